@@ -1,0 +1,54 @@
+// ledger.hpp: what a run cost, as exact integers. Every machine fills one; tests compare it with formulas.
+// Requested bytes are the sum over all accesses (the papers' "HBM accesses"); no cache is modelled.
+// Words as in Nsight Compute: request, sector, wavefront, bank conflict.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace flash {
+
+// Traffic of one named array in device memory ("HBM").
+struct ArrayTraffic {
+  std::string name;
+  std::uint64_t read_bytes = 0, written_bytes = 0;
+  // Filled by the SIMT machine's checked build only.
+  std::uint64_t read_requests = 0, read_sectors = 0;    // warp-level loads; 32-byte sectors that they touch
+  std::uint64_t write_requests = 0, write_sectors = 0;  // the same for stores
+
+  bool operator==(const ArrayTraffic&) const = default;
+};
+
+struct Ledger {
+  std::vector<ArrayTraffic> arrays;     // in order of allocation
+  std::uint64_t flops = 0;              // 2 per multiply-add
+  std::uint64_t exps = 0;               // calls of exp/exp2
+  std::uint64_t rescales = 0;           // multiplications of an O row by exp(m_old - m_new) (CPU phases)
+  std::uint64_t shared_bytes_peak = 0;  // on-chip high-water mark, bytes
+  std::uint64_t barriers = 0;           // block-wide barriers, one per block and barrier
+  std::uint64_t shared_read_requests = 0, shared_write_requests = 0;
+  std::uint64_t shared_wavefronts = 0, shared_wavefronts_ideal = 0;  // bank conflicts = wavefronts - ideal
+
+  std::uint64_t hbm_read_bytes() const { return sum(&ArrayTraffic::read_bytes); }
+  std::uint64_t hbm_written_bytes() const { return sum(&ArrayTraffic::written_bytes); }
+  std::uint64_t hbm_bytes() const { return hbm_read_bytes() + hbm_written_bytes(); }
+  std::uint64_t bank_conflicts() const { return shared_wavefronts - shared_wavefronts_ideal; }
+
+  // The array's traffic; a fresh zero entry is appended when the name is new.
+  ArrayTraffic& array(const std::string& name) {
+    for (ArrayTraffic& a : arrays)
+      if (a.name == name) return a;
+    return arrays.emplace_back(ArrayTraffic{name});
+  }
+
+  bool operator==(const Ledger&) const = default;
+
+ private:
+  std::uint64_t sum(std::uint64_t ArrayTraffic::*field) const {
+    std::uint64_t total = 0;
+    for (const ArrayTraffic& a : arrays) total += a.*field;
+    return total;
+  }
+};
+
+}  // namespace flash
