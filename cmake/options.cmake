@@ -1,0 +1,22 @@
+# options.cmake: the compiler options of our own code, as one interface target, flash_options.
+# Every target links it except kernels' checked builds, which have flags of their own (kernels.cmake).
+# cmake -B build -DFLASH_NATIVE=ON -DFLASH_SANITIZE=ON
+option(FLASH_NATIVE "Compile for this very CPU (-march=native): three times the speed of Eigen's matrix products" OFF)
+option(FLASH_SANITIZE "Compile with AddressSanitizer and UndefinedBehaviorSanitizer" OFF)
+
+add_library(flash_options INTERFACE)
+target_compile_options(flash_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra>)
+
+# Warnings are errors where CI=true, never on a reader's machine. Not with -march=native: GCC 12 warns falsely
+# (maybe-uninitialized) inside its own AVX-512 headers.
+if("$ENV{CI}" STREQUAL "true" AND NOT FLASH_NATIVE)
+  target_compile_options(flash_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
+endif()
+if(FLASH_NATIVE)
+  target_compile_options(flash_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=native>)
+endif()
+if(FLASH_SANITIZE)
+  set(sanitize -fsanitize=address,undefined -fno-sanitize-recover=all)
+  target_compile_options(flash_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${sanitize};-fno-omit-frame-pointer>")
+  target_link_options(flash_options INTERFACE ${sanitize})
+endif()
