@@ -2,6 +2,7 @@
 // Requested bytes are the sum over all accesses (the papers' "HBM accesses"); no cache is modelled.
 // Words as in Nsight Compute: request, sector, wavefront, bank conflict.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -39,6 +40,28 @@ struct Ledger {
     for (ArrayTraffic& a : arrays)
       if (a.name == name) return a;
     return arrays.emplace_back(ArrayTraffic{name});
+  }
+
+  // Work done beside this one by another worker: counts add up, the on-chip peak is per worker.
+  void add(const Ledger& other) {
+    for (const ArrayTraffic& b : other.arrays) {
+      ArrayTraffic& a = array(b.name);
+      a.read_bytes += b.read_bytes;
+      a.written_bytes += b.written_bytes;
+      a.read_requests += b.read_requests;
+      a.read_sectors += b.read_sectors;
+      a.write_requests += b.write_requests;
+      a.write_sectors += b.write_sectors;
+    }
+    flops += other.flops;
+    exps += other.exps;
+    rescales += other.rescales;
+    shared_bytes_peak = std::max(shared_bytes_peak, other.shared_bytes_peak);
+    barriers += other.barriers;
+    shared_read_requests += other.shared_read_requests;
+    shared_write_requests += other.shared_write_requests;
+    shared_wavefronts += other.shared_wavefronts;
+    shared_wavefronts_ideal += other.shared_wavefronts_ideal;
   }
 
   bool operator==(const Ledger&) const = default;

@@ -1,0 +1,70 @@
+// matrix.hpp: Eigen's view of tiles and heads, and the loop that spreads independent tasks over threads.
+// All matrices are row-major: y is the row (query i), x is the column (key j or feature d).
+// Use:  mat(S).noalias() = mat(Q_i) * mat(K_j).transpose();
+#pragma once
+#include <Eigen/Core>
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "sim/ledger.hpp"
+#include "sim/memory.hpp"
+
+namespace flash {
+
+inline constexpr float infinity = std::numeric_limits<float>::infinity();
+
+template <class Scalar>
+using RowMajor = Eigen::Matrix<Scalar, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+// The filled rows of a tile: [tile.rows, tile.cols].
+inline Eigen::Map<RowMajor<float>, Eigen::Aligned64> mat(const Tile& tile) {
+  return {tile.data(), tile.rows, tile.cols};
+}
+
+// A matrix in HBM as fp32, copied: [rows, cols].
+template <class T>
+RowMajor<float> to_eigen(const Matrix<T>& m) {
+  RowMajor<float> out(m.rows, m.cols);
+  for (std::int64_t r = 0; r < m.rows; ++r)
+    for (std::int64_t c = 0; c < m.cols; ++c) out(r, c) = to_float(m.data[r * m.stride + c]);
+  return out;
+}
+
+// Runs task(memory, t) for t = 0 … tasks-1 on `threads` threads (0: all cores). Tasks must not share output, so the
+// result does not depend on who runs what. Each thread has a Memory of its own; returns the sum of their ledgers.
+template <class Task>
+Ledger run_tasks(int threads, std::int64_t tasks, std::int64_t sram_bytes, const Task& task) {
+  if (threads == 0) threads = std::max(1u, std::thread::hardware_concurrency());
+  threads = static_cast<int>(std::min<std::int64_t>(threads, std::max<std::int64_t>(tasks, 1)));
+  std::atomic<std::int64_t> next = 0;
+  std::vector<Ledger> ledgers(static_cast<std::size_t>(threads));
+  std::exception_ptr failure;
+  std::mutex failure_mutex;
+  const auto work = [&](int worker) {
+    try {
+      Memory memory(sram_bytes);
+      for (std::int64_t t; (t = next++) < tasks;) task(memory, t);
+      ledgers[static_cast<std::size_t>(worker)] = memory.ledger();
+    } catch (...) {
+      const std::lock_guard lock(failure_mutex);
+      if (!failure) failure = std::current_exception();
+      next = tasks;
+    }
+  };
+  std::vector<std::thread> others;
+  for (int worker = 1; worker < threads; ++worker) others.emplace_back(work, worker);
+  work(0);
+  for (std::thread& t : others) t.join();
+  if (failure) std::rethrow_exception(failure);
+  Ledger total;
+  for (const Ledger& l : ledgers) total.add(l);
+  return total;
+}
+
+}  // namespace flash

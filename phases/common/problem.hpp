@@ -1,0 +1,164 @@
+// problem.hpp: what every phase takes, one attention problem: O = softmax(Q Kᵀ · scale) V, and its options.
+// Plain pointers, sizes and 64-bit strides: no Eigen, no xtensor, so that CPU phases and kernels share it.
+// Conventions are those of docs/conventions.md: tensors [B, H, S, D], y = query row i, x = key column j.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "sim/error.hpp"
+#include "sim/number.hpp"
+
+namespace flash {
+
+// A strided [B, H, S, D] tensor that somebody else owns. Strides count elements; the last one must be 1.
+template <class T>
+struct View {
+  T* data = nullptr;
+  std::array<std::int64_t, 4> shape{};   // [B, H, S, D]
+  std::array<std::int64_t, 4> stride{};  // elements
+
+  std::int64_t B() const { return shape[0]; }
+  std::int64_t H() const { return shape[1]; }
+  std::int64_t S() const { return shape[2]; }
+  std::int64_t D() const { return shape[3]; }
+  T* head(std::int64_t b, std::int64_t h) const { return data + b * stride[0] + h * stride[1]; }       // -> [S, D]
+  T* row(std::int64_t b, std::int64_t h, std::int64_t s) const { return head(b, h) + s * stride[2]; }  // -> [D]
+  std::int64_t elements() const { return shape[0] * shape[1] * shape[2] * shape[3]; }
+  // Elements between the first and one past the last that the view can touch.
+  std::int64_t span() const {
+    std::int64_t last = 0;
+    for (int i = 0; i < 4; ++i) last += (shape[i] - 1) * stride[i];
+    return elements() == 0 ? 0 : last + 1;
+  }
+  operator View<const T>() const { return {data, shape, stride}; }
+};
+
+// Row-major strides for a shape.
+inline std::array<std::int64_t, 4> dense_strides(const std::array<std::int64_t, 4>& shape) {
+  return {shape[1] * shape[2] * shape[3], shape[2] * shape[3], shape[3], 1};
+}
+
+template <class T>
+View<T> dense_view(T* data, const std::array<std::int64_t, 4>& shape) {
+  return {data, shape, dense_strides(shape)};
+}
+
+// Which keys j a query row i may see. Without a mask: all.
+enum class Causal {
+  None,
+  TopLeft,      // j <= i                 (PyTorch SDPA's is_causal, seeds 002 and 004)
+  BottomRight,  // j <= i + S_k - S_q     (flash-attn since 2.1)
+};
+
+struct Options {
+  std::optional<float> scale;  // default 1/sqrt(D); any finite number
+  Causal causal = Causal::None;
+  std::int64_t block_q = 0;              // rows of a Q tile (Br); 0: the phase chooses
+  std::int64_t block_k = 0;              // rows of a K/V tile (Bc); 0: the phase chooses
+  std::int64_t sram_bytes = 192 * 1024;  // on-chip memory of the two-level model (seed 001's A100 figure)
+  int threads = 1;                       // CPU phases that run in parallel; 0: all cores
+};
+
+template <class T>
+struct Problem {
+  View<const T> q;       // [B, H, S_q, D]
+  View<const T> k, v;    // [B, H, S_k, D]
+  View<T> o;             // [B, H, S_q, D]
+  float* lse = nullptr;  // [B, H, S_q] dense, natural log; nullptr: not wanted
+  Options options;
+
+  std::int64_t B() const { return q.B(); }
+  std::int64_t H() const { return q.H(); }
+  std::int64_t Sq() const { return q.S(); }
+  std::int64_t Sk() const { return k.S(); }
+  std::int64_t D() const { return q.D(); }
+  float scale() const {
+    return options.scale ? *options.scale : static_cast<float>(1.0 / std::sqrt(static_cast<double>(D())));
+  }
+  // Number of keys that query row i sees: keys 0 … visible(i) - 1.
+  std::int64_t visible(std::int64_t i) const {
+    if (options.causal == Causal::None) return Sk();
+    const std::int64_t last = options.causal == Causal::TopLeft ? i : i + Sk() - Sq();
+    return std::clamp<std::int64_t>(last + 1, 0, Sk());
+  }
+};
+
+inline constexpr std::int64_t max_head_dim = 256;
+
+// What a phase can do; what it cannot, it refuses by name and says who can.
+struct Features {
+  const char* phase;  // "03-tiled-v1"
+  bool causal = false, lse = false;
+};
+
+inline std::string shape_text(const std::array<std::int64_t, 4>& s) {
+  std::string text = "[";
+  for (int i = 0; i < 4; ++i) text += (i ? ", " : "") + std::to_string(s[i]);
+  return text + "]";
+}
+
+// Checks sizes, strides, scale and features; throws Error with one line. Reads no element, writes nothing.
+template <class T>
+void validate(const Problem<T>& p, const Features& can) {
+  static constexpr const char* axis[] = {"batch size B", "number of heads H", "sequence length S", "head dimension D"};
+  const auto check_view = [](const char* name, const auto& view) {
+    std::int64_t elements = 1;
+    for (int i = 0; i < 4; ++i) {
+      if (view.shape[i] < 0) refuse(std::string(name) + "." + axis[i], view.shape[i], "0 or more", "correct the shape");
+      if (__builtin_mul_overflow(elements, std::max<std::int64_t>(view.shape[i], 1), &elements))
+        refuse(std::string(name) + "'s number of elements " + shape_text(view.shape), "over 2^63", "less than 2^63",
+               "split the batch");
+    }
+    if (view.shape[3] > 1 && view.stride[3] != 1)
+      refuse(std::string(name) + "'s last stride", view.stride[3], "1 (D contiguous)", "pass a contiguous copy");
+    std::int64_t reach = 0;
+    for (int i = 0; i < 4; ++i) {
+      std::int64_t step = 0;
+      if (view.stride[i] < 0 && view.shape[i] > 1)
+        refuse(std::string(name) + "'s stride of " + axis[i], view.stride[i], "0 or more", "pass a copy");
+      if (__builtin_mul_overflow(std::max<std::int64_t>(view.shape[i] - 1, 0), view.stride[i], &step) ||
+          __builtin_add_overflow(reach, step, &reach) || reach > INT64_MAX / 8)
+        refuse(std::string(name) + "'s extent in memory", "over 2^63 bytes", "less than 2^63 bytes",
+               "correct shape and strides");
+    }
+    if (!view.data && view.elements() > 0) refuse(std::string(name) + "'s data", "null", "a pointer", "allocate it");
+  };
+  check_view("Q", p.q);
+  check_view("K", p.k);
+  check_view("V", p.v);
+  check_view("O", p.o);
+  if (p.D() < 1 || p.D() > max_head_dim)
+    refuse("Q's head dimension D", p.D(), "1 to " + std::to_string(max_head_dim), "split the head");
+  const auto check_same = [](const char* name, const auto& view, int i, const char* other, std::int64_t want) {
+    if (view.shape[i] != want)
+      refuse(std::string(name) + "'s " + axis[i], view.shape[i], std::to_string(want) + " as in " + other,
+             "make the shapes agree");
+  };
+  for (int i : {0, 1, 3}) {
+    check_same("K", p.k, i, "Q", p.q.shape[i]);
+    check_same("V", p.v, i, "Q", p.q.shape[i]);
+  }
+  check_same("V", p.v, 2, "K", p.k.shape[2]);
+  for (int i : {0, 1, 2, 3}) check_same("O", p.o, i, "Q", p.q.shape[i]);
+  // O must not overlap itself: two rows on one address would overwrite each other.
+  for (int i = 0; i < 3; ++i)
+    if (p.o.shape[i] > 1 && p.o.stride[i] < 1)
+      refuse(std::string("O's stride of ") + axis[i], p.o.stride[i], "at least 1", "give each row its own memory");
+  if (p.options.scale && !std::isfinite(*p.options.scale))
+    refuse("scale", *p.options.scale, "a finite number", "omit it for 1/sqrt(D)");
+  if (p.options.block_q < 0) refuse("block_q", p.options.block_q, "0 (automatic) or more", "omit --block-q");
+  if (p.options.block_k < 0) refuse("block_k", p.options.block_k, "0 (automatic) or more", "omit --block-k");
+  if (p.options.sram_bytes < 1) refuse("sram", p.options.sram_bytes, "at least 1 byte", "pass --sram 196608");
+  if (p.options.threads < 0) refuse("threads", p.options.threads, "0 (all cores) or more", "omit --threads");
+  if (p.options.causal != Causal::None && !can.causal)
+    refuse("causal", p.options.causal == Causal::TopLeft ? "top-left" : "bottom-right",
+           std::string("none in phase ") + can.phase, "use phase 01, 04, or 07 and later");
+  if (p.lse && !can.lse)
+    refuse("lse", "wanted", std::string("no LSE from phase ") + can.phase, "use phase 02, 04, or 08 and later");
+}
+
+}  // namespace flash

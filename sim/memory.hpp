@@ -1,0 +1,152 @@
+// memory.hpp: the two-level memory of the FlashAttention papers, as a machine that counts.
+// HBM is large and slow: every byte that moves between it and the chip is counted, array by array.
+// SRAM is small: tiles are allocated from a fixed number of bytes, and going over it is an error.
+// Use:  Memory memory(192 * 1024);  Tile K_j = memory.tile("K_j", Bc, d);  memory.load(K_j, K, j * Bc);
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <limits>
+#include <memory>
+#include <new>
+#include <string>
+#include <type_traits>
+
+#include "sim/error.hpp"
+#include "sim/ledger.hpp"
+#include "sim/number.hpp"
+
+namespace flash {
+
+// A matrix in HBM: `rows` rows of `cols` contiguous elements, `stride` elements apart. Made by Memory::matrix.
+template <class T>
+struct Matrix {
+  T* data;
+  std::int64_t rows, cols, stride;
+  ArrayTraffic* traffic;
+
+  std::uint64_t bytes(std::int64_t count) const { return static_cast<std::uint64_t>(count * cols) * sizeof(T); }
+};
+
+// A row-major block of fp32 numbers in SRAM. `rows` is how many of its rows the last load filled.
+class Tile {
+ public:
+  std::int64_t capacity_rows, rows, cols;
+  float* data() const { return data_.get(); }
+
+ private:
+  friend class Memory;
+  struct Release {  // gives the bytes back to the SRAM that they came from
+    std::int64_t* used;
+    std::int64_t bytes;
+    void operator()(float* p) const {
+      ::operator delete[](p, std::align_val_t(64));
+      *used -= bytes;
+    }
+  };
+  std::unique_ptr<float[], Release> data_;
+
+  Tile(std::int64_t r, std::int64_t c, std::int64_t bytes, std::int64_t* used)
+      : capacity_rows(r),
+        rows(r),
+        cols(c),
+        data_(static_cast<float*>(::operator new[](static_cast<std::size_t>(bytes), std::align_val_t(64))),
+              Release{used, bytes}) {
+    std::fill_n(data(), r * c, std::numeric_limits<float>::quiet_NaN());
+  }
+};
+
+// One chip's view of both levels. Not thread-safe: each thread owns one, and `add` sums the ledgers.
+class Memory {
+ public:
+  explicit Memory(std::int64_t sram_bytes) : capacity_(sram_bytes) {}
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  // Names a matrix that lives in HBM. Two matrices of one name share a counter (the heads of one tensor).
+  template <class T>
+  Matrix<T> matrix(const std::string& name, T* data, std::int64_t rows, std::int64_t cols, std::int64_t stride) {
+    return {data, rows, cols, stride, &traffic(name)};
+  }
+
+  // Allocates a tile of fp32 numbers in SRAM; freed when it goes out of scope. Fresh tiles hold NaN.
+  Tile tile(const char* name, std::int64_t rows, std::int64_t cols) {
+    const std::int64_t bytes = rows * cols * static_cast<std::int64_t>(sizeof(float));
+    if (bytes > capacity_ - used_)
+      throw Error("tile " + std::string(name) + " [" + std::to_string(rows) + ", " + std::to_string(cols) + "] needs " +
+                  std::to_string(bytes) + " bytes of SRAM; " + std::to_string(capacity_ - used_) + " of " +
+                  std::to_string(capacity_) + " are free; use smaller blocks or a larger --sram");
+    used_ += bytes;
+    peak_ = std::max(peak_, used_);
+    return Tile(rows, cols, bytes, &used_);
+  }
+
+  // HBM -> SRAM: rows first … first + capacity - 1 of the matrix, or as many as there are. Returns how many.
+  template <class T>
+  std::int64_t load(Tile& tile, const Matrix<T>& from, std::int64_t first) {
+    tile.rows = std::clamp<std::int64_t>(from.rows - first, 0, tile.capacity_rows);
+    for (std::int64_t r = 0; r < tile.rows; ++r) {
+      const T* source = from.data + (first + r) * from.stride;
+      float* target = tile.data() + r * tile.cols;
+      if constexpr (std::is_same_v<std::remove_const_t<T>, float>)
+        std::memcpy(target, source, static_cast<std::size_t>(tile.cols) * sizeof(float));
+      else
+        for (std::int64_t c = 0; c < tile.cols; ++c) target[c] = to_float(source[c]);
+    }
+    from.traffic->read_bytes += from.bytes(tile.rows);
+    return tile.rows;
+  }
+
+  // SRAM -> HBM: the tile's filled rows to rows first … of the matrix, rounded to its type.
+  template <class T>
+  void store(const Tile& tile, const Matrix<T>& to, std::int64_t first) {
+    for (std::int64_t r = 0; r < tile.rows; ++r)
+      for (std::int64_t c = 0; c < tile.cols; ++c)
+        to.data[(first + r) * to.stride + c] = from_float<T>(tile.data()[r * tile.cols + c]);
+    to.traffic->written_bytes += to.bytes(tile.rows);
+  }
+
+  // A whole matrix passes by once, as in an ideal matrix product: counted, nothing is copied.
+  template <class T>
+  void count_read(const Matrix<T>& m) {
+    m.traffic->read_bytes += m.bytes(m.rows);
+  }
+  template <class T>
+  void count_write(const Matrix<T>& m) {
+    m.traffic->written_bytes += m.bytes(m.rows);
+  }
+
+  // Arithmetic is counted by the phase that does it.
+  void count_matmul(std::int64_t m, std::int64_t n, std::int64_t k) {
+    flops_ += 2 * as_count(m) * as_count(n) * as_count(k);
+  }
+  void count_exps(std::int64_t n) { exps_ += as_count(n); }
+  void count_rescales(std::int64_t n) { rescales_ += as_count(n); }
+
+  std::int64_t sram_bytes() const { return capacity_; }
+
+  Ledger ledger() const {
+    Ledger ledger;
+    ledger.arrays.assign(arrays_.begin(), arrays_.end());
+    ledger.flops = flops_;
+    ledger.exps = exps_;
+    ledger.rescales = rescales_;
+    ledger.shared_bytes_peak = as_count(peak_);
+    return ledger;
+  }
+
+ private:
+  static std::uint64_t as_count(std::int64_t n) { return static_cast<std::uint64_t>(n); }
+  ArrayTraffic& traffic(const std::string& name) {
+    for (ArrayTraffic& a : arrays_)
+      if (a.name == name) return a;
+    return arrays_.emplace_back(ArrayTraffic{name});
+  }
+
+  std::int64_t capacity_, used_ = 0, peak_ = 0;
+  std::deque<ArrayTraffic> arrays_;  // a deque keeps addresses valid while it grows
+  std::uint64_t flops_ = 0, exps_ = 0, rescales_ = 0;
+};
+
+}  // namespace flash
