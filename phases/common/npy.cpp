@@ -1,0 +1,185 @@
+// npy.cpp: see npy.hpp. The header of a .npy file is a Python dictionary literal, padded with spaces:
+//   \x93NUMPY 01 00 <header length, 2 bytes> {'descr': '<f4', 'fortran_order': False, 'shape': (1, 12, 50, 32), }\n
+// Only that dictionary is accepted, its keys in any order; nothing in it is evaluated.
+#include "phases/common/npy.hpp"
+
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+static_assert(std::endian::native == std::endian::little, "the reader assumes a little-endian machine");
+
+namespace flash {
+namespace {
+
+[[noreturn]] void fail(const std::string& path, const std::string& problem, const std::string& remedy) {
+  throw Error(path + ": " + problem + "; " + remedy);
+}
+
+// A cursor over the header text that takes exactly what it is told to expect.
+struct Parser {
+  const std::string& path;
+  const std::string& text;
+  std::size_t at = 0;
+
+  [[noreturn]] void bad() const { fail(path, "malformed .npy header", "write it again with numpy.save"); }
+  void skip_spaces() {
+    while (at < text.size() && (text[at] == ' ' || text[at] == '\n')) ++at;
+  }
+  bool accept(const std::string& token) {
+    skip_spaces();
+    if (text.compare(at, token.size(), token) != 0) return false;
+    at += token.size();
+    return true;
+  }
+  void expect(const std::string& token) {
+    if (!accept(token)) bad();
+  }
+  std::string quoted() {
+    expect("'");
+    const std::size_t end = text.find('\'', at);
+    if (end == std::string::npos) bad();
+    std::string word = text.substr(at, end - at);
+    at = end + 1;
+    return word;
+  }
+  std::int64_t integer() {
+    skip_spaces();
+    std::int64_t n = 0;
+    const std::size_t begin = at;
+    for (; at < text.size() && text[at] >= '0' && text[at] <= '9'; ++at)
+      if (__builtin_mul_overflow(n, 10, &n) || __builtin_add_overflow(n, text[at] - '0', &n)) bad();
+    if (at == begin) bad();
+    return n;
+  }
+  std::vector<std::int64_t> tuple() {
+    std::vector<std::int64_t> items;
+    expect("(");
+    while (!accept(")")) {
+      items.push_back(integer());
+      if (accept(")")) {
+        if (items.size() == 1) bad();  // "(3)" is a number in Python; a tuple of one is "(3,)"
+        break;
+      }
+      expect(",");
+    }
+    if (items.size() > 8) bad();
+    return items;
+  }
+};
+
+std::size_t element_size(const std::string& dtype) {
+  return dtype == "float16" ? 2 : dtype == "float32" ? 4 : 8;
+}
+
+}  // namespace
+
+std::int64_t NpyArray::elements() const {
+  std::int64_t n = 1;
+  for (std::int64_t s : shape)
+    if (__builtin_mul_overflow(n, s, &n)) throw Error("shape has more than 2^63 elements; split the array");
+  return n;
+}
+
+NpyArray read_npy(const std::string& path) {
+  if (std::filesystem::is_directory(path)) fail(path, "is a directory", "pass a .npy file");
+  std::ifstream file(path, std::ios::binary);
+  if (!file) fail(path, std::string("cannot be opened (") + std::strerror(errno) + ")", "check the path");
+  const std::vector<char> raw{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+
+  // Magic, version, header length.
+  if (raw.size() < 10 || std::memcmp(raw.data(), "\x93NUMPY", 6) != 0)
+    fail(path, "is not a .npy file", "save it with numpy.save");
+  const int major = static_cast<unsigned char>(raw[6]), minor = static_cast<unsigned char>(raw[7]);
+  if ((major != 1 && major != 2) || minor != 0)
+    fail(path, "is .npy version " + std::to_string(major) + "." + std::to_string(minor) + ", expected 1.0 or 2.0",
+         "save it with numpy.save");
+  std::uint32_t length = 0;
+  const std::size_t length_bytes = major == 1 ? 2 : 4, start = 8 + length_bytes;
+  if (raw.size() >= start) std::memcpy(&length, raw.data() + 8, length_bytes);
+  if (raw.size() < start || raw.size() - start < length) fail(path, "is truncated in its header", "copy it again");
+
+  // The dictionary: three keys, each once.
+  const std::string text(raw.data() + start, length);
+  Parser in{path, text};
+  NpyArray array;
+  bool has_order = false, has_shape = false;
+  in.expect("{");
+  while (!in.accept("}")) {
+    const std::string key = in.quoted();
+    in.expect(":");
+    if (key == "descr" && array.dtype.empty()) {
+      const std::string descr = in.quoted();
+      array.dtype = descr == "<f2" ? "float16" : descr == "<f4" ? "float32" : descr == "<f8" ? "float64" : "";
+      if (array.dtype.empty())
+        fail(path, "has type '" + descr + "', expected '<f2', '<f4' or '<f8'", "convert it with astype(np.float32)");
+    } else if (key == "fortran_order" && !has_order) {
+      has_order = true;
+      if (in.accept("True"))
+        fail(path, "is in Fortran order, expected C order", "convert it with np.ascontiguousarray");
+      in.expect("False");
+    } else if (key == "shape" && !has_shape) {
+      has_shape = true;
+      array.shape = in.tuple();
+    } else {
+      in.bad();
+    }
+    if (!in.accept(",")) {
+      in.expect("}");
+      break;
+    }
+  }
+  in.skip_spaces();
+  if (array.dtype.empty() || !has_order || !has_shape || in.at != text.size()) in.bad();
+
+  // Exactly the elements that the shape promises.
+  const std::size_t have = raw.size() - start - length;
+  std::int64_t want = 0;
+  if (__builtin_mul_overflow(array.elements(), static_cast<std::int64_t>(element_size(array.dtype)), &want))
+    fail(path, "promises over 2^63 bytes", "check its header");
+  if (have != static_cast<std::size_t>(want))
+    fail(path, "holds " + std::to_string(have) + " bytes of data, its header promises " + std::to_string(want),
+         have < static_cast<std::size_t>(want) ? "it is truncated: copy it again" : "cut it or save it again");
+  array.bytes.resize(have);
+  if (have) std::memcpy(array.bytes.data(), raw.data() + start + length, have);
+  return array;
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  const std::string partial = path + ".partial";
+  std::ofstream file(partial, std::ios::binary | std::ios::trunc);
+  if (!file) fail(path, std::string("cannot be written (") + std::strerror(errno) + ")", "choose another output path");
+  file.write(text.data(), static_cast<std::streamsize>(text.size()));
+  file.close();
+  if (!file || std::rename(partial.c_str(), path.c_str()) != 0) {
+    const std::string reason = std::strerror(errno);
+    std::remove(partial.c_str());
+    fail(path, "cannot be written (" + reason + ")", "choose another output path or free some space");
+  }
+}
+
+void write_npy(const std::string& path, const std::string& dtype, const std::vector<std::int64_t>& shape,
+               const void* data) {
+  std::string tuple;
+  std::int64_t bytes = static_cast<std::int64_t>(element_size(dtype));
+  for (std::int64_t s : shape) {
+    tuple += std::to_string(s) + (shape.size() == 1 ? "," : &s == &shape.back() ? "" : ", ");
+    bytes *= s;
+  }
+  const char* descr = dtype == "float16" ? "<f2" : dtype == "float32" ? "<f4" : "<f8";
+  std::string header = "{'descr': '" + std::string(descr) + "', 'fortran_order': False, 'shape': (" + tuple + "), }";
+  header.append(64 - (10 + header.size() + 1) % 64, ' ');  // data starts at a multiple of 64 bytes
+  header += '\n';
+  std::string text = std::string("\x93NUMPY\x01\x00", 8);
+  text += static_cast<char>(header.size() & 0xff);
+  text += static_cast<char>(header.size() >> 8);
+  text += header;
+  text.append(static_cast<const char*>(data), static_cast<std::size_t>(bytes));
+  write_file(path, text);
+}
+
+}  // namespace flash
