@@ -1,0 +1,50 @@
+#!/bin/sh
+# lint.sh: what may include what, and other rules of the house that a compiler does not check.
+# Prints each offence as file:line, exits with 1 if there was any.
+# sh tests/lint.sh [ROOT]
+set -eu
+cd "${1:-$(dirname "$0")/..}"
+
+# rule TEXT: the offences, if any, come on standard input.
+rule() {
+  offences=$(cat)
+  [ -z "$offences" ] || printf '%s\n' "$1:" "$offences"
+}
+
+# The files of ours, by name pattern; build trees and version control are not ours.
+files() {
+  for pattern; do
+    find . \( -path ./.git -o -path './build*' -o -path ./out \) -prune -o -type f -name "$pattern" -print
+  done
+}
+
+# include REGEX: lines that include such a header, in the files named on standard input.
+include() { tr '\n' '\0' | xargs -0 -r grep -HnE "^[[:space:]]*#[[:space:]]*include[[:space:]]*[<\"]($1)" || true; }
+
+rules() {
+  files '*.hpp' '*.cpp' '*.cu' '*.cuh' | grep -vx './phases/common/tensor.hpp' | include 'xtensor|xtl/' |
+    rule 'only phases/common/tensor.hpp may include xtensor'
+  files '*.cu' '*.cuh' | include 'Eigen|xtensor|xtl/|doctest|phases/common/tensor.hpp|phases/common/matrix.hpp' |
+    rule 'a kernel file may not include Eigen, xtensor or doctest'
+  files '*.hpp' '*.cpp' '*.cuh' '*.cu' | grep -E '^\./(sim|gpu)/' | include 'Eigen|xtensor|xtl/|doctest|phases/' |
+    rule 'sim/ and gpu/ know nothing of attention, Eigen, xtensor or doctest'
+  files '*.hpp' '*.cpp' '*.cu' '*.cuh' '*.cmake' CMakeLists.txt '*.sh' flash | tr '\n' '\0' |
+    { xargs -0 -r grep -Hn "$(printf '\t')" || true; } | rule 'no tabs'
+  files '*.hpp' '*.cpp' '*.cu' '*.cuh' '*.cmake' CMakeLists.txt '*.json' '*.md' '*.py' flash | tr '\n' '\0' |
+    { xargs -0 -r grep -HnE '(^|[^[:alnum:]_.}])/(home|root|work|Users)/' || true; } | rule 'no paths of one machine'
+  files '*.hpp' '*.cuh' | tr '\n' '\0' | { xargs -0 -r grep -L '^#pragma once' || true; } | rule 'headers say #pragma once'
+  files '*.hpp' '*.cuh' | tr '\n' '\0' | { xargs -0 -r grep -HnE '^[[:space:]]*using namespace' || true; } |
+    rule 'no using namespace in a header'
+}
+
+found=$(rules)
+bad=0
+[ -z "$found" ] || { printf '%s\n' "$found"; bad=1; }
+
+# The scripts that a bare system must run: POSIX sh.
+for script in flash tests/*.sh; do
+  [ ! -e "$script" ] || sh -n "$script" || bad=1
+done
+
+[ "$bad" = 0 ] && echo "lint: clean"
+exit "$bad"

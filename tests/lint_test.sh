@@ -1,0 +1,41 @@
+#!/bin/sh
+# lint_test.sh: lint.sh finds each kind of offence: one tree per rule with one offence, and a clean tree.
+# A lint that cannot fail would be worth nothing.
+# sh tests/lint_test.sh
+set -eu
+lint=$(cd "$(dirname "$0")" && pwd)/lint.sh
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+
+# offence FILE LINE RULE: a header with LINE in it must be refused by RULE ("" = accepted).
+offence() {
+  rm -rf "$work/tree"
+  mkdir -p "$work/tree/$(dirname "$1")"
+  printf '#pragma once\n%s\n' "$2" >"$work/tree/$1"
+  if out=$(sh "$lint" "$work/tree"); then status=0; else status=1; fi
+  if [ -z "$3" ]; then
+    [ "$status" = 0 ] || { failed=1; printf 'refused without cause: %s\n%s\n' "$1: $2" "$out"; }
+  else
+    case $status$out in
+      1*"$3"*"$1:"* | 1*"$3"*"$1"*) ;;
+      *) failed=1; printf 'not found: %s: %s\n' "$1" "$2" ;;
+    esac
+  fi
+}
+
+offence phases/common/tensor.hpp '#include <xtensor/xtensor.hpp>' ''
+offence phases/common/other.hpp '#include <Eigen/Core>' ''
+offence phases/common/other.hpp '#  include <xtensor/xview.hpp>' 'only phases/common/tensor.hpp'
+offence tests/a_test.cpp '#include <xtl/xsequence.hpp>' 'only phases/common/tensor.hpp'
+offence phases/05-x/attention.cu '#include <Eigen/Core>' 'a kernel file'
+offence tests/simt/x.cuh '#include "phases/common/tensor.hpp"' 'a kernel file'
+offence sim/x.hpp '#include <Eigen/Core>' 'sim/ and gpu/'
+offence gpu/x.cuh '#include "phases/common/problem.hpp"' 'sim/ and gpu/'
+offence sim/x.hpp "$(printf '\tint x;')" 'no tabs'
+offence docs/x.md "see /home/somebody/file" 'no paths of one machine'
+offence sim/x.hpp 'using namespace std;' 'no using namespace'
+rm -rf "$work/tree" && mkdir -p "$work/tree/sim" && echo 'int x;' >"$work/tree/sim/x.hpp"
+if sh "$lint" "$work/tree" >/dev/null; then failed=1; echo 'not found: missing #pragma once'; fi
+[ "$failed" = 0 ] && echo "lint_test: every offence was found"
+exit "$failed"
