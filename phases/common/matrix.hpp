@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "phases/common/progress.hpp"
 #include "sim/ledger.hpp"
 #include "sim/memory.hpp"
 
@@ -43,13 +44,15 @@ Ledger run_tasks(int threads, std::int64_t tasks, std::int64_t sram_bytes, const
   if (threads == 0) threads = std::max(1u, std::thread::hardware_concurrency());
   threads = static_cast<int>(std::min<std::int64_t>(threads, std::max<std::int64_t>(tasks, 1)));
   std::atomic<std::int64_t> next = 0;
+  tasks_done = 0;
+  tasks_total = tasks;
   std::vector<Ledger> ledgers(static_cast<std::size_t>(threads));
   std::exception_ptr failure;
   std::mutex failure_mutex;
   const auto work = [&](int worker) {
     try {
       Memory memory(sram_bytes);
-      for (std::int64_t t; (t = next++) < tasks;) task(memory, t);
+      for (std::int64_t t; (t = next++) < tasks; ++tasks_done) task(memory, t);
       ledgers[static_cast<std::size_t>(worker)] = memory.ledger();
     } catch (...) {
       const std::lock_guard lock(failure_mutex);

@@ -1,0 +1,154 @@
+// run.cpp: ./flash run, one phase on Q, K, V from .npy files; writes O, and LSE and a JSON report if asked.
+// Everything is checked before anything is computed; files appear whole or not at all.
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <sstream>
+
+#include "phases/app/commands.hpp"
+#include "phases/app/options.hpp"
+#include "phases/app/registry.hpp"
+#include "phases/common/progress.hpp"
+#include "phases/common/tensor.hpp"
+
+namespace flash {
+namespace {
+
+Causal parse_causal(const std::string& text) {
+  if (text == "none") return Causal::None;
+  if (text == "top-left") return Causal::TopLeft;
+  if (text == "bottom-right") return Causal::BottomRight;
+  refuse("--causal", "'" + text + "'", "none, top-left or bottom-right", "see docs/conventions.md");
+}
+
+// Refuses a path that could not be written later, before the work is done.
+void check_writable(const std::string& flag, const std::string& path) {
+  if (path.empty()) return;
+  const std::filesystem::path parent = std::filesystem::absolute(path).parent_path();
+  if (!std::filesystem::is_directory(parent))
+    refuse("--" + flag, path, "a file in an existing folder", "create " + parent.string());
+  if (std::filesystem::is_directory(path)) refuse("--" + flag, path, "a file, not a folder", "add a file name");
+  if (access(parent.c_str(), W_OK) != 0)
+    refuse("--" + flag, path, "a folder that may be written", "choose another output path");
+}
+
+bool same_file(const std::string& a, const std::string& b) {
+  std::error_code ignored;  // one of them may not exist yet
+  return std::filesystem::weakly_canonical(a, ignored) == std::filesystem::weakly_canonical(b, ignored);
+}
+
+std::string json_string(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + "\"";
+}
+
+std::string json_list(const std::vector<std::int64_t>& list) {
+  std::string out = "[";
+  for (const std::int64_t n : list) out += (out.size() > 1 ? ", " : "") + std::to_string(n);
+  return out + "]";
+}
+
+template <class T>
+std::string report_json(const PhaseInfo& phase, const Arguments& args, const Problem<T>& p, const Outcome& outcome) {
+  const auto shape = [](const View<const T>& v) { return json_list({v.shape.begin(), v.shape.end()}); };
+  const Ledger& l = outcome.ledger;
+  std::ostringstream out;
+  out << "{\n  \"phase\": " << json_string(phase.features.phase)
+      << ",\n  \"machine\": " << json_string(args.text("machine", "sim"))
+      << ",\n  \"type\": " << json_string(type_name<T>()) << ",\n  \"shapes\": {\"q\": " << shape(p.q)
+      << ", \"k\": " << shape(p.k) << ", \"v\": " << shape(p.v) << "},\n  \"options\": {\"scale\": " << p.scale()
+      << ", \"causal\": " << json_string(args.text("causal", "none")) << ", \"block_q\": " << p.options.block_q
+      << ", \"block_k\": " << p.options.block_k << ", \"sram\": " << p.options.sram_bytes
+      << ", \"threads\": " << p.options.threads << "},\n  \"seconds\": " << outcome.seconds
+      << ",\n  \"hbm_read_bytes\": " << l.hbm_read_bytes() << ",\n  \"hbm_written_bytes\": " << l.hbm_written_bytes()
+      << ",\n  \"arrays\": {";
+  for (std::size_t i = 0; i < l.arrays.size(); ++i)
+    out << (i ? ",\n    " : "\n    ") << json_string(l.arrays[i].name)
+        << ": {\"read_bytes\": " << l.arrays[i].read_bytes << ", \"written_bytes\": " << l.arrays[i].written_bytes
+        << "}";
+  out << "\n  },\n  \"shared_bytes_peak\": " << l.shared_bytes_peak << ",\n  \"flops\": " << l.flops
+      << ",\n  \"exps\": " << l.exps << ",\n  \"rescales\": " << l.rescales << "\n}\n";
+  return out.str();
+}
+
+template <class T>
+int run_typed(const PhaseInfo& phase, const Arguments& args, const NpyArray& q_file, const NpyArray& k_file,
+              const NpyArray& v_file) {
+  const Tensor<T> q = to_tensor<T>(q_file, args.text("q")), k = to_tensor<T>(k_file, args.text("k")),
+                  v = to_tensor<T>(v_file, args.text("v"));
+  Tensor<T> o = make_tensor<T>(shape_of(q));
+  std::vector<float> lse;
+  Problem<T> p;
+  p.q = view(q);
+  p.k = view(k);
+  p.v = view(v);
+  p.o = view(o);
+  if (args.has("lse")) {
+    lse.resize(static_cast<std::size_t>(p.B() * p.H() * p.Sq()) + 1);  // + 1: never a null pointer
+    p.lse = lse.data();
+  }
+  if (args.has("scale")) p.options.scale = args.number<float>("scale", 0);
+  p.options.causal = parse_causal(args.text("causal", "none"));
+  p.options.block_q = args.number<std::int64_t>("block-q", 0);
+  p.options.block_k = args.number<std::int64_t>("block-k", 0);
+  p.options.sram_bytes = args.number<std::int64_t>("sram", p.options.sram_bytes);
+  p.options.threads = static_cast<int>(args.number<std::int64_t>("threads", 0));
+
+  Outcome outcome;
+  {
+    const ProgressLine progress(isatty(STDERR_FILENO));
+    outcome = run_phase(phase.number, p);
+  }
+  std::vector<std::int64_t> lse_shape(q_file.shape.begin(), q_file.shape.end() - 1);
+  write_npy<T>(args.text("o"), q_file.shape, o.data());
+  if (p.lse) write_npy<float>(args.text("lse"), lse_shape, lse.data());
+  if (args.has("report")) write_file(args.text("report"), report_json(phase, args, p, outcome));
+  std::printf("phase %s on %s: %.3f s, HBM %llu bytes read, %llu written -> %s\n", phase.features.phase,
+              args.text("machine", "sim").c_str(), outcome.seconds,
+              static_cast<unsigned long long>(outcome.ledger.hbm_read_bytes()),
+              static_cast<unsigned long long>(outcome.ledger.hbm_written_bytes()), args.text("o").c_str());
+  return 0;
+}
+
+}  // namespace
+
+int run_command(const std::vector<std::string>& words) {
+  const Arguments args(words, {"phase", "q", "k", "v", "o", "lse", "causal", "scale", "machine", "block-q", "block-k",
+                               "sram", "threads", "report"});
+  if (!args.positional.empty()) refuse("argument", "'" + args.positional[0] + "'", "--flag value", "see ./flash help");
+  const PhaseInfo& phase = find_phase(args.required("phase"));
+  const std::string machine = args.text("machine", "sim");
+  if (machine != "sim" && machine != "checked" && machine != "gpu")
+    refuse("--machine", "'" + machine + "'", "sim, checked or gpu", "omit it for sim");
+  if (machine != "sim" && phase.number <= 4)
+    refuse("--machine", machine, std::string("sim for phase ") + phase.features.phase + ", which is a CPU phase",
+           "use phase 05 or later");
+  for (const char* name : {"q", "k", "v", "o"}) args.required(name);
+  for (const char* name : {"o", "lse", "report"}) {
+    check_writable(name, args.text(name));
+    for (const char* other : {"q", "k", "v", "o", "lse", "report"})
+      if (std::string(name) != other && args.has(name) && args.has(other) &&
+          same_file(args.text(name), args.text(other)))
+        refuse(std::string("--") + name, args.text(name), std::string("a file other than --") + other,
+               "choose another output path");
+  }
+
+  const NpyArray q = read_npy(args.text("q")), k = read_npy(args.text("k")), v = read_npy(args.text("v"));
+  if (q.dtype != k.dtype || q.dtype != v.dtype)
+    refuse("types of q, k, v", q.dtype + ", " + k.dtype + ", " + v.dtype, "one type", "convert with astype");
+  if (q.shape.size() != k.shape.size() || q.shape.size() != v.shape.size())
+    refuse(
+        "ranks of q, k, v",
+        std::to_string(q.shape.size()) + ", " + std::to_string(k.shape.size()) + ", " + std::to_string(v.shape.size()),
+        "one rank", "reshape to [B, H, S, D]");
+  if (q.dtype == "float32") return run_typed<float>(phase, args, q, k, v);
+  if (q.dtype == "float16") return run_typed<half>(phase, args, q, k, v);
+  refuse("type of q, k, v", q.dtype, "float32 or float16", "convert with astype(np.float32)");
+}
+
+}  // namespace flash

@@ -1,0 +1,49 @@
+// progress.hpp: how far a long run is, on one line of a terminal. Workers count tasks; nobody waits for anybody.
+#pragma once
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdio>
+#include <mutex>
+#include <thread>
+
+namespace flash {
+
+inline std::atomic<std::int64_t> tasks_done = 0, tasks_total = 0;
+
+// While it lives, and if `enabled`, shows "42 %" on stderr twice a second, from the first half second on.
+class ProgressLine {
+ public:
+  explicit ProgressLine(bool enabled) {
+    if (enabled) thread_ = std::thread([this] { show(); });
+  }
+  ~ProgressLine() {
+    if (!thread_.joinable()) return;
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    wake_.notify_one();
+    thread_.join();
+  }
+
+ private:
+  void show() {
+    std::unique_lock lock(mutex_);
+    bool shown = false;
+    while (!wake_.wait_for(lock, std::chrono::milliseconds(500), [this] { return stop_; })) {
+      const std::int64_t total = tasks_total;
+      std::fprintf(stderr, "\r%3lld %% ", static_cast<long long>(total ? 100 * tasks_done / total : 0));
+      shown = true;
+    }
+    if (shown) std::fprintf(stderr, "\r       \r");
+  }
+
+  std::thread thread_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stop_ = false;
+};
+
+}  // namespace flash
