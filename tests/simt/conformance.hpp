@@ -1,0 +1,37 @@
+// conformance.hpp: the intrinsics' conformance suite as the host sees it: families, each a list of 32-bit words.
+// One source (conformance.cu) runs on every machine; what an H200 gave is in docs/results/conformance-h200.txt.
+// Use: for (const Family& f : on_checked::run_conformance(options)) compare(f, recorded);
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/machine_options.hpp"
+
+namespace flash {
+
+struct Family {
+  std::string name;
+  std::vector<std::uint32_t> words;
+  int max_ulp = 0;  // 0: the bits must be equal; else: floats that may differ by so many units in the last place
+};
+
+// FNV-1a over the words' bytes, least significant first.
+inline std::uint64_t hash_words(const std::uint32_t* words, std::size_t count) {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  for (std::size_t i = 0; i < count; ++i)
+    for (int shift = 0; shift < 32; shift += 8) hash = (hash ^ (words[i] >> shift & 0xffu)) * 0x100000001b3u;
+  return hash;
+}
+
+inline namespace on_sim {
+std::vector<Family> run_conformance(const MachineOptions& options);
+}
+inline namespace on_checked {
+std::vector<Family> run_conformance(const MachineOptions& options);
+}
+inline namespace on_gpu {
+std::vector<Family> run_conformance(const MachineOptions& options);
+}
+
+}  // namespace flash

@@ -1,0 +1,36 @@
+// counters.hpp: the kernels whose counters are compared with Nsight Compute's, as the host sees them.
+// run_counters launches them in this order, one launch each, and returns what the machine counted.
+// Use: on_checked::run_counters(options)[i] belongs to counter_cases[i].
+#pragma once
+#include <iterator>
+#include <vector>
+
+#include "sim/ledger.hpp"
+#include "sim/machine_options.hpp"
+
+namespace flash {
+
+inline constexpr const char* counter_cases[] = {
+    "copy_float",        // coalesced, 4 bytes a lane
+    "copy_float4",       // coalesced, 16 bytes a lane
+    "copy_shifted",      // coalesced, but one element off the sector boundary
+    "copy_stride_2",     // lanes 8 bytes apart
+    "copy_stride_8",     // lanes 32 bytes apart: a sector each
+    "transpose_direct",  // no shared memory: the stores are strided by a row
+    "transpose_tile",    // through float tile[32][32]: 32-way bank conflicts
+    "transpose_padded",  // through float tile[32][33]: none
+    "shared_float4",     // 16-byte loads and stores in shared memory
+    "matmul_tiled",      // fp32, 32 x 32 tiles
+};
+
+inline namespace on_sim {
+std::vector<Ledger> run_counters(const MachineOptions& options);
+}
+inline namespace on_checked {
+std::vector<Ledger> run_counters(const MachineOptions& options);
+}
+inline namespace on_gpu {
+std::vector<Ledger> run_counters(const MachineOptions& options);
+}
+
+}  // namespace flash

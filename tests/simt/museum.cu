@@ -1,0 +1,404 @@
+// museum.cu: one small kernel per kind of bug, each with a switch `Fixed` that turns it into its correct twin.
+// The catalogue with the real bugs that they stand for is in museum.hpp; `//@ name:k` marks the k-th line of a report.
+// Run: museum <name> bug|twin on a GPU; simt_museum_test asserts the simulator's reports word for word.
+#include "tests/simt/museum.hpp"
+
+#include "gpu/kernel.cuh"
+
+namespace flash::inline FLASH_MACHINE {
+
+constexpr unsigned all_lanes = 0xffffffffu;
+
+// Nearly all exhibits have this signature and run as one block of 64 threads, in [64], out [64].
+using Kernel = void (*)(const float*, float*, int);
+
+// ---- Memory errors ---------------------------------------------------------------------------------------------
+
+template <bool Fixed>
+__global__ void write_past_end(const float* in /*[n]*/, float* out /*[n]*/, int n) {
+  const int i = threadIdx.x;                   // 64 threads, n = 40
+  if (Fixed ? i < n : i <= n) out[i] = in[0];  //@ write_past_end:1
+}
+
+template <bool Fixed>
+__global__ void read_far(const float* in, float* out, int n) {
+  const int i = threadIdx.x;
+  const int row_length = Fixed ? 1 : 1 << 20;
+  if (i < n) out[i] = in[i * row_length];  //@ read_far:1
+}
+
+template <bool Fixed>
+__global__ void read_before_start(const float* in, float* out, int n) {
+  const int i = threadIdx.x;
+  const int left = Fixed && i == 0 ? 0 : i - 1;
+  if (i < n) out[i] = in[i] - in[left];  //@ read_before_start:1
+}
+
+struct Row32 {
+  float row[32];
+};
+
+template <bool Fixed>
+__global__ void shared_past_end(const float* in, float* out, int) {
+  Row32& s = shared<Row32>();
+  const int lane = threadIdx.x;               // 32 threads
+  s.row[Fixed ? lane : lane + 1] = in[lane];  //@ shared_past_end:1
+  out[lane] = in[lane];
+}
+
+template <bool Fixed>
+__global__ void misaligned_float4(const float* in, float* out, int) {
+  const int i = threadIdx.x;                                                        // 8 threads
+  const float4 v = *reinterpret_cast<const float4*>(in + 4 * i + (Fixed ? 0 : 1));  //@ misaligned_float4:1
+  out[i] = v.x + v.w;
+}
+
+// The host launches `fill` over n - 1 elements (bug) or n (twin) of the array that this kernel reads.
+template <bool Fixed>
+__global__ void read_unwritten(const float* in, float* out, int n) {
+  const int i = threadIdx.x;
+  if (i < n) out[i] = in[i];  //@ read_unwritten:1
+}
+
+__global__ void fill(float* out, int n) {
+  const int i = threadIdx.x;
+  if (i < n) out[i] = 1.0f;
+}
+
+struct Row64 {
+  float x[64];
+};
+
+template <bool Fixed>
+__global__ void ragged_tile(const float* in, float* out, int n) {
+  Row64& s = shared<Row64>();
+  const int t = threadIdx.x;  // 64 threads, n = 40 valid rows
+  if (t < n) s.x[t] = in[t];
+  if (Fixed && t >= n) s.x[t] = 0.0f;
+  __syncthreads();
+  if (t < n) out[t] = s.x[63 - t];  //@ ragged_tile:1
+}
+
+// ---- Data races in shared memory -------------------------------------------------------------------------------
+
+template <bool Fixed>
+__global__ void reduction_without_barrier(const float* in, float* out, int) {
+  Row64& s = shared<Row64>();
+  const int t = threadIdx.x;
+  s.x[t] = in[t];
+  __syncthreads();
+  for (int stride = 32; stride > 0; stride /= 2) {
+    if (t < stride) s.x[t] = s.x[t] + s.x[t + stride];  //@ reduction_without_barrier:1 reduction_without_barrier:2
+    if (Fixed) __syncthreads();
+  }
+  if (t == 0) out[0] = s.x[0];
+}
+
+template <bool Fixed>
+__global__ void loop_carried_war(const float* in, float* out, int n) {
+  Row64& s = shared<Row64>();
+  const int t = threadIdx.x;
+  for (int round = 0; round < 2; ++round) {
+    s.x[t] = in[t] * round;  //@ loop_carried_war:1
+    __syncthreads();
+    float sum = 0;
+    for (int k = 0; k < n; ++k) sum += s.x[k];  //@ loop_carried_war:2
+    out[t] = sum;
+    if (Fixed) __syncthreads();  // all have read the buffer before anybody refills it
+  }
+}
+
+struct Aliased {
+  union {
+    float scores[64];
+    float values[64];
+  };
+};
+
+template <bool Fixed>
+__global__ void aliased_arrays(const float* in, float* out, int) {
+  Aliased& s = shared<Aliased>();
+  const int t = threadIdx.x;
+  s.scores[t] = in[t];
+  __syncthreads();
+  const float score = s.scores[63 - t];  //@ aliased_arrays:2
+  if (Fixed) __syncthreads();            // scores are dead before values are born
+  s.values[t] = 2.0f * score;            //@ aliased_arrays:1
+  __syncthreads();
+  out[t] = s.values[63 - t];
+}
+
+template <bool Fixed>
+__global__ void warp_synchronous(const float* in, float* out, int) {
+  Row32& s = shared<Row32>();
+  const int lane = threadIdx.x;  // 32 threads: one warp
+  s.row[lane] = in[lane];
+  __syncwarp();
+  for (int stride = 16; stride > 0; stride /= 2) {
+    if (lane < stride) s.row[lane] = s.row[lane] + s.row[lane + stride];  //@ warp_synchronous:1 warp_synchronous:2
+    if (Fixed) __syncwarp();
+  }
+  if (lane == 0) out[0] = s.row[0];
+}
+
+// ---- Data races in global memory -------------------------------------------------------------------------------
+
+template <bool Fixed>
+__global__ void init_accumulate(const float* in, float* out, int) {
+  const int t = threadIdx.x;
+  out[t] = 0.0f;  //@ init_accumulate:2
+  if (Fixed) __syncthreads();
+  out[63 - t] = out[63 - t] + in[t];  //@ init_accumulate:1
+}
+
+template <bool Fixed>
+__global__ void atomic_and_plain(const float* in, float* out, int) {
+  const int t = threadIdx.x;
+  if (t == 0) out[0] = 0.0f;  //@ atomic_and_plain:2
+  if (Fixed) __syncthreads();
+  atomicAdd(&out[0], in[t]);  //@ atomic_and_plain:1
+}
+
+template <bool Fixed>
+__global__ void blocks_write_same(const float* in, float* out, int) {
+  const int block = blockIdx.x, t = threadIdx.x;                        // 2 blocks of 32 threads
+  out[Fixed ? block * 32 + t : t] = in[t] + static_cast<float>(block);  //@ blocks_write_same:1
+}
+
+template <bool Fixed>
+__global__ void blocks_read_halo(float* x, float* out, int n) {
+  const int i = blockIdx.x * 32 + threadIdx.x;      // 2 blocks of 32 threads
+  const float right = i + 1 < n ? x[i + 1] : 0.0f;  //@ blocks_read_halo:1
+  __syncthreads();                                  // enough inside a block, nothing between blocks
+  float* const y = Fixed ? out : x;
+  y[i] = right;  //@ blocks_read_halo:2
+}
+
+template <bool Fixed>
+__global__ void last_block_without_fence(const float* in, float* partial /*[gridDim.x]*/, unsigned* ticket,
+                                         float* out) {
+  partial[blockIdx.x] = in[blockIdx.x];  //@ last_block_without_fence:2     (one thread per block)
+  if (Fixed) __threadfence();
+  if (atomicAdd(ticket, 1u) == gridDim.x - 1) {
+    if (Fixed) __threadfence();
+    float sum = 0;
+    for (unsigned b = 0; b < gridDim.x; ++b) sum += partial[b];  //@ last_block_without_fence:1
+    out[0] = sum;
+  }
+}
+
+template <bool Fixed>
+__global__ void half_overlap(const float* in, __half* out) {
+  const int t = threadIdx.x;
+  out[Fixed ? t : t / 2] = __float2half_rn(in[t]);  //@ half_overlap:1
+}
+
+// ---- Barriers --------------------------------------------------------------------------------------------------
+
+template <bool Fixed>
+__global__ void barrier_in_branch(const float* in, float* out, int) {
+  Row64& s = shared<Row64>();
+  const int t = threadIdx.x;
+  if (t < 16) {
+    s.x[t] = in[t];
+    if (!Fixed) __syncthreads();  //@ barrier_in_branch:1
+  }
+  if (Fixed) __syncthreads();
+  out[t] = t < 16 ? s.x[t] : 0.0f;
+}
+
+template <bool Fixed>
+__global__ void barrier_two_sites(const float* in, float* out, int) {
+  const int t = threadIdx.x;
+  float v = in[t];
+  if (Fixed) {
+    __syncthreads();
+    v += 1.0f;
+  } else if (t < 32) {
+    __syncthreads();  //@ barrier_two_sites:1
+    v += 1.0f;
+  } else {
+    __syncthreads();  //@ barrier_two_sites:2
+    v += 2.0f;
+  }
+  out[t] = v;
+}
+
+template <bool Fixed>
+__global__ void barrier_trip_count(const float* in, float* out, int) {
+  const int t = threadIdx.x;
+  const int rounds = Fixed ? 2 : 1 + t / 32;
+  for (int i = 0; i < rounds; ++i) __syncthreads();  //@ barrier_trip_count:1
+  out[t] = in[t];
+}
+
+template <bool Fixed>
+__global__ void return_before_barrier(const float* in, float* out, int n) {
+  const int t = threadIdx.x;  // 64 threads, n = 40
+  if (!Fixed && t >= n) return;
+  __syncthreads();  //@ return_before_barrier:1
+  if (t < n) out[t] = in[t];
+}
+
+template <bool Fixed>
+__global__ void deadlock(const float* in, float* out, int) {
+  const int lane = threadIdx.x;  // 32 threads
+  if (Fixed || lane < 16) {
+    __syncthreads();  //@ deadlock:1
+    __syncwarp();
+  } else {
+    __syncwarp();  //@ deadlock:2
+    __syncthreads();
+  }
+  out[lane] = in[lane];
+}
+
+// ---- Warp operations -------------------------------------------------------------------------------------------
+
+template <bool Fixed>
+__global__ void shuffle_outside_mask(const float* in, float* out, int) {
+  const int lane = threadIdx.x;
+  out[lane] = __shfl_sync(Fixed ? all_lanes : 0x0000ffffu, in[lane], 0);  //@ shuffle_outside_mask:1
+}
+
+template <bool Fixed>
+__global__ void shuffle_inactive_source(const float* in, float* out, int) {
+  const int lane = threadIdx.x;
+  if (lane < 16) out[lane] = __shfl_sync(0x0000ffffu, in[lane], Fixed ? 3 : 20);  //@ shuffle_inactive_source:1
+}
+
+template <bool Fixed>
+__global__ void shuffle_after_return(const float* in, float* out, int n) {
+  const int lane = threadIdx.x;  // 32 threads, n = 24
+  if (lane >= n) return;
+  out[lane] = __shfl_sync(Fixed ? 0x00ffffffu : all_lanes, in[lane], 0);  //@ shuffle_after_return:1
+}
+
+template <bool Fixed>
+__global__ void shuffle_two_sites(const float* in, float* out, int) {
+  const int lane = threadIdx.x;
+  float v = in[lane];
+  if (Fixed) {
+    v = __shfl_xor_sync(all_lanes, v, 1);
+  } else if (lane % 2 == 0) {
+    v = 2.0f * __shfl_xor_sync(all_lanes, v, 1);  //@ shuffle_two_sites:1
+  } else {
+    v = 3.0f * __shfl_xor_sync(all_lanes, v, 1);  //@ shuffle_two_sites:2
+  }
+  out[lane] = v;
+}
+
+// ---- Bugs that stay invisible: every address is legal, ordered and written ------------------------------------
+
+struct TwoRows {
+  float a[32], b[32];
+};
+
+template <bool Fixed>
+__global__ void blind_member_overrun(const float* in, float* out, int) {
+  TwoRows& s = shared<TwoRows>();
+  const int lane = threadIdx.x;
+  s.a[lane] = in[lane];
+  s.b[lane] = 0.0f;
+  __syncthreads();
+  const float* a = s.a;
+  out[lane] = a[Fixed ? lane : lane + 1];
+}
+
+template <bool Fixed>
+__global__ void blind_row_overrun(const float* in /*[2, 32]*/, float* out, int) {
+  const int lane = threadIdx.x;
+  out[lane] = in[Fixed ? lane : lane + 1];
+}
+
+// ---- Host side -------------------------------------------------------------------------------------------------
+
+// Runs kernel(in [64], out [n], n) with `threads` threads in each of `blocks` blocks.
+template <class... Shared>
+void show(Machine& m, Kernel kernel, int n = 64, int threads = 64, int blocks = 1) {
+  float host[64];
+  for (int i = 0; i < 64; ++i) host[i] = static_cast<float>(i);
+  const Array<float> in = m.upload("in", host, 64);
+  const Array<float> out = m.upload("out", host, static_cast<size_t>(n));  // written: only the planted bug may show
+  launch<Shared...>(m, kernel, dim3(blocks), dim3(threads), in.data(), out.data(), n);
+}
+
+template <bool Fixed>
+void show_read_unwritten(Machine& m) {
+  const float host[64] = {};
+  const Array<float> in = m.alloc<float>("in", 64);
+  const Array<float> out = m.upload("out", host, 64);
+  launch(m, fill, dim3(1), dim3(64), in.data(), Fixed ? 64 : 63);
+  launch(m, read_unwritten<Fixed>, dim3(1), dim3(64), in.data(), out.data(), 64);
+}
+
+template <bool Fixed>
+void show_blocks_read_halo(Machine& m) {
+  const float host[64] = {};
+  const Array<float> x = m.upload("x", host, 64);
+  const Array<float> out = m.alloc<float>("out", 64);
+  launch(m, blocks_read_halo<Fixed>, dim3(2), dim3(32), x.data(), out.data(), 64);
+}
+
+template <bool Fixed>
+void show_last_block(Machine& m) {
+  const float host[4] = {1, 2, 3, 4};
+  const unsigned zero = 0;
+  const Array<float> in = m.upload("in", host, 4);
+  const Array<float> partial = m.alloc<float>("partial", 4);
+  const Array<unsigned> ticket = m.upload("ticket", &zero, 1);
+  const Array<float> out = m.alloc<float>("out", 1);
+  launch(m, last_block_without_fence<Fixed>, dim3(4), dim3(1), in.data(), partial.data(), ticket.data(), out.data());
+}
+
+template <bool Fixed>
+void show_half_overlap(Machine& m) {
+  const float host[64] = {};
+  const Array<float> in = m.upload("in", host, 64);
+  const Array<__half> out = m.alloc<__half>("out", 64);
+  launch(m, half_overlap<Fixed>, dim3(1), dim3(64), in.data(), out.data());
+}
+
+template <bool Fixed>
+void run_variant(Machine& m, const std::string& name) {
+  if (name == "write_past_end") return show(m, write_past_end<Fixed>, 40);
+  if (name == "read_far") return show(m, read_far<Fixed>);
+  if (name == "read_before_start") return show(m, read_before_start<Fixed>);
+  if (name == "shared_past_end") return show<Row32>(m, shared_past_end<Fixed>, 64, 32);
+  if (name == "misaligned_float4") return show(m, misaligned_float4<Fixed>, 64, 8);
+  if (name == "read_unwritten") return show_read_unwritten<Fixed>(m);
+  if (name == "ragged_tile") return show<Row64>(m, ragged_tile<Fixed>, 40);
+  if (name == "reduction_without_barrier") return show<Row64>(m, reduction_without_barrier<Fixed>);
+  if (name == "loop_carried_war") return show<Row64>(m, loop_carried_war<Fixed>);
+  if (name == "aliased_arrays") return show<Aliased>(m, aliased_arrays<Fixed>);
+  if (name == "warp_synchronous") return show<Row32>(m, warp_synchronous<Fixed>, 64, 32);
+  if (name == "init_accumulate") return show(m, init_accumulate<Fixed>);
+  if (name == "atomic_and_plain") return show(m, atomic_and_plain<Fixed>);
+  if (name == "blocks_write_same") return show(m, blocks_write_same<Fixed>, 64, 32, 2);
+  if (name == "blocks_read_halo") return show_blocks_read_halo<Fixed>(m);
+  if (name == "last_block_without_fence") return show_last_block<Fixed>(m);
+  if (name == "half_overlap") return show_half_overlap<Fixed>(m);
+  if (name == "barrier_in_branch") return show<Row64>(m, barrier_in_branch<Fixed>);
+  if (name == "barrier_two_sites") return show(m, barrier_two_sites<Fixed>);
+  if (name == "barrier_trip_count") return show(m, barrier_trip_count<Fixed>);
+  if (name == "return_before_barrier") return show(m, return_before_barrier<Fixed>, 40);
+  if (name == "deadlock") return show(m, deadlock<Fixed>, 64, 32);
+  if (name == "shuffle_outside_mask") return show(m, shuffle_outside_mask<Fixed>, 64, 32);
+  if (name == "shuffle_inactive_source") return show(m, shuffle_inactive_source<Fixed>, 64, 32);
+  if (name == "shuffle_after_return") return show(m, shuffle_after_return<Fixed>, 24, 32);
+  if (name == "shuffle_two_sites") return show(m, shuffle_two_sites<Fixed>, 64, 32);
+  if (name == "blind_member_overrun") return show<TwoRows>(m, blind_member_overrun<Fixed>, 64, 32);
+  if (name == "blind_row_overrun") return show(m, blind_row_overrun<Fixed>, 64, 32);
+  refuse("exhibit", name, "a name from museum.hpp", "list them with museum --list");
+}
+
+std::vector<Finding> run_exhibit(const std::string& name, Variant variant, const MachineOptions& options) {
+  Machine m(options);
+  if (variant == Variant::bug)
+    run_variant<false>(m, name);
+  else
+    run_variant<true>(m, name);
+  return m.findings();
+}
+
+}  // namespace flash::inline FLASH_MACHINE

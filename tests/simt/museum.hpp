@@ -1,0 +1,91 @@
+// museum.hpp: the bug museum's catalogue: which exhibits exist, what each must make a checker say, what it stands for.
+// An exhibit is one kernel in museum.cu, as a bug and as a near twin that is correct and must leave every tool silent.
+// Use: for (const Exhibit& e : exhibits) on_checked::run_exhibit(e.name, Bug, options);   (on_gpu, on_sim alike)
+#pragma once
+#include <string>
+#include <vector>
+
+#include "sim/machine_options.hpp"
+
+namespace flash {
+
+enum class Variant { bug, twin };
+
+struct Exhibit {
+  const char* name;        // also the kernel's name and the word behind the //@ marks in museum.cu
+  const char* bug;         // what is wrong, in a few words
+  const char* stands_for;  // the real bug that it is a small copy of, or the rule that it breaks
+  const char* tool;        // the compute-sanitizer tool whose job it is; "" where none has that job
+  bool visible = true;     // false: a bug that no checker of this kind can see; both variants stay silent
+};
+
+inline constexpr Exhibit exhibits[] = {
+    {"write_past_end", "`<=` for `<`: writes one element past the end of an array", "the classic edge mistake",
+     "memcheck"},
+    {"read_far", "an index in rows used as an index in elements: reads far outside", "stride mistakes", "memcheck"},
+    {"read_before_start", "a stencil reads element -1", "edge of a sliding window", "memcheck"},
+    {"shared_past_end", "writes one element past the end of the shared struct", "tile one column too small",
+     "memcheck"},
+    {"misaligned_float4", "a 16-byte load from an address that is a multiple of 4", "row length not a multiple of 4",
+     "memcheck"},
+    {"read_unwritten", "reads the one element of an array that no kernel has written", "a buffer that is not cleared",
+     "initcheck"},
+    {"ragged_tile", "the tail of a tile is read although only its valid rows were loaded",
+     "K/V tail beyond the sequence's end", ""},
+    {"reduction_without_barrier", "tree reduction in shared memory, barrier missing inside the loop",
+     "the first bug of every reduction tutorial", "racecheck"},
+    {"loop_carried_war", "the next iteration overwrites a reduction buffer that others still read",
+     "JustVugg/colibri#1098, gittensor-ai-lab/sparkinfer#705", "racecheck"},
+    {"aliased_arrays", "two shared arrays occupy the same bytes, the barrier between their uses is missing",
+     "Q's tile reused for O, scores reused for values", "racecheck"},
+    {"warp_synchronous", "a warp reduction in shared memory without __syncwarp",
+     "code from before Volta: lanes do not run in lockstep", "racecheck"},
+    {"init_accumulate", "one thread clears an element of global memory while another accumulates into it",
+     "karpathy/llm.c#847", ""},
+    {"atomic_and_plain", "a plain store of the initial value mixes with the others' atomicAdd",
+     "karpathy/llm.c#847 with atomics", ""},
+    {"blocks_write_same", "two blocks write the same elements: the block's index is missing",
+     "grid mapping mistakes, split-K without a reduction", ""},
+    {"blocks_read_halo", "a stencil in place: a block reads what its neighbour overwrites",
+     "in-place updates across blocks", ""},
+    {"last_block_without_fence", "the last block sums partial results that no fence has published",
+     "split-KV reductions: CUDA's threadFenceReduction sample without the fence", ""},
+    {"half_overlap", "two threads write the same fp16 element; the twin writes neighbours in one 32-bit word",
+     "false alarms: triton-lang/triton#11205, #11608", ""},
+    {"barrier_in_branch", "__syncthreads inside a branch that only some threads of a warp take",
+     "ggml-org/llama.cpp#27870", "synccheck"},
+    {"barrier_two_sites", "both sides of a branch have their own __syncthreads", "barriers duplicated by hand",
+     "synccheck"},
+    {"barrier_trip_count", "a loop with a barrier runs once for one warp and twice for the other",
+     "causal loops whose bound depends on the row", "synccheck"},
+    {"return_before_barrier", "rows past the end return early, the others wait at the barrier",
+     "`if (row >= n) return;` at the top of a tiled kernel", "synccheck"},
+    {"deadlock", "half a warp waits at __syncthreads, the other half at __syncwarp for the first half",
+     "warp-specialised code with crossed waits", "synccheck"},
+    {"shuffle_outside_mask", "lanes call a shuffle with a mask that does not name them",
+     "masks copied from another branch", "synccheck"},
+    {"shuffle_inactive_source", "reads the register of a lane that the mask does not name: an undefined value",
+     "wrong width after a partial warp", ""},
+    {"shuffle_after_return", "full-mask shuffle after some lanes have returned",
+     "ggml-org/llama.cpp#27870, #27955 (same kernel family)", "synccheck"},
+    {"shuffle_two_sites", "the lanes of one mask reach two different shuffles", "shuffles duplicated by a branch",
+     "synccheck"},
+    {"blind_member_overrun", "an index overruns one array of the shared struct into the next", "padding mistakes", "",
+     false},
+    {"blind_row_overrun", "a column index overruns its row into the next row of the same array",
+     "leading dimension mistakes", "", false},
+};
+
+// Runs one exhibit on a fresh machine and returns what the machine has to say (nothing on `on_sim` and `on_gpu`).
+// An unknown name is refused.
+inline namespace on_sim {
+std::vector<Finding> run_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
+}
+inline namespace on_checked {
+std::vector<Finding> run_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
+}
+inline namespace on_gpu {
+std::vector<Finding> run_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
+}
+
+}  // namespace flash
