@@ -60,7 +60,6 @@ Ledger forward(const Problem<T>& p) {
     const auto K = memory.matrix("K", p.k.head(b, h), Sk, D, p.k.stride[2]);  // [Sk, D]
     const auto V = memory.matrix("V", p.v.head(b, h), Sk, D, p.v.stride[2]);  // [Sk, D]
     const auto O = memory.matrix("O", p.o.head(b, h), Sq, D, p.o.stride[2]);  // [Sq, D]
-    const auto L = memory.matrix("LSE", p.lse ? p.lse + task * Sq : nullptr, Sq, 1, 1);
     Tile q_i = memory.tile("q_i", 1, D), k_j = memory.tile("k_j", 1, D), v_j = memory.tile("v_j", 1, D);
     Tile o_i = memory.tile("o_i", 1, D), lse_i = memory.tile("lse_i", 1, 1);
 
@@ -81,7 +80,7 @@ Ledger forward(const Problem<T>& p) {
       memory.store(o_i, O, i);
       if (p.lse) {
         mat(lse_i)(0, 0) = state.lse();
-        memory.store(lse_i, L, i);
+        memory.store(lse_i, memory.matrix("LSE", p.lse + task * Sq, Sq, 1, 1), i);  // [Sq]
       }
     }
   });

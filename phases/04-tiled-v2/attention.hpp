@@ -21,16 +21,14 @@ inline std::int64_t sram_bytes_needed(Blocks blocks, std::int64_t D) {
   return 4 * (2 * Br * D + 2 * Bc * D + Br * Bc + 2 * Br);
 }
 
-// What the caller asked for; else 128 x 64, halved until it fits: a larger Br means fewer passes over K and V.
+// What the caller asked for; else 128 x 64, Bc halved down to 16, then Br, until it fits: K and V pass once per Q
+// tile, so a large Br saves HBM bytes and a large Bc does not. What cannot fit is refused by Memory::tile.
 inline Blocks choose_blocks(const Options& options, std::int64_t D) {
   Blocks blocks{options.block_q ? options.block_q : 128, options.block_k ? options.block_k : 64};
-  while (sram_bytes_needed(blocks, D) > options.sram_bytes) {
-    if (!options.block_q && blocks.Br > 1 && (options.block_k || blocks.Br >= blocks.Bc))
-      blocks.Br /= 2;
-    else if (!options.block_k && blocks.Bc > 1)
-      blocks.Bc /= 2;
-    else
-      break;  // Memory::tile names the bytes
+  const auto too_large = [&] { return sram_bytes_needed(blocks, D) > options.sram_bytes; };
+  for (const std::int64_t smallest : {16, 1}) {
+    while (too_large() && !options.block_k && blocks.Bc > smallest) blocks.Bc /= 2;
+    while (too_large() && !options.block_q && blocks.Br > smallest) blocks.Br /= 2;
   }
   return blocks;
 }

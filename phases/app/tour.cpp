@@ -1,6 +1,210 @@
+// tour.cpp: ./flash tour walks every phase on a real input: one attention layer of a sentence encoder (docs/data).
+// Per phase: what changed, HBM bytes predicted and counted, what was on chip, arithmetic, errors, time.
+// At the end one table, and a report with pictures. A wrong prediction or a missed error bar makes it fail.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+
 #include "phases/app/commands.hpp"
+#include "phases/app/options.hpp"
+#include "phases/app/registry.hpp"
+#include "phases/common/svg.hpp"
+#include "phases/common/tensor.hpp"
+#include "phases/common/text.hpp"
+#include "tests/reference.hpp"
+
 namespace flash {
-int tour_command(const std::vector<std::string>&) {
+namespace {
+
+struct Step {
+  const PhaseInfo* phase = nullptr;
+  Outcome outcome;
+  std::uint64_t predicted = 0;
+  double error = 0;     // relative Frobenius error against fp64
+  double previous = 0;  // largest |difference| from the phase before; 0 for the first
+  bool good = false;
+};
+
+std::vector<std::string> read_lines(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) throw Error(path + ": cannot be opened; run from a complete checkout");
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
+
+// The fp16 file as fp32, so that the errors shown are those of the arithmetic and not of the output's rounding.
+Tensor<float> load_widened(const std::string& path) {
+  const Tensor<half> from = load_tensor<half>(path);
+  Tensor<float> to = make_tensor<float>(shape_of(from));
+  std::transform(from.begin(), from.end(), to.begin(), [](half x) { return to_float(x); });
+  return to;
+}
+
+// P of one head, from phase 01's own softmax: [Sq, Sk].
+RowMajor<float> attention_weights(const Problem<float>& p, std::int64_t h) {
+  const Eigen::Map<const RowMajor<float>> Q(p.q.head(0, h), p.Sq(), p.D()), K(p.k.head(0, h), p.Sk(), p.D());
+  return phase01::safe_softmax<float>(Q * K.transpose() * p.scale());
+}
+
+// "her (11) -> alice 54 %, sister 20 %, her 5 %"
+void print_top_words(const RowMajor<float>& P, const std::vector<std::string>& tokens, std::int64_t row) {
+  std::vector<std::int64_t> order(tokens.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::partial_sort(order.begin(), order.begin() + 3, order.end(),
+                    [&](std::int64_t a, std::int64_t b) { return P(row, a) > P(row, b); });
+  std::printf("      %-8s (%2d) looks at", tokens[row].c_str(), static_cast<int>(row));
+  for (int n = 0; n < 3; ++n)
+    std::printf("%s %s %.0f %%", n ? "," : "", tokens[order[n]].c_str(), 100.0 * P(row, order[n]));
+  std::printf("\n");
+}
+
+void print_step(const Step& s, int count) {
+  const Ledger& l = s.outcome.ledger;
+  std::printf("\nPhase %s  (%d of %d)\n  %s.\n", s.phase->features.phase, s.phase->number, count, s.phase->change);
+  std::printf("  HBM bytes   predicted %s, counted %s (%s read, %s written)%s\n", grouped(s.predicted).c_str(),
+              grouped(l.hbm_bytes()).c_str(), grouped(l.hbm_read_bytes()).c_str(),
+              grouped(l.hbm_written_bytes()).c_str(), l.hbm_bytes() == s.predicted ? "" : "  <-- THEY DIFFER");
+  for (const ArrayTraffic& a : l.arrays)
+    std::printf("    %-4s %12s read %12s written\n", a.name.c_str(), grouped(a.read_bytes).c_str(),
+                grouped(a.written_bytes).c_str());
+  std::printf("  on chip     %s bytes at most\n", grouped(l.shared_bytes_peak).c_str());
+  std::printf("  arithmetic  %s FLOPs, %s exps, %s rescales of a row of O\n", grouped(l.flops).c_str(),
+              grouped(l.exps).c_str(), grouped(l.rescales).c_str());
+  std::printf("  error       %.1e relative to fp64%s", s.error, s.error <= 2e-6 ? "" : "  <-- OVER THE BAR OF 2e-6");
+  if (s.phase->number > 1) std::printf(", %.1e at most from the phase before", s.previous);
+  std::printf("\n  time        %.1f ms\n", 1e3 * s.outcome.seconds);
+}
+
+std::string table_text(const std::vector<Step>& steps) {
+  std::string text;
+  char line[256];
+  std::snprintf(line, sizeof line, "%-18s %12s %12s %10s %12s %9s %9s %9s %8s\n", "phase", "HBM bytes", "predicted",
+                "on chip", "FLOPs", "exps", "rescales", "error", "ms");
+  text += line;
+  for (const Step& s : steps) {
+    const Ledger& l = s.outcome.ledger;
+    std::snprintf(line, sizeof line, "%-18s %12s %12s %10s %12s %9s %9s %9.1e %8.1f\n", s.phase->features.phase,
+                  grouped(l.hbm_bytes()).c_str(), grouped(s.predicted).c_str(), grouped(l.shared_bytes_peak).c_str(),
+                  grouped(l.flops).c_str(), grouped(l.exps).c_str(), grouped(l.rescales).c_str(), s.error,
+                  1e3 * s.outcome.seconds);
+    text += line;
+  }
+  return text;
+}
+
+// HBM bytes of one head against N, from the formulas that the counts above confirmed.
+std::string bytes_chart(const Problem<float>& real) {
+  std::vector<svg::Line> lines;
+  for (const PhaseInfo& info : all_phases()) {
+    svg::Line line{.label = info.features.phase, .points = {}};
+    for (std::int64_t N = 64; N <= 8192; N *= 2) {
+      Problem<float> p = real;
+      p.q.shape = p.k.shape = p.v.shape = {1, 1, N, real.D()};
+      line.points.push_back({static_cast<double>(N), static_cast<double>(predicted_hbm_bytes(info.number, p))});
+    }
+    lines.push_back(line);
+  }
+  return svg::chart({.title = "HBM bytes against N (one head, d = " + std::to_string(real.D()) + ", " +
+                              std::to_string(real.options.sram_bytes / 1024) + " KiB on chip)",
+                     .x = "N",
+                     .y = "bytes"},
+                    lines);
+}
+
+void write_report(const std::string& path, const std::vector<Step>& steps, const Problem<float>& p,
+                  const std::vector<std::string>& tokens) {
+  std::string html =
+      "<!doctype html>\n<meta charset=\"utf-8\">\n<title>FlashPhases tour</title>\n"
+      "<style>body{font:15px sans-serif;max-width:1000px;margin:2em auto;padding:0 1em;background:#fff;color:#222}"
+      "table{border-collapse:collapse}td,th{padding:.3em .7em;border-bottom:1px solid #ddd;text-align:right}"
+      "td:first-child,th:first-child{text-align:left}svg{max-width:100%;height:auto}</style>\n"
+      "<h1>The tour, phase by phase</h1>\n<p>Input: Q, K, V of one layer of all-MiniLM-L6-v2 on one sentence, " +
+      svg::escape(shape_text(p.q.shape)) +
+      " as [B, H, S, D]. HBM bytes are requested bytes, no cache; predicted by formula, counted by the machine; "
+      "error is relative to fp64.</p>\n<table><tr><th>phase</th><th>HBM bytes</th><th>predicted</th><th>on chip</th>"
+      "<th>FLOPs</th><th>exps</th><th>rescales</th><th>error</th><th>ms</th></tr>\n";
+  for (const Step& s : steps) {
+    char error[64];
+    std::snprintf(error, sizeof error, "%.1e</td><td>%.1f", s.error, 1e3 * s.outcome.seconds);
+    const Ledger& l = s.outcome.ledger;
+    html += "<tr><td>" + std::string(s.phase->features.phase) + "</td><td>" + grouped(l.hbm_bytes()) + "</td><td>" +
+            grouped(s.predicted) + "</td><td>" + grouped(l.shared_bytes_peak) + "</td><td>" + grouped(l.flops) +
+            "</td><td>" + grouped(l.exps) + "</td><td>" + grouped(l.rescales) + "</td><td>" + error + "</td></tr>\n";
+  }
+  html += "</table>\n";
+  for (const Step& s : steps)
+    html += "<p><b>" + std::string(s.phase->features.phase) + "</b>: " + svg::escape(s.phase->change) + ".</p>\n";
+  html += bytes_chart(p);
+  for (const std::int64_t h : {3, 7, 8}) {
+    const RowMajor<float> P = attention_weights(p, h);
+    html += svg::heat_map("P of head " + std::to_string(h) + ": where each word looks", {P.data(), P.data() + P.size()},
+                          tokens, tokens);
+  }
+  write_file(path, html);
+}
+
+}  // namespace
+
+int tour_command(const std::vector<std::string>& words) {
+  const Arguments args(words, {"out"});
+  if (args.positional.size() > 1) refuse("argument", "'" + args.positional[1] + "'", "at most one phase", "omit it");
+  const int only = args.positional.empty() ? 0 : find_phase(args.positional[0]).number;
+  const std::string folder = args.text("out", "flash-tour"), data = FLASH_DATA_DIR;
+
+  const Tensor<float> q = load_widened(data + "/minilm_q.npy"), k = load_widened(data + "/minilm_k.npy"),
+                      v = load_widened(data + "/minilm_v.npy");
+  const std::vector<std::string> tokens = read_lines(data + "/minilm_tokens.txt");
+  Tensor<float> o = make_tensor<float>(shape_of(q));
+  Problem<float> p{.q = view(q), .k = view(k), .v = view(v), .o = view(o)};
+  p.options.sram_bytes = 16 * 1024;
+  if (static_cast<std::int64_t>(tokens.size()) != p.Sq())
+    refuse("minilm_tokens.txt", tokens.size(), std::to_string(p.Sq()) + " lines", "restore docs/data");
+  const test::Reference want = test::reference(p);
+
+  std::printf("Input: Q, K, V of one layer of all-MiniLM-L6-v2, %s = [B, H, S, D], on the sentence\n ",
+              shape_text(p.q.shape).c_str());
+  for (std::size_t i = 1; i + 1 < tokens.size(); ++i)
+    std::printf("%s%s", tokens[i].rfind("##", 0) == 0 ? "" : " ",
+                tokens[i].c_str() + (tokens[i].rfind("##", 0) ? 0 : 2));
+  std::printf("\nMachine: two levels, HBM and %s bytes of SRAM: small, so that even this short sentence needs tiles.\n",
+              grouped(static_cast<std::uint64_t>(p.options.sram_bytes)).c_str());
+
+  std::vector<Step> steps;
+  std::vector<double> before;
+  for (const PhaseInfo& info : all_phases()) {
+    if (only && info.number != only && info.number != only - 1) continue;  // one phase: it and the one before
+    o.fill(std::numeric_limits<float>::quiet_NaN());
+    Step s;
+    s.phase = &info;
+    s.outcome = run_phase(info.number, p);
+    s.predicted = predicted_hbm_bytes(info.number, p);
+    const std::vector<double> got = test::gather<const float>(p.o);
+    s.error = test::distance(got, want.o, p.D()).relative;
+    s.previous = before.empty() ? 0 : test::distance(got, before, p.D()).max_abs;
+    s.good = s.error <= 2e-6 && s.outcome.ledger.hbm_bytes() == s.predicted;
+    before = got;
+    if (!only || info.number == only) print_step(s, static_cast<int>(all_phases().size()));
+    if (info.number == 1 && only <= 1) {
+      std::printf("  which words attend to which, from P (head 3: who is meant; head 7: what the phrase heads for)\n");
+      const RowMajor<float> who = attention_weights(p, 3), what = attention_weights(p, 7);
+      for (const std::int64_t row : {11, 27, 34}) print_top_words(who, tokens, row);
+      for (const std::int64_t row : {5, 13, 41}) print_top_words(what, tokens, row);
+    }
+    if (!only || info.number == only) steps.push_back(s);
+  }
+
+  std::filesystem::create_directories(folder);
+  const std::string report = folder + "/report.html";
+  write_report(report, steps, p, tokens);
+  std::printf("\n%s\nreport: %s\n", table_text(steps).c_str(), std::filesystem::absolute(report).c_str());
+  for (const Step& s : steps)
+    if (!s.good)
+      return std::fprintf(stderr, "flash: phase %s missed its prediction or its error bar\n", s.phase->features.phase),
+             1;
   return 0;
 }
+
 }  // namespace flash
