@@ -55,7 +55,7 @@ enum class Causal {
 };
 
 struct Options {
-  std::optional<float> scale;  // default 1/sqrt(D); any finite number
+  std::optional<float> scale = {};  // default 1/sqrt(D); any finite number
   Causal causal = Causal::None;
   std::int64_t block_q = 0;              // rows of a Q tile (Br); 0: the phase chooses
   std::int64_t block_k = 0;              // rows of a K/V tile (Bc); 0: the phase chooses
