@@ -158,7 +158,11 @@ int tour_command(const std::vector<std::string>& words) {
                       v = load_widened(data + "/minilm_v.npy");
   const std::vector<std::string> tokens = read_lines(data + "/minilm_tokens.txt");
   Tensor<float> o = make_tensor<float>(shape_of(q));
-  Problem<float> p{.q = view(q), .k = view(k), .v = view(v), .o = view(o)};
+  Problem<float> p;
+  p.q = view(q);
+  p.k = view(k);
+  p.v = view(v);
+  p.o = view(o);
   p.options.sram_bytes = 16 * 1024;
   if (static_cast<std::int64_t>(tokens.size()) != p.Sq())
     refuse("minilm_tokens.txt", tokens.size(), std::to_string(p.Sq()) + " lines", "restore docs/data");
