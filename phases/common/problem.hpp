@@ -146,7 +146,7 @@ void validate(const Problem<T>& p, const Features& can) {
   for (int i : {0, 1, 2, 3}) check_same("O", p.o, i, "Q", p.q.shape[i]);
   // O must not overlap itself: two rows on one address would overwrite each other.
   for (int i = 0; i < 3; ++i)
-    if (p.o.shape[i] > 1 && p.o.stride[i] < 1)
+    if (p.o.elements() > 0 && p.o.shape[i] > 1 && p.o.stride[i] < 1)
       refuse(std::string("O's stride of ") + axis[i], p.o.stride[i], "at least 1", "give each row its own memory");
   if (p.options.scale && !std::isfinite(*p.options.scale))
     refuse("scale", *p.options.scale, "a finite number", "omit it for 1/sqrt(D)");
