@@ -88,7 +88,8 @@ Ledger forward(const Problem<T>& p) {
         const auto keys = K_j.rows;
         auto S = mat(S_ij).leftCols(keys);  // [rows of Q_i, keys]
 
-        S.noalias() = p.scale() * mat(Q_i) * mat(K_j).transpose();  // 9
+        S.noalias() = mat(Q_i) * mat(K_j).transpose();  // 9
+        S *= p.scale();                                 // after the sum: equal sums stay equal in any order of adding
         for (std::int64_t r = 0; r < Q_i.rows; ++r) {
           float &l_r = l_i.data()[r], &m_r = m_i.data()[r];
           const float m_tile = S.row(r).maxCoeff();  // 10: m̃, P̃, l̃ of this tile alone

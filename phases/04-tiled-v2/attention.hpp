@@ -62,7 +62,8 @@ Ledger forward(const Problem<T>& p) {
       const bool full = p.visible(i) >= j + keys;  // the first row sees the whole tile, so all rows do
       auto S = mat(S_ij).leftCols(keys);           // [rows, keys]
 
-      S.noalias() = p.scale() * mat(Q_i) * mat(K_j).transpose();  // 8
+      S.noalias() = mat(Q_i) * mat(K_j).transpose();  // 8
+      S *= p.scale();                                 // after the sum: equal sums stay equal in any order of adding
       for (std::int64_t r = 0; r < rows; ++r) {
         const std::int64_t n = std::min(p.visible(i + r) - j, keys);  // keys of this tile that row r sees
         if (n <= 0) continue;
