@@ -1,0 +1,83 @@
+# kernels.cmake: compiles one kernel file for each machine: simulator fast, simulator checked, CUDA.
+# Defines the library flash_simt (the simulator) and the function flash_add_kernel.
+# Use: include(cmake/kernels.cmake); flash_add_kernel(transpose transpose.cu); target_link_libraries(test transpose)
+include(CheckCXXSourceCompiles)
+include(CheckCXXSourceRuns)
+find_package(Threads REQUIRED)
+
+set(FLASH_ROOT ${CMAKE_CURRENT_LIST_DIR}/..)
+
+# Kernel files use fused multiply-adds and half conversions of the processor that builds them, when it has them:
+# fmaf is a library call otherwise, several times slower, with the same bits.
+set(FLASH_KERNEL_FLAGS "")
+set(CMAKE_REQUIRED_FLAGS "-mavx2 -mfma -mf16c")
+check_cxx_source_runs("
+  int main() { return __builtin_cpu_supports(\"avx2\") && __builtin_cpu_supports(\"fma\") &&
+                      __builtin_cpu_supports(\"f16c\") ? 0 : 1; }" FLASH_HAS_AVX2_FMA_F16C)
+unset(CMAKE_REQUIRED_FLAGS)
+if(FLASH_HAS_AVX2_FMA_F16C)
+  set(FLASH_KERNEL_FLAGS -mavx2 -mfma -mf16c)
+endif()
+
+set(CMAKE_REQUIRED_LIBRARIES backtrace)
+check_cxx_source_compiles("
+  #include <backtrace.h>
+  int main() { return backtrace_create_state(nullptr, 1, nullptr, nullptr) == nullptr; }" FLASH_HAS_LIBBACKTRACE)
+unset(CMAKE_REQUIRED_LIBRARIES)
+
+# The simulator itself is always optimised: kernels run inside it. Its own flags follow the build's sanitizers.
+add_library(flash_simt STATIC
+  ${FLASH_ROOT}/sim/block.cpp ${FLASH_ROOT}/sim/device_memory.cpp ${FLASH_ROOT}/sim/fiber.cpp
+  ${FLASH_ROOT}/sim/findings.cpp ${FLASH_ROOT}/sim/hooks.cpp ${FLASH_ROOT}/sim/machine.cpp ${FLASH_ROOT}/sim/trace.cpp ${FLASH_ROOT}/sim/warp.cpp)
+target_include_directories(flash_simt PUBLIC ${FLASH_ROOT})
+target_compile_features(flash_simt PUBLIC cxx_std_20)
+target_compile_options(flash_simt PRIVATE -O2 -g1)
+target_link_libraries(flash_simt PUBLIC Threads::Threads ${CMAKE_DL_LIBS})
+if(FLASH_HAS_LIBBACKTRACE)
+  target_link_libraries(flash_simt PUBLIC backtrace)
+endif()
+
+# g++ cannot combine the address and the thread sanitizer's instrumentation: checked kernels are left out then.
+set(FLASH_CHECKED_KERNELS ON)
+if("${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${CMAKE_BUILD_TYPE}}" MATCHES "-fsanitize=[a-z,]*address")
+  set(FLASH_CHECKED_KERNELS OFF)
+endif()
+
+# One kernel file as object libraries <name>_sim, <name>_checked and (with CUDA) <name>_gpu, and <name> for all of them.
+function(flash_add_kernel name file)
+  get_filename_component(path ${file} ABSOLUTE)
+  set(machines sim)
+  if(FLASH_CHECKED_KERNELS)
+    list(APPEND machines checked)
+  endif()
+  add_library(${name} INTERFACE)
+  target_link_libraries(${name} INTERFACE flash_simt)
+  foreach(machine IN LISTS machines)
+    set(source ${CMAKE_CURRENT_BINARY_DIR}/${name}_${machine}.cpp)
+    file(CONFIGURE OUTPUT ${source} CONTENT "#include \"${path}\"\n" @ONLY)
+    set_property(SOURCE ${source} APPEND PROPERTY OBJECT_DEPENDS ${path})
+    add_library(${name}_${machine} OBJECT ${source})
+    target_link_libraries(${name}_${machine} PUBLIC flash_simt)
+    target_compile_definitions(${name}_${machine} PRIVATE FLASH_MACHINE=on_${machine})
+    # Same bits in both: no contraction, multiply-adds are written fmaf. #pragma unroll is nvcc's.
+    target_compile_options(${name}_${machine} PRIVATE -ffp-contract=off -Wno-unknown-pragmas ${FLASH_KERNEL_FLAGS})
+    target_sources(${name} INTERFACE $<TARGET_OBJECTS:${name}_${machine}>)
+  endforeach()
+  target_compile_options(${name}_sim PRIVATE -O2)
+  if(FLASH_CHECKED_KERNELS)
+    # -Og keeps accesses as the source has them; the hooks are ours (sim/hooks.cpp), never the sanitizer's run-time.
+    target_compile_definitions(${name}_checked PRIVATE FLASH_CHECKED)
+    target_compile_options(${name}_checked PRIVATE -Og -g -fno-optimize-sibling-calls -fno-strict-aliasing
+      -fsanitize=thread --param=tsan-instrument-func-entry-exit=0
+      --param=tsan-distinguish-volatile=1)
+  endif()
+  if(FLASH_HAVE_CUDA)
+    find_package(CUDAToolkit REQUIRED)
+    add_library(${name}_gpu OBJECT ${path})
+    target_include_directories(${name}_gpu PRIVATE ${FLASH_ROOT})
+    target_compile_features(${name}_gpu PRIVATE cuda_std_20)
+    target_compile_options(${name}_gpu PRIVATE -fmad=false --expt-relaxed-constexpr)
+    target_sources(${name} INTERFACE $<TARGET_OBJECTS:${name}_gpu>)
+    target_link_libraries(${name} INTERFACE CUDA::cudart)
+  endif()
+endfunction()

@@ -1,0 +1,27 @@
+// kernel.cuh: the one header that a kernel file includes. Under nvcc: CUDA and our CUDA machine; under g++: the
+// simulator's dialect of CUDA. The build defines FLASH_MACHINE (on_sim, on_checked; nvcc gets on_gpu).
+// Use: docs/simulator.md; a kernel file is built with flash_add_kernel(name file.cu) from cmake/kernels.cmake.
+#pragma once
+
+// Instructions that come with later phases have their place here: one function with the PTX name per instruction
+// (cp_async_16, ldmatrix_x4, mma_m16n8k16, ...), its inline assembly in cuda.cuh, its meaning in the dialect, where
+// asynchronous copies become actors with a clock of their own that complete as late as the program allows.
+
+#if defined(__CUDACC__)
+#define FLASH_MACHINE on_gpu
+#include "gpu/cuda.cuh"
+#else
+#ifndef FLASH_MACHINE
+#error "compile kernel files through flash_add_kernel (cmake/kernels.cmake): it defines FLASH_MACHINE"
+#endif
+namespace flash::inline FLASH_MACHINE {}  // namespace flash::inline FLASH_MACHINE
+#include "sim/machine.hpp"
+// (machine.hpp before the dialect, which takes words such as `asm` away)
+#include "sim/dialect.hpp"
+#include "sim/launch.hpp"
+namespace flash::inline FLASH_MACHINE {
+// The kernel's type for a host type: the same on the simulator.
+template <class T>
+using device_t = T;
+}  // namespace flash::inline FLASH_MACHINE
+#endif

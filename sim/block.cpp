@@ -1,0 +1,341 @@
+// block.cpp: the scheduler of one block: run, barrier, end, and why a block is stuck. Warp operations: warp.cpp.
+// All state belongs to one OS thread; nothing here is shared between workers.
+// Use: see block.hpp.
+#include "sim/block.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "sim/error.hpp"
+#include "sim/shadow.hpp"
+
+namespace flash::simt {
+
+constinit thread_local uint3 threadIdx{}, blockIdx{};
+constinit thread_local dim3 blockDim{}, gridDim{};
+constinit thread_local Tally tally{};
+constinit thread_local Worker* active_worker = nullptr;
+
+namespace {
+
+constinit thread_local Worker* running_worker = nullptr;  // set while a block runs, for new fibers
+
+constexpr std::size_t kSharedRegion = 256 * 1024;         // more than any profile's limit
+constexpr unsigned kAtomicsBeforeYield = 64;              // then a spinning thread lets others run
+constexpr std::uint64_t kSpinsBeforeDeadlock = 1u << 20;  // about a second without any progress
+
+// The worker whose fiber calls a function of simt.hpp. While it lives, hooks ignore the simulator's own accesses.
+class Entered {
+ public:
+  Entered() : worker_(active_worker) {
+    if (!worker_) throw Error("a device function was called outside of a kernel; call it from a kernel");
+    active_worker = nullptr;
+  }
+  ~Entered() { active_worker = worker_; }
+  Worker* operator->() const { return worker_; }
+
+ private:
+  Worker* worker_;
+};
+
+bool same_site(const Site& a, const Site& b) {
+  return a.line() == b.line() && a.column() == b.column() && std::strcmp(a.file_name(), b.file_name()) == 0;
+}
+
+}  // namespace
+
+// The functions that kernels call: find the worker, leave kernel code, do it.
+int barrier(Vote vote, int predicate, Site site) {
+  Entered worker;
+  return worker->barrier(vote, predicate, site);
+}
+
+std::uint64_t warp_op(WarpOp op, unsigned mask, std::uint64_t value, unsigned bytes, unsigned param, unsigned width,
+                      Site site) {
+  Entered worker;
+  Thread request{};
+  request.op = op, request.value = value, request.bytes = bytes, request.param = param, request.width = width;
+  return worker->warp_op(request, mask, site);
+}
+
+std::byte* shared_memory(std::size_t bytes) {
+  return Entered()->shared_memory(bytes);
+}
+void before_atomic(const void* address, std::size_t bytes, Site site) {
+  Entered()->before_atomic(address, bytes, site);
+}
+void fence() {
+  Entered()->fence();
+}
+void mark(const char* label, long value) {
+  Entered()->mark(label, value);
+}
+
+unsigned ReadySet::remove(unsigned word, unsigned bit) {
+  words_[word] &= ~(std::uint64_t{1} << bit);
+  if (words_[word] == 0) summary_ &= ~(1u << word);
+  return word * 64 + bit;
+}
+
+unsigned ReadySet::pop(Order order, std::mt19937_64& random) {
+  if (order == Order::forward) {
+    const unsigned word = std::countr_zero(summary_);
+    return remove(word, std::countr_zero(words_[word]));
+  }
+  if (order == Order::reverse) {
+    const unsigned word = 31 - std::countl_zero(summary_);
+    return remove(word, 63 - std::countl_zero(words_[word]));
+  }
+  unsigned count = 0;
+  for (std::uint64_t word : words_) count += std::popcount(word);
+  unsigned skip = random() % count, word = 0;
+  while (skip >= static_cast<unsigned>(std::popcount(words_[word]))) skip -= std::popcount(words_[word++]);
+  std::uint64_t bits = words_[word];
+  while (skip-- > 0) bits &= bits - 1;
+  return remove(word, std::countr_zero(bits));
+}
+
+Worker::Worker() {
+  void* memory =
+      mmap(nullptr, kSharedRegion, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) throw Error("no memory for a block's shared memory");
+  shared = static_cast<std::byte*>(memory);
+}
+
+Worker::~Worker() {
+  munmap(shared, kSharedRegion);
+}
+
+void Worker::run(const Launch& this_launch, std::uint64_t linear_block) {
+  launch = &this_launch;
+  block = static_cast<unsigned>(linear_block);
+  const dim3 g = launch->grid, b = launch->block;
+  const unsigned n = launch->threads();
+
+  // Lay out the block: threads, warps, poisoned shared memory.
+  main_ = this_thread_as_fiber();
+  fibers_.reserve(n);
+  threads.assign(n, Thread{});
+  warps.resize((n + kWarpSize - 1) / kWarpSize);
+  for (Warp& warp : warps) warp = Warp{};
+  ready_.clear(), spinning_.clear();
+  for (unsigned i = 0; i < n; ++i) {
+    threads[i].index = {i % b.x, i / b.x % b.y, i / (b.x * b.y)};
+    threads[i].warp = i / kWarpSize, threads[i].lane = i % kWarpSize;
+    warps[i / kWarpSize].exists |= 1u << i % kWarpSize;
+    fibers_.prepare(i, fiber_main);
+    ready_.insert(i);
+  }
+  std::memset(shared, 0xff, launch->shared_bytes);
+  blockIdx = {block % g.x, block / g.x % g.y, block / (g.x * g.y)};
+  blockDim = b, gridDim = g;
+  random_.seed(launch->seed * 0x9e3779b97f4a7c15u + linear_block);
+  waiting_ = ended_ = 0;
+  rounds_without_progress_ = 0;
+  stopped_ = barrier_divergence_seen_ = false;
+  error_ = nullptr;
+  if (launch->trace) tracer.begin_block(warps.size());
+  if (checker) checker->begin_block();
+
+  // Run until all threads have ended, a finding stops the block, or nothing can move.
+  running_worker = this;
+  for (;;) {
+    current = ready_.pop(launch->order, random_);
+    threadIdx = threads[current].index;
+    switch_fiber(main_, fibers_[current]);
+    if (stopped_ || error_ || ended_ == n) break;
+    if (!ready_.empty()) continue;
+    if (!resolve_activemask()) {
+      explain_stall();
+      break;
+    }
+  }
+  active_worker = nullptr;  // a stopped fiber left it set
+  if (checker) checker->end_block();
+  if (launch->trace) tracer.end_block();
+  if (error_) std::rethrow_exception(error_);
+}
+
+// A fiber's life.
+void Worker::fiber_main() {
+  fiber_started();
+  Worker* worker = running_worker;
+  active_worker = worker;
+  try {
+    worker->launch->invoke(worker->launch->arguments);
+  } catch (...) {
+    worker->error_ = std::current_exception();
+  }
+  active_worker = nullptr;
+  Thread& thread = worker->threads[worker->current];
+  thread.state = State::ended;
+  Warp& warp = worker->warps[thread.warp];
+  warp.ended |= 1u << thread.lane;
+  ++worker->ended_;
+  worker->rounds_without_progress_ = 0;
+  if (worker->checker && warp.ended == warp.exists) worker->checker->converge(thread.warp);
+  worker->run_next(true);
+}
+
+// Leaves the running fiber for the next ready one, or for run() when there is none.
+void Worker::run_next(bool ended) {
+  Fiber& from = fibers_[current];
+  if (ready_.empty() && !spinning_.empty() && rounds_without_progress_ < kSpinsBeforeDeadlock)
+    std::swap(ready_, spinning_);
+  if (ready_.empty() || error_) {
+    switch_fiber(from, main_, ended);
+    return;
+  }
+  const unsigned next = ready_.pop(launch->order, random_);
+  if (next == current && !ended) return;
+  current = next;
+  threadIdx = threads[current].index;
+  switch_fiber(from, fibers_[current], ended);
+}
+
+void Worker::make_ready(unsigned thread) {
+  threads[thread].state = State::ready;
+  ready_.insert(thread);
+}
+
+void Worker::stop_block() {
+  stopped_ = true;
+  switch_fiber(fibers_[current], main_, true);
+  __builtin_unreachable();
+}
+
+int Worker::barrier(Vote vote, int predicate, Site site) {
+  Thread& thread = threads[current];
+  thread.site = site, thread.value = predicate != 0, thread.state = State::at_barrier, thread.atomics_in_a_row = 0;
+  Warp& warp = warps[thread.warp];
+  warp.at_barrier |= 1u << thread.lane;
+  if (checker && warp.at_barrier == warp.exists) checker->converge(thread.warp);
+  if (waiting_ == 0) {
+    barrier_site_ = site, barrier_first_ = current, vote_ = vote;
+  } else if (checker && !barrier_divergence_seen_ && !same_site(site, barrier_site_)) {
+    barrier_divergence_seen_ = true;
+    findings.add({"barrier divergence",
+                  "threads of one block wait at different barriers",
+                  "let all threads reach the same __syncthreads()",
+                  {side("waits", thread), side("waits", threads[barrier_first_])},
+                  block});
+  }
+  if (++waiting_ == threads.size()) complete_barrier();
+  run_next();
+  return static_cast<int>(threads[current].result);
+}
+
+void Worker::complete_barrier() {
+  std::uint64_t count = 0;
+  for (const Thread& thread : threads) count += thread.value;
+  if (vote_ == Vote::all) count = count == threads.size();
+  if (vote_ == Vote::any) count = count != 0;
+  for (unsigned i = 0; i < threads.size(); ++i) {
+    threads[i].result = count;
+    make_ready(i);
+  }
+  for (Warp& warp : warps) warp.at_barrier = 0;
+  waiting_ = 0;
+  barrier_divergence_seen_ = false;
+  rounds_without_progress_ = 0;
+  ++barriers;
+  if (checker) checker->block_barrier();
+  if (launch->trace) tracer.barrier(block);
+}
+
+std::byte* Worker::shared_memory(std::size_t bytes) {
+  if (bytes != launch->shared_bytes)
+    throw Error("shared<S>() has " + std::to_string(bytes) + " bytes, launch<S> announced " +
+                std::to_string(launch->shared_bytes) + "; pass the same struct to launch<S> and shared<S>");
+  return shared;
+}
+
+void Worker::before_atomic(const void* address, std::size_t bytes, Site site) {
+  if (checker) checker->atomic(address, bytes, site);
+  Thread& thread = threads[current];
+  if (++thread.atomics_in_a_row < kAtomicsBeforeYield) return;
+  thread.atomics_in_a_row = 0, thread.site = site, thread.state = State::spins;
+  ++rounds_without_progress_;
+  spinning_.insert(current);
+  run_next();
+  threads[current].state = State::ready;
+}
+
+void Worker::fence() {
+  if (checker) checker->fence();
+}
+
+void Worker::mark(const char* label, long value) {
+  if (launch->trace && threads[current].lane == 0) tracer.mark(block, threads[current].warp, label, value);
+}
+
+FindingSide Worker::side(const char* what, const void* pc) const {
+  return {what, pc, {}, true, block, current};
+}
+
+FindingSide Worker::side(const std::string& what, const Thread& thread) const {
+  const unsigned index = static_cast<unsigned>(&thread - threads.data());
+  return {what, nullptr, thread.site, thread.state != State::ended, block, index};
+}
+
+// Nothing is ready: finds the most precise reason, one finding per block.
+void Worker::explain_stall() {
+  const std::string partners = "name in the mask exactly the lanes that make the call";
+  bool spinning = false;
+  for (const Thread& thread : threads) spinning |= thread.state == State::spins;
+  for (unsigned w = 0; w < warps.size() && !spinning; ++w)
+    for (const OpenOp& op : warps[w].open) {
+      const unsigned missing = op.mask & warps[w].exists & ~op.arrived;
+      const Thread& caller = threads[w * kWarpSize + op.first_lane];
+      const Thread& absent = threads[w * kWarpSize + std::countr_zero(missing)];
+      const bool ended = absent.state == State::ended;
+      findings.add({"warp operation",
+                    described(op) + " waits for a lane that " +
+                        (ended                               ? "has exited"
+                         : absent.state == State::at_barrier ? "waits at a barrier"
+                                                             : "waits in another operation"),
+                    partners,
+                    {side("calls", caller), side(ended ? "exited" : "waits", absent)},
+                    block});
+      return;
+    }
+  if (waiting_ > 0 && ended_ > 0 && waiting_ + ended_ == threads.size()) {
+    const auto is = [](State state) { return [state](const Thread& thread) { return thread.state == state; }; };
+    findings.add({"barrier divergence",
+                  "a thread exited while others wait at a barrier",
+                  "let no thread return before the last __syncthreads()",
+                  {side("waits", *std::find_if(threads.begin(), threads.end(), is(State::at_barrier))),
+                   side("exited", *std::find_if(threads.begin(), threads.end(), is(State::ended)))},
+                  block});
+    return;
+  }
+
+  // Group the threads by what they wait for; the exited ones come last.
+  RawFinding finding{
+      "deadlock", "no thread of the block can go on", "make every waiting thread's partners arrive", {}, block};
+  std::vector<unsigned> counts;
+  std::vector<const Thread*> firsts;
+  for (const bool exited : {false, true})
+    for (const Thread& thread : threads) {
+      if ((thread.state == State::ended) != exited) continue;
+      std::size_t group = 0;
+      while (group < firsts.size() &&
+             !(firsts[group]->state == thread.state && (exited || same_site(firsts[group]->site, thread.site))))
+        ++group;
+      if (group == firsts.size()) counts.push_back(0), firsts.push_back(&thread);
+      ++counts[group];
+    }
+  for (std::size_t group = 0; group < firsts.size(); ++group) {
+    const Thread& first = *firsts[group];
+    const std::string where = first.state == State::ended        ? " exited"
+                              : first.state == State::at_barrier ? " wait at __syncthreads"
+                              : first.state == State::spins      ? " spin on an atomic"
+                                                                 : std::string(" wait at ") + name_of(first.op);
+    finding.sides.push_back(side(std::to_string(counts[group]) + where, first));
+  }
+  findings.add(std::move(finding));
+}
+
+}  // namespace flash::simt

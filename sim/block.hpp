@@ -1,0 +1,150 @@
+// block.hpp: one worker: an OS thread that runs thread blocks one after another, each CUDA thread as a fiber.
+// A fiber runs until it must wait (barrier, warp operation) or ends, then the next ready one runs. When none is
+// ready and some have not ended, the block is stuck, and explain_stall() says why.
+// Use: Machine::launch gives each worker a Launch and block indices; kernels enter through sim/simt.hpp.
+#pragma once
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "sim/fiber.hpp"
+#include "sim/findings.hpp"
+#include "sim/simt.hpp"
+#include "sim/trace.hpp"
+
+namespace flash::simt {
+
+class Checker;
+
+constexpr unsigned kWarpSize = 32, kMaxThreads = 1024;
+
+// One kernel launch, as all workers see it.
+struct Launch {
+  void (*invoke)(const void* arguments);  // calls the kernel with its arguments
+  const void* arguments;
+  std::size_t argument_bytes;
+  const void* kernel;  // the kernel's address, for its name
+  dim3 grid, block;
+  std::size_t shared_bytes;
+  const char* shared_name;
+  Order order;
+  std::uint64_t seed;
+  bool trace;
+
+  unsigned threads() const { return block.x * block.y * block.z; }
+  std::uint64_t blocks() const { return std::uint64_t{grid.x} * grid.y * grid.z; }
+};
+
+// The threads that could run, as a set of bits; choosing the next one is the schedule.
+class ReadySet {
+ public:
+  void insert(unsigned thread) {
+    words_[thread / 64] |= std::uint64_t{1} << thread % 64;
+    summary_ |= 1u << thread / 64;
+  }
+  bool empty() const { return summary_ == 0; }
+  unsigned pop(Order order, std::mt19937_64& random);
+  void clear() { *this = {}; }
+
+ private:
+  unsigned remove(unsigned word, unsigned bit);
+  std::array<std::uint64_t, kMaxThreads / 64> words_{};
+  unsigned summary_ = 0;
+};
+
+enum class State : std::uint8_t { ready, spins, at_barrier, at_warp_op, ended };
+
+struct Thread {
+  uint3 index;
+  State state;
+  std::uint16_t warp, lane;
+  Site site;      // where it waits
+  unsigned mask;  // of the warp operation that it waits in
+  WarpOp op;
+  unsigned atomics_in_a_row;    // a spinning thread lets others run
+  std::uint64_t value, result;  // operand and result of a warp operation, predicate and vote of a barrier
+  unsigned bytes, param, width;
+};
+
+// A warp operation that some lanes of its mask have reached. Disjoint masks may be open at the same time.
+struct OpenOp {
+  WarpOp op;
+  unsigned mask, arrived;
+  Site site;
+  unsigned first_lane;
+};
+
+struct Warp {
+  unsigned exists = 0, ended = 0, at_barrier = 0;  // masks of lanes
+  std::vector<OpenOp> open;
+};
+
+class Worker {
+ public:
+  Worker();
+  ~Worker();
+  // Runs one block to its end, or until a finding stops it. Exceptions of the kernel come out here.
+  void run(const Launch& launch, std::uint64_t linear_block);
+
+  // What a kernel calls (see simt.hpp).
+  int barrier(Vote vote, int predicate, Site site);
+  std::uint64_t warp_op(const Thread& request, unsigned mask, Site site);
+  std::byte* shared_memory(std::size_t bytes);
+  void before_atomic(const void* address, std::size_t bytes, Site site);
+  void fence();
+  void mark(const char* label, long value);
+
+  // Abandons the block: its fibers never run again. Called on a fiber.
+  [[noreturn]] void stop_block();
+  // A finding by the running thread.
+  FindingSide side(const char* what, const void* pc) const;
+  FindingSide side(const std::string& what, const Thread& thread) const;
+
+  const Launch* launch = nullptr;
+  unsigned block = 0;    // linear index of the running block
+  unsigned current = 0;  // linear index of the running thread
+  std::vector<Thread> threads;
+  std::vector<Warp> warps;
+  std::byte* shared = nullptr;
+  FindingLog findings;
+  std::uint64_t barriers = 0;  // of all blocks that this worker ran
+  Tracer tracer;
+  std::unique_ptr<Checker> checker;  // none in the fast build
+
+ private:
+  static void fiber_main();
+  void run_next(bool ended = false);
+  void make_ready(unsigned thread);
+  void complete_barrier();
+  void complete(Warp& warp, unsigned first_thread, const OpenOp& op);
+  bool resolve_activemask();
+  void explain_stall();
+  void misuse(const char* kind, const std::string& what, const std::string& remedy, std::vector<FindingSide> sides);
+
+  StackPool fibers_;
+  Fiber main_;
+  ReadySet ready_, spinning_;
+  std::mt19937_64 random_;
+  unsigned waiting_ = 0, ended_ = 0;  // threads at the barrier; threads that have ended
+  Vote vote_ = Vote::none;
+  Site barrier_site_;
+  unsigned barrier_first_ = 0;
+  bool barrier_divergence_seen_ = false;
+  std::uint64_t rounds_without_progress_ = 0;
+  bool stopped_ = false;
+  std::exception_ptr error_;
+};
+
+// The worker whose block the calling OS thread runs; null outside of kernels and inside the simulator's own code,
+// so that an instrumented function of the C++ library that the simulator calls is not taken for the kernel's.
+extern constinit thread_local Worker* active_worker;
+
+const char* name_of(WarpOp op);
+std::string described(const OpenOp& op);  // "__shfl_sync with mask 0x0000ffff"
+
+}  // namespace flash::simt

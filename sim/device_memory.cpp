@@ -1,0 +1,71 @@
+// device_memory.cpp: see device_memory.hpp. Address space is reserved, memory is taken as it is touched.
+// Red zones stay inaccessible, so that in the fast build a far out-of-bounds access at least faults.
+// Use: through Machine.
+#include "sim/device_memory.hpp"
+
+#include <sys/mman.h>
+
+#include <cstring>
+
+#include "sim/error.hpp"
+
+namespace flash::simt {
+namespace {
+constexpr std::size_t kOwnerBytes = DeviceMemory::kReserved / DeviceMemory::kGranule * sizeof(std::uint32_t);
+
+void* reserve(std::size_t bytes, int protection) {
+  void* memory = mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) throw Error("cannot reserve address space for device memory; raise the limit (ulimit -v)");
+  return memory;
+}
+std::size_t rounded(std::size_t bytes, std::size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+}  // namespace
+
+DeviceMemory::DeviceMemory()
+    : base_(static_cast<std::byte*>(reserve(kReserved, PROT_NONE))),
+      owner_(static_cast<std::uint32_t*>(reserve(kOwnerBytes, PROT_READ | PROT_WRITE))) {}
+
+DeviceMemory::~DeviceMemory() {
+  munmap(base_, kReserved);
+  munmap(owner_, kOwnerBytes);
+}
+
+std::byte* DeviceMemory::allocate(const std::string& name, std::size_t bytes, std::size_t element_bytes) {
+  const std::size_t extent = rounded(bytes + kGranule, kGranule);  // with its red zone
+  if (bytes > kReserved || next_ + extent > kReserved)
+    refuse("device memory for " + name, std::to_string(bytes) + " bytes",
+           "at most " + std::to_string(kReserved - next_) + " bytes left", "use a smaller problem or free arrays");
+  std::byte* begin = base_ + next_;
+  if (bytes > 0) {
+    if (mprotect(begin, rounded(bytes, 4096), PROT_READ | PROT_WRITE) != 0) throw Error("no memory for array " + name);
+    std::memset(begin, 0xff, bytes);
+  }
+  arrays.push_back({name, begin, bytes, element_bytes, false, true});
+  for (std::size_t g = next_ / kGranule; g < (next_ + extent) / kGranule; ++g)
+    owner_[g] = static_cast<std::uint32_t>(arrays.size());
+  next_ += extent;
+  return begin;
+}
+
+void DeviceMemory::release(const void* begin) {
+  bool any_live = false;
+  for (DeviceArray& array : arrays) {
+    if (array.live && array.begin == begin) {
+      array.live = false;
+      const std::size_t bytes = rounded(array.bytes, 4096);
+      if (bytes > 0) {
+        madvise(array.begin, bytes, MADV_DONTNEED);
+        mprotect(array.begin, bytes, PROT_NONE);
+      }
+    }
+    any_live |= array.live;
+  }
+  if (any_live) return;
+  std::memset(owner_, 0, next_ / kGranule * sizeof(std::uint32_t));
+  arrays.clear();
+  next_ = kGranule;
+}
+
+}  // namespace flash::simt

@@ -1,0 +1,50 @@
+// device_memory.hpp: the simulated GPU's memory: named arrays in one large reserved range of addresses.
+// Each array is followed by at least 64 KiB that belong to nobody, so that an index a little too large is noticed;
+// a table from address to array makes the look-up one load. Use: Machine::alloc and upload.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace flash::simt {
+
+struct DeviceArray {
+  std::string name;
+  std::byte* begin;
+  std::size_t bytes, element_bytes;
+  bool initialised;  // uploaded as a whole: no read of it is uninitialised
+  bool live;
+};
+
+class DeviceMemory {
+ public:
+  DeviceMemory();
+  ~DeviceMemory();
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+  // A new array, filled with 0xff bytes (NaN in each floating-point type).
+  std::byte* allocate(const std::string& name, std::size_t bytes, std::size_t element_bytes);
+  // Frees it; when no array is live any more, the addresses are used again from the start.
+  void release(const void* begin);
+
+  bool contains(const void* address) const {
+    return static_cast<std::size_t>(static_cast<const std::byte*>(address) - base_) < kReserved;
+  }
+  // The array whose bytes or red zone hold an address of this range; arrays.size() when none ever did.
+  std::size_t owner(const void* address) const { return owner_[offset(address) / kGranule] - std::size_t{1}; }
+  std::size_t offset(const void* address) const {
+    return static_cast<std::size_t>(static_cast<const std::byte*>(address) - base_);
+  }
+  std::vector<DeviceArray> arrays;  // in order of allocation, freed ones included
+  std::size_t used() const { return next_; }
+
+  static constexpr std::size_t kReserved = std::size_t{16} << 30, kGranule = 64 * 1024;
+
+ private:
+  std::byte* base_;
+  std::uint32_t* owner_;  // per granule: index into arrays + 1, 0 = none
+  std::size_t next_ = kGranule;
+};
+
+}  // namespace flash::simt

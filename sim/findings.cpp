@@ -1,0 +1,169 @@
+// findings.cpp: words and merges findings; turns program counters into file:line with libbacktrace, else addr2line.
+// Symbols are looked up after the launch, on the host's stack, once per finding that is kept.
+// Use: see findings.hpp.
+#include "sim/findings.hpp"
+
+#include <cxxabi.h>
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <utility>
+
+#if __has_include(<backtrace.h>)
+#include <backtrace.h>
+#define FLASH_LIBBACKTRACE 1
+#endif
+
+namespace flash::simt {
+namespace {
+
+std::string last_component(std::string path) {
+  return path.substr(path.find_last_of('/') + 1);
+}
+
+// Our headers are inlined into kernels; the line that matters is the kernel's.
+bool is_dialect(const std::string& file) {
+  return file.starts_with("dialect") || file == "simt.hpp" || file == "number.hpp" || file == "launch.hpp";
+}
+
+#if FLASH_LIBBACKTRACE
+backtrace_state* symbols() {
+  static backtrace_state* state = backtrace_create_state(
+      nullptr, 1, [](void*, const char*, int) {}, nullptr);
+  return state;
+}
+#endif
+
+std::string looked_up(const void* return_address) {
+  const auto pc = reinterpret_cast<std::uintptr_t>(return_address) - 1;
+  std::string site;
+#if FLASH_LIBBACKTRACE
+  const auto take = [](void* data, std::uintptr_t, const char* file, int line, const char*) {
+    if (!file || is_dialect(last_component(file))) return 0;
+    *static_cast<std::string*>(data) = last_component(file) + ":" + std::to_string(line);
+    return 1;  // inlined frames come innermost first: this is the one
+  };
+  backtrace_pcinfo(
+      symbols(), pc, take, [](void*, const char*, int) {}, &site);
+#else
+  Dl_info info{};
+  if (dladdr(return_address, &info) == 0) return "?";
+  char command[512];
+  std::snprintf(command, sizeof command, "addr2line -i -e '%s' 0x%zx 2>/dev/null", info.dli_fname,
+                static_cast<std::size_t>(pc - reinterpret_cast<std::uintptr_t>(info.dli_fbase)));
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command, "r"), pclose);
+  char line[512];
+  while (pipe && site.empty() && std::fgets(line, sizeof line, pipe.get())) {
+    const std::string text = last_component(std::string(line, std::string(line).find_first_of(" \n")));
+    if (!is_dialect(text.substr(0, text.find(':')))) site = text;
+  }
+#endif
+  return site.empty() ? "?" : site;
+}
+
+std::string coordinates(unsigned linear, const std::array<unsigned, 3>& grid) {
+  return "(" + std::to_string(linear % grid[0]) + "," + std::to_string(linear / grid[0] % grid[1]) + "," +
+         std::to_string(linear / (grid[0] * grid[1])) + ")";
+}
+
+}  // namespace
+
+bool FindingLog::repeated(const char* kind, std::uintptr_t side0, std::uintptr_t side1, unsigned block) {
+  if (block != block_) seen_.clear();
+  block_ = block;
+  const auto [position, fresh] = seen_.try_emplace({kind, side0, side1}, findings_.size());
+  if (!fresh) ++findings_[position->second].count;
+  return !fresh;
+}
+
+std::vector<RawFinding> FindingLog::take() {
+  seen_.clear();
+  return std::exchange(findings_, {});
+}
+
+std::string site_of(const void* return_address) {
+  static std::map<const void*, std::string> known;
+  const auto [position, fresh] = known.try_emplace(return_address);
+  if (fresh) position->second = looked_up(return_address);
+  return position->second;
+}
+
+std::string site_of(const Site& site) {
+  return site.line() == 0 ? "?" : last_component(site.file_name()) + ":" + std::to_string(site.line());
+}
+
+std::string without_machine(std::string name) {
+  for (const char* prefix : {"flash::on_sim::", "flash::on_checked::", "(anonymous namespace)::", "flash::"})
+    for (std::size_t at; (at = name.find(prefix)) != std::string::npos;)
+      name.erase(at, std::char_traits<char>::length(prefix));
+  return name;
+}
+
+std::string function_name(const void* function) {
+  static std::map<const void*, std::string> known;
+  const auto [position, fresh] = known.try_emplace(function);
+  std::string& name = position->second;
+  if (!fresh) return name;
+#if FLASH_LIBBACKTRACE
+  const auto take = [](void* data, std::uintptr_t, const char* symbol, std::uintptr_t, std::uintptr_t) {
+    if (symbol) *static_cast<std::string*>(data) = symbol;
+  };
+  backtrace_syminfo(
+      symbols(), reinterpret_cast<std::uintptr_t>(function), take, [](void*, const char*, int) {}, &name);
+#endif
+  if (name.empty()) return name = "kernel";
+  const std::unique_ptr<char, void (*)(void*)> plain(abi::__cxa_demangle(name.c_str(), nullptr, nullptr, nullptr),
+                                                     std::free);
+  if (plain) name = without_machine(plain.get());
+  // "void forward<float, 64>(float const*, int)": drop the parameters and, for templates, the result type.
+  int depth = 0;
+  for (std::size_t i = name.size(); i-- > 0;) {
+    depth += (name[i] == ')') - (name[i] == '(');
+    if (name[i] == '(' && depth == 0) {
+      name.resize(i);
+      break;
+    }
+  }
+  if (name.starts_with("void ")) name.erase(0, 5);
+  return name;
+}
+
+std::vector<Finding> worded(std::vector<RawFinding> raw, const std::array<unsigned, 3>& grid) {
+  std::stable_sort(raw.begin(), raw.end(), [](const RawFinding& a, const RawFinding& b) { return a.block < b.block; });
+  std::vector<Finding> findings;
+  std::map<std::string, std::size_t> known;
+  for (const RawFinding& finding : raw) {
+    std::vector<std::string> sites;
+    std::size_t wide = 0, wide_site = 0;
+    std::string key = finding.kind;
+    for (const FindingSide& side : finding.sides) {
+      sites.push_back(!side.has_site ? "" : side.pc ? site_of(side.pc) : site_of(side.site));
+      wide = std::max(wide, side.what.size()), wide_site = std::max(wide_site, sites.back().size());
+      key += "|" + side.what + " " + sites.back();
+    }
+    if (finding.sides.size() == 1) key += "|" + finding.what.substr(0, finding.what.find(' '));
+    const auto [position, fresh] = known.try_emplace(key, findings.size());
+    if (!fresh) {
+      findings[position->second].count += finding.count;
+      continue;
+    }
+    std::string text = finding.kind + ": " + finding.what + "\n";
+    for (std::size_t i = 0; i < sites.size(); ++i) {
+      const FindingSide& side = finding.sides[i];
+      text += "  " + side.what + std::string(wide - side.what.size() + 2, ' ');
+      if (wide_site > 0) text += sites[i] + std::string(wide_site - sites[i].size() + 2, ' ');
+      text += "block " + coordinates(side.block, grid) + " warp " + std::to_string(side.thread / 32) + " lane " +
+              std::to_string(side.thread % 32) + "\n";
+    }
+    findings.push_back({finding.kind, text + "  remedy: " + finding.remedy, finding.count});
+  }
+  for (Finding& finding : findings)
+    if (finding.count > 1) finding.text += "\n  seen " + std::to_string(finding.count) + " times";
+  return findings;
+}
+
+}  // namespace flash::simt

@@ -1,0 +1,102 @@
+// findings.hpp: how the simulator reports a defect of a kernel, and the collector that keeps the first of each kind.
+// The text is stable: tests assert it. Sites are file:line with the file's last path component.
+// Use: worker code fills a RawFinding (cheap, no symbol look-up); Machine turns it into a Finding after the launch.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <source_location>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "sim/machine_options.hpp"
+
+// The format. First line "<kind>: <what>", then one line per side, the remedy, and the count when it is above 1.
+// Array elements are "name[index]"; shared memory is "shared Struct+offset" in bytes. A side is
+// "  <what padded to the longest><2 spaces><file:line>  block (x,y,z) warp w lane l".
+//
+//   race: write after read of shared Smem+128 (4 bytes)
+//     write  reduce.cu:31  block (0,0,0) warp 1 lane 3
+//     read   reduce.cu:28  block (0,0,0) warp 0 lane 3
+//     remedy: put __syncthreads() between the two
+//     seen 12 times
+//
+// Sites are padded to the longest one too. "seen n times" counts over all blocks and elements.
+//
+//   "race": "<write|read|atomic> after <write|read|atomic> of <element> (<n> bytes)". The later access comes first.
+//     Remedy within a warp: "put __syncwarp() between the two"; within a block: "put __syncthreads() between the two";
+//     between blocks: "blocks are unordered: give each block its own elements, use an atomic, or split the kernel".
+//   "out of bounds": "<read|write|atomic> of in[1024] (4 bytes); in has 1024 elements", for shared memory
+//     "read of shared Smem+4096 (4 bytes); Smem has 4096 bytes", for an address that belongs to nobody
+//     "read of 4 bytes at an address outside every device array". One side. Remedy: "guard the access or fix the index"
+//     The block stops there.
+//   "misaligned": "read of 16 bytes at byte 4 of in" (or "at byte 4 of shared Smem"). One side.
+//     Remedy: "an n-byte access needs an address that is a multiple of n". The block stops there.
+//   "uninitialised": "read of out[3] (4 bytes)" or "read of shared Smem+12 (4 bytes)". One side.
+//     Remedy: "write it before reading it: fresh memory holds NaN"
+//   "barrier divergence": (a) "threads of one block wait at different barriers", two sides, each "waits";
+//     Remedy: "let all threads reach the same __syncthreads()"
+//     (b) "a thread exited while others wait at a barrier", sides: "waits" (with site) and "exited" (without site).
+//     Remedy: "let no thread return before the last __syncthreads()". The block stops there.
+//   "warp operation": (a) "__shfl_sync with mask 0x0000ffff called by a lane that is not in it", one side "calls";
+//     Remedy: "name in the mask exactly the lanes that make the call"
+//     (b) "lanes of one mask meet at different operations" (kind of operation or site differ), two sides "calls";
+//     Remedy: "let all lanes of the mask make the same call"
+//     (c) "__shfl_sync with mask 0xffffffff waits for a lane that has exited", sides "calls", "exited" (without site);
+//     (d) "__shfl_sync with mask 0xffffffff waits for a lane that waits in another operation", sides "calls", "waits";
+//     (e) "__shfl_sync with mask 0xffffffff waits for a lane that waits at a barrier", sides "calls", "waits";
+//     Remedy of c, d, e as of (a). The block stops there in a to e.
+//     (f) "__shfl_sync reads lane 20, which is not in the mask 0x0000ffff", one side "calls". Remedy as of (a).
+//   "deadlock": "no thread of the block can go on" and one side per group of threads that wait at one place:
+//     "31 wait at __syncthreads  k.cu:12  block (0,0,0) warp 0 lane 0" (the group's first thread), at the end
+//     "1 exited  block (0,0,0) warp 1 lane 31" when there are any.
+//     Remedy: "make every waiting thread's partners arrive". The block stops there.
+//     It is used when neither of the more precise kinds above explains why nothing moves, and for threads that
+//     spin on an atomic which nobody changes ("32 spin on an atomic  k.cu:9  ...").
+namespace flash::simt {
+
+using Site = std::source_location;
+
+// One line of a report. The site is a program counter (an access) or a source location (a barrier, a warp operation).
+struct FindingSide {
+  std::string what;
+  const void* pc = nullptr;
+  Site site{};
+  bool has_site = true;
+  unsigned block = 0, thread = 0;  // linear indices
+};
+
+struct RawFinding {
+  std::string kind, what, remedy;
+  std::vector<FindingSide> sides;
+  unsigned block = 0;  // of the first side; findings are sorted by it
+  std::uint64_t count = 1;
+};
+
+// The findings of one worker during one launch, in the order of discovery; repetitions only count.
+class FindingLog {
+ public:
+  // True when a finding with this kind and these sites was seen in this block before (it is counted then).
+  bool repeated(const char* kind, std::uintptr_t side0, std::uintptr_t side1, unsigned block);
+  void add(RawFinding finding) { findings_.push_back(std::move(finding)); }
+  std::vector<RawFinding> take();
+
+ private:
+  using Key = std::tuple<const char*, std::uintptr_t, std::uintptr_t>;
+  std::map<Key, std::size_t> seen_;
+  unsigned block_ = 0;
+  std::vector<RawFinding> findings_;
+};
+
+// "reduce.cu:31" for a program counter (the call's return address) or a source location; "?" when unknown.
+std::string site_of(const void* return_address);
+std::string site_of(const Site& site);
+// "transpose" or "forward<float, 64>" for the address of a kernel.
+std::string function_name(const void* function);
+// "Smem<float>" without the namespaces of the machines.
+std::string without_machine(std::string name);
+
+// Sorts by block, words the reports, merges what has the same kind and sites.
+std::vector<Finding> worded(std::vector<RawFinding> raw, const std::array<unsigned, 3>& grid);
+
+}  // namespace flash::simt

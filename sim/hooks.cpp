@@ -1,0 +1,102 @@
+// hooks.cpp: the functions that g++ -fsanitize=thread calls at each memory access, given a meaning of our own.
+// The compiler's run-time is never linked. Outside of a kernel active_worker is null and a hook does nothing.
+// Names and signatures are the compiler's (libsanitizer/tsan/tsan_interface.h). Use: linked with checked kernels.
+#include <cstddef>
+#include <cstdint>
+
+#include "sim/block.hpp"
+#include "sim/shadow.hpp"
+
+namespace {
+
+using flash::simt::Access;
+using flash::simt::active_worker;
+using flash::simt::Worker;
+
+[[gnu::always_inline]] inline void accessed(void* address, std::size_t bytes, Access access, void* pc) {
+  if (Worker* worker = active_worker) [[likely]]
+    worker->checker->access(address, bytes, access, reinterpret_cast<std::uintptr_t>(pc));
+}
+
+}  // namespace
+
+#define FLASH_HOOK(name, bytes, kind)                                    \
+  void __tsan_##name##bytes(void* address) {                             \
+    accessed(address, bytes, Access::kind, __builtin_return_address(0)); \
+  }
+#define FLASH_HOOKS(bytes)                           \
+  FLASH_HOOK(read, bytes, read)                      \
+  FLASH_HOOK(write, bytes, write)                    \
+  FLASH_HOOK(unaligned_read, bytes, read)            \
+  FLASH_HOOK(unaligned_write, bytes, write)          \
+  FLASH_HOOK(volatile_read, bytes, atomic)           \
+  FLASH_HOOK(volatile_write, bytes, atomic)          \
+  FLASH_HOOK(unaligned_volatile_read, bytes, atomic) \
+  FLASH_HOOK(unaligned_volatile_write, bytes, atomic)
+
+// Host code in kernel files (a reference count, the guard of a local static) may use std::atomic; kernels may not.
+#define FLASH_ATOMICS(bits, T)                                                              \
+  T __tsan_atomic##bits##_load(const volatile T* p, int) {                                  \
+    return __atomic_load_n(p, __ATOMIC_SEQ_CST);                                            \
+  }                                                                                         \
+  void __tsan_atomic##bits##_store(volatile T* p, T v, int) {                               \
+    __atomic_store_n(p, v, __ATOMIC_SEQ_CST);                                               \
+  }                                                                                         \
+  T __tsan_atomic##bits##_exchange(volatile T* p, T v, int) {                               \
+    return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST);                                     \
+  }                                                                                         \
+  T __tsan_atomic##bits##_fetch_add(volatile T* p, T v, int) {                              \
+    return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST);                                      \
+  }                                                                                         \
+  T __tsan_atomic##bits##_fetch_sub(volatile T* p, T v, int) {                              \
+    return __atomic_fetch_sub(p, v, __ATOMIC_SEQ_CST);                                      \
+  }                                                                                         \
+  T __tsan_atomic##bits##_fetch_and(volatile T* p, T v, int) {                              \
+    return __atomic_fetch_and(p, v, __ATOMIC_SEQ_CST);                                      \
+  }                                                                                         \
+  T __tsan_atomic##bits##_fetch_or(volatile T* p, T v, int) {                               \
+    return __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST);                                       \
+  }                                                                                         \
+  T __tsan_atomic##bits##_fetch_xor(volatile T* p, T v, int) {                              \
+    return __atomic_fetch_xor(p, v, __ATOMIC_SEQ_CST);                                      \
+  }                                                                                         \
+  int __tsan_atomic##bits##_compare_exchange_strong(volatile T* p, T* c, T v, int, int) {   \
+    return __atomic_compare_exchange_n(p, c, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
+  }                                                                                         \
+  int __tsan_atomic##bits##_compare_exchange_weak(volatile T* p, T* c, T v, int, int) {     \
+    return __atomic_compare_exchange_n(p, c, v, true, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);  \
+  }
+
+extern "C" {
+void __tsan_init() {}
+void __tsan_func_entry(void*) {}
+void __tsan_func_exit() {}
+void __tsan_vptr_update(void**, void*) {}
+void __tsan_vptr_read(void**) {}
+void __tsan_atomic_thread_fence(int) {
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+void __tsan_atomic_signal_fence(int) {}
+
+FLASH_HOOKS(1)
+FLASH_HOOKS(2)
+FLASH_HOOKS(4)
+FLASH_HOOKS(8)
+FLASH_HOOKS(16)
+
+// Copies of structs: their size need not be a power of two; served in the widest pieces that the address allows.
+void __tsan_read_range(void* address, std::size_t bytes) {
+  if (Worker* worker = active_worker)
+    worker->checker->range(address, bytes, Access::read, reinterpret_cast<std::uintptr_t>(__builtin_return_address(0)));
+}
+void __tsan_write_range(void* address, std::size_t bytes) {
+  if (Worker* worker = active_worker)
+    worker->checker->range(address, bytes, Access::write,
+                           reinterpret_cast<std::uintptr_t>(__builtin_return_address(0)));
+}
+
+FLASH_ATOMICS(8, std::uint8_t)
+FLASH_ATOMICS(16, std::uint16_t)
+FLASH_ATOMICS(32, std::uint32_t)
+FLASH_ATOMICS(64, std::uint64_t)
+}

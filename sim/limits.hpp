@@ -1,0 +1,40 @@
+// limits.hpp: what a GPU's launch accepts, so that a kernel that runs here also starts there.
+// Used by every machine before a launch; a violation is refused with the number, the limit and a remedy.
+// Numbers: CUDA Programming Guide, "Technical Specifications per Compute Capability".
+#pragma once
+#include <array>
+#include <cstddef>
+
+#include "sim/error.hpp"
+#include "sim/machine_options.hpp"
+
+namespace flash {
+
+// Shared memory that one block may ask for (opt-in), in bytes.
+constexpr std::size_t shared_memory_limit(Profile profile) {
+  return profile == Profile::sm_80 ? 163 * 1024 : 227 * 1024;
+}
+
+// A grid or block with an axis of 0 is refused, as CUDA refuses it (cudaErrorInvalidConfiguration).
+inline void check_launch(Profile profile, const std::array<unsigned, 3>& grid, const std::array<unsigned, 3>& block,
+                         std::size_t shared_bytes) {
+  constexpr const char* kAxis[] = {"x", "y", "z"};
+  constexpr unsigned kGridLimit[] = {2147483647u, 65535u, 65535u}, kBlockLimit[] = {1024u, 1024u, 64u};
+  for (int a = 0; a < 3; ++a) {
+    if (grid[a] == 0 || grid[a] > kGridLimit[a])
+      refuse(std::string("grid.") + kAxis[a], grid[a], "1 to " + std::to_string(kGridLimit[a]),
+             grid[a] == 0 ? "skip the launch when there is no work" : "put the long axis on grid.x");
+    if (block[a] == 0 || block[a] > kBlockLimit[a])
+      refuse(std::string("block.") + kAxis[a], block[a], "1 to " + std::to_string(kBlockLimit[a]),
+             "use a smaller block and more blocks");
+  }
+  const std::size_t threads = std::size_t{block[0]} * block[1] * block[2];
+  if (threads > 1024) refuse("threads per block", threads, "at most 1024", "use a smaller block and more blocks");
+  if (shared_bytes > shared_memory_limit(profile))
+    refuse("shared memory per block", std::to_string(shared_bytes) + " bytes",
+           "at most " + std::to_string(shared_memory_limit(profile)) + " bytes on " +
+               (profile == Profile::sm_80 ? "sm_80" : "sm_90"),
+           "use smaller tiles");
+}
+
+}  // namespace flash

@@ -1,0 +1,113 @@
+// machine.hpp: the simulated device as host code sees it: on_sim::Machine (fast) and on_checked::Machine (all checks).
+// Same words as on_gpu (gpu/cuda.cuh). One machine holds device arrays, runs launches one after another, and keeps
+// their reports, findings and trace. Use: see tests/simt_machine.cu; kernel files include "gpu/kernel.cuh" instead.
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sim/machine_options.hpp"
+
+namespace flash::simt {
+
+struct Launch;
+
+// What does not depend on element types; compiled once, never instrumented.
+class MachineCore {
+ public:
+  MachineCore(const MachineCore&) = delete;
+  MachineCore& operator=(const MachineCore&) = delete;
+
+  const MachineOptions& options() const;
+  const std::vector<KernelReport>& reports() const;  // one per launch, in order
+  const std::vector<Finding>& findings() const;      // of all launches
+  const std::vector<TraceEvent>& trace() const;      // empty unless MachineOptions::trace is set
+  void clear();                                      // forgets reports, findings and trace; arrays stay
+
+  // For Array and launch only.
+  void* allocate(const char* name, std::size_t count, std::size_t element_bytes);
+  void release(const void* data);
+  void copy_in(void* to, const void* from, std::size_t bytes);
+  static void copy_out(void* to, const void* from, std::size_t bytes);
+  void run(Launch& launch);
+
+ protected:
+  MachineCore(const MachineOptions& options, bool checked);
+  ~MachineCore();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// A device array; frees itself. data() goes to kernels; host code must not follow it (it would not work on a GPU).
+template <class T, bool kChecked>
+class Array {
+ public:
+  Array(MachineCore& machine, const std::string& name, std::size_t count)
+      : machine_(&machine), data_(static_cast<T*>(machine.allocate(name.c_str(), count, sizeof(T)))), size_(count) {}
+  Array(Array&& other) noexcept
+      : machine_(other.machine_), data_(std::exchange(other.data_, nullptr)), size_(other.size_) {}
+  Array& operator=(Array&& other) noexcept {
+    std::swap(machine_, other.machine_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~Array() {
+    if (data_) machine_->release(data_);
+  }
+  T* data() const { return data_; }
+  std::size_t size() const { return size_; }
+
+ private:
+  MachineCore* machine_;
+  T* data_;
+  std::size_t size_;
+};
+
+template <bool kChecked>
+class BasicMachine : public MachineCore {
+ public:
+  explicit BasicMachine(const MachineOptions& options = {}) : MachineCore(options, kChecked) {}
+
+  template <class T>
+  Array<T, kChecked> alloc(const std::string& name, std::size_t count) {
+    return Array<T, kChecked>(*this, name, count);
+  }
+  template <class T>
+  Array<T, kChecked> upload(const std::string& name, const T* host, std::size_t count) {
+    Array<T, kChecked> array(*this, name, count);
+    copy_in(array.data(), host, count * sizeof(T));
+    return array;
+  }
+  // Replaces the contents of an existing array.
+  template <class T>
+  void upload(Array<T, kChecked>& array, const T* host) {
+    copy_in(array.data(), host, array.size() * sizeof(T));
+  }
+  template <class T>
+  void download(T* host, const Array<T, kChecked>& array) {
+    copy_out(host, array.data(), array.size() * sizeof(T));
+  }
+};
+
+}  // namespace flash::simt
+
+namespace flash::on_sim {
+class Machine : public simt::BasicMachine<false> {
+  using BasicMachine::BasicMachine;
+};
+template <class T>
+using Array = simt::Array<T, false>;
+}  // namespace flash::on_sim
+
+namespace flash::on_checked {
+class Machine : public simt::BasicMachine<true> {
+  using BasicMachine::BasicMachine;
+};
+template <class T>
+using Array = simt::Array<T, true>;
+}  // namespace flash::on_checked

@@ -1,0 +1,55 @@
+// machine_options.hpp: what a machine is told (MachineOptions) and what it tells (KernelReport, Finding, TraceEvent).
+// The same types for every machine: on_sim, on_checked, on_gpu; no kernel word and no CUDA header enters here.
+// Use: on_checked::Machine m({.order = Order::random, .seed = 7, .profile = Profile::sm_80, .keep_going = true});
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/ledger.hpp"
+
+namespace flash {
+
+// In which order the simulator runs blocks, and the threads that could run next. A correct kernel gives the same
+// bits and the same counters under each. The GPU ignores it.
+enum class Order { forward, reverse, random };
+
+// Which GPU's launch limits are enforced.
+enum class Profile { sm_80, sm_90 };
+
+struct MachineOptions {
+  Order order = Order::forward;
+  std::uint64_t seed = 0;  // for Order::random: the whole schedule follows from it
+  Profile profile = Profile::sm_90;
+  int threads = 0;          // worker threads, 0 = all cores; 1 makes reports of races between blocks repeatable
+  std::string trace;        // "" = none, "memory" = only Machine::trace(), else a path for Chrome/Perfetto JSON
+  bool keep_going = false;  // collect findings instead of throwing flash::Error after the launch
+};
+
+struct KernelReport {
+  std::string kernel;  // as in the source, without namespace: "transpose", "forward<float, 64>"
+  std::array<unsigned, 3> grid{}, block{};
+  Ledger ledger;  // checked: every counter; sim: shared_bytes_peak and barriers; gpu: shared_bytes_peak
+};
+
+// One defect of a kernel, first of its kind (kind and sites), with the number of times that it was seen.
+// The exact text is specified in sim/findings.hpp.
+struct Finding {
+  std::string kind;  // "race", "out of bounds", "misaligned", "uninitialised", "barrier divergence", ...
+  std::string text;  // the whole report, several lines, without a newline at the end
+  std::uint64_t count = 1;
+};
+
+// One bar of the trace: a region of a warp, or a barrier. Time is logical (see docs/simulator.md), never a prediction.
+struct TraceEvent {
+  std::size_t launch = 0;  // index into Machine::reports()
+  std::array<unsigned, 3> block{};
+  unsigned warp = 0;
+  std::string name;  // the kernel's trace_mark label, or "barrier"
+  long value = 0;    // the number given to trace_mark (a tile's index)
+  std::uint64_t begin = 0, end = 0;
+};
+
+}  // namespace flash

@@ -1,0 +1,72 @@
+// simt.hpp: the few functions and variables through which a compiled kernel talks to the simulator.
+// sim/dialect.hpp wraps them in CUDA's names; sim/block.cpp and sim/shadow.cpp implement them. Plain types only:
+// fast and checked kernels share them, so nothing here may be a function that both would compile.
+// Use: not directly; include "gpu/kernel.cuh" in a kernel file and "sim/machine.hpp" elsewhere.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <source_location>
+
+namespace flash::simt {
+
+using Site = std::source_location;  // as a default argument it names the caller's line
+
+struct uint3 {
+  unsigned x, y, z;
+};
+
+struct dim3 {
+  unsigned x, y, z;
+  __attribute__((always_inline)) constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1)
+      : x(x_), y(y_), z(z_) {}
+};
+
+// The running thread's built-in variables; the scheduler sets them at each switch.
+extern constinit thread_local uint3 threadIdx, blockIdx;
+extern constinit thread_local dim3 blockDim, gridDim;
+
+// What the running thread's block calculated since its launch began (checked build).
+struct Tally {
+  std::uint64_t flops, exps;
+};
+extern constinit thread_local Tally tally;
+
+// The block's shared memory; refuses a struct that the launch did not announce.
+std::byte* shared_memory(std::size_t bytes);
+
+enum class Vote { none, count, all, any };
+// Waits for all threads of the block; the result is the vote over the predicates.
+int barrier(Vote vote, int predicate, Site site);
+
+enum class WarpOp : std::uint8_t {
+  sync,
+  shfl,
+  shfl_up,
+  shfl_down,
+  shfl_xor,
+  ballot,
+  any,
+  all,
+  match_any,
+  activemask,
+  reduce_add,
+  reduce_min_signed,
+  reduce_max_signed,
+  reduce_min,
+  reduce_max,
+  reduce_and,
+  reduce_or,
+  reduce_xor
+};
+// Waits for the lanes of the mask, then gives this lane its result. `bytes` is the operand's size.
+std::uint64_t warp_op(WarpOp op, unsigned mask, std::uint64_t value, unsigned bytes, unsigned param, unsigned width,
+                      Site site);
+
+// Called before each atomic: checks it (checked build) and lets others run when a thread spins.
+void before_atomic(const void* address, std::size_t bytes, Site site);
+void fence();
+
+// Begins a named region of this thread's warp in the trace.
+void mark(const char* label, long value);
+
+}  // namespace flash::simt

@@ -1,0 +1,42 @@
+// trace.hpp: records what warps do in logical time, and writes it for Chrome's tracing page or Perfetto.
+// A mark opens a region of its warp that lasts until the next mark of the warp or the block's end.
+// Use: MachineOptions::trace; kernels call trace_mark("load K", tile).
+#pragma once
+#include <array>
+#include <cstdint>
+#include <iosfwd>
+#include <vector>
+
+#include "sim/machine_options.hpp"
+
+namespace flash::simt {
+
+// One worker's events of one launch; block indices are linear until Machine words them.
+class Tracer {
+ public:
+  struct Event {
+    unsigned block, warp;
+    const char* name;
+    long value;
+    std::uint64_t begin, end;
+  };
+  void begin_block(unsigned warps) {
+    clocks_.assign(warps, 0);
+    open_.assign(warps, kNone);
+  }
+  void step(unsigned warp, std::uint64_t amount) { clocks_[warp] += amount; }
+  void mark(unsigned block, unsigned warp, const char* label, long value);
+  // All warps have met: one bar for each from its arrival to the common time.
+  void barrier(unsigned block);
+  void end_block();
+  std::vector<Event> events;
+
+ private:
+  static constexpr std::size_t kNone = ~std::size_t{0};
+  std::vector<std::uint64_t> clocks_;  // per warp: logical time
+  std::vector<std::size_t> open_;      // per warp: its last mark
+};
+
+void write_trace(std::ostream& out, const std::vector<TraceEvent>& events, const std::vector<KernelReport>& launches);
+
+}  // namespace flash::simt

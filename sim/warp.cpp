@@ -1,0 +1,182 @@
+// warp.cpp: shuffles, votes and reductions: the lanes of the mask meet, the last one computes for all.
+// Nothing here orders memory, except __syncwarp: a lane may see another's shuffled value and still race with it.
+// Use: through sim/dialect.hpp. The source lane of a shuffle follows the PTX manual's shfl.sync (segments of `width`).
+#include <cstring>
+
+#include "sim/block.hpp"
+#include "sim/shadow.hpp"
+
+namespace flash::simt {
+
+const char* name_of(WarpOp op) {
+  constexpr const char* kNames[] = {"__syncwarp",        "__shfl_sync",       "__shfl_up_sync",    "__shfl_down_sync",
+                                    "__shfl_xor_sync",   "__ballot_sync",     "__any_sync",        "__all_sync",
+                                    "__match_any_sync",  "__activemask",      "__reduce_add_sync", "__reduce_min_sync",
+                                    "__reduce_max_sync", "__reduce_min_sync", "__reduce_max_sync", "__reduce_and_sync",
+                                    "__reduce_or_sync",  "__reduce_xor_sync"};
+  return kNames[static_cast<int>(op)];
+}
+
+std::string described(const OpenOp& op) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%s with mask 0x%08x", name_of(op.op), op.mask);
+  return text;
+}
+
+namespace {
+
+const char kMaskRemedy[] = "name in the mask exactly the lanes that make the call";
+
+bool same_place(const OpenOp& op, WarpOp other, const Site& site) {
+  return op.op == other && op.site.line() == site.line() && op.site.column() == site.column();
+}
+
+// The lane that a shuffle reads; PTX: maxLane and the predicate that keeps the own value.
+unsigned source_lane(const Thread& t) {
+  const unsigned lane = t.lane, segment = ~(t.width - 1) & 31, b = t.param & 31, last = lane | (~segment & 31);
+  switch (t.op) {
+    case WarpOp::shfl:
+      return (lane & segment) | (b & ~segment);
+    case WarpOp::shfl_up:
+      return lane >= b && lane - b >= (lane & segment) ? lane - b : lane;
+    case WarpOp::shfl_down:
+      return lane + b <= last ? lane + b : lane;
+    default:
+      return (lane ^ b) <= last ? lane ^ b : lane;
+  }
+}
+
+std::uint64_t combined(WarpOp op, std::uint64_t a, std::uint64_t b) {
+  const auto x = static_cast<std::uint32_t>(a), y = static_cast<std::uint32_t>(b);
+  const auto sx = static_cast<std::int32_t>(x), sy = static_cast<std::int32_t>(y);
+  switch (op) {
+    case WarpOp::reduce_add:
+      return x + y;
+    case WarpOp::reduce_min_signed:
+      return static_cast<std::uint32_t>(sx < sy ? sx : sy);
+    case WarpOp::reduce_max_signed:
+      return static_cast<std::uint32_t>(sx > sy ? sx : sy);
+    case WarpOp::reduce_min:
+      return x < y ? x : y;
+    case WarpOp::reduce_max:
+      return x > y ? x : y;
+    case WarpOp::reduce_and:
+      return x & y;
+    case WarpOp::reduce_or:
+      return x | y;
+    default:
+      return x ^ y;
+  }
+}
+
+}  // namespace
+
+std::uint64_t Worker::warp_op(const Thread& request, unsigned mask, Site site) {
+  Thread& thread = threads[current];
+  Warp& warp = warps[thread.warp];
+  thread.op = request.op, thread.value = request.value, thread.bytes = request.bytes;
+  thread.param = request.param, thread.width = request.width;
+  thread.site = site, thread.mask = mask, thread.state = State::at_warp_op, thread.atomics_in_a_row = 0;
+
+  // __activemask names nobody: it ends when all that could join have come (see resolve_activemask).
+  if (request.op == WarpOp::activemask) {
+    run_next();
+    return thread.result;
+  }
+  const unsigned bit = 1u << thread.lane;
+  if (!(mask & bit))
+    misuse("warp operation", described({request.op, mask, 0, site, 0}) + " called by a lane that is not in it",
+           kMaskRemedy, {side("calls", thread)});
+
+  // Join the operation that lanes of the same mask have begun, or begin it.
+  std::size_t i = 0;
+  while (i < warp.open.size() && warp.open[i].mask != mask) ++i;
+  if (i == warp.open.size()) warp.open.push_back({request.op, mask, 0, site, thread.lane});
+  OpenOp& op = warp.open[i];
+  if (checker ? !same_place(op, request.op, site) : op.op != request.op)
+    misuse("warp operation", "lanes of one mask meet at different operations",
+           "let all lanes of the mask make the same call",
+           {side("calls", thread), side("calls", threads[thread.warp * kWarpSize + op.first_lane])});
+  op.arrived |= bit;
+  if (op.arrived == (mask & warp.exists)) {
+    const OpenOp done = op;
+    warp.open.erase(warp.open.begin() + static_cast<std::ptrdiff_t>(i));
+    complete(warp, thread.warp * kWarpSize, done);
+  }
+  run_next();
+  return thread.result;
+}
+
+void Worker::misuse(const char* kind, const std::string& what, const std::string& remedy,
+                    std::vector<FindingSide> sides) {
+  findings.add({kind, what, remedy, std::move(sides), block});
+  stop_block();
+}
+
+// All lanes have come: compute each lane's result and let them run.
+void Worker::complete(Warp& warp, unsigned first_thread, const OpenOp& op) {
+  const unsigned lanes = op.mask & warp.exists;
+  Thread* t = &threads[first_thread];
+  std::uint64_t common = 0;
+  if (op.op == WarpOp::ballot || op.op == WarpOp::any || op.op == WarpOp::all)
+    for (unsigned m = lanes; m; m &= m - 1)
+      common |= std::uint64_t{t[std::countr_zero(m)].value != 0} << std::countr_zero(m);
+  if (op.op == WarpOp::any) common = common != 0;
+  if (op.op == WarpOp::all) common = common == lanes;
+  if (op.op >= WarpOp::reduce_add) {
+    common = t[std::countr_zero(lanes)].value;
+    for (unsigned m = lanes & (lanes - 1); m; m &= m - 1)
+      common = combined(op.op, common, t[std::countr_zero(m)].value);
+  }
+  for (unsigned m = lanes; m; m &= m - 1) {
+    Thread& thread = t[std::countr_zero(m)];
+    thread.result = common;
+    if (op.op >= WarpOp::shfl && op.op <= WarpOp::shfl_xor) {
+      const unsigned source = source_lane(thread);
+      thread.result = lanes >> source & 1 ? t[source].value : ~std::uint64_t{0};  // undefined on the GPU: poison
+      if (checker && !(lanes >> source & 1)) {
+        char what[96];
+        std::snprintf(what, sizeof what, "%s reads lane %u, which is not in the mask 0x%08x", name_of(op.op), source,
+                      op.mask);
+        findings.add({"warp operation", what, kMaskRemedy, {side("calls", thread)}, block});
+      }
+    }
+    if (op.op == WarpOp::match_any) {
+      thread.result = 0;
+      for (unsigned o = lanes; o; o &= o - 1)
+        thread.result |= std::uint64_t{t[std::countr_zero(o)].value == thread.value} << std::countr_zero(o);
+    }
+    make_ready(first_thread + thread.lane);
+  }
+  rounds_without_progress_ = 0;
+  if (checker) {
+    if (op.op == WarpOp::sync) checker->warp_sync(first_thread / kWarpSize, lanes);
+    if (lanes == warp.exists) checker->converge(first_thread / kWarpSize);
+  }
+}
+
+// Nothing else can run: lanes that wait in __activemask at one place are "active together", as on a GPU that
+// reconverges as early as it can.
+bool Worker::resolve_activemask() {
+  bool resolved = false;
+  for (unsigned first = 0; first < threads.size(); first += kWarpSize) {
+    const unsigned end = std::min<unsigned>(first + kWarpSize, threads.size());
+    for (unsigned i = first; i < end; ++i) {
+      if (threads[i].state != State::at_warp_op || threads[i].op != WarpOp::activemask) continue;
+      unsigned group = 0;
+      const Site site = threads[i].site;
+      for (unsigned j = i; j < end; ++j)
+        if (threads[j].state == State::at_warp_op &&
+            same_place({threads[j].op, 0, 0, threads[j].site, 0}, WarpOp::activemask, site))
+          group |= 1u << (j - first);
+      for (unsigned m = group; m; m &= m - 1) {
+        threads[first + std::countr_zero(m)].result = group;
+        make_ready(first + std::countr_zero(m));
+      }
+      resolved = true;
+    }
+  }
+  return resolved;
+}
+
+}  // namespace flash::simt
