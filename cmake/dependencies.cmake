@@ -70,6 +70,3 @@ foreach(package IN ITEMS xtl xtensor)
     target_include_directories(flash_xtensor SYSTEM INTERFACE "${${package}_SOURCE_DIR}/include")
   endif()
 endforeach()
-
-# For tests/bench only.
-find_package(benchmark QUIET CONFIG)

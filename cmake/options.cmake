@@ -7,13 +7,13 @@ option(FLASH_SANITIZE "Compile with AddressSanitizer and UndefinedBehaviorSaniti
 add_library(flash_options INTERFACE)
 target_compile_options(flash_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra>)
 
-# Warnings are errors where CI=true, never on a reader's machine. Not with -march=native: GCC 12 warns falsely
-# (maybe-uninitialized) inside its own AVX-512 headers.
+# Warnings are errors where CI=true, never on a reader's machine. Not with -march=native: GCC 12 warns falsely inside its
+# own AVX-512 headers, pages of it, so that one warning is off there.
 if("$ENV{CI}" STREQUAL "true" AND NOT FLASH_NATIVE)
   target_compile_options(flash_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()
 if(FLASH_NATIVE)
-  target_compile_options(flash_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=native>)
+  target_compile_options(flash_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-march=native;-Wno-maybe-uninitialized>")
 endif()
 if(FLASH_SANITIZE)
   set(sanitize -fsanitize=address,undefined -fno-sanitize-recover=all)
