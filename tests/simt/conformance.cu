@@ -1,12 +1,10 @@
 // conformance.cu: one test kernel per family of intrinsics; each writes its results as 32-bit words.
 // The same text runs on every machine, and the words must be the same bits as an H200's (conformance.hpp).
 // Run: simt_conformance_test (against docs/results/conformance-h200.txt); record.cpp makes that file on a GPU.
-#include "tests/simt/conformance.hpp"
-
-#include <bit>
 #include <cmath>
 
 #include "gpu/kernel.cuh"
+#include "tests/simt/conformance.hpp"
 
 namespace flash::inline FLASH_MACHINE {
 
@@ -92,6 +90,18 @@ __global__ void warp_reductions(unsigned* out /*[64][8][32]*/) {
   }
 }
 
+__global__ void matches(unsigned* out /*[64][2][32]*/) {
+  const unsigned lane = threadIdx.x;
+  for (unsigned i = 0; i < 64; ++i) {
+    const unsigned mask = i == 0 ? all_lanes : mix(4500 + i) | 1u << (i % 32);
+    const unsigned value = mix(i * 32 + lane) % (1 + i % 8);
+    if (mask >> lane & 1u) {
+      out[i * 64 + lane] = __match_any_sync(mask, value);
+      out[i * 64 + 32 + lane] = __match_any_sync(mask, static_cast<unsigned long long>(value) << 40);
+    }
+  }
+}
+
 // Who am I: 3-D grid (2, 3, 2), 3-D block (5, 3, 3) = 45 threads = one full warp and one of 13 lanes.
 __global__ void geometry(unsigned* out /*[12][45][4]*/) {
   const unsigned block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
@@ -120,6 +130,7 @@ struct AtomicCells {
   unsigned u[10];
   int i[3];
   float f;
+  double d;
   unsigned long long wide;
   unsigned returned[3];
 };
@@ -145,6 +156,7 @@ __device__ inline void use_atomics(AtomicCells& c, unsigned t) {
   atomicMin(&c.i[1], static_cast<int>(value));
   atomicMax(&c.i[2], static_cast<int>(value));
   atomicAdd(&c.f, static_cast<float>(value & 0xffu));
+  atomicAdd(&c.d, static_cast<double>(value));
   atomicAdd(&c.wide, static_cast<unsigned long long>(value) << 8);
   atomicXor(&c.returned[1], atomicAdd(&c.returned[0], 3u));      // xor of 0, 3, 6, …
   atomicXor(&c.returned[1], atomicExch(&c.returned[2], value));  // each value is returned once, but the last
@@ -155,10 +167,11 @@ __device__ inline void clear_atomics(AtomicCells& c) {
   for (int k = 0; k < 3; ++k) c.i[k] = 0;
   for (int k = 0; k < 3; ++k) c.returned[k] = 0;
   c.f = 0;
+  c.d = 0;
   c.wide = 0;
 }
 
-__device__ inline void report_atomics(const AtomicCells& c, unsigned* out /*[19]*/) {
+__device__ inline void report_atomics(const AtomicCells& c, unsigned* out /*[20]*/) {
   for (int k = 0; k < 10; ++k) out[k] = c.u[k];
   for (int k = 0; k < 3; ++k) out[10 + k] = static_cast<unsigned>(c.i[k]);
   out[13] = __float_as_uint(c.f);
@@ -166,16 +179,17 @@ __device__ inline void report_atomics(const AtomicCells& c, unsigned* out /*[19]
   out[15] = static_cast<unsigned>(c.wide >> 32);
   out[16] = c.returned[0];
   out[17] = c.returned[1] ^ c.returned[2];
-  out[18] = 0;
+  out[18] = static_cast<unsigned>(__double_as_longlong(c.d) >> 32);
+  out[19] = static_cast<unsigned>(__double_as_longlong(c.d));
 }
 
-__global__ void atomics_shared(unsigned* out /*[2][19]*/) {
+__global__ void atomics_shared(unsigned* out /*[2][20]*/) {
   AtomicCells& c = shared<AtomicCells>();
   if (threadIdx.x == 0) clear_atomics(c);
   __syncthreads();
   use_atomics(c, blockIdx.x * blockDim.x + threadIdx.x);
   __syncthreads();
-  if (threadIdx.x == 0) report_atomics(c, out + blockIdx.x * 19);
+  if (threadIdx.x == 0) report_atomics(c, out + blockIdx.x * 20);
 }
 
 __global__ void atomics_clear(AtomicCells* c) {
@@ -279,7 +293,7 @@ __device__ inline unsigned word(__nv_bfloat162 v) {
 }
 
 // Pairs: each half of a pair must behave as the scalar does.
-__global__ void half2_arithmetic(unsigned* out /*[4096][6]*/) {
+__global__ void half2_arithmetic(unsigned* out /*[4096][10]*/) {
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   __half2 v[3];
   for (unsigned k = 0; k < 3; ++k) {
@@ -287,7 +301,7 @@ __global__ void half2_arithmetic(unsigned* out /*[4096][6]*/) {
     v[k] =
         __halves2half2(Half::from_bits(0x3000u + (bits & 0x8fffu)), Half::from_bits(0x3000u + (bits >> 16 & 0x8fffu)));
   }
-  unsigned* row = out + i * 6;
+  unsigned* row = out + i * 10;
   row[0] = word(__hadd2(v[0], v[1]));
   row[1] = word(__hmul2(v[0], v[1]));
   row[2] = word(__hfma2(v[0], v[1], v[2]));
@@ -295,9 +309,17 @@ __global__ void half2_arithmetic(unsigned* out /*[4096][6]*/) {
   row[3] = __float_as_uint(wide.x) ^ __float_as_uint(wide.y) >> 1;
   row[4] = word(__float22half2_rn(make_float2(wide.x * 1.001f, wide.y * 1.001f)));
   row[5] = word(__floats2half2_rn(wide.y * 0.999f, wide.x * 0.999f));
+  row[6] = word(__hmax2(v[0], v[1])) ^ word(__hsub2(v[0], v[1]));
+  row[7] = __float_as_uint(__low2float(v[0])) ^ __float_as_uint(__high2float(v[0])) >> 3 ^
+           word(__half2half2(__low2half(v[1])));
+  const __half a = __low2half(v[0]), b = __low2half(v[1]);
+  __half sum = a + b;
+  sum += a * b;
+  row[8] = Half::bits(sum) | Half::bits((a - b) / b) << 16;
+  row[9] = word(__float2half2_rn(wide.x)) ^ static_cast<unsigned>(a < b) ^ static_cast<unsigned>(a == -b) << 1;
 }
 
-__global__ void bfloat162_arithmetic(unsigned* out /*[4096][6]*/) {
+__global__ void bfloat162_arithmetic(unsigned* out /*[4096][10]*/) {
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   __nv_bfloat162 v[3];
   for (unsigned k = 0; k < 3; ++k) {
@@ -305,7 +327,7 @@ __global__ void bfloat162_arithmetic(unsigned* out /*[4096][6]*/) {
     v[k] = __halves2bfloat162(Bfloat16::from_bits(0x3e00u + (bits & 0x81ffu)),
                               Bfloat16::from_bits(0x3e00u + (bits >> 16 & 0x81ffu)));
   }
-  unsigned* row = out + i * 6;
+  unsigned* row = out + i * 10;
   row[0] = word(__hadd2(v[0], v[1]));
   row[1] = word(__hmul2(v[0], v[1]));
   row[2] = word(__hfma2(v[0], v[1], v[2]));
@@ -313,6 +335,14 @@ __global__ void bfloat162_arithmetic(unsigned* out /*[4096][6]*/) {
   row[3] = __float_as_uint(wide.x) ^ __float_as_uint(wide.y) >> 1;
   row[4] = word(__float22bfloat162_rn(make_float2(wide.x * 1.001f, wide.y * 1.001f)));
   row[5] = word(__floats2bfloat162_rn(wide.y * 0.999f, wide.x * 0.999f));
+  row[6] = word(__hmax2(v[0], v[1])) ^ word(__hsub2(v[0], v[1]));
+  row[7] = __float_as_uint(__low2float(v[0])) ^ __float_as_uint(__high2float(v[0])) >> 3 ^
+           word(__bfloat162bfloat162(__low2bfloat16(v[1])));
+  const __nv_bfloat16 a = __low2bfloat16(v[0]), b = __low2bfloat16(v[1]);
+  __nv_bfloat16 sum = a + b;
+  sum += a * b;
+  row[8] = Bfloat16::bits(sum) | Bfloat16::bits((a - b) / b) << 16;
+  row[9] = word(__float2bfloat162_rn(wide.x)) ^ static_cast<unsigned>(a < b) ^ static_cast<unsigned>(a == -b) << 1;
 }
 
 // ---- float -----------------------------------------------------------------------------------------------------
@@ -347,21 +377,45 @@ __global__ void float_random(unsigned* out /*[16384][8]*/) {
   float_operations(v[0], v[1], v[2], out + i * 8);
 }
 
-// Conversions between float and integers, inside the integers' range (outside, C++ defines nothing).
-__global__ void float_integer(unsigned* out /*[1024][6]*/) {
+// Conversions between float and integers. A cast outside the integer's range is nothing that C++ defines, the
+// intrinsics saturate; so the casts stay inside, the intrinsics see everything.
+__global__ void float_integer(unsigned* out /*[1024][10]*/) {
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   const float x = (static_cast<float>(mix(i) & 0xffffu) - 32768.0f) / 8.0f;  // with ties at .5
-  unsigned* row = out + i * 6;
+  const float wild = __uint_as_float(mix(i + 1024));
+  unsigned* row = out + i * 10;
   row[0] = static_cast<unsigned>(static_cast<int>(x));
   row[1] = static_cast<unsigned>(__float2int_rn(x));
-  row[2] = __float_as_uint(static_cast<float>(mix(i)));
-  row[3] = __float_as_uint(static_cast<float>(static_cast<int>(mix(i))));
-  row[4] = __float_as_uint(floorf(x)) ^ __float_as_uint(ceilf(x)) << 1;
-  row[5] = __float_as_uint(rintf(x));
+  row[2] = static_cast<unsigned>(__float2int_rd(x)) ^ static_cast<unsigned>(__float2int_ru(x)) << 16;
+  row[3] = static_cast<unsigned>(__float2int_rz(wild));
+  row[4] = static_cast<unsigned>(__float2int_rn(wild));
+  row[5] = __float_as_uint(__uint2float_rn(mix(i)));
+  row[6] = __float_as_uint(__int2float_rn(static_cast<int>(mix(i))));
+  row[7] = __float_as_uint(floorf(x)) ^ __float_as_uint(ceilf(x)) << 1;
+  row[8] = __float_as_uint(rintf(x));
+  row[9] = __float_as_uint(static_cast<float>(mix(i) >> 3));
+}
+
+// Double fmaf, and float operations by name.
+__global__ void rounded_by_name(unsigned* out /*[1024][8]*/) {
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  float v[3];
+  for (unsigned k = 0; k < 3; ++k) v[k] = __uint_as_float((mix(11000 + 3 * i + k) & 0x07ffffffu) + 0x3b800000u);
+  unsigned* row = out + i * 8;
+  row[0] = __float_as_uint(__fmaf_rn(v[0], v[1], v[2]));
+  row[1] = __float_as_uint(__fadd_rn(v[0], v[1]));
+  row[2] = __float_as_uint(__fsub_rn(v[0], v[1]));
+  row[3] = __float_as_uint(__fmul_rn(v[0], v[1]));
+  row[4] = __float_as_uint(__fdiv_rn(v[0], v[1]));
+  row[5] = __float_as_uint(__frcp_rn(v[0])) ^ __float_as_uint(__fsqrt_rn(v[1]));
+  const long long wide = __double_as_longlong(
+      fma(static_cast<double>(v[0]) / 3.0, static_cast<double>(v[1]) / 7.0, static_cast<double>(-v[2]) / 11.0));
+  row[6] = static_cast<unsigned>(wide);
+  row[7] = static_cast<unsigned>(wide >> 32);
 }
 
 // Functions that may differ in the last places: the words are the floats themselves.
-enum class Function { exp2, exp, fast_exp, log, log2, rsqrt };
+enum class Function { exp2, exp, fast_exp, log, fast_log, log2, rsqrt, fast_divide };
 
 template <Function function>
 __global__ void float_function(const float* in /*[n]*/, float* out /*[n]*/) {
@@ -370,26 +424,27 @@ __global__ void float_function(const float* in /*[n]*/, float* out /*[n]*/) {
   if constexpr (function == Function::exp) out[i] = expf(in[i]);
   if constexpr (function == Function::fast_exp) out[i] = __expf(in[i]);
   if constexpr (function == Function::log) out[i] = logf(in[i]);
+  if constexpr (function == Function::fast_log) out[i] = __logf(in[i]);
+  if constexpr (function == Function::fast_divide) out[i] = __fdividef(1.0f, in[i]);
   if constexpr (function == Function::log2) out[i] = log2f(in[i]);
   if constexpr (function == Function::rsqrt) out[i] = rsqrtf(in[i]);
 }
 
 // ---- Integers, vectors -----------------------------------------------------------------------------------------
 
-__global__ void integers(unsigned* out /*[1024][10]*/) {
+__global__ void integers(unsigned* out /*[1024][8]*/) {
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   const unsigned a = i == 0 ? 0u : mix(i) >> (i % 33 == 32 ? 31 : i % 33), b = mix(i + 5000);
-  unsigned* row = out + i * 10;
+  const unsigned long long wide = i < 2 ? 0ull : (static_cast<unsigned long long>(mix(i + 9000)) << 32 | b) >> i % 64;
+  unsigned* row = out + i * 8;
   row[0] = static_cast<unsigned>(__popc(a));
   row[1] = static_cast<unsigned>(__clz(static_cast<int>(a)));
   row[2] = static_cast<unsigned>(__ffs(static_cast<int>(a)));
   row[3] = __brev(a);
-  row[4] = __byte_perm(a, b, b & 0x7777u);
-  row[5] = __umulhi(a, b);
-  row[6] = static_cast<unsigned>(__mulhi(static_cast<int>(a), static_cast<int>(b)));
-  row[7] = __funnelshift_l(a, b, i);
-  row[8] = __funnelshift_r(a, b, i);
-  row[9] = static_cast<unsigned>(min(static_cast<int>(a), static_cast<int>(b))) ^ max(a, b);
+  row[4] = static_cast<unsigned>(__popcll(wide));
+  row[5] = static_cast<unsigned>(__clzll(static_cast<long long>(wide)));
+  row[6] = static_cast<unsigned>(__ffsll(static_cast<long long>(wide)));
+  row[7] = static_cast<unsigned>(min(static_cast<int>(a), static_cast<int>(b))) ^ max(a, b);
 }
 
 __global__ void vectors(const float4* in /*[64]*/, uint4* out /*[64]*/, float2* pairs /*[64]*/) {
@@ -514,12 +569,13 @@ std::vector<Family> run_conformance(const MachineOptions& options) {
   add({u32("shuffle_masks", 64 * 32, dim3(1), dim3(32), shuffle_masks)});
   add({u32("votes", 64 * 96, dim3(1), dim3(32), votes)});
   add({u32("warp_reductions", 64 * 256, dim3(1), dim3(32), warp_reductions)});
+  add({u32("matches", 64 * 64, dim3(1), dim3(32), matches)});
   add({u32("geometry", 12 * 45 * 4, dim3(2, 3, 2), dim3(5, 3, 3), geometry)});
 
   // Blocks
   add({u32("barrier_votes", 16 * 288, dim3(1), dim3(96), barrier_votes)});
   {
-    Family family{"atomics_shared", std::vector<std::uint32_t>(2 * 19), 0};
+    Family family{"atomics_shared", std::vector<std::uint32_t>(2 * 20), 0};
     const Array<std::uint32_t> out = m.upload("atomics_shared", family.words.data(), family.words.size());
     launch<AtomicCells>(m, atomics_shared, dim3(2), dim3(96), out.data());
     m.download(family.words.data(), out);
@@ -528,7 +584,7 @@ std::vector<Family> run_conformance(const MachineOptions& options) {
     launch(m, atomics_clear, dim3(1), dim3(1), cells.data());
     launch(m, atomics_use, dim3(3), dim3(96), cells.data());
     const AtomicCells* pointer = cells.data();
-    add({u32("atomics_global", 19, dim3(1), dim3(1), atomics_report, pointer)});
+    add({u32("atomics_global", 20, dim3(1), dim3(1), atomics_report, pointer)});
   }
 
   // 16-bit numbers
@@ -550,8 +606,8 @@ std::vector<Family> run_conformance(const MachineOptions& options) {
   add({u32("half_random", 163840, dim3(64), dim3(256), arithmetic_random<Half>, 0x0fffu, 0x2c00u)});
   add({u32("half_random_denormal", 163840, dim3(64), dim3(256), arithmetic_random<Half>, 0x1fffu, 0x0000u)});
   add({u32("bfloat16_random", 163840, dim3(64), dim3(256), arithmetic_random<Bfloat16>, 0x01ffu, 0x3e00u)});
-  add({u32("half2", 4096 * 6, dim3(16), dim3(256), half2_arithmetic)});
-  add({u32("bfloat162", 4096 * 6, dim3(16), dim3(256), bfloat162_arithmetic)});
+  add({u32("half2", 4096 * 10, dim3(16), dim3(256), half2_arithmetic)});
+  add({u32("bfloat162", 4096 * 10, dim3(16), dim3(256), bfloat162_arithmetic)});
 
   // float
   {
@@ -561,18 +617,21 @@ std::vector<Family> run_conformance(const MachineOptions& options) {
     add({u32("float_special", 48 * 48 * 8, dim3(48), dim3(48), float_special, pointer)});
   }
   add({u32("float_random", 16384 * 8, dim3(64), dim3(256), float_random)});
-  add({u32("float_integer", 1024 * 6, dim3(4), dim3(256), float_integer)});
+  add({u32("float_integer", 1024 * 10, dim3(4), dim3(256), float_integer)});
+  add({u32("rounded_by_name", 1024 * 8, dim3(4), dim3(256), rounded_by_name)});
   // Tolerances: the CUDA programming guide's maximum errors against the exact result (exp2f 2, expf 1, __expf
-  // 2 + |1.173 x|, logf 1, log2f 1, rsqrtf 2), plus one for the host's own rounding.
+  // 2 + |1.173 x|, logf 1, __logf 3 above 2, __fdividef 2, log2f 1, rsqrtf 2), plus one for the host's own rounding.
   add({float_family<Function::exp2>(m, "exp2f", -126.0f, 20.0f, 3)});
   add({float_family<Function::exp>(m, "expf", -80.0f, 20.0f, 2)});
   add({float_family<Function::fast_exp>(m, "__expf", -10.0f, 2.0f, 14)});
   add({float_family<Function::log>(m, "logf", 0.01f, 1000.0f, 2)});
+  add({float_family<Function::fast_log>(m, "__logf", 2.1f, 1000.0f, 4)});
+  add({float_family<Function::fast_divide>(m, "__fdividef", 0.01f, 1000.0f, 3)});
   add({float_family<Function::log2>(m, "log2f", 0.01f, 1000.0f, 2)});
   add({float_family<Function::rsqrt>(m, "rsqrtf", 0.01f, 1000.0f, 3)});
 
   // Integers, vectors
-  add({u32("integers", 1024 * 10, dim3(4), dim3(256), integers)});
+  add({u32("integers", 1024 * 8, dim3(4), dim3(256), integers)});
   {
     Family family{"vectors", std::vector<std::uint32_t>(64 * 6), 0};
     float host[256];

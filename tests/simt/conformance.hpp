@@ -24,13 +24,13 @@ inline std::uint64_t hash_words(const std::uint32_t* words, std::size_t count) {
   return hash;
 }
 
-inline namespace on_sim {
+namespace on_sim {
 std::vector<Family> run_conformance(const MachineOptions& options);
 }
-inline namespace on_checked {
+namespace on_checked {
 std::vector<Family> run_conformance(const MachineOptions& options);
 }
-inline namespace on_gpu {
+namespace on_gpu {
 std::vector<Family> run_conformance(const MachineOptions& options);
 }
 

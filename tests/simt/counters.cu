@@ -1,9 +1,8 @@
 // counters.cu: kernels whose memory traffic is known on paper: copies, transposes, one tiled matrix product.
 // simt_counters_test asserts the simulator's counters as integers; ncu_counters.sh reads the hardware's.
 // Run: counters on a GPU under Nsight Compute (ncu_counters.sh).
-#include "tests/simt/counters.hpp"
-
 #include "gpu/kernel.cuh"
+#include "tests/simt/counters.hpp"
 
 namespace flash::inline FLASH_MACHINE {
 

@@ -23,13 +23,13 @@ inline constexpr const char* counter_cases[] = {
     "matmul_tiled",      // fp32, 32 x 32 tiles
 };
 
-inline namespace on_sim {
+namespace on_sim {
 std::vector<Ledger> run_counters(const MachineOptions& options);
 }
-inline namespace on_checked {
+namespace on_checked {
 std::vector<Ledger> run_counters(const MachineOptions& options);
 }
-inline namespace on_gpu {
+namespace on_gpu {
 std::vector<Ledger> run_counters(const MachineOptions& options);
 }
 

@@ -1,9 +1,9 @@
 // museum.cu: one small kernel per kind of bug, each with a switch `Fixed` that turns it into its correct twin.
 // The catalogue with the real bugs that they stand for is in museum.hpp; `//@ name:k` marks the k-th line of a report.
 // Run: museum <name> bug|twin on a GPU; simt_museum_test asserts the simulator's reports word for word.
-#include "tests/simt/museum.hpp"
-
 #include "gpu/kernel.cuh"
+#include "sim/error.hpp"
+#include "tests/simt/museum.hpp"
 
 namespace flash::inline FLASH_MACHINE {
 

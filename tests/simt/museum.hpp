@@ -78,13 +78,13 @@ inline constexpr Exhibit exhibits[] = {
 
 // Runs one exhibit on a fresh machine and returns what the machine has to say (nothing on `on_sim` and `on_gpu`).
 // An unknown name is refused.
-inline namespace on_sim {
+namespace on_sim {
 std::vector<Finding> run_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 }
-inline namespace on_checked {
+namespace on_checked {
 std::vector<Finding> run_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 }
-inline namespace on_gpu {
+namespace on_gpu {
 std::vector<Finding> run_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 }
 

@@ -10,10 +10,10 @@
 
 // Defined in template.cu, once per machine.
 namespace flash {
-inline namespace on_sim {
+namespace on_sim {
 void run_axpy_sum(Machine& m, float a, const float* x, float* y, float* sums, int n);
 }
-inline namespace on_checked {
+namespace on_checked {
 void run_axpy_sum(Machine& m, float a, const float* x, float* y, float* sums, int n);
 }
 }  // namespace flash
