@@ -24,7 +24,7 @@ struct MachineOptions {
   std::uint64_t seed = 0;  // for Order::random: the whole schedule follows from it
   Profile profile = Profile::sm_90;
   int threads = 0;          // worker threads, 0 = all cores; 1 makes reports of races between blocks repeatable
-  std::string trace;        // "" = none, "memory" = only Machine::trace(), else a path for Chrome/Perfetto JSON
+  std::string trace = "";   // "" = none, "memory" = only Machine::trace(), else a path for Chrome/Perfetto JSON
   bool keep_going = false;  // collect findings instead of throwing flash::Error after the launch
 };
 
