@@ -6,7 +6,7 @@
 function(flash_add_test name source)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "LABELS;LINK")
   add_executable(${name}_test ${source})
-  target_link_libraries(${name}_test PRIVATE doctest_main flash_tensor ${arg_LINK})
+  target_link_libraries(${name}_test PRIVATE doctest_main flash_common ${arg_LINK})
   doctest_discover_tests(${name}_test TEST_PREFIX "${name}.")
   # doctest_discover_tests loses all labels but the first; a script that CTest reads after the discovered list does not.
   set(script "${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake")
@@ -23,17 +23,21 @@ function(flash_add_phase number name)
   set(test "${PROJECT_SOURCE_DIR}/tests/phase_${number}_test.cpp")
   set(kernel)
   set(programs)
+  if(NOT EXISTS "${folder}")
+    return()
+  endif()
 
   # The kernel, once per machine.
   if(EXISTS "${folder}/attention.cu")
     set(kernel ${phase}_kernel)
     flash_add_kernel(${kernel} "${folder}/attention.cu")
+    set_property(GLOBAL APPEND PROPERTY flash_phase_kernels ${kernel})
   endif()
 
   # The page of the course; it is a test too: it must run to its end.
   if(EXISTS "${folder}/notebook.cpp")
     add_executable(${phase}_notebook "${folder}/notebook.cpp")
-    target_link_libraries(${phase}_notebook PRIVATE cell_main flash_tensor ${kernel})
+    target_link_libraries(${phase}_notebook PRIVATE cell_main flash_common ${kernel})
     add_test(NAME ${phase}.notebook COMMAND ${phase}_notebook)
     set_tests_properties(${phase}.notebook PROPERTIES LABELS "${phase};notebook" TIMEOUT 300)
     list(APPEND programs ${phase}_notebook)
