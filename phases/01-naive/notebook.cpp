@@ -1,0 +1,192 @@
+// %% [markdown]
+// # 01 · Attention as the textbook writes it
+//
+// **Question.** A sentence of N words; every word may look at every word. What is computed, and what does it cost?
+//
+// **Idea.** Each word asks a question (a row of Q), offers a key (a row of K) and carries a value (a row of V).
+// The score of query i and key j is S_ij = q_i · k_j / √d. Softmax turns a row of scores into weights that sum to
+// one, and the output row is the weighted mean of the values:
+//
+//     S = QKᵀ/√d   →   P = softmax(S), row by row   →   O = PV
+//
+// In all pictures y is the row, the query that looks, and x is the column, the key that is looked at.
+
+// %%
+#include <cstdio>
+
+#include "phases/01-naive/attention.hpp"
+#include "phases/common/cell.hpp"
+#include "phases/common/example.hpp"
+#include "phases/common/svg.hpp"
+
+using namespace flash;
+
+static std::vector<double> flat(const RowMajor<float>& m) {
+  return {m.data(), m.data() + m.size()};
+}
+
+// %% [markdown]
+// ## Run it: words that look at words
+//
+// Q, K and V come from one layer of a real sentence encoder (see docs/data/README.md): 12 heads of 32 numbers, 50
+// tokens. A head is one independent attention. Head 8 has learned to look at the next word, and head 3 finds out
+// who `she` and `her` are.
+
+// %%
+CELL("Who looks at whom") {
+  const Example e = sentence();
+  const std::vector<std::string> words = sentence_words();
+  for (const int h : {8, 3}) {
+    const RowMajor<float> P = phase01::safe_softmax(scores<float>(e, h));
+    picture("01-head-" + std::to_string(h), svg::heat_map("P of head " + std::to_string(h), flat(P), words, words));
+  }
+
+  const RowMajor<float> P8 = phase01::safe_softmax(scores<float>(e, 8)),
+                        P3 = phase01::safe_softmax(scores<float>(e, 3));
+  int to_next = 0;
+  for (Eigen::Index i = 0, j = 0; i + 1 < P8.rows(); ++i) to_next += (P8.row(i).maxCoeff(&j), j == i + 1);
+  std::printf("head 8: %d of %d words look mostly at the next word\n", to_next, static_cast<int>(P8.rows()) - 1);
+  expect(to_next > 40, "head 8 looks at the next word");
+
+  for (std::size_t i = 0; i < words.size(); ++i)
+    if (words[i] == "she" || words[i] == "her") {
+      Eigen::Index j;
+      const float weight = P3.row(static_cast<Eigen::Index>(i)).maxCoeff(&j);
+      std::printf("head 3: %-3s (token %zu) puts %.0f %% on \"%s\"\n", words[i].c_str(), i, 100 * weight,
+                  words[static_cast<std::size_t>(j)].c_str());
+      expect(words[static_cast<std::size_t>(j)] == "alice", "it is Alice");
+    }
+}
+
+// %% [markdown]
+// **What you saw.** Blue means weight. Head 8 is a line just above the diagonal; column 0, `[CLS]`, is where a head
+// rests when it finds nothing: a row must sum to one, so the weight has to go somewhere.
+
+// %%
+CELL("The whole layer, against NumPy") {
+  Example e = sentence();
+  phase01::forward(e.problem());
+  const Tensor<float> numpy = load_tensor<float>(std::string(FLASH_DATA_DIR) + "/minilm_o.npy");
+  double worst = 0, worst_numpy = 0;
+  for (int h = 0; h < 12; ++h) {
+    worst = std::max(worst, relative_error(head(e.o, h), exact_head(e, h)));
+    worst_numpy = std::max(worst_numpy, relative_error(head(numpy, h), exact_head(e, h)));
+  }
+  std::printf("relative error of O, worst of 12 heads: phase 01 in fp32 %.1e, NumPy's file %.1e\n", worst, worst_numpy);
+  expect(e.o.size() == numpy.size() && worst <= 2e-6 && worst_numpy <= 1e-6, "three implementations agree");
+}
+
+// %% [markdown]
+// ## Plain and safe softmax
+//
+// The definition, P_ij = exp(S_ij) / Σ_k exp(S_ik), divides two numbers that may be huge. Subtracting the row's
+// maximum m_i from every score changes nothing, since exp(S_ij − m_i) = exp(S_ij) / exp(m_i) above *and* below the
+// line, but now the largest exponent is 0. We compare P *and* O, on two kinds of input: an average over many keys
+// hides errors of P in O, and uniform numbers are too tame to show much.
+
+// %%
+CELL("Two softmaxes, one result") {
+  for (const Distribution distribution : {Distribution::Uniform, Distribution::Normal}) {
+    const Example e = random_example(256, 64, distribution);
+    const RowMajor<float> S = scores<float>(e, 0), plain = phase01::plain_softmax(S), safe = phase01::safe_softmax(S);
+    const RowMajor<double> P = phase01::safe_softmax(scores<double>(e, 0)), O = exact_head(e, 0);
+    const RowMajor<float> V = head(e.v, 0);
+    const double errors[] = {relative_error(plain, P), relative_error(safe, P),
+                             relative_error(RowMajor<float>(plain * V), O),
+                             relative_error(RowMajor<float>(safe * V), O)};
+    std::printf("%-13s error of P: plain %.1e, safe %.1e   of O: plain %.1e, safe %.1e\n", name(distribution),
+                errors[0], errors[1], errors[2], errors[3]);
+    bool small = true;
+    for (const double error : errors) small = small && error <= 2e-6;
+    expect(small, std::string("plain and safe agree with fp64 on ") + name(distribution));
+  }
+}
+
+// %%
+CELL("Where exp overflows") {
+  float finite = 0, overflows = 1000;  // halve the interval until it holds no other float
+  while (std::nextafter(finite, overflows) != overflows) {
+    const float middle = (finite + overflows) / 2;
+    (std::isinf(std::exp(middle)) ? overflows : finite) = middle;
+  }
+  std::printf("exp(%.5f) = %.4e is finite; exp(%.5f) is %f\n", finite, std::exp(finite), overflows,
+              std::exp(overflows));
+  expect(std::abs(finite - std::log(std::numeric_limits<float>::max())) < 1e-4f,
+         "the edge is ln(largest float), 88.72");
+
+  RowMajor<float> S(1, 4);
+  S << 0, 1, 88, 89;
+  std::printf("\n   j        S      plain       safe\n");
+  const RowMajor<float> plain = phase01::plain_softmax(S), safe = phase01::safe_softmax(S);
+  for (int j = 0; j < 4; ++j) std::printf("%4d %8.1f %10.4f %10.4f\n", j, S(0, j), std::abs(plain(0, j)), safe(0, j));
+  expect(std::isnan(plain(0, 3)), "plain: inf / inf is NaN");
+  expect(plain(0, 2) == 0 && safe(0, 2) > 0.2f, "and its neighbour is silently wrong: finite / inf is 0");
+  expect(std::abs(safe.sum() - 1) < 1e-6f, "safe: the weights sum to one");
+
+  // How far are real scores from the edge? Multiply Q, and with it S, until they are past it.
+  Example e = sentence();
+  float largest = 0;
+  for (int h = 0; h < 12; ++h) largest = std::max(largest, scores<float>(e, h).maxCoeff());
+  const float factor = std::ceil(90 / largest);
+  for (std::size_t i = 0; i < e.q.size(); ++i) e.q.data()[i] *= factor;
+  int broken = 0, survive = 0;
+  phase01::forward(e.problem(), phase01::Softmax::Plain);
+  for (int h = 0; h < 12; ++h) broken += !head(e.o, h).allFinite();
+  phase01::forward(e.problem(), phase01::Softmax::Safe);
+  for (int h = 0; h < 12; ++h) survive += head(e.o, h).allFinite();
+  std::printf(
+      "\nthe sentence's largest score is %.1f; with %.0f Q in place of Q, plain softmax breaks %d of 12 heads\n",
+      largest, factor, broken);
+  expect(broken > 0 && survive == 12, "safe softmax breaks none");
+}
+
+// %% [markdown]
+// ## What it costs
+//
+// A chip has a little fast memory (SRAM) and a lot of slow memory (HBM); moving a byte between them costs more than
+// computing with it. Three separate steps write S, read S, write P, read P: each N × N. Our memory model counts
+// every byte; the formula beside it is ours. Both are integers, so they must be *equal*.
+
+// %%
+static std::uint64_t naive_bytes(std::uint64_t N, std::uint64_t d) {
+  return 4 * (4 * N * d + 4 * N * N);  // Q, K, V, O once; S and P written once and read once; 4 bytes each
+}
+
+CELL("The ledger") {
+  const std::uint64_t N = 512, d = 64;
+  const Ledger ledger = phase01::forward(random_example(N, d).problem());
+  std::printf("N = %d, d = %d     read       written   [bytes]\n", static_cast<int>(N), static_cast<int>(d));
+  for (const ArrayTraffic& a : ledger.arrays)
+    std::printf("  %-4s %15s %15s\n", a.name.c_str(), grouped(a.read_bytes).c_str(), grouped(a.written_bytes).c_str());
+  std::printf("counted  %s = 4 · (4Nd + 4N²) = %s\n", grouped(ledger.hbm_bytes()).c_str(),
+              grouped(naive_bytes(N, d)).c_str());
+  expect(ledger.hbm_bytes() == naive_bytes(N, d), "counted = formula");
+  const double share = 16.0 * N * N / static_cast<double>(ledger.hbm_bytes());
+  std::printf("S and P are %.0f %% of the traffic, and neither is wanted in the end\n", 100 * share);
+}
+
+CELL("Bytes against N") {
+  const std::uint64_t d = 64;
+  svg::Line naive{"4·(4Nd + 4N²), counted", {}}, inputs{"Q, K, V, O once: 16Nd", {}};
+  inputs.dashed = true;
+  bool equal = true;
+  for (std::uint64_t N = 64; N <= 16384; N *= 2) {
+    naive.points.push_back({double(N), double(naive_bytes(N, d))});
+    inputs.points.push_back({double(N), 16.0 * double(N * d)});
+    if (N > 1024) continue;  // beyond that the formula speaks alone
+    const std::uint64_t counted = phase01::forward(random_example(N, d).problem()).hbm_bytes();
+    std::printf("N = %5d: %15s bytes\n", static_cast<int>(N), grouped(counted).c_str());
+    naive.dots.push_back({double(N), double(counted)});
+    equal = equal && counted == naive_bytes(N, d);
+  }
+  expect(equal, "counted = formula at every N");
+  picture("01-bytes", svg::chart({"HBM bytes of naive attention, one head, d = 64", "N", "bytes"}, {naive, inputs}));
+}
+
+// %% [markdown]
+// **What you saw.** Twice the words, four times the bytes. The dashed line is what must move at the very least: read
+// Q, K and V, write O. The gap between the lines is what the next three phases close.
+//
+// **Exercise.** 1. Which head of the sentence looks backwards? Draw heads 9 and 11. 2. Store S and P as fp16: which
+// factor is won, and how does it grow with N? 3. Fuse the softmax into the first step (S never leaves the chip):
+// what is the formula now? Is it still O(N²)?

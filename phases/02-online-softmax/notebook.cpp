@@ -1,0 +1,214 @@
+// %% [markdown]
+// # 02 · Softmax in one pass
+//
+// **Question.** Safe softmax needs the row's maximum before the first exponential, and the sum before the first
+// division. So it looks at a row three times, and the row has to be kept. Can one look be enough?
+//
+// **Idea.** Work with the maximum *so far*. When a larger score arrives, everything summed up so far is too large by
+// a known factor, so correct it. Three things are remembered for a row, whatever the number of keys:
+//
+//     m = max s_j      l = Σ exp(s_j − m)      o = Σ exp(s_j − m) v_j
+//
+// and a new key (s, v) changes them to
+//
+//     m' = max(m, s)   α = exp(m − m')   l' = α l + exp(s − m')   o' = α o + exp(s − m') v
+//
+// At the end the output row is o / l.
+//
+// **Changed since 01.** S and P are gone. New: `State`, `add_key`, `merge`.
+
+// %%
+#include "phases/02-online-softmax/attention.hpp"
+
+#include <cstdio>
+#include <numeric>
+
+#include "phases/common/cell.hpp"
+#include "phases/common/example.hpp"
+#include "phases/common/svg.hpp"
+
+using namespace flash;
+using phase02::State;
+
+// The state of row i of head h after the keys of the list, in the list's order.
+static State state_of(const Example& e, int h, int i, const std::vector<int>& keys) {
+  const RowMajor<float> S = scores<float>(e, h);
+  State state;
+  state.o = Eigen::VectorXf::Zero(32);
+  for (const int j : keys) phase02::add_key(state, S(i, j), head(e.v, h).row(j).transpose());
+  return state;
+}
+
+// Largest relative error of o / l and error of LSE against fp64.
+static double error_of(const State& state, const Example& e, int h, int i) {
+  const RowMajor<double> want = exact_head(e, h).row(i), S = scores<double>(e, h);
+  const double lse = std::log(S.row(i).array().exp().sum());
+  return std::max(relative_error(RowMajor<float>(state.output().transpose()), want), std::abs(state.lse() - lse));
+}
+
+static std::vector<int> all_keys() {
+  std::vector<int> keys(50);
+  std::iota(keys.begin(), keys.end(), 0);
+  return keys;
+}
+
+// %% [markdown]
+// ## Run it: one row, key by key
+//
+// In head 7, the word `had` (row 41) looks for what is had. We feed it the 50 keys from left to right and print the
+// state each time the maximum moves. The answer comes late; until then the state knows only what it has seen.
+
+// %%
+CELL("One row, key by key") {
+  const Example e = sentence();
+  const std::vector<std::string> words = sentence_words();
+  const RowMajor<float> S = scores<float>(e, 7);
+  const int i = 41;
+  State state = state_of(e, 7, i, {});
+  svg::Line score{"score s_j", {}}, maximum{"m: maximum so far", {}}, lse{"m + log l: LSE so far", {}};
+  lse.dashed = true;
+  int moves = 0;
+  std::printf("   j  key           s_j       α          m        l\n");
+  for (int j = 0; j < 50; ++j) {
+    const State before = state;
+    phase02::add_key(state, S(i, j), head(e.v, 7).row(j).transpose());
+    score.dots.push_back({double(j), S(i, j)});
+    maximum.points.insert(maximum.points.end(), {{double(j), before.m}, {double(j), state.m}});
+    lse.points.push_back({double(j), state.lse()});
+    if (state.m == before.m) continue;
+    ++moves;
+    std::printf("%4d  %-10s %7.3f  %7.4f  %8.3f %8.3f\n", j, words[static_cast<std::size_t>(j)].c_str(), S(i, j),
+                phase02::rescale_factor(before.m, state.m), state.m, state.l);
+  }
+  std::printf("end                               %8.3f %8.3f\n", state.m, state.l);
+  std::printf("the maximum moved %d times in 50 keys; all other keys had α = 1\n", moves);
+  expect(state.m == S.row(i).maxCoeff(), "m is the row's maximum");
+  expect(error_of(state, e, 7, i) <= 2e-6, "o / l and LSE equal the row of phase 01 in fp64");
+  picture("02-one-row",
+          svg::chart({"Row \"had\" of head 7, key by key", "key j", "score", false}, {score, maximum, lse}));
+}
+
+// %% [markdown]
+// ## Merge
+//
+// Two states of two disjoint sets of keys can be joined: the same correction, on both sides. The state of the empty
+// set, (−∞, 0, 0), changes nothing. So it does not matter who saw which key, nor in which order: keys may be cut
+// into tiles, shared out to threads, warps or GPUs, and merged in any tree. Every later phase rests on this.
+
+// %%
+// Merges random pairs until one state is left; `tree` becomes the picture of it: part sizes and brackets.
+static State random_tree(std::vector<State> parts, std::vector<std::string>& names, std::uint64_t seed) {
+  const Random random(seed, 0);
+  for (std::uint64_t draw = 0; parts.size() > 1; ++draw) {
+    const auto a = static_cast<std::size_t>(random.uniform(2 * draw) * static_cast<float>(parts.size()));
+    std::swap(parts[a], parts.back()), std::swap(names[a], names.back());
+    const auto b = static_cast<std::size_t>(random.uniform(2 * draw + 1) * static_cast<float>(parts.size() - 1));
+    parts[b] = phase02::merge(parts[b], parts.back());
+    names[b] = "(" + names[b] + " " + names.back() + ")";
+    parts.pop_back(), names.pop_back();
+  }
+  return parts.front();
+}
+
+CELL("Any split, any order, any tree") {
+  const Example e = sentence();
+  const int h = 3, i = 27, trees = 200;
+  double worst = 0;
+  for (int t = 0; t < trees; ++t) {
+    const Random random(static_cast<std::uint64_t>(t), 1);
+    std::vector<int> keys = all_keys();  // shuffle the keys …
+    for (std::size_t j = keys.size(); j-- > 1;)
+      std::swap(keys[j], keys[static_cast<std::size_t>(random.uniform(j) * static_cast<float>(j + 1))]);
+    std::vector<std::vector<int>> parts(8);  // … deal them to 8 parts, of which the last two stay empty …
+    for (const int key : keys)
+      parts[static_cast<std::size_t>(6 * random.uniform(100 + static_cast<std::uint64_t>(key)))].push_back(key);
+    std::vector<State> states;
+    std::vector<std::string> names;
+    for (const auto& part : parts) {
+      states.push_back(state_of(e, h, i, part));
+      names.push_back(std::to_string(part.size()));
+    }
+    worst =
+        std::max(worst, error_of(random_tree(states, names, static_cast<std::uint64_t>(t)), e, h, i));  // … and merge
+    if (t < 3) std::printf("keys per part, merged as  %s\n", names.front().c_str());
+  }
+  std::printf("%d random splits, orders and trees: worst error %.1e\n", trees, worst);
+  expect(worst <= 2e-6, "every one gives the same row");
+}
+
+// %% [markdown]
+// ## Nothing to see
+//
+// A row may see no key at all: all masked, or no keys. Then m = −∞, and −∞ − (−∞) is NaN, so the rescaling needs a
+// guard: `rescale_factor`. Guarding the final division alone comes too late. Our convention: O = 0, LSE = −∞.
+
+// %%
+CELL("Empty parts and empty rows") {
+  const Example e = sentence();
+  const State state = state_of(e, 3, 27, all_keys()), empty = state_of(e, 3, 27, {});
+  const auto same = [](const State& a, const State& b) { return a.m == b.m && a.l == b.l && a.o == b.o; };
+  expect(same(phase02::merge(state, empty), state) && same(phase02::merge(empty, state), state),
+         "empty changes no bit");
+  expect(std::isnan(std::exp(-infinity - -infinity)), "without the guard: NaN");
+  expect(phase02::rescale_factor(-infinity, -infinity) == 0, "with the guard: 0");
+
+  Example few = random_example(6, 32);  // 6 queries, 4 keys, bottom-right: the last query sees all, the first two none
+  few.k = random_tensor<float>({1, 1, 4, 32}, 1, 1), few.v = random_tensor<float>({1, 1, 4, 32}, 1, 2);
+  phase02::forward(few.problem_with_lse({.causal = Causal::BottomRight}));
+  for (int i = 0; i < 6; ++i)
+    std::printf("query %d sees %d keys: |O_i| = %.3f, LSE = %6.3f\n", i, std::max(0, i - 1),
+                head(few.o, 0).row(i).norm(), few.lse[static_cast<std::size_t>(i)]);
+  expect(head(few.o, 0).topRows(2).isZero(0) && few.lse[1] == -infinity && head(few.o, 0).allFinite(),
+         "rows without a key: O = 0, LSE = -inf, no NaN");
+}
+
+// %% [markdown]
+// ## What it costs
+//
+// `forward` treats the rows one after the other, as the formula suggests: each row streams all of K and all of V.
+// S and P cost nothing any more. Did we win?
+
+// %%
+static std::uint64_t online_bytes(std::uint64_t N, std::uint64_t d) {
+  return 4 * (2 * N * d + 2 * N * N * d);  // Q and O once; K and V once for each of the N rows
+}
+static std::uint64_t naive_bytes(std::uint64_t N, std::uint64_t d) {
+  return 4 * (4 * N * d + 4 * N * N);
+}
+
+CELL("Bytes against N") {
+  const std::uint64_t d = 64, sram = 192 * 1024;
+  svg::Line online{"02: 4·(2Nd + 2N²d)", {}}, naive{"01: 4·(4Nd + 4N²)", {}}, least{"Q, K, V, O once: 16Nd", {}};
+  least.dashed = true;
+  bool equal = true;
+  std::uint64_t peak = 0;
+  for (std::uint64_t N = 64; N <= 8192; N *= 2) {
+    online.points.push_back({double(N), double(online_bytes(N, d))});
+    naive.points.push_back({double(N), double(naive_bytes(N, d))});
+    least.points.push_back({double(N), 16.0 * double(N * d)});
+    if (N > 512) continue;
+    Example e = random_example(static_cast<std::int64_t>(N), d);
+    const Ledger now = phase02::forward(e.problem()), before = phase01::forward(e.problem());
+    std::printf("N = %4d   01: %12s   02: %12s   02 / 01 = %4.1f\n", static_cast<int>(N),
+                grouped(before.hbm_bytes()).c_str(), grouped(now.hbm_bytes()).c_str(),
+                double(now.hbm_bytes()) / double(before.hbm_bytes()));
+    online.dots.push_back({double(N), double(now.hbm_bytes())});
+    naive.dots.push_back({double(N), double(before.hbm_bytes())});
+    equal = equal && now.hbm_bytes() == online_bytes(N, d) && before.hbm_bytes() == naive_bytes(N, d);
+    peak = now.shared_bytes_peak;
+  }
+  expect(equal, "counted = formula at every N");
+  expect(online_bytes(8192, d) > 30 * naive_bytes(8192, d), "more bytes than naive, towards d/2 = 32 times as many");
+  std::printf("on chip: %s of %s bytes in use\n", grouped(peak).c_str(), grouped(sram).c_str());
+  picture("02-bytes",
+          svg::chart({"HBM bytes, one head, d = 64 (dots: counted)", "N", "bytes"}, {online, naive, least}));
+}
+
+// %% [markdown]
+// **What you saw.** No N × N matrix anywhere, and *more* traffic than naive attention: N² numbers became N² vectors.
+// The chip was nearly empty meanwhile. If B rows shared each key while it is on chip, K and V would pass N/B times
+// instead of N times. That is a tile, and phase 03.
+//
+// **Exercise.** 1. The maximum moved a few times only. How often does it move for random scores? (Harmonic numbers.)
+// 2. Write `merge` for states that hold o already divided by l. What does it need besides the two outputs? 3. Delete
+// the guard in `rescale_factor`: which cell notices?

@@ -1,0 +1,191 @@
+// %% [markdown]
+// # 03 · FlashAttention-1: tiles
+//
+// **Question.** Phase 02 keeps one row on chip and streams all keys past it, N times. The chip holds 192 KiB and we
+// used 1. What if it held a block of keys and a block of queries?
+//
+// **Idea.** Cut Q and O into T_r tiles of B_r rows, K and V into T_c tiles of B_c rows. Bring K_j, V_j on chip once,
+// let all tiles Q_i pass by, and correct O_i with the rule of phase 02, a tile at a time. The state (m, l, O) of all
+// rows waits in HBM between two K/V tiles: it is read, corrected, written back.
+//
+// **Changed since 02.** Two loops over tiles, K and V outside; O stays divided by l in HBM. (Dao et al.,
+// arXiv:2205.14135, Algorithm 1.)
+
+// %%
+#include "phases/03-tiled-v1/attention.hpp"
+
+#include <cstdio>
+
+#include "phases/02-online-softmax/attention.hpp"
+#include "phases/common/cell.hpp"
+#include "phases/common/example.hpp"
+#include "phases/common/svg.hpp"
+#include "phases/common/tile_walk.hpp"
+
+using namespace flash;
+
+static std::int64_t tiles(std::int64_t N, std::int64_t B) {
+  return (N + B - 1) / B;
+}
+
+// %% [markdown]
+// ## Run it: the walk over the tiles
+//
+// The sentence has 50 tokens. With B_r = 13 and B_c = 17, S falls into 4 × 3 tiles that never exist all at once. The
+// walk goes down the columns.
+
+// %%
+CELL("The walk") {
+  Example e = sentence();
+  const Ledger ledger = phase03::forward(e.problem({.block_q = 13, .block_k = 17}));
+  double worst = 0;
+  for (int h = 0; h < 12; ++h) worst = std::max(worst, relative_error(head(e.o, h), exact_head(e, h)));
+  std::printf("12 heads, relative error against fp64: %.1e\n", worst);
+  expect(worst <= 2e-6, "the same attention, from tiles");
+
+  svg::Walk walk{"V1: down the columns", 4, 3, 1, {}, "O is written back as often as it comes"};
+  for (int j = 0; j < 3; ++j)
+    for (int i = 0; i < 4; ++i) walk.order.push_back({i, j});
+  picture("03-walk", svg::tile_walks("The tiles of S (×n: how often a tile comes on chip)", {walk}));
+
+  const std::uint64_t once = 12 * 50 * 32 * 4;  // bytes of Q (or K, V, O) of all heads
+  for (const ArrayTraffic& a : ledger.arrays)
+    if (a.name.size() == 1 && a.name[0] < 'a')
+      std::printf("%s: read %.0f times, written %.0f times\n", a.name.c_str(), double(a.read_bytes) / once,
+                  double(a.written_bytes) / once);
+  Ledger copy = ledger;
+  expect(copy.array("K").read_bytes == once * static_cast<unsigned>(svg::fetches(walk, 1)[0]) &&
+             copy.array("Q").read_bytes == once * static_cast<unsigned>(svg::fetches(walk, 0)[0]),
+         "the ledger says what the picture says");
+}
+
+// %% [markdown]
+// ## How large may a tile be?
+//
+// The paper's line 1: B_c = ⌈M / 4d⌉ and B_r = min(B_c, d), where M is the size of the SRAM. Two traps:
+//
+// - **M counts numbers**, not bytes: 192 KiB hold 49,152 numbers of fp32.
+// - **S is forgotten.** The 4 stands for Q_i, K_j, V_j, O_i. The scores S_ij, B_r × B_c numbers, are on chip as well.
+//   With B_r = d everything together takes 3M/4 + 2d² + 2d numbers: that fits only if M ≥ 8d² + 8d.
+
+// %%
+CELL("The paper's tiles, and what they need") {
+  bool all_fit = true;
+  int over = 0;
+  std::printf("   d   SRAM KiB |  paper B_r × B_c    needs KiB        | shrunk to fit       needs KiB\n");
+  for (const std::int64_t d : {32, 64, 128, 256})
+    for (const std::int64_t kib : {48, 99, 163, 192, 227}) {
+      const auto paper = phase03::paper_blocks(kib * 256, d), fit = phase03::fitting_blocks(kib * 1024, d);
+      const std::int64_t needs = phase03::sram_bytes_needed(paper, d), fit_needs = phase03::sram_bytes_needed(fit, d);
+      std::printf("%4d %10d | %7d × %-6d %10.1f %-12s| %8d × %-6d %10.1f\n", int(d), int(kib), int(paper.Br),
+                  int(paper.Bc), double(needs) / 1024, needs > kib * 1024 ? "does not fit" : "", int(fit.Br),
+                  int(fit.Bc), double(fit_needs) / 1024);
+      over += needs > kib * 1024;
+      all_fit = all_fit && fit_needs <= kib * 1024;
+    }
+  std::printf(
+      "48: static limit per block; 99, 163, 227: opt-in limit of consumer cards, A100, H100; 192: A100's L1 in all\n");
+  expect(over == 12 && all_fit, "12 of the 20 tiles from the formula do not fit; ours do");
+}
+
+// %% [markdown]
+// ## A tutorial's numbers
+//
+// One of the tutorials that this course grew from (seed 001) computes B_c = M/4/64 = 768 for N = 1024, d = 64 and an
+// A100, M = 192 KB. Its Python runs, since Python has no SRAM. Ours has.
+
+// %%
+CELL("B_c = 768 on an A100") {
+  const std::int64_t sram = 192 * 1024;
+  const auto bytes_as_numbers = phase03::paper_blocks(sram, 64), numbers = phase03::paper_blocks(sram / 4, 64);
+  std::printf("M = %d (bytes):   B_c = %d, B_r = %d\n", int(sram), int(bytes_as_numbers.Bc), int(bytes_as_numbers.Br));
+  std::printf("M =  %d (numbers): B_c = %d, B_r = %d\n", int(sram / 4), int(numbers.Bc), int(numbers.Br));
+  expect(bytes_as_numbers.Bc == 768 && bytes_as_numbers.Br == 64, "768 comes from taking bytes for numbers");
+
+  Example e = random_example(1024, 64, Distribution::Uniform);
+  Options options{.scale = 1.0f, .block_q = 64, .block_k = 768, .sram_bytes = sram};  // the tutorial has no 1/√d
+  std::string refusal;
+  try {
+    phase03::forward(e.problem(options));
+  } catch (const Error& error) {
+    refusal = error.what();
+  }
+  std::printf("the model refuses: %s\n", refusal.c_str());
+  expect(refusal.find("needs 196608 bytes") != std::string::npos, "K_j alone would fill the SRAM");
+
+  const std::int64_t needed = phase03::sram_bytes_needed({64, 768}, 64);
+  options.sram_bytes = needed;
+  const Ledger ledger = phase03::forward(e.problem(options));
+  RowMajor<double> S = scores<double>(e, 0) * 8;  // scale 1 instead of 1/√64
+  const double error = relative_error(head(e.o, 0), phase01::safe_softmax(S) * head(e.v, 0).cast<double>());
+  std::printf("with %s bytes (%.1f KiB) it runs: on-chip peak %s, relative error %.1e\n",
+              grouped(std::uint64_t(needed)).c_str(), double(needed) / 1024, grouped(ledger.shared_bytes_peak).c_str(),
+              error);
+  expect(ledger.shared_bytes_peak == std::uint64_t(needed) && error <= 2e-6,
+         "right, on a chip of three times the size");
+}
+
+// %% [markdown]
+// ## What it costs
+//
+// K and V come in once. Q, O, l and m pass by once for each of the T_c tiles of K and V, and O, l, m go back each time.
+
+// %%
+static std::uint64_t v1_bytes(std::uint64_t N, std::uint64_t d, std::uint64_t Tc) {
+  return 4 * (2 * N * d                     // K, V
+              + N * d + 2 * N               // O = 0, l = 0, m = −∞ written at the start
+              + Tc * (3 * N * d + 4 * N));  // per pass: Q, O, l, m read; O, l, m written
+}
+
+CELL("The ledger") {
+  const std::int64_t N = 512, d = 64, Bc = 100, Tc = tiles(N, Bc);  // ragged on purpose: 5 tiles of 100 and one of 12
+  Example e = random_example(N, d);
+  const Ledger ledger = phase03::forward(e.problem({.block_q = 64, .block_k = Bc}));
+  for (const ArrayTraffic& a : ledger.arrays)
+    std::printf("  %-4s read %12s   written %12s\n", a.name.c_str(), grouped(a.read_bytes).c_str(),
+                grouped(a.written_bytes).c_str());
+  const std::uint64_t formula = v1_bytes(N, d, std::uint64_t(Tc));
+  std::printf("counted %s = 4 · (3Nd + 2N + T_c (3Nd + 4N)) = %s, T_c = %d\n", grouped(ledger.hbm_bytes()).c_str(),
+              grouped(formula).c_str(), int(Tc));
+  expect(ledger.hbm_bytes() == formula, "counted = formula");
+  Example same = random_example(N, d);
+  const std::uint64_t rowwise = phase02::forward(same.problem()).hbm_bytes();
+  std::printf("phase 02 moved %s bytes: %.0f times as many\n", grouped(rowwise).c_str(),
+              double(rowwise) / double(formula));
+  expect((head(e.o, 0) - head(same.o, 0)).norm() <= 4e-6 * head(same.o, 0).norm(), "and gave the same output");
+}
+
+CELL("Bytes against SRAM") {
+  const std::int64_t N = 1024, d = 64;
+  svg::Line v1{"V1, tiles shrunk to fit", {}}, law{"12 · N²d²/M numbers", {}}, naive{"naive", {}};
+  law.dashed = naive.dashed = true;
+  bool equal = true, halves = true;
+  std::uint64_t before = 0;
+  for (std::int64_t kib = 16; kib <= 512; kib *= 2) {
+    Example e = random_example(N, d);
+    const auto blocks = phase03::fitting_blocks(kib * 1024, d);
+    const std::uint64_t counted = phase03::forward(e.problem({.sram_bytes = kib * 1024})).hbm_bytes();
+    std::printf("%4d KiB: B_r × B_c = %3d × %-4d T_c = %2d, %12s bytes\n", int(kib), int(blocks.Br), int(blocks.Bc),
+                int(tiles(N, blocks.Bc)), grouped(counted).c_str());
+    v1.points.push_back({double(kib), double(counted)});
+    law.points.push_back({double(kib), 4 * 12.0 * double(N * N * d * d) / (double(kib) * 256)});
+    naive.points.push_back({double(kib), 16.0 * double(N * d + N * N)});
+    equal = equal && counted == v1_bytes(N, d, std::uint64_t(tiles(N, blocks.Bc)));
+    halves = halves && (before == 0 || counted < before);
+    before = counted;
+  }
+  v1.dots = v1.points;
+  expect(equal && halves, "counted = formula; more SRAM, fewer bytes");
+  expect(v1.points.front()[1] > naive.points.front()[1], "with 16 KiB, V1 is worse than naive");
+  picture("03-sram",
+          svg::chart({"HBM bytes of V1 against SRAM, N = 1024, d = 64", "SRAM [KiB]", "bytes"}, {v1, law, naive}));
+}
+
+// %% [markdown]
+// **What you saw.** T_c = N/B_c passes of about 3Nd numbers, and B_c ≈ M/4d: together 12 N²d²/M. That is the paper's
+// Θ(N²d²/M), with its constant. Still quadratic in N, but divided by the size of the chip. With a small SRAM it is
+// *worse* than naive: tiles need room.
+//
+// **Exercise.** 1. At which SRAM does V1 beat naive for d = 128? 2. O, l, m go to HBM and back in each pass although
+// they are results, not inputs. What would have to change so that they could stay? 3. Which of the 20 tiles above
+// would fit if K, V and S were fp16?

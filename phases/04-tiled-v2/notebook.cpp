@@ -1,0 +1,255 @@
+// %% [markdown]
+// # 04 · FlashAttention-2: the loops change places
+//
+// **Question.** In phase 03 the half-finished O travels to HBM and back T_c times. Why should a result travel?
+//
+// **Idea.** Put Q outside and K, V inside. Then one tile O_i, with its l_i and m_i, stays on chip until it is done
+// and is written once. K and V come in once per Q tile instead. And as O_i stays, it need not be kept divided by l:
+// one division at the end. (Dao, arXiv:2307.08691, Algorithm 1.)
+//
+// **Changed since 03.** The two `for` lines changed places; O un-normalised; LSE = m + log l written out; causal;
+// and each Q tile is independent, hence threads.
+
+// %%
+#include "phases/04-tiled-v2/attention.hpp"
+
+#include <cstdio>
+#include <cstring>
+
+#include "phases/03-tiled-v1/attention.hpp"
+#include "phases/common/cell.hpp"
+#include "phases/common/example.hpp"
+#include "phases/common/svg.hpp"
+#include "phases/common/tile_walk.hpp"
+
+using namespace flash;
+
+static std::uint64_t tiles(std::uint64_t N, std::uint64_t B) {
+  return (N + B - 1) / B;
+}
+
+// Each Q tile visits the K/V tiles from 0 as far as its last row sees.
+static svg::Walk v2_walk(const std::string& title, const Problem<float>& p, int Br, int Bc) {
+  svg::Walk walk{title, int(tiles(p.Sq(), Br)), int(tiles(p.Sk(), Bc)), 0};
+  for (int i = 0; i < walk.rows; ++i)
+    for (int j = 0; j * Bc < p.visible(std::min<std::int64_t>((i + 1) * Br, p.Sq()) - 1); ++j)
+      walk.order.push_back({i, j});
+  return walk;
+}
+
+// %% [markdown]
+// ## Run it: two walks side by side
+
+// %%
+CELL("Down the columns, or along the rows") {
+  Example e = sentence();
+  const Options blocks{.block_q = 13, .block_k = 17};
+  Ledger v1 = phase03::forward(e.problem(blocks)), v2 = phase04::forward(e.problem(blocks));
+  double worst = 0;
+  for (int h = 0; h < 12; ++h) worst = std::max(worst, relative_error(head(e.o, h), exact_head(e, h)));
+  expect(worst <= 2e-6, "the same attention");
+
+  svg::Walk down{"V1: K, V outside", 4, 3, 1, {}, "O is read and written 3 times"};
+  for (int j = 0; j < 3; ++j)
+    for (int i = 0; i < 4; ++i) down.order.push_back({i, j});
+  svg::Walk along = v2_walk("V2: Q outside", e.problem(), 13, 17);
+  along.note = "O is written once, when it is done";
+  picture("04-walks", svg::tile_walks("The same tiles, two walks (×n: how often a tile comes on chip)", {down, along}));
+
+  const std::uint64_t once = 12 * 50 * 32 * 4;
+  std::printf("passes      Q read   K read   V read   O read   O written\n");
+  for (Ledger* l : {&v1, &v2}) {
+    std::printf("%s    ", l == &v1 ? "V1" : "V2");
+    for (const char* name : {"Q", "K", "V", "O"}) std::printf("%9d", int(l->array(name).read_bytes / once));
+    std::printf("%12d\n", int(l->array("O").written_bytes / once));
+  }
+  expect(v2.array("K").read_bytes == once * unsigned(svg::fetches(along, 1)[0]) && v2.array("O").read_bytes == 0 &&
+             v2.array("O").written_bytes == once,
+         "O is never read and written once; K and V pass T_r = 4 times");
+}
+
+// %% [markdown]
+// ## Fewer rescales
+//
+// Multiplying a row of O by a number is slow work for a GPU: its tensor cores only do matrix products. V1 touches
+// each row twice per tile (multiply O back by l, divide by the new l), V2 once, plus one division at the end.
+
+// %%
+CELL("Rescales, counted") {
+  const std::int64_t N = 512, d = 64;
+  std::printf("  B_c   T_c |  V1 = 2·N·T_c   V2 = N·T_c + N\n");
+  bool equal = true;
+  for (const std::int64_t Bc : {32, 64, 128, 256}) {
+    Example e = random_example(N, d);
+    const Options blocks{.block_q = 64, .block_k = Bc, .sram_bytes = 1 << 20};
+    const std::uint64_t v1 = phase03::forward(e.problem(blocks)).rescales,
+                        v2 = phase04::forward(e.problem(blocks)).rescales;
+    const std::uint64_t Tc = tiles(N, std::uint64_t(Bc));
+    std::printf("%5d %5d | %14s %16s\n", int(Bc), int(Tc), grouped(v1).c_str(), grouped(v2).c_str());
+    equal = equal && v1 == 2 * N * Tc && v2 == N * Tc + N;
+  }
+  expect(equal, "counted = formula");
+}
+
+// %% [markdown]
+// ## What it costs
+//
+// Q and O once, K and V once per Q tile: 4·(2Nd + T_r·2Nd) bytes. With equal square tiles that is two thirds of V1.
+// The larger B_r, the fewer passes; B_c no longer matters, so a chip that has room for one large tile spends it on Q
+// and O. The dashed line is the paper's Θ(N²d²/M), drawn with V1's constant from phase 03, 12.
+
+// %%
+static std::uint64_t v2_bytes(std::uint64_t N, std::uint64_t d, std::uint64_t Tr) {
+  return 4 * (2 * N * d + Tr * 2 * N * d);
+}
+
+CELL("Bytes against N") {
+  const std::uint64_t d = 64, M = 192 * 1024 / 4;
+  const auto v1 = phase03::fitting_blocks(4 * M, d);
+  const Options large{.block_q = 256, .block_k = 16};
+  const std::string v1_tiles = std::to_string(v1.Br) + " × " + std::to_string(v1.Bc);
+  std::vector<svg::Line> lines{
+      {"naive", {}}, {"V1, tiles " + v1_tiles, {}}, {"V2, tiles 128 × 64", {}}, {"V2, tiles 256 × 16", {}}};
+  svg::Line law{.label = "12 · N²d²/M numbers", .points = {}, .dashed = true};
+  bool equal = true;
+  std::printf("    N          naive     V1 %s    V2 128 × 64    V2 256 × 16   [bytes]\n", v1_tiles.c_str());
+  for (std::uint64_t N = 256; N <= 16384; N *= 2) {
+    const std::uint64_t formula[] = {4 * (4 * N * d + 4 * N * N),
+                                     4 * (3 * N * d + 2 * N + tiles(N, v1.Bc) * (3 * N * d + 4 * N)),
+                                     v2_bytes(N, d, tiles(N, 128)), v2_bytes(N, d, tiles(N, 256))};
+    for (int k = 0; k < 4; ++k) lines[k].points.push_back({double(N), double(formula[k])});
+    law.points.push_back({double(N), 4 * 12.0 * double(N * N * d * d) / double(M)});
+    if (N > 1024) continue;  // beyond that the formulas speak alone
+    Example e = random_example(N, d);
+    const std::uint64_t counted[] = {
+        phase01::forward(e.problem()).hbm_bytes(), phase03::forward(e.problem()).hbm_bytes(),
+        phase04::forward(e.problem()).hbm_bytes(), phase04::forward(e.problem(large)).hbm_bytes()};
+    std::printf("%5d", int(N));
+    for (int k = 0; k < 4; ++k) {
+      std::printf(" %14s", grouped(counted[k]).c_str());
+      lines[k].dots.push_back({double(N), double(counted[k])});
+      equal = equal && counted[k] == formula[k];
+    }
+    std::printf("\n");
+  }
+  expect(equal, "counted = formula, four algorithms at three sizes");
+  lines.push_back(law);
+  picture("04-bytes", svg::chart({"HBM bytes, one head, d = 64, SRAM 192 KiB (dots: counted)", "N", "bytes"}, lines));
+
+  Example e = random_example(1024, d);
+  const Options square{.block_q = 64, .block_k = 64};
+  const double v2_over_v1 =
+      double(phase04::forward(e.problem(square)).hbm_bytes()) / double(phase03::forward(e.problem(square)).hbm_bytes());
+  std::printf("equal tiles, 64 × 64, N = 1024: V2 moves %.2f of V1's bytes\n", v2_over_v1);
+  expect(v2_over_v1 < 0.7, "at equal tiles V2 moves fewer bytes");
+}
+
+// %% [markdown]
+// ## "HBM access drops from O(N²) to O(N)"
+//
+// So says a comment in another tutorial (seed 003), beside "32 MB → 72 KiB" for N = 4096. Count.
+
+// %%
+CELL("What is O(N) and what is not") {
+  const std::uint64_t d = 64;
+  std::uint64_t traffic[2] = {}, held[2] = {};
+  for (const int k : {0, 1}) {
+    const std::uint64_t N = k == 0 ? 1024 : 2048;
+    Example e = random_example(N, d);
+    traffic[k] = phase04::forward(e.problem_with_lse()).hbm_bytes();
+    held[k] = 4 * (e.q.size() + e.k.size() + e.v.size() + e.o.size() + e.lse.size());
+    std::printf("N = %d: arrays in HBM %11s bytes, traffic %11s bytes\n", int(N), grouped(held[k]).c_str(),
+                grouped(traffic[k]).c_str());
+  }
+  std::printf("twice the N: %.2f times the memory, %.2f times the traffic\n", double(held[1]) / double(held[0]),
+              double(traffic[1]) / double(traffic[0]));
+  expect(held[1] == 2 * held[0] && double(traffic[1]) > 3.7 * double(traffic[0]),
+         "memory is O(N); traffic is still O(N²), divided by the tile");
+  const std::uint64_t S_fp16 = 4096 * 4096 * 2, block = 3 * 64 * 64 * 2 + 3 * 64 * 64 * 4;
+  std::printf(
+      "S in fp16: %s bytes of HBM. 72 KiB: %s bytes = Q, K, V tiles in fp16 and S, P, O tiles in fp32, on chip\n",
+      grouped(S_fp16).c_str(), grouped(block).c_str());
+  expect(block == 72 * 1024, "the 72 KiB are one block's SRAM, compared with HBM");
+}
+
+// %% [markdown]
+// ## LSE, for free
+//
+// m and l are on chip when a row is done. LSE = m + log l says in one number what softmax divided by, so P_ij =
+// exp(S_ij − LSE_i) can be had again later: the backward pass (phase 09) needs it, and so does merging (phase 08).
+
+// %%
+CELL("LSE") {
+  Example e = sentence();
+  Ledger ledger = phase04::forward(e.problem_with_lse());
+  bool right = true;
+  for (int h = 0; h < 12; ++h) {
+    const Eigen::VectorXd want = scores<double>(e, h).array().exp().rowwise().sum().log();
+    for (int i = 0; i < 50; ++i)
+      right = right && std::abs(e.lse[h * 50 + i] - want(i)) <= 2e-6 * std::max(1.0, std::abs(want(i)));
+  }
+  const std::uint64_t bytes = ledger.array("LSE").written_bytes;
+  std::printf("%s of %s bytes\n", grouped(bytes).c_str(), grouped(ledger.hbm_bytes()).c_str());
+  expect(right && bytes == 12 * 50 * 4, "one number per row, equal to log Σ exp in fp64");
+}
+
+// %% [markdown]
+// ## Causal: tiles that nobody sees
+//
+// If a word may only look back, tiles right of the diagonal hold nothing. The walk stops before them: they are not
+// loaded, not multiplied. When S_q ≠ S_k the diagonal must be *named*: does query 0 see key 0 only (top-left), or does
+// the last query see all keys (bottom-right)?
+
+// %%
+CELL("Skipped tiles, counted") {
+  Example e = random_example(192, 64);
+  e.k = random_tensor<float>({1, 1, 320, 64}, 1, 1), e.v = random_tensor<float>({1, 1, 320, 64}, 1, 2);
+  std::vector<svg::Walk> walks;
+  bool right = true;
+  for (const Causal causal : {Causal::None, Causal::TopLeft, Causal::BottomRight}) {
+    const Problem<float> p = e.problem({.causal = causal, .block_q = 64, .block_k = 64});
+    const char* title = causal == Causal::None ? "no mask" : causal == Causal::TopLeft ? "top-left" : "bottom-right";
+    walks.push_back(v2_walk(title, p, 64, 64));
+    Ledger ledger = phase04::forward(p);
+    const RowMajor<double> tiled = head(e.o, 0).cast<double>();
+    phase01::forward(p);
+    const double difference = relative_error(head(e.o, 0), tiled);
+    const std::uint64_t visited = walks.back().order.size();
+    std::printf("%-12s %2d of 15 tiles, %10s flops, difference to phase 01 %.1e\n", title, int(visited),
+                grouped(ledger.flops).c_str(), difference);
+    right = right && difference <= 4e-6 && ledger.flops == visited * 4 * 64 * 64 * 64 &&
+            ledger.array("K").read_bytes == visited * 64 * 64 * 4;
+  }
+  expect(right, "flops and bytes of the visited tiles only, and phase 01's output");
+  picture("04-causal", svg::tile_walks("S_q = 192, S_k = 320, tiles 64 × 64: grey is skipped", walks));
+}
+
+// %% [markdown]
+// ## Threads
+//
+// No Q tile needs another: (b, h, i) are B·H·T_r independent tasks, where V1 had B·H. No sum depends on who works
+// when, so the result must be the same to the last bit.
+
+// %%
+CELL("Any number of threads, the same bits") {
+  Example one = sentence();
+  const Ledger ledger = phase04::forward(one.problem_with_lse({.block_q = 8, .threads = 1}));
+  bool same = true;
+  for (const int threads : {2, 3, 8}) {
+    Example many = sentence();
+    same = same && phase04::forward(many.problem_with_lse({.block_q = 8, .threads = threads})).hbm_bytes() ==
+                       ledger.hbm_bytes();
+    same = same && std::memcmp(one.o.data(), many.o.data(), one.o.size() * sizeof(float)) == 0 &&
+           std::memcmp(one.lse.data(), many.lse.data(), one.lse.size() * sizeof(float)) == 0;
+  }
+  std::printf("%d tasks where V1 has %d\n", int(12 * tiles(50, 8)), 12);
+  expect(same, "O, LSE and the ledger are equal for 1, 2, 3 and 8 threads");
+}
+
+// %% [markdown]
+// **What you saw.** The same arithmetic in another order: results do not travel, each Q tile stands alone, and the
+// by-product LSE opens the door to the backward pass. This is the algorithm of every later phase.
+//
+// **Exercise.** 1. Which B_r, B_c move the fewest bytes within 99 KiB? 2. With S_q = 1 (decoding) there is one Q tile
+// and no parallelism left: which property from phase 02 helps? 3. Half of the diagonal tiles' work is thrown away: how
+// much is that of the whole, as a function of N and B?
