@@ -43,7 +43,9 @@ class Array {
  public:
   Array(const std::string& name, std::size_t count) : size_(count) {
     check_cuda(cudaMalloc(&data_, count * sizeof(T)), ("cudaMalloc of " + name).c_str());
+#if !defined(FLASH_NO_POISON)  // compute-sanitizer's initcheck takes poison for data
     check_cuda(cudaMemset(data_, 0xff, count * sizeof(T)), "cudaMemset");  // poison: NaN
+#endif
   }
   Array(Array&& other) noexcept : data_(std::exchange(other.data_, nullptr)), size_(other.size_) {}
   Array& operator=(Array&& other) noexcept {

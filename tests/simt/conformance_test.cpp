@@ -33,7 +33,8 @@ std::map<std::string, Recorded> recorded() {
     std::istringstream fields(line);
     std::string name;
     Recorded r;
-    REQUIRE(fields >> name >> r.count >> std::hex >> r.hash);
+    fields >> name >> r.count >> std::hex >> r.hash;
+    REQUIRE_MESSAGE(!fields.fail(), line);
     for (std::uint32_t word; fields >> word;) r.words.push_back(word);
     families[name] = r;
   }
@@ -57,7 +58,7 @@ std::uint64_t hash(const Family& f) {
 void compare_with_hardware(const std::vector<Family>& families) {
   const std::map<std::string, Recorded> hardware = recorded();
   if (hardware.empty()) {
-    MESSAGE("skipped: not recorded yet (", recorded_path, ")");
+    MESSAGE("skipped: not recorded yet: ", std::string(recorded_path));
     return;
   }
   CHECK(hardware.size() == families.size());

@@ -241,16 +241,26 @@ __global__ void return_before_barrier(const float* in, float* out, int n) {
 }
 
 template <bool Fixed>
-__global__ void deadlock(const float* in, float* out, int) {
+__global__ void crossed_waits(const float* in, float* out, int) {
   const int lane = threadIdx.x;  // 32 threads
   if (Fixed || lane < 16) {
-    __syncthreads();  //@ deadlock:1
+    __syncthreads();  //@ crossed_waits:2
     __syncwarp();
   } else {
-    __syncwarp();  //@ deadlock:2
+    __syncwarp();  //@ crossed_waits:1
     __syncthreads();
   }
   out[lane] = in[lane];
+}
+
+template <bool Fixed>
+__global__ void spin_forever(const float* in, float* out, unsigned* flag) {
+  const int t = threadIdx.x;  // 64 threads
+  if (Fixed && t == 0) atomicExch(flag, 1u);
+  if (t > 0)
+    while (atomicAdd(flag, 0u) == 0u) {  //@ spin_forever:1
+    }
+  out[t] = in[t];
 }
 
 // ---- Warp operations -------------------------------------------------------------------------------------------
@@ -352,6 +362,16 @@ void show_last_block(Machine& m) {
 }
 
 template <bool Fixed>
+void show_spin_forever(Machine& m) {
+  const float host[64] = {};
+  const unsigned zero = 0;
+  const Array<float> in = m.upload("in", host, 64);
+  const Array<float> out = m.upload("out", host, 64);
+  const Array<unsigned> flag = m.upload("flag", &zero, 1);
+  launch(m, spin_forever<Fixed>, dim3(1), dim3(64), in.data(), out.data(), flag.data());
+}
+
+template <bool Fixed>
 void show_half_overlap(Machine& m) {
   const float host[64] = {};
   const Array<float> in = m.upload("in", host, 64);
@@ -382,7 +402,8 @@ void run_variant(Machine& m, const std::string& name) {
   if (name == "barrier_two_sites") return show(m, barrier_two_sites<Fixed>);
   if (name == "barrier_trip_count") return show(m, barrier_trip_count<Fixed>);
   if (name == "return_before_barrier") return show(m, return_before_barrier<Fixed>, 40);
-  if (name == "deadlock") return show(m, deadlock<Fixed>, 64, 32);
+  if (name == "crossed_waits") return show(m, crossed_waits<Fixed>, 64, 32);
+  if (name == "spin_forever") return show_spin_forever<Fixed>(m);
   if (name == "shuffle_outside_mask") return show(m, shuffle_outside_mask<Fixed>, 64, 32);
   if (name == "shuffle_inactive_source") return show(m, shuffle_inactive_source<Fixed>, 64, 32);
   if (name == "shuffle_after_return") return show(m, shuffle_after_return<Fixed>, 24, 32);

@@ -28,7 +28,7 @@ TEST_CASE_TEMPLATE("axpy_sum: right at sizes around a block", Machine, flash::on
       expected[i] = std::fma(2.0f, x[i], y[i]);
       expected_sums[i / 128] += expected[i];  // small integers: exact in any order
     }
-    Machine m({});
+    Machine m;
     run_axpy_sum(m, 2.0f, x.data(), y.data(), sums.data(), n);  // throws when the kernel has a defect
     CHECK(y == expected);
     CHECK(sums == expected_sums);
