@@ -13,7 +13,7 @@ target_include_directories(flash_attention INTERFACE
   "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/flashphases>")
 
 foreach(header IN ITEMS
-    phases/04-tiled-v2/attention.hpp phases/common/matrix.hpp phases/common/problem.hpp
+    phases/04-tiled-v2/attention.hpp phases/common/matrix.hpp phases/common/problem.hpp phases/common/progress.hpp
     sim/error.hpp sim/ledger.hpp sim/memory.hpp sim/number.hpp)
   get_filename_component(folder "${header}" DIRECTORY)
   install(FILES "${header}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/flashphases/${folder}")
