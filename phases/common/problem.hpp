@@ -101,53 +101,68 @@ inline std::string shape_text(const std::array<std::int64_t, 4>& s) {
   return text + "]";
 }
 
+inline constexpr const char* axis_names[] = {"batch size B", "number of heads H", "sequence length S",
+                                             "head dimension D"};
+
+// Checks one tensor: sizes, last stride, extent, pointer.
+template <class T>
+void check_view(const char* name, const View<T>& view) {
+  std::int64_t elements = 1;
+  for (int i = 0; i < 4; ++i) {
+    if (view.shape[i] < 0)
+      refuse(std::string(name) + "." + axis_names[i], view.shape[i], "0 or more", "correct the shape");
+    if (__builtin_mul_overflow(elements, std::max<std::int64_t>(view.shape[i], 1), &elements))
+      refuse(std::string(name) + "'s number of elements " + shape_text(view.shape), "over 2^63", "less than 2^63",
+             "split the batch");
+  }
+  if (view.shape[3] > 1 && view.stride[3] != 1)
+    refuse(std::string(name) + "'s last stride", view.stride[3], "1 (D contiguous)", "pass a contiguous copy");
+  std::int64_t reach = 0;
+  for (int i = 0; i < 4; ++i) {
+    std::int64_t step = 0;
+    if (view.stride[i] < 0 && view.shape[i] > 1)
+      refuse(std::string(name) + "'s stride of " + axis_names[i], view.stride[i], "0 or more", "pass a copy");
+    if (__builtin_mul_overflow(std::max<std::int64_t>(view.shape[i] - 1, 0), view.stride[i], &step) ||
+        __builtin_add_overflow(reach, step, &reach) || reach > INT64_MAX / 8)
+      refuse(std::string(name) + "'s extent in memory", "over 2^63 bytes", "less than 2^63 bytes",
+             "correct shape and strides");
+  }
+  if (!view.data && view.elements() > 0) refuse(std::string(name) + "'s data", "null", "a pointer", "allocate it");
+}
+
+// Checks that a tensor's axis i is as long as another's.
+template <class T>
+void check_size(const char* name, const View<T>& view, int i, const char* other, std::int64_t want) {
+  if (view.shape[i] != want)
+    refuse(std::string(name) + "'s " + axis_names[i], view.shape[i], std::to_string(want) + " as in " + other,
+           "make the shapes agree");
+}
+
+// Checks that a tensor that is written does not overlap itself: two rows on one address would overwrite each other.
+template <class T>
+void check_written(const char* name, const View<T>& view) {
+  for (int i = 0; i < 3; ++i)
+    if (view.elements() > 0 && view.shape[i] > 1 && view.stride[i] < 1)
+      refuse(std::string(name) + "'s stride of " + axis_names[i], view.stride[i], "at least 1",
+             "give each row its own memory");
+}
+
 // Checks sizes, strides, scale and features; throws Error with one line. Reads no element, writes nothing.
 template <class T>
 void validate(const Problem<T>& p, const Features& can) {
-  static constexpr const char* axis[] = {"batch size B", "number of heads H", "sequence length S", "head dimension D"};
-  const auto check_view = [](const char* name, const auto& view) {
-    std::int64_t elements = 1;
-    for (int i = 0; i < 4; ++i) {
-      if (view.shape[i] < 0) refuse(std::string(name) + "." + axis[i], view.shape[i], "0 or more", "correct the shape");
-      if (__builtin_mul_overflow(elements, std::max<std::int64_t>(view.shape[i], 1), &elements))
-        refuse(std::string(name) + "'s number of elements " + shape_text(view.shape), "over 2^63", "less than 2^63",
-               "split the batch");
-    }
-    if (view.shape[3] > 1 && view.stride[3] != 1)
-      refuse(std::string(name) + "'s last stride", view.stride[3], "1 (D contiguous)", "pass a contiguous copy");
-    std::int64_t reach = 0;
-    for (int i = 0; i < 4; ++i) {
-      std::int64_t step = 0;
-      if (view.stride[i] < 0 && view.shape[i] > 1)
-        refuse(std::string(name) + "'s stride of " + axis[i], view.stride[i], "0 or more", "pass a copy");
-      if (__builtin_mul_overflow(std::max<std::int64_t>(view.shape[i] - 1, 0), view.stride[i], &step) ||
-          __builtin_add_overflow(reach, step, &reach) || reach > INT64_MAX / 8)
-        refuse(std::string(name) + "'s extent in memory", "over 2^63 bytes", "less than 2^63 bytes",
-               "correct shape and strides");
-    }
-    if (!view.data && view.elements() > 0) refuse(std::string(name) + "'s data", "null", "a pointer", "allocate it");
-  };
   check_view("Q", p.q);
   check_view("K", p.k);
   check_view("V", p.v);
   check_view("O", p.o);
   if (p.D() < 1 || p.D() > max_head_dim)
     refuse("Q's head dimension D", p.D(), "1 to " + std::to_string(max_head_dim), "split the head");
-  const auto check_same = [](const char* name, const auto& view, int i, const char* other, std::int64_t want) {
-    if (view.shape[i] != want)
-      refuse(std::string(name) + "'s " + axis[i], view.shape[i], std::to_string(want) + " as in " + other,
-             "make the shapes agree");
-  };
   for (int i : {0, 1, 3}) {
-    check_same("K", p.k, i, "Q", p.q.shape[i]);
-    check_same("V", p.v, i, "Q", p.q.shape[i]);
+    check_size("K", p.k, i, "Q", p.q.shape[i]);
+    check_size("V", p.v, i, "Q", p.q.shape[i]);
   }
-  check_same("V", p.v, 2, "K", p.k.shape[2]);
-  for (int i : {0, 1, 2, 3}) check_same("O", p.o, i, "Q", p.q.shape[i]);
-  // O must not overlap itself: two rows on one address would overwrite each other.
-  for (int i = 0; i < 3; ++i)
-    if (p.o.elements() > 0 && p.o.shape[i] > 1 && p.o.stride[i] < 1)
-      refuse(std::string("O's stride of ") + axis[i], p.o.stride[i], "at least 1", "give each row its own memory");
+  check_size("V", p.v, 2, "K", p.k.shape[2]);
+  for (int i : {0, 1, 2, 3}) check_size("O", p.o, i, "Q", p.q.shape[i]);
+  check_written("O", p.o);
   if (p.options.scale && !std::isfinite(*p.options.scale))
     refuse("scale", *p.options.scale, "a finite number", "omit it for 1/sqrt(D)");
   if (p.options.block_q < 0) refuse("block_q", p.options.block_q, "0 (automatic) or more", "omit --block-q");
