@@ -11,7 +11,7 @@ here=tests/simt
 
 # Host and device without contraction: a*b+c is two roundings unless the source says fmaf.
 flags="-std=c++20 -O2 -lineinfo -arch=$arch -fmad=false -I. -x cu"
-# The museum without poisoned memory, which initcheck would take for data.
+# Fresh memory is not poisoned here: initcheck would take the poison for data.
 for name in conformance:record counters:counters_main museum:museum_main; do
   nvcc $flags -DFLASH_NO_POISON "$here/${name%%:*}.cu" "$here/${name##*:}.cpp" -o "$build/${name%%:*}" &
 done

@@ -6,19 +6,24 @@ set -eu
 program=$1 out=$2 note=$3
 command -v ncu > /dev/null || { echo "ncu_counters.sh: ncu is not installed" >&2; exit 1; }
 
-global=l1tex__t
-shared=l1tex__data
-metrics=
-for op in ld st; do
-  metrics=$metrics${global}_requests_pipe_lsu_mem_global_op_$op.sum,${global}_sectors_pipe_lsu_mem_global_op_$op.sum,
-  metrics=$metrics${shared}_pipe_lsu_wavefronts_mem_shared_op_$op.sum,
-  metrics=$metrics${shared}_bank_conflicts_pipe_lsu_mem_shared_op_$op.sum,
-  metrics=${metrics}smsp__sass_inst_executed_op_shared_$op.sum,smsp__sass_inst_executed_op_global_$op.sum,
-  metrics=${metrics}smsp__sass_l1tex_data_bank_conflicts_pipe_lsu_mem_shared_op_$op.sum,
-done
-metrics=$metrics${shared}_pipe_lsu_wavefronts_mem_shared.sum
+# profile FILE METRIC,METRIC,…: one row per launch and metric. The clocks are left alone; counters do not need them fixed.
+profile() {
+  ncu --clock-control none --csv --print-units base --log-file "$out/ncu.log" --metrics "$2" "$program" > /dev/null ||
+    { cat "$out/ncu.log" >&2; return 1; }
+  { echo "# $note"; cat "$out/ncu.log"; } > "$out/$1"
+  rm "$out/ncu.log"
+}
 
-# The clocks are left alone; counters do not depend on them. Raw CSV: one row per launch and metric.
-{ echo "# $note"
-  ncu --clock-control none --csv --metrics "$metrics" "$program"
-} > "$out/ncu-counters.csv" 2> "$out/ncu-counters.log" || { cat "$out/ncu-counters.csv" "$out/ncu-counters.log" >&2; exit 1; }
+metrics=l1tex__data_pipe_lsu_wavefronts_mem_shared.sum
+for op in ld st; do
+  for metric in l1tex__t_requests_pipe_lsu_mem_global_op l1tex__t_sectors_pipe_lsu_mem_global_op \
+    l1tex__data_pipe_lsu_wavefronts_mem_shared_op l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op \
+    smsp__sass_inst_executed_op_shared; do
+    metrics=$metrics,${metric}_$op.sum
+  done
+done
+profile ncu-counters.csv "$metrics"
+
+# The source-level conflict counters, which leave other stalls out. Not every version of ncu has them.
+conflicts=smsp__sass_l1tex_data_bank_conflicts_pipe_lsu_mem_shared
+profile ncu-conflicts.csv "$conflicts.sum,${conflicts}_op_ld.sum,${conflicts}_op_st.sum" || true

@@ -19,14 +19,15 @@ else
   timeout -k 5 20 compute-sanitizer --tool "$tool" --error-exitcode 99 "$museum" "$name" "$variant" > "$log" 2>&1 || status=$?
   errors=$(sed -n -e 's/.*ERROR SUMMARY: \([0-9]*\) error.*/\1/p' -e 's/.*RACECHECK SUMMARY: \([0-9]*\) hazard.*/\1/p' "$log" | tail -n 1)
 fi
-# The first line that says what was found, without the tool's margin.
-what=$(grep -E -m 1 '^========= +(Invalid|Error|Warning|Uninitialized|Barrier|Race|Potential|Program hit|Address|Divergent)' "$log" |
-  sed 's/^========= *//; s/[,\t]/;/g' | cut -c 1-160) || true
+# The first line that says what was found. A CUDA error that the program would have seen anyway is no finding.
+what=$(grep -E '^========= [A-Z]' "$log" | grep -vE 'COMPUTE-SANITIZER|SUMMARY|Program hit|Target application' |
+  head -n 1 | sed 's/^========= *//; s/[,\t]/;/g' | cut -c 1-160)
 case $status in
   124 | 137) verdict=hang ;;
-  0) if [ "${errors:-0}" -gt 0 ]; then verdict=found; else verdict=silent; fi ;;
-  *) if [ "${errors:-0}" -gt 0 ]; then verdict=found; else verdict=failed; fi ;;
+  0) verdict=silent ;;
+  *) verdict=failed ;;
 esac
+if [ "${errors:-0}" -gt 0 ] && [ -n "$what" ]; then verdict=found; fi
 echo "$name,$variant,$tool,$verdict,${errors:-},$status,$what" > "$log.csv"
 ONE
 
