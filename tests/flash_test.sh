@@ -39,7 +39,7 @@ done
 path=$work/bin
 export FLASH_BUILD="$work/a build"
 unset CXX
-expect 1 'still missing: cmake ninja-build g++' --no-install test
+expect 1 'missing: cmake ninja-build g++' --no-install test
 expect 1 'run as root: apt-get install -y --no-install-recommends cmake ninja-build g++' test --no-install
 expect 1 "install them with this system's package manager" tour
 expect 1 'C++ compiler       MISSING  g++ 12 or newer: apt-get install g++' doctor
