@@ -27,8 +27,9 @@ unset(CMAKE_REQUIRED_LIBRARIES)
 
 # The simulator itself is always optimised: kernels run inside it. Its own flags follow the build's sanitizers.
 add_library(flash_simt STATIC
-  ${FLASH_ROOT}/sim/block.cpp ${FLASH_ROOT}/sim/device_memory.cpp ${FLASH_ROOT}/sim/fiber.cpp
-  ${FLASH_ROOT}/sim/findings.cpp ${FLASH_ROOT}/sim/hooks.cpp ${FLASH_ROOT}/sim/machine.cpp ${FLASH_ROOT}/sim/trace.cpp ${FLASH_ROOT}/sim/warp.cpp)
+  ${FLASH_ROOT}/sim/block.cpp ${FLASH_ROOT}/sim/counters.cpp ${FLASH_ROOT}/sim/device_memory.cpp
+  ${FLASH_ROOT}/sim/fiber.cpp ${FLASH_ROOT}/sim/findings.cpp ${FLASH_ROOT}/sim/hooks.cpp ${FLASH_ROOT}/sim/machine.cpp
+  ${FLASH_ROOT}/sim/shadow.cpp ${FLASH_ROOT}/sim/trace.cpp ${FLASH_ROOT}/sim/warp.cpp)
 target_include_directories(flash_simt PUBLIC ${FLASH_ROOT})
 target_compile_features(flash_simt PUBLIC cxx_std_20)
 target_compile_options(flash_simt PRIVATE -O2 -g1)
@@ -52,6 +53,9 @@ function(flash_add_kernel name file)
   endif()
   add_library(${name} INTERFACE)
   target_link_libraries(${name} INTERFACE flash_simt)
+  if(NOT FLASH_CHECKED_KERNELS)
+    target_compile_definitions(${name} INTERFACE FLASH_NO_CHECKED_KERNELS)  # phases/common/where.hpp
+  endif()
   foreach(machine IN LISTS machines)
     set(source ${CMAKE_CURRENT_BINARY_DIR}/${name}_${machine}.cpp)
     file(CONFIGURE OUTPUT ${source} CONTENT "#include \"${path}\"\n" @ONLY)
@@ -79,5 +83,6 @@ function(flash_add_kernel name file)
     target_compile_options(${name}_gpu PRIVATE -fmad=false --expt-relaxed-constexpr)
     target_sources(${name} INTERFACE $<TARGET_OBJECTS:${name}_gpu>)
     target_link_libraries(${name} INTERFACE CUDA::cudart)
+    target_compile_definitions(${name} INTERFACE FLASH_HAVE_CUDA)  # phases/common/where.hpp
   endif()
 endfunction()

@@ -22,7 +22,6 @@ namespace {
 
 constinit thread_local Worker* running_worker = nullptr;  // set while a block runs, for new fibers
 
-constexpr std::size_t kSharedRegion = 256 * 1024;         // more than any profile's limit
 constexpr unsigned kAtomicsBeforeYield = 64;              // then a spinning thread lets others run
 constexpr std::uint64_t kSpinsBeforeDeadlock = 1u << 20;  // about a second without any progress
 
@@ -101,11 +100,11 @@ Worker::Worker() {
   void* memory =
       mmap(nullptr, kSharedRegion, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) throw Error("no memory for a block's shared memory");
-  shared = static_cast<std::byte*>(memory);
+  shared = static_cast<std::byte*>(memory) + kSharedBefore;
 }
 
 Worker::~Worker() {
-  munmap(shared, kSharedRegion);
+  munmap(shared - kSharedBefore, kSharedRegion);
 }
 
 void Worker::run(const Launch& this_launch, std::uint64_t linear_block) {
@@ -142,8 +141,7 @@ void Worker::run(const Launch& this_launch, std::uint64_t linear_block) {
   // Run until all threads have ended, a finding stops the block, or nothing can move.
   running_worker = this;
   for (;;) {
-    current = ready_.pop(launch->order, random_);
-    threadIdx = threads[current].index;
+    choose();
     switch_fiber(main_, fibers_[current]);
     if (stopped_ || error_ || ended_ == n) break;
     if (!ready_.empty()) continue;
@@ -188,11 +186,15 @@ void Worker::run_next(bool ended) {
     switch_fiber(from, main_, ended);
     return;
   }
-  const unsigned next = ready_.pop(launch->order, random_);
-  if (next == current && !ended) return;
-  current = next;
+  choose();
+  if (&fibers_[current] != &from) switch_fiber(from, fibers_[current], ended);
+}
+
+// Makes the next ready thread the running one.
+void Worker::choose() {
+  current = ready_.pop(launch->order, random_);
   threadIdx = threads[current].index;
-  switch_fiber(from, fibers_[current], ended);
+  stack = fibers_[current].stack, stack_bytes = fibers_[current].stack_bytes;
 }
 
 void Worker::make_ready(unsigned thread) {
@@ -268,7 +270,9 @@ void Worker::fence() {
 }
 
 void Worker::mark(const char* label, long value) {
-  if (launch->trace && threads[current].lane == 0) tracer.mark(block, threads[current].warp, label, value);
+  const Thread& thread = threads[current];
+  if (!launch->trace || thread.lane != 0) return;
+  tracer.mark(block, thread.warp, label, value, checker ? checker->counters.pending(thread.warp) : 0);
 }
 
 FindingSide Worker::side(const char* what, const void* pc) const {

@@ -21,6 +21,8 @@ namespace flash::simt {
 
 class Checker;
 
+// A block's shared memory lies inside a region that it does not fill, so that indices a little too small are noticed.
+constexpr std::size_t kSharedRegion = 512 * 1024, kSharedBefore = 128 * 1024;
 constexpr unsigned kWarpSize = 32, kMaxThreads = 1024;
 
 // One kernel launch, as all workers see it.
@@ -111,6 +113,8 @@ class Worker {
   std::vector<Thread> threads;
   std::vector<Warp> warps;
   std::byte* shared = nullptr;
+  const std::byte* stack = nullptr;  // of the running thread
+  std::size_t stack_bytes = 0;
   FindingLog findings;
   std::uint64_t barriers = 0;  // of all blocks that this worker ran
   Tracer tracer;
@@ -119,6 +123,7 @@ class Worker {
  private:
   static void fiber_main();
   void run_next(bool ended = false);
+  void choose();
   void make_ready(unsigned thread);
   void complete_barrier();
   void complete(Warp& warp, unsigned first_thread, const OpenOp& op);

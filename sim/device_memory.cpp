@@ -43,7 +43,8 @@ std::byte* DeviceMemory::allocate(const std::string& name, std::size_t bytes, st
     std::memset(begin, 0xff, bytes);
   }
   arrays.push_back({name, begin, bytes, element_bytes, false, true});
-  for (std::size_t g = next_ / kGranule; g < (next_ + extent) / kGranule; ++g)
+  // The space before the first array is that array's, too: an index below 0 names it.
+  for (std::size_t g = arrays.size() == 1 ? 0 : next_ / kGranule; g < (next_ + extent) / kGranule; ++g)
     owner_[g] = static_cast<std::uint32_t>(arrays.size());
   next_ += extent;
   return begin;

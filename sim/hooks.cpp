@@ -13,26 +13,38 @@ using flash::simt::Access;
 using flash::simt::active_worker;
 using flash::simt::Worker;
 
-[[gnu::always_inline]] inline void accessed(void* address, std::size_t bytes, Access access, void* pc) {
+template <unsigned kBytes, Access kAccess>
+[[gnu::always_inline]] inline void accessed(void* address, void* pc) {
   if (Worker* worker = active_worker) [[likely]]
-    worker->checker->access(address, bytes, access, reinterpret_cast<std::uintptr_t>(pc));
+    worker->checker->access<kBytes, kAccess>(address, reinterpret_cast<std::uintptr_t>(pc));
+}
+
+void ranged(void* address, std::size_t bytes, Access access, void* pc) {
+  if (Worker* worker = active_worker)
+    worker->checker->range(address, bytes, access, reinterpret_cast<std::uintptr_t>(pc));
 }
 
 }  // namespace
 
 #define FLASH_HOOK(name, bytes, kind)                                    \
   void __tsan_##name##bytes(void* address) {                             \
-    accessed(address, bytes, Access::kind, __builtin_return_address(0)); \
+    accessed<bytes, Access::kind>(address, __builtin_return_address(0)); \
   }
-#define FLASH_HOOKS(bytes)                           \
-  FLASH_HOOK(read, bytes, read)                      \
-  FLASH_HOOK(write, bytes, write)                    \
-  FLASH_HOOK(unaligned_read, bytes, read)            \
-  FLASH_HOOK(unaligned_write, bytes, write)          \
-  FLASH_HOOK(volatile_read, bytes, atomic)           \
-  FLASH_HOOK(volatile_write, bytes, atomic)          \
-  FLASH_HOOK(unaligned_volatile_read, bytes, atomic) \
-  FLASH_HOOK(unaligned_volatile_write, bytes, atomic)
+// "Unaligned" means that the type promises less than the size: a small struct, which a GPU moves in pieces.
+#define FLASH_PIECES(name, bytes, kind)                                \
+  void __tsan_##name##bytes(void* address) {                           \
+    ranged(address, bytes, Access::kind, __builtin_return_address(0)); \
+  }
+// A volatile access is a relaxed atomic: no race with other atomics, no order.
+#define FLASH_HOOKS(bytes)                                  \
+  FLASH_HOOK(read, bytes, read)                             \
+  FLASH_HOOK(write, bytes, write)                           \
+  FLASH_HOOK(volatile_read, bytes, atomic_read)             \
+  FLASH_HOOK(volatile_write, bytes, atomic_write)           \
+  FLASH_PIECES(unaligned_read, bytes, read)                 \
+  FLASH_PIECES(unaligned_write, bytes, write)               \
+  FLASH_PIECES(unaligned_volatile_read, bytes, atomic_read) \
+  FLASH_PIECES(unaligned_volatile_write, bytes, atomic_write)
 
 // Host code in kernel files (a reference count, the guard of a local static) may use std::atomic; kernels may not.
 #define FLASH_ATOMICS(bits, T)                                                              \
@@ -84,15 +96,12 @@ FLASH_HOOKS(4)
 FLASH_HOOKS(8)
 FLASH_HOOKS(16)
 
-// Copies of structs: their size need not be a power of two; served in the widest pieces that the address allows.
+// Copies of structs whose size is not a power of two.
 void __tsan_read_range(void* address, std::size_t bytes) {
-  if (Worker* worker = active_worker)
-    worker->checker->range(address, bytes, Access::read, reinterpret_cast<std::uintptr_t>(__builtin_return_address(0)));
+  ranged(address, bytes, Access::read, __builtin_return_address(0));
 }
 void __tsan_write_range(void* address, std::size_t bytes) {
-  if (Worker* worker = active_worker)
-    worker->checker->range(address, bytes, Access::write,
-                           reinterpret_cast<std::uintptr_t>(__builtin_return_address(0)));
+  ranged(address, bytes, Access::write, __builtin_return_address(0));
 }
 
 FLASH_ATOMICS(8, std::uint8_t)

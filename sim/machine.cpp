@@ -101,7 +101,7 @@ void MachineCore::run(Launch& launch) {
     s.workers.push_back(std::make_unique<Worker>());
     if (s.checked) s.workers.back()->checker = std::make_unique<Checker>(*s.workers.back(), *s.shadow);
   }
-  if (s.shadow) s.shadow->begin_launch(launch, count);
+  if (s.shadow) s.shadow->begin_launch(count);
 
   // Workers take blocks in the order that the options ask for.
   std::vector<std::uint32_t> shuffled;

@@ -72,11 +72,14 @@ class Memory {
 
   // Allocates a tile of fp32 numbers in SRAM; freed when it goes out of scope. Fresh tiles hold NaN.
   Tile tile(const char* name, std::int64_t rows, std::int64_t cols) {
-    const std::int64_t bytes = rows * cols * static_cast<std::int64_t>(sizeof(float));
-    if (bytes > capacity_ - used_)
+    std::int64_t bytes = 0;
+    const bool huge = __builtin_mul_overflow(rows, cols, &bytes) ||
+                      __builtin_mul_overflow(bytes, static_cast<std::int64_t>(sizeof(float)), &bytes);
+    if (huge || bytes > capacity_ - used_)
       throw Error("tile " + std::string(name) + " [" + std::to_string(rows) + ", " + std::to_string(cols) + "] needs " +
-                  std::to_string(bytes) + " bytes of SRAM; " + std::to_string(capacity_ - used_) + " of " +
-                  std::to_string(capacity_) + " are free; use smaller blocks or a larger --sram");
+                  (huge ? "over 2^63" : std::to_string(bytes)) + " bytes of SRAM; " +
+                  std::to_string(capacity_ - used_) + " of " + std::to_string(capacity_) +
+                  " are free; use smaller blocks or a larger --sram");
     used_ += bytes;
     peak_ = std::max(peak_, used_);
     return Tile(rows, cols, bytes, &used_);

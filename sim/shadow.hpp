@@ -1,31 +1,307 @@
-// shadow.hpp: stage 2.
+// shadow.hpp: the checked build's memory about memory: who wrote and who read each half word last, and when.
+// A Checker belongs to one worker and judges each access: bounds, alignment, initialisation, races by happens-before.
+// Use: sim/hooks.cpp calls access(); sim/block.cpp reports barriers and warp meetings.
+//
+// Time. Each block counts its own synchronisations; a clock value belongs to one block (clocks are dealt out in chunks,
+// increasing, machine-wide). A thread's accesses carry its clock; each synchronisation gives its participants a new one.
+// An earlier access by thread u at clock c happened before the running thread t when one of these holds:
+// - it belongs to an earlier launch;
+// - same block, and c is before the last __syncthreads;
+// - same warp, and t and u met in a __syncwarp at a clock after c (or through others: `seen_` rows are joined);
+// - u released and t acquired: fence, atomic, same atomic read, fence or barrier (`View`).
 #pragma once
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
 #include "sim/block.hpp"
+#include "sim/counters.hpp"
 #include "sim/device_memory.hpp"
-#include "sim/ledger.hpp"
+
 namespace flash::simt {
+
+// Who accessed a cell: clock, whether by an atomic, site, thread. Ordered by clock, so that one comparison tells age.
+using Epoch = std::uint64_t;
+constexpr int kThreadBits = 10, kSiteBits = 16, kClockShift = kThreadBits + kSiteBits + 1;
+constexpr Epoch kAtomicEpoch = Epoch{1} << (kThreadBits + kSiteBits);
+constexpr unsigned thread_of(Epoch e) {
+  return e & ((1u << kThreadBits) - 1);
+}
+constexpr unsigned site_index_of(Epoch e) {
+  return e >> kThreadBits & ((1u << kSiteBits) - 1);
+}
+constexpr std::uint64_t clock_of(Epoch e) {
+  return e >> kClockShift;
+}
+
+// Four bytes of memory. Two readers suffice when they are as far apart as possible: whichever thread writes next, one
+// of them is unordered with it if any reader is (readers of one warp, one block, several blocks: farther replaces nearer).
+// Halves that are accessed apart get a cell each: the upper half's is in a second plane, touched only then.
+struct Cell {
+  Epoch write, reader, far_reader;
+  std::uint64_t split;
+};
+
+// What a thread learned through a release: for each block, per thread, the clock before which all is ordered.
+using View = std::map<unsigned, std::vector<std::uint64_t>>;
+void join(View& into, const View& from);
+
 class Checker;
+
+// What all workers of a machine share.
 class GlobalShadow {
  public:
-  explicit GlobalShadow(DeviceMemory&) {}
-  void forget(const void*) {}
-  void begin_launch(const Launch&, std::size_t) {}
-  void end_launch(const std::vector<Checker*>&, Ledger&) {}
+  explicit GlobalShadow(DeviceMemory& memory);
+  ~GlobalShadow();
+  void forget(const void* begin);  // an array is freed
+  void begin_launch(std::size_t workers);
+  void end_launch(const std::vector<Checker*>& checkers, Ledger& ledger);
+
+  // The first clock of a new chunk, which from now on belongs to the block.
+  std::uint64_t new_clocks(unsigned block);
+  unsigned block_of(std::uint64_t clock) const { return owners_[clock / kChunk - first_chunk_]; }
+  // Dense index of a site (a program counter or a source location) in this launch; 0 is "unknown".
+  unsigned site_index(std::uintptr_t key);
+  std::uintptr_t site_key(unsigned index);
+
+  static constexpr std::uint64_t kChunk = 16;
+  DeviceMemory& memory;
+  Cell *low, *high;  // the two planes
+  Epoch launch_begin = 0;
+  bool parallel = false;  // several workers: cells are then exchanged atomically
+
+  // Views published by atomics, by address.
+  std::mutex mutex;
+  std::unordered_map<const void*, View> published;
+  std::atomic<bool> any_published{false};
+
+ private:
+  std::atomic<std::uint64_t> next_chunk_{1};
+  std::uint64_t first_chunk_ = 1;
+  unsigned* owners_;  // per chunk of this launch: its block
+  std::vector<std::uintptr_t> sites_;
+  std::unordered_map<std::uintptr_t, unsigned> site_indices_;
 };
-enum class Access { read, write, atomic };
+
 class Checker {
  public:
-  void access(const void*, std::size_t, Access, std::uintptr_t) {}
-  void range(const void*, std::size_t, Access, std::uintptr_t) {}
-  Checker(Worker&, GlobalShadow&) {}
-  void begin_launch() {}
-  void end_launch(const Tally&) {}
-  void begin_block() {}
-  void end_block() {}
-  void block_barrier() {}
-  void warp_sync(unsigned, unsigned) {}
-  void converge(unsigned) {}
-  void atomic(const void*, std::size_t, Site) {}
-  void fence() {}
+  Checker(Worker& worker, GlobalShadow& global);
+  ~Checker();
+  void begin_launch();
+  void end_launch(const Tally& tally) { counters.tally = tally; }
+  void begin_block();
+  void end_block();
+
+  // One access of the running thread. Findings that would make the access itself harmful stop the block.
+  template <unsigned kBytes, Access kAccess>
+  void access(void* address, std::uintptr_t site_key);
+  void range(const void* address, std::size_t bytes, Access access, std::uintptr_t site_key);
+  void atomic(const void* address, std::size_t bytes, Site site);
+  void fence();
+
+  void block_barrier();
+  void warp_sync(unsigned warp, unsigned lanes);
+  // All lanes of the warp are at one place: their accesses up to here are grouped into requests.
+  void converge(unsigned warp);
+
+  Counters counters;
+
+ private:
+  friend class GlobalShadow;
+  struct Extra {  // of a thread that uses fences and atomics
+    View known, pending, released;
+  };
+  unsigned site(std::uintptr_t key);
+  template <bool kGlobal>
+  void touch(Cell& cell, Access access, Epoch mine, bool initialised, bool& reported, const void* address,
+             std::size_t bytes);
+  template <bool kGlobal>
+  void cells(Cell* low, Cell* high, std::size_t offset, std::size_t bytes, Access access, Epoch mine, bool initialised,
+             const void* address);
+  bool elsewhere(const void* address, Access access) const;
+  template <bool kGlobal>
+  bool ordered(Epoch earlier) const;
+  bool ordered_by_views(Epoch earlier, unsigned block) const;
+  unsigned distance(Epoch a, Epoch b, bool global) const;
+  template <bool kGlobal>
+  void remember_reader(Cell& cell, Epoch mine);
+  void advance();
+  void set_clock(unsigned thread, std::uint64_t clock);
+  void meet(const std::vector<unsigned>& threads);
+
+  std::string element(const void* address) const;
+  FindingSide side(const char* what, Epoch epoch) const;
+  void race(Epoch earlier, bool earlier_writes, Access access, Epoch mine, const void* address, std::size_t bytes);
+  void uninitialised(Access access, Epoch mine, const void* address, std::size_t bytes);
+  [[noreturn]] void bad_address(const void* address, std::size_t bytes, Access access, std::uintptr_t site_key);
+
+  Worker& worker_;
+  GlobalShadow& global_;
+  Cell *low_, *high_;  // shared memory's two planes
+  std::uint64_t now_ = 0, chunk_end_ = 0;
+  Epoch block_begin_ = 0, barrier_ = 0;                     // everything of this block before barrier_ is ordered
+  std::vector<Epoch> epochs_;                               // per thread: its clock and number, site 0
+  std::vector<std::array<std::uint64_t, kWarpSize>> seen_;  // per thread: what it knows of its warp's lanes
+  std::vector<std::unique_ptr<Extra>> extra_;
+  bool any_extra_ = false;
+  std::unordered_map<const void*, View> published_;                  // by atomics on shared memory
+  const std::byte *variables_ = nullptr, *variables_end_ = nullptr;  // this OS thread's threadIdx and companions
+  struct CachedSite {
+    std::uintptr_t key;
+    unsigned index;
+  };
+  std::array<CachedSite, 1024> site_cache_;
 };
+
+// ---- The path that every access takes ----------------------------------------------------------------------------
+
+inline unsigned Checker::site(std::uintptr_t key) {
+  CachedSite& cached = site_cache_[(key ^ key >> 10) % 1024];
+  if (cached.key != key) [[unlikely]]
+    cached = {key, global_.site_index(key)};
+  return cached.index;
+}
+
+template <bool kGlobal>
+bool Checker::ordered(Epoch earlier) const {
+  if (kGlobal && earlier < global_.launch_begin) return true;
+  unsigned block = worker_.block;
+  if (kGlobal) block = global_.block_of(clock_of(earlier));
+  if (block == worker_.block) {
+    if (earlier < barrier_) return true;
+    const unsigned u = thread_of(earlier), t = worker_.current;
+    if (u == t || (u / kWarpSize == t / kWarpSize && clock_of(earlier) < seen_[t][u % kWarpSize])) return true;
+  }
+  return any_extra_ && ordered_by_views(earlier, block);
+}
+
+// Puts `mine` into the reader slots, unless readers that are at least as far apart are there already.
+template <bool kGlobal>
+void Checker::remember_reader(Cell& cell, Epoch mine) {
+  for (Epoch* slot : {&cell.reader, &cell.far_reader}) {
+    for (;;) {
+      Epoch old = __atomic_load_n(slot, __ATOMIC_RELAXED);
+      const bool near = old < (kGlobal ? global_.launch_begin : barrier_) || ordered<kGlobal>(old);
+      if (!near && slot == &cell.reader) break;  // keep it, try the other slot
+      if (!near && distance(mine, cell.reader, kGlobal) <= distance(old, cell.reader, kGlobal)) return;
+      if (!kGlobal || !global_.parallel) {
+        *slot = mine;
+        return;
+      }
+      if (__atomic_compare_exchange_n(slot, &old, mine, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) return;
+    }
+  }
+}
+
+template <bool kGlobal>
+[[gnu::always_inline]] inline void Checker::touch(Cell& cell, Access access, Epoch mine, bool initialised,
+                                                  bool& reported, const void* address, std::size_t bytes) {
+  const Epoch old_enough = kGlobal ? global_.launch_begin : barrier_;
+  Epoch before = 0;
+  // Leave the own mark first, then look at the others': of two workers at one cell at least one sees the other.
+  if (is_write(access) && !is_atomic(access)) {
+    if (kGlobal && global_.parallel)
+      before = __atomic_exchange_n(&cell.write, mine, __ATOMIC_SEQ_CST);
+    else
+      before = cell.write, cell.write = mine;
+    const Epoch reader = cell.reader, far_reader = cell.far_reader;
+    if ((reader | far_reader) != 0) {
+      if (reader >= old_enough && !ordered<kGlobal>(reader) && !reported)
+        reported = true, race(reader, false, access, mine, address, bytes);
+      if (far_reader >= old_enough && !ordered<kGlobal>(far_reader) && !reported)
+        reported = true, race(far_reader, false, access, mine, address, bytes);
+      cell.reader = cell.far_reader = 0;
+    }
+    if (before >= old_enough && !ordered<kGlobal>(before) && !reported)
+      reported = true, race(before, true, access, mine, address, bytes);
+    return;
+  }
+  if (cell.reader < old_enough && !(kGlobal && global_.parallel))
+    cell.reader = mine;
+  else
+    remember_reader<kGlobal>(cell, mine);
+  before = cell.write;
+  if (before < (kGlobal ? Epoch{1} : block_begin_) && !initialised) {
+    if (is_read(access) && !reported) reported = true, uninitialised(access, mine, address, bytes);
+  } else if (before >= old_enough && !(is_atomic(access) && (before & kAtomicEpoch)) && !ordered<kGlobal>(before) &&
+             !reported) {
+    reported = true, race(before, true, access, mine, address, bytes);
+  }
+  if (!is_write(access)) return;
+  // An atomic is remembered among the readers too; it collides with plain ones, and plain writes collide with it.
+  for (const Epoch other : {cell.reader, cell.far_reader})
+    if (other >= old_enough && !(other & kAtomicEpoch) && !reported && !ordered<kGlobal>(other))
+      reported = true, race(other, false, access, mine, address, bytes);
+  __atomic_store_n(&cell.write, mine, __ATOMIC_RELAXED);
+}
+
+template <bool kGlobal>
+[[gnu::always_inline]] inline void Checker::cells(Cell* low, Cell* high, std::size_t offset, std::size_t bytes,
+                                                  Access access, Epoch mine, bool initialised, const void* address) {
+  bool reported = false;
+  std::size_t word = offset / 4;
+  if (bytes < 4) {
+    Cell& cell = low[word];
+    std::uint64_t state = __atomic_load_n(&cell.split, __ATOMIC_ACQUIRE);
+    if (state != 1) [[unlikely]] {
+      // 0 = one cell for the word, 2 = somebody is splitting it, 1 = split
+      while (state != 1) {
+        state = 0;
+        if (__atomic_compare_exchange_n(&cell.split, &state, 2, false, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
+          high[word] = cell;
+          __atomic_store_n(&cell.split, 1, __ATOMIC_RELEASE);
+          state = 1;
+        }
+      }
+    }
+    touch<kGlobal>(offset & 2 ? high[word] : cell, access, mine, initialised, reported, address, bytes);
+    return;
+  }
+  for (std::size_t i = 0; i < bytes / 4; ++i, ++word) {
+    touch<kGlobal>(low[word], access, mine, initialised, reported, address, bytes);
+    if (low[word].split != 0) [[unlikely]] {
+      touch<kGlobal>(high[word], access, mine, initialised, reported, address, bytes);
+      if (!kGlobal && access == Access::write) low[word].split = 0;
+    }
+  }
+}
+
+template <unsigned kBytes, Access kAccess>
+[[gnu::always_inline]] inline void Checker::access(void* address, std::uintptr_t site_key) {
+  const auto* at = static_cast<const std::byte*>(address);
+  const std::size_t in_shared = static_cast<std::size_t>(at - worker_.shared);
+  if (in_shared < worker_.launch->shared_bytes) {
+    if (in_shared + kBytes > worker_.launch->shared_bytes || in_shared % kBytes != 0) [[unlikely]]
+      bad_address(address, kBytes, kAccess, site_key);
+    const unsigned s = site(site_key), thread = worker_.current;
+    const Epoch mine = epochs_[thread] | Epoch{s} << kThreadBits | (is_atomic(kAccess) ? kAtomicEpoch : 0);
+    counters.log(thread, s, reinterpret_cast<std::uintptr_t>(at), kBytes, kAccess, kSharedSpace);
+    cells<false>(low_, high_, in_shared, kBytes, kAccess, mine, false, address);
+    return;
+  }
+  if (global_.memory.contains(address)) {
+    const std::size_t owner = global_.memory.owner(address);
+    if (owner >= global_.memory.arrays.size()) [[unlikely]]
+      bad_address(address, kBytes, kAccess, site_key);
+    const DeviceArray& array = global_.memory.arrays[owner];
+    const std::size_t in_array = static_cast<std::size_t>(at - array.begin);
+    if (in_array >= array.bytes || in_array + kBytes > array.bytes || in_array % kBytes != 0 || !array.live)
+        [[unlikely]]
+      bad_address(address, kBytes, kAccess, site_key);
+    const unsigned s = site(site_key), thread = worker_.current;
+    const Epoch mine = epochs_[thread] | Epoch{s} << kThreadBits | (is_atomic(kAccess) ? kAtomicEpoch : 0);
+    counters.log(thread, s, reinterpret_cast<std::uintptr_t>(at), kBytes, kAccess, static_cast<unsigned>(owner));
+    cells<true>(global_.low, global_.high, global_.memory.offset(address), kBytes, kAccess, mine, array.initialised,
+                address);
+    return;
+  }
+  if (static_cast<std::size_t>(at - worker_.stack) < worker_.stack_bytes) return;
+  if (!elsewhere(address, kAccess)) [[unlikely]]
+    bad_address(address, kBytes, kAccess, site_key);
+}
+
 }  // namespace flash::simt

@@ -1,5 +1,5 @@
 // trace.cpp: see trace.hpp. Logical time: a warp's clock advances by 1 per mark and barrier and, in the checked
-// build, by 1 per memory access of its lane 0; a barrier sets all warps of the block to the latest clock.
+// build, by 1 per memory request; a barrier sets all warps of the block to the latest clock.
 // The JSON is Chrome's "trace event format": complete events (ph X), pid = launch and block, tid = warp.
 #include "sim/trace.hpp"
 
@@ -9,11 +9,11 @@
 
 namespace flash::simt {
 
-void Tracer::mark(unsigned block, unsigned warp, const char* label, long value) {
-  if (open_[warp] != kNone) events[open_[warp]].end = clocks_[warp];
+void Tracer::mark(unsigned block, unsigned warp, const char* label, long value, std::uint64_t ahead) {
+  const std::uint64_t now = clocks_[warp]++ + ahead;
+  if (open_[warp] != kNone) events[open_[warp]].end = now;
   open_[warp] = events.size();
-  events.push_back({block, warp, label, value, clocks_[warp], clocks_[warp] + 1});
-  ++clocks_[warp];
+  events.push_back({block, warp, label, value, now, now + 1});
 }
 
 void Tracer::barrier(unsigned block) {

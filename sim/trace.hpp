@@ -25,7 +25,8 @@ class Tracer {
     open_.assign(warps, kNone);
   }
   void step(unsigned warp, std::uint64_t amount) { clocks_[warp] += amount; }
-  void mark(unsigned block, unsigned warp, const char* label, long value);
+  // `ahead`: steps of the warp that step() has not been told yet.
+  void mark(unsigned block, unsigned warp, const char* label, long value, std::uint64_t ahead);
   // All warps have met: one bar for each from its arrival to the common time.
   void barrier(unsigned block);
   void end_block();

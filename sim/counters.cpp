@@ -1,0 +1,121 @@
+// counters.cpp: what a finished request costs, in Nsight Compute's words.
+// Global: sectors = distinct aligned 32-byte pieces that its lanes touch. Shared: 32 banks of 4 bytes; 8-byte accesses
+// are served by half warps, 16-byte by quarter warps; a wavefront serves one word of each bank. See docs/simulator.md.
+#include "sim/counters.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace flash::simt {
+
+void Counters::begin_launch(std::size_t array_count) {
+  arrays.assign(array_count, ArrayTraffic{});
+  shared_reads = shared_writes = wavefronts = ideal_wavefronts = 0;
+  for (Warp& warp : warps_) warp.sites.clear();  // sites are numbered anew
+}
+
+void Counters::begin_block(std::size_t warps) {
+  if (warps_.size() < warps) warps_.resize(warps);
+}
+
+// From affine to a table of addresses.
+void Counters::scatter(Warp& warp, Request& request) {
+  warp.scattered.emplace_back();
+  request.scattered = static_cast<std::uint32_t>(warp.scattered.size());
+  const bool one = (request.lanes & (request.lanes - 1)) == 0;
+  for (unsigned m = request.lanes; m; m &= m - 1) {
+    const int lane = std::countr_zero(m);
+    const std::int64_t offset = one ? 0 : std::int64_t{request.stride} * (lane - request.first_lane);
+    warp.scattered.back()[lane] = {request.base + static_cast<std::uintptr_t>(offset), request.space};
+  }
+}
+
+std::size_t Counters::pending(unsigned w) const {
+  return static_cast<std::size_t>(std::count_if(warps_[w].requests.begin(), warps_[w].requests.end(),
+                                                [](const Request& request) { return request.lanes & 1; }));
+}
+
+std::size_t Counters::flush(unsigned w) {
+  Warp& warp = warps_[w];
+  Addresses affine;
+  for (const Request& request : warp.requests) {
+    if (request.scattered != 0) {
+      // Lanes may point into different arrays: one request for each.
+      const Addresses& addresses = warp.scattered[request.scattered - 1];
+      for (unsigned rest = request.lanes; rest;) {
+        const unsigned space = addresses[std::countr_zero(rest)].space;
+        unsigned lanes = 0;
+        for (unsigned m = rest; m; m &= m - 1)
+          if (addresses[std::countr_zero(m)].space == space) lanes |= m & -m;
+        count(request, addresses, lanes, space);
+        rest &= ~lanes;
+      }
+      continue;
+    }
+    if (request.stride == 0 && request.space == kSharedSpace) {
+      // A broadcast: the most frequent request of tiled kernels. One wavefront for each group of lanes.
+      const unsigned group = request.bytes <= 4 ? 32 : 128 / request.bytes;
+      std::uint64_t groups = 0;
+      for (unsigned first = 0; first < kLanes; first += group)
+        groups += (request.lanes >> first & (group == 32 ? ~0u : (1u << group) - 1)) != 0;
+      wavefronts += groups, ideal_wavefronts += groups;
+      shared_reads += is_read(request.access), shared_writes += is_write(request.access);
+      continue;
+    }
+    for (unsigned m = request.lanes; m; m &= m - 1) {
+      const int lane = std::countr_zero(m);
+      affine[lane].address =
+          request.base + static_cast<std::uintptr_t>(std::int64_t{request.stride} * (lane - request.first_lane));
+    }
+    count(request, affine, request.lanes, request.space);
+  }
+  for (unsigned site : warp.touched) warp.sites[site] = {};
+  const std::size_t requests = warp.requests.size();
+  warp.requests.clear();
+  warp.touched.clear();
+  warp.scattered.clear();
+  return requests;
+}
+
+void Counters::count(const Request& request, const Addresses& addresses, unsigned lanes, unsigned space) {
+  const unsigned bytes = request.bytes;
+  if (space != kSharedSpace) {
+    std::array<std::uintptr_t, kLanes> sectors;
+    std::size_t touched = 0;
+    for (unsigned m = lanes; m; m &= m - 1) {
+      const std::uintptr_t sector = addresses[std::countr_zero(m)].address / 32;
+      if (touched == 0 || sectors[touched - 1] != sector) sectors[touched++] = sector;
+    }
+    if (!std::is_sorted(sectors.begin(), sectors.begin() + touched))
+      std::sort(sectors.begin(), sectors.begin() + touched);
+    const auto distinct =
+        static_cast<std::uint64_t>(std::unique(sectors.begin(), sectors.begin() + touched) - sectors.begin());
+    ArrayTraffic& array = arrays[space];
+    const std::uint64_t requested = std::uint64_t{bytes} * std::popcount(lanes);
+    if (is_read(request.access)) array.read_bytes += requested, ++array.read_requests, array.read_sectors += distinct;
+    if (is_write(request.access))
+      array.written_bytes += requested, ++array.write_requests, array.write_sectors += distinct;
+    return;
+  }
+  shared_reads += is_read(request.access), shared_writes += is_write(request.access);
+  const unsigned group = bytes <= 4 ? 32 : 128 / bytes;
+  for (unsigned first = 0; first < kLanes; first += group) {
+    // Distinct words per bank; the fullest bank decides.
+    std::array<std::array<std::uintptr_t, kLanes>, kLanes> words;
+    std::array<unsigned, kLanes> filled{};
+    unsigned fullest = 0;
+    for (unsigned lane = first; lane < first + group; ++lane) {
+      if (!(lanes >> lane & 1)) continue;
+      for (std::uintptr_t word = addresses[lane].address / 4; word <= (addresses[lane].address + bytes - 1) / 4;
+           ++word) {
+        auto& bank = words[word % kLanes];
+        unsigned& n = filled[word % kLanes];
+        if (std::find(bank.begin(), bank.begin() + n, word) == bank.begin() + n) bank[n++] = word;
+        fullest = std::max(fullest, n);
+      }
+    }
+    wavefronts += fullest, ideal_wavefronts += fullest != 0;
+  }
+}
+
+}  // namespace flash::simt

@@ -1,0 +1,433 @@
+// shadow.cpp: happens-before: clocks, meetings, releases; and what is said when something is wrong.
+// The path of an ordinary access is in shadow.hpp; everything here is called seldom.
+// Use: see shadow.hpp.
+#include "sim/shadow.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "sim/error.hpp"
+
+extern "C" const char __executable_start, _end;  // the linker's: the program's own constants lie between them
+
+namespace flash::simt {
+namespace {
+
+constexpr std::size_t kCellsForGlobal = DeviceMemory::kReserved / 4, kCellsForShared = kSharedRegion / 4;
+constexpr std::size_t kChunkTable = std::size_t{1} << 32;
+
+template <class T>
+T* reserve(std::size_t count) {
+  void* memory =
+      mmap(nullptr, count * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) throw Error("cannot reserve address space for the checks; raise the limit (ulimit -v)");
+  return static_cast<T*>(memory);
+}
+
+// Sites are program counters or, with this bit, source locations.
+constexpr std::uintptr_t kSourceLocation = std::uintptr_t{1} << 63;
+
+// "Smem<float>" from "... [with S = flash::on_checked::Smem<float>]".
+std::string shared_name(const Launch& launch) {
+  const std::string all = launch.shared_name;
+  const std::size_t begin = all.find("S = ") + 4;
+  return without_machine(all.substr(begin, all.find_last_of(']') - begin));
+}
+
+const char* name_of(Access access) {
+  return is_atomic(access) ? "atomic" : is_write(access) ? "write" : "read";
+}
+
+// While it lives, accesses are the simulator's own, not the kernel's.
+class Outside {
+ public:
+  Outside() : worker_(std::exchange(active_worker, nullptr)) {}
+  ~Outside() { active_worker = worker_; }
+
+ private:
+  Worker* worker_;
+};
+
+}  // namespace
+
+void join(View& into, const View& from) {
+  for (const auto& [block, clocks] : from) {
+    auto& mine = into[block];
+    if (mine.size() < clocks.size()) mine.resize(clocks.size());
+    for (std::size_t i = 0; i < clocks.size(); ++i) mine[i] = std::max(mine[i], clocks[i]);
+  }
+}
+
+// ---- shared by all workers -----------------------------------------------------------------------------------------
+
+GlobalShadow::GlobalShadow(DeviceMemory& device_memory)
+    : memory(device_memory),
+      low(reserve<Cell>(kCellsForGlobal)),
+      high(reserve<Cell>(kCellsForGlobal)),
+      owners_(reserve<unsigned>(kChunkTable)) {}
+
+GlobalShadow::~GlobalShadow() {
+  munmap(low, kCellsForGlobal * sizeof(Cell));
+  munmap(high, kCellsForGlobal * sizeof(Cell));
+  munmap(owners_, kChunkTable * sizeof(unsigned));
+}
+
+void GlobalShadow::forget(const void* begin) {
+  for (const DeviceArray& array : memory.arrays) {
+    if (!array.live || array.begin != begin || array.bytes == 0) continue;
+    const std::size_t first = memory.offset(begin) / 4,
+                      cells = (array.bytes / DeviceMemory::kGranule + 1) * DeviceMemory::kGranule / 4;
+    madvise(low + first, cells * sizeof(Cell), MADV_DONTNEED);
+    madvise(high + first, cells * sizeof(Cell), MADV_DONTNEED);
+  }
+}
+
+void GlobalShadow::begin_launch(std::size_t workers) {
+  parallel = workers > 1;
+  first_chunk_ = next_chunk_;
+  launch_begin = Epoch{first_chunk_ * kChunk} << kClockShift;
+  sites_.assign(1, 0);
+  site_indices_.clear();
+  published.clear();
+  any_published = false;
+}
+
+void GlobalShadow::end_launch(const std::vector<Checker*>& checkers, Ledger& ledger) {
+  for (std::size_t i = 0; i < memory.arrays.size(); ++i) {
+    if (!memory.arrays[i].live) continue;
+    ArrayTraffic total{memory.arrays[i].name};
+    for (const Checker* checker : checkers) {
+      const ArrayTraffic& part = checker->counters.arrays[i];
+      total.read_bytes += part.read_bytes, total.written_bytes += part.written_bytes;
+      total.read_requests += part.read_requests, total.read_sectors += part.read_sectors;
+      total.write_requests += part.write_requests, total.write_sectors += part.write_sectors;
+    }
+    ledger.arrays.push_back(total);
+  }
+  for (const Checker* checker : checkers) {
+    const Counters& c = checker->counters;
+    ledger.flops += c.tally.flops, ledger.exps += c.tally.exps;
+    ledger.shared_read_requests += c.shared_reads, ledger.shared_write_requests += c.shared_writes;
+    ledger.shared_wavefronts += c.wavefronts, ledger.shared_wavefronts_ideal += c.ideal_wavefronts;
+  }
+}
+
+std::uint64_t GlobalShadow::new_clocks(unsigned block) {
+  const std::uint64_t chunk = next_chunk_.fetch_add(1);
+  if (chunk - first_chunk_ >= kChunkTable)
+    throw Error("too many synchronisations in one launch for the checks; use a smaller grid");
+  owners_[chunk - first_chunk_] = block;
+  return chunk * kChunk;
+}
+
+unsigned GlobalShadow::site_index(std::uintptr_t key) {
+  const Outside outside;
+  const std::lock_guard lock(mutex);
+  const auto [position, fresh] = site_indices_.try_emplace(key, static_cast<unsigned>(sites_.size()));
+  if (fresh && sites_.size() >= (1u << kSiteBits)) return position->second = 0;
+  if (fresh) sites_.push_back(key);
+  return position->second;
+}
+
+std::uintptr_t GlobalShadow::site_key(unsigned index) {
+  const std::lock_guard lock(mutex);
+  return sites_[index];
+}
+
+// ---- clocks of one block -------------------------------------------------------------------------------------------
+
+Checker::Checker(Worker& worker, GlobalShadow& global)
+    : worker_(worker),
+      global_(global),
+      low_(reserve<Cell>(kCellsForShared)),
+      high_(reserve<Cell>(kCellsForShared)),
+      epochs_(kMaxThreads),
+      seen_(kMaxThreads),
+      extra_(kMaxThreads) {}
+
+Checker::~Checker() {
+  munmap(low_, kCellsForShared * sizeof(Cell));
+  munmap(high_, kCellsForShared * sizeof(Cell));
+}
+
+void Checker::begin_launch() {
+  site_cache_.fill({});
+  counters.begin_launch(global_.memory.arrays.size());
+  // The built-in variables of this OS thread lie side by side; a kernel reads them all the time.
+  const auto range = [](const auto& variable) { return reinterpret_cast<const std::byte*>(&variable); };
+  const std::byte* all[] = {range(threadIdx), range(blockIdx), range(blockDim), range(gridDim), range(tally)};
+  variables_ = *std::min_element(std::begin(all), std::end(all));
+  variables_end_ = *std::max_element(std::begin(all), std::end(all)) + sizeof(Tally);
+}
+
+void Checker::begin_block() {
+  now_ = global_.new_clocks(worker_.block);
+  chunk_end_ = now_ + GlobalShadow::kChunk;
+  block_begin_ = barrier_ = Epoch{now_} << kClockShift;
+  for (unsigned t = 0; t < worker_.threads.size(); ++t) set_clock(t, now_);
+  if (any_extra_)
+    for (auto& extra : extra_) extra.reset();
+  any_extra_ = false;
+  published_.clear();
+  counters.begin_block(worker_.warps.size());
+}
+
+void Checker::advance() {
+  if (++now_ < chunk_end_) return;
+  now_ = global_.new_clocks(worker_.block);
+  chunk_end_ = now_ + GlobalShadow::kChunk;
+}
+
+void Checker::set_clock(unsigned thread, std::uint64_t clock) {
+  epochs_[thread] = clock << kClockShift | thread;
+}
+
+void Checker::block_barrier() {
+  advance();
+  barrier_ = Epoch{now_} << kClockShift;
+  const auto n = static_cast<unsigned>(worker_.threads.size());
+  for (unsigned t = 0; t < n; ++t) set_clock(t, now_);
+  if (!any_extra_) return;
+  std::vector<unsigned> all(n);
+  for (unsigned t = 0; t < n; ++t) all[t] = t;
+  meet(all);
+}
+
+void Checker::warp_sync(unsigned warp, unsigned lanes) {
+  advance();
+  std::array<std::uint64_t, kWarpSize> joined{};
+  std::vector<unsigned> threads;
+  for (unsigned m = lanes; m; m &= m - 1) threads.push_back(warp * kWarpSize + std::countr_zero(m));
+  for (unsigned t : threads)
+    for (unsigned lane = 0; lane < kWarpSize; ++lane) joined[lane] = std::max(joined[lane], seen_[t][lane]);
+  for (unsigned t : threads) joined[t % kWarpSize] = now_;
+  for (unsigned t : threads) {
+    seen_[t] = joined;
+    set_clock(t, now_);
+  }
+  if (any_extra_) meet(threads);
+}
+
+void Checker::end_block() {
+  for (unsigned w = 0; w < worker_.warps.size(); ++w) converge(w);  // what a stopped block left
+}
+
+void Checker::converge(unsigned warp) {
+  const std::size_t requests = counters.flush(warp);
+  if (worker_.launch->trace) worker_.tracer.step(warp, requests);
+}
+
+// Fences and atomics that some of these threads made hold for all of them from here on.
+void Checker::meet(const std::vector<unsigned>& threads) {
+  Extra common;
+  for (unsigned t : threads) {
+    if (!extra_[t]) continue;
+    join(common.known, extra_[t]->known);
+    join(common.known, extra_[t]->pending);
+    join(common.released, extra_[t]->released);
+  }
+  if (common.known.empty() && common.released.empty()) return;
+  for (unsigned t : threads) extra_[t] = std::make_unique<Extra>(common);
+}
+
+void Checker::fence() {
+  const unsigned t = worker_.current, warp = t / kWarpSize;
+  any_extra_ = true;
+  if (!extra_[t]) extra_[t] = std::make_unique<Extra>();
+  Extra& extra = *extra_[t];
+  // Acquire: what atomics read before the fence is known after it.
+  join(extra.known, extra.pending);
+  extra.pending.clear();
+  // Release: what is known now, own accesses included, goes with the atomics that follow.
+  advance();
+  set_clock(t, now_);
+  auto& own = extra.known[worker_.block];
+  own.resize(worker_.threads.size());
+  for (std::size_t u = 0; u < own.size(); ++u) own[u] = std::max(own[u], clock_of(barrier_));
+  for (unsigned lane = 0; lane < kWarpSize && warp * kWarpSize + lane < own.size(); ++lane)
+    own[warp * kWarpSize + lane] = std::max(own[warp * kWarpSize + lane], seen_[t][lane]);
+  own[t] = now_;
+  extra.released = extra.known;
+}
+
+void Checker::atomic(const void* address, std::size_t bytes, Site site_) {
+  const auto key = std::bit_cast<std::uintptr_t>(site_) | kSourceLocation;
+  void* at = const_cast<void*>(address);
+  if (bytes == 2) access<2, Access::atomic>(at, key);
+  if (bytes == 4) access<4, Access::atomic>(at, key);
+  if (bytes == 8) access<8, Access::atomic>(at, key);
+  const unsigned t = worker_.current;
+  const bool releases = extra_[t] && !extra_[t]->released.empty();
+  const bool in_shared = !global_.memory.contains(address);
+  if (!releases && !(in_shared ? !published_.empty() : global_.any_published.load())) return;
+  std::unique_lock<std::mutex> lock(global_.mutex, std::defer_lock);
+  if (!in_shared) lock.lock();
+  View& view = (in_shared ? published_ : global_.published)[address];
+  any_extra_ = true;
+  if (!extra_[t]) extra_[t] = std::make_unique<Extra>();
+  join(extra_[t]->pending, view);
+  if (!releases) return;
+  join(view, extra_[t]->released);
+  if (!in_shared) global_.any_published = true;
+}
+
+bool Checker::ordered_by_views(Epoch earlier, unsigned block) const {
+  const auto& extra = extra_[worker_.current];
+  if (!extra) return false;
+  const Outside outside;
+  const auto view = extra->known.find(block);
+  return view != extra->known.end() && thread_of(earlier) < view->second.size() &&
+         clock_of(earlier) < view->second[thread_of(earlier)];
+}
+
+// How far apart two unordered accesses are: 1 same warp, 2 same block, 3 different blocks.
+unsigned Checker::distance(Epoch a, Epoch b, bool global) const {
+  if (global && (b < global_.launch_begin || global_.block_of(clock_of(a)) != global_.block_of(clock_of(b)))) return 3;
+  return thread_of(a) / kWarpSize == thread_of(b) / kWarpSize ? 1 : 2;
+}
+
+// ---- other addresses -----------------------------------------------------------------------------------------------
+
+void Checker::range(const void* address, std::size_t bytes, Access access_, std::uintptr_t site_key) {
+  auto* at = static_cast<std::byte*>(const_cast<void*>(address));
+  while (bytes > 0) {
+    std::size_t piece = 16;
+    while (piece > bytes || reinterpret_cast<std::uintptr_t>(at) % piece != 0) piece /= 2;
+    const auto one = [&]<unsigned kBytes>() {
+      switch (access_) {
+        case Access::read:
+          return access<kBytes, Access::read>(at, site_key);
+        case Access::write:
+          return access<kBytes, Access::write>(at, site_key);
+        case Access::atomic_read:
+          return access<kBytes, Access::atomic_read>(at, site_key);
+        default:
+          return access<kBytes, Access::atomic_write>(at, site_key);
+      }
+    };
+    if (piece == 1) one.template operator()<1>();
+    if (piece == 2) one.template operator()<2>();
+    if (piece == 4) one.template operator()<4>();
+    if (piece == 8) one.template operator()<8>();
+    if (piece == 16) one.template operator()<16>();
+    at += piece, bytes -= piece;
+  }
+}
+
+// Neither device array, nor shared memory, nor the running thread's stack: built-in variables, kernel arguments and
+// the program's constants may be read.
+bool Checker::elsewhere(const void* address, Access access_) const {
+  const auto* at = static_cast<const std::byte*>(address);
+  if (at >= variables_ && at < variables_end_) return true;
+  if (is_write(access_)) return false;
+  const auto* arguments = static_cast<const std::byte*>(worker_.launch->arguments);
+  if (at >= arguments && at < arguments + worker_.launch->argument_bytes) return true;
+  return static_cast<const void*>(at) >= &__executable_start && static_cast<const void*>(at) < &_end;
+}
+
+// ---- findings ------------------------------------------------------------------------------------------------------
+
+std::string Checker::element(const void* address) const {
+  const auto* at = static_cast<const std::byte*>(address);
+  if (static_cast<std::size_t>(at - (worker_.shared - kSharedBefore)) < kSharedRegion) {
+    const std::ptrdiff_t offset = at - worker_.shared;
+    return "shared " + shared_name(*worker_.launch) + (offset < 0 ? "" : "+") + std::to_string(offset);
+  }
+  const DeviceArray& array = global_.memory.arrays[global_.memory.owner(address)];
+  const auto bytes = static_cast<std::ptrdiff_t>(array.element_bytes);
+  const std::ptrdiff_t offset = at - array.begin;
+  return array.name + "[" + std::to_string(offset / bytes) + "]";
+}
+
+FindingSide Checker::side(const char* what, Epoch epoch) const {
+  FindingSide side{what, nullptr, {}, true, worker_.block, thread_of(epoch)};
+  const std::uintptr_t key = global_.site_key(site_index_of(epoch));
+  if (key & kSourceLocation)
+    side.site = std::bit_cast<Site>(key & ~kSourceLocation);
+  else
+    side.pc = reinterpret_cast<const void*>(key);
+  return side;
+}
+
+void Checker::race(Epoch earlier, bool earlier_writes, Access access_, Epoch mine, const void* address,
+                   std::size_t bytes) {
+  const Outside outside;
+  const char* before = earlier & kAtomicEpoch ? "atomic" : earlier_writes ? "write" : "read";
+  const char* now = name_of(access_);
+  const std::uintptr_t kinds = static_cast<std::uintptr_t>(before[0]) << 8 | static_cast<unsigned char>(now[0]);
+  if (worker_.findings.repeated("race", site_index_of(mine) << 16 | site_index_of(earlier), kinds, worker_.block))
+    return;
+  const unsigned other_block = global_.memory.contains(address) ? global_.block_of(clock_of(earlier)) : worker_.block;
+  FindingSide later_side = side(now, mine), earlier_side = side(before, earlier);
+  earlier_side.block = other_block;
+  const bool same_warp = thread_of(earlier) / kWarpSize == thread_of(mine) / kWarpSize;
+  worker_.findings.add(
+      {"race",
+       std::string(now) + " after " + before + " of " + element(address) + " (" + std::to_string(bytes) + " bytes)",
+       other_block != worker_.block
+           ? "blocks are unordered: give each block its own elements, use an atomic, or split the kernel"
+       : same_warp ? "put __syncwarp() between the two"
+                   : "put __syncthreads() between the two",
+       {std::move(later_side), std::move(earlier_side)},
+       worker_.block});
+}
+
+void Checker::uninitialised(Access access_, Epoch mine, const void* address, std::size_t bytes) {
+  const Outside outside;
+  if (worker_.findings.repeated("uninitialised", site_index_of(mine), 0, worker_.block)) return;
+  worker_.findings.add(
+      {"uninitialised",
+       std::string(name_of(access_)) + " of " + element(address) + " (" + std::to_string(bytes) + " bytes)",
+       "write it before reading it: fresh memory holds NaN",
+       {side(name_of(access_), mine)},
+       worker_.block});
+}
+
+void Checker::bad_address(const void* address, std::size_t bytes, Access access_, std::uintptr_t key) {
+  active_worker = nullptr;
+  const auto* at = static_cast<const std::byte*>(address);
+  const std::string size = " (" + std::to_string(bytes) + " bytes)";
+  std::string what = std::string(name_of(access_)), kind = "out of bounds",
+              remedy = "guard the access or fix the index";
+  std::string name;
+  std::ptrdiff_t begin = 0, limit = 0, elements = 0;
+  const std::byte* base = nullptr;
+  const auto in_region = static_cast<std::size_t>(at - (worker_.shared - kSharedBefore));
+  if (in_region < kSharedRegion) {
+    base = worker_.shared, limit = static_cast<std::ptrdiff_t>(worker_.launch->shared_bytes);
+    name = limit ? shared_name(*worker_.launch) : "";
+  } else if (global_.memory.contains(address) && global_.memory.owner(address) < global_.memory.arrays.size()) {
+    // The nearest array: an index below 0 of one is beyond the red zone of the one before.
+    const std::vector<DeviceArray>& arrays = global_.memory.arrays;
+    std::size_t i = global_.memory.owner(address);
+    if (i + 1 < arrays.size() && arrays[i + 1].begin - at < at - (arrays[i].begin + arrays[i].bytes)) ++i;
+    base = arrays[i].begin, limit = static_cast<std::ptrdiff_t>(arrays[i].bytes), name = arrays[i].name;
+    elements = static_cast<std::ptrdiff_t>(arrays[i].element_bytes);
+    begin = (at - base) / elements - ((at - base) % elements < 0 ? 1 : 0);
+    if (!arrays[i].live) name += " (freed)";
+  }
+  if (base && at >= base && at + bytes <= base + limit && name.find(" (freed)") == std::string::npos) {
+    kind = "misaligned";
+    what += " of " + std::to_string(bytes) + " bytes at byte " + std::to_string(at - base) + " of " +
+            (elements ? name : "shared " + name);
+    remedy = "an n-byte access needs an address that is a multiple of n";
+  } else if (base && elements) {
+    what += " of " + name + "[" + std::to_string(begin) + "]" + size + "; " + name + " has " +
+            std::to_string(limit / elements) + " elements";
+  } else if (base && !name.empty()) {
+    const std::ptrdiff_t offset = at - base;
+    what += " of shared " + name + (offset < 0 ? "" : "+") + std::to_string(offset) + size + "; " + name + " has " +
+            std::to_string(limit) + " bytes";
+  } else {
+    what += " of " + std::to_string(bytes) + " bytes at an address outside every device array";
+  }
+  const Epoch mine =
+      epochs_[worker_.current] | Epoch{site(key)} << kThreadBits | (is_atomic(access_) ? kAtomicEpoch : 0);
+  worker_.findings.add({kind, what, remedy, {side(name_of(access_), mine)}, worker_.block});
+  worker_.stop_block();
+}
+
+}  // namespace flash::simt
