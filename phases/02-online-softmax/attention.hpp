@@ -34,6 +34,7 @@ inline float rescale_factor(float m, float m_new) {
 template <class Value>
 void add_key(State& state, float s, const Value& v) {
   if (s == -infinity) return;  // a masked key: selected away, not multiplied by 0
+  if (state.o.size() == 0) state.o = Eigen::VectorXf::Zero(v.size());
   const float m_new = std::max(state.m, s);
   const float alpha = rescale_factor(state.m, m_new), p = std::exp(s - m_new);
   state.l = alpha * state.l + p;
