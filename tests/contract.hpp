@@ -19,6 +19,7 @@
 
 #include "phases/common/problem.hpp"
 #include "phases/common/random.hpp"
+#include "sim/ledger.hpp"
 #include "tests/reference.hpp"
 
 namespace flash::test {
@@ -280,7 +281,9 @@ Bars bars(const Case& c, const Reference& want) {
   constexpr double infinite = std::numeric_limits<double>::infinity();
   if (c.input == Input::LowVaried || c.input == Input::Denormals) return {infinite, infinite};  // no NaN, and LSE
   if (std::is_same_v<T, float>) {
-    if (c.input <= Input::Q4) return {2e-6, 1e-5};
+    // Ordinary logits: the listed inputs, of which Q*4 has the largest; a scale over 4/sqrt(D) makes larger ones.
+    const double times = c.scale ? std::abs(*c.scale) * std::sqrt(static_cast<double>(c.D)) : 1;
+    if (c.input <= Input::Q4 && times * (c.input == Input::Q4 ? 4 : 1) <= 4.001) return {2e-6, 1e-5};
     if (c.input == Input::LowEqual) return {2e-6, infinite};  // equal logits are exactly equal: the mean of V
     return {2e-6 + 4 * 0x1p-24 * want.max_abs_logit, infinite};
   }
@@ -762,6 +765,33 @@ void check_far_strides(const Forward& forward, const Features& can) {
   for (void* map : maps) munmap(map, bytes);
 }
 
+// --- What a run costs ------------------------------------------------------------------------------------------------
+
+struct Traffic {
+  const char* array;
+  std::int64_t read, written;  // bytes
+};
+
+// The ledger's arrays are these, with these bytes, and no others moved any.
+inline void check_traffic(const Ledger& ledger, const std::vector<Traffic>& want) {
+  std::uint64_t read = 0, written = 0;
+  for (const Traffic& w : want) {
+    INFO("array " << std::string(w.array));
+    std::uint64_t is_read = 0, is_written = 0;
+    for (const ArrayTraffic& a : ledger.arrays)
+      if (a.name == w.array) {
+        is_read = a.read_bytes;
+        is_written = a.written_bytes;
+      }
+    CHECK(is_read == static_cast<std::uint64_t>(w.read));
+    CHECK(is_written == static_cast<std::uint64_t>(w.written));
+    read += is_read;
+    written += is_written;
+  }
+  CHECK(ledger.hbm_read_bytes() == read);
+  CHECK(ledger.hbm_written_bytes() == written);
+}
+
 // --- Bad input -------------------------------------------------------------------------------------------------------
 
 // A refused call throws Error with exactly this line and leaves O and LSE as they were.
@@ -821,8 +851,12 @@ void check_refusals(const Forward& forward, const Features& can) {
   refused("scale is nan; expected a finite number; omit it for 1/sqrt(D)", [](P& p) { p.options.scale = nan; });
   refused("scale is inf; expected a finite number; omit it for 1/sqrt(D)", [](P& p) { p.options.scale = inf; });
   refused("scale is -inf; expected a finite number; omit it for 1/sqrt(D)", [](P& p) { p.options.scale = -inf; });
-  refused("block_q is -1; expected 0 (automatic) or more; omit --block-q", [](P& p) { p.options.block_q = -1; });
-  refused("block_k is -64; expected 0 (automatic) or more; omit --block-k", [](P& p) { p.options.block_k = -64; });
+  refused("block_q is -1; expected 0 (automatic) to 1048576; omit --block-q", [](P& p) { p.options.block_q = -1; });
+  refused("block_k is -64; expected 0 (automatic) to 1048576; omit --block-k", [](P& p) { p.options.block_k = -64; });
+  refused("block_q is 4611686018427387904; expected 0 (automatic) to 1048576; omit --block-q",
+          [](P& p) { p.options.block_q = std::int64_t{1} << 62; });
+  refused("block_k is 1048577; expected 0 (automatic) to 1048576; omit --block-k",
+          [](P& p) { p.options.block_k = 1048577; });
   refused("sram is 0; expected at least 1 byte; pass --sram 196608", [](P& p) { p.options.sram_bytes = 0; });
   refused("threads is -2; expected 0 (all cores) or more; omit --threads", [](P& p) { p.options.threads = -2; });
 

@@ -88,6 +88,7 @@ struct Problem {
 };
 
 inline constexpr std::int64_t max_head_dim = 256;
+inline constexpr std::int64_t max_block = 1 << 20;  // rows of a tile; keeps the product of two tile sizes far from 2^63
 
 // What a phase can do; what it cannot, it refuses by name and says who can.
 struct Features {
@@ -165,8 +166,10 @@ void validate(const Problem<T>& p, const Features& can) {
   check_written("O", p.o);
   if (p.options.scale && !std::isfinite(*p.options.scale))
     refuse("scale", *p.options.scale, "a finite number", "omit it for 1/sqrt(D)");
-  if (p.options.block_q < 0) refuse("block_q", p.options.block_q, "0 (automatic) or more", "omit --block-q");
-  if (p.options.block_k < 0) refuse("block_k", p.options.block_k, "0 (automatic) or more", "omit --block-k");
+  if (p.options.block_q < 0 || p.options.block_q > max_block)
+    refuse("block_q", p.options.block_q, "0 (automatic) to " + std::to_string(max_block), "omit --block-q");
+  if (p.options.block_k < 0 || p.options.block_k > max_block)
+    refuse("block_k", p.options.block_k, "0 (automatic) to " + std::to_string(max_block), "omit --block-k");
   if (p.options.sram_bytes < 1) refuse("sram", p.options.sram_bytes, "at least 1 byte", "pass --sram 196608");
   if (p.options.threads < 0) refuse("threads", p.options.threads, "0 (all cores) or more", "omit --threads");
   if (p.options.causal != Causal::None && !can.causal)
