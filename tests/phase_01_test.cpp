@@ -1,0 +1,105 @@
+// phase_01_test.cpp: proof of phase 01: naive attention keeps the contract, and costs what its formulas say.
+// Everything later is compared with this phase, and this phase with fp64.
+// ./flash test 01
+#include <doctest/doctest.h>
+
+#include "phases/01-naive/attention.hpp"
+#include "tests/contract.hpp"
+
+using namespace flash;
+using namespace flash::test;
+
+namespace {
+const auto forward = [](const auto& p) { phase01::forward(p); };
+constexpr Features features = phase01::features;
+}  // namespace
+
+TEST_CASE_TEMPLATE("contract", T, float, half, bfloat16) {
+  check_contract<T>(forward, features);
+}
+TEST_CASE("published shapes") {
+  check_published<half>(forward, features);
+}
+TEST_CASE_TEMPLATE("promises", T, float, half, bfloat16) {
+  check_promises<T>(forward, features);
+}
+TEST_CASE_TEMPLATE("strides over 2^31", T, float, half) {
+  check_far_strides<T>(forward, features);
+}
+TEST_CASE_TEMPLATE("bad input", T, float, half, bfloat16) {
+  check_refusals<T>(forward, features);
+}
+
+TEST_CASE_TEMPLATE("ledger", T, float, half) {
+  for (const Causal causal : {Causal::None, Causal::TopLeft}) {
+    const Case c{.B = 2, .H = 3, .Sq = 37, .Sk = 53, .D = 24, .causal = causal};
+    Inputs<T> in(c);
+    const Ledger ledger = phase01::forward(in.problem(false));
+    const std::int64_t heads = c.B * c.H, e = sizeof(T), f = sizeof(float);
+    const std::int64_t s_bytes = heads * c.Sq * c.Sk * f;  // S and P are written and read back, mask or not: O(N²)
+    check_traffic(ledger, {{"Q", heads * c.Sq * c.D * e, 0},
+                           {"K", heads * c.Sk * c.D * e, 0},
+                           {"V", heads * c.Sk * c.D * e, 0},
+                           {"O", 0, heads * c.Sq * c.D * e},
+                           {"S", s_bytes, s_bytes},
+                           {"P", s_bytes, s_bytes}});
+    CHECK(ledger.flops == 4 * heads * c.Sq * c.Sk * c.D);
+    CHECK(ledger.exps == heads * c.Sq * c.Sk);
+    CHECK(ledger.rescales == 0);
+    CHECK(ledger.shared_bytes_peak == 0);
+  }
+}
+
+TEST_CASE("plain softmax equals safe softmax until it overflows") {
+  Case c{.Sq = 40, .Sk = 60, .D = 32};
+  const auto plain = [](const auto& p) { phase01::forward(p, phase01::Softmax::Plain); };
+  for (const Input input : {Input::Normal, Input::Uniform, Input::Q4}) {
+    c.input = input;
+    check_forward<float>(c, plain, features);
+    check_equals_previous<float>(c, plain, forward);
+  }
+  c.input = Input::Q60;  // logits over 88.72: exp is inf, inf/inf is NaN
+  CHECK(!examine<float>(c, plain, features).empty());
+  check_forward<float>(c, forward, features);
+
+  RowMajor<float> S(1, 2);
+  S << 88.0f, 0.0f;
+  CHECK(phase01::plain_softmax(S)(0, 0) == 1.0f);
+  S << 89.0f, 0.0f;
+  CHECK(std::isnan(phase01::plain_softmax(S)(0, 0)));
+  CHECK(phase01::safe_softmax(S)(0, 0) == 1.0f);
+}
+
+TEST_CASE("softmax of a row without keys is zero and of no columns empty") {
+  const RowMajor<float> masked = RowMajor<float>::Constant(3, 5, -infinity);
+  CHECK((phase01::safe_softmax(masked).array() == 0).all());
+  CHECK(phase01::safe_softmax(RowMajor<float>(3, 0)).size() == 0);
+}
+
+// N = 1024, d = 64, scores not scaled: P and O, on uniform numbers (where outputs near 0.5 hide errors) and on normal
+// ones (where they do not).
+TEST_CASE("P and O at N=1024 d=64 unscaled") {
+  constexpr std::int64_t N = 1024, d = 64;
+  for (const Input input : {Input::Uniform, Input::Normal}) {
+    const Case c{.B = 1, .H = 1, .Sq = N, .Sk = N, .D = d, .input = input, .scale = 1.0f};
+    check_forward<float>(c, forward, features);
+
+    Inputs<float> in(c);
+    const Eigen::Map<const RowMajor<float>> Q(in.q.view.data, N, d), K(in.k.view.data, N, d);
+    const RowMajor<float> P = phase01::safe_softmax<float>(Q * K.transpose());
+    std::vector<double> got(P.data(), P.data() + P.size()), want;
+    double max_abs_logit = 0;
+    for (std::int64_t i = 0; i < N; ++i) {
+      std::vector<double> s(N);
+      double m = -INFINITY, l = 0;
+      for (std::int64_t j = 0; j < N; ++j) {
+        for (std::int64_t k = 0; k < d; ++k) s[j] += static_cast<double>(Q(i, k)) * static_cast<double>(K(j, k));
+        m = std::max(m, s[j]);
+        max_abs_logit = std::max(max_abs_logit, std::abs(s[j]));
+      }
+      for (const double x : s) l += std::exp(x - m);
+      for (const double x : s) want.push_back(std::exp(x - m) / l);
+    }
+    CHECK(distance(got, want, N).relative <= 2e-6 + 4 * 0x1p-24 * max_abs_logit);
+  }
+}
