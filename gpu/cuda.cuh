@@ -42,7 +42,13 @@ template <class T>
 class Array {
  public:
   Array(const std::string& name, std::size_t count) : size_(count) {
-    check_cuda(cudaMalloc(&data_, count * sizeof(T)), ("cudaMalloc of " + name).c_str());
+    const cudaError_t status = cudaMalloc(&data_, count * sizeof(T));
+    if (status == cudaErrorMemoryAllocation) {
+      cudaGetLastError();  // not an error of the next launch
+      throw OutOfMemory("cudaMalloc of " + name + ": out of memory, " + std::to_string(count * sizeof(T)) +
+                        " bytes wanted");
+    }
+    check_cuda(status, ("cudaMalloc of " + name).c_str());
 #if !defined(FLASH_NO_POISON)  // compute-sanitizer's initcheck takes poison for data
     check_cuda(cudaMemset(data_, 0xff, count * sizeof(T)), "cudaMemset");  // poison: NaN
 #endif
@@ -71,6 +77,9 @@ class Machine {
   const std::vector<TraceEvent>& trace() const { return trace_; }     // likewise
   void clear() { reports_.clear(); }
   void add_report(KernelReport report) { reports_.push_back(std::move(report)); }
+  // Should a launch return when its kernel is done (the default), or at once, as the timer wants it?
+  void wait_for_kernels(bool wait) { wait_ = wait; }
+  bool waits() const { return wait_; }
 
   template <class T>
   Array<device_t<T>> alloc(const std::string& name, std::size_t count) {
@@ -93,6 +102,7 @@ class Machine {
 
  private:
   MachineOptions options_;
+  bool wait_ = true;
   std::vector<KernelReport> reports_;
   std::vector<Finding> findings_;
   std::vector<TraceEvent> trace_;
@@ -100,7 +110,7 @@ class Machine {
 
 struct NoShared {};
 
-// Waits for the kernel, so that its errors belong to this launch. The kernel's name in reports is left to profilers.
+// Waits for the kernel, so that its errors belong to this launch (unless the timer runs). The kernel's name in reports is left to profilers.
 template <class S = NoShared, class... Parameters, class... Arguments>
 void launch(Machine& machine, void (*kernel)(Parameters...), dim3 grid, dim3 block, Arguments... arguments) {
   static_assert(sizeof...(Parameters) == sizeof...(Arguments), "launch: one argument per kernel parameter");
@@ -122,7 +132,7 @@ void launch(Machine& machine, void (*kernel)(Parameters...), dim3 grid, dim3 blo
                    "launch");
       },
       values);
-  check_cuda(cudaDeviceSynchronize(), "kernel");
+  if (machine.waits()) check_cuda(cudaDeviceSynchronize(), "kernel");
   machine.add_report(std::move(report));
 }
 

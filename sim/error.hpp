@@ -12,6 +12,11 @@ struct Error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// A machine's memory is too small; says how much was wanted.
+struct OutOfMemory : Error {
+  using Error::Error;
+};
+
 // Throws Error("<argument> is <value>; expected <limit>; <remedy>").
 template <class Value>
 [[noreturn]] void refuse(const std::string& argument, const Value& value, const std::string& limit,
