@@ -79,4 +79,16 @@ double relative_error(const Got& got, const RowMajor<double>& want) {
   return (got.template cast<double>() - want).norm() / want.norm();
 }
 
+// The larger of two errors; NaN counts as the largest of all and stays.
+inline double worse(double a, double b) {
+  return std::isnan(a) || std::isnan(b) ? infinity : std::max(a, b);
+}
+
+// The worst head of e.o against fp64.
+inline double worst_head(const Example& e) {
+  double worst = 0;
+  for (std::int64_t h = 0; h < view(e.o).H(); ++h) worst = worse(worst, relative_error(head(e.o, h), exact_head(e, h)));
+  return worst;
+}
+
 }  // namespace flash

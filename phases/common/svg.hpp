@@ -140,7 +140,7 @@ inline std::vector<double> ticks(double lo, double hi, bool log) {
 // Lines over x, labelled at their right ends.
 inline std::string chart(const Axes& axes, const std::vector<Line>& lines) {
   static constexpr const char* colours[] = {"#0072b2", "#d55e00", "#009e73", "#8a3d70", "#b07800", "#555555"};
-  const double left = 74, top = 50, width = 470, height = 330, right = 216;
+  const double left = 74, top = 64, width = 470, height = 330, right = 216;
   Canvas canvas(left + width + right, top + height + 54, axes.title);
   const auto scaled = [&](double v) { return axes.log ? std::log(v) : v; };
   double lo[2] = {INFINITY, INFINITY}, hi[2] = {-INFINITY, -INFINITY};
@@ -150,7 +150,7 @@ inline std::string chart(const Axes& axes, const std::vector<Line>& lines) {
         for (int a : {0, 1})
           if (std::isfinite(scaled(p[a]))) lo[a] = std::min(lo[a], p[a]), hi[a] = std::max(hi[a], p[a]);
   for (int a : {0, 1})
-    if (!(lo[a] < hi[a])) hi[a] = lo[a] + 1;  // one point, or none
+    if (!(lo[a] < hi[a])) lo[a] = std::isfinite(lo[a]) ? lo[a] : 1, hi[a] = lo[a] + 1;  // one point, or none
   const auto at = [&](int a, double v) { return (scaled(v) - scaled(lo[a])) / (scaled(hi[a]) - scaled(lo[a])); };
   const auto x_at = [&](double v) { return left + width * at(0, v); };
   const auto y_at = [&](double v) { return top + height * (1 - at(1, v)); };
@@ -165,7 +165,7 @@ inline std::string chart(const Axes& axes, const std::vector<Line>& lines) {
   }
   canvas.rect(left, top, width, height, "fill=\"none\" stroke=\"#999\"");
   canvas.text(left + width / 2, top + height + 42, axes.x, "text-anchor=\"middle\"");
-  canvas.text(left - 58, top - 10, axes.y);
+  canvas.text(left - 58, top - 16, axes.y);
 
   std::multimap<double, std::size_t> label_at;  // y of a line's right end -> line
   for (std::size_t i = 0; i < lines.size(); ++i) {

@@ -55,7 +55,7 @@ inline std::string tile_walks(const std::string& title, const std::vector<Walk>&
                   "text-anchor=\"middle\" font-weight=\"bold\"");
     };
     canvas.text(x0, top - 14, walk.title, "font-weight=\"bold\"");
-    canvas.text(x0, y_of(walk.rows) + 22, walk.note);
+    if (!walk.note.empty()) canvas.text(x0, y_of(walk.rows) + 22, walk.note);
     for (int j = 0; j < walk.columns; ++j)
       box(x_of(j), top, tile, head, "K V " + std::to_string(j + 1), fetches(walk, 1)[static_cast<std::size_t>(j)]);
     for (int i = 0; i < walk.rows; ++i) {

@@ -1,0 +1,100 @@
+// cell_test.cpp: the notebooks' own machinery: cells run in order, a false claim fails, bad options are refused.
+// The real main is compiled in under another name; these two cells are its notebook.
+// ./flash test     or: build/default/bin/cell_test
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "phases/common/cell.hpp"
+
+#define main notebook_main
+#include "phases/common/cell_main.cpp"
+#undef main
+
+static std::string ran;
+static double measured;
+static bool throws;
+
+CELL("first") {
+  ran += "1";
+  flash::expect(measured <= 1, "small");
+}
+
+CELL("second") {
+  ran += "2";
+  if (throws) flash::refuse("x", 1, "2", "say 2");
+  flash::picture("square", "<svg/>");
+}
+
+// Runs the notebook with these options; returns its exit status.
+static int run(std::vector<std::string> options) {
+  std::vector<char*> argv{const_cast<char*>("notebook")};
+  for (std::string& option : options) argv.push_back(option.data());
+  ran.clear();
+  return notebook_main(static_cast<int>(argv.size()), argv.data());
+}
+
+static const std::string folder = (std::filesystem::temp_directory_path() / "flash cell test" / "svg").string();
+
+TEST_CASE("cells know their titles and lines, and run in order") {
+  REQUIRE(flash::cells().size() == 2);
+  CHECK(std::string(flash::cells()[0].title) == "first");
+  CHECK(flash::cells()[0].line < flash::cells()[1].line);
+  CHECK(std::string(flash::cells()[0].file).find("cell_test.cpp") != std::string::npos);
+  measured = 1;
+  CHECK(run({"--svg", folder}) == 0);
+  CHECK(ran == "12");
+  CHECK(run({"--cell", "2", "--svg", folder}) == 0);
+  CHECK(ran == "2");
+  CHECK(run({"--list"}) == 0);
+  CHECK(ran.empty());
+}
+
+TEST_CASE("a picture lands in the folder, which is made") {
+  std::filesystem::remove_all(folder);
+  measured = 1;
+  CHECK(run({"--svg", folder}) == 0);
+  std::ifstream file(folder + "/square.svg");
+  std::string text;
+  CHECK(std::getline(file, text));
+  CHECK(text == "<svg/>");
+  std::filesystem::remove_all(std::filesystem::path(folder).parent_path());
+}
+
+TEST_CASE("a false claim and NaN make the notebook fail, and the rest still runs") {
+  for (const double value : {2.0, std::numeric_limits<double>::quiet_NaN()}) {
+    measured = value;
+    CHECK(run({"--svg", folder}) == 1);
+    CHECK(ran == "12");
+  }
+  measured = 1;
+  CHECK(run({"--svg", folder}) == 0);  // and a later run starts afresh
+  std::filesystem::remove_all(std::filesystem::path(folder).parent_path());
+}
+
+TEST_CASE("an error in a cell makes the notebook fail") {
+  measured = 1;
+  throws = true;
+  CHECK(run({"--svg", folder}) == 1);
+  throws = false;
+}
+
+TEST_CASE("bad options: exit status 2, nothing runs") {
+  const std::vector<std::vector<std::string>> bad = {
+      {"--cells"},      {"first"}, {"--cell"},    {"--cell", "0"}, {"--cell", "3"},    {"--cell", "2x"},
+      {"--cell", "-1"}, {"--svg"}, {"--svg", ""}, {"--cell", ""},  {"--list", "more"}, {"--cell", "99999999999"}};
+  for (const auto& options : bad) {
+    CAPTURE(options.back());
+    CHECK(run(options) == 2);
+    CHECK(ran.empty());
+  }
+}
+
+TEST_CASE("numbers are grouped by thousands") {
+  CHECK(flash::grouped(0) == "0");
+  CHECK(flash::grouped(999) == "999");
+  CHECK(flash::grouped(1000) == "1,000");
+  CHECK(flash::grouped(16777216) == "16,777,216");
+}
