@@ -110,7 +110,8 @@ class Machine {
 
 struct NoShared {};
 
-// Waits for the kernel, so that its errors belong to this launch (unless the timer runs). The kernel's name in reports is left to profilers.
+// Waits for the kernel, so that its errors belong to this launch (unless the timer runs).
+// The kernel's name in reports is left to profilers.
 template <class S = NoShared, class... Parameters, class... Arguments>
 void launch(Machine& machine, void (*kernel)(Parameters...), dim3 grid, dim3 block, Arguments... arguments) {
   static_assert(sizeof...(Parameters) == sizeof...(Arguments), "launch: one argument per kernel parameter");
