@@ -11,6 +11,7 @@
 
 #include "gpu/kernel.cuh"
 #ifdef __CUDACC__
+#include "gpu/timer.cuh"
 #pragma nv_diag_suppress 554  // View<const T> to View<const T>: a conversion that is never called
 #endif
 #include "phases/common/problem.hpp"
@@ -153,6 +154,12 @@ Run timed(Machine& m, const F& launches) {
   run.kernels = m.reports();
   run.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   for (const KernelReport& kernel : run.kernels) run.ledger.add(kernel.ledger);
+#ifdef __CUDACC__
+  if (m.options().samples > 0) {
+    m.wait_for_kernels(false);
+    run.timing = time_on_gpu(launches, m.options().samples);
+  }
+#endif
   return run;
 }
 

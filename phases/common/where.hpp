@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "gpu/timing.hpp"
 #include "sim/error.hpp"
 #include "sim/ledger.hpp"
 #include "sim/machine_options.hpp"
@@ -32,6 +33,7 @@ struct Run {
   double milliseconds = 0;            // host time from the first launch to the end of the last, copies left out
   std::vector<KernelReport> kernels;  // one per launch
   TileCounts tiles;
+  Timing timing;  // of all launches together, repeated: on the GPU, where MachineOptions::samples asks for it
 };
 
 // What this build holds: nvcc and a sanitizer build decide (cmake/kernels.cmake).
