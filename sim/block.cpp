@@ -115,7 +115,7 @@ void Worker::run(const Launch& this_launch, std::uint64_t linear_block) {
 
   // Lay out the block: threads, warps, poisoned shared memory.
   main_ = this_thread_as_fiber();
-  fibers_.reserve(n);
+  if (fibers_.size() < n) fibers_.reserve(n);
   threads.assign(n, Thread{});
   warps.resize((n + kWarpSize - 1) / kWarpSize);
   for (Warp& warp : warps) warp = Warp{};

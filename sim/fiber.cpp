@@ -8,6 +8,8 @@
 
 #include <cstdint>
 #include <cstring>
+#include <mutex>
+#include <string>
 
 #include "sim/error.hpp"
 
@@ -109,6 +111,10 @@ constexpr int kSavedWords = 20, kEntryWord = 0, kReturnWord = 11;
 namespace flash::simt {
 namespace {
 constexpr std::size_t kPage = 4096, kStackBytes = 128 * 1024, kColourStep = 320;
+
+// Stacks of machines that are gone; making one takes three system calls, and a test makes thousands.
+std::mutex spare_mutex;
+std::vector<Fiber> spare_fibers;
 }  // namespace
 
 Fiber this_thread_as_fiber() {
@@ -124,11 +130,18 @@ Fiber this_thread_as_fiber() {
 }
 
 StackPool::~StackPool() {
-  for (Fiber& fiber : fibers_) munmap(fiber.stack - kPage, kStackBytes);
+  const std::lock_guard lock(spare_mutex);
+  spare_fibers.insert(spare_fibers.end(), fibers_.begin(), fibers_.end());
 }
 
 void StackPool::reserve(std::size_t count) {
+  const std::lock_guard lock(spare_mutex);
   while (fibers_.size() < count) {
+    if (!spare_fibers.empty()) {
+      fibers_.push_back(spare_fibers.back());
+      spare_fibers.pop_back();
+      continue;
+    }
     void* memory =
         mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) throw Error("no memory for the stack of thread " + std::to_string(fibers_.size()));

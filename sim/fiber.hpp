@@ -24,6 +24,7 @@ class StackPool {
   StackPool(const StackPool&) = delete;
   StackPool& operator=(const StackPool&) = delete;
   ~StackPool();
+  std::size_t size() const { return fibers_.size(); }
   // At least `count` fibers; existing ones stay.
   void reserve(std::size_t count);
   Fiber& operator[](std::size_t i) { return fibers_[i]; }

@@ -220,10 +220,13 @@ template <bool kGlobal>
       reported = true, race(before, true, access, mine, address, bytes);
     return;
   }
-  if (cell.reader < old_enough && !(kGlobal && global_.parallel))
-    cell.reader = mine;
-  else
-    remember_reader<kGlobal>(cell, mine);
+  // A volatile read leaves no mark. An atomic that writes is remembered among the readers.
+  if (access != Access::atomic_read) {
+    if (cell.reader < old_enough && !(kGlobal && global_.parallel))
+      cell.reader = mine;
+    else
+      remember_reader<kGlobal>(cell, mine);
+  }
   before = cell.write;
   if (before < (kGlobal ? Epoch{1} : block_begin_) && !initialised) {
     if (is_read(access) && !reported) reported = true, uninitialised(access, mine, address, bytes);
@@ -231,12 +234,16 @@ template <bool kGlobal>
              !reported) {
     reported = true, race(before, true, access, mine, address, bytes);
   }
-  if (!is_write(access)) return;
-  // An atomic is remembered among the readers too; it collides with plain ones, and plain writes collide with it.
+  // Plain reads collide with atomics that write, atomics that write with plain reads.
+  if (access == Access::atomic_read || (access == Access::read && !((cell.reader | cell.far_reader) & kAtomicEpoch)))
+    return;
   for (const Epoch other : {cell.reader, cell.far_reader})
-    if (other >= old_enough && !(other & kAtomicEpoch) && !reported && !ordered<kGlobal>(other))
+    if (other >= old_enough && is_atomic(access) != ((other & kAtomicEpoch) != 0) && !reported &&
+        !ordered<kGlobal>(other))
       reported = true, race(other, false, access, mine, address, bytes);
-  __atomic_store_n(&cell.write, mine, __ATOMIC_RELAXED);
+  // A recent plain write stays, so that other threads' atomics still collide with it.
+  if (is_write(access) && (before < old_enough || (before & kAtomicEpoch)))
+    __atomic_store_n(&cell.write, mine, __ATOMIC_RELAXED);
 }
 
 template <bool kGlobal>

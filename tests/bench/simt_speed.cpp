@@ -1,0 +1,74 @@
+// simt_speed.cpp: how fast the simulator is: the reference forward on both builds, on one core and on all.
+// A benchmark, not a timed test: it prints, and fails only if the result is wrong or the two builds differ in a bit.
+// Run: simt_speed [n]
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "sim/machine.hpp"
+
+namespace flash::on_sim {
+std::uint64_t run_reference_forward(Machine&, const float*, const float*, const float*, float*, int);
+}
+namespace flash::on_checked {
+std::uint64_t run_reference_forward(Machine&, const float*, const float*, const float*, float*, int);
+}
+
+namespace {
+
+constexpr int kD = 64;
+
+// Best of three runs; the first one also warms the machine's stacks.
+template <class Machine, class Run>
+double gflops(const Run& run, int n, int threads, const std::vector<float>& q, std::vector<float>& o) {
+  Machine machine(flash::MachineOptions{.threads = threads});
+  double best = 0;
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    const auto begin = std::chrono::steady_clock::now();
+    run(machine, q.data(), q.data(), q.data(), o.data(), n);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    best = std::max(best, 4.0 * n * n * kD / seconds * 1e-9);
+  }
+  return best;
+}
+
+// The first row in double precision.
+double error_of_first_row(const std::vector<float>& q, const std::vector<float>& o, int n) {
+  std::vector<double> sum(kD);
+  double l = 0, error = 0;
+  for (int j = 0; j < n; ++j) {
+    double dot = 0;
+    for (int d = 0; d < kD; ++d) dot += double{q[d]} * q[j * kD + d];
+    const double p = std::exp(dot / 8);
+    l += p;
+    for (int d = 0; d < kD; ++d) sum[d] += p * q[j * kD + d];
+  }
+  for (int d = 0; d < kD; ++d) error = std::fmax(error, std::fabs(sum[d] / l - o[d]));
+  return error;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int n = argc > 1 ? std::atoi(argv[1]) : 1024, cores = static_cast<int>(std::thread::hardware_concurrency());
+  std::vector<float> q(static_cast<std::size_t>(n) * kD), fast(q.size()), checked(q.size());
+  std::uint32_t state = 1;
+  for (float& x : q) x = static_cast<float>((state = state * 1664525u + 1013904223u) >> 8) * 0x1p-23f - 1.0f;
+
+  std::printf("reference forward, N = %d, D = 64, fp32, 4 N^2 D flop\n", n);
+  for (const int threads : {1, cores}) {
+    std::printf("sim      %2d threads  %6.2f GFLOP/s\n", threads,
+                gflops<flash::on_sim::Machine>(flash::on_sim::run_reference_forward, n, threads, q, fast));
+    std::printf("checked  %2d threads  %6.2f GFLOP/s\n", threads,
+                gflops<flash::on_checked::Machine>(flash::on_checked::run_reference_forward, n, threads, q, checked));
+  }
+  const double error = error_of_first_row(q, fast, n);
+  const bool same = std::memcmp(fast.data(), checked.data(), fast.size() * sizeof(float)) == 0;
+  std::printf("largest error of row 0: %.2g, builds agree bit for bit: %s\n", error, same ? "yes" : "NO");
+  return error <= 1e-5 && same ? 0 : 1;
+}
