@@ -151,7 +151,7 @@ static std::uint64_t naive_bytes(std::uint64_t N, std::uint64_t d) {
 }
 
 CELL("The ledger") {
-  const std::uint64_t N = 512, d = 64;
+  const std::uint64_t N = 256, d = 64;
   const Ledger ledger = phase01::forward(random_example(N, d).problem());
   std::printf("N = %d, d = %d     read       written   [bytes]\n", int(N), int(d));
   for (const ArrayTraffic& a : ledger.arrays)
@@ -171,7 +171,7 @@ CELL("Bytes against N") {
   for (std::uint64_t N = 64; N <= 16384; N *= 2) {
     naive.points.push_back({double(N), double(naive_bytes(N, d))});
     inputs.points.push_back({double(N), 16.0 * double(N * d)});
-    if (N > 1024) continue;  // beyond that the formula speaks alone
+    if (N > 512) continue;  // beyond that the formula speaks alone
     const std::uint64_t counted = phase01::forward(random_example(N, d).problem()).hbm_bytes();
     std::printf("N = %5d: %15s bytes\n", int(N), grouped(counted).c_str());
     naive.dots.push_back({double(N), double(counted)});

@@ -136,7 +136,7 @@ static std::uint64_t v1_bytes(std::uint64_t N, std::uint64_t d, std::uint64_t Tc
 }
 
 CELL("The ledger") {
-  const std::int64_t N = 512, d = 64, Bc = 100, Tc = tiles(N, Bc);  // ragged on purpose: 5 tiles of 100 and one of 12
+  const std::int64_t N = 256, d = 64, Bc = 50, Tc = tiles(N, Bc);  // ragged on purpose: 5 tiles of 50 and one of 6
   Example e = random_example(N, d);
   const Ledger ledger = phase03::forward(e.problem({.block_q = 64, .block_k = Bc}));
   for (const ArrayTraffic& a : ledger.arrays)
@@ -154,7 +154,7 @@ CELL("The ledger") {
 }
 
 CELL("Bytes against SRAM") {
-  const std::int64_t N = 1024, d = 64;
+  const std::int64_t N = 512, d = 64;
   svg::Line v1{"V1, tiles shrunk to fit", {}}, law{"12 · N²d²/M numbers", {}}, naive{"naive", {}};
   law.dashed = naive.dashed = true;
   bool equal = true, halves = true;
@@ -176,7 +176,7 @@ CELL("Bytes against SRAM") {
   expect(equal && halves, "counted = formula; more SRAM, fewer bytes");
   expect(v1.points.front()[1] > naive.points.front()[1], "with 16 KiB, V1 is worse than naive");
   picture("03-sram",
-          svg::chart({"HBM bytes of V1 against SRAM, N = 1024, d = 64", "SRAM [KiB]", "bytes"}, {v1, law, naive}));
+          svg::chart({"HBM bytes of V1 against SRAM, N = 512, d = 64", "SRAM [KiB]", "bytes"}, {v1, law, naive}));
 }
 
 // %% [markdown]
