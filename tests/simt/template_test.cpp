@@ -4,6 +4,9 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <fstream>
+#include <sstream>
+#include <string>
 #include <vector>
 
 #include "sim/machine.hpp"
@@ -33,4 +36,26 @@ TEST_CASE_TEMPLATE("axpy_sum: right at sizes around a block", Machine, flash::on
     CHECK(y == expected);
     CHECK(sums == expected_sums);
   }
+}
+
+TEST_CASE("docs/write-your-own-kernel.md quotes template.cu as it is") {
+  std::ifstream source(FLASH_SOURCE_DIR "/tests/simt/template.cu"),
+      page(FLASH_SOURCE_DIR "/docs/write-your-own-kernel.md");
+  std::stringstream kernel;
+  kernel << source.rdbuf();
+  std::string quote, line;
+  int quotes = 0;
+  for (bool inside = false; std::getline(page, line);) {
+    if (line == "```cpp") {
+      inside = true;
+    } else if (inside && line == "```") {
+      inside = false;
+      ++quotes;
+      CHECK_MESSAGE(kernel.str().find(quote) != std::string::npos, quote);
+      quote.clear();
+    } else if (inside) {
+      quote += line + "\n";
+    }
+  }
+  CHECK(quotes == 2);
 }

@@ -1,4 +1,4 @@
-// attention.cl: attention forward in OpenCL, the algorithm of tests/bench's reference kernel, for Oclgrind.
+// attention.cl: attention forward in OpenCL, the algorithm of tests/bench/simt_speed.cu, for Oclgrind.
 // One work-item per query row, Br 64 rows per group, K and V in local tiles of Bc 32 rows, D 64, fp32, online softmax.
 // Run: compare_simulators.py writes the .sim file that oclgrind-kernel needs.
 #define BR 64
@@ -6,13 +6,13 @@
 #define D 64
 
 kernel void attention(global const float* q, global const float* k, global const float* v, global float* o, int n,
-                      float scale) {
+                      float scale_log2) {
   local float k_tile[BC][D];
   local float v_tile[BC][D];
   const int t = get_local_id(0), row = get_group_id(0) * BR + t;
   float q_row[D], acc[D], s[BC];
   for (int d = 0; d < D; ++d) {
-    q_row[d] = q[row * D + d];
+    q_row[d] = q[row * D + d] * scale_log2;
     acc[d] = 0.0f;
   }
   float m = -INFINITY, l = 0.0f;
@@ -26,14 +26,14 @@ kernel void attention(global const float* q, global const float* k, global const
     for (int j = 0; j < BC; ++j) {
       float dot = 0.0f;
       for (int d = 0; d < D; ++d) dot = fma(q_row[d], k_tile[j][d], dot);
-      s[j] = dot * scale;
+      s[j] = dot;
       m_new = fmax(m_new, s[j]);
     }
-    const float rescale = exp(m - m_new);
+    const float rescale = exp2(m - m_new);
     l *= rescale;
     for (int d = 0; d < D; ++d) acc[d] *= rescale;
     for (int j = 0; j < BC; ++j) {
-      const float p = exp(s[j] - m_new);
+      const float p = exp2(s[j] - m_new);
       l += p;
       for (int d = 0; d < D; ++d) acc[d] = fma(p, v_tile[j][d], acc[d]);
     }

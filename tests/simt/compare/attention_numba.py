@@ -1,16 +1,17 @@
-# attention_numba.py: attention forward for numba's CUDA simulator, the algorithm of tests/bench's reference kernel.
+# attention_numba.py: attention forward for numba's CUDA simulator, the algorithm of tests/bench/simt_speed.cu.
 # One thread per query row, Br 64 rows per block, K and V in shared tiles of Bc 32 rows, D 64, fp32, online softmax.
 # Run: compare_simulators.py imports it with NUMBA_ENABLE_CUDASIM=1.
 import math
 
 import numpy
+from numba import __version__ as numba_version
 from numba import cuda, float32
 
 BR, BC, D = 64, 32, 64
 
 
 @cuda.jit
-def attention(q, k, v, o, n, scale):
+def attention(q, k, v, o, n, scale_log2):
     # One array per line: the simulator tells shared arrays apart by their line.
     k_tile = cuda.shared.array((BC, D), float32)
     v_tile = cuda.shared.array((BC, D), float32)
@@ -20,7 +21,7 @@ def attention(q, k, v, o, n, scale):
     acc = cuda.local.array(D, float32)
     s = cuda.local.array(BC, float32)
     for d in range(D):
-        q_row[d] = q[row, d]
+        q_row[d] = q[row, d] * scale_log2
         acc[d] = 0
     m = numpy.float32(-math.inf)
     l = numpy.float32(0)
@@ -34,14 +35,14 @@ def attention(q, k, v, o, n, scale):
             dot = numpy.float32(0)
             for d in range(D):
                 dot += q_row[d] * k_tile[j, d]
-            s[j] = dot * scale
+            s[j] = dot
             m_new = max(m_new, s[j])
-        rescale = math.exp(m - m_new)
+        rescale = math.pow(2.0, m - m_new)
         l *= rescale
         for d in range(D):
             acc[d] *= rescale
         for j in range(BC):
-            p = math.exp(s[j] - m_new)
+            p = math.pow(2.0, s[j] - m_new)
             l += p
             for d in range(D):
                 acc[d] += p * v_tile[j, d]
@@ -51,8 +52,8 @@ def attention(q, k, v, o, n, scale):
         o[row, d] = acc[d] / l
 
 
-def forward(q, k, v, scale):
+def forward(q, k, v, scale_log2):
     n = q.shape[0]
     o = cuda.to_device(numpy.zeros_like(q))
-    attention[n // BR, BR](cuda.to_device(q), cuda.to_device(k), cuda.to_device(v), o, n, numpy.float32(scale))
+    attention[n // BR, BR](cuda.to_device(q), cuda.to_device(k), cuda.to_device(v), o, n, numpy.float32(scale_log2))
     return o.copy_to_host()

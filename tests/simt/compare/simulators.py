@@ -1,7 +1,7 @@
 # simulators.py: times attention forward on numba's CUDA simulator and on Oclgrind, one core, and checks their results.
-# Prints CSV: simulator, checks that are on, N, CPU seconds, GFLOP/s.
-# GFLOP/s is 4 N N D / CPU time between two sizes, so that start-up cancels and other processes do not count.
-# Run: tests/simt/compare_simulators.sh (needs numba and oclgrind; on Debian 12 python3-numba and oclgrind)
+# Prints docs/results/simulators.md: their speeds beside those of our two builds, which tests/bench/simt_speed measures.
+# Run: tests/simt/compare_simulators.sh SIMT_SPEED_PROGRAM
+import math
 import os
 import re
 import resource
@@ -18,6 +18,7 @@ import numpy
 import attention_numba
 
 D = 64
+SCALE_LOG2 = 0.125 / math.log(2)  # the kernels use 2^x
 
 
 def problem(n):
@@ -40,7 +41,7 @@ def check(name, o, expected):
 def numba(n, options):
     q, k, v = problem(n)
     start = time.process_time()
-    o = attention_numba.forward(q, k, v, 0.125)
+    o = attention_numba.forward(q, k, v, SCALE_LOG2)
     seconds = time.process_time() - start
     check("numba", o, reference(q, k, v))
     return seconds
@@ -57,7 +58,7 @@ def oclgrind(n, options):
             f.write(f"{source}\nattention\n{n} 1 1\n64 1 1\n\n")
             for a in (q, k, v):
                 f.write(f"<size={size}>\n{numbers(a)}\n")
-            f.write(f"<size={size} fill=0 dump>\n<size=4>\n{n}\n<size=4>\n0.125\n")
+            f.write(f"<size={size} fill=0 dump>\n<size=4>\n{n}\n<size=4>\n{SCALE_LOG2!r}\n")
         command = ["oclgrind-kernel", "--num-threads", "1", "--local-mem-size", "65536", *options, sim]
         start = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
         done = subprocess.run(command, capture_output=True, text=True)
@@ -71,17 +72,50 @@ def oclgrind(n, options):
     return seconds
 
 
-def measure(name, checks, function, sizes, options=()):
-    seconds = []
-    for n in sizes:
-        seconds.append(min(function(n, options) for _ in range(2)))
+def measure(function, sizes, options=()):
+    seconds = [min(function(n, options) for _ in range(2)) for n in sizes]
     flops = [4 * n * n * D for n in sizes]
-    speed = (flops[1] - flops[0]) / (seconds[1] - seconds[0]) / 1e9
-    print(f"{name},{checks},{sizes[1]},{seconds[1]:.3f},{speed:.6f}", flush=True)
+    return (flops[1] - flops[0]) / (seconds[1] - seconds[0]) / 1e9
 
 
-print("simulator,checks,N,seconds,GFLOP/s")
-measure("numba's CUDA simulator", "none", numba, (64, 128))
-measure("Oclgrind", "out of bounds", oclgrind, (64, 128))
-measure("Oclgrind", "out of bounds; races", oclgrind, (64, 128), ("--data-races",))
-measure("Oclgrind", "out of bounds; races; uninitialised", oclgrind, (64, 128), ("--data-races", "--uninitialized"))
+def ours(bench):
+    """GFLOP/s of the fast and of the checked build on one thread, from simt_speed's lines."""
+    done = subprocess.run([bench], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{bench}: {done.stdout}{done.stderr}")
+    speed = dict(re.findall(r"^(sim|checked) +1 threads +([\d.]+) GFLOP/s", done.stdout, re.MULTILINE))
+    return float(speed["sim"]), float(speed["checked"])
+
+
+def cpu():
+    with open("/proc/cpuinfo") as f:
+        return re.search(r"model name\s*: (.*)", f.read()).group(1)
+
+
+def git(*arguments):
+    return subprocess.run(["git", *arguments], capture_output=True, text=True).stdout.strip()
+
+
+if len(sys.argv) != 2:
+    sys.exit("usage: simulators.py SIMT_SPEED_PROGRAM")
+fast, checked = ours(sys.argv[1])
+version = re.search(r"\d+\.\d+", subprocess.run(["oclgrind-kernel", "--version"], capture_output=True, text=True).stdout)
+oclgrind_name = f"Oclgrind {version.group(0) if version else ''}".strip()
+rows = [
+    ("`sim`", "none", fast),
+    ("`checked`", "out of bounds, misaligned, uninitialised, races, barriers; all counters", checked),
+    (f"numba {attention_numba.numba_version}, CUDA simulator", "none", measure(numba, (64, 128))),
+    (oclgrind_name, "out of bounds", measure(oclgrind, (64, 128))),
+    (oclgrind_name, "and races", measure(oclgrind, (64, 128), ("--data-races",))),
+    (oclgrind_name, "and races, uninitialised", measure(oclgrind, (64, 128), ("--data-races", "--uninitialized"))),
+]
+print("# GPU simulators on a CPU: attention forward\n")
+print("One thread per query row, Br 64, Bc 32, D 64, fp32, K and V tiles in shared memory; results compared with NumPy in")
+print("double precision before anything is printed. One core. GFLOP/s = 4 N^2 D / time: for ours the best of three launches at")
+print("N = 1024 (`tests/bench/simt_speed`), for the others CPU time between N = 64 and N = 128, so that start-up cancels.\n")
+print(f"{cpu()}; commit {git('rev-parse', '--short', 'HEAD')}; made by `tests/simt/compare_simulators.sh`.\n")
+print("| simulator | checks that are on | GFLOP/s | `checked` is faster by | `sim` is faster by |")
+print("|---|---|---:|---:|---:|")
+for name, checks, speed in rows:
+    mine = name.startswith("`")
+    print(f"| {name} | {checks} | {speed:.2g} | {'' if mine else f'× {checked / speed:.0f}'} | {'' if mine else f'× {fast / speed:.0f}'} |")
