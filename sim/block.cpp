@@ -195,6 +195,7 @@ void Worker::choose() {
   current = ready_.pop(launch->order, random_);
   threadIdx = threads[current].index;
   stack = fibers_[current].stack, stack_bytes = fibers_[current].stack_bytes;
+  if (checker) checker->switched();
 }
 
 void Worker::make_ready(unsigned thread) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
 
 namespace flash::simt {
 
@@ -18,63 +19,102 @@ void Counters::begin_block(std::size_t warps) {
   if (warps_.size() < warps) warps_.resize(warps);
 }
 
-// From affine to a table of addresses.
-void Counters::scatter(Warp& warp, Request& request) {
-  warp.scattered.emplace_back();
-  request.scattered = static_cast<std::uint32_t>(warp.scattered.size());
-  const bool one = (request.lanes & (request.lanes - 1)) == 0;
-  for (unsigned m = request.lanes; m; m &= m - 1) {
-    const int lane = std::countr_zero(m);
-    const std::int64_t offset = one ? 0 : std::int64_t{request.stride} * (lane - request.first_lane);
-    warp.scattered.back()[lane] = {request.base + static_cast<std::uintptr_t>(offset), request.space};
+void Counters::select(unsigned thread) {
+  warp_ = &warps_[thread / kLanes];
+  lane_ = thread % kLanes;
+  sites_ = warp_->sites.data();
+  site_count_ = static_cast<unsigned>(warp_->sites.size());
+}
+
+void Counters::more_sites(unsigned site) {
+  warp_->sites.resize(site + 1);
+  sites_ = warp_->sites.data();
+  site_count_ = site + 1;
+}
+
+// The first lane to come this far begins the request.
+void Counters::begin_request(unsigned site, std::uintptr_t address, unsigned bytes, Access access, unsigned space) {
+  Site& at = sites_[site];
+  if (at.requests.empty()) warp_->touched.push_back(site);
+  at.requests.push_back({address, 0, 1u << lane_, 0, space, kNoSpace, static_cast<std::uint8_t>(bytes),
+                         static_cast<std::uint8_t>(lane_), access});
+}
+
+// The second lane decides the stride; a lane that does not fit turns the request into a table of addresses.
+void Counters::irregular(Request& request, std::uintptr_t address, unsigned space) {
+  if (request.scattered == 0) {
+    const bool second = (request.lanes & (request.lanes - 1)) == 0;
+    const std::int64_t lanes_apart = static_cast<int>(lane_) - request.first_lane;
+    const std::int64_t apart = static_cast<std::int64_t>(address - request.base);
+    if (second && request.space == space && apart % lanes_apart == 0 && std::abs(apart) < 1 << 30) {
+      request.stride = static_cast<std::int32_t>(apart / lanes_apart);
+      request.base -= static_cast<std::uintptr_t>(std::int64_t{request.stride} * request.first_lane);
+      request.affine_in = space;
+      return;
+    }
+    warp_->scattered.emplace_back();
+    request.scattered = static_cast<std::uint32_t>(warp_->scattered.size());
+    request.affine_in = kNoSpace;
+    for (unsigned m = request.lanes; m; m &= m - 1) {
+      const int other = std::countr_zero(m);
+      const std::int64_t offset = second ? 0 : std::int64_t{request.stride} * other;
+      warp_->scattered.back()[other] = {request.base + static_cast<std::uintptr_t>(offset), request.space};
+    }
   }
+  warp_->scattered[request.scattered - 1][lane_] = {address, space};
 }
 
 std::size_t Counters::pending(unsigned w) const {
-  return static_cast<std::size_t>(std::count_if(warps_[w].requests.begin(), warps_[w].requests.end(),
-                                                [](const Request& request) { return request.lanes & 1; }));
+  std::size_t requests = 0;
+  for (unsigned site : warps_[w].touched) requests += warps_[w].sites[site].reached[0];
+  return requests;
 }
 
 std::size_t Counters::flush(unsigned w) {
   Warp& warp = warps_[w];
-  Addresses affine;
-  for (const Request& request : warp.requests) {
-    if (request.scattered != 0) {
-      // Lanes may point into different arrays: one request for each.
-      const Addresses& addresses = warp.scattered[request.scattered - 1];
-      for (unsigned rest = request.lanes; rest;) {
-        const unsigned space = addresses[std::countr_zero(rest)].space;
-        unsigned lanes = 0;
-        for (unsigned m = rest; m; m &= m - 1)
-          if (addresses[std::countr_zero(m)].space == space) lanes |= m & -m;
-        count(request, addresses, lanes, space);
-        rest &= ~lanes;
-      }
-      continue;
-    }
-    if (request.stride == 0 && request.space == kSharedSpace) {
-      // A broadcast: the most frequent request of tiled kernels. One wavefront for each group of lanes.
-      const unsigned group = request.bytes <= 4 ? 32 : 128 / request.bytes;
-      std::uint64_t groups = 0;
-      for (unsigned first = 0; first < kLanes; first += group)
-        groups += (request.lanes >> first & (group == 32 ? ~0u : (1u << group) - 1)) != 0;
-      wavefronts += groups, ideal_wavefronts += groups;
-      shared_reads += is_read(request.access), shared_writes += is_write(request.access);
-      continue;
-    }
-    for (unsigned m = request.lanes; m; m &= m - 1) {
-      const int lane = std::countr_zero(m);
-      affine[lane].address =
-          request.base + static_cast<std::uintptr_t>(std::int64_t{request.stride} * (lane - request.first_lane));
-    }
-    count(request, affine, request.lanes, request.space);
+  std::size_t requests = 0;
+  for (unsigned site : warp.touched) {
+    for (const Request& request : warp.sites[site].requests) count(warp, request);
+    requests += warp.sites[site].requests.size();
+    warp.sites[site].requests.clear();
+    warp.sites[site].reached = {};
   }
-  for (unsigned site : warp.touched) warp.sites[site] = {};
-  const std::size_t requests = warp.requests.size();
-  warp.requests.clear();
   warp.touched.clear();
   warp.scattered.clear();
   return requests;
+}
+
+void Counters::count(const Warp& warp, const Request& request) {
+  if (request.scattered != 0) {
+    // Lanes may point into different arrays: one request for each.
+    const Addresses& addresses = warp.scattered[request.scattered - 1];
+    for (unsigned rest = request.lanes; rest;) {
+      const unsigned space = addresses[std::countr_zero(rest)].space;
+      unsigned lanes = 0;
+      for (unsigned m = rest; m; m &= m - 1)
+        if (addresses[std::countr_zero(m)].space == space) lanes |= m & -m;
+      count(request, addresses, lanes, space);
+      rest &= ~lanes;
+    }
+    return;
+  }
+  if (request.stride == 0 && request.space == kSharedSpace) {
+    // A broadcast: the most frequent request of tiled kernels. One wavefront for each group of lanes.
+    const unsigned group = request.bytes <= 4 ? 32 : 128 / request.bytes;
+    std::uint64_t groups = 0;
+    for (unsigned first = 0; first < kLanes; first += group)
+      groups += (request.lanes >> first & (group == 32 ? ~0u : (1u << group) - 1)) != 0;
+    wavefronts += groups, ideal_wavefronts += groups;
+    shared_reads += is_read(request.access), shared_writes += is_write(request.access);
+    return;
+  }
+  const bool one = (request.lanes & (request.lanes - 1)) == 0;  // its base is its own address
+  Addresses affine;
+  for (unsigned m = request.lanes; m; m &= m - 1) {
+    const int lane = std::countr_zero(m);
+    affine[lane].address = request.base + static_cast<std::uintptr_t>(std::int64_t{request.stride} * (one ? 0 : lane));
+  }
+  count(request, affine, request.lanes, request.space);
 }
 
 void Counters::count(const Request& request, const Addresses& addresses, unsigned lanes, unsigned space) {

@@ -13,7 +13,7 @@
 namespace flash::simt {
 
 // Bits: 1 reads, 2 writes, 4 atomic or volatile.
-enum class Access : unsigned { read = 1, write = 2, atomic_read = 5, atomic_write = 6, atomic = 7 };
+enum class Access : std::uint8_t { read = 1, write = 2, atomic_read = 5, atomic_write = 6, atomic = 7 };
 constexpr bool is_read(Access a) {
   return static_cast<unsigned>(a) & 1;
 }
@@ -24,17 +24,17 @@ constexpr bool is_atomic(Access a) {
   return static_cast<unsigned>(a) & 4;
 }
 
-constexpr unsigned kSharedSpace = ~0u;  // instead of an array's index
+constexpr unsigned kSharedSpace = ~0u, kNoSpace = ~1u;  // instead of an array's index
 
 // One instruction of one warp. Most requests are affine in the lane (also with stride 0: a broadcast); others keep
 // each lane's address in a table.
 struct Request {
-  std::uint32_t next;       // the same site's following request + 1, 0 = none
-  std::uint32_t lanes;      // mask
-  std::uintptr_t base;      // address of the first lane that came, if affine
+  std::uintptr_t base;      // of lane 0, once the stride is known; before, the address of the first lane that came
   std::int32_t stride;      // bytes from lane to lane
+  std::uint32_t lanes;      // mask
   std::uint32_t scattered;  // index into the table + 1, 0 = affine
   std::uint32_t space;
+  std::uint32_t affine_in;  // the space while the request is affine with a known stride, else kNoSpace
   std::uint8_t bytes, first_lane;
   Access access;
 };
@@ -43,7 +43,9 @@ class Counters {
  public:
   void begin_launch(std::size_t arrays);
   void begin_block(std::size_t warps);
-  void log(unsigned thread, unsigned site, std::uintptr_t address, unsigned bytes, Access access, unsigned space);
+  // The thread that runs from here on.
+  void select(unsigned thread);
+  void log(unsigned site, std::uintptr_t address, unsigned bytes, Access access, unsigned space);
   // Counts and forgets the warp's requests; returns how many there were.
   std::size_t flush(unsigned warp);
   // Requests since the warp last met in which lane 0 takes part.
@@ -60,51 +62,42 @@ class Counters {
     std::uint32_t space = 0;
   };
   using Addresses = std::array<LaneAddress, kLanes>;
-  struct Site {
-    std::uint32_t first = 0;                     // its first request + 1
-    std::array<std::uint32_t, kLanes> latest{};  // per lane: its latest request + 1
+  struct alignas(64) Site {
+    std::vector<Request> requests;                // in order of occurrence
+    std::array<std::uint32_t, kLanes> reached{};  // per lane: how many of them it takes part in
   };
   struct Warp {
-    std::vector<Request> requests;
     std::vector<Site> sites;
     std::vector<unsigned> touched;
     std::vector<Addresses> scattered;
   };
-  void scatter(Warp& warp, Request& request);
+  void more_sites(unsigned site);
+  void begin_request(unsigned site, std::uintptr_t address, unsigned bytes, Access access, unsigned space);
+  void irregular(Request& request, std::uintptr_t address, unsigned space);
+  void count(const Warp& warp, const Request& request);
   void count(const Request& request, const Addresses& addresses, unsigned lanes, unsigned space);
   std::vector<Warp> warps_;
+  // Of the running thread:
+  Warp* warp_ = nullptr;
+  Site* sites_ = nullptr;
+  unsigned site_count_ = 0, lane_ = 0;
 };
 
-inline void Counters::log(unsigned thread, unsigned site, std::uintptr_t address, unsigned bytes, Access access,
-                          unsigned space) {
-  Warp& warp = warps_[thread / kLanes];
-  const unsigned lane = thread % kLanes;
-  if (site >= warp.sites.size()) [[unlikely]]
-    warp.sites.resize(site + 1);
-  Site& at = warp.sites[site];
-  std::uint32_t& latest = at.latest[lane];
-  std::uint32_t& link = latest ? warp.requests[latest - 1].next : at.first;
-  if (link == 0) {
-    // The first lane to come this far begins the request.
-    if (at.first == 0) warp.touched.push_back(site);
-    const auto index = static_cast<std::uint32_t>(warp.requests.size() + 1);
-    link = index;  // before push_back, which may move the link
-    latest = index;
-    warp.requests.push_back({0, 1u << lane, address, 0, 0, space, static_cast<std::uint8_t>(bytes),
-                             static_cast<std::uint8_t>(lane), access});
+[[gnu::always_inline]] inline void Counters::log(unsigned site, std::uintptr_t address, unsigned bytes, Access access,
+                                                 unsigned space) {
+  if (site >= site_count_) [[unlikely]]
+    more_sites(site);
+  Site& at = sites_[site];
+  const std::uint32_t n = at.reached[lane_]++;
+  if (n >= at.requests.size()) [[unlikely]] {
+    begin_request(site, address, bytes, access, space);
     return;
   }
-  latest = link;
-  Request& request = warp.requests[link - 1];
-  if (request.scattered == 0) {
-    const std::int64_t lanes_apart = static_cast<int>(lane) - request.first_lane;
-    const std::int64_t apart = static_cast<std::int64_t>(address - request.base);
-    if ((request.lanes & (request.lanes - 1)) == 0) request.stride = static_cast<std::int32_t>(apart / lanes_apart);
-    if (request.stride * lanes_apart != apart || request.space != space) [[unlikely]]
-      scatter(warp, request);
-  }
-  if (request.scattered != 0) warp.scattered[request.scattered - 1][lane] = {address, space};
-  request.lanes |= 1u << lane;
+  Request& request = at.requests[n];
+  if (request.affine_in != space ||
+      request.base + static_cast<std::uintptr_t>(std::int64_t{request.stride} * lane_) != address) [[unlikely]]
+    irregular(request, address, space);
+  request.lanes |= 1u << lane_;
 }
 
 }  // namespace flash::simt

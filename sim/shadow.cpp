@@ -144,6 +144,7 @@ Checker::Checker(Worker& worker, GlobalShadow& global)
       global_(global),
       low_(reserve<Cell>(kCellsForShared)),
       high_(reserve<Cell>(kCellsForShared)),
+      shared_(worker.shared),
       epochs_(kMaxThreads),
       seen_(kMaxThreads),
       extra_(kMaxThreads) {}
@@ -171,6 +172,8 @@ void Checker::begin_block() {
   if (any_extra_)
     for (auto& extra : extra_) extra.reset();
   any_extra_ = false;
+  only_barriers_ = true;
+  shared_bytes_ = worker_.launch->shared_bytes;
   published_.clear();
   counters.begin_block(worker_.warps.size());
 }
@@ -183,6 +186,12 @@ void Checker::advance() {
 
 void Checker::set_clock(unsigned thread, std::uint64_t clock) {
   epochs_[thread] = clock << kClockShift | thread;
+  running_ = epochs_[worker_.current];
+}
+
+void Checker::switched() {
+  running_ = epochs_[worker_.current];
+  counters.select(worker_.current);
 }
 
 void Checker::block_barrier() {
@@ -190,6 +199,7 @@ void Checker::block_barrier() {
   barrier_ = Epoch{now_} << kClockShift;
   const auto n = static_cast<unsigned>(worker_.threads.size());
   for (unsigned t = 0; t < n; ++t) set_clock(t, now_);
+  only_barriers_ = !any_extra_;
   if (!any_extra_) return;
   std::vector<unsigned> all(n);
   for (unsigned t = 0; t < n; ++t) all[t] = t;
@@ -198,6 +208,7 @@ void Checker::block_barrier() {
 
 void Checker::warp_sync(unsigned warp, unsigned lanes) {
   advance();
+  only_barriers_ = false;
   std::array<std::uint64_t, kWarpSize> joined{};
   std::vector<unsigned> threads;
   for (unsigned m = lanes; m; m &= m - 1) threads.push_back(warp * kWarpSize + std::countr_zero(m));
@@ -236,6 +247,7 @@ void Checker::meet(const std::vector<unsigned>& threads) {
 void Checker::fence() {
   const unsigned t = worker_.current, warp = t / kWarpSize;
   any_extra_ = true;
+  only_barriers_ = false;
   if (!extra_[t]) extra_[t] = std::make_unique<Extra>();
   Extra& extra = *extra_[t];
   // Acquire: what atomics read before the fence is known after it.
@@ -267,11 +279,22 @@ void Checker::atomic(const void* address, std::size_t bytes, Site site_) {
   if (!in_shared) lock.lock();
   View& view = (in_shared ? published_ : global_.published)[address];
   any_extra_ = true;
+  only_barriers_ = false;
   if (!extra_[t]) extra_[t] = std::make_unique<Extra>();
   join(extra_[t]->pending, view);
   if (!releases) return;
   join(view, extra_[t]->released);
   if (!in_shared) global_.any_published = true;
+}
+
+bool Checker::ordered_otherwise(Epoch earlier, bool global) const {
+  const unsigned block = global ? global_.block_of(clock_of(earlier)) : worker_.block;
+  if (block == worker_.block) {
+    const unsigned u = thread_of(earlier), t = worker_.current;
+    if (earlier < barrier_ || u == t) return true;
+    if (u / kWarpSize == t / kWarpSize && clock_of(earlier) < seen_[t][u % kWarpSize]) return true;
+  }
+  return any_extra_ && ordered_by_views(earlier, block);
 }
 
 bool Checker::ordered_by_views(Epoch earlier, unsigned block) const {
@@ -424,8 +447,7 @@ void Checker::bad_address(const void* address, std::size_t bytes, Access access_
   } else {
     what += " of " + std::to_string(bytes) + " bytes at an address outside every device array";
   }
-  const Epoch mine =
-      epochs_[worker_.current] | Epoch{site(key)} << kThreadBits | (is_atomic(access_) ? kAtomicEpoch : 0);
+  const Epoch mine = running_ | Epoch{site(key)} << kThreadBits | (is_atomic(access_) ? kAtomicEpoch : 0);
   worker_.findings.add({kind, what, remedy, {side(name_of(access_), mine)}, worker_.block});
   worker_.stop_block();
 }

@@ -95,6 +95,7 @@ class Checker {
   void end_launch(const Tally& tally) { counters.tally = tally; }
   void begin_block();
   void end_block();
+  void switched();  // another thread runs from here on
 
   // One access of the running thread. Findings that would make the access itself harmful stop the block.
   template <unsigned kBytes, Access kAccess>
@@ -125,10 +126,12 @@ class Checker {
   bool elsewhere(const void* address, Access access) const;
   template <bool kGlobal>
   bool ordered(Epoch earlier) const;
+  bool ordered_otherwise(Epoch earlier, bool global) const;
   bool ordered_by_views(Epoch earlier, unsigned block) const;
   unsigned distance(Epoch a, Epoch b, bool global) const;
   template <bool kGlobal>
   void remember_reader(Cell& cell, Epoch mine);
+  bool enough_readers(const Cell& cell, Epoch mine) const;
   void advance();
   void set_clock(unsigned thread, std::uint64_t clock);
   void meet(const std::vector<unsigned>& threads);
@@ -142,13 +145,17 @@ class Checker {
   Worker& worker_;
   GlobalShadow& global_;
   Cell *low_, *high_;  // shared memory's two planes
+  const std::byte* shared_;
+  std::size_t shared_bytes_ = 0;
   std::uint64_t now_ = 0, chunk_end_ = 0;
   Epoch block_begin_ = 0, barrier_ = 0;                     // everything of this block before barrier_ is ordered
+  Epoch running_ = 0;                                       // epochs_ of the running thread
   std::vector<Epoch> epochs_;                               // per thread: its clock and number, site 0
   std::vector<std::array<std::uint64_t, kWarpSize>> seen_;  // per thread: what it knows of its warp's lanes
   std::vector<std::unique_ptr<Extra>> extra_;
   bool any_extra_ = false;
-  std::unordered_map<const void*, View> published_;                  // by atomics on shared memory
+  bool only_barriers_ = true;                        // no other synchronisation in this block since the last barrier
+  std::unordered_map<const void*, View> published_;  // by atomics on shared memory
   const std::byte *variables_ = nullptr, *variables_end_ = nullptr;  // this OS thread's threadIdx and companions
   struct CachedSite {
     std::uintptr_t key;
@@ -167,16 +174,11 @@ inline unsigned Checker::site(std::uintptr_t key) {
 }
 
 template <bool kGlobal>
-bool Checker::ordered(Epoch earlier) const {
+[[gnu::always_inline]] inline bool Checker::ordered(Epoch earlier) const {
+  if (!kGlobal && (earlier < barrier_ || thread_of(earlier) == thread_of(running_))) return true;
+  if (!kGlobal && only_barriers_) return false;
   if (kGlobal && earlier < global_.launch_begin) return true;
-  unsigned block = worker_.block;
-  if (kGlobal) block = global_.block_of(clock_of(earlier));
-  if (block == worker_.block) {
-    if (earlier < barrier_) return true;
-    const unsigned u = thread_of(earlier), t = worker_.current;
-    if (u == t || (u / kWarpSize == t / kWarpSize && clock_of(earlier) < seen_[t][u % kWarpSize])) return true;
-  }
-  return any_extra_ && ordered_by_views(earlier, block);
+  return ordered_otherwise(earlier, kGlobal);
 }
 
 // Puts `mine` into the reader slots, unless readers that are at least as far apart are there already.
@@ -195,6 +197,14 @@ void Checker::remember_reader(Cell& cell, Epoch mine) {
       if (__atomic_compare_exchange_n(slot, &old, mine, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) return;
     }
   }
+}
+
+// The frequent case of remember_reader: two other threads of this block, as far apart as this one can make them.
+[[gnu::always_inline]] inline bool Checker::enough_readers(const Cell& cell, Epoch mine) const {
+  const auto same_warp = [](Epoch a, Epoch b) { return ((a ^ b) & ((1u << kThreadBits) - kWarpSize)) == 0; };
+  return only_barriers_ && cell.far_reader >= barrier_ && thread_of(cell.reader) != thread_of(mine) &&
+         thread_of(cell.far_reader) != thread_of(mine) &&
+         (!same_warp(cell.reader, cell.far_reader) || same_warp(cell.reader, mine));
 }
 
 template <bool kGlobal>
@@ -224,15 +234,16 @@ template <bool kGlobal>
   if (access != Access::atomic_read) {
     if (cell.reader < old_enough && !(kGlobal && global_.parallel))
       cell.reader = mine;
-    else
+    else if (kGlobal || !enough_readers(cell, mine))
       remember_reader<kGlobal>(cell, mine);
   }
   before = cell.write;
-  if (before < (kGlobal ? Epoch{1} : block_begin_) && !initialised) {
-    if (is_read(access) && !reported) reported = true, uninitialised(access, mine, address, bytes);
-  } else if (before >= old_enough && !(is_atomic(access) && (before & kAtomicEpoch)) && !ordered<kGlobal>(before) &&
-             !reported) {
-    reported = true, race(before, true, access, mine, address, bytes);
+  const bool written = before >= (kGlobal ? Epoch{1} : block_begin_) || initialised;
+  if (!written || before >= old_enough) [[unlikely]] {
+    if (!written && is_read(access) && !reported) reported = true, uninitialised(access, mine, address, bytes);
+    if (before >= old_enough && !(is_atomic(access) && (before & kAtomicEpoch)) && !ordered<kGlobal>(before) &&
+        !reported)
+      reported = true, race(before, true, access, mine, address, bytes);
   }
   // Plain reads collide with atomics that write, atomics that write with plain reads.
   if (access == Access::atomic_read || (access == Access::read && !((cell.reader | cell.far_reader) & kAtomicEpoch)))
@@ -280,13 +291,13 @@ template <bool kGlobal>
 template <unsigned kBytes, Access kAccess>
 [[gnu::always_inline]] inline void Checker::access(void* address, std::uintptr_t site_key) {
   const auto* at = static_cast<const std::byte*>(address);
-  const std::size_t in_shared = static_cast<std::size_t>(at - worker_.shared);
-  if (in_shared < worker_.launch->shared_bytes) {
-    if (in_shared + kBytes > worker_.launch->shared_bytes || in_shared % kBytes != 0) [[unlikely]]
+  const std::size_t in_shared = static_cast<std::size_t>(at - shared_);
+  if (in_shared < shared_bytes_) {
+    if (in_shared + kBytes > shared_bytes_ || in_shared % kBytes != 0) [[unlikely]]
       bad_address(address, kBytes, kAccess, site_key);
-    const unsigned s = site(site_key), thread = worker_.current;
-    const Epoch mine = epochs_[thread] | Epoch{s} << kThreadBits | (is_atomic(kAccess) ? kAtomicEpoch : 0);
-    counters.log(thread, s, reinterpret_cast<std::uintptr_t>(at), kBytes, kAccess, kSharedSpace);
+    const unsigned s = site(site_key);
+    const Epoch mine = running_ | Epoch{s} << kThreadBits | (is_atomic(kAccess) ? kAtomicEpoch : 0);
+    counters.log(s, reinterpret_cast<std::uintptr_t>(at), kBytes, kAccess, kSharedSpace);
     cells<false>(low_, high_, in_shared, kBytes, kAccess, mine, false, address);
     return;
   }
@@ -299,9 +310,9 @@ template <unsigned kBytes, Access kAccess>
     if (in_array >= array.bytes || in_array + kBytes > array.bytes || in_array % kBytes != 0 || !array.live)
         [[unlikely]]
       bad_address(address, kBytes, kAccess, site_key);
-    const unsigned s = site(site_key), thread = worker_.current;
-    const Epoch mine = epochs_[thread] | Epoch{s} << kThreadBits | (is_atomic(kAccess) ? kAtomicEpoch : 0);
-    counters.log(thread, s, reinterpret_cast<std::uintptr_t>(at), kBytes, kAccess, static_cast<unsigned>(owner));
+    const unsigned s = site(site_key);
+    const Epoch mine = running_ | Epoch{s} << kThreadBits | (is_atomic(kAccess) ? kAtomicEpoch : 0);
+    counters.log(s, reinterpret_cast<std::uintptr_t>(at), kBytes, kAccess, static_cast<unsigned>(owner));
     cells<true>(global_.low, global_.high, global_.memory.offset(address), kBytes, kAccess, mine, array.initialised,
                 address);
     return;
