@@ -138,9 +138,9 @@ NpyArray read_npy(const std::string& path) {
 
   // Exactly the elements that the shape promises.
   const std::size_t have = raw.size() - start - length;
-  std::int64_t want = 0;
-  if (__builtin_mul_overflow(array.elements(), static_cast<std::int64_t>(element_size(array.dtype)), &want))
-    fail(path, "promises over 2^63 bytes", "check its header");
+  std::int64_t want = static_cast<std::int64_t>(element_size(array.dtype));
+  for (const std::int64_t s : array.shape)
+    if (__builtin_mul_overflow(want, s, &want)) fail(path, "promises over 2^63 bytes", "check its header");
   if (have != static_cast<std::size_t>(want))
     fail(path, "holds " + std::to_string(have) + " bytes of data, its header promises " + std::to_string(want),
          have < static_cast<std::size_t>(want) ? "it is truncated: copy it again" : "cut it or save it again");
@@ -166,7 +166,7 @@ void write_npy(const std::string& path, const std::string& dtype, const std::vec
                const void* data) {
   std::string tuple;
   std::int64_t bytes = static_cast<std::int64_t>(element_size(dtype));
-  for (std::int64_t s : shape) {
+  for (const std::int64_t& s : shape) {
     tuple += std::to_string(s) + (shape.size() == 1 ? "," : &s == &shape.back() ? "" : ", ");
     bytes *= s;
   }
