@@ -22,6 +22,11 @@
 #include "sim/ledger.hpp"
 #include "tests/reference.hpp"
 
+// The element types that a phase's test goes through. A mutant is built with one, to be quick.
+#ifndef FLASH_TEST_TYPES
+#define FLASH_TEST_TYPES float, half, bfloat16
+#endif
+
 namespace flash::test {
 
 // --- What a case is made of ------------------------------------------------------------------------------------------

@@ -14,23 +14,23 @@ const auto forward = [](const auto& p) { phase01::forward(p); };
 constexpr Features features = phase01::features;
 }  // namespace
 
-TEST_CASE_TEMPLATE("contract", T, float, half, bfloat16) {
+TEST_CASE_TEMPLATE("contract", T, FLASH_TEST_TYPES) {
   check_contract<T>(forward, features);
 }
 TEST_CASE("published shapes") {
   check_published<half>(forward, features);
 }
-TEST_CASE_TEMPLATE("promises", T, float, half, bfloat16) {
+TEST_CASE_TEMPLATE("promises", T, FLASH_TEST_TYPES) {
   check_promises<T>(forward, features);
 }
-TEST_CASE_TEMPLATE("strides over 2^31", T, float, half) {
+TEST_CASE_TEMPLATE("strides over 2^31", T, FLASH_TEST_TYPES) {
   check_far_strides<T>(forward, features);
 }
-TEST_CASE_TEMPLATE("bad input", T, float, half, bfloat16) {
+TEST_CASE_TEMPLATE("bad input", T, FLASH_TEST_TYPES) {
   check_refusals<T>(forward, features);
 }
 
-TEST_CASE_TEMPLATE("ledger", T, float, half) {
+TEST_CASE_TEMPLATE("ledger", T, FLASH_TEST_TYPES) {
   for (const Causal causal : {Causal::None, Causal::TopLeft}) {
     const Case c{.B = 2, .H = 3, .Sq = 37, .Sk = 53, .D = 24, .causal = causal};
     Inputs<T> in(c);

@@ -78,30 +78,30 @@ std::vector<int> iota(int n) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("contract", T, float, half, bfloat16) {
+TEST_CASE_TEMPLATE("contract", T, FLASH_TEST_TYPES) {
   check_contract<T>(forward, features);
 }
 TEST_CASE("published shapes") {
   check_published<half>(forward, features);
 }
-TEST_CASE_TEMPLATE("promises", T, float, half, bfloat16) {
+TEST_CASE_TEMPLATE("promises", T, FLASH_TEST_TYPES) {
   check_promises<T>(forward, features);
 }
-TEST_CASE_TEMPLATE("strides over 2^31", T, float, half) {
+TEST_CASE_TEMPLATE("strides over 2^31", T, FLASH_TEST_TYPES) {
   check_far_strides<T>(forward, features);
 }
-TEST_CASE_TEMPLATE("bad input", T, float, half, bfloat16) {
+TEST_CASE_TEMPLATE("bad input", T, FLASH_TEST_TYPES) {
   check_refusals<T>(forward, features);
 }
 
-TEST_CASE_TEMPLATE("equals phase 01", T, float, half, bfloat16) {
+TEST_CASE_TEMPLATE("equals phase 01", T, FLASH_TEST_TYPES) {
   const auto before = [](const auto& p) { phase01::forward(p); };
   for (const Input input : {Input::Normal, Input::Shifted, Input::Outliers, Input::Q60, Input::Rising, Input::LowEqual})
     for (const Causal causal : {Causal::None, Causal::TopLeft, Causal::BottomRight})
       check_equals_previous<T>({.Sq = 61, .Sk = 83, .D = 40, .input = input, .causal = causal}, before, forward);
 }
 
-TEST_CASE_TEMPLATE("ledger", T, float, half) {
+TEST_CASE_TEMPLATE("ledger", T, FLASH_TEST_TYPES) {
   for (const Causal causal : {Causal::None, Causal::TopLeft, Causal::BottomRight})
     for (const bool want_lse : {false, true}) {
       const Case c{.B = 2, .H = 3, .Sq = 53, .Sk = 37, .D = 24, .causal = causal};

@@ -17,30 +17,30 @@ constexpr Features features = phase03::features;
 constexpr std::int64_t KiB = 1024;
 }  // namespace
 
-TEST_CASE_TEMPLATE("contract", T, float, half, bfloat16) {
+TEST_CASE_TEMPLATE("contract", T, FLASH_TEST_TYPES) {
   check_contract<T>(forward, features);
 }
 TEST_CASE("published shapes") {
   check_published<half>(forward, features);
 }
-TEST_CASE_TEMPLATE("promises", T, float, half, bfloat16) {
+TEST_CASE_TEMPLATE("promises", T, FLASH_TEST_TYPES) {
   check_promises<T>(forward, features);
 }
-TEST_CASE_TEMPLATE("strides over 2^31", T, float, half) {
+TEST_CASE_TEMPLATE("strides over 2^31", T, FLASH_TEST_TYPES) {
   check_far_strides<T>(forward, features);
 }
-TEST_CASE_TEMPLATE("bad input", T, float, half, bfloat16) {
+TEST_CASE_TEMPLATE("bad input", T, FLASH_TEST_TYPES) {
   check_refusals<T>(forward, features);
 }
 
-TEST_CASE_TEMPLATE("equals phase 02", T, float, half, bfloat16) {
+TEST_CASE_TEMPLATE("equals phase 02", T, FLASH_TEST_TYPES) {
   const auto before = [](const auto& p) { phase02::forward(p); };
   for (const Input input : {Input::Normal, Input::Shifted, Input::Outliers, Input::Q60, Input::Rising, Input::LowEqual})
     check_equals_previous<T>({.Sq = 61, .Sk = 83, .D = 40, .input = input, .block_q = 16, .block_k = 24}, before,
                              forward);
 }
 
-TEST_CASE_TEMPLATE("ledger", T, float, half) {
+TEST_CASE_TEMPLATE("ledger", T, FLASH_TEST_TYPES) {
   for (const std::int64_t Sk : {std::int64_t{100}, std::int64_t{96}, std::int64_t{5}}) {
     const Case c{.B = 2, .H = 3, .Sq = 53, .Sk = Sk, .D = 24, .block_q = 16, .block_k = 32};
     Inputs<T> in(c);
@@ -63,7 +63,7 @@ TEST_CASE_TEMPLATE("ledger", T, float, half) {
   }
 }
 
-TEST_CASE_TEMPLATE("ledger without keys", T, float, half) {
+TEST_CASE_TEMPLATE("ledger without keys", T, FLASH_TEST_TYPES) {
   const Case c{.B = 2, .H = 3, .Sq = 53, .Sk = 0, .D = 24, .block_q = 16, .block_k = 32};
   Inputs<T> in(c);
   const Ledger ledger = phase03::forward(in.problem(false));

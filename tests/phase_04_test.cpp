@@ -15,30 +15,30 @@ const auto forward = [](const auto& p) { phase04::forward(p); };
 constexpr Features features = phase04::features;
 }  // namespace
 
-TEST_CASE_TEMPLATE("contract", T, float, half, bfloat16) {
+TEST_CASE_TEMPLATE("contract", T, FLASH_TEST_TYPES) {
   check_contract<T>(forward, features);
 }
 TEST_CASE("published shapes") {
   check_published<half>(forward, features);
 }
-TEST_CASE_TEMPLATE("promises", T, float, half, bfloat16) {
+TEST_CASE_TEMPLATE("promises", T, FLASH_TEST_TYPES) {
   check_promises<T>(forward, features);
 }
-TEST_CASE_TEMPLATE("strides over 2^31", T, float, half) {
+TEST_CASE_TEMPLATE("strides over 2^31", T, FLASH_TEST_TYPES) {
   check_far_strides<T>(forward, features);
 }
-TEST_CASE_TEMPLATE("bad input", T, float, half, bfloat16) {
+TEST_CASE_TEMPLATE("bad input", T, FLASH_TEST_TYPES) {
   check_refusals<T>(forward, features);
 }
 
-TEST_CASE_TEMPLATE("equals phase 03", T, float, half, bfloat16) {
+TEST_CASE_TEMPLATE("equals phase 03", T, FLASH_TEST_TYPES) {
   const auto before = [](const auto& p) { phase03::forward(p); };
   for (const Input input : {Input::Normal, Input::Shifted, Input::Outliers, Input::Q60, Input::Rising, Input::LowEqual})
     check_equals_previous<T>({.Sq = 61, .Sk = 83, .D = 40, .input = input, .block_q = 16, .block_k = 24}, before,
                              forward);
 }
 
-TEST_CASE_TEMPLATE("ledger", T, float, half) {
+TEST_CASE_TEMPLATE("ledger", T, FLASH_TEST_TYPES) {
   for (const auto& [Sq, Sk] : {std::pair<std::int64_t, std::int64_t>{53, 100}, {100, 53}, {64, 64}})
     for (const auto& [Br, Bc] : {std::pair<std::int64_t, std::int64_t>{16, 32}, {32, 16}, {64, 64}})
       for (const Causal causal : {Causal::None, Causal::TopLeft, Causal::BottomRight}) {
@@ -102,7 +102,7 @@ TEST_CASE("on-chip memory does not grow with the sequence") {
   CHECK(peak[0] == peak[1]);
 }
 
-TEST_CASE_TEMPLATE("any number of threads gives the same bits and the same ledger", T, float, half, bfloat16) {
+TEST_CASE_TEMPLATE("any number of threads gives the same bits and the same ledger", T, FLASH_TEST_TYPES) {
   for (const Causal causal : {Causal::None, Causal::BottomRight}) {
     Case c{.B = 2, .H = 3, .Sq = 77, .Sk = 90, .D = 32, .causal = causal, .block_q = 16, .block_k = 16};
     Inputs<T> one(c);
