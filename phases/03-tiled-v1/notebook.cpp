@@ -41,7 +41,7 @@ CELL("The walk") {
   std::printf("12 heads, relative error against fp64: %.1e\n", worst_head(e));
   expect(worst_head(e) <= 2e-6, "the same attention, from tiles");
 
-  svg::Walk walk{"V1: down the columns", 4, 3, 1, {}, "O is written back as often as it comes"};
+  svg::Walk walk{"V1: down the columns", 4, 3, 1, {}, "O is written back as often (and zeroed once)"};
   for (int j = 0; j < 3; ++j)
     for (int i = 0; i < 4; ++i) walk.order.push_back({i, j});
   picture("03-walk", svg::tile_walks("The tiles of S (×n: how often a tile comes on chip)", {walk}));

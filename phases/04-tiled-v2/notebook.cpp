@@ -47,7 +47,7 @@ CELL("Down the columns, or along the rows") {
   Ledger v1 = phase03::forward(e.problem(blocks)), v2 = phase04::forward(e.problem(blocks));
   expect(worst_head(e) <= 2e-6, "the same attention");
 
-  svg::Walk down{"V1: K, V outside", 4, 3, 1, {}, "O is read and written 3 times"};
+  svg::Walk down{"V1: K, V outside", 4, 3, 1, {}, "O is read and written 3 times (zeroed once)"};
   for (int j = 0; j < 3; ++j)
     for (int i = 0; i < 4; ++i) down.order.push_back({i, j});
   svg::Walk along = v2_walk("V2: Q outside", e.problem(), 13, 17);
