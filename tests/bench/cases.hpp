@@ -1,0 +1,94 @@
+// cases.hpp: what the GPU benchmark times: the seeds' sweeps, which kernel takes part in which, and what a run must do.
+// Only sizes and arithmetic, so that it is tested where there is no GPU (tests/bench_test.cpp).
+// Use: for (const Entry& e : plan()) …; flash-gpu-bench --dry-run prints it.
+#pragma once
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "phases/05-first-kernel/attention.hpp"
+#include "phases/06-4d-grid/attention.hpp"
+#include "phases/07-causal/attention.hpp"
+#include "phases/08-lse/attention.hpp"
+#include "tests/bench/naive.hpp"
+
+namespace flash::bench {
+
+// Sq = Sk = N; elements are fp16, as in the seeds; causal is top-left, which for Sq = Sk is bottom-right as well.
+struct Case {
+  std::string sweep;  // the number of the seed that has it
+  std::int64_t B, H, N, D;
+  bool causal;
+};
+
+// Pairs (query, key) that meet: what a mask hides is no work.
+inline std::uint64_t visible_pairs(const Case& c) {
+  const std::uint64_t N = static_cast<std::uint64_t>(c.N), heads = static_cast<std::uint64_t>(c.B * c.H);
+  return heads * (c.causal ? N * (N + 1) / 2 : N * N);
+}
+
+// Two multiply-adds per pair and column, one in Q·K and one in P·V.
+inline std::uint64_t flops(const Case& c) {
+  return 4 * visible_pairs(c) * static_cast<std::uint64_t>(c.D);
+}
+
+// Q, K, V read once and O written once: no algorithm moves less.
+inline std::uint64_t least_bytes(const Case& c) {
+  return static_cast<std::uint64_t>(4 * c.B * c.H * c.N * c.D) * sizeof(half);
+}
+
+inline const std::vector<Features>& kernels() {
+  static const std::vector<Features> all = {naive::features, phase05::features, phase06::features, phase07::features,
+                                            phase08::features};
+  return all;
+}
+
+// The seeds' benchmarks. 001: all kernel phases. 003: naive against flash, one doubling further than the seed went,
+// to where the naive one no longer fits. 004: in steps of two tiles, so that uneven last waves show.
+inline std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const std::int64_t D : {64, 16})
+    for (const bool causal : {false, true})
+      for (std::int64_t N = 512; N <= 8192; N *= 2) all.push_back({"001", 4, 48, N, D, causal});
+  for (const bool causal : {false, true}) all.push_back({"001", 8, 32, 4096, 128, causal});
+  for (std::int64_t N = 512; N <= 16384; N *= 2) all.push_back({"003", 4, 32, N, 64, false});
+  for (std::int64_t N = 256; N <= 4096; N += 128) all.push_back({"004", 4, 12, N, 64, false});
+  return all;
+}
+
+inline bool takes_part(const Features& kernel, const Case& c) {
+  if (c.causal && !kernel.causal) return false;
+  const bool is_naive = !std::strcmp(kernel.phase, naive::features.phase);
+  const bool is_newest = !std::strcmp(kernel.phase, kernels().back().phase);
+  if (c.sweep == "001") return !is_naive;
+  if (c.sweep == "003") return is_naive || is_newest;
+  return is_newest;
+}
+
+// One measurement; Features has the kernel's name and whether it knows the causal mask and LSE.
+struct Entry {
+  Features kernel;
+  Case at;
+};
+
+inline std::vector<Entry> plan() {
+  std::vector<Entry> entries;
+  for (const Case& c : cases())
+    for (const Features& kernel : kernels())
+      if (takes_part(kernel, c)) entries.push_back({kernel, c});
+  return entries;
+}
+
+// Do two cases differ in N alone?
+inline bool same_series(const Case& a, const Case& b) {
+  return a.sweep == b.sweep && a.B == b.B && a.H == b.H && a.D == b.D && a.causal == b.causal;
+}
+
+// The sanity law: more keys cannot cost less. Each block does at least N2/N1 times the work, and there are no fewer of
+// them; a fifth of slack for the part that does not grow with N (start, first loads) and for uneven last waves.
+inline bool grows(std::int64_t N1, double ms1, std::int64_t N2, double ms2) {
+  return ms2 >= 0.8 * ms1 * static_cast<double>(N2) / static_cast<double>(N1);
+}
+
+}  // namespace flash::bench

@@ -1,0 +1,268 @@
+// gpu_bench.cpp: ./flash bench on a GPU: the seeds' sweeps (cases.hpp) through the kernel phases, verified, then timed.
+// Inputs N(0,1) in fp16; a wrong result ends the program before its time is taken; so does a time that N does not raise.
+// flash-gpu-bench [NN] [--dry-run] [--out results.json]
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <thread>
+
+#include "phases/common/random.hpp"
+#include "phases/common/text.hpp"
+#include "tests/bench/results.hpp"
+
+namespace {
+
+using namespace flash;
+using namespace flash::bench;
+
+// ---- Inputs and outputs, shared by all cases: a case takes the first B·H·N·D elements ---------------------------------
+
+template <class F>
+void in_parallel(std::size_t count, const F& f) {
+  const std::size_t workers = std::max(1u, std::thread::hardware_concurrency());
+  std::vector<std::thread> threads;
+  for (std::size_t w = 0; w < workers; ++w)
+    threads.emplace_back([&, w] { f(count * w / workers, count * (w + 1) / workers); });
+  for (std::thread& t : threads) t.join();
+}
+
+struct Tensors {
+  std::vector<half> q, k, v, o, o_again;
+  std::vector<float> lse;
+
+  explicit Tensors(const std::vector<Entry>& entries) {
+    std::size_t elements = 0, rows = 0;
+    for (const Entry& e : entries) {
+      rows = std::max(rows, static_cast<std::size_t>(e.at.B * e.at.H * e.at.N));
+      elements = std::max(elements, static_cast<std::size_t>(e.at.B * e.at.H * e.at.N * e.at.D));
+    }
+    std::uint32_t stream = 0;
+    for (std::vector<half>* x : {&q, &k, &v}) {
+      const Random random(2026, stream++);
+      x->resize(elements);
+      in_parallel(elements, [&](std::size_t begin, std::size_t end) {
+        for (std::size_t i = begin; i < end; ++i) (*x)[i] = from_float<half>(random.normal(i));
+      });
+    }
+    o.resize(elements), o_again.resize(elements), lse.resize(rows);
+  }
+
+  Problem<half> problem(const Entry& e, std::vector<half>& out) {
+    const std::array<std::int64_t, 4> shape{e.at.B, e.at.H, e.at.N, e.at.D};
+    Problem<half> p;
+    p.q = dense_view<const half>(q.data(), shape);
+    p.k = dense_view<const half>(k.data(), shape);
+    p.v = dense_view<const half>(v.data(), shape);
+    p.o = dense_view(out.data(), shape);
+    if (e.kernel.lse) p.lse = lse.data();
+    p.options.causal = e.at.causal ? Causal::TopLeft : Causal::None;
+    return p;
+  }
+};
+
+// ---- Verification ------------------------------------------------------------------------------------------------------
+
+struct Verdict {
+  double error, floor;
+};
+
+// One row of O in fp64, and how far the kernel's is from it.
+struct RowCheck {
+  double difference = 0, rounding = 0, norm = 0;  // squares: got - want, fp16(want) - want, want
+  bool lse_is_right = true;
+};
+
+RowCheck check_row(const Problem<half>& p, std::int64_t b, std::int64_t h, std::int64_t i) {
+  const auto wide = [](half x) { return static_cast<double>(to_float(x)); };
+  const std::int64_t keys = p.visible(i), D = p.D();
+  std::vector<double> s(static_cast<std::size_t>(keys)), o(static_cast<std::size_t>(D));
+  double m = -INFINITY, l = 0;
+  for (std::int64_t j = 0; j < keys; ++j) {
+    for (std::int64_t d = 0; d < D; ++d) s[j] += wide(p.q.row(b, h, i)[d]) * wide(p.k.row(b, h, j)[d]);
+    s[j] *= static_cast<double>(p.scale());
+    m = std::max(m, s[j]);
+  }
+  for (std::int64_t j = 0; j < keys; ++j) {
+    const double e = std::exp(s[j] - m);
+    l += e;
+    for (std::int64_t d = 0; d < D; ++d) o[d] += e * wide(p.v.row(b, h, j)[d]);
+  }
+  RowCheck check;
+  for (std::int64_t d = 0; d < D; ++d) {
+    const double want = o[d] / l, got = wide(p.o.row(b, h, i)[d]);
+    const double rounded = wide(from_float<half>(static_cast<float>(want)));
+    check.difference += (got - want) * (got - want);
+    check.rounding += (rounded - want) * (rounded - want);
+    check.norm += want * want;
+  }
+  if (p.lse) {
+    const double want = m + std::log(l), got = static_cast<double>(p.lse[(b * p.H() + h) * p.Sq() + i]);
+    check.lse_is_right = std::abs(got - want) <= 1e-5 * std::max(1.0, std::abs(want));
+  }
+  return check;
+}
+
+// Every element must be a number (memory starts as NaN), and 32 rows, first and last among them, are computed again in
+// fp64. The bar is the contract's: at most 1.5 times what rounding the exact result to fp16 would cost.
+Verdict verify(const Problem<half>& p) {
+  std::atomic<bool> finite = true;
+  in_parallel(static_cast<std::size_t>(p.o.elements()), [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i)
+      if ((p.o.data[i].bits & 0x7c00u) == 0x7c00u) finite = false;
+  });
+  if (!finite) throw Error("O has elements that are no finite numbers");
+
+  const Random random(2026, 100);
+  const auto pick = [&](std::int64_t n, std::uint64_t i) {
+    return std::min(n - 1, static_cast<std::int64_t>(random.uniform(i) * static_cast<float>(n)));
+  };
+  std::vector<RowCheck> checks(32);
+  in_parallel(checks.size(), [&](std::size_t begin, std::size_t end) {
+    for (std::size_t r = begin; r < end; ++r)
+      checks[r] = check_row(p, pick(p.B(), 3 * r), pick(p.H(), 3 * r + 1),
+                            r == 0   ? 0
+                            : r == 1 ? p.Sq() - 1
+                                     : pick(p.Sq(), 3 * r + 2));
+  });
+  RowCheck sum;
+  for (const RowCheck& check : checks) {
+    if (!check.lse_is_right) throw Error("the LSE is wrong");
+    sum.difference += check.difference, sum.rounding += check.rounding, sum.norm += check.norm;
+  }
+  const Verdict v{std::sqrt(sum.difference / sum.norm), std::sqrt(sum.rounding / sum.norm)};
+  if (!(v.error <= 1.5 * v.floor + 0x1p-24)) {
+    std::ostringstream text;
+    text << "relative error " << v.error << ", more than 1.5 times the rounding floor " << v.floor;
+    throw Error(text.str());
+  }
+  return v;
+}
+
+// ---- The three ways to use the program ---------------------------------------------------------------------------------
+
+std::string text(const Case& c) {
+  std::ostringstream s;
+  s << "seed " << c.sweep << "  B" << c.B << " H" << c.H << " D" << c.D << (c.causal ? " causal" : " full  ") << "  N "
+    << c.N;
+  return s.str();
+}
+
+void dry_run(const std::vector<Entry>& entries) {
+  std::uint64_t all = 0;
+  for (const Entry& e : entries) {
+    std::printf("%-42s %-16s %9.3f TFLOP %10.1f MB\n", text(e.at).c_str(), e.kernel.phase,
+                static_cast<double>(flops(e.at)) * 1e-12, static_cast<double>(least_bytes(e.at)) * 1e-6);
+    all += flops(e.at);
+  }
+  std::printf("%zu measurements, %.1f TFLOP if each ran once\n", entries.size(), static_cast<double>(all) * 1e-12);
+}
+
+#ifdef FLASH_HAVE_CUDA
+
+Run run_on_gpu(const Features& kernel, const Problem<half>& p, const MachineOptions& options) {
+  validate(p, kernel);
+  const std::string name = kernel.phase;
+  if (name == naive::features.phase) return naive::on_gpu::run(p, options);
+  if (name == phase05::features.phase) return phase05::on_gpu::run(p, options);
+  if (name == phase06::features.phase) return phase06::on_gpu::run(p, options);
+  if (name == phase07::features.phase) return phase07::on_gpu::run(p, options);
+  if (name == phase08::features.phase) return phase08::on_gpu::run(p, options);
+  throw Error("kernel " + name + " is in the plan and nowhere else");
+}
+
+Row measure(const Entry& e, Tensors& tensors) {
+  Row row{.at = e.at, .kernel = e.kernel.phase};
+  const auto elements = static_cast<std::size_t>(e.at.B * e.at.H * e.at.N * e.at.D);
+  try {
+    const Problem<half> first = tensors.problem(e, tensors.o);
+    run_on_gpu(e.kernel, first, {});
+    const Verdict verdict = verify(first);
+    row.error = verdict.error, row.floor = verdict.floor;
+    row.timing = run_on_gpu(e.kernel, tensors.problem(e, tensors.o_again), {.samples = 100}).timing;
+    if (std::memcmp(tensors.o.data(), tensors.o_again.data(), elements * sizeof(half)) != 0)
+      throw Error("the timed launches gave other bits than the verified one");
+  } catch (const OutOfMemory&) {
+    row.wanted = naive::extra_bytes(tensors.problem(e, tensors.o));
+  } catch (const Error& error) {
+    throw Error(std::string(e.kernel.phase) + ", " + text(e.at) + ": " + error.what() + "; not timed");
+  }
+  return row;
+}
+
+// The row's line, and whether it obeys the sanity law beside the last shorter one of its series.
+bool report(const Row& row, const std::vector<Row>& before) {
+  std::printf("%-42s %-16s ", text(row.at).c_str(), row.kernel.c_str());
+  if (row.wanted) {
+    std::printf("out of memory: S and P want %s bytes\n", grouped(*row.wanted).c_str());
+    return true;
+  }
+  std::printf("%10.3f ms (%.3f to %.3f, %3d samples) %7.2f TFLOP/s %5.0f MHz  error %.1e\n", row.timing.median_ms,
+              row.timing.p10_ms, row.timing.p90_ms, row.timing.samples, tflops(row), row.timing.sm_mhz, row.error);
+  std::fflush(stdout);
+  for (auto last = before.rbegin(); last != before.rend(); ++last)
+    if (last->kernel == row.kernel && same_series(last->at, row.at) && !last->wanted) {
+      if (grows(last->at.N, last->timing.median_ms, row.at.N, row.timing.median_ms)) return true;
+      std::printf("  ^ took %.3f ms at N = %lld: time must grow with N\n", last->timing.median_ms,
+                  static_cast<long long>(last->at.N));
+      return false;
+    }
+  return true;
+}
+
+int time_all(const std::vector<Entry>& entries, const std::string& out) {
+  const Environment where = environment();
+  for (const auto& [name, value] : where) std::printf("%s %s; ", name.c_str(), value.c_str());
+  std::printf("\nmedian (p10 to p90); FLOPs are 4·D per visible pair; error: fp16's relative error, sampled\n");
+  Tensors tensors(entries);
+  std::vector<Row> rows;
+  int lawless = 0;
+  for (const Entry& e : entries) {
+    const Row row = measure(e, tensors);
+    lawless += !report(row, rows);
+    rows.push_back(row);
+  }
+  if (lawless) throw Error(std::to_string(lawless) + " times do not grow with N as they must; nothing was written");
+  if (!out.empty()) {
+    std::vector<std::string> lines;
+    for (const Row& row : rows) lines.push_back(json_row(row));
+    write_file(out, results_text(where, lines));
+  }
+  return 0;
+}
+
+#endif
+
+}  // namespace
+
+int main(int count, char** words) try {
+  std::vector<Entry> entries = plan();
+  std::string out;
+  bool dry = false;
+  for (int i = 1; i < count; ++i) {
+    const std::string word = words[i];
+    if (word == "--dry-run") {
+      dry = true;
+    } else if (word == "--out" && i + 1 < count) {
+      out = words[++i];
+    } else {
+      std::erase_if(entries, [&](const Entry& e) { return std::string(e.kernel.phase).substr(0, 2) != word; });
+      if (entries.empty())
+        refuse("argument", "'" + word + "'", "a kernel phase (05 to 08), --dry-run or --out FILE", "correct it");
+    }
+  }
+  if (dry) {
+    dry_run(entries);
+    return 0;
+  }
+#ifdef FLASH_HAVE_CUDA
+  if (available(Where::Gpu)) return time_all(entries, out);
+#endif
+  std::printf("no GPU: %s; --dry-run lists what would be timed\n",
+              gpu_was_built ? "no CUDA device was found" : "this build has no CUDA");
+  return out.empty() ? 0 : 2;
+} catch (const flash::Error& e) {
+  std::fprintf(stderr, "flash-gpu-bench: %s\n", e.what());
+  return 2;
+}

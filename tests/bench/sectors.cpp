@@ -1,0 +1,235 @@
+// sectors.cpp: flash-sectors, the checked simulator's counters of the kernel phases beside Nsight Compute's, as JSON.
+// `launch` runs the cases on the GPU, for ncu_phases.sh to profile; `join` runs them on the checked simulator and writes
+// both counts; without a GPU, `print` shows ours. CASE: 07:1,2,500,300,64,causal,float16 (B,H,Sq,Sk,D); default: a list.
+// flash-sectors print|launch|join NCU.csv [CASE…]
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <map>
+
+#include "phases/common/random.hpp"
+#include "tests/bench/results.hpp"
+
+namespace {
+
+using namespace flash;
+using namespace flash::bench;
+
+struct Shape {
+  std::string phase;  // "07"
+  std::int64_t B, H, Sq, Sk, D;
+  bool causal;
+  std::string type;
+};
+
+Shape parse(const std::string& word) {
+  std::istringstream in(word);
+  Shape s{};
+  char comma[5] = {};
+  std::string mask;
+  std::getline(in, s.phase, ':');
+  in >> s.B >> comma[0] >> s.H >> comma[1] >> s.Sq >> comma[2] >> s.Sk >> comma[3] >> s.D >> comma[4];
+  std::getline(in, mask, ',');
+  std::getline(in, s.type);
+  const bool known = (mask == "full" || mask == "causal") && (s.type == "float16" || s.type == "float32");
+  if (!in || !known || std::string(comma, 5) != ",,,,,")
+    refuse("case", "'" + word + "'", "such as 07:1,2,500,300,64,causal,float16", "correct it");
+  s.causal = mask == "causal";
+  return s;
+}
+
+// Even and ragged, both types, another D; the mask where the phase has one.
+std::vector<Shape> shapes() {
+  std::vector<Shape> all;
+  for (const char* phase : {"05", "06", "07", "08"}) {
+    all.push_back({phase, 1, 2, 512, 512, 64, false, "float16"});
+    all.push_back({phase, 1, 2, 500, 300, 64, false, "float16"});
+    all.push_back({phase, 1, 2, 512, 512, 64, false, "float32"});
+    all.push_back({phase, 1, 2, 256, 256, 128, false, "float16"});
+  }
+  for (const char* phase : {"07", "08"}) {
+    all.push_back({phase, 1, 2, 512, 512, 64, true, "float16"});
+    all.push_back({phase, 1, 2, 500, 300, 64, true, "float16"});
+  }
+  return all;
+}
+
+std::string text(const Shape& s) {
+  std::ostringstream out;
+  out << s.phase << " B" << s.B << " H" << s.H << " Sq" << s.Sq << " Sk" << s.Sk << " D" << s.D
+      << (s.causal ? " causal " : " full ") << s.type;
+  return out.str();
+}
+
+template <class T>
+Run run(const Shape& s, Where where) {
+  const std::array<std::int64_t, 4> rows{s.B, s.H, s.Sq, s.D}, keys{s.B, s.H, s.Sk, s.D};
+  const auto filled = [](const std::array<std::int64_t, 4>& shape, std::uint32_t stream) {
+    std::vector<T> x(static_cast<std::size_t>(shape[0] * shape[1] * shape[2] * shape[3]));
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = from_float<T>(Random(2026, stream).normal(i));
+    return x;
+  };
+  const std::vector<T> q = filled(rows, 0), k = filled(keys, 1), v = filled(keys, 2);
+  std::vector<T> o(q.size());
+  std::vector<float> lse(static_cast<std::size_t>(s.B * s.H * s.Sq));
+  Problem<T> p;
+  p.q = dense_view(q.data(), rows), p.k = dense_view(k.data(), keys), p.v = dense_view(v.data(), keys);
+  p.o = dense_view(o.data(), rows);
+  p.options.causal = s.causal ? Causal::TopLeft : Causal::None;
+  if (s.phase == "05") return phase05::forward(p, where);
+  if (s.phase == "06") return phase06::forward(p, where);
+  if (s.phase == "07") return phase07::forward(p, where);
+  if (s.phase != "08") refuse("phase", s.phase, "05 to 08", "correct it");
+  p.lse = lse.data();
+  return phase08::forward(p, where);
+}
+
+Run run(const Shape& s, Where where) {
+  return s.type == "float16" ? run<half>(s, where) : run<float>(s, where);
+}
+
+// One counter: its name in the table, ours (if we have it) and Nsight Compute's (if it has it), which are added up.
+struct Counter {
+  const char* name;
+  std::function<std::uint64_t(const Ledger&)> ours;
+  std::vector<std::string> metrics;
+};
+
+std::uint64_t sum(const Ledger& ledger, std::uint64_t ArrayTraffic::*field) {
+  std::uint64_t total = 0;
+  for (const ArrayTraffic& array : ledger.arrays) total += array.*field;
+  return total;
+}
+
+const std::vector<Counter>& counters() {
+  static const std::vector<Counter> all = {
+      {"global load requests",
+       [](const Ledger& l) { return sum(l, &ArrayTraffic::read_requests); },
+       {"l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"}},
+      {"global load sectors",
+       [](const Ledger& l) { return sum(l, &ArrayTraffic::read_sectors); },
+       {"l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"}},
+      {"global store requests",
+       [](const Ledger& l) { return sum(l, &ArrayTraffic::write_requests); },
+       {"l1tex__t_requests_pipe_lsu_mem_global_op_st.sum"}},
+      {"global store sectors",
+       [](const Ledger& l) { return sum(l, &ArrayTraffic::write_sectors); },
+       {"l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"}},
+      {"shared wavefronts",
+       [](const Ledger& l) { return l.shared_wavefronts; },
+       {"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
+        "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum"}},
+      {"bytes requested", [](const Ledger& l) { return l.hbm_bytes(); }, {}},
+      {"bytes from and to DRAM", nullptr, {"dram__bytes_read.sum", "dram__bytes_write.sum"}},
+  };
+  return all;
+}
+
+// The launches in Nsight Compute's CSV (--csv --print-units base), each a map from metric to value.
+std::vector<std::map<std::string, double>> read_ncu(const std::string& path) {
+  std::ifstream file(path);
+  std::vector<std::string> head;
+  std::vector<std::map<std::string, double>> launches;
+  std::string last_id;
+  for (std::string line; std::getline(file, line);) {
+    if (line.empty() || line[0] != '"') continue;  // what ncu and the program say
+    std::vector<std::string> cells;
+    bool inside = false;
+    for (const char c : line) {
+      if (c == '"') {
+        inside = !inside;
+        if (inside) cells.emplace_back();
+      } else if (inside) {
+        cells.back() += c;
+      }
+    }
+    if (head.empty()) {
+      head = cells;
+      continue;
+    }
+    const auto cell = [&](const std::string& name) {
+      const auto at = std::find(head.begin(), head.end(), name);
+      if (at == head.end() || cells.size() != head.size()) throw Error(path + ": no column '" + name + "' in: " + line);
+      return cells[static_cast<std::size_t>(at - head.begin())];
+    };
+    if (cell("ID") != last_id) {
+      last_id = cell("ID");
+      launches.emplace_back();
+    }
+    std::string value = cell("Metric Value");
+    std::erase(value, ',');
+    launches.back()[cell("Metric Name")] = std::stod(value);
+  }
+  if (launches.empty()) throw Error(path + ": no launches; expected ncu's CSV");
+  return launches;
+}
+
+void print(const std::vector<Shape>& list) {
+  for (const Shape& shape : list) {
+    const Ledger ledger = run(shape, Where::Checked).ledger;
+    std::cout << text(shape) << "\n";
+    for (const Counter& counter : counters())
+      if (counter.ours) std::cout << "  " << counter.name << " " << counter.ours(ledger) << "\n";
+  }
+}
+
+void join(const std::vector<Shape>& list, const std::string& path) {
+  const std::vector<std::map<std::string, double>> launches = read_ncu(path);
+  std::vector<std::string> rows;
+  std::size_t at = 0;
+  for (const Shape& shape : list) {
+    const Run ours = run(shape, Where::Checked);
+    const std::size_t end = at + ours.kernels.size();
+    if (end > launches.size()) throw Error(path + ": fewer launches than the cases have");
+    for (const Counter& counter : counters()) {
+      double theirs = 0;
+      bool known = !counter.metrics.empty();
+      for (const std::string& metric : counter.metrics)
+        for (std::size_t i = at; i < end; ++i) {
+          const auto found = launches[i].find(metric);
+          known = known && found != launches[i].end();
+          if (known) theirs += found->second;
+        }
+      std::ostringstream row;
+      row.precision(15);
+      row << "{\"case\": " << quoted(text(shape)) << ", \"counter\": " << quoted(counter.name) << ", \"simulator\": ";
+      if (counter.ours)
+        row << counter.ours(ours.ledger);
+      else
+        row << "null";
+      row << ", \"gpu\": ";
+      if (known)
+        row << theirs;
+      else
+        row << "null";
+      rows.push_back(row.str() + "}");
+    }
+    at = end;
+  }
+  if (at != launches.size()) throw Error(path + ": more launches than the cases have");
+  std::cout << results_text(environment(), rows);
+}
+
+}  // namespace
+
+int main(int count, char** words) try {
+  const std::string mode = count > 1 ? words[1] : "";
+  int first = 2;
+  if (mode == "join" && count < 3) refuse("file", "missing", "Nsight Compute's CSV", "flash-sectors join ncu.csv");
+  if (mode == "join") first = 3;
+  std::vector<Shape> list;
+  for (int i = first; i < count; ++i) list.push_back(parse(words[i]));
+  if (list.empty()) list = shapes();
+  if (mode == "print") {
+    print(list);
+  } else if (mode == "launch") {
+    for (const Shape& shape : list) run(shape, Where::Gpu);
+  } else if (mode == "join") {
+    join(list, words[2]);
+  } else {
+    refuse("mode", "'" + mode + "'", "print, launch or join", "pass one");
+  }
+} catch (const flash::Error& e) {
+  std::fprintf(stderr, "flash-sectors: %s\n", e.what());
+  return 2;
+}

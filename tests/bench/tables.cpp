@@ -1,0 +1,38 @@
+// tables.cpp: flash-tables, which keeps the tables in README.md and docs equal to docs/results/*.json.
+// --check (a test) names each stale page and exits with 1; --write renews them.
+// flash-tables --check|--write [ROOT]
+#include "tests/bench/tables.hpp"
+
+#include <cstdio>
+
+int main(int count, char** words) try {
+  namespace fs = std::filesystem;
+  using namespace flash;
+  const std::string mode = count > 1 ? words[1] : "";
+  if (mode != "--check" && mode != "--write") refuse("mode", "'" + mode + "'", "--check or --write", "pass one");
+  const fs::path root = count > 2 ? words[2] : FLASH_SOURCE_DIR;
+  std::vector<fs::path> pages{root / "README.md"};
+  for (const auto& entry : fs::recursive_directory_iterator(root / "docs"))
+    if (entry.path().extension() == ".md") pages.push_back(entry.path());
+  int stale = 0;
+  for (const fs::path& path : pages) {
+    std::ostringstream page;
+    if (!(page << std::ifstream(path, std::ios::binary).rdbuf())) throw Error("cannot read " + path.string());
+    std::string fresh;
+    try {
+      fresh = bench::renewed(page.str(), root / "docs" / "results");
+    } catch (const Error& e) {
+      throw Error(fs::relative(path, root).string() + ": " + e.what());
+    }
+    if (fresh == page.str()) continue;
+    if (mode == "--write" && !(std::ofstream(path, std::ios::binary) << fresh).flush())
+      throw Error("cannot write " + path.string());
+    std::printf("%s: %s\n", fs::relative(path, root).c_str(),
+                mode == "--write" ? "tables renewed" : "a table differs from docs/results; run flash-tables --write");
+    ++stale;
+  }
+  return mode == "--check" && stale > 0 ? 1 : 0;
+} catch (const flash::Error& e) {
+  std::fprintf(stderr, "flash-tables: %s\n", e.what());
+  return 2;
+}
