@@ -22,8 +22,9 @@ namespace {
 
 constinit thread_local Worker* running_worker = nullptr;  // set while a block runs, for new fibers
 
-constexpr unsigned kAtomicsBeforeYield = 64;              // then a spinning thread lets others run
-constexpr std::uint64_t kSpinsBeforeDeadlock = 1u << 20;  // about a second without any progress
+constexpr unsigned kAtomicsBeforeYield = 64;  // then a spinning thread lets others run
+// Without any progress for so long the block is stuck. With several workers another block may still help.
+constexpr std::uint64_t kSpinsBeforeDeadlock = 1u << 14, kSpinsWithOthers = 1u << 20;
 
 // The worker whose fiber calls a function of simt.hpp. While it lives, hooks ignore the simulator's own accesses.
 class Entered {
@@ -132,7 +133,7 @@ void Worker::run(const Launch& this_launch, std::uint64_t linear_block) {
   blockDim = b, gridDim = g;
   random_.seed(launch->seed * 0x9e3779b97f4a7c15u + linear_block);
   waiting_ = ended_ = 0;
-  rounds_without_progress_ = 0;
+  yields_without_progress_ = 0;
   stopped_ = barrier_divergence_seen_ = false;
   error_ = nullptr;
   if (launch->trace) tracer.begin_block(warps.size());
@@ -172,7 +173,7 @@ void Worker::fiber_main() {
   Warp& warp = worker->warps[thread.warp];
   warp.ended |= 1u << thread.lane;
   ++worker->ended_;
-  worker->rounds_without_progress_ = 0;
+  worker->yields_without_progress_ = 0;
   if (worker->checker && warp.ended == warp.exists) worker->checker->converge(thread.warp);
   worker->run_next(true);
 }
@@ -180,7 +181,8 @@ void Worker::fiber_main() {
 // Leaves the running fiber for the next ready one, or for run() when there is none.
 void Worker::run_next(bool ended) {
   Fiber& from = fibers_[current];
-  if (ready_.empty() && !spinning_.empty() && rounds_without_progress_ < kSpinsBeforeDeadlock)
+  if (ready_.empty() && !spinning_.empty() &&
+      yields_without_progress_ < (launch->workers > 1 ? kSpinsWithOthers : kSpinsBeforeDeadlock))
     std::swap(ready_, spinning_);
   if (ready_.empty() || error_) {
     switch_fiber(from, main_, ended);
@@ -242,7 +244,7 @@ void Worker::complete_barrier() {
   for (Warp& warp : warps) warp.at_barrier = 0;
   waiting_ = 0;
   barrier_divergence_seen_ = false;
-  rounds_without_progress_ = 0;
+  yields_without_progress_ = 0;
   ++barriers;
   if (checker) checker->block_barrier();
   if (launch->trace) tracer.barrier(block);
@@ -260,7 +262,7 @@ void Worker::before_atomic(const void* address, std::size_t bytes, Site site) {
   Thread& thread = threads[current];
   if (++thread.atomics_in_a_row < kAtomicsBeforeYield) return;
   thread.atomics_in_a_row = 0, thread.site = site, thread.state = State::spins;
-  ++rounds_without_progress_;
+  ++yields_without_progress_;
   spinning_.insert(current);
   run_next();
   threads[current].state = State::ready;

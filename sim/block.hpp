@@ -37,6 +37,7 @@ struct Launch {
   Order order;
   std::uint64_t seed;
   bool trace;
+  std::size_t workers;  // how many blocks run at a time
 
   unsigned threads() const { return block.x * block.y * block.z; }
   std::uint64_t blocks() const { return std::uint64_t{grid.x} * grid.y * grid.z; }
@@ -140,7 +141,7 @@ class Worker {
   Site barrier_site_;
   unsigned barrier_first_ = 0;
   bool barrier_divergence_seen_ = false;
-  std::uint64_t rounds_without_progress_ = 0;
+  std::uint64_t yields_without_progress_ = 0;
   bool stopped_ = false;
   std::exception_ptr error_;
 };

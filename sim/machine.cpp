@@ -97,6 +97,7 @@ void MachineCore::run(Launch& launch) {
   const std::uint64_t cores = s.options.threads ? s.options.threads : std::max(1u, std::thread::hardware_concurrency());
   const std::uint64_t blocks = launch.blocks();
   const std::size_t count = static_cast<std::size_t>(std::min(cores, blocks));
+  launch.workers = count;
   while (s.workers.size() < count) {
     s.workers.push_back(std::make_unique<Worker>());
     if (s.checked) s.workers.back()->checker = std::make_unique<Checker>(*s.workers.back(), *s.shadow);

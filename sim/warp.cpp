@@ -148,7 +148,7 @@ void Worker::complete(Warp& warp, unsigned first_thread, const OpenOp& op) {
     }
     make_ready(first_thread + thread.lane);
   }
-  rounds_without_progress_ = 0;
+  yields_without_progress_ = 0;
   if (checker) {
     if (op.op == WarpOp::sync) checker->warp_sync(first_thread / kWarpSize, lanes);
     if (lanes == warp.exists) checker->converge(first_thread / kWarpSize);
