@@ -16,10 +16,10 @@ struct alignas(4) __nv_bfloat162 {
 };
 
 // Widening is exact; the GPU turns a half NaN into the one canonical NaN, and keeps a bfloat16 NaN's bits.
-FLASH_INLINE float widen(__half x) {
+FLASH_INLINE float half_to_float(__half x) {
   return (x.bits & 0x7fffu) > 0x7c00u ? __uint_as_float(0x7fffffffu) : flash::to_float(x);
 }
-FLASH_INLINE float widen(__nv_bfloat16 x) { return flash::to_float(x); }
+FLASH_INLINE float half_to_float(__nv_bfloat16 x) { return flash::to_float(x); }
 template <class H>
 FLASH_INLINE H narrow(float x) {
   if (x != x) return H{0x7fff};
@@ -45,7 +45,7 @@ FLASH_INLINE H fused(H a, H b, H c) {
 }
 
 #define FLASH_HALF(H, H2, to, from)                                                                             \
-  FLASH_INLINE float to(H x) { return widen(x); }                                                               \
+  FLASH_INLINE float to(H x) { return half_to_float(x); }                                                               \
   FLASH_INLINE H from(float x) { return narrow<H>(x); }                                                         \
   FLASH_INLINE H from##_rn(float x) { return narrow<H>(x); }                                                    \
   FLASH_INLINE H __hadd(H a, H b) { FLASH_COUNT(flops, 1); return narrow<H>(to(a) + to(b)); }                   \
