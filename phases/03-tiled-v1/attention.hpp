@@ -33,7 +33,7 @@ inline std::int64_t sram_bytes_needed(Blocks blocks, std::int64_t D) {
   return 4 * (2 * Br * D + 2 * Bc * D + Br * Bc + 2 * Br);
 }
 
-// The paper's formula leaves S out. Shrink B_c (and B_r with it) to the largest that fits.
+// The paper's formula leaves S out. Where its tiles do not fit, B_c (and B_r with it) shrinks to the largest that does.
 inline Blocks fitting_blocks(std::int64_t sram_bytes, std::int64_t D) {
   Blocks blocks = paper_blocks(sram_bytes / 4, D);
   while (blocks.Bc > 1 && sram_bytes_needed(blocks, D) > sram_bytes)
