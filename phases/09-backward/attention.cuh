@@ -1,0 +1,318 @@
+// Phase 09: the backward pass. P is never stored: a block recomputes a tile of it from Q, K and LSE when it needs it.
+// New since 08: three kernels (δ; dK and dV; dQ), five matrix products, and rows that several threads share.
+// Run it: ./flash tour 09     Test it: ./flash test 09     The derivation: docs/backward.md
+#pragma once
+#include "phases/09-backward/forward.cuh"
+
+namespace flash::phase09::inline FLASH_MACHINE {
+
+// What the kernels are given: all heads.
+template <class T>
+struct Backward {
+  Tensor<const T> Q, O, dO;         // [B, H, Sq, D]
+  Tensor<const std::int16_t> O_lo;  // [B, H, Sq, D]; its data may be null
+  Tensor<const T> K, V;             // [B, H, Sk, D]
+  Tensor<T> dQ, dK, dV;             // as Q, K, V
+  const float *LSE, *dLSE;          // [B, H, Sq], natural log; dLSE may be null
+  float* delta;                     // [B, H, Sq]
+  float* dQ_sum;                    // [B, H, Sq, D], fp32: the one-pass variant adds to it; else null
+  float scale, scale_log2;
+  std::int64_t shift;  // row i sees the keys j <= i + shift
+  int B, H;
+};
+
+// A row of dQ, or of dK and dV, is too long for one thread's registers: 2 · 128 fp32 numbers would fill all 255. Its
+// columns are divided among D / Columns threads, which also divide the row's part of P and dS.
+template <int D>
+inline constexpr int Columns = D < 32 ? D : 32;
+template <int D>
+inline constexpr int Parts = D / Columns<D>;
+
+// Shared memory of a block, fp32. Rows are 4 floats longer than D, as Q's were before: each thread reads its own row.
+template <int D, int Br, int Bc>
+struct GradientTiles {
+  alignas(16) float Q[Br][D + 4];
+  alignas(16) float dO[Br][D + 4];
+  alignas(16) float K[Bc][D + 4];
+  alignas(16) float V[Bc][D + 4];
+  float lse[Br];  // in base 2
+  float delta[Br];
+  float P[Br][Bc + 1];  // one spare column: lanes that walk down a column meet 32 banks
+  float dS[Br][Bc + 1];
+};
+
+// s[n] = own_s · other_s[n] and dp[n] = own_dp · other_dp[n]: both products of a tile in one sweep over the columns.
+template <int D, int N>
+__device__ void two_products(const float (&own_s)[D + 4], const float (*other_s)[D + 4], const float (&own_dp)[D + 4],
+                             const float (*other_dp)[D + 4], float (&s)[N], float (&dp)[N]) {
+#pragma unroll
+  for (int n = 0; n < N; ++n) s[n] = dp[n] = 0;
+#pragma unroll 1
+  for (int d = 0; d < D; d += 4) {
+    const float4 x = load4(&own_s[d]), y = load4(&own_dp[d]);
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      const float4 u = load4(&other_s[n][d]), w = load4(&other_dp[n][d]);
+      s[n] = fmaf(x.x, u.x, s[n]);
+      s[n] = fmaf(x.y, u.y, s[n]);
+      s[n] = fmaf(x.z, u.z, s[n]);
+      s[n] = fmaf(x.w, u.w, s[n]);
+      dp[n] = fmaf(y.x, w.x, dp[n]);
+      dp[n] = fmaf(y.y, w.y, dp[n]);
+      dp[n] = fmaf(y.z, w.z, dp[n]);
+      dp[n] = fmaf(y.w, w.w, dp[n]);
+    }
+  }
+}
+
+// sum += factor · row: `Count` columns.
+template <int Count>
+__device__ __forceinline__ void add_row(float (&sum)[Count], float factor, const float* row) {
+#pragma unroll
+  for (int c = 0; c < Count; c += 4) {
+    const float4 x = load4(row + c);
+    sum[c] = fmaf(factor, x.x, sum[c]);
+    sum[c + 1] = fmaf(factor, x.y, sum[c + 1]);
+    sum[c + 2] = fmaf(factor, x.z, sum[c + 2]);
+    sum[c + 3] = fmaf(factor, x.w, sum[c + 3]);
+  }
+}
+
+// LSE in base 2, ready to be subtracted. A row without a finite logit has LSE = -inf, and -inf - -inf would be NaN:
+// +inf makes its P 0.
+__device__ __forceinline__ float lse_base2(float lse) {
+  return lse == -INFINITY ? INFINITY : lse * 1.4426950408889634f;
+}
+
+// δ_i = Σ_d dO_id O_id - dLSE_i, a warp for each row. O is what δ is most sensitive to, so the bits that rounding cut
+// off come back: an error of δ is the same for all keys of the row, and dQ adds it up over the keys.
+template <class T>
+__global__ void __launch_bounds__(128) delta_of_rows(Backward<T> a) {
+  const std::int64_t row = std::int64_t{blockIdx.x} * 4 + threadIdx.x / 32;  // of all B · H · Sq
+  const int lane = threadIdx.x % 32, D = a.O.cols;
+  if (row >= a.B * a.H * a.O.rows) return;
+  const std::int64_t i = row % a.O.rows, b = row / a.O.rows / a.H, h = row / a.O.rows % a.H;
+  const T* O = a.O.head(b, h).data + i * a.O.stride;                                              // [D]
+  const T* dO = a.dO.head(b, h).data + i * a.dO.stride;                                           // [D]
+  const std::int16_t* O_lo = a.O_lo.data ? a.O_lo.head(b, h).data + i * a.O_lo.stride : nullptr;  // [D]
+  float sum = 0;
+  for (int d = lane; d < D; d += 32) {
+    const float o = O_lo ? restore(widen(O[d]), O_lo[d]) : widen(O[d]);
+    sum = fmaf(widen(dO[d]), o, sum);
+    if (a.dQ_sum) a.dQ_sum[row * D + d] = 0;
+  }
+  for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+  if (lane == 0) a.delta[row] = sum - (a.dLSE ? a.dLSE[row] : 0.0f);
+}
+
+// dK and dV: a block owns a K/V tile, and the Q tiles that see it stream by. With AddQ it adds its share of dQ to the
+// sum of all blocks, one pass in all, but in an order that nobody knows.
+template <class T, int D, int Br, int Bc, bool AddQ>
+__global__ void __launch_bounds__(Bc* Parts<D>) keys_backward(Backward<T> a) {
+  GradientTiles<D, Br, Bc>& tiles = shared<GradientTiles<D, Br, Bc>>();
+  const std::int64_t head = std::int64_t{blockIdx.z} * gridDim.y + blockIdx.y, b = head / a.H, h = head % a.H;
+  if (b >= a.B) return;
+  const Head<const T> Q = a.Q.head(b, h), dO = a.dO.head(b, h);                // [Sq, D]
+  const Head<const T> K = a.K.head(b, h), V = a.V.head(b, h);                  // [Sk, D]
+  const float *LSE = a.LSE + head * Q.rows, *delta = a.delta + head * Q.rows;  // [Sq]
+
+  // Which key is mine, and which of its columns?
+  const int key = threadIdx.x % Bc, part = threadIdx.x / Bc, first_column = part * Columns<D>;
+  const std::int64_t first_key = std::int64_t{blockIdx.x} * Bc;
+  const int keys = min(K.rows - first_key, std::int64_t{Bc});
+  load_tile<D>(tiles.K, K, first_key);
+  load_tile<D>(tiles.V, V, first_key);
+  float dk[Columns<D>] = {}, dv[Columns<D>] = {};
+
+  // Q tiles from the one with the first row that sees the first key.
+  const std::int64_t first_seen = max(first_key - a.shift, std::int64_t{0});
+  for (std::int64_t first_row = first_seen / Br * Br; first_row < Q.rows; first_row += Br) {
+    trace_mark("tile", first_row / Br);
+    const int rows = min(Q.rows - first_row, std::int64_t{Br});
+    load_tile<D>(tiles.Q, Q, first_row);
+    load_tile<D>(tiles.dO, dO, first_row);
+    for (int i = threadIdx.x; i < Br; i += blockDim.x) {
+      tiles.lse[i] = i < rows ? lse_base2(LSE[first_row + i]) : 0.0f;
+      tiles.delta[i] = i < rows ? delta[first_row + i] : 0.0f;
+    }
+    __syncthreads();  // the tiles are complete: each was filled by all threads
+
+    // P = exp(S - LSE) and dS = P ∘ (dP - δ), my key's column of them; my part of its rows, a few at a time.
+    constexpr int Mine = Br / Parts<D>, N = Mine < 16 ? Mine : 16;
+#pragma unroll 1
+    for (int first = part * Mine; first < (part + 1) * Mine; first += N) {
+      float s[N], dp[N];
+      two_products<D>(tiles.K[key], &tiles.Q[first], tiles.V[key], &tiles.dO[first], s, dp);
+#pragma unroll
+      for (int n = 0; n < N; ++n) {
+        const float p = exp2f(fmaf(s[n], a.scale_log2, -tiles.lse[first + n]));
+        tiles.P[first + n][key] = p;
+        tiles.dS[first + n][key] = p * (dp[n] - tiles.delta[first + n]);
+      }
+    }
+    __syncthreads();  // P and dS are complete: the parts of a key computed different rows
+
+    // dV += Pᵀ dO, dK += dSᵀ Q over the rows that exist and see my key: the mask is where the loop begins, so that
+    // nothing of a row that does not see the key is ever touched.
+    const int seen_from = static_cast<int>(max(first_key + key - a.shift - first_row, std::int64_t{0}));
+#pragma unroll 1
+    for (int i = seen_from; i < rows; ++i) {
+      add_row(dv, tiles.P[i][key], &tiles.dO[i][first_column]);
+      add_row(dk, tiles.dS[i][key], &tiles.Q[i][first_column]);
+    }
+
+    // This tile's share of dQ = dS K, row by row; other blocks add to the same rows at the same time.
+    if constexpr (AddQ) {
+      for (int n = threadIdx.x; n < Br * Parts<D>; n += blockDim.x) {
+        const int row = n % Br, column = n / Br * Columns<D>;
+        const std::int64_t i = first_row + row;
+        if (row >= rows) continue;
+        const int seen = static_cast<int>(min(i + a.shift + 1 - first_key, std::int64_t{keys}));
+        float dq[Columns<D>] = {};
+#pragma unroll 1
+        for (int j = 0; j < seen; ++j) add_row(dq, tiles.dS[row][j], &tiles.K[j][column]);
+        float* sum = a.dQ_sum + (head * Q.rows + i) * Q.cols;  // [D]
+#pragma unroll
+        for (int c = 0; c < Columns<D>; ++c)
+          if (seen > 0 && column + c < Q.cols) atomicAdd(&sum[column + c], dq[c]);
+      }
+    }
+    __syncthreads();  // all threads have read Q, dO, P and dS: the next round may overwrite them
+  }
+
+  // scale, once: dS is the gradient of S = scale · Q Kᵀ.
+  if (key >= keys) return;
+  T* dk_row = a.dK.head(b, h).data + (first_key + key) * a.dK.stride;  // [D]
+  T* dv_row = a.dV.head(b, h).data + (first_key + key) * a.dV.stride;  // [D]
+#pragma unroll
+  for (int c = 0; c < Columns<D>; ++c)
+    if (first_column + c < K.cols) {
+      dk_row[first_column + c] = round_to<T>(dk[c] * a.scale);
+      dv_row[first_column + c] = round_to<T>(dv[c]);
+    }
+}
+
+// dQ: a block owns a Q tile, and the K/V tiles that it sees stream by, as in the forward pass. No atomics: same bits.
+template <class T, int D, int Br, int Bc>
+__global__ void __launch_bounds__(Br* Parts<D>) rows_backward(Backward<T> a) {
+  GradientTiles<D, Br, Bc>& tiles = shared<GradientTiles<D, Br, Bc>>();
+  const std::int64_t head = std::int64_t{blockIdx.z} * gridDim.y + blockIdx.y, b = head / a.H, h = head % a.H;
+  if (b >= a.B) return;
+  const Head<const T> Q = a.Q.head(b, h), dO = a.dO.head(b, h);                // [Sq, D]
+  const Head<const T> K = a.K.head(b, h), V = a.V.head(b, h);                  // [Sk, D]
+  const float *LSE = a.LSE + head * Q.rows, *delta = a.delta + head * Q.rows;  // [Sq]
+
+  // Which row is mine, and which of its columns?
+  const int row = threadIdx.x % Br, part = threadIdx.x / Br, first_column = part * Columns<D>;
+  const std::int64_t first_row = std::int64_t{blockIdx.x} * Br;
+  const int rows = min(Q.rows - first_row, std::int64_t{Br});
+  load_tile<D>(tiles.Q, Q, first_row);
+  load_tile<D>(tiles.dO, dO, first_row);
+  const float my_lse = row < rows ? lse_base2(LSE[first_row + row]) : 0.0f;
+  const float my_delta = row < rows ? delta[first_row + row] : 0.0f;
+  float dq[Columns<D>] = {};
+
+  // K/V tiles up to the last key that the last row sees.
+  const std::int64_t end = min(first_row + rows + a.shift, K.rows);
+  for (std::int64_t first_key = 0; first_key < end; first_key += Bc) {
+    trace_mark("tile", first_key / Bc);
+    const int keys = min(K.rows - first_key, std::int64_t{Bc});
+    load_tile<D>(tiles.K, K, first_key);
+    load_tile<D>(tiles.V, V, first_key);
+    __syncthreads();  // the tiles are complete: each was filled by all threads
+
+    // dS again, my row of it; my part of its keys, a few at a time.
+    constexpr int Mine = Bc / Parts<D>, N = Mine < 16 ? Mine : 16;
+#pragma unroll 1
+    for (int first = part * Mine; first < (part + 1) * Mine; first += N) {
+      float s[N], dp[N];
+      two_products<D>(tiles.Q[row], &tiles.K[first], tiles.dO[row], &tiles.V[first], s, dp);
+#pragma unroll
+      for (int n = 0; n < N; ++n)
+        tiles.dS[row][first + n] = exp2f(fmaf(s[n], a.scale_log2, -my_lse)) * (dp[n] - my_delta);
+    }
+    __syncthreads();  // dS is complete: the parts of a row computed different keys
+
+    // dQ += dS K over the keys that my row sees.
+    const int seen = static_cast<int>(min(first_row + row + a.shift + 1 - first_key, std::int64_t{keys}));
+#pragma unroll 1
+    for (int j = 0; j < seen; ++j) add_row(dq, tiles.dS[row][j], &tiles.K[j][first_column]);
+    __syncthreads();  // all threads have read K, V and dS: the next round may overwrite them
+  }
+
+  if (row >= rows) return;
+  T* dq_row = a.dQ.head(b, h).data + (first_row + row) * a.dQ.stride;  // [D]
+#pragma unroll
+  for (int c = 0; c < Columns<D>; ++c)
+    if (first_column + c < Q.cols) dq_row[first_column + c] = round_to<T>(dq[c] * a.scale);
+}
+
+// The end of the one-pass variant: dQ = scale · dQ_sum, in dQ's type and strides.
+template <class T>
+__global__ void __launch_bounds__(128) finish_dq(Backward<T> a) {
+  const std::int64_t n = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x, row = n / a.dQ.cols, d = n % a.dQ.cols;
+  if (row >= a.B * a.H * a.dQ.rows) return;
+  const std::int64_t i = row % a.dQ.rows, b = row / a.dQ.rows / a.H, h = row / a.dQ.rows % a.H;
+  a.dQ.head(b, h).data[i * a.dQ.stride + d] = round_to<T>(a.dQ_sum[n] * a.scale);
+}
+
+// δ, then dK and dV, then dQ: three launches. Atomic: δ, then all three in one, then dQ rounded.
+template <class T>
+Run run_backward(const GradientProblem<T>& p, Mode mode, const MachineOptions& options) {
+  Machine m(options);
+  const Blocks blocks = choose_blocks<GradientTiles>(p.options, p.D(), shared_memory_of(m));
+  const std::int64_t heads = p.B() * p.H(), Sq = p.Sq(), Sk = p.Sk(), rows = heads * Sq;
+  const auto row_array = [&](const char* name, const float* data) {
+    return m.upload(name, data, static_cast<std::size_t>(data ? rows : 0));
+  };
+  const auto Q = upload_view(m, "Q", p.q), K = upload_view(m, "K", p.k), V = upload_view(m, "V", p.v);
+  const auto O = upload_view(m, "O", p.o), dO = upload_view(m, "dO", p.dout);
+  const auto O_lo = upload_view(m, "O_lo", p.o_lo);
+  const auto LSE = row_array("LSE", p.lse), dLSE = row_array("dLSE", p.dlse);
+  const auto dQ = alloc_view(m, "dQ", p.dq), dK = alloc_view(m, "dK", p.dk), dV = alloc_view(m, "dV", p.dv);
+  const bool atomic = mode == Mode::Atomic;
+  const auto delta = m.alloc<float>("delta", static_cast<std::size_t>(rows));
+  const auto dQ_sum = m.alloc<float>("dQ_sum", static_cast<std::size_t>(atomic ? rows * p.D() : 0));
+  const Backward<device_t<T>> a{.Q = tensor<Tensor>(in(Q), p.q),
+                                .O = tensor<Tensor>(in(O), p.o),
+                                .dO = tensor<Tensor>(in(dO), p.dout),
+                                .O_lo = tensor<Tensor>(p.o_lo.data ? in(O_lo) : nullptr, p.o_lo),
+                                .K = tensor<Tensor>(in(K), p.k),
+                                .V = tensor<Tensor>(in(V), p.v),
+                                .dQ = tensor<Tensor>(dQ.data(), p.dq),
+                                .dK = tensor<Tensor>(dK.data(), p.dk),
+                                .dV = tensor<Tensor>(dV.data(), p.dv),
+                                .LSE = LSE.data(),
+                                .dLSE = p.dlse ? dLSE.data() : nullptr,
+                                .delta = delta.data(),
+                                .dQ_sum = atomic ? dQ_sum.data() : nullptr,
+                                .scale = p.scale(),
+                                .scale_log2 = scale_log2(p.scale()),
+                                .shift = causal_shift(p.options, Sq, Sk),
+                                .B = static_cast<int>(p.B()),
+                                .H = static_cast<int>(p.H())};
+  const auto blocks_of = [](std::int64_t work, std::int64_t each) {
+    return dim3(static_cast<unsigned>((work + each - 1) / each));
+  };
+  TileCounts counts;
+  Run result = timed(m, [&] {
+    if (rows > 0) launch(m, delta_of_rows<device_t<T>>, blocks_of(rows, 4), dim3(128), a);
+    with_sizes(p.D(), blocks, [&]<int D, int Br, int Bc>() {
+      using S = GradientTiles<D, Br, Bc>;
+      counts = count_tiles<Br, Bc>(heads, Sq, Sk, a.shift);
+      const dim3 key_grid = grid_of(Sk, Bc, heads), key_block(Bc * Parts<D>);
+      if (heads * Sk > 0 && atomic) launch<S>(m, keys_backward<device_t<T>, D, Br, Bc, true>, key_grid, key_block, a);
+      if (heads * Sk > 0 && !atomic) launch<S>(m, keys_backward<device_t<T>, D, Br, Bc, false>, key_grid, key_block, a);
+      if (rows > 0 && !atomic)
+        launch<S>(m, rows_backward<device_t<T>, D, Br, Bc>, grid_of(Sq, Br, heads), dim3(Br * Parts<D>), a);
+    });
+    if (rows > 0 && atomic) launch(m, finish_dq<device_t<T>>, blocks_of(rows * p.D(), 128), dim3(128), a);
+  });
+  result.tiles = counts;
+  download_view(m, p.dq, dQ);
+  download_view(m, p.dk, dK);
+  download_view(m, p.dv, dV);
+  return result;
+}
+
+}  // namespace flash::phase09::inline FLASH_MACHINE
