@@ -11,7 +11,8 @@ function(flash_add_test name source)
   # doctest_discover_tests loses all labels but the first; a script that CTest reads after the discovered list does not.
   set(script "${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake")
   file(WRITE "${script}" "foreach(t IN LISTS ${name}_test_TESTS)
-  set_tests_properties(\"\${t}\" PROPERTIES LABELS \"${arg_LABELS}\" TIMEOUT 300)
+  set_tests_properties(\"\${t}\" PROPERTIES LABELS \"${arg_LABELS}\" TIMEOUT 300
+    SKIP_REGULAR_EXPRESSION \"skipped: no GPU\")
 endforeach()
 ")
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${script}")

@@ -127,6 +127,12 @@ const auto* in(const Array<T>& array) {
   return static_cast<const T*>(array.data());
 }
 
+// A kernel argument, Tensor<U>{data, strides of b, h, s, rows, cols}.
+template <template <class> class Tensor, class U, class V>
+Tensor<U> tensor(U* data, const View<V>& view) {
+  return {data, view.stride[0], view.stride[1], view.stride[2], view.S(), static_cast<int>(view.D())};
+}
+
 // Device memory for a view's span; nothing is copied in, so an element that no thread writes stays poison.
 template <class T>
 auto alloc_view(Machine& m, const char* name, const View<T>& view) {
