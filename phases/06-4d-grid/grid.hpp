@@ -1,0 +1,37 @@
+// grid.hpp: the three grids of phase 06, and what their order means for the L2 cache, as arithmetic.
+// Hardware starts blocks in the order of their linear index, x fastest. Blocks in flight at the same time share the L2
+// cache; those of one head read the same K and V. Use: heads_in_flight(Grid::Two, B, H, q_tiles, 132)
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <set>
+
+namespace flash::phase06 {
+
+enum class Grid {
+  One,    // (Q tile), heads looped inside the block
+  Two,    // (Q tile, head): phase 06
+  Three,  // (batch, head, Q tile)
+};
+
+// Blocks along x, y, z. Heads beyond 65,535, CUDA's limit for y, go on in z.
+inline std::array<unsigned, 3> grid_of(Grid grid, std::int64_t B, std::int64_t H, std::int64_t q_tiles) {
+  const auto extent = [](std::int64_t n) { return static_cast<unsigned>(n); };
+  if (grid == Grid::One) return {extent(q_tiles), 1, 1};
+  if (grid == Grid::Three) return {extent(B), extent(H), extent(q_tiles)};
+  return {extent(q_tiles), extent(std::min<std::int64_t>(B * H, 65535)), extent((B * H + 65534) / 65535)};
+}
+
+// How many heads' K and V the first `blocks` blocks read while they walk side by side: the cache's working set is so
+// many times 2 · Sk · D elements.
+inline std::int64_t heads_in_flight(Grid grid, std::int64_t B, std::int64_t H, std::int64_t q_tiles,
+                                    std::int64_t blocks) {
+  if (grid == Grid::One) return std::min<std::int64_t>(B * H, 1);  // all blocks walk the same head
+  std::set<std::int64_t> heads;
+  for (std::int64_t n = 0; n < std::min(blocks, B * H * q_tiles); ++n)
+    heads.insert(grid == Grid::Two ? n / q_tiles : n % B * H + n / B % H);
+  return static_cast<std::int64_t>(heads.size());
+}
+
+}  // namespace flash::phase06
