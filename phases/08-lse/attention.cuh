@@ -1,0 +1,215 @@
+// Phase 08: LSE = m + log l for each row, natural log, fp32: all that the backward pass needs to rebuild P, and all that
+// is needed to merge results of disjoint sets of keys. New since 07: one pointer and one store per row.
+// Run it: ./flash tour 08     Test it: ./flash test 08
+#pragma once
+#include "phases/common/kernel_common.cuh"
+
+namespace flash::phase08::inline FLASH_MACHINE {
+
+// One head of a tensor in device memory.
+template <class T>
+struct Head {
+  T* data;              // [rows, cols]
+  std::int64_t stride;  // elements from one row to the next
+  std::int64_t rows;
+  int cols;  // the true head dimension; a kernel's D is the next instantiated one
+};
+
+// A whole tensor. Offsets are 64-bit products: B·H·S·D may exceed 2^31, and so may an offset in a view with wide strides.
+template <class T>
+struct Tensor {
+  T* data;                                  // [B, H, rows, cols]
+  std::int64_t b_stride, h_stride, stride;  // elements from one batch entry, head, row to the next
+  std::int64_t rows;
+  int cols;
+
+  __device__ Head<T> head(std::int64_t b, std::int64_t h) const {
+    return {data + b * b_stride + h * h_stride, stride, rows, cols};
+  }
+};
+
+// Shared memory of a block, fp32: 32 banks of 4 bytes. The lanes of a warp read the same element of K or V at the same
+// time: one broadcast. Of Q each lane reads its own row: with rows of D = 32, 64, … floats all would begin in the same
+// bank and queue up; 4 spare columns move each row on by 4 banks, so that 8 lanes' float4 fill the 32 banks exactly.
+template <int D, int Br, int Bc>
+struct Tiles {
+  alignas(16) float Q[Br][D + 4];
+  alignas(16) float K[Bc][D];
+  alignas(16) float V[Bc][D];
+  float P[Bc][Br];  // column t is thread t's own (no barrier): an array that a loop counter indexes is no register
+};
+
+// Row i sees keys 0 … visible(i) - 1. Top-left: shift = 0. Bottom-right: shift = Sk - Sq. No mask: shift = Sk.
+__host__ __device__ inline std::int64_t visible(std::int64_t i, std::int64_t shift, std::int64_t Sk) {
+  return max(std::int64_t{0}, min(i + 1 + shift, Sk));
+}
+
+// K/V tiles 0 … full - 1 are seen whole by each row of a Q tile, full … seen - 1 in part, the others by nobody. Counted
+// in keys and then in tiles, so that Br and Bc need not divide each other: Bc > Br is fine.
+struct TileRange {
+  std::int64_t full, seen;
+};
+template <int Br, int Bc>
+__host__ __device__ TileRange tile_range(std::int64_t first_row, std::int64_t Sq, std::int64_t Sk, std::int64_t shift) {
+  const std::int64_t last_row = min(first_row + Br, Sq) - 1;
+  return {visible(first_row, shift, Sk) / Bc, (visible(last_row, shift, Sk) + Bc - 1) / Bc};
+}
+
+// HBM -> shared memory: rows first … first + Rows - 1; zeros beyond the matrix's edges. Neighbouring threads take
+// neighbouring columns, so that a warp's load touches few 32-byte sectors.
+template <int D, int Rows, int Pitch, class T>
+__device__ void load_tile(float (&tile)[Rows][Pitch], Head<const T> from, std::int64_t first) {
+  for (int i = threadIdx.x; i < Rows * D; i += blockDim.x) {
+    const int r = i / D, c = i % D;
+    const bool inside = first + r < from.rows && c < from.cols;
+    tile[r][c] = inside ? widen(from.data[(first + r) * from.stride + c]) : 0.0f;
+  }
+}
+
+// What a block does with Q tile number q_tile of a head.
+template <class T, int D, int Br, int Bc>
+__device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/, Head<const T> V /*[Sk, D]*/,
+                       Head<T> O /*[Sq, D]*/, float* LSE /*[Sq] or null*/, float scale_log2 /*scale · log2 e*/,
+                       std::int64_t shift, std::int64_t q_tile) {
+  Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
+
+  // Which rows are mine? The block's tile begins at first_row; the thread's row is `row` of it.
+  const int row = threadIdx.x;
+  const std::int64_t first_row = q_tile * Br;
+  load_tile<D>(tiles.Q, Q, first_row);
+
+  // The state of online softmax (phase 02), in registers.
+  float m = -INFINITY, l = 0, o[D] = {};
+
+  const TileRange range = tile_range<Br, Bc>(first_row, Q.rows, K.rows, shift);
+  for (std::int64_t tile = 0; tile < range.seen; ++tile) {
+    const std::int64_t first_key = tile * Bc;
+    trace_mark(tile < range.full ? "full" : "masked", tile);
+    load_tile<D>(tiles.K, K, first_key);
+    load_tile<D>(tiles.V, V, first_key);
+    __syncthreads();  // the tiles are complete: each was filled by all threads
+
+    // s[j] = Q_row · K_j, four columns at a time, so that one read of Q serves all keys.
+    float s[Bc] = {};
+#pragma unroll 1
+    for (int d = 0; d < D; d += 4) {
+      const float4 q = load4(&tiles.Q[row][d]);
+#pragma unroll
+      for (int j = 0; j < Bc; ++j) {
+        const float4 k = load4(&tiles.K[j][d]);
+        s[j] = fmaf(q.x, k.x, s[j]);
+        s[j] = fmaf(q.y, k.y, s[j]);
+        s[j] = fmaf(q.z, k.z, s[j]);
+        s[j] = fmaf(q.w, k.w, s[j]);
+      }
+    }
+
+    // Scale, in base 2: exp(x) = exp2(x · log2 e), and the GPU has an instruction for exp2 only.
+#pragma unroll
+    for (int j = 0; j < Bc; ++j) s[j] *= scale_log2;
+
+    // Keys beyond the row's diagonal or the end, in masked tiles only: -inf, by selection, so that it does not matter
+    // what was there.
+    const std::int64_t left = visible(first_row + row, shift, K.rows) - first_key;
+    const int keys = max(std::int64_t{0}, min(left, std::int64_t{Bc}));  // that the row sees
+    if (tile >= range.full) {
+#pragma unroll
+      for (int j = 0; j < Bc; ++j) s[j] = j < keys ? s[j] : -INFINITY;
+    }
+
+    // The row's maximum so far.
+    float m_new = m;
+#pragma unroll
+    for (int j = 0; j < Bc; ++j) m_new = fmaxf(m_new, s[j]);
+
+    // P = exp(S - m). While no key was seen m is -inf, and -inf - -inf would be NaN: subtract 0 then.
+    const float m_safe = m_new == -INFINITY ? 0.0f : m_new;
+    const float alpha = exp2f(m - m_safe);
+    float sum = 0;
+#pragma unroll
+    for (int j = 0; j < Bc; ++j) {
+      const float p = exp2f(s[j] - m_safe);
+      sum += p;
+      tiles.P[j][row] = widen(round_to<T>(p));  // P meets V in V's type, as on tensor cores; l sums the unrounded p
+    }
+
+    // The old state counts less now that the maximum has grown.
+#pragma unroll
+    for (int d = 0; d < D; ++d) o[d] *= alpha;
+    l = fmaf(l, alpha, sum);
+    m = m_new;
+
+    // O += P V over the keys that the row sees. The others are not multiplied by 0: 0 · NaN would be NaN.
+#pragma unroll 1
+    for (int j = 0; j < keys; ++j) {
+      const float p = tiles.P[j][row];
+#pragma unroll
+      for (int d = 0; d < D; d += 4) {
+        const float4 v = load4(&tiles.V[j][d]);
+        o[d] = fmaf(p, v.x, o[d]);
+        o[d + 1] = fmaf(p, v.y, o[d + 1]);
+        o[d + 2] = fmaf(p, v.z, o[d + 2]);
+        o[d + 3] = fmaf(p, v.w, o[d + 3]);
+      }
+    }
+    __syncthreads();  // all threads have read K and V: the next round may overwrite them
+  }
+
+  // One division at the end. A row that saw no key has l = 0 and stays 0. Rows beyond Sq are not stored.
+  if (first_row + row >= O.rows) return;
+  T* o_row = O.data + (first_row + row) * O.stride;  // [D]
+  const float divisor = l == 0 ? 1.0f : l;
+#pragma unroll
+  for (int d = 0; d < D; ++d)
+    if (d < O.cols) o_row[d] = round_to<T>(o[d] / divisor);
+
+  // LSE = log Σ exp(s). m is in base 2: log Σ = ln 2 · m + ln l. A row that saw no key: -inf + -inf = -inf.
+  if (LSE) LSE[first_row + row] = fmaf(m, 0.693147181f, logf(l));
+}
+
+// The grid: x is the Q tile, y the head, so that blocks which start together read the same K and V. y ends at 65,535;
+// more heads go on in z.
+template <class T, int D, int Br, int Bc>
+__global__ void __launch_bounds__(Br)
+    attention(Tensor<const T> Q /*[B, H, Sq, D]*/, Tensor<const T> K /*[B, H, Sk, D]*/,
+              Tensor<const T> V /*[B, H, Sk, D]*/, Tensor<T> O /*[B, H, Sq, D]*/, float* LSE /*[B, H, Sq] or null*/,
+              float scale_log2, std::int64_t shift, int B, int H) {
+  const unsigned head = blockIdx.z * gridDim.y + blockIdx.y;
+  const int b = head / H, h = head % H;
+  if (b >= B) return;
+  float* lse = LSE ? LSE + head * O.rows : nullptr;
+  attend<T, D, Br, Bc>(Q.head(b, h), K.head(b, h), V.head(b, h), O.head(b, h), lse, scale_log2, shift, blockIdx.x);
+}
+
+template <class T>
+Run run(const Problem<T>& p, const MachineOptions& options) {
+  Machine m(options);
+  const Blocks blocks = choose_blocks<Tiles>(p.options, p.D(), shared_memory_of(m));
+  const auto Q = upload_view(m, "Q", p.q), K = upload_view(m, "K", p.k), V = upload_view(m, "V", p.v);
+  const auto O = alloc_view(m, "O", p.o);
+  const auto LSE = m.alloc<float>("LSE", p.lse ? static_cast<std::size_t>(p.B() * p.H() * p.Sq()) : 0);
+  const std::int64_t heads = p.B() * p.H(), Sq = p.Sq(), Sk = p.Sk();
+  const std::int64_t shift = p.options.causal == Causal::None ? Sk : p.options.causal == Causal::TopLeft ? 0 : Sk - Sq;
+  TileCounts counts;
+  Run result = timed(m, [&] {
+    if (heads == 0 || p.Sq() == 0) return;  // no row, no block
+    with_sizes(p.D(), blocks, [&]<int D, int Br, int Bc>() {
+      const dim3 grid(static_cast<unsigned>((p.Sq() + Br - 1) / Br),
+                      static_cast<unsigned>(std::min<std::int64_t>(heads, 65535)),
+                      static_cast<unsigned>((heads + 65534) / 65535));
+      for (std::int64_t first_row = 0; first_row < Sq; first_row += Br) {
+        const TileRange range = tile_range<Br, Bc>(first_row, Sq, Sk, shift);
+        counts.add(heads, range.full, range.seen, (Sk + Bc - 1) / Bc);
+      }
+      launch<Tiles<D, Br, Bc>>(m, attention<device_t<T>, D, Br, Bc>, grid, dim3(Br), tensor<Tensor>(in(Q), p.q),
+                               tensor<Tensor>(in(K), p.k), tensor<Tensor>(in(V), p.v), tensor<Tensor>(O.data(), p.o),
+                               p.lse ? LSE.data() : nullptr, scale_log2(p.scale()), shift, p.B(), p.H());
+    });
+  });
+  result.tiles = counts;
+  download_view(m, p.o, O);
+  if (p.lse) m.download(p.lse, LSE);
+  return result;
+}
+
+}  // namespace flash::phase08::inline FLASH_MACHINE
