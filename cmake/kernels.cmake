@@ -28,19 +28,22 @@ unset(CMAKE_REQUIRED_LIBRARIES)
 # The simulator itself is always optimised: kernels run inside it. Its own flags follow the build's sanitizers.
 add_library(flash_simt STATIC
   ${FLASH_ROOT}/sim/block.cpp ${FLASH_ROOT}/sim/counters.cpp ${FLASH_ROOT}/sim/device_memory.cpp
-  ${FLASH_ROOT}/sim/fiber.cpp ${FLASH_ROOT}/sim/findings.cpp ${FLASH_ROOT}/sim/hooks.cpp ${FLASH_ROOT}/sim/machine.cpp
+  ${FLASH_ROOT}/sim/fiber.cpp ${FLASH_ROOT}/sim/findings.cpp ${FLASH_ROOT}/sim/hooks.cpp ${FLASH_ROOT}/sim/machine.cpp ${FLASH_ROOT}/sim/report.cpp
   ${FLASH_ROOT}/sim/shadow.cpp ${FLASH_ROOT}/sim/trace.cpp ${FLASH_ROOT}/sim/warp.cpp)
 target_include_directories(flash_simt PUBLIC ${FLASH_ROOT})
 target_compile_features(flash_simt PUBLIC cxx_std_20)
 target_compile_options(flash_simt PRIVATE -O2 -g1)
 target_link_libraries(flash_simt PUBLIC Threads::Threads ${CMAKE_DL_LIBS})
+if(TARGET flash_options)  # warnings, sanitizers
+  target_link_libraries(flash_simt PRIVATE flash_options)
+endif()
 if(FLASH_HAS_LIBBACKTRACE)
   target_link_libraries(flash_simt PUBLIC backtrace)
 endif()
 
 # g++ cannot combine the address and the thread sanitizer's instrumentation: checked kernels are left out then.
 set(FLASH_CHECKED_KERNELS ON)
-if("${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${CMAKE_BUILD_TYPE}}" MATCHES "-fsanitize=[a-z,]*address")
+if(FLASH_SANITIZE OR "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${CMAKE_BUILD_TYPE}}" MATCHES "-fsanitize=[a-z,]*address")
   set(FLASH_CHECKED_KERNELS OFF)
 endif()
 
@@ -68,6 +71,9 @@ function(flash_add_kernel name file)
     target_sources(${name} INTERFACE $<TARGET_OBJECTS:${name}_${machine}>)
   endforeach()
   target_compile_options(${name}_sim PRIVATE -O2)
+  if(TARGET flash_options)
+    target_link_libraries(${name}_sim PRIVATE flash_options)
+  endif()
   if(FLASH_CHECKED_KERNELS)
     # -Og keeps accesses as the source has them; the hooks are ours (sim/hooks.cpp), never the sanitizer's run-time.
     target_compile_definitions(${name}_checked PRIVATE FLASH_CHECKED)

@@ -66,6 +66,9 @@ std::byte* shared_memory(std::size_t bytes) {
 void before_atomic(const void* address, std::size_t bytes, Site site) {
   Entered()->before_atomic(address, bytes, site);
 }
+void after_atomic(const void* address) {
+  Entered()->checker->acquire(address);
+}
 void fence() {
   Entered()->fence();
 }
@@ -258,14 +261,15 @@ std::byte* Worker::shared_memory(std::size_t bytes) {
 }
 
 void Worker::before_atomic(const void* address, std::size_t bytes, Site site) {
-  if (checker) checker->atomic(address, bytes, site);
   Thread& thread = threads[current];
-  if (++thread.atomics_in_a_row < kAtomicsBeforeYield) return;
-  thread.atomics_in_a_row = 0, thread.site = site, thread.state = State::spins;
-  ++yields_without_progress_;
-  spinning_.insert(current);
-  run_next();
-  threads[current].state = State::ready;
+  if (++thread.atomics_in_a_row >= kAtomicsBeforeYield) {
+    thread.atomics_in_a_row = 0, thread.site = site, thread.state = State::spins;
+    ++yields_without_progress_;
+    spinning_.insert(current);
+    run_next();
+    thread.state = State::ready;
+  }
+  if (checker) checker->atomic(address, bytes, site);
 }
 
 void Worker::fence() {

@@ -281,11 +281,19 @@ template <class T>
 struct Same { using type = T; };
 template <class T>
 using same_t = typename Same<T>::type;
+template <class T, class Change>
+FLASH_INLINE T atomic_step(T* p, Change change, Site site) {
+  simt::before_atomic(p, sizeof(T), site);
+  const T old = exchange_with(p, change);
+#if defined(FLASH_CHECKED)
+  simt::after_atomic(p);
+#endif
+  return old;
+}
 #define FLASH_ATOMIC(name, result)                                                                              \
   template <class T>                                                                                            \
   FLASH_INLINE T name(T* p, same_t<T> v, Site site = Site::current()) {                                         \
-    simt::before_atomic(p, sizeof(T), site);                                                                    \
-    return exchange_with(p, [v](T old) { (void)old; return static_cast<T>(result); });                          \
+    return atomic_step(p, [v](T old) { (void)old; return static_cast<T>(result); }, site);                      \
   }
 FLASH_ATOMIC(atomicAdd, old + v)
 FLASH_ATOMIC(atomicSub, old - v)
@@ -300,8 +308,7 @@ FLASH_ATOMIC(atomicDec, old == 0 || old > v ? v : old - 1)
 #undef FLASH_ATOMIC
 template <class T>
 FLASH_INLINE T atomicCAS(T* p, same_t<T> compare, same_t<T> v, Site site = Site::current()) {
-  simt::before_atomic(p, sizeof(T), site);
-  return exchange_with(p, [compare, v](T old) { return to_word(old) == to_word(compare) ? v : old; });
+  return atomic_step(p, [compare, v](T old) { return to_word(old) == to_word(compare) ? v : old; }, site);
 }
 
 // ---- shared memory and the trace ----------------------------------------------------------------------------------

@@ -271,20 +271,28 @@ void Checker::atomic(const void* address, std::size_t bytes, Site site_) {
   if (bytes == 2) access<2, Access::atomic>(at, key);
   if (bytes == 4) access<4, Access::atomic>(at, key);
   if (bytes == 8) access<8, Access::atomic>(at, key);
-  const unsigned t = worker_.current;
-  const bool releases = extra_[t] && !extra_[t]->released.empty();
+  const auto& extra = extra_[worker_.current];
+  if (!extra || extra->released.empty()) return;
   const bool in_shared = !global_.memory.contains(address);
-  if (!releases && !(in_shared ? !published_.empty() : global_.any_published.load())) return;
   std::unique_lock<std::mutex> lock(global_.mutex, std::defer_lock);
   if (!in_shared) lock.lock();
-  View& view = (in_shared ? published_ : global_.published)[address];
+  join((in_shared ? published_ : global_.published)[address], extra->released);
+  if (!in_shared) global_.any_published = true;
+}
+
+void Checker::acquire(const void* address) {
+  const bool in_shared = !global_.memory.contains(address);
+  if (in_shared ? published_.empty() : !global_.any_published.load()) return;
+  std::unique_lock<std::mutex> lock(global_.mutex, std::defer_lock);
+  if (!in_shared) lock.lock();
+  const auto& all = in_shared ? published_ : global_.published;
+  const auto view = all.find(address);
+  if (view == all.end()) return;
   any_extra_ = true;
   only_barriers_ = false;
-  if (!extra_[t]) extra_[t] = std::make_unique<Extra>();
-  join(extra_[t]->pending, view);
-  if (!releases) return;
-  join(view, extra_[t]->released);
-  if (!in_shared) global_.any_published = true;
+  auto& extra = extra_[worker_.current];
+  if (!extra) extra = std::make_unique<Extra>();
+  join(extra->pending, view->second);
 }
 
 bool Checker::ordered_otherwise(Epoch earlier, bool global) const {

@@ -102,6 +102,7 @@ class Checker {
   void access(void* address, std::uintptr_t site_key);
   void range(const void* address, std::size_t bytes, Access access, std::uintptr_t site_key);
   void atomic(const void* address, std::size_t bytes, Site site);
+  void acquire(const void* address);
   void fence();
 
   void block_barrier();

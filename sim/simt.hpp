@@ -62,8 +62,10 @@ enum class WarpOp : std::uint8_t {
 std::uint64_t warp_op(WarpOp op, unsigned mask, std::uint64_t value, unsigned bytes, unsigned param, unsigned width,
                       Site site);
 
-// Called before each atomic: checks it (checked build) and lets others run when a thread spins.
+// Called before each atomic: checks it (checked build), publishes what a fence released, lets others run when a thread
+// spins; and after it (checked build): takes over what others had published before this atomic read their value.
 void before_atomic(const void* address, std::size_t bytes, Site site);
+void after_atomic(const void* address);
 void fence();
 
 // Begins a named region of this thread's warp in the trace.

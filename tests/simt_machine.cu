@@ -2,6 +2,7 @@
 // Each run_ function is host code that is the same on every machine; simt_machine_test.cpp calls them.
 // Build: flash_add_kernel(simt_machine_kernels simt_machine.cu)
 #include "gpu/kernel.cuh"
+#include "tests/simt_machine.hpp"
 
 namespace flash::inline FLASH_MACHINE {
 
@@ -49,6 +50,227 @@ void run_block_sum(Machine& m, const float* host_in, float* host_out, int blocks
   Array<float> out = m.alloc<float>("out", blocks);
   launch<Partial>(m, block_sum, blocks, 256, in.data(), out.data());
   m.download(host_out, out);
+}
+
+// ---- launches ------------------------------------------------------------------------------------------------------
+
+template <int Kilobytes>
+struct Bytes {
+  char byte[Kilobytes * 1024];
+};
+
+__global__ void nothing() {}
+template <int Kilobytes>
+__global__ void touch_last(char* out /*[1]*/) {
+  Bytes<Kilobytes>& s = shared<Bytes<Kilobytes>>();
+  s.byte[Kilobytes * 1024 - 1] = 7;
+  *out = s.byte[Kilobytes * 1024 - 1];
+}
+
+void run_nothing(Machine& m, const unsigned grid[3], const unsigned block[3]) {
+  launch(m, nothing, dim3(grid[0], grid[1], grid[2]), dim3(block[0], block[1], block[2]));
+}
+
+int run_shared(Machine& m, int kilobytes) {
+  Array<char> out = m.alloc<char>("out", 1);
+  char value = 0;
+  if (kilobytes == 163) launch<Bytes<163>>(m, touch_last<163>, 1, 1, out.data());
+  if (kilobytes == 164) launch<Bytes<164>>(m, touch_last<164>, 1, 1, out.data());
+  if (kilobytes == 227) launch<Bytes<227>>(m, touch_last<227>, 1, 1, out.data());
+  if (kilobytes == 228) launch<Bytes<228>>(m, touch_last<228>, 1, 1, out.data());
+  m.download(&value, out);
+  return value;
+}
+
+void run_wrong_struct(Machine& m) {
+  Array<char> out = m.alloc<char>("out", 1);
+  launch<Bytes<1>>(m, touch_last<2>, 1, 1, out.data());
+}
+
+// Each thread writes its own place in a 3-D grid of 3-D blocks.
+__global__ void number_threads(unsigned* out) {
+  const unsigned block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+  const unsigned thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+  const unsigned i = block * blockDim.x * blockDim.y * blockDim.z + thread;
+  out[i] = i;
+}
+
+std::vector<unsigned> run_number_threads(Machine& m) {
+  std::vector<unsigned> host(2 * 3 * 4 * 5 * 3 * 2);
+  Array<unsigned> out = m.alloc<unsigned>("out", host.size());
+  launch(m, number_threads, dim3(2, 3, 4), dim3(5, 3, 2), out.data());
+  m.download(host.data(), out);
+  return host;
+}
+
+// ---- waiting -------------------------------------------------------------------------------------------------------
+
+__global__ void crossed(float* out) {
+  if (threadIdx.x == 0)
+    while (atomicAdd(&out[0], 0.0f) == 0.0f) {  //@ spin
+    }
+  __syncthreads();  //@ wait
+}
+
+void run_crossed(Machine& m) {
+  const float zero = 0;
+  Array<float> out = m.upload("out", &zero, 1);
+  launch(m, crossed, 1, 40, out.data());
+}
+
+// A spinning thread lets the one run that it waits for, in each order.
+__global__ void hand_over(int* flag, int* out) {
+  if (threadIdx.x == 0) {
+    while (atomicAdd(flag, 0) == 0) {
+    }
+    __threadfence();
+    out[0] = out[1];
+  }
+  if (threadIdx.x == 33) {
+    out[1] = 42;
+    __threadfence();
+    atomicExch(flag, 1);
+  }
+}
+
+int run_hand_over(Machine& m) {
+  const int zero[2] = {};
+  int host[2];
+  Array<int> flag = m.upload("flag", zero, 1), out = m.upload("out", zero, 2);
+  launch(m, hand_over, 1, 64, flag.data(), out.data());
+  m.download(host, out);
+  return host[0];
+}
+
+// The last block adds up what the others left: fence, ticket, barrier (the CUDA Programming Guide's example).
+struct LastBlock {
+  float value[64];
+  bool last;
+};
+
+template <bool Fence>
+__global__ void last_block(const float* in /*[grid*64]*/, float* partial /*[grid]*/, unsigned* ticket, float* out) {
+  LastBlock& s = shared<LastBlock>();
+  const int t = threadIdx.x;
+  s.value[t] = in[blockIdx.x * 64 + t];
+  __syncthreads();
+  if (t == 0) {
+    float sum = 0;
+    for (int i = 0; i < 64; ++i) sum += s.value[i];
+    partial[blockIdx.x] = sum;
+    if (Fence) __threadfence();
+    s.last = atomicAdd(ticket, 1u) == gridDim.x - 1;
+  }
+  __syncthreads();
+  if (s.last && t == 0) {
+    float sum = 0;
+    for (unsigned b = 0; b < gridDim.x; ++b) sum += partial[b];
+    *out = sum;
+  }
+}
+
+float run_last_block(Machine& m, bool fence) {
+  const std::vector<float> ones(32 * 64, 1.0f);
+  const unsigned zero = 0;
+  float host = 0;
+  Array<float> in = m.upload("in", ones.data(), ones.size()), partial = m.alloc<float>("partial", 32);
+  Array<unsigned> ticket = m.upload("ticket", &zero, 1);
+  Array<float> out = m.alloc<float>("out", 1);
+  launch<LastBlock>(m, fence ? last_block<true> : last_block<false>, 32, 64, in.data(), partial.data(), ticket.data(),
+                    out.data());
+  m.download(&host, out);
+  return host;
+}
+
+// Blocks 0 and 31 meet in one element, whatever worker runs them.
+__global__ void distant_blocks(float* out) {
+  if (blockIdx.x % 31 == 0) out[0] = static_cast<float>(blockIdx.x);
+}
+
+void run_distant_blocks(Machine& m) {
+  Array<float> out = m.alloc<float>("out", 1);
+  launch(m, distant_blocks, 32, 1, out.data());
+}
+
+// ---- warps ---------------------------------------------------------------------------------------------------------
+
+// Two halves of a warp work at the same time with masks of their own.
+__global__ void half_warps(int* out /*[32]*/) {
+  const int lane = threadIdx.x;
+  int sum = lane;
+  if (lane < 16)
+    for (int step = 8; step > 0; step /= 2) sum += __shfl_xor_sync(0x0000ffffu, sum, step);
+  else
+    for (int step = 8; step > 0; step /= 2) sum += __shfl_xor_sync(0xffff0000u, sum, step);
+  out[lane] = sum + (lane % 2 ? 0 : static_cast<int>(__popc(__activemask())) * 1000);
+}
+
+std::vector<int> run_half_warps(Machine& m) {
+  std::vector<int> host(32);
+  Array<int> out = m.alloc<int>("out", 32);
+  launch(m, half_warps, 1, 32, out.data());
+  m.download(host.data(), out);
+  return host;
+}
+
+// ---- what the checks must let pass ---------------------------------------------------------------------------------
+
+constexpr int kTable[4] = {3, 1, 4, 1};  // a constant of the program
+struct Triple {
+  short a, b, c;
+};
+struct Big {
+  int value[100];
+};
+
+__device__ void fill_local(int (&local)[8], int x) {
+  for (int i = 0; i < 8; ++i) local[i] = x * kTable[i % 4];
+}
+
+__global__ void allowed(Big by_value, int* out, const Triple* triples) {
+  int local[8];
+  fill_local(local, by_value.value[threadIdx.x]);
+  const Triple t = triples[threadIdx.x];  // 6 bytes: a struct without an alignment of its own
+  out[threadIdx.x] = local[threadIdx.x % 8] + t.a + t.b + t.c;
+  if (threadIdx.x == 0) printf("block of %d threads, %s, %g\n", blockDim.x, "printf", 0.5);
+}
+
+std::vector<int> run_allowed(Machine& m) {
+  Big big;
+  for (int i = 0; i < 100; ++i) big.value[i] = i;
+  const std::vector<Triple> triples(32, Triple{1, 2, 3});
+  std::vector<int> host(32);
+  Array<Triple> device_triples = m.upload("triples", triples.data(), 32);
+  Array<int> out = m.alloc<int>("out", 32);
+  launch(m, allowed, 1, 32, big, out.data(), device_triples.data());
+  m.download(host.data(), out);
+  return host;
+}
+
+// ---- trace ---------------------------------------------------------------------------------------------------------
+
+struct Row {
+  float value[64];
+};
+
+__global__ void marked(const float* in /*[4*64]*/, float* out /*[64]*/) {
+  Row& s = shared<Row>();
+  float sum = 0;
+  for (int tile = 0; tile < 4; ++tile) {
+    trace_mark("load", tile);
+    s.value[threadIdx.x] = in[tile * 64 + threadIdx.x];
+    __syncthreads();
+    trace_mark("use", tile);
+    sum += s.value[63 - threadIdx.x];
+    __syncthreads();
+  }
+  out[threadIdx.x] = sum;
+}
+
+void run_marked(Machine& m) {
+  const std::vector<float> ones(256, 1.0f);
+  Array<float> in = m.upload("in", ones.data(), 256), out = m.alloc<float>("out", 64);
+  launch<Row>(m, marked, 1, 64, in.data(), out.data());
 }
 
 }  // namespace flash::inline FLASH_MACHINE

@@ -1,0 +1,98 @@
+// report.cpp: see report.hpp. Names of the hardware's metrics stand beside ours where there is one.
+// Two byte counts, never mixed: requested bytes (what the lanes asked for) and sectors (32 bytes each, no cache).
+// Use: see report.hpp.
+#include "sim/report.hpp"
+
+#include <iomanip>
+#include <ostream>
+#include <sstream>
+
+namespace flash {
+namespace {
+
+std::string shape(const std::array<unsigned, 3>& s) {
+  return "(" + std::to_string(s[0]) + "," + std::to_string(s[1]) + "," + std::to_string(s[2]) + ")";
+}
+
+double ratio(std::uint64_t a, std::uint64_t b) {
+  return b == 0 ? 0.0 : static_cast<double>(a) / static_cast<double>(b);
+}
+
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') result += '\\';
+    result += c;
+  }
+  return result + "\"";
+}
+
+std::string list(const std::array<unsigned, 3>& s) {
+  return "[" + std::to_string(s[0]) + ", " + std::to_string(s[1]) + ", " + std::to_string(s[2]) + "]";
+}
+
+}  // namespace
+
+void print_report(std::ostream& out, const KernelReport& report) {
+  const Ledger& l = report.ledger;
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(2);
+  text << report.kernel << "  grid " << shape(report.grid) << "  block " << shape(report.block) << "\n";
+  text << "  " << std::left << std::setw(20) << "global memory" << std::right << std::setw(8) << "" << std::setw(16)
+       << "requested bytes" << std::setw(12) << "requests" << std::setw(12) << "sectors" << std::setw(13)
+       << "sectors/req"
+       << "\n";
+  const auto row = [&](const std::string& name, const char* op, std::uint64_t bytes, std::uint64_t requests,
+                       std::uint64_t sectors) {
+    if (requests == 0) return;
+    text << "  " << std::left << std::setw(20) << name << std::setw(8) << op << std::right << std::setw(16) << bytes
+         << std::setw(12) << requests << std::setw(12) << sectors << std::setw(13) << ratio(sectors, requests) << "\n";
+  };
+  for (const ArrayTraffic& a : l.arrays) {
+    row(a.name, "load", a.read_bytes, a.read_requests, a.read_sectors);
+    row(a.name, "store", a.written_bytes, a.write_requests, a.write_sectors);
+  }
+  const auto value = [&](const char* name, std::uint64_t number, const char* metric) {
+    text << "  " << std::left << std::setw(28) << name << std::right << std::setw(16) << number << "  " << metric
+         << "\n";
+  };
+  value("shared load requests", l.shared_read_requests, "smsp__inst_executed_op_shared_ld");
+  value("shared store requests", l.shared_write_requests, "smsp__inst_executed_op_shared_st");
+  value("shared wavefronts", l.shared_wavefronts, "l1tex__data_pipe_lsu_wavefronts_mem_shared");
+  value("bank conflicts", l.bank_conflicts(), "l1tex__data_bank_conflicts_pipe_lsu_mem_shared");
+  value("shared memory per block", l.shared_bytes_peak, "launch__shared_mem_per_block");
+  value("barriers (per block)", l.barriers, "");
+  value("FLOP", l.flops, "");
+  value("exp calls", l.exps, "");
+  out << text.str();
+}
+
+std::string to_json(const std::vector<KernelReport>& reports) {
+  std::ostringstream out;
+  out << "[";
+  const char* separator = "\n";
+  for (const KernelReport& r : reports) {
+    const Ledger& l = r.ledger;
+    out << separator << "  {\"kernel\": " << quoted(r.kernel) << ", \"grid\": " << list(r.grid)
+        << ", \"block\": " << list(r.block) << ",\n   \"flops\": " << l.flops << ", \"exps\": " << l.exps
+        << ", \"barriers\": " << l.barriers << ", \"shared_bytes_peak\": " << l.shared_bytes_peak
+        << ",\n   \"shared_read_requests\": " << l.shared_read_requests
+        << ", \"shared_write_requests\": " << l.shared_write_requests
+        << ", \"shared_wavefronts\": " << l.shared_wavefronts << ", \"bank_conflicts\": " << l.bank_conflicts()
+        << ",\n   \"arrays\": [";
+    const char* comma = "";
+    for (const ArrayTraffic& a : l.arrays) {
+      out << comma << "\n    {\"name\": " << quoted(a.name) << ", \"read_bytes\": " << a.read_bytes
+          << ", \"read_requests\": " << a.read_requests << ", \"read_sectors\": " << a.read_sectors
+          << ", \"written_bytes\": " << a.written_bytes << ", \"write_requests\": " << a.write_requests
+          << ", \"write_sectors\": " << a.write_sectors << "}";
+      comma = ",";
+    }
+    out << "]}";
+    separator = ",\n";
+  }
+  out << "\n]\n";
+  return out.str();
+}
+
+}  // namespace flash

@@ -1,0 +1,263 @@
+// simt_machine_test.cpp: the simulator itself: launches, limits, schedules, waiting, what the checks let pass, trace.
+// The detectors have their own tests (simt/museum_test.cpp), the intrinsics too (simt/conformance_test.cpp).
+// Run: ctest -L simt, or simt_machine_test
+#include "tests/simt_machine.hpp"
+
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "sim/error.hpp"
+#include "sim/machine.hpp"
+#include "sim/report.hpp"
+
+namespace {
+
+using flash::Finding, flash::KernelReport, flash::MachineOptions, flash::Order, flash::Profile;
+using Sim = flash::on_sim::Machine;
+
+#ifdef FLASH_NO_CHECKED_KERNELS
+#define MACHINES Sim
+#else
+using Checked = flash::on_checked::Machine;
+#define MACHINES Sim, Checked
+#endif
+
+std::vector<MachineOptions> schedules() {
+  std::vector<MachineOptions> all{{}, {.order = Order::reverse}};
+  for (std::uint64_t seed = 0; seed < 20; ++seed) all.push_back({.order = Order::random, .seed = seed});
+  return all;
+}
+
+std::vector<float> numbers(std::size_t n) {
+  std::vector<float> v(n);
+  for (std::size_t i = 0; i < n; ++i) v[i] = static_cast<float>(i * 2654435761u % 1000) - 500.0f;
+  return v;
+}
+
+template <class Machine>
+void launch_shape(unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz) {
+  Machine m;
+  const unsigned grid[] = {gx, gy, gz}, block[] = {bx, by, bz};
+  run_nothing(m, grid, block);
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("transpose and block sum", Machine, MACHINES) {
+  const int n = 96;
+  const std::vector<float> in = numbers(n * n);
+  std::vector<float> out(in.size()), sums(in.size() / 256);
+  Machine m;
+  run_transpose(m, in.data(), out.data(), n);
+  int wrong = 0;
+  for (int i = 0; i < n; ++i)
+    for (int j = 0; j < n; ++j) wrong += !(out[i * n + j] == in[j * n + i]);
+  CHECK(wrong == 0);
+  run_block_sum(m, in.data(), sums.data(), static_cast<int>(sums.size()));
+  for (std::size_t b = 0; b < sums.size(); ++b) {
+    float sum = 0;  // small integers: exact in any order
+    for (int i = 0; i < 256; ++i) sum += in[b * 256 + i];
+    CHECK(sums[b] == sum);
+  }
+  REQUIRE(m.reports().size() == 2);
+  CHECK(m.reports()[0].kernel == "transpose");
+  CHECK(m.reports()[0].grid == std::array<unsigned, 3>{3, 3, 1});
+  CHECK(m.reports()[0].ledger.shared_bytes_peak == 32 * 33 * 4);
+  CHECK(m.reports()[1].ledger.barriers == sums.size());
+}
+
+TEST_CASE_TEMPLATE("grids and blocks of three dimensions", Machine, MACHINES) {
+  for (const MachineOptions& options : schedules()) {
+    Machine m(options);
+    const std::vector<unsigned> place = run_number_threads(m);
+    for (unsigned i = 0; i < place.size(); ++i) CHECK(place[i] == i);
+  }
+}
+
+TEST_CASE("launch limits are the hardware's") {
+  CHECK_NOTHROW(launch_shape<Sim>(1, 1, 1, 1024, 1, 1));
+  CHECK_NOTHROW(launch_shape<Sim>(1, 1, 1, 4, 4, 64));
+  CHECK_NOTHROW(launch_shape<Sim>(1, 65535, 1, 1, 1, 1));
+  CHECK_THROWS_WITH_AS(launch_shape<Sim>(1, 1, 1, 1025, 1, 1),
+                       "block.x is 1025; expected 1 to 1024; use a smaller block and more blocks", flash::Error);
+  CHECK_THROWS_WITH_AS(launch_shape<Sim>(1, 1, 1, 1, 1, 65), doctest::Contains("block.z is 65; expected 1 to 64"),
+                       flash::Error);
+  CHECK_THROWS_WITH_AS(launch_shape<Sim>(1, 1, 1, 32, 33, 1),
+                       "threads per block is 1056; expected at most 1024; use a smaller block and more blocks",
+                       flash::Error);
+  CHECK_THROWS_WITH_AS(launch_shape<Sim>(1, 65536, 1, 1, 1, 1),
+                       doctest::Contains("grid.y is 65536; expected 1 to 65535"), flash::Error);
+  CHECK_THROWS_WITH_AS(launch_shape<Sim>(1u << 31, 1, 1, 1, 1, 1), doctest::Contains("grid.x is 2147483648"),
+                       flash::Error);
+  CHECK_THROWS_WITH_AS(launch_shape<Sim>(0, 1, 1, 1, 1, 1),
+                       "grid.x is 0; expected 1 to 2147483647; skip the launch when there is no work", flash::Error);
+}
+
+TEST_CASE("shared memory limits follow the profile") {
+  Sim a100({.profile = Profile::sm_80}), h100({.profile = Profile::sm_90});
+  CHECK(run_shared(a100, 163) == 7);
+  CHECK_THROWS_WITH_AS(
+      run_shared(a100, 164),
+      "shared memory per block is 167936 bytes; expected at most 166912 bytes on sm_80; use smaller tiles",
+      flash::Error);
+  CHECK(run_shared(h100, 227) == 7);
+  CHECK_THROWS_AS(run_shared(h100, 228), flash::Error);
+}
+
+TEST_CASE_TEMPLATE("shared<S> with another struct than launch<S> is refused", Machine, MACHINES) {
+  Machine m;
+  CHECK_THROWS_WITH_AS(run_wrong_struct(m), doctest::Contains("shared<S>() has 2048 bytes, launch<S> announced 1024"),
+                       flash::Error);
+  CHECK(run_shared(m, 163) == 7);  // the machine is still usable
+}
+
+TEST_CASE_TEMPLATE("every schedule gives the same bits and the same counters", Machine, MACHINES) {
+  const int n = 64;
+  const std::vector<float> in = numbers(n * n);
+  std::vector<float> transposed(in.size()), sums(in.size() / 256), first_transposed, first_sums;
+  std::vector<flash::Ledger> ledgers;
+  for (const MachineOptions& options : schedules()) {
+    CAPTURE(options.seed);
+    Machine m(options);
+    run_transpose(m, in.data(), transposed.data(), n);
+    run_block_sum(m, in.data(), sums.data(), static_cast<int>(sums.size()));
+    if (ledgers.empty()) {
+      first_transposed = transposed, first_sums = sums;
+      for (const KernelReport& r : m.reports()) ledgers.push_back(r.ledger);
+    }
+    CHECK(transposed == first_transposed);
+    CHECK(sums == first_sums);
+    for (std::size_t i = 0; i < ledgers.size(); ++i) CHECK(m.reports()[i].ledger == ledgers[i]);
+  }
+}
+
+TEST_CASE_TEMPLATE("a thread that spins lets others run", Machine, MACHINES) {
+  for (const MachineOptions& options : schedules()) {
+    Machine m(options);
+    CHECK(run_hand_over(m) == 42);
+  }
+}
+
+TEST_CASE_TEMPLATE("a deadlock is reported with who waits where", Machine, MACHINES) {
+  Machine m({.threads = 1, .keep_going = true});
+  run_crossed(m);
+  REQUIRE(m.findings().size() == 1);
+  std::ifstream source(FLASH_SOURCE_DIR "/tests/simt_machine.cu");
+  int number = 0, spin = 0, wait = 0;
+  for (std::string line; std::getline(source, line);) {
+    ++number;
+    if (line.find("//@ spin") != std::string::npos) spin = number;
+    if (line.find("//@ wait") != std::string::npos) wait = number;
+  }
+  CHECK(m.findings()[0].text ==
+        "deadlock: no thread of the block can go on\n"
+        "  1 spin on an atomic       simt_machine.cu:" +
+            std::to_string(spin) +
+            "  block (0,0,0) warp 0 lane 0\n"
+            "  39 wait at __syncthreads  simt_machine.cu:" +
+            std::to_string(wait) +
+            "  block (0,0,0) warp 0 lane 1\n"
+            "  remedy: make every waiting thread's partners arrive");
+  Machine strict({.threads = 1});
+  CHECK_THROWS_WITH_AS(run_crossed(strict), "kernel crossed has 1 finding: deadlock: no thread of the block can go on",
+                       flash::Error);
+}
+
+TEST_CASE_TEMPLATE("two halves of a warp with masks of their own", Machine, MACHINES) {
+  for (const MachineOptions& options : schedules()) {
+    Machine m(options);
+    const std::vector<int> sums = run_half_warps(m);
+    for (int lane = 0; lane < 32; ++lane) CHECK(sums[lane] == (lane < 16 ? 120 : 376) + (lane % 2 ? 0 : 16000));
+  }
+}
+
+TEST_CASE_TEMPLATE("allowed: constants, arguments, locals by reference, odd structs, printf", Machine, MACHINES) {
+  Machine m;
+  const int table[] = {3, 1, 4, 1};
+  const std::vector<int> out = run_allowed(m);
+  for (int i = 0; i < 32; ++i) CHECK(out[i] == i * table[i % 4] + 6);
+}
+
+TEST_CASE_TEMPLATE("trace: marks and barriers, the same under every schedule", Machine, MACHINES) {
+  std::string first;
+  for (MachineOptions options : schedules()) {
+    options.trace = "memory";
+    Machine m(options);
+    run_marked(m);
+    std::ostringstream text;
+    int loads = 0, barriers = 0;
+    std::vector<flash::TraceEvent> events = m.trace();
+    std::sort(events.begin(), events.end(), [](const auto& a, const auto& b) {
+      return std::tuple(a.warp, a.begin, a.name) < std::tuple(b.warp, b.begin, b.name);
+    });
+    for (const flash::TraceEvent& e : events) {
+      loads += e.name == "load", barriers += e.name == "barrier";
+      CHECK(e.end > e.begin);
+      text << e.warp << " " << e.name << " " << e.value << " " << e.begin << " " << e.end << "\n";
+    }
+    CHECK(loads == 2 * 4);
+    CHECK(barriers == 2 * 8);
+    if (first.empty()) first = text.str();
+    CHECK(text.str() == first);
+  }
+}
+
+TEST_CASE("trace: the file is written when the machine goes") {
+  const std::string path = "simt_machine_trace.json";
+  {
+    Sim m({.trace = path});
+    run_marked(m);
+  }
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  CHECK(text.str().find("\"name\": \"load\", \"ph\": \"X\", \"pid\": 0, \"tid\": 1") != std::string::npos);
+  CHECK(text.str().find("0 marked block (0,0,0)") != std::string::npos);
+}
+
+#ifndef FLASH_NO_CHECKED_KERNELS
+TEST_CASE("races between distant blocks are found whatever worker runs them") {
+  for (int repeat = 0; repeat < 50; ++repeat) {
+    Checked m({.threads = 1 + repeat % 4, .keep_going = true});
+    run_distant_blocks(m);
+    CHECK(m.findings().size() == 1);
+  }
+}
+
+TEST_CASE("the last block may read what others released") {
+  for (MachineOptions options : schedules()) {
+    options.keep_going = true;
+    Checked with(options), without(options);
+    CHECK(run_last_block(with, true) == 32 * 64);
+    CHECK(with.findings().empty());
+    run_last_block(without, false);
+    REQUIRE(without.findings().size() == 1);
+    CHECK(without.findings()[0].text.find("race: read after write of partial[") == 0);
+  }
+}
+
+TEST_CASE("report as JSON and as a table") {
+  const std::vector<float> in = numbers(32 * 32);
+  std::vector<float> out(in.size());
+  Checked m;
+  run_transpose(m, in.data(), out.data(), 32);
+  CHECK(
+      flash::to_json(m.reports()) ==
+      "[\n  {\"kernel\": \"transpose\", \"grid\": [1, 1, 1], \"block\": [32, 8, 1],\n"
+      "   \"flops\": 0, \"exps\": 0, \"barriers\": 1, \"shared_bytes_peak\": 4224,\n"
+      "   \"shared_read_requests\": 32, \"shared_write_requests\": 32, \"shared_wavefronts\": 64, \"bank_conflicts\": "
+      "0,\n"
+      "   \"arrays\": [\n"
+      "    {\"name\": \"in\", \"read_bytes\": 4096, \"read_requests\": 32, \"read_sectors\": 128, \"written_bytes\": "
+      "0, "
+      "\"write_requests\": 0, \"write_sectors\": 0},\n"
+      "    {\"name\": \"out\", \"read_bytes\": 0, \"read_requests\": 0, \"read_sectors\": 0, \"written_bytes\": 4096, "
+      "\"write_requests\": 32, \"write_sectors\": 128}]}\n]\n");
+  std::ostringstream table;
+  print_report(table, m.reports()[0]);
+  CHECK(table.str().find("in                  load                4096          32         128         4.00") !=
+        std::string::npos);
+}
+#endif
