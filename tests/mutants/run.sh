@@ -10,6 +10,12 @@ CXX=${CXX:-g++}
 CPPFLAGS=${CPPFLAGS:--isystem /usr/include/eigen3}
 CXXFLAGS=${CXXFLAGS:--std=c++20 -O1 -DNDEBUG}
 
+# Compiles with the flags of all; they are words, so they are split.
+compile() {
+  # shellcheck disable=SC2086
+  $CXX $CXXFLAGS -DFLASH_TEST_TYPES=half $CPPFLAGS -pthread "$@"
+}
+
 # One mutant, in a copy of the sources of its own. Writes one line into $work/NAME.result.
 one() {
   name=$(basename "$1" .patch)
@@ -18,9 +24,8 @@ one() {
   cp -R "$root/phases" "$root/sim" "$root/tests" "$copy/"
   if ! (cd "$copy" && patch -s -p1 --no-backup-if-mismatch < "$1") > "$copy/log" 2>&1; then
     echo "BROKEN    $name: does not apply; make it again" > "$work/$name.result"
-  # shellcheck disable=SC2086 # the flags are words
-  elif ! $CXX $CXXFLAGS -DFLASH_TEST_TYPES=half $CPPFLAGS -include "$work/precompiled.hpp" -I "$copy" -pthread \
-    -o "$copy/test" "$copy/tests/phase_${name%%-*}_test.cpp" "$work/main.o" > "$copy/log" 2>&1; then
+  elif ! compile -include "$work/precompiled.hpp" -I "$copy" -o "$copy/test" "$copy/tests/phase_${name%%-*}_test.cpp" \
+    "$work/main.o" > "$copy/log" 2>&1; then
     echo "BROKEN    $name: does not compile: $(grep -m 1 error "$copy/log")" > "$work/$name.result"
   elif timeout 100 "$copy/test" --abort-after=1 > "$copy/log" 2>&1; then
     echo "SURVIVED  $name" > "$work/$name.result"
@@ -43,14 +48,12 @@ trap 'exit 1' INT TERM
 
 # What all have in common is compiled once: doctest's main, and the headers that no patch touches.
 printf '#include <doctest/doctest.h>\n#include <Eigen/Core>\n#include <thread>\n' > "$work/precompiled.hpp"
-# shellcheck disable=SC2086
-$CXX $CXXFLAGS -DFLASH_TEST_TYPES=half $CPPFLAGS -pthread -x c++-header "$work/precompiled.hpp" -o "$work/precompiled.hpp.gch" &
-# shellcheck disable=SC2086
-$CXX $CXXFLAGS $CPPFLAGS -c -o "$work/main.o" "$root/tests/doctest_main.cpp"
+compile -x c++-header "$work/precompiled.hpp" -o "$work/precompiled.hpp.gch" &
+compile -c -o "$work/main.o" "$root/tests/doctest_main.cpp"
 wait
 
 ls "$root/tests/mutants/${1:-}"*.patch > "$work/list"
-xargs -n 1 -P "${JOBS:-2}" "$0" --one < "$work/list"
+xargs -P "${JOBS:-2}" -I "{}" "$0" --one "{}" < "$work/list"
 
 all=$(wc -l < "$work/list")
 caught=$(cat "$work"/*.result | grep -c '^caught' || true)
