@@ -44,8 +44,9 @@ if len(ours) != len(theirs):
     sys.exit(f"{len(ours)} cases of ours, {len(theirs)} launches under ncu")
 
 print("# Counters: the simulator and Nsight Compute\n")
-print(f"Measured on: {note}. Kernels: `tests/simt/counters.cu`. Made by `tests/simt/counters_table.py` from the")
-print("simulator's `counters` program and `tests/simt/ncu_counters.sh`; each cell is simulator / hardware.\n")
+print(f"Measured on: {note}. Kernels: `tests/simt/counters.cu`.")
+print("Made by `tests/simt/counters_table.py` from the simulator's `counters_checked` and from `tests/simt/ncu_counters.sh`.")
+print("A cell with one number: both agree; else simulator / hardware.\n")
 print("| kernel | " + " | ".join(METRICS) + " |")
 print("|---|" + "---:|" * len(METRICS))
 differences = []
@@ -64,7 +65,11 @@ for our, their in zip(ours, theirs):
             cells.append(f"**{simulator} / {hardware}**")
             differences.append((our["case"], column, simulator, hardware))
     print(f"| {our['case']} | " + " | ".join(cells) + " |")
-print("\nOne number: both agree.\n")
+print("\nNsight Compute's metrics:\n")
+for column, metrics in METRICS.items():
+    print(f"- {column}: " + " + ".join(f"`{metric}`" for metric in metrics))
+print("\nThe simulator counts what the source says; the hardware counts what nvcc made of it. `#pragma unroll 1` in the matrix")
+print("product keeps nvcc from fetching four neighbours with one wide load, which would be another number of requests.\n")
 if not differences:
     print("No difference.")
 else:

@@ -4,6 +4,9 @@
 #include <doctest/doctest.h>
 
 #include <cstring>
+#include <fstream>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "tests/simt/counters.hpp"
@@ -111,4 +114,38 @@ TEST_CASE("every schedule gives the same counters") {
       CAPTURE(seed);
       CHECK(flash::on_checked::run_counters({.order = order, .seed = seed}) == ledgers());
     }
+}
+
+TEST_CASE("the same numbers as Nsight Compute read on an H200") {
+  // Rows of docs/results/ncu-counters.csv: "ID", ..., "Metric Name", "Metric Unit", "Metric Value"; one ID per launch.
+  std::map<std::size_t, std::map<std::string, std::uint64_t>> hardware;
+  std::ifstream file(FLASH_SOURCE_DIR "/docs/results/ncu-counters.csv");
+  for (std::string line; std::getline(file, line);) {
+    std::vector<std::string> fields{""};
+    for (std::size_t i = 1; i + 1 < line.size(); ++i) {  // between the first and the last quote
+      if (line.compare(i, 3, "\",\"") == 0) {
+        fields.emplace_back();
+        i += 2;
+      } else if (line[i] != ',') {  // 16,384
+        fields.back() += line[i];
+      }
+    }
+    if (fields.size() > 3 && fields[0] != "ID")
+      hardware[std::stoul(fields[0])][fields[fields.size() - 3]] = std::stoull(fields.back());
+  }
+  REQUIRE(hardware.size() == ledgers().size());
+  for (std::size_t i = 0; i < ledgers().size(); ++i) {
+    CAPTURE(i);
+    const auto metric = [&](const std::string& name) { return hardware[i].at(name + ".sum"); };
+    const std::string lsu = "_pipe_lsu_mem_global_op_";
+    CHECK(traffic(ledgers()[i]) ==
+          Traffic{metric("l1tex__t_requests" + lsu + "ld"), metric("l1tex__t_sectors" + lsu + "ld"),
+                  metric("l1tex__t_requests" + lsu + "st"), metric("l1tex__t_sectors" + lsu + "st")});
+    const std::string wavefronts = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_",
+                      conflicts = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_";
+    CHECK(shared_traffic(ledgers()[i]) == Shared{metric("smsp__sass_inst_executed_op_shared_ld"),
+                                                 metric("smsp__sass_inst_executed_op_shared_st"),
+                                                 metric(wavefronts + "ld") + metric(wavefronts + "st"),
+                                                 metric(conflicts + "ld") + metric(conflicts + "st")});
+  }
 }

@@ -50,7 +50,7 @@ template <bool Fixed>
 __global__ void misaligned_float4(const float* in, float* out, int) {
   const int i = threadIdx.x;                                                        // 8 threads
   const float4 v = *reinterpret_cast<const float4*>(in + 4 * i + (Fixed ? 0 : 1));  //@ misaligned_float4:1
-  out[i] = v.x + v.w;
+  reinterpret_cast<float4*>(out)[i] = v;  // all four are used, or nvcc would load them one by one
 }
 
 // The host launches `fill` over n - 1 elements (bug) or n (twin) of the array that this kernel reads.

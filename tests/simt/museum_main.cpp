@@ -17,13 +17,13 @@ namespace {
 using flash::Exhibit, flash::Finding, flash::Variant, flash::FLASH_MUSEUM_MACHINE::run_exhibit;
 
 void print_all() {
-  std::printf("exhibit,variant,kinds\n");
+  std::printf("exhibit,variant,tool,kinds\n");
   for (const Exhibit& e : flash::exhibits)
     for (Variant variant : {Variant::bug, Variant::twin}) {
       std::string kinds;
       for (const Finding& f : run_exhibit(e.name, variant, {.threads = 1, .keep_going = true}))
         if (kinds.find(f.kind) == std::string::npos) kinds += (kinds.empty() ? "" : "; ") + f.kind;
-      std::printf("%s,%s,%s\n", e.name, variant == Variant::bug ? "bug" : "twin", kinds.c_str());
+      std::printf("%s,%s,%s,%s\n", e.name, variant == Variant::bug ? "bug" : "twin", e.tool, kinds.c_str());
     }
 }
 
