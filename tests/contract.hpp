@@ -848,6 +848,10 @@ void check_refusals(const Forward& forward, const Features& can) {
   refused("V's stride of sequence length S is -8; expected 0 or more; pass a copy", [](P& p) { p.v.stride[2] = -8; });
   refused("O's stride of number of heads H is 0; expected at least 1; give each row its own memory",
           [](P& p) { p.o.stride[1] = 0; });
+  refused("O's stride of sequence length S is 7; expected at least 8; give each row its own memory",
+          [](P& p) { p.o.stride[2] = 7; });
+  refused("O's stride of batch size B is 95; expected at least 96; give each row its own memory",
+          [](P& p) { p.o.stride[0] = 95; });
   refused("V's extent in memory is over 2^63 bytes; expected less than 2^63 bytes; correct shape and strides",
           [](P& p) { p.v.stride[0] = std::int64_t{1} << 61; });
   refused("K's data is null; expected a pointer; allocate it", [](P& p) { p.k.data = nullptr; });

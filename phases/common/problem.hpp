@@ -140,12 +140,20 @@ void check_size(const char* name, const View<T>& view, int i, const char* other,
 }
 
 // Checks that a tensor that is written does not overlap itself: two rows on one address would overwrite each other.
+// From the smallest stride up, each must step over all that the smaller ones reach.
 template <class T>
 void check_written(const char* name, const View<T>& view) {
-  for (int i = 0; i < 3; ++i)
-    if (view.elements() > 0 && view.shape[i] > 1 && view.stride[i] < 1)
-      refuse(std::string(name) + "'s stride of " + axis_names[i], view.stride[i], "at least 1",
-             "give each row its own memory");
+  if (view.elements() == 0) return;
+  std::array<int, 4> axes = {3, 2, 1, 0};
+  std::stable_sort(axes.begin(), axes.end(), [&](int a, int b) { return view.stride[a] < view.stride[b]; });
+  std::int64_t reach = 0;  // largest offset so far
+  for (const int i : axes) {
+    if (view.shape[i] == 1) continue;
+    if (view.stride[i] <= reach)
+      refuse(std::string(name) + "'s stride of " + axis_names[i], view.stride[i],
+             "at least " + std::to_string(reach + 1), "give each row its own memory");
+    reach += (view.shape[i] - 1) * view.stride[i];
+  }
 }
 
 // Checks sizes, strides, scale and features; throws Error with one line. Reads no element, writes nothing.
