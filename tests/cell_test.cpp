@@ -2,6 +2,7 @@
 // The real main is compiled in under another name; these two cells are its notebook.
 // ./flash test     or: build/default/bin/cell_test
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -36,7 +37,7 @@ static int run(std::vector<std::string> options) {
   return notebook_main(static_cast<int>(argv.size()), argv.data());
 }
 
-static const std::string folder = (std::filesystem::temp_directory_path() / "flash cell test" / "svg").string();
+static const std::string folder = (std::filesystem::temp_directory_path() / ("flash cell test " + std::to_string(getpid())) / "svg").string();
 
 TEST_CASE("cells know their titles and lines, and run in order") {
   REQUIRE(flash::cells().size() == 2);
