@@ -32,7 +32,7 @@ add_library(flash_simt STATIC
   ${FLASH_ROOT}/sim/shadow.cpp ${FLASH_ROOT}/sim/trace.cpp ${FLASH_ROOT}/sim/warp.cpp)
 target_include_directories(flash_simt PUBLIC ${FLASH_ROOT})
 target_compile_features(flash_simt PUBLIC cxx_std_20)
-target_compile_options(flash_simt PRIVATE -O2 -g1)
+target_compile_options(flash_simt PRIVATE -O2 -g)  # -g: gdb can print threadIdx
 target_link_libraries(flash_simt PUBLIC Threads::Threads ${CMAKE_DL_LIBS})
 if(TARGET flash_options)  # warnings, sanitizers
   target_link_libraries(flash_simt PRIVATE flash_options)

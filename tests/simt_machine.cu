@@ -215,7 +215,7 @@ std::vector<int> run_half_warps(Machine& m) {
 
 // ---- what the checks must let pass ---------------------------------------------------------------------------------
 
-constexpr int kTable[4] = {3, 1, 4, 1};  // a constant of the program
+__device__ constexpr int kTable[4] = {3, 1, 4, 1};  // a constant of the program
 struct Triple {
   short a, b, c;
 };
