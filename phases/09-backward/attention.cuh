@@ -154,9 +154,9 @@ __global__ void __launch_bounds__(Bc* Parts<D>) keys_backward(Backward<T> a) {
 
     // dV += Pᵀ dO, dK += dSᵀ Q over the rows that exist and see my key: the mask is where the loop begins, so that
     // nothing of a row that does not see the key is ever touched.
-    const int seen_from = static_cast<int>(max(first_key + key - a.shift - first_row, std::int64_t{0}));
+    const std::int64_t first_of_mine = key < keys ? max(first_key + key - a.shift - first_row, std::int64_t{0}) : Br;
 #pragma unroll 1
-    for (int i = seen_from; i < rows; ++i) {
+    for (std::int64_t i = first_of_mine; i < rows; ++i) {
       add_row(dv, tiles.P[i][key], &tiles.dO[i][first_column]);
       add_row(dk, tiles.dS[i][key], &tiles.Q[i][first_column]);
     }
@@ -234,7 +234,7 @@ __global__ void __launch_bounds__(Br* Parts<D>) rows_backward(Backward<T> a) {
     __syncthreads();  // dS is complete: the parts of a row computed different keys
 
     // dQ += dS K over the keys that my row sees.
-    const int seen = static_cast<int>(min(first_row + row + a.shift + 1 - first_key, std::int64_t{keys}));
+    const std::int64_t seen = row < rows ? min(first_row + row + a.shift + 1 - first_key, std::int64_t{keys}) : 0;
 #pragma unroll 1
     for (int j = 0; j < seen; ++j) add_row(dq, tiles.dS[row][j], &tiles.K[j][first_column]);
     __syncthreads();  // all threads have read K, V and dS: the next round may overwrite them

@@ -1,0 +1,81 @@
+// run_backward.cpp: see run_backward.hpp.
+// The forward pass runs first, since only it knows the bits of O that δ needs (docs/backward.md).
+// ./flash run --phase 09 … --dout dO.npy --dq dQ.npy --dk dK.npy --dv dV.npy [--dlse dLSE.npy] [--mode atomic]
+#include "phases/app/run_backward.hpp"
+
+#include "phases/09-backward/attention.hpp"
+
+namespace flash {
+
+static phase09::Mode parse_mode(const std::string& text) {
+  if (text == "deterministic") return phase09::Mode::Deterministic;
+  if (text == "atomic") return phase09::Mode::Atomic;
+  refuse("--mode", "'" + text + "'", "deterministic or atomic", "omit it for deterministic");
+}
+
+void check_backward(const Arguments& args, int phase) {
+  if (!args.has("dout")) {
+    for (const char* flag : backward_flags)
+      if (args.has(flag)) refuse(std::string("--") + flag, "given", "--dout with it", "add --dout dO.npy or omit it");
+    return;
+  }
+  if (phase != 9) refuse("--dout", "given", "none for phase " + std::to_string(phase), "use --phase 09");
+  for (const char* flag : {"dq", "dk", "dv"}) args.required(flag);
+  parse_mode(args.text("mode", "deterministic"));
+}
+
+template <class T>
+Gradients<T> run_backward(const Problem<T>& p, const Arguments& args, Where where) {
+  const phase09::Mode mode = parse_mode(args.text("mode", "deterministic"));
+  const Tensor<T> dout = load_tensor<T>(args.text("dout"));
+  const std::size_t rows = static_cast<std::size_t>(p.B() * p.H() * p.Sq());
+  Gradients<T> g{make_tensor<T>(p.q.shape), make_tensor<T>(p.k.shape), make_tensor<T>(p.v.shape), {}};
+  Tensor<std::int16_t> o_lo = make_tensor<std::int16_t>(p.o.shape);
+  std::vector<float> own_lse(p.lse ? 0 : rows + 1);  // + 1: never a null pointer
+  NpyArray dlse;
+  if (args.has("dlse")) {
+    dlse = read_npy(args.text("dlse"));
+    if (dlse.elements() != static_cast<std::int64_t>(rows))
+      refuse("--dlse's number of elements", dlse.elements(), std::to_string(rows) + " (B·H·Sq)", "pass [B, H, Sq]");
+  }
+
+  Problem<T> forward = p;
+  if (!forward.lse) forward.lse = own_lse.data();
+  const View<std::int16_t> low = sizeof(T) == 2 ? view(o_lo) : View<std::int16_t>{};
+  const phase09::GradientProblem<T> backward{p.q,
+                                             p.k,
+                                             p.v,
+                                             p.o,
+                                             low,
+                                             view(dout),
+                                             view(g.dq),
+                                             view(g.dk),
+                                             view(g.dv),
+                                             forward.lse,
+                                             args.has("dlse") ? dlse.values<float>() : nullptr,
+                                             p.options};
+  validate(backward);  // before anything is computed
+  g.run = phase09::forward_training(forward, low, where);
+  const Run second = phase09::backward(backward, where, {}, mode);
+  g.run.ledger.add(second.ledger);
+  g.run.milliseconds += second.milliseconds;
+  g.run.kernels.insert(g.run.kernels.end(), second.kernels.begin(), second.kernels.end());
+  return g;
+}
+
+template <class T>
+void write_gradients(const Gradients<T>& g, const Arguments& args, const std::vector<std::int64_t>& q_shape,
+                     const std::vector<std::int64_t>& k_shape) {
+  write_npy<T>(args.text("dq"), q_shape, g.dq.data());
+  write_npy<T>(args.text("dk"), k_shape, g.dk.data());
+  write_npy<T>(args.text("dv"), k_shape, g.dv.data());
+}
+
+template Gradients<float> run_backward(const Problem<float>&, const Arguments&, Where);
+template Gradients<half> run_backward(const Problem<half>&, const Arguments&, Where);
+template void write_gradients(const Gradients<float>&, const Arguments&, const std::vector<std::int64_t>&,
+                              const std::vector<std::int64_t>&);
+template void write_gradients(const Gradients<half>&, const Arguments&, const std::vector<std::int64_t>&,
+                              const std::vector<std::int64_t>&);
+
+}  // namespace flash
