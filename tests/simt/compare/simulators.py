@@ -111,9 +111,9 @@ rows = [
 ]
 print("# GPU simulators on a CPU: attention forward\n")
 print("One thread per query row, Br 64, Bc 32, D 64, fp32, K and V tiles in shared memory; results compared with NumPy in")
-print("double precision before anything is printed. One core. GFLOP/s = 4 N^2 D / time: for ours the best of three launches at")
-print("N = 1024 (`tests/bench/simt_speed`), for the others CPU time between N = 64 and N = 128, so that start-up cancels.\n")
-print(f"{cpu()}; commit {git('rev-parse', '--short', 'HEAD')}; made by `tests/simt/compare_simulators.sh`.\n")
+print("double precision before anything is printed. One core. GFLOP/s = 4 N^2 D / CPU time: for ours the best of three launches")
+print("at N = 1024 (`tests/bench/simt_speed`), for the others the difference of N = 64 and N = 128, so that start-up cancels.\n")
+print(f"{cpu()}, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.0f}; commit {git('rev-parse', '--short', 'HEAD')}; made by `tests/simt/compare_simulators.sh`.\n")
 print("| simulator | checks that are on | GFLOP/s | `checked` is faster by | `sim` is faster by |")
 print("|---|---|---:|---:|---:|")
 for name, checks, speed in rows:
