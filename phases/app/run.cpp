@@ -11,9 +11,16 @@
 #include "phases/app/registry.hpp"
 #include "phases/common/progress.hpp"
 #include "phases/common/tensor.hpp"
+#include "phases/common/text.hpp"
 
 namespace flash {
 namespace {
+
+Where parse_machine(const std::string& text) {
+  for (const Where where : {Where::Sim, Where::Checked, Where::Gpu})
+    if (text == name(where)) return where;
+  refuse("--machine", "'" + text + "'", "sim, checked or gpu", "omit it for sim");
+}
 
 Causal parse_causal(const std::string& text) {
   if (text == "none") return Causal::None;
@@ -56,6 +63,8 @@ std::string json_list(const std::vector<std::int64_t>& list) {
 template <class T>
 std::string report_json(const PhaseInfo& phase, const Arguments& args, const Problem<T>& p, const Outcome& outcome) {
   const auto shape = [](const View<const T>& v) { return json_list({v.shape.begin(), v.shape.end()}); };
+  // What the machine did not count is null, not 0.
+  const auto count = [&](std::uint64_t n) { return outcome.counted ? std::to_string(n) : "null"; };
   const Ledger& l = outcome.ledger;
   std::ostringstream out;
   out << "{\n  \"phase\": " << json_string(phase.features.phase)
@@ -65,14 +74,21 @@ std::string report_json(const PhaseInfo& phase, const Arguments& args, const Pro
       << ", \"causal\": " << json_string(args.text("causal", "none")) << ", \"block_q\": " << p.options.block_q
       << ", \"block_k\": " << p.options.block_k << ", \"sram\": " << p.options.sram_bytes
       << ", \"threads\": " << p.options.threads << "},\n  \"seconds\": " << outcome.seconds
-      << ",\n  \"hbm_read_bytes\": " << l.hbm_read_bytes() << ",\n  \"hbm_written_bytes\": " << l.hbm_written_bytes()
-      << ",\n  \"arrays\": {";
+      << ",\n  \"hbm_read_bytes\": " << count(l.hbm_read_bytes())
+      << ",\n  \"hbm_written_bytes\": " << count(l.hbm_written_bytes()) << ",\n  \"arrays\": {";
   for (std::size_t i = 0; i < l.arrays.size(); ++i)
     out << (i ? ",\n    " : "\n    ") << json_string(l.arrays[i].name)
-        << ": {\"read_bytes\": " << l.arrays[i].read_bytes << ", \"written_bytes\": " << l.arrays[i].written_bytes
-        << "}";
-  out << "\n  },\n  \"shared_bytes_peak\": " << l.shared_bytes_peak << ",\n  \"flops\": " << l.flops
-      << ",\n  \"exps\": " << l.exps << ",\n  \"rescales\": " << l.rescales << "\n}\n";
+        << ": {\"read_bytes\": " << count(l.arrays[i].read_bytes)
+        << ", \"written_bytes\": " << count(l.arrays[i].written_bytes) << "}";
+  out << "\n  },\n  \"shared_bytes_peak\": " << count(l.shared_bytes_peak) << ",\n  \"flops\": " << count(l.flops)
+      << ",\n  \"exps\": " << count(l.exps) << ",\n  \"rescales\": "
+      << (is_kernel_phase(phase.number) ? "null" : count(l.rescales));  // kernels do not count them
+  if (is_kernel_phase(phase.number))
+    out << ",\n  \"bank_conflicts\": " << count(l.bank_conflicts()) << ",\n  \"barriers\": " << count(l.barriers);
+  if (phase.number >= 7)
+    out << ",\n  \"tiles\": {\"full\": " << outcome.tiles.full << ", \"masked\": " << outcome.tiles.masked
+        << ", \"skipped\": " << outcome.tiles.skipped << "}";
+  out << "\n}\n";
   return out.str();
 }
 
@@ -102,16 +118,17 @@ int run_typed(const PhaseInfo& phase, const Arguments& args, const NpyArray& q_f
   Outcome outcome;
   {
     const ProgressLine progress(isatty(STDERR_FILENO));
-    outcome = run_phase(phase.number, p);
+    outcome = run_phase(phase.number, p, parse_machine(args.text("machine", "sim")));
   }
   std::vector<std::int64_t> lse_shape(q_file.shape.begin(), q_file.shape.end() - 1);
   write_npy<T>(args.text("o"), q_file.shape, o.data());
   if (p.lse) write_npy<float>(args.text("lse"), lse_shape, lse.data());
   if (args.has("report")) write_file(args.text("report"), report_json(phase, args, p, outcome));
-  std::printf("phase %s on %s: %.3f s, HBM %llu bytes read, %llu written -> %s\n", phase.features.phase,
-              args.text("machine", "sim").c_str(), outcome.seconds,
-              static_cast<unsigned long long>(outcome.ledger.hbm_read_bytes()),
-              static_cast<unsigned long long>(outcome.ledger.hbm_written_bytes()), args.text("o").c_str());
+  std::printf("phase %s on %s: %.3f s", phase.features.phase, args.text("machine", "sim").c_str(), outcome.seconds);
+  if (outcome.counted)
+    std::printf(", HBM %s bytes read, %s written", grouped(outcome.ledger.hbm_read_bytes()).c_str(),
+                grouped(outcome.ledger.hbm_written_bytes()).c_str());
+  std::printf(" -> %s%s\n", args.text("o").c_str(), outcome.counted ? "" : "   (--machine checked counts bytes)");
   return 0;
 }
 
@@ -122,12 +139,11 @@ int run_command(const std::vector<std::string>& words) {
                                "sram", "threads", "report"});
   if (!args.positional.empty()) refuse("argument", "'" + args.positional[0] + "'", "--flag value", "see ./flash help");
   const PhaseInfo& phase = find_phase(args.required("phase"));
-  const std::string machine = args.text("machine", "sim");
-  if (machine != "sim" && machine != "checked" && machine != "gpu")
-    refuse("--machine", "'" + machine + "'", "sim, checked or gpu", "omit it for sim");
-  if (machine != "sim" && phase.number <= 4)
-    refuse("--machine", machine, std::string("sim for phase ") + phase.features.phase + ", which is a CPU phase",
+  const Where where = parse_machine(args.text("machine", "sim"));
+  if (where != Where::Sim && !is_kernel_phase(phase.number))
+    refuse("--machine", name(where), std::string("sim for phase ") + phase.features.phase + ", which is a CPU phase",
            "use phase 05 or later");
+  require(where);
   for (const char* name : {"q", "k", "v", "o"}) args.required(name);
   for (const char* name : {"o", "lse", "report"}) {
     check_writable(name, args.text(name));
