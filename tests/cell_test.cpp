@@ -37,7 +37,8 @@ static int run(std::vector<std::string> options) {
   return notebook_main(static_cast<int>(argv.size()), argv.data());
 }
 
-static const std::string folder = (std::filesystem::temp_directory_path() / ("flash cell test " + std::to_string(getpid())) / "svg").string();
+static const std::string folder =
+    (std::filesystem::temp_directory_path() / ("flash cell test " + std::to_string(getpid())) / "svg").string();
 
 TEST_CASE("cells know their titles and lines, and run in order") {
   REQUIRE(flash::cells().size() == 2);
