@@ -144,12 +144,12 @@ inline double floors(Input input) {
   return input == Input::Normal || input == Input::Halved ? 2 : 4;
 }
 
-// dQ, dK, dV as they are now in the problem's memory, against fp64. Large logits (QKV*4, Q*60) get in fp32 what the
+// dQ, dK, dV as they are now in the problem's memory, against fp64. The large logits of Q*60 get in fp32 what the
 // forward pass is allowed for them, 4·2^-24·max|S|: P is exp of a number that fp32 rounds to 2^-24 of its size.
 template <class T>
 GradientErrors gradient_errors(const phase09::GradientProblem<T>& p, const GradientReference& want, Input input) {
   const bool shifted = input == Input::Uniform || input == Input::Shifted;
-  const double bar = 5e-6 + (input == Input::QKV4 || input == Input::Q60 ? 4 * 0x1p-24 * want.max_abs_logit : 0);
+  const double bar = 5e-6 + (input == Input::Q60 ? 4 * 0x1p-24 * want.max_abs_logit : 0);
   const double dq_bar = shifted ? 1e-4 * std::max(1.0, static_cast<double>(p.Sk()) / 1024) : bar;
   return {gradient_error<T>(gather64(p.dq), want.dq, want.gq, dq_bar, floors(input)),
           gradient_error<T>(gather64(p.dk), want.dk, want.gk, bar, floors(input)),
