@@ -24,9 +24,8 @@ function(flash_add_phase number name)
   set(test "${PROJECT_SOURCE_DIR}/tests/phase_${number}_test.cpp")
   set(kernel)
   set(programs)
-  if(NOT EXISTS "${folder}")
-    return()
-  endif()
+  get_property(kernels GLOBAL PROPERTY flash_phase_kernels)
+  list(POP_BACK kernels previous)
 
   # The kernel, once per machine.
   if(EXISTS "${folder}/attention.cu")
@@ -44,9 +43,9 @@ function(flash_add_phase number name)
     list(APPEND programs ${phase}_notebook)
   endif()
 
-  # The proof.
+  # The proof, which compares the phase with the one before.
   if(EXISTS "${test}")
-    flash_add_test(${phase} "${test}" LABELS ${phase} LINK ${kernel})
+    flash_add_test(${phase} "${test}" LABELS ${phase} LINK ${kernel} ${previous})
     list(APPEND programs ${phase}_test)
   endif()
 
