@@ -119,6 +119,7 @@ std::vector<Fiber> spare_fibers;
 
 Fiber this_thread_as_fiber() {
   Fiber fiber;
+#if defined(__SANITIZE_ADDRESS__)  // only it wants to know, and asking reads /proc/self/maps
   pthread_attr_t attributes;
   if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
     void* stack = nullptr;
@@ -126,6 +127,7 @@ Fiber this_thread_as_fiber() {
     fiber.stack = static_cast<std::byte*>(stack);
     pthread_attr_destroy(&attributes);
   }
+#endif
   return fiber;
 }
 

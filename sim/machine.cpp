@@ -26,6 +26,7 @@ struct MachineCore::State {
   std::unique_ptr<GlobalShadow> shadow;  // checked only
   std::vector<std::unique_ptr<Worker>> workers;
   std::vector<KernelReport> reports;
+  std::vector<const void*> unnamed;  // kernels of the last reports: names are looked up when somebody asks
   std::vector<Finding> findings;
   std::vector<TraceEvent> trace;
 };
@@ -41,14 +42,18 @@ MachineCore::~MachineCore() {
   const std::string& path = state_->options.trace;
   if (path.empty() || path == "memory") return;
   std::ofstream file(path);
-  write_trace(file, state_->trace, state_->reports);
+  write_trace(file, state_->trace, reports());
 }
 
 const MachineOptions& MachineCore::options() const {
   return state_->options;
 }
 const std::vector<KernelReport>& MachineCore::reports() const {
-  return state_->reports;
+  State& s = *state_;
+  const std::size_t first = s.reports.size() - s.unnamed.size();
+  for (std::size_t i = 0; i < s.unnamed.size(); ++i) s.reports[first + i].kernel = function_name(s.unnamed[i]);
+  s.unnamed.clear();
+  return s.reports;
 }
 const std::vector<Finding>& MachineCore::findings() const {
   return state_->findings;
@@ -59,6 +64,7 @@ const std::vector<TraceEvent>& MachineCore::trace() const {
 
 void MachineCore::clear() {
   state_->reports.clear();
+  state_->unnamed.clear();
   state_->findings.clear();
   state_->trace.clear();
 }
@@ -91,7 +97,6 @@ void MachineCore::run(Launch& launch) {
   if (launch.blocks() > 0xffffffffu)
     refuse("blocks in a grid", launch.blocks(), "at most 4294967295", "split the launch");
   launch.order = s.options.order, launch.seed = s.options.seed, launch.trace = !s.options.trace.empty();
-  report.kernel = function_name(launch.kernel);
 
   // One worker per core, at most one per block; the calling thread is worker 0.
   const std::uint64_t cores = s.options.threads ? s.options.threads : std::max(1u, std::thread::hardware_concurrency());
@@ -158,6 +163,7 @@ void MachineCore::run(Launch& launch) {
   for (const Tracer::Event& e : events)
     s.trace.push_back({s.reports.size(), coordinates(e.block), e.warp, e.name, e.value, e.begin, e.end});
   s.reports.push_back(report);
+  s.unnamed.push_back(launch.kernel);
   for (const std::exception_ptr& error : errors)
     if (error) std::rethrow_exception(error);
 
@@ -165,7 +171,7 @@ void MachineCore::run(Launch& launch) {
   s.findings.insert(s.findings.end(), found.begin(), found.end());
   if (found.empty() || s.options.keep_going) return;
   for (const Finding& finding : found) std::cerr << finding.text << "\n";
-  throw Error("kernel " + report.kernel + " has " + std::to_string(found.size()) +
+  throw Error("kernel " + reports().back().kernel + " has " + std::to_string(found.size()) +
               (found.size() == 1 ? " finding: " : " findings, the first: ") +
               found[0].text.substr(0, found[0].text.find('\n')));
 }

@@ -28,10 +28,11 @@ __global__ void __launch_bounds__(kBr)
 
     float scores[kBc], highest = m;
     for (int j = 0; j < kBc; ++j) {
-      float dot = 0.0f;
-      for (int d = 0; d < kD; ++d) dot = fmaf(query[d], s.k[j][d], dot);
-      scores[j] = dot;
-      highest = fmaxf(highest, dot);
+      float part[4] = {};  // four chains of additions: one would wait for its own last result
+      for (int d = 0; d < kD; d += 4)
+        for (int c = 0; c < 4; ++c) part[c] = fmaf(query[d + c], s.k[j][d + c], part[c]);
+      scores[j] = (part[0] + part[1]) + (part[2] + part[3]);
+      highest = fmaxf(highest, scores[j]);
     }
     const float correction = exp2f(m - highest);
     m = highest;
