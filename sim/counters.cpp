@@ -22,6 +22,7 @@ void Counters::begin_block(std::size_t warps) {
 void Counters::select(unsigned thread) {
   warp_ = &warps_[thread / kLanes];
   lane_ = thread % kLanes;
+  lane_bit_ = 1u << lane_;
   sites_ = warp_->sites.data();
   site_count_ = static_cast<unsigned>(warp_->sites.size());
 }

@@ -46,6 +46,8 @@ class Counters {
   // The thread that runs from here on.
   void select(unsigned thread);
   void log(unsigned site, std::uintptr_t address, unsigned bytes, Access access, unsigned space);
+  // The same where the lane joins a regular request that others have begun; false, and nothing done, otherwise.
+  bool join(unsigned site, std::uintptr_t address, unsigned space);
   // Counts and forgets the warp's requests; returns how many there were.
   std::size_t flush(unsigned warp);
   // Requests since the warp last met in which lane 0 takes part.
@@ -80,7 +82,7 @@ class Counters {
   // Of the running thread:
   Warp* warp_ = nullptr;
   Site* sites_ = nullptr;
-  unsigned site_count_ = 0, lane_ = 0;
+  unsigned site_count_ = 0, lane_ = 0, lane_bit_ = 1;
 };
 
 [[gnu::always_inline]] inline void Counters::log(unsigned site, std::uintptr_t address, unsigned bytes, Access access,
@@ -97,7 +99,21 @@ class Counters {
   if (request.affine_in != space ||
       request.base + static_cast<std::uintptr_t>(std::int64_t{request.stride} * lane_) != address) [[unlikely]]
     irregular(request, address, space);
-  request.lanes |= 1u << lane_;
+  request.lanes |= lane_bit_;
+}
+
+[[gnu::always_inline]] inline bool Counters::join(unsigned site, std::uintptr_t address, unsigned space) {
+  if (site >= site_count_) return false;
+  Site& at = sites_[site];
+  const std::uint32_t n = at.reached[lane_];
+  if (n >= at.requests.size()) return false;
+  Request& request = at.requests[n];
+  if (request.affine_in != space ||
+      request.base + static_cast<std::uintptr_t>(std::int64_t{request.stride} * lane_) != address)
+    return false;
+  at.reached[lane_] = n + 1;
+  request.lanes |= lane_bit_;
+  return true;
 }
 
 }  // namespace flash::simt

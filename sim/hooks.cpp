@@ -13,10 +13,18 @@ using flash::simt::Access;
 using flash::simt::active_worker;
 using flash::simt::Worker;
 
+// Out of line, so that the quick path below needs no stack frame.
 template <unsigned kBytes, Access kAccess>
-[[gnu::always_inline]] inline void accessed(void* address, void* pc) {
-  if (Worker* worker = active_worker) [[likely]]
-    worker->checker->access<kBytes, kAccess>(address, reinterpret_cast<std::uintptr_t>(pc));
+[[gnu::noinline]] void accessed_slowly(void* address, Worker* worker, std::uintptr_t pc) {
+  worker->checker->access<kBytes, kAccess>(address, pc);
+}
+
+template <unsigned kBytes, Access kAccess>
+[[gnu::always_inline]] inline void accessed(void* address, void* return_address) {
+  Worker* const worker = active_worker;
+  if (!worker) return;
+  const auto pc = reinterpret_cast<std::uintptr_t>(return_address);
+  if (!worker->checker->quick<kBytes, kAccess>(address, pc)) accessed_slowly<kBytes, kAccess>(address, worker, pc);
 }
 
 void ranged(void* address, std::size_t bytes, Access access, void* pc) {

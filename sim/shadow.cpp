@@ -174,6 +174,7 @@ void Checker::begin_block() {
   any_extra_ = false;
   only_barriers_ = true;
   shared_bytes_ = worker_.launch->shared_bytes;
+  quick_bytes_ = shared_bytes_ / 16 * 16;
   published_.clear();
   counters.begin_block(worker_.warps.size());
 }

@@ -100,6 +100,9 @@ class Checker {
   // One access of the running thread. Findings that would make the access itself harmful stop the block.
   template <unsigned kBytes, Access kAccess>
   void access(void* address, std::uintptr_t site_key);
+  // The same for the most frequent case: shared memory, nothing remarkable. False, and nothing done, in any other.
+  template <unsigned kBytes, Access kAccess>
+  bool quick(void* address, std::uintptr_t site_key);
   void range(const void* address, std::size_t bytes, Access access, std::uintptr_t site_key);
   void atomic(const void* address, std::size_t bytes, Site site);
   void acquire(const void* address);
@@ -147,7 +150,7 @@ class Checker {
   GlobalShadow& global_;
   Cell *low_, *high_;  // shared memory's two planes
   const std::byte* shared_;
-  std::size_t shared_bytes_ = 0;
+  std::size_t shared_bytes_ = 0, quick_bytes_ = 0;  // the latter a multiple of 16
   std::uint64_t now_ = 0, chunk_end_ = 0;
   Epoch block_begin_ = 0, barrier_ = 0;                     // everything of this block before barrier_ is ordered
   Epoch running_ = 0;                                       // epochs_ of the running thread
@@ -168,7 +171,7 @@ class Checker {
 // ---- The path that every access takes ----------------------------------------------------------------------------
 
 inline unsigned Checker::site(std::uintptr_t key) {
-  CachedSite& cached = site_cache_[(key ^ key >> 10) % 1024];
+  CachedSite& cached = site_cache_[key % 1024];
   if (cached.key != key) [[unlikely]]
     cached = {key, global_.site_index(key)};
   return cached.index;
@@ -287,6 +290,33 @@ template <bool kGlobal>
       if (!kGlobal && access == Access::write) low[word].split = 0;
     }
   }
+}
+
+template <unsigned kBytes, Access kAccess>
+[[gnu::always_inline]] inline bool Checker::quick(void* address, std::uintptr_t site_key) {
+  if constexpr (kBytes < 4 || is_atomic(kAccess)) return false;
+  const auto in_shared = static_cast<std::size_t>(static_cast<const std::byte*>(address) - shared_);
+  const CachedSite& cached = site_cache_[site_key % 1024];
+  if (in_shared >= quick_bytes_ || in_shared % kBytes != 0 || cached.key != site_key) return false;
+  // Look first: was the memory written in this block, before the last barrier, and are the readers as they should be?
+  const Epoch mine = running_ | Epoch{cached.index} << kThreadBits;
+  Cell* const cell = low_ + in_shared / 4;
+  for (unsigned i = 0; i < kBytes / 4; ++i) {
+    if (cell[i].split != 0 || cell[i].write >= barrier_) return false;
+    if (is_write(kAccess) && (cell[i].reader >= barrier_ || cell[i].far_reader >= barrier_)) return false;
+    if (!is_write(kAccess) &&
+        (cell[i].write < block_begin_ || (cell[i].reader >= barrier_ && !enough_readers(cell[i], mine))))
+      return false;
+  }
+  if (!counters.join(cached.index, reinterpret_cast<std::uintptr_t>(address), kSharedSpace)) return false;
+  // Then write.
+  for (unsigned i = 0; i < kBytes / 4; ++i) {
+    if (is_write(kAccess))
+      cell[i].write = mine, cell[i].reader = cell[i].far_reader = 0;
+    else if (cell[i].reader < barrier_)
+      cell[i].reader = mine;
+  }
+  return true;
 }
 
 template <unsigned kBytes, Access kAccess>
