@@ -66,6 +66,27 @@ TEST_CASE("P is rounded to V's type") {
   CHECK(to_float(in.o.view.data[0]) == doctest::Approx(std::exp(-24.0) * 0x1p100).epsilon(0.01));
 }
 
+// Two keys with logits 0 and -x, values 0 and 1: O = round(p) / (1 + p). P is rounded before it meets V, and l sums
+// the unrounded p; both rules show in the last bit for some x.
+TEST_CASE("P is rounded, l is not") {
+  int differs_without = 0, differs_with = 0;
+  for (int n = 1; n <= 64; ++n) {
+    Inputs<bfloat16> in({.B = 1, .H = 1, .Sq = 1, .Sk = 2, .D = 16, .scale = 1.0f});
+    const float x = to_float(from_float<bfloat16>(0.05f * static_cast<float>(n)));
+    in.q.fill(1, [](std::uint64_t i, std::int64_t) { return i == 0 ? 1.0f : 0.0f; });
+    in.k.fill(2, [&](std::uint64_t i, std::int64_t j) { return i % 16 == 0 && j == 1 ? -x : 0.0f; });
+    in.v.fill(2, [](std::uint64_t, std::int64_t j) { return static_cast<float>(j); });
+    run(in.problem(false), Where::Sim, {});
+    const float p = std::exp2(-x * 1.44269504f), rounded = to_float(from_float<bfloat16>(p));
+    const std::uint16_t want = from_float<bfloat16>(rounded / (1 + p)).bits;
+    CHECK(in.o.view.data[0].bits == want);
+    differs_without += want != from_float<bfloat16>(p / (1 + p)).bits;
+    differs_with += want != from_float<bfloat16>(rounded / (1 + rounded)).bits;
+  }
+  CHECK(differs_without > 0);  // the test can tell
+  CHECK(differs_with > 0);
+}
+
 // Each launch covers one head: on a chip with 132 multiprocessors, 2 blocks at a time.
 TEST_CASE("one launch per head") {
   Inputs<float> in({.B = 2, .H = 3, .Sq = 100, .Sk = 20, .D = 16, .block_q = 64, .block_k = 32});
