@@ -36,33 +36,34 @@ void Counters::more_sites(unsigned site) {
 // The first lane to come this far begins the request.
 void Counters::begin_request(unsigned site, std::uintptr_t address, unsigned bytes, Access access, unsigned space) {
   Site& at = sites_[site];
-  if (at.requests.empty()) warp_->touched.push_back(site);
-  at.requests.push_back({address, 0, 1u << lane_, 0, space, kNoSpace, static_cast<std::uint8_t>(bytes),
-                         static_cast<std::uint8_t>(lane_), access});
+  if (at.requests.empty()) {
+    warp_->touched.push_back(site);
+    at.space = space, at.bytes = static_cast<std::uint8_t>(bytes), at.access = access;
+  }
+  at.requests.push_back({kIrregular | address, 0, lane_bit_});
+  if (at.space != space) irregular(at, at.requests.back(), address, space);
 }
 
 // The second lane decides the stride; a lane that does not fit turns the request into a table of addresses.
-void Counters::irregular(Request& request, std::uintptr_t address, unsigned space) {
-  if (request.scattered == 0) {
-    const bool second = (request.lanes & (request.lanes - 1)) == 0;
-    const std::int64_t lanes_apart = static_cast<int>(lane_) - request.first_lane;
-    const std::int64_t apart = static_cast<std::int64_t>(address - request.base);
-    if (second && request.space == space && apart % lanes_apart == 0 && std::abs(apart) < 1 << 30) {
+void Counters::irregular(Site& at, Request& request, std::uintptr_t address, unsigned space) {
+  if (!(request.base & kIrregular) || request.stride == 0) {
+    const bool one = request.base & kIrregular;
+    const std::uintptr_t base = request.base & ~kIrregular;
+    const int first = std::countr_zero(request.lanes), lanes_apart = static_cast<int>(lane_) - first;
+    const auto apart = static_cast<std::int64_t>(address - base);
+    if (one && lanes_apart != 0 && at.space == space && apart % lanes_apart == 0 && std::abs(apart) < 1 << 30) {
       request.stride = static_cast<std::int32_t>(apart / lanes_apart);
-      request.base -= static_cast<std::uintptr_t>(std::int64_t{request.stride} * request.first_lane);
-      request.affine_in = space;
+      request.base = base - static_cast<std::uintptr_t>(std::int64_t{request.stride} * first);
       return;
     }
-    warp_->scattered.emplace_back();
-    request.scattered = static_cast<std::uint32_t>(warp_->scattered.size());
-    request.affine_in = kNoSpace;
+    Addresses& table = warp_->scattered.emplace_back();
     for (unsigned m = request.lanes; m; m &= m - 1) {
-      const int other = std::countr_zero(m);
-      const std::int64_t offset = second ? 0 : std::int64_t{request.stride} * other;
-      warp_->scattered.back()[other] = {request.base + static_cast<std::uintptr_t>(offset), request.space};
+      const int lane = std::countr_zero(m);
+      table[lane] = {base + static_cast<std::uintptr_t>(std::int64_t{request.stride} * lane), at.space};
     }
+    request = {kIrregular, static_cast<std::int32_t>(warp_->scattered.size()), request.lanes};
   }
-  warp_->scattered[request.scattered - 1][lane_] = {address, space};
+  warp_->scattered[static_cast<std::size_t>(request.stride) - 1][lane_] = {address, space};
 }
 
 std::size_t Counters::pending(unsigned w) const {
@@ -75,7 +76,7 @@ std::size_t Counters::flush(unsigned w) {
   Warp& warp = warps_[w];
   std::size_t requests = 0;
   for (unsigned site : warp.touched) {
-    for (const Request& request : warp.sites[site].requests) count(warp, request);
+    for (const Request& request : warp.sites[site].requests) count(warp, warp.sites[site], request);
     requests += warp.sites[site].requests.size();
     warp.sites[site].requests.clear();
     warp.sites[site].reached = {};
@@ -85,41 +86,41 @@ std::size_t Counters::flush(unsigned w) {
   return requests;
 }
 
-void Counters::count(const Warp& warp, const Request& request) {
-  if (request.scattered != 0) {
+void Counters::count(const Warp& warp, const Site& at, const Request& request) {
+  if (request.base & kIrregular && request.stride != 0) {
     // Lanes may point into different arrays: one request for each.
-    const Addresses& addresses = warp.scattered[request.scattered - 1];
+    const Addresses& addresses = warp.scattered[static_cast<std::size_t>(request.stride) - 1];
     for (unsigned rest = request.lanes; rest;) {
       const unsigned space = addresses[std::countr_zero(rest)].space;
       unsigned lanes = 0;
       for (unsigned m = rest; m; m &= m - 1)
         if (addresses[std::countr_zero(m)].space == space) lanes |= m & -m;
-      count(request, addresses, lanes, space);
+      count(at, addresses, lanes, space);
       rest &= ~lanes;
     }
     return;
   }
-  if (request.stride == 0 && request.space == kSharedSpace) {
+  if (request.stride == 0 && at.space == kSharedSpace) {
     // A broadcast: the most frequent request of tiled kernels. One wavefront for each group of lanes.
-    const unsigned group = request.bytes <= 4 ? 32 : 128 / request.bytes;
+    const unsigned group = at.bytes <= 4 ? 32 : 128 / at.bytes;
     std::uint64_t groups = 0;
     for (unsigned first = 0; first < kLanes; first += group)
       groups += (request.lanes >> first & (group == 32 ? ~0u : (1u << group) - 1)) != 0;
     wavefronts += groups, ideal_wavefronts += groups;
-    shared_reads += is_read(request.access), shared_writes += is_write(request.access);
+    shared_reads += is_read(at.access), shared_writes += is_write(at.access);
     return;
   }
-  const bool one = (request.lanes & (request.lanes - 1)) == 0;  // its base is its own address
   Addresses affine;
   for (unsigned m = request.lanes; m; m &= m - 1) {
     const int lane = std::countr_zero(m);
-    affine[lane].address = request.base + static_cast<std::uintptr_t>(std::int64_t{request.stride} * (one ? 0 : lane));
+    affine[lane].address =
+        (request.base & ~kIrregular) + static_cast<std::uintptr_t>(std::int64_t{request.stride} * lane);
   }
-  count(request, affine, request.lanes, request.space);
+  count(at, affine, request.lanes, at.space);
 }
 
-void Counters::count(const Request& request, const Addresses& addresses, unsigned lanes, unsigned space) {
-  const unsigned bytes = request.bytes;
+void Counters::count(const Site& at, const Addresses& addresses, unsigned lanes, unsigned space) {
+  const unsigned bytes = at.bytes;
   if (space != kSharedSpace) {
     std::array<std::uintptr_t, kLanes> sectors;
     std::size_t touched = 0;
@@ -133,12 +134,11 @@ void Counters::count(const Request& request, const Addresses& addresses, unsigne
         static_cast<std::uint64_t>(std::unique(sectors.begin(), sectors.begin() + touched) - sectors.begin());
     ArrayTraffic& array = arrays[space];
     const std::uint64_t requested = std::uint64_t{bytes} * std::popcount(lanes);
-    if (is_read(request.access)) array.read_bytes += requested, ++array.read_requests, array.read_sectors += distinct;
-    if (is_write(request.access))
-      array.written_bytes += requested, ++array.write_requests, array.write_sectors += distinct;
+    if (is_read(at.access)) array.read_bytes += requested, ++array.read_requests, array.read_sectors += distinct;
+    if (is_write(at.access)) array.written_bytes += requested, ++array.write_requests, array.write_sectors += distinct;
     return;
   }
-  shared_reads += is_read(request.access), shared_writes += is_write(request.access);
+  shared_reads += is_read(at.access), shared_writes += is_write(at.access);
   const unsigned group = bytes <= 4 ? 32 : 128 / bytes;
   for (unsigned first = 0; first < kLanes; first += group) {
     // Distinct words per bank; the fullest bank decides.

@@ -24,20 +24,17 @@ constexpr bool is_atomic(Access a) {
   return static_cast<unsigned>(a) & 4;
 }
 
-constexpr unsigned kSharedSpace = ~0u, kNoSpace = ~1u;  // instead of an array's index
+constexpr unsigned kSharedSpace = ~0u;  // instead of an array's index
 
-// One instruction of one warp. Most requests are affine in the lane (also with stride 0: a broadcast); others keep
-// each lane's address in a table.
+// One instruction of one warp. Most requests are affine in the lane (also with stride 0: a broadcast). Irregular ones,
+// marked by a bit that no address has, are those with one lane so far (its address is the base) and those that keep
+// each lane's address in a table (the stride is the index + 1).
 struct Request {
-  std::uintptr_t base;      // of lane 0, once the stride is known; before, the address of the first lane that came
-  std::int32_t stride;      // bytes from lane to lane
-  std::uint32_t lanes;      // mask
-  std::uint32_t scattered;  // index into the table + 1, 0 = affine
-  std::uint32_t space;
-  std::uint32_t affine_in;  // the space while the request is affine with a known stride, else kNoSpace
-  std::uint8_t bytes, first_lane;
-  Access access;
+  std::uintptr_t base;  // address of lane 0
+  std::int32_t stride;  // bytes from lane to lane
+  std::uint32_t lanes;  // mask
 };
+constexpr std::uintptr_t kIrregular = std::uintptr_t{1} << 63;
 
 class Counters {
  public:
@@ -65,7 +62,10 @@ class Counters {
   };
   using Addresses = std::array<LaneAddress, kLanes>;
   struct alignas(64) Site {
-    std::vector<Request> requests;                // in order of occurrence
+    std::vector<Request> requests;  // in order of occurrence
+    std::uint32_t space = 0;        // of the first request; others are irregular
+    std::uint8_t bytes = 0;
+    Access access{};
     std::array<std::uint32_t, kLanes> reached{};  // per lane: how many of them it takes part in
   };
   struct Warp {
@@ -75,9 +75,9 @@ class Counters {
   };
   void more_sites(unsigned site);
   void begin_request(unsigned site, std::uintptr_t address, unsigned bytes, Access access, unsigned space);
-  void irregular(Request& request, std::uintptr_t address, unsigned space);
-  void count(const Warp& warp, const Request& request);
-  void count(const Request& request, const Addresses& addresses, unsigned lanes, unsigned space);
+  void irregular(Site& at, Request& request, std::uintptr_t address, unsigned space);
+  void count(const Warp& warp, const Site& at, const Request& request);
+  void count(const Site& at, const Addresses& addresses, unsigned lanes, unsigned space);
   std::vector<Warp> warps_;
   // Of the running thread:
   Warp* warp_ = nullptr;
@@ -96,9 +96,9 @@ class Counters {
     return;
   }
   Request& request = at.requests[n];
-  if (request.affine_in != space ||
-      request.base + static_cast<std::uintptr_t>(std::int64_t{request.stride} * lane_) != address) [[unlikely]]
-    irregular(request, address, space);
+  if (at.space != space || request.base + static_cast<std::uintptr_t>(std::int64_t{request.stride} * lane_) != address)
+      [[unlikely]]
+    irregular(at, request, address, space);
   request.lanes |= lane_bit_;
 }
 
@@ -108,8 +108,7 @@ class Counters {
   const std::uint32_t n = at.reached[lane_];
   if (n >= at.requests.size()) return false;
   Request& request = at.requests[n];
-  if (request.affine_in != space ||
-      request.base + static_cast<std::uintptr_t>(std::int64_t{request.stride} * lane_) != address)
+  if (at.space != space || request.base + static_cast<std::uintptr_t>(std::int64_t{request.stride} * lane_) != address)
     return false;
   at.reached[lane_] = n + 1;
   request.lanes |= lane_bit_;

@@ -29,6 +29,9 @@ T* reserve(std::size_t count) {
 
 // Sites are program counters or, with this bit, source locations.
 constexpr std::uintptr_t kSourceLocation = std::uintptr_t{1} << 63;
+// One instruction may move pieces of different sizes: the size belongs to the key, above the bits of an address.
+constexpr int kPieceShift = 48;
+constexpr std::uintptr_t kAddressBits = (std::uintptr_t{1} << kPieceShift) - 1;
 
 // "Smem<float>" from "... [with S = flash::on_checked::Smem<float>]".
 std::string shared_name(const Launch& launch) {
@@ -267,7 +270,7 @@ void Checker::fence() {
 }
 
 void Checker::atomic(const void* address, std::size_t bytes, Site site_) {
-  const auto key = std::bit_cast<std::uintptr_t>(site_) | kSourceLocation;
+  const auto key = std::bit_cast<std::uintptr_t>(site_) | kSourceLocation | std::uintptr_t{bytes} << kPieceShift;
   void* at = const_cast<void*>(address);
   if (bytes == 2) access<2, Access::atomic>(at, key);
   if (bytes == 4) access<4, Access::atomic>(at, key);
@@ -328,16 +331,17 @@ void Checker::range(const void* address, std::size_t bytes, Access access_, std:
   while (bytes > 0) {
     std::size_t piece = 16;
     while (piece > bytes || reinterpret_cast<std::uintptr_t>(at) % piece != 0) piece /= 2;
+    const std::uintptr_t key = site_key | std::uintptr_t{piece} << kPieceShift;
     const auto one = [&]<unsigned kBytes>() {
       switch (access_) {
         case Access::read:
-          return access<kBytes, Access::read>(at, site_key);
+          return access<kBytes, Access::read>(at, key);
         case Access::write:
-          return access<kBytes, Access::write>(at, site_key);
+          return access<kBytes, Access::write>(at, key);
         case Access::atomic_read:
-          return access<kBytes, Access::atomic_read>(at, site_key);
+          return access<kBytes, Access::atomic_read>(at, key);
         default:
-          return access<kBytes, Access::atomic_write>(at, site_key);
+          return access<kBytes, Access::atomic_write>(at, key);
       }
     };
     if (piece == 1) one.template operator()<1>();
@@ -378,9 +382,9 @@ FindingSide Checker::side(const char* what, Epoch epoch) const {
   FindingSide side{what, nullptr, {}, true, worker_.block, thread_of(epoch)};
   const std::uintptr_t key = global_.site_key(site_index_of(epoch));
   if (key & kSourceLocation)
-    side.site = std::bit_cast<Site>(key & ~kSourceLocation);
+    side.site = std::bit_cast<Site>(key & kAddressBits);
   else
-    side.pc = reinterpret_cast<const void*>(key);
+    side.pc = reinterpret_cast<const void*>(key & kAddressBits);
   return side;
 }
 
