@@ -25,24 +25,6 @@ class Checker;
 constexpr std::size_t kSharedRegion = 512 * 1024, kSharedBefore = 128 * 1024;
 constexpr unsigned kWarpSize = 32, kMaxThreads = 1024;
 
-// One kernel launch, as all workers see it.
-struct Launch {
-  void (*invoke)(const void* arguments);  // calls the kernel with its arguments
-  const void* arguments;
-  std::size_t argument_bytes;
-  const void* kernel;  // the kernel's address, for its name
-  dim3 grid, block;
-  std::size_t shared_bytes;
-  const char* shared_name;
-  Order order;
-  std::uint64_t seed;
-  bool trace;
-  std::size_t workers;  // how many blocks run at a time
-
-  unsigned threads() const { return block.x * block.y * block.z; }
-  std::uint64_t blocks() const { return std::uint64_t{grid.x} * grid.y * grid.z; }
-};
-
 // The threads that could run, as a set of bits; choosing the next one is the schedule.
 class ReadySet {
  public:

@@ -1,6 +1,6 @@
 // counters.cpp: what a finished request costs, in Nsight Compute's words.
-// Global: sectors = distinct aligned 32-byte pieces that its lanes touch. Shared: 32 banks of 4 bytes; 8-byte accesses
-// are served by half warps, 16-byte by quarter warps; a wavefront serves one word of each bank. See docs/simulator.md.
+// Global: sectors = distinct aligned 32-byte pieces that its lanes touch. Shared: 32 banks of 4 bytes; a wavefront serves
+// one word of each bank, to as many lanes as lanes_per_pass() says. See docs/simulator.md.
 #include "sim/counters.hpp"
 
 #include <algorithm>
@@ -8,6 +8,31 @@
 #include <cstdlib>
 
 namespace flash::simt {
+
+namespace {
+
+// How many lanes are served together: 128 bytes' worth, that is half a warp for 8-byte accesses and a quarter for
+// 16-byte ones; twice as many when in the whole warp each lane wants the same address as lane ^ 1 (or lane ^ 2).
+// Measured: docs/results/wavefronts-h200.csv. A lane that takes no part agrees with its neighbour.
+unsigned lanes_per_pass(unsigned bytes, bool neighbours_agree) {
+  if (bytes <= 4) return 32;
+  return (128 / bytes) * (neighbours_agree ? 2 : 1);
+}
+
+template <class Addresses>
+bool neighbours_agree(const Addresses& addresses, unsigned lanes) {
+  for (const unsigned apart : {1u, 2u}) {
+    bool agree = true;
+    for (unsigned m = lanes; m && agree; m &= m - 1) {
+      const auto lane = static_cast<unsigned>(std::countr_zero(m)), other = lane ^ apart;
+      agree = !(lanes >> other & 1) || addresses[lane].address == addresses[other].address;
+    }
+    if (agree) return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 void Counters::begin_launch(std::size_t array_count) {
   arrays.assign(array_count, ArrayTraffic{});
@@ -102,7 +127,7 @@ void Counters::count(const Warp& warp, const Site& at, const Request& request) {
   }
   if (request.stride == 0 && at.space == kSharedSpace) {
     // A broadcast: the most frequent request of tiled kernels. One wavefront for each group of lanes.
-    const unsigned group = at.bytes <= 4 ? 32 : 128 / at.bytes;
+    const unsigned group = lanes_per_pass(at.bytes, true);
     std::uint64_t groups = 0;
     for (unsigned first = 0; first < kLanes; first += group)
       groups += (request.lanes >> first & (group == 32 ? ~0u : (1u << group) - 1)) != 0;
@@ -139,7 +164,7 @@ void Counters::count(const Site& at, const Addresses& addresses, unsigned lanes,
     return;
   }
   shared_reads += is_read(at.access), shared_writes += is_write(at.access);
-  const unsigned group = bytes <= 4 ? 32 : 128 / bytes;
+  const unsigned group = lanes_per_pass(bytes, bytes > 4 && neighbours_agree(addresses, lanes));
   for (unsigned first = 0; first < kLanes; first += group) {
     // Distinct words per bank; the fullest bank decides.
     std::array<std::array<std::uintptr_t, kLanes>, kLanes> words;

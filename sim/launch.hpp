@@ -3,9 +3,10 @@
 // Use: through "gpu/kernel.cuh": launch<Smem>(m, kernel<float>, grid, block, a.data(), n).
 #pragma once
 #include <tuple>
+#include <type_traits>
 
-#include "sim/block.hpp"
 #include "sim/machine.hpp"
+#include "sim/simt.hpp"
 
 namespace flash::inline FLASH_MACHINE {
 

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <source_location>
 
+#include "sim/machine_options.hpp"
+
 namespace flash::simt {
 
 using Site = std::source_location;  // as a default argument it names the caller's line
@@ -70,5 +72,23 @@ void fence();
 
 // Begins a named region of this thread's warp in the trace.
 void mark(const char* label, long value);
+
+// One kernel launch, as all workers see it.
+struct Launch {
+  void (*invoke)(const void* arguments);  // calls the kernel with its arguments
+  const void* arguments;
+  std::size_t argument_bytes;
+  const void* kernel;  // the kernel's address, for its name
+  dim3 grid, block;
+  std::size_t shared_bytes;
+  const char* shared_name;
+  Order order;
+  std::uint64_t seed;
+  bool trace;
+  std::size_t workers;  // how many blocks run at a time
+
+  unsigned threads() const { return block.x * block.y * block.z; }
+  std::uint64_t blocks() const { return std::uint64_t{grid.x} * grid.y * grid.z; }
+};
 
 }  // namespace flash::simt
