@@ -1,0 +1,9 @@
+// wavefronts_main.cpp: launches the patterns of docs/results/wavefronts-h200.csv on a GPU, in order, for Nsight Compute.
+// nvcc -std=c++20 -arch=sm_90 -fmad=false -I. -x cu tests/simt/wavefronts.cu tests/simt/wavefronts_main.cpp -o wavefronts
+// ncu --csv --metrics l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum,l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum ./wavefronts
+#include "tests/simt/wavefronts.hpp"
+
+int main() {
+  const auto patterns = flash::read_patterns("docs/results/wavefronts-h200.csv");
+  return flash::on_gpu::run_wavefronts({}, patterns).empty();
+}
