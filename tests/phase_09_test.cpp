@@ -423,7 +423,7 @@ TEST_CASE_TEMPLATE("forward: O and O_lo together hold the fp32 result", T, half,
   }
 }
 
-TEST_CASE("checked simulator: nothing to object to, and the same bits") {
+TEST_CASE("checked: clean, and the same bits as the fast simulator") {
   const auto try_all = [&]<class T>(T, const Case& c, Mode mode, bool with_dlse, const MachineOptions& options) {
     INFO(text(c) << " order " << static_cast<int>(options.order));
     GradientInputs<T> checked(c), sim(c);

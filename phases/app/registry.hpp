@@ -13,6 +13,7 @@
 #include "phases/06-4d-grid/attention.hpp"
 #include "phases/07-causal/attention.hpp"
 #include "phases/08-lse/attention.hpp"
+#include "phases/09-backward/attention.hpp"
 #include "phases/common/where.hpp"
 
 namespace flash {
@@ -35,6 +36,7 @@ inline const std::vector<PhaseInfo>& all_phases() {
        "a kernel that takes [B, H, S, D] with any strides: one grid for all Q tiles of all heads"},
       {7, phase07::features, "causal: K/V tiles right of the diagonal are never loaded, only those on it are masked"},
       {8, phase08::features, "LSE = m + log l, one number per row: what merging and the backward pass need"},
+      {9, phase09::features, "the backward pass (--dout); its forward pass keeps P in fp32, and O's low bits for it"},
   };
   return phases;
 }
@@ -68,7 +70,8 @@ Outcome run_phase(int number, const Problem<T>& p, Where where = Where::Sim) {
     const Run run = number == 5   ? phase05::forward(p, where)
                     : number == 6 ? phase06::forward(p, where)
                     : number == 7 ? phase07::forward(p, where)
-                                  : phase08::forward(p, where);
+                    : number == 8 ? phase08::forward(p, where)
+                                  : phase09::forward(p, where);
     return {run.ledger, where == Where::Checked, run.milliseconds / 1e3, run.tiles};
   }
   const auto begin = std::chrono::steady_clock::now();

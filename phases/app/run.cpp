@@ -9,6 +9,7 @@
 #include "phases/app/commands.hpp"
 #include "phases/app/options.hpp"
 #include "phases/app/registry.hpp"
+#include "phases/app/run_backward.hpp"
 #include "phases/common/progress.hpp"
 #include "phases/common/tensor.hpp"
 #include "phases/common/text.hpp"
@@ -116,13 +117,22 @@ int run_typed(const PhaseInfo& phase, const Arguments& args, const NpyArray& q_f
   p.options.threads = static_cast<int>(args.number<std::int64_t>("threads", 0));
 
   Outcome outcome;
+  Gradients<T> gradients;
   {
     const ProgressLine progress(isatty(STDERR_FILENO));
-    outcome = run_phase(phase.number, p, parse_machine(args.text("machine", "sim")));
+    const Where where = parse_machine(args.text("machine", "sim"));
+    if (args.has("dout")) {
+      gradients = run_backward(p, args, where);
+      const Run& run = gradients.run;
+      outcome = {run.ledger, where == Where::Checked, run.milliseconds / 1e3, run.tiles};
+    } else {
+      outcome = run_phase(phase.number, p, where);
+    }
   }
   std::vector<std::int64_t> lse_shape(q_file.shape.begin(), q_file.shape.end() - 1);
   write_npy<T>(args.text("o"), q_file.shape, o.data());
   if (p.lse) write_npy<float>(args.text("lse"), lse_shape, lse.data());
+  if (args.has("dout")) write_gradients(gradients, args, q_file.shape, k_file.shape);
   if (args.has("report")) write_file(args.text("report"), report_json(phase, args, p, outcome));
   std::printf("phase %s on %s: %.3f s", phase.features.phase, args.text("machine", "sim").c_str(), outcome.seconds);
   if (outcome.counted)
@@ -135,8 +145,9 @@ int run_typed(const PhaseInfo& phase, const Arguments& args, const NpyArray& q_f
 }  // namespace
 
 int run_command(const std::vector<std::string>& words) {
-  const Arguments args(words, {"phase", "q", "k", "v", "o", "lse", "causal", "scale", "machine", "block-q", "block-k",
-                               "sram", "threads", "report"});
+  const Arguments args(words,
+                       {"phase",   "q",    "k",       "v",      "o",    "lse",  "causal", "scale", "machine", "block-q",
+                        "block-k", "sram", "threads", "report", "dout", "dlse", "dq",     "dk",    "dv",      "mode"});
   if (!args.positional.empty()) refuse("argument", "'" + args.positional[0] + "'", "--flag value", "see ./flash help");
   const PhaseInfo& phase = find_phase(args.required("phase"));
   const Where where = parse_machine(args.text("machine", "sim"));
@@ -145,9 +156,10 @@ int run_command(const std::vector<std::string>& words) {
            "use phase 05 or later");
   require(where);
   for (const char* name : {"q", "k", "v", "o"}) args.required(name);
-  for (const char* name : {"o", "lse", "report"}) {
+  check_backward(args, phase.number);
+  for (const char* name : {"o", "lse", "report", "dq", "dk", "dv"}) {
     check_writable(name, args.text(name));
-    for (const char* other : {"q", "k", "v", "o", "lse", "report"})
+    for (const char* other : {"q", "k", "v", "o", "lse", "report", "dout", "dlse", "dq", "dk", "dv"})
       if (std::string(name) != other && args.has(name) && args.has(other) &&
           same_file(args.text(name), args.text(other)))
         refuse(std::string("--") + name, args.text(name), std::string("a file other than --") + other,

@@ -59,6 +59,7 @@ Gradients<T> run_backward(const Problem<T>& p, const Arguments& args, Where wher
   const Run second = phase09::backward(backward, where, {}, mode);
   g.run.ledger.add(second.ledger);
   g.run.milliseconds += second.milliseconds;
+  g.run.tiles = second.tiles;
   g.run.kernels.insert(g.run.kernels.end(), second.kernels.begin(), second.kernels.end());
   return g;
 }
