@@ -1,6 +1,6 @@
 // simt_speed.cpp: how fast the simulator is: the reference forward on both builds, on one core and on all.
 // A benchmark, not a timed test: it prints, and fails only if the result is wrong or the two builds differ in a bit.
-// Run: simt_speed [n]
+// Run: cmake --build build --target simt-speed && build/bin/simt-speed [n]
 #include <chrono>
 #include <cmath>
 #include <cstdint>
