@@ -149,7 +149,7 @@ int run_command(const std::vector<std::string>& words) {
                        {"phase",   "q",    "k",       "v",      "o",    "lse",  "causal", "scale", "machine", "block-q",
                         "block-k", "sram", "threads", "report", "dout", "dlse", "dq",     "dk",    "dv",      "mode"});
   if (!args.positional.empty()) refuse("argument", "'" + args.positional[0] + "'", "--flag value", "see ./flash help");
-  const PhaseInfo& phase = find_phase(args.required("phase"));
+  const PhaseInfo phase = find_phase(args.required("phase"));
   const Where where = parse_machine(args.text("machine", "sim"));
   if (where != Where::Sim && !is_kernel_phase(phase.number))
     refuse("--machine", name(where), std::string("sim for phase ") + phase.features.phase + ", which is a CPU phase",
