@@ -79,13 +79,13 @@ void MachineCore::release(const void* data) {
 }
 
 void MachineCore::copy_in(void* to, const void* from, std::size_t bytes) {
-  std::memcpy(to, from, bytes);
+  if (bytes > 0) std::memcpy(to, from, bytes);  // an empty vector's data() may be null
   DeviceMemory& memory = state_->memory;
   memory.arrays[memory.owner(to)].initialised = true;
 }
 
 void MachineCore::copy_out(void* to, const void* from, std::size_t bytes) {
-  std::memcpy(to, from, bytes);
+  if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
 void MachineCore::run(Launch& launch) {
