@@ -12,7 +12,7 @@ namespace flash {
 
 inline std::atomic<std::int64_t> tasks_done = 0, tasks_total = 0;
 
-// While it lives, and if `enabled`, shows "42 %" on stderr twice a second, from the first half second on.
+// While it lives, and if `enabled`, shows "42 %" or "7 s" on stderr twice a second, from the first half second on.
 class ProgressLine {
  public:
   explicit ProgressLine(bool enabled) {
@@ -32,12 +32,16 @@ class ProgressLine {
   void show() {
     std::unique_lock lock(mutex_);
     bool shown = false;
+    std::int64_t half_seconds = 0;
     while (!wake_.wait_for(lock, std::chrono::milliseconds(500), [this] { return stop_; })) {
       const std::int64_t total = tasks_total;
-      std::fprintf(stderr, "\r%3lld %% ", static_cast<long long>(total ? 100 * tasks_done / total : 0));
+      if (total > 0)
+        std::fprintf(stderr, "\r%3lld %% ", static_cast<long long>(100 * tasks_done / total));
+      else  // a kernel: it does not say how far it is
+        std::fprintf(stderr, "\r%lld s ", static_cast<long long>(++half_seconds / 2));
       shown = true;
     }
-    if (shown) std::fprintf(stderr, "\r       \r");
+    if (shown) std::fprintf(stderr, "\r          \r");
   }
 
   std::thread thread_;
