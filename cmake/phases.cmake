@@ -37,7 +37,7 @@ function(flash_add_phase number name)
   # The page of the course; it is a test too: it must run to its end.
   if(EXISTS "${folder}/notebook.cpp")
     add_executable(${phase}_notebook "${folder}/notebook.cpp")
-    target_link_libraries(${phase}_notebook PRIVATE cell_main flash_common ${kernel})
+    target_link_libraries(${phase}_notebook PRIVATE cell_main flash_common ${kernel} ${previous})
     add_test(NAME ${phase}.notebook COMMAND ${phase}_notebook)
     set_tests_properties(${phase}.notebook PROPERTIES LABELS "${phase};notebook" TIMEOUT 300)
     list(APPEND programs ${phase}_notebook)

@@ -158,6 +158,7 @@ Run timed(Machine& m, const F& launches) {
   launches();
   Run run;
   run.kernels = m.reports();
+  run.trace = m.trace();
   run.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   for (const KernelReport& kernel : run.kernels) run.ledger.add(kernel.ledger);
 #ifdef __CUDACC__

@@ -40,6 +40,7 @@ struct Run {
   Ledger ledger;                      // of all launches together
   double milliseconds = 0;            // host time from the first launch to the end of the last, copies left out
   std::vector<KernelReport> kernels;  // one per launch
+  std::vector<TraceEvent> trace;      // who did what in which order, where MachineOptions::trace asks for it
   TileCounts tiles;
   Timing timing;  // of all launches together, repeated: on the GPU, where MachineOptions::samples asks for it
 };

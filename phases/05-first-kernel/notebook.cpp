@@ -1,0 +1,244 @@
+// %% [markdown]
+// # 05 · The first kernel
+//
+// **Question.** Phase 04 is a nest of loops on a CPU. A GPU has no long loops; it has thousands of threads, in blocks
+// that share a small memory. Which loop becomes what?
+//
+// **Idea.** Q tiles never needed each other, and neither do the rows of one. So:
+//
+//     phase 04                              phase 05
+//     for each head                         a launch
+//     for each Q tile i                     a block: blockIdx.x
+//     for each K/V tile j                   still a loop: the state m, l, o goes from tile to tile
+//     fetch a tile                          all threads together, into shared memory; __syncthreads()
+//     for each row of the tile              a thread: threadIdx.x. m, l, o are its registers
+//     for each key, for each d              still loops, inside the thread
+//
+// **Changed since 04.** The file is CUDA C++ (`attention.cuh`). One text, three machines: `Where::Sim`, a fast
+// simulator; `Where::Checked`, which watches every access; `Where::Gpu`. The tiles' edges are ragged: 150 rows are two
+// tiles of 64 and 22 rows more, so the last block has threads without a row.
+
+// %%
+#include "phases/05-first-kernel/attention.hpp"
+
+#include <cstdio>
+#include <cstring>
+
+#include "phases/04-tiled-v2/attention.hpp"
+#include "phases/common/cell.hpp"
+#include "phases/common/example.hpp"
+#include "phases/common/svg.hpp"
+
+using namespace flash;
+
+static const std::int64_t N = 150, D = 32, Br = 64, Bc = 32, Tr = 3, Tc = 5;
+static const Options blocks{.block_q = Br, .block_k = Bc};
+
+static bool same_bits(const Tensor<float>& a, const Tensor<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+// The machine that sees most, of those that this build holds (sanitizer builds have no Checked).
+static const Where watched = checked_was_built ? Where::Checked : Where::Sim;
+
+// %% [markdown]
+// ## Run it: the same attention
+//
+// Twelve heads of a real model. The kernel sums in another order than phase 04 and uses exp2(x·log2 e) for exp(x), so
+// last bits differ from 04. But between the machines, and whatever the order in which blocks and threads run, no bit
+// may differ: if one does, some thread has read what another one was just writing.
+
+// %%
+CELL("Right, and the same bits on each machine") {
+  Example cpu = sentence(), first = sentence();
+  phase04::forward(cpu.problem({.block_q = 16, .block_k = 16}));
+  const Run run = phase05::forward(first.problem({.block_q = 16, .block_k = 16}), Where::Sim);
+  double apart = 0;
+  for (int h = 0; h < 12; ++h)
+    apart = worse(apart, relative_error(head(first.o, h), head(cpu.o, h).cast<double>().eval()));
+  std::printf("%s: worst head %.1e off fp64; %.1e off phase 04\n", run.kernels[0].kernel.c_str(), worst_head(first),
+              apart);
+  expect(worst_head(first) <= 2e-6 && apart <= 4e-6, "the kernel computes what phase 04 computes");
+
+  bool same = true;
+  for (const Where where : {Where::Sim, watched})
+    for (const Order order : {Order::forward, Order::reverse, Order::random}) {
+      Example again = sentence();
+      phase05::forward(again.problem({.block_q = 16, .block_k = 16}), where, {.order = order, .seed = 5});
+      same = same && same_bits(first.o, again.o);
+    }
+  expect(same, std::string("the same bits on sim and ") + name(watched) + ", in three orders of blocks and threads");
+}
+
+// %% [markdown]
+// ## The tile walk, as it happened
+//
+// The kernel says `trace_mark("tile", j)` when it turns to K/V tile j; the simulator notes it for each warp (32
+// threads), and each barrier from a warp's arrival to its release. Time is logical: steps, not nanoseconds. Each block
+// walks along its own row of tiles, and none waits for another; inside a block the warps go in step, tile by tile.
+
+// %%
+CELL("What each warp does") {
+  Example e = random_example(N, D);
+  const Run run = phase05::forward(e.problem(blocks), watched, {.trace = "memory"});
+  std::uint64_t end = 1;
+  std::vector<std::vector<long>> walk(Tr * 2);  // tiles in the order of their visits, per warp
+  for (const TraceEvent& event : run.trace) {
+    end = std::max(end, event.end);
+    if (event.name == "tile") walk[event.block[0] * 2 + event.warp].push_back(event.value);
+  }
+  svg::Canvas canvas(820, 86 + 30 * Tr * 2, "Three blocks of two warps walk along five K/V tiles");
+  const auto x = [&](std::uint64_t t) { return 130 + 660 * double(t) / double(end); };
+  const auto y = [&](const TraceEvent& event) { return 46 + 30.0 * (event.block[0] * 2 + event.warp); };
+  for (const TraceEvent& event : run.trace)
+    if (event.name == "tile") {
+      canvas.rect(x(event.begin), y(event), x(event.end) - x(event.begin), 24, "fill=\"#bcd9ee\" stroke=\"white\"");
+      canvas.text((x(event.begin) + x(event.end)) / 2, y(event) + 16, "K V " + std::to_string(event.value + 1),
+                  "text-anchor=\"middle\"");
+    }
+  for (const TraceEvent& event : run.trace)
+    if (event.name == "barrier")
+      canvas.rect(x(event.begin), y(event), std::max(2.0, x(event.end) - x(event.begin)), 24, "fill=\"#d55e00\"");
+  for (int w = 0; w < Tr * 2; ++w)
+    canvas.text(
+        16, 62 + 30 * w,
+        "Q " + std::to_string(w / 2 + 1) + " = block " + std::to_string(w / 2) + ", warp " + std::to_string(w % 2),
+        "font-size=\"10\"");
+  canvas.text(16, 66 + 30 * Tr * 2, std::string("logical time on ") + name(watched) + " →  orange: barriers",
+              "fill=\"#666\"");
+  picture("05-walk", canvas.str());
+
+  bool all = true;
+  for (const auto& tiles : walk) all = all && tiles == std::vector<long>{0, 1, 2, 3, 4};
+  expect(all, "each warp of each block visits the K/V tiles 1 to 5, once, in order");
+  expect(run.ledger.barriers == 2 * Tr * Tc, "two barriers per tile: tile is full; tile may be overwritten");
+}
+
+// %% [markdown]
+// ## The counters
+//
+// In Nsight Compute's words: a *request* is one load or store of a warp, a *sector* 32 bytes of memory that it touches.
+// Requested bytes are predicted by phase 04's formula: Q and O once, K and V once per Q tile. Work is done on whole
+// tiles, though: rows that do not exist are computed and thrown away, and keys that do not exist get a score (−∞) but
+// never meet V.
+
+// %%
+CELL("Predicted = counted") {
+  if (!checked_was_built)
+    return void(std::printf("this build has no checked machine, and the fast one does not count\n"));
+  Example e = random_example(N, D);
+  Ledger l = phase05::forward(e.problem(blocks), Where::Checked).ledger;
+  const std::uint64_t once = N * D * 4;
+  bool equal = true;
+  std::printf("           predicted     counted   requests    sectors  sectors/request\n");
+  for (const auto& [array, predicted] : {std::pair{"Q", once}, {"K", Tr * once}, {"V", Tr * once}, {"O", once}}) {
+    const ArrayTraffic& a = l.array(array);
+    const bool out = array[0] == 'O';
+    const std::uint64_t counted = out ? a.written_bytes : a.read_bytes;
+    const std::uint64_t requests = out ? a.write_requests : a.read_requests;
+    const std::uint64_t sectors = out ? a.write_sectors : a.read_sectors;
+    std::printf("%s %-6s %11s %11s %10s %10s %16.2f\n", array, out ? "store" : "load", grouped(predicted).c_str(),
+                grouped(counted).c_str(), grouped(requests).c_str(), grouped(sectors).c_str(),
+                double(sectors) / double(requests));
+    equal = equal && counted == predicted;
+  }
+  expect(equal && l.hbm_bytes() == phase04::forward(e.problem(blocks)).hbm_bytes(),
+         "bytes of each array as predicted; in all as many as phase 04");
+
+  const std::uint64_t threads = Tr * Br, flops = 2 * threads * (Tc * Bc * D + N * D + Tc);
+  std::printf("flops %s, of which %s are needed; exps %s; shared memory %s bytes per block\n", grouped(l.flops).c_str(),
+              grouped(4 * N * N * D).c_str(), grouped(l.exps).c_str(), grouped(l.shared_bytes_peak).c_str());
+  expect(l.flops == flops && l.exps == threads * Tc * (Bc + 1), "flops and exps of whole tiles");
+  expect(l.shared_bytes_peak == 4 * (Br * (D + 4) + 2 * Bc * D + Bc * Br), "shared memory: Q, K, V and P, fp32");
+  expect(l.array("K").read_sectors == 4 * l.array("K").read_requests,
+         "loads: 32 neighbouring floats are 4 sectors, the fewest possible");
+  expect(l.array("O").write_sectors == l.array("O").written_bytes / 4,
+         "stores: each lane writes to its own row, a sector of 32 bytes for every 4");
+}
+
+// %% [markdown]
+// ## Banks
+//
+// Shared memory has 32 banks of 4 bytes, and one *wavefront* serves one word of each. Of K and V all lanes read the same
+// element: a broadcast. Of Q each lane reads its own row, as `float4`, 8 lanes at a time. If rows were 32 floats long,
+// all 8 would begin in bank 0 and queue up. `float Q[Br][D + 4]` moves each row on by four banks.
+
+// %%
+// How many wavefronts the lanes 0 … 7 take for a float4 each from rows of `pitch` floats: the fullest bank decides.
+static int wavefronts(int pitch) {
+  std::array<int, 32> words{};
+  for (int lane = 0; lane < 8; ++lane)
+    for (int i = 0; i < 4; ++i) ++words[(lane * pitch + i) % 32];
+  return *std::max_element(words.begin(), words.end());
+}
+
+CELL("Four spare columns") {
+  for (const int pitch : {D, D + 4, D + 8})
+    std::printf("rows of %d floats: %d wavefronts for 8 lanes\n", pitch, wavefronts(pitch));
+  expect(wavefronts(D) == 8 && wavefronts(D + 4) == 1, "by hand: 8 wavefronts without the spare columns, 1 with them");
+  if (!checked_was_built) return;
+  Example e = random_example(N, D);
+  const Ledger l = phase05::forward(e.problem(blocks), Where::Checked).ledger;
+  std::printf("counted: %s wavefronts, %s without conflicts\n", grouped(l.shared_wavefronts).c_str(),
+              grouped(l.shared_wavefronts_ideal).c_str());
+  expect(l.bank_conflicts() == 0, "counted: no bank conflict in the whole kernel");
+}
+
+// %% [markdown]
+// ## When something is wrong
+//
+// A tile's size is a template argument: registers and loops are laid out for it, and only three are compiled. What is
+// not listed is refused by name. So are tiles that would not fit the GPU that was asked for. Nothing was computed then.
+
+// %%
+static std::string message(Example e, const Options& options, Profile profile) {
+  try {
+    phase05::forward(e.problem(options), Where::Sim, {.profile = profile});
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+CELL("Refused by name") {
+  const std::string odd = message(random_example(N, D), {.block_q = 48, .block_k = 48}, Profile::sm_90);
+  const std::string large = message(random_example(16, 256), {.block_q = 32, .block_k = 64}, Profile::sm_80);
+  std::printf("%s\n%s\n", odd.c_str(), large.c_str());
+  expect(odd.find("48x48") != odd.npos && odd.find("64x32, 32x64, 16x16") != odd.npos, "what was asked, what exists");
+  expect(large.find("bytes") != large.npos && message(random_example(16, 256), {}, Profile::sm_80) == "no error",
+         "too large for sm_80: refused; left to itself the phase finds blocks that fit");
+}
+
+// %% [markdown]
+// ## One launch per head
+//
+// The kernel knows one head, so `run` launches it B·H times. A launch has only T_r = ⌈S_q / B_r⌉ blocks, and an H200 has
+// 132 multiprocessors, each with room for several blocks. The next launch begins when the last block of this one ends.
+
+// %%
+CELL("A chip that starves") {
+  Example e = sentence();
+  const Run run = phase05::forward(e.problem({.block_q = 16, .block_k = 16}), Where::Sim);
+  bool few = run.kernels.size() == 12;
+  for (const KernelReport& kernel : run.kernels) few = few && kernel.grid == std::array<unsigned, 3>{4, 1, 1};
+  expect(few, "the sentence: 12 launches of 4 blocks");
+  unsigned most = 0;
+  std::printf("  S_q   blocks per launch   multiprocessors with nothing to do, of 132\n");
+  for (const int Sq : {512, 2048, 8192}) {
+    Example long_text = random_example(Sq, 16);
+    Problem<float> p = long_text.problem(blocks);
+    p.k.shape[2] = p.v.shape[2] = 1;  // one key will do: the number of blocks depends on the queries alone
+    most = phase05::forward(p, Where::Sim).kernels[0].grid[0];
+    std::printf("%5d %19u %44u\n", Sq, most, 132 - std::min(most, 132u));
+  }
+  expect(most < 132, "even with 8192 rows there is less than one block for each");
+}
+
+// %% [markdown]
+// **What you saw.** Two loops became hardware, the algorithm stayed: same tiles, same bytes. Loads are coalesced, shared
+// memory has no conflicts, a store of a warp touches eight times the bytes that it writes. And most of the chip idles, whatever one
+// block does: that is phase 06. What an H200 makes of it is measured in docs/benchmarks.md.
+//
+// **Exercise.** 1. Delete one `__syncthreads()` in `attention.cuh` and run this page: which machine complains, and does
+// it name the line? 2. Make it `Q[Br][D]`: which claim turns false, and how many conflicts are counted? 3. Route O
+// through shared memory, so that neighbouring lanes store neighbouring columns. Which array can lend its space?

@@ -1,0 +1,253 @@
+// %% [markdown]
+// # 06 · All heads in one grid
+//
+// **Question.** Phase 05 launched one head at a time, and most of the chip had nothing to do. Heads do not need each
+// other. Why wait?
+//
+// **Idea.** One launch with a grid of two dimensions: `blockIdx.x` is the Q tile, `blockIdx.y` the head. What a block
+// does stays as it was; it only looks up where its head begins.
+//
+// **Changed since 05.** `Tensor` (pointer and 64-bit strides for b, h and s) in place of `Head`; the kernel's first three
+// lines; one `launch` where there was a loop. `attend` is phase 05's kernel.
+
+// %%
+#include "phases/06-4d-grid/attention.hpp"
+
+#include <cstdio>
+#include <cstring>
+
+#include "phases/05-first-kernel/attention.hpp"
+#include "phases/common/cell.hpp"
+#include "phases/common/example.hpp"
+#include "phases/common/svg.hpp"
+
+using namespace flash;
+using phase06::Grid;
+
+static const Options blocks{.block_q = 64, .block_k = 32};
+
+static bool same_bits(const Tensor<float>& a, const Tensor<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+// B batch entries of H heads; Sq queries, Sk keys.
+static Example random_heads(std::int64_t B, std::int64_t H, std::int64_t Sq, std::int64_t Sk, std::int64_t D) {
+  const auto tensor = [&](std::int64_t S, std::uint32_t stream) {
+    return random_tensor<float>({B, H, S, D}, 6, stream);
+  };
+  return {tensor(Sq, 0), tensor(Sk, 1), tensor(Sk, 2), make_tensor<float>({B, H, Sq, D}), {}};
+}
+
+static std::string text(const std::array<unsigned, 3>& grid) {
+  return "(" + std::to_string(grid[0]) + ", " + std::to_string(grid[1]) + ", " + std::to_string(grid[2]) + ")";
+}
+
+// The machine that sees most, of those that this build holds (sanitizer builds have no Checked).
+static const Where watched = checked_was_built ? Where::Checked : Where::Sim;
+
+// %% [markdown]
+// ## Run it: the same bits in one launch
+
+// %%
+CELL("Phase 05, bit for bit") {
+  Example before = sentence(), now = sentence();
+  const Run many = phase05::forward(before.problem({.block_q = 16, .block_k = 16}), watched);
+  const Run one = phase06::forward(now.problem({.block_q = 16, .block_k = 16}), watched);
+  std::printf("05: %2d launches, grid %s\n06: %2d launch,   grid %s\n", int(many.kernels.size()),
+              text(many.kernels[0].grid).c_str(), int(one.kernels.size()), text(one.kernels[0].grid).c_str());
+  expect(
+      many.kernels.size() == 12 && one.kernels.size() == 1 && one.kernels[0].grid == std::array<unsigned, 3>{4, 12, 1},
+      "12 launches of 4 blocks have become one of 4 × 12");
+  expect(same_bits(before.o, now.o) && worst_head(now) <= 2e-6, "no bit of O has changed");
+  expect(many.ledger == one.ledger, "nor has any counter: bytes, sectors, flops, barriers");
+  if (!checked_was_built) return;
+  const std::uint64_t once = 12 * 50 * 32 * 4;
+  Ledger l = one.ledger;
+  std::printf("         predicted     counted\n");
+  bool equal = true;
+  for (const auto& [array, predicted] : {std::pair{"Q", once}, {"K", 4 * once}, {"V", 4 * once}, {"O", once}}) {
+    const std::uint64_t counted = l.array(array).read_bytes + l.array(array).written_bytes;
+    std::printf("%s     %13s %11s\n", array, grouped(predicted).c_str(), grouped(counted).c_str());
+    equal = equal && counted == predicted;
+  }
+  expect(equal, "predicted = counted: Q and O once, K and V once for each of the 4 Q tiles of a head");
+}
+
+// %% [markdown]
+// ## Strides
+//
+// A linear layer writes [B, S, H, D]: the heads of one token side by side. Attention speaks of [B, H, S, D]. Many programs
+// copy ("transpose, contiguous") before they call. It is enough to say where the next head and the next row begin: only D
+// must be contiguous. A stride of 0 is allowed too: all heads share one K and V (multi-query attention).
+//
+// Strides and offsets are 64-bit numbers. B·H·S·D passes 2³¹ sooner than one thinks.
+
+// %%
+CELL("No copy") {
+  const std::int64_t B = 2, H = 3, S = 100, D = 32;
+  Example dense = random_heads(B, H, S, S, D), token = random_heads(B, H, S, S, D);
+  const auto permuted = [&](Tensor<float>& t, const Tensor<float>& from) {  // t's memory as [B, S, H, D]
+    const View<float> v{t.data(), {B, H, S, D}, {S * H * D, D, H * D, 1}};
+    for (std::int64_t row = 0; row < B * H * S; ++row) {
+      const std::int64_t b = row / (H * S), h = row / S % H, s = row % S;
+      std::copy_n(view(from).row(b, h, s), D, v.row(b, h, s));
+    }
+    return v;
+  };
+  const Run plain = phase06::forward(dense.problem(blocks), watched);
+  const View<float> o = permuted(token.o, token.o);
+  const Problem<float> p{
+      permuted(token.q, dense.q), permuted(token.k, dense.k), permuted(token.v, dense.v), o, nullptr, blocks};
+  const Run strided = phase06::forward(p, watched);
+  bool same = true;
+  for (std::int64_t row = 0; row < B * H * S; ++row) {
+    const std::int64_t b = row / (H * S), h = row / S % H, s = row % S;
+    same = same && std::memcmp(o.row(b, h, s), view(dense.o).row(b, h, s), D * sizeof(float)) == 0;
+  }
+  expect(same, "[B, S, H, D] in, [B, S, H, D] out, the bits of [B, H, S, D]");
+  expect(plain.ledger == strided.ledger, "the same bytes and sectors: a row of D floats is contiguous either way");
+
+  Example shared = random_heads(B, H, S, S, D), repeated = random_heads(B, H, S, S, D);
+  Problem<float> mqa = shared.problem(blocks);
+  mqa.k.stride[1] = mqa.v.stride[1] = 0;
+  for (Tensor<float>* t : {&repeated.k, &repeated.v})
+    for (std::int64_t head = 0; head < B * H; ++head)
+      std::copy_n(t->data() + head / H * H * S * D, S * D, t->data() + head * S * D);
+  phase06::forward(mqa, Where::Sim), phase06::forward(repeated.problem(blocks), Where::Sim);
+  expect(same_bits(shared.o, repeated.o), "one K, V for all heads of an entry: a stride of 0, not H copies");
+}
+
+// %% [markdown]
+// ## More heads than a grid is wide
+//
+// CUDA allows 65,535 blocks along y and z (along x two thousand million). What does not fit is folded into z; in the
+// last layer of the fold some blocks have no head and leave at once: `if (b < B)`.
+
+// %%
+CELL("65,536 heads") {
+  Example e = random_heads(256, 256, 1, 2, 4);
+  const Run run = phase06::forward(e.problem({.block_q = 16, .block_k = 16}), Where::Sim);
+  std::printf("grid %s\n", text(run.kernels[0].grid).c_str());
+  double worst = 0;
+  for (std::int64_t head = 0; head < 65536; ++head) {  // one query, two keys: softmax is a logistic function
+    const float *q = e.q.data() + head * 4, *k = e.k.data() + head * 8, *v = e.v.data() + head * 8;
+    double difference = 0;  // of the two scores
+    for (int d = 0; d < 4; ++d) difference += 0.5 * q[d] * (double(k[4 + d]) - k[d]);
+    const double p = 1 / (1 + std::exp(-difference));
+    for (int d = 0; d < 4; ++d)
+      worst = worse(worst, std::abs(e.o.data()[head * 4 + d] - ((1 - p) * v[d] + p * v[4 + d])));
+  }
+  expect(run.kernels[0].grid == std::array<unsigned, 3>{1, 65535, 2}, "one head more than y holds: a second layer");
+  expect(worst <= 4e-6, "each of them right, also the one in the second layer");
+  Example wide = random_heads(1, 65536, 1, 1, 1);
+  std::string message = "no error";
+  try {
+    phase06::forward_variant(wide.problem(), Grid::Three, Where::Sim);
+  } catch (const Error& error) {
+    message = error.what();
+  }
+  std::printf("without folding: %s\n", message.c_str());
+  expect(message.find("grid.y is 65536") != message.npos, "a grid that does not fold is refused by name");
+}
+
+// %% [markdown]
+// ## Three grids
+//
+// `variants.cuh` has two more, as found in the wild: (Q tile) with a loop over heads inside the block, and (batch, head,
+// Q tile). The block's work is the same, so bits and counters are. What differs is how many blocks there are, and which
+// of them run at the same time: hardware starts them in the order of their index, x first. Blocks of one head read the
+// same K and V and find them in the L2 cache; blocks of different heads push each other's out.
+//
+// The picture takes each block's tiles and their length from the simulator's trace, and seats the blocks in this order
+// on a small chip with 8 places. A colour is a head.
+
+// %%
+struct Step {
+  std::int64_t head;
+  std::uint64_t length;
+};
+
+CELL("The same bytes, another order") {
+  const std::int64_t B = 2, H = 3, q_tiles = 4, kv_tiles = 3, places = 8;
+  static const char* colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e0b000", "#777777"};
+  svg::Canvas canvas(760, 690, "Three grids on a chip with 8 places: 6 heads (colours), 4 Q tiles each");
+  Example base = random_heads(B, H, 256, 96, 32);
+  const Run two = phase06::forward(base.problem(blocks), watched);
+  bool same = true;
+  double scale = 0;
+  std::array<std::uint64_t, 3> whole{};
+  std::printf("grid               blocks   heads in flight   bytes\n");
+  for (const Grid grid : {Grid::One, Grid::Two, Grid::Three}) {
+    const int g = static_cast<int>(grid);
+    Example e = random_heads(B, H, 256, 96, 32);
+    const Run run =
+        phase06::forward_variant(e.problem(blocks), grid, watched, {.order = Order::forward, .trace = "memory"});
+    same = same && same_bits(e.o, base.o) && run.ledger == two.ledger;
+    const std::array<unsigned, 3> size = run.kernels[0].grid;
+    std::vector<std::vector<Step>> work(std::size_t(size[0]) * size[1] * size[2]);  // by linear index
+    for (const TraceEvent& event : run.trace) {
+      if (event.name != "tile" || event.warp != 0) continue;
+      const auto [x, y, z] = event.block;
+      std::vector<Step>& steps = work[(std::size_t(z) * size[1] + y) * size[0] + x];
+      const std::int64_t head = grid == Grid::One   ? std::int64_t(steps.size()) / kv_tiles
+                                : grid == Grid::Two ? z * size[1] + y
+                                                    : x * H + y;
+      std::uint64_t before = 0;
+      for (const Step& step : steps) before += step.length;
+      steps.push_back({head, event.end - before});  // with the loading of Q, which comes before the first mark
+      if (grid == Grid::One) scale = 640.0 / double(event.end);  // the longest blocks of all
+    }
+    const double top = 62 + 208 * g;
+    canvas.text(16, top,
+                std::string(grid == Grid::One   ? "(Q tile), heads in a loop"
+                            : grid == Grid::Two ? "(Q tile, head): phase 06"
+                                                : "(batch, head, Q tile)") +
+                    ": " + std::to_string(work.size()) + " blocks",
+                "font-weight=\"bold\"");
+    std::array<std::uint64_t, places> busy{};  // until when
+    std::set<std::int64_t> first_heads;
+    for (std::size_t n = 0; n < work.size(); ++n) {
+      const std::size_t place = std::size_t(std::min_element(busy.begin(), busy.end()) - busy.begin());
+      if (n < places) first_heads.insert(work[n][0].head);
+      for (const Step& step : work[n]) {
+        canvas.rect(90 + double(busy[place]) * scale, top + 10 + 20 * double(place), double(step.length) * scale, 18,
+                    std::string("stroke=\"white\" fill=\"") + colours[step.head] + "\"");
+        busy[place] += step.length;
+      }
+    }
+    whole[g] = *std::max_element(busy.begin(), busy.end());
+    const std::int64_t in_flight = phase06::heads_in_flight(grid, B, H, q_tiles, places);
+    for (int place = 0; place < places; ++place)
+      canvas.text(16, top + 24 + 20 * place, "place " + std::to_string(place + 1), "fill=\"#666\"");
+    std::printf("%-18s %6d %17d   %s\n", text(size).c_str(), int(work.size()), int(in_flight),
+                grouped(run.ledger.hbm_bytes()).c_str());
+    same = same && std::int64_t(first_heads.size()) == in_flight;
+  }
+  picture("06-grids", canvas.str());
+  expect(same, "the same bits, the same counters; heads in flight as grid.hpp says");
+  expect(whole[0] == 2 * whole[1] && whole[1] == whole[2], "4 blocks leave half of the 8 places empty: twice the time");
+}
+
+CELL("At full size") {
+  std::printf("B = 4, H = 32, 2048 rows in tiles of 64; 132 multiprocessors, one block each\n");
+  for (const Grid grid : {Grid::One, Grid::Two, Grid::Three}) {
+    const auto size = phase06::grid_of(grid, 4, 32, 32);
+    const auto heads = std::uint64_t(phase06::heads_in_flight(grid, 4, 32, 32, 132));
+    std::printf("%-14s %5s blocks, K and V of %3d heads in flight: %12s bytes in fp16, D = 128\n", text(size).c_str(),
+                grouped(std::uint64_t(size[0]) * size[1] * size[2]).c_str(), int(heads),
+                grouped(heads * 2 * 2048 * 128 * 2).c_str());
+  }
+  expect(phase06::heads_in_flight(Grid::Two, 4, 32, 32, 132) == 5 &&
+             phase06::heads_in_flight(Grid::Three, 4, 32, 32, 132) == 128,
+         "(Q tile, head) fills the chip and keeps 5 heads in the cache; (batch, head, Q tile) wants all 128");
+}
+
+// %% [markdown]
+// **What you saw.** Not one bit and not one counted byte has changed, and yet this is the step that makes the kernel
+// worth launching: all blocks at once, in an order that shares K and V. The simulator counts requests and knows neither
+// time nor caches. For those measure: docs/benchmarks.md has phases 05 and 06 side by side on an H200, with the
+// prediction made before.
+//
+// **Exercise.** 1. For which B, H and S_q does phase 05 keep up with 06? 2. With one query (decoding) T_r = 1: how many
+// blocks are left, and what does that say about B·H? 3. Put the Q tile on z and the head on x, (head, 1, Q tile): which
+// row of the table do you get?
