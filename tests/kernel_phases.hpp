@@ -56,10 +56,13 @@ inline Domain checked_domain() {
   return domain;
 }
 
-// A GPU test without a GPU says so; CTest shows it as skipped.
-inline bool skipped_without_gpu() {
-  if (available(Where::Gpu)) return false;
-  MESSAGE("skipped: no GPU");
+// A test for a machine that this build or computer lacks says so; CTest shows it as skipped.
+inline bool skipped_without(Where where) {
+  if (available(where)) return false;
+  if (where == Where::Gpu)
+    MESSAGE("skipped: no GPU");
+  else
+    MESSAGE("skipped: no checked machine in a build with sanitizers");
   return true;
 }
 
@@ -67,6 +70,7 @@ inline bool skipped_without_gpu() {
 
 template <class T, class Run>
 void check_clean(const Run& run, const Features& can) {
+  if (skipped_without(Where::Checked)) return;
   for (const Case& c : pairwise(restrict_to(checked_domain(), can))) {
     INFO(text(c));
     Inputs<T> fast(c);
@@ -125,6 +129,7 @@ Expected expected(const Problem<T>& p, std::int64_t Br, std::int64_t Bc) {
 // Predicted = counted, as integers, for blocks of each size, ragged and not, every mask that the phase has.
 template <class T, class Run>
 void check_counters(const Run& run, const Features& can) {
+  if (skipped_without(Where::Checked)) return;
   for (const auto& [Br, Bc] : listed_blocks)
     for (const auto& [Sq, Sk] : {std::pair<std::int64_t, std::int64_t>{53, 100}, {100, 53}, {128, 128}, {20, 0}})
       for (const Causal causal : {Causal::None, Causal::TopLeft, Causal::BottomRight}) {
@@ -166,6 +171,7 @@ void check_counters(const Run& run, const Features& can) {
 // sim = checked, any order, any number of worker threads.
 template <class T, class Run>
 void check_schedules(const Run& run, const Features& can) {
+  if (skipped_without(Where::Checked)) return;
   for (const auto& [Br, Bc] : listed_blocks) {
     const Case c{.Sq = 45,
                  .Sk = 130,
@@ -250,7 +256,7 @@ void check_kernel_refusals(const Run& run, const Features& can) {
 
 template <class T, class Run>
 void check_on_gpu(const Run& run, const Features& can) {
-  if (skipped_without_gpu()) return;
+  if (skipped_without(Where::Gpu)) return;
   const auto forward = on(Where::Gpu, run);
   check_contract<T>(forward, can, kernel_domain());
   check_published<T>(forward, can);

@@ -66,6 +66,7 @@ TEST_CASE_TEMPLATE("Bc > Br", T, FLASH_TEST_TYPES) {
 
 // 8 x 8 tiles of 16 x 16: 28 left of the diagonal, 8 on it, 28 never loaded.
 TEST_CASE("tiles of a square") {
+  if (skipped_without(Where::Checked)) return;
   Inputs<float> in(
       {.B = 1, .H = 1, .Sq = 128, .Sk = 128, .D = 16, .causal = Causal::TopLeft, .block_q = 16, .block_k = 16});
   const Run r = run(in.problem(false), Where::Checked, {});
@@ -76,6 +77,7 @@ TEST_CASE("tiles of a square") {
 
 // Keys beyond Sk are no tiles: a long query with few keys stops at them (loop end clipped).
 TEST_CASE("more rows than keys: no tile beyond the last key") {
+  if (skipped_without(Where::Checked)) return;
   Inputs<float> in(
       {.B = 1, .H = 1, .Sq = 256, .Sk = 40, .D = 16, .causal = Causal::TopLeft, .block_q = 64, .block_k = 32});
   const Run r = run(in.problem(false), Where::Checked, {});
@@ -96,6 +98,7 @@ TEST_CASE_TEMPLATE("top-left and bottom-right", T, FLASH_TEST_TYPES) {
 
 // 300 rows, 100 keys, bottom-right: the first 200 rows see nothing. 0, not NaN, and their tiles are never loaded.
 TEST_CASE("rows that see no key") {
+  if (skipped_without(Where::Checked)) return;
   Inputs<half> in(
       {.B = 1, .H = 1, .Sq = 300, .Sk = 100, .D = 16, .causal = Causal::BottomRight, .block_q = 16, .block_k = 16});
   const Run r = run(in.problem(false), Where::Checked, {});

@@ -5,6 +5,7 @@
 
 #include "phases/09-backward/naive.hpp"
 #include "tests/gradients.hpp"
+#include "tests/kernel_phases.hpp"
 
 using namespace flash;
 using namespace flash::test;
@@ -343,33 +344,46 @@ TEST_CASE("naive backward: bytes and FLOPs are the formula's") {
 // --- The kernels -----------------------------------------------------------------------------------------------------
 
 namespace {
-Domain kernel_domain() {
+Domain gradient_domain() {
   Domain domain;
   domain.blocks = {{0, 0}, {16, 16}, {64, 32}, {32, 64}};
   return domain;
 }
-}  // namespace
 
-TEST_CASE_TEMPLATE("backward: the contract on the simulator", T, FLASH_TEST_TYPES) {
+// The contract's gradient bars on every case of the list.
+template <class T>
+void check_gradients(Where where, Mode mode) {
   Worst worst;
-  for (const Case& c : pairwise(kernel_domain())) {
+  for (const Case& c : pairwise(gradient_domain())) {
+    if (mode == Mode::Atomic && c.seed % 3 != 1) continue;
     GradientInputs<T> in(c);
     const bool with_dlse = c.seed % 2 == 0;
-    run_both(in, Where::Sim, Mode::Deterministic, with_dlse);
+    run_both(in, where, mode, with_dlse);
     expect_none(examine_gradients(in, with_dlse, &worst));
   }
   MESSAGE(std::string(type_name<T>()) << ": " << worst.line());
 }
+}  // namespace
+
+TEST_CASE_TEMPLATE("backward: the contract on the simulator", T, FLASH_TEST_TYPES) {
+  check_gradients<T>(Where::Sim, Mode::Deterministic);
+}
 
 TEST_CASE_TEMPLATE("one-pass variant: the contract on the simulator", T, FLASH_TEST_TYPES) {
-  Worst worst;
-  for (const Case& c : pairwise(kernel_domain())) {
-    if (c.seed % 3 != 1) continue;
-    GradientInputs<T> in(c);
-    run_both(in, Where::Sim, Mode::Atomic, c.seed % 2 == 0);
-    expect_none(examine_gradients(in, c.seed % 2 == 0, &worst));
-  }
-  MESSAGE("atomic, " << std::string(type_name<T>()) << ": " << worst.line());
+  check_gradients<T>(Where::Sim, Mode::Atomic);
+}
+
+TEST_CASE_TEMPLATE("gpu", T, FLASH_TEST_TYPES) {
+  if (skipped_without(Where::Gpu)) return;
+  check_gradients<T>(Where::Gpu, Mode::Deterministic);
+  check_gradients<T>(Where::Gpu, Mode::Atomic);
+  const Case c{.B = 2, .H = 3, .Sq = 300, .Sk = 200, .D = 64, .causal = Causal::BottomRight};
+  GradientInputs<T> first(c), again(c);
+  run_both(first, Where::Gpu);
+  run_both(again, Where::Gpu);
+  CHECK(same_bits(first.dq.memory, again.dq.memory));  // deterministic: the same bits in every run
+  CHECK(same_bits(first.dk.memory, again.dk.memory));
+  CHECK(same_bits(first.dv.memory, again.dv.memory));
 }
 
 // Large enough for the means to matter: the figures of docs/backward.md. The last column is what libraries do: δ from
@@ -399,7 +413,7 @@ TEST_CASE_TEMPLATE("precision: delta keeps what rounding cuts off", T, half, bfl
 
 // Its forward pass is a phase like the others.
 TEST_CASE_TEMPLATE("forward: the contract on the simulator", T, FLASH_TEST_TYPES) {
-  Domain domain = kernel_domain();
+  Domain domain = gradient_domain();
   domain.lengths = {{1, 1}, {33, 15}, {15, 33}, {65, 65}, {31, 127}};
   check_contract<T>([](const auto& p) { phase09::forward(p, Where::Sim); }, phase09::features, domain);
 }
@@ -424,6 +438,7 @@ TEST_CASE_TEMPLATE("forward: O and O_lo together hold the fp32 result", T, half,
 }
 
 TEST_CASE("checked: clean, and the same bits as the fast simulator") {
+  if (skipped_without(Where::Checked)) return;
   const auto try_all = [&]<class T>(T, const Case& c, Mode mode, bool with_dlse, const MachineOptions& options) {
     INFO(text(c) << " order " << static_cast<int>(options.order));
     GradientInputs<T> checked(c), sim(c);
@@ -564,6 +579,7 @@ TEST_CASE_TEMPLATE("poison stays where it is seen", T, float, half) {
 // --- What is read, written and computed, from a formula of the sizes ---------------------------------------------------
 
 TEST_CASE("the ledger is the formula's: bytes of each array, FLOPs, exps, tiles") {
+  if (skipped_without(Where::Checked)) return;
   struct Shape {
     std::int64_t Sq, Sk, D, Br, Bc;
     Causal causal;

@@ -79,7 +79,7 @@ trap 'exit 1' INT TERM
 # The list: patches, then barriers.
 if [ "${1:-}" != barriers ]; then ls "$root/tests/mutants/kernels/${1:-}"*.patch > "$work/list"; fi
 cd "$root"
-for file in phases/0[5-8]-*/attention.cuh; do
+for file in phases/0[5-9]-*/attention.cuh phases/09-backward/forward.cuh; do
   number=$(basename "$(dirname "$file")" | cut -c 1-2)
   case ${1:-} in "$number" | barriers | '')
     grep -n '__syncthreads();' "$file" | sed "s|^\([0-9]*\):.*|$number:$file:\1|" >> "$work/list"
