@@ -1,0 +1,380 @@
+// %% [markdown]
+// # 07 · Causal: which tiles does anybody need?
+//
+// **Question.** A word that is being written knows the words before it, not those after it: row i may see keys j ≤ i.
+// Half of all pairs are forbidden. Does that make the kernel cost half, or as much as before plus a mask?
+//
+// **Idea.** A tile is one of three things. Left of the diagonal each row sees all of it: no mask. On the diagonal some
+// pairs are forbidden: mask element by element. Right of it nobody sees anything: do not even load it.
+//
+// **Changed since 06.** One number, `shift`, says where the diagonal is; `tile_range` turns it into two tile numbers
+// per Q tile, `full` and `seen`; the loop ends at `seen` instead of at the last tile, and masks from `full` on.
+
+// %%
+#include "phases/07-causal/attention.hpp"
+
+#include <cstdio>
+#include <cstring>
+#include <limits>
+
+#include "phases/02-online-softmax/attention.hpp"
+#include "phases/06-4d-grid/attention.hpp"
+#include "phases/common/cell.hpp"
+#include "phases/common/example.hpp"
+#include "phases/common/svg.hpp"
+
+using namespace flash;
+
+// Counts and checks every access; a build with a sanitizer leaves it out, and with it the claims about counters.
+static constexpr Where machine = checked_was_built ? Where::Checked : Where::Sim;
+
+static Example random_pair(std::int64_t Sq, std::int64_t Sk, std::int64_t D) {
+  Example e = random_example(Sq, D);
+  e.k = random_tensor<float>({1, 1, Sk, D}, 1, 1), e.v = random_tensor<float>({1, 1, Sk, D}, 1, 2);
+  return e;
+}
+
+// One head in fp64, keys beyond visible(i) masked.
+static RowMajor<double> exact_causal(const Example& e, const Problem<float>& p, int h) {
+  RowMajor<double> S = scores<double>(e, h);
+  for (int i = 0; i < S.rows(); ++i) S.row(i).tail(S.cols() - p.visible(i)).setConstant(-infinity);
+  return phase01::safe_softmax(S) * head(e.v, h).cast<double>();
+}
+
+static bool same_bits(const Tensor<float>& a, const Tensor<float>& b) {
+  return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+// %% [markdown]
+// ## Run it: the sentence, without a view of what comes
+//
+// The encoder that our sentence went through lets each word see all others. How much do its heads look ahead?
+
+// %%
+CELL("The future, taken away") {
+  Example e = sentence();
+  const Problem<float> p = e.problem({.causal = Causal::TopLeft});
+  phase07::forward(p, machine);
+  double worst = 0;
+  std::vector<double> ahead(12, 0);  // share of the weight on later words, mean over the rows
+  std::printf("head            ");
+  for (int h = 0; h < 12; ++h) {
+    const RowMajor<double> P = phase01::safe_softmax(scores<double>(e, h));
+    for (int i = 0; i < 50; ++i) ahead[h] += P.row(i).tail(49 - i).sum() / 50;
+    worst = worse(worst, relative_error(head(e.o, h), exact_causal(e, p, h)));
+    std::printf("%5d", h);
+  }
+  std::printf("\nweight ahead, %% ");
+  for (const double share : ahead) std::printf("%5.0f", 100 * share);
+  std::printf("\nworst head against fp64 with the mask: %.1e\n", worst);
+  expect(ahead[8] > 0.7, "head 8 spends over 70 % of its weight on later words (the next one): it would be lost here");
+  expect(worst <= 2e-6, "with the mask: softmax over the keys up to i only");
+}
+
+// %% [markdown]
+// ## Which tiles
+//
+// A pair may be seen or not; a tile is *full* if all its pairs may, *skipped* if none may, else *masked*. Below, four
+// ways to know which: look at every pair; the kernel's formula, added up over the Q tiles, `run.tiles`; the simulator's
+// trace, where the kernel leaves a mark per tile that it loads; and by hand, for square tiles that divide N:
+// T(T − 1)/2 full, T masked, T(T − 1)/2 skipped, with T = N/B.
+
+// %%
+enum Fate { Skipped, Full, Masked };
+static constexpr const char* colours[] = {"#e4e4e4", "#9ec9e6", "#f2b36b"};  // skipped, full, masked
+
+// What the trace says: which blocks loaded which tiles under which name.
+struct Tiling {
+  std::string title;
+  Problem<float> p;  // for its sizes and its mask
+  int Br, Bc, Sq, Sk;
+  std::vector<Fate> fate;  // [Q tiles, K/V tiles]
+  int rows() const { return (Sq + Br - 1) / Br; }
+  int columns() const { return (Sk + Bc - 1) / Bc; }
+  Fate& at(std::int64_t i, std::int64_t j) { return fate[i * columns() + j]; }
+  TileCounts counts() const {
+    const auto of = [&](Fate f) { return std::uint64_t(std::count(fate.begin(), fate.end(), f)); };
+    return {of(Full), of(Masked), of(Skipped)};
+  }
+};
+
+static Tiling empty_tiling(const std::string& title, const Problem<float>& p) {
+  Tiling t{title, p, int(p.options.block_q), int(p.options.block_k), int(p.Sq()), int(p.Sk()), {}};
+  t.fate.assign(t.rows() * t.columns(), Skipped);
+  return t;
+}
+static Tiling traced(const std::string& title, const Problem<float>& p, const Run& run) {
+  Tiling t = empty_tiling(title, p);
+  for (const TraceEvent& event : run.trace)
+    if (event.name != "barrier") t.at(event.block[0], event.value) = event.name == "full" ? Full : Masked;
+  return t;
+}
+static Tiling pair_by_pair(const Problem<float>& p) {
+  Tiling t = empty_tiling("", p);
+  for (int i = 0; i < t.rows(); ++i)
+    for (int j = 0; j < t.columns(); ++j) {
+      int seen = 0, rows = 0;
+      for (int r = i * t.Br; r < std::min((i + 1) * t.Br, t.Sq); ++r, ++rows)
+        for (int k = j * t.Bc; k < (j + 1) * t.Bc; ++k) seen += k < p.visible(r);
+      t.at(i, j) = seen == 0 ? Skipped : seen == rows * t.Bc ? Full : Masked;
+    }
+  return t;
+}
+
+static void legend(svg::Canvas& canvas, double y, const std::vector<std::pair<const char*, const char*>>& entries) {
+  double x = 16;
+  for (const auto& [name, colour] : entries) {
+    canvas.rect(x, y - 10, 12, 12, std::string("fill=\"") + colour + "\"");
+    canvas.text(x + 18, y, name);
+    x += 46 + 7.0 * double(std::strlen(name));
+  }
+}
+
+// Tilings side by side, to scale, with the edge of what each row sees.
+static std::string draw(const std::string& title, std::vector<Tiling> tilings, double scale) {
+  double width = 16, height = 0;
+  for (const Tiling& t : tilings) width += std::max(scale * t.Sk, 120.0) + 40, height = std::max(height, scale * t.Sq);
+  svg::Canvas canvas(std::max(width, 620.0), height + 142, title);
+  double x0 = 16;
+  const double y0 = 66;
+  for (Tiling& t : tilings) {
+    const TileCounts n = t.counts();
+    canvas.text(x0, y0 - 10, t.title, "font-weight=\"bold\"");
+    for (int i = 0; i < t.rows(); ++i)
+      for (int j = 0; j < t.columns(); ++j) {
+        const int bottom = std::min((i + 1) * t.Br, t.Sq), right = std::min((j + 1) * t.Bc, t.Sk);
+        canvas.rect(x0 + scale * j * t.Bc, y0 + scale * i * t.Br, scale * (right - j * t.Bc),
+                    scale * (bottom - i * t.Br), std::string("stroke=\"white\" fill=\"") + colours[t.at(i, j)] + "\"");
+      }
+    std::string edge;
+    for (int i = 0; i < t.Sq; ++i)
+      for (const int below : {0, 1})
+        edge += svg::num(x0 + scale * double(t.p.visible(i))) + "," + svg::num(y0 + scale * (i + below)) + " ";
+    canvas.path(edge, "stroke=\"#222\" stroke-width=\"1.5\"");
+    canvas.text(x0, y0 + scale * t.Sq + 18, std::to_string(n.full) + " full, " + std::to_string(n.masked) + " masked,");
+    canvas.text(x0, y0 + scale * t.Sq + 34, std::to_string(n.skipped) + " skipped");
+    x0 += std::max(scale * t.Sk, 120.0) + 40;
+  }
+  legend(canvas, height + 126,
+         {{"full: no mask", colours[Full]},
+          {"masked element by element", colours[Masked]},
+          {"skipped: never loaded", colours[Skipped]}});
+  return canvas.str();
+}
+
+CELL("Full, masked, skipped: four counts of the same tiles") {
+  const int N = 256;
+  std::vector<Tiling> tilings;
+  bool agree = true;
+  for (const auto& [Br, Bc] : {std::pair{16, 16}, {64, 32}, {32, 64}}) {
+    Example e = random_example(N, 16);
+    const Problem<float> p = e.problem({.causal = Causal::TopLeft, .block_q = Br, .block_k = Bc});
+    const Run run = phase07::forward(p, machine, {.trace = "memory"});
+    const std::string name = std::to_string(Br) + " × " + std::to_string(Bc);
+    tilings.push_back(traced("tiles " + name, p, run));
+    const TileCounts n = run.tiles;
+    std::printf("%s: %3d full, %2d masked, %3d skipped\n", name.c_str(), int(n.full), int(n.masked), int(n.skipped));
+    agree = agree && tilings.back().fate == pair_by_pair(p).fate && tilings.back().counts() == n;
+  }
+  const std::uint64_t T = N / 16;
+  expect(agree, "trace, pairs and run.tiles agree, tile by tile");
+  expect(tilings[0].counts() == TileCounts{T * (T - 1) / 2, T, T * (T - 1) / 2}, "and the formula, for square tiles");
+  picture("07-triangle", draw("Causal, N = 256: what the kernel loaded", tilings, 0.9));
+}
+
+// %% [markdown]
+// ## What it costs
+//
+// Predicted, for square tiles that divide N: Q and O once, and per visited tile B rows of K and B rows of V. Q Kᵀ is
+// computed for whole tiles, half of each diagonal tile for nothing; P V only over the pairs that are seen; l takes one
+// multiply-add per row and tile.
+
+// %%
+CELL("Bytes and multiply-adds: predicted = counted") {
+  if (!checked_was_built) return;
+  const std::uint64_t D = 16, B = 16;
+  bool equal = true;
+  double share = 1;
+  std::printf("    N       bytes, no mask       causal          FLOP, no mask      causal\n");
+  for (std::uint64_t N = 64; N <= 512; N *= 2) {
+    const std::uint64_t T = N / B;
+    std::uint64_t bytes[2], flops[2];
+    for (const int causal : {0, 1}) {
+      Example e = random_example(N, D);
+      const Options options{.causal = causal ? Causal::TopLeft : Causal::None, .block_q = 16, .block_k = 16};
+      const Run run = phase07::forward(e.problem(options), machine);
+      const std::uint64_t tiles = causal ? T * (T + 1) / 2 : T * T, pairs = causal ? N * (N + 1) / 2 : N * N;
+      bytes[causal] = 4 * (2 * N * D + tiles * 2 * B * D),
+      flops[causal] = 2 * D * (tiles * B * B + pairs) + 2 * B * tiles;
+      equal = equal && run.ledger.hbm_bytes() == bytes[causal] && run.ledger.flops == flops[causal];
+    }
+    share = double(bytes[1]) / double(bytes[0]);
+    std::printf("%5d %16s %14s (%.2f) %14s %12s (%.2f)\n", int(N), grouped(bytes[0]).c_str(), grouped(bytes[1]).c_str(),
+                share, grouped(flops[0]).c_str(), grouped(flops[1]).c_str(), double(flops[1]) / double(flops[0]));
+  }
+  expect(equal, "predicted = counted, at every N, with and without the mask");
+  expect(share > 0.5 && share < 0.54, "about half, and nearer to it the more tiles there are");
+}
+
+// %% [markdown]
+// ## Where is the diagonal when S_q ≠ S_k?
+//
+// *Top-left*: query 0 sees key 0 (j ≤ i). *Bottom-right*: the last query sees all keys (j ≤ i + S_k − S_q), as it must
+// when earlier keys come from a cache. Both are in use under the one word "causal", so ours has to be named. With more
+// queries than keys, bottom-right leaves the first S_q − S_k queries nothing to see: O = 0, LSE = −∞ (phase 02), no NaN.
+
+// %%
+CELL("Top-left and bottom-right") {
+  std::vector<Tiling> tilings;
+  bool right = true;
+  for (const auto& [Sq, Sk] : {std::pair{96, 160}, {160, 96}})
+    for (const Causal causal : {Causal::TopLeft, Causal::BottomRight}) {
+      Example e = random_pair(Sq, Sk, 16);
+      const Problem<float> p = e.problem_with_lse({.causal = causal, .block_q = 16, .block_k = 16});
+      phase02::forward(p);  // for LSE, which the kernel stores from phase 08 on
+      Problem<float> without = p;
+      without.lse = nullptr;
+      const Run run = phase07::forward(without, machine, {.trace = "memory"});
+      tilings.push_back(traced(std::to_string(Sq) + " × " + std::to_string(Sk) +
+                                   (causal == Causal::TopLeft ? ", top-left" : ", bottom-right"),
+                               p, run));
+      const double error = relative_error(head(e.o, 0), exact_causal(e, p, 0));
+      int blind = 0;
+      for (int i = 0; i < Sq; ++i)
+        if (p.visible(i) == 0) {
+          ++blind;
+          right = right && head(e.o, 0).row(i).isZero(0) && e.lse[i] == -infinity;
+        }
+      std::printf("%-23s %2d rows see nothing; error %.1e\n", tilings.back().title.c_str(), blind, error);
+      right = right && error <= 2e-6 && tilings.back().fate == pair_by_pair(p).fate &&
+              blind == (causal == Causal::BottomRight ? std::max(0, Sq - Sk) : 0);
+    }
+  expect(right, "tiles as the pairs say; rows that see no key are 0, their LSE −inf");
+  picture("07-alignment", draw("S_q ≠ S_k: which corner does the diagonal start from?", tilings, 0.9));
+}
+
+// %% [markdown]
+// ## More keys than rows in a tile
+//
+// Two other tutorials (seeds 000 and 001) split the loop in two: stage 1 from key 0 to `start_m·BLOCK_M` without mask,
+// stage 2 from there to `(start_m + 1)·BLOCK_M` with mask, both in steps of BLOCK_N. If BLOCK_N does not divide
+// BLOCK_M, stage 1's last tile reaches past `start_m·BLOCK_M`: keys of the future come in unmasked, and stage 2 then
+// takes the keys of the present a second time. We count in keys and round to tiles last, so any two sizes will do.
+
+// %%
+// How often row i of those kernels takes each key.
+static std::vector<int> seed_takes(int N, int Br, int Bc, int i) {
+  std::vector<int> takes(N, 0);
+  const int begin = i / Br * Br;
+  for (int start = 0; start < begin; start += Bc)
+    for (int j = start; j < std::min(start + Bc, N); ++j) ++takes[j];
+  for (int start = begin; start < begin + Br; start += Bc)
+    for (int j = start; j < std::min(start + Bc, N); ++j) takes[j] += j <= i;
+  return takes;
+}
+
+CELL("Past the diagonal") {
+  const int N = 512;
+  Example e = random_example(N, 64);
+  const RowMajor<double> weight = scores<double>(e, 0).array().exp(), V = head(e.v, 0).cast<double>();
+  const RowMajor<double> want = exact_causal(e, e.problem({.causal = Causal::TopLeft}), 0);
+  std::printf(" Br × Bc   future pairs   pairs taken twice   error of O\n");
+  bool rule = true;
+  int future_32_64 = 0, twice_32_64 = 0;
+  for (const auto& [Br, Bc] : {std::pair{128, 64}, {32, 32}, {32, 64}, {32, 128}, {64, 128}}) {
+    int future = 0, twice = 0;
+    RowMajor<double> O(N, 64);
+    for (int i = 0; i < N; ++i) {
+      const std::vector<int> takes = seed_takes(N, Br, Bc, i);
+      const Eigen::RowVectorXd p =
+          weight.row(i).cwiseProduct(Eigen::Map<const Eigen::RowVectorXi>(&takes[0], N).cast<double>());
+      O.row(i) = p * V / p.sum();
+      for (int j = 0; j < N; ++j) future += j > i && takes[j] > 0, twice += takes[j] > 1;
+    }
+    const double error = relative_error(O, want);
+    std::printf("%3d × %3d %12d %16d        %.1e\n", Br, Bc, future, twice, error);
+    rule = rule && (Br % Bc == 0 ? future == 0 && twice == 0 && error <= 1e-13 : error > 0.1);
+    if (Br == 32 && Bc == 64) future_32_64 = future, twice_32_64 = twice;
+  }
+  expect(rule, "their way is right where Bc divides Br and wrong by over a tenth elsewhere");
+  expect(
+      future_32_64 == N / 64 * (32 * 31 / 2) && twice_32_64 == N / 64 * (32 * 33 / 2),
+      "32 × 64: every other Q tile lets the upper triangle of its diagonal square through and takes the lower twice");
+
+  const Run run = phase07::forward(e.problem({.causal = Causal::TopLeft, .block_q = 32, .block_k = 64}), Where::Sim);
+  const double error = relative_error(head(e.o, 0), want);
+  std::printf("phase 07, 32 × 64: %d full, %d masked tiles, error %.1e\n", int(run.tiles.full), int(run.tiles.masked),
+              error);
+  expect(error <= 2e-6, "phase 07 has no such rule");
+
+  svg::Canvas canvas(584, 358, "Tiles 32 × 64, N = 128: which pairs row i takes");
+  const char* fills[] = {"#9ec9e6", "#8a3d70", "#d62728"};  // once, twice, future
+  const auto panel = [&](double x0, const std::string& title, auto takes_of) {
+    canvas.text(x0, 56, title, "font-weight=\"bold\"");
+    for (int i = 0; i < 128; ++i) {
+      const std::vector<int> takes = takes_of(i);
+      const auto kind = [&](int j) { return takes[j] == 0 ? -1 : j > i ? 2 : takes[j] - 1; };
+      for (int j = 0, end = 0; j < 128; j = end) {  // runs of one kind
+        for (end = j; end < 128 && kind(end) == kind(j);) ++end;
+        if (kind(j) >= 0)
+          canvas.rect(x0 + 2 * j, 66 + 2 * i, 2 * (end - j), 2, std::string("fill=\"") + fills[kind(j)] + "\"");
+      }
+    }
+    for (int i = 0; i < 4; ++i)
+      for (int j = 0; j < 2; ++j) canvas.rect(x0 + 128 * j, 66 + 64 * i, 128, 64, "fill=\"none\" stroke=\"#777\"");
+  };
+  panel(16, "stages of seeds 000 and 001", [](int i) { return seed_takes(128, 32, 64, i); });
+  panel(312, "phase 07: keys up to i", [](int i) {
+    std::vector<int> takes(128, 0);
+    std::fill_n(takes.begin(), i + 1, 1);
+    return takes;
+  });
+  legend(canvas, 342, {{"taken once", fills[0]}, {"taken twice", fills[1]}, {"future, let through", fills[2]}});
+  picture("07-past-the-diagonal", canvas.str());
+}
+
+// %% [markdown]
+// ## Two promises
+//
+// Without a mask nothing has changed, not one bit. And a key that a row may not see has no influence, whatever it holds.
+// A mask that multiplies by 0 cannot promise that, as 0 · NaN = NaN; ours selects, and does not touch unseen keys of V.
+
+// %%
+CELL("The same bits as 06; a NaN in the future") {
+  bool same = true;
+  for (const auto& [Br, Bc] : {std::pair{16, 16}, {64, 32}, {32, 64}}) {
+    Example e = sentence();
+    const Problem<float> p = e.problem({.block_q = Br, .block_k = Bc});
+    phase06::forward(p, Where::Sim);
+    const Tensor<float> before = e.o;
+    phase07::forward(p, Where::Sim);
+    same = same && same_bits(before, e.o);
+  }
+  expect(same, "mask off: bit for bit phase 06, three tile sizes");
+
+  const int broken = 40;  // this key and its value are NaN
+  Example e = sentence();
+  const Problem<float> p = e.problem({.causal = Causal::TopLeft, .block_q = 16, .block_k = 16});
+  phase07::forward(p, machine);
+  const Tensor<float> clean = e.o;
+  for (int h = 0; h < 12; ++h)
+    for (int d = 0; d < 32; ++d) e.k(0, h, broken, d) = e.v(0, h, broken, d) = std::numeric_limits<float>::quiet_NaN();
+  phase07::forward(p, machine);
+  int untouched = 0, poisoned = 0;
+  for (int h = 0; h < 12; ++h)
+    for (int i = 0; i < 50; ++i) {
+      untouched += std::memcmp(&e.o(0, h, i, 0), &clean(0, h, i, 0), 32 * sizeof(float)) == 0;
+      poisoned += std::isnan(e.o(0, h, i, 0));
+    }
+  std::printf("key %d is NaN: %d rows untouched, %d rows NaN\n", broken, untouched, poisoned);
+  expect(untouched == 12 * broken && poisoned == 12 * (50 - broken),
+         "rows before it keep their bits, also those in its own tile; rows from it on see it and say so");
+}
+
+// %% [markdown]
+// **What you saw.** Causal attention costs half because tiles are left out, not because pairs are masked; the mask is
+// needed on the diagonal only. Two integers per Q tile say it all, if they are counted in keys first and tiles last.
+//
+// **Exercise.** 1. The last Q tile visits all tiles, the first only one: in which order should a GPU start the blocks?
+// 2. A sliding window (i − w < j ≤ i) has a second diagonal: which two numbers does `TileRange` need then? 3. How much
+// of Q Kᵀ is thrown away in diagonal tiles with 64 × 32, and how much with 32 × 64?

@@ -1,0 +1,249 @@
+// %% [markdown]
+// # 08 · LSE: one number that stands for a softmax
+//
+// **Question.** The kernel throws m and l away and keeps O only. Who would miss them?
+//
+// **Idea.** Two do. The backward pass needs P again and does not want to store N × N numbers; and whoever has cut the
+// keys in two, over blocks or over GPUs, needs to know how much each half weighs. One number per row serves both:
+//
+//     LSE_i = log Σ_j exp(S_ij) = m_i + log l_i        P_ij = exp(S_ij − LSE_i)
+//
+// **Changed since 07.** One pointer more, one store per row. On the host: two converters, and `partial`, which makes a
+// row of O and its LSE into phase 02's state (m = LSE, l = 1), so that `merge` can have it.
+
+// %%
+#include "phases/08-lse/attention.hpp"
+
+#include <cstdio>
+#include <cstring>
+
+#include "phases/07-causal/attention.hpp"
+#include "phases/common/cell.hpp"
+#include "phases/common/example.hpp"
+#include "phases/common/svg.hpp"
+
+using namespace flash;
+
+// Counts and checks every access; a build with a sanitizer leaves it out, and with it the claims about counters.
+static constexpr Where machine = checked_was_built ? Where::Checked : Where::Sim;
+
+// S of head h in fp64, keys that a row may not see at −inf.
+static RowMajor<double> masked_scores(const Example& e, const Problem<float>& p, int h) {
+  RowMajor<double> S = scores<double>(e, h);
+  for (int i = 0; i < S.rows(); ++i) S.row(i).tail(S.cols() - p.visible(i)).setConstant(-infinity);
+  return S;
+}
+static double log_sum_exp(const Eigen::RowVectorXd& s) {
+  const double m = s.maxCoeff();
+  return m == -infinity ? m : m + std::log((s.array() - m).exp().sum());
+}
+
+// %% [markdown]
+// ## Run it
+//
+// Natural logarithm, fp32, [B, H, S_q]. Inside, m is in base 2 (the kernel works with exp2), so the last line is
+// LSE = ln 2 · m + ln l. Others (Triton's tutorial and seeds 000 and 001 after it) hand out log2 Σ exp(s); who takes
+// one for the other is off by a factor of 1.44, hence converters with names.
+
+// %%
+CELL("LSE of the sentence, and O as before") {
+  Example e = sentence();
+  double worst = 0, wrong_base = 0;
+  bool same = true;
+  for (const Causal causal : {Causal::None, Causal::TopLeft}) {
+    const Problem<float> p = e.problem_with_lse({.causal = causal});
+    Problem<float> without = p;
+    without.lse = nullptr;
+    phase07::forward(without, Where::Sim);
+    const Tensor<float> before = e.o;
+    phase08::forward(p, machine);
+    same = same && std::memcmp(before.data(), e.o.data(), e.o.size() * sizeof(float)) == 0;
+    for (int h = 0; h < 12; ++h) {
+      const RowMajor<double> S = masked_scores(e, p, h);
+      for (int i = 0; i < 50; ++i) {
+        const float lse = e.lse[h * 50 + i];
+        worst = worse(worst, std::abs(lse - log_sum_exp(S.row(i))));
+        wrong_base = worse(wrong_base, std::abs(phase08::lse_to_base2(lse) - log_sum_exp(S.row(i))));
+        same = same && std::abs(phase08::lse_from_base2(phase08::lse_to_base2(lse)) - lse) <= 1e-6 * std::abs(lse);
+      }
+    }
+  }
+  std::printf("worst |LSE − fp64|: %.1e; base 2 taken for natural: %.1f\n", worst, wrong_base);
+  expect(worst <= 4e-6 && wrong_base > 1, "natural logarithm; the other base would be off by more than 1");
+  expect(same, "O bit for bit as in phase 07; to base 2 and back changes only the last digit");
+
+  Example four = random_example(1, 8);  // four keys, and a scale that makes all scores 0
+  four.k = four.v = random_tensor<float>({1, 1, 4, 8}, 1, 1);
+  phase08::forward(four.problem_with_lse({.scale = 0.0f}), Where::Sim);
+  std::printf("four equal scores of 0: LSE = %.6f = ln 4, in base 2: %.6f\n", four.lse[0],
+              phase08::lse_to_base2(four.lse[0]));
+  expect(std::abs(phase08::lse_to_base2(four.lse[0]) - 2) <= 1e-6, "log2 4 = 2");
+
+  Example blind = random_example(6, 16);  // 6 queries, 4 keys, bottom-right: the first two see nothing
+  blind.k = random_tensor<float>({1, 1, 4, 16}, 1, 1), blind.v = random_tensor<float>({1, 1, 4, 16}, 1, 2);
+  phase08::forward(blind.problem_with_lse({.causal = Causal::BottomRight}), machine);
+  expect(blind.lse[0] == -infinity && blind.lse[1] == -infinity && std::isfinite(blind.lse[2]),
+         "a row that sees no key: log 0 = −inf");
+}
+
+// %% [markdown]
+// ## Merge
+//
+// Cut the keys, run each part alone, and merge by LSE. A part that holds share w = exp(LSE_part − LSE) of the weight
+// counts w times. O alone does not say how much its keys weighed: the mean of two halves is not the whole. We have used
+// nothing but O and LSE of finished kernels here, so the parts might as well have been on two GPUs, or on two sets of
+// blocks that share one long row of keys ("split-K", flash-decoding).
+
+// %%
+// The kernel on keys begin … end − 1 only; the strides stay those of the whole.
+static Example on_keys(const Example& whole, int begin, int end) {
+  Example part = whole;
+  Problem<float> p = part.problem_with_lse();
+  p.k.shape[2] = p.v.shape[2] = end - begin;
+  if (begin < end) p.k.data = p.k.row(0, 0, begin), p.v.data = p.v.row(0, 0, begin);
+  phase08::forward(p, Where::Sim);
+  return part;
+}
+static phase02::State state_of(const Example& e, int h, int i) {
+  return phase08::partial(&e.o(0, h, i, 0), 32, e.lse[h * 50 + i]);
+}
+
+// Runs the parts between the cuts, merges them row by row; the worst head against fp64, O and LSE.
+static std::array<double, 2> split_errors(const Example& e, const std::vector<int>& cuts) {
+  Example merged = e;
+  std::vector<Example> parts;
+  for (std::size_t c = 0; c + 1 < cuts.size(); ++c) parts.push_back(on_keys(e, cuts[c], cuts[c + 1]));
+  double lse_error = 0;
+  for (int h = 0; h < 12; ++h) {
+    const RowMajor<double> S = scores<double>(e, h);
+    for (int i = 0; i < 50; ++i) {
+      phase02::State state;
+      for (const Example& part : parts) state = phase02::merge(state, state_of(part, h, i));
+      Eigen::Map<Eigen::VectorXf>(&merged.o(0, h, i, 0), 32) = state.output();
+      lse_error = worse(lse_error, std::abs(state.lse() - log_sum_exp(S.row(i))));
+    }
+  }
+  return {worst_head(merged), lse_error};
+}
+
+CELL("Any split") {
+  const Example e = sentence();
+  const std::vector<std::pair<const char*, std::vector<int>>> splits = {{"whole", {0, 50}},
+                                                                        {"two halves", {0, 25, 50}},
+                                                                        {"1 + 49", {0, 1, 50}},
+                                                                        {"0 + 50: an empty part", {0, 0, 50}},
+                                                                        {"five parts", {0, 7, 8, 29, 40, 50}}};
+  std::printf("keys cut into             error of O   error of LSE\n");
+  bool right = true;
+  for (const auto& [name, cuts] : splits) {
+    const auto [o, lse] = split_errors(e, cuts);
+    std::printf("%-24s %10.1e %12.1e\n", name, o, lse);
+    right = right && o <= 2e-6 && lse <= 4e-6;
+  }
+  std::vector<int> each(51);
+  for (int j = 0; j <= 50; ++j) each[j] = j;
+  const auto [o, lse] = split_errors(e, each);
+  std::printf("%-24s %10.1e %12.1e\n", "50 parts of one key", o, lse);
+  expect(right && o <= 2e-6 && lse <= 4e-6, "every split gives the whole");
+
+  const Example left = on_keys(e, 0, 25), rest = on_keys(e, 25, 50);
+  Example mean = e;
+  mean.o = 0.5f * (left.o + rest.o);
+  std::printf("the mean of the two halves, without LSE: %.1e\n", worst_head(mean));
+  expect(worst_head(mean) > 0.1, "O alone does not merge");
+}
+
+// %% [markdown]
+// How much does the left part weigh, as the cut moves from left to right? For `had` in head 7, which looks for what is
+// had, and `her` in head 3, which looks for whom: the curve jumps where the answer stands.
+
+// %%
+CELL("What the left part weighs") {
+  const Example e = sentence(), whole = on_keys(e, 0, 50);
+  const std::vector<std::string> words = sentence_words();
+  std::vector<svg::Line> lines{{"\"had\", head 7", {}}, {"\"her\" (11), head 3", {}}};
+  const std::array<int, 2> heads{7, 3}, rows{41, 11};
+  double worst = 0;
+  for (int cut = 0; cut <= 50; ++cut) {
+    const Example left = on_keys(e, 0, cut), right = on_keys(e, cut, 50);
+    for (const int k : {0, 1}) {
+      const int at = heads[k] * 50 + rows[k];
+      const double weight = std::exp(left.lse[at] - whole.lse[at]), rest = std::exp(right.lse[at] - whole.lse[at]);
+      lines[k].points.push_back({double(cut), weight});
+      worst = worse(worst, std::abs(weight + rest - 1));
+    }
+  }
+  std::array<int, 2> jump{};
+  for (const int k : {0, 1}) {
+    const auto step = [&](int j) { return lines[k].points[j + 1][1] - lines[k].points[j][1]; };
+    for (int j = 0; j < 50; ++j) jump[k] = step(j) > step(jump[k]) ? j : jump[k];
+    std::printf("%-20s jumps by %.2f at \"%s\"\n", lines[k].label.c_str(), step(jump[k]), words[jump[k]].c_str());
+  }
+  expect(worst <= 4e-6, "the two shares add up to 1 at each cut");
+  expect(words[jump[0]] == "conversations" && words[jump[1]] == "alice", "conversations are had; her is Alice");
+  picture("08-share",
+          svg::chart({"exp(LSE of the left part − LSE of the whole)", "keys in the left part", "share", false}, lines));
+}
+
+// %% [markdown]
+// ## P, rebuilt
+//
+// This is what the backward pass (phase 09) will do: compute a tile of S again and take P_ij = exp(S_ij − LSE_i), with
+// no maximum, no sum, no second pass over the row, tile by tile and in any order. The largest exponent is log P ≤ 0, so
+// nothing overflows. Here for all of a head at once, causal, in fp32.
+
+// %%
+CELL("P from S and LSE alone") {
+  Example e = sentence();
+  const Problem<float> p = e.problem_with_lse({.causal = Causal::TopLeft});
+  phase08::forward(p, machine);
+  double sums = 0, product = 0, error = 0;
+  std::vector<double> shown;
+  for (int h = 0; h < 12; ++h) {
+    RowMajor<float> P = scores<float>(e, h);
+    for (int i = 0; i < 50; ++i) {
+      P.row(i) = (P.row(i).array() - e.lse[h * 50 + i]).exp();
+      P.row(i).tail(50 - p.visible(i)).setZero();
+      sums = worse(sums, std::abs(P.row(i).sum() - 1.0));
+    }
+    error = worse(error, relative_error(P, phase01::safe_softmax(masked_scores(e, p, h))));
+    product = worse(product, relative_error(RowMajor<float>(P * head(e.v, h)), head(e.o, h).cast<double>()));
+    if (h == 7) shown.assign(P.data(), P.data() + P.size());
+  }
+  std::printf("worst head: P against fp64 %.1e, its rows sum to 1 ± %.1e, P V against the kernel's O %.1e\n", error,
+              sums, product);
+  expect(error <= 4e-6 && sums <= 4e-6 && product <= 4e-6, "S and one number per row are as good as P");
+  picture("08-rebuilt", svg::heat_map("Head 7, causal: P = exp(S − LSE)", shown, sentence_words(), sentence_words()));
+}
+
+// %% [markdown]
+// ## What it costs
+//
+// 4 bytes per row, written once by the thread that has m and l in registers. m and l apart would be 8, P would be 4N.
+
+// %%
+CELL("Four bytes per row") {
+  if (!checked_was_built) return;
+  bool equal = true;
+  std::printf("   N   LSE [bytes]    of all     P would be\n");
+  for (std::uint64_t N = 64; N <= 512; N *= 2) {
+    Example e = random_example(N, 64);
+    Ledger with = phase08::forward(e.problem_with_lse(), machine).ledger;
+    const Ledger without = phase08::forward(e.problem(), machine).ledger;
+    const ArrayTraffic lse = with.array("LSE");
+    std::printf("%4d %13s %8.2f %% %14s\n", int(N), grouped(lse.written_bytes).c_str(),
+                100.0 * double(lse.written_bytes) / double(with.hbm_bytes()), grouped(4 * N * N).c_str());
+    equal = equal && lse.written_bytes == 4 * N && lse.read_bytes == 0 && lse.write_sectors == 4 * N / 32 &&
+            with.hbm_bytes() == without.hbm_bytes() + 4 * N && with.exps == without.exps &&
+            with.flops == without.flops + 2 * N;
+  }
+  expect(equal, "predicted = counted: 4N bytes in whole 32-byte sectors, one multiply-add per row, no exponential");
+}
+
+// %% [markdown]
+// **What you saw.** LSE is m and l in one number: enough to rebuild any element of P, and enough to put together what
+// was computed apart. It costs next to nothing, and the forward pass is complete with it.
+//
+// **Exercise.** 1. With logits near −2·10⁶ a fp32 LSE has steps of 0.125: what becomes of P, and what of a merge? 2. Let
+// the parts be causal: which option makes the right half of the keys see the right diagonal? 3. A sum over 8 GPUs:
+// what does each send, and how many bytes is that per row?
