@@ -97,14 +97,13 @@ CELL("What each warp does") {
                   "text-anchor=\"middle\"");
     }
   for (const TraceEvent& event : run.trace)
-    if (event.name == "barrier")
-      canvas.rect(x(event.begin), y(event), std::max(2.0, x(event.end) - x(event.begin)), 24, "fill=\"#d55e00\"");
+    if (event.name == "barrier") canvas.rect(x(event.end) - 3, y(event), 3, 24, "fill=\"#d55e00\"");
   for (int w = 0; w < Tr * 2; ++w)
     canvas.text(
         16, 62 + 30 * w,
         "Q " + std::to_string(w / 2 + 1) + " = block " + std::to_string(w / 2) + ", warp " + std::to_string(w % 2),
         "font-size=\"10\"");
-  canvas.text(16, 66 + 30 * Tr * 2, std::string("logical time on ") + name(watched) + " →  orange: barriers",
+  canvas.text(16, 66 + 30 * Tr * 2, std::string("logical time on ") + name(watched) + " →  orange: a barrier opens",
               "fill=\"#666\"");
   picture("05-walk", canvas.str());
 
