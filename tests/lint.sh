@@ -11,10 +11,10 @@ rule() {
   [ -z "$offences" ] || printf '%s\n' "$1:" "$offences"
 }
 
-# The files of ours, by name pattern; build trees and version control are not ours.
+# The files of ours, by name pattern; build trees, hidden folders and output are not ours.
 files() {
   for pattern; do
-    find . \( -path ./.git -o -path './build*' -o -path ./out \) -prune -o -type f -name "$pattern" -print
+    find . \( -path './.*' -o -path './build*' -o -path ./out \) -prune -o -type f -name "$pattern" -print
   done
 }
 
