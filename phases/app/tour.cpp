@@ -7,6 +7,7 @@
 #include <fstream>
 #include <numeric>
 
+#include "phases/09-backward/naive.hpp"
 #include "phases/app/commands.hpp"
 #include "phases/app/options.hpp"
 #include "phases/app/registry.hpp"
@@ -106,6 +107,55 @@ void print_causal(const Problem<float>& p, Where machine) {
   std::printf("    HBM bytes predicted %s, counted %s, without the mask %s\n",
               grouped(predicted_hbm_bytes(7, causal)).c_str(), grouped(outcome.ledger.hbm_bytes()).c_str(),
               grouped(predicted_hbm_bytes(7, full)).c_str());
+}
+
+// The backward pass of phase 09 for dO = O (the loss ½‖O‖²), against the naive backward in fp64. Needs O and LSE.
+bool print_backward(const Problem<float>& p, Where machine) {
+  const std::array<std::int64_t, 4> shape = p.q.shape;
+  Tensor<float> dq = make_tensor<float>(shape), dk = make_tensor<float>(shape), dv = make_tensor<float>(shape);
+  phase09::GradientProblem<float> g;
+  g.q = p.q;
+  g.k = p.k;
+  g.v = p.v;
+  g.o = g.dout = p.o;
+  g.dq = view(dq);
+  g.dk = view(dk);
+  g.dv = view(dv);
+  g.lse = p.lse;
+  g.options = p.options;
+  const Run run = phase09::backward(g, machine);
+
+  const auto widened = [](const View<const float>& from) {
+    Tensor<double> to = make_tensor<double>(from.shape);
+    std::copy_n(from.data, from.elements(), to.data());
+    return to;
+  };
+  const Tensor<double> q64 = widened(p.q), k64 = widened(p.k), v64 = widened(p.v), dout64 = widened(p.o);
+  Tensor<double> dq64 = make_tensor<double>(shape), dk64 = dq64, dv64 = dq64;
+  phase09::GradientProblem<double> exact;
+  exact.q = view(q64);
+  exact.k = view(k64);
+  exact.v = view(v64);
+  exact.dout = view(dout64);
+  exact.dq = view(dq64);
+  exact.dk = view(dk64);
+  exact.dv = view(dv64);
+  phase09::naive_backward(exact);
+
+  bool good = true;
+  std::printf("  backward    dO = O;");
+  const auto report = [&](const char* name, const Tensor<float>& got, const Tensor<double>& want) {
+    const double error = test::distance({got.begin(), got.end()}, {want.begin(), want.end()}, p.D()).relative;
+    good = good && error <= 5e-6;
+    std::printf(" %s off by %.1e%s", name, error, error <= 5e-6 ? "" : " <-- OVER THE BAR OF 5e-6");
+  };
+  report("dQ", dq, dq64);
+  report("dK", dk, dk64);
+  report("dV", dv, dv64);
+  std::printf(" relative to fp64\n              HBM bytes %s read, %s written; %s FLOPs, %.1f ms\n",
+              grouped(run.ledger.hbm_read_bytes()).c_str(), grouped(run.ledger.hbm_written_bytes()).c_str(),
+              grouped(run.ledger.flops).c_str(), run.milliseconds);
+  return good;
 }
 
 std::string rescales(const Step& s) {
@@ -221,7 +271,7 @@ int tour_command(const std::vector<std::string>& words) {
     Step s;
     s.phase = &info;
     Problem<float> problem = with_blocks(p, info.number);
-    if (info.number == 8) problem.lse = lse.data();
+    if (info.number >= 8) problem.lse = lse.data();
     s.outcome = run_phase(info.number, problem, machine);
     s.predicted = predicted_hbm_bytes(info.number, problem);
     const std::vector<double> got = test::gather<const float>(p.o);
@@ -244,6 +294,7 @@ int tour_command(const std::vector<std::string>& words) {
       s.good = s.good && lse_good;
     }
     if (info.number == 7 && (!only || only == 7)) print_causal(p, machine);
+    if (info.number == 9 && (!only || only == 9)) s.good = print_backward(problem, machine) && s.good;
     if (!only || info.number == only) steps.push_back(s);
   }
 
