@@ -5,6 +5,7 @@
 
 #include <cxxabi.h>
 #include <dlfcn.h>
+#include <sys/auxv.h>
 
 #include <algorithm>
 #include <bit>
@@ -32,8 +33,9 @@ bool is_dialect(const std::string& file) {
 
 #if FLASH_LIBBACKTRACE
 backtrace_state* symbols() {
+  // The path that the program was started with; libbacktrace alone would ask /proc, which a bare chroot lacks.
   static backtrace_state* state = backtrace_create_state(
-      nullptr, 1, [](void*, const char*, int) {}, nullptr);
+      reinterpret_cast<const char*>(getauxval(AT_EXECFN)), 1, [](void*, const char*, int) {}, nullptr);
   return state;
 }
 #endif
