@@ -43,10 +43,11 @@ struct Tiles {
 // What rounding took from a number, as 16 bits: the distance between the two bit patterns. For bf16 that is the lower
 // half of the fp32 number, which restores it; for fp16 14 bits are enough while it is normal. The sign is the same.
 __device__ __forceinline__ std::int16_t low_bits(float exact, float rounded) {
-  return static_cast<std::int16_t>(min(max(__float_as_int(exact) - __float_as_int(rounded), -32768), 32767));
+  const std::int64_t distance = std::int64_t{__float_as_int(exact)} - __float_as_int(rounded);  // NaN: may be wide
+  return static_cast<std::int16_t>(min(max(distance, std::int64_t{-32768}), std::int64_t{32767}));
 }
 __device__ __forceinline__ float restore(float rounded, std::int16_t low) {
-  return __int_as_float(__float_as_int(rounded) + low);
+  return __int_as_float(static_cast<int>(std::int64_t{__float_as_int(rounded)} + low));
 }
 
 // Row i sees keys 0 … visible(i) - 1. Top-left: shift = 0. Bottom-right: shift = Sk - Sq. No mask: shift = Sk.
