@@ -2,9 +2,10 @@
 // Prose stands between the cells in comment blocks that begin with // %% [markdown]; code begins with // %%.
 // Use:  CELL("One plus one") { std::printf("%d\n", 1 + 1);  expect(1 + 1 == 2, "one plus one is two"); }
 #pragma once
-#include <cstdint>
 #include <string>
 #include <vector>
+
+#include "phases/common/text.hpp"  // grouped(), for the numbers that cells print
 
 namespace flash {
 
@@ -30,9 +31,6 @@ void expect(bool holds, const std::string& claim, const char* file = __builtin_F
 
 // Writes <name>.svg into the folder for pictures and prints its path.
 void picture(const std::string& name, const std::string& svg);
-
-// 16777216 -> "16,777,216".
-std::string grouped(std::uint64_t n);
 
 }  // namespace flash
 

@@ -33,12 +33,6 @@ void picture(const std::string& name, const std::string& svg) {
   std::printf("picture: %s\n", path.c_str());
 }
 
-std::string grouped(std::uint64_t n) {
-  std::string text = std::to_string(n);
-  for (std::size_t i = text.size(); i > 3; i -= 3) text.insert(i - 3, ",");
-  return text;
-}
-
 // The number of the one cell to run, or 0 for all; -1 when only the list was wanted.
 static int read_options(int argc, char** argv) {
   int only = 0;
