@@ -26,10 +26,8 @@ check_cxx_source_compiles("
 unset(CMAKE_REQUIRED_LIBRARIES)
 
 # The simulator itself is always optimised: kernels run inside it. Its own flags follow the build's sanitizers.
-add_library(flash_simt STATIC
-  ${FLASH_ROOT}/sim/block.cpp ${FLASH_ROOT}/sim/counters.cpp ${FLASH_ROOT}/sim/device_memory.cpp
-  ${FLASH_ROOT}/sim/fiber.cpp ${FLASH_ROOT}/sim/findings.cpp ${FLASH_ROOT}/sim/hooks.cpp ${FLASH_ROOT}/sim/machine.cpp ${FLASH_ROOT}/sim/report.cpp
-  ${FLASH_ROOT}/sim/shadow.cpp ${FLASH_ROOT}/sim/trace.cpp ${FLASH_ROOT}/sim/warp.cpp)
+file(GLOB simulator CONFIGURE_DEPENDS ${FLASH_ROOT}/sim/*.cpp ${FLASH_ROOT}/sim/*/*.cpp)
+add_library(flash_simt STATIC ${simulator})
 target_include_directories(flash_simt PUBLIC ${FLASH_ROOT})
 target_compile_features(flash_simt PUBLIC cxx_std_20)
 target_compile_options(flash_simt PRIVATE -O2 -g)  # -g: gdb can print threadIdx
@@ -75,7 +73,7 @@ function(flash_add_kernel name file)
     target_link_libraries(${name}_sim PRIVATE flash_options)
   endif()
   if(FLASH_CHECKED_KERNELS)
-    # -Og keeps accesses as the source has them; the hooks are ours (sim/hooks.cpp), never the sanitizer's run-time.
+    # -Og keeps accesses as the source has them; the hooks are ours (sim/checks/hooks.cpp), never the sanitizer's run-time.
     target_compile_definitions(${name}_checked PRIVATE FLASH_CHECKED)
     target_compile_options(${name}_checked PRIVATE -Og -g -fno-optimize-sibling-calls -fno-strict-aliasing
       -fsanitize=thread --param=tsan-instrument-func-entry-exit=0

@@ -17,8 +17,8 @@
 namespace flash::inline FLASH_MACHINE {}  // namespace flash::inline FLASH_MACHINE
 #include "sim/machine.hpp"
 // (machine.hpp before the dialect, which takes words such as `asm` away)
-#include "sim/dialect.hpp"
-#include "sim/launch.hpp"
+#include "sim/dialect/dialect.hpp"
+#include "sim/dialect/launch.hpp"
 namespace flash::inline FLASH_MACHINE {
 // The kernel's type for a host type: the same on the simulator.
 template <class T>

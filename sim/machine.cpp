@@ -12,10 +12,10 @@
 #include <random>
 #include <thread>
 
-#include "sim/block.hpp"
-#include "sim/device_memory.hpp"
+#include "sim/checks/shadow.hpp"
+#include "sim/core/block.hpp"
+#include "sim/core/device_memory.hpp"
 #include "sim/limits.hpp"
-#include "sim/shadow.hpp"
 
 namespace flash::simt {
 
@@ -25,6 +25,7 @@ struct MachineCore::State {
   DeviceMemory memory;
   std::unique_ptr<GlobalShadow> shadow;  // checked only
   std::vector<std::unique_ptr<Worker>> workers;
+  std::vector<Checker*> checkers;  // checked only: the workers' observers
   std::vector<KernelReport> reports;
   std::vector<const void*> unnamed;  // kernels of the last reports: names are looked up when somebody asks
   std::vector<Finding> findings;
@@ -105,7 +106,10 @@ void MachineCore::run(Launch& launch) {
   launch.workers = count;
   while (s.workers.size() < count) {
     s.workers.push_back(std::make_unique<Worker>());
-    if (s.checked) s.workers.back()->checker = std::make_unique<Checker>(*s.workers.back(), *s.shadow);
+    if (!s.checked) continue;
+    auto checker = std::make_unique<Checker>(*s.workers.back(), *s.shadow);
+    s.checkers.push_back(checker.get());
+    s.workers.back()->observer = std::move(checker);
   }
   if (s.shadow) s.shadow->begin_launch(count);
 
@@ -124,7 +128,7 @@ void MachineCore::run(Launch& launch) {
     worker.tracer.events.clear();
     tally = {};
     try {
-      if (worker.checker) worker.checker->begin_launch();
+      if (s.checked) s.checkers[w]->begin_launch();
       for (std::uint64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < blocks;)
         worker.run(launch, launch.order == Order::forward   ? i
                            : launch.order == Order::reverse ? blocks - 1 - i
@@ -133,7 +137,7 @@ void MachineCore::run(Launch& launch) {
       errors[w] = std::current_exception();
       next = blocks;
     }
-    if (worker.checker) worker.checker->end_launch(tally);
+    if (s.checked) s.checkers[w]->end_launch(tally);
   };
   std::vector<std::thread> pool;
   for (std::size_t w = 1; w < count; ++w) pool.emplace_back(work, w);
@@ -150,11 +154,8 @@ void MachineCore::run(Launch& launch) {
     for (RawFinding& finding : worker.findings.take()) raw.push_back(std::move(finding));
     events.insert(events.end(), worker.tracer.events.begin(), worker.tracer.events.end());
   }
-  if (s.shadow) {
-    std::vector<Checker*> checkers;
-    for (std::size_t w = 0; w < count; ++w) checkers.push_back(s.workers[w]->checker.get());
-    s.shadow->end_launch(checkers, report.ledger);
-  }
+  if (s.shadow)
+    s.shadow->end_launch({s.checkers.begin(), s.checkers.begin() + static_cast<long>(count)}, report.ledger);
   const auto coordinates = [&](unsigned b) {
     return std::array<unsigned, 3>{b % launch.grid.x, b / launch.grid.x % launch.grid.y,
                                    b / (launch.grid.x * launch.grid.y)};

@@ -36,7 +36,7 @@ struct KernelReport {
 };
 
 // One defect of a kernel, first of its kind (kind and sites), with the number of times that it was seen.
-// The exact text is specified in sim/findings.hpp.
+// The exact text is specified in sim/report/findings.hpp.
 struct Finding {
   std::string kind;  // "race", "out of bounds", "misaligned", "uninitialised", "barrier divergence", ...
   std::string text;  // the whole report, several lines, without a newline at the end

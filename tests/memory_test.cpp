@@ -1,7 +1,7 @@
-// memory_test.cpp: proof of sim/memory.hpp, the two-level memory: every byte is counted, no tile fits that should not.
+// memory_test.cpp: proof of sim/memory/memory.hpp, the two-level memory: every byte is counted, no tile fits that should not.
 // And of sim/ledger.hpp, which adds up what several workers did.
 // ctest -L common
-#include "sim/memory.hpp"
+#include "sim/memory/memory.hpp"
 
 #include <doctest/doctest.h>
 

@@ -10,7 +10,7 @@
 
 #include "sim/error.hpp"
 #include "sim/machine.hpp"
-#include "sim/report.hpp"
+#include "sim/report/report.hpp"
 
 namespace {
 

@@ -13,6 +13,7 @@
 #include "phases/common/progress.hpp"
 #include "phases/common/tensor.hpp"
 #include "phases/common/text.hpp"
+#include "sim/report/json.hpp"
 
 namespace flash {
 namespace {
@@ -44,15 +45,6 @@ void check_writable(const std::string& flag, const std::string& path) {
 bool same_file(const std::string& a, const std::string& b) {
   std::error_code ignored;  // one of them may not exist yet
   return std::filesystem::weakly_canonical(a, ignored) == std::filesystem::weakly_canonical(b, ignored);
-}
-
-std::string json_string(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + "\"";
 }
 
 std::string json_list(const std::vector<std::int64_t>& list) {

@@ -14,7 +14,7 @@
 
 #include "phases/common/progress.hpp"
 #include "sim/ledger.hpp"
-#include "sim/memory.hpp"
+#include "sim/memory/memory.hpp"
 
 namespace flash {
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "gpu/timing.hpp"
+#include "sim/report/json.hpp"
 #include "tests/bench/cases.hpp"
 
 namespace flash::bench {
@@ -70,21 +71,12 @@ inline Environment environment() {
           {"date", date}};
 }
 
-inline std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    if (c >= ' ') out += c;
-  }
-  return out + "\"";
-}
-
 // {"environment": {…}, "rows": [one object per line]}
 inline std::string results_text(const Environment& where, const std::vector<std::string>& rows) {
   std::string text = "{\n  \"environment\": {";
   const char* separator = "\n    ";
   for (const auto& [name, value] : where) {
-    text += separator + quoted(name) + ": " + quoted(value);
+    text += separator + json_string(name) + ": " + json_string(value);
     separator = ",\n    ";
   }
   text += "\n  },\n  \"rows\": [";
@@ -100,7 +92,7 @@ inline std::string json_row(const Row& row) {
   std::ostringstream s;
   s.precision(6);
   const Case& c = row.at;
-  s << "{\"sweep\": " << quoted(c.sweep) << ", \"kernel\": " << quoted(row.kernel) << ", \"B\": " << c.B
+  s << "{\"sweep\": " << json_string(c.sweep) << ", \"kernel\": " << json_string(row.kernel) << ", \"B\": " << c.B
     << ", \"H\": " << c.H << ", \"N\": " << c.N << ", \"D\": " << c.D
     << ", \"causal\": " << (c.causal ? "true" : "false") << ", \"type\": \"float16\", \"flops\": " << flops(c);
   if (row.wanted) {

@@ -192,7 +192,8 @@ void join(const std::vector<Shape>& list, const std::string& path) {
         }
       std::ostringstream row;
       row.precision(15);
-      row << "{\"case\": " << quoted(text(shape)) << ", \"counter\": " << quoted(counter.name) << ", \"simulator\": ";
+      row << "{\"case\": " << json_string(text(shape)) << ", \"counter\": " << json_string(counter.name)
+          << ", \"simulator\": ";
       if (counter.ours)
         row << counter.ours(ours.ledger);
       else

@@ -90,7 +90,7 @@ done
 # What all have in common is compiled once: the simulator, doctest's main, and the phases and tests as they are.
 mkdir "$work/base"
 cp -R "$root/phases" "$root/sim" "$root/gpu" "$root/tests" "$work/base/"
-for source in sim/*.cpp; do
+for source in sim/*.cpp sim/*/*.cpp; do
   # shellcheck disable=SC2086
   $CXX $CXXFLAGS -O2 -g1 -I . -c -o "$work/base/sim_$(basename "$source" .cpp).o" "$source"
 done

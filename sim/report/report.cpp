@@ -1,11 +1,13 @@
 // report.cpp: see report.hpp. Names of the hardware's metrics stand beside ours where there is one.
 // Two byte counts, never mixed: requested bytes (what the lanes asked for) and sectors (32 bytes each, no cache).
 // Use: see report.hpp.
-#include "sim/report.hpp"
+#include "sim/report/report.hpp"
 
 #include <iomanip>
 #include <ostream>
 #include <sstream>
+
+#include "sim/report/json.hpp"
 
 namespace flash {
 namespace {
@@ -16,15 +18,6 @@ std::string shape(const std::array<unsigned, 3>& s) {
 
 double ratio(std::uint64_t a, std::uint64_t b) {
   return b == 0 ? 0.0 : static_cast<double>(a) / static_cast<double>(b);
-}
-
-std::string quoted(const std::string& text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') result += '\\';
-    result += c;
-  }
-  return result + "\"";
 }
 
 std::string list(const std::array<unsigned, 3>& s) {
@@ -73,7 +66,7 @@ std::string to_json(const std::vector<KernelReport>& reports) {
   const char* separator = "\n";
   for (const KernelReport& r : reports) {
     const Ledger& l = r.ledger;
-    out << separator << "  {\"kernel\": " << quoted(r.kernel) << ", \"grid\": " << list(r.grid)
+    out << separator << "  {\"kernel\": " << json_string(r.kernel) << ", \"grid\": " << list(r.grid)
         << ", \"block\": " << list(r.block) << ",\n   \"flops\": " << l.flops << ", \"exps\": " << l.exps
         << ", \"barriers\": " << l.barriers << ", \"shared_bytes_peak\": " << l.shared_bytes_peak
         << ",\n   \"shared_read_requests\": " << l.shared_read_requests
@@ -82,7 +75,7 @@ std::string to_json(const std::vector<KernelReport>& reports) {
         << ",\n   \"arrays\": [";
     const char* comma = "";
     for (const ArrayTraffic& a : l.arrays) {
-      out << comma << "\n    {\"name\": " << quoted(a.name) << ", \"read_bytes\": " << a.read_bytes
+      out << comma << "\n    {\"name\": " << json_string(a.name) << ", \"read_bytes\": " << a.read_bytes
           << ", \"read_requests\": " << a.read_requests << ", \"read_sectors\": " << a.read_sectors
           << ", \"written_bytes\": " << a.written_bytes << ", \"write_requests\": " << a.write_requests
           << ", \"write_sectors\": " << a.write_sectors << "}";

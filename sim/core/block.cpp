@@ -1,15 +1,15 @@
 // block.cpp: the scheduler of one block: run, barrier, end, and why a block is stuck. Warp operations: warp.cpp.
 // All state belongs to one OS thread; nothing here is shared between workers.
 // Use: see block.hpp.
-#include "sim/block.hpp"
+#include "sim/core/block.hpp"
 
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <cstring>
 
+#include "sim/core/observer.hpp"
 #include "sim/error.hpp"
-#include "sim/shadow.hpp"
 
 namespace flash::simt {
 
@@ -67,7 +67,7 @@ void before_atomic(const void* address, std::size_t bytes, Site site) {
   Entered()->before_atomic(address, bytes, site);
 }
 void after_atomic(const void* address) {
-  Entered()->checker->acquire(address);
+  Entered()->observer->acquire(address);
 }
 void fence() {
   Entered()->fence();
@@ -140,7 +140,7 @@ void Worker::run(const Launch& this_launch, std::uint64_t linear_block) {
   stopped_ = barrier_divergence_seen_ = false;
   error_ = nullptr;
   if (launch->trace) tracer.begin_block(warps.size());
-  if (checker) checker->begin_block();
+  if (observer) observer->begin_block();
 
   // Run until all threads have ended, a finding stops the block, or nothing can move.
   running_worker = this;
@@ -155,7 +155,7 @@ void Worker::run(const Launch& this_launch, std::uint64_t linear_block) {
     }
   }
   active_worker = nullptr;  // a stopped fiber left it set
-  if (checker) checker->end_block();
+  if (observer) observer->end_block();
   if (launch->trace) tracer.end_block();
   if (error_) std::rethrow_exception(error_);
 }
@@ -177,7 +177,7 @@ void Worker::fiber_main() {
   warp.ended |= 1u << thread.lane;
   ++worker->ended_;
   worker->yields_without_progress_ = 0;
-  if (worker->checker && warp.ended == warp.exists) worker->checker->converge(thread.warp);
+  if (worker->observer && warp.ended == warp.exists) worker->observer->converge(thread.warp);
   worker->run_next(true);
 }
 
@@ -200,7 +200,7 @@ void Worker::choose() {
   current = ready_.pop(launch->order, random_);
   threadIdx = threads[current].index;
   stack = fibers_[current].stack, stack_bytes = fibers_[current].stack_bytes;
-  if (checker) checker->switched();
+  if (observer) observer->switched();
 }
 
 void Worker::make_ready(unsigned thread) {
@@ -219,10 +219,10 @@ int Worker::barrier(Vote vote, int predicate, Site site) {
   thread.site = site, thread.value = predicate != 0, thread.state = State::at_barrier, thread.atomics_in_a_row = 0;
   Warp& warp = warps[thread.warp];
   warp.at_barrier |= 1u << thread.lane;
-  if (checker && warp.at_barrier == warp.exists) checker->converge(thread.warp);
+  if (observer && warp.at_barrier == warp.exists) observer->converge(thread.warp);
   if (waiting_ == 0) {
     barrier_site_ = site, barrier_first_ = current, vote_ = vote;
-  } else if (checker && !barrier_divergence_seen_ && !same_site(site, barrier_site_)) {
+  } else if (observer && !barrier_divergence_seen_ && !same_site(site, barrier_site_)) {
     barrier_divergence_seen_ = true;
     findings.add({"barrier divergence",
                   "threads of one block wait at different barriers",
@@ -249,7 +249,7 @@ void Worker::complete_barrier() {
   barrier_divergence_seen_ = false;
   yields_without_progress_ = 0;
   ++barriers;
-  if (checker) checker->block_barrier();
+  if (observer) observer->block_barrier();
   if (launch->trace) tracer.barrier(block);
 }
 
@@ -269,17 +269,17 @@ void Worker::before_atomic(const void* address, std::size_t bytes, Site site) {
     run_next();
     thread.state = State::ready;
   }
-  if (checker) checker->atomic(address, bytes, site);
+  if (observer) observer->atomic(address, bytes, site);
 }
 
 void Worker::fence() {
-  if (checker) checker->fence();
+  if (observer) observer->fence();
 }
 
 void Worker::mark(const char* label, long value) {
   const Thread& thread = threads[current];
   if (!launch->trace || thread.lane != 0) return;
-  tracer.mark(block, thread.warp, label, value, checker ? checker->counters.pending(thread.warp) : 0);
+  tracer.mark(block, thread.warp, label, value, observer ? observer->pending(thread.warp) : 0);
 }
 
 FindingSide Worker::side(const char* what, const void* pc) const {

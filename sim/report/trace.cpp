@@ -1,11 +1,13 @@
 // trace.cpp: see trace.hpp. Logical time: a warp's clock advances by 1 per mark and barrier and, in the checked
 // build, by 1 per memory request; a barrier sets all warps of the block to the latest clock.
 // The JSON is Chrome's "trace event format": complete events (ph X), pid = launch and block, tid = warp.
-#include "sim/trace.hpp"
+#include "sim/report/trace.hpp"
 
 #include <algorithm>
 #include <map>
 #include <ostream>
+
+#include "sim/report/json.hpp"
 
 namespace flash::simt {
 
@@ -40,10 +42,10 @@ void write_trace(std::ostream& out, const std::vector<TraceEvent>& events, const
     const auto [position, fresh] = processes.try_emplace(process, processes.size());
     if (fresh) {
       out << separator << "{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": " << position->second
-          << ", \"args\": {\"name\": \"" << process << "\"}}";
+          << ", \"args\": {\"name\": " << json_string(process) << "}}";
       separator = ",\n";
     }
-    out << separator << "{\"name\": \"" << e.name << "\", \"ph\": \"X\", \"pid\": " << position->second
+    out << separator << "{\"name\": " << json_string(e.name) << ", \"ph\": \"X\", \"pid\": " << position->second
         << ", \"tid\": " << e.warp << ", \"ts\": " << e.begin << ", \"dur\": " << e.end - e.begin
         << ", \"args\": {\"value\": " << e.value << "}}";
   }

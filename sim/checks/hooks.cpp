@@ -4,19 +4,25 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "sim/block.hpp"
-#include "sim/shadow.hpp"
+#include "sim/checks/shadow.hpp"
+#include "sim/core/block.hpp"
 
 namespace {
 
 using flash::simt::Access;
 using flash::simt::active_worker;
+using flash::simt::Checker;
 using flash::simt::Worker;
+
+// The machine gives each worker that runs checked kernels a Checker as its observer.
+[[gnu::always_inline]] inline Checker* checker(Worker* worker) {
+  return static_cast<Checker*>(worker->observer.get());
+}
 
 // Out of line, so that the quick path below needs no stack frame.
 template <unsigned kBytes, Access kAccess>
 [[gnu::noinline]] void accessed_slowly(void* address, Worker* worker, std::uintptr_t pc) {
-  worker->checker->access<kBytes, kAccess>(address, pc);
+  checker(worker)->access<kBytes, kAccess>(address, pc);
 }
 
 template <unsigned kBytes, Access kAccess>
@@ -24,12 +30,12 @@ template <unsigned kBytes, Access kAccess>
   Worker* const worker = active_worker;
   if (!worker) return;
   const auto pc = reinterpret_cast<std::uintptr_t>(return_address);
-  if (!worker->checker->quick<kBytes, kAccess>(address, pc)) accessed_slowly<kBytes, kAccess>(address, worker, pc);
+  if (!checker(worker)->quick<kBytes, kAccess>(address, pc)) accessed_slowly<kBytes, kAccess>(address, worker, pc);
 }
 
 void ranged(void* address, std::size_t bytes, Access access, void* pc) {
   if (Worker* worker = active_worker)
-    worker->checker->range(address, bytes, access, reinterpret_cast<std::uintptr_t>(pc));
+    checker(worker)->range(address, bytes, access, reinterpret_cast<std::uintptr_t>(pc));
 }
 
 }  // namespace

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "sim/core/simt.hpp"
 #include "sim/ledger.hpp"
-#include "sim/simt.hpp"
 
 namespace flash::simt {
 

@@ -1,7 +1,7 @@
 // device_memory.cpp: see device_memory.hpp. Address space is reserved, memory is taken as it is touched.
 // Red zones stay inaccessible, so that in the fast build a far out-of-bounds access at least faults.
 // Use: through Machine.
-#include "sim/device_memory.hpp"
+#include "sim/core/device_memory.hpp"
 
 #include <sys/mman.h>
 

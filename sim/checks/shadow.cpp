@@ -1,7 +1,7 @@
 // shadow.cpp: happens-before: clocks, meetings, releases; and what is said when something is wrong.
 // The path of an ordinary access is in shadow.hpp; everything here is called seldom.
 // Use: see shadow.hpp.
-#include "sim/shadow.hpp"
+#include "sim/checks/shadow.hpp"
 
 #include <sys/mman.h>
 

@@ -1,7 +1,7 @@
 // block.hpp: one worker: an OS thread that runs thread blocks one after another, each CUDA thread as a fiber.
 // A fiber runs until it must wait (barrier, warp operation) or ends, then the next ready one runs. When none is
 // ready and some have not ended, the block is stuck, and explain_stall() says why.
-// Use: Machine::launch gives each worker a Launch and block indices; kernels enter through sim/simt.hpp.
+// Use: Machine::launch gives each worker a Launch and block indices; kernels enter through sim/core/simt.hpp.
 #pragma once
 #include <array>
 #include <bit>
@@ -12,14 +12,13 @@
 #include <string>
 #include <vector>
 
-#include "sim/fiber.hpp"
-#include "sim/findings.hpp"
-#include "sim/simt.hpp"
-#include "sim/trace.hpp"
+#include "sim/core/fiber.hpp"
+#include "sim/core/observer.hpp"
+#include "sim/core/simt.hpp"
+#include "sim/report/findings.hpp"
+#include "sim/report/trace.hpp"
 
 namespace flash::simt {
-
-class Checker;
 
 // A block's shared memory lies inside a region that it does not fill, so that indices a little too small are noticed.
 constexpr std::size_t kSharedRegion = 512 * 1024, kSharedBefore = 128 * 1024;
@@ -101,7 +100,7 @@ class Worker {
   FindingLog findings;
   std::uint64_t barriers = 0;  // of all blocks that this worker ran
   Tracer tracer;
-  std::unique_ptr<Checker> checker;  // none in the fast build
+  std::unique_ptr<Observer> observer;  // none in the fast build
 
  private:
   static void fiber_main();

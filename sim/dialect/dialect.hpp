@@ -9,7 +9,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "sim/simt.hpp"
+#include "sim/core/simt.hpp"
 
 #define __global__ __attribute__((noinline))
 #define __device__
@@ -325,4 +325,4 @@ FLASH_INLINE void trace_mark(const char* label, long value = 0) { simt::mark(lab
 
 }  // namespace flash::inline FLASH_MACHINE
 
-#include "sim/dialect_half.hpp"
+#include "sim/dialect/dialect_half.hpp"

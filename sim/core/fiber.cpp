@@ -1,7 +1,7 @@
 // fiber.cpp: the stack switch in assembly (x86-64 and aarch64), and stacks from mmap with guard pages.
 // A switch saves the registers that the ABI lets a callee keep, exchanges stack pointers, restores them, returns.
 // Use: see fiber.hpp.
-#include "sim/fiber.hpp"
+#include "sim/core/fiber.hpp"
 
 #include <pthread.h>
 #include <sys/mman.h>

@@ -1,6 +1,6 @@
 // shadow.hpp: the checked build's memory about memory: who wrote and who read each half word last, and when.
 // A Checker belongs to one worker and judges each access: bounds, alignment, initialisation, races by happens-before.
-// Use: sim/hooks.cpp calls access(); sim/block.cpp reports barriers and warp meetings.
+// Use: sim/checks/hooks.cpp calls access(); sim/core/block.cpp reports barriers and warp meetings.
 //
 // Time. Each block counts its own synchronisations; a clock value belongs to one block (clocks are dealt out in chunks,
 // increasing, machine-wide). A thread's accesses carry its clock; each synchronisation gives its participants a new one.
@@ -18,9 +18,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "sim/block.hpp"
-#include "sim/counters.hpp"
-#include "sim/device_memory.hpp"
+#include "sim/core/block.hpp"
+#include "sim/core/device_memory.hpp"
+#include "sim/counters/counters.hpp"
 
 namespace flash::simt {
 
@@ -87,15 +87,24 @@ class GlobalShadow {
   std::unordered_map<std::uintptr_t, unsigned> site_indices_;
 };
 
-class Checker {
+class Checker : public Observer {
  public:
   Checker(Worker& worker, GlobalShadow& global);
-  ~Checker();
+  ~Checker() override;
   void begin_launch();
   void end_launch(const Tally& tally) { counters.tally = tally; }
-  void begin_block();
-  void end_block();
-  void switched();  // another thread runs from here on
+
+  // What the scheduler tells (sim/core/observer.hpp).
+  void begin_block() override;
+  void end_block() override;
+  void switched() override;
+  void block_barrier() override;
+  void warp_sync(unsigned warp, unsigned lanes) override;
+  void converge(unsigned warp) override;
+  std::size_t pending(unsigned warp) const override { return counters.pending(warp); }
+  void atomic(const void* address, std::size_t bytes, Site site) override;
+  void acquire(const void* address) override;
+  void fence() override;
 
   // One access of the running thread. Findings that would make the access itself harmful stop the block.
   template <unsigned kBytes, Access kAccess>
@@ -104,14 +113,6 @@ class Checker {
   template <unsigned kBytes, Access kAccess>
   bool quick(void* address, std::uintptr_t site_key);
   void range(const void* address, std::size_t bytes, Access access, std::uintptr_t site_key);
-  void atomic(const void* address, std::size_t bytes, Site site);
-  void acquire(const void* address);
-  void fence();
-
-  void block_barrier();
-  void warp_sync(unsigned warp, unsigned lanes);
-  // All lanes of the warp are at one place: their accesses up to here are grouped into requests.
-  void converge(unsigned warp);
 
   Counters counters;
 

@@ -1,7 +1,7 @@
 // findings.cpp: words and merges findings; turns program counters into file:line with libbacktrace, else addr2line.
 // Symbols are looked up after the launch, on the host's stack, once per finding that is kept.
 // Use: see findings.hpp.
-#include "sim/findings.hpp"
+#include "sim/report/findings.hpp"
 
 #include <cxxabi.h>
 #include <dlfcn.h>

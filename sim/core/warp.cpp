@@ -1,10 +1,10 @@
 // warp.cpp: shuffles, votes and reductions: the lanes of the mask meet, the last one computes for all.
 // Nothing here orders memory, except __syncwarp: a lane may see another's shuffled value and still race with it.
-// Use: through sim/dialect.hpp. The source lane of a shuffle follows the PTX manual's shfl.sync (segments of `width`).
+// Use: through sim/dialect/dialect.hpp. The source lane of a shuffle follows the PTX manual's shfl.sync (segments of `width`).
 #include <cstring>
 
-#include "sim/block.hpp"
-#include "sim/shadow.hpp"
+#include "sim/core/block.hpp"
+#include "sim/core/observer.hpp"
 
 namespace flash::simt {
 
@@ -93,7 +93,7 @@ std::uint64_t Worker::warp_op(const Thread& request, unsigned mask, Site site) {
   while (i < warp.open.size() && warp.open[i].mask != mask) ++i;
   if (i == warp.open.size()) warp.open.push_back({request.op, mask, 0, site, thread.lane});
   OpenOp& op = warp.open[i];
-  if (checker ? !same_place(op, request.op, site) : op.op != request.op)
+  if (observer ? !same_place(op, request.op, site) : op.op != request.op)
     misuse("warp operation", "lanes of one mask meet at different operations",
            "let all lanes of the mask make the same call",
            {side("calls", thread), side("calls", threads[thread.warp * kWarpSize + op.first_lane])});
@@ -134,7 +134,7 @@ void Worker::complete(Warp& warp, unsigned first_thread, const OpenOp& op) {
     if (op.op >= WarpOp::shfl && op.op <= WarpOp::shfl_xor) {
       const unsigned source = source_lane(thread);
       thread.result = lanes >> source & 1 ? t[source].value : ~std::uint64_t{0};  // undefined on the GPU: poison
-      if (checker && !(lanes >> source & 1)) {
+      if (observer && !(lanes >> source & 1)) {
         char what[96];
         std::snprintf(what, sizeof what, "%s reads lane %u, which is not in the mask 0x%08x", name_of(op.op), source,
                       op.mask);
@@ -149,9 +149,9 @@ void Worker::complete(Warp& warp, unsigned first_thread, const OpenOp& op) {
     make_ready(first_thread + thread.lane);
   }
   yields_without_progress_ = 0;
-  if (checker) {
-    if (op.op == WarpOp::sync) checker->warp_sync(first_thread / kWarpSize, lanes);
-    if (lanes == warp.exists) checker->converge(first_thread / kWarpSize);
+  if (observer) {
+    if (op.op == WarpOp::sync) observer->warp_sync(first_thread / kWarpSize, lanes);
+    if (lanes == warp.exists) observer->converge(first_thread / kWarpSize);
   }
 }
 

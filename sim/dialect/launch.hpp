@@ -5,8 +5,8 @@
 #include <tuple>
 #include <type_traits>
 
+#include "sim/core/simt.hpp"
 #include "sim/machine.hpp"
-#include "sim/simt.hpp"
 
 namespace flash::inline FLASH_MACHINE {
 

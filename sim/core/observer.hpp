@@ -1,0 +1,31 @@
+// observer.hpp: what the scheduler tells whoever watches its blocks: when threads synchronise, switch, or use atomics.
+// The checked machine's Checker (sim/checks) watches; the fast machine has no observer. sim/core knows no more than this.
+// Use: worker.observer = std::make_unique<Checker>(worker, shadow);
+#pragma once
+#include <cstddef>
+
+#include "sim/core/simt.hpp"
+
+namespace flash::simt {
+
+class Observer {
+ public:
+  virtual ~Observer() = default;
+
+  virtual void begin_block() = 0;
+  virtual void end_block() = 0;
+  virtual void switched() = 0;  // another thread runs from here on
+
+  virtual void block_barrier() = 0;
+  virtual void warp_sync(unsigned warp, unsigned lanes) = 0;
+  // All lanes of the warp are at one place: their accesses up to here are grouped into requests.
+  virtual void converge(unsigned warp) = 0;
+  // Requests of the warp since it last met.
+  virtual std::size_t pending(unsigned warp) const = 0;
+
+  virtual void atomic(const void* address, std::size_t bytes, Site site) = 0;
+  virtual void acquire(const void* address) = 0;
+  virtual void fence() = 0;
+};
+
+}  // namespace flash::simt
