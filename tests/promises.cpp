@@ -329,7 +329,7 @@ void check_empty(Where where) {
   check_empty<T>(on<T>(phase_under_test(), where), features_under_test());
 }
 
-#define FLASH_INSTANTIATE(T)                 \
+#define FLASH_INSTANTIATE(T)               \
   template void check_contract<T>(Where);  \
   template void check_published<T>(Where); \
   template void check_promises<T>(Where);  \

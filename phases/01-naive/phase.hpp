@@ -6,9 +6,10 @@
 
 namespace flash::phase01 {
 
-inline constexpr Features features{.phase = "01-naive",
-                                  .change = "S = QK^T and P = softmax(S) as whole matrices: every element is written and read back",
-                                  .causal = true};
+inline constexpr Features features{
+    .phase = "01-naive",
+    .change = "S = QK^T and P = softmax(S) as whole matrices: every element is written and read back",
+    .causal = true};
 
 extern Phase phase;
 

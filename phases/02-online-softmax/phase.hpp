@@ -6,10 +6,11 @@
 
 namespace flash::phase02 {
 
-inline constexpr Features features{.phase = "02-online-softmax",
-                                  .change = "one pass with the state (m, l, o): S and P are gone, but K and V pass once per row",
-                                  .causal = true,
-                                  .lse = true};
+inline constexpr Features features{
+    .phase = "02-online-softmax",
+    .change = "one pass with the state (m, l, o): S and P are gone, but K and V pass once per row",
+    .causal = true,
+    .lse = true};
 
 extern Phase phase;
 

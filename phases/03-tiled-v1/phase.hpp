@@ -6,8 +6,9 @@
 
 namespace flash::phase03 {
 
-inline constexpr Features features{.phase = "03-tiled-v1",
-                                  .change = "keys arrive in tiles, K/V outside: O, l and m are re-read and re-written for each K/V tile"};
+inline constexpr Features features{
+    .phase = "03-tiled-v1",
+    .change = "keys arrive in tiles, K/V outside: O, l and m are re-read and re-written for each K/V tile"};
 
 extern Phase phase;
 

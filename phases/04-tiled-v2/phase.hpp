@@ -6,10 +6,11 @@
 
 namespace flash::phase04 {
 
-inline constexpr Features features{.phase = "04-tiled-v2",
-                                  .change = "the loops change places, Q outside: O, l and m stay on chip, one division at the end",
-                                  .causal = true,
-                                  .lse = true};
+inline constexpr Features features{
+    .phase = "04-tiled-v2",
+    .change = "the loops change places, Q outside: O, l and m stay on chip, one division at the end",
+    .causal = true,
+    .lse = true};
 
 extern Phase phase;
 

@@ -219,7 +219,7 @@ CELL("The same bytes, another order") {
 CELL("At full size") {
   std::printf("B = 4, H = 32, 2048 rows in tiles of 64; 132 multiprocessors, one block each\n");
   for (const Grid grid : {Grid::One, Grid::Two, Grid::Three}) {
-    const auto size = phase06::grid_of(grid, 4, 32, 32);
+    const auto size = phase06::extents_of(grid, 4, 32, 32);
     const auto heads = std::uint64_t(phase06::heads_in_flight(grid, 4, 32, 32, 132).size());
     std::printf("%-14s %5s blocks, K and V of %3d heads in flight: %12s bytes in fp16, D = 128\n", text(size).c_str(),
                 grouped(std::uint64_t(size[0]) * size[1] * size[2]).c_str(), int(heads),

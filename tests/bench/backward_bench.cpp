@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "phases/09-backward/phase.hpp"
 #include "phases/09-backward/naive.hpp"
+#include "phases/09-backward/phase.hpp"
 #include "phases/common/random.hpp"
 
 using namespace flash;

@@ -242,7 +242,8 @@ int main(int count, char** words) try {
     } else if (word == "--out" && i + 1 < count) {
       out = words[++i];
     } else {
-      std::erase_if(entries, [&](const Measurement& e) { return std::string(e.kernel->features.phase).substr(0, 2) != word; });
+      std::erase_if(entries,
+                    [&](const Measurement& e) { return std::string(e.kernel->features.phase).substr(0, 2) != word; });
       if (entries.empty())
         refuse("argument", "'" + word + "'", "a kernel phase, --dry-run or --out FILE", "correct it");
     }
