@@ -1,4 +1,4 @@
-// backward_bench.cpp: phase 09's backward pass on seed 001's sweeps on a GPU: verified against fp64, then timed, for both
+// backward_bench.cpp: phase 09's backward pass on the kernels' sweep on a GPU: verified against fp64, then timed, for both
 // modes and two block sizes. TFLOP/s are of 2.5 times the forward pass's 4·D per visible pair, by convention.
 // flash-backward-bench [LARGEST_N]      default 8192; prints a table
 #include <cstdio>

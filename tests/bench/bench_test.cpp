@@ -21,16 +21,16 @@ TEST_CASE("FLOPs are 4·D for every pair that meets, counted one by one") {
     CHECK(visible_pairs(c) == 6 * pairs);
     CHECK(flops(c) == 4 * 16 * 6 * pairs);
   }
-  // Seed 004's own figure: 2·2·Z·H·N²·D.
-  CHECK(flops({"004", 4, 12, 4096, 64, false}) == 206158430208u);
-  CHECK(least_bytes({"004", 4, 12, 4096, 64, false}) == 4u * 4 * 12 * 4096 * 64 * 2);
+  // The usual formula, 2·2·Z·H·N²·D.
+  CHECK(flops({"steps", 4, 12, 4096, 64, false}) == 206158430208u);
+  CHECK(least_bytes({"steps", 4, 12, 4096, 64, false}) == 4u * 4 * 12 * 4096 * 64 * 2);
 }
 
-TEST_CASE("The plan holds the seeds' sweeps") {
+TEST_CASE("The plan holds the sweeps") {
   int steps = 0, naive_rows = 0;
   for (const Measurement& e : plan()) {
     CHECK_MESSAGE((!e.at.causal || e.kernel->features.causal), e.kernel->features.phase);
-    steps += e.at.sweep == "004";
+    steps += e.at.sweep == "steps";
     naive_rows += e.kernel == &naive::phase;
   }
   CHECK(steps == 31);      // 256 … 4096 in steps of 128
@@ -110,7 +110,7 @@ TEST_CASE("The JSON reader takes what is written and refuses the rest") {
 TEST_CASE("A table that differs from the results is stale, and is renewed") {
   const std::filesystem::path folder = std::filesystem::temp_directory_path() / "flash-bench-test";
   std::filesystem::create_directories(folder);
-  const Case small{"003", 4, 32, 512, 64, false}, large{"003", 4, 32, 16384, 64, false};
+  const Case small{"naive-vs-flash", 4, 32, 512, 64, false}, large{"naive-vs-flash", 4, 32, 16384, 64, false};
   const auto write = [&](double ms) {
     Row one{.at = small, .kernel = "naive", .timing = {.samples = 3, .median_ms = ms, .p10_ms = 1, .p90_ms = 3}};
     Row two{.at = large, .kernel = "naive"};
@@ -120,11 +120,12 @@ TEST_CASE("A table that differs from the results is stale, and is renewed") {
                results_text({{"gpu", "G"}, {"driver", "1"}, {"cuda", "13.0"}, {"commit", "abc"}, {"date", "d"}},
                             {json_row(one), json_row(two)}));
   };
-  const std::string page = "before\n<!-- results 003 test.json none.json -->\nold\n<!-- end of results -->\nafter\n";
+  const std::string page =
+      "before\n<!-- results naive-vs-flash test.json none.json -->\nold\n<!-- end of results -->\nafter\n";
   write(2);
   const std::string fresh = renewed(page, folder);
   CHECK(fresh ==
-        "before\n<!-- results 003 test.json none.json -->\n\n"
+        "before\n<!-- results naive-vs-flash test.json none.json -->\n\n"
         "B4 H32 D64 full, float16: TFLOP/s (median time)\n\n| N | naive |\n|---|---:|\n| 512 | 4.29 (2.00 ms) |\n"
         "| 16384 | out of memory (wants 206 GB) |\n\n"
         "test.json: G, driver 1, CUDA 13.0; SM clock 1980 to 1980 MHz while timed; commit abc, d\n"
@@ -132,7 +133,7 @@ TEST_CASE("A table that differs from the results is stale, and is renewed") {
   CHECK(renewed(fresh, folder) == fresh);  // not stale
   write(4);
   CHECK(renewed(fresh, folder) != fresh);
-  CHECK_THROWS_AS(renewed("<!-- results 003 test.json -->\nno end", folder), Error);
-  CHECK_THROWS_AS(renewed("<!-- results 001 test.json -->\n<!-- end of results -->", folder), Error);
+  CHECK_THROWS_AS(renewed("<!-- results naive-vs-flash test.json -->\nno end", folder), Error);
+  CHECK_THROWS_AS(renewed("<!-- results kernels test.json -->\n<!-- end of results -->", folder), Error);
   std::filesystem::remove_all(folder);
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
 # h200.sh: everything in this folder that needs a GPU, in one go: builds, verifies and times the phases and torch's
-# attention on the seeds' sweeps, reads the hardware's counters. About four minutes on an H200 with 16 cores.
+# attention on the same sweeps, reads the hardware's counters. About four minutes on an H200 with 16 cores.
 # tests/bench/h200.sh OUTPUT_DIRECTORY [ARCHITECTURE]   then copy the *.json into docs/results, run flash-tables --write
 # Where Eigen, doctest and xtensor are not installed, CMAKE_PREFIX_PATH says where they are.
 set -eu

@@ -1,6 +1,6 @@
-# peers_h200.py: PyTorch's attention backends on the seeds' sweeps, measured as flash-gpu-bench measures the phases, into
-# the same JSON format: verified against fp64 on sampled rows, warmed up, L2 flushed, CUDA events, median, SM clock.
-# python3 tests/bench/peers_h200.py OUT.json     (torch 2.5 or newer; math only in sweep 003, beside our naive kernel)
+# peers_h200.py: PyTorch's attention backends on the sweeps of cases.hpp, measured as flash-gpu-bench measures the
+# phases, into the same JSON: verified against fp64 on sampled rows, warmed up, L2 flushed, CUDA events, median, clock.
+# python3 tests/bench/peers_h200.py OUT.json     (torch 2.5 or newer; math only in naive-vs-flash, beside our naive)
 import datetime
 import json
 import math
@@ -26,13 +26,13 @@ def cases():
     for D in (64, 16):
         for causal in (False, True):
             for N in (512, 1024, 2048, 4096, 8192):
-                yield "001", 4, 48, N, D, causal
+                yield "kernels", 4, 48, N, D, causal
     for causal in (False, True):
-        yield "001", 8, 32, 4096, 128, causal
+        yield "kernels", 8, 32, 4096, 128, causal
     for N in (512, 1024, 2048, 4096, 8192, 16384):
-        yield "003", 4, 32, N, 64, False
+        yield "naive-vs-flash", 4, 32, N, 64, False
     for N in range(256, 4097, 128):
-        yield "004", 4, 12, N, 64, False
+        yield "steps", 4, 12, N, 64, False
 
 
 def sampled_error(q, k, v, o, causal):
@@ -157,7 +157,7 @@ def main():
     rows = []
     for sweep, B, H, N, D, causal in cases():
         for name in BACKENDS:
-            if name == "torch math" and sweep != "003":
+            if name == "torch math" and sweep != "naive-vs-flash":
                 continue
             row = measure(name, sweep, B, H, N, D, causal, spoiler)
             if row is None:

@@ -1,6 +1,6 @@
 // tables.hpp: Markdown tables from docs/results/*.json, written between two markers of a page:
-//   <!-- results 003 h200-phases.json h200-torch.json -->  …  <!-- end of results -->
-// The first word is a sweep ("001"), "summary" or "sectors". flash-tables (tables.cpp) checks and writes all pages.
+//   <!-- results kernels h200-phases.json h200-torch.json -->  …  <!-- end of results -->
+// The first word is a sweep ("kernels"), "summary" or "sectors". flash-tables (tables.cpp) checks and writes all pages.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -97,12 +97,12 @@ inline std::string sweep_tables(const std::string& sweep, const std::vector<Json
   return text;
 }
 
-// Every kernel at one shape, the largest of seed 001, and how far it is from the fastest one in the same table.
+// Every kernel at one shape, the largest of the kernels' sweep, and how far it is from the fastest one in the same table.
 inline std::string summary_table(const std::vector<Json>& all) {
   const auto chosen = [&](bool causal) {
     std::vector<Json> rows;
     for (const Json& row : all)
-      if (row.at("sweep").text == "001" && N_of(row) == "8192" && row.at("D").number == 64 &&
+      if (row.at("sweep").text == "kernels" && N_of(row) == "8192" && row.at("D").number == 64 &&
           row.at("causal").truth == causal && !row.find("out_of_memory_bytes"))
         rows.push_back(row);
     return rows;
