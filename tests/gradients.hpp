@@ -139,7 +139,7 @@ struct GradientErrors {
   double worst_share() const {  // NaN if any is
     double worst = 0;
     for (const GradientError* e : {&dq, &dk, &dv})
-      if (!(e->share <= worst)) worst = e->share;
+      if (!std::isnan(worst) && !(e->share <= worst)) worst = e->share;
     return worst;
   }
 };
