@@ -182,7 +182,7 @@ TEST_CASE("Gradients: errors in floors, and the bar holds for all three or not a
   CHECK(table.find("| i | t | a | 1.00e-04 (1.00 ×) | 2.00e-04 (2.00 ×) | 1.00e-04 (1.00 ×) | yes |\n") != table.npos);
   CHECK(table.find("| i | t | b | 3.00e-02 (300.00 ×) | 1.00e-04 (1.00 ×) | 1.00e-04 (1.00 ×) | no |\n") != table.npos);
   CHECK(table.rfind("| no |\n\n") == table.size() - 8);  // 0/0 is within no bar
-  CHECK(dq_table({rows[0], rows[1]}) == "| inputs, dO alike | t: a | t: b |\n|---|---:|---:|\n| i | 1 | 300 |\n\n");
+  CHECK(dq_table({rows[0], rows[1]}) == "| inputs, dO alike | t: a | t: b |\n|---|---:|---:|\n| i | 1.00 | 300 |\n\n");
 }
 
 TEST_CASE("Sanitizer, mutants, simulators: what is missing, survived or slow shows") {

@@ -262,7 +262,7 @@ inline std::string dq_table(const std::vector<Json>& rows) {
     for (const std::string& column : columns) {
       cells.push_back("");
       for (const Json& row : rows)
-        if (input_of(row) == input && column_of(row) == column) cells.back() = format("%.3g", floors_of(row, 0));
+        if (input_of(row) == input && column_of(row) == column) cells.back() = short_number(floors_of(row, 0));
     }
     text += table_line(cells);
   }
