@@ -38,7 +38,8 @@ rules() {
     { xargs -0 -r grep -Hn "$(printf '\t')" || true; } | rule 'no tabs'
   files '*.hpp' '*.cpp' '*.cu' '*.cuh' '*.cmake' CMakeLists.txt '*.json' '*.md' '*.py' flash | tr '\n' '\0' |
     { xargs -0 -r grep -HnE '(^|[^[:alnum:]_.}])/(home|root|work|Users)/' || true; } | rule 'no paths of one machine'
-  files '*.hpp' '*.cuh' | tr '\n' '\0' | { xargs -0 -r grep -L '^#pragma once' || true; } | rule 'headers say #pragma once'
+  files '*.hpp' '*.cuh' | tr '\n' '\0' | { xargs -0 -r grep -L '^#pragma once' || true; } |
+    rule 'headers say #pragma once'
   files '*.hpp' '*.cuh' | tr '\n' '\0' | { xargs -0 -r grep -HnE '^[[:space:]]*using namespace' || true; } |
     rule 'no using namespace in a header'
   files '*.hpp' '*.cpp' '*.cuh' '*.cu' '*.cl' '*.cmake' CMakeLists.txt '*.sh' flash '*.py' '*.md' | tr '\n' '\0' |

@@ -51,8 +51,8 @@ struct Tensors {
   }
 };
 
-// dQ, dK and dV of one head of 512: no farther from fp64 than the contract's bar for N(0,1), two rounding floors? Leaves
-// the largest error and its floor in the row.
+// dQ, dK and dV of one head of 512: no farther from fp64 than the contract's bar for N(0,1), two rounding floors?
+// Leaves the largest error and its floor in the row.
 bool verify(const Options& options, Mode mode, bench::Row& row) {
   Tensors t({1, 1, 512, row.at.D}, options);
   t.run(mode, {});

@@ -1,6 +1,6 @@
 // backward_precision.cpp: inputs of five distributions and phase 09's gradients of them, as .npy files, so that another
-// program can judge them and run other libraries on the very same numbers (precision_h200.py); or, on the simulator, what
-// a delta from the rounded O costs, as JSON for docs/backward.md.
+// program can judge them and run other libraries on the very same numbers (precision_h200.py); or, on the simulator,
+// what a delta from the rounded O costs, as JSON for docs/backward.md.
 // flash-backward-precision DIRECTORY [gpu|sim] [S] [D] [B] [H]      default: gpu 2048 128 2 8, about 1.2 GB of files
 // flash-backward-precision --delta OUT.json [S] [D]                 default: 1024 64, one head
 #include <cstdio>

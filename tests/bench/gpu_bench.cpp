@@ -17,7 +17,7 @@ namespace {
 using namespace flash;
 using namespace flash::bench;
 
-// ---- Inputs and outputs, shared by all cases: a case takes the first B·H·N·D elements ---------------------------------
+// ---- Inputs and outputs, shared by all cases: a case takes the first B·H·N·D elements -------------------------------
 
 template <class F>
 void in_parallel(std::size_t count, const F& f) {
@@ -62,7 +62,7 @@ struct Tensors {
   }
 };
 
-// ---- Verification ------------------------------------------------------------------------------------------------------
+// ---- Verification ---------------------------------------------------------------------------------------------------
 
 struct Verdict {
   double error, floor;
@@ -140,7 +140,7 @@ RowCheck check_row(const Problem<half>& p, std::int64_t b, std::int64_t h, std::
   return v;
 }
 
-// ---- The three ways to use the program ---------------------------------------------------------------------------------
+// ---- The three ways to use the program ------------------------------------------------------------------------------
 
 std::string text(const Case& c) {
   std::ostringstream s;
@@ -241,7 +241,8 @@ int main(int count, char** words) try {
     } else if (word == "--out" && i + 1 < count) {
       out = words[++i];
     } else {
-      std::erase_if(entries, [&](const Measurement& e) { return std::string(e.kernel->features.phase).substr(0, 2) != word; });
+      std::erase_if(entries,
+                    [&](const Measurement& e) { return std::string(e.kernel->features.phase).substr(0, 2) != word; });
       if (entries.empty())
         refuse("argument", "'" + word + "'", "a kernel phase, --dry-run or --out FILE", "correct it");
     }

@@ -1,5 +1,5 @@
 // gradient_check.hpp: how far dQ, dK and dV are from fp64, for the benchmarks of phase 09: the naive backward pass in
-// double on the same inputs. The tests have a reference of their own (tests/gradients.hpp), which shares no code with it.
+// double on the same inputs. The tests have a reference of their own (tests/gradients.hpp) that shares no code with it.
 // Use: const auto [dq, dk, dv] = gradient_errors(problem);  if (!(dq.error <= 2 * dq.floor)) …
 #pragma once
 #include <array>

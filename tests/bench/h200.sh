@@ -10,7 +10,8 @@ cd "$(dirname "$0")/../.."
 build=${FLASH_BUILD:-build}/gpu-bench
 generator=$(command -v ninja > /dev/null && echo Ninja || echo "Unix Makefiles")
 
-cmake -S . -B "$build" -G "$generator" -DCMAKE_BUILD_TYPE=Release -DFLASH_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES="${2:-90}" \
+cmake -S . -B "$build" -G "$generator" -DCMAKE_BUILD_TYPE=Release -DFLASH_CUDA=ON \
+  -DCMAKE_CUDA_ARCHITECTURES="${2:-90}" \
   > "$out/configure.log" 2>&1 || { tail -n 20 "$out/configure.log" >&2; exit 1; }
 cmake --build "$build" -j "$(nproc)" --target flash-gpu-bench flash-sectors > "$out/build.log" 2>&1 ||
   { grep -m 5 -A 5 error "$out/build.log" >&2; exit 1; }

@@ -137,7 +137,9 @@ def main():
             if row is None:
                 continue
             rows.append(row)
-            speed = f"{row['tflops']:8.1f} TFLOP/s {row['median_ms']:9.4f} ms" if "tflops" in row else "   out of memory"
+            speed = "   out of memory"
+            if "tflops" in row:
+                speed = f"{row['tflops']:8.1f} TFLOP/s {row['median_ms']:9.4f} ms"
             print(f"{sweep} B{B} H{H} N {N:5} D {D:3} {'causal' if causal else 'full  '} {name:16} {speed}", flush=True)
     write_results(out, environment, rows)
 

@@ -99,7 +99,7 @@ inline std::string sweep_tables(const std::string& sweep, const std::vector<Json
   return text;
 }
 
-// Every kernel at one shape, the largest of the kernels' sweep, and how far it is from the fastest one in the same table.
+// Every kernel at one shape, the largest of the kernels' sweep, and how far it is from the fastest one there.
 inline std::string summary_table(const std::vector<Json>& all) {
   const auto chosen = [&](bool causal) {
     std::vector<Json> rows;
@@ -343,7 +343,7 @@ inline const std::vector<std::pair<std::string, Table>>& kinds() {
   return all;
 }
 
-// "NVIDIA H200, driver 580, …;\nSM clock 1965 to 1980 MHz while timed; commit abc, 2025-11-21": what the file says of it.
+// "NVIDIA H200, driver 580, …;\nSM clock 1965 to 1980 MHz while timed; commit abc, 2025-11-21".
 inline std::string environment_line(const Json& file) {
   std::string text, more;
   const auto say = [&](std::string& where, const char* separator, const char* label, const char* name) {

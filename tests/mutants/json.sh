@@ -10,7 +10,8 @@ rows=$(sed -n 's/^\(caught\|SURVIVED\|BROKEN\)  *\([^,: ]*\)[,:]* *\(by: \)\{0,1
   awk -F '\t' -v OFS='\t' '{ print ($2 ~ /-barrier-/) ? 3 : ($2 ~ /^0[1-4]-/) ? 1 : 2, $2, $1, $3 }' | LC_ALL=C sort |
   awk -F '\t' 'BEGIN { kind[1] = "wrong CPU phases"; kind[2] = "wrong kernels"; kind[3] = "deleted barriers" }
     { gsub(/[\\"]/, "\\\\&", $4)
-      printf "%s    {\"kind\": \"%s\", \"mutant\": \"%s\", \"verdict\": \"%s\", \"by\": \"%s\"}", separator, kind[$1], $2, $3, $4
+      printf "%s    {\"kind\": \"%s\", \"mutant\": \"%s\", \"verdict\": \"%s\", \"by\": \"%s\"}", \
+        separator, kind[$1], $2, $3, $4
       separator = ",\n" }')
 [ -n "$rows" ] || { echo "json.sh: no line of run.sh or kernels.sh on standard input" >&2; exit 2; }
 printf '{\n  "environment": {\n    "commit": "%s",\n    "date": "%s"\n  },\n  "rows": [\n%s\n  ]\n}\n' \

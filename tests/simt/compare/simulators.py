@@ -1,4 +1,4 @@
-# simulators.py: attention forward on numba's CUDA simulator, on Oclgrind and on our two builds (tests/bench/simt_speed),
+# simulators.py: attention forward on numba's CUDA simulator, on Oclgrind and on our two builds (simt_speed),
 # one core, CPU time, in rounds that visit all of them; checks the results. Writes docs/results/simulators.json.
 # Run: tests/simt/compare_simulators.sh SIMT_SPEED_PROGRAM OUT.json
 import math
