@@ -215,7 +215,7 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
 
 }  // namespace
 
-// --- The derivation (docs/backward.md), equation by equation ----------------------------------------------------------
+// --- The derivation (docs/backward.md), equation by equation ---------------------------------------------------------
 
 TEST_CASE("derivation: each equation against finite differences in fp64") {
   constexpr std::int64_t Sq = 4, Sk = 5, D = 3;
@@ -513,8 +513,8 @@ double worst_row_sum(const std::vector<double>& P, const Case& c) {
 }
 }  // namespace
 
-// P itself: each row sums to 1, and each element is the forward pass's. Inputs that fp16 and bf16 hold give them the same
-// P: what they store of it is the rounded fp32.
+// P itself: each row sums to 1, and each element is the forward pass's. Inputs that fp16 and bf16 hold give them the
+// same P: what they store of it is the rounded fp32.
 TEST_CASE("large logits: the backward pass has the forward's P, whose rows sum to 1") {
   double worst_kept = 0, worst_alone = 0, worst_element = 0;
   for (const LargeCase& l : large_cases())
@@ -776,7 +776,7 @@ TEST_CASE_TEMPLATE("poison stays where it is seen", T, float, half) {
             }
 }
 
-// --- What is read, written and computed, from a formula of the sizes ---------------------------------------------------
+// --- What is read, written and computed, from a formula of the sizes -------------------------------------------------
 
 TEST_CASE("the ledger is the formula's: bytes of each array, FLOPs, exps, tiles") {
   if (skipped_without(Where::Checked)) return;
@@ -851,7 +851,7 @@ TEST_CASE("the ledger is the formula's: bytes of each array, FLOPs, exps, tiles"
     }
 }
 
-// --- Edges and bad input -----------------------------------------------------------------------------------------------
+// --- Edges and bad input ---------------------------------------------------------------------------------------------
 
 TEST_CASE_TEMPLATE("empty tensors", T, float, bfloat16) {
   for (const Mode mode : {Mode::Deterministic, Mode::Atomic})

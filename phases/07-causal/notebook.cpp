@@ -221,7 +221,7 @@ CELL("Bytes and multiply-adds: predicted = counted") {
 //
 // *Top-left*: query 0 sees key 0 (j ≤ i). *Bottom-right*: the last query sees all keys (j ≤ i + S_k − S_q), as it must
 // when earlier keys come from a cache. Both are in use under the one word "causal", so ours has to be named. With more
-// queries than keys, bottom-right leaves the first S_q − S_k queries nothing to see: O = 0, LSE = −∞ (phase 02), no NaN.
+// queries than keys, bottom-right leaves the first S_q − S_k queries nothing to see: O = 0, LSE = −∞ (phase 02).
 
 // %%
 CELL("Top-left and bottom-right") {
@@ -336,8 +336,9 @@ CELL("Past the diagonal") {
 // %% [markdown]
 // ## Two promises
 //
-// Without a mask nothing has changed, not one bit. And a key that a row may not see has no influence, whatever it holds.
-// A mask that multiplies by 0 cannot promise that, as 0 · NaN = NaN; ours selects, and does not touch unseen keys of V.
+// Without a mask nothing has changed, not one bit. And a key that a row may not see has no influence, whatever it
+// holds. A mask that multiplies by 0 cannot promise that, as 0 · NaN = NaN; ours selects, and does not touch unseen
+// keys of V.
 
 // %%
 CELL("The same bits as 06; a NaN in the future") {

@@ -42,7 +42,10 @@ one() {
   cp -R "$root/phases" "$root/sim" "$root/gpu" "$root/tests" "$copy/"
   case $1 in
     *.patch) change="patch -s -p1 --no-backup-if-mismatch -i $1" only='*' ;;
-    *) only='checked: clean*' change="sed -i $(echo "$1" | cut -d: -f3)s/__syncthreads();// $(echo "$1" | cut -d: -f2)" ;;
+    *)
+      only='checked: clean*'
+      change="sed -i $(echo "$1" | cut -d: -f3)s/__syncthreads();// $(echo "$1" | cut -d: -f2)"
+      ;;
   esac
   before=
   case $number in 06) before=05 ;; 07) before=06 ;; 08) before=07 ;; esac
@@ -53,7 +56,8 @@ one() {
   if ! (cd "$copy" && $change) > "$copy/log" 2>&1; then
     echo "BROKEN    $name: does not apply; make it again" > "$work/$name.result"
   elif ! { kernel "$copy" "$number" && { [ "$number" != 06 ] || test_object "$copy" 06; } &&
-    $CXX -pthread -o "$copy/test" $objects "$work"/base/main.o "$work"/base/sim_*.o -lbacktrace; } > "$copy/log" 2>&1; then
+    $CXX -pthread -o "$copy/test" $objects "$work"/base/main.o "$work"/base/sim_*.o -lbacktrace; } \
+    > "$copy/log" 2>&1; then
     echo "BROKEN    $name: does not compile: $(grep -m 1 error "$copy/log")" > "$work/$name.result"
   elif timeout 300 "$copy/test" --abort-after=1 --test-case="$only" > "$copy/log" 2>&1; then
     echo "SURVIVED  $name" > "$work/$name.result"
@@ -97,7 +101,8 @@ for source in sim/*.cpp sim/*/*.cpp; do
 done
 # shellcheck disable=SC2086
 $CXX $CXXFLAGS -O1 -I . -c -o "$work/base/main.o" tests/doctest_main.cpp
-for number in $(sed 's|.*/||; s|^\(..\).*|\1|' "$work/list" | grep '^0' | sort -u) $(cut -c 1-2 "$work/list" | grep '^0' | sort -u); do
+for number in $(sed 's|.*/||; s|^\(..\).*|\1|' "$work/list" | grep '^0' | sort -u) \
+  $(cut -c 1-2 "$work/list" | grep '^0' | sort -u); do
   case $number in 06) before=05 ;; 07) before=06 ;; 08) before=07 ;; *) before=; esac
   [ -f "$work/base/${number}_test.o" ] || test_object "$work/base" "$number"
   if [ -n "$before" ] && [ ! -f "$work/base/${before}_sim.o" ]; then kernel "$work/base" "$before"; fi
