@@ -130,11 +130,7 @@ int main(int argc, char** argv) {
       std::vector<std::string> rows;
       for (const Input& input : inputs) compare_deltas<half>(input, {1, 1, number(3, 1024), number(4, 64)}, rows);
       for (const Input& input : inputs) compare_deltas<bfloat16>(input, {1, 1, number(3, 1024), number(4, 64)}, rows);
-      // Bits do not depend on the computer that ran the simulator: the commit and the date are all that matters.
-      bench::Environment where{{"note", "one head on the simulator"}};
-      for (const auto& [name, value] : bench::environment())
-        if (name == "commit" || name == "date") where.emplace_back(name, value);
-      bench::write_file(argv[2], bench::results_text(where, rows));
+      bench::write_file(argv[2], bench::results_text(bench::cpu_environment("one head on the simulator"), rows));
       return 0;
     }
     const std::string where = argc > 2 ? argv[2] : "gpu";

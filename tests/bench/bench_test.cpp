@@ -41,6 +41,16 @@ TEST_CASE("The plan holds the sweeps") {
     if (same_series(all[i - 1], all[i])) CHECK(all[i - 1].N < all[i].N);
 }
 
+TEST_CASE("A backward pass counts as 2.5 forward passes") {
+  Row row;
+  row.at = {"kernels", 1, 1, 512, 64, false}, row.timing.median_ms = 2;
+  CHECK(json_row(row).find("\"flops\": 67108864,") != std::string::npos);
+  CHECK(tflops(row) == 67108864 / 2e9);
+  row.work = 2.5;
+  CHECK(json_row(row).find("\"flops\": 167772160,") != std::string::npos);
+  CHECK(tflops(row) == 167772160 / 2e9);
+}
+
 TEST_CASE("The sanity law refuses times that do not grow, and NaN") {
   CHECK(grows(512, 1.0, 1024, 4.0));
   CHECK(grows(512, 1.0, 1024, 1.7));
@@ -67,7 +77,7 @@ TEST_CASE("Median and quantiles; when there are samples enough") {
 }
 
 template <class T>
-void check_naive(Run (*run)(const Problem<T>&, const MachineOptions&), double bar) {
+void check_naive(Where where, double bar) {
   const std::array<std::int64_t, 4> rows{1, 2, 70, 19}, keys{1, 2, 90, 19};
   const auto filled = [](const std::array<std::int64_t, 4>& shape, std::uint32_t stream) {
     std::vector<T> x(static_cast<std::size_t>(shape[0] * shape[1] * shape[2] * shape[3]));
@@ -79,7 +89,7 @@ void check_naive(Run (*run)(const Problem<T>&, const MachineOptions&), double ba
   Problem<T> p;
   p.q = dense_view(q.data(), rows), p.k = dense_view(k.data(), keys), p.v = dense_view(v.data(), keys);
   p.o = dense_view(o.data(), rows);
-  run(p, {});
+  forward(naive::phase, p, where);
   const test::Reference want = test::reference(p);
   const test::Distance floor = test::rounding_floor<T>(want.o, 19);
   const double error = test::distance(test::gather(View<const T>(p.o)), want.o, 19).relative;
@@ -88,12 +98,11 @@ void check_naive(Run (*run)(const Problem<T>&, const MachineOptions&), double ba
 }
 
 TEST_CASE("The naive baseline is right, on ragged tiles too") {
-  check_naive<float>(naive::on_sim::run<float>, 2e-6);
-  check_naive<half>(naive::on_sim::run<half>, 0x1p-24);
-#ifndef FLASH_NO_CHECKED_KERNELS
-  check_naive<float>(naive::on_checked::run<float>, 2e-6);
-  check_naive<half>(naive::on_checked::run<half>, 0x1p-24);
-#endif
+  for (const Where where : {Where::Sim, Where::Checked}) {
+    if (!was_built(where)) continue;
+    check_naive<float>(where, 2e-6);
+    check_naive<half>(where, 0x1p-24);
+  }
 }
 
 TEST_CASE("The JSON reader takes what is written and refuses the rest") {
@@ -197,4 +206,7 @@ TEST_CASE("Sanitizer, mutants, simulators: what is missing, survived or slow sho
                {"simulator": "o", "checks": "all", "ours": false, "gflops": 0.02, "slowest": 0, "fastest": 0.03})")) ==
         "| simulator | checks that are on | GFLOP/s | rounds | s is faster by |\n|---|---|---:|---:|---:|\n"
         "| s | none | 10 | 9 to 11 |  |\n| o | all | 0.02 | 0 to 0.03 | × 500 |\n\n");
+  CHECK(speed_table(rows_of(R"({"build": "a", "N": 64, "threads": 1, "gflops": 2},
+                               {"build": "b", "N": 64, "threads": 8, "gflops": 0.5})")) ==
+        "| GFLOP/s, N = 64 | 1 thread | 8 threads |\n|---|---:|---:|\n| a | 2.00 |  |\n| b |  | 0.500 |\n\n");
 }

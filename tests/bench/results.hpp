@@ -76,6 +76,14 @@ inline Environment environment() {
           {"date", date}};
 }
 
+// Of what was measured without a GPU: the processor, what else is to be known, commit and date.
+inline Environment cpu_environment(const std::string& note) {
+  Environment where{{"cpu", first_line("sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo 2>/dev/null")}, {"note", note}};
+  for (const auto& [name, value] : environment())
+    if (name == "commit" || name == "date") where.emplace_back(name, value);
+  return where;
+}
+
 // {"environment": {…}, "rows": [one object per line]}
 inline std::string results_text(const Environment& where, const std::vector<std::string>& rows) {
   std::string text = "{\n  \"environment\": {";

@@ -330,6 +330,26 @@ inline std::string simulators_table(const std::vector<Json>& rows) {
   return text + "\n";
 }
 
+// The simulator's own speed: a line per build, a column per number of threads.
+inline std::string speed_table(const std::vector<Json>& rows) {
+  const Name build_of = [](const Json& row) { return row.at("build").text; };
+  const Name threads_of = [](const Json& row) { return format("%.0f", row.at("threads").number); };
+  std::vector<std::string> head{"GFLOP/s, N = " + N_of(rows[0])};
+  for (const std::string& threads : values_of(rows, threads_of))
+    head.push_back(threads + (threads == "1" ? " thread" : " threads"));
+  std::string text = table_head(head);
+  for (const std::string& build : values_of(rows, build_of)) {
+    std::vector<std::string> cells{build};
+    for (const std::string& threads : values_of(rows, threads_of)) {
+      cells.push_back("");
+      for (const Json& row : rows)
+        if (build_of(row) == build && threads_of(row) == threads) cells.back() = short_number(row.at("gflops").number);
+    }
+    text += table_line(cells);
+  }
+  return text + "\n";
+}
+
 using Table = std::string (*)(const std::vector<Json>& rows);
 inline const std::vector<std::pair<std::string, Table>>& kinds() {
   static const std::vector<std::pair<std::string, Table>> all = {{"summary", summary_table},
@@ -339,7 +359,8 @@ inline const std::vector<std::pair<std::string, Table>>& kinds() {
                                                                  {"dq", dq_table},
                                                                  {"sanitizer", sanitizer_table},
                                                                  {"mutants", mutants_table},
-                                                                 {"simulators", simulators_table}};
+                                                                 {"simulators", simulators_table},
+                                                                 {"speed", speed_table}};
   return all;
 }
 
@@ -347,8 +368,8 @@ inline const std::vector<std::pair<std::string, Table>>& kinds() {
 inline std::string environment_line(const Json& file) {
   std::string text, more;
   const auto say = [&](std::string& where, const char* separator, const char* label, const char* name) {
-    if (const Json* value = file.at("environment").find(name))
-      where += (where.empty() ? "" : separator) + (label + value->text);
+    const Json* value = file.at("environment").find(name);
+    if (value && !value->text.empty()) where += (where.empty() ? "" : separator) + (label + value->text);
   };
   say(text, ", ", "", "gpu"), say(text, ", ", "", "cpu"), say(text, ", ", "driver ", "driver");
   say(text, ", ", "CUDA ", "cuda"), say(text, ", ", "torch ", "torch");
