@@ -226,8 +226,8 @@ struct Domain {
 // Greedy and deterministic: start from the first pair that is still missing, then add the values that cover most.
 std::vector<Case> pairwise(const Domain& domain);
 
-// The shapes that the seeds ran, with their block sizes, scales and masks; batch and heads cut down, and the length
-// where it says so, so that two cores finish them.
+// The shapes that published kernels ran, with their block sizes, scales and masks; batch and heads cut down, and the
+// length where it says so, so that two cores finish them.
 std::vector<Case> published_cases();
 
 // --- What a run costs ------------------------------------------------------------------------------------------------

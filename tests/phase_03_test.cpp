@@ -1,4 +1,4 @@
-// phase_03_test.cpp: proof of phase 03, FlashAttention-1: same results tile by tile, and exactly T_c passes over Q and O.
+// phase_03_test.cpp: proof of phase 03, FlashAttention-1: same results tile by tile, exactly T_c passes over Q and O.
 // Also what the paper's block sizes need on chip, and a published example whose numbers do not fit.
 // ./flash test 03
 #include <doctest/doctest.h>

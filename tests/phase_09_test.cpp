@@ -223,7 +223,7 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
 
 }  // namespace
 
-// --- The derivation (docs/backward.md), equation by equation ----------------------------------------------------------
+// --- The derivation (docs/backward.md), equation by equation ---------------------------------------------------------
 
 TEST_CASE("derivation: each equation against finite differences in fp64") {
   constexpr std::int64_t Sq = 4, Sk = 5, D = 3;
@@ -519,8 +519,8 @@ double worst_row_sum(const std::vector<double>& P, const Case& c) {
 }
 }  // namespace
 
-// P itself: each row sums to 1, and each element is the forward pass's. Inputs that fp16 and bf16 hold give them the same
-// P: what they store of it is the rounded fp32.
+// P itself: each row sums to 1, and each element is the forward pass's. Inputs that fp16 and bf16 hold give them the
+// same P: what they store of it is the rounded fp32.
 TEST_CASE("large logits: the backward pass has the forward's P, whose rows sum to 1") {
   double worst_kept = 0, worst_alone = 0, worst_element = 0;
   for (const LargeCase& l : large_cases())
@@ -780,7 +780,7 @@ TEST_CASE_TEMPLATE("poison stays where it is seen", T, float, half) {
             }
 }
 
-// --- What is read, written and computed, from a formula of the sizes ---------------------------------------------------
+// --- What is read, written and computed, from a formula of the sizes -------------------------------------------------
 
 TEST_CASE("the ledger is the formula's: bytes of each array, FLOPs, exps, tiles") {
   if (skipped_without(Where::Checked)) return;
@@ -855,7 +855,7 @@ TEST_CASE("the ledger is the formula's: bytes of each array, FLOPs, exps, tiles"
     }
 }
 
-// --- Edges and bad input -----------------------------------------------------------------------------------------------
+// --- Edges and bad input ---------------------------------------------------------------------------------------------
 
 TEST_CASE_TEMPLATE("empty tensors", T, float, bfloat16) {
   for (const Mode mode : {Mode::Deterministic, Mode::Atomic})
@@ -933,4 +933,11 @@ TEST_CASE("bad input is refused with one line, and nothing is written") {
                        "O_lo is given; expected none for float32; omit it: O itself is precise enough", Error);
   CHECK_THROWS_WITH_AS(phase09::forward_training(in.forward(), {in.o_lo.view}, Where::Sim),
                        "O_lo is given; expected none for float32; omit it: O itself is precise enough", Error);
+}
+
+TEST_CASE("the worst of three errors is NaN if any is") {
+  const GradientError small{.share = 0.5}, large{.share = 2}, nan{.share = std::nan("")};
+  CHECK(GradientErrors{small, large, small}.worst_share() == 2);
+  for (const GradientErrors& e : {GradientErrors{nan, small, large}, {small, nan, large}, {small, large, nan}})
+    CHECK_FALSE(e.worst_share() <= 1e9);
 }

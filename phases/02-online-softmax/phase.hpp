@@ -1,5 +1,5 @@
 // Phase 02 declares itself: what it can do, and its entry points. The implementation is in attention.hpp.
-// Programs and tests call forward(), which is compiled once (phase.cpp); attention.hpp is for those who read or include it.
+// Programs and tests call forward(), compiled once (phase.cpp); attention.hpp is for those who read or include it.
 // Use: Run run = phase02::forward(problem);
 #pragma once
 #include "phases/common/phase.hpp"

@@ -1,6 +1,7 @@
 // tour.cpp: ./flash tour walks every phase on a real input: one attention layer of a sentence encoder (docs/data).
 // Per phase: what changed, HBM bytes predicted and counted, what was on chip, arithmetic, errors, time. Kernels run on
-// the checked simulator, which counts. // At the end one table, and a report with pictures. A wrong prediction or a missed error bar makes it fail.
+// the checked simulator, which counts. At the end one table, and a report with pictures. A wrong prediction or a missed
+// error bar makes it fail.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>

@@ -1,4 +1,4 @@
-// kernel_phase.cuh: the host's side of a kernel phase, as far as all phases have the same: memory, blocks, time, entries.
+// kernel_phase.cuh: the host's side of a kernel phase, what is the same in all of them: memory, blocks, time, entries.
 // A phase writes its kernel, its shared struct and a launch; run_forward() brings a problem to the device, calls the
 // launch with the D, Br and Bc that its features list, and brings O back. One copy per machine.
 #pragma once
@@ -44,7 +44,7 @@ struct DeviceProblem {
   int B, H;
 };
 
-// ---- Sizes: which instantiation --------------------------------------------------------------------------------------
+// ---- Sizes: which instantiation -------------------------------------------------------------------------------------
 
 // Calls f.template operator()<D, Br, Bc>(), D padded to the next that the features list, with blocks that they list.
 template <const Features& kCan, class F>
@@ -134,7 +134,7 @@ inline TileCounts count_tiles(const Sizes& s, Blocks blocks) {
   return counts;
 }
 
-// ---- Memory ----------------------------------------------------------------------------------------------------------
+// ---- Memory ---------------------------------------------------------------------------------------------------------
 
 // A view's elements in device memory, gaps included, so that its strides hold there too. MachineOptions::in_place: the
 // caller's own memory (the simulator follows any pointer).
@@ -179,7 +179,7 @@ class DeviceView {
   std::vector<Array<U>> array_;  // one, or none in place
 };
 
-// ---- A run -----------------------------------------------------------------------------------------------------------
+// ---- A run ----------------------------------------------------------------------------------------------------------
 
 // Runs `launches` and takes the time; collects what the machine knows about them.
 template <class F>

@@ -1,5 +1,5 @@
-// launches_test.cpp: kernel<<<grid, block>>>(…) under g++: every form runs right on both machines, lines stay exact, and
-// what a GPU refuses is refused in one line. The launches are in launches.cu, which nvcc compiles too.
+// launches_test.cpp: kernel<<<grid, block>>>(…) under g++: every form runs right on both machines, lines stay exact,
+// and what a GPU refuses is refused in one line. The launches are in launches.cu, which nvcc compiles too.
 // Run: ctest -L simt, or simt_launches_test
 #include "tests/simt/launches.hpp"
 
