@@ -294,8 +294,8 @@ class Rewriter {
 
 using Words = std::vector<std::string>;
 
-// Runs a command and waits; its exit status, or 128 + the signal that ended it. An interrupt ends the command, and we go
-// on to remove what it left.
+// Runs a command and waits; its exit status, or 128 + the signal that ended it. An interrupt ends the command only, so
+// that we can remove what it left.
 int run(const Words& command) {
   std::vector<char*> arguments;
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
