@@ -278,11 +278,13 @@ TEST_CASE("other errors are the compiler's, at the lines of the source") {
   CHECK(error_line("  k<<<1, 2>>>(x, x);\n") == "k.cu.cpp:5");
   CHECK(error_line("  k<<<1>>>(x, 1);\n") == "k.cu.cpp:5");
   CHECK(error_line("  k\n<<<1, 1>>>(x, 1);\n\n  int y = x;\n") == "k.cu.cpp:8");
+  // So many that the preprocessor puts a line marker there.
+  CHECK(error_line("  k" + std::string(20, '\n') + "<<<1, 1>>>(x, 1);\n  int y = x;\n") == "k.cu.cpp:26");
   CHECK(error_line("  unknown<<<1, 1>>>(x, 1);\n") == "k.cu.cpp:5");
 }
 
 TEST_CASE("what is no launch passes: operator<<<, strings") {
   CHECK(compiled("struct A {};\ntemplate <class T> void operator<< (A, T) {}\nvoid f(A a) { operator<<<int>(a, 1); }\n"
                  "template void operator<< <long>(A, long);\n"
-                 "const char* s = \"k<<<1, 2>>\"; const char* r = R\"x(k<<<1)\" )x\"; int c = '\\'';\n") == "");
+                 "const char* s = \"k<<<1, 2>>\"; const char* r = R\"x(k)\" <<<1 )x\"; int c = '\\'';\n") == "");
 }
