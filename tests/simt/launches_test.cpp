@@ -283,7 +283,10 @@ TEST_CASE("other errors are the compiler's, at the lines of the source") {
   CHECK(error_line("  unknown<<<1, 1>>>(x, 1);\n") == "k.cu.cpp:5");
 }
 
-TEST_CASE("what is no launch passes: operator<<<, strings") {
+TEST_CASE("what is no launch passes, without a new warning: operator<<<, strings, comments") {
+  CHECK(compiled("int f(int x) {\n  switch (x) {\n    case 1:\n      x += 2;  // k<<<1, '\n      // fall through\n"
+                 "    case 2: /* \" k<<< */\n      return x;\n  }\n  return 0;\n}\n",
+                 "-Wall -Wextra") == "");
   CHECK(compiled("struct A {};\ntemplate <class T> void operator<< (A, T) {}\nvoid f(A a) { operator<<<int>(a, 1); }\n"
                  "template void operator<< <long>(A, long);\n"
                  "const char* s = \"k<<<1, 2>>\"; const char* r = R\"x(k)\" <<<1 )x\"; int c = '\\'';\n") == "");
