@@ -1,5 +1,5 @@
-// npy_test.cpp: proof of phases/common/npy.hpp: files that NumPy wrote are read, anything else is refused with one line.
-// And what is written is a .npy file, complete or absent.
+// npy_test.cpp: proof of phases/common/npy.hpp: files that NumPy wrote are read, anything else is refused with one
+// line. And what is written is a .npy file, complete or absent.
 // ctest -L common
 #include "phases/common/npy.hpp"
 

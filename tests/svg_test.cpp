@@ -1,5 +1,5 @@
 // svg_test.cpp: pictures are well-formed, escape their text, survive NaN, and say what was put in.
-// A small checker of tags stands in for an XML parser.
+// Where things are and how dark or high is read back from the text (tests/markup.hpp).
 // ./flash test     or: build/default/bin/svg_test
 #include <doctest/doctest.h>
 
@@ -10,35 +10,12 @@
 
 #include "phases/common/svg.hpp"
 #include "phases/common/tile_walk.hpp"
+#include "tests/markup.hpp"
 
 using namespace flash;
+using namespace flash::test;
 
 static const double nan_value = std::numeric_limits<double>::quiet_NaN();
-
-// Every tag is closed in order, quotes are paired, no stray '<' or '&', no "nan" or "inf" in an attribute.
-static bool well_formed(const std::string& svg) {
-  std::vector<std::string> open;
-  for (std::size_t i = 0; i < svg.size(); ++i) {
-    if (svg[i] == '&') {
-      const std::string entity = svg.substr(i, svg.find(';', i) - i + 1);
-      if (entity != "&amp;" && entity != "&lt;" && entity != "&gt;" && entity != "&quot;") return false;
-    }
-    if (svg[i] != '<') continue;
-    const std::size_t end = svg.find('>', i);
-    if (end == std::string::npos) return false;
-    const std::string tag = svg.substr(i + 1, end - i - 1), name = tag.substr(0, tag.find_first_of(" \n"));
-    if (tag.find('<') != std::string::npos || std::count(tag.begin(), tag.end(), '"') % 2) return false;
-    if (tag.find("nan") != std::string::npos || tag.find("inf\"") != std::string::npos) return false;
-    if (name[0] == '/') {
-      if (open.empty() || open.back() != name.substr(1)) return false;
-      open.pop_back();
-    } else if (tag.back() != '/') {
-      open.push_back(name);
-    }
-    i = end;
-  }
-  return open.empty();
-}
 
 static int count(const std::string& text, const std::string& part) {
   int n = 0;

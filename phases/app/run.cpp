@@ -38,13 +38,16 @@ void check_writable(const std::string& flag, const std::string& path) {
   if (!std::filesystem::is_directory(parent))
     refuse("--" + flag, path, "a file in an existing folder", "create " + parent.string());
   if (std::filesystem::is_directory(path)) refuse("--" + flag, path, "a file, not a folder", "add a file name");
-  if (access(parent.c_str(), W_OK) != 0)
-    refuse("--" + flag, path, "a folder that may be written", "choose another output path");
+  if (const std::string why = why_not_writable(path); !why.empty())
+    refuse("--" + flag, path, "a path that can be written (" + why + ")", "choose another output path");
 }
 
+// By whatever names or links. Devices and pipes keep nothing that could be overwritten.
 bool same_file(const std::string& a, const std::string& b) {
-  std::error_code ignored;  // one of them may not exist yet
-  return std::filesystem::weakly_canonical(a, ignored) == std::filesystem::weakly_canonical(b, ignored);
+  namespace fs = std::filesystem;
+  std::error_code none;
+  if (fs::exists(a, none) && fs::exists(b, none)) return fs::is_regular_file(a, none) && fs::equivalent(a, b, none);
+  return fs::weakly_canonical(fs::absolute(a), none) == fs::weakly_canonical(fs::absolute(b), none);
 }
 
 std::string json_list(const std::vector<std::int64_t>& list) {
@@ -86,8 +89,8 @@ std::string report_json(const PhaseInfo& phase, const Arguments& args, const Pro
 }
 
 template <class T>
-int run_typed(const PhaseInfo& phase, const Arguments& args, const NpyArray& q_file, const NpyArray& k_file,
-              const NpyArray& v_file) {
+int run_typed(const PhaseInfo& phase, const Arguments& args, NpyType type, const NpyArray& q_file,
+              const NpyArray& k_file, const NpyArray& v_file) {
   const Tensor<T> q = to_tensor<T>(q_file, args.text("q")), k = to_tensor<T>(k_file, args.text("k")),
                   v = to_tensor<T>(v_file, args.text("v"));
   Tensor<T> o = make_tensor<T>(shape_of(q));
@@ -98,7 +101,7 @@ int run_typed(const PhaseInfo& phase, const Arguments& args, const NpyArray& q_f
   p.v = view(v);
   p.o = view(o);
   if (args.has("lse")) {
-    lse.resize(static_cast<std::size_t>(p.B() * p.H() * p.Sq()) + 1);  // + 1: never a null pointer
+    lse.resize(1);  // its size is allowed to be large once the shapes are known to be good
     p.lse = lse.data();
   }
   if (args.has("scale")) p.options.scale = args.number<float>("scale", 0);
@@ -106,7 +109,12 @@ int run_typed(const PhaseInfo& phase, const Arguments& args, const NpyArray& q_f
   p.options.block_q = args.number<std::int64_t>("block-q", 0);
   p.options.block_k = args.number<std::int64_t>("block-k", 0);
   p.options.sram_bytes = args.number<std::int64_t>("sram", p.options.sram_bytes);
-  p.options.threads = static_cast<int>(args.number<std::int64_t>("threads", 0));
+  p.options.threads = args.number<int>("threads", 0);
+  validate(p, phase.features);
+  if (p.lse) {
+    lse.resize(static_cast<std::size_t>(p.B() * p.H() * p.Sq()) + 1);  // + 1: never a null pointer
+    p.lse = lse.data();
+  }
 
   Outcome outcome;
   Gradients<T> gradients;
@@ -114,7 +122,7 @@ int run_typed(const PhaseInfo& phase, const Arguments& args, const NpyArray& q_f
     const ProgressLine progress(isatty(STDERR_FILENO));
     const Where where = parse_machine(args.text("machine", "sim"));
     if (args.has("dout")) {
-      gradients = run_backward(p, args, where);
+      gradients = run_backward(p, args, where, type);
       const Run& run = gradients.run;
       outcome = {run.ledger, where == Where::Checked, run.milliseconds / 1e3, run.tiles};
     } else {
@@ -122,9 +130,9 @@ int run_typed(const PhaseInfo& phase, const Arguments& args, const NpyArray& q_f
     }
   }
   std::vector<std::int64_t> lse_shape(q_file.shape.begin(), q_file.shape.end() - 1);
-  write_npy<T>(args.text("o"), q_file.shape, o.data());
+  write_npy(args.text("o"), q_file.descr, q_file.shape, o.data());
   if (p.lse) write_npy<float>(args.text("lse"), lse_shape, lse.data());
-  if (args.has("dout")) write_gradients(gradients, args, q_file.shape, k_file.shape);
+  if (args.has("dout")) write_gradients(gradients, args, q_file, k_file, v_file);
   if (args.has("report")) write_file(args.text("report"), report_json(phase, args, p, outcome));
   std::printf("phase %s on %s: %.3f s", phase.features.phase, args.text("machine", "sim").c_str(), outcome.seconds);
   if (outcome.counted)
@@ -137,10 +145,11 @@ int run_typed(const PhaseInfo& phase, const Arguments& args, const NpyArray& q_f
 }  // namespace
 
 int run_command(const std::vector<std::string>& words) {
-  const Arguments args(words,
-                       {"phase",   "q",    "k",       "v",      "o",    "lse",  "causal", "scale", "machine", "block-q",
-                        "block-k", "sram", "threads", "report", "dout", "dlse", "dq",     "dk",    "dv",      "mode"});
-  if (!args.positional.empty()) refuse("argument", "'" + args.positional[0] + "'", "--flag value", "see ./flash help");
+  const Arguments args(
+      words, {"phase", "q",       "k",      "v",    "o",    "lse", "causal", "scale", "machine", "block-q", "block-k",
+              "sram",  "threads", "report", "dout", "dlse", "dq",  "dk",     "dv",    "mode",    "type"});
+  if (!args.positional.empty())
+    refuse("argument", "'" + args.positional[0] + "'", "--flag value", "see ./flash run --help");
   const PhaseInfo phase = find_phase(args.required("phase"));
   const Where where = parse_machine(args.text("machine", "sim"));
   if (where != Where::Sim && !is_kernel_phase(phase.number))
@@ -158,7 +167,11 @@ int run_command(const std::vector<std::string>& words) {
                "choose another output path");
   }
 
-  const NpyArray q = read_npy(args.text("q")), k = read_npy(args.text("k")), v = read_npy(args.text("v"));
+  if (args.has("type") && args.text("type") != "bf16")
+    refuse("--type", "'" + args.text("type") + "'", "bf16", "omit it for float16 and float32, which the files name");
+  const NpyType type = args.has("type") ? NpyType::Bfloat16 : NpyType::Named;
+  const NpyArray q = read_npy(args.text("q"), type), k = read_npy(args.text("k"), type),
+                 v = read_npy(args.text("v"), type);
   if (q.dtype != k.dtype || q.dtype != v.dtype)
     refuse("types of q, k, v", q.dtype + ", " + k.dtype + ", " + v.dtype, "one type", "convert with astype");
   if (q.shape.size() != k.shape.size() || q.shape.size() != v.shape.size())
@@ -166,8 +179,9 @@ int run_command(const std::vector<std::string>& words) {
         "ranks of q, k, v",
         std::to_string(q.shape.size()) + ", " + std::to_string(k.shape.size()) + ", " + std::to_string(v.shape.size()),
         "one rank", "reshape to [B, H, S, D]");
-  if (q.dtype == "float32") return run_typed<float>(phase, args, q, k, v);
-  if (q.dtype == "float16") return run_typed<half>(phase, args, q, k, v);
+  if (q.dtype == "float32") return run_typed<float>(phase, args, type, q, k, v);
+  if (q.dtype == "float16") return run_typed<half>(phase, args, type, q, k, v);
+  if (q.dtype == "bfloat16") return run_typed<bfloat16>(phase, args, type, q, k, v);
   refuse("type of q, k, v", q.dtype, "float32 or float16", "convert with astype(np.float32)");
 }
 

@@ -25,9 +25,9 @@ void check_backward(const Arguments& args, int phase) {
 }
 
 template <class T>
-Gradients<T> run_backward(const Problem<T>& p, const Arguments& args, Where where) {
+Gradients<T> run_backward(const Problem<T>& p, const Arguments& args, Where where, NpyType type) {
   const phase09::Mode mode = parse_mode(args.text("mode", "deterministic"));
-  const Tensor<T> dout = load_tensor<T>(args.text("dout"));
+  const Tensor<T> dout = to_tensor<T>(read_npy(args.text("dout"), type), args.text("dout"));
   const std::size_t rows = static_cast<std::size_t>(p.B() * p.H() * p.Sq());
   Gradients<T> g{make_tensor<T>(p.q.shape), make_tensor<T>(p.k.shape), make_tensor<T>(p.v.shape), {}};
   Tensor<std::int16_t> o_lo = make_tensor<std::int16_t>(p.o.shape);
@@ -65,18 +65,20 @@ Gradients<T> run_backward(const Problem<T>& p, const Arguments& args, Where wher
 }
 
 template <class T>
-void write_gradients(const Gradients<T>& g, const Arguments& args, const std::vector<std::int64_t>& q_shape,
-                     const std::vector<std::int64_t>& k_shape) {
-  write_npy<T>(args.text("dq"), q_shape, g.dq.data());
-  write_npy<T>(args.text("dk"), k_shape, g.dk.data());
-  write_npy<T>(args.text("dv"), k_shape, g.dv.data());
+void write_gradients(const Gradients<T>& g, const Arguments& args, const NpyArray& q, const NpyArray& k,
+                     const NpyArray& v) {
+  write_npy(args.text("dq"), q.descr, q.shape, g.dq.data());
+  write_npy(args.text("dk"), k.descr, k.shape, g.dk.data());
+  write_npy(args.text("dv"), v.descr, v.shape, g.dv.data());
 }
 
-template Gradients<float> run_backward(const Problem<float>&, const Arguments&, Where);
-template Gradients<half> run_backward(const Problem<half>&, const Arguments&, Where);
-template void write_gradients(const Gradients<float>&, const Arguments&, const std::vector<std::int64_t>&,
-                              const std::vector<std::int64_t>&);
-template void write_gradients(const Gradients<half>&, const Arguments&, const std::vector<std::int64_t>&,
-                              const std::vector<std::int64_t>&);
+#define FLASH_FOR(T)                                                                                     \
+  template Gradients<T> run_backward(const Problem<T>&, const Arguments&, Where, NpyType);               \
+  template void write_gradients(const Gradients<T>&, const Arguments&, const NpyArray&, const NpyArray&, \
+                                const NpyArray&);
+FLASH_FOR(float)
+FLASH_FOR(half)
+FLASH_FOR(bfloat16)
+#undef FLASH_FOR
 
 }  // namespace flash

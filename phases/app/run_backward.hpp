@@ -24,11 +24,11 @@ struct Gradients {
 
 // Writes p.o, and p.lse if it is wanted, and returns the gradients of --dout (and --dlse, fp32 [B, H, Sq]).
 template <class T>
-Gradients<T> run_backward(const Problem<T>& p, const Arguments& args, Where where);
+Gradients<T> run_backward(const Problem<T>& p, const Arguments& args, Where where, NpyType type);
 
-// Writes --dq, --dk and --dv in the shapes of the files that q and k came from.
+// Writes --dq, --dk and --dv in the shapes and types of the files that q, k and v came from.
 template <class T>
-void write_gradients(const Gradients<T>& g, const Arguments& args, const std::vector<std::int64_t>& q_shape,
-                     const std::vector<std::int64_t>& k_shape);
+void write_gradients(const Gradients<T>& g, const Arguments& args, const NpyArray& q, const NpyArray& k,
+                     const NpyArray& v);
 
 }  // namespace flash

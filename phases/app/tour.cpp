@@ -1,6 +1,7 @@
 // tour.cpp: ./flash tour walks every phase on a real input: one attention layer of a sentence encoder (docs/data).
 // Per phase: what changed, HBM bytes predicted and counted, what was on chip, arithmetic, errors, time. Kernels run on
-// the checked simulator, which counts. // At the end one table, and a report with pictures. A wrong prediction or a missed error bar makes it fail.
+// the checked simulator, which counts. At the end one table and a report with pictures. A wrong prediction or a missed
+// error bar makes it fail.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -94,8 +95,8 @@ Problem<float> with_blocks(const Problem<float>& p, int phase) {
   return out;
 }
 
-// Phase 07 with its mask on: what it saves.
-void print_causal(const Problem<float>& p, Where machine) {
+// Phase 07 with its mask on: what it saves. False when the prediction or the error bar is missed.
+bool print_causal(const Problem<float>& p, Where machine) {
   const Problem<float> full = with_blocks(p, 7);
   Problem<float> causal = full;
   causal.options.causal = Causal::TopLeft;
@@ -107,6 +108,7 @@ void print_causal(const Problem<float>& p, Where machine) {
   std::printf("    HBM bytes predicted %s, counted %s, without the mask %s\n",
               grouped(predicted_hbm_bytes(7, causal)).c_str(), grouped(outcome.ledger.hbm_bytes()).c_str(),
               grouped(predicted_hbm_bytes(7, full)).c_str());
+  return error <= 2e-6 && (!outcome.counted || outcome.ledger.hbm_bytes() == predicted_hbm_bytes(7, causal));
 }
 
 // The backward pass of phase 09 for dO = O (the loss ½‖O‖²), against the naive backward in fp64. Needs O and LSE.
@@ -238,6 +240,11 @@ int tour_command(const std::vector<std::string>& words) {
   if (args.positional.size() > 1) refuse("argument", "'" + args.positional[1] + "'", "at most one phase", "omit it");
   const int only = args.positional.empty() ? 0 : find_phase(args.positional[0]).number;
   const std::string folder = args.text("out", "flash-tour"), data = FLASH_DATA_DIR;
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  if (failed || !std::filesystem::is_directory(folder))
+    refuse("--out", folder, "a folder that can be made (" + (failed ? failed.message() : "it is a file") + ")",
+           "choose another");
 
   const Tensor<float> q = load_widened(data + "/minilm_q.npy"), k = load_widened(data + "/minilm_k.npy"),
                       v = load_widened(data + "/minilm_v.npy");
@@ -293,12 +300,11 @@ int tour_command(const std::vector<std::string>& words) {
       std::printf("  LSE         %s\n", lse_good ? "within 2e-6 of fp64, every row" : "<-- OFF BY MORE THAN 2e-6");
       s.good = s.good && lse_good;
     }
-    if (info.number == 7 && (!only || only == 7)) print_causal(p, machine);
+    if (info.number == 7 && (!only || only == 7)) s.good = print_causal(p, machine) && s.good;
     if (info.number == 9 && (!only || only == 9)) s.good = print_backward(problem, machine) && s.good;
     if (!only || info.number == only) steps.push_back(s);
   }
 
-  std::filesystem::create_directories(folder);
   const std::string report = folder + "/report.html";
   write_report(report, steps, p, tokens);
   std::printf("\n%s\nreport: %s\n", table_text(steps).c_str(), std::filesystem::absolute(report).c_str());

@@ -29,12 +29,12 @@ struct NpyArray {
   }
 };
 
-// NumPy has no name for bfloat16. A file of it says "|V2" or "<V2", two bytes of something (ml_dtypes' bfloat16), or "<u2"
-// (a torch tensor viewed as uint16), so the caller has to say that bfloat16 is meant.
+// NumPy has no name for bfloat16. A file of it says "|V2" or "<V2", two bytes of something (ml_dtypes' bfloat16), or
+// "<u2" (a torch tensor viewed as uint16), so the caller has to say that bfloat16 is meant.
 enum class NpyType { Named, Bfloat16 };
 
-// Throws Error: missing, not .npy, unsupported version, type or order, malformed header, truncated or too long, or sizes
-// whose product, zeros left out, is over 2^63 bytes.
+// Throws Error: missing, not .npy, unsupported version, type or order, malformed header, truncated or too long, or
+// sizes whose product, zeros left out, is over 2^63 bytes.
 NpyArray read_npy(const std::string& path, NpyType type = NpyType::Named);
 
 // How this type is called in a file that we write of our own accord.
@@ -55,8 +55,8 @@ void write_npy(const std::string& path, const std::vector<std::int64_t>& shape, 
   write_npy(path, descr_of<T>(), shape, data);
 }
 
-// Writes a whole file, or nothing: `text` goes to "<path>.flash-unfinished", which then takes the name `path`. A link stays
-// one: the file that it points to is replaced. A device or a pipe is written into.
+// Writes a whole file, or nothing: `text` goes to "<path>.flash-unfinished", which then takes the name `path`. A link
+// stays one: the file that it points to is replaced. A device or a pipe is written into.
 void write_file(const std::string& path, const std::string& text);
 
 // Why write_file could not write there, or "" if it can. Creates nothing, and removes what a run that was killed left.
