@@ -27,6 +27,8 @@ unset(CMAKE_REQUIRED_LIBRARIES)
 
 # The simulator itself is always optimised: kernels run inside it. Its own flags follow the build's sanitizers.
 file(GLOB simulator CONFIGURE_DEPENDS ${FLASH_ROOT}/sim/*.cpp ${FLASH_ROOT}/sim/*/*.cpp)
+set(FLASH_LAUNCHES_SOURCE ${FLASH_ROOT}/sim/dialect/launches.cpp)
+list(REMOVE_ITEM simulator ${FLASH_LAUNCHES_SOURCE})
 add_library(flash_simt STATIC ${simulator})
 target_include_directories(flash_simt PUBLIC ${FLASH_ROOT})
 target_compile_features(flash_simt PUBLIC cxx_std_20)
@@ -37,6 +39,14 @@ if(TARGET flash_options)  # warnings, sanitizers
 endif()
 if(FLASH_HAS_LIBBACKTRACE)
   target_link_libraries(flash_simt PUBLIC backtrace)
+endif()
+
+# The program that turns kernel<<<grid, block>>>(…) into C++ for g++; it stands before the compiler of kernel files.
+add_executable(flash-launches ${FLASH_LAUNCHES_SOURCE})
+target_compile_features(flash-launches PRIVATE cxx_std_20)
+target_compile_options(flash-launches PRIVATE -O2)
+if(TARGET flash_options)
+  target_link_libraries(flash-launches PRIVATE flash_options)
 endif()
 
 # g++ cannot combine the address and the thread sanitizer's instrumentation: checked kernels are left out then.
@@ -60,12 +70,15 @@ function(flash_add_kernel name file)
   foreach(machine IN LISTS machines)
     set(source ${CMAKE_CURRENT_BINARY_DIR}/${name}_${machine}.cpp)
     file(CONFIGURE OUTPUT ${source} CONTENT "#include \"${path}\"\n" @ONLY)
-    set_property(SOURCE ${source} APPEND PROPERTY OBJECT_DEPENDS ${path})
+    set_property(SOURCE ${source} APPEND PROPERTY OBJECT_DEPENDS ${path} ${FLASH_LAUNCHES_SOURCE})
     add_library(${name}_${machine} OBJECT ${source})
     target_link_libraries(${name}_${machine} PUBLIC flash_simt)
     target_compile_definitions(${name}_${machine} PRIVATE FLASH_MACHINE=on_${machine})
     # Same bits in both: no contraction, multiply-adds are written fmaf. #pragma unroll is nvcc's.
     target_compile_options(${name}_${machine} PRIVATE -ffp-contract=off -Wno-unknown-pragmas ${FLASH_KERNEL_FLAGS})
+    set_property(TARGET ${name}_${machine} PROPERTY
+      CXX_COMPILER_LAUNCHER $<TARGET_FILE:flash-launches> ${CMAKE_CXX_COMPILER_LAUNCHER})
+    add_dependencies(${name}_${machine} flash-launches)
     target_sources(${name} INTERFACE $<TARGET_OBJECTS:${name}_${machine}>)
   endforeach()
   target_compile_options(${name}_sim PRIVATE -O2)

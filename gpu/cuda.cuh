@@ -138,7 +138,7 @@ void launch(Machine& machine, void (*kernel)(Parameters...), dim3 grid, dim3 blo
 }
 
 #if defined(__CUDACC__)
-// The block's shared memory as the struct that launch<S> announced.
+// The block's shared memory, of which the launch gives sizeof(S) bytes or more, as a struct.
 template <class S>
 __device__ __forceinline__ S& shared() {
   extern __shared__ __align__(1024) unsigned char flash_shared_memory[];

@@ -8,9 +8,12 @@
 #include <cstring>
 #include <fstream>
 #include <iostream>
+#include <map>
+#include <mutex>
 #include <numeric>
 #include <random>
 #include <thread>
+#include <utility>
 
 #include "sim/checks/shadow.hpp"
 #include "sim/core/block.hpp"
@@ -18,6 +21,30 @@
 #include "sim/limits.hpp"
 
 namespace flash::simt {
+namespace {
+
+// All machines that live, in the order of their making: the last one of a thread is its current one. A machine may be
+// destroyed by any thread and in any order.
+struct Living {
+  struct Entry {
+    MachineCore* machine;
+    bool checked;
+    std::thread::id thread;
+  };
+  std::mutex mutex;
+  std::vector<Entry> machines;
+};
+
+Living& living() {
+  static Living all;
+  return all;
+}
+
+std::string kernel_name(const void* kernel, const char* as_written) {
+  return kernel ? function_name(kernel) : without_machine(as_written);
+}
+
+}  // namespace
 
 struct MachineCore::State {
   MachineOptions options;
@@ -27,9 +54,11 @@ struct MachineCore::State {
   std::vector<std::unique_ptr<Worker>> workers;
   std::vector<Checker*> checkers;  // checked only: the workers' observers
   std::vector<KernelReport> reports;
-  std::vector<const void*> unnamed;  // kernels of the last reports: names are looked up when somebody asks
+  // Kernels of the last reports, and their names in the source: looked up when somebody asks.
+  std::vector<std::pair<const void*, const char*>> unnamed;
   std::vector<Finding> findings;
   std::vector<TraceEvent> trace;
+  std::map<const void*, std::size_t> allowed_shared;  // bytes, by kernel
 };
 
 MachineCore::MachineCore(const MachineOptions& options, bool checked) : state_(std::make_unique<State>()) {
@@ -37,9 +66,15 @@ MachineCore::MachineCore(const MachineOptions& options, bool checked) : state_(s
   state_->checked = checked;
   if (options.threads < 0) refuse("threads", options.threads, "0 (all cores) or more", "pass 0");
   if (checked) state_->shadow = std::make_unique<GlobalShadow>(state_->memory);
+  const std::lock_guard lock(living().mutex);
+  living().machines.push_back({this, checked, std::this_thread::get_id()});
 }
 
 MachineCore::~MachineCore() {
+  {
+    const std::lock_guard lock(living().mutex);
+    std::erase_if(living().machines, [this](const Living::Entry& entry) { return entry.machine == this; });
+  }
   const std::string& path = state_->options.trace;
   if (path.empty() || path == "memory") return;
   std::ofstream file(path);
@@ -52,7 +87,8 @@ const MachineOptions& MachineCore::options() const {
 const std::vector<KernelReport>& MachineCore::reports() const {
   State& s = *state_;
   const std::size_t first = s.reports.size() - s.unnamed.size();
-  for (std::size_t i = 0; i < s.unnamed.size(); ++i) s.reports[first + i].kernel = function_name(s.unnamed[i]);
+  for (std::size_t i = 0; i < s.unnamed.size(); ++i)
+    s.reports[first + i].kernel = kernel_name(s.unnamed[i].first, s.unnamed[i].second);
   s.unnamed.clear();
   return s.reports;
 }
@@ -89,12 +125,34 @@ void MachineCore::copy_out(void* to, const void* from, std::size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
+MachineCore& MachineCore::current(bool checked, const std::string& purpose) {
+  if (active_worker) refuse("a kernel's call", purpose, "it in host code", "dynamic parallelism is not simulated");
+  const std::lock_guard lock(living().mutex);
+  const std::vector<Living::Entry>& all = living().machines;
+  for (auto entry = all.rbegin(); entry != all.rend(); ++entry)
+    if (entry->checked == checked && entry->thread == std::this_thread::get_id()) return *entry->machine;
+  refuse("the current machine", "none", "one that this thread made, for " + purpose, "construct a Machine before it");
+}
+
+void MachineCore::allow_shared_memory(const void* kernel, std::size_t bytes) {
+  check_shared_memory(state_->options.profile, bytes);
+  state_->allowed_shared[kernel] = bytes;
+}
+
 void MachineCore::run(Launch& launch) {
   State& s = *state_;
   KernelReport report;
   report.grid = {launch.grid.x, launch.grid.y, launch.grid.z};
   report.block = {launch.block.x, launch.block.y, launch.block.z};
   check_launch(s.options.profile, report.grid, report.block, launch.shared_bytes);
+  if (launch.shared_bytes > kSharedWithoutAsking && launch.shared_bytes > s.allowed_shared[launch.kernel]) {
+    const std::string name = kernel_name(launch.kernel, launch.kernel_name);
+    const std::string ask = "call cudaFuncSetAttribute(" + name + ", cudaFuncAttributeMaxDynamicSharedMemorySize, " +
+                            std::to_string(launch.shared_bytes) + ") before the launch";
+    refuse("dynamic shared memory of " + name, std::to_string(launch.shared_bytes) + " bytes",
+           "at most " + std::to_string(std::max(kSharedWithoutAsking, s.allowed_shared[launch.kernel])),
+           launch.kernel ? ask : "write its template arguments at the launch, and " + ask);
+  }
   if (launch.blocks() > 0xffffffffu)
     refuse("blocks in a grid", launch.blocks(), "at most 4294967295", "split the launch");
   launch.order = s.options.order, launch.seed = s.options.seed, launch.trace = !s.options.trace.empty();
@@ -164,7 +222,7 @@ void MachineCore::run(Launch& launch) {
   for (const Tracer::Event& e : events)
     s.trace.push_back({s.reports.size(), coordinates(e.block), e.warp, e.name, e.value, e.begin, e.end});
   s.reports.push_back(report);
-  s.unnamed.push_back(launch.kernel);
+  s.unnamed.emplace_back(launch.kernel, launch.kernel_name);
   for (const std::exception_ptr& error : errors)
     if (error) std::rethrow_exception(error);
 

@@ -1,6 +1,7 @@
 // machine.hpp: the simulated device as host code sees it: on_sim::Machine (fast) and on_checked::Machine (all checks).
-// Same words as on_gpu (gpu/cuda.cuh). One machine holds device arrays, runs launches one after another, and keeps
-// their reports, findings and trace. Use: see tests/simt_machine.cu; kernel files include "gpu/kernel.cuh" instead.
+// Same words as on_gpu (gpu/cuda.cuh). A machine holds device arrays, runs launches one after another, keeps their
+// reports, findings and trace, and is the current one of its OS thread while it lives: kernel<<<grid, block>>>(…) goes
+// there, as to CUDA's current device. Use: see tests/simt_machine.cu; kernel files include "gpu/kernel.cuh" instead.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -32,10 +33,15 @@ class MachineCore {
   void copy_in(void* to, const void* from, std::size_t bytes);
   static void copy_out(void* to, const void* from, std::size_t bytes);
   void run(Launch& launch);
+  // cudaFuncSetAttribute: launches of this kernel may ask for so much shared memory.
+  void allow_shared_memory(const void* kernel, std::size_t bytes);
 
  protected:
   MachineCore(const MachineOptions& options, bool checked);
   ~MachineCore();
+  // The youngest machine of its kind that this OS thread made: launches go there. Refuses when there is none; `purpose`
+  // says what it is wanted for, "the launch of k".
+  static MachineCore& current(bool checked, const std::string& purpose);
 
  private:
   struct State;
@@ -72,6 +78,7 @@ template <bool kChecked>
 class BasicMachine : public MachineCore {
  public:
   explicit BasicMachine(const MachineOptions& options = {}) : MachineCore(options, kChecked) {}
+  static MachineCore& current(const std::string& purpose) { return MachineCore::current(kChecked, purpose); }
 
   template <class T>
   Array<T, kChecked> alloc(const std::string& name, std::size_t count) {

@@ -12,7 +12,7 @@ using namespace flash::test;
 
 namespace {
 
-constexpr Features all{.phase = "test", .causal = true, .lse = true};
+constexpr Features all{.phase = "test", .change = "", .causal = true, .lse = true};
 const Case ordinary{.Sq = 20, .Sk = 30, .causal = Causal::BottomRight, .layout = Layout::Padded};
 
 // The reference itself, rounded, as if it were a phase.
@@ -98,7 +98,7 @@ TEST_CASE_TEMPLATE("wrong answers are caught", T, float, half, bfloat16) {
   }));
   // A row that is not written, an element between rows and one after the end that are.
   CHECK(caught<T>(ordinary,
-                  [&](const P& p) { std::memset(static_cast<void*>(p.o.row(0, 0, 0)), poison, 16 * sizeof(T)); }));
+                  [&](const P& p) { fill_with_poison(p.o.row(0, 0, 0), 16 * sizeof(T)); }));
   CHECK(caught<T>(ordinary, [](const P& p) { p.o.row(0, 0, 0)[16] = from_float<T>(0.0f); }));
   CHECK(caught<T>(ordinary, [](const P& p) { p.o.data[p.o.span()] = from_float<T>(0.0f); }));
   CHECK(caught<T>(ordinary, [](const P& p) { p.o.data[-1] = from_float<T>(0.0f); }));

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "phases/09-backward/problem.hpp"
+#include "phases/common/gradients.hpp"
 #include "tests/contract.hpp"
 
 namespace flash::test {
@@ -39,9 +39,11 @@ struct GradientReference {
   std::vector<double> p, dp, delta, ds;  // [B, H, Sq, Sk]; delta [B, H, Sq]: the steps, for the derivation's tests
 };
 
-// Straight from docs/backward.md, one number at a time. O and LSE are computed here, not taken from the problem.
+// Straight from docs/backward.md, one number at a time. O and LSE are computed here, not taken from the problem; P too,
+// unless `given` says what the forward pass had, [B, H, Sq, Sk].
 template <class T>
-GradientReference gradient_reference(const phase09::GradientProblem<T>& p, bool keep_steps = false) {
+GradientReference gradient_reference(const GradientProblem<T>& p, bool keep_steps = false,
+                                     const std::vector<double>* given = nullptr) {
   const std::int64_t heads = p.q.shape[0] * p.q.shape[1], Sq = p.q.shape[2], Sk = p.k.shape[2], D = p.q.shape[3];
   const double scale = p.options.scale ? *p.options.scale : static_cast<float>(1 / std::sqrt(static_cast<double>(D)));
   const std::vector<double> Q = gather64(p.q), K = gather64(p.k), V = gather64(p.v), dO = gather64(p.dout);
@@ -71,7 +73,10 @@ GradientReference gradient_reference(const phase09::GradientProblem<T>& p, bool 
       for (std::int64_t j = 0; j < Sk; ++j)
         if (sees(p.options.causal, i, j, Sq, Sk)) l += P[j] = std::exp(P[j] - m);
       for (std::int64_t j = 0; j < Sk; ++j)
-        if (sees(p.options.causal, i, j, Sq, Sk)) delta += (P[j] /= l) * dP[j];
+        if (sees(p.options.causal, i, j, Sq, Sk)) {
+          P[j] = given ? (*given)[static_cast<std::size_t>((head * Sq + i) * Sk + j)] : P[j] / l;
+          delta += P[j] * dP[j];
+        }
       if (p.dlse) dlse = p.dlse[head * Sq + i];
       for (std::int64_t j = 0; j < Sk; ++j) {
         if (!sees(p.options.causal, i, j, Sq, Sk)) continue;
@@ -103,7 +108,7 @@ GradientReference gradient_reference(const phase09::GradientProblem<T>& p, bool 
   return r;
 }
 
-// ‖got - want‖ against bar·‖want‖ + 4·2^-24·‖G‖, all as the contract words it.
+// ‖got - want‖ against bar·‖want‖ + 4·2^-24·‖G‖, all as the contract words it; `more` is added to either type's bar.
 struct GradientError {
   double relative = 0;  // ‖got - want‖ / ‖want‖
   double share = 0;     // ‖got - want‖ / what is allowed: at most 1, and NaN is not
@@ -112,7 +117,7 @@ struct GradientError {
 
 template <class T>
 GradientError gradient_error(const std::vector<double>& got, const std::vector<double>& want, double g, double bar_fp32,
-                             double floors) {
+                             double floors, double more = 0) {
   double difference = 0, size = 0, rounding = 0;
   for (std::size_t i = 0; i < want.size(); ++i) {
     const double rounded = as_double(from_float<T>(static_cast<float>(want[i])));
@@ -121,7 +126,8 @@ GradientError gradient_error(const std::vector<double>& got, const std::vector<d
     size += want[i] * want[i];
   }
   GradientError e;
-  const double allowed = (sizeof(T) == 2 ? floors * std::sqrt(rounding) : bar_fp32 * std::sqrt(size)) + 4 * 0x1p-24 * g;
+  const double allowed = (sizeof(T) == 2 ? floors * std::sqrt(rounding) : bar_fp32 * std::sqrt(size)) +
+                         more * std::sqrt(size) + 4 * 0x1p-24 * g;
   e.relative = ratio(difference, size);
   e.floor = ratio(rounding, size);
   e.share = difference == 0 ? 0 : std::sqrt(difference) / allowed;
@@ -147,13 +153,23 @@ inline double floors(Input input) {
 // dQ, dK, dV as they are now in the problem's memory, against fp64. The large logits of Q*60 get in fp32 what the
 // forward pass is allowed for them, 4·2^-24·max|S|: P is exp of a number that fp32 rounds to 2^-24 of its size.
 template <class T>
-GradientErrors gradient_errors(const phase09::GradientProblem<T>& p, const GradientReference& want, Input input) {
+GradientErrors gradient_errors(const GradientProblem<T>& p, const GradientReference& want, Input input) {
   const bool shifted = input == Input::Uniform || input == Input::Shifted;
   const double bar = 5e-6 + (input == Input::Q60 ? 4 * 0x1p-24 * want.max_abs_logit : 0);
   const double dq_bar = shifted ? 1e-4 * std::max(1.0, static_cast<double>(p.Sk()) / 1024) : bar;
   return {gradient_error<T>(gather64(p.dq), want.dq, want.gq, dq_bar, floors(input)),
           gradient_error<T>(gather64(p.dk), want.dk, want.gk, bar, floors(input)),
           gradient_error<T>(gather64(p.dv), want.dv, want.gv, bar, floors(input))};
+}
+
+// At large logits fp32 itself limits P, in the forward pass as in the backward pass. Beside the contract's bar dV may be
+// twice as far off as O was in the same run, dQ and dK four times, `more` on top.
+template <class T>
+GradientErrors gradient_errors_beside_o(const GradientProblem<T>& p, const GradientReference& want,
+                                        double error_of_o, double more = 0) {
+  return {gradient_error<T>(gather64(p.dq), want.dq, want.gq, 5e-6, 2, 4 * error_of_o + more),
+          gradient_error<T>(gather64(p.dk), want.dk, want.gk, 5e-6, 2, 4 * error_of_o + more),
+          gradient_error<T>(gather64(p.dv), want.dv, want.gv, 5e-6, 2, 2 * error_of_o)};
 }
 
 }  // namespace flash::test

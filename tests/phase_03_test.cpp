@@ -3,48 +3,30 @@
 // ./flash test 03
 #include <doctest/doctest.h>
 
-#include "phases/02-online-softmax/attention.hpp"
+#include "phases/02-online-softmax/phase.hpp"
 #include "phases/03-tiled-v1/attention.hpp"
-#include "tests/contract.hpp"
+#include "tests/promises.hpp"
 
 using namespace flash;
 using namespace flash::test;
-using phase03::Blocks;
+
+const Phase& flash::test::phase_under_test() {
+  return phase03::phase;
+}
+const Phase* flash::test::phase_before() {
+  return &phase02::phase;
+}
 
 namespace {
-const auto forward = [](const auto& p) { phase03::forward(p); };
-constexpr Features features = phase03::features;
+const auto run = [](const auto& p) { phase03::forward(p); };
 constexpr std::int64_t KiB = 1024;
 }  // namespace
 
-TEST_CASE_TEMPLATE("contract", T, FLASH_TEST_TYPES) {
-  check_contract<T>(forward, features);
-}
-TEST_CASE("published shapes") {
-  check_published<half>(forward, features);
-}
-TEST_CASE_TEMPLATE("promises", T, FLASH_TEST_TYPES) {
-  check_promises<T>(forward, features);
-}
-TEST_CASE_TEMPLATE("strides over 2^31", T, FLASH_TEST_TYPES) {
-  check_far_strides<T>(forward, features);
-}
-TEST_CASE_TEMPLATE("bad input", T, FLASH_TEST_TYPES) {
-  check_refusals<T>(forward, features);
-}
-
-TEST_CASE_TEMPLATE("equals phase 02", T, FLASH_TEST_TYPES) {
-  const auto before = [](const auto& p) { phase02::forward(p); };
-  for (const Input input : {Input::Normal, Input::Shifted, Input::Outliers, Input::Q60, Input::Rising, Input::LowEqual})
-    check_equals_previous<T>({.Sq = 61, .Sk = 83, .D = 40, .input = input, .block_q = 16, .block_k = 24}, before,
-                             forward);
-}
-
-TEST_CASE_TEMPLATE("ledger", T, FLASH_TEST_TYPES) {
+TEST_CASE_TEMPLATE("ledger", T, float, half, bfloat16) {
   for (const std::int64_t Sk : {std::int64_t{100}, std::int64_t{96}, std::int64_t{5}}) {
     const Case c{.B = 2, .H = 3, .Sq = 53, .Sk = Sk, .D = 24, .block_q = 16, .block_k = 32};
     Inputs<T> in(c);
-    const Ledger ledger = phase03::forward(in.problem(false));
+    const Ledger ledger = phase03::forward(in.problem(false)).ledger;
     const std::int64_t heads = c.B * c.H, e = sizeof(T), f = sizeof(float);
     const std::int64_t Tc = (c.Sk + c.block_k - 1) / c.block_k;
     const std::int64_t o = heads * c.Sq * c.D, row = heads * c.Sq;  // numbers in O, and in l or m
@@ -63,10 +45,10 @@ TEST_CASE_TEMPLATE("ledger", T, FLASH_TEST_TYPES) {
   }
 }
 
-TEST_CASE_TEMPLATE("ledger without keys", T, FLASH_TEST_TYPES) {
+TEST_CASE_TEMPLATE("ledger without keys", T, float, half, bfloat16) {
   const Case c{.B = 2, .H = 3, .Sq = 53, .Sk = 0, .D = 24, .block_q = 16, .block_k = 32};
   Inputs<T> in(c);
-  const Ledger ledger = phase03::forward(in.problem(false));
+  const Ledger ledger = phase03::forward(in.problem(false)).ledger;
   const std::int64_t o = c.B * c.H * c.Sq * c.D, row = c.B * c.H * c.Sq, e = sizeof(T), f = sizeof(float);
   check_traffic(ledger, {{"O", o * f, o * f + o * e}, {"l", 0, row * f}, {"m", 0, row * f}});
   CHECK(ledger.flops == 0);
@@ -76,7 +58,7 @@ TEST_CASE("twice the SRAM halves the passes over Q and O") {
   std::uint64_t q_bytes[2];
   for (const int i : {0, 1}) {
     Inputs<float> in({.B = 1, .H = 1, .Sq = 16, .Sk = 1024, .D = 64, .sram_bytes = (256 << i) * KiB});
-    q_bytes[i] = phase03::forward(in.problem(false)).array("Q").read_bytes;
+    q_bytes[i] = phase03::forward(in.problem(false)).ledger.array("Q").read_bytes;
   }
   CHECK(q_bytes[0] == 4 * 16 * 64 * sizeof(float));  // B_c = 65,536/4/64 = 256: T_c = 4
   CHECK(q_bytes[1] == 2 * 16 * 64 * sizeof(float));
@@ -116,17 +98,17 @@ TEST_CASE("a published example: 64 x 768 tiles need more than 192 KiB") {
     c.block_q = 64;
     c.block_k = 768;
     Inputs<float> in(c);
-    CHECK_THROWS_WITH_AS(forward(in.problem(false)),
+    CHECK_THROWS_WITH_AS(run(in.problem(false)),
                          "tile K_j [768, 64] needs 196608 bytes of SRAM; 163840 of 196608 are free; use smaller blocks "
                          "or a larger --sram",
                          Error);
-    CHECK(Strided<float>::is_poison(in.o.memory.data(), in.o.memory.size() * sizeof(float)));
+    CHECK(is_poison(in.o.memory.data(), in.o.memory.size() * sizeof(float)));
     c.sram_bytes = 1024 * KiB;
-    check_forward<float>(c, forward, features);
+    check_forward<float>(c, run, phase03::features);
     Inputs<float> larger(c);
-    CHECK(phase03::forward(larger.problem(false)).shared_bytes_peak == 623104);  // 608.5 KiB
+    CHECK(phase03::forward(larger.problem(false)).ledger.shared_bytes_peak == 623104);  // 608.5 KiB
     c.block_q = c.block_k = 0;                                                   // what does fit
     c.sram_bytes = 192 * KiB;
-    check_forward<float>(c, forward, features);
+    check_forward<float>(c, run, phase03::features);
   }
 }

@@ -3,49 +3,32 @@
 // ./flash test 04
 #include <doctest/doctest.h>
 
-#include "phases/03-tiled-v1/attention.hpp"
+#include "phases/03-tiled-v1/phase.hpp"
 #include "phases/04-tiled-v2/attention.hpp"
-#include "tests/contract.hpp"
+#include "tests/promises.hpp"
 
 using namespace flash;
 using namespace flash::test;
 
+const Phase& flash::test::phase_under_test() {
+  return phase04::phase;
+}
+const Phase* flash::test::phase_before() {
+  return &phase03::phase;
+}
+
 namespace {
-const auto forward = [](const auto& p) { phase04::forward(p); };
-constexpr Features features = phase04::features;
+const auto run = [](const auto& p) { phase04::forward(p); };
 }  // namespace
 
-TEST_CASE_TEMPLATE("contract", T, FLASH_TEST_TYPES) {
-  check_contract<T>(forward, features);
-}
-TEST_CASE("published shapes") {
-  check_published<half>(forward, features);
-}
-TEST_CASE_TEMPLATE("promises", T, FLASH_TEST_TYPES) {
-  check_promises<T>(forward, features);
-}
-TEST_CASE_TEMPLATE("strides over 2^31", T, FLASH_TEST_TYPES) {
-  check_far_strides<T>(forward, features);
-}
-TEST_CASE_TEMPLATE("bad input", T, FLASH_TEST_TYPES) {
-  check_refusals<T>(forward, features);
-}
-
-TEST_CASE_TEMPLATE("equals phase 03", T, FLASH_TEST_TYPES) {
-  const auto before = [](const auto& p) { phase03::forward(p); };
-  for (const Input input : {Input::Normal, Input::Shifted, Input::Outliers, Input::Q60, Input::Rising, Input::LowEqual})
-    check_equals_previous<T>({.Sq = 61, .Sk = 83, .D = 40, .input = input, .block_q = 16, .block_k = 24}, before,
-                             forward);
-}
-
-TEST_CASE_TEMPLATE("ledger", T, FLASH_TEST_TYPES) {
+TEST_CASE_TEMPLATE("ledger", T, float, half, bfloat16) {
   for (const auto& [Sq, Sk] : {std::pair<std::int64_t, std::int64_t>{53, 100}, {100, 53}, {64, 64}})
     for (const auto& [Br, Bc] : {std::pair<std::int64_t, std::int64_t>{16, 32}, {32, 16}, {64, 64}})
       for (const Causal causal : {Causal::None, Causal::TopLeft, Causal::BottomRight}) {
         const Case c{.B = 2, .H = 3, .Sq = Sq, .Sk = Sk, .D = 24, .causal = causal, .block_q = Br, .block_k = Bc};
         INFO(text(c));
         Inputs<T> in(c);
-        const Ledger ledger = phase04::forward(in.problem(true));
+        const Ledger ledger = phase04::forward(in.problem(true)).ledger;
         const std::int64_t heads = c.B * c.H, e = sizeof(T), f = sizeof(float);
         std::int64_t keys = 0, pairs = 0, steps = 0, matmul = 0;  // of one head
         for (std::int64_t i = 0; i < Sq; i += Br) {
@@ -79,13 +62,13 @@ TEST_CASE_TEMPLATE("ledger", T, FLASH_TEST_TYPES) {
 TEST_CASE("a causal square of 8 x 8 tiles loads 36 of 64") {
   Inputs<float> in(
       {.B = 1, .H = 1, .Sq = 128, .Sk = 128, .D = 16, .causal = Causal::TopLeft, .block_q = 16, .block_k = 16});
-  CHECK(phase04::forward(in.problem(false)).array("K").read_bytes == 36 * 16 * 16 * sizeof(float));
+  CHECK(phase04::forward(in.problem(false)).ledger.array("K").read_bytes == 36 * 16 * 16 * sizeof(float));
 }
 
 TEST_CASE("fewer bytes and fewer rescales than phase 03 with the same tiles") {
   const Case c{.Sq = 256, .Sk = 256, .D = 64, .block_q = 64, .block_k = 64, .sram_bytes = 1 << 20};
   Inputs<float> in(c);
-  const Ledger v1 = phase03::forward(in.problem(false)), v2 = phase04::forward(in.problem(false));
+  const Ledger v1 = phase03::forward(in.problem(false)).ledger, v2 = phase04::forward(in.problem(false)).ledger;
   CHECK(v2.hbm_bytes() < v1.hbm_bytes());
   CHECK(v2.rescales < v1.rescales);
   CHECK(v2.exps < v1.exps);
@@ -97,20 +80,20 @@ TEST_CASE("on-chip memory does not grow with the sequence") {
   std::uint64_t peak[2];
   for (const int i : {0, 1}) {
     Inputs<float> in({.B = 1, .H = 1, .Sq = 128 << i, .Sk = 256 << i, .D = 64});
-    peak[i] = phase04::forward(in.problem(true)).shared_bytes_peak;
+    peak[i] = phase04::forward(in.problem(true)).ledger.shared_bytes_peak;
   }
   CHECK(peak[0] == peak[1]);
 }
 
-TEST_CASE_TEMPLATE("any number of threads gives the same bits and the same ledger", T, FLASH_TEST_TYPES) {
+TEST_CASE_TEMPLATE("any number of threads gives the same bits and the same ledger", T, float, half, bfloat16) {
   for (const Causal causal : {Causal::None, Causal::BottomRight}) {
     Case c{.B = 2, .H = 3, .Sq = 77, .Sk = 90, .D = 32, .causal = causal, .block_q = 16, .block_k = 16};
     Inputs<T> one(c);
-    const Ledger ledger = phase04::forward(one.problem(true));
+    const Ledger ledger = phase04::forward(one.problem(true)).ledger;
     for (const int threads : {2, 3, 8, 0}) {
       c.threads = threads;
       Inputs<T> many(c);
-      CHECK(phase04::forward(many.problem(true)) == ledger);
+      CHECK(phase04::forward(many.problem(true)).ledger == ledger);
       CHECK(same_bits(one.o.memory, many.o.memory));
       CHECK(same_bits(one.lse, many.lse));
     }
@@ -119,11 +102,11 @@ TEST_CASE_TEMPLATE("any number of threads gives the same bits and the same ledge
 
 TEST_CASE("an error in a thread reaches the caller") {
   Inputs<float> in({.Sq = 64, .Sk = 64, .D = 64, .block_q = 64, .block_k = 64, .sram_bytes = 48 * 1024, .threads = 3});
-  CHECK_THROWS_WITH_AS(forward(in.problem(true)),
+  CHECK_THROWS_WITH_AS(run(in.problem(true)),
                        "tile V_j [64, 64] needs 16384 bytes of SRAM; 0 of 49152 are free; use smaller blocks or a "
                        "larger --sram",
                        Error);
-  CHECK(Strided<float>::is_poison(in.o.memory.data(), in.o.memory.size() * sizeof(float)));
+  CHECK(is_poison(in.o.memory.data(), in.o.memory.size() * sizeof(float)));
 }
 
 TEST_CASE("automatic block sizes fit the SRAM") {
@@ -132,7 +115,7 @@ TEST_CASE("automatic block sizes fit the SRAM") {
       for (const auto& [q, k] : {std::pair<std::int64_t, std::int64_t>{0, 0}, {1, 0}, {0, 1}}) {
         const Options options{.block_q = q, .block_k = k, .sram_bytes = sram * 1024};
         INFO("SRAM " << sram << " KiB, D " << D << ", asked for " << q << "x" << k);
-        const phase04::Blocks blocks = phase04::choose_blocks(options, D);
+        const Blocks blocks = phase04::choose_blocks(options, D);
         CHECK(phase04::sram_bytes_needed(blocks, D) <= options.sram_bytes);
         if (q) CHECK(blocks.Br == q);
         if (k) CHECK(blocks.Bc == k);

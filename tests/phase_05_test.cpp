@@ -1,57 +1,31 @@
-// phase_05_test.cpp: proof of phase 05, the first kernel: the contract on the simulator, clean checked runs, counters
-// equal to formulas, the same bits under every schedule, and the GPU where there is one.
+// phase_05_test.cpp: proof of phase 05, the first kernel: all that phases and kernels promise (promises.hpp), its
+// counters, phase 04's bytes, and how P is rounded.
 // ./flash test 05
 #include <doctest/doctest.h>
 
-#include "phases/04-tiled-v2/attention.hpp"
-#include "phases/05-first-kernel/attention.hpp"
-#include "tests/kernel_phases.hpp"
+#include "phases/04-tiled-v2/phase.hpp"
+#include "phases/05-first-kernel/phase.hpp"
+#include "tests/row_kernels.hpp"
 
 using namespace flash;
 using namespace flash::test;
 
-namespace {
-const auto run = [](const auto& p, Where where, const MachineOptions& o) { return phase05::forward(p, where, o); };
-constexpr Features features = phase05::features;
-}  // namespace
-
-TEST_CASE_TEMPLATE("contract", T, FLASH_TEST_TYPES) {
-  check_contract<T>(on(Where::Sim, run), features, kernel_domain());
+const Phase& flash::test::phase_under_test() {
+  return phase05::phase;
 }
-TEST_CASE("published shapes") {
-  check_published<half>(on(Where::Sim, run), features);
-}
-TEST_CASE_TEMPLATE("promises", T, FLASH_TEST_TYPES) {
-  check_promises<T>(on(Where::Sim, run), features);
-}
-TEST_CASE_TEMPLATE("bad input", T, FLASH_TEST_TYPES) {
-  check_kernel_refusals<T>(run, features);
-}
-TEST_CASE_TEMPLATE("checked: clean", T, FLASH_TEST_TYPES) {
-  check_clean<T>(run, features);
-}
-TEST_CASE_TEMPLATE("checked: counters equal formulas", T, FLASH_TEST_TYPES) {
-  check_counters<T>(run, features);
-}
-TEST_CASE_TEMPLATE("any schedule gives the same bits", T, FLASH_TEST_TYPES) {
-  check_schedules<T>(run, features);
-}
-TEST_CASE_TEMPLATE("gpu", T, FLASH_TEST_TYPES) {
-  check_on_gpu<T>(run, features);
+const Phase* flash::test::phase_before() {
+  return &phase04::phase;
 }
 
-TEST_CASE_TEMPLATE("equals phase 04", T, FLASH_TEST_TYPES) {
-  const auto before = [](const auto& p) { phase04::forward(p); };
-  for (const Input input : {Input::Normal, Input::Shifted, Input::Outliers, Input::Q60, Input::Rising, Input::LowEqual})
-    check_equals_previous<T>({.Sq = 61, .Sk = 83, .D = 40, .input = input, .block_q = 16, .block_k = 16}, before,
-                             on(Where::Sim, run));
+TEST_CASE_TEMPLATE("counters equal formulas", T, float, half, bfloat16) {
+  check_row_kernel<T>();
 }
 
 // The kernel loads what phase 04's ledger says that the algorithm must load: same tiles, same bytes.
-TEST_CASE_TEMPLATE("as many bytes as phase 04 with the same tiles", T, FLASH_TEST_TYPES) {
+TEST_CASE_TEMPLATE("as many bytes as phase 04 with the same tiles", T, float, half, bfloat16) {
   if (skipped_without(Where::Checked)) return;
   Inputs<T> in({.Sq = 70, .Sk = 90, .D = 32, .block_q = 64, .block_k = 32});
-  const Ledger model = phase04::forward(in.problem(false)), kernel = run(in.problem(false), Where::Checked, {}).ledger;
+  const Ledger model = phase04::forward(in.problem(false)).ledger, kernel = phase05::forward(in.problem(false), Where::Checked).ledger;
   CHECK(kernel.hbm_read_bytes() == model.hbm_read_bytes());
   CHECK(kernel.hbm_written_bytes() == model.hbm_written_bytes());
 }
@@ -63,7 +37,7 @@ TEST_CASE("P is rounded to V's type") {
   in.q.fill(1, [](std::uint64_t i, std::int64_t) { return i == 0 ? 1.0f : 0.0f; });
   in.k.fill(2, [](std::uint64_t i, std::int64_t j) { return i % 16 == 0 && j == 1 ? -24.0f : 0.0f; });
   in.v.fill(2, [](std::uint64_t, std::int64_t j) { return j == 1 ? 0x1p100f : 0.0f; });
-  run(in.problem(false), Where::Sim, {});
+  phase05::forward(in.problem(false));
   CHECK(to_float(in.o.view.data[0]) == doctest::Approx(std::exp(-24.0) * 0x1p100).epsilon(0.01));
 }
 
@@ -77,7 +51,7 @@ TEST_CASE("P is rounded, l is not") {
     in.q.fill(1, [](std::uint64_t i, std::int64_t) { return i == 0 ? 1.0f : 0.0f; });
     in.k.fill(2, [&](std::uint64_t i, std::int64_t j) { return i % 16 == 0 && j == 1 ? -x : 0.0f; });
     in.v.fill(2, [](std::uint64_t, std::int64_t j) { return static_cast<float>(j); });
-    run(in.problem(false), Where::Sim, {});
+    phase05::forward(in.problem(false));
     const float p = std::exp2(-x * 1.44269504f), rounded = to_float(from_float<bfloat16>(p));
     const std::uint16_t want = from_float<bfloat16>(rounded / (1 + p)).bits;
     CHECK(in.o.view.data[0].bits == want);
@@ -91,7 +65,7 @@ TEST_CASE("P is rounded, l is not") {
 // Each launch covers one head: on a chip with 132 multiprocessors, 2 blocks at a time.
 TEST_CASE("one launch per head") {
   Inputs<float> in({.B = 2, .H = 3, .Sq = 100, .Sk = 20, .D = 16, .block_q = 64, .block_k = 32});
-  const Run r = run(in.problem(false), Where::Sim, {});
+  const Run r = phase05::forward(in.problem(false));
   REQUIRE(r.kernels.size() == 6);
   for (const KernelReport& k : r.kernels) {
     CHECK(k.grid == std::array<unsigned, 3>{2, 1, 1});

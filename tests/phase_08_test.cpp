@@ -1,54 +1,31 @@
-// phase_08_test.cpp: proof of phase 08, LSE: the contract on the simulator, clean checked runs, counters equal
-// to formulas; O as phase 07, bit for bit; partial results merged by LSE equal the whole.
+// phase_08_test.cpp: proof of phase 08, LSE: all that phases and kernels promise (promises.hpp), the bits of phase 07
+// among it, its counters, converters, and partial results merged by LSE.
 // ./flash test 08
 #include <doctest/doctest.h>
 
-#include "phases/07-causal/attention.hpp"
-#include "phases/08-lse/attention.hpp"
-#include "tests/kernel_phases.hpp"
+#include "phases/07-causal/phase.hpp"
+#include "phases/08-lse/lse.hpp"
+#include "phases/08-lse/phase.hpp"
+#include "tests/row_kernels.hpp"
 
 using namespace flash;
 using namespace flash::test;
 
-namespace {
-const auto run = [](const auto& p, Where where, const MachineOptions& o) { return phase08::forward(p, where, o); };
-const auto before = [](const auto& p, Where where, const MachineOptions& o) { return phase07::forward(p, where, o); };
-constexpr Features features = phase08::features;
-}  // namespace
-
-TEST_CASE_TEMPLATE("contract", T, FLASH_TEST_TYPES) {
-  check_contract<T>(on(Where::Sim, run), features, kernel_domain());
+const Phase& flash::test::phase_under_test() {
+  return phase08::phase;
 }
-TEST_CASE("published shapes") {
-  check_published<half>(on(Where::Sim, run), features);
-}
-TEST_CASE_TEMPLATE("promises", T, FLASH_TEST_TYPES) {
-  check_promises<T>(on(Where::Sim, run), features);
-}
-TEST_CASE_TEMPLATE("bad input", T, FLASH_TEST_TYPES) {
-  check_kernel_refusals<T>(run, features);
-}
-TEST_CASE_TEMPLATE("checked: clean", T, FLASH_TEST_TYPES) {
-  check_clean<T>(run, features);
-}
-TEST_CASE_TEMPLATE("checked: counters equal formulas", T, FLASH_TEST_TYPES) {
-  check_counters<T>(run, features);
-}
-TEST_CASE_TEMPLATE("any schedule gives the same bits", T, FLASH_TEST_TYPES) {
-  check_schedules<T>(run, features);
-}
-TEST_CASE_TEMPLATE("gpu", T, FLASH_TEST_TYPES) {
-  check_on_gpu<T>(run, features);
+const Phase* flash::test::phase_before() {
+  return &phase07::phase;
 }
 
-TEST_CASE_TEMPLATE("O bit for bit as phase 07", T, FLASH_TEST_TYPES) {
-  check_same_bits<T>(before, run, {Causal::None, Causal::TopLeft, Causal::BottomRight}, 2);
+TEST_CASE_TEMPLATE("counters equal formulas", T, float, half, bfloat16) {
+  check_row_kernel<T>();
 }
 
 TEST_CASE("natural logarithm, with a converter to base 2") {
   // Four equal logits of 0: LSE = ln 4, 2 in base 2.
   Inputs<float> in({.B = 1, .H = 1, .Sq = 1, .Sk = 4, .D = 8, .scale = 0.0f});
-  run(in.problem(true), Where::Sim, {});
+  phase08::forward(in.problem(true));
   const float lse = in.lse[guard];
   CHECK(lse == doctest::Approx(std::log(4.0)).epsilon(1e-6));
   CHECK(phase08::lse_to_base2(lse) == doctest::Approx(2.0).epsilon(1e-6));
@@ -58,21 +35,21 @@ TEST_CASE("natural logarithm, with a converter to base 2") {
 
 // K and V cut anywhere, each part computed on its own, put together with phase 02's rule. Not with logits near -2e6:
 // LSE is one fp32 number there with steps of 0.125, and the parts' weights are no better than that.
-TEST_CASE_TEMPLATE("two parts of K merged by LSE equal the whole", T, FLASH_TEST_TYPES) {
+TEST_CASE_TEMPLATE("two parts of K merged by LSE equal the whole", T, float, half, bfloat16) {
   for (const std::int64_t cut : {0, 1, 50, 64, 100})
     for (const Input input : {Input::Normal, Input::Rising, Input::Q60, Input::Shifted}) {
       const Case c{.Sq = 37, .Sk = 100, .D = 24, .input = input};
       INFO(text(c) << ", cut at " << cut);
       Inputs<T> whole(c), left(c), right(c);
       const Problem<T> p = whole.problem(true);
-      run(p, Where::Sim, {});
+      phase08::forward(p);
       Problem<T> a = left.problem(true), b = right.problem(true);
       a.k.shape[2] = a.v.shape[2] = cut;
       b.k.shape[2] = b.v.shape[2] = c.Sk - cut;
       b.k.data = b.k.row(0, 0, cut);
       b.v.data = b.v.row(0, 0, cut);
-      run(a, Where::Sim, {});
-      run(b, Where::Sim, {});
+      phase08::forward(a);
+      phase08::forward(b);
 
       std::vector<double> merged, lse;
       for (std::int64_t row = 0; row < c.B * c.H * c.Sq; ++row) {

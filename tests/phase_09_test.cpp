@@ -21,7 +21,7 @@ struct GradientInputs {
   Inputs<T> in;
   Strided<std::int16_t> o_lo;
   Strided<T> dout, dq, dk, dv;
-  std::vector<float> dlse;
+  std::vector<float> m, l, dlse;
 
   explicit GradientInputs(const Case& c)
       : in(c),
@@ -29,7 +29,9 @@ struct GradientInputs {
         dout({c.B, c.H, c.Sq, c.D}, c.layout, 2),
         dq({c.B, c.H, c.Sq, c.D}, c.layout, 3),
         dk({c.B, c.H, c.Sk, c.D}, c.layout, 0),
-        dv({c.B, c.H, c.Sk, c.D}, c.layout, 2) {
+        dv({c.B, c.H, c.Sk, c.D}, c.layout, 2),
+        m(static_cast<std::size_t>(c.B * c.H * c.Sq + 1), NAN),  // + 1: never a null pointer
+        l(m) {
     const Random random(c.seed, 3), random_lse(c.seed, 4);
     const Distribution d = c.input == Input::Uniform    ? Distribution::Uniform
                            : c.input == Input::Shifted  ? Distribution::Shifted
@@ -42,22 +44,13 @@ struct GradientInputs {
 
   Problem<T> forward() { return in.problem(true); }
   // fp16 and bf16 keep O's low-order bits, fp32 has none.
-  View<std::int16_t> low_bits() { return sizeof(T) == 2 ? o_lo.view : View<std::int16_t>{}; }
+  phase09::Kept kept() { return {sizeof(T) == 2 ? o_lo.view : View<std::int16_t>{}, m.data(), l.data()}; }
 
   GradientProblem<T> problem(bool with_dlse = false) {
     const Problem<T> f = forward();
-    return {f.q,
-            f.k,
-            f.v,
-            f.o,
-            low_bits(),
-            dout.view,
-            dq.view,
-            dk.view,
-            dv.view,
-            f.lse,
-            with_dlse ? dlse.data() : nullptr,
-            f.options};
+    return {
+        f.q,      f.k, f.v, f.o, kept(), dout.view, dq.view, dk.view, dv.view, f.lse, with_dlse ? dlse.data() : nullptr,
+        f.options};
   }
 };
 
@@ -65,7 +58,7 @@ struct GradientInputs {
 template <class T>
 Run run_both(GradientInputs<T>& in, Where where, Mode mode = Mode::Deterministic, bool with_dlse = false,
              const MachineOptions& options = {}) {
-  phase09::forward_training(in.forward(), in.low_bits(), where, options);
+  phase09::forward_training(in.forward(), in.kept(), where, options);
   return phase09::backward(in.problem(with_dlse), where, options, mode);
 }
 
@@ -397,7 +390,7 @@ TEST_CASE_TEMPLATE("precision: delta keeps what rounding cuts off", T, half, bfl
     const GradientReference want = gradient_reference(p);
     const GradientErrors ours = gradient_errors(p, want, input);
     GradientProblem<T> rounded = p;
-    rounded.o_lo = {};
+    rounded.kept.o_lo = {};
     phase09::backward(rounded, Where::Sim);
     const GradientErrors theirs = gradient_errors(rounded, want, input);
     std::ostringstream s;
@@ -411,6 +404,213 @@ TEST_CASE_TEMPLATE("precision: delta keeps what rounding cuts off", T, half, bfl
   }
 }
 
+// --- Large logits ----------------------------------------------------------------------------------------------------
+
+namespace {
+// How Q and K are made large.
+enum class Large {
+  Spread,  // N(0, size): logits as large as `size`, of both signs; a key or two take all
+  Offset,  // one feature adds `size` to the logits of N(0,1): all keys count, as far as fp32 can tell them apart
+  Signs    // each number is +size or -size: equal logits are exactly equal, and many are
+};
+
+template <class T>
+void make_large(GradientInputs<T>& in, Large large, float size) {
+  const Case& c = in.in.c;
+  const Random of_q(c.seed, 0), of_k(c.seed, 1);
+  const float feature = std::sqrt(size * std::sqrt(static_cast<float>(c.D)));
+  const auto value = [&](const Random& random, std::uint64_t i) {
+    const float x = random.normal(i);
+    if (large == Large::Spread) return std::sqrt(size) * x;
+    if (large == Large::Signs) return std::copysign(size, x);
+    return i % static_cast<std::uint64_t>(c.D) == 0 ? feature : x;
+  };
+  in.in.q.fill(c.Sq, [&](std::uint64_t i, std::int64_t) { return value(of_q, i); });
+  in.in.k.fill(c.Sk, [&](std::uint64_t i, std::int64_t) { return value(of_k, i); });
+}
+
+struct LargeCase {
+  Large large;
+  float size;
+  Case c;
+};
+
+// Each size of logits with each kind of inputs, masks and ragged shapes going round.
+std::vector<LargeCase> large_cases() {
+  std::vector<LargeCase> cases;
+  const Case shapes[] = {{.B = 1, .H = 2, .Sq = 70, .Sk = 83, .D = 64, .causal = Causal::None},
+                         {.B = 2, .H = 1, .Sq = 61, .Sk = 50, .D = 40, .causal = Causal::TopLeft},
+                         {.B = 1, .H = 2, .Sq = 50, .Sk = 131, .D = 33, .causal = Causal::BottomRight}};
+  for (const auto& [large, size] : {std::pair{Large::Spread, 1e3f},
+                                    {Large::Spread, 1e4f},
+                                    {Large::Spread, 1e6f},
+                                    {Large::Offset, 1e3f},
+                                    {Large::Offset, 1e4f},
+                                    {Large::Offset, 1e6f},
+                                    {Large::Signs, 1e4f}})
+    for (Case c : shapes) {
+      c.seed = cases.size() + 1, c.layout = Layout::Mixed;
+      cases.push_back({large, size, c});
+    }
+  return cases;
+}
+
+std::string text(const LargeCase& l) {
+  static constexpr const char* names[] = {"spread", "offset", "signs"};
+  std::ostringstream s;
+  s << names[static_cast<int>(l.large)] << " " << l.size << " " << text(l.c);
+  return s.str();
+}
+
+// The P of the backward pass, [B, H, Sq, Sk]: dV = Pᵀ dO, and where dO has its only 1 of column d in row i, column d of
+// dV is row i of P. D rows at a time.
+std::vector<double> p_of_backward(GradientInputs<float>& in, Mode mode, const phase09::Kept& kept) {
+  const Case& c = in.in.c;
+  std::vector<double> P(static_cast<std::size_t>(c.B * c.H * c.Sq * c.Sk));
+  GradientProblem<float> p = in.problem();
+  p.kept = kept;
+  for (std::int64_t first = 0; first < c.Sq; first += c.D) {
+    in.dout.fill(c.Sq, [&](std::uint64_t i, std::int64_t row) {
+      return row - first == static_cast<std::int64_t>(i) % c.D ? 1.0f : 0.0f;
+    });
+    phase09::backward(p, Where::Sim, {}, mode);
+    for (std::int64_t head = 0; head < c.B * c.H; ++head)
+      for (std::int64_t i = first; i < std::min(first + c.D, c.Sq); ++i)
+        for (std::int64_t j = 0; j < c.Sk; ++j)
+          P[(head * c.Sq + i) * c.Sk + j] = in.dv.view.row(head / c.H, head % c.H, j)[i - first];
+  }
+  return P;
+}
+
+// The P of the forward pass: O = P V, and where V has its only 1 of column d in row j, column d of O is column j of P.
+// Leaves in `in` what the forward pass writes beside O.
+std::vector<double> p_of_forward(GradientInputs<float>& in) {
+  const Case& c = in.in.c;
+  std::vector<double> P(static_cast<std::size_t>(c.B * c.H * c.Sq * c.Sk));
+  for (std::int64_t first = 0; first < c.Sk; first += c.D) {
+    in.in.v.fill(c.Sk, [&](std::uint64_t i, std::int64_t row) {
+      return row - first == static_cast<std::int64_t>(i) % c.D ? 1.0f : 0.0f;
+    });
+    phase09::forward_training(in.forward(), in.kept(), Where::Sim);
+    for (std::int64_t head = 0; head < c.B * c.H; ++head)
+      for (std::int64_t i = 0; i < c.Sq; ++i)
+        for (std::int64_t j = first; j < std::min(first + c.D, c.Sk); ++j)
+          P[(head * c.Sq + i) * c.Sk + j] = in.in.o.view.row(head / c.H, head % c.H, i)[j - first];
+  }
+  return P;
+}
+
+// How far the sum of a row of P is from 1, at worst; rows that see no key aside.
+double worst_row_sum(const std::vector<double>& P, const Case& c) {
+  double worst = 0;
+  for (std::int64_t row = 0; row < c.B * c.H * c.Sq; ++row) {
+    if (!sees(c.causal, row % c.Sq, 0, c.Sq, c.Sk)) continue;
+    double sum = 0;
+    for (std::int64_t j = 0; j < c.Sk; ++j) sum += P[row * c.Sk + j];
+    if (!(std::abs(sum - 1) <= worst)) worst = std::abs(sum - 1);
+  }
+  return worst;
+}
+}  // namespace
+
+// P itself: each row sums to 1, and each element is the forward pass's. Inputs that fp16 and bf16 hold give them the same
+// P: what they store of it is the rounded fp32.
+TEST_CASE("large logits: the backward pass has the forward's P, whose rows sum to 1") {
+  double worst_kept = 0, worst_alone = 0, worst_element = 0;
+  for (const LargeCase& l : large_cases())
+    for (const Mode mode : {Mode::Deterministic, Mode::Atomic}) {
+      INFO(text(l) << (mode == Mode::Atomic ? " atomic" : ""));
+      GradientInputs<float> in(l.c);
+      make_large(in, l.large, l.size);
+      const std::vector<double> forward = p_of_forward(in), P = p_of_backward(in, mode, in.kept());
+      const double off = worst_row_sum(P, l.c);
+      CHECK(off <= 1e-6);
+      int different = 0;
+      for (std::size_t i = 0; i < P.size(); ++i) {
+        different += !(std::abs(P[i] - forward[i]) <= 1e-6);
+        worst_element = std::max(worst_element, std::abs(P[i] - forward[i]));
+      }
+      CHECK(different == 0);
+      worst_kept = std::max(worst_kept, off);
+      worst_alone = std::max(worst_alone, worst_row_sum(p_of_backward(in, mode, {}), l.c));
+    }
+  MESSAGE("row sums of P are off by " << worst_kept << " at most, elements by " << worst_element
+                                      << "; from LSE alone the sums are off by " << worst_alone);
+  CHECK_FALSE(worst_alone <= 1e-2);  // or these logits would prove nothing
+}
+
+TEST_CASE_TEMPLATE("large logits: fp16 and bf16 have the P of fp32", T, half, bfloat16) {
+  for (const LargeCase& l : large_cases()) {
+    INFO(text(l));
+    GradientInputs<T> in(l.c);
+    make_large(in, l.large, l.size);
+    GradientInputs<float> wide(l.c);
+    const auto copy = [&](const View<T>& from, const View<float>& to) {
+      for (std::int64_t head = 0; head < l.c.B * l.c.H; ++head)
+        for (std::int64_t s = 0; s < from.S(); ++s)
+          for (std::int64_t d = 0; d < l.c.D; ++d)
+            to.row(head / l.c.H, head % l.c.H, s)[d] = to_float(from.row(head / l.c.H, head % l.c.H, s)[d]);
+    };
+    copy(in.in.q.view, wide.in.q.view), copy(in.in.k.view, wide.in.k.view), copy(in.in.v.view, wide.in.v.view);
+    copy(in.dout.view, wide.dout.view);
+    run_both(in, Where::Sim);
+    run_both(wide, Where::Sim);
+    CHECK(same_bits(in.m, wide.m));
+    CHECK(same_bits(in.l, wide.l));
+    int different = 0;
+    for (std::int64_t head = 0; head < l.c.B * l.c.H; ++head)
+      for (std::int64_t j = 0; j < l.c.Sk; ++j)
+        for (std::int64_t d = 0; d < l.c.D; ++d)
+          different += !(to_float(in.dv.view.row(head / l.c.H, head % l.c.H, j)[d]) ==
+                         to_float(from_float<T>(wide.dv.view.row(head / l.c.H, head % l.c.H, j)[d])));
+    CHECK(different == 0);
+  }
+}
+
+// The gradients are those of the forward pass's P: in fp64 from that very P they differ by the contract's bar alone.
+TEST_CASE("large logits: the gradients are those of the forward's P") {
+  for (const LargeCase& l : large_cases())
+    for (const Mode mode : {Mode::Deterministic, Mode::Atomic}) {
+      INFO(text(l) << (mode == Mode::Atomic ? " atomic" : ""));
+      GradientInputs<float> of_p(l.c), in(l.c);
+      make_large(of_p, l.large, l.size), make_large(in, l.large, l.size);
+      const std::vector<double> P = p_of_forward(of_p);
+      run_both(in, Where::Sim, mode, true);
+      const GradientProblem<float> p = in.problem(true);
+      CHECK(gradient_errors_beside_o(p, gradient_reference(p, false, &P), 0).worst_share() <= 1);
+    }
+}
+
+// And so they are about as right as O is. A spread of logits leaves one key, or two that are nearly equal: there fp32's
+// rounding of the logits is all of dQ and dK and little of O, and they are allowed what O is allowed for such logits.
+// From LSE alone the bar must be missed, or this test could not tell the difference.
+TEST_CASE_TEMPLATE("large logits: dV, dQ and dK are as precise as O", T, FLASH_TEST_TYPES) {
+  double worst = 0, worst_alone = 0;
+  for (const LargeCase& l : large_cases()) {
+    const Mode mode = l.c.seed % 2 ? Mode::Deterministic : Mode::Atomic;
+    const bool with_dlse = l.c.seed % 3 == 0;
+    GradientInputs<T> in(l.c);
+    make_large(in, l.large, l.size);
+    run_both(in, Where::Sim, mode, with_dlse);
+    GradientProblem<T> p = in.problem(with_dlse);
+    const GradientReference want = gradient_reference(p);
+    const double error_of_o = distance(gather(in.in.o.view), reference(in.forward()).o, l.c.D).relative;
+    const double more = l.large == Large::Spread ? 4 * 0x1p-24 * want.max_abs_logit : 0;
+    const GradientErrors ours = gradient_errors_beside_o(p, want, error_of_o, more);
+    p.kept.m = p.kept.l = nullptr;
+    phase09::backward(p, Where::Sim, {}, mode);
+    const GradientErrors alone = gradient_errors_beside_o(p, want, error_of_o, more);
+    INFO(type_name<T>() << " " << text(l) << ": O is off by " << error_of_o << ", dQ " << ours.dq.relative << ", dK "
+                        << ours.dk.relative << ", dV " << ours.dv.relative << "; from LSE alone " << alone.dq.relative
+                        << ", " << alone.dk.relative << ", " << alone.dv.relative);
+    CHECK(ours.worst_share() <= 1);
+    if (!(ours.worst_share() <= worst)) worst = ours.worst_share();
+    if (!(alone.worst_share() <= worst_alone)) worst_alone = alone.worst_share();
+  }
+  MESSAGE(std::string(type_name<T>()) << ": of the bar " << worst << " at most; from LSE alone " << worst_alone);
+  CHECK_FALSE(worst_alone <= 10);
+}
+
 // Its forward pass is a phase like the others.
 TEST_CASE_TEMPLATE("forward: the contract on the simulator", T, FLASH_TEST_TYPES) {
   Domain domain = gradient_domain();
@@ -422,7 +622,7 @@ TEST_CASE_TEMPLATE("forward: O and O_lo together hold the fp32 result", T, half,
   for (const Input input : {Input::Normal, Input::Uniform, Input::QKV4}) {
     GradientInputs<T> in(
         {.Sq = 70, .Sk = 50, .D = 40, .input = input, .causal = Causal::TopLeft, .layout = Layout::Mixed});
-    phase09::forward_training(in.forward(), in.low_bits(), Where::Sim);
+    phase09::forward_training(in.forward(), in.kept(), Where::Sim);
     const Reference want = reference(in.forward());
     std::vector<double> got;
     for (std::int64_t b = 0; b < 2; ++b)
@@ -485,7 +685,7 @@ TEST_CASE_TEMPLATE("deterministic: the same bits in every run, order, company an
   }
   // A head alone.
   GradientInputs<T> alone(c);
-  phase09::forward_training(alone.forward(), alone.low_bits(), Where::Sim);
+  phase09::forward_training(alone.forward(), alone.kept(), Where::Sim);
   for (std::int64_t b = 0; b < c.B; ++b)
     for (std::int64_t h = 0; h < c.H; ++h) {
       GradientProblem<T> p = alone.problem(true);
@@ -494,8 +694,8 @@ TEST_CASE_TEMPLATE("deterministic: the same bits in every run, order, company an
         view.data = view.head(b, h);
         view.shape[0] = view.shape[1] = 1;
       };
-      cut(p.q), cut(p.k), cut(p.v), cut(p.o), cut(p.o_lo), cut(p.dout), cut(p.dq), cut(p.dk), cut(p.dv);
-      p.lse += (b * c.H + h) * c.Sq;
+      cut(p.q), cut(p.k), cut(p.v), cut(p.o), cut(p.kept.o_lo), cut(p.dout), cut(p.dq), cut(p.dk), cut(p.dv);
+      for (float** x : {&p.kept.m, &p.kept.l}) *x += (b * c.H + h) * c.Sq;
       p.dlse += (b * c.H + h) * c.Sq;
       phase09::backward(p, Where::Sim);
     }
@@ -592,7 +792,7 @@ TEST_CASE("the ledger is the formula's: bytes of each array, FLOPs, exps, tiles"
           .B = 1, .H = 2, .Sq = s.Sq, .Sk = s.Sk, .D = s.D, .causal = s.causal, .block_q = s.Br, .block_k = s.Bc};
       INFO(text(c) << std::string(mode == Mode::Atomic ? " atomic" : ""));
       GradientInputs<half> in(c);
-      phase09::forward_training(in.forward(), in.low_bits(), Where::Sim);
+      phase09::forward_training(in.forward(), in.kept(), Where::Sim);
       const Run run = phase09::backward(in.problem(true), Where::Checked, {}, mode);
 
       // Walk over the pairs of tiles as docs/backward.md says.
@@ -631,9 +831,11 @@ TEST_CASE("the ledger is the formula's: bytes of each array, FLOPs, exps, tiles"
       is("K", (Sk + (atomic ? 0 : keys_streamed)) * row, 0);
       is("V", (Sk + (atomic ? 0 : keys_streamed)) * row, 0);
       is("dLSE", Sq * 4, 0);
-      // a row's LSE and δ: each thread that shares the row reads them
+      // a row's m, l and δ: each thread that shares the row reads them
       const std::uint64_t readers = atomic ? 0 : static_cast<std::uint64_t>(wide / std::min<std::int64_t>(wide, 32));
-      is("LSE", (rows_streamed + readers * Sq) * 4, 0);
+      is("m", (rows_streamed + readers * Sq) * 4, 0);
+      is("l", (rows_streamed + readers * Sq) * 4, 0);
+      is("LSE", 0, 0);
       is("delta", (rows_streamed + readers * Sq) * 4, Sq * 4);
       is("dQ", 0, Sq * row);
       is("dK", 0, Sk * row);
@@ -641,7 +843,7 @@ TEST_CASE("the ledger is the formula's: bytes of each array, FLOPs, exps, tiles"
       if (atomic) is("dQ_sum", added_rows * D * 4 + Sq * D * 4, added_rows * D * 4 + Sq * D * 4);
 
       // Tiles: S and dP whole, once per pass; dV, dK and dQ only for pairs that see each other.
-      const std::uint64_t of_tile = 2 * 2 * s.Br * s.Bc * wide + 2 * s.Br * s.Bc, passes = atomic ? 1 : 2;
+      const std::uint64_t of_tile = 2 * 2 * s.Br * s.Bc * wide, passes = atomic ? 1 : 2;
       CHECK(run.ledger.flops == heads * (2 * Sq * D + passes * tiles * of_tile + 3 * 2 * pairs * wide));
       CHECK(run.ledger.exps == heads * passes * tiles * s.Br * s.Bc);
       CHECK(run.tiles == TileCounts{heads * full, heads * (tiles - full),
@@ -704,12 +906,15 @@ TEST_CASE("bad input is refused with one line, and nothing is written") {
     refused("dV's " + axis + " is 1; expected " + k + " as in V; make the shapes agree",
             [i](P& p) { p.dv.shape[i] = 1; });
     refused("O_lo's " + axis + " is 1; expected " + q + " as in Q; make the shapes agree",
-            [i](P& p) { p.o_lo.shape[i] = 1; });
+            [i](P& p) { p.kept.o_lo.shape[i] = 1; });
   }
   refused("dO's data is null; expected a pointer; allocate it", [](P& p) { p.dout.data = nullptr; });
   refused("dK's data is null; expected a pointer; allocate it", [](P& p) { p.dk.data = nullptr; });
   refused("O's data is null; expected a pointer; allocate it", [](P& p) { p.o.data = nullptr; });
-  refused("LSE's data is null; expected a pointer; run forward_training with LSE first", [](P& p) { p.lse = nullptr; });
+  refused("LSE's data is null; expected a pointer; run forward_training with LSE, or with m and l, first",
+          [](P& p) { p.lse = p.kept.m = p.kept.l = nullptr; });
+  refused("m is null; expected a pointer beside l; keep both or neither", [](P& p) { p.kept.m = nullptr; });
+  refused("l is null; expected a pointer beside m; keep both or neither", [](P& p) { p.kept.l = nullptr; });
   refused("dV's last stride is 2; expected 1 (D contiguous); pass a contiguous copy", [](P& p) { p.dv.stride[3] = 2; });
   refused("dQ's stride of sequence length S is 0; expected at least 1; give each row its own memory",
           [](P& p) { p.dq.stride[2] = 0; });
@@ -719,10 +924,10 @@ TEST_CASE("bad input is refused with one line, and nothing is written") {
 
   GradientInputs<float> in({});
   GradientProblem<float> p = in.problem();
-  p.o_lo = in.o_lo.view;
+  p.kept.o_lo = in.o_lo.view;
   CHECK_THROWS_WITH_AS(phase09::backward(p, Where::Sim),
                        "O_lo is given; expected none for float32; omit it: O itself is precise enough", Error);
-  CHECK_THROWS_WITH_AS(phase09::forward_training(in.forward(), in.o_lo.view, Where::Sim),
-                       "O_lo is wanted; expected none for float32; omit it: O itself is precise enough", Error);
+  CHECK_THROWS_WITH_AS(phase09::forward_training(in.forward(), {in.o_lo.view}, Where::Sim),
+                       "O_lo is given; expected none for float32; omit it: O itself is precise enough", Error);
   check_refusals<float>([](const auto& f) { phase09::forward(f, Where::Sim); }, phase09::features);
 }

@@ -4,12 +4,11 @@
 #pragma once
 #include <cmath>
 
+#include "phases/01-naive/phase.hpp"
 #include "phases/common/matrix.hpp"
 #include "phases/common/problem.hpp"
 
 namespace flash::phase01 {
-
-inline constexpr Features features{.phase = "01-naive", .causal = true};
 
 // P_ij = exp(S_ij) / Σ_k exp(S_ik), row by row: the definition. fp32's exp overflows at S_ij > 88.72: NaN.
 template <class Scalar>
@@ -40,7 +39,7 @@ enum class Softmax { Plain, Safe };
 // Three kernels, each reading its inputs once and writing its result once, as an ideal matrix library would:
 //   S = Q Kᵀ · scale   |   P = softmax(S)   |   O = P V
 template <class T>
-Ledger forward(const Problem<T>& p, Softmax softmax = Softmax::Safe) {
+Ledger attention(const Problem<T>& p, Softmax softmax = Softmax::Safe) {
   validate(p, features);
   const std::int64_t Sq = p.Sq(), Sk = p.Sk(), D = p.D(), heads = p.H();
   return run_tasks(p.options.threads, p.B() * heads, p.options.sram_bytes, [&](Memory& memory, std::int64_t task) {

@@ -65,7 +65,7 @@ CELL("Who looks at whom") {
 // %%
 CELL("The whole layer, against NumPy") {
   Example e = sentence();
-  phase01::forward(e.problem());
+  phase01::attention(e.problem());
   const Tensor<float> numpy = load_tensor<float>(std::string(FLASH_DATA_DIR) + "/minilm_o.npy");
   double numpy_error = 0;
   for (int h = 0; h < 12; ++h) numpy_error = worse(numpy_error, relative_error(head(numpy, h), exact_head(e, h)));
@@ -128,9 +128,9 @@ CELL("Where exp overflows") {
   const float factor = std::ceil(90 / largest);
   for (std::size_t i = 0; i < e.q.size(); ++i) e.q.data()[i] *= factor;
   int broken = 0, survive = 0;
-  phase01::forward(e.problem(), phase01::Softmax::Plain);
+  phase01::attention(e.problem(), phase01::Softmax::Plain);
   for (int h = 0; h < 12; ++h) broken += !head(e.o, h).allFinite();
-  phase01::forward(e.problem(), phase01::Softmax::Safe);
+  phase01::attention(e.problem(), phase01::Softmax::Safe);
   for (int h = 0; h < 12; ++h) survive += head(e.o, h).allFinite();
   std::printf(
       "\nthe sentence's largest score is %.1f; with %.0f Q in place of Q, plain softmax breaks %d of 12 heads\n",
@@ -152,7 +152,7 @@ static std::uint64_t naive_bytes(std::uint64_t N, std::uint64_t d) {
 
 CELL("The ledger") {
   const std::uint64_t N = 256, d = 64;
-  const Ledger ledger = phase01::forward(random_example(N, d).problem());
+  const Ledger ledger = phase01::attention(random_example(N, d).problem());
   std::printf("N = %d, d = %d     read       written   [bytes]\n", int(N), int(d));
   for (const ArrayTraffic& a : ledger.arrays)
     std::printf("  %-4s %15s %15s\n", a.name.c_str(), grouped(a.read_bytes).c_str(), grouped(a.written_bytes).c_str());
@@ -172,7 +172,7 @@ CELL("Bytes against N") {
     naive.points.push_back({double(N), double(naive_bytes(N, d))});
     inputs.points.push_back({double(N), 16.0 * double(N * d)});
     if (N > 512) continue;  // beyond that the formula speaks alone
-    const std::uint64_t counted = phase01::forward(random_example(N, d).problem()).hbm_bytes();
+    const std::uint64_t counted = phase01::attention(random_example(N, d).problem()).hbm_bytes();
     std::printf("N = %5d: %15s bytes\n", int(N), grouped(counted).c_str());
     naive.dots.push_back({double(N), double(counted)});
     equal = equal && counted == naive_bytes(N, d);

@@ -4,12 +4,11 @@
 #pragma once
 #include <cmath>
 
+#include "phases/02-online-softmax/phase.hpp"
 #include "phases/common/matrix.hpp"
 #include "phases/common/problem.hpp"
 
 namespace flash::phase02 {
-
-inline constexpr Features features{.phase = "02-online-softmax", .causal = true, .lse = true};
 
 // What one row knows after a set of keys J (Milakov & Gimelshein, arXiv:1805.02867, Algorithm 3, plus the output):
 //   m = max_{j in J} s_j      l = Σ_J exp(s_j - m)      o = Σ_J exp(s_j - m) v_j   (not yet divided by l)
@@ -52,7 +51,7 @@ inline State merge(const State& a, const State& b) {
 
 // O and LSE row by row: each query row streams all its keys once. No S, no P, but K and V pass once per row.
 template <class T>
-Ledger forward(const Problem<T>& p) {
+Ledger attention(const Problem<T>& p) {
   validate(p, features);
   const std::int64_t Sq = p.Sq(), Sk = p.Sk(), D = p.D(), heads = p.H();
   return run_tasks(p.options.threads, p.B() * heads, p.options.sram_bytes, [&](Memory& memory, std::int64_t task) {

@@ -5,21 +5,16 @@
 #include <cmath>
 #include <vector>
 
+#include "phases/03-tiled-v1/phase.hpp"
 #include "phases/common/matrix.hpp"
 #include "phases/common/problem.hpp"
 
 namespace flash::phase03 {
 
-inline constexpr Features features{.phase = "03-tiled-v1"};
-
 // A row whose scores are all -inf has m = -inf, and -inf - -inf would be NaN: subtract 0 instead.
 inline float finite_or_zero(float m) {
   return m == -infinity ? 0 : m;
 }
-
-struct Blocks {
-  std::int64_t Br, Bc;  // rows of a Q tile, rows of a K/V tile
-};
 
 // Line 1 of Algorithm 1: B_c = ⌈M / 4d⌉, B_r = min(B_c, d). M counts numbers, not bytes (seed 001 mixed them up).
 inline Blocks paper_blocks(std::int64_t sram_numbers, std::int64_t D) {
@@ -50,7 +45,7 @@ inline Blocks choose_blocks(const Options& options, std::int64_t D) {
 
 // O = softmax(Q Kᵀ · scale) V. Line numbers are those of Algorithm 1.
 template <class T>
-Ledger forward(const Problem<T>& p) {
+Ledger attention(const Problem<T>& p) {
   validate(p, features);
   const std::int64_t Sq = p.Sq(), Sk = p.Sk(), D = p.D(), heads = p.H();
   const auto [Br, Bc] = choose_blocks(p.options, D);

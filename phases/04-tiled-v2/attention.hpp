@@ -4,16 +4,11 @@
 #pragma once
 #include <cmath>
 
+#include "phases/04-tiled-v2/phase.hpp"
 #include "phases/common/matrix.hpp"
 #include "phases/common/problem.hpp"
 
 namespace flash::phase04 {
-
-inline constexpr Features features{.phase = "04-tiled-v2", .causal = true, .lse = true};
-
-struct Blocks {
-  std::int64_t Br, Bc;  // rows of a Q tile, rows of a K/V tile
-};
 
 // On chip: Q_i, O_i [Br, d], K_j, V_j [Bc, d], S_ij [Br, Bc], l_i, m_i [Br]; fp32, bytes.
 inline std::int64_t sram_bytes_needed(Blocks blocks, std::int64_t D) {
@@ -35,7 +30,7 @@ inline Blocks choose_blocks(const Options& options, std::int64_t D) {
 
 // O = softmax(Q Kᵀ · scale) V and LSE. One task per (b, h, Q tile); line numbers are those of Algorithm 1.
 template <class T>
-Ledger forward(const Problem<T>& p) {
+Ledger attention(const Problem<T>& p) {
   validate(p, features);
   const std::int64_t Sq = p.Sq(), Sk = p.Sk(), D = p.D(), heads = p.H();
   const auto [Br, Bc] = choose_blocks(p.options, D);

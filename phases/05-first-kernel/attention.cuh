@@ -2,18 +2,10 @@
 // New since 04: CUDA C++. Tiles lie in shared memory, loops over rows have become threads, edges are ragged.
 // Run it: ./flash tour 05     Test it: ./flash test 05     The same file runs on the simulator and on a GPU.
 #pragma once
-#include "phases/common/kernel_common.cuh"
+#include "phases/05-first-kernel/phase.hpp"
+#include "phases/common/kernel_phase.cuh"
 
 namespace flash::phase05::inline FLASH_MACHINE {
-
-// One head of a tensor in device memory.
-template <class T>
-struct Head {
-  T* data;              // [rows, cols]
-  std::int64_t stride;  // elements from one row to the next
-  std::int64_t rows;
-  int cols;  // the true head dimension; a kernel's D is the next instantiated one
-};
 
 // Shared memory of a block, fp32: 32 banks of 4 bytes. The lanes of a warp read the same element of K or V at the same
 // time: one broadcast. Of Q each lane reads its own row: with rows of D = 32, 64, … floats all would begin in the same
@@ -130,31 +122,24 @@ __global__ void __launch_bounds__(Br)
     if (d < O.cols) o_row[d] = round_to<T>(o[d] / divisor);
 }
 
-// One launch per head: the kernel knows no more than one. A launch has only ceil(Sq / Br) blocks, 8 for Sq = 512,
-// where an H100 has room for hundreds: most of the chip idles. Phase 06 puts all heads into one grid.
-template <class T>
-Run run(const Problem<T>& p, const MachineOptions& options) {
-  Machine m(options);
-  const Blocks blocks = choose_blocks<Tiles>(p.options, p.D(), shared_memory_of(m));
-  const auto Q = upload_view(m, "Q", p.q), K = upload_view(m, "K", p.k), V = upload_view(m, "V", p.v);
-  const auto O = alloc_view(m, "O", p.o);
-  Run result = timed(m, [&] {
-    for (std::int64_t head = 0; head < p.B() * p.H() && p.Sq() > 0; ++head) {
-      const auto argument = [&]<class U>(U* data, const auto& view) {
-        const std::int64_t b = head / p.H(), h = head % p.H();
-        return Head<U>{data + b * view.stride[0] + h * view.stride[1], view.stride[2], view.S(),
-                       static_cast<int>(view.D())};
-      };
-      with_sizes(p.D(), blocks, [&]<int D, int Br, int Bc>() {
-        const dim3 grid(static_cast<unsigned>((p.Sq() + Br - 1) / Br));
-        launch<Tiles<D, Br, Bc>>(m, attention<device_t<T>, D, Br, Bc>, grid, dim3(Br), argument(in(Q), p.q),
-                                 argument(in(K), p.k), argument(in(V), p.v), argument(O.data(), p.o),
-                                 scale_log2(p.scale()));
-      });
-    }
-  });
-  download_view(m, p.o, O);
-  return result;
-}
+// The host's side: the shared struct, the grid, the launch. One launch per head, since the kernel knows no more than
+// one. It has only ceil(Sq / Br) blocks, 8 for Sq = 512, where an H100 has room for hundreds: most of the chip idles.
+// Phase 06 puts all heads into one grid.
+struct Attention {
+  template <int D, int Br, int Bc>
+  using Shared = Tiles<D, Br, Bc>;
+
+  template <class T, int D, int Br, int Bc>
+  static void launch(const DeviceProblem<T>& p) {
+    const auto kernel = attention<T, D, Br, Bc>;
+    constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
+    allow_shared_memory(kernel, shared_bytes);
+    const unsigned blocks = static_cast<unsigned>((p.Q.rows + Br - 1) / Br);
+    for (int b = 0; b < p.B; ++b)
+      for (int h = 0; h < p.H; ++h)
+        kernel<<<blocks, Br, shared_bytes>>>(p.Q.head(b, h), p.K.head(b, h), p.V.head(b, h), p.O.head(b, h),
+                                             p.scale_log2);
+  }
+};
 
 }  // namespace flash::phase05::inline FLASH_MACHINE

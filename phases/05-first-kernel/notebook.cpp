@@ -19,12 +19,12 @@
 // tiles of 64 and 22 rows more, so the last block has threads without a row.
 
 // %%
-#include "phases/05-first-kernel/attention.hpp"
+#include "phases/05-first-kernel/phase.hpp"
 
 #include <cstdio>
 #include <cstring>
 
-#include "phases/04-tiled-v2/attention.hpp"
+#include "phases/04-tiled-v2/phase.hpp"
 #include "phases/common/cell.hpp"
 #include "phases/common/example.hpp"
 #include "phases/common/svg.hpp"
@@ -39,7 +39,7 @@ static bool same_bits(const Tensor<float>& a, const Tensor<float>& b) {
 }
 
 // The machine that sees most, of those that this build holds (sanitizer builds have no Checked).
-static const Where watched = checked_was_built ? Where::Checked : Where::Sim;
+static const Where watched = was_built(Where::Checked) ? Where::Checked : Where::Sim;
 
 // %% [markdown]
 // ## Run it: the same attention
@@ -136,7 +136,7 @@ static int wavefronts(int pitch) {
 
 CELL("Predicted = counted") {
   expect(wavefronts(D) == 8 && wavefronts(D + 4) == 1, "by hand: 8 wavefronts without the spare columns, 1 with them");
-  if (!checked_was_built)
+  if (!was_built(Where::Checked))
     return void(std::printf("this build has no checked machine, and the fast one does not count\n"));
   Example e = random_example(N, D);
   Ledger l = phase05::forward(e.problem(blocks), Where::Checked).ledger;
@@ -154,7 +154,7 @@ CELL("Predicted = counted") {
                 double(sectors) / double(requests));
     equal = equal && counted == predicted;
   }
-  expect(equal && l.hbm_bytes() == phase04::forward(e.problem(blocks)).hbm_bytes(),
+  expect(equal && l.hbm_bytes() == phase04::forward(e.problem(blocks)).ledger.hbm_bytes(),
          "bytes of each array as predicted; in all as many as phase 04");
 
   const std::uint64_t threads = Tr * Br, flops = 2 * threads * (Tc * Bc * D + N * D + Tc);

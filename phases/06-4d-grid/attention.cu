@@ -1,10 +1,9 @@
-// Phase 06's kernel, compiled once per machine (cmake/kernels.cmake): one instantiation per element type.
+// Phase 06's kernel, compiled once per machine (cmake/kernels.cmake): its entry points are added to the phase.
 // All there is to read is in attention.cuh and, with other grids, variants.cuh.
-// Use: phases/06-4d-grid/attention.hpp declares what is here.
+// Use: phase.hpp declares what is here.
 #include "phases/06-4d-grid/variants.cuh"
 
 namespace flash::phase06::inline FLASH_MACHINE {
-template Run run(const Problem<float>&, const MachineOptions&);
-template Run run(const Problem<half>&, const MachineOptions&);
-template Run run(const Problem<bfloat16>&, const MachineOptions&);
+static const Added added(phase, this_machine, forward_entries<features, Attention>());
+static const bool variant_added = (variant_entries[static_cast<int>(this_machine)] = run_variant, true);
 }  // namespace flash::phase06::inline FLASH_MACHINE

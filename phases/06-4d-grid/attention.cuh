@@ -2,31 +2,10 @@
 // New since 05: a 2-D grid, and 64-bit strides of their own for Q, K, V and O. What a block does has not changed.
 // Run it: ./flash tour 06     Test it: ./flash test 06     Other grids: variants.cuh
 #pragma once
-#include "phases/common/kernel_common.cuh"
+#include "phases/06-4d-grid/phase.hpp"
+#include "phases/common/kernel_phase.cuh"
 
 namespace flash::phase06::inline FLASH_MACHINE {
-
-// One head of a tensor in device memory.
-template <class T>
-struct Head {
-  T* data;              // [rows, cols]
-  std::int64_t stride;  // elements from one row to the next
-  std::int64_t rows;
-  int cols;  // the true head dimension; a kernel's D is the next instantiated one
-};
-
-// A whole tensor. Offsets are 64-bit products: B·H·S·D may exceed 2^31, and so may an offset in a view with wide strides.
-template <class T>
-struct Tensor {
-  T* data;                                  // [B, H, rows, cols]
-  std::int64_t b_stride, h_stride, stride;  // elements from one batch entry, head, row to the next
-  std::int64_t rows;
-  int cols;
-
-  __device__ Head<T> head(std::int64_t b, std::int64_t h) const {
-    return {data + b * b_stride + h * h_stride, stride, rows, cols};
-  }
-};
 
 // Shared memory of a block, fp32: 32 banks of 4 bytes. The lanes of a warp read the same element of K or V at the same
 // time: one broadcast. Of Q each lane reads its own row: with rows of D = 32, 64, … floats all would begin in the same
@@ -154,26 +133,19 @@ __global__ void __launch_bounds__(Br)
   if (b < B) attend<T, D, Br, Bc>(Q.head(b, h), K.head(b, h), V.head(b, h), O.head(b, h), scale_log2, blockIdx.x);
 }
 
-template <class T>
-Run run(const Problem<T>& p, const MachineOptions& options) {
-  Machine m(options);
-  const Blocks blocks = choose_blocks<Tiles>(p.options, p.D(), shared_memory_of(m));
-  const auto Q = upload_view(m, "Q", p.q), K = upload_view(m, "K", p.k), V = upload_view(m, "V", p.v);
-  const auto O = alloc_view(m, "O", p.o);
-  const std::int64_t heads = p.B() * p.H();
-  Run result = timed(m, [&] {
-    if (heads == 0 || p.Sq() == 0) return;  // no row, no block
-    with_sizes(p.D(), blocks, [&]<int D, int Br, int Bc>() {
-      const dim3 grid(static_cast<unsigned>((p.Sq() + Br - 1) / Br),
-                      static_cast<unsigned>(std::min<std::int64_t>(heads, 65535)),
-                      static_cast<unsigned>((heads + 65534) / 65535));
-      launch<Tiles<D, Br, Bc>>(m, attention<device_t<T>, D, Br, Bc>, grid, dim3(Br), tensor<Tensor>(in(Q), p.q),
-                               tensor<Tensor>(in(K), p.k), tensor<Tensor>(in(V), p.v), tensor<Tensor>(O.data(), p.o),
-                               scale_log2(p.scale()), p.B(), p.H());
-    });
-  });
-  download_view(m, p.o, O);
-  return result;
-}
+// The host's side: the shared struct, the grid, the launch.
+struct Attention {
+  template <int D, int Br, int Bc>
+  using Shared = Tiles<D, Br, Bc>;
+
+  template <class T, int D, int Br, int Bc>
+  static void launch(const DeviceProblem<T>& p) {
+    const auto kernel = attention<T, D, Br, Bc>;
+    constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
+    allow_shared_memory(kernel, shared_bytes);
+    const dim3 grid = grid_of(p.Q.rows, Br, std::int64_t{p.B} * p.H);
+    kernel<<<grid, Br, shared_bytes>>>(p.Q, p.K, p.V, p.O, p.scale_log2, p.B, p.H);
+  }
+};
 
 }  // namespace flash::phase06::inline FLASH_MACHINE

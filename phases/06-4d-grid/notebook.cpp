@@ -11,13 +11,13 @@
 // lines; one `launch` where there was a loop. `attend` is phase 05's kernel.
 
 // %%
-#include "phases/06-4d-grid/attention.hpp"
+#include "phases/06-4d-grid/phase.hpp"
 
 #include <cstdio>
 #include <cstring>
 
-#include "phases/04-tiled-v2/attention.hpp"
-#include "phases/05-first-kernel/attention.hpp"
+#include "phases/04-tiled-v2/phase.hpp"
+#include "phases/05-first-kernel/phase.hpp"
 #include "phases/common/cell.hpp"
 #include "phases/common/example.hpp"
 #include "phases/common/svg.hpp"
@@ -44,7 +44,7 @@ static std::string text(const std::array<unsigned, 3>& grid) {
 }
 
 // The machine that sees most, of those that this build holds (sanitizer builds have no Checked).
-static const Where watched = checked_was_built ? Where::Checked : Where::Sim;
+static const Where watched = was_built(Where::Checked) ? Where::Checked : Where::Sim;
 
 // %% [markdown]
 // ## Run it: the same bits in one launch
@@ -61,7 +61,7 @@ CELL("Phase 05, bit for bit") {
       "12 launches of 4 blocks have become one of 4 × 12");
   expect(same_bits(before.o, now.o) && worst_head(now) <= 2e-6, "no bit of O has changed");
   expect(many.ledger == one.ledger, "nor has any counter: bytes, sectors, flops, barriers");
-  if (!checked_was_built) return;
+  if (!was_built(Where::Checked)) return;
   const std::uint64_t once = 12 * 50 * 32 * 4;
   Ledger l = one.ledger;
   std::printf("         predicted     counted\n");
@@ -204,7 +204,7 @@ CELL("The same bytes, another order") {
       }
     }
     whole[g] = *std::max_element(busy.begin(), busy.end());
-    const std::int64_t in_flight = phase06::heads_in_flight(grid, B, H, q_tiles, places);
+    const std::int64_t in_flight = phase06::heads_in_flight(grid, B, H, q_tiles, places).size();
     for (int place = 0; place < places; ++place)
       canvas.text(16, top + 24 + 20 * place, "place " + std::to_string(place + 1), "fill=\"#666\"");
     std::printf("%-18s %6d %17d   %s\n", text(size).c_str(), int(work.size()), int(in_flight),
@@ -220,13 +220,13 @@ CELL("At full size") {
   std::printf("B = 4, H = 32, 2048 rows in tiles of 64; 132 multiprocessors, one block each\n");
   for (const Grid grid : {Grid::One, Grid::Two, Grid::Three}) {
     const auto size = phase06::grid_of(grid, 4, 32, 32);
-    const auto heads = std::uint64_t(phase06::heads_in_flight(grid, 4, 32, 32, 132));
+    const auto heads = std::uint64_t(phase06::heads_in_flight(grid, 4, 32, 32, 132).size());
     std::printf("%-14s %5s blocks, K and V of %3d heads in flight: %12s bytes in fp16, D = 128\n", text(size).c_str(),
                 grouped(std::uint64_t(size[0]) * size[1] * size[2]).c_str(), int(heads),
                 grouped(heads * 2 * 2048 * 128 * 2).c_str());
   }
-  expect(phase06::heads_in_flight(Grid::Two, 4, 32, 32, 132) == 5 &&
-             phase06::heads_in_flight(Grid::Three, 4, 32, 32, 132) == 128,
+  expect(phase06::heads_in_flight(Grid::Two, 4, 32, 32, 132).size() == 5 &&
+             phase06::heads_in_flight(Grid::Three, 4, 32, 32, 132).size() == 128,
          "(Q tile, head) fills the chip and keeps 5 heads in the cache; (batch, head, Q tile) wants all 128");
 }
 

@@ -27,26 +27,22 @@ __global__ void __launch_bounds__(Br)
   attend<T, D, Br, Bc>(Q.head(b, h), K.head(b, h), V.head(b, h), O.head(b, h), scale_log2, blockIdx.z);
 }
 
-Run run_variant(const Problem<float>& p, Grid shape, const MachineOptions& options) {
-  Machine m(options);
-  const Blocks blocks = choose_blocks<Tiles>(p.options, p.D(), shared_memory_of(m));
-  const auto Q = upload_view(m, "Q", p.q), K = upload_view(m, "K", p.k), V = upload_view(m, "V", p.v);
-  const auto O = alloc_view(m, "O", p.o);
-  const Run result = timed(m, [&] {
-    if (p.B() * p.H() == 0 || p.Sq() == 0) return;  // no row, no block
-    with_sizes(p.D(), blocks, [&]<int D, int Br, int Bc>() {
-      const auto [x, y, z] = grid_of(shape, p.B(), p.H(), (p.Sq() + Br - 1) / Br);
-      const dim3 grid(x, y, z);
-      const auto kernel = shape == Grid::One     ? attention_one<float, D, Br, Bc>
-                          : shape == Grid::Three ? attention_three<float, D, Br, Bc>
-                                                 : attention<float, D, Br, Bc>;
-      launch<Tiles<D, Br, Bc>>(m, kernel, grid, dim3(Br), tensor<Tensor>(in(Q), p.q), tensor<Tensor>(in(K), p.k),
-                               tensor<Tensor>(in(V), p.v), tensor<Tensor>(O.data(), p.o), scale_log2(p.scale()), p.B(),
-                               p.H());
-    });
-  });
-  download_view(m, p.o, O);
-  return result;
+template <Grid kGrid>
+struct Variant : Attention {
+  template <class T, int D, int Br, int Bc>
+  static void launch(const DeviceProblem<T>& p) {
+    const auto kernel = kGrid == Grid::One ? attention_one<T, D, Br, Bc> : attention_three<T, D, Br, Bc>;
+    constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
+    allow_shared_memory(kernel, shared_bytes);
+    const auto [x, y, z] = grid_of(kGrid, p.B, p.H, (p.Q.rows + Br - 1) / Br);
+    kernel<<<dim3(x, y, z), Br, shared_bytes>>>(p.Q, p.K, p.V, p.O, p.scale_log2, p.B, p.H);
+  }
+};
+
+inline Run run_variant(const Problem<float>& p, Grid grid, const MachineOptions& options) {
+  if (grid == Grid::One) return run_forward<features, Variant<Grid::One>>(p, {}, options);
+  if (grid == Grid::Three) return run_forward<features, Variant<Grid::Three>>(p, {}, options);
+  return run_forward<features, Attention>(p, {}, options);
 }
 
 }  // namespace flash::phase06::inline FLASH_MACHINE

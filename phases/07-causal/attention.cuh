@@ -2,31 +2,10 @@
 // right of it are never loaded. New since 06: `shift`, which says where the diagonal is, and the range of tiles.
 // Run it: ./flash tour 07     Test it: ./flash test 07
 #pragma once
-#include "phases/common/kernel_common.cuh"
+#include "phases/07-causal/phase.hpp"
+#include "phases/common/kernel_phase.cuh"
 
 namespace flash::phase07::inline FLASH_MACHINE {
-
-// One head of a tensor in device memory.
-template <class T>
-struct Head {
-  T* data;              // [rows, cols]
-  std::int64_t stride;  // elements from one row to the next
-  std::int64_t rows;
-  int cols;  // the true head dimension; a kernel's D is the next instantiated one
-};
-
-// A whole tensor. Offsets are 64-bit products: B·H·S·D may exceed 2^31, and so may an offset in a view with wide strides.
-template <class T>
-struct Tensor {
-  T* data;                                  // [B, H, rows, cols]
-  std::int64_t b_stride, h_stride, stride;  // elements from one batch entry, head, row to the next
-  std::int64_t rows;
-  int cols;
-
-  __device__ Head<T> head(std::int64_t b, std::int64_t h) const {
-    return {data + b * b_stride + h * h_stride, stride, rows, cols};
-  }
-};
 
 // Shared memory of a block, fp32: 32 banks of 4 bytes. The lanes of a warp read the same element of K or V at the same
 // time: one broadcast. Of Q each lane reads its own row: with rows of D = 32, 64, … floats all would begin in the same
@@ -40,7 +19,7 @@ struct Tiles {
 };
 
 // Row i sees keys 0 … visible(i) - 1. Top-left: shift = 0. Bottom-right: shift = Sk - Sq. No mask: shift = Sk.
-__host__ __device__ inline std::int64_t visible(std::int64_t i, std::int64_t shift, std::int64_t Sk) {
+__device__ inline std::int64_t visible(std::int64_t i, std::int64_t shift, std::int64_t Sk) {
   return max(std::int64_t{0}, min(i + 1 + shift, Sk));
 }
 
@@ -50,7 +29,7 @@ struct TileRange {
   std::int64_t full, seen;
 };
 template <int Br, int Bc>
-__host__ __device__ TileRange tile_range(std::int64_t first_row, std::int64_t Sq, std::int64_t Sk, std::int64_t shift) {
+__device__ TileRange tile_range(std::int64_t first_row, std::int64_t Sq, std::int64_t Sk, std::int64_t shift) {
   const std::int64_t last_row = min(first_row + Br, Sq) - 1;
   return {visible(first_row, shift, Sk) / Bc, (visible(last_row, shift, Sk) + Bc - 1) / Bc};
 }
@@ -177,33 +156,19 @@ __global__ void __launch_bounds__(Br)
     attend<T, D, Br, Bc>(Q.head(b, h), K.head(b, h), V.head(b, h), O.head(b, h), scale_log2, shift, blockIdx.x);
 }
 
-template <class T>
-Run run(const Problem<T>& p, const MachineOptions& options) {
-  Machine m(options);
-  const Blocks blocks = choose_blocks<Tiles>(p.options, p.D(), shared_memory_of(m));
-  const auto Q = upload_view(m, "Q", p.q), K = upload_view(m, "K", p.k), V = upload_view(m, "V", p.v);
-  const auto O = alloc_view(m, "O", p.o);
-  const std::int64_t heads = p.B() * p.H(), Sq = p.Sq(), Sk = p.Sk();
-  const std::int64_t shift = p.options.causal == Causal::None ? Sk : p.options.causal == Causal::TopLeft ? 0 : Sk - Sq;
-  TileCounts counts;
-  Run result = timed(m, [&] {
-    if (heads == 0 || p.Sq() == 0) return;  // no row, no block
-    with_sizes(p.D(), blocks, [&]<int D, int Br, int Bc>() {
-      const dim3 grid(static_cast<unsigned>((p.Sq() + Br - 1) / Br),
-                      static_cast<unsigned>(std::min<std::int64_t>(heads, 65535)),
-                      static_cast<unsigned>((heads + 65534) / 65535));
-      for (std::int64_t first_row = 0; first_row < Sq; first_row += Br) {
-        const TileRange range = tile_range<Br, Bc>(first_row, Sq, Sk, shift);
-        counts.add(heads, range.full, range.seen, (Sk + Bc - 1) / Bc);
-      }
-      launch<Tiles<D, Br, Bc>>(m, attention<device_t<T>, D, Br, Bc>, grid, dim3(Br), tensor<Tensor>(in(Q), p.q),
-                               tensor<Tensor>(in(K), p.k), tensor<Tensor>(in(V), p.v), tensor<Tensor>(O.data(), p.o),
-                               scale_log2(p.scale()), shift, p.B(), p.H());
-    });
-  });
-  result.tiles = counts;
-  download_view(m, p.o, O);
-  return result;
-}
+// The host's side: the shared struct, the grid, the launch.
+struct Attention {
+  template <int D, int Br, int Bc>
+  using Shared = Tiles<D, Br, Bc>;
+
+  template <class T, int D, int Br, int Bc>
+  static void launch(const DeviceProblem<T>& p) {
+    const auto kernel = attention<T, D, Br, Bc>;
+    constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
+    allow_shared_memory(kernel, shared_bytes);
+    const dim3 grid = grid_of(p.Q.rows, Br, std::int64_t{p.B} * p.H);
+    kernel<<<grid, Br, shared_bytes>>>(p.Q, p.K, p.V, p.O, p.scale_log2, p.shift, p.B, p.H);
+  }
+};
 
 }  // namespace flash::phase07::inline FLASH_MACHINE

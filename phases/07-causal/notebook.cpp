@@ -11,14 +11,14 @@
 // per Q tile, `full` and `seen`; the loop ends at `seen` instead of at the last tile, and masks from `full` on.
 
 // %%
-#include "phases/07-causal/attention.hpp"
+#include "phases/07-causal/phase.hpp"
 
 #include <cstdio>
 #include <cstring>
 #include <limits>
 
-#include "phases/02-online-softmax/attention.hpp"
-#include "phases/06-4d-grid/attention.hpp"
+#include "phases/02-online-softmax/phase.hpp"
+#include "phases/06-4d-grid/phase.hpp"
 #include "phases/common/cell.hpp"
 #include "phases/common/example.hpp"
 #include "phases/common/svg.hpp"
@@ -26,7 +26,7 @@
 using namespace flash;
 
 // Counts and checks every access; a build with a sanitizer leaves it out, and with it the claims about counters.
-static constexpr Where machine = checked_was_built ? Where::Checked : Where::Sim;
+static const Where machine = was_built(Where::Checked) ? Where::Checked : Where::Sim;
 
 static Example random_pair(std::int64_t Sq, std::int64_t Sk, std::int64_t D) {
   Example e = random_example(Sq, D);
@@ -38,7 +38,7 @@ static Example random_pair(std::int64_t Sq, std::int64_t Sk, std::int64_t D) {
 static RowMajor<double> exact_causal(const Example& e, const Problem<float>& p, int h) {
   RowMajor<double> S = scores<double>(e, h);
   for (int i = 0; i < S.rows(); ++i) S.row(i).tail(S.cols() - p.visible(i)).setConstant(-infinity);
-  return phase01::safe_softmax(S) * head(e.v, h).cast<double>();
+  return exact_softmax(S) * head(e.v, h).cast<double>();
 }
 
 static bool same_bits(const Tensor<float>& a, const Tensor<float>& b) {
@@ -59,7 +59,7 @@ CELL("The future, taken away") {
   std::vector<double> ahead(12, 0);  // share of the weight on later words, mean over the rows
   std::printf("head            ");
   for (int h = 0; h < 12; ++h) {
-    const RowMajor<double> P = phase01::safe_softmax(scores<double>(e, h));
+    const RowMajor<double> P = exact_softmax(scores<double>(e, h));
     for (int i = 0; i < 50; ++i) ahead[h] += P.row(i).tail(49 - i).sum() / 50;
     worst = worse(worst, relative_error(head(e.o, h), exact_causal(e, p, h)));
     std::printf("%5d", h);
@@ -191,7 +191,7 @@ CELL("Full, masked, skipped: four counts of the same tiles") {
 
 // %%
 CELL("Bytes and multiply-adds: predicted = counted") {
-  if (!checked_was_built) return;
+  if (!was_built(Where::Checked)) return;
   const std::uint64_t D = 16, B = 16;
   bool equal = true;
   double share = 1;

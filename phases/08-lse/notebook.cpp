@@ -12,12 +12,13 @@
 // row of O and its LSE into phase 02's state (m = LSE, l = 1), so that `merge` can have it.
 
 // %%
-#include "phases/08-lse/attention.hpp"
+#include "phases/08-lse/lse.hpp"
+#include "phases/08-lse/phase.hpp"
 
 #include <cstdio>
 #include <cstring>
 
-#include "phases/07-causal/attention.hpp"
+#include "phases/07-causal/phase.hpp"
 #include "phases/common/cell.hpp"
 #include "phases/common/example.hpp"
 #include "phases/common/svg.hpp"
@@ -25,7 +26,7 @@
 using namespace flash;
 
 // Counts and checks every access; a build with a sanitizer leaves it out, and with it the claims about counters.
-static constexpr Where machine = checked_was_built ? Where::Checked : Where::Sim;
+static const Where machine = was_built(Where::Checked) ? Where::Checked : Where::Sim;
 
 // S of head h in fp64, keys that a row may not see at −inf.
 static RowMajor<double> masked_scores(const Example& e, const Problem<float>& p, int h) {
@@ -206,7 +207,7 @@ CELL("P from S and LSE alone") {
       P.row(i).tail(50 - p.visible(i)).setZero();
       sums = worse(sums, std::abs(P.row(i).sum() - 1.0));
     }
-    error = worse(error, relative_error(P, phase01::safe_softmax(masked_scores(e, p, h))));
+    error = worse(error, relative_error(P, exact_softmax(masked_scores(e, p, h))));
     product = worse(product, relative_error(RowMajor<float>(P * head(e.v, h)), head(e.o, h).cast<double>()));
     if (h == 7) shown.assign(P.data(), P.data() + P.size());
   }
@@ -223,7 +224,7 @@ CELL("P from S and LSE alone") {
 
 // %%
 CELL("Four bytes per row") {
-  if (!checked_was_built) return;
+  if (!was_built(Where::Checked)) return;
   bool equal = true;
   std::printf("   N   LSE [bytes]    of all     P would be\n");
   for (std::uint64_t N = 64; N <= 512; N *= 2) {

@@ -1,4 +1,4 @@
-// Phase 09: the backward pass. P is never stored: a block recomputes a tile of it from Q, K and LSE when it needs it.
+// Phase 09: the backward pass. P is never stored: a block recomputes a tile of it from Q, K, m and l when it needs it.
 // New since 08: three kernels (δ; dK and dV; dQ), five matrix products, and rows that several threads share.
 // Run it: ./flash tour 09     Test it: ./flash test 09     The derivation: docs/backward.md
 #pragma once
@@ -14,6 +14,7 @@ struct Backward {
   Tensor<const T> K, V;             // [B, H, Sk, D]
   Tensor<T> dQ, dK, dV;             // as Q, K, V
   const float *LSE, *dLSE;          // [B, H, Sq], natural log; dLSE may be null
+  const float *m, *l;               // [B, H, Sq], the forward pass's; null: LSE stands in for them
   float* delta;                     // [B, H, Sq]
   float* dQ_sum;                    // [B, H, Sq, D], fp32: the one-pass variant adds to it; else null
   float scale, scale_log2;
@@ -35,7 +36,8 @@ struct GradientTiles {
   alignas(16) float dO[Br][D + 4];
   alignas(16) float K[Bc][D + 4];
   alignas(16) float V[Bc][D + 4];
-  float lse[Br];  // in base 2
+  float m[Br];
+  float inverse_l[Br];
   float delta[Br];
   float P[Br][Bc + 1];  // one spare column: lanes that walk down a column meet 32 banks
   float dS[Br][Bc + 1];
@@ -78,10 +80,24 @@ __device__ __forceinline__ void add_row(float (&sum)[Count], float factor, const
   }
 }
 
-// LSE in base 2, ready to be subtracted. A row without a finite logit has LSE = -inf, and -inf - -inf would be NaN:
-// +inf makes its P 0.
-__device__ __forceinline__ float lse_base2(float lse) {
-  return lse == -INFINITY ? INFINITY : lse * 1.4426950408889634f;
+// What turns a row's logits into its P: m in base 2 and 1 / l.
+struct RowScale {
+  float m = 0, inverse_l = 0;
+};
+
+// Who has LSE alone takes it for m, and l = 1: then the rounding of LSE is a factor of the row's P. A row without a
+// finite logit has m = -inf, and -inf - -inf would be NaN: +inf makes its P 0.
+template <class T>
+__device__ __forceinline__ RowScale row_scale(const Backward<T>& a, std::int64_t row) {
+  const float m = a.m ? a.m[row] : a.LSE[row] * 1.4426950408889634f;
+  if (m == -INFINITY) return {INFINITY, 0};
+  return {m, a.l ? 1 / a.l[row] : 1.0f};
+}
+
+// P_ij by the operations of the forward pass, so that it is that P to the last places: scale, round, subtract the same
+// m. Not fmaf(s, scale_log2, -m): m is a *rounded* product, and at logits of 2e7 its rounding is a factor of 2.
+__device__ __forceinline__ float p_again(float s, float scale_log2, float m, float inverse_l) {
+  return exp2f(s * scale_log2 - m) * inverse_l;
 }
 
 // δ_i = Σ_d dO_id O_id - dLSE_i, a warp for each row. O is what δ is most sensitive to, so the bits that rounding cut
@@ -112,9 +128,9 @@ __global__ void __launch_bounds__(Bc* Parts<D>) keys_backward(Backward<T> a) {
   GradientTiles<D, Br, Bc>& tiles = shared<GradientTiles<D, Br, Bc>>();
   const std::int64_t head = std::int64_t{blockIdx.z} * gridDim.y + blockIdx.y, b = head / a.H, h = head % a.H;
   if (b >= a.B) return;
-  const Head<const T> Q = a.Q.head(b, h), dO = a.dO.head(b, h);                // [Sq, D]
-  const Head<const T> K = a.K.head(b, h), V = a.V.head(b, h);                  // [Sk, D]
-  const float *LSE = a.LSE + head * Q.rows, *delta = a.delta + head * Q.rows;  // [Sq]
+  const Head<const T> Q = a.Q.head(b, h), dO = a.dO.head(b, h);  // [Sq, D]
+  const Head<const T> K = a.K.head(b, h), V = a.V.head(b, h);    // [Sk, D]
+  const float* delta = a.delta + head * Q.rows;                  // [Sq]
 
   // Which key is mine, and which of its columns?
   const int key = threadIdx.x % Bc, part = threadIdx.x / Bc, first_column = part * Columns<D>;
@@ -132,12 +148,14 @@ __global__ void __launch_bounds__(Bc* Parts<D>) keys_backward(Backward<T> a) {
     load_tile<D>(tiles.Q, Q, first_row);
     load_tile<D>(tiles.dO, dO, first_row);
     for (int i = threadIdx.x; i < Br; i += blockDim.x) {
-      tiles.lse[i] = i < rows ? lse_base2(LSE[first_row + i]) : 0.0f;
+      const RowScale scale = i < rows ? row_scale(a, head * Q.rows + first_row + i) : RowScale{};
+      tiles.m[i] = scale.m;
+      tiles.inverse_l[i] = scale.inverse_l;
       tiles.delta[i] = i < rows ? delta[first_row + i] : 0.0f;
     }
     __syncthreads();  // the tiles are complete: each was filled by all threads
 
-    // P = exp(S - LSE) and dS = P ∘ (dP - δ), my key's column of them; my part of its rows, a few at a time.
+    // P = exp(S - m) / l and dS = P ∘ (dP - δ), my key's column of them; my part of its rows, a few at a time.
     constexpr int Mine = Br / Parts<D>, N = Mine < 16 ? Mine : 16;
 #pragma unroll 1
     for (int first = part * Mine; first < (part + 1) * Mine; first += N) {
@@ -145,7 +163,7 @@ __global__ void __launch_bounds__(Bc* Parts<D>) keys_backward(Backward<T> a) {
       two_products<D>(tiles.K[key], &tiles.Q[first], tiles.V[key], &tiles.dO[first], s, dp);
 #pragma unroll
       for (int n = 0; n < N; ++n) {
-        const float p = exp2f(fmaf(s[n], a.scale_log2, -tiles.lse[first + n]));
+        const float p = p_again(s[n], a.scale_log2, tiles.m[first + n], tiles.inverse_l[first + n]);
         tiles.P[first + n][key] = p;
         tiles.dS[first + n][key] = p * (dp[n] - tiles.delta[first + n]);
       }
@@ -198,9 +216,9 @@ __global__ void __launch_bounds__(Br* Parts<D>) rows_backward(Backward<T> a) {
   GradientTiles<D, Br, Bc>& tiles = shared<GradientTiles<D, Br, Bc>>();
   const std::int64_t head = std::int64_t{blockIdx.z} * gridDim.y + blockIdx.y, b = head / a.H, h = head % a.H;
   if (b >= a.B) return;
-  const Head<const T> Q = a.Q.head(b, h), dO = a.dO.head(b, h);                // [Sq, D]
-  const Head<const T> K = a.K.head(b, h), V = a.V.head(b, h);                  // [Sk, D]
-  const float *LSE = a.LSE + head * Q.rows, *delta = a.delta + head * Q.rows;  // [Sq]
+  const Head<const T> Q = a.Q.head(b, h), dO = a.dO.head(b, h);  // [Sq, D]
+  const Head<const T> K = a.K.head(b, h), V = a.V.head(b, h);    // [Sk, D]
+  const float* delta = a.delta + head * Q.rows;                  // [Sq]
 
   // Which row is mine, and which of its columns?
   const int row = threadIdx.x % Br, part = threadIdx.x / Br, first_column = part * Columns<D>;
@@ -208,7 +226,7 @@ __global__ void __launch_bounds__(Br* Parts<D>) rows_backward(Backward<T> a) {
   const int rows = min(Q.rows - first_row, std::int64_t{Br});
   load_tile<D>(tiles.Q, Q, first_row);
   load_tile<D>(tiles.dO, dO, first_row);
-  const float my_lse = row < rows ? lse_base2(LSE[first_row + row]) : 0.0f;
+  const RowScale mine = row < rows ? row_scale(a, head * Q.rows + first_row + row) : RowScale{};
   const float my_delta = row < rows ? delta[first_row + row] : 0.0f;
   float dq[Columns<D>] = {};
 
@@ -229,7 +247,7 @@ __global__ void __launch_bounds__(Br* Parts<D>) rows_backward(Backward<T> a) {
       two_products<D>(tiles.Q[row], &tiles.K[first], tiles.dO[row], &tiles.V[first], s, dp);
 #pragma unroll
       for (int n = 0; n < N; ++n)
-        tiles.dS[row][first + n] = exp2f(fmaf(s[n], a.scale_log2, -my_lse)) * (dp[n] - my_delta);
+        tiles.dS[row][first + n] = p_again(s[n], a.scale_log2, mine.m, mine.inverse_l) * (dp[n] - my_delta);
     }
     __syncthreads();  // dS is complete: the parts of a row computed different keys
 
@@ -256,34 +274,36 @@ __global__ void __launch_bounds__(128) finish_dq(Backward<T> a) {
   a.dQ.head(b, h).data[i * a.dQ.stride + d] = round_to<T>(a.dQ_sum[n] * a.scale);
 }
 
-// δ, then dK and dV, then dQ: three launches. Atomic: δ, then all three in one, then dQ rounded.
+// The host's side: δ, then dK and dV, then dQ: three launches. Atomic: δ, then all three in one, then dQ rounded.
 template <class T>
 Run run_backward(const GradientProblem<T>& p, Mode mode, const MachineOptions& options) {
   Machine m(options);
-  const Blocks blocks = choose_blocks<GradientTiles>(p.options, p.D(), shared_memory_of(m));
+  const Blocks blocks = choose_blocks<features, GradientTiles>(p.options, p.D(), shared_memory_of(m));
   const std::int64_t heads = p.B() * p.H(), Sq = p.Sq(), Sk = p.Sk(), rows = heads * Sq;
   const auto row_array = [&](const char* name, const float* data) {
-    return m.upload(name, data, static_cast<std::size_t>(data ? rows : 0));
+    return DeviceView<const float>(m, name, dense_view(data, {1, 1, data ? rows : 0, 1}));
   };
-  const auto Q = upload_view(m, "Q", p.q), K = upload_view(m, "K", p.k), V = upload_view(m, "V", p.v);
-  const auto O = upload_view(m, "O", p.o), dO = upload_view(m, "dO", p.dout);
-  const auto O_lo = upload_view(m, "O_lo", p.o_lo);
+  const DeviceView Q(m, "Q", p.q), K(m, "K", p.k), V(m, "V", p.v), O(m, "O", p.o), dO(m, "dO", p.dout);
+  const DeviceView<const std::int16_t> O_lo(m, "O_lo", p.kept.o_lo);
   const auto LSE = row_array("LSE", p.lse), dLSE = row_array("dLSE", p.dlse);
-  const auto dQ = alloc_view(m, "dQ", p.dq), dK = alloc_view(m, "dK", p.dk), dV = alloc_view(m, "dV", p.dv);
+  const auto row_max = row_array("m", p.kept.m), row_sum = row_array("l", p.kept.l);
+  const DeviceView dQ(m, "dQ", p.dq), dK(m, "dK", p.dk), dV(m, "dV", p.dv);
   const bool atomic = mode == Mode::Atomic;
   const auto delta = m.alloc<float>("delta", static_cast<std::size_t>(rows));
   const auto dQ_sum = m.alloc<float>("dQ_sum", static_cast<std::size_t>(atomic ? rows * p.D() : 0));
-  const Backward<device_t<T>> a{.Q = tensor<Tensor>(in(Q), p.q),
-                                .O = tensor<Tensor>(in(O), p.o),
-                                .dO = tensor<Tensor>(in(dO), p.dout),
-                                .O_lo = tensor<Tensor>(p.o_lo.data ? in(O_lo) : nullptr, p.o_lo),
-                                .K = tensor<Tensor>(in(K), p.k),
-                                .V = tensor<Tensor>(in(V), p.v),
-                                .dQ = tensor<Tensor>(dQ.data(), p.dq),
-                                .dK = tensor<Tensor>(dK.data(), p.dk),
-                                .dV = tensor<Tensor>(dV.data(), p.dv),
-                                .LSE = LSE.data(),
-                                .dLSE = p.dlse ? dLSE.data() : nullptr,
+  const Backward<device_t<T>> a{.Q = Q.tensor(),
+                                .O = O.tensor(),
+                                .dO = dO.tensor(),
+                                .O_lo = O_lo.tensor(),
+                                .K = K.tensor(),
+                                .V = V.tensor(),
+                                .dQ = dQ.tensor(),
+                                .dK = dK.tensor(),
+                                .dV = dV.tensor(),
+                                .LSE = LSE.tensor().data,
+                                .dLSE = dLSE.tensor().data,
+                                .m = row_max.tensor().data,
+                                .l = row_sum.tensor().data,
                                 .delta = delta.data(),
                                 .dQ_sum = atomic ? dQ_sum.data() : nullptr,
                                 .scale = p.scale(),
@@ -292,26 +312,27 @@ Run run_backward(const GradientProblem<T>& p, Mode mode, const MachineOptions& o
                                 .B = static_cast<int>(p.B()),
                                 .H = static_cast<int>(p.H())};
   const auto blocks_of = [](std::int64_t work, std::int64_t each) {
-    return dim3(static_cast<unsigned>((work + each - 1) / each));
+    return static_cast<unsigned>((work + each - 1) / each);
   };
-  TileCounts counts;
+  using E = device_t<T>;
   Run result = timed(m, [&] {
-    if (rows > 0) launch(m, delta_of_rows<device_t<T>>, blocks_of(rows, 4), dim3(128), a);
-    with_sizes(p.D(), blocks, [&]<int D, int Br, int Bc>() {
-      using S = GradientTiles<D, Br, Bc>;
-      counts = count_tiles<Br, Bc>(heads, Sq, Sk, a.shift);
-      const dim3 key_grid = grid_of(Sk, Bc, heads), key_block(Bc * Parts<D>);
-      if (heads * Sk > 0 && atomic) launch<S>(m, keys_backward<device_t<T>, D, Br, Bc, true>, key_grid, key_block, a);
-      if (heads * Sk > 0 && !atomic) launch<S>(m, keys_backward<device_t<T>, D, Br, Bc, false>, key_grid, key_block, a);
-      if (rows > 0 && !atomic)
-        launch<S>(m, rows_backward<device_t<T>, D, Br, Bc>, grid_of(Sq, Br, heads), dim3(Br * Parts<D>), a);
+    if (rows > 0) delta_of_rows<E><<<blocks_of(rows, 4), 128>>>(a);
+    with_sizes<features>(p.D(), blocks, [&]<int D, int Br, int Bc>() {
+      const auto keys_kernel = atomic ? keys_backward<E, D, Br, Bc, true> : keys_backward<E, D, Br, Bc, false>;
+      const auto rows_kernel = rows_backward<E, D, Br, Bc>;
+      constexpr std::size_t shared_bytes = sizeof(GradientTiles<D, Br, Bc>);
+      allow_shared_memory(keys_kernel, shared_bytes);
+      allow_shared_memory(rows_kernel, shared_bytes);
+      if (heads * Sk > 0) keys_kernel<<<grid_of(Sk, Bc, heads), Bc * Parts<D>, shared_bytes>>>(a);
+      if (rows > 0 && !atomic) rows_kernel<<<grid_of(Sq, Br, heads), Br * Parts<D>, shared_bytes>>>(a);
     });
-    if (rows > 0 && atomic) launch(m, finish_dq<device_t<T>>, blocks_of(rows * p.D(), 128), dim3(128), a);
+    if (rows > 0 && atomic) finish_dq<E><<<blocks_of(rows * p.D(), 128), 128>>>(a);
   });
-  result.tiles = counts;
-  download_view(m, p.dq, dQ);
-  download_view(m, p.dk, dK);
-  download_view(m, p.dv, dV);
+  result.blocks = blocks;
+  result.tiles = count_tiles({p.B(), p.H(), Sq, Sk, p.D(), sizeof(T), true, p.options}, blocks);
+  dQ.download(m);
+  dK.download(m);
+  dV.download(m);
   return result;
 }
 

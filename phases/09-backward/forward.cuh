@@ -1,33 +1,11 @@
-// Phase 09's forward pass for training: O, LSE, and O_lo, the bits of O that rounding cuts off and that δ cannot spare.
-// New since 08: one more pointer and store per element, and P stays in fp32 for P·V (docs/backward.md says why).
+// Phase 09's forward pass for training: O, LSE, and what the backward pass needs to have the same P and δ: m and l, and
+// O_lo, the bits of O that rounding cuts off. New since 08: these stores, and P stays in fp32 for P·V (docs/backward.md).
 // Run it: ./flash tour 09     Test it: ./flash test 09
 #pragma once
-#include "phases/09-backward/problem.hpp"
-#include "phases/common/kernel_common.cuh"
+#include "phases/09-backward/phase.hpp"
+#include "phases/common/kernel_phase.cuh"
 
 namespace flash::phase09::inline FLASH_MACHINE {
-
-// One head of a tensor in device memory.
-template <class T>
-struct Head {
-  T* data;              // [rows, cols]
-  std::int64_t stride;  // elements from one row to the next
-  std::int64_t rows;
-  int cols;  // the true head dimension; a kernel's D is the next instantiated one
-};
-
-// A whole tensor. Offsets are 64-bit products: B·H·S·D may exceed 2^31, and so may an offset in a view with wide strides.
-template <class T>
-struct Tensor {
-  T* data;                                  // [B, H, rows, cols]
-  std::int64_t b_stride, h_stride, stride;  // elements from one batch entry, head, row to the next
-  std::int64_t rows;
-  int cols;
-
-  __device__ Head<T> head(std::int64_t b, std::int64_t h) const {
-    return {data + b * b_stride + h * h_stride, stride, rows, cols};
-  }
-};
 
 // Shared memory of a block, fp32: 32 banks of 4 bytes. The lanes of a warp read the same element of K or V at the same
 // time: one broadcast. Of Q each lane reads its own row: with rows of D = 32, 64, … floats all would begin in the same
@@ -51,7 +29,7 @@ __device__ __forceinline__ float restore(float rounded, std::int16_t low) {
 }
 
 // Row i sees keys 0 … visible(i) - 1. Top-left: shift = 0. Bottom-right: shift = Sk - Sq. No mask: shift = Sk.
-__host__ __device__ inline std::int64_t visible(std::int64_t i, std::int64_t shift, std::int64_t Sk) {
+__device__ inline std::int64_t visible(std::int64_t i, std::int64_t shift, std::int64_t Sk) {
   return max(std::int64_t{0}, min(i + 1 + shift, Sk));
 }
 
@@ -61,7 +39,7 @@ struct TileRange {
   std::int64_t full, seen;
 };
 template <int Br, int Bc>
-__host__ __device__ TileRange tile_range(std::int64_t first_row, std::int64_t Sq, std::int64_t Sk, std::int64_t shift) {
+__device__ TileRange tile_range(std::int64_t first_row, std::int64_t Sq, std::int64_t Sk, std::int64_t shift) {
   const std::int64_t last_row = min(first_row + Br, Sq) - 1;
   return {visible(first_row, shift, Sk) / Bc, (visible(last_row, shift, Sk) + Bc - 1) / Bc};
 }
@@ -77,10 +55,20 @@ __device__ void load_tile(float (&tile)[Rows][Pitch], Head<const T> from, std::i
   }
 }
 
+// What is written of each row beside O; each may be null. LSE is for the caller; m and l are for the backward pass, since
+// LSE = ln 2 · m + ln l in fp32 is rounded by up to 2^-24 of its size, which becomes a factor of P: 6 % at logits of 1e6.
+struct RowArrays {
+  float *LSE, *m, *l;  // [rows]; m in base 2
+
+  __device__ RowArrays from(std::int64_t row) const {
+    return {LSE ? LSE + row : nullptr, m ? m + row : nullptr, l ? l + row : nullptr};
+  }
+};
+
 // What a block does with Q tile number q_tile of a head.
 template <class T, int D, int Br, int Bc>
 __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/, Head<const T> V /*[Sk, D]*/,
-                       Head<T> O /*[Sq, D]*/, Head<std::int16_t> O_lo /*[Sq, D] or null*/, float* LSE /*[Sq] or null*/,
+                       Head<T> O /*[Sq, D]*/, Head<std::int16_t> O_lo /*[Sq, D] or null*/, RowArrays out /*[Sq]*/,
                        float scale_log2 /*scale · log2 e*/, std::int64_t shift, std::int64_t q_tile) {
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
 
@@ -115,7 +103,8 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
       }
     }
 
-    // Scale, in base 2: exp(x) = exp2(x · log2 e), and the GPU has an instruction for exp2 only.
+    // Scale, in base 2: exp(x) = exp2(x · log2 e), and the GPU has an instruction for exp2 only. The product is rounded
+    // and m subtracted after that: the backward pass does the same (p_again).
 #pragma unroll
     for (int j = 0; j < Bc; ++j) s[j] *= scale_log2;
 
@@ -180,7 +169,9 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
     }
 
   // LSE = log Σ exp(s). m is in base 2: log Σ = ln 2 · m + ln l. A row that saw no key: -inf + -inf = -inf.
-  if (LSE) LSE[first_row + row] = fmaf(m, 0.693147181f, logf(l));
+  if (out.LSE) out.LSE[first_row + row] = fmaf(m, 0.693147181f, logf(l));
+  if (out.m) out.m[first_row + row] = m;
+  if (out.l) out.l[first_row + row] = l;
 }
 
 // The grid: x is the Q tile, y the head, so that blocks which start together read the same K and V. y ends at 65,535;
@@ -189,65 +180,30 @@ template <class T, int D, int Br, int Bc>
 __global__ void __launch_bounds__(Br)
     attention(Tensor<const T> Q /*[B, H, Sq, D]*/, Tensor<const T> K /*[B, H, Sk, D]*/,
               Tensor<const T> V /*[B, H, Sk, D]*/, Tensor<T> O /*[B, H, Sq, D]*/,
-              Tensor<std::int16_t> O_lo /*[B, H, Sq, D] or null*/, float* LSE /*[B, H, Sq] or null*/, float scale_log2,
+              Tensor<std::int16_t> O_lo /*[B, H, Sq, D] or null*/, RowArrays out /*[B, H, Sq]*/, float scale_log2,
               std::int64_t shift, int B, int H) {
   const unsigned head = blockIdx.z * gridDim.y + blockIdx.y;
   const int b = head / H, h = head % H;
   if (b >= B) return;
-  float* lse = LSE ? LSE + head * O.rows : nullptr;
   const Head<std::int16_t> lo = O_lo.data ? O_lo.head(b, h) : Head<std::int16_t>{};
-  attend<T, D, Br, Bc>(Q.head(b, h), K.head(b, h), V.head(b, h), O.head(b, h), lo, lse, scale_log2, shift, blockIdx.x);
+  attend<T, D, Br, Bc>(Q.head(b, h), K.head(b, h), V.head(b, h), O.head(b, h), lo, out.from(head * O.rows), scale_log2,
+                       shift, blockIdx.x);
 }
 
-// Row i sees the keys j <= i + shift.
-inline std::int64_t causal_shift(const Options& options, std::int64_t Sq, std::int64_t Sk) {
-  return options.causal == Causal::None ? Sk : options.causal == Causal::TopLeft ? 0 : Sk - Sq;
-}
+// The host's side: the shared struct, the grid, the launch.
+struct Attention {
+  template <int D, int Br, int Bc>
+  using Shared = Tiles<D, Br, Bc>;
 
-inline dim3 grid_of(std::int64_t length, std::int64_t tile, std::int64_t heads) {
-  return dim3(static_cast<unsigned>((length + tile - 1) / tile),
-              static_cast<unsigned>(std::min<std::int64_t>(heads, 65535)),
-              static_cast<unsigned>((heads + 65534) / 65535));
-}
-
-// What becomes of the tiles of S when a block walks through them as long as it sees some.
-template <int Br, int Bc>
-TileCounts count_tiles(std::int64_t heads, std::int64_t Sq, std::int64_t Sk, std::int64_t shift) {
-  TileCounts counts;
-  for (std::int64_t first_row = 0; first_row < Sq; first_row += Br) {
-    const TileRange range = tile_range<Br, Bc>(first_row, Sq, Sk, shift);
-    counts.add(heads, range.full, range.seen, (Sk + Bc - 1) / Bc);
+  template <class T, int D, int Br, int Bc>
+  static void launch(const DeviceProblem<T>& p) {
+    const auto kernel = attention<T, D, Br, Bc>;
+    constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
+    allow_shared_memory(kernel, shared_bytes);
+    const dim3 grid = grid_of(p.Q.rows, Br, std::int64_t{p.B} * p.H);
+    const RowArrays out{.LSE = p.LSE, .m = p.m, .l = p.l};
+    kernel<<<grid, Br, shared_bytes>>>(p.Q, p.K, p.V, p.O, p.O_lo, out, p.scale_log2, p.shift, p.B, p.H);
   }
-  return counts;
-}
-
-// O, LSE if wanted, O_lo if there is room for it.
-template <class T>
-Run run_forward(const Problem<T>& p, const View<std::int16_t>& o_lo, const MachineOptions& options) {
-  Machine m(options);
-  const Blocks blocks = choose_blocks<Tiles>(p.options, p.D(), shared_memory_of(m));
-  const auto Q = upload_view(m, "Q", p.q), K = upload_view(m, "K", p.k), V = upload_view(m, "V", p.v);
-  const auto O = alloc_view(m, "O", p.o);
-  const auto O_lo = alloc_view(m, "O_lo", o_lo);
-  const auto LSE = m.alloc<float>("LSE", p.lse ? static_cast<std::size_t>(p.B() * p.H() * p.Sq()) : 0);
-  const std::int64_t heads = p.B() * p.H(), Sq = p.Sq(), Sk = p.Sk();
-  const std::int64_t shift = causal_shift(p.options, Sq, Sk);
-  TileCounts counts;
-  Run result = timed(m, [&] {
-    if (heads == 0 || p.Sq() == 0) return;  // no row, no block
-    with_sizes(p.D(), blocks, [&]<int D, int Br, int Bc>() {
-      counts = count_tiles<Br, Bc>(heads, Sq, Sk, shift);
-      launch<Tiles<D, Br, Bc>>(m, attention<device_t<T>, D, Br, Bc>, grid_of(Sq, Br, heads), dim3(Br),
-                               tensor<Tensor>(in(Q), p.q), tensor<Tensor>(in(K), p.k), tensor<Tensor>(in(V), p.v),
-                               tensor<Tensor>(O.data(), p.o), tensor<Tensor>(o_lo.data ? O_lo.data() : nullptr, o_lo),
-                               p.lse ? LSE.data() : nullptr, scale_log2(p.scale()), shift, p.B(), p.H());
-    });
-  });
-  result.tiles = counts;
-  download_view(m, p.o, O);
-  if (o_lo.data) download_view(m, o_lo, O_lo);
-  if (p.lse) m.download(p.lse, LSE);
-  return result;
-}
+};
 
 }  // namespace flash::phase09::inline FLASH_MACHINE

@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "phases/01-naive/attention.hpp"
-#include "phases/09-backward/problem.hpp"
+#include "phases/09-backward/phase.hpp"
 
 namespace flash::phase09 {
 
@@ -43,7 +43,7 @@ void store(const RowMajor<Scalar>& from, const Matrix<T>& to) {
 template <class T>
 Ledger naive_backward(const GradientProblem<T>& p, Delta delta_from = Delta::FromP) {
   using Scalar = std::conditional_t<std::is_same_v<T, double>, double, float>;
-  validate(p, delta_from == Delta::FromO);
+  validate(p, features, delta_from == Delta::FromO);
   const std::int64_t Sq = p.Sq(), Sk = p.Sk(), D = p.D(), heads = p.H();
   const Scalar scale = p.scale();
   return run_tasks(p.options.threads, p.B() * heads, p.options.sram_bytes, [&](Memory& memory, std::int64_t task) {
@@ -81,7 +81,8 @@ Ledger naive_backward(const GradientProblem<T>& p, Delta delta_from = Delta::Fro
           delta = 0;
           for (std::int64_t d = 0; d < D; ++d) {
             float o = to_float(p.o.row(b, h, r)[d]);
-            if (p.o_lo.data) o = std::bit_cast<float>(std::bit_cast<std::int32_t>(o) + p.o_lo.row(b, h, r)[d]);
+            const View<std::int16_t>& lo = p.kept.o_lo;
+            if (lo.data) o = std::bit_cast<float>(std::bit_cast<std::int32_t>(o) + lo.row(b, h, r)[d]);
             delta += dO(r, d) * o;
           }
         }

@@ -13,7 +13,7 @@
 // third of this page is about those bits: without them dQ can be wrong by a quarter of its size.
 
 // %%
-#include "phases/09-backward/attention.hpp"
+#include "phases/09-backward/phase.hpp"
 
 #include <bit>
 #include <cstdio>
@@ -33,14 +33,14 @@ struct Lesson {
   std::int64_t N, D;
   std::vector<T> q, k, v, o, dout, dq, dk, dv;
   std::vector<std::int16_t> o_lo;
-  std::vector<float> lse;
+  std::vector<float> lse, m, l;
   RowMajor<double> Q, K, V, dO, dQ, dK, dV;  // fp64
 
   Lesson(std::int64_t N_, std::int64_t D_, Distribution distribution) : N(N_), D(D_) {
     const std::size_t n = static_cast<std::size_t>(N * D);
     for (auto* x : {&o, &dq, &dk, &dv}) x->resize(n);
     o_lo.resize(n);
-    lse.resize(static_cast<std::size_t>(N));
+    for (auto* x : {&lse, &m, &l}) x->resize(static_cast<std::size_t>(N));
     const auto fill = [&](std::vector<T>& x, RowMajor<double>& wide, std::uint32_t stream) {
       for (std::size_t i = 0; i < n; ++i) x.push_back(from_float<T>(draw(Random(9, stream), distribution, i)));
       wide = matrix(x);
@@ -70,15 +70,14 @@ struct Lesson {
             lse.data(),
             {}};
   }
-  View<std::int16_t> low_bits() {
-    return sizeof(T) == 2 ? dense_view(o_lo.data(), {1, 1, N, D}) : View<std::int16_t>{};
+  phase09::Kept kept(bool with_low_bits = true) {
+    const bool low = sizeof(T) == 2 && with_low_bits;
+    return {low ? dense_view(o_lo.data(), {1, 1, N, D}) : View<std::int16_t>{}, m.data(), l.data()};
   }
   GradientProblem<T> backward(bool with_low_bits = true) {
     const Problem<T> f = forward();
     const auto view = [&](auto& x) { return dense_view(x.data(), f.q.shape); };
-    return {f.q,        f.k,      f.v,      f.o,      with_low_bits ? low_bits() : View<std::int16_t>{},
-            view(dout), view(dq), view(dk), view(dv), lse.data(),
-            nullptr,    {}};
+    return {f.q, f.k, f.v, f.o, kept(with_low_bits), view(dout), view(dq), view(dk), view(dv), lse.data(), nullptr, {}};
   }
   double error_of_dq() const { return relative_error(matrix(dq), dQ); }
   double floor_of_dq() const {  // the best that T can hold
@@ -101,7 +100,7 @@ CELL("Formula against finite difference") {
   Lesson<float> lesson(6, 4, Distribution::Normal);
   const auto loss = [&] {  // L = Σ dO ∘ O, whose gradient with respect to O is dO
     const RowMajor<double> S = lesson.Q * lesson.K.transpose() * 0.5;
-    return (lesson.dO.array() * (phase01::safe_softmax(S) * lesson.V).array()).sum();
+    return (lesson.dO.array() * (exact_softmax(S) * lesson.V).array()).sum();
   };
   double worst = 0;
   std::printf("            formula       difference\n");
@@ -133,8 +132,8 @@ CELL("Formula against finite difference") {
 CELL("Naive and tiled agree; the ledger does not") {
   Lesson<float> naive(128, 64, Distribution::Normal), tiled(128, 64, Distribution::Normal);
   const Ledger whole = phase09::naive_backward(naive.backward(), Delta::FromP);
-  phase09::forward_training(tiled.forward(), tiled.low_bits(), Where::Sim);
-  const Where where = checked_was_built ? Where::Checked : Where::Sim;
+  phase09::forward_training(tiled.forward(), tiled.kept(), Where::Sim);
+  const Where where = was_built(Where::Checked) ? Where::Checked : Where::Sim;
   const Run run = phase09::backward(tiled.backward(), where);
   const RowMajor<double> naive_dq = naive.matrix(naive.dq), naive_dk = naive.matrix(naive.dk);
   expect(relative_error(tiled.matrix(tiled.dq), naive_dq) <= 5e-6 &&
@@ -170,7 +169,7 @@ CELL("Run twice: the same bits, or nearly the same") {
     MachineOptions forwards, backwards;
     backwards.order = Order::reverse;  // blocks and threads in another order, as a GPU might
     for (Lesson<float>* lesson : {&first, &second}) {
-      phase09::forward_training(lesson->forward(), lesson->low_bits(), Where::Sim);
+      phase09::forward_training(lesson->forward(), lesson->kept(), Where::Sim);
       phase09::backward(lesson->backward(), Where::Sim, lesson == &first ? forwards : backwards, mode);
     }
     int different = 0;
@@ -198,7 +197,7 @@ CELL("Fifteen per cent of dQ are noise") {
   double worst_ratio = 0, last_rounded = 0;
   for (const std::int64_t N : {128, 256, 512, 1024}) {
     Lesson<bfloat16> lesson(N, 64, Distribution::Uniform);
-    phase09::forward_training(lesson.forward(), lesson.low_bits(), Where::Sim);
+    phase09::forward_training(lesson.forward(), lesson.kept(), Where::Sim);
     phase09::backward(lesson.backward(false), Where::Sim);
     const double from_rounded = lesson.error_of_dq();
     phase09::naive_backward(lesson.backward(), Delta::FromP);
@@ -231,9 +230,9 @@ CELL("Fifteen per cent of dQ are noise") {
 // %%
 CELL("The error, predicted") {
   Lesson<bfloat16> lesson(512, 64, Distribution::Uniform);
-  phase09::forward_training(lesson.forward(), lesson.low_bits(), Where::Sim);
+  phase09::forward_training(lesson.forward(), lesson.kept(), Where::Sim);
   phase09::backward(lesson.backward(false), Where::Sim);
-  const RowMajor<double> P = phase01::safe_softmax(RowMajor<double>(lesson.Q * lesson.K.transpose() * 0.125));
+  const RowMajor<double> P = exact_softmax(RowMajor<double>(lesson.Q * lesson.K.transpose() * 0.125));
   const RowMajor<double> rounding = lesson.matrix(lesson.o) - P * lesson.V;                // of O
   const Eigen::VectorXd epsilon = (lesson.dO.array() * rounding.array()).rowwise().sum();  // of δ
   const RowMajor<double> predicted = -0.125 * (epsilon.asDiagonal() * (P * lesson.K));

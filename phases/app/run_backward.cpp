@@ -1,5 +1,5 @@
 // run_backward.cpp: see run_backward.hpp.
-// The forward pass runs first, since only it knows the bits of O that δ needs (docs/backward.md).
+// The forward pass runs first, since only it knows m, l and the bits of O that δ needs (docs/backward.md).
 // ./flash run --phase 09 … --dout dO.npy --dq dQ.npy --dk dK.npy --dv dV.npy [--dlse dLSE.npy] [--mode atomic]
 #include "phases/app/run_backward.hpp"
 
@@ -31,7 +31,7 @@ Gradients<T> run_backward(const Problem<T>& p, const Arguments& args, Where wher
   const std::size_t rows = static_cast<std::size_t>(p.B() * p.H() * p.Sq());
   Gradients<T> g{make_tensor<T>(p.q.shape), make_tensor<T>(p.k.shape), make_tensor<T>(p.v.shape), {}};
   Tensor<std::int16_t> o_lo = make_tensor<std::int16_t>(p.o.shape);
-  std::vector<float> own_lse(p.lse ? 0 : rows + 1);  // + 1: never a null pointer
+  std::vector<float> m(rows + 1), l(rows + 1);  // + 1: never a null pointer
   NpyArray dlse;
   if (args.has("dlse")) {
     dlse = read_npy(args.text("dlse"));
@@ -39,23 +39,21 @@ Gradients<T> run_backward(const Problem<T>& p, const Arguments& args, Where wher
       refuse("--dlse's number of elements", dlse.elements(), std::to_string(rows) + " (B·H·Sq)", "pass [B, H, Sq]");
   }
 
-  Problem<T> forward = p;
-  if (!forward.lse) forward.lse = own_lse.data();
-  const View<std::int16_t> low = sizeof(T) == 2 ? view(o_lo) : View<std::int16_t>{};
+  const phase09::Kept kept{sizeof(T) == 2 ? view(o_lo) : View<std::int16_t>{}, m.data(), l.data()};
   const phase09::GradientProblem<T> backward{p.q,
                                              p.k,
                                              p.v,
                                              p.o,
-                                             low,
+                                             kept,
                                              view(dout),
                                              view(g.dq),
                                              view(g.dk),
                                              view(g.dv),
-                                             forward.lse,
+                                             p.lse,
                                              args.has("dlse") ? dlse.values<float>() : nullptr,
                                              p.options};
   validate(backward);  // before anything is computed
-  g.run = phase09::forward_training(forward, low, where);
+  g.run = phase09::forward_training(p, kept, where);
   const Run second = phase09::backward(backward, where, {}, mode);
   g.run.ledger.add(second.ledger);
   g.run.milliseconds += second.milliseconds;

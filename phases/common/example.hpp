@@ -2,11 +2,12 @@
 // Also the yardstick: attention of one head in fp64, and the relative error against it.
 // Use:  Example e = sentence();  phase04::forward(e.problem());  relative_error(head(e.o, 3), exact_head(e, 3));
 #pragma once
+#include <cmath>
 #include <fstream>
 #include <string>
 #include <vector>
 
-#include "phases/01-naive/attention.hpp"
+#include "phases/common/matrix.hpp"
 #include "phases/common/tensor.hpp"
 
 namespace flash {
@@ -68,9 +69,20 @@ RowMajor<Scalar> scores(const Example& e, std::int64_t h) {
   return head(e.q, h).cast<Scalar>() * head(e.k, h).cast<Scalar>().transpose() * scale;
 }
 
+// softmax of each row in fp64; a row of -inf (no visible key) gives zeros. [Sq, Sk]
+inline RowMajor<double> exact_softmax(const RowMajor<double>& S) {
+  RowMajor<double> P = S;
+  for (Eigen::Index i = 0; i < S.rows(); ++i) {
+    const double m = S.cols() ? S.row(i).maxCoeff() : 0;
+    for (Eigen::Index j = 0; j < S.cols(); ++j) P(i, j) = std::isinf(m) ? 0 : std::exp(S(i, j) - m);
+    if (P.row(i).sum() > 0) P.row(i) /= P.row(i).sum();
+  }
+  return P;
+}
+
 // O of head h in fp64: [Sq, D].
 inline RowMajor<double> exact_head(const Example& e, std::int64_t h) {
-  return phase01::safe_softmax(scores<double>(e, h)) * head(e.v, h).cast<double>();
+  return exact_softmax(scores<double>(e, h)) * head(e.v, h).cast<double>();
 }
 
 // ‖got - want‖ / ‖want‖ (Frobenius); NaN when `got` holds one, so compare with `error <= bar`.

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "phases/common/features.hpp"
 #include "sim/error.hpp"
 #include "sim/number.hpp"
 
@@ -63,6 +64,23 @@ struct Options {
   int threads = 1;                       // CPU phases that run in parallel; 0: all cores
 };
 
+// Number of keys that query row i sees: keys 0 … visible(i) - 1.
+inline std::int64_t visible(Causal causal, std::int64_t i, std::int64_t Sq, std::int64_t Sk) {
+  if (causal == Causal::None) return Sk;
+  const std::int64_t last = causal == Causal::TopLeft ? i : i + Sk - Sq;
+  return std::clamp<std::int64_t>(last + 1, 0, Sk);
+}
+
+// A problem without its data: what formulas need.
+struct Sizes {
+  std::int64_t B, H, Sq, Sk, D;
+  std::int64_t element_bytes;
+  bool lse;  // is it wanted?
+  Options options;
+
+  std::int64_t visible(std::int64_t i) const { return flash::visible(options.causal, i, Sq, Sk); }
+};
+
 template <class T>
 struct Problem {
   View<const T> q;       // [B, H, S_q, D]
@@ -79,22 +97,12 @@ struct Problem {
   float scale() const {
     return options.scale ? *options.scale : static_cast<float>(1.0 / std::sqrt(static_cast<double>(D())));
   }
-  // Number of keys that query row i sees: keys 0 … visible(i) - 1.
-  std::int64_t visible(std::int64_t i) const {
-    if (options.causal == Causal::None) return Sk();
-    const std::int64_t last = options.causal == Causal::TopLeft ? i : i + Sk() - Sq();
-    return std::clamp<std::int64_t>(last + 1, 0, Sk());
-  }
+  std::int64_t visible(std::int64_t i) const { return flash::visible(options.causal, i, Sq(), Sk()); }
+  Sizes sizes() const { return {B(), H(), Sq(), Sk(), D(), sizeof(T), lse != nullptr, options}; }
 };
 
 inline constexpr std::int64_t max_head_dim = 256;
 inline constexpr std::int64_t max_block = 1 << 20;  // rows of a tile; keeps the product of two tile sizes far from 2^63
-
-// What a phase can do; what it cannot, it refuses by name and says who can.
-struct Features {
-  const char* phase;  // "03-tiled-v1"
-  bool causal = false, lse = false;
-};
 
 inline std::string shape_text(const std::array<std::int64_t, 4>& s) {
   std::string text = "[";
@@ -163,8 +171,14 @@ void validate(const Problem<T>& p, const Features& can) {
   check_view("K", p.k);
   check_view("V", p.v);
   check_view("O", p.o);
-  if (p.D() < 1 || p.D() > max_head_dim)
-    refuse("Q's head dimension D", p.D(), "1 to " + std::to_string(max_head_dim), "split the head");
+  if (!can.types.contains(type_of<T>)) {
+    std::string types;
+    for (const Type type : can.types) types += (types.empty() ? "" : " or ") + std::string(name(type));
+    refuse("type", type_name<T>(), types + " in phase " + can.phase, "convert, or choose another phase: ./flash help");
+  }
+  const std::int64_t largest = std::min<std::int64_t>(max_head_dim, can.largest_D());
+  if (p.D() < 1 || p.D() > largest)
+    refuse("Q's head dimension D", p.D(), "1 to " + std::to_string(largest), "split the head");
   for (int i : {0, 1, 3}) {
     check_size("K", p.k, i, "Q", p.q.shape[i]);
     check_size("V", p.v, i, "Q", p.q.shape[i]);
@@ -182,9 +196,9 @@ void validate(const Problem<T>& p, const Features& can) {
   if (p.options.threads < 0) refuse("threads", p.options.threads, "0 (all cores) or more", "omit --threads");
   if (p.options.causal != Causal::None && !can.causal)
     refuse("causal", p.options.causal == Causal::TopLeft ? "top-left" : "bottom-right",
-           std::string("none in phase ") + can.phase, "use phase 01, 04, or 07 and later");
+           std::string("none in phase ") + can.phase, "choose a phase that has it: ./flash help");
   if (p.lse && !can.lse)
-    refuse("lse", "wanted", std::string("no LSE from phase ") + can.phase, "use phase 02, 04, or 08 and later");
+    refuse("lse", "wanted", std::string("no LSE from phase ") + can.phase, "choose a phase that has it: ./flash help");
 }
 
 }  // namespace flash

@@ -1,18 +1,15 @@
-// where.hpp: on which machine a kernel phase runs, and what it tells afterwards. The same call serves all three.
-// Sim: the simulator, fast. Checked: the simulator that checks and counts every access. Gpu: a CUDA device.
+// where.hpp: on which machine a phase runs, and what it tells afterwards. The same call serves all three.
+// Sim: the simulator, fast (CPU phases: the two-level memory). Checked: checks and counts every access. Gpu: CUDA.
 // Use: Run run = phase05::forward(problem, Where::Checked);  run.ledger.array("K").read_bytes
 #pragma once
 #include <cstdint>
 #include <vector>
 
 #include "gpu/timing.hpp"
+#include "phases/common/features.hpp"
 #include "sim/error.hpp"
 #include "sim/ledger.hpp"
 #include "sim/machine_options.hpp"
-#ifdef FLASH_HAVE_CUDA
-#include <cuda_runtime_api.h>
-#endif
-
 namespace flash {
 
 enum class Where { Sim, Checked, Gpu };
@@ -38,6 +35,8 @@ struct TileCounts {
 
 struct Run {
   Ledger ledger;                      // of all launches together
+  bool counted = false;               // does the ledger hold counts? The fast simulator and the GPU do not count
+  Blocks blocks{};                    // of a kernel: those that it ran with
   double milliseconds = 0;            // host time from the first launch to the end of the last, copies left out
   std::vector<KernelReport> kernels;  // one per launch
   std::vector<TraceEvent> trace;      // who did what in which order, where MachineOptions::trace asks for it
@@ -46,35 +45,12 @@ struct Run {
 };
 
 // What this build holds: nvcc and a sanitizer build decide (cmake/kernels.cmake).
-#ifdef FLASH_HAVE_CUDA
-inline constexpr bool gpu_was_built = true;
-#else
-inline constexpr bool gpu_was_built = false;
-#endif
-#ifdef FLASH_NO_CHECKED_KERNELS
-inline constexpr bool checked_was_built = false;
-#else
-inline constexpr bool checked_was_built = true;
-#endif
-
-inline bool available(Where where) {
-  if (where == Where::Checked) return checked_was_built;
-  if (where == Where::Sim) return true;
-#ifdef FLASH_HAVE_CUDA
-  int devices = 0;
-  return cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0;
-#else
-  return false;
-#endif
-}
-
-// Refuses a machine that this build or this computer does not have.
-inline void require(Where where) {
-  if (available(where)) return;
-  if (where == Where::Checked)
-    refuse("machine", "checked", "sim in a build with AddressSanitizer", "use a build without it");
-  refuse("machine", "gpu", "sim or checked here",
-         gpu_was_built ? "no CUDA device was found" : "this build has no CUDA: configure with -DFLASH_CUDA=ON");
-}
+bool was_built(Where where);
+// Does this build hold the machine, does this computer have it, and can it run such a phase? The second form asks about
+// the machine alone.
+bool available(const Features& can, Where where);
+bool available(Where where);
+// Refuses what is not available, by name.
+void require(const Features& can, Where where);
 
 }  // namespace flash

@@ -33,11 +33,9 @@ constexpr std::uintptr_t kSourceLocation = std::uintptr_t{1} << 63;
 constexpr int kPieceShift = 48;
 constexpr std::uintptr_t kAddressBits = (std::uintptr_t{1} << kPieceShift) - 1;
 
-// "Smem<float>" from "... [with S = flash::on_checked::Smem<float>]".
-std::string shared_name(const Launch& launch) {
-  const std::string all = launch.shared_name;
-  const std::size_t begin = all.find("S = ") + 4;
-  return without_machine(all.substr(begin, all.find_last_of(']') - begin));
+// The struct that the running kernel takes its shared memory for.
+std::string shared_name(const Worker& worker) {
+  return worker.shared_struct ? type_name(worker.shared_struct) : "memory";
 }
 
 const char* name_of(Access access) {
@@ -370,7 +368,7 @@ std::string Checker::element(const void* address) const {
   const auto* at = static_cast<const std::byte*>(address);
   if (static_cast<std::size_t>(at - (worker_.shared - kSharedBefore)) < kSharedRegion) {
     const std::ptrdiff_t offset = at - worker_.shared;
-    return "shared " + shared_name(*worker_.launch) + (offset < 0 ? "" : "+") + std::to_string(offset);
+    return "shared " + shared_name(worker_) + (offset < 0 ? "" : "+") + std::to_string(offset);
   }
   const DeviceArray& array = global_.memory.arrays[global_.memory.owner(address)];
   const auto bytes = static_cast<std::ptrdiff_t>(array.element_bytes);
@@ -434,7 +432,7 @@ void Checker::bad_address(const void* address, std::size_t bytes, Access access_
   const auto in_region = static_cast<std::size_t>(at - (worker_.shared - kSharedBefore));
   if (in_region < kSharedRegion) {
     base = worker_.shared, limit = static_cast<std::ptrdiff_t>(worker_.launch->shared_bytes);
-    name = limit ? shared_name(*worker_.launch) : "";
+    name = limit ? shared_name(worker_) : "";
   } else if (global_.memory.contains(address) && global_.memory.owner(address) < global_.memory.arrays.size()) {
     // The nearest array: an index below 0 of one is beyond the red zone of the one before.
     const std::vector<DeviceArray>& arrays = global_.memory.arrays;
@@ -456,7 +454,10 @@ void Checker::bad_address(const void* address, std::size_t bytes, Access access_
   } else if (base && !name.empty()) {
     const std::ptrdiff_t offset = at - base;
     what += " of shared " + name + (offset < 0 ? "" : "+") + std::to_string(offset) + size + "; " + name + " has " +
-            std::to_string(limit) + " bytes";
+            std::to_string(worker_.shared_struct ? worker_.shared_struct_bytes : worker_.launch->shared_bytes) +
+            " bytes";
+    if (worker_.shared_struct && worker_.shared_struct_bytes < worker_.launch->shared_bytes)
+      what += ", the block " + std::to_string(limit);
   } else {
     what += " of " + std::to_string(bytes) + " bytes at an address outside every device array";
   }

@@ -60,8 +60,8 @@ std::uint64_t warp_op(WarpOp op, unsigned mask, std::uint64_t value, unsigned by
   return worker->warp_op(request, mask, site);
 }
 
-std::byte* shared_memory(std::size_t bytes) {
-  return Entered()->shared_memory(bytes);
+std::byte* shared_memory(std::size_t bytes, const char* type) {
+  return Entered()->shared_memory(bytes, type);
 }
 void before_atomic(const void* address, std::size_t bytes, Site site) {
   Entered()->before_atomic(address, bytes, site);
@@ -132,6 +132,7 @@ void Worker::run(const Launch& this_launch, std::uint64_t linear_block) {
     ready_.insert(i);
   }
   std::memset(shared, 0xff, launch->shared_bytes);
+  shared_struct = nullptr, shared_struct_bytes = 0;
   blockIdx = {block % g.x, block / g.x % g.y, block / (g.x * g.y)};
   blockDim = b, gridDim = g;
   random_.seed(launch->seed * 0x9e3779b97f4a7c15u + linear_block);
@@ -253,10 +254,14 @@ void Worker::complete_barrier() {
   if (launch->trace) tracer.barrier(block);
 }
 
-std::byte* Worker::shared_memory(std::size_t bytes) {
-  if (bytes != launch->shared_bytes)
-    throw Error("shared<S>() has " + std::to_string(bytes) + " bytes, launch<S> announced " +
-                std::to_string(launch->shared_bytes) + "; pass the same struct to launch<S> and shared<S>");
+std::byte* Worker::shared_memory(std::size_t bytes, const char* type) {
+  shared_struct = type, shared_struct_bytes = bytes;
+  if (bytes > launch->shared_bytes) {
+    const std::string name = type_name(type);
+    refuse("the shared struct " + name, std::to_string(bytes) + " bytes",
+           "at most the " + std::to_string(launch->shared_bytes) + " that the launch gives",
+           "launch with <<<grid, block, sizeof(" + name + ")>>>");
+  }
   return shared;
 }
 

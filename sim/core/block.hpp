@@ -78,7 +78,7 @@ class Worker {
   // What a kernel calls (see simt.hpp).
   int barrier(Vote vote, int predicate, Site site);
   std::uint64_t warp_op(const Thread& request, unsigned mask, Site site);
-  std::byte* shared_memory(std::size_t bytes);
+  std::byte* shared_memory(std::size_t bytes, const char* type);
   void before_atomic(const void* address, std::size_t bytes, Site site);
   void fence();
   void mark(const char* label, long value);
@@ -95,6 +95,8 @@ class Worker {
   std::vector<Thread> threads;
   std::vector<Warp> warps;
   std::byte* shared = nullptr;
+  const char* shared_struct = nullptr;  // what the block's kernel takes it for (type_name), its size; null: not known
+  std::size_t shared_struct_bytes = 0;
   const std::byte* stack = nullptr;  // of the running thread
   std::size_t stack_bytes = 0;
   FindingLog findings;

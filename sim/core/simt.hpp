@@ -21,6 +21,7 @@ struct dim3 {
   unsigned x, y, z;
   __attribute__((always_inline)) constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1)
       : x(x_), y(y_), z(z_) {}
+  __attribute__((always_inline)) constexpr dim3(uint3 v) : x(v.x), y(v.y), z(v.z) {}
 };
 
 // The running thread's built-in variables; the scheduler sets them at each switch.
@@ -33,8 +34,9 @@ struct Tally {
 };
 extern constinit thread_local Tally tally;
 
-// The block's shared memory; refuses a struct that the launch did not announce.
-std::byte* shared_memory(std::size_t bytes);
+// The block's shared memory as a struct of that size, which `type` names: "... [with S = flash::on_sim::Smem<float>]".
+// Refuses a struct that is larger than what the launch gives.
+std::byte* shared_memory(std::size_t bytes, const char* type);
 
 enum class Vote { none, count, all, any };
 // Waits for all threads of the block; the result is the vote over the predicates.
@@ -78,10 +80,10 @@ struct Launch {
   void (*invoke)(const void* arguments);  // calls the kernel with its arguments
   const void* arguments;
   std::size_t argument_bytes;
-  const void* kernel;  // the kernel's address, for its name
+  const void* kernel;       // the kernel's address; null where the launch leaves it to the compiler which one it is
+  const char* kernel_name;  // as the launch writes it
   dim3 grid, block;
   std::size_t shared_bytes;
-  const char* shared_name;
   Order order;
   std::uint64_t seed;
   bool trace;

@@ -18,7 +18,7 @@
 #define __launch_bounds__(...)
 #define __align__(n) alignas(n)
 // What a kernel file may not use, each with its replacement (docs/simulator.md).
-#define __shared__ _Pragma("GCC error \"shared memory is one struct: Smem& s = shared<Smem>(), with launch<Smem>(...)\"")
+#define __shared__ _Pragma("GCC error \"shared memory is one struct: Smem& s = shared<Smem>(), with <<<grid, block, sizeof(Smem)>>>\"")
 #define __constant__ _Pragma("GCC error \"constant memory is not simulated: pass a kernel argument or use constexpr\"")
 #define __managed__ _Pragma("GCC error \"managed memory is not simulated: use Machine::upload and download\"")
 #define asm _Pragma("GCC error \"no inline assembly in kernels: use the functions of gpu/kernel.cuh\"") asm
@@ -313,11 +313,11 @@ FLASH_INLINE T atomicCAS(T* p, same_t<T> compare, same_t<T> v, Site site = Site:
 
 // ---- shared memory and the trace ----------------------------------------------------------------------------------
 
-// The block's shared memory as the struct that launch<S> announced.
+// The block's shared memory, of which the launch gives sizeof(S) bytes or more, as a struct. Findings name the struct.
 template <class S>
 FLASH_INLINE S& shared() {
   static_assert(std::is_trivially_copyable_v<S> && alignof(S) <= 1024);
-  return *reinterpret_cast<S*>(simt::shared_memory(sizeof(S)));
+  return *reinterpret_cast<S*>(simt::shared_memory(sizeof(S), __PRETTY_FUNCTION__));
 }
 
 // Begins a named region of this warp in the trace; nothing on the GPU. `label` is a string literal.

@@ -1,7 +1,9 @@
-// launch.hpp: launch() for the simulator: packs the arguments, names the kernel and hands both to the machine.
-// The arguments are converted to the kernel's parameter types, as <<< >>> does; each thread gets its own copies.
-// Use: through "gpu/kernel.cuh": launch<Smem>(m, kernel<float>, grid, block, a.data(), n).
+// launch.hpp: CUDA's host side as far as a launch needs it: what <<<>>> becomes, streams, attributes, errors.
+// The arguments are converted to the kernel's parameter types, as CUDA does; each thread gets its own copies.
+// Use: through "gpu/kernel.cuh": kernel<<<grid, block, sizeof(Smem)>>>(a.data(), n); it runs on the current machine.
 #pragma once
+#include <cstddef>
+#include <string>
 #include <tuple>
 #include <type_traits>
 
@@ -10,37 +12,136 @@
 
 namespace flash::inline FLASH_MACHINE {
 
+// A launch or call that CUDA would answer with an error throws flash::Error here, and a launch returns when it is done:
+// what is left to these is success.
+enum cudaError_t { cudaSuccess = 0 };
+inline cudaError_t cudaGetLastError() {
+  return cudaSuccess;
+}
+inline cudaError_t cudaDeviceSynchronize() {
+  return cudaSuccess;
+}
+inline const char* cudaGetErrorString(cudaError_t) {
+  return "no error";
+}
+
+// All launches run in the order of the program, whatever their stream.
+using cudaStream_t = struct CUstream_st*;
+
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
+
+// A launch that gives more than 48 KiB of shared memory needs this before it, once per machine.
+template <class Kernel>
+cudaError_t cudaFuncSetAttribute(Kernel* kernel, cudaFuncAttribute, int bytes) {
+  simt::MachineCore& machine = Machine::current("cudaFuncSetAttribute");
+  machine.allow_shared_memory(reinterpret_cast<const void*>(kernel), static_cast<std::size_t>(bytes));
+  return cudaSuccess;
+}
+
+// ---- launches ----------------------------------------------------------------------------------------------------
+
+// What stands between <<< and >>>, and where it goes.
+struct LaunchShape {
+  simt::dim3 grid, block;
+  std::size_t shared_bytes;
+};
+
+// Lets each thread of the grid make the call call(arguments...).
+template <class Call, class... Arguments>
+void run_grid(simt::MachineCore& machine, const LaunchShape& shape, const void* kernel, const char* kernel_name,
+              Call call, Arguments... arguments) {
+  static_assert((std::is_trivially_copyable_v<Arguments> && ...), "kernel parameters are copied bit by bit");
+  struct Bound {
+    Call call;
+    std::tuple<Arguments...> arguments;
+  } bound{call, {arguments...}};
+  simt::Launch spec{};
+  spec.invoke = [](const void* data) {
+    const Bound& b = *static_cast<const Bound*>(data);
+    std::apply(b.call, b.arguments);
+  };
+  spec.arguments = &bound, spec.argument_bytes = sizeof bound;
+  spec.kernel = kernel, spec.kernel_name = kernel_name;
+  spec.grid = shape.grid, spec.block = shape.block, spec.shared_bytes = shape.shared_bytes;
+  machine.run(spec);
+}
+
+// A launch that names one function: its parameters are known, so that 0, nullptr or {x, y} do as arguments.
+template <class... Parameters>
+struct LaunchOfOne {
+  LaunchShape shape;
+  const char* name;
+  void (*kernel)(Parameters...);
+
+  void operator()(Parameters... arguments) const {
+    run_grid(Machine::current(std::string("the launch of ") + name), shape, reinterpret_cast<const void*>(kernel), name,
+             kernel, arguments...);
+  }
+};
+
+// A launch of an overloaded kernel or of a template whose arguments are deduced: the call says which one it is.
+template <class Call>
+struct LaunchOfSome {
+  LaunchShape shape;
+  const char* name;
+  Call call;
+
+  template <class... Arguments>
+  void operator()(Arguments... arguments) const {
+    run_grid(Machine::current(std::string("the launch of ") + name), shape, nullptr, name, call, arguments...);
+  }
+};
+
+// use(k) is the address of k, and does not compile if k may be several functions.
+struct TheFunction {
+  template <class... Parameters>
+  auto operator()(void (*kernel)(Parameters...)) const {
+    return kernel;
+  }
+};
+
+struct Configured {
+  LaunchShape shape;
+
+  template <class Use, class Call>
+  auto kernel(const char* name, Use use, Call call) const {
+    if constexpr (std::is_invocable_v<Use, TheFunction>)
+      return launch_of(name, use(TheFunction{}));
+    else
+      return LaunchOfSome<Call>{shape, name, call};
+  }
+
+ private:
+  template <class... Parameters>
+  LaunchOfOne<Parameters...> launch_of(const char* name, void (*kernel)(Parameters...)) const {
+    return {shape, name, kernel};
+  }
+};
+
+// k<T><<<grid, block, bytes, stream>>>(x) comes out of launches.cpp as
+//   on_this_machine(grid, block, bytes, stream)
+//       .kernel("k<T>", [&](auto use) -> decltype(use(k<T>)) { return use(k<T>); }, [&](auto... a) { k<T>(a...); })(x)
+inline Configured on_this_machine(simt::dim3 grid, simt::dim3 block, std::size_t shared_bytes = 0,
+                                  cudaStream_t = nullptr) {
+  return {{grid, block, shared_bytes}};
+}
+
+// ---- launch<S>(machine, kernel, grid, block, arguments...): the same on a machine that is named, with one struct ----
+
 // Without shared memory: launch(m, kernel, ...).
 struct NoShared {};
-
-// "... [with S = flash::on_sim::Smem<float>]": findings name the struct.
-template <class S>
-const char* shared_struct_name() {
-  return __PRETTY_FUNCTION__;
-}
 
 template <class S = NoShared, class... Parameters, class... Arguments>
 void launch(Machine& machine, void (*kernel)(Parameters...), simt::dim3 grid, simt::dim3 block,
             Arguments... arguments) {
   static_assert(sizeof...(Parameters) == sizeof...(Arguments), "launch: one argument per kernel parameter");
-  static_assert((std::is_trivially_copyable_v<Parameters> && ...), "kernel parameters are copied bit by bit");
-  struct Call {
-    void (*kernel)(Parameters...);
-    std::tuple<Parameters...> arguments;
-  } call{kernel, {static_cast<Parameters>(arguments)...}};
-  simt::Launch spec{};
-  spec.invoke = [](const void* data) {
-    const Call& c = *static_cast<const Call*>(data);
-    std::apply(c.kernel, c.arguments);
-  };
-  spec.arguments = &call, spec.argument_bytes = sizeof call;
-  spec.kernel = reinterpret_cast<const void*>(kernel);
-  spec.grid = grid, spec.block = block;
+  const auto* address = reinterpret_cast<const void*>(kernel);
+  std::size_t bytes = 0;
   if constexpr (!std::is_same_v<S, NoShared>) {
-    spec.shared_bytes = sizeof(S);
-    spec.shared_name = shared_struct_name<S>();
+    bytes = sizeof(S);
+    machine.allow_shared_memory(address, bytes);
   }
-  machine.run(spec);
+  run_grid(machine, {grid, block, bytes}, address, "", kernel, static_cast<Parameters>(arguments)...);
 }
 
 }  // namespace flash::inline FLASH_MACHINE

@@ -105,6 +105,11 @@ std::string without_machine(std::string name) {
   return name;
 }
 
+std::string type_name(const std::string& pretty_function) {
+  const std::size_t begin = pretty_function.find("S = ") + 4;
+  return without_machine(pretty_function.substr(begin, pretty_function.find_last_of(']') - begin));
+}
+
 std::string function_name(const void* function) {
   static std::map<const void*, std::string> known;
   const auto [position, fresh] = known.try_emplace(function);

@@ -27,7 +27,8 @@
 //     Remedy within a warp: "put __syncwarp() between the two"; within a block: "put __syncthreads() between the two";
 //     between blocks: "blocks are unordered: give each block its own elements, use an atomic, or split the kernel".
 //   "out of bounds": "<read|write|atomic> of in[1024] (4 bytes); in has 1024 elements", for shared memory
-//     "read of shared Smem+4096 (4 bytes); Smem has 4096 bytes", for an address that belongs to nobody
+//     "read of shared Smem+4096 (4 bytes); Smem has 4096 bytes" (", the block 8192" when the launch gives more than the
+//     struct needs), for an address that belongs to nobody
 //     "read of 4 bytes at an address outside every device array". One side. Remedy: "guard the access or fix the index"
 //     The block stops there.
 //   "misaligned": "read of 16 bytes at byte 4 of in" (or "at byte 4 of shared Smem"). One side.
@@ -95,6 +96,8 @@ std::string site_of(const Site& site);
 std::string function_name(const void* function);
 // "Smem<float>" without the namespaces of the machines.
 std::string without_machine(std::string name);
+// The same from a function's __PRETTY_FUNCTION__, "... [with S = flash::on_checked::Smem<float>]".
+std::string type_name(const std::string& pretty_function);
 
 // Sorts by block, words the reports, merges what has the same kind and sites.
 std::vector<Finding> worded(std::vector<RawFinding> raw, const std::array<unsigned, 3>& grid);

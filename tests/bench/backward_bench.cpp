@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "phases/09-backward/attention.hpp"
+#include "phases/09-backward/phase.hpp"
 #include "phases/09-backward/naive.hpp"
 #include "phases/common/random.hpp"
 
@@ -20,7 +20,7 @@ struct Tensors {
   Options options;
   std::vector<half> q, k, v, o, dout, dq, dk, dv;
   std::vector<std::int16_t> o_lo;
-  std::vector<float> lse;
+  std::vector<float> m, l;
 
   Tensors(const std::array<std::int64_t, 4>& s, const Options& opt) : shape(s), options(opt) {
     const std::size_t n = static_cast<std::size_t>(shape[0] * shape[1] * shape[2] * shape[3]);
@@ -32,16 +32,18 @@ struct Tensors {
       for (std::size_t i = 0; i < n; ++i) (*x)[i] = i < drawn ? from_float<half>(random.normal(i)) : (*x)[i - drawn];
     }
     for (auto* x : {&o, &dq, &dk, &dv}) x->resize(n);
-    o_lo.resize(n), lse.resize(n / static_cast<std::size_t>(shape[3]));
+    o_lo.resize(n);
+    for (auto* x : {&m, &l}) x->resize(n / static_cast<std::size_t>(shape[3]));
   }
 
   Run run(Mode mode, const MachineOptions& machine) {
     const auto in = [&](const std::vector<half>& x) { return dense_view<const half>(x.data(), shape); };
     const auto out = [&](auto& x) { return dense_view(x.data(), shape); };
-    phase09::forward_training<half>({in(q), in(k), in(v), out(o), lse.data(), options}, out(o_lo), Where::Gpu);
+    const phase09::Kept kept{out(o_lo), m.data(), l.data()};
+    phase09::forward_training<half>({in(q), in(k), in(v), out(o), nullptr, options}, kept, Where::Gpu);
     return phase09::backward<half>(
-        {in(q), in(k), in(v), in(o), out(o_lo), in(dout), out(dq), out(dk), out(dv), lse.data(), nullptr, options},
-        Where::Gpu, machine, mode);
+        {in(q), in(k), in(v), in(o), kept, in(dout), out(dq), out(dk), out(dv), nullptr, nullptr, options}, Where::Gpu,
+        machine, mode);
   }
 };
 
@@ -78,7 +80,7 @@ double verify(std::int64_t D, const Options& options, Mode mode) {
 
 int main(int argc, char** argv) {
   try {
-    require(Where::Gpu);
+    require(phase09::features, Where::Gpu);
     const std::int64_t largest = argc > 1 ? std::atoll(argv[1]) : 8192;
     int wrong = 0;
     std::printf(

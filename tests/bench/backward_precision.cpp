@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "phases/09-backward/attention.hpp"
+#include "phases/09-backward/phase.hpp"
 #include "phases/common/npy.hpp"
 #include "phases/common/random.hpp"
 
@@ -53,14 +53,14 @@ void run(const std::string& directory, Where where, const Input& input, const st
                        dout = draw_all(3, 1);
   std::vector<T> o(n), dq(n), dk(n), dv(n);
   std::vector<std::int16_t> o_lo(n);
-  std::vector<float> lse(n / static_cast<std::size_t>(shape[3]));
+  std::vector<float> m(n / static_cast<std::size_t>(shape[3])), l(m);
   const auto in = [&](const std::vector<T>& x) { return dense_view<const T>(x.data(), shape); };
   const auto out = [&](auto& x) { return dense_view(x.data(), shape); };
   const Options options;
-  phase09::forward_training<T>({in(q), in(k), in(v), out(o), lse.data(), options}, out(o_lo), where);
+  const phase09::Kept kept{sizeof(T) == 2 ? out(o_lo) : View<std::int16_t>{}, m.data(), l.data()};
+  phase09::forward_training<T>({in(q), in(k), in(v), out(o), nullptr, options}, kept, where);
   phase09::backward<T>(
-      {in(q), in(k), in(v), in(o), out(o_lo), in(dout), out(dq), out(dk), out(dv), lse.data(), nullptr, options},
-      where);
+      {in(q), in(k), in(v), in(o), kept, in(dout), out(dq), out(dk), out(dv), nullptr, nullptr, options}, where);
   const std::string start = directory + "/" + input.name + "_" + type_name<T>() + "_";
   write(start + "q.npy", shape, q), write(start + "k.npy", shape, k), write(start + "v.npy", shape, v);
   write(start + "dout.npy", shape, dout);

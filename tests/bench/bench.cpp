@@ -13,10 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "phases/01-naive/attention.hpp"
-#include "phases/02-online-softmax/attention.hpp"
-#include "phases/03-tiled-v1/attention.hpp"
-#include "phases/04-tiled-v2/attention.hpp"
+#include "phases/common/phase.hpp"
 #include "phases/common/random.hpp"
 
 namespace {
@@ -28,10 +25,7 @@ constexpr std::int64_t B = 1, H = 8, D = 64;
 // Milliseconds of one run of a CPU phase.
 double time_phase(int phase, const Problem<float>& p) {
   const auto begin = std::chrono::steady_clock::now();
-  if (phase == 1) phase01::forward(p);
-  if (phase == 2) phase02::forward(p);
-  if (phase == 3) phase03::forward(p);
-  if (phase == 4) phase04::forward(p);
+  forward(find_phase(std::to_string(phase)), p);
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
 }
 

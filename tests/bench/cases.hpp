@@ -3,14 +3,10 @@
 // Use: for (const Entry& e : plan()) …; flash-gpu-bench --dry-run prints it.
 #pragma once
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <vector>
 
-#include "phases/05-first-kernel/attention.hpp"
-#include "phases/06-4d-grid/attention.hpp"
-#include "phases/07-causal/attention.hpp"
-#include "phases/08-lse/attention.hpp"
+#include "phases/common/phase.hpp"
 #include "tests/bench/naive.hpp"
 
 namespace flash::bench {
@@ -38,9 +34,14 @@ inline std::uint64_t least_bytes(const Case& c) {
   return static_cast<std::uint64_t>(4 * c.B * c.H * c.N * c.D) * sizeof(half);
 }
 
-inline const std::vector<Features>& kernels() {
-  static const std::vector<Features> all = {naive::features, phase05::features, phase06::features, phase07::features,
-                                            phase08::features};
+// The naive baseline, and the forward passes of all kernel phases but those that are about something else.
+inline const std::vector<const Phase*>& kernels() {
+  static const std::vector<const Phase*> all = [] {
+    std::vector<const Phase*> list = {&naive::phase};
+    for (const Phase* phase : all_phases())
+      if (phase->features.kernel && !phase->features.backward) list.push_back(phase);
+    return list;
+  }();
   return all;
 }
 
@@ -57,27 +58,27 @@ inline std::vector<Case> cases() {
   return all;
 }
 
-inline bool takes_part(const Features& kernel, const Case& c) {
-  if (c.causal && !kernel.causal) return false;
-  const bool is_naive = !std::strcmp(kernel.phase, naive::features.phase);
-  const bool is_newest = !std::strcmp(kernel.phase, kernels().back().phase);
+inline bool takes_part(const Phase& kernel, const Case& c) {
+  if (c.causal && !kernel.features.causal) return false;
+  const bool is_naive = &kernel == &naive::phase;
+  const bool is_newest = &kernel == kernels().back();
   if (c.sweep == "001") return !is_naive;
   if (c.sweep == "003") return is_naive || is_newest;
   return is_newest;
 }
 
-// One measurement; Features has the kernel's name and whether it knows the causal mask and LSE.
-struct Entry {
-  Features kernel;
+// One measurement.
+struct Measurement {
+  const Phase* kernel;
   Case at;
 };
 
-inline std::vector<Entry> plan() {
-  std::vector<Entry> entries;
+inline std::vector<Measurement> plan() {
+  std::vector<Measurement> measurements;
   for (const Case& c : cases())
-    for (const Features& kernel : kernels())
-      if (takes_part(kernel, c)) entries.push_back({kernel, c});
-  return entries;
+    for (const Phase* kernel : kernels())
+      if (takes_part(*kernel, c)) measurements.push_back({kernel, c});
+  return measurements;
 }
 
 // Do two cases differ in N alone?

@@ -32,9 +32,9 @@ struct Tensors {
   std::vector<half> q, k, v, o, o_again;
   std::vector<float> lse;
 
-  explicit Tensors(const std::vector<Entry>& entries) {
+  explicit Tensors(const std::vector<Measurement>& entries) {
     std::size_t elements = 0, rows = 0;
-    for (const Entry& e : entries) {
+    for (const Measurement& e : entries) {
       rows = std::max(rows, static_cast<std::size_t>(e.at.B * e.at.H * e.at.N));
       elements = std::max(elements, static_cast<std::size_t>(e.at.B * e.at.H * e.at.N * e.at.D));
     }
@@ -49,14 +49,14 @@ struct Tensors {
     o.resize(elements), o_again.resize(elements), lse.resize(rows);
   }
 
-  Problem<half> problem(const Entry& e, std::vector<half>& out) {
+  Problem<half> problem(const Measurement& e, std::vector<half>& out) {
     const std::array<std::int64_t, 4> shape{e.at.B, e.at.H, e.at.N, e.at.D};
     Problem<half> p;
     p.q = dense_view<const half>(q.data(), shape);
     p.k = dense_view<const half>(k.data(), shape);
     p.v = dense_view<const half>(v.data(), shape);
     p.o = dense_view(out.data(), shape);
-    if (e.kernel.lse) p.lse = lse.data();
+    if (e.kernel->features.lse) p.lse = lse.data();
     p.options.causal = e.at.causal ? Causal::TopLeft : Causal::None;
     return p;
   }
@@ -149,10 +149,10 @@ std::string text(const Case& c) {
   return s.str();
 }
 
-void dry_run(const std::vector<Entry>& entries) {
+void dry_run(const std::vector<Measurement>& entries) {
   std::uint64_t all = 0;
-  for (const Entry& e : entries) {
-    std::printf("%-42s %-16s %9.3f TFLOP %10.1f MB\n", text(e.at).c_str(), e.kernel.phase,
+  for (const Measurement& e : entries) {
+    std::printf("%-42s %-16s %9.3f TFLOP %10.1f MB\n", text(e.at).c_str(), e.kernel->features.phase,
                 static_cast<double>(flops(e.at)) * 1e-12, static_cast<double>(least_bytes(e.at)) * 1e-6);
     all += flops(e.at);
   }
@@ -161,32 +161,21 @@ void dry_run(const std::vector<Entry>& entries) {
 
 #ifdef FLASH_HAVE_CUDA
 
-Run run_on_gpu(const Features& kernel, const Problem<half>& p, const MachineOptions& options) {
-  validate(p, kernel);
-  const std::string name = kernel.phase;
-  if (name == naive::features.phase) return naive::on_gpu::run(p, options);
-  if (name == phase05::features.phase) return phase05::on_gpu::run(p, options);
-  if (name == phase06::features.phase) return phase06::on_gpu::run(p, options);
-  if (name == phase07::features.phase) return phase07::on_gpu::run(p, options);
-  if (name == phase08::features.phase) return phase08::on_gpu::run(p, options);
-  throw Error("kernel " + name + " is in the plan and nowhere else");
-}
-
-Row measure(const Entry& e, Tensors& tensors) {
-  Row row{.at = e.at, .kernel = e.kernel.phase};
+Row measure(const Measurement& e, Tensors& tensors) {
+  Row row{.at = e.at, .kernel = e.kernel->features.phase};
   const auto elements = static_cast<std::size_t>(e.at.B * e.at.H * e.at.N * e.at.D);
   try {
     const Problem<half> first = tensors.problem(e, tensors.o);
-    run_on_gpu(e.kernel, first, {});
+    forward(*e.kernel, first, Where::Gpu);
     const Verdict verdict = verify(first);
     row.error = verdict.error, row.floor = verdict.floor;
-    row.timing = run_on_gpu(e.kernel, tensors.problem(e, tensors.o_again), {.samples = 100}).timing;
+    row.timing = forward(*e.kernel, tensors.problem(e, tensors.o_again), Where::Gpu, {.samples = 100}).timing;
     if (std::memcmp(tensors.o.data(), tensors.o_again.data(), elements * sizeof(half)) != 0)
       throw Error("the timed launches gave other bits than the verified one");
   } catch (const OutOfMemory&) {
     row.wanted = naive::extra_bytes(tensors.problem(e, tensors.o));
   } catch (const Error& error) {
-    throw Error(std::string(e.kernel.phase) + ", " + text(e.at) + ": " + error.what() + "; not timed");
+    throw Error(std::string(e.kernel->features.phase) + ", " + text(e.at) + ": " + error.what() + "; not timed");
   }
   return row;
 }
@@ -211,14 +200,14 @@ bool report(const Row& row, const std::vector<Row>& before) {
   return true;
 }
 
-void time_all(const std::vector<Entry>& entries, const std::string& out) {
+void time_all(const std::vector<Measurement>& entries, const std::string& out) {
   const Environment where = environment();
   for (const auto& [name, value] : where) std::printf("%s %s; ", name.c_str(), value.c_str());
   std::printf("\nmedian (p10 to p90); FLOPs are 4·D per visible pair; error: fp16's relative error, sampled\n");
   Tensors tensors(entries);
   std::vector<Row> rows;
   int wrong = 0;
-  for (const Entry& e : entries) {
+  for (const Measurement& e : entries) {
     try {
       const Row row = measure(e, tensors);
       wrong += !report(row, rows);
@@ -243,7 +232,7 @@ void time_all(const std::vector<Entry>& entries, const std::string& out) {
 }  // namespace
 
 int main(int count, char** words) try {
-  std::vector<Entry> entries = plan();
+  std::vector<Measurement> entries = plan();
   std::string out;
   bool dry = false;
   for (int i = 1; i < count; ++i) {
@@ -253,9 +242,9 @@ int main(int count, char** words) try {
     } else if (word == "--out" && i + 1 < count) {
       out = words[++i];
     } else {
-      std::erase_if(entries, [&](const Entry& e) { return std::string(e.kernel.phase).substr(0, 2) != word; });
+      std::erase_if(entries, [&](const Measurement& e) { return std::string(e.kernel->features.phase).substr(0, 2) != word; });
       if (entries.empty())
-        refuse("argument", "'" + word + "'", "a kernel phase (05 to 08), --dry-run or --out FILE", "correct it");
+        refuse("argument", "'" + word + "'", "a kernel phase, --dry-run or --out FILE", "correct it");
     }
   }
   if (dry) {
@@ -269,7 +258,7 @@ int main(int count, char** words) try {
   }
 #endif
   std::printf("no GPU: %s; --dry-run lists what would be timed\n",
-              gpu_was_built ? "no CUDA device was found" : "this build has no CUDA");
+              was_built(Where::Gpu) ? "no CUDA device was found" : "this build has no CUDA");
   return out.empty() ? 0 : 2;
 } catch (const flash::Error& e) {
   std::fprintf(stderr, "flash-gpu-bench: %s\n", e.what());

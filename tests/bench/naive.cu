@@ -1,7 +1,7 @@
 // naive.cu: attention in three kernels, S = scale·QKᵀ, P = softmax(S), O = PV, each through device memory.
 // The products are tiled as well as the phases' are (plain CUDA cores, 4x4 results per thread), so that what the
 // comparison shows is the way of S and P through memory and not a clumsy product. Declared in naive.hpp.
-#include "phases/common/kernel_common.cuh"
+#include "phases/common/kernel_phase.cuh"
 #include "tests/bench/naive.hpp"
 
 namespace flash::naive::inline FLASH_MACHINE {
@@ -93,9 +93,9 @@ __global__ void __launch_bounds__(256)
   for (std::int64_t j = threadIdx.x; j < cols; j += 256) P[j] = round_to<T>(expf(S[j] - m) / l);
 }
 
+// Dense tensors only. OutOfMemory where S and P do not fit.
 template <class T>
-Run run(const Problem<T>& p, const MachineOptions& options) {
-  validate(p, features);
+Run run(const Problem<T>& p, const Kept&, const MachineOptions& options) {
   const auto dense = [](const auto& view) { return view.stride == dense_strides(view.shape); };
   if (!dense(p.q) || !dense(p.k) || !dense(p.v) || !dense(p.o))
     refuse("a stride", "not that of a dense tensor", "dense Q, K, V and O", "use a phase");
@@ -104,22 +104,22 @@ Run run(const Problem<T>& p, const MachineOptions& options) {
   // The large ones first: where they do not fit, nothing has been copied in vain.
   const auto S = m.alloc<float>("S", static_cast<std::size_t>(heads * Sq * Sk));
   const auto P = m.alloc<T>("P", static_cast<std::size_t>(heads * Sq * Sk));
-  const auto Q = upload_view(m, "Q", p.q), K = upload_view(m, "K", p.k), V = upload_view(m, "V", p.v);
-  const auto O = alloc_view(m, "O", p.o);
+  const DeviceView Q(m, "Q", p.q), K(m, "K", p.k), V(m, "V", p.v), O(m, "O", p.o);
   const auto tiles = [](std::int64_t n) { return static_cast<unsigned>((n + 63) / 64); };
   using E = device_t<T>;
   const Run result = timed(m, [&] {
-    launch<MatmulTiles>(m, matmul<true, E, E, float>, dim3(tiles(Sk), tiles(Sq), static_cast<unsigned>(heads)),
-                        dim3(256), Q.data(), K.data(), S.data(), Sq, Sk, D, p.scale());
-    launch<Partial>(m, softmax<E>, dim3(static_cast<unsigned>(heads * Sq)), dim3(256), S.data(), P.data(), Sk);
-    launch<MatmulTiles>(m, matmul<false, E, E, E>, dim3(tiles(D), tiles(Sq), static_cast<unsigned>(heads)), dim3(256),
-                        P.data(), V.data(), O.data(), Sq, D, Sk, 1.0f);
+    const dim3 scores(tiles(Sk), tiles(Sq), static_cast<unsigned>(heads));
+    const dim3 outputs(tiles(D), tiles(Sq), static_cast<unsigned>(heads));
+    matmul<true, E, E, float><<<scores, 256, sizeof(MatmulTiles)>>>(Q.tensor().data, K.tensor().data, S.data(), Sq, Sk,
+                                                                    D, p.scale());
+    softmax<E><<<static_cast<unsigned>(heads * Sq), 256, sizeof(Partial)>>>(S.data(), P.data(), Sk);
+    matmul<false, E, E, E><<<outputs, 256, sizeof(MatmulTiles)>>>(P.data(), V.tensor().data, O.tensor().data, Sq, D, Sk,
+                                                                  1.0f);
   });
-  download_view(m, p.o, O);
+  O.download(m);
   return result;
 }
 
-template Run run(const Problem<float>&, const MachineOptions&);
-template Run run(const Problem<half>&, const MachineOptions&);
+static const Added added(phase, this_machine, {.forward = {run<float>, run<half>, nullptr}});
 
 }  // namespace flash::naive::inline FLASH_MACHINE

@@ -1,0 +1,12 @@
+// Phase 05's object: its declaration and what it moves. Its entry points are added by attention.cu.
+// The bytes are phase 04's: each Q tile loads the K/V tiles that its last row sees.
+// Use: phase.hpp declares what is here.
+#include "phases/05-first-kernel/phase.hpp"
+
+#include "phases/04-tiled-v2/phase.hpp"
+
+namespace flash::phase05 {
+
+constinit Phase phase{features, phase04::hbm_bytes_of};
+
+}  // namespace flash::phase05

@@ -1,0 +1,59 @@
+// device.cuh: what the kernels of all phases use and no reader needs to see twice: tensors in device memory, conversions.
+// Strides are 64-bit products: B·H·S·D may exceed 2^31, and so may an offset in a view with wide strides.
+// Use: through phases/common/kernel_phase.cuh, in a phase's attention.cuh.
+#pragma once
+#include <cstdint>
+#include <type_traits>
+
+#include "gpu/kernel.cuh"
+
+namespace flash::inline FLASH_MACHINE {
+
+// One head of a tensor in device memory.
+template <class T>
+struct Head {
+  T* data;              // [rows, cols]
+  std::int64_t stride;  // elements from one row to the next
+  std::int64_t rows;
+  int cols;  // the true head dimension; a kernel's D is the next instantiated one
+};
+
+// A whole tensor.
+template <class T>
+struct Tensor {
+  T* data;                                  // [B, H, rows, cols]
+  std::int64_t b_stride, h_stride, stride;  // elements from one batch entry, head, row to the next
+  std::int64_t rows;
+  int cols;
+
+  __host__ __device__ Head<T> head(std::int64_t b, std::int64_t h) const {
+    return {data + b * b_stride + h * h_stride, stride, rows, cols};
+  }
+};
+
+// An element as fp32, and fp32 rounded to the element type T (to nearest even).
+__device__ __forceinline__ float widen(float x) {
+  return x;
+}
+__device__ __forceinline__ float widen(__half x) {
+  return __half2float(x);
+}
+__device__ __forceinline__ float widen(__nv_bfloat16 x) {
+  return __bfloat162float(x);
+}
+template <class T>
+__device__ __forceinline__ T round_to(float x) {
+  if constexpr (std::is_same_v<T, __half>)
+    return __float2half_rn(x);
+  else if constexpr (std::is_same_v<T, __nv_bfloat16>)
+    return __float2bfloat16_rn(x);
+  else
+    return x;
+}
+
+// Four neighbours in one 16-byte access; p is a multiple of 16 bytes.
+__device__ __forceinline__ float4 load4(const float* p) {
+  return *reinterpret_cast<const float4*>(p);
+}
+
+}  // namespace flash::inline FLASH_MACHINE

@@ -1,0 +1,88 @@
+// features.hpp: what a phase says of itself, known when it is compiled: name, change, types, sizes, masks, machines.
+// The compiler instantiates what is listed here, validate() and require() refuse the rest by name.
+// Use: inline constexpr Features features{.phase = "07-causal", .change = "…", .kernel = true, .causal = true};
+#pragma once
+#include <cstdint>
+#include <initializer_list>
+
+#include "sim/number.hpp"
+
+namespace flash {
+
+// At most eight values in the order in which they were listed.
+template <class T>
+class Few {
+ public:
+  constexpr Few(std::initializer_list<T> values) {
+    for (const T& value : values) values_[count_++] = value;
+  }
+  constexpr const T* begin() const { return values_; }
+  constexpr const T* end() const { return values_ + count_; }
+  constexpr int size() const { return count_; }
+  constexpr const T& operator[](int i) const { return values_[i]; }
+  constexpr bool contains(const T& wanted) const {
+    for (const T& value : *this)
+      if (value == wanted) return true;
+    return false;
+  }
+
+ private:
+  T values_[8]{};
+  int count_ = 0;
+};
+
+enum class Type { Float32, Float16, BFloat16 };
+template <class T>
+inline constexpr Type type_of = Type::Float32;
+template <>
+inline constexpr Type type_of<half> = Type::Float16;
+template <>
+inline constexpr Type type_of<bfloat16> = Type::BFloat16;
+
+inline const char* name(Type type) {
+  static constexpr const char* names[] = {"float32", "float16", "bfloat16"};
+  return names[static_cast<int>(type)];
+}
+
+// Rows of a Q tile, rows of a K/V tile.
+struct Blocks {
+  std::int64_t Br, Bc;
+  constexpr bool operator==(const Blocks&) const = default;
+};
+
+// The GPUs that a kernel runs on: from this compute capability on, or this one alone (as code for sm_90a).
+struct Capability {
+  int major, minor;
+  bool exactly = false;
+};
+
+// A build may be made smaller for a while, as the mutants' is; its tests follow what is declared.
+#ifndef FLASH_TYPES
+#define FLASH_TYPES Type::Float32, Type::Float16, Type::BFloat16
+#endif
+#ifndef FLASH_HEAD_DIMS
+#define FLASH_HEAD_DIMS 16, 32, 64, 128, 256
+#endif
+
+struct Features {
+  const char* phase;   // "07-causal"
+  const char* change;  // what is new since the phase before, one sentence
+  bool kernel = false;  // CUDA C++, for the simulator and the GPU; else C++ for the CPU with the two-level memory
+  bool causal = false, lse = false, backward = false;
+  bool same_bits = false;  // as the phase before, wherever both can run
+  Few<Type> types = {FLASH_TYPES};
+  // Of a kernel: the head dimensions and blocks that are instantiated. D is padded to the next of these; of the blocks
+  // the first that fits is taken, unless the caller asks for one.
+  Few<int> head_dims = {FLASH_HEAD_DIMS};
+  Few<Blocks> blocks = {};
+  Capability capability = {7, 5};
+
+  constexpr int largest_D() const { return head_dims[head_dims.size() - 1]; }
+  constexpr int padded(std::int64_t D) const {
+    for (const int d : head_dims)
+      if (D <= d) return d;
+    return largest_D();
+  }
+};
+
+}  // namespace flash

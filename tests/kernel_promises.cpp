@@ -1,0 +1,216 @@
+// kernel_promises.cpp: what every kernel phase promises beyond promises.cpp: clean checked runs, the same bits on both
+// simulators and under every schedule, any number of heads, block sizes and machines refused by name; and on a GPU all
+// that is promised on the simulator. Compiled once, linked into the test of each phase that has a kernel.
+// ./flash test 07
+#include "tests/promises.hpp"
+
+namespace flash::test {
+namespace {
+
+template <class T>
+Run run(const Problem<T>& p, Where where, const MachineOptions& options = {}) {
+  return flash::forward(phase_under_test(), p, where, options);
+}
+
+// "64x32, 32x64, 16x16"
+std::string listed_blocks() {
+  std::string list;
+  for (const Blocks& blocks : features_under_test().blocks)
+    list += (list.empty() ? "" : ", ") + std::to_string(blocks.Br) + "x" + std::to_string(blocks.Bc);
+  return list;
+}
+
+}  // namespace
+
+// No finding on the contract's cases under three orders, and the bits of the fast machine.
+TEST_CASE_TEMPLATE("checked: clean", T, float, half, bfloat16) {
+  if (skipped_without(Where::Checked) || skipped_type<T>()) return;
+  const Features& can = features_under_test();
+  for (const Case& c : pairwise(checked_domain(can))) {
+    INFO(text(c));
+    Inputs<T> fast(c);
+    const Run quick = run(fast.problem(can.lse), Where::Sim);
+    CHECK(!quick.counted);
+    for (const Order order : {Order::forward, Order::reverse, Order::random}) {
+      Inputs<T> checked(c);
+      Run watched;
+      CHECK_NOTHROW(watched = run(checked.problem(can.lse), Where::Checked, {.order = order, .seed = 7}));
+      CHECK(watched.counted);
+      CHECK(watched.tiles == quick.tiles);
+      CHECK(same_bits(fast.o.memory, checked.o.memory));
+      CHECK(same_bits(fast.lse, checked.lse));
+    }
+  }
+  check_empty<T>(Where::Checked);  // Sk = 0: a block without any tile
+}
+
+// sim = checked, any order, any number of worker threads.
+TEST_CASE_TEMPLATE("any schedule gives the same bits", T, float, half, bfloat16) {
+  if (skipped_without(Where::Checked) || skipped_type<T>()) return;
+  const Features& can = features_under_test();
+  for (const Blocks& blocks : can.blocks) {
+    const Case c{.Sq = 45,
+                 .Sk = 130,
+                 .D = 20,
+                 .causal = can.causal ? Causal::BottomRight : Causal::None,
+                 .block_q = blocks.Br,
+                 .block_k = blocks.Bc,
+                 .layout = Layout::Mixed};
+    INFO(text(c));
+    Inputs<T> first(c);
+    run(first.problem(can.lse), Where::Sim, {.threads = 1});
+    const Ledger ledger = run(first.problem(can.lse), Where::Checked, {.threads = 1}).ledger;
+    for (const Where where : {Where::Sim, Where::Checked})
+      for (const Order order : {Order::forward, Order::reverse, Order::random})
+        for (const int threads : {1, 2}) {
+          Inputs<T> again(c);
+          const Run r = run(again.problem(can.lse), where, {.order = order, .seed = 3, .threads = threads});
+          CHECK(same_bits(first.o.memory, again.o.memory));
+          CHECK(same_bits(first.lse, again.lse));
+          if (where == Where::Checked) CHECK(r.ledger == ledger);
+        }
+  }
+}
+
+// Bit for bit as the phase before, where that is declared, on cases that both can do.
+TEST_CASE_TEMPLATE("same bits as the phase before", T, float, half, bfloat16) {
+  const Features& can = features_under_test();
+  if (!can.same_bits || skipped_type<T>() || !phase_before()->features.types.contains(type_of<T>)) return;
+  const Features& could = phase_before()->features;
+  for (const Blocks& blocks : can.blocks)
+    for (const Causal causal : {Causal::None, Causal::TopLeft, Causal::BottomRight})
+      for (const std::int64_t D : {16, 40, 128})
+        for (const Input input : {Input::Normal, Input::Outliers, Input::Rising}) {
+          if (causal != Causal::None && !(can.causal && could.causal)) continue;
+          if (D > can.largest_D() || !could.blocks.contains(blocks)) continue;
+          const Case c{.Sq = 77,
+                       .Sk = 101,
+                       .D = D,
+                       .input = input,
+                       .causal = causal,
+                       .block_q = blocks.Br,
+                       .block_k = blocks.Bc,
+                       .layout = Layout::Mixed};
+          INFO(text(c));
+          Inputs<T> a(c), b(c);
+          flash::forward(*phase_before(), a.problem(false), Where::Sim);
+          run(b.problem(false), Where::Sim);
+          CHECK(same_bits(a.o.memory, b.o.memory));
+        }
+}
+
+// What became of the tiles, from the definition of the mask alone: loops over rows and keys.
+TEST_CASE("tiles whole, masked and skipped") {
+  const Features& can = features_under_test();
+  if (!can.causal || skipped_type<half>()) return;
+  for (const Blocks& blocks : can.blocks)
+    for (const auto& [Sq, Sk] : {std::pair<std::int64_t, std::int64_t>{128, 128}, {53, 200}, {300, 100}, {256, 40}})
+      for (const Causal causal : {Causal::None, Causal::TopLeft, Causal::BottomRight}) {
+        const Case c{.Sq = Sq, .Sk = Sk, .causal = causal, .block_q = blocks.Br, .block_k = blocks.Bc};
+        INFO(text(c));
+        TileCounts want;
+        for (std::int64_t i = 0; i < Sq; i += blocks.Br)
+          for (std::int64_t j = 0; j < Sk; j += blocks.Bc) {
+            std::int64_t pairs = 0;
+            const std::int64_t rows = std::min(blocks.Br, Sq - i), keys = std::min(blocks.Bc, Sk - j);
+            for (std::int64_t r = 0; r < rows; ++r)
+              for (std::int64_t k = 0; k < keys; ++k) pairs += sees(causal, i + r, j + k, Sq, Sk);
+            const std::int64_t heads = c.B * c.H;
+            (pairs == 0 ? want.skipped : pairs == rows * blocks.Bc ? want.full : want.masked) += heads;
+          }
+        Inputs<half> in(c);
+        CHECK(run(in.problem(can.lse), Where::Sim).tiles == want);
+      }
+}
+
+// CUDA's grid.y ends at 65,535: more heads than that, each with an answer of its own.
+TEST_CASE("65,792 heads") {
+  const Features& can = features_under_test();
+  if (skipped_type<half>()) return;
+  const Case c{.B = 257, .H = 256, .Sq = 1, .Sk = 2, .D = 3};
+  Inputs<half> in(c);
+  const Problem<half> p = in.problem(can.lse);
+  run(p, Where::Sim);
+  const Reference want = reference(p);
+  CHECK(distance(gather(in.o.view), want.o, c.D).relative <= bars<half>(c, want).relative);
+  for (std::size_t i = 0; can.lse && i < want.lse.size(); ++i)
+    if (!(std::abs(p.lse[i] - want.lse[i]) <= lse_bar(want.lse[i]))) FAIL_CHECK("LSE of head " << i);
+}
+
+// Each D is padded to the next instantiated one and no further: as much shared memory as that one.
+TEST_CASE("head dimensions are padded to the next one") {
+  const Features& can = features_under_test();
+  if (skipped_type<half>()) return;
+  const auto shared_bytes = [&](std::int64_t D) {
+    const Case c{.B = 1, .H = 1, .Sq = 3, .Sk = 3, .D = D};
+    Inputs<half> in(c);
+    return run(in.problem(can.lse), Where::Sim).ledger.shared_bytes_peak;
+  };
+  std::uint64_t last = 0;
+  std::int64_t last_D = 0;
+  for (const std::int64_t D : can.head_dims) {
+    CHECK(shared_bytes(D) > last);
+    CHECK(shared_bytes(last_D + 1) == shared_bytes(D));
+    last = shared_bytes(D), last_D = D;
+  }
+}
+
+TEST_CASE_TEMPLATE("block sizes", T, float, half, bfloat16) {
+  if (skipped_type<T>()) return;
+  const Features& can = features_under_test();
+  const Forward<T> forward = [](const Problem<T>& p) { run(p, Where::Sim); };
+  const auto blocks = [](std::int64_t q, std::int64_t k) {
+    return [=](Problem<T>& p) {
+      p.options.block_q = q;
+      p.options.block_k = k;
+    };
+  };
+  const std::string list = "; expected one of " + listed_blocks() + "; omit --block-q and --block-k";
+  check_refused<T>(forward, can, "block size is 48x33" + list, blocks(48, 33));
+  check_refused<T>(forward, can, "block size is anyx1280" + list, blocks(0, 1280));
+  check_refused<T>(forward, can, "block size is 1280xany" + list, blocks(1280, 0));
+
+  // Without a wish the first that fits is taken; where a listed one does not fit, it is refused with the bytes.
+  Inputs<T> in({.Sq = 33, .Sk = 40, .D = can.largest_D()});
+  for (const Profile profile : {Profile::sm_80, Profile::sm_90}) {
+    Problem<T> p = in.problem(can.lse);
+    Blocks first{0, 0};
+    for (const Blocks& each : can.blocks) {
+      p.options.block_q = each.Br, p.options.block_k = each.Bc;
+      const std::size_t limit = profile == Profile::sm_80 ? 163 * 1024 : 227 * 1024;
+      const std::string size = std::to_string(each.Br) + "x" + std::to_string(each.Bc);
+      try {
+        const Run r = run(p, Where::Sim, {.profile = profile});
+        CHECK(r.blocks == each);
+        CHECK(r.ledger.shared_bytes_peak <= limit);
+        if (first.Br == 0) first = each;
+      } catch (const Error& e) {
+        const std::string line = e.what(), begin = "shared memory for blocks " + size + " at D = ";
+        CHECK(line.substr(0, begin.size()) == begin);
+        CHECK(line.find(" bytes; expected at most " + std::to_string(limit) + " on this machine; choose smaller "
+                        "blocks of " + listed_blocks()) != std::string::npos);
+      }
+    }
+    if (first.Br == 0) continue;
+    p.options.block_q = p.options.block_k = 0;
+    CHECK(run(p, Where::Sim, {.profile = profile}).blocks == first);
+  }
+}
+
+TEST_CASE("a machine that this build does not hold is refused by name") {
+  if (was_built(Where::Gpu)) return;
+  Inputs<float> in({.Sq = 3, .Sk = 4});
+  CHECK_THROWS_WITH_AS(require(features_under_test(), Where::Gpu),
+                       "machine is gpu; expected sim or checked here; this build has no CUDA: configure with "
+                       "-DFLASH_CUDA=ON",
+                       Error);
+}
+
+TEST_CASE_TEMPLATE("gpu", T, float, half, bfloat16) {
+  if (skipped_without(Where::Gpu) || skipped_type<T>()) return;
+  check_contract<T>(Where::Gpu);
+  check_published<T>(Where::Gpu);
+  check_promises<T>(Where::Gpu);
+}
+
+}  // namespace flash::test

@@ -1,0 +1,422 @@
+// promises.cpp: the promises of docs/conventions.md that all phases give, as test cases for the phase under test.
+// Each is tried for each element type that the phase declares. Kernels promise more: kernel_promises.cpp.
+// ./flash test 07 runs them for phase 07, beside phase_07_test.cpp.
+#include "tests/promises.hpp"
+
+#include <sys/mman.h>
+
+namespace flash::test {
+
+Domain restrict_to(Domain domain, const Features& can) {
+  if (!can.causal) domain.causals = {Causal::None};
+  std::erase_if(domain.dims, [&](std::int64_t D) { return D > can.largest_D(); });
+  if (can.kernel) {
+    domain.blocks = {{0, 0}};
+    for (const Blocks& blocks : can.blocks) domain.blocks.push_back({blocks.Br, blocks.Bc});
+  }
+  return domain;
+}
+
+Domain checked_domain(const Features& can) {
+  Domain domain;
+  domain.batch_heads = {{1, 2}, {2, 1}};
+  domain.lengths = {{1, 1}, {1, 97}, {97, 1}, {17, 53}, {70, 40}, {33, 200}, {65, 65}};
+  domain.dims = {16, 33, 40};
+  domain.inputs = {Input::Normal, Input::Rising, Input::LowEqual};
+  return restrict_to(domain, can);
+}
+
+bool skipped_without(Where where) {
+  if (available(features_under_test(), where)) return false;
+  if (where == Where::Gpu)
+    MESSAGE("skipped: no GPU that can run this phase");
+  else
+    MESSAGE("skipped: no checked machine in a build with sanitizers");
+  return true;
+}
+
+namespace {
+
+// O (and LSE) of one run, dense.
+template <class T>
+struct Result {
+  std::vector<double> o;
+  std::vector<float> lse;
+};
+
+template <class T>
+Result<T> run_case(Inputs<T>& in, const Forward<T>& forward, bool want_lse) {
+  forward(in.problem(want_lse));
+  return {gather(in.o.view), std::vector<float>(in.lse.begin() + guard, in.lse.end() - guard)};
+}
+
+// NaN in a key or value never reaches a row that cannot see it: those rows keep their bits, and their LSE too.
+template <class T>
+void check_poison(const Forward<T>& forward, const Features& can) {
+  if (!can.causal) return;
+  for (const Causal causal : {Causal::TopLeft, Causal::BottomRight})
+    for (const auto& [Sq, Sk] : {std::pair<std::int64_t, std::int64_t>{70, 70}, {40, 75}, {75, 40}})
+      for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()})
+        for (const bool in_v : {false, true})
+          for (const std::int64_t key : {std::int64_t{0}, std::int64_t{17}, Sk / 2, Sk - 1}) {
+            const Case c{.Sq = Sq, .Sk = Sk, .D = 32, .causal = causal, .block_q = 32, .block_k = 16};
+            INFO(text(c) << ", " << bad << " in " << (in_v ? "V" : "K") << "[" << key << "]");
+            Inputs<T> clean(c), poisoned(c);
+            for (std::int64_t d = 0; d < c.D; ++d)
+              (in_v ? poisoned.v : poisoned.k).view.row(1, 1, key)[d] = from_float<T>(bad);
+            const Result<T> a = run_case(clean, forward, can.lse), b = run_case(poisoned, forward, can.lse);
+            std::int64_t touched = 0;
+            for (std::int64_t row = 0; row < c.B * c.H * Sq; ++row) {
+              const bool blind = row / Sq != c.H + 1 || !sees(causal, row % Sq, key, Sq, Sk);
+              if (!blind) continue;
+              for (std::int64_t d = row * c.D; d < (row + 1) * c.D; ++d) touched += !(a.o[d] == b.o[d]);
+              if (can.lse) touched += !(a.lse[row] == b.lse[row]);
+            }
+            CHECK(touched == 0);
+          }
+}
+
+// Inputs whose answer is known without a reference: one key takes all, so that O is a row of V, bit for bit.
+template <class T>
+void check_one_hot(const Forward<T>& forward, const Features& can) {
+  const Case c{.Sq = 45, .Sk = 37, .D = 40, .block_q = 16, .block_k = 16};
+  Inputs<T> in(c);
+  const auto partner = [&](std::int64_t i) { return (5 * i + 3) % c.Sk; };  // the key that row i looks for
+  in.q.fill(c.Sq, [](std::uint64_t, std::int64_t) { return 0.0f; });
+  in.k.fill(c.Sk, [](std::uint64_t, std::int64_t) { return 0.0f; });
+  for (std::int64_t head = 0; head < c.B * c.H; ++head) {
+    for (std::int64_t i = 0; i < c.Sq; ++i)
+      in.q.view.row(head / c.H, head % c.H, i)[partner(i)] = from_float<T>(1000.0f);
+    for (std::int64_t j = 0; j < c.Sk; ++j) in.k.view.row(head / c.H, head % c.H, j)[j] = from_float<T>(1.0f);
+  }
+  run_case(in, forward, can.lse);  // logits: 1000/sqrt(40) = 158 for the partner, else 0, and exp(-158) is 0 in fp32
+  std::int64_t wrong = 0;
+  for (std::int64_t head = 0; head < c.B * c.H; ++head)
+    for (std::int64_t i = 0; i < c.Sq; ++i)
+      wrong += std::memcmp(in.o.view.row(head / c.H, head % c.H, i), in.v.view.row(head / c.H, head % c.H, partner(i)),
+                           static_cast<std::size_t>(c.D) * sizeof(T)) != 0;
+  CHECK(wrong == 0);
+}
+
+// All logits equal, S_k a power of two and V small integers: every sum is exact, so O is the mean of V, bit for bit,
+// whatever the logits' common value.
+template <class T>
+void check_exact_mean(const Forward<T>& forward, const Features& can) {
+  for (const Input input : {Input::Equal, Input::LowEqual}) {
+    const Case c{.Sq = 19, .Sk = 64, .D = 32, .input = input, .block_q = 16, .block_k = 32};
+    INFO(text(c));
+    Inputs<T> in(c);
+    in.q.fill(c.Sq, [&](std::uint64_t, std::int64_t) { return input == Input::Equal ? 0.5f : 512.0f; });
+    in.k.fill(c.Sk, [&](std::uint64_t, std::int64_t) { return input == Input::Equal ? 0.25f : -512.0f; });
+    in.v.fill(c.Sk, [](std::uint64_t i, std::int64_t) { return static_cast<float>(i * 37 % 17) - 8; });
+    forward(in.problem(can.lse));
+    std::int64_t wrong = 0;
+    for (std::int64_t head = 0; head < c.B * c.H; ++head)
+      for (std::int64_t d = 0; d < c.D; ++d) {
+        float sum = 0;
+        for (std::int64_t j = 0; j < c.Sk; ++j) sum += to_float(in.v.view.row(head / c.H, head % c.H, j)[d]);
+        for (std::int64_t i = 0; i < c.Sq; ++i)
+          wrong += !(to_float(in.o.view.row(head / c.H, head % c.H, i)[d]) ==
+                     to_float(from_float<T>(sum / static_cast<float>(c.Sk))));
+      }
+    CHECK(wrong == 0);
+  }
+}
+
+// Any finite scale: 0 (the mean of V), 1 (unscaled), negative, tiny, large.
+template <class T>
+void check_scales(const Forward<T>& forward, const Features& can) {
+  for (const float scale : {0.0f, 1.0f, -1.0f, 1e-30f, 4.0f, -4.0f})
+    check_forward<T>({.Sq = 33, .Sk = 41, .D = 24, .input = Input::QKV4, .scale = scale, .block_q = 16, .block_k = 16},
+                     forward, can);
+}
+
+// S_q = 0, S_k = 0, B = 0 and H = 0 are legal: nothing to write, or O = 0 and LSE = -inf.
+template <class T>
+void check_empty(const Forward<T>& forward, const Features& can) {
+  for (const Causal causal : {Causal::None, Causal::TopLeft, Causal::BottomRight})
+    if (causal == Causal::None || can.causal) {
+      check_forward<T>({.Sq = 0, .Sk = 20, .causal = causal}, forward, can);
+      check_forward<T>({.Sq = 20, .Sk = 0, .causal = causal, .layout = Layout::Padded}, forward, can);
+      check_forward<T>({.Sq = 0, .Sk = 0, .causal = causal}, forward, can);
+      check_forward<T>({.B = 0, .causal = causal}, forward, can);
+      check_forward<T>({.H = 0, .causal = causal}, forward, can);
+    }
+  // Tensors without elements need no memory.
+  Problem<T> p;
+  p.q.shape = p.k.shape = p.v.shape = p.o.shape = {0, 2, 3, 4};
+  p.q.stride = p.k.stride = p.v.stride = p.o.stride = dense_strides(p.q.shape);
+  CHECK_NOTHROW(forward(p));
+}
+
+// A batch entry or a head gives the same bits alone as in company.
+template <class T>
+void check_batch_invariance(const Forward<T>& forward, const Features& can) {
+  const Case c{.B = 3, .H = 2, .Sq = 50, .Sk = 61, .D = 32, .block_q = 16, .block_k = 16, .layout = Layout::Mixed};
+  Inputs<T> together(c), alone(c);
+  forward(together.problem(can.lse));
+  for (std::int64_t b = 0; b < c.B; ++b)
+    for (std::int64_t h = 0; h < c.H; ++h) {
+      Problem<T> p = alone.problem(can.lse);
+      for (auto* view : {&p.q, &p.k, &p.v}) {
+        view->data = view->head(b, h);
+        view->shape[0] = view->shape[1] = 1;
+      }
+      p.o.data = p.o.head(b, h);
+      p.o.shape[0] = p.o.shape[1] = 1;
+      if (p.lse) p.lse += (b * c.H + h) * c.Sq;
+      forward(p);
+    }
+  CHECK(same_bits(together.o.memory, alone.o.memory));
+  CHECK(same_bits(together.lse, alone.lse));
+}
+
+// O's bits do not depend on whether LSE is wanted, and without it nothing is written there.
+template <class T>
+void check_lse_is_a_by_product(const Forward<T>& forward, const Features& can) {
+  if (!can.lse) return;
+  const Case c{.Sq = 50, .Sk = 61, .D = 32, .causal = Causal::BottomRight, .block_q = 16, .block_k = 16};
+  Inputs<T> with(c), without(c);
+  forward(with.problem(true));
+  forward(without.problem(false));
+  CHECK(same_bits(with.o.memory, without.o.memory));
+  CHECK(is_poison(without.lse.data(), without.lse.size() * sizeof(float)));
+}
+
+// Rows, heads and batch entries further apart than 2^31 elements: offsets must be 64-bit. The memory is reserved, hardly
+// used; kernels work on it in place, on the fast simulator.
+template <class T>
+void check_far_strides() {
+  const Case c{.B = 2, .H = 2, .Sq = 9, .Sk = 18, .D = 8};
+  Inputs<T> near(c);
+  const Features& can = features_under_test();
+  const Result<T> want = run_case(near, on<T>(phase_under_test(), Where::Sim), can.lse);
+  constexpr std::int64_t row = (std::int64_t{1} << 28) + 3, head = 20 * row, batch = 2 * head + 7;  // row 8: 2^31
+  constexpr std::size_t bytes = static_cast<std::size_t>(2 * batch) * sizeof(T);
+  std::vector<void*> maps;
+  const auto far = [&]<class U>(const View<U>& view) {
+    void* map = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    REQUIRE(map != MAP_FAILED);
+    maps.push_back(map);
+    const View<T> moved{static_cast<T*>(map), view.shape, {batch, head, row, 1}};
+    for (std::int64_t b = 0; b < c.B; ++b)
+      for (std::int64_t h = 0; h < c.H; ++h)
+        for (std::int64_t s = 0; s < view.S(); ++s) std::copy_n(view.row(b, h, s), c.D, moved.row(b, h, s));
+    return moved;
+  };
+  Problem<T> p = near.problem(false);
+  p.q = far(p.q);
+  p.k = far(p.k);
+  p.v = far(p.v);
+  const View<T> o = p.o = far(p.o);
+  flash::forward(phase_under_test(), p, Where::Sim, {.in_place = true});
+  CHECK(gather(o) == want.o);
+  for (void* map : maps) munmap(map, bytes);
+}
+
+// Every refusal that all phases share. O = [2, 3, 4, 8], K = V = [2, 3, 5, 8] before each is broken.
+template <class T>
+void check_refusals(const Forward<T>& forward, const Features& can) {
+  using P = Problem<T>;
+  const auto refused = [&](const std::string& message, const auto& break_it) {
+    check_refused<T>(forward, can, message, break_it);
+  };
+  static constexpr float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+
+  // Shapes: each dimension of K, V and O.
+  refused("K's batch size B is 1; expected 2 as in Q; make the shapes agree", [](P& p) { p.k.shape[0] = 1; });
+  refused("V's batch size B is 1; expected 2 as in Q; make the shapes agree", [](P& p) { p.v.shape[0] = 1; });
+  refused("O's batch size B is 1; expected 2 as in Q; make the shapes agree", [](P& p) { p.o.shape[0] = 1; });
+  refused("K's number of heads H is 1; expected 3 as in Q; make the shapes agree", [](P& p) { p.k.shape[1] = 1; });
+  refused("V's number of heads H is 2; expected 3 as in Q; make the shapes agree", [](P& p) { p.v.shape[1] = 2; });
+  refused("O's number of heads H is 1; expected 3 as in Q; make the shapes agree", [](P& p) { p.o.shape[1] = 1; });
+  refused("V's sequence length S is 4; expected 5 as in K; make the shapes agree", [](P& p) { p.v.shape[2] = 4; });
+  refused("O's sequence length S is 3; expected 4 as in Q; make the shapes agree", [](P& p) { p.o.shape[2] = 3; });
+  refused("K's head dimension D is 7; expected 8 as in Q; make the shapes agree", [](P& p) { p.k.shape[3] = 7; });
+  refused("V's head dimension D is 7; expected 8 as in Q; make the shapes agree", [](P& p) { p.v.shape[3] = 7; });
+  refused("O's head dimension D is 7; expected 8 as in Q; make the shapes agree", [](P& p) { p.o.shape[3] = 7; });
+  refused("Q.sequence length S is -1; expected 0 or more; correct the shape", [](P& p) { p.q.shape[2] = -1; });
+  const auto set_d = [](P& p, std::int64_t D) {
+    for (auto* shape : {&p.q.shape, &p.k.shape, &p.v.shape, &p.o.shape}) (*shape)[3] = D;
+  };
+  refused("Q's head dimension D is 0; expected 1 to 256; split the head", [&](P& p) { set_d(p, 0); });
+  refused("Q's head dimension D is 257; expected 1 to 256; split the head", [&](P& p) { set_d(p, 257); });
+  refused(
+      "Q's number of elements [4294967296, 4294967296, 4, 8] is over 2^63; expected less than 2^63; split the batch",
+      [](P& p) { p.q.shape[0] = p.q.shape[1] = std::int64_t{1} << 32; });
+
+  // Strides and pointers.
+  refused("K's last stride is 2; expected 1 (D contiguous); pass a contiguous copy", [](P& p) { p.k.stride[3] = 2; });
+  refused("O's last stride is 0; expected 1 (D contiguous); pass a contiguous copy", [](P& p) { p.o.stride[3] = 0; });
+  refused("V's stride of sequence length S is -8; expected 0 or more; pass a copy", [](P& p) { p.v.stride[2] = -8; });
+  refused("O's stride of number of heads H is 0; expected at least 1; give each row its own memory",
+          [](P& p) { p.o.stride[1] = 0; });
+  refused("O's stride of sequence length S is 7; expected at least 8; give each row its own memory",
+          [](P& p) { p.o.stride[2] = 7; });
+  refused("O's stride of batch size B is 95; expected at least 96; give each row its own memory",
+          [](P& p) { p.o.stride[0] = 95; });
+  refused("V's extent in memory is over 2^63 bytes; expected less than 2^63 bytes; correct shape and strides",
+          [](P& p) { p.v.stride[0] = std::int64_t{1} << 61; });
+  refused("K's data is null; expected a pointer; allocate it", [](P& p) { p.k.data = nullptr; });
+
+  // Options.
+  refused("scale is nan; expected a finite number; omit it for 1/sqrt(D)", [](P& p) { p.options.scale = nan; });
+  refused("scale is inf; expected a finite number; omit it for 1/sqrt(D)", [](P& p) { p.options.scale = inf; });
+  refused("scale is -inf; expected a finite number; omit it for 1/sqrt(D)", [](P& p) { p.options.scale = -inf; });
+  refused("block_q is -1; expected 0 (automatic) to 1048576; omit --block-q", [](P& p) { p.options.block_q = -1; });
+  refused("block_k is -64; expected 0 (automatic) to 1048576; omit --block-k", [](P& p) { p.options.block_k = -64; });
+  refused("block_q is 4611686018427387904; expected 0 (automatic) to 1048576; omit --block-q",
+          [](P& p) { p.options.block_q = std::int64_t{1} << 62; });
+  refused("block_k is 1048577; expected 0 (automatic) to 1048576; omit --block-k",
+          [](P& p) { p.options.block_k = 1048577; });
+  refused("sram is 0; expected at least 1 byte; pass --sram 196608", [](P& p) { p.options.sram_bytes = 0; });
+  refused("threads is -2; expected 0 (all cores) or more; omit --threads", [](P& p) { p.options.threads = -2; });
+
+  // A feature that the phase lacks: refused by name, with who has it.
+  const std::string phase = can.phase;
+  if (!can.causal) {
+    refused("causal is top-left; expected none in phase " + phase + "; choose a phase that has it: ./flash help",
+            [](P& p) { p.options.causal = Causal::TopLeft; });
+    refused("causal is bottom-right; expected none in phase " + phase + "; choose a phase that has it: ./flash help",
+            [](P& p) { p.options.causal = Causal::BottomRight; });
+  }
+  if (!can.lse) {
+    float lse[24] = {};
+    refused("lse is wanted; expected no LSE from phase " + phase + "; choose a phase that has it: ./flash help",
+            [&](P& p) { p.lse = lse; });
+    CHECK(std::all_of(lse, lse + 24, [](float x) { return x == 0; }));
+  }
+}
+
+}  // namespace
+
+template <class T>
+void check_contract(Where where) {
+  const Features& can = features_under_test();
+  Figures figures;
+  for (const Case& c : pairwise(restrict_to({}, can))) {
+    INFO(text(c));
+    expect_none(examine<T>(c, on<T>(phase_under_test(), where), can, &figures));
+  }
+  MESSAGE(std::string(can.phase) << " " << std::string(type_name<T>()) << ": " << text(figures));
+}
+
+template <class T>
+void check_published(Where where) {
+  const Features& can = features_under_test();
+  Figures figures;
+  for (const Case& c : published_cases())
+    if ((c.causal == Causal::None || can.causal) && c.D <= can.largest_D())
+      check_forward<T>(c, on<T>(phase_under_test(), where), can, &figures);
+  MESSAGE(std::string(can.phase) << " " << std::string(type_name<T>()) << ": published shapes: " << text(figures));
+}
+
+template <class T>
+void check_promises(Where where) {
+  const Features& can = features_under_test();
+  const Forward<T> forward = on<T>(phase_under_test(), where);
+  check_poison<T>(forward, can);
+  check_one_hot<T>(forward, can);
+  check_exact_mean<T>(forward, can);
+  check_scales<T>(forward, can);
+  check_empty<T>(forward, can);
+  check_batch_invariance<T>(forward, can);
+  check_lse_is_a_by_product<T>(forward, can);
+}
+
+template <class T>
+void check_empty(Where where) {
+  check_empty<T>(on<T>(phase_under_test(), where), features_under_test());
+}
+
+#define FLASH_INSTANTIATE(T)                 \
+  template void check_contract<T>(Where);  \
+  template void check_published<T>(Where); \
+  template void check_promises<T>(Where);  \
+  template void check_empty<T>(Where);
+FLASH_INSTANTIATE(float)
+FLASH_INSTANTIATE(half)
+FLASH_INSTANTIATE(bfloat16)
+
+TEST_CASE_TEMPLATE("contract", T, float, half, bfloat16) {
+  if (skipped_type<T>()) return;
+  check_contract<T>(Where::Sim);
+}
+TEST_CASE("published shapes") {
+  if (skipped_type<half>()) return;
+  check_published<half>(Where::Sim);
+}
+TEST_CASE_TEMPLATE("promises", T, float, half, bfloat16) {
+  if (skipped_type<T>()) return;
+  check_promises<T>(Where::Sim);
+}
+TEST_CASE_TEMPLATE("strides over 2^31", T, float, half, bfloat16) {
+  if (skipped_type<T>()) return;
+  check_far_strides<T>();
+}
+TEST_CASE_TEMPLATE("bad input", T, float, half, bfloat16) {
+  if (skipped_type<T>()) return;
+  check_refusals<T>(on<T>(phase_under_test(), Where::Sim), features_under_test());
+}
+
+// A type that the phase does not declare is refused by name.
+TEST_CASE_TEMPLATE("types", T, float, half, bfloat16) {
+  const Features& can = features_under_test();
+  if (can.types.contains(type_of<T>)) return;
+  std::string types;
+  for (const Type type : can.types) types += (types.empty() ? "" : " or ") + std::string(name(type));
+  check_refused<T>(on<T>(phase_under_test(), Where::Sim), can,
+                   "type is " + std::string(type_name<T>()) + "; expected " + types + " in phase " + can.phase +
+                       "; convert, or choose another phase: ./flash help",
+                   [](Problem<T>&) {});
+}
+
+// The same problem through the phase before.
+TEST_CASE_TEMPLATE("equals the phase before", T, float, half, bfloat16) {
+  if (!phase_before() || skipped_type<T>() || !phase_before()->features.types.contains(type_of<T>)) return;
+  const Features &can = features_under_test(), &could = phase_before()->features;
+  for (const Input input : {Input::Normal, Input::Shifted, Input::Outliers, Input::Q60, Input::Rising, Input::LowEqual})
+    for (const Causal causal : {Causal::None, Causal::TopLeft, Causal::BottomRight})
+      for (const auto& [Sq, Sk] : {std::pair<std::int64_t, std::int64_t>{61, 83}, {83, 61}})
+        for (const auto& [Br, Bc] : {std::pair<std::int64_t, std::int64_t>{16, 16}, {16, 24}}) {
+          if (causal != Causal::None && !(can.causal && could.causal)) continue;
+          check_equals_previous<T>(
+              {.Sq = Sq, .Sk = Sk, .D = 40, .input = input, .causal = causal, .block_q = Br, .block_k = Bc},
+              on<T>(*phase_before(), Where::Sim), on<T>(phase_under_test(), Where::Sim));
+        }
+}
+
+// Predicted = counted, read and written, as integers: each block size or budget, ragged and not, each mask, LSE or not.
+TEST_CASE_TEMPLATE("bytes equal the formula", T, float, half, bfloat16) {
+  const Features& can = features_under_test();
+  const Where where = can.kernel ? Where::Checked : Where::Sim;
+  if (skipped_without(where) || skipped_type<T>()) return;
+  std::vector<Blocks> all = {{0, 0}, {16, 48}, {13, 7}};
+  if (can.kernel) all.assign(can.blocks.begin(), can.blocks.end());
+  for (const Blocks& blocks : all)
+    for (const auto& [Sq, Sk] : {std::pair<std::int64_t, std::int64_t>{53, 100}, {100, 53}, {64, 64}, {20, 0}, {0, 20}})
+      for (const Causal causal : {Causal::None, Causal::TopLeft, Causal::BottomRight})
+        for (const bool lse : {false, true}) {
+          if ((causal != Causal::None && !can.causal) || (lse && !can.lse)) continue;
+          const Case c{.Sq = Sq,
+                       .Sk = Sk,
+                       .D = 24,
+                       .causal = causal,
+                       .block_q = blocks.Br,
+                       .block_k = blocks.Bc,
+                       .layout = Layout::Padded,
+                       .sram_bytes = 32 * 1024};
+          INFO(text(c));
+          Inputs<T> in(c);
+          const Problem<T> p = in.problem(lse);
+          const Run run = flash::forward(phase_under_test(), p, where);
+          CHECK(run.counted);
+          const HbmBytes counted{run.ledger.hbm_read_bytes(), run.ledger.hbm_written_bytes()};
+          const HbmBytes predicted = phase_under_test().hbm_bytes(p.sizes(), run.blocks);
+          CHECK(predicted.read == counted.read);
+          CHECK(predicted.written == counted.written);
+          if (can.kernel) CHECK(run.blocks == blocks);
+        }
+}
+
+}  // namespace flash::test

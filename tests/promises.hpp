@@ -1,0 +1,68 @@
+// promises.hpp: what every phase promises, tested by one set of test cases that is compiled once (promises.cpp; for
+// kernels kernel_promises.cpp too) and linked into each phase's test. A phase's own test says which phase is meant:
+//   const Phase& flash::test::phase_under_test() { return phase07::phase; }
+//   const Phase* flash::test::phase_before() { return &phase06::phase; }
+#pragma once
+#include "phases/common/phase.hpp"
+#include "tests/contract.hpp"
+
+namespace flash::test {
+
+const Phase& phase_under_test();
+const Phase* phase_before();  // null for the first
+
+inline const Features& features_under_test() {
+  return phase_under_test().features;
+}
+
+// The contract and the published cases ask for blocks that a kernel may not list: take one of the same kind (more keys
+// than rows, or not), so that Bc > Br stays Bc > Br.
+template <class T>
+Problem<T> with_listed_blocks(Problem<T> p, const Features& can) {
+  Options& o = p.options;
+  if (!can.kernel || o.block_q <= 0 || o.block_k <= 0 || can.blocks.contains({o.block_q, o.block_k})) return p;
+  Blocks chosen = can.blocks[0];
+  for (const Blocks& blocks : can.blocks)
+    if ((blocks.Bc > blocks.Br) == (o.block_k > o.block_q)) {
+      chosen = blocks;
+      break;
+    }
+  o.block_q = chosen.Br;
+  o.block_k = chosen.Bc;
+  return p;
+}
+
+// A phase on one machine, as the contract's checks want it.
+template <class T>
+Forward<T> on(const Phase& phase, Where where, const MachineOptions& options = {}) {
+  return [&phase, where, options](const Problem<T>& p) {
+    flash::forward(phase, with_listed_blocks(p, phase.features), where, options);
+  };
+}
+
+// The part of a list of cases that a phase can do; what it cannot is tested as a refusal.
+Domain restrict_to(Domain domain, const Features& can);
+// Small enough for the checked machine; at least three K tiles for each block size, edges of all kinds.
+Domain checked_domain(const Features& can);
+
+// A test for a machine that this build or computer lacks, or for a type that the phase does not have, says so; CTest
+// shows it as skipped.
+bool skipped_without(Where where);
+template <class T>
+bool skipped_type() {
+  if (features_under_test().types.contains(type_of<T>)) return false;
+  MESSAGE("skipped: no " << std::string(type_name<T>()) << " in this phase");
+  return true;
+}
+
+// The whole pairwise list on one machine.
+template <class T>
+void check_contract(Where where);
+template <class T>
+void check_published(Where where);
+template <class T>
+void check_promises(Where where);
+template <class T>
+void check_empty(Where where);
+
+}  // namespace flash::test
