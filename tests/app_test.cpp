@@ -19,8 +19,19 @@ using flash::bench::parse_json;
 
 namespace {
 
-// All sizes differ, and so do the tiles; none divides another.
-constexpr std::int64_t B = 2, H = 3, Sq = 70, Sk = 150, D = 20, Br = 32, Bc = 64;
+// All sizes differ, and no tile divides them.
+constexpr std::int64_t B = 2, H = 3, Sq = 70, Sk = 150, D = 20;
+
+// The tiles that a phase is asked for: 32 x 64, or what it lists instead.
+struct Tiles {
+  std::int64_t Br = 32, Bc = 64;
+  explicit Tiles(const Promise& phase) {
+    bool listed = phase.blocks.empty();
+    for (const auto& blocks : phase.blocks) listed = listed || (blocks[0] == Br && blocks[1] == Bc);
+    if (!listed) Br = phase.blocks[0][0], Bc = phase.blocks[0][1];
+  }
+  std::vector<std::string> words() const { return {"--block-q", std::to_string(Br), "--block-k", std::to_string(Bc)}; }
+};
 
 const std::vector<Promise>& phases() {
   static const std::vector<Promise> all = phases_of(Session().run({"help"}).out);
@@ -125,7 +136,8 @@ struct Counts {
   std::uint64_t key_rows = 0;                       // rows of K that a walk over each Q tile's seen tiles loads
 };
 
-Counts count(Causal causal) {
+Counts count(Causal causal, const Tiles& tiles) {
+  const auto [Br, Bc] = tiles;
   Counts c;
   for (std::int64_t i0 = 0; i0 < Sq; i0 += Br)
     for (std::int64_t j0 = 0; j0 < Sk; j0 += Bc) {
@@ -141,7 +153,7 @@ Counts count(Causal causal) {
   return c;
 }
 
-std::uint64_t number(const Json& report, const char* name) {
+std::uint64_t number(const Json& report, const std::string& name) {
   const Json& value = report.at(name);
   INFO(name);
   REQUIRE(value.kind == Json::Number);
@@ -165,11 +177,12 @@ std::uint64_t bytes(std::int64_t S, std::size_t element, std::int64_t columns = 
 
 // What holds for every phase that counts, whatever its way.
 void check_counts(const Json& report, const Promise& phase, const std::string& causal, std::size_t element, bool lse) {
-  const Counts c = count(causal_of(causal));
-  // Given are read, at least once each where every key is seen by some row; outputs are written. Never the reverse.
-  for (const char* input : {"Q", "K", "V"}) {
+  const auto [Br, Bc] = Tiles(phase);
+  const Counts c = count(causal_of(causal), Tiles(phase));
+  // Inputs are read, at least once each where every key is seen by some row; outputs are written. Never the reverse.
+  for (const std::string input : {"Q", "K", "V"}) {
     INFO(input);
-    CHECK(traffic(report, input).read >= bytes(*input == 'Q' ? Sq : Sk, element));
+    CHECK(traffic(report, input).read >= bytes(input == "Q" ? Sq : Sk, element));
     CHECK(traffic(report, input).written == 0);
   }
   CHECK(traffic(report, "O").written >= bytes(Sq, element));
@@ -179,12 +192,12 @@ void check_counts(const Json& report, const Promise& phase, const std::string& c
     read += number(value, "read_bytes"), written += number(value, "written_bytes");
   CHECK(number(report, "hbm_read_bytes") == read);
   CHECK(number(report, "hbm_written_bytes") == written);
-  // Two products of 2·D FLOPs for each pair that meets, and one exp. Whole tiles may be computed, with D padded to 32
-  // and, for each, a handful of operations and exps more.
+  // Two products of 2·D FLOPs for each pair that meets, and one exp. Whole tiles may be computed, with D padded to 64
+  // at most and, for each pair, a handful of operations and exps more.
   const std::uint64_t tiles = static_cast<std::uint64_t>(B * H * ((Sq + Br - 1) / Br) * ((Sk + Bc - 1) / Bc));
   const std::uint64_t flops = number(report, "flops"), exps = number(report, "exps");
   CHECK(flops >= 4 * D * c.pairs);
-  CHECK(flops <= (4 * 32 + 8) * tiles * Br * Bc);
+  CHECK(flops <= (4 * 64 + 8) * tiles * Br * Bc);
   CHECK(exps >= c.pairs);
   CHECK(exps <= 2 * tiles * Br * Bc);
   if (phase.kernel()) {
@@ -199,8 +212,8 @@ void check_counts(const Json& report, const Promise& phase, const std::string& c
 }
 
 // FlashAttention-2's way, which is that of every phase with tiles but 03: Q, O and LSE once, K and V once per Q tile.
-void check_v2_bytes(const Json& report, const std::string& causal, std::size_t element) {
-  const std::uint64_t keys = count(causal_of(causal)).key_rows * D * element;
+void check_v2_bytes(const Json& report, const Promise& phase, const std::string& causal, std::size_t element) {
+  const std::uint64_t keys = count(causal_of(causal), Tiles(phase)).key_rows * D * element;
   CHECK(traffic(report, "Q").read == bytes(Sq, element));
   CHECK(traffic(report, "K").read == keys);
   CHECK(traffic(report, "V").read == keys);
@@ -214,7 +227,7 @@ struct OtherWay {
   std::uint64_t exps, rescales;
 };
 const std::map<std::string, OtherWay> other_ways = [] {
-  const std::uint64_t pairs = B * H * Sq * Sk, tiles = (Sk + Bc - 1) / Bc, rows = B * H * Sq;
+  const std::uint64_t pairs = B * H * Sq * Sk, tiles = (Sk + 63) / 64, rows = B * H * Sq;
   const std::uint64_t q = bytes(Sq, 4), k = bytes(Sk, 4), s = 4 * pairs;
   return std::map<std::string, OtherWay>{
       {"01-naive",
@@ -241,13 +254,13 @@ void check_other_way(const Json& report, const OtherWay& way, bool lse) {
     CHECK(traffic(report, array).written == want.written);
   }
   CHECK(report.at("arrays").fields.size() == way.arrays.size() + (lse ? 1 : 0));
-  CHECK(number(report, "flops") == 4 * D * count(Causal::None).pairs);
+  CHECK(number(report, "flops") == static_cast<std::uint64_t>(4 * D * B * H * Sq * Sk));
   CHECK(number(report, "exps") == way.exps);
   CHECK(number(report, "rescales") == way.rescales);
 }
 
-void check_tiles(const Json& report, const std::string& causal) {
-  const Counts c = count(causal_of(causal));
+void check_tiles(const Json& report, const Promise& phase, const std::string& causal) {
+  const Counts c = count(causal_of(causal), Tiles(phase));
   CHECK(number(report.at("tiles"), "full") == c.full);
   CHECK(number(report.at("tiles"), "masked") == c.masked);
   CHECK(number(report.at("tiles"), "skipped") == c.skipped);
@@ -269,8 +282,8 @@ void check_question(const Json& report, const Promise& phase, const std::string&
   CHECK(shape("v") == std::vector<std::int64_t>{B, H, Sk, D});
   CHECK(std::abs(report.at("options").at("scale").number - 1 / std::sqrt(20.0)) <= 1e-6);
   CHECK(report.at("options").at("causal").text == causal);
-  CHECK(number(report.at("options"), "block_q") == Br);
-  CHECK(number(report.at("options"), "block_k") == Bc);
+  CHECK(number(report.at("options"), "block_q") == static_cast<std::uint64_t>(Tiles(phase).Br));
+  CHECK(number(report.at("options"), "block_k") == static_cast<std::uint64_t>(Tiles(phase).Bc));
   CHECK(number(report.at("options"), "sram") == 100000);
   CHECK(number(report.at("options"), "threads") == 2);
   CHECK(report.at("seconds").number > 0);
@@ -283,13 +296,16 @@ void try_phase(const Promise& phase, const std::string& machine, const std::stri
   const Session s;
   Given<T> in(s);
   std::vector<std::string> words =
-      run_words(phase.name, {"--machine", machine, "--causal", causal, "--block-q", "32", "--block-k", "64", "--sram",
-                             "100000", "--threads", "2", "--report", "r.json"});
+      run_words(phase.name, join(Tiles(phase).words(), {"--machine", machine, "--causal", causal, "--sram", "100000",
+                                                        "--threads", "2", "--report", "r.json"}));
   if (phase.lse) words = join(words, {"--lse", "lse.npy"});
   if (std::is_same_v<T, bfloat16>) words = join(words, {"--type", "bf16"});
   const std::map<std::string, std::string> before = s.files();
   const Answer r = s.run(words);
-  if (refused_machine(r, machine)) {
+  const bool typed = std::count(phase.types.begin(), phase.types.end(), type_name<T>()) == 1;
+  if (!typed) CHECK(contains(r.err, std::string("type is ") + type_name<T>() + "; expected "));
+  if (!typed || refused_machine(r, machine)) {
+    CHECK(r.status == 2);
     CHECK(s.files() == before);
     return;
   }
@@ -306,7 +322,7 @@ void try_phase(const Promise& phase, const std::string& machine, const std::stri
     check_counts(report, phase, causal, sizeof(T), phase.lse);
     const auto way = other_ways.find(phase.name);
     if (way == other_ways.end())
-      check_v2_bytes(report, causal, sizeof(T));
+      check_v2_bytes(report, phase, causal, sizeof(T));
     else if (causal == "none" && sizeof(T) == 4)
       check_other_way(report, way->second, phase.lse);
     CHECK(contains(r.out, "HBM " + grouped(number(report, "hbm_read_bytes")) + " bytes read, " +
@@ -320,7 +336,7 @@ void try_phase(const Promise& phase, const std::string& machine, const std::stri
   CHECK(contains(r.out, "phase " + phase.name + " on " + machine + ": "));
   // A kernel that knows masks says what became of the tiles, on any machine.
   CHECK((report.find("tiles") != nullptr) == (phase.kernel() && phase.causal));
-  if (report.find("tiles")) check_tiles(report, causal);
+  if (report.find("tiles")) check_tiles(report, phase, causal);
   CHECK(s.files().size() == before.size() + 2 + (phase.lse ? 1 : 0));  // O, the report, LSE: nothing else
 }
 
@@ -377,15 +393,15 @@ TEST_CASE("what a phase's line in the help denies is refused") {
       for (const char* causal : {"top-left", "bottom-right"})
         refused(s, run_words(phase.name, {"--causal", causal}),
                 std::string("causal is ") + causal + "; expected none in phase " + phase.name +
-                    "; use phase 01, 04, or 07 and later");
+                    "; choose a phase that has it: ./flash help");
     if (!phase.lse)
       refused(s, run_words(phase.name, {"--lse", "lse.npy"}),
-              "lse is wanted; expected no LSE from phase " + phase.name + "; use phase 02, 04, or 08 and later");
+              "lse is wanted; expected no LSE from phase " + phase.name + "; choose a phase that has it: ./flash help");
     if (!phase.kernel())
       for (const char* machine : {"checked", "gpu"})
         refused(s, run_words(phase.name, {"--machine", machine}),
-                std::string("--machine is ") + machine + "; expected sim for phase " + phase.name +
-                    ", which is a CPU phase; use phase 05 or later");
+                std::string("machine is ") + machine + "; expected sim for phase " + phase.name +
+                    ", which is a CPU phase; choose a kernel phase: ./flash help");
   }
 }
 
@@ -448,7 +464,7 @@ TEST_CASE_TEMPLATE("gradients: of Q, K and V, for dO and for dLSE", T, float, ha
       const Answer r = s.run(words);
       CHECK(r.err == "");
       REQUIRE(r.status == 0);
-      phase09::GradientProblem<T> problem;
+      GradientProblem<T> problem;
       problem.q = view(std::as_const(in.q));
       problem.k = view(std::as_const(in.k));
       problem.v = view(std::as_const(in.v));
@@ -471,28 +487,32 @@ TEST_CASE_TEMPLATE("gradients: of Q, K and V, for dO and for dLSE", T, float, ha
 TEST_CASE("with --dout the report holds the forward and the backward pass together") {
   const Session s;
   const Given<float> in(s);
-  const std::vector<std::string> common = {"--machine", "checked",   "--causal", "bottom-right", "--block-q",
-                                           "32",        "--block-k", "64",       "--lse",        "lse.npy"};
-  const Answer first = s.run(run_words("09", join(common, {"--report", "forward.json"})));
+  const Promise* phase = nullptr;
+  for (const Promise& p : phases())
+    if (p.gradients && !phase) phase = &p;
+  REQUIRE(phase);
+  const std::vector<std::string> common =
+      join(Tiles(*phase).words(), {"--machine", "checked", "--causal", "bottom-right", "--lse", "lse.npy"});
+  const Answer first = s.run(run_words(phase->name, join(common, {"--report", "forward.json"})));
   if (refused_machine(first, "checked")) return;
-  REQUIRE(s.run(run_words("09", join(common, {"--report", "both.json", "--dout", "do.npy", "--dq", "dq.npy", "--dk",
-                                              "dk.npy", "--dv", "dv.npy"})))
+  REQUIRE(s.run(run_words(phase->name, join(common, {"--report", "both.json", "--dout", "do.npy", "--dq", "dq.npy",
+                                                     "--dk", "dk.npy", "--dv", "dv.npy"})))
               .status == 0);
   const Json forward = parse_json(get(s / "forward.json"), "forward.json"),
              both = parse_json(get(s / "both.json"), "both.json");
-  // The forward pass as it was, and on top what the backward pass cannot do without: each input and O, LSE and dO once
-  // more, the gradients written, five products where the forward pass has two, and the weights once more.
+  // The forward pass as it was, and on top what the backward pass cannot do without: each input, O and dO once more, the
+  // gradients written, five products where the forward pass has two, and the weights once more.
   CHECK(traffic(both, "O").written == traffic(forward, "O").written);
   CHECK(traffic(both, "LSE").written == traffic(forward, "LSE").written);
-  for (const char* input : {"Q", "K", "V", "O", "dO", "LSE"}) {
+  for (const std::string input : {"Q", "K", "V", "O", "dO"}) {
     INFO(input);
-    const bool keys = *input == 'K' || *input == 'V', row = *input == 'L';
-    CHECK(traffic(both, input).read >= traffic(forward, input).read + bytes(keys ? Sk : Sq, 4, row ? 1 : D));
+    const std::int64_t rows = input == "K" || input == "V" ? Sk : Sq;
+    CHECK(traffic(both, input).read >= traffic(forward, input).read + bytes(rows, 4));
   }
   CHECK(traffic(both, "dQ").written == bytes(Sq, 4));
   CHECK(traffic(both, "dK").written == bytes(Sk, 4));
   CHECK(traffic(both, "dV").written == bytes(Sk, 4));
-  const std::uint64_t pairs = count(Causal::BottomRight).pairs;
+  const std::uint64_t pairs = count(Causal::BottomRight, Tiles(*phase)).pairs;
   CHECK(number(both, "flops") >= number(forward, "flops") + 5 * 2 * D * pairs);
   CHECK(number(both, "exps") >= number(forward, "exps") + pairs);
   CHECK(number(both, "barriers") > number(forward, "barriers"));
@@ -600,11 +620,12 @@ TEST_CASE("a full disk, or a file that cannot be written: one line, and no half 
 TEST_CASE("words that make no sense are refused") {
   const Session s;
   const Given<float> in(s);
-  const std::string last = phases().back().name.substr(0, 2);
+  std::string numbers;
+  for (const Promise& phase : phases()) numbers += (numbers.empty() ? "" : " ") + phase.name.substr(0, 2);
   refused(s, {"walk"}, "command is 'walk'; expected run, tour or help; see ./flash run --help");
   for (const char* phase : {"0", "99", "4x", "04-tiled", "-1", ""})
     refused(s, run_words(phase),
-            "phase is '" + std::string(phase) + "'; expected one of 01 to " + last + "; run ./flash help for the list");
+            "phase is '" + std::string(phase) + "'; expected one of " + numbers + "; run ./flash help for the list");
   refused(s, join({"run"}, files), "--phase is missing; expected --phase VALUE; add it");
   for (std::size_t left_out = 0; left_out < files.size(); left_out += 2) {
     std::vector<std::string> words = run_words("04");
@@ -663,7 +684,8 @@ TEST_CASE("gradient flags that do not belong together are refused") {
     refused(s, run_words("09", {std::string("--") + flag, "x"}),
             std::string("--") + flag + " is given; expected --dout with it; add --dout dO.npy or omit it");
   const std::vector<std::string> all = {"--dout", "do.npy", "--dq", "dq.npy", "--dk", "dk.npy", "--dv", "dv.npy"};
-  refused(s, run_words("04", all), "--dout is given; expected none for phase 4; use --phase 09");
+  refused(s, run_words("04", all),
+          "--dout is given; expected none for phase 04-tiled-v2; choose a phase with gradients: ./flash help");
   for (const std::size_t left_out : {2, 4, 6}) {
     std::vector<std::string> words = all;
     words.erase(words.begin() + static_cast<std::ptrdiff_t>(left_out),

@@ -7,7 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <csignal>
+#include <cstdint>
 #include <map>
 #include <sstream>
 #include <string>
@@ -80,33 +82,40 @@ inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-// A line of the table that the help ends with.
+// What the help says of a phase: "  NAME  change", and a line of "      machines: …; types: …; blocks: …; also: …".
 struct Promise {
-  std::string name;  // "04-tiled-v2"
-  std::vector<std::string> machines;
-  bool causal = false, lse = false;
-  std::string change;
+  std::string name, change;  // "04-tiled-v2"
+  std::vector<std::string> machines, types;
+  std::vector<std::array<std::int64_t, 2>> blocks;  // {Br, Bc}; none: any
+  bool causal = false, lse = false, gradients = false;
 
   bool kernel() const { return machines.size() > 1; }
 };
 
 inline std::vector<Promise> phases_of(const std::string& help) {
   std::vector<Promise> phases;
-  bool table = false;
-  for (const std::string& line : lines_of(help)) {
-    if (table) {
-      std::istringstream words(line);
-      Promise p;
-      std::string word;
-      words >> p.name;
-      while (words >> word && (word == "sim" || word == "checked" || word == "gpu")) p.machines.push_back(word);
-      p.causal = word == "yes";
-      words >> word;
-      p.lse = word == "yes";
-      std::getline(words >> std::ws, p.change);
-      phases.push_back(p);
+  std::istringstream table(help.substr(std::min(help.size(), help.find("\nphases\n") + 8)));
+  for (std::string name, line; table >> name;) {
+    Promise p;
+    p.name = name;
+    std::getline(table >> std::ws, p.change);
+    std::getline(table, line);
+    std::string key;
+    std::istringstream words(line);
+    for (std::string word; words >> word;) {
+      if (word.back() == ';') word.pop_back();
+      if (word.back() == ':')
+        key = word;
+      else if (key == "machines:")
+        p.machines.push_back(word);
+      else if (key == "types:")
+        p.types.push_back(word);
+      else if (key == "blocks:" && word != "any")
+        p.blocks.push_back({std::stoll(word), std::stoll(word.substr(word.find('x') + 1))});
+      else if (key == "also:")
+        (word == "causal" ? p.causal : word == "LSE" ? p.lse : p.gradients) = word != "nothing";
     }
-    table = table || line.rfind("phase ", 0) == 0;
+    phases.push_back(p);
   }
   return phases;
 }

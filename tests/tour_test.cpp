@@ -214,7 +214,7 @@ TEST_CASE("a tour that cannot be given is refused in one line") {
   const Session s;
   put(s / "file", "");
   const std::vector<std::pair<std::vector<std::string>, std::string>> bad = {
-      {{"tour", "77"}, "phase is '77'; expected one of 01 to "},
+      {{"tour", "77"}, "phase is '77'; expected one of 01 02 03 "},
       {{"tour", "01", "02"}, "argument is '02'; expected at most one phase; omit it"},
       {{"tour", "--fast", "1"}, "flag is --fast; expected one of --out; see ./flash run --help"},
       {{"tour", "01", "--out"}, "--out is without a value; expected --out VALUE; add the value"},

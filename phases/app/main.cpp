@@ -3,7 +3,7 @@
 #include <exception>
 
 #include "phases/app/commands.hpp"
-#include "phases/app/registry.hpp"
+#include "phases/common/phase.hpp"
 #include "sim/error.hpp"
 
 // One text for this program and for ./flash, which prints it without building anything.
@@ -12,11 +12,18 @@ static constexpr const char* usage =
     ;
 
 static int help() {
-  std::printf("%s\n%-20s %-16s %-7s %-4s %s\n", usage + 1, "phase", "machines", "causal", "LSE", "what is new");
-  for (const flash::PhaseInfo& p : flash::all_phases())
-    std::printf("%-20s %-16s %-7s %-4s %s\n", p.features.phase,
-                flash::is_kernel_phase(p.number) ? "sim checked gpu" : "sim", p.features.causal ? "yes" : "-",
-                p.features.lse ? "yes" : "-", p.change);
+  std::printf("%s\nphases\n", usage + 1);
+  for (const flash::Phase* phase : flash::all_phases()) {
+    const flash::Features& can = phase->features;
+    std::printf("  %-20s %s\n      machines: %s; types:", can.phase, can.change,
+                can.kernel ? "sim checked gpu" : "sim");
+    for (const flash::Type type : can.types) std::printf(" %s", name(type));
+    std::printf("; blocks:%s", can.blocks.size() ? "" : " any");
+    for (const flash::Blocks& b : can.blocks)
+      std::printf(" %lldx%lld", static_cast<long long>(b.Br), static_cast<long long>(b.Bc));
+    std::printf("; also:%s%s%s%s\n", can.causal ? " causal" : "", can.lse ? " LSE" : "",
+                can.backward ? " gradients" : "", can.causal || can.lse || can.backward ? "" : " nothing");
+  }
   return 0;
 }
 
