@@ -152,7 +152,7 @@ TEST_CASE("chart: each point is where the grid says that its values are; more is
   const svg::Points up = {{16, 1}, {32, 4}, {64, 8}, {128, 64}}, down = {{16, 32}, {128, 2}};
   for (const bool log : {true, false}) {
     const std::string picture = svg::chart({"title", "N", "bytes", log},
-                                           {{"rises", up}, {"falls", down, {{32, 16}}}, {"flat", {{16, 1}, {128, 1}}}});
+                                           {{"flat", {{16, 1}, {128, 1}}}, {"falls", down, {{32, 16}}}, {"rises", up}});
     // The place of a value, from the labels of the axes: those of x stand in one line, those of y in one column.
     std::map<double, double> x_at, y_at;
     double lowest = 0;
@@ -184,7 +184,7 @@ TEST_CASE("chart: each point is where the grid says that its values are; more is
     };
     const std::vector<Element> lines = elements(picture, "polyline");
     REQUIRE(lines.size() == 3);
-    for (const auto& [line, data] : {std::pair{lines[0], up}, {lines[1], down}}) {
+    for (const auto& [line, data] : {std::pair{lines[2], up}, {lines[1], down}}) {
       const svg::Points drawn = points_of(line.word("points"));
       REQUIRE(drawn.size() == data.size());
       for (std::size_t i = 0; i < data.size(); ++i) {
@@ -202,7 +202,7 @@ TEST_CASE("chart: each point is where the grid says that its values are; more is
     CHECK(rises.number("y") < falls.number("y"));
     CHECK(falls.number("y") + 16 <= flat.number("y"));
     CHECK(rises.number("x") > place(x_at, 128));
-    CHECK(rises.word("fill") == lines[0].word("stroke"));
+    CHECK(rises.word("fill") == lines[2].word("stroke"));
     CHECK(falls.word("fill") == lines[1].word("stroke"));
     CHECK(rises.word("fill") != falls.word("fill"));
     CHECK(dot.word("fill") == lines[1].word("stroke"));
