@@ -1,15 +1,18 @@
 # dependencies.cmake: Eigen, doctest, xtensor (+ xtl): the system's package if there is one, else a pinned download.
 # Headers only: none of their own build files run. Without a network: put the archives named below into
 # <build>/downloads, or point FETCHCONTENT_SOURCE_DIR_<NAME> (EIGEN3, DOCTEST, XTL, XTENSOR) at an unpacked tree.
+# What is found here is GLOBAL: a project that this one is part of links it too, through flash::attention.
 include(FetchContent)
-find_package(Threads REQUIRED)
+if(NOT TARGET Threads::Threads)
+  find_package(Threads REQUIRED GLOBAL)
+endif()
 
 # flash_find(<package> <apt package> <archive> <sha256> <url>): sets <package>_FOUND, or <package>_SOURCE_DIR.
 macro(flash_find package apt archive sha256 url)
   string(TOUPPER ${package} upper)
   if(NOT FETCHCONTENT_SOURCE_DIR_${upper})
     # No version in the request: Eigen 3.4 refuses "3.4...5" and Eigen 5 refuses "3.4".
-    find_package(${package} QUIET CONFIG)
+    find_package(${package} QUIET CONFIG GLOBAL)
   endif()
   if(NOT ${package}_FOUND)
     # One attempt and one line: FetchContent alone would retry for more than a minute and end in a page of log.
@@ -37,6 +40,16 @@ endmacro()
 flash_find(Eigen3 libeigen3-dev eigen-3.4.0.tar.bz2
   b4c198460eba6f28d34894e3a5710998818515104d6e74e5cc331ce31e46e626
   https://gitlab.com/libeigen/eigen/-/archive/3.4.0/eigen-3.4.0.tar.bz2)
+if(NOT TARGET Eigen3::Eigen)
+  add_library(Eigen3::Eigen INTERFACE IMPORTED GLOBAL)
+  target_include_directories(Eigen3::Eigen INTERFACE "${Eigen3_SOURCE_DIR}")
+elseif(Eigen3_VERSION AND Eigen3_VERSION VERSION_LESS 3.4)
+  message(FATAL_ERROR "Eigen is ${Eigen3_VERSION}; expected 3.4 or newer; point Eigen3_DIR at one")
+endif()
+if(NOT FLASHPHASES_BUILD_PHASES)
+  return()
+endif()
+
 flash_find(doctest doctest-dev doctest-2.4.11.tar.gz
   632ed2c05a7f53fa961381497bf8069093f0d6628c5f26286161fbd32a560186
   https://github.com/doctest/doctest/archive/refs/tags/v2.4.11.tar.gz)
@@ -46,13 +59,6 @@ flash_find(xtl xtl-dev xtl-0.7.7.tar.gz
 flash_find(xtensor libxtensor-dev xtensor-0.25.0.tar.gz
   32d5d9fd23998c57e746c375a544edf544b74f0a18ad6bc3c38cbba968d5e6c7
   https://github.com/xtensor-stack/xtensor/archive/refs/tags/0.25.0.tar.gz)
-
-if(NOT TARGET Eigen3::Eigen)
-  add_library(Eigen3::Eigen INTERFACE IMPORTED)
-  target_include_directories(Eigen3::Eigen INTERFACE "${Eigen3_SOURCE_DIR}")
-elseif(Eigen3_VERSION AND Eigen3_VERSION VERSION_LESS 3.4)
-  message(FATAL_ERROR "Eigen is ${Eigen3_VERSION}; expected 3.4 or newer; point Eigen3_DIR at one")
-endif()
 
 if(doctest_FOUND)
   include(doctest)

@@ -1,6 +1,6 @@
 # install.cmake: phase 04 as a header-only library for other projects, the target flash::attention.
 # The headers keep their paths, so that #include "phases/04-tiled-v2/attention.hpp" reads the same here and there.
-# cmake --install build --prefix /usr/local; then find_package(flashphases) as in tests/consumer
+# cmake --install build --prefix /usr/local; then find_package(flashphases) or pkg-config flashphases (tests/consumer)
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -12,12 +12,26 @@ target_link_libraries(flash_attention INTERFACE Eigen3::Eigen Threads::Threads)
 target_include_directories(flash_attention INTERFACE
   "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/flashphases>")
 
-foreach(header IN ITEMS
-    phases/04-tiled-v2/attention.hpp phases/common/matrix.hpp phases/common/problem.hpp phases/common/progress.hpp
-    sim/error.hpp sim/ledger.hpp sim/memory/memory.hpp sim/number.hpp)
+if(NOT PROJECT_IS_TOP_LEVEL)
+  return()
+endif()
+
+# Phase 04's header and all that it includes, by whatever way.
+set(headers phases/04-tiled-v2/attention.hpp)
+set(new ${headers})
+while(new)
+  list(POP_FRONT new header)
   get_filename_component(folder "${header}" DIRECTORY)
   install(FILES "${header}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/flashphases/${folder}")
-endforeach()
+  file(STRINGS "${PROJECT_SOURCE_DIR}/${header}" includes REGEX "^#include \"")
+  foreach(include IN LISTS includes)
+    string(REGEX REPLACE "^#include \"([^\"]*)\".*" "\\1" include "${include}")
+    if(NOT include IN_LIST headers)
+      list(APPEND headers "${include}")
+      list(APPEND new "${include}")
+    endif()
+  endforeach()
+endwhile()
 
 set(package "${CMAKE_INSTALL_LIBDIR}/cmake/flashphases")
 install(TARGETS flash_attention EXPORT flashphases)
@@ -28,4 +42,6 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/flashphasesConfigVersion
   COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
 install(FILES "${PROJECT_BINARY_DIR}/flashphasesConfig.cmake" "${PROJECT_BINARY_DIR}/flashphasesConfigVersion.cmake"
   DESTINATION "${package}")
+configure_file(cmake/flashphases.pc.in "${PROJECT_BINARY_DIR}/flashphases.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/flashphases.pc" DESTINATION "${CMAKE_INSTALL_DATADIR}/pkgconfig")
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/flashphases")

@@ -47,6 +47,9 @@ function(flash_add_phase number name)
   endif()
   set_property(GLOBAL APPEND PROPERTY flash_phases ${objects})
   set_property(GLOBAL APPEND PROPERTY flash_phase_folders "${number}-${name}")
+  if(NOT FLASHPHASES_BUILD_TESTS)
+    return()
+  endif()
 
   # The page of the course; it is a test too: it must run to its end.
   add_executable(${phase}_notebook "${folder}/notebook.cpp")

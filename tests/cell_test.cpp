@@ -2,7 +2,6 @@
 // The real main is compiled in under another name; these two cells are its notebook.
 // ./flash test     or: build/default/bin/cell_test
 #include <doctest/doctest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -13,6 +12,7 @@
 #define main notebook_main
 #include "phases/common/cell_main.cpp"
 #undef main
+#include "tests/folder.hpp"
 
 static std::string ran;
 static double measured;
@@ -37,8 +37,9 @@ static int run(std::vector<std::string> options) {
   return notebook_main(static_cast<int>(argv.size()), argv.data());
 }
 
-static const std::string folder =
-    (std::filesystem::temp_directory_path() / ("flash cell test " + std::to_string(getpid())) / "svg").string();
+// Where the pictures go: not there yet. One for all test cases, gone when the program ends.
+static const flash::test::Folder temporary;
+static const std::string folder = temporary / "svg";
 
 TEST_CASE("cells know their titles and lines, and run in order") {
   REQUIRE(flash::cells().size() == 2);
@@ -62,7 +63,6 @@ TEST_CASE("a picture lands in the folder, which is made") {
   std::string text;
   CHECK(std::getline(file, text));
   CHECK(text == "<svg/>");
-  std::filesystem::remove_all(std::filesystem::path(folder).parent_path());
 }
 
 TEST_CASE("a false claim and NaN make the notebook fail, and the rest still runs") {
@@ -73,7 +73,6 @@ TEST_CASE("a false claim and NaN make the notebook fail, and the rest still runs
   }
   measured = 1;
   CHECK(run({"--svg", folder}) == 0);  // and a later run starts afresh
-  std::filesystem::remove_all(std::filesystem::path(folder).parent_path());
 }
 
 TEST_CASE("an error in a cell makes the notebook fail") {

@@ -2,6 +2,7 @@
 # flash_test.sh: what ./flash says and how it exits when something is wrong, from a system without tools.
 # Nothing is built or installed here: `./flash test` and `./flash tour` themselves are the test of the rest.
 # sh tests/flash_test.sh
+# shellcheck disable=SC2016  # scripts that are written here expand when they run
 set -eu
 flash=$(cd "$(dirname "$0")/.." && pwd)/flash
 work=$(mktemp -d)
@@ -24,6 +25,7 @@ expect() {
 expect 0 'usage: ./flash'
 expect 0 'usage: ./flash' help
 expect 0 'usage: ./flash' --help
+for command in test bench doctor help; do expect 0 'usage: ./flash' "$command" --help; done
 expect 2 "command 'walk' is unknown; expected tour, test, run, bench, doctor or help" walk
 expect 2 "flag '--fast' is unknown; expected --no-install, --cuda or --help" --fast test
 expect 2 "flag '--fast' is unknown; expected --no-install or --cuda" test --fast
@@ -52,6 +54,103 @@ printf '#!/bin/sh\nexit 1\n' >bin/sudo
 chmod +x bin/sudo
 expect 1 'sudo wants a password; run: sudo apt-get install' test
 [ ! -e "$FLASH_BUILD" ] || { failed=1; echo 'a build directory was made although tools are missing'; }
+
+# Help of the program needs no program.
+for words in 'run --help' 'run -h' run 'tour --help' 'tour 04 --help' 'run --phase 04 --help'; do
+  # shellcheck disable=SC2086  # words
+  expect 0 'usage: ./flash run --phase NN' $words
+done
+expect 0 'phases: 01-naive 02-online-softmax' run --help
+[ ! -e "$FLASH_BUILD" ] || { failed=1; echo 'help made a build directory'; }
+
+# From here on all tools are there, but pretend: cmake writes down how it is called and makes what CMake would make.
+mkdir -p prefix/include/eigen3/Eigen prefix/include/doctest prefix/include/xtl prefix/include/xtensor
+: >prefix/include/eigen3/Eigen/Core
+: >prefix/include/doctest/doctest.h
+: >prefix/include/xtl/xtl_config.hpp
+: >prefix/include/xtensor/xtensor_config.hpp
+export CMAKE_PREFIX_PATH="$work/prefix" WORK="$work"
+ln -s "$(command -v touch)" "$(command -v chmod)" "$(command -v cp)" bin
+cat >bin/cmake <<'END'
+#!/bin/sh
+[ "$1" != --version ] || { echo 'cmake version 3.25.1'; exit; }
+echo "$*" >>"$WORK/calls"
+[ ! -e "$WORK/talkative" ] || while :; do echo 'a line of a long story'; done
+[ ! -e "$WORK/broken" ] || { echo 'it cannot be done'; exit 1; }
+if [ "$1" = --preset ]; then
+  mkdir -p "$6/bin"
+  printf 'CMAKE_HOME_DIRECTORY:INTERNAL=%s\nCMAKE_CACHEFILE_DIR:INTERNAL=%s\n' "$4" "$6" >"$6/CMakeCache.txt"
+  printf '#!/bin/sh\necho "program: $*"\n' >"$6/bin/flash-phases"
+  chmod +x "$6/bin/flash-phases"
+fi
+END
+printf '#!/bin/sh\nexit 0\n' >bin/ninja
+printf '#!/bin/sh\ncase $1 in --version) echo "g++ (Debian) 12.2.0" ;; *) echo 12.2.0 ;; esac\n' >bin/g++
+printf '#!/bin/sh\ncase $1 in --version) echo "Debian clang version 14.0.6" ;; *) echo 14.0.6 ;; esac\n' >bin/clang++
+chmod +x bin/cmake bin/ninja bin/g++ bin/clang++
+
+# called TEXT: cmake was called so since the last time that this was asked. not_called TEXT: it was not.
+called() {
+  grep -qF -e "$1" calls || { failed=1; printf 'cmake was not called with "%s" but\n%s\n' "$1" "$(cat calls)"; }
+  : >calls
+}
+not_called() {
+  if grep -qF -e "$1" calls; then failed=1; printf 'cmake was called with "%s"\n' "$1"; fi
+  : >calls
+}
+
+# clang, by whatever name: one line that says what is needed.
+for name in clang++ "$work/bin/clang++"; do
+  export CXX="$name"
+  expect 1 "$name is clang; expected g++ 12 or newer (Debian 12, Ubuntu 24.04); unset CXX or set it to one" tour
+  expect 1 'C++ compiler       MISSING  g++ 12 or newer' doctor
+done
+unset CXX
+
+expect 0 'program: run --phase 04' run --phase 04
+called '-DCMAKE_CXX_COMPILER=g++' # not CMake's own choice, c++
+expect 0 'program: run --phase 04' run --phase 04
+not_called --preset # built before: no second configuration
+
+# A checkout that was moved or copied: each command configures afresh, in the old build folder or in one that came along.
+cp -R "$FLASH_BUILD" 'a copy'
+for command in run tour; do
+  sed -i 's|^CMAKE_HOME_DIRECTORY.*|CMAKE_HOME_DIRECTORY:INTERNAL=/elsewhere|' "$FLASH_BUILD/default/CMakeCache.txt"
+  expect 0 "program: $command" "$command" --x
+  called --fresh
+  expect 0 "program: $command" "$command" --x
+  not_called --fresh
+  old=$FLASH_BUILD
+  FLASH_BUILD="$work/a copy"
+  expect 0 "program: $command" "$command" --x
+  called --fresh
+  FLASH_BUILD=$old
+  rm -r 'a copy'
+  cp -R "$FLASH_BUILD" 'a copy'
+done
+
+# compute capability 9.0 is built with what Hopper alone has
+printf '#!/bin/sh\ncase $1 in -L) ;; *) echo "$CAPABILITY" ;; esac\n' >bin/nvidia-smi
+chmod +x bin/nvidia-smi
+for pair in 9.0=90a 8.0=80 12.0=120; do
+  export CAPABILITY="${pair%=*}"
+  expect 0 'program: tour' tour
+  called "-DCMAKE_CUDA_ARCHITECTURES=${pair#*=}"
+done
+rm bin/nvidia-smi
+
+# Nobody reads to the end: that is no failure of the build's. (Without this, cmake's death by SIGPIPE was.)
+: >talkative
+for command in tour run; do
+  rm -rf "$FLASH_BUILD"
+  (PATH=$path; status=0; "$flash" "$command" --x 2>&1 || status=$?; echo "$status" >status) | head -n 1 >/dev/null
+  [ "$(cat status)" = 141 ] || { failed=1; echo "./flash $command | head -1: exit $(cat status), want 141"; }
+done
+(PATH=$path; "$flash" tour 2>said || true) | head -n 1 >/dev/null
+[ ! -s said ] || { failed=1; echo "./flash tour | head -1 says: $(cat said)"; }
+rm talkative
+: >broken
+expect 1 'cmake could not configure; its message is above' tour
 
 [ "$failed" = 0 ] && echo "flash_test: every answer is as promised"
 exit "$failed"

@@ -1,46 +1,34 @@
-// npy_test.cpp: proof of phases/common/npy.hpp: files that NumPy wrote are read, all else is refused with one line.
-// And what is written is a .npy file, complete or absent.
+// npy_test.cpp: proof of phases/common/npy.hpp: files that NumPy wrote are read, anything else is refused with one
+// line. And what is written is a .npy file, complete or absent.
 // ctest -L common
 #include "phases/common/npy.hpp"
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <string>
 #include <vector>
 
+#include "phases/common/random.hpp"
+#include "phases/common/tensor.hpp"
+#include "tests/folder.hpp"
+
 using namespace flash;
+using namespace flash::test;
 namespace fs = std::filesystem;
 
 namespace {
 
-// A directory of this test's own, gone at its end.
-struct Folder {
-  fs::path path = fs::temp_directory_path() / ("npy_test." + std::to_string(getpid()));
-  Folder() { fs::create_directory(path); }
-  ~Folder() { fs::remove_all(path); }
-  std::string operator/(const std::string& name) const { return (path / name).string(); }
-};
-
-void put(const std::string& path, const std::string& text) {
-  std::ofstream(path, std::ios::binary) << text;
-}
-
-std::string get(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
-// A .npy file of format major.0 with this header text and these data bytes.
-std::string npy(const std::string& header, std::size_t data_bytes, char major = 1) {
-  std::string text = std::string("\x93NUMPY") + major + '\0';
-  text += static_cast<char>(header.size() & 0xff);
-  text += static_cast<char>(header.size() >> 8);
-  if (major != 1) text += std::string(2, '\0');
+// A .npy file of format major.minor with this header text and these data bytes.
+std::string npy(const std::string& header, std::size_t data_bytes, char major = 1, char minor = 0) {
+  std::string text = std::string("\x93NUMPY") + major + minor;
+  for (int byte = 0; byte < (major == 1 ? 2 : 4); ++byte) text += static_cast<char>(header.size() >> 8 * byte & 0xff);
   return text + header + std::string(data_bytes, '\x01');
 }
 
@@ -63,7 +51,10 @@ const std::string malformed = "malformed .npy header; write it again with numpy.
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("what is written can be read", T, half, float, double) {
+template <class T>
+constexpr NpyType npy_type = std::is_same_v<T, bfloat16> ? NpyType::Bfloat16 : NpyType::Named;
+
+TEST_CASE_TEMPLATE("what is written can be read", T, half, bfloat16, float, double) {
   const Folder folder;
   for (const std::vector<std::int64_t>& shape :
        {std::vector<std::int64_t>{}, {5}, {2, 3}, {0, 4}, {2, 3, 4, 5}, {1, 1, 1, 1, 1, 1, 1, 7}}) {
@@ -72,8 +63,9 @@ TEST_CASE_TEMPLATE("what is written can be read", T, half, float, double) {
     std::vector<T> data;
     for (std::size_t i = 0; i < n; ++i) data.push_back(from_float<T>(static_cast<float>(i) / 7));
     write_npy(folder / "x.npy", shape, data.data());
-    const NpyArray array = read_npy(folder / "x.npy");
+    const NpyArray array = read_npy(folder / "x.npy", npy_type<T>);
     CHECK(array.dtype == type_name<T>());
+    CHECK(array.descr == descr_of<T>());
     CHECK(array.shape == shape);
     CHECK(array.elements() == static_cast<std::int64_t>(n));
     REQUIRE(array.bytes.size() == n * sizeof(T));
@@ -108,7 +100,8 @@ TEST_CASE("keys in any order, spaces anywhere, format 2.0") {
   const Folder folder;
   for (const std::string& text :
        {npy("{'shape': (2, 3), 'fortran_order': False, 'descr': '<f4'}\n", 24),
-        npy("{ 'descr' : '<f4' , 'fortran_order' : False , 'shape' : ( 2 , 3 , ) , }      \n", 24), npy(good, 24, 2)}) {
+        npy("{ 'descr' : '<f4' , 'fortran_order' : False , 'shape' : ( 2 , 3 , ) , }      \n", 24), npy(good, 24, 2),
+        npy(good + std::string(70000, ' '), 24, 2)}) {  // a length of more than two bytes
     put(folder / "x.npy", text);
     CHECK(read_npy(folder / "x.npy").shape == std::vector<std::int64_t>{2, 3});
   }
@@ -119,12 +112,14 @@ TEST_CASE("missing, a directory, not a .npy file") {
   CHECK_THROWS_WITH_AS(
       read_npy(folder / "none.npy"),
       ((folder / "none.npy") + ": cannot be opened (No such file or directory); check the path").c_str(), Error);
-  CHECK_THROWS_WITH_AS(read_npy(folder.path.string()),
-                       (folder.path.string() + ": is a directory; pass a .npy file").c_str(), Error);
+  CHECK_THROWS_WITH_AS(read_npy(folder.path().string()),
+                       (folder.path().string() + ": is a directory; pass a .npy file").c_str(), Error);
   refused("", "is not a .npy file; save it with numpy.save");
   refused("\x93NUMPY", "is not a .npy file; save it with numpy.save");
   refused("PK\x03\x04 an .npz file", "is not a .npy file; save it with numpy.save");
   refused(npy(good, 24, 3), "is .npy version 3.0, expected 1.0 or 2.0; save it with numpy.save");
+  refused(npy(good, 24, 1, 1), "is .npy version 1.1, expected 1.0 or 2.0; save it with numpy.save");
+  refused(npy(good, 24, 2, 9), "is .npy version 2.9, expected 1.0 or 2.0; save it with numpy.save");
 }
 
 TEST_CASE("truncated anywhere, or too long") {
@@ -176,8 +171,69 @@ TEST_CASE("malformed headers") {
 TEST_CASE("sizes over 2^63") {
   header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 1), }\n",
                  "promises over 2^63 bytes; check its header");
-  header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }\n",
-                 "promises over 2^63 bytes; check its header");
+  // A product of 0 is no excuse: whoever lays the array out multiplies the others.
+  for (const std::string shape : {"4294967296, 4294967296", "0, 4611686018427387904", "4611686018427387904, 0",
+                                  "4294967296, 0, 1073741824", "0, 0, 3037000500, 3037000500"})
+    header_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (" + shape + "), }\n",
+                   "promises over 2^63 bytes; check its header");
+}
+
+TEST_CASE("a file with any byte wrong is read or refused, and can become a tensor if it is read") {
+  const Folder folder;
+  int read = 0, refused = 0;
+  const auto attempt = [&](const std::string& text) {
+    put(folder / "x.npy", text);
+    try {
+      const Tensor<float> tensor = load_tensor<float>(folder / "x.npy");
+      CHECK(tensor.size() * sizeof(float) <= text.size());
+      ++read;
+    } catch (const Error&) {  // anything else is a failure
+      ++refused;
+    }
+  };
+  const std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 0, 3, 4), }      \n";
+  for (unsigned i = 0; i < 4000; ++i) {
+    std::string text = npy(header, 0);
+    const auto number = [&](unsigned n) { return philox({i, n / 4, 0, 0}, {1, 2})[n % 4]; };
+    if (i % 2) {  // a byte of the file becomes any other
+      text[number(0) % text.size()] = static_cast<char>(number(1));
+    } else {  // the shape becomes other numbers of up to 19 digits, one of them 0
+      std::string shape;
+      for (unsigned axis = 0; axis < 4; ++axis) {
+        const std::uint64_t wide = std::uint64_t{number(2 * axis)} << 32 | number(2 * axis + 1);
+        shape += (axis ? ", " : "") + std::to_string(axis == 1 ? 0 : (wide >> 1) >> wide % 63);
+      }
+      text = npy("{'descr': '<f4', 'fortran_order': False, 'shape': (" + shape + "), }\n", 0);
+    }
+    attempt(text);
+  }
+  MESSAGE(read << " read, " << refused << " refused");
+  CHECK(read >= 100);
+  CHECK(refused >= 1000);
+}
+
+TEST_CASE("bfloat16 goes by names that are not its own, so it must be asked for") {
+  const Folder folder;
+  const std::string path = folder / "x.npy";
+  for (const std::string descr : {"|V2", "<V2", "<u2"}) {
+    put(path, npy("{'descr': '" + descr + "', 'fortran_order': False, 'shape': (2, 3), }\n", 12));
+    const NpyArray array = read_npy(path, NpyType::Bfloat16);
+    CHECK(array.descr == descr);
+    CHECK(array.values<bfloat16>()[5].bits == 0x0101);
+    CHECK_THROWS_WITH_AS(
+        read_npy(path),
+        (path + ": has type '" + descr + "', expected '<f2', '<f4' or '<f8'; pass --type bf16 if it holds bfloat16")
+            .c_str(),
+        Error);
+    write_npy(folder / "y.npy", descr, {2, 3}, array.bytes.data());
+    CHECK(read_npy(folder / "y.npy", NpyType::Bfloat16).descr == descr);
+  }
+  for (const std::string descr : {"<f2", "<f4", ">V2", "|V1", "|V4", "<u4", "|u2"}) {
+    put(path, npy("{'descr': '" + descr + "', 'fortran_order': False, 'shape': (2, 3), }\n", 12));
+    CHECK_THROWS_WITH_AS(
+        read_npy(path, NpyType::Bfloat16),
+        (path + ": has type '" + descr + "', expected '|V2', '<V2' or '<u2' for bfloat16; omit --type").c_str(), Error);
+  }
 }
 
 TEST_CASE("values are handed out in the file's own type only") {
@@ -198,7 +254,7 @@ TEST_CASE("a path that cannot be written leaves nothing behind") {
                        Error);
   fs::create_directory(folder / "taken.npy");  // the target is a directory: the rename fails, the partial file goes
   CHECK_THROWS_AS(write_npy(folder / "taken.npy", {2}, data), Error);
-  CHECK(std::distance(fs::directory_iterator(folder.path), fs::directory_iterator()) == 1);
+  CHECK(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()) == 1);
 }
 
 TEST_CASE("an existing file is replaced as a whole") {
@@ -207,5 +263,60 @@ TEST_CASE("an existing file is replaced as a whole") {
   put(folder / "x.npy", std::string(10000, 'x'));
   write_npy(folder / "x.npy", {2}, data);
   CHECK(read_npy(folder / "x.npy").shape == std::vector<std::int64_t>{2});
-  CHECK(std::distance(fs::directory_iterator(folder.path), fs::directory_iterator()) == 1);
+  CHECK(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()) == 1);
+}
+
+TEST_CASE("a full disk: one line, and nothing is left of the new file or lost of the old") {
+  const Folder folder;
+  const std::vector<float> data(1 << 16, 1);
+  CHECK_THROWS_WITH_AS(
+      write_npy("/dev/full", {1 << 16}, data.data()),
+      "/dev/full: cannot be written (No space left on device); choose another output path or free some space", Error);
+  CHECK_THROWS_AS(write_npy("/dev/full", {1}, data.data()), Error);  // so small that only closing the file meets it
+  CHECK(fs::is_character_file("/dev/full"));                         // written into, not replaced
+  CHECK_FALSE(fs::exists("/dev/full.flash-unfinished"));
+  // Half of the file fits: a limit on a file's size ends a child's writing as a full disk would.
+  put(folder / "x.npy", "old");
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    signal(SIGXFSZ, SIG_IGN);
+    const rlimit half_of_it{1 << 17, 1 << 17};
+    setrlimit(RLIMIT_FSIZE, &half_of_it);
+    try {
+      write_npy(folder / "x.npy", {1 << 16}, data.data());
+      _exit(0);
+    } catch (const Error& e) {
+      _exit(std::string(e.what()).find("x.npy: cannot be written (File too large)") == std::string::npos ? 1 : 2);
+    }
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 2));
+  CHECK(get(folder / "x.npy") == "old");
+  CHECK(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()) == 1);
+}
+
+TEST_CASE("a link stays a link, and what it points to is replaced") {
+  const Folder folder;
+  const float data[] = {1, 2};
+  fs::create_directory(folder / "there");
+  put(folder / "there/x.npy", "old");
+  fs::create_symlink("there/x.npy", folder / "link.npy");
+  write_npy(folder / "link.npy", {2}, data);
+  CHECK(fs::is_symlink(folder / "link.npy"));
+  CHECK(read_npy(folder / "there/x.npy").shape == std::vector<std::int64_t>{2});
+  CHECK(std::distance(fs::directory_iterator(folder.path() / "there"), fs::directory_iterator()) == 1);
+}
+
+TEST_CASE("whether a file could be written is known before, and a killed run's leftover goes") {
+  const Folder folder;
+  put(folder / "x.npy.flash-unfinished", "half of it");
+  put(folder / "x.npy", "old");
+  CHECK(why_not_writable(folder / "x.npy") == "");
+  CHECK(get(folder / "x.npy") == "old");
+  CHECK_FALSE(fs::exists(folder / "x.npy.flash-unfinished"));
+  CHECK(why_not_writable(folder / "none/x.npy") == "No such file or directory");
+  CHECK(why_not_writable(folder / std::string(250, 'x')) == "File name too long");  // with the ending, not without
+  CHECK(why_not_writable("/dev/full") == "");
 }

@@ -1,5 +1,5 @@
 // svg_test.cpp: pictures are well-formed, escape their text, survive NaN, and say what was put in.
-// A small checker of tags stands in for an XML parser.
+// Where things are and how dark or high is read back from the text (tests/markup.hpp).
 // ./flash test     or: build/default/bin/svg_test
 #include <doctest/doctest.h>
 
@@ -10,35 +10,12 @@
 
 #include "phases/common/svg.hpp"
 #include "phases/common/tile_walk.hpp"
+#include "tests/markup.hpp"
 
 using namespace flash;
+using namespace flash::test;
 
 static const double nan_value = std::numeric_limits<double>::quiet_NaN();
-
-// Every tag is closed in order, quotes are paired, no stray '<' or '&', no "nan" or "inf" in an attribute.
-static bool well_formed(const std::string& svg) {
-  std::vector<std::string> open;
-  for (std::size_t i = 0; i < svg.size(); ++i) {
-    if (svg[i] == '&') {
-      const std::string entity = svg.substr(i, svg.find(';', i) - i + 1);
-      if (entity != "&amp;" && entity != "&lt;" && entity != "&gt;" && entity != "&quot;") return false;
-    }
-    if (svg[i] != '<') continue;
-    const std::size_t end = svg.find('>', i);
-    if (end == std::string::npos) return false;
-    const std::string tag = svg.substr(i + 1, end - i - 1), name = tag.substr(0, tag.find_first_of(" \n"));
-    if (tag.find('<') != std::string::npos || std::count(tag.begin(), tag.end(), '"') % 2) return false;
-    if (tag.find("nan") != std::string::npos || tag.find("inf\"") != std::string::npos) return false;
-    if (name[0] == '/') {
-      if (open.empty() || open.back() != name.substr(1)) return false;
-      open.pop_back();
-    } else if (tag.back() != '/') {
-      open.push_back(name);
-    }
-    i = end;
-  }
-  return open.empty();
-}
 
 static int count(const std::string& text, const std::string& part) {
   int n = 0;
@@ -114,4 +91,179 @@ TEST_CASE("tile walk: the outer loop's tiles come once, the inner loop's at ever
   CHECK(count(picture, "<g class=\"on w1\"") == 3);
   CHECK(count(picture, "prefers-reduced-motion:no-preference") == 2);
   CHECK(well_formed(svg::tile_walks("nothing visited", {{"none", 1, 1, 0, {}}})));
+}
+
+// ---- Positions and values: what is where -----------------------------------------------------------------------------
+
+// The only text of a picture with these words.
+static Element label(const std::string& picture, const std::string& words) {
+  std::vector<Element> found;
+  for (const Element& e : elements(picture, "text"))
+    if (e.text == words) found.push_back(e);
+  REQUIRE_MESSAGE(found.size() == 1, words);
+  return found[0];
+}
+
+static bool inside(double at, double begin, double size) {
+  return begin <= at && at <= begin + size;
+}
+
+TEST_CASE("heat map: the value of query i and key j stands in the row of label i and the column of label j") {
+  const std::vector<double> values = {0.1, 0.2, 0.3, nan_value, 0.5, 0.9};  // 2 queries, 3 keys
+  const std::vector<std::string> rows = {"query 0", "query 1"}, columns = {"key 0", "key 1", "key 2"};
+  const std::string picture = svg::heat_map("P", values, rows, columns);
+  CHECK(label(picture, "key j (x) →").number("y") < label(picture, "key 0").number("y") + 60);
+  CHECK(label(picture, "query 0").number("y") < label(picture, "query 1").number("y"));  // y grows downwards
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    for (std::size_t j = 0; j < columns.size(); ++j) {
+      INFO(i << ", " << j);
+      const double y = label(picture, rows[i]).number("y");
+      // column labels are turned: their place is in the transformation, "translate(x,y) rotate(-90)"
+      const std::string turned = label(picture, columns[j]).word("transform");
+      const double x = std::strtod(turned.c_str() + turned.find('(') + 1, nullptr);
+      std::vector<Element> there;
+      for (const Element& rect : elements(picture, "rect"))
+        if (rect.number("width") == rect.number("height") && inside(x, rect.number("x"), rect.number("width")) &&
+            inside(y, rect.number("y"), rect.number("height")))
+          there.push_back(rect);
+      REQUIRE(there.size() == 1);
+      const double value = values[i * columns.size() + j];
+      if (std::isnan(value))
+        CHECK(there[0].word("fill") == "#d62728");
+      else
+        CHECK(there[0].number("fill-opacity") == doctest::Approx(value / 0.9).epsilon(0.02));
+    }
+  CHECK(label(picture, "white: 0, darkest: 0.9").number("y") > label(picture, "query 1").number("y"));
+}
+
+// "1,2 3,4 " -> {{1, 2}, {3, 4}}
+static svg::Points points_of(const std::string& text) {
+  svg::Points points;
+  for (const char* at = text.c_str(); *at; ++at) {
+    char* end = nullptr;
+    const double x = std::strtod(at, &end), y = std::strtod(end + 1, &end);
+    points.push_back({x, y});
+    at = end;
+  }
+  return points;
+}
+
+TEST_CASE("chart: each point is where the grid says that its values are; more is higher and further right") {
+  const svg::Points up = {{16, 1}, {32, 4}, {64, 8}, {128, 64}}, down = {{16, 32}, {128, 2}};
+  for (const bool log : {true, false}) {
+    const std::string picture = svg::chart({"title", "N", "bytes", log},
+                                           {{"flat", {{16, 1}, {128, 1}}}, {"falls", down, {{32, 16}}}, {"rises", up}});
+    // The place of a value, from the labels of the axes: those of x stand in one line, those of y in one column.
+    std::map<double, double> x_at, y_at;
+    double lowest = 0;
+    for (const Element& e : elements(picture, "text"))
+      if (e.word("text-anchor") == "middle" && e.text != "N") lowest = std::max(lowest, e.number("y"));
+    for (const Element& e : elements(picture, "text")) {
+      const double value = std::strtod(e.text.c_str(), nullptr);
+      if (e.word("text-anchor") == "middle" && e.number("y") == lowest && e.text != "N") x_at[value] = e.number("x");
+      if (e.word("text-anchor") == "end") y_at[value] = e.number("y") - 4;  // the middle of a line of text
+    }
+    REQUIRE(x_at.size() >= 4);
+    REQUIRE(y_at.size() >= 4);
+    double last = -1;
+    for (const auto& [value, x] : x_at) {
+      CHECK(x > last);
+      last = x;
+    }
+    last = 1e9;
+    for (const auto& [value, y] : y_at) {
+      CHECK(y < last);
+      last = y;
+    }
+    // A straight line through two labels says where everything is.
+    const auto place = [&](const std::map<double, double>& labels, double value) {
+      const auto scaled = [&](double v) { return log ? std::log(v) : v; };
+      const auto [v0, p0] = *labels.begin();
+      const auto [v1, p1] = *labels.rbegin();
+      return p0 + (p1 - p0) * (scaled(value) - scaled(v0)) / (scaled(v1) - scaled(v0));
+    };
+    const std::vector<Element> lines = elements(picture, "polyline");
+    REQUIRE(lines.size() == 3);
+    for (const auto& [line, data] : {std::pair{lines[2], up}, {lines[1], down}}) {
+      const svg::Points drawn = points_of(line.word("points"));
+      REQUIRE(drawn.size() == data.size());
+      for (std::size_t i = 0; i < data.size(); ++i) {
+        CHECK(std::abs(drawn[i][0] - place(x_at, data[i][0])) <= 0.5);
+        CHECK(std::abs(drawn[i][1] - place(y_at, data[i][1])) <= 0.5);
+      }
+    }
+    REQUIRE(elements(picture, "circle").size() == 1);
+    const Element dot = elements(picture, "circle")[0];
+    CHECK(std::abs(dot.number("cx") - place(x_at, 32)) <= 0.5);
+    CHECK(std::abs(dot.number("cy") - place(y_at, 16)) <= 0.5);
+    // Labels stand at the right ends, in their line's colour and in the order of the ends, apart enough to be read.
+    const Element rises = label(picture, "rises"), falls = label(picture, "falls"), flat = label(picture, "flat");
+    CHECK(std::abs(rises.number("y") - 4 - place(y_at, 64)) <= 0.5);
+    CHECK(rises.number("y") < falls.number("y"));
+    CHECK(falls.number("y") + 16 <= flat.number("y"));
+    CHECK(rises.number("x") > place(x_at, 128));
+    CHECK(rises.word("fill") == lines[2].word("stroke"));
+    CHECK(falls.word("fill") == lines[1].word("stroke"));
+    CHECK(rises.word("fill") != falls.word("fill"));
+    CHECK(dot.word("fill") == lines[1].word("stroke"));
+  }
+}
+
+TEST_CASE("tile walk: Q and O stand beside their rows, K and V above their columns, with how often each comes") {
+  svg::Walk walk{"V1", 2, 3, 1, {}};  // K/V outside: each of its tiles comes once, each of Q's three times
+  for (int j = 0; j < 3; ++j)
+    for (int i = 0; i < 2; ++i) walk.order.push_back({i, j});
+  svg::Walk other{"V2", 2, 3, 0, {{0, 0}, {0, 1}, {1, 0}, {1, 1}, {1, 2}}};
+  const std::map<std::string, std::string> v1 = {{"Q 1", "×3"},   {"Q 2", "×3"},   {"O 1", "×3"},  {"O 2", "×3"},
+                                                 {"K V 1", "×1"}, {"K V 2", "×1"}, {"K V 3", "×1"}},
+                                           v2 = {{"Q 1", "×1"},   {"Q 2", "×1"},   {"O 1", "×1"},  {"O 2", "×1"},
+                                                 {"K V 1", "×2"}, {"K V 2", "×2"}, {"K V 3", "×1"}};
+  for (const auto& [shown, counts] : {std::pair{walk, v1}, {other, v2}}) {
+    const std::string picture = svg::tile_walks("walk", {shown});
+    // The name of a box and, just below it, how often what is in it comes.
+    const auto count_below = [&](const Element& name) {
+      for (const Element& e : elements(picture, "text"))
+        if (e.number("x") == name.number("x") && e.number("y") > name.number("y") &&
+            e.number("y") <= name.number("y") + 16 && e.word("font-weight") == "bold")
+          return e.text;
+      return std::string();
+    };
+    for (const auto& [name, times] : counts) {
+      INFO(shown.title << " " << name);
+      CHECK(count_below(label(picture, name)) == times);
+    }
+    // Step s is written where its row and its column meet, and there the light is at that time.
+    std::vector<Element> lights;  // four for each step: the tile, K and V, Q, O
+    for (std::size_t at = 0; (at = picture.find("<g class=\"on", at)) != std::string::npos; ++at)
+      for (const Element& rect : elements(picture.substr(at, picture.find("</g>", at) - at), "rect"))
+        lights.push_back(rect);
+    const std::vector<Element> groups = elements(picture, "g");
+    REQUIRE(lights.size() == 4 * shown.order.size());
+    REQUIRE(groups.size() == shown.order.size());
+    for (std::size_t s = 0; s < shown.order.size(); ++s) {
+      const auto [i, j] = shown.order[s];
+      INFO("step " << s + 1);
+      const Element step = label(picture, std::to_string(s + 1)), q = label(picture, "Q " + std::to_string(i + 1)),
+                    o = label(picture, "O " + std::to_string(i + 1)),
+                    kv = label(picture, "K V " + std::to_string(j + 1));
+      CHECK(step.number("x") == kv.number("x"));
+      CHECK(std::abs(step.number("y") - q.number("y")) <= 10);
+      CHECK(q.number("y") == o.number("y"));
+      CHECK(q.number("x") < step.number("x"));
+      CHECK(step.number("x") < o.number("x"));
+      CHECK(kv.number("y") < step.number("y"));
+      const Element* what[] = {&step, &kv, &q, &o};
+      for (std::size_t l = 0; l < 4; ++l) {
+        const Element& light = lights[4 * s + l];
+        CHECK(inside(what[l]->number("x"), light.number("x"), light.number("width")));
+        CHECK(inside(what[l]->number("y"), light.number("y"), light.number("height")));
+      }
+      CHECK(groups[s].word("style") == "animation-delay:" + svg::num(0.5 * static_cast<double>(s)) + "s");
+    }
+    // The path runs through the steps in order.
+    const svg::Points path = points_of(elements(picture, "polyline")[0].word("points"));
+    REQUIRE(path.size() == shown.order.size());
+    for (std::size_t s = 0; s < path.size(); ++s)
+      CHECK(path[s][0] == label(picture, std::to_string(s + 1)).number("x"));
+  }
 }

@@ -3,28 +3,38 @@
 #include <exception>
 
 #include "phases/app/commands.hpp"
-#include "phases/app/registry.hpp"
+#include "phases/common/phase.hpp"
 #include "sim/error.hpp"
 
+// One text for this program and for ./flash, which prints it without building anything.
+static constexpr const char* usage =
+#include "phases/app/usage.txt"
+    ;
+
 static int help() {
-  std::printf(
-      "usage: flash-phases run --phase NN --q Q.npy --k K.npy --v V.npy --o O.npy [--lse LSE.npy]\n"
-      "                        [--causal none|top-left|bottom-right] [--scale X] [--machine sim|checked|gpu]\n"
-      "                        [--block-q N] [--block-k N] [--sram BYTES] [--threads N] [--report REPORT.json]\n"
-      "       flash-phases tour [NN] [--out FOLDER]\n"
-      "phases:\n");
-  for (const flash::PhaseInfo& p : flash::all_phases()) std::printf("  %-20s %s\n", p.features.phase, p.change);
+  std::printf("%s\nphases\n", usage + 1);
+  for (const flash::Phase* phase : flash::all_phases()) {
+    const flash::Features& can = phase->features;
+    std::printf("  %-20s %s\n      machines: %s; types:", can.phase, can.change,
+                can.kernel ? "sim checked gpu" : "sim");
+    for (const flash::Type type : can.types) std::printf(" %s", name(type));
+    std::printf("; blocks:%s", can.blocks.size() ? "" : " any");
+    for (const flash::Blocks& b : can.blocks)
+      std::printf(" %lldx%lld", static_cast<long long>(b.Br), static_cast<long long>(b.Bc));
+    std::printf("; also:%s%s%s%s\n", can.causal ? " causal" : "", can.lse ? " LSE" : "",
+                can.backward ? " gradients" : "", can.causal || can.lse || can.backward ? "" : " nothing");
+  }
   return 0;
 }
 
 int main(int count, char** words) {
   const std::vector<std::string> all(words + 1, words + count);
   try {
-    if (all.empty() || all[0] == "help" || all[0] == "--help") return help();
+    if (all.empty() || all[0] == "help" || all[0] == "--help" || all.back() == "--help") return help();
     const std::vector<std::string> rest(all.begin() + 1, all.end());
     if (all[0] == "run") return flash::run_command(rest);
     if (all[0] == "tour") return flash::tour_command(rest);
-    flash::refuse("command", "'" + all[0] + "'", "run, tour or help", "see ./flash help");
+    flash::refuse("command", "'" + all[0] + "'", "run, tour or help", "see ./flash run --help");
   } catch (const flash::Error& e) {
     std::fprintf(stderr, "flash: %s\n", e.what());
     return 2;

@@ -27,7 +27,7 @@ class Arguments {
       if (!flags.count(name)) {
         std::string known;
         for (const std::string& f : flags) known += " --" + f;
-        refuse("flag", "--" + name, "one of" + known, "see ./flash help");
+        refuse("flag", "--" + name, "one of" + known, "see ./flash run --help");
       }
       if (!inline_value) {
         if (i + 1 == words.size()) refuse("--" + name, "without a value", "--" + name + " VALUE", "add the value");

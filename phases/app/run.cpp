@@ -8,8 +8,8 @@
 
 #include "phases/app/commands.hpp"
 #include "phases/app/options.hpp"
-#include "phases/app/registry.hpp"
 #include "phases/app/run_backward.hpp"
+#include "phases/common/phase.hpp"
 #include "phases/common/progress.hpp"
 #include "phases/common/tensor.hpp"
 #include "phases/common/text.hpp"
@@ -38,13 +38,16 @@ void check_writable(const std::string& flag, const std::string& path) {
   if (!std::filesystem::is_directory(parent))
     refuse("--" + flag, path, "a file in an existing folder", "create " + parent.string());
   if (std::filesystem::is_directory(path)) refuse("--" + flag, path, "a file, not a folder", "add a file name");
-  if (access(parent.c_str(), W_OK) != 0)
-    refuse("--" + flag, path, "a folder that may be written", "choose another output path");
+  if (const std::string why = why_not_writable(path); !why.empty())
+    refuse("--" + flag, path, "a path that can be written (" + why + ")", "choose another output path");
 }
 
+// By whatever names or links. Devices and pipes keep nothing that could be overwritten.
 bool same_file(const std::string& a, const std::string& b) {
-  std::error_code ignored;  // one of them may not exist yet
-  return std::filesystem::weakly_canonical(a, ignored) == std::filesystem::weakly_canonical(b, ignored);
+  namespace fs = std::filesystem;
+  std::error_code none;
+  if (fs::exists(a, none) && fs::exists(b, none)) return fs::is_regular_file(a, none) && fs::equivalent(a, b, none);
+  return fs::weakly_canonical(fs::absolute(a), none) == fs::weakly_canonical(fs::absolute(b), none);
 }
 
 std::string json_list(const std::vector<std::int64_t>& list) {
@@ -54,11 +57,11 @@ std::string json_list(const std::vector<std::int64_t>& list) {
 }
 
 template <class T>
-std::string report_json(const PhaseInfo& phase, const Arguments& args, const Problem<T>& p, const Outcome& outcome) {
+std::string report_json(const Phase& phase, const Arguments& args, const Problem<T>& p, const Run& run) {
   const auto shape = [](const View<const T>& v) { return json_list({v.shape.begin(), v.shape.end()}); };
   // What the machine did not count is null, not 0.
-  const auto count = [&](std::uint64_t n) { return outcome.counted ? std::to_string(n) : "null"; };
-  const Ledger& l = outcome.ledger;
+  const auto count = [&](std::uint64_t n) { return run.counted ? std::to_string(n) : "null"; };
+  const Ledger& l = run.ledger;
   std::ostringstream out;
   out << "{\n  \"phase\": " << json_string(phase.features.phase)
       << ",\n  \"machine\": " << json_string(args.text("machine", "sim"))
@@ -66,7 +69,7 @@ std::string report_json(const PhaseInfo& phase, const Arguments& args, const Pro
       << ", \"k\": " << shape(p.k) << ", \"v\": " << shape(p.v) << "},\n  \"options\": {\"scale\": " << p.scale()
       << ", \"causal\": " << json_string(args.text("causal", "none")) << ", \"block_q\": " << p.options.block_q
       << ", \"block_k\": " << p.options.block_k << ", \"sram\": " << p.options.sram_bytes
-      << ", \"threads\": " << p.options.threads << "},\n  \"seconds\": " << outcome.seconds
+      << ", \"threads\": " << p.options.threads << "},\n  \"seconds\": " << run.milliseconds / 1e3
       << ",\n  \"hbm_read_bytes\": " << count(l.hbm_read_bytes())
       << ",\n  \"hbm_written_bytes\": " << count(l.hbm_written_bytes()) << ",\n  \"arrays\": {";
   for (std::size_t i = 0; i < l.arrays.size(); ++i)
@@ -74,19 +77,19 @@ std::string report_json(const PhaseInfo& phase, const Arguments& args, const Pro
         << ": {\"read_bytes\": " << count(l.arrays[i].read_bytes)
         << ", \"written_bytes\": " << count(l.arrays[i].written_bytes) << "}";
   out << "\n  },\n  \"shared_bytes_peak\": " << count(l.shared_bytes_peak) << ",\n  \"flops\": " << count(l.flops)
-      << ",\n  \"exps\": " << count(l.exps) << ",\n  \"rescales\": "
-      << (is_kernel_phase(phase.number) ? "null" : count(l.rescales));  // kernels do not count them
-  if (is_kernel_phase(phase.number))
+      << ",\n  \"exps\": " << count(l.exps)
+      << ",\n  \"rescales\": " << (phase.features.kernel ? "null" : count(l.rescales));  // kernels do not count them
+  if (phase.features.kernel)
     out << ",\n  \"bank_conflicts\": " << count(l.bank_conflicts()) << ",\n  \"barriers\": " << count(l.barriers);
-  if (phase.number >= 7)
-    out << ",\n  \"tiles\": {\"full\": " << outcome.tiles.full << ", \"masked\": " << outcome.tiles.masked
-        << ", \"skipped\": " << outcome.tiles.skipped << "}";
+  if (phase.features.kernel && phase.features.causal)
+    out << ",\n  \"tiles\": {\"full\": " << run.tiles.full << ", \"masked\": " << run.tiles.masked
+        << ", \"skipped\": " << run.tiles.skipped << "}";
   out << "\n}\n";
   return out.str();
 }
 
 template <class T>
-int run_typed(const PhaseInfo& phase, const Arguments& args, const NpyArray& q_file, const NpyArray& k_file,
+int run_typed(const Phase& phase, const Arguments& args, NpyType type, const NpyArray& q_file, const NpyArray& k_file,
               const NpyArray& v_file) {
   const Tensor<T> q = to_tensor<T>(q_file, args.text("q")), k = to_tensor<T>(k_file, args.text("k")),
                   v = to_tensor<T>(v_file, args.text("v"));
@@ -98,7 +101,7 @@ int run_typed(const PhaseInfo& phase, const Arguments& args, const NpyArray& q_f
   p.v = view(v);
   p.o = view(o);
   if (args.has("lse")) {
-    lse.resize(static_cast<std::size_t>(p.B() * p.H() * p.Sq()) + 1);  // + 1: never a null pointer
+    lse.resize(1);  // its size is allowed to be large once the shapes are known to be good
     p.lse = lse.data();
   }
   if (args.has("scale")) p.options.scale = args.number<float>("scale", 0);
@@ -106,49 +109,52 @@ int run_typed(const PhaseInfo& phase, const Arguments& args, const NpyArray& q_f
   p.options.block_q = args.number<std::int64_t>("block-q", 0);
   p.options.block_k = args.number<std::int64_t>("block-k", 0);
   p.options.sram_bytes = args.number<std::int64_t>("sram", p.options.sram_bytes);
-  p.options.threads = static_cast<int>(args.number<std::int64_t>("threads", 0));
+  p.options.threads = args.number<int>("threads", 0);
+  validate(p, phase.features);
+  if (p.lse) {
+    lse.resize(static_cast<std::size_t>(p.B() * p.H() * p.Sq()) + 1);  // + 1: never a null pointer
+    p.lse = lse.data();
+  }
 
-  Outcome outcome;
+  Run run;
   Gradients<T> gradients;
   {
     const ProgressLine progress(isatty(STDERR_FILENO));
     const Where where = parse_machine(args.text("machine", "sim"));
     if (args.has("dout")) {
-      gradients = run_backward(p, args, where);
-      const Run& run = gradients.run;
-      outcome = {run.ledger, where == Where::Checked, run.milliseconds / 1e3, run.tiles};
+      gradients = run_backward(phase, p, args, where, type);
+      run = gradients.run;
     } else {
-      outcome = run_phase(phase.number, p, where);
+      run = forward(phase, p, where);
     }
   }
   std::vector<std::int64_t> lse_shape(q_file.shape.begin(), q_file.shape.end() - 1);
-  write_npy<T>(args.text("o"), q_file.shape, o.data());
+  write_npy(args.text("o"), q_file.descr, q_file.shape, o.data());
   if (p.lse) write_npy<float>(args.text("lse"), lse_shape, lse.data());
-  if (args.has("dout")) write_gradients(gradients, args, q_file.shape, k_file.shape);
-  if (args.has("report")) write_file(args.text("report"), report_json(phase, args, p, outcome));
-  std::printf("phase %s on %s: %.3f s", phase.features.phase, args.text("machine", "sim").c_str(), outcome.seconds);
-  if (outcome.counted)
-    std::printf(", HBM %s bytes read, %s written", grouped(outcome.ledger.hbm_read_bytes()).c_str(),
-                grouped(outcome.ledger.hbm_written_bytes()).c_str());
-  std::printf(" -> %s%s\n", args.text("o").c_str(), outcome.counted ? "" : "   (--machine checked counts bytes)");
+  if (args.has("dout")) write_gradients(gradients, args, q_file, k_file, v_file);
+  if (args.has("report")) write_file(args.text("report"), report_json(phase, args, p, run));
+  std::printf("phase %s on %s: %.3f s", phase.features.phase, args.text("machine", "sim").c_str(),
+              run.milliseconds / 1e3);
+  if (run.counted)
+    std::printf(", HBM %s bytes read, %s written", grouped(run.ledger.hbm_read_bytes()).c_str(),
+                grouped(run.ledger.hbm_written_bytes()).c_str());
+  std::printf(" -> %s%s\n", args.text("o").c_str(), run.counted ? "" : "   (--machine checked counts bytes)");
   return 0;
 }
 
 }  // namespace
 
 int run_command(const std::vector<std::string>& words) {
-  const Arguments args(words,
-                       {"phase",   "q",    "k",       "v",      "o",    "lse",  "causal", "scale", "machine", "block-q",
-                        "block-k", "sram", "threads", "report", "dout", "dlse", "dq",     "dk",    "dv",      "mode"});
-  if (!args.positional.empty()) refuse("argument", "'" + args.positional[0] + "'", "--flag value", "see ./flash help");
-  const PhaseInfo phase = find_phase(args.required("phase"));
+  const Arguments args(
+      words, {"phase", "q",       "k",      "v",    "o",    "lse", "causal", "scale", "machine", "block-q", "block-k",
+              "sram",  "threads", "report", "dout", "dlse", "dq",  "dk",     "dv",    "mode",    "type"});
+  if (!args.positional.empty())
+    refuse("argument", "'" + args.positional[0] + "'", "--flag value", "see ./flash run --help");
+  const Phase& phase = find_phase(args.required("phase"));
   const Where where = parse_machine(args.text("machine", "sim"));
-  if (where != Where::Sim && !is_kernel_phase(phase.number))
-    refuse("--machine", name(where), std::string("sim for phase ") + phase.features.phase + ", which is a CPU phase",
-           "use phase 05 or later");
-  require(where);
+  require(phase.features, where);
   for (const char* name : {"q", "k", "v", "o"}) args.required(name);
-  check_backward(args, phase.number);
+  check_backward(args, phase.features);
   for (const char* name : {"o", "lse", "report", "dq", "dk", "dv"}) {
     check_writable(name, args.text(name));
     for (const char* other : {"q", "k", "v", "o", "lse", "report", "dout", "dlse", "dq", "dk", "dv"})
@@ -158,7 +164,11 @@ int run_command(const std::vector<std::string>& words) {
                "choose another output path");
   }
 
-  const NpyArray q = read_npy(args.text("q")), k = read_npy(args.text("k")), v = read_npy(args.text("v"));
+  if (args.has("type") && args.text("type") != "bf16")
+    refuse("--type", "'" + args.text("type") + "'", "bf16", "omit it for float16 and float32, which the files name");
+  const NpyType type = args.has("type") ? NpyType::Bfloat16 : NpyType::Named;
+  const NpyArray q = read_npy(args.text("q"), type), k = read_npy(args.text("k"), type),
+                 v = read_npy(args.text("v"), type);
   if (q.dtype != k.dtype || q.dtype != v.dtype)
     refuse("types of q, k, v", q.dtype + ", " + k.dtype + ", " + v.dtype, "one type", "convert with astype");
   if (q.shape.size() != k.shape.size() || q.shape.size() != v.shape.size())
@@ -166,8 +176,9 @@ int run_command(const std::vector<std::string>& words) {
         "ranks of q, k, v",
         std::to_string(q.shape.size()) + ", " + std::to_string(k.shape.size()) + ", " + std::to_string(v.shape.size()),
         "one rank", "reshape to [B, H, S, D]");
-  if (q.dtype == "float32") return run_typed<float>(phase, args, q, k, v);
-  if (q.dtype == "float16") return run_typed<half>(phase, args, q, k, v);
+  if (q.dtype == "float32") return run_typed<float>(phase, args, type, q, k, v);
+  if (q.dtype == "float16") return run_typed<half>(phase, args, type, q, k, v);
+  if (q.dtype == "bfloat16") return run_typed<bfloat16>(phase, args, type, q, k, v);
   refuse("type of q, k, v", q.dtype, "float32 or float16", "convert with astype(np.float32)");
 }
 

@@ -3,31 +3,31 @@
 // ./flash run --phase 09 … --dout dO.npy --dq dQ.npy --dk dK.npy --dv dV.npy [--dlse dLSE.npy] [--mode atomic]
 #include "phases/app/run_backward.hpp"
 
-#include "phases/09-backward/attention.hpp"
-
 namespace flash {
 
-static phase09::Mode parse_mode(const std::string& text) {
-  if (text == "deterministic") return phase09::Mode::Deterministic;
-  if (text == "atomic") return phase09::Mode::Atomic;
+static BackwardMode parse_mode(const std::string& text) {
+  if (text == "deterministic") return BackwardMode::Deterministic;
+  if (text == "atomic") return BackwardMode::Atomic;
   refuse("--mode", "'" + text + "'", "deterministic or atomic", "omit it for deterministic");
 }
 
-void check_backward(const Arguments& args, int phase) {
+void check_backward(const Arguments& args, const Features& can) {
   if (!args.has("dout")) {
     for (const char* flag : backward_flags)
       if (args.has(flag)) refuse(std::string("--") + flag, "given", "--dout with it", "add --dout dO.npy or omit it");
     return;
   }
-  if (phase != 9) refuse("--dout", "given", "none for phase " + std::to_string(phase), "use --phase 09");
+  if (!can.backward)
+    refuse("--dout", "given", std::string("none for phase ") + can.phase,
+           "choose a phase with gradients: ./flash help");
   for (const char* flag : {"dq", "dk", "dv"}) args.required(flag);
   parse_mode(args.text("mode", "deterministic"));
 }
 
 template <class T>
-Gradients<T> run_backward(const Problem<T>& p, const Arguments& args, Where where) {
-  const phase09::Mode mode = parse_mode(args.text("mode", "deterministic"));
-  const Tensor<T> dout = load_tensor<T>(args.text("dout"));
+Gradients<T> run_backward(const Phase& phase, const Problem<T>& p, const Arguments& args, Where where, NpyType type) {
+  const BackwardMode mode = parse_mode(args.text("mode", "deterministic"));
+  const Tensor<T> dout = to_tensor<T>(read_npy(args.text("dout"), type), args.text("dout"));
   const std::size_t rows = static_cast<std::size_t>(p.B() * p.H() * p.Sq());
   Gradients<T> g{make_tensor<T>(p.q.shape), make_tensor<T>(p.k.shape), make_tensor<T>(p.v.shape), {}};
   Tensor<std::int16_t> o_lo = make_tensor<std::int16_t>(p.o.shape);
@@ -39,22 +39,22 @@ Gradients<T> run_backward(const Problem<T>& p, const Arguments& args, Where wher
       refuse("--dlse's number of elements", dlse.elements(), std::to_string(rows) + " (B·H·Sq)", "pass [B, H, Sq]");
   }
 
-  const phase09::Kept kept{sizeof(T) == 2 ? view(o_lo) : View<std::int16_t>{}, m.data(), l.data()};
-  const phase09::GradientProblem<T> backward{p.q,
-                                             p.k,
-                                             p.v,
-                                             p.o,
-                                             kept,
-                                             view(dout),
-                                             view(g.dq),
-                                             view(g.dk),
-                                             view(g.dv),
-                                             p.lse,
-                                             args.has("dlse") ? dlse.values<float>() : nullptr,
-                                             p.options};
-  validate(backward);  // before anything is computed
-  g.run = phase09::forward_training(p, kept, where);
-  const Run second = phase09::backward(backward, where, {}, mode);
+  const Kept kept{sizeof(T) == 2 ? view(o_lo) : View<std::int16_t>{}, m.data(), l.data()};
+  const GradientProblem<T> problem{p.q,
+                                   p.k,
+                                   p.v,
+                                   p.o,
+                                   kept,
+                                   view(dout),
+                                   view(g.dq),
+                                   view(g.dk),
+                                   view(g.dv),
+                                   p.lse,
+                                   args.has("dlse") ? dlse.values<float>() : nullptr,
+                                   p.options};
+  validate(problem, phase.features);  // before anything is computed
+  g.run = forward_training(phase, p, kept, where);
+  const Run second = backward(phase, problem, where, {}, mode);
   g.run.ledger.add(second.ledger);
   g.run.milliseconds += second.milliseconds;
   g.run.tiles = second.tiles;
@@ -63,18 +63,20 @@ Gradients<T> run_backward(const Problem<T>& p, const Arguments& args, Where wher
 }
 
 template <class T>
-void write_gradients(const Gradients<T>& g, const Arguments& args, const std::vector<std::int64_t>& q_shape,
-                     const std::vector<std::int64_t>& k_shape) {
-  write_npy<T>(args.text("dq"), q_shape, g.dq.data());
-  write_npy<T>(args.text("dk"), k_shape, g.dk.data());
-  write_npy<T>(args.text("dv"), k_shape, g.dv.data());
+void write_gradients(const Gradients<T>& g, const Arguments& args, const NpyArray& q, const NpyArray& k,
+                     const NpyArray& v) {
+  write_npy(args.text("dq"), q.descr, q.shape, g.dq.data());
+  write_npy(args.text("dk"), k.descr, k.shape, g.dk.data());
+  write_npy(args.text("dv"), v.descr, v.shape, g.dv.data());
 }
 
-template Gradients<float> run_backward(const Problem<float>&, const Arguments&, Where);
-template Gradients<half> run_backward(const Problem<half>&, const Arguments&, Where);
-template void write_gradients(const Gradients<float>&, const Arguments&, const std::vector<std::int64_t>&,
-                              const std::vector<std::int64_t>&);
-template void write_gradients(const Gradients<half>&, const Arguments&, const std::vector<std::int64_t>&,
-                              const std::vector<std::int64_t>&);
+#define FLASH_FOR(T)                                                                                     \
+  template Gradients<T> run_backward(const Phase&, const Problem<T>&, const Arguments&, Where, NpyType); \
+  template void write_gradients(const Gradients<T>&, const Arguments&, const NpyArray&, const NpyArray&, \
+                                const NpyArray&);
+FLASH_FOR(float)
+FLASH_FOR(half)
+FLASH_FOR(bfloat16)
+#undef FLASH_FOR
 
 }  // namespace flash

@@ -1,20 +1,20 @@
-// run_backward.hpp: what ./flash run does for --dout: the training forward pass, then the backward pass of phase 09.
-// run.cpp checks the words first (check_backward), calls run_backward in place of run_phase, then write_gradients.
+// run_backward.hpp: what ./flash run does for --dout: the training forward pass, then the backward pass.
+// run.cpp checks the words first (check_backward), calls run_backward in place of forward, then write_gradients.
 // ./flash run --phase 09 --q q.npy --k k.npy --v v.npy --o o.npy --dout dO.npy --dq dQ.npy --dk dK.npy --dv dV.npy
 #pragma once
 #include <string>
 
 #include "phases/app/options.hpp"
+#include "phases/common/phase.hpp"
 #include "phases/common/tensor.hpp"
-#include "phases/common/where.hpp"
 
 namespace flash {
 
 // Flags that belong to the backward pass, without "--"; the first is what asks for it. dq, dk, dv are outputs.
 inline constexpr const char* backward_flags[] = {"dout", "dlse", "dq", "dk", "dv", "mode"};
 
-// Refuses a gradient flag without --dout, --dout without all three outputs, and --dout for another phase than 09.
-void check_backward(const Arguments& args, int phase);
+// Refuses a gradient flag without --dout, --dout without all three outputs, and --dout for a phase without gradients.
+void check_backward(const Arguments& args, const Features& can);
 
 template <class T>
 struct Gradients {
@@ -24,11 +24,11 @@ struct Gradients {
 
 // Writes p.o, and p.lse if it is wanted, and returns the gradients of --dout (and --dlse, fp32 [B, H, Sq]).
 template <class T>
-Gradients<T> run_backward(const Problem<T>& p, const Arguments& args, Where where);
+Gradients<T> run_backward(const Phase& phase, const Problem<T>& p, const Arguments& args, Where where, NpyType type);
 
-// Writes --dq, --dk and --dv in the shapes of the files that q and k came from.
+// Writes --dq, --dk and --dv in the shapes and types of the files that q, k and v came from.
 template <class T>
-void write_gradients(const Gradients<T>& g, const Arguments& args, const std::vector<std::int64_t>& q_shape,
-                     const std::vector<std::int64_t>& k_shape);
+void write_gradients(const Gradients<T>& g, const Arguments& args, const NpyArray& q, const NpyArray& k,
+                     const NpyArray& v);
 
 }  // namespace flash

@@ -1,6 +1,6 @@
 // tour.cpp: ./flash tour walks every phase on a real input: one attention layer of a sentence encoder (docs/data).
 // Per phase: what changed, HBM bytes predicted and counted, what was on chip, arithmetic, errors, time. Kernels run on
-// the checked simulator, which counts. At the end one table, and a report with pictures. A wrong prediction or a missed
+// the checked simulator, which counts. At the end one table and a report with pictures. A wrong prediction or a missed
 // error bar makes it fail.
 #include <algorithm>
 #include <cstdio>
@@ -11,7 +11,7 @@
 #include "phases/09-backward/naive.hpp"
 #include "phases/app/commands.hpp"
 #include "phases/app/options.hpp"
-#include "phases/app/registry.hpp"
+#include "phases/common/phase.hpp"
 #include "phases/common/svg.hpp"
 #include "phases/common/tensor.hpp"
 #include "phases/common/text.hpp"
@@ -21,8 +21,8 @@ namespace flash {
 namespace {
 
 struct Step {
-  const PhaseInfo* phase = nullptr;
-  Outcome outcome;
+  const Phase* phase = nullptr;
+  Run run;
   std::uint64_t predicted = 0;
   double error = 0;     // relative Frobenius error against fp64
   double previous = 0;  // largest |difference| from the phase before; 0 for the first
@@ -63,14 +63,14 @@ void print_top_words(const RowMajor<float>& P, const std::vector<std::string>& t
   std::printf("\n");
 }
 
-void print_step(const Step& s, int count) {
-  const Ledger& l = s.outcome.ledger;
-  const bool kernel = is_kernel_phase(s.phase->number);
-  std::printf("\nPhase %s  (%d of %d)\n  %s.\n", s.phase->features.phase, s.phase->number, count, s.phase->change);
+void print_step(const Step& s, std::size_t number) {
+  const Ledger& l = s.run.ledger;
+  const Features& can = s.phase->features;
+  std::printf("\nPhase %s  (%zu of %zu)\n  %s.\n", can.phase, number, all_phases().size(), can.change);
   std::printf("  HBM bytes   predicted %s, counted %s (%s read, %s written)%s\n", grouped(s.predicted).c_str(),
               grouped(l.hbm_bytes()).c_str(), grouped(l.hbm_read_bytes()).c_str(),
               grouped(l.hbm_written_bytes()).c_str(),
-              !s.outcome.counted             ? " (not counted in this build)"
+              !s.run.counted                 ? " (not counted in this build)"
               : l.hbm_bytes() == s.predicted ? ""
                                              : "  <-- THEY DIFFER");
   for (const ArrayTraffic& a : l.arrays)
@@ -79,42 +79,57 @@ void print_step(const Step& s, int count) {
                   grouped(a.written_bytes).c_str());
   std::printf("  on chip     %s bytes at most\n", grouped(l.shared_bytes_peak).c_str());
   std::printf("  arithmetic  %s FLOPs, %s exps", grouped(l.flops).c_str(), grouped(l.exps).c_str());
-  if (kernel)
+  if (can.kernel)
     std::printf("; %s bank conflicts, %s barriers\n", grouped(l.bank_conflicts()).c_str(), grouped(l.barriers).c_str());
   else
     std::printf(", %s rescales of a row of O\n", grouped(l.rescales).c_str());
   std::printf("  error       %.1e relative to fp64%s", s.error, s.error <= 2e-6 ? "" : "  <-- OVER THE BAR OF 2e-6");
-  if (s.phase->number > 1) std::printf(", %.1e at most from the phase before", s.previous);
-  std::printf("\n  time        %.1f ms\n", 1e3 * s.outcome.seconds);
+  if (number > 1) std::printf(", %.1e at most from the phase before", s.previous);
+  std::printf("\n  time        %.1f ms\n", s.run.milliseconds);
 }
 
-// Kernels come in few block sizes; 16 x 16 cuts this short sentence into 4 x 4 tiles.
-Problem<float> with_blocks(const Problem<float>& p, int phase) {
+// Kernels come in few block sizes; the last one listed is the smallest and cuts this short sentence into most tiles.
+Problem<float> with_blocks(const Problem<float>& p, const Features& can) {
   Problem<float> out = p;
-  if (is_kernel_phase(phase)) out.options.block_q = out.options.block_k = 16;
+  if (can.blocks.size() == 0) return out;
+  const Blocks blocks = can.blocks[can.blocks.size() - 1];
+  out.options.block_q = blocks.Br;
+  out.options.block_k = blocks.Bc;
   return out;
 }
 
-// Phase 07 with its mask on: what it saves.
-void print_causal(const Problem<float>& p, Where machine) {
-  const Problem<float> full = with_blocks(p, 7);
-  Problem<float> causal = full;
-  causal.options.causal = Causal::TopLeft;
-  const Outcome outcome = run_phase(7, causal, machine);
-  const double error = test::distance(test::gather<const float>(p.o), test::reference(causal).o, p.D()).relative;
-  std::printf("  with a causal mask: %s tiles whole, %s masked, %s never loaded; error %.1e\n",
-              grouped(outcome.tiles.full).c_str(), grouped(outcome.tiles.masked).c_str(),
-              grouped(outcome.tiles.skipped).c_str(), error);
-  std::printf("    HBM bytes predicted %s, counted %s, without the mask %s\n",
-              grouped(predicted_hbm_bytes(7, causal)).c_str(), grouped(outcome.ledger.hbm_bytes()).c_str(),
-              grouped(predicted_hbm_bytes(7, full)).c_str());
+std::uint64_t predicted_hbm_bytes(const Phase& phase, const Problem<float>& p) {
+  const HbmBytes bytes = phase.hbm_bytes(p.sizes(), {p.options.block_q, p.options.block_k});
+  return bytes.read + bytes.written;
 }
 
-// The backward pass of phase 09 for dO = O (the loss ½‖O‖²), against the naive backward in fp64. Needs O and LSE.
-bool print_backward(const Problem<float>& p, Where machine) {
+// Is this the first kernel that can do it?
+bool new_in(const Phase& phase, bool Features::*what) {
+  for (const Phase* p : all_phases())
+    if (p->features.kernel && p->features.*what) return p == &phase;
+  return false;
+}
+
+// The same with its mask on: what it saves. False when the prediction or the error bar is missed.
+bool print_causal(const Phase& phase, const Problem<float>& full, Where machine) {
+  Problem<float> causal = full;
+  causal.options.causal = Causal::TopLeft;
+  const Run run = forward(phase, causal, machine);
+  const double error = test::distance(test::gather<const float>(full.o), test::reference(causal).o, full.D()).relative;
+  std::printf("  with a causal mask: %s tiles whole, %s masked, %s never loaded; error %.1e\n",
+              grouped(run.tiles.full).c_str(), grouped(run.tiles.masked).c_str(), grouped(run.tiles.skipped).c_str(),
+              error);
+  std::printf("    HBM bytes predicted %s, counted %s, without the mask %s\n",
+              grouped(predicted_hbm_bytes(phase, causal)).c_str(), grouped(run.ledger.hbm_bytes()).c_str(),
+              grouped(predicted_hbm_bytes(phase, full)).c_str());
+  return error <= 2e-6 && (!run.counted || run.ledger.hbm_bytes() == predicted_hbm_bytes(phase, causal));
+}
+
+// The backward pass for dO = O (the loss ½‖O‖²), against the naive backward in fp64. Needs O and LSE.
+bool print_backward(const Phase& phase, const Problem<float>& p, Where machine) {
   const std::array<std::int64_t, 4> shape = p.q.shape;
   Tensor<float> dq = make_tensor<float>(shape), dk = make_tensor<float>(shape), dv = make_tensor<float>(shape);
-  phase09::GradientProblem<float> g;
+  GradientProblem<float> g;
   g.q = p.q;
   g.k = p.k;
   g.v = p.v;
@@ -124,7 +139,7 @@ bool print_backward(const Problem<float>& p, Where machine) {
   g.dv = view(dv);
   g.lse = p.lse;
   g.options = p.options;
-  const Run run = phase09::backward(g, machine);
+  const Run run = backward(phase, g, machine);
 
   const auto widened = [](const View<const float>& from) {
     Tensor<double> to = make_tensor<double>(from.shape);
@@ -133,7 +148,7 @@ bool print_backward(const Problem<float>& p, Where machine) {
   };
   const Tensor<double> q64 = widened(p.q), k64 = widened(p.k), v64 = widened(p.v), dout64 = widened(p.o);
   Tensor<double> dq64 = make_tensor<double>(shape), dk64 = dq64, dv64 = dq64;
-  phase09::GradientProblem<double> exact;
+  GradientProblem<double> exact;
   exact.q = view(q64);
   exact.k = view(k64);
   exact.v = view(v64);
@@ -160,7 +175,7 @@ bool print_backward(const Problem<float>& p, Where machine) {
 }
 
 std::string rescales(const Step& s) {
-  return is_kernel_phase(s.phase->number) ? "-" : grouped(s.outcome.ledger.rescales);  // kernels do not count them
+  return s.phase->features.kernel ? "-" : grouped(s.run.ledger.rescales);  // kernels do not count them
 }
 
 std::string table_text(const std::vector<Step>& steps) {
@@ -170,11 +185,10 @@ std::string table_text(const std::vector<Step>& steps) {
                 "on chip", "FLOPs", "exps", "rescales", "error", "ms");
   text += line;
   for (const Step& s : steps) {
-    const Ledger& l = s.outcome.ledger;
+    const Ledger& l = s.run.ledger;
     std::snprintf(line, sizeof line, "%-18s %12s %12s %10s %12s %9s %9s %9.1e %8.1f\n", s.phase->features.phase,
                   grouped(l.hbm_bytes()).c_str(), grouped(s.predicted).c_str(), grouped(l.shared_bytes_peak).c_str(),
-                  grouped(l.flops).c_str(), grouped(l.exps).c_str(), rescales(s).c_str(), s.error,
-                  1e3 * s.outcome.seconds);
+                  grouped(l.flops).c_str(), grouped(l.exps).c_str(), rescales(s).c_str(), s.error, s.run.milliseconds);
     text += line;
   }
   return text;
@@ -183,13 +197,13 @@ std::string table_text(const std::vector<Step>& steps) {
 // HBM bytes of one head against N, from the formulas that the counts above confirmed.
 std::string bytes_chart(const Problem<float>& real) {
   std::vector<svg::Line> lines;
-  for (const PhaseInfo& info : all_phases()) {
-    if (is_kernel_phase(info.number)) break;  // the kernels move what 04 moves with their blocks
-    svg::Line line{.label = info.features.phase, .points = {}};
+  for (const Phase* phase : all_phases()) {
+    if (phase->features.kernel) break;  // the kernels move what 04 moves with their blocks
+    svg::Line line{.label = phase->features.phase, .points = {}};
     for (std::int64_t N = 64; N <= 8192; N *= 2) {
       Problem<float> p = real;
       p.q.shape = p.k.shape = p.v.shape = {1, 1, N, real.D()};
-      line.points.push_back({static_cast<double>(N), static_cast<double>(predicted_hbm_bytes(info.number, p))});
+      line.points.push_back({static_cast<double>(N), static_cast<double>(predicted_hbm_bytes(*phase, p))});
     }
     lines.push_back(line);
   }
@@ -214,15 +228,16 @@ void write_report(const std::string& path, const std::vector<Step>& steps, const
       "<th>FLOPs</th><th>exps</th><th>rescales</th><th>error</th><th>ms</th></tr>\n";
   for (const Step& s : steps) {
     char error[64];
-    std::snprintf(error, sizeof error, "%.1e</td><td>%.1f", s.error, 1e3 * s.outcome.seconds);
-    const Ledger& l = s.outcome.ledger;
+    std::snprintf(error, sizeof error, "%.1e</td><td>%.1f", s.error, s.run.milliseconds);
+    const Ledger& l = s.run.ledger;
     html += "<tr><td>" + std::string(s.phase->features.phase) + "</td><td>" + grouped(l.hbm_bytes()) + "</td><td>" +
             grouped(s.predicted) + "</td><td>" + grouped(l.shared_bytes_peak) + "</td><td>" + grouped(l.flops) +
             "</td><td>" + grouped(l.exps) + "</td><td>" + rescales(s) + "</td><td>" + error + "</td></tr>\n";
   }
   html += "</table>\n";
   for (const Step& s : steps)
-    html += "<p><b>" + std::string(s.phase->features.phase) + "</b>: " + svg::escape(s.phase->change) + ".</p>\n";
+    html +=
+        "<p><b>" + std::string(s.phase->features.phase) + "</b>: " + svg::escape(s.phase->features.change) + ".</p>\n";
   html += bytes_chart(p);
   for (const std::int64_t h : {3, 7, 8}) {
     const RowMajor<float> P = attention_weights(p, h);
@@ -237,8 +252,13 @@ void write_report(const std::string& path, const std::vector<Step>& steps, const
 int tour_command(const std::vector<std::string>& words) {
   const Arguments args(words, {"out"});
   if (args.positional.size() > 1) refuse("argument", "'" + args.positional[1] + "'", "at most one phase", "omit it");
-  const int only = args.positional.empty() ? 0 : find_phase(args.positional[0]).number;
+  const Phase* only = args.positional.empty() ? nullptr : &find_phase(args.positional[0]);
   const std::string folder = args.text("out", "flash-tour"), data = FLASH_DATA_DIR;
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  if (failed || !std::filesystem::is_directory(folder))
+    refuse("--out", folder, "a folder that can be made (" + (failed ? failed.message() : "it is a file") + ")",
+           "choose another");
 
   const Tensor<float> q = load_widened(data + "/minilm_q.npy"), k = load_widened(data + "/minilm_k.npy"),
                       v = load_widened(data + "/minilm_v.npy");
@@ -263,43 +283,46 @@ int tour_command(const std::vector<std::string>& words) {
   std::printf("\nMachine: two levels, HBM and %s bytes of SRAM: small, so that even this short sentence needs tiles.\n",
               grouped(static_cast<std::uint64_t>(p.options.sram_bytes)).c_str());
 
-  const Where machine = checked_was_built ? Where::Checked : Where::Sim;  // of the kernels
+  const Where machine = was_built(Where::Checked) ? Where::Checked : Where::Sim;  // of the kernels
   std::vector<Step> steps;
   std::vector<double> before;
-  for (const PhaseInfo& info : all_phases()) {
-    if (only && info.number != only && info.number != only - 1) continue;  // one phase: it and the one before
+  for (std::size_t i = 0; i < all_phases().size(); ++i) {
+    const Phase& phase = *all_phases()[i];
+    const Features& can = phase.features;
+    const bool shown = !only || only == &phase;
+    if (!shown && !(i + 1 < all_phases().size() && only == all_phases()[i + 1])) continue;  // it, and the one before
     o.fill(std::numeric_limits<float>::quiet_NaN());
     Step s;
-    s.phase = &info;
-    Problem<float> problem = with_blocks(p, info.number);
-    if (info.number >= 8) problem.lse = lse.data();
-    s.outcome = run_phase(info.number, problem, machine);
-    s.predicted = predicted_hbm_bytes(info.number, problem);
+    s.phase = &phase;
+    Problem<float> problem = with_blocks(p, can);
+    if (can.kernel && can.lse) problem.lse = lse.data();
+    s.run = forward(phase, problem, can.kernel ? machine : Where::Sim);
+    s.predicted = predicted_hbm_bytes(phase, problem);
     const std::vector<double> got = test::gather<const float>(p.o);
     s.error = test::distance(got, want.o, p.D()).relative;
     s.previous = before.empty() ? 0 : test::distance(got, before, p.D()).max_abs;
-    s.good = s.error <= 2e-6 && (!s.outcome.counted || s.outcome.ledger.hbm_bytes() == s.predicted);
+    s.good = s.error <= 2e-6 && (!s.run.counted || s.run.ledger.hbm_bytes() == s.predicted);
     before = got;
-    if (!only || info.number == only) print_step(s, static_cast<int>(all_phases().size()));
-    if (info.number == 1 && only <= 1) {
+    if (!shown) continue;
+    print_step(s, i + 1);
+    if (i == 0) {
       std::printf("  which words attend to which, from P (head 3: who is meant; head 7: what the phrase heads for)\n");
       const RowMajor<float> who = attention_weights(p, 3), what = attention_weights(p, 7);
       for (const std::int64_t row : {11, 27, 34}) print_top_words(who, tokens, row);
       for (const std::int64_t row : {5, 13, 41}) print_top_words(what, tokens, row);
     }
-    if (info.number == 8 && (!only || only == 8)) {
+    if (new_in(phase, &Features::lse)) {
       bool lse_good = true;
-      for (std::size_t i = 0; i < lse.size(); ++i)
-        lse_good = lse_good && std::abs(lse[i] - want.lse[i]) <= 2e-6 * std::max(1.0, std::abs(want.lse[i]));
+      for (std::size_t row = 0; row < lse.size(); ++row)
+        lse_good = lse_good && std::abs(lse[row] - want.lse[row]) <= 2e-6 * std::max(1.0, std::abs(want.lse[row]));
       std::printf("  LSE         %s\n", lse_good ? "within 2e-6 of fp64, every row" : "<-- OFF BY MORE THAN 2e-6");
       s.good = s.good && lse_good;
     }
-    if (info.number == 7 && (!only || only == 7)) print_causal(p, machine);
-    if (info.number == 9 && (!only || only == 9)) s.good = print_backward(problem, machine) && s.good;
-    if (!only || info.number == only) steps.push_back(s);
+    if (new_in(phase, &Features::causal)) s.good = print_causal(phase, problem, machine) && s.good;
+    if (new_in(phase, &Features::backward)) s.good = print_backward(phase, problem, machine) && s.good;
+    steps.push_back(s);
   }
 
-  std::filesystem::create_directories(folder);
   const std::string report = folder + "/report.html";
   write_report(report, steps, p, tokens);
   std::printf("\n%s\nreport: %s\n", table_text(steps).c_str(), std::filesystem::absolute(report).c_str());

@@ -3,6 +3,9 @@
 // Only that dictionary is accepted, its keys in any order; nothing in it is evaluated.
 #include "phases/common/npy.hpp"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstdio>
@@ -72,8 +75,41 @@ struct Parser {
   }
 };
 
-std::size_t element_size(const std::string& dtype) {
-  return dtype == "float16" ? 2 : dtype == "float32" ? 4 : 8;
+// "float32" for '<f4', "" for a type that is not ours.
+std::string type_of(const std::string& descr, NpyType type) {
+  if (type == NpyType::Bfloat16) return descr == "|V2" || descr == "<V2" || descr == "<u2" ? "bfloat16" : "";
+  return descr == "<f2" ? "float16" : descr == "<f4" ? "float32" : descr == "<f8" ? "float64" : "";
+}
+
+[[noreturn]] void refuse_type(const std::string& path, const std::string& descr, NpyType type) {
+  if (type == NpyType::Bfloat16)
+    fail(path, "has type '" + descr + "', expected '|V2', '<V2' or '<u2' for bfloat16", "omit --type");
+  fail(path, "has type '" + descr + "', expected '<f2', '<f4' or '<f8'",
+       type_of(descr, NpyType::Bfloat16).empty() ? "convert it with astype(np.float32)"
+                                                 : "pass --type bf16 if it holds bfloat16");
+}
+
+std::int64_t element_size(const std::string& descr) {
+  return descr.back() - '0';
+}
+
+// A file that exists and is no regular one: a device, a pipe, a folder.
+bool is_special(const std::string& path) {
+  std::error_code none;  // what cannot be asked about is for fopen to refuse
+  const auto status = std::filesystem::status(path, none);
+  return std::filesystem::exists(status) && !std::filesystem::is_regular_file(status);
+}
+
+// Where write_file writes first. Beside the target, since only within one file system can a file take another's name.
+std::string unfinished(const std::string& target) {
+  return target + ".flash-unfinished";
+}
+
+// The path with its links followed.
+std::string target_of(const std::string& path) {
+  std::error_code failed;
+  const std::string target = std::filesystem::weakly_canonical(path, failed).string();
+  return failed ? path : target;
 }
 
 }  // namespace
@@ -85,7 +121,7 @@ std::int64_t NpyArray::elements() const {
   return n;
 }
 
-NpyArray read_npy(const std::string& path) {
+NpyArray read_npy(const std::string& path, NpyType type) {
   if (std::filesystem::is_directory(path)) fail(path, "is a directory", "pass a .npy file");
   std::ifstream file(path, std::ios::binary);
   if (!file) fail(path, std::string("cannot be opened (") + std::strerror(errno) + ")", "check the path");
@@ -113,10 +149,9 @@ NpyArray read_npy(const std::string& path) {
     const std::string key = in.quoted();
     in.expect(":");
     if (key == "descr" && array.dtype.empty()) {
-      const std::string descr = in.quoted();
-      array.dtype = descr == "<f2" ? "float16" : descr == "<f4" ? "float32" : descr == "<f8" ? "float64" : "";
-      if (array.dtype.empty())
-        fail(path, "has type '" + descr + "', expected '<f2', '<f4' or '<f8'", "convert it with astype(np.float32)");
+      array.descr = in.quoted();
+      array.dtype = type_of(array.descr, type);
+      if (array.dtype.empty()) refuse_type(path, array.descr, type);
     } else if (key == "fortran_order" && !has_order) {
       has_order = true;
       if (in.accept("True"))
@@ -138,9 +173,15 @@ NpyArray read_npy(const std::string& path) {
 
   // Exactly the elements that the shape promises.
   const std::size_t have = raw.size() - start - length;
-  std::int64_t want = static_cast<std::int64_t>(element_size(array.dtype));
-  for (const std::int64_t s : array.shape)
-    if (__builtin_mul_overflow(want, s, &want)) fail(path, "promises over 2^63 bytes", "check its header");
+  // Zeros are left out of the product, as NumPy leaves them out: the strides of [0, 2^62, 2^62] would overflow too.
+  std::int64_t want = element_size(array.descr);
+  bool empty = false;
+  for (const std::int64_t s : array.shape) {
+    empty = empty || s == 0;
+    if (__builtin_mul_overflow(want, std::max<std::int64_t>(s, 1), &want))
+      fail(path, "promises over 2^63 bytes", "check its header");
+  }
+  if (empty) want = 0;
   if (have != static_cast<std::size_t>(want))
     fail(path, "holds " + std::to_string(have) + " bytes of data, its header promises " + std::to_string(want),
          have < static_cast<std::size_t>(want) ? "it is truncated: copy it again" : "cut it or save it again");
@@ -150,28 +191,39 @@ NpyArray read_npy(const std::string& path) {
 }
 
 void write_file(const std::string& path, const std::string& text) {
-  const std::string partial = path + ".partial";
-  std::ofstream file(partial, std::ios::binary | std::ios::trunc);
+  const bool special = is_special(path);
+  const std::string target = special ? path : target_of(path), name = special ? path : unfinished(target);
+  std::FILE* file = std::fopen(name.c_str(), "wb");
   if (!file) fail(path, std::string("cannot be written (") + std::strerror(errno) + ")", "choose another output path");
-  file.write(text.data(), static_cast<std::streamsize>(text.size()));
-  file.close();
-  if (!file || std::rename(partial.c_str(), path.c_str()) != 0) {
-    const std::string reason = std::strerror(errno);
-    std::remove(partial.c_str());
-    fail(path, "cannot be written (" + reason + ")", "choose another output path or free some space");
-  }
+  bool good = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  int reason = errno;
+  if (std::fclose(file) != 0 && good) good = false, reason = errno;  // the rest of the text meets a full disk here
+  if (good && !special && std::rename(name.c_str(), target.c_str()) != 0) good = false, reason = errno;
+  if (good) return;
+  if (!special) std::remove(name.c_str());
+  fail(path, std::string("cannot be written (") + std::strerror(reason) + ")",
+       "choose another output path or free some space");
 }
 
-void write_npy(const std::string& path, const std::string& dtype, const std::vector<std::int64_t>& shape,
+std::string why_not_writable(const std::string& path) {
+  if (is_special(path)) return access(path.c_str(), W_OK) == 0 ? "" : std::strerror(errno);
+  const std::string name = unfinished(target_of(path));
+  std::FILE* file = std::fopen(name.c_str(), "wb");
+  if (!file) return std::strerror(errno);
+  std::fclose(file);
+  std::remove(name.c_str());
+  return "";
+}
+
+void write_npy(const std::string& path, const std::string& descr, const std::vector<std::int64_t>& shape,
                const void* data) {
   std::string tuple;
-  std::int64_t bytes = static_cast<std::int64_t>(element_size(dtype));
+  std::int64_t bytes = element_size(descr);
   for (const std::int64_t& s : shape) {
     tuple += std::to_string(s) + (shape.size() == 1 ? "," : &s == &shape.back() ? "" : ", ");
     bytes *= s;
   }
-  const char* descr = dtype == "float16" ? "<f2" : dtype == "float32" ? "<f4" : "<f8";
-  std::string header = "{'descr': '" + std::string(descr) + "', 'fortran_order': False, 'shape': (" + tuple + "), }";
+  std::string header = "{'descr': '" + descr + "', 'fortran_order': False, 'shape': (" + tuple + "), }";
   header.append(64 - (10 + header.size() + 1) % 64, ' ');  // data starts at a multiple of 64 bytes
   header += '\n';
   std::string text = std::string("\x93NUMPY\x01\x00", 8);

@@ -6,6 +6,7 @@
 #include "phases/common/random.hpp"
 #include "tests/bench/results.hpp"
 #include "tests/bench/tables.hpp"
+#include "tests/folder.hpp"
 #include "tests/reference.hpp"
 
 using namespace flash;
@@ -117,8 +118,8 @@ TEST_CASE("The JSON reader takes what is written and refuses the rest") {
 }
 
 TEST_CASE("A table that differs from the results is stale, and is renewed") {
-  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "flash-bench-test";
-  std::filesystem::create_directories(folder);
+  const test::Folder temporary;
+  const std::filesystem::path& folder = temporary.path();
   const Case small{"naive-vs-flash", 4, 32, 512, 64, false}, large{"naive-vs-flash", 4, 32, 16384, 64, false};
   const auto write = [&](double ms) {
     Row one{.at = small, .kernel = "naive", .timing = {.samples = 3, .median_ms = ms, .p10_ms = 1, .p90_ms = 3}};
@@ -144,7 +145,6 @@ TEST_CASE("A table that differs from the results is stale, and is renewed") {
   CHECK(renewed(fresh, folder) != fresh);
   CHECK_THROWS_AS(renewed("<!-- results naive-vs-flash test.json -->\nno end", folder), Error);
   CHECK_THROWS_AS(renewed("<!-- results kernels test.json -->\n<!-- end of results -->", folder), Error);
-  std::filesystem::remove_all(folder);
 }
 
 static std::vector<Json> rows_of(const std::string& rows) {

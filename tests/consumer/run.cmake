@@ -1,10 +1,28 @@
-# run.cmake: installs FlashPhases from BUILD into WORK/prefix, then configures, builds and runs the consumer against it.
+# run.cmake: installs FlashPhases from BUILD into WORK/prefix, then configures, builds and runs the consumer against it;
+# then with the sources as a part of the consumer (which must stay as it was), and by pkg-config where there is one.
 # Every failing step ends the script with that step's error.
 # cmake -DBUILD=… -DWORK=… -DGENERATOR=… -DCXX=… -DEIGEN3_DIR=… -P run.cmake
 file(REMOVE_RECURSE "${WORK}")
 execute_process(COMMAND "${CMAKE_COMMAND}" --install "${BUILD}" --prefix "${WORK}/prefix" COMMAND_ERROR_IS_FATAL ANY)
-execute_process(COMMAND "${CMAKE_COMMAND}" -S "${CMAKE_CURRENT_LIST_DIR}" -B "${WORK}/build" -G "${GENERATOR}"
-  "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_PREFIX_PATH=${WORK}/prefix" "-DEigen3_DIR=${EIGEN3_DIR}"
-  COMMAND_ERROR_IS_FATAL ANY)
-execute_process(COMMAND "${CMAKE_COMMAND}" --build "${WORK}/build" COMMAND_ERROR_IS_FATAL ANY)
-execute_process(COMMAND "${WORK}/build/consumer" COMMAND_ERROR_IS_FATAL ANY)
+
+# consumer(NAME ARGUMENT…): configured with these arguments, built, run.
+function(consumer name)
+  execute_process(COMMAND "${CMAKE_COMMAND}" -S "${CMAKE_CURRENT_LIST_DIR}" -B "${WORK}/${name}" -G "${GENERATOR}"
+    "-DCMAKE_CXX_COMPILER=${CXX}" "-DEigen3_DIR=${EIGEN3_DIR}" ${ARGN} COMMAND_ERROR_IS_FATAL ANY)
+  execute_process(COMMAND "${CMAKE_COMMAND}" --build "${WORK}/${name}" COMMAND_ERROR_IS_FATAL ANY)
+  execute_process(COMMAND "${WORK}/${name}/consumer" COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+consumer(installed "-DCMAKE_PREFIX_PATH=${WORK}/prefix")
+cmake_path(SET source NORMALIZE "${CMAKE_CURRENT_LIST_DIR}/../..")
+string(REGEX REPLACE "/$" "" source "${source}")
+consumer(part "-DSOURCE=${source}")
+
+find_program(PKG_CONFIG pkg-config)
+if(PKG_CONFIG)
+  set(ENV{PKG_CONFIG_PATH} "${WORK}/prefix/share/pkgconfig")
+  execute_process(COMMAND "${PKG_CONFIG}" --cflags --libs flashphases OUTPUT_VARIABLE flags COMMAND_ERROR_IS_FATAL ANY)
+  separate_arguments(flags UNIX_COMMAND "${flags}")
+  execute_process(COMMAND "${CXX}" -std=c++20 -o "${WORK}/by-pkg-config" "${CMAKE_CURRENT_LIST_DIR}/main.cpp" ${flags}
+    COMMAND_ERROR_IS_FATAL ANY)
+  execute_process(COMMAND "${WORK}/by-pkg-config" COMMAND_ERROR_IS_FATAL ANY)
+endif()
