@@ -1,6 +1,6 @@
 #!/bin/sh
 # build_times.sh: what takes the time: the steps of the last build and the tests of the last run, the slowest first.
-# From ninja's log (seconds between start and end of each step, so on a busy machine more than its CPU time) and CTest's.
+# From ninja's log and CTest's: seconds between start and end, so on a busy machine more than the CPU time.
 # sh tests/build_times.sh build/default [LINES]
 set -eu
 build=${1:?the folder of a build}
@@ -13,4 +13,5 @@ log=$build/Testing/Temporary/CTestCostData.txt
 [ -e "$log" ] || exit 0
 echo "tests: seconds, name"
 # Name, number of runs, mean seconds; test names have blanks.
-awk '/^---/ { exit } { t = $NF; sub(/ [0-9]+ [0-9.e+-]+$/, ""); printf "%7.1f %s\n", t, $0 }' "$log" | sort -rn | head -n "$lines"
+awk '/^---/ { exit } { t = $NF; sub(/ [0-9]+ [0-9.e+-]+$/, ""); printf "%7.1f %s\n", t, $0 }' "$log" |
+  sort -rn | head -n "$lines"

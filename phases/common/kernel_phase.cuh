@@ -11,7 +11,6 @@
 #include "phases/common/device.cuh"
 #ifdef __CUDACC__
 #include "gpu/timer.cuh"
-#pragma nv_diag_suppress 554  // View<const T> to View<const T>: a conversion that is never called
 #endif
 #include "phases/common/phase.hpp"
 #include "sim/limits.hpp"
@@ -206,7 +205,8 @@ template <const Features& kCan, class Kernel, class T>
 Run run_forward(const Problem<T>& p, const Kept& kept, const MachineOptions& options) {
   Machine m(options);
   const Blocks blocks = choose_blocks<kCan, Kernel::template Shared>(p.options, p.D(), shared_memory_of(m));
-  const DeviceView Q(m, "Q", p.q), K(m, "K", p.k), V(m, "V", p.v), O(m, "O", p.o);
+  const DeviceView Q(m, "Q", p.q), K(m, "K", p.k), V(m, "V", p.v);
+  const DeviceView O(m, "O", p.o);
   const std::int64_t rows = p.B() * p.H() * p.Sq();
   const auto row_array = [&](const char* name, float* data) {
     return DeviceView<float>(m, name, dense_view(data, {1, 1, data ? rows : 0, 1}));

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <type_traits>
 
 #include "phases/common/features.hpp"
 #include "sim/error.hpp"
@@ -35,7 +36,8 @@ struct View {
     for (int i = 0; i < 4; ++i) last += (shape[i] - 1) * stride[i];
     return elements() == 0 ? 0 : last + 1;
   }
-  operator View<const T>() const { return {data, shape, stride}; }
+  template <class U>
+  requires(std::is_same_v<U, const T> && !std::is_const_v<T>) operator View<U>() const { return {data, shape, stride}; }
 };
 
 // Row-major strides for a shape.

@@ -104,7 +104,8 @@ Run run(const Problem<T>& p, const Kept&, const MachineOptions& options) {
   // The large ones first: where they do not fit, nothing has been copied in vain.
   const auto S = m.alloc<float>("S", static_cast<std::size_t>(heads * Sq * Sk));
   const auto P = m.alloc<T>("P", static_cast<std::size_t>(heads * Sq * Sk));
-  const DeviceView Q(m, "Q", p.q), K(m, "K", p.k), V(m, "V", p.v), O(m, "O", p.o);
+  const DeviceView Q(m, "Q", p.q), K(m, "K", p.k), V(m, "V", p.v);
+  const DeviceView O(m, "O", p.o);
   const auto tiles = [](std::int64_t n) { return static_cast<unsigned>((n + 63) / 64); };
   using E = device_t<T>;
   const Run result = timed(m, [&] {

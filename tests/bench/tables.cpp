@@ -1,9 +1,27 @@
 // tables.cpp: flash-tables, which keeps the tables in README.md and docs equal to docs/results/*.json.
 // --check (a test) names each stale page and exits with 1; --write renews them.
 // flash-tables --check|--write [ROOT]
+#include "phases/common/features.hpp"
 #include "tests/bench/tables.hpp"
 
 #include <cstdio>
+
+namespace flash {
+const std::vector<const Features*>& all_features();  // generated from the list in CMakeLists.txt
+}
+
+// The table of phases: name and what is new.
+static std::string with_phases(const std::string& page) {
+  static const std::string begin = "<!-- phases -->\n", end = "<!-- end of phases -->";
+  const std::size_t head = page.find(begin), tail = page.find(end);
+  if (head == std::string::npos || tail == std::string::npos) return page;
+  std::string table = "\n| phase | what is new |\n|---|---|\n";
+  for (const flash::Features* phase : flash::all_features()) {
+    const std::string name = phase->phase;
+    table += "| [" + name + "](phases/" + name + "/notebook.cpp) | " + phase->change + " |\n";
+  }
+  return page.substr(0, head + begin.size()) + table + "\n" + page.substr(tail);
+}
 
 int main(int count, char** words) try {
   namespace fs = std::filesystem;
@@ -20,7 +38,7 @@ int main(int count, char** words) try {
     if (!(page << std::ifstream(path, std::ios::binary).rdbuf())) throw Error("cannot read " + path.string());
     std::string fresh;
     try {
-      fresh = bench::renewed(page.str(), root / "docs" / "results");
+      fresh = with_phases(bench::renewed(page.str(), root / "docs" / "results"));
     } catch (const Error& e) {
       throw Error(fs::relative(path, root).string() + ": " + e.what());
     }

@@ -1,40 +1,40 @@
 #!/bin/sh
-# run.sh: tests of the tests. Each patch here makes a source wrong in one named way; the test program that its folder is
-# named after (phase07/…, app/…, simt_museum/…) must then fail. Deleting any __syncthreads() of a phase's kernel must make
-# the checked simulator object. Uses the objects of a built tree (Ninja) and compiles again only what depends on a mutant.
+# run.sh: tests of the tests. Each patch here makes a source wrong in one named way; the test program that its folder
+# is named after (phase07/…, app/…, simt_museum/…) must then fail. Deleting any __syncthreads() of a phase's kernel must
+# make the checked simulator object. Uses the objects of a built tree (Ninja) and compiles only what a mutant changes.
 #   tests/mutants/run.sh BUILD              a dozen, picked by a hash of the sources; verdicts are kept by that hash
-#   tests/mutants/run.sh BUILD all          all of them; the score goes to docs/results/mutants.md
+#   tests/mutants/run.sh BUILD all          all of them
 #   tests/mutants/run.sh BUILD phase07      those of one program; phase07/mask-off-by-one: one
-# Exits with 1 if one survives, does not apply or does not compile.
+# Exits with 1 if one survives, does not apply or does not compile. json.sh makes a results file of its lines.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 
-# Every mutant, a line each: a patch as PROGRAM/NAME, a deleted barrier as PROGRAM/barrier:FILE:LINE.
+# Every mutant, a line each: a patch as PROGRAM/NAME, a deleted barrier as PROGRAM/barrier@FILE@LINE.
 list() {
   (cd "$here" && find . -mindepth 2 -name '*.patch' | sed 's|^\./||; s|\.patch$||')
   (cd "$root" && grep -n '__syncthreads();' phases/*/*.cuh) |
-    sed 's|^phases/\([0-9][0-9]\)\([^:]*\):\([0-9]*\):.*|phase\1/barrier:phases/\1\2:\3|'
+    sed 's|^phases/\([0-9][0-9]\)\([^:]*\):\([0-9]*\):.*|phase\1/barrier@phases/\1\2@\3|'
 }
 
 # One mutant: $1 its name. Prints one line and leaves it in $work/N.result.
 one() {
   program=${1%%/*}
   test=bin/${program}_test
-  mine=$work/$(printf %s "$1" | tr '/:' '__')
+  mine=$work/$(printf %s "$1" | tr '/@' '__')
   mkdir "$mine"
   only='*'
   case $1 in
-    */barrier:*)
-      place=${1#*/barrier:}
-      files=${place%:*}
+    */barrier@*)
+      place=${1#*/barrier@}
+      files=${place%@*}
       overlay "$files"
-      sed -i "${place##*:}s/__syncthreads();//" "$mine/$files"
+      sed -i "${place##*@}s/__syncthreads();//" "$mine/$files"
       only='*checked: clean*'
       ;;
     *)
-      files=$(sed -n 's|^+++ b/\([^	]*\).*|\1|p' "$here/$1.patch")
+      files=$(sed -n 's|^+++ b/||p' "$here/$1.patch" | cut -f 1)
       for file in $files; do overlay "$file"; done
       if ! (cd "$mine" && patch -s -p1 --no-backup-if-mismatch -i "$here/$1.patch") > "$mine/log" 2>&1; then
         verdict "BROKEN    $1: does not apply; make it again"
@@ -44,7 +44,8 @@ one() {
   esac
   if ! build "$test" > "$mine/log" 2>&1; then
     verdict "BROKEN    $1: does not compile: $(grep -m 1 error "$mine/log")"
-  elif FLASH_PROGRAM=$mine/flash-phases timeout 300 "$mine/test" --abort-after=1 --test-case="$only" > "$mine/log" 2>&1; then
+  elif FLASH_PROGRAM=$mine/flash-phases timeout 300 \
+    "$mine/test" --abort-after=1 --test-case="$only" > "$mine/log" 2>&1; then
     verdict "SURVIVED  $1"
   else
     by=$(sed -n 's/^TEST CASE: *//p' "$mine/log" | tail -n 1)
@@ -64,11 +65,12 @@ verdict() {
   rm -rf "$mine"
 }
 
-# Builds the test program ($1), and flash-phases where the tests run it, with the files below $mine in place of the tree's.
+# Builds the test program ($1), and flash-phases where the tests run it, with the files below $mine in place of the
+# tree's.
 build() {
   changed=$(cd "$mine" && find . -type f ! -name log | sed 's|^\.||')
   relink "$1" "$mine/test"
-  case $program in app) relink bin/flash-phases "$mine/flash-phases" ;; esac
+  case $program in app | tour) relink bin/flash-phases "$mine/flash-phases" ;; esac
 }
 
 relink() {
