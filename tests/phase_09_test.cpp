@@ -991,9 +991,38 @@ TEST_CASE("bad input is refused with one line, and nothing is written") {
   refused("dV's last stride is 2; expected 1 (D contiguous); pass a contiguous copy", [](P& p) { p.dv.stride[3] = 2; });
   refused("dQ's stride of sequence length S is 0; expected at least 1; give each row its own memory",
           [](P& p) { p.dq.stride[2] = 0; });
+  refused("dK's stride of number of heads H is 39; expected at least 40; give each row its own memory",
+          [](P& p) { p.dk.stride[1] = 39; });
+  refused("dV's stride of sequence length S is 7; expected at least 8; give each row its own memory",
+          [](P& p) { p.dv.stride[2] = 7; });
   refused("scale is nan; expected a finite number; omit it for 1/sqrt(D)", [](P& p) { p.options.scale = NAN; });
   refused("block size is 48xany; expected one of 64x32, 32x64, 16x16; omit --block-q and --block-k",
           [](P& p) { p.options.block_q = 48; });
+
+  // The forward pass writes what is kept: O's low bits need Q's shape and memory of their own.
+  const auto forward_refused = [](const std::string& message, const auto& break_it) {
+    GradientInputs<half> in({.B = 2, .H = 3, .Sq = 4, .Sk = 5, .D = 8});
+    phase09::Kept kept = in.kept();
+    break_it(kept);
+    CHECK_THROWS_WITH_AS(phase09::forward_training(in.forward(), kept, Where::Sim), message.c_str(), Error);
+    CHECK(Strided<half>::is_poison(in.in.o.memory.data(), in.in.o.memory.size() * sizeof(half)));
+    CHECK(Strided<std::int16_t>::is_poison(in.o_lo.memory.data(), in.o_lo.memory.size() * sizeof(std::int16_t)));
+    CHECK(Strided<float>::is_poison(in.in.lse.data(), in.in.lse.size() * sizeof(float)));
+    CHECK(std::isnan(in.m[0]));
+  };
+  using K = phase09::Kept;
+  for (int i = 0; i < 4; ++i)
+    forward_refused("O_lo's " + std::string(axis_names[i]) + " is 1; expected " + std::array{"2", "3", "4", "8"}[i] +
+                        " as in Q; make the shapes agree",
+                    [i](K& kept) { kept.o_lo.shape[i] = 1; });
+  forward_refused("O_lo's stride of sequence length S is 7; expected at least 8; give each row its own memory",
+                  [](K& kept) { kept.o_lo.stride[2] = 7; });
+  forward_refused("O_lo's stride of batch size B is 0; expected at least 1; give each row its own memory",
+                  [](K& kept) { kept.o_lo.stride[0] = 0; });
+  forward_refused("O_lo's last stride is 2; expected 1 (D contiguous); pass a contiguous copy",
+                  [](K& kept) { kept.o_lo.stride[3] = 2; });
+  forward_refused("m is null; expected a pointer beside l; keep both or neither", [](K& kept) { kept.m = nullptr; });
+  forward_refused("l is null; expected a pointer beside m; keep both or neither", [](K& kept) { kept.l = nullptr; });
 
   GradientInputs<float> in({});
   GradientProblem<float> p = in.problem();
