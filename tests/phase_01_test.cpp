@@ -20,6 +20,11 @@ namespace {
 const auto run = [](const auto& p) { phase01::forward(p); };
 }  // namespace
 
+// P sums to 1 before it meets V: O is right where later phases' sums overflow.
+TEST_CASE("V up to FLT_MAX, with any number of keys") {
+  CHECK_FALSE(check_range_of_v<float>(Where::Sim));
+}
+
 TEST_CASE_TEMPLATE("ledger", T, float, half, bfloat16) {
   for (const Causal causal : {Causal::None, Causal::TopLeft}) {
     const Case c{.B = 2, .H = 3, .Sq = 37, .Sk = 53, .D = 24, .causal = causal};

@@ -21,6 +21,11 @@ namespace {
 const auto run = [](const auto& p) { phase04::forward(p); };
 }  // namespace
 
+// One division, at the end: the price is in docs/conventions.md.
+TEST_CASE("V beyond FLT_MAX / n overflows") {
+  CHECK(check_range_of_v<float>(Where::Sim));
+}
+
 TEST_CASE_TEMPLATE("ledger", T, float, half, bfloat16) {
   for (const auto& [Sq, Sk] : {std::pair<std::int64_t, std::int64_t>{53, 100}, {100, 53}, {64, 64}})
     for (const auto& [Br, Bc] : {std::pair<std::int64_t, std::int64_t>{16, 32}, {32, 16}, {64, 64}})

@@ -372,6 +372,22 @@ TEST_CASE_TEMPLATE("one-pass variant: the contract on the simulator", T, float, 
   check_gradients<T>(Where::Sim, Mode::Atomic);
 }
 
+// A caller with somebody else's LSE: the same bars, at the logits of the list.
+TEST_CASE_TEMPLATE("from LSE alone: the contract on the simulator", T, float, half, bfloat16) {
+  Worst worst;
+  for (const Case& c : pairwise(gradient_domain())) {
+    if (c.seed % 3 != 2) continue;
+    GradientInputs<T> in(c);
+    const bool with_dlse = c.seed % 2 == 0;
+    phase09::forward_training(in.forward(), in.kept(), Where::Sim);
+    GradientProblem<T> p = in.problem(with_dlse);
+    p.kept.m = p.kept.l = nullptr;
+    phase09::backward(p, Where::Sim);
+    expect_none(examine_gradients(in, with_dlse, &worst));
+  }
+  MESSAGE(std::string(type_name<T>()) << ": " << worst.line());
+}
+
 TEST_CASE_TEMPLATE("backward: gpu", T, float, half, bfloat16) {
   if (skipped_without(Where::Gpu)) return;
   check_gradients<T>(Where::Gpu, Mode::Deterministic);
@@ -519,8 +535,7 @@ double worst_row_sum(const std::vector<double>& P, const Case& c) {
 }
 }  // namespace
 
-// P itself: each row sums to 1, and each element is the forward pass's. Inputs that fp16 and bf16 hold give them the
-// same P: what they store of it is the rounded fp32.
+// P itself: each row sums to 1, and each element is the forward pass's.
 TEST_CASE("large logits: the backward pass has the forward's P, whose rows sum to 1") {
   double worst_kept = 0, worst_alone = 0, worst_element = 0;
   for (const LargeCase& l : large_cases())
@@ -545,6 +560,7 @@ TEST_CASE("large logits: the backward pass has the forward's P, whose rows sum t
   CHECK_FALSE(worst_alone <= 1e-2);  // or these logits would prove nothing
 }
 
+// Inputs that fp16 and bf16 hold give them the P that fp32 has: what they store of dV is the rounded fp32.
 TEST_CASE_TEMPLATE("large logits: fp16 and bf16 have the P of fp32", T, half, bfloat16) {
   for (const LargeCase& l : large_cases()) {
     INFO(text(l));
@@ -570,6 +586,34 @@ TEST_CASE_TEMPLATE("large logits: fp16 and bf16 have the P of fp32", T, half, bf
           different += !(to_float(in.dv.view.row(head / l.c.H, head % l.c.H, j)[d]) ==
                          to_float(from_float<T>(wide.dv.view.row(head / l.c.H, head % l.c.H, j)[d])));
     CHECK(different == 0);
+  }
+}
+
+// The naive backward is the reference of the tour and the benches: at these logits too, but for fp64's own rounding of
+// them, 1e-7 where logits are 1e9.
+TEST_CASE("large logits: the naive backward in fp64 is exact") {
+  for (const LargeCase& l : large_cases()) {
+    INFO(text(l));
+    GradientInputs<float> in(l.c);
+    make_large(in, l.large, l.size);
+    const GradientProblem<float> from = in.problem(true);
+    const std::vector<double> q = gather64(from.q), k = gather64(from.k), v = gather64(from.v),
+                              dout = gather64(from.dout);
+    std::vector<double> dq(q.size()), dk(k.size()), dv(v.size());
+    GradientProblem<double> p;
+    p.q = dense_view(q.data(), from.q.shape), p.k = dense_view(k.data(), from.k.shape);
+    p.v = dense_view(v.data(), from.v.shape), p.dout = dense_view(dout.data(), from.q.shape);
+    p.dq = dense_view(dq.data(), from.q.shape), p.dk = dense_view(dk.data(), from.k.shape);
+    p.dv = dense_view(dv.data(), from.v.shape);
+    p.dlse = from.dlse, p.options = from.options;
+    phase09::naive_backward(p);
+    const GradientReference want = gradient_reference(from);
+    const auto near = [&](const std::vector<double>& got, const std::vector<double>& exact, double g) {
+      double difference = 0;
+      for (std::size_t i = 0; i < got.size(); ++i) difference += (got[i] - exact[i]) * (got[i] - exact[i]);
+      CHECK(std::sqrt(difference) <= (1e-12 + 4 * 0x1p-53 * want.max_abs_logit) * g);
+    };
+    near(dq, want.dq, want.gq), near(dk, want.dk, want.gk), near(dv, want.dv, want.gv);
   }
 }
 
@@ -641,6 +685,25 @@ TEST_CASE_TEMPLATE("forward: O and O_lo together hold the fp32 result", T, half,
   }
 }
 
+// What the backward pass is spared costs the forward pass 2·D + 8 bytes per row; what nobody wants costs nothing.
+TEST_CASE("forward: bytes of what is kept") {
+  if (skipped_without(Where::Checked)) return;
+  GradientInputs<half> in({.B = 2, .H = 3, .Sq = 37, .Sk = 20, .D = 24, .layout = Layout::Padded});
+  const auto written = [&](const phase09::Kept& kept, bool lse, const char* name) {
+    Problem<half> p = in.forward();
+    if (!lse) p.lse = nullptr;
+    const Run run = phase09::forward_training(p, kept, Where::Checked);
+    for (const ArrayTraffic& a : run.ledger.arrays)
+      if (a.name == name) return a.written_bytes;
+    return std::uint64_t{0};
+  };
+  const std::uint64_t rows = 2 * 3 * 37;
+  CHECK(written(in.kept(), true, "O_lo") == rows * 24 * 2);
+  for (const char* name : {"LSE", "m", "l"}) CHECK(written(in.kept(), true, name) == rows * 4);
+  CHECK(written(in.kept(), false, "LSE") == 0);
+  for (const char* name : {"O_lo", "m", "l"}) CHECK(written({}, true, name) == 0);
+}
+
 TEST_CASE("backward: checked: clean, and the same bits as the fast simulator") {
   if (skipped_without(Where::Checked)) return;
   const auto try_all = [&]<class T>(T, const Case& c, Mode mode, bool with_dlse, const MachineOptions& options) {
@@ -653,6 +716,9 @@ TEST_CASE("backward: checked: clean, and the same bits as the fast simulator") {
     CHECK(same_bits(checked.dk.memory, sim.dk.memory));
     CHECK(same_bits(checked.dv.memory, sim.dv.memory));
     if (mode == Mode::Deterministic) CHECK(same_bits(checked.dq.memory, sim.dq.memory));
+    GradientProblem<T> from_lse = checked.problem(with_dlse);  // a caller that has only O and LSE
+    from_lse.kept = {};
+    REQUIRE_NOTHROW(phase09::backward(from_lse, Where::Checked, options, mode));
   };
   for (const Mode mode : {Mode::Deterministic, Mode::Atomic}) {
     // three tiles and more in both directions, ragged, rows shared by two threads
@@ -797,7 +863,10 @@ TEST_CASE("the ledger is the formula's: bytes of each array, FLOPs, exps, tiles"
       INFO(text(c) << std::string(mode == Mode::Atomic ? " atomic" : ""));
       GradientInputs<half> in(c);
       phase09::forward_training(in.forward(), in.kept(), Where::Sim);
-      const Run run = phase09::backward(in.problem(true), Where::Checked, {}, mode);
+      GradientProblem<half> p = in.problem(true);
+      const bool lse_alone = s.D == 24;
+      if (lse_alone) p.kept.m = p.kept.l = nullptr;
+      const Run run = phase09::backward(p, Where::Checked, {}, mode);
 
       // Walk over the pairs of tiles as docs/backward.md says.
       const std::int64_t wide = s.D <= 16 ? 16 : s.D <= 32 ? 32 : 64;  // the instantiated head dimension
@@ -835,11 +904,11 @@ TEST_CASE("the ledger is the formula's: bytes of each array, FLOPs, exps, tiles"
       is("K", (Sk + (atomic ? 0 : keys_streamed)) * row, 0);
       is("V", (Sk + (atomic ? 0 : keys_streamed)) * row, 0);
       is("dLSE", Sq * 4, 0);
-      // a row's m, l and δ: each thread that shares the row reads them
+      // a row's m and l (or LSE alone) and δ: each thread that shares the row reads them
       const std::uint64_t readers = atomic ? 0 : static_cast<std::uint64_t>(wide / std::min<std::int64_t>(wide, 32));
-      is("m", (rows_streamed + readers * Sq) * 4, 0);
-      is("l", (rows_streamed + readers * Sq) * 4, 0);
-      is("LSE", 0, 0);
+      is("m", lse_alone ? 0 : (rows_streamed + readers * Sq) * 4, 0);
+      is("l", lse_alone ? 0 : (rows_streamed + readers * Sq) * 4, 0);
+      is("LSE", lse_alone ? (rows_streamed + readers * Sq) * 4 : 0, 0);
       is("delta", (rows_streamed + readers * Sq) * 4, Sq * 4);
       is("dQ", 0, Sq * row);
       is("dK", 0, Sk * row);
@@ -922,9 +991,38 @@ TEST_CASE("bad input is refused with one line, and nothing is written") {
   refused("dV's last stride is 2; expected 1 (D contiguous); pass a contiguous copy", [](P& p) { p.dv.stride[3] = 2; });
   refused("dQ's stride of sequence length S is 0; expected at least 1; give each row its own memory",
           [](P& p) { p.dq.stride[2] = 0; });
+  refused("dK's stride of number of heads H is 39; expected at least 40; give each row its own memory",
+          [](P& p) { p.dk.stride[1] = 39; });
+  refused("dV's stride of sequence length S is 7; expected at least 8; give each row its own memory",
+          [](P& p) { p.dv.stride[2] = 7; });
   refused("scale is nan; expected a finite number; omit it for 1/sqrt(D)", [](P& p) { p.options.scale = NAN; });
   refused("block size is 48xany; expected one of 64x32, 32x64, 16x16; omit --block-q and --block-k",
           [](P& p) { p.options.block_q = 48; });
+
+  // The forward pass writes what is kept: O's low bits need Q's shape and memory of their own.
+  const auto forward_refused = [](const std::string& message, const auto& break_it) {
+    GradientInputs<half> in({.B = 2, .H = 3, .Sq = 4, .Sk = 5, .D = 8});
+    phase09::Kept kept = in.kept();
+    break_it(kept);
+    CHECK_THROWS_WITH_AS(phase09::forward_training(in.forward(), kept, Where::Sim), message.c_str(), Error);
+    CHECK(Strided<half>::is_poison(in.in.o.memory.data(), in.in.o.memory.size() * sizeof(half)));
+    CHECK(Strided<std::int16_t>::is_poison(in.o_lo.memory.data(), in.o_lo.memory.size() * sizeof(std::int16_t)));
+    CHECK(Strided<float>::is_poison(in.in.lse.data(), in.in.lse.size() * sizeof(float)));
+    CHECK(std::isnan(in.m[0]));
+  };
+  using K = phase09::Kept;
+  for (int i = 0; i < 4; ++i)
+    forward_refused("O_lo's " + std::string(axis_names[i]) + " is 1; expected " + std::array{"2", "3", "4", "8"}[i] +
+                        " as in Q; make the shapes agree",
+                    [i](K& kept) { kept.o_lo.shape[i] = 1; });
+  forward_refused("O_lo's stride of sequence length S is 7; expected at least 8; give each row its own memory",
+                  [](K& kept) { kept.o_lo.stride[2] = 7; });
+  forward_refused("O_lo's stride of batch size B is 0; expected at least 1; give each row its own memory",
+                  [](K& kept) { kept.o_lo.stride[0] = 0; });
+  forward_refused("O_lo's last stride is 2; expected 1 (D contiguous); pass a contiguous copy",
+                  [](K& kept) { kept.o_lo.stride[3] = 2; });
+  forward_refused("m is null; expected a pointer beside l; keep both or neither", [](K& kept) { kept.m = nullptr; });
+  forward_refused("l is null; expected a pointer beside m; keep both or neither", [](K& kept) { kept.l = nullptr; });
 
   GradientInputs<float> in({});
   GradientProblem<float> p = in.problem();

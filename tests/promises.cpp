@@ -123,6 +123,52 @@ void check_exact_mean(const Forward<T>& forward, const Features& can) {
   }
 }
 
+// V's range (docs/conventions.md): a row of n keys is promised O up to |V| = (1 - n·2^-22)·FLT_MAX / n, and a little
+// beyond FLT_MAX / n the elements of O are, for these logits, either right or infinite. Returns whether any was infinite
+// there. All logits equal is the worst case, l = n; rising ones rescale O with every key.
+template <class T>
+bool check_range_of_v(const Forward<T>& forward, const Features& can) {
+  constexpr double largest = std::numeric_limits<float>::max();
+  bool overflowed = false;
+  for (const std::int64_t n : {1, 7, 100})
+    for (const Input input : {Input::Equal, Input::Rising}) {
+      const Case c{.Sq = 5, .Sk = n, .D = 16, .input = input, .block_q = 16, .block_k = 16};
+      const double promised = (1 - static_cast<double>(n) * 0x1p-22) * largest / static_cast<double>(n);
+      T edge = from_float<T>(static_cast<float>(promised));
+      if (!(to_float(edge) <= promised)) edge = from_float<T>(static_cast<float>(promised * (1 - 0x1p-7)));
+      if (std::is_same_v<T, half>) edge = from_float<T>(65504.0f);  // fp16's largest, far inside
+      Inputs<T> in(c);
+      const Random random(c.seed, 5);
+      const auto fill = [&](float v) {  // columns of +v, of -v, and of anything between
+        in.v.fill(c.Sk, [&](std::uint64_t i, std::int64_t) {
+          const auto column = static_cast<std::int64_t>(i) % c.D;
+          return column == 0 ? v : column == 1 ? -v : v * (2 * random.uniform(i) - 1);
+        });
+      };
+      fill(to_float(edge));
+      forward(in.problem(can.lse));
+      const Reference want = reference(in.problem(false));
+      INFO(text(c) << ", |V| up to " << to_float(edge));
+      const double bar = bars<T>(c, want).relative;
+      CHECK(distance(gather(in.o.view), want.o, c.D).relative <= bar);
+
+      if (n == 1 || std::is_same_v<T, half>) continue;  // no number of T is beyond
+      fill(static_cast<float>(1.01 * largest / static_cast<double>(n)));
+      forward(in.problem(can.lse));
+      const std::vector<double> exact = reference(in.problem(false)).o, got = gather(in.o.view);
+      std::int64_t wrong = 0;
+      for (std::size_t i = 0; i < exact.size(); ++i) {
+        if (i % c.D > 1) continue;  // the columns whose sum does not cancel
+        overflowed = overflowed || std::isinf(got[i]);
+        wrong += std::isinf(got[i]) ? (got[i] > 0) != (exact[i] > 0)
+                                    : !(std::abs(got[i] - exact[i]) <= 2 * bar * std::abs(exact[i]));
+      }
+      INFO("beyond");
+      CHECK(wrong == 0);
+    }
+  return overflowed;
+}
+
 // Any finite scale: 0 (the mean of V), 1 (unscaled), negative, tiny, large.
 template <class T>
 void check_scales(const Forward<T>& forward, const Features& can) {
@@ -329,10 +375,16 @@ void check_empty(Where where) {
   check_empty<T>(on<T>(phase_under_test(), where), features_under_test());
 }
 
-#define FLASH_INSTANTIATE(T)               \
-  template void check_contract<T>(Where);  \
-  template void check_published<T>(Where); \
-  template void check_promises<T>(Where);  \
+template <class T>
+bool check_range_of_v(Where where) {
+  return check_range_of_v<T>(on<T>(phase_under_test(), where), features_under_test());
+}
+
+#define FLASH_INSTANTIATE(T)                \
+  template void check_contract<T>(Where);   \
+  template void check_published<T>(Where);  \
+  template void check_promises<T>(Where);   \
+  template bool check_range_of_v<T>(Where); \
   template void check_empty<T>(Where);
 FLASH_INSTANTIATE(float)
 FLASH_INSTANTIATE(half)
@@ -349,6 +401,11 @@ TEST_CASE("published shapes") {
 TEST_CASE_TEMPLATE("promises", T, float, half, bfloat16) {
   if (skipped_type<T>()) return;
   check_promises<T>(Where::Sim);
+}
+TEST_CASE_TEMPLATE("range of V", T, float, half, bfloat16) {
+  if (skipped_type<T>()) return;
+  const bool beyond = check_range_of_v<T>(Where::Sim);
+  MESSAGE(std::string(type_name<T>()) << " beyond FLT_MAX / n: " << (beyond ? "infinite" : "right"));
 }
 TEST_CASE_TEMPLATE("strides over 2^31", T, float, half, bfloat16) {
   if (skipped_type<T>()) return;

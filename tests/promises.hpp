@@ -64,5 +64,8 @@ template <class T>
 void check_promises(Where where);
 template <class T>
 void check_empty(Where where);
+// How large V may be; true if O was infinite a little beyond that.
+template <class T>
+bool check_range_of_v(Where where);
 
 }  // namespace flash::test

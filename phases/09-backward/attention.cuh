@@ -89,9 +89,8 @@ struct RowScale {
 // finite logit has m = -inf, and -inf - -inf would be NaN: +inf makes its P 0.
 template <class T>
 __device__ __forceinline__ RowScale row_scale(const Backward<T>& a, std::int64_t row) {
-  const float m = a.m ? a.m[row] : a.LSE[row] * 1.4426950408889634f;
-  if (m == -INFINITY) return {INFINITY, 0};
-  return {m, a.l ? 1 / a.l[row] : 1.0f};
+  const float m = a.m ? a.m[row] : a.LSE[row] * 1.4426950408889634f, l = a.l ? a.l[row] : 1.0f;
+  return m == -INFINITY ? RowScale{INFINITY, 0} : RowScale{m, 1 / l};
 }
 
 // P_ij by the operations of the forward pass, so that it is that P to the last places: scale, round, subtract the same

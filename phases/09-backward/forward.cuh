@@ -1,5 +1,5 @@
-// Phase 09's forward pass for training: O, LSE, and what the backward pass needs to have the same P and δ: m and l, and
-// O_lo, the bits of O that rounding cuts off. New since 08: these stores; P stays in fp32 for P·V (docs/backward.md).
+// Phase 09's forward pass for training: O, LSE, and what the backward pass needs for the same P and δ: m, l, and O_lo,
+// the bits of O that rounding cuts off. New since 08: these stores, and P stays in fp32 for P·V (docs/backward.md).
 // Run it: ./flash tour 09     Test it: ./flash test 09
 #pragma once
 #include "phases/09-backward/phase.hpp"
@@ -55,21 +55,18 @@ __device__ void load_tile(float (&tile)[Rows][Pitch], Head<const T> from, std::i
   }
 }
 
-// What is written of each row beside O; each may be null. LSE is for the caller; m and l are for the backward pass,
-// since LSE = ln 2 · m + ln l in fp32 is rounded by up to 2^-24 of its size, a factor of P: 6 % at logits of 1e6.
+// What is written of each row beside O; each may be null. LSE is for the caller; m and l are for the backward pass:
+// LSE = ln 2 · m + ln l in fp32 is off by up to 2^-24 of its size, which becomes a factor of P: 6 % at logits of 1e6.
 struct RowArrays {
-  float *LSE, *m, *l;  // [rows]; m in base 2
-
-  __device__ RowArrays from(std::int64_t row) const {
-    return {LSE ? LSE + row : nullptr, m ? m + row : nullptr, l ? l + row : nullptr};
-  }
+  float *LSE, *m, *l;  // [B, H, Sq]; m in base 2
 };
 
 // What a block does with Q tile number q_tile of a head.
 template <class T, int D, int Br, int Bc>
 __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/, Head<const T> V /*[Sk, D]*/,
-                       Head<T> O /*[Sq, D]*/, Head<std::int16_t> O_lo /*[Sq, D] or null*/, RowArrays out /*[Sq]*/,
-                       float scale_log2 /*scale · log2 e*/, std::int64_t shift, std::int64_t q_tile) {
+                       Head<T> O /*[Sq, D]*/, Head<std::int16_t> O_lo /*[Sq, D] or null*/, RowArrays out,
+                       std::int64_t first_out /*the head's first row in it*/, float scale_log2 /*scale · log2 e*/,
+                       std::int64_t shift, std::int64_t q_tile) {
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
 
   // Which rows are mine? The block's tile begins at first_row; the thread's row is `row` of it.
@@ -169,9 +166,10 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
     }
 
   // LSE = log Σ exp(s). m is in base 2: log Σ = ln 2 · m + ln l. A row that saw no key: -inf + -inf = -inf.
-  if (out.LSE) out.LSE[first_row + row] = fmaf(m, 0.693147181f, logf(l));
-  if (out.m) out.m[first_row + row] = m;
-  if (out.l) out.l[first_row + row] = l;
+  const std::int64_t n = first_out + first_row + row;
+  if (out.LSE) out.LSE[n] = fmaf(m, 0.693147181f, logf(l));
+  if (out.m) out.m[n] = m;
+  if (out.l) out.l[n] = l;
 }
 
 // The grid: x is the Q tile, y the head, so that blocks which start together read the same K and V. y ends at 65,535;
@@ -186,7 +184,7 @@ __global__ void __launch_bounds__(Br)
   const int b = head / H, h = head % H;
   if (b >= B) return;
   const Head<std::int16_t> lo = O_lo.data ? O_lo.head(b, h) : Head<std::int16_t>{};
-  attend<T, D, Br, Bc>(Q.head(b, h), K.head(b, h), V.head(b, h), O.head(b, h), lo, out.from(head * O.rows), scale_log2,
+  attend<T, D, Br, Bc>(Q.head(b, h), K.head(b, h), V.head(b, h), O.head(b, h), lo, out, head * O.rows, scale_log2,
                        shift, blockIdx.x);
 }
 

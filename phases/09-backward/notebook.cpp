@@ -3,14 +3,14 @@
 //
 // **Question.** Training needs dQ, dK and dV. They are made of P, which we took such pains not to store. What now?
 //
-// **Idea.** Store one number per row, LSE, and compute P again, tile by tile: P_ij = exp(S_ij − LSE_i). Arithmetic is
-// cheap, memory is not. With dO, the gradient of the loss with respect to O,
+// **Idea.** Store two numbers per row, the m and l that online softmax ended with, and compute P again, tile by tile:
+// P_ij = exp(S_ij − m_i) / l_i. Arithmetic is cheap, memory is not. With dO, the gradient of the loss for O,
 //
 //     dV = PᵀdO     dP = dO Vᵀ     δ_i = Σ_d dO_id O_id     dS = P ∘ (dP − δ)     dQ = scale·dS K     dK = scale·dSᵀQ
 //
 // **Changed since 08.** Five products where the forward pass has two; a second kernel with the loops in the other
-// order; several threads per row; and a forward pass that keeps the bits of O that rounding would lose. The last
-// third of this page is about those bits: without them dQ can be wrong by a quarter of its size.
+// order; several threads per row; and a forward pass that keeps m, l and the bits of O that rounding would lose. The
+// last third of this page is about those bits: without them dQ can be wrong by a quarter of its size.
 
 // %%
 #include "phases/09-backward/phase.hpp"
@@ -141,7 +141,7 @@ CELL("Naive and tiled agree; the ledger does not") {
          "the same dQ and dK");
   if (where == Where::Sim) return;
   std::printf("%-8s %14s %14s   [bytes read and written]\n", "", "naive", "tiled");
-  for (const char* name : {"S", "P", "dP", "dS", "Q", "K", "V", "dO", "O", "LSE", "delta", "dQ", "dK", "dV"}) {
+  for (const char* name : {"S", "P", "dP", "dS", "Q", "K", "V", "dO", "O", "m", "l", "delta", "dQ", "dK", "dV"}) {
     std::uint64_t bytes[2] = {};
     for (int i = 0; i < 2; ++i)
       for (const ArrayTraffic& a : (i ? run.ledger : whole).arrays)
@@ -181,6 +181,39 @@ CELL("Run twice: the same bits, or nearly the same") {
     if (mode == phase09::Mode::Deterministic) expect(different == 0, "bit for bit");
     if (mode == phase09::Mode::Atomic) expect(distance <= 5e-6, "equal but for rounding");
   }
+}
+
+// %% [markdown]
+// ## Why not LSE?
+//
+// Libraries keep one number per row, LSE = m + log l, and P = exp(S − LSE). In exact arithmetic that is the same P. In
+// fp32 LSE is rounded by up to 2⁻²⁴ of its size, and exp makes a factor of that for the whole row. A row of P should sum
+// to 1; dV shows P when dO is the unit matrix: dV = Pᵀ dO = Pᵀ.
+
+// %%
+CELL("A row of P sums to 1, or to what LSE makes of it") {
+  constexpr std::int64_t N = 64;
+  std::printf("logits near    from m and l    from LSE     [how far the worst row's sum is from 1]\n");
+  double worst = 0, last_alone = 0;
+  for (const float size : {1e1f, 1e3f, 1e4f, 1e6f}) {
+    Lesson<float> lesson(N, N, Distribution::Normal);
+    for (std::int64_t i = 0; i < N; ++i)  // the first column adds `size` to all logits
+      lesson.q[i * N] = lesson.k[i * N] = std::sqrt(size * 8);
+    for (std::int64_t i = 0; i < N * N; ++i) lesson.dout[i] = i / N == i % N ? 1.0f : 0.0f;
+    phase09::forward_training(lesson.forward(), lesson.kept(), Where::Sim);
+    double off[2];
+    for (const bool lse_alone : {false, true}) {
+      GradientProblem<float> p = lesson.backward();
+      if (lse_alone) p.kept = {};
+      phase09::backward(p, Where::Sim);
+      off[lse_alone] = (lesson.matrix(lesson.dv).colwise().sum().array() - 1).abs().maxCoeff();
+    }
+    std::printf("%8.0e       %.1e         %.1e\n", size, off[0], off[1]);
+    worst = std::max(worst, off[0]);
+    last_alone = off[1];
+  }
+  expect(worst <= 1e-6, "with m and l rows sum to 1 at any logits");
+  expect(last_alone > 1e-2, "LSE alone is off by per cents at 10⁶");
 }
 
 // %% [markdown]

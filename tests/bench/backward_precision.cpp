@@ -1,11 +1,13 @@
-// backward_precision.cpp: inputs of five distributions and phase 09's gradients of them, as .npy files, so that another
-// program can judge them and run other libraries on the very same numbers (precision_h200.py); or, on the simulator,
-// what a delta from the rounded O costs, as JSON for docs/backward.md.
-// flash-backward-precision DIRECTORY [gpu|sim] [S] [D] [B] [H]      default: gpu 2048 128 2 8, about 1.2 GB of files
+// backward_precision.cpp: inputs of five distributions, or of large logits, and phase 09's results for them as .npy
+// files, so that another program can judge them and run other libraries on the very same numbers (precision_h200.py,
+// logits_h200.py); or, on the simulator, what a delta from the rounded O costs, as JSON for docs/backward.md.
+// flash-backward-precision [--logits] DIRECTORY [gpu|sim] [S] [D] [B] [H]   default: gpu 2048 128 2 8, about 1.2 GB
 // flash-backward-precision --delta OUT.json [S] [D]                 default: 1024 64, one head
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,6 +26,8 @@ struct Input {
   Distribution distribution;  // of Q, K, V and dO
   float factor;               // of Q, K and V
   int bar;                    // the contract's, in rounding floors
+  bool large_logits = false;  // the factor is of Q and K alone
+  bool signs = false;         // each number of Q and K is +factor or -factor
 };
 
 constexpr Input inputs[] = {{"normal", "N(0,1)", Distribution::Normal, 1, 2},
@@ -31,6 +35,13 @@ constexpr Input inputs[] = {{"normal", "N(0,1)", Distribution::Normal, 1, 2},
                             {"uniform", "uniform[0,1)", Distribution::Uniform, 1, 10},
                             {"outliers", "outliers", Distribution::Outliers, 1, 4},
                             {"times4", "Q, K, V times 4", Distribution::Normal, 4, 4}};
+
+// Logits of both signs and about that size. With ±1e4 they are near 1e9, and equal ones are exactly equal.
+constexpr Input logits[] = {{"1e1", "10", Distribution::Normal, 3.1622777f, 2, true},
+                            {"1e3", "1e3", Distribution::Normal, 31.622777f, 2, true},
+                            {"1e4", "1e4", Distribution::Normal, 100, 2, true},
+                            {"1e6", "1e6", Distribution::Normal, 1000, 2, true},
+                            {"signs", "Q, K of ±1e4", Distribution::Normal, 1e4f, 2, true, true}};
 
 using Shape = std::array<std::int64_t, 4>;
 
@@ -47,9 +58,13 @@ struct Pass {
     std::uint32_t stream = 0;
     for (auto* x : {&q, &k, &v, &dout}) {
       const Random random(1, stream++);
-      const float factor = x == &dout ? 1 : input.factor;
+      const bool qk = x == &q || x == &k;
+      const float factor = x == &dout || (input.large_logits && !qk) ? 1 : input.factor;
       x->resize(n);
-      for (std::size_t i = 0; i < n; ++i) (*x)[i] = from_float<T>(factor * draw(random, input.distribution, i));
+      for (std::size_t i = 0; i < n; ++i) {
+        const float y = draw(random, input.distribution, i);
+        (*x)[i] = from_float<T>(qk && input.signs ? std::copysign(factor, y) : factor * y);
+      }
     }
     for (auto* x : {&o, &dq, &dk, &dv}) x->resize(n);
     o_lo.resize(n);
@@ -59,7 +74,7 @@ struct Pass {
   GradientProblem<T> problem() {
     const auto in = [&](const std::vector<T>& x) { return dense_view<const T>(x.data(), shape); };
     const auto out = [&](auto& x) { return dense_view(x.data(), shape); };
-    const Kept kept{out(o_lo), m.data(), l.data()};
+    const Kept kept{sizeof(T) == 2 ? out(o_lo) : View<std::int16_t>{}, m.data(), l.data()};
     return {in(q), in(k), in(v), in(o), kept, in(dout), out(dq), out(dk), out(dv), nullptr, nullptr, {}};
   }
 
@@ -70,7 +85,7 @@ struct Pass {
   }
 };
 
-// fp16 as it is; bf16, which .npy does not know, widened to fp32.
+// fp32 and fp16 as they are; bf16, which .npy does not know, widened to fp32.
 template <class T>
 void write(const std::string& path, const std::array<std::int64_t, 4>& shape, const std::vector<T>& x) {
   const std::vector<std::int64_t> axes(shape.begin(), shape.end());
@@ -89,9 +104,17 @@ void write_files(const std::string& directory, Where where, const Input& input, 
   pass.run(where);
   const std::string start = directory + "/" + input.name + "_" + type_name<T>() + "_";
   write(start + "q.npy", shape, pass.q), write(start + "k.npy", shape, pass.k), write(start + "v.npy", shape, pass.v);
-  write(start + "dout.npy", shape, pass.dout);
+  write(start + "dout.npy", shape, pass.dout), write(start + "o.npy", shape, pass.o);
   write(start + "dq.npy", shape, pass.dq), write(start + "dk.npy", shape, pass.dk);
   write(start + "dv.npy", shape, pass.dv);
+  if (input.large_logits) {
+    // The P of the backward pass: dV = Pᵀ dO, so where column d of dO has its only 1 in row d, column d of dV is row d
+    // of P: the first D rows of each head.
+    const std::size_t D = static_cast<std::size_t>(shape[3]), S = static_cast<std::size_t>(shape[2]);
+    for (std::size_t i = 0; i < pass.dout.size(); ++i) pass.dout[i] = from_float<T>(i / D % S == i % D ? 1.0f : 0.0f);
+    phase09::backward<T>(pass.problem(), where);
+    write(start + "p.npy", shape, pass.dv);
+  }
   std::printf("%s %s\n", input.name, type_name<T>());
 }
 
@@ -123,7 +146,7 @@ void compare_deltas(const Input& input, const Shape& shape, std::vector<std::str
 
 int main(int argc, char** argv) {
   try {
-    if (argc < 2) refuse("arguments", "missing", "DIRECTORY [gpu|sim] [S] [D] [B] [H]", "name a directory");
+    if (argc < 2) refuse("arguments", "missing", "[--logits] DIRECTORY [gpu|sim] [S] [D] [B] [H]", "name a directory");
     const auto number = [&](int i, std::int64_t otherwise) { return argc > i ? std::atoll(argv[i]) : otherwise; };
     if (std::string(argv[1]) == "--delta") {
       if (argc < 3) refuse("--delta", "alone", "--delta OUT.json [S] [D]", "name the file");
@@ -133,13 +156,18 @@ int main(int argc, char** argv) {
       bench::write_file(argv[2], bench::results_text(bench::cpu_environment("one head on the simulator"), rows));
       return 0;
     }
-    const std::string where = argc > 2 ? argv[2] : "gpu";
-    if (where != "gpu" && where != "sim") refuse("machine", where, "gpu or sim", "omit it for gpu");
+    const bool large = std::string(argv[1]) == "--logits";
+    if (large) --argc, ++argv;
+    if (argc < 2) refuse("--logits", "alone", "--logits DIRECTORY", "name a directory");
+    const std::string machine = argc > 2 ? argv[2] : "gpu";
+    if (machine != "gpu" && machine != "sim") refuse("machine", machine, "gpu or sim", "omit it for gpu");
+    const Where where = machine == "gpu" ? Where::Gpu : Where::Sim;
     const Shape shape{number(5, 2), number(6, 8), number(3, 2048), number(4, 128)};
     std::filesystem::create_directories(argv[1]);
-    for (const Input& input : inputs) {
-      write_files<half>(argv[1], where == "gpu" ? Where::Gpu : Where::Sim, input, shape);
-      write_files<bfloat16>(argv[1], where == "gpu" ? Where::Gpu : Where::Sim, input, shape);
+    for (const Input& input : large ? std::span<const Input>(logits) : std::span<const Input>(inputs)) {
+      if (large) write_files<float>(argv[1], where, input, shape);
+      write_files<half>(argv[1], where, input, shape);
+      write_files<bfloat16>(argv[1], where, input, shape);
     }
   } catch (const Error& error) {
     std::fprintf(stderr, "flash-backward-precision: %s\n", error.what());
