@@ -42,5 +42,6 @@ if(FLASH_HAVE_CUDA)
 elseif(FLASH_CUDA STREQUAL "AUTO")
   message(STATUS "CUDA: no working nvcc 12 or newer; kernels run on the simulator")
 else()
-  message(FATAL_ERROR "FLASH_CUDA is ON; expected a working nvcc 12 or newer; install the CUDA toolkit or pass -DFLASH_CUDA=OFF")
+  message(FATAL_ERROR "FLASH_CUDA is ON; expected a working nvcc 12 or newer; "
+    "install the CUDA toolkit or pass -DFLASH_CUDA=OFF")
 endif()

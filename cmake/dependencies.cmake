@@ -22,7 +22,8 @@ macro(flash_find package apt archive sha256 url)
       file(DOWNLOAD "${url}" "${file}" STATUS status INACTIVITY_TIMEOUT 20)
       if(NOT status MATCHES "^0;")
         file(REMOVE "${file}")
-        message(FATAL_ERROR "${package} is missing and cannot be downloaded (${status}); install ${apt}, or put ${url} at ${file}")
+        message(FATAL_ERROR "${package} is missing and cannot be downloaded (${status}); "
+          "install ${apt}, or put ${url} at ${file}")
       endif()
     endif()
     # A SOURCE_SUBDIR that does not exist keeps the package's own CMakeLists.txt out of this build.

@@ -86,7 +86,7 @@ function(flash_add_kernel name file)
     target_link_libraries(${name}_sim PRIVATE flash_options)
   endif()
   if(FLASH_CHECKED_KERNELS)
-    # -Og keeps accesses as the source has them; the hooks are ours (sim/checks/hooks.cpp), never the sanitizer's run-time.
+    # -Og keeps accesses as the source has them; the hooks are ours (sim/checks/hooks.cpp), not the sanitizer's.
     target_compile_definitions(${name}_checked PRIVATE FLASH_CHECKED)
     target_compile_options(${name}_checked PRIVATE -Og -g -fno-optimize-sibling-calls -fno-strict-aliasing
       -fsanitize=thread --param=tsan-instrument-func-entry-exit=0

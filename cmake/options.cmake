@@ -12,8 +12,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   target_compile_options(flash_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
 endif()
 
-# Warnings are errors where CI=true, never on a reader's machine. Not with -march=native: GCC 12 warns falsely inside its
-# own AVX-512 headers, pages of it, so that one warning is off there.
+# Warnings are errors where CI=true, never on a reader's machine. Not with -march=native: GCC 12 warns falsely inside
+# its own AVX-512 headers, pages of it, so that one warning is off there.
 if("$ENV{CI}" STREQUAL "true" AND NOT FLASH_NATIVE)
   target_compile_options(flash_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()

@@ -2,7 +2,7 @@
 # A phase is found by its names: phases/NN-name/{notebook.cpp, attention.cu} and tests/phase_NN_test.cpp.
 # flash_add_phase(04 tiled-v2) makes the target phase04 and the CTest label phase04.
 
-# flash_add_test(<name> <source> LABELS <label>… [LINK <library>…]): every TEST_CASE becomes one CTest test "<name>.<title>".
+# flash_add_test(<name> <source> LABELS <label>… [LINK <library>…]): a TEST_CASE becomes a CTest test "<name>.<title>".
 function(flash_add_test name source)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "LABELS;LINK")
   add_executable(${name}_test ${source})

@@ -97,6 +97,7 @@ class Machine {
   }
   template <class T>
   void download(T* host, const Array<device_t<T>>& array) {
+    check_cuda(cudaGetLastError(), "launch");  // <<<>>> itself says nothing
     check_cuda(cudaMemcpy(host, array.data(), array.size() * sizeof(T), cudaMemcpyDeviceToHost), "download");
   }
 

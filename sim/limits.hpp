@@ -15,16 +15,8 @@ constexpr std::size_t shared_memory_limit(Profile profile) {
   return profile == Profile::sm_80 ? 163 * 1024 : 227 * 1024;
 }
 
-// What a launch may give without cudaFuncSetAttribute.
+// The same without cudaFuncSetAttribute.
 constexpr std::size_t kSharedWithoutAsking = 48 * 1024;
-
-inline void check_shared_memory(Profile profile, std::size_t bytes) {
-  if (bytes > shared_memory_limit(profile))
-    refuse("shared memory per block", std::to_string(bytes) + " bytes",
-           "at most " + std::to_string(shared_memory_limit(profile)) + " bytes on " +
-               (profile == Profile::sm_80 ? "sm_80" : "sm_90"),
-           "use smaller tiles");
-}
 
 // A grid or block with an axis of 0 is refused, as CUDA refuses it (cudaErrorInvalidConfiguration).
 inline void check_launch(Profile profile, const std::array<unsigned, 3>& grid, const std::array<unsigned, 3>& block,
@@ -41,7 +33,11 @@ inline void check_launch(Profile profile, const std::array<unsigned, 3>& grid, c
   }
   const std::size_t threads = std::size_t{block[0]} * block[1] * block[2];
   if (threads > 1024) refuse("threads per block", threads, "at most 1024", "use a smaller block and more blocks");
-  check_shared_memory(profile, shared_bytes);
+  if (shared_bytes > shared_memory_limit(profile))
+    refuse("shared memory per block", std::to_string(shared_bytes) + " bytes",
+           "at most " + std::to_string(shared_memory_limit(profile)) + " bytes on " +
+               (profile == Profile::sm_80 ? "sm_80" : "sm_90"),
+           "use smaller tiles");
 }
 
 }  // namespace flash

@@ -125,18 +125,26 @@ void MachineCore::copy_out(void* to, const void* from, std::size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
-MachineCore& MachineCore::current(bool checked, const std::string& purpose) {
-  if (active_worker) refuse("a kernel's call", purpose, "it in host code", "dynamic parallelism is not simulated");
+MachineCore& MachineCore::current(bool checked, const char* action, const char* kernel) {
+  if (std::exchange(active_worker, nullptr))  // from here on accesses are ours, not the kernel's
+    refuse("a call in a kernel", action + std::string(kernel), "it in host code",
+           "dynamic parallelism is not simulated");
   const std::lock_guard lock(living().mutex);
   const std::vector<Living::Entry>& all = living().machines;
   for (auto entry = all.rbegin(); entry != all.rend(); ++entry)
     if (entry->checked == checked && entry->thread == std::this_thread::get_id()) return *entry->machine;
-  refuse("the current machine", "none", "one that this thread made, for " + purpose, "construct a Machine before it");
+  refuse("the current machine", "none", std::string("one that this thread made, for ") + action + kernel,
+         "construct a Machine before it");
 }
 
-void MachineCore::allow_shared_memory(const void* kernel, std::size_t bytes) {
-  check_shared_memory(state_->options.profile, bytes);
-  state_->allowed_shared[kernel] = bytes;
+void MachineCore::allow_shared_memory(const void* kernel, std::int64_t bytes) {
+  const Profile profile = state_->options.profile;
+  const auto limit = static_cast<std::int64_t>(shared_memory_limit(profile));
+  if (bytes < 0 || bytes > limit)
+    refuse("dynamic shared memory of " + function_name(kernel), std::to_string(bytes) + " bytes",
+           "0 to " + std::to_string(limit) + (profile == Profile::sm_80 ? " on sm_80" : " on sm_90"),
+           "use smaller tiles");
+  state_->allowed_shared[kernel] = static_cast<std::size_t>(bytes);
 }
 
 void MachineCore::run(Launch& launch) {
@@ -145,12 +153,13 @@ void MachineCore::run(Launch& launch) {
   report.grid = {launch.grid.x, launch.grid.y, launch.grid.z};
   report.block = {launch.block.x, launch.block.y, launch.block.z};
   check_launch(s.options.profile, report.grid, report.block, launch.shared_bytes);
-  if (launch.shared_bytes > kSharedWithoutAsking && launch.shared_bytes > s.allowed_shared[launch.kernel]) {
+  const std::size_t allowed = std::max(kSharedWithoutAsking, s.allowed_shared[launch.kernel]);
+  if (launch.shared_bytes > allowed) {
     const std::string name = kernel_name(launch.kernel, launch.kernel_name);
     const std::string ask = "call cudaFuncSetAttribute(" + name + ", cudaFuncAttributeMaxDynamicSharedMemorySize, " +
                             std::to_string(launch.shared_bytes) + ") before the launch";
     refuse("dynamic shared memory of " + name, std::to_string(launch.shared_bytes) + " bytes",
-           "at most " + std::to_string(std::max(kSharedWithoutAsking, s.allowed_shared[launch.kernel])),
+           "at most " + std::to_string(allowed),
            launch.kernel ? ask : "write its template arguments at the launch, and " + ask);
   }
   if (launch.blocks() > 0xffffffffu)

@@ -4,6 +4,7 @@
 // there, as to CUDA's current device. Use: see tests/simt_machine.cu; kernel files include "gpu/kernel.cuh" instead.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -34,14 +35,14 @@ class MachineCore {
   static void copy_out(void* to, const void* from, std::size_t bytes);
   void run(Launch& launch);
   // cudaFuncSetAttribute: launches of this kernel may ask for so much shared memory.
-  void allow_shared_memory(const void* kernel, std::size_t bytes);
+  void allow_shared_memory(const void* kernel, std::int64_t bytes);
 
  protected:
   MachineCore(const MachineOptions& options, bool checked);
   ~MachineCore();
-  // The youngest machine of its kind that this OS thread made: launches go there. Refuses when there is none; `purpose`
-  // says what it is wanted for, "the launch of k".
-  static MachineCore& current(bool checked, const std::string& purpose);
+  // The youngest machine of its kind that this OS thread made: launches go there. Refuses when there is none, and says
+  // what it is wanted for: "the launch of " "k".
+  static MachineCore& current(bool checked, const char* action, const char* kernel);
 
  private:
   struct State;
@@ -78,7 +79,9 @@ template <bool kChecked>
 class BasicMachine : public MachineCore {
  public:
   explicit BasicMachine(const MachineOptions& options = {}) : MachineCore(options, kChecked) {}
-  static MachineCore& current(const std::string& purpose) { return MachineCore::current(kChecked, purpose); }
+  static MachineCore& current(const char* action, const char* kernel = "") {
+    return MachineCore::current(kChecked, action, kernel);
+  }
 
   template <class T>
   Array<T, kChecked> alloc(const std::string& name, std::size_t count) {

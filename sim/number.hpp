@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <type_traits>
 
-// Where the CPU converts halfs itself, _Float16 does; elsewhere it would call a library function, five times slower than
-// the integer arithmetic below.
+// Where the CPU converts halfs itself, _Float16 does; elsewhere it would call a library function, five times slower
+// than the integer arithmetic below.
 #if defined(__FLT16_MAX__) && (defined(__F16C__) || defined(__aarch64__)) && !defined(__CUDACC__)
 #define FLASH_NATIVE_HALF
 #endif

@@ -3,7 +3,9 @@
 // ctest -L common tests it (contract_test.cpp).
 #include "tests/contract.hpp"
 
+#include <map>
 #include <sstream>
+#include <tuple>
 
 namespace flash::test {
 
@@ -93,14 +95,28 @@ Problem<T> Inputs<T>::problem(bool want_lse) {
   return p;
 }
 
+// The first `count` numbers of a stream. Tests would spend most of their time drawing: each is drawn once per program, from
+// four seeds that the cases take in turn.
+static const std::vector<float>& drawn(std::uint64_t seed, std::uint32_t stream, Distribution d, std::int64_t count) {
+  static std::map<std::tuple<std::uint64_t, std::uint32_t, Distribution>, std::vector<float>> all;
+  std::vector<float>& numbers = all[{seed % 4, stream, d}];
+  const Random random(seed % 4, stream);
+  while (static_cast<std::int64_t>(numbers.size()) < count) numbers.push_back(draw(random, d, numbers.size()));
+  return numbers;
+}
+
 template <class T>
 void Inputs<T>::fill() {
-  const Random rq(c.seed, 0), rk(c.seed, 1), rv(c.seed, 2);
+  const std::int64_t most = c.B * c.H * std::max(c.Sq, c.Sk) * c.D;
+  const std::vector<float>& nq = drawn(c.seed, 0, Distribution::Normal, most);
+  const std::vector<float>& nk = drawn(c.seed, 1, Distribution::Normal, std::max(most, c.D));
   const std::int64_t keys = c.causal == Causal::TopLeft ? std::min(c.Sk, c.Sq) : c.Sq == 0 ? 0 : c.Sk;
   const auto all = [&](float q_factor, float kv_factor, Distribution d) {
-    q.fill(c.Sq, [&](std::uint64_t i, std::int64_t) { return q_factor * draw(rq, d, i); });
-    k.fill(keys, [&](std::uint64_t i, std::int64_t) { return kv_factor * draw(rk, d, i); });
-    v.fill(keys, [&](std::uint64_t i, std::int64_t) { return kv_factor * draw(rv, d, i); });
+    const std::vector<float>&rq = drawn(c.seed, 0, d, most), &rk = drawn(c.seed, 1, d, most),
+          &rv = drawn(c.seed, 2, d, most);
+    q.fill(c.Sq, [&](std::uint64_t i, std::int64_t) { return q_factor * rq[i]; });
+    k.fill(keys, [&](std::uint64_t i, std::int64_t) { return kv_factor * rk[i]; });
+    v.fill(keys, [&](std::uint64_t i, std::int64_t) { return kv_factor * rv[i]; });
   };
   switch (c.input) {
     case Input::Halved:
@@ -125,20 +141,18 @@ void Inputs<T>::fill() {
     }
     case Input::Equal:
       all(1, 1, Distribution::Normal);
-      return k.fill(keys,
-                    [&](std::uint64_t i, std::int64_t) { return rk.normal(i % static_cast<std::uint64_t>(c.D)); });
+      return k.fill(keys, [&](std::uint64_t i, std::int64_t) { return nk[i % static_cast<std::uint64_t>(c.D)]; });
     case Input::Rising:
     case Input::Falling:
     case Input::Shuffled:
       // q·k grows by 40 from the first key to the last: Q is near (1 … 1), K_j near x_j·(1 … 1), x_j in [-1, 1].
       all(1, 1, Distribution::Normal);
-      q.fill(c.Sq, [&](std::uint64_t i, std::int64_t) { return 1 + 0.1f * rq.normal(i); });
+      q.fill(c.Sq, [&](std::uint64_t i, std::int64_t) { return 1 + 0.1f * nq[i]; });
       return k.fill(keys, [&](std::uint64_t i, std::int64_t j) {
         if (c.input == Input::Falling) j = c.Sk - 1 - j;
-        if (c.input == Input::Shuffled)
-          j = j * 7919 % c.Sk;  // a permutation: 7919 is a prime larger than any Sk here
+        if (c.input == Input::Shuffled) j = j * 7919 % c.Sk;  // a permutation: 7919 is a prime larger than any Sk here
         const float x = 2.0f * static_cast<float>(j) / static_cast<float>(std::max<std::int64_t>(c.Sk - 1, 1)) - 1;
-        return (20 * x + rk.normal(i)) / std::sqrt(static_cast<float>(c.D));
+        return (20 * x + nk[i]) / std::sqrt(static_cast<float>(c.D));
       });
     case Input::LowEqual:
     case Input::LowVaried: {
@@ -152,7 +166,7 @@ void Inputs<T>::fill() {
       const float last_place = std::is_same_v<T, float> ? 1e-6f : 0x1p-9f;
       q.fill(c.Sq, [&](std::uint64_t, std::int64_t) { return q0; });
       return k.fill(keys, [&](std::uint64_t i, std::int64_t) {
-        return c.input == Input::LowEqual ? k0 : k0 * (1 + last_place * rk.normal(i));
+        return c.input == Input::LowEqual ? k0 : k0 * (1 + last_place * nk[i]);
       });
     }
   }
@@ -404,12 +418,12 @@ void check_traffic(const Ledger& ledger, const std::vector<Traffic>& want) {
   CHECK(ledger.hbm_written_bytes() == written);
 }
 
-#define FLASH_INSTANTIATE(T)                                                                    \
-  template struct Strided<T>;                                                                   \
-  template struct Inputs<T>;                                                                    \
-  template Bars bars<T>(const Case&, const Reference&);                                         \
-  template Complaints examine<T>(const Case&, const Forward<T>&, const Features&, Figures*);     \
-  template void check_forward<T>(const Case&, const Forward<T>&, const Features&, Figures*);     \
+#define FLASH_INSTANTIATE(T)                                                                 \
+  template struct Strided<T>;                                                                \
+  template struct Inputs<T>;                                                                 \
+  template Bars bars<T>(const Case&, const Reference&);                                      \
+  template Complaints examine<T>(const Case&, const Forward<T>&, const Features&, Figures*); \
+  template void check_forward<T>(const Case&, const Forward<T>&, const Features&, Figures*); \
   template void check_equals_previous<T>(const Case&, const Forward<T>&, const Forward<T>&);
 FLASH_INSTANTIATE(float)
 FLASH_INSTANTIATE(half)

@@ -91,7 +91,7 @@ std::string text(const Case& c);
 inline constexpr unsigned char poison[2] = {0xd3, 0x7f};
 void fill_with_poison(void* memory, std::size_t bytes);
 bool is_poison(const void* memory, std::size_t bytes);
-inline constexpr std::int64_t guard = 64;      // poisoned elements before and after each array
+inline constexpr std::int64_t guard = 64;  // poisoned elements before and after each array
 
 // A strided [B, H, S, D] tensor inside memory that is poison everywhere else. `slot` (Q 0, K 1, V 2, O 3) makes the
 // strides of the four tensors differ.
@@ -226,8 +226,8 @@ struct Domain {
 // Greedy and deterministic: start from the first pair that is still missing, then add the values that cover most.
 std::vector<Case> pairwise(const Domain& domain);
 
-// The shapes that the seeds ran, with their block sizes, scales and masks; batch and heads cut down, and the length
-// where it says so, so that two cores finish them.
+// The shapes that published kernels ran, with their block sizes, scales and masks; batch and heads cut down, and the
+// length where it says so, so that two cores finish them.
 std::vector<Case> published_cases();
 
 // --- What a run costs ------------------------------------------------------------------------------------------------

@@ -139,12 +139,12 @@ struct GradientErrors {
   double worst_share() const {  // NaN if any is
     double worst = 0;
     for (const GradientError* e : {&dq, &dk, &dv})
-      if (!(e->share <= worst)) worst = e->share;
+      if (!std::isnan(worst) && !(e->share <= worst)) worst = e->share;
     return worst;
   }
 };
 
-// How many rounding floors fp16 and bf16 may be away: 2 for N(0,1), 10 where a mean makes dP and δ nearly equal, else 4.
+// How many rounding floors fp16 and bf16 may be away: 2 for N(0,1), 10 where a mean makes dP and δ nearly equal; 4.
 inline double floors(Input input) {
   if (input == Input::Uniform || input == Input::Shifted) return 10;
   return input == Input::Normal || input == Input::Halved ? 2 : 4;
@@ -162,11 +162,11 @@ GradientErrors gradient_errors(const GradientProblem<T>& p, const GradientRefere
           gradient_error<T>(gather64(p.dv), want.dv, want.gv, bar, floors(input))};
 }
 
-// At large logits fp32 itself limits P, in the forward pass as in the backward pass. Beside the contract's bar dV may be
-// twice as far off as O was in the same run, dQ and dK four times, `more` on top.
+// At large logits fp32 itself limits P, in the forward pass as in the backward pass. Beside the contract's bar dV may
+// be twice as far off as O was in the same run, dQ and dK four times, `more` on top.
 template <class T>
-GradientErrors gradient_errors_beside_o(const GradientProblem<T>& p, const GradientReference& want,
-                                        double error_of_o, double more = 0) {
+GradientErrors gradient_errors_beside_o(const GradientProblem<T>& p, const GradientReference& want, double error_of_o,
+                                        double more = 0) {
   return {gradient_error<T>(gather64(p.dq), want.dq, want.gq, 5e-6, 2, 4 * error_of_o + more),
           gradient_error<T>(gather64(p.dk), want.dk, want.gk, 5e-6, 2, 4 * error_of_o + more),
           gradient_error<T>(gather64(p.dv), want.dv, want.gv, 5e-6, 2, 2 * error_of_o)};

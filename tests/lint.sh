@@ -21,6 +21,12 @@ files() {
 # include REGEX: lines that include such a header, in the files named on standard input.
 include() { tr '\n' '\0' | xargs -0 -r grep -HnE "^[[:space:]]*#[[:space:]]*include[[:space:]]*[<\"]($1)" || true; }
 
+# A byte 200-277 (octal) continues a UTF-8 character. Addresses do not count; rows of tables in pages may be longer.
+# shellcheck disable=SC2016 # awk's $
+too_long='/^ *\|/ && FILENAME ~ /\.md$/ { next }
+  { gsub(/[\200-\277]/, ""); gsub(/https?:\/\/[^ )>"]*/, "") }
+  length > 120 { print FILENAME ":" FNR ": " length " characters" }'
+
 rules() {
   files '*.hpp' '*.cpp' '*.cu' '*.cuh' | grep -vx './phases/common/tensor.hpp' | include 'xtensor|xtl/' |
     rule 'only phases/common/tensor.hpp may include xtensor'
@@ -32,9 +38,12 @@ rules() {
     { xargs -0 -r grep -Hn "$(printf '\t')" || true; } | rule 'no tabs'
   files '*.hpp' '*.cpp' '*.cu' '*.cuh' '*.cmake' CMakeLists.txt '*.json' '*.md' '*.py' flash | tr '\n' '\0' |
     { xargs -0 -r grep -HnE '(^|[^[:alnum:]_.}])/(home|root|work|Users)/' || true; } | rule 'no paths of one machine'
-  files '*.hpp' '*.cuh' | tr '\n' '\0' | { xargs -0 -r grep -L '^#pragma once' || true; } | rule 'headers say #pragma once'
+  files '*.hpp' '*.cuh' | tr '\n' '\0' | { xargs -0 -r grep -L '^#pragma once' || true; } |
+    rule 'headers say #pragma once'
   files '*.hpp' '*.cuh' | tr '\n' '\0' | { xargs -0 -r grep -HnE '^[[:space:]]*using namespace' || true; } |
     rule 'no using namespace in a header'
+  files '*.hpp' '*.cpp' '*.cuh' '*.cu' '*.cl' '*.cmake' CMakeLists.txt '*.sh' flash '*.py' '*.md' | tr '\n' '\0' |
+    { LC_ALL=C xargs -0 -r awk "$too_long"; } | rule 'lines of 120 characters at most'
 }
 
 found=$(rules)

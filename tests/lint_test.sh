@@ -35,6 +35,15 @@ offence gpu/x.cuh '#include "phases/common/problem.hpp"' 'sim/ and gpu/'
 offence sim/x.hpp "$(printf '\tint x;')" 'no tabs'
 offence docs/x.md "see /home/somebody/file" 'no paths of one machine'
 offence sim/x.hpp 'using namespace std;' 'no using namespace'
+# repeat COUNT TEXT
+repeat() { awk -v n="$1" -v text="$2" 'BEGIN { while (n-- > 0) printf "%s", text }'; }
+offence sim/x.hpp "// $(repeat 118 x)" 'lines of 120 characters'
+offence sim/x.hpp "// $(repeat 118 ᵀ)" 'lines of 120 characters'
+offence sim/x.hpp "// $(repeat 117 ᵀ)" ''
+offence docs/x.md "see $(repeat 60 'a ')" 'lines of 120 characters'
+offence docs/x.md "| $(repeat 60 'a ')|" ''
+offence sim/x.hpp "| $(repeat 60 'a ')|" 'lines of 120 characters'
+offence docs/x.md "see <https://example.org/$(repeat 60 ab)>." ''
 rm -rf "$work/tree" && mkdir -p "$work/tree/sim" && echo 'int x;' >"$work/tree/sim/x.hpp"
 if sh "$lint" "$work/tree" >/dev/null; then failed=1; echo 'not found: missing #pragma once'; fi
 [ "$failed" = 0 ] && echo "lint_test: every offence was found"

@@ -1,4 +1,4 @@
-// memory_test.cpp: proof of sim/memory/memory.hpp, the two-level memory: every byte is counted, no tile fits that should not.
+// memory_test.cpp: proof of sim/memory/memory.hpp, the two-level memory: every byte is counted, no tile too large fits.
 // And of sim/ledger.hpp, which adds up what several workers did.
 // ctest -L common
 #include "sim/memory/memory.hpp"

@@ -1,4 +1,4 @@
-// phase_03_test.cpp: proof of phase 03, FlashAttention-1: same results tile by tile, and exactly T_c passes over Q and O.
+// phase_03_test.cpp: proof of phase 03, FlashAttention-1: same results tile by tile, exactly T_c passes over Q and O.
 // Also what the paper's block sizes need on chip, and a published example whose numbers do not fit.
 // ./flash test 03
 #include <doctest/doctest.h>
@@ -107,7 +107,7 @@ TEST_CASE("a published example: 64 x 768 tiles need more than 192 KiB") {
     check_forward<float>(c, run, phase03::features);
     Inputs<float> larger(c);
     CHECK(phase03::forward(larger.problem(false)).ledger.shared_bytes_peak == 623104);  // 608.5 KiB
-    c.block_q = c.block_k = 0;                                                   // what does fit
+    c.block_q = c.block_k = 0;                                                          // what does fit
     c.sram_bytes = 192 * KiB;
     check_forward<float>(c, run, phase03::features);
   }

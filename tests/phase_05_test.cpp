@@ -25,7 +25,8 @@ TEST_CASE_TEMPLATE("counters equal formulas", T, float, half, bfloat16) {
 TEST_CASE_TEMPLATE("as many bytes as phase 04 with the same tiles", T, float, half, bfloat16) {
   if (skipped_without(Where::Checked)) return;
   Inputs<T> in({.Sq = 70, .Sk = 90, .D = 32, .block_q = 64, .block_k = 32});
-  const Ledger model = phase04::forward(in.problem(false)).ledger, kernel = phase05::forward(in.problem(false), Where::Checked).ledger;
+  const Ledger model = phase04::forward(in.problem(false)).ledger,
+               kernel = phase05::forward(in.problem(false), Where::Checked).ledger;
   CHECK(kernel.hbm_read_bytes() == model.hbm_read_bytes());
   CHECK(kernel.hbm_written_bytes() == model.hbm_written_bytes());
 }

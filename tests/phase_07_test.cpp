@@ -22,8 +22,8 @@ TEST_CASE_TEMPLATE("counters equal formulas", T, float, half, bfloat16) {
   check_row_kernel<T>();
 }
 
-// More keys than rows in a tile, no common factor between tile and diagonal: stepping by Bc up to a multiple of Br would
-// run past the diagonal without a mask.
+// More keys than rows in a tile, no common factor between tile and diagonal: stepping by Bc up to a multiple of Br
+// would run past the diagonal without a mask.
 TEST_CASE_TEMPLATE("Bc > Br", T, float, half, bfloat16) {
   for (const auto& [Sq, Sk] :
        {std::pair<std::int64_t, std::int64_t>{128, 128}, {96, 160}, {160, 96}, {1, 64}, {33, 65}})

@@ -183,8 +183,8 @@ void check_lse_is_a_by_product(const Forward<T>& forward, const Features& can) {
   CHECK(is_poison(without.lse.data(), without.lse.size() * sizeof(float)));
 }
 
-// Rows, heads and batch entries further apart than 2^31 elements: offsets must be 64-bit. The memory is reserved, hardly
-// used; kernels work on it in place, on the fast simulator.
+// Rows, heads and batch entries further apart than 2^31 elements: offsets must be 64-bit. The memory is reserved,
+// hardly used; kernels work on it in place, on the fast simulator.
 template <class T>
 void check_far_strides() {
   const Case c{.B = 2, .H = 2, .Sq = 9, .Sk = 18, .D = 8};
@@ -329,7 +329,7 @@ void check_empty(Where where) {
   check_empty<T>(on<T>(phase_under_test(), where), features_under_test());
 }
 
-#define FLASH_INSTANTIATE(T)                 \
+#define FLASH_INSTANTIATE(T)               \
   template void check_contract<T>(Where);  \
   template void check_published<T>(Where); \
   template void check_promises<T>(Where);  \

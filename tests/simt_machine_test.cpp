@@ -100,7 +100,7 @@ TEST_CASE("shared memory limits follow the profile") {
   CHECK(run_shared(a100, 163) == 7);
   CHECK_THROWS_WITH_AS(
       run_shared(a100, 164),
-      "shared memory per block is 167936 bytes; expected at most 166912 bytes on sm_80; use smaller tiles",
+      "dynamic shared memory of touch_last<164> is 167936 bytes; expected 0 to 166912 on sm_80; use smaller tiles",
       flash::Error);
   CHECK(run_shared(h100, 227) == 7);
   CHECK_THROWS_AS(run_shared(h100, 228), flash::Error);

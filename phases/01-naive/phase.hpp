@@ -1,14 +1,15 @@
 // Phase 01 declares itself: what it can do, and its entry points. The implementation is in attention.hpp.
-// Programs and tests call forward(), which is compiled once (phase.cpp); attention.hpp is for those who read or include it.
+// Programs and tests call forward(), compiled once (phase.cpp); attention.hpp is for those who read or include it.
 // Use: Run run = phase01::forward(problem);
 #pragma once
 #include "phases/common/phase.hpp"
 
 namespace flash::phase01 {
 
-inline constexpr Features features{.phase = "01-naive",
-                                  .change = "S = QK^T and P = softmax(S) as whole matrices: every element is written and read back",
-                                  .causal = true};
+inline constexpr Features features{
+    .phase = "01-naive",
+    .change = "S = QK^T and P = softmax(S) as whole matrices: every element is written and read back",
+    .causal = true};
 
 extern Phase phase;
 

@@ -16,7 +16,7 @@ inline float finite_or_zero(float m) {
   return m == -infinity ? 0 : m;
 }
 
-// Line 1 of Algorithm 1: B_c = ⌈M / 4d⌉, B_r = min(B_c, d). M counts numbers, not bytes (seed 001 mixed them up).
+// Line 1 of Algorithm 1: B_c = ⌈M / 4d⌉, B_r = min(B_c, d). M counts numbers, not bytes (often mixed up).
 inline Blocks paper_blocks(std::int64_t sram_numbers, std::int64_t D) {
   const std::int64_t Bc = (sram_numbers + 4 * D - 1) / (4 * D);
   return {std::min(Bc, D), Bc};

@@ -89,8 +89,8 @@ CELL("The paper's tiles, and what they need") {
 // %% [markdown]
 // ## A tutorial's numbers
 //
-// One of the tutorials that this course grew from (seed 001) computes B_c = M/4/64 = 768 for N = 1024, d = 64 and an
-// A100, M = 192 KB. Its Python runs, since Python has no SRAM. Ours has.
+// A V1/V2 tutorial in PyTorch computes B_c = M/4/64 = 768 for N = 1024, d = 64 and an A100, M = 192 KB. Its Python
+// runs, since Python has no SRAM. Ours has.
 
 // %%
 CELL("B_c = 768 on an A100") {

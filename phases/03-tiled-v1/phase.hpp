@@ -1,13 +1,14 @@
 // Phase 03 declares itself: what it can do, and its entry points. The implementation is in attention.hpp.
-// Programs and tests call forward(), which is compiled once (phase.cpp); attention.hpp is for those who read or include it.
+// Programs and tests call forward(), compiled once (phase.cpp); attention.hpp is for those who read or include it.
 // Use: Run run = phase03::forward(problem);
 #pragma once
 #include "phases/common/phase.hpp"
 
 namespace flash::phase03 {
 
-inline constexpr Features features{.phase = "03-tiled-v1",
-                                  .change = "keys arrive in tiles, K/V outside: O, l and m are re-read and re-written for each K/V tile"};
+inline constexpr Features features{
+    .phase = "03-tiled-v1",
+    .change = "keys arrive in tiles, K/V outside: O, l and m are re-read and re-written for each K/V tile"};
 
 extern Phase phase;
 

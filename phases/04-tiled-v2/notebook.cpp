@@ -144,7 +144,7 @@ CELL("Bytes against N") {
 // %% [markdown]
 // ## "HBM access drops from O(N²) to O(N)"
 //
-// So says a comment in another tutorial (seed 003), beside "32 MB → 72 KiB" for N = 4096. Count.
+// So says the comment over a simplified Triton kernel, beside "32 MB → 72 KiB" for N = 4096. Count.
 
 // %%
 CELL("What is O(N) and what is not") {

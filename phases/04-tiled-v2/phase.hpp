@@ -1,15 +1,16 @@
 // Phase 04 declares itself: what it can do, and its entry points. The implementation is in attention.hpp.
-// Programs and tests call forward(), which is compiled once (phase.cpp); attention.hpp is for those who read or include it.
+// Programs and tests call forward(), compiled once (phase.cpp); attention.hpp is for those who read or include it.
 // Use: Run run = phase04::forward(problem);
 #pragma once
 #include "phases/common/phase.hpp"
 
 namespace flash::phase04 {
 
-inline constexpr Features features{.phase = "04-tiled-v2",
-                                  .change = "the loops change places, Q outside: O, l and m stay on chip, one division at the end",
-                                  .causal = true,
-                                  .lse = true};
+inline constexpr Features features{
+    .phase = "04-tiled-v2",
+    .change = "the loops change places, Q outside: O, l and m stay on chip, one division at the end",
+    .causal = true,
+    .lse = true};
 
 extern Phase phase;
 
@@ -19,7 +20,8 @@ Run forward(const Problem<T>& p, Where where = Where::Sim, const MachineOptions&
   return flash::forward(phase, p, where, options);
 }
 
-// What FlashAttention-2 moves with given tiles, in the kernels of later phases too: Q, O and LSE once; for each Q tile the K/V tiles that its last row sees.
+// What FlashAttention-2 moves with given tiles, in the kernels of later phases too: Q, O and LSE once; for each Q tile
+// the K/V tiles that its last row sees.
 inline HbmBytes hbm_bytes_of(const Sizes& s, Blocks blocks) {
   const std::int64_t heads = s.B * s.H, row = s.D * s.element_bytes;
   std::int64_t keys = 0;

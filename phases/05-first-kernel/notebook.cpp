@@ -197,8 +197,8 @@ CELL("Refused by name") {
 // %% [markdown]
 // ## One launch per head
 //
-// The kernel knows one head, so `run` launches it B·H times. A launch has only T_r = ⌈S_q / B_r⌉ blocks, and an H200 has
-// 132 multiprocessors, each with room for several blocks. The next launch begins when the last block of this one ends.
+// The kernel knows one head, so `run` launches it B·H times. A launch has only T_r = ⌈S_q / B_r⌉ blocks, and an H200
+// has 132 multiprocessors, each with room for several blocks. The next launch begins when this one's last block ends.
 
 // %%
 CELL("A chip that starves") {
@@ -220,9 +220,9 @@ CELL("A chip that starves") {
 }
 
 // %% [markdown]
-// **What you saw.** Two loops became hardware, the algorithm stayed: same tiles, same bytes. Loads are coalesced, shared
-// memory has no conflicts, a store of a warp touches eight times the bytes that it writes. And most of the chip idles, whatever one
-// block does: that is phase 06. What an H200 makes of it is measured in docs/benchmarks.md.
+// **What you saw.** Two loops became hardware, the algorithm stayed: same tiles, same bytes. Loads are coalesced,
+// shared memory has no conflicts, a store of a warp touches eight times the bytes that it writes. And most of the chip
+// idles, whatever one block does: that is phase 06. What an H200 makes of it is measured in docs/benchmarks.md.
 //
 // **Exercise.** 1. Delete one `__syncthreads()` in `attention.cuh` and run this page: which machine complains, and does
 // it name the line? 2. Make it `Q[Br][D]`: which claim turns false, and how many conflicts are counted? 3. Route O

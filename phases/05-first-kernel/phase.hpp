@@ -6,10 +6,11 @@
 
 namespace flash::phase05 {
 
-inline constexpr Features features{.phase = "05-first-kernel",
-                                  .change = "the same algorithm as a CUDA kernel for one head: a block per Q tile, a thread per row",
-                                  .kernel = true,
-                                  .blocks = {{64, 32}, {32, 64}, {16, 16}}};
+inline constexpr Features features{
+    .phase = "05-first-kernel",
+    .change = "the same algorithm as a CUDA kernel for one head: a block per Q tile, a thread per row",
+    .kernel = true,
+    .blocks = {{64, 32}, {32, 64}, {16, 16}}};
 
 extern Phase phase;
 

@@ -16,7 +16,7 @@ enum class Grid {
 };
 
 // Blocks along x, y, z. Heads beyond 65,535, CUDA's limit for y, go on in z.
-inline std::array<unsigned, 3> grid_of(Grid grid, std::int64_t B, std::int64_t H, std::int64_t q_tiles) {
+inline std::array<unsigned, 3> extents_of(Grid grid, std::int64_t B, std::int64_t H, std::int64_t q_tiles) {
   const auto extent = [](std::int64_t n) { return static_cast<unsigned>(n); };
   if (grid == Grid::One) return {extent(q_tiles), 1, 1};
   if (grid == Grid::Three) return {extent(B), extent(H), extent(q_tiles)};

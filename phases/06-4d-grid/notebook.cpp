@@ -7,8 +7,8 @@
 // **Idea.** One launch with a grid of two dimensions: `blockIdx.x` is the Q tile, `blockIdx.y` the head. What a block
 // does stays as it was; it only looks up where its head begins.
 //
-// **Changed since 05.** `Tensor` (pointer and 64-bit strides for b, h and s) in place of `Head`; the kernel's first three
-// lines; one `launch` where there was a loop. `attend` is phase 05's kernel.
+// **Changed since 05.** `Tensor` (pointer and 64-bit strides for b, h and s) in place of `Head`; the kernel's first
+// three lines; one `launch` where there was a loop. `attend` is phase 05's kernel.
 
 // %%
 #include "phases/06-4d-grid/phase.hpp"
@@ -77,9 +77,9 @@ CELL("Phase 05, bit for bit") {
 // %% [markdown]
 // ## Strides
 //
-// A linear layer writes [B, S, H, D]: the heads of one token side by side. Attention speaks of [B, H, S, D]. Many programs
-// copy ("transpose, contiguous") before they call. It is enough to say where the next head and the next row begin: only D
-// must be contiguous.
+// A linear layer writes [B, S, H, D]: the heads of one token side by side. Attention speaks of [B, H, S, D]. Many
+// programs copy ("transpose, contiguous") before they call. It is enough to say where the next head and the next row
+// begin: only D must be contiguous.
 // Strides and offsets are 64-bit numbers: B·H·S·D passes 2³¹ sooner than one thinks.
 
 // %%
@@ -141,10 +141,10 @@ CELL("65,536 heads") {
 // %% [markdown]
 // ## Three grids
 //
-// `variants.cuh` has two more, as found in the wild: (Q tile) with a loop over heads inside the block, and (batch, head,
-// Q tile). The block's work is the same, so bits and counters are. What differs is how many blocks there are, and which
-// of them run at the same time: hardware starts them in the order of their index, x first. Blocks of one head read the
-// same K and V and find them in the L2 cache; blocks of different heads push each other's out.
+// `variants.cuh` has two more, as found in the wild: (Q tile) with a loop over heads inside the block, and (batch,
+// head, Q tile). The block's work is the same, so bits and counters are. What differs is how many blocks there are, and
+// which of them run at the same time: hardware starts them in the order of their index, x first. Blocks of one head
+// read the same K and V and find them in the L2 cache; blocks of different heads push each other's out.
 //
 // The picture takes each block's tiles and their length from the simulator's trace, and seats the blocks in this order
 // on a small chip with 8 places. A colour is a head.
@@ -219,7 +219,7 @@ CELL("The same bytes, another order") {
 CELL("At full size") {
   std::printf("B = 4, H = 32, 2048 rows in tiles of 64; 132 multiprocessors, one block each\n");
   for (const Grid grid : {Grid::One, Grid::Two, Grid::Three}) {
-    const auto size = phase06::grid_of(grid, 4, 32, 32);
+    const auto size = phase06::extents_of(grid, 4, 32, 32);
     const auto heads = std::uint64_t(phase06::heads_in_flight(grid, 4, 32, 32, 132).size());
     std::printf("%-14s %5s blocks, K and V of %3d heads in flight: %12s bytes in fp16, D = 128\n", text(size).c_str(),
                 grouped(std::uint64_t(size[0]) * size[1] * size[2]).c_str(), int(heads),

@@ -7,11 +7,12 @@
 
 namespace flash::phase06 {
 
-inline constexpr Features features{.phase = "06-4d-grid",
-                                  .change = "a kernel that takes [B, H, S, D] with any strides: one grid for all Q tiles of all heads",
-                                  .kernel = true,
-                                  .same_bits = true,
-                                  .blocks = {{64, 32}, {32, 64}, {16, 16}}};
+inline constexpr Features features{
+    .phase = "06-4d-grid",
+    .change = "a kernel that takes [B, H, S, D] with any strides: one grid for all Q tiles of all heads",
+    .kernel = true,
+    .same_bits = true,
+    .blocks = {{64, 32}, {32, 64}, {16, 16}}};
 
 extern Phase phase;
 

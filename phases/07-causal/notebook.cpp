@@ -221,7 +221,7 @@ CELL("Bytes and multiply-adds: predicted = counted") {
 //
 // *Top-left*: query 0 sees key 0 (j ≤ i). *Bottom-right*: the last query sees all keys (j ≤ i + S_k − S_q), as it must
 // when earlier keys come from a cache. Both are in use under the one word "causal", so ours has to be named. With more
-// queries than keys, bottom-right leaves the first S_q − S_k queries nothing to see: O = 0, LSE = −∞ (phase 02), no NaN.
+// queries than keys, bottom-right leaves the first S_q − S_k queries nothing to see: O = 0, LSE = −∞ (phase 02).
 
 // %%
 CELL("Top-left and bottom-right") {
@@ -256,14 +256,14 @@ CELL("Top-left and bottom-right") {
 // %% [markdown]
 // ## More keys than rows in a tile
 //
-// Two other tutorials (seeds 000 and 001) split the loop in two: stage 1 from key 0 to `start_m·BLOCK_M` without mask,
+// Triton's tutorial and its descendants split the loop in two: stage 1 from key 0 to `start_m·BLOCK_M` without mask,
 // stage 2 from there to `(start_m + 1)·BLOCK_M` with mask, both in steps of BLOCK_N. If BLOCK_N does not divide
 // BLOCK_M, stage 1's last tile reaches past `start_m·BLOCK_M`: keys of the future come in unmasked, and stage 2 then
 // takes the keys of the present a second time. We count in keys and round to tiles last, so any two sizes will do.
 
 // %%
 // How often row i of those kernels takes each key.
-static std::vector<int> seed_takes(int N, int Br, int Bc, int i) {
+static std::vector<int> stages_take(int N, int Br, int Bc, int i) {
   std::vector<int> takes(N, 0);
   const int begin = i / Br * Br;
   for (int start = 0; start < begin; start += Bc)
@@ -285,7 +285,7 @@ CELL("Past the diagonal") {
     int future = 0, twice = 0;
     RowMajor<double> O(N, 64);
     for (int i = 0; i < N; ++i) {
-      const std::vector<int> takes = seed_takes(N, Br, Bc, i);
+      const std::vector<int> takes = stages_take(N, Br, Bc, i);
       const Eigen::RowVectorXd p =
           weight.row(i).cwiseProduct(Eigen::Map<const Eigen::RowVectorXi>(&takes[0], N).cast<double>());
       O.row(i) = p * V / p.sum();
@@ -323,7 +323,7 @@ CELL("Past the diagonal") {
     for (int i = 0; i < 4; ++i)
       for (int j = 0; j < 2; ++j) canvas.rect(x0 + 128 * j, 66 + 64 * i, 128, 64, "fill=\"none\" stroke=\"#777\"");
   };
-  panel(16, "stages of seeds 000 and 001", [](int i) { return seed_takes(128, 32, 64, i); });
+  panel(16, "stages of Triton's tutorial", [](int i) { return stages_take(128, 32, 64, i); });
   panel(312, "phase 07: keys up to i", [](int i) {
     std::vector<int> takes(128, 0);
     std::fill_n(takes.begin(), i + 1, 1);
@@ -336,8 +336,9 @@ CELL("Past the diagonal") {
 // %% [markdown]
 // ## Two promises
 //
-// Without a mask nothing has changed, not one bit. And a key that a row may not see has no influence, whatever it holds.
-// A mask that multiplies by 0 cannot promise that, as 0 · NaN = NaN; ours selects, and does not touch unseen keys of V.
+// Without a mask nothing has changed, not one bit. And a key that a row may not see has no influence, whatever it
+// holds. A mask that multiplies by 0 cannot promise that, as 0 · NaN = NaN; ours selects, and does not touch unseen
+// keys of V.
 
 // %%
 CELL("The same bits as 06; a NaN in the future") {

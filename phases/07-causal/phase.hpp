@@ -6,12 +6,13 @@
 
 namespace flash::phase07 {
 
-inline constexpr Features features{.phase = "07-causal",
-                                  .change = "causal: K/V tiles right of the diagonal are never loaded, only those on it are masked",
-                                  .kernel = true,
-                                  .causal = true,
-                                  .same_bits = true,
-                                  .blocks = {{64, 32}, {32, 64}, {16, 16}}};
+inline constexpr Features features{
+    .phase = "07-causal",
+    .change = "causal: K/V tiles right of the diagonal are never loaded, only those on it are masked",
+    .kernel = true,
+    .causal = true,
+    .same_bits = true,
+    .blocks = {{64, 32}, {32, 64}, {16, 16}}};
 
 extern Phase phase;
 

@@ -1,5 +1,5 @@
-// Phase 08: LSE = m + log l for each row, natural log, fp32: all that the backward pass needs to rebuild P, and all that
-// is needed to merge results of disjoint sets of keys. New since 07: one pointer and one store per row.
+// Phase 08: LSE = m + log l for each row, natural log, fp32: all that the backward pass needs to rebuild P, and all
+// that is needed to merge results of disjoint sets of keys. New since 07: one pointer and one store per row.
 // Run it: ./flash tour 08     Test it: ./flash test 08
 #pragma once
 #include "phases/08-lse/phase.hpp"

@@ -43,7 +43,7 @@ static double log_sum_exp(const Eigen::RowVectorXd& s) {
 // ## Run it
 //
 // Natural logarithm, fp32, [B, H, S_q]. Inside, m is in base 2 (the kernel works with exp2), so the last line is
-// LSE = ln 2 · m + ln l. Others (Triton's tutorial and seeds 000 and 001 after it) hand out log2 Σ exp(s); who takes
+// LSE = ln 2 · m + ln l. Others (Triton's tutorial and those after it) hand out log2 Σ exp(s); who takes
 // one for the other is off by a factor of 1.44, hence converters with names.
 
 // %%
@@ -245,6 +245,6 @@ CELL("Four bytes per row") {
 // **What you saw.** LSE is m and l in one number: enough to rebuild any element of P, and enough to put together what
 // was computed apart. It costs next to nothing, and the forward pass is complete with it.
 //
-// **Exercise.** 1. With logits near −2·10⁶ a fp32 LSE has steps of 0.125: what becomes of P, and what of a merge? 2. Let
-// the parts be causal: which option makes the right half of the keys see the right diagonal? 3. A sum over 8 GPUs:
+// **Exercise.** 1. With logits near −2·10⁶ a fp32 LSE has steps of 0.125: what becomes of P, and what of a merge? 2.
+// Let the parts be causal: which option makes the right half of the keys see the right diagonal? 3. A sum over 8 GPUs:
 // what does each send, and how many bytes is that per row?

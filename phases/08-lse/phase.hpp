@@ -6,13 +6,14 @@
 
 namespace flash::phase08 {
 
-inline constexpr Features features{.phase = "08-lse",
-                                  .change = "LSE = m + log l, one number per row: what merging and the backward pass need",
-                                  .kernel = true,
-                                  .causal = true,
-                                  .lse = true,
-                                  .same_bits = true,
-                                  .blocks = {{64, 32}, {32, 64}, {16, 16}}};
+inline constexpr Features features{
+    .phase = "08-lse",
+    .change = "LSE = m + log l, one number per row: what merging and the backward pass need",
+    .kernel = true,
+    .causal = true,
+    .lse = true,
+    .same_bits = true,
+    .blocks = {{64, 32}, {32, 64}, {16, 16}}};
 
 extern Phase phase;
 

@@ -1,5 +1,5 @@
 // Phase 09's forward pass for training: O, LSE, and what the backward pass needs to have the same P and δ: m and l, and
-// O_lo, the bits of O that rounding cuts off. New since 08: these stores, and P stays in fp32 for P·V (docs/backward.md).
+// O_lo, the bits of O that rounding cuts off. New since 08: these stores; P stays in fp32 for P·V (docs/backward.md).
 // Run it: ./flash tour 09     Test it: ./flash test 09
 #pragma once
 #include "phases/09-backward/phase.hpp"
@@ -55,8 +55,8 @@ __device__ void load_tile(float (&tile)[Rows][Pitch], Head<const T> from, std::i
   }
 }
 
-// What is written of each row beside O; each may be null. LSE is for the caller; m and l are for the backward pass, since
-// LSE = ln 2 · m + ln l in fp32 is rounded by up to 2^-24 of its size, which becomes a factor of P: 6 % at logits of 1e6.
+// What is written of each row beside O; each may be null. LSE is for the caller; m and l are for the backward pass,
+// since LSE = ln 2 · m + ln l in fp32 is rounded by up to 2^-24 of its size, a factor of P: 6 % at logits of 1e6.
 struct RowArrays {
   float *LSE, *m, *l;  // [rows]; m in base 2
 

@@ -65,8 +65,8 @@ struct Capability {
 #endif
 
 struct Features {
-  const char* phase;   // "07-causal"
-  const char* change;  // what is new since the phase before, one sentence
+  const char* phase;    // "07-causal"
+  const char* change;   // what is new since the phase before, one sentence
   bool kernel = false;  // CUDA C++, for the simulator and the GPU; else C++ for the CPU with the two-level memory
   bool causal = false, lse = false, backward = false;
   bool same_bits = false;  // as the phase before, wherever both can run

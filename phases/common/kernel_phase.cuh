@@ -1,4 +1,4 @@
-// kernel_phase.cuh: the host's side of a kernel phase, as far as all phases have the same: memory, blocks, time, entries.
+// kernel_phase.cuh: the host's side of a kernel phase, what is the same in all of them: memory, blocks, time, entries.
 // A phase writes its kernel, its shared struct and a launch; run_forward() brings a problem to the device, calls the
 // launch with the D, Br and Bc that its features list, and brings O back. One copy per machine.
 #pragma once
@@ -33,18 +33,18 @@ inline void check_cuda(cudaError_t, const char*) {}  // the simulator throws whe
 // What the launch of a forward phase is given; T is the kernel's element type.
 template <class T>
 struct DeviceProblem {
-  Tensor<const T> Q;     // [B, H, Sq, D]
-  Tensor<const T> K, V;  // [B, H, Sk, D]
-  Tensor<T> O;           // [B, H, Sq, D]
-  float* LSE;            // [B, H, Sq], or null: not wanted
+  Tensor<const T> Q;          // [B, H, Sq, D]
+  Tensor<const T> K, V;       // [B, H, Sk, D]
+  Tensor<T> O;                // [B, H, Sq, D]
+  float* LSE;                 // [B, H, Sq], or null: not wanted
   Tensor<std::int16_t> O_lo;  // [B, H, Sq, D] and [B, H, Sq]: what a forward pass for training keeps (gradients.hpp);
   float *m, *l;               // or null
-  float scale_log2;      // scale · log2 e: kernels use exp2(x · log2 e) for exp(x)
-  std::int64_t shift;    // row i sees the keys j <= i + shift
+  float scale_log2;           // scale · log2 e: kernels use exp2(x · log2 e) for exp(x)
+  std::int64_t shift;         // row i sees the keys j <= i + shift
   int B, H;
 };
 
-// ---- Sizes: which instantiation --------------------------------------------------------------------------------------
+// ---- Sizes: which instantiation -------------------------------------------------------------------------------------
 
 // Calls f.template operator()<D, Br, Bc>(), D padded to the next that the features list, with blocks that they list.
 template <const Features& kCan, class F>
@@ -56,7 +56,8 @@ void with_sizes(std::int64_t D, Blocks blocks, const F& f) {
   using AllBlocks = std::make_index_sequence<kCan.blocks.size()>;
   [&]<std::size_t... d>(std::index_sequence<d...>) {
     ((D <= kCan.head_dims[d] && (with_blocks.template operator()<kCan.head_dims[d]>(AllBlocks()), true)) || ...);
-  }(std::make_index_sequence<kCan.head_dims.size()>());
+  }
+  (std::make_index_sequence<kCan.head_dims.size()>());
 }
 
 // The blocks that the caller asked for, or the first whose shared memory fits.
@@ -126,13 +127,14 @@ inline TileCounts count_tiles(const Sizes& s, Blocks blocks) {
   TileCounts counts;
   for (std::int64_t first_row = 0; first_row < s.Sq; first_row += blocks.Br) {
     const std::int64_t last_row = std::min(first_row + blocks.Br, s.Sq) - 1;
-    const std::int64_t full = s.visible(first_row) / blocks.Bc, seen = (s.visible(last_row) + blocks.Bc - 1) / blocks.Bc;
+    const std::int64_t full = s.visible(first_row) / blocks.Bc,
+                       seen = (s.visible(last_row) + blocks.Bc - 1) / blocks.Bc;
     counts.add(s.B * s.H, full, seen, (s.Sk + blocks.Bc - 1) / blocks.Bc);
   }
   return counts;
 }
 
-// ---- Memory ----------------------------------------------------------------------------------------------------------
+// ---- Memory ---------------------------------------------------------------------------------------------------------
 
 // A view's elements in device memory, gaps included, so that its strides hold there too. MachineOptions::in_place: the
 // caller's own memory (the simulator follows any pointer).
@@ -156,8 +158,8 @@ class DeviceView {
       data = reinterpret_cast<Element*>(view_.data);
     else if (view_.data)
       data = array_[0].data();
-    return Tensor<Element>{data,      view_.stride[0], view_.stride[1], view_.stride[2],
-                           view_.S(), static_cast<int>(view_.D())};
+    return Tensor<Element>{
+        data, view_.stride[0], view_.stride[1], view_.stride[2], view_.S(), static_cast<int>(view_.D())};
   }
   // Copies the rows back and leaves the host's gaps alone.
   void download(Machine& m) const {
@@ -177,7 +179,7 @@ class DeviceView {
   std::vector<Array<U>> array_;  // one, or none in place
 };
 
-// ---- A run -----------------------------------------------------------------------------------------------------------
+// ---- A run ----------------------------------------------------------------------------------------------------------
 
 // Runs `launches` and takes the time; collects what the machine knows about them.
 template <class F>

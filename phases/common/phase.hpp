@@ -33,7 +33,7 @@ struct HbmBytes {
 };
 
 struct Phase {
-  const Features& features;
+  Features features;
   // What the forward pass moves, from the sizes alone; `blocks` are those that a kernel runs with.
   HbmBytes (*hbm_bytes)(const Sizes& sizes, Blocks blocks);
   std::array<Entries, 3> entries{};  // by machine

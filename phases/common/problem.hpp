@@ -51,7 +51,7 @@ View<T> dense_view(T* data, const std::array<std::int64_t, 4>& shape) {
 // Which keys j a query row i may see. Without a mask: all.
 enum class Causal {
   None,
-  TopLeft,      // j <= i                 (PyTorch SDPA's is_causal, seeds 002 and 004)
+  TopLeft,      // j <= i                 (PyTorch SDPA's is_causal, Triton's tutorial)
   BottomRight,  // j <= i + S_k - S_q     (flash-attn since 2.1)
 };
 
@@ -60,7 +60,7 @@ struct Options {
   Causal causal = Causal::None;
   std::int64_t block_q = 0;              // rows of a Q tile (Br); 0: the phase chooses
   std::int64_t block_k = 0;              // rows of a K/V tile (Bc); 0: the phase chooses
-  std::int64_t sram_bytes = 192 * 1024;  // on-chip memory of the two-level model (seed 001's A100 figure)
+  std::int64_t sram_bytes = 192 * 1024;  // on-chip memory of the two-level model (an A100's L1)
   int threads = 1;                       // CPU phases that run in parallel; 0: all cores
 };
 

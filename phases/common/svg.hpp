@@ -1,4 +1,4 @@
-// svg.hpp: our own pictures, written as SVG text: a canvas, a heat map, a line chart. The tile walk is in tile_walk.hpp.
+// svg.hpp: our own pictures, written as SVG text: a canvas, a heat map, a line chart. The tile walk: tile_walk.hpp.
 // Drawn on white, so that they read on dark pages too; no script; x is the column (key), y the row (query).
 // Use:  picture("bytes", svg::chart({.title = "HBM bytes", .x = "N", .y = "bytes"}, {{"naive", {{256, 4e6}, …}}}));
 #pragma once

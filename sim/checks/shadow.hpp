@@ -3,8 +3,8 @@
 // Use: sim/checks/hooks.cpp calls access(); sim/core/block.cpp reports barriers and warp meetings.
 //
 // Time. Each block counts its own synchronisations; a clock value belongs to one block (clocks are dealt out in chunks,
-// increasing, machine-wide). A thread's accesses carry its clock; each synchronisation gives its participants a new one.
-// An earlier access by thread u at clock c happened before the running thread t when one of these holds:
+// increasing, machine-wide). A thread's accesses carry its clock; each synchronisation gives its participants a new
+// one. An earlier access by thread u at clock c happened before the running thread t when one of these holds:
 // - it belongs to an earlier launch;
 // - same block, and c is before the last __syncthreads;
 // - same warp, and t and u met in a __syncwarp at a clock after c (or through others: `seen_` rows are joined);
@@ -39,8 +39,8 @@ constexpr std::uint64_t clock_of(Epoch e) {
 }
 
 // Four bytes of memory. Two readers suffice when they are as far apart as possible: whichever thread writes next, one
-// of them is unordered with it if any reader is (readers of one warp, one block, several blocks: farther replaces nearer).
-// Halves that are accessed apart get a cell each: the upper half's is in a second plane, touched only then.
+// of them is unordered with it if any reader is (readers of one warp, one block, several blocks: farther replaces
+// nearer). Halves that are accessed apart get a cell each: the upper half's is in a second plane, touched only then.
 struct Cell {
   Epoch write, reader, far_reader;
   std::uint64_t split;

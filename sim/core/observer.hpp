@@ -1,5 +1,5 @@
 // observer.hpp: what the scheduler tells whoever watches its blocks: when threads synchronise, switch, or use atomics.
-// The checked machine's Checker (sim/checks) watches; the fast machine has no observer. sim/core knows no more than this.
+// The checked machine's Checker (sim/checks) watches; the fast machine has none. sim/core knows no more than this.
 // Use: worker.observer = std::make_unique<Checker>(worker, shadow);
 #pragma once
 #include <cstddef>

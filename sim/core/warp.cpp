@@ -1,6 +1,6 @@
 // warp.cpp: shuffles, votes and reductions: the lanes of the mask meet, the last one computes for all.
 // Nothing here orders memory, except __syncwarp: a lane may see another's shuffled value and still race with it.
-// Use: through sim/dialect/dialect.hpp. The source lane of a shuffle follows the PTX manual's shfl.sync (segments of `width`).
+// Use: through sim/dialect/dialect.hpp. The source lane of a shuffle: the PTX manual's shfl.sync (segments of `width`).
 #include <cstring>
 
 #include "sim/core/block.hpp"

@@ -1,6 +1,6 @@
 // counters.cpp: what a finished request costs, in Nsight Compute's words.
-// Global: sectors = distinct aligned 32-byte pieces that its lanes touch. Shared: 32 banks of 4 bytes; a wavefront serves
-// one word of each bank, to as many lanes as lanes_per_pass() says. See docs/simulator.md.
+// Global: sectors = distinct aligned 32-byte pieces that its lanes touch. Shared: 32 banks of 4 bytes; a wavefront
+// serves one word of each bank, to as many lanes as lanes_per_pass() says. See docs/simulator.md.
 #include "sim/counters/counters.hpp"
 
 #include <algorithm>

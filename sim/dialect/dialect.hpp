@@ -18,7 +18,8 @@
 #define __launch_bounds__(...)
 #define __align__(n) alignas(n)
 // What a kernel file may not use, each with its replacement (docs/simulator.md).
-#define __shared__ _Pragma("GCC error \"shared memory is one struct: Smem& s = shared<Smem>(), with <<<grid, block, sizeof(Smem)>>>\"")
+#define __shared__ \
+  _Pragma("GCC error \"shared memory is one struct: Smem& s = shared<Smem>(), with <<<grid, block, sizeof(Smem)>>>\"")
 #define __constant__ _Pragma("GCC error \"constant memory is not simulated: pass a kernel argument or use constexpr\"")
 #define __managed__ _Pragma("GCC error \"managed memory is not simulated: use Machine::upload and download\"")
 #define asm _Pragma("GCC error \"no inline assembly in kernels: use the functions of gpu/kernel.cuh\"") asm
@@ -90,7 +91,7 @@ FLASH_INLINE unsigned __brev(unsigned x) {
   return __builtin_bswap32(x);
 }
 
-// ---- mathematics: each rounds as IEEE 754 says; fmaf is one rounding. The fast forms (__expf) are exact here. --------
+// ---- mathematics: each rounds as IEEE 754 says; fmaf is one rounding. The fast forms (__expf) are exact here. -------
 
 FLASH_INLINE float fmaf(float a, float b, float c) {
   FLASH_COUNT(flops, 2);
@@ -257,7 +258,7 @@ FLASH_REDUCE(unsigned, __reduce_or_sync, reduce_or)
 FLASH_REDUCE(unsigned, __reduce_xor_sync, reduce_xor)
 #undef FLASH_REDUCE
 
-// ---- atomics: on global and shared memory, relaxed, for the whole device ---------------------------------------------
+// ---- atomics: on global and shared memory, relaxed, for the whole device --------------------------------------------
 
 // Replaces *p by change(*p) in one step and gives the old value. Out of line without instrumentation in the checked
 // build: there the simulator is told once, as one atomic access.
@@ -268,11 +269,13 @@ __attribute__((noinline, no_sanitize("thread")))
 FLASH_INLINE
 #endif
 T exchange_with(T* p, Change change) {
-  using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint16_t>>;
+  using Small = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint16_t>;
+  using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, Small>;
   Bits* word = reinterpret_cast<Bits*>(p);
   Bits old = __atomic_load_n(word, __ATOMIC_RELAXED);
-  while (!__atomic_compare_exchange_n(word, &old, __builtin_bit_cast(Bits, static_cast<T>(change(__builtin_bit_cast(T, old)))),
-                                      false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  while (!__atomic_compare_exchange_n(
+      word, &old, __builtin_bit_cast(Bits, static_cast<T>(change(__builtin_bit_cast(T, old)))),
+      false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
   }
   return __builtin_bit_cast(T, old);
 }

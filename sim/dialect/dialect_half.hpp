@@ -40,12 +40,13 @@ FLASH_INLINE H fused(H a, H b, H c) {
   const double odd = to_odd(s, error);
   const float f = static_cast<float>(odd);  // round this step to odd as well
   auto bits = std::bit_cast<std::uint32_t>(f);
-  if (f - f == 0 && f != 0 && static_cast<double>(f) != odd && !(bits & 1)) bits += (odd > static_cast<double>(f)) == (f > 0) ? 1 : -1;
+  if (f - f == 0 && f != 0 && static_cast<double>(f) != odd && !(bits & 1))
+    bits += (odd > static_cast<double>(f)) == (f > 0) ? 1 : -1;
   return narrow<H>(f - f == 0 ? std::bit_cast<float>(bits) : f);
 }
 
 #define FLASH_HALF(H, H2, to, from)                                                                             \
-  FLASH_INLINE float to(H x) { return half_to_float(x); }                                                               \
+  FLASH_INLINE float to(H x) { return half_to_float(x); }                                                       \
   FLASH_INLINE H from(float x) { return narrow<H>(x); }                                                         \
   FLASH_INLINE H from##_rn(float x) { return narrow<H>(x); }                                                    \
   FLASH_INLINE H __hadd(H a, H b) { FLASH_COUNT(flops, 1); return narrow<H>(to(a) + to(b)); }                   \
@@ -100,7 +101,9 @@ FLASH_INLINE __half2 __floats2half2_rn(float x, float y) { return {__float2half(
 FLASH_INLINE __half2 __float22half2_rn(float2 v) { return __floats2half2_rn(v.x, v.y); }
 FLASH_INLINE __half2 __float2half2_rn(float x) { return __floats2half2_rn(x, x); }
 FLASH_INLINE float2 __half22float2(__half2 v) { return {__half2float(v.x), __half2float(v.y)}; }
-FLASH_INLINE __nv_bfloat162 __floats2bfloat162_rn(float x, float y) { return {__float2bfloat16(x), __float2bfloat16(y)}; }
+FLASH_INLINE __nv_bfloat162 __floats2bfloat162_rn(float x, float y) {
+  return {__float2bfloat16(x), __float2bfloat16(y)};
+}
 FLASH_INLINE __nv_bfloat162 __float22bfloat162_rn(float2 v) { return __floats2bfloat162_rn(v.x, v.y); }
 FLASH_INLINE __nv_bfloat162 __float2bfloat162_rn(float x) { return __floats2bfloat162_rn(x, x); }
 FLASH_INLINE float2 __bfloat1622float2(__nv_bfloat162 v) { return {__bfloat162float(v.x), __bfloat162float(v.y)}; }

@@ -3,7 +3,6 @@
 // Use: through "gpu/kernel.cuh": kernel<<<grid, block, sizeof(Smem)>>>(a.data(), n); it runs on the current machine.
 #pragma once
 #include <cstddef>
-#include <string>
 #include <tuple>
 #include <type_traits>
 
@@ -33,62 +32,65 @@ enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
 // A launch that gives more than 48 KiB of shared memory needs this before it, once per machine.
 template <class Kernel>
 cudaError_t cudaFuncSetAttribute(Kernel* kernel, cudaFuncAttribute, int bytes) {
-  simt::MachineCore& machine = Machine::current("cudaFuncSetAttribute");
-  machine.allow_shared_memory(reinterpret_cast<const void*>(kernel), static_cast<std::size_t>(bytes));
+  Machine::current("cudaFuncSetAttribute").allow_shared_memory(reinterpret_cast<const void*>(kernel), bytes);
   return cudaSuccess;
 }
 
 // ---- launches ----------------------------------------------------------------------------------------------------
 
-// What stands between <<< and >>>, and where it goes.
-struct LaunchShape {
+// All that is known before the arguments are.
+struct Launching {
+  simt::MachineCore& machine;
+  const char* kernel_name;
   simt::dim3 grid, block;
   std::size_t shared_bytes;
+
+  // Lets each thread of the grid make the call call(arguments...). `kernel`: the function's address, if it has one.
+  template <class Call, class... Arguments>
+  void run(const void* kernel, Call call, Arguments... arguments) const {
+    static_assert((std::is_trivially_copyable_v<Arguments> && ...), "kernel parameters are copied bit by bit");
+    struct Bound {
+      Call call;
+      std::tuple<Arguments...> arguments;
+    } bound{call, {arguments...}};
+    simt::Launch spec{};
+    spec.invoke = [](const void* data) {
+      const Bound& b = *static_cast<const Bound*>(data);
+      std::apply(b.call, b.arguments);
+    };
+    spec.arguments = &bound, spec.argument_bytes = sizeof bound;
+    spec.kernel = kernel, spec.kernel_name = kernel_name;
+    spec.grid = grid, spec.block = block, spec.shared_bytes = shared_bytes;
+    machine.run(spec);
+  }
 };
 
-// Lets each thread of the grid make the call call(arguments...).
-template <class Call, class... Arguments>
-void run_grid(simt::MachineCore& machine, const LaunchShape& shape, const void* kernel, const char* kernel_name,
-              Call call, Arguments... arguments) {
-  static_assert((std::is_trivially_copyable_v<Arguments> && ...), "kernel parameters are copied bit by bit");
-  struct Bound {
-    Call call;
-    std::tuple<Arguments...> arguments;
-  } bound{call, {arguments...}};
-  simt::Launch spec{};
-  spec.invoke = [](const void* data) {
-    const Bound& b = *static_cast<const Bound*>(data);
-    std::apply(b.call, b.arguments);
-  };
-  spec.arguments = &bound, spec.argument_bytes = sizeof bound;
-  spec.kernel = kernel, spec.kernel_name = kernel_name;
-  spec.grid = shape.grid, spec.block = shape.block, spec.shared_bytes = shape.shared_bytes;
-  machine.run(spec);
-}
-
-// A launch that names one function: its parameters are known, so that 0, nullptr or {x, y} do as arguments.
-template <class... Parameters>
+// A launch that names one function: its parameters are known, so that 0, NULL or {x, y} do as arguments.
+template <class Call, class... Parameters>
 struct LaunchOfOne {
-  LaunchShape shape;
-  const char* name;
+  Launching launching;
+  Call call;
   void (*kernel)(Parameters...);
 
   void operator()(Parameters... arguments) const {
-    run_grid(Machine::current(std::string("the launch of ") + name), shape, reinterpret_cast<const void*>(kernel), name,
-             kernel, arguments...);
+    launching.run(reinterpret_cast<const void*>(kernel), kernel, arguments...);
+  }
+  // The kernel's default arguments do for the rest.
+  template <class... Arguments, class = std::enable_if_t<(sizeof...(Arguments) < sizeof...(Parameters))>>
+  void operator()(Arguments... arguments) const {
+    launching.run(reinterpret_cast<const void*>(kernel), call, arguments...);
   }
 };
 
 // A launch of an overloaded kernel or of a template whose arguments are deduced: the call says which one it is.
 template <class Call>
 struct LaunchOfSome {
-  LaunchShape shape;
-  const char* name;
+  Launching launching;
   Call call;
 
   template <class... Arguments>
   void operator()(Arguments... arguments) const {
-    run_grid(Machine::current(std::string("the launch of ") + name), shape, nullptr, name, call, arguments...);
+    launching.run(nullptr, call, arguments...);
   }
 };
 
@@ -100,30 +102,34 @@ struct TheFunction {
   }
 };
 
-struct Configured {
-  LaunchShape shape;
+// What stands between <<< and >>>.
+struct Configuration {
+  simt::dim3 grid, block;
+  std::size_t shared_bytes;
 
   template <class Use, class Call>
   auto kernel(const char* name, Use use, Call call) const {
+    const Launching launching{Machine::current("the launch of ", name), name, grid, block, shared_bytes};
     if constexpr (std::is_invocable_v<Use, TheFunction>)
-      return launch_of(name, use(TheFunction{}));
+      return launch_of(launching, call, use(TheFunction{}));
     else
-      return LaunchOfSome<Call>{shape, name, call};
+      return LaunchOfSome<Call>{launching, call};
   }
 
  private:
-  template <class... Parameters>
-  LaunchOfOne<Parameters...> launch_of(const char* name, void (*kernel)(Parameters...)) const {
-    return {shape, name, kernel};
+  template <class Call, class... Parameters>
+  static LaunchOfOne<Call, Parameters...> launch_of(const Launching& launching, Call call,
+                                                    void (*kernel)(Parameters...)) {
+    return {launching, call, kernel};
   }
 };
 
 // k<T><<<grid, block, bytes, stream>>>(x) comes out of launches.cpp as
 //   on_this_machine(grid, block, bytes, stream)
 //       .kernel("k<T>", [&](auto use) -> decltype(use(k<T>)) { return use(k<T>); }, [&](auto... a) { k<T>(a...); })(x)
-inline Configured on_this_machine(simt::dim3 grid, simt::dim3 block, std::size_t shared_bytes = 0,
-                                  cudaStream_t = nullptr) {
-  return {{grid, block, shared_bytes}};
+inline Configuration on_this_machine(simt::dim3 grid, simt::dim3 block, std::size_t shared_bytes = 0,
+                                     cudaStream_t = nullptr) {
+  return {grid, block, shared_bytes};
 }
 
 // ---- launch<S>(machine, kernel, grid, block, arguments...): the same on a machine that is named, with one struct ----
@@ -141,7 +147,7 @@ void launch(Machine& machine, void (*kernel)(Parameters...), simt::dim3 grid, si
     bytes = sizeof(S);
     machine.allow_shared_memory(address, bytes);
   }
-  run_grid(machine, {grid, block, bytes}, address, "", kernel, static_cast<Parameters>(arguments)...);
+  Launching{machine, "", grid, block, bytes}.run(address, kernel, static_cast<Parameters>(arguments)...);
 }
 
 }  // namespace flash::inline FLASH_MACHINE

@@ -22,13 +22,14 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace {
 
 // ---- Tokens ------------------------------------------------------------------------------------------------------
 
-enum class Kind { word, literal, punctuation, directive };  // a word is a name, a keyword or a number
+enum class Kind { word, literal, punctuation };  // a word is a name, a keyword or a number
 
 struct Token {
   std::size_t begin, end;  // its place in the text
@@ -71,9 +72,19 @@ std::size_t end_of_word(std::string_view text, std::size_t at) {
   return end;
 }
 
-// Preprocessed text, where comments are gone. "<" and ">" are tokens of their own: what they mean is not known yet.
-std::vector<Token> tokens_of(std::string_view text) {
+// A line that begins with #: a line marker, # 12 "file", or a pragma.
+struct Directive {
+  std::size_t begin, end;
+};
+
+struct Tokens {
   std::vector<Token> tokens;
+  std::vector<Directive> directives;
+};
+
+// Of preprocessed text, where comments are gone. "<" and ">" are tokens of their own: what they mean is not known yet.
+Tokens tokens_of(std::string_view text) {
+  Tokens result;
   bool line_begins = true;
   for (std::size_t at = 0; at < text.size();) {
     const char c = text[at];
@@ -84,8 +95,12 @@ std::vector<Token> tokens_of(std::string_view text) {
     }
     Token token{at, at + 1, Kind::punctuation};
     if (c == '#' && line_begins) {
-      token = {at, std::min(text.find('\n', at), text.size()), Kind::directive};
-    } else if (c == '"' || c == '\'') {
+      const std::size_t end = std::min(text.find('\n', at), text.size());
+      result.directives.push_back({at, end});
+      at = end;
+      continue;
+    }
+    if (c == '"' || c == '\'') {
       token = {at, end_of_literal(text, at), Kind::literal};
     } else if (in_word(c) || (c == '.' && at + 1 < text.size() && is_digit(text[at + 1]))) {
       token = {at, end_of_word(text, at), Kind::word};
@@ -95,11 +110,11 @@ std::vector<Token> tokens_of(std::string_view text) {
     } else if (text.substr(at, 2) == "::" || text.substr(at, 2) == "->") {
       token.end = at + 2;
     }
-    tokens.push_back(token);
+    result.tokens.push_back(token);
     at = token.end;
     line_begins = false;
   }
-  return tokens;
+  return result;
 }
 
 // ---- Launches ----------------------------------------------------------------------------------------------------
@@ -110,7 +125,10 @@ struct Malformed : std::runtime_error {
 
 class Rewriter {
  public:
-  explicit Rewriter(std::string_view text) : text_(text), tokens_(tokens_of(text)) {}
+  explicit Rewriter(std::string_view text) : text_(text) {
+    Tokens found = tokens_of(text);
+    tokens_ = std::move(found.tokens), directives_ = std::move(found.directives);
+  }
 
   // The text with all launches rewritten. Throws Malformed, "file:line: error: …".
   std::string rewritten() {
@@ -233,16 +251,9 @@ class Rewriter {
     if (!close) throw malformed(i, "there is no >>>(arguments) after <<<");
 
     // Line breaks and line markers inside the kernel's expression move in front of it; it comes on one line.
-    const std::size_t begin = tokens_[*first].begin;
+    const std::size_t begin = tokens_[*first].begin, end = tokens_[i + 2].end;
     const std::string kernel = one_line(*first, i);
-    std::string lines;
-    std::size_t past = begin;  // where the token before ends
-    for (std::size_t t = *first; t < i + 3; past = tokens_[t++].end) {
-      const std::string_view gap = text_.substr(past, tokens_[t].begin - past);
-      lines.append(static_cast<std::size_t>(std::count(gap.begin(), gap.end(), '\n')), '\n');
-      if (tokens_[t].kind == Kind::directive) lines.append(at(t));
-    }
-    edits_[begin] = {past, lines + "::flash::on_this_machine("};
+    edits_[begin] = {end, line_breaks(begin, end) + "::flash::on_this_machine("};
     edits_[tokens_[*close].begin] = {tokens_[*close + 2].end,
                                      ").kernel(" + quoted(kernel) + ", [&](auto flash_use) -> decltype(flash_use(" +
                                          kernel + ")) { return flash_use(" + kernel +
@@ -253,12 +264,28 @@ class Rewriter {
   std::string one_line(std::size_t first, std::size_t end) const {
     std::string line;
     for (std::size_t t = first; t < end; ++t) {
-      if (tokens_[t].kind == Kind::directive) continue;
       const std::string_view token = at(t);
       if (!line.empty() && (line.back() == ',' || (in_word(line.back()) && in_word(token[0])))) line += ' ';
       line += token;
     }
     return line;
+  }
+
+  // What of this part of the text makes the compiler count lines.
+  std::string line_breaks(std::size_t begin, std::size_t end) const {
+    std::string breaks;
+    for (const Directive& directive : directives_) {
+      if (directive.begin < begin || directive.begin >= end) continue;
+      breaks.append(newlines(begin, directive.begin), '\n');
+      breaks.append(text_.substr(directive.begin, directive.end - directive.begin));
+      begin = directive.end;
+    }
+    return breaks.append(newlines(begin, end), '\n');
+  }
+
+  std::size_t newlines(std::size_t begin, std::size_t end) const {
+    const std::string_view part = text_.substr(begin, end - begin);
+    return static_cast<std::size_t>(std::count(part.begin(), part.end(), '\n'));
   }
 
   static std::string quoted(const std::string& text) {
@@ -272,21 +299,20 @@ class Rewriter {
     std::string file = "?";
     long line = 1;
     std::size_t since = 0;
-    for (std::size_t t = 0; t < token; ++t) {
-      if (tokens_[t].kind != Kind::directive) continue;
-      const std::string marker(at(t));
+    for (const Directive& directive : directives_) {
+      if (directive.begin > tokens_[token].begin) break;
+      const std::string marker(text_.substr(directive.begin, directive.end - directive.begin));
       char name[4096];
-      if (std::sscanf(marker.c_str(), "# %ld \"%4095[^\"]\"", &line, name) != 2) continue;
-      file = name, since = std::min(tokens_[t].end + 1, text_.size());
+      if (std::sscanf(marker.c_str(), "# %ld \"%4095[^\"]\"", &line, name) == 2) file = name, since = directive.end + 1;
     }
-    const std::string_view lines = text_.substr(since, std::max(tokens_[token].begin, since) - since);
-    line += std::count(lines.begin(), lines.end(), '\n');
+    line += static_cast<long>(newlines(since, tokens_[token].begin));
     return Malformed(file + ":" + std::to_string(line) + ": error: not a launch: " + what +
                      "; write kernel<<<grid, block, bytes, stream>>>(arguments)");
   }
 
   std::string_view text_;
   std::vector<Token> tokens_;
+  std::vector<Directive> directives_;
   std::map<std::size_t, Edit> edits_;  // by where they begin
 };
 
@@ -294,8 +320,8 @@ class Rewriter {
 
 using Words = std::vector<std::string>;
 
-// Runs a command and waits; its exit status, or 128 + the signal that ended it. An interrupt ends the command, and we go
-// on to remove what it left.
+// Runs a command and waits; its exit status, or 128 + the signal that ended it. An interrupt ends the command only, so
+// that we can remove what it left.
 int run(const Words& command) {
   std::vector<char*> arguments;
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -343,7 +369,8 @@ struct Command {
     return words;
   }
 
-  // From that text to the object: without the preprocessor's options.
+  // From that text to the object: without the preprocessor's options, and without the warning that a comment which is
+  // gone now, "fall through", would have silenced.
   Words compile(const std::string& text) const {
     static constexpr std::string_view kWithValue[] = {"-I",       "-isystem", "-iquote", "-idirafter", "-D", "-U",
                                                       "-include", "-imacros", "-MF",     "-MT",        "-MQ"};
@@ -357,7 +384,7 @@ struct Command {
         words.push_back(option);
       }
     }
-    words.insert(words.end(), {"-x", "c++-cpp-output", "-o", object, "-c", text});
+    words.insert(words.end(), {"-Wno-implicit-fallthrough", "-x", "c++-cpp-output", "-o", object, "-c", text});
     return words;
   }
 };

@@ -1,14 +1,15 @@
-// backward_bench.cpp: phase 09's backward pass on seed 001's sweeps on a GPU: verified against fp64, then timed, for both
-// modes and two block sizes. TFLOP/s are of 2.5 times the forward pass's 4·D per visible pair, by convention.
-// flash-backward-bench [LARGEST_N]      default 8192; prints a table
+// backward_bench.cpp: phase 09's backward pass on the kernels' sweep (cases.hpp) on a GPU, both modes, two block sizes:
+// verified against fp64, then timed. TFLOP/s are of 2.5 times the forward pass's 4·D per visible pair, by convention.
+// flash-backward-bench [LARGEST_N] [--out results.json]      default 8192, no file
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "phases/09-backward/phase.hpp"
-#include "phases/09-backward/naive.hpp"
 #include "phases/common/random.hpp"
+#include "tests/bench/gradient_check.hpp"
+#include "tests/bench/results.hpp"
 
 using namespace flash;
 using phase09::Mode;
@@ -36,89 +37,77 @@ struct Tensors {
     for (auto* x : {&m, &l}) x->resize(n / static_cast<std::size_t>(shape[3]));
   }
 
-  Run run(Mode mode, const MachineOptions& machine) {
+  GradientProblem<half> problem() {
     const auto in = [&](const std::vector<half>& x) { return dense_view<const half>(x.data(), shape); };
     const auto out = [&](auto& x) { return dense_view(x.data(), shape); };
-    const phase09::Kept kept{out(o_lo), m.data(), l.data()};
-    phase09::forward_training<half>({in(q), in(k), in(v), out(o), nullptr, options}, kept, Where::Gpu);
-    return phase09::backward<half>(
-        {in(q), in(k), in(v), in(o), kept, in(dout), out(dq), out(dk), out(dv), nullptr, nullptr, options}, Where::Gpu,
-        machine, mode);
+    const Kept kept{out(o_lo), m.data(), l.data()};
+    return {in(q), in(k), in(v), in(o), kept, in(dout), out(dq), out(dk), out(dv), nullptr, nullptr, options};
+  }
+
+  Run run(Mode mode, const MachineOptions& machine) {
+    const GradientProblem<half> p = problem();
+    phase09::forward_training<half>({p.q, p.k, p.v, dense_view(o.data(), shape), nullptr, options}, p.kept, Where::Gpu);
+    return phase09::backward<half>(p, Where::Gpu, machine, mode);
   }
 };
 
-// Relative error of dQ, dK and dV of one head of 512 against fp64; the bar is twice the rounding floor, about 2e-4.
-double verify(std::int64_t D, const Options& options, Mode mode) {
-  Tensors t({1, 1, 512, D}, options);
+// dQ, dK and dV of one head of 512: no farther from fp64 than the contract's bar for N(0,1), two rounding floors?
+// Leaves the largest error and its floor in the row.
+bool verify(const Options& options, Mode mode, bench::Row& row) {
+  Tensors t({1, 1, 512, row.at.D}, options);
   t.run(mode, {});
-  const auto wide = [](const std::vector<half>& x) {
-    std::vector<double> out;
-    for (const half y : x) out.push_back(to_float(y));
-    return out;
-  };
-  const std::vector<double> q = wide(t.q), k = wide(t.k), v = wide(t.v), dout = wide(t.dout);
-  std::vector<double> dq(q.size()), dk(q.size()), dv(q.size());
-  phase09::GradientProblem<double> p;
-  p.q = dense_view(q.data(), t.shape), p.k = dense_view(k.data(), t.shape), p.v = dense_view(v.data(), t.shape);
-  p.dout = dense_view(dout.data(), t.shape), p.dq = dense_view(dq.data(), t.shape);
-  p.dk = dense_view(dk.data(), t.shape), p.dv = dense_view(dv.data(), t.shape), p.options = options;
-  phase09::naive_backward(p);
-  double worst = 0;
-  for (const auto& [got, want] : {std::pair{&t.dq, &dq}, {&t.dk, &dk}, {&t.dv, &dv}}) {
-    double difference = 0, norm = 0;
-    for (std::size_t i = 0; i < want->size(); ++i) {
-      const double d = to_float((*got)[i]) - (*want)[i];
-      difference += d * d, norm += (*want)[i] * (*want)[i];
-    }
-    const double error = std::sqrt(difference / norm);
-    if (!(error <= worst)) worst = error;
+  bool right = true;
+  for (const bench::GradientError& e : bench::gradient_errors(t.problem())) {
+    right = right && e.error <= 2 * e.floor;
+    if (e.error > row.error) row.error = e.error, row.floor = e.floor;
   }
-  return worst;
+  return right;
 }
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  try {
-    require(phase09::features, Where::Gpu);
-    const std::int64_t largest = argc > 1 ? std::atoll(argv[1]) : 8192;
-    int wrong = 0;
-    std::printf(
-        "| B, H | D | mask | N | mode | blocks | error | ms | p10-p90 | TFLOP/s | SM MHz |\n"
-        "|---|---|---|---|---|---|---|---|---|---|---|\n");
-    struct Sweep {
-      std::int64_t B, H, D, first_N, last_N;
-    };
-    for (const auto& [B, H, D, first_N, last_N] :
-         {Sweep{4, 48, 64, 512, 8192}, Sweep{4, 48, 16, 512, 8192}, Sweep{8, 32, 128, 4096, 4096}})
-      for (const Causal causal : {Causal::None, Causal::TopLeft})
-        for (const auto& [Br, Bc] : {std::pair<int, int>{64, 32}, {32, 64}})
-          for (const Mode mode : {Mode::Deterministic, Mode::Atomic}) {
-            Options options;
-            options.causal = causal, options.block_q = Br, options.block_k = Bc;
-            const double error = verify(D, options, mode);
-            const bool right = error <= 4.2e-4;
-            wrong += !right;
-            for (std::int64_t N = first_N; N <= std::min(largest, last_N) && right; N *= 2) {
-              Tensors t({B, H, N, D}, options);
-              const Timing time = t.run(mode, {.samples = 10}).timing;
-              const double pairs = causal == Causal::None ? double(N) * double(N) : 0.5 * double(N) * double(N + 1);
-              const double flops = 2.5 * 4 * double(B * H) * pairs * double(D);
-              std::printf("| %d, %d | %d | %s | %d | %s | %dx%d | %.1e | %.3f | %.3f-%.3f | %.2f | %.0f |\n",
-                          static_cast<int>(B), static_cast<int>(H), static_cast<int>(D),
-                          causal == Causal::None ? "full" : "causal", static_cast<int>(N),
-                          mode == Mode::Atomic ? "atomic" : "deterministic", Br, Bc, error, time.median_ms, time.p10_ms,
-                          time.p90_ms, flops / time.median_ms / 1e9, time.sm_mhz);
-              std::fflush(stdout);
-            }
-            if (!right)
-              std::printf("| | %d | %s | | %s | %dx%d | %.1e: wrong, not timed |\n", static_cast<int>(D),
-                          causal == Causal::None ? "full" : "causal", mode == Mode::Atomic ? "atomic" : "deterministic",
-                          Br, Bc, error);
-          }
-    return wrong > 0;
-  } catch (const Error& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 2;
+int main(int count, char** words) try {
+  std::int64_t largest = 8192;
+  std::string out;
+  for (int i = 1; i < count; ++i) {
+    const std::string word = words[i];
+    char* end = nullptr;
+    if (word == "--out" && i + 1 < count)
+      out = words[++i];
+    else if (largest = std::strtoll(word.c_str(), &end, 10); *end || largest <= 0)
+      refuse("argument", "'" + word + "'", "the largest N or --out FILE", "correct it");
   }
+  require(phase09::features, Where::Gpu);
+  std::vector<std::string> rows;
+  int wrong = 0;
+  for (const bench::Case& c : bench::cases()) {
+    if (c.sweep != "kernels" || c.N > largest) continue;
+    for (const auto& [Br, Bc] : {std::pair<int, int>{64, 32}, {32, 64}})
+      for (const Mode mode : {Mode::Deterministic, Mode::Atomic}) {
+        Options options;
+        options.causal = c.causal ? Causal::TopLeft : Causal::None, options.block_q = Br, options.block_k = Bc;
+        bench::Row row;
+        row.at = c, row.work = 2.5;
+        row.kernel = std::string("09 ") + (mode == Mode::Atomic ? "atomic " : "deterministic ") + std::to_string(Br) +
+                     "x" + std::to_string(Bc);
+        const bool right = verify(options, mode, row);
+        std::printf("B%d H%d D%-3d %s N %5d  %-24s error %.1e", int(c.B), int(c.H), int(c.D),
+                    c.causal ? "causal" : "full  ", int(c.N), row.kernel.c_str(), row.error);
+        if (!right) {
+          std::printf(": wrong, not timed\n");
+          ++wrong;
+          continue;
+        }
+        row.timing = Tensors({c.B, c.H, c.N, c.D}, options).run(mode, {.samples = 10}).timing;
+        std::printf(" %9.3f ms %6.2f TFLOP/s\n", row.timing.median_ms, bench::tflops(row));
+        std::fflush(stdout);
+        rows.push_back(json_row(row));
+      }
+  }
+  // As flash-gpu-bench: what has a wrong case is not kept under the name that was asked for.
+  if (!out.empty()) bench::write_file(wrong ? out + ".refused" : out, bench::results_text(bench::environment(), rows));
+  return wrong > 0;
+} catch (const Error& error) {
+  std::fprintf(stderr, "flash-backward-bench: %s\n", error.what());
+  return 2;
 }

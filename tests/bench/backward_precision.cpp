@@ -1,6 +1,8 @@
 // backward_precision.cpp: inputs of five distributions and phase 09's gradients of them, as .npy files, so that another
-// program can judge them and run other libraries on the very same numbers (precision_h200.py).
+// program can judge them and run other libraries on the very same numbers (precision_h200.py); or, on the simulator,
+// what a delta from the rounded O costs, as JSON for docs/backward.md.
 // flash-backward-precision DIRECTORY [gpu|sim] [S] [D] [B] [H]      default: gpu 2048 128 2 8, about 1.2 GB of files
+// flash-backward-precision --delta OUT.json [S] [D]                 default: 1024 64, one head
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -10,22 +12,63 @@
 #include "phases/09-backward/phase.hpp"
 #include "phases/common/npy.hpp"
 #include "phases/common/random.hpp"
+#include "tests/bench/gradient_check.hpp"
+#include "tests/bench/results.hpp"
 
 using namespace flash;
 
 namespace {
 
 struct Input {
-  const char* name;
+  const char *name, *label;
   Distribution distribution;  // of Q, K, V and dO
   float factor;               // of Q, K and V
+  int bar;                    // the contract's, in rounding floors
 };
 
-constexpr Input inputs[] = {{"normal", Distribution::Normal, 1},
-                            {"shifted", Distribution::Shifted, 1},
-                            {"uniform", Distribution::Uniform, 1},
-                            {"outliers", Distribution::Outliers, 1},
-                            {"times4", Distribution::Normal, 4}};
+constexpr Input inputs[] = {{"normal", "N(0,1)", Distribution::Normal, 1, 2},
+                            {"shifted", "N(1,1)", Distribution::Shifted, 1, 10},
+                            {"uniform", "uniform[0,1)", Distribution::Uniform, 1, 10},
+                            {"outliers", "outliers", Distribution::Outliers, 1, 4},
+                            {"times4", "Q, K, V times 4", Distribution::Normal, 4, 4}};
+
+using Shape = std::array<std::int64_t, 4>;
+
+// A forward and a backward pass of one input.
+template <class T>
+struct Pass {
+  Shape shape;
+  std::vector<T> q, k, v, dout, o, dq, dk, dv;
+  std::vector<std::int16_t> o_lo;
+  std::vector<float> m, l;
+
+  Pass(const Input& input, const Shape& s) : shape(s) {
+    const std::size_t n = static_cast<std::size_t>(s[0] * s[1] * s[2] * s[3]);
+    std::uint32_t stream = 0;
+    for (auto* x : {&q, &k, &v, &dout}) {
+      const Random random(1, stream++);
+      const float factor = x == &dout ? 1 : input.factor;
+      x->resize(n);
+      for (std::size_t i = 0; i < n; ++i) (*x)[i] = from_float<T>(factor * draw(random, input.distribution, i));
+    }
+    for (auto* x : {&o, &dq, &dk, &dv}) x->resize(n);
+    o_lo.resize(n);
+    for (auto* x : {&m, &l}) x->resize(n / static_cast<std::size_t>(s[3]));
+  }
+
+  GradientProblem<T> problem() {
+    const auto in = [&](const std::vector<T>& x) { return dense_view<const T>(x.data(), shape); };
+    const auto out = [&](auto& x) { return dense_view(x.data(), shape); };
+    const Kept kept{out(o_lo), m.data(), l.data()};
+    return {in(q), in(k), in(v), in(o), kept, in(dout), out(dq), out(dk), out(dv), nullptr, nullptr, {}};
+  }
+
+  void run(Where where) {
+    const GradientProblem<T> p = problem();
+    phase09::forward_training<T>({p.q, p.k, p.v, dense_view(o.data(), shape), nullptr, {}}, p.kept, where);
+    phase09::backward<T>(p, where);
+  }
+};
 
 // fp16 as it is; bf16, which .npy does not know, widened to fp32.
 template <class T>
@@ -41,31 +84,39 @@ void write(const std::string& path, const std::array<std::int64_t, 4>& shape, co
 }
 
 template <class T>
-void run(const std::string& directory, Where where, const Input& input, const std::array<std::int64_t, 4>& shape) {
-  const std::size_t n = static_cast<std::size_t>(shape[0] * shape[1] * shape[2] * shape[3]);
-  const auto draw_all = [&](std::uint32_t stream, float factor) {
-    std::vector<T> x(n);
-    for (std::size_t i = 0; i < n; ++i)
-      x[i] = from_float<T>(factor * draw(Random(1, stream), input.distribution, static_cast<std::uint64_t>(i)));
-    return x;
-  };
-  const std::vector<T> q = draw_all(0, input.factor), k = draw_all(1, input.factor), v = draw_all(2, input.factor),
-                       dout = draw_all(3, 1);
-  std::vector<T> o(n), dq(n), dk(n), dv(n);
-  std::vector<std::int16_t> o_lo(n);
-  std::vector<float> m(n / static_cast<std::size_t>(shape[3])), l(m);
-  const auto in = [&](const std::vector<T>& x) { return dense_view<const T>(x.data(), shape); };
-  const auto out = [&](auto& x) { return dense_view(x.data(), shape); };
-  const Options options;
-  const phase09::Kept kept{sizeof(T) == 2 ? out(o_lo) : View<std::int16_t>{}, m.data(), l.data()};
-  phase09::forward_training<T>({in(q), in(k), in(v), out(o), nullptr, options}, kept, where);
-  phase09::backward<T>(
-      {in(q), in(k), in(v), in(o), kept, in(dout), out(dq), out(dk), out(dv), nullptr, nullptr, options}, where);
+void write_files(const std::string& directory, Where where, const Input& input, const Shape& shape) {
+  Pass<T> pass(input, shape);
+  pass.run(where);
   const std::string start = directory + "/" + input.name + "_" + type_name<T>() + "_";
-  write(start + "q.npy", shape, q), write(start + "k.npy", shape, k), write(start + "v.npy", shape, v);
-  write(start + "dout.npy", shape, dout);
-  write(start + "dq.npy", shape, dq), write(start + "dk.npy", shape, dk), write(start + "dv.npy", shape, dv);
+  write(start + "q.npy", shape, pass.q), write(start + "k.npy", shape, pass.k), write(start + "v.npy", shape, pass.v);
+  write(start + "dout.npy", shape, pass.dout);
+  write(start + "dq.npy", shape, pass.dq), write(start + "dk.npy", shape, pass.dk);
+  write(start + "dv.npy", shape, pass.dv);
   std::printf("%s %s\n", input.name, type_name<T>());
+}
+
+// Two rows: the gradients with δ from the O that was returned, as libraries form it, and with the bits that were kept.
+template <class T>
+void compare_deltas(const Input& input, const Shape& shape, std::vector<std::string>& rows) {
+  Pass<T> pass(input, shape);
+  pass.run(Where::Sim);
+  for (const bool kept : {false, true}) {
+    GradientProblem<T> p = pass.problem();
+    if (!kept) p.kept.o_lo = {};
+    phase09::backward<T>(p, Where::Sim);
+    std::ostringstream row, floors, errors;
+    const char* comma = "";
+    for (const bench::GradientError& e : bench::gradient_errors(p)) {
+      floors << comma << e.floor, errors << comma << e.error;
+      comma = ", ";
+    }
+    row << "{\"input\": " << json_string(input.label) << ", \"type\": \"" << type_name<T>() << "\", \"who\": \""
+        << (kept ? "ours" : "δ from rounded O") << "\", \"shape\": [" << shape[0] << ", " << shape[1] << ", "
+        << shape[2] << ", " << shape[3] << "], \"bar\": " << input.bar << ", \"floor\": [" << floors.str()
+        << "], \"error\": [" << errors.str() << "]}";
+    rows.push_back(row.str());
+    std::printf("%s\n", rows.back().c_str());
+  }
 }
 
 }  // namespace
@@ -73,17 +124,25 @@ void run(const std::string& directory, Where where, const Input& input, const st
 int main(int argc, char** argv) {
   try {
     if (argc < 2) refuse("arguments", "missing", "DIRECTORY [gpu|sim] [S] [D] [B] [H]", "name a directory");
+    const auto number = [&](int i, std::int64_t otherwise) { return argc > i ? std::atoll(argv[i]) : otherwise; };
+    if (std::string(argv[1]) == "--delta") {
+      if (argc < 3) refuse("--delta", "alone", "--delta OUT.json [S] [D]", "name the file");
+      std::vector<std::string> rows;
+      for (const Input& input : inputs) compare_deltas<half>(input, {1, 1, number(3, 1024), number(4, 64)}, rows);
+      for (const Input& input : inputs) compare_deltas<bfloat16>(input, {1, 1, number(3, 1024), number(4, 64)}, rows);
+      bench::write_file(argv[2], bench::results_text(bench::cpu_environment("one head on the simulator"), rows));
+      return 0;
+    }
     const std::string where = argc > 2 ? argv[2] : "gpu";
     if (where != "gpu" && where != "sim") refuse("machine", where, "gpu or sim", "omit it for gpu");
-    const auto number = [&](int i, std::int64_t otherwise) { return argc > i ? std::atoll(argv[i]) : otherwise; };
-    const std::array<std::int64_t, 4> shape{number(5, 2), number(6, 8), number(3, 2048), number(4, 128)};
+    const Shape shape{number(5, 2), number(6, 8), number(3, 2048), number(4, 128)};
     std::filesystem::create_directories(argv[1]);
     for (const Input& input : inputs) {
-      run<half>(argv[1], where == "gpu" ? Where::Gpu : Where::Sim, input, shape);
-      run<bfloat16>(argv[1], where == "gpu" ? Where::Gpu : Where::Sim, input, shape);
+      write_files<half>(argv[1], where == "gpu" ? Where::Gpu : Where::Sim, input, shape);
+      write_files<bfloat16>(argv[1], where == "gpu" ? Where::Gpu : Where::Sim, input, shape);
     }
   } catch (const Error& error) {
-    std::fprintf(stderr, "%s\n", error.what());
+    std::fprintf(stderr, "flash-backward-precision: %s\n", error.what());
     return 2;
   }
 }

@@ -1,6 +1,6 @@
 // bench.cpp: ./flash bench [NN], the CPU phases side by side in one run: time and extra memory against N.
 // B1 H8 D64 fp32, the same threads for all; each measurement in a process of its own, so that its peak is its own.
-// Results are compared with phase 01 before anything is timed. Ratios are what counts: absolute times are this machine's.
+// Results are compared with phase 01 before anything is timed. Ratios are what counts: times are this machine's.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -22,16 +22,16 @@ TEST_CASE("FLOPs are 4·D for every pair that meets, counted one by one") {
     CHECK(visible_pairs(c) == 6 * pairs);
     CHECK(flops(c) == 4 * 16 * 6 * pairs);
   }
-  // Seed 004's own figure: 2·2·Z·H·N²·D.
-  CHECK(flops({"004", 4, 12, 4096, 64, false}) == 206158430208u);
-  CHECK(least_bytes({"004", 4, 12, 4096, 64, false}) == 4u * 4 * 12 * 4096 * 64 * 2);
+  // The usual formula, 2·2·Z·H·N²·D.
+  CHECK(flops({"steps", 4, 12, 4096, 64, false}) == 206158430208u);
+  CHECK(least_bytes({"steps", 4, 12, 4096, 64, false}) == 4u * 4 * 12 * 4096 * 64 * 2);
 }
 
-TEST_CASE("The plan holds the seeds' sweeps") {
+TEST_CASE("The plan holds the sweeps") {
   int steps = 0, naive_rows = 0;
   for (const Measurement& e : plan()) {
     CHECK_MESSAGE((!e.at.causal || e.kernel->features.causal), e.kernel->features.phase);
-    steps += e.at.sweep == "004";
+    steps += e.at.sweep == "steps";
     naive_rows += e.kernel == &naive::phase;
   }
   CHECK(steps == 31);      // 256 … 4096 in steps of 128
@@ -40,6 +40,16 @@ TEST_CASE("The plan holds the seeds' sweeps") {
   const std::vector<Case> all = cases();
   for (std::size_t i = 1; i < all.size(); ++i)
     if (same_series(all[i - 1], all[i])) CHECK(all[i - 1].N < all[i].N);
+}
+
+TEST_CASE("A backward pass counts as 2.5 forward passes") {
+  Row row;
+  row.at = {"kernels", 1, 1, 512, 64, false}, row.timing.median_ms = 2;
+  CHECK(json_row(row).find("\"flops\": 67108864,") != std::string::npos);
+  CHECK(tflops(row) == 67108864 / 2e9);
+  row.work = 2.5;
+  CHECK(json_row(row).find("\"flops\": 167772160,") != std::string::npos);
+  CHECK(tflops(row) == 167772160 / 2e9);
 }
 
 TEST_CASE("The sanity law refuses times that do not grow, and NaN") {
@@ -68,7 +78,7 @@ TEST_CASE("Median and quantiles; when there are samples enough") {
 }
 
 template <class T>
-void check_naive(Run (*run)(const Problem<T>&, const MachineOptions&), double bar) {
+void check_naive(Where where, double bar) {
   const std::array<std::int64_t, 4> rows{1, 2, 70, 19}, keys{1, 2, 90, 19};
   const auto filled = [](const std::array<std::int64_t, 4>& shape, std::uint32_t stream) {
     std::vector<T> x(static_cast<std::size_t>(shape[0] * shape[1] * shape[2] * shape[3]));
@@ -80,7 +90,7 @@ void check_naive(Run (*run)(const Problem<T>&, const MachineOptions&), double ba
   Problem<T> p;
   p.q = dense_view(q.data(), rows), p.k = dense_view(k.data(), keys), p.v = dense_view(v.data(), keys);
   p.o = dense_view(o.data(), rows);
-  run(p, {});
+  forward(naive::phase, p, where);
   const test::Reference want = test::reference(p);
   const test::Distance floor = test::rounding_floor<T>(want.o, 19);
   const double error = test::distance(test::gather(View<const T>(p.o)), want.o, 19).relative;
@@ -89,12 +99,11 @@ void check_naive(Run (*run)(const Problem<T>&, const MachineOptions&), double ba
 }
 
 TEST_CASE("The naive baseline is right, on ragged tiles too") {
-  check_naive<float>(naive::on_sim::run<float>, 2e-6);
-  check_naive<half>(naive::on_sim::run<half>, 0x1p-24);
-#ifndef FLASH_NO_CHECKED_KERNELS
-  check_naive<float>(naive::on_checked::run<float>, 2e-6);
-  check_naive<half>(naive::on_checked::run<half>, 0x1p-24);
-#endif
+  for (const Where where : {Where::Sim, Where::Checked}) {
+    if (!was_built(where)) continue;
+    check_naive<float>(where, 2e-6);
+    check_naive<half>(where, 0x1p-24);
+  }
 }
 
 TEST_CASE("The JSON reader takes what is written and refuses the rest") {
@@ -111,7 +120,7 @@ TEST_CASE("The JSON reader takes what is written and refuses the rest") {
 TEST_CASE("A table that differs from the results is stale, and is renewed") {
   const test::Folder temporary;
   const std::filesystem::path& folder = temporary.path();
-  const Case small{"003", 4, 32, 512, 64, false}, large{"003", 4, 32, 16384, 64, false};
+  const Case small{"naive-vs-flash", 4, 32, 512, 64, false}, large{"naive-vs-flash", 4, 32, 16384, 64, false};
   const auto write = [&](double ms) {
     Row one{.at = small, .kernel = "naive", .timing = {.samples = 3, .median_ms = ms, .p10_ms = 1, .p90_ms = 3}};
     Row two{.at = large, .kernel = "naive"};
@@ -121,18 +130,83 @@ TEST_CASE("A table that differs from the results is stale, and is renewed") {
                results_text({{"gpu", "G"}, {"driver", "1"}, {"cuda", "13.0"}, {"commit", "abc"}, {"date", "d"}},
                             {json_row(one), json_row(two)}));
   };
-  const std::string page = "before\n<!-- results 003 test.json none.json -->\nold\n<!-- end of results -->\nafter\n";
+  const std::string page =
+      "before\n<!-- results naive-vs-flash test.json none.json -->\nold\n<!-- end of results -->\nafter\n";
   write(2);
   const std::string fresh = renewed(page, folder);
   CHECK(fresh ==
-        "before\n<!-- results 003 test.json none.json -->\n\n"
+        "before\n<!-- results naive-vs-flash test.json none.json -->\n\n"
         "B4 H32 D64 full, float16: TFLOP/s (median time)\n\n| N | naive |\n|---|---:|\n| 512 | 4.29 (2.00 ms) |\n"
         "| 16384 | out of memory (wants 206 GB) |\n\n"
-        "test.json: G, driver 1, CUDA 13.0; SM clock 1980 to 1980 MHz while timed; commit abc, d\n"
+        "test.json: G, driver 1, CUDA 13.0;\nSM clock 1980 to 1980 MHz while timed; commit abc, d\n"
         "Not measured yet: none.json in docs/results.\n\n<!-- end of results -->\nafter\n");
   CHECK(renewed(fresh, folder) == fresh);  // not stale
   write(4);
   CHECK(renewed(fresh, folder) != fresh);
-  CHECK_THROWS_AS(renewed("<!-- results 003 test.json -->\nno end", folder), Error);
-  CHECK_THROWS_AS(renewed("<!-- results 001 test.json -->\n<!-- end of results -->", folder), Error);
+  CHECK_THROWS_AS(renewed("<!-- results naive-vs-flash test.json -->\nno end", folder), Error);
+  CHECK_THROWS_AS(renewed("<!-- results kernels test.json -->\n<!-- end of results -->", folder), Error);
+}
+
+static std::vector<Json> rows_of(const std::string& rows) {
+  return parse_json("[" + rows + "]", "rows").items;
+}
+
+TEST_CASE("A prediction's verdict follows from its range and the rows that it selects") {
+  const std::string measured =
+      R"({"sweep": "s", "kernel": "a", "B": 1, "H": 1, "D": 64, "causal": false, "N": 1, "tflops": 1, "median_ms": 4},
+         {"sweep": "s", "kernel": "a", "B": 1, "H": 1, "D": 64, "causal": false, "N": 2, "tflops": 3, "median_ms": 8},
+         {"sweep": "s", "kernel": "08-lse", "B": 1, "H": 1, "D": 64, "causal": false, "N": 2, "tflops": 6,
+          "median_ms": 16},
+         {"sweep": "s", "kernel": "a", "B": 1, "H": 1, "D": 64, "causal": false, "N": 4, "out_of_memory_bytes": 5e9})";
+  const auto line = [&](const std::string& prediction) {
+    const std::string table = predictions_table(rows_of("{\"claim\": \"c\", " + prediction + "}, " + measured));
+    return table.substr(table.find("\n", table.find("---")) + 1);
+  };
+  const std::string tflops = R"("of": "TFLOP/s", "rows": {"kernel": "a", "N": [1, 2]})";
+  CHECK(line(R"("low": 1, "high": 3, )" + tflops) == "| c: 1 to 3 TFLOP/s | 1.00 to 3.00 | as predicted |\n\n");
+  CHECK(line(R"("low": 2, "high": 3, )" + tflops) ==
+        "| c: 2 to 3 TFLOP/s | 1.00 to 3.00 | **wrong**: 1 of 2 below |\n\n");
+  CHECK(line(R"("high": 0.5, )" + tflops) == "| c: at most 0.5 TFLOP/s | 1.00 to 3.00 | **wrong**: 2 of 2 above |\n\n");
+  CHECK(line(R"("low": 2, "high": 2.5, )" + tflops) ==
+        "| c: 2 to 2.5 TFLOP/s | 1.00 to 3.00 | **wrong**: 2 of 2 outside |\n\n");
+  CHECK(line(R"("low": 3, "of": "times the TFLOP/s at N/2", "rows": {"kernel": "a", "N": 2})") ==
+        "| c: at least 3 times the TFLOP/s at N/2 | 3.00 | as predicted |\n\n");
+  CHECK(line(R"("high": 1, "of": "times 08-lse's time", "rows": {"kernel": "a", "N": 2})") ==
+        "| c: at most 1 times 08-lse's time | 0.500 | as predicted |\n\n");
+  CHECK(line(R"("low": 5, "of": "GB wanted", "rows": {"N": 4, "causal": false})") ==
+        "| c: at least 5 GB wanted | 5.00 | as predicted |\n\n");
+  for (const char* bad : {R"("low": 1, "of": "TFLOP/s", "rows": {"N": 4}})",                   // was not timed
+                          R"("low": 1, "of": "times the TFLOP/s at N/2", "rows": {"N": 1}})",  // no half of it
+                          R"("low": 1, "of": "TFLOP/s", "rows": {"N": 3}})",                   // no such row
+                          R"("low": 1, "of": "luck", "rows": {"N": 2}})"})
+    CHECK_THROWS_AS_MESSAGE(line(bad), Error, bad);
+}
+
+TEST_CASE("Gradients: errors in floors, and the bar holds for all three or not at all") {
+  const std::vector<Json> rows = rows_of(
+      R"({"input": "i", "type": "t", "who": "a", "bar": 2, "floor": [1e-4, 1e-4, 1e-4], "error": [1e-4, 2e-4, 1e-4]},
+         {"input": "i", "type": "t", "who": "b", "bar": 2, "floor": [1e-4, 1e-4, 1e-4], "error": [3e-2, 1e-4, 1e-4]},
+         {"input": "j", "type": "t", "who": "b", "bar": 2, "floor": [0, 1, 1], "error": [0, 1, 1]})");
+  const std::string table = gradients_table(rows);
+  CHECK(table.find("| i | t | a | 1.00e-04 (1.00 ×) | 2.00e-04 (2.00 ×) | 1.00e-04 (1.00 ×) | yes |\n") != table.npos);
+  CHECK(table.find("| i | t | b | 3.00e-02 (300.00 ×) | 1.00e-04 (1.00 ×) | 1.00e-04 (1.00 ×) | no |\n") != table.npos);
+  CHECK(table.rfind("| no |\n\n") == table.size() - 8);  // 0/0 is within no bar
+  CHECK(dq_table({rows[0], rows[1]}) == "| inputs, dO alike | t: a | t: b |\n|---|---:|---:|\n| i | 1.00 | 300 |\n\n");
+}
+
+TEST_CASE("Sanitizer, mutants, simulators: what is missing, survived or slow shows") {
+  CHECK(sanitizer_table(rows_of(R"({"phase": "05", "type": "t", "tool": "a", "found": 0},
+                                   {"phase": "06", "type": "t", "tool": "b", "found": 3})")) ==
+        "| phase | type | a | b |\n|---|---:|---:|---:|\n| 05 | t | 0 | not run |\n| 06 | t | not run | 3 |\n\n");
+  CHECK(mutants_table(rows_of(R"({"kind": "k", "mutant": "x", "verdict": "caught", "by": "T<a>"},
+                                 {"kind": "k", "mutant": "y", "verdict": "SURVIVED", "by": ""})")) ==
+        "k: 1 of 2 caught\n\n| wrong version | noticed by |\n|---|---|\n| x | `T<a>` |\n| y | **SURVIVED** |\n\n");
+  CHECK(simulators_table(rows_of(
+            R"({"simulator": "s", "checks": "none", "ours": true, "gflops": 10, "slowest": 9, "fastest": 11},
+               {"simulator": "o", "checks": "all", "ours": false, "gflops": 0.02, "slowest": 0, "fastest": 0.03})")) ==
+        "| simulator | checks that are on | GFLOP/s | rounds | s is faster by |\n|---|---|---:|---:|---:|\n"
+        "| s | none | 10 | 9 to 11 |  |\n| o | all | 0.02 | 0 to 0.03 | × 500 |\n\n");
+  CHECK(speed_table(rows_of(R"({"build": "a", "N": 64, "threads": 1, "gflops": 2},
+                               {"build": "b", "N": 64, "threads": 8, "gflops": 0.5})")) ==
+        "| GFLOP/s, N = 64 | 1 thread | 8 threads |\n|---|---:|---:|\n| a | 2.00 |  |\n| b |  | 0.500 |\n\n");
 }

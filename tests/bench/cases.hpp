@@ -1,4 +1,4 @@
-// cases.hpp: what the GPU benchmark times: the seeds' sweeps, which kernel takes part in which, and what a run must do.
+// cases.hpp: what the GPU benchmark times: three sweeps, which kernel takes part in which, and what a run must do.
 // Only sizes and arithmetic, so that it is tested where there is no GPU (tests/bench_test.cpp).
 // Use: for (const Entry& e : plan()) …; flash-gpu-bench --dry-run prints it.
 #pragma once
@@ -11,9 +11,9 @@
 
 namespace flash::bench {
 
-// Sq = Sk = N; elements are fp16, as in the seeds; causal is top-left, which for Sq = Sk is bottom-right as well.
+// Sq = Sk = N; elements are fp16; causal is top-left, which for Sq = Sk is bottom-right as well.
 struct Case {
-  std::string sweep;  // the number of the seed that has it
+  std::string sweep;  // "kernels", "naive-vs-flash" or "steps"
   std::int64_t B, H, N, D;
   bool causal;
 };
@@ -45,16 +45,16 @@ inline const std::vector<const Phase*>& kernels() {
   return all;
 }
 
-// The seeds' benchmarks. 001: all kernel phases. 003: naive against flash, one doubling further than the seed went,
-// to where the naive one no longer fits. 004: in steps of two tiles, so that uneven last waves show.
+// kernels: all kernel phases, on the sizes of Triton's tutorial. naive-vs-flash: in doublings, up to where the naive
+// one no longer fits. steps: of two tiles, so that uneven last waves show.
 inline std::vector<Case> cases() {
   std::vector<Case> all;
   for (const std::int64_t D : {64, 16})
     for (const bool causal : {false, true})
-      for (std::int64_t N = 512; N <= 8192; N *= 2) all.push_back({"001", 4, 48, N, D, causal});
-  for (const bool causal : {false, true}) all.push_back({"001", 8, 32, 4096, 128, causal});
-  for (std::int64_t N = 512; N <= 16384; N *= 2) all.push_back({"003", 4, 32, N, 64, false});
-  for (std::int64_t N = 256; N <= 4096; N += 128) all.push_back({"004", 4, 12, N, 64, false});
+      for (std::int64_t N = 512; N <= 8192; N *= 2) all.push_back({"kernels", 4, 48, N, D, causal});
+  for (const bool causal : {false, true}) all.push_back({"kernels", 8, 32, 4096, 128, causal});
+  for (std::int64_t N = 512; N <= 16384; N *= 2) all.push_back({"naive-vs-flash", 4, 32, N, 64, false});
+  for (std::int64_t N = 256; N <= 4096; N += 128) all.push_back({"steps", 4, 12, N, 64, false});
   return all;
 }
 
@@ -62,8 +62,8 @@ inline bool takes_part(const Phase& kernel, const Case& c) {
   if (c.causal && !kernel.features.causal) return false;
   const bool is_naive = &kernel == &naive::phase;
   const bool is_newest = &kernel == kernels().back();
-  if (c.sweep == "001") return !is_naive;
-  if (c.sweep == "003") return is_naive || is_newest;
+  if (c.sweep == "kernels") return !is_naive;
+  if (c.sweep == "naive-vs-flash") return is_naive || is_newest;
   return is_newest;
 }
 

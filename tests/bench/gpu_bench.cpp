@@ -1,4 +1,4 @@
-// gpu_bench.cpp: ./flash bench on a GPU: the seeds' sweeps (cases.hpp) through the kernel phases, verified, then timed.
+// gpu_bench.cpp: ./flash bench on a GPU: the sweeps (cases.hpp) through the kernel phases, verified, then timed.
 // Inputs N(0,1) in fp16. A wrong result is not timed; it, or a time that N does not raise, refuses the results file.
 // flash-gpu-bench [NN] [--dry-run] [--out results.json]
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 using namespace flash;
 using namespace flash::bench;
 
-// ---- Inputs and outputs, shared by all cases: a case takes the first B·H·N·D elements ---------------------------------
+// ---- Inputs and outputs, shared by all cases: a case takes the first B·H·N·D elements -------------------------------
 
 template <class F>
 void in_parallel(std::size_t count, const F& f) {
@@ -62,7 +62,7 @@ struct Tensors {
   }
 };
 
-// ---- Verification ------------------------------------------------------------------------------------------------------
+// ---- Verification ---------------------------------------------------------------------------------------------------
 
 struct Verdict {
   double error, floor;
@@ -140,19 +140,18 @@ RowCheck check_row(const Problem<half>& p, std::int64_t b, std::int64_t h, std::
   return v;
 }
 
-// ---- The three ways to use the program ---------------------------------------------------------------------------------
+// ---- The three ways to use the program ------------------------------------------------------------------------------
 
 std::string text(const Case& c) {
   std::ostringstream s;
-  s << "seed " << c.sweep << "  B" << c.B << " H" << c.H << " D" << c.D << (c.causal ? " causal" : " full  ") << "  N "
-    << c.N;
+  s << c.sweep << "  B" << c.B << " H" << c.H << " D" << c.D << (c.causal ? " causal" : " full  ") << "  N " << c.N;
   return s.str();
 }
 
 void dry_run(const std::vector<Measurement>& entries) {
   std::uint64_t all = 0;
   for (const Measurement& e : entries) {
-    std::printf("%-42s %-16s %9.3f TFLOP %10.1f MB\n", text(e.at).c_str(), e.kernel->features.phase,
+    std::printf("%-46s %-16s %9.3f TFLOP %10.1f MB\n", text(e.at).c_str(), e.kernel->features.phase,
                 static_cast<double>(flops(e.at)) * 1e-12, static_cast<double>(least_bytes(e.at)) * 1e-6);
     all += flops(e.at);
   }
@@ -182,7 +181,7 @@ Row measure(const Measurement& e, Tensors& tensors) {
 
 // The row's line, and whether it obeys the sanity law beside the last shorter one of its series.
 bool report(const Row& row, const std::vector<Row>& before) {
-  std::printf("%-42s %-16s ", text(row.at).c_str(), row.kernel.c_str());
+  std::printf("%-46s %-16s ", text(row.at).c_str(), row.kernel.c_str());
   if (row.wanted) {
     std::printf("out of memory: S and P want %s bytes\n", grouped(*row.wanted).c_str());
     return true;
@@ -242,7 +241,8 @@ int main(int count, char** words) try {
     } else if (word == "--out" && i + 1 < count) {
       out = words[++i];
     } else {
-      std::erase_if(entries, [&](const Measurement& e) { return std::string(e.kernel->features.phase).substr(0, 2) != word; });
+      std::erase_if(entries,
+                    [&](const Measurement& e) { return std::string(e.kernel->features.phase).substr(0, 2) != word; });
       if (entries.empty())
         refuse("argument", "'" + word + "'", "a kernel phase, --dry-run or --out FILE", "correct it");
     }

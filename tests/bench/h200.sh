@@ -1,6 +1,6 @@
 #!/bin/sh
 # h200.sh: everything in this folder that needs a GPU, in one go: builds, verifies and times the phases and torch's
-# attention on the seeds' sweeps, reads the hardware's counters. About four minutes on an H200 with 16 cores.
+# attention on the same sweeps, reads the hardware's counters. About four minutes on an H200 with 16 cores.
 # tests/bench/h200.sh OUTPUT_DIRECTORY [ARCHITECTURE]   then copy the *.json into docs/results, run flash-tables --write
 # Where Eigen, doctest and xtensor are not installed, CMAKE_PREFIX_PATH says where they are.
 set -eu
@@ -10,7 +10,8 @@ cd "$(dirname "$0")/../.."
 build=${FLASH_BUILD:-build}/gpu-bench
 generator=$(command -v ninja > /dev/null && echo Ninja || echo "Unix Makefiles")
 
-cmake -S . -B "$build" -G "$generator" -DCMAKE_BUILD_TYPE=Release -DFLASH_CUDA=ON -DCMAKE_CUDA_ARCHITECTURES="${2:-90}" \
+cmake -S . -B "$build" -G "$generator" -DCMAKE_BUILD_TYPE=Release -DFLASH_CUDA=ON \
+  -DCMAKE_CUDA_ARCHITECTURES="${2:-90}" \
   > "$out/configure.log" 2>&1 || { tail -n 20 "$out/configure.log" >&2; exit 1; }
 cmake --build "$build" -j "$(nproc)" --target flash-gpu-bench flash-sectors > "$out/build.log" 2>&1 ||
   { grep -m 5 -A 5 error "$out/build.log" >&2; exit 1; }

@@ -110,11 +110,11 @@ Run run(const Problem<T>& p, const Kept&, const MachineOptions& options) {
   const Run result = timed(m, [&] {
     const dim3 scores(tiles(Sk), tiles(Sq), static_cast<unsigned>(heads));
     const dim3 outputs(tiles(D), tiles(Sq), static_cast<unsigned>(heads));
-    matmul<true, E, E, float><<<scores, 256, sizeof(MatmulTiles)>>>(Q.tensor().data, K.tensor().data, S.data(), Sq, Sk,
-                                                                    D, p.scale());
+    matmul<true, E, E, float>
+        <<<scores, 256, sizeof(MatmulTiles)>>>(Q.tensor().data, K.tensor().data, S.data(), Sq, Sk, D, p.scale());
     softmax<E><<<static_cast<unsigned>(heads * Sq), 256, sizeof(Partial)>>>(S.data(), P.data(), Sk);
-    matmul<false, E, E, E><<<outputs, 256, sizeof(MatmulTiles)>>>(P.data(), V.tensor().data, O.tensor().data, Sq, D, Sk,
-                                                                  1.0f);
+    matmul<false, E, E, E>
+        <<<outputs, 256, sizeof(MatmulTiles)>>>(P.data(), V.tensor().data, O.tensor().data, Sq, D, Sk, 1.0f);
   });
   O.download(m);
   return result;

@@ -7,9 +7,9 @@
 namespace flash::naive {
 
 inline constexpr Features features{.phase = "naive",
-                                  .change = "S and P go through device memory",
-                                  .kernel = true,
-                                  .types = {Type::Float32, Type::Float16}};
+                                   .change = "S and P go through device memory",
+                                   .kernel = true,
+                                   .types = {Type::Float32, Type::Float16}};
 
 inline constinit Phase phase{features, nullptr};
 

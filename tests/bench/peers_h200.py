@@ -1,17 +1,15 @@
-# peers_h200.py: PyTorch's attention backends on the seeds' sweeps, measured as flash-gpu-bench measures the phases, into
-# the same JSON format: verified against fp64 on sampled rows, warmed up, L2 flushed, CUDA events, median, SM clock.
-# python3 tests/bench/peers_h200.py OUT.json     (torch 2.5 or newer; math only in sweep 003, beside our naive kernel)
-import datetime
-import json
+# peers_h200.py: PyTorch's attention backends on the sweeps of cases.hpp, measured as flash-gpu-bench measures the
+# phases, into the same JSON: verified against fp64 on sampled rows, warmed up, L2 flushed, CUDA events, median, clock.
+# python3 tests/bench/peers_h200.py OUT.json     (torch 2.5 or newer; math only in naive-vs-flash, beside our naive)
 import math
-import os
 import re
-import subprocess
 import sys
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention as sdpa
+
+from results import gpu_environment, write_results
 
 BACKENDS = {
     "torch flash": SDPBackend.FLASH_ATTENTION,
@@ -26,13 +24,13 @@ def cases():
     for D in (64, 16):
         for causal in (False, True):
             for N in (512, 1024, 2048, 4096, 8192):
-                yield "001", 4, 48, N, D, causal
+                yield "kernels", 4, 48, N, D, causal
     for causal in (False, True):
-        yield "001", 8, 32, 4096, 128, causal
+        yield "kernels", 8, 32, 4096, 128, causal
     for N in (512, 1024, 2048, 4096, 8192, 16384):
-        yield "003", 4, 32, N, 64, False
+        yield "naive-vs-flash", 4, 32, N, 64, False
     for N in range(256, 4097, 128):
-        yield "004", 4, 12, N, 64, False
+        yield "steps", 4, 12, N, 64, False
 
 
 def sampled_error(q, k, v, o, causal):
@@ -127,48 +125,23 @@ def measure(name, sweep, B, H, N, D, causal, spoiler):
     return row
 
 
-def smi(query):
-    return subprocess.check_output(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader"], text=True).strip()
-
-
-def commit():
-    if "FLASH_COMMIT" in os.environ:
-        return os.environ["FLASH_COMMIT"]
-    found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-    return found.stdout.strip() or "unknown"
-
-
 def main():
-    out = sys.argv[1]
-    environment = {
-        "gpu": smi("name"),
-        "driver": smi("driver_version"),
-        "cuda": torch.version.cuda,
-        "torch": torch.__version__,
-        "cudnn": str(torch.backends.cudnn.version()),
-        "memory": smi("memory.total"),
-        "sm_clock_max": smi("clocks.max.sm"),
-        "memory_clock_max": smi("clocks.max.mem"),
-        "power_limit": smi("power.limit"),
-        "commit": commit(),
-        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
-    }
+    out, environment = sys.argv[1], gpu_environment()
     spoiler = torch.empty(2 * torch.cuda.get_device_properties(0).L2_cache_size, dtype=torch.uint8, device="cuda")
     rows = []
     for sweep, B, H, N, D, causal in cases():
         for name in BACKENDS:
-            if name == "torch math" and sweep != "003":
+            if name == "torch math" and sweep != "naive-vs-flash":
                 continue
             row = measure(name, sweep, B, H, N, D, causal, spoiler)
             if row is None:
                 continue
             rows.append(row)
-            speed = f"{row['tflops']:8.1f} TFLOP/s {row['median_ms']:9.4f} ms" if "tflops" in row else "   out of memory"
+            speed = "   out of memory"
+            if "tflops" in row:
+                speed = f"{row['tflops']:8.1f} TFLOP/s {row['median_ms']:9.4f} ms"
             print(f"{sweep} B{B} H{H} N {N:5} D {D:3} {'causal' if causal else 'full  '} {name:16} {speed}", flush=True)
-    text = ",\n    ".join(json.dumps(row) for row in rows)
-    with open(out, "w") as file:
-        file.write('{\n  "environment": ' + json.dumps(environment, indent=4).replace("\n}", "\n  }"))
-        file.write(f',\n  "rows": [\n    {text}\n  ]\n}}\n')
+    write_results(out, environment, rows)
 
 
 main()

@@ -1,7 +1,6 @@
-# precision_h200.py: how precise are dQ, dK and dV? Phase 09's, from the files of flash-backward-precision, beside those of
-# PyTorch's flash, efficient and cuDNN backends on the same inputs; against fp64 on the GPU. Prints a table, writes JSON.
-# build/bin/flash-backward-precision /tmp/gradients && python3 tests/bench/precision_h200.py /tmp/gradients precision.json
-import json
+# precision_h200.py: how precise are dQ, dK and dV? Phase 09's, from the files of flash-backward-precision, beside those
+# of PyTorch's flash, efficient and cuDNN backends on the same inputs; against fp64 on the GPU. Writes JSON.
+# build/bin/flash-backward-precision /tmp/gradients && python3 tests/bench/precision_h200.py /tmp/gradients OUT.json
 import math
 import os
 import sys
@@ -11,7 +10,15 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
-INPUTS = {"normal": "N(0,1)", "shifted": "N(1,1)", "uniform": "uniform[0,1)", "outliers": "outliers", "times4": "Q, K, V x 4"}
+from results import gpu_environment, write_results
+
+INPUTS = {
+    "normal": "N(0,1)",
+    "shifted": "N(1,1)",
+    "uniform": "uniform[0,1)",
+    "outliers": "outliers",
+    "times4": "Q, K, V times 4",
+}
 TYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
 BACKENDS = {
     "torch flash": SDPBackend.FLASH_ATTENTION,
@@ -47,9 +54,8 @@ def from_torch(backend, q, k, v, do):
         return torch.autograd.grad(sdpa(*leaves), leaves, do)
 
 
-def main(directory, out=None, device="cuda"):
-    name = torch.cuda.get_device_name() if device == "cuda" else "cpu"
-    rows = []
+def main(directory, out, device="cuda"):
+    rows, wrong = [], 0
     for key, label in INPUTS.items():
         for type_name, dtype in TYPES.items():
             def load(x):
@@ -59,7 +65,7 @@ def main(directory, out=None, device="cuda"):
             q, k, v, do = (load(x) for x in ("q", "k", "v", "dout"))
             want = exact(q, k, v, do)
             floor = [relative(x.to(dtype), x) for x in want]
-            results = {"ours (phase 09)": [load(x) for x in ("dq", "dk", "dv")]}
+            results = {"phase 09": [load(x) for x in ("dq", "dk", "dv")]}
             for backend_name, backend in BACKENDS.items():
                 try:
                     results[backend_name] = from_torch(backend, q, k, v, do)
@@ -67,23 +73,17 @@ def main(directory, out=None, device="cuda"):
                     print(f"# {backend_name}, {label}, {type_name}: {str(error).splitlines()[0]}", file=sys.stderr)
             for who, got in results.items():
                 errors = [relative(x, w) for x, w in zip(got, want)]
-                rows.append({"input": label, "type": type_name, "who": who, "shape": list(q.shape), "floor": floor,
-                             "error": errors, "floors": [e / f for e, f in zip(errors, floor)],
-                             "within_bar": all(e <= BARS[key] * f for e, f in zip(errors, floor))})
-    print(f"Relative Frobenius errors against fp64, and how many rounding floors they are. "
-          f"[B, H, S, D] = {rows[0]['shape']}, {name}, torch {torch.__version__}\n")
-    print("| inputs | type | gradients of | dQ | dK | dV | within the bar |\n|---|---|---|---|---|---|---|")
-    for r in rows:
-        cells = " | ".join(f"{e:.2e} ({f:.2f} x)" for e, f in zip(r["error"], r["floors"]))
-        print(f"| {r['input']} | {r['type']} | {r['who']} | {cells} | {'yes' if r['within_bar'] else 'no'} |")
-    if out:
-        with open(out, "w") as file:
-            json.dump({"gpu": name, "torch": torch.__version__, "rows": rows}, file, indent=1)
-            file.write("\n")
-    return 0 if all(r["within_bar"] for r in rows if r["who"].startswith("ours")) else 1
+                rows.append({"input": label, "type": type_name, "who": who, "shape": list(q.shape), "bar": BARS[key],
+                             "floor": floor, "error": errors})
+                within = all(e <= BARS[key] * f for e, f in zip(errors, floor))
+                wrong += who == "phase 09" and not within
+                print(f"{label:16} {type_name:9} {who:16} floors " +
+                      " ".join(f"{e / f:8.2f}" for e, f in zip(errors, floor)) + ("" if within else "  over the bar"))
+    write_results(out, gpu_environment(), rows)
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
-        sys.exit("usage: precision_h200.py DIRECTORY [OUT.json] [cpu]")
+    if len(sys.argv) not in (3, 4):
+        sys.exit("usage: precision_h200.py DIRECTORY OUT.json [cpu]")
     sys.exit(main(*sys.argv[1:]))

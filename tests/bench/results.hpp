@@ -23,11 +23,16 @@ struct Row {
   std::string kernel;
   Timing timing = {};
   double error = 0, floor = 0;               // relative error of sampled rows; that of the exact result rounded to fp16
+  double work = 1;                           // in forward passes: a backward pass counts as 2.5, whatever it does
   std::optional<std::uint64_t> wanted = {};  // bytes of S and P, where they did not fit: nothing was timed
 };
 
+inline double flops_of(const Row& row) {
+  return row.work * static_cast<double>(flops(row.at));
+}
+
 inline double tflops(const Row& row) {
-  return static_cast<double>(flops(row.at)) / row.timing.median_ms * 1e-9;
+  return flops_of(row) / row.timing.median_ms * 1e-9;
 }
 
 // First line that a command prints, or "unknown".
@@ -71,6 +76,14 @@ inline Environment environment() {
           {"date", date}};
 }
 
+// Of what was measured without a GPU: the processor, what else is to be known, commit and date.
+inline Environment cpu_environment(const std::string& note) {
+  Environment where{{"cpu", first_line("sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo 2>/dev/null")}, {"note", note}};
+  for (const auto& [name, value] : environment())
+    if (name == "commit" || name == "date") where.emplace_back(name, value);
+  return where;
+}
+
 // {"environment": {…}, "rows": [one object per line]}
 inline std::string results_text(const Environment& where, const std::vector<std::string>& rows) {
   std::string text = "{\n  \"environment\": {";
@@ -94,7 +107,8 @@ inline std::string json_row(const Row& row) {
   const Case& c = row.at;
   s << "{\"sweep\": " << json_string(c.sweep) << ", \"kernel\": " << json_string(row.kernel) << ", \"B\": " << c.B
     << ", \"H\": " << c.H << ", \"N\": " << c.N << ", \"D\": " << c.D
-    << ", \"causal\": " << (c.causal ? "true" : "false") << ", \"type\": \"float16\", \"flops\": " << flops(c);
+    << ", \"causal\": " << (c.causal ? "true" : "false")
+    << ", \"type\": \"float16\", \"flops\": " << static_cast<std::uint64_t>(flops_of(row));
   if (row.wanted) {
     s << ", \"out_of_memory_bytes\": " << *row.wanted;
   } else {

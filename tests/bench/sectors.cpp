@@ -1,6 +1,6 @@
 // sectors.cpp: flash-sectors, the checked simulator's counters of the kernel phases beside Nsight Compute's, as JSON.
-// `launch` runs the cases on the GPU, for ncu_phases.sh to profile; `join` runs them on the checked simulator and writes
-// both counts; without a GPU, `print` shows ours. CASE: 07:1,2,500,300,64,causal,float16 (B,H,Sq,Sk,D); default: a list.
+// `launch` runs the cases on the GPU, for ncu_phases.sh to profile; `join` runs them on the checked simulator, writes
+// both counts; without a GPU, `print` shows ours. CASE: 07:1,2,500,300,64,causal,float16 (B,H,Sq,Sk,D), or a list.
 // flash-sectors print|launch|join NCU.csv [CASE…]
 #include <fstream>
 #include <functional>

@@ -1,6 +1,6 @@
 // simt_speed.cpp: how fast the simulator is: the reference forward on both builds, on one core and on all.
 // A benchmark, not a timed test: it prints, and fails only if the result is wrong or the two builds differ in a bit.
-// Run: cmake --build build --target simt-speed && build/bin/simt-speed [n]
+// Run: cmake --build build --target simt-speed && build/bin/simt-speed [N] [--out docs/results/simt-speed.json]
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -8,10 +8,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "sim/error.hpp"
 #include "sim/machine.hpp"
+#include "tests/bench/results.hpp"
 
 namespace flash::on_sim {
 std::uint64_t run_reference_forward(Machine&, const float*, const float*, const float*, float*, int);
@@ -61,21 +64,44 @@ double error_of_first_row(const std::vector<float>& q, const std::vector<float>&
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  const int n = argc > 1 ? std::atoi(argv[1]) : 1024, cores = static_cast<int>(std::thread::hardware_concurrency());
+int main(int count, char** words) try {
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  int n = 1024;
+  std::string out;
+  for (int i = 1; i < count; ++i) {
+    const std::string word = words[i];
+    char* end = nullptr;
+    if (word == "--out" && i + 1 < count)
+      out = words[++i];
+    else if (n = static_cast<int>(std::strtol(word.c_str(), &end, 10)); *end || n <= 0 || n % 64 != 0)
+      flash::refuse("argument", "'" + word + "'", "N, a multiple of 64, or --out FILE", "correct it");
+  }
   std::vector<float> q(static_cast<std::size_t>(n) * kD), fast(q.size()), checked(q.size());
   std::uint32_t state = 1;
   for (float& x : q) x = static_cast<float>((state = state * 1664525u + 1013904223u) >> 8) * 0x1p-23f - 1.0f;
 
   std::printf("reference forward, N = %d, D = 64, fp32, 4 N^2 D flop\n", n);
+  std::vector<std::string> rows;
+  const auto report = [&](const char* build, int threads, double speed) {
+    std::printf("%-8s %2d threads  %6.2f GFLOP/s\n", build, threads, speed);
+    char row[128];
+    std::snprintf(row, sizeof row, R"({"build": "%s", "N": %d, "threads": %d, "gflops": %.4g})", build, n, threads,
+                  speed);
+    rows.push_back(row);
+  };
   for (const int threads : {1, cores}) {
-    std::printf("sim      %2d threads  %6.2f GFLOP/s\n", threads,
-                gflops<flash::on_sim::Machine>(flash::on_sim::run_reference_forward, n, threads, q, fast));
-    std::printf("checked  %2d threads  %6.2f GFLOP/s\n", threads,
-                gflops<flash::on_checked::Machine>(flash::on_checked::run_reference_forward, n, threads, q, checked));
+    report("sim", threads, gflops<flash::on_sim::Machine>(flash::on_sim::run_reference_forward, n, threads, q, fast));
+    report("checked", threads,
+           gflops<flash::on_checked::Machine>(flash::on_checked::run_reference_forward, n, threads, q, checked));
+    if (cores == 1) break;
   }
   const double error = error_of_first_row(q, fast, n);
   const bool same = std::memcmp(fast.data(), checked.data(), fast.size() * sizeof(float)) == 0;
   std::printf("largest error of row 0: %.2g, builds agree bit for bit: %s\n", error, same ? "yes" : "NO");
-  return error <= 1e-5 && same ? 0 : 1;
+  if (!(error <= 1e-5) || !same) return 1;
+  if (!out.empty()) flash::bench::write_file(out, flash::bench::results_text(flash::bench::cpu_environment(""), rows));
+  return 0;
+} catch (const flash::Error& e) {
+  std::fprintf(stderr, "simt-speed: %s\n", e.what());
+  return 2;
 }

@@ -1,8 +1,9 @@
 // tables.hpp: Markdown tables from docs/results/*.json, written between two markers of a page:
-//   <!-- results 003 h200-phases.json h200-torch.json -->  …  <!-- end of results -->
-// The first word is a sweep ("001"), "summary" or "sectors". flash-tables (tables.cpp) checks and writes all pages.
+//   <!-- results sectors h200-sectors.json -->  …  <!-- end of results -->
+// The first word is the kind of table: one of kinds() below, or a sweep of cases.hpp. tables.cpp checks, writes pages.
 #pragma once
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -10,6 +11,7 @@
 #include <functional>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "phases/common/text.hpp"
@@ -72,8 +74,8 @@ inline std::string cell(const Json& row) {
 inline std::string sweep_tables(const std::string& sweep, const std::vector<Json>& all) {
   std::vector<Json> rows;
   for (const Json& row : all)
-    if (row.at("sweep").text == sweep) rows.push_back(row);
-  if (rows.empty()) throw Error("no row of sweep " + sweep);
+    if (row.find("sweep") && row.at("sweep").text == sweep) rows.push_back(row);
+  if (rows.empty()) throw Error("no table and no sweep is called " + sweep);
   std::string text;
   for (const std::string& series : values_of(rows, series_of)) {
     std::vector<Json> in_series;
@@ -97,12 +99,12 @@ inline std::string sweep_tables(const std::string& sweep, const std::vector<Json
   return text;
 }
 
-// Every kernel at one shape, the largest of seed 001, and how far it is from the fastest one in the same table.
+// Every kernel at one shape, the largest of the kernels' sweep, and how far it is from the fastest one there.
 inline std::string summary_table(const std::vector<Json>& all) {
   const auto chosen = [&](bool causal) {
     std::vector<Json> rows;
     for (const Json& row : all)
-      if (row.at("sweep").text == "001" && N_of(row) == "8192" && row.at("D").number == 64 &&
+      if (row.at("sweep").text == "kernels" && N_of(row) == "8192" && row.at("D").number == 64 &&
           row.at("causal").truth == causal && !row.find("out_of_memory_bytes"))
         rows.push_back(row);
     return rows;
@@ -157,19 +159,229 @@ inline std::string sectors_table(const std::vector<Json>& rows) {
   return text + "\n";
 }
 
-// "NVIDIA H200, driver 580, CUDA 13.0, …; SM clock 1965 to 1980 MHz; commit abc, 2025-11-21"
+// Predictions beside the measurements that they speak of, and the verdict that follows. A prediction is a row with a
+// claim; `rows` selects measurements by the value of their fields (a list: any of these), `of` says what is taken from
+// each, `low` and `high` are the range that was predicted.
+inline bool matches(const Json& row, const Json& wanted) {
+  const auto equal = [](const Json& a, const Json& b) {
+    return a.kind == b.kind && a.text == b.text && a.number == b.number && a.truth == b.truth;
+  };
+  for (const auto& [name, value] : wanted.fields) {
+    const Json* field = row.find(name);
+    const std::vector<Json>& any = value.kind == Json::List ? value.items : std::vector<Json>{value};
+    if (!field || std::none_of(any.begin(), any.end(), [&](const Json& v) { return equal(*field, v); })) return false;
+  }
+  return true;
+}
+
+// The field `name` of the row that differs from this one in N or in kernel alone; NaN where it was not measured.
+inline double beside(const Json& row, const std::vector<Json>& rows, double N, const std::string& kernel,
+                     const char* name) {
+  for (const Json& other : rows)
+    if (other.find("kernel") && other.at("sweep").text == row.at("sweep").text && other.at("N").number == N &&
+        kernel_of(other) == kernel && series_of(other) == series_of(row) && other.find(name))
+      return other.at(name).number;
+  return std::nan("");
+}
+
+// What a prediction is about; NaN where the row does not have it, which no prediction survives.
+inline double predicted_quantity(const std::string& of, const Json& row, const std::vector<Json>& rows) {
+  const auto field = [&](const char* name) { return row.find(name) ? row.at(name).number : std::nan(""); };
+  if (of == "TFLOP/s") return field("tflops");
+  if (of == "GB wanted") return field("out_of_memory_bytes") * 1e-9;
+  if (of == "times the TFLOP/s at N/2")
+    return field("tflops") / beside(row, rows, row.at("N").number / 2, kernel_of(row), "tflops");
+  if (of == "times 08-lse's time")
+    return field("median_ms") / beside(row, rows, row.at("N").number, "08-lse", "median_ms");
+  throw Error("nobody knows how to take '" + of + "' from a row");
+}
+
+inline std::string predictions_table(const std::vector<Json>& rows) {
+  std::string text = "| predicted | measured | verdict |\n|---|---|---|\n";
+  for (const Json& prediction : rows) {
+    if (!prediction.find("claim")) continue;
+    const std::string& claim = prediction.at("claim").text;
+    const std::string& of = prediction.at("of").text;
+    const Json *low = prediction.find("low"), *high = prediction.find("high");
+    double least = INFINITY, most = -INFINITY;
+    int all = 0, below = 0, above = 0;
+    for (const Json& row : rows) {
+      if (row.find("claim") || !matches(row, prediction.at("rows"))) continue;
+      const double x = predicted_quantity(of, row, rows);
+      if (std::isnan(x)) throw Error("'" + claim + "': a row without " + of);
+      least = std::min(least, x), most = std::max(most, x), ++all;
+      below += low && !(x >= low->number), above += high && !(x <= high->number);
+    }
+    if (all == 0) throw Error("'" + claim + "': no such row");
+    const std::string range = !low    ? "at most " + format("%g", high->number)
+                              : !high ? "at least " + format("%g", low->number)
+                                      : format("%g", low->number) + " to " + format("%g", high->number);
+    const std::string measured = all == 1 ? short_number(most) : short_number(least) + " to " + short_number(most);
+    std::string verdict = "as predicted";
+    if (below + above > 0) {
+      verdict = "**wrong**: " + std::to_string(below + above) + " of " + std::to_string(all);
+      verdict += above == 0 ? " below" : below == 0 ? " above" : " outside";
+    }
+    text += table_line({claim + ": " + range + " " + of, measured, verdict});
+  }
+  return text + "\n";
+}
+
+// Errors of gradients in rounding floors (the error of the exact gradient rounded to its type), and whether the bar of
+// the contract, in floors too, holds for all three.
+inline double floors_of(const Json& row, std::size_t tensor) {
+  return row.at("error").items.at(tensor).number / row.at("floor").items.at(tensor).number;
+}
+
+inline std::string gradients_table(const std::vector<Json>& rows) {
+  std::string text = table_head({"inputs", "type", "gradients of", "dQ", "dK", "dV", "within the bar"});
+  for (const Json& row : rows) {
+    std::vector<std::string> cells{row.at("input").text, row.at("type").text, row.at("who").text};
+    bool within = true;
+    for (const std::size_t tensor : {0, 1, 2}) {
+      const double floors = floors_of(row, tensor);
+      cells.push_back(format("%.2e", row.at("error").items[tensor].number) + " (" + format("%.2f", floors) + " ×)");
+      within = within && floors <= row.at("bar").number;
+    }
+    cells.push_back(within ? "yes" : "no");
+    text += table_line(cells);
+  }
+  return text + "\n";
+}
+
+// dQ alone, in floors: a line per input, a column per type and author.
+inline std::string dq_table(const std::vector<Json>& rows) {
+  const Name column_of = [](const Json& row) { return row.at("type").text + ": " + row.at("who").text; };
+  const Name input_of = [](const Json& row) { return row.at("input").text; };
+  const std::vector<std::string> columns = values_of(rows, column_of);
+  std::vector<std::string> head{"inputs, dO alike"};
+  head.insert(head.end(), columns.begin(), columns.end());
+  std::string text = table_head(head);
+  for (const std::string& input : values_of(rows, input_of)) {
+    std::vector<std::string> cells{input};
+    for (const std::string& column : columns) {
+      cells.push_back("");
+      for (const Json& row : rows)
+        if (input_of(row) == input && column_of(row) == column) cells.back() = short_number(floors_of(row, 0));
+    }
+    text += table_line(cells);
+  }
+  return text + "\n";
+}
+
+// What compute-sanitizer's tools found in each phase.
+inline std::string sanitizer_table(const std::vector<Json>& rows) {
+  const Name run_of = [](const Json& row) { return row.at("phase").text + " | " + row.at("type").text; };
+  const Name tool_of = [](const Json& row) { return row.at("tool").text; };
+  const std::vector<std::string> tools = values_of(rows, tool_of);
+  std::vector<std::string> head{"phase", "type"};
+  head.insert(head.end(), tools.begin(), tools.end());
+  std::string text = table_head(head);
+  for (const std::string& run : values_of(rows, run_of)) {
+    std::vector<std::string> cells{run};
+    for (const std::string& tool : tools) {
+      cells.push_back("not run");
+      for (const Json& row : rows)
+        if (run_of(row) == run && tool_of(row) == tool) cells.back() = format("%.0f", row.at("found").number);
+    }
+    text += table_line(cells);
+  }
+  return text + "\n";
+}
+
+// Wrong versions, and the test that noticed each.
+inline std::string mutants_table(const std::vector<Json>& rows) {
+  const Name kind_of = [](const Json& row) { return row.at("kind").text; };
+  std::string text;
+  for (const std::string& kind : values_of(rows, kind_of)) {
+    std::string lines;
+    int all = 0, caught = 0;
+    for (const Json& row : rows) {
+      if (kind_of(row) != kind) continue;
+      const std::string& verdict = row.at("verdict").text;
+      ++all, caught += verdict == "caught";
+      lines += table_line(
+          {row.at("mutant").text, verdict == "caught" ? "`" + row.at("by").text + "`" : "**" + verdict + "**"});
+    }
+    text += kind + ": " + std::to_string(caught) + " of " + std::to_string(all) + " caught\n\n";
+    text += "| wrong version | noticed by |\n|---|---|\n" + lines + "\n";
+  }
+  return text;
+}
+
+// GPU simulators on one core. Ours come first; the others are compared with each of them.
+inline std::string simulators_table(const std::vector<Json>& rows) {
+  const auto speed = [](const Json& row) { return row.at("gflops").number; };
+  std::vector<const Json*> ours;
+  std::vector<std::string> head{"simulator", "checks that are on", "GFLOP/s", "rounds"};
+  for (const Json& row : rows)
+    if (row.at("ours").truth) ours.push_back(&row), head.push_back(row.at("simulator").text + " is faster by");
+  std::string text = "|---|---|";
+  for (std::size_t i = 2; i < head.size(); ++i) text += "---:|";
+  text = table_line(head) + text + "\n";
+  for (const Json& row : rows) {
+    std::vector<std::string> cells{
+        row.at("simulator").text, row.at("checks").text, format("%.2g", speed(row)),
+        format("%.2g", row.at("slowest").number) + " to " + format("%.2g", row.at("fastest").number)};
+    for (const Json* mine : ours)
+      cells.push_back(row.at("ours").truth ? "" : "× " + format("%.0f", speed(*mine) / speed(row)));
+    text += table_line(cells);
+  }
+  return text + "\n";
+}
+
+// The simulator's own speed: a line per build, a column per number of threads.
+inline std::string speed_table(const std::vector<Json>& rows) {
+  const Name build_of = [](const Json& row) { return row.at("build").text; };
+  const Name threads_of = [](const Json& row) { return format("%.0f", row.at("threads").number); };
+  std::vector<std::string> head{"GFLOP/s, N = " + N_of(rows[0])};
+  for (const std::string& threads : values_of(rows, threads_of))
+    head.push_back(threads + (threads == "1" ? " thread" : " threads"));
+  std::string text = table_head(head);
+  for (const std::string& build : values_of(rows, build_of)) {
+    std::vector<std::string> cells{build};
+    for (const std::string& threads : values_of(rows, threads_of)) {
+      cells.push_back("");
+      for (const Json& row : rows)
+        if (build_of(row) == build && threads_of(row) == threads) cells.back() = short_number(row.at("gflops").number);
+    }
+    text += table_line(cells);
+  }
+  return text + "\n";
+}
+
+using Table = std::string (*)(const std::vector<Json>& rows);
+inline const std::vector<std::pair<std::string, Table>>& kinds() {
+  static const std::vector<std::pair<std::string, Table>> all = {{"summary", summary_table},
+                                                                 {"sectors", sectors_table},
+                                                                 {"predictions", predictions_table},
+                                                                 {"gradients", gradients_table},
+                                                                 {"dq", dq_table},
+                                                                 {"sanitizer", sanitizer_table},
+                                                                 {"mutants", mutants_table},
+                                                                 {"simulators", simulators_table},
+                                                                 {"speed", speed_table}};
+  return all;
+}
+
+// "NVIDIA H200, driver 580, …;\nSM clock 1965 to 1980 MHz while timed; commit abc, 2025-11-21".
 inline std::string environment_line(const Json& file) {
-  const auto field = [&](const char* name) { return file.at("environment").at(name).text; };
-  std::string text = field("gpu") + ", driver " + field("driver") + ", CUDA " + field("cuda");
-  if (const Json* torch = file.at("environment").find("torch")) text += ", torch " + torch->text;
+  std::string text, more;
+  const auto say = [&](std::string& where, const char* separator, const char* label, const char* name) {
+    const Json* value = file.at("environment").find(name);
+    if (value && !value->text.empty()) where += (where.empty() ? "" : separator) + (label + value->text);
+  };
+  say(text, ", ", "", "gpu"), say(text, ", ", "", "cpu"), say(text, ", ", "driver ", "driver");
+  say(text, ", ", "CUDA ", "cuda"), say(text, ", ", "torch ", "torch");
   double low = 0, high = 0;
   for (const Json& row : file.at("rows").items)
     if (const Json* mhz = row.find("sm_mhz")) {
       low = low == 0 ? mhz->number : std::min(low, mhz->number);
       high = std::max(high, mhz->number);
     }
-  if (high > 0) text += "; SM clock " + format("%.0f", low) + " to " + format("%.0f", high) + " MHz while timed";
-  return text + "; commit " + field("commit") + ", " + field("date") + "\n";
+  if (high > 0) more = "SM clock " + format("%.0f", low) + " to " + format("%.0f", high) + " MHz while timed";
+  say(more, "; ", "", "note"), say(more, "; ", "commit ", "commit"), say(more, ", ", "", "date");
+  return text + (text.empty() ? "" : ";\n") + more + "\n";
 }
 
 // What belongs between the markers. `words`: the kind of table, then file names in `folder`.
@@ -192,13 +404,8 @@ inline std::string render(const std::vector<std::string>& words, const std::file
   }
   if (!missing.empty()) missing = "Not measured yet: " + missing + " in docs/results.\n";
   if (rows.empty()) return missing;
-  std::string table;
-  if (words[0] == "summary")
-    table = summary_table(rows);
-  else if (words[0] == "sectors")
-    table = sectors_table(rows);
-  else
-    table = sweep_tables(words[0], rows);
+  const auto kind = std::find_if(kinds().begin(), kinds().end(), [&](const auto& k) { return k.first == words[0]; });
+  const std::string table = kind == kinds().end() ? sweep_tables(words[0], rows) : kind->second(rows);
   return table + sources + "\n" + missing;
 }
 

@@ -1,43 +1,119 @@
 #!/bin/sh
-# run.sh: tests of the tests. Each patch here makes a phase wrong in one named way; that phase's test must fail.
-# A patch is called NN-what-is-wrong.patch and is judged by tests/phase_NN_test.cpp, built without CMake for speed.
-# tests/mutants/run.sh        all; exits with 1 if one survives, does not apply or does not compile
-# tests/mutants/run.sh 04     those whose name starts with 04
+# run.sh: tests of the tests. Each patch here makes a source wrong in one named way; the test program that its folder is
+# named after (phase07/…, app/…, simt_museum/…) must then fail. Deleting any __syncthreads() of a phase's kernel must make
+# the checked simulator object. Uses the objects of a built tree (Ninja) and compiles again only what depends on a mutant.
+#   tests/mutants/run.sh BUILD              a dozen, picked by a hash of the sources; verdicts are kept by that hash
+#   tests/mutants/run.sh BUILD all          all of them; the score goes to docs/results/mutants.md
+#   tests/mutants/run.sh BUILD phase07      those of one program; phase07/mask-off-by-one: one
+# Exits with 1 if one survives, does not apply or does not compile.
 set -eu
 
-root=$(cd "$(dirname "$0")/../.." && pwd)
-CXX=${CXX:-g++}
-CPPFLAGS=${CPPFLAGS:--isystem /usr/include/eigen3}
-CXXFLAGS=${CXXFLAGS:--std=c++20 -O1 -DNDEBUG}
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
 
-# Compiles with the flags of all; they are words, so they are split.
-compile() {
-  # shellcheck disable=SC2086
-  $CXX $CXXFLAGS -DFLASH_TEST_TYPES=half $CPPFLAGS -pthread "$@"
+# Every mutant, a line each: a patch as PROGRAM/NAME, a deleted barrier as PROGRAM/barrier:FILE:LINE.
+list() {
+  (cd "$here" && find . -mindepth 2 -name '*.patch' | sed 's|^\./||; s|\.patch$||')
+  (cd "$root" && grep -n '__syncthreads();' phases/*/*.cuh) |
+    sed 's|^phases/\([0-9][0-9]\)\([^:]*\):\([0-9]*\):.*|phase\1/barrier:phases/\1\2:\3|'
 }
 
-# One mutant, in a copy of the sources of its own. Writes one line into $work/NAME.result.
+# One mutant: $1 its name. Prints one line and leaves it in $work/N.result.
 one() {
-  name=$(basename "$1" .patch)
-  copy=$work/$name
-  mkdir "$copy"
-  cp -R "$root/phases" "$root/sim" "$root/tests" "$copy/"
-  if ! (cd "$copy" && patch -s -p1 --no-backup-if-mismatch < "$1") > "$copy/log" 2>&1; then
-    echo "BROKEN    $name: does not apply; make it again" > "$work/$name.result"
-  elif ! compile -include "$work/precompiled.hpp" -I "$copy" -o "$copy/test" "$copy/tests/phase_${name%%-*}_test.cpp" \
-    "$work/main.o" > "$copy/log" 2>&1; then
-    echo "BROKEN    $name: does not compile: $(grep -m 1 error "$copy/log")" > "$work/$name.result"
-  elif timeout 100 "$copy/test" --abort-after=1 > "$copy/log" 2>&1; then
-    echo "SURVIVED  $name" > "$work/$name.result"
+  program=${1%%/*}
+  test=bin/${program}_test
+  mine=$work/$(printf %s "$1" | tr '/:' '__')
+  mkdir "$mine"
+  only='*'
+  case $1 in
+    */barrier:*)
+      place=${1#*/barrier:}
+      files=${place%:*}
+      overlay "$files"
+      sed -i "${place##*:}s/__syncthreads();//" "$mine/$files"
+      only='*checked: clean*'
+      ;;
+    *)
+      files=$(sed -n 's|^+++ b/\([^	]*\).*|\1|p' "$here/$1.patch")
+      for file in $files; do overlay "$file"; done
+      if ! (cd "$mine" && patch -s -p1 --no-backup-if-mismatch -i "$here/$1.patch") > "$mine/log" 2>&1; then
+        verdict "BROKEN    $1: does not apply; make it again"
+        return
+      fi
+      ;;
+  esac
+  if ! build "$test" > "$mine/log" 2>&1; then
+    verdict "BROKEN    $1: does not compile: $(grep -m 1 error "$mine/log")"
+  elif FLASH_PROGRAM=$mine/flash-phases timeout 300 "$mine/test" --abort-after=1 --test-case="$only" > "$mine/log" 2>&1; then
+    verdict "SURVIVED  $1"
   else
-    echo "caught    $name, by: $(sed -n 's/^TEST CASE: *//p' "$copy/log" | tail -n 1)" > "$work/$name.result"
+    by=$(sed -n 's/^TEST CASE: *//p' "$mine/log" | tail -n 1)
+    finding=$(grep -m 1 -o 'race: [a-z ]* of shared [A-Za-z0-9:]*' "$mine/log" || true)
+    verdict "caught    $1, by: $by${finding:+: $finding}"
   fi
-  rm -rf "$copy"
-  cat "$work/$name.result"
 }
 
-if [ "${1:-}" = --one ]; then
-  one "$2"
+# A copy of a source file at its place below $mine, where #include finds it first.
+overlay() {
+  mkdir -p "$mine/$(dirname "$1")"
+  cp "$root/$1" "$mine/$1"
+}
+
+verdict() {
+  printf '%s\n' "$1" | tee "$mine.result"
+  rm -rf "$mine"
+}
+
+# Builds the test program ($1), and flash-phases where the tests run it, with the files below $mine in place of the tree's.
+build() {
+  changed=$(cd "$mine" && find . -type f ! -name log | sed 's|^\.||')
+  relink "$1" "$mine/test"
+  case $program in app) relink bin/flash-phases "$mine/flash-phases" ;; esac
+}
+
+relink() {
+  command=$(ninja -t commands -s "$1" | sed 's|^: && ||; s| && .*||')
+  sources=$(objects "$1")
+  for object in $sources; do
+    depends "$object" || continue
+    name=$mine/$(printf %s "$object" | tr / _)
+    compile=$(ninja -t commands -s "$object")
+    # The mutant's folder first, few sizes, an output of our own, and the mutant's copy of the source file itself.
+    compile=$(printf '%s\n' "$compile" | sed "s|-I$root|-I$mine &|; s| -MD -MT .* -o [^ ]* | $reduced -o $name |")
+    [ ! -e "$mine/${compile##* "$root"/}" ] || compile="${compile% *} $mine/${compile##* "$root"/}"
+    eval "$compile"
+    case " $command " in
+      *" $object "*) command=$(printf '%s\n' "$command" | sed "s| $object | $name |") ;;
+      *) command=$(printf '%s\n' "$command" | sed "s| -o | $name -o |") ;;  # out of an archive: ours comes first
+    esac
+  done
+  eval "$(printf '%s\n' "$command" | sed "s| -o $1 | -o $2 |")"
+}
+
+# The object files of a program, those in its archives too.
+objects() {
+  ninja -t inputs "$1" | grep '\.o$' | sort -u
+}
+
+# Does an object depend on a changed file? A phase's declaration goes with its kernel, since both are made smaller.
+depends() {
+  dependencies=$(ninja -t deps "$1")
+  for file in $changed; do
+    case $dependencies in *"$file"*) return 0 ;; esac
+    case $file in
+      */phases/*/*.cuh) case $dependencies in *"${file%/*}/phase.cpp"*) return 0 ;; esac ;;
+    esac
+  done
+  return 1
+}
+
+build=$(cd "$1" && pwd)
+cd "$build"
+# Kernels are compiled for one head dimension: their tests follow what is declared (phases/common/features.hpp).
+reduced=-DFLASH_HEAD_DIMS=64
+
+if [ "${2:-}" = --one ]; then
+  one "$3"
   exit
 fi
 
@@ -46,16 +122,33 @@ export work
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 
-# What all have in common is compiled once: doctest's main, and the headers that no patch touches.
-printf '#include <doctest/doctest.h>\n#include <Eigen/Core>\n#include <thread>\n' > "$work/precompiled.hpp"
-compile -x c++-header "$work/precompiled.hpp" -o "$work/precompiled.hpp.gch" &
-compile -c -o "$work/main.o" "$root/tests/doctest_main.cpp"
-wait
+# Which ones.
+hash=$(cd "$root" && find phases sim gpu tests -type f | LC_ALL=C sort | xargs cat | cksum | cut -d ' ' -f 1)
+kept=$build/mutants-$hash.txt
+case ${2:-dozen} in
+  dozen)
+    if [ -e "$kept" ]; then
+      cat "$kept"
+      if grep -qv '^caught\|^mutants' "$kept"; then exit 1; fi
+      exit 0
+    fi
+    list | LC_ALL=C sort | awk -v x="$hash" '{ all[NR] = $0 } END {
+      for (n = 0; n < 12 && n < NR; ) {
+        x = (x * 69069 + 12345) % 4294967296
+        i = 1 + int(x / 4294967296 * NR)
+        if (!(i in taken)) { taken[i] = 1; ++n; print all[i] }
+      }
+    }' > "$work/list"
+    ;;
+  all) list > "$work/list" ;;
+  *) list | grep -E "^$2(/|\$)" > "$work/list" ;;
+esac
 
-ls "$root/tests/mutants/${1:-}"*.patch > "$work/list"
-xargs -P "${JOBS:-2}" -I "{}" "$0" --one "{}" < "$work/list"
+xargs -P "${JOBS:-2}" -I "{}" "$0" "$build" --one "{}" < "$work/list"
 
 all=$(wc -l < "$work/list")
 caught=$(cat "$work"/*.result | grep -c '^caught' || true)
-echo "mutants: $caught of $all caught"
+score="mutants: $caught of $all caught (hash of the sources $hash)"
+echo "$score"
+if [ "${2:-dozen}" = dozen ]; then { LC_ALL=C sort "$work"/*.result && echo "$score"; } > "$kept"; fi
 [ "$caught" -eq "$all" ]

@@ -45,7 +45,7 @@ if len(ours) != len(theirs):
 
 print("# Counters: the simulator and Nsight Compute\n")
 print(f"Measured on: {note}. Kernels: `tests/simt/counters.cu`.")
-print("Made by `tests/simt/counters_table.py` from the simulator's `counters_checked` and from `tests/simt/ncu_counters.sh`.")
+print("Made by `tests/simt/counters_table.py` from `counters_checked` and `tests/simt/ncu_counters.sh`.")
 print("A cell with one number: both agree; else simulator / hardware.\n")
 print("| kernel | " + " | ".join(METRICS) + " |")
 print("|---|" + "---:|" * len(METRICS))
@@ -67,9 +67,10 @@ for our, their in zip(ours, theirs):
     print(f"| {our['case']} | " + " | ".join(cells) + " |")
 print("\nNsight Compute's metrics:\n")
 for column, metrics in METRICS.items():
-    print(f"- {column}: " + " + ".join(f"`{metric}`" for metric in metrics))
-print("\nThe simulator counts what the source says; the hardware counts what nvcc made of it. `#pragma unroll 1` in the matrix")
-print("product keeps nvcc from fetching four neighbours with one wide load, which would be another number of requests.\n")
+    print(f"- {column}: " + " +\n  ".join(f"`{metric}`" for metric in metrics))
+print("\nThe simulator counts what the source says; the hardware counts what nvcc made of it. `#pragma unroll 1` in")
+print("the matrix product keeps nvcc from fetching four neighbours with one wide load: that would be another number of")
+print("requests.\n")
 if not differences:
     print("No difference.")
 else:

@@ -29,6 +29,9 @@ echo "$note"
 gzip -c "$build/words.bin" > "$out/conformance-words.bin.gz" # not for the repository: finds the place of a difference
 "$here/ncu_counters.sh" "$build/counters" "$out" "$note" || echo "h200.sh: no hardware counters" >&2
 "$here/sanitizer_table.sh" "$build/museum" "$out" "$note" || echo "h200.sh: no sanitizer table" >&2
-if command -v cuobjdump > /dev/null; then cuobjdump -sass "$build/counters" > "$build/sass" && grep -E 'Function|LDS|STS|LDG|STG|LD\.|ST\.' "$build/sass" > "$out/counters-sass.txt"; fi
+if command -v cuobjdump > /dev/null; then
+  cuobjdump -sass "$build/counters" > "$build/sass" &&
+    grep -E 'Function|LDS|STS|LDG|STG|LD\.|ST\.' "$build/sass" > "$out/counters-sass.txt"
+fi
 rm -rf "$build"
 ls -l "$out"

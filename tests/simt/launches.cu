@@ -8,7 +8,7 @@ FLASH_LAUNCHES(FLASH_MACHINE)
 
 namespace flash::inline FLASH_MACHINE {
 
-// ---- kernels -----------------------------------------------------------------------------------------------------
+// ---- kernels ------------------------------------------------------------------------------------------------------
 
 __global__ void add(int* sum, int n) {
   atomicAdd(sum, n);
@@ -44,6 +44,10 @@ __global__ void add_optional(int* sum, const int* more, int2 pair) {
   if (threadIdx.x == 0) s.value = pair.x + pair.y;
   __syncthreads();  // the word is written
   if (sum) atomicAdd(sum, s.value + (more ? *more : 0));
+}
+
+__global__ void add_default(int* sum, int n = 3, int times = 2) {
+  atomicAdd(sum, n * times);
 }
 
 __global__ void add_float(int* sum, float x) {
@@ -82,7 +86,7 @@ constexpr int count(int x) {
   return x;
 }
 
-// ---- launches ----------------------------------------------------------------------------------------------------
+// ---- launches -----------------------------------------------------------------------------------------------------
 // Laid out by hand: blanks and line breaks are part of what is tried.
 // clang-format off
 
@@ -207,6 +211,14 @@ std::vector<Form> run_forms(Machine& m) {
   launcher.kernel<<<1, 1>>>(x, 1);
   (&launcher)->kernel<<<1, 1>>>(x, 1);
   s.expect(8, "a member");
+  add_n<
+      int,
+      5><<<
+      1,
+      2
+  >>>(
+      x);
+  s.expect(10, "several lines");
   nothing<<<1, 1>>>();
   s.expect(0, "no arguments");
 
@@ -217,6 +229,8 @@ std::vector<Form> run_forms(Machine& m) {
   add_optional<<<1, 2, sizeof(Word)>>>(x, nullptr, make_int2(3, 4));
   add_optional<<<1, 2, sizeof(Word)>>>(0, 0, {});
   s.expect(28, "NULL, nullptr, 0 and braces");
+  add_default<<<1, 1>>>(x), add_default<<<1, 1>>>(x, 10), add_default<<<1, 1>>>(x, 100, 1);
+  s.expect(6 + 20 + 100, "default arguments");
   add<<<1, 2>>>(x, [&] {
     add<<<1, 1>>>(x, 100);
     return 1;
@@ -262,6 +276,61 @@ std::vector<Form> run_forms(Machine& m) {
   s.forms.push_back({"shifts", 24, n << 3 >> 1});
   s.expect(0, "comments");
   return s.forms;
+}
+// clang-format on
+
+// ---- one launch each ----------------------------------------------------------------------------------------------
+
+void launch_nothing() {
+  nothing<<<1, 1>>>();
+}
+
+#if !defined(__CUDACC__)
+__global__ void parent() {
+  nothing<<<1, 1>>>();
+}
+void run_parent(Machine&) {
+  parent<<<1, 1>>>();
+}
+#endif
+
+// Its lines must be right although launches of several lines, and macros, stand before them and in them.
+__global__ void defects(int* sum /*[1]*/) {
+  if (threadIdx.x < 32)
+    __syncthreads();  //@ defect:1
+  else
+    __syncthreads();         //@ defect:2
+  sum[threadIdx.x + 1] = 0;  //@ defect:3
+}
+
+void run_defects(Machine& m) {
+  Sum s(m);
+  defects<<<1,
+            // a comment of its own
+
+            64>>>(s.at());
+}
+
+void run_shared(int bytes, int asked) {
+  if (asked != -1) cudaFuncSetAttribute(nothing, cudaFuncAttributeMaxDynamicSharedMemorySize, asked);
+  nothing<<<1, 1, bytes>>>();
+}
+
+void run_shared_deduced(Machine& m, int bytes) {
+  Sum s(m);
+  add_as<<<1, 1, bytes>>>(s.at(), 1);
+}
+
+struct Row {
+  char bytes[256];
+};
+
+__global__ void write_struct(int at) {
+  *reinterpret_cast<int*>(shared<Row>().bytes + at) = 1;
+}
+
+void run_struct(int bytes, int at) {
+  write_struct<<<1, 1, bytes>>>(at);
 }
 
 }  // namespace flash::inline FLASH_MACHINE

@@ -1,23 +1,293 @@
-// launches_test.cpp: kernel<<<grid, block>>>(…) under g++: every form runs right on both machines, lines stay exact, and
-// what a GPU refuses is refused in one line. The launches are in launches.cu, which nvcc compiles too.
+// launches_test.cpp: kernel<<<grid, block>>>(…) under g++: every form runs right on both machines, lines stay exact,
+// and what a GPU refuses is refused in one line. The launches are in launches.cu, which nvcc compiles too.
 // Run: ctest -L simt, or simt_launches_test
-#include "tests/simt/launches.hpp"
-
 #include <doctest/doctest.h>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "sim/error.hpp"
 #include "sim/machine.hpp"
+#include "tests/simt/launches.hpp"
 
 FLASH_LAUNCHES(on_sim)
 FLASH_LAUNCHES(on_checked)
 
-#define MACHINES flash::on_sim::Machine, flash::on_checked::Machine
+using Sim = flash::on_sim::Machine;
+using Checked = flash::on_checked::Machine;
+using flash::Error, flash::Profile;
+#define MACHINES Sim, Checked
+
+namespace {
+
+std::string contents(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// "launches.cu:12": where the mark stands.
+std::string line_of(const std::string& mark) {
+  const std::string text = contents(FLASH_SOURCE_DIR "/tests/simt/launches.cu");
+  const std::size_t at = text.find("//@ " + mark + "\n");
+  REQUIRE(at != std::string::npos);
+  return "launches.cu:" + std::to_string(1 + std::count(text.begin(), text.begin() + static_cast<long>(at), '\n'));
+}
+
+// The functions of launches.cu for a machine's type.
+template <class Machine>
+void nothing() {
+  if constexpr (std::is_same_v<Machine, Sim>)
+    flash::on_sim::launch_nothing();
+  else
+    flash::on_checked::launch_nothing();
+}
+template <class Machine>
+void shared(int bytes, int asked = -1) {
+  if constexpr (std::is_same_v<Machine, Sim>)
+    flash::on_sim::run_shared(bytes, asked);
+  else
+    flash::on_checked::run_shared(bytes, asked);
+}
+
+}  // namespace
 
 TEST_CASE_TEMPLATE("a launch in every form reaches its kernel with its grid, block and arguments", Machine, MACHINES) {
   Machine m;
   const std::vector<flash::Form> forms = run_forms(m);
-  CHECK(forms.size() == 42);
+  CHECK(forms.size() == 44);
   for (const flash::Form& form : forms) {
     CAPTURE(form.name);
     CHECK(form.got == form.expected);
   }
+}
+
+TEST_CASE("reports name the kernel, a deduced one as the launch writes it") {
+  Checked m;
+  run_forms(m);
+  std::vector<std::string> names;
+  for (const flash::KernelReport& report : m.reports()) names.push_back(report.kernel);
+  for (const char* name : {"add", "add_n<int, 32>", "add_as", "add_to<4>", "overloaded", "outer::hidden",
+                           "outer::inner::add_one<int>", "nothing", "add_default"}) {
+    CAPTURE(name);
+    CHECK(std::find(names.begin(), names.end(), name) != names.end());
+  }
+}
+
+TEST_CASE("findings name the lines of the source, behind and inside launches of several lines") {
+  Checked m({.threads = 1, .keep_going = true});
+  run_defects(m);
+  REQUIRE(m.findings().size() == 2);
+  CHECK(m.findings()[0].text == "barrier divergence: threads of one block wait at different barriers\n  waits  " +
+                                    line_of("defect:2") + "  block (0,0,0) warp 1 lane 0\n  waits  " +
+                                    line_of("defect:1") +
+                                    "  block (0,0,0) warp 0 lane 0\n"
+                                    "  remedy: let all threads reach the same __syncthreads()");
+  CHECK(m.findings()[1].text == "out of bounds: write of sum[1] (4 bytes); sum has 1 elements\n  write  " +
+                                    line_of("defect:3") +
+                                    "  block (0,0,0) warp 0 lane 0\n  remedy: guard the access or fix the index");
+}
+
+// ---- the current machine ------------------------------------------------------------------------------------------
+
+TEST_CASE_TEMPLATE("a launch goes to the last machine of its kind that the thread made and that still lives", Machine,
+                   MACHINES) {
+  using Other = std::conditional_t<std::is_same_v<Machine, Sim>, Checked, Sim>;
+  const auto launches = [](const auto& m) { return m.reports().size(); };
+  auto first = std::make_unique<Machine>();
+  Other other;
+  nothing<Machine>();
+  {
+    Machine second;
+    nothing<Machine>();
+    nothing<Machine>();
+    CHECK(launches(second) == 2);
+  }
+  nothing<Machine>();
+  CHECK(launches(*first) == 2);
+
+  // The older one goes first; another thread's machine is its own.
+  const auto third = std::make_unique<Machine>();
+  first.reset();
+  std::thread([&] {
+    Machine elsewhere;
+    nothing<Machine>();
+    CHECK(launches(elsewhere) == 1);
+  }).join();
+  nothing<Machine>();
+  CHECK(launches(*third) == 1);
+  CHECK(launches(other) == 0);
+}
+
+TEST_CASE_TEMPLATE("a launch without a machine is refused", Machine, MACHINES) {
+  using Other = std::conditional_t<std::is_same_v<Machine, Sim>, Checked, Sim>;
+  const char* line =
+      "the current machine is none; expected one that this thread made, for the launch of nothing; construct a Machine "
+      "before it";
+  CHECK_THROWS_WITH_AS(nothing<Machine>(), line, Error);
+  { Machine gone; }
+  const Other other;
+  CHECK_THROWS_WITH_AS(nothing<Machine>(), line, Error);
+  const Machine m;
+  std::thread([&] { CHECK_THROWS_WITH_AS(nothing<Machine>(), line, Error); }).join();
+  CHECK_NOTHROW(nothing<Machine>());
+}
+
+TEST_CASE_TEMPLATE("a launch in a kernel is refused", Machine, MACHINES) {
+  Machine m;
+  CHECK_THROWS_WITH_AS(
+      run_parent(m),
+      "a call in a kernel is the launch of nothing; expected it in host code; dynamic parallelism is not simulated",
+      Error);
+}
+
+// ---- shared memory ------------------------------------------------------------------------------------------------
+
+TEST_CASE_TEMPLATE("more than 48 KiB of shared memory must be asked for, kernel by kernel and machine by machine",
+                   Machine, MACHINES) {
+  const std::string line =
+      "dynamic shared memory of nothing is 49153 bytes; expected at most 49152; call cudaFuncSetAttribute(nothing, "
+      "cudaFuncAttributeMaxDynamicSharedMemorySize, 49153) before the launch";
+  Machine m;
+  CHECK_NOTHROW(shared<Machine>(49152));
+  CHECK_THROWS_WITH_AS(shared<Machine>(49153), line.c_str(), Error);
+  CHECK_NOTHROW(shared<Machine>(60000, 60000));
+  CHECK_NOTHROW(shared<Machine>(60000));  // asked once
+  CHECK_THROWS_WITH_AS(shared<Machine>(60001),
+                       "dynamic shared memory of nothing is 60001 bytes; expected at most 60000; call "
+                       "cudaFuncSetAttribute(nothing, cudaFuncAttributeMaxDynamicSharedMemorySize, 60001) before the "
+                       "launch",
+                       Error);
+  CHECK(m.reports().size() == 3);
+  CHECK(m.reports().back().ledger.shared_bytes_peak == 60000);
+  {
+    const Machine another;
+    CHECK_THROWS_WITH_AS(shared<Machine>(49153), line.c_str(), Error);
+  }
+  CHECK_NOTHROW(shared<Machine>(100, 10));  // asking for less forbids nothing
+}
+
+TEST_CASE_TEMPLATE("asking for more shared memory than the machine has is refused", Machine, MACHINES) {
+  const Machine h100({.profile = Profile::sm_90});
+  CHECK_NOTHROW(shared<Machine>(232448, 232448));
+  CHECK_THROWS_WITH_AS(shared<Machine>(0, 232449),
+                       "dynamic shared memory of nothing is 232449 bytes; expected 0 to 232448 on sm_90; use smaller "
+                       "tiles",
+                       Error);
+  CHECK_THROWS_WITH_AS(shared<Machine>(0, -2), doctest::Contains("nothing is -2 bytes; expected 0 to 232448"), Error);
+  CHECK_THROWS_WITH_AS(shared<Machine>(232449),
+                       "shared memory per block is 232449 bytes; expected at most 232448 bytes on sm_90; use smaller "
+                       "tiles",
+                       Error);
+  const Machine a100({.profile = Profile::sm_80});
+  CHECK_NOTHROW(shared<Machine>(166912, 166912));
+  CHECK_THROWS_WITH_AS(shared<Machine>(0, 166913), doctest::Contains("expected 0 to 166912 on sm_80"), Error);
+}
+
+TEST_CASE_TEMPLATE("a deduced kernel gets 48 KiB: which one to ask for is not known", Machine, MACHINES) {
+  Machine m;
+  CHECK_NOTHROW(run_shared_deduced(m, 49152));
+  CHECK_THROWS_WITH_AS(run_shared_deduced(m, 49153),
+                       "dynamic shared memory of add_as is 49153 bytes; expected at most 49152; write its template "
+                       "arguments at the launch, and call cudaFuncSetAttribute(add_as, "
+                       "cudaFuncAttributeMaxDynamicSharedMemorySize, 49153) before the launch",
+                       Error);
+}
+
+TEST_CASE("the kernel's struct may be smaller than what the launch gives, not larger; findings know both") {
+  const Checked m({.threads = 1, .keep_going = true});
+  const auto found = [&](int bytes, int at) {
+    const std::size_t before = m.findings().size();
+    flash::on_checked::run_struct(bytes, at);
+    return m.findings().size() > before ? m.findings().back().text.substr(0, m.findings().back().text.find('\n')) : "";
+  };
+  CHECK(found(256, 252) == "");
+  CHECK(found(512, 252) == "");
+  CHECK(found(256, 256) == "out of bounds: write of shared Row+256 (4 bytes); Row has 256 bytes");
+  CHECK(found(512, 512) == "out of bounds: write of shared Row+512 (4 bytes); Row has 256 bytes, the block 512");
+  CHECK_THROWS_WITH_AS(
+      found(255, 0),
+      "the shared struct Row is 256 bytes; expected at most the 255 that the launch gives; launch with "
+      "<<<grid, block, sizeof(Row)>>>",
+      Error);
+}
+
+// ---- what does not compile ----------------------------------------------------------------------------------------
+
+namespace {
+
+// What g++ prints when it compiles this through flash-launches, the folder's name left out; "" when it succeeds.
+std::string compiled(const std::string& source, const std::string& flags = "") {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::temp_directory_path() / ("flash_launches_" + std::to_string(getpid()));
+  fs::create_directory(folder);
+  std::ofstream(folder / "k.cu.cpp") << source;
+  const std::string at = folder.string();
+  const std::string command = FLASH_LAUNCHES_PROGRAM " " FLASH_CXX " -std=c++20 -MD -MT k.o -MF '" + at + "/k.d' " +
+                              flags + " -o '" + at + "/k.o' -c '" + at + "/k.cu.cpp' 2>&1";
+  std::string printed;
+  FILE* const pipe = popen(command.c_str(), "r");
+  REQUIRE(pipe);
+  std::array<char, 4096> part;
+  while (std::fgets(part.data(), part.size(), pipe)) printed += part.data();
+  CHECK(WEXITSTATUS(pclose(pipe)) == (printed.empty() ? 0 : 1));
+  CHECK(fs::exists(folder / "k.o") == printed.empty());
+  if (printed.empty()) CHECK(contents(folder / "k.d").find("k.cu.cpp") != std::string::npos);
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+    CHECK_MESSAGE(entry.path().extension() != ".ii", entry.path());
+  fs::remove_all(folder);
+  for (std::size_t i; (i = printed.find(at + "/")) != std::string::npos;) printed.erase(i, at.size() + 1);
+  return printed;
+}
+
+}  // namespace
+
+TEST_CASE("a launch that cannot be read is one sentence with its file and line") {
+  const std::string remedy = "; write kernel<<<grid, block, bytes, stream>>>(arguments)\n";
+  const std::string no_end = " error: not a launch: there is no >>>(arguments) after <<<" + remedy;
+  const std::string no_kernel = " error: not a launch: there is no kernel's name before <<<" + remedy;
+  CHECK(compiled("void f() {\n\n  k<<<1, 2>>;\n}\n") == "k.cu.cpp:3:" + no_end);
+  CHECK(compiled("#define END >>>\nvoid f() {\n  k<<<1, 2 END;\n}\n") == "k.cu.cpp:3:" + no_end);
+  CHECK(compiled("void f() {\n  g(k<<<1, 2>>>);\n}\n") == "k.cu.cpp:2:" + no_end);
+  CHECK(compiled("void f() {\n  <<<1, 2>>>(3);\n}\n") == "k.cu.cpp:2:" + no_kernel);
+  CHECK(compiled("int f() {\n  return <<<1, 2>>>(3);\n}\n") == "k.cu.cpp:2:" + no_kernel);
+  CHECK(compiled("# 70 \"other.cuh\"\nvoid f() {\n  3<<<1, 2>>>(3);\n}\n") == "other.cuh:71:" + no_kernel);
+}
+
+TEST_CASE("other errors are the compiler's, at the lines of the source") {
+  const std::string flags = "-fno-diagnostics-show-caret -I '" FLASH_SOURCE_DIR "' -DFLASH_MACHINE=on_sim";
+  const std::string head = "#include \"gpu/kernel.cuh\"\nusing namespace flash;\n__global__ void k(int*, float) {}\n";
+  CHECK(compiled(head + "void f(int* x) {\n  k<<<1,\n      2>>>(x,\n            3);\n}\n", flags) == "");
+  const auto error_line = [&](const std::string& body) {
+    const std::string printed = compiled(head + "void f(int* x) {\n" + body + "}\n", flags);
+    const std::size_t at = printed.find(" error: ");
+    REQUIRE_MESSAGE(at != std::string::npos, printed);
+    const std::size_t begin = printed.rfind('\n', at) + 1;  // "k.cu.cpp:7:12:"
+    return printed.substr(begin, printed.find(':', printed.find(':', begin) + 1) - begin);
+  };
+  CHECK(error_line("  k<<<1,\n\n 2>>>(x);\n") == "k.cu.cpp:7");
+  CHECK(error_line("  k<<<1, 2>>>(x, x);\n") == "k.cu.cpp:5");
+  CHECK(error_line("  k<<<1>>>(x, 1);\n") == "k.cu.cpp:5");
+  CHECK(error_line("  k\n<<<1, 1>>>(x, 1);\n\n  int y = x;\n") == "k.cu.cpp:8");
+  // So many that the preprocessor puts a line marker there.
+  CHECK(error_line("  k" + std::string(20, '\n') + "<<<1, 1>>>(x, 1);\n  int y = x;\n") == "k.cu.cpp:26");
+  CHECK(error_line("  unknown<<<1, 1>>>(x, 1);\n") == "k.cu.cpp:5");
+}
+
+TEST_CASE("what is no launch passes, without a new warning: operator<<<, strings, comments") {
+  CHECK(compiled("int f(int x) {\n  switch (x) {\n    case 1:\n      x += 2;  // k<<<1, '\n      // fall through\n"
+                 "    case 2: /* \" k<<< */\n      return x;\n  }\n  return 0;\n}\n",
+                 "-Wall -Wextra") == "");
+  CHECK(compiled("struct A {};\ntemplate <class T> void operator<< (A, T) {}\nvoid f(A a) { operator<<<int>(a, 1); }\n"
+                 "template void operator<< <long>(A, long);\n"
+                 "const char* s = \"k<<<1, 2>>\"; const char* r = R\"x(k)\" <<<1 )x\"; int c = '\\'';\n") == "");
 }

@@ -16,7 +16,8 @@ for op in ld st; do
 done
 
 # One row per launch and metric. The clocks are left alone; counters do not need them fixed.
-ncu --clock-control none --csv --print-units base --log-file "$out/ncu.log" --metrics "$metrics" "$program" > /dev/null ||
+ncu --clock-control none --csv --print-units base --log-file "$out/ncu.log" --metrics "$metrics" "$program" \
+  > /dev/null ||
   { cat "$out/ncu.log" >&2; exit 1; }
 { echo "# $note"; grep '^"' "$out/ncu.log"; } > "$out/ncu-counters.csv"
 rm "$out/ncu.log"

@@ -1,5 +1,5 @@
 # sanitizer_table.py: the table of what compute-sanitizer and the simulator find in the bug museum.
-# The simulator's column comes from `museum_checked --all` (one line per run: exhibit, variant, the tool whose subject it is, kinds).
+# The simulator's column comes from `museum_checked --all` (a line per run: exhibit, variant, whose subject, kinds).
 # Run: python3 tests/simt/sanitizer_table.py sanitizer-h200.csv SIMULATOR.csv > docs/results/sanitizer-h200.md
 import csv
 import sys
@@ -34,23 +34,27 @@ print("|---|---|" + "---|" * len(TOOLS) + "---|")
 for name in names:
     kinds = simulator[name, "bug"]
     plain = {"silent": "ends", "hang": "hangs", "failed": "CUDA error"}.get(verdict(name, "bug", "none"), "not run")
-    print(f"| {name} | {plain} | " + " | ".join(cell(name, tool) for tool in TOOLS) + f" | {f'**{kinds}**' if kinds else '–'} |")
+    found = [cell(name, tool) for tool in TOOLS] + [f"**{kinds}**" if kinds else "–"]
+    print(f"| {name} | {plain} | " + " | ".join(found) + " |")
 
-print("\n**found**: reported. missed: silent, though this is the tool's subject. –: not its subject (racecheck sees shared")
-print("memory only, initcheck global memory only, synccheck barriers, none of them races in global memory). hangs: cut off.\n")
+print("\n**found**: reported. missed: silent, though this is the tool's subject. –: not its subject (racecheck sees")
+print("shared memory only, initcheck global memory only, synccheck barriers, none of them races in global memory).")
+print("hangs: cut off.\n")
 found = {tool: sum(verdict(name, "bug", tool) == "found" for name in names) for tool in TOOLS}
 together = sum(any(verdict(name, "bug", tool) == "found" for tool in TOOLS) for name in names)
 mine = sum(bool(simulator[name, "bug"]) for name in names)
 print(f"Of {len(names)} bugs: " + ", ".join(f"{tool} {found[tool]}" for tool in TOOLS) +
       f"; the four together {together}; the simulator {mine}.")
-print("The exhibits whose names begin with `blind` are there because nothing here can see them. The museum was made for the")
-print("simulator's detectors, so the sum says what they cover, not how often such bugs occur.\n")
-alarms = [f"{tool} on {name}" for name in names for tool in TOOLS if verdict(name, "twin", tool) not in ("silent", "not run")]
-print("False alarms on the correct twins: " + ("; ".join(alarms) if alarms else "none") + " (compute-sanitizer); " +
+print("The exhibits whose names begin with `blind` are there because nothing here can see them. The museum was made")
+print("for the simulator's detectors, so the sum says what they cover, not how often such bugs occur.\n")
+alarms = [f"{tool} on {name}" for name in names for tool in TOOLS
+          if verdict(name, "twin", tool) not in ("silent", "not run")]
+print("False alarms on the correct twins: " + ("; ".join(alarms) or "none") + " (compute-sanitizer); " +
       ("; ".join(name for name in names if simulator[name, "twin"]) or "none") + " (simulator).\n")
-print("What each tool said first:\n")
+print("What each tool said first:\n\n| exhibit | tool | words |\n|---|---|---|")
 for name in names:
     for tool in TOOLS:
         run = runs.get((name, "bug", tool))
         if run and run["first line"]:
-            print(f"- {name}, {tool}: `{run['first line'].replace('flash::on_gpu::', '').replace(';', ',')}`")
+            words = run["first line"].replace("flash::on_gpu::", "").replace(";", ",")
+            print(f"| {name} | {tool} | `{words}` |")

@@ -4,7 +4,7 @@
 # Run: tests/simt/sanitizer_table.sh MUSEUM_PROGRAM OUTPUT_DIRECTORY "where it was measured"
 set -eu
 museum=$1 out=$2 note=$3
-command -v compute-sanitizer > /dev/null || { echo "sanitizer_table.sh: compute-sanitizer is not installed" >&2; exit 1; }
+command -v compute-sanitizer > /dev/null || { echo "$0: compute-sanitizer is not installed" >&2; exit 1; }
 runs=$(mktemp -d)
 
 # One run; its verdict: found N errors, silent, hang, or the program's own failure.
@@ -16,8 +16,10 @@ if [ "$tool" = none ]; then
   timeout -k 5 20 "$museum" "$name" "$variant" > "$log" 2>&1 || status=$?
   errors=
 else
-  timeout -k 5 20 compute-sanitizer --tool "$tool" --error-exitcode 99 "$museum" "$name" "$variant" > "$log" 2>&1 || status=$?
-  errors=$(sed -n -e 's/.*ERROR SUMMARY: \([0-9]*\) error.*/\1/p' -e 's/.*RACECHECK SUMMARY: \([0-9]*\) hazard.*/\1/p' "$log" | tail -n 1)
+  timeout -k 5 20 compute-sanitizer --tool "$tool" --error-exitcode 99 "$museum" "$name" "$variant" > "$log" 2>&1 ||
+    status=$?
+  errors=$(sed -n -e 's/.*ERROR SUMMARY: \([0-9]*\) error.*/\1/p' \
+    -e 's/.*RACECHECK SUMMARY: \([0-9]*\) hazard.*/\1/p' "$log" | tail -n 1)
 fi
 # The first line that says what was found. A CUDA error that the program would have seen anyway is no finding.
 what=$(grep -E '^========= [A-Z]' "$log" | grep -vE 'COMPUTE-SANITIZER|SUMMARY|Program hit|Target application' |
@@ -46,5 +48,6 @@ done | xargs -P 10 -L 1 sh "$runs/one.sh" "$museum" "$runs"
     done
   done
 } > "$out/sanitizer-h200.csv"
-(cd "$runs" && for f in *.bug.*check; do echo "##### $f"; head -c 1500 "$f"; echo; done) | gzip > "$out/sanitizer-logs.txt.gz"
+(cd "$runs" && for f in *.bug.*check; do echo "##### $f"; head -c 1500 "$f"; echo; done) |
+  gzip > "$out/sanitizer-logs.txt.gz"
 rm -rf "$runs"

@@ -1,5 +1,5 @@
 // template.cu: a kernel to copy when you write your own: y = a*x + y over n elements, then the sum of each block.
-// It shows the four things that differ from a bare CUDA file; docs/write-your-own-kernel.md explains them.
+// It shows the three things that differ from a bare CUDA file; docs/write-your-own-kernel.md explains them.
 // Run: simt_template_test
 #include "gpu/kernel.cuh"
 
@@ -40,7 +40,7 @@ void run_axpy_sum(Machine& m, float a, const float* host_x, float* host_y, float
   const Array<float> x = m.upload("x", host_x, n);
   const Array<float> y = m.upload("y", host_y, n);
   const Array<float> sums = m.alloc<float>("sums", blocks);
-  launch<Smem>(m, axpy_sum, dim3(blocks), dim3(threads), a, x.data(), y.data(), sums.data(), n);
+  axpy_sum<<<blocks, threads, sizeof(Smem)>>>(a, x.data(), y.data(), sums.data(), n);
   m.download(host_y, y);
   m.download(host_sums, sums);
 }

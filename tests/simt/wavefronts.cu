@@ -1,5 +1,5 @@
 // wavefronts.cu: a warp loads float2 or float4 from shared memory at indices that the host chooses, one launch each.
-// The indices come from memory, so that no compiler can see the pattern; all of V is stored, so that it loads all of it.
+// The indices come from memory, so that no compiler sees the pattern; all of V is stored, so that it loads all of it.
 // Use: wavefronts.hpp.
 #include "gpu/kernel.cuh"
 #include "tests/simt/wavefronts.hpp"

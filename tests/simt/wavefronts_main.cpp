@@ -1,6 +1,7 @@
-// wavefronts_main.cpp: launches the patterns of docs/results/wavefronts-h200.csv on a GPU, in order, for Nsight Compute.
-// nvcc -std=c++20 -arch=sm_90 -fmad=false -I. -x cu tests/simt/wavefronts.cu tests/simt/wavefronts_main.cpp -o wavefronts
-// ncu --csv --metrics l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum,l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum ./wavefronts
+// wavefronts_main.cpp: launches the patterns of docs/results/wavefronts-h200.csv on a GPU, in order, for Nsight.
+// nvcc -std=c++20 -arch=sm_90 -fmad=false -I. -x cu tests/simt/wavefronts.cu tests/simt/wavefronts_main.cpp
+// of=l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum,l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum
+// ncu --csv --metrics $of ./a.out
 #include "tests/simt/wavefronts.hpp"
 
 int main() {

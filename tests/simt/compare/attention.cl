@@ -24,9 +24,10 @@ kernel void attention(global const float* q, global const float* k, global const
     barrier(CLK_LOCAL_MEM_FENCE);
     float m_new = m;
     for (int j = 0; j < BC; ++j) {
-      float dot = 0.0f;
-      for (int d = 0; d < D; ++d) dot = fma(q_row[d], k_tile[j][d], dot);
-      s[j] = dot;
+      float part[4] = {0.0f, 0.0f, 0.0f, 0.0f};  // four chains of additions, as there
+      for (int d = 0; d < D; d += 4)
+        for (int c = 0; c < 4; ++c) part[c] = fma(q_row[d + c], k_tile[j][d + c], part[c]);
+      s[j] = (part[0] + part[1]) + (part[2] + part[3]);
       m_new = fmax(m_new, s[j]);
     }
     const float rescale = exp2(m - m_new);

@@ -20,6 +20,7 @@ def attention(q, k, v, o, n, scale_log2):
     q_row = cuda.local.array(D, float32)
     acc = cuda.local.array(D, float32)
     s = cuda.local.array(BC, float32)
+    part = cuda.local.array(4, float32)
     for d in range(D):
         q_row[d] = q[row, d] * scale_log2
         acc[d] = 0
@@ -32,10 +33,12 @@ def attention(q, k, v, o, n, scale_log2):
         cuda.syncthreads()
         m_new = m
         for j in range(BC):
-            dot = numpy.float32(0)
-            for d in range(D):
-                dot += q_row[d] * k_tile[j, d]
-            s[j] = dot
+            for c in range(4):  # four chains of additions, as there
+                part[c] = 0
+            for d in range(0, D, 4):
+                for c in range(4):
+                    part[c] += q_row[d + c] * k_tile[j, d + c]
+            s[j] = (part[0] + part[1]) + (part[2] + part[3])
             m_new = max(m_new, s[j])
         rescale = math.pow(2.0, m - m_new)
         l *= rescale

@@ -1,23 +1,27 @@
-# simulators.py: times attention forward on numba's CUDA simulator and on Oclgrind, one core, and checks their results.
-# Prints docs/results/simulators.md: their speeds beside those of our two builds, which tests/bench/simt_speed measures.
-# Run: tests/simt/compare_simulators.sh SIMT_SPEED_PROGRAM
+# simulators.py: attention forward on numba's CUDA simulator, on Oclgrind and on our two builds (simt_speed),
+# one core, CPU time, in rounds that visit all of them; checks the results. Writes docs/results/simulators.json.
+# Run: tests/simt/compare_simulators.sh SIMT_SPEED_PROGRAM OUT.json
 import math
 import os
 import re
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
 os.environ["NUMBA_ENABLE_CUDASIM"] = "1"
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+here = os.path.dirname(os.path.abspath(__file__))
+sys.path += [here, os.path.join(here, "../../bench")]
 
 import numpy
 
 import attention_numba
+from results import commit_and_date, first_line, write_results
 
 D = 64
+ROUNDS = 3
 SCALE_LOG2 = 0.125 / math.log(2)  # the kernels use 2^x
 
 
@@ -51,7 +55,7 @@ def oclgrind(n, options):
     q, k, v = problem(n)
     numbers = lambda a: " ".join(repr(float(x)) for x in a.ravel())
     with tempfile.TemporaryDirectory() as folder:
-        source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "attention.cl")
+        source = os.path.join(here, "attention.cl")
         sim = os.path.join(folder, "attention.sim")
         size = 4 * n * D
         with open(sim, "w") as f:
@@ -72,10 +76,10 @@ def oclgrind(n, options):
     return seconds
 
 
-def measure(function, sizes, options=()):
-    seconds = [min(function(n, options) for _ in range(2)) for n in sizes]
-    flops = [4 * n * n * D for n in sizes]
-    return (flops[1] - flops[0]) / (seconds[1] - seconds[0]) / 1e9
+def others(function, options=()):
+    """GFLOP/s from the difference of two sizes, so that start-up cancels."""
+    small, large = 64, 128
+    return 4 * (large**2 - small**2) * D / (function(large, options) - function(small, options)) / 1e9
 
 
 def ours(bench):
@@ -92,30 +96,34 @@ def cpu():
         return re.search(r"model name\s*: (.*)", f.read()).group(1)
 
 
-def git(*arguments):
-    return subprocess.run(["git", *arguments], capture_output=True, text=True).stdout.strip()
-
-
-if len(sys.argv) != 2:
-    sys.exit("usage: simulators.py SIMT_SPEED_PROGRAM")
-fast, checked = ours(sys.argv[1])
-version = re.search(r"\d+\.\d+", subprocess.run(["oclgrind-kernel", "--version"], capture_output=True, text=True).stdout)
+if len(sys.argv) != 3:
+    sys.exit("usage: simulators.py SIMT_SPEED_PROGRAM OUT.json")
+version = re.search(r"\d+\.\d+", first_line("sh", "-c", "oclgrind-kernel --version | grep -m 1 -i oclgrind"))
 oclgrind_name = f"Oclgrind {version.group(0) if version else ''}".strip()
-rows = [
-    ("`sim`", "none", fast),
-    ("`checked`", "out of bounds, misaligned, uninitialised, races, barriers; all counters", checked),
-    (f"numba {attention_numba.numba_version}, CUDA simulator", "none", measure(numba, (64, 128))),
-    (oclgrind_name, "out of bounds", measure(oclgrind, (64, 128))),
-    (oclgrind_name, "and races", measure(oclgrind, (64, 128), ("--data-races",))),
-    (oclgrind_name, "and races, uninitialised", measure(oclgrind, (64, 128), ("--data-races", "--uninitialized"))),
+everything = "out of bounds, misaligned, uninitialised, races, barriers; all counters"
+names = [
+    ("`sim`", "none"),
+    ("`checked`", everything),
+    (f"numba {attention_numba.numba_version}, CUDA simulator", "none"),
+    (oclgrind_name, "out of bounds"),
+    (oclgrind_name, "and races"),
+    (oclgrind_name, "and races, uninitialised"),
 ]
-print("# GPU simulators on a CPU: attention forward\n")
-print("One thread per query row, Br 64, Bc 32, D 64, fp32, K and V tiles in shared memory; results compared with NumPy in")
-print("double precision before anything is printed. One core. GFLOP/s = 4 N^2 D / CPU time: for ours the best of three launches")
-print("at N = 1024 (`tests/bench/simt_speed`), for the others the difference of N = 64 and N = 128, so that start-up cancels.\n")
-print(f"{cpu()}, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.0f}; commit {git('rev-parse', '--short', 'HEAD')}; made by `tests/simt/compare_simulators.sh`.\n")
-print("| simulator | checks that are on | GFLOP/s | `checked` is faster by | `sim` is faster by |")
-print("|---|---|---:|---:|---:|")
-for name, checks, speed in rows:
-    mine = name.startswith("`")
-    print(f"| {name} | {checks} | {speed:.2g} | {'' if mine else f'× {checked / speed:.0f}'} | {'' if mine else f'× {fast / speed:.0f}'} |")
+load = os.getloadavg()[0]
+rounds = []
+for r in range(ROUNDS):
+    rounds.append([
+        *ours(sys.argv[1]),
+        others(numba),
+        others(oclgrind),
+        others(oclgrind, ("--data-races",)),
+        others(oclgrind, ("--data-races", "--uninitialized")),
+    ])
+    print(f"round {r + 1}: " + ", ".join(f"{speed:.3g}" for speed in rounds[-1]), flush=True)
+rows = [
+    {"simulator": name, "checks": checks, "ours": name.startswith("`"), "gflops": round(statistics.median(speeds), 6),
+     "slowest": round(min(speeds), 6), "fastest": round(max(speeds), 6)}
+    for (name, checks), speeds in zip(names, zip(*rounds))
+]
+environment = {"cpu": cpu(), "note": f"one core of {os.cpu_count()}, load average {load:.1f}, {ROUNDS} rounds"}
+write_results(sys.argv[2], {**environment, **commit_and_date()}, rows)
