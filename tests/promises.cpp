@@ -124,7 +124,7 @@ void check_exact_mean(const Forward<T>& forward, const Features& can) {
 }
 
 // V's range (docs/conventions.md): a row of n keys is promised O up to |V| = (1 - n·2^-22)·FLT_MAX / n, and a little
-// beyond FLT_MAX / n the elements of O are, for these logits, either right or infinite. Returns whether any was infinite
+// beyond FLT_MAX / n the elements of O are, for these logits, right or infinite. Returns whether any was infinite
 // there. All logits equal is the worst case, l = n; rising ones rescale O with every key.
 template <class T>
 bool check_range_of_v(const Forward<T>& forward, const Features& can) {
