@@ -501,8 +501,8 @@ TEST_CASE("with --dout the report holds the forward and the backward pass togeth
               .status == 0);
   const Json forward = parse_json(get(s / "forward.json"), "forward.json"),
              both = parse_json(get(s / "both.json"), "both.json");
-  // The forward pass as it was, and on top what the backward pass cannot do without: each input, O and dO once more, the
-  // gradients written, five products where the forward pass has two, and the weights once more.
+  // The forward pass as it was, and on top what the backward pass cannot do without: each input, O and dO once more,
+  // the gradients written, five products where the forward pass has two, and the weights once more.
   CHECK(traffic(both, "O").written == traffic(forward, "O").written);
   CHECK(traffic(both, "LSE").written == traffic(forward, "LSE").written);
   for (const std::string input : {"Q", "K", "V", "O", "dO"}) {

@@ -112,7 +112,7 @@ called '-DCMAKE_CXX_COMPILER=g++' # not CMake's own choice, c++
 expect 0 'program: run --phase 04' run --phase 04
 not_called --preset # built before: no second configuration
 
-# A checkout that was moved or copied: each command configures afresh, in the old build folder or in one that came along.
+# A checkout that was moved or copied: each command configures afresh, in the old build folder or the copied one.
 cp -R "$FLASH_BUILD" 'a copy'
 for command in run tour; do
   sed -i 's|^CMAKE_HOME_DIRECTORY.*|CMAKE_HOME_DIRECTORY:INTERNAL=/elsewhere|' "$FLASH_BUILD/default/CMakeCache.txt"

@@ -93,7 +93,7 @@ TEST_CASE("tile walk: the outer loop's tiles come once, the inner loop's at ever
   CHECK(well_formed(svg::tile_walks("nothing visited", {{"none", 1, 1, 0, {}}})));
 }
 
-// ---- Positions and values: what is where -----------------------------------------------------------------------------
+// ---- Positions and values: what is where ------------------------------------------------------------------------
 
 // The only text of a picture with these words.
 static Element label(const std::string& picture, const std::string& words) {
