@@ -12,6 +12,10 @@
 #include <utility>
 #include <vector>
 
+#ifdef FLASH_HAVE_CUDA
+#include <cuda_runtime_api.h>
+#endif
+
 #include "gpu/timing.hpp"
 #include "sim/report/json.hpp"
 #include "tests/bench/cases.hpp"
