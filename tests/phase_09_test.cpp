@@ -1005,9 +1005,9 @@ TEST_CASE("bad input is refused with one line, and nothing is written") {
     phase09::Kept kept = in.kept();
     break_it(kept);
     CHECK_THROWS_WITH_AS(phase09::forward_training(in.forward(), kept, Where::Sim), message.c_str(), Error);
-    CHECK(Strided<half>::is_poison(in.in.o.memory.data(), in.in.o.memory.size() * sizeof(half)));
-    CHECK(Strided<std::int16_t>::is_poison(in.o_lo.memory.data(), in.o_lo.memory.size() * sizeof(std::int16_t)));
-    CHECK(Strided<float>::is_poison(in.in.lse.data(), in.in.lse.size() * sizeof(float)));
+    CHECK(is_poison(in.in.o.memory.data(), in.in.o.memory.size() * sizeof(half)));
+    CHECK(is_poison(in.o_lo.memory.data(), in.o_lo.memory.size() * sizeof(std::int16_t)));
+    CHECK(is_poison(in.in.lse.data(), in.in.lse.size() * sizeof(float)));
     CHECK(std::isnan(in.m[0]));
   };
   using K = phase09::Kept;
