@@ -428,5 +428,6 @@ void check_traffic(const Ledger& ledger, const std::vector<Traffic>& want) {
 FLASH_INSTANTIATE(float)
 FLASH_INSTANTIATE(half)
 FLASH_INSTANTIATE(bfloat16)
+template struct Strided<std::int16_t>;  // O's low bits
 
 }  // namespace flash::test

@@ -103,12 +103,12 @@ def page(environment, shape, rows):
     text = f"""# Large logits: phase 09 beside PyTorch's backends
 
 Written by `tests/bench/logits_h200.py`: {environment["gpu"]}, torch {environment["torch"]}, commit
-{environment["commit"]}, {environment["date"]}. [B, H, S, D] = {shape}, V and dO of N(0,1), Q and K of N(0,1) times what makes logits that large. Errors are
-relative (Frobenius), against fp64. Row sum: how far the sum of a row of P is from 1 at worst, seen through dV, which
-the type rounds. Where one key takes each row (1e4 and more) the exact dQ and dK are 0 but for a few rows, and their
-relative errors say little. Of the bar: the worst share that dV (2 times O's error), dQ and dK (4 times, and what O is
-allowed for such logits), each plus the contract's bar, and the row sums (1e-6, plus the type's rounding) take of what
-they may: [backward.md](../backward.md).
+{environment["commit"]}, {environment["date"]}. [B, H, S, D] = {shape}, V and dO of N(0,1), Q and K of N(0,1) times
+what makes logits that large. Errors are relative (Frobenius), against fp64. Row sum: how far the sum of a row of P is
+from 1 at worst, seen through dV, which the type rounds. Where one key takes each row (1e4 and more) the exact dQ and dK
+are 0 but for a few rows, and their relative errors say little. Of the bar: the worst share that dV (2 times O's error),
+dQ and dK (4 times, and what O is allowed for such logits), each plus the contract's bar, and the row sums (1e-6, plus
+the type's rounding) take of what they may: [backward.md](../backward.md).
 
 | logits | type | gradients of | O | dV | dQ | dK | row sum | of the bar |
 |---|---|---|---|---|---|---|---|---|
