@@ -187,8 +187,8 @@ CELL("Run twice: the same bits, or nearly the same") {
 // ## Why not LSE?
 //
 // Libraries keep one number per row, LSE = m + log l, and P = exp(S − LSE). In exact arithmetic that is the same P. In
-// fp32 LSE is rounded by up to 2⁻²⁴ of its size, and exp makes a factor of that for the whole row. A row of P should sum
-// to 1; dV shows P when dO is the unit matrix: dV = Pᵀ dO = Pᵀ.
+// fp32 LSE is rounded by up to 2⁻²⁴ of its size, and exp makes a factor of that for the whole row. A row of P should
+// sum to 1; dV shows P when dO is the unit matrix: dV = Pᵀ dO = Pᵀ.
 
 // %%
 CELL("A row of P sums to 1, or to what LSE makes of it") {

@@ -49,6 +49,10 @@ one() {
     verdict "SURVIVED  $1"
   else
     by=$(sed -n 's/^TEST CASE: *//p' "$mine/log" | tail -n 1)
+    if [ -z "$by" ]; then
+      verdict "BROKEN    $1: no test case failed, and yet: $(tail -n 1 "$mine/log")"
+      return
+    fi
     finding=$(grep -m 1 -o 'race: [a-z ]* of shared [A-Za-z0-9:]*' "$mine/log" || true)
     verdict "caught    $1, by: $by${finding:+: $finding}"
   fi
@@ -69,21 +73,20 @@ verdict() {
 # tree's.
 build() {
   changed=$(cd "$mine" && find . -type f ! -name log | sed 's|^\.||')
-  relink "$1" "$mine/test"
-  case $program in app | tour) relink bin/flash-phases "$mine/flash-phases" ;; esac
+  relink "$1" "$mine/test" || return 1
+  case $program in app | tour) relink bin/flash-phases "$mine/flash-phases" || return 1 ;; esac
 }
 
 relink() {
   command=$(ninja -t commands -s "$1" | sed 's|^: && ||; s| && .*||')
-  sources=$(objects "$1")
-  for object in $sources; do
+  for object in $(objects); do
     depends "$object" || continue
     name=$mine/$(printf %s "$object" | tr / _)
     compile=$(ninja -t commands -s "$object")
     # The mutant's folder first, few sizes, an output of our own, and the mutant's copy of the source file itself.
     compile=$(printf '%s\n' "$compile" | sed "s|-I$root|-I$mine &|; s| -MD -MT .* -o [^ ]* | $reduced -o $name |")
     [ ! -e "$mine/${compile##* "$root"/}" ] || compile="${compile% *} $mine/${compile##* "$root"/}"
-    eval "$compile"
+    eval "$compile" || return 1
     case " $command " in
       *" $object "*) command=$(printf '%s\n' "$command" | sed "s| $object | $name |") ;;
       *) command=$(printf '%s\n' "$command" | sed "s| -o | $name -o |") ;;  # out of an archive: ours comes first
@@ -92,9 +95,14 @@ relink() {
   eval "$(printf '%s\n' "$command" | sed "s| -o $1 | -o $2 |")"
 }
 
-# The object files of a program, those in its archives too.
+# The object files that $command links, those of its archives too.
 objects() {
-  ninja -t inputs "$1" | grep '\.o$' | sort -u
+  for word in $command; do
+    case $word in
+      *.o) echo "$word" ;;
+      *.a) [ ! -e "$build/$word" ] || ninja -t query "$word" | sed -n 's/^    \([^|]*\.o\)$/\1/p' ;;
+    esac
+  done
 }
 
 # Does an object depend on a changed file? A phase's declaration goes with its kernel, since both are made smaller.
@@ -146,7 +154,7 @@ case ${2:-dozen} in
   *) list | grep -E "^$2(/|\$)" > "$work/list" ;;
 esac
 
-xargs -P "${JOBS:-2}" -I "{}" "$0" "$build" --one "{}" < "$work/list"
+xargs -P "${JOBS:-2}" -I "{}" "$here/run.sh" "$build" --one "{}" < "$work/list"
 
 all=$(wc -l < "$work/list")
 caught=$(cat "$work"/*.result | grep -c '^caught' || true)
