@@ -405,7 +405,7 @@ TEST_CASE_TEMPLATE("promises", T, float, half, bfloat16) {
 TEST_CASE_TEMPLATE("range of V", T, float, half, bfloat16) {
   if (skipped_type<T>()) return;
   const bool beyond = check_range_of_v<T>(Where::Sim);
-  MESSAGE(std::string(type_name<T>()) << " beyond FLT_MAX / n: " << (beyond ? "infinite" : "right"));
+  MESSAGE(std::string(type_name<T>()) << " beyond FLT_MAX / n: " << std::string(beyond ? "infinite" : "right"));
 }
 TEST_CASE_TEMPLATE("strides over 2^31", T, float, half, bfloat16) {
   if (skipped_type<T>()) return;
