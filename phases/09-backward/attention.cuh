@@ -44,11 +44,14 @@ struct GradientTiles {
 };
 
 // s[n] = own_s · other_s[n] and dp[n] = own_dp · other_dp[n]: both products of a tile in one sweep over the columns.
+// s in the forward pass's order, so that P is its P. dp in two chains: of dS = P ∘ (dp - δ) nothing but dp's rounding
+// is left where one key takes the row, and a shorter chain rounds less.
 template <int D, int N>
 __device__ void two_products(const float (&own_s)[D + 4], const float (*other_s)[D + 4], const float (&own_dp)[D + 4],
                              const float (*other_dp)[D + 4], float (&s)[N], float (&dp)[N]) {
 #pragma unroll
   for (int n = 0; n < N; ++n) s[n] = dp[n] = 0;
+  float more[N] = {};
 #pragma unroll 1
   for (int d = 0; d < D; d += 4) {
     const float4 x = load4(&own_s[d]), y = load4(&own_dp[d]);
@@ -61,10 +64,12 @@ __device__ void two_products(const float (&own_s)[D + 4], const float (*other_s)
       s[n] = fmaf(x.w, u.w, s[n]);
       dp[n] = fmaf(y.x, w.x, dp[n]);
       dp[n] = fmaf(y.y, w.y, dp[n]);
-      dp[n] = fmaf(y.z, w.z, dp[n]);
-      dp[n] = fmaf(y.w, w.w, dp[n]);
+      more[n] = fmaf(y.z, w.z, more[n]);
+      more[n] = fmaf(y.w, w.w, more[n]);
     }
   }
+#pragma unroll
+  for (int n = 0; n < N; ++n) dp[n] += more[n];
 }
 
 // sum += factor · row: `Count` columns.
