@@ -99,6 +99,7 @@ relink() {
 objects() {
   for word in $command; do
     case $word in
+      *_gpu.dir/*) ;;  # judged on the simulators alone
       *.o) echo "$word" ;;
       *.a) [ ! -e "$build/$word" ] || ninja -t query "$word" | sed -n 's/^    \([^|]*\.o\)$/\1/p' ;;
     esac
