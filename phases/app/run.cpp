@@ -150,7 +150,8 @@ int run_command(const std::vector<std::string>& words) {
               "sram",  "threads", "report", "dout", "dlse", "dq",  "dk",     "dv",    "mode",    "type"});
   if (!args.positional.empty())
     refuse("argument", "'" + args.positional[0] + "'", "--flag value", "see ./flash run --help");
-  const Phase& phase = find_phase(args.required("phase"));
+  const std::string wanted = args.required("phase");
+  const Phase& phase = find_phase(wanted);
   const Where where = parse_machine(args.text("machine", "sim"));
   require(phase.features, where);
   for (const char* name : {"q", "k", "v", "o"}) args.required(name);
