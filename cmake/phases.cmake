@@ -7,6 +7,7 @@ function(flash_add_test name source)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "LABELS;LINK")
   add_executable(${name}_test ${source})
   target_link_libraries(${name}_test PRIVATE doctest_main flash_common ${arg_LINK})
+  target_compile_options(${name}_test PRIVATE -O1)  # compiling takes longer than running
   doctest_discover_tests(${name}_test TEST_PREFIX "${name}.")
   # doctest_discover_tests loses all labels but the first; a script that CTest reads after the discovered list does not.
   set(script "${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake")
@@ -54,6 +55,7 @@ function(flash_add_phase number name)
   # The page of the course; it is a test too: it must run to its end.
   add_executable(${phase}_notebook "${folder}/notebook.cpp")
   target_link_libraries(${phase}_notebook PRIVATE cell_main ${objects} ${compared})
+  target_compile_options(${phase}_notebook PRIVATE -O1)  # compiling takes longer than running
   add_test(NAME ${phase}.notebook COMMAND ${phase}_notebook)
   set_tests_properties(${phase}.notebook PROPERTIES LABELS "${phase};notebook" TIMEOUT 300)
 
