@@ -419,6 +419,7 @@ void check_traffic(const Ledger& ledger, const std::vector<Traffic>& want) {
 }
 
 #define FLASH_INSTANTIATE(T)                                                                 \
+  template Reference reference<T>(const Problem<T>&);                                        \
   template struct Strided<T>;                                                                \
   template struct Inputs<T>;                                                                 \
   template Bars bars<T>(const Case&, const Reference&);                                      \

@@ -23,6 +23,11 @@
 
 namespace flash::test {
 
+// Compiled in contract.cpp, with the optimiser at work.
+extern template Reference reference<float>(const Problem<float>&);
+extern template Reference reference<half>(const Problem<half>&);
+extern template Reference reference<bfloat16>(const Problem<bfloat16>&);
+
 // --- What a case is made of ------------------------------------------------------------------------------------------
 
 // How Q, K and V are filled. The first six, to Q4, have fp32 bars of their own; see bars().

@@ -49,20 +49,25 @@ Reference reference(const Problem<T>& p) {
   const std::vector<double> Q = gather(p.q), K = gather(p.k), V = gather(p.v);
   constexpr double infinite = std::numeric_limits<double>::infinity();
   Reference r;
-  for (std::int64_t head = 0; head < heads; ++head)
+  for (std::int64_t head = 0; head < heads; ++head) {
+    // Kᵀ, so that the loop over keys is the inner one, without a sum that it waits for: each key's own sum runs over d.
+    std::vector<double> Kt(static_cast<std::size_t>(D * Sk));
+    for (std::int64_t j = 0; j < Sk; ++j)
+      for (std::int64_t d = 0; d < D; ++d) Kt[d * Sk + j] = K[(head * Sk + j) * D + d];
     for (std::int64_t i = 0; i < Sq; ++i) {
       const double* q = Q.data() + (head * Sq + i) * D;
-      std::vector<double> s(static_cast<std::size_t>(Sk), -infinite), size(s.size()), o(static_cast<std::size_t>(D));
+      std::vector<double> s(static_cast<std::size_t>(Sk)), size(s.size()), o(static_cast<std::size_t>(D));
       double m = -infinite, l = 0, condition = 0;
+      for (std::int64_t d = 0; d < D; ++d) {
+        const double* k = Kt.data() + d * Sk;
+        for (std::int64_t j = 0; j < Sk; ++j) {
+          s[j] += q[d] * k[j];
+          size[j] += std::abs(scale * q[d] * k[j]);
+        }
+      }
       for (std::int64_t j = 0; j < Sk; ++j) {
         if (!sees(p.options.causal, i, j, Sq, Sk)) continue;
-        const double* k = K.data() + (head * Sk + j) * D;
-        double dot = 0;
-        for (std::int64_t d = 0; d < D; ++d) {
-          dot += q[d] * k[d];
-          size[j] += std::abs(scale * q[d] * k[d]);
-        }
-        s[j] = scale * dot;
+        s[j] *= scale;
         m = std::max(m, s[j]);
         r.max_abs_logit = std::max(r.max_abs_logit, std::abs(s[j]));
       }
@@ -79,6 +84,7 @@ Reference reference(const Problem<T>& p) {
       r.lse.push_back(empty ? -infinite : m + std::log(l));
       r.condition.push_back(empty ? 0 : condition / l);
     }
+  }
   return r;
 }
 
