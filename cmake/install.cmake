@@ -14,7 +14,7 @@ target_include_directories(flash_attention INTERFACE
 
 foreach(header IN ITEMS
     phases/04-tiled-v2/attention.hpp phases/common/matrix.hpp phases/common/problem.hpp phases/common/progress.hpp
-    sim/error.hpp sim/ledger.hpp sim/memory/memory.hpp sim/number.hpp)
+    phases/common/softmax_row.hpp sim/error.hpp sim/ledger.hpp sim/memory/memory.hpp sim/number.hpp)
   get_filename_component(folder "${header}" DIRECTORY)
   install(FILES "${header}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/flashphases/${folder}")
 endforeach()
