@@ -1,6 +1,7 @@
 // bench.cpp: ./flash bench [NN], the CPU phases side by side in one run: time and extra memory against N.
 // B1 H8 D64 fp32, the same threads for all; each measurement in a process of its own, so that its peak is its own.
 // Results are compared with phase 01 before anything is timed. Ratios are what counts: absolute times are this machine's.
+// flash-bench --serve FOLDER N D none|top-left THREADS: phase 04 beside torch, for peers_cpu.py, which asks line by line.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,8 +10,11 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <fstream>
+#include <iostream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "phases/01-naive/attention.hpp"
@@ -24,6 +28,7 @@ namespace {
 using namespace flash;
 
 constexpr std::int64_t B = 1, H = 8, D = 64;
+constexpr std::int64_t sram_bytes = 1 << 20;  // room for tiles as large as suits a CPU's caches; the default is a GPU's
 
 // Milliseconds of one run of a CPU phase.
 double time_phase(int phase, const Problem<float>& p) {
@@ -56,6 +61,7 @@ struct Inputs {
     problem.v = dense_view<const float>(v.data(), shape);
     problem.o = dense_view(o.data(), shape);
     problem.options.threads = threads;
+    problem.options.sram_bytes = sram_bytes;
   }
 };
 
@@ -107,9 +113,59 @@ void verify(const std::vector<int>& phases, int threads) {
   }
 }
 
+// A number of /proc/self/status, in MiB: VmRSS, or VmHWM, the largest that VmRSS ever was.
+double status_mib(const std::string& name) {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;)
+    if (double kib; word == name + ":" && status >> kib) return kib / 1024;
+  throw Error("/proc/self/status has no " + name);
+}
+
+// Says "ready", runs phase 04 once per line of input and answers with milliseconds; the first answer has the memory above
+// the tensors as well. O stays in FOLDER/ours.raw, so that the other side judges it before it asks for more.
+int serve(const std::string& folder, std::int64_t N, std::int64_t width, const std::string& mask, int threads) {
+  const std::array<std::int64_t, 4> shape{B, H, N, width};
+  const auto view = [&](std::vector<float>& x) { return dense_view(x.data(), shape); };
+  std::array<std::vector<float>, 4> tensors;
+  for (auto& x : tensors) x.resize(static_cast<std::size_t>(B * H * N * width));
+  auto& [q, k, v, o] = tensors;
+  for (const auto& [name, x] : {std::pair{"q", &q}, {"k", &k}, {"v", &v}}) {
+    std::ifstream file(folder + "/" + name + ".raw", std::ios::binary);
+    if (!file.read(reinterpret_cast<char*>(x->data()), static_cast<std::streamsize>(x->size() * sizeof(float))))
+      throw Error("cannot read " + folder + "/" + name + ".raw");
+  }
+  Problem<float> p{view(q), view(k), view(v), view(o), nullptr, {}};
+  p.options.causal = mask == "none" ? Causal::None : Causal::TopLeft;
+  p.options.threads = threads;
+  p.options.sram_bytes = sram_bytes;
+  Inputs tiny(16, threads);
+  time_phase(4, tiny.problem);  // libraries are loaded before memory is looked at
+
+  std::ofstream("/proc/self/clear_refs") << "5";  // VmHWM forgets
+  const double before = status_mib("VmRSS");
+  std::puts("ready");
+  std::fflush(stdout);
+  bool first = true;
+  for (std::string line; std::getline(std::cin, line); first = false) {
+    std::printf("%.6f", time_phase(4, p));
+    if (first) {
+      std::printf(" %.3f", status_mib("VmHWM") - before);
+      std::ofstream file(folder + "/ours.raw", std::ios::binary);
+      if (!file.write(reinterpret_cast<const char*>(o.data()), static_cast<std::streamsize>(o.size() * sizeof(float))))
+        throw Error("cannot write " + folder + "/ours.raw");
+    }
+    std::puts("");
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int count, char** words) try {
+  const std::vector<std::string> args(words, words + count);
+  if (count == 7 && args[1] == "--serve")
+    return serve(args[2], std::stoll(args[3]), std::stoll(args[4]), args[5], std::stoi(args[6]));
   std::vector<int> phases{1, 4};
   if (count > 1) {
     const std::string text = words[1];
