@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -50,6 +51,22 @@ TEST_CASE("fresh tiles hold NaN") {
   const Tile t = memory.tile("t", 7, 9);
   for (int i = 0; i < 63; ++i) CHECK(std::isnan(t.data()[i]));
   CHECK(reinterpret_cast<std::uintptr_t>(t.data()) % 64 == 0);
+}
+
+TEST_CASE("a tile takes the place of one of its size that is gone, and is as fresh") {
+  Memory memory(1 << 20);
+  const float* places[2];
+  for (const int i : {0, 1}) {
+    const Tile a = memory.tile("a", 7, 9), b = memory.tile("b", 9, 7), c = memory.tile("c", 5, 5);
+    CHECK(a.data() != b.data());  // both live: never the same place
+    for (int j = 0; j < 63; ++j) CHECK((std::isnan(a.data()[j]) && std::isnan(b.data()[j])));
+    std::fill_n(a.data(), 63, 1.0f);
+    std::fill_n(b.data(), 63, 2.0f);
+    CHECK(a.data()[62] == 1);
+    places[i] = c.data();
+  }
+  CHECK(places[0] == places[1]);
+  CHECK(memory.ledger().shared_bytes_peak == 4 * (63 + 63 + 25));
 }
 
 TEST_CASE_TEMPLATE("load and store move rows and count their bytes", T, float, half, bfloat16) {

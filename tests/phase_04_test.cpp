@@ -125,7 +125,11 @@ TEST_CASE("automatic block sizes fit the SRAM") {
         if (q) CHECK(blocks.Br == q);
         if (k) CHECK(blocks.Bc == k);
       }
-  // The largest: 128 x 64 where it fits.
+  // A CPU's budget holds the tiles that it multiplies fastest; the default holds 128 x 64.
+  for (const std::int64_t D : {64, 128, 256}) {
+    const Blocks blocks = phase04::choose_blocks({.sram_bytes = 1 << 20}, D);
+    CHECK((blocks.Br == 192 && blocks.Bc == 192));
+  }
   CHECK(phase04::choose_blocks({}, 64).Br == 128);
   CHECK(phase04::choose_blocks({}, 64).Bc == 64);
 }

@@ -8,6 +8,7 @@
 #include "phases/03-tiled-v1/phase.hpp"
 #include "phases/common/matrix.hpp"
 #include "phases/common/problem.hpp"
+#include "phases/common/softmax_row.hpp"
 
 namespace flash::phase03 {
 
@@ -84,12 +85,11 @@ Ledger attention(const Problem<T>& p) {
         auto S = mat(S_ij).leftCols(keys);  // [rows of Q_i, keys]
 
         S.noalias() = mat(Q_i) * mat(K_j).transpose();  // 9
-        S *= p.scale();                                 // after the sum: equal sums stay equal in any order of adding
         for (std::int64_t r = 0; r < Q_i.rows; ++r) {
           float &l_r = l_i.data()[r], &m_r = m_i.data()[r];
-          const float m_tile = S.row(r).maxCoeff();  // 10: m̃, P̃, l̃ of this tile alone
-          S.row(r) = (S.row(r).array() - finite_or_zero(m_tile)).exp();
-          const float l_tile = S.row(r).sum();
+          // 10: m̃, P̃, l̃ of this tile alone; scaled after the sum: equal sums stay equal in any order of adding
+          const float m_tile = scale_and_max(S.row(r).data(), keys, p.scale());
+          const float l_tile = exp_minus(S.row(r).data(), keys, finite_or_zero(m_tile));
           const float m_new = std::max(m_r, m_tile);  // 11
           const float alpha = std::exp(m_r - finite_or_zero(m_new)), beta = std::exp(m_tile - finite_or_zero(m_new));
           const float l_new = alpha * l_r + beta * l_tile;

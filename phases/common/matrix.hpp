@@ -16,6 +16,10 @@
 #include "sim/ledger.hpp"
 #include "sim/memory/memory.hpp"
 
+#ifdef FLASH_BLAS  // cmake/blas.cmake
+extern "C" void openblas_set_num_threads(int);
+#endif
+
 namespace flash {
 
 inline constexpr float infinity = std::numeric_limits<float>::infinity();
@@ -43,6 +47,9 @@ template <class Task>
 Ledger run_tasks(int threads, std::int64_t tasks, std::int64_t sram_bytes, const Task& task) {
   if (threads == 0) threads = std::max(1u, std::thread::hardware_concurrency());
   threads = static_cast<int>(std::min<std::int64_t>(threads, std::max<std::int64_t>(tasks, 1)));
+#ifdef FLASH_BLAS
+  openblas_set_num_threads(1);  // the threads are ours; each does its own products
+#endif
   std::atomic<std::int64_t> next = 0;
   tasks_done = 0;
   tasks_total = tasks;

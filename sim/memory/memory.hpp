@@ -8,6 +8,7 @@
 #include <cstring>
 #include <deque>
 #include <limits>
+#include <map>
 #include <memory>
 #include <new>
 #include <string>
@@ -29,6 +30,8 @@ struct Matrix {
   std::uint64_t bytes(std::int64_t count) const { return static_cast<std::uint64_t>(count * cols) * sizeof(T); }
 };
 
+class Memory;
+
 // A row-major block of fp32 numbers in SRAM. `rows` is how many of its rows the last load filled.
 class Tile {
  public:
@@ -37,23 +40,16 @@ class Tile {
 
  private:
   friend class Memory;
-  struct Release {  // gives the bytes back to the SRAM that they came from
-    std::int64_t* used;
+  struct Return {  // gives the bytes back to the SRAM that they came from
+    Memory* memory;
     std::int64_t bytes;
-    void operator()(float* p) const {
-      ::operator delete[](p, std::align_val_t(64));
-      *used -= bytes;
-    }
+    void operator()(float* data) const;
   };
-  std::unique_ptr<float[], Release> data_;
+  std::unique_ptr<float[], Return> data_;
 
-  Tile(std::int64_t r, std::int64_t c, std::int64_t bytes, std::int64_t* used)
-      : capacity_rows(r),
-        rows(r),
-        cols(c),
-        data_(static_cast<float*>(::operator new[](static_cast<std::size_t>(bytes), std::align_val_t(64))),
-              Release{used, bytes}) {
-    std::fill_n(data(), r * c, std::numeric_limits<float>::quiet_NaN());
+  Tile(std::int64_t r, std::int64_t c, float* data, Return back)
+      : capacity_rows(r), rows(r), cols(c), data_(data, back) {
+    std::fill_n(data, r * c, std::numeric_limits<float>::quiet_NaN());
   }
 };
 
@@ -82,7 +78,7 @@ class Memory {
                   " are free; use smaller blocks or a larger --sram");
     used_ += bytes;
     peak_ = std::max(peak_, used_);
-    return Tile(rows, cols, bytes, &used_);
+    return Tile(rows, cols, take(bytes), {this, bytes});
   }
 
   // HBM -> SRAM: rows first … first + capacity - 1 of the matrix, or as many as there are. Returns how many.
@@ -147,9 +143,33 @@ class Memory {
     return arrays_.emplace_back(ArrayTraffic{name});
   }
 
+  // The host memory behind tiles. One task's tiles are as large as the next one's, so what a tile gives back is kept
+  // for the next of its size: fresh pages cost more than a load. A size that is not there starts another pattern of
+  // tiles: all that is kept goes, so that the host never holds more than the SRAM has.
+  struct Free {
+    void operator()(float* data) const { ::operator delete[](data, std::align_val_t(64)); }
+  };
+  friend struct Tile::Return;
+  float* take(std::int64_t bytes) {
+    const auto found = kept_.find(bytes);
+    if (found == kept_.end()) {
+      kept_.clear();
+      return static_cast<float*>(::operator new[](static_cast<std::size_t>(bytes), std::align_val_t(64)));
+    }
+    float* data = found->second.release();
+    kept_.erase(found);
+    return data;
+  }
+  std::multimap<std::int64_t, std::unique_ptr<float[], Free>> kept_;
+
   std::int64_t capacity_, used_ = 0, peak_ = 0;
   std::deque<ArrayTraffic> arrays_;  // a deque keeps addresses valid while it grows
   std::uint64_t flops_ = 0, exps_ = 0, rescales_ = 0;
 };
+
+inline void Tile::Return::operator()(float* data) const {
+  memory->used_ -= bytes;
+  memory->kept_.emplace(bytes, data);
+}
 
 }  // namespace flash
