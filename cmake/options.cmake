@@ -17,8 +17,8 @@ endif()
 if("$ENV{CI}" STREQUAL "true" AND NOT FLASH_NATIVE)
   target_compile_options(flash_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()
-# All instructions of this CPU, but in the generic order: what GCC 12 does for AMD's Zen in particular makes Eigen's matrix
-# product a quarter slower (57 instead of 75 GFLOP/s).
+# All instructions of this CPU, but in the generic order: what GCC 12 does for AMD's Zen in particular makes Eigen's
+# matrix product a quarter slower (57 instead of 75 GFLOP/s).
 if(FLASH_NATIVE)
   target_compile_options(flash_options INTERFACE
     "$<$<COMPILE_LANGUAGE:CXX>:-march=native;-mtune=generic;-Wno-maybe-uninitialized>")

@@ -1,6 +1,6 @@
 // softmax_row.hpp: the two passes of softmax over a row of scores. Next to the matrix products they take the most time.
-// A register full of numbers at once: half the time of Eigen's max, exp and sum, which are passes of their own, and whose
-// exp also minds what cannot occur here, x > 0 and results below 1e-38.
+// A register full of numbers at once: half the time of Eigen's max, exp and sum, which are passes of their own, and
+// whose exp also minds what cannot occur here, x > 0 and results below 1e-38.
 // Use:  m = scale_and_max(S.data(), n, scale);  l = exp_minus(S.data(), n, m);    NaN stays NaN
 #pragma once
 #include <algorithm>

@@ -143,9 +143,9 @@ class Memory {
     return arrays_.emplace_back(ArrayTraffic{name});
   }
 
-  // The host memory behind tiles. One task's tiles are as large as the next one's, so what a tile gives back is kept for
-  // the next of its size: fresh pages cost more than a load. A size that is not there starts another pattern of tiles:
-  // all that is kept goes, so that the host never holds more than the SRAM has.
+  // The host memory behind tiles. One task's tiles are as large as the next one's, so what a tile gives back is kept
+  // for the next of its size: fresh pages cost more than a load. A size that is not there starts another pattern of
+  // tiles: all that is kept goes, so that the host never holds more than the SRAM has.
   struct Free {
     void operator()(float* data) const { ::operator delete[](data, std::align_val_t(64)); }
   };

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # peers_cpu.py: phase 04 against PyTorch's scaled_dot_product_attention on the CPU, fp32, on the same numbers: torch's
 # time divided by ours. Each is a process of its own with the same threads; both results are checked against fp64 before
-# anything is timed; then they take turns, and the median of the turns' ratios counts, so that a busy machine hurts both.
+# anything is timed; then they take turns; the median of the turns' ratios counts, so that a busy machine hurts both.
 # python3 tests/bench/peers_cpu.py build/release/bin/flash-bench [--install FOLDER] [--quick] [--json FILE]
-# On more than two cores: taskset -c 0,1 python3 … ; needs torch (2.0 or newer) and numpy, and no network but to --install.
+# On more than two cores: taskset -c 0,1 python3 …; needs torch (2.0 or newer) and numpy; only --install uses a network.
 import argparse
 import json
 import math
@@ -137,7 +137,7 @@ def processor():
 def main():
     parser = argparse.ArgumentParser(description="Phase 04 against PyTorch's attention on the CPU.")
     parser.add_argument("bench", help="the program flash-bench")
-    parser.add_argument("--install", metavar="FOLDER", help="use the torch of this virtual environment; made if missing")
+    parser.add_argument("--install", metavar="FOLDER", help="use this virtual environment's torch; made if missing")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--quick", action="store_true", help="N = 1024 and 2048 only")
@@ -163,7 +163,8 @@ def main():
             for N in (1024, 2048) if args.quick else (1024, 2048, 4096, 8192):
                 r = measure(args.bench, N, D, causal, args.threads, args.rounds, 0.3)
                 rows.append(r)
-                print(f"| {D:3} | {N:4} | {'causal' if causal else 'none  '} | {r['ours_ms']:7.1f} | {r['torch_ms']:8.1f} "
+                mask = "causal" if causal else "none  "
+                print(f"| {D:3} | {N:4} | {mask} | {r['ours_ms']:7.1f} | {r['torch_ms']:8.1f} "
                       f"| {r['ratio']:5.2f} | {r['ratios'][0]:7.2f}, {r['ratios'][-1]:7.2f} "
                       f"| {r['ours_mib']:8.1f} | {r['torch_mib']:9.1f} |", flush=True)  # fmt: skip
     print(f"\nlowest ratio {min(r['ratio'] for r in rows):.2f}")
