@@ -83,9 +83,14 @@ relink() {
     depends "$object" || continue
     name=$mine/$(printf %s "$object" | tr / _)
     compile=$(ninja -t commands -s "$object")
-    # The mutant's folder first, few sizes, an output of our own, and the mutant's copy of the source file itself.
-    compile=$(printf '%s\n' "$compile" | sed "s|-I$root|-I$mine &|; s| -MD -MT .* -o [^ ]* | $reduced -o $name |")
-    [ ! -e "$mine/${compile##* "$root"/}" ] || compile="${compile% *} $mine/${compile##* "$root"/}"
+    # The mutant's folder first, an output of our own, less optimisation, and no error for what a mutant leaves unused.
+    # Checked kernels stay at -Og: what they count depends on it.
+    case $object in *_checked.dir/*) flags=-Wno-error ;; *) flags='-Wno-error -O1' ;; esac
+    compile=$(printf '%s\n' "$compile" | sed "s| \(\"\{0,1\}-I\)| -I$mine \1|; s| -MD -MT .* -o [^ ]* | $flags -o $name |")
+    # The mutant's copy, where the source file itself is the mutant.
+    for file in $changed; do
+      case $compile in *"$file" | *"$file\"") compile="${compile% -c *} -c $mine$file" ;; esac
+    done
     eval "$compile" || return 1
     case " $command " in
       *" $object "*) command=$(printf '%s\n' "$command" | sed "s| $object | $name |") ;;
@@ -106,24 +111,17 @@ objects() {
   done
 }
 
-# Does an object depend on a changed file? A phase's declaration goes with its kernel, since both are made smaller.
+# Does an object depend on a changed file?
 depends() {
   dependencies=$(ninja -t deps "$1")
   for file in $changed; do
     case $dependencies in *"$file"*) return 0 ;; esac
-    case $file in
-      */phases/*/*.cuh) case $dependencies in *"${file%/*}/phase.cpp"*) return 0 ;; esac ;;
-    esac
   done
   return 1
 }
 
 build=$(cd "$1" && pwd)
 cd "$build"
-# Kernels are compiled for one head dimension: their tests follow what is declared (phases/common/features.hpp). What
-# a mutant leaves unused is no error.
-reduced="-DFLASH_HEAD_DIMS=64 -Wno-error"
-
 if [ "${2:-}" = --one ]; then
   one "$3"
   exit

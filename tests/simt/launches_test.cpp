@@ -232,8 +232,8 @@ std::string compiled(const std::string& source, const std::string& flags = "") {
   fs::create_directory(folder);
   std::ofstream(folder / "k.cu.cpp") << source;
   const std::string at = folder.string();
-  const std::string command = FLASH_LAUNCHES_PROGRAM " " FLASH_CXX " -std=c++20 -MD -MT k.o -MF '" + at + "/k.d' " +
-                              flags + " -o '" + at + "/k.o' -c '" + at + "/k.cu.cpp' 2>&1";
+  const std::string command = "'" FLASH_LAUNCHES_PROGRAM "' '" FLASH_CXX "' -std=c++20 -MD -MT k.o -MF '" + at +
+                              "/k.d' " + flags + " -o '" + at + "/k.o' -c '" + at + "/k.cu.cpp' 2>&1";
   std::string printed;
   FILE* const pipe = popen(command.c_str(), "r");
   REQUIRE(pipe);
