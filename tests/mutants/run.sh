@@ -86,10 +86,11 @@ relink() {
     # The mutant's folder first, an output of our own, less optimisation, and no error for what a mutant leaves unused.
     # Checked kernels stay at -Og: what they count depends on it.
     case $object in *_checked.dir/*) flags=-Wno-error ;; *) flags='-Wno-error -O1' ;; esac
-    compile=$(printf '%s\n' "$compile" | sed "s| \(\"\{0,1\}-I\)| -I$mine \1|; s| -MD -MT .* -o [^ ]* | $flags -o $name |")
+    compile=$(printf '%s\n' "$compile" |
+      sed "s| \(\"\{0,1\}-I\)| -I$mine \1|; s| -MD -MT .* -o [^ ]* | $flags -o $name |")
     # The mutant's copy, where the source file itself is the mutant.
     for file in $changed; do
-      case $compile in *"$file" | *"$file\"") compile="${compile% -c *} -c $mine$file" ;; esac
+      case $compile in *"$file" | *"$file"[\"\']) compile="${compile% -c *} -c $mine$file" ;; esac
     done
     eval "$compile" || return 1
     case " $command " in
