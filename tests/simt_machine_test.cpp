@@ -11,6 +11,7 @@
 #include "sim/error.hpp"
 #include "sim/machine.hpp"
 #include "sim/report/report.hpp"
+#include "tests/folder.hpp"
 
 namespace {
 
@@ -207,7 +208,8 @@ TEST_CASE_TEMPLATE("trace: marks and barriers, the same under every schedule", M
 }
 
 TEST_CASE("trace: the file is written when the machine goes") {
-  const std::string path = "simt_machine_trace.json";
+  const flash::test::Folder folder;
+  const std::string path = folder / "trace.json";
   {
     Sim m({.trace = path});
     run_marked(m);

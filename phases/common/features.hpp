@@ -56,24 +56,16 @@ struct Capability {
   bool exactly = false;
 };
 
-// A build may be made smaller for a while, as the mutants' is; its tests follow what is declared.
-#ifndef FLASH_TYPES
-#define FLASH_TYPES Type::Float32, Type::Float16, Type::BFloat16
-#endif
-#ifndef FLASH_HEAD_DIMS
-#define FLASH_HEAD_DIMS 16, 32, 64, 128, 256
-#endif
-
 struct Features {
   const char* phase;    // "07-causal"
   const char* change;   // what is new since the phase before, one sentence
   bool kernel = false;  // CUDA C++, for the simulator and the GPU; else C++ for the CPU with the two-level memory
   bool causal = false, lse = false, backward = false;
   bool same_bits = false;  // as the phase before, wherever both can run
-  Few<Type> types = {FLASH_TYPES};
+  Few<Type> types = {Type::Float32, Type::Float16, Type::BFloat16};
   // Of a kernel: the head dimensions and blocks that are instantiated. D is padded to the next of these; of the blocks
   // the first that fits is taken, unless the caller asks for one.
-  Few<int> head_dims = {FLASH_HEAD_DIMS};
+  Few<int> head_dims = {16, 32, 64, 128, 256};
   Few<Blocks> blocks = {};
   Capability capability = {7, 5};
 
