@@ -11,13 +11,13 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
 
 #include "sim/error.hpp"
 #include "sim/machine.hpp"
+#include "tests/folder.hpp"
 #include "tests/simt/launches.hpp"
 
 FLASH_LAUNCHES(on_sim)
@@ -30,14 +30,9 @@ using flash::Error, flash::Profile;
 
 namespace {
 
-std::string contents(const std::filesystem::path& path) {
-  std::ifstream in(path);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 // "launches.cu:12": where the mark stands.
 std::string line_of(const std::string& mark) {
-  const std::string text = contents(FLASH_SOURCE_DIR "/tests/simt/launches.cu");
+  const std::string text = flash::test::get(FLASH_SOURCE_DIR "/tests/simt/launches.cu");
   const std::size_t at = text.find("//@ " + mark + "\n");
   REQUIRE(at != std::string::npos);
   return "launches.cu:" + std::to_string(1 + std::count(text.begin(), text.begin() + static_cast<long>(at), '\n'));
@@ -228,10 +223,9 @@ namespace {
 // What g++ prints when it compiles this through flash-launches, the folder's name left out; "" when it succeeds.
 std::string compiled(const std::string& source, const std::string& flags = "") {
   namespace fs = std::filesystem;
-  const fs::path folder = fs::temp_directory_path() / ("flash_launches_" + std::to_string(getpid()));
-  fs::create_directory(folder);
+  const flash::test::Folder folder;
   std::ofstream(folder / "k.cu.cpp") << source;
-  const std::string at = folder.string();
+  const std::string at = folder.path().string();
   const std::string command = "'" FLASH_LAUNCHES_PROGRAM "' '" FLASH_CXX "' -std=c++20 -MD -MT k.o -MF '" + at +
                               "/k.d' " + flags + " -o '" + at + "/k.o' -c '" + at + "/k.cu.cpp' 2>&1";
   std::string printed;
@@ -241,10 +235,9 @@ std::string compiled(const std::string& source, const std::string& flags = "") {
   while (std::fgets(part.data(), part.size(), pipe)) printed += part.data();
   CHECK(WEXITSTATUS(pclose(pipe)) == (printed.empty() ? 0 : 1));
   CHECK(fs::exists(folder / "k.o") == printed.empty());
-  if (printed.empty()) CHECK(contents(folder / "k.d").find("k.cu.cpp") != std::string::npos);
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+  if (printed.empty()) CHECK(flash::test::get(folder / "k.d").find("k.cu.cpp") != std::string::npos);
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder.path()))
     CHECK_MESSAGE(entry.path().extension() != ".ii", entry.path());
-  fs::remove_all(folder);
   for (std::size_t i; (i = printed.find(at + "/")) != std::string::npos;) printed.erase(i, at.size() + 1);
   return printed;
 }
