@@ -27,7 +27,7 @@ unset(CMAKE_REQUIRED_LIBRARIES)
 
 # The simulator itself is always optimised: kernels run inside it. Its own flags follow the build's sanitizers.
 file(GLOB simulator CONFIGURE_DEPENDS ${FLASH_ROOT}/sim/*.cpp ${FLASH_ROOT}/sim/*/*.cpp)
-set(FLASH_LAUNCHES_SOURCE ${FLASH_ROOT}/sim/dialect/launches.cpp)
+file(GLOB FLASH_LAUNCHES_SOURCE CONFIGURE_DEPENDS ${FLASH_ROOT}/sim/compiler/*.cpp)
 list(REMOVE_ITEM simulator ${FLASH_LAUNCHES_SOURCE})
 add_library(flash_simt STATIC ${simulator})
 target_include_directories(flash_simt PUBLIC ${FLASH_ROOT})
@@ -41,8 +41,9 @@ if(FLASH_HAS_LIBBACKTRACE)
   target_link_libraries(flash_simt PUBLIC backtrace)
 endif()
 
-# The program that turns kernel<<<grid, block>>>(…) into C++ for g++; it stands before the compiler of kernel files.
+# The program that turns CUDA's launches and variables into C++ for g++; it stands before the compiler of kernel files.
 add_executable(flash-launches ${FLASH_LAUNCHES_SOURCE})
+target_include_directories(flash-launches PRIVATE ${FLASH_ROOT})
 target_compile_features(flash-launches PRIVATE cxx_std_20)
 target_compile_options(flash-launches PRIVATE -O2)
 if(TARGET flash_options)
@@ -75,7 +76,8 @@ function(flash_add_kernel name file)
     target_link_libraries(${name}_${machine} PUBLIC flash_simt)
     target_compile_definitions(${name}_${machine} PRIVATE FLASH_MACHINE=on_${machine})
     # Same bits in both: no contraction, multiply-adds are written fmaf. #pragma unroll is nvcc's.
-    target_compile_options(${name}_${machine} PRIVATE -ffp-contract=off -Wno-unknown-pragmas ${FLASH_KERNEL_FLAGS})
+    target_compile_options(${name}_${machine} PRIVATE -ffp-contract=off -fno-extern-tls-init
+      -Wno-unknown-pragmas ${FLASH_KERNEL_FLAGS})
     set_property(TARGET ${name}_${machine} PROPERTY
       CXX_COMPILER_LAUNCHER $<TARGET_FILE:flash-launches> ${CMAKE_CXX_COMPILER_LAUNCHER})
     add_dependencies(${name}_${machine} flash-launches)

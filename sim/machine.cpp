@@ -18,6 +18,7 @@
 #include "sim/checks/shadow.hpp"
 #include "sim/core/block.hpp"
 #include "sim/core/device_memory.hpp"
+#include "sim/core/variables.hpp"
 #include "sim/limits.hpp"
 
 namespace flash::simt {
@@ -152,8 +153,19 @@ void MachineCore::run(Launch& launch) {
   KernelReport report;
   report.grid = {launch.grid.x, launch.grid.y, launch.grid.z};
   report.block = {launch.block.x, launch.block.y, launch.block.z};
-  check_launch(s.options.profile, report.grid, report.block, launch.shared_bytes);
-  const std::size_t allowed = std::max(kSharedWithoutAsking, s.allowed_shared[launch.kernel]);
+  const SharedLayout layout(launch);
+  launch.layout = layout.empty() ? nullptr : &layout;
+  const std::size_t statically = layout.static_bytes();
+  check_launch(s.options.profile, report.grid, report.block, statically + launch.shared_bytes);
+  if (statically > kSharedWithoutAsking)
+    refuse("static shared memory of " + kernel_name(launch.kernel, launch.kernel_name),
+           std::to_string(statically) + " bytes", "at most " + std::to_string(kSharedWithoutAsking),
+           "make the largest array extern __shared__ and give its bytes at the launch");
+  if (layout.extent() > kSharedSpan)
+    refuse("the distance between a kernel's shared variables", std::to_string(layout.extent()) + " bytes",
+           "at most " + std::to_string(kSharedSpan), "use fewer kernels with __shared__ variables in one program");
+  // What was not asked for is shared by static and dynamic memory.
+  const std::size_t allowed = std::max(kSharedWithoutAsking - statically, s.allowed_shared[launch.kernel]);
   if (launch.shared_bytes > allowed) {
     const std::string name = kernel_name(launch.kernel, launch.kernel_name);
     const std::string ask = "call cudaFuncSetAttribute(" + name + ", cudaFuncAttributeMaxDynamicSharedMemorySize, " +
@@ -212,7 +224,7 @@ void MachineCore::run(Launch& launch) {
   for (std::thread& thread : pool) thread.join();
 
   // Add up what the workers know.
-  report.ledger.shared_bytes_peak = launch.shared_bytes;
+  report.ledger.shared_bytes_peak = statically + launch.shared_bytes;
   std::vector<RawFinding> raw;
   std::vector<Tracer::Event> events;
   for (std::size_t w = 0; w < count; ++w) {

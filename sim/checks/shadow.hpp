@@ -20,6 +20,7 @@
 
 #include "sim/core/block.hpp"
 #include "sim/core/device_memory.hpp"
+#include "sim/core/variables.hpp"
 #include "sim/counters/counters.hpp"
 
 namespace flash::simt {
@@ -128,6 +129,7 @@ class Checker : public Observer {
   template <bool kGlobal>
   void cells(Cell* low, Cell* high, std::size_t offset, std::size_t bytes, Access access, Epoch mine, bool initialised,
              const void* address);
+  bool is_built_in(const std::byte* at) const;
   bool elsewhere(const void* address, Access access) const;
   template <bool kGlobal>
   bool ordered(Epoch earlier) const;
@@ -161,7 +163,12 @@ class Checker : public Observer {
   bool any_extra_ = false;
   bool only_barriers_ = true;                        // no other synchronisation in this block since the last barrier
   std::unordered_map<const void*, View> published_;  // by atomics on shared memory
-  const std::byte *variables_ = nullptr, *variables_end_ = nullptr;  // this OS thread's threadIdx and companions
+  const SharedLayout* layout_ = nullptr;             // of the kernel's __shared__ variables; null: no gaps
+  struct BuiltIn {
+    const std::byte* begin;
+    std::size_t bytes;
+  };
+  std::array<BuiltIn, 5> built_ins_{};  // this OS thread's threadIdx and companions
   struct CachedSite {
     std::uintptr_t key;
     unsigned index;
@@ -299,6 +306,7 @@ template <unsigned kBytes, Access kAccess>
   const auto in_shared = static_cast<std::size_t>(static_cast<const std::byte*>(address) - shared_);
   const CachedSite& cached = site_cache_[site_key % 1024];
   if (in_shared >= quick_bytes_ || in_shared % kBytes != 0 || cached.key != site_key) return false;
+  if (layout_ && !layout_->holds(in_shared, kBytes)) return false;
   // Look first: was the memory written in this block, before the last barrier, and are the readers as they should be?
   const Epoch mine = running_ | Epoch{cached.index} << kThreadBits;
   Cell* const cell = low_ + in_shared / 4;
@@ -325,8 +333,11 @@ template <unsigned kBytes, Access kAccess>
   const auto* at = static_cast<const std::byte*>(address);
   const std::size_t in_shared = static_cast<std::size_t>(at - shared_);
   if (in_shared < shared_bytes_) {
-    if (in_shared + kBytes > shared_bytes_ || in_shared % kBytes != 0) [[unlikely]]
+    if (in_shared + kBytes > shared_bytes_ || in_shared % kBytes != 0 ||
+        (layout_ && !layout_->holds(in_shared, kBytes))) [[unlikely]] {
+      if (is_built_in(at)) return;
       bad_address(address, kBytes, kAccess, site_key);
+    }
     const unsigned s = site(site_key);
     const Epoch mine = running_ | Epoch{s} << kThreadBits | (is_atomic(kAccess) ? kAtomicEpoch : 0);
     counters.log(s, reinterpret_cast<std::uintptr_t>(at), kBytes, kAccess, kSharedSpace);
@@ -339,12 +350,14 @@ template <unsigned kBytes, Access kAccess>
       bad_address(address, kBytes, kAccess, site_key);
     const DeviceArray& array = global_.memory.arrays[owner];
     const std::size_t in_array = static_cast<std::size_t>(at - array.begin);
-    if (in_array >= array.bytes || in_array + kBytes > array.bytes || in_array % kBytes != 0 || !array.live)
-        [[unlikely]]
+    if (in_array >= array.bytes || in_array + kBytes > array.bytes || in_array % kBytes != 0 || !array.live ||
+        (is_write(kAccess) && array.constant)) [[unlikely]]
       bad_address(address, kBytes, kAccess, site_key);
     const unsigned s = site(site_key);
     const Epoch mine = running_ | Epoch{s} << kThreadBits | (is_atomic(kAccess) ? kAtomicEpoch : 0);
-    counters.log(s, reinterpret_cast<std::uintptr_t>(at), kBytes, kAccess, static_cast<unsigned>(owner));
+    // The constant cache serves one address at a time and is no part of global memory's traffic.
+    if (!array.constant)
+      counters.log(s, reinterpret_cast<std::uintptr_t>(at), kBytes, kAccess, static_cast<unsigned>(owner));
     cells<true>(global_.low, global_.high, global_.memory.offset(address), kBytes, kAccess, mine, array.initialised,
                 address);
     return;

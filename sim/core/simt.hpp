@@ -75,6 +75,8 @@ void fence();
 // Begins a named region of this thread's warp in the trace.
 void mark(const char* label, long value);
 
+class SharedLayout;
+
 // One kernel launch, as all workers see it.
 struct Launch {
   void (*invoke)(const void* arguments);  // calls the kernel with its arguments
@@ -88,6 +90,7 @@ struct Launch {
   std::uint64_t seed;
   bool trace;
   std::size_t workers;  // how many blocks run at a time
+  const SharedLayout* layout;  // of the kernel's __shared__ variables; null: it has none
 
   unsigned threads() const { return block.x * block.y * block.z; }
   std::uint64_t blocks() const { return std::uint64_t{grid.x} * grid.y * grid.z; }

@@ -10,19 +10,14 @@
 #include <type_traits>
 
 #include "sim/core/simt.hpp"
+#include "sim/dialect/tally.hpp"
 
 #define __global__ __attribute__((noinline))
-#define __device__
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
-#define __align__(n) alignas(n)
-// What a kernel file may not use, each with its replacement (docs/simulator.md).
-#define __shared__ \
-  _Pragma("GCC error \"shared memory is one struct: Smem& s = shared<Smem>(), with <<<grid, block, sizeof(Smem)>>>\"")
-#define __constant__ _Pragma("GCC error \"constant memory is not simulated: pass a kernel argument or use constexpr\"")
-#define __managed__ _Pragma("GCC error \"managed memory is not simulated: use Machine::upload and download\"")
-#define asm _Pragma("GCC error \"no inline assembly in kernels: use the functions of gpu/kernel.cuh\"") asm
+#define __align__(n) __attribute__((__aligned__(n)))
+// __device__, __shared__, __constant__, __managed__: sim/compiler/variables.cpp.
 
 #define FLASH_INLINE [[gnu::always_inline]] inline
 
@@ -59,16 +54,6 @@ FLASH_INLINE uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 FLASH_INLINE uint3 make_uint3(unsigned x, unsigned y, unsigned z) { return {x, y, z}; }
 FLASH_INLINE uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 FLASH_INLINE double2 make_double2(double x, double y) { return {x, y}; }
-
-// ---- counting (checked build): one add to a thread-local word, invisible to the instrumentation -------------------
-
-#if defined(FLASH_CHECKED) && defined(__x86_64__)
-#define FLASH_COUNT(what, n) __asm__("addq %1, %0" : "+m"(simt::tally.what) : "i"(n))
-#elif defined(FLASH_CHECKED)
-#define FLASH_COUNT(what, n) (simt::tally.what += n)
-#else
-#define FLASH_COUNT(what, n) (void)0
-#endif
 
 // ---- bits ---------------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "sim/core/simt.hpp"
+#include "sim/core/variables.hpp"
 #include "sim/machine.hpp"
 
 namespace flash::inline FLASH_MACHINE {
@@ -33,6 +34,28 @@ enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
 template <class Kernel>
 cudaError_t cudaFuncSetAttribute(Kernel* kernel, cudaFuncAttribute, int bytes) {
   Machine::current("cudaFuncSetAttribute").allow_shared_memory(reinterpret_cast<const void*>(kernel), bytes);
+  return cudaSuccess;
+}
+
+enum cudaMemcpyKind {
+  cudaMemcpyHostToHost,
+  cudaMemcpyHostToDevice,
+  cudaMemcpyDeviceToHost,
+  cudaMemcpyDeviceToDevice,
+  cudaMemcpyDefault
+};
+
+// A __device__ or __constant__ variable has one place, which host code reads and writes through these.
+template <class T>
+cudaError_t cudaMemcpyToSymbol(T& symbol, const void* from, std::size_t bytes, std::size_t offset = 0,
+                               cudaMemcpyKind = cudaMemcpyHostToDevice) {
+  simt::copy_to_variable(&symbol, offset, from, bytes);
+  return cudaSuccess;
+}
+template <class T>
+cudaError_t cudaMemcpyFromSymbol(void* to, const T& symbol, std::size_t bytes, std::size_t offset = 0,
+                                 cudaMemcpyKind = cudaMemcpyDeviceToHost) {
+  simt::copy_from_variable(to, &symbol, offset, bytes);
   return cudaSuccess;
 }
 
