@@ -126,6 +126,17 @@ void MachineCore::copy_out(void* to, const void* from, std::size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
+const DeviceArray* MachineCore::array_at(const void* address) const {
+  const DeviceMemory& memory = state_->memory;
+  if (!memory.contains(address)) return nullptr;
+  const std::size_t i = memory.owner(address);
+  return i < memory.arrays.size() ? &memory.arrays[i] : nullptr;
+}
+
+std::size_t MachineCore::used_memory() const {
+  return state_->memory.used();
+}
+
 MachineCore& MachineCore::current(bool checked, const char* action, const char* kernel) {
   if (std::exchange(active_worker, nullptr))  // from here on accesses are ours, not the kernel's
     refuse("a call in a kernel", action + std::string(kernel), "it in host code",
@@ -181,7 +192,10 @@ void MachineCore::run(Launch& launch) {
   // One worker per core, at most one per block; the calling thread is worker 0.
   const std::uint64_t cores = s.options.threads ? s.options.threads : std::max(1u, std::thread::hardware_concurrency());
   const std::uint64_t blocks = launch.blocks();
-  const std::size_t count = static_cast<std::size_t>(std::min(cores, blocks));
+  if (launch.cooperative && blocks > kCooperativeBlocks)
+    refuse("blocks of a cooperative launch", blocks, "at most " + std::to_string(kCooperativeBlocks),
+           "use fewer blocks, each with a loop over its share of the work");
+  const std::size_t count = static_cast<std::size_t>(launch.cooperative ? blocks : std::min(cores, blocks));
   launch.workers = count;
   while (s.workers.size() < count) {
     s.workers.push_back(std::make_unique<Worker>());
