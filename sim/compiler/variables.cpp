@@ -31,7 +31,10 @@ class Rewriter {
   Variables rewrite() {
     for (std::size_t i = 0; i < source_.size(); ++i) {
       const std::string_view word = at(i);
-      if (word == "__shared__") {
+      if (word == "__noinline__" && i > 0 && at(i - 1) != "(" &&
+          at(i - 1) != ",") {  // not __attribute__((__noinline__))
+        source_.replace_token(i, "__attribute__((__noinline__))");
+      } else if (word == "__shared__") {
         shared(i);
       } else if (word == "__device__" || word == "__constant__" || word == "__managed__") {
         std::size_t last = i;

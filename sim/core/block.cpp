@@ -277,14 +277,17 @@ std::byte* Worker::shared_memory(std::size_t bytes, const char* type) {
 
 void Worker::before_atomic(const void* address, std::size_t bytes, Site site) {
   Thread& thread = threads[current];
-  if (++thread.atomics_in_a_row >= kAtomicsBeforeYield) {
-    thread.atomics_in_a_row = 0, thread.site = site, thread.state = State::spins;
-    ++yields_without_progress_;
-    spinning_.insert(current);
-    run_next();
-    thread.state = State::ready;
-  }
+  if (++thread.atomics_in_a_row >= kAtomicsBeforeYield) let_others_run(site);
   if (observer) observer->atomic(address, bytes, site);
+}
+
+void Worker::let_others_run(Site site) {
+  Thread& thread = threads[current];
+  thread.atomics_in_a_row = 0, thread.site = site, thread.state = State::spins;
+  ++yields_without_progress_;
+  spinning_.insert(current);
+  run_next();
+  thread.state = State::ready;
 }
 
 void Worker::fence() {

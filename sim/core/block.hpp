@@ -82,6 +82,7 @@ class Worker {
   std::uint64_t warp_op(const Thread& request, unsigned mask, Site site);
   std::byte* shared_memory(std::size_t bytes, const char* type);
   void before_atomic(const void* address, std::size_t bytes, Site site);
+  void let_others_run(Site site);
   void fence();
   void mark(const char* label, long value);
 

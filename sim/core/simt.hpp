@@ -72,6 +72,12 @@ void before_atomic(const void* address, std::size_t bytes, Site site);
 void after_atomic(const void* address);
 void fence();
 
+// __trap and a failed assert: a finding, and the block ends. The host's cycles. Lets the block's other threads run.
+[[noreturn]] void trap(Site site);
+[[noreturn]] void failed_assertion(const char* expression, const void* return_address);
+long long cycles();
+void pause(Site site);
+
 // Begins a named region of this thread's warp in the trace.
 void mark(const char* label, long value);
 

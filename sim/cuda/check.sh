@@ -115,11 +115,11 @@ if [ "$machine" = checked ]; then
   # shellcheck disable=SC2154
   flags=$FLAGS_checked
   # shellcheck disable=SC2154
-  wrap=$WRAPPED
+  wrap="$WRAPPED -Wl,--wrap=__assert_fail"
 else
   # shellcheck disable=SC2154
   flags=$FLAGS_sim
-  wrap=
+  wrap=-Wl,--wrap=__assert_fail
 fi
 
 # The flags are words; what is passed on is quoted.

@@ -17,6 +17,7 @@
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __align__(n) __attribute__((__aligned__(n)))
 // __device__, __shared__, __constant__, __managed__: sim/compiler/variables.cpp.
 
@@ -44,24 +45,31 @@ constexpr int warpSize = 32;
 // ---- vector types, with CUDA's alignment -------------------------------------------------------------------------
 
 #define FLASH_VECTORS(T, name, a2, a4)                                                                          \
+  struct name##1 { T x; };                                                                                      \
   struct alignas(a2) name##2 { T x, y; };                                                                       \
-  struct name##3 { T x, y, z; };                                                                                \
+  FLASH_VECTOR_3(T, name)                                                                                       \
   struct alignas(a4) name##4 { T x, y, z, w; };                                                                 \
+  FLASH_INLINE name##1 make_##name##1(T x) { return {x}; }                                                      \
   FLASH_INLINE name##2 make_##name##2(T x, T y) { return {x, y}; }                                              \
   FLASH_INLINE name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; }                                      \
   FLASH_INLINE name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }
-FLASH_VECTORS(float, float, 8, 16)
-FLASH_VECTORS(int, int, 8, 16)
+#define FLASH_VECTOR_3(T, name) struct name##3 { T x, y, z; };
+FLASH_VECTORS(signed char, char, 2, 4)
 FLASH_VECTORS(unsigned char, uchar, 2, 4)
 FLASH_VECTORS(short, short, 4, 8)
+FLASH_VECTORS(unsigned short, ushort, 4, 8)
+FLASH_VECTORS(int, int, 8, 16)
+FLASH_VECTORS(long, long, 16, 16)
+FLASH_VECTORS(unsigned long, ulong, 16, 16)
+FLASH_VECTORS(long long, longlong, 16, 16)
+FLASH_VECTORS(unsigned long long, ulonglong, 16, 16)
+FLASH_VECTORS(float, float, 8, 16)
+FLASH_VECTORS(double, double, 16, 16)
+#undef FLASH_VECTOR_3
+#define FLASH_VECTOR_3(T, name)  // threadIdx has this type
+FLASH_VECTORS(unsigned, uint, 8, 16)
+#undef FLASH_VECTOR_3
 #undef FLASH_VECTORS
-struct alignas(8) uint2 { unsigned x, y; };
-struct alignas(16) uint4 { unsigned x, y, z, w; };
-struct alignas(16) double2 { double x, y; };
-FLASH_INLINE uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
-FLASH_INLINE uint3 make_uint3(unsigned x, unsigned y, unsigned z) { return {x, y, z}; }
-FLASH_INLINE uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
-FLASH_INLINE double2 make_double2(double x, double y) { return {x, y}; }
 
 // ---- bits ---------------------------------------------------------------------------------------------------------
 
@@ -115,30 +123,23 @@ FLASH_INLINE double exp2(double x) {
 FLASH_INLINE float logf(float x) { return __builtin_logf(x); }
 FLASH_INLINE float log2f(float x) { return __builtin_log2f(x); }
 FLASH_INLINE float fabsf(float x) { return __builtin_fabsf(x); }
+using std::isnan, std::isinf, std::isfinite, std::signbit;
 FLASH_INLINE float fmaxf(float a, float b) { return flash::larger(a, b); }
 FLASH_INLINE float fminf(float a, float b) { return flash::smaller(a, b); }
 #endif
-FLASH_INLINE float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
-FLASH_INLINE float __fadd_rn(float a, float b) {
-  FLASH_COUNT(flops, 1);
-  return a + b;
-}
-FLASH_INLINE float __fsub_rn(float a, float b) {
-  FLASH_COUNT(flops, 1);
-  return a - b;
-}
-FLASH_INLINE float __fmul_rn(float a, float b) {
-  FLASH_COUNT(flops, 1);
-  return a * b;
-}
-FLASH_INLINE float __fdiv_rn(float a, float b) { return a / b; }
 FLASH_INLINE float __fdividef(float a, float b) { return a / b; }
-FLASH_INLINE float __frcp_rn(float a) { return 1.0f / a; }
-FLASH_INLINE float __fsqrt_rn(float a) { return __builtin_sqrtf(a); }
 FLASH_INLINE float rsqrtf(float x) { return 1.0f / __builtin_sqrtf(x); }
 FLASH_INLINE float __expf(float x) { return expf(x); }
 FLASH_INLINE float __logf(float x) { return __builtin_logf(x); }
 FLASH_INLINE float __log2f(float x) { return __builtin_log2f(x); }
+FLASH_INLINE float __log10f(float x) { return __builtin_log10f(x); }
+FLASH_INLINE float __sinf(float x) { return __builtin_sinf(x); }
+FLASH_INLINE float __cosf(float x) { return __builtin_cosf(x); }
+FLASH_INLINE float __tanf(float x) { return __builtin_tanf(x); }
+FLASH_INLINE float __powf(float x, float y) { return __builtin_powf(x, y); }
+FLASH_INLINE void __sincosf(float x, float* sine, float* cosine) { *sine = __sinf(x), *cosine = __cosf(x); }
+FLASH_INLINE double rsqrt(double x) { return 1.0 / __builtin_sqrt(x); }
+FLASH_INLINE float normcdff(float x) { return 0.5f * __builtin_erfcf(-0.70710678f * x); }
 FLASH_INLINE float __saturatef(float x) { return flash::smaller(flash::larger(x, 0.0f), 1.0f); }
 #define FLASH_MIN_MAX(T)                                                                                        \
   FLASH_INLINE T min(T a, T b) { return b < a ? b : a; }                                                        \
@@ -151,23 +152,42 @@ FLASH_MIN_MAX(long long)
 FLASH_MIN_MAX(unsigned long long)
 FLASH_MIN_MAX(double)
 #undef FLASH_MIN_MAX
+// Of two types: in the one that an operator would convert both to.
+#define FLASH_MIN_MAX(A, B, T)                                                                                  \
+  FLASH_INLINE T min(A a, B b) { return min(static_cast<T>(a), static_cast<T>(b)); }                            \
+  FLASH_INLINE T max(A a, B b) { return max(static_cast<T>(a), static_cast<T>(b)); }                            \
+  FLASH_INLINE T min(B a, A b) { return min(static_cast<T>(a), static_cast<T>(b)); }                            \
+  FLASH_INLINE T max(B a, A b) { return max(static_cast<T>(a), static_cast<T>(b)); }
 FLASH_INLINE float min(float a, float b) { return flash::smaller(a, b); }
 FLASH_INLINE float max(float a, float b) { return flash::larger(a, b); }
-// Conversions to integers saturate, and NaN gives 0, as on the GPU.
-FLASH_INLINE int __float2int_rz(float x) {
-  if (x != x) return 0;
-  return x >= 0x1p31f ? 2147483647 : x < -0x1p31f ? -2147483647 - 1 : static_cast<int>(x);
-}
-FLASH_INLINE int __float2int_rn(float x) { return __float2int_rz(__builtin_rintf(x)); }
-FLASH_INLINE int __float2int_rd(float x) { return __float2int_rz(__builtin_floorf(x)); }
-FLASH_INLINE int __float2int_ru(float x) { return __float2int_rz(__builtin_ceilf(x)); }
-FLASH_INLINE float __int2float_rn(int x) { return static_cast<float>(x); }
-FLASH_INLINE float __uint2float_rn(unsigned x) { return static_cast<float>(x); }
-
-template <class T>
-FLASH_INLINE T __ldg(const T* p) {
-  return *p;
-}
+FLASH_MIN_MAX(int, unsigned, unsigned)
+FLASH_MIN_MAX(long, unsigned long, unsigned long)
+FLASH_MIN_MAX(long long, unsigned long long, unsigned long long)
+FLASH_MIN_MAX(float, double, double)
+#undef FLASH_MIN_MAX
+// Loads and stores with hints to the caches, which are not modelled.
+#define FLASH_LOAD(name)                                                                                        \
+  template <class T>                                                                                            \
+  FLASH_INLINE T name(const T* p) {                                                                             \
+    return *p;                                                                                                  \
+  }
+FLASH_LOAD(__ldg)
+FLASH_LOAD(__ldca)
+FLASH_LOAD(__ldcg)
+FLASH_LOAD(__ldcs)
+FLASH_LOAD(__ldlu)
+FLASH_LOAD(__ldcv)
+#undef FLASH_LOAD
+#define FLASH_STORE(name)                                                                                       \
+  template <class T>                                                                                            \
+  FLASH_INLINE void name(T* p, flash::same_t<T> value) {                                                        \
+    *p = value;                                                                                                 \
+  }
+FLASH_STORE(__stwb)
+FLASH_STORE(__stcg)
+FLASH_STORE(__stcs)
+FLASH_STORE(__stwt)
+#undef FLASH_STORE
 
 // ---- barriers -----------------------------------------------------------------------------------------------------
 
@@ -183,6 +203,14 @@ FLASH_INLINE int __syncthreads_or(int predicate, FLASH_SITE) {
 }
 FLASH_INLINE void __threadfence() { flash::simt::fence(); }
 FLASH_INLINE void __threadfence_block() { flash::simt::fence(); }
+FLASH_INLINE void __threadfence_system() { flash::simt::fence(); }
+
+// ---- the thread itself --------------------------------------------------------------------------------------------
+
+FLASH_INLINE void __trap(FLASH_SITE) { flash::simt::trap(site); }
+// The host's cycles: they go on, and say nothing of a GPU's.
+FLASH_INLINE long long clock64() { return flash::simt::cycles(); }
+FLASH_INLINE void __nanosleep(unsigned, FLASH_SITE) { flash::simt::pause(site); }
 
 // ---- warp operations ----------------------------------------------------------------------------------------------
 
@@ -218,6 +246,12 @@ FLASH_INLINE unsigned __match_any_sync(unsigned mask, T value, FLASH_SITE) {
   return static_cast<unsigned>(
       flash::simt::warp_op(flash::simt::WarpOp::match_any, mask, flash::to_word(value), sizeof(T), 0, 32, site));
 }
+// All lanes have the same value: the mask, else 0.
+template <class T>
+FLASH_INLINE unsigned __match_all_sync(unsigned mask, T value, int* all_match, FLASH_SITE) {
+  *all_match = __match_any_sync(mask, value, site) == mask;
+  return *all_match ? mask : 0;
+}
 #define FLASH_REDUCE(T, name, op)                                                                               \
   FLASH_INLINE T name(unsigned mask, T value, FLASH_SITE) {                                                     \
     return flash::from_word<T>(                                                                                 \
@@ -236,7 +270,10 @@ FLASH_REDUCE(unsigned, __reduce_xor_sync, reduce_xor)
 
 // ---- atomics: on global and shared memory, relaxed, for the whole device --------------------------------------------
 
+// Each also for one block (_block) and with the host (_system), which is taken for the same.
 #define FLASH_ATOMIC(name, result)                                                                              \
+  FLASH_ATOMIC_OF(name, result) FLASH_ATOMIC_OF(name##_block, result) FLASH_ATOMIC_OF(name##_system, result)
+#define FLASH_ATOMIC_OF(name, result)                                                                           \
   template <class T>                                                                                            \
   FLASH_INLINE T name(T* p, flash::same_t<T> v, FLASH_SITE) {                                                   \
     return flash::atomic_step(p, [v](T old) { (void)old; return static_cast<T>(result); }, site);               \
@@ -252,12 +289,28 @@ FLASH_ATOMIC(atomicXor, old ^ v)
 FLASH_ATOMIC(atomicInc, old >= v ? T{0} : old + 1)
 FLASH_ATOMIC(atomicDec, old == 0 || old > v ? v : old - 1)
 #undef FLASH_ATOMIC
-template <class T>
-FLASH_INLINE T atomicCAS(T* p, flash::same_t<T> compare, flash::same_t<T> v, FLASH_SITE) {
-  return flash::atomic_step(
-      p, [compare, v](T old) { return flash::to_word(old) == flash::to_word(compare) ? v : old; }, site);
+#undef FLASH_ATOMIC_OF
+#define FLASH_ATOMIC_CAS(name)                                                                                  \
+  template <class T>                                                                                            \
+  FLASH_INLINE T name(T* p, flash::same_t<T> compare, flash::same_t<T> v, FLASH_SITE) {                         \
+    return flash::atomic_step(                                                                                  \
+        p, [compare, v](T old) { return flash::to_word(old) == flash::to_word(compare) ? v : old; }, site);     \
+  }
+FLASH_ATOMIC_CAS(atomicCAS)
+FLASH_ATOMIC_CAS(atomicCAS_block)
+FLASH_ATOMIC_CAS(atomicCAS_system)
+#undef FLASH_ATOMIC_CAS
+// Vectors are atomic element by element.
+FLASH_INLINE float2 atomicAdd(float2* p, float2 v, FLASH_SITE) {
+  return {atomicAdd(&p->x, v.x, site), atomicAdd(&p->y, v.y, site)};
+}
+FLASH_INLINE float4 atomicAdd(float4* p, float4 v, FLASH_SITE) {
+  return {atomicAdd(&p->x, v.x, site), atomicAdd(&p->y, v.y, site), atomicAdd(&p->z, v.z, site),
+          atomicAdd(&p->w, v.w, site)};
 }
 
 FLASH_WORDS_END
+
+#include "sim/dialect/dialect_numbers.hpp"
 
 #include "sim/dialect/dialect_half.hpp"

@@ -6,8 +6,53 @@
 
 namespace flash::inline FLASH_MACHINE {
 
+// The type on the host with the same bits: number.hpp converts it.
+template <class H>
+struct HostType { using type = H; };
+template <class H>
+using host_t = typename HostType<H>::type;
+
+// A value of these bits.
+template <class H>
+FLASH_INLINE H half_of(unsigned bits) {
+  H value;
+  value.bits = static_cast<std::uint16_t>(bits);
+  return value;
+}
+template <class H>
+FLASH_INLINE H narrow(float x) {
+  return half_of<H>(x != x ? 0x7fffu : flash::from_float<host_t<H>>(x).bits);
+}
+// The nearest float whose last bit is odd where it is not exact, so that rounding it again is harmless.
+FLASH_INLINE float to_odd(double x) {
+  const float f = static_cast<float>(x);
+  auto bits = std::bit_cast<std::uint32_t>(f);
+  if (!(f - f == 0) || static_cast<double>(f) == x || (bits & 1)) return f;
+  if (f == 0) return x > 0 ? 0x1p-149f : -0x1p-149f;
+  bits += (x > static_cast<double>(f)) == (f > 0) ? 1 : -1;
+  return std::bit_cast<float>(bits);
+}
+
+#if defined(FLASH_PROGRAM)
+// As in CUDA: numbers become halfs, and halfs numbers, without a word.
+template <class Host>
+struct alignas(2) Narrow {
+  std::uint16_t bits;
+  Narrow() = default;
+  FLASH_INLINE Narrow(float x) : bits(narrow<Narrow>(x).bits) {}
+  FLASH_INLINE Narrow(double x) : bits(narrow<Narrow>(flash::to_odd(x)).bits) {}
+  template <class Integer, class = std::enable_if_t<std::is_integral_v<Integer>>>
+  FLASH_INLINE Narrow(Integer x) : Narrow(static_cast<double>(x)) {}
+  FLASH_INLINE operator float() const;
+};
+template <class Host>
+struct HostType<Narrow<Host>> { using type = Host; };
+using __half = Narrow<flash::half>;
+using __nv_bfloat16 = Narrow<flash::bfloat16>;
+#else
 using __half = flash::half;
 using __nv_bfloat16 = flash::bfloat16;
+#endif
 struct alignas(4) __half2 {
   __half x, y;
 };
@@ -17,32 +62,23 @@ struct alignas(4) __nv_bfloat162 {
 
 // Widening is exact; the GPU turns a half NaN into the one canonical NaN, and keeps a bfloat16 NaN's bits.
 FLASH_INLINE float half_to_float(__half x) {
-  return (x.bits & 0x7fffu) > 0x7c00u ? __uint_as_float(0x7fffffffu) : flash::to_float(x);
+  return (x.bits & 0x7fffu) > 0x7c00u ? std::bit_cast<float>(0x7fffffffu) : flash::to_float(flash::half{x.bits});
 }
-FLASH_INLINE float half_to_float(__nv_bfloat16 x) { return flash::to_float(x); }
-template <class H>
-FLASH_INLINE H narrow(float x) {
-  if (x != x) return H{0x7fff};
-  return flash::from_float<H>(x);
-}
+FLASH_INLINE float half_to_float(__nv_bfloat16 x) { return flash::to_float(flash::bfloat16{x.bits}); }
+#if defined(FLASH_PROGRAM)
+template <class Host>
+FLASH_INLINE Narrow<Host>::operator float() const { return flash::half_to_float(*this); }
+#endif
 // a*b+c with one rounding to H: the double sum is rounded to odd first, so that rounding it again is harmless.
 template <class H>
 FLASH_INLINE H fused(H a, H b, H c) {
   FLASH_COUNT(flops, 2);
-  const double p = static_cast<double>(flash::to_float(a)) * flash::to_float(b), q = flash::to_float(c), s = p + q;
+  const double p = static_cast<double>(half_to_float(a)) * half_to_float(b), q = half_to_float(c), s = p + q;
   const double shift = s - p, error = (p - (s - shift)) + (q - shift);
-  auto to_odd = [](double value, double rest) {
-    auto bits = std::bit_cast<std::uint64_t>(value);
-    if (rest != 0 && !(bits & 1)) bits += (rest > 0) == (value > 0) ? 1 : -1;
-    return std::bit_cast<double>(bits);
-  };
   if (!(s - s == 0)) return narrow<H>(static_cast<float>(s));  // infinite or NaN
-  const double odd = to_odd(s, error);
-  const float f = static_cast<float>(odd);  // round this step to odd as well
-  auto bits = std::bit_cast<std::uint32_t>(f);
-  if (f - f == 0 && f != 0 && static_cast<double>(f) != odd && !(bits & 1))
-    bits += (odd > static_cast<double>(f)) == (f > 0) ? 1 : -1;
-  return narrow<H>(f - f == 0 ? std::bit_cast<float>(bits) : f);
+  auto bits = std::bit_cast<std::uint64_t>(s);
+  if (error != 0 && !(bits & 1)) bits += (error > 0) == (s > 0) ? 1 : -1;
+  return narrow<H>(to_odd(std::bit_cast<double>(bits)));
 }
 
 #define FLASH_HALF(H, H2, to, from)                                                                             \
@@ -54,8 +90,8 @@ FLASH_INLINE H fused(H a, H b, H c) {
   FLASH_INLINE H __hmul(H a, H b) { FLASH_COUNT(flops, 1); return narrow<H>(to(a) * to(b)); }                   \
   FLASH_INLINE H __hdiv(H a, H b) { return narrow<H>(to(a) / to(b)); }                                          \
   FLASH_INLINE H __hfma(H a, H b, H c) { return fused(a, b, c); }                                               \
-  FLASH_INLINE H __hneg(H a) { return to(a) != to(a) ? H{0x7fff} : H{static_cast<std::uint16_t>(a.bits ^ 0x8000u)}; } \
-  FLASH_INLINE H __habs(H a) { return to(a) != to(a) ? H{0x7fff} : H{static_cast<std::uint16_t>(a.bits & 0x7fffu)}; } \
+  FLASH_INLINE H __hneg(H a) { return to(a) != to(a) ? half_of<H>(0x7fff) : half_of<H>(a.bits ^ 0x8000u); } \
+  FLASH_INLINE H __habs(H a) { return to(a) != to(a) ? half_of<H>(0x7fff) : half_of<H>(a.bits & 0x7fffu); } \
   FLASH_INLINE H __hmax(H a, H b) { return narrow<H>(fmaxf(to(a), to(b))); }                                    \
   FLASH_INLINE H __hmin(H a, H b) { return narrow<H>(fminf(to(a), to(b))); }                                    \
   FLASH_INLINE bool __heq(H a, H b) { return to(a) == to(b); }                                                  \
@@ -83,6 +119,39 @@ FLASH_INLINE H fused(H a, H b, H c) {
   FLASH_INLINE H2 __hmul2(H2 a, H2 b) { return {__hmul(a.x, b.x), __hmul(a.y, b.y)}; }                          \
   FLASH_INLINE H2 __hfma2(H2 a, H2 b, H2 c) { return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)}; }          \
   FLASH_INLINE H2 __hmax2(H2 a, H2 b) { return {__hmax(a.x, b.x), __hmax(a.y, b.y)}; }                          \
+  FLASH_INLINE H2 __hmin2(H2 a, H2 b) { return {__hmin(a.x, b.x), __hmin(a.y, b.y)}; }                          \
+  FLASH_INLINE H2 __h2div(H2 a, H2 b) { return {__hdiv(a.x, b.x), __hdiv(a.y, b.y)}; }                          \
+  FLASH_INLINE H2 __hneg2(H2 a) { return {__hneg(a.x), __hneg(a.y)}; }                                          \
+  FLASH_INLINE H2 __habs2(H2 a) { return {__habs(a.x), __habs(a.y)}; }                                          \
+  FLASH_INLINE H2 operator+(H2 a, H2 b) { return __hadd2(a, b); }                                               \
+  FLASH_INLINE H2 operator-(H2 a, H2 b) { return __hsub2(a, b); }                                               \
+  FLASH_INLINE H2 operator*(H2 a, H2 b) { return __hmul2(a, b); }                                               \
+  FLASH_INLINE H2 operator/(H2 a, H2 b) { return __h2div(a, b); }                                               \
+  FLASH_INLINE H2 operator-(H2 a) { return __hneg2(a); }                                                        \
+  FLASH_INLINE H2& operator+=(H2& a, H2 b) { return a = a + b; }                                                \
+  FLASH_INLINE H2& operator-=(H2& a, H2 b) { return a = a - b; }                                                \
+  FLASH_INLINE H2& operator*=(H2& a, H2 b) { return a = a * b; }                                                \
+  FLASH_INLINE H& operator/=(H& a, H b) { return a = a / b; }                                                   \
+  FLASH_INLINE bool operator!=(H a, H b) { return !__heq(a, b); }                                               \
+  FLASH_INLINE bool operator==(H2 a, H2 b) { return __heq(a.x, b.x) && __heq(a.y, b.y); }                       \
+  FLASH_INLINE bool __hbeq2(H2 a, H2 b) { return a == b; }                                                      \
+  FLASH_INLINE bool __hisinf(H a) { return to(a) - to(a) != 0 && to(a) == to(a); }                              \
+  FLASH_INLINE H hexp(H a) { FLASH_COUNT(exps, 1); return narrow<H>(__builtin_expf(to(a))); }                   \
+  FLASH_INLINE H hexp2(H a) { FLASH_COUNT(exps, 1); return narrow<H>(__builtin_exp2f(to(a))); }                 \
+  FLASH_INLINE H hlog(H a) { return narrow<H>(__builtin_logf(to(a))); }                                         \
+  FLASH_INLINE H hlog2(H a) { return narrow<H>(__builtin_log2f(to(a))); }                                       \
+  FLASH_INLINE H hsqrt(H a) { return narrow<H>(__builtin_sqrtf(to(a))); }                                       \
+  FLASH_INLINE H hrsqrt(H a) { return narrow<H>(1.0f / __builtin_sqrtf(to(a))); }                               \
+  FLASH_INLINE H hrcp(H a) { return narrow<H>(1.0f / to(a)); }                                                  \
+  FLASH_INLINE H hsin(H a) { return narrow<H>(__builtin_sinf(to(a))); }                                         \
+  FLASH_INLINE H hcos(H a) { return narrow<H>(__builtin_cosf(to(a))); }                                         \
+  FLASH_INLINE H hfloor(H a) { return narrow<H>(__builtin_floorf(to(a))); }                                     \
+  FLASH_INLINE H hceil(H a) { return narrow<H>(__builtin_ceilf(to(a))); }                                       \
+  FLASH_INLINE H hrint(H a) { return narrow<H>(__builtin_rintf(to(a))); }                                       \
+  FLASH_INLINE H htrunc(H a) { return narrow<H>(__builtin_truncf(to(a))); }                                     \
+  FLASH_INLINE H2 h2exp(H2 a) { return {hexp(a.x), hexp(a.y)}; }                                                \
+  FLASH_INLINE H2 h2sqrt(H2 a) { return {hsqrt(a.x), hsqrt(a.y)}; }                                             \
+  FLASH_INLINE H2 h2rcp(H2 a) { return {hrcp(a.x), hrcp(a.y)}; }                                                \
   FLASH_INLINE float __low2float(H2 v) { return to(v.x); }                                                      \
   FLASH_INLINE float __high2float(H2 v) { return to(v.y); }
 FLASH_HALF(__half, __half2, __half2float, __float2half)
@@ -107,10 +176,22 @@ FLASH_INLINE __nv_bfloat162 __floats2bfloat162_rn(float x, float y) {
 FLASH_INLINE __nv_bfloat162 __float22bfloat162_rn(float2 v) { return __floats2bfloat162_rn(v.x, v.y); }
 FLASH_INLINE __nv_bfloat162 __float2bfloat162_rn(float x) { return __floats2bfloat162_rn(x, x); }
 FLASH_INLINE float2 __bfloat1622float2(__nv_bfloat162 v) { return {__bfloat162float(v.x), __bfloat162float(v.y)}; }
+FLASH_INLINE __half2 __lows2half2(__half2 a, __half2 b) { return {a.x, b.x}; }
+FLASH_INLINE __half2 __highs2half2(__half2 a, __half2 b) { return {a.y, b.y}; }
+FLASH_INLINE __half2 __low2half2(__half2 v) { return {v.x, v.x}; }
+FLASH_INLINE __half2 __high2half2(__half2 v) { return {v.y, v.y}; }
+FLASH_INLINE __half2 __lowhigh2highlow(__half2 v) { return {v.y, v.x}; }
+FLASH_INLINE __half2 make_half2(__half x, __half y) { return {x, y}; }
+FLASH_INLINE __nv_bfloat162 make_bfloat162(__nv_bfloat16 x, __nv_bfloat16 y) { return {x, y}; }
+FLASH_INLINE __half __double2half(double x) { return narrow<__half>(to_odd(x)); }
+FLASH_INLINE __nv_bfloat16 __double2bfloat16(double x) { return narrow<__nv_bfloat16>(to_odd(x)); }
+FLASH_INLINE __half __int2half_rn(int x) { return __double2half(x); }
+FLASH_INLINE int __half2int_rn(__half x) { return to_integer<int>(half_to_float(x), Rounding::nearest); }
+FLASH_INLINE int __half2int_rz(__half x) { return to_integer<int>(half_to_float(x), Rounding::to_zero); }
 FLASH_INLINE unsigned short __half_as_ushort(__half x) { return x.bits; }
-FLASH_INLINE __half __ushort_as_half(unsigned short x) { return {x}; }
+FLASH_INLINE __half __ushort_as_half(unsigned short x) { return half_of<__half>(x); }
 FLASH_INLINE unsigned short __bfloat16_as_ushort(__nv_bfloat16 x) { return x.bits; }
-FLASH_INLINE __nv_bfloat16 __ushort_as_bfloat16(unsigned short x) { return {x}; }
+FLASH_INLINE __nv_bfloat16 __ushort_as_bfloat16(unsigned short x) { return half_of<__nv_bfloat16>(x); }
 
 }  // namespace flash::inline FLASH_MACHINE
 
@@ -120,6 +201,8 @@ using flash::__bfloat162bfloat162, flash::__float22bfloat162_rn, flash::__float2
 using flash::__float2bfloat16_rn, flash::__floats2bfloat162_rn, flash::__ushort_as_bfloat16;
 using flash::__float22half2_rn, flash::__float2half, flash::__float2half2_rn, flash::__float2half_rn;
 using flash::__floats2half2_rn, flash::__ushort_as_half;
+using flash::__double2bfloat16, flash::__double2half, flash::__int2half_rn;
+using flash::make_bfloat162, flash::make_half2;
 using flash::__half, flash::__half2, flash::__nv_bfloat16, flash::__nv_bfloat162;
 using half = flash::__half;
 using half2 = flash::__half2;
