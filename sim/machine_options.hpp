@@ -9,12 +9,9 @@
 #include <vector>
 
 #include "sim/ledger.hpp"
+#include "sim/order.hpp"
 
 namespace flash {
-
-// In which order the simulator runs blocks, and the threads that could run next. A correct kernel gives the same
-// bits and the same counters under each. The GPU ignores it.
-enum class Order { forward, reverse, random };
 
 // Which GPU's launch limits are enforced.
 enum class Profile { sm_80, sm_90 };

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <source_location>
 
-#include "sim/machine_options.hpp"
+#include "sim/order.hpp"
 
 namespace flash::simt {
 

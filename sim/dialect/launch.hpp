@@ -7,8 +7,8 @@
 #include <type_traits>
 
 #include "sim/core/simt.hpp"
-#include "sim/core/variables.hpp"
 #if !defined(FLASH_PROGRAM)
+#include "sim/core/variables.hpp"
 #include "sim/machine.hpp"
 #endif
 
