@@ -133,6 +133,11 @@ const DeviceArray* MachineCore::array_at(const void* address) const {
   return i < memory.arrays.size() ? &memory.arrays[i] : nullptr;
 }
 
+void MachineCore::manage(const void* begin) {
+  DeviceArray& array = state_->memory.arrays[state_->memory.owner(begin)];
+  array.managed = array.initialised = true;
+}
+
 std::size_t MachineCore::used_memory() const {
   return state_->memory.used();
 }

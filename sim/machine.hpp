@@ -38,6 +38,8 @@ class MachineCore {
   // The array whose memory or red zone an address is in, freed ones included; null: it is the host's.
   const DeviceArray* array_at(const void* address) const;
   std::size_t used_memory() const;
+  // Of an array that begins there: the host uses it, too, without a call that tells, and it counts as written.
+  void manage(const void* begin);
   // cudaFuncSetAttribute: launches of this kernel may ask for so much shared memory.
   void allow_shared_memory(const void* kernel, std::int64_t bytes);
 

@@ -81,6 +81,11 @@ int main(int argc, char** argv) {
   if (std::strcmp(what, "direction") == 0)
     return cudaMemcpy(x, host, 4, cudaMemcpyDeviceToHost) == cudaErrorInvalidValue ? 0 : 8;
   if (std::strcmp(what, "twice") == 0) cudaFree(x);
+  if (std::strcmp(what, "host") == 0) return x[7] == 7 ? last : 0;
+  if (std::strcmp(what, "managed") == 0) {
+    cudaMallocManaged(&x, 8);
+    return x[1] = 0;
+  }
   if (std::strcmp(what, "shared") == 0)
     return cudaFuncSetAttribute(scale, cudaFuncAttributeMaxDynamicSharedMemorySize, 200000) == cudaSuccess ? 0 : 8;
   cudaMemcpy(host, x, sizeof host, cudaMemcpyDeviceToHost);
@@ -121,8 +126,14 @@ run 0 'call: the launch of scale: block.x is 2048; expected 1 to 1024; use a sma
 run 0 'call: cudaMemcpy: x has 400 bytes; the copy reaches byte 404
   calls  a program.cu:32' copy
 run 0 'call: cudaMemcpy: cudaMemcpyDeviceToHost, but the source is memory of the host' direction
+run 0 'host access: host code reads x[7], which is device memory
+  reads  a program.cu:36
+  remedy: copy it with cudaMemcpy, or allocate it with cudaMallocManaged' host
+contains err 'host access: host code reads last[0]'
+run 0 '' managed
+[ "$(cat findings)" = 0 ] || { failed=1; echo 'managed memory is not the host'\''s'; }
 run 0 'call: cudaFree: the pointer is not one that cudaMalloc gave, or was freed before
-  calls  a program.cu:46' twice
+  calls  a program.cu:51' twice
 FLASH_CHECK='order=forward' run 0 '' last
 contains out 'last 63'
 FLASH_CHECK='order=reverse' run 0 '' last

@@ -28,7 +28,10 @@ template <unsigned kBytes, Access kAccess>
 template <unsigned kBytes, Access kAccess>
 [[gnu::always_inline]] inline void accessed(void* address, void* return_address) {
   Worker* const worker = active_worker;
-  if (!worker) return;
+  if (!worker) {
+    if (flash::simt::host_accessed) flash::simt::host_accessed(address, flash::simt::is_write(kAccess), return_address);
+    return;
+  }
   const auto pc = reinterpret_cast<std::uintptr_t>(return_address);
   if (!checker(worker)->quick<kBytes, kAccess>(address, pc)) accessed_slowly<kBytes, kAccess>(address, worker, pc);
 }

@@ -18,6 +18,7 @@ constinit thread_local uint3 threadIdx{}, blockIdx{};
 constinit thread_local dim3 blockDim{}, gridDim{};
 constinit thread_local Tally tally{};
 constinit thread_local Worker* active_worker = nullptr;
+void (*host_accessed)(const void*, bool, const void*) = nullptr;
 
 namespace {
 

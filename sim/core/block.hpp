@@ -138,6 +138,9 @@ class Worker {
 // so that an instrumented function of the C++ library that the simulator calls is not taken for the kernel's.
 extern constinit thread_local Worker* active_worker;
 
+// Told of the accesses of instrumented host code; null: nobody wants to know.
+extern void (*host_accessed)(const void* address, bool writes, const void* return_address);
+
 const char* name_of(WarpOp op);
 std::string described(const OpenOp& op);  // "__shfl_sync with mask 0x0000ffff"
 

@@ -16,6 +16,7 @@ struct DeviceArray {
   bool initialised;  // uploaded as a whole: no read of it is uninitialised
   bool live;
   bool variable = false, constant = false;  // a __device__ or __constant__ variable of the program; the latter
+  bool managed = false;                     // the host may follow a pointer to it, too: cudaMallocManaged
 };
 
 class DeviceMemory {

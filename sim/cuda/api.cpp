@@ -62,10 +62,9 @@ cudaError_t allocate(void** pointer, std::size_t bytes, std::size_t element_byte
   try {
     if (bytes % element_bytes != 0) element_bytes = 1;
     *pointer = program().machine().allocate(name.c_str(), bytes / element_bytes, element_bytes);
-    // The host writes these without a call that tells.
     if (memory != Memory::device) {
       std::memset(*pointer, 0, bytes);
-      program().machine().copy_in(*pointer, nullptr, 0);
+      program().machine().manage(*pointer);
     }
     return cudaSuccess;
   } catch (const Error&) {

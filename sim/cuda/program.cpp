@@ -8,8 +8,10 @@
 #include <fstream>
 #include <iostream>
 #include <sstream>
+#include <utility>
 
-#include "sim/core/simt.hpp"
+#include "sim/core/block.hpp"
+#include "sim/core/device_memory.hpp"
 #include "sim/report/json.hpp"
 #include "sim/report/report.hpp"
 
@@ -67,6 +69,19 @@ void Program::run(simt::Launch& launch) {
   machine_->clear();
 }
 
+void Program::host_accessed(const void* address, bool writes, const void* return_address) {
+  const simt::DeviceArray* array = machine_->array_at(address);
+  if (!array || array->managed) return;
+  const auto offset = static_cast<const std::byte*>(address) - array->begin;
+  const std::string element =
+      array->name + "[" + std::to_string(offset / static_cast<std::ptrdiff_t>(array->element_bytes)) + "]";
+  add_finding({"host access",
+               "host access: host code " + std::string(writes ? "writes " : "reads ") + element +
+                   ", which is device memory\n  " + (writes ? "writes  " : "reads  ") + simt::site_of(return_address) +
+                   (array->variable ? "\n  remedy: copy it with cudaMemcpyToSymbol or cudaMemcpyFromSymbol"
+                                    : "\n  remedy: copy it with cudaMemcpy, or allocate it with cudaMallocManaged")});
+}
+
 void Program::add_finding(const Finding& finding) {
   // The same defect in a later launch, at another place of the array, is no new one.
   std::string key = finding.kind;
@@ -111,7 +126,15 @@ Program& program() {
   // Never destroyed: other static objects may free device memory when the program ends.
   static Program* const the_program = [] {
     auto* made = new Program;
-    std::atexit([] { program().finish(); });
+    std::atexit([] {
+      simt::host_accessed = nullptr;
+      program().finish();
+    });
+    simt::host_accessed = [](const void* address, bool writes, const void* return_address) {
+      const auto watch = std::exchange(simt::host_accessed, nullptr);  // what follows is no program's access
+      program().host_accessed(address, writes, return_address);
+      simt::host_accessed = watch;
+    };
     return made;
   }();
   return *the_program;

@@ -22,6 +22,8 @@ class Program {
   Program();
   simt::MachineCore& machine() { return *machine_; }
   void run(simt::Launch& launch);
+  // Host code follows a pointer: a finding if it is the device's.
+  void host_accessed(const void* address, bool writes, const void* return_address);
   // Prints it, unless it was seen before.
   void add_finding(const Finding& finding);
   // How often an array of this name was allocated, this time included.

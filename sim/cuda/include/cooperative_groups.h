@@ -32,6 +32,7 @@ class flash_lanes {
   __device__ unsigned thread_rank() const { return rank_; }
   __device__ unsigned size() const { return size_; }
   __device__ unsigned num_threads() const { return size_; }
+  __device__ unsigned mask() const { return mask_; }  // not CUDA's: for thread_group
   __device__ int any(int predicate, FLASH_SITE) const { return __any_sync(mask_, predicate, site); }
   __device__ int all(int predicate, FLASH_SITE) const { return __all_sync(mask_, predicate, site); }
 
@@ -49,6 +50,11 @@ class thread_block_tile : public flash_lanes {
       : flash_lanes((N == 32 ? ~0u : (1u << N % 32) - 1) << rank / N * N % 32, rank % N, N),
         number_(rank / N),
         count_((threads + N - 1) / N) {}
+  template <class Other>
+  __device__ thread_block_tile(const thread_block_tile<N, Other>& tile)
+      : flash_lanes(tile.mask(), tile.thread_rank(), N),
+        number_(tile.meta_group_rank()),
+        count_(tile.meta_group_size()) {}
   static constexpr unsigned size() { return N; }
   static constexpr unsigned num_threads() { return N; }
   __device__ unsigned meta_group_rank() const { return number_; }
@@ -92,6 +98,27 @@ __device__ thread_block_tile<N> tiled_partition(const thread_block_tile<M, Paren
   (void)tile;
   return {block.thread_rank(), block.size()};
 }
+
+// Any group, for functions that take each: a block or a tile.
+class thread_group {
+ public:
+  __device__ thread_group(const thread_block& block) : rank_(block.thread_rank()), size_(block.size()) {}
+  template <unsigned N, class Parent>
+  __device__ thread_group(const thread_block_tile<N, Parent>& tile)
+      : mask_(tile.mask()), rank_(tile.thread_rank()), size_(N) {}
+  __device__ void sync(FLASH_SITE) const {
+    if (mask_ == 0)
+      __syncthreads(site);
+    else
+      __syncwarp(mask_, site);
+  }
+  __device__ unsigned thread_rank() const { return rank_; }
+  __device__ unsigned size() const { return size_; }
+  __device__ unsigned num_threads() const { return size_; }
+
+ private:
+  unsigned mask_ = 0, rank_, size_;  // mask 0: the whole block
+};
 
 // The lanes that are at this place together.
 class coalesced_group : public flash_lanes {
