@@ -94,6 +94,11 @@ class Assembly {
         if (object != objects_.end()) object->second.bytes = size.substr(comma + 2);
       } else if (const std::string global = argument("\t.globl\t") + argument("\t.weak\t"); !global.empty()) {
         globals_.insert(global);
+      } else if (const std::string names = argument("\t.set\t"); !names.empty()) {
+        // A constructor's second name: a function that does no more than the other.
+        const std::size_t comma = names.find(',');
+        Function& other = functions_[names.substr(0, comma)];
+        other.section = section, other.mentions = {names.substr(comma + 1)};
       }
     });
 
@@ -134,10 +139,10 @@ class Assembly {
       open.pop_back();
       if (!seen.insert(next).second) continue;
       const auto function = functions_.find(next);
-      if (function == functions_.end())
-        arrays.insert(next);
-      else
+      if (function != functions_.end())
         open.insert(open.end(), function->second.mentions.begin(), function->second.mentions.end());
+      else if (objects_.count(next) || aliases_.count(next))
+        arrays.insert(next);
     }
     return arrays;
   }
@@ -165,6 +170,7 @@ class Assembly {
     out << "\t.section\tflash_shared,\"aw\",@progbits\n\t.balign 8\n";
     for (const auto& [name, function] : functions_) {
       // A local symbol of a group may be discarded with it.
+      if (name[0] == '.') continue;
       if (!globals_.count(name) && function.section.find("comdat") != std::string::npos) continue;
       for (const std::string& array : arrays_of(name)) {
         const bool dynamic = aliases_.count(array) != 0;
@@ -200,6 +206,9 @@ class Assembly {
 }  // namespace
 
 std::string with_tables(const std::string& assembly, const Variables& variables) {
+#if !defined(__x86_64__)
+  throw Malformed("error: __shared__ and __device__ variables are simulated on x86-64 only; use shared<S>()");
+#endif
   return Assembly(assembly, variables).with_tables();
 }
 

@@ -52,6 +52,7 @@ std::unique_ptr<simt::MachineCore, void (*)(simt::MachineCore*)> make() {
 Program::Program() : machine_(flash_program_is_checked ? make<true>() : make<false>()) {}
 
 void Program::run(simt::Launch& launch) {
+  const std::lock_guard lock(mutex_);
   machine_->run(launch);
   const KernelReport& report = machine_->reports().back();
   const auto same = [&](const Kernel& kernel) {

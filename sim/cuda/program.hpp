@@ -5,6 +5,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
@@ -38,6 +39,7 @@ class Program {
   };
   void say_status() const;
 
+  std::mutex mutex_;  // launches of several threads of the host come one after another
   std::unique_ptr<simt::MachineCore, void (*)(simt::MachineCore*)> machine_;
   std::vector<Kernel> kernels_;  // in the order of their first launch
   std::vector<Finding> findings_;

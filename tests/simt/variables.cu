@@ -33,6 +33,13 @@ __device__ int rotated(int x) {
   return result;
 }
 
+// A constructor has two names in assembly, of which one is declared to be the other.
+struct OneMore {
+  int value;
+  __noinline__ __device__ OneMore(int x) : value(rotated(x) + 1) {}
+};
+__global__ void construct(int* sum) { atomicAdd(sum, OneMore(threadIdx.x).value); }
+
 template <class T, int N>
 __global__ void transpose(const T* in, T* out) {
   __shared__ T tile[N][N + 1];
@@ -161,6 +168,10 @@ std::vector<VariableForm> run_variables(Machine& m) {
   const Array<int> e = fresh();
   from_macro<<<1, 4>>>(e.data());
   expect("arrays in a macro and in a lambda", 6, downloaded(m, e));
+
+  const Array<int> f = fresh();
+  construct<<<1, 8>>>(f.data());
+  expect("a constructor's array", 28 + 8, downloaded(m, f));
   return forms;
 }
 
