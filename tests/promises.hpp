@@ -46,7 +46,7 @@ Domain restrict_to(Domain domain, const Features& can);
 Domain checked_domain(const Features& can);
 
 // Copies of tensors whose rows, heads and batch entries are further apart than 2^31 elements, so that offsets must be
-// 64-bit. The memory is reserved, hardly used; kernels work on it in place, on the fast simulator. Row 8 begins at 2^31.
+// 64-bit: row 8 begins at 2^31. The memory is reserved, hardly used; kernels work on it in place, on the fast machine.
 class FarApart {
  public:
   static constexpr std::int64_t row = (std::int64_t{1} << 28) + 3, head = 20 * row, batch = 2 * head + 7;
