@@ -28,7 +28,8 @@ std::string last_component(std::string path) {
 
 // Our headers are inlined into kernels; the line that matters is the kernel's.
 bool is_dialect(const std::string& file) {
-  return file.starts_with("dialect") || file == "simt.hpp" || file == "number.hpp" || file == "launch.hpp";
+  return file.starts_with("dialect") || file == "simt.hpp" || file == "number.hpp" || file == "launch.hpp" ||
+         file == "hooks.cpp" || file.starts_with("shadow.");
 }
 
 #if FLASH_LIBBACKTRACE
