@@ -53,8 +53,7 @@ one() {
       return
     elif [ "$fresh" = no ]; then
       continue  # this machine has no part in it
-    elif ! FLASH_PROGRAM=$mine/flash-phases timeout 300 \
-      "$mine/test" --abort-after=1 --test-case="$only" > "$mine/test.log" 2>&1; then
+    elif ! passes; then
       by=$(sed -n 's/^TEST CASE: *//p' "$mine/test.log" | tail -n 1)
       if [ -z "$by" ]; then
         verdict "BROKEN    $1: no test case failed, and yet: $(tail -n 1 "$mine/test.log")"
@@ -66,6 +65,14 @@ one() {
     fi
   done
   verdict "SURVIVED  $1"
+}
+
+# Does the mutant pass its tests? Those of the program's own file first: they are the likelier to notice.
+passes() {
+  for which in '' -exclude; do
+    FLASH_PROGRAM=$mine/flash-phases timeout 300 "$mine/test" --abort-after=1 --test-case="$only" \
+      "--source-file$which=*_test.cpp" > "$mine/test.log" 2>&1 || return 1
+  done
 }
 
 # A copy of a source file at its place below $mine, where #include finds it first.
