@@ -106,8 +106,8 @@ void MachineCore::clear() {
   state_->trace.clear();
 }
 
-void* MachineCore::allocate(const char* name, std::size_t count, std::size_t element_bytes) {
-  return state_->memory.allocate(name, count * element_bytes, element_bytes);
+void* MachineCore::allocate(const char* name, std::size_t count, std::size_t element_bytes, Padding padding) {
+  return state_->memory.allocate(name, count * element_bytes, element_bytes, padding);
 }
 
 void MachineCore::release(const void* data) {
