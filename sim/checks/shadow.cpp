@@ -484,7 +484,7 @@ void Checker::assumes_lockstep(Epoch earlier, Access before, Access access_, Epo
   if (worker_.findings.repeated("lockstep assumed", site_index_of(mine), site_index_of(earlier), worker_.block)) return;
   worker_.findings.add({"lockstep assumed",
                         std::string(name_of(access_)) + " after " + name_of(before) + " of " + element(address) + " (" +
-                            std::to_string(bytes) + " bytes) by another lane of the warp",
+                            std::to_string(bytes) + " bytes)",
                         "put __syncwarp() between the two: lanes need not run in step",
                         {side(name_of(access_), mine), side(name_of(before), earlier)},
                         worker_.block});

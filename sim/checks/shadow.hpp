@@ -208,11 +208,10 @@ template <bool kGlobal>
   return earlier >= (kGlobal ? global_.launch_begin : barrier_) && !ordered<kGlobal>(earlier);
 }
 
-// The frequent case: two other threads of this block are there, as far apart as this one can make them.
+// The frequent case: two threads of this block are there, as far apart as this one could make them.
 [[gnu::always_inline]] inline bool Checker::enough(const Marks& marks, Epoch mine) const {
   const auto same_warp = [](Epoch a, Epoch b) { return ((a ^ b) & ((1u << kThreadBits) - kWarpSize)) == 0; };
-  return only_barriers_ && marks.other >= barrier_ && thread_of(marks.one) != thread_of(mine) &&
-         thread_of(marks.other) != thread_of(mine) &&
+  return only_barriers_ && marks.one >= barrier_ && marks.other >= barrier_ &&
          (!same_warp(marks.one, marks.other) || same_warp(marks.one, mine));
 }
 

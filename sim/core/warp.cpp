@@ -147,11 +147,10 @@ void Worker::complete(Warp& warp, unsigned first_thread, const OpenOp& op) {
       thread.result = lanes >> source & 1 ? t[source].value : ~std::uint64_t{0};  // undefined on the GPU: poison
       if (observer && !(lanes >> source & 1)) {
         const bool named = op.mask >> source & 1;
-        const std::string what = std::string(name_of(op.op)) + " reads lane " + std::to_string(source) + ", which ";
+        const std::string what = std::string(name_of(op.op)) + " reads lane " + std::to_string(source) + ", ";
         findings.add({"warp operation",
-                      named ? what + "does not exist: the block's last warp has " +
-                                  std::to_string(std::popcount(warp.exists)) + " lanes"
-                            : what + "is not in the mask " + hexadecimal(op.mask),
+                      named ? what + "but its warp has " + std::to_string(std::popcount(warp.exists)) + " lanes"
+                            : what + "which is not in the mask " + hexadecimal(op.mask),
                       named ? "read lanes that exist, or give the block whole warps" : kMaskRemedy,
                       {side("calls", thread)},
                       block});

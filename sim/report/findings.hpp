@@ -23,8 +23,8 @@
 //
 // Sites are padded to the longest one too. "seen n times" counts over all blocks and elements.
 //
-//   "race": "<write|read|atomic|volatile write|volatile read> after <the same> of <element> (<n> bytes)". The later access
-//     comes first.
+//   "race": "<access> after <access> of <element> (<n> bytes)", with access one of write, read, atomic, volatile write,
+//     volatile read. The later access comes first.
 //     Remedy within a warp: "put __syncwarp() between the two"; within a block: "put __syncthreads() between the two";
 //     between blocks: "blocks are unordered: give each block its own elements, use an atomic, or split the kernel".
 //   "out of bounds": "<read|write|atomic> of in[1024] (4 bytes); in has 1024 elements", for shared memory
@@ -36,8 +36,8 @@
 //     Remedy: "free an array after the last kernel that uses it". The block stops there.
 //   "misaligned": "read of 16 bytes at byte 4 of in" (or "at byte 4 of shared Smem"). One side.
 //     Remedy: "an n-byte access needs an address that is a multiple of n". The block stops there.
-//   "lockstep assumed": "volatile read after volatile write of <element> (<n> bytes) by another lane of the warp" (one of
-//     the two is a write). Two sides. Remedy: "put __syncwarp() between the two: lanes need not run in step"
+//   "lockstep assumed": "volatile read after volatile write of <element> (<n> bytes)", by another lane of the warp; one
+//     of the two is a write. Two sides. Remedy: "put __syncwarp() between the two: lanes need not run in step"
 //   "uninitialised": "read of out[3] (4 bytes)" or "read of shared Smem+12 (4 bytes)". One side.
 //     Remedy: "write it before reading it: fresh memory holds NaN"
 //   "barrier divergence": (a) "threads of one block wait at different barriers", two sides, each "waits";
@@ -56,7 +56,7 @@
 //     (e) "__shfl_sync with mask 0xffffffff waits for a lane that waits at a barrier", sides "calls", "waits";
 //     Remedy of c, d, e as of (a). The block stops there in a to e.
 //     (f) "__shfl_sync reads lane 20, which is not in the mask 0x0000ffff", one side "calls". Remedy as of (a).
-//     (g) "__shfl_sync reads lane 20, which does not exist: the block's last warp has 16 lanes", one side "calls".
+//     (g) "__shfl_sync reads lane 20, but its warp has 16 lanes", one side "calls".
 //     Remedy: "read lanes that exist, or give the block whole warps"
 //     (h) "__shfl_sync with width 12", one side "calls". Remedy: "the width is 1, 2, 4, 8, 16 or 32". The block stops.
 //   "deadlock": "no thread of the block can go on" and one side per group of threads that wait at one place:

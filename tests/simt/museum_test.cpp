@@ -109,7 +109,7 @@ race: write after read of shared Aliased+128 (4 bytes)
   remedy: put __syncwarp() between the two
   seen 15 times
 )"},
-    {"unrolled_last_warp", R"(lockstep assumed: volatile write after volatile read of shared Row64+4 (4 bytes) by another lane of the warp
+    {"unrolled_last_warp", R"(lockstep assumed: volatile write after volatile read of shared Row64+4 (4 bytes)
   volatile write  {1}  block (0,0,0) warp 0 lane 1
   volatile read   {2}  block (0,0,0) warp 0 lane 0
   remedy: put __syncwarp() between the two: lanes need not run in step
@@ -246,7 +246,7 @@ race: write after write of out[31] (4 bytes)
   calls  {1}  block (0,0,0) warp 0 lane 0
   remedy: the width is 1, 2, 4, 8, 16 or 32
 )"},
-    {"shuffle_beyond_block", R"(warp operation: __shfl_xor_sync reads lane 16, which does not exist: the block's last warp has 16 lanes
+    {"shuffle_beyond_block", R"(warp operation: __shfl_xor_sync reads lane 16, but its warp has 16 lanes
   calls  {1}  block (0,0,0) warp 1 lane 0
   remedy: read lanes that exist, or give the block whole warps
   seen 16 times
