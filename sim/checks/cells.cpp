@@ -15,7 +15,8 @@ void copy(const Cells::Plane& from, const Cells::Plane& to, std::size_t word, bo
   to.readers[word] = from.readers[word];
   if (!unusual) return;
   to.atomics[word] = from.atomics[word];
-  to.watchers[word] = from.watchers[word];
+  to.loads[word] = from.loads[word];
+  to.stores[word] = from.stores[word];
 }
 
 }  // namespace
@@ -44,7 +45,7 @@ Cells::Cells(std::size_t words) : planes{Plane(words), Plane(words), Plane(words
 void Cells::forget(std::size_t first, std::size_t words) {
   for (Plane& plane : planes) {
     plane.write.forget(first, words), plane.readers.forget(first, words);
-    plane.atomics.forget(first, words), plane.watchers.forget(first, words);
+    plane.atomics.forget(first, words), plane.loads.forget(first, words), plane.stores.forget(first, words);
   }
   state.forget(first, words);
 }

@@ -10,9 +10,9 @@ namespace flash::simt {
 
 // An access as a mark: clock, site, thread. Ordered by clock, so that one comparison tells age.
 using Epoch = std::uint64_t;
-constexpr int kThreadBits = 10, kSiteBits = 16, kClockShift = kThreadBits + kSiteBits + 2;
-// Among the atomics: a volatile store; and one behind a fence of its thread, which is how a flag is set.
-constexpr Epoch kVolatileEpoch = Epoch{1} << (kThreadBits + kSiteBits), kFlagEpoch = kVolatileEpoch << 1;
+constexpr int kThreadBits = 10, kSiteBits = 16, kClockShift = kThreadBits + kSiteBits + 1;
+// Of a volatile store: behind a fence of its thread, which is how a flag is set.
+constexpr Epoch kFlagEpoch = Epoch{1} << (kThreadBits + kSiteBits);
 constexpr unsigned thread_of(Epoch e) {
   return e & ((1u << kThreadBits) - 1);
 }
@@ -59,19 +59,20 @@ class Cells {
   void forget(std::size_t first_word, std::size_t words);
   // Sees to it that the word has cells of at most `bytes` (1 or 2); returns its state. By several workers at a time.
   unsigned split(std::size_t word, unsigned bytes);
-  // Says that the word has marks of atomics or volatile accesses.
-  void set_unusual(std::size_t word) { __atomic_fetch_or(&state[word], kUnusual, __ATOMIC_SEQ_CST); }
+  // Says that the word has what the bits stand for; they are never taken back.
+  void set(std::size_t word, std::uint8_t bits) { __atomic_fetch_or(&state[word], bits, __ATOMIC_SEQ_CST); }
 
   struct Plane {
-    explicit Plane(std::size_t words) : write(words), readers(words), atomics(words), watchers(words) {}
-    Table<Epoch> write;     // the last plain write
-    Table<Marks> readers;   // plain reads
-    Table<Marks> atomics;   // atomics and volatile writes, since that write
-    Table<Marks> watchers;  // volatile reads, since that write
+    explicit Plane(std::size_t words) : write(words), readers(words), atomics(words), loads(words), stores(words) {}
+    Table<Epoch> write;          // the last plain write
+    Table<Marks> readers;        // plain reads
+    Table<Marks> atomics;        // since that write
+    Table<Marks> loads, stores;  // volatile ones, since that write
   };
   std::array<Plane, 4> planes;
-  // Bits 0, 1: one cell for the word, one for each half, one for each byte; 3 = being split. Bit 2: see set_unusual.
-  static constexpr std::uint8_t kLevel = 3, kHalves = 1, kSingle = 2, kSplitting = 3, kUnusual = 4;
+  // Bits 0, 1: one cell for the word, one for each half, one for each byte; 3 = being split. Bit 2: there are marks of
+  // atomics or volatile accesses. Bit 3: of some kind there are more than two (Checker::keep).
+  static constexpr std::uint8_t kLevel = 3, kHalves = 1, kSingle = 2, kSplitting = 3, kUnusual = 4, kMore = 8;
   Table<std::uint8_t> state;
 };
 

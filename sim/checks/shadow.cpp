@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <utility>
 
 #include "sim/error.hpp"
@@ -14,6 +15,7 @@ extern "C" const char __executable_start, _end;  // the linker's: the program's 
 namespace flash::simt {
 namespace {
 
+constexpr std::size_t kMostMarks = 8;  // of a kind at one place, beyond two
 constexpr std::size_t kChunkTable = std::size_t{1} << 32;
 
 // Sites are program counters or, with this bit, source locations.
@@ -87,6 +89,7 @@ void GlobalShadow::begin_launch(std::size_t workers) {
   site_indices_.clear();
   published.clear();
   any_published = false;
+  more.clear();
 }
 
 void GlobalShadow::end_launch(const std::vector<Checker*>& checkers, Ledger& ledger) {
@@ -162,7 +165,13 @@ void Checker::begin_block() {
     for (auto& extra : extra_) extra.reset();
   any_extra_ = false;
   std::fill(fenced_.begin(), fenced_.end(), false);
-  only_barriers_ = true;
+  {
+    const std::lock_guard lock(global_.mutex);
+    point_to_point_ = global_.point_to_point.contains(worker_.launch->kernel);
+  }
+  only_barriers_ = !point_to_point_;
+  if (std::exchange(any_state_, false)) std::memset(&cells_.state[0], 0, shared_bytes_ / 4 + 1);  // the last block's
+  more_.clear();
   ways_.clear();
   shared_bytes_ = worker_.launch->shared_bytes;
   quick_bytes_ = shared_bytes_ / 16 * 16;
@@ -196,7 +205,7 @@ void Checker::block_barrier(bool some_exited, Site site_) {
   barrier_ = Epoch{now_} << kClockShift;
   const auto n = static_cast<unsigned>(worker_.threads.size());
   for (unsigned t = 0; t < n; ++t) set_clock(t, now_);
-  only_barriers_ = !any_extra_;
+  only_barriers_ = !any_extra_ && !point_to_point_;
   if (!any_extra_) return;
   std::fill(fenced_.begin(), fenced_.end(), false);
   std::vector<unsigned> all(n);
@@ -207,6 +216,8 @@ void Checker::block_barrier(bool some_exited, Site site_) {
 void Checker::warp_sync(unsigned warp, unsigned lanes) {
   advance();
   only_barriers_ = false;
+  const Warp& w = worker_.warps[warp];
+  if (lanes != (w.exists & ~w.ended)) not_only_barriers();
   std::array<std::uint64_t, kWarpSize> joined{};
   std::vector<unsigned> threads;
   for (unsigned m = lanes; m; m &= m - 1) threads.push_back(warp * kWarpSize + std::countr_zero(m));
@@ -280,10 +291,50 @@ void Checker::meet(const std::vector<unsigned>& threads) {
   for (unsigned t : threads) extra_[t] = std::make_unique<Extra>(common);
 }
 
+// Two marks of a kind are not enough any more: a third thread may be the one that has no order.
+void Checker::not_only_barriers() {
+  only_barriers_ = false;
+  if (std::exchange(point_to_point_, true)) return;
+  const std::lock_guard lock(global_.mutex);
+  global_.point_to_point.insert(worker_.launch->kernel);
+}
+
+// Whatever comes later and collides with an access that was ordered before this one collides with this one.
+template <bool kGlobal>
+void Checker::keep(Cells& cells, std::size_t word, const Marks& marks, Epoch epoch) {
+  const Outside outside;
+  std::unique_lock<std::mutex> lock(global_.mutex, std::defer_lock);
+  if (kGlobal) lock.lock();
+  std::vector<Epoch>& all = (kGlobal ? global_.more : more_)[&marks];
+  std::erase_if(all, [&](Epoch earlier) { return !collides<kGlobal>(earlier); });
+  if (all.size() < kMostMarks) all.push_back(epoch);
+  cells.set(word, Cells::kMore);
+  any_state_ = true;
+}
+template void Checker::keep<false>(Cells&, std::size_t, const Marks&, Epoch);
+template void Checker::keep<true>(Cells&, std::size_t, const Marks&, Epoch);
+
+std::vector<Epoch> Checker::kept(const Marks& marks, bool global) const {
+  const Outside outside;
+  std::unique_lock<std::mutex> lock(global_.mutex, std::defer_lock);
+  if (global) lock.lock();
+  const MoreMarks& more = global ? global_.more : more_;
+  const auto found = more.find(&marks);
+  return found == more.end() ? std::vector<Epoch>{} : found->second;
+}
+
+void Checker::drop(const Cells::Plane& plane, std::size_t word, bool global) {
+  const Outside outside;
+  std::unique_lock<std::mutex> lock(global_.mutex, std::defer_lock);
+  if (global) lock.lock();
+  for (const Table<Marks>* table : {&plane.readers, &plane.atomics, &plane.loads, &plane.stores})
+    (global ? global_.more : more_).erase(&(*table)[word]);
+}
+
 void Checker::fence() {
   const unsigned t = worker_.current, warp = t / kWarpSize;
   any_extra_ = true;
-  only_barriers_ = false;
+  not_only_barriers();
   if (!extra_[t]) extra_[t] = std::make_unique<Extra>();
   Extra& extra = *extra_[t];
   fenced_[t] = true;
@@ -498,7 +549,8 @@ bool Checker::written(const std::byte* at) const {
   const unsigned state = cells.state[offset / 4], level = state & Cells::kLevel;
   const Cells::Plane& plane = cells.planes[level == 0 ? 0 : offset % 4 & (level == Cells::kHalves ? 2 : 3)];
   const Epoch begin = global ? Epoch{1} : block_begin_;
-  return plane.write[offset / 4] >= begin || (state & Cells::kUnusual && plane.atomics[offset / 4].one >= begin);
+  return plane.write[offset / 4] >= begin ||
+         (state & Cells::kUnusual && (plane.atomics[offset / 4].one >= begin || plane.stores[offset / 4].one >= begin));
 }
 
 // Is all that was not written padding? The type of the memory tells. Where it has none and a struct is copied: what may

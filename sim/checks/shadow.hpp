@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -28,6 +29,8 @@ namespace flash::simt {
 // What a thread learned through a release: for each block, per thread, the clock before which all is ordered.
 using View = std::map<unsigned, std::vector<std::uint64_t>>;
 void join(View& into, const View& from);
+
+using MoreMarks = std::unordered_map<const Marks*, std::vector<Epoch>>;
 
 class Checker;
 
@@ -51,6 +54,9 @@ class GlobalShadow {
   Cells cells;
   Epoch launch_begin = 0;
   bool parallel = false;  // several workers: cells are then exchanged atomically
+
+  std::set<const void*> point_to_point;  // kernels that use more than barriers and whole warps
+  MoreMarks more;
 
   // Views published by atomics and volatile writes, by address.
   std::mutex mutex;
@@ -120,7 +126,8 @@ class Checker : public Observer {
   template <bool kGlobal>
   bool collides(Epoch earlier) const;
   template <bool kGlobal>
-  Epoch lockstep(const Marks& marks, Access access, Epoch mine) const;
+  void lockstep(const Marks& marks, bool more, Access before, Access access, Epoch mine, const void* address,
+                std::size_t bytes);
   template <Access kAccess>
   Epoch flags() const;
   void order_volatile(const void* address, bool writes);
@@ -132,12 +139,17 @@ class Checker : public Observer {
   bool ordered_otherwise(Epoch earlier, bool global) const;
   bool ordered_by_views(Epoch earlier, unsigned block) const;
   unsigned distance(Epoch a, Epoch b, bool global) const;
+  template <bool kGlobal, Access kAccess>
+  void remember(Cells& cells, std::size_t word, Marks& marks, Epoch mine);
   template <bool kGlobal>
-  void remember(Marks& marks, Epoch mine);
+  void remember_one_more(Cells& cells, std::size_t word, Marks& marks, Epoch mine, bool all);
   template <bool kGlobal>
-  void remember_one_more(Marks& marks, Epoch mine);
+  void keep(Cells& cells, std::size_t word, const Marks& marks, Epoch epoch);
+  std::vector<Epoch> kept(const Marks& marks, bool global) const;
+  void drop(const Cells::Plane& plane, std::size_t word, bool global);
   bool enough(const Marks& marks, Epoch mine) const;
   void advance();
+  void not_only_barriers();
   void set_clock(unsigned thread, std::uint64_t clock);
   void meet(const std::vector<unsigned>& threads);
 
@@ -164,6 +176,11 @@ class Checker : public Observer {
   std::vector<std::unique_ptr<Extra>> extra_;
   std::vector<bool> fenced_;  // per thread: made a fence since it last met others
   std::vector<Passed> ways_;  // per site
+  // The third and later marks of one kind at one place, where two may not be enough: lanes of a warp that meet in
+  // parts, fences, volatile accesses.
+  MoreMarks more_;               // of shared memory
+  bool point_to_point_ = false;  // the kernel was seen to do so
+  bool any_state_ = false;       // some word of shared memory has a state other than 0
   bool any_extra_ = false;
   struct {
     const std::byte* begin;
@@ -191,8 +208,7 @@ inline unsigned Checker::site(std::uintptr_t key) {
 
 template <Access kAccess>
 [[gnu::always_inline]] inline Epoch Checker::flags() const {
-  if (!is_volatile(kAccess)) return 0;
-  return kVolatileEpoch | (is_write(kAccess) && fenced_[worker_.current] ? kFlagEpoch : 0);
+  return kAccess == Access::volatile_write && fenced_[worker_.current] ? kFlagEpoch : 0;
 }
 
 template <bool kGlobal>
@@ -216,39 +232,48 @@ template <bool kGlobal>
 }
 
 // Puts `mine` among the marks, unless two that are at least as far apart are there already.
-template <bool kGlobal>
-[[gnu::always_inline]] inline void Checker::remember(Marks& marks, Epoch mine) {
+template <bool kGlobal, Access kAccess>
+[[gnu::always_inline]] inline void Checker::remember(Cells& cells, std::size_t word, Marks& marks, Epoch mine) {
   if (marks.one < (kGlobal ? global_.launch_begin : barrier_) && !(kGlobal && global_.parallel))
     marks.one = mine;
-  else if (kGlobal || !enough(marks, mine))
-    remember_one_more<kGlobal>(marks, mine);
+  else if (kGlobal || is_volatile(kAccess) || !enough(marks, mine))
+    remember_one_more<kGlobal>(cells, word, marks, mine, is_volatile(kAccess) || point_to_point_);
 }
 
 template <bool kGlobal>
-void Checker::remember_one_more(Marks& marks, Epoch mine) {
+void Checker::remember_one_more(Cells& cells, std::size_t word, Marks& marks, Epoch mine, bool all) {
   for (Epoch* mark : {&marks.one, &marks.other}) {
     for (;;) {
       Epoch old = __atomic_load_n(mark, __ATOMIC_RELAXED);
       const bool near = !collides<kGlobal>(old);
       if (!near && mark == &marks.one) break;  // keep it, try the other one
-      if (!near && distance(mine, marks.one, kGlobal) <= distance(old, marks.one, kGlobal)) return;
-      if (!kGlobal || !global_.parallel) {
-        *mark = mine;
+      if (!near && distance(mine, marks.one, kGlobal) <= distance(old, marks.one, kGlobal)) {
+        if (all) keep<kGlobal>(cells, word, marks, mine);
         return;
       }
-      if (__atomic_compare_exchange_n(mark, &old, mine, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) return;
+      if (!kGlobal || !global_.parallel)
+        *mark = mine;
+      else if (!__atomic_compare_exchange_n(mark, &old, mine, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+        continue;
+      if (all && !near) keep<kGlobal>(cells, word, marks, old);
+      return;
     }
   }
 }
 
-// A volatile access of another lane of the warp to which this one has no order, if one of the two is a store.
+// Is there a volatile access of another lane of the warp to which this one has no order? One of the two is a store.
 template <bool kGlobal>
-Epoch Checker::lockstep(const Marks& marks, Access access, Epoch mine) const {
+void Checker::lockstep(const Marks& marks, bool more, Access before, Access access, Epoch mine, const void* address,
+                       std::size_t bytes) {
+  const auto meets = [&](Epoch earlier) {
+    return !(earlier & kFlagEpoch) && collides<kGlobal>(earlier) && distance(mine, earlier, kGlobal) == 1 &&
+           !(before == access && site_index_of(earlier) == site_index_of(mine));
+  };
   for (const Epoch earlier : {marks.one, marks.other})
-    if ((earlier & kVolatileEpoch) && !(earlier & kFlagEpoch) && collides<kGlobal>(earlier) &&
-        distance(mine, earlier, kGlobal) == 1 && !(is_write(access) && site_index_of(earlier) == site_index_of(mine)))
-      return earlier;
-  return 0;
+    if (meets(earlier)) return assumes_lockstep(earlier, before, access, mine, address, bytes);
+  if (more)
+    for (const Epoch earlier : kept(marks, kGlobal))
+      if (meets(earlier)) return assumes_lockstep(earlier, before, access, mine, address, bytes);
 }
 
 // One cell. Leave the own mark first, then look at the others': of two workers at one cell at least one sees the other.
@@ -260,13 +285,16 @@ template <bool kGlobal, Access kAccess>
     if (collides<kGlobal>(earlier) && !reported) [[unlikely]]
       reported = true, race(earlier, before, kAccess, mine, address, bytes);
   };
-  const auto check_both = [&](const Marks& marks, Access before) {
+  const std::uint8_t state = cells.state[word];
+  const bool more = state & Cells::kMore;
+  const auto check_all = [&](const Marks& marks, Access before) {
     check(marks.one, before), check(marks.other, before);
+    if (more) [[unlikely]]
+      for (const Epoch earlier : kept(marks, kGlobal)) check(earlier, before);
   };
-  const auto atomic_or_volatile = [](Epoch e) { return e & kVolatileEpoch ? Access::volatile_write : Access::atomic; };
   Epoch& write = plane.write[word];
   Marks& readers = plane.readers[word];
-  bool unusual = cells.state[word] & Cells::kUnusual;
+  bool unusual = state & Cells::kUnusual;
 
   // A plain write collides with everything. What comes later and collides with what was here collides with it, too.
   if constexpr (kAccess == Access::write) {
@@ -275,41 +303,49 @@ template <bool kGlobal, Access kAccess>
       before = __atomic_exchange_n(&write, mine, __ATOMIC_SEQ_CST);
     else
       std::swap(before, write);
-    if ((readers.one | readers.other) != 0) check_both(readers, Access::read), readers = {};
+    if ((readers.one | readers.other) != 0) {
+      check_all(readers, Access::read);
+      readers = {};
+    }
     if (unusual) [[unlikely]] {
-      Marks &atomics = plane.atomics[word], &watchers = plane.watchers[word];
-      check(atomics.one, atomic_or_volatile(atomics.one)), check(atomics.other, atomic_or_volatile(atomics.other));
-      check_both(watchers, Access::volatile_read);
-      atomics = watchers = {};
+      check_all(plane.atomics[word], Access::atomic);
+      check_all(plane.loads[word], Access::volatile_read);
+      check_all(plane.stores[word], Access::volatile_write);
+      plane.atomics[word] = plane.loads[word] = plane.stores[word] = {};
     }
     check(before, Access::write);
+    if (more) [[unlikely]]
+      drop(plane, word, kGlobal);
     return;
   }
 
   const Epoch begin = kGlobal ? Epoch{1} : block_begin_;  // older marks are of memory that was fresh since
   if (needs_value(kAccess)) {
-    const bool written = write >= begin || initialised || (unusual && plane.atomics[word].one >= begin);
+    const bool written = write >= begin || initialised ||
+                         (unusual && (plane.atomics[word].one >= begin || plane.stores[word].one >= begin));
     if (!written && !reported) [[unlikely]]
       reported = uninitialised(kAccess, mine, address, bytes);
   }
   if constexpr (kAccess == Access::read) {
-    remember<kGlobal>(readers, mine);
+    remember<kGlobal, kAccess>(cells, word, readers, mine);
   } else {
-    if (!unusual) cells.set_unusual(word), unusual = true;
-    Marks &atomics = plane.atomics[word], &watchers = plane.watchers[word];
-    if (is_volatile(kAccess) && !(mine & kFlagEpoch) && !reported)
-      if (const Epoch earlier = lockstep<kGlobal>(atomics, kAccess, mine))
-        reported = true, assumes_lockstep(earlier, Access::volatile_write, kAccess, mine, address, bytes);
-    if (kAccess == Access::volatile_write && !(mine & kFlagEpoch) && !reported)
-      if (const Epoch earlier = lockstep<kGlobal>(watchers, kAccess, mine))
-        reported = true, assumes_lockstep(earlier, Access::volatile_read, kAccess, mine, address, bytes);
-    remember<kGlobal>(is_write(kAccess) ? atomics : watchers, mine);
+    if (!unusual) cells.set(word, Cells::kUnusual), unusual = true, any_state_ = true;
+    if (is_volatile(kAccess) && !(mine & kFlagEpoch)) {
+      lockstep<kGlobal>(plane.stores[word], more, Access::volatile_write, kAccess, mine, address, bytes);
+      if (is_write(kAccess))
+        lockstep<kGlobal>(plane.loads[word], more, Access::volatile_read, kAccess, mine, address, bytes);
+    }
+    remember<kGlobal, kAccess>(cells, word,
+                               (is_atomic(kAccess)  ? plane.atomics
+                                : is_write(kAccess) ? plane.stores
+                                                    : plane.loads)[word],
+                               mine);
   }
   check(__atomic_load_n(&write, __ATOMIC_RELAXED), Access::write);
-  if (is_write(kAccess)) check_both(readers, Access::read);
+  if (is_write(kAccess)) check_all(readers, Access::read);
   if (kAccess == Access::read && unusual) {
-    const Marks& atomics = plane.atomics[word];
-    check(atomics.one, atomic_or_volatile(atomics.one)), check(atomics.other, atomic_or_volatile(atomics.other));
+    check_all(plane.atomics[word], Access::atomic);
+    check_all(plane.stores[word], Access::volatile_write);
   }
 }
 
@@ -324,7 +360,7 @@ template <bool kGlobal, unsigned kBytes, Access kAccess>
   if constexpr (kBytes < 4) {
     unsigned level = cells.state[word] & Cells::kLevel;
     if (level == Cells::kSplitting || level < (kBytes == 2 ? Cells::kHalves : Cells::kSingle)) [[unlikely]]
-      level = cells.split(word, kBytes) & Cells::kLevel;
+      level = cells.split(word, kBytes) & Cells::kLevel, any_state_ = true;
     touch_one(offset % 4);
     if (kBytes == 2 && level == Cells::kSingle) touch_one(offset % 4 + 1);
     return;
