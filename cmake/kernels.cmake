@@ -90,7 +90,9 @@ function(flash_add_kernel name file)
   if(FLASH_CHECKED_KERNELS)
     # -Og keeps accesses as the source has them; the hooks are ours (sim/checks/hooks.cpp), not the sanitizer's.
     target_compile_definitions(${name}_checked PRIVATE FLASH_CHECKED)
+    # Frame pointers tell by which calls a thread came to a barrier.
     target_compile_options(${name}_checked PRIVATE -Og -g -fno-optimize-sibling-calls -fno-strict-aliasing
+      -fno-omit-frame-pointer
       -fsanitize=thread --param=tsan-instrument-func-entry-exit=0
       --param=tsan-distinguish-volatile=1)
   endif()

@@ -109,13 +109,13 @@ void MachineCore::clear() {
   state_->trace.clear();
 }
 
-void* MachineCore::allocate(const char* name, std::size_t count, std::size_t element_bytes) {
+void* MachineCore::allocate(const char* name, std::size_t count, std::size_t element_bytes, Padding padding) {
   std::size_t bytes = 0;
   if (__builtin_mul_overflow(count, element_bytes, &bytes))
     refuse("device memory for " + std::string(name),
            std::to_string(count) + " elements of " + std::to_string(element_bytes) + " bytes", "less than 2^64 bytes",
            "correct the count");
-  return state_->memory.allocate(name, bytes, element_bytes);
+  return state_->memory.allocate(name, bytes, element_bytes, padding);
 }
 
 void MachineCore::release(const void* data) {

@@ -9,7 +9,9 @@
 #include <limits>
 #include <type_traits>
 
+#include "sim/core/padding.hpp"
 #include "sim/core/simt.hpp"
+#include "sim/dialect/dialect_memory.hpp"
 
 #define __global__ __attribute__((noinline))
 #define __device__
@@ -273,10 +275,11 @@ T exchange_with(T* p, Change change) {
   using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, Small>;
   Bits* word = reinterpret_cast<Bits*>(p);
   Bits old = __atomic_load_n(word, __ATOMIC_RELAXED);
-  while (!__atomic_compare_exchange_n(
-      word, &old, __builtin_bit_cast(Bits, static_cast<T>(change(__builtin_bit_cast(T, old)))),
-      false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-  }
+  Bits changed;
+  do
+    changed = __builtin_bit_cast(Bits, static_cast<T>(change(__builtin_bit_cast(T, old))));
+  while (!__atomic_compare_exchange_n(word, &old, changed, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+  if (changed != old) simt::memory_changed = true;
   return __builtin_bit_cast(T, old);
 }
 // The operand's type follows from the address, as with CUDA's overloads.
@@ -285,8 +288,8 @@ struct Same { using type = T; };
 template <class T>
 using same_t = typename Same<T>::type;
 template <class T, class Change>
-FLASH_INLINE T atomic_step(T* p, Change change, Site site) {
-  simt::before_atomic(p, sizeof(T), site);
+FLASH_INLINE T atomic_step(T* p, Change change, Site site, bool reads = true) {
+  simt::before_atomic(p, sizeof(T), reads, site);
   const T old = exchange_with(p, change);
 #if defined(FLASH_CHECKED)
   simt::after_atomic(p);
@@ -302,13 +305,16 @@ FLASH_ATOMIC(atomicAdd, old + v)
 FLASH_ATOMIC(atomicSub, old - v)
 FLASH_ATOMIC(atomicMin, v < old ? v : old)
 FLASH_ATOMIC(atomicMax, old < v ? v : old)
-FLASH_ATOMIC(atomicExch, v)
 FLASH_ATOMIC(atomicAnd, old & v)
 FLASH_ATOMIC(atomicOr, old | v)
 FLASH_ATOMIC(atomicXor, old ^ v)
 FLASH_ATOMIC(atomicInc, old >= v ? T{0} : old + 1)
 FLASH_ATOMIC(atomicDec, old == 0 || old > v ? v : old - 1)
 #undef FLASH_ATOMIC
+template <class T>
+FLASH_INLINE T atomicExch(T* p, same_t<T> v, Site site = Site::current()) {
+  return atomic_step(p, [v](T) { return v; }, site, false);
+}
 template <class T>
 FLASH_INLINE T atomicCAS(T* p, same_t<T> compare, same_t<T> v, Site site = Site::current()) {
   return atomic_step(p, [compare, v](T old) { return to_word(old) == to_word(compare) ? v : old; }, site);
@@ -320,7 +326,7 @@ FLASH_INLINE T atomicCAS(T* p, same_t<T> compare, same_t<T> v, Site site = Site:
 template <class S>
 FLASH_INLINE S& shared() {
   static_assert(std::is_trivially_copyable_v<S> && alignof(S) <= 1024);
-  return *reinterpret_cast<S*>(simt::shared_memory(sizeof(S), __PRETTY_FUNCTION__));
+  return *reinterpret_cast<S*>(simt::shared_memory(sizeof(S), __PRETTY_FUNCTION__, simt::padding_of<S>()));
 }
 
 // Begins a named region of this warp in the trace; nothing on the GPU. `label` is a string literal.
