@@ -72,7 +72,7 @@ void join(View& into, const View& from) {
 // ---- shared by all workers -----------------------------------------------------------------------------------------
 
 GlobalShadow::GlobalShadow(DeviceMemory& device_memory)
-    : memory(device_memory), cells(DeviceMemory::kReserved / 4), owners_(kChunkTable) {}
+    : memory(device_memory), cells(DeviceMemory::kSpan / 4), owners_(kChunkTable) {}
 
 void GlobalShadow::forget(const void* begin) {
   for (const DeviceArray& array : memory.arrays) {
@@ -95,6 +95,7 @@ void GlobalShadow::begin_launch(std::size_t workers) {
 void GlobalShadow::end_launch(const std::vector<Checker*>& checkers, Ledger& ledger) {
   for (std::size_t i = 0; i < memory.arrays.size(); ++i) {
     if (!memory.arrays[i].live) continue;
+    const bool variable = memory.arrays[i].variable;  // in the report only if the kernel uses it
     ArrayTraffic total{memory.arrays[i].name};
     for (const Checker* checker : checkers) {
       const ArrayTraffic& part = checker->counters.arrays[i];
@@ -102,7 +103,7 @@ void GlobalShadow::end_launch(const std::vector<Checker*>& checkers, Ledger& led
       total.read_requests += part.read_requests, total.read_sectors += part.read_sectors;
       total.write_requests += part.write_requests, total.write_sectors += part.write_sectors;
     }
-    ledger.arrays.push_back(total);
+    if (!variable || total.read_requests + total.write_requests > 0) ledger.arrays.push_back(total);
   }
   for (const Checker* checker : checkers) {
     const Counters& c = checker->counters;
@@ -139,7 +140,7 @@ std::uintptr_t GlobalShadow::site_key(unsigned index) {
 Checker::Checker(Worker& worker, GlobalShadow& global)
     : worker_(worker),
       global_(global),
-      cells_(kSharedRegion / 4),
+      cells_(kSharedSpan / 4),
       shared_(worker.shared),
       epochs_(kMaxThreads),
       seen_(kMaxThreads),
@@ -149,11 +150,11 @@ Checker::Checker(Worker& worker, GlobalShadow& global)
 void Checker::begin_launch() {
   site_cache_.fill({});
   counters.begin_launch(global_.memory.arrays.size());
-  // The built-in variables of this OS thread lie side by side; a kernel reads them all the time.
-  const auto range = [](const auto& variable) { return reinterpret_cast<const std::byte*>(&variable); };
-  const std::byte* all[] = {range(threadIdx), range(blockIdx), range(blockDim), range(gridDim), range(tally)};
-  variables_ = *std::min_element(std::begin(all), std::end(all));
-  variables_end_ = *std::max_element(std::begin(all), std::end(all)) + sizeof(Tally);
+  // The built-in variables of this OS thread, which a kernel reads all the time; shared variables may lie between them.
+  const auto range = [](const auto& variable) {
+    return BuiltIn{reinterpret_cast<const std::byte*>(&variable), sizeof variable};
+  };
+  built_ins_ = {range(threadIdx), range(blockIdx), range(blockDim), range(gridDim), range(tally)};
 }
 
 void Checker::begin_block() {
@@ -173,7 +174,7 @@ void Checker::begin_block() {
   if (std::exchange(any_state_, false)) std::memset(&cells_.state[0], 0, shared_bytes_ / 4 + 1);  // the last block's
   more_.clear();
   ways_.clear();
-  shared_bytes_ = worker_.launch->shared_bytes;
+  shared_ = worker_.shared, shared_bytes_ = worker_.shared_bytes, layout_ = worker_.launch->layout;
   quick_bytes_ = shared_bytes_ / 16 * 16;
   published_.clear();
   counters.begin_block(worker_.warps.size());
@@ -473,11 +474,17 @@ void Checker::range(const void* address, std::size_t bytes, std::size_t widest, 
   copy_ = {};
 }
 
+bool Checker::is_built_in(const std::byte* at) const {
+  for (const BuiltIn& variable : built_ins_)
+    if (static_cast<std::size_t>(at - variable.begin) < variable.bytes) return true;
+  return false;
+}
+
 // Neither device array, nor shared memory, nor the running thread's stack: built-in variables, kernel arguments and
 // the program's constants may be read.
 bool Checker::elsewhere(const void* address, Access access_) const {
   const auto* at = static_cast<const std::byte*>(address);
-  if (at >= variables_ && at < variables_end_) return true;
+  if (is_built_in(at)) return true;
   if (is_write(access_)) return false;
   const auto* arguments = static_cast<const std::byte*>(worker_.launch->arguments);
   if (at >= arguments && at < arguments + worker_.launch->argument_bytes) return true;
@@ -488,6 +495,11 @@ bool Checker::elsewhere(const void* address, Access access_) const {
 
 std::string Checker::element(const void* address) const {
   const auto* at = static_cast<const std::byte*>(address);
+  if (layout_ && static_cast<std::size_t>(at - worker_.shared) < worker_.shared_bytes) {
+    const SharedLayout::Array& array = *layout_->nearest(at - worker_.shared);
+    return std::string("shared ") + array.name + "+" +
+           std::to_string(static_cast<std::size_t>(at - worker_.shared) - array.at);
+  }
   if (static_cast<std::size_t>(at - (worker_.shared - kSharedBefore)) < kSharedRegion) {
     const std::ptrdiff_t offset = at - worker_.shared;
     return "shared " + shared_name(worker_) + (offset < 0 ? "" : "+") + std::to_string(offset);
@@ -604,7 +616,10 @@ void Checker::bad_address(const void* address, std::size_t bytes, Access access_
   const std::byte* base = nullptr;
   bool freed = false;
   const auto in_region = static_cast<std::size_t>(at - (worker_.shared - kSharedBefore));
-  if (in_region < kSharedRegion) {
+  const SharedLayout::Array* array = layout_ ? layout_->nearest(at - worker_.shared) : nullptr;
+  if (array) {
+    base = worker_.shared + array->at, limit = static_cast<std::ptrdiff_t>(array->bytes), name = array->name;
+  } else if (!layout_ && in_region < kSharedRegion) {
     base = worker_.shared, limit = static_cast<std::ptrdiff_t>(worker_.launch->shared_bytes);
     name = limit ? shared_name(worker_) : "";
   } else if (global_.memory.contains(address) && global_.memory.owner(address) < global_.memory.arrays.size()) {
@@ -617,7 +632,12 @@ void Checker::bad_address(const void* address, std::size_t bytes, Access access_
     begin = (at - base) / elements - ((at - base) % elements < 0 ? 1 : 0);
     freed = !arrays[i].live;
   }
-  if (freed) {
+  const bool constant = base && elements && is_write(access_) && at >= base && at + bytes <= base + limit &&
+                        global_.memory.arrays[global_.memory.owner(address)].constant;
+  if (constant) {
+    what += " of " + name + "[" + std::to_string(begin) + "]" + size + "; " + name + " is __constant__";
+    remedy = "only the host writes it (cudaMemcpyToSymbol); declare it __device__";
+  } else if (freed) {
     kind = "use after free";
     what += " of " + name + "[" + std::to_string(begin) + "]" + size + "; " + name + " was freed";
     remedy = "free an array after the last kernel that uses it";
@@ -632,7 +652,7 @@ void Checker::bad_address(const void* address, std::size_t bytes, Access access_
   } else if (base && !name.empty()) {
     const std::ptrdiff_t offset = at - base;
     what += " of shared " + name + (offset < 0 ? "" : "+") + std::to_string(offset) + size + "; " + name + " has " +
-            std::to_string(worker_.shared_struct ? worker_.shared_struct_bytes : worker_.launch->shared_bytes) +
+            std::to_string(worker_.shared_struct ? static_cast<std::ptrdiff_t>(worker_.shared_struct_bytes) : limit) +
             " bytes";
     if (worker_.shared_struct && worker_.shared_struct_bytes < worker_.launch->shared_bytes)
       what += ", the block " + std::to_string(limit);

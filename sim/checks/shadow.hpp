@@ -22,6 +22,7 @@
 #include "sim/checks/cells.hpp"
 #include "sim/core/block.hpp"
 #include "sim/core/device_memory.hpp"
+#include "sim/core/variables.hpp"
 #include "sim/counters/counters.hpp"
 
 namespace flash::simt {
@@ -133,6 +134,7 @@ class Checker : public Observer {
   void order_volatile(const void* address, bool writes);
   void publish(const void* address, const View& released, bool keep);
   void acquire(unsigned thread, const void* address);
+  bool is_built_in(const std::byte* at) const;
   bool elsewhere(const void* address, Access access) const;
   template <bool kGlobal>
   bool ordered(Epoch earlier) const;
@@ -189,7 +191,12 @@ class Checker : public Observer {
   Site barrier_site_;                                // the last barrier that some threads did not reach
   bool only_barriers_ = true;                        // no other synchronisation in this block since the last barrier
   std::unordered_map<const void*, View> published_;  // by atomics on shared memory
-  const std::byte *variables_ = nullptr, *variables_end_ = nullptr;  // this OS thread's threadIdx and companions
+  const SharedLayout* layout_ = nullptr;             // of the kernel's __shared__ variables; null: no gaps
+  struct BuiltIn {
+    const std::byte* begin;
+    std::size_t bytes;
+  };
+  std::array<BuiltIn, 5> built_ins_{};  // this OS thread's threadIdx and companions
   struct CachedSite {
     std::uintptr_t key;
     unsigned index;
@@ -383,6 +390,7 @@ template <unsigned kBytes, Access kAccess>
   const auto in_shared = static_cast<std::size_t>(static_cast<const std::byte*>(address) - shared_);
   const CachedSite& cached = site_cache_[site_key % 1024];
   if (in_shared >= quick_bytes_ || in_shared % kBytes != 0 || cached.key != site_key) return false;
+  if (layout_ && !layout_->holds(in_shared, kBytes)) return false;
   // Look first: was the memory written in this block, before the last barrier, and are the readers as they should be?
   const Epoch mine = running_ | Epoch{cached.index} << kThreadBits;
   constexpr unsigned kWords = kBytes < 4 ? 1 : kBytes / 4;
@@ -411,8 +419,11 @@ template <unsigned kBytes, Access kAccess>
   const auto* at = static_cast<const std::byte*>(address);
   const std::size_t in_shared = static_cast<std::size_t>(at - shared_);
   if (in_shared < shared_bytes_) {
-    if (in_shared + kBytes > shared_bytes_ || in_shared % kBytes != 0) [[unlikely]]
+    if (in_shared + kBytes > shared_bytes_ || in_shared % kBytes != 0 ||
+        (layout_ && !layout_->holds(in_shared, kBytes))) [[unlikely]] {
+      if (is_built_in(at)) return;
       bad_address(address, kBytes, kAccess, site_key);
+    }
     const unsigned s = site(site_key);
     const Epoch mine = running_ | Epoch{s} << kThreadBits | flags<kAccess>();
     counters.log(s, reinterpret_cast<std::uintptr_t>(at), kBytes, kAccess, kSharedSpace);
@@ -426,12 +437,14 @@ template <unsigned kBytes, Access kAccess>
       bad_address(address, kBytes, kAccess, site_key);
     const DeviceArray& array = global_.memory.arrays[owner];
     const std::size_t in_array = static_cast<std::size_t>(at - array.begin);
-    if (in_array >= array.bytes || in_array + kBytes > array.bytes || in_array % kBytes != 0 || !array.live)
-        [[unlikely]]
+    if (in_array >= array.bytes || in_array + kBytes > array.bytes || in_array % kBytes != 0 || !array.live ||
+        (is_write(kAccess) && array.constant)) [[unlikely]]
       bad_address(address, kBytes, kAccess, site_key);
     const unsigned s = site(site_key);
     const Epoch mine = running_ | Epoch{s} << kThreadBits | flags<kAccess>();
-    counters.log(s, reinterpret_cast<std::uintptr_t>(at), kBytes, kAccess, static_cast<unsigned>(owner));
+    // The constant cache serves one address at a time and is no part of global memory's traffic.
+    if (!array.constant)
+      counters.log(s, reinterpret_cast<std::uintptr_t>(at), kBytes, kAccess, static_cast<unsigned>(owner));
     touch_all<true, kBytes, kAccess>(global_.cells, global_.memory.offset(address), mine, array.initialised, address);
     if (is_volatile(kAccess)) order_volatile(address, is_write(kAccess));
     return;
