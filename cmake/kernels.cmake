@@ -57,10 +57,13 @@ if(FLASH_SANITIZE OR "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${CMAKE_BUILD_TYPE}}"
 endif()
 
 # Same bits on both machines: no contraction, multiply-adds are written fmaf. #pragma unroll is nvcc's. Variables that
-# a kernel declares extern thread_local have no initialiser to call.
-set(FLASH_BOTH_FLAGS -ffp-contract=off -fno-extern-tls-init -Wno-unknown-pragmas ${FLASH_KERNEL_FLAGS})
-# -Og keeps accesses as the source has them; the hooks are ours (sim/checks/hooks.cpp), not the sanitizer's.
-set(FLASH_CHECKED_FLAGS -Og -fno-optimize-sibling-calls -fno-strict-aliasing -fsanitize=thread
+# a kernel declares extern thread_local have no initialiser to call. A large frame touches its pages one by one, so that
+# a stack that is too small is noticed (sim/core/faults.cpp).
+set(FLASH_BOTH_FLAGS -ffp-contract=off -fno-extern-tls-init -fstack-clash-protection -Wno-unknown-pragmas
+  ${FLASH_KERNEL_FLAGS})
+# -Og keeps accesses as the source has them; the hooks are ours (sim/checks/hooks.cpp), not the sanitizer's. Frame
+# pointers tell by which calls a thread came to a barrier.
+set(FLASH_CHECKED_FLAGS -Og -fno-optimize-sibling-calls -fno-strict-aliasing -fno-omit-frame-pointer -fsanitize=thread
   --param=tsan-instrument-func-entry-exit=0 --param=tsan-distinguish-volatile=1)
 
 # What ./flash check needs (sim/cuda/check.sh): the simulator, the translator, and how programs are compiled.
@@ -116,7 +119,7 @@ function(flash_add_kernel name file)
     add_dependencies(${name}_${machine} flash-launches)
     target_sources(${name} INTERFACE $<TARGET_OBJECTS:${name}_${machine}>)
   endforeach()
-  target_compile_options(${name}_sim PRIVATE -O2)
+  target_compile_options(${name}_sim PRIVATE -O2 -g1)  # -g1: findings name lines
   if(TARGET flash_options)
     target_link_libraries(${name}_sim PRIVATE flash_options)
   endif()

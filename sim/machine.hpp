@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/core/padding.hpp"
 #include "sim/machine_options.hpp"
 
 namespace flash::simt {
@@ -30,7 +31,7 @@ class MachineCore {
   void clear();                                      // forgets reports, findings and trace; arrays stay
 
   // For Array and launch only.
-  void* allocate(const char* name, std::size_t count, std::size_t element_bytes);
+  void* allocate(const char* name, std::size_t count, std::size_t element_bytes, Padding padding);
   void release(const void* data);
   void copy_in(void* to, const void* from, std::size_t bytes);
   static void copy_out(void* to, const void* from, std::size_t bytes);
@@ -60,7 +61,9 @@ template <class T, bool kChecked>
 class Array {
  public:
   Array(MachineCore& machine, const std::string& name, std::size_t count)
-      : machine_(&machine), data_(static_cast<T*>(machine.allocate(name.c_str(), count, sizeof(T)))), size_(count) {}
+      : machine_(&machine),
+        data_(static_cast<T*>(machine.allocate(name.c_str(), count, sizeof(T), padding_of<T>()))),
+        size_(count) {}
   Array(Array&& other) noexcept
       : machine_(other.machine_), data_(std::exchange(other.data_, nullptr)), size_(other.size_) {}
   Array& operator=(Array&& other) noexcept {

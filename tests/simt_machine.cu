@@ -133,6 +133,23 @@ __global__ void hand_over(int* flag, int* out) {
   }
 }
 
+// Thread 0 counts up to `until` alone, then all count together: nobody ever waits.
+__global__ void counting(unsigned* count, unsigned until, int each) {
+  if (threadIdx.x == 0)
+    while (atomicAdd(count, 1u) + 1 < until) {
+    }
+  __syncthreads();
+  for (int i = 0; i < each; ++i) atomicAdd(count, 1u);
+}
+
+unsigned run_counting(Machine& m) {
+  unsigned count = 0;
+  const Array<unsigned> device = m.upload("count", &count, 1);
+  launch(m, counting, 1, 100, device.data(), 1'100'000u, 1'000);
+  m.download(&count, device);
+  return count;
+}
+
 int run_hand_over(Machine& m) {
   const int zero[2] = {};
   int host[2];

@@ -14,6 +14,7 @@
   std::vector<unsigned> run_number_threads(Machine& m);                              \
   void run_crossed(Machine& m);                                                      \
   int run_hand_over(Machine& m);                                                     \
+  unsigned run_counting(Machine& m);                                                 \
   float run_last_block(Machine& m, bool fence);                                      \
   void run_distant_blocks(Machine& m);                                               \
   std::vector<int> run_half_warps(Machine& m);                                       \

@@ -1,8 +1,11 @@
 // hooks.cpp: the functions that g++ -fsanitize=thread calls at each memory access, given a meaning of our own.
 // The compiler's run-time is never linked. Outside of a kernel active_worker is null and a hook does nothing.
 // Names and signatures are the compiler's (libsanitizer/tsan/tsan_interface.h). Use: linked with checked kernels.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <utility>
 
 #include "sim/checks/shadow.hpp"
 #include "sim/core/block.hpp"
@@ -25,6 +28,15 @@ template <unsigned kBytes, Access kAccess>
   checker(worker)->access<kBytes, kAccess>(address, pc);
 }
 
+// A volatile load may be one of a loop that waits: others run now and then. A volatile store is what they wait for.
+void waits(Access access, std::uintptr_t pc) {
+  if (access == Access::volatile_write) flash::simt::memory_changed = true;
+  if (access != Access::volatile_read) return;
+  Worker* const worker = std::exchange(active_worker, nullptr);
+  worker->before_volatile_read(reinterpret_cast<const void*>(pc));
+  active_worker = worker;
+}
+
 template <unsigned kBytes, Access kAccess>
 [[gnu::always_inline]] inline void accessed(void* address, void* return_address) {
   Worker* const worker = active_worker;
@@ -33,12 +45,24 @@ template <unsigned kBytes, Access kAccess>
     return;
   }
   const auto pc = reinterpret_cast<std::uintptr_t>(return_address);
+  if constexpr (is_volatile(kAccess)) waits(kAccess, pc);
   if (!checker(worker)->quick<kBytes, kAccess>(address, pc)) accessed_slowly<kBytes, kAccess>(address, worker, pc);
 }
 
-void ranged(void* address, std::size_t bytes, Access access, void* pc) {
-  if (Worker* worker = active_worker)
-    checker(worker)->range(address, bytes, access, reinterpret_cast<std::uintptr_t>(pc));
+void moved(const void* address, std::size_t bytes, Access access, void* return_address) {
+  if (Worker* const worker = active_worker)
+    checker(worker)->range(address, bytes, 16, access, reinterpret_cast<std::uintptr_t>(return_address));
+}
+
+// A struct, which a GPU moves in pieces. Its alignment is not told, but it divides the size, and is less than it here
+// (where it equals the size, the compiler calls the plain hook).
+void copied(const void* address, std::size_t bytes, Access access, void* return_address) {
+  Worker* const worker = active_worker;
+  if (!worker || bytes == 0) return;
+  const auto pc = reinterpret_cast<std::uintptr_t>(return_address);
+  const std::size_t divisor = bytes & -bytes, widest = divisor == bytes ? bytes / 2 : divisor;
+  if (is_volatile(access)) waits(access, pc);
+  checker(worker)->range(address, bytes, std::clamp<std::size_t>(widest, 1, 16), access, pc);
 }
 
 }  // namespace
@@ -47,21 +71,21 @@ void ranged(void* address, std::size_t bytes, Access access, void* pc) {
   void __tsan_##name##bytes(void* address) {                             \
     accessed<bytes, Access::kind>(address, __builtin_return_address(0)); \
   }
-// "Unaligned" means that the type promises less than the size: a small struct, which a GPU moves in pieces.
+// "Unaligned" means that the type promises less than the size: a small struct.
 #define FLASH_PIECES(name, bytes, kind)                                \
   void __tsan_##name##bytes(void* address) {                           \
-    ranged(address, bytes, Access::kind, __builtin_return_address(0)); \
+    copied(address, bytes, Access::kind, __builtin_return_address(0)); \
   }
-// A volatile access is a relaxed atomic: no race with other atomics, no order.
-#define FLASH_HOOKS(bytes)                                  \
-  FLASH_HOOK(read, bytes, read)                             \
-  FLASH_HOOK(write, bytes, write)                           \
-  FLASH_HOOK(volatile_read, bytes, atomic_read)             \
-  FLASH_HOOK(volatile_write, bytes, atomic_write)           \
-  FLASH_PIECES(unaligned_read, bytes, read)                 \
-  FLASH_PIECES(unaligned_write, bytes, write)               \
-  FLASH_PIECES(unaligned_volatile_read, bytes, atomic_read) \
-  FLASH_PIECES(unaligned_volatile_write, bytes, atomic_write)
+// A volatile access is a relaxed atomic: no race with atomics and other volatile accesses, no order.
+#define FLASH_HOOKS(bytes)                                    \
+  FLASH_HOOK(read, bytes, read)                               \
+  FLASH_HOOK(write, bytes, write)                             \
+  FLASH_HOOK(volatile_read, bytes, volatile_read)             \
+  FLASH_HOOK(volatile_write, bytes, volatile_write)           \
+  FLASH_PIECES(unaligned_read, bytes, read)                   \
+  FLASH_PIECES(unaligned_write, bytes, write)                 \
+  FLASH_PIECES(unaligned_volatile_read, bytes, volatile_read) \
+  FLASH_PIECES(unaligned_volatile_write, bytes, volatile_write)
 
 // Host code in kernel files (a reference count, the guard of a local static) may use std::atomic; kernels may not.
 #define FLASH_ATOMICS(bits, T)                                                              \
@@ -115,10 +139,26 @@ FLASH_HOOKS(16)
 
 // Copies of structs whose size is not a power of two.
 void __tsan_read_range(void* address, std::size_t bytes) {
-  ranged(address, bytes, Access::read, __builtin_return_address(0));
+  copied(address, bytes, Access::read, __builtin_return_address(0));
 }
 void __tsan_write_range(void* address, std::size_t bytes) {
-  ranged(address, bytes, Access::write, __builtin_return_address(0));
+  copied(address, bytes, Access::write, __builtin_return_address(0));
+}
+
+// memcpy and memset of kernels (sim/dialect/dialect_memory.hpp).
+void* flash_memcpy(void* to, const void* from, std::size_t bytes) noexcept {
+  moved(from, bytes, Access::read, __builtin_return_address(0));
+  moved(to, bytes, Access::write, __builtin_return_address(0));
+  return std::memcpy(to, from, bytes);
+}
+void* flash_memmove(void* to, const void* from, std::size_t bytes) noexcept {
+  moved(from, bytes, Access::read, __builtin_return_address(0));
+  moved(to, bytes, Access::write, __builtin_return_address(0));
+  return std::memmove(to, from, bytes);
+}
+void* flash_memset(void* to, int value, std::size_t bytes) noexcept {
+  moved(to, bytes, Access::write, __builtin_return_address(0));
+  return std::memset(to, value, bytes);
 }
 
 FLASH_ATOMICS(8, std::uint8_t)

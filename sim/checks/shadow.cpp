@@ -3,10 +3,9 @@
 // Use: see shadow.hpp.
 #include "sim/checks/shadow.hpp"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <utility>
 
 #include "sim/error.hpp"
@@ -16,16 +15,8 @@ extern "C" const char __executable_start, _end;  // the linker's: the program's 
 namespace flash::simt {
 namespace {
 
-constexpr std::size_t kCellsForGlobal = DeviceMemory::kSpan / 4, kCellsForShared = kSharedSpan / 4;
+constexpr std::size_t kMostMarks = 8;  // of a kind at one place, beyond two
 constexpr std::size_t kChunkTable = std::size_t{1} << 32;
-
-template <class T>
-T* reserve(std::size_t count) {
-  void* memory =
-      mmap(nullptr, count * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) throw Error("cannot reserve address space for the checks; raise the limit (ulimit -v)");
-  return static_cast<T*>(memory);
-}
 
 // Sites are program counters or, with this bit, source locations.
 constexpr std::uintptr_t kSourceLocation = std::uintptr_t{1} << 63;
@@ -39,7 +30,23 @@ std::string shared_name(const Worker& worker) {
 }
 
 const char* name_of(Access access) {
-  return is_atomic(access) ? "atomic" : is_write(access) ? "write" : "read";
+  if (is_atomic(access)) return "atomic";
+  if (is_volatile(access)) return is_write(access) ? "volatile write" : "volatile read";
+  return is_write(access) ? "write" : "read";
+}
+
+// A type's padding, looked up once.
+const std::vector<unsigned char>& padding_bytes(Padding padding, std::size_t bytes) {
+  static std::mutex mutex;
+  static std::map<Padding, std::vector<unsigned char>> known;
+  const std::lock_guard lock(mutex);
+  std::vector<unsigned char>& found = known[padding];
+  if (found.empty()) found.resize(bytes), padding(found.data());
+  return found;
+}
+
+std::string counted(std::size_t bytes) {
+  return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes");
 }
 
 // While it lives, accesses are the simulator's own, not the kernel's.
@@ -65,24 +72,12 @@ void join(View& into, const View& from) {
 // ---- shared by all workers -----------------------------------------------------------------------------------------
 
 GlobalShadow::GlobalShadow(DeviceMemory& device_memory)
-    : memory(device_memory),
-      low(reserve<Cell>(kCellsForGlobal)),
-      high(reserve<Cell>(kCellsForGlobal)),
-      owners_(reserve<unsigned>(kChunkTable)) {}
-
-GlobalShadow::~GlobalShadow() {
-  munmap(low, kCellsForGlobal * sizeof(Cell));
-  munmap(high, kCellsForGlobal * sizeof(Cell));
-  munmap(owners_, kChunkTable * sizeof(unsigned));
-}
+    : memory(device_memory), cells(DeviceMemory::kSpan / 4), owners_(kChunkTable) {}
 
 void GlobalShadow::forget(const void* begin) {
   for (const DeviceArray& array : memory.arrays) {
     if (!array.live || array.begin != begin || array.bytes == 0) continue;
-    const std::size_t first = memory.offset(begin) / 4,
-                      cells = (array.bytes / DeviceMemory::kGranule + 1) * DeviceMemory::kGranule / 4;
-    madvise(low + first, cells * sizeof(Cell), MADV_DONTNEED);
-    madvise(high + first, cells * sizeof(Cell), MADV_DONTNEED);
+    cells.forget(memory.offset(begin) / 4, (array.bytes / DeviceMemory::kGranule + 1) * DeviceMemory::kGranule / 4);
   }
 }
 
@@ -94,6 +89,7 @@ void GlobalShadow::begin_launch(std::size_t workers) {
   site_indices_.clear();
   published.clear();
   any_published = false;
+  more.clear();
 }
 
 void GlobalShadow::end_launch(const std::vector<Checker*>& checkers, Ledger& ledger) {
@@ -144,17 +140,12 @@ std::uintptr_t GlobalShadow::site_key(unsigned index) {
 Checker::Checker(Worker& worker, GlobalShadow& global)
     : worker_(worker),
       global_(global),
-      low_(reserve<Cell>(kCellsForShared)),
-      high_(reserve<Cell>(kCellsForShared)),
+      cells_(kSharedSpan / 4),
       shared_(worker.shared),
       epochs_(kMaxThreads),
       seen_(kMaxThreads),
-      extra_(kMaxThreads) {}
-
-Checker::~Checker() {
-  munmap(low_, kCellsForShared * sizeof(Cell));
-  munmap(high_, kCellsForShared * sizeof(Cell));
-}
+      extra_(kMaxThreads),
+      fenced_(kMaxThreads) {}
 
 void Checker::begin_launch() {
   site_cache_.fill({});
@@ -174,7 +165,15 @@ void Checker::begin_block() {
   if (any_extra_)
     for (auto& extra : extra_) extra.reset();
   any_extra_ = false;
-  only_barriers_ = true;
+  std::fill(fenced_.begin(), fenced_.end(), false);
+  {
+    const std::lock_guard lock(global_.mutex);
+    point_to_point_ = global_.point_to_point.contains(worker_.launch->kernel);
+  }
+  only_barriers_ = !point_to_point_;
+  if (std::exchange(any_state_, false)) std::memset(&cells_.state[0], 0, shared_bytes_ / 4 + 1);  // the last block's
+  more_.clear();
+  ways_.clear();
   shared_ = worker_.shared, shared_bytes_ = worker_.shared_bytes, layout_ = worker_.launch->layout;
   quick_bytes_ = shared_bytes_ / 16 * 16;
   published_.clear();
@@ -197,13 +196,19 @@ void Checker::switched() {
   counters.select(worker_.current);
 }
 
-void Checker::block_barrier() {
+void Checker::block_barrier(bool some_exited, Site site_) {
+  if (some_exited) {
+    barrier_site_ = site_;
+    for (Passed& passed : ways_)
+      if (passed.way == Way::of_exited) passed.way = Way::around;
+  }
   advance();
   barrier_ = Epoch{now_} << kClockShift;
   const auto n = static_cast<unsigned>(worker_.threads.size());
   for (unsigned t = 0; t < n; ++t) set_clock(t, now_);
-  only_barriers_ = !any_extra_;
+  only_barriers_ = !any_extra_ && !point_to_point_;
   if (!any_extra_) return;
+  std::fill(fenced_.begin(), fenced_.end(), false);
   std::vector<unsigned> all(n);
   for (unsigned t = 0; t < n; ++t) all[t] = t;
   meet(all);
@@ -212,6 +217,8 @@ void Checker::block_barrier() {
 void Checker::warp_sync(unsigned warp, unsigned lanes) {
   advance();
   only_barriers_ = false;
+  const Warp& w = worker_.warps[warp];
+  if (lanes != (w.exists & ~w.ended)) not_only_barriers();
   std::array<std::uint64_t, kWarpSize> joined{};
   std::vector<unsigned> threads;
   for (unsigned m = lanes; m; m &= m - 1) threads.push_back(warp * kWarpSize + std::countr_zero(m));
@@ -220,6 +227,7 @@ void Checker::warp_sync(unsigned warp, unsigned lanes) {
   for (unsigned t : threads) joined[t % kWarpSize] = now_;
   for (unsigned t : threads) {
     seen_[t] = joined;
+    fenced_[t] = false;
     set_clock(t, now_);
   }
   if (any_extra_) meet(threads);
@@ -230,8 +238,44 @@ void Checker::end_block() {
 }
 
 void Checker::converge(unsigned warp) {
-  const std::size_t requests = counters.flush(warp);
+  const Warp& w = worker_.warps[warp];
+  const auto reached = [this](unsigned site) {
+    Passed& passed = way_of(site);
+    if (passed.way == Way::around) went_around(site);
+    passed.way = Way::usual;
+  };
+  const std::size_t requests = counters.flush(warp, w.exists & ~w.ended, reached);
   if (worker_.launch->trace) worker_.tracer.step(warp, requests);
+}
+
+// A thread may exit while others wait at barriers to come. If what it did last is what the others do only after such a
+// barrier, it went around it.
+void Checker::thread_ends() {
+  const unsigned t = worker_.current;
+  counters.for_each_site(t / kWarpSize, 1u << t % kWarpSize, [&](unsigned site) {
+    Passed& passed = way_of(site);
+    if (passed.way == Way::around) went_around(site);
+    if (passed.way == Way::unknown) passed = {Way::of_exited, static_cast<std::uint16_t>(t)};
+  });
+}
+
+Checker::Passed& Checker::way_of(unsigned site) {
+  if (site >= ways_.size()) ways_.resize(site + 1);
+  return ways_[site];
+}
+
+// A thread that waited ran this site after the barrier.
+void Checker::went_around(unsigned site) {
+  const Outside outside;
+  const unsigned exited = ways_[site].thread;
+  for (Passed& passed : ways_)  // once for this barrier
+    if (passed.way == Way::around) passed.way = Way::usual;
+  worker_.findings.add({"barrier skipped",
+                        "a thread exited by a way around the barrier at which others wait",
+                        "let all threads reach the same __syncthreads(), or return before it",
+                        {{"waits", nullptr, barrier_site_, true, worker_.block, worker_.current},
+                         side("exited", Epoch{site} << kThreadBits | exited)},
+                        worker_.block});
 }
 
 // Fences and atomics that some of these threads made hold for all of them from here on.
@@ -239,6 +283,7 @@ void Checker::meet(const std::vector<unsigned>& threads) {
   Extra common;
   for (unsigned t : threads) {
     if (!extra_[t]) continue;
+    for (const void* address : std::exchange(extra_[t]->loaded, {})) acquire(t, address);
     join(common.known, extra_[t]->known);
     join(common.known, extra_[t]->pending);
     join(common.released, extra_[t]->released);
@@ -247,13 +292,55 @@ void Checker::meet(const std::vector<unsigned>& threads) {
   for (unsigned t : threads) extra_[t] = std::make_unique<Extra>(common);
 }
 
+// Two marks of a kind are not enough any more: a third thread may be the one that has no order.
+void Checker::not_only_barriers() {
+  only_barriers_ = false;
+  if (std::exchange(point_to_point_, true)) return;
+  const std::lock_guard lock(global_.mutex);
+  global_.point_to_point.insert(worker_.launch->kernel);
+}
+
+// Whatever comes later and collides with an access that was ordered before this one collides with this one.
+template <bool kGlobal>
+void Checker::keep(Cells& cells, std::size_t word, const Marks& marks, Epoch epoch) {
+  const Outside outside;
+  std::unique_lock<std::mutex> lock(global_.mutex, std::defer_lock);
+  if (kGlobal) lock.lock();
+  std::vector<Epoch>& all = (kGlobal ? global_.more : more_)[&marks];
+  std::erase_if(all, [&](Epoch earlier) { return !collides<kGlobal>(earlier); });
+  if (all.size() < kMostMarks) all.push_back(epoch);
+  cells.set(word, Cells::kMore);
+  any_state_ = true;
+}
+template void Checker::keep<false>(Cells&, std::size_t, const Marks&, Epoch);
+template void Checker::keep<true>(Cells&, std::size_t, const Marks&, Epoch);
+
+std::vector<Epoch> Checker::kept(const Marks& marks, bool global) const {
+  const Outside outside;
+  std::unique_lock<std::mutex> lock(global_.mutex, std::defer_lock);
+  if (global) lock.lock();
+  const MoreMarks& more = global ? global_.more : more_;
+  const auto found = more.find(&marks);
+  return found == more.end() ? std::vector<Epoch>{} : found->second;
+}
+
+void Checker::drop(const Cells::Plane& plane, std::size_t word, bool global) {
+  const Outside outside;
+  std::unique_lock<std::mutex> lock(global_.mutex, std::defer_lock);
+  if (global) lock.lock();
+  for (const Table<Marks>* table : {&plane.readers, &plane.atomics, &plane.loads, &plane.stores})
+    (global ? global_.more : more_).erase(&(*table)[word]);
+}
+
 void Checker::fence() {
   const unsigned t = worker_.current, warp = t / kWarpSize;
   any_extra_ = true;
-  only_barriers_ = false;
+  not_only_barriers();
   if (!extra_[t]) extra_[t] = std::make_unique<Extra>();
   Extra& extra = *extra_[t];
-  // Acquire: what atomics read before the fence is known after it.
+  fenced_[t] = true;
+  // Acquire: what atomics and volatile loads read before the fence is known after it.
+  for (const void* address : std::exchange(extra.loaded, {})) acquire(address);
   join(extra.known, extra.pending);
   extra.pending.clear();
   // Release: what is known now, own accesses included, goes with the atomics that follow.
@@ -268,22 +355,54 @@ void Checker::fence() {
   extra.released = extra.known;
 }
 
-void Checker::atomic(const void* address, std::size_t bytes, Site site_) {
+void Checker::atomic(const void* address, std::size_t bytes, bool reads, Site site_) {
   const auto key = std::bit_cast<std::uintptr_t>(site_) | kSourceLocation | std::uintptr_t{bytes} << kPieceShift;
   void* at = const_cast<void*>(address);
-  if (bytes == 2) access<2, Access::atomic>(at, key);
-  if (bytes == 4) access<4, Access::atomic>(at, key);
-  if (bytes == 8) access<8, Access::atomic>(at, key);
+  const auto one = [&]<unsigned kBytes>() {
+    return reads ? access<kBytes, Access::atomic>(at, key) : access<kBytes, Access::exchange>(at, key);
+  };
+  if (bytes == 2) one.template operator()<2>();
+  if (bytes == 4) one.template operator()<4>();
+  if (bytes == 8) one.template operator()<8>();
   const auto& extra = extra_[worker_.current];
-  if (!extra || extra->released.empty()) return;
+  if (extra && !extra->released.empty()) publish(address, extra->released, true);
+}
+
+// What a thread released goes with its atomic or volatile store; an atomic passes on what was there before, too.
+void Checker::publish(const void* address, const View& released, bool keep) {
   const bool in_shared = !global_.memory.contains(address);
   std::unique_lock<std::mutex> lock(global_.mutex, std::defer_lock);
   if (!in_shared) lock.lock();
-  join((in_shared ? published_ : global_.published)[address], extra->released);
+  View& view = (in_shared ? published_ : global_.published)[address];
+  if (!keep) view.clear();
+  join(view, released);
   if (!in_shared) global_.any_published = true;
 }
 
+// A volatile store releases, a volatile load acquires, as an atomic does: together with the thread's fences.
+void Checker::order_volatile(const void* address, bool writes) {
+  const Outside outside;
+  auto& extra = extra_[worker_.current];
+  const bool in_shared = !global_.memory.contains(address);
+  if (writes) {
+    if (extra && !extra->released.empty())
+      publish(address, extra->released, false);
+    else if (in_shared ? !published_.empty() : global_.any_published.load())
+      publish(address, {}, false);
+    return;
+  }
+  if (in_shared || !global_.parallel) return acquire(address);
+  // Other workers: the value is loaded after this, so look only when the fence comes.
+  any_extra_ = true;
+  if (!extra) extra = std::make_unique<Extra>();
+  if (extra->loaded.empty() || extra->loaded.back() != address) extra->loaded.push_back(address);
+}
+
 void Checker::acquire(const void* address) {
+  acquire(worker_.current, address);
+}
+
+void Checker::acquire(unsigned thread, const void* address) {
   const bool in_shared = !global_.memory.contains(address);
   if (in_shared ? published_.empty() : !global_.any_published.load()) return;
   std::unique_lock<std::mutex> lock(global_.mutex, std::defer_lock);
@@ -293,7 +412,7 @@ void Checker::acquire(const void* address) {
   if (view == all.end()) return;
   any_extra_ = true;
   only_barriers_ = false;
-  auto& extra = extra_[worker_.current];
+  auto& extra = extra_[thread];
   if (!extra) extra = std::make_unique<Extra>();
   join(extra->pending, view->second);
 }
@@ -325,10 +444,12 @@ unsigned Checker::distance(Epoch a, Epoch b, bool global) const {
 
 // ---- other addresses -----------------------------------------------------------------------------------------------
 
-void Checker::range(const void* address, std::size_t bytes, Access access_, std::uintptr_t site_key) {
+void Checker::range(const void* address, std::size_t bytes, std::size_t widest, Access access_,
+                    std::uintptr_t site_key) {
   auto* at = static_cast<std::byte*>(const_cast<void*>(address));
+  copy_ = {at, bytes};
   while (bytes > 0) {
-    std::size_t piece = 16;
+    std::size_t piece = widest;
     while (piece > bytes || reinterpret_cast<std::uintptr_t>(at) % piece != 0) piece /= 2;
     const std::uintptr_t key = site_key | std::uintptr_t{piece} << kPieceShift;
     const auto one = [&]<unsigned kBytes>() {
@@ -337,10 +458,10 @@ void Checker::range(const void* address, std::size_t bytes, Access access_, std:
           return access<kBytes, Access::read>(at, key);
         case Access::write:
           return access<kBytes, Access::write>(at, key);
-        case Access::atomic_read:
-          return access<kBytes, Access::atomic_read>(at, key);
+        case Access::volatile_read:
+          return access<kBytes, Access::volatile_read>(at, key);
         default:
-          return access<kBytes, Access::atomic_write>(at, key);
+          return access<kBytes, Access::volatile_write>(at, key);
       }
     };
     if (piece == 1) one.template operator()<1>();
@@ -350,6 +471,7 @@ void Checker::range(const void* address, std::size_t bytes, Access access_, std:
     if (piece == 16) one.template operator()<16>();
     at += piece, bytes -= piece;
   }
+  copy_ = {};
 }
 
 bool Checker::is_built_in(const std::byte* at) const {
@@ -398,12 +520,10 @@ FindingSide Checker::side(const char* what, Epoch epoch) const {
   return side;
 }
 
-void Checker::race(Epoch earlier, bool earlier_writes, Access access_, Epoch mine, const void* address,
-                   std::size_t bytes) {
+void Checker::race(Epoch earlier, Access before_, Access access_, Epoch mine, const void* address, std::size_t bytes) {
   const Outside outside;
-  const char* before = earlier & kAtomicEpoch ? "atomic" : earlier_writes ? "write" : "read";
-  const char* now = name_of(access_);
-  const std::uintptr_t kinds = static_cast<std::uintptr_t>(before[0]) << 8 | static_cast<unsigned char>(now[0]);
+  const char *before = name_of(before_), *now = name_of(access_);
+  const std::uintptr_t kinds = static_cast<std::uintptr_t>(before_) << 8 | static_cast<std::uintptr_t>(access_);
   if (worker_.findings.repeated("race", site_index_of(mine) << 16 | site_index_of(earlier), kinds, worker_.block))
     return;
   const unsigned other_block = global_.memory.contains(address) ? global_.block_of(clock_of(earlier)) : worker_.block;
@@ -412,7 +532,7 @@ void Checker::race(Epoch earlier, bool earlier_writes, Access access_, Epoch min
   const bool same_warp = thread_of(earlier) / kWarpSize == thread_of(mine) / kWarpSize;
   worker_.findings.add(
       {"race",
-       std::string(now) + " after " + before + " of " + element(address) + " (" + std::to_string(bytes) + " bytes)",
+       std::string(now) + " after " + before + " of " + element(address) + " (" + counted(bytes) + ")",
        other_block != worker_.block
            ? "blocks are unordered: give each block its own elements, use an atomic, or split the kernel"
        : same_warp ? "put __syncwarp() between the two"
@@ -421,26 +541,80 @@ void Checker::race(Epoch earlier, bool earlier_writes, Access access_, Epoch min
        worker_.block});
 }
 
-void Checker::uninitialised(Access access_, Epoch mine, const void* address, std::size_t bytes) {
+void Checker::assumes_lockstep(Epoch earlier, Access before, Access access_, Epoch mine, const void* address,
+                               std::size_t bytes) {
   const Outside outside;
-  if (worker_.findings.repeated("uninitialised", site_index_of(mine), 0, worker_.block)) return;
-  worker_.findings.add(
-      {"uninitialised",
-       std::string(name_of(access_)) + " of " + element(address) + " (" + std::to_string(bytes) + " bytes)",
-       "write it before reading it: fresh memory holds NaN",
-       {side(name_of(access_), mine)},
-       worker_.block});
+  if (worker_.findings.repeated("lockstep assumed", site_index_of(mine), site_index_of(earlier), worker_.block)) return;
+  worker_.findings.add({"lockstep assumed",
+                        std::string(name_of(access_)) + " after " + name_of(before) + " of " + element(address) + " (" +
+                            std::to_string(bytes) + " bytes)",
+                        "put __syncwarp() between the two: lanes need not run in step",
+                        {side(name_of(access_), mine), side(name_of(before), earlier)},
+                        worker_.block});
+}
+
+// Was this byte of shared or global memory ever written?
+bool Checker::written(const std::byte* at) const {
+  const bool global = global_.memory.contains(at);
+  const Cells& cells = global ? global_.cells : cells_;
+  const auto offset = global ? global_.memory.offset(at) : static_cast<std::size_t>(at - shared_);
+  const unsigned state = cells.state[offset / 4], level = state & Cells::kLevel;
+  const Cells::Plane& plane = cells.planes[level == 0 ? 0 : offset % 4 & (level == Cells::kHalves ? 2 : 3)];
+  const Epoch begin = global ? Epoch{1} : block_begin_;
+  return plane.write[offset / 4] >= begin ||
+         (state & Cells::kUnusual && (plane.atomics[offset / 4].one >= begin || plane.stores[offset / 4].one >= begin));
+}
+
+// Is all that was not written padding? The type of the memory tells. Where it has none and a struct is copied: what may
+// be padding, that is to say what lies behind a member and before an address that a larger member could have.
+bool Checker::only_padding(const std::byte* address, std::size_t bytes) const {
+  const std::byte* begin = shared_;
+  std::size_t element_bytes = worker_.shared_struct_bytes;
+  Padding padding = worker_.shared_padding;
+  if (global_.memory.contains(address)) {
+    const DeviceArray& array = global_.memory.arrays[global_.memory.owner(address)];
+    begin = array.begin, element_bytes = array.element_bytes, padding = array.padding;
+  }
+  if (padding) {
+    const std::vector<unsigned char>& known = padding_bytes(padding, element_bytes);
+    for (std::size_t i = 0; i < bytes; ++i)
+      if (!written(address + i) && !known[static_cast<std::size_t>(address + i - begin) % element_bytes]) return false;
+    return true;
+  }
+  const std::byte* const end = copy_.begin + copy_.bytes;
+  for (const std::byte* at = copy_.begin; at < end; ++at) {
+    if (written(at)) continue;
+    const std::byte* const first = at;
+    while (at < end && !written(at)) ++at;
+    const auto stop = reinterpret_cast<std::uintptr_t>(at);
+    if (first == copy_.begin || static_cast<std::uintptr_t>(at - first) >= std::min<std::uintptr_t>(stop & -stop, 16))
+      return false;
+  }
+  return copy_.bytes > 0;
+}
+
+bool Checker::uninitialised(Access access_, Epoch mine, const void* address, std::size_t bytes) {
+  const Outside outside;
+  if (only_padding(static_cast<const std::byte*>(address), bytes)) return false;
+  if (worker_.findings.repeated("uninitialised", site_index_of(mine), 0, worker_.block)) return true;
+  worker_.findings.add({"uninitialised",
+                        std::string(name_of(access_)) + " of " + element(address) + " (" + counted(bytes) + ")",
+                        "write it before reading it: fresh memory holds NaN",
+                        {side(name_of(access_), mine)},
+                        worker_.block});
+  return true;
 }
 
 void Checker::bad_address(const void* address, std::size_t bytes, Access access_, std::uintptr_t key) {
   active_worker = nullptr;
   const auto* at = static_cast<const std::byte*>(address);
-  const std::string size = " (" + std::to_string(bytes) + " bytes)";
+  const std::string size = " (" + counted(bytes) + ")";
   std::string what = std::string(name_of(access_)), kind = "out of bounds",
               remedy = "guard the access or fix the index";
   std::string name;
   std::ptrdiff_t begin = 0, limit = 0, elements = 0;
   const std::byte* base = nullptr;
+  bool freed = false;
   const auto in_region = static_cast<std::size_t>(at - (worker_.shared - kSharedBefore));
   const SharedLayout::Array* array = layout_ ? layout_->nearest(at - worker_.shared) : nullptr;
   if (array) {
@@ -456,16 +630,20 @@ void Checker::bad_address(const void* address, std::size_t bytes, Access access_
     base = arrays[i].begin, limit = static_cast<std::ptrdiff_t>(arrays[i].bytes), name = arrays[i].name;
     elements = static_cast<std::ptrdiff_t>(arrays[i].element_bytes);
     begin = (at - base) / elements - ((at - base) % elements < 0 ? 1 : 0);
-    if (!arrays[i].live) name += " (freed)";
+    freed = !arrays[i].live;
   }
   const bool constant = base && elements && is_write(access_) && at >= base && at + bytes <= base + limit &&
                         global_.memory.arrays[global_.memory.owner(address)].constant;
   if (constant) {
     what += " of " + name + "[" + std::to_string(begin) + "]" + size + "; " + name + " is __constant__";
     remedy = "only the host writes it (cudaMemcpyToSymbol); declare it __device__";
-  } else if (base && at >= base && at + bytes <= base + limit && name.find(" (freed)") == std::string::npos) {
+  } else if (freed) {
+    kind = "use after free";
+    what += " of " + name + "[" + std::to_string(begin) + "]" + size + "; " + name + " was freed";
+    remedy = "free an array after the last kernel that uses it";
+  } else if (base && at >= base && at + bytes <= base + limit) {
     kind = "misaligned";
-    what += " of " + std::to_string(bytes) + " bytes at byte " + std::to_string(at - base) + " of " +
+    what += " of " + counted(bytes) + " at byte " + std::to_string(at - base) + " of " +
             (elements ? name : "shared " + name);
     remedy = "an n-byte access needs an address that is a multiple of n";
   } else if (base && elements) {
@@ -479,9 +657,9 @@ void Checker::bad_address(const void* address, std::size_t bytes, Access access_
     if (worker_.shared_struct && worker_.shared_struct_bytes < worker_.launch->shared_bytes)
       what += ", the block " + std::to_string(limit);
   } else {
-    what += " of " + std::to_string(bytes) + " bytes at an address outside every device array";
+    what += " of " + counted(bytes) + " at an address outside every device array";
   }
-  const Epoch mine = running_ | Epoch{site(key)} << kThreadBits | (is_atomic(access_) ? kAtomicEpoch : 0);
+  const Epoch mine = running_ | Epoch{site(key)} << kThreadBits;
   worker_.findings.add({kind, what, remedy, {side(name_of(access_), mine)}, worker_.block});
   worker_.stop_block();
 }

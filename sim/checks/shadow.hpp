@@ -1,5 +1,5 @@
-// shadow.hpp: the checked build's memory about memory: who wrote and who read each half word last, and when.
-// A Checker belongs to one worker and judges each access: bounds, alignment, initialisation, races by happens-before.
+// shadow.hpp: judges each access of a checked kernel: bounds, alignment, initialisation, races by happens-before.
+// A Checker belongs to one worker; what it remembers of memory is in cells.hpp, for global memory in GlobalShadow.
 // Use: sim/checks/hooks.cpp calls access(); sim/core/block.cpp reports barriers and warp meetings.
 //
 // Time. Each block counts its own synchronisations; a clock value belongs to one block (clocks are dealt out in chunks,
@@ -8,16 +8,18 @@
 // - it belongs to an earlier launch;
 // - same block, and c is before the last __syncthreads;
 // - same warp, and t and u met in a __syncwarp at a clock after c (or through others: `seen_` rows are joined);
-// - u released and t acquired: fence, atomic, same atomic read, fence or barrier (`View`).
+// - u released and t acquired: fence, atomic or volatile write, the same read, fence or barrier (`View`).
 #pragma once
 #include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "sim/checks/cells.hpp"
 #include "sim/core/block.hpp"
 #include "sim/core/device_memory.hpp"
 #include "sim/core/variables.hpp"
@@ -25,31 +27,11 @@
 
 namespace flash::simt {
 
-// Who accessed a cell: clock, whether by an atomic, site, thread. Ordered by clock, so that one comparison tells age.
-using Epoch = std::uint64_t;
-constexpr int kThreadBits = 10, kSiteBits = 16, kClockShift = kThreadBits + kSiteBits + 1;
-constexpr Epoch kAtomicEpoch = Epoch{1} << (kThreadBits + kSiteBits);
-constexpr unsigned thread_of(Epoch e) {
-  return e & ((1u << kThreadBits) - 1);
-}
-constexpr unsigned site_index_of(Epoch e) {
-  return e >> kThreadBits & ((1u << kSiteBits) - 1);
-}
-constexpr std::uint64_t clock_of(Epoch e) {
-  return e >> kClockShift;
-}
-
-// Four bytes of memory. Two readers suffice when they are as far apart as possible: whichever thread writes next, one
-// of them is unordered with it if any reader is (readers of one warp, one block, several blocks: farther replaces
-// nearer). Halves that are accessed apart get a cell each: the upper half's is in a second plane, touched only then.
-struct Cell {
-  Epoch write, reader, far_reader;
-  std::uint64_t split;
-};
-
 // What a thread learned through a release: for each block, per thread, the clock before which all is ordered.
 using View = std::map<unsigned, std::vector<std::uint64_t>>;
 void join(View& into, const View& from);
+
+using MoreMarks = std::unordered_map<const Marks*, std::vector<Epoch>>;
 
 class Checker;
 
@@ -57,7 +39,6 @@ class Checker;
 class GlobalShadow {
  public:
   explicit GlobalShadow(DeviceMemory& memory);
-  ~GlobalShadow();
   void forget(const void* begin);  // an array is freed
   void begin_launch(std::size_t workers);
   void end_launch(const std::vector<Checker*>& checkers, Ledger& ledger);
@@ -71,11 +52,14 @@ class GlobalShadow {
 
   static constexpr std::uint64_t kChunk = 16;
   DeviceMemory& memory;
-  Cell *low, *high;  // the two planes
+  Cells cells;
   Epoch launch_begin = 0;
   bool parallel = false;  // several workers: cells are then exchanged atomically
 
-  // Views published by atomics, by address.
+  std::set<const void*> point_to_point;  // kernels that use more than barriers and whole warps
+  MoreMarks more;
+
+  // Views published by atomics and volatile writes, by address.
   std::mutex mutex;
   std::unordered_map<const void*, View> published;
   std::atomic<bool> any_published{false};
@@ -83,7 +67,7 @@ class GlobalShadow {
  private:
   std::atomic<std::uint64_t> next_chunk_{1};
   std::uint64_t first_chunk_ = 1;
-  unsigned* owners_;  // per chunk of this launch: its block
+  Table<unsigned> owners_;  // per chunk of this launch: its block
   std::vector<std::uintptr_t> sites_;
   std::unordered_map<std::uintptr_t, unsigned> site_indices_;
 };
@@ -91,7 +75,6 @@ class GlobalShadow {
 class Checker : public Observer {
  public:
   Checker(Worker& worker, GlobalShadow& global);
-  ~Checker() override;
   void begin_launch();
   void end_launch(const Tally& tally) { counters.tally = tally; }
 
@@ -99,11 +82,12 @@ class Checker : public Observer {
   void begin_block() override;
   void end_block() override;
   void switched() override;
-  void block_barrier() override;
+  void block_barrier(bool some_exited, Site site) override;
+  void thread_ends() override;
   void warp_sync(unsigned warp, unsigned lanes) override;
   void converge(unsigned warp) override;
   std::size_t pending(unsigned warp) const override { return counters.pending(warp); }
-  void atomic(const void* address, std::size_t bytes, Site site) override;
+  void atomic(const void* address, std::size_t bytes, bool reads, Site site) override;
   void acquire(const void* address) override;
   void fence() override;
 
@@ -113,7 +97,10 @@ class Checker : public Observer {
   // The same for the most frequent case: shared memory, nothing remarkable. False, and nothing done, in any other.
   template <unsigned kBytes, Access kAccess>
   bool quick(void* address, std::uintptr_t site_key);
-  void range(const void* address, std::size_t bytes, Access access, std::uintptr_t site_key);
+  // A struct's copy, or memcpy and memset: accesses of `widest` bytes at most (a power of two up to 16).
+  void range(const void* address, std::size_t bytes, std::size_t widest, Access access, std::uintptr_t site_key);
+  // The compiler's word that a pointer is not a multiple of its type's alignment.
+  void misaligned(const void* address, const char* type, unsigned alignment, std::uintptr_t site_key);
 
   Counters counters;
 
@@ -121,14 +108,32 @@ class Checker : public Observer {
   friend class GlobalShadow;
   struct Extra {  // of a thread that uses fences and atomics
     View known, pending, released;
+    std::vector<const void*> loaded;  // by volatile loads since the last fence (several workers)
   };
+  // Which way threads went round a barrier: what each site of the block was seen to be.
+  enum class Way : std::uint8_t { unknown, usual, of_exited, around };
+  struct Passed {
+    Way way;
+    std::uint16_t thread;  // that exited
+  };
+  Passed& way_of(unsigned site);
+  void went_around(unsigned site);
   unsigned site(std::uintptr_t key);
+  template <bool kGlobal, Access kAccess>
+  void touch(Cells& cells, const Cells::Plane& plane, std::size_t word, Epoch mine, bool initialised, bool& reported,
+             const void* address, std::size_t bytes);
+  template <bool kGlobal, unsigned kBytes, Access kAccess>
+  void touch_all(Cells& cells, std::size_t offset, Epoch mine, bool initialised, const void* address);
   template <bool kGlobal>
-  void touch(Cell& cell, Access access, Epoch mine, bool initialised, bool& reported, const void* address,
-             std::size_t bytes);
+  bool collides(Epoch earlier) const;
   template <bool kGlobal>
-  void cells(Cell* low, Cell* high, std::size_t offset, std::size_t bytes, Access access, Epoch mine, bool initialised,
-             const void* address);
+  void lockstep(const Marks& marks, bool more, Access before, Access access, Epoch mine, const void* address,
+                std::size_t bytes);
+  template <Access kAccess>
+  Epoch flags() const;
+  void order_volatile(const void* address, bool writes);
+  void publish(const void* address, const View& released, bool keep);
+  void acquire(unsigned thread, const void* address);
   bool is_built_in(const std::byte* at) const;
   bool elsewhere(const void* address, Access access) const;
   template <bool kGlobal>
@@ -136,22 +141,33 @@ class Checker : public Observer {
   bool ordered_otherwise(Epoch earlier, bool global) const;
   bool ordered_by_views(Epoch earlier, unsigned block) const;
   unsigned distance(Epoch a, Epoch b, bool global) const;
+  template <bool kGlobal, Access kAccess>
+  void remember(Cells& cells, std::size_t word, Marks& marks, Epoch mine);
   template <bool kGlobal>
-  void remember_reader(Cell& cell, Epoch mine);
-  bool enough_readers(const Cell& cell, Epoch mine) const;
+  void remember_one_more(Cells& cells, std::size_t word, Marks& marks, Epoch mine, bool all);
+  template <bool kGlobal>
+  void keep(Cells& cells, std::size_t word, const Marks& marks, Epoch epoch);
+  std::vector<Epoch> kept(const Marks& marks, bool global) const;
+  void drop(const Cells::Plane& plane, std::size_t word, bool global);
+  bool enough(const Marks& marks, Epoch mine) const;
   void advance();
+  void not_only_barriers();
   void set_clock(unsigned thread, std::uint64_t clock);
   void meet(const std::vector<unsigned>& threads);
 
   std::string element(const void* address) const;
   FindingSide side(const char* what, Epoch epoch) const;
-  void race(Epoch earlier, bool earlier_writes, Access access, Epoch mine, const void* address, std::size_t bytes);
-  void uninitialised(Access access, Epoch mine, const void* address, std::size_t bytes);
+  void race(Epoch earlier, Access before, Access access, Epoch mine, const void* address, std::size_t bytes);
+  void assumes_lockstep(Epoch earlier, Access before, Access access, Epoch mine, const void* address,
+                        std::size_t bytes);
+  bool uninitialised(Access access, Epoch mine, const void* address, std::size_t bytes);
+  bool written(const std::byte* address) const;
+  bool only_padding(const std::byte* address, std::size_t bytes) const;
   [[noreturn]] void bad_address(const void* address, std::size_t bytes, Access access, std::uintptr_t site_key);
 
   Worker& worker_;
   GlobalShadow& global_;
-  Cell *low_, *high_;  // shared memory's two planes
+  Cells cells_;  // of shared memory
   const std::byte* shared_;
   std::size_t shared_bytes_ = 0, quick_bytes_ = 0;  // the latter a multiple of 16
   std::uint64_t now_ = 0, chunk_end_ = 0;
@@ -160,7 +176,19 @@ class Checker : public Observer {
   std::vector<Epoch> epochs_;                               // per thread: its clock and number, site 0
   std::vector<std::array<std::uint64_t, kWarpSize>> seen_;  // per thread: what it knows of its warp's lanes
   std::vector<std::unique_ptr<Extra>> extra_;
+  std::vector<bool> fenced_;  // per thread: made a fence since it last met others
+  std::vector<Passed> ways_;  // per site
+  // The third and later marks of one kind at one place, where two may not be enough: lanes of a warp that meet in
+  // parts, fences, volatile accesses.
+  MoreMarks more_;               // of shared memory
+  bool point_to_point_ = false;  // the kernel was seen to do so
+  bool any_state_ = false;       // some word of shared memory has a state other than 0
   bool any_extra_ = false;
+  struct {
+    const std::byte* begin;
+    std::size_t bytes;
+  } copy_{};                                         // of a struct, while range() looks at its pieces
+  Site barrier_site_;                                // the last barrier that some threads did not reach
   bool only_barriers_ = true;                        // no other synchronisation in this block since the last barrier
   std::unordered_map<const void*, View> published_;  // by atomics on shared memory
   const SharedLayout* layout_ = nullptr;             // of the kernel's __shared__ variables; null: no gaps
@@ -185,6 +213,11 @@ inline unsigned Checker::site(std::uintptr_t key) {
   return cached.index;
 }
 
+template <Access kAccess>
+[[gnu::always_inline]] inline Epoch Checker::flags() const {
+  return kAccess == Access::volatile_write && fenced_[worker_.current] ? kFlagEpoch : 0;
+}
+
 template <bool kGlobal>
 [[gnu::always_inline]] inline bool Checker::ordered(Epoch earlier) const {
   if (!kGlobal && (earlier < barrier_ || thread_of(earlier) == thread_of(running_))) return true;
@@ -193,137 +226,190 @@ template <bool kGlobal>
   return ordered_otherwise(earlier, kGlobal);
 }
 
-// Puts `mine` into the reader slots, unless readers that are at least as far apart are there already.
 template <bool kGlobal>
-void Checker::remember_reader(Cell& cell, Epoch mine) {
-  for (Epoch* slot : {&cell.reader, &cell.far_reader}) {
+[[gnu::always_inline]] inline bool Checker::collides(Epoch earlier) const {
+  return earlier >= (kGlobal ? global_.launch_begin : barrier_) && !ordered<kGlobal>(earlier);
+}
+
+// The frequent case: two threads of this block are there, as far apart as this one could make them.
+[[gnu::always_inline]] inline bool Checker::enough(const Marks& marks, Epoch mine) const {
+  const auto same_warp = [](Epoch a, Epoch b) { return ((a ^ b) & ((1u << kThreadBits) - kWarpSize)) == 0; };
+  return only_barriers_ && marks.one >= barrier_ && marks.other >= barrier_ &&
+         (!same_warp(marks.one, marks.other) || same_warp(marks.one, mine));
+}
+
+// Puts `mine` among the marks, unless two that are at least as far apart are there already.
+template <bool kGlobal, Access kAccess>
+[[gnu::always_inline]] inline void Checker::remember(Cells& cells, std::size_t word, Marks& marks, Epoch mine) {
+  if (marks.one < (kGlobal ? global_.launch_begin : barrier_) && !(kGlobal && global_.parallel))
+    marks.one = mine;
+  else if (kGlobal || is_volatile(kAccess) || !enough(marks, mine))
+    remember_one_more<kGlobal>(cells, word, marks, mine, is_volatile(kAccess) || point_to_point_);
+}
+
+template <bool kGlobal>
+void Checker::remember_one_more(Cells& cells, std::size_t word, Marks& marks, Epoch mine, bool all) {
+  for (Epoch* mark : {&marks.one, &marks.other}) {
     for (;;) {
-      Epoch old = __atomic_load_n(slot, __ATOMIC_RELAXED);
-      const bool near = old < (kGlobal ? global_.launch_begin : barrier_) || ordered<kGlobal>(old);
-      if (!near && slot == &cell.reader) break;  // keep it, try the other slot
-      if (!near && distance(mine, cell.reader, kGlobal) <= distance(old, cell.reader, kGlobal)) return;
-      if (!kGlobal || !global_.parallel) {
-        *slot = mine;
+      Epoch old = __atomic_load_n(mark, __ATOMIC_RELAXED);
+      const bool near = !collides<kGlobal>(old);
+      if (!near && mark == &marks.one) break;  // keep it, try the other one
+      if (!near && distance(mine, marks.one, kGlobal) <= distance(old, marks.one, kGlobal)) {
+        if (all) keep<kGlobal>(cells, word, marks, mine);
         return;
       }
-      if (__atomic_compare_exchange_n(slot, &old, mine, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) return;
+      if (!kGlobal || !global_.parallel)
+        *mark = mine;
+      else if (!__atomic_compare_exchange_n(mark, &old, mine, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+        continue;
+      if (all && !near) keep<kGlobal>(cells, word, marks, old);
+      return;
     }
   }
 }
 
-// The frequent case of remember_reader: two other threads of this block, as far apart as this one can make them.
-[[gnu::always_inline]] inline bool Checker::enough_readers(const Cell& cell, Epoch mine) const {
-  const auto same_warp = [](Epoch a, Epoch b) { return ((a ^ b) & ((1u << kThreadBits) - kWarpSize)) == 0; };
-  return only_barriers_ && cell.far_reader >= barrier_ && thread_of(cell.reader) != thread_of(mine) &&
-         thread_of(cell.far_reader) != thread_of(mine) &&
-         (!same_warp(cell.reader, cell.far_reader) || same_warp(cell.reader, mine));
+// Is there a volatile access of another lane of the warp to which this one has no order? One of the two is a store.
+template <bool kGlobal>
+void Checker::lockstep(const Marks& marks, bool more, Access before, Access access, Epoch mine, const void* address,
+                       std::size_t bytes) {
+  const auto meets = [&](Epoch earlier) {
+    return !(earlier & kFlagEpoch) && collides<kGlobal>(earlier) && distance(mine, earlier, kGlobal) == 1 &&
+           !(before == access && site_index_of(earlier) == site_index_of(mine));
+  };
+  for (const Epoch earlier : {marks.one, marks.other})
+    if (meets(earlier)) return assumes_lockstep(earlier, before, access, mine, address, bytes);
+  if (more)
+    for (const Epoch earlier : kept(marks, kGlobal))
+      if (meets(earlier)) return assumes_lockstep(earlier, before, access, mine, address, bytes);
 }
 
-template <bool kGlobal>
-[[gnu::always_inline]] inline void Checker::touch(Cell& cell, Access access, Epoch mine, bool initialised,
-                                                  bool& reported, const void* address, std::size_t bytes) {
-  const Epoch old_enough = kGlobal ? global_.launch_begin : barrier_;
-  Epoch before = 0;
-  // Leave the own mark first, then look at the others': of two workers at one cell at least one sees the other.
-  if (is_write(access) && !is_atomic(access)) {
+// One cell. Leave the own mark first, then look at the others': of two workers at one cell at least one sees the other.
+template <bool kGlobal, Access kAccess>
+[[gnu::always_inline]] inline void Checker::touch(Cells& cells, const Cells::Plane& plane, std::size_t word, Epoch mine,
+                                                  bool initialised, bool& reported, const void* address,
+                                                  std::size_t bytes) {
+  const auto check = [&](Epoch earlier, Access before) {
+    if (collides<kGlobal>(earlier) && !reported) [[unlikely]]
+      reported = true, race(earlier, before, kAccess, mine, address, bytes);
+  };
+  const std::uint8_t state = cells.state[word];
+  const bool more = state & Cells::kMore;
+  const auto check_all = [&](const Marks& marks, Access before) {
+    check(marks.one, before), check(marks.other, before);
+    if (more) [[unlikely]]
+      for (const Epoch earlier : kept(marks, kGlobal)) check(earlier, before);
+  };
+  Epoch& write = plane.write[word];
+  Marks& readers = plane.readers[word];
+  bool unusual = state & Cells::kUnusual;
+
+  // A plain write collides with everything. What comes later and collides with what was here collides with it, too.
+  if constexpr (kAccess == Access::write) {
+    Epoch before = mine;
     if (kGlobal && global_.parallel)
-      before = __atomic_exchange_n(&cell.write, mine, __ATOMIC_SEQ_CST);
+      before = __atomic_exchange_n(&write, mine, __ATOMIC_SEQ_CST);
     else
-      before = cell.write, cell.write = mine;
-    const Epoch reader = cell.reader, far_reader = cell.far_reader;
-    if ((reader | far_reader) != 0) {
-      if (reader >= old_enough && !ordered<kGlobal>(reader) && !reported)
-        reported = true, race(reader, false, access, mine, address, bytes);
-      if (far_reader >= old_enough && !ordered<kGlobal>(far_reader) && !reported)
-        reported = true, race(far_reader, false, access, mine, address, bytes);
-      cell.reader = cell.far_reader = 0;
+      std::swap(before, write);
+    if ((readers.one | readers.other) != 0) {
+      check_all(readers, Access::read);
+      readers = {};
     }
-    if (before >= old_enough && !ordered<kGlobal>(before) && !reported)
-      reported = true, race(before, true, access, mine, address, bytes);
+    if (unusual) [[unlikely]] {
+      check_all(plane.atomics[word], Access::atomic);
+      check_all(plane.loads[word], Access::volatile_read);
+      check_all(plane.stores[word], Access::volatile_write);
+      plane.atomics[word] = plane.loads[word] = plane.stores[word] = {};
+    }
+    check(before, Access::write);
+    if (more) [[unlikely]]
+      drop(plane, word, kGlobal);
     return;
   }
-  // A volatile read leaves no mark. An atomic that writes is remembered among the readers.
-  if (access != Access::atomic_read) {
-    if (cell.reader < old_enough && !(kGlobal && global_.parallel))
-      cell.reader = mine;
-    else if (kGlobal || !enough_readers(cell, mine))
-      remember_reader<kGlobal>(cell, mine);
+
+  const Epoch begin = kGlobal ? Epoch{1} : block_begin_;  // older marks are of memory that was fresh since
+  if (needs_value(kAccess)) {
+    const bool written = write >= begin || initialised ||
+                         (unusual && (plane.atomics[word].one >= begin || plane.stores[word].one >= begin));
+    if (!written && !reported) [[unlikely]]
+      reported = uninitialised(kAccess, mine, address, bytes);
   }
-  before = cell.write;
-  const bool written = before >= (kGlobal ? Epoch{1} : block_begin_) || initialised;
-  if (!written || before >= old_enough) [[unlikely]] {
-    if (!written && is_read(access) && !reported) reported = true, uninitialised(access, mine, address, bytes);
-    if (before >= old_enough && !(is_atomic(access) && (before & kAtomicEpoch)) && !ordered<kGlobal>(before) &&
-        !reported)
-      reported = true, race(before, true, access, mine, address, bytes);
+  if constexpr (kAccess == Access::read) {
+    remember<kGlobal, kAccess>(cells, word, readers, mine);
+  } else {
+    if (!unusual) cells.set(word, Cells::kUnusual), unusual = true, any_state_ = true;
+    if (is_volatile(kAccess) && !(mine & kFlagEpoch)) {
+      lockstep<kGlobal>(plane.stores[word], more, Access::volatile_write, kAccess, mine, address, bytes);
+      if (is_write(kAccess))
+        lockstep<kGlobal>(plane.loads[word], more, Access::volatile_read, kAccess, mine, address, bytes);
+    }
+    remember<kGlobal, kAccess>(cells, word,
+                               (is_atomic(kAccess)  ? plane.atomics
+                                : is_write(kAccess) ? plane.stores
+                                                    : plane.loads)[word],
+                               mine);
   }
-  // Plain reads collide with atomics that write, atomics that write with plain reads.
-  if (access == Access::atomic_read || (access == Access::read && !((cell.reader | cell.far_reader) & kAtomicEpoch)))
-    return;
-  for (const Epoch other : {cell.reader, cell.far_reader})
-    if (other >= old_enough && is_atomic(access) != ((other & kAtomicEpoch) != 0) && !reported &&
-        !ordered<kGlobal>(other))
-      reported = true, race(other, false, access, mine, address, bytes);
-  // A recent plain write stays, so that other threads' atomics still collide with it.
-  if (is_write(access) && (before < old_enough || (before & kAtomicEpoch)))
-    __atomic_store_n(&cell.write, mine, __ATOMIC_RELAXED);
+  check(__atomic_load_n(&write, __ATOMIC_RELAXED), Access::write);
+  if (is_write(kAccess)) check_all(readers, Access::read);
+  if (kAccess == Access::read && unusual) {
+    check_all(plane.atomics[word], Access::atomic);
+    check_all(plane.stores[word], Access::volatile_write);
+  }
 }
 
-template <bool kGlobal>
-[[gnu::always_inline]] inline void Checker::cells(Cell* low, Cell* high, std::size_t offset, std::size_t bytes,
-                                                  Access access, Epoch mine, bool initialised, const void* address) {
+template <bool kGlobal, unsigned kBytes, Access kAccess>
+[[gnu::always_inline]] inline void Checker::touch_all(Cells& cells, std::size_t offset, Epoch mine, bool initialised,
+                                                      const void* address) {
   bool reported = false;
   std::size_t word = offset / 4;
-  if (bytes < 4) {
-    Cell& cell = low[word];
-    std::uint64_t state = __atomic_load_n(&cell.split, __ATOMIC_ACQUIRE);
-    if (state != 1) [[unlikely]] {
-      // 0 = one cell for the word, 2 = somebody is splitting it, 1 = split
-      while (state != 1) {
-        state = 0;
-        if (__atomic_compare_exchange_n(&cell.split, &state, 2, false, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
-          high[word] = cell;
-          __atomic_store_n(&cell.split, 1, __ATOMIC_RELEASE);
-          state = 1;
-        }
-      }
-    }
-    touch<kGlobal>(offset & 2 ? high[word] : cell, access, mine, initialised, reported, address, bytes);
+  const auto touch_one = [&](unsigned plane) {
+    touch<kGlobal, kAccess>(cells, cells.planes[plane], word, mine, initialised, reported, address, kBytes);
+  };
+  if constexpr (kBytes < 4) {
+    unsigned level = cells.state[word] & Cells::kLevel;
+    if (level == Cells::kSplitting || level < (kBytes == 2 ? Cells::kHalves : Cells::kSingle)) [[unlikely]]
+      level = cells.split(word, kBytes) & Cells::kLevel, any_state_ = true;
+    touch_one(offset % 4);
+    if (kBytes == 2 && level == Cells::kSingle) touch_one(offset % 4 + 1);
     return;
   }
-  for (std::size_t i = 0; i < bytes / 4; ++i, ++word) {
-    touch<kGlobal>(low[word], access, mine, initialised, reported, address, bytes);
-    if (low[word].split != 0) [[unlikely]] {
-      touch<kGlobal>(high[word], access, mine, initialised, reported, address, bytes);
-      if (!kGlobal && access == Access::write) low[word].split = 0;
-    }
+  for (std::size_t i = 0; i < kBytes / 4; ++i, ++word) {
+    touch_one(0);
+    const unsigned level = cells.state[word] & Cells::kLevel;
+    if (level == 0) [[likely]]
+      continue;
+    if (level != Cells::kHalves) touch_one(1);
+    touch_one(2);
+    if (level != Cells::kHalves) touch_one(3);
+    if (!kGlobal && kAccess == Access::write) cells.state[word] &= static_cast<std::uint8_t>(~Cells::kLevel);
   }
 }
 
 template <unsigned kBytes, Access kAccess>
 [[gnu::always_inline]] inline bool Checker::quick(void* address, std::uintptr_t site_key) {
-  if constexpr (kBytes < 4 || is_atomic(kAccess)) return false;
+  if constexpr (kBytes < 4 || !is_plain(kAccess)) return false;
   const auto in_shared = static_cast<std::size_t>(static_cast<const std::byte*>(address) - shared_);
   const CachedSite& cached = site_cache_[site_key % 1024];
   if (in_shared >= quick_bytes_ || in_shared % kBytes != 0 || cached.key != site_key) return false;
   if (layout_ && !layout_->holds(in_shared, kBytes)) return false;
   // Look first: was the memory written in this block, before the last barrier, and are the readers as they should be?
   const Epoch mine = running_ | Epoch{cached.index} << kThreadBits;
-  Cell* const cell = low_ + in_shared / 4;
-  for (unsigned i = 0; i < kBytes / 4; ++i) {
-    if (cell[i].split != 0 || cell[i].write >= barrier_) return false;
-    if (is_write(kAccess) && (cell[i].reader >= barrier_ || cell[i].far_reader >= barrier_)) return false;
-    if (!is_write(kAccess) &&
-        (cell[i].write < block_begin_ || (cell[i].reader >= barrier_ && !enough_readers(cell[i], mine))))
+  constexpr unsigned kWords = kBytes < 4 ? 1 : kBytes / 4;
+  const std::uint8_t* const state = &cells_.state[in_shared / 4];
+  Epoch* const write = &cells_.planes[0].write[in_shared / 4];
+  Marks* const readers = &cells_.planes[0].readers[in_shared / 4];
+  for (unsigned i = 0; i < kWords; ++i) {
+    if (state[i] != 0 || write[i] >= barrier_) return false;
+    if (is_write(kAccess) && (readers[i].one >= barrier_ || readers[i].other >= barrier_)) return false;
+    if (!is_write(kAccess) && (write[i] < block_begin_ || (readers[i].one >= barrier_ && !enough(readers[i], mine))))
       return false;
   }
   if (!counters.join(cached.index, reinterpret_cast<std::uintptr_t>(address), kSharedSpace)) return false;
   // Then write.
-  for (unsigned i = 0; i < kBytes / 4; ++i) {
+  for (unsigned i = 0; i < kWords; ++i) {
     if (is_write(kAccess))
-      cell[i].write = mine, cell[i].reader = cell[i].far_reader = 0;
-    else if (cell[i].reader < barrier_)
-      cell[i].reader = mine;
+      write[i] = mine, readers[i] = {};
+    else if (readers[i].one < barrier_)
+      readers[i].one = mine;
   }
   return true;
 }
@@ -339,9 +425,10 @@ template <unsigned kBytes, Access kAccess>
       bad_address(address, kBytes, kAccess, site_key);
     }
     const unsigned s = site(site_key);
-    const Epoch mine = running_ | Epoch{s} << kThreadBits | (is_atomic(kAccess) ? kAtomicEpoch : 0);
+    const Epoch mine = running_ | Epoch{s} << kThreadBits | flags<kAccess>();
     counters.log(s, reinterpret_cast<std::uintptr_t>(at), kBytes, kAccess, kSharedSpace);
-    cells<false>(low_, high_, in_shared, kBytes, kAccess, mine, false, address);
+    touch_all<false, kBytes, kAccess>(cells_, in_shared, mine, false, address);
+    if (is_volatile(kAccess)) order_volatile(address, is_write(kAccess));
     return;
   }
   if (global_.memory.contains(address)) {
@@ -354,12 +441,12 @@ template <unsigned kBytes, Access kAccess>
         (is_write(kAccess) && array.constant)) [[unlikely]]
       bad_address(address, kBytes, kAccess, site_key);
     const unsigned s = site(site_key);
-    const Epoch mine = running_ | Epoch{s} << kThreadBits | (is_atomic(kAccess) ? kAtomicEpoch : 0);
+    const Epoch mine = running_ | Epoch{s} << kThreadBits | flags<kAccess>();
     // The constant cache serves one address at a time and is no part of global memory's traffic.
     if (!array.constant)
       counters.log(s, reinterpret_cast<std::uintptr_t>(at), kBytes, kAccess, static_cast<unsigned>(owner));
-    cells<true>(global_.low, global_.high, global_.memory.offset(address), kBytes, kAccess, mine, array.initialised,
-                address);
+    touch_all<true, kBytes, kAccess>(global_.cells, global_.memory.offset(address), mine, array.initialised, address);
+    if (is_volatile(kAccess)) order_volatile(address, is_write(kAccess));
     return;
   }
   if (static_cast<std::size_t>(at - worker_.stack) < worker_.stack_bytes) return;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "sim/core/observer.hpp"
 #include "sim/core/variables.hpp"
@@ -17,12 +18,12 @@ namespace flash::simt {
 constinit thread_local uint3 threadIdx{}, blockIdx{};
 constinit thread_local dim3 blockDim{}, gridDim{};
 constinit thread_local Tally tally{};
+constinit thread_local bool memory_changed = false;
 constinit thread_local Worker* active_worker = nullptr;
 void (*host_accessed)(const void*, bool, const void*) = nullptr;
+constinit thread_local Worker* running_worker = nullptr;
 
 namespace {
-
-constinit thread_local Worker* running_worker = nullptr;  // set while a block runs, for new fibers
 
 constexpr unsigned kAtomicsBeforeYield = 64;  // then a spinning thread lets others run
 // Without any progress for so long the block is stuck. With several workers another block may still help.
@@ -50,8 +51,9 @@ bool same_site(const Site& a, const Site& b) {
 
 // The functions that kernels call: find the worker, leave kernel code, do it.
 int barrier(Vote vote, int predicate, Site site) {
+  const auto* frame = static_cast<const CallFrame*>(__builtin_frame_address(0));
   Entered worker;
-  return worker->barrier(vote, predicate, site);
+  return worker->barrier(vote, predicate, site, frame);
 }
 
 std::uint64_t warp_op(WarpOp op, unsigned mask, std::uint64_t value, unsigned bytes, unsigned param, unsigned width,
@@ -62,11 +64,11 @@ std::uint64_t warp_op(WarpOp op, unsigned mask, std::uint64_t value, unsigned by
   return worker->warp_op(request, mask, site);
 }
 
-std::byte* shared_memory(std::size_t bytes, const char* type) {
-  return Entered()->shared_memory(bytes, type);
+std::byte* shared_memory(std::size_t bytes, const char* type, Padding padding) {
+  return Entered()->shared_memory(bytes, type, padding);
 }
-void before_atomic(const void* address, std::size_t bytes, Site site) {
-  Entered()->before_atomic(address, bytes, site);
+void before_atomic(const void* address, std::size_t bytes, bool reads, Site site) {
+  Entered()->before_atomic(address, bytes, reads, site);
 }
 void after_atomic(const void* address) {
   Entered()->observer->acquire(address);
@@ -140,7 +142,7 @@ void Worker::run(const Launch& this_launch, std::uint64_t linear_block) {
     shared = own_shared_, shared_bytes = launch->shared_bytes;
     std::memset(shared, 0xff, shared_bytes);
   }
-  shared_struct = nullptr, shared_struct_bytes = 0;
+  shared_struct = nullptr, shared_struct_bytes = 0, shared_padding = nullptr;
   blockIdx = {block % g.x, block / g.x % g.y, block / (g.x * g.y)};
   blockDim = b, gridDim = g;
   random_.seed(launch->seed * 0x9e3779b97f4a7c15u + linear_block);
@@ -163,7 +165,7 @@ void Worker::run(const Launch& this_launch, std::uint64_t linear_block) {
       break;
     }
   }
-  active_worker = nullptr;  // a stopped fiber left it set
+  active_worker = running_worker = nullptr;  // a stopped fiber left them set
   if (observer) observer->end_block();
   if (launch->trace) tracer.end_block();
   if (error_) std::rethrow_exception(error_);
@@ -186,7 +188,9 @@ void Worker::fiber_main() {
   warp.ended |= 1u << thread.lane;
   ++worker->ended_;
   worker->yields_without_progress_ = 0;
-  if (worker->observer && warp.ended == warp.exists) worker->observer->converge(thread.warp);
+  if (worker->observer) worker->observer->thread_ends();
+  if (worker->observer && (warp.ended | warp.at_barrier) == warp.exists) worker->observer->converge(thread.warp);
+  if (worker->waiting_ > 0 && worker->waiting_ + worker->ended_ == worker->threads.size()) worker->complete_barrier();
   worker->run_next(true);
 }
 
@@ -223,33 +227,71 @@ void Worker::stop_block() {
   __builtin_unreachable();
 }
 
-int Worker::barrier(Vote vote, int predicate, Site site) {
+int Worker::barrier(Vote vote, int predicate, Site site, const CallFrame* frame) {
   Thread& thread = threads[current];
   thread.site = site, thread.value = predicate != 0, thread.state = State::at_barrier, thread.atomics_in_a_row = 0;
   Warp& warp = warps[thread.warp];
   warp.at_barrier |= 1u << thread.lane;
-  if (observer && warp.at_barrier == warp.exists) observer->converge(thread.warp);
+  if (observer && (warp.ended | warp.at_barrier) == warp.exists) observer->converge(thread.warp);
   if (waiting_ == 0) {
     barrier_site_ = site, barrier_first_ = current, vote_ = vote;
-  } else if (observer && !barrier_divergence_seen_ && !same_site(site, barrier_site_)) {
-    barrier_divergence_seen_ = true;
-    findings.add({"barrier divergence",
-                  "threads of one block wait at different barriers",
-                  "let all threads reach the same __syncthreads()",
-                  {side("waits", thread), side("waits", threads[barrier_first_])},
-                  block});
+    barrier_calls_.clear();
   }
-  if (++waiting_ == threads.size()) complete_barrier();
+  if (observer && !barrier_divergence_seen_) {
+    if (same_site(site, barrier_site_)) {
+      compare_calls(frame);
+    } else {
+      barrier_divergence_seen_ = true;
+      findings.add({"barrier divergence",
+                    "threads of one block wait at different barriers",
+                    "let all threads reach the same __syncthreads()",
+                    {side("waits", thread), side("waits", threads[barrier_first_])},
+                    block});
+    }
+  }
+  // Those that have exited need not come: CUDA Programming Guide, "all non-exited threads in the thread block".
+  if (++waiting_ + ended_ == threads.size()) complete_barrier();
   run_next();
   return static_cast<int>(threads[current].result);
 }
 
+// One barrier in a function that threads called from different lines: each call is a barrier of its own to the reader.
+// The compiler may duplicate a call, so that addresses differ where lines do not.
+void Worker::compare_calls(const CallFrame* frame) {
+  std::size_t depth = 0;
+  const auto on_stack = [&](const CallFrame* f) {
+    return static_cast<std::size_t>(reinterpret_cast<const std::byte*>(f) - stack) <= stack_bytes - sizeof *f;
+  };
+  for (; on_stack(frame) && depth < 32; ++depth) {
+    const void* const call = frame->return_address;
+    if (current == barrier_first_) {
+      barrier_calls_.push_back(call);
+    } else if (depth == barrier_calls_.size()) {
+      return;
+    } else if (const void* const first = barrier_calls_[depth]; first != call && !same_calls_.contains({first, call})) {
+      if (calls_of(first) != calls_of(call)) {
+        barrier_divergence_seen_ = true;
+        findings.add({"divergent call",
+                      "threads of one block wait at one barrier in different calls of its function",
+                      "let all threads reach __syncthreads() by the same calls",
+                      {side("waits", call), {"waits", first, {}, true, block, barrier_first_}},
+                      block});
+        return;
+      }
+      same_calls_.insert({first, call});
+    }
+    if (frame->caller <= frame) return;
+    frame = frame->caller;
+  }
+}
+
 void Worker::complete_barrier() {
   std::uint64_t count = 0;
-  for (const Thread& thread : threads) count += thread.value;
-  if (vote_ == Vote::all) count = count == threads.size();
+  for (const Thread& thread : threads) count += thread.state == State::at_barrier && thread.value;
+  if (vote_ == Vote::all) count = count == waiting_;
   if (vote_ == Vote::any) count = count != 0;
   for (unsigned i = 0; i < threads.size(); ++i) {
+    if (threads[i].state != State::at_barrier) continue;
     threads[i].result = count;
     make_ready(i);
   }
@@ -258,15 +300,15 @@ void Worker::complete_barrier() {
   barrier_divergence_seen_ = false;
   yields_without_progress_ = 0;
   ++barriers;
-  if (observer) observer->block_barrier();
+  if (observer) observer->block_barrier(ended_ > 0, barrier_site_);
   if (launch->trace) tracer.barrier(block);
 }
 
-std::byte* Worker::shared_memory(std::size_t bytes, const char* type) {
+std::byte* Worker::shared_memory(std::size_t bytes, const char* type, Padding padding) {
   if (launch->layout)
     refuse("shared<" + type_name(type) + ">()", "called in a kernel that has __shared__ variables, too",
            "one of the two", "declare the struct as extern __shared__");
-  shared_struct = type, shared_struct_bytes = bytes;
+  shared_struct = type, shared_struct_bytes = bytes, shared_padding = padding;
   if (bytes > launch->shared_bytes) {
     const std::string name = type_name(type);
     refuse("the shared struct " + name, std::to_string(bytes) + " bytes",
@@ -276,19 +318,25 @@ std::byte* Worker::shared_memory(std::size_t bytes, const char* type) {
   return shared;
 }
 
-void Worker::before_atomic(const void* address, std::size_t bytes, Site site) {
-  Thread& thread = threads[current];
-  if (++thread.atomics_in_a_row >= kAtomicsBeforeYield) let_others_run(site);
-  if (observer) observer->atomic(address, bytes, site);
+void Worker::before_atomic(const void* address, std::size_t bytes, bool reads, Site site) {
+  let_others_run(site, nullptr);
+  if (observer) observer->atomic(address, bytes, reads, site);
 }
 
-void Worker::let_others_run(Site site) {
+void Worker::before_volatile_read(const void* pc) {
+  let_others_run({}, pc);
+}
+
+// Every now and then, since the thread may be waiting for one of them in a loop.
+void Worker::let_others_run(Site site, const void* pc) {
   Thread& thread = threads[current];
-  thread.atomics_in_a_row = 0, thread.site = site, thread.state = State::spins;
+  if (++thread.atomics_in_a_row < kAtomicsBeforeYield) return;
+  thread.atomics_in_a_row = 0, thread.site = site, thread.pc = pc, thread.state = State::spins;
+  if (std::exchange(memory_changed, false)) yields_without_progress_ = 0;
   ++yields_without_progress_;
   spinning_.insert(current);
   run_next();
-  thread.state = State::ready;
+  thread.state = State::ready, thread.pc = nullptr;
 }
 
 void Worker::fence() {
@@ -307,7 +355,7 @@ FindingSide Worker::side(const char* what, const void* pc) const {
 
 FindingSide Worker::side(const std::string& what, const Thread& thread) const {
   const unsigned index = static_cast<unsigned>(&thread - threads.data());
-  return {what, nullptr, thread.site, thread.state != State::ended, block, index};
+  return {what, thread.pc, thread.site, thread.state != State::ended, block, index};
 }
 
 // Nothing is ready: finds the most precise reason, one finding per block.
@@ -331,17 +379,6 @@ void Worker::explain_stall() {
                     block});
       return;
     }
-  if (waiting_ > 0 && ended_ > 0 && waiting_ + ended_ == threads.size()) {
-    const auto is = [](State state) { return [state](const Thread& thread) { return thread.state == state; }; };
-    findings.add({"barrier divergence",
-                  "a thread exited while others wait at a barrier",
-                  "let no thread return before the last __syncthreads()",
-                  {side("waits", *std::find_if(threads.begin(), threads.end(), is(State::at_barrier))),
-                   side("exited", *std::find_if(threads.begin(), threads.end(), is(State::ended)))},
-                  block});
-    return;
-  }
-
   // Group the threads by what they wait for; the exited ones come last.
   RawFinding finding{
       "deadlock", "no thread of the block can go on", "make every waiting thread's partners arrive", {}, block};
@@ -352,7 +389,8 @@ void Worker::explain_stall() {
       if ((thread.state == State::ended) != exited) continue;
       std::size_t group = 0;
       while (group < firsts.size() &&
-             !(firsts[group]->state == thread.state && (exited || same_site(firsts[group]->site, thread.site))))
+             !(firsts[group]->state == thread.state &&
+               (exited || (firsts[group]->pc == thread.pc && same_site(firsts[group]->site, thread.site)))))
         ++group;
       if (group == firsts.size()) counts.push_back(0), firsts.push_back(&thread);
       ++counts[group];
@@ -361,8 +399,9 @@ void Worker::explain_stall() {
     const Thread& first = *firsts[group];
     const std::string where = first.state == State::ended        ? " exited"
                               : first.state == State::at_barrier ? " wait at __syncthreads"
-                              : first.state == State::spins      ? " spin on an atomic"
-                                                                 : std::string(" wait at ") + name_of(first.op);
+                              : first.state == State::spins
+                                  ? first.pc ? " spin on a volatile load" : " spin on an atomic"
+                                  : std::string(" wait at ") + name_of(first.op);
     finding.sides.push_back(side(std::to_string(counts[group]) + where, first));
   }
   findings.add(std::move(finding));

@@ -9,11 +9,14 @@
 #include <exception>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sim/core/fiber.hpp"
 #include "sim/core/observer.hpp"
+#include "sim/core/padding.hpp"
 #include "sim/core/simt.hpp"
 #include "sim/report/findings.hpp"
 #include "sim/report/trace.hpp"
@@ -49,10 +52,11 @@ struct Thread {
   uint3 index;
   State state;
   std::uint16_t warp, lane;
-  Site site;      // where it waits
-  unsigned mask;  // of the warp operation that it waits in
+  Site site;       // where it waits
+  const void* pc;  // the same where no source location is known: it spins on a volatile load
+  unsigned mask;   // of the warp operation that it waits in
   WarpOp op;
-  unsigned atomics_in_a_row;    // a spinning thread lets others run
+  unsigned atomics_in_a_row;    // and volatile loads: a spinning thread lets others run
   std::uint64_t value, result;  // operand and result of a warp operation, predicate and vote of a barrier
   unsigned bytes, param, width;
 };
@@ -70,6 +74,12 @@ struct Warp {
   std::vector<OpenOp> open;
 };
 
+// What a function leaves on the stack when it keeps its frame pointer, as checked kernels do.
+struct CallFrame {
+  const CallFrame* caller;
+  const void* return_address;
+};
+
 class Worker {
  public:
   Worker();
@@ -78,11 +88,12 @@ class Worker {
   void run(const Launch& launch, std::uint64_t linear_block);
 
   // What a kernel calls (see simt.hpp).
-  int barrier(Vote vote, int predicate, Site site);
+  int barrier(Vote vote, int predicate, Site site, const CallFrame* frame);
   std::uint64_t warp_op(const Thread& request, unsigned mask, Site site);
-  std::byte* shared_memory(std::size_t bytes, const char* type);
-  void before_atomic(const void* address, std::size_t bytes, Site site);
-  void let_others_run(Site site);
+  std::byte* shared_memory(std::size_t bytes, const char* type, Padding padding);
+  void before_atomic(const void* address, std::size_t bytes, bool reads, Site site);
+  void before_volatile_read(const void* pc);
+  void let_others_run(Site site, const void* pc);
   void fence();
   void mark(const char* label, long value);
 
@@ -101,6 +112,7 @@ class Worker {
   std::size_t shared_bytes = 0;         // as far as it reaches; with __shared__ variables there are gaps
   const char* shared_struct = nullptr;  // what the block's kernel takes it for (type_name), its size; null: not known
   std::size_t shared_struct_bytes = 0;
+  Padding shared_padding = nullptr;
   const std::byte* stack = nullptr;  // of the running thread
   std::size_t stack_bytes = 0;
   FindingLog findings;
@@ -113,6 +125,7 @@ class Worker {
   void run_next(bool ended = false);
   void choose();
   void make_ready(unsigned thread);
+  void compare_calls(const CallFrame* frame);
   void complete_barrier();
   void complete(Warp& warp, unsigned first_thread, const OpenOp& op);
   bool resolve_activemask();
@@ -128,6 +141,8 @@ class Worker {
   Vote vote_ = Vote::none;
   Site barrier_site_;
   unsigned barrier_first_ = 0;
+  std::vector<const void*> barrier_calls_;                    // the first one's return addresses, innermost first
+  std::set<std::pair<const void*, const void*>> same_calls_;  // return addresses of one line of the source
   bool barrier_divergence_seen_ = false;
   std::uint64_t yields_without_progress_ = 0;
   bool stopped_ = false;
@@ -137,6 +152,8 @@ class Worker {
 // The worker whose block the calling OS thread runs; null outside of kernels and inside the simulator's own code,
 // so that an instrumented function of the C++ library that the simulator calls is not taken for the kernel's.
 extern constinit thread_local Worker* active_worker;
+// The worker whose block the calling OS thread runs, inside the simulator's own code too.
+extern constinit thread_local Worker* running_worker;
 
 // Told of the accesses of instrumented host code; null: nobody wants to know.
 extern void (*host_accessed)(const void* address, bool writes, const void* return_address);

@@ -45,7 +45,7 @@ long long cycles() {
 void pause(Site site) {
   if (Worker* const worker = active_worker) {
     active_worker = nullptr;
-    worker->let_others_run(site);
+    worker->let_others_run(site, nullptr);
     active_worker = worker;
   }
 }

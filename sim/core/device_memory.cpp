@@ -5,6 +5,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "sim/core/variables.hpp"
@@ -13,7 +14,9 @@
 namespace flash::simt {
 namespace {
 constexpr std::ptrdiff_t kVariableRedZone = 2048;  // sim/compiler/assembly.cpp
-constexpr std::size_t kOwnerBytes = DeviceMemory::kReserved / DeviceMemory::kGranule * sizeof(std::uint32_t);
+constexpr std::size_t kGranules = DeviceMemory::kReserved / DeviceMemory::kGranule;
+constexpr std::size_t kOwnerBytes = kGranules * sizeof(std::uint32_t);
+constexpr std::size_t kRemembered = 1024;  // freed arrays, if nothing is live: their names are for findings only
 
 void* reserve(std::size_t bytes, int protection) {
   void* memory = mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -31,7 +34,7 @@ DeviceMemory::DeviceMemory()
   for (const DeviceVariable& v : device_variables()) {
     const std::size_t element = v.element_bytes ? v.element_bytes : 1;
     arrays.push_back({v.element_bytes ? v.name : v.name + std::string(".bytes"), v.begin, v.bytes, element, true, true,
-                      true, v.constant != 0});
+                      nullptr, true, v.constant != 0});
   }
   variables_ = arrays.size();
   if (variables_ == 0) return;
@@ -60,42 +63,55 @@ DeviceMemory::~DeviceMemory() {
   munmap(owner_, kOwnerBytes);
 }
 
-std::byte* DeviceMemory::allocate(const std::string& name, std::size_t bytes, std::size_t element_bytes) {
-  const std::size_t extent = rounded(bytes + kGranule, kGranule);  // with its red zone
-  if (bytes > kReserved || next_ + extent > kReserved)
+std::byte* DeviceMemory::allocate(const std::string& name, std::size_t bytes, std::size_t element_bytes,
+                                  Padding padding) {
+  const std::size_t extent = rounded(bytes + kGranule, kGranule) / kGranule;  // with its red zone, in granules
+  const std::size_t first = bytes > kReserved ? 0 : find_room(extent);
+  if (first == 0)
     refuse("device memory for " + name, std::to_string(bytes) + " bytes",
-           "at most " + std::to_string(kReserved - next_) + " bytes left", "use a smaller problem or free arrays");
-  std::byte* begin = base_ + next_;
+           "what is left of " + std::to_string(kReserved), "use a smaller problem or free arrays");
+  std::byte* begin = base_ + first * kGranule;
   if (bytes > 0) {
     if (mprotect(begin, rounded(bytes, 4096), PROT_READ | PROT_WRITE) != 0) throw Error("no memory for array " + name);
     std::memset(begin, 0xff, bytes);
   }
-  arrays.push_back({name, begin, bytes, element_bytes, false, true});
+  arrays.push_back({name, begin, bytes, element_bytes, false, true, padding});
+  ++live_;
   // The space before the first array is that array's, too: an index below 0 names it.
-  for (std::size_t g = arrays.size() == variables_ + 1 ? 0 : next_ / kGranule; g < (next_ + extent) / kGranule; ++g)
+  for (std::size_t g = first == 1 ? 0 : first; g < first + extent; ++g)
     owner_[g] = static_cast<std::uint32_t>(arrays.size());
-  next_ += extent;
+  next_ = first + extent;
   return begin;
 }
 
-void DeviceMemory::release(const void* begin) {
-  bool any_live = false;
-  for (DeviceArray& array : arrays) {
-    if (array.variable) continue;
-    if (array.live && array.begin == begin) {
-      array.live = false;
-      const std::size_t bytes = rounded(array.bytes, 4096);
-      if (bytes > 0) {
-        madvise(array.begin, bytes, MADV_DONTNEED);
-        mprotect(array.begin, bytes, PROT_NONE);
-      }
+// The first of so many granules without a live array, 0 if there are none. From the last array on and then from the
+// start, so that a freed array's addresses are used again as late as possible and a stale pointer is noticed.
+std::size_t DeviceMemory::find_room(std::size_t extent) const {
+  for (const bool again : {false, true}) {
+    const std::size_t end = again ? std::min(next_ + extent, kGranules) : kGranules;
+    std::size_t first = again ? 1 : next_;
+    for (std::size_t g = first; g < end; ++g) {
+      if (owner_[g] != 0 && arrays[owner_[g] - 1].live) first = g + 1;
+      if (g + 1 - first == extent) return first;
     }
-    any_live |= array.live;
   }
-  if (any_live) return;
-  std::memset(owner_, 0, next_ / kGranule * sizeof(std::uint32_t));
+  return 0;
+}
+
+void DeviceMemory::release(const void* begin) {
+  for (DeviceArray& array : arrays) {
+    if (array.variable || !array.live || array.begin != begin) continue;
+    array.live = false;
+    --live_;
+    const std::size_t bytes = rounded(array.bytes, 4096);
+    if (bytes > 0) {
+      madvise(array.begin, bytes, MADV_DONTNEED);
+      mprotect(array.begin, bytes, PROT_NONE);
+    }
+  }
+  if (live_ > 0 || arrays.size() < kRemembered) return;
+  std::memset(owner_, 0, kOwnerBytes);
   arrays.resize(variables_);
-  next_ = kGranule;
 }
 
 }  // namespace flash::simt

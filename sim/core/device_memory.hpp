@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "sim/core/padding.hpp"
+
 namespace flash::simt {
 
 struct DeviceArray {
@@ -15,6 +17,7 @@ struct DeviceArray {
   std::size_t bytes, element_bytes;
   bool initialised;  // uploaded as a whole: no read of it is uninitialised
   bool live;
+  Padding padding;                          // of an element
   bool variable = false, constant = false;  // a __device__ or __constant__ variable of the program; the latter
   bool managed = false;                     // the host may follow a pointer to it, too: cudaMallocManaged
 };
@@ -27,8 +30,8 @@ class DeviceMemory {
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
   // A new array, filled with 0xff bytes (NaN in each floating-point type).
-  std::byte* allocate(const std::string& name, std::size_t bytes, std::size_t element_bytes);
-  // Frees it; when no array is live any more, the addresses are used again from the start.
+  std::byte* allocate(const std::string& name, std::size_t bytes, std::size_t element_bytes, Padding padding);
+  // Frees it. Its addresses are used again when all others have been.
   void release(const void* begin);
 
   bool contains(const void* address) const {
@@ -45,12 +48,12 @@ class DeviceMemory {
     return static_cast<std::size_t>(static_cast<const std::byte*>(address) - base_);
   }
   std::vector<DeviceArray> arrays;  // variables, then in order of allocation, freed ones included
-  std::size_t used() const { return next_; }
 
   static constexpr std::size_t kReserved = std::size_t{16} << 30, kGranule = 64 * 1024;
   static constexpr std::size_t kSpan = kReserved + (std::size_t{2} << 30);  // variables lie in the program's 2 GiB
 
  private:
+  std::size_t find_room(std::size_t granules) const;
   bool in_reserved(const void* address) const {
     return static_cast<std::size_t>(static_cast<const std::byte*>(address) - base_) < kReserved;
   }
@@ -62,7 +65,8 @@ class DeviceMemory {
 
   std::byte* base_;
   std::uint32_t* owner_;  // per granule: index into arrays + 1, 0 = none
-  std::size_t next_ = kGranule;
+  std::size_t next_ = 1;  // granule behind the youngest array
+  std::size_t live_ = 0;
   std::size_t variables_ = 0;  // the first so many arrays are variables
   const std::byte* variables_begin_ = nullptr;
   std::size_t variable_bytes_ = 0;  // from the first one's red zone to the last one's

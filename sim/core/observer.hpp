@@ -16,14 +16,17 @@ class Observer {
   virtual void end_block() = 0;
   virtual void switched() = 0;  // another thread runs from here on
 
-  virtual void block_barrier() = 0;
+  // All threads that have not exited are at the barrier, the site is the first one's.
+  virtual void block_barrier(bool some_exited, Site site) = 0;
   virtual void warp_sync(unsigned warp, unsigned lanes) = 0;
-  // All lanes of the warp are at one place: their accesses up to here are grouped into requests.
+  virtual void thread_ends() = 0;  // the running one
+  // All lanes of the warp are at one place, or have exited: their accesses up to here are grouped into requests.
   virtual void converge(unsigned warp) = 0;
   // Requests of the warp since it last met.
   virtual std::size_t pending(unsigned warp) const = 0;
 
-  virtual void atomic(const void* address, std::size_t bytes, Site site) = 0;
+  // `reads`: the old value matters, unlike to atomicExch.
+  virtual void atomic(const void* address, std::size_t bytes, bool reads, Site site) = 0;
   virtual void acquire(const void* address) = 0;
   virtual void fence() = 0;
 };

@@ -36,7 +36,7 @@ extern constinit thread_local Tally tally;
 
 // The block's shared memory as a struct of that size, which `type` names: "... [with S = flash::on_sim::Smem<float>]".
 // Refuses a struct that is larger than what the launch gives.
-std::byte* shared_memory(std::size_t bytes, const char* type);
+std::byte* shared_memory(std::size_t bytes, const char* type, void (*padding)(unsigned char*));
 
 enum class Vote { none, count, all, any };
 // Waits for all threads of the block; the result is the vote over the predicates.
@@ -68,9 +68,12 @@ std::uint64_t warp_op(WarpOp op, unsigned mask, std::uint64_t value, unsigned by
 
 // Called before each atomic: checks it (checked build), publishes what a fence released, lets others run when a thread
 // spins; and after it (checked build): takes over what others had published before this atomic read their value.
-void before_atomic(const void* address, std::size_t bytes, Site site);
+// `reads`: the old value matters, as it does not to atomicExch.
+void before_atomic(const void* address, std::size_t bytes, bool reads, Site site);
 void after_atomic(const void* address);
 void fence();
+// An atomic or volatile store by a thread of this worker changed memory: who spins may go on, so nobody is stuck.
+extern constinit thread_local bool memory_changed;
 
 // __trap and a failed assert: a finding, and the block ends. The host's cycles. Lets the block's other threads run.
 [[noreturn]] void trap(Site site);

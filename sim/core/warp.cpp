@@ -1,7 +1,9 @@
 // warp.cpp: shuffles, votes and reductions: the lanes of the mask meet, the last one computes for all.
 // Nothing here orders memory, except __syncwarp: a lane may see another's shuffled value and still race with it.
 // Use: through sim/dialect/dialect.hpp. The source lane of a shuffle: the PTX manual's shfl.sync (segments of `width`).
-#include <cstring>
+#include <bit>
+#include <cstdio>
+#include <string>
 
 #include "sim/core/block.hpp"
 #include "sim/core/observer.hpp"
@@ -17,10 +19,14 @@ const char* name_of(WarpOp op) {
   return kNames[static_cast<int>(op)];
 }
 
-std::string described(const OpenOp& op) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%s with mask 0x%08x", name_of(op.op), op.mask);
+static std::string hexadecimal(unsigned mask) {
+  char text[16];
+  std::snprintf(text, sizeof text, "0x%08x", mask);
   return text;
+}
+
+std::string described(const OpenOp& op) {
+  return std::string(name_of(op.op)) + " with mask " + hexadecimal(op.mask);
 }
 
 namespace {
@@ -88,12 +94,17 @@ std::uint64_t Worker::warp_op(const Thread& request, unsigned mask, Site site) {
     misuse("warp operation", described({request.op, mask, 0, site, 0}) + " called by a lane that is not in it",
            kMaskRemedy, {side("calls", thread)});
 
+  if (!std::has_single_bit(request.width) || request.width > kWarpSize)
+    misuse("warp operation", std::string(name_of(request.op)) + " with width " + std::to_string(request.width),
+           "the width is 1, 2, 4, 8, 16 or 32", {side("calls", thread)});
+
   // Join the operation that lanes of the same mask have begun, or begin it.
   std::size_t i = 0;
   while (i < warp.open.size() && warp.open[i].mask != mask) ++i;
   if (i == warp.open.size()) warp.open.push_back({request.op, mask, 0, site, thread.lane});
   OpenOp& op = warp.open[i];
-  if (observer ? !same_place(op, request.op, site) : op.op != request.op)
+  // A __syncwarp may meet another one: "a __syncwarp with the same mask" (CUDA Programming Guide).
+  if (observer && op.op != WarpOp::sync ? !same_place(op, request.op, site) : op.op != request.op)
     misuse("warp operation", "lanes of one mask meet at different operations",
            "let all lanes of the mask make the same call",
            {side("calls", thread), side("calls", threads[thread.warp * kWarpSize + op.first_lane])});
@@ -135,10 +146,14 @@ void Worker::complete(Warp& warp, unsigned first_thread, const OpenOp& op) {
       const unsigned source = source_lane(thread);
       thread.result = lanes >> source & 1 ? t[source].value : ~std::uint64_t{0};  // undefined on the GPU: poison
       if (observer && !(lanes >> source & 1)) {
-        char what[96];
-        std::snprintf(what, sizeof what, "%s reads lane %u, which is not in the mask 0x%08x", name_of(op.op), source,
-                      op.mask);
-        findings.add({"warp operation", what, kMaskRemedy, {side("calls", thread)}, block});
+        const bool named = op.mask >> source & 1;
+        const std::string what = std::string(name_of(op.op)) + " reads lane " + std::to_string(source) + ", ";
+        findings.add({"warp operation",
+                      named ? what + "but its warp has " + std::to_string(std::popcount(warp.exists)) + " lanes"
+                            : what + "which is not in the mask " + hexadecimal(op.mask),
+                      named ? "read lanes that exist, or give the block whole warps" : kMaskRemedy,
+                      {side("calls", thread)},
+                      block});
       }
     }
     if (op.op == WarpOp::match_any) {

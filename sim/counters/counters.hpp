@@ -4,6 +4,7 @@
 // Use: Checker logs each access; flush() when a warp meets; the totals go into the launch's Ledger.
 #pragma once
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -12,8 +13,15 @@
 
 namespace flash::simt {
 
-// Bits: 1 reads, 2 writes, 4 atomic or volatile.
-enum class Access : std::uint8_t { read = 1, write = 2, atomic_read = 5, atomic_write = 6, atomic = 7 };
+// Bits: 1 reads, 2 writes, 4 atomic, 8 volatile, 16 replaces a value whatever it is (atomicExch).
+enum class Access : std::uint8_t {
+  read = 1,
+  write = 2,
+  atomic = 7,
+  volatile_read = 9,
+  volatile_write = 10,
+  exchange = 23
+};
 constexpr bool is_read(Access a) {
   return static_cast<unsigned>(a) & 1;
 }
@@ -22,6 +30,15 @@ constexpr bool is_write(Access a) {
 }
 constexpr bool is_atomic(Access a) {
   return static_cast<unsigned>(a) & 4;
+}
+constexpr bool is_volatile(Access a) {
+  return static_cast<unsigned>(a) & 8;
+}
+constexpr bool is_plain(Access a) {
+  return !is_atomic(a) && !is_volatile(a);
+}
+constexpr bool needs_value(Access a) {
+  return is_read(a) && !(static_cast<unsigned>(a) & 16);
 }
 
 constexpr unsigned kSharedSpace = ~0u;  // instead of an array's index
@@ -45,8 +62,12 @@ class Counters {
   void log(unsigned site, std::uintptr_t address, unsigned bytes, Access access, unsigned space);
   // The same where the lane joins a regular request that others have begun; false, and nothing done, otherwise.
   bool join(unsigned site, std::uintptr_t address, unsigned space);
-  // Counts and forgets the warp's requests; returns how many there were.
-  std::size_t flush(unsigned warp);
+  // Counts and forgets the warp's requests; returns how many there were. Calls use(site) for what these lanes reached.
+  template <class Use>
+  std::size_t flush(unsigned warp, unsigned lanes, const Use& use);
+  // Calls use(site) for each site that the lanes reached since their warp last met.
+  template <class Use>
+  void for_each_site(unsigned warp, unsigned lanes, const Use& use) const;
   // Requests since the warp last met in which lane 0 takes part.
   std::size_t pending(unsigned warp) const;
 
@@ -73,6 +94,7 @@ class Counters {
     std::vector<unsigned> touched;
     std::vector<Addresses> scattered;
   };
+  std::size_t flush(unsigned warp);
   void more_sites(unsigned site);
   void begin_request(unsigned site, std::uintptr_t address, unsigned bytes, Access access, unsigned space);
   void irregular(Site& at, Request& request, std::uintptr_t address, unsigned space);
@@ -84,6 +106,22 @@ class Counters {
   Site* sites_ = nullptr;
   unsigned site_count_ = 0, lane_ = 0, lane_bit_ = 1;
 };
+
+template <class Use>
+void Counters::for_each_site(unsigned warp, unsigned lanes, const Use& use) const {
+  for (unsigned site : warps_[warp].touched)
+    for (unsigned m = lanes; m; m &= m - 1)
+      if (warps_[warp].sites[site].reached[static_cast<std::size_t>(std::countr_zero(m))] > 0) {
+        use(site);
+        break;
+      }
+}
+
+template <class Use>
+std::size_t Counters::flush(unsigned warp, unsigned lanes, const Use& use) {
+  for_each_site(warp, lanes, use);
+  return flush(warp);
+}
 
 [[gnu::always_inline]] inline void Counters::log(unsigned site, std::uintptr_t address, unsigned bytes, Access access,
                                                  unsigned space) {

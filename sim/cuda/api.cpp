@@ -52,16 +52,16 @@ std::string beyond(const void* begin, std::size_t bytes) {
 
 }  // namespace
 
-cudaError_t allocate(void** pointer, std::size_t bytes, std::size_t element_bytes, const char* text, Memory memory,
-                     simt::Site) {
+cudaError_t allocate(void** pointer, std::size_t bytes, std::size_t element_bytes, simt::Padding padding,
+                     const char* text, Memory memory, simt::Site) {
   *pointer = nullptr;
   if (bytes == 0) return cudaSuccess;
   std::string name = variable_name(text);
   const int number = program().number_of(name);
   if (number > 1) name += "#" + std::to_string(number);
   try {
-    if (bytes % element_bytes != 0) element_bytes = 1;
-    *pointer = program().machine().allocate(name.c_str(), bytes / element_bytes, element_bytes);
+    if (bytes % element_bytes != 0) element_bytes = 1, padding = nullptr;
+    *pointer = program().machine().allocate(name.c_str(), bytes / element_bytes, element_bytes, padding);
     if (memory != Memory::device) {
       std::memset(*pointer, 0, bytes);
       program().machine().manage(*pointer);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <type_traits>
 
+#include "sim/core/padding.hpp"
 #include "sim/core/simt.hpp"
 
 #define FLASH_SITE_OF_CALL flash::simt::Site site = flash::simt::Site::current()
@@ -99,14 +100,15 @@ constexpr unsigned cudaMemAttachGlobal = 1, cudaHostAllocDefault = 0;
 
 namespace flash::cuda {
 enum class Memory { device, managed, pinned };
-cudaError_t allocate(void** pointer, std::size_t bytes, std::size_t element_bytes, const char* name, Memory memory,
-                     simt::Site site);
+cudaError_t allocate(void** pointer, std::size_t bytes, std::size_t element_bytes, simt::Padding padding,
+                     const char* name, Memory memory, simt::Site site);
 template <class T>
 cudaError_t allocate(T** pointer, std::size_t bytes, const char* name, Memory memory, simt::Site site) {
   std::size_t element = 1;
-  if constexpr (!std::is_void_v<T>) element = sizeof(T);
+  simt::Padding padding = nullptr;
+  if constexpr (!std::is_void_v<T>) element = sizeof(T), padding = simt::padding_of<T>();
   void* memory_begin = nullptr;
-  const cudaError_t error = allocate(&memory_begin, bytes, element, name, memory, site);
+  const cudaError_t error = allocate(&memory_begin, bytes, element, padding, name, memory, site);
   if (error == cudaSuccess) *pointer = static_cast<T*>(memory_begin);
   return error;
 }

@@ -9,7 +9,9 @@
 #include <limits>
 #include <type_traits>
 
+#include "sim/core/padding.hpp"
 #include "sim/core/simt.hpp"
+#include "sim/dialect/dialect_memory.hpp"
 #include "sim/dialect/operations.hpp"
 #include "sim/dialect/tally.hpp"
 
@@ -282,7 +284,6 @@ FLASH_ATOMIC(atomicAdd, old + v)
 FLASH_ATOMIC(atomicSub, old - v)
 FLASH_ATOMIC(atomicMin, v < old ? v : old)
 FLASH_ATOMIC(atomicMax, old < v ? v : old)
-FLASH_ATOMIC(atomicExch, v)
 FLASH_ATOMIC(atomicAnd, old & v)
 FLASH_ATOMIC(atomicOr, old | v)
 FLASH_ATOMIC(atomicXor, old ^ v)
@@ -290,6 +291,15 @@ FLASH_ATOMIC(atomicInc, old >= v ? T{0} : old + 1)
 FLASH_ATOMIC(atomicDec, old == 0 || old > v ? v : old - 1)
 #undef FLASH_ATOMIC
 #undef FLASH_ATOMIC_OF
+#define FLASH_ATOMIC_EXCHANGE(name)                                                                             \
+  template <class T>                                                                                            \
+  FLASH_INLINE T name(T* p, flash::same_t<T> v, FLASH_SITE) {                                                   \
+    return flash::atomic_step(p, [v](T) { return v; }, site, false);                                            \
+  }
+FLASH_ATOMIC_EXCHANGE(atomicExch)
+FLASH_ATOMIC_EXCHANGE(atomicExch_block)
+FLASH_ATOMIC_EXCHANGE(atomicExch_system)
+#undef FLASH_ATOMIC_EXCHANGE
 #define FLASH_ATOMIC_CAS(name)                                                                                  \
   template <class T>                                                                                            \
   FLASH_INLINE T name(T* p, flash::same_t<T> compare, flash::same_t<T> v, FLASH_SITE) {                         \

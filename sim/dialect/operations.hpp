@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "sim/core/padding.hpp"
 #include "sim/core/simt.hpp"
 
 #define FLASH_INLINE [[gnu::always_inline]] inline
@@ -51,10 +52,11 @@ T exchange_with(T* p, Change change) {
   using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, Small>;
   Bits* word = reinterpret_cast<Bits*>(p);
   Bits old = __atomic_load_n(word, __ATOMIC_RELAXED);
-  while (!__atomic_compare_exchange_n(
-      word, &old, __builtin_bit_cast(Bits, static_cast<T>(change(__builtin_bit_cast(T, old)))),
-      false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-  }
+  Bits changed;
+  do
+    changed = __builtin_bit_cast(Bits, static_cast<T>(change(__builtin_bit_cast(T, old))));
+  while (!__atomic_compare_exchange_n(word, &old, changed, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+  if (changed != old) flash::simt::memory_changed = true;
   return __builtin_bit_cast(T, old);
 }
 // The operand's type follows from the address, as with CUDA's overloads.
@@ -63,8 +65,8 @@ struct Same { using type = T; };
 template <class T>
 using same_t = typename Same<T>::type;
 template <class T, class Change>
-FLASH_INLINE T atomic_step(T* p, Change change, simt::Site site) {
-  flash::simt::before_atomic(p, sizeof(T), site);
+FLASH_INLINE T atomic_step(T* p, Change change, simt::Site site, bool reads = true) {
+  flash::simt::before_atomic(p, sizeof(T), reads, site);
   const T old = exchange_with(p, change);
 #if defined(FLASH_CHECKED)
   flash::simt::after_atomic(p);
@@ -76,7 +78,8 @@ FLASH_INLINE T atomic_step(T* p, Change change, simt::Site site) {
 template <class S>
 FLASH_INLINE S& shared() {
   static_assert(std::is_trivially_copyable_v<S> && alignof(S) <= 1024);
-  return *reinterpret_cast<S*>(flash::simt::shared_memory(sizeof(S), __PRETTY_FUNCTION__));
+  const flash::simt::Padding padding = flash::simt::padding_of<S>();
+  return *reinterpret_cast<S*>(flash::simt::shared_memory(sizeof(S), __PRETTY_FUNCTION__, padding));
 }
 
 // Begins a named region of this warp in the trace; nothing on the GPU. `label` is a string literal.

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #if __has_include(<backtrace.h>)
@@ -26,9 +27,11 @@ std::string last_component(std::string path) {
   return path.substr(path.find_last_of('/') + 1);
 }
 
-// Our headers are inlined into kernels; the line that matters is the kernel's.
-bool is_dialect(const std::string& file) {
-  return file.starts_with("dialect") || file == "simt.hpp" || file == "number.hpp" || file == "launch.hpp";
+// The simulator's own code: its headers are inlined into kernels, and the line that matters is the kernel's.
+bool is_simulator(const std::string& path) {
+  const auto has = [&](const char* part) { return path.find(part) != std::string::npos; };
+  return has("/sim/dialect/") || has("/sim/checks/") || path.ends_with("/sim/core/simt.hpp") ||
+         path.ends_with("/sim/number.hpp");
 }
 
 #if FLASH_LIBBACKTRACE
@@ -40,31 +43,42 @@ backtrace_state* symbols() {
 }
 #endif
 
-std::string looked_up(const void* return_address) {
+// The lines that a call or access stands for, innermost first, the simulator's own left out.
+std::vector<std::string> looked_up(const void* return_address) {
   const auto pc = reinterpret_cast<std::uintptr_t>(return_address) - 1;
-  std::string site;
+  std::vector<std::string> sites;
 #if FLASH_LIBBACKTRACE
   const auto take = [](void* data, std::uintptr_t, const char* file, int line, const char*) {
-    if (!file || is_dialect(last_component(file))) return 0;
-    *static_cast<std::string*>(data) = last_component(file) + ":" + std::to_string(line);
-    return 1;  // inlined frames come innermost first: this is the one
+    if (file && !is_simulator(file))
+      static_cast<std::vector<std::string>*>(data)->push_back(last_component(file) + ":" + std::to_string(line));
+    return 0;
   };
   backtrace_pcinfo(
-      symbols(), pc, take, [](void*, const char*, int) {}, &site);
+      symbols(), pc, take, [](void*, const char*, int) {}, &sites);
 #else
   Dl_info info{};
-  if (dladdr(return_address, &info) == 0) return "?";
+  if (dladdr(return_address, &info) == 0) return {};
   char command[512];
   std::snprintf(command, sizeof command, "addr2line -i -e '%s' 0x%zx 2>/dev/null", info.dli_fname,
                 static_cast<std::size_t>(pc - reinterpret_cast<std::uintptr_t>(info.dli_fbase)));
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command, "r"), pclose);
   char line[512];
-  while (pipe && site.empty() && std::fgets(line, sizeof line, pipe.get())) {
-    const std::string text = last_component(std::string(line, std::string(line).find_first_of(" \n")));
-    if (!is_dialect(text.substr(0, text.find(':')))) site = text;
+  while (pipe && std::fgets(line, sizeof line, pipe.get())) {
+    const std::string text = std::string(line, std::string(line).find_first_of(" \n"));
+    if (!is_simulator(text.substr(0, text.rfind(':')))) sites.push_back(last_component(text));
   }
 #endif
-  return site.empty() ? "?" : site;
+  return sites;
+}
+
+// Workers ask, too.
+const std::vector<std::string>& sites_of(const void* return_address) {
+  static std::mutex mutex;
+  static std::map<const void*, std::vector<std::string>> known;
+  const std::lock_guard lock(mutex);
+  const auto [position, fresh] = known.try_emplace(return_address);
+  if (fresh) position->second = looked_up(return_address);
+  return position->second;
 }
 
 std::string coordinates(unsigned linear, const std::array<unsigned, 3>& grid) {
@@ -88,10 +102,14 @@ std::vector<RawFinding> FindingLog::take() {
 }
 
 std::string site_of(const void* return_address) {
-  static std::map<const void*, std::string> known;
-  const auto [position, fresh] = known.try_emplace(return_address);
-  if (fresh) position->second = looked_up(return_address);
-  return position->second;
+  const std::vector<std::string>& sites = sites_of(return_address);
+  return sites.empty() ? "?" : sites[0];
+}
+
+std::string calls_of(const void* return_address) {
+  std::string all;
+  for (const std::string& site : sites_of(return_address)) all += site + "\n";
+  return all;
 }
 
 std::string site_of(const Site& site) {

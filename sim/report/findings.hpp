@@ -23,7 +23,8 @@
 //
 // Sites are padded to the longest one too. "seen n times" counts over all blocks and elements.
 //
-//   "race": "<write|read|atomic> after <write|read|atomic> of <element> (<n> bytes)". The later access comes first.
+//   "race": "<access> after <access> of <element> (<n> bytes)", with access one of write, read, atomic, volatile write,
+//     volatile read. The later access comes first.
 //     Remedy within a warp: "put __syncwarp() between the two"; within a block: "put __syncthreads() between the two";
 //     between blocks: "blocks are unordered: give each block its own elements, use an atomic, or split the kernel".
 //   "out of bounds": "<read|write|atomic> of in[1024] (4 bytes); in has 1024 elements", for shared memory
@@ -31,14 +32,21 @@
 //     struct needs), for an address that belongs to nobody
 //     "read of 4 bytes at an address outside every device array". One side. Remedy: "guard the access or fix the index"
 //     The block stops there.
+//   "use after free": "read of old[0] (4 bytes); old was freed". One side.
+//     Remedy: "free an array after the last kernel that uses it". The block stops there.
 //   "misaligned": "read of 16 bytes at byte 4 of in" (or "at byte 4 of shared Smem"). One side.
 //     Remedy: "an n-byte access needs an address that is a multiple of n". The block stops there.
+//   "lockstep assumed": "volatile read after volatile write of <element> (<n> bytes)", by another lane of the warp; one
+//     of the two is a write. Two sides. Remedy: "put __syncwarp() between the two: lanes need not run in step"
 //   "uninitialised": "read of out[3] (4 bytes)" or "read of shared Smem+12 (4 bytes)". One side.
 //     Remedy: "write it before reading it: fresh memory holds NaN"
 //   "barrier divergence": (a) "threads of one block wait at different barriers", two sides, each "waits";
 //     Remedy: "let all threads reach the same __syncthreads()"
-//     (b) "a thread exited while others wait at a barrier", sides: "waits" (with site) and "exited" (without site).
-//     Remedy: "let no thread return before the last __syncthreads()". The block stops there.
+//   "divergent call": "threads of one block wait at one barrier in different calls of its function", two sides "waits"
+//     with the lines of the calls. Remedy: "let all threads reach __syncthreads() by the same calls"
+//   "barrier skipped": "a thread exited by a way around the barrier at which others wait": it ran code that these run
+//     after the barrier, and did not wait; the hardware tolerates it. Sides: "waits" (the barrier), "exited" (that
+//     code). Remedy: "let all threads reach the same __syncthreads(), or return before it"
 //   "warp operation": (a) "__shfl_sync with mask 0x0000ffff called by a lane that is not in it", one side "calls";
 //     Remedy: "name in the mask exactly the lanes that make the call"
 //     (b) "lanes of one mask meet at different operations" (kind of operation or site differ), two sides "calls";
@@ -48,12 +56,15 @@
 //     (e) "__shfl_sync with mask 0xffffffff waits for a lane that waits at a barrier", sides "calls", "waits";
 //     Remedy of c, d, e as of (a). The block stops there in a to e.
 //     (f) "__shfl_sync reads lane 20, which is not in the mask 0x0000ffff", one side "calls". Remedy as of (a).
+//     (g) "__shfl_sync reads lane 20, but its warp has 16 lanes", one side "calls".
+//     Remedy: "read lanes that exist, or give the block whole warps"
+//     (h) "__shfl_sync with width 12", one side "calls". Remedy: "the width is 1, 2, 4, 8, 16 or 32". The block stops.
 //   "deadlock": "no thread of the block can go on" and one side per group of threads that wait at one place:
 //     "31 wait at __syncthreads  k.cu:12  block (0,0,0) warp 0 lane 0" (the group's first thread), at the end
 //     "1 exited  block (0,0,0) warp 1 lane 31" when there are any.
 //     Remedy: "make every waiting thread's partners arrive". The block stops there.
 //     It is used when neither of the more precise kinds above explains why nothing moves, and for threads that
-//     spin on an atomic which nobody changes ("32 spin on an atomic  k.cu:9  ...").
+//     spin on an atomic, or a volatile load, which nobody changes ("32 spin on an atomic  k.cu:9  ...").
 namespace flash::simt {
 
 using Site = std::source_location;
@@ -92,6 +103,8 @@ class FindingLog {
 // "reduce.cu:31" for a program counter (the call's return address) or a source location; "?" when unknown.
 std::string site_of(const void* return_address);
 std::string site_of(const Site& site);
+// All lines that the call at this return address stands for: several where functions are inlined.
+std::string calls_of(const void* return_address);
 // "transpose" or "forward<float, 64>" for the address of a kernel.
 std::string function_name(const void* function);
 // "Smem<float>" without the namespaces of the machines.

@@ -79,6 +79,62 @@ __global__ void ragged_tile(const float* in, float* out, int n) {
   if (t < n) out[t] = s.x[63 - t];  //@ ragged_tile:1
 }
 
+template <bool Fixed>
+__global__ void half_written_word(const float* in, float* out, int) {
+  const int i = threadIdx.x;
+  unsigned short* halves = reinterpret_cast<unsigned short*>(out + i);
+  halves[0] = 0;
+  if (Fixed || i != 7) halves[1] = 0x3f80;
+  out[i] = out[i] + in[i];  //@ half_written_word:1
+}
+
+struct Tagged {
+  unsigned char tag;  // three bytes of padding follow
+  int value;
+};
+struct TaggedRow {
+  Tagged row[64];
+};
+
+// Members are written one by one, structs are copied as a whole: from global memory, through shared memory, to a local.
+template <bool Fixed>
+__global__ void copied_struct(Tagged* items /*[64]*/, Tagged* copies /*[64]*/, unsigned char* raw /*[64 * 8]*/,
+                              float* out) {
+  TaggedRow& s = shared<TaggedRow>();
+  const int t = threadIdx.x;
+  items[t].tag = static_cast<unsigned char>(t);
+  if (Fixed || t != 5) items[t].value = t;
+  Tagged* const unnamed = reinterpret_cast<Tagged*>(raw) + t;  // of memory that has no type
+  unnamed->tag = 1;
+  unnamed->value = 2;
+  copies[t] = items[t];  //@ copied_struct:1
+  s.row[t].tag = 3;
+  s.row[t].value = 4;
+  __syncthreads();
+  const Tagged local = s.row[63 - t], other = *unnamed;
+  out[t] = static_cast<float>(local.value + other.value);
+}
+
+template <bool Fixed>
+__global__ void atomic_on_fresh(unsigned* fresh /*[64]*/) {
+  const int t = threadIdx.x;
+  if (Fixed) atomicExch(&fresh[t], 0u);
+  atomicAdd(&fresh[t], 1u);  //@ atomic_on_fresh:1
+}
+
+template <bool Fixed>
+__global__ void memset_past_end(const float* in, float* out, int n) {
+  if (threadIdx.x == 0) memset(out, 0, (Fixed ? n : n + 1) * sizeof(float));  //@ memset_past_end:1
+  __syncthreads();
+  if (static_cast<int>(threadIdx.x) < n) out[threadIdx.x] = out[threadIdx.x] + in[threadIdx.x];
+}
+
+// The host frees `old` before `in` is allocated, and passes the one (bug) or the other (twin).
+template <bool Fixed>
+__global__ void freed_and_reused(const float* in, float* out, int) {
+  out[threadIdx.x] = in[threadIdx.x];  //@ freed_and_reused:1
+}
+
 // ---- Data races in shared memory -------------------------------------------------------------------------------
 
 template <bool Fixed>
@@ -141,6 +197,59 @@ __global__ void warp_synchronous(const float* in, float* out, int) {
   if (lane == 0) out[0] = s.row[0];
 }
 
+template <bool Fixed>
+__global__ void unrolled_last_warp(const float* in, float* out, int) {
+  Row64& s = shared<Row64>();
+  const int t = threadIdx.x;  // 32 threads: one warp
+  volatile float* const x = s.x;
+  x[t] = in[t];
+  x[t + 32] = in[t + 32];
+  __syncwarp();
+  for (int stride = 32; stride > 0; stride /= 2) {
+    const float other = x[t + stride];  //@ unrolled_last_warp:2
+    if (Fixed) __syncwarp();
+    x[t] = x[t] + other;  //@ unrolled_last_warp:1
+    if (Fixed) __syncwarp();
+  }
+  if (t == 0) out[0] = x[0];
+}
+
+struct Counter {
+  unsigned value, seen;
+};
+
+template <bool Fixed>
+__global__ void atomic_hides_reader(const float* in, float* out, int) {
+  Counter& s = shared<Counter>();
+  const int t = threadIdx.x;
+  if (t == 0) s.value = 0;
+  __syncthreads();
+  if (t == 0) s.seen = s.value;  //@ atomic_hides_reader:2
+  if (Fixed) __syncthreads();
+  atomicAdd(&s.value, 1u);  //@ atomic_hides_reader:1
+  out[t] = in[t];
+}
+
+template <bool Fixed>
+__global__ void volatile_and_plain(const float*, float* out, int) {
+  Counter& s = shared<Counter>();
+  const int t = threadIdx.x;
+  if (t == 0) s.value = 0;
+  __syncthreads();
+  if (t == 0) out[0] = static_cast<float>(*const_cast<volatile unsigned*>(&s.value));  //@ volatile_and_plain:2
+  if (Fixed) __syncthreads();
+  if (t == 32) s.value = 1;  //@ volatile_and_plain:1
+}
+
+template <bool Fixed>
+__global__ void memcpy_unordered(const float* in, float* out, int) {
+  Row64& s = shared<Row64>();
+  const int t = threadIdx.x;
+  if (t == 0) memcpy(s.x, in, sizeof s.x);  //@ memcpy_unordered:2
+  if (Fixed) __syncthreads();
+  out[t] = s.x[t];  //@ memcpy_unordered:1
+}
+
 // ---- Data races in global memory -------------------------------------------------------------------------------
 
 template <bool Fixed>
@@ -193,18 +302,39 @@ __global__ void half_overlap(const float* in, __half* out) {
   out[Fixed ? t : t / 2] = __float2half_rn(in[t]);  //@ half_overlap:1
 }
 
+template <bool Fixed>
+__global__ void byte_overlap(const float* in, unsigned char* out) {
+  const int t = threadIdx.x;
+  out[Fixed ? t : t / 2] = static_cast<unsigned char>(in[t]);  //@ byte_overlap:1
+}
+
+template <bool Fixed>
+__global__ void volatile_flag(const float* in, float* data, float* out, volatile int* flag) {
+  if (threadIdx.x == 32) {
+    *data = in[0];  //@ volatile_flag:2
+    if (Fixed) __threadfence();
+    *flag = 1;
+  }
+  if (threadIdx.x == 0) {
+    while (*flag == 0) {
+    }
+    if (Fixed) __threadfence();
+    out[0] = *data;  //@ volatile_flag:1
+  }
+}
+
 // ---- Barriers --------------------------------------------------------------------------------------------------
 
 template <bool Fixed>
 __global__ void barrier_in_branch(const float* in, float* out, int) {
   Row64& s = shared<Row64>();
   const int t = threadIdx.x;
+  if (Fixed && t >= 16) return;  // who has exited need not come
   if (t < 16) {
     s.x[t] = in[t];
-    if (!Fixed) __syncthreads();  //@ barrier_in_branch:1
+    __syncthreads();  //@ barrier_in_branch:1
   }
-  if (Fixed) __syncthreads();
-  out[t] = t < 16 ? s.x[t] : 0.0f;
+  out[t] = t < 16 ? s.x[15 - t] : 0.0f;  //@ barrier_in_branch:2
 }
 
 template <bool Fixed>
@@ -229,15 +359,28 @@ __global__ void barrier_trip_count(const float* in, float* out, int) {
   const int t = threadIdx.x;
   const int rounds = Fixed ? 2 : 1 + t / 32;
   for (int i = 0; i < rounds; ++i) __syncthreads();  //@ barrier_trip_count:1
-  out[t] = in[t];
+  out[t] = in[t];                                    //@ barrier_trip_count:2
+}
+
+__device__ __attribute__((noinline)) void wait_for_all() {
+  __syncthreads();
 }
 
 template <bool Fixed>
-__global__ void return_before_barrier(const float* in, float* out, int n) {
-  const int t = threadIdx.x;  // 64 threads, n = 40
-  if (!Fixed && t >= n) return;
-  __syncthreads();  //@ return_before_barrier:1
-  if (t < n) out[t] = in[t];
+__global__ void barrier_two_calls(const float* in, float* out, int) {
+  const int t = threadIdx.x;
+  float v = in[t];
+  if (Fixed) {
+    wait_for_all();
+    v += 1.0f;
+  } else if (t < 32) {
+    wait_for_all();  //@ barrier_two_calls:1
+    v += 1.0f;
+  } else {
+    wait_for_all();  //@ barrier_two_calls:2
+    v += 2.0f;
+  }
+  out[t] = v;
 }
 
 template <bool Fixed>
@@ -296,6 +439,32 @@ __global__ void shuffle_two_sites(const float* in, float* out, int) {
     v = 3.0f * __shfl_xor_sync(all_lanes, v, 1);  //@ shuffle_two_sites:2
   }
   out[lane] = v;
+}
+
+template <bool Fixed>
+__global__ void syncwarp_in_branches(const float* in, float* out, int) {
+  Row32& s = shared<Row32>();
+  const int lane = threadIdx.x;
+  if (lane < 16) {
+    s.row[lane] = in[lane];
+    __syncwarp();  //@ syncwarp_in_branches:1
+  } else {
+    s.row[lane] = 2.0f * in[lane];
+    __syncwarp(Fixed ? all_lanes : 0xffff0000u);
+  }
+  out[lane] = s.row[Fixed ? 31 - lane : lane];
+}
+
+template <bool Fixed>
+__global__ void shuffle_width(const float* in, float* out, int) {
+  const int lane = threadIdx.x;
+  out[lane] = __shfl_xor_sync(all_lanes, in[lane], 1, Fixed ? 16 : 12);  //@ shuffle_width:1
+}
+
+template <bool Fixed>
+__global__ void shuffle_beyond_block(const float* in, float* out, int) {
+  const int t = threadIdx.x;                                   // 48 threads: the second warp has 16 lanes
+  out[t] = __shfl_xor_sync(all_lanes, in[t], Fixed ? 8 : 16);  //@ shuffle_beyond_block:1
 }
 
 // ---- Bugs that stay invisible: every address is legal, ordered and written ------------------------------------
@@ -380,6 +549,54 @@ void show_half_overlap(Machine& m) {
 }
 
 template <bool Fixed>
+void show_half_written_word(Machine& m) {
+  const float host[64] = {};
+  const Array<float> in = m.upload("in", host, 64);
+  const Array<float> out = m.alloc<float>("out", 64);
+  launch(m, half_written_word<Fixed>, dim3(1), dim3(64), in.data(), out.data(), 64);
+}
+
+template <bool Fixed>
+void show_copied_struct(Machine& m) {
+  const float host[64] = {};
+  const Array<Tagged> items = m.alloc<Tagged>("items", 64), copies = m.alloc<Tagged>("copies", 64);
+  const Array<unsigned char> raw = m.alloc<unsigned char>("raw", 64 * sizeof(Tagged));
+  const Array<float> out = m.upload("out", host, 64);
+  launch<TaggedRow>(m, copied_struct<Fixed>, dim3(1), dim3(64), items.data(), copies.data(), raw.data(), out.data());
+}
+
+template <bool Fixed>
+void show_atomic_on_fresh(Machine& m) {
+  const Array<unsigned> fresh = m.alloc<unsigned>("fresh", 64);
+  launch(m, atomic_on_fresh<Fixed>, dim3(1), dim3(64), fresh.data());
+}
+
+template <bool Fixed>
+void show_freed_and_reused(Machine& m) {
+  const float host[64] = {};
+  const float* stale = m.upload("old", host, 64).data();
+  const Array<float> in = m.upload("in", host, 64), out = m.upload("out", host, 64);
+  launch(m, freed_and_reused<Fixed>, dim3(1), dim3(64), Fixed ? in.data() : stale, out.data(), 64);
+}
+
+template <bool Fixed>
+void show_byte_overlap(Machine& m) {
+  const float host[64] = {};
+  const Array<float> in = m.upload("in", host, 64);
+  const Array<unsigned char> out = m.alloc<unsigned char>("out", 64);
+  launch(m, byte_overlap<Fixed>, dim3(1), dim3(64), in.data(), out.data());
+}
+
+template <bool Fixed>
+void show_volatile_flag(Machine& m) {
+  const float host[64] = {};
+  const int zero = 0;
+  const Array<float> in = m.upload("in", host, 64), data = m.upload("data", host, 1), out = m.upload("out", host, 1);
+  const Array<int> flag = m.upload("flag", &zero, 1);
+  launch(m, volatile_flag<Fixed>, dim3(1), dim3(64), in.data(), data.data(), out.data(), flag.data());
+}
+
+template <bool Fixed>
 void run_variant(Machine& m, const std::string& name) {
   if (name == "write_past_end") return show(m, write_past_end<Fixed>, 40);
   if (name == "read_far") return show(m, read_far<Fixed>);
@@ -388,6 +605,17 @@ void run_variant(Machine& m, const std::string& name) {
   if (name == "misaligned_float4") return show(m, misaligned_float4<Fixed>, 64, 8);
   if (name == "read_unwritten") return show_read_unwritten<Fixed>(m);
   if (name == "ragged_tile") return show<Row64>(m, ragged_tile<Fixed>, 40);
+  if (name == "half_written_word") return show_half_written_word<Fixed>(m);
+  if (name == "copied_struct") return show_copied_struct<Fixed>(m);
+  if (name == "atomic_on_fresh") return show_atomic_on_fresh<Fixed>(m);
+  if (name == "memset_past_end") return show(m, memset_past_end<Fixed>, 40);
+  if (name == "freed_and_reused") return show_freed_and_reused<Fixed>(m);
+  if (name == "unrolled_last_warp") return show<Row64>(m, unrolled_last_warp<Fixed>, 64, 32);
+  if (name == "atomic_hides_reader") return show<Counter>(m, atomic_hides_reader<Fixed>);
+  if (name == "volatile_and_plain") return show<Counter>(m, volatile_and_plain<Fixed>);
+  if (name == "memcpy_unordered") return show<Row64>(m, memcpy_unordered<Fixed>);
+  if (name == "byte_overlap") return show_byte_overlap<Fixed>(m);
+  if (name == "volatile_flag") return show_volatile_flag<Fixed>(m);
   if (name == "reduction_without_barrier") return show<Row64>(m, reduction_without_barrier<Fixed>);
   if (name == "loop_carried_war") return show<Row64>(m, loop_carried_war<Fixed>);
   if (name == "aliased_arrays") return show<Aliased>(m, aliased_arrays<Fixed>);
@@ -401,13 +629,16 @@ void run_variant(Machine& m, const std::string& name) {
   if (name == "barrier_in_branch") return show<Row64>(m, barrier_in_branch<Fixed>);
   if (name == "barrier_two_sites") return show(m, barrier_two_sites<Fixed>);
   if (name == "barrier_trip_count") return show(m, barrier_trip_count<Fixed>);
-  if (name == "return_before_barrier") return show(m, return_before_barrier<Fixed>, 40);
+  if (name == "barrier_two_calls") return show(m, barrier_two_calls<Fixed>);
   if (name == "crossed_waits") return show(m, crossed_waits<Fixed>, 64, 32);
   if (name == "spin_forever") return show_spin_forever<Fixed>(m);
   if (name == "shuffle_outside_mask") return show(m, shuffle_outside_mask<Fixed>, 64, 32);
   if (name == "shuffle_inactive_source") return show(m, shuffle_inactive_source<Fixed>, 64, 32);
   if (name == "shuffle_after_return") return show(m, shuffle_after_return<Fixed>, 24, 32);
   if (name == "shuffle_two_sites") return show(m, shuffle_two_sites<Fixed>, 64, 32);
+  if (name == "syncwarp_in_branches") return show<Row32>(m, syncwarp_in_branches<Fixed>, 64, 32);
+  if (name == "shuffle_width") return show(m, shuffle_width<Fixed>, 64, 32);
+  if (name == "shuffle_beyond_block") return show(m, shuffle_beyond_block<Fixed>, 64, 48);
   if (name == "blind_member_overrun") return show<TwoRows>(m, blind_member_overrun<Fixed>, 64, 32);
   if (name == "blind_row_overrun") return show(m, blind_row_overrun<Fixed>, 64, 32);
   refuse("exhibit", name, "a name from museum.hpp", "list them with museum --list");

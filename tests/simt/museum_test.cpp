@@ -54,6 +54,27 @@ const Expected expected[] = {
   remedy: write it before reading it: fresh memory holds NaN
   seen 24 times
 )"},
+    {"half_written_word", R"(uninitialised: read of out[7] (4 bytes)
+  read  {1}  block (0,0,0) warp 0 lane 7
+  remedy: write it before reading it: fresh memory holds NaN
+)"},
+    {"copied_struct", R"(uninitialised: read of items[5] (4 bytes)
+  read  {1}  block (0,0,0) warp 0 lane 5
+  remedy: write it before reading it: fresh memory holds NaN
+)"},
+    {"atomic_on_fresh", R"(uninitialised: atomic of fresh[0] (4 bytes)
+  atomic  {1}  block (0,0,0) warp 0 lane 0
+  remedy: write it before reading it: fresh memory holds NaN
+  seen 64 times
+)"},
+    {"memset_past_end", R"(out of bounds: write of out[40] (4 bytes); out has 40 elements
+  write  {1}  block (0,0,0) warp 0 lane 0
+  remedy: guard the access or fix the index
+)"},
+    {"freed_and_reused", R"(use after free: read of old[0] (4 bytes); old was freed
+  read  {1}  block (0,0,0) warp 0 lane 0
+  remedy: free an array after the last kernel that uses it
+)"},
     {"reduction_without_barrier", R"(race: write after read of shared Row64+4 (4 bytes)
   write  {1}  block (0,0,0) warp 0 lane 1
   read   {1}  block (0,0,0) warp 0 lane 0
@@ -87,6 +108,29 @@ race: write after read of shared Aliased+128 (4 bytes)
   read   {1}  block (0,0,0) warp 0 lane 0
   remedy: put __syncwarp() between the two
   seen 15 times
+)"},
+    {"unrolled_last_warp", R"(lockstep assumed: volatile write after volatile read of shared Row64+4 (4 bytes)
+  volatile write  {1}  block (0,0,0) warp 0 lane 1
+  volatile read   {2}  block (0,0,0) warp 0 lane 0
+  remedy: put __syncwarp() between the two: lanes need not run in step
+  seen 186 times
+)"},
+    {"atomic_hides_reader", R"(race: atomic after read of shared Counter+0 (4 bytes)
+  atomic  {1}  block (0,0,0) warp 0 lane 1
+  read    {2}  block (0,0,0) warp 0 lane 0
+  remedy: put __syncwarp() between the two
+  seen 63 times
+)"},
+    {"volatile_and_plain", R"(race: write after volatile read of shared Counter+0 (4 bytes)
+  write          {1}  block (0,0,0) warp 1 lane 0
+  volatile read  {2}  block (0,0,0) warp 0 lane 0
+  remedy: put __syncthreads() between the two
+)"},
+    {"memcpy_unordered", R"(race: read after write of shared Row64+4 (4 bytes)
+  read   {1}  block (0,0,0) warp 0 lane 1
+  write  {2}  block (0,0,0) warp 0 lane 0
+  remedy: put __syncwarp() between the two
+  seen 63 times
 )"},
     {"init_accumulate", R"(race: write after write of out[32] (4 bytes)
   write  {2}  block (0,0,0) warp 1 lane 0
@@ -133,25 +177,36 @@ race: write after write of out[31] (4 bytes)
   remedy: put __syncwarp() between the two
   seen 32 times
 )"},
-    {"barrier_in_branch", R"(barrier divergence: a thread exited while others wait at a barrier
+    {"byte_overlap", R"(race: write after write of out[0] (1 byte)
+  write  {1}  block (0,0,0) warp 0 lane 1
+  write  {1}  block (0,0,0) warp 0 lane 0
+  remedy: put __syncwarp() between the two
+  seen 32 times
+)"},
+    {"volatile_flag", R"(race: read after write of data[0] (4 bytes)
+  read   {1}  block (0,0,0) warp 0 lane 0
+  write  {2}  block (0,0,0) warp 1 lane 0
+  remedy: put __syncthreads() between the two
+)"},
+    {"barrier_in_branch", R"(barrier skipped: a thread exited by a way around the barrier at which others wait
   waits   {1}  block (0,0,0) warp 0 lane 0
-  exited                 block (0,0,0) warp 0 lane 16
-  remedy: let no thread return before the last __syncthreads()
+  exited  {2}  block (0,0,0) warp 0 lane 16
+  remedy: let all threads reach the same __syncthreads(), or return before it
 )"},
     {"barrier_two_sites", R"(barrier divergence: threads of one block wait at different barriers
   waits  {2}  block (0,0,0) warp 1 lane 0
   waits  {1}  block (0,0,0) warp 0 lane 0
   remedy: let all threads reach the same __syncthreads()
 )"},
-    {"barrier_trip_count", R"(barrier divergence: a thread exited while others wait at a barrier
+    {"barrier_trip_count", R"(barrier skipped: a thread exited by a way around the barrier at which others wait
   waits   {1}  block (0,0,0) warp 1 lane 0
-  exited                 block (0,0,0) warp 0 lane 0
-  remedy: let no thread return before the last __syncthreads()
+  exited  {2}  block (0,0,0) warp 0 lane 0
+  remedy: let all threads reach the same __syncthreads(), or return before it
 )"},
-    {"return_before_barrier", R"(barrier divergence: a thread exited while others wait at a barrier
-  waits   {1}  block (0,0,0) warp 0 lane 0
-  exited                 block (0,0,0) warp 1 lane 8
-  remedy: let no thread return before the last __syncthreads()
+    {"barrier_two_calls", R"(divergent call: threads of one block wait at one barrier in different calls of its function
+  waits  {2}  block (0,0,0) warp 1 lane 0
+  waits  {1}  block (0,0,0) warp 0 lane 0
+  remedy: let all threads reach __syncthreads() by the same calls
 )"},
     {"crossed_waits", R"(warp operation: __syncwarp with mask 0xffffffff waits for a lane that waits at a barrier
   calls  {1}  block (0,0,0) warp 0 lane 16
@@ -181,6 +236,20 @@ race: write after write of out[31] (4 bytes)
   calls  {2}  block (0,0,0) warp 0 lane 1
   calls  {1}  block (0,0,0) warp 0 lane 0
   remedy: let all lanes of the mask make the same call
+)"},
+    {"syncwarp_in_branches", R"(warp operation: __syncwarp with mask 0xffffffff waits for a lane that has exited
+  calls   {1}  block (0,0,0) warp 0 lane 0
+  exited                 block (0,0,0) warp 0 lane 16
+  remedy: name in the mask exactly the lanes that make the call
+)"},
+    {"shuffle_width", R"(warp operation: __shfl_xor_sync with width 12
+  calls  {1}  block (0,0,0) warp 0 lane 0
+  remedy: the width is 1, 2, 4, 8, 16 or 32
+)"},
+    {"shuffle_beyond_block", R"(warp operation: __shfl_xor_sync reads lane 16, but its warp has 16 lanes
+  calls  {1}  block (0,0,0) warp 1 lane 0
+  remedy: read lanes that exist, or give the block whole warps
+  seen 16 times
 )"},
 };
 // clang-format on

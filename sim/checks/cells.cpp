@@ -1,0 +1,72 @@
+// cells.cpp: address space for the planes, and the moment when a word's cell becomes several.
+// All planes are reserved at once; the kernel gives zeroed pages as they are touched.
+// Use: see cells.hpp.
+#include "sim/checks/cells.hpp"
+
+#include <sys/mman.h>
+
+#include "sim/error.hpp"
+
+namespace flash::simt {
+namespace {
+
+void copy(const Cells::Plane& from, const Cells::Plane& to, std::size_t word, bool unusual) {
+  to.write[word] = from.write[word];
+  to.readers[word] = from.readers[word];
+  if (!unusual) return;
+  to.atomics[word] = from.atomics[word];
+  to.loads[word] = from.loads[word];
+  to.stores[word] = from.stores[word];
+}
+
+}  // namespace
+
+template <class T>
+void* Table<T>::reserved(std::size_t bytes) {
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) throw Error("cannot reserve address space for the checks; raise the limit (ulimit -v)");
+  return memory;
+}
+template <class T>
+void Table<T>::released(void* memory, std::size_t bytes) {
+  munmap(memory, bytes);
+}
+template <class T>
+void Table<T>::forgotten(void* memory, std::size_t bytes) {
+  madvise(memory, bytes, MADV_DONTNEED);
+}
+template class Table<Epoch>;
+template class Table<Marks>;
+template class Table<std::uint8_t>;
+template class Table<unsigned>;
+
+Cells::Cells(std::size_t words) : planes{Plane(words), Plane(words), Plane(words), Plane(words)}, state(words) {}
+
+void Cells::forget(std::size_t first, std::size_t words) {
+  for (Plane& plane : planes) {
+    plane.write.forget(first, words), plane.readers.forget(first, words);
+    plane.atomics.forget(first, words), plane.loads.forget(first, words), plane.stores.forget(first, words);
+  }
+  state.forget(first, words);
+}
+
+unsigned Cells::split(std::size_t word, unsigned bytes) {
+  const std::uint8_t wanted = bytes == 2 ? kHalves : kSingle;
+  for (;;) {
+    std::uint8_t now = __atomic_load_n(&state[word], __ATOMIC_ACQUIRE);
+    const unsigned level = now & kLevel;
+    if (level == kSplitting) continue;  // somebody else is at it
+    if (level >= wanted) return now;
+    const std::uint8_t rest = now & static_cast<std::uint8_t>(~kLevel);
+    if (!__atomic_compare_exchange_n(&state[word], &now, rest | kSplitting, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+      continue;
+    const bool unusual = now & kUnusual;
+    if (level == 0) copy(planes[0], planes[2], word, unusual);
+    if (wanted == kSingle) copy(planes[0], planes[1], word, unusual), copy(planes[2], planes[3], word, unusual);
+    // What another worker set meanwhile stays.
+    now = __atomic_fetch_xor(&state[word], kSplitting ^ wanted, __ATOMIC_SEQ_CST);
+    return (now & ~unsigned{kLevel}) | wanted;
+  }
+}
+
+}  // namespace flash::simt

@@ -1,0 +1,79 @@
+// cells.hpp: what is remembered of each piece of memory: who wrote it last, who read it, who used atomics or volatile.
+// A word (4 bytes) has one cell until somebody accesses a part of it; then each half, and later each byte, has its own.
+// Use: Checker (shadow.hpp) looks at cells and leaves marks in them; one Cells for global memory, one per block.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace flash::simt {
+
+// An access as a mark: clock, site, thread. Ordered by clock, so that one comparison tells age.
+using Epoch = std::uint64_t;
+constexpr int kThreadBits = 10, kSiteBits = 16, kClockShift = kThreadBits + kSiteBits + 1;
+// Of a volatile store: behind a fence of its thread, which is how a flag is set.
+constexpr Epoch kFlagEpoch = Epoch{1} << (kThreadBits + kSiteBits);
+constexpr unsigned thread_of(Epoch e) {
+  return e & ((1u << kThreadBits) - 1);
+}
+constexpr unsigned site_index_of(Epoch e) {
+  return e >> kThreadBits & ((1u << kSiteBits) - 1);
+}
+constexpr std::uint64_t clock_of(Epoch e) {
+  return e >> kClockShift;
+}
+
+// Two accesses of one kind, as far apart as possible: whichever thread comes next, one of them is unordered with it if
+// any of that kind is (lanes of one warp, warps of one block, several blocks: farther replaces nearer).
+struct Marks {
+  Epoch one, other;
+};
+
+// An array of zeros whose pages are taken as they are touched.
+template <class T>
+class Table {
+ public:
+  explicit Table(std::size_t count) : data_(static_cast<T*>(reserved(count * sizeof(T)))), count_(count) {}
+  ~Table() { released(data_, count_ * sizeof(T)); }
+  Table(const Table&) = delete;
+  Table& operator=(const Table&) = delete;
+  T& operator[](std::size_t i) const { return data_[i]; }
+  // Zeros again, without their pages; both multiples of 4096.
+  void forget(std::size_t first, std::size_t count) { forgotten(data_ + first, count * sizeof(T)); }
+
+ private:
+  static void* reserved(std::size_t bytes);
+  static void released(void* memory, std::size_t bytes);
+  static void forgotten(void* memory, std::size_t bytes);
+  T* data_;
+  std::size_t count_;
+};
+
+// Each kind of access has marks of its own, so that none displaces another that collides with more. They lie in planes,
+// whose pages cost nothing until they are touched: what is only read needs 4 bytes for each byte, what is only written
+// 2. Plane n holds the cell that begins at byte n of each word.
+class Cells {
+ public:
+  explicit Cells(std::size_t words);
+  // Back to what fresh memory has.
+  void forget(std::size_t first_word, std::size_t words);
+  // Sees to it that the word has cells of at most `bytes` (1 or 2); returns its state. By several workers at a time.
+  unsigned split(std::size_t word, unsigned bytes);
+  // Says that the word has what the bits stand for; they are never taken back.
+  void set(std::size_t word, std::uint8_t bits) { __atomic_fetch_or(&state[word], bits, __ATOMIC_SEQ_CST); }
+
+  struct Plane {
+    explicit Plane(std::size_t words) : write(words), readers(words), atomics(words), loads(words), stores(words) {}
+    Table<Epoch> write;          // the last plain write
+    Table<Marks> readers;        // plain reads
+    Table<Marks> atomics;        // since that write
+    Table<Marks> loads, stores;  // volatile ones, since that write
+  };
+  std::array<Plane, 4> planes;
+  // Bits 0, 1: one cell for the word, one for each half, one for each byte; 3 = being split. Bit 2: there are marks of
+  // atomics or volatile accesses. Bit 3: of some kind there are more than two (Checker::keep).
+  static constexpr std::uint8_t kLevel = 3, kHalves = 1, kSingle = 2, kSplitting = 3, kUnusual = 4, kMore = 8;
+  Table<std::uint8_t> state;
+};
+
+}  // namespace flash::simt

@@ -1,0 +1,96 @@
+// races.cu: a kernel that runs any Program: each thread its list of accesses, fences and meetings.
+// The order is written down behind the simulator's back, by a function that is not instrumented: one worker only.
+// Run: simt_races_test
+#include "gpu/kernel.cuh"
+#include "tests/simt/races.hpp"
+
+#if defined(FLASH_CHECKED)
+namespace flash::inline FLASH_MACHINE {
+
+unsigned order[1 << 16], order_length;
+__attribute__((noinline, no_sanitize("thread"))) void write_down(unsigned thread) {
+  order[order_length++] = thread;
+}
+
+struct Memory {
+  alignas(16) unsigned char bytes[Program::kBytes];
+};
+
+template <class T>
+__device__ unsigned read(const unsigned char* at) {
+  return static_cast<unsigned>(*reinterpret_cast<const T*>(at));
+}
+template <class T>
+__device__ void write(unsigned char* at) {
+  *reinterpret_cast<T*>(at) = 1;
+}
+
+__device__ unsigned perform(Operation op, unsigned char* memory) {
+  unsigned char* const at = memory + op.offset;
+  unsigned* const word = reinterpret_cast<unsigned*>(at);
+  switch (op.what) {
+    case Do::read:
+      return op.bytes == 1   ? read<unsigned char>(at)
+             : op.bytes == 2 ? read<unsigned short>(at)
+             : op.bytes == 4 ? read<unsigned>(at)
+                             : read<unsigned long long>(at);
+    case Do::write:
+      if (op.bytes == 1) write<unsigned char>(at);
+      if (op.bytes == 2) write<unsigned short>(at);
+      if (op.bytes == 4) write<unsigned>(at);
+      if (op.bytes == 8) write<unsigned long long>(at);
+      return 0;
+    case Do::volatile_read:
+      return *const_cast<volatile unsigned*>(word);
+    case Do::volatile_write:
+      *const_cast<volatile unsigned*>(word) = 2;
+      return 0;
+    case Do::atomic_add:
+      return atomicAdd(word, 1u);
+    case Do::atomic_exchange:
+      return atomicExch(word, 3u);
+    case Do::fence:
+      __threadfence();
+      return 0;
+    case Do::syncwarp:
+      __syncwarp(op.mask);
+      return 0;
+    default:
+      __syncthreads();
+      return 0;
+  }
+}
+
+__global__ void run_lists(const Operation* operations /*[threads, length]*/, unsigned length, bool in_shared,
+                          unsigned char* global /*[kBytes]*/, unsigned* out /*[threads]*/) {
+  const unsigned t = blockIdx.x * blockDim.x + threadIdx.x;
+  unsigned char* memory = global;
+  if (in_shared) {
+    memory = shared<Memory>().bytes;
+    if (threadIdx.x < Program::kBytes) memory[threadIdx.x] = 0;
+    __syncthreads();
+  }
+  if (operations[std::size_t{t} * length].what == Do::end) return;
+  unsigned sum = 0;
+  for (unsigned i = 0; i < length; ++i) {
+    const Operation op = operations[std::size_t{t} * length + i];
+    if (op.what == Do::end) break;
+    write_down(t);
+    sum += perform(op, memory);
+  }
+  out[t] = sum;
+}
+
+std::vector<unsigned> run_program(Machine& m, const Program& p) {
+  const unsigned char zeros[Program::kBytes] = {};
+  const Array<Operation> operations = m.upload("operations", p.operations.data(), p.operations.size());
+  const Array<unsigned char> memory = m.upload("memory", zeros, Program::kBytes);
+  const Array<unsigned> out = m.alloc<unsigned>("out", p.blocks * p.threads);
+  order_length = 0;
+  run_lists<<<p.blocks, p.threads, sizeof(Memory)>>>(operations.data(), p.length, p.in_shared, memory.data(),
+                                                     out.data());
+  return {order, order + order_length};
+}
+
+}  // namespace flash::inline FLASH_MACHINE
+#endif
