@@ -88,10 +88,11 @@ function(flash_add_kernel name file)
   if(FLASH_CHECKED_KERNELS)
     # -Og keeps accesses as the source has them; the hooks are ours (sim/checks/hooks.cpp), not the sanitizer's.
     target_compile_definitions(${name}_checked PRIVATE FLASH_CHECKED)
-    # Frame pointers tell by which calls a thread came to a barrier.
+    # Frame pointers tell by which calls a thread came to a barrier; -fsanitize=alignment tells of a float4* that is no
+    # multiple of 16 where only a member is read (nvcc may read the whole).
     target_compile_options(${name}_checked PRIVATE -Og -g -fno-optimize-sibling-calls -fno-strict-aliasing
       -fno-omit-frame-pointer
-      -fsanitize=thread --param=tsan-instrument-func-entry-exit=0
+      -fsanitize=thread,alignment --param=tsan-instrument-func-entry-exit=0
       --param=tsan-distinguish-volatile=1)
   endif()
   if(FLASH_HAVE_CUDA)

@@ -15,6 +15,7 @@ extern "C" const char __executable_start, _end;  // the linker's: the program's 
 namespace flash::simt {
 namespace {
 
+constexpr Epoch kNever = ~Epoch{0};
 constexpr std::size_t kMostMarks = 8;  // of a kind at one place, beyond two
 constexpr std::size_t kChunkTable = std::size_t{1} << 32;
 
@@ -47,6 +48,13 @@ const std::vector<unsigned char>& padding_bytes(Padding padding, std::size_t byt
 
 std::string counted(std::size_t bytes) {
   return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes");
+}
+
+// "float4" for "'const struct float4'".
+std::string plain_type(std::string name) {
+  for (const char* word : {"'", "const ", "volatile ", "struct "})
+    for (std::size_t at; (at = name.find(word)) != std::string::npos;) name.erase(at, std::strlen(word));
+  return without_machine(name);
 }
 
 // While it lives, accesses are the simulator's own, not the kernel's.
@@ -160,6 +168,7 @@ void Checker::begin_block() {
   now_ = global_.new_clocks(worker_.block);
   chunk_end_ = now_ + GlobalShadow::kChunk;
   block_begin_ = barrier_ = Epoch{now_} << kClockShift;
+  written_before_ = 0;
   for (unsigned t = 0; t < worker_.threads.size(); ++t) set_clock(t, now_);
   if (any_extra_)
     for (auto& extra : extra_) extra.reset();
@@ -170,6 +179,7 @@ void Checker::begin_block() {
     point_to_point_ = global_.point_to_point.contains(worker_.launch->kernel);
   }
   only_barriers_ = !point_to_point_;
+  enough_from_ = point_to_point_ ? kNever : barrier_;
   if (std::exchange(any_state_, false)) std::memset(&cells_.state[0], 0, shared_bytes_ / 4 + 1);  // the last block's
   more_.clear();
   ways_.clear();
@@ -203,6 +213,8 @@ void Checker::block_barrier(bool some_exited, Site site_) {
   }
   advance();
   barrier_ = Epoch{now_} << kClockShift;
+  written_before_ = barrier_ - block_begin_;
+  enough_from_ = point_to_point_ ? kNever : barrier_;
   const auto n = static_cast<unsigned>(worker_.threads.size());
   for (unsigned t = 0; t < n; ++t) set_clock(t, now_);
   only_barriers_ = !any_extra_ && !point_to_point_;
@@ -294,6 +306,7 @@ void Checker::meet(const std::vector<unsigned>& threads) {
 // Two marks of a kind are not enough any more: a third thread may be the one that has no order.
 void Checker::not_only_barriers() {
   only_barriers_ = false;
+  enough_from_ = kNever;
   if (std::exchange(point_to_point_, true)) return;
   const std::lock_guard lock(global_.mutex);
   global_.point_to_point.insert(worker_.launch->kernel);
@@ -410,7 +423,7 @@ void Checker::acquire(unsigned thread, const void* address) {
   const auto view = all.find(address);
   if (view == all.end()) return;
   any_extra_ = true;
-  only_barriers_ = false;
+  only_barriers_ = false, point_to_point_ = true, enough_from_ = kNever;  // as the one that published noted
   auto& extra = extra_[thread];
   if (!extra) extra = std::make_unique<Extra>();
   join(extra->pending, view->second);
@@ -591,6 +604,26 @@ bool Checker::uninitialised(Access access_, Epoch mine, const void* address, std
                         {side(name_of(access_), mine)},
                         worker_.block});
   return true;
+}
+
+void Checker::misaligned(const void* address, const char* type, unsigned alignment, std::uintptr_t key) {
+  const auto* at = static_cast<const std::byte*>(address);
+  const auto in_shared = static_cast<std::size_t>(at - shared_);
+  if (in_shared >= shared_bytes_ && !global_.memory.contains(address)) return;
+  active_worker = nullptr;
+  std::string where = "byte " + std::to_string(in_shared) + " of shared " + shared_name(worker_);
+  if (global_.memory.contains(address)) {
+    const std::size_t owner = global_.memory.owner(address);
+    if (owner >= global_.memory.arrays.size()) bad_address(address, 1, Access::read, key);
+    const DeviceArray& array = global_.memory.arrays[owner];
+    where = "byte " + std::to_string(at - array.begin) + " of " + array.name;
+  }
+  worker_.findings.add({"misaligned",
+                        "use of " + plain_type(type) + " at " + where,
+                        "its type needs an address that is a multiple of " + std::to_string(alignment),
+                        {side("uses", running_ | Epoch{site(key)} << kThreadBits)},
+                        worker_.block});
+  worker_.stop_block();
 }
 
 void Checker::bad_address(const void* address, std::size_t bytes, Access access_, std::uintptr_t key) {

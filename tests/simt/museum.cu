@@ -53,6 +53,13 @@ __global__ void misaligned_float4(const float* in, float* out, int) {
   reinterpret_cast<float4*>(out)[i] = v;  // all four are used, or nvcc would load them one by one
 }
 
+template <bool Fixed>
+__global__ void misaligned_member(const float* in, float* out, int) {
+  const int i = threadIdx.x;  // 8 threads
+  const float4* p = reinterpret_cast<const float4*>(in + 4 * i + (Fixed ? 0 : 1));
+  out[i] = p->x;  //@ misaligned_member:1
+}
+
 // The host launches `fill` over n - 1 elements (bug) or n (twin) of the array that this kernel reads.
 template <bool Fixed>
 __global__ void read_unwritten(const float* in, float* out, int n) {
@@ -603,6 +610,7 @@ void run_variant(Machine& m, const std::string& name) {
   if (name == "read_before_start") return show(m, read_before_start<Fixed>);
   if (name == "shared_past_end") return show<Row32>(m, shared_past_end<Fixed>, 64, 32);
   if (name == "misaligned_float4") return show(m, misaligned_float4<Fixed>, 64, 8);
+  if (name == "misaligned_member") return show(m, misaligned_member<Fixed>, 64, 8);
   if (name == "read_unwritten") return show_read_unwritten<Fixed>(m);
   if (name == "ragged_tile") return show<Row64>(m, ragged_tile<Fixed>, 40);
   if (name == "half_written_word") return show_half_written_word<Fixed>(m);

@@ -28,6 +28,8 @@ inline constexpr Exhibit exhibits[] = {
      "memcheck"},
     {"misaligned_float4", "a 16-byte load from an address that is a multiple of 4", "row length not a multiple of 4",
      "memcheck"},
+    {"misaligned_member", "reads a member through a float4* from an address that is a multiple of 4",
+     "the compiler may load the whole, which faults", "memcheck"},
     {"read_unwritten", "reads the one element of an array that no kernel has written", "a buffer that is not cleared",
      "initcheck"},
     {"ragged_tile", "the tail of a tile is read although only its valid rows were loaded",

@@ -41,9 +41,13 @@ const Expected expected[] = {
   write  {1}  block (0,0,0) warp 0 lane 31
   remedy: guard the access or fix the index
 )"},
-    {"misaligned_float4", R"(misaligned: read of 16 bytes at byte 4 of in
-  read  {1}  block (0,0,0) warp 0 lane 0
-  remedy: an n-byte access needs an address that is a multiple of n
+    {"misaligned_float4", R"(misaligned: use of float4 at byte 4 of in
+  uses  {1}  block (0,0,0) warp 0 lane 0
+  remedy: its type needs an address that is a multiple of 16
+)"},
+    {"misaligned_member", R"(misaligned: use of float4 at byte 4 of in
+  uses  {1}  block (0,0,0) warp 0 lane 0
+  remedy: its type needs an address that is a multiple of 16
 )"},
     {"read_unwritten", R"(uninitialised: read of in[63] (4 bytes)
   read  {1}  block (0,0,0) warp 1 lane 31
