@@ -75,13 +75,15 @@ function(flash_add_kernel name file)
     target_link_libraries(${name}_${machine} PUBLIC flash_simt)
     target_compile_definitions(${name}_${machine} PRIVATE FLASH_MACHINE=on_${machine})
     # Same bits in both: no contraction, multiply-adds are written fmaf. #pragma unroll is nvcc's.
-    target_compile_options(${name}_${machine} PRIVATE -ffp-contract=off -Wno-unknown-pragmas ${FLASH_KERNEL_FLAGS})
+    # A large frame touches its pages one by one, so that a stack that is too small is noticed (sim/core/faults.cpp).
+    target_compile_options(${name}_${machine} PRIVATE -ffp-contract=off -fstack-clash-protection -Wno-unknown-pragmas
+      ${FLASH_KERNEL_FLAGS})
     set_property(TARGET ${name}_${machine} PROPERTY
       CXX_COMPILER_LAUNCHER $<TARGET_FILE:flash-launches> ${CMAKE_CXX_COMPILER_LAUNCHER})
     add_dependencies(${name}_${machine} flash-launches)
     target_sources(${name} INTERFACE $<TARGET_OBJECTS:${name}_${machine}>)
   endforeach()
-  target_compile_options(${name}_sim PRIVATE -O2)
+  target_compile_options(${name}_sim PRIVATE -O2 -g1)  # -g1: findings name lines
   if(TARGET flash_options)
     target_link_libraries(${name}_sim PRIVATE flash_options)
   endif()

@@ -2,12 +2,19 @@
 # A phase is found by its names: phases/NN-name/{notebook.cpp, attention.cu} and tests/phase_NN_test.cpp.
 # flash_add_phase(04 tiled-v2) makes the target phase04 and the CTest label phase04.
 
+# How tests and notebooks are compiled: lightly, since that takes longer than running them, and with the headers of the
+# C++ library, Eigen and xtensor, which never change, read once for all of them (tests/CMakeLists.txt).
+function(flash_compile_lightly target)
+  target_compile_options(${target} PRIVATE -O1)
+  target_precompile_headers(${target} REUSE_FROM cell_main)
+endfunction()
+
 # flash_add_test(<name> <source> LABELS <label>… [LINK <library>…]): a TEST_CASE becomes a CTest test "<name>.<title>".
 function(flash_add_test name source)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "LABELS;LINK")
   add_executable(${name}_test ${source})
   target_link_libraries(${name}_test PRIVATE doctest_main flash_common ${arg_LINK})
-  target_compile_options(${name}_test PRIVATE -O1)  # compiling takes longer than running
+  flash_compile_lightly(${name}_test)
   doctest_discover_tests(${name}_test TEST_PREFIX "${name}.")
   # doctest_discover_tests loses all labels but the first; a script that CTest reads after the discovered list does not.
   set(script "${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake")
@@ -33,8 +40,11 @@ function(flash_add_phase number name)
     list(APPEND compared phase${other}_objects)
   endforeach()
 
-  # Its declaration (phase.cpp), and its kernel once per machine: all that a program must link to run it.
-  add_library(${objects}_host OBJECT "${folder}/phase.cpp")
+  # Its declaration (phase.cpp) and what else runs on the host, and its kernel once per machine: all that a program must
+  # link to run it.
+  file(GLOB host CONFIGURE_DEPENDS "${folder}/*.cpp")
+  list(REMOVE_ITEM host "${folder}/notebook.cpp")
+  add_library(${objects}_host OBJECT ${host})
   target_link_libraries(${objects}_host PUBLIC flash_common)
   add_library(${objects} INTERFACE)
   target_sources(${objects} INTERFACE $<TARGET_OBJECTS:${objects}_host>)
@@ -55,7 +65,7 @@ function(flash_add_phase number name)
   # The page of the course; it is a test too: it must run to its end.
   add_executable(${phase}_notebook "${folder}/notebook.cpp")
   target_link_libraries(${phase}_notebook PRIVATE cell_main ${objects} ${compared})
-  target_compile_options(${phase}_notebook PRIVATE -O1)  # compiling takes longer than running
+  flash_compile_lightly(${phase}_notebook)
   add_test(NAME ${phase}.notebook COMMAND ${phase}_notebook)
   set_tests_properties(${phase}.notebook PROPERTIES LABELS "${phase};notebook" TIMEOUT 300)
 

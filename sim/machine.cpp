@@ -3,6 +3,8 @@
 // Use: see machine.hpp.
 #include "sim/machine.hpp"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -18,6 +20,7 @@
 #include "sim/checks/shadow.hpp"
 #include "sim/core/block.hpp"
 #include "sim/core/device_memory.hpp"
+#include "sim/core/faults.hpp"
 #include "sim/limits.hpp"
 
 namespace flash::simt {
@@ -107,7 +110,12 @@ void MachineCore::clear() {
 }
 
 void* MachineCore::allocate(const char* name, std::size_t count, std::size_t element_bytes, Padding padding) {
-  return state_->memory.allocate(name, count * element_bytes, element_bytes, padding);
+  std::size_t bytes = 0;
+  if (__builtin_mul_overflow(count, element_bytes, &bytes))
+    refuse("device memory for " + std::string(name),
+           std::to_string(count) + " elements of " + std::to_string(element_bytes) + " bytes", "less than 2^64 bytes",
+           "correct the count");
+  return state_->memory.allocate(name, bytes, element_bytes, padding);
 }
 
 void MachineCore::release(const void* data) {
@@ -189,14 +197,16 @@ void MachineCore::run(Launch& launch) {
   }
   std::atomic<std::uint64_t> next{0};
   std::vector<std::exception_ptr> errors(count);
+  Watched watched(s.options.timeout);
   const auto work = [&](std::size_t w) {
     Worker& worker = *s.workers[w];
     worker.barriers = 0;
     worker.tracer.events.clear();
     tally = {};
+    watched.enter();
     try {
       if (s.checked) s.checkers[w]->begin_launch();
-      for (std::uint64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < blocks;)
+      for (std::uint64_t i; !watched.over() && (i = next.fetch_add(1, std::memory_order_relaxed)) < blocks;)
         worker.run(launch, launch.order == Order::forward   ? i
                            : launch.order == Order::reverse ? blocks - 1 - i
                                                             : shuffled[i]);
@@ -204,6 +214,7 @@ void MachineCore::run(Launch& launch) {
       errors[w] = std::current_exception();
       next = blocks;
     }
+    watched.leave();
     if (s.checked) s.checkers[w]->end_launch(tally);
   };
   std::vector<std::thread> pool;
@@ -221,6 +232,15 @@ void MachineCore::run(Launch& launch) {
     for (RawFinding& finding : worker.findings.take()) raw.push_back(std::move(finding));
     events.insert(events.end(), worker.tracer.events.begin(), worker.tracer.events.end());
   }
+  const bool stopped_running =
+      std::any_of(raw.begin(), raw.end(), [](const RawFinding& finding) { return finding.kind == kNoEnd; });
+  if (watched.over() && !stopped_running)  // the time was over between two blocks
+    raw.push_back({kNoEnd,
+                   std::to_string(std::min<std::uint64_t>(next, blocks)) + " of " + std::to_string(blocks) +
+                       " blocks had run when the launch was to end (its time is over, or Ctrl-C)",
+                   "give it more time, or less work",
+                   {},
+                   0});
   if (s.shadow)
     s.shadow->end_launch({s.checkers.begin(), s.checkers.begin() + static_cast<long>(count)}, report.ledger);
   const auto coordinates = [&](unsigned b) {
@@ -237,6 +257,11 @@ void MachineCore::run(Launch& launch) {
 
   const std::vector<Finding> found = worded(std::move(raw), report.grid);
   s.findings.insert(s.findings.end(), found.begin(), found.end());
+  if (watched.interrupted()) {  // say where, then end as Ctrl-C ends a program
+    for (const Finding& finding : found) std::cerr << finding.text << "\n";
+    signal(SIGINT, SIG_DFL);
+    raise(SIGINT);
+  }
   if (found.empty() || s.options.keep_going) return;
   for (const Finding& finding : found) std::cerr << finding.text << "\n";
   throw Error("kernel " + reports().back().kernel + " has " + std::to_string(found.size()) +

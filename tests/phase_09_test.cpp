@@ -401,6 +401,34 @@ TEST_CASE_TEMPLATE("backward: gpu", T, float, half, bfloat16) {
   CHECK(same_bits(first.dv.memory, again.dv.memory));
 }
 
+// CUDA's grid.y ends at 65,535: more heads than that, each with gradients of its own.
+TEST_CASE("backward: 65,792 heads") {
+  const Case c{.B = 257, .H = 256, .Sq = 1, .Sk = 2, .D = 3, .block_q = 16, .block_k = 16};
+  for (const Mode mode : {Mode::Deterministic, Mode::Atomic}) {
+    GradientInputs<half> in(c);
+    run_both(in, Where::Sim, mode);
+    expect_none(examine_gradients(in, false));
+  }
+}
+
+// Each tensor's rows, heads and batch entries further apart than 2^31 elements: the same bits as close together.
+TEST_CASE_TEMPLATE("backward: strides over 2^31", T, float, half) {
+  const Case c{.B = 2, .H = 2, .Sq = 18, .Sk = 18, .D = 8, .causal = Causal::TopLeft};
+  GradientInputs<T> near(c);
+  FarApart far;
+  GradientProblem<T> p = near.problem();
+  const View<T> o = far(near.in.o.view), dq = p.dq = far(p.dq), dk = p.dk = far(p.dk), dv = p.dv = far(p.dv);
+  p.q = far(p.q), p.k = far(p.k), p.v = far(p.v), p.o = o, p.dout = far(p.dout);
+  if (p.kept.o_lo.data) p.kept.o_lo = far(p.kept.o_lo);
+  const Problem<T> forward{p.q, p.k, p.v, o, near.forward().lse, p.options};
+  phase09::forward_training(forward, p.kept, Where::Sim, {.in_place = true});
+  phase09::backward(p, Where::Sim, {.in_place = true});
+  run_both(near, Where::Sim);
+  CHECK(gather64(dq) == gather64(near.dq.view));
+  CHECK(gather64(dk) == gather64(near.dk.view));
+  CHECK(gather64(dv) == gather64(near.dv.view));
+}
+
 // Large enough for the means to matter: the figures of docs/backward.md. The last column is what libraries do: δ from
 // the rounded O. It must miss the bar, or this test could not tell the difference.
 TEST_CASE_TEMPLATE("precision: delta keeps what rounding cuts off", T, half, bfloat16) {
@@ -597,16 +625,7 @@ TEST_CASE("large logits: the naive backward in fp64 is exact") {
     GradientInputs<float> in(l.c);
     make_large(in, l.large, l.size);
     const GradientProblem<float> from = in.problem(true);
-    const std::vector<double> q = gather64(from.q), k = gather64(from.k), v = gather64(from.v),
-                              dout = gather64(from.dout);
-    std::vector<double> dq(q.size()), dk(k.size()), dv(v.size());
-    GradientProblem<double> p;
-    p.q = dense_view(q.data(), from.q.shape), p.k = dense_view(k.data(), from.k.shape);
-    p.v = dense_view(v.data(), from.v.shape), p.dout = dense_view(dout.data(), from.q.shape);
-    p.dq = dense_view(dq.data(), from.q.shape), p.dk = dense_view(dk.data(), from.k.shape);
-    p.dv = dense_view(dv.data(), from.v.shape);
-    p.dlse = from.dlse, p.options = from.options;
-    phase09::naive_backward(p);
+    const auto [dq, dk, dv] = phase09::exact_gradients(from);
     const GradientReference want = gradient_reference(from);
     const auto near = [&](const std::vector<double>& got, const std::vector<double>& exact, double g) {
       double difference = 0;

@@ -26,6 +26,17 @@ Domain checked_domain(const Features& can) {
   return restrict_to(domain, can);
 }
 
+FarApart::~FarApart() {
+  for (const auto& [map, bytes] : maps_) munmap(map, bytes);
+}
+
+void* FarApart::reserve(std::size_t bytes) {
+  void* map = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  REQUIRE(map != MAP_FAILED);
+  maps_.emplace_back(map, bytes);
+  return map;
+}
+
 bool skipped_without(Where where) {
   if (available(features_under_test(), where)) return false;
   if (where == Where::Gpu)
@@ -229,27 +240,13 @@ void check_lse_is_a_by_product(const Forward<T>& forward, const Features& can) {
   CHECK(is_poison(without.lse.data(), without.lse.size() * sizeof(float)));
 }
 
-// Rows, heads and batch entries further apart than 2^31 elements: offsets must be 64-bit. The memory is reserved,
-// hardly used; kernels work on it in place, on the fast simulator.
 template <class T>
 void check_far_strides() {
   const Case c{.B = 2, .H = 2, .Sq = 9, .Sk = 18, .D = 8};
   Inputs<T> near(c);
   const Features& can = features_under_test();
   const Result<T> want = run_case(near, on<T>(phase_under_test(), Where::Sim), can.lse);
-  constexpr std::int64_t row = (std::int64_t{1} << 28) + 3, head = 20 * row, batch = 2 * head + 7;  // row 8: 2^31
-  constexpr std::size_t bytes = static_cast<std::size_t>(2 * batch) * sizeof(T);
-  std::vector<void*> maps;
-  const auto far = [&]<class U>(const View<U>& view) {
-    void* map = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    REQUIRE(map != MAP_FAILED);
-    maps.push_back(map);
-    const View<T> moved{static_cast<T*>(map), view.shape, {batch, head, row, 1}};
-    for (std::int64_t b = 0; b < c.B; ++b)
-      for (std::int64_t h = 0; h < c.H; ++h)
-        for (std::int64_t s = 0; s < view.S(); ++s) std::copy_n(view.row(b, h, s), c.D, moved.row(b, h, s));
-    return moved;
-  };
+  FarApart far;
   Problem<T> p = near.problem(false);
   p.q = far(p.q);
   p.k = far(p.k);
@@ -257,7 +254,6 @@ void check_far_strides() {
   const View<T> o = p.o = far(p.o);
   flash::forward(phase_under_test(), p, Where::Sim, {.in_place = true});
   CHECK(gather(o) == want.o);
-  for (void* map : maps) munmap(map, bytes);
 }
 
 // Every refusal that all phases share. O = [2, 3, 4, 8], K = V = [2, 3, 5, 8] before each is broken.

@@ -45,6 +45,30 @@ Domain restrict_to(Domain domain, const Features& can);
 // Small enough for the checked machine; at least three K tiles for each block size, edges of all kinds.
 Domain checked_domain(const Features& can);
 
+// Copies of tensors whose rows, heads and batch entries are further apart than 2^31 elements, so that offsets must be
+// 64-bit: row 8 begins at 2^31. The memory is reserved, hardly used; kernels work on it in place, on the fast machine.
+class FarApart {
+ public:
+  static constexpr std::int64_t row = (std::int64_t{1} << 28) + 3, head = 20 * row, batch = 2 * head + 7;
+  FarApart() = default;
+  FarApart(const FarApart&) = delete;
+  ~FarApart();
+  // Of a [2, 2, at most 20, D] tensor.
+  template <class T>
+  View<std::remove_const_t<T>> operator()(const View<T>& view) {
+    using U = std::remove_const_t<T>;
+    const View<U> moved{static_cast<U*>(reserve(2 * batch * sizeof(T))), view.shape, {batch, head, row, 1}};
+    for (std::int64_t b = 0; b < view.B(); ++b)
+      for (std::int64_t h = 0; h < view.H(); ++h)
+        for (std::int64_t s = 0; s < view.S(); ++s) std::copy_n(view.row(b, h, s), view.D(), moved.row(b, h, s));
+    return moved;
+  }
+
+ private:
+  void* reserve(std::size_t bytes);
+  std::vector<std::pair<void*, std::size_t>> maps_;
+};
+
 // A test for a machine that this build or computer lacks, or for a type that the phase does not have, says so; CTest
 // shows it as skipped.
 bool skipped_without(Where where);

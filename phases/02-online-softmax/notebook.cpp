@@ -24,7 +24,7 @@
 #include <cstdio>
 #include <numeric>
 
-#include "phases/01-naive/attention.hpp"
+#include "phases/01-naive/phase.hpp"
 #include "phases/common/cell.hpp"
 #include "phases/common/example.hpp"
 #include "phases/common/svg.hpp"
@@ -147,7 +147,7 @@ CELL("Empty parts and empty rows") {
 
   Example few = random_example(6, 32);  // 6 queries, 4 keys, bottom-right: the last query sees all, the first two none
   few.k = random_tensor<float>({1, 1, 4, 32}, 1, 1), few.v = random_tensor<float>({1, 1, 4, 32}, 1, 2);
-  phase02::attention(few.problem_with_lse({.causal = Causal::BottomRight}));
+  phase02::forward(few.problem_with_lse({.causal = Causal::BottomRight}));
   for (int i = 0; i < 6; ++i)
     std::printf("query %d sees %d keys: |O_i| = %.3f, LSE = %6.3f\n", i, std::max(0, i - 1),
                 head(few.o, 0).row(i).norm(), few.lse[i]);
@@ -181,7 +181,7 @@ CELL("Bytes against N") {
     least.points.push_back({double(N), 16.0 * double(N * d)});
     if (N > 512) continue;
     Example e = random_example(N, d);
-    const Ledger now = phase02::attention(e.problem()), before = phase01::attention(e.problem());
+    const Ledger now = phase02::forward(e.problem()).ledger, before = phase01::forward(e.problem()).ledger;
     std::printf("N = %4d   01: %12s   02: %12s   02 / 01 = %4.1f\n", int(N), grouped(before.hbm_bytes()).c_str(),
                 grouped(now.hbm_bytes()).c_str(), double(now.hbm_bytes()) / double(before.hbm_bytes()));
     online.dots.push_back({double(N), double(now.hbm_bytes())});

@@ -16,7 +16,7 @@
 
 #include <cstdio>
 
-#include "phases/02-online-softmax/attention.hpp"
+#include "phases/02-online-softmax/phase.hpp"
 #include "phases/common/cell.hpp"
 #include "phases/common/example.hpp"
 #include "phases/common/svg.hpp"
@@ -37,7 +37,7 @@ static std::int64_t tiles(std::int64_t N, std::int64_t B) {
 // %%
 CELL("The walk") {
   Example e = sentence();
-  const Ledger ledger = phase03::attention(e.problem({.block_q = 13, .block_k = 17}));
+  const Ledger ledger = phase03::forward(e.problem({.block_q = 13, .block_k = 17})).ledger;
   std::printf("12 heads, relative error against fp64: %.1e\n", worst_head(e));
   expect(worst_head(e) <= 2e-6, "the same attention, from tiles");
 
@@ -104,7 +104,7 @@ CELL("B_c = 768 on an A100") {
   Options options{.scale = 1.0f, .block_q = 64, .block_k = 768, .sram_bytes = sram};  // the tutorial has no 1/√d
   std::string refusal;
   try {
-    phase03::attention(e.problem(options));
+    phase03::forward(e.problem(options));
   } catch (const Error& error) {
     refusal = error.what();
   }
@@ -113,7 +113,7 @@ CELL("B_c = 768 on an A100") {
 
   const std::int64_t needed = phase03::sram_bytes_needed({64, 768}, 64);
   options.sram_bytes = needed;
-  const Ledger ledger = phase03::attention(e.problem(options));
+  const Ledger ledger = phase03::forward(e.problem(options)).ledger;
   RowMajor<double> S = scores<double>(e, 0) * 8;  // scale 1 instead of 1/√64
   const double error = relative_error(head(e.o, 0), exact_softmax(S.cast<double>()) * head(e.v, 0).cast<double>());
   std::printf("with %s bytes (%.1f KiB) it runs: on-chip peak %s, relative error %.1e\n",
@@ -138,7 +138,7 @@ static std::uint64_t v1_bytes(std::uint64_t N, std::uint64_t d, std::uint64_t Tc
 CELL("The ledger") {
   const std::int64_t N = 256, d = 64, Bc = 50, Tc = tiles(N, Bc);  // ragged on purpose: 5 tiles of 50 and one of 6
   Example e = random_example(N, d);
-  const Ledger ledger = phase03::attention(e.problem({.block_q = 64, .block_k = Bc}));
+  const Ledger ledger = phase03::forward(e.problem({.block_q = 64, .block_k = Bc})).ledger;
   for (const ArrayTraffic& a : ledger.arrays)
     std::printf("  %-4s read %12s   written %12s\n", a.name.c_str(), grouped(a.read_bytes).c_str(),
                 grouped(a.written_bytes).c_str());
@@ -147,7 +147,7 @@ CELL("The ledger") {
               grouped(formula).c_str(), int(Tc));
   expect(ledger.hbm_bytes() == formula, "counted = formula");
   Example same = random_example(N, d);
-  const std::uint64_t rowwise = phase02::attention(same.problem()).hbm_bytes();
+  const std::uint64_t rowwise = phase02::forward(same.problem()).ledger.hbm_bytes();
   std::printf("phase 02 moved %s bytes: %.0f times as many\n", grouped(rowwise).c_str(),
               double(rowwise) / double(formula));
   expect((head(e.o, 0) - head(same.o, 0)).norm() <= 4e-6 * head(same.o, 0).norm(), "and gave the same output");
@@ -162,7 +162,7 @@ CELL("Bytes against SRAM") {
   for (std::int64_t kib = 16; kib <= 512; kib *= 2) {
     Example e = random_example(N, d);
     const auto blocks = phase03::fitting_blocks(kib * 1024, d);
-    const std::uint64_t counted = phase03::attention(e.problem({.sram_bytes = kib * 1024})).hbm_bytes();
+    const std::uint64_t counted = phase03::forward(e.problem({.sram_bytes = kib * 1024})).ledger.hbm_bytes();
     std::printf("%4d KiB: B_r × B_c = %3d × %-4d T_c = %2d, %12s bytes\n", int(kib), int(blocks.Br), int(blocks.Bc),
                 int(tiles(N, blocks.Bc)), grouped(counted).c_str());
     v1.points.push_back({double(kib), double(counted)});

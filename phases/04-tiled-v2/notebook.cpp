@@ -11,12 +11,12 @@
 // and each Q tile is independent, hence threads.
 
 // %%
-#include "phases/04-tiled-v2/attention.hpp"
+#include "phases/04-tiled-v2/phase.hpp"
 
 #include <cstdio>
 #include <cstring>
 
-#include "phases/01-naive/attention.hpp"
+#include "phases/01-naive/phase.hpp"
 #include "phases/03-tiled-v1/attention.hpp"
 #include "phases/common/cell.hpp"
 #include "phases/common/example.hpp"
@@ -45,7 +45,7 @@ static svg::Walk v2_walk(const std::string& title, const Problem<float>& p, int 
 CELL("Down the columns, or along the rows") {
   Example e = sentence();
   const Options blocks{.block_q = 13, .block_k = 17};
-  Ledger v1 = phase03::attention(e.problem(blocks)), v2 = phase04::attention(e.problem(blocks));
+  Ledger v1 = phase03::forward(e.problem(blocks)).ledger, v2 = phase04::forward(e.problem(blocks)).ledger;
   expect(worst_head(e) <= 2e-6, "the same attention");
 
   svg::Walk down{"V1: K, V outside", 4, 3, 1, {}, "O is read and written 3 times (zeroed once)"};
@@ -81,7 +81,8 @@ CELL("Rescales, counted") {
   for (const std::int64_t Bc : {32, 64, 128, 256}) {
     Example e = random_example(N, d);
     const Options blocks{.block_q = 64, .block_k = Bc, .sram_bytes = 1 << 20};
-    const auto v1 = phase03::attention(e.problem(blocks)).rescales, v2 = phase04::attention(e.problem(blocks)).rescales;
+    const auto v1 = phase03::forward(e.problem(blocks)).ledger.rescales,
+               v2 = phase04::forward(e.problem(blocks)).ledger.rescales;
     const std::uint64_t Tc = tiles(N, Bc);
     std::printf("%5d %5d | %14s %16s\n", int(Bc), int(Tc), grouped(v1).c_str(), grouped(v2).c_str());
     equal = equal && v1 == 2 * N * Tc && v2 == N * Tc + N;
@@ -120,8 +121,8 @@ CELL("Bytes against N") {
     if (N > 512) continue;  // beyond that the formulas speak alone
     Example e = random_example(N, d);
     const std::uint64_t counted[] = {
-        phase01::attention(e.problem()).hbm_bytes(), phase03::attention(e.problem()).hbm_bytes(),
-        phase04::attention(e.problem()).hbm_bytes(), phase04::attention(e.problem(large)).hbm_bytes()};
+        phase01::forward(e.problem()).ledger.hbm_bytes(), phase03::forward(e.problem()).ledger.hbm_bytes(),
+        phase04::forward(e.problem()).ledger.hbm_bytes(), phase04::forward(e.problem(large)).ledger.hbm_bytes()};
     std::printf("%5d", int(N));
     for (int k = 0; k < 4; ++k) {
       std::printf(" %14s", grouped(counted[k]).c_str());
@@ -136,7 +137,7 @@ CELL("Bytes against N") {
 
   Example e = random_example(512, d);
   const Problem<float> square = e.problem({.block_q = 64, .block_k = 64});
-  const double share = 1.0 * phase04::attention(square).hbm_bytes() / phase03::attention(square).hbm_bytes();
+  const double share = 1.0 * phase04::forward(square).ledger.hbm_bytes() / phase03::forward(square).ledger.hbm_bytes();
   std::printf("equal tiles, 64 × 64, N = 512: V2 moves %.2f of V1's bytes\n", share);
   expect(share < 0.7, "at equal tiles V2 moves fewer bytes");
 }
@@ -151,7 +152,7 @@ CELL("What is O(N) and what is not") {
   std::uint64_t traffic[2], held[2];
   for (const int k : {0, 1}) {
     Example e = random_example(512 << k, 64);
-    traffic[k] = phase04::attention(e.problem_with_lse()).hbm_bytes();
+    traffic[k] = phase04::forward(e.problem_with_lse()).ledger.hbm_bytes();
     held[k] = 4 * (e.q.size() + e.k.size() + e.v.size() + e.o.size() + e.lse.size());
     std::printf("N = %d: arrays in HBM %10s bytes, traffic %11s bytes\n", 512 << k, grouped(held[k]).c_str(),
                 grouped(traffic[k]).c_str());
@@ -175,7 +176,7 @@ CELL("What is O(N) and what is not") {
 // %%
 CELL("LSE") {
   Example e = sentence();
-  Ledger ledger = phase04::attention(e.problem_with_lse());
+  Ledger ledger = phase04::forward(e.problem_with_lse()).ledger;
   double worst = 0;
   for (int h = 0; h < 12; ++h) {
     const RowMajor<double> want = scores<double>(e, h).array().exp().rowwise().sum().log();
@@ -203,9 +204,9 @@ CELL("Skipped tiles, counted") {
     const Problem<float> p = e.problem({.causal = causal, .block_q = 64, .block_k = 64});
     const char* title = causal == Causal::None ? "no mask" : causal == Causal::TopLeft ? "top-left" : "bottom-right";
     walks.push_back(v2_walk(title, p, 64, 64));
-    Ledger ledger = phase04::attention(p);
+    Ledger ledger = phase04::forward(p).ledger;
     const RowMajor<double> tiled = head(e.o, 0).cast<double>();
-    phase01::attention(p);
+    phase01::forward(p);
     const double difference = relative_error(head(e.o, 0), tiled);
     const std::uint64_t visited = walks.back().order.size();
     std::printf("%-12s %2d of 15 tiles, %10s flops, difference to phase 01 %.1e\n", title, int(visited),
@@ -226,11 +227,11 @@ CELL("Skipped tiles, counted") {
 // %%
 CELL("Any number of threads, the same bits") {
   Example one = sentence();
-  const Ledger ledger = phase04::attention(one.problem_with_lse({.block_q = 8, .threads = 1}));
+  const Ledger ledger = phase04::forward(one.problem_with_lse({.block_q = 8, .threads = 1})).ledger;
   bool same = true;
   for (const int threads : {2, 3, 8}) {
     Example many = sentence();
-    const Ledger other = phase04::attention(many.problem_with_lse({.block_q = 8, .threads = threads}));
+    const Ledger other = phase04::forward(many.problem_with_lse({.block_q = 8, .threads = threads})).ledger;
     same = same && other == ledger && std::memcmp(one.o.data(), many.o.data(), one.o.size() * sizeof(float)) == 0 &&
            std::memcmp(one.lse.data(), many.lse.data(), one.lse.size() * sizeof(float)) == 0;
   }

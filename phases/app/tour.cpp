@@ -5,15 +5,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <numeric>
 
 #include "phases/09-backward/naive.hpp"
 #include "phases/app/commands.hpp"
 #include "phases/app/options.hpp"
+#include "phases/common/example.hpp"
 #include "phases/common/phase.hpp"
 #include "phases/common/svg.hpp"
-#include "phases/common/tensor.hpp"
 #include "phases/common/text.hpp"
 #include "tests/reference.hpp"
 
@@ -29,30 +28,13 @@ struct Step {
   bool good = false;
 };
 
-std::vector<std::string> read_lines(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) throw Error(path + ": cannot be opened; run from a complete checkout");
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(file, line);) lines.push_back(line);
-  return lines;
-}
-
-// The fp16 file as fp32, so that the errors shown are those of the arithmetic and not of the output's rounding.
-Tensor<float> load_widened(const std::string& path) {
-  const Tensor<half> from = load_tensor<half>(path);
-  Tensor<float> to = make_tensor<float>(shape_of(from));
-  std::transform(from.begin(), from.end(), to.begin(), [](half x) { return to_float(x); });
-  return to;
-}
-
-// P of one head, from phase 01's own softmax: [Sq, Sk].
-RowMajor<float> attention_weights(const Problem<float>& p, std::int64_t h) {
-  const Eigen::Map<const RowMajor<float>> Q(p.q.head(0, h), p.Sq(), p.D()), K(p.k.head(0, h), p.Sk(), p.D());
-  return phase01::safe_softmax<float>(Q * K.transpose() * p.scale());
+// P of head h, exactly: [Sq, Sk].
+RowMajor<double> weights(const Example& input, std::int64_t h) {
+  return exact_softmax(scores<double>(input, h));
 }
 
 // "her (11) -> alice 54 %, sister 20 %, her 5 %"
-void print_top_words(const RowMajor<float>& P, const std::vector<std::string>& tokens, std::int64_t row) {
+void print_top_words(const RowMajor<double>& P, const std::vector<std::string>& tokens, std::int64_t row) {
   std::vector<std::int64_t> order(tokens.size());
   std::iota(order.begin(), order.end(), 0);
   std::partial_sort(order.begin(), order.begin() + 3, order.end(),
@@ -141,33 +123,18 @@ bool print_backward(const Phase& phase, const Problem<float>& p, Where machine) 
   g.options = p.options;
   const Run run = backward(phase, g, machine);
 
-  const auto widened = [](const View<const float>& from) {
-    Tensor<double> to = make_tensor<double>(from.shape);
-    std::copy_n(from.data, from.elements(), to.data());
-    return to;
-  };
-  const Tensor<double> q64 = widened(p.q), k64 = widened(p.k), v64 = widened(p.v), dout64 = widened(p.o);
-  Tensor<double> dq64 = make_tensor<double>(shape), dk64 = dq64, dv64 = dq64;
-  GradientProblem<double> exact;
-  exact.q = view(q64);
-  exact.k = view(k64);
-  exact.v = view(v64);
-  exact.dout = view(dout64);
-  exact.dq = view(dq64);
-  exact.dk = view(dk64);
-  exact.dv = view(dv64);
-  phase09::naive_backward(exact);
+  const phase09::ExactGradients exact = phase09::exact_gradients(g);
 
   bool good = true;
   std::printf("  backward    dO = O;");
-  const auto report = [&](const char* name, const Tensor<float>& got, const Tensor<double>& want) {
-    const double error = test::distance({got.begin(), got.end()}, {want.begin(), want.end()}, p.D()).relative;
+  const auto report = [&](const char* name, const Tensor<float>& got, const std::vector<double>& want) {
+    const double error = test::distance({got.begin(), got.end()}, want, p.D()).relative;
     good = good && error <= 5e-6;
     std::printf(" %s off by %.1e%s", name, error, error <= 5e-6 ? "" : " <-- OVER THE BAR OF 5e-6");
   };
-  report("dQ", dq, dq64);
-  report("dK", dk, dk64);
-  report("dV", dv, dv64);
+  report("dQ", dq, exact.dq);
+  report("dK", dk, exact.dk);
+  report("dV", dv, exact.dv);
   std::printf(" relative to fp64\n              HBM bytes %s read, %s written; %s FLOPs, %.1f ms\n",
               grouped(run.ledger.hbm_read_bytes()).c_str(), grouped(run.ledger.hbm_written_bytes()).c_str(),
               grouped(run.ledger.flops).c_str(), run.milliseconds);
@@ -215,7 +182,7 @@ std::string bytes_chart(const Problem<float>& real) {
 }
 
 void write_report(const std::string& path, const std::vector<Step>& steps, const Problem<float>& p,
-                  const std::vector<std::string>& tokens) {
+                  const Example& input, const std::vector<std::string>& tokens) {
   std::string html =
       "<!doctype html>\n<meta charset=\"utf-8\">\n<title>FlashPhases tour</title>\n"
       "<style>body{font:15px sans-serif;max-width:1000px;margin:2em auto;padding:0 1em;background:#fff;color:#222}"
@@ -240,7 +207,7 @@ void write_report(const std::string& path, const std::vector<Step>& steps, const
         "<p><b>" + std::string(s.phase->features.phase) + "</b>: " + svg::escape(s.phase->features.change) + ".</p>\n";
   html += bytes_chart(p);
   for (const std::int64_t h : {3, 7, 8}) {
-    const RowMajor<float> P = attention_weights(p, h);
+    const RowMajor<double> P = weights(input, h);
     html += svg::heat_map("P of head " + std::to_string(h) + ": where each word looks", {P.data(), P.data() + P.size()},
                           tokens, tokens);
   }
@@ -253,23 +220,18 @@ int tour_command(const std::vector<std::string>& words) {
   const Arguments args(words, {"out"});
   if (args.positional.size() > 1) refuse("argument", "'" + args.positional[1] + "'", "at most one phase", "omit it");
   const Phase* only = args.positional.empty() ? nullptr : &find_phase(args.positional[0]);
-  const std::string folder = args.text("out", "flash-tour"), data = FLASH_DATA_DIR;
+  const std::string folder = args.text("out", "flash-tour");
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
   if (failed || !std::filesystem::is_directory(folder))
     refuse("--out", folder, "a folder that can be made (" + (failed ? failed.message() : "it is a file") + ")",
            "choose another");
 
-  const Tensor<float> q = load_widened(data + "/minilm_q.npy"), k = load_widened(data + "/minilm_k.npy"),
-                      v = load_widened(data + "/minilm_v.npy");
-  const std::vector<std::string> tokens = read_lines(data + "/minilm_tokens.txt");
-  Tensor<float> o = make_tensor<float>(shape_of(q));
-  std::vector<float> lse(static_cast<std::size_t>(q.shape(0) * q.shape(1) * q.shape(2)));
-  Problem<float> p;
-  p.q = view(q);
-  p.k = view(k);
-  p.v = view(v);
-  p.o = view(o);
+  Example input = sentence();
+  const std::vector<std::string> tokens = sentence_words();
+  Tensor<float>& o = input.o;
+  Problem<float> p = input.problem();
+  std::vector<float> lse(static_cast<std::size_t>(p.B() * p.H() * p.Sq()));
   p.options.sram_bytes = 16 * 1024;
   if (static_cast<std::int64_t>(tokens.size()) != p.Sq())
     refuse("minilm_tokens.txt", tokens.size(), std::to_string(p.Sq()) + " lines", "restore docs/data");
@@ -307,7 +269,7 @@ int tour_command(const std::vector<std::string>& words) {
     print_step(s, i + 1);
     if (i == 0) {
       std::printf("  which words attend to which, from P (head 3: who is meant; head 7: what the phrase heads for)\n");
-      const RowMajor<float> who = attention_weights(p, 3), what = attention_weights(p, 7);
+      const RowMajor<double> who = weights(input, 3), what = weights(input, 7);
       for (const std::int64_t row : {11, 27, 34}) print_top_words(who, tokens, row);
       for (const std::int64_t row : {5, 13, 41}) print_top_words(what, tokens, row);
     }
@@ -324,7 +286,7 @@ int tour_command(const std::vector<std::string>& words) {
   }
 
   const std::string report = folder + "/report.html";
-  write_report(report, steps, p, tokens);
+  write_report(report, steps, p, input, tokens);
   std::printf("\n%s\nreport: %s\n", table_text(steps).c_str(), std::filesystem::absolute(report).c_str());
   for (const Step& s : steps)
     if (!s.good)

@@ -49,23 +49,25 @@ inline void check_backward(const Features& can) {
 }
 
 // Checks what is kept for a problem with this Q.
-template <class T>
-void validate(const Kept& kept, const View<const T>& q) {
+inline void validate(const Kept& kept, const AnyView& q, bool two_bytes, const char* type) {
   if (!kept.m != !kept.l)
     refuse(kept.m ? "l" : "m", "null", std::string("a pointer beside ") + (kept.m ? "m" : "l"), "keep both or neither");
   if (!kept.o_lo.data) return;
-  if (sizeof(T) != 2)
-    refuse("O_lo", "given", std::string("none for ") + type_name<T>(), "omit it: O itself is precise enough");
+  if (!two_bytes) refuse("O_lo", "given", std::string("none for ") + type, "omit it: O itself is precise enough");
   check_view("O_lo", kept.o_lo);
   for (int i : {0, 1, 2, 3}) check_size("O_lo", kept.o_lo, i, "Q", q.shape[i]);
   check_written("O_lo", kept.o_lo);
+}
+template <class T>
+void validate(const Kept& kept, const View<const T>& q) {
+  validate(kept, q, sizeof(T) == 2, type_name<T>());
 }
 
 // Checks sizes, strides and options; throws Error with one line. Reads no element, writes nothing.
 // The naive backward repeats the forward pass and needs neither O nor LSE.
 template <class T>
 void validate(const GradientProblem<T>& p, const Features& can, bool needs_forward = true) {
-  const auto check_like = [](const char* name, const auto& view, const char* other, const auto& want) {
+  const auto check_like = [](const char* name, const AnyView& view, const char* other, const AnyView& want) {
     check_view(name, view);
     for (int i : {0, 1, 2, 3}) check_size(name, view, i, other, want.shape[i]);
   };

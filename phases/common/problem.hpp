@@ -37,7 +37,10 @@ struct View {
     return elements() == 0 ? 0 : last + 1;
   }
   template <class U>
-  requires(std::is_same_v<U, const T> && !std::is_const_v<T>) operator View<U>() const { return {data, shape, stride}; }
+  requires(!std::is_same_v<U, T> && (std::is_same_v<U, const T> || std::is_same_v<U, const void>)) operator View<U>()
+      const {
+    return {data, shape, stride};
+  }
 };
 
 // Row-major strides for a shape.
@@ -115,9 +118,11 @@ inline std::string shape_text(const std::array<std::int64_t, 4>& s) {
 inline constexpr const char* axis_names[] = {"batch size B", "number of heads H", "sequence length S",
                                              "head dimension D"};
 
+// A tensor of whatever type, for what looks at sizes and strides alone: compiled once, not for each type.
+using AnyView = View<const void>;
+
 // Checks one tensor: sizes, last stride, extent, pointer.
-template <class T>
-void check_view(const char* name, const View<T>& view) {
+inline void check_view(const char* name, const AnyView& view) {
   std::int64_t elements = 1;
   for (int i = 0; i < 4; ++i) {
     if (view.shape[i] < 0)
@@ -142,8 +147,7 @@ void check_view(const char* name, const View<T>& view) {
 }
 
 // Checks that a tensor's axis i is as long as another's.
-template <class T>
-void check_size(const char* name, const View<T>& view, int i, const char* other, std::int64_t want) {
+inline void check_size(const char* name, const AnyView& view, int i, const char* other, std::int64_t want) {
   if (view.shape[i] != want)
     refuse(std::string(name) + "'s " + axis_names[i], view.shape[i], std::to_string(want) + " as in " + other,
            "make the shapes agree");
@@ -151,8 +155,7 @@ void check_size(const char* name, const View<T>& view, int i, const char* other,
 
 // Checks that a tensor that is written does not overlap itself: two rows on one address would overwrite each other.
 // From the smallest stride up, each must step over all that the smaller ones reach.
-template <class T>
-void check_written(const char* name, const View<T>& view) {
+inline void check_written(const char* name, const AnyView& view) {
   if (view.elements() == 0) return;
   std::array<int, 4> axes = {3, 2, 1, 0};
   std::stable_sort(axes.begin(), axes.end(), [&](int a, int b) { return view.stride[a] < view.stride[b]; });
@@ -167,40 +170,45 @@ void check_written(const char* name, const View<T>& view) {
 }
 
 // Checks sizes, strides, scale and features; throws Error with one line. Reads no element, writes nothing.
-template <class T>
-void validate(const Problem<T>& p, const Features& can) {
-  check_view("Q", p.q);
-  check_view("K", p.k);
-  check_view("V", p.v);
-  check_view("O", p.o);
-  if (!can.types.contains(type_of<T>)) {
+inline void validate(const AnyView& q, const AnyView& k, const AnyView& v, const AnyView& o, Type type, bool lse,
+                     const Options& options, const Features& can) {
+  check_view("Q", q);
+  check_view("K", k);
+  check_view("V", v);
+  check_view("O", o);
+  if (!can.types.contains(type)) {
     std::string types;
-    for (const Type type : can.types) types += (types.empty() ? "" : " or ") + std::string(name(type));
-    refuse("type", type_name<T>(), types + " in phase " + can.phase, "convert, or choose another phase: ./flash help");
+    for (const Type t : can.types) types += (types.empty() ? "" : " or ") + std::string(name(t));
+    refuse("type", name(type), types + " in phase " + can.phase, "convert, or choose another phase: ./flash help");
   }
   const std::int64_t largest = std::min<std::int64_t>(max_head_dim, can.largest_D());
-  if (p.D() < 1 || p.D() > largest)
-    refuse("Q's head dimension D", p.D(), "1 to " + std::to_string(largest), "split the head");
+  if (q.D() < 1 || q.D() > largest)
+    refuse("Q's head dimension D", q.D(), "1 to " + std::to_string(largest), "split the head");
   for (int i : {0, 1, 3}) {
-    check_size("K", p.k, i, "Q", p.q.shape[i]);
-    check_size("V", p.v, i, "Q", p.q.shape[i]);
+    check_size("K", k, i, "Q", q.shape[i]);
+    check_size("V", v, i, "Q", q.shape[i]);
   }
-  check_size("V", p.v, 2, "K", p.k.shape[2]);
-  for (int i : {0, 1, 2, 3}) check_size("O", p.o, i, "Q", p.q.shape[i]);
-  check_written("O", p.o);
-  if (p.options.scale && !std::isfinite(*p.options.scale))
-    refuse("scale", *p.options.scale, "a finite number", "omit it for 1/sqrt(D)");
-  if (p.options.block_q < 0 || p.options.block_q > max_block)
-    refuse("block_q", p.options.block_q, "0 (automatic) to " + std::to_string(max_block), "omit --block-q");
-  if (p.options.block_k < 0 || p.options.block_k > max_block)
-    refuse("block_k", p.options.block_k, "0 (automatic) to " + std::to_string(max_block), "omit --block-k");
-  if (p.options.sram_bytes < 1) refuse("sram", p.options.sram_bytes, "at least 1 byte", "pass --sram 196608");
-  if (p.options.threads < 0) refuse("threads", p.options.threads, "0 (all cores) or more", "omit --threads");
-  if (p.options.causal != Causal::None && !can.causal)
-    refuse("causal", p.options.causal == Causal::TopLeft ? "top-left" : "bottom-right",
+  check_size("V", v, 2, "K", k.shape[2]);
+  for (int i : {0, 1, 2, 3}) check_size("O", o, i, "Q", q.shape[i]);
+  check_written("O", o);
+  if (options.scale && !std::isfinite(*options.scale))
+    refuse("scale", *options.scale, "a finite number", "omit it for 1/sqrt(D)");
+  if (options.block_q < 0 || options.block_q > max_block)
+    refuse("block_q", options.block_q, "0 (automatic) to " + std::to_string(max_block), "omit --block-q");
+  if (options.block_k < 0 || options.block_k > max_block)
+    refuse("block_k", options.block_k, "0 (automatic) to " + std::to_string(max_block), "omit --block-k");
+  if (options.sram_bytes < 1) refuse("sram", options.sram_bytes, "at least 1 byte", "pass --sram 196608");
+  if (options.threads < 0) refuse("threads", options.threads, "0 (all cores) or more", "omit --threads");
+  if (options.causal != Causal::None && !can.causal)
+    refuse("causal", options.causal == Causal::TopLeft ? "top-left" : "bottom-right",
            std::string("none in phase ") + can.phase, "choose a phase that has it: ./flash help");
-  if (p.lse && !can.lse)
+  if (lse && !can.lse)
     refuse("lse", "wanted", std::string("no LSE from phase ") + can.phase, "choose a phase that has it: ./flash help");
+}
+
+template <class T>
+void validate(const Problem<T>& p, const Features& can) {
+  validate(p.q, p.k, p.v, p.o, type_of<T>, p.lse != nullptr, p.options, can);
 }
 
 }  // namespace flash

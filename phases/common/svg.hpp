@@ -2,44 +2,23 @@
 // Drawn on white, so that they read on dark pages too; no script; x is the column (key), y the row (query).
 // Use:  picture("bytes", svg::chart({.title = "HBM bytes", .x = "N", .y = "bytes"}, {{"naive", {{256, 4e6}, …}}}));
 #pragma once
-#include <algorithm>
 #include <array>
-#include <cmath>
-#include <cstdio>
-#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace flash::svg {
 
-inline std::string escape(const std::string& text) {
-  std::string out;
-  for (const char c : text)
-    out += c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '"' ? "&quot;" : std::string(1, c);
-  return out;
-}
+// Text as XML wants it: & < > and quotes are escaped.
+std::string escape(const std::string& text);
 
 // A number with at most two decimals and no trailing zeros.
-inline std::string num(double v) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f", v);
-  std::string s = text;
-  s.erase(s.find_last_not_of('0') + 1);
-  if (s.back() == '.') s.pop_back();
-  return s == "-0" ? "0" : s;
-}
+std::string num(double v);
 
 // An SVG document under construction. `more` is further attributes, written as they are.
 class Canvas {
  public:
-  Canvas(double width, double height, const std::string& title, const std::string& style = "") {
-    const std::string w = num(width), h = num(height);
-    raw("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + w + " " + h + "\" width=\"" + w + "\" height=\"" +
-        h + "\" font-family=\"DejaVu Sans, Verdana, sans-serif\" font-size=\"12\" fill=\"#222\">");
-    raw("<title>" + escape(title) + "</title>\n<style>" + style + "</style>");
-    rect(0, 0, width, height, "fill=\"white\"");
-    text(16, 24, title, "font-size=\"15\" font-weight=\"bold\"");
-  }
+  Canvas(double width, double height, const std::string& title, const std::string& style = "");
   void raw(const std::string& element) { body_ += element + "\n"; }
   void rect(double x, double y, double width, double height, const std::string& more) {
     raw("<rect" + at({{"x", x}, {"y", y}, {"width", width}, {"height", height}}) + more + "/>");
@@ -68,38 +47,9 @@ class Canvas {
 };
 
 // values[r * columns.size() + c], drawn from white (0) to blue (the largest); what is not finite is red.
-inline std::string heat_map(const std::string& title, const std::vector<double>& values,
-                            const std::vector<std::string>& rows, const std::vector<std::string>& columns,
-                            const std::string& row_axis = "query i (y)", const std::string& column_axis = "key j (x)") {
-  const double cell = 14, left = 110, top = 128;
-  const double width = cell * static_cast<double>(columns.size()), height = cell * static_cast<double>(rows.size());
-  Canvas canvas(std::max(left + width + 24, 520.0), top + height + 24, title);
-  canvas.text(16, top - 8, row_axis, "fill=\"#666\"");
-  canvas.text(16, 46, column_axis + " →", "fill=\"#666\"");
-  double largest = 0;
-  for (const double v : values) largest = std::isfinite(v) ? std::max(largest, v) : largest;
-  for (std::size_t c = 0; c < columns.size(); ++c) {
-    const std::string x = num(left + cell * (static_cast<double>(c) + 0.75)), y = num(top - 6);
-    canvas.text(0, 0, columns[c], "transform=\"translate(" + x + "," + y + ") rotate(-90)\" font-size=\"11\"");
-  }
-  canvas.raw("<g fill=\"#08519c\">");
-  for (std::size_t r = 0; r < rows.size(); ++r) {
-    const double y = top + cell * static_cast<double>(r);
-    canvas.text(left - 6, y + cell - 3, rows[r], "text-anchor=\"end\" font-size=\"11\" fill=\"#222\"");
-    for (std::size_t c = 0; c < columns.size(); ++c) {
-      const double v = values[r * columns.size() + c], shade = largest > 0 ? v / largest : 0;
-      const double x = left + cell * static_cast<double>(c);
-      if (!std::isfinite(v))
-        canvas.rect(x, y, cell, cell, "fill=\"#d62728\"");
-      else if (shade >= 0.01)
-        canvas.rect(x, y, cell, cell, "fill-opacity=\"" + num(shade) + "\"");
-    }
-  }
-  canvas.raw("</g>");
-  canvas.rect(left, top, width, height, "fill=\"none\" stroke=\"#999\"");
-  canvas.text(left, top + height + 16, "white: 0, darkest: " + num(largest), "fill=\"#666\"");
-  return canvas.str();
-}
+std::string heat_map(const std::string& title, const std::vector<double>& values, const std::vector<std::string>& rows,
+                     const std::vector<std::string>& columns, const std::string& row_axis = "query i (y)",
+                     const std::string& column_axis = "key j (x)");
 
 using Points = std::vector<std::array<double, 2>>;  // {x, y}
 struct Line {
@@ -113,81 +63,12 @@ struct Axes {
 };
 
 // 4096 -> "4096", 65536 -> "64 Ki", 2^30 -> "1 Gi".
-inline std::string short_number(double v) {
-  static constexpr const char* units[] = {"", " Ki", " Mi", " Gi", " Ti", " Pi"};
-  int unit = 0;
-  if (std::abs(v) >= 32768)
-    for (; std::abs(v) >= 1024 && unit < 5; ++unit) v /= 1024;
-  return num(v) + units[unit];
-}
+std::string short_number(double v);
 
 // Round values between lo and hi: powers of 2, 4 or 16 on a log axis, else multiples of 1, 2 or 5.
-inline std::vector<double> ticks(double lo, double hi, bool log) {
-  std::vector<double> out;
-  if (log) {
-    const double octaves = std::log2(hi / lo), step = octaves <= 7 ? 1 : octaves <= 14 ? 2 : 4;
-    for (double e = std::ceil(std::log2(lo) / step - 1e-9); e * step <= std::log2(hi) + 1e-9; ++e)
-      out.push_back(std::exp2(e * step));
-  } else {
-    double step = std::pow(10, std::floor(std::log10((hi - lo) / 4)));
-    for (const double factor : {2.0, 2.5, 2.0})
-      if ((hi - lo) / step > 8) step *= factor;
-    for (double t = std::ceil(lo / step - 1e-9); t * step <= hi + step * 1e-9; ++t) out.push_back(t * step);
-  }
-  return out;
-}
+std::vector<double> ticks(double lo, double hi, bool log);
 
 // Lines over x, labelled at their right ends.
-inline std::string chart(const Axes& axes, const std::vector<Line>& lines) {
-  static constexpr const char* colours[] = {"#0072b2", "#d55e00", "#009e73", "#8a3d70", "#b07800", "#555555"};
-  const double left = 74, top = 64, width = 470, height = 330, right = 216;
-  Canvas canvas(left + width + right, top + height + 54, axes.title);
-  const auto scaled = [&](double v) { return axes.log ? std::log(v) : v; };
-  double lo[2] = {INFINITY, INFINITY}, hi[2] = {-INFINITY, -INFINITY};
-  for (const Line& line : lines)
-    for (const Points* points : {&line.points, &line.dots})
-      for (const auto& p : *points)
-        for (int a : {0, 1})
-          if (std::isfinite(scaled(p[a]))) lo[a] = std::min(lo[a], p[a]), hi[a] = std::max(hi[a], p[a]);
-  for (int a : {0, 1})
-    if (!(lo[a] < hi[a])) lo[a] = std::isfinite(lo[a]) ? lo[a] : 1, hi[a] = lo[a] + 1;  // one point, or none
-  const auto at = [&](int a, double v) { return (scaled(v) - scaled(lo[a])) / (scaled(hi[a]) - scaled(lo[a])); };
-  const auto x_at = [&](double v) { return left + width * at(0, v); };
-  const auto y_at = [&](double v) { return top + height * (1 - at(1, v)); };
-
-  for (const double t : ticks(lo[0], hi[0], axes.log)) {
-    canvas.line(x_at(t), top, x_at(t), top + height, "stroke=\"#ddd\"");
-    canvas.text(x_at(t), top + height + 18, short_number(t), "text-anchor=\"middle\"");
-  }
-  for (const double t : ticks(lo[1], hi[1], axes.log)) {
-    canvas.line(left, y_at(t), left + width, y_at(t), "stroke=\"#ddd\"");
-    canvas.text(left - 8, y_at(t) + 4, short_number(t), "text-anchor=\"end\"");
-  }
-  canvas.rect(left, top, width, height, "fill=\"none\" stroke=\"#999\"");
-  canvas.text(left + width / 2, top + height + 42, axes.x, "text-anchor=\"middle\"");
-  canvas.text(left - 58, top - 16, axes.y);
-
-  std::multimap<double, std::size_t> label_at;  // y of a line's right end -> line
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    const std::string colour = colours[i % std::size(colours)];
-    std::string path;
-    const auto finite = [&](const auto& p) { return std::isfinite(scaled(p[0])) && std::isfinite(scaled(p[1])); };
-    for (const auto& p : lines[i].points)
-      if (finite(p)) path += num(x_at(p[0])) + "," + num(y_at(p[1])) + " ";
-    canvas.path(path,
-                "stroke-width=\"2\" stroke=\"" + colour + (lines[i].dashed ? "\" stroke-dasharray=\"6 4\"" : "\""));
-    for (const auto& p : lines[i].dots)
-      if (finite(p)) canvas.dot(x_at(p[0]), y_at(p[1]), "fill=\"" + colour + "\"");
-    const Points& end = lines[i].points.empty() ? lines[i].dots : lines[i].points;
-    label_at.emplace(end.empty() || !finite(end.back()) ? top : y_at(end.back()[1]), i);
-  }
-  double lowest = top - 16;
-  for (const auto& [y, i] : label_at) {  // from the top down, at least one line of text apart
-    lowest = std::max(lowest + 16, y);
-    canvas.text(left + width + 10, lowest + 4, lines[i].label,
-                std::string("fill=\"") + colours[i % std::size(colours)] + "\"");
-  }
-  return canvas.str();
-}
+std::string chart(const Axes& axes, const std::vector<Line>& lines);
 
 }  // namespace flash::svg

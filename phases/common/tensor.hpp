@@ -1,12 +1,7 @@
-// tensor.hpp: owning 4-D tensors [B, H, S, D], held by xtensor. The only file that includes xtensor.
+// tensor.hpp: owning 4-D tensors [B, H, S, D], held by xtensor.
 // Phases never see it: they take the View that view() makes of a tensor.
 // Use:  Tensor<float> q = load_tensor<float>("q.npy");  problem.q = view(q);
 #pragma once
-#if __has_include(<xtensor/containers/xtensor.hpp>)  // xtensor 0.26 moved its headers
-#include <xtensor/containers/xtensor.hpp>
-#else
-#include <xtensor/xtensor.hpp>
-#endif
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -14,6 +9,7 @@
 #include "phases/common/npy.hpp"
 #include "phases/common/problem.hpp"
 #include "phases/common/random.hpp"
+#include "phases/common/xtensor.hpp"
 
 namespace flash {
 

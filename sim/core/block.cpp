@@ -19,10 +19,9 @@ constinit thread_local dim3 blockDim{}, gridDim{};
 constinit thread_local Tally tally{};
 constinit thread_local bool memory_changed = false;
 constinit thread_local Worker* active_worker = nullptr;
+constinit thread_local Worker* running_worker = nullptr;
 
 namespace {
-
-constinit thread_local Worker* running_worker = nullptr;  // set while a block runs, for new fibers
 
 constexpr unsigned kAtomicsBeforeYield = 64;  // then a spinning thread lets others run
 // Without any progress for so long the block is stuck. With several workers another block may still help.
@@ -158,7 +157,7 @@ void Worker::run(const Launch& this_launch, std::uint64_t linear_block) {
       break;
     }
   }
-  active_worker = nullptr;  // a stopped fiber left it set
+  active_worker = running_worker = nullptr;  // a stopped fiber left them set
   if (observer) observer->end_block();
   if (launch->trace) tracer.end_block();
   if (error_) std::rethrow_exception(error_);

@@ -148,6 +148,8 @@ class Worker {
 // The worker whose block the calling OS thread runs; null outside of kernels and inside the simulator's own code,
 // so that an instrumented function of the C++ library that the simulator calls is not taken for the kernel's.
 extern constinit thread_local Worker* active_worker;
+// The worker whose block the calling OS thread runs, inside the simulator's own code too.
+extern constinit thread_local Worker* running_worker;
 
 const char* name_of(WarpOp op);
 std::string described(const OpenOp& op);  // "__shfl_sync with mask 0x0000ffff"

@@ -110,7 +110,12 @@ constexpr int kSavedWords = 20, kEntryWord = 0, kReturnWord = 11;
 
 namespace flash::simt {
 namespace {
-constexpr std::size_t kPage = 4096, kStackBytes = 128 * 1024, kColourStep = 320;
+constexpr std::size_t kPage = kStackGuard, kColourStep = 320;
+#if defined(__SANITIZE_ADDRESS__)
+constexpr std::size_t kStackBytes = 128 * 1024;  // it marks all of a stack at each use
+#else
+constexpr std::size_t kStackBytes = 640 * 1024;  // a GPU gives a thread up to 512 KiB of local memory
+#endif
 
 // Stacks of machines that are gone; making one takes three system calls, and a test makes thousands.
 std::mutex spare_mutex;

@@ -8,6 +8,10 @@
 
 namespace flash::simt {
 
+// Below each stack, inaccessible: what runs over is noticed. As wide as a stride of pages that no frame jumps over,
+// since kernels are compiled to touch each page of a large frame (-fstack-clash-protection).
+constexpr std::size_t kStackGuard = 4096;
+
 struct Fiber {
   void* stack_pointer = nullptr;
   std::byte* stack = nullptr;  // lowest usable address

@@ -27,10 +27,11 @@ std::string last_component(std::string path) {
   return path.substr(path.find_last_of('/') + 1);
 }
 
-// The simulator's headers are inlined into kernels; the line that matters is the kernel's.
+// The simulator's own code: its headers are inlined into kernels, and the line that matters is the kernel's.
 bool is_simulator(const std::string& path) {
-  const auto ends = [&](const char* end) { return path.ends_with(end); };
-  return path.find("/sim/dialect/") != std::string::npos || ends("/sim/core/simt.hpp") || ends("/sim/number.hpp");
+  const auto has = [&](const char* part) { return path.find(part) != std::string::npos; };
+  return has("/sim/dialect/") || has("/sim/checks/") || path.ends_with("/sim/core/simt.hpp") ||
+         path.ends_with("/sim/number.hpp");
 }
 
 #if FLASH_LIBBACKTRACE

@@ -194,6 +194,14 @@ TEST_CASE("Gradients: errors in floors, and the bar holds for all three or not a
   CHECK(dq_table({rows[0], rows[1]}) == "| inputs, dO alike | t: a | t: b |\n|---|---:|---:|\n| i | 1.00 | 300 |\n\n");
 }
 
+TEST_CASE("The CPU beside another library: a line per D and mask, a column per N, the memory of the worst") {
+  CHECK(cpu_table(rows_of(
+            R"({"D": 64, "N": 8, "causal": false, "ratio": 0.876, "ours_mib": 1, "torch_mib": 3},
+               {"D": 64, "N": 16, "causal": true, "ratio": 2, "ours_mib": 2, "torch_mib": 2.5})")) ==
+        "| torch's time / ours | N = 8 | N = 16 |\n|---|---:|---:|\n| D 64, no mask | 0.88 |  |\n"
+        "| D 64, causal |  | 2.00 |\n\nMemory beyond Q, K, V and O: at most 0.80 of torch's.\n\n");
+}
+
 TEST_CASE("Sanitizer, mutants, simulators: what is missing, survived or slow shows") {
   CHECK(sanitizer_table(rows_of(R"({"phase": "05", "type": "t", "tool": "a", "found": 0},
                                    {"phase": "06", "type": "t", "tool": "b", "found": 3})")) ==

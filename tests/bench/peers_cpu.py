@@ -5,7 +5,6 @@
 # python3 tests/bench/peers_cpu.py build/release/bin/flash-bench [--install FOLDER] [--quick] [--json FILE]
 # On more than two cores: taskset -c 0,1 python3 … ; needs torch (2.0 or newer) and numpy, a network only to --install.
 import argparse
-import json
 import math
 import os
 import platform
@@ -15,6 +14,8 @@ import sys
 import tempfile
 import time
 import venv
+
+from results import commit_and_date, write_results
 
 B, H = 1, 8  # as in bench.cpp
 
@@ -122,10 +123,9 @@ def measure(bench, N, D, causal, threads, rounds, seconds):
         peer.close()
     ratios = sorted(b / a for a, b in turns)
     return {
-        "D": D, "N": N, "causal": causal, "ratio": statistics.median(ratios), "ratios": ratios,
-        "ours_ms": statistics.median(a for a, _ in turns), "torch_ms": statistics.median(b for _, b in turns),
-        "ours_best_ms": min(a for a, _ in turns), "torch_best_ms": min(b for _, b in turns),
-        "ours_mib": memory[0], "torch_mib": memory[1], "ours_error": errors[0], "torch_error": errors[1],
+        "D": D, "N": N, "causal": causal, "ratio": statistics.median(ratios), "lowest": ratios[0],
+        "highest": ratios[-1], "ours_ms": statistics.median(a for a, _ in turns),
+        "torch_ms": statistics.median(b for _, b in turns), "ours_mib": memory[0], "torch_mib": memory[1],
     }  # fmt: skip
 
 
@@ -141,7 +141,8 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--quick", action="store_true", help="N = 1024 and 2048 only")
-    parser.add_argument("--json", metavar="FILE", help="all figures")
+    parser.add_argument("--json", metavar="FILE", help="all figures, for flash-tables")
+    parser.add_argument("--note", default="", help="what the file says beside the processor: the library of products")
     args = parser.parse_args()
     try:
         import numpy  # noqa: F401, torch's way to files
@@ -165,12 +166,13 @@ def main():
                 rows.append(r)
                 mask = "causal" if causal else "none  "
                 print(f"| {D:3} | {N:4} | {mask} | {r['ours_ms']:7.1f} | {r['torch_ms']:8.1f} "
-                      f"| {r['ratio']:5.2f} | {r['ratios'][0]:7.2f}, {r['ratios'][-1]:7.2f} "
+                      f"| {r['ratio']:5.2f} | {r['lowest']:7.2f}, {r['highest']:7.2f} "
                       f"| {r['ours_mib']:8.1f} | {r['torch_mib']:9.1f} |", flush=True)  # fmt: skip
     print(f"\nlowest ratio {min(r['ratio'] for r in rows):.2f}")
     if args.json:
-        with open(args.json, "w") as file:
-            json.dump({"environment": where, "rows": rows}, file, indent=1)
+        note = f"{args.threads} threads" + (f"; {args.note}" if args.note else "")
+        where = {"cpu": where["cpu"], "torch": where["torch"], "note": note, **commit_and_date()}
+        write_results(args.json, where, rows)
 
 
 if __name__ == "__main__":

@@ -350,6 +350,28 @@ inline std::string speed_table(const std::vector<Json>& rows) {
   return text + "\n";
 }
 
+// Phase 04 beside another library on the CPU: how many times faster, a line per D and mask, a column per N.
+inline std::string cpu_table(const std::vector<Json>& rows) {
+  const Name line_of = [](const Json& row) {
+    return format("D %.0f, ", row.at("D").number) + (row.at("causal").truth ? "causal" : "no mask");
+  };
+  std::vector<std::string> head{"torch's time / ours"};
+  for (const std::string& N : values_of(rows, N_of)) head.push_back("N = " + N);
+  std::string text = table_head(head);
+  double share = 0;
+  for (const std::string& line : values_of(rows, line_of)) {
+    std::vector<std::string> cells{line};
+    for (const std::string& N : values_of(rows, N_of)) {
+      cells.push_back("");
+      for (const Json& row : rows)
+        if (line_of(row) == line && N_of(row) == N) cells.back() = format("%.2f", row.at("ratio").number);
+    }
+    text += table_line(cells);
+  }
+  for (const Json& row : rows) share = std::max(share, row.at("ours_mib").number / row.at("torch_mib").number);
+  return text + "\nMemory beyond Q, K, V and O: at most " + format("%.2f", share) + " of torch's.\n\n";
+}
+
 using Table = std::string (*)(const std::vector<Json>& rows);
 inline const std::vector<std::pair<std::string, Table>>& kinds() {
   static const std::vector<std::pair<std::string, Table>> all = {{"summary", summary_table},
@@ -360,7 +382,8 @@ inline const std::vector<std::pair<std::string, Table>>& kinds() {
                                                                  {"sanitizer", sanitizer_table},
                                                                  {"mutants", mutants_table},
                                                                  {"simulators", simulators_table},
-                                                                 {"speed", speed_table}};
+                                                                 {"speed", speed_table},
+                                                                 {"cpu", cpu_table}};
   return all;
 }
 

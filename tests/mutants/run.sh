@@ -25,6 +25,7 @@ one() {
   mine=$work/$(printf %s "$1" | tr '/@' '__')
   mkdir "$mine"
   only='*'
+  case $1 in phase*) machines='sim all' ;; *) machines=all ;; esac
   case $1 in
     */barrier@*)
       place=${1#*/barrier@}
@@ -32,6 +33,7 @@ one() {
       overlay "$files"
       sed -i "${place##*@}s/__syncthreads();//" "$mine/$files"
       only='*checked: clean*'
+      machines=checked
       ;;
     *)
       files=$(sed -n 's|^+++ b/||p' "$here/$1.patch" | cut -f 1)
@@ -42,20 +44,35 @@ one() {
       fi
       ;;
   esac
-  if ! build "$test" > "$mine/log" 2>&1; then
-    verdict "BROKEN    $1: does not compile: $(grep -m 1 error "$mine/log")"
-  elif FLASH_PROGRAM=$mine/flash-phases timeout 300 \
-    "$mine/test" --abort-after=1 --test-case="$only" > "$mine/log" 2>&1; then
-    verdict "SURVIVED  $1"
-  else
-    by=$(sed -n 's/^TEST CASE: *//p' "$mine/log" | tail -n 1)
-    if [ -z "$by" ]; then
-      verdict "BROKEN    $1: no test case failed, and yet: $(tail -n 1 "$mine/log")"
+  changed=$(cd "$mine" && find . -type f ! -name log | sed 's|^\.||')
+  # Most kernels are caught on the fast simulator, in a program without the checked one (else what disagrees with the
+  # checked one would count as caught). Only those that are not are compiled for it too.
+  for machine in $machines; do
+    if ! build "$test" > "$mine/log" 2>&1; then
+      verdict "BROKEN    $1: does not compile: $(grep -m 1 error "$mine/log")"
+      return
+    elif [ "$fresh" = no ]; then
+      continue  # this machine has no part in it
+    elif ! passes; then
+      by=$(sed -n 's/^TEST CASE: *//p' "$mine/test.log" | tail -n 1)
+      if [ -z "$by" ]; then
+        verdict "BROKEN    $1: no test case failed, and yet: $(tail -n 1 "$mine/test.log")"
+        return
+      fi
+      finding=$(grep -m 1 -o 'race: [a-z ]* of shared [A-Za-z0-9_:]*' "$mine/test.log" || true)
+      verdict "caught    $1, by: $by${finding:+: $finding}"
       return
     fi
-    finding=$(grep -m 1 -o 'race: [a-z ]* of shared [A-Za-z0-9:]*' "$mine/log" || true)
-    verdict "caught    $1, by: $by${finding:+: $finding}"
-  fi
+  done
+  verdict "SURVIVED  $1"
+}
+
+# Does the mutant pass its tests? Those of the program's own file first: they are the likelier to notice.
+passes() {
+  for which in '' -exclude; do
+    FLASH_PROGRAM=$mine/flash-phases timeout 300 "$mine/test" --abort-after=1 --test-case="$only" \
+      "--source-file$which=*_test.cpp" > "$mine/test.log" 2>&1 || return 1
+  done
 }
 
 # A copy of a source file at its place below $mine, where #include finds it first.
@@ -69,10 +86,10 @@ verdict() {
   rm -rf "$mine"
 }
 
-# Builds the test program ($1), and flash-phases where the tests run it, with the files below $mine in place of the
-# tree's.
+# Builds the test program ($1), and flash-phases where the tests run it, with the $changed files below $mine in place of
+# the tree's; of the kernels those for $machine. Sets fresh=yes when it compiled something.
 build() {
-  changed=$(cd "$mine" && find . -type f ! -name log | sed 's|^\.||')
+  fresh=no
   relink "$1" "$mine/test" || return 1
   case $program in app | tour) relink bin/flash-phases "$mine/flash-phases" || return 1 ;; esac
 }
@@ -81,24 +98,32 @@ relink() {
   command=$(ninja -t commands -s "$1" | sed 's|^: && ||; s| && .*||')
   for object in $(objects | sort -u); do
     depends "$object" || continue
+    case $machine$object in sim*_checked.dir/* | checked*_sim.dir/*) continue ;; esac
     name=$mine/$(printf %s "$object" | tr / _)
-    compile=$(ninja -t commands -s "$object")
     # The mutant's folder first, an output of our own, less optimisation, and no error for what a mutant leaves unused.
-    # Checked kernels stay at -Og: what they count depends on it.
-    case $object in *_checked.dir/*) flags=-Wno-error ;; *) flags='-Wno-error -O1' ;; esac
-    compile=$(printf '%s\n' "$compile" |
-      sed "s| \(\"\{0,1\}-I\)| -I$mine \1|; s| -MD -MT .* -o [^ ]* | $flags -o $name |")
+    # (Checked kernels have -Og anyway; what they count depends on it.)
+    case $object in *_checked.dir/* | *_sim.dir/*) flags='-Wno-error -Og' ;; *) flags='-Wno-error -O1' ;; esac
+    compile=$(compile_of "$object" "$flags" "$name" | sed "s| \(\"\{0,1\}-I\)| -I$mine \1|")
     # The mutant's copy, where the source file itself is the mutant.
     for file in $changed; do
       case $compile in *"$file" | *"$file"[\"\']) compile="${compile% -c *} -c $mine$file" ;; esac
     done
-    eval "$compile" || return 1
+    if [ ! -e "$name" ]; then
+      fresh=yes
+      eval "$compile" || return 1
+    fi
     case " $command " in
       *" $object "*) command=$(printf '%s\n' "$command" | sed "s| $object | $name |") ;;
       *) command=$(printf '%s\n' "$command" | sed "s| -o | $name -o |") ;;  # out of an archive: ours comes first
     esac
   done
+  [ "$machine" != sim ] || command=$(printf '%s\n' "$command" | sed "s| -o | $unchecked -o |")
   eval "$(printf '%s\n' "$command" | sed "s| -o $1 | -o $2 |")"
+}
+
+# The command that compiles an object ($1), with more flags ($2) and into another file ($3).
+compile_of() {
+  ninja -t commands -s "$1" | sed "s| -MD -MT .* -o [^ ]* | $2 -o $3 |"
 }
 
 # The object files that $command links, those of its archives too.
@@ -129,7 +154,8 @@ if [ "${2:-}" = --one ]; then
 fi
 
 work=$(mktemp -d)
-export work
+unchecked=$work/where.o  # phases/common/where.cpp, saying that there is no checked simulator
+export work unchecked
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 
@@ -152,9 +178,15 @@ case ${2:-dozen} in
     }' > "$work/list"
     ;;
   all) list > "$work/list" ;;
-  *) list | grep -E "^$2(/|\$)" > "$work/list" ;;
+  *)
+    if ! list | grep -E "^$2(/|\$)" > "$work/list"; then
+      echo "flash: mutant '$2' is none of tests/mutants; name a program, or PROGRAM/NAME as in SURVIVED lines" >&2
+      exit 2
+    fi
+    ;;
 esac
 
+eval "$(compile_of CMakeFiles/flash_common.dir/phases/common/where.cpp.o -DFLASH_NO_CHECKED_KERNELS "$unchecked")"
 xargs -P "${JOBS:-2}" -I "{}" "$here/run.sh" "$build" --one "{}" < "$work/list"
 
 all=$(wc -l < "$work/list")

@@ -1,0 +1,74 @@
+#!/bin/sh
+# sanitizer_phases.sh: each kernel phase under each tool of compute-sanitizer, as ./flash run calls it, on files made
+# here; flash-tables makes docs/results/sanitizer-phases-h200.md of what it writes. A GPU, python3 with NumPy.
+# tests/bench/sanitizer_phases.sh FLASH_PHASES FLASH_PHASES_WITHOUT_POISON OUT.json
+# The second program is built with -DFLASH_NO_POISON: initcheck would take the NaN of fresh memory for data.
+set -eu
+program=${1:?usage: sanitizer_phases.sh FLASH_PHASES FLASH_PHASES_WITHOUT_POISON OUT.json} unpoisoned=$2 out=$3
+root=$(cd "$(dirname "$0")/../.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+for type in float16 float32; do
+  mkdir "$work/$type"
+  python3 - "$work/$type" "$type" << 'END'
+import sys
+import numpy as np
+
+folder, kind = sys.argv[1:]
+random = np.random.default_rng(1)
+for name, rows in (("q", 100), ("do", 100), ("k", 77), ("v", 77)):
+    np.save(f"{folder}/{name}.npy", random.standard_normal((2, 3, rows, 40)).astype(kind))
+END
+done
+
+inputs='--machine gpu --q q.npy --k k.npy --v v.npy --o o.npy'
+
+# The flags of the most that a phase can do: the first that it does not refuse.
+flags_of() {
+  for lse in '--lse lse.npy --dout do.npy --dq dq.npy --dk dk.npy --dv dv.npy' '--lse lse.npy' ''; do
+    for causal in '--causal bottom-right' ''; do
+      # shellcheck disable=SC2086  # flags are words
+      if (cd "$work/float32" && "$program" run --phase "$1" $inputs $lse $causal) > "$work/log" 2>&1; then
+        echo "$lse $causal"
+        return
+      fi
+    done
+  done
+  echo "sanitizer_phases.sh: phase $1: $(tail -n 3 "$work/log")" >&2
+  exit 1
+}
+
+# One run: phase, type, tool, flags; its line of JSON.
+one() {
+  run=$program
+  [ "$3" != initcheck ] || run=$unpoisoned
+  # shellcheck disable=SC2086  # flags are words
+  (cd "$work/$2" && compute-sanitizer --tool "$3" "$run" run --phase "$1" $inputs $4) > "$work/log" 2>&1 || true
+  found=$(sed -n -e 's/.*ERROR SUMMARY: \([0-9]*\) error.*/\1/p' \
+    -e 's/.*RACECHECK SUMMARY: \([0-9]*\) hazard.*/\1/p' "$work/log" | tail -n 1)
+  [ -n "$found" ] || { echo "sanitizer_phases.sh: $3 on phase $1, $2: $(tail -n 3 "$work/log")" >&2; exit 1; }
+  printf '    {"phase": "%s", "type": "%s", "tool": "%s", "found": %s}' "$1" "$2" "$3" "$found"
+}
+
+{ printf '{\n  "environment": {\n    "gpu": "%s",\n    "driver": "%s",\n    "cuda": "%s",\n' \
+    "$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1)" \
+    "$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)" \
+    "$(nvcc --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')"
+  printf '    "note": "%s",\n    "commit": "%s",\n    "date": "%s"\n  },\n  "rows": [\n' \
+    "$(compute-sanitizer --version | sed -n 's/^Version *//p' | head -n 1)" \
+    "${FLASH_COMMIT:-$(git -C "$root" rev-parse --short HEAD)}" "$(date -u +%Y-%m-%d)"
+  separator=
+  for folder in "$root"/phases/[0-9][0-9]-*/attention.cu; do
+    phase=$(basename "$(dirname "$folder")" | cut -c 1-2)
+    flags=$(flags_of "$phase")
+    for type in float16 float32; do
+      for tool in memcheck racecheck synccheck initcheck; do
+        printf '%b' "$separator"
+        one "$phase" "$type" "$tool" "$flags"
+        separator=',\n'
+      done
+    done
+  done
+  printf '\n  ]\n}\n'
+} > "$out"

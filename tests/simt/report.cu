@@ -1,0 +1,82 @@
+// report.cu: kernels whose every figure can be derived by hand and differs from every other, so that no two can be
+// taken for each other unnoticed. report_test.cpp derives them.
+// Use: report.hpp.
+#include "gpu/kernel.cuh"
+#include "tests/simt/report.hpp"
+
+namespace flash::inline FLASH_MACHINE {
+
+// Two warps per block of (16, 4): two loads of `in`, one store of `out`; one shared store, three shared loads, of which
+// one meets each bank twice.
+struct Row {
+  float x[64];
+};
+__global__ void uneven(const float* in /*[blocks, 64]*/, float* out /*[blocks, 64]*/) {
+  Row& s = shared<Row>();
+  const int t = threadIdx.y * 16 + threadIdx.x, i = (blockIdx.z * gridDim.y + blockIdx.y) * 64 + t;
+  s.x[t] = in[i];
+  __syncthreads();
+  float v = s.x[t * 2 % 64];  // even banks only, two words in each
+  v = fmaf(v, s.x[63 - t], 1.0f);
+  v = fmaf(v, s.x[0], in[i]);
+  v = fmaf(v, v, expf(v));
+  __syncthreads();
+  out[i] = v;
+}
+
+// Even lanes read one piece of the array, odd lanes another: 4 sectors, in an order that is not theirs.
+__global__ void interleaved(const float* in /*[128]*/, float* out /*[32]*/) {
+  const int t = threadIdx.x;
+  out[t] = in[t % 2 * 64 + t / 2];
+}
+
+// Every fourth lane loads 16 bytes of shared memory, the others none.
+struct Quads {
+  float4 quad[8];
+};
+__global__ void sparse(float4* out /*[8]*/) {
+  Quads& s = shared<Quads>();
+  const int t = threadIdx.x;
+  if (t < 8) s.quad[t] = make_float4(0, 0, 0, 0);
+  __syncwarp();
+  if (t % 4 == 0) out[t / 4] = s.quad[t / 4];
+}
+
+std::vector<KernelReport> run_uneven(const MachineOptions& options) {
+  Machine m(options);
+  const std::vector<float> zeros(6 * 64);
+  const auto in = m.upload("in", zeros.data(), zeros.size());
+  const auto out = m.alloc<float>("out", zeros.size());
+  launch<Row>(m, uneven, dim3(1, 3, 2), dim3(16, 4), in.data(), out.data());
+  launch<Row>(m, uneven, dim3(1, 1, 1), dim3(16, 4), in.data(), out.data());
+  return m.reports();
+}
+
+std::vector<KernelReport> run_interleaved(const MachineOptions& options) {
+  Machine m(options);
+  const std::vector<float> zeros(128);
+  const auto in = m.upload("in", zeros.data(), zeros.size());
+  const auto out = m.alloc<float>("out", 32);
+  launch(m, interleaved, dim3(1), dim3(32), in.data(), out.data());
+  return m.reports();
+}
+
+std::vector<KernelReport> run_sparse(const MachineOptions& options) {
+  Machine m(options);
+  const auto out = m.alloc<float4>("out", 8);
+  launch<Quads>(m, sparse, dim3(1), dim3(32), out.data());
+  return m.reports();
+}
+
+// An array that is gone before the launch is not the launch's.
+std::vector<KernelReport> run_freed(const MachineOptions& options) {
+  Machine m(options);
+  const std::vector<float> zeros(128);
+  const auto in = m.upload("in", zeros.data(), zeros.size());
+  { const auto gone = m.alloc<float>("gone", 32); }
+  const auto out = m.alloc<float>("out", 32);
+  launch(m, interleaved, dim3(1), dim3(32), in.data(), out.data());
+  return m.reports();
+}
+
+}  // namespace flash::inline FLASH_MACHINE
