@@ -2,6 +2,7 @@
 // Each run_ function is host code that is the same on every machine; simt_machine_test.cpp calls them.
 // Build: flash_add_kernel(simt_machine_kernels simt_machine.cu)
 #include "gpu/kernel.cuh"
+#include "tests/simt/dialect_like.hpp"
 #include "tests/simt_machine.hpp"
 
 namespace flash::inline FLASH_MACHINE {
@@ -131,6 +132,38 @@ __global__ void hand_over(int* flag, int* out) {
     __threadfence();
     atomicExch(flag, 1);
   }
+}
+
+template <int Threads>
+__global__ void bounded(int* out);
+
+template <int Threads>
+__global__ void __launch_bounds__(Threads * 2, 1) bounded(int* out) {
+  out[threadIdx.x] = Threads;
+}
+
+void run_bounded(Machine& m, unsigned threads) {
+  const Array<int> out = m.alloc<int>("out", threads);
+  launch(m, bounded<32>, 1, threads, out.data());
+}
+
+__global__ void copy_float3(const float3* in, float3* out) {
+  out[threadIdx.x] = in[threadIdx.x];
+}
+
+void run_copy_float3(Machine& m) {
+  const std::vector<float3> zeros(32);
+  const Array<float3> in = m.upload("in", zeros.data(), zeros.size()), out = m.alloc<float3>("out", 32);
+  launch(m, copy_float3, 1, 32, in.data(), out.data());
+}
+
+__global__ void put_all(int* out) {
+  put(out, static_cast<int>(threadIdx.x));
+}
+
+void run_put(Machine& m) {
+  const Array<int> out = m.alloc<int>("out", 1);
+  launch(m, put_all, 1, 2, out.data());
 }
 
 // Thread 0 counts up to `until` alone, then all count together: nobody ever waits.

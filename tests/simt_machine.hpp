@@ -15,6 +15,9 @@
   void run_crossed(Machine& m);                                                      \
   int run_hand_over(Machine& m);                                                     \
   unsigned run_counting(Machine& m);                                                 \
+  void run_copy_float3(Machine& m);                                                  \
+  void run_put(Machine& m);                                                          \
+  void run_bounded(Machine& m, unsigned threads);                                    \
   float run_last_block(Machine& m, bool fence);                                      \
   void run_distant_blocks(Machine& m);                                               \
   std::vector<int> run_half_warps(Machine& m);                                       \

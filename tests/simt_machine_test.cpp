@@ -96,6 +96,15 @@ TEST_CASE("launch limits are the hardware's") {
                        "grid.x is 0; expected 1 to 2147483647; skip the launch when there is no work", flash::Error);
 }
 
+TEST_CASE_TEMPLATE("more threads than __launch_bounds__ allows are refused", Machine, MACHINES) {
+  Machine m;
+  CHECK_NOTHROW(run_bounded(m, 64));
+  CHECK_THROWS_WITH_AS(run_bounded(m, 65),
+                       "threads in a block of bounded<32> is 65; expected at most 64, as its __launch_bounds__ says; "
+                       "launch fewer or raise the bound",
+                       flash::Error);
+}
+
 TEST_CASE("shared memory limits follow the profile") {
   Sim a100({.profile = Profile::sm_80}), h100({.profile = Profile::sm_90});
   CHECK(run_shared(a100, 163) == 7);
@@ -248,6 +257,25 @@ TEST_CASE("the last block may read what others released") {
     CHECK(without.findings()[0].text.find("race: read after write of partial[") == 0);
   }
 }
+
+#ifndef FLASH_NO_CHECKED_KERNELS
+TEST_CASE("a float3 promises 4-byte alignment: three loads") {
+  Checked m;
+  run_copy_float3(m);
+  for (const flash::ArrayTraffic& a : m.reports()[0].ledger.arrays) {
+    // 32 lanes 12 bytes apart lie in 12 sectors, three times.
+    CHECK(a.read_requests + a.write_requests == 3);
+    CHECK(a.read_sectors + a.write_sectors == 36);
+  }
+}
+
+TEST_CASE("findings name a user's file, whatever it is called") {
+  Checked m({.keep_going = true});
+  run_put(m);
+  REQUIRE(m.findings().size() == 1);
+  CHECK(m.findings()[0].text.find("  write  dialect_like.hpp:9  block") != std::string::npos);
+}
+#endif
 
 TEST_CASE("report as JSON and as a table") {
   const std::vector<float> in = numbers(32 * 32);

@@ -17,7 +17,7 @@
 #define __device__
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
-#define __launch_bounds__(...)
+#define __launch_bounds__(...) flash_launch_bounds(__VA_ARGS__)  // launches.cpp makes a check of it
 #define __align__(n) alignas(n)
 // What a kernel file may not use, each with its replacement (docs/simulator.md).
 #define __shared__ \

@@ -1,5 +1,6 @@
 // launches.cpp: the program flash-launches, through which kernel files are compiled by g++: it turns CUDA's launches
-// into C++. `kernel<<<grid, block>>>(x)` becomes a call of launch.hpp's on_this_machine(grid, block).kernel(…)(x).
+// into C++. `kernel<<<grid, block>>>(x)` becomes a call of launch.hpp's on_this_machine(grid, block).kernel(…)(x), and
+// __launch_bounds__(n) a check at the begin of the kernel.
 // Use: cmake/kernels.cmake sets it before the compiler: flash-launches [ccache] g++ … -o file.o -c file.cpp
 
 // It preprocesses the file, rewrites the result token by token and hands that to the compiler. Nothing else changes:
@@ -133,7 +134,10 @@ class Rewriter {
   // The text with all launches rewritten. Throws Malformed, "file:line: error: …".
   std::string rewritten() {
     for (std::size_t i = 0; i < tokens_.size(); ++i)
-      if (opens_launch(i)) launch(i);
+      if (opens_launch(i))
+        launch(i);
+      else if (at(i) == "flash_launch_bounds")
+        launch_bounds(i);
     std::string result;
     std::size_t copied = 0;
     for (const auto& [begin, edit] : edits_) {
@@ -258,6 +262,28 @@ class Rewriter {
                                      ").kernel(" + quoted(kernel) + ", [&](auto flash_use) -> decltype(flash_use(" +
                                          kernel + ")) { return flash_use(" + kernel +
                                          "); }, [&](auto... flash_arguments) { " + kernel + "(flash_arguments...); })"};
+  }
+
+  // __launch_bounds__(n, …) of a kernel becomes the first statement of its body; of a declaration, nothing.
+  void launch_bounds(std::size_t i) {
+    std::size_t close = i + 1, first_end = 0;
+    for (int depth = 0; close < tokens_.size(); ++close) {
+      if (at(close) == "(") ++depth;
+      if (at(close) == "," && depth == 1 && first_end == 0) first_end = close;
+      if (at(close) == ")" && --depth == 0) break;
+    }
+    const std::size_t begin = tokens_[i].begin, end = tokens_[std::min(close, tokens_.size() - 1)].end;
+    edits_[begin] = {end, line_breaks(begin, end)};
+    const std::string bound = one_line(i + 2, first_end ? first_end : close);
+    int depth = 0;
+    for (std::size_t j = close + 1; j < tokens_.size() && !(depth == 0 && at(j) == ";"); ++j) {
+      if (depth == 0 && at(j) == "{") {
+        edits_[tokens_[j].end] = {tokens_[j].end, " ::flash::simt::check_launch_bounds(" + bound + ");"};
+        return;
+      }
+      if (at(j) == "(") ++depth;
+      if (at(j) == ")") --depth;
+    }
   }
 
   // Tokens first … end - 1, as one would write them: "k<T, 32>".
