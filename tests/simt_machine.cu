@@ -166,6 +166,56 @@ void run_put(Machine& m) {
   launch(m, put_all, 1, 2, out.data());
 }
 
+struct Fresh {
+  float x;
+};
+
+__global__ void fresh(const float* never_written, int* all_nan) {
+  const float in_shared = shared<Fresh>().x, in_global = *never_written;
+  *all_nan = in_shared != in_shared && in_global != in_global;
+}
+
+// Is fresh memory NaN, in shared and in global memory, also where other values were before?
+bool run_fresh(Machine& m) {
+  const float one = 1;
+  int all_nan = 0;
+  m.upload("before", &one, 1);
+  const Array<float> never_written = m.alloc<float>("never_written", 1);
+  const Array<int> result = m.alloc<int>("result", 1);
+  launch<Fresh>(m, fresh, 1, 1, never_written.data(), result.data());
+  m.download(&all_nan, result);
+  return all_nan;
+}
+
+__global__ void sequence(unsigned* count, unsigned* out) {
+  out[atomicAdd(count, 1u)] = blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+// Global thread indices in the order in which they ran.
+std::vector<unsigned> run_sequence(Machine& m, unsigned blocks, unsigned threads) {
+  const unsigned zero = 0;
+  std::vector<unsigned> order(blocks * threads);
+  const Array<unsigned> count = m.upload("count", &zero, 1), out = m.alloc<unsigned>("out", order.size());
+  launch(m, sequence, blocks, threads, count.data(), out.data());
+  m.download(order.data(), out);
+  return order;
+}
+
+// Two blocks wait for each other: they must run at a time.
+__global__ void rendezvous(unsigned* arrived) {
+  atomicAdd(arrived, 1u);
+  while (atomicAdd(arrived, 0u) < gridDim.x) {
+  }
+}
+
+unsigned run_rendezvous(Machine& m) {
+  unsigned arrived = 0;
+  const Array<unsigned> count = m.upload("count", &arrived, 1);
+  launch(m, rendezvous, 2, 1, count.data());
+  m.download(&arrived, count);
+  return arrived;
+}
+
 // Thread 0 counts up to `until` alone, then all count together: nobody ever waits.
 __global__ void counting(unsigned* count, unsigned until, int each) {
   if (threadIdx.x == 0)

@@ -15,6 +15,9 @@
   void run_crossed(Machine& m);                                                      \
   int run_hand_over(Machine& m);                                                     \
   unsigned run_counting(Machine& m);                                                 \
+  bool run_fresh(Machine& m);                                                        \
+  std::vector<unsigned> run_sequence(Machine& m, unsigned blocks, unsigned threads); \
+  unsigned run_rendezvous(Machine& m);                                               \
   void run_copy_float3(Machine& m);                                                  \
   void run_put(Machine& m);                                                          \
   void run_bounded(Machine& m, unsigned threads);                                    \

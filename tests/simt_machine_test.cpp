@@ -5,9 +5,12 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <fstream>
+#include <numeric>
 #include <sstream>
 
+#include "sim/checks/shadow.hpp"
 #include "sim/error.hpp"
 #include "sim/machine.hpp"
 #include "sim/report/report.hpp"
@@ -145,6 +148,36 @@ TEST_CASE_TEMPLATE("every schedule gives the same bits and the same counters", M
   }
 }
 
+TEST_CASE_TEMPLATE("fresh memory is NaN", Machine, MACHINES) {
+  Machine m({.keep_going = true});
+  CHECK(run_fresh(m));
+}
+
+TEST_CASE_TEMPLATE("order, seed and threads decide the schedule", Machine, MACHINES) {
+  const auto sequence = [](Order order, std::uint64_t seed) {
+    Machine m({.order = order, .seed = seed, .threads = 1});
+    return run_sequence(m, 3, 40);
+  };
+  std::vector<unsigned> forward(3 * 40);
+  std::iota(forward.begin(), forward.end(), 0u);
+  const std::vector<unsigned> reverse(forward.rbegin(), forward.rend()), first = sequence(Order::random, 1);
+  CHECK(sequence(Order::forward, 0) == forward);
+  CHECK(sequence(Order::reverse, 0) == reverse);
+  CHECK(first == sequence(Order::random, 1));
+  CHECK(first != sequence(Order::random, 2));
+  // Both the blocks and the threads of each are shuffled.
+  std::vector<unsigned> sorted = first;
+  std::sort(sorted.begin(), sorted.end());
+  CHECK(sorted == forward);
+  CHECK_FALSE(std::is_sorted(first.begin(), first.begin() + 40));
+  std::vector<bool> blocks_in_turn;
+  for (std::uint64_t seed = 0; seed < 8; ++seed) blocks_in_turn.push_back(sequence(Order::random, seed)[0] < 40);
+  CHECK(std::count(blocks_in_turn.begin(), blocks_in_turn.end(), true) < 8);
+  Machine two({.threads = 2}), one({.threads = 1});
+  CHECK(run_rendezvous(two) == 2);
+  CHECK_THROWS_WITH_AS(run_rendezvous(one), doctest::Contains("deadlock"), flash::Error);
+}
+
 TEST_CASE_TEMPLATE("a thread that spins lets others run", Machine, MACHINES) {
   for (const MachineOptions& options : schedules()) {
     Machine m(options);
@@ -259,6 +292,35 @@ TEST_CASE("the last block may read what others released") {
 }
 
 #ifndef FLASH_NO_CHECKED_KERNELS
+TEST_CASE("a freed array leaves nothing behind for the next one at its address") {
+  flash::simt::DeviceMemory memory;
+  flash::simt::GlobalShadow shadow(memory);
+  const std::byte* array = memory.allocate("a", 3 << 16, 4, nullptr);
+  const std::size_t last = memory.offset(array) / 4 + (3 << 16) / 4 - 1;
+  auto& plane = shadow.cells.planes[0];
+  plane.write[last] = plane.readers[last].one = plane.atomics[last].one = 1;
+  plane.loads[last].one = plane.stores[last].one = 1;
+  shadow.cells.set(last, flash::simt::Cells::kUnusual);
+  shadow.forget(array);
+  CHECK((plane.write[last] | plane.readers[last].one | plane.atomics[last].one) == 0);
+  CHECK((plane.loads[last].one | plane.stores[last].one | shadow.cells.state[last]) == 0);
+}
+
+TEST_CASE("addresses are used again as late as possible, and then they are") {
+  flash::simt::DeviceMemory memory;
+  const std::byte* kept = memory.allocate("kept", 4, 4, nullptr);
+  const std::byte* first = memory.allocate("first", 4, 4, nullptr);
+  memory.release(first);
+  CHECK(memory.owner(first) == 1);
+  const std::byte *last = first, *now = first;
+  for (int i = 0; i < 200'000 && now >= last; ++i) {  // until it goes back to the start
+    memory.release(now);
+    last = now, now = memory.allocate("next", 4, 4, nullptr);
+  }
+  CHECK(now == first);
+  CHECK(memory.arrays[memory.owner(kept)].live);
+}
+
 TEST_CASE("a float3 promises 4-byte alignment: three loads") {
   Checked m;
   run_copy_float3(m);

@@ -83,10 +83,10 @@ GlobalShadow::GlobalShadow(DeviceMemory& device_memory)
     : memory(device_memory), cells(DeviceMemory::kReserved / 4), owners_(kChunkTable) {}
 
 void GlobalShadow::forget(const void* begin) {
-  for (const DeviceArray& array : memory.arrays) {
-    if (!array.live || array.begin != begin || array.bytes == 0) continue;
-    cells.forget(memory.offset(begin) / 4, (array.bytes / DeviceMemory::kGranule + 1) * DeviceMemory::kGranule / 4);
-  }
+  const std::size_t i = memory.owner(begin);
+  if (i >= memory.arrays.size() || memory.arrays[i].bytes == 0) return;
+  constexpr std::size_t kGranule = DeviceMemory::kGranule;
+  cells.forget(memory.offset(begin) / 4, (memory.arrays[i].bytes / kGranule + 1) * kGranule / 4);
 }
 
 void GlobalShadow::begin_launch(std::size_t workers) {

@@ -39,12 +39,13 @@ class DeviceMemory {
   std::size_t offset(const void* address) const {
     return static_cast<std::size_t>(static_cast<const std::byte*>(address) - base_);
   }
-  std::vector<DeviceArray> arrays;  // in order of allocation, freed ones included
+  std::vector<DeviceArray> arrays;  // in order of allocation, the last freed ones included
 
   static constexpr std::size_t kReserved = std::size_t{16} << 30, kGranule = 64 * 1024;
 
  private:
   std::size_t find_room(std::size_t granules) const;
+  void forget_freed();
   std::byte* base_;
   std::uint32_t* owner_;  // per granule: index into arrays + 1, 0 = none
   std::size_t next_ = 1;  // granule behind the youngest array
