@@ -2,6 +2,7 @@
 // Each run_ function is host code that is the same on every machine; simt_machine_test.cpp calls them.
 // Build: flash_add_kernel(simt_machine_kernels simt_machine.cu)
 #include "gpu/kernel.cuh"
+#include "tests/simt/dialect_like.hpp"
 #include "tests/simt_machine.hpp"
 
 namespace flash::inline FLASH_MACHINE {
@@ -131,6 +132,88 @@ __global__ void hand_over(int* flag, int* out) {
     __threadfence();
     atomicExch(flag, 1);
   }
+}
+
+template <int Threads>
+__global__ void bounded(int* out);
+
+template <int Threads>
+__global__ void __launch_bounds__(Threads * 2, 1) bounded(int* out) {
+  out[threadIdx.x] = Threads;
+}
+
+void run_bounded(Machine& m, unsigned threads) {
+  const Array<int> out = m.alloc<int>("out", threads);
+  launch(m, bounded<32>, 1, threads, out.data());
+}
+
+__global__ void copy_float3(const float3* in, float3* out) {
+  out[threadIdx.x] = in[threadIdx.x];
+}
+
+void run_copy_float3(Machine& m) {
+  const std::vector<float3> zeros(32);
+  const Array<float3> in = m.upload("in", zeros.data(), zeros.size()), out = m.alloc<float3>("out", 32);
+  launch(m, copy_float3, 1, 32, in.data(), out.data());
+}
+
+__global__ void put_all(int* out) {
+  put(out, static_cast<int>(threadIdx.x));
+}
+
+void run_put(Machine& m) {
+  const Array<int> out = m.alloc<int>("out", 1);
+  launch(m, put_all, 1, 2, out.data());
+}
+
+struct Fresh {
+  float x;
+};
+
+__global__ void fresh(const float* never_written, int* all_nan) {
+  const float in_shared = shared<Fresh>().x, in_global = *never_written;
+  *all_nan = in_shared != in_shared && in_global != in_global;
+}
+
+// Is fresh memory NaN, in shared and in global memory, also where other values were before?
+bool run_fresh(Machine& m) {
+  const float one = 1;
+  int all_nan = 0;
+  m.upload("before", &one, 1);
+  const Array<float> never_written = m.alloc<float>("never_written", 1);
+  const Array<int> result = m.alloc<int>("result", 1);
+  launch<Fresh>(m, fresh, 1, 1, never_written.data(), result.data());
+  m.download(&all_nan, result);
+  return all_nan;
+}
+
+__global__ void sequence(unsigned* count, unsigned* out) {
+  out[atomicAdd(count, 1u)] = blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+// Global thread indices in the order in which they ran.
+std::vector<unsigned> run_sequence(Machine& m, unsigned blocks, unsigned threads) {
+  const unsigned zero = 0;
+  std::vector<unsigned> order(blocks * threads);
+  const Array<unsigned> count = m.upload("count", &zero, 1), out = m.alloc<unsigned>("out", order.size());
+  launch(m, sequence, blocks, threads, count.data(), out.data());
+  m.download(order.data(), out);
+  return order;
+}
+
+// Two blocks wait for each other: they must run at a time.
+__global__ void rendezvous(unsigned* arrived) {
+  atomicAdd(arrived, 1u);
+  while (atomicAdd(arrived, 0u) < gridDim.x) {
+  }
+}
+
+unsigned run_rendezvous(Machine& m) {
+  unsigned arrived = 0;
+  const Array<unsigned> count = m.upload("count", &arrived, 1);
+  launch(m, rendezvous, 2, 1, count.data());
+  m.download(&arrived, count);
+  return arrived;
 }
 
 // Thread 0 counts up to `until` alone, then all count together: nobody ever waits.

@@ -15,6 +15,12 @@
   void run_crossed(Machine& m);                                                      \
   int run_hand_over(Machine& m);                                                     \
   unsigned run_counting(Machine& m);                                                 \
+  bool run_fresh(Machine& m);                                                        \
+  std::vector<unsigned> run_sequence(Machine& m, unsigned blocks, unsigned threads); \
+  unsigned run_rendezvous(Machine& m);                                               \
+  void run_copy_float3(Machine& m);                                                  \
+  void run_put(Machine& m);                                                          \
+  void run_bounded(Machine& m, unsigned threads);                                    \
   float run_last_block(Machine& m, bool fence);                                      \
   void run_distant_blocks(Machine& m);                                               \
   std::vector<int> run_half_warps(Machine& m);                                       \

@@ -5,9 +5,12 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <fstream>
+#include <numeric>
 #include <sstream>
 
+#include "sim/checks/shadow.hpp"
 #include "sim/error.hpp"
 #include "sim/machine.hpp"
 #include "sim/report/report.hpp"
@@ -96,6 +99,15 @@ TEST_CASE("launch limits are the hardware's") {
                        "grid.x is 0; expected 1 to 2147483647; skip the launch when there is no work", flash::Error);
 }
 
+TEST_CASE_TEMPLATE("more threads than __launch_bounds__ allows are refused", Machine, MACHINES) {
+  Machine m;
+  CHECK_NOTHROW(run_bounded(m, 64));
+  CHECK_THROWS_WITH_AS(run_bounded(m, 65),
+                       "threads in a block of bounded<32> is 65; expected at most 64, as its __launch_bounds__ says; "
+                       "launch fewer or raise the bound",
+                       flash::Error);
+}
+
 TEST_CASE("shared memory limits follow the profile") {
   Sim a100({.profile = Profile::sm_80}), h100({.profile = Profile::sm_90});
   CHECK(run_shared(a100, 163) == 7);
@@ -134,6 +146,36 @@ TEST_CASE_TEMPLATE("every schedule gives the same bits and the same counters", M
     CHECK(sums == first_sums);
     for (std::size_t i = 0; i < ledgers.size(); ++i) CHECK(m.reports()[i].ledger == ledgers[i]);
   }
+}
+
+TEST_CASE_TEMPLATE("fresh memory is NaN", Machine, MACHINES) {
+  Machine m({.keep_going = true});
+  CHECK(run_fresh(m));
+}
+
+TEST_CASE_TEMPLATE("order, seed and threads decide the schedule", Machine, MACHINES) {
+  const auto sequence = [](Order order, std::uint64_t seed) {
+    Machine m({.order = order, .seed = seed, .threads = 1});
+    return run_sequence(m, 3, 40);
+  };
+  std::vector<unsigned> forward(3 * 40);
+  std::iota(forward.begin(), forward.end(), 0u);
+  const std::vector<unsigned> reverse(forward.rbegin(), forward.rend()), first = sequence(Order::random, 1);
+  CHECK(sequence(Order::forward, 0) == forward);
+  CHECK(sequence(Order::reverse, 0) == reverse);
+  CHECK(first == sequence(Order::random, 1));
+  CHECK(first != sequence(Order::random, 2));
+  // Both the blocks and the threads of each are shuffled.
+  std::vector<unsigned> sorted = first;
+  std::sort(sorted.begin(), sorted.end());
+  CHECK(sorted == forward);
+  CHECK_FALSE(std::is_sorted(first.begin(), first.begin() + 40));
+  std::vector<bool> blocks_in_turn;
+  for (std::uint64_t seed = 0; seed < 8; ++seed) blocks_in_turn.push_back(sequence(Order::random, seed)[0] < 40);
+  CHECK(std::count(blocks_in_turn.begin(), blocks_in_turn.end(), true) < 8);
+  Machine two({.threads = 2}), one({.threads = 1});
+  CHECK(run_rendezvous(two) == 2);
+  CHECK_THROWS_WITH_AS(run_rendezvous(one), doctest::Contains("deadlock"), flash::Error);
 }
 
 TEST_CASE_TEMPLATE("a thread that spins lets others run", Machine, MACHINES) {
@@ -248,6 +290,54 @@ TEST_CASE("the last block may read what others released") {
     CHECK(without.findings()[0].text.find("race: read after write of partial[") == 0);
   }
 }
+
+#ifndef FLASH_NO_CHECKED_KERNELS
+TEST_CASE("a freed array leaves nothing behind for the next one at its address") {
+  flash::simt::DeviceMemory memory;
+  flash::simt::GlobalShadow shadow(memory);
+  const std::byte* array = memory.allocate("a", 3 << 16, 4, nullptr);
+  const std::size_t last = memory.offset(array) / 4 + (3 << 16) / 4 - 1;
+  auto& plane = shadow.cells.planes[0];
+  plane.write[last] = plane.readers[last].one = plane.atomics[last].one = 1;
+  plane.loads[last].one = plane.stores[last].one = 1;
+  shadow.cells.set(last, flash::simt::Cells::kUnusual);
+  shadow.forget(array);
+  CHECK((plane.write[last] | plane.readers[last].one | plane.atomics[last].one) == 0);
+  CHECK((plane.loads[last].one | plane.stores[last].one | shadow.cells.state[last]) == 0);
+}
+
+TEST_CASE("addresses are used again as late as possible, and then they are") {
+  flash::simt::DeviceMemory memory;
+  const std::byte* kept = memory.allocate("kept", 4, 4, nullptr);
+  const std::byte* first = memory.allocate("first", 4, 4, nullptr);
+  memory.release(first);
+  CHECK(memory.arrays[memory.owner(first)].name == "first");
+  const std::byte *last = first, *now = first;
+  for (int i = 0; i < 200'000 && now >= last; ++i) {  // until it goes back to the start
+    memory.release(now);
+    last = now, now = memory.allocate("next", 4, 4, nullptr);
+  }
+  CHECK(now == first);
+  CHECK(memory.arrays[memory.owner(kept)].live);
+}
+
+TEST_CASE("a float3 promises 4-byte alignment: three loads") {
+  Checked m;
+  run_copy_float3(m);
+  for (const flash::ArrayTraffic& a : m.reports()[0].ledger.arrays) {
+    // 32 lanes 12 bytes apart lie in 12 sectors, three times.
+    CHECK(a.read_requests + a.write_requests == 3);
+    CHECK(a.read_sectors + a.write_sectors == 36);
+  }
+}
+
+TEST_CASE("findings name a user's file, whatever it is called") {
+  Checked m({.keep_going = true});
+  run_put(m);
+  REQUIRE(m.findings().size() == 1);
+  CHECK(m.findings()[0].text.find("  write  dialect_like.hpp:9  block") != std::string::npos);
+}
+#endif
 
 TEST_CASE("report as JSON and as a table") {
   const std::vector<float> in = numbers(32 * 32);

@@ -24,8 +24,8 @@ using flash::simt::Worker;
 
 // Out of line, so that the quick path below needs no stack frame.
 template <unsigned kBytes, Access kAccess>
-[[gnu::noinline]] void accessed_slowly(void* address, Worker* worker, std::uintptr_t pc) {
-  checker(worker)->access<kBytes, kAccess>(address, pc);
+[[gnu::noinline]] void accessed_slowly(void* address, std::uintptr_t pc) {
+  checker(active_worker)->access<kBytes, kAccess>(address, pc);
 }
 
 // A volatile load may be one of a loop that waits: others run now and then. A volatile store is what they wait for.
@@ -46,7 +46,7 @@ template <unsigned kBytes, Access kAccess>
   }
   const auto pc = reinterpret_cast<std::uintptr_t>(return_address);
   if constexpr (is_volatile(kAccess)) waits(kAccess, pc);
-  if (!checker(worker)->quick<kBytes, kAccess>(address, pc)) accessed_slowly<kBytes, kAccess>(address, worker, pc);
+  if (!checker(worker)->quick<kBytes, kAccess>(address, pc)) accessed_slowly<kBytes, kAccess>(address, pc);
 }
 
 void moved(const void* address, std::size_t bytes, Access access, void* return_address) {
@@ -120,7 +120,27 @@ void copied(const void* address, std::size_t bytes, Access access, void* return_
     return __atomic_compare_exchange_n(p, c, v, true, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);  \
   }
 
+// What -fsanitize=alignment hands over (libsanitizer/ubsan/ubsan_handlers.h): where, and the type that was promised.
+struct TypeMismatch {
+  const char* file;
+  std::uint32_t line, column;
+  const struct {
+    std::uint16_t kind, info;
+    char name[1];  // 'float4'
+  } * type;
+  unsigned char log_alignment, check;
+};
+
 extern "C" {
+// A load or store of a number is judged by its own hook; this one is for structs and their members.
+void __ubsan_handle_type_mismatch_v1(const TypeMismatch* data, const void* address) {
+  constexpr unsigned char kLoad = 0, kStore = 1;
+  Worker* const worker = active_worker;
+  if (!worker || data->check == kLoad || data->check == kStore) return;
+  checker(worker)->misaligned(address, data->type->name, 1u << data->log_alignment,
+                              reinterpret_cast<std::uintptr_t>(__builtin_return_address(0)));
+}
+
 void __tsan_init() {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}

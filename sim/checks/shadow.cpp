@@ -15,6 +15,7 @@ extern "C" const char __executable_start, _end;  // the linker's: the program's 
 namespace flash::simt {
 namespace {
 
+constexpr Epoch kNever = ~Epoch{0};
 constexpr std::size_t kMostMarks = 8;  // of a kind at one place, beyond two
 constexpr std::size_t kChunkTable = std::size_t{1} << 32;
 
@@ -49,6 +50,13 @@ std::string counted(std::size_t bytes) {
   return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes");
 }
 
+// "float4" for "'const struct float4'".
+std::string plain_type(std::string name) {
+  for (const char* word : {"'", "const ", "volatile ", "struct "})
+    for (std::size_t at; (at = name.find(word)) != std::string::npos;) name.erase(at, std::strlen(word));
+  return without_machine(name);
+}
+
 // While it lives, accesses are the simulator's own, not the kernel's.
 class Outside {
  public:
@@ -61,12 +69,53 @@ class Outside {
 
 }  // namespace
 
-void join(View& into, const View& from) {
-  for (const auto& [block, clocks] : from) {
-    auto& mine = into[block];
-    if (mine.size() < clocks.size()) mine.resize(clocks.size());
-    for (std::size_t i = 0; i < clocks.size(); ++i) mine[i] = std::max(mine[i], clocks[i]);
-  }
+// ---- what a thread has learned -------------------------------------------------------------------------------------
+
+std::uint64_t Clocks::of(unsigned thread) const {
+  const auto found = later_.find(thread);
+  return found == later_.end() ? all_ : found->second;
+}
+
+void Clocks::raise_all(std::uint64_t clock) {
+  all_ = std::max(all_, clock);
+  std::erase_if(later_, [this](const auto& entry) { return entry.second <= all_; });
+}
+
+void Clocks::raise(unsigned thread, std::uint64_t clock) {
+  if (clock <= of(thread)) return;
+  later_[thread] = clock;
+}
+
+void Clocks::join(const Clocks& other) {
+  raise_all(other.all_);
+  for (const auto& [thread, clock] : other.later_) raise(thread, clock);
+}
+
+View::Blocks& View::own() {
+  if (!blocks_)
+    blocks_ = std::make_shared<Blocks>();
+  else if (blocks_.use_count() > 1)
+    blocks_ = std::make_shared<Blocks>(*blocks_);
+  return *blocks_;
+}
+
+const Clocks* View::find(unsigned block) const {
+  if (!blocks_) return nullptr;
+  const auto found = blocks_->find(block);
+  return found == blocks_->end() ? nullptr : &found->second;
+}
+
+Clocks& View::of(unsigned block) {
+  return own()[block];
+}
+
+void View::join(const View& other) {
+  if (other.empty() || blocks_ == other.blocks_) return;
+  View less = other;
+  if (empty() || blocks_->size() < less.blocks_->size()) std::swap(blocks_, less.blocks_);
+  if (less.empty()) return;
+  Blocks& mine = own();
+  for (const auto& [block, clocks] : *less.blocks_) mine[block].join(clocks);
 }
 
 // ---- shared by all workers -----------------------------------------------------------------------------------------
@@ -75,10 +124,10 @@ GlobalShadow::GlobalShadow(DeviceMemory& device_memory)
     : memory(device_memory), cells(DeviceMemory::kSpan / 4), owners_(kChunkTable) {}
 
 void GlobalShadow::forget(const void* begin) {
-  for (const DeviceArray& array : memory.arrays) {
-    if (!array.live || array.begin != begin || array.bytes == 0) continue;
-    cells.forget(memory.offset(begin) / 4, (array.bytes / DeviceMemory::kGranule + 1) * DeviceMemory::kGranule / 4);
-  }
+  const std::size_t i = memory.owner(begin);
+  if (i >= memory.arrays.size() || memory.arrays[i].bytes == 0) return;
+  constexpr std::size_t kGranule = DeviceMemory::kGranule;
+  cells.forget(memory.offset(begin) / 4, (memory.arrays[i].bytes / kGranule + 1) * kGranule / 4);
 }
 
 void GlobalShadow::begin_launch(std::size_t workers) {
@@ -161,6 +210,7 @@ void Checker::begin_block() {
   now_ = global_.new_clocks(worker_.block);
   chunk_end_ = now_ + GlobalShadow::kChunk;
   block_begin_ = barrier_ = Epoch{now_} << kClockShift;
+  written_before_ = 0;
   for (unsigned t = 0; t < worker_.threads.size(); ++t) set_clock(t, now_);
   if (any_extra_)
     for (auto& extra : extra_) extra.reset();
@@ -171,6 +221,7 @@ void Checker::begin_block() {
     point_to_point_ = global_.point_to_point.contains(worker_.launch->kernel);
   }
   only_barriers_ = !point_to_point_;
+  enough_from_ = point_to_point_ ? kNever : barrier_;
   if (std::exchange(any_state_, false)) std::memset(&cells_.state[0], 0, shared_bytes_ / 4 + 1);  // the last block's
   more_.clear();
   ways_.clear();
@@ -204,6 +255,8 @@ void Checker::block_barrier(bool some_exited, Site site_) {
   }
   advance();
   barrier_ = Epoch{now_} << kClockShift;
+  written_before_ = barrier_ - block_begin_;
+  enough_from_ = point_to_point_ ? kNever : barrier_;
   const auto n = static_cast<unsigned>(worker_.threads.size());
   for (unsigned t = 0; t < n; ++t) set_clock(t, now_);
   only_barriers_ = !any_extra_ && !point_to_point_;
@@ -284,9 +337,9 @@ void Checker::meet(const std::vector<unsigned>& threads) {
   for (unsigned t : threads) {
     if (!extra_[t]) continue;
     for (const void* address : std::exchange(extra_[t]->loaded, {})) acquire(t, address);
-    join(common.known, extra_[t]->known);
-    join(common.known, extra_[t]->pending);
-    join(common.released, extra_[t]->released);
+    common.known.join(extra_[t]->known);
+    common.known.join(extra_[t]->pending);
+    common.released.join(extra_[t]->released);
   }
   if (common.known.empty() && common.released.empty()) return;
   for (unsigned t : threads) extra_[t] = std::make_unique<Extra>(common);
@@ -295,6 +348,7 @@ void Checker::meet(const std::vector<unsigned>& threads) {
 // Two marks of a kind are not enough any more: a third thread may be the one that has no order.
 void Checker::not_only_barriers() {
   only_barriers_ = false;
+  enough_from_ = kNever;
   if (std::exchange(point_to_point_, true)) return;
   const std::lock_guard lock(global_.mutex);
   global_.point_to_point.insert(worker_.launch->kernel);
@@ -341,17 +395,17 @@ void Checker::fence() {
   fenced_[t] = true;
   // Acquire: what atomics and volatile loads read before the fence is known after it.
   for (const void* address : std::exchange(extra.loaded, {})) acquire(address);
-  join(extra.known, extra.pending);
+  extra.known.join(extra.pending);
   extra.pending.clear();
   // Release: what is known now, own accesses included, goes with the atomics that follow.
   advance();
   set_clock(t, now_);
-  auto& own = extra.known[worker_.block];
-  own.resize(worker_.threads.size());
-  for (std::size_t u = 0; u < own.size(); ++u) own[u] = std::max(own[u], clock_of(barrier_));
-  for (unsigned lane = 0; lane < kWarpSize && warp * kWarpSize + lane < own.size(); ++lane)
-    own[warp * kWarpSize + lane] = std::max(own[warp * kWarpSize + lane], seen_[t][lane]);
-  own[t] = now_;
+  Clocks& own = extra.known.of(worker_.block);
+  own.raise_all(clock_of(barrier_));
+  const auto threads = static_cast<unsigned>(worker_.threads.size());
+  for (unsigned lane = 0; lane < kWarpSize && warp * kWarpSize + lane < threads; ++lane)
+    own.raise(warp * kWarpSize + lane, seen_[t][lane]);
+  own.raise(t, now_);
   extra.released = extra.known;
 }
 
@@ -375,7 +429,7 @@ void Checker::publish(const void* address, const View& released, bool keep) {
   if (!in_shared) lock.lock();
   View& view = (in_shared ? published_ : global_.published)[address];
   if (!keep) view.clear();
-  join(view, released);
+  view.join(released);
   if (!in_shared) global_.any_published = true;
 }
 
@@ -411,10 +465,10 @@ void Checker::acquire(unsigned thread, const void* address) {
   const auto view = all.find(address);
   if (view == all.end()) return;
   any_extra_ = true;
-  only_barriers_ = false;
+  only_barriers_ = false, point_to_point_ = true, enough_from_ = kNever;  // as the one that published noted
   auto& extra = extra_[thread];
   if (!extra) extra = std::make_unique<Extra>();
-  join(extra->pending, view->second);
+  extra->pending.join(view->second);
 }
 
 bool Checker::ordered_otherwise(Epoch earlier, bool global) const {
@@ -431,9 +485,8 @@ bool Checker::ordered_by_views(Epoch earlier, unsigned block) const {
   const auto& extra = extra_[worker_.current];
   if (!extra) return false;
   const Outside outside;
-  const auto view = extra->known.find(block);
-  return view != extra->known.end() && thread_of(earlier) < view->second.size() &&
-         clock_of(earlier) < view->second[thread_of(earlier)];
+  const Clocks* clocks = extra->known.find(block);
+  return clocks && clock_of(earlier) < clocks->of(thread_of(earlier));
 }
 
 // How far apart two unordered accesses are: 1 same warp, 2 same block, 3 different blocks.
@@ -603,6 +656,26 @@ bool Checker::uninitialised(Access access_, Epoch mine, const void* address, std
                         {side(name_of(access_), mine)},
                         worker_.block});
   return true;
+}
+
+void Checker::misaligned(const void* address, const char* type, unsigned alignment, std::uintptr_t key) {
+  const auto* at = static_cast<const std::byte*>(address);
+  const auto in_shared = static_cast<std::size_t>(at - shared_);
+  if (in_shared >= shared_bytes_ && !global_.memory.contains(address)) return;
+  active_worker = nullptr;
+  std::string where = "byte " + std::to_string(in_shared) + " of shared " + shared_name(worker_);
+  if (global_.memory.contains(address)) {
+    const std::size_t owner = global_.memory.owner(address);
+    if (owner >= global_.memory.arrays.size()) bad_address(address, 1, Access::read, key);
+    const DeviceArray& array = global_.memory.arrays[owner];
+    where = "byte " + std::to_string(at - array.begin) + " of " + array.name;
+  }
+  worker_.findings.add({"misaligned",
+                        "use of " + plain_type(type) + " at " + where,
+                        "its type needs an address that is a multiple of " + std::to_string(alignment),
+                        {side("uses", running_ | Epoch{site(key)} << kThreadBits)},
+                        worker_.block});
+  worker_.stop_block();
 }
 
 void Checker::bad_address(const void* address, std::size_t bytes, Access access_, std::uintptr_t key) {

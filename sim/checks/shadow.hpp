@@ -27,9 +27,34 @@
 
 namespace flash::simt {
 
-// What a thread learned through a release: for each block, per thread, the clock before which all is ordered.
-using View = std::map<unsigned, std::vector<std::uint64_t>>;
-void join(View& into, const View& from);
+// Clocks of one block's threads, before which all is ordered: one for all of them, and of some a later one.
+class Clocks {
+ public:
+  std::uint64_t of(unsigned thread) const;
+  void raise_all(std::uint64_t clock);
+  void raise(unsigned thread, std::uint64_t clock);
+  void join(const Clocks& other);
+
+ private:
+  std::uint64_t all_ = 0;
+  std::map<unsigned, std::uint64_t> later_;  // by thread, each above all_
+};
+
+// What a thread learned through releases: the clocks of each block. Copies share their contents until one changes: all
+// threads of a block learn the same at a barrier, and the last of 1000 blocks learns of 1000.
+class View {
+ public:
+  bool empty() const { return !blocks_ || blocks_->empty(); }
+  void clear() { blocks_.reset(); }
+  const Clocks* find(unsigned block) const;
+  Clocks& of(unsigned block);
+  void join(const View& other);
+
+ private:
+  using Blocks = std::map<unsigned, Clocks>;
+  Blocks& own();  // not shared any more
+  std::shared_ptr<Blocks> blocks_;
+};
 
 using MoreMarks = std::unordered_map<const Marks*, std::vector<Epoch>>;
 
@@ -149,7 +174,7 @@ class Checker : public Observer {
   void keep(Cells& cells, std::size_t word, const Marks& marks, Epoch epoch);
   std::vector<Epoch> kept(const Marks& marks, bool global) const;
   void drop(const Cells::Plane& plane, std::size_t word, bool global);
-  bool enough(const Marks& marks, Epoch mine) const;
+  bool enough(const Marks& marks) const;
   void advance();
   void not_only_barriers();
   void set_clock(unsigned thread, std::uint64_t clock);
@@ -172,6 +197,8 @@ class Checker : public Observer {
   std::size_t shared_bytes_ = 0, quick_bytes_ = 0;  // the latter a multiple of 16
   std::uint64_t now_ = 0, chunk_end_ = 0;
   Epoch block_begin_ = 0, barrier_ = 0;                     // everything of this block before barrier_ is ordered
+  Epoch written_before_ = 0;                                // barrier_ - block_begin_
+  Epoch enough_from_ = 0;                                   // barrier_; or never, where two marks are not enough
   Epoch running_ = 0;                                       // epochs_ of the running thread
   std::vector<Epoch> epochs_;                               // per thread: its clock and number, site 0
   std::vector<std::array<std::uint64_t, kWarpSize>> seen_;  // per thread: what it knows of its warp's lanes
@@ -231,11 +258,11 @@ template <bool kGlobal>
   return earlier >= (kGlobal ? global_.launch_begin : barrier_) && !ordered<kGlobal>(earlier);
 }
 
-// The frequent case: two threads of this block are there, as far apart as this one could make them.
-[[gnu::always_inline]] inline bool Checker::enough(const Marks& marks, Epoch mine) const {
+// The frequent case: two threads of this block are there, as far apart as the running one could make them.
+[[gnu::always_inline]] inline bool Checker::enough(const Marks& marks) const {
   const auto same_warp = [](Epoch a, Epoch b) { return ((a ^ b) & ((1u << kThreadBits) - kWarpSize)) == 0; };
-  return only_barriers_ && marks.one >= barrier_ && marks.other >= barrier_ &&
-         (!same_warp(marks.one, marks.other) || same_warp(marks.one, mine));
+  return marks.other >= enough_from_ &&  // then marks.one is as young: `other` is set beside one that collides
+         (!same_warp(marks.one, marks.other) || (only_barriers_ && same_warp(marks.one, running_)));
 }
 
 // Puts `mine` among the marks, unless two that are at least as far apart are there already.
@@ -243,7 +270,7 @@ template <bool kGlobal, Access kAccess>
 [[gnu::always_inline]] inline void Checker::remember(Cells& cells, std::size_t word, Marks& marks, Epoch mine) {
   if (marks.one < (kGlobal ? global_.launch_begin : barrier_) && !(kGlobal && global_.parallel))
     marks.one = mine;
-  else if (kGlobal || is_volatile(kAccess) || !enough(marks, mine))
+  else if (kGlobal || is_volatile(kAccess) || !enough(marks))
     remember_one_more<kGlobal>(cells, word, marks, mine, is_volatile(kAccess) || point_to_point_);
 }
 
@@ -392,23 +419,24 @@ template <unsigned kBytes, Access kAccess>
   if (in_shared >= quick_bytes_ || in_shared % kBytes != 0 || cached.key != site_key) return false;
   if (layout_ && !layout_->holds(in_shared, kBytes)) return false;
   // Look first: was the memory written in this block, before the last barrier, and are the readers as they should be?
-  const Epoch mine = running_ | Epoch{cached.index} << kThreadBits;
   constexpr unsigned kWords = kBytes < 4 ? 1 : kBytes / 4;
   const std::uint8_t* const state = &cells_.state[in_shared / 4];
   Epoch* const write = &cells_.planes[0].write[in_shared / 4];
   Marks* const readers = &cells_.planes[0].readers[in_shared / 4];
   for (unsigned i = 0; i < kWords; ++i) {
-    if (state[i] != 0 || write[i] >= barrier_) return false;
-    if (is_write(kAccess) && (readers[i].one >= barrier_ || readers[i].other >= barrier_)) return false;
-    if (!is_write(kAccess) && (write[i] < block_begin_ || (readers[i].one >= barrier_ && !enough(readers[i], mine))))
-      return false;
+    if (state[i] != 0) return false;
+    if (is_write(kAccess) ? write[i] >= barrier_ : write[i] - block_begin_ >= written_before_) return false;
+    if (readers[i].one >= barrier_ && (is_write(kAccess) || !enough(readers[i]))) return false;
   }
   if (!counters.join(cached.index, reinterpret_cast<std::uintptr_t>(address), kSharedSpace)) return false;
   // Then write.
   for (unsigned i = 0; i < kWords; ++i) {
+    if (!is_write(kAccess) && readers[i].one >= barrier_) [[likely]]
+      continue;
+    const Epoch mine = running_ | Epoch{cached.index} << kThreadBits;
     if (is_write(kAccess))
       write[i] = mine, readers[i] = {};
-    else if (readers[i].one < barrier_)
+    else
       readers[i].one = mine;
   }
   return true;

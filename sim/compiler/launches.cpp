@@ -1,6 +1,6 @@
 // launches.cpp: turns CUDA's launches into C++: kernel<<<grid, block>>>(x) becomes a call of launch.hpp's
-// on_this_machine(grid, block).kernel(…)(x). The text is preprocessed, so launches that macros make are seen too.
-// Use: rewrite_launches(source); main.cpp does.
+// on_this_machine(grid, block).kernel(…)(x), and __launch_bounds__(n) a check where the kernel begins. The text is
+// preprocessed, so launches that macros make are seen too. Use: rewrite_launches(source); main.cpp does.
 #include <algorithm>
 #include <optional>
 
@@ -16,7 +16,10 @@ class Launches {
   // Throws Malformed.
   void rewrite() {
     for (std::size_t i = 0; i < source_.size(); ++i)
-      if (opens_launch(i)) launch(i);
+      if (opens_launch(i))
+        launch(i);
+      else if (at(i) == "flash_launch_bounds")
+        launch_bounds(i);
   }
 
  private:
@@ -126,6 +129,29 @@ class Launches {
                     ").kernel(" + quoted(kernel) + ", [&](auto flash_use) -> decltype(flash_use(" + kernel +
                         ")) { return flash_use(" + kernel + "); }, [&](auto... flash_arguments) { " + kernel +
                         "(flash_arguments...); })");
+  }
+
+  // __launch_bounds__(n, …) of a kernel becomes the first statement of its body; of a declaration, nothing.
+  void launch_bounds(std::size_t i) {
+    std::size_t close = i + 1, first_end = 0;
+    for (int depth = 0; close < source_.size(); ++close) {
+      if (at(close) == "(") ++depth;
+      if (at(close) == "," && depth == 1 && first_end == 0) first_end = close;
+      if (at(close) == ")" && --depth == 0) break;
+    }
+    const std::size_t begin = source_.token(i).begin, end = source_.token(std::min(close, source_.size() - 1)).end;
+    source_.replace(begin, end, source_.line_breaks(begin, end));
+    const std::string bound = one_line(i + 2, first_end ? first_end : close);
+    int depth = 0;
+    for (std::size_t j = close + 1; j < source_.size() && !(depth == 0 && at(j) == ";"); ++j) {
+      if (depth == 0 && at(j) == "{") {
+        const std::size_t body = source_.token(j).end;
+        source_.replace(body, body, " ::flash::simt::check_launch_bounds(" + bound + ");");
+        return;
+      }
+      if (at(j) == "(") ++depth;
+      if (at(j) == ")") --depth;
+    }
   }
 
   // Tokens first … end - 1, as one would write them: "k<T, 32>".

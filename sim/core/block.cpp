@@ -67,6 +67,14 @@ std::uint64_t warp_op(WarpOp op, unsigned mask, std::uint64_t value, unsigned by
 std::byte* shared_memory(std::size_t bytes, const char* type, Padding padding) {
   return Entered()->shared_memory(bytes, type, padding);
 }
+void check_launch_bounds(unsigned threads) {
+  Entered worker;
+  const Launch& launch = *worker->launch;
+  if (launch.threads() <= threads) return;
+  const std::string name = launch.kernel ? function_name(launch.kernel) : without_machine(launch.kernel_name);
+  refuse("threads in a block of " + name, launch.threads(),
+         "at most " + std::to_string(threads) + ", as its __launch_bounds__ says", "launch fewer or raise the bound");
+}
 void before_atomic(const void* address, std::size_t bytes, bool reads, Site site) {
   Entered()->before_atomic(address, bytes, reads, site);
 }

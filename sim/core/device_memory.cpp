@@ -16,7 +16,7 @@ namespace {
 constexpr std::ptrdiff_t kVariableRedZone = 2048;  // sim/compiler/assembly.cpp
 constexpr std::size_t kGranules = DeviceMemory::kReserved / DeviceMemory::kGranule;
 constexpr std::size_t kOwnerBytes = kGranules * sizeof(std::uint32_t);
-constexpr std::size_t kRemembered = 1024;  // freed arrays, if nothing is live: their names are for findings only
+constexpr std::size_t kRemembered = 1024;  // arrays: the names of freed ones are for findings only
 
 void* reserve(std::size_t bytes, int protection) {
   void* memory = mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -99,19 +99,28 @@ std::size_t DeviceMemory::find_room(std::size_t extent) const {
 }
 
 void DeviceMemory::release(const void* begin) {
-  for (DeviceArray& array : arrays) {
-    if (array.variable || !array.live || array.begin != begin) continue;
-    array.live = false;
-    --live_;
-    const std::size_t bytes = rounded(array.bytes, 4096);
-    if (bytes > 0) {
-      madvise(array.begin, bytes, MADV_DONTNEED);
-      mprotect(array.begin, bytes, PROT_NONE);
-    }
+  const std::size_t i = owner(begin);
+  if (i >= arrays.size() || arrays[i].variable || arrays[i].begin != begin || !arrays[i].live) return;
+  arrays[i].live = false;
+  --live_;
+  const std::size_t bytes = rounded(arrays[i].bytes, 4096);
+  if (bytes > 0) {
+    madvise(arrays[i].begin, bytes, MADV_DONTNEED);
+    mprotect(arrays[i].begin, bytes, PROT_NONE);
   }
-  if (live_ > 0 || arrays.size() < kRemembered) return;
-  std::memset(owner_, 0, kOwnerBytes);
-  arrays.resize(variables_);
+  if (arrays.size() >= kRemembered && arrays.size() > 2 * live_) forget_freed();
+}
+
+void DeviceMemory::forget_freed() {
+  std::vector<DeviceArray> live;
+  std::vector<std::uint32_t> index{0};  // as in owner_
+  for (DeviceArray& array : arrays) {
+    if (array.live) live.push_back(std::move(array));
+    index.push_back(array.live ? static_cast<std::uint32_t>(live.size()) : 0);
+  }
+  for (std::size_t g = 0; g < kGranules; ++g)
+    if (owner_[g] != 0) owner_[g] = index[owner_[g]];
+  arrays = std::move(live);
 }
 
 }  // namespace flash::simt

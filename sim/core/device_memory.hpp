@@ -47,13 +47,14 @@ class DeviceMemory {
     if (!in_reserved(address)) return kReserved + in_variables(address);
     return static_cast<std::size_t>(static_cast<const std::byte*>(address) - base_);
   }
-  std::vector<DeviceArray> arrays;  // variables, then in order of allocation, freed ones included
+  std::vector<DeviceArray> arrays;  // variables, then in order of allocation, the last freed ones included
 
   static constexpr std::size_t kReserved = std::size_t{16} << 30, kGranule = 64 * 1024;
   static constexpr std::size_t kSpan = kReserved + (std::size_t{2} << 30);  // variables lie in the program's 2 GiB
 
  private:
   std::size_t find_room(std::size_t granules) const;
+  void forget_freed();
   bool in_reserved(const void* address) const {
     return static_cast<std::size_t>(static_cast<const std::byte*>(address) - base_) < kReserved;
   }

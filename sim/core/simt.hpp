@@ -38,6 +38,9 @@ extern constinit thread_local Tally tally;
 // Refuses a struct that is larger than what the launch gives.
 std::byte* shared_memory(std::size_t bytes, const char* type, void (*padding)(unsigned char*));
 
+// Refuses a launch with more threads in a block than the kernel's __launch_bounds__ allows.
+void check_launch_bounds(unsigned threads);
+
 enum class Vote { none, count, all, any };
 // Waits for all threads of the block; the result is the vote over the predicates.
 int barrier(Vote vote, int predicate, Site site);

@@ -66,6 +66,7 @@ void Counters::begin_request(unsigned site, std::uintptr_t address, unsigned byt
     at.space = space, at.bytes = static_cast<std::uint8_t>(bytes), at.access = access;
   }
   at.requests.push_back({kIrregular | address, 0, lane_bit_});
+  at.first = at.requests.data(), at.count = static_cast<std::uint32_t>(at.requests.size());
   if (at.space != space) irregular(at, at.requests.back(), address, space);
 }
 
@@ -104,6 +105,7 @@ std::size_t Counters::flush(unsigned w) {
     for (const Request& request : warp.sites[site].requests) count(warp, warp.sites[site], request);
     requests += warp.sites[site].requests.size();
     warp.sites[site].requests.clear();
+    warp.sites[site].count = 0;
     warp.sites[site].reached = {};
   }
   warp.touched.clear();

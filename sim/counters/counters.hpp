@@ -84,6 +84,8 @@ class Counters {
   using Addresses = std::array<LaneAddress, kLanes>;
   struct alignas(64) Site {
     std::vector<Request> requests;  // in order of occurrence
+    Request* first = nullptr;       // its data() and size(), at hand
+    std::uint32_t count = 0;
     std::uint32_t space = 0;        // of the first request; others are irregular
     std::uint8_t bytes = 0;
     Access access{};
@@ -143,12 +145,11 @@ std::size_t Counters::flush(unsigned warp, unsigned lanes, const Use& use) {
 [[gnu::always_inline]] inline bool Counters::join(unsigned site, std::uintptr_t address, unsigned space) {
   if (site >= site_count_) return false;
   Site& at = sites_[site];
-  const std::uint32_t n = at.reached[lane_];
-  if (n >= at.requests.size()) return false;
-  Request& request = at.requests[n];
-  if (at.space != space || request.base + static_cast<std::uintptr_t>(std::int64_t{request.stride} * lane_) != address)
-    return false;
-  at.reached[lane_] = n + 1;
+  std::uint32_t& reached = at.reached[lane_];
+  if (reached >= at.count || at.space != space) return false;
+  Request& request = at.first[reached];
+  if (request.base + static_cast<std::uintptr_t>(std::int64_t{request.stride} * lane_) != address) return false;
+  ++reached;
   request.lanes |= lane_bit_;
   return true;
 }

@@ -18,7 +18,7 @@
 #define __global__ __attribute__((noinline))
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
-#define __launch_bounds__(...)
+#define __launch_bounds__(...) flash_launch_bounds(__VA_ARGS__)  // sim/compiler/launches.cpp makes a check of it
 #define __grid_constant__
 #define __align__(n) __attribute__((__aligned__(n)))
 // __device__, __shared__, __constant__, __managed__: sim/compiler/variables.cpp.

@@ -36,6 +36,8 @@
 //     Remedy: "free an array after the last kernel that uses it". The block stops there.
 //   "misaligned": "read of 16 bytes at byte 4 of in" (or "at byte 4 of shared Smem"). One side.
 //     Remedy: "an n-byte access needs an address that is a multiple of n". The block stops there.
+//     "use of float4 at byte 4 of in", also where only a member is used. One side "uses".
+//     Remedy: "its type needs an address that is a multiple of 16". The block stops there.
 //   "lockstep assumed": "volatile read after volatile write of <element> (<n> bytes)", by another lane of the warp; one
 //     of the two is a write. Two sides. Remedy: "put __syncwarp() between the two: lanes need not run in step"
 //   "uninitialised": "read of out[3] (4 bytes)" or "read of shared Smem+12 (4 bytes)". One side.

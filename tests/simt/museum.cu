@@ -34,6 +34,16 @@ __global__ void read_before_start(const float* in, float* out, int n) {
   if (i < n) out[i] = in[i] - in[left];  //@ read_before_start:1
 }
 
+template <bool Fixed>
+__global__ void straddles_end(const float* in, float* out, int n) {
+  const int i = threadIdx.x;                                             // 32 threads, n = 41
+  const auto* pairs = reinterpret_cast<const unsigned long long*>(out);  // the last one is half outside
+  float sum = in[i];
+  if (2 * i + (Fixed ? 1 : 0) < n) sum += static_cast<float>(pairs[i] & 1);  //@ straddles_end:1
+  __syncthreads();
+  out[i] = sum;
+}
+
 struct Row32 {
   float row[32];
 };
@@ -51,6 +61,23 @@ __global__ void misaligned_float4(const float* in, float* out, int) {
   const int i = threadIdx.x;                                                        // 8 threads
   const float4 v = *reinterpret_cast<const float4*>(in + 4 * i + (Fixed ? 0 : 1));  //@ misaligned_float4:1
   reinterpret_cast<float4*>(out)[i] = v;  // all four are used, or nvcc would load them one by one
+}
+
+template <bool Fixed>
+__global__ void misaligned_member(const float* in, float* out, int) {
+  const int i = threadIdx.x;  // 8 threads
+  const float4* p = reinterpret_cast<const float4*>(in + 4 * i + (Fixed ? 0 : 1));
+  out[i] = p->x;  //@ misaligned_member:1
+}
+
+template <bool Fixed>
+__global__ void misaligned_shared(const float* in, float* out, int) {
+  Row32& s = shared<Row32>();
+  const int lane = threadIdx.x;
+  s.row[lane] = in[lane];
+  __syncwarp();
+  const auto* pair = reinterpret_cast<const unsigned long long*>(&s.row[Fixed ? lane & 30 : lane % 31]);
+  out[lane] = static_cast<float>(*pair & 1);  //@ misaligned_shared:1
 }
 
 // The host launches `fill` over n - 1 elements (bug) or n (twin) of the array that this kernel reads.
@@ -355,6 +382,14 @@ __global__ void barrier_two_sites(const float* in, float* out, int) {
 }
 
 template <bool Fixed>
+__global__ void barrier_one_line(const float* in, float* out, int) {
+  const int t = threadIdx.x;
+  if (Fixed) __syncthreads();
+  if (!Fixed) t < 32 ? __syncthreads() : __syncthreads();  //@ barrier_one_line:1
+  out[t] = in[t];
+}
+
+template <bool Fixed>
 __global__ void barrier_trip_count(const float* in, float* out, int) {
   const int t = threadIdx.x;
   const int rounds = Fixed ? 2 : 1 + t / 32;
@@ -603,6 +638,10 @@ void run_variant(Machine& m, const std::string& name) {
   if (name == "read_before_start") return show(m, read_before_start<Fixed>);
   if (name == "shared_past_end") return show<Row32>(m, shared_past_end<Fixed>, 64, 32);
   if (name == "misaligned_float4") return show(m, misaligned_float4<Fixed>, 64, 8);
+  if (name == "misaligned_member") return show(m, misaligned_member<Fixed>, 64, 8);
+  if (name == "straddles_end") return show(m, straddles_end<Fixed>, 41, 32);
+  if (name == "misaligned_shared") return show<Row32>(m, misaligned_shared<Fixed>, 64, 32);
+  if (name == "barrier_one_line") return show(m, barrier_one_line<Fixed>);
   if (name == "read_unwritten") return show_read_unwritten<Fixed>(m);
   if (name == "ragged_tile") return show<Row64>(m, ragged_tile<Fixed>, 40);
   if (name == "half_written_word") return show_half_written_word<Fixed>(m);

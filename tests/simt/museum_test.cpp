@@ -41,8 +41,20 @@ const Expected expected[] = {
   write  {1}  block (0,0,0) warp 0 lane 31
   remedy: guard the access or fix the index
 )"},
-    {"misaligned_float4", R"(misaligned: read of 16 bytes at byte 4 of in
-  read  {1}  block (0,0,0) warp 0 lane 0
+    {"misaligned_float4", R"(misaligned: use of float4 at byte 4 of in
+  uses  {1}  block (0,0,0) warp 0 lane 0
+  remedy: its type needs an address that is a multiple of 16
+)"},
+    {"misaligned_member", R"(misaligned: use of float4 at byte 4 of in
+  uses  {1}  block (0,0,0) warp 0 lane 0
+  remedy: its type needs an address that is a multiple of 16
+)"},
+    {"straddles_end", R"(out of bounds: read of out[40] (8 bytes); out has 41 elements
+  read  {1}  block (0,0,0) warp 0 lane 20
+  remedy: guard the access or fix the index
+)"},
+    {"misaligned_shared", R"(misaligned: read of 8 bytes at byte 4 of shared Row32
+  read  {1}  block (0,0,0) warp 0 lane 1
   remedy: an n-byte access needs an address that is a multiple of n
 )"},
     {"read_unwritten", R"(uninitialised: read of in[63] (4 bytes)
@@ -195,6 +207,11 @@ race: write after write of out[31] (4 bytes)
 )"},
     {"barrier_two_sites", R"(barrier divergence: threads of one block wait at different barriers
   waits  {2}  block (0,0,0) warp 1 lane 0
+  waits  {1}  block (0,0,0) warp 0 lane 0
+  remedy: let all threads reach the same __syncthreads()
+)"},
+    {"barrier_one_line", R"(barrier divergence: threads of one block wait at different barriers
+  waits  {1}  block (0,0,0) warp 1 lane 0
   waits  {1}  block (0,0,0) warp 0 lane 0
   remedy: let all threads reach the same __syncthreads()
 )"},
