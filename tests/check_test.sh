@@ -82,6 +82,15 @@ int main(int argc, char** argv) {
     return cudaMemcpy(x, host, 4, cudaMemcpyDeviceToHost) == cudaErrorInvalidValue ? 0 : 8;
   if (std::strcmp(what, "twice") == 0) cudaFree(x);
   if (std::strcmp(what, "host") == 0) return x[7] == 7 ? last : 0;
+  if (std::strcmp(what, "rows") == 0) {  // 10 of 10 numbers each, there and back; a wider row is refused
+    char *rows, back[400];
+    size_t pitch;
+    if (cudaMallocPitch(&rows, &pitch, 40, 10) != cudaSuccess || pitch < 40 || pitch % 16 != 0) return 8;
+    if (cudaMemcpy2D(rows, pitch, host, 40, 40, 10, cudaMemcpyHostToDevice) != cudaSuccess) return 8;
+    if (cudaMemcpy2DAsync(back, 40, rows, pitch, 40, 10, cudaMemcpyDeviceToHost) != cudaSuccess) return 8;
+    if (std::memcmp(back, host, 400) != 0) return 8;
+    return cudaMemcpy2D(rows, 32, host, 40, 40, 10, cudaMemcpyHostToDevice) == cudaErrorInvalidValue ? 0 : 8;
+  }
   if (std::strcmp(what, "managed") == 0) {
     cudaMallocManaged(&x, 8);
     return x[1] = 0;
@@ -130,10 +139,11 @@ run 0 'host access: host code reads x[7], which is device memory
   reads  a program.cu:36
   remedy: copy it with cudaMemcpy, or allocate it with cudaMallocManaged' host
 contains err 'host access: host code reads last[0]'
+run 0 'call: cudaMemcpy2D: a row is wider than its pitch' rows
 run 0 '' managed
 [ "$(cat findings)" = 0 ] || { failed=1; echo 'managed memory is not the host'\''s'; }
 run 0 'call: cudaFree: the pointer is not one that cudaMalloc gave, or was freed before
-  calls  a program.cu:51' twice
+  calls  a program.cu:60' twice
 FLASH_CHECK='order=forward' run 0 '' last
 contains out 'last 63'
 FLASH_CHECK='order=reverse' run 0 '' last

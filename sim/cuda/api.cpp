@@ -304,6 +304,9 @@ cudaError_t cudaStreamCreate(cudaStream_t* stream) {
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   return cudaStreamCreate(stream);
 }
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
+  return cudaStreamCreate(stream);
+}
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   delete stream;
   return cudaSuccess;
@@ -378,6 +381,18 @@ cudaError_t cudaMemcpy2D(void* to, std::size_t to_pitch, const void* from, std::
                                    static_cast<const std::byte*>(from) + row * from_pitch, width, kind, site);
     if (error != cudaSuccess) return error;
   }
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
+                              std::size_t width, std::size_t height, cudaMemcpyKind kind, cudaStream_t,
+                              flash::simt::Site site) {
+  return cudaMemcpy2D(to, to_pitch, from, from_pitch, width, height, kind, site);
+}
+// Pinned memory has one address.
+cudaError_t cudaHostGetDevicePointer(void** pointer, void* host, unsigned) {
+  const flash::simt::DeviceArray* array = program().machine().array_at(host);
+  if (!array || !array->managed) return failed(cudaErrorInvalidValue);
+  *pointer = host;
   return cudaSuccess;
 }
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes, flash::simt::Site site) {

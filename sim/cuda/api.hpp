@@ -74,6 +74,7 @@ constexpr unsigned cudaStreamDefault = 0, cudaStreamNonBlocking = 1;
 constexpr unsigned cudaEventDefault = 0, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2;
 cudaError_t cudaStreamCreate(cudaStream_t* stream);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamQuery(cudaStream_t stream);
@@ -122,6 +123,9 @@ cudaError_t allocate(T** pointer, std::size_t bytes, const char* name, Memory me
 #define cudaMallocManaged(pointer, bytes, ...) FLASH_ALLOCATE(pointer, bytes, managed)
 #define cudaMallocHost(pointer, bytes) FLASH_ALLOCATE(pointer, bytes, pinned)
 #define cudaHostAlloc(pointer, bytes, flags) FLASH_ALLOCATE(pointer, bytes, pinned)
+// Rows begin at multiples of 512 bytes.
+#define cudaMallocPitch(pointer, pitch, width, height) \
+  FLASH_ALLOCATE(pointer, (*(pitch) = ((width) + 511) / 512 * 512) * (height), device)
 
 cudaError_t cudaFree(void* pointer, FLASH_SITE_OF_CALL);
 cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream, FLASH_SITE_OF_CALL);
@@ -131,6 +135,10 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
                             cudaStream_t stream = nullptr, FLASH_SITE_OF_CALL);
 cudaError_t cudaMemcpy2D(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
                          std::size_t height, cudaMemcpyKind kind, FLASH_SITE_OF_CALL);
+cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
+                              std::size_t width, std::size_t height, cudaMemcpyKind kind, cudaStream_t stream = nullptr,
+                              FLASH_SITE_OF_CALL);
+cudaError_t cudaHostGetDevicePointer(void** pointer, void* host, unsigned flags);
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes, FLASH_SITE_OF_CALL);
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream = nullptr, FLASH_SITE_OF_CALL);
 cudaError_t cudaMemPrefetchAsync(const void* pointer, std::size_t bytes, int device, cudaStream_t stream = nullptr);
