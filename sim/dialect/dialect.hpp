@@ -1,6 +1,6 @@
 // dialect.hpp: CUDA's words for g++: qualifiers, built-in variables, barriers, warp operations, atomics, mathematics.
 // Everything lives in this machine's inline namespace and is inlined, so that the fast and the checked build of one
-// kernel never share a function. Half precision: dialect_half.hpp. Use: through "gpu/kernel.cuh" only.
+// kernel never share a function. More: dialect_numbers.hpp, dialect_half.hpp. Use: "gpu/kernel.cuh", <cuda_runtime.h>.
 #pragma once
 #include <bit>
 #include <cmath>
