@@ -93,6 +93,8 @@ TEST_CASE("launch limits are the hardware's") {
                        flash::Error);
   CHECK_THROWS_WITH_AS(launch_shape<Sim>(1, 65536, 1, 1, 1, 1),
                        doctest::Contains("grid.y is 65536; expected 1 to 65535"), flash::Error);
+  CHECK_THROWS_WITH_AS(launch_shape<Sim>(1, 1, 65536, 1, 1, 1),
+                       doctest::Contains("grid.z is 65536; expected 1 to 65535"), flash::Error);
   CHECK_THROWS_WITH_AS(launch_shape<Sim>(1u << 31, 1, 1, 1, 1, 1), doctest::Contains("grid.x is 2147483648"),
                        flash::Error);
   CHECK_THROWS_WITH_AS(launch_shape<Sim>(0, 1, 1, 1, 1, 1),

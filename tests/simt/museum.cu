@@ -241,6 +241,27 @@ __global__ void unrolled_last_warp(const float* in, float* out, int) {
   if (t == 0) out[0] = x[0];
 }
 
+struct Flagged {
+  unsigned flag;
+  float x[2];
+};
+
+// Lanes 0 and 1 read x, then a thread of the other warp does; __syncwarp orders the two lanes, not the third reader.
+template <bool Fixed>
+__global__ void far_reader(const float* in, float* out, int) {
+  Flagged& s = shared<Flagged>();
+  const int t = threadIdx.x;
+  if (t == 0) s.flag = 0, s.x[0] = s.x[1] = in[0];
+  __syncthreads();
+  if (t < 2 || t == 32) out[t] = s.x[0];  //@ far_reader:2
+  if (t == 32) atomicExch(&s.flag, 1u);
+  if (t == 31)
+    while (atomicAdd(&s.flag, 0u) == 0u) {
+    }
+  __syncwarp();
+  if (t == 0) s.x[Fixed ? 1 : 0] = 1.0f;  //@ far_reader:1
+}
+
 struct Counter {
   unsigned value, seen;
 };
@@ -650,6 +671,7 @@ void run_variant(Machine& m, const std::string& name) {
   if (name == "memset_past_end") return show(m, memset_past_end<Fixed>, 40);
   if (name == "freed_and_reused") return show_freed_and_reused<Fixed>(m);
   if (name == "unrolled_last_warp") return show<Row64>(m, unrolled_last_warp<Fixed>, 64, 32);
+  if (name == "far_reader") return show<Flagged>(m, far_reader<Fixed>);
   if (name == "atomic_hides_reader") return show<Counter>(m, atomic_hides_reader<Fixed>);
   if (name == "volatile_and_plain") return show<Counter>(m, volatile_and_plain<Fixed>);
   if (name == "memcpy_unordered") return show<Row64>(m, memcpy_unordered<Fixed>);

@@ -57,6 +57,8 @@ inline constexpr Exhibit exhibits[] = {
      "code from before Volta: lanes do not run in lockstep", "racecheck"},
     {"unrolled_last_warp", "the same with volatile instead of __syncwarp: lanes need not run in step",
      "NVIDIA's reduction tutorial of 2007, step 5", "racecheck"},
+    {"far_reader", "a write after reads by two lanes, which are ordered, and by another warp, which is not",
+     "a checker that keeps the last readers only", "racecheck"},
     {"atomic_hides_reader", "one thread reads a counter plainly, then all add to it atomically",
      "an atomic must not make a checker forget the plain read before it", "racecheck"},
     {"volatile_and_plain", "one thread polls a word that another stores to plainly",

@@ -127,6 +127,11 @@ race: write after read of shared Aliased+128 (4 bytes)
   remedy: put __syncwarp() between the two: lanes need not run in step
   seen 186 times
 )"},
+    {"far_reader", R"(race: write after read of shared Flagged+4 (4 bytes)
+  write  {1}  block (0,0,0) warp 0 lane 0
+  read   {2}  block (0,0,0) warp 1 lane 0
+  remedy: put __syncthreads() between the two
+)"},
     {"atomic_hides_reader", R"(race: atomic after read of shared Counter+0 (4 bytes)
   atomic  {1}  block (0,0,0) warp 0 lane 1
   read    {2}  block (0,0,0) warp 0 lane 0
