@@ -16,7 +16,8 @@ struct DeviceArray {
   std::size_t bytes, element_bytes;
   bool initialised;  // uploaded as a whole: no read of it is uninitialised
   bool live;
-  Padding padding;  // of an element
+  Padding padding;         // of an element
+  bool of_kernel = false;  // allocated by a kernel
 };
 
 class DeviceMemory {
@@ -28,6 +29,10 @@ class DeviceMemory {
 
   // A new array, filled with 0xff bytes (NaN in each floating-point type).
   std::byte* allocate(const std::string& name, std::size_t bytes, std::size_t element_bytes, Padding padding);
+  // The same for a kernel, null if there is no room; several workers, one at a time, after make_room().
+  std::byte* allocate_in_kernel(const std::string& name, std::size_t bytes);
+  bool release_in_kernel(const void* begin);                        // false if no kernel allocated it
+  void make_room() { arrays.reserve(arrays.size() + kOfKernels); }  // so that they stay where they are
   // Frees it. Its addresses are used again when all others have been.
   void release(const void* begin);
 
@@ -45,7 +50,9 @@ class DeviceMemory {
 
  private:
   std::size_t find_room(std::size_t granules) const;
+  void end_life(DeviceArray& array);
   void forget_freed();
+  static constexpr std::size_t kOfKernels = 1 << 14;  // allocations of one launch
   std::byte* base_;
   std::uint32_t* owner_;  // per granule: index into arrays + 1, 0 = none
   std::size_t next_ = 1;  // granule behind the youngest array
