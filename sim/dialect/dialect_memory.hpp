@@ -1,5 +1,5 @@
-// dialect_memory.hpp: memcpy, memmove and memset in kernels, whose accesses the instrumentation does not see, and new and
-// malloc, whose memory must be known: the checked build calls functions of sim/checks/hooks.cpp instead.
+// dialect_memory.hpp: memcpy, memmove and memset in kernels, whose accesses the instrumentation does not see; new and
+// malloc, whose memory must be known. The checked build calls functions of sim/checks/hooks.cpp for them.
 // Use: through "gpu/kernel.cuh" only; included after the standard headers, whose std::memcpy is renamed along.
 #pragma once
 #include <cstring>
