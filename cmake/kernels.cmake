@@ -27,7 +27,7 @@ unset(CMAKE_REQUIRED_LIBRARIES)
 
 # The simulator itself is always optimised: kernels run inside it. Its own flags follow the build's sanitizers.
 file(GLOB simulator CONFIGURE_DEPENDS ${FLASH_ROOT}/sim/*.cpp ${FLASH_ROOT}/sim/*/*.cpp)
-set(FLASH_LAUNCHES_SOURCE ${FLASH_ROOT}/sim/dialect/launches.cpp)
+file(GLOB FLASH_LAUNCHES_SOURCE CONFIGURE_DEPENDS ${FLASH_ROOT}/sim/compiler/*.cpp)
 list(REMOVE_ITEM simulator ${FLASH_LAUNCHES_SOURCE})
 add_library(flash_simt STATIC ${simulator})
 target_include_directories(flash_simt PUBLIC ${FLASH_ROOT})
@@ -41,8 +41,9 @@ if(FLASH_HAS_LIBBACKTRACE)
   target_link_libraries(flash_simt PUBLIC backtrace)
 endif()
 
-# The program that turns kernel<<<grid, block>>>(…) into C++ for g++; it stands before the compiler of kernel files.
+# The program that turns CUDA's launches and variables into C++ for g++; it stands before the compiler of kernel files.
 add_executable(flash-launches ${FLASH_LAUNCHES_SOURCE})
+target_include_directories(flash-launches PRIVATE ${FLASH_ROOT})
 target_compile_features(flash-launches PRIVATE cxx_std_20)
 target_compile_options(flash-launches PRIVATE -O2)
 if(TARGET flash_options)
@@ -54,6 +55,45 @@ set(FLASH_CHECKED_KERNELS ON)
 if(FLASH_SANITIZE OR "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${CMAKE_BUILD_TYPE}}" MATCHES "-fsanitize=[a-z,]*address")
   set(FLASH_CHECKED_KERNELS OFF)
 endif()
+
+# Same bits on both machines: no contraction, multiply-adds are written fmaf. #pragma unroll is nvcc's. Variables that
+# a kernel declares extern thread_local have no initialiser to call. A large frame touches its pages one by one, so that
+# a stack that is too small is noticed (sim/core/faults.cpp).
+set(FLASH_BOTH_FLAGS -ffp-contract=off -fno-extern-tls-init -fstack-clash-protection -Wno-unknown-pragmas
+  ${FLASH_KERNEL_FLAGS})
+# -Og keeps accesses as the source has them; the hooks are ours (sim/checks/hooks.cpp), not the sanitizer's. Frame
+# pointers tell by which calls a thread came to a barrier; -fsanitize=alignment tells of a float4* that is no multiple
+# of 16 where only a member is read (nvcc may read the whole).
+set(FLASH_CHECKED_FLAGS -Og -fno-optimize-sibling-calls -fno-strict-aliasing -fno-omit-frame-pointer
+  -fsanitize=thread,alignment --param=tsan-instrument-func-entry-exit=0 --param=tsan-distinguish-volatile=1)
+
+# What ./flash check needs (sim/cuda/check.sh): the simulator, the translator, and how programs are compiled.
+set(libraries -pthread)
+foreach(library IN LISTS CMAKE_DL_LIBS)
+  string(APPEND libraries " -l${library}")
+endforeach()
+if(FLASH_HAS_LIBBACKTRACE)
+  string(APPEND libraries " -lbacktrace")
+endif()
+list(JOIN FLASH_BOTH_FLAGS " " both)
+list(JOIN FLASH_CHECKED_FLAGS " " checked)
+# Calls of these functions are counted (sim/cuda/mathematics.cpp), so g++ may not expand them.
+set(counted "")
+set(wrapped "")
+foreach(function IN ITEMS fmaf fma expf exp exp2f exp2 exp10f)
+  string(APPEND counted " -fno-builtin-${function}")
+  string(APPEND wrapped " -Wl,--wrap=${function}")
+endforeach()
+file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/check.settings CONTENT "CXX='${CMAKE_CXX_COMPILER}'
+ROOT='${PROJECT_SOURCE_DIR}'
+LIBRARY='$<TARGET_FILE:flash_simt>'
+LAUNCHES='$<TARGET_FILE:flash-launches>'
+LIBRARIES='${libraries}'
+WRAPPED='${wrapped}'
+FLAGS_checked='-std=c++20 -g1 ${both} ${checked} ${counted} -DFLASH_CHECKED -DFLASH_MACHINE=on_checked'
+FLAGS_sim='-std=c++20 -g1 ${both} -O2 -DFLASH_MACHINE=on_sim'
+")
+add_custom_target(flash-check DEPENDS flash_simt flash-launches)
 
 # One kernel file as object libraries <name>_sim, <name>_checked and (with CUDA) <name>_gpu, and <name> for all of them.
 function(flash_add_kernel name file)
@@ -74,10 +114,7 @@ function(flash_add_kernel name file)
     add_library(${name}_${machine} OBJECT ${source})
     target_link_libraries(${name}_${machine} PUBLIC flash_simt)
     target_compile_definitions(${name}_${machine} PRIVATE FLASH_MACHINE=on_${machine})
-    # Same bits in both: no contraction, multiply-adds are written fmaf. #pragma unroll is nvcc's.
-    # A large frame touches its pages one by one, so that a stack that is too small is noticed (sim/core/faults.cpp).
-    target_compile_options(${name}_${machine} PRIVATE -ffp-contract=off -fstack-clash-protection -Wno-unknown-pragmas
-      ${FLASH_KERNEL_FLAGS})
+    target_compile_options(${name}_${machine} PRIVATE ${FLASH_BOTH_FLAGS})
     set_property(TARGET ${name}_${machine} PROPERTY
       CXX_COMPILER_LAUNCHER $<TARGET_FILE:flash-launches> ${CMAKE_CXX_COMPILER_LAUNCHER})
     add_dependencies(${name}_${machine} flash-launches)
@@ -88,14 +125,8 @@ function(flash_add_kernel name file)
     target_link_libraries(${name}_sim PRIVATE flash_options)
   endif()
   if(FLASH_CHECKED_KERNELS)
-    # -Og keeps accesses as the source has them; the hooks are ours (sim/checks/hooks.cpp), not the sanitizer's.
     target_compile_definitions(${name}_checked PRIVATE FLASH_CHECKED)
-    # Frame pointers tell by which calls a thread came to a barrier; -fsanitize=alignment tells of a float4* that is no
-    # multiple of 16 where only a member is read (nvcc may read the whole).
-    target_compile_options(${name}_checked PRIVATE -Og -g -fno-optimize-sibling-calls -fno-strict-aliasing
-      -fno-omit-frame-pointer
-      -fsanitize=thread,alignment --param=tsan-instrument-func-entry-exit=0
-      --param=tsan-distinguish-volatile=1)
+    target_compile_options(${name}_checked PRIVATE ${FLASH_CHECKED_FLAGS} -g)
   endif()
   if(FLASH_HAVE_CUDA)
     find_package(CUDAToolkit REQUIRED)

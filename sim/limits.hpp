@@ -18,6 +18,9 @@ constexpr std::size_t shared_memory_limit(Profile profile) {
 // The same without cudaFuncSetAttribute.
 constexpr std::size_t kSharedWithoutAsking = 48 * 1024;
 
+// Blocks of a cooperative launch, each a thread of the host here. On a GPU all of them must fit at a time.
+constexpr std::size_t kCooperativeBlocks = 128;
+
 // A grid or block with an axis of 0 is refused, as CUDA refuses it (cudaErrorInvalidConfiguration).
 inline void check_launch(Profile profile, const std::array<unsigned, 3>& grid, const std::array<unsigned, 3>& block,
                          std::size_t shared_bytes) {

@@ -21,6 +21,7 @@
 #include "sim/core/block.hpp"
 #include "sim/core/device_memory.hpp"
 #include "sim/core/faults.hpp"
+#include "sim/core/variables.hpp"
 #include "sim/limits.hpp"
 
 namespace flash::simt {
@@ -133,6 +134,20 @@ void MachineCore::copy_out(void* to, const void* from, std::size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
+const DeviceArray* MachineCore::array_at(const void* address) const {
+  const DeviceMemory& memory = state_->memory;
+  if (!memory.contains(address)) return nullptr;
+  const std::size_t i = memory.owner(address);
+  return i < memory.arrays.size() ? &memory.arrays[i] : nullptr;
+}
+
+std::size_t MachineCore::used_memory() const {
+  std::size_t bytes = 0;
+  for (const DeviceArray& array : state_->memory.arrays)
+    if (array.live && !array.variable) bytes += array.bytes;
+  return bytes;
+}
+
 MachineCore& MachineCore::current(bool checked, const char* action, const char* kernel) {
   if (std::exchange(active_worker, nullptr))  // from here on accesses are ours, not the kernel's
     refuse("a call in a kernel", action + std::string(kernel), "it in host code",
@@ -160,8 +175,19 @@ void MachineCore::run(Launch& launch) {
   KernelReport report;
   report.grid = {launch.grid.x, launch.grid.y, launch.grid.z};
   report.block = {launch.block.x, launch.block.y, launch.block.z};
-  check_launch(s.options.profile, report.grid, report.block, launch.shared_bytes);
-  const std::size_t allowed = std::max(kSharedWithoutAsking, s.allowed_shared[launch.kernel]);
+  const SharedLayout layout(launch);
+  launch.layout = layout.empty() ? nullptr : &layout;
+  const std::size_t statically = layout.static_bytes();
+  check_launch(s.options.profile, report.grid, report.block, statically + launch.shared_bytes);
+  if (statically > kSharedWithoutAsking)
+    refuse("static shared memory of " + kernel_name(launch.kernel, launch.kernel_name),
+           std::to_string(statically) + " bytes", "at most " + std::to_string(kSharedWithoutAsking),
+           "make the largest array extern __shared__ and give its bytes at the launch");
+  if (layout.extent() > kSharedSpan)
+    refuse("the distance between a kernel's shared variables", std::to_string(layout.extent()) + " bytes",
+           "at most " + std::to_string(kSharedSpan), "use fewer kernels with __shared__ variables in one program");
+  // What was not asked for is shared by static and dynamic memory.
+  const std::size_t allowed = std::max(kSharedWithoutAsking - statically, s.allowed_shared[launch.kernel]);
   if (launch.shared_bytes > allowed) {
     const std::string name = kernel_name(launch.kernel, launch.kernel_name);
     const std::string ask = "call cudaFuncSetAttribute(" + name + ", cudaFuncAttributeMaxDynamicSharedMemorySize, " +
@@ -177,7 +203,10 @@ void MachineCore::run(Launch& launch) {
   // One worker per core, at most one per block; the calling thread is worker 0.
   const std::uint64_t cores = s.options.threads ? s.options.threads : std::max(1u, std::thread::hardware_concurrency());
   const std::uint64_t blocks = launch.blocks();
-  const std::size_t count = static_cast<std::size_t>(std::min(cores, blocks));
+  if (launch.cooperative && blocks > kCooperativeBlocks)
+    refuse("blocks of a cooperative launch", blocks, "at most " + std::to_string(kCooperativeBlocks),
+           "use fewer blocks, each with a loop over its share of the work");
+  const std::size_t count = static_cast<std::size_t>(launch.cooperative ? blocks : std::min(cores, blocks));
   launch.workers = count;
   while (s.workers.size() < count) {
     s.workers.push_back(std::make_unique<Worker>());
@@ -223,7 +252,7 @@ void MachineCore::run(Launch& launch) {
   for (std::thread& thread : pool) thread.join();
 
   // Add up what the workers know.
-  report.ledger.shared_bytes_peak = launch.shared_bytes;
+  report.ledger.shared_bytes_peak = statically + launch.shared_bytes;
   std::vector<RawFinding> raw;
   std::vector<Tracer::Event> events;
   for (std::size_t w = 0; w < count; ++w) {

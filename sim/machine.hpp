@@ -15,6 +15,7 @@
 
 namespace flash::simt {
 
+struct DeviceArray;
 struct Launch;
 
 // What does not depend on element types; compiled once, never instrumented.
@@ -35,6 +36,9 @@ class MachineCore {
   void copy_in(void* to, const void* from, std::size_t bytes);
   static void copy_out(void* to, const void* from, std::size_t bytes);
   void run(Launch& launch);
+  // The array whose memory or red zone an address is in, freed ones included; null: it is the host's.
+  const DeviceArray* array_at(const void* address) const;
+  std::size_t used_memory() const;
   // cudaFuncSetAttribute: launches of this kernel may ask for so much shared memory.
   void allow_shared_memory(const void* kernel, std::int64_t bytes);
 

@@ -25,8 +25,10 @@ expect() {
 expect 0 'usage: ./flash'
 expect 0 'usage: ./flash' help
 expect 0 'usage: ./flash' --help
+expect 0 'usage: ./flash check' check
+expect 0 'usage: ./flash check' check --help
 for command in test bench doctor help; do expect 0 'usage: ./flash' "$command" --help; done
-expect 2 "command 'walk' is unknown; expected tour, test, run, bench, doctor or help" walk
+expect 2 "command 'walk' is unknown; expected tour, test, run, check, bench, doctor or help" walk
 expect 2 "flag '--fast' is unknown; expected --no-install, --cuda or --help" --fast test
 expect 2 "flag '--fast' is unknown; expected --no-install or --cuda" test --fast
 expect 2 "phase '77' is unknown; expected one of: 01 02 03 04" test 77

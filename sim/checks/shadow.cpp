@@ -69,18 +69,59 @@ class Outside {
 
 }  // namespace
 
-void join(View& into, const View& from) {
-  for (const auto& [block, clocks] : from) {
-    auto& mine = into[block];
-    if (mine.size() < clocks.size()) mine.resize(clocks.size());
-    for (std::size_t i = 0; i < clocks.size(); ++i) mine[i] = std::max(mine[i], clocks[i]);
-  }
+// ---- what a thread has learned -------------------------------------------------------------------------------------
+
+std::uint64_t Clocks::of(unsigned thread) const {
+  const auto found = later_.find(thread);
+  return found == later_.end() ? all_ : found->second;
+}
+
+void Clocks::raise_all(std::uint64_t clock) {
+  all_ = std::max(all_, clock);
+  std::erase_if(later_, [this](const auto& entry) { return entry.second <= all_; });
+}
+
+void Clocks::raise(unsigned thread, std::uint64_t clock) {
+  if (clock <= of(thread)) return;
+  later_[thread] = clock;
+}
+
+void Clocks::join(const Clocks& other) {
+  raise_all(other.all_);
+  for (const auto& [thread, clock] : other.later_) raise(thread, clock);
+}
+
+View::Blocks& View::own() {
+  if (!blocks_)
+    blocks_ = std::make_shared<Blocks>();
+  else if (blocks_.use_count() > 1)
+    blocks_ = std::make_shared<Blocks>(*blocks_);
+  return *blocks_;
+}
+
+const Clocks* View::find(unsigned block) const {
+  if (!blocks_) return nullptr;
+  const auto found = blocks_->find(block);
+  return found == blocks_->end() ? nullptr : &found->second;
+}
+
+Clocks& View::of(unsigned block) {
+  return own()[block];
+}
+
+void View::join(const View& other) {
+  if (other.empty() || blocks_ == other.blocks_) return;
+  View less = other;
+  if (empty() || blocks_->size() < less.blocks_->size()) std::swap(blocks_, less.blocks_);
+  if (less.empty()) return;
+  Blocks& mine = own();
+  for (const auto& [block, clocks] : *less.blocks_) mine[block].join(clocks);
 }
 
 // ---- shared by all workers -----------------------------------------------------------------------------------------
 
 GlobalShadow::GlobalShadow(DeviceMemory& device_memory)
-    : memory(device_memory), cells(DeviceMemory::kReserved / 4), owners_(kChunkTable) {}
+    : memory(device_memory), cells(DeviceMemory::kSpan / 4), owners_(kChunkTable) {}
 
 void GlobalShadow::forget(const void* begin) {
   const std::size_t i = memory.contains(begin) ? memory.owner(begin) : memory.arrays.size();
@@ -115,7 +156,9 @@ void GlobalShadow::end_launch(const std::vector<Checker*>& checkers, Ledger& led
       total.read_requests += part.read_requests, total.read_sectors += part.read_sectors;
       total.write_requests += part.write_requests, total.write_sectors += part.write_sectors;
     }
-    if (!array.of_kernel) ledger.arrays.push_back(own);
+    const bool wanted =
+        !array.variable || own.read_requests + own.write_requests > 0;  // variables: where they are used
+    if (!array.of_kernel && wanted) ledger.arrays.push_back(own);
   }
   if (heap.read_requests + heap.write_requests > 0) ledger.arrays.push_back(heap);
   for (const Checker* checker : checkers) {
@@ -153,7 +196,7 @@ std::uintptr_t GlobalShadow::site_key(unsigned index) {
 Checker::Checker(Worker& worker, GlobalShadow& global)
     : worker_(worker),
       global_(global),
-      cells_(kSharedRegion / 4),
+      cells_(kSharedSpan / 4),
       shared_(worker.shared),
       epochs_(kMaxThreads),
       seen_(kMaxThreads),
@@ -163,11 +206,11 @@ Checker::Checker(Worker& worker, GlobalShadow& global)
 void Checker::begin_launch() {
   site_cache_.fill({});
   counters.begin_launch(global_.memory.arrays.size());
-  // The built-in variables of this OS thread lie side by side; a kernel reads them all the time.
-  const auto range = [](const auto& variable) { return reinterpret_cast<const std::byte*>(&variable); };
-  const std::byte* all[] = {range(threadIdx), range(blockIdx), range(blockDim), range(gridDim), range(tally)};
-  variables_ = *std::min_element(std::begin(all), std::end(all));
-  variables_end_ = *std::max_element(std::begin(all), std::end(all)) + sizeof(Tally);
+  // The built-in variables of this OS thread, which a kernel reads all the time; shared variables may lie between them.
+  const auto range = [](const auto& variable) {
+    return BuiltIn{reinterpret_cast<const std::byte*>(&variable), sizeof variable};
+  };
+  built_ins_ = {range(threadIdx), range(blockIdx), range(blockDim), range(gridDim), range(tally)};
 }
 
 void Checker::begin_block() {
@@ -189,7 +232,7 @@ void Checker::begin_block() {
   if (std::exchange(any_state_, false)) std::memset(&cells_.state[0], 0, shared_bytes_ / 4 + 1);  // the last block's
   more_.clear();
   ways_.clear();
-  shared_bytes_ = worker_.launch->shared_bytes;
+  shared_ = worker_.shared, shared_bytes_ = worker_.shared_bytes, layout_ = worker_.launch->layout;
   quick_bytes_ = shared_bytes_ / 16 * 16;
   published_.clear();
   counters.begin_block(worker_.warps.size());
@@ -301,9 +344,9 @@ void Checker::meet(const std::vector<unsigned>& threads) {
   for (unsigned t : threads) {
     if (!extra_[t]) continue;
     for (const void* address : std::exchange(extra_[t]->loaded, {})) acquire(t, address);
-    join(common.known, extra_[t]->known);
-    join(common.known, extra_[t]->pending);
-    join(common.released, extra_[t]->released);
+    common.known.join(extra_[t]->known);
+    common.known.join(extra_[t]->pending);
+    common.released.join(extra_[t]->released);
   }
   if (common.known.empty() && common.released.empty()) return;
   for (unsigned t : threads) extra_[t] = std::make_unique<Extra>(common);
@@ -359,17 +402,17 @@ void Checker::fence() {
   fenced_[t] = true;
   // Acquire: what atomics and volatile loads read before the fence is known after it.
   for (const void* address : std::exchange(extra.loaded, {})) acquire(address);
-  join(extra.known, extra.pending);
+  extra.known.join(extra.pending);
   extra.pending.clear();
   // Release: what is known now, own accesses included, goes with the atomics that follow.
   advance();
   set_clock(t, now_);
-  auto& own = extra.known[worker_.block];
-  own.resize(worker_.threads.size());
-  for (std::size_t u = 0; u < own.size(); ++u) own[u] = std::max(own[u], clock_of(barrier_));
-  for (unsigned lane = 0; lane < kWarpSize && warp * kWarpSize + lane < own.size(); ++lane)
-    own[warp * kWarpSize + lane] = std::max(own[warp * kWarpSize + lane], seen_[t][lane]);
-  own[t] = now_;
+  Clocks& own = extra.known.of(worker_.block);
+  own.raise_all(clock_of(barrier_));
+  const auto threads = static_cast<unsigned>(worker_.threads.size());
+  for (unsigned lane = 0; lane < kWarpSize && warp * kWarpSize + lane < threads; ++lane)
+    own.raise(warp * kWarpSize + lane, seen_[t][lane]);
+  own.raise(t, now_);
   extra.released = extra.known;
 }
 
@@ -393,7 +436,7 @@ void Checker::publish(const void* address, const View& released, bool keep) {
   if (!in_shared) lock.lock();
   View& view = (in_shared ? published_ : global_.published)[address];
   if (!keep) view.clear();
-  join(view, released);
+  view.join(released);
   if (!in_shared) global_.any_published = true;
 }
 
@@ -432,7 +475,7 @@ void Checker::acquire(unsigned thread, const void* address) {
   only_barriers_ = false, point_to_point_ = true, enough_from_ = kNever;  // as the one that published noted
   auto& extra = extra_[thread];
   if (!extra) extra = std::make_unique<Extra>();
-  join(extra->pending, view->second);
+  extra->pending.join(view->second);
 }
 
 bool Checker::ordered_otherwise(Epoch earlier, bool global) const {
@@ -449,9 +492,8 @@ bool Checker::ordered_by_views(Epoch earlier, unsigned block) const {
   const auto& extra = extra_[worker_.current];
   if (!extra) return false;
   const Outside outside;
-  const auto view = extra->known.find(block);
-  return view != extra->known.end() && thread_of(earlier) < view->second.size() &&
-         clock_of(earlier) < view->second[thread_of(earlier)];
+  const Clocks* clocks = extra->known.find(block);
+  return clocks && clock_of(earlier) < clocks->of(thread_of(earlier));
 }
 
 // How far apart two unordered accesses are: 1 same warp, 2 same block, 3 different blocks.
@@ -492,11 +534,17 @@ void Checker::range(const void* address, std::size_t bytes, std::size_t widest, 
   copy_ = {};
 }
 
+bool Checker::is_built_in(const std::byte* at) const {
+  for (const BuiltIn& variable : built_ins_)
+    if (static_cast<std::size_t>(at - variable.begin) < variable.bytes) return true;
+  return false;
+}
+
 // Neither device array, nor shared memory, nor the running thread's stack: built-in variables, kernel arguments and
 // the program's constants may be read.
 bool Checker::elsewhere(const void* address, Access access_) const {
   const auto* at = static_cast<const std::byte*>(address);
-  if (at >= variables_ && at < variables_end_) return true;
+  if (is_built_in(at)) return true;
   if (is_write(access_)) return false;
   const auto* arguments = static_cast<const std::byte*>(worker_.launch->arguments);
   if (at >= arguments && at < arguments + worker_.launch->argument_bytes) return true;
@@ -525,6 +573,11 @@ void Checker::release(void* begin, const void* pc) {
 
 std::string Checker::element(const void* address) const {
   const auto* at = static_cast<const std::byte*>(address);
+  if (layout_ && static_cast<std::size_t>(at - worker_.shared) < worker_.shared_bytes) {
+    const SharedLayout::Array& array = *layout_->nearest(at - worker_.shared);
+    return std::string("shared ") + array.name + "+" +
+           std::to_string(static_cast<std::size_t>(at - worker_.shared) - array.at);
+  }
   if (static_cast<std::size_t>(at - (worker_.shared - kSharedBefore)) < kSharedRegion) {
     const std::ptrdiff_t offset = at - worker_.shared;
     return "shared " + shared_name(worker_) + (offset < 0 ? "" : "+") + std::to_string(offset);
@@ -661,7 +714,10 @@ void Checker::bad_address(const void* address, std::size_t bytes, Access access_
   const std::byte* base = nullptr;
   bool freed = false;
   const auto in_region = static_cast<std::size_t>(at - (worker_.shared - kSharedBefore));
-  if (in_region < kSharedRegion) {
+  const SharedLayout::Array* array = layout_ ? layout_->nearest(at - worker_.shared) : nullptr;
+  if (array) {
+    base = worker_.shared + array->at, limit = static_cast<std::ptrdiff_t>(array->bytes), name = array->name;
+  } else if (!layout_ && in_region < kSharedRegion) {
     base = worker_.shared, limit = static_cast<std::ptrdiff_t>(worker_.launch->shared_bytes);
     name = limit ? shared_name(worker_) : "";
   } else if (global_.memory.contains(address) && global_.memory.owner(address) < global_.memory.arrays.size()) {
@@ -674,7 +730,12 @@ void Checker::bad_address(const void* address, std::size_t bytes, Access access_
     begin = (at - base) / elements - ((at - base) % elements < 0 ? 1 : 0);
     freed = !arrays[i].live;
   }
-  if (freed) {
+  const bool constant = base && elements && is_write(access_) && at >= base && at + bytes <= base + limit &&
+                        global_.memory.arrays[global_.memory.owner(address)].constant;
+  if (constant) {
+    what += " of " + name + "[" + std::to_string(begin) + "]" + size + "; " + name + " is __constant__";
+    remedy = "only the host writes it (cudaMemcpyToSymbol); declare it __device__";
+  } else if (freed) {
     kind = "use after free";
     what += " of " + name + "[" + std::to_string(begin) + "]" + size + "; " + name + " was freed";
     remedy = "free an array after the last kernel that uses it";
@@ -689,7 +750,7 @@ void Checker::bad_address(const void* address, std::size_t bytes, Access access_
   } else if (base && !name.empty()) {
     const std::ptrdiff_t offset = at - base;
     what += " of shared " + name + (offset < 0 ? "" : "+") + std::to_string(offset) + size + "; " + name + " has " +
-            std::to_string(worker_.shared_struct ? worker_.shared_struct_bytes : worker_.launch->shared_bytes) +
+            std::to_string(worker_.shared_struct ? static_cast<std::ptrdiff_t>(worker_.shared_struct_bytes) : limit) +
             " bytes";
     if (worker_.shared_struct && worker_.shared_struct_bytes < worker_.launch->shared_bytes)
       what += ", the block " + std::to_string(limit);

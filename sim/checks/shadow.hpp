@@ -22,13 +22,39 @@
 #include "sim/checks/cells.hpp"
 #include "sim/core/block.hpp"
 #include "sim/core/device_memory.hpp"
+#include "sim/core/variables.hpp"
 #include "sim/counters/counters.hpp"
 
 namespace flash::simt {
 
-// What a thread learned through a release: for each block, per thread, the clock before which all is ordered.
-using View = std::map<unsigned, std::vector<std::uint64_t>>;
-void join(View& into, const View& from);
+// Clocks of one block's threads, before which all is ordered: one for all of them, and of some a later one.
+class Clocks {
+ public:
+  std::uint64_t of(unsigned thread) const;
+  void raise_all(std::uint64_t clock);
+  void raise(unsigned thread, std::uint64_t clock);
+  void join(const Clocks& other);
+
+ private:
+  std::uint64_t all_ = 0;
+  std::map<unsigned, std::uint64_t> later_;  // by thread, each above all_
+};
+
+// What a thread learned through releases: the clocks of each block. Copies share their contents until one changes: all
+// threads of a block learn the same at a barrier, and the last of 1000 blocks learns of 1000.
+class View {
+ public:
+  bool empty() const { return !blocks_ || blocks_->empty(); }
+  void clear() { blocks_.reset(); }
+  const Clocks* find(unsigned block) const;
+  Clocks& of(unsigned block);
+  void join(const View& other);
+
+ private:
+  using Blocks = std::map<unsigned, Clocks>;
+  Blocks& own();  // not shared any more
+  std::shared_ptr<Blocks> blocks_;
+};
 
 using MoreMarks = std::unordered_map<const Marks*, std::vector<Epoch>>;
 
@@ -136,6 +162,7 @@ class Checker : public Observer {
   void order_volatile(const void* address, bool writes);
   void publish(const void* address, const View& released, bool keep);
   void acquire(unsigned thread, const void* address);
+  bool is_built_in(const std::byte* at) const;
   bool elsewhere(const void* address, Access access) const;
   template <bool kGlobal>
   bool ordered(Epoch earlier) const;
@@ -194,7 +221,12 @@ class Checker : public Observer {
   Site barrier_site_;                                // the last barrier that some threads did not reach
   bool only_barriers_ = true;                        // no other synchronisation in this block since the last barrier
   std::unordered_map<const void*, View> published_;  // by atomics on shared memory
-  const std::byte *variables_ = nullptr, *variables_end_ = nullptr;  // this OS thread's threadIdx and companions
+  const SharedLayout* layout_ = nullptr;             // of the kernel's __shared__ variables; null: no gaps
+  struct BuiltIn {
+    const std::byte* begin;
+    std::size_t bytes;
+  };
+  std::array<BuiltIn, 5> built_ins_{};  // this OS thread's threadIdx and companions
   struct CachedSite {
     std::uintptr_t key;
     unsigned index;
@@ -388,6 +420,7 @@ template <unsigned kBytes, Access kAccess>
   const auto in_shared = static_cast<std::size_t>(static_cast<const std::byte*>(address) - shared_);
   const CachedSite& cached = site_cache_[site_key % 1024];
   if (in_shared >= quick_bytes_ || in_shared % kBytes != 0 || cached.key != site_key) return false;
+  if (layout_ && !layout_->holds(in_shared, kBytes)) return false;
   // Look first: was the memory written in this block, before the last barrier, and are the readers as they should be?
   constexpr unsigned kWords = kBytes < 4 ? 1 : kBytes / 4;
   const std::uint8_t* const state = &cells_.state[in_shared / 4];
@@ -417,8 +450,11 @@ template <unsigned kBytes, Access kAccess>
   const auto* at = static_cast<const std::byte*>(address);
   const std::size_t in_shared = static_cast<std::size_t>(at - shared_);
   if (in_shared < shared_bytes_) {
-    if (in_shared + kBytes > shared_bytes_ || in_shared % kBytes != 0) [[unlikely]]
+    if (in_shared + kBytes > shared_bytes_ || in_shared % kBytes != 0 ||
+        (layout_ && !layout_->holds(in_shared, kBytes))) [[unlikely]] {
+      if (is_built_in(at)) return;
       bad_address(address, kBytes, kAccess, site_key);
+    }
     const unsigned s = site(site_key);
     const Epoch mine = running_ | Epoch{s} << kThreadBits | flags<kAccess>();
     counters.log(s, reinterpret_cast<std::uintptr_t>(at), kBytes, kAccess, kSharedSpace);
@@ -432,12 +468,14 @@ template <unsigned kBytes, Access kAccess>
       bad_address(address, kBytes, kAccess, site_key);
     const DeviceArray& array = global_.memory.arrays[owner];
     const std::size_t in_array = static_cast<std::size_t>(at - array.begin);
-    if (in_array >= array.bytes || in_array + kBytes > array.bytes || in_array % kBytes != 0 || !array.live)
-        [[unlikely]]
+    if (in_array >= array.bytes || in_array + kBytes > array.bytes || in_array % kBytes != 0 || !array.live ||
+        (is_write(kAccess) && array.constant)) [[unlikely]]
       bad_address(address, kBytes, kAccess, site_key);
     const unsigned s = site(site_key);
     const Epoch mine = running_ | Epoch{s} << kThreadBits | flags<kAccess>();
-    counters.log(s, reinterpret_cast<std::uintptr_t>(at), kBytes, kAccess, static_cast<unsigned>(owner));
+    // The constant cache serves one address at a time and is no part of global memory's traffic.
+    if (!array.constant)
+      counters.log(s, reinterpret_cast<std::uintptr_t>(at), kBytes, kAccess, static_cast<unsigned>(owner));
     touch_all<true, kBytes, kAccess>(global_.cells, global_.memory.offset(address), mine, array.initialised, address);
     if (is_volatile(kAccess)) order_volatile(address, is_write(kAccess));
     return;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "sim/core/observer.hpp"
+#include "sim/core/variables.hpp"
 #include "sim/error.hpp"
 
 namespace flash::simt {
@@ -114,11 +115,11 @@ Worker::Worker() {
   void* memory =
       mmap(nullptr, kSharedRegion, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) throw Error("no memory for a block's shared memory");
-  shared = static_cast<std::byte*>(memory) + kSharedBefore;
+  own_shared_ = static_cast<std::byte*>(memory) + kSharedBefore;
 }
 
 Worker::~Worker() {
-  munmap(shared - kSharedBefore, kSharedRegion);
+  munmap(own_shared_ - kSharedBefore, kSharedRegion);
 }
 
 void Worker::run(const Launch& this_launch, std::uint64_t linear_block) {
@@ -141,7 +142,13 @@ void Worker::run(const Launch& this_launch, std::uint64_t linear_block) {
     fibers_.prepare(i, fiber_main);
     ready_.insert(i);
   }
-  std::memset(shared, 0xff, launch->shared_bytes);
+  if (const SharedLayout* layout = launch->layout) {
+    shared = layout->region(), shared_bytes = layout->extent();
+    for (const SharedLayout::Array& array : layout->arrays()) std::memset(shared + array.at, 0xff, array.bytes);
+  } else {
+    shared = own_shared_, shared_bytes = launch->shared_bytes;
+    std::memset(shared, 0xff, shared_bytes);
+  }
   shared_struct = nullptr, shared_struct_bytes = 0, shared_padding = nullptr;
   blockIdx = {block % g.x, block / g.x % g.y, block / (g.x * g.y)};
   blockDim = b, gridDim = g;
@@ -305,6 +312,9 @@ void Worker::complete_barrier() {
 }
 
 std::byte* Worker::shared_memory(std::size_t bytes, const char* type, Padding padding) {
+  if (launch->layout)
+    refuse("shared<" + type_name(type) + ">()", "called in a kernel that has __shared__ variables, too",
+           "one of the two", "declare the struct as extern __shared__");
   shared_struct = type, shared_struct_bytes = bytes, shared_padding = padding;
   if (bytes > launch->shared_bytes) {
     const std::string name = type_name(type);

@@ -25,6 +25,8 @@ namespace flash::simt {
 
 // A block's shared memory lies inside a region that it does not fill, so that indices a little too small are noticed.
 constexpr std::size_t kSharedRegion = 512 * 1024, kSharedBefore = 128 * 1024;
+// __shared__ variables lie among the program's others instead, at most so far apart (sim/core/variables.hpp).
+constexpr std::size_t kSharedSpan = 8 * 1024 * 1024;
 constexpr unsigned kWarpSize = 32, kMaxThreads = 1024;
 
 // The threads that could run, as a set of bits; choosing the next one is the schedule.
@@ -105,7 +107,8 @@ class Worker {
   unsigned current = 0;  // linear index of the running thread
   std::vector<Thread> threads;
   std::vector<Warp> warps;
-  std::byte* shared = nullptr;
+  std::byte* shared = nullptr;          // the block's shared memory begins here
+  std::size_t shared_bytes = 0;         // as far as it reaches; with __shared__ variables there are gaps
   const char* shared_struct = nullptr;  // what the block's kernel takes it for (type_name), its size; null: not known
   std::size_t shared_struct_bytes = 0;
   Padding shared_padding = nullptr;
@@ -129,6 +132,7 @@ class Worker {
   void explain_stall();
   void misuse(const char* kind, const std::string& what, const std::string& remedy, std::vector<FindingSide> sides);
 
+  std::byte* own_shared_ = nullptr;  // for kernels without __shared__ variables
   StackPool fibers_;
   Fiber main_;
   ReadySet ready_, spinning_;

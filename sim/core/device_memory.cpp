@@ -8,10 +8,12 @@
 #include <algorithm>
 #include <cstring>
 
+#include "sim/core/variables.hpp"
 #include "sim/error.hpp"
 
 namespace flash::simt {
 namespace {
+constexpr std::ptrdiff_t kVariableRedZone = 2048;  // sim/compiler/assembly.cpp
 constexpr std::size_t kGranules = DeviceMemory::kReserved / DeviceMemory::kGranule;
 constexpr std::size_t kOwnerBytes = kGranules * sizeof(std::uint32_t);
 constexpr std::size_t kRemembered = 1024;  // arrays: the names of freed ones are for findings only
@@ -28,7 +30,33 @@ std::size_t rounded(std::size_t bytes, std::size_t unit) {
 
 DeviceMemory::DeviceMemory()
     : base_(static_cast<std::byte*>(reserve(kReserved, PROT_NONE))),
-      owner_(static_cast<std::uint32_t*>(reserve(kOwnerBytes, PROT_READ | PROT_WRITE))) {}
+      owner_(static_cast<std::uint32_t*>(reserve(kOwnerBytes, PROT_READ | PROT_WRITE))) {
+  for (const DeviceVariable& v : device_variables()) {
+    const std::size_t element = v.element_bytes ? v.element_bytes : 1;
+    arrays.push_back({v.element_bytes ? v.name : v.name + std::string(".bytes"), v.begin, v.bytes, element, true, true,
+                      nullptr, true, v.constant != 0});
+  }
+  variables_ = arrays.size();
+  if (variables_ == 0) return;
+  // A multiple of 16 bytes away from the addresses, as device memory is.
+  variables_begin_ = arrays.front().begin - kVariableRedZone;
+  variables_begin_ -= reinterpret_cast<std::uintptr_t>(variables_begin_) % 16;
+  variable_bytes_ = in_variables(arrays.back().begin + arrays.back().bytes + kVariableRedZone);
+}
+
+std::size_t DeviceMemory::variable_at(const void* address) const {
+  const auto* at = static_cast<const std::byte*>(address);
+  std::size_t first = 0, last = variables_;  // the last variable that begins at or before the address
+  while (last - first > 1) {
+    const std::size_t middle = (first + last) / 2;
+    (arrays[middle].begin <= at ? first : last) = middle;
+  }
+  for (std::size_t i : {first, first + 1})
+    if (i < variables_ && at >= arrays[i].begin - (i == first ? 0 : kVariableRedZone) &&
+        at < arrays[i].begin + arrays[i].bytes + kVariableRedZone)
+      return i;
+  return first == 0 && variables_ > 0 && at < arrays[0].begin && at >= variables_begin_ ? 0 : arrays.size();
+}
 
 DeviceMemory::~DeviceMemory() {
   munmap(base_, kReserved);
@@ -72,7 +100,7 @@ std::size_t DeviceMemory::find_room(std::size_t extent) const {
 
 void DeviceMemory::release(const void* begin) {
   const std::size_t i = owner(begin);
-  if (i >= arrays.size() || arrays[i].begin != begin || !arrays[i].live) return;
+  if (i >= arrays.size() || arrays[i].variable || arrays[i].begin != begin || !arrays[i].live) return;
   end_life(arrays[i]);
   if (arrays.size() >= kRemembered && arrays.size() > 2 * live_) forget_freed();
 }

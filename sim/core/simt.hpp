@@ -81,6 +81,13 @@ extern constinit thread_local bool memory_changed;
 // Begins a named region of this thread's warp in the trace.
 void mark(const char* label, long value);
 
+// Of a grid-wide barrier: do all blocks run at a time? Throws when not; gives up the processor for a moment.
+bool all_blocks_run();
+void need_all_blocks(Site site);
+void let_other_blocks_run();
+
+class SharedLayout;
+
 // One kernel launch, as all workers see it.
 struct Launch {
   void (*invoke)(const void* arguments);  // calls the kernel with its arguments
@@ -93,7 +100,9 @@ struct Launch {
   Order order;
   std::uint64_t seed;
   bool trace;
-  std::size_t workers;  // how many blocks run at a time
+  std::size_t workers;         // how many blocks run at a time
+  bool cooperative;            // all blocks must run at a time: cudaLaunchCooperativeKernel
+  const SharedLayout* layout;  // of the kernel's __shared__ variables; null: it has none
 
   unsigned threads() const { return block.x * block.y * block.z; }
   std::uint64_t blocks() const { return std::uint64_t{grid.x} * grid.y * grid.z; }

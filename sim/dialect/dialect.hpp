@@ -12,31 +12,35 @@
 #include "sim/core/padding.hpp"
 #include "sim/core/simt.hpp"
 #include "sim/dialect/dialect_memory.hpp"
+#include "sim/dialect/operations.hpp"
+#include "sim/dialect/tally.hpp"
 
 #define __global__ __attribute__((noinline))
-#define __device__
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
-#define __launch_bounds__(...) flash_launch_bounds(__VA_ARGS__)  // launches.cpp makes a check of it
-#define __align__(n) alignas(n)
-// What a kernel file may not use, each with its replacement (docs/simulator.md).
-#define __shared__ \
-  _Pragma("GCC error \"shared memory is one struct: Smem& s = shared<Smem>(), with <<<grid, block, sizeof(Smem)>>>\"")
-#define __constant__ _Pragma("GCC error \"constant memory is not simulated: pass a kernel argument or use constexpr\"")
-#define __managed__ _Pragma("GCC error \"managed memory is not simulated: use Machine::upload and download\"")
-#define asm _Pragma("GCC error \"no inline assembly in kernels: use the functions of gpu/kernel.cuh\"") asm
+#define __launch_bounds__(...) flash_launch_bounds(__VA_ARGS__)  // sim/compiler/launches.cpp makes a check of it
+#define __align__(n) __attribute__((__aligned__(n)))
+// __device__, __shared__, __constant__, __managed__: sim/compiler/variables.cpp.
 
-#define FLASH_INLINE [[gnu::always_inline]] inline
+#define FLASH_SITE flash::simt::Site site = flash::simt::Site::current()
+// The words of CUDA stand in namespace flash, where a kernel file's kernels do, so that two machines' fit into one
+// program; in a program of its own (sim/cuda) they are global, as CUDA's are.
+#if defined(FLASH_PROGRAM)
+#define FLASH_WORDS
+#define FLASH_WORDS_END
+#else
+#define FLASH_WORDS namespace flash::inline FLASH_MACHINE {
+#define FLASH_WORDS_END }
+#endif
 
-namespace flash::inline FLASH_MACHINE {
+FLASH_WORDS
 
-using simt::blockDim;
-using simt::blockIdx;
-using simt::dim3;
-using simt::gridDim;
-using simt::Site;
-using simt::threadIdx;
-using simt::uint3;
+using flash::simt::blockDim;
+using flash::simt::blockIdx;
+using flash::simt::dim3;
+using flash::simt::gridDim;
+using flash::simt::threadIdx;
+using flash::simt::uint3;
 constexpr int warpSize = 32;
 
 // ---- vector types, with CUDA's alignment -------------------------------------------------------------------------
@@ -48,10 +52,9 @@ constexpr int warpSize = 32;
   FLASH_INLINE name##2 make_##name##2(T x, T y) { return {x, y}; }                                              \
   FLASH_INLINE name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; }                                      \
   FLASH_INLINE name##4 make_##name##4(T x, T y, T z, T w) { return {x, y, z, w}; }
-using uchar = unsigned char;
 FLASH_VECTORS(float, float, 8, 16)
 FLASH_VECTORS(int, int, 8, 16)
-FLASH_VECTORS(uchar, uchar, 2, 4)
+FLASH_VECTORS(unsigned char, uchar, 2, 4)
 FLASH_VECTORS(short, short, 4, 8)
 #undef FLASH_VECTORS
 struct alignas(8) uint2 { unsigned x, y; };
@@ -61,16 +64,6 @@ FLASH_INLINE uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 FLASH_INLINE uint3 make_uint3(unsigned x, unsigned y, unsigned z) { return {x, y, z}; }
 FLASH_INLINE uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 FLASH_INLINE double2 make_double2(double x, double y) { return {x, y}; }
-
-// ---- counting (checked build): one add to a thread-local word, invisible to the instrumentation -------------------
-
-#if defined(FLASH_CHECKED) && defined(__x86_64__)
-#define FLASH_COUNT(what, n) __asm__("addq %1, %0" : "+m"(simt::tally.what) : "i"(n))
-#elif defined(FLASH_CHECKED)
-#define FLASH_COUNT(what, n) (simt::tally.what += n)
-#else
-#define FLASH_COUNT(what, n) (void)0
-#endif
 
 // ---- bits ---------------------------------------------------------------------------------------------------------
 
@@ -95,6 +88,7 @@ FLASH_INLINE unsigned __brev(unsigned x) {
 
 // ---- mathematics: each rounds as IEEE 754 says; fmaf is one rounding. The fast forms (__expf) are exact here. -------
 
+#if !defined(FLASH_PROGRAM)  // there the C library has these names; sim/cuda/mathematics.cpp counts its calls
 FLASH_INLINE float fmaf(float a, float b, float c) {
   FLASH_COUNT(flops, 2);
   return __builtin_fmaf(a, b, c);
@@ -103,6 +97,29 @@ FLASH_INLINE double fma(double a, double b, double c) {
   FLASH_COUNT(flops, 2);
   return __builtin_fma(a, b, c);
 }
+FLASH_INLINE float sqrtf(float x) { return __builtin_sqrtf(x); }
+FLASH_INLINE float exp2f(float x) {
+  FLASH_COUNT(exps, 1);
+  return __builtin_exp2f(x);
+}
+FLASH_INLINE float expf(float x) {
+  FLASH_COUNT(exps, 1);
+  return __builtin_expf(x);
+}
+FLASH_INLINE double exp(double x) {
+  FLASH_COUNT(exps, 1);
+  return __builtin_exp(x);
+}
+FLASH_INLINE double exp2(double x) {
+  FLASH_COUNT(exps, 1);
+  return __builtin_exp2(x);
+}
+FLASH_INLINE float logf(float x) { return __builtin_logf(x); }
+FLASH_INLINE float log2f(float x) { return __builtin_log2f(x); }
+FLASH_INLINE float fabsf(float x) { return __builtin_fabsf(x); }
+FLASH_INLINE float fmaxf(float a, float b) { return flash::larger(a, b); }
+FLASH_INLINE float fminf(float a, float b) { return flash::smaller(a, b); }
+#endif
 FLASH_INLINE float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 FLASH_INLINE float __fadd_rn(float a, float b) {
   FLASH_COUNT(flops, 1);
@@ -120,40 +137,11 @@ FLASH_INLINE float __fdiv_rn(float a, float b) { return a / b; }
 FLASH_INLINE float __fdividef(float a, float b) { return a / b; }
 FLASH_INLINE float __frcp_rn(float a) { return 1.0f / a; }
 FLASH_INLINE float __fsqrt_rn(float a) { return __builtin_sqrtf(a); }
-FLASH_INLINE float sqrtf(float x) { return __builtin_sqrtf(x); }
 FLASH_INLINE float rsqrtf(float x) { return 1.0f / __builtin_sqrtf(x); }
-FLASH_INLINE float exp2f(float x) {
-  FLASH_COUNT(exps, 1);
-  return __builtin_exp2f(x);
-}
-FLASH_INLINE float expf(float x) {
-  FLASH_COUNT(exps, 1);
-  return __builtin_expf(x);
-}
 FLASH_INLINE float __expf(float x) { return expf(x); }
-FLASH_INLINE double exp(double x) {
-  FLASH_COUNT(exps, 1);
-  return __builtin_exp(x);
-}
-FLASH_INLINE double exp2(double x) {
-  FLASH_COUNT(exps, 1);
-  return __builtin_exp2(x);
-}
-FLASH_INLINE float logf(float x) { return __builtin_logf(x); }
 FLASH_INLINE float __logf(float x) { return __builtin_logf(x); }
-FLASH_INLINE float log2f(float x) { return __builtin_log2f(x); }
 FLASH_INLINE float __log2f(float x) { return __builtin_log2f(x); }
-FLASH_INLINE float fabsf(float x) { return __builtin_fabsf(x); }
-// A NaN operand gives the other one; +0 is above -0, as on the GPU.
-FLASH_INLINE float fmaxf(float a, float b) {
-  if (a == b) return __int_as_float(__float_as_int(a) & __float_as_int(b));
-  return a > b || b != b ? a : b;
-}
-FLASH_INLINE float fminf(float a, float b) {
-  if (a == b) return __int_as_float(__float_as_int(a) | __float_as_int(b));
-  return a < b || b != b ? a : b;
-}
-FLASH_INLINE float __saturatef(float x) { return fminf(fmaxf(x, 0.0f), 1.0f); }
+FLASH_INLINE float __saturatef(float x) { return flash::smaller(flash::larger(x, 0.0f), 1.0f); }
 #define FLASH_MIN_MAX(T)                                                                                        \
   FLASH_INLINE T min(T a, T b) { return b < a ? b : a; }                                                        \
   FLASH_INLINE T max(T a, T b) { return a < b ? b : a; }
@@ -165,8 +153,8 @@ FLASH_MIN_MAX(long long)
 FLASH_MIN_MAX(unsigned long long)
 FLASH_MIN_MAX(double)
 #undef FLASH_MIN_MAX
-FLASH_INLINE float min(float a, float b) { return fminf(a, b); }
-FLASH_INLINE float max(float a, float b) { return fmaxf(a, b); }
+FLASH_INLINE float min(float a, float b) { return flash::smaller(a, b); }
+FLASH_INLINE float max(float a, float b) { return flash::larger(a, b); }
 // Conversions to integers saturate, and NaN gives 0, as on the GPU.
 FLASH_INLINE int __float2int_rz(float x) {
   if (x != x) return 0;
@@ -185,48 +173,33 @@ FLASH_INLINE T __ldg(const T* p) {
 
 // ---- barriers -----------------------------------------------------------------------------------------------------
 
-FLASH_INLINE void __syncthreads(Site site = Site::current()) { simt::barrier(simt::Vote::none, 0, site); }
-FLASH_INLINE int __syncthreads_count(int predicate, Site site = Site::current()) {
-  return simt::barrier(simt::Vote::count, predicate, site);
+FLASH_INLINE void __syncthreads(FLASH_SITE) { flash::simt::barrier(flash::simt::Vote::none, 0, site); }
+FLASH_INLINE int __syncthreads_count(int predicate, FLASH_SITE) {
+  return flash::simt::barrier(flash::simt::Vote::count, predicate, site);
 }
-FLASH_INLINE int __syncthreads_and(int predicate, Site site = Site::current()) {
-  return simt::barrier(simt::Vote::all, predicate, site);
+FLASH_INLINE int __syncthreads_and(int predicate, FLASH_SITE) {
+  return flash::simt::barrier(flash::simt::Vote::all, predicate, site);
 }
-FLASH_INLINE int __syncthreads_or(int predicate, Site site = Site::current()) {
-  return simt::barrier(simt::Vote::any, predicate, site);
+FLASH_INLINE int __syncthreads_or(int predicate, FLASH_SITE) {
+  return flash::simt::barrier(flash::simt::Vote::any, predicate, site);
 }
-FLASH_INLINE void __threadfence() { simt::fence(); }
-FLASH_INLINE void __threadfence_block() { simt::fence(); }
+FLASH_INLINE void __threadfence() { flash::simt::fence(); }
+FLASH_INLINE void __threadfence_block() { flash::simt::fence(); }
 
 // ---- warp operations ----------------------------------------------------------------------------------------------
 
-// The operand as 64 bits and back.
-template <class T>
-FLASH_INLINE std::uint64_t to_word(T value) {
-  static_assert(std::is_trivially_copyable_v<T> && (sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8),
-                "warp operations exchange values of 2, 4 or 8 bytes");
-  if constexpr (sizeof(T) == 2) return __builtin_bit_cast(std::uint16_t, value);
-  if constexpr (sizeof(T) == 4) return __builtin_bit_cast(std::uint32_t, value);
-  if constexpr (sizeof(T) == 8) return __builtin_bit_cast(std::uint64_t, value);
+FLASH_INLINE void __syncwarp(unsigned mask = 0xffffffffu, FLASH_SITE) {
+  flash::simt::warp_op(flash::simt::WarpOp::sync, mask, 0, 0, 0, 32, site);
 }
-template <class T>
-FLASH_INLINE T from_word(std::uint64_t word) {
-  if constexpr (sizeof(T) == 2) return __builtin_bit_cast(T, static_cast<std::uint16_t>(word));
-  if constexpr (sizeof(T) == 4) return __builtin_bit_cast(T, static_cast<std::uint32_t>(word));
-  if constexpr (sizeof(T) == 8) return __builtin_bit_cast(T, word);
-}
-
-FLASH_INLINE void __syncwarp(unsigned mask = 0xffffffffu, Site site = Site::current()) {
-  simt::warp_op(simt::WarpOp::sync, mask, 0, 0, 0, 32, site);
-}
-FLASH_INLINE unsigned __activemask(Site site = Site::current()) {
-  return static_cast<unsigned>(simt::warp_op(simt::WarpOp::activemask, 0, 0, 0, 0, 32, site));
+FLASH_INLINE unsigned __activemask(FLASH_SITE) {
+  return static_cast<unsigned>(flash::simt::warp_op(flash::simt::WarpOp::activemask, 0, 0, 0, 0, 32, site));
 }
 #define FLASH_SHUFFLE(name, op, Param)                                                                          \
   template <class T>                                                                                            \
-  FLASH_INLINE T name(unsigned mask, T value, Param param, int width = 32, Site site = Site::current()) {       \
-    return from_word<T>(simt::warp_op(simt::WarpOp::op, mask, to_word(value), sizeof(T),                        \
-                                      static_cast<unsigned>(param), static_cast<unsigned>(width), site));       \
+  FLASH_INLINE T name(unsigned mask, T value, Param param, int width = 32, FLASH_SITE) {                        \
+    return flash::from_word<T>(flash::simt::warp_op(flash::simt::WarpOp::op, mask, flash::to_word(value),       \
+                                                    sizeof(T), static_cast<unsigned>(param),                    \
+                                                    static_cast<unsigned>(width), site));                       \
   }
 FLASH_SHUFFLE(__shfl_sync, shfl, int)
 FLASH_SHUFFLE(__shfl_up_sync, shfl_up, unsigned)
@@ -234,20 +207,23 @@ FLASH_SHUFFLE(__shfl_down_sync, shfl_down, unsigned)
 FLASH_SHUFFLE(__shfl_xor_sync, shfl_xor, int)
 #undef FLASH_SHUFFLE
 #define FLASH_VOTE(Result, name, op)                                                                            \
-  FLASH_INLINE Result name(unsigned mask, int predicate, Site site = Site::current()) {                         \
-    return static_cast<Result>(simt::warp_op(simt::WarpOp::op, mask, predicate != 0, 4, 0, 32, site));          \
+  FLASH_INLINE Result name(unsigned mask, int predicate, FLASH_SITE) {                                          \
+    return static_cast<Result>(                                                                                 \
+        flash::simt::warp_op(flash::simt::WarpOp::op, mask, predicate != 0, 4, 0, 32, site));                   \
   }
 FLASH_VOTE(unsigned, __ballot_sync, ballot)
 FLASH_VOTE(int, __any_sync, any)
 FLASH_VOTE(int, __all_sync, all)
 #undef FLASH_VOTE
 template <class T>
-FLASH_INLINE unsigned __match_any_sync(unsigned mask, T value, Site site = Site::current()) {
-  return static_cast<unsigned>(simt::warp_op(simt::WarpOp::match_any, mask, to_word(value), sizeof(T), 0, 32, site));
+FLASH_INLINE unsigned __match_any_sync(unsigned mask, T value, FLASH_SITE) {
+  return static_cast<unsigned>(
+      flash::simt::warp_op(flash::simt::WarpOp::match_any, mask, flash::to_word(value), sizeof(T), 0, 32, site));
 }
 #define FLASH_REDUCE(T, name, op)                                                                               \
-  FLASH_INLINE T name(unsigned mask, T value, Site site = Site::current()) {                                    \
-    return from_word<T>(simt::warp_op(simt::WarpOp::op, mask, to_word(value), 4, 0, 32, site));                 \
+  FLASH_INLINE T name(unsigned mask, T value, FLASH_SITE) {                                                     \
+    return flash::from_word<T>(                                                                                 \
+        flash::simt::warp_op(flash::simt::WarpOp::op, mask, flash::to_word(value), 4, 0, 32, site));            \
   }
 FLASH_REDUCE(int, __reduce_add_sync, reduce_add)
 FLASH_REDUCE(unsigned, __reduce_add_sync, reduce_add)
@@ -262,44 +238,10 @@ FLASH_REDUCE(unsigned, __reduce_xor_sync, reduce_xor)
 
 // ---- atomics: on global and shared memory, relaxed, for the whole device --------------------------------------------
 
-// Replaces *p by change(*p) in one step and gives the old value. Out of line without instrumentation in the checked
-// build: there the simulator is told once, as one atomic access.
-template <class T, class Change>
-#if defined(FLASH_CHECKED)
-__attribute__((noinline, no_sanitize("thread")))
-#else
-FLASH_INLINE
-#endif
-T exchange_with(T* p, Change change) {
-  using Small = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint16_t>;
-  using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, Small>;
-  Bits* word = reinterpret_cast<Bits*>(p);
-  Bits old = __atomic_load_n(word, __ATOMIC_RELAXED);
-  Bits changed;
-  do
-    changed = __builtin_bit_cast(Bits, static_cast<T>(change(__builtin_bit_cast(T, old))));
-  while (!__atomic_compare_exchange_n(word, &old, changed, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-  if (changed != old) simt::memory_changed = true;
-  return __builtin_bit_cast(T, old);
-}
-// The operand's type follows from the address, as with CUDA's overloads.
-template <class T>
-struct Same { using type = T; };
-template <class T>
-using same_t = typename Same<T>::type;
-template <class T, class Change>
-FLASH_INLINE T atomic_step(T* p, Change change, Site site, bool reads = true) {
-  simt::before_atomic(p, sizeof(T), reads, site);
-  const T old = exchange_with(p, change);
-#if defined(FLASH_CHECKED)
-  simt::after_atomic(p);
-#endif
-  return old;
-}
 #define FLASH_ATOMIC(name, result)                                                                              \
   template <class T>                                                                                            \
-  FLASH_INLINE T name(T* p, same_t<T> v, Site site = Site::current()) {                                         \
-    return atomic_step(p, [v](T old) { (void)old; return static_cast<T>(result); }, site);                      \
+  FLASH_INLINE T name(T* p, flash::same_t<T> v, FLASH_SITE) {                                                   \
+    return flash::atomic_step(p, [v](T old) { (void)old; return static_cast<T>(result); }, site);               \
   }
 FLASH_ATOMIC(atomicAdd, old + v)
 FLASH_ATOMIC(atomicSub, old - v)
@@ -312,26 +254,15 @@ FLASH_ATOMIC(atomicInc, old >= v ? T{0} : old + 1)
 FLASH_ATOMIC(atomicDec, old == 0 || old > v ? v : old - 1)
 #undef FLASH_ATOMIC
 template <class T>
-FLASH_INLINE T atomicExch(T* p, same_t<T> v, Site site = Site::current()) {
-  return atomic_step(p, [v](T) { return v; }, site, false);
+FLASH_INLINE T atomicExch(T* p, flash::same_t<T> v, FLASH_SITE) {
+  return flash::atomic_step(p, [v](T) { return v; }, site, false);
 }
 template <class T>
-FLASH_INLINE T atomicCAS(T* p, same_t<T> compare, same_t<T> v, Site site = Site::current()) {
-  return atomic_step(p, [compare, v](T old) { return to_word(old) == to_word(compare) ? v : old; }, site);
+FLASH_INLINE T atomicCAS(T* p, flash::same_t<T> compare, flash::same_t<T> v, FLASH_SITE) {
+  return flash::atomic_step(
+      p, [compare, v](T old) { return flash::to_word(old) == flash::to_word(compare) ? v : old; }, site);
 }
 
-// ---- shared memory and the trace ----------------------------------------------------------------------------------
-
-// The block's shared memory, of which the launch gives sizeof(S) bytes or more, as a struct. Findings name the struct.
-template <class S>
-FLASH_INLINE S& shared() {
-  static_assert(std::is_trivially_copyable_v<S> && alignof(S) <= 1024);
-  return *reinterpret_cast<S*>(simt::shared_memory(sizeof(S), __PRETTY_FUNCTION__, simt::padding_of<S>()));
-}
-
-// Begins a named region of this warp in the trace; nothing on the GPU. `label` is a string literal.
-FLASH_INLINE void trace_mark(const char* label, long value = 0) { simt::mark(label, value); }
-
-}  // namespace flash::inline FLASH_MACHINE
+FLASH_WORDS_END
 
 #include "sim/dialect/dialect_half.hpp"

@@ -113,3 +113,16 @@ FLASH_INLINE unsigned short __bfloat16_as_ushort(__nv_bfloat16 x) { return x.bit
 FLASH_INLINE __nv_bfloat16 __ushort_as_bfloat16(unsigned short x) { return {x}; }
 
 }  // namespace flash::inline FLASH_MACHINE
+
+#if defined(FLASH_PROGRAM)
+// Functions of a half are found with their argument's namespace; these have none.
+using flash::__bfloat162bfloat162, flash::__float22bfloat162_rn, flash::__float2bfloat16, flash::__float2bfloat162_rn;
+using flash::__float2bfloat16_rn, flash::__floats2bfloat162_rn, flash::__ushort_as_bfloat16;
+using flash::__float22half2_rn, flash::__float2half, flash::__float2half2_rn, flash::__float2half_rn;
+using flash::__floats2half2_rn, flash::__ushort_as_half;
+using flash::__half, flash::__half2, flash::__nv_bfloat16, flash::__nv_bfloat162;
+using half = flash::__half;
+using half2 = flash::__half2;
+using nv_bfloat16 = flash::__nv_bfloat16;
+using nv_bfloat162 = flash::__nv_bfloat162;
+#endif

@@ -2,6 +2,7 @@
 // malloc, whose memory must be known. The checked build calls functions of sim/checks/hooks.cpp for them.
 // Use: through "gpu/kernel.cuh" only; included after the standard headers, whose std::memcpy is renamed along.
 #pragma once
+#pragma GCC system_header  // whose inline assembly is not the user's
 #include <cstring>
 
 #if defined(FLASH_CHECKED)

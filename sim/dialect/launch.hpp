@@ -7,10 +7,14 @@
 #include <type_traits>
 
 #include "sim/core/simt.hpp"
+#include "sim/core/variables.hpp"
+#if !defined(FLASH_PROGRAM)
 #include "sim/machine.hpp"
+#endif
 
 namespace flash::inline FLASH_MACHINE {
 
+#if !defined(FLASH_PROGRAM)  // there sim/cuda/api.hpp has all of this
 // A launch or call that CUDA would answer with an error throws flash::Error here, and a launch returns when it is done:
 // what is left to these is success.
 enum cudaError_t { cudaSuccess = 0 };
@@ -36,11 +40,54 @@ cudaError_t cudaFuncSetAttribute(Kernel* kernel, cudaFuncAttribute, int bytes) {
   return cudaSuccess;
 }
 
+enum cudaMemcpyKind {
+  cudaMemcpyHostToHost,
+  cudaMemcpyHostToDevice,
+  cudaMemcpyDeviceToHost,
+  cudaMemcpyDeviceToDevice,
+  cudaMemcpyDefault
+};
+
+// A __device__ or __constant__ variable has one place, which host code reads and writes through these.
+template <class T>
+cudaError_t cudaMemcpyToSymbol(T& symbol, const void* from, std::size_t bytes, std::size_t offset = 0,
+                               cudaMemcpyKind = cudaMemcpyHostToDevice) {
+  simt::copy_to_variable(&symbol, offset, from, bytes);
+  return cudaSuccess;
+}
+template <class T>
+cudaError_t cudaMemcpyFromSymbol(void* to, const T& symbol, std::size_t bytes, std::size_t offset = 0,
+                                 cudaMemcpyKind = cudaMemcpyDeviceToHost) {
+  simt::copy_from_variable(to, &symbol, offset, bytes);
+  return cudaSuccess;
+}
+
+#endif
+
 // ---- launches ----------------------------------------------------------------------------------------------------
+
+// Where launches go: to the current machine, or, in a program of its own (sim/cuda), to the program's only one.
+#if defined(FLASH_PROGRAM)
+struct Target {
+  simt::Site site;
+  bool cooperative = false;
+  void run(simt::Launch& spec) const {
+    spec.cooperative = cooperative;
+    cuda::launch(spec, site);
+  }
+  static Target current(const char*, simt::Site site) { return {site}; }
+};
+#else
+struct Target {
+  simt::MachineCore& machine;
+  void run(simt::Launch& spec) const { machine.run(spec); }
+  static Target current(const char* kernel, simt::Site) { return {Machine::current("the launch of ", kernel)}; }
+};
+#endif
 
 // All that is known before the arguments are.
 struct Launching {
-  simt::MachineCore& machine;
+  Target target;
   const char* kernel_name;
   simt::dim3 grid, block;
   std::size_t shared_bytes;
@@ -61,7 +108,7 @@ struct Launching {
     spec.arguments = &bound, spec.argument_bytes = sizeof bound;
     spec.kernel = kernel, spec.kernel_name = kernel_name;
     spec.grid = grid, spec.block = block, spec.shared_bytes = shared_bytes;
-    machine.run(spec);
+    target.run(spec);
   }
 };
 
@@ -106,10 +153,11 @@ struct TheFunction {
 struct Configuration {
   simt::dim3 grid, block;
   std::size_t shared_bytes;
+  simt::Site site;
 
   template <class Use, class Call>
   auto kernel(const char* name, Use use, Call call) const {
-    const Launching launching{Machine::current("the launch of ", name), name, grid, block, shared_bytes};
+    const Launching launching{Target::current(name, site), name, grid, block, shared_bytes};
     if constexpr (std::is_invocable_v<Use, TheFunction>)
       return launch_of(launching, call, use(TheFunction{}));
     else
@@ -128,10 +176,11 @@ struct Configuration {
 //   on_this_machine(grid, block, bytes, stream)
 //       .kernel("k<T>", [&](auto use) -> decltype(use(k<T>)) { return use(k<T>); }, [&](auto... a) { k<T>(a...); })(x)
 inline Configuration on_this_machine(simt::dim3 grid, simt::dim3 block, std::size_t shared_bytes = 0,
-                                     cudaStream_t = nullptr) {
-  return {grid, block, shared_bytes};
+                                     cudaStream_t = nullptr, simt::Site site = simt::Site::current()) {
+  return {grid, block, shared_bytes, site};
 }
 
+#if !defined(FLASH_PROGRAM)
 // ---- launch<S>(machine, kernel, grid, block, arguments...): the same on a machine that is named, with one struct ----
 
 // Without shared memory: launch(m, kernel, ...).
@@ -147,7 +196,9 @@ void launch(Machine& machine, void (*kernel)(Parameters...), simt::dim3 grid, si
     bytes = sizeof(S);
     machine.allow_shared_memory(address, bytes);
   }
-  Launching{machine, "", grid, block, bytes}.run(address, kernel, static_cast<Parameters>(arguments)...);
+  Launching{Target{machine}, "", grid, block, bytes}.run(address, kernel, static_cast<Parameters>(arguments)...);
 }
+
+#endif
 
 }  // namespace flash::inline FLASH_MACHINE

@@ -276,6 +276,32 @@ TEST_CASE("other errors are the compiler's, at the lines of the source") {
   CHECK(error_line("  unknown<<<1, 1>>>(x, 1);\n") == "k.cu.cpp:5");
 }
 
+TEST_CASE("what would compile and mean something else than in CUDA is refused with its line") {
+  const std::string assembly = ": error: inline assembly is not simulated; write the operation in CUDA C++\n";
+  CHECK(compiled("void f() {\n  asm(\"bar.sync 0;\");\n}\n") == "k.cu.cpp:2" + assembly);
+  CHECK(compiled("void f() {\n\n  __asm__ volatile(\"\");\n}\n") == "k.cu.cpp:3" + assembly);
+  const std::string arch =
+      ": error: __CUDA_ARCH__ has no value here: host and device code are compiled as one; leave it out\n";
+  CHECK(compiled("int x;\n#if __CUDA_ARCH__ >= 800\n#endif\n") == "k.cu.cpp:2" + arch);
+  CHECK(compiled("#ifdef  __CUDA_ARCH__\n#endif\n") == "k.cu.cpp:1" + arch);
+  CHECK(compiled("// __CUDA_ARCH__\n/* #if __CUDA_ARCH__\n*/ const char* s = \"__CUDA_ARCH__\";\n") == "");
+  CHECK(compiled("void f() {\n  __shared__ int x = 3;\n}\n") ==
+        "k.cu.cpp:2: error: a __shared__ variable cannot be initialised; assign to it in the kernel\n");
+  CHECK(compiled("__shared__ int x\n") == "k.cu.cpp:1: error: this declaration has no end; write ; behind it\n");
+}
+
+TEST_CASE("__device__ says nothing on functions, whatever they look like") {
+  CHECK(compiled(
+            "struct S {\n  __device__ S() {}\n  __device__ ~S() {}\n  __device__ operator float() const { return 1; }\n"
+            "  __device__ bool operator<(S) const { return true; }\n  static __device__ int n() { return 1; }\n};\n"
+            "template <class T> __device__ T twice(T x) { return x + x; }\n"
+            "template <class A, class B> struct P {};\n__device__ P<int, P<int, int>> make() { return {}; }\n"
+            "inline __device__ __attribute__((always_inline)) decltype(1 + 1) f(const float* x) { return *x > 0; }\n"
+            "__device__ auto lambda() { return [] __device__ (int i) { return i; }(1); }\n"
+            "__device__ int (*pointer)(const float*) = f;\nint use() { return pointer == f && S::n(); }\n",
+            "-Wall -Wextra") == "");
+}
+
 TEST_CASE("what is no launch passes, without a new warning: operator<<<, strings, comments") {
   CHECK(compiled("int f(int x) {\n  switch (x) {\n    case 1:\n      x += 2;  // k<<<1, '\n      // fall through\n"
                  "    case 2: /* \" k<<< */\n      return x;\n  }\n  return 0;\n}\n",

@@ -1,0 +1,52 @@
+// words.cpp: refuses what g++ would compile although it means something else than in CUDA, each with its remedy.
+// Inline assembly would be the host's; __CUDA_ARCH__ has no value, so that #if would silently choose the host's branch.
+// Use: refuse_words(source); main.cpp does.
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include "sim/compiler/source.hpp"
+
+namespace flash::compiler {
+namespace {
+
+// The line of the first such word outside of comments and literals; 0: there is none.
+long line_of(const std::string& text, std::string_view word) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const std::string_view rest = std::string_view(text).substr(i);
+    if (rest.starts_with("//")) {
+      i = std::min(text.find('\n', i), text.size());
+    } else if (rest.starts_with("/*")) {
+      i = std::min(text.find("*/", i + 2), text.size());
+    } else if (text[i] == '"') {
+      for (++i; i < text.size() && text[i] != '"' && text[i] != '\n'; ++i) i += text[i] == '\\';
+    } else if (in_word(text[i])) {
+      std::size_t end = i;
+      while (end < text.size() && in_word(text[end])) ++end;
+      if (rest.substr(0, end - i) == word)
+        return 1 + std::count(text.begin(), text.begin() + static_cast<long>(i), '\n');
+      i = end - 1;
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+void refuse_words(const Source& source) {
+  for (std::size_t i = 0; i < source.size(); ++i) {
+    const std::string_view word = source.at(i);
+    if ((word == "asm" || word == "__asm__" || word == "__asm") && !source.of_system(i))
+      throw source.malformed(i, "inline assembly is not simulated; write the operation in CUDA C++");
+  }
+  for (const std::string& file : source.files()) {
+    std::ifstream in(file, std::ios::binary);
+    const long line = line_of({std::istreambuf_iterator<char>(in), {}}, "__CUDA_ARCH__");
+    if (line > 0)
+      throw Malformed(
+          file + ":" + std::to_string(line) +
+          ": error: __CUDA_ARCH__ has no value here: host and device code are compiled as one; leave it out");
+  }
+}
+
+}  // namespace flash::compiler

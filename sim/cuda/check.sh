@@ -1,0 +1,156 @@
+#!/bin/sh
+# check.sh: ./flash check: compiles one CUDA program for the simulator, runs it, prints what was found and counted.
+# The build has written how kernels are compiled and linked: check.settings (cmake/kernels.cmake).
+# sh sim/cuda/check.sh SETTINGS [options] FILE.cu [-- arguments]
+set -eu
+
+help() {
+  cat <<'END'
+usage: ./flash check [options] FILE.cu [-- arguments]
+
+Compiles a CUDA program of one file for the simulator, runs it with the arguments, and prints what is wrong with its
+kernels and what they did, in Nsight Compute's words. Neither a GPU nor nvcc is needed; the same file goes through nvcc
+unchanged. docs/check.md says what works, what is refused and what differs.
+
+  --json             the report as JSON on stdout; the program's own output goes to stderr
+  --sim              the fast simulator, without checks
+  --order ORDER      in which threads and blocks run: forward (the default), reverse, random
+  --seed N           for --order random
+  --threads N        threads of the host, 0: one per core; 1: reports repeat exactly
+  --profile sm_90    whose limits hold: sm_90 (the default) or sm_80
+  -o PROGRAM         compile only; run PROGRAM yourself, in gdb for instance
+  -DNAME… -IFOLDER   for the preprocessor
+
+Exit status: 0 no findings, 1 findings, 2 bad input, 3 the program itself failed.
+END
+}
+
+if [ "$1" = --help ]; then
+  help
+  exit 0
+fi
+settings=$1
+shift
+file=
+machine=checked
+json=no
+order=forward
+seed=0
+profile=sm_90
+threads=0
+program=
+pass=
+
+refuse() { printf 'flash check: %s\n' "$*" >&2; exit 2; }
+
+# value OPTION LIMIT [VALUE]: the value behind an option is missing.
+value() { [ $# -ge 3 ] || refuse "$1 is without a value; expected $2; write $1 VALUE"; }
+
+while [ $# -gt 0 ]; do
+  case $1 in
+    --) shift; break ;;
+    --json) json=yes ;;
+    --sim) machine=sim ;;
+    --order)
+      value "$1" 'forward, reverse or random' ${2+"$2"}
+      case $2 in
+        forward | reverse | random) order=$2 ;;
+        *) refuse "--order is '$2'; expected forward, reverse or random; leave it out for forward" ;;
+      esac
+      shift
+      ;;
+    --profile)
+      value "$1" 'sm_80 or sm_90' ${2+"$2"}
+      case $2 in
+        sm_80 | sm_90) profile=$2 ;;
+        *) refuse "--profile is '$2'; expected sm_80 or sm_90; leave it out for sm_90" ;;
+      esac
+      shift
+      ;;
+    --seed | --threads)
+      value "$1" 'a number' ${2+"$2"}
+      case $2 in
+        '' | *[!0-9]* | ??????????????????*)
+          refuse "$1 is '$2'; expected a number of at most 17 digits; leave it out for 0"
+          ;;
+      esac
+      if [ "$1" = --seed ]; then seed=$2; else threads=$2; fi
+      shift
+      ;;
+    -h | --help)
+      help
+      exit 0
+      ;;
+    -o)
+      value "$1" 'a file to write' ${2+"$2"}
+      program=$2
+      shift
+      ;;
+    -D?* | -I?*) pass="$pass '$(printf %s "$1" | sed "s/'/'\\\\''/g")'" ;;
+    -*)
+      refuse "flag '$1' is unknown; expected --json, --sim, --order, --seed, --profile, --threads, -o, -D… or -I…;" \
+        'see --help'
+      ;;
+    *)
+      [ -z "$file" ] || refuse "'$1' is one file too many; expected one CUDA program; put its arguments behind --"
+      file=$1
+      ;;
+  esac
+  shift
+done
+[ -n "$file" ] || refuse 'FILE.cu is missing; expected a CUDA program; write ./flash check FILE.cu'
+[ -f "$file" ] || refuse "$file is not there; expected a CUDA program; check its name"
+[ -r "$file" ] || refuse "$file cannot be read; expected a CUDA program; check its permissions"
+
+# CXX, ROOT, LIBRARY, LAUNCHES, FLAGS_checked, FLAGS_sim, LIBRARIES, WRAPPED.
+# shellcheck disable=SC1090
+. "$settings"
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/flash-check.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+if [ "$machine" = checked ]; then
+  # shellcheck disable=SC2154
+  flags=$FLAGS_checked
+  # shellcheck disable=SC2154
+  wrap=$WRAPPED
+else
+  # shellcheck disable=SC2154
+  flags=$FLAGS_sim
+  wrap=
+fi
+
+# The flags are words; what is passed on is quoted.
+eval "\"\$LAUNCHES\" \"\$CXX\" $flags -DFLASH_PROGRAM -isystem \"\$ROOT/sim/cuda/include\" -isystem \"\$ROOT\" $pass \
+  -x c++ -include cuda_runtime.h -o \"\$work/program.o\" -c \"\$file\"" ||
+  refuse "$file does not compile; the compiler's message is above; docs/check.md says what is not simulated"
+# shellcheck disable=SC2086
+"$CXX" "$work/program.o" $wrap "$LIBRARY" $LIBRARIES -o "${program:-$work/program}" ||
+  refuse "$file does not link; the linker's message is above; one file must hold the whole program"
+[ -z "$program" ] || exit 0
+
+FLASH_CHECK="order=$order seed=$seed profile=$profile threads=$threads"
+FLASH_CHECK_STATUS=$work/status
+export FLASH_CHECK FLASH_CHECK_STATUS
+status=0
+if [ "$json" = yes ]; then
+  FLASH_CHECK_JSON=$work/report.json
+  export FLASH_CHECK_JSON
+  "$work/program" "$@" 1>&2 || status=$?
+  [ ! -e "$FLASH_CHECK_JSON" ] || cat "$FLASH_CHECK_JSON"
+else
+  "$work/program" "$@" || status=$?
+fi
+
+findings=0
+[ ! -e "$work/status" ] || findings=$(cat "$work/status")
+[ "$status" = 0 ] || printf 'flash check: the program ended with status %s%s\n' "$status" \
+  "$([ "$status" -lt 129 ] || echo " (signal $((status - 128)))")" >&2
+if [ "$findings" != 0 ]; then
+  printf 'flash check: %s finding%s\n' "$findings" "$([ "$findings" = 1 ] || echo s)" >&2
+  exit 1
+fi
+[ "$status" = 0 ] || exit 3
+printf 'flash check: no findings\n' >&2

@@ -1,0 +1,5 @@
+// cuda.h: in place of CUDA's header of this name, for programs that ./flash check compiles:
+// of the driver's interface there is nothing here but what the run-time's header brings.
+// Use: #include <cuda.h>, as with nvcc.
+#pragma once
+#include <cuda_runtime.h>

@@ -1,0 +1,60 @@
+// launch_api.hpp: launches by function call (cudaLaunchKernel, cudaLaunchCooperativeKernel) and occupancy.
+// The kernel's parameter types say what the array of pointers points to.
+// Use: through <cuda_runtime.h>.
+#pragma once
+#include <utility>
+
+#include "sim/cuda/api.hpp"
+#include "sim/dialect/dialect.hpp"
+#include "sim/dialect/launch.hpp"
+
+namespace flash::inline FLASH_MACHINE {
+template <class... Parameters, std::size_t... kIndices>
+void launch_unpacked(const Launching& launching, void (*kernel)(Parameters...), void** arguments,
+                     std::index_sequence<kIndices...>) {
+  launching.run(reinterpret_cast<const void*>(kernel), kernel, *static_cast<Parameters*>(arguments[kIndices])...);
+}
+}  // namespace flash::inline FLASH_MACHINE
+
+template <class... Parameters>
+cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, void** arguments,
+                             std::size_t shared_bytes = 0, cudaStream_t = nullptr, FLASH_SITE_OF_CALL) {
+  flash::launch_unpacked({{site}, "cudaLaunchKernel", grid, block, shared_bytes}, kernel, arguments,
+                         std::index_sequence_for<Parameters...>());
+  return cudaPeekAtLastError();
+}
+template <class... Parameters>
+cudaError_t cudaLaunchCooperativeKernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, void** arguments,
+                                        std::size_t shared_bytes = 0, cudaStream_t = nullptr, FLASH_SITE_OF_CALL) {
+  flash::launch_unpacked({{site, true}, "cudaLaunchCooperativeKernel", grid, block, shared_bytes}, kernel, arguments,
+                         std::index_sequence_for<Parameters...>());
+  return cudaPeekAtLastError();
+}
+// A (void*) in front of the kernel's name: nvcc takes it, but the types are lost.
+#define FLASH_NO_TYPES [[gnu::error("write the kernel's name without (void*): its parameters' types are needed here")]]
+FLASH_NO_TYPES cudaError_t cudaLaunchKernel(const void* kernel, dim3, dim3, void**, std::size_t = 0,
+                                            cudaStream_t = nullptr);
+FLASH_NO_TYPES cudaError_t cudaLaunchCooperativeKernel(const void* kernel, dim3, dim3, void**, std::size_t = 0,
+                                                       cudaStream_t = nullptr);
+FLASH_NO_TYPES cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int);
+
+// As threads and shared memory allow: the simulator knows no registers.
+template <class... Parameters>
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void (*)(Parameters...), int threads,
+                                                          std::size_t shared_bytes) {
+  cudaDeviceProp p;
+  cudaGetDeviceProperties(&p, 0);
+  const int by_threads = p.maxThreadsPerMultiProcessor / (threads > 0 ? threads : 1);
+  const int by_shared = static_cast<int>(p.sharedMemPerMultiprocessor / (shared_bytes + 1024));
+  *blocks = by_threads < by_shared ? by_threads : by_shared;
+  if (*blocks > p.maxBlocksPerMultiProcessor) *blocks = p.maxBlocksPerMultiProcessor;
+  return cudaSuccess;
+}
+template <class Kernel>
+cudaError_t cudaOccupancyMaxPotentialBlockSize(int* grid, int* block, Kernel, std::size_t = 0, int limit = 0) {
+  cudaDeviceProp p;
+  cudaGetDeviceProperties(&p, 0);
+  *block = limit > 0 && limit < p.maxThreadsPerBlock ? limit : p.maxThreadsPerBlock;
+  *grid = p.multiProcessorCount * (p.maxThreadsPerMultiProcessor / *block);
+  return cudaSuccess;
+}

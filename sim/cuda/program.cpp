@@ -1,0 +1,120 @@
+// program.cpp: see program.hpp. The report is written when the program leaves main or calls exit; findings are printed
+// as soon as a launch has ended, so that those of a program that crashes later are seen.
+// Use: see program.hpp.
+#include "sim/cuda/program.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include "sim/core/simt.hpp"
+#include "sim/report/json.hpp"
+#include "sim/report/report.hpp"
+
+// Whether the program's kernels were compiled with checks: cuda_runtime.h defines it in the program.
+extern "C" bool flash_program_is_checked;
+
+namespace flash::cuda {
+namespace {
+
+MachineOptions options() {
+  MachineOptions result;
+  result.keep_going = true;
+  const char* text = std::getenv("FLASH_CHECK");
+  std::istringstream words(text ? text : "");
+  for (std::string word; words >> word;) {
+    const std::string value = word.substr(word.find('=') + 1);
+    if (word.starts_with("order=")) {
+      result.order = value == "random" ? Order::random : value == "reverse" ? Order::reverse : Order::forward;
+    } else if (word.starts_with("seed=")) {
+      result.seed = std::strtoull(value.c_str(), nullptr, 10);
+    } else if (word.starts_with("threads=")) {
+      result.threads = std::atoi(value.c_str());
+    } else if (word.starts_with("profile=")) {
+      result.profile = value == "sm_80" ? Profile::sm_80 : Profile::sm_90;
+    }
+  }
+  return result;
+}
+
+template <bool kChecked>
+std::unique_ptr<simt::MachineCore, void (*)(simt::MachineCore*)> make() {
+  return {new simt::BasicMachine<kChecked>(options()),
+          [](simt::MachineCore* m) { delete static_cast<simt::BasicMachine<kChecked>*>(m); }};
+}
+
+}  // namespace
+
+Program::Program() : machine_(flash_program_is_checked ? make<true>() : make<false>()) {}
+
+void Program::run(simt::Launch& launch) {
+  machine_->run(launch);
+  const KernelReport& report = machine_->reports().back();
+  const auto same = [&](const Kernel& kernel) {
+    return kernel.total.kernel == report.kernel && kernel.total.grid == report.grid &&
+           kernel.total.block == report.block;
+  };
+  const auto known = std::find_if(kernels_.begin(), kernels_.end(), same);
+  if (known == kernels_.end()) {
+    kernels_.push_back({report, 1});
+  } else {
+    known->total.ledger.add(report.ledger);
+    ++known->launches;
+  }
+  for (const Finding& finding : machine_->findings()) add_finding(finding);
+  machine_->clear();
+}
+
+void Program::add_finding(const Finding& finding) {
+  // The same defect in a later launch, at another place of the array, is no new one.
+  std::string key = finding.kind;
+  std::istringstream lines(finding.text);
+  std::string line;
+  std::getline(lines, line);
+  if (finding.kind == "call") key += line;
+  while (std::getline(lines, line)) key += line.substr(0, line.find("  block"));
+  key.resize(std::min(key.size(), key.find("  seen")));
+  if (!seen_.insert(key).second) return;
+  findings_.push_back(finding);
+  std::cerr << finding.text << "\n" << std::flush;
+  say_status();
+}
+
+void Program::say_status() const {
+  if (const char* path = std::getenv("FLASH_CHECK_STATUS")) std::ofstream(path) << findings_.size() << "\n";
+}
+
+void Program::finish() const {
+  say_status();
+  std::vector<KernelReport> reports;
+  for (const Kernel& kernel : kernels_) reports.push_back(kernel.total);
+  if (const char* path = std::getenv("FLASH_CHECK_JSON")) {
+    std::ofstream out(path);
+    out << "{\"findings\": [";
+    for (std::size_t i = 0; i < findings_.size(); ++i)
+      out << (i ? ",\n  " : "\n  ") << "{\"kind\": " << json_string(findings_[i].kind)
+          << ", \"count\": " << findings_[i].count << ", \"text\": " << json_string(findings_[i].text) << "}";
+    out << "\n],\n\"launches\": [";
+    for (std::size_t i = 0; i < kernels_.size(); ++i) out << (i ? ", " : "") << kernels_[i].launches;
+    out << "],\n\"kernels\": " << to_json(reports) << "}\n";
+    return;
+  }
+  for (const Kernel& kernel : kernels_) {
+    if (kernel.launches > 1) std::cerr << "of " << kernel.launches << " launches: ";
+    print_report(std::cerr, kernel.total);
+  }
+}
+
+Program& program() {
+  // Never destroyed: other static objects may free device memory when the program ends.
+  static Program* const the_program = [] {
+    auto* made = new Program;
+    std::atexit([] { program().finish(); });
+    return made;
+  }();
+  return *the_program;
+}
+
+}  // namespace flash::cuda

@@ -1,0 +1,88 @@
+// operations.hpp: what CUDA's words are made of here and CUDA has no name for: operands as bits, atomic steps.
+// In this machine's inline namespace and inlined, as the dialect itself.
+// Use: dialect.hpp includes it.
+#pragma once
+#include <bit>
+#include <cstdint>
+#include <type_traits>
+
+#include "sim/core/padding.hpp"
+#include "sim/core/simt.hpp"
+
+#define FLASH_INLINE [[gnu::always_inline]] inline
+
+namespace flash::inline FLASH_MACHINE {
+
+// The operand as 64 bits and back.
+template <class T>
+FLASH_INLINE std::uint64_t to_word(T value) {
+  static_assert(std::is_trivially_copyable_v<T> && (sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8),
+                "warp operations exchange values of 2, 4 or 8 bytes");
+  if constexpr (sizeof(T) == 2) return __builtin_bit_cast(std::uint16_t, value);
+  if constexpr (sizeof(T) == 4) return __builtin_bit_cast(std::uint32_t, value);
+  if constexpr (sizeof(T) == 8) return __builtin_bit_cast(std::uint64_t, value);
+}
+template <class T>
+FLASH_INLINE T from_word(std::uint64_t word) {
+  if constexpr (sizeof(T) == 2) return __builtin_bit_cast(T, static_cast<std::uint16_t>(word));
+  if constexpr (sizeof(T) == 4) return __builtin_bit_cast(T, static_cast<std::uint32_t>(word));
+  if constexpr (sizeof(T) == 8) return __builtin_bit_cast(T, word);
+}
+
+// A NaN operand gives the other one; +0 is above -0, as on the GPU.
+FLASH_INLINE float larger(float a, float b) {
+  if (a == b) return std::bit_cast<float>(std::bit_cast<int>(a) & std::bit_cast<int>(b));
+  return a > b || b != b ? a : b;
+}
+FLASH_INLINE float smaller(float a, float b) {
+  if (a == b) return std::bit_cast<float>(std::bit_cast<int>(a) | std::bit_cast<int>(b));
+  return a < b || b != b ? a : b;
+}
+
+// Replaces *p by change(*p) in one step and gives the old value. Out of line without instrumentation in the checked
+// build: there the simulator is told once, as one atomic access.
+template <class T, class Change>
+#if defined(FLASH_CHECKED)
+__attribute__((noinline, no_sanitize("thread")))
+#else
+FLASH_INLINE
+#endif
+T exchange_with(T* p, Change change) {
+  using Small = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint16_t>;
+  using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, Small>;
+  Bits* word = reinterpret_cast<Bits*>(p);
+  Bits old = __atomic_load_n(word, __ATOMIC_RELAXED);
+  Bits changed;
+  do
+    changed = __builtin_bit_cast(Bits, static_cast<T>(change(__builtin_bit_cast(T, old))));
+  while (!__atomic_compare_exchange_n(word, &old, changed, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+  if (changed != old) flash::simt::memory_changed = true;
+  return __builtin_bit_cast(T, old);
+}
+// The operand's type follows from the address, as with CUDA's overloads.
+template <class T>
+struct Same { using type = T; };
+template <class T>
+using same_t = typename Same<T>::type;
+template <class T, class Change>
+FLASH_INLINE T atomic_step(T* p, Change change, simt::Site site, bool reads = true) {
+  flash::simt::before_atomic(p, sizeof(T), reads, site);
+  const T old = exchange_with(p, change);
+#if defined(FLASH_CHECKED)
+  flash::simt::after_atomic(p);
+#endif
+  return old;
+}
+
+// The block's shared memory, of which the launch gives sizeof(S) bytes or more, as a struct. Findings name the struct.
+template <class S>
+FLASH_INLINE S& shared() {
+  static_assert(std::is_trivially_copyable_v<S> && alignof(S) <= 1024);
+  const flash::simt::Padding padding = flash::simt::padding_of<S>();
+  return *reinterpret_cast<S*>(flash::simt::shared_memory(sizeof(S), __PRETTY_FUNCTION__, padding));
+}
+
+// Begins a named region of this warp in the trace; nothing on the GPU. `label` is a string literal.
+FLASH_INLINE void trace_mark(const char* label, long value = 0) { flash::simt::mark(label, value); }
+
+}  // namespace flash::inline FLASH_MACHINE
