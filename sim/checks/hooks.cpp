@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "sim/checks/shadow.hpp"
@@ -179,6 +181,36 @@ void* flash_memmove(void* to, const void* from, std::size_t bytes) noexcept {
 void* flash_memset(void* to, int value, std::size_t bytes) noexcept {
   moved(to, bytes, Access::write, __builtin_return_address(0));
   return std::memset(to, value, bytes);
+}
+
+// The heap of kernels. Host code of kernel files comes here as well, and gets the host's.
+void* flash_malloc(std::size_t bytes) noexcept {
+  Worker* const worker = std::exchange(active_worker, nullptr);
+  void* const memory = worker ? checker(worker)->allocate(bytes, __builtin_return_address(0)) : std::malloc(bytes);
+  active_worker = worker;
+  return memory;
+}
+void flash_free(void* memory) noexcept {
+  Worker* const worker = std::exchange(active_worker, nullptr);
+  if (worker)
+    checker(worker)->release(memory, __builtin_return_address(0));
+  else
+    std::free(memory);
+  active_worker = worker;
+}
+void* flash_new(std::size_t bytes) {
+  Worker* const worker = std::exchange(active_worker, nullptr);
+  void* const memory = worker ? checker(worker)->allocate(bytes, __builtin_return_address(0)) : ::operator new(bytes);
+  active_worker = worker;
+  return memory;
+}
+void flash_delete(void* memory) noexcept {
+  Worker* const worker = std::exchange(active_worker, nullptr);
+  if (worker)
+    checker(worker)->release(memory, __builtin_return_address(0));
+  else
+    ::operator delete(memory);
+  active_worker = worker;
 }
 
 FLASH_ATOMICS(8, std::uint8_t)

@@ -124,7 +124,7 @@ GlobalShadow::GlobalShadow(DeviceMemory& device_memory)
     : memory(device_memory), cells(DeviceMemory::kSpan / 4), owners_(kChunkTable) {}
 
 void GlobalShadow::forget(const void* begin) {
-  const std::size_t i = memory.owner(begin);
+  const std::size_t i = memory.contains(begin) ? memory.owner(begin) : memory.arrays.size();
   if (i >= memory.arrays.size() || memory.arrays[i].bytes == 0) return;
   constexpr std::size_t kGranule = DeviceMemory::kGranule;
   cells.forget(memory.offset(begin) / 4, (memory.arrays[i].bytes / kGranule + 1) * kGranule / 4);
@@ -132,6 +132,7 @@ void GlobalShadow::forget(const void* begin) {
 
 void GlobalShadow::begin_launch(std::size_t workers) {
   parallel = workers > 1;
+  memory.make_room();
   first_chunk_ = next_chunk_;
   launch_begin = Epoch{first_chunk_ * kChunk} << kClockShift;
   sites_.assign(1, 0);
@@ -142,18 +143,24 @@ void GlobalShadow::begin_launch(std::size_t workers) {
 }
 
 void GlobalShadow::end_launch(const std::vector<Checker*>& checkers, Ledger& ledger) {
+  ArrayTraffic heap{"heap"};  // what kernels allocated, as one
   for (std::size_t i = 0; i < memory.arrays.size(); ++i) {
-    if (!memory.arrays[i].live) continue;
-    const bool variable = memory.arrays[i].variable;  // in the report only if the kernel uses it
-    ArrayTraffic total{memory.arrays[i].name};
+    const DeviceArray& array = memory.arrays[i];
+    if (!array.live && !array.of_kernel) continue;
+    ArrayTraffic own{array.name};
+    ArrayTraffic& total = array.of_kernel ? heap : own;
     for (const Checker* checker : checkers) {
+      if (i >= checker->counters.arrays.size()) continue;
       const ArrayTraffic& part = checker->counters.arrays[i];
       total.read_bytes += part.read_bytes, total.written_bytes += part.written_bytes;
       total.read_requests += part.read_requests, total.read_sectors += part.read_sectors;
       total.write_requests += part.write_requests, total.write_sectors += part.write_sectors;
     }
-    if (!variable || total.read_requests + total.write_requests > 0) ledger.arrays.push_back(total);
+    const bool wanted =
+        !array.variable || own.read_requests + own.write_requests > 0;  // variables: where they are used
+    if (!array.of_kernel && wanted) ledger.arrays.push_back(own);
   }
+  if (heap.read_requests + heap.write_requests > 0) ledger.arrays.push_back(heap);
   for (const Checker* checker : checkers) {
     const Counters& c = checker->counters;
     ledger.flops += c.tally.flops, ledger.exps += c.tally.exps;
@@ -542,6 +549,24 @@ bool Checker::elsewhere(const void* address, Access access_) const {
   const auto* arguments = static_cast<const std::byte*>(worker_.launch->arguments);
   if (at >= arguments && at < arguments + worker_.launch->argument_bytes) return true;
   return static_cast<const void*>(at) >= &__executable_start && static_cast<const void*>(at) < &_end;
+}
+
+void* Checker::allocate(std::size_t bytes, const void* pc) {
+  const std::string name = "memory of " + site_of(pc);
+  const std::lock_guard lock(global_.mutex);
+  return global_.memory.allocate_in_kernel(name, bytes);
+}
+
+void Checker::release(void* begin, const void* pc) {
+  if (!begin) return;
+  const std::unique_lock lock(global_.mutex);
+  global_.forget(begin);
+  if (global_.memory.release_in_kernel(begin)) return;
+  worker_.findings.add({"use after free",
+                        "free of memory that no kernel holds",
+                        "free what new or malloc gave, once",
+                        {worker_.side("frees", pc)},
+                        worker_.block});
 }
 
 // ---- findings ------------------------------------------------------------------------------------------------------

@@ -124,6 +124,9 @@ class Checker : public Observer {
   bool quick(void* address, std::uintptr_t site_key);
   // A struct's copy, or memcpy and memset: accesses of `widest` bytes at most (a power of two up to 16).
   void range(const void* address, std::size_t bytes, std::size_t widest, Access access, std::uintptr_t site_key);
+  // new and malloc, delete and free of a kernel.
+  void* allocate(std::size_t bytes, const void* pc);
+  void release(void* begin, const void* pc);
   // The compiler's word that a pointer is not a multiple of its type's alignment.
   void misaligned(const void* address, const char* type, unsigned alignment, std::uintptr_t site_key);
 

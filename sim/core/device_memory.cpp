@@ -101,14 +101,31 @@ std::size_t DeviceMemory::find_room(std::size_t extent) const {
 void DeviceMemory::release(const void* begin) {
   const std::size_t i = owner(begin);
   if (i >= arrays.size() || arrays[i].variable || arrays[i].begin != begin || !arrays[i].live) return;
-  arrays[i].live = false;
-  --live_;
-  const std::size_t bytes = rounded(arrays[i].bytes, 4096);
-  if (bytes > 0) {
-    madvise(arrays[i].begin, bytes, MADV_DONTNEED);
-    mprotect(arrays[i].begin, bytes, PROT_NONE);
-  }
+  end_life(arrays[i]);
   if (arrays.size() >= kRemembered && arrays.size() > 2 * live_) forget_freed();
+}
+
+void DeviceMemory::end_life(DeviceArray& array) {
+  array.live = false;
+  --live_;
+  const std::size_t bytes = rounded(array.bytes, 4096);
+  if (bytes == 0) return;
+  madvise(array.begin, bytes, MADV_DONTNEED);
+  mprotect(array.begin, bytes, PROT_NONE);
+}
+
+std::byte* DeviceMemory::allocate_in_kernel(const std::string& name, std::size_t bytes) {
+  if (arrays.size() == arrays.capacity() || bytes > kReserved || find_room(bytes / kGranule + 2) == 0) return nullptr;
+  std::byte* const begin = allocate(name, bytes, 1, nullptr);
+  arrays.back().of_kernel = true;
+  return begin;
+}
+
+bool DeviceMemory::release_in_kernel(const void* begin) {
+  const std::size_t i = contains(begin) ? owner(begin) : arrays.size();
+  if (i >= arrays.size() || arrays[i].begin != begin || !arrays[i].live || !arrays[i].of_kernel) return false;
+  end_life(arrays[i]);
+  return true;
 }
 
 void DeviceMemory::forget_freed() {

@@ -20,6 +20,7 @@ struct DeviceArray {
   Padding padding;                          // of an element
   bool variable = false, constant = false;  // a __device__ or __constant__ variable of the program; the latter
   bool managed = false;                     // the host may follow a pointer to it, too: cudaMallocManaged
+  bool of_kernel = false;                   // allocated by a kernel
 };
 
 class DeviceMemory {
@@ -31,6 +32,10 @@ class DeviceMemory {
 
   // A new array, filled with 0xff bytes (NaN in each floating-point type).
   std::byte* allocate(const std::string& name, std::size_t bytes, std::size_t element_bytes, Padding padding);
+  // The same for a kernel, null if there is no room; several workers, one at a time, after make_room().
+  std::byte* allocate_in_kernel(const std::string& name, std::size_t bytes);
+  bool release_in_kernel(const void* begin);                        // false if no kernel allocated it
+  void make_room() { arrays.reserve(arrays.size() + kOfKernels); }  // so that they stay where they are
   // Frees it. Its addresses are used again when all others have been.
   void release(const void* begin);
 
@@ -54,7 +59,9 @@ class DeviceMemory {
 
  private:
   std::size_t find_room(std::size_t granules) const;
+  void end_life(DeviceArray& array);
   void forget_freed();
+  static constexpr std::size_t kOfKernels = 1 << 14;  // allocations of one launch
   bool in_reserved(const void* address) const {
     return static_cast<std::size_t>(static_cast<const std::byte*>(address) - base_) < kReserved;
   }

@@ -159,6 +159,7 @@ void Counters::count(const Site& at, const Addresses& addresses, unsigned lanes,
       std::sort(sectors.begin(), sectors.begin() + touched);
     const auto distinct =
         static_cast<std::uint64_t>(std::unique(sectors.begin(), sectors.begin() + touched) - sectors.begin());
+    if (space >= arrays.size()) arrays.resize(space + 1);  // the kernel allocated it
     ArrayTraffic& array = arrays[space];
     const std::uint64_t requested = std::uint64_t{bytes} * std::popcount(lanes);
     if (is_read(at.access)) array.read_bytes += requested, ++array.read_requests, array.read_sectors += distinct;

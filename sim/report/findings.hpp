@@ -34,6 +34,7 @@
 //     The block stops there.
 //   "use after free": "read of old[0] (4 bytes); old was freed". One side.
 //     Remedy: "free an array after the last kernel that uses it". The block stops there.
+//     "free of memory that no kernel holds". One side "frees". Remedy: "free what new or malloc gave, once".
 //   "misaligned": "read of 16 bytes at byte 4 of in" (or "at byte 4 of shared Smem"). One side.
 //     Remedy: "an n-byte access needs an address that is a multiple of n". The block stops there.
 //     "use of float4 at byte 4 of in", also where only a member is used. One side "uses".

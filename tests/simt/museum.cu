@@ -80,6 +80,27 @@ __global__ void misaligned_shared(const float* in, float* out, int) {
   out[lane] = static_cast<float>(*pair & 1);  //@ misaligned_shared:1
 }
 
+template <bool Fixed>
+__global__ void kernel_heap(const float* in, float* out, int) {
+  const int t = threadIdx.x;                                           // 8 threads
+  float* const mine = static_cast<float*>(malloc(4 * sizeof(float)));  //@ kernel_heap:2
+  float* const another = new float[2];
+  for (int i = 0; i < (Fixed ? 4 : 5); ++i) mine[i] = in[t];  //@ kernel_heap:1
+  another[0] = mine[3];
+  out[t] = another[0];
+  delete[] another;
+  free(mine);
+}
+
+template <bool Fixed>
+__global__ void freed_twice(const float* in, float* out, int) {
+  const int t = threadIdx.x;  // 8 threads
+  float* const mine = new float(in[t]);
+  out[t] = *mine;
+  delete mine;
+  if (!Fixed && t == 3) delete mine;  //@ freed_twice:1
+}
+
 // The host launches `fill` over n - 1 elements (bug) or n (twin) of the array that this kernel reads.
 template <bool Fixed>
 __global__ void read_unwritten(const float* in, float* out, int n) {
@@ -239,6 +260,43 @@ __global__ void unrolled_last_warp(const float* in, float* out, int) {
     if (Fixed) __syncwarp();
   }
   if (t == 0) out[0] = x[0];
+}
+
+struct Flagged {
+  unsigned flag;
+  float x[2];
+};
+
+// Lanes 0 and 1 read x, then a thread of the other warp does; __syncwarp orders the two lanes, not the third reader.
+template <bool Fixed>
+__global__ void far_reader(const float* in, float* out, int) {
+  Flagged& s = shared<Flagged>();
+  const int t = threadIdx.x;
+  if (t == 0) s.flag = 0, s.x[0] = s.x[1] = in[0];
+  __syncthreads();
+  if (t < 2 || t == 32) out[t] = s.x[0];  //@ far_reader:2
+  if (t == 32) atomicExch(&s.flag, 1u);
+  if (t == 31)
+    while (atomicAdd(&s.flag, 0u) == 0u) {
+    }
+  __syncwarp();
+  if (t == 0) s.x[Fixed ? 1 : 0] = 1.0f;  //@ far_reader:1
+}
+
+struct Word {
+  float x;
+};
+
+// Three lanes read x; the writer has met the first two.
+template <bool Fixed>
+__global__ void third_reader(const float* in, float* out, int) {
+  Word& s = shared<Word>();
+  const int lane = threadIdx.x;
+  if (lane == 0) s.x = in[0];
+  if (lane < 4) __syncwarp(0xfu);
+  if (lane < 3) out[lane] = s.x;  //@ third_reader:2
+  if (lane < 4 && (Fixed || lane != 2)) __syncwarp(Fixed ? 0xfu : 0xbu);
+  if (lane == 3) s.x = 1.0f;  //@ third_reader:1
 }
 
 struct Counter {
@@ -639,6 +697,8 @@ void run_variant(Machine& m, const std::string& name) {
   if (name == "shared_past_end") return show<Row32>(m, shared_past_end<Fixed>, 64, 32);
   if (name == "misaligned_float4") return show(m, misaligned_float4<Fixed>, 64, 8);
   if (name == "misaligned_member") return show(m, misaligned_member<Fixed>, 64, 8);
+  if (name == "kernel_heap") return show(m, kernel_heap<Fixed>, 64, 8);
+  if (name == "freed_twice") return show(m, freed_twice<Fixed>, 64, 8);
   if (name == "straddles_end") return show(m, straddles_end<Fixed>, 41, 32);
   if (name == "misaligned_shared") return show<Row32>(m, misaligned_shared<Fixed>, 64, 32);
   if (name == "barrier_one_line") return show(m, barrier_one_line<Fixed>);
@@ -650,6 +710,8 @@ void run_variant(Machine& m, const std::string& name) {
   if (name == "memset_past_end") return show(m, memset_past_end<Fixed>, 40);
   if (name == "freed_and_reused") return show_freed_and_reused<Fixed>(m);
   if (name == "unrolled_last_warp") return show<Row64>(m, unrolled_last_warp<Fixed>, 64, 32);
+  if (name == "far_reader") return show<Flagged>(m, far_reader<Fixed>);
+  if (name == "third_reader") return show<Word>(m, third_reader<Fixed>, 64, 32);
   if (name == "atomic_hides_reader") return show<Counter>(m, atomic_hides_reader<Fixed>);
   if (name == "volatile_and_plain") return show<Counter>(m, volatile_and_plain<Fixed>);
   if (name == "memcpy_unordered") return show<Row64>(m, memcpy_unordered<Fixed>);

@@ -49,6 +49,14 @@ const Expected expected[] = {
   uses  {1}  block (0,0,0) warp 0 lane 0
   remedy: its type needs an address that is a multiple of 16
 )"},
+    {"kernel_heap", R"(out of bounds: write of memory of {2}[16] (4 bytes); memory of {2} has 16 elements
+  write  {1}  block (0,0,0) warp 0 lane 0
+  remedy: guard the access or fix the index
+)"},
+    {"freed_twice", R"(use after free: free of memory that no kernel holds
+  frees  {1}  block (0,0,0) warp 0 lane 3
+  remedy: free what new or malloc gave, once
+)"},
     {"straddles_end", R"(out of bounds: read of out[40] (8 bytes); out has 41 elements
   read  {1}  block (0,0,0) warp 0 lane 20
   remedy: guard the access or fix the index
@@ -126,6 +134,16 @@ race: write after read of shared Aliased+128 (4 bytes)
   volatile read   {2}  block (0,0,0) warp 0 lane 0
   remedy: put __syncwarp() between the two: lanes need not run in step
   seen 186 times
+)"},
+    {"far_reader", R"(race: write after read of shared Flagged+4 (4 bytes)
+  write  {1}  block (0,0,0) warp 0 lane 0
+  read   {2}  block (0,0,0) warp 1 lane 0
+  remedy: put __syncthreads() between the two
+)"},
+    {"third_reader", R"(race: write after read of shared Word+0 (4 bytes)
+  write  {1}  block (0,0,0) warp 0 lane 3
+  read   {2}  block (0,0,0) warp 0 lane 2
+  remedy: put __syncwarp() between the two
 )"},
     {"atomic_hides_reader", R"(race: atomic after read of shared Counter+0 (4 bytes)
   atomic  {1}  block (0,0,0) warp 0 lane 1
