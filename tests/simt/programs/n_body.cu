@@ -1,7 +1,7 @@
 // n_body.cu: the gravity of all bodies on each: every block walks over all bodies in tiles of shared memory, a position
 // and a mass as one float4.
 // ./flash check tests/simt/programs/n_body.cu; nvcc -arch=native n_body.cu. With an argument: threads without a body
-// return before the barrier.
+// return before they have done their part of the tile.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -35,8 +35,11 @@ __global__ void n_body(const float4* __restrict__ bodies, float3* __restrict__ f
   for (int first = 0; first < n; first += blockDim.x) {
     const int j = first + threadIdx.x;
     tile[threadIdx.x] = j < n ? bodies[j] : make_float4(0, 0, 0, 0);
-    __syncthreads();  //@ barrier divergence
-    for (int k = 0; k < blockDim.x; ++k) force = force + pull(mine, tile[k]);
+    __syncthreads();
+    for (int k = 0; k < blockDim.x; ++k) {
+      const float4 other = tile[k];  //@ uninitialised
+      force = force + pull(mine, other);
+    }
     __syncthreads();
   }
   if (i < n) forces[i] = force;
