@@ -420,7 +420,7 @@ template <unsigned kBytes, Access kAccess>
   const auto in_shared = static_cast<std::size_t>(static_cast<const std::byte*>(address) - shared_);
   const CachedSite& cached = site_cache_[site_key % 1024];
   if (in_shared >= quick_bytes_ || in_shared % kBytes != 0 || cached.key != site_key) return false;
-  if (layout_ && !layout_->holds(in_shared, kBytes)) return false;
+  if (is_write(kAccess) && layout_ && !layout_->holds(in_shared, kBytes)) return false;  // gaps are never written
   // Look first: was the memory written in this block, before the last barrier, and are the readers as they should be?
   constexpr unsigned kWords = kBytes < 4 ? 1 : kBytes / 4;
   const std::uint8_t* const state = &cells_.state[in_shared / 4];
