@@ -166,6 +166,7 @@ constexpr ErrorText kErrors[] = {
     {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
     {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
     {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
+    {cudaErrorAssert, "cudaErrorAssert", "device-side assert triggered"},
     {cudaErrorCooperativeLaunchTooLarge, "cudaErrorCooperativeLaunchTooLarge", "too many blocks in cooperative launch"},
     {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
     {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
@@ -204,6 +205,9 @@ cudaError_t cudaGetDevice(int* device) {
 }
 cudaError_t cudaSetDevice(int device) {
   return device == 0 ? cudaSuccess : failed(cudaErrorInvalidDevice);
+}
+cudaError_t cudaSetDeviceFlags(unsigned) {
+  return cudaSuccess;
 }
 // The limits of the profile; what only a real chip has (clocks, caches) is an H200's or an A100's.
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
@@ -323,6 +327,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) {
 cudaError_t cudaEventCreate(cudaEvent_t* event) {
   *event = new CUevent_st;
   return cudaSuccess;
+}
+cudaError_t cudaEventCreate(cudaEvent_t* event, unsigned) {
+  return cudaEventCreate(event);
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   return cudaEventCreate(event);

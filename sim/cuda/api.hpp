@@ -22,8 +22,9 @@ enum cudaError_t {
   cudaErrorInvalidDevice = 101,
   cudaErrorInvalidResourceHandle = 400,
   cudaErrorNotReady = 600,
-  cudaErrorCooperativeLaunchTooLarge = 720,
+  cudaErrorAssert = 710,
   cudaErrorLaunchFailure = 719,
+  cudaErrorCooperativeLaunchTooLarge = 720,
   cudaErrorNotSupported = 801,
   cudaErrorUnknown = 999
 };
@@ -58,6 +59,9 @@ enum cudaDeviceAttr {
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaSetDevice(int device);
+constexpr unsigned cudaDeviceScheduleAuto = 0, cudaDeviceScheduleSpin = 1, cudaDeviceScheduleYield = 2,
+                   cudaDeviceScheduleBlockingSync = 4, cudaDeviceMapHost = 8;
+cudaError_t cudaSetDeviceFlags(unsigned flags);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
 cudaError_t cudaDeviceSynchronize();
@@ -80,6 +84,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamQuery(cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0);
 cudaError_t cudaEventCreate(cudaEvent_t* event);
+cudaError_t cudaEventCreate(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream = nullptr);
@@ -97,7 +102,8 @@ enum cudaMemcpyKind {
   cudaMemcpyDeviceToDevice,
   cudaMemcpyDefault
 };
-constexpr unsigned cudaMemAttachGlobal = 1, cudaHostAllocDefault = 0;
+constexpr unsigned cudaMemAttachGlobal = 1, cudaHostAllocDefault = 0, cudaHostAllocPortable = 1,
+                   cudaHostAllocMapped = 2, cudaHostAllocWriteCombined = 4;
 
 namespace flash::cuda {
 enum class Memory { device, managed, pinned };
@@ -139,6 +145,13 @@ cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, 
                               std::size_t width, std::size_t height, cudaMemcpyKind kind, cudaStream_t stream = nullptr,
                               FLASH_SITE_OF_CALL);
 cudaError_t cudaHostGetDevicePointer(void** pointer, void* host, unsigned flags);
+template <class T>
+cudaError_t cudaHostGetDevicePointer(T** pointer, void* host, unsigned flags) {
+  void* found = nullptr;
+  const cudaError_t error = cudaHostGetDevicePointer(&found, host, flags);
+  if (error == cudaSuccess) *pointer = static_cast<T*>(found);
+  return error;
+}
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes, FLASH_SITE_OF_CALL);
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream = nullptr, FLASH_SITE_OF_CALL);
 cudaError_t cudaMemPrefetchAsync(const void* pointer, std::size_t bytes, int device, cudaStream_t stream = nullptr);

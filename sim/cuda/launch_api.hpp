@@ -39,9 +39,8 @@ FLASH_NO_TYPES cudaError_t cudaLaunchCooperativeKernel(const void* kernel, dim3,
 FLASH_NO_TYPES cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int);
 
 // As threads and shared memory allow: the simulator knows no registers.
-template <class... Parameters>
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void (*)(Parameters...), int threads,
-                                                          std::size_t shared_bytes) {
+template <class Kernel>
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel, int threads, std::size_t shared_bytes) {
   cudaDeviceProp p;
   cudaGetDeviceProperties(&p, 0);
   const int by_threads = p.maxThreadsPerMultiProcessor / (threads > 0 ? threads : 1);

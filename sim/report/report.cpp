@@ -54,7 +54,7 @@ void print_report(std::ostream& out, const KernelReport& report) {
   value("shared wavefronts", l.shared_wavefronts, "l1tex__data_pipe_lsu_wavefronts_mem_shared");
   value("bank conflicts", l.bank_conflicts(), "l1tex__data_bank_conflicts_pipe_lsu_mem_shared");
   value("shared memory per block", l.shared_bytes_peak, "launch__shared_mem_per_block");
-  value("barriers (per block)", l.barriers, "");
+  value("barriers of all blocks", l.barriers, "");
   value("FLOP", l.flops, "");
   value("exp calls", l.exps, "");
   out << text.str();

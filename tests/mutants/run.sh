@@ -159,6 +159,15 @@ export work unchecked
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 
+# A patch that the sources have left behind is noticed whichever ones are run.
+stale=0
+for patch in "$here"/*/*.patch; do
+  (cd "$root" && patch -s -p1 --dry-run --force -i "$patch") > /dev/null 2>&1 && continue
+  echo "BROKEN    ${patch#"$here"/}: does not apply; make it again" >&2
+  stale=1
+done
+[ "$stale" = 0 ] || exit 1
+
 # Which ones.
 hash=$(cd "$root" && find phases sim gpu tests -type f | LC_ALL=C sort | xargs cat | cksum | cut -d ' ' -f 1)
 kept=$build/mutants-$hash.txt

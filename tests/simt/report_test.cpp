@@ -40,7 +40,7 @@ TEST_CASE("every figure stands where it belongs, in JSON and in the table") {
         "  shared wavefronts                         60  l1tex__data_pipe_lsu_wavefronts_mem_shared\n"
         "  bank conflicts                            12  l1tex__data_bank_conflicts_pipe_lsu_mem_shared\n"
         "  shared memory per block                  256  launch__shared_mem_per_block\n"
-        "  barriers (per block)                      12  \n"
+        "  barriers of all blocks                    12  \n"
         "  FLOP                                    2304  \n"
         "  exp calls                                384  \n");
 }
