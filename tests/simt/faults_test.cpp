@@ -42,6 +42,7 @@ std::set<std::string> marked(const std::string& mark) {
 // One finding with this first line, at a line with this mark (none: anywhere), by thread 0 of the last block that ran.
 void expect(const std::vector<flash::Finding>& findings, const std::string& first, const std::string& mark) {
   REQUIRE(findings.size() == 1);
+  CHECK(findings[0].count == 1);
   const std::string& text = findings[0].text;
   INFO(text);
   CHECK(text.rfind(first + "\n", 0) == 0);
