@@ -51,6 +51,26 @@ inline std::vector<std::string> values_of(const std::vector<Json>& rows, const N
   return values;
 }
 
+// A line for each value of `line_of`, a column for each of `column_of`; where no row has both, `missing` stands.
+// `head`: what stands above the lines' names. `heading` says what a column's value is called.
+inline std::string grid_table(const std::vector<Json>& rows, std::vector<std::string> head, const Name& line_of,
+                              const Name& column_of, const Name& cell_of, const std::string& missing = "",
+                              const std::function<std::string(const std::string&)>& heading = {}) {
+  const std::vector<std::string> columns = values_of(rows, column_of);
+  for (const std::string& column : columns) head.push_back(heading ? heading(column) : column);
+  std::string text = table_head(head);
+  for (const std::string& line : values_of(rows, line_of)) {
+    std::vector<std::string> cells{line};
+    for (const std::string& column : columns) {
+      cells.push_back(missing);
+      for (const Json& row : rows)
+        if (line_of(row) == line && column_of(row) == column) cells.back() = cell_of(row);
+    }
+    text += table_line(cells);
+  }
+  return text + "\n";
+}
+
 inline std::string kernel_of(const Json& row) {
   return row.at("kernel").text;
 }
@@ -251,42 +271,18 @@ inline std::string gradients_table(const std::vector<Json>& rows) {
 
 // dQ alone, in floors: a line per input, a column per type and author.
 inline std::string dq_table(const std::vector<Json>& rows) {
-  const Name column_of = [](const Json& row) { return row.at("type").text + ": " + row.at("who").text; };
-  const Name input_of = [](const Json& row) { return row.at("input").text; };
-  const std::vector<std::string> columns = values_of(rows, column_of);
-  std::vector<std::string> head{"inputs, dO alike"};
-  head.insert(head.end(), columns.begin(), columns.end());
-  std::string text = table_head(head);
-  for (const std::string& input : values_of(rows, input_of)) {
-    std::vector<std::string> cells{input};
-    for (const std::string& column : columns) {
-      cells.push_back("");
-      for (const Json& row : rows)
-        if (input_of(row) == input && column_of(row) == column) cells.back() = short_number(floors_of(row, 0));
-    }
-    text += table_line(cells);
-  }
-  return text + "\n";
+  return grid_table(
+      rows, {"inputs, dO alike"}, [](const Json& row) { return row.at("input").text; },
+      [](const Json& row) { return row.at("type").text + ": " + row.at("who").text; },
+      [](const Json& row) { return short_number(floors_of(row, 0)); });
 }
 
 // What compute-sanitizer's tools found in each phase.
 inline std::string sanitizer_table(const std::vector<Json>& rows) {
-  const Name run_of = [](const Json& row) { return row.at("phase").text + " | " + row.at("type").text; };
-  const Name tool_of = [](const Json& row) { return row.at("tool").text; };
-  const std::vector<std::string> tools = values_of(rows, tool_of);
-  std::vector<std::string> head{"phase", "type"};
-  head.insert(head.end(), tools.begin(), tools.end());
-  std::string text = table_head(head);
-  for (const std::string& run : values_of(rows, run_of)) {
-    std::vector<std::string> cells{run};
-    for (const std::string& tool : tools) {
-      cells.push_back("not run");
-      for (const Json& row : rows)
-        if (run_of(row) == run && tool_of(row) == tool) cells.back() = format("%.0f", row.at("found").number);
-    }
-    text += table_line(cells);
-  }
-  return text + "\n";
+  return grid_table(
+      rows, {"phase", "type"}, [](const Json& row) { return row.at("phase").text + " | " + row.at("type").text; },
+      [](const Json& row) { return row.at("tool").text; },
+      [](const Json& row) { return format("%.0f", row.at("found").number); }, "not run");
 }
 
 // Wrong versions, and the test that noticed each.
@@ -332,44 +328,25 @@ inline std::string simulators_table(const std::vector<Json>& rows) {
 
 // The simulator's own speed: a line per build, a column per number of threads.
 inline std::string speed_table(const std::vector<Json>& rows) {
-  const Name build_of = [](const Json& row) { return row.at("build").text; };
-  const Name threads_of = [](const Json& row) { return format("%.0f", row.at("threads").number); };
-  std::vector<std::string> head{"GFLOP/s, N = " + N_of(rows[0])};
-  for (const std::string& threads : values_of(rows, threads_of))
-    head.push_back(threads + (threads == "1" ? " thread" : " threads"));
-  std::string text = table_head(head);
-  for (const std::string& build : values_of(rows, build_of)) {
-    std::vector<std::string> cells{build};
-    for (const std::string& threads : values_of(rows, threads_of)) {
-      cells.push_back("");
-      for (const Json& row : rows)
-        if (build_of(row) == build && threads_of(row) == threads) cells.back() = short_number(row.at("gflops").number);
-    }
-    text += table_line(cells);
-  }
-  return text + "\n";
+  return grid_table(
+      rows, {"GFLOP/s, N = " + N_of(rows[0])}, [](const Json& row) { return row.at("build").text; },
+      [](const Json& row) { return format("%.0f", row.at("threads").number); },
+      [](const Json& row) { return short_number(row.at("gflops").number); }, "",
+      [](const std::string& threads) { return threads + (threads == "1" ? " thread" : " threads"); });
 }
 
 // Phase 04 beside another library on the CPU: how many times faster, a line per D and mask, a column per N.
 inline std::string cpu_table(const std::vector<Json>& rows) {
-  const Name line_of = [](const Json& row) {
-    return format("D %.0f, ", row.at("D").number) + (row.at("causal").truth ? "causal" : "no mask");
-  };
-  std::vector<std::string> head{"torch's time / ours"};
-  for (const std::string& N : values_of(rows, N_of)) head.push_back("N = " + N);
-  std::string text = table_head(head);
   double share = 0;
-  for (const std::string& line : values_of(rows, line_of)) {
-    std::vector<std::string> cells{line};
-    for (const std::string& N : values_of(rows, N_of)) {
-      cells.push_back("");
-      for (const Json& row : rows)
-        if (line_of(row) == line && N_of(row) == N) cells.back() = format("%.2f", row.at("ratio").number);
-    }
-    text += table_line(cells);
-  }
   for (const Json& row : rows) share = std::max(share, row.at("ours_mib").number / row.at("torch_mib").number);
-  return text + "\nMemory beyond Q, K, V and O: at most " + format("%.2f", share) + " of torch's.\n\n";
+  const std::string table = grid_table(
+      rows, {"torch's time / ours"},
+      [](const Json& row) {
+        return format("D %.0f, ", row.at("D").number) + (row.at("causal").truth ? "causal" : "no mask");
+      },
+      N_of, [](const Json& row) { return format("%.2f", row.at("ratio").number); }, "",
+      [](const std::string& N) { return "N = " + N; });
+  return table + "Memory beyond Q, K, V and O: at most " + format("%.2f", share) + " of torch's.\n\n";
 }
 
 using Table = std::string (*)(const std::vector<Json>& rows);
