@@ -15,18 +15,11 @@
 #include "sim/machine.hpp"
 #include "sim/report/report.hpp"
 #include "tests/folder.hpp"
+#include "tests/simt/machines.hpp"
 
 namespace {
 
 using flash::Finding, flash::KernelReport, flash::MachineOptions, flash::Order, flash::Profile;
-using Sim = flash::on_sim::Machine;
-
-#ifdef FLASH_NO_CHECKED_KERNELS
-#define MACHINES Sim
-#else
-using Checked = flash::on_checked::Machine;
-#define MACHINES Sim, Checked
-#endif
 
 std::vector<MachineOptions> schedules() {
   std::vector<MachineOptions> all{{}, {.order = Order::reverse}};
@@ -198,20 +191,14 @@ TEST_CASE_TEMPLATE("a deadlock is reported with who waits where", Machine, MACHI
   Machine m({.threads = 1, .keep_going = true});
   run_crossed(m);
   REQUIRE(m.findings().size() == 1);
-  std::ifstream source(FLASH_SOURCE_DIR "/tests/simt_machine.cu");
-  int number = 0, spin = 0, wait = 0;
-  for (std::string line; std::getline(source, line);) {
-    ++number;
-    if (line.find("//@ spin") != std::string::npos) spin = number;
-    if (line.find("//@ wait") != std::string::npos) wait = number;
-  }
+  const auto line = [](const char* mark) { return flash::test::line_of("simt_machine.cu", mark); };
   CHECK(m.findings()[0].text ==
         "deadlock: no thread of the block can go on\n"
-        "  1 spin on an atomic       simt_machine.cu:" +
-            std::to_string(spin) +
+        "  1 spin on an atomic       " +
+            line("spin") +
             "  block (0,0,0) warp 0 lane 0\n"
-            "  39 wait at __syncthreads  simt_machine.cu:" +
-            std::to_string(wait) +
+            "  39 wait at __syncthreads  " +
+            line("wait") +
             "  block (0,0,0) warp 0 lane 1\n"
             "  remedy: make every waiting thread's partners arrive");
   Machine strict({.threads = 1});

@@ -7,36 +7,25 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <fstream>
-#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "sim/error.hpp"
-#include "sim/machine.hpp"
+#include "tests/simt/machines.hpp"
 
 namespace {
 
-using Sim = flash::on_sim::Machine;
-#ifdef FLASH_NO_CHECKED_KERNELS
-#define MACHINES Sim
-#else
-using Checked = flash::on_checked::Machine;
-#define MACHINES Sim, Checked
-#endif
+// This test does without checked kernels (tests/CMakeLists.txt looks for FLASH_NO_CHECKED_KERNELS): MACHINES is Sim then.
 
-// The lines of faults.cu with this mark, as findings name them.
-std::set<std::string> marked(const std::string& mark) {
-  std::set<std::string> places;
-  std::ifstream source(FLASH_SOURCE_DIR "/tests/simt/faults.cu");
-  int number = 0;
-  for (std::string line; std::getline(source, line);)
-    if (++number; line.find("//@ " + mark) != std::string::npos)
-      places.insert("faults.cu:" + std::to_string(number) + " ");
-  return places;
+// Does the finding name a line of faults.cu with this mark?
+bool names(const std::string& text, const std::string& mark) {
+  const std::vector<std::string> places = flash::test::lines_of("simt/faults.cu", mark);
+  return std::any_of(places.begin(), places.end(),
+                     [&](const std::string& place) { return text.find(place + " ") != std::string::npos; });
 }
 
 // One finding with this first line, at a line with this mark (none: anywhere), by thread 0 of the last block that ran.
@@ -47,9 +36,7 @@ void expect(const std::vector<flash::Finding>& findings, const std::string& firs
   INFO(text);
   CHECK(text.rfind(first + "\n", 0) == 0);
   CHECK(text.find("block (0,0,0) warp 0 lane 0") != std::string::npos);
-  bool at_mark = mark.empty();
-  for (const std::string& place : marked(mark)) at_mark = at_mark || text.find(place) != std::string::npos;
-  CHECK(at_mark);
+  CHECK((mark.empty() || names(text, mark)));
 }
 
 }  // namespace
@@ -86,7 +73,7 @@ TEST_CASE("an address that is nobody's is a finding on the fast machine too") {
   REQUIRE(m.findings().size() == 1);
   INFO(m.findings()[0].text);
   CHECK(m.findings()[0].text.rfind("out of bounds: access to 0x", 0) == 0);
-  CHECK(m.findings()[0].text.find(*marked("wild").begin()) != std::string::npos);
+  CHECK(names(m.findings()[0].text, "wild"));
   CHECK(run_wild(m, 0) == 3);
 }
 
@@ -156,7 +143,5 @@ TEST_CASE_TEMPLATE("Ctrl-C names the line, and ends the program as it always doe
   CHECK(WIFSIGNALED(status));
   CHECK(WTERMSIG(status) == SIGINT);
   CHECK(text.rfind("no end: ", 0) == 0);
-  bool at_mark = false;
-  for (const std::string& place : marked("loop")) at_mark = at_mark || text.find(place) != std::string::npos;
-  CHECK(at_mark);
+  CHECK(names(text, "loop"));
 }

@@ -19,23 +19,17 @@
 #include "sim/machine.hpp"
 #include "tests/folder.hpp"
 #include "tests/simt/launches.hpp"
+#include "tests/simt/machines.hpp"
 
 FLASH_LAUNCHES(on_sim)
 FLASH_LAUNCHES(on_checked)
 
-using Sim = flash::on_sim::Machine;
-using Checked = flash::on_checked::Machine;
 using flash::Error, flash::Profile;
-#define MACHINES Sim, Checked
 
 namespace {
 
-// "launches.cu:12": where the mark stands.
 std::string line_of(const std::string& mark) {
-  const std::string text = flash::test::get(FLASH_SOURCE_DIR "/tests/simt/launches.cu");
-  const std::size_t at = text.find("//@ " + mark + "\n");
-  REQUIRE(at != std::string::npos);
-  return "launches.cu:" + std::to_string(1 + std::count(text.begin(), text.begin() + static_cast<long>(at), '\n'));
+  return flash::test::line_of("simt/launches.cu", mark);
 }
 
 // The functions of launches.cu for a machine's type.

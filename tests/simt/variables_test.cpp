@@ -8,23 +8,18 @@
 #include "sim/error.hpp"
 #include "sim/machine.hpp"
 #include "tests/folder.hpp"
+#include "tests/simt/machines.hpp"
 #include "tests/simt/variables.hpp"
 
 FLASH_VARIABLES(on_sim)
 FLASH_VARIABLES(on_checked)
 
-using Sim = flash::on_sim::Machine;
-using Checked = flash::on_checked::Machine;
 using flash::Error;
 
 namespace {
 
-// "variables.cu:12": where the mark stands.
 std::string line_of(const std::string& mark) {
-  const std::string text = flash::test::get(FLASH_SOURCE_DIR "/tests/simt/variables.cu");
-  const std::size_t at = text.find("//@ " + mark + "\n");
-  REQUIRE(at != std::string::npos);
-  return "variables.cu:" + std::to_string(1 + std::count(text.begin(), text.begin() + static_cast<long>(at), '\n'));
+  return flash::test::line_of("simt/variables.cu", mark);
 }
 
 // The first line of what is found and the first site; "" when nothing is.
