@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "sim/core/block.hpp"
 
@@ -83,7 +84,7 @@ struct Fault {
   int signal = 0;
   const std::byte* address = nullptr;
   const void* pc = nullptr;
-  const void* const* sp = nullptr;
+  const void *const *sp = nullptr, *const *stack_end = nullptr;
 };
 thread_local Fault fault;
 
@@ -92,8 +93,8 @@ thread_local Fault fault;
 const void* line_of_kernel() {
   const void* after = static_cast<const char*>(fault.pc) + 1;
   if (site_of(after) != "?") return after;
-  for (int i = 0; i < 512; ++i)
-    if (site_of(fault.sp[i]) != "?") return fault.sp[i];
+  for (const void* const* word = fault.sp; word < fault.stack_end; ++word)
+    if (site_of(*word) != "?") return *word;
   return after;
 }
 
@@ -101,39 +102,30 @@ const void* line_of_kernel() {
 [[noreturn]] void explain() {
   Worker& worker = *running_worker;
   active_worker = nullptr;
-  const FindingSide side = worker.side("runs", line_of_kernel());
-  std::ostringstream text;
-  if (fault.signal == kTimeIsUp)
-    worker.findings.add({kNoEnd,
-                         "a thread still runs when the launch is to end (its time is over, or Ctrl-C)",
-                         "see that the loop ends, or give it more time",
-                         {side},
-                         worker.block});
-  else if (fault.signal == SIGFPE)
-    worker.findings.add({"division by zero",
-                         "of an integer (or the least number by -1)",
-                         "test the divisor: a GPU goes on with some number",
-                         {side},
-                         worker.block});
-  else if (fault.address < worker.stack && fault.address >= worker.stack - kStackGuard) {
-    text << "local variables and calls need more than the thread's " << (worker.stack_bytes + kStackGuard) / 1024
+  RawFinding finding{"out of bounds", "", "", {worker.side("runs", line_of_kernel())}, worker.block};
+  std::ostringstream what;
+  if (fault.signal == kTimeIsUp) {
+    finding.kind = kNoEnd;
+    what << "a thread still runs when the launch is to end (its time is over, or Ctrl-C)";
+    finding.remedy = "see that the loop ends, or give it more time";
+  } else if (fault.signal == SIGFPE) {
+    finding.kind = "division by zero";
+    what << "of an integer (or the least number by -1)";
+    finding.remedy = "test the divisor: a GPU goes on with some number";
+  } else if (fault.address < worker.stack && fault.address >= worker.stack - kStackGuard) {
+    finding.kind = "stack overflow";
+    what << "local variables and calls need more than the thread's " << (worker.stack_bytes + kStackGuard) / 1024
          << " KiB";
-    worker.findings.add({"stack overflow",
-                         text.str(),
-                         "use smaller local arrays or less recursion: a GPU gives a thread 512 KiB at most",
-                         {side},
-                         worker.block});
+    finding.remedy = "use smaller local arrays or less recursion: a GPU gives a thread 512 KiB at most";
   } else {
     // The processor does not say which address when it is none that a pointer can have.
-    text << "access to ";
-    fault.address ? text << static_cast<const void*>(fault.address) << "," : text << "null or";
-    text << " an address outside every device array";
-    worker.findings.add({"out of bounds",
-                         text.str(),
-                         "guard the access or fix the index; the checked simulator names the nearest array",
-                         {side},
-                         worker.block});
+    what << "access to ";
+    fault.address ? what << static_cast<const void*>(fault.address) << "," : what << "null or";
+    what << " an address outside every device array";
+    finding.remedy = "guard the access or fix the index; the checked simulator names the nearest array";
   }
+  finding.what = what.str();
+  worker.findings.add(std::move(finding));
   worker.stop_block();
 }
 
@@ -159,11 +151,12 @@ void handler(int signal, siginfo_t* info, void* context) {
     sigaction(signal, &before[signal], nullptr);  // not a kernel's: as without us
     return;
   }
-  // In the guard there is nothing to read.
+  // In the guard there is nothing to read, and above the stack neither; 4 KiB hold the caller's frame.
   const auto words = std::max(static_cast<std::uintptr_t>(sp), reinterpret_cast<std::uintptr_t>(worker->stack));
-  fault = {signal, address, reinterpret_cast<const void*>(pc),
-           reinterpret_cast<const void* const*>((words + 7) / 8 * 8)};
+  const auto first = (words + 7) / 8 * 8;
   const auto top = reinterpret_cast<std::uintptr_t>(worker->stack) + worker->stack_bytes - 256;
+  const auto pointer = [](std::uintptr_t at) { return reinterpret_cast<const void* const*>(at); };
+  fault = {signal, address, reinterpret_cast<const void*>(pc), pointer(first), pointer(std::min(first + 4096, top))};
   pc = static_cast<decltype(pc + 0)>(reinterpret_cast<std::uintptr_t>(&explain));
   sp = static_cast<decltype(sp + 0)>(top / 16 * 16 - 8);  // as after a call
 }

@@ -273,7 +273,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   }
   return cudaSuccess;
 }
-// An error that nobody has asked for yet, as CUDA does.
+// Every launch is over when its call returns.
 cudaError_t cudaDeviceSynchronize() {
   return cudaSuccess;
 }

@@ -68,6 +68,8 @@
 //     Remedy: "make every waiting thread's partners arrive". The block stops there.
 //     It is used when neither of the more precise kinds above explains why nothing moves, and for threads that
 //     spin on an atomic, or a volatile load, which nobody changes ("32 spin on an atomic  k.cu:9  ...").
+//   "no end", "division by zero", "stack overflow", "out of bounds" on the fast machine: sim/core/faults.cpp has the
+//     words. One side "runs". The block stops there.
 namespace flash::simt {
 
 using Site = std::source_location;
