@@ -3,7 +3,7 @@
 # flash_add_phase(04 tiled-v2) makes the target phase04 and the CTest label phase04.
 
 # How tests and notebooks are compiled: lightly, since that takes longer than running them, and with the headers of the
-# C++ library, Eigen and xtensor, which never change, read once for all of them (tests/CMakeLists.txt).
+# C++ library, Eigen and xtensor, which never change, read once for all of them (CMakeLists.txt).
 function(flash_compile_lightly target)
   target_compile_options(${target} PRIVATE -O1)
   target_precompile_headers(${target} REUSE_FROM cell_main)

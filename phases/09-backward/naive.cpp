@@ -49,7 +49,7 @@ template <class Scalar>
 struct Head {
   RowMajor<Scalar> S, P, dP, dS, dQ, dK, dV;
 
-  // visible[i]: how many keys row i sees. delta: δ_i where it does not come from P. dlse: null or [Sq].
+  // visible[i]: how many keys row i sees. delta_from_o: null, or δ [Sq]. dlse: null or [Sq].
   Head(const RowMajor<Scalar>& Q, const RowMajor<Scalar>& K, const RowMajor<Scalar>& V, const RowMajor<Scalar>& dO,
        Scalar scale, const std::vector<std::int64_t>& visible, const std::vector<Scalar>* delta_from_o,
        const float* dlse) {

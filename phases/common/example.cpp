@@ -1,6 +1,6 @@
 // example.cpp: see example.hpp. Compiled once, since every notebook uses it.
 // Data and words: docs/data.
-// Use: linked with cell_main.cpp into every notebook.
+// Use: linked with flash_common.
 #include "phases/common/example.hpp"
 
 #include <cmath>
@@ -8,7 +8,6 @@
 
 namespace flash {
 
-// One head of N random queries and keys.
 Example random_example(std::int64_t N, std::int64_t D, Distribution distribution) {
   const auto tensor = [&](std::uint32_t stream) { return random_tensor<float>({1, 1, N, D}, 1, stream, distribution); };
   return {tensor(0), tensor(1), tensor(2), make_tensor<float>({1, 1, N, D}), {}};
@@ -26,7 +25,6 @@ Example sentence() {
   return e;
 }
 
-// The sentence's 50 tokens; `##` continues the word before it.
 std::vector<std::string> sentence_words() {
   const std::string path = std::string(FLASH_DATA_DIR) + "/minilm_tokens.txt";
   std::ifstream file(path);
@@ -42,7 +40,6 @@ RowMajor<Scalar> scores(const Example& e, std::int64_t h) {
   return head(e.q, h).cast<Scalar>() * head(e.k, h).cast<Scalar>().transpose() * scale;
 }
 
-// softmax of each row in fp64; a row of -inf (no visible key) gives zeros. [Sq, Sk]
 template RowMajor<float> scores<float>(const Example&, std::int64_t);
 template RowMajor<double> scores<double>(const Example&, std::int64_t);
 
@@ -56,7 +53,6 @@ RowMajor<double> exact_softmax(const RowMajor<double>& S) {
   return P;
 }
 
-// O of head h in fp64: [Sq, D].
 RowMajor<double> exact_head(const Example& e, std::int64_t h) {
   return exact_softmax(scores<double>(e, h)) * head(e.v, h).cast<double>();
 }
