@@ -19,7 +19,7 @@
 
 namespace {
 
-// This test does without checked kernels (tests/CMakeLists.txt looks for FLASH_NO_CHECKED_KERNELS): MACHINES is Sim then.
+// Does without checked kernels (tests/CMakeLists.txt looks for FLASH_NO_CHECKED_KERNELS): MACHINES is Sim then.
 
 // Does the finding name a line of faults.cu with this mark?
 bool names(const std::string& text, const std::string& mark) {
