@@ -203,7 +203,8 @@ void MachineCore::run(Launch& launch) {
   }
   if (launch.blocks() > 0xffffffffu)
     refuse("blocks in a grid", launch.blocks(), "at most 4294967295", "split the launch");
-  launch.order = s.options.order, launch.seed = s.options.seed, launch.trace = !s.options.trace.empty();
+  launch.order = s.options.order, launch.completion = s.options.completion, launch.seed = s.options.seed;
+  launch.trace = !s.options.trace.empty();
 
   // One worker per core, at most one per block; the calling thread is worker 0.
   const std::uint64_t cores = s.options.threads ? s.options.threads : std::max(1u, std::thread::hardware_concurrency());
@@ -234,7 +235,7 @@ void MachineCore::run(Launch& launch) {
   Watched watched(s.options.timeout);
   const auto work = [&](std::size_t w) {
     Worker& worker = *s.workers[w];
-    worker.barriers = 0;
+    worker.barriers = worker.most_copied = 0;
     worker.tracer.events.clear();
     tally = {};
     watched.enter();
@@ -263,6 +264,7 @@ void MachineCore::run(Launch& launch) {
   for (std::size_t w = 0; w < count; ++w) {
     Worker& worker = *s.workers[w];
     report.ledger.barriers += worker.barriers;
+    report.ledger.async_bytes_peak = std::max(report.ledger.async_bytes_peak, worker.most_copied);
     for (RawFinding& finding : worker.findings.take()) raw.push_back(std::move(finding));
     events.insert(events.end(), worker.tracer.events.begin(), worker.tracer.events.end());
   }

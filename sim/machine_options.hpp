@@ -18,7 +18,8 @@ enum class Profile { sm_80, sm_90 };
 
 struct MachineOptions {
   Order order = Order::forward;
-  std::uint64_t seed = 0;  // for Order::random: the whole schedule follows from it
+  std::uint64_t seed = 0;                    // for Order::random: the whole schedule follows from it
+  Completion completion = Completion::late;  // of asynchronous copies; Completion::random follows from the seed
   Profile profile = Profile::sm_90;
   int threads = 0;          // worker threads, 0 = all cores; 1 makes reports of races between blocks repeatable
   std::string trace = "";   // "" = none, "memory" = only Machine::trace(), else a path for Chrome/Perfetto JSON

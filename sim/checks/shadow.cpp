@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "sim/core/copies.hpp"
 #include "sim/error.hpp"
 
 extern "C" const char __executable_start, _end;  // the linker's: the program's own constants lie between them
@@ -23,6 +24,7 @@ constexpr std::size_t kChunkTable = std::size_t{1} << 32;
 constexpr std::uintptr_t kSourceLocation = std::uintptr_t{1} << 63;
 // One instruction may move pieces of different sizes: the size belongs to the key, above the bits of an address.
 constexpr int kPieceShift = 48;
+constexpr std::uintptr_t kOfCopy = std::uintptr_t{3} << kPieceShift;  // what cp.async writes; no size of a piece
 constexpr std::uintptr_t kAddressBits = (std::uintptr_t{1} << kPieceShift) - 1;
 
 // The struct that the running kernel takes its shared memory for.
@@ -163,7 +165,7 @@ void GlobalShadow::end_launch(const std::vector<Checker*>& checkers, Ledger& led
   if (heap.read_requests + heap.write_requests > 0) ledger.arrays.push_back(heap);
   for (const Checker* checker : checkers) {
     const Counters& c = checker->counters;
-    ledger.flops += c.tally.flops, ledger.exps += c.tally.exps;
+    ledger.flops += c.tally.flops, ledger.exps += c.tally.exps, ledger.tensor_flops += c.tally.tensor_flops;
     ledger.shared_read_requests += c.shared_reads, ledger.shared_write_requests += c.shared_writes;
     ledger.shared_wavefronts += c.wavefronts, ledger.shared_wavefronts_ideal += c.ideal_wavefronts;
   }
@@ -429,6 +431,45 @@ void Checker::atomic(const void* address, std::size_t bytes, bool reads, Site si
   if (extra && !extra->released.empty()) publish(address, extra->released, true);
 }
 
+// The offset of an access that is to shared memory; if it is out of bounds or misaligned, the block ends.
+std::size_t Checker::in_shared(const void* address, std::size_t bytes, Access access_, std::uintptr_t key) {
+  const auto offset = static_cast<std::size_t>(static_cast<const std::byte*>(address) - shared_);
+  if (offset + bytes > shared_bytes_ || offset % bytes != 0 || (layout_ && !layout_->holds(offset, bytes)))
+    bad_address(address, bytes, access_, key);
+  return offset;
+}
+
+void Checker::matrix_row(const void* row, Site site_) {
+  const auto key = std::bit_cast<std::uintptr_t>(site_) | kSourceLocation;
+  const std::size_t offset = in_shared(row, 16, Access::read, key);
+  const unsigned s = site(key);
+  counters.log(s, reinterpret_cast<std::uintptr_t>(row), 16, Access::matrix_row, kSharedSpace);
+  touch_all<false, 16, Access::read>(cells_, offset, running_ | Epoch{s} << kThreadBits, false, row);
+}
+
+// An asynchronous copy: its thread reads the source and writes the destination when it begins, and writes it again when
+// it has waited, which is what others may not overtake. In between nobody may touch the destination.
+void Checker::copy_begins(const Copy& copy) {
+  const auto key = std::bit_cast<std::uintptr_t>(copy.site) | kSourceLocation;
+  if (copy.source_bytes == copy.bytes)
+    access<16, Access::read>(const_cast<std::byte*>(copy.from), key | std::uintptr_t{16} << kPieceShift);
+  else
+    range(copy.from, copy.source_bytes, 16, Access::read, key);
+  const std::size_t offset = in_shared(copy.to, copy.bytes, Access::write, key | kOfCopy);
+  const Epoch mine = running_ | Epoch{site(key | kOfCopy)} << kThreadBits;
+  touch_all<false, 16, Access::write>(cells_, offset, mine, false, copy.to);
+  for (std::size_t i = 0; i < copy.bytes; i += 4) cells_.state[(offset + i) / 4] |= Cells::kInFlight;
+  any_state_ = true;
+}
+
+void Checker::copy_ends(const Copy& copy) {
+  const auto offset = static_cast<std::size_t>(copy.to - shared_);
+  for (std::size_t i = 0; i < copy.bytes; i += 4)
+    cells_.state[(offset + i) / 4] &= static_cast<std::uint8_t>(~Cells::kInFlight);
+  const unsigned s = site(std::bit_cast<std::uintptr_t>(copy.site) | kSourceLocation | kOfCopy);
+  touch_all<false, 16, Access::write>(cells_, offset, running_ | Epoch{s} << kThreadBits, false, copy.to);
+}
+
 // What a thread released goes with its atomic or volatile store; an atomic passes on what was there before, too.
 void Checker::publish(const void* address, const View& released, bool keep) {
   const bool in_shared = !global_.memory.contains(address);
@@ -669,6 +710,21 @@ bool Checker::only_padding(const std::byte* address, std::size_t bytes) const {
       return false;
   }
   return copy_.bytes > 0;
+}
+
+void Checker::disturbs_copy(const Copy& copy, Access access_, Epoch mine, const void* address, std::size_t bytes) {
+  const Outside outside;
+  const std::uintptr_t sites = std::uintptr_t{site_index_of(mine)} << 32 | copy.site.line();
+  if (worker_.findings.repeated("asynchronous copy", sites, copy.site.column(), worker_.block)) return;
+  const bool of_source = global_.memory.contains(address);
+  worker_.findings.add(
+      {"asynchronous copy",
+       std::string(name_of(access_)) + " of " + element(address) + " (" + counted(bytes) + ") while cp.async " +
+           (of_source ? "reads it" : "writes it"),
+       of_source ? "let the copying thread wait for its copy first (cp_async_wait), then __syncthreads()"
+                 : "let the copying thread wait for its copy (cp_async_wait), then __syncthreads()",
+       {side(name_of(access_), mine), {"copies", nullptr, copy.site, true, worker_.block, copy.thread}},
+       worker_.block});
 }
 
 bool Checker::uninitialised(Access access_, Epoch mine, const void* address, std::size_t bytes) {

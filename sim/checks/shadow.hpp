@@ -115,6 +115,9 @@ class Checker : public Observer {
   void atomic(const void* address, std::size_t bytes, bool reads, Site site) override;
   void acquire(const void* address) override;
   void fence() override;
+  void matrix_row(const void* row, Site site) override;
+  void copy_begins(const Copy& copy) override;
+  void copy_ends(const Copy& copy) override;
 
   // One access of the running thread. Findings that would make the access itself harmful stop the block.
   template <unsigned kBytes, Access kAccess>
@@ -188,6 +191,8 @@ class Checker : public Observer {
   void race(Epoch earlier, Access before, Access access, Epoch mine, const void* address, std::size_t bytes);
   void assumes_lockstep(Epoch earlier, Access before, Access access, Epoch mine, const void* address,
                         std::size_t bytes);
+  void disturbs_copy(const Copy& copy, Access access, Epoch mine, const void* address, std::size_t bytes);
+  std::size_t in_shared(const void* address, std::size_t bytes, Access access, std::uintptr_t site_key);
   bool uninitialised(Access access, Epoch mine, const void* address, std::size_t bytes);
   bool written(const std::byte* address) const;
   bool only_padding(const std::byte* address, std::size_t bytes) const;
@@ -323,6 +328,11 @@ template <bool kGlobal, Access kAccess>
       reported = true, race(earlier, before, kAccess, mine, address, bytes);
   };
   const std::uint8_t state = cells.state[word];
+  if (!kGlobal && state & Cells::kInFlight) [[unlikely]] {
+    if (!std::exchange(reported, true))
+      disturbs_copy(*worker_.copies.writing(shared_ + word * 4), kAccess, mine, address, bytes);
+    return;
+  }
   const bool more = state & Cells::kMore;
   const auto check_all = [&](const Marks& marks, Access before) {
     check(marks.one, before), check(marks.other, before);
@@ -476,6 +486,9 @@ template <unsigned kBytes, Access kAccess>
     // The constant cache serves one address at a time and is no part of global memory's traffic.
     if (!array.constant)
       counters.log(s, reinterpret_cast<std::uintptr_t>(at), kBytes, kAccess, static_cast<unsigned>(owner));
+    if (is_write(kAccess) && !worker_.copies.empty()) [[unlikely]]
+      if (const Copy* const copy = worker_.copies.reading(address, kBytes))
+        disturbs_copy(*copy, kAccess, mine, address, kBytes);
     touch_all<true, kBytes, kAccess>(global_.cells, global_.memory.offset(address), mine, array.initialised, address);
     if (is_volatile(kAccess)) order_volatile(address, is_write(kAccess));
     return;

@@ -84,6 +84,19 @@ void after_atomic(const void* address) {
 void fence() {
   Entered()->fence();
 }
+void ldmatrix_row(const void* row, LdmatrixRegisters& registers, Site site) {
+  Entered()->matrix_row(row, registers, site);
+}
+void cp_async(void* shared, const void* global, unsigned bytes, unsigned source_bytes, Site site) {
+  Entered()->cp_async(
+      {static_cast<std::byte*>(shared), static_cast<const std::byte*>(global), bytes, source_bytes, site});
+}
+void cp_async_commit() {
+  Entered()->cp_async_commit();
+}
+void cp_async_wait(unsigned pending, Site) {
+  Entered()->cp_async_wait(pending);
+}
 void mark(const char* label, long value) {
   Entered()->mark(label, value);
 }
@@ -154,6 +167,7 @@ void Worker::run(const Launch& this_launch, std::uint64_t linear_block) {
   blockIdx = {block % g.x, block / g.x % g.y, block / (g.x * g.y)};
   blockDim = b, gridDim = g;
   random_.seed(launch->seed * 0x9e3779b97f4a7c15u + linear_block);
+  copies.begin_block(n, launch->completion, random_());
   waiting_ = ended_ = 0;
   yields_without_progress_ = 0;
   stopped_ = barrier_divergence_seen_ = false;
@@ -174,6 +188,7 @@ void Worker::run(const Launch& this_launch, std::uint64_t linear_block) {
     }
   }
   active_worker = running_worker = nullptr;  // a stopped fiber left them set
+  most_copied = std::max(most_copied, copies.most_bytes());
   if (observer) observer->end_block();
   if (launch->trace) tracer.end_block();
   if (error_) std::rethrow_exception(error_);
@@ -351,6 +366,43 @@ void Worker::fence() {
   if (observer) observer->fence();
 }
 
+// Shared memory and what lies just beside it, where the checks know what was meant.
+bool Worker::near_shared(const void* address) const {
+  const auto beyond = static_cast<std::size_t>(static_cast<const std::byte*>(address) - (shared - kSharedBefore));
+  return beyond < kSharedBefore + shared_bytes + kSharedBefore;
+}
+
+void Worker::matrix_row(const void* row, LdmatrixRegisters& registers, Site site) {
+  Thread& thread = threads[current];
+  thread.site = site;
+  if (!near_shared(row))
+    misuse("out of bounds", "ldmatrix of an address outside the block's shared memory",
+           "give it the address of a row in shared memory", {side("reads", thread)});
+  if (observer) observer->matrix_row(row, site);
+  std::memcpy(registers.row, row, sizeof registers.row);
+}
+
+void Worker::cp_async(Copy copy) {
+  Thread& thread = threads[current];
+  thread.site = copy.site;
+  if (copy.source_bytes > copy.bytes)
+    misuse("asynchronous copy",
+           "cp.async of " + std::to_string(copy.bytes) + " bytes reads " + std::to_string(copy.source_bytes),
+           "the source has at most the bytes of the copy", {side("copies", thread)});
+  if (!near_shared(copy.to))
+    misuse("out of bounds", "cp.async to an address outside the block's shared memory",
+           "copy from global to shared memory", {side("copies", thread)});
+  copy.thread = current;
+  if (observer) observer->copy_begins(copy);
+  copies.issue(copy, current);
+}
+
+void Worker::cp_async_wait(unsigned pending) {
+  copies.wait(current, pending, [this](const Copy& copy) {
+    if (observer) observer->copy_ends(copy);
+  });
+}
+
 void Worker::mark(const char* label, long value) {
   const Thread& thread = threads[current];
   if (!launch->trace || thread.lane != 0) return;
@@ -382,7 +434,7 @@ void Worker::explain_stall() {
                         (ended                               ? "has exited"
                          : absent.state == State::at_barrier ? "waits at a barrier"
                                                              : "waits in another operation"),
-                    partners,
+                    is_aligned(op.op) ? "let all 32 lanes of the warp come to the same instruction" : partners,
                     {side("calls", caller), side(ended ? "exited" : "waits", absent)},
                     block});
       return;

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/core/copies.hpp"
 #include "sim/core/fiber.hpp"
 #include "sim/core/observer.hpp"
 #include "sim/core/padding.hpp"
@@ -95,6 +96,10 @@ class Worker {
   void before_volatile_read(const void* pc);
   void let_others_run(Site site, const void* pc);
   void fence();
+  void matrix_row(const void* row, LdmatrixRegisters& registers, Site site);
+  void cp_async(Copy copy);
+  void cp_async_commit() { copies.commit(current); }
+  void cp_async_wait(unsigned pending);
   void mark(const char* label, long value);
 
   // Abandons the block: its fibers never run again. Called on a fiber.
@@ -116,7 +121,9 @@ class Worker {
   const std::byte* stack = nullptr;  // of the running thread
   std::size_t stack_bytes = 0;
   FindingLog findings;
-  std::uint64_t barriers = 0;  // of all blocks that this worker ran
+  Copies copies;                  // of the running block
+  std::uint64_t barriers = 0;     // of all blocks that this worker ran
+  std::uint64_t most_copied = 0;  // the most bytes that asynchronous copies of one block had under way
   Tracer tracer;
   std::unique_ptr<Observer> observer;  // none in the fast build
 
@@ -130,6 +137,7 @@ class Worker {
   void complete(Warp& warp, unsigned first_thread, const OpenOp& op);
   bool resolve_activemask();
   void explain_stall();
+  bool near_shared(const void* address) const;
   void misuse(const char* kind, const std::string& what, const std::string& remedy, std::vector<FindingSide> sides);
 
   std::byte* own_shared_ = nullptr;  // for kernels without __shared__ variables

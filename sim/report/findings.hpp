@@ -31,6 +31,8 @@
 //     "read of shared Smem+4096 (4 bytes); Smem has 4096 bytes" (", the block 8192" when the launch gives more than the
 //     struct needs), for an address that belongs to nobody
 //     "read of 4 bytes at an address outside every device array". One side. Remedy: "guard the access or fix the index"
+//     "ldmatrix of an address outside the block's shared memory" (side "reads"), "cp.async to an address outside …"
+//     ("copies").
 //     The block stops there.
 //   "use after free": "read of old[0] (4 bytes); old was freed". One side.
 //     Remedy: "free an array after the last kernel that uses it". The block stops there.
@@ -61,6 +63,8 @@
 //     (f) "__shfl_sync reads lane 20, which is not in the mask 0x0000ffff", one side "calls". Remedy as of (a).
 //     (g) "__shfl_sync reads lane 20, but its warp has 16 lanes", one side "calls".
 //     Remedy: "read lanes that exist, or give the block whole warps"
+//     (i) "mma.sync in a warp of 16 lanes", one side "calls". Remedy: "give the block whole warps". b to e of mma.sync and
+//     ldmatrix say "let all 32 lanes of the warp come to the same instruction".
 //     (h) "__shfl_sync with width 12", one side "calls". Remedy: "the width is 1, 2, 4, 8, 16 or 32". The block stops.
 //   "deadlock": "no thread of the block can go on" and one side per group of threads that wait at one place:
 //     "31 wait at __syncthreads  k.cu:12  block (0,0,0) warp 0 lane 0" (the group's first thread), at the end
@@ -68,6 +72,10 @@
 //     Remedy: "make every waiting thread's partners arrive". The block stops there.
 //     It is used when neither of the more precise kinds above explains why nothing moves, and for threads that
 //     spin on an atomic, or a volatile load, which nobody changes ("32 spin on an atomic  k.cu:9  ...").
+//   "asynchronous copy": "read of <element> (<n> bytes) while cp.async writes it" (or a write, also by another copy),
+//     "write of <element> (<n> bytes) while cp.async reads it". Two sides, the second "copies".
+//     Remedy: "let the copying thread wait for its copy (cp_async_wait), then __syncthreads()"
+//     "cp.async of 16 bytes reads 20": one side "copies". The block stops there.
 //   "no end", "division by zero", "stack overflow", "out of bounds" on the fast machine: sim/core/faults.cpp has the
 //     words. One side "runs". The block stops there.
 namespace flash::simt {

@@ -20,7 +20,8 @@ TEST_CASE("every figure stands where it belongs, in JSON and in the table") {
   REQUIRE(reports.size() == 2);
   CHECK(flash::to_json({reports[0]}) ==
         "[\n  {\"kernel\": \"uneven\", \"grid\": [1, 3, 2], \"block\": [16, 4, 1],\n"
-        "   \"flops\": 2304, \"exps\": 384, \"barriers\": 12, \"shared_bytes_peak\": 256,\n"
+        "   \"flops\": 2304, \"tensor_flops\": 0, \"exps\": 384, \"barriers\": 12, \"shared_bytes_peak\": 256, "
+        "\"async_bytes_peak\": 0,\n"
         "   \"shared_read_requests\": 36, \"shared_write_requests\": 12, \"shared_wavefronts\": 60, "
         "\"bank_conflicts\": 12,\n"
         "   \"arrays\": [\n"
