@@ -62,6 +62,9 @@ struct Features {
   bool kernel = false;  // CUDA C++, for the simulator and the GPU; else C++ for the CPU with the two-level memory
   bool causal = false, lse = false, backward = false;
   bool same_bits = false;  // as the phase before, wherever both can run
+  // The products are made by mma. It rounds towards zero, once per 16 columns (LSE's bar is wider by that), and it
+  // multiplies by P = 0 the values that a row does not see but another row of its tile does: NaN there spreads.
+  bool tensor_cores = false;
   Few<Type> types = {Type::Float32, Type::Float16, Type::BFloat16};
   // Of a kernel: the head dimensions and blocks that are instantiated. D is padded to the next of these; of the blocks
   // the first that fits is taken, unless the caller asks for one.
