@@ -7,13 +7,14 @@
 
 namespace flash::test {
 
-// What the fragments of one K/V tile take out of shared memory, all warps together.
+// What the fragments of one K/V tile take out of shared memory, all warps together; and once per block by ldmatrix.
 struct SharedLoads {
-  std::int64_t requests, wavefronts;
+  std::int64_t requests, wavefronts, once = 0;
 };
 
-// Ragged lengths, each mask, D = 64 and 128. `loads` is told D.
+// Ragged lengths, each mask, D = 64 and 128. `loads` is told D. `asynchronous`: the kernel copies by cp.async, the next
+// tile while this one is multiplied.
 template <class T>
-void check_tensor_kernel(const std::function<SharedLoads(std::int64_t)>& loads);
+void check_tensor_kernel(const std::function<SharedLoads(std::int64_t)>& loads, bool asynchronous = false);
 
 }  // namespace flash::test
