@@ -39,19 +39,21 @@ __device__ TileRange tile_range(std::int64_t first_row, std::int64_t Sq, std::in
 
 // HBM -> shared memory: rows first … first + Rows - 1, zeros from row `end` and column from.cols on (0 · NaN is NaN). 16
 // bytes at a time where base, stride and D are multiples of that, else element by element.
-template <int D, int Rows, class T>
+template <int kThreads, int D, int Rows, class T>
 __device__ void load_tile(std::uint16_t (&tile)[Rows][D], Head<const T> from, std::int64_t first, std::int64_t end) {
   const auto* bits = reinterpret_cast<const std::uint16_t*>(from.data);
   if (in_pieces_of_8(from)) {
-    for (int i = threadIdx.x; i < Rows * D / 8; i += blockDim.x) {
-      const int r = i / (D / 8), c = i % (D / 8) * 8;
+#pragma unroll
+    for (int i = 0; i < Rows * D / 8; i += kThreads) {
+      const int r = (i + threadIdx.x) / (D / 8), c = (i + threadIdx.x) % (D / 8) * 8;
       const bool inside = first + r < end && c < from.cols;
       const uint4 zeros = make_uint4(0, 0, 0, 0);
       store8(&tile[r][swizzled(r, c)], inside ? load8(&bits[(first + r) * from.stride + c]) : zeros);
     }
     return;
   }
-  for (int i = threadIdx.x; i < Rows * D; i += blockDim.x) {
+#pragma unroll 1
+  for (int i = threadIdx.x; i < Rows * D; i += kThreads) {
     const int r = i / D, c = i % D;
     const bool inside = first + r < end && c < from.cols;
     tile[r][swizzled(r, c)] = inside ? bits[(first + r) * from.stride + c] : std::uint16_t{0};
@@ -97,11 +99,12 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
                        Head<T> O /*[Sq, D]*/, float* LSE /*[Sq] or null*/, float scale_log2 /*scale · log2 e*/,
                        std::int64_t shift, std::int64_t q_tile) {
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
+  constexpr int kThreads = Br * 2;
 
   // Which rows are mine? The warp's are 16; two of them, 8 apart, are the lane's, with columns 2t, 2t + 1 of each 8.
   const int warp_row = threadIdx.x / 32 * 16, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   const std::int64_t first_row = q_tile * Br, my_row = first_row + warp_row + g;
-  load_tile<D>(tiles.Q, Q, first_row, Q.rows);
+  load_tile<kThreads>(tiles.Q, Q, first_row, Q.rows);
 
   // The state of online softmax (phase 02), in registers: element i of o[n] and s[n] belongs to row i / 2.
   float m[2] = {-INFINITY, -INFINITY}, l[2] = {}, o[D / 8][4] = {};
@@ -110,8 +113,8 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
   for (std::int64_t tile = 0; tile < range.seen; ++tile) {
     const std::int64_t first_key = tile * Bc;
     trace_mark(tile < range.full ? "full" : "masked", tile);
-    load_tile<D>(tiles.K, K, first_key, range.keys);
-    load_tile<D>(tiles.V, V, first_key, range.keys);
+    load_tile<kThreads>(tiles.K, K, first_key, range.keys);
+    load_tile<kThreads>(tiles.V, V, first_key, range.keys);
     __syncthreads();  // the tiles are complete: each was filled by all threads
 
     // S = Q Kᵀ: 16 rows of the warp, 16 keys at a time.
@@ -133,10 +136,17 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
 #pragma unroll
     for (int n = 0; n < Bc / 8; ++n)
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        s[n][i] *= scale_log2;
-        const std::int64_t key = first_key + n * 8 + 2 * t + i % 2;
-        if (tile >= range.full && key >= visible(my_row + i / 2 * 8, shift, K.rows)) s[n][i] = -INFINITY;
+      for (int i = 0; i < 4; ++i) s[n][i] *= scale_log2;
+    if (tile >= range.full)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const std::int64_t left = visible(my_row + 8 * r, shift, K.rows) - first_key;
+        const int keys = min(left, std::int64_t{Bc});  // that the row sees
+#pragma unroll
+        for (int n = 0; n < Bc / 8; ++n)
+#pragma unroll
+          for (int i = 0; i < 2; ++i)
+            if (n * 8 + 2 * t + i >= keys) s[n][2 * r + i] = -INFINITY;
       }
 
     // The row's maximum so far. While no key was seen m is -inf, and -inf - -inf would be NaN: subtract 0 then.

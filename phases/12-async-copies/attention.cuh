@@ -39,18 +39,20 @@ __device__ TileRange tile_range(std::int64_t first_row, std::int64_t Sq, std::in
 
 // Begins to copy HBM -> shared memory, to be waited for: rows first … first + Rows - 1, zeros from row `end` and column from.cols on (0 · NaN is NaN). 16
 // bytes at a time where base, stride and D are multiples of that, else element by element.
-template <int D, int Rows, class T>
+template <int kThreads, int D, int Rows, class T>
 __device__ void load_tile(std::uint16_t (&tile)[Rows][D], Head<const T> from, std::int64_t first, std::int64_t end) {
   const auto* bits = reinterpret_cast<const std::uint16_t*>(from.data);
   if (in_pieces_of_8(from)) {
-    for (int i = threadIdx.x; i < Rows * D / 8; i += blockDim.x) {
-      const int r = i / (D / 8), c = i % (D / 8) * 8;
+#pragma unroll
+    for (int i = 0; i < Rows * D / 8; i += kThreads) {
+      const int r = (i + threadIdx.x) / (D / 8), c = (i + threadIdx.x) % (D / 8) * 8;
       const bool inside = first + r < end && c < from.cols;
       cp_async_16(&tile[r][swizzled(r, c)], inside ? &bits[(first + r) * from.stride + c] : bits, inside ? 16 : 0);
     }
     return;
   }
-  for (int i = threadIdx.x; i < Rows * D; i += blockDim.x) {
+#pragma unroll 1
+  for (int i = threadIdx.x; i < Rows * D; i += kThreads) {
     const int r = i / D, c = i % D;
     const bool inside = first + r < end && c < from.cols;
     tile[r][swizzled(r, c)] = inside ? bits[(first + r) * from.stride + c] : std::uint16_t{0};
@@ -96,11 +98,12 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
                        Head<T> O /*[Sq, D]*/, float* LSE /*[Sq] or null*/, float scale_log2 /*scale · log2 e*/,
                        std::int64_t shift, std::int64_t q_tile) {
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
+  constexpr int kThreads = Br * 2;
 
   // Which rows are mine? The warp's are 16; two of them, 8 apart, are the lane's, with columns 2t, 2t + 1 of each 8.
   const int warp_row = threadIdx.x / 32 * 16, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   const std::int64_t first_row = q_tile * Br, my_row = first_row + warp_row + g;
-  load_tile<D>(tiles.Q, Q, first_row, Q.rows);
+  load_tile<kThreads>(tiles.Q, Q, first_row, Q.rows);
   constexpr bool kKeepQ = D <= 128;  // else there are too few registers
   unsigned q[kKeepQ ? D / 16 : 1][4];
 
@@ -109,8 +112,8 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
 
   const TileRange range = tile_range<Br, Bc>(first_row, Q.rows, K.rows, shift);
   const auto begin_copies = [&](std::int64_t tile) {
-    load_tile<D>(tiles.K[tile % 2], K, tile * Bc, range.keys);
-    load_tile<D>(tiles.V[tile % 2], V, tile * Bc, range.keys);
+    load_tile<kThreads>(tiles.K[tile % 2], K, tile * Bc, range.keys);
+    load_tile<kThreads>(tiles.V[tile % 2], V, tile * Bc, range.keys);
     cp_async_commit();
   };
   if (range.seen > 0) begin_copies(0);
@@ -144,10 +147,17 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
 #pragma unroll
     for (int n = 0; n < Bc / 8; ++n)
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        s[n][i] *= scale_log2;
-        const std::int64_t key = first_key + n * 8 + 2 * t + i % 2;
-        if (tile >= range.full && key >= visible(my_row + i / 2 * 8, shift, K.rows)) s[n][i] = -INFINITY;
+      for (int i = 0; i < 4; ++i) s[n][i] *= scale_log2;
+    if (tile >= range.full)
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const std::int64_t left = visible(my_row + 8 * r, shift, K.rows) - first_key;
+        const int keys = min(left, std::int64_t{Bc});  // that the row sees
+#pragma unroll
+        for (int n = 0; n < Bc / 8; ++n)
+#pragma unroll
+          for (int i = 0; i < 2; ++i)
+            if (n * 8 + 2 * t + i >= keys) s[n][2 * r + i] = -INFINITY;
       }
 
     // The row's maximum so far. While no key was seen m is -inf, and -inf - -inf would be NaN: subtract 0 then.

@@ -58,6 +58,9 @@ __device__ __forceinline__ unsigned load2(const std::uint16_t* p) {
 __device__ __forceinline__ uint4 load8(const std::uint16_t* p) {
   return *reinterpret_cast<const uint4*>(p);
 }
+__device__ __forceinline__ void store2(std::uint16_t* p, unsigned value) {
+  *reinterpret_cast<unsigned*>(p) = value;
+}
 __device__ __forceinline__ void store8(std::uint16_t* p, uint4 value) {
   *reinterpret_cast<uint4*>(p) = value;
 }

@@ -34,6 +34,13 @@ FLASH_INLINE void ldmatrix_x4_trans(unsigned (&registers)[4], const void* row, F
   ldmatrix_of(registers, row, true, site);
 }
 
+// 2^x, at most 2 units in the last place off on a GPU; correctly rounded here. Subnormal results are 0.
+FLASH_INLINE float ex2_approx_ftz(float x) {
+  FLASH_COUNT(exps, 1);
+  const float y = __builtin_exp2f(x);
+  return y < 0x1p-126f ? 0.0f : y;
+}
+
 // Begins to copy 16 bytes from global to shared memory, both multiples of 16; only the first `source_bytes` are read,
 // zeros fill the rest. They are there for this thread after cp_async_wait, for others after a barrier behind that.
 FLASH_INLINE void cp_async_16(void* shared, const void* global, unsigned source_bytes = 16, FLASH_SITE) {
