@@ -294,6 +294,7 @@ void Checker::warp_sync(unsigned warp, unsigned lanes) {
 }
 
 void Checker::end_block() {
+  if (value_) value_.unlock();                                      // the block ended in an atomic: its time was up
   for (unsigned w = 0; w < worker_.warps.size(); ++w) converge(w);  // what a stopped block left
 }
 
@@ -343,12 +344,14 @@ void Checker::meet(const std::vector<unsigned>& threads) {
   Extra common;
   for (unsigned t : threads) {
     if (!extra_[t]) continue;
-    for (const void* address : std::exchange(extra_[t]->loaded, {})) acquire(t, address);
+    for (const void* address : std::exchange(extra_[t]->loaded, {})) acquire(t, address, Scope::device);
     common.known.join(extra_[t]->known);
     common.known.join(extra_[t]->pending);
+    common.known.join(extra_[t]->pending_near);
     common.released.join(extra_[t]->released);
+    common.released_near.join(extra_[t]->released_near);
   }
-  if (common.known.empty() && common.released.empty()) return;
+  if (common.known.empty() && common.released_near.empty()) return;
   for (unsigned t : threads) extra_[t] = std::make_unique<Extra>(common);
 }
 
@@ -393,7 +396,7 @@ void Checker::drop(const Cells::Plane& plane, std::size_t word, bool global) {
     (global ? global_.more : more_).erase(&(*table)[word]);
 }
 
-void Checker::fence() {
+void Checker::fence(Scope scope) {
   const unsigned t = worker_.current, warp = t / kWarpSize;
   any_extra_ = true;
   not_only_barriers();
@@ -401,9 +404,13 @@ void Checker::fence() {
   Extra& extra = *extra_[t];
   fenced_[t] = true;
   // Acquire: what atomics and volatile loads read before the fence is known after it.
-  for (const void* address : std::exchange(extra.loaded, {})) acquire(address);
-  extra.known.join(extra.pending);
-  extra.pending.clear();
+  for (const void* address : std::exchange(extra.loaded, {})) acquire(t, address, Scope::device);
+  extra.known.join(extra.pending_near);
+  extra.pending_near.clear();
+  if (scope == Scope::device) {
+    extra.known.join(extra.pending);
+    extra.pending.clear();
+  }
   // Release: what is known now, own accesses included, goes with the atomics that follow.
   advance();
   set_clock(t, now_);
@@ -413,10 +420,12 @@ void Checker::fence() {
   for (unsigned lane = 0; lane < kWarpSize && warp * kWarpSize + lane < threads; ++lane)
     own.raise(warp * kWarpSize + lane, seen_[t][lane]);
   own.raise(t, now_);
-  extra.released = extra.known;
+  extra.released_near = extra.known;
+  if (scope == Scope::device) extra.released = extra.known;
 }
 
-void Checker::atomic(const void* address, std::size_t bytes, bool reads, Site site_) {
+void Checker::atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site_) {
+  scope_ = scope;
   const auto key = std::bit_cast<std::uintptr_t>(site_) | kSourceLocation | std::uintptr_t{bytes} << kPieceShift;
   void* at = const_cast<void*>(address);
   const auto one = [&]<unsigned kBytes>() {
@@ -425,57 +434,65 @@ void Checker::atomic(const void* address, std::size_t bytes, bool reads, Site si
   if (bytes == 2) one.template operator()<2>();
   if (bytes == 4) one.template operator()<4>();
   if (bytes == 8) one.template operator()<8>();
-  const auto& extra = extra_[worker_.current];
-  if (extra && !extra->released.empty()) publish(address, extra->released, true);
+  publish(address, true);
 }
 
-// What a thread released goes with its atomic or volatile store; an atomic passes on what was there before, too.
-void Checker::publish(const void* address, const View& released, bool keep) {
+void Checker::after_atomic(const void* address) {
+  if (value_) value_.unlock();
+  acquire(worker_.current, address, scope_);
+}
+
+// What a thread released goes with its atomic or volatile store. An atomic passes on what it reads, too.
+void Checker::publish(const void* address, bool atomic) {
+  static const Extra nothing;
+  const Extra& extra = extra_[worker_.current] ? *extra_[worker_.current] : nothing;
   const bool in_shared = !global_.memory.contains(address);
+  if (extra.released_near.empty() && (in_shared ? published_.empty() : !global_.any_published.load())) return;
   std::unique_lock<std::mutex> lock(global_.mutex, std::defer_lock);
   if (!in_shared) lock.lock();
-  View& view = (in_shared ? published_ : global_.published)[address];
-  if (!keep) view.clear();
-  view.join(released);
+  Published& all = (in_shared ? published_ : global_.published)[address];
+  const unsigned block = worker_.block;
+  const bool reads = atomic && (!all.own || all.blocks.contains(block));
+  if (!reads) all = {};
+  Published::Views& mine = all.blocks[block];
+  mine.far.join(extra.released), mine.near.join(extra.released_near);
+  all.own = atomic && scope_ == Scope::block;
+  if (all.own) {
+    all.far.clear();
+    std::erase_if(all.blocks, [&](const auto& entry) { return entry.first != block; });
+  } else {
+    all.far.join(mine.far);
+  }
   if (!in_shared) global_.any_published = true;
 }
 
 // A volatile store releases, a volatile load acquires, as an atomic does: together with the thread's fences.
 void Checker::order_volatile(const void* address, bool writes) {
   const Outside outside;
+  if (writes) return publish(address, false);
   auto& extra = extra_[worker_.current];
-  const bool in_shared = !global_.memory.contains(address);
-  if (writes) {
-    if (extra && !extra->released.empty())
-      publish(address, extra->released, false);
-    else if (in_shared ? !published_.empty() : global_.any_published.load())
-      publish(address, {}, false);
-    return;
-  }
-  if (in_shared || !global_.parallel) return acquire(address);
+  if (!global_.memory.contains(address) || !global_.parallel) return acquire(worker_.current, address, Scope::device);
   // Other workers: the value is loaded after this, so look only when the fence comes.
   any_extra_ = true;
   if (!extra) extra = std::make_unique<Extra>();
   if (extra->loaded.empty() || extra->loaded.back() != address) extra->loaded.push_back(address);
 }
 
-void Checker::acquire(const void* address) {
-  acquire(worker_.current, address);
-}
-
-void Checker::acquire(unsigned thread, const void* address) {
+void Checker::acquire(unsigned thread, const void* address, Scope scope) {
   const bool in_shared = !global_.memory.contains(address);
   if (in_shared ? published_.empty() : !global_.any_published.load()) return;
   std::unique_lock<std::mutex> lock(global_.mutex, std::defer_lock);
   if (!in_shared) lock.lock();
   const auto& all = in_shared ? published_ : global_.published;
-  const auto view = all.find(address);
-  if (view == all.end()) return;
+  const auto found = all.find(address);
+  if (found == all.end()) return;
   any_extra_ = true;
   only_barriers_ = false, point_to_point_ = true, enough_from_ = kNever;  // as the one that published noted
   auto& extra = extra_[thread];
   if (!extra) extra = std::make_unique<Extra>();
-  extra->pending.join(view->second);
+  if (scope == Scope::device) extra->pending.join(found->second.far);
+  const auto near = found->second.blocks.find(worker_.block);
+  if (near != found->second.blocks.end()) extra->pending_near.join(near->second.near);
 }
 
 bool Checker::ordered_otherwise(Epoch earlier, bool global) const {

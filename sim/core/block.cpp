@@ -75,14 +75,14 @@ void check_launch_bounds(unsigned threads) {
   refuse("threads in a block of " + name, launch.threads(),
          "at most " + std::to_string(threads) + ", as its __launch_bounds__ says", "launch fewer or raise the bound");
 }
-void before_atomic(const void* address, std::size_t bytes, bool reads, Site site) {
-  Entered()->before_atomic(address, bytes, reads, site);
+void before_atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site) {
+  Entered()->before_atomic(address, bytes, reads, scope, site);
 }
 void after_atomic(const void* address) {
-  Entered()->observer->acquire(address);
+  Entered()->observer->after_atomic(address);
 }
-void fence() {
-  Entered()->fence();
+void fence(Scope scope) {
+  Entered()->fence(scope);
 }
 void mark(const char* label, long value) {
   Entered()->mark(label, value);
@@ -326,9 +326,9 @@ std::byte* Worker::shared_memory(std::size_t bytes, const char* type, Padding pa
   return shared;
 }
 
-void Worker::before_atomic(const void* address, std::size_t bytes, bool reads, Site site) {
+void Worker::before_atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site) {
   let_others_run(site, nullptr);
-  if (observer) observer->atomic(address, bytes, reads, site);
+  if (observer) observer->atomic(address, bytes, reads, scope, site);
 }
 
 void Worker::before_volatile_read(const void* pc) {
@@ -347,8 +347,8 @@ void Worker::let_others_run(Site site, const void* pc) {
   thread.state = State::ready, thread.pc = nullptr;
 }
 
-void Worker::fence() {
-  if (observer) observer->fence();
+void Worker::fence(Scope scope) {
+  if (observer) observer->fence(scope);
 }
 
 void Worker::mark(const char* label, long value) {

@@ -91,10 +91,10 @@ class Worker {
   int barrier(Vote vote, int predicate, Site site, const CallFrame* frame);
   std::uint64_t warp_op(const Thread& request, unsigned mask, Site site);
   std::byte* shared_memory(std::size_t bytes, const char* type, Padding padding);
-  void before_atomic(const void* address, std::size_t bytes, bool reads, Site site);
+  void before_atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site);
   void before_volatile_read(const void* pc);
   void let_others_run(Site site, const void* pc);
-  void fence();
+  void fence(Scope scope);
   void mark(const char* label, long value);
 
   // Abandons the block: its fibers never run again. Called on a fiber.

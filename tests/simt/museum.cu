@@ -381,6 +381,39 @@ __global__ void last_block_without_fence(const float* in, float* partial /*[grid
   }
 }
 
+// CUDA's threadFenceReduction sample: the last block sets the ticket back with a plain store. The thread whose atomic
+// read the others' comes after them; the shuffle tells lane 1 who was last, but orders no memory.
+template <bool Fixed>
+__global__ void last_block_resets(const float* in, float* partial /*[gridDim.x]*/, unsigned* ticket, float* out) {
+  const unsigned lane = threadIdx.x;  // 32 threads
+  unsigned last = 0;
+  if (lane == 0) {
+    partial[blockIdx.x] = in[blockIdx.x];
+    __threadfence();
+    last = atomicInc(ticket, gridDim.x) == gridDim.x - 1;  //@ last_block_resets:2
+    __threadfence();
+  }
+  last = __shfl_sync(all_lanes, last, 0);
+  if (last == 0) return;
+  if (lane == (Fixed ? 0 : 1)) *ticket = 0;  //@ last_block_resets:1
+  float sum = 0;
+  if (lane == 0)
+    for (unsigned b = 0; b < gridDim.x; ++b) sum += partial[b];
+  if (lane == 0) out[0] = sum;
+}
+
+template <bool Fixed>
+__global__ void fence_of_the_block(const float* in, float* partial /*[gridDim.x]*/, unsigned* ticket, float* out) {
+  partial[blockIdx.x] = in[blockIdx.x];  //@ fence_of_the_block:2
+  Fixed ? __threadfence() : __threadfence_block();
+  if (atomicAdd(ticket, 1u) == gridDim.x - 1) {
+    __threadfence();
+    float sum = 0;
+    for (unsigned b = 0; b < gridDim.x; ++b) sum += partial[b];  //@ fence_of_the_block:1
+    out[0] = sum;
+  }
+}
+
 template <bool Fixed>
 __global__ void half_overlap(const float* in, __half* out) {
   const int t = threadIdx.x;
@@ -613,15 +646,14 @@ void show_blocks_read_halo(Machine& m) {
   launch(m, blocks_read_halo<Fixed>, dim3(2), dim3(32), x.data(), out.data(), 64);
 }
 
-template <bool Fixed>
-void show_last_block(Machine& m) {
+void show_last_block(Machine& m, void (*kernel)(const float*, float*, unsigned*, float*), int threads = 1) {
   const float host[4] = {1, 2, 3, 4};
   const unsigned zero = 0;
   const Array<float> in = m.upload("in", host, 4);
   const Array<float> partial = m.alloc<float>("partial", 4);
   const Array<unsigned> ticket = m.upload("ticket", &zero, 1);
   const Array<float> out = m.alloc<float>("out", 1);
-  launch(m, last_block_without_fence<Fixed>, dim3(4), dim3(1), in.data(), partial.data(), ticket.data(), out.data());
+  launch(m, kernel, dim3(4), dim3(threads), in.data(), partial.data(), ticket.data(), out.data());
 }
 
 template <bool Fixed>
@@ -726,7 +758,9 @@ void run_variant(Machine& m, const std::string& name) {
   if (name == "atomic_and_plain") return show(m, atomic_and_plain<Fixed>);
   if (name == "blocks_write_same") return show(m, blocks_write_same<Fixed>, 64, 32, 2);
   if (name == "blocks_read_halo") return show_blocks_read_halo<Fixed>(m);
-  if (name == "last_block_without_fence") return show_last_block<Fixed>(m);
+  if (name == "last_block_without_fence") return show_last_block(m, last_block_without_fence<Fixed>);
+  if (name == "last_block_resets") return show_last_block(m, last_block_resets<Fixed>, 32);
+  if (name == "fence_of_the_block") return show_last_block(m, fence_of_the_block<Fixed>);
   if (name == "half_overlap") return show_half_overlap<Fixed>(m);
   if (name == "barrier_in_branch") return show<Row64>(m, barrier_in_branch<Fixed>);
   if (name == "barrier_two_sites") return show(m, barrier_two_sites<Fixed>);

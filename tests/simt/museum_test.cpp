@@ -201,6 +201,17 @@ race: write after write of out[31] (4 bytes)
   remedy: blocks are unordered: give each block its own elements, use an atomic, or split the kernel
   seen 3 times
 )"},
+    {"last_block_resets", R"(race: write after atomic of ticket[0] (4 bytes)
+  write   {1}  block (3,0,0) warp 0 lane 1
+  atomic  {2}  block (3,0,0) warp 0 lane 0
+  remedy: put __syncwarp() between the two
+)"},
+    {"fence_of_the_block", R"(race: read after write of partial[0] (4 bytes)
+  read   {1}  block (3,0,0) warp 0 lane 0
+  write  {2}  block (0,0,0) warp 0 lane 0
+  remedy: blocks are unordered: give each block its own elements, use an atomic, or split the kernel
+  seen 3 times
+)"},
     {"half_overlap", R"(race: write after write of out[0] (2 bytes)
   write  {1}  block (0,0,0) warp 0 lane 1
   write  {1}  block (0,0,0) warp 0 lane 0
