@@ -146,6 +146,10 @@ void MachineCore::manage(const void* begin) {
   array.managed = array.initialised = true;
 }
 
+void MachineCore::forget_type(const void* begin) {
+  state_->memory.arrays[state_->memory.owner(begin)].untyped = true;
+}
+
 std::size_t MachineCore::used_memory() const {
   std::size_t bytes = 0;
   for (const DeviceArray& array : state_->memory.arrays)

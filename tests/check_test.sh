@@ -104,6 +104,12 @@ int main(int argc, char** argv) {
     cudaMemcpyFromSymbol(&value, last, sizeof value);
     std::printf("last %d\n", value);
   }
+  if (std::strcmp(what, "untyped") == 0) {
+    void* nobody_knows;
+    cudaMalloc(&nobody_knows, 400);
+    cudaMemset(nobody_knows, 0, 400);
+    scale<<<4, 32, 32 * sizeof(float)>>>((float*)nobody_knows, 3, 101);
+  }
   std::printf("%g\n", host[99]);
   cudaFree(x);
   if (std::strcmp(what, "abort") == 0) std::abort();
@@ -130,6 +136,7 @@ run 0 'race: write after write of last[0] (4 bytes)
 [ "$(cat findings)" = 1 ] || { failed=1; echo 'one finding was not counted as one'; }
 run 0 'out of bounds: read of x[100] (4 bytes); x has 100 elements
   read  a program.cu:13' over
+run 0 'out of bounds: read of nobody_knows[100] (4 bytes); nobody_knows has 400 bytes' untyped
 run 0 'call: the launch of scale: block.x is 2048; expected 1 to 1024; use a smaller block and more blocks
   calls  a program.cu:27' configuration
 run 0 'call: cudaMemcpy: x has 400 bytes; the copy reaches byte 404

@@ -18,6 +18,7 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "sim/checks/cells.hpp"
@@ -167,8 +168,16 @@ class Checker : public Observer {
   Passed& way_of(unsigned site);
   void went_around(unsigned site);
   unsigned site(std::uintptr_t key);
+  // What is wrong with one access: a read of unwritten memory, which is said at once, or a race; of several that with
+  // the access farthest away.
+  struct Wrong {
+    bool unwritten = false;
+    unsigned distance = 0;  // 0: no race
+    Access before{};
+    Epoch earlier = 0;
+  };
   template <bool kGlobal, Access kAccess>
-  void touch(Cells& cells, const Cells::Plane& plane, std::size_t word, Epoch mine, bool initialised, bool& reported,
+  void touch(Cells& cells, const Cells::Plane& plane, std::size_t word, Epoch mine, bool initialised, Wrong& wrong,
              const void* address, std::size_t bytes);
   template <bool kGlobal, unsigned kBytes, Access kAccess>
   void touch_all(Cells& cells, std::size_t offset, Epoch mine, bool initialised, const void* address);
@@ -205,9 +214,10 @@ class Checker : public Observer {
   void set_clock(unsigned thread, std::uint64_t clock);
   void meet(const std::vector<unsigned>& threads);
 
-  std::string element(const void* address) const;
+  std::string element(const void* address, std::size_t bytes) const;
   FindingSide side(const char* what, Epoch epoch) const;
-  void race(Epoch earlier, Access before, Access access, Epoch mine, const void* address, std::size_t bytes);
+  void race(const Wrong& wrong, Access access, Epoch mine, const void* address, std::size_t bytes);
+  void see_what_was_stored();
   void assumes_lockstep(Epoch earlier, Access before, Access access, Epoch mine, const void* address,
                         std::size_t bytes);
   bool uninitialised(Access access, Epoch mine, const void* address, std::size_t bytes);
@@ -239,7 +249,17 @@ class Checker : public Observer {
   struct {
     const std::byte* begin;
     std::size_t bytes;
-  } copy_{};                   // of a struct, while range() looks at its pieces
+  } copy_{};  // of a struct, while range() looks at its pieces
+  // A store that races with a store: does it change the value? It has been made when the next store is announced; a
+  // load may be announced before it, as where a struct is copied.
+  struct {
+    RawFinding* finding;
+    const void* address;
+    std::size_t bytes;
+    std::array<std::byte, 16> before;
+    bool announced;  // an access, since
+  } stored_{};
+  bool asked_ = false;         // the block has made an atomic or a volatile load
   Site barrier_site_;          // the last barrier that some threads did not reach
   bool only_barriers_ = true;  // no other synchronisation in this block since the last barrier
   std::unordered_map<const void*, Published> published_;  // by atomics on shared memory
@@ -357,11 +377,13 @@ void Checker::lockstep(const Marks& marks, bool more, Access before, Access acce
 // One cell. Leave the own mark first, then look at the others': of two workers at one cell at least one sees the other.
 template <bool kGlobal, Access kAccess>
 [[gnu::always_inline]] inline void Checker::touch(Cells& cells, const Cells::Plane& plane, std::size_t word, Epoch mine,
-                                                  bool initialised, bool& reported, const void* address,
+                                                  bool initialised, Wrong& wrong, const void* address,
                                                   std::size_t bytes) {
   const auto check = [&](Epoch earlier, Access before) {
-    if (collides<kGlobal>(earlier) && !reported) [[unlikely]]
-      reported = true, race(earlier, before, kAccess, mine, address, bytes);
+    if (!collides<kGlobal>(earlier)) [[likely]]
+      return;
+    const unsigned far = distance(mine, earlier, kGlobal);
+    if (far > wrong.distance) wrong.distance = far, wrong.before = before, wrong.earlier = earlier;
   };
   const std::uint8_t state = cells.state[word];
   const bool more = state & Cells::kMore;
@@ -401,8 +423,8 @@ template <bool kGlobal, Access kAccess>
   if (needs_value(kAccess)) {
     const bool written = write >= begin || initialised ||
                          (unusual && (plane.atomics[word].one >= begin || plane.stores[word].one >= begin));
-    if (!written && !reported) [[unlikely]]
-      reported = uninitialised(kAccess, mine, address, bytes);
+    if (!written && !wrong.unwritten && wrong.distance == 0) [[unlikely]]
+      wrong.unwritten = uninitialised(kAccess, mine, address, bytes);
   }
   if constexpr (kAccess == Access::read) {
     remember<kGlobal, kAccess>(cells, word, readers, mine);
@@ -432,10 +454,14 @@ template <bool kGlobal, Access kAccess>
 template <bool kGlobal, unsigned kBytes, Access kAccess>
 [[gnu::always_inline]] inline void Checker::touch_all(Cells& cells, std::size_t offset, Epoch mine, bool initialised,
                                                       const void* address) {
-  bool reported = false;
+  Wrong wrong;
   std::size_t word = offset / 4;
   const auto touch_one = [&](unsigned plane) {
-    touch<kGlobal, kAccess>(cells, cells.planes[plane], word, mine, initialised, reported, address, kBytes);
+    touch<kGlobal, kAccess>(cells, cells.planes[plane], word, mine, initialised, wrong, address, kBytes);
+  };
+  const auto judge = [&] {
+    if (wrong.distance > 0 && !wrong.unwritten) [[unlikely]]
+      race(wrong, kAccess, mine, address, kBytes);
   };
   if constexpr (kBytes < 4) {
     unsigned level = cells.state[word] & Cells::kLevel;
@@ -443,7 +469,7 @@ template <bool kGlobal, unsigned kBytes, Access kAccess>
       level = cells.split(word, kBytes) & Cells::kLevel, any_state_ = true;
     touch_one(offset % 4);
     if (kBytes == 2 && level == Cells::kSingle) touch_one(offset % 4 + 1);
-    return;
+    return judge();
   }
   for (std::size_t i = 0; i < kBytes / 4; ++i, ++word) {
     touch_one(0);
@@ -455,6 +481,7 @@ template <bool kGlobal, unsigned kBytes, Access kAccess>
     if (level != Cells::kHalves) touch_one(3);
     if (!kGlobal && kAccess == Access::write) cells.state[word] &= static_cast<std::uint8_t>(~Cells::kLevel);
   }
+  judge();
 }
 
 template <unsigned kBytes, Access kAccess>
@@ -490,6 +517,8 @@ template <unsigned kBytes, Access kAccess>
 
 template <unsigned kBytes, Access kAccess>
 [[gnu::always_inline]] inline void Checker::access(void* address, std::uintptr_t site_key) {
+  if (stored_.finding) [[unlikely]]
+    if (is_write(kAccess) || std::exchange(stored_.announced, true)) see_what_was_stored();
   const auto* at = static_cast<const std::byte*>(address);
   const std::size_t in_shared = static_cast<std::size_t>(at - shared_);
   if (in_shared < shared_bytes_) {

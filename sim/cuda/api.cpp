@@ -60,8 +60,10 @@ cudaError_t allocate(void** pointer, std::size_t bytes, std::size_t element_byte
   const int number = program().number_of(name);
   if (number > 1) name += "#" + std::to_string(number);
   try {
-    if (bytes % element_bytes != 0) element_bytes = 1, padding = nullptr;
+    const bool untyped = element_bytes == 0 || bytes % element_bytes != 0;
+    if (untyped) element_bytes = 1, padding = nullptr;
     *pointer = program().machine().allocate(name.c_str(), bytes / element_bytes, element_bytes, padding);
+    if (untyped) program().machine().forget_type(*pointer);
     if (memory != Memory::device) {
       std::memset(*pointer, 0, bytes);
       program().machine().manage(*pointer);

@@ -111,7 +111,7 @@ cudaError_t allocate(void** pointer, std::size_t bytes, std::size_t element_byte
                      const char* name, Memory memory, simt::Site site);
 template <class T>
 cudaError_t allocate(T** pointer, std::size_t bytes, const char* name, Memory memory, simt::Site site) {
-  std::size_t element = 1;
+  std::size_t element = 0;  // not known
   simt::Padding padding = nullptr;
   if constexpr (!std::is_void_v<T>) element = sizeof(T), padding = simt::padding_of<T>();
   void* memory_begin = nullptr;

@@ -73,9 +73,8 @@ void Program::run(simt::Launch& launch) {
 void Program::host_accessed(const void* address, bool writes, const void* return_address) {
   const simt::DeviceArray* array = machine_->array_at(address);
   if (!array || array->managed) return;
-  const auto offset = static_cast<const std::byte*>(address) - array->begin;
-  const std::string element =
-      array->name + "[" + std::to_string(offset / static_cast<std::ptrdiff_t>(array->element_bytes)) + "]";
+  const std::string index = std::to_string(array->index(static_cast<const std::byte*>(address), 1));
+  const std::string element = array->untyped ? "byte " + index + " of " + array->name : array->name + "[" + index + "]";
   add_finding({"host access",
                "host access: host code " + std::string(writes ? "writes " : "reads ") + element +
                    ", which is device memory\n  " + (writes ? "writes  " : "reads  ") + simt::site_of(return_address) +

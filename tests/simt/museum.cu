@@ -326,6 +326,18 @@ __global__ void volatile_and_plain(const float*, float* out, int) {
   if (t == 32) s.value = 1;  //@ volatile_and_plain:1
 }
 
+// The last store races with both: __syncwarp would order it after the load only.
+template <bool Fixed>
+__global__ void near_and_far(const float* in, float* out, int) {
+  Word& s = shared<Word>();
+  const int t = threadIdx.x;
+  if (t == 0) s.x = in[0];  //@ near_and_far:2
+  if (Fixed) __syncthreads();
+  if (t == 32) out[0] = s.x;  //@ near_and_far:1
+  if (Fixed) __syncthreads();
+  if (t == 33) s.x = in[1];  //@ near_and_far:3
+}
+
 template <bool Fixed>
 __global__ void memcpy_unordered(const float* in, float* out, int) {
   Row64& s = shared<Row64>();
@@ -424,6 +436,12 @@ template <bool Fixed>
 __global__ void byte_overlap(const float* in, unsigned char* out) {
   const int t = threadIdx.x;
   out[Fixed ? t : t / 2] = static_cast<unsigned char>(in[t]);  //@ byte_overlap:1
+}
+
+template <bool Fixed>
+__global__ void flag_by_all(const float* in, float* out, int) {
+  const int t = threadIdx.x;
+  if (in[t] >= 0.0f && (!Fixed || t == 0)) out[0] = 1.0f;  //@ flag_by_all:1
 }
 
 template <bool Fixed>
@@ -668,7 +686,8 @@ void show_spin_forever(Machine& m) {
 
 template <bool Fixed>
 void show_half_overlap(Machine& m) {
-  const float host[64] = {};
+  float host[64];
+  for (int i = 0; i < 64; ++i) host[i] = static_cast<float>(i);
   const Array<float> in = m.upload("in", host, 64);
   const Array<__half> out = m.alloc<__half>("out", 64);
   launch(m, half_overlap<Fixed>, dim3(1), dim3(64), in.data(), out.data());
@@ -707,7 +726,8 @@ void show_freed_and_reused(Machine& m) {
 
 template <bool Fixed>
 void show_byte_overlap(Machine& m) {
-  const float host[64] = {};
+  float host[64];
+  for (int i = 0; i < 64; ++i) host[i] = static_cast<float>(i);
   const Array<float> in = m.upload("in", host, 64);
   const Array<unsigned char> out = m.alloc<unsigned char>("out", 64);
   launch(m, byte_overlap<Fixed>, dim3(1), dim3(64), in.data(), out.data());
@@ -747,8 +767,10 @@ void run_variant(Machine& m, const std::string& name) {
   if (name == "third_reader") return show<Word>(m, third_reader<Fixed>, 64, 32);
   if (name == "atomic_hides_reader") return show<Counter>(m, atomic_hides_reader<Fixed>);
   if (name == "volatile_and_plain") return show<Counter>(m, volatile_and_plain<Fixed>);
+  if (name == "near_and_far") return show<Word>(m, near_and_far<Fixed>);
   if (name == "memcpy_unordered") return show<Row64>(m, memcpy_unordered<Fixed>);
   if (name == "byte_overlap") return show_byte_overlap<Fixed>(m);
+  if (name == "flag_by_all") return show(m, flag_by_all<Fixed>);
   if (name == "volatile_flag") return show_volatile_flag<Fixed>(m);
   if (name == "reduction_without_barrier") return show<Row64>(m, reduction_without_barrier<Fixed>);
   if (name == "loop_carried_war") return show<Row64>(m, loop_carried_war<Fixed>);
