@@ -34,6 +34,8 @@ MachineOptions options() {
       result.seed = std::strtoull(value.c_str(), nullptr, 10);
     } else if (word.starts_with("threads=")) {
       result.threads = std::atoi(value.c_str());
+    } else if (word.starts_with("timeout=")) {
+      result.timeout = std::atof(value.c_str());
     } else if (word.starts_with("profile=")) {
       result.profile = value == "sm_80" ? Profile::sm_80 : Profile::sm_90;
     }
@@ -66,7 +68,10 @@ void Program::run(simt::Launch& launch) {
     known->total.ledger.add(report.ledger);
     ++known->launches;
   }
-  for (const Finding& finding : machine_->findings()) add_finding(finding);
+  for (const Finding& finding : machine_->findings()) {
+    assertion_failed_ |= finding.kind == "assertion";
+    add_finding(finding);
+  }
   machine_->clear();
 }
 
