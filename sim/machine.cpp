@@ -53,6 +53,7 @@ std::string kernel_name(const void* kernel, const char* as_written) {
 struct MachineCore::State {
   MachineOptions options;
   bool checked;
+  Handlers handlers;
   DeviceMemory memory;
   std::unique_ptr<GlobalShadow> shadow;  // checked only
   std::vector<std::unique_ptr<Worker>> workers;
