@@ -18,6 +18,7 @@
 #include "sim/core/observer.hpp"
 #include "sim/core/padding.hpp"
 #include "sim/core/simt.hpp"
+#include "sim/core/stuck.hpp"
 #include "sim/report/findings.hpp"
 #include "sim/report/trace.hpp"
 
@@ -60,6 +61,8 @@ struct Thread {
   std::uint64_t value, result;  // operand and result of a warp operation, predicate and vote of a barrier
   unsigned bytes, param, width;
 };
+
+constexpr unsigned kAtomicsBeforeYield = 64;  // then a spinning thread lets others run
 
 // A warp operation that some lanes of its mask have reached. Disjoint masks may be open at the same time.
 struct OpenOp {
@@ -117,6 +120,7 @@ class Worker {
   std::size_t stack_bytes = 0;
   FindingLog findings;
   std::uint64_t barriers = 0;  // of all blocks that this worker ran
+  Stuck::Look look;            // of this launch
   Tracer tracer;
   std::unique_ptr<Observer> observer;  // none in the fast build
 
@@ -130,6 +134,7 @@ class Worker {
   void complete(Warp& warp, unsigned first_thread, const OpenOp& op);
   bool resolve_activemask();
   void explain_stall();
+  bool hopeless();
   void misuse(const char* kind, const std::string& what, const std::string& remedy, std::vector<FindingSide> sides);
 
   std::byte* own_shared_ = nullptr;  // for kernels without __shared__ variables

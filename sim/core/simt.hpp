@@ -95,6 +95,7 @@ void need_all_blocks(Site site);
 void let_other_blocks_run();
 
 class SharedLayout;
+class Stuck;
 
 // One kernel launch, as all workers see it.
 struct Launch {
@@ -109,6 +110,7 @@ struct Launch {
   std::uint64_t seed;
   bool trace;
   std::size_t workers;         // how many blocks run at a time
+  Stuck* stuck;                // what they know of one another
   bool cooperative;            // all blocks must run at a time: cudaLaunchCooperativeKernel
   const SharedLayout* layout;  // of the kernel's __shared__ variables; null: it has none
 

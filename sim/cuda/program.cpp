@@ -3,6 +3,8 @@
 // Use: see program.hpp.
 #include "sim/cuda/program.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -24,6 +26,7 @@ namespace {
 MachineOptions options() {
   MachineOptions result;
   result.keep_going = true;
+  result.progress = isatty(STDERR_FILENO);
   const char* text = std::getenv("FLASH_CHECK");
   std::istringstream words(text ? text : "");
   for (std::string word; words >> word;) {

@@ -95,6 +95,18 @@ void take_tickets(Machine& m, unsigned blocks, unsigned count) {
   take_tickets<<<blocks, 1>>>(tickets.data(), count);
 }
 
+__global__ void meet_all(unsigned* arrived) {
+  atomicAdd(arrived, 1u);
+  while (atomicAdd(arrived, 0u) < gridDim.x) {
+  }
+}
+
+void meet_all(Machine& m, unsigned blocks) {
+  const unsigned zero = 0;
+  const Array<unsigned> arrived = m.upload("arrived", &zero, 1);
+  meet_all<<<blocks, 1>>>(arrived.data());
+}
+
 std::vector<unsigned> run_program(Machine& m, const Program& p) {
   const unsigned char zeros[Program::kBytes] = {};
   const Array<Operation> operations = m.upload("operations", p.operations.data(), p.operations.size());

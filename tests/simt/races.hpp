@@ -44,6 +44,8 @@ class Machine;
 std::vector<unsigned> run_program(Machine& machine, const Program& program);
 // Every block takes each of the tickets; who is the last sets it back with a plain store.
 void take_tickets(Machine& machine, unsigned blocks, unsigned count);
+// All blocks wait for each other.
+void meet_all(Machine& machine, unsigned blocks);
 }  // namespace on_checked
 
 }  // namespace flash

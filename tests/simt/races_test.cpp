@@ -7,6 +7,7 @@
 #include <array>
 #include <bit>
 #include <cstdlib>
+#include <iostream>
 #include <map>
 #include <optional>
 #include <random>
@@ -322,4 +323,25 @@ TEST_CASE("with several workers, too, the last atomic comes after the others") {
   flash::on_checked::Machine machine({.threads = 4, .keep_going = true});
   take_tickets(machine, 4, 200'000);
   CHECK(machine.findings().empty());
+}
+
+TEST_CASE("blocks that wait for each other are a deadlock when there are more of them than workers") {
+  flash::on_checked::Machine machine({.threads = 3, .keep_going = true});
+  meet_all(machine, 3);
+  CHECK(machine.findings().empty());
+  meet_all(machine, 12);
+  REQUIRE(machine.findings().size() == 1);
+  CHECK(machine.findings()[0].kind == "deadlock");
+}
+
+TEST_CASE("a long launch says how far it is, where it is asked to, and takes that back") {
+  std::ostringstream said;
+  std::streambuf* const before = std::cerr.rdbuf(said.rdbuf());
+  for (const bool asked : {false, true}) {
+    flash::on_checked::Machine machine({.threads = 1, .progress = asked});
+    take_tickets(machine, 300'000, 1);
+    CHECK((said.str().find(" of 300000 blocks") != std::string::npos) == asked);
+  }
+  std::cerr.rdbuf(before);
+  CHECK(said.str().ends_with("\r\033[K"));
 }
