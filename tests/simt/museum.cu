@@ -417,7 +417,10 @@ __global__ void last_block_resets(const float* in, float* partial /*[gridDim.x]*
 template <bool Fixed>
 __global__ void fence_of_the_block(const float* in, float* partial /*[gridDim.x]*/, unsigned* ticket, float* out) {
   partial[blockIdx.x] = in[blockIdx.x];  //@ fence_of_the_block:2
-  Fixed ? __threadfence() : __threadfence_block();
+  if (Fixed)
+    __threadfence();
+  else
+    __threadfence_block();
   if (atomicAdd(ticket, 1u) == gridDim.x - 1) {
     __threadfence();
     float sum = 0;
