@@ -18,6 +18,7 @@
 #include "sim/core/observer.hpp"
 #include "sim/core/padding.hpp"
 #include "sim/core/simt.hpp"
+#include "sim/core/stuck.hpp"
 #include "sim/report/findings.hpp"
 #include "sim/report/trace.hpp"
 
@@ -61,6 +62,8 @@ struct Thread {
   unsigned bytes, param, width;
 };
 
+constexpr unsigned kAtomicsBeforeYield = 64;  // then a spinning thread lets others run
+
 // A warp operation that some lanes of its mask have reached. Disjoint masks may be open at the same time.
 struct OpenOp {
   WarpOp op;
@@ -91,10 +94,10 @@ class Worker {
   int barrier(Vote vote, int predicate, Site site, const CallFrame* frame);
   std::uint64_t warp_op(const Thread& request, unsigned mask, Site site);
   std::byte* shared_memory(std::size_t bytes, const char* type, Padding padding);
-  void before_atomic(const void* address, std::size_t bytes, bool reads, Site site);
+  void before_atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site);
   void before_volatile_read(const void* pc);
   void let_others_run(Site site, const void* pc);
-  void fence();
+  void fence(Scope scope);
   void mark(const char* label, long value);
 
   // Abandons the block: its fibers never run again. Called on a fiber.
@@ -117,6 +120,7 @@ class Worker {
   std::size_t stack_bytes = 0;
   FindingLog findings;
   std::uint64_t barriers = 0;  // of all blocks that this worker ran
+  Stuck::Look look;            // of this launch
   Tracer tracer;
   std::unique_ptr<Observer> observer;  // none in the fast build
 
@@ -130,6 +134,7 @@ class Worker {
   void complete(Warp& warp, unsigned first_thread, const OpenOp& op);
   bool resolve_activemask();
   void explain_stall();
+  bool hopeless();
   void misuse(const char* kind, const std::string& what, const std::string& remedy, std::vector<FindingSide> sides);
 
   std::byte* own_shared_ = nullptr;  // for kernels without __shared__ variables
