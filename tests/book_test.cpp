@@ -1,0 +1,177 @@
+// book_test.cpp: pages as the book reads them: parts, regions, differences; and that the pages of all phases show every
+// line of the implementations. Needs nothing that renders: the site itself is checked by ./flash book --check.
+// ./flash test     or: build/default/bin/book_test
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include "phases/common/page.hpp"
+#include "sim/error.hpp"
+#include "tests/folder.hpp"
+
+using namespace flash;
+using Kind = Part::Kind;
+
+static const test::Folder temporary;
+
+static void write(const std::string& name, const std::string& text) {
+  std::ofstream(temporary / name) << text;
+}
+static std::string root() {
+  return temporary / "";
+}
+
+template <class F>
+static std::string refusal(const F& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST_CASE("a page's parts: prose, code that ends with its cell, code that is folded away") {
+  write("page.cpp",
+        "// %% [markdown]\n// # Title\n//\n// Words.\n\n// %%\n#include <x>\n\nCELL(\"a\") {\n  one();\n}\n\n"
+        "static int f();\n\nCELL(\"b\") {\n}\n// %% tags=[\"hide-input\"]\nstatic void draw();\n");
+  const std::vector<Part> parts = read_page(root(), "page.cpp");
+  REQUIRE(parts.size() == 4);
+  CHECK(parts[0].kind == Kind::Prose);
+  CHECK(parts[0].text == "# Title\n\nWords.\n");
+  CHECK(parts[1].text == "#include <x>\n\nCELL(\"a\") {\n  one();\n}\n");
+  CHECK(parts[1].line == 7);
+  CHECK(parts[2].text == "static int f();\n\nCELL(\"b\") {\n}\n");
+  CHECK(parts[2].line == 13);
+  CHECK_FALSE(parts[2].folded);
+  CHECK(parts[3].folded);
+  CHECK(parts[3].text == "static void draw();\n");
+}
+
+TEST_CASE("a region is quoted without its indentation, between the words about it") {
+  write("code.hpp", "int a;\n  // #region sum\n  for (;;)\n#pragma unroll\n    ++a;\n  // #endregion\n");
+  write("page.cpp", "// %% [markdown]\n// Before.\n// ```{region} code.hpp sum\n// ```\n// After.\n");
+  const std::vector<Part> parts = read_page(root(), "page.cpp");
+  REQUIRE(parts.size() == 3);
+  CHECK(parts[0].text == "Before.\n");
+  CHECK(parts[1].kind == Kind::Region);
+  CHECK(parts[1].text == "for (;;)\n#pragma unroll\n  ++a;\n");
+  CHECK(parts[1].first == 3);
+  CHECK(parts[2].text == "After.\n");
+}
+
+TEST_CASE("a quotation of what is not there is refused by name") {
+  write("code.hpp", "// #region sum\nint a;\n// #endregion\n");
+  const auto page = [](const std::string& directive) {
+    write("page.cpp", "// %% [markdown]\n// ```" + directive + "\n// ```\n");
+    return refusal([] { read_page(root(), "page.cpp"); });
+  };
+  CHECK(page("{region} code.hpp sum").empty());
+  CHECK(page("{region} code.hpp product") == "page.cpp:2: code.hpp has no region 'product'; it has: sum");
+  CHECK(page("{region} nowhere.hpp sum") == "nowhere.hpp: cannot be read");
+  CHECK(page("{region} code.hpp") == "page.cpp:2: {region} wants two words");
+  CHECK(page("{difference} code.hpp code.hpp more") == "page.cpp:2: {difference} wants two words");
+  write("page.cpp", "// %% [markdown]\n// ```{region} code.hpp sum\n// Words\n");
+  CHECK(refusal([] { read_page(root(), "page.cpp"); }) == "page.cpp:3: expected ``` alone in its line");
+}
+
+TEST_CASE("regions that are nested, unnamed, named twice or without an end are refused") {
+  const auto of = [](const std::string& text) {
+    write("code.hpp", text);
+    return refusal([] { regions_of(root(), "code.hpp"); });
+  };
+  CHECK(of("// #region a\n// #region b\n") == "code.hpp:2: a region inside region 'a'");
+  CHECK(of("// #region\n") == "code.hpp:1: a region without a name");
+  CHECK(of("// #endregion\n") == "code.hpp:1: #endregion without #region");
+  CHECK(of("// #region a\n") == "code.hpp: region 'a' has no end");
+  CHECK(of("// #region a\n// #endregion\n// #region a\n// #endregion\n") == "code.hpp:3: a second region 'a'");
+}
+
+TEST_CASE("a difference has every line of both, in order, and as few changes as can be") {
+  using Lines = std::vector<std::string>;
+  CHECK(difference({"a", "b", "c"}, {"a", "x", "c", "d"}) == Lines{" a", "-b", "+x", " c", "+d"});
+  CHECK(difference({}, {"a"}) == Lines{"+a"});
+  CHECK(difference({"a"}, {}) == Lines{"-a"});
+  CHECK(difference({"a", "b", "a", "b"}, {"b", "a", "b", "a"}) == Lines{"-a", " b", " a", " b", "+a"});
+  write("old.hpp", "// #region a\nint a;\n// #endregion\n");
+  write("new.hpp", "int a;\n// #region b\nint b;\n// #endregion\n");
+  write("page.cpp", "// %% [markdown]\n// ```{difference} old.hpp new.hpp\n// ```\n");
+  const std::vector<Part> parts = read_page(root(), "page.cpp");
+  REQUIRE(parts.size() == 1);
+  CHECK(parts[0].kind == Kind::Difference);
+  CHECK(parts[0].text == " int a;\n+int b;\n");  // without the markers
+}
+
+// A phase's files: its pages, and what they have to show. What a phase says of itself (phase.hpp, phase.cpp, the short
+// attention.cu) is no implementation; nor is the head of three lines, an include, a namespace's brace or a blank line.
+struct Folder {
+  std::vector<std::string> pages, files;
+};
+static Folder folder_of(const std::filesystem::path& phase) {
+  Folder folder;
+  for (const auto& entry : std::filesystem::directory_iterator(phase)) {
+    const std::string name = entry.path().filename().string();
+    const std::string file = std::filesystem::relative(entry.path(), FLASH_SOURCE_DIR).string();
+    std::ifstream in(entry.path());
+    std::string first;
+    std::getline(in, first);
+    if (first.rfind("// %%", 0) == 0)
+      folder.pages.push_back(file);
+    else if (name != "phase.hpp" && name != "phase.cpp" && name != "attention.cu")
+      folder.files.push_back(file);
+  }
+  return folder;
+}
+static bool counts(const std::string& line, int number) {
+  const auto begins = [&](const char* with) { return line.rfind(with, 0) == 0; };
+  return !(number <= 3 && begins("//")) && line.find_first_not_of(' ') != std::string::npos &&
+         !begins("#pragma once") && !begins("#include") && !begins("namespace") && !begins("}  // namespace") &&
+         !is_region_marker(line);
+}
+
+// Files that no page shows yet.
+static const std::set<std::string> not_yet = {"phases/05-first-kernel/attention.cuh"};
+
+TEST_CASE("every region stands in a page, and every line of the implementations in a region") {
+  std::set<std::filesystem::path> phases;
+  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(FLASH_SOURCE_DIR) / "phases"))
+    if (std::isdigit(entry.path().filename().string()[0])) phases.insert(entry.path());
+  REQUIRE(phases.size() >= 9);
+  // Regions by file and name, and which older file a page compares a file with.
+  std::set<std::string> shown;
+  std::map<std::string, std::string> older;
+  for (const auto& phase : phases)
+    for (const std::string& page : folder_of(phase).pages)
+      for (const Part& part : read_page(FLASH_SOURCE_DIR, page)) {
+        if (part.kind == Kind::Region) shown.insert(part.file + " " + part.other);
+        if (part.kind == Kind::Difference) older[part.file] = part.other;
+      }
+  std::map<std::string, std::set<std::string>> seen;  // file: those of its lines that stand in a page
+  for (const auto& phase : phases) {
+    int all = 0, in_a_page = 0;
+    std::string missing;
+    for (const std::string& file : folder_of(phase).files) {
+      const std::vector<Region> regions = regions_of(FLASH_SOURCE_DIR, file);
+      const std::set<std::string>& before = older.count(file) ? seen[older[file]] : seen[""];
+      int number = 0;
+      for (const std::string& line : lines_of(test::get(std::string(FLASH_SOURCE_DIR) + "/" + file))) {
+        if (!counts(line, ++number)) continue;
+        ++all;
+        bool found = before.count(line) > 0;  // the page shows that it has not changed
+        for (const Region& region : regions)
+          found = found || (region.first <= number && number <= region.last && shown.count(file + " " + region.name));
+        in_a_page += found;
+        if (found || not_yet.count(file)) seen[file].insert(line);
+        if (!found && missing.empty()) missing = file + ":" + std::to_string(number) + ": " + line;
+      }
+      for (const Region& region : regions)
+        CHECK_MESSAGE(shown.count(file + " " + region.name), file, ": no page shows region '", region.name, "'");
+      if (not_yet.count(file)) missing.clear();
+    }
+    std::printf("%-18s %3d of %3d lines stand in a page\n", phase.filename().c_str(), in_a_page, all);
+    CHECK_MESSAGE(missing.empty(), "no page shows ", missing);
+  }
+}
