@@ -27,13 +27,16 @@ expect 0 'usage: ./flash' help
 expect 0 'usage: ./flash' --help
 expect 0 'usage: ./flash check' check
 expect 0 'usage: ./flash check' check --help
-for command in test notebook bench doctor help; do expect 0 'usage: ./flash' "$command" --help; done
-expect 2 "command 'walk' is unknown; expected tour, test, notebook, run, check, bench, doctor or help" walk
+for command in test book notebook bench doctor help; do expect 0 'usage: ./flash' "$command" --help; done
+expect 2 "command 'walk' is unknown; expected tour, test, book, notebook, run, check, bench, doctor or help" walk
 expect 2 "flag '--fast' is unknown; expected --no-install, --cuda or --help" --fast test
 expect 2 "flag '--fast' is unknown; expected --no-install or --cuda" test --fast
 expect 2 "phase '77' is unknown; expected one of: 01 02 03 04" test 77
 expect 2 "phase 'x/..' is unknown; expected one of: 01" tour x/..
 expect 2 "'02' is one argument too many" test 01 02
+expect 2 "phase '99' is unknown; expected one of: 01" book 99
+expect 2 "'03' is one argument too many; --check is about all pages" book --check 03
+expect 2 "flag '--chekc' is unknown; expected --no-install or --cuda" book --chekc
 expect 2 'notebook wants the number of a phase' notebook
 expect 2 "phase 'x' is unknown; expected one of: 01" notebook x
 expect 2 "phase 01 has no page 'phases'" notebook 1 phases
@@ -168,11 +171,12 @@ expect 1 'cmake could not configure; its message is above' tour
 # A container of .devcontainer has every package that ./flash would ask for on a bare system.
 root=$(dirname "$flash")
 sed -n -e 's/^  has .* || tools="$tools \(.*\)"$/\1/p' -e 's/^  library .* \([^ ]*\)$/\1/p' \
-  -e "s/.*extras=' \([a-z]*\)'$/\1/p" "$flash" >packages
+  -e "s/.*extras=' \([a-z]*\)'$/\1/p" -e 's/^  python_package .* \([^ ]*\)$/\1/p' \
+  -e 's/^  \[ -e .* || tools="$tools \(.*\)"$/\1/p' "$flash" >packages
 while read -r package; do
   grep -qw -e "$package" "$root/.devcontainer/Dockerfile" || { failed=1; echo "not in the Dockerfile: $package"; }
 done <packages
-[ "$(wc -l <packages)" -ge 8 ] || { failed=1; echo "found too few packages in $flash: $(cat packages)"; }
+[ "$(wc -l <packages)" -ge 12 ] || { failed=1; echo "found too few packages in $flash: $(cat packages)"; }
 
 [ "$failed" = 0 ] && echo "flash_test: every answer is as promised"
 exit "$failed"
