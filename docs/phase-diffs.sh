@@ -13,13 +13,13 @@ echo '|---|---|---:|---:|---:|'
 for file in phases/0[5-8]-*/attention.cuh; do
   phase=$(basename "$(dirname "$file")")
   number=${phase%%-*}
-  # Without the head of three lines, which is different anyway, and with phaseNN for the phase's namespace.
-  sed -e 1,3d -e "s/phase$number/phaseNN/g" "$file" > "$work/$phase"
+  # Without the head of three lines, which is different anyway, and the markers of regions; the namespace is phaseNN's.
+  sed -e 1,3d -e "/^ *\/\/ #\(end\)\{0,1\}region/d" -e "s/phase$number/phaseNN/g" "$file" > "$work/$phase"
   if [ -n "$before" ]; then
     diff -U0 "$work/$before" "$work/$phase" > "$work/diff" || true
     added=$(grep -c '^+[^+]' "$work/diff" || true)
     removed=$(grep -c '^-[^-]' "$work/diff" || true)
-    echo "| $before | $phase | $(wc -l < "$file") | $added | $removed |"
+    echo "| $before | $phase | $(grep -vc "^ *// #\(end\)\{0,1\}region" "$file") | $added | $removed |"
   fi
   before=$phase
 done

@@ -122,7 +122,8 @@ class Book:
                 language = "cuda" if part["file"].endswith((".cu", ".cuh")) else "cpp"
                 place = f'{part["file"]}:{part["first"]}'
                 link = self.quote(part["file"])
-                body.append(f'```{{code-block}} {language}\n:class: region\n:lineno-start: {part["first"]}\n\n{text}```\n\n'
+                number = part["first"]
+                body.append(f"```{{code-block}} {language}\n:class: region\n:lineno-start: {number}\n\n{text}```\n\n"
                             f'<div class="place">\n\n[{place}]({link}.md)\n\n</div>\n')
             elif kind == "difference":
                 body.append(difference_html(part))
@@ -141,10 +142,11 @@ class Book:
         title, _, rest = "\n".join(body).partition("\n")
         minutes = max(1, round(words / WORDS_PER_MINUTE + code_lines / CODE_LINES_PER_MINUTE))
         name = name_of(file)
+        kernel = (ROOT / file).parent.joinpath("attention.cu").exists()
         facts = (f'<p class="facts">{minutes} minutes to read · needs: nothing'
-                 f'{", the simulator runs the kernels" if (ROOT / file).parent.joinpath("attention.cu").exists() else ""}'
-                 f' · <a href="{name}.ipynb" download>notebook</a> · run it: <code>./flash notebook '
-                 f'{name.split("-")[0]}</code></p>\n')
+                 f'{", the simulator runs the kernels" if kernel else ""} · '
+                 f'<a href="{name}.ipynb" download>notebook</a> · run it: '
+                 f'<code>./flash notebook {name.split("-")[0]}</code></p>\n')
         return f"{title}\n\n{facts}\n{rest}\n" + self.verdicts(file, claims)
 
     def verdicts(self, file, claims):
@@ -361,10 +363,11 @@ def notebook_json(parts, pictures):
             cells.append({"cell_type": "markdown", "metadata": {}, "source": text})
         elif kind == "code":
             tags = {"tags": ["hide-input"]} if part["folded"] else {}
-            cells.append({"cell_type": "code", "metadata": tags, "execution_count": None, "outputs": [], "source": text})
+            cells.append({"cell_type": "code", "metadata": tags, "execution_count": None, "outputs": [],
+                          "source": text})
         elif kind in ("region", "difference"):
-            language = "diff" if kind == "difference" else "cpp"
-            cells.append({"cell_type": "markdown", "metadata": {}, "source": part["file"] + "\n\n" + fence(text, language)})
+            code = fence(text, "diff" if kind == "difference" else "cpp")
+            cells.append({"cell_type": "markdown", "metadata": {}, "source": part["file"] + "\n\n" + code})
         elif cells:
             said = text + "".join(f'✓ {c["claim"]}\n' for c in part["claims"])
             outputs = cells[-1].setdefault("outputs", [])
@@ -381,7 +384,7 @@ NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?e[-+]\d+")
 
 
 def unlike(old, new):
-    """The lines that differ. Numbers in scientific notation are rounding errors: compilers and CPUs make a factor of 4."""
+    """The lines that differ. Numbers in scientific notation are rounding errors: a factor of 4 between compilers."""
     old, new = old.splitlines(), new.splitlines()
     for at, (a, b) in enumerate(zip(old, new), 1):
         x, y = [float(n) for n in NUMBER.findall(a)], [float(n) for n in NUMBER.findall(b)]
@@ -396,9 +399,9 @@ def main():
     options = argparse.ArgumentParser(description="Writes the book from the notebooks that a build has.")
     options.add_argument("build", type=pathlib.Path, help="the build folder, where `pages` lists the notebooks")
     options.add_argument("out", type=pathlib.Path, help="where the site goes")
-    options.add_argument("--only", default="", metavar="NN", help="run this phase's notebooks, take the others as they were")
-    options.add_argument("--check", action="store_true", help="warnings are errors; golden outputs, links, no address outside")
-    options.add_argument("--golden", action="store_true", help="keep what the notebooks print now (docs/book/golden)")
+    options.add_argument("--only", default="", metavar="NN", help="run this phase's notebooks, keep the others' output")
+    options.add_argument("--check", action="store_true", help="printed output, links, nothing from outside; no warning")
+    options.add_argument("--golden", action="store_true", help="keep what the notebooks print now: docs/book/golden")
     chosen = options.parse_args()
     book = Book(chosen.build.resolve(), chosen.out.resolve())
     try:

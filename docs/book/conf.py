@@ -1,5 +1,5 @@
 # conf.py: Sphinx's settings of the book; build.py copies it beside the pages that it writes.
-# Sphinx 5.3, myst-parser 0.18 and furo as Debian 12 has them; mathematics by Debian's KaTeX, from the site's own folder.
+# Sphinx 5.3, myst-parser 0.18 and furo as Debian 12 has them; mathematics by KaTeX, whose files the site brings along.
 # ./flash book
 from docutils import nodes
 

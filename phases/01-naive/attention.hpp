@@ -10,6 +10,7 @@
 
 namespace flash::phase01 {
 
+// #region plain-softmax
 // P_ij = exp(S_ij) / Σ_k exp(S_ik), row by row: the definition. fp32's exp overflows at S_ij > 88.72: NaN.
 template <class Scalar>
 RowMajor<Scalar> plain_softmax(const RowMajor<Scalar>& S /*[Sq, Sk]*/) {
@@ -17,7 +18,9 @@ RowMajor<Scalar> plain_softmax(const RowMajor<Scalar>& S /*[Sq, Sk]*/) {
   for (Eigen::Index i = 0; i < P.rows(); ++i) P.row(i) /= P.row(i).sum();
   return P;
 }
+// #endregion
 
+// #region safe-softmax
 // The same numbers without overflow: exp(S_ij - m_i) / Σ_k exp(S_ik - m_i) with m_i = max_j S_ij.
 // A row of -inf (no visible key) gives zeros, not NaN.
 template <class Scalar>
@@ -32,7 +35,9 @@ RowMajor<Scalar> safe_softmax(const RowMajor<Scalar>& S /*[Sq, Sk]*/) {
   }
   return P;
 }
+// #endregion
 
+// #region heads
 enum class Softmax { Plain, Safe };
 
 // O = softmax(Q Kᵀ · scale) V for each of the B·H heads. Returns what it cost.
@@ -48,7 +53,9 @@ Ledger attention(const Problem<T>& p, Softmax softmax = Softmax::Safe) {
     const auto K = memory.matrix("K", p.k.head(b, h), Sk, D, p.k.stride[2]);  // [Sk, D]
     const auto V = memory.matrix("V", p.v.head(b, h), Sk, D, p.v.stride[2]);  // [Sk, D]
     const auto O = memory.matrix("O", p.o.head(b, h), Sq, D, p.o.stride[2]);  // [Sq, D]
+                                                                              // #endregion
 
+    // #region scores
     // S = Q Kᵀ · scale; a key that row i may not see gets -inf, whatever it holds.
     RowMajor<float> S_ij = to_eigen(Q) * to_eigen(K).transpose() * p.scale();  // [Sq, Sk]
     for (std::int64_t i = 0; i < Sq; ++i) S_ij.row(i).tail(Sk - p.visible(i)).setConstant(-infinity);
@@ -56,13 +63,17 @@ Ledger attention(const Problem<T>& p, Softmax softmax = Softmax::Safe) {
     memory.count_read(Q);
     memory.count_read(K);
     memory.count_write(S);
+    // #endregion
 
+    // #region weights
     // P = softmax(S)
     RowMajor<float> P_ij = softmax == Softmax::Safe ? safe_softmax(S_ij) : plain_softmax(S_ij);  // [Sq, Sk]
     const auto P = memory.matrix("P", P_ij.data(), Sq, Sk, Sk);
     memory.count_read(S);
     memory.count_write(P);
+    // #endregion
 
+    // #region output
     // O = P V; under a mask row by row over visible keys only, so that 0 · NaN never happens.
     const RowMajor<float> V_j = to_eigen(V);
     RowMajor<float> O_i(Sq, D);
@@ -76,11 +87,14 @@ Ledger attention(const Problem<T>& p, Softmax softmax = Softmax::Safe) {
     memory.count_read(P);
     memory.count_read(V);
     memory.count_write(O);
+    // #endregion
 
+    // #region flops
     memory.count_matmul(Sq, Sk, D);
     memory.count_matmul(Sq, D, Sk);
     memory.count_exps(Sq * Sk);
   });
 }
+// #endregion
 
 }  // namespace flash::phase01

@@ -1,7 +1,7 @@
 // %% [markdown]
 // # 01 · Attention as the textbook writes it
 //
-// **Question.** A sentence of N words; every word may look at every word. What is computed, and what does it cost?
+// **Question.** In a sentence of N words every word may look at every word. What is computed, and what does it cost?
 //
 // **Idea.** Each word asks a question (a row of Q), offers a key (a row of K) and carries a value (a row of V).
 // The score of query i and key j is S_ij = q_i · k_j / √d. Softmax turns a row of scores into weights that sum to
@@ -11,7 +11,7 @@
 //
 // In all pictures y is the row, the query that looks, and x is the column, the key that is looked at.
 
-// %%
+// %% tags=["hide-input"]
 #include <cstdio>
 
 #include "phases/01-naive/attention.hpp"
@@ -26,13 +26,63 @@ static std::vector<double> flat(const RowMajor<float>& m) {
 }
 
 // %% [markdown]
+// ## The code
+//
+// The implementation is one header. It begins with the definition of softmax. `RowMajor<Scalar>` is an Eigen matrix
+// whose rows lie one after the other in memory. `.array()` says that what follows acts on each element by itself, and
+// `P.row(i)` is a row.
+//
+// ```{region} attention.hpp plain-softmax
+// ```
+//
+// In fp32 `exp` is infinite above 88.72, and infinity divided by infinity is not a number. The second version subtracts
+// the row's largest score first. Further down the page shows that this changes nothing else. A row may see no key at
+// all; its maximum is then −∞, and its weights stay 0.
+//
+// ```{region} attention.hpp safe-softmax
+// ```
+//
+// Now attention itself. A `Problem` holds Q, K, V and O as [B, H, S, D]: batch, head, row, column. S_q is the number of
+// queries, S_k the number of keys, D the length of a row (d in formulas). Each head is a *task* of its own, and
+// `run_tasks` shares the tasks among the CPU's threads. `memory.matrix` gives a matrix a name, under which the ledger
+// counts what is read and written. S and P exist only here, so they get their names below.
+//
+// ```{region} attention.hpp heads
+// ```
+//
+// Three steps follow. Each stands for a program of its own, which reads its inputs from slow memory and writes its
+// result back there. The first computes the scores. `p.visible(i)` is the number of keys that row i may see; the others
+// get −∞, so that softmax gives them weight 0.
+//
+// ```{region} attention.hpp scores
+// ```
+//
+// The second turns scores into weights.
+//
+// ```{region} attention.hpp weights
+// ```
+//
+// The third multiplies the weights with the values. Without a mask that is one matrix product. With one, each row takes
+// the values that it sees and no others: weight 0 times NaN would be NaN, so a broken value that nobody may see would
+// spoil the row. `noalias()` tells Eigen that the result is not one of the factors, so that it needs no copy.
+//
+// ```{region} attention.hpp output
+// ```
+//
+// The rest is declared rather than counted: two matrix products of 2 · S_q · S_k · D FLOPs, and one exponential for
+// each score.
+//
+// ```{region} attention.hpp flops
+// ```
+
+// %% [markdown]
 // ## Run it: words that look at words
 //
 // Q, K and V come from one layer of a real sentence encoder (see docs/data/README.md): 12 heads of 32 numbers, 50
-// tokens. A head is one independent attention. Head 8 has learned to look at the next word, and head 3 finds out
-// who `she` and `her` are.
+// tokens. A token is a word or a piece of one; `[CLS]` and `[SEP]` mark the beginning and the end. A head is one
+// independent attention. Head 8 has learned to look at the next word, and head 3 finds out who `she` and `her` are.
 
-// %%
+// %% tags=["hide-input"]
 CELL("Who looks at whom") {
   const Example e = sentence();
   const std::vector<std::string> words = sentence_words();
@@ -62,7 +112,7 @@ CELL("Who looks at whom") {
 // **What you saw.** Blue means weight. Head 8 is a line just above the diagonal; column 0, `[CLS]`, is where a head
 // rests when it finds nothing: a row must sum to one, so the weight has to go somewhere.
 
-// %%
+// %% tags=["hide-input"]
 CELL("The whole layer, against NumPy") {
   Example e = sentence();
   phase01::attention(e.problem());
@@ -82,7 +132,7 @@ CELL("The whole layer, against NumPy") {
 // line, but now the largest exponent is 0. We compare P *and* O, on two kinds of input: an average over many keys
 // hides errors of P in O, and uniform numbers are too tame to show much.
 
-// %%
+// %% tags=["hide-input"]
 CELL("Two softmaxes, one result") {
   for (const Distribution distribution : {Distribution::Uniform, Distribution::Normal}) {
     const Example e = random_example(256, 64, distribution);
@@ -100,7 +150,7 @@ CELL("Two softmaxes, one result") {
   }
 }
 
-// %%
+// %% tags=["hide-input"]
 CELL("Where exp overflows") {
   float finite = 0, overflows = 1000;  // halve the interval until it holds no other float
   while (std::nextafter(finite, overflows) != overflows) {
@@ -163,6 +213,7 @@ CELL("The ledger") {
   std::printf("S and P are %.0f %% of the traffic, and neither is wanted in the end\n", 100 * share);
 }
 
+// %% tags=["hide-input"]
 CELL("Bytes against N") {
   const std::uint64_t d = 64;
   svg::Line naive{"4·(4Nd + 4N²)", {}}, inputs{"Q, K, V, O once: 16Nd", {}};

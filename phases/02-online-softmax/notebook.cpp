@@ -17,7 +17,7 @@
 //
 // **Changed since 01.** S and P are gone. New: `State`, `add_key`, `merge`.
 
-// %%
+// %% tags=["hide-input"]
 #include "phases/02-online-softmax/attention.hpp"
 
 #include <algorithm>
@@ -55,12 +55,62 @@ static std::vector<int> all_keys() {
 }
 
 // %% [markdown]
+// ## The code
+//
+// A row's whole past is a struct of two numbers and a vector. The output and LSE, the logarithm of the sum of all
+// exponentials, can be read from it at any time.
+//
+// ```{region} attention.hpp state
+// ```
+//
+// When the maximum moves from m to m_new, everything summed so far carries the factor exp(−m) where it should carry
+// exp(−m_new). One multiplication puts that right.
+//
+// ```{region} attention.hpp rescale
+// ```
+//
+// Adding a key is the formula above, line by line: the new maximum, the correction α, the new key's weight p. Look at
+// the first line, too. A masked key is left out; it is not multiplied by 0.
+//
+// ```{region} attention.hpp add-key
+// ```
+//
+// Two states are merged with the same correction on both sides. One of them may be empty.
+//
+// ```{region} attention.hpp merge
+// ```
+//
+// The rest is bookkeeping: for each query, stream all keys. From this page on the code goes through a model of two
+// memories. `memory.matrix` names a matrix in HBM, the large slow memory. `memory.tile` takes room in SRAM, the small
+// fast one, which is refused when the budget is spent. Only `load` and `store` move numbers between the two, and both
+// count bytes.
+//
+// ```{region} attention.hpp rows
+// ```
+//
+// Here is the pass: one row of Q stays on chip, and one row of K and of V at a time comes in beside it.
+// `mat(q_i)` lets Eigen see a tile as a matrix.
+//
+// ```{region} attention.hpp stream-keys
+// ```
+//
+// When all keys have passed, o is divided by l, once, and the row is written.
+//
+// ```{region} attention.hpp write-row
+// ```
+//
+// What this changed, against phase 01:
+//
+// ```{difference} ../01-naive/attention.hpp attention.hpp
+// ```
+
+// %% [markdown]
 // ## Run it: one row, key by key
 //
 // In head 7, the word `had` (row 41) looks for what is had. We feed it the 50 keys from left to right and print the
 // state each time the maximum moves. The answer comes late; until then the state knows only what it has seen.
 
-// %%
+// %% tags=["hide-input"]
 CELL("One row, key by key") {
   const Example e = sentence();
   const std::vector<std::string> words = sentence_words();
@@ -97,7 +147,7 @@ CELL("One row, key by key") {
 // set, (−∞, 0, 0), changes nothing. So it does not matter who saw which key, nor in which order: keys may be cut
 // into tiles, shared out to threads, warps or GPUs, and merged in any tree. Every later phase rests on this.
 
-// %%
+// %% tags=["hide-input"]
 struct Part {
   State state;
   std::string tree;  // how it came about: numbers of keys, brackets for merges
@@ -135,7 +185,7 @@ CELL("Any split, any order, any tree") {
 // A row may see no key at all: all masked, or no keys. Then m = −∞, and −∞ − (−∞) is NaN, so the rescaling needs a
 // guard: `rescale_factor`. Guarding the final division alone comes too late. Our convention: O = 0, LSE = −∞.
 
-// %%
+// %% tags=["hide-input"]
 CELL("Empty parts and empty rows") {
   const Example e = sentence();
   const State state = state_of(e, 3, 27, all_keys()), empty = state_of(e, 3, 27, {});
@@ -161,7 +211,7 @@ CELL("Empty parts and empty rows") {
 // `forward` treats the rows one after the other, as the formula suggests: each row streams all of K and all of V.
 // S and P cost nothing any more. Did we win?
 
-// %%
+// %% tags=["hide-input"]
 static std::uint64_t online_bytes(std::uint64_t N, std::uint64_t d) {
   return 4 * (2 * N * d + 2 * N * N * d);  // Q and O once; K and V once for each of the N rows
 }

@@ -11,7 +11,7 @@
 // **Changed since 02.** Two loops over tiles, K and V outside; O stays divided by l in HBM. (Dao et al.,
 // arXiv:2205.14135, Algorithm 1.)
 
-// %%
+// %% tags=["hide-input"]
 #include "phases/03-tiled-v1/attention.hpp"
 
 #include <cstdio>
@@ -29,12 +29,73 @@ static std::int64_t tiles(std::int64_t N, std::int64_t B) {
 }
 
 // %% [markdown]
+// ## The code
+//
+// First, how large are the tiles? The paper's formula divides the chip among four tiles of d columns.
+//
+// ```{region} attention.hpp paper-blocks
+// ```
+//
+// What has to be on chip in truth is more: the scores are there as well, and l and m.
+//
+// ```{region} attention.hpp on-chip-bytes
+// ```
+//
+// So we take the paper's tiles where they fit and shrink them where they do not. A caller may also ask for sizes of its
+// own.
+//
+// ```{region} attention.hpp fitting-blocks
+// ```
+// ```{region} attention.hpp choose-blocks
+// ```
+//
+// The state of all rows, (O, l, m), lies in HBM between two passes. It must be set to its beginnings there, and that
+// already costs a write.
+//
+// ```{region} attention.hpp state-in-hbm
+// ```
+//
+// Seven tiles have to be on chip at the same time.
+//
+// ```{region} attention.hpp tiles-on-chip
+// ```
+//
+// Two loops: K and V outside, Q inside. In the inner loop look at what is loaded. Only Q_i is an input; O_i, l_i and
+// m_i are unfinished results on their way through the chip.
+//
+// ```{region} attention.hpp two-loops
+// ```
+//
+// Now the tile's work. The numbers are the lines of the paper's Algorithm 1. Line 10 finds the maximum and the sum of
+// this tile alone, line 11 merges them with the row's state, line 12 corrects O. Since O is kept divided by l, it has
+// to be multiplied by the old l first and divided by the new one after.
+//
+// ```{region} attention.hpp online-softmax
+// ```
+//
+// A row that has seen no key needs a guard here as well.
+//
+// ```{region} attention.hpp no-key
+// ```
+//
+// What the ledger cannot see is declared: FLOPs, exponentials, and rescales, which are multiplications of a whole row
+// of O by a number. Then O_i, l_i and m_i go back to HBM, until the next K/V tile asks for them.
+//
+// ```{region} attention.hpp count-and-store
+// ```
+//
+// What this changed, against phase 02:
+//
+// ```{difference} ../02-online-softmax/attention.hpp attention.hpp
+// ```
+
+// %% [markdown]
 // ## Run it: the walk over the tiles
 //
 // The sentence has 50 tokens. With B_r = 13 and B_c = 17, S falls into 4 × 3 tiles that never exist all at once. The
 // walk goes down the columns.
 
-// %%
+// %% tags=["hide-input"]
 CELL("The walk") {
   Example e = sentence();
   const Ledger ledger = phase03::forward(e.problem({.block_q = 13, .block_k = 17})).ledger;
@@ -66,7 +127,7 @@ CELL("The walk") {
 // - **S is forgotten.** The 4 stands for Q_i, K_j, V_j, O_i. The scores S_ij, B_r × B_c numbers, are on chip as well.
 //   With B_r = d everything together takes 3M/4 + 2d² + 2d numbers: that fits only if M ≥ 8d² + 8d.
 
-// %%
+// %% tags=["hide-input"]
 CELL("The paper's tiles, and what they need") {
   bool all_fit = true;
   int over = 0;
@@ -92,7 +153,7 @@ CELL("The paper's tiles, and what they need") {
 // A V1/V2 tutorial in PyTorch computes B_c = M/4/64 = 768 for N = 1024, d = 64 and an A100, M = 192 KB. Its Python
 // runs, since Python has no SRAM. Ours has.
 
-// %%
+// %% tags=["hide-input"]
 CELL("B_c = 768 on an A100") {
   const std::int64_t sram = 192 * 1024;
   const auto bytes_as_numbers = phase03::paper_blocks(sram, 64), numbers = phase03::paper_blocks(sram / 4, 64);
@@ -153,6 +214,7 @@ CELL("The ledger") {
   expect((head(e.o, 0) - head(same.o, 0)).norm() <= 4e-6 * head(same.o, 0).norm(), "and gave the same output");
 }
 
+// %% tags=["hide-input"]
 CELL("Bytes against SRAM") {
   const std::int64_t N = 512, d = 64;
   svg::Line v1{"V1, tiles shrunk to fit", {}}, law{"12 · N²d²/M numbers", {}}, naive{"naive", {}};

@@ -10,7 +10,7 @@
 // **Changed since 03.** The two `for` lines changed places; O un-normalised; LSE = m + log l written out; causal;
 // and each Q tile is independent, hence threads.
 
-// %%
+// %% tags=["hide-input"]
 #include "phases/04-tiled-v2/phase.hpp"
 
 #include <cstdio>
@@ -39,9 +39,64 @@ static svg::Walk v2_walk(const std::string& title, const Problem<float>& p, int 
 }
 
 // %% [markdown]
+// ## The code
+//
+// The same tiles are on chip as in phase 03. Which sizes are good has changed, though: K and V pass once for each Q
+// tile, so a large B_r saves bytes, and B_c does not matter for them.
+//
+// ```{region} attention.hpp on-chip-bytes
+// ```
+// ```{region} attention.hpp choose-blocks
+// ```
+//
+// A task is now a Q tile. The loop over Q tiles is outside, hidden in the task's number t, from which batch entry, head
+// and first row follow.
+//
+// ```{region} attention.hpp q-tile-outside
+// ```
+//
+// The state begins on chip and stays there. Compare with phase 03: these three lines were writes to HBM.
+//
+// ```{region} attention.hpp state-on-chip
+// ```
+//
+// K and V pass by inside. The loop ends at the last key that the tile's last row may see, so a causal mask makes it
+// shorter. A tile is `full` if its first row sees all of it, because later rows see no less.
+//
+// ```{region} attention.hpp kv-inside
+// ```
+//
+// First the scores of the tile.
+//
+// ```{region} attention.hpp scores
+// ```
+//
+// Then online softmax, row by row. m, l and O are corrected by α, exactly as in `add_key` of phase 02, but for n keys
+// at once. O is not divided by l, so there is one multiplication per row and tile instead of two.
+//
+// ```{region} attention.hpp online-softmax
+// ```
+//
+// Where the whole tile is seen, P · V is one matrix product.
+//
+// ```{region} attention.hpp output
+// ```
+//
+// After the last tile comes the only division. LSE costs one logarithm per row, because m and l are at hand. Only now
+// are O and LSE written, for the first and last time.
+//
+// ```{region} attention.hpp finish
+// ```
+//
+// What this changed, against phase 03:
+//
+// ```{difference} ../03-tiled-v1/attention.hpp attention.hpp
+// ```
+
+// %% [markdown]
 // ## Run it: two walks side by side
 
-// %%
+// %% tags=["hide-input"]
 CELL("Down the columns, or along the rows") {
   Example e = sentence();
   const Options blocks{.block_q = 13, .block_k = 17};
@@ -97,7 +152,7 @@ CELL("Rescales, counted") {
 // The larger B_r, the fewer passes; B_c no longer matters, so a chip that has room for one large tile spends it on Q
 // and O. The dashed line is the paper's Θ(N²d²/M), drawn with V1's constant from phase 03, 12.
 
-// %%
+// %% tags=["hide-input"]
 static std::uint64_t v2_bytes(std::uint64_t N, std::uint64_t d, std::uint64_t Tr) {
   return 4 * (2 * N * d + Tr * 2 * N * d);
 }
@@ -147,7 +202,7 @@ CELL("Bytes against N") {
 //
 // So says the comment over a simplified Triton kernel, beside "32 MB → 72 KiB" for N = 4096. Count.
 
-// %%
+// %% tags=["hide-input"]
 CELL("What is O(N) and what is not") {
   std::uint64_t traffic[2], held[2];
   for (const int k : {0, 1}) {
@@ -173,7 +228,7 @@ CELL("What is O(N) and what is not") {
 // m and l are on chip when a row is done. LSE = m + log l says in one number what softmax divided by, so P_ij =
 // exp(S_ij − LSE_i) can be had again later: the backward pass (phase 09) needs it, and so does merging (phase 08).
 
-// %%
+// %% tags=["hide-input"]
 CELL("LSE") {
   Example e = sentence();
   Ledger ledger = phase04::forward(e.problem_with_lse()).ledger;
@@ -194,7 +249,7 @@ CELL("LSE") {
 // loaded, not multiplied. When S_q ≠ S_k the diagonal must be *named*: does query 0 see key 0 only (top-left), or does
 // the last query see all keys (bottom-right)?
 
-// %%
+// %% tags=["hide-input"]
 CELL("Skipped tiles, counted") {
   Example e = random_example(192, 64);
   e.k = random_tensor<float>({1, 1, 320, 64}, 1, 1), e.v = random_tensor<float>({1, 1, 320, 64}, 1, 2);
@@ -224,7 +279,7 @@ CELL("Skipped tiles, counted") {
 // No Q tile needs another: (b, h, i) are B·H·T_r independent tasks, where V1 had B·H. No sum depends on who works
 // when, so the result must be the same to the last bit.
 
-// %%
+// %% tags=["hide-input"]
 CELL("Any number of threads, the same bits") {
   Example one = sentence();
   const Ledger ledger = phase04::forward(one.problem_with_lse({.block_q = 8, .threads = 1})).ledger;

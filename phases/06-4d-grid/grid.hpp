@@ -9,12 +9,15 @@
 
 namespace flash::phase06 {
 
+// #region grids
 enum class Grid {
   One,    // (Q tile), heads looped inside the block
   Two,    // (Q tile, head): phase 06
   Three,  // (batch, head, Q tile)
 };
+// #endregion
 
+// #region extents
 // Blocks along x, y, z. Heads beyond 65,535, CUDA's limit for y, go on in z.
 inline std::array<unsigned, 3> extents_of(Grid grid, std::int64_t B, std::int64_t H, std::int64_t q_tiles) {
   const auto extent = [](std::int64_t n) { return static_cast<unsigned>(n); };
@@ -22,7 +25,9 @@ inline std::array<unsigned, 3> extents_of(Grid grid, std::int64_t B, std::int64_
   if (grid == Grid::Three) return {extent(B), extent(H), extent(q_tiles)};
   return {extent(q_tiles), extent(std::min<std::int64_t>(B * H, 65535)), extent((B * H + 65534) / 65535)};
 }
+// #endregion
 
+// #region heads-in-flight
 // The heads whose K and V the first `blocks` blocks read while they walk side by side: the cache's working set is so
 // many times 2 · Sk · D elements. Head h of batch entry b is number b · H + h.
 inline std::set<std::int64_t> heads_in_flight(Grid grid, std::int64_t B, std::int64_t H, std::int64_t q_tiles,
@@ -32,5 +37,6 @@ inline std::set<std::int64_t> heads_in_flight(Grid grid, std::int64_t B, std::in
     heads.insert(grid == Grid::One ? 0 : grid == Grid::Two ? n / q_tiles : n % B * H + n / B % H);
   return heads;  // One: all blocks walk the same head
 }
+// #endregion
 
 }  // namespace flash::phase06

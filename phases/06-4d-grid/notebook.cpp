@@ -10,7 +10,7 @@
 // **Changed since 05.** `Tensor` (pointer and 64-bit strides for b, h and s) in place of `Head`; the kernel's first
 // three lines; one `launch` where there was a loop. `attend` is phase 05's kernel.
 
-// %%
+// %% tags=["hide-input"]
 #include "phases/06-4d-grid/phase.hpp"
 
 #include <cstdio>
@@ -47,9 +47,36 @@ static std::string text(const std::array<unsigned, 3>& grid) {
 static const Where watched = was_built(Where::Checked) ? Where::Checked : Where::Sim;
 
 // %% [markdown]
+// ## The code
+//
+// What was the kernel has become an ordinary device function, `attend`. It is told which Q tile is its own instead of
+// asking `blockIdx`, so that any grid can call it. `__device__` marks a function that kernels call. Everything after
+// these lines is phase 05's.
+//
+// ```{region} attention.cuh attend
+// ```
+//
+// The kernel itself is five lines. It works out which head its block belongs to, and `Q.head(b, h)` finds where that
+// head begins: `b` times one stride plus `h` times another. A grid may be 65,535 blocks high, so more heads go on in z,
+// and the last layer of z may hold blocks without a head. They leave at once.
+//
+// ```{region} attention.cuh grid
+// ```
+//
+// On the host one launch takes the place of two loops.
+//
+// ```{region} attention.cuh launch
+// ```
+//
+// What this changed, against phase 05:
+//
+// ```{difference} ../05-first-kernel/attention.cuh attention.cuh
+// ```
+
+// %% [markdown]
 // ## Run it: the same bits in one launch
 
-// %%
+// %% tags=["hide-input"]
 CELL("Phase 05, bit for bit") {
   Example before = sentence(), now = sentence();
   const Run many = phase05::forward(before.problem({.block_q = 16, .block_k = 16}), watched);
@@ -82,7 +109,7 @@ CELL("Phase 05, bit for bit") {
 // begin: only D must be contiguous.
 // Strides and offsets are 64-bit numbers: B·H·S·D passes 2³¹ sooner than one thinks.
 
-// %%
+// %% tags=["hide-input"]
 CELL("No copy") {
   const std::int64_t B = 2, H = 3, S = 100, D = 32;
   Example dense = random_heads(B, H, S, S, D), token = random_heads(B, H, S, S, D);
@@ -114,7 +141,7 @@ CELL("No copy") {
 // CUDA allows 65,535 blocks along y and z (along x two thousand million). What does not fit is folded into z; in the
 // last layer of the fold some blocks have no head and leave at once: `if (b < B)`.
 
-// %%
+// %% tags=["hide-input"]
 CELL("65,536 heads") {
   Example e = random_heads(256, 256, 1, 2, 4);
   const Run run = phase06::forward(e.problem({.block_q = 16, .block_k = 16}), Where::Sim);
@@ -149,7 +176,30 @@ CELL("65,536 heads") {
 // The picture takes each block's tiles and their length from the simulator's trace, and seats the blocks in this order
 // on a small chip with 8 places. A colour is a head.
 
-// %%
+// %% [markdown]
+// ```{region} grid.hpp grids
+// ```
+// ```{region} grid.hpp extents
+// ```
+//
+// The variants call the same `attend`. In the first, a block does all heads one after the other:
+//
+// ```{region} variants.cuh one-dimension
+// ```
+//
+// In the second, x counts the batches, y the heads and z the Q tiles:
+//
+// ```{region} variants.cuh three-dimensions
+// ```
+// ```{region} variants.cuh launch-variant
+// ```
+//
+// How many heads are being read at one time follows from the order alone:
+//
+// ```{region} grid.hpp heads-in-flight
+// ```
+
+// %% tags=["hide-input"]
 struct Step {
   std::int64_t head;
   std::uint64_t length;
@@ -216,6 +266,7 @@ CELL("The same bytes, another order") {
   expect(whole[0] == 2 * whole[1] && whole[1] == whole[2], "4 blocks leave half of the 8 places empty: twice the time");
 }
 
+// %% tags=["hide-input"]
 CELL("At full size") {
   std::printf("B = 4, H = 32, 2048 rows in tiles of 64; 132 multiprocessors, one block each\n");
   for (const Grid grid : {Grid::One, Grid::Two, Grid::Three}) {
