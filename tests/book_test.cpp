@@ -98,13 +98,13 @@ TEST_CASE("a difference has every line of both, in order, and as few changes as 
   CHECK(difference({}, {"a"}) == Lines{"+a"});
   CHECK(difference({"a"}, {}) == Lines{"-a"});
   CHECK(difference({"a", "b", "a", "b"}, {"b", "a", "b", "a"}) == Lines{"-a", " b", " a", " b", "+a"});
-  write("old.hpp", "// #region a\nint a;\n// #endregion\n");
-  write("new.hpp", "int a;\n// #region b\nint b;\n// #endregion\n");
+  write("old.hpp", "// Old.\n#include \"phases/01-naive/phase.hpp\"\n// #region a\nint a;\n// #endregion\n");
+  write("new.hpp", "// New.\n#include \"phases/02-other/phase.hpp\"\nint a;\n// #region b\nint b;\n// #endregion\n");
   write("page.cpp", "// %% [markdown]\n// ```{difference} old.hpp new.hpp\n// ```\n");
   const std::vector<Part> parts = read_page(root(), "page.cpp");
   REQUIRE(parts.size() == 1);
   CHECK(parts[0].kind == Kind::Difference);
-  CHECK(parts[0].text == " int a;\n+int b;\n");  // without the markers
+  CHECK(parts[0].text == " #include \"phases/02-other/phase.hpp\"\n int a;\n+int b;\n");  // no heads, no markers
 }
 
 // A phase's files: its pages, and what they have to show. What a phase says of itself (phase.hpp, phase.cpp, the short

@@ -72,6 +72,9 @@ class Book:
                 if entry.is_file():
                     self.quote(f"{path}/{entry.name}")
             return self.quoted[path] + ".md"
+        if path.endswith(".svg"):
+            self.write("pictures/" + os.path.basename(path), (ROOT / path).read_text())
+            return "pictures/" + os.path.basename(path)
         if not (ROOT / path).is_file():
             self.missing.append(f"{file}: {target} is nowhere")
             return "#"
@@ -337,9 +340,10 @@ def difference_html(part):
     changed = [line[0] != " " for line in lines]
     near = [any(changed[max(0, i - 3):i + 4]) for i in range(len(lines))]
     added, removed = sum(line[0] == "+" for line in lines), sum(line[0] == "-" for line in lines)
-    out = [f'<div class="difference"><p>{html.escape(part["other"])} → {html.escape(part["file"])}: '
-           f'<b class="added">+{added}</b> <b class="removed">−{removed}</b> of '
-           f'{sum(line[0] != "-" for line in lines)} lines</p><pre>']
+    length = sum(line[0] != "-" for line in lines)
+    open_ = " open" if added < length / 2 else ""  # nearly all is new: the page has shown it already
+    out = [f'<details class="difference"{open_}><summary>{html.escape(part["other"])} → {html.escape(part["file"])}: '
+           f'<b class="added">+{added}</b> <b class="removed">−{removed}</b> of {length} lines</summary><pre>']
     i = 0
     while i < len(lines):
         j = i
@@ -351,7 +355,7 @@ def difference_html(part):
                    f"<details><summary>{j - i} unchanged lines</summary>{spans}</details>")
         i = j
     # No blank line inside: Markdown would end the block there.
-    return re.sub(r"\n(?=\n)", "\n ", "".join(out)) + "</pre></div>\n"
+    return re.sub(r"\n(?=\n)", "\n ", "".join(out)) + "</pre></details>\n"
 
 
 def notebook_json(parts, pictures):

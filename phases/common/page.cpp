@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <sstream>
 
 #include "sim/error.hpp"
@@ -56,6 +57,21 @@ std::string resolved(const std::string& notebook, const std::string& file) {
   return (std::filesystem::path(notebook).parent_path() / file).lexically_normal().string();
 }
 
+// A file's lines for a difference: without the head of three lines, which is another in each phase, and the markers.
+std::vector<std::string> bare(const std::string& text) {
+  std::vector<std::string> lines = lines_of(text);
+  lines.erase(lines.begin(), std::find_if(lines.begin(), lines.end(), [](const auto& l) { return !begins(l, "// "); }));
+  std::erase_if(lines, is_region_marker);
+  return lines;
+}
+
+// The phase's own name in an include or a namespace is no difference.
+std::vector<std::string> without_number(std::vector<std::string> lines) {
+  static const std::regex name("phases?(/[0-9][0-9]-[a-z0-9-]*|[0-9][0-9])");
+  for (std::string& line : lines) line = std::regex_replace(line, name, "phase");
+  return lines;
+}
+
 Part quotation(const std::string& root, const std::string& notebook, int line, const std::string& directive) {
   std::istringstream words(directive.substr(directive.find('{')));
   std::string kind, first, second, more;
@@ -65,12 +81,12 @@ Part quotation(const std::string& root, const std::string& notebook, int line, c
   if (kind == "{difference}") {
     Part part{Part::Kind::Difference, line};
     part.other = resolved(notebook, first), part.file = resolved(notebook, second);
-    const auto bare = [&](const std::string& file) {
-      std::vector<std::string> lines = lines_of(read(root, file));
-      std::erase_if(lines, is_region_marker);
-      return lines;
-    };
-    for (const std::string& each : difference(bare(part.other), bare(part.file))) part.text += each + "\n";
+    const std::vector<std::string> before = bare(read(root, part.other)), after = bare(read(root, part.file));
+    std::size_t i = 0, j = 0;
+    for (const std::string& each : difference(without_number(before), without_number(after))) {
+      part.text += each[0] + (each[0] == '-' ? before[i] : after[j]) + "\n";
+      i += each[0] != '+', j += each[0] != '-';
+    }
     return part;
   }
   Part part{Part::Kind::Region, line};

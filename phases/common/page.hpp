@@ -1,6 +1,6 @@
 // page.hpp: a notebook's source, read as a page of the book: prose, code, and what the prose quotes from other files.
 // A quotation is a fenced directive: ```{region} FILE NAME``` shows the lines between `// #region NAME` and
-// `// #endregion`; ```{difference} FILE FILE``` shows what changed from one file to the other.
+// `// #endregion`; ```{difference} FILE FILE``` what changed between two files, but for heads and phases' names.
 // Use:  for (const Part& part : read_page(FLASH_SOURCE_DIR, "phases/01-naive/notebook.cpp")) …
 #pragma once
 #include <string>
