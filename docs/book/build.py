@@ -221,6 +221,24 @@ class Book:
                    "-d", self.source / ".doctrees", self.source, self.site]
         if subprocess.run(command, env={**os.environ, "PYTHONNOUSERSITE": "1"}).returncode != 0:
             raise Wrong("Sphinx found fault with the book; its messages are above")
+        self.mend_theme()
+
+    def mend_theme(self):
+        """Debian's furo comes unbundled: a style of another package, a script that a browser takes from a server only,
+        and no colours for a system that is set to dark. Upstream's has all three in its two files."""
+        css, js = self.site / "_static/styles/furo.css", self.site / "_static/scripts/furo.js"
+        style, script = css.read_text(), js.read_text()
+        elsewhere = re.match(r"@import url\((/javascript/[^)]*)\);\n", style)
+        if elsewhere:
+            style = pathlib.Path("/usr/share" + elsewhere.group(1)).read_text() + style[elsewhere.end():]
+        if "prefers-color-scheme: dark" not in style:
+            dark = re.search(r'body\[data-theme="dark"\] (\{[^}]*\})', style).group(1)
+            style += "@media (prefers-color-scheme: dark) {\n  body:not([data-theme=\"light\"]) " + dark + "\n}\n"
+        imported = re.match(r'import Gumshoe from "\./(.*)";\n', script)
+        if imported:
+            script = (js.parent / imported.group(1)).read_text() + script[imported.end():]
+        css.write_text(style)
+        js.write_text(script)
 
     # ---------------------------------------------------------------- checks
 
@@ -271,8 +289,11 @@ class Book:
                     wrong.append(f"{where}: {target} has no such place")
         for style in self.site.rglob("*.css"):
             for target in re.findall(r"url\(\s*[\"']?([^)\"']+)", style.read_text()):
-                if re.match(r"(?:https?:)?//", target):
+                if re.match(r"(?:https?:)?/", target):
                     wrong.append(f"{style.relative_to(self.site)}: loads {target}")
+        for script in self.site.rglob("*.js"):
+            if re.search(r"^import .* from ", script.read_text(), re.M):
+                wrong.append(f"{script.relative_to(self.site)}: imports, which a page on disk may not")
         for _, file, _ in self.notebooks:
             text = texts.get(self.site / (name_of(file) + ".html"), "")
             for what, sign in (("a table of verdicts", "✓ holds"), ("what it needs", "minutes to read")):
