@@ -24,6 +24,8 @@ PARTS = [("Part 1: the algorithm, on a CPU", "04", "docs/book/part-1.md"),
          ("Part 2: the kernels", "09", "docs/book/part-2.md")]
 REFERENCE = sorted(f"docs/{p.name}" for p in ROOT.glob("docs/*.md")) + \
             sorted(f"docs/results/{p.name}" for p in ROOT.glob("docs/results/*.md"))
+LANGUAGES = {".cu": "cuda", ".cuh": "cuda", ".py": "python", ".cpp": "cpp", ".hpp": "cpp"}
+NO_CHAPTER = "---\norphan:\nnosearch:\n---\n"  # a source file that some page links
 
 
 class Wrong(Exception):
@@ -69,7 +71,7 @@ class Book:
         if (ROOT / path).is_dir():
             self.quoted[path] = "folder-" + path.replace("/", "-")
             for entry in sorted((ROOT / path).iterdir()):
-                if entry.is_file():
+                if entry.suffix in LANGUAGES or entry.suffix == ".md":
                     self.quote(f"{path}/{entry.name}")
             return self.quoted[path] + ".md"
         if path.endswith(".svg"):
@@ -85,6 +87,10 @@ class Book:
             return name_of(path)
         self.quoted[path] = "file-" + path.replace("/", "-").replace(".", "-")
         return self.quoted[path]
+
+    def entry(self, path):
+        page = name_of(path) if path in self.files else self.quoted.get(path)
+        return f"[{path}]({page}.md)" if page else f"`{path}`"
 
     def with_links(self, text, file):
         return outside_code(text, lambda t: re.sub(
@@ -183,13 +189,12 @@ class Book:
                            (self.contents() if file == FRONT[0] else ""))
         for path, name in sorted(self.quoted.items()):
             if (ROOT / path).is_dir():
-                rows = "".join(f"- [{q}]({n}.md)\n" for q, n in sorted(self.quoted.items())
-                               if os.path.dirname(q) == path)
-                self.write(name + ".md", f"---\norphan:\n---\n# {path}\n\n{rows}")
+                rows = "".join(f"- {self.entry(path + '/' + e.name)}\n" for e in sorted((ROOT / path).iterdir()))
+                self.write(name + ".md", f"{NO_CHAPTER}# {path}\n\n{rows}")
             else:
-                language = {".cu": "cuda", ".cuh": "cuda", ".py": "python", ".cpp": "cpp", ".hpp": "cpp"}
-                code = fence((ROOT / path).read_text(errors="replace"), language.get(pathlib.Path(path).suffix, "text"))
-                self.write(name + ".md", f"---\norphan:\n---\n# {path}\n\n{code}")
+                code = fence((ROOT / path).read_text(errors="replace"),
+                             LANGUAGES.get(pathlib.Path(path).suffix, "text"))
+                self.write(name + ".md", f"{NO_CHAPTER}# {path}\n\n{code}")
         keep = {name_of(f) + ".md" for f in self.files} | {n + ".md" for n in self.quoted.values()}
         for old in self.source.glob("*.md"):
             if old.name not in keep:
@@ -306,12 +311,13 @@ class Book:
 
 
 def outside_code(text, change):
-    """Changes what is neither a block of code, fenced or indented, nor `code`."""
-    out, fenced = [], False
+    """Changes what is neither a block of code, fenced or indented, nor `code` or a formula."""
+    out, fenced, formula = [], False, False
     for line in text.split("\n"):
         if line.startswith("```"):
             fenced = not fenced
-        if fenced or line.startswith(("```", "    ")):
+        formula = formula != (line.count("$$") % 2 == 1)
+        if fenced or formula or "$$" in line or line.startswith(("```", "    ")):
             out.append(line)
         else:
             out.append("".join(s if i % 2 else change(s) for i, s in enumerate(re.split(r"(`[^`]*`)", line))))

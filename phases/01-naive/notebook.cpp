@@ -111,6 +111,9 @@ CELL("Who looks at whom") {
 // %% [markdown]
 // **What you saw.** Blue means weight. Head 8 is a line just above the diagonal; column 0, `[CLS]`, is where a head
 // rests when it finds nothing: a row must sum to one, so the weight has to go somewhere.
+//
+// Is it right? From here on every page compares with the same attention in fp64, numbers of 64 bits. The *error* of a
+// matrix is the size of the difference divided by the size of the exact matrix, both as the root of a sum of squares.
 
 // %% tags=["hide-input"]
 CELL("The whole layer, against NumPy") {
@@ -194,6 +197,9 @@ CELL("Where exp overflows") {
 // A chip has a little fast memory (SRAM) and a lot of slow memory (HBM); moving a byte between them costs more than
 // computing with it. Three separate steps write S, read S, write P, read P: each N × N. Our memory model counts
 // every byte; the formula beside it is ours. Both are integers, so they must be *equal*.
+//
+// In the code below `random_example(N, d)` is one head with N rows of d random numbers, and `grouped` writes a number
+// with commas.
 
 // %%
 static std::uint64_t naive_bytes(std::uint64_t N, std::uint64_t d) {
@@ -237,5 +243,5 @@ CELL("Bytes against N") {
 // Q, K and V, write O. The gap between the lines is what the next three phases close.
 //
 // **Exercise.** 1. Which head of the sentence looks backwards? Draw heads 9 and 11. 2. Store S and P as fp16: which
-// factor is won, and how does it grow with N? 3. Fuse the softmax into the first step (S never leaves the chip):
+// factor is won, and how does it grow with N? 3. Fuse the softmax with the first step, so that S never leaves the chip:
 // what is the formula now? Is it still O(N²)?

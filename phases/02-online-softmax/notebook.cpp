@@ -5,7 +5,8 @@
 // division. So it looks at a row three times, and the row has to be kept. Can one look be enough?
 //
 // **Idea.** Work with the maximum *so far*. When a larger score arrives, everything summed up so far is too large by
-// a known factor, so correct it. Three things are remembered for a row, whatever the number of keys:
+// a known factor, so correct it. Let s_j be the row's score for key j, and v_j that key's row of V. Three things are
+// remembered for a row, whatever the number of keys:
 //
 //     m = max s_j      l = Σ exp(s_j − m)      o = Σ exp(s_j − m) v_j
 //
@@ -145,7 +146,7 @@ CELL("One row, key by key") {
 //
 // Two states of two disjoint sets of keys can be joined: the same correction, on both sides. The state of the empty
 // set, (−∞, 0, 0), changes nothing. So it does not matter who saw which key, nor in which order: keys may be cut
-// into tiles, shared out to threads, warps or GPUs, and merged in any tree. Every later phase rests on this.
+// into tiles, shared out to threads or to GPUs, and merged in any tree. Every later phase rests on this.
 
 // %% tags=["hide-input"]
 struct Part {

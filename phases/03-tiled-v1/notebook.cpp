@@ -1,8 +1,9 @@
 // %% [markdown]
 // # 03 · FlashAttention-1: tiles
 //
-// **Question.** Phase 02 keeps one row on chip and streams all keys past it, N times. The chip holds 192 KiB and we
-// used 1. What if it held a block of keys and a block of queries?
+// **Question.** Phase 02 keeps one row on chip and streams all keys past it, N times. Our model's fast memory holds
+// 192 KiB, as much as one multiprocessor of an A100 has, and we used 1. What if it held a block of keys and a block of
+// queries?
 //
 // **Idea.** Cut Q and O into T_r tiles of B_r rows, K and V into T_c tiles of B_c rows. Bring K_j, V_j on chip once,
 // let all tiles Q_i pass by, and correct O_i with the rule of phase 02, a tile at a time. The state (m, l, O) of all

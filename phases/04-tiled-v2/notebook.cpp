@@ -200,7 +200,8 @@ CELL("Bytes against N") {
 // %% [markdown]
 // ## "HBM access drops from O(N²) to O(N)"
 //
-// So says the comment over a simplified Triton kernel, beside "32 MB → 72 KiB" for N = 4096. Count.
+// So says the comment over a simplified kernel in Triton, a Python dialect for GPUs, beside "32 MB → 72 KiB" for
+// N = 4096. Count.
 
 // %% tags=["hide-input"]
 CELL("What is O(N) and what is not") {
@@ -225,8 +226,9 @@ CELL("What is O(N) and what is not") {
 // %% [markdown]
 // ## LSE, for free
 //
-// m and l are on chip when a row is done. LSE = m + log l says in one number what softmax divided by, so P_ij =
-// exp(S_ij − LSE_i) can be had again later: the backward pass (phase 09) needs it, and so does merging (phase 08).
+// m and l are on chip when a row is done. LSE = m + log l says in one number what softmax divided by, so
+// P_ij = exp(S_ij − LSE_i) can be computed again later. The backward pass (phase 09) needs that, and so does merging
+// (phase 08).
 
 // %% tags=["hide-input"]
 CELL("LSE") {

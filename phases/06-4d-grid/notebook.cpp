@@ -63,7 +63,8 @@ static const Where watched = was_built(Where::Checked) ? Where::Checked : Where:
 // ```{region} attention.cuh grid
 // ```
 //
-// On the host one launch takes the place of two loops.
+// On the host, the program that runs on the CPU, one launch takes the place of two loops. `grid_of` folds the heads
+// as just described. `allow_shared_memory` asks for more than the 48 KiB that a block gets unasked.
 //
 // ```{region} attention.cuh launch
 // ```

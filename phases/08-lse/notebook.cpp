@@ -42,8 +42,8 @@ static double log_sum_exp(const Eigen::RowVectorXd& s) {
 // %% [markdown]
 // ## The code
 //
-// The thread that owns a row has m and l in its registers when the row is done. In the kernel m is a power of two's
-// exponent (scores were multiplied by log₂ e), hence the factor ln 2.
+// The thread that owns a row has m and l in its registers when the row is done. In the kernel scores were
+// multiplied by log₂ e, so that m counts in powers of two; hence the factor ln 2.
 //
 // ```{region} attention.cuh lse
 // ```
@@ -73,8 +73,8 @@ static double log_sum_exp(const Eigen::RowVectorXd& s) {
 // ## Run it
 //
 // Natural logarithm, fp32, [B, H, S_q]. Inside, m is in base 2 (the kernel works with exp2), so the last line is
-// LSE = ln 2 · m + ln l. Others (Triton's tutorial and those after it) hand out log2 Σ exp(s); who takes
-// one for the other is off by a factor of 1.44, hence converters with names.
+// LSE = ln 2 · m + ln l. Others (Triton's tutorial and those after it) hand out log2 Σ exp(s). Confusing the
+// two is a factor of 1.44, hence converters with names.
 
 // %% tags=["hide-input"]
 CELL("LSE of the sentence, and O as before") {
