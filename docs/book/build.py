@@ -334,14 +334,13 @@ def with_terms(text, terms):
             return piece
 
         def link(match):
-            said = match.group(1)
-            key = said.lower() if said.lower() in left else None
-            if key is None:
-                return match.group(0)
-            term = left.pop(key)
+            said = match.group(0)
+            term = left.pop(match.group(1).lower(), None)
+            if term is None:
+                return said
             return f"{{term}}`{said}`" if said == term else f"{{term}}`{said} <{term}>`"
         pieces = re.split(r"(\[[^\]]*\]\([^)]*\)|\{term\})", piece)  # not inside links
-        return "".join(p if i % 2 else re.sub(rf"(?<![\w-])({pattern})(?![\w-])", link, p, flags=re.I)
+        return "".join(p if i % 2 else re.sub(rf"(?<![\w-])({pattern})s?(?![\w-])", link, p, flags=re.I)
                        for i, p in enumerate(pieces))
     for said in re.findall(r"\{term\}`(?:[^`<]*<)?([^`>]+)>?`", text):
         left.pop(said.lower(), None)  # linked by hand
@@ -426,6 +425,18 @@ def unlike(old, new):
         yield min(len(old), len(new)) + 1, f"{len(old)} lines were kept, {len(new)} came"
 
 
+def try_myself():
+    """What no page would notice."""
+    assert not list(unlike("error 2.0e-07, N = 5", "error  7.9e-07, N = 5")) and not list(unlike("0e+00 x", "0e+00 x"))
+    for old, new in [("N = 5", "N = 6"), ("2.0e-07", "8.1e-07"), ("1e-07", "-1e-07"), ("1e-07", "0e+00"),
+                     ("a\nb", "a"), ("1e-07 2e-07", "1e-07"), ("a", "a\nb")]:
+        assert list(unlike(old, new)), (old, new)
+    assert with_terms("A warp, two warps. `warp`", ["warp"]) == "A {term}`warp`, two warps. `warp`"
+    assert with_terms("Warps here", ["warp"]) == "{term}`Warps <warp>` here"
+    assert with_terms("# warp\n\n    warp\n\n[warp](x) $$warp$$", ["warp"]).count("term") == 0
+    assert outside_code("a `a`\n```\na\n```\na", str.upper) == "A `a`\n```\na\n```\nA"
+
+
 def main():
     options = argparse.ArgumentParser(description="Writes the book from the notebooks that a build has.")
     options.add_argument("build", type=pathlib.Path, help="the build folder, where `pages` lists the notebooks")
@@ -434,6 +445,7 @@ def main():
     options.add_argument("--check", action="store_true", help="printed output, links, nothing from outside; no warning")
     options.add_argument("--golden", action="store_true", help="keep what the notebooks print now: docs/book/golden")
     chosen = options.parse_args()
+    try_myself()
     book = Book(chosen.build.resolve(), chosen.out.resolve())
     try:
         book.write_sources(chosen.only)
