@@ -161,9 +161,11 @@ class Book:
     def verdicts(self, file, claims):
         """The table at a page's end: what was claimed and holds, and what was measured elsewhere."""
         text = "\n## Predicted, counted, measured\n\nChecked by this page's run, on the simulator or on the CPU; " \
-               "a claim that no longer held would have stopped the book.\n\n| in | claim | verdict |\n|---|---|---|\n"
+               "a claim that no longer held would have stopped the book.\n\n| cell | claim | verdict |\n|---|---|---|\n"
+        before = ""
         for cell, claim in claims:
-            text += f"| {cell} | {markdown_escape(claim)} | ✓ holds |\n"
+            text += f"| {cell if cell != before else ''} | {markdown_escape(claim)} | ✓ holds |\n"
+            before = cell
         measured = f"docs/book/measured/{name_of(file)}.md"
         if (ROOT / measured).exists():
             text += "\n" + self.with_links((ROOT / measured).read_text(), measured)

@@ -174,10 +174,8 @@ CELL("65,536 heads") {
 // which of them run at the same time: hardware starts them in the order of their index, x first. Blocks of one head
 // read the same K and V and find them in the L2 cache; blocks of different heads push each other's out.
 //
-// The picture takes each block's tiles and their length from the simulator's trace, and seats the blocks in this order
-// on a small chip with 8 places. A colour is a head.
-
-// %% [markdown]
+// Each grid has a name, and so many blocks along x, y and z:
+//
 // ```{region} grid.hpp grids
 // ```
 // ```{region} grid.hpp extents
@@ -199,6 +197,9 @@ CELL("65,536 heads") {
 //
 // ```{region} grid.hpp heads-in-flight
 // ```
+//
+// The picture takes each block's tiles and their length from the simulator's trace, and seats the blocks in this order
+// on a small chip with 8 places. A colour is a head.
 
 // %% tags=["hide-input"]
 struct Step {
