@@ -4,9 +4,9 @@
 #include "phases/common/page.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
-#include <regex>
 #include <sstream>
 
 #include "sim/error.hpp"
@@ -65,10 +65,18 @@ std::vector<std::string> bare(const std::string& text) {
   return lines;
 }
 
-// The phase's own name in an include or a namespace is no difference.
+// The phase's own name in an include or a namespace (phases/05-first-kernel, phase05) is no difference.
 std::vector<std::string> without_number(std::vector<std::string> lines) {
-  static const std::regex name("phases?(/[0-9][0-9]-[a-z0-9-]*|[0-9][0-9])");
-  for (std::string& line : lines) line = std::regex_replace(line, name, "phase");
+  for (std::string& line : lines)
+    for (const std::string word : {"phases/", "phase"})
+      for (std::size_t at = 0; (at = line.find(word, at)) != std::string::npos;) {
+        const std::size_t begin = at += word.size();
+        while (at < line.size() && std::isdigit(static_cast<unsigned char>(line[at]))) ++at;
+        if (at == begin) continue;  // no number
+        while (word == "phases/" && at < line.size() && line[at] != '/') ++at;
+        line.erase(begin, at - begin);
+        at = begin;
+      }
   return lines;
 }
 
