@@ -1,5 +1,5 @@
 # phases.cmake: flash_add_test() for one doctest program, flash_add_phase() for one phase.
-# A phase is found by its names: phases/NN-name/{notebook.cpp, attention.cu} and tests/phase_NN_test.cpp.
+# A phase is found by its names: phases/NN-name/{notebook.cpp, attention.cu, steps/host.cu}, tests/phase_NN_test.cpp.
 # flash_add_phase(04 tiled-v2) makes the target phase04 and the CTest label phase04.
 
 # How tests and notebooks are compiled: lightly, since that takes longer than running them, and with the headers of the
@@ -26,10 +26,14 @@ endforeach()
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${script}")
 endfunction()
 
-# flash_add_phase(<number> <name> [USES <number>…]): its objects, its page and its proof. The phase before is always at
-# hand; USES names further phases that the page or the proof compares with.
+# flash_add_phase(<number> <name> [USES <number>…] [NOTEBOOKS <name>…]): its objects, its pages and its proof. The phase
+# before is always at hand; USES names further phases that a page or the proof compares with. NOTEBOOKS: the pages in
+# the order of reading, phases/NN-name/<name>.cpp; `notebook` unless said otherwise.
 function(flash_add_phase number name)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "USES")
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "USES;NOTEBOOKS")
+  if(NOT arg_NOTEBOOKS)
+    set(arg_NOTEBOOKS notebook)
+  endif()
   set(phase phase${number})
   set(folder "${PROJECT_SOURCE_DIR}/phases/${number}-${name}")
   set(test "${PROJECT_SOURCE_DIR}/tests/phase_${number}_test.cpp")
@@ -43,7 +47,9 @@ function(flash_add_phase number name)
   # Its declaration (phase.cpp) and what else runs on the host, and its kernel once per machine: all that a program must
   # link to run it.
   file(GLOB host CONFIGURE_DEPENDS "${folder}/*.cpp")
-  list(REMOVE_ITEM host "${folder}/notebook.cpp")
+  foreach(notebook IN LISTS arg_NOTEBOOKS)
+    list(REMOVE_ITEM host "${folder}/${notebook}.cpp")
+  endforeach()
   add_library(${objects}_host OBJECT ${host})
   target_link_libraries(${objects}_host PUBLIC flash_common)
   add_library(${objects} INTERFACE)
@@ -62,17 +68,27 @@ function(flash_add_phase number name)
     return()
   endif()
 
-  # The page of the course; it is a test too: it must run to its end.
-  add_executable(${phase}_notebook "${folder}/notebook.cpp")
-  target_link_libraries(${phase}_notebook PRIVATE cell_main ${objects} ${compared})
-  flash_compile_lightly(${phase}_notebook)
-  add_test(NAME ${phase}.notebook COMMAND ${phase}_notebook)
-  set_tests_properties(${phase}.notebook PROPERTIES LABELS "${phase};notebook" TIMEOUT 300)
+  # Kernels on the way to the phase's own: its pages and its proof run them, the phase does not.
+  set(steps)
+  if(EXISTS "${folder}/steps/host.cu")
+    set(steps ${phase}_steps_kernel)
+    flash_add_kernel(${steps} "${folder}/steps/host.cu")
+  endif()
+
+  # The pages of the course; each is a test too: it must run to its end.
+  add_custom_target(${phase})
+  foreach(notebook IN LISTS arg_NOTEBOOKS)
+    add_executable(${phase}_${notebook} "${folder}/${notebook}.cpp")
+    target_link_libraries(${phase}_${notebook} PRIVATE cell_main ${objects} ${steps} ${compared})
+    flash_compile_lightly(${phase}_${notebook})
+    add_test(NAME ${phase}.${notebook} COMMAND ${phase}_${notebook})
+    set_tests_properties(${phase}.${notebook} PROPERTIES LABELS "${phase};notebook" TIMEOUT 300)
+    add_dependencies(${phase} ${phase}_${notebook})
+  endforeach()
 
   # The proof: what all phases promise, and what is this one's alone.
-  flash_add_test(${phase} "${test}" LABELS ${phase} LINK ${objects} ${compared} ${promises})
-
-  add_custom_target(${phase} DEPENDS ${phase}_notebook ${phase}_test)
+  flash_add_test(${phase} "${test}" LABELS ${phase} LINK ${objects} ${steps} ${compared} ${promises})
+  add_dependencies(${phase} ${phase}_test)
 endfunction()
 
 # The list of all phases as source files: their declarations alone (flash_features), and all of them, with what they
