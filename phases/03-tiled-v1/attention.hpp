@@ -84,7 +84,7 @@ Ledger attention(const Problem<T>& p) {
         const auto keys = K_j.rows;
         auto S = mat(S_ij).leftCols(keys);  // [rows of Q_i, keys]
 
-        S.noalias() = mat(Q_i) * mat(K_j).transpose();  // 9
+        product(memory, S, mat(Q_i), mat(K_j).transpose());  // 9
         for (std::int64_t r = 0; r < Q_i.rows; ++r) {
           float &l_r = l_i.data()[r], &m_r = m_i.data()[r];
           // 10: m̃, P̃, l̃ of this tile alone; scaled after the sum: equal sums stay equal in any order of adding
@@ -99,9 +99,7 @@ Ledger attention(const Problem<T>& p) {
           l_r = l_new;  // 13
           m_r = m_new;
         }
-        mat(O_i).noalias() += S * mat(V_j);  // 12
-        memory.count_matmul(Q_i.rows, keys, D);
-        memory.count_matmul(Q_i.rows, D, keys);
+        add_product(memory, mat(O_i), S, mat(V_j));  // 12
         memory.count_exps(Q_i.rows * (keys + 2));
         memory.count_rescales(2 * Q_i.rows);
 
