@@ -494,26 +494,17 @@ CELL("All steps") {
   if (!counts()) return;
   std::printf("step           HBM bytes   HBM sectors   shared requests   wavefronts    exps\n");
   std::vector<std::pair<std::string, Ledger>> all;
+  std::vector<std::pair<std::string, std::uint64_t>> wavefronts;
   for (const NamedStep& step : attention_steps) all.emplace_back(step.name, count(step.run));
-  std::uint64_t most = 0;
   for (const auto& [name, l] : all) {
     std::uint64_t sectors = 0;
     for (const ArrayTraffic& a : l.arrays) sectors += a.read_sectors + a.write_sectors;
     std::printf("%-12s %11s %13s %17s %12s %7s\n", name.c_str(), grouped(l.hbm_bytes()).c_str(),
                 grouped(sectors).c_str(), grouped(l.shared_read_requests + l.shared_write_requests).c_str(),
                 grouped(l.shared_wavefronts).c_str(), grouped(l.exps).c_str());
-    most = std::max(most, l.shared_wavefronts);
+    wavefronts.emplace_back(name, l.shared_wavefronts);
   }
-  svg::Canvas canvas(820, 60 + 34.0 * double(all.size()), "Wavefronts of shared memory, N = 150, D = 32 (counted)");
-  double y = 46;
-  for (const auto& [name, l] : all) {
-    canvas.text(16, y + 16, name);
-    canvas.rect(120, y, 560 * double(l.shared_wavefronts) / double(most), 24, "fill=\"#0072b2\"");
-    canvas.text(128 + 560 * double(l.shared_wavefronts) / double(most), y + 16,
-                l.shared_wavefronts ? grouped(l.shared_wavefronts) : "none: every operand comes from HBM");
-    y += 34;
-  }
-  picture("05-steps", canvas.str());
+  picture("05-steps", svg::bars("Wavefronts of shared memory, N = 150, D = 32 (step 3 uses none)", wavefronts));
 
   Example last = random_example(N, D), phase = random_example(N, D);
   run_step(&Steps::unrolled, last, Where::Sim);
