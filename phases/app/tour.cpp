@@ -184,7 +184,7 @@ std::string table_text(const std::vector<Step>& steps) {
 std::string bytes_chart(const Problem<float>& real) {
   std::vector<svg::Line> lines;
   Problem<float> p = real;
-  p.options = {};  // what a GPU has on chip, and the tiles that each phase then takes
+  p.options = {.block_q = 128, .block_k = 128};  // on 192 KiB, as a GPU has them
   for (const Phase* phase : all_phases()) {
     if (phase->features.kernel) break;  // the kernels move what 04 moves with their blocks
     svg::Line line{.label = phase->features.phase, .points = {}};
@@ -194,8 +194,8 @@ std::string bytes_chart(const Problem<float>& real) {
     }
     lines.push_back(line);
   }
-  return svg::chart({.title = "HBM bytes against N, by formula (one head, d = " + std::to_string(real.D()) + ", " +
-                              std::to_string(p.options.sram_bytes / 1024) + " KiB on chip)",
+  return svg::chart({.title = "HBM bytes against N, by formula (one head, d = " + std::to_string(real.D()) +
+                              ", tiles 128 x 128, " + std::to_string(p.options.sram_bytes / 1024) + " KiB on chip)",
                      .x = "N",
                      .y = "bytes"},
                     lines);
@@ -232,7 +232,7 @@ void write_report(const std::string& path, const std::vector<Step>& steps, const
   std::string html =
       "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>FlashPhases tour</title>\n"
-      "<style>:root{color-scheme:light dark}body{font:15px sans-serif;max-width:1000px;margin:2em auto;padding:0 1em;"
+      "<style>:root{color-scheme:light dark}body{font:15px sans-serif;max-width:1150px;margin:2em auto;padding:0 1em;"
       "background:#fff;color:#222}.wide{overflow-x:auto}table{border-collapse:collapse}td,th{padding:.3em .7em;"
       "border-bottom:1px solid #8886;text-align:right;white-space:nowrap}td:first-child,th:first-child{text-align:left}"
       "svg{max-width:100%;height:auto;border-radius:4px}"
