@@ -65,9 +65,11 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
 // ```
 //
 // `kernel<<<blocks, threads>>>(arguments)` is the launch: so many blocks of so many threads. Together the blocks are
-// the *grid*. A program of one file would call `cudaMalloc` and `cudaMemcpy`; this project says `m.alloc`, `m.upload`
-// and `m.download`, so that arrays have names and ends that findings and counters can report. `data()` is the device
-// pointer, and the host may not follow it.
+// the *grid*. A GPU consists of *multiprocessors*, an H200 of 132; each block runs on one of them, and each of them
+// runs several blocks at a time. A program of one file would call `cudaMalloc` and `cudaMemcpy`; this project says
+// `m.alloc`, `m.upload` and `m.download`, so that arrays have names and ends that findings and counters can report. `m`
+// is the `Machine`, the device that the kernel runs on; `ran` launches and collects what the machine reports. `data()`
+// is the device pointer, and the host may not follow it.
 //
 // One more word stands at the top of every kernel file: `namespace flash::phase05::inline FLASH_MACHINE`. The build
 // compiles each file once per machine, and turns FLASH_MACHINE into `on_sim` (the fast simulator), `on_checked` (the
@@ -122,7 +124,8 @@ CELL("Neighbours share sectors") {
 // %% [markdown]
 // ## 2 · A tile in shared memory
 //
-// The transpose of a matrix cannot be coalesced on both sides: who reads along rows must write along columns.
+// A transpose that goes element by element cannot be coalesced on both sides: if a warp reads along a row, it writes
+// along a column.
 //
 // ```{region} steps/2-tile.cuh transpose-directly
 // ```
@@ -171,8 +174,9 @@ CELL("Rows in, rows out") {
 //
 // On a GPU such a kernel may give the right answer for years, because the warps of a block often run in a lucky order.
 // The fast simulator runs the threads of a block one after another, so the damage shows. The checked one does not need
-// bad luck: it knows which accesses nothing puts in order, and names both sides. Fresh shared memory counts as
-// unwritten, so a read that comes before every write is a finding, too.
+// bad luck: it knows which accesses nothing puts in order, and names both sides. In its words `tile+128` is byte 128 of
+// `tile`, which is the element tile[1][0]. Fresh shared memory counts as unwritten, so a read that comes before every
+// write is a finding, too.
 
 // %%
 CELL("A missing barrier") {
@@ -205,8 +209,8 @@ CELL("A missing barrier") {
 // ```{region} steps/host.cu host-naive
 // ```
 //
-// On the CPU, phase 01 counted each matrix product as one pass over its operands, as if some cache held the rest. A
-// kernel has to say every load. Each of the N² pairs loads D elements of Q, of K and of V, and loads P once for each of
+// Phase 01 brought tiles of Q, K, P and V into SRAM for its products. This kernel does not: each operand comes from HBM
+// each time that it is used. Each of the N² pairs loads D elements of Q, of K and of V, and loads P once for each of
 // the D columns of O:
 //
 //     read     Q: N²D    K: N²D    V: N²D    S: N² (maximum) + N² (P) + N²D (O)
@@ -280,9 +284,9 @@ CELL("Correct and wasteful") {
 // ```{region} steps/4-tiled.cuh tiles
 // ```
 //
-// A thread without a row (the last block has 42 of them) computes on zeros and only leaves before the end: it must help
-// to copy the tiles, and it must come to the barriers. The loop over the K/V tiles stays a loop, since the state goes
-// from one tile to the next:
+// A thread without a row (the last block has 42 of them) computes on zeros and leaves just before the store. Until then
+// it must stay: it helps to copy the tiles, and the barriers wait for it. The loop over the K/V tiles stays a loop,
+// since the state goes from one tile to the next:
 //
 // ```{region} steps/4-tiled.cuh loop
 // ```
@@ -330,9 +334,9 @@ CELL("The bytes of phase 04") {
 // ## 5 · Padding: banks
 //
 // Shared memory is divided into 32 {term}`banks <bank>`. Float number i of it lies in bank i mod 32, and each bank
-// delivers one float at a time. A request takes as many rounds, called {term}`wavefronts <wavefront>`, as its fullest
-// bank needs. 32 lanes that read 32 neighbouring floats use each bank once: one wavefront. Lanes that read the same
-// float share it: one wavefront, again. But here is what the scores do:
+// delivers one float at a time. A request takes as many rounds, which are called {term}`wavefronts <wavefront>`, as its
+// fullest bank needs. 32 lanes that read 32 neighbouring floats use each bank once: one wavefront. Lanes that read the
+// same float share it: one wavefront, again. But here is what the scores do:
 //
 //     Q_tile[row][d]     lane = row; rows are 32 floats long, so all 32 lanes read bank d: 32 wavefronts
 //     K_tile[j][d]       all lanes read the same float: 1 wavefront
@@ -422,10 +426,10 @@ CELL("Fewer and wider") {
 // %% [markdown]
 // ## 8 · exp2
 //
-// A GPU has an instruction for 2ˣ (`ex2.approx` in PTX, nvcc's assembly language) and none for eˣ. In the PTX of nvcc
-// 13.0, `exp2f` is this one instruction, and `expf` is the same with nine more around it, which multiply by log₂e and
-// guard the range. But scores are multiplied by `scale` anyway: let the host pass scale · log₂e, and the factor is
-// free.
+// A GPU has an instruction for 2ˣ (`ex2.approx` in PTX, the assembly language that nvcc generates) and none for eˣ. In
+// the PTX of nvcc 13.0, `exp2f` is this one instruction, and `expf` is the same with nine more around it, which
+// multiply by log₂e and guard the range. But scores are multiplied by `scale` anyway: let the host pass scale · log₂e,
+// and the factor is free.
 //
 // ```{difference} steps/7-float4.cuh steps/8-exp2.cuh
 // ```
@@ -455,10 +459,9 @@ CELL("The same counts, other last bits") {
 // which in spite of its name is a part of HBM.
 //
 // So the loops over keys run to B_c instead of `keys`, and keys that do not exist get the score −∞. Their weight is
-// then
-// 0. Only the loop of P·V stays as short as it was, and P needs an array that can be indexed there. It goes to shared
-// memory, in a column of the thread's own, so no barrier is needed. `__launch_bounds__(Br)` promises that blocks have
-// at most 64 threads. The compiler can then give each thread more of the multiprocessor's registers.
+// then zero. Only the loop of P·V stays as short as it was, and P needs an array that can be indexed there. It goes to
+// shared memory, in a column of the thread's own, so no barrier is needed. `__launch_bounds__(Br)` promises that blocks
+// have at most 64 threads. The compiler can then give each thread more of the multiprocessor's registers.
 //
 // ```{difference} steps/8-exp2.cuh steps/9-unrolled.cuh
 // ```
@@ -486,8 +489,8 @@ CELL("What registers cost") {
 // %% [markdown]
 // ## The staircase
 //
-// All seven attention kernels on the same input. The first step down the staircase is the large one: HBM, the memory
-// outside of the chip. The others lie on the chip.
+// All seven attention kernels on the same input. From step 3 to step 4 it is the HBM traffic that falls; from there on,
+// what happens on the chip.
 
 // %% tags=["hide-input"]
 CELL("All steps") {
