@@ -87,9 +87,9 @@ std::string bars(const std::string& title, const std::vector<std::pair<std::stri
 }
 
 std::string short_number(double v) {
-  if (v != 0 && std::abs(v) < 0.01) {
+  if (v != 0 && std::abs(v) < 1) {
     char text[32];
-    std::snprintf(text, sizeof text, "%.1e", v);
+    std::snprintf(text, sizeof text, "%.2g", v);
     return text;
   }
   static constexpr const char* units[] = {"", " Ki", " Mi", " Gi", " Ti", " Pi"};

@@ -66,7 +66,7 @@ struct Axes {
   bool log = true;  // both axes
 };
 
-// 4096 -> "4096", 65536 -> "64 Ki", 2^30 -> "1 Gi", 2^-10 -> "9.8e-04".
+// 4096 -> "4096", 65536 -> "64 Ki", 2^30 -> "1 Gi", 2^-10 -> "0.00098".
 std::string short_number(double v);
 
 // Round values between lo and hi: powers of 2, 4 or 16 on a log axis, else multiples of 1, 2 or 5.
