@@ -1,5 +1,5 @@
 # phases.cmake: flash_add_test() for one doctest program, flash_add_phase() for one phase.
-# A phase is found by its names: phases/NN-name/{notebook.cpp, attention.cu} and tests/phase_NN_test.cpp.
+# A phase is found by its names: phases/NN-name/{notebook.cpp, attention.cu, steps/host.cu}, tests/phase_NN_test.cpp.
 # flash_add_phase(04 tiled-v2) makes the targets phase04 and phase04_pages and the CTest label phase04.
 
 # How tests and notebooks are compiled: lightly, since that takes longer than running them, and with the headers of the
@@ -68,11 +68,18 @@ function(flash_add_phase number name)
     return()
   endif()
 
+  # Kernels on the way to the phase's own: its pages and its proof run them, the phase does not.
+  set(steps)
+  if(EXISTS "${folder}/steps/host.cu")
+    set(steps ${phase}_steps_kernel)
+    flash_add_kernel(${steps} "${folder}/steps/host.cu")
+  endif()
+
   # The pages of the course. Each is a test too: it must run to its end, and its quotations must be there.
   add_custom_target(${phase}_pages)
   foreach(page IN LISTS arg_NOTEBOOKS)
     add_executable(${phase}_${page} "${folder}/${page}.cpp")
-    target_link_libraries(${phase}_${page} PRIVATE cell_main ${objects} ${compared})
+    target_link_libraries(${phase}_${page} PRIVATE cell_main ${objects} ${steps} ${compared})
     flash_compile_lightly(${phase}_${page})
     add_dependencies(${phase}_pages ${phase}_${page})
     add_test(NAME ${phase}.${page} COMMAND ${phase}_${page} --page)
@@ -82,7 +89,7 @@ function(flash_add_phase number name)
   endforeach()
 
   # The proof: what all phases promise, and what is this one's alone.
-  flash_add_test(${phase} "${test}" LABELS ${phase} LINK ${objects} ${compared} ${promises})
+  flash_add_test(${phase} "${test}" LABELS ${phase} LINK ${objects} ${steps} ${compared} ${promises})
 
   add_custom_target(${phase} DEPENDS ${phase}_pages ${phase}_test)
 endfunction()

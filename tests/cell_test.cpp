@@ -17,6 +17,7 @@
 
 // %% [markdown]
 // Two cells of a page.
+// {term}`Words <word>` of a {term}`glossary`.
 // ```{region} tests/cell_test.cpp second
 // ```
 
@@ -110,6 +111,7 @@ TEST_CASE("a page has its prose, quoted code and cells in order; as JSON, a line
   const std::string page = printed({"--page", "--svg", folder});
   CHECK(ran == "12");
   const auto at = [&](const char* text) { return page.find(text); };
+  CHECK(at("\nWords of a glossary.\n") != page.npos);
   CHECK(at("Two cells of a page.") < at("│ ran += \"2\";"));
   CHECK(at("│ ran += \"2\";") < at("── 1. first ──\n✓ small\n"));
   CHECK(at("── 1. first ──") < at("── 2. second ──\npicture: "));
@@ -118,7 +120,7 @@ TEST_CASE("a page has its prose, quoted code and cells in order; as JSON, a line
 
   const std::string jsonl = printed({"--jsonl", "--svg", folder});
   CHECK(jsonl.find("{\"kind\": \"prose\", \"line\": ") != jsonl.npos);
-  CHECK(jsonl.find("\"text\": \"Two cells of a page.\\u000a\"") != jsonl.npos);
+  CHECK(jsonl.find("\"text\": \"Two cells of a page.\\u000a{term}") != jsonl.npos);
   CHECK(jsonl.find("\"text\": \"\", \"claims\": [{\"claim\": \"small\", \"holds\": true}], \"pictures\": []}\n") !=
         jsonl.npos);
   CHECK(jsonl.find("\"text\": \"one\\u000a\", \"claims\": [], \"pictures\": [\"square.svg\"]}\n") != jsonl.npos);

@@ -155,8 +155,14 @@ class Book:
         facts = (f'<p class="facts">{minutes} minutes to read · needs: nothing'
                  f'{", the simulator runs the kernels" if kernel else ""} · '
                  f'<a href="{name}.ipynb" download>notebook</a> · run it: '
-                 f'<code>./flash notebook {name.split("-")[0]}</code></p>\n')
+                 f"<code>./flash notebook {self.words(file)}</code></p>\n")
         return f"{title}\n\n{facts}\n{rest}\n" + self.verdicts(file, claims)
+
+    def words(self, file):
+        """What ./flash notebook wants to hear: the number, and the name where the phase has several pages."""
+        number = next(n for n, f, _ in self.notebooks if f == file)
+        alone = sum(n == number for n, _, _ in self.notebooks) == 1
+        return number if alone else f"{number} {pathlib.Path(file).stem}"
 
     def verdicts(self, file, claims):
         """The table at a page's end: what was claimed and holds, and what was measured elsewhere."""
@@ -238,9 +244,9 @@ class Book:
         elsewhere = re.match(r"@import url\((/javascript/[^)]*)\);\n", style)
         if elsewhere:
             style = pathlib.Path("/usr/share" + elsewhere.group(1)).read_text() + style[elsewhere.end():]
-        if "prefers-color-scheme: dark" not in style:
-            dark = re.search(r'body\[data-theme="dark"\] (\{[^}]*\})', style).group(1)
-            style += "@media (prefers-color-scheme: dark) {\n  body:not([data-theme=\"light\"]) " + dark + "\n}\n"
+        dark = re.search(r'body\[data-theme="dark"\] (\{[^}]*\})', style)
+        if dark and not re.search(r"prefers-color-scheme: ?dark", style):
+            style += f'@media (prefers-color-scheme: dark) {{ body:not([data-theme="light"]) {dark.group(1)} }}\n'
         imported = re.match(r'import Gumshoe from "\./(.*)";\n', script)
         if imported:
             script = (js.parent / imported.group(1)).read_text() + script[imported.end():]

@@ -43,36 +43,42 @@ static std::vector<double> flat(const RowMajor<float>& m) {
 // ```
 //
 // Now attention itself. A `Problem` holds Q, K, V and O as [B, H, S, D]: batch, head, row, column. S_q is the number of
-// queries, S_k the number of keys, D the length of a row (d in formulas). Each head is a *task* of its own, and
-// `run_tasks` shares the tasks among the CPU's threads. `memory.matrix` gives a matrix a name, under which the ledger
-// counts what is read and written. S and P exist only here, so they get their names below.
+// queries, S_k the number of keys, D the length of a row (d in formulas).
+//
+// The code goes through a model of two memories. HBM is large and slow, and all matrices lie in it: `memory.matrix`
+// gives one a name, under which the ledger counts. SRAM is small and fast: `memory.tile` takes room in it, and is
+// refused when the budget is spent. Only `memory.load` and `memory.store` move numbers between the two. A product of
+// two matrices is computed piece by piece, and this function says how large a piece may be:
+//
+// ```{region} attention.hpp blocks
+// ```
+//
+// Each head is a *task* of its own, and `run_tasks` shares the tasks among the CPU's threads. S and P, the two N × N
+// matrices, lie in HBM like the others.
 //
 // ```{region} attention.hpp heads
 // ```
 //
-// Three steps follow. Each stands for a program of its own, which reads its inputs from slow memory and writes its
-// result back there. The first computes the scores. `p.visible(i)` is the number of keys that row i may see; the others
-// get −∞, so that softmax gives them weight 0.
+// Three steps follow. Each reads its inputs from HBM and writes its result back there, as calls of a matrix library
+// would. The first computes the scores. `mat(tile)` lets Eigen see a tile as a matrix, and `product` multiplies two of
+// them and counts the FLOPs. `p.visible(i)` is the number of keys that row i may see. The other scores become −∞, so
+// that softmax gives them weight 0.
 //
 // ```{region} attention.hpp scores
 // ```
 //
-// The second turns scores into weights.
+// The second step turns scores into weights, a row at a time.
 //
-// ```{region} attention.hpp weights
+// ```{region} attention.hpp softmax
 // ```
 //
-// The third multiplies the weights with the values. Without a mask that is one matrix product. With one, each row takes
-// the values that it sees and no others: weight 0 times NaN would be NaN, so a broken value that nobody may see would
-// spoil the row. `noalias()` tells Eigen that the result is not one of the factors, so that it needs no copy.
+// The third multiplies the weights with the values, piece by piece. Where every row sees every key of the piece, that
+// is one product. Elsewhere each row takes the values that it sees and no others. Weight 0 times NaN would be NaN, so a
+// broken value that nobody may see would spoil the row.
 //
 // ```{region} attention.hpp output
 // ```
-//
-// The rest is declared rather than counted: two matrix products of 2 · S_q · S_k · D FLOPs, and one exponential for
-// each score.
-//
-// ```{region} attention.hpp flops
+// ```{region} attention.hpp run-tasks
 // ```
 
 // %% [markdown]
@@ -194,16 +200,25 @@ CELL("Where exp overflows") {
 // %% [markdown]
 // ## What it costs
 //
-// A chip has a little fast memory (SRAM) and a lot of slow memory (HBM); moving a byte between them costs more than
-// computing with it. Three separate steps write S, read S, write P, read P: each N × N. Our memory model counts
-// every byte; the formula beside it is ours. Both are integers, so they must be *equal*.
+// A chip has a little fast memory (SRAM) and a lot of slow memory (HBM). Moving a byte between them costs more than
+// computing with it. Here every number that is computed with comes through a model of these two memories: `load` copies
+// rows from HBM into a tile in SRAM, `store` copies them back, and both count the bytes. SRAM is 192 KiB, and a tile
+// that does not fit is an error.
+//
+// Three separate steps write S, read S, write P, read P: each N × N. The two products go tile by tile. They keep as
+// many rows of Q (or O) on chip as fit, B_r of them, and let K (or V) pass by. So K and V come in once for each of T_r
+// = ⌈N / B_r⌉ row tiles. The formula is derived by hand. Counted and predicted bytes are integers, so they must be
+// *equal*.
 //
 // In the code below `random_example(N, d)` is one head with N rows of d random numbers, and `grouped` writes a number
 // with commas.
 
 // %%
 static std::uint64_t naive_bytes(std::uint64_t N, std::uint64_t d) {
-  return 4 * (4 * N * d + 4 * N * N);  // Q, K, V, O once; S and P written once and read once; 4 bytes each
+  const std::uint64_t fit = (192 * 1024 / 4 - 16 * d) / (d + 16);  // rows of Q and of S, beside 16 keys
+  const std::uint64_t Tr = (N + fit - 1) / fit;
+  return 4 *
+         (2 * N * d + Tr * 2 * N * d + 4 * N * N);  // Q, O once; K, V T_r times; S, P written and read; 4 bytes each
 }
 
 CELL("The ledger") {
@@ -212,7 +227,7 @@ CELL("The ledger") {
   std::printf("N = %d, d = %d     read       written   [bytes]\n", int(N), int(d));
   for (const ArrayTraffic& a : ledger.arrays)
     std::printf("  %-4s %15s %15s\n", a.name.c_str(), grouped(a.read_bytes).c_str(), grouped(a.written_bytes).c_str());
-  std::printf("counted  %s = 4 · (4Nd + 4N²) = %s\n", grouped(ledger.hbm_bytes()).c_str(),
+  std::printf("counted  %s = 4 · (4Nd + 4N²) = %s, since all rows fit: T_r = 1\n", grouped(ledger.hbm_bytes()).c_str(),
               grouped(naive_bytes(N, d)).c_str());
   expect(ledger.hbm_bytes() == naive_bytes(N, d), "counted = formula");
   const double share = 16.0 * N * N / double(ledger.hbm_bytes());
@@ -222,7 +237,7 @@ CELL("The ledger") {
 // %% tags=["hide-input"]
 CELL("Bytes against N") {
   const std::uint64_t d = 64;
-  svg::Line naive{"4·(4Nd + 4N²)", {}}, inputs{"Q, K, V, O once: 16Nd", {}};
+  svg::Line naive{"4·(2Nd + T_r 2Nd + 4N²)", {}}, inputs{"Q, K, V, O once: 16Nd", {}};
   inputs.dashed = true;
   bool equal = true;
   for (std::uint64_t N = 64; N <= 16384; N *= 2) {
@@ -239,8 +254,8 @@ CELL("Bytes against N") {
 }
 
 // %% [markdown]
-// **What you saw.** Twice the words, four times the bytes. The dashed line is what must move at the very least: read
-// Q, K and V, write O. The gap between the lines is what the next three phases close.
+// **What you saw.** The more words, the closer twice the words come to four times the bytes. The dashed line is what
+// must move at the very least: read Q, K and V, write O. The gap between the lines is what the next three phases close.
 //
 // **Exercise.** 1. Which head of the sentence looks backwards? Draw heads 9 and 11. 2. Store S and P as fp16: which
 // factor is won, and how does it grow with N? 3. Fuse the softmax with the first step, so that S never leaves the chip:

@@ -26,13 +26,6 @@ struct State {
 };
 // #endregion
 
-// #region rescale
-// exp(m - m_new), and 0 instead of NaN when both are -inf (nothing seen yet: nothing to rescale).
-inline float rescale_factor(float m, float m_new) {
-  return m == -infinity ? 0.0f : std::exp(m - m_new);
-}
-// #endregion
-
 // #region add-key
 // Adds one key with score s and value v [D] to the state: one pass, no second look at earlier keys.
 template <class Value>
@@ -40,7 +33,7 @@ void add_key(State& state, float s, const Value& v) {
   if (s == -infinity) return;  // a masked key: selected away, not multiplied by 0
   if (state.o.size() == 0) state.o = Eigen::VectorXf::Zero(v.size());
   const float m_new = std::max(state.m, s);
-  const float alpha = rescale_factor(state.m, m_new), p = std::exp(s - m_new);
+  const float alpha = std::exp(state.m - m_new), p = std::exp(s - m_new);  // no key yet: m = -inf, alpha = 0
   state.l = alpha * state.l + p;
   state.o = alpha * state.o + p * v;
   state.m = m_new;
@@ -50,9 +43,9 @@ void add_key(State& state, float s, const Value& v) {
 // #region merge
 // The state of A ∪ B from the states of two disjoint sets of keys. Associative and commutative up to rounding.
 inline State merge(const State& a, const State& b) {
-  if (a.m == -infinity) return b;
+  if (a.m == -infinity) return b;  // of two empty sets m - m would be -inf - -inf: NaN
   if (b.m == -infinity) return a;
-  const float m = std::max(a.m, b.m), alpha = rescale_factor(a.m, m), beta = rescale_factor(b.m, m);
+  const float m = std::max(a.m, b.m), alpha = std::exp(a.m - m), beta = std::exp(b.m - m);
   return {m, alpha * a.l + beta * b.l, alpha * a.o + beta * b.o};
 }
 // #endregion
@@ -82,14 +75,15 @@ Ledger attention(const Problem<T>& p) {
         memory.load(k_j, K, j);
         memory.load(v_j, V, j);
         add_key(state, mat(q_i).row(0).dot(mat(k_j).row(0)) * p.scale(), mat(v_j).row(0).transpose());
+        memory.count_matmul(2, 1, D);  // q·k and p·v
+        memory.count_exps(2);          // p and the rescaling factor
+        memory.count_rescales(1);
       }
-      memory.count_matmul(2, p.visible(i), D);  // q·k and p·v
-      memory.count_exps(2 * p.visible(i));      // p and the rescaling factor
-      memory.count_rescales(p.visible(i) + 1);  // each key, and the division at the end
-                                                // #endregion
+      // #endregion
 
       // #region write-row
       mat(o_i).row(0) = state.output();
+      memory.count_rescales(1);  // the division
       memory.store(o_i, O, i);
       if (p.lse) {
         mat(lse_i)(0, 0) = state.lse();

@@ -101,7 +101,7 @@ Ledger attention(const Problem<T>& p) {
                                             // #endregion
 
         // #region online-softmax
-        S.noalias() = mat(Q_i) * mat(K_j).transpose();  // 9
+        product(memory, S, mat(Q_i), mat(K_j).transpose());  // 9
         for (std::int64_t r = 0; r < Q_i.rows; ++r) {
           float &l_r = l_i.data()[r], &m_r = m_i.data()[r];
           // 10: m̃, P̃, l̃ of this tile alone; scaled after the sum: equal sums stay equal in any order of adding
@@ -116,11 +116,9 @@ Ledger attention(const Problem<T>& p) {
           l_r = l_new;  // 13
           m_r = m_new;
         }
-        mat(O_i).noalias() += S * mat(V_j);  // 12
+        add_product(memory, mat(O_i), S, mat(V_j));  // 12
         // #endregion
         // #region count-and-store
-        memory.count_matmul(Q_i.rows, keys, D);
-        memory.count_matmul(Q_i.rows, D, keys);
         memory.count_exps(Q_i.rows * (keys + 2));
         memory.count_rescales(2 * Q_i.rows);
 

@@ -72,8 +72,8 @@ Ledger attention(const Problem<T>& p) {
                                                    // #endregion
 
       // #region scores
-      S.noalias() = mat(Q_i) * mat(K_j).transpose();  // 8
-      memory.load(V_j, V, j);                         // 7, and not before V is needed: caches are small
+      product(memory, S, mat(Q_i), mat(K_j).transpose());  // 8
+      memory.load(V_j, V, j);                              // 7, and not before V is needed: caches are small
       // #endregion
       // #region online-softmax
       for (std::int64_t r = 0; r < rows; ++r) {
@@ -87,16 +87,14 @@ Ledger attention(const Problem<T>& p) {
         const float alpha = std::exp(m - m_safe);
         l = alpha * l + exp_minus(P.data(), n, m_safe);  // P = exp(S - m), and its sum
         m = m_new;
-        mat(O_i).row(r) *= alpha;                                         // 10: un-normalised O, rescaled
-        if (!full) mat(O_i).row(r).noalias() += P * mat(V_j).topRows(n);  // visible keys only: no 0 · NaN
+        mat(O_i).row(r) *= alpha;                                                 // 10: un-normalised O, rescaled
+        if (!full) add_product(memory, mat(O_i).row(r), P, mat(V_j).topRows(n));  // visible keys only: no 0 · NaN
         memory.count_exps(n + 1);
         memory.count_rescales(1);
       }
       // #endregion
       // #region output
-      if (full) mat(O_i).noalias() += S * mat(V_j);  // 10
-      memory.count_matmul(rows, keys, D);
-      memory.count_matmul(rows, D, keys);
+      if (full) add_product(memory, mat(O_i), S, mat(V_j));  // 10
     }
     // #endregion
 

@@ -1,6 +1,6 @@
-// grid.hpp: the three grids of phase 06, and what their order means for the L2 cache, as arithmetic.
-// Hardware starts blocks in the order of their linear index, x fastest. Blocks in flight at the same time share the L2
-// cache; those of one head read the same K and V. Use: heads_in_flight(Grid::Two, B, H, q_tiles, 132).size()
+// grid.hpp: the three grids of phase 06, and how many heads the blocks read at once, as arithmetic.
+// Assumed: blocks start in the order of their linear index, x fastest. CUDA promises no order; what a cache makes of it
+// was not measured. Use: heads_in_flight(Grid::Two, B, H, q_tiles, 132).size()
 #pragma once
 #include <algorithm>
 #include <array>
@@ -28,8 +28,8 @@ inline std::array<unsigned, 3> extents_of(Grid grid, std::int64_t B, std::int64_
 // #endregion
 
 // #region heads-in-flight
-// The heads whose K and V the first `blocks` blocks read while they walk side by side: the cache's working set is so
-// many times 2 · Sk · D elements. Head h of batch entry b is number b · H + h.
+// The heads whose K and V the first `blocks` blocks read: so many times 2 · Sk · D elements. Head h of batch entry b is
+// number b · H + h.
 inline std::set<std::int64_t> heads_in_flight(Grid grid, std::int64_t B, std::int64_t H, std::int64_t q_tiles,
                                               std::int64_t blocks) {
   std::set<std::int64_t> heads;

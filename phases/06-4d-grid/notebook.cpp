@@ -169,10 +169,11 @@ CELL("65,536 heads") {
 // %% [markdown]
 // ## Three grids
 //
-// `variants.cuh` has two more, as found in the wild: (Q tile) with a loop over heads inside the block, and (batch,
-// head, Q tile). The block's work is the same, so bits and counters are. What differs is how many blocks there are, and
-// which of them run at the same time: hardware starts them in the order of their index, x first. Blocks of one head
-// read the same K and V and find them in the L2 cache; blocks of different heads push each other's out.
+// `variants.cuh` has two more, which other projects use: (Q tile) with a loop over heads inside the block, and (batch,
+// head, Q tile). The work of a block is the same, and so are the bits and the counters. What differs is the number of
+// blocks, and which of them run at the same time. CUDA does not promise an order. Suppose that blocks start in the
+// order of their index, x first: then this picture shows which heads are read at once. Blocks of one head read the same
+// K and V. Whether a cache profits from that was not measured.
 //
 // Each grid has a name, and so many blocks along x, y and z:
 //
@@ -198,8 +199,8 @@ CELL("65,536 heads") {
 // ```{region} grid.hpp heads-in-flight
 // ```
 //
-// The picture takes each block's tiles and their length from the simulator's trace, and seats the blocks in this order
-// on a small chip with 8 places. A colour is a head.
+// The picture takes each block's tiles and their length from the simulator's trace, and places the blocks in this order
+// on a small chip with room for 8. A colour is a head.
 
 // %% tags=["hide-input"]
 struct Step {
@@ -280,12 +281,12 @@ CELL("At full size") {
   }
   expect(phase06::heads_in_flight(Grid::Two, 4, 32, 32, 132).size() == 5 &&
              phase06::heads_in_flight(Grid::Three, 4, 32, 32, 132).size() == 128,
-         "(Q tile, head) fills the chip and keeps 5 heads in the cache; (batch, head, Q tile) wants all 128");
+         "(Q tile, head) fills the chip and reads 5 heads at once; (batch, head, Q tile) reads all 128");
 }
 
 // %% [markdown]
 // **What you saw.** Not one bit and not one counted byte has changed, and yet this is the step that makes the kernel
-// worth launching: all blocks at once, in an order that shares K and V. The simulator counts requests and knows neither
+// worth launching: the blocks of all heads at once. The simulator counts requests and knows neither
 // time nor caches. For those measure: docs/benchmarks.md has phases 05 and 06 side by side on an H200, with the
 // prediction made before.
 //

@@ -1,4 +1,4 @@
-// Two other grids for phase 06's kernel, as found in the wild: same block, same bytes, another order and parallelism.
+// Two other grids for phase 06's kernel, which other projects use: same block, same bytes, another order of the blocks.
 // One: (Q tile), all heads in a loop inside the block. Three: (batch, head, Q tile), where x, the batch, runs fastest.
 // Use: phase06::forward_variant(problem, Grid::One, Where::Sim); the comparison is in attention.hpp and the notebook.
 #pragma once

@@ -72,9 +72,9 @@ static double log_sum_exp(const Eigen::RowVectorXd& s) {
 // %% [markdown]
 // ## Run it
 //
-// Natural logarithm, fp32, [B, H, S_q]. Inside, m is in base 2 (the kernel works with exp2), so the last line is
-// LSE = ln 2 · m + ln l. Others (Triton's tutorial and those after it) hand out log2 Σ exp(s). Confusing the
-// two is a factor of 1.44, hence converters with names.
+// Natural logarithm, fp32, [B, H, S_q]. Inside, m is in base 2 (the kernel works with exp2), so the last line is LSE =
+// ln 2 · m + ln l. Others (Triton's tutorial and those after it) return log2 Σ exp(s). If one is taken for the other,
+// the number is off by a factor of 1.44. Hence converters with names.
 
 // %% tags=["hide-input"]
 CELL("LSE of the sentence, and O as before") {

@@ -5,6 +5,7 @@
 //   --svg    where pictures go, ./out unless said otherwise                               one JSON object per line
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
@@ -134,12 +135,12 @@ static void print_as_json(const Part& part) {
       json_string(part.file).c_str(), json_string(part.other).c_str(), part.first);
 }
 
-// {term}`word` is a link of the book's; a terminal shows the word.
+// {term}`word` and {term}`words <word>` are links of the book's; a terminal shows the word.
 static std::string without_roles(std::string line) {
   for (std::size_t at; (at = line.find("{term}`")) != std::string::npos;) {
     line.erase(at, std::strlen("{term}`"));
-    const std::size_t end = line.find('`', at);
-    if (end != std::string::npos) line.erase(end, 1);
+    const std::size_t end = line.find('`', at), link = line.find(" <", at);
+    if (end != std::string::npos) line.erase(std::min(end, link), end + 1 - std::min(end, link));
   }
   return line;
 }
