@@ -75,7 +75,7 @@ CELL("Down the columns, or along the rows") {
 // α and nothing else, and divides it once at the end.
 
 // %%
-CELL("Rescales, counted") {
+CELL("Rescales, as the code declares them") {
   const std::int64_t N = 256, d = 64;
   std::printf("  B_c   T_c |  V1 = 2·N·T_c   V2 = N·T_c + N\n");
   bool equal = true;
@@ -88,7 +88,7 @@ CELL("Rescales, counted") {
     std::printf("%5d %5d | %14s %16s\n", int(Bc), int(Tc), grouped(v1).c_str(), grouped(v2).c_str());
     equal = equal && v1 == 2 * N * Tc && v2 == N * Tc + N;
   }
-  expect(equal, "counted = formula");
+  expect(equal, "declared beside each multiplication = formula");
 }
 
 // %% [markdown]

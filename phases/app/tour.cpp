@@ -68,7 +68,7 @@ void print_step(const Step& s, std::size_t number) {
   if (can.kernel)
     std::printf("; %s bank conflicts, %s barriers\n", grouped(l.bank_conflicts()).c_str(), grouped(l.barriers).c_str());
   else
-    std::printf(", %s rescales of a row of O\n", grouped(l.rescales).c_str());
+    std::printf(" and %s rescales of a row, both as declared\n", grouped(l.rescales).c_str());
   std::printf("  error       %.1e relative to fp64%s", s.error, s.error <= 2e-6 ? "" : "  <-- OVER THE BAR OF 2e-6");
   if (number > 1) std::printf(", %.1e at most from the phase before", s.previous);
   std::printf("\n  time        %.1f ms%s\n", s.run.milliseconds, can.kernel ? " on the simulator" : "");
@@ -240,7 +240,9 @@ void write_report(const std::string& path, const std::vector<Step>& steps, const
       "<h1>The tour, phase by phase</h1>\n<p>Input: Q, K, V of one layer of all-MiniLM-L6-v2 on one sentence, " +
       svg::escape(shape_text(p.q.shape)) +
       " as [B, H, S, D]. HBM bytes are requested bytes, no cache; predicted by formula, counted by the machine; "
-      "error is relative to fp64. A simulator's time says nothing about a GPU's.</p>\n<div class=\"wide\"><table><tr>";
+      "error is relative to fp64. Exps and rescales of the CPU phases are declared by their code, beside the statement "
+      "that does them; all else is counted. A simulator's time says nothing about a GPU's.</p>\n<div "
+      "class=\"wide\"><table><tr>";
   for (const char* column : columns) html += std::string("<th>") + column + "</th>";
   html += "</tr>\n";
   for (const Step& s : steps) {
