@@ -190,7 +190,7 @@ CELL("Two sums, one delta") {
   const Lesson<float> lesson(50, 32, Distribution::Normal);
   const Matrices m = backward_with_matrices(lesson, 1 / std::sqrt(32.0));
   const Eigen::VectorXd from_o = (lesson.dO.array() * m.O.array()).rowwise().sum();
-  std::printf("row 0: Σ_j P dP = %.15f\n       Σ_d dO O = %.15f\n", m.delta[0], from_o[0]);
+  std::printf("row 0: Σ_j P dP = %.9f\n       Σ_d dO O = %.9f\n", m.delta[0], from_o[0]);
   expect((from_o - m.delta).norm() <= 1e-12 * m.delta.norm(), "δ from N² numbers equals δ from N·D");
 }
 

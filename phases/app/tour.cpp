@@ -240,9 +240,9 @@ void write_report(const std::string& path, const std::vector<Step>& steps, const
       "<h1>The tour, phase by phase</h1>\n<p>Input: Q, K, V of one layer of all-MiniLM-L6-v2 on one sentence, " +
       svg::escape(shape_text(p.q.shape)) +
       " as [B, H, S, D]. HBM bytes are requested bytes, no cache; predicted by formula, counted by the machine; "
-      "error is relative to fp64. Exps and rescales of 01 to 04 are declared by their code, where it does them; all "
-      "else "
-      "else is counted. A simulator's time says nothing about a GPU's.</p>\n<div class=\"wide\"><table><tr>";
+      "error is relative to fp64. Exps and rescales of the CPU phases are declared by their code, beside the statement "
+      "that does them; all else is counted. A simulator's time says nothing about a GPU's.</p>\n<div "
+      "class=\"wide\"><table><tr>";
   for (const char* column : columns) html += std::string("<th>") + column + "</th>";
   html += "</tr>\n";
   for (const Step& s : steps) {
