@@ -122,7 +122,8 @@ class Book:
             elif kind == "code":
                 code = fence(text, "cpp")
                 if part["folded"]:
-                    code = f'<details class="code"><summary>code of this cell</summary>\n\n{code}\n</details>\n'
+                    what = "code of this cell" if "CELL(" in text else "preparations"
+                    code = f'<details class="code"><summary>{what}</summary>\n\n{code}\n</details>\n'
                 else:
                     code_lines += text.count("\n")
                 body.append(code)
