@@ -117,7 +117,8 @@ class Book:
         for part in parts:
             kind, text = part["kind"], part["text"]
             if kind == "prose":
-                body.append(self.with_links(text, file))
+                named = r"(?<![\w/(\[`.])(docs/[\w/-]+\.md)"
+                body.append(self.with_links(re.sub(named, r"[\1](../../\1)", text), file))
                 words += len(text.split())
             elif kind == "code":
                 code = fence(text, "cpp")
@@ -357,7 +358,8 @@ def with_terms(text, terms):
 
 
 def fence(text, language):
-    return f"```{language}\n{text}" + ("" if text.endswith("\n") else "\n") + "```\n"
+    marks = "``````" if "```" in text else "```"
+    return f"{marks}{language}\n{text}" + ("" if text.endswith("\n") else "\n") + marks + "\n"
 
 
 def markdown_escape(text):
