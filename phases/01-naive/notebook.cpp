@@ -26,11 +26,29 @@ static std::vector<double> flat(const RowMajor<float>& m) {
 }
 
 // %% [markdown]
+// ## Three lines of Eigen
+//
+// With a matrix library that is one line for each step. Q, K and V are one head of a real model; more about it below.
+
+// %%
+CELL("Three lines of Eigen") {
+  const Example e = sentence();
+  const RowMajor<float> Q = head(e.q, 8), K = head(e.k, 8), V = head(e.v, 8);  // 50 words, 32 numbers each
+
+  const RowMajor<float> S = Q * K.transpose() / std::sqrt(32.0f);
+  const RowMajor<float> P = phase01::safe_softmax(S);
+  const RowMajor<float> O = P * V;
+
+  std::printf("difference to the same in fp64: %.1e of the size of O\n", relative_error(O, exact_head(e, 8)));
+  expect(relative_error(O, exact_head(e, 8)) <= 1e-6, "this is attention");
+}
+
+// %% [markdown]
 // ## The code
 //
-// The implementation is one header. It begins with the definition of softmax. `RowMajor<Scalar>` is an Eigen matrix
-// whose rows lie one after the other in memory. `.array()` says that what follows acts on each element by itself, and
-// `P.row(i)` is a row.
+// The phase computes the same with all heads, masks and types, and counts what it costs. It is one header, which begins
+// with the definition of softmax. `RowMajor<Scalar>` is an Eigen matrix whose rows lie one after the other in memory.
+// `.array()` says that what follows acts on each element by itself, and `P.row(i)` is a row.
 //
 // ```{region} attention.hpp plain-softmax
 // ```
