@@ -46,6 +46,18 @@ touch a.cu
 expect 2 "'b.cu' is one file too many" a.cu b.cu
 expect 0 'usage: ./flash check' --help
 
+# The book's page on findings quotes a program and what is found in it.
+book=$(dirname "$check")/../../docs/book
+expect 1 'flash check: 3 findings' "$book/reverse.cu"
+# quoted LANGUAGE: the page's block of code in that language, without its fences.
+quoted() { sed -n "/^\`\`\`$1\$/,/^\`\`\`\$/{/^\`\`\`/!p;}" "$book/reading-a-finding.md"; }
+case $(cat out err) in
+  *"$(quoted text)"*) ;;
+  *) failed=1; echo 'the page quotes other findings than'; cat out err ;;
+esac
+case $(cat "$book/reverse.cu") in *"$(quoted cpp)"*) ;; *) failed=1; echo 'the page quotes another kernel' ;; esac
+[ "$(quoted text | wc -l)" -gt 10 ] || { failed=1; echo 'the page quotes no findings'; }
+
 # One program for all the rest: what it does hangs on its argument, so that it is compiled seldom.
 cat >'a program.cu' <<'END'
 #include <cstdio>

@@ -61,6 +61,7 @@ struct Features {
   const char* change;   // what is new since the phase before, one sentence
   bool kernel = false;  // CUDA C++, for the simulator and the GPU; else C++ for the CPU with the two-level memory
   bool causal = false, lse = false, backward = false;
+  bool tiles = true;       // does it go by tiles that the caller can choose (--block-q, --block-k)?
   bool same_bits = false;  // as the phase before, wherever both can run
   Few<Type> types = {Type::Float32, Type::Float16, Type::BFloat16};
   // Of a kernel: the head dimensions and blocks that are instantiated. D is padded to the next of these; of the blocks
