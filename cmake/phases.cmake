@@ -1,6 +1,6 @@
 # phases.cmake: flash_add_test() for one doctest program, flash_add_phase() for one phase.
-# A phase is found by its names: phases/NN-name/{notebook.cpp, attention.cu} and tests/phase_NN_test.cpp.
-# flash_add_phase(04 tiled-v2) makes the target phase04 and the CTest label phase04.
+# A phase is found by its names: phases/NN-name/{notebook.cpp, attention.cu, steps/host.cu}, tests/phase_NN_test.cpp.
+# flash_add_phase(04 tiled-v2) makes the targets phase04 and phase04_pages and the CTest label phase04.
 
 # How tests and notebooks are compiled: lightly, since that takes longer than running them, and with the headers of the
 # C++ library, Eigen and xtensor, which never change, read once for all of them (CMakeLists.txt).
@@ -26,10 +26,14 @@ endforeach()
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${script}")
 endfunction()
 
-# flash_add_phase(<number> <name> [USES <number>…]): its objects, its page and its proof. The phase before is always at
-# hand; USES names further phases that the page or the proof compares with.
+# flash_add_phase(<number> <name> [USES <number>…] [NOTEBOOKS <name>…]): its objects, its pages and its proof. The phase
+# before is always at hand; USES names further phases that the pages or the proof compare with. NOTEBOOKS: the pages in
+# their order, <name>.cpp; notebook alone where nothing is said.
 function(flash_add_phase number name)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "USES")
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "USES;NOTEBOOKS")
+  if(NOT arg_NOTEBOOKS)
+    set(arg_NOTEBOOKS notebook)
+  endif()
   set(phase phase${number})
   set(folder "${PROJECT_SOURCE_DIR}/phases/${number}-${name}")
   set(test "${PROJECT_SOURCE_DIR}/tests/phase_${number}_test.cpp")
@@ -43,7 +47,9 @@ function(flash_add_phase number name)
   # Its declaration (phase.cpp) and what else runs on the host, and its kernel once per machine: all that a program must
   # link to run it.
   file(GLOB host CONFIGURE_DEPENDS "${folder}/*.cpp")
-  list(REMOVE_ITEM host "${folder}/notebook.cpp")
+  foreach(page IN LISTS arg_NOTEBOOKS)
+    list(REMOVE_ITEM host "${folder}/${page}.cpp")
+  endforeach()
   add_library(${objects}_host OBJECT ${host})
   target_link_libraries(${objects}_host PUBLIC flash_common)
   add_library(${objects} INTERFACE)
@@ -65,39 +71,59 @@ function(flash_add_phase number name)
     return()
   endif()
 
-  # The page of the course; it is a test too: it must run to its end.
-  add_executable(${phase}_notebook "${folder}/notebook.cpp")
-  target_link_libraries(${phase}_notebook PRIVATE cell_main ${objects} ${compared})
-  flash_compile_lightly(${phase}_notebook)
-  add_test(NAME ${phase}.notebook COMMAND ${phase}_notebook)
-  set_tests_properties(${phase}.notebook PROPERTIES LABELS "${phase};notebook" TIMEOUT 300)
+  # Kernels on the way to the phase's own: its pages and its proof run them, the phase does not.
+  set(steps)
+  if(EXISTS "${folder}/steps/host.cu")
+    set(steps ${phase}_steps_kernel)
+    flash_add_kernel(${steps} "${folder}/steps/host.cu")
+  endif()
+
+  # The pages of the course. Each is a test too: it must run to its end, and its quotations must be there.
+  add_custom_target(${phase}_pages)
+  foreach(page IN LISTS arg_NOTEBOOKS)
+    add_executable(${phase}_${page} "${folder}/${page}.cpp")
+    target_link_libraries(${phase}_${page} PRIVATE cell_main ${objects} ${steps} ${compared})
+    flash_compile_lightly(${phase}_${page})
+    add_dependencies(${phase}_pages ${phase}_${page})
+    add_test(NAME ${phase}.${page} COMMAND ${phase}_${page} --page)
+    set_tests_properties(${phase}.${page} PROPERTIES LABELS "${phase};notebook" TIMEOUT 300)
+    set_property(GLOBAL APPEND_STRING PROPERTY flash_pages
+      "${number} phases/${number}-${name}/${page}.cpp bin/${phase}_${page}\n")
+  endforeach()
 
   # The proof: what all phases promise, and what is this one's alone.
-  flash_add_test(${phase} "${test}" LABELS ${phase} LINK ${objects} ${compared} ${promises})
+  flash_add_test(${phase} "${test}" LABELS ${phase} LINK ${objects} ${steps} ${compared} ${promises})
 
-  add_custom_target(${phase} DEPENDS ${phase}_notebook ${phase}_test)
+  add_custom_target(${phase} DEPENDS ${phase}_pages ${phase}_test)
 endfunction()
 
-# The list of all phases as source files: their declarations alone (flash_features), and all of them, with what they
-# need to run (flash_registry).
+# The pages of the book in order, for ./flash book and ./flash notebook: number, source, program; and a target for all.
+function(flash_add_pages)
+  get_property(pages GLOBAL PROPERTY flash_pages)
+  file(WRITE "${PROJECT_BINARY_DIR}/pages" "${pages}")
+  get_property(folders GLOBAL PROPERTY flash_phase_folders)
+  add_custom_target(pages)
+  foreach(folder IN LISTS folders)
+    string(SUBSTRING "${folder}" 0 2 number)
+    add_dependencies(pages phase${number}_pages)
+  endforeach()
+endfunction()
+
+# The list of all phases as a source file, with what they need to run.
 function(flash_add_registry)
   get_property(folders GLOBAL PROPERTY flash_phase_folders)
   set(includes)
-  set(features)
   set(phases)
   foreach(folder IN LISTS folders)
     string(SUBSTRING "${folder}" 0 2 number)
     string(APPEND includes "#include \"phases/${folder}/phase.hpp\"\n")
-    string(APPEND features "&phase${number}::features, ")
     string(APPEND phases "&phase${number}::phase, ")
   endforeach()
-  foreach(list IN ITEMS features registry)
-    configure_file("${PROJECT_SOURCE_DIR}/cmake/${list}.cpp.in" "${CMAKE_CURRENT_BINARY_DIR}/${list}.cpp" @ONLY)
-    add_library(flash_${list}_list OBJECT "${CMAKE_CURRENT_BINARY_DIR}/${list}.cpp")
-    target_link_libraries(flash_${list}_list PUBLIC flash_common)
-    add_library(flash_${list} INTERFACE)
-    target_sources(flash_${list} INTERFACE $<TARGET_OBJECTS:flash_${list}_list>)
-  endforeach()
+  configure_file("${PROJECT_SOURCE_DIR}/cmake/registry.cpp.in" "${CMAKE_CURRENT_BINARY_DIR}/registry.cpp" @ONLY)
+  add_library(flash_registry_list OBJECT "${CMAKE_CURRENT_BINARY_DIR}/registry.cpp")
+  target_link_libraries(flash_registry_list PUBLIC flash_common)
+  add_library(flash_registry INTERFACE)
+  target_sources(flash_registry INTERFACE $<TARGET_OBJECTS:flash_registry_list>)
   get_property(objects GLOBAL PROPERTY flash_phases)
   target_link_libraries(flash_registry INTERFACE ${objects})
 endfunction()

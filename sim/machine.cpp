@@ -7,12 +7,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <iostream>
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <thread>
 #include <utility>
@@ -48,11 +50,34 @@ std::string kernel_name(const void* kernel, const char* as_written) {
   return kernel ? function_name(kernel) : without_machine(as_written);
 }
 
+// How many blocks of a launch have run, on one line of a terminal that is written over and over, ten times a second.
+class Progress {
+ public:
+  explicit Progress(bool wanted) : wanted_(wanted) {}
+  void show(std::uint64_t blocks, std::uint64_t all) {
+    if (!wanted_ || Clock::now() < next_) return;
+    next_ = Clock::now() + kInterval;
+    shown_ = true;
+    std::cerr << "\r" << blocks << " of " << all << " blocks " << std::flush;
+  }
+  ~Progress() {
+    if (shown_) std::cerr << "\r\033[K" << std::flush;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds kInterval{100};
+  const bool wanted_;
+  bool shown_ = false;
+  Clock::time_point next_ = Clock::now() + kInterval;
+};
+
 }  // namespace
 
 struct MachineCore::State {
   MachineOptions options;
   bool checked;
+  Handlers handlers;
   DeviceMemory memory;
   std::unique_ptr<GlobalShadow> shadow;  // checked only
   std::vector<std::unique_ptr<Worker>> workers;
@@ -146,6 +171,10 @@ void MachineCore::manage(const void* begin) {
   array.managed = array.initialised = true;
 }
 
+void MachineCore::forget_type(const void* begin) {
+  state_->memory.arrays[state_->memory.owner(begin)].untyped = true;
+}
+
 std::size_t MachineCore::used_memory() const {
   std::size_t bytes = 0;
   for (const DeviceArray& array : state_->memory.arrays)
@@ -214,6 +243,8 @@ void MachineCore::run(Launch& launch) {
            "use fewer blocks, each with a loop over its share of the work");
   const std::size_t count = static_cast<std::size_t>(launch.cooperative ? blocks : std::min(cores, blocks));
   launch.workers = count;
+  Stuck stuck(count);
+  launch.stuck = &stuck;
   while (s.workers.size() < count) {
     s.workers.push_back(std::make_unique<Worker>());
     if (!s.checked) continue;
@@ -233,22 +264,28 @@ void MachineCore::run(Launch& launch) {
   std::atomic<std::uint64_t> next{0};
   std::vector<std::exception_ptr> errors(count);
   Watched watched(s.options.timeout);
+  std::optional<Progress> progress(s.options.progress);
   const auto work = [&](std::size_t w) {
     Worker& worker = *s.workers[w];
     worker.barriers = worker.most_copied = 0;
+    worker.look = {};
+    worker.look.worker = w;
     worker.tracer.events.clear();
     tally = {};
     watched.enter();
     try {
       if (s.checked) s.checkers[w]->begin_launch();
-      for (std::uint64_t i; !watched.over() && (i = next.fetch_add(1, std::memory_order_relaxed)) < blocks;)
+      for (std::uint64_t i; !watched.over() && (i = next.fetch_add(1, std::memory_order_relaxed)) < blocks;) {
+        if (w == 0) progress->show(i, blocks);
         worker.run(launch, launch.order == Order::forward   ? i
                            : launch.order == Order::reverse ? blocks - 1 - i
                                                             : shuffled[i]);
+      }
     } catch (...) {
       errors[w] = std::current_exception();
       next = blocks;
     }
+    stuck.done(worker.look);
     watched.leave();
     if (s.checked) s.checkers[w]->end_launch(tally);
   };
@@ -256,6 +293,7 @@ void MachineCore::run(Launch& launch) {
   for (std::size_t w = 1; w < count; ++w) pool.emplace_back(work, w);
   work(0);
   for (std::thread& thread : pool) thread.join();
+  progress.reset();  // findings follow
 
   // Add up what the workers know.
   report.ledger.shared_bytes_peak = statically + launch.shared_bytes;

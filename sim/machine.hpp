@@ -41,6 +41,8 @@ class MachineCore {
   std::size_t used_memory() const;
   // Of an array that begins there: the host uses it, too, without a call that tells, and it counts as written.
   void manage(const void* begin);
+  // Of an array that begins there: nobody told what its elements are.
+  void forget_type(const void* begin);
   // cudaFuncSetAttribute: launches of this kernel may ask for so much shared memory.
   void allow_shared_memory(const void* kernel, std::int64_t bytes);
 

@@ -24,6 +24,7 @@ struct MachineOptions {
   int threads = 0;          // worker threads, 0 = all cores; 1 makes reports of races between blocks repeatable
   std::string trace = "";   // "" = none, "memory" = only Machine::trace(), else a path for Chrome/Perfetto JSON
   bool keep_going = false;  // collect findings instead of throwing flash::Error after the launch
+  bool progress = false;    // the simulator: a launch that takes long says on stderr how far it is; for a terminal
   double timeout = 0;       // seconds that a launch may take on the simulator, 0: no limit
   bool in_place = false;    // sim: kernels work on the caller's own memory, nothing is copied
   int samples = 0;          // gpu: launch again so many times at most, and take the time (gpu/timer.cuh); 0: do not

@@ -2,6 +2,7 @@
 // The real main is compiled in under another name; these two cells are its notebook.
 // ./flash test     or: build/default/bin/cell_test
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -14,6 +15,13 @@
 #undef main
 #include "tests/folder.hpp"
 
+// %% [markdown]
+// Two cells of a page.
+// {term}`Words <word>` of a {term}`glossary`.
+// ```{region} tests/cell_test.cpp second
+// ```
+
+// %%
 static std::string ran;
 static double measured;
 static bool throws;
@@ -24,7 +32,10 @@ CELL("first") {
 }
 
 CELL("second") {
+  // #region second
   ran += "2";
+  // #endregion
+  std::printf("one\n");
   if (throws) flash::refuse("x", 1, "2", "say 2");
   flash::picture("square", "<svg/>");
 }
@@ -35,6 +46,19 @@ static int run(std::vector<std::string> options) {
   for (std::string& option : options) argv.push_back(option.data());
   ran.clear();
   return notebook_main(static_cast<int>(argv.size()), argv.data());
+}
+
+// What the notebook prints with these options.
+static std::string printed(std::vector<std::string> options) {
+  const flash::test::Folder folder;
+  std::fflush(stdout);
+  const int terminal = dup(STDOUT_FILENO);
+  REQUIRE(std::freopen((folder / "printed").c_str(), "w", stdout));
+  run(options);
+  std::fflush(stdout);
+  dup2(terminal, STDOUT_FILENO);
+  close(terminal);
+  return flash::test::get(folder / "printed");
 }
 
 // Where the pictures go: not there yet. One for all test cases, gone when the program ends.
@@ -82,10 +106,49 @@ TEST_CASE("an error in a cell makes the notebook fail") {
   throws = false;
 }
 
+TEST_CASE("a page has its prose, quoted code and cells in order, and as JSON a line for each") {
+  measured = 1;
+  const std::string page = printed({"--page", "--svg", folder});
+  CHECK(ran == "12");
+  const auto at = [&](const char* text) { return page.find(text); };
+  CHECK(at("\nWords of a glossary.\n") != page.npos);
+  CHECK(at("Two cells of a page.") < at("│ ran += \"2\";"));
+  CHECK(at("│ ran += \"2\";") < at("── 1. first ──\n✓ small\n"));
+  CHECK(at("── 1. first ──") < at("── 2. second ──\npicture: "));
+  CHECK(at("2. second") != page.npos);
+  CHECK(at("\033") == page.npos);  // no colours in a file
+
+  const std::string jsonl = printed({"--jsonl", "--svg", folder});
+  CHECK(jsonl.find("{\"kind\": \"prose\", \"line\": ") != jsonl.npos);
+  CHECK(jsonl.find("\"text\": \"Two cells of a page.\\u000a{term}") != jsonl.npos);
+  CHECK(jsonl.find("\"text\": \"\", \"claims\": [{\"claim\": \"small\", \"holds\": true}], \"pictures\": []}\n") !=
+        jsonl.npos);
+  CHECK(jsonl.find("\"text\": \"one\\u000a\", \"claims\": [], \"pictures\": [\"square.svg\"]}\n") != jsonl.npos);
+
+  measured = 2;  // false claims are told apart by the exit status too
+  CHECK(run({"--page", "--svg", folder}) == 1);
+  CHECK(printed({"--jsonl", "--svg", folder}).find("\"holds\": false") != jsonl.npos);
+  throws = true;
+  CHECK(run({"--jsonl", "--svg", folder}) == 1);
+  throws = false;
+}
+
 TEST_CASE("bad options: exit status 2, nothing runs") {
-  const std::vector<std::vector<std::string>> bad = {
-      {"--cells"},      {"first"}, {"--cell"},    {"--cell", "0"}, {"--cell", "3"},    {"--cell", "2x"},
-      {"--cell", "-1"}, {"--svg"}, {"--svg", ""}, {"--cell", ""},  {"--list", "more"}, {"--cell", "99999999999"}};
+  const std::vector<std::vector<std::string>> bad = {{"--page", "--jsonl"},
+                                                     {"--page", "--list"},
+                                                     {"--jsonl", "--cell", "1"},
+                                                     {"--cells"},
+                                                     {"first"},
+                                                     {"--cell"},
+                                                     {"--cell", "0"},
+                                                     {"--cell", "3"},
+                                                     {"--cell", "2x"},
+                                                     {"--cell", "-1"},
+                                                     {"--svg"},
+                                                     {"--svg", ""},
+                                                     {"--cell", ""},
+                                                     {"--list", "more"},
+                                                     {"--cell", "99999999999"}};
   for (const auto& options : bad) {
     CAPTURE(options.back());
     CHECK(run(options) == 2);

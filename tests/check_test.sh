@@ -40,15 +40,30 @@ expect 2 '--seed is without a value; expected a number' --seed
 expect 2 "--seed is '-1'; expected a number of at most 17 digits" --seed -1 a.cu
 expect 2 "--profile is 'sm_70'; expected sm_80 or sm_90" --profile sm_70 a.cu
 expect 2 "flag '--fast' is unknown" --fast a.cu
+expect 2 "--arch is 'ampere'; expected sm_80, sm_90 or the like" --arch ampere a.cu
+expect 2 "--timeout is 'soon'; expected a number" --timeout soon a.cu
 touch a.cu
 expect 2 "'b.cu' is one file too many" a.cu b.cu
 expect 0 'usage: ./flash check' --help
+
+# The book's page on findings quotes a program and what is found in it.
+book=$(dirname "$check")/../../docs/book
+expect 1 'flash check: 3 findings' "$book/reverse.cu"
+# quoted LANGUAGE: the page's block of code in that language, without its fences.
+quoted() { sed -n "/^\`\`\`$1\$/,/^\`\`\`\$/{/^\`\`\`/!p;}" "$book/reading-a-finding.md"; }
+case $(cat out err) in
+  *"$(quoted text)"*) ;;
+  *) failed=1; echo 'the page quotes other findings than'; cat out err ;;
+esac
+case $(cat "$book/reverse.cu") in *"$(quoted cpp)"*) ;; *) failed=1; echo 'the page quotes another kernel' ;; esac
+[ "$(quoted text | wc -l)" -gt 10 ] || { failed=1; echo 'the page quotes no findings'; }
 
 # One program for all the rest: what it does hangs on its argument, so that it is compiled seldom.
 cat >'a program.cu' <<'END'
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <cooperative_groups.h>
 #include <cuda_runtime.h>
 
 __device__ int last;
@@ -62,6 +77,33 @@ __global__ void scale(float* x, float by, int n) {
   __syncthreads();
   if (i < n) x[i] = fmaf(s[threadIdx.x], by, 1.0f);
 }
+
+struct Tensor {
+  static inline int alive = 0;
+  float* p;
+  int n;
+  Tensor(float* data, int size) : p(data), n(size) { ++alive; }
+  Tensor(const Tensor& other) : p(other.p), n(other.n) { ++alive; }
+  ~Tensor() { --alive; }
+};
+__global__ void set(Tensor t, float value) {
+  if (blockIdx.x == 0 && threadIdx.x < t.n) t.p[threadIdx.x] = value;
+  t.n = 0;  // the thread's own
+}
+template <class T>
+__global__ void set_any(T t, float value) {
+  if (threadIdx.x < t.n) t.p[threadIdx.x] = value;
+  t.n = 0;
+}
+__global__ void asserts() { assert(threadIdx.x > 0); }
+__global__ void add_to_each(float** rows) { rows[threadIdx.x][0] += 1; }
+__global__ void partition(int* out) {
+  const auto warp = cooperative_groups::tiled_partition<32>(cooperative_groups::this_thread_block());
+  const auto label = cooperative_groups::labeled_partition(warp, threadIdx.x % 3);
+  const auto binary = cooperative_groups::binary_partition(warp, threadIdx.x % 4 == 0);
+  out[threadIdx.x] = label.size() * 10000 + label.thread_rank() * 100 + binary.size();
+}
+__global__ void forever(volatile float* x) { for (;;) x[0] = x[0] + 1; }
 
 int main(int argc, char** argv) {
   const char* what = argc > 1 ? argv[1] : "";
@@ -104,6 +146,42 @@ int main(int argc, char** argv) {
     cudaMemcpyFromSymbol(&value, last, sizeof value);
     std::printf("last %d\n", value);
   }
+  if (std::strcmp(what, "untyped") == 0) {
+    void* nobody_knows;
+    cudaMalloc(&nobody_knows, 400);
+    cudaMemset(nobody_knows, 0, 400);
+    scale<<<4, 32, 32 * sizeof(float)>>>((float*)nobody_knows, 3, 101);
+  }
+  if (std::strcmp(what, "class") == 0) {  // the host makes the copies, as many as it destroys
+    Tensor t(x, 2);
+    set<<<2, 32>>>(t, 5);
+    set_any<Tensor><<<1, 32>>>(t, 6);
+    std::printf("alive %d\n", Tensor::alive);
+    cudaMemcpy(host, x, 8, cudaMemcpyDeviceToHost);
+    return host[1] == 6 ? 0 : 8;
+  }
+  if (std::strcmp(what, "assert") == 0) {
+    asserts<<<1, 1>>>();
+    if (cudaDeviceSynchronize() != cudaErrorAssert || cudaGetLastError() != cudaErrorAssert) return 8;
+    return std::strcmp(cudaGetErrorName(cudaStreamSynchronize(0)), "cudaErrorAssert");
+  }
+  if (std::strcmp(what, "many") == 0) {
+    float *rows[6], **device;
+    for (float*& row : rows) cudaMalloc(&row, 4), cudaMemset(row, 0, 4);
+    cudaMalloc(&device, sizeof rows);
+    cudaMemcpy(device, rows, sizeof rows, cudaMemcpyHostToDevice);
+    add_to_each<<<1, 6>>>(device);
+  }
+  if (std::strcmp(what, "partition") == 0) {
+    int *out, sums[32];
+    cudaMalloc(&out, sizeof sums);
+    partition<<<1, 32>>>(out);
+    cudaMemcpy(sums, out, sizeof sums, cudaMemcpyDeviceToHost);
+    for (int i = 0; i < 32; ++i)  // of 3 labels: 11, 11, 10 lanes; of those that divide by 4: 8
+      if (sums[i] != (i % 3 == 2 ? 10 : 11) * 10000 + i / 3 * 100 + (i % 4 == 0 ? 8 : 24)) return 8;
+    return 0;
+  }
+  if (std::strcmp(what, "forever") == 0) forever<<<1, 1>>>((volatile float*)x);
   std::printf("%g\n", host[99]);
   cudaFree(x);
   if (std::strcmp(what, "abort") == 0) std::abort();
@@ -126,24 +204,32 @@ contains err 'shared memory per block                  128  launch__shared_mem_p
 contains err 'FLOP                                     200'
 [ "$(cat out)" = 7 ] || { failed=1; echo 'stdout is not the program'\''s alone'; }
 run 0 'race: write after write of last[0] (4 bytes)
-  write  a program.cu:8' race
+  write  a program.cu:9' race
 [ "$(cat findings)" = 1 ] || { failed=1; echo 'one finding was not counted as one'; }
 run 0 'out of bounds: read of x[100] (4 bytes); x has 100 elements
-  read  a program.cu:13' over
+  read  a program.cu:14' over
+run 0 'out of bounds: read of nobody_knows[100] (4 bytes); nobody_knows has 400 bytes' untyped
 run 0 'call: the launch of scale: block.x is 2048; expected 1 to 1024; use a smaller block and more blocks
-  calls  a program.cu:27' configuration
+  calls  a program.cu:55' configuration
 run 0 'call: cudaMemcpy: x has 400 bytes; the copy reaches byte 404
-  calls  a program.cu:32' copy
+  calls  a program.cu:60' copy
 run 0 'call: cudaMemcpy: cudaMemcpyDeviceToHost, but the source is memory of the host' direction
 run 0 'host access: host code reads x[7], which is device memory
-  reads  a program.cu:36
+  reads  a program.cu:64
   remedy: copy it with cudaMemcpy, or allocate it with cudaMallocManaged' host
 contains err 'host access: host code reads last[0]'
 run 0 'call: cudaMemcpy2D: a row is wider than its pitch' rows
 run 0 '' managed
 [ "$(cat findings)" = 0 ] || { failed=1; echo 'managed memory is not the host'\''s'; }
 run 0 'call: cudaFree: the pointer is not one that cudaMalloc gave, or was freed before
-  calls  a program.cu:60' twice
+  calls  a program.cu:124' twice
+run 0 '' class
+[ "$(cat out)" = 'alive 1' ] || { failed=1; echo 'copies of an argument are not destroyed once each'; }
+[ "$(cat findings)" = 0 ] || { failed=1; echo 'an argument with a destructor is accused'; }
+run 0 'assertion: `threadIdx.x > 0` is false' assert
+run 0 'row (6 arrays)      load                  24           6           6         1.00' many
+run 0 '' partition
+FLASH_CHECK='timeout=1' run 0 'no end: a thread still runs when the launch is to end' forever
 FLASH_CHECK='order=forward' run 0 '' last
 contains out 'last 63'
 FLASH_CHECK='order=reverse' run 0 '' last
@@ -173,6 +259,12 @@ contains out 7
 printf '__global__ void k() {\n  undeclared = 1;\n}\nint main() {}\n' >a.cu
 expect 2 'a.cu:2:3: error' a.cu
 contains err 'flash check: a.cu does not compile'
+printf '#if __CUDA_ARCH__ == 900\nint main() {}\n#endif\n' >a.cu
+expect 2 'a.cu:1: error: __CUDA_ARCH__ has no value here' a.cu
+expect 2 'a.cu does not link' --arch sm_80 a.cu
+expect 0 'no findings' --arch sm_90 a.cu
+printf 'texture<float> t;\n__global__ void k(float* x, cudaTextureObject_t t) {\n  x[0] = 1;\n}\nint main() {}\n' >a.cu
+expect 2 'a.cu:2: error: cudaTextureObject_t: textures are not simulated; read the array itself' a.cu
 printf 'void elsewhere();\nint main() { elsewhere(); }\n' >a.cu
 expect 2 'flash check: a.cu does not link' a.cu
 

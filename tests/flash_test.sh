@@ -27,13 +27,20 @@ expect 0 'usage: ./flash' help
 expect 0 'usage: ./flash' --help
 expect 0 'usage: ./flash check' check
 expect 0 'usage: ./flash check' check --help
-for command in test bench doctor help; do expect 0 'usage: ./flash' "$command" --help; done
-expect 2 "command 'walk' is unknown; expected tour, test, run, check, bench, doctor or help" walk
+for command in test book notebook bench doctor help; do expect 0 'usage: ./flash' "$command" --help; done
+expect 2 "command 'walk' is unknown; expected tour, test, book, notebook, run, check, bench, doctor or help" walk
 expect 2 "flag '--fast' is unknown; expected --no-install, --cuda or --help" --fast test
 expect 2 "flag '--fast' is unknown; expected --no-install or --cuda" test --fast
 expect 2 "phase '77' is unknown; expected one of: 01 02 03 04" test 77
 expect 2 "phase 'x/..' is unknown; expected one of: 01" tour x/..
 expect 2 "'02' is one argument too many" test 01 02
+expect 2 "phase '99' is unknown; expected one of: 01" book 99
+expect 2 "'03' is one argument too many; --check is about all pages" book --check 03
+expect 2 "flag '--chekc' is unknown; expected --no-install or --cuda" book --chekc
+expect 2 'notebook wants the number of a phase' notebook
+expect 2 "phase 'x' is unknown; expected one of: 01" notebook x
+expect 2 "phase 01 has no page 'phases'" notebook 1 phases
+expect 2 "'more' is one argument too many" notebook 01 notebook more
 
 # A system that has the shell's tools and nothing else.
 mkdir bin
@@ -83,7 +90,9 @@ if [ "$1" = --preset ]; then
   mkdir -p "$6/bin"
   printf 'CMAKE_HOME_DIRECTORY:INTERNAL=%s\nCMAKE_CACHEFILE_DIR:INTERNAL=%s\n' "$4" "$6" >"$6/CMakeCache.txt"
   printf '#!/bin/sh\necho "program: $*"\n' >"$6/bin/flash-phases"
-  chmod +x "$6/bin/flash-phases"
+  for page in first second; do printf '#!/bin/sh\necho "%s: $*"\n' $page >"$6/bin/$page"; done
+  chmod +x "$6/bin/flash-phases" "$6/bin/first" "$6/bin/second"
+  printf '%s\n' '01 phases/01-naive/first.cpp bin/first' '01 phases/01-naive/notebook.cpp bin/second' >"$6/pages"
 fi
 END
 printf '#!/bin/sh\nexit 0\n' >bin/ninja
@@ -113,6 +122,11 @@ expect 0 'program: run --phase 04' run --phase 04
 called '-DCMAKE_CXX_COMPILER=g++' # not CMake's own choice, c++
 expect 0 'program: run --phase 04' run --phase 04
 not_called --preset # built before: no second configuration
+expect 0 'first: --page
+second: --page' notebook 01
+called '--target phase01_pages'
+expect 0 'second: --page' notebook 1 notebook
+case $out in *first*) failed=1; echo 'notebook 1 notebook prints another page too' ;; esac
 
 # A checkout that was moved or copied: each command configures afresh, in the old build folder or one that came along.
 cp -R "$FLASH_BUILD" 'a copy'
@@ -157,11 +171,12 @@ expect 1 'cmake could not configure; its message is above' tour
 # A container of .devcontainer has every package that ./flash would ask for on a bare system.
 root=$(dirname "$flash")
 sed -n -e 's/^  has .* || tools="$tools \(.*\)"$/\1/p' -e 's/^  library .* \([^ ]*\)$/\1/p' \
-  -e "s/.*extras=' \([a-z]*\)'$/\1/p" "$flash" >packages
+  -e "s/.*extras=' \([a-z]*\)'$/\1/p" -e 's/^  python_package .* \([^ ]*\)$/\1/p' \
+  -e 's/^  \[ -e .* || tools="$tools \(.*\)"$/\1/p' "$flash" >packages
 while read -r package; do
   grep -qw -e "$package" "$root/.devcontainer/Dockerfile" || { failed=1; echo "not in the Dockerfile: $package"; }
 done <packages
-[ "$(wc -l <packages)" -ge 8 ] || { failed=1; echo "found too few packages in $flash: $(cat packages)"; }
+[ "$(wc -l <packages)" -ge 12 ] || { failed=1; echo "found too few packages in $flash: $(cat packages)"; }
 
 [ "$failed" = 0 ] && echo "flash_test: every answer is as promised"
 exit "$failed"

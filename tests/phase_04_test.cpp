@@ -57,7 +57,7 @@ TEST_CASE_TEMPLATE("ledger", T, float, half, bfloat16) {
                                {"O", 0, heads * Sq * c.D * e},
                                {"LSE", 0, heads * Sq * f}});
         if (causal == Causal::None) CHECK(keys == (Sq + Br - 1) / Br * Sk);
-        CHECK(ledger.flops == 4 * heads * matmul * c.D);
+        CHECK(ledger.flops == 2 * heads * (matmul + pairs) * c.D);  // S of whole tiles, P V of visible keys
         CHECK(ledger.exps == heads * (pairs + steps));
         CHECK(ledger.rescales == heads * (steps + Sq));  // one per row and tile, one division at the end
         CHECK(ledger.shared_bytes_peak == f * (2 * Br * c.D + 2 * Bc * c.D + Br * Bc + 2 * Br));

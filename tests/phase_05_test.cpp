@@ -1,10 +1,12 @@
 // phase_05_test.cpp: proof of phase 05, the first kernel: all that phases and kernels promise (promises.hpp), its
-// counters, phase 04's bytes, and how P is rounded.
+// counters, phase 04's bytes, and how P is rounded. Then the kernels of its staircase (steps/).
 // ./flash test 05
 #include <doctest/doctest.h>
 
 #include "phases/04-tiled-v2/phase.hpp"
 #include "phases/05-first-kernel/phase.hpp"
+#include "phases/05-first-kernel/steps/steps.hpp"
+#include "phases/common/example.hpp"
 #include "tests/row_kernels.hpp"
 
 using namespace flash;
@@ -71,5 +73,137 @@ TEST_CASE("one launch per head") {
   for (const KernelReport& k : r.kernels) {
     CHECK(k.grid == std::array<unsigned, 3>{2, 1, 1});
     CHECK(k.block == std::array<unsigned, 3>{64, 1, 1});
+  }
+}
+
+// ---- The staircase --------------------------------------------------------------------------------------------------
+
+namespace {
+
+using phase05::Floats, phase05::NamedStep, phase05::Ran, phase05::Steps, phase05::attention_steps, phase05::steps_on;
+
+Floats floats(const flash::Tensor<float>& t) {
+  return {t.data(), t.data() + t.size()};
+}
+
+// One step on N random rows; its O goes into `e`. Without keep_going a finding throws.
+Ran run_step(const NamedStep& step, Example& e, Where where, const MachineOptions& options = {}) {
+  Floats o(e.o.size());
+  const Ran ran = (steps_on(where).*step.run)(options, floats(e.q), floats(e.k), floats(e.v), o);
+  std::copy(o.begin(), o.end(), e.o.data());
+  return ran;
+}
+
+// Right against fp64, close to phase 04, and each step that changes no rounding has the bits of the step before.
+void check_steps(Where where, const MachineOptions& options) {
+  for (const int N : {1, 31, 64, 150}) {
+    Example e = random_example(N, phase05::step_D), cpu = random_example(N, phase05::step_D);
+    phase04::forward(cpu.problem({.block_q = 64, .block_k = 32}));
+    Floats before;
+    for (const NamedStep& step : attention_steps) {
+      CAPTURE(std::string(step.name));
+      CAPTURE(N);
+      run_step(step, e, where, options);
+      CHECK(worst_head(e) <= 2e-6);
+      CHECK(relative_error(head(e.o, 0), head(cpu.o, 0).cast<double>().eval()) <= 4e-6);
+      const bool same = same_bits(floats(e.o), before), rounds_anew = step.name[0] <= '4' || step.name[0] == '8';
+      if (!rounds_anew && where != Where::Gpu) CHECK(same);
+      before = floats(e.o);
+    }
+    phase05::forward(e.problem({.block_q = 64, .block_k = 32}), where == Where::Gpu ? Where::Sim : where);
+    if (where != Where::Gpu) CHECK(same_bits(floats(e.o), before));
+  }
+}
+
+Floats numbered(std::size_t count) {
+  Floats x(count);
+  for (std::size_t i = 0; i < count; ++i) x[i] = static_cast<float>(i + 1);
+  return x;
+}
+
+// The three kernels without attention, at sizes around a block; those that promise any size.
+void check_first_steps(Where where, const MachineOptions& options) {
+  const Steps& steps = steps_on(where);
+  for (const std::size_t n : {1, 127, 128, 1000, 4096}) {
+    const Floats x = numbered(n);
+    for (const auto scale : {steps.scale, n == 4096 ? steps.scale_apart : steps.scale}) {
+      Floats y(n);
+      scale(options, 2.0f, x, y);
+      for (std::size_t i = 0; i < n; ++i) REQUIRE(y[i] == 2.0f * x[i]);
+    }
+  }
+  for (const int n : {1, 31, 33, 70})
+    for (const auto transpose : {steps.transpose_directly, steps.transpose}) {
+      const Floats in = numbered(static_cast<std::size_t>(n * n));
+      Floats out(in.size());
+      transpose(options, in, out, n);
+      for (int y = 0; y < n; ++y)
+        for (int x = 0; x < n; ++x) REQUIRE(out[x * n + y] == in[y * n + x]);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("sim: the steps compute attention, and those that only move data change no bit") {
+  for (const Order order : {Order::forward, Order::reverse, Order::random}) {
+    check_first_steps(Where::Sim, {.order = order, .seed = 7});
+    check_steps(Where::Sim, {.order = order, .seed = 7});
+  }
+}
+
+TEST_CASE("checked: clean, the steps too") {
+  if (skipped_without(Where::Checked)) return;
+  for (const Order order : {Order::forward, Order::random}) {
+    check_first_steps(Where::Checked, {.order = order, .seed = 7});
+    check_steps(Where::Checked, {.order = order, .seed = 7});
+  }
+}
+
+TEST_CASE("gpu: the steps compute attention") {
+  if (skipped_without(Where::Gpu)) return;
+  check_first_steps(Where::Gpu, {});
+  check_steps(Where::Gpu, {});
+}
+
+TEST_CASE("the transpose without a barrier is a race") {
+  if (skipped_without(Where::Checked)) return;
+  const Floats in = numbered(32 * 32);
+  Floats out(in.size());
+  const Ran ran = steps_on(Where::Checked).transpose_without_barrier({.keep_going = true}, in, out, 32);
+  REQUIRE_FALSE(ran.findings.empty());
+  for (const Finding& finding : ran.findings) CHECK((finding.kind == "race" || finding.kind == "uninitialised"));
+}
+
+// What each step is for, as a formula. W warps; every warp reads all N keys; all rows of a tile are computed.
+TEST_CASE("each step moves the counter that it is for") {
+  if (skipped_without(Where::Checked)) return;
+  constexpr std::uint64_t D = phase05::step_D, Bc = phase05::step_Bc;
+  for (const std::uint64_t N : {31, 150}) {
+    CAPTURE(N);
+    const std::uint64_t Tr = (N + 63) / 64, Tc = (N + 31) / 32, W = 2 * Tr;
+    const std::uint64_t writes = W * (D + Tc * 2 * Bc / 2);  // a warp writes a row of 32 floats at a time
+    std::map<std::string, Ledger> step;
+    for (const NamedStep& s : attention_steps) {
+      Example e = random_example(static_cast<std::int64_t>(N), D);
+      step[s.name] = run_step(s, e, Where::Checked).report.ledger;
+    }
+    // HBM: naive reads Q, K and V once per pair and S 2 + D times; the tiled ones read K and V once per Q tile.
+    CHECK(step["3-naive"].hbm_read_bytes() == 4 * N * N * (3 * D + D + 2));
+    CHECK(step["3-naive"].hbm_written_bytes() == 4 * (2 * N * N + N * D));
+    for (const NamedStep& s : attention_steps)
+      if (s.name[0] >= '4') CHECK(step[s.name].hbm_bytes() == 4 * (2 * N * D + Tr * 2 * N * D));
+
+    const std::uint64_t scalar = W * N * D;  // one float for each key and d
+    CHECK(step["4-tiled"].shared_read_requests == 3 * scalar);
+    CHECK(step["4-tiled"].shared_wavefronts == 32 * scalar + 2 * scalar + writes);
+    CHECK(step["5-padded"].shared_read_requests == 3 * scalar);
+    CHECK(step["5-padded"].shared_wavefronts == 3 * scalar + writes);
+    CHECK(step["6-reuse"].shared_read_requests == 2 * scalar + W * Tc * D);
+    CHECK(step["7-float4"].shared_read_requests == (2 * scalar + W * Tc * D) / 4);
+    CHECK(step["9-unrolled"].shared_read_requests == (scalar + W * Tc * Bc * D + W * Tc * D) / 4 + W * N);
+    for (const char* name : {"5-padded", "6-reuse", "7-float4", "8-exp2", "9-unrolled"})
+      CHECK(step[name].bank_conflicts() == 0);
+    CHECK(step["8-exp2"].exps == W * 32 * (N + Tc));
+    CHECK(step["9-unrolled"].exps == W * 32 * (Tc * Bc + Tc));
   }
 }

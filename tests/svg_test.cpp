@@ -38,6 +38,21 @@ TEST_CASE("text is escaped, numbers are short") {
   CHECK(svg::short_number(16384) == "16384");
   CHECK(svg::short_number(65536) == "64 Ki");
   CHECK(svg::short_number(1.5 * 1073741824) == "1.5 Gi");
+  CHECK(svg::short_number(0) == "0");
+  CHECK(svg::short_number(0.25) == "0.25");
+  CHECK(svg::short_number(0.0009765625) == "0.00098");  // not 0: labels of a log axis
+}
+
+TEST_CASE("bars are as long as their values, the largest as long as there is room") {
+  const std::string picture = svg::bars("a & b", {{"one", 1500}, {"two < 1", 3000}, {"none", 0}});
+  CHECK(well_formed(picture));
+  const std::vector<Element> rects = elements(picture, "rect");  // the background first
+  REQUIRE(rects.size() == 4);
+  CHECK(rects[2].number("width") == 2 * rects[1].number("width"));
+  CHECK(rects[3].number("width") == 0);
+  CHECK(count(picture, ">1,500<") == 1);
+  CHECK(count(picture, ">two &lt; 1<") == 1);
+  CHECK(well_formed(svg::bars("empty", {})));
 }
 
 TEST_CASE("heat map: darkest is the largest, almost nothing is not drawn, NaN is red") {

@@ -1,7 +1,7 @@
 // %% [markdown]
 // # 01 · Attention as the textbook writes it
 //
-// **Question.** A sentence of N words; every word may look at every word. What is computed, and what does it cost?
+// **Question.** In a sentence of N words every word may look at every word. What is computed, and what does it cost?
 //
 // **Idea.** Each word asks a question (a row of Q), offers a key (a row of K) and carries a value (a row of V).
 // The score of query i and key j is S_ij = q_i · k_j / √d. Softmax turns a row of scores into weights that sum to
@@ -11,7 +11,7 @@
 //
 // In all pictures y is the row, the query that looks, and x is the column, the key that is looked at.
 
-// %%
+// %% tags=["hide-input"]
 #include <cstdio>
 
 #include "phases/01-naive/attention.hpp"
@@ -26,13 +26,87 @@ static std::vector<double> flat(const RowMajor<float>& m) {
 }
 
 // %% [markdown]
+// ## Three lines of Eigen
+//
+// With a matrix library that is one line for each step. Q, K and V are one head of a real model; more about it below.
+
+// %%
+CELL("Three lines of Eigen") {
+  const Example e = sentence();
+  const RowMajor<float> Q = head(e.q, 8), K = head(e.k, 8), V = head(e.v, 8);  // 50 words, 32 numbers each
+
+  const RowMajor<float> S = Q * K.transpose() / std::sqrt(32.0f);
+  const RowMajor<float> P = phase01::safe_softmax(S);
+  const RowMajor<float> O = P * V;
+
+  std::printf("difference to the same in fp64: %.1e of the size of O\n", relative_error(O, exact_head(e, 8)));
+  expect(relative_error(O, exact_head(e, 8)) <= 1e-6, "this is attention");
+}
+
+// %% [markdown]
+// ## The code
+//
+// The phase computes the same with all heads, masks and types, and counts what it costs. It is one header, which begins
+// with the definition of softmax. `RowMajor<Scalar>` is an Eigen matrix whose rows lie one after the other in memory.
+// `.array()` says that what follows acts on each element by itself, and `P.row(i)` is a row.
+//
+// ```{region} attention.hpp plain-softmax
+// ```
+//
+// In fp32 `exp` is infinite above 88.72, and infinity divided by infinity is not a number. The second version subtracts
+// the row's largest score first. Further down the page shows that this changes nothing else. A row may see no key at
+// all; its maximum is then −∞, and its weights stay 0.
+//
+// ```{region} attention.hpp safe-softmax
+// ```
+//
+// Now attention itself. A `Problem` holds Q, K, V and O as [B, H, S, D]: batch, head, row, column. S_q is the number of
+// queries, S_k the number of keys, D the length of a row (d in formulas).
+//
+// The code goes through a model of two memories. HBM is large and slow, and all matrices lie in it: `memory.matrix`
+// gives one a name, under which the ledger counts. SRAM is small and fast: `memory.tile` takes room in it, and is
+// refused when the budget is spent. Only `memory.load` and `memory.store` move numbers between the two. A product of
+// two matrices is computed piece by piece, and this function says how large a piece may be:
+//
+// ```{region} attention.hpp blocks
+// ```
+//
+// Each head is a *task* of its own, and `run_tasks` shares the tasks among the CPU's threads. S and P, the two N × N
+// matrices, lie in HBM like the others.
+//
+// ```{region} attention.hpp heads
+// ```
+//
+// Three steps follow. Each reads its inputs from HBM and writes its result back there, as calls of a matrix library
+// would. The first computes the scores. `mat(tile)` lets Eigen see a tile as a matrix, and `product` multiplies two of
+// them and counts the FLOPs. `p.visible(i)` is the number of keys that row i may see. The other scores become −∞, so
+// that softmax gives them weight 0.
+//
+// ```{region} attention.hpp scores
+// ```
+//
+// The second step turns scores into weights, a row at a time.
+//
+// ```{region} attention.hpp softmax
+// ```
+//
+// The third multiplies the weights with the values, piece by piece. Where every row sees every key of the piece, that
+// is one product. Elsewhere each row takes the values that it sees and no others. Weight 0 times NaN would be NaN, so a
+// broken value that nobody may see would spoil the row.
+//
+// ```{region} attention.hpp output
+// ```
+// ```{region} attention.hpp run-tasks
+// ```
+
+// %% [markdown]
 // ## Run it: words that look at words
 //
 // Q, K and V come from one layer of a real sentence encoder (see docs/data/README.md): 12 heads of 32 numbers, 50
-// tokens. A head is one independent attention. Head 8 has learned to look at the next word, and head 3 finds out
-// who `she` and `her` are.
+// tokens. A token is a word or a piece of one; `[CLS]` and `[SEP]` mark the beginning and the end. A head is one
+// independent attention. Head 8 has learned to look at the next word, and head 3 finds out who `she` and `her` are.
 
-// %%
+// %% tags=["hide-input"]
 CELL("Who looks at whom") {
   const Example e = sentence();
   const std::vector<std::string> words = sentence_words();
@@ -61,8 +135,11 @@ CELL("Who looks at whom") {
 // %% [markdown]
 // **What you saw.** Blue means weight. Head 8 is a line just above the diagonal; column 0, `[CLS]`, is where a head
 // rests when it finds nothing: a row must sum to one, so the weight has to go somewhere.
+//
+// Is it right? From here on every page compares with the same attention in fp64, numbers of 64 bits. The *error* of a
+// matrix is the size of the difference divided by the size of the exact matrix, both as the root of a sum of squares.
 
-// %%
+// %% tags=["hide-input"]
 CELL("The whole layer, against NumPy") {
   Example e = sentence();
   phase01::attention(e.problem());
@@ -82,7 +159,7 @@ CELL("The whole layer, against NumPy") {
 // line, but now the largest exponent is 0. We compare P *and* O, on two kinds of input: an average over many keys
 // hides errors of P in O, and uniform numbers are too tame to show much.
 
-// %%
+// %% tags=["hide-input"]
 CELL("Two softmaxes, one result") {
   for (const Distribution distribution : {Distribution::Uniform, Distribution::Normal}) {
     const Example e = random_example(256, 64, distribution);
@@ -100,7 +177,7 @@ CELL("Two softmaxes, one result") {
   }
 }
 
-// %%
+// %% tags=["hide-input"]
 CELL("Where exp overflows") {
   float finite = 0, overflows = 1000;  // halve the interval until it holds no other float
   while (std::nextafter(finite, overflows) != overflows) {
@@ -141,13 +218,25 @@ CELL("Where exp overflows") {
 // %% [markdown]
 // ## What it costs
 //
-// A chip has a little fast memory (SRAM) and a lot of slow memory (HBM); moving a byte between them costs more than
-// computing with it. Three separate steps write S, read S, write P, read P: each N × N. Our memory model counts
-// every byte; the formula beside it is ours. Both are integers, so they must be *equal*.
+// A chip has a little fast memory (SRAM) and a lot of slow memory (HBM). Moving a byte between them costs more than
+// computing with it. Here every number that is computed with comes through a model of these two memories: `load` copies
+// rows from HBM into a tile in SRAM, `store` copies them back, and both count the bytes. SRAM is 192 KiB, and a tile
+// that does not fit is an error.
+//
+// Three separate steps write S, read S, write P, read P: each N × N. The two products go tile by tile. They keep as
+// many rows of Q (or O) on chip as fit, B_r of them, and let K (or V) pass by. So K and V come in once for each of T_r
+// = ⌈N / B_r⌉ row tiles. The formula is derived by hand. Counted and predicted bytes are integers, so they must be
+// *equal*.
+//
+// In the code below `random_example(N, d)` is one head with N rows of d random numbers, and `grouped` writes a number
+// with commas.
 
 // %%
 static std::uint64_t naive_bytes(std::uint64_t N, std::uint64_t d) {
-  return 4 * (4 * N * d + 4 * N * N);  // Q, K, V, O once; S and P written once and read once; 4 bytes each
+  const std::uint64_t fit = (192 * 1024 / 4 - 16 * d) / (d + 16);  // rows of Q and of S, beside 16 keys
+  const std::uint64_t Tr = (N + fit - 1) / fit;
+  return 4 *
+         (2 * N * d + Tr * 2 * N * d + 4 * N * N);  // Q, O once; K, V T_r times; S, P written and read; 4 bytes each
 }
 
 CELL("The ledger") {
@@ -156,16 +245,17 @@ CELL("The ledger") {
   std::printf("N = %d, d = %d     read       written   [bytes]\n", int(N), int(d));
   for (const ArrayTraffic& a : ledger.arrays)
     std::printf("  %-4s %15s %15s\n", a.name.c_str(), grouped(a.read_bytes).c_str(), grouped(a.written_bytes).c_str());
-  std::printf("counted  %s = 4 · (4Nd + 4N²) = %s\n", grouped(ledger.hbm_bytes()).c_str(),
+  std::printf("counted  %s = 4 · (4Nd + 4N²) = %s, since all rows fit: T_r = 1\n", grouped(ledger.hbm_bytes()).c_str(),
               grouped(naive_bytes(N, d)).c_str());
   expect(ledger.hbm_bytes() == naive_bytes(N, d), "counted = formula");
   const double share = 16.0 * N * N / double(ledger.hbm_bytes());
   std::printf("S and P are %.0f %% of the traffic, and neither is wanted in the end\n", 100 * share);
 }
 
+// %% tags=["hide-input"]
 CELL("Bytes against N") {
   const std::uint64_t d = 64;
-  svg::Line naive{"4·(4Nd + 4N²)", {}}, inputs{"Q, K, V, O once: 16Nd", {}};
+  svg::Line naive{"4·(2Nd + T_r 2Nd + 4N²)", {}}, inputs{"Q, K, V, O once: 16Nd", {}};
   inputs.dashed = true;
   bool equal = true;
   for (std::uint64_t N = 64; N <= 16384; N *= 2) {
@@ -182,9 +272,9 @@ CELL("Bytes against N") {
 }
 
 // %% [markdown]
-// **What you saw.** Twice the words, four times the bytes. The dashed line is what must move at the very least: read
-// Q, K and V, write O. The gap between the lines is what the next three phases close.
+// **What you saw.** The more words, the closer twice the words come to four times the bytes. The dashed line is what
+// must move at the very least: read Q, K and V, write O. The gap between the lines is what the next three phases close.
 //
 // **Exercise.** 1. Which head of the sentence looks backwards? Draw heads 9 and 11. 2. Store S and P as fp16: which
-// factor is won, and how does it grow with N? 3. Fuse the softmax into the first step (S never leaves the chip):
+// factor is won, and how does it grow with N? 3. Fuse the softmax with the first step, so that S never leaves the chip:
 // what is the formula now? Is it still O(N²)?

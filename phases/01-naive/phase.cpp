@@ -8,10 +8,12 @@
 
 namespace flash::phase01 {
 
-// Q and K are read and S is written; S is read and P written; P and V are read and O written. The mask saves nothing.
+// Q and K are read and S is written; S is read and P written; P and V are read and O written. K and V pass once for
+// every Br rows. The mask saves nothing.
 static HbmBytes hbm_bytes(const Sizes& s, Blocks) {
   const std::int64_t heads = s.B * s.H, S = s.Sq * s.Sk * 4;  // fp32
-  const std::int64_t read = (s.Sq + 2 * s.Sk) * s.D * s.element_bytes + 2 * S;
+  const std::int64_t Br = choose_blocks(s.options, s.Sq, s.D).Br, Tr = (s.Sq + Br - 1) / Br;
+  const std::int64_t read = (s.Sq + Tr * 2 * s.Sk) * s.D * s.element_bytes + 2 * S;
   const std::int64_t written = 2 * S + s.Sq * s.D * s.element_bytes;
   return {static_cast<std::uint64_t>(heads * read), static_cast<std::uint64_t>(heads * written)};
 }

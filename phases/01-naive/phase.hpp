@@ -9,7 +9,8 @@ namespace flash::phase01 {
 inline constexpr Features features{
     .phase = "01-naive",
     .change = "S = QK^T and P = softmax(S) as whole matrices: every element is written and read back",
-    .causal = true};
+    .causal = true,
+    .tiles = false};
 
 extern Phase phase;
 

@@ -5,7 +5,8 @@
 // division. So it looks at a row three times, and the row has to be kept. Can one look be enough?
 //
 // **Idea.** Work with the maximum *so far*. When a larger score arrives, everything summed up so far is too large by
-// a known factor, so correct it. Three things are remembered for a row, whatever the number of keys:
+// a known factor, so correct it. Let s_j be the row's score for key j, and v_j that key's row of V. Three things are
+// remembered for a row, whatever the number of keys:
 //
 //     m = max s_j      l = Σ exp(s_j − m)      o = Σ exp(s_j − m) v_j
 //
@@ -17,7 +18,7 @@
 //
 // **Changed since 01.** S and P are gone. New: `State`, `add_key`, `merge`.
 
-// %%
+// %% tags=["hide-input"]
 #include "phases/02-online-softmax/attention.hpp"
 
 #include <algorithm>
@@ -55,12 +56,53 @@ static std::vector<int> all_keys() {
 }
 
 // %% [markdown]
+// ## The code
+//
+// A row's whole past is a struct of two numbers and a vector. The output and LSE, the logarithm of the sum of all
+// exponentials, can be read from it at any time.
+//
+// ```{region} attention.hpp state
+// ```
+//
+// Adding a key is the formula above, line by line: the new maximum, the correction α, the new key's weight p. When the
+// maximum moves from m to m_new, everything summed so far carries the factor exp(−m) where it should carry exp(−m_new);
+// α puts that right. Look at the first line, too. A masked key is left out; it is not multiplied by 0.
+//
+// ```{region} attention.hpp add-key
+// ```
+//
+// Two states are merged with the same correction on both sides. One of them may be empty.
+//
+// ```{region} attention.hpp merge
+// ```
+//
+// The rest is bookkeeping: for each query, stream all keys. Five tiles of one row each are all that is on chip.
+//
+// ```{region} attention.hpp rows
+// ```
+//
+// Here is the pass: one row of Q stays on chip, and one row of K and of V at a time comes in beside it.
+//
+// ```{region} attention.hpp stream-keys
+// ```
+//
+// When all keys have passed, o is divided by l, once, and the row is written.
+//
+// ```{region} attention.hpp write-row
+// ```
+//
+// What this changed, against phase 01:
+//
+// ```{difference} ../01-naive/attention.hpp attention.hpp
+// ```
+
+// %% [markdown]
 // ## Run it: one row, key by key
 //
 // In head 7, the word `had` (row 41) looks for what is had. We feed it the 50 keys from left to right and print the
 // state each time the maximum moves. The answer comes late; until then the state knows only what it has seen.
 
-// %%
+// %% tags=["hide-input"]
 CELL("One row, key by key") {
   const Example e = sentence();
   const std::vector<std::string> words = sentence_words();
@@ -79,8 +121,8 @@ CELL("One row, key by key") {
     lse.points.push_back({double(j), state.lse()});
     if (state.m == before.m) continue;
     ++moves;
-    std::printf("%4d  %-14s %6.3f  %7.4f  %8.3f %8.3f\n", j, words[j].c_str(), S(i, j),
-                phase02::rescale_factor(before.m, state.m), state.m, state.l);
+    std::printf("%4d  %-14s %6.3f  %7.4f  %8.3f %8.3f\n", j, words[j].c_str(), S(i, j), std::exp(before.m - state.m),
+                state.m, state.l);
   }
   std::printf("end                                   %8.3f %8.3f\n", state.m, state.l);
   std::printf("the maximum moved %d times in 50 keys; all other keys had α = 1\n", moves);
@@ -95,9 +137,9 @@ CELL("One row, key by key") {
 //
 // Two states of two disjoint sets of keys can be joined: the same correction, on both sides. The state of the empty
 // set, (−∞, 0, 0), changes nothing. So it does not matter who saw which key, nor in which order: keys may be cut
-// into tiles, shared out to threads, warps or GPUs, and merged in any tree. Every later phase rests on this.
+// into tiles, shared out to threads or to GPUs, and merged in any tree. Every later phase rests on this.
 
-// %%
+// %% tags=["hide-input"]
 struct Part {
   State state;
   std::string tree;  // how it came about: numbers of keys, brackets for merges
@@ -132,18 +174,20 @@ CELL("Any split, any order, any tree") {
 // %% [markdown]
 // ## Nothing to see
 //
-// A row may see no key at all: all masked, or no keys. Then m = −∞, and −∞ − (−∞) is NaN, so the rescaling needs a
-// guard: `rescale_factor`. Guarding the final division alone comes too late. Our convention: O = 0, LSE = −∞.
+// A row may see no key at all: all masked, or no keys. Then m = −∞. If two such states are merged, the formula says −∞
+// − (−∞), which is NaN. So `merge` and `add_key` return early when there is nothing to add. To guard the final division
+// alone would be too late. Our convention: O = 0, LSE = −∞.
 
-// %%
+// %% tags=["hide-input"]
 CELL("Empty parts and empty rows") {
   const Example e = sentence();
   const State state = state_of(e, 3, 27, all_keys()), empty = state_of(e, 3, 27, {});
   const auto same = [](const State& a, const State& b) { return a.m == b.m && a.l == b.l && a.o == b.o; };
   expect(same(phase02::merge(state, empty), state) && same(phase02::merge(empty, state), state),
          "empty changes no bit");
-  expect(std::isnan(std::exp(-infinity - -infinity)), "without the guard: NaN");
-  expect(phase02::rescale_factor(-infinity, -infinity) == 0, "with the guard: 0");
+  const float m = std::max(empty.m, empty.m);
+  expect(std::isnan(std::exp(empty.m - m)), "two empty states: the formula's factor is NaN");
+  expect(same(phase02::merge(empty, empty), empty), "merged they are the empty state");
 
   Example few = random_example(6, 32);  // 6 queries, 4 keys, bottom-right: the last query sees all, the first two none
   few.k = random_tensor<float>({1, 1, 4, 32}, 1, 1), few.v = random_tensor<float>({1, 1, 4, 32}, 1, 2);
@@ -161,17 +205,19 @@ CELL("Empty parts and empty rows") {
 // `forward` treats the rows one after the other, as the formula suggests: each row streams all of K and all of V.
 // S and P cost nothing any more. Did we win?
 
-// %%
+// %% tags=["hide-input"]
 static std::uint64_t online_bytes(std::uint64_t N, std::uint64_t d) {
   return 4 * (2 * N * d + 2 * N * N * d);  // Q and O once; K and V once for each of the N rows
 }
-static std::uint64_t naive_bytes(std::uint64_t N, std::uint64_t d) {
-  return 4 * (4 * N * d + 4 * N * N);
+static std::uint64_t naive_bytes(std::int64_t N, std::int64_t d) {
+  const HbmBytes bytes = phase01::phase.hbm_bytes(
+      {.B = 1, .H = 1, .Sq = N, .Sk = N, .D = d, .element_bytes = 4, .lse = false, .options = {}}, {});
+  return bytes.read + bytes.written;
 }
 
 CELL("Bytes against N") {
   const std::uint64_t d = 64, sram = 192 * 1024;
-  svg::Line online{"02: 4·(2Nd + 2N²d)", {}}, naive{"01: 4·(4Nd + 4N²)", {}}, least{"Q, K, V, O once: 16Nd", {}};
+  svg::Line online{"02: 4·(2Nd + 2N²d)", {}}, naive{"01: naive", {}}, least{"Q, K, V, O once: 16Nd", {}};
   least.dashed = true;
   bool equal = true;
   std::uint64_t peak = 0;
@@ -190,7 +236,7 @@ CELL("Bytes against N") {
     peak = now.shared_bytes_peak;
   }
   expect(equal, "counted = formula at every N");
-  expect(online_bytes(8192, d) > 30 * naive_bytes(8192, d), "more bytes than naive, towards d/2 = 32 times as many");
+  expect(online_bytes(8192, d) > 30 * naive_bytes(8192, d), "more bytes than naive: 30 times as many at N = 8192");
   std::printf("on chip: %s of %s bytes in use\n", grouped(peak).c_str(), grouped(sram).c_str());
   picture("02-bytes",
           svg::chart({"HBM bytes, one head, d = 64 (dots: counted)", "N", "bytes"}, {online, naive, least}));
@@ -203,4 +249,4 @@ CELL("Bytes against N") {
 //
 // **Exercise.** 1. The maximum moved a few times only. How often does it move for random scores? (Harmonic numbers.)
 // 2. Write `merge` for states that hold o already divided by l. What does it need besides the two outputs? 3. Delete
-// the guard in `rescale_factor`: which cell notices?
+// the two early returns of `merge`: which cells notice?

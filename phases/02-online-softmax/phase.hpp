@@ -10,7 +10,8 @@ inline constexpr Features features{
     .phase = "02-online-softmax",
     .change = "one pass with the state (m, l, o): S and P are gone, but K and V pass once per row",
     .causal = true,
-    .lse = true};
+    .lse = true,
+    .tiles = false};
 
 extern Phase phase;
 

@@ -12,23 +12,30 @@
 
 namespace flash::phase03 {
 
+// #region no-key
 // A row whose scores are all -inf has m = -inf, and -inf - -inf would be NaN: subtract 0 instead.
 inline float finite_or_zero(float m) {
   return m == -infinity ? 0 : m;
 }
+// #endregion
 
+// #region paper-blocks
 // Line 1 of Algorithm 1: B_c = ⌈M / 4d⌉, B_r = min(B_c, d). M counts numbers, not bytes (often mixed up).
 inline Blocks paper_blocks(std::int64_t sram_numbers, std::int64_t D) {
   const std::int64_t Bc = (sram_numbers + 4 * D - 1) / (4 * D);
   return {std::min(Bc, D), Bc};
 }
+// #endregion
 
+// #region on-chip-bytes
 // What really has to be on chip: Q_i, O_i [Br, d], K_j, V_j [Bc, d], S_ij [Br, Bc], l_i, m_i [Br]; fp32, bytes.
 inline std::int64_t sram_bytes_needed(Blocks blocks, std::int64_t D) {
   const auto [Br, Bc] = blocks;
   return 4 * (2 * Br * D + 2 * Bc * D + Br * Bc + 2 * Br);
 }
+// #endregion
 
+// #region fitting-blocks
 // The paper's formula leaves S out. Where its tiles do not fit, B_c (and B_r with it) shrinks to the largest that does.
 inline Blocks fitting_blocks(std::int64_t sram_bytes, std::int64_t D) {
   Blocks blocks = paper_blocks(sram_bytes / 4, D);
@@ -36,14 +43,18 @@ inline Blocks fitting_blocks(std::int64_t sram_bytes, std::int64_t D) {
     blocks = {std::min(blocks.Bc - 1, D), blocks.Bc - 1};
   return blocks;
 }
+// #endregion
 
+// #region choose-blocks
 inline Blocks choose_blocks(const Options& options, std::int64_t D) {
   Blocks blocks = fitting_blocks(options.sram_bytes, D);
   if (options.block_q) blocks.Br = options.block_q;
   if (options.block_k) blocks.Bc = options.block_k;
   return blocks;
 }
+// #endregion
 
+// #region state-in-hbm
 // O = softmax(Q Kᵀ · scale) V. Line numbers are those of Algorithm 1.
 template <class T>
 Ledger attention(const Problem<T>& p) {
@@ -63,6 +74,8 @@ Ledger attention(const Problem<T>& p) {
     memory.count_write(O);
     memory.count_write(L);
     memory.count_write(M);
+    // #endregion
+    // #region tiles-on-chip
     Tile Q_i = memory.tile("Q_i", Br, D), O_i = memory.tile("O_i", Br, D);
     Tile K_j = memory.tile("K_j", Bc, D), V_j = memory.tile("V_j", Bc, D), S_ij = memory.tile("S_ij", Br, Bc);
     Tile l_i = memory.tile("l_i", Br, 1), m_i = memory.tile("m_i", Br, 1);
@@ -70,7 +83,9 @@ Ledger attention(const Problem<T>& p) {
       for (std::int64_t i = 0; i < Sq; i += Br) memory.load(O_i, O, i), memory.store(O_i, O_out, i);
       return;
     }
+    // #endregion
 
+    // #region two-loops
     for (std::int64_t j = 0; j < Sk; j += Bc) {  // 5: K and V outside …
       const bool last = j + Bc >= Sk;
       memory.load(K_j, K, j);
@@ -83,8 +98,10 @@ Ledger attention(const Problem<T>& p) {
         S_ij.rows = Q_i.rows;
         const auto keys = K_j.rows;
         auto S = mat(S_ij).leftCols(keys);  // [rows of Q_i, keys]
+                                            // #endregion
 
-        S.noalias() = mat(Q_i) * mat(K_j).transpose();  // 9
+        // #region online-softmax
+        product(memory, S, mat(Q_i), mat(K_j).transpose());  // 9
         for (std::int64_t r = 0; r < Q_i.rows; ++r) {
           float &l_r = l_i.data()[r], &m_r = m_i.data()[r];
           // 10: m̃, P̃, l̃ of this tile alone; scaled after the sum: equal sums stay equal in any order of adding
@@ -99,9 +116,9 @@ Ledger attention(const Problem<T>& p) {
           l_r = l_new;  // 13
           m_r = m_new;
         }
-        mat(O_i).noalias() += S * mat(V_j);  // 12
-        memory.count_matmul(Q_i.rows, keys, D);
-        memory.count_matmul(Q_i.rows, D, keys);
+        add_product(memory, mat(O_i), S, mat(V_j));  // 12
+        // #endregion
+        // #region count-and-store
         memory.count_exps(Q_i.rows * (keys + 2));
         memory.count_rescales(2 * Q_i.rows);
 
@@ -115,5 +132,6 @@ Ledger attention(const Problem<T>& p) {
     }
   });
 }
+// #endregion
 
 }  // namespace flash::phase03

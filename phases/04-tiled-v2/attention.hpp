@@ -11,12 +11,15 @@
 
 namespace flash::phase04 {
 
+// #region on-chip-bytes
 // On chip: Q_i, O_i [Br, d], K_j, V_j [Bc, d], S_ij [Br, Bc], l_i, m_i [Br]; fp32, bytes.
 inline std::int64_t sram_bytes_needed(Blocks blocks, std::int64_t D) {
   const auto [Br, Bc] = blocks;
   return 4 * (2 * Br * D + 2 * Bc * D + Br * Bc + 2 * Br);
 }
+// #endregion
 
+// #region choose-blocks
 // What the caller asked for; else 192 x 192, which a CPU multiplies fastest, where it fits (as with 1 MiB); else
 // 128 x 64, Bc halved down to 16, then Br, until it fits: K and V pass once per Q tile, so a large Br saves HBM bytes
 // and a large Bc does not. What cannot fit is refused by Memory::tile.
@@ -32,7 +35,9 @@ inline Blocks choose_blocks(const Options& options, std::int64_t D) {
   }
   return blocks;
 }
+// #endregion
 
+// #region q-tile-outside
 // O = softmax(Q Kᵀ · scale) V and LSE. One task per (b, h, Q tile); line numbers are those of Algorithm 1.
 template <class T>
 Ledger attention(const Problem<T>& p) {
@@ -46,6 +51,8 @@ Ledger attention(const Problem<T>& p) {
     const auto K = memory.matrix("K", p.k.head(b, h), Sk, D, p.k.stride[2]);     // [Sk, D]
     const auto V = memory.matrix("V", p.v.head(b, h), Sk, D, p.v.stride[2]);     // [Sk, D]
     const auto O = memory.matrix("O", p.o.head(b, h), Sq, D, p.o.stride[2]);     // [Sq, D]
+                                                                                 // #endregion
+    // #region state-on-chip
     Tile Q_i = memory.tile("Q_i", Br, D), O_i = memory.tile("O_i", Br, D);
     Tile K_j = memory.tile("K_j", Bc, D), V_j = memory.tile("V_j", Bc, D), S_ij = memory.tile("S_ij", Br, Bc);
     Tile l_i = memory.tile("l_i", Br, 1), m_i = memory.tile("m_i", Br, 1);
@@ -54,15 +61,21 @@ Ledger attention(const Problem<T>& p) {
     mat(O_i).setZero();  // 5: O = 0, l = 0, m = -inf, all on chip
     mat(l_i).setZero();
     mat(m_i).setConstant(-infinity);
+    // #endregion
 
+    // #region kv-inside
     for (std::int64_t j = 0; j < p.visible(i + rows - 1); j += Bc) {  // 6: K and V inside, as far as the last row sees
       memory.load(K_j, K, j);                                         // 7
       const std::int64_t keys = K_j.rows;
       const bool full = p.visible(i) >= j + keys;  // the first row sees the whole tile, so all rows do
       auto S = mat(S_ij).leftCols(keys);           // [rows, keys]
+                                                   // #endregion
 
-      S.noalias() = mat(Q_i) * mat(K_j).transpose();  // 8
-      memory.load(V_j, V, j);                         // 7, and not before V is needed: caches are small
+      // #region scores
+      product(memory, S, mat(Q_i), mat(K_j).transpose());  // 8
+      memory.load(V_j, V, j);                              // 7, and not before V is needed: caches are small
+      // #endregion
+      // #region online-softmax
       for (std::int64_t r = 0; r < rows; ++r) {
         const std::int64_t n = std::min(p.visible(i + r) - j, keys);  // keys of this tile that row r sees
         if (n <= 0) continue;
@@ -74,16 +87,18 @@ Ledger attention(const Problem<T>& p) {
         const float alpha = std::exp(m - m_safe);
         l = alpha * l + exp_minus(P.data(), n, m_safe);  // P = exp(S - m), and its sum
         m = m_new;
-        mat(O_i).row(r) *= alpha;                                         // 10: un-normalised O, rescaled
-        if (!full) mat(O_i).row(r).noalias() += P * mat(V_j).topRows(n);  // visible keys only: no 0 · NaN
+        mat(O_i).row(r) *= alpha;                                                 // 10: un-normalised O, rescaled
+        if (!full) add_product(memory, mat(O_i).row(r), P, mat(V_j).topRows(n));  // visible keys only: no 0 · NaN
         memory.count_exps(n + 1);
         memory.count_rescales(1);
       }
-      if (full) mat(O_i).noalias() += S * mat(V_j);  // 10
-      memory.count_matmul(rows, keys, D);
-      memory.count_matmul(rows, D, keys);
+      // #endregion
+      // #region output
+      if (full) add_product(memory, mat(O_i), S, mat(V_j));  // 10
     }
+    // #endregion
 
+    // #region finish
     for (std::int64_t r = 0; r < rows; ++r) {  // 12: one division; a row that saw no key stays 0
       if (l_i.data()[r] != 0) mat(O_i).row(r) /= l_i.data()[r];
       m_i.data()[r] += std::log(l_i.data()[r]);  // 13: LSE = m + log l; -inf when no key was seen
@@ -94,5 +109,6 @@ Ledger attention(const Problem<T>& p) {
   };
   return run_tasks(p.options.threads, p.B() * heads * Tr, p.options.sram_bytes, task);
 }
+// #endregion
 
 }  // namespace flash::phase04

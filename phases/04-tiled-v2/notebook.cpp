@@ -10,7 +10,7 @@
 // **Changed since 03.** The two `for` lines changed places; O un-normalised; LSE = m + log l written out; causal;
 // and each Q tile is independent, hence threads.
 
-// %%
+// %% tags=["hide-input"]
 #include "phases/04-tiled-v2/phase.hpp"
 
 #include <cstdio>
@@ -39,19 +39,74 @@ static svg::Walk v2_walk(const std::string& title, const Problem<float>& p, int 
 }
 
 // %% [markdown]
+// ## The code
+//
+// The same tiles are on chip as in phase 03. Which sizes are good has changed, though: K and V pass once for each Q
+// tile, so a large B_r saves bytes, and B_c does not matter for them.
+//
+// ```{region} attention.hpp on-chip-bytes
+// ```
+// ```{region} attention.hpp choose-blocks
+// ```
+//
+// A task is now a Q tile. The loop over Q tiles is outside, hidden in the task's number t, from which batch entry, head
+// and first row follow.
+//
+// ```{region} attention.hpp q-tile-outside
+// ```
+//
+// The state begins on chip and stays there. Compare with phase 03: these three lines were writes to HBM.
+//
+// ```{region} attention.hpp state-on-chip
+// ```
+//
+// K and V pass by inside. The loop ends at the last key that the tile's last row may see, so a causal mask makes it
+// shorter. A tile is `full` if its first row sees all of it, because later rows see no less.
+//
+// ```{region} attention.hpp kv-inside
+// ```
+//
+// First the scores of the tile.
+//
+// ```{region} attention.hpp scores
+// ```
+//
+// Then online softmax, row by row. m, l and O are corrected by α, exactly as in `add_key` of phase 02, but for n keys
+// at once. O is not divided by l, so there is one multiplication per row and tile instead of two.
+//
+// ```{region} attention.hpp online-softmax
+// ```
+//
+// Where the whole tile is seen, P · V is one matrix product.
+//
+// ```{region} attention.hpp output
+// ```
+//
+// After the last tile comes the only division. LSE costs one logarithm per row, because m and l are at hand. Only now
+// are O and LSE written, for the first and last time.
+//
+// ```{region} attention.hpp finish
+// ```
+//
+// What this changed, against phase 03:
+//
+// ```{difference} ../03-tiled-v1/attention.hpp attention.hpp
+// ```
+
+// %% [markdown]
 // ## Run it: two walks side by side
 
-// %%
+// %% tags=["hide-input"]
 CELL("Down the columns, or along the rows") {
   Example e = sentence();
   const Options blocks{.block_q = 13, .block_k = 17};
   Ledger v1 = phase03::forward(e.problem(blocks)).ledger, v2 = phase04::forward(e.problem(blocks)).ledger;
   expect(worst_head(e) <= 2e-6, "the same attention");
 
-  svg::Walk down{"V1: K, V outside", 4, 3, 1, {}, "O is read and written 3 times (zeroed once)"};
-  for (int j = 0; j < 3; ++j)
-    for (int i = 0; i < 4; ++i) down.order.push_back({i, j});
   svg::Walk along = v2_walk("V2: Q outside", e.problem(), 13, 17);
+  svg::Walk down{"V1: K, V outside", along.rows, along.columns, 1, along.order};
+  std::stable_sort(down.order.begin(), down.order.end(), [](auto a, auto b) { return a[1] < b[1]; });
+  down.note = "O is read and written " + std::to_string(down.columns) + " times (zeroed once)";
   along.note = "O is written once, when it is done";
   picture("04-walks", svg::tile_walks("The same tiles, two walks (×n: how often a tile comes on chip)", {down, along}));
 
@@ -70,11 +125,12 @@ CELL("Down the columns, or along the rows") {
 // %% [markdown]
 // ## Fewer rescales
 //
-// Multiplying a row of O by a number is slow work for a GPU: its tensor cores only do matrix products. V1 touches
-// each row twice per tile (multiply O back by l, divide by the new l), V2 once, plus one division at the end.
+// Multiplying a row by a number is slow work for a GPU: its tensor cores only do matrix products. V1 keeps O divided by
+// l, so per tile it multiplies two rows: that of O by l α / l', and that of P by β / l'. V2 multiplies the row of O by
+// α and nothing else, and divides it once at the end.
 
 // %%
-CELL("Rescales, counted") {
+CELL("Rescales, as the code declares them") {
   const std::int64_t N = 256, d = 64;
   std::printf("  B_c   T_c |  V1 = 2·N·T_c   V2 = N·T_c + N\n");
   bool equal = true;
@@ -87,7 +143,7 @@ CELL("Rescales, counted") {
     std::printf("%5d %5d | %14s %16s\n", int(Bc), int(Tc), grouped(v1).c_str(), grouped(v2).c_str());
     equal = equal && v1 == 2 * N * Tc && v2 == N * Tc + N;
   }
-  expect(equal, "counted = formula");
+  expect(equal, "declared beside each multiplication = formula");
 }
 
 // %% [markdown]
@@ -97,9 +153,15 @@ CELL("Rescales, counted") {
 // The larger B_r, the fewer passes; B_c no longer matters, so a chip that has room for one large tile spends it on Q
 // and O. The dashed line is the paper's Θ(N²d²/M), drawn with V1's constant from phase 03, 12.
 
-// %%
+// %% tags=["hide-input"]
 static std::uint64_t v2_bytes(std::uint64_t N, std::uint64_t d, std::uint64_t Tr) {
   return 4 * (2 * N * d + Tr * 2 * N * d);
+}
+
+static std::uint64_t naive_bytes(std::int64_t N, std::int64_t d) {
+  const HbmBytes bytes = phase01::phase.hbm_bytes(
+      {.B = 1, .H = 1, .Sq = N, .Sk = N, .D = d, .element_bytes = 4, .lse = false, .options = {}}, {});
+  return bytes.read + bytes.written;
 }
 
 CELL("Bytes against N") {
@@ -113,8 +175,7 @@ CELL("Bytes against N") {
   bool equal = true;
   std::printf("    N          naive     V1 %s    V2 128 × 64    V2 256 × 16   [bytes]\n", v1_tiles.c_str());
   for (std::uint64_t N = 128; N <= 16384; N *= 2) {
-    const std::uint64_t formula[] = {4 * (4 * N * d + 4 * N * N),
-                                     4 * (3 * N * d + 2 * N + tiles(N, v1.Bc) * (3 * N * d + 4 * N)),
+    const std::uint64_t formula[] = {naive_bytes(N, d), 4 * (3 * N * d + 2 * N + tiles(N, v1.Bc) * (3 * N * d + 4 * N)),
                                      v2_bytes(N, d, tiles(N, 128)), v2_bytes(N, d, tiles(N, 256))};
     for (int k = 0; k < 4; ++k) lines[k].points.push_back({double(N), double(formula[k])});
     law.points.push_back({double(N), 4 * 12.0 * double(N * N * d * d) / double(M)});
@@ -145,9 +206,10 @@ CELL("Bytes against N") {
 // %% [markdown]
 // ## "HBM access drops from O(N²) to O(N)"
 //
-// So says the comment over a simplified Triton kernel, beside "32 MB → 72 KiB" for N = 4096. Count.
+// So says the comment over a simplified kernel in Triton, a Python dialect for GPUs, beside "32 MB → 72 KiB" for
+// N = 4096. Count.
 
-// %%
+// %% tags=["hide-input"]
 CELL("What is O(N) and what is not") {
   std::uint64_t traffic[2], held[2];
   for (const int k : {0, 1}) {
@@ -170,10 +232,11 @@ CELL("What is O(N) and what is not") {
 // %% [markdown]
 // ## LSE, for free
 //
-// m and l are on chip when a row is done. LSE = m + log l says in one number what softmax divided by, so P_ij =
-// exp(S_ij − LSE_i) can be had again later: the backward pass (phase 09) needs it, and so does merging (phase 08).
+// m and l are on chip when a row is done. LSE = m + log l says in one number what softmax divided by, so
+// P_ij = exp(S_ij − LSE_i) can be computed again later. The backward pass (phase 09) needs that, and so does merging
+// (phase 08).
 
-// %%
+// %% tags=["hide-input"]
 CELL("LSE") {
   Example e = sentence();
   Ledger ledger = phase04::forward(e.problem_with_lse()).ledger;
@@ -194,7 +257,7 @@ CELL("LSE") {
 // loaded, not multiplied. When S_q ≠ S_k the diagonal must be *named*: does query 0 see key 0 only (top-left), or does
 // the last query see all keys (bottom-right)?
 
-// %%
+// %% tags=["hide-input"]
 CELL("Skipped tiles, counted") {
   Example e = random_example(192, 64);
   e.k = random_tensor<float>({1, 1, 320, 64}, 1, 1), e.v = random_tensor<float>({1, 1, 320, 64}, 1, 2);
@@ -211,7 +274,9 @@ CELL("Skipped tiles, counted") {
     const std::uint64_t visited = walks.back().order.size();
     std::printf("%-12s %2d of 15 tiles, %10s flops, difference to phase 01 %.1e\n", title, int(visited),
                 grouped(ledger.flops).c_str(), difference);
-    right = right && difference <= 4e-6 && ledger.flops == visited * 4 * 64 * 64 * 64 &&
+    std::uint64_t pairs = 0;  // S is computed for whole tiles, P V for the keys that a row sees
+    for (std::int64_t i = 0; i < p.Sq(); ++i) pairs += p.visible(i);
+    right = right && difference <= 4e-6 && ledger.flops == 2 * 64 * (visited * 64 * 64 + pairs) &&
             ledger.array("K").read_bytes == visited * 64 * 64 * 4;
   }
   expect(right, "flops and bytes of the visited tiles only, and phase 01's output");
@@ -224,7 +289,7 @@ CELL("Skipped tiles, counted") {
 // No Q tile needs another: (b, h, i) are B·H·T_r independent tasks, where V1 had B·H. No sum depends on who works
 // when, so the result must be the same to the last bit.
 
-// %%
+// %% tags=["hide-input"]
 CELL("Any number of threads, the same bits") {
   Example one = sentence();
   const Ledger ledger = phase04::forward(one.problem_with_lse({.block_q = 8, .threads = 1})).ledger;

@@ -7,6 +7,7 @@
 
 namespace flash::phase05::inline FLASH_MACHINE {
 
+// #region tiles
 // Shared memory of a block, fp32: 32 banks of 4 bytes. The lanes of a warp read the same element of K or V at the same
 // time: one broadcast. Of Q each lane reads its own row: with rows of D = 32, 64, … floats all would begin in the same
 // bank and queue up; 4 spare columns move each row on by 4 banks, so that 8 lanes' float4 fill the 32 banks exactly.
@@ -17,7 +18,9 @@ struct Tiles {
   alignas(16) float V[Bc][D];
   float P[Bc][Br];  // column t is thread t's own (no barrier): an array that a loop counter indexes is no register
 };
+// #endregion
 
+// #region load-tile
 // HBM -> shared memory: rows first … first + Rows - 1; zeros beyond the matrix's edges. Neighbouring threads take
 // neighbouring columns, so that a warp's load touches few 32-byte sectors.
 template <int D, int Rows, int Pitch, class T>
@@ -28,7 +31,9 @@ __device__ void load_tile(float (&tile)[Rows][Pitch], Head<const T> from, std::i
     tile[r][c] = inside ? widen(from.data[(first + r) * from.stride + c]) : 0.0f;
   }
 }
+// #endregion
 
+// #region head
 template <class T, int D, int Br, int Bc>
 __global__ void __launch_bounds__(Br)
     attention(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/, Head<const T> V /*[Sk, D]*/,
@@ -42,13 +47,17 @@ __global__ void __launch_bounds__(Br)
 
   // The state of online softmax (phase 02), in registers.
   float m = -INFINITY, l = 0, o[D] = {};
+  // #endregion
 
+  // #region loop
   for (std::int64_t first_key = 0; first_key < K.rows; first_key += Bc) {
     trace_mark("tile", first_key / Bc);
     load_tile<D>(tiles.K, K, first_key);
     load_tile<D>(tiles.V, V, first_key);
     __syncthreads();  // the tiles are complete: each was filled by all threads
 
+    // #endregion
+    // #region scores
     // s[j] = Q_row · K_j, four columns at a time, so that one read of Q serves all keys.
     float s[Bc] = {};
 #pragma unroll 1
@@ -63,7 +72,9 @@ __global__ void __launch_bounds__(Br)
         s[j] = fmaf(q.w, k.w, s[j]);
       }
     }
+    // #endregion
 
+    // #region mask
     // Scale, in base 2: exp(x) = exp2(x · log2 e), and the GPU has an instruction for exp2 only.
 #pragma unroll
     for (int j = 0; j < Bc; ++j) s[j] *= scale_log2;
@@ -74,7 +85,9 @@ __global__ void __launch_bounds__(Br)
 #pragma unroll
       for (int j = 0; j < Bc; ++j) s[j] = j < keys ? s[j] : -INFINITY;
     }
+    // #endregion
 
+    // #region online-softmax
     // The row's maximum so far.
     float m_new = m;
 #pragma unroll
@@ -96,7 +109,9 @@ __global__ void __launch_bounds__(Br)
     for (int d = 0; d < D; ++d) o[d] *= alpha;
     l = fmaf(l, alpha, sum);
     m = m_new;
+    // #endregion
 
+    // #region output
     // O += P V over the keys that the row sees. The others are not multiplied by 0: 0 · NaN would be NaN.
 #pragma unroll 1
     for (int j = 0; j < keys; ++j) {
@@ -120,8 +135,10 @@ __global__ void __launch_bounds__(Br)
 #pragma unroll
   for (int d = 0; d < D; ++d)
     if (d < O.cols) o_row[d] = round_to<T>(o[d] / divisor);
+  // #endregion
 }
 
+// #region launch
 // The host's side: the shared struct, the grid, the launch. One launch per head, since the kernel knows no more than
 // one. It has only ceil(Sq / Br) blocks, 8 for Sq = 512, where an H100 has room for hundreds: most of the chip idles.
 // Phase 06 puts all heads into one grid.
@@ -141,5 +158,6 @@ struct Attention {
                                              p.scale_log2);
   }
 };
+// #endregion
 
 }  // namespace flash::phase05::inline FLASH_MACHINE

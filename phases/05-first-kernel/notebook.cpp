@@ -1,10 +1,11 @@
 // %% [markdown]
 // # 05 · The first kernel
 //
-// **Question.** Phase 04 is a nest of loops on a CPU. A GPU has no long loops; it has thousands of threads, in blocks
-// that share a small memory. Which loop becomes what?
+// **Question.** Step 9 of [Into CUDA](steps.cpp) computes one head with D = 32 in fp32. A library's kernel takes any
+// length, several head dimensions, tile sizes and element types, and tensors with gaps. What has to change?
 //
-// **Idea.** Q tiles never needed each other, and neither do the rows of one. So:
+// **Idea.** Hardly anything. What the compiler must know becomes a template argument; what only the launch knows
+// becomes a function argument. The division of the work is that of step 9:
 //
 //     phase 04                              phase 05
 //     for each head                         a launch
@@ -14,11 +15,67 @@
 //     for each row of the tile              a thread: threadIdx.x. m, l, o are its registers
 //     for each key, for each d              still loops, inside the thread
 //
-// **Changed since 04.** The file is CUDA C++ (`attention.cuh`). One text, three machines: `Where::Sim`, a fast
-// simulator; `Where::Checked`, which watches every access; `Where::Gpu`. The tiles' edges are ragged: 150 rows are two
-// tiles of 64 and 22 rows more, so the last block has threads without a row.
+// **Changed since 04.** The file is CUDA C++ (`attention.cuh`). One text runs on three machines: `Where::Sim`, a fast
+// simulator; `Where::Checked`, which watches every access; `Where::Gpu`.
+//
+// ## The kernel, piece by piece
+//
+// Registers and loops are laid out for D, B_r and B_c, so these are template arguments, and so is the element type T. A
+// kernel's arrays in shared memory then differ in size from one instantiation to the next. One struct holds them all:
+//
+// ```{region} attention.cuh tiles
+// ```
+//
+// Only Q needs spare columns, since K and V are read as broadcasts. In `load_tile` a `Head` is the matrix of one head:
+// pointer, rows, columns, and the `stride` from one row to the next, which is larger than the number of columns where
+// rows lie apart. Offsets are products of 64 bits: a tensor may have more than 2³¹ elements. D is the next compiled
+// head dimension (32, 64, …); `cols` is the true one, and the columns beyond it are filled with zeros. `widen` makes a
+// float of whatever T is:
+//
+// ```{region} attention.cuh load-tile
+// ```
+//
+// The head of the kernel. `shared<S>()` is the block's *dynamic* shared memory, taken as one struct. Its size is not
+// part of the kernel but of the launch: `kernel<<<blocks, threads, bytes>>>`. In ordinary CUDA one writes `extern
+// __shared__` and divides the bytes by hand:
+//
+// ```{region} attention.cuh head
+// ```
+//
+// The loop over the K/V tiles. `trace_mark` leaves a note for the picture further down, and costs nothing elsewhere:
+//
+// ```{region} attention.cuh loop
+// ```
+//
+// ```{region} attention.cuh scores
+// ```
+//
+// The mask is for the last tile alone, so it has an `if` around it. Here it *selects*: a key that does not exist gets
+// −∞, whatever was computed for it. To multiply by 0 would not do, because 0 · NaN is NaN:
+//
+// ```{region} attention.cuh mask
+// ```
+//
+// Online softmax. `m_safe` is new: as long as a row has only seen keys with the score −∞, m is −∞, and −∞ − (−∞) would
+// be NaN. `round_to<T>` rounds P to V's type, as it is on tensor cores, where both operands of a product have one type:
+//
+// ```{region} attention.cuh online-softmax
+// ```
+//
+// ```{region} attention.cuh output
+// ```
+//
+// And the host. A block with more than 48 KiB of shared memory has to ask for it (`allow_shared_memory`), as on a GPU:
+//
+// ```{region} attention.cuh launch
+// ```
+//
+// Beside step 9, line by line:
+//
+// ```{difference} steps/9-unrolled.cuh attention.cuh
+// ```
 
-// %%
+// %% tags=["hide-input"]
 #include "phases/05-first-kernel/phase.hpp"
 
 #include <cstdio>
@@ -73,11 +130,11 @@ CELL("Right, and the same bits on each machine") {
 // %% [markdown]
 // ## The tile walk, as it happened
 //
-// The kernel says `trace_mark("tile", j)` when it turns to K/V tile j; the simulator notes it for each warp (32
-// threads), and each barrier from a warp's arrival to its release. Time is logical: steps, not nanoseconds. Each block
-// walks along its own row of tiles, and none waits for another; inside a block the warps go in step, tile by tile.
+// The kernel calls `trace_mark("tile", j)` when it turns to K/V tile j. The simulator notes it for each warp, and each
+// barrier from a warp's arrival to its release. Time is logical: steps, not nanoseconds. Each block walks along its own
+// row of tiles, and none waits for another. Inside a block the warps keep step, tile by tile.
 
-// %%
+// %% tags=["hide-input"]
 CELL("What each warp does") {
   Example e = random_example(N, D);
   const Run run = phase05::forward(e.problem(blocks), watched, {.trace = "memory"});
@@ -116,16 +173,13 @@ CELL("What each warp does") {
 // %% [markdown]
 // ## The counters
 //
-// In Nsight Compute's words: a *request* is one load or store of a warp, a *sector* 32 bytes of memory that it touches.
-// Requested bytes are predicted by phase 04's formula: Q and O once, K and V once per Q tile. Work is done on whole
-// tiles, though: rows that do not exist are computed and thrown away, and keys that do not exist get a score (−∞) but
-// never meet V.
-//
-// Shared memory has 32 *banks* of 4 bytes, and one *wavefront* serves one word of each. Of K and V all lanes read the
-// same element: a broadcast. Of Q each lane reads its own row, as `float4`, 8 lanes at a time. If rows were 32 floats
-// long, all 8 would begin in bank 0 and queue up. `float Q[Br][D + 4]` moves each row on by four banks.
+// The bytes are predicted by phase 04's formula: Q and O once, K and V once per Q tile. Work is done on whole tiles:
+// rows that do not exist are computed and thrown away, and keys that do not exist get a score (−∞) but never meet V. Of
+// the staircase's prices two come back here. Q is read as `float4`, 8 lanes at a time: 8 rows of 32 floats would all
+// begin in bank 0, and `float Q[Br][D + 4]` moves each row on by four banks. And each lane stores its own row of O, so
+// a store touches one sector for each lane.
 
-// %%
+// %% tags=["hide-input"]
 // How many wavefronts the lanes 0 … 7 take for a float4 each from rows of `pitch` floats: the fullest bank decides.
 static int wavefronts(int pitch) {
   std::array<int, 32> words{};
@@ -172,10 +226,10 @@ CELL("Predicted = counted") {
 // %% [markdown]
 // ## When something is wrong
 //
-// A tile's size is a template argument: registers and loops are laid out for it, and only three are compiled. What is
-// not listed is refused by name. So are tiles that would not fit the GPU that was asked for. Nothing was computed then.
+// Only three tile sizes are compiled. A size that is not listed is refused by name, and so are tiles that would not fit
+// into the shared memory of the GPU that was asked for. Nothing is computed then.
 
-// %%
+// %% tags=["hide-input"]
 static std::string message(Example e, const Options& options, Profile profile) {
   try {
     phase05::forward(e.problem(options), Where::Sim, {.profile = profile});
@@ -197,8 +251,9 @@ CELL("Refused by name") {
 // %% [markdown]
 // ## One launch per head
 //
-// The kernel knows one head, so `run` launches it B·H times. A launch has only T_r = ⌈S_q / B_r⌉ blocks, and an H200
-// has 132 multiprocessors, each with room for several blocks. The next launch begins when this one's last block ends.
+// The kernel knows one head, so the host launches it B·H times. A launch has only T_r = ⌈S_q / B_r⌉ blocks. An H200 has
+// 132 *multiprocessors*, the units that run blocks, each with room for several. The next launch begins when this one's
+// last block has ended.
 
 // %%
 CELL("A chip that starves") {
@@ -220,9 +275,10 @@ CELL("A chip that starves") {
 }
 
 // %% [markdown]
-// **What you saw.** Two loops became hardware, the algorithm stayed: same tiles, same bytes. Loads are coalesced,
-// shared memory has no conflicts, a store of a warp touches eight times the bytes that it writes. And most of the chip
-// idles, whatever one block does: that is phase 06. What an H200 makes of it is measured in docs/benchmarks.md.
+// **What you saw.** Two loops of phase 04 became blocks and threads; the algorithm stayed, with the same tiles and the
+// same bytes. Loads are coalesced, shared memory has no conflicts, and a store of a warp touches eight times the bytes
+// that it writes. Most of the chip has nothing to do, however good one block is: that is the subject of phase 06. The
+// times on an H200 are in [benchmarks](../../docs/benchmarks.md).
 //
 // **Exercise.** 1. Delete one `__syncthreads()` in `attention.cuh` and run this page: which machine complains, and does
 // it name the line? 2. Make it `Q[Br][D]`: which claim turns false, and how many conflicts are counted? 3. Route O

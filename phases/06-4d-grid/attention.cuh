@@ -29,6 +29,7 @@ __device__ void load_tile(float (&tile)[Rows][Pitch], Head<const T> from, std::i
   }
 }
 
+// #region attend
 // What a block does with Q tile number q_tile of a head.
 template <class T, int D, int Br, int Bc>
 __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/, Head<const T> V /*[Sk, D]*/,
@@ -39,6 +40,7 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
   const int row = threadIdx.x;
   const std::int64_t first_row = q_tile * Br;
   load_tile<D>(tiles.Q, Q, first_row);
+  // #endregion
 
   // The state of online softmax (phase 02), in registers.
   float m = -INFINITY, l = 0, o[D] = {};
@@ -122,8 +124,8 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
     if (d < O.cols) o_row[d] = round_to<T>(o[d] / divisor);
 }
 
-// The grid: x is the Q tile, y the head, so that blocks which start together read the same K and V. y ends at 65,535;
-// more heads go on in z.
+// #region grid
+// The grid: x is the Q tile, y the head. y ends at 65,535; more heads go on in z.
 template <class T, int D, int Br, int Bc>
 __global__ void __launch_bounds__(Br)
     attention(Tensor<const T> Q /*[B, H, Sq, D]*/, Tensor<const T> K /*[B, H, Sk, D]*/,
@@ -132,7 +134,9 @@ __global__ void __launch_bounds__(Br)
   const int b = head / H, h = head % H;
   if (b < B) attend<T, D, Br, Bc>(Q.head(b, h), K.head(b, h), V.head(b, h), O.head(b, h), scale_log2, blockIdx.x);
 }
+// #endregion
 
+// #region launch
 // The host's side: the shared struct, the grid, the launch.
 struct Attention {
   template <int D, int Br, int Bc>
@@ -147,5 +151,6 @@ struct Attention {
     kernel<<<grid, Br, shared_bytes>>>(p.Q, p.K, p.V, p.O, p.scale_log2, p.B, p.H);
   }
 };
+// #endregion
 
 }  // namespace flash::phase06::inline FLASH_MACHINE

@@ -1,6 +1,6 @@
-// grid.hpp: the three grids of phase 06, and what their order means for the L2 cache, as arithmetic.
-// Hardware starts blocks in the order of their linear index, x fastest. Blocks in flight at the same time share the L2
-// cache; those of one head read the same K and V. Use: heads_in_flight(Grid::Two, B, H, q_tiles, 132).size()
+// grid.hpp: the three grids of phase 06, and how many heads the blocks read at once, as arithmetic.
+// Assumed: blocks start in the order of their linear index, x fastest. CUDA promises no order; what a cache makes of it
+// was not measured. Use: heads_in_flight(Grid::Two, B, H, q_tiles, 132).size()
 #pragma once
 #include <algorithm>
 #include <array>
@@ -9,12 +9,15 @@
 
 namespace flash::phase06 {
 
+// #region grids
 enum class Grid {
   One,    // (Q tile), heads looped inside the block
   Two,    // (Q tile, head): phase 06
   Three,  // (batch, head, Q tile)
 };
+// #endregion
 
+// #region extents
 // Blocks along x, y, z. Heads beyond 65,535, CUDA's limit for y, go on in z.
 inline std::array<unsigned, 3> extents_of(Grid grid, std::int64_t B, std::int64_t H, std::int64_t q_tiles) {
   const auto extent = [](std::int64_t n) { return static_cast<unsigned>(n); };
@@ -22,9 +25,11 @@ inline std::array<unsigned, 3> extents_of(Grid grid, std::int64_t B, std::int64_
   if (grid == Grid::Three) return {extent(B), extent(H), extent(q_tiles)};
   return {extent(q_tiles), extent(std::min<std::int64_t>(B * H, 65535)), extent((B * H + 65534) / 65535)};
 }
+// #endregion
 
-// The heads whose K and V the first `blocks` blocks read while they walk side by side: the cache's working set is so
-// many times 2 · Sk · D elements. Head h of batch entry b is number b · H + h.
+// #region heads-in-flight
+// The heads whose K and V the first `blocks` blocks read: so many times 2 · Sk · D elements. Head h of batch entry b is
+// number b · H + h.
 inline std::set<std::int64_t> heads_in_flight(Grid grid, std::int64_t B, std::int64_t H, std::int64_t q_tiles,
                                               std::int64_t blocks) {
   std::set<std::int64_t> heads;
@@ -32,5 +37,6 @@ inline std::set<std::int64_t> heads_in_flight(Grid grid, std::int64_t B, std::in
     heads.insert(grid == Grid::One ? 0 : grid == Grid::Two ? n / q_tiles : n % B * H + n / B % H);
   return heads;  // One: all blocks walk the same head
 }
+// #endregion
 
 }  // namespace flash::phase06

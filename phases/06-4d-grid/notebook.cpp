@@ -10,7 +10,7 @@
 // **Changed since 05.** `Tensor` (pointer and 64-bit strides for b, h and s) in place of `Head`; the kernel's first
 // three lines; one `launch` where there was a loop. `attend` is phase 05's kernel.
 
-// %%
+// %% tags=["hide-input"]
 #include "phases/06-4d-grid/phase.hpp"
 
 #include <cstdio>
@@ -47,9 +47,37 @@ static std::string text(const std::array<unsigned, 3>& grid) {
 static const Where watched = was_built(Where::Checked) ? Where::Checked : Where::Sim;
 
 // %% [markdown]
+// ## The code
+//
+// What was the kernel has become an ordinary device function, `attend`. It is told which Q tile is its own instead of
+// asking `blockIdx`, so that any grid can call it. `__device__` marks a function that kernels call. Everything after
+// these lines is phase 05's.
+//
+// ```{region} attention.cuh attend
+// ```
+//
+// The kernel itself is five lines. It works out which head its block belongs to, and `Q.head(b, h)` finds where that
+// head begins: `b` times one stride plus `h` times another. A grid may be 65,535 blocks high, so more heads go on in z,
+// and the last layer of z may hold blocks without a head. They leave at once.
+//
+// ```{region} attention.cuh grid
+// ```
+//
+// On the host, the program that runs on the CPU, one launch takes the place of two loops. `grid_of` folds the heads
+// as just described. `allow_shared_memory` asks for more than the 48 KiB that a block gets unasked.
+//
+// ```{region} attention.cuh launch
+// ```
+//
+// What this changed, against phase 05:
+//
+// ```{difference} ../05-first-kernel/attention.cuh attention.cuh
+// ```
+
+// %% [markdown]
 // ## Run it: the same bits in one launch
 
-// %%
+// %% tags=["hide-input"]
 CELL("Phase 05, bit for bit") {
   Example before = sentence(), now = sentence();
   const Run many = phase05::forward(before.problem({.block_q = 16, .block_k = 16}), watched);
@@ -82,7 +110,7 @@ CELL("Phase 05, bit for bit") {
 // begin: only D must be contiguous.
 // Strides and offsets are 64-bit numbers: B·H·S·D passes 2³¹ sooner than one thinks.
 
-// %%
+// %% tags=["hide-input"]
 CELL("No copy") {
   const std::int64_t B = 2, H = 3, S = 100, D = 32;
   Example dense = random_heads(B, H, S, S, D), token = random_heads(B, H, S, S, D);
@@ -114,7 +142,7 @@ CELL("No copy") {
 // CUDA allows 65,535 blocks along y and z (along x two thousand million). What does not fit is folded into z; in the
 // last layer of the fold some blocks have no head and leave at once: `if (b < B)`.
 
-// %%
+// %% tags=["hide-input"]
 CELL("65,536 heads") {
   Example e = random_heads(256, 256, 1, 2, 4);
   const Run run = phase06::forward(e.problem({.block_q = 16, .block_k = 16}), Where::Sim);
@@ -141,15 +169,40 @@ CELL("65,536 heads") {
 // %% [markdown]
 // ## Three grids
 //
-// `variants.cuh` has two more, as found in the wild: (Q tile) with a loop over heads inside the block, and (batch,
-// head, Q tile). The block's work is the same, so bits and counters are. What differs is how many blocks there are, and
-// which of them run at the same time: hardware starts them in the order of their index, x first. Blocks of one head
-// read the same K and V and find them in the L2 cache; blocks of different heads push each other's out.
+// `variants.cuh` has two more, which other projects use: (Q tile) with a loop over heads inside the block, and (batch,
+// head, Q tile). The work of a block is the same, and so are the bits and the counters. What differs is the number of
+// blocks, and which of them run at the same time. CUDA does not promise an order. Suppose that blocks start in the
+// order of their index, x first: then this picture shows which heads are read at once. Blocks of one head read the same
+// K and V. Whether a cache profits from that was not measured.
 //
-// The picture takes each block's tiles and their length from the simulator's trace, and seats the blocks in this order
-// on a small chip with 8 places. A colour is a head.
+// Each grid has a name, and so many blocks along x, y and z:
+//
+// ```{region} grid.hpp grids
+// ```
+// ```{region} grid.hpp extents
+// ```
+//
+// The variants call the same `attend`. In the first, a block does all heads one after the other:
+//
+// ```{region} variants.cuh one-dimension
+// ```
+//
+// In the second, x counts the batches, y the heads and z the Q tiles:
+//
+// ```{region} variants.cuh three-dimensions
+// ```
+// ```{region} variants.cuh launch-variant
+// ```
+//
+// How many heads are being read at one time follows from the order alone:
+//
+// ```{region} grid.hpp heads-in-flight
+// ```
+//
+// The picture takes each block's tiles and their length from the simulator's trace, and places the blocks in this order
+// on a small chip with room for 8. A colour is a head.
 
-// %%
+// %% tags=["hide-input"]
 struct Step {
   std::int64_t head;
   std::uint64_t length;
@@ -216,6 +269,7 @@ CELL("The same bytes, another order") {
   expect(whole[0] == 2 * whole[1] && whole[1] == whole[2], "4 blocks leave half of the 8 places empty: twice the time");
 }
 
+// %% tags=["hide-input"]
 CELL("At full size") {
   std::printf("B = 4, H = 32, 2048 rows in tiles of 64; 132 multiprocessors, one block each\n");
   for (const Grid grid : {Grid::One, Grid::Two, Grid::Three}) {
@@ -227,12 +281,12 @@ CELL("At full size") {
   }
   expect(phase06::heads_in_flight(Grid::Two, 4, 32, 32, 132).size() == 5 &&
              phase06::heads_in_flight(Grid::Three, 4, 32, 32, 132).size() == 128,
-         "(Q tile, head) fills the chip and keeps 5 heads in the cache; (batch, head, Q tile) wants all 128");
+         "(Q tile, head) fills the chip and reads 5 heads at once; (batch, head, Q tile) reads all 128");
 }
 
 // %% [markdown]
 // **What you saw.** Not one bit and not one counted byte has changed, and yet this is the step that makes the kernel
-// worth launching: all blocks at once, in an order that shares K and V. The simulator counts requests and knows neither
+// worth launching: the blocks of all heads at once. The simulator counts requests and knows neither
 // time nor caches. For those measure: docs/benchmarks.md has phases 05 and 06 side by side on an H200, with the
 // prediction made before.
 //

@@ -1,4 +1,4 @@
-// Two other grids for phase 06's kernel, as found in the wild: same block, same bytes, another order and parallelism.
+// Two other grids for phase 06's kernel, which other projects use: same block, same bytes, another order of the blocks.
 // One: (Q tile), all heads in a loop inside the block. Three: (batch, head, Q tile), where x, the batch, runs fastest.
 // Use: phase06::forward_variant(problem, Grid::One, Where::Sim); the comparison is in attention.hpp and the notebook.
 #pragma once
@@ -7,6 +7,7 @@
 
 namespace flash::phase06::inline FLASH_MACHINE {
 
+// #region one-dimension
 // Grid (Q tile): few blocks, each B · H times as long; a chip with more room than blocks idles. No barrier is needed
 // between two heads: the last one inside attend() says that all threads have finished with the tiles.
 template <class T, int D, int Br, int Bc>
@@ -17,7 +18,9 @@ __global__ void __launch_bounds__(Br)
     for (int h = 0; h < H; ++h)
       attend<T, D, Br, Bc>(Q.head(b, h), K.head(b, h), V.head(b, h), O.head(b, h), scale_log2, blockIdx.x);
 }
+// #endregion
 
+// #region three-dimensions
 // Grid (batch, head, Q tile): as many blocks as phase 06's, but neighbours belong to different heads and share no K, V.
 template <class T, int D, int Br, int Bc>
 __global__ void __launch_bounds__(Br)
@@ -26,7 +29,9 @@ __global__ void __launch_bounds__(Br)
   const int b = blockIdx.x, h = blockIdx.y;
   attend<T, D, Br, Bc>(Q.head(b, h), K.head(b, h), V.head(b, h), O.head(b, h), scale_log2, blockIdx.z);
 }
+// #endregion
 
+// #region launch-variant
 template <Grid kGrid>
 struct Variant : Attention {
   template <class T, int D, int Br, int Bc>
@@ -44,5 +49,6 @@ inline Run run_variant(const Problem<float>& p, Grid grid, const MachineOptions&
   if (grid == Grid::Three) return run_forward<features, Variant<Grid::Three>>(p, {}, options);
   return run_forward<features, Attention>(p, {}, options);
 }
+// #endregion
 
 }  // namespace flash::phase06::inline FLASH_MACHINE

@@ -18,11 +18,14 @@ struct Tiles {
   float P[Bc][Br];  // column t is thread t's own (no barrier): an array that a loop counter indexes is no register
 };
 
+// #region visible
 // Row i sees keys 0 … visible(i) - 1. Top-left: shift = 0. Bottom-right: shift = Sk - Sq. No mask: shift = Sk.
 __device__ inline std::int64_t visible(std::int64_t i, std::int64_t shift, std::int64_t Sk) {
   return max(std::int64_t{0}, min(i + 1 + shift, Sk));
 }
+// #endregion
 
+// #region tile-range
 // K/V tiles 0 … full - 1 are seen whole by each row of a Q tile, full … seen - 1 in part, the others by nobody. Counted
 // in keys and then in tiles, so that Br and Bc need not divide each other: Bc > Br is fine.
 struct TileRange {
@@ -33,6 +36,7 @@ __device__ TileRange tile_range(std::int64_t first_row, std::int64_t Sq, std::in
   const std::int64_t last_row = min(first_row + Br, Sq) - 1;
   return {visible(first_row, shift, Sk) / Bc, (visible(last_row, shift, Sk) + Bc - 1) / Bc};
 }
+// #endregion
 
 // HBM -> shared memory: rows first … first + Rows - 1; zeros beyond the matrix's edges. Neighbouring threads take
 // neighbouring columns, so that a warp's load touches few 32-byte sectors.
@@ -60,10 +64,12 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
   // The state of online softmax (phase 02), in registers.
   float m = -INFINITY, l = 0, o[D] = {};
 
+  // #region tile-loop
   const TileRange range = tile_range<Br, Bc>(first_row, Q.rows, K.rows, shift);
   for (std::int64_t tile = 0; tile < range.seen; ++tile) {
     const std::int64_t first_key = tile * Bc;
     trace_mark(tile < range.full ? "full" : "masked", tile);
+    // #endregion
     load_tile<D>(tiles.K, K, first_key);
     load_tile<D>(tiles.V, V, first_key);
     __syncthreads();  // the tiles are complete: each was filled by all threads
@@ -87,6 +93,7 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
 #pragma unroll
     for (int j = 0; j < Bc; ++j) s[j] *= scale_log2;
 
+    // #region mask
     // Keys beyond the row's diagonal or the end, in masked tiles only: -inf, by selection, so that it does not matter
     // what was there.
     const std::int64_t left = visible(first_row + row, shift, K.rows) - first_key;
@@ -95,6 +102,7 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
 #pragma unroll
       for (int j = 0; j < Bc; ++j) s[j] = j < keys ? s[j] : -INFINITY;
     }
+    // #endregion
 
     // The row's maximum so far.
     float m_new = m;
@@ -143,8 +151,7 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
     if (d < O.cols) o_row[d] = round_to<T>(o[d] / divisor);
 }
 
-// The grid: x is the Q tile, y the head, so that blocks which start together read the same K and V. y ends at 65,535;
-// more heads go on in z.
+// The grid: x is the Q tile, y the head. y ends at 65,535; more heads go on in z.
 template <class T, int D, int Br, int Bc>
 __global__ void __launch_bounds__(Br)
     attention(Tensor<const T> Q /*[B, H, Sq, D]*/, Tensor<const T> K /*[B, H, Sk, D]*/,

@@ -10,7 +10,7 @@
 // **Changed since 06.** One number, `shift`, says where the diagonal is; `tile_range` turns it into two tile numbers
 // per Q tile, `full` and `seen`; the loop ends at `seen` instead of at the last tile, and masks from `full` on.
 
-// %%
+// %% tags=["hide-input"]
 #include "phases/07-causal/phase.hpp"
 
 #include <cstdio>
@@ -46,11 +46,44 @@ static bool same_bits(const Tensor<float>& a, const Tensor<float>& b) {
 }
 
 // %% [markdown]
+// ## The code
+//
+// Where the diagonal runs is one number, `shift`. Row i sees the keys 0 to i + shift, cut off at both ends. Without a
+// mask shift is S_k, and every row sees all keys.
+//
+// ```{region} attention.cuh visible
+// ```
+//
+// For a Q tile two numbers say everything. Its first row sees the least, so tiles that it sees whole are seen whole by
+// all rows: `full` of them, rounded down. Its last row sees the most, so no row needs a tile behind that: `seen` of
+// them, rounded up.
+//
+// ```{region} attention.cuh tile-range
+// ```
+//
+// The loop over K/V tiles ends at `seen`. This line is where half of the work goes away. `trace_mark` tells the
+// simulator what the block is about to do; on a GPU it is nothing.
+//
+// ```{region} attention.cuh tile-loop
+// ```
+//
+// From tile `full` on, scores of keys that the row does not see become −∞. The condition on `tile` is the same for all
+// threads of a block, so no thread waits for another one's branch.
+//
+// ```{region} attention.cuh mask
+// ```
+//
+// What this changed, against phase 06. The other changed lines hand `shift` down from the host.
+//
+// ```{difference} ../06-4d-grid/attention.cuh attention.cuh
+// ```
+
+// %% [markdown]
 // ## Run it: the sentence, without a view of what comes
 //
 // The encoder that our sentence went through lets each word see all others. How much do its heads look ahead?
 
-// %%
+// %% tags=["hide-input"]
 CELL("The future, taken away") {
   Example e = sentence();
   const Problem<float> p = e.problem({.causal = Causal::TopLeft});
@@ -79,7 +112,7 @@ CELL("The future, taken away") {
 // trace, where the kernel leaves a mark per tile that it loads; and by hand, for square tiles that divide N:
 // T(T − 1)/2 full, T masked, T(T − 1)/2 skipped, with T = N/B.
 
-// %%
+// %% tags=["hide-input"]
 enum Fate { Skipped, Full, Masked };
 static constexpr const char* colours[] = {"#e4e4e4", "#9ec9e6", "#f2b36b"};  // skipped, full, masked
 
@@ -189,7 +222,7 @@ CELL("Full, masked, skipped: four counts of the same tiles") {
 // computed for whole tiles, half of each diagonal tile for nothing; P V only over the pairs that are seen; l takes one
 // multiply-add per row and tile.
 
-// %%
+// %% tags=["hide-input"]
 CELL("Bytes and multiply-adds: predicted = counted") {
   if (!was_built(Where::Checked)) return;
   const std::uint64_t D = 16, B = 16;
@@ -223,7 +256,7 @@ CELL("Bytes and multiply-adds: predicted = counted") {
 // when earlier keys come from a cache. Both are in use under the one word "causal", so ours has to be named. With more
 // queries than keys, bottom-right leaves the first S_q − S_k queries nothing to see: O = 0, LSE = −∞ (phase 02).
 
-// %%
+// %% tags=["hide-input"]
 CELL("Top-left and bottom-right") {
   std::vector<Tiling> tilings;
   bool right = true;
@@ -261,7 +294,7 @@ CELL("Top-left and bottom-right") {
 // BLOCK_M, stage 1's last tile reaches past `start_m·BLOCK_M`: keys of the future come in unmasked, and stage 2 then
 // takes the keys of the present a second time. We count in keys and round to tiles last, so any two sizes will do.
 
-// %%
+// %% tags=["hide-input"]
 // How often row i of those kernels takes each key.
 static std::vector<int> stages_take(int N, int Br, int Bc, int i) {
   std::vector<int> takes(N, 0);
@@ -340,7 +373,7 @@ CELL("Past the diagonal") {
 // holds. A mask that multiplies by 0 cannot promise that, as 0 · NaN = NaN; ours selects, and does not touch unseen
 // keys of V.
 
-// %%
+// %% tags=["hide-input"]
 CELL("The same bits as 06; a NaN in the future") {
   bool same = true;
   for (const auto& [Br, Bc] : {std::pair{16, 16}, {64, 32}, {32, 64}}) {

@@ -142,12 +142,13 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
   for (int d = 0; d < D; ++d)
     if (d < O.cols) o_row[d] = round_to<T>(o[d] / divisor);
 
+  // #region lse
   // LSE = log Σ exp(s). m is in base 2: log Σ = ln 2 · m + ln l. A row that saw no key: -inf + -inf = -inf.
   if (LSE) LSE[first_row + row] = fmaf(m, 0.693147181f, logf(l));
+  // #endregion
 }
 
-// The grid: x is the Q tile, y the head, so that blocks which start together read the same K and V. y ends at 65,535;
-// more heads go on in z.
+// The grid: x is the Q tile, y the head. y ends at 65,535; more heads go on in z.
 template <class T, int D, int Br, int Bc>
 __global__ void __launch_bounds__(Br)
     attention(Tensor<const T> Q /*[B, H, Sq, D]*/, Tensor<const T> K /*[B, H, Sk, D]*/,
@@ -155,9 +156,11 @@ __global__ void __launch_bounds__(Br)
               float scale_log2, std::int64_t shift, int B, int H) {
   const unsigned head = blockIdx.z * gridDim.y + blockIdx.y;
   const int b = head / H, h = head % H;
+  // #region row-of-lse
   if (b >= B) return;
   float* lse = LSE ? LSE + head * O.rows : nullptr;
   attend<T, D, Br, Bc>(Q.head(b, h), K.head(b, h), V.head(b, h), O.head(b, h), lse, scale_log2, shift, blockIdx.x);
+  // #endregion
 }
 
 // The host's side: the shared struct, the grid, the launch.

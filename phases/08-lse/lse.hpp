@@ -6,6 +6,7 @@
 
 namespace flash::phase08 {
 
+// #region base-2
 // Triton's tutorial kernel, FlashInfer and others hand out log2 Σ exp(s); ours is the natural logarithm.
 inline float lse_to_base2(float natural) {
   return natural * 1.44269504f;  // log2 e
@@ -13,7 +14,9 @@ inline float lse_to_base2(float natural) {
 inline float lse_from_base2(float base2) {
   return base2 * 0.693147181f;  // ln 2
 }
+// #endregion
 
+// #region partial
 // A row of O and its LSE as phase 02's state, with m = LSE and l = 1: softmax over any set of keys can be cut into
 // disjoint sets, computed anywhere, and put together with phase02::merge.
 template <class T>
@@ -22,5 +25,6 @@ phase02::State partial(const T* o_row /*[D]*/, std::int64_t D, float lse) {
   for (std::int64_t d = 0; d < D; ++d) state.o[d] = to_float(o_row[d]);
   return state;
 }
+// #endregion
 
 }  // namespace flash::phase08

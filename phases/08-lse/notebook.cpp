@@ -11,7 +11,7 @@
 // **Changed since 07.** One pointer more, one store per row. On the host: two converters, and `partial`, which makes a
 // row of O and its LSE into phase 02's state (m = LSE, l = 1), so that `merge` can have it.
 
-// %%
+// %% tags=["hide-input"]
 #include "phases/08-lse/lse.hpp"
 #include "phases/08-lse/phase.hpp"
 
@@ -40,13 +40,43 @@ static double log_sum_exp(const Eigen::RowVectorXd& s) {
 }
 
 // %% [markdown]
+// ## The code
+//
+// The thread that owns a row has m and l in its registers when the row is done. In the kernel scores were
+// multiplied by log₂ e, so that m counts in powers of two; hence the factor ln 2.
+//
+// ```{region} attention.cuh lse
+// ```
+//
+// The pointer may be null, if nobody wants LSE. Each block finds its head's part of it.
+//
+// ```{region} attention.cuh row-of-lse
+// ```
+//
+// What this changed, against phase 07:
+//
+// ```{difference} ../07-causal/attention.cuh attention.cuh
+// ```
+//
+// On the host, LSE becomes useful. Other programs count it in base 2, so there are two converters:
+//
+// ```{region} lse.hpp base-2
+// ```
+//
+// and a finished row of O with its LSE is a state in the sense of phase 02. O is divided by l already, which is the
+// same as l = 1 with m = LSE.
+//
+// ```{region} lse.hpp partial
+// ```
+
+// %% [markdown]
 // ## Run it
 //
-// Natural logarithm, fp32, [B, H, S_q]. Inside, m is in base 2 (the kernel works with exp2), so the last line is
-// LSE = ln 2 · m + ln l. Others (Triton's tutorial and those after it) hand out log2 Σ exp(s); who takes
-// one for the other is off by a factor of 1.44, hence converters with names.
+// Natural logarithm, fp32, [B, H, S_q]. Inside, m is in base 2 (the kernel works with exp2), so the last line is LSE =
+// ln 2 · m + ln l. Others (Triton's tutorial and those after it) return log2 Σ exp(s). If one is taken for the other,
+// the number is off by a factor of 1.44. Hence converters with names.
 
-// %%
+// %% tags=["hide-input"]
 CELL("LSE of the sentence, and O as before") {
   Example e = sentence();
   double worst = 0, wrong_base = 0;
@@ -95,7 +125,7 @@ CELL("LSE of the sentence, and O as before") {
 // nothing but O and LSE of finished kernels here, so the parts might as well have been on two GPUs, or on two sets of
 // blocks that share one long row of keys ("split-K", flash-decoding).
 
-// %%
+// %% tags=["hide-input"]
 // The kernel on keys begin … end − 1 only; the strides stay those of the whole.
 static Example on_keys(const Example& whole, int begin, int end) {
   Example part = whole;
@@ -158,7 +188,7 @@ CELL("Any split") {
 // How much does the left part weigh, as the cut moves from left to right? For `had` in head 7, which looks for what is
 // had, and `her` in head 3, which looks for whom: the curve jumps where the answer stands.
 
-// %%
+// %% tags=["hide-input"]
 CELL("What the left part weighs") {
   const Example e = sentence(), whole = on_keys(e, 0, 50);
   const std::vector<std::string> words = sentence_words();
@@ -193,7 +223,7 @@ CELL("What the left part weighs") {
 // no maximum, no sum, no second pass over the row, tile by tile and in any order. The largest exponent is log P ≤ 0, so
 // nothing overflows. Here for all of a head at once, causal, in fp32.
 
-// %%
+// %% tags=["hide-input"]
 CELL("P from S and LSE alone") {
   Example e = sentence();
   const Problem<float> p = e.problem_with_lse({.causal = Causal::TopLeft});
@@ -222,7 +252,7 @@ CELL("P from S and LSE alone") {
 //
 // 4 bytes per row, written once by the thread that has m and l in registers. m and l apart would be 8, P would be 4N.
 
-// %%
+// %% tags=["hide-input"]
 CELL("Four bytes per row") {
   if (!was_built(Where::Checked)) return;
   bool equal = true;

@@ -6,6 +6,7 @@
 
 namespace flash::phase09::inline FLASH_MACHINE {
 
+// #region arguments
 // What the kernels are given: all heads.
 template <class T>
 struct Backward {
@@ -21,14 +22,18 @@ struct Backward {
   std::int64_t shift;  // row i sees the keys j <= i + shift
   int B, H;
 };
+// #endregion
 
+// #region columns
 // A row of dQ, or of dK and dV, is too long for one thread's registers: 2 · 128 fp32 numbers would fill all 255. Its
 // columns are divided among D / Columns threads, which also divide the row's part of P and dS.
 template <int D>
 inline constexpr int Columns = D < 32 ? D : 32;
 template <int D>
 inline constexpr int Parts = D / Columns<D>;
+// #endregion
 
+// #region tiles
 // Shared memory of a block, fp32. Rows are 4 floats longer than D, as Q's were before: each thread reads its own row.
 template <int D, int Br, int Bc>
 struct GradientTiles {
@@ -42,7 +47,9 @@ struct GradientTiles {
   float P[Br][Bc + 1];  // one spare column: lanes that walk down a column meet 32 banks
   float dS[Br][Bc + 1];
 };
+// #endregion
 
+// #region two-products
 // s[n] = own_s · other_s[n] and dp[n] = own_dp · other_dp[n]: both products of a tile in one sweep over the columns.
 // s in the forward pass's order, so that P is its P. dp in two chains: of dS = P ∘ (dp - δ) nothing but dp's rounding
 // is left where one key takes the row, and a shorter chain rounds less.
@@ -71,7 +78,9 @@ __device__ void two_products(const float (&own_s)[D + 4], const float (*other_s)
 #pragma unroll
   for (int n = 0; n < N; ++n) dp[n] += more[n];
 }
+// #endregion
 
+// #region add-row
 // sum += factor · row: `Count` columns.
 template <int Count>
 __device__ __forceinline__ void add_row(float (&sum)[Count], float factor, const float* row) {
@@ -84,7 +93,9 @@ __device__ __forceinline__ void add_row(float (&sum)[Count], float factor, const
     sum[c + 3] = fmaf(factor, x.w, sum[c + 3]);
   }
 }
+// #endregion
 
+// #region row-scale
 // What turns a row's logits into its P: m in base 2 and 1 / l.
 struct RowScale {
   float m = 0, inverse_l = 0;
@@ -97,13 +108,17 @@ __device__ __forceinline__ RowScale row_scale(const Backward<T>& a, std::int64_t
   const float m = a.m ? a.m[row] : a.LSE[row] * 1.4426950408889634f, l = a.l ? a.l[row] : 1.0f;
   return m == -INFINITY ? RowScale{INFINITY, 0} : RowScale{m, 1 / l};
 }
+// #endregion
 
+// #region p-again
 // P_ij by the operations of the forward pass, so that it is that P to the last places: scale, round, subtract the same
 // m. Not fmaf(s, scale_log2, -m): m is a *rounded* product, and at logits of 2e7 its rounding is a factor of 2.
 __device__ __forceinline__ float p_again(float s, float scale_log2, float m, float inverse_l) {
   return exp2f(s * scale_log2 - m) * inverse_l;
 }
+// #endregion
 
+// #region delta
 // δ_i = Σ_d dO_id O_id - dLSE_i, a warp for each row. O is what δ is most sensitive to, so the bits that rounding cut
 // off come back: an error of δ is the same for all keys of the row, and dQ adds it up over the keys.
 template <class T>
@@ -124,7 +139,9 @@ __global__ void __launch_bounds__(128) delta_of_rows(Backward<T> a) {
   for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
   if (lane == 0) a.delta[row] = sum - (a.dLSE ? a.dLSE[row] : 0.0f);
 }
+// #endregion
 
+// #region keys-head
 // dK and dV: a block owns a K/V tile, and the Q tiles that see it stream by. With AddQ it adds its share of dQ to the
 // sum of all blocks, one pass in all, but in an order that nobody knows.
 template <class T, int D, int Br, int Bc, bool AddQ>
@@ -143,7 +160,9 @@ __global__ void __launch_bounds__(Bc* Parts<D>) keys_backward(Backward<T> a) {
   load_tile<D>(tiles.K, K, first_key);
   load_tile<D>(tiles.V, V, first_key);
   float dk[Columns<D>] = {}, dv[Columns<D>] = {};
+  // #endregion
 
+  // #region keys-loop
   // Q tiles from the one with the first row that sees the first key.
   const std::int64_t first_seen = max(first_key - a.shift, std::int64_t{0});
   for (std::int64_t first_row = first_seen / Br * Br; first_row < Q.rows; first_row += Br) {
@@ -159,6 +178,8 @@ __global__ void __launch_bounds__(Bc* Parts<D>) keys_backward(Backward<T> a) {
     }
     __syncthreads();  // the tiles are complete: each was filled by all threads
 
+    // #endregion
+    // #region keys-p-and-ds
     // P = exp(S - m) / l and dS = P ∘ (dP - δ), my key's column of them; my part of its rows, a few at a time.
     constexpr int Mine = Br / Parts<D>, N = Mine < 16 ? Mine : 16;
 #pragma unroll 1
@@ -174,6 +195,8 @@ __global__ void __launch_bounds__(Bc* Parts<D>) keys_backward(Backward<T> a) {
     }
     __syncthreads();  // P and dS are complete: the parts of a key computed different rows
 
+    // #endregion
+    // #region keys-sums
     // dV += Pᵀ dO, dK += dSᵀ Q over the rows that exist and see my key: the mask is where the loop begins, so that
     // nothing of a row that does not see the key is ever touched.
     const std::int64_t first_of_mine = key < keys ? max(first_key + key - a.shift - first_row, std::int64_t{0}) : Br;
@@ -182,7 +205,9 @@ __global__ void __launch_bounds__(Bc* Parts<D>) keys_backward(Backward<T> a) {
       add_row(dv, tiles.P[i][key], &tiles.dO[i][first_column]);
       add_row(dk, tiles.dS[i][key], &tiles.Q[i][first_column]);
     }
+    // #endregion
 
+    // #region keys-add-dq
     // This tile's share of dQ = dS K, row by row; other blocks add to the same rows at the same time.
     if constexpr (AddQ) {
       for (int n = threadIdx.x; n < Br * Parts<D>; n += blockDim.x) {
@@ -199,6 +224,8 @@ __global__ void __launch_bounds__(Bc* Parts<D>) keys_backward(Backward<T> a) {
           if (seen > 0 && column + c < Q.cols) atomicAdd(&sum[column + c], dq[c]);
       }
     }
+    // #endregion
+    // #region keys-store
     __syncthreads();  // all threads have read Q, dO, P and dS: the next round may overwrite them
   }
 
@@ -212,8 +239,10 @@ __global__ void __launch_bounds__(Bc* Parts<D>) keys_backward(Backward<T> a) {
       dk_row[first_column + c] = round_to<T>(dk[c] * a.scale);
       dv_row[first_column + c] = round_to<T>(dv[c]);
     }
+  // #endregion
 }
 
+// #region rows-head
 // dQ: a block owns a Q tile, and the K/V tiles that it sees stream by, as in the forward pass. No atomics: same bits.
 template <class T, int D, int Br, int Bc>
 __global__ void __launch_bounds__(Br* Parts<D>) rows_backward(Backward<T> a) {
@@ -233,7 +262,9 @@ __global__ void __launch_bounds__(Br* Parts<D>) rows_backward(Backward<T> a) {
   const RowScale mine = row < rows ? row_scale(a, head * Q.rows + first_row + row) : RowScale{};
   const float my_delta = row < rows ? delta[first_row + row] : 0.0f;
   float dq[Columns<D>] = {};
+  // #endregion
 
+  // #region rows-loop
   // K/V tiles up to the last key that the last row sees.
   const std::int64_t end = min(first_row + rows + a.shift, K.rows);
   for (std::int64_t first_key = 0; first_key < end; first_key += Bc) {
@@ -243,6 +274,8 @@ __global__ void __launch_bounds__(Br* Parts<D>) rows_backward(Backward<T> a) {
     load_tile<D>(tiles.V, V, first_key);
     __syncthreads();  // the tiles are complete: each was filled by all threads
 
+    // #endregion
+    // #region rows-ds
     // dS again, my row of it; my part of its keys, a few at a time.
     constexpr int Mine = Bc / Parts<D>, N = Mine < 16 ? Mine : 16;
 #pragma unroll 1
@@ -255,6 +288,8 @@ __global__ void __launch_bounds__(Br* Parts<D>) rows_backward(Backward<T> a) {
     }
     __syncthreads();  // dS is complete: the parts of a row computed different keys
 
+    // #endregion
+    // #region rows-sum
     // dQ += dS K over the keys that my row sees.
     const std::int64_t seen = row < rows ? min(first_row + row + a.shift + 1 - first_key, std::int64_t{keys}) : 0;
 #pragma unroll 1
@@ -267,8 +302,10 @@ __global__ void __launch_bounds__(Br* Parts<D>) rows_backward(Backward<T> a) {
 #pragma unroll
   for (int c = 0; c < Columns<D>; ++c)
     if (first_column + c < Q.cols) dq_row[first_column + c] = round_to<T>(dq[c] * a.scale);
+  // #endregion
 }
 
+// #region finish
 // The end of the one-pass variant: dQ = scale · dQ_sum, in dQ's type and strides.
 template <class T>
 __global__ void __launch_bounds__(128) finish_dq(Backward<T> a) {
@@ -277,7 +314,9 @@ __global__ void __launch_bounds__(128) finish_dq(Backward<T> a) {
   const std::int64_t i = row % a.dQ.rows, b = row / a.dQ.rows / a.H, h = row / a.dQ.rows % a.H;
   a.dQ.head(b, h).data[i * a.dQ.stride + d] = round_to<T>(a.dQ_sum[n] * a.scale);
 }
+// #endregion
 
+// #region host-arrays
 // The host's side: δ, then dK and dV, then dQ: three launches. Atomic: δ, then all three in one, then dQ rounded.
 template <class T>
 Run run_backward(const GradientProblem<T>& p, Mode mode, const MachineOptions& options) {
@@ -318,6 +357,8 @@ Run run_backward(const GradientProblem<T>& p, Mode mode, const MachineOptions& o
   const auto blocks_of = [](std::int64_t work, std::int64_t each) {
     return static_cast<unsigned>((work + each - 1) / each);
   };
+  // #endregion
+  // #region launch
   using E = device_t<T>;
   Run result = timed(m, [&] {
     if (rows > 0) delta_of_rows<E><<<blocks_of(rows, 4), 128>>>(a);
@@ -332,6 +373,8 @@ Run run_backward(const GradientProblem<T>& p, Mode mode, const MachineOptions& o
     });
     if (rows > 0 && atomic) finish_dq<E><<<blocks_of(rows * p.D(), 128), 128>>>(a);
   });
+  // #endregion
+  // #region host-results
   result.blocks = blocks;
   result.tiles = count_tiles({p.B(), p.H(), Sq, Sk, p.D(), sizeof(T), true, p.options}, blocks);
   dQ.download(m);
@@ -339,5 +382,6 @@ Run run_backward(const GradientProblem<T>& p, Mode mode, const MachineOptions& o
   dV.download(m);
   return result;
 }
+// #endregion
 
 }  // namespace flash::phase09::inline FLASH_MACHINE

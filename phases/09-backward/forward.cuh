@@ -172,8 +172,7 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
   if (out.l) out.l[n] = l;
 }
 
-// The grid: x is the Q tile, y the head, so that blocks which start together read the same K and V. y ends at 65,535;
-// more heads go on in z.
+// The grid: x is the Q tile, y the head. y ends at 65,535; more heads go on in z.
 template <class T, int D, int Br, int Bc>
 __global__ void __launch_bounds__(Br)
     attention(Tensor<const T> Q /*[B, H, Sq, D]*/, Tensor<const T> K /*[B, H, Sk, D]*/,

@@ -1,6 +1,11 @@
 // cell_main.cpp: the main of every notebook: runs its cells in order and fails when a claim is false.
-// One object file for all notebooks; each notebook.cpp is linked with it and has no main of its own.
-// Use:  phase01_notebook [--list] [--cell N] [--svg DIR]     pictures go to DIR, ./out unless said otherwise
+// One object file for all notebooks; each notebook is linked with it and has no main of its own.
+// Use:  phase01_notebook [--list] [--cell N] [--svg DIR] [--page] [--jsonl]
+//   --page   the whole page: prose and quoted code between the cells' output    --jsonl   the same for programs,
+//   --svg    where pictures go, ./out unless said otherwise                               one JSON object per line
+#include <unistd.h>
+
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
@@ -8,20 +13,34 @@
 
 #include "phases/common/cell.hpp"
 #include "phases/common/npy.hpp"
+#include "phases/common/page.hpp"
 #include "sim/error.hpp"
+#include "sim/report/json.hpp"
 
 namespace flash {
 
+struct NotebookOptions {
+  int only = 0;  // the one cell to run
+  bool list = false, page = false, jsonl = false;
+};
+
 static std::string picture_folder;
 static int false_claims;
+static bool collecting;  // for --jsonl: claims and pictures of the cell that runs
+static std::string claims, pictures;
+
+static void append(std::string& list, const std::string& item) {
+  list += (list.empty() ? "" : ", ") + item;
+}
 
 void expect(bool holds, const std::string& claim, const char* file, int line) {
-  if (holds) {
+  false_claims += !holds;
+  if (collecting)
+    append(claims, "{\"claim\": " + json_string(claim) + ", \"holds\": " + (holds ? "true" : "false") + "}");
+  else if (holds)
     std::printf("✓ %s\n", claim.c_str());
-  } else {
+  else
     std::printf("✗ FALSE: %s   (%s:%d)\n", claim.c_str(), file, line);
-    ++false_claims;
-  }
 }
 
 void picture(const std::string& name, const std::string& svg) {
@@ -30,21 +49,27 @@ void picture(const std::string& name, const std::string& svg) {
   if (error) refuse("--svg", picture_folder, "a folder that can be made (" + error.message() + ")", "name another");
   const std::string path = (std::filesystem::path(picture_folder) / (name + ".svg")).string();
   write_file(path, svg);
-  std::printf("picture: %s\n", path.c_str());
+  if (collecting)
+    append(pictures, json_string(name + ".svg"));
+  else
+    std::printf("picture: %s\n", path.c_str());
 }
 
-// The number of the one cell to run, or 0 for all; -1 when only the list was wanted.
-static int read_options(int argc, char** argv) {
-  int only = 0;
+static NotebookOptions read_options(int argc, char** argv) {
+  NotebookOptions options;
   for (int i = 1; i < argc; ++i) {
     const std::string option = argv[i], value = i + 1 < argc ? argv[i + 1] : "";
     if (option == "--list") {
-      only = -1;
+      options.list = true;
+    } else if (option == "--page") {
+      options.page = true;
+    } else if (option == "--jsonl") {
+      options.jsonl = true;
     } else if (option == "--cell") {
       const int last = static_cast<int>(cells().size());
       const auto end = value.data() + value.size();
-      const auto [stop, error] = std::from_chars(value.data(), end, only);
-      if (error != std::errc() || stop != end || only < 1 || only > last)
+      const auto [stop, error] = std::from_chars(value.data(), end, options.only);
+      if (error != std::errc() || stop != end || options.only < 1 || options.only > last)
         refuse("--cell", '"' + value + '"', "1 to " + std::to_string(last), "see --list");
       ++i;
     } else if (option == "--svg") {
@@ -52,39 +77,153 @@ static int read_options(int argc, char** argv) {
       picture_folder = value;
       ++i;
     } else {
-      refuse("option", '"' + option + '"', "--list, --cell N or --svg DIR", "pass none to run all cells");
+      refuse("option", '"' + option + '"', "--list, --cell N, --svg DIR, --page or --jsonl",
+             "pass none to run all cells");
     }
   }
-  return only;
+  if (options.list + options.page + options.jsonl + (options.only > 0) > 1)
+    refuse("options", "two", "one of --list, --cell, --page and --jsonl", "leave the others out");
+  return options;
+}
+
+// Runs a cell; false when it ended with an error.
+static bool run(const Cell& cell, int number) {
+  try {
+    cell.run();
+  } catch (const std::exception& error) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "cell %d, \"%s\": %s\n", number, cell.title, error.what());
+    return false;
+  }
+  std::fflush(stdout);
+  return true;
+}
+
+static bool run_titled(const Cell& cell, int number, bool first) {
+  std::printf("%s── %d. %s ──\n", first ? "" : "\n", number, cell.title);
+  return run(cell, number);
+}
+
+// Runs a cell and prints what it printed, claimed and drew as one line of JSON.
+static bool run_as_json(const Cell& cell, int number) {
+  std::fflush(stdout);
+  std::FILE* file = std::tmpfile();
+  const int terminal = dup(STDOUT_FILENO);
+  if (!file || terminal < 0 || dup2(fileno(file), STDOUT_FILENO) < 0) throw Error("cannot catch a cell's output");
+  claims.clear(), pictures.clear(), collecting = true;
+  const bool good = run(cell, number);
+  collecting = false;
+  dup2(terminal, STDOUT_FILENO);
+  close(terminal);
+  std::string printed;
+  std::rewind(file);
+  for (int c; (c = std::fgetc(file)) != EOF;) printed += static_cast<char>(c);
+  std::fclose(file);
+  std::printf(
+      "{\"kind\": \"output\", \"number\": %d, \"line\": %d, \"title\": %s, \"text\": %s, \"claims\": [%s], "
+      "\"pictures\": [%s]}\n",
+      number, cell.line, json_string(cell.title).c_str(), json_string(printed).c_str(), claims.c_str(),
+      pictures.c_str());
+  return good;
+}
+
+static void print_as_json(const Part& part) {
+  static const char* kinds[] = {"prose", "code", "region", "difference"};
+  std::printf(
+      "{\"kind\": \"%s\", \"line\": %d, \"text\": %s, \"folded\": %s, \"file\": %s, \"other\": %s, \"first\": %d}\n",
+      kinds[static_cast<int>(part.kind)], part.line, json_string(part.text).c_str(), part.folded ? "true" : "false",
+      json_string(part.file).c_str(), json_string(part.other).c_str(), part.first);
+}
+
+// {term}`word` and {term}`words <word>` are links of the book's; a terminal shows the word.
+static std::string without_roles(std::string line) {
+  for (std::size_t at; (at = line.find("{term}`")) != std::string::npos;) {
+    line.erase(at, std::strlen("{term}`"));
+    const std::size_t end = line.find('`', at), link = line.find(" <", at);
+    if (end != std::string::npos) line.erase(std::min(end, link), end + 1 - std::min(end, link));
+  }
+  return line;
+}
+
+// Prose and quoted code for a terminal. Unchanged lines of a difference are left out, but for three around a change.
+static void print(const Part& part) {
+  static const bool plain = !isatty(STDOUT_FILENO) || std::getenv("NO_COLOR");
+  const auto styled = [](const char* style, const std::string& line) {
+    std::printf(plain ? "%.0s%s\n" : "\033[%sm%s\033[0m\n", style, line.c_str());
+  };
+  static const char *bold = "1", *dim = "2", *red = "31", *green = "32";
+  const std::vector<std::string> lines = lines_of(part.text);
+  for (const std::string& line : lines)
+    if (part.kind == Part::Kind::Prose)
+      line[0] == '#' ? styled(bold, without_roles(line)) : void(std::printf("%s\n", without_roles(line).c_str()));
+  if (part.kind == Part::Kind::Region) {
+    styled(dim, "┌ " + part.file + ":" + std::to_string(part.first) + "  " + part.other);
+    for (const std::string& line : lines) std::printf("│ %s\n", line.c_str());
+  }
+  if (part.kind == Part::Kind::Difference) {
+    styled(dim, "┌ " + part.other + " → " + part.file);
+    const auto changed = [&](std::size_t i) { return i < lines.size() && lines[i][0] != ' '; };
+    std::size_t left_out = 0;
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      bool near = false;
+      for (std::size_t d = 0; d <= 3; ++d) near = near || changed(i + d) || (i >= d && changed(i - d));
+      if (near && left_out > 0) styled(dim, "│ … " + std::to_string(left_out) + " lines");
+      left_out = near ? 0 : left_out + 1;
+      if (near && !changed(i)) std::printf("│ %s\n", lines[i].c_str());
+      if (near && changed(i)) styled(lines[i][0] == '+' ? green : red, "│ " + lines[i]);
+    }
+    if (left_out > 0) styled(dim, "│ … " + std::to_string(left_out) + " lines");
+  }
+}
+
+// The whole page in order, each cell where its code stands in the source.
+static bool run_page(bool jsonl) {
+  if (cells().empty()) return true;
+  std::string notebook = cells().front().file;  // as the compiler was told; the page's names begin at the root
+  for (const char* room : {"/phases/", "/tests/"})
+    if (const std::size_t at = notebook.rfind(room); at != std::string::npos) notebook.erase(0, at + 1);
+  std::size_t next = 0;
+  bool first = true;
+  const auto run_next = [&] {
+    const Cell& cell = cells()[next++];
+    return jsonl ? run_as_json(cell, int(next)) : run_titled(cell, int(next), true);
+  };
+  for (const Part& part : read_page(FLASH_SOURCE_DIR, notebook)) {
+    while (next < cells().size() && cells()[next].line < part.line)
+      if (!run_next()) return false;
+    if (!jsonl && part.kind != Part::Kind::Code) std::printf("%s", first ? "" : "\n");
+    first = false;
+    jsonl ? print_as_json(part) : print(part);
+    const int end = part.line + static_cast<int>(lines_of(part.text).size());
+    while (next < cells().size() && part.kind == Part::Kind::Code && cells()[next].line < end) {
+      if (!jsonl) std::printf("\n");
+      if (!run_next()) return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace flash
 
 int main(int argc, char** argv) {
-  flash::picture_folder = "out";
-  flash::false_claims = 0;
-  int only = 0;
+  using namespace flash;
+  picture_folder = "out";
+  false_claims = 0;
+  NotebookOptions options;
   try {
-    only = flash::read_options(argc, argv);
-  } catch (const flash::Error& error) {
+    options = read_options(argc, argv);
+    if ((options.page || options.jsonl) && !run_page(options.jsonl)) return 1;
+  } catch (const Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 2;
   }
   int number = 0;
-  for (const flash::Cell& cell : flash::cells()) {
+  for (const Cell& cell : cells()) {
     ++number;
-    if (only == -1) std::printf("%2d  %s:%d  %s\n", number, cell.file, cell.line, cell.title);
-    if (only != 0 && only != number) continue;
-    std::printf("%s── %d. %s ──\n", number > 1 && only == 0 ? "\n" : "", number, cell.title);
-    try {
-      cell.run();
-    } catch (const std::exception& error) {
-      std::fflush(stdout);
-      std::fprintf(stderr, "cell %d, \"%s\": %s\n", number, cell.title, error.what());
-      return 1;
-    }
-    std::fflush(stdout);
+    if (options.list) std::printf("%2d  %s:%d  %s\n", number, cell.file, cell.line, cell.title);
+    if (options.list || options.page || options.jsonl || (options.only != 0 && options.only != number)) continue;
+    if (!run_titled(cell, number, number == 1 || options.only != 0)) return 1;
   }
-  if (flash::false_claims) std::printf("\n%d false claim(s)\n", flash::false_claims);
-  return flash::false_claims ? 1 : 0;
+  if (false_claims && !options.jsonl) std::printf("\n%d false claim(s)\n", false_claims);
+  return false_claims ? 1 : 0;
 }

@@ -61,6 +61,7 @@ struct Features {
   const char* change;   // what is new since the phase before, one sentence
   bool kernel = false;  // CUDA C++, for the simulator and the GPU; else C++ for the CPU with the two-level memory
   bool causal = false, lse = false, backward = false;
+  bool tiles = true;       // does it go by tiles that the caller can choose (--block-q, --block-k)?
   bool same_bits = false;  // as the phase before, wherever both can run
   // The products are made by mma. It rounds towards zero, once per 16 columns (LSE's bar is wider by that), and it
   // multiplies by P = 0 the values that a row does not see but another row of its tile does: NaN there spreads.

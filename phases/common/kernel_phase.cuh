@@ -46,17 +46,22 @@ struct DeviceProblem {
 // ---- Sizes: which instantiation -------------------------------------------------------------------------------------
 
 // Calls f.template operator()<D, Br, Bc>(), D padded to the next that the features list, with blocks that they list.
+// Others are refused: nothing must seem to have run.
 template <const Features& kCan, class F>
 void with_sizes(std::int64_t D, Blocks blocks, const F& f) {
   const auto with_blocks = [&]<int kD, std::size_t... b>(std::index_sequence<b...>) {
     const auto call = [&]<int Br, int Bc>() { f.template operator()<kD, Br, Bc>(); };
-    ((blocks == kCan.blocks[b] && (call.template operator()<kCan.blocks[b].Br, kCan.blocks[b].Bc>(), true)) || ...);
+    return ((blocks == kCan.blocks[b] && (call.template operator()<kCan.blocks[b].Br, kCan.blocks[b].Bc>(), true)) ||
+            ...);
   };
   using AllBlocks = std::make_index_sequence<kCan.blocks.size()>;
-  [&]<std::size_t... d>(std::index_sequence<d...>) {
-    ((D <= kCan.head_dims[d] && (with_blocks.template operator()<kCan.head_dims[d]>(AllBlocks()), true)) || ...);
+  const bool ran = [&]<std::size_t... d>(std::index_sequence<d...>) {
+    return ((D <= kCan.head_dims[d] && with_blocks.template operator()<kCan.head_dims[d]>(AllBlocks())) || ...);
   }
   (std::make_index_sequence<kCan.head_dims.size()>());
+  if (!ran)
+    refuse("sizes", std::to_string(blocks.Br) + "x" + std::to_string(blocks.Bc) + " at D = " + std::to_string(D),
+           "blocks and a D that the phase's features list", "list them");
 }
 
 // The blocks that the caller asked for, or the first whose shared memory fits.

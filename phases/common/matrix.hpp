@@ -32,13 +32,16 @@ inline Eigen::Map<RowMajor<float>, Eigen::Aligned64> mat(const Tile& tile) {
   return {tile.data(), tile.rows, tile.cols};
 }
 
-// A matrix in HBM as fp32, copied: [rows, cols].
-template <class T>
-RowMajor<float> to_eigen(const Matrix<T>& m) {
-  RowMajor<float> out(m.rows, m.cols);
-  for (std::int64_t r = 0; r < m.rows; ++r)
-    for (std::int64_t c = 0; c < m.cols; ++c) out(r, c) = to_float(m.data[r * m.stride + c]);
-  return out;
+// out = a · b and out += a · b. The FLOPs are counted by the sizes of what is multiplied.
+template <class Out, class A, class B>
+void product(Memory& memory, Out&& out, const A& a, const B& b) {
+  out.noalias() = a * b;
+  memory.count_matmul(a.rows(), b.cols(), a.cols());
+}
+template <class Out, class A, class B>
+void add_product(Memory& memory, Out&& out, const A& a, const B& b) {
+  out.noalias() += a * b;
+  memory.count_matmul(a.rows(), b.cols(), a.cols());
 }
 
 // Runs task(memory, t) for t = 0 … tasks-1 on `threads` threads (0: all cores). Tasks must not share output, so the

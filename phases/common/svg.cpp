@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <map>
 
+#include "phases/common/text.hpp"
+
 namespace flash::svg {
 
 std::string escape(const std::string& text) {
@@ -68,7 +70,28 @@ std::string heat_map(const std::string& title, const std::vector<double>& values
   return canvas.str();
 }
 
+std::string bars(const std::string& title, const std::vector<std::pair<std::string, std::uint64_t>>& values) {
+  const double left = 120, width = 400, row = 26, top = 40;
+  Canvas canvas(left + width + 160, top + row * static_cast<double>(values.size()) + 8, title);
+  std::uint64_t largest = 1;
+  for (const auto& [name, value] : values) largest = std::max(largest, value);
+  double y = top;
+  for (const auto& [name, value] : values) {
+    const double length = width * static_cast<double>(value) / static_cast<double>(largest);
+    canvas.text(left - 8, y + 15, name, "text-anchor=\"end\"");
+    canvas.rect(left, y, length, row - 6, "fill=\"#0072b2\"");
+    canvas.text(left + length + 8, y + 15, grouped(value));
+    y += row;
+  }
+  return canvas.str();
+}
+
 std::string short_number(double v) {
+  if (v != 0 && std::abs(v) < 1) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.2g", v);
+    return text;
+  }
   static constexpr const char* units[] = {"", " Ki", " Mi", " Gi", " Ti", " Pi"};
   int unit = 0;
   if (std::abs(v) >= 32768)

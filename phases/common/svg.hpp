@@ -1,8 +1,9 @@
-// svg.hpp: our own pictures, written as SVG text: a canvas, a heat map, a line chart. The tile walk: tile_walk.hpp.
+// svg.hpp: our own pictures, written as SVG text: a canvas, a heat map, bars, a line chart. Tile walks: tile_walk.hpp.
 // Drawn on white, so that they read on dark pages too; no script; x is the column (key), y the row (query).
 // Use:  picture("bytes", svg::chart({.title = "HBM bytes", .x = "N", .y = "bytes"}, {{"naive", {{256, 4e6}, …}}}));
 #pragma once
 #include <array>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,6 +52,9 @@ std::string heat_map(const std::string& title, const std::vector<double>& values
                      const std::vector<std::string>& columns, const std::string& row_axis = "query i (y)",
                      const std::string& column_axis = "key j (x)");
 
+// A bar for each {name, value}, with the value beside it; the longest bar is the largest value.
+std::string bars(const std::string& title, const std::vector<std::pair<std::string, std::uint64_t>>& values);
+
 using Points = std::vector<std::array<double, 2>>;  // {x, y}
 struct Line {
   std::string label;
@@ -62,7 +66,7 @@ struct Axes {
   bool log = true;  // both axes
 };
 
-// 4096 -> "4096", 65536 -> "64 Ki", 2^30 -> "1 Gi".
+// 4096 -> "4096", 65536 -> "64 Ki", 2^30 -> "1 Gi", 2^-10 -> "0.00098".
 std::string short_number(double v);
 
 // Round values between lo and hi: powers of 2, 4 or 16 on a log axis, else multiples of 1, 2 or 5.

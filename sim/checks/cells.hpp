@@ -10,9 +10,12 @@ namespace flash::simt {
 
 // An access as a mark: clock, site, thread. Ordered by clock, so that one comparison tells age.
 using Epoch = std::uint64_t;
-constexpr int kThreadBits = 10, kSiteBits = 16, kClockShift = kThreadBits + kSiteBits + 1;
-// Of a volatile store: behind a fence of its thread, which is how a flag is set.
-constexpr Epoch kFlagEpoch = Epoch{1} << (kThreadBits + kSiteBits);
+constexpr int kThreadBits = 10, kSiteBits = 15, kClockShift = kThreadBits + kSiteBits + 2;
+// Of a volatile store: behind a fence of its thread, which is how a flag is set. Of an atomic: the value is still its
+// own, so that the next atomic reads it.
+constexpr Epoch kFlagEpoch = Epoch{1} << (kThreadBits + kSiteBits), kLastEpoch = kFlagEpoch;
+// Of an atomic: its scope is the block.
+constexpr Epoch kBlockEpoch = kFlagEpoch << 1;
 constexpr unsigned thread_of(Epoch e) {
   return e & ((1u << kThreadBits) - 1);
 }

@@ -237,6 +237,7 @@ void Checker::begin_block() {
   shared_ = worker_.shared, shared_bytes_ = worker_.shared_bytes, layout_ = worker_.launch->layout;
   quick_bytes_ = shared_bytes_ / 16 * 16;
   published_.clear();
+  asked_ = false;
   counters.begin_block(worker_.warps.size());
 }
 
@@ -252,6 +253,7 @@ void Checker::set_clock(unsigned thread, std::uint64_t clock) {
 }
 
 void Checker::switched() {
+  if (stored_.finding) see_what_was_stored();
   running_ = epochs_[worker_.current];
   counters.select(worker_.current);
 }
@@ -296,6 +298,8 @@ void Checker::warp_sync(unsigned warp, unsigned lanes) {
 }
 
 void Checker::end_block() {
+  see_what_was_stored();
+  if (value_) value_.unlock();                                      // the block ended in an atomic: its time was up
   for (unsigned w = 0; w < worker_.warps.size(); ++w) converge(w);  // what a stopped block left
 }
 
@@ -345,12 +349,14 @@ void Checker::meet(const std::vector<unsigned>& threads) {
   Extra common;
   for (unsigned t : threads) {
     if (!extra_[t]) continue;
-    for (const void* address : std::exchange(extra_[t]->loaded, {})) acquire(t, address);
+    for (const void* address : std::exchange(extra_[t]->loaded, {})) acquire(t, address, Scope::device);
     common.known.join(extra_[t]->known);
     common.known.join(extra_[t]->pending);
+    common.known.join(extra_[t]->pending_near);
     common.released.join(extra_[t]->released);
+    common.released_near.join(extra_[t]->released_near);
   }
-  if (common.known.empty() && common.released.empty()) return;
+  if (common.known.empty() && common.released_near.empty()) return;
   for (unsigned t : threads) extra_[t] = std::make_unique<Extra>(common);
 }
 
@@ -395,7 +401,7 @@ void Checker::drop(const Cells::Plane& plane, std::size_t word, bool global) {
     (global ? global_.more : more_).erase(&(*table)[word]);
 }
 
-void Checker::fence() {
+void Checker::fence(Scope scope) {
   const unsigned t = worker_.current, warp = t / kWarpSize;
   any_extra_ = true;
   not_only_barriers();
@@ -403,9 +409,13 @@ void Checker::fence() {
   Extra& extra = *extra_[t];
   fenced_[t] = true;
   // Acquire: what atomics and volatile loads read before the fence is known after it.
-  for (const void* address : std::exchange(extra.loaded, {})) acquire(address);
-  extra.known.join(extra.pending);
-  extra.pending.clear();
+  for (const void* address : std::exchange(extra.loaded, {})) acquire(t, address, Scope::device);
+  extra.known.join(extra.pending_near);
+  extra.pending_near.clear();
+  if (scope == Scope::device) {
+    extra.known.join(extra.pending);
+    extra.pending.clear();
+  }
   // Release: what is known now, own accesses included, goes with the atomics that follow.
   advance();
   set_clock(t, now_);
@@ -415,10 +425,12 @@ void Checker::fence() {
   for (unsigned lane = 0; lane < kWarpSize && warp * kWarpSize + lane < threads; ++lane)
     own.raise(warp * kWarpSize + lane, seen_[t][lane]);
   own.raise(t, now_);
-  extra.released = extra.known;
+  extra.released_near = extra.known;
+  if (scope == Scope::device) extra.released = extra.known;
 }
 
-void Checker::atomic(const void* address, std::size_t bytes, bool reads, Site site_) {
+void Checker::atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site_) {
+  scope_ = scope, asked_ = true;
   const auto key = std::bit_cast<std::uintptr_t>(site_) | kSourceLocation | std::uintptr_t{bytes} << kPieceShift;
   void* at = const_cast<void*>(address);
   const auto one = [&]<unsigned kBytes>() {
@@ -427,8 +439,7 @@ void Checker::atomic(const void* address, std::size_t bytes, bool reads, Site si
   if (bytes == 2) one.template operator()<2>();
   if (bytes == 4) one.template operator()<4>();
   if (bytes == 8) one.template operator()<8>();
-  const auto& extra = extra_[worker_.current];
-  if (extra && !extra->released.empty()) publish(address, extra->released, true);
+  publish(address, true);
 }
 
 // The offset of an access that is to shared memory; if it is out of bounds or misaligned, the block ends.
@@ -470,53 +481,63 @@ void Checker::copy_ends(const Copy& copy) {
   touch_all<false, 16, Access::write>(cells_, offset, running_ | Epoch{s} << kThreadBits, false, copy.to);
 }
 
-// What a thread released goes with its atomic or volatile store; an atomic passes on what was there before, too.
-void Checker::publish(const void* address, const View& released, bool keep) {
+void Checker::after_atomic(const void* address) {
+  if (value_) value_.unlock();
+  acquire(worker_.current, address, scope_);
+}
+
+// What a thread released goes with its atomic or volatile store. An atomic passes on what it reads, too.
+void Checker::publish(const void* address, bool atomic) {
+  static const Extra nothing;
+  const Extra& extra = extra_[worker_.current] ? *extra_[worker_.current] : nothing;
   const bool in_shared = !global_.memory.contains(address);
+  if (extra.released_near.empty() && (in_shared ? published_.empty() : !global_.any_published.load())) return;
   std::unique_lock<std::mutex> lock(global_.mutex, std::defer_lock);
   if (!in_shared) lock.lock();
-  View& view = (in_shared ? published_ : global_.published)[address];
-  if (!keep) view.clear();
-  view.join(released);
+  Published& all = (in_shared ? published_ : global_.published)[address];
+  const unsigned block = worker_.block;
+  const bool reads = atomic && (!all.own || all.blocks.contains(block));
+  if (!reads) all = {};
+  Published::Views& mine = all.blocks[block];
+  mine.far.join(extra.released), mine.near.join(extra.released_near);
+  all.own = atomic && scope_ == Scope::block;
+  if (all.own) {
+    all.far.clear();
+    std::erase_if(all.blocks, [&](const auto& entry) { return entry.first != block; });
+  } else {
+    all.far.join(mine.far);
+  }
   if (!in_shared) global_.any_published = true;
 }
 
 // A volatile store releases, a volatile load acquires, as an atomic does: together with the thread's fences.
 void Checker::order_volatile(const void* address, bool writes) {
   const Outside outside;
+  if (writes) return publish(address, false);
+  asked_ = true;
   auto& extra = extra_[worker_.current];
-  const bool in_shared = !global_.memory.contains(address);
-  if (writes) {
-    if (extra && !extra->released.empty())
-      publish(address, extra->released, false);
-    else if (in_shared ? !published_.empty() : global_.any_published.load())
-      publish(address, {}, false);
-    return;
-  }
-  if (in_shared || !global_.parallel) return acquire(address);
+  if (!global_.memory.contains(address) || !global_.parallel) return acquire(worker_.current, address, Scope::device);
   // Other workers: the value is loaded after this, so look only when the fence comes.
   any_extra_ = true;
   if (!extra) extra = std::make_unique<Extra>();
   if (extra->loaded.empty() || extra->loaded.back() != address) extra->loaded.push_back(address);
 }
 
-void Checker::acquire(const void* address) {
-  acquire(worker_.current, address);
-}
-
-void Checker::acquire(unsigned thread, const void* address) {
+void Checker::acquire(unsigned thread, const void* address, Scope scope) {
   const bool in_shared = !global_.memory.contains(address);
   if (in_shared ? published_.empty() : !global_.any_published.load()) return;
   std::unique_lock<std::mutex> lock(global_.mutex, std::defer_lock);
   if (!in_shared) lock.lock();
   const auto& all = in_shared ? published_ : global_.published;
-  const auto view = all.find(address);
-  if (view == all.end()) return;
+  const auto found = all.find(address);
+  if (found == all.end()) return;
   any_extra_ = true;
   only_barriers_ = false, point_to_point_ = true, enough_from_ = kNever;  // as the one that published noted
   auto& extra = extra_[thread];
   if (!extra) extra = std::make_unique<Extra>();
-  extra->pending.join(view->second);
+  if (scope == Scope::device) extra->pending.join(found->second.far);
+  const auto near = found->second.blocks.find(worker_.block);
+  if (near != found->second.blocks.end()) extra->pending_near.join(near->second.near);
 }
 
 bool Checker::ordered_otherwise(Epoch earlier, bool global) const {
@@ -600,6 +621,7 @@ void* Checker::allocate(std::size_t bytes, const void* pc) {
 
 void Checker::release(void* begin, const void* pc) {
   if (!begin) return;
+  see_what_was_stored();
   const std::unique_lock lock(global_.mutex);
   global_.forget(begin);
   if (global_.memory.release_in_kernel(begin)) return;
@@ -612,7 +634,7 @@ void Checker::release(void* begin, const void* pc) {
 
 // ---- findings ------------------------------------------------------------------------------------------------------
 
-std::string Checker::element(const void* address) const {
+std::string Checker::element(const void* address, std::size_t bytes) const {
   const auto* at = static_cast<const std::byte*>(address);
   if (layout_ && static_cast<std::size_t>(at - worker_.shared) < worker_.shared_bytes) {
     const SharedLayout::Array& array = *layout_->nearest(at - worker_.shared);
@@ -624,9 +646,7 @@ std::string Checker::element(const void* address) const {
     return "shared " + shared_name(worker_) + (offset < 0 ? "" : "+") + std::to_string(offset);
   }
   const DeviceArray& array = global_.memory.arrays[global_.memory.owner(address)];
-  const auto bytes = static_cast<std::ptrdiff_t>(array.element_bytes);
-  const std::ptrdiff_t offset = at - array.begin;
-  return array.name + "[" + std::to_string(offset / bytes) + "]";
+  return array.name + "[" + std::to_string(array.index(at, bytes)) + "]";
 }
 
 FindingSide Checker::side(const char* what, Epoch epoch) const {
@@ -639,25 +659,42 @@ FindingSide Checker::side(const char* what, Epoch epoch) const {
   return side;
 }
 
-void Checker::race(Epoch earlier, Access before_, Access access_, Epoch mine, const void* address, std::size_t bytes) {
+void Checker::race(const Wrong& wrong, Access access_, Epoch mine, const void* address, std::size_t bytes) {
   const Outside outside;
-  const char *before = name_of(before_), *now = name_of(access_);
-  const std::uintptr_t kinds = static_cast<std::uintptr_t>(before_) << 8 | static_cast<std::uintptr_t>(access_);
-  if (worker_.findings.repeated("race", site_index_of(mine) << 16 | site_index_of(earlier), kinds, worker_.block))
-    return;
-  const unsigned other_block = global_.memory.contains(address) ? global_.block_of(clock_of(earlier)) : worker_.block;
-  FindingSide later_side = side(now, mine), earlier_side = side(before, earlier);
-  earlier_side.block = other_block;
-  const bool same_warp = thread_of(earlier) / kWarpSize == thread_of(mine) / kWarpSize;
-  worker_.findings.add(
-      {"race",
-       std::string(now) + " after " + before + " of " + element(address) + " (" + counted(bytes) + ")",
-       other_block != worker_.block
-           ? "blocks are unordered: give each block its own elements, use an atomic, or split the kernel"
-       : same_warp ? "put __syncwarp() between the two"
-                   : "put __syncthreads() between the two",
-       {std::move(later_side), std::move(earlier_side)},
-       worker_.block});
+  const char *before = name_of(wrong.before), *now = name_of(access_);
+  const std::uintptr_t kinds = static_cast<std::uintptr_t>(wrong.before) << 8 | static_cast<std::uintptr_t>(access_);
+  const std::uintptr_t sites = std::uintptr_t{site_index_of(mine)} << 16 | site_index_of(wrong.earlier);
+  RawFinding* finding = worker_.findings.repeated("race", sites, kinds, worker_.block);
+  if (!finding || wrong.distance > finding->distance) {
+    FindingSide later_side = side(now, mine), earlier_side = side(before, wrong.earlier);
+    if (global_.memory.contains(address)) earlier_side.block = global_.block_of(clock_of(wrong.earlier));
+    const bool flag = asked_ && is_plain(wrong.before) && is_plain(access_);
+    RawFinding found{
+        "race",
+        std::string(now) + " after " + before + " of " + element(address, bytes) + " (" + counted(bytes) + ")",
+        wrong.distance == 1   ? "put __syncwarp() between the two"
+        : wrong.distance == 2 ? std::string("put __syncthreads() between the two") +
+                                    (flag ? "; with a flag: __threadfence() before it is set and after it is read" : "")
+        : flag ? "if a flag orders the blocks: __threadfence() before it is set and after it is read; else split the "
+                 "kernel"
+               : "blocks are unordered: give each block its own elements, use an atomic, or split the kernel",
+        {std::move(later_side), std::move(earlier_side)},
+        worker_.block};
+    found.distance = wrong.distance;
+    found.same_value =
+        finding ? finding->same_value : wrong.before == Access::write && access_ == Access::write && copy_.bytes == 0;
+    if (finding) found.count = finding->count;
+    finding = finding ? &(*finding = std::move(found)) : &worker_.findings.add(std::move(found));
+  }
+  if (!finding->same_value) return;
+  stored_ = {finding, address, bytes, {}, false};
+  std::memcpy(stored_.before.data(), address, bytes);
+}
+
+// The store that hooks announced has been made since.
+void Checker::see_what_was_stored() {
+  if (RawFinding* const finding = std::exchange(stored_.finding, nullptr))
+    finding->same_value &= std::memcmp(stored_.before.data(), stored_.address, stored_.bytes) == 0;
 }
 
 void Checker::assumes_lockstep(Epoch earlier, Access before, Access access_, Epoch mine, const void* address,
@@ -665,8 +702,8 @@ void Checker::assumes_lockstep(Epoch earlier, Access before, Access access_, Epo
   const Outside outside;
   if (worker_.findings.repeated("lockstep assumed", site_index_of(mine), site_index_of(earlier), worker_.block)) return;
   worker_.findings.add({"lockstep assumed",
-                        std::string(name_of(access_)) + " after " + name_of(before) + " of " + element(address) + " (" +
-                            std::to_string(bytes) + " bytes)",
+                        std::string(name_of(access_)) + " after " + name_of(before) + " of " + element(address, bytes) +
+                            " (" + std::to_string(bytes) + " bytes)",
                         "put __syncwarp() between the two: lanes need not run in step",
                         {side(name_of(access_), mine), side(name_of(before), earlier)},
                         worker_.block});
@@ -719,7 +756,7 @@ void Checker::disturbs_copy(const Copy& copy, Access access_, Epoch mine, const 
   const bool of_source = global_.memory.contains(address);
   worker_.findings.add(
       {"asynchronous copy",
-       std::string(name_of(access_)) + " of " + element(address) + " (" + counted(bytes) + ") while cp.async " +
+       std::string(name_of(access_)) + " of " + element(address, bytes) + " (" + counted(bytes) + ") while cp.async " +
            (of_source ? "reads it" : "writes it"),
        of_source ? "let the copying thread wait for its copy first (cp_async_wait), then __syncthreads()"
                  : "let the copying thread wait for its copy (cp_async_wait), then __syncthreads()",
@@ -732,7 +769,7 @@ bool Checker::uninitialised(Access access_, Epoch mine, const void* address, std
   if (only_padding(static_cast<const std::byte*>(address), bytes)) return false;
   if (worker_.findings.repeated("uninitialised", site_index_of(mine), 0, worker_.block)) return true;
   worker_.findings.add({"uninitialised",
-                        std::string(name_of(access_)) + " of " + element(address) + " (" + counted(bytes) + ")",
+                        std::string(name_of(access_)) + " of " + element(address, bytes) + " (" + counted(bytes) + ")",
                         "write it before reading it: fresh memory holds NaN",
                         {side(name_of(access_), mine)},
                         worker_.block});
@@ -766,7 +803,8 @@ void Checker::bad_address(const void* address, std::size_t bytes, Access access_
   std::string what = std::string(name_of(access_)), kind = "out of bounds",
               remedy = "guard the access or fix the index";
   std::string name;
-  std::ptrdiff_t begin = 0, limit = 0, elements = 0;
+  std::ptrdiff_t begin = 0, limit = 0;
+  const DeviceArray* global = nullptr;
   const std::byte* base = nullptr;
   bool freed = false;
   const auto in_region = static_cast<std::size_t>(at - (worker_.shared - kSharedBefore));
@@ -781,13 +819,12 @@ void Checker::bad_address(const void* address, std::size_t bytes, Access access_
     const std::vector<DeviceArray>& arrays = global_.memory.arrays;
     std::size_t i = global_.memory.owner(address);
     if (i + 1 < arrays.size() && arrays[i + 1].begin - at < at - (arrays[i].begin + arrays[i].bytes)) ++i;
-    base = arrays[i].begin, limit = static_cast<std::ptrdiff_t>(arrays[i].bytes), name = arrays[i].name;
-    elements = static_cast<std::ptrdiff_t>(arrays[i].element_bytes);
-    begin = (at - base) / elements - ((at - base) % elements < 0 ? 1 : 0);
-    freed = !arrays[i].live;
+    global = &arrays[i];
+    base = global->begin, limit = static_cast<std::ptrdiff_t>(global->bytes), name = global->name;
+    begin = global->index(at, bytes);
+    freed = !global->live;
   }
-  const bool constant = base && elements && is_write(access_) && at >= base && at + bytes <= base + limit &&
-                        global_.memory.arrays[global_.memory.owner(address)].constant;
+  const bool constant = global && is_write(access_) && at >= base && at + bytes <= base + limit && global->constant;
   if (constant) {
     what += " of " + name + "[" + std::to_string(begin) + "]" + size + "; " + name + " is __constant__";
     remedy = "only the host writes it (cudaMemcpyToSymbol); declare it __device__";
@@ -797,12 +834,13 @@ void Checker::bad_address(const void* address, std::size_t bytes, Access access_
     remedy = "free an array after the last kernel that uses it";
   } else if (base && at >= base && at + bytes <= base + limit) {
     kind = "misaligned";
-    what += " of " + counted(bytes) + " at byte " + std::to_string(at - base) + " of " +
-            (elements ? name : "shared " + name);
+    what +=
+        " of " + counted(bytes) + " at byte " + std::to_string(at - base) + " of " + (global ? name : "shared " + name);
     remedy = "an n-byte access needs an address that is a multiple of n";
-  } else if (base && elements) {
-    what += " of " + name + "[" + std::to_string(begin) + "]" + size + "; " + name + " has " +
-            std::to_string(limit / elements) + " elements";
+  } else if (global) {
+    what += " of " + name + "[" + std::to_string(begin) + "]" + size + "; " + name + " has ";
+    what +=
+        global->untyped ? counted(global->bytes) : std::to_string(global->bytes / global->element_bytes) + " elements";
   } else if (base && !name.empty()) {
     const std::ptrdiff_t offset = at - base;
     what += " of shared " + name + (offset < 0 ? "" : "+") + std::to_string(offset) + size + "; " + name + " has " +

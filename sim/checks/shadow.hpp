@@ -8,7 +8,8 @@
 // - it belongs to an earlier launch;
 // - same block, and c is before the last __syncthreads;
 // - same warp, and t and u met in a __syncwarp at a clock after c (or through others: `seen_` rows are joined);
-// - u released and t acquired: fence, atomic or volatile write, the same read, fence or barrier (`View`).
+// - u released and t acquired: fence, atomic or volatile write, the same read, fence or barrier (`View`);
+// - it is an atomic whose value, or what further atomics made of it, an atomic read that happened before (follow()).
 #pragma once
 #include <atomic>
 #include <map>
@@ -17,6 +18,7 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "sim/checks/cells.hpp"
@@ -56,6 +58,17 @@ class View {
   std::shared_ptr<Blocks> blocks_;
 };
 
+// What the atomics and volatile stores of one address hand over to who reads it. A fence of block scope counts in its
+// block alone, and so does an atomic: who is in another block neither reads its value nor what was there before it.
+struct Published {
+  struct Views {
+    View far, near;  // to all blocks; to the own one
+  };
+  View far;
+  std::map<unsigned, Views> blocks;  // what each gave
+  bool own = false;                  // the last atomic was of block scope: there is one block
+};
+
 using MoreMarks = std::unordered_map<const Marks*, std::vector<Epoch>>;
 
 class Checker;
@@ -71,6 +84,10 @@ class GlobalShadow {
   // The first clock of a new chunk, which from now on belongs to the block.
   std::uint64_t new_clocks(unsigned block);
   unsigned block_of(std::uint64_t clock) const { return owners_[clock / kChunk - first_chunk_]; }
+  // Until the atomic has changed the value, other atomics wait. Wide ones begin at multiples of their size.
+  std::unique_lock<std::mutex> lock_value(const void* address) {
+    return std::unique_lock(atomics[reinterpret_cast<std::uintptr_t>(address) / 8 % atomics.size()]);
+  }
   // Dense index of a site (a program counter or a source location) in this launch; 0 is "unknown".
   unsigned site_index(std::uintptr_t key);
   std::uintptr_t site_key(unsigned index);
@@ -86,8 +103,10 @@ class GlobalShadow {
 
   // Views published by atomics and volatile writes, by address.
   std::mutex mutex;
-  std::unordered_map<const void*, View> published;
+  std::unordered_map<const void*, Published> published;
   std::atomic<bool> any_published{false};
+  // One for all addresses with the same remainder: an atomic's mark and its value change in one step.
+  std::array<std::mutex, 256> atomics;
 
  private:
   std::atomic<std::uint64_t> next_chunk_{1};
@@ -112,9 +131,9 @@ class Checker : public Observer {
   void warp_sync(unsigned warp, unsigned lanes) override;
   void converge(unsigned warp) override;
   std::size_t pending(unsigned warp) const override { return counters.pending(warp); }
-  void atomic(const void* address, std::size_t bytes, bool reads, Site site) override;
-  void acquire(const void* address) override;
-  void fence() override;
+  void atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site) override;
+  void after_atomic(const void* address) override;
+  void fence(Scope scope) override;
   void matrix_row(const void* row, Site site) override;
   void copy_begins(const Copy& copy) override;
   void copy_ends(const Copy& copy) override;
@@ -138,7 +157,9 @@ class Checker : public Observer {
  private:
   friend class GlobalShadow;
   struct Extra {  // of a thread that uses fences and atomics
-    View known, pending, released;
+    View known;
+    // Read by atomics and volatile loads, no fence since; known at the last fence. From and to all, or the own block.
+    View pending, pending_near, released, released_near;
     std::vector<const void*> loaded;  // by volatile loads since the last fence (several workers)
   };
   // Which way threads went round a barrier: what each site of the block was seen to be.
@@ -150,8 +171,16 @@ class Checker : public Observer {
   Passed& way_of(unsigned site);
   void went_around(unsigned site);
   unsigned site(std::uintptr_t key);
+  // What is wrong with one access: a read of unwritten memory or an asynchronous copy's destination, which is said at
+  // once, or a race; of several that with the access farthest away.
+  struct Wrong {
+    bool said = false;
+    unsigned distance = 0;  // 0: no race
+    Access before{};
+    Epoch earlier = 0;
+  };
   template <bool kGlobal, Access kAccess>
-  void touch(Cells& cells, const Cells::Plane& plane, std::size_t word, Epoch mine, bool initialised, bool& reported,
+  void touch(Cells& cells, const Cells::Plane& plane, std::size_t word, Epoch mine, bool initialised, Wrong& wrong,
              const void* address, std::size_t bytes);
   template <bool kGlobal, unsigned kBytes, Access kAccess>
   void touch_all(Cells& cells, std::size_t offset, Epoch mine, bool initialised, const void* address);
@@ -163,8 +192,8 @@ class Checker : public Observer {
   template <Access kAccess>
   Epoch flags() const;
   void order_volatile(const void* address, bool writes);
-  void publish(const void* address, const View& released, bool keep);
-  void acquire(unsigned thread, const void* address);
+  void publish(const void* address, bool atomic);
+  void acquire(unsigned thread, const void* address, Scope scope);
   bool is_built_in(const std::byte* at) const;
   bool elsewhere(const void* address, Access access) const;
   template <bool kGlobal>
@@ -177,6 +206,8 @@ class Checker : public Observer {
   template <bool kGlobal>
   void remember_one_more(Cells& cells, std::size_t word, Marks& marks, Epoch mine, bool all);
   template <bool kGlobal>
+  void follow(Cells& cells, std::size_t word, Marks& marks, Epoch mine);
+  template <bool kGlobal>
   void keep(Cells& cells, std::size_t word, const Marks& marks, Epoch epoch);
   std::vector<Epoch> kept(const Marks& marks, bool global) const;
   void drop(const Cells::Plane& plane, std::size_t word, bool global);
@@ -186,9 +217,10 @@ class Checker : public Observer {
   void set_clock(unsigned thread, std::uint64_t clock);
   void meet(const std::vector<unsigned>& threads);
 
-  std::string element(const void* address) const;
+  std::string element(const void* address, std::size_t bytes) const;
   FindingSide side(const char* what, Epoch epoch) const;
-  void race(Epoch earlier, Access before, Access access, Epoch mine, const void* address, std::size_t bytes);
+  void race(const Wrong& wrong, Access access, Epoch mine, const void* address, std::size_t bytes);
+  void see_what_was_stored();
   void assumes_lockstep(Epoch earlier, Access before, Access access, Epoch mine, const void* address,
                         std::size_t bytes);
   void disturbs_copy(const Copy& copy, Access access, Epoch mine, const void* address, std::size_t bytes);
@@ -222,11 +254,23 @@ class Checker : public Observer {
   struct {
     const std::byte* begin;
     std::size_t bytes;
-  } copy_{};                                         // of a struct, while range() looks at its pieces
-  Site barrier_site_;                                // the last barrier that some threads did not reach
-  bool only_barriers_ = true;                        // no other synchronisation in this block since the last barrier
-  std::unordered_map<const void*, View> published_;  // by atomics on shared memory
-  const SharedLayout* layout_ = nullptr;             // of the kernel's __shared__ variables; null: no gaps
+  } copy_{};  // of a struct, while range() looks at its pieces
+  // A store that races with a store: does it change the value? It has been made when the next store is announced; a
+  // load may be announced before it, as where a struct is copied.
+  struct {
+    RawFinding* finding;
+    const void* address;
+    std::size_t bytes;
+    std::array<std::byte, 16> before;
+    bool announced;  // an access, since
+  } stored_{};
+  bool asked_ = false;         // the block has made an atomic or a volatile load
+  Site barrier_site_;          // the last barrier that some threads did not reach
+  bool only_barriers_ = true;  // no other synchronisation in this block since the last barrier
+  std::unordered_map<const void*, Published> published_;  // by atomics on shared memory
+  Scope scope_ = Scope::device;                           // of the atomic that runs
+  std::unique_lock<std::mutex> value_;                    // of global memory, while it does (several workers)
+  const SharedLayout* layout_ = nullptr;                  // of the kernel's __shared__ variables; null: no gaps
   struct BuiltIn {
     const std::byte* begin;
     std::size_t bytes;
@@ -250,6 +294,7 @@ inline unsigned Checker::site(std::uintptr_t key) {
 
 template <Access kAccess>
 [[gnu::always_inline]] inline Epoch Checker::flags() const {
+  if (is_atomic(kAccess)) return kLastEpoch | (scope_ == Scope::block ? kBlockEpoch : 0);
   return kAccess == Access::volatile_write && fenced_[worker_.current] ? kFlagEpoch : 0;
 }
 
@@ -303,6 +348,22 @@ void Checker::remember_one_more(Cells& cells, std::size_t word, Marks& marks, Ep
   }
 }
 
+// An atomic comes after the one whose value it reads (PTX: observation order), and after those whose values that one
+// read. What comes after it comes after all of them, so its mark takes the place of theirs.
+template <bool kGlobal>
+void Checker::follow(Cells& cells, std::size_t word, Marks& marks, Epoch mine) {
+  const auto set = [](Epoch& mark, Epoch to) { __atomic_store_n(&mark, to, __ATOMIC_SEQ_CST); };
+  for (Epoch* mark : {&marks.one, &marks.other}) {
+    if (!(*mark & kLastEpoch)) continue;
+    if (!((*mark | mine) & kBlockEpoch) || distance(mine, *mark, kGlobal) < 3) return set(*mark, mine);
+    set(*mark, *mark & ~kLastEpoch);
+  }
+  for (Epoch* mark : {&marks.one, &marks.other})
+    if (!collides<kGlobal>(*mark)) return set(*mark, mine);
+  keep<kGlobal>(cells, word, marks, marks.other);
+  set(marks.other, mine);
+}
+
 // Is there a volatile access of another lane of the warp to which this one has no order? One of the two is a store.
 template <bool kGlobal>
 void Checker::lockstep(const Marks& marks, bool more, Access before, Access access, Epoch mine, const void* address,
@@ -321,15 +382,17 @@ void Checker::lockstep(const Marks& marks, bool more, Access before, Access acce
 // One cell. Leave the own mark first, then look at the others': of two workers at one cell at least one sees the other.
 template <bool kGlobal, Access kAccess>
 [[gnu::always_inline]] inline void Checker::touch(Cells& cells, const Cells::Plane& plane, std::size_t word, Epoch mine,
-                                                  bool initialised, bool& reported, const void* address,
+                                                  bool initialised, Wrong& wrong, const void* address,
                                                   std::size_t bytes) {
   const auto check = [&](Epoch earlier, Access before) {
-    if (collides<kGlobal>(earlier) && !reported) [[unlikely]]
-      reported = true, race(earlier, before, kAccess, mine, address, bytes);
+    if (!collides<kGlobal>(earlier)) [[likely]]
+      return;
+    const unsigned far = distance(mine, earlier, kGlobal);
+    if (far > wrong.distance) wrong.distance = far, wrong.before = before, wrong.earlier = earlier;
   };
   const std::uint8_t state = cells.state[word];
   if (!kGlobal && state & Cells::kInFlight) [[unlikely]] {
-    if (!std::exchange(reported, true))
+    if (!std::exchange(wrong.said, true))
       disturbs_copy(*worker_.copies.writing(shared_ + word * 4), kAccess, mine, address, bytes);
     return;
   }
@@ -370,8 +433,8 @@ template <bool kGlobal, Access kAccess>
   if (needs_value(kAccess)) {
     const bool written = write >= begin || initialised ||
                          (unusual && (plane.atomics[word].one >= begin || plane.stores[word].one >= begin));
-    if (!written && !reported) [[unlikely]]
-      reported = uninitialised(kAccess, mine, address, bytes);
+    if (!written && !wrong.said && wrong.distance == 0) [[unlikely]]
+      wrong.said = uninitialised(kAccess, mine, address, bytes);
   }
   if constexpr (kAccess == Access::read) {
     remember<kGlobal, kAccess>(cells, word, readers, mine);
@@ -382,11 +445,13 @@ template <bool kGlobal, Access kAccess>
       if (is_write(kAccess))
         lockstep<kGlobal>(plane.loads[word], more, Access::volatile_read, kAccess, mine, address, bytes);
     }
-    remember<kGlobal, kAccess>(cells, word,
-                               (is_atomic(kAccess)  ? plane.atomics
-                                : is_write(kAccess) ? plane.stores
-                                                    : plane.loads)[word],
-                               mine);
+    if constexpr (is_atomic(kAccess))
+      follow<kGlobal>(cells, word, plane.atomics[word], mine);
+    else
+      remember<kGlobal, kAccess>(cells, word, (is_write(kAccess) ? plane.stores : plane.loads)[word], mine);
+    if (kAccess == Access::volatile_write)  // no atomic reads what was there
+      for (Epoch* mark : {&plane.atomics[word].one, &plane.atomics[word].other})
+        if (*mark & kLastEpoch) __atomic_fetch_and(mark, ~kLastEpoch, __ATOMIC_RELAXED);
   }
   check(__atomic_load_n(&write, __ATOMIC_RELAXED), Access::write);
   if (is_write(kAccess)) check_all(readers, Access::read);
@@ -399,10 +464,14 @@ template <bool kGlobal, Access kAccess>
 template <bool kGlobal, unsigned kBytes, Access kAccess>
 [[gnu::always_inline]] inline void Checker::touch_all(Cells& cells, std::size_t offset, Epoch mine, bool initialised,
                                                       const void* address) {
-  bool reported = false;
+  Wrong wrong;
   std::size_t word = offset / 4;
   const auto touch_one = [&](unsigned plane) {
-    touch<kGlobal, kAccess>(cells, cells.planes[plane], word, mine, initialised, reported, address, kBytes);
+    touch<kGlobal, kAccess>(cells, cells.planes[plane], word, mine, initialised, wrong, address, kBytes);
+  };
+  const auto judge = [&] {
+    if (wrong.distance > 0 && !wrong.said) [[unlikely]]
+      race(wrong, kAccess, mine, address, kBytes);
   };
   if constexpr (kBytes < 4) {
     unsigned level = cells.state[word] & Cells::kLevel;
@@ -410,7 +479,7 @@ template <bool kGlobal, unsigned kBytes, Access kAccess>
       level = cells.split(word, kBytes) & Cells::kLevel, any_state_ = true;
     touch_one(offset % 4);
     if (kBytes == 2 && level == Cells::kSingle) touch_one(offset % 4 + 1);
-    return;
+    return judge();
   }
   for (std::size_t i = 0; i < kBytes / 4; ++i, ++word) {
     touch_one(0);
@@ -422,6 +491,7 @@ template <bool kGlobal, unsigned kBytes, Access kAccess>
     if (level != Cells::kHalves) touch_one(3);
     if (!kGlobal && kAccess == Access::write) cells.state[word] &= static_cast<std::uint8_t>(~Cells::kLevel);
   }
+  judge();
 }
 
 template <unsigned kBytes, Access kAccess>
@@ -457,6 +527,8 @@ template <unsigned kBytes, Access kAccess>
 
 template <unsigned kBytes, Access kAccess>
 [[gnu::always_inline]] inline void Checker::access(void* address, std::uintptr_t site_key) {
+  if (stored_.finding) [[unlikely]]
+    if (is_write(kAccess) || std::exchange(stored_.announced, true)) see_what_was_stored();
   const auto* at = static_cast<const std::byte*>(address);
   const std::size_t in_shared = static_cast<std::size_t>(at - shared_);
   if (in_shared < shared_bytes_) {
@@ -483,6 +555,7 @@ template <unsigned kBytes, Access kAccess>
       bad_address(address, kBytes, kAccess, site_key);
     const unsigned s = site(site_key);
     const Epoch mine = running_ | Epoch{s} << kThreadBits | flags<kAccess>();
+    if (is_atomic(kAccess) && global_.parallel) value_ = global_.lock_value(address);
     // The constant cache serves one address at a time and is no part of global memory's traffic.
     if (!array.constant)
       counters.log(s, reinterpret_cast<std::uintptr_t>(at), kBytes, kAccess, static_cast<unsigned>(owner));

@@ -112,7 +112,8 @@ void write(const std::string& path, const std::string& text) {
 int translate(const Command& command, const std::string& text, const std::string& assembly) {
   const std::string preprocessed = content(text);
   Source source(preprocessed);
-  refuse_words(source);
+  const auto gives_arch = [](const std::string& option) { return option.starts_with("-D__CUDA_ARCH__="); };
+  refuse_words(source, std::any_of(command.options.begin(), command.options.end(), gives_arch));
   rewrite_launches(source);
   const Variables variables = rewrite_variables(source);
   write(text, source.rewritten());

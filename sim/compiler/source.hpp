@@ -78,7 +78,7 @@ class Source {
 void rewrite_launches(Source& source);
 
 // Refuses what would compile and mean something else than in CUDA: inline assembly, __CUDA_ARCH__ (words.cpp).
-void refuse_words(const Source& source);
+void refuse_words(const Source& source, bool has_arch);
 
 // What the rest of the translation must know of the variables that a file declares.
 struct Variables {

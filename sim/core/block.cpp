@@ -25,9 +25,9 @@ constinit thread_local Worker* running_worker = nullptr;
 
 namespace {
 
-constexpr unsigned kAtomicsBeforeYield = 64;  // then a spinning thread lets others run
-// Without any progress for so long the block is stuck. With several workers another block may still help.
-constexpr std::uint64_t kSpinsBeforeDeadlock = 1u << 14, kSpinsWithOthers = 1u << 20;
+// Without any progress for so long, all workers together, blocks are taken to be stuck; the next ones of such a launch
+// sooner.
+constexpr std::uint64_t kSpinsBeforeDeadlock = 1u << 14, kLeastSpins = 1u << 8;
 
 // The worker whose fiber calls a function of simt.hpp. While it lives, hooks ignore the simulator's own accesses.
 class Entered {
@@ -75,14 +75,14 @@ void check_launch_bounds(unsigned threads) {
   refuse("threads in a block of " + name, launch.threads(),
          "at most " + std::to_string(threads) + ", as its __launch_bounds__ says", "launch fewer or raise the bound");
 }
-void before_atomic(const void* address, std::size_t bytes, bool reads, Site site) {
-  Entered()->before_atomic(address, bytes, reads, site);
+void before_atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site) {
+  Entered()->before_atomic(address, bytes, reads, scope, site);
 }
 void after_atomic(const void* address) {
-  Entered()->observer->acquire(address);
+  Entered()->observer->after_atomic(address);
 }
-void fence() {
-  Entered()->fence();
+void fence(Scope scope) {
+  Entered()->fence(scope);
 }
 void ldmatrix_row(const void* row, LdmatrixRegisters& registers, Site site) {
   Entered()->matrix_row(row, registers, site);
@@ -189,6 +189,7 @@ void Worker::run(const Launch& this_launch, std::uint64_t linear_block) {
   }
   active_worker = running_worker = nullptr;  // a stopped fiber left them set
   most_copied = std::max(most_copied, copies.most_bytes());
+  launch->stuck->goes_on(look);
   if (observer) observer->end_block();
   if (launch->trace) tracer.end_block();
   if (error_) std::rethrow_exception(error_);
@@ -220,15 +221,21 @@ void Worker::fiber_main() {
 // Leaves the running fiber for the next ready one, or for run() when there is none.
 void Worker::run_next(bool ended) {
   Fiber& from = fibers_[current];
-  if (ready_.empty() && !spinning_.empty() &&
-      yields_without_progress_ < (launch->workers > 1 ? kSpinsWithOthers : kSpinsBeforeDeadlock))
-    std::swap(ready_, spinning_);
+  if (ready_.empty() && !spinning_.empty() && !hopeless()) std::swap(ready_, spinning_);
   if (ready_.empty() || error_) {
     switch_fiber(from, main_, ended);
     return;
   }
   choose();
   if (&fibers_[current] != &from) switch_fiber(from, fibers_[current], ended);
+}
+
+// All threads that could run spin: is there nothing that they could wait for?
+bool Worker::hopeless() {
+  const std::uint64_t limit = launch->stuck->found() ? kLeastSpins : kSpinsBeforeDeadlock / launch->workers;
+  if (yields_without_progress_ >= std::max(limit, kLeastSpins)) return launch->stuck->hopeless(look);
+  launch->stuck->goes_on(look);
+  return false;
 }
 
 // Makes the next ready thread the running one.
@@ -341,9 +348,9 @@ std::byte* Worker::shared_memory(std::size_t bytes, const char* type, Padding pa
   return shared;
 }
 
-void Worker::before_atomic(const void* address, std::size_t bytes, bool reads, Site site) {
+void Worker::before_atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site) {
   let_others_run(site, nullptr);
-  if (observer) observer->atomic(address, bytes, reads, site);
+  if (observer) observer->atomic(address, bytes, reads, scope, site);
 }
 
 void Worker::before_volatile_read(const void* pc) {
@@ -362,8 +369,8 @@ void Worker::let_others_run(Site site, const void* pc) {
   thread.state = State::ready, thread.pc = nullptr;
 }
 
-void Worker::fence() {
-  if (observer) observer->fence();
+void Worker::fence(Scope scope) {
+  if (observer) observer->fence(scope);
 }
 
 // Shared memory and what lies just beside it, where the checks know what was meant.

@@ -19,6 +19,7 @@
 #include "sim/core/observer.hpp"
 #include "sim/core/padding.hpp"
 #include "sim/core/simt.hpp"
+#include "sim/core/stuck.hpp"
 #include "sim/report/findings.hpp"
 #include "sim/report/trace.hpp"
 
@@ -62,6 +63,8 @@ struct Thread {
   unsigned bytes, param, width;
 };
 
+constexpr unsigned kAtomicsBeforeYield = 64;  // then a spinning thread lets others run
+
 // A warp operation that some lanes of its mask have reached. Disjoint masks may be open at the same time.
 struct OpenOp {
   WarpOp op;
@@ -92,10 +95,10 @@ class Worker {
   int barrier(Vote vote, int predicate, Site site, const CallFrame* frame);
   std::uint64_t warp_op(const Thread& request, unsigned mask, Site site);
   std::byte* shared_memory(std::size_t bytes, const char* type, Padding padding);
-  void before_atomic(const void* address, std::size_t bytes, bool reads, Site site);
+  void before_atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site);
   void before_volatile_read(const void* pc);
   void let_others_run(Site site, const void* pc);
-  void fence();
+  void fence(Scope scope);
   void matrix_row(const void* row, LdmatrixRegisters& registers, Site site);
   void cp_async(Copy copy);
   void cp_async_commit() { copies.commit(current); }
@@ -124,6 +127,7 @@ class Worker {
   Copies copies;                  // of the running block
   std::uint64_t barriers = 0;     // of all blocks that this worker ran
   std::uint64_t most_copied = 0;  // the most bytes that asynchronous copies of one block had under way
+  Stuck::Look look;               // of this launch
   Tracer tracer;
   std::unique_ptr<Observer> observer;  // none in the fast build
 
@@ -138,6 +142,7 @@ class Worker {
   bool resolve_activemask();
   void explain_stall();
   bool near_shared(const void* address) const;
+  bool hopeless();
   void misuse(const char* kind, const std::string& what, const std::string& remedy, std::vector<FindingSide> sides);
 
   std::byte* own_shared_ = nullptr;  // for kernels without __shared__ variables

@@ -61,7 +61,9 @@ void need_all_blocks(Site site) {
          "cudaLaunchCooperativeKernel", "launch it so; all blocks run at a time then");
 }
 
+// A poll that waits for another block's worker: one is as good as many.
 void let_other_blocks_run() {
+  if (Worker* const worker = active_worker) worker->threads[worker->current].atomics_in_a_row = kAtomicsBeforeYield;
   std::this_thread::yield();
 }
 

@@ -117,7 +117,7 @@ void DeviceMemory::end_life(DeviceArray& array) {
 std::byte* DeviceMemory::allocate_in_kernel(const std::string& name, std::size_t bytes) {
   if (arrays.size() == arrays.capacity() || bytes > kReserved || find_room(bytes / kGranule + 2) == 0) return nullptr;
   std::byte* const begin = allocate(name, bytes, 1, nullptr);
-  arrays.back().of_kernel = true;
+  arrays.back().of_kernel = arrays.back().untyped = true;
   return begin;
 }
 

@@ -21,6 +21,13 @@ struct DeviceArray {
   bool variable = false, constant = false;  // a __device__ or __constant__ variable of the program; the latter
   bool managed = false;                     // the host may follow a pointer to it, too: cudaMallocManaged
   bool of_kernel = false;                   // allocated by a kernel
+  bool untyped = false;                     // nobody has told what its elements are: cudaMalloc((void**)&p, bytes)
+
+  // Which element an access is to; without a type, counted in units of the access.
+  std::ptrdiff_t index(const std::byte* at, std::size_t access_bytes) const {
+    const auto unit = static_cast<std::ptrdiff_t>(untyped ? access_bytes : element_bytes), offset = at - begin;
+    return offset / unit - (offset % unit < 0 ? 1 : 0);
+  }
 };
 
 class DeviceMemory {

@@ -29,8 +29,11 @@ constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGFPE, kTimeIsUp, SIGINT};
 struct sigaction before[NSIG];  // what the program had
 
 std::atomic<bool> interruptions{false};
+std::atomic<int> running{0};  // launches
 
 }  // namespace
+
+static std::atomic<bool> forked{false};
 
 // One thread for all launches of the program. It sleeps until the first deadline or Ctrl-C, and then asks again every
 // millisecond: a thread that is in the simulator's own code does not stop there.
@@ -38,7 +41,6 @@ struct Watch {
   std::mutex mutex;
   std::vector<Watched*> launches;  // that run
   sem_t wake;
-  const pid_t process = getpid();
 
   Watch() {
     sem_init(&wake, 0, 0);
@@ -46,8 +48,11 @@ struct Watch {
   }
   static Watch& instance() {
     // Never destroyed: its thread ends with the program. A process that was forked has none: it gets one of its own.
-    static std::atomic<Watch*> watch{new Watch};
-    if (watch.load()->process != getpid()) watch = new Watch;
+    static Watch* watch = [] {
+      pthread_atfork(nullptr, nullptr, [] { forked = true; });
+      return new Watch;
+    }();
+    if (forked.exchange(false)) watch = new Watch, running = 0;
     return *watch;
   }
   void run() {
@@ -129,6 +134,15 @@ const void* line_of_kernel() {
   worker.stop_block();
 }
 
+// To whom it went before.
+void pass_on(int signal, siginfo_t* info, void* context) {
+  const struct sigaction& old = before[signal];
+  if (old.sa_flags & SA_SIGINFO) return old.sa_sigaction(signal, info, context);
+  if (old.sa_handler != SIG_DFL && old.sa_handler != SIG_IGN) return old.sa_handler(signal);
+  sigaction(signal, &old, nullptr);  // what faulted faults again
+  if (info->si_code <= 0) raise(signal);
+}
+
 void handler(int signal, siginfo_t* info, void* context) {
   auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext;
 #if defined(__x86_64__)
@@ -145,11 +159,11 @@ void handler(int signal, siginfo_t* info, void* context) {
   const auto* address = static_cast<const std::byte*>(info->si_addr);
   const bool ours = worker && worker->stack && in_fiber(static_cast<std::uintptr_t>(sp));
   if (signal == kTimeIsUp) {
+    if (running == 0 && before[signal].sa_handler != SIG_DFL) return pass_on(signal, info, context);
     // In the simulator's own code (active_worker is null) locks may be held: the watchdog asks again.
     if (!ours || !active_worker) return;
   } else if (!ours) {
-    sigaction(signal, &before[signal], nullptr);  // not a kernel's: as without us
-    return;
+    return pass_on(signal, info, context);
   }
   // In the guard there is nothing to read, and above the stack neither; 4 KiB hold the caller's frame.
   const auto words = std::max(static_cast<std::uintptr_t>(sp), reinterpret_cast<std::uintptr_t>(worker->stack));
@@ -162,26 +176,26 @@ void handler(int signal, siginfo_t* info, void* context) {
 }
 
 // Ctrl-C.
-void interrupted(int, siginfo_t*, void*) {
+void interrupted(int signal, siginfo_t* info, void* context) {
+  if (running == 0) return pass_on(signal, info, context);
   interruptions = true;
   sem_post(&Watch::instance().wake);
 }
 
-// A stack for signals, of each OS thread: the fault may be that its own is full. Taken back when the launch ends; a
-// program that has one keeps it.
+// A stack for signals, of each OS thread that runs blocks: the fault may be that its own is full. It stays until the
+// thread ends. A program that has one keeps it.
 class SignalStack {
  public:
   void enter() {
+    if (given_) return;
     stack_t old{};
     given_ = sigaltstack(nullptr, &old) == 0 && old.ss_flags & SS_DISABLE && room_ != MAP_FAILED;
     const stack_t stack{room_, 0, kBytes};
     if (given_) sigaltstack(&stack, nullptr);
   }
-  void leave() {
+  ~SignalStack() {
     const stack_t none{nullptr, SS_DISABLE, 0};
     if (given_) sigaltstack(&none, nullptr);
-  }
-  ~SignalStack() {
     if (room_ != MAP_FAILED) munmap(room_, kBytes);
   }
 
@@ -192,9 +206,8 @@ class SignalStack {
 };
 thread_local SignalStack signal_stack;
 
-// The handlers are ours while a launch runs; `count` launches may run at a time.
-void handle(std::size_t count, bool begins) {
-  if (count != (begins ? 1 : 0)) return;
+// From the first machine's begin to the last one's end.
+void handle(bool begins) {
   struct sigaction ours {};
   ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
   for (const int signal : kSignals) {
@@ -209,7 +222,20 @@ void handle(std::size_t count, bool begins) {
   }
 }
 
+std::mutex handlers_mutex;
+int handlers_count = 0;
+
 }  // namespace
+
+Handlers::Handlers() {
+  const std::lock_guard lock(handlers_mutex);
+  if (handlers_count++ == 0) handle(true);
+}
+
+Handlers::~Handlers() {
+  const std::lock_guard lock(handlers_mutex);
+  if (--handlers_count == 0) handle(false);
+}
 
 Watched::Watched(double seconds) : deadline_(std::chrono::steady_clock::time_point::max()) {
   if (seconds > 0)
@@ -218,7 +244,7 @@ Watched::Watched(double seconds) : deadline_(std::chrono::steady_clock::time_poi
   Watch& watch = Watch::instance();
   const std::lock_guard lock(watch.mutex);
   watch.launches.push_back(this);
-  handle(watch.launches.size(), true);
+  ++running;
   if (seconds > 0) sem_post(&watch.wake);
 }
 
@@ -226,7 +252,7 @@ Watched::~Watched() {
   Watch& watch = Watch::instance();
   const std::lock_guard lock(watch.mutex);
   std::erase(watch.launches, this);
-  handle(watch.launches.size(), false);
+  --running;
 }
 
 void Watched::enter() {
@@ -238,7 +264,6 @@ void Watched::enter() {
 void Watched::leave() {
   const std::lock_guard lock(Watch::instance().mutex);
   std::erase_if(threads_, [](pthread_t thread) { return pthread_equal(thread, pthread_self()) != 0; });
-  signal_stack.leave();
 }
 
 }  // namespace flash::simt

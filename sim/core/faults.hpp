@@ -1,7 +1,7 @@
 // faults.hpp: what only the processor notices of a kernel's mistakes (a full stack, a division by zero, an address that
 // is nobody's) becomes a finding with its line; a launch that takes too long, or that Ctrl-C ends, says where it is.
 // A fault's signal is answered on a stack of its own: it sends the fiber to a function that ends the block.
-// Use: MachineCore::run has a Watched; while no launch runs, signals do what they always did.
+// Use: a machine has a Handlers, MachineCore::run a Watched. A launch makes no system call for them.
 #pragma once
 #include <pthread.h>
 
@@ -12,6 +12,15 @@
 namespace flash::simt {
 
 constexpr const char* kNoEnd = "no end";  // the kind of finding of a launch that was stopped
+
+// While one lives, signals come here first. What is no kernel's goes on to the program's own handlers.
+class Handlers {
+ public:
+  Handlers();
+  ~Handlers();
+  Handlers(const Handlers&) = delete;
+  Handlers& operator=(const Handlers&) = delete;
+};
 
 // A launch under watch. Faults of its fibers are findings; when its time is over or Ctrl-C comes, the threads that run
 // its blocks are stopped where they are, each with a finding kNoEnd, and no block begins any more.

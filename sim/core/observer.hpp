@@ -28,9 +28,9 @@ class Observer {
   virtual std::size_t pending(unsigned warp) const = 0;
 
   // `reads`: the old value matters, unlike to atomicExch.
-  virtual void atomic(const void* address, std::size_t bytes, bool reads, Site site) = 0;
-  virtual void acquire(const void* address) = 0;
-  virtual void fence() = 0;
+  virtual void atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site) = 0;
+  virtual void after_atomic(const void* address) = 0;
+  virtual void fence(Scope scope) = 0;
 
   virtual void matrix_row(const void* row, Site site) = 0;  // of ldmatrix
   virtual void copy_begins(const Copy& copy) = 0;

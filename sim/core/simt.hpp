@@ -94,12 +94,14 @@ void cp_async(void* shared, const void* global, unsigned bytes, unsigned source_
 void cp_async_commit();
 void cp_async_wait(unsigned pending, Site site);
 
+// Whom an atomic or a fence concerns: the threads of the block, or all of the device. The system is taken for the same.
+enum class Scope : std::uint8_t { block, device };
 // Called before each atomic: checks it (checked build), publishes what a fence released, lets others run when a thread
 // spins; and after it (checked build): takes over what others had published before this atomic read their value.
 // `reads`: the old value matters, as it does not to atomicExch.
-void before_atomic(const void* address, std::size_t bytes, bool reads, Site site);
+void before_atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site);
 void after_atomic(const void* address);
-void fence();
+void fence(Scope scope);
 // An atomic or volatile store by a thread of this worker changed memory: who spins may go on, so nobody is stuck.
 extern constinit thread_local bool memory_changed;
 
@@ -118,6 +120,7 @@ void need_all_blocks(Site site);
 void let_other_blocks_run();
 
 class SharedLayout;
+class Stuck;
 
 // One kernel launch, as all workers see it.
 struct Launch {
@@ -133,6 +136,7 @@ struct Launch {
   std::uint64_t seed;
   bool trace;
   std::size_t workers;         // how many blocks run at a time
+  Stuck* stuck;                // what they know of one another
   bool cooperative;            // all blocks must run at a time: cudaLaunchCooperativeKernel
   const SharedLayout* layout;  // of the kernel's __shared__ variables; null: it has none
 

@@ -60,8 +60,10 @@ cudaError_t allocate(void** pointer, std::size_t bytes, std::size_t element_byte
   const int number = program().number_of(name);
   if (number > 1) name += "#" + std::to_string(number);
   try {
-    if (bytes % element_bytes != 0) element_bytes = 1, padding = nullptr;
+    const bool untyped = element_bytes == 0 || bytes % element_bytes != 0;
+    if (untyped) element_bytes = 1, padding = nullptr;
     *pointer = program().machine().allocate(name.c_str(), bytes / element_bytes, element_bytes, padding);
+    if (untyped) program().machine().forget_type(*pointer);
     if (memory != Memory::device) {
       std::memset(*pointer, 0, bytes);
       program().machine().manage(*pointer);
@@ -231,7 +233,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   p->l2CacheSize = (hopper ? 60 : 40) * 1024 * 1024, p->memoryBusWidth = hopper ? 6144 : 5120;
   p->clockRate = hopper ? 1980000 : 1410000, p->memoryClockRate = hopper ? 3201000 : 1215000;
   p->concurrentKernels = p->managedMemory = p->concurrentManagedAccess = p->unifiedAddressing = 1;
-  p->canMapHostMemory = 1;
+  p->canMapHostMemory = p->cooperativeLaunch = 1;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
@@ -273,9 +275,9 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   }
   return cudaSuccess;
 }
-// Every launch is over when its call returns.
+// Every launch is over when its call returns. A failed assert ends a GPU's context: from then on this is the answer.
 cudaError_t cudaDeviceSynchronize() {
-  return cudaSuccess;
+  return program().assertion_failed() ? failed(cudaErrorAssert) : cudaSuccess;
 }
 cudaError_t cudaDeviceReset() {
   return cudaSuccess;
@@ -316,7 +318,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t) {
-  return cudaSuccess;
+  return cudaDeviceSynchronize();
 }
 cudaError_t cudaStreamQuery(cudaStream_t) {
   return cudaSuccess;

@@ -95,13 +95,13 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
 
 // ---- memory -------------------------------------------------------------------------------------------------------
 
-enum cudaMemcpyKind {
-  cudaMemcpyHostToHost,
-  cudaMemcpyHostToDevice,
-  cudaMemcpyDeviceToHost,
-  cudaMemcpyDeviceToDevice,
-  cudaMemcpyDefault
-};
+namespace flash::cuda {
+cudaError_t copy_symbol(void* variable, const void* host, void* into_host, std::size_t bytes, std::size_t offset,
+                        simt::Site site);
+cudaError_t symbol_address(void** pointer, const void* variable, simt::Site site);
+}  // namespace flash::cuda
+#include "sim/dialect/symbols.hpp"
+
 constexpr unsigned cudaMemAttachGlobal = 1, cudaHostAllocDefault = 0, cudaHostAllocPortable = 1,
                    cudaHostAllocMapped = 2, cudaHostAllocWriteCombined = 4;
 
@@ -111,7 +111,7 @@ cudaError_t allocate(void** pointer, std::size_t bytes, std::size_t element_byte
                      const char* name, Memory memory, simt::Site site);
 template <class T>
 cudaError_t allocate(T** pointer, std::size_t bytes, const char* name, Memory memory, simt::Site site) {
-  std::size_t element = 1;
+  std::size_t element = 0;  // not known
   simt::Padding padding = nullptr;
   if constexpr (!std::is_void_v<T>) element = sizeof(T), padding = simt::padding_of<T>();
   void* memory_begin = nullptr;
@@ -155,22 +155,6 @@ cudaError_t cudaHostGetDevicePointer(T** pointer, void* host, unsigned flags) {
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes, FLASH_SITE_OF_CALL);
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream = nullptr, FLASH_SITE_OF_CALL);
 cudaError_t cudaMemPrefetchAsync(const void* pointer, std::size_t bytes, int device, cudaStream_t stream = nullptr);
-
-namespace flash::cuda {
-cudaError_t copy_symbol(void* variable, const void* host, void* into_host, std::size_t bytes, std::size_t offset,
-                        simt::Site site);
-cudaError_t symbol_address(void** pointer, const void* variable, simt::Site site);
-}  // namespace flash::cuda
-template <class T>
-cudaError_t cudaMemcpyToSymbol(T& symbol, const void* from, std::size_t bytes, std::size_t offset = 0,
-                               cudaMemcpyKind = cudaMemcpyHostToDevice, FLASH_SITE_OF_CALL) {
-  return flash::cuda::copy_symbol(const_cast<std::remove_const_t<T>*>(&symbol), from, nullptr, bytes, offset, site);
-}
-template <class T>
-cudaError_t cudaMemcpyFromSymbol(void* to, const T& symbol, std::size_t bytes, std::size_t offset = 0,
-                                 cudaMemcpyKind = cudaMemcpyDeviceToHost, FLASH_SITE_OF_CALL) {
-  return flash::cuda::copy_symbol(const_cast<T*>(&symbol), nullptr, to, bytes, offset, site);
-}
 template <class T>
 cudaError_t cudaGetSymbolAddress(void** pointer, const T& symbol, FLASH_SITE_OF_CALL) {
   return flash::cuda::symbol_address(pointer, &symbol, site);

@@ -18,6 +18,8 @@ unchanged. docs/check.md says what works, what is refused and what differs.
   --seed N           for --order random
   --threads N        threads of the host, 0: one per core; 1: reports repeat exactly
   --profile sm_90    whose limits hold: sm_90 (the default) or sm_80
+  --arch sm_90       gives __CUDA_ARCH__ this value (900), in host code, too; without it, the word is refused
+  --timeout SECONDS  ends a launch that takes longer, and says where it was
   -o PROGRAM         compile only; run PROGRAM yourself, in gdb for instance
   -DNAME… -IFOLDER   for the preprocessor
 
@@ -38,6 +40,7 @@ order=forward
 seed=0
 profile=sm_90
 threads=0
+timeout=0
 program=
 pass=
 
@@ -67,14 +70,22 @@ while [ $# -gt 0 ]; do
       esac
       shift
       ;;
-    --seed | --threads)
+    --arch)
+      value "$1" 'sm_80, sm_90 or the like' ${2+"$2"}
+      case ${2#sm_} in
+        "$2" | *[!0-9]* | ? | ????*) refuse "--arch is '$2'; expected sm_80, sm_90 or the like; leave it out" ;;
+      esac
+      pass="$pass -D__CUDA_ARCH__=${2#sm_}0"
+      shift
+      ;;
+    --seed | --threads | --timeout)
       value "$1" 'a number' ${2+"$2"}
       case $2 in
         '' | *[!0-9]* | ??????????????????*)
           refuse "$1 is '$2'; expected a number of at most 17 digits; leave it out for 0"
           ;;
       esac
-      if [ "$1" = --seed ]; then seed=$2; else threads=$2; fi
+      case $1 in --seed) seed=$2 ;; --threads) threads=$2 ;; *) timeout=$2 ;; esac
       shift
       ;;
     -h | --help)
@@ -88,8 +99,8 @@ while [ $# -gt 0 ]; do
       ;;
     -D?* | -I?*) pass="$pass '$(printf %s "$1" | sed "s/'/'\\\\''/g")'" ;;
     -*)
-      refuse "flag '$1' is unknown; expected --json, --sim, --order, --seed, --profile, --threads, -o, -D… or -I…;" \
-        'see --help'
+      refuse "flag '$1' is unknown; expected --json, --sim, --order, --seed, --threads, --profile, --arch," \
+        '--timeout, -o, -D… or -I…; see --help'
       ;;
     *)
       [ -z "$file" ] || refuse "'$1' is one file too many; expected one CUDA program; put its arguments behind --"
@@ -131,7 +142,7 @@ eval "\"\$LAUNCHES\" \"\$CXX\" $flags -DFLASH_PROGRAM -isystem \"\$ROOT/sim/cuda
   refuse "$file does not link; the linker's message is above; one file must hold the whole program"
 [ -z "$program" ] || exit 0
 
-FLASH_CHECK="order=$order seed=$seed profile=$profile threads=$threads"
+FLASH_CHECK="order=$order seed=$seed profile=$profile threads=$threads timeout=$timeout"
 FLASH_CHECK_STATUS=$work/status
 export FLASH_CHECK FLASH_CHECK_STATUS
 status=0

@@ -3,6 +3,8 @@
 // Use: see program.hpp.
 #include "sim/cuda/program.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -24,6 +26,7 @@ namespace {
 MachineOptions options() {
   MachineOptions result;
   result.keep_going = true;
+  result.progress = isatty(STDERR_FILENO);
   const char* text = std::getenv("FLASH_CHECK");
   std::istringstream words(text ? text : "");
   for (std::string word; words >> word;) {
@@ -34,6 +37,8 @@ MachineOptions options() {
       result.seed = std::strtoull(value.c_str(), nullptr, 10);
     } else if (word.starts_with("threads=")) {
       result.threads = std::atoi(value.c_str());
+    } else if (word.starts_with("timeout=")) {
+      result.timeout = std::atof(value.c_str());
     } else if (word.starts_with("profile=")) {
       result.profile = value == "sm_80" ? Profile::sm_80 : Profile::sm_90;
     }
@@ -66,16 +71,18 @@ void Program::run(simt::Launch& launch) {
     known->total.ledger.add(report.ledger);
     ++known->launches;
   }
-  for (const Finding& finding : machine_->findings()) add_finding(finding);
+  for (const Finding& finding : machine_->findings()) {
+    assertion_failed_ |= finding.kind == "assertion";
+    add_finding(finding);
+  }
   machine_->clear();
 }
 
 void Program::host_accessed(const void* address, bool writes, const void* return_address) {
   const simt::DeviceArray* array = machine_->array_at(address);
   if (!array || array->managed) return;
-  const auto offset = static_cast<const std::byte*>(address) - array->begin;
-  const std::string element =
-      array->name + "[" + std::to_string(offset / static_cast<std::ptrdiff_t>(array->element_bytes)) + "]";
+  const std::string index = std::to_string(array->index(static_cast<const std::byte*>(address), 1));
+  const std::string element = array->untyped ? "byte " + index + " of " + array->name : array->name + "[" + index + "]";
   add_finding({"host access",
                "host access: host code " + std::string(writes ? "writes " : "reads ") + element +
                    ", which is device memory\n  " + (writes ? "writes  " : "reads  ") + simt::site_of(return_address) +

@@ -1,6 +1,6 @@
 // program.hpp: a CUDA program that runs on the simulator by itself: its one machine, and what is reported at its end.
-// The environment says how (./flash check sets it): FLASH_CHECK="order=reverse seed=7 profile=sm_80 threads=1",
-// FLASH_CHECK_JSON=file for the report, FLASH_CHECK_STATUS=file for the number of findings.
+// The environment says how (./flash check sets it): FLASH_CHECK="order=reverse seed=7 profile=sm_80 threads=1
+// timeout=60", FLASH_CHECK_JSON=file for the report, FLASH_CHECK_STATUS=file for the number of findings.
 // Use: program().run(launch);
 #pragma once
 #include <map>
@@ -29,6 +29,8 @@ class Program {
   void add_finding(const Finding& finding);
   // How often an array of this name was allocated, this time included.
   int number_of(const std::string& name) { return ++names_[name]; }
+  // What ended a kernel on the device, as cudaDeviceSynchronize tells it: a failed assert.
+  bool assertion_failed() const { return assertion_failed_; }
   // The report: as a table on stderr, or as JSON.
   void finish() const;
 
@@ -44,6 +46,7 @@ class Program {
   std::vector<Kernel> kernels_;  // in the order of their first launch
   std::vector<Finding> findings_;
   std::set<std::string> seen_;
+  bool assertion_failed_ = false;
   std::map<std::string, int> names_;
 };
 

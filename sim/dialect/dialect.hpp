@@ -203,9 +203,9 @@ FLASH_INLINE int __syncthreads_and(int predicate, FLASH_SITE) {
 FLASH_INLINE int __syncthreads_or(int predicate, FLASH_SITE) {
   return flash::simt::barrier(flash::simt::Vote::any, predicate, site);
 }
-FLASH_INLINE void __threadfence() { flash::simt::fence(); }
-FLASH_INLINE void __threadfence_block() { flash::simt::fence(); }
-FLASH_INLINE void __threadfence_system() { flash::simt::fence(); }
+FLASH_INLINE void __threadfence() { flash::simt::fence(flash::simt::Scope::device); }
+FLASH_INLINE void __threadfence_block() { flash::simt::fence(flash::simt::Scope::block); }
+FLASH_INLINE void __threadfence_system() { flash::simt::fence(flash::simt::Scope::device); }
 
 // ---- the thread itself --------------------------------------------------------------------------------------------
 
@@ -272,43 +272,41 @@ FLASH_REDUCE(unsigned, __reduce_xor_sync, reduce_xor)
 
 // ---- atomics: on global and shared memory, relaxed, for the whole device --------------------------------------------
 
-// Each also for one block (_block) and with the host (_system), which is taken for the same.
-#define FLASH_ATOMIC(name, result)                                                                              \
-  FLASH_ATOMIC_OF(name, result) FLASH_ATOMIC_OF(name##_block, result) FLASH_ATOMIC_OF(name##_system, result)
-#define FLASH_ATOMIC_OF(name, result)                                                                           \
+// Each also for one block (_block) and with the host (_system), which is taken for the device. `reads`: the old value
+// matters.
+#define FLASH_ATOMIC(name, reads, result)                                                                       \
+  FLASH_ATOMIC_OF(name, device, reads, result)                                                                  \
+  FLASH_ATOMIC_OF(name##_block, block, reads, result)                                                           \
+  FLASH_ATOMIC_OF(name##_system, device, reads, result)
+#define FLASH_ATOMIC_OF(name, scope, reads, result)                                                             \
   template <class T>                                                                                            \
   FLASH_INLINE T name(T* p, flash::same_t<T> v, FLASH_SITE) {                                                   \
-    return flash::atomic_step(p, [v](T old) { (void)old; return static_cast<T>(result); }, site);               \
+    const auto change = [v](T old) { (void)old; return static_cast<T>(result); };                               \
+    return flash::atomic_step(p, change, flash::simt::Scope::scope, site, reads);                               \
   }
-FLASH_ATOMIC(atomicAdd, old + v)
-FLASH_ATOMIC(atomicSub, old - v)
-FLASH_ATOMIC(atomicMin, v < old ? v : old)
-FLASH_ATOMIC(atomicMax, old < v ? v : old)
-FLASH_ATOMIC(atomicAnd, old & v)
-FLASH_ATOMIC(atomicOr, old | v)
-FLASH_ATOMIC(atomicXor, old ^ v)
-FLASH_ATOMIC(atomicInc, old >= v ? T{0} : old + 1)
-FLASH_ATOMIC(atomicDec, old == 0 || old > v ? v : old - 1)
+FLASH_ATOMIC(atomicAdd, true, old + v)
+FLASH_ATOMIC(atomicSub, true, old - v)
+FLASH_ATOMIC(atomicMin, true, v < old ? v : old)
+FLASH_ATOMIC(atomicMax, true, old < v ? v : old)
+FLASH_ATOMIC(atomicAnd, true, old & v)
+FLASH_ATOMIC(atomicOr, true, old | v)
+FLASH_ATOMIC(atomicXor, true, old ^ v)
+FLASH_ATOMIC(atomicInc, true, old >= v ? T{0} : old + 1)
+FLASH_ATOMIC(atomicDec, true, old == 0 || old > v ? v : old - 1)
+FLASH_ATOMIC(atomicExch, false, v)
 #undef FLASH_ATOMIC
 #undef FLASH_ATOMIC_OF
-#define FLASH_ATOMIC_EXCHANGE(name)                                                                             \
-  template <class T>                                                                                            \
-  FLASH_INLINE T name(T* p, flash::same_t<T> v, FLASH_SITE) {                                                   \
-    return flash::atomic_step(p, [v](T) { return v; }, site, false);                                            \
-  }
-FLASH_ATOMIC_EXCHANGE(atomicExch)
-FLASH_ATOMIC_EXCHANGE(atomicExch_block)
-FLASH_ATOMIC_EXCHANGE(atomicExch_system)
-#undef FLASH_ATOMIC_EXCHANGE
-#define FLASH_ATOMIC_CAS(name)                                                                                  \
+#define FLASH_ATOMIC_CAS(name, scope)                                                                           \
   template <class T>                                                                                            \
   FLASH_INLINE T name(T* p, flash::same_t<T> compare, flash::same_t<T> v, FLASH_SITE) {                         \
-    return flash::atomic_step(                                                                                  \
-        p, [compare, v](T old) { return flash::to_word(old) == flash::to_word(compare) ? v : old; }, site);     \
+    const auto change = [compare, v](T old) {                                                                   \
+      return flash::to_word(old) == flash::to_word(compare) ? v : old;                                          \
+    };                                                                                                          \
+    return flash::atomic_step(p, change, flash::simt::Scope::scope, site, true);                                \
   }
-FLASH_ATOMIC_CAS(atomicCAS)
-FLASH_ATOMIC_CAS(atomicCAS_block)
-FLASH_ATOMIC_CAS(atomicCAS_system)
+FLASH_ATOMIC_CAS(atomicCAS, device)
+FLASH_ATOMIC_CAS(atomicCAS_block, block)
+FLASH_ATOMIC_CAS(atomicCAS_system, device)
 #undef FLASH_ATOMIC_CAS
 // Vectors are atomic element by element.
 FLASH_INLINE float2 atomicAdd(float2* p, float2 v, FLASH_SITE) {

@@ -40,27 +40,18 @@ cudaError_t cudaFuncSetAttribute(Kernel* kernel, cudaFuncAttribute, int bytes) {
   return cudaSuccess;
 }
 
-enum cudaMemcpyKind {
-  cudaMemcpyHostToHost,
-  cudaMemcpyHostToDevice,
-  cudaMemcpyDeviceToHost,
-  cudaMemcpyDeviceToDevice,
-  cudaMemcpyDefault
-};
-
-// A __device__ or __constant__ variable has one place, which host code reads and writes through these.
-template <class T>
-cudaError_t cudaMemcpyToSymbol(T& symbol, const void* from, std::size_t bytes, std::size_t offset = 0,
-                               cudaMemcpyKind = cudaMemcpyHostToDevice) {
-  simt::copy_to_variable(&symbol, offset, from, bytes);
+namespace cuda {
+// From `host` to the variable, or from the variable to `into_host`.
+inline cudaError_t copy_symbol(void* variable, const void* host, void* into_host, std::size_t bytes, std::size_t offset,
+                               simt::Site) {
+  if (host)
+    simt::copy_to_variable(variable, offset, host, bytes);
+  else
+    simt::copy_from_variable(into_host, variable, offset, bytes);
   return cudaSuccess;
 }
-template <class T>
-cudaError_t cudaMemcpyFromSymbol(void* to, const T& symbol, std::size_t bytes, std::size_t offset = 0,
-                                 cudaMemcpyKind = cudaMemcpyDeviceToHost) {
-  simt::copy_from_variable(to, &symbol, offset, bytes);
-  return cudaSuccess;
-}
+}  // namespace cuda
+#include "sim/dialect/symbols.hpp"
 
 #endif
 
@@ -85,6 +76,26 @@ struct Target {
 };
 #endif
 
+// A parameter as a thread gets it. Of a class with a copy constructor or destructor of its own the host makes the one
+// copy, and each thread gets its bits and runs neither, as on a GPU: C++ passes such a class by its address.
+template <class T>
+inline constexpr bool passed_by_address =
+    !std::is_trivially_copy_constructible_v<T> || !std::is_trivially_move_constructible_v<T> ||
+    !std::is_trivially_destructible_v<T>;
+template <class T, bool kByAddress = passed_by_address<T>>
+struct Parameter {
+  using Passed = T;
+  const T& value;
+  Passed pass() { return value; }
+};
+template <class T>
+struct Parameter<T, true> {
+  using Passed = T&;
+  explicit Parameter(const T& value) { __builtin_memcpy(bits, &value, sizeof(T)); }
+  Passed pass() { return *reinterpret_cast<T*>(bits); }
+  alignas(T) std::byte bits[sizeof(T)];
+};
+
 // All that is known before the arguments are.
 struct Launching {
   Target target;
@@ -95,7 +106,8 @@ struct Launching {
   // Lets each thread of the grid make the call call(arguments...). `kernel`: the function's address, if it has one.
   template <class Call, class... Arguments>
   void run(const void* kernel, Call call, Arguments... arguments) const {
-    static_assert((std::is_trivially_copyable_v<Arguments> && ...), "kernel parameters are copied bit by bit");
+    static_assert(std::is_pointer_v<Call> || !(passed_by_address<Arguments> || ...),
+                  "an argument has a copy constructor: write the kernel's template arguments at the launch");
     struct Bound {
       Call call;
       std::tuple<Arguments...> arguments;
@@ -103,7 +115,15 @@ struct Launching {
     simt::Launch spec{};
     spec.invoke = [](const void* data) {
       const Bound& b = *static_cast<const Bound*>(data);
-      std::apply(b.call, b.arguments);
+      if constexpr ((passed_by_address<Arguments> || ...))
+        std::apply(
+            [&](const Arguments&... a) {
+              reinterpret_cast<void (*)(typename Parameter<Arguments>::Passed...)>(b.call)(
+                  Parameter<Arguments>{a}.pass()...);
+            },
+            b.arguments);
+      else
+        std::apply(b.call, b.arguments);
     };
     spec.arguments = &bound, spec.argument_bytes = sizeof bound;
     spec.kernel = kernel, spec.kernel_name = kernel_name;

@@ -65,8 +65,8 @@ struct Same { using type = T; };
 template <class T>
 using same_t = typename Same<T>::type;
 template <class T, class Change>
-FLASH_INLINE T atomic_step(T* p, Change change, simt::Site site, bool reads = true) {
-  flash::simt::before_atomic(p, sizeof(T), reads, site);
+FLASH_INLINE T atomic_step(T* p, Change change, simt::Scope scope, simt::Site site, bool reads) {
+  flash::simt::before_atomic(p, sizeof(T), reads, scope, site);
   const T old = exchange_with(p, change);
 #if defined(FLASH_CHECKED)
   flash::simt::after_atomic(p);

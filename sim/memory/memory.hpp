@@ -27,12 +27,15 @@ struct Matrix {
   std::int64_t rows, cols, stride;
   ArrayTraffic* traffic;
 
+  // Columns first … first + count - 1, as a matrix.
+  Matrix columns(std::int64_t first, std::int64_t count) const { return {data + first, rows, count, stride, traffic}; }
   std::uint64_t bytes(std::int64_t count) const { return static_cast<std::uint64_t>(count * cols) * sizeof(T); }
 };
 
 class Memory;
 
-// A row-major block of fp32 numbers in SRAM. `rows` is how many of its rows the last load filled.
+// A row-major block of fp32 numbers in SRAM. `rows` is how many of its rows the last load filled. `cols` may be made
+// smaller, for a ragged edge: rows then lie closer together.
 class Tile {
  public:
   std::int64_t capacity_rows, rows, cols;
@@ -116,7 +119,8 @@ class Memory {
     m.traffic->written_bytes += m.bytes(m.rows);
   }
 
-  // Arithmetic is counted by the phase that does it.
+  // Arithmetic is counted by who does it: product() in matrix.hpp, by the sizes of its operands; exps and rescales by
+  // the phases, beside the statement that does them.
   void count_matmul(std::int64_t m, std::int64_t n, std::int64_t k) {
     flops_ += 2 * as_count(m) * as_count(n) * as_count(k);
   }

@@ -88,15 +88,16 @@ std::string coordinates(unsigned linear, const std::array<unsigned, 3>& grid) {
 
 }  // namespace
 
-bool FindingLog::repeated(const char* kind, std::uintptr_t side0, std::uintptr_t side1, unsigned block) {
+RawFinding* FindingLog::repeated(const char* kind, std::uintptr_t side0, std::uintptr_t side1, unsigned block) {
   if (block != block_) seen_.clear();
   block_ = block;
   const auto [position, fresh] = seen_.try_emplace({kind, side0, side1}, findings_.size());
-  if (!fresh) ++findings_[position->second].count;
-  return !fresh;
+  if (fresh) return nullptr;
+  ++findings_[position->second].count;
+  return &findings_[position->second];
 }
 
-std::vector<RawFinding> FindingLog::take() {
+std::deque<RawFinding> FindingLog::take() {
   seen_.clear();
   return std::exchange(findings_, {});
 }
@@ -157,37 +158,61 @@ std::string function_name(const void* function) {
   return name;
 }
 
+namespace {
+
+// What the reader sees; `sites` are the sides'.
+std::string text_of(const RawFinding& finding, const std::vector<std::string>& sites,
+                    const std::array<unsigned, 3>& grid) {
+  std::size_t wide = 0, wide_site = 0;
+  for (std::size_t i = 0; i < sites.size(); ++i)
+    wide = std::max(wide, finding.sides[i].what.size()), wide_site = std::max(wide_site, sites[i].size());
+  std::string text = finding.kind + ": " + finding.what + "\n";
+  for (std::size_t i = 0; i < sites.size(); ++i) {
+    const FindingSide& side = finding.sides[i];
+    text += "  " + side.what + std::string(wide - side.what.size() + 2, ' ');
+    if (wide_site > 0) text += sites[i] + std::string(wide_site - sites[i].size() + 2, ' ');
+    text += "block " + coordinates(side.block, grid) + " warp " + std::to_string(side.thread / 32) + " lane " +
+            std::to_string(side.thread % 32) + "\n";
+  }
+  text += "  remedy: ";
+  text += finding.same_value ? "all store the same value: harmless on today's GPUs, but undefined; let one thread "
+                               "store it, or use an atomic"
+                             : finding.remedy;
+  if (finding.count > 1) text += "\n  seen " + std::to_string(finding.count) + " times";
+  return text;
+}
+
+}  // namespace
+
 std::vector<Finding> worded(std::vector<RawFinding> raw, const std::array<unsigned, 3>& grid) {
   std::stable_sort(raw.begin(), raw.end(), [](const RawFinding& a, const RawFinding& b) { return a.block < b.block; });
-  std::vector<Finding> findings;
-  std::map<std::string, std::size_t> known;
-  for (const RawFinding& finding : raw) {
+  struct Merged {
+    RawFinding finding;
     std::vector<std::string> sites;
-    std::size_t wide = 0, wide_site = 0;
+  };
+  std::vector<Merged> all;
+  std::map<std::string, std::size_t> known;
+  for (RawFinding& finding : raw) {
+    std::vector<std::string> sites;
     std::string key = finding.kind;
     for (const FindingSide& side : finding.sides) {
       sites.push_back(!side.has_site ? "" : side.pc ? site_of(side.pc) : site_of(side.site));
-      wide = std::max(wide, side.what.size()), wide_site = std::max(wide_site, sites.back().size());
       key += "|" + side.what + " " + sites.back();
     }
     if (finding.sides.size() == 1) key += "|" + finding.what.substr(0, finding.what.find(' '));
-    const auto [position, fresh] = known.try_emplace(key, findings.size());
-    if (!fresh) {
-      findings[position->second].count += finding.count;
+    const auto [position, fresh] = known.try_emplace(key, all.size());
+    if (fresh) {
+      all.push_back({std::move(finding), std::move(sites)});
       continue;
     }
-    std::string text = finding.kind + ": " + finding.what + "\n";
-    for (std::size_t i = 0; i < sites.size(); ++i) {
-      const FindingSide& side = finding.sides[i];
-      text += "  " + side.what + std::string(wide - side.what.size() + 2, ' ');
-      if (wide_site > 0) text += sites[i] + std::string(wide_site - sites[i].size() + 2, ' ');
-      text += "block " + coordinates(side.block, grid) + " warp " + std::to_string(side.thread / 32) + " lane " +
-              std::to_string(side.thread % 32) + "\n";
-    }
-    findings.push_back({finding.kind, text + "  remedy: " + finding.remedy, finding.count});
+    RawFinding& first = all[position->second].finding;
+    finding.count += first.count;
+    finding.same_value &= first.same_value;
+    if (finding.distance > first.distance) std::swap(first, finding);
+    first.count = std::max(first.count, finding.count), first.same_value &= finding.same_value;
   }
-  for (Finding& finding : findings)
-    if (finding.count > 1) finding.text += "\n  seen " + std::to_string(finding.count) + " times";
+  std::vector<Finding> findings;
+  for (const Merged& m : all) findings.push_back({m.finding.kind, text_of(m.finding, m.sites, grid), m.finding.count});
   return findings;
 }
 

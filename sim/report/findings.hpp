@@ -3,6 +3,7 @@
 // Use: worker code fills a RawFinding (cheap, no symbol look-up); Machine turns it into a Finding after the launch.
 #pragma once
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <source_location>
 #include <string>
@@ -24,10 +25,16 @@
 // Sites are padded to the longest one too. "seen n times" counts over all blocks and elements.
 //
 //   "race": "<access> after <access> of <element> (<n> bytes)", with access one of write, read, atomic, volatile write,
-//     volatile read. The later access comes first.
-//     Remedy within a warp: "put __syncwarp() between the two"; within a block: "put __syncthreads() between the two";
-//     between blocks: "blocks are unordered: give each block its own elements, use an atomic, or split the kernel".
-//   "out of bounds": "<read|write|atomic> of in[1024] (4 bytes); in has 1024 elements", for shared memory
+//     volatile read. The later access comes first. Of all pairs of these two lines one that is farthest apart is shown,
+//     and the remedy is that pair's. Within a warp: "put __syncwarp() between the two"; within a block:
+//     "put __syncthreads() between the two"; between blocks: "blocks are unordered: give each block its own elements,
+//     use an atomic, or split the kernel". If both are plain and the block has used atomics or volatile loads: "put
+//     __syncthreads() between the two; with a flag: __threadfence() before it is set and after it is read"; "if a flag
+//     orders the blocks: __threadfence() before it is set and after it is read; else split the kernel". If all pairs
+//     are stores and none changed the value: "all store the same value: harmless on today's GPUs, but undefined; let
+//     one thread store it, or use an atomic".
+//   "out of bounds": "<read|write|atomic> of in[1024] (4 bytes); in has 1024 elements", for an array whose type nobody
+//     told "of in[1024] (4 bytes); in has 4096 bytes", counted in units of the access, for shared memory
 //     "read of shared Smem+4096 (4 bytes); Smem has 4096 bytes" (", the block 8192" when the launch gives more than the
 //     struct needs), for an address that belongs to nobody
 //     "read of 4 bytes at an address outside every device array". One side. Remedy: "guard the access or fix the index"
@@ -96,21 +103,23 @@ struct RawFinding {
   std::vector<FindingSide> sides;
   unsigned block = 0;  // of the first side; findings are sorted by it
   std::uint64_t count = 1;
+  unsigned distance = 0;    // of a race: 1 within a warp, 2 within a block, 3 between blocks
+  bool same_value = false;  // of a race: all were stores, and none changed the value
 };
 
 // The findings of one worker during one launch, in the order of discovery; repetitions only count.
 class FindingLog {
  public:
-  // True when a finding with this kind and these sites was seen in this block before (it is counted then).
-  bool repeated(const char* kind, std::uintptr_t side0, std::uintptr_t side1, unsigned block);
-  void add(RawFinding finding) { findings_.push_back(std::move(finding)); }
-  std::vector<RawFinding> take();
+  // The finding with this kind and these sites that was seen in this block before (it is counted then); null: none.
+  RawFinding* repeated(const char* kind, std::uintptr_t side0, std::uintptr_t side1, unsigned block);
+  RawFinding& add(RawFinding finding) { return findings_.emplace_back(std::move(finding)); }
+  std::deque<RawFinding> take();
 
  private:
   using Key = std::tuple<const char*, std::uintptr_t, std::uintptr_t>;
   std::map<Key, std::size_t> seen_;
   unsigned block_ = 0;
-  std::vector<RawFinding> findings_;
+  std::deque<RawFinding> findings_;  // stay where they are
 };
 
 // "reduce.cu:31" for a program counter (the call's return address) or a source location; "?" when unknown.

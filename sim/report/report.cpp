@@ -4,6 +4,7 @@
 #include "sim/report/report.hpp"
 
 #include <iomanip>
+#include <map>
 #include <ostream>
 #include <sstream>
 
@@ -18,6 +19,26 @@ std::string shape(const std::array<unsigned, 3>& s) {
 
 double ratio(std::uint64_t a, std::uint64_t b) {
   return b == 0 ? 0.0 : static_cast<double>(a) / static_cast<double>(b);
+}
+
+// Arrays of one name, x, x#2, x#3 …, as one where more than four were used.
+std::vector<ArrayTraffic> folded(const std::vector<ArrayTraffic>& arrays) {
+  const auto stem = [](const ArrayTraffic& a) { return a.name.substr(0, a.name.find('#')); };
+  std::map<std::string, int> used;
+  for (const ArrayTraffic& a : arrays) used[stem(a)] += a.read_requests + a.write_requests > 0;
+  Ledger result;
+  for (const ArrayTraffic& a : arrays) {
+    const int count = used[stem(a)];
+    if (count <= 4) {
+      result.arrays.push_back(a);
+      continue;
+    }
+    Ledger one;
+    one.arrays = {a};
+    one.arrays[0].name = stem(a) + " (" + std::to_string(count) + " arrays)";
+    result.add(one);
+  }
+  return result.arrays;
 }
 
 std::string list(const std::array<unsigned, 3>& s) {
@@ -41,7 +62,7 @@ void print_report(std::ostream& out, const KernelReport& report) {
     text << "  " << std::left << std::setw(20) << name << std::setw(8) << op << std::right << std::setw(16) << bytes
          << std::setw(12) << requests << std::setw(12) << sectors << std::setw(13) << ratio(sectors, requests) << "\n";
   };
-  for (const ArrayTraffic& a : l.arrays) {
+  for (const ArrayTraffic& a : folded(l.arrays)) {
     row(a.name, "load", a.read_bytes, a.read_requests, a.read_sectors);
     row(a.name, "store", a.written_bytes, a.write_requests, a.write_sectors);
   }

@@ -1,14 +1,12 @@
-// tables.cpp: flash-tables, which keeps the tables in README.md and docs equal to docs/results/*.json.
-// --check (a test) names each stale page and exits with 1; --write renews them.
+// tables.cpp: flash-tables, which keeps the tables in README.md and docs, and the picture of all phases, equal to
+// docs/results/*.json. --check (a test) names each stale page and exits with 1; --write renews them.
 // flash-tables --check|--write [ROOT]
-#include "phases/common/features.hpp"
 #include "tests/bench/tables.hpp"
 
 #include <cstdio>
 
-namespace flash {
-const std::vector<const Features*>& all_features();  // generated from the list in CMakeLists.txt
-}
+#include "phases/common/phase.hpp"
+#include "tests/bench/staircase.hpp"
 
 // The table of phases: name and what is new.
 static std::string with_phases(const std::string& page) {
@@ -16,9 +14,9 @@ static std::string with_phases(const std::string& page) {
   const std::size_t head = page.find(begin), tail = page.find(end);
   if (head == std::string::npos || tail == std::string::npos) return page;
   std::string table = "\n| phase | what is new |\n|---|---|\n";
-  for (const flash::Features* phase : flash::all_features()) {
-    const std::string name = phase->phase;
-    table += "| [" + name + "](phases/" + name + "/notebook.cpp) | " + phase->change + " |\n";
+  for (const flash::Phase* phase : flash::all_phases()) {
+    const std::string name = phase->features.phase;
+    table += "| [" + name + "](phases/" + name + "/notebook.cpp) | " + phase->features.change + " |\n";
   }
   return page.substr(0, head + begin.size()) + table + "\n" + page.substr(tail);
 }
@@ -32,13 +30,16 @@ int main(int count, char** words) try {
   std::vector<fs::path> pages{root / "README.md"};
   for (const auto& entry : fs::recursive_directory_iterator(root / "docs"))
     if (entry.path().extension() == ".md") pages.push_back(entry.path());
+  pages.push_back(root / "docs/results/staircase.svg");
   int stale = 0;
   for (const fs::path& path : pages) {
     std::ostringstream page;
-    if (!(page << std::ifstream(path, std::ios::binary).rdbuf())) throw Error("cannot read " + path.string());
+    if (!(page << std::ifstream(path, std::ios::binary).rdbuf()) && path.extension() == ".md")
+      throw Error("cannot read " + path.string());
     std::string fresh;
     try {
-      fresh = with_phases(bench::renewed(page.str(), root / "docs" / "results"));
+      fresh = path.extension() == ".svg" ? bench::staircase(root / "docs/results")
+                                         : with_phases(bench::renewed(page.str(), root / "docs/results"));
     } catch (const Error& e) {
       throw Error(fs::relative(path, root).string() + ": " + e.what());
     }

@@ -384,11 +384,25 @@ inline std::string environment_line(const Json& file) {
   return text + (text.empty() ? "" : ";\n") + more + "\n";
 }
 
-// What belongs between the markers. `words`: the kind of table, then file names in `folder`.
+// Does a prediction speak of this kernel?
+inline bool is_about(const Json& prediction, const std::string& kernel) {
+  const Json* named = prediction.at("rows").find("kernel");
+  if (!named) return false;
+  const std::vector<Json>& any = named->kind == Json::List ? named->items : std::vector<Json>{*named};
+  return std::any_of(any.begin(), any.end(), [&](const Json& each) { return each.text == kernel; });
+}
+
+// What belongs between the markers. `words`: the kind of table, then file names in `folder`; among them may stand
+// about=KERNEL, which leaves out predictions of others.
 inline std::string render(const std::vector<std::string>& words, const std::filesystem::path& folder) {
   std::vector<Json> rows;
   std::string sources, missing;
+  std::string about;
   for (std::size_t i = 1; i < words.size(); ++i) {
+    if (words[i].rfind("about=", 0) == 0) {
+      about = words[i].substr(6);
+      continue;
+    }
     std::ifstream file(folder / words[i], std::ios::binary);
     if (!file) {
       missing += (missing.empty() ? "" : ", ") + words[i];
@@ -402,6 +416,7 @@ inline std::string render(const std::vector<std::string>& words, const std::file
     sources += (sources.empty() ? "" : "<br>\n") + words[i] + ": " + environment_line(json);
     sources.pop_back();
   }
+  if (!about.empty()) std::erase_if(rows, [&](const Json& row) { return row.find("claim") && !is_about(row, about); });
   if (!missing.empty()) missing = "Not measured yet: " + missing + " in docs/results.\n";
   if (rows.empty()) return missing;
   const auto kind = std::find_if(kinds().begin(), kinds().end(), [&](const auto& k) { return k.first == words[0]; });

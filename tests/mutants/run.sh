@@ -14,7 +14,7 @@ root=$(cd "$here/../.." && pwd)
 # Every mutant, a line each: a patch as PROGRAM/NAME, a deleted barrier as PROGRAM/barrier@FILE@LINE.
 list() {
   (cd "$here" && find . -mindepth 2 -name '*.patch' | sed 's|^\./||; s|\.patch$||')
-  (cd "$root" && grep -n '__syncthreads();' phases/*/*.cuh) |
+  (cd "$root" && grep -n '__syncthreads();' phases/*/*.cuh phases/*/steps/*.cuh) |
     sed 's|^phases/\([0-9][0-9]\)\([^:]*\):\([0-9]*\):.*|phase\1/barrier@phases/\1\2@\3|'
 }
 

@@ -91,7 +91,42 @@ TEST_CASE_TEMPLATE("a launch that takes too long is stopped where it is", Machin
   CHECK(run_long(patient, 1013904223u, 3) == 1);
 }
 
-TEST_CASE("signals are the program's own while no launch runs") {
+namespace {
+volatile std::sig_atomic_t own_answers = 0;
+}
+
+TEST_CASE("a signal that is no kernel's reaches the program's own handler, each time") {
+  const auto old = signal(SIGFPE, [](int) { own_answers = own_answers + 1; });
+  {
+    Sim m({.threads = 1, .keep_going = true});
+    run_division(m, 7, 2);
+    raise(SIGFPE);
+    raise(SIGFPE);
+    CHECK(own_answers == 2);
+    run_division(m, 7, 0);
+    CHECK(m.findings().size() == 1);
+  }
+  raise(SIGFPE);
+  CHECK(own_answers == 3);
+  signal(SIGFPE, old);
+}
+
+TEST_CASE("Ctrl-C between two launches ends the program") {
+  const pid_t child = fork();
+  if (child == 0) {
+    signal(SIGINT, SIG_DFL);
+    Sim m;
+    run_division(m, 7, 2);
+    raise(SIGINT);
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGINT);
+}
+
+TEST_CASE("signals are the program's own when no machine lives") {
   const auto handlers = [] {
     std::vector<void (*)(int)> all;
     for (const int number : {SIGSEGV, SIGBUS, SIGFPE, SIGURG, SIGINT}) {
@@ -102,11 +137,12 @@ TEST_CASE("signals are the program's own while no launch runs") {
     return all;
   };
   const auto before = handlers();
-  Sim m;
-  run_division(m, 7, 2);
-  CHECK(handlers() == before);
-  Sim hurried({.keep_going = true, .timeout = 0.01});
-  run_long(hurried, 12345u, 1);
+  {
+    Sim m, hurried({.keep_going = true, .timeout = 0.01});
+    run_division(m, 7, 2);
+    run_long(hurried, 12345u, 1);
+    CHECK(handlers() != before);
+  }
   CHECK(handlers() == before);
 }
 

@@ -326,6 +326,18 @@ __global__ void volatile_and_plain(const float*, float* out, int) {
   if (t == 32) s.value = 1;  //@ volatile_and_plain:1
 }
 
+// The last store races with both: __syncwarp would order it after the load only.
+template <bool Fixed>
+__global__ void near_and_far(const float* in, float* out, int) {
+  Word& s = shared<Word>();
+  const int t = threadIdx.x;
+  if (t == 0) s.x = in[0];  //@ near_and_far:2
+  if (Fixed) __syncthreads();
+  if (t == 32) out[0] = s.x;  //@ near_and_far:1
+  if (Fixed) __syncthreads();
+  if (t == 33) s.x = in[1];  //@ near_and_far:3
+}
+
 template <bool Fixed>
 __global__ void memcpy_unordered(const float* in, float* out, int) {
   Row64& s = shared<Row64>();
@@ -381,6 +393,42 @@ __global__ void last_block_without_fence(const float* in, float* partial /*[grid
   }
 }
 
+// CUDA's threadFenceReduction sample: the last block sets the ticket back with a plain store. The thread whose atomic
+// read the others' comes after them; the shuffle tells lane 1 who was last, but orders no memory.
+template <bool Fixed>
+__global__ void last_block_resets(const float* in, float* partial /*[gridDim.x]*/, unsigned* ticket, float* out) {
+  const unsigned lane = threadIdx.x;  // 32 threads
+  unsigned last = 0;
+  if (lane == 0) {
+    partial[blockIdx.x] = in[blockIdx.x];
+    __threadfence();
+    last = atomicInc(ticket, gridDim.x) == gridDim.x - 1;  //@ last_block_resets:2
+    __threadfence();
+  }
+  last = __shfl_sync(all_lanes, last, 0);
+  if (last == 0) return;
+  if (lane == (Fixed ? 0 : 1)) *ticket = 0;  //@ last_block_resets:1
+  float sum = 0;
+  if (lane == 0)
+    for (unsigned b = 0; b < gridDim.x; ++b) sum += partial[b];
+  if (lane == 0) out[0] = sum;
+}
+
+template <bool Fixed>
+__global__ void fence_of_the_block(const float* in, float* partial /*[gridDim.x]*/, unsigned* ticket, float* out) {
+  partial[blockIdx.x] = in[blockIdx.x];  //@ fence_of_the_block:2
+  if (Fixed)
+    __threadfence();
+  else
+    __threadfence_block();
+  if (atomicAdd(ticket, 1u) == gridDim.x - 1) {
+    __threadfence();
+    float sum = 0;
+    for (unsigned b = 0; b < gridDim.x; ++b) sum += partial[b];  //@ fence_of_the_block:1
+    out[0] = sum;
+  }
+}
+
 template <bool Fixed>
 __global__ void half_overlap(const float* in, __half* out) {
   const int t = threadIdx.x;
@@ -391,6 +439,12 @@ template <bool Fixed>
 __global__ void byte_overlap(const float* in, unsigned char* out) {
   const int t = threadIdx.x;
   out[Fixed ? t : t / 2] = static_cast<unsigned char>(in[t]);  //@ byte_overlap:1
+}
+
+template <bool Fixed>
+__global__ void flag_by_all(const float* in, float* out, int) {
+  const int t = threadIdx.x;
+  if (in[t] >= 0.0f && (!Fixed || t == 0)) out[0] = 1.0f;  //@ flag_by_all:1
 }
 
 template <bool Fixed>
@@ -613,15 +667,14 @@ void show_blocks_read_halo(Machine& m) {
   launch(m, blocks_read_halo<Fixed>, dim3(2), dim3(32), x.data(), out.data(), 64);
 }
 
-template <bool Fixed>
-void show_last_block(Machine& m) {
+void show_last_block(Machine& m, void (*kernel)(const float*, float*, unsigned*, float*), int threads = 1) {
   const float host[4] = {1, 2, 3, 4};
   const unsigned zero = 0;
   const Array<float> in = m.upload("in", host, 4);
   const Array<float> partial = m.alloc<float>("partial", 4);
   const Array<unsigned> ticket = m.upload("ticket", &zero, 1);
   const Array<float> out = m.alloc<float>("out", 1);
-  launch(m, last_block_without_fence<Fixed>, dim3(4), dim3(1), in.data(), partial.data(), ticket.data(), out.data());
+  launch(m, kernel, dim3(4), dim3(threads), in.data(), partial.data(), ticket.data(), out.data());
 }
 
 template <bool Fixed>
@@ -636,7 +689,8 @@ void show_spin_forever(Machine& m) {
 
 template <bool Fixed>
 void show_half_overlap(Machine& m) {
-  const float host[64] = {};
+  float host[64];
+  for (int i = 0; i < 64; ++i) host[i] = static_cast<float>(i);
   const Array<float> in = m.upload("in", host, 64);
   const Array<__half> out = m.alloc<__half>("out", 64);
   launch(m, half_overlap<Fixed>, dim3(1), dim3(64), in.data(), out.data());
@@ -675,7 +729,8 @@ void show_freed_and_reused(Machine& m) {
 
 template <bool Fixed>
 void show_byte_overlap(Machine& m) {
-  const float host[64] = {};
+  float host[64];
+  for (int i = 0; i < 64; ++i) host[i] = static_cast<float>(i);
   const Array<float> in = m.upload("in", host, 64);
   const Array<unsigned char> out = m.alloc<unsigned char>("out", 64);
   launch(m, byte_overlap<Fixed>, dim3(1), dim3(64), in.data(), out.data());
@@ -715,8 +770,10 @@ void run_variant(Machine& m, const std::string& name) {
   if (name == "third_reader") return show<Word>(m, third_reader<Fixed>, 64, 32);
   if (name == "atomic_hides_reader") return show<Counter>(m, atomic_hides_reader<Fixed>);
   if (name == "volatile_and_plain") return show<Counter>(m, volatile_and_plain<Fixed>);
+  if (name == "near_and_far") return show<Word>(m, near_and_far<Fixed>);
   if (name == "memcpy_unordered") return show<Row64>(m, memcpy_unordered<Fixed>);
   if (name == "byte_overlap") return show_byte_overlap<Fixed>(m);
+  if (name == "flag_by_all") return show(m, flag_by_all<Fixed>);
   if (name == "volatile_flag") return show_volatile_flag<Fixed>(m);
   if (name == "reduction_without_barrier") return show<Row64>(m, reduction_without_barrier<Fixed>);
   if (name == "loop_carried_war") return show<Row64>(m, loop_carried_war<Fixed>);
@@ -726,7 +783,9 @@ void run_variant(Machine& m, const std::string& name) {
   if (name == "atomic_and_plain") return show(m, atomic_and_plain<Fixed>);
   if (name == "blocks_write_same") return show(m, blocks_write_same<Fixed>, 64, 32, 2);
   if (name == "blocks_read_halo") return show_blocks_read_halo<Fixed>(m);
-  if (name == "last_block_without_fence") return show_last_block<Fixed>(m);
+  if (name == "last_block_without_fence") return show_last_block(m, last_block_without_fence<Fixed>);
+  if (name == "last_block_resets") return show_last_block(m, last_block_resets<Fixed>, 32);
+  if (name == "fence_of_the_block") return show_last_block(m, fence_of_the_block<Fixed>);
   if (name == "half_overlap") return show_half_overlap<Fixed>(m);
   if (name == "barrier_in_branch") return show<Row64>(m, barrier_in_branch<Fixed>);
   if (name == "barrier_two_sites") return show(m, barrier_two_sites<Fixed>);

@@ -46,11 +46,14 @@ __device__ unsigned perform(Operation op, unsigned char* memory) {
       *const_cast<volatile unsigned*>(word) = 2;
       return 0;
     case Do::atomic_add:
-      return atomicAdd(word, 1u);
+      return op.block_scope ? atomicAdd_block(word, 1u) : atomicAdd(word, 1u);
     case Do::atomic_exchange:
-      return atomicExch(word, 3u);
+      return op.block_scope ? atomicExch_block(word, 3u) : atomicExch(word, 3u);
     case Do::fence:
-      __threadfence();
+      if (op.block_scope)
+        __threadfence_block();
+      else
+        __threadfence();
       return 0;
     case Do::syncwarp:
       __syncwarp(op.mask);
@@ -79,6 +82,29 @@ __global__ void run_lists(const Operation* operations /*[threads, length]*/, uns
     sum += perform(op, memory);
   }
   out[t] = sum;
+}
+
+__global__ void take_tickets(unsigned* tickets /*[count]*/, unsigned count) {
+  for (unsigned i = 0; i < count; ++i)
+    if (atomicInc(&tickets[i], gridDim.x) == gridDim.x - 1) tickets[i] = 0;
+}
+
+void take_tickets(Machine& m, unsigned blocks, unsigned count) {
+  const std::vector<unsigned> zeros(count);
+  const Array<unsigned> tickets = m.upload("tickets", zeros.data(), count);
+  take_tickets<<<blocks, 1>>>(tickets.data(), count);
+}
+
+__global__ void meet_all(unsigned* arrived) {
+  atomicAdd(arrived, 1u);
+  while (atomicAdd(arrived, 0u) < gridDim.x) {
+  }
+}
+
+void meet_all(Machine& m, unsigned blocks) {
+  const unsigned zero = 0;
+  const Array<unsigned> arrived = m.upload("arrived", &zero, 1);
+  meet_all<<<blocks, 1>>>(arrived.data());
 }
 
 std::vector<unsigned> run_program(Machine& m, const Program& p) {

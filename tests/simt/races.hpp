@@ -25,6 +25,7 @@ enum class Do : std::uint8_t {
 struct Operation {
   Do what = Do::end;
   std::uint8_t offset = 0, bytes = 4;  // volatile and atomic accesses have 4 bytes
+  bool block_scope = false;            // of fences and atomics
   std::uint32_t mask = 0;              // of syncwarp
 };
 
@@ -41,6 +42,10 @@ struct Program {
 namespace on_checked {
 class Machine;
 std::vector<unsigned> run_program(Machine& machine, const Program& program);
+// Every block takes each of the tickets; who is the last sets it back with a plain store.
+void take_tickets(Machine& machine, unsigned blocks, unsigned count);
+// All blocks wait for each other.
+void meet_all(Machine& machine, unsigned blocks);
 }  // namespace on_checked
 
 }  // namespace flash

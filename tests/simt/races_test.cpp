@@ -7,6 +7,7 @@
 #include <array>
 #include <bit>
 #include <cstdlib>
+#include <iostream>
 #include <map>
 #include <optional>
 #include <random>
@@ -45,15 +46,27 @@ class Verdict {
 
  private:
   struct Thread {
-    explicit Thread(unsigned count) : known(count), seen(count), released(count) {}
+    explicit Thread(unsigned count)
+        : known(count), seen(count), seen_near(count), released(count), released_near(count) {}
     unsigned done = 0;
-    Clock known, seen, released;  // ordered before; read by an atomic, no fence since; at the last fence
-    bool has_released = false, fenced = false;
+    Clock known;            // ordered before
+    Clock seen, seen_near;  // given by the device's or the own block's fences to what was read since the last fence
+    Clock released, released_near;  // known at the last fence of device scope; at the last one of any
+    bool fenced = false;
   };
   struct Past {
     Do what;
     unsigned thread, when;
-    bool flag;  // a volatile store after a fence
+    bool flag;                                            // a volatile store after a fence
+    bool block_scope;                                     // of an atomic
+    std::vector<std::pair<unsigned, unsigned>> observed;  // by an atomic: threads and times of others
+  };
+  // PTX, observation order: a read comes after the strong write whose value it gets, and after those that the writer,
+  // if it is a read-modify-write, comes after. What has made the present value of a word since the last store:
+  struct Writer {
+    unsigned thread;
+    bool block_scope;
+    Clock released, released_near;
   };
 
   void step(unsigned t, const Operation& op) {
@@ -61,25 +74,65 @@ class Verdict {
     me.known[t] = me.done;
     if (op.what == Do::barrier || op.what == Do::syncwarp) return meet(t, op);
     if (op.what == Do::fence) {
+      join(me.known, me.seen_near);
+      me.seen_near.assign(count_, 0);
+      me.released_near = me.known, me.fenced = true;
+      if (op.block_scope) return;
       join(me.known, me.seen);
       me.seen.assign(count_, 0);
-      me.released = me.known, me.has_released = me.fenced = true;
+      me.released = me.released_near = me.known;
       return;
     }
     for (unsigned byte = op.offset; byte < op.offset + op.bytes; ++byte) {
       const bool flag = me.fenced && op.what == Do::volatile_write;
       for (const Past& past : pasts_[byte])
-        if (me.known[past.thread] < past.when) judge(past, op.what, flag, t);
+        if (me.known[past.thread] < past.when && !observed(past, byte, me)) judge(past, op.what, flag, t);
       // A later store of the thread is what others see, also where it is a flag.
       if (op.what == Do::volatile_write)
         for (Past& past : pasts_[byte]) past.flag |= past.thread == t && past.what == Do::volatile_write;
-      pasts_[byte].push_back({op.what, t, me.done, flag});
+      std::vector<std::pair<unsigned, unsigned>> chain;
+      if (atomic(op.what)) chain = observed_by(t, op.block_scope, byte);
+      pasts_[byte].push_back({op.what, t, me.done, flag, op.block_scope, chain});
     }
     if (plain(op.what)) return;
-    Clock& view = views_.try_emplace(op.offset, count_, 0).first->second;
-    if (op.what != Do::volatile_write) join(me.seen, view);
-    if (op.what == Do::volatile_write) view.assign(count_, 0);
-    if (op.what != Do::volatile_read && me.has_released) join(view, me.released);
+    std::vector<Writer>& writers = writers_[op.offset];
+    if (op.what != Do::volatile_write) {
+      Writer reader{t, op.block_scope, {}, {}};
+      for (std::size_t i = writers.size(); i-- > 0 && strong(reader, writers[i]); reader = writers[i]) {
+        join(me.seen, writers[i].released);
+        if (block_of(writers[i].thread) == block_of(t)) join(me.seen_near, writers[i].released_near);
+      }
+    }
+    if (op.what == Do::volatile_write) writers.clear();
+    if (op.what != Do::volatile_read) writers.push_back({t, op.block_scope, me.released, me.released_near});
+  }
+
+  // Each scope includes the other's thread.
+  bool strong(const Writer& a, const Writer& b) const {
+    return (!a.block_scope && !b.block_scope) || block_of(a.thread) == block_of(b.thread);
+  }
+
+  // The atomics that an atomic comes after which now reads the byte.
+  std::vector<std::pair<unsigned, unsigned>> observed_by(unsigned t, bool block_scope, unsigned byte) const {
+    for (std::size_t i = pasts_[byte].size(); i-- > 0;) {
+      const Past& last = pasts_[byte][i];
+      if (!changes(last.what)) continue;
+      if (!atomic(last.what) || !strong({t, block_scope, {}, {}}, {last.thread, last.block_scope, {}, {}})) return {};
+      std::vector<std::pair<unsigned, unsigned>> all = last.observed;
+      all.emplace_back(last.thread, last.when);
+      return all;
+    }
+    return {};
+  }
+
+  // Did an atomic observe it that is ordered before this thread's next operation?
+  bool observed(const Past& past, unsigned byte, const Thread& me) const {
+    if (!atomic(past.what)) return false;
+    for (const Past& other : pasts_[byte])
+      if (me.known[other.thread] >= other.when &&
+          std::count(other.observed.begin(), other.observed.end(), std::pair(past.thread, past.when)) > 0)
+        return true;
+    return false;
   }
 
   void judge(const Past& past, Do now, bool flag, unsigned t) {
@@ -95,6 +148,7 @@ class Verdict {
       lockstep = true;
   }
 
+  unsigned block_of(unsigned t) const { return t / program_.threads; }
   unsigned warp_of(unsigned t) const { return t / program_.threads * 32 + t % program_.threads / 32; }
 
   // The last one to come takes all others with it.
@@ -107,16 +161,15 @@ class Verdict {
     if (barrier)
       for (unsigned u = block; u < block + program_.threads; ++u) expected += has_barrier(u);
     if (waiting.size() < expected) return;
-    Clock known(count_), released(count_);
-    bool has_released = false;
+    Clock known(count_), released(count_), released_near(count_);
     for (unsigned u : waiting) {
-      join(known, threads_[u].known), join(known, threads_[u].seen), join(released, threads_[u].released);
-      has_released |= threads_[u].has_released;
+      join(known, threads_[u].known), join(known, threads_[u].seen), join(known, threads_[u].seen_near);
+      join(released, threads_[u].released), join(released_near, threads_[u].released_near);
     }
     for (unsigned u : waiting) {
       Thread& thread = threads_[u];
-      thread.known = known, thread.released = released, thread.has_released = has_released;
-      thread.seen.assign(count_, 0);
+      thread.known = known, thread.released = released, thread.released_near = released_near;
+      thread.seen.assign(count_, 0), thread.seen_near.assign(count_, 0);
       thread.fenced = false;
     }
     waiting.clear();
@@ -129,7 +182,7 @@ class Verdict {
   unsigned count_;
   std::vector<Thread> threads_;
   std::array<std::vector<Past>, Program::kBytes> pasts_;
-  std::map<unsigned, Clock> views_;  // of atomics and volatile accesses, by address
+  std::map<unsigned, std::vector<Writer>> writers_;  // by address
   std::map<std::pair<unsigned, unsigned>, std::vector<unsigned>> waiting_;
 };
 
@@ -151,9 +204,18 @@ Program random_program(std::mt19937_64& random) {
   // The more synchronisation, the fewer races: about half of all programs have one.
   const unsigned steps = 3 + any(10), kinds = 1 + any(4), bytes = any(3) ? 4 : Program::kBytes;
   std::map<unsigned, std::vector<Operation>> lists;
+  const auto any_thread = [&] { return active[any(static_cast<unsigned>(active.size()))]; };
+  const auto fence = [&] { return Operation{.what = Do::fence, .block_scope = any(3) == 0}; };
   for (unsigned s = 0; s < steps; ++s) {
-    const unsigned t = active[any(static_cast<unsigned>(active.size()))], block = t / p.threads;
+    const unsigned t = any_thread(), block = t / p.threads;
     Operation op;
+    if (any(12) == 0) {  // a message to another thread: data, fence, flag; flag, fence, data
+      const unsigned reader = any_thread();
+      const Operation flag{.what = Do::atomic_add, .offset = 12, .block_scope = any(3) == 0}, data{Do::write, 8};
+      for (const Operation& part : {data, fence(), flag}) lists[t].push_back(part);
+      for (const Operation& part : {flag, fence(), {Do::read, 8}}) lists[reader].push_back(part);
+      continue;
+    }
     if (const unsigned chance = any(10); chance < 2) {
       op.what = Do::barrier;
       for (unsigned u : active)
@@ -169,7 +231,7 @@ Program random_program(std::mt19937_64& random) {
           lists[u].push_back(op);
       continue;
     } else if (chance < 5) {
-      op.what = Do::fence;
+      op = fence();
     } else if (const unsigned kind = any(kinds); kind == 0) {
       op.what = any(3) ? Do::read : Do::write;
       op.bytes = static_cast<std::uint8_t>(1u << any(4));
@@ -179,7 +241,12 @@ Program random_program(std::mt19937_64& random) {
       const Do unusual[] = {Do::atomic_add, Do::atomic_exchange, Do::volatile_read, Do::volatile_write};
       op.what = unusual[any(4)];
       op.offset = static_cast<std::uint8_t>(any(bytes / 4) * 4);
+      op.block_scope = atomic(op.what) && any(4) == 0;
     }
+    lists[t].push_back(op);
+    // A thread often resets with a plain store what it counted with an atomic.
+    if (!atomic(op.what) || any(3) > 0) continue;
+    op.what = any(2) ? Do::read : Do::write, op.block_scope = false;
     lists[t].push_back(op);
   }
   for (const auto& [t, list] : lists) p.length = std::max(p.length, static_cast<unsigned>(list.size()));
@@ -201,6 +268,7 @@ std::string listing(const Program& p) {
     for (unsigned i = 0; i < p.length && p.at(t, i).what != Do::end; ++i) {
       const Operation& op = p.at(t, i);
       text << " " << names[static_cast<int>(op.what)];
+      if (op.block_scope) text << " of the block";
       if (op.what < Do::fence) text << "@" << int{op.offset} << "+" << int{op.bytes};
       if (op.what == Do::syncwarp) text << "(" << std::hex << op.mask << std::dec << ")";
       text << ";";
@@ -249,4 +317,31 @@ TEST_CASE("random programs: each race is found, and no other") {
   CHECK(missed + accused == 0);
   CHECK(racy > programs / 5);  // neither rare nor the rule
   CHECK(racy < programs * 4 / 5);
+}
+
+TEST_CASE("with several workers, too, the last atomic comes after the others") {
+  flash::on_checked::Machine machine({.threads = 4, .keep_going = true});
+  take_tickets(machine, 4, 200'000);
+  CHECK(machine.findings().empty());
+}
+
+TEST_CASE("blocks that wait for each other are a deadlock when there are more of them than workers") {
+  flash::on_checked::Machine machine({.threads = 3, .keep_going = true});
+  meet_all(machine, 3);
+  CHECK(machine.findings().empty());
+  meet_all(machine, 12);
+  REQUIRE(machine.findings().size() == 1);
+  CHECK(machine.findings()[0].kind == "deadlock");
+}
+
+TEST_CASE("a long launch says how far it is, where it is asked to, and takes that back") {
+  std::ostringstream said;
+  std::streambuf* const before = std::cerr.rdbuf(said.rdbuf());
+  for (const bool asked : {false, true}) {
+    flash::on_checked::Machine machine({.threads = 1, .progress = asked});
+    take_tickets(machine, 300'000, 1);
+    CHECK((said.str().find(" of 300000 blocks") != std::string::npos) == asked);
+  }
+  std::cerr.rdbuf(before);
+  CHECK(said.str().ends_with("\r\033[K"));
 }

@@ -1,6 +1,6 @@
 // cooperative_groups.h: in place of CUDA's header of this name, for programs that ./flash check compiles: blocks, tiles
 // of a warp, coalesced threads, and grids whose blocks all run at a time (cudaLaunchCooperativeKernel).
-// Use: #include <cooperative_groups.h>; not here: clusters, memcpy_async, partitions by label.
+// Use: #include <cooperative_groups.h>; not here: clusters, memcpy_async.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -135,6 +135,15 @@ class coalesced_group : public flash_lanes {
 };
 __device__ inline coalesced_group coalesced_threads(FLASH_SITE) {
   return coalesced_group(__activemask(site));
+}
+// The lanes of a tile or a coalesced group that have the same label, or the same truth value.
+template <class Label>
+__device__ coalesced_group labeled_partition(const flash_lanes& group, Label label, FLASH_SITE) {
+  return coalesced_group(__match_any_sync(group.mask(), label, site));
+}
+__device__ inline coalesced_group binary_partition(const flash_lanes& group, bool predicate, FLASH_SITE) {
+  const unsigned yes = __ballot_sync(group.mask(), predicate, site);
+  return coalesced_group(predicate ? yes : group.mask() & ~yes);
 }
 
 // ---- grids --------------------------------------------------------------------------------------------------------

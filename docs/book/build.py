@@ -1,0 +1,476 @@
+#!/usr/bin/env python3
+# build.py: runs the notebooks and writes the book: a static site that works from disk and asks no network for anything.
+# The notebooks read themselves (phases/common/page.hpp) and print JSON; here that becomes Markdown, and Sphinx a site.
+# ./flash book [NN]      ./flash book --check      ./flash book --golden      (build.py --help)
+import argparse
+import html
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+HERE = ROOT / "docs/book"
+WORDS_PER_MINUTE, CODE_LINES_PER_MINUTE = 200, 20
+KATEX = pathlib.Path("/usr/share/javascript/katex")
+
+# The book's pages beside the notebooks, in their order: file in the repository, name in the site. A closing page stands
+# behind the last notebook of its part.
+FRONT = ["docs/book/index.md", "docs/book/glossary.md", "docs/book/reading-a-finding.md"]
+PARTS = [("Part 1: the algorithm, on a CPU", "04", "docs/book/part-1.md"),
+         ("Part 2: the kernels", "09", "docs/book/part-2.md")]
+REFERENCE = sorted(f"docs/{p.name}" for p in ROOT.glob("docs/*.md")) + \
+            sorted(f"docs/results/{p.name}" for p in ROOT.glob("docs/results/*.md"))
+LANGUAGES = {".cu": "cuda", ".cuh": "cuda", ".py": "python", ".cpp": "cpp", ".hpp": "cpp"}
+NO_CHAPTER = "---\norphan:\nnosearch:\n---\n"  # a source file that some page links
+
+
+class Wrong(Exception):
+    """What the reader of the terminal should know."""
+
+
+def name_of(file):
+    """The page that shows a file of the repository: 01-naive, 05-first-kernel-steps, simulator, results-mutants."""
+    path = pathlib.PurePath(file)
+    if file.startswith("phases/"):
+        return path.parent.name + ("" if path.stem == "notebook" else "-" + path.stem)
+    return ("results-" if file.startswith("docs/results/") else "") + path.stem
+
+
+class Book:
+    def __init__(self, build, out):
+        self.build, self.site = build, out
+        self.source = out.parent / (out.name + ".source")
+        self.notebooks = []  # (number, file, program)
+        for line in (build / "pages").read_text().splitlines():
+            self.notebooks.append(tuple(line.split()))
+        self.files = FRONT + [n[1] for n in self.notebooks] + [p[2] for p in PARTS] + REFERENCE
+        self.quoted = {}  # files of the repository that a page links: shown as pages of their own
+        self.missing = []
+
+    def write(self, name, text):
+        """Only what changed, so that Sphinx renders only that."""
+        path = self.source / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+
+    # ---------------------------------------------------------------- links
+
+    def link(self, target, file):
+        """Where a link of a file leads in the book."""
+        if re.match(r"[a-z]+:", target) or target.startswith("#"):
+            return target
+        path, hash_, anchor = target.partition("#")
+        path = os.path.normpath(os.path.join(os.path.dirname(file), path))
+        if path in self.files:
+            return name_of(path) + ".md" + hash_ + anchor
+        if (ROOT / path).is_dir():
+            self.quoted[path] = "folder-" + path.replace("/", "-")
+            for entry in sorted((ROOT / path).iterdir()):
+                if entry.suffix in LANGUAGES or entry.suffix == ".md":
+                    self.quote(f"{path}/{entry.name}")
+            return self.quoted[path] + ".md"
+        if path.endswith(".svg"):
+            self.write("pictures/" + os.path.basename(path), (ROOT / path).read_text())
+            return "pictures/" + os.path.basename(path)
+        if not (ROOT / path).is_file():
+            self.missing.append(f"{file}: {target} is nowhere")
+            return "#"
+        return self.quote(path) + ".md"
+
+    def quote(self, path):
+        if path in self.files:
+            return name_of(path)
+        self.quoted[path] = "file-" + path.replace("/", "-").replace(".", "-")
+        return self.quoted[path]
+
+    def entry(self, path):
+        page = name_of(path) if path in self.files else self.quoted.get(path)
+        return f"[{path}]({page}.md)" if page else f"`{path}`"
+
+    def with_links(self, text, file):
+        return outside_code(text, lambda t: re.sub(
+            r"\]\(([^)\s]+)\)", lambda m: "](" + self.link(m.group(1), file) + ")", t))
+
+    # ---------------------------------------------------------------- pages
+
+    def run(self, file, program, again):
+        """The notebook's parts and outputs, run again or as they were kept."""
+        kept = self.source / "runs" / (name_of(file) + ".jsonl")
+        exe = self.build / program
+        if again or not kept.exists():
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            done = subprocess.run([exe, "--jsonl", "--svg", self.source / "pictures"], capture_output=True, text=True)
+            if done.returncode != 0:
+                claims = [c["claim"] for line in done.stdout.splitlines() for c in json.loads(line).get("claims", [])
+                          if not c["holds"]]
+                raise Wrong(f"{file}: {done.stderr.strip() or 'no longer true: ' + '; '.join(claims)}")
+            kept.write_text(done.stdout)
+        return [json.loads(line) for line in kept.read_text().splitlines()]
+
+    def page(self, file, parts):
+        body, code_lines, words, claims = [], 0, 0, []
+        for part in parts:
+            kind, text = part["kind"], part["text"]
+            if kind == "prose":
+                named = r"(?<![\w/(\[`.])(docs/[\w/-]+\.md)"
+                body.append(self.with_links(re.sub(named, r"[\1](../../\1)", text), file))
+                words += len(text.split())
+            elif kind == "code":
+                code = fence(text, "cpp")
+                if part["folded"]:
+                    what = "code of this cell" if "CELL(" in text else "preparations"
+                    code = f'<details class="code"><summary>{what}</summary>\n\n{code}\n</details>\n'
+                else:
+                    code_lines += text.count("\n")
+                body.append(code)
+            elif kind == "region":
+                code_lines += text.count("\n")
+                language = "cuda" if part["file"].endswith((".cu", ".cuh")) else "cpp"
+                place = f'{part["file"]}:{part["first"]}'
+                link = self.quote(part["file"])
+                number = part["first"]
+                body.append(f"```{{code-block}} {language}\n:class: region\n:lineno-start: {number}\n\n{text}```\n\n"
+                            f'<div class="place">\n\n[{place}]({link}.md)\n\n</div>\n')
+            elif kind == "difference":
+                body.append(difference_html(part))
+                code_lines += sum(line[0] == "+" for line in text.splitlines())
+            else:
+                body.append(f'<div class="output-title">{html.escape(part["title"])}</div>\n')
+                if text.strip():
+                    body.append(f"```{{code-block}} text\n:class: output\n\n{text.strip(chr(10))}\n```\n")
+                if part["claims"]:
+                    body.append('<ul class="claims">\n' + "".join(
+                        f'<li>✓ {html.escape(c["claim"])}</li>\n' for c in part["claims"]) + "</ul>\n")
+                    claims += [(part["title"], c["claim"]) for c in part["claims"]]
+                for picture in part["pictures"]:
+                    title = svg_title(self.source / "pictures" / picture)
+                    body.append(f"![{title}](pictures/{picture})\n")
+        title, _, rest = "\n".join(body).partition("\n")
+        minutes = max(1, round(words / WORDS_PER_MINUTE + code_lines / CODE_LINES_PER_MINUTE))
+        name = name_of(file)
+        kernel = (ROOT / file).parent.joinpath("attention.cu").exists()
+        facts = (f'<p class="facts">{minutes} minutes to read · needs: nothing'
+                 f'{", the simulator runs the kernels" if kernel else ""} · '
+                 f'<a href="{name}.ipynb" download>notebook</a> · run it: '
+                 f"<code>./flash notebook {self.words(file)}</code></p>\n")
+        return f"{title}\n\n{facts}\n{rest}\n" + self.verdicts(file, claims)
+
+    def words(self, file):
+        """What ./flash notebook wants to hear: the number, and the name where the phase has several pages."""
+        number = next(n for n, f, _ in self.notebooks if f == file)
+        alone = sum(n == number for n, _, _ in self.notebooks) == 1
+        return number if alone else f"{number} {pathlib.Path(file).stem}"
+
+    def verdicts(self, file, claims):
+        """The table at a page's end: what was claimed and holds, and what was measured elsewhere."""
+        text = "\n## Predicted, counted, measured\n\nChecked by this page's run, on the simulator or on the CPU; " \
+               "a claim that no longer held would have stopped the book.\n\n| cell | claim | verdict |\n|---|---|---|\n"
+        before = ""
+        for cell, claim in claims:
+            text += f"| {cell if cell != before else ''} | {markdown_escape(claim)} | ✓ holds |\n"
+            before = cell
+        measured = f"docs/book/measured/{name_of(file)}.md"
+        if (ROOT / measured).exists():
+            text += "\n" + self.with_links((ROOT / measured).read_text(), measured)
+        return text
+
+    def glossary(self):
+        """The glossary's terms, longest first."""
+        text = (HERE / "glossary.md").read_text()
+        body = text[text.index("{glossary}"):text.rindex("```")]
+        return sorted((line for line in body.splitlines()[1:] if line and line[0] not in " `"), key=len, reverse=True)
+
+    def write_sources(self, only):
+        terms = self.glossary()
+        for number, file, program in self.notebooks:
+            parts = self.run(file, program, only in ("", number))
+            self.write(name_of(file) + ".md", with_terms(self.page(file, parts), terms))
+            self.write("extra/" + name_of(file) + ".ipynb", notebook_json(parts, self.source / "pictures"))
+        for file in self.files:
+            if not file.startswith("phases/"):
+                text = self.with_links((ROOT / file).read_text(), file)
+                own = file in ("docs/book/glossary.md", "docs/book/index.md")
+                self.write(name_of(file) + ".md", (text if own else with_terms(text, terms)) +
+                           (self.contents() if file == FRONT[0] else ""))
+        for path, name in sorted(self.quoted.items()):
+            if (ROOT / path).is_dir():
+                rows = "".join(f"- {self.entry(path + '/' + e.name)}\n" for e in sorted((ROOT / path).iterdir()))
+                self.write(name + ".md", f"{NO_CHAPTER}# {path}\n\n{rows}")
+            else:
+                code = fence((ROOT / path).read_text(errors="replace"),
+                             LANGUAGES.get(pathlib.Path(path).suffix, "text"))
+                self.write(name + ".md", f"{NO_CHAPTER}# {path}\n\n{code}")
+        keep = {name_of(f) + ".md" for f in self.files} | {n + ".md" for n in self.quoted.values()}
+        for old in self.source.glob("*.md"):
+            if old.name not in keep:
+                old.unlink()
+        for file in ("style.css", "katex.js"):
+            self.write("static/" + file, (HERE / "static" / file).read_text())
+        for file in ["katex.min.css", "katex.js", "contrib/auto-render.js"] + \
+                [f"fonts/{p.name}" for p in (KATEX / "fonts").glob("*.woff2")]:
+            to = self.source / "static/katex" / file
+            to.parent.mkdir(parents=True, exist_ok=True)
+            if not to.exists():
+                shutil.copyfile(KATEX / file, to)
+        self.write("conf.py", (HERE / "conf.py").read_text())
+        if self.missing:
+            raise Wrong("links that lead nowhere:\n" + "\n".join(self.missing))
+
+    def contents(self):
+        def tree(caption, names):
+            return f'\n```{{toctree}}\n:hidden:\n:caption: "{caption}"\n\n' + "\n".join(names) + "\n```\n"
+        text, first = tree("Before you begin", [name_of(f) for f in FRONT[1:]]), "00"
+        for caption, last, closing in PARTS:
+            pages = [name_of(f) for n, f, _ in self.notebooks if first < n <= last]
+            text += tree(caption, pages + [name_of(closing)])
+            first = last
+        return text + tree("Reference", [name_of(f) for f in REFERENCE])
+
+    def render(self, strict):
+        command = ["sphinx-build", "-q", "-b", "html", *(["-W", "--keep-going"] if strict else []),
+                   "-d", self.source / ".doctrees", self.source, self.site]
+        if subprocess.run(command, env={**os.environ, "PYTHONNOUSERSITE": "1"}).returncode != 0:
+            raise Wrong("Sphinx found fault with the book; its messages are above")
+        self.mend_theme()
+
+    def mend_theme(self):
+        """Debian's furo comes unbundled: a style of another package, a script that a browser takes from a server only,
+        and no colours for a system that is set to dark. Upstream's has all three in its two files."""
+        css, js = self.site / "_static/styles/furo.css", self.site / "_static/scripts/furo.js"
+        style, script = css.read_text(), js.read_text()
+        elsewhere = re.match(r"@import url\((/javascript/[^)]*)\);\n", style)
+        if elsewhere:
+            style = pathlib.Path("/usr/share" + elsewhere.group(1)).read_text() + style[elsewhere.end():]
+        dark = re.search(r'body\[data-theme="dark"\] (\{[^}]*\})', style)
+        if dark and not re.search(r"prefers-color-scheme: ?dark", style):
+            style += f'@media (prefers-color-scheme: dark) {{ body:not([data-theme="light"]) {dark.group(1)} }}\n'
+        imported = re.match(r'import Gumshoe from "\./(.*)";\n', script)
+        if imported:
+            script = (js.parent / imported.group(1)).read_text() + script[imported.end():]
+        css.write_text(style)
+        js.write_text(script)
+
+    # ---------------------------------------------------------------- checks
+
+    def golden(self, renew):
+        """What the notebooks printed, beside what they printed when somebody last looked."""
+        stale = []
+        for _, file, _ in self.notebooks:
+            parts = [json.loads(line) for line in (self.source / "runs" / (name_of(file) + ".jsonl")).open()]
+            now = "".join(f'── {p["number"]}. {p["title"]} ──\n{p["text"]}' +
+                          "".join(f'✓ {c["claim"]}\n' for c in p["claims"])
+                          for p in parts if p["kind"] == "output")
+            path = HERE / "golden" / (name_of(file) + ".txt")
+            if renew:
+                path.write_text(now)
+            elif not path.exists():
+                stale.append(f"{path.relative_to(ROOT)} is missing")
+            else:
+                stale += [f"{path.relative_to(ROOT)}:{at}: {what}" for at, what in unlike(path.read_text(), now)]
+        names = {name_of(n[1]) + ".txt" for n in self.notebooks}
+        stale += [f"{p.relative_to(ROOT)} belongs to no page" for p in (HERE / "golden").glob("*.txt")
+                  if p.name not in names]
+        if stale:
+            raise Wrong("a page no longer prints what it did (./flash book --golden renews what is kept):\n" +
+                        "\n".join(stale))
+
+    def check_site(self):
+        """Every link leads somewhere in the site, and nothing is loaded from outside."""
+        wrong, ids = [], {}
+        pages = sorted(self.site.rglob("*.html"))
+        texts = {p: p.read_text() for p in pages}
+        for page, text in texts.items():
+            ids[page.resolve()] = set(re.findall(r'\bid="([^"]+)"', text))
+        for page, text in texts.items():
+            where = page.relative_to(self.site)
+            for tag, attribute, target in re.findall(r'<(\w+)[^>]*?\s(href|src)="([^"]*)"', text):
+                target = html.unescape(target)
+                outside = re.match(r"(?:[a-z]+:)?//|data:", target)
+                if outside:
+                    if tag != "a" and not target.startswith("data:"):
+                        wrong.append(f"{where}: <{tag}> loads {target}")
+                    continue
+                path, _, anchor = target.partition("#")
+                path = path.partition("?")[0]
+                to = (page.parent / path).resolve() if path else page.resolve()
+                if not to.exists():
+                    wrong.append(f"{where}: {target} is not in the site")
+                elif anchor and to.suffix == ".html" and anchor not in ids[to]:
+                    wrong.append(f"{where}: {target} has no such place")
+        for style in self.site.rglob("*.css"):
+            for target in re.findall(r"url\(\s*[\"']?([^)\"']+)", style.read_text()):
+                if re.match(r"(?:https?:)?/", target):
+                    wrong.append(f"{style.relative_to(self.site)}: loads {target}")
+        for script in self.site.rglob("*.js"):
+            if re.search(r"^import .* from ", script.read_text(), re.M):
+                wrong.append(f"{script.relative_to(self.site)}: imports, which a page on disk may not")
+        for _, file, _ in self.notebooks:
+            text = texts.get(self.site / (name_of(file) + ".html"), "")
+            for what, sign in (("a table of verdicts", "✓ holds"), ("what it needs", "minutes to read")):
+                if sign not in text:
+                    wrong.append(f"{name_of(file)}.html: lacks {what}")
+        if len(pages) < len(self.files):
+            wrong.append(f"{len(pages)} pages for {len(self.files)} files")
+        if wrong:
+            raise Wrong("the site is not whole:\n" + "\n".join(wrong))
+
+
+def outside_code(text, change):
+    """Changes what is neither a block of code, fenced or indented, nor `code` or a formula."""
+    out, fenced, formula = [], False, False
+    for line in text.split("\n"):
+        if line.startswith("```"):
+            fenced = not fenced
+        formula = formula != (line.count("$$") % 2 == 1)
+        if fenced or formula or "$$" in line or line.startswith(("```", "    ")):
+            out.append(line)
+        else:
+            out.append("".join(s if i % 2 else change(s) for i, s in enumerate(re.split(r"(`[^`]*`)", line))))
+    return "\n".join(out)
+
+
+def with_terms(text, terms):
+    """Links each glossary term where a page first says it, in running text."""
+    left = {t.lower(): t for t in terms}
+    pattern = "|".join(re.escape(t) for t in terms)
+
+    def in_line(piece):
+        if piece.startswith(("#", "<", "|", "![", "%")) or not left:
+            return piece
+
+        def link(match):
+            said = match.group(0)
+            term = left.pop(match.group(1).lower(), None)
+            if term is None:
+                return said
+            return f"{{term}}`{said}`" if said == term else f"{{term}}`{said} <{term}>`"
+        pieces = re.split(r"(\[[^\]]*\]\([^)]*\)|\{term\})", piece)  # not inside links
+        return "".join(p if i % 2 else re.sub(rf"(?<![\w-])({pattern})s?(?![\w-])", link, p, flags=re.I)
+                       for i, p in enumerate(pieces))
+    for said in re.findall(r"\{term\}`(?:[^`<]*<)?([^`>]+)>?`", text):
+        left.pop(said.lower(), None)  # linked by hand
+    return outside_code(text, in_line)
+
+
+def fence(text, language):
+    marks = "``````" if "```" in text else "```"
+    return f"{marks}{language}\n{text}" + ("" if text.endswith("\n") else "\n") + marks + "\n"
+
+
+def markdown_escape(text):
+    return re.sub(r"([\\`*_{}\[\]<>|$])", r"\\\1", text)
+
+
+def svg_title(path):
+    found = re.search(r"<title>(.*?)</title>", path.read_text())
+    return markdown_escape(html.unescape(found.group(1))) if found else path.stem
+
+
+def difference_html(part):
+    """Added and removed lines in colour; long stretches without a change folded."""
+    lines = part["text"].splitlines()
+    changed = [line[0] != " " for line in lines]
+    near = [any(changed[max(0, i - 3):i + 4]) for i in range(len(lines))]
+    added, removed = sum(line[0] == "+" for line in lines), sum(line[0] == "-" for line in lines)
+    length = sum(line[0] != "-" for line in lines)
+    open_ = " open" if added < length / 2 else ""  # nearly all is new: the page has shown it already
+    out = [f'<details class="difference"{open_}><summary>{html.escape(part["other"])} → {html.escape(part["file"])}: '
+           f'<b class="added">+{added}</b> <b class="removed">−{removed}</b> of {length} lines</summary><pre>']
+    i = 0
+    while i < len(lines):
+        j = i
+        while j < len(lines) and near[j] == near[i]:
+            j += 1
+        spans = "".join(f'<span class="{ {"+": "added", "-": "removed"}.get(line[0], "same") }">'
+                        f"{html.escape(line) or ' '}\n</span>" for line in lines[i:j])
+        out.append(spans if near[i] else
+                   f"<details><summary>{j - i} unchanged lines</summary>{spans}</details>")
+        i = j
+    # No blank line inside: Markdown would end the block there.
+    return re.sub(r"\n(?=\n)", "\n ", "".join(out)) + "</pre></details>\n"
+
+
+def notebook_json(parts, pictures):
+    """The page as a Jupyter notebook, outputs and all."""
+    cells = []
+    for part in parts:
+        kind, text = part["kind"], part["text"]
+        if kind == "prose":
+            cells.append({"cell_type": "markdown", "metadata": {}, "source": text})
+        elif kind == "code":
+            tags = {"tags": ["hide-input"]} if part["folded"] else {}
+            cells.append({"cell_type": "code", "metadata": tags, "execution_count": None, "outputs": [],
+                          "source": text})
+        elif kind in ("region", "difference"):
+            code = fence(text, "diff" if kind == "difference" else "cpp")
+            cells.append({"cell_type": "markdown", "metadata": {}, "source": part["file"] + "\n\n" + code})
+        elif cells:
+            said = text + "".join(f'✓ {c["claim"]}\n' for c in part["claims"])
+            outputs = cells[-1].setdefault("outputs", [])
+            outputs.append({"output_type": "stream", "name": "stdout", "text": said})
+            for picture in part["pictures"]:
+                outputs.append({"output_type": "display_data", "metadata": {},
+                                "data": {"image/svg+xml": (pictures / picture).read_text()}})
+    language = {"kernelspec": {"name": "xcpp20", "display_name": "C++20", "language": "C++20"},
+                "language_info": {"name": "c++"}}
+    return json.dumps({"nbformat": 4, "nbformat_minor": 4, "metadata": language, "cells": cells}, ensure_ascii=False)
+
+
+NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?e[-+]\d+")
+
+
+def unlike(old, new):
+    """The lines that differ. Numbers in scientific notation are rounding errors: a factor of 4 between compilers."""
+    old, new = old.splitlines(), new.splitlines()
+    for at, (a, b) in enumerate(zip(old, new), 1):
+        x, y = [float(n) for n in NUMBER.findall(a)], [float(n) for n in NUMBER.findall(b)]
+        close = len(x) == len(y) and all(p == q or (p * q > 0 and 0.25 <= p / q <= 4) for p, q in zip(x, y))
+        if not close or re.split(r"\s+", NUMBER.sub("~", a)) != re.split(r"\s+", NUMBER.sub("~", b)):
+            yield at, f"was '{a}', is '{b}'"
+    if len(old) != len(new):
+        yield min(len(old), len(new)) + 1, f"{len(old)} lines were kept, {len(new)} came"
+
+
+def try_myself():
+    """What no page would notice."""
+    assert not list(unlike("error 2.0e-07, N = 5", "error  7.9e-07, N = 5")) and not list(unlike("0e+00 x", "0e+00 x"))
+    for old, new in [("N = 5", "N = 6"), ("2.0e-07", "8.1e-07"), ("1e-07", "-1e-07"), ("1e-07", "0e+00"),
+                     ("a\nb", "a"), ("1e-07 2e-07", "1e-07"), ("a", "a\nb")]:
+        assert list(unlike(old, new)), (old, new)
+    assert with_terms("A warp, two warps. `warp`", ["warp"]) == "A {term}`warp`, two warps. `warp`"
+    assert with_terms("Warps here", ["warp"]) == "{term}`Warps <warp>` here"
+    assert with_terms("# warp\n\n    warp\n\n[warp](x) $$warp$$", ["warp"]).count("term") == 0
+    assert outside_code("a `a`\n```\na\n```\na", str.upper) == "A `a`\n```\na\n```\nA"
+
+
+def main():
+    options = argparse.ArgumentParser(description="Writes the book from the notebooks that a build has.")
+    options.add_argument("build", type=pathlib.Path, help="the build folder, where `pages` lists the notebooks")
+    options.add_argument("out", type=pathlib.Path, help="where the site goes")
+    options.add_argument("--only", default="", metavar="NN", help="run this phase's notebooks, keep the others' output")
+    options.add_argument("--check", action="store_true", help="printed output, links, nothing from outside; no warning")
+    options.add_argument("--golden", action="store_true", help="keep what the notebooks print now: docs/book/golden")
+    chosen = options.parse_args()
+    try_myself()
+    book = Book(chosen.build.resolve(), chosen.out.resolve())
+    try:
+        book.write_sources(chosen.only)
+        if chosen.golden:
+            book.golden(renew=True)
+            return
+        if chosen.check:
+            book.golden(renew=False)
+        book.render(strict=chosen.check)
+        if chosen.check:
+            book.check_site()
+    except Wrong as error:
+        sys.exit(f"book: {error}")
+    print(f"{'checked: ' if chosen.check else ''}{len(book.files)} pages; open file://{book.site}/index.html")
+
+
+main()

@@ -1,0 +1,38 @@
+# conf.py: Sphinx's settings of the book; build.py copies it beside the pages that it writes.
+# Sphinx 5.3, myst-parser 0.18 and furo as Debian 12 has them; mathematics by KaTeX, whose files the site brings along.
+# ./flash book
+from docutils import nodes
+
+project = "FlashPhases"
+html_title = "FlashAttention, phase by phase"
+copyright = "the authors of FlashPhases; prose CC BY 4.0, code MIT"
+language = "en"
+extensions = ["myst_parser"]
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 3
+exclude_patterns = ["extra", "runs", "pictures", "static"]
+highlight_language = "text"
+html_theme = "furo"
+html_static_path = ["static"]
+html_extra_path = ["extra"]
+html_css_files = ["katex/katex.min.css", "style.css"]
+html_js_files = ["katex/katex.js", "katex/contrib/auto-render.js", "katex.js"]
+html_copy_source = False
+html_show_sphinx = False
+# Simulator output is no C++: what cannot be highlighted is shown plain.
+suppress_warnings = ["misc.highlighting_failure"]
+
+
+# TeX stays TeX in the page, and KaTeX sets it when the page opens.
+def mathematics(left, right):
+    def visit(writer, node):
+        writer.body.append(f'<span class="math">{left}{writer.encode(node.astext())}{right}</span>')
+        raise nodes.SkipNode
+    return visit
+
+
+def setup(app):
+    app.add_html_math_renderer("katex", (mathematics(r"\(", r"\)"), None), (mathematics(r"\[", r"\]"), None))
+
+
+html_math_renderer = "katex"

@@ -1,0 +1,531 @@
+// %% [markdown]
+// # 05 · Into CUDA
+//
+// **Question.** Phase 04 is a nest of loops that a few CPU threads run. A GPU runs thousands of threads at once. How is
+// such a program written, and how do we tell a good one from a bad one?
+//
+// **Idea.** Nine small kernels, from `y = a · x` to almost the kernel of phase 05. Each is complete, and each differs
+// from the one before in one idea. For each idea there is a counter: we predict it by hand, run the kernel, and
+// compare.
+//
+// **What you need.** C++, and phases 01 to 04. No CUDA and no GPU: the kernels run on a simulator that checks every
+// memory access and counts it. They are ordinary CUDA; nvcc compiles the same files for a GPU.
+
+// %% tags=["hide-input"]
+#include "phases/05-first-kernel/steps/steps.hpp"
+
+#include <cstdio>
+
+#include "phases/04-tiled-v2/phase.hpp"
+#include "phases/05-first-kernel/phase.hpp"
+#include "phases/common/cell.hpp"
+#include "phases/common/example.hpp"
+#include "phases/common/svg.hpp"
+
+using namespace flash;
+using namespace flash::phase05;
+
+// Only the checked simulator counts; a build with AddressSanitizer does not have it.
+static bool counts() {
+  if (was_built(Where::Checked)) return true;
+  std::printf("this build has no checked simulator, and the fast one does not count\n");
+  return false;
+}
+
+static Floats numbered(int count) {
+  Floats x(static_cast<std::size_t>(count));
+  for (int i = 0; i < count; ++i) x[static_cast<std::size_t>(i)] = static_cast<float>(i);
+  return x;
+}
+
+static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* what) {
+  std::printf("%-44s predicted %12s   counted %12s\n", what, grouped(predicted).c_str(), grouped(counted).c_str());
+  return counted == predicted;
+}
+
+// %% [markdown]
+// ## 1 · Threads, blocks and an index
+//
+// A program that uses a GPU has two sides. The *host* is the CPU and runs `main`. The *device* is the GPU, with a
+// memory of its own, which the papers call HBM. A {term}`kernel` is a function that the host calls and the device runs:
+// `__global__` marks it. It runs not once but once per *thread*, in thousands of threads at the same time, and all of
+// them execute the same text:
+//
+// ```{region} steps/1-index.cuh scale
+// ```
+//
+// What distinguishes the threads is their number. Threads come in {term}`blocks <block>` of equal size. Inside the
+// function `threadIdx.x` is the thread's number in its block, `blockIdx.x` the block's number, and `blockDim.x` the
+// number of threads in a block. The first line therefore gives every thread of the launch a different `i`, and there is
+// no loop: where phase 04 says `for (i = 0; i < n; ++i)`, a kernel has one thread for each `i`.
+//
+// The host allocates memory on the device, copies the input there, *launches* the kernel and copies the result back:
+//
+// ```{region} steps/host.cu host-scale
+// ```
+//
+// `kernel<<<blocks, threads>>>(arguments)` is the launch: so many blocks of so many threads. Together the blocks are
+// the *grid*. A GPU consists of *multiprocessors*, an H200 of 132; each block runs on one of them, and each of them
+// runs several blocks at a time. A program of one file would call `cudaMalloc` and `cudaMemcpy`; this project says
+// `m.alloc`, `m.upload` and `m.download`, so that arrays have names and ends that findings and counters can report. `m`
+// is the `Machine`, the device that the kernel runs on; `ran` launches and collects what the machine reports. `data()`
+// is the device pointer, and the host may not follow it.
+//
+// One more word stands at the top of every kernel file: `namespace flash::phase05::inline FLASH_MACHINE`. The build
+// compiles each file once per machine, and turns FLASH_MACHINE into `on_sim` (the fast simulator), `on_checked` (the
+// one that checks and counts) or `on_gpu`, so that one program can hold all three.
+
+// %%
+CELL("A thread per element") {
+  const Floats x = numbered(1000);
+  Floats y(x.size());
+  const Ran ran = steps_on(Where::Sim).scale({}, 2.0f, x, y);
+  bool right = true;
+  for (std::size_t i = 0; i < x.size(); ++i) right = right && y[i] == 2 * x[i];
+  const unsigned blocks = ran.report.grid[0], threads = ran.report.block[0];
+  std::printf("%u blocks of %u threads = %u threads for 1000 elements\n", blocks, threads, blocks * threads);
+  expect(right && blocks == 8 && threads == 128, "y = 2 · x, by ⌈1000 / 128⌉ = 8 blocks");
+  expect(blocks * threads - 1000 == 24, "24 threads of the last block have no element: `if (i < n)` is for them");
+}
+
+// %% [markdown]
+// ## What a warp asks of memory
+//
+// The hardware runs threads in groups of 32, the {term}`warps <warp>`; a thread's place in its warp is its
+// {term}`lane`. When a warp comes to a load, its 32 lanes load together: that is one {term}`request`. Memory answers in
+// aligned pieces of 32 bytes, the {term}`sectors <sector>`. If the 32 lanes want 32 neighbouring floats, the request is
+// 128 bytes, which are 4 sectors. Nothing that is fetched is wasted, and the access is called {term}`coalesced`.
+//
+// Now let neighbouring threads take elements that lie far apart:
+//
+// ```{region} steps/1-index.cuh scale-apart
+// ```
+//
+// Each lane's float lies in a sector of its own. The warp asks for 128 bytes and memory has to deliver 32 sectors, 1024
+// bytes. On the CPU it was good to give each thread a contiguous piece of the array; here it is the worst that one can
+// do.
+//
+// *Prediction*, n = 4096: 4096 / 32 = 128 requests either way; 4 · 128 sectors with neighbours, 32 · 128 apart.
+
+// %%
+CELL("Neighbours share sectors") {
+  if (!counts()) return;
+  const Floats x = numbered(4096);
+  Floats y(x.size());
+  Ledger neighbours = steps_on(Where::Checked).scale({}, 2.0f, x, y).report.ledger,
+         apart = steps_on(Where::Checked).scale_apart({}, 2.0f, x, y).report.ledger;
+  const bool requests = equal(neighbours.array("x").read_requests, 128, "neighbours: requests to load x") &
+                        equal(apart.array("x").read_requests, 128, "apart:      requests to load x");
+  const bool sectors = equal(neighbours.array("x").read_sectors, 4 * 128, "neighbours: sectors") &
+                       equal(apart.array("x").read_sectors, 32 * 128, "apart:      sectors");
+  expect(requests && sectors, "the same bytes and requests, 8 times the sectors");
+}
+
+// %% [markdown]
+// ## 2 · A tile in shared memory
+//
+// A transpose that goes element by element cannot be coalesced on both sides: if a warp reads along a row, it writes
+// along a column.
+//
+// ```{region} steps/2-tile.cuh transpose-directly
+// ```
+//
+// Blocks and grids may have two or three dimensions; `dim3(32, 32)` is a block of 32 × 32 threads, and threads with
+// neighbouring `threadIdx.x` are neighbouring lanes. The host's side is the same for all three kernels of this file:
+//
+// ```{region} steps/host.cu host-transpose
+// ```
+//
+// The way out is *shared memory*: a small memory on the chip, one for each block, that all threads of the block can
+// read and write. `__shared__` declares a variable there. The block copies a tile of the matrix into it, row by row,
+// and reads it column by column. Shared memory has no sectors, so the columns cost nothing extra in HBM:
+//
+// ```{region} steps/2-tile.cuh transpose
+// ```
+//
+// Between the two halves stands `__syncthreads()`, a {term}`barrier`: no thread of the block passes it before all have
+// reached it. The kernel needs it, because each thread reads an element that another thread has written.
+//
+// *Prediction*, n = 64: 64 · 64 / 32 = 128 requests each way. Directly: 4 sectors for each load and 32 for each store.
+// Through the tile: 4 and 4.
+
+// %%
+CELL("Rows in, rows out") {
+  if (!counts()) return;
+  const int n = 64;
+  const Floats in = numbered(n * n);
+  Floats out(in.size()), again(in.size());
+  Ledger direct = steps_on(Where::Checked).transpose_directly({}, in, out, n).report.ledger,
+         tiled = steps_on(Where::Checked).transpose({}, in, again, n).report.ledger;
+  const bool directly = equal(direct.array("in").read_sectors, 4 * 128, "directly: sectors loaded") &
+                        equal(direct.array("out").write_sectors, 32 * 128, "directly: sectors stored");
+  const bool through = equal(tiled.array("in").read_sectors, 4 * 128, "through a tile: sectors loaded") &
+                       equal(tiled.array("out").write_sectors, 4 * 128, "through a tile: sectors stored");
+  expect(out == again && directly && through, "the same transpose, an eighth of the stored sectors");
+}
+
+// %% [markdown]
+// ## What the barrier protects
+//
+// Here is the same kernel with the barrier deleted:
+//
+// ```{region} steps/2-tile.cuh without-barrier
+// ```
+//
+// On a GPU such a kernel may give the right answer for years, because the warps of a block often run in a lucky order.
+// The fast simulator runs the threads of a block one after another, so the damage shows. The checked one does not need
+// bad luck: it knows which accesses nothing puts in order, and names both sides. In its words `tile+128` is byte 128 of
+// `tile`, which is the element tile[1][0]. Fresh shared memory counts as unwritten, so a read that comes before every
+// write is a finding, too.
+
+// %%
+CELL("A missing barrier") {
+  const Floats in = numbered(32 * 32);
+  Floats out(in.size());
+  steps_on(Where::Sim).transpose_without_barrier({}, in, out, 32);
+  int wrong = 0;
+  for (std::size_t i = 0; i < in.size(); ++i) wrong += !(out[i % 32 * 32 + i / 32] == in[i]);
+  std::printf("fast simulator: %d of 1024 elements are wrong\n", wrong);
+  expect(wrong > 0, "without the barrier the transpose is wrong");
+
+  if (!counts()) return;
+  const Ran ran = steps_on(Where::Checked).transpose_without_barrier({.threads = 1, .keep_going = true}, in, out, 32);
+  for (const Finding& finding : ran.findings) std::printf("\n%s\n", finding.text.c_str());
+  bool race = false;
+  for (const Finding& finding : ran.findings) race = race || finding.kind == "race";
+  expect(race, "the checked simulator reports the race and names both lines");
+}
+
+// %% [markdown]
+// ## 3 · Attention, one thread per row
+//
+// Nothing more is needed for a correct attention kernel. This one is phase 01 with the loop over the rows replaced by
+// threads. It writes S to HBM, reads it back for the maximum, turns it into P and reads that again. `fmaf(a, b, c)` is
+// a · b + c with one rounding, which the hardware does in one instruction; it counts as 2 FLOPs.
+//
+// ```{region} steps/3-naive.cuh attention
+// ```
+//
+// ```{region} steps/host.cu host-naive
+// ```
+//
+// Phase 01 brought tiles of Q, K, P and V into SRAM for its products. This kernel does not: each operand comes from HBM
+// each time that it is used. Each of the N² pairs loads D elements of Q, of K and of V, and loads P once for each of
+// the D columns of O:
+//
+//     read     Q: N²D    K: N²D    V: N²D    S: N² (maximum) + N² (P) + N²D (O)
+//     written  S: N² (S) + N² (P)            O: ND
+//
+// The sectors tell two kinds of loads apart. In the loop over j all lanes of a warp load *the same* element of K: 32
+// lanes want one sector, which is as cheap as a request can be, a {term}`broadcast`. Of Q each lane loads its own row,
+// and the rows lie D · 4 = 128 bytes apart: a sector per lane.
+
+// %% tags=["hide-input"]
+static const int N = 150, D = step_D;
+static const std::uint64_t Tr = 3, Tc = 5, warps = 2 * Tr, n = N, d = D;  // Q tiles, K/V tiles, warps of all blocks
+
+// One step on N = 150 random rows, three Q tiles of 64 of which the last is ragged. Its O stays in `e`.
+static Ran run_step(AttentionStep Steps::*step, Example& e, Where where) {
+  const auto floats = [](const Tensor<float>& t) { return Floats(t.data(), t.data() + t.size()); };
+  Floats o(e.o.size());
+  const Ran ran = (steps_on(where).*step)({}, floats(e.q), floats(e.k), floats(e.v), o);
+  std::copy(o.begin(), o.end(), e.o.data());
+  return ran;
+}
+
+static Ledger count(AttentionStep Steps::*step) {
+  Example e = random_example(N, D);
+  return run_step(step, e, Where::Checked).report.ledger;
+}
+
+static bool same_bits(AttentionStep Steps::*a, AttentionStep Steps::*b) {
+  Example x = random_example(N, D), y = random_example(N, D);
+  run_step(a, x, Where::Sim), run_step(b, y, Where::Sim);
+  return std::equal(x.o.data(), x.o.data() + x.o.size(), y.o.data());
+}
+
+// %%
+CELL("Correct and wasteful") {
+  Example e = random_example(N, D);
+  run_step(&Steps::naive, e, Where::Sim);
+  std::printf("error against fp64: %.1e\n", worst_head(e));
+  expect(worst_head(e) <= 2e-6, "the kernel computes attention");
+
+  if (!counts()) return;
+  Ledger l = count(&Steps::naive);
+  bool bytes = equal(l.array("Q").read_bytes, 4 * n * n * d, "bytes of Q, read") &
+               equal(l.array("K").read_bytes, 4 * n * n * d, "bytes of K, read") &
+               equal(l.array("V").read_bytes, 4 * n * n * d, "bytes of V, read") &
+               equal(l.array("S").read_bytes, 4 * (2 * n * n + n * n * d), "bytes of S and P, read") &
+               equal(l.array("S").written_bytes, 4 * 2 * n * n, "bytes of S and P, written") &
+               equal(l.array("O").written_bytes, 4 * n * d, "bytes of O, written");
+  expect(bytes, "bytes of each array as predicted");
+  const std::uint64_t requests = (n + 31) / 32 * n * d;  // five warps, each for all keys and columns
+  bool sectors = equal(l.array("K").read_sectors, requests, "sectors of K: one for each request") &
+                 equal(l.array("Q").read_sectors, n * n * d, "sectors of Q: one for each lane");
+  expect(sectors, "a broadcast touches one sector, rows that lie apart touch one each");
+}
+
+// %% [markdown]
+// ## 4 · Tiles on the chip
+//
+// Now phase 04's algorithm. A block takes a Q tile of B_r = 64 rows, and a thread one row of it. The block walks along
+// the K/V tiles of B_c = 32 rows. A tile is copied into shared memory once, by all threads together, and then read by
+// all of them from there:
+//
+// ```{region} steps/4-tiled.cuh load-tile
+// ```
+//
+// `__device__` marks a function that kernels call. The tile holds D = 32 columns, so a warp copies one row at a time:
+// its lanes take neighbouring floats, and the load is coalesced. The last tile may reach beyond row N; it is filled up
+// with zeros. The kernel begins with its tiles and with the state of phase 02's {term}`online softmax`, m, l and o. The
+// state belongs to one row, so it lives in the thread's own variables, which the compiler keeps in *registers*:
+//
+// ```{region} steps/4-tiled.cuh tiles
+// ```
+//
+// A thread without a row (the last block has 42 of them) computes on zeros and leaves just before the store. Until then
+// it must stay: it helps to copy the tiles, and the barriers wait for it. The loop over the K/V tiles stays a loop,
+// since the state goes from one tile to the next:
+//
+// ```{region} steps/4-tiled.cuh loop
+// ```
+//
+// The scores of my row against the tile's keys:
+//
+// ```{region} steps/4-tiled.cuh scores
+// ```
+//
+// The online softmax, as in phase 02, a tile at a time:
+//
+// ```{region} steps/4-tiled.cuh online-softmax
+// ```
+//
+// And the output. Behind the loop's last barrier the tiles may be overwritten; behind the loop there is one division,
+// and the row is stored:
+//
+// ```{region} steps/4-tiled.cuh output
+// ```
+//
+// The host is the same for all steps from here on. `template <auto kernel>` takes the kernel as a template argument:
+//
+// ```{region} steps/host.cu host-tiled
+// ```
+//
+// *Prediction*: Q and O pass once, K and V once per Q tile, as in phase 04: 4 · (2ND + T_r · 2ND) bytes, T_r = 3.
+
+// %%
+CELL("The bytes of phase 04") {
+  if (!counts()) return;
+  const std::uint64_t naive = count(&Steps::naive).hbm_bytes();
+  Ledger l = count(&Steps::tiled);
+  const bool bytes = equal(l.hbm_bytes(), 4 * (2 * n * d + Tr * 2 * n * d), "HBM bytes");
+  Example e = random_example(N, D);
+  const Ledger cpu = phase04::forward(e.problem({.block_q = step_Br, .block_k = step_Bc})).ledger;
+  std::printf("naive kernel: %s bytes, %d times as many\n", grouped(naive).c_str(), int(naive / l.hbm_bytes()));
+  expect(bytes && l.hbm_bytes() == cpu.hbm_bytes(), "as many bytes as phase 04 with the same tiles");
+  expect(l.barriers == 2 * Tr * Tc, "two barriers per tile: the tile is complete; the tile may be overwritten");
+}
+
+// %% [markdown]
+// HBM traffic is now as low as the algorithm allows. The remaining steps do not change it. They are about what happens
+// on the chip.
+//
+// ## 5 · Padding: banks
+//
+// Shared memory is divided into 32 {term}`banks <bank>`. Float number i of it lies in bank i mod 32, and each bank
+// delivers one float at a time. A request takes as many rounds, which are called {term}`wavefronts <wavefront>`, as its
+// fullest bank needs. 32 lanes that read 32 neighbouring floats use each bank once: one wavefront. Lanes that read the
+// same float share it: one wavefront, again. But here is what the scores do:
+//
+//     Q_tile[row][d]     lane = row; rows are 32 floats long, so all 32 lanes read bank d: 32 wavefronts
+//     K_tile[j][d]       all lanes read the same float: 1 wavefront
+//
+// That is a *bank conflict*. The cure is one spare float at the end of each row. Row r then begins in bank r mod 32,
+// and a column has an element in every bank:
+//
+// ```{difference} steps/4-tiled.cuh steps/5-padded.cuh
+// ```
+//
+// *Prediction*: a warp reads Q, K and V once for each of N keys and D columns. There are 6 warps, so 6ND requests for
+// each of the three. The Q requests take 32 wavefronts each before, and 1 after. Copying a tile in is one wavefront per
+// row.
+
+// %% tags=["hide-input"]
+// Each warp writes rows of D = 32 floats, one wavefront for each: half the rows of every tile, since a block has two.
+static const std::uint64_t copies = warps * (step_Br / 2 + Tc * 2 * step_Bc / 2);
+
+// How many wavefronts 32 lanes take for a float each from column 0 of rows of `pitch` floats: the fullest bank decides.
+static int wavefronts(int pitch) {
+  std::array<int, 32> in_bank{};
+  for (int lane = 0; lane < 32; ++lane) ++in_bank[static_cast<std::size_t>(lane * pitch % 32)];
+  return *std::max_element(in_bank.begin(), in_bank.end());
+}
+
+// %%
+CELL("Rows of 32 floats, and of 33") {
+  expect(wavefronts(32) == 32 && wavefronts(33) == 1, "by hand: 32 wavefronts for a column of Q, then 1");
+  expect(same_bits(&Steps::tiled, &Steps::padded), "the same bits: only places in memory have changed");
+  if (!counts()) return;
+  const Ledger before = count(&Steps::tiled), after = count(&Steps::padded);
+  const bool predicted =
+      equal(before.shared_wavefronts, 32 * warps * n * d + 2 * warps * n * d + copies, "4-tiled:  wavefronts") &
+      equal(after.shared_wavefronts, 3 * warps * n * d + copies, "5-padded: wavefronts");
+  expect(predicted && after.bank_conflicts() == 0, "no bank conflict is left");
+}
+
+// %% [markdown]
+// ## 6 · Reuse: one read of Q for all keys
+//
+// For every key the thread reads its whole row of Q again. Exchange the two loops, and an element of Q is read once per
+// tile and meets all 32 keys. The 32 scores are then under way at the same time, in `s`:
+//
+// ```{difference} steps/5-padded.cuh steps/6-reuse.cuh
+// ```
+//
+// *Prediction*: Q's requests fall from 6ND to 6 · T_c · D, with T_c = 5 tiles.
+
+// %%
+CELL("A third of the requests disappears") {
+  expect(same_bits(&Steps::padded, &Steps::reuse), "the same bits: each score adds up in the same order");
+  if (!counts()) return;
+  const Ledger before = count(&Steps::padded), after = count(&Steps::reuse);
+  const bool predicted =
+      equal(before.shared_read_requests, 3 * warps * n * d, "5-padded: requests that read") &
+      equal(after.shared_read_requests, 2 * warps * n * d + warps * Tc * d, "6-reuse:  requests that read");
+  expect(predicted, "counted = predicted");
+}
+
+// %% [markdown]
+// ## 7 · `float4`: four floats per request
+//
+// A lane can load 16 bytes with one instruction. `float4` is CUDA's type for it, four floats x, y, z and w. It wants an
+// address that is a multiple of 16. Hence `alignas(16)`, and rows of D + 4 floats instead of D + 1. Each row then
+// begins four banks after the one before, and 8 lanes with 4 floats each fill the 32 banks exactly.
+//
+// ```{difference} steps/6-reuse.cuh steps/7-float4.cuh
+// ```
+//
+// *Prediction*: a quarter of the requests that read. A `float4` from each lane's own row of Q is 32 · 16 = 512 bytes: 4
+// wavefronts of 128. The broadcasts of K and V take 2 wavefronts for each request. That is how the hardware serves
+// them; it was measured ([simulator](../../docs/simulator.md#counters)). So there are 4 times fewer requests, but only
+// about half the wavefronts.
+
+// %%
+CELL("Fewer and wider") {
+  expect(same_bits(&Steps::reuse, &Steps::float4s), "the same bits: x, y, z and w in the old order");
+  if (!counts()) return;
+  const Ledger before = count(&Steps::reuse), after = count(&Steps::float4s);
+  const std::uint64_t q = warps * Tc * d / 4, kv = 2 * warps * n * d / 4;
+  const bool predicted = equal(after.shared_read_requests, before.shared_read_requests / 4, "requests that read") &
+                         equal(after.shared_wavefronts, 4 * q + 2 * kv + copies, "wavefronts");
+  std::printf("6-reuse took %s wavefronts\n", grouped(before.shared_wavefronts).c_str());
+  expect(predicted && after.bank_conflicts() == 0, "counted = predicted, and still no conflict");
+}
+
+// %% [markdown]
+// ## 8 · exp2
+//
+// A GPU has an instruction for 2ˣ (`ex2.approx` in PTX, the assembly language that nvcc generates) and none for eˣ. In
+// the PTX of nvcc 13.0, `exp2f` is this one instruction, and `expf` is the same with nine more around it, which
+// multiply by log₂e and guard the range. But scores are multiplied by `scale` anyway: let the host pass scale · log₂e,
+// and the factor is free.
+//
+// ```{difference} steps/7-float4.cuh steps/8-exp2.cuh
+// ```
+//
+// *Prediction*: no counter moves, because an exp is an exp to them. What does move is the last bit: scale · log₂e is
+// rounded once more.
+
+// %%
+CELL("The same counts, other last bits") {
+  Example natural = random_example(N, D), base_2 = random_example(N, D);
+  run_step(&Steps::float4s, natural, Where::Sim), run_step(&Steps::exp2s, base_2, Where::Sim);
+  std::printf("error against fp64: %.1e with exp, %.1e with exp2\n", worst_head(natural), worst_head(base_2));
+  expect(worst_head(base_2) <= 2e-6 && !same_bits(&Steps::float4s, &Steps::exp2s), "other bits, within the error bar");
+  if (!counts()) return;
+  const Ledger l = count(&Steps::exp2s);
+  const bool predicted = equal(l.exps, warps * 32 * (n + Tc), "exps: each thread one per key, one per tile");
+  expect(predicted && l == count(&Steps::float4s), "all counters are those of step 7");
+}
+
+// %% [markdown]
+// ## 9 · Registers
+//
+// The last step is for the compiler. Registers have no addresses, so an array stays in them only if every index is
+// known when the kernel is compiled. That is the case when the loops over it are unrolled, and they can be unrolled
+// completely only if their length is constant. `#pragma unroll` asks for that; `#pragma unroll 1` forbids it, where the
+// text would become too long. (The simulator ignores both.) An array that is not in registers goes to *local memory*,
+// which in spite of its name is a part of HBM.
+//
+// So the loops over keys run to B_c instead of `keys`, and keys that do not exist get the score −∞. Their weight is
+// then zero. Only the loop of P·V stays as short as it was, and P needs an array that can be indexed there. It goes to
+// shared memory, in a column of the thread's own, so no barrier is needed. `__launch_bounds__(Br)` promises that blocks
+// have at most 64 threads. The compiler can then give each thread more of the multiprocessor's registers.
+//
+// ```{difference} steps/8-exp2.cuh steps/9-unrolled.cuh
+// ```
+//
+// *Prediction*: the counters get a little worse. Whole tiles are computed: T_c · B_c = 160 keys for N = 150. P adds one
+// write for each of 160 keys and one read for each of 150. What is gained, no counter shows. nvcc 13.0 does
+// put `s` into local memory in steps 4 to 6 (`-Xptxas -v`: "128 bytes stack frame"). In steps 7 and 8 it unrolls
+// by itself. From here on we do not depend on that.
+
+// %%
+CELL("What registers cost") {
+  expect(same_bits(&Steps::exp2s, &Steps::unrolled), "the same bits: a key that does not exist adds 0");
+  if (!counts()) return;
+  const Ledger before = count(&Steps::exp2s), after = count(&Steps::unrolled);
+  const std::uint64_t keys = Tc * step_Bc;
+  const bool reads = equal(after.shared_read_requests, warps * (Tc * d / 4 + keys * d / 4 + n * d / 4 + n),
+                           "requests that read: Q, K, V, P"),
+             writes =
+                 equal(after.shared_write_requests, before.shared_write_requests + warps * keys, "requests that write"),
+             exps = equal(after.exps, warps * 32 * (keys + Tc), "exps");
+  expect(reads && writes && exps, "counted = predicted");
+  expect(after.bank_conflicts() == 0, "P's columns are neighbours in different banks: no conflict");
+}
+
+// %% [markdown]
+// ## The staircase
+//
+// All seven attention kernels on the same input. From step 3 to step 4 it is the HBM traffic that falls; from there on,
+// what happens on the chip.
+
+// %% tags=["hide-input"]
+CELL("All steps") {
+  if (!counts()) return;
+  std::printf("step           HBM bytes   HBM sectors   shared requests   wavefronts    exps\n");
+  std::vector<std::pair<std::string, Ledger>> all;
+  std::vector<std::pair<std::string, std::uint64_t>> wavefronts;
+  for (const NamedStep& step : attention_steps) all.emplace_back(step.name, count(step.run));
+  for (const auto& [name, l] : all) {
+    std::uint64_t sectors = 0;
+    for (const ArrayTraffic& a : l.arrays) sectors += a.read_sectors + a.write_sectors;
+    std::printf("%-12s %11s %13s %17s %12s %7s\n", name.c_str(), grouped(l.hbm_bytes()).c_str(),
+                grouped(sectors).c_str(), grouped(l.shared_read_requests + l.shared_write_requests).c_str(),
+                grouped(l.shared_wavefronts).c_str(), grouped(l.exps).c_str());
+    wavefronts.emplace_back(name, l.shared_wavefronts);
+  }
+  picture("05-steps", svg::bars("Wavefronts of shared memory, N = 150, D = 32 (step 3 uses none)", wavefronts));
+
+  Example last = random_example(N, D), phase = random_example(N, D);
+  run_step(&Steps::unrolled, last, Where::Sim);
+  phase05::forward(phase.problem({.block_q = step_Br, .block_k = step_Bc}), Where::Sim);
+  expect(std::equal(last.o.data(), last.o.data() + last.o.size(), phase.o.data()),
+         "step 9 gives the bits of phase 05's kernel");
+}
+
+// %% [markdown]
+// **What you saw.** A kernel is a function that every thread runs with another index. Neighbouring threads should touch
+// neighbouring memory. Shared memory holds what several threads use, and a barrier stands between those who write it
+// and those who read it. And each optimisation had a counter that could be predicted before the kernel ran, except for
+// the two that only the compiler sees. What the steps are worth in milliseconds, a GPU has to say.
+//
+// What is left for [05 · The first kernel](notebook.cpp): templates for the sizes, three element types, and any
+// strides.
+//
+// **Exercise.** 1. Delete a barrier in `steps/4-tiled.cuh` and run this page. Which lines does the finding name?
+// 2. In step 7, make the rows D + 8 floats long. How many wavefronts does a request for Q take now? Check with the
+// counter. 3. In `3-naive.cuh`, let S be stored as [key, query] instead of [query, key]. Which sectors change, and how
+// many are left? 4. The tile of step 2 has a bank conflict, too. Which line, how many wavefronts, and what cures it?
