@@ -62,9 +62,37 @@ float rounded(std::int64_t sum, int exponent) {
   return static_cast<float>(std::trunc(exact * 0x1p149) * 0x1p-149);  // subnormal
 }
 
+// Zeros in all of A or all of B (a tile's edge, P of keys that nobody sees) and no infinity or NaN in the other: D = C.
+template <int kCount, const std::uint32_t* MmaRegisters::*kRegisters>
+std::uint32_t bits_of(const std::array<MmaRegisters, 32>& lanes, std::uint32_t exponent, bool& special) {
+  std::uint32_t bits = 0;
+  for (const MmaRegisters& lane : lanes)
+    for (int i = 0; i < kCount; ++i) {
+      const std::uint32_t both = (lane.*kRegisters)[i], low = both & exponent, high = both >> 16 & exponent;
+      bits |= both;
+      special |= low == exponent || high == exponent;
+    }
+  return bits & 0x7fff7fff;
+}
+bool is_zero(const std::array<MmaRegisters, 32>& lanes, MmaType type) {
+  const std::uint32_t exponent = type == MmaType::half ? 0x7c00 : 0x7f80;
+  bool special = false;
+  const std::uint32_t a = bits_of<4, &MmaRegisters::a>(lanes, exponent, special);
+  const std::uint32_t b = bits_of<2, &MmaRegisters::b>(lanes, exponent, special);
+  return !special && (a == 0 || b == 0);
+}
+
 }  // namespace
 
 void mma_m16n8k16(const std::array<MmaRegisters, 32>& lanes, MmaType type) {
+  if (is_zero(lanes, type)) {
+    for (const MmaRegisters& lane : lanes)
+      for (int i = 0; i < 4; ++i) {
+        const float c = lane.c[i];
+        lane.d[i] = c != c ? std::bit_cast<float>(kNaN) : c + 0.0f;  // -0 becomes +0
+      }
+    return;
+  }
   Matrix<kRows, kDepth> a;
   Matrix<kDepth, kColumns> b;
   float c[kRows][kColumns], d[kRows][kColumns];
