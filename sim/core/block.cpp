@@ -58,10 +58,7 @@ int barrier(Vote vote, int predicate, Site site) {
 
 std::uint64_t warp_op(WarpOp op, unsigned mask, std::uint64_t value, unsigned bytes, unsigned param, unsigned width,
                       Site site) {
-  Entered worker;
-  Thread request{};
-  request.op = op, request.value = value, request.bytes = bytes, request.param = param, request.width = width;
-  return worker->warp_op(request, mask, site);
+  return Entered()->warp_op({op, bytes, param, width, value}, mask, site);
 }
 
 std::byte* shared_memory(std::size_t bytes, const char* type, Padding padding) {

@@ -65,6 +65,13 @@ struct Thread {
 
 constexpr unsigned kAtomicsBeforeYield = 64;  // then a spinning thread lets others run
 
+// What a lane brings to a warp operation.
+struct WarpRequest {
+  WarpOp op;
+  unsigned bytes, param, width;
+  std::uint64_t value;
+};
+
 // A warp operation that some lanes of its mask have reached. Disjoint masks may be open at the same time.
 struct OpenOp {
   WarpOp op;
@@ -93,7 +100,7 @@ class Worker {
 
   // What a kernel calls (see simt.hpp).
   int barrier(Vote vote, int predicate, Site site, const CallFrame* frame);
-  std::uint64_t warp_op(const Thread& request, unsigned mask, Site site);
+  std::uint64_t warp_op(const WarpRequest& request, unsigned mask, Site site);
   std::byte* shared_memory(std::size_t bytes, const char* type, Padding padding);
   void before_atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site);
   void before_volatile_read(const void* pc);

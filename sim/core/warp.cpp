@@ -102,7 +102,7 @@ void hand_out_matrices(const Thread* t) {
 
 }  // namespace
 
-std::uint64_t Worker::warp_op(const Thread& request, unsigned mask, Site site) {
+std::uint64_t Worker::warp_op(const WarpRequest& request, unsigned mask, Site site) {
   Thread& thread = threads[current];
   Warp& warp = warps[thread.warp];
   thread.op = request.op, thread.value = request.value, thread.bytes = request.bytes;
