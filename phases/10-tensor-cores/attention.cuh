@@ -22,6 +22,7 @@ __device__ inline std::int64_t visible(std::int64_t i, std::int64_t shift, std::
   return max(std::int64_t{0}, min(i + 1 + shift, Sk));
 }
 
+// #region tile-range
 // K/V tiles 0 … full - 1 are seen whole by each row of a Q tile, full … seen - 1 in part, the others by nobody; nor are
 // the keys from `keys` on.
 struct TileRange {
@@ -32,6 +33,7 @@ __device__ TileRange tile_range(std::int64_t first_row, std::int64_t Sq, std::in
   const std::int64_t keys = visible(min(first_row + Br, Sq) - 1, shift, Sk);
   return {visible(first_row, shift, Sk) / Bc, (keys + Bc - 1) / Bc, keys};
 }
+// #endregion
 
 // #region load-tile
 // HBM -> shared memory: rows first … first + Rows - 1, zeros from row `end` and column from.cols on (0 · NaN is NaN).

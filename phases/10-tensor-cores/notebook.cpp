@@ -134,6 +134,12 @@ CELL("Which lane holds which element") {
 // ```{region} attention.cuh load-tile
 // ```
 //
+// `tile_range` is phase 07's with a third number: no row of the Q tile sees the keys from `keys` on, so they are not
+// loaded, and zeros take their place.
+//
+// ```{region} attention.cuh tile-range
+// ```
+//
 // A row's elements of S lie in four neighbouring lanes. So its maximum takes two shuffles: with the neighbour, then
 // with the pair next door.
 //

@@ -1,6 +1,5 @@
-// Phase 13: the same tiles and products as phase 12 with fewer instructions around them. A warp has 32 rows, so that a
-// fragment of K or V serves two mma; scale is part of exp2's multiply-add; O is rescaled only when a maximum has grown;
-// masked tiles have a loop of their own. Which step is worth how much: the page.
+// Phase 13: the products of phase 12 with fewer instructions around them. New: 32 rows per warp, scale inside exp2's
+// multiply-add, O rescaled only when a maximum has grown, a loop for masked tiles and one for the others, and more.
 // Run it: ./flash tour 13     Test it: ./flash test 13
 #pragma once
 #include <type_traits>
