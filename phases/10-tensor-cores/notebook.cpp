@@ -1,8 +1,8 @@
 // %% [markdown]
 // # 10 · Tensor cores
 //
-// **Question.** Phase 08 multiplies with `fmaf`, one multiply-add per thread and instruction. An H200 also has tensor
-// cores, which multiply small matrices about fifteen times as fast (990 against 67 TFLOP/s, by its data sheet). What
+// **Question.** Phase 08 multiplies with `fmaf`, one multiply-add per thread and instruction. An H200 also has
+// {term}`tensor cores <tensor core>`, which multiply small matrices about fifteen times as fast (990 against 67 TFLOP/s, by its data sheet). What
 // has to change before attention can use them?
 //
 // **Idea.** One instruction, `mma.m16n8k16`, multiplies a matrix A of 16 × 16 by a matrix B of 16 × 8 and adds the
@@ -44,7 +44,7 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
 // %% [markdown]
 // ## Which lane holds what
 //
-// The instruction's description (PTX ISA, "Matrix Fragments for mma.m16n8k16") numbers the lanes by two digits: g =
+// The instruction's description (PTX ISA, "Matrix Fragments for `mma.m16n8k16`") numbers the lanes by two digits: g =
 // lane / 4, from 0 to 7, and t = lane % 4, from 0 to 3. A register holds two neighbouring 16-bit elements. Three
 // functions of `attention.cuh` load fragments out of a tile in shared memory:
 //
@@ -63,7 +63,7 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
 // ```
 
 // %% tags=["hide-input"]
-static const char* hues[] = {"#8ecae6", "#ffb703", "#90be6d", "#f28482", "#cdb4db", "#f7ede2", "#84a59d", "#ffd6a5"};
+static const char* hues[] = {"#8ecae6", "#ffb703", "#90be6d", "#f28482", "#cdb4db", "#d4a373", "#84a59d", "#ffd6a5"};
 
 // A matrix of 16 rows whose cells name the lane that holds them. Returns how many cells no lane or several hold.
 template <class Elements>
@@ -173,8 +173,13 @@ CELL("Which lane holds which element") {
 //
 // ```{region} attention.cuh probabilities
 // ```
+// The second product adds to O, which is rescaled first. Its B comes out of V: 16 keys and 8 columns at a time.
+//
 // ```{region} attention.cuh output-product
 // ```
+//
+// At the end the four lanes of a row add up their shares of l, and each lane divides and stores its own elements:
+//
 // ```{region} attention.cuh output
 // ```
 //

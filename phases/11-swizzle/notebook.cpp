@@ -48,7 +48,7 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
 // ```{region} attention.cuh swizzled
 // ```
 //
-// For a fixed c the eight rows have eight different values of c XOR r, so the pieces lie in eight different groups of
+// For a fixed c, c XOR r is a different number in each of eight rows, so the pieces lie in eight different groups of
 // four banks. For a fixed row the pieces only change places within 128 bytes, so a row that is stored as a whole still
 // fills all banks once.
 
@@ -109,7 +109,7 @@ CELL("Eight rows, before and after") {
 
 // %% tags=["hide-input"]
 CELL("Who gives an address, and who gets what") {
-  static const char* hues[] = {"#8ecae6", "#ffb703", "#90be6d", "#f28482", "#cdb4db", "#f7ede2", "#84a59d", "#ffd6a5"};
+  static const char* hues[] = {"#8ecae6", "#ffb703", "#90be6d", "#f28482", "#cdb4db", "#d4a373", "#84a59d", "#ffd6a5"};
   svg::Canvas canvas(760, 330, "One matrix of ldmatrix: a cell names the lane that gets it");
   std::array<int, 32> got{};
   for (const bool transposed : {false, true}) {
@@ -151,6 +151,9 @@ CELL("Who gives an address, and who gets what") {
 // ```
 // ```{region} attention.cuh scores
 // ```
+//
+// The second product likewise, with two neighbouring 8 columns of V:
+//
 // ```{region} attention.cuh output-product
 // ```
 //
@@ -204,9 +207,9 @@ CELL("Predicted = counted") {
   same &= equal(now.shared_wavefronts, 4 * (pairs * loads + stores), "wavefronts");
   same &= equal(now.bank_conflicts(), 0, "of these, conflicts");
   expect(same, "predicted = counted: not one conflict");
-  std::printf("\n                     phase 10   phase 11\n");
+  std::printf("\n                      phase 10    phase 11\n");
   const auto line = [](const char* what, std::uint64_t a, std::uint64_t b) {
-    std::printf("%-18s %10s %10s\n", what, grouped(a).c_str(), grouped(b).c_str());
+    std::printf("%-18s %11s %11s\n", what, grouped(a).c_str(), grouped(b).c_str());
   };
   line("requests", before.shared_read_requests + before.shared_write_requests,
        now.shared_read_requests + now.shared_write_requests);

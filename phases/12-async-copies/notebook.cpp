@@ -170,9 +170,9 @@ CELL("Barriers, shared memory, bytes in flight") {
   same &= equal(now.shared_wavefronts, 4 * (T * q + pairs * kv), "wavefronts");
   same &= equal(now.bank_conflicts(), 0, "of these, conflicts");
   expect(same, "predicted = counted");
-  std::printf("\n                       phase 11   phase 12\n");
+  std::printf("\n                        phase 11    phase 12\n");
   const auto line = [](const char* what, std::uint64_t a, std::uint64_t b) {
-    std::printf("%-20s %10s %10s\n", what, grouped(a).c_str(), grouped(b).c_str());
+    std::printf("%-20s %11s %11s\n", what, grouped(a).c_str(), grouped(b).c_str());
   };
   line("barriers", before.barriers, now.barriers);
   line("shared memory", before.shared_bytes_peak, now.shared_bytes_peak);

@@ -120,6 +120,9 @@ static bool counts() {
 //
 // ```{region} attention.cuh probabilities
 // ```
+//
+// In the second product an `ldmatrix` of V serves both row tiles, too:
+//
 // ```{region} attention.cuh output-product
 // ```
 //
@@ -210,9 +213,9 @@ CELL("What is saved") {
   same &= equal(now.array("O").write_requests, Tr * 128 * D * 2 / 16 / 32, "stores of O, 16 bytes a lane");
   expect(same, "predicted = counted");
 
-  std::printf("\n                     phase 12   phase 13\n");
+  std::printf("\n                      phase 12    phase 13\n");
   const auto line = [](const char* what, std::uint64_t a, std::uint64_t b) {
-    std::printf("%-18s %10s %10s\n", what, grouped(a).c_str(), grouped(b).c_str());
+    std::printf("%-18s %11s %11s\n", what, grouped(a).c_str(), grouped(b).c_str());
   };
   line("FLOP of mma", before.tensor_flops, now.tensor_flops);
   line("wavefronts", before.shared_wavefronts, now.shared_wavefronts);

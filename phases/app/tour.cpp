@@ -184,7 +184,7 @@ std::vector<std::string> cells_of(const Step& s) {
 }
 
 std::string table_text(const std::vector<Step>& steps) {
-  constexpr int widths[] = {-18, 6, 11, 11, 8, 11, 9, 9, 8, 7, 13};
+  constexpr int widths[] = {-19, 6, 11, 11, 8, 11, 9, 9, 8, 7, 13};
   std::string text;
   const auto add = [&](const auto& cells) {
     for (std::size_t i = 0; i < std::size(widths); ++i) {
@@ -375,7 +375,10 @@ int tour_command(const std::vector<std::string>& words) {
 
   const std::string report = folder + "/report.html";
   write_report(report, steps, p, input, tokens);
-  std::printf("\n%s\nreport: %s\n", table_text(steps).c_str(), std::filesystem::absolute(report).c_str());
+  std::printf("\n%s\n", table_text(steps).c_str());
+  if (std::any_of(steps.begin(), steps.end(), [](const Step& s) { return s.type != Type::Float32; }))
+    std::printf("Phases that take no float32 got the same numbers as float16: half the bytes per element.\n");
+  std::printf("report: %s\n", std::filesystem::absolute(report).c_str());
   for (const Step& s : steps)
     if (!s.good) return std::fprintf(stderr, "flash: %s missed its prediction or its error bar\n", s.name.c_str()), 1;
   return 0;
