@@ -174,7 +174,8 @@ TEST_CASE("the tour: a section and a row for every phase, bytes as derived, and 
   const auto all_rows = table_of(r.out);
   REQUIRE(all_rows.size() == phases.size() + 1);  // the backward pass has a row of its own, behind the phase with one
   auto rows = all_rows;
-  const auto own = std::find_if(rows.begin() + 1, rows.end(), [](const auto& row) { return row[0] == "backward-pass"; });
+  const auto own =
+      std::find_if(rows.begin() + 1, rows.end(), [](const auto& row) { return row.at(0) == "backward-pass"; });
   REQUIRE(own != rows.end());
   CHECK((own - 1)->at(0) == "09-backward");
   const std::vector<std::string> backward = *own;

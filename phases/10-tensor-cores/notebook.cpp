@@ -2,8 +2,8 @@
 // # 10 · Tensor cores
 //
 // **Question.** Phase 08 multiplies with `fmaf`, one multiply-add per thread and instruction. An H200 also has
-// {term}`tensor cores <tensor core>`, which multiply small matrices about fifteen times as fast (990 against 67 TFLOP/s, by its data sheet). What
-// has to change before attention can use them?
+// {term}`tensor cores <tensor core>`, which multiply small matrices about fifteen times as fast (990 against 67
+// TFLOP/s, by its data sheet). What has to change before attention can use them?
 //
 // **Idea.** One instruction, `mma.m16n8k16`, multiplies a matrix A of 16 × 16 by a matrix B of 16 × 8 and adds the
 // result to a matrix C of 16 × 8. The whole warp executes it together. It does 16 · 8 · 16 multiply-adds, which is 4096
@@ -225,8 +225,8 @@ CELL("The sentence, in fp16") {
 // rest is added exactly, and the sum is rounded towards zero. An H200 gave the same bits for 14 families of random
 // operands, 131,072 results each (docs/results/conformance-h200.txt). So a result of the simulator is the GPU's.
 //
-// Take one product of 1 and fifteen small ones. Terms of 2⁻²⁴ all count, and the sum is cut off once; `fmaf` rounds each
-// of them away. Terms of 2⁻²⁶ are cut off before they are added:
+// Take one product of 1 and fifteen small ones. Terms of 2⁻²⁴ all count, and the sum is cut off once; `fmaf` rounds
+// each of them away. Terms of 2⁻²⁶ are cut off before they are added:
 
 // %% tags=["hide-input"]
 // 1 + 15 · x · y by one mma; x and y are powers of two that fp16 holds.
@@ -265,10 +265,10 @@ CELL("Sixteen products, one rounding") {
 }
 
 // %% [markdown]
-// What does that do to attention? To O, very little: 16-bit inputs and outputs are coarser by far. LSE is fp32 and would
-// show it. A score is D/16 such sums, each of which may be short by 2 · 2⁻²⁴ of the size of its terms. So for these
-// kernels LSE's bar is 2·10⁻⁶ · max(1, |LSE|) plus D/16 · 2 · 2⁻²⁴ times that size, which is Σ|q·k| · scale, averaged
-// over the keys as softmax weighs them.
+// What does that do to attention? To O, very little: 16-bit inputs and outputs are coarser by far. LSE is fp32 and
+// would show it. A score is D/16 such sums, each of which may be short by 2 · 2⁻²⁴ of the size of its terms. So for
+// these kernels LSE's bar is 2·10⁻⁶ · max(1, |LSE|) plus D/16 · 2 · 2⁻²⁴ times that size, which is Σ|q·k| · scale,
+// averaged over the keys as softmax weighs them.
 
 // %% tags=["hide-input"]
 struct LseError {
@@ -337,9 +337,8 @@ CELL("NaN behind the mask") {
 // %% [markdown]
 // ## Predicted = counted
 //
-// One head, N = 128, D = 64, tiles of 64 × 64, so T_r = T_c = 2 and four pairs of
-// tiles. HBM bytes are phase 04's formula with 2-byte elements. A pair of tiles costs 2 · 64 · 64 · D multiply-adds, all
-// on tensor cores.
+// One head, N = 128, D = 64, tiles of 64 × 64, so T_r = T_c = 2 and four pairs of tiles. HBM bytes are phase 04's
+// formula with 2-byte elements. A pair of tiles costs 2 · 64 · 64 · D multiply-adds, all on tensor cores.
 //
 // Shared memory is where this kernel is bad, and one can see why without running it. Rows of D = 64 elements are 128
 // bytes, exactly 32 banks. A fragment's load takes 4 words from each of 8 rows, and all 8 rows begin in bank 0. So 4
@@ -379,13 +378,13 @@ CELL("Bytes, FLOPs and wavefronts") {
 }
 
 // %% [markdown]
-// **What you saw.** A warp multiplies 16 × 16 by 16 × 8 in one instruction, and its lanes hold the matrices in pieces. S
-// is already where P has to be. The rest of attention is unchanged. But the tensor cores have to be fed from shared
+// **What you saw.** A warp multiplies 16 × 16 by 16 × 8 in one instruction, and its lanes hold the matrices in pieces.
+// S is already where P has to be. The rest of attention is unchanged. But the tensor cores have to be fed from shared
 // memory, and four of five wavefronts that feed them are bank conflicts. Phase 11 removes these.
 //
 // **Measured:** not yet recorded.
 //
-// **Exercise.** 1. Which lane holds element (5, 11) of A? Which register, which half? 2. m16n8k8 has an A of 16 × 8. Does
-// C still have A's layout then? 3. Phase 05 put 4 spare columns into each row of Q against bank conflicts. How many
-// elements would do here, and what is the next obstacle (think of 16-byte stores)? 4. Let V's tile be zeroed where no row
-// sees a key. Does that save the promise about NaN inside a tile?
+// **Exercise.** 1. Which lane holds element (5, 11) of A? Which register, which half? 2. m16n8k8 has an A of 16 × 8.
+// Does C still have A's layout then? 3. Phase 05 put 4 spare columns into each row of Q against bank conflicts. How
+// many elements would do here, and what is the next obstacle (think of 16-byte stores)? 4. Let V's tile be zeroed where
+// no row sees a key. Does that save the promise about NaN inside a tile?

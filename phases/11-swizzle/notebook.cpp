@@ -5,8 +5,8 @@
 // how do they go away without spending memory on them?
 //
 // **Idea.** Two things change together. `ldmatrix` is an instruction that loads fragments: one of it does the work of
-// four or eight loads of phase 10. And the rows of a tile are stored with their pieces of 16 bytes in another order,
-// a different one for each of eight neighbouring rows: a *swizzle*. Nothing else changes, and not one bit of the result.
+// four or eight loads of phase 10. And the rows of a tile are stored with their pieces of 16 bytes in another order, a
+// different one for each of eight neighbouring rows: a *swizzle*. Nothing else changes, and not one bit of the result.
 //
 // **Changed since 10.** The index `swizzled(row, column)` in every access to a tile, and the three functions that load
 // fragments.
@@ -102,9 +102,9 @@ CELL("Eight rows, before and after") {
 // ## ldmatrix
 //
 // `ldmatrix_x4` loads four matrices of 8 × 8 elements for a warp. Each of the 32 lanes gives one address, of one row of
-// one matrix: lanes 0 to 7 the rows of the first matrix, 8 to 15 of the second, and so on. A row is 16 bytes, one piece.
-// What a lane gets has nothing to do with the address that it gave: of each matrix lane 4g + t receives the elements 2t
-// and 2t + 1 of row g, in one register. That is the layout that `mma` wants of A and of a transposed B.
+// one matrix: lanes 0 to 7 the rows of the first matrix, 8 to 15 of the second, and so on. A row is 16 bytes, one
+// piece. What a lane gets has nothing to do with the address that it gave: of each matrix lane 4g + t receives the
+// elements 2t and 2t + 1 of row g, in one register. That is the layout that `mma` wants of A and of a transposed B.
 // `ldmatrix_x4_trans` hands out columns instead of rows, which is what a B wants that lies as it is multiplied: V.
 
 // %% tags=["hide-input"]
@@ -139,8 +139,8 @@ CELL("Who gives an address, and who gets what") {
 }
 
 // %% [markdown]
-// A fragment of A, 16 × 16, is four such matrices: upper left, lower left, upper right, lower right. Lanes 0 to 15 point
-// to the rows of the left half, 16 to 31 to those of the right half:
+// A fragment of A, 16 × 16, is four such matrices: upper left, lower left, upper right, lower right. Lanes 0 to 15
+// point to the rows of the left half, 16 to 31 to those of the right half:
 //
 // ```{region} attention.cuh load-a
 // ```
@@ -189,8 +189,8 @@ CELL("Phase 10, bit for bit") {
 // %% [markdown]
 // ## Conflicts, before and after
 //
-// Predicted per pair of tiles and for all four warps: Q takes D/16 `ldmatrix` per warp, K and V take 4 · D/16 each. Every
-// one moves 512 bytes, and 32 banks deliver 128 at a time, so 4 wavefronts are the fewest that there can be.
+// Predicted per pair of tiles and for all four warps: Q takes D/16 `ldmatrix` per warp, K and V take 4 · D/16 each.
+// Every one moves 512 bytes, and 32 banks deliver 128 at a time, so 4 wavefronts are the fewest that there can be.
 
 // %% tags=["hide-input"]
 CELL("Predicted = counted") {
@@ -230,8 +230,8 @@ CELL("Predicted = counted") {
 // Compute, and docs/results keeps both counts (`wavefronts-ptx-h200.csv`).
 //
 // **What you saw.** A permutation by XOR and an instruction made for fragments take away every conflict, and with them
-// most of what shared memory had to do. Results keep their bits. But the kernel still loads a tile, waits, multiplies it,
-// waits, and loads the next one. Phase 12 does both at once.
+// most of what shared memory had to do. Results keep their bits. But the kernel still loads a tile, waits, multiplies
+// it, waits, and loads the next one. Phase 12 does both at once.
 //
 // **Measured:** not yet recorded.
 //

@@ -7,8 +7,8 @@
 //
 // **Idea.** An ordinary load goes through registers: the thread has to wait for the value before it can store it to
 // shared memory. `cp.async` is a copy from global to shared memory that a thread only *begins*. It goes on to other
-// work, and says later that it wants to wait. With room for two K/V tiles, two *stages*, tile j + 1 arrives in one while
-// tile j is multiplied in the other.
+// work, and says later that it wants to wait. With room for two K/V tiles, two *stages*, tile j + 1 arrives in one
+// while tile j is multiplied in the other.
 //
 // **Changed since 11.** Two stages for K and V; `load_tile` begins copies instead of making them; one barrier per tile
 // instead of two. Q's fragments are loaded once, before the loop, and stay in registers.
@@ -46,9 +46,9 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
 // - `cp_async_commit()` closes a *group*: all copies that this thread has begun since its last group.
 // - `cp_async_wait<n>()` waits until all but the last n groups of this thread are done. n is 0 here.
 //
-// Between the first and the third, nothing is known about the destination. It may hold the old bytes or the new ones, and
-// the source must not change. After the wait, the thread knows that its own copies are there. It knows nothing about
-// those of other threads. For these it takes a barrier after the wait, as always when threads exchange something.
+// Between the first and the third, nothing is known about the destination. It may hold the old bytes or the new ones,
+// and the source must not change. After the wait, the thread knows that its own copies are there. It knows nothing
+// about those of other threads. For these it takes a barrier after the wait, as always when threads exchange something.
 //
 // A program that gets this wrong often works, because copies often arrive in time. The checked simulator therefore lets
 // them arrive as late as it is allowed to, keeps NaN in the destination until then, and reports whoever touches it.
@@ -62,8 +62,8 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
 // ```{region} attention.cuh load-tile
 // ```
 //
-// The plain loop at the end is for rows that are no multiple of 16 bytes. It copies at once, as before; the barrier that
-// follows covers it too.
+// The plain loop at the end is for rows that are no multiple of 16 bytes. It copies at once, as before; the barrier
+// that follows covers it too.
 //
 // Copies of K and V of one tile are a group. Those of Q are in the first:
 //
@@ -77,10 +77,10 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
 // ```{region} attention.cuh loop
 // ```
 //
-// The wait says: my copies of tile j are there. The barrier then says two things. All threads have come past their waits,
-// so the whole tile is there. And all threads have left the round before, so nobody reads tile j − 1 any more; its stage
-// is where tile j + 1 goes. Only then do the next copies begin. Phase 11 needed two barriers for the same two facts,
-// because it had one place only.
+// The wait says: my copies of tile j are there. The barrier then says two things. All threads have come past their
+// waits, so the whole tile is there. And all threads have left the round before, so nobody reads tile j − 1 any more;
+// its stage is where tile j + 1 goes. Only then do the next copies begin. Phase 11 needed two barriers for the same two
+// facts, because it had one place only.
 
 // %% tags=["hide-input"]
 CELL("Two stages") {
@@ -110,8 +110,8 @@ CELL("Two stages") {
 
 // %% [markdown]
 // A fragment of Q is needed again for each K/V tile. Phase 11 fetched it again each time. Here a lane keeps its D/16
-// fragments of 4 registers: 16 registers for D = 64, 32 for D = 128. With D = 256 it would be 64, beside 128 for O and 32
-// for S, and a thread has 255. So for D = 256 the kernel goes on fetching them.
+// fragments of 4 registers: 16 registers for D = 64, 32 for D = 128. With D = 256 it would be 64, beside 128 for O and
+// 32 for S, and a thread has 255. So for D = 256 the kernel goes on fetching them.
 //
 // What this changed, against phase 11:
 //
@@ -121,10 +121,10 @@ CELL("Two stages") {
 // %% [markdown]
 // ## Run it: whenever the bytes arrive
 //
-// If no thread reads a tile too early and none overwrites one too soon, it makes no difference when copies arrive. So we
-// let the simulator choose: as late as possible, at once, or at random; threads in order, backwards, or at random. A
-// kernel that has forgotten a wait or the barrier would give other bits in one of them, or a finding, or both. [The page
-// on findings](../../docs/book/reading-a-finding.md) shows what one looks like.
+// If no thread reads a tile too early and none overwrites one too soon, it makes no difference when copies arrive. So
+// we let the simulator choose: as late as possible, at once, or at random; threads in order, backwards, or at random. A
+// kernel that has forgotten a wait or the barrier would give other bits in one of them, or a finding, or both. [The
+// page on findings](../../docs/book/reading-a-finding.md) shows what one looks like.
 
 // %% tags=["hide-input"]
 CELL("The same bits, and those of phase 11") {
@@ -148,9 +148,10 @@ CELL("The same bits, and those of phase 11") {
 // %% [markdown]
 // ## Predicted = counted
 //
-// *Bytes in flight* are bytes that have been asked for and not yet waited for. They decide whether a kernel can keep HBM
-// busy: what is on its way at one time, divided by how long a byte is on its way, is the rate at which bytes come. A block
-// of this kernel has at most Q and the first tile of K and V in flight, and one tile of K and V in each later round.
+// *Bytes in flight* are bytes that have been asked for and not yet waited for. They decide whether a kernel can keep
+// HBM busy: what is on its way at one time, divided by how long a byte is on its way, is the rate at which bytes come.
+// A block of this kernel has at most Q and the first tile of K and V in flight, and one tile of K and V in each later
+// round.
 
 // %% tags=["hide-input"]
 CELL("Barriers, shared memory, bytes in flight") {
@@ -199,6 +200,7 @@ CELL("Barriers, shared memory, bytes in flight") {
 // **Measured:** not yet recorded.
 //
 // **Exercise.** 1. Put `begin_copies(tile + 1)` before the barrier. Which two threads race, and for what? 2. Make it
-// three stages and `cp_async_wait<1>`: what has to be committed in the last rounds, when there is nothing to copy? 3. With
-// one stage K and V can still take turns: V is copied while S is computed. Where do the barriers go? Phase 13 does so for
-// D = 256. 4. A multiprocessor has 228 KiB of shared memory. How many blocks of this kernel fit for D = 64, 128 and 256?
+// three stages and `cp_async_wait<1>`: what has to be committed in the last rounds, when there is nothing to copy? 3.
+// With one stage K and V can still take turns: V is copied while S is computed. Where do the barriers go? Phase 13 does
+// so for D = 256. 4. A multiprocessor has 228 KiB of shared memory. How many blocks of this kernel fit for D = 64, 128
+// and 256?

@@ -1,12 +1,12 @@
 // %% [markdown]
 // # 13 · The instruction diet
 //
-// **Question.** Phase 12 waits little and has no conflicts. Between two `mma`, though, stand other instructions: loads of
-// fragments, addresses, comparisons, maxima, exponentials, multiplications. A warp issues one instruction at a time, so
-// each of them delays the next `mma`. Which ones can go?
+// **Question.** Phase 12 waits little and has no conflicts. Between two `mma`, though, stand other instructions: loads
+// of fragments, addresses, comparisons, maxima, exponentials, multiplications. A warp issues one instruction at a time,
+// so each of them delays the next `mma`. Which ones can go?
 //
-// **Idea.** A dozen small ones. None changes what is computed, and none changes the order of tiles and stages that phase
-// 12 has set up. Each saves one kind of instruction, and this page says which.
+// **Idea.** A dozen small ones. None changes what is computed, and none changes the order of tiles and stages that
+// phase 12 has set up. Each saves one kind of instruction, and this page says which.
 //
 // **Changed since 12.** Much of the file, so it is shown in full below. The folder holds the final kernel only: the
 // changes are explained one by one here, but they have not been measured one by one yet.
@@ -40,9 +40,9 @@ static bool counts() {
 // ## 32 rows per warp
 //
 // A fragment of K, once loaded, was multiplied by 16 rows of Q. Let a warp have 32 rows, two row tiles of 16, and it is
-// multiplied by both. That halves the `ldmatrix` of K and V, and the wavefronts with them. The price is registers: twice
-// as much of S, P and O per lane. What still fits into the 255 that a thread may have, and leaves room for two blocks on
-// a multiprocessor, depends on D:
+// multiplied by both. That halves the `ldmatrix` of K and V, and the wavefronts with them. The price is registers:
+// twice as much of S, P and O per lane. What still fits into the 255 that a thread may have, and leaves room for two
+// blocks on a multiprocessor, depends on D:
 //
 // ```{region} attention.cuh layout
 // ```
@@ -56,15 +56,16 @@ static bool counts() {
 // ## Copies and addresses
 //
 // A thread copies one column of pieces, so that `swizzled` and the column's limit are worked out once, and a pointer is
-// moved on by a constant. Only the first copies have to look where K and V end, since the loop runs from the last tile to
-// the first. All others are whole: `kWhole`.
+// moved on by a constant. Only the first copies have to look where K and V end, since the loop runs from the last tile
+// to the first. All others are whole: `kWhole`.
 //
 // ```{region} attention.cuh load-tile
 // ```
 //
 // `ldmatrix` needs an address per lane. Phase 12 computed row, column and XOR anew for each. But the XOR touches three
-// bits of the address only. Eight rows further down is a constant, and so is 64 columns to the right; the four places in
-// between are four pointers. What is left is a constant offset, which is part of the load instruction and costs nothing.
+// bits of the address only. Eight rows further down is a constant, and so is 64 columns to the right; the four places
+// in between are four pointers. What is left is a constant offset, which is part of the load instruction and costs
+// nothing.
 //
 // ```{region} attention.cuh fragments
 // ```
@@ -72,8 +73,8 @@ static bool counts() {
 // ## The scale
 //
 // Phase 12 multiplied each score by scale · log₂ e and subtracted m later. Both fit into one multiply-add inside the
-// exponential: exp2(c · s − c · m). So S is never scaled, and m is a maximum of unscaled scores. That is right for c > 0
-// only. A negative scale turns the signs of Q once instead, and a scale of 0 becomes tiny, since −∞ · 0 is NaN.
+// exponential: exp2(c · s − c · m). So S is never scaled, and m is a maximum of unscaled scores. That is right for c >
+// 0 only. A negative scale turns the signs of Q once instead, and a scale of 0 becomes tiny, since −∞ · 0 is NaN.
 //
 // ```{region} attention.cuh head
 // ```
@@ -82,14 +83,14 @@ static bool counts() {
 //
 // ## Two loops
 //
-// A masked tile needs comparisons that a whole tile does not. `step` is compiled twice, for `masked` true and false, and
-// the loop over tiles becomes two. The masked tiles are the last ones, so they come first.
+// A masked tile needs comparisons that a whole tile does not. `step` is compiled twice, for `masked` true and false,
+// and the loop over tiles becomes two. The masked tiles are the last ones, so they come first.
 //
 // ```{region} attention.cuh two-loops
 // ```
 //
-// A step begins as in phase 12. `sees` is new: a tile that the block needs may still be out of sight for all rows of one
-// warp. Such a warp takes part in the copies and the barriers and skips the rest.
+// A step begins as in phase 12. `sees` is new: a tile that the block needs may still be out of sight for all rows of
+// one warp. Such a warp takes part in the copies and the barriers and skips the rest.
 //
 // ```{region} attention.cuh tile-begins
 // ```
@@ -100,9 +101,9 @@ static bool counts() {
 //
 // ## The maximum
 //
-// Online softmax works with any m, as long as P, l and O use the same one; m only keeps the exponentials in range. So if
-// no maximum of the warp has grown, m, l and O may stay as they are. Each lane looks at its own columns, and one vote of
-// the warp decides. Without growth there is no shuffle, no exp2 for α, and no multiplication of O.
+// Online softmax works with any m, as long as P, l and O use the same one; m only keeps the exponentials in range. So
+// if no maximum of the warp has grown, m, l and O may stay as they are. Each lane looks at its own columns, and one
+// vote of the warp decides. Without growth there is no shuffle, no exp2 for α, and no multiplication of O.
 //
 // The maximum itself is cheaper by bits. Positive floats are ordered like the integers with the same bits, and there is
 // an instruction for the maximum of three integers, which takes two scores at once.
@@ -114,9 +115,9 @@ static bool counts() {
 //
 // ## The exponential
 //
-// `ex2_approx_ftz` is one instruction of the GPU. `exp2f` is more than that, because it gets subnormal results right; here
-// they become 0, which is what a weight below 2⁻¹²⁶ is worth. The multiply-add rounds c · s − c · m once, so c · m must not
-// be so large that its own rounding shows: beyond 512 the subtraction comes first, as in phase 12.
+// `ex2_approx_ftz` is one instruction of the GPU. `exp2f` is more than that, because it gets subnormal results right;
+// here they become 0, which is what a weight below 2⁻¹²⁶ is worth. The multiply-add rounds c · s − c · m once, so c · m
+// must not be so large that its own rounding shows: beyond 512 the subtraction comes first, as in phase 12.
 //
 // ```{region} attention.cuh probabilities
 // ```
@@ -128,15 +129,15 @@ static bool counts() {
 //
 // ## The way out
 //
-// In phase 12 a lane stored its elements of O one by one, 2 bytes at a time. Here O goes through shared memory once more,
-// into the warp's own rows of Q, which nobody needs any longer. From there each lane stores 16 bytes. And instead of a
-// division per element there is one per row, and a multiplication per element.
+// In phase 12 a lane stored its elements of O one by one, 2 bytes at a time. Here O goes through shared memory once
+// more, into the warp's own rows of Q, which nobody needs any longer. From there each lane stores 16 bytes. And instead
+// of a division per element there is one per row, and a multiplication per element.
 //
 // ```{region} attention.cuh output
 // ```
 //
-// With a causal mask the Q tiles take different times. The grid starts the long ones first, so that at the end short ones
-// fill the gaps. CUDA does not promise an order of blocks; this is a hint.
+// With a causal mask the Q tiles take different times. The grid starts the long ones first, so that at the end short
+// ones fill the gaps. CUDA does not promise an order of blocks; this is a hint.
 //
 // ```{region} attention.cuh grid
 // ```
@@ -192,8 +193,8 @@ CELL("Right, and the same bits whenever copies arrive") {
 // %% [markdown]
 // ## Predicted = counted
 //
-// The simulator does not count instructions of every kind, but it counts some of those that were to be saved. Blocks have
-// 128 rows here and 64 in phase 12, so K and V pass half as often, too.
+// The simulator does not count instructions of every kind, but it counts some of those that were to be saved. Blocks
+// have 128 rows here and 64 in phase 12, so K and V pass half as often, too.
 
 // %% tags=["hide-input"]
 CELL("What is saved") {
@@ -254,8 +255,8 @@ CELL("How often a warp rescales") {
 }
 
 // %% [markdown]
-// With a causal mask, Q tiles of 128 rows reach further beyond the diagonal than those of 64. The warps that see nothing
-// there skip it, so that no more is multiplied than with 64 rows:
+// With a causal mask, Q tiles of 128 rows reach further beyond the diagonal than those of 64. The warps that see
+// nothing there skip it, so that no more is multiplied than with 64 rows:
 
 // %% tags=["hide-input"]
 CELL("What a warp does not see") {
@@ -279,7 +280,7 @@ CELL("What a warp does not see") {
 //
 // **Measured:** not yet recorded, neither the kernel nor its steps.
 //
-// **Exercise.** 1. Which of these changes would have helped phase 08? 2. Let scores rise from key to key. How often does a
-// warp rescale then, and what does it cost? Remember which tile comes first. 3. Allow m to lag behind by up to 8 in base
-// 2: P may then be up to 256. What does fp16 say to that, and what bf16? 4. Why may O be written to Q's rows without a
-// barrier of the block?
+// **Exercise.** 1. Which of these changes would have helped phase 08? 2. Let scores rise from key to key. How often
+// does a warp rescale then, and what does it cost? Remember which tile comes first. 3. Allow m to lag behind by up to 8
+// in base 2: P may then be up to 256. What does fp16 say to that, and what bf16? 4. Why may O be written to Q's rows
+// without a barrier of the block?
