@@ -342,12 +342,13 @@ CELL("NaN behind the mask") {
 //
 // Shared memory is where this kernel is bad, and one can see why without running it. Rows of D = 64 elements are 128
 // bytes, exactly 32 banks. A fragment's load takes 4 words from each of 8 rows, and all 8 rows begin in bank 0. So 4
-// banks serve 32 words, 8 each: 8 {term}`wavefronts <wavefront>` where 1 would do. For V the four lanes of a group read
-// rows 2t, t = 0 … 3, and 16 bytes of each: 4 wavefronts, for half a register. Loads per pair of tiles, all four warps:
+// banks serve 32 words, 8 each: 8 {term}`wavefronts <wavefront>` where 1 would do. For V a warp
+// reads 8 neighbouring elements, 16 bytes, from each of four rows: 4 wavefronts, for half a register. Loads per pair of
+// tiles, all four warps:
 //
-//     Q   4 warps · 4 registers · D/16                 8 wavefronts each
-//     K   4 warps · 2 registers · 8 B · D/16           8
-//     V   4 warps · 4 half registers · 4 A · D/8       4
+//     Q   4 warps · D/16 fragments · 4 registers                  8 wavefronts each
+//     K   4 warps · 64/8 · D/16 fragments · 2 registers           8
+//     V   4 warps · 64/16 · D/8 fragments · 4 half registers      4
 
 // %% tags=["hide-input"]
 CELL("Bytes, FLOPs and wavefronts") {
