@@ -69,10 +69,8 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
 //
 // ```{region} attention.cuh begin-copies
 // ```
-// ```{region} attention.cuh keep-q
-// ```
 //
-// The order of the first three statements of the loop is the whole design:
+// A round of the loop begins with three steps, and their order is the whole design: wait, barrier, next copies.
 //
 // ```{region} attention.cuh loop
 // ```
@@ -112,6 +110,9 @@ CELL("Two stages") {
 // A fragment of Q is needed again for each K/V tile. Phase 11 fetched it again each time. Here a lane keeps its D/16
 // fragments of 4 registers: 16 registers for D = 64, 32 for D = 128. With D = 256 it would be 64, beside 128 for O and
 // 32 for S, and a thread has 255. So for D = 256 the kernel goes on fetching them.
+//
+// ```{region} attention.cuh keep-q
+// ```
 //
 // What this changed, against phase 11:
 //
