@@ -75,7 +75,7 @@ function(flash_add_phase number name)
   set(steps)
   if(EXISTS "${folder}/steps/host.cu")
     set(steps ${phase}_steps_kernel)
-    flash_add_kernel(${steps} "${folder}/steps/host.cu")
+    flash_add_kernel(${steps} "${folder}/steps/host.cu" ${capability})
   endif()
 
   # The pages of the course. Each is a test too: it must run to its end, and its quotations must be there.

@@ -1,5 +1,5 @@
-// phase_12_test.cpp: proof of phase 12, asynchronous copies: all that phases and kernels promise (promises.hpp), and its
-// counters from formulas, whenever the copies arrive.
+// phase_12_test.cpp: proof of phase 12, asynchronous copies: all that phases and kernels promise (promises.hpp), and
+// its counters from formulas, whenever the copies arrive.
 // ./flash test 12
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
-// phase_13_test.cpp: proof of phase 13, the instruction diet: all that phases and kernels promise (promises.hpp), and its
-// counters from formulas, whenever the copies arrive.
+// phase_13_test.cpp: proof of phase 13, the instruction diet: all that phases and kernels promise (promises.hpp), and
+// its counters from formulas, whenever the copies arrive.
 // ./flash test 13
 #include <doctest/doctest.h>
 

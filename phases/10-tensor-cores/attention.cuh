@@ -7,6 +7,7 @@
 
 namespace flash::phase10::inline FLASH_MACHINE {
 
+// #region tiles
 // Shared memory of a block: elements of 16 bits, as bits, rows as in HBM.
 template <int D, int Br, int Bc>
 struct Tiles {
@@ -14,12 +15,14 @@ struct Tiles {
   alignas(16) std::uint16_t K[Bc][D];
   alignas(16) std::uint16_t V[Bc][D];
 };
+// #endregion
 
 // Row i sees keys 0 … visible(i) - 1. Top-left: shift = 0. Bottom-right: shift = Sk - Sq. No mask: shift = Sk.
 __device__ inline std::int64_t visible(std::int64_t i, std::int64_t shift, std::int64_t Sk) {
   return max(std::int64_t{0}, min(i + 1 + shift, Sk));
 }
 
+// #region tile-range
 // K/V tiles 0 … full - 1 are seen whole by each row of a Q tile, full … seen - 1 in part, the others by nobody; nor are
 // the keys from `keys` on.
 struct TileRange {
@@ -30,9 +33,11 @@ __device__ TileRange tile_range(std::int64_t first_row, std::int64_t Sq, std::in
   const std::int64_t keys = visible(min(first_row + Br, Sq) - 1, shift, Sk);
   return {visible(first_row, shift, Sk) / Bc, (keys + Bc - 1) / Bc, keys};
 }
+// #endregion
 
-// HBM -> shared memory: rows first … first + Rows - 1, zeros from row `end` and column from.cols on (0 · NaN is NaN). 16
-// bytes at a time where base, stride and D are multiples of that, else element by element.
+// #region load-tile
+// HBM -> shared memory: rows first … first + Rows - 1, zeros from row `end` and column from.cols on (0 · NaN is NaN).
+// 16 bytes at a time where base, stride and D are multiples of that, else element by element.
 template <int kThreads, int D, int Rows, class T>
 __device__ void load_tile(std::uint16_t (&tile)[Rows][D], Head<const T> from, std::int64_t first, std::int64_t end) {
   const auto* bits = reinterpret_cast<const std::uint16_t*>(from.data);
@@ -53,7 +58,9 @@ __device__ void load_tile(std::uint16_t (&tile)[Rows][D], Head<const T> from, st
     tile[r][c] = inside ? bits[(first + r) * from.stride + c] : std::uint16_t{0};
   }
 }
+// #endregion
 
+// #region fragments
 // Fragments of mma.m16n8k16 (PTX ISA). With g = lane / 4 and t = lane % 4 a lane holds, two elements a register,
 //   of A [16,16]: rows g, g + 8, g, g + 8 and columns 2t, 2t, 2t + 8, 2t + 8 (and the next one);
 //   of B [16,8]:  rows 2t, 2t + 8 (and the next one), column g;
@@ -77,7 +84,9 @@ __device__ void load_b(unsigned (&b)[2], const std::uint16_t (&tile)[Rows][D], i
     b[i] = tile[k][column + g] | static_cast<unsigned>(tile[k + 1][column + g]) << 16;
   }
 }
+// #endregion
 
+// #region four-lanes
 // Of the four lanes that share a row: the maximum, the sum.
 __device__ inline float row_max(float x) {
   x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
@@ -87,7 +96,9 @@ __device__ inline float row_sum(float x) {
   x += __shfl_xor_sync(0xffffffffu, x, 1);
   return x + __shfl_xor_sync(0xffffffffu, x, 2);
 }
+// #endregion
 
+// #region head
 // What a block does with Q tile number q_tile of a head.
 template <class T, int D, int Br, int Bc>
 __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/, Head<const T> V /*[Sk, D]*/,
@@ -103,7 +114,9 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
 
   // The state of online softmax (phase 02), in registers: element i of o[n] and s[n] belongs to row i / 2.
   float m[2] = {-INFINITY, -INFINITY}, l[2] = {}, o[D / 8][4] = {};
+  // #endregion
 
+  // #region loop
   const TileRange range = tile_range<Br, Bc>(first_row, Q.rows, K.rows, shift);
   for (std::int64_t tile = 0; tile < range.seen; ++tile) {
     const std::int64_t first_key = tile * Bc;
@@ -112,6 +125,9 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
     load_tile<kThreads>(tiles.V, V, first_key, range.keys);
     __syncthreads();  // the tiles are complete: each was filled by all threads
 
+    // #endregion
+
+    // #region scores
     // S = Q Kᵀ: 16 rows of the warp, 8 keys at a time.
     float s[Bc / 8][4] = {};
 #pragma unroll
@@ -125,7 +141,9 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
         mma_m16n8k16<T>(s[n], q, k, s[n]);
       }
     }
+    // #endregion
 
+    // #region mask
     // Scale, in base 2. Keys beyond the row's diagonal or the end, in masked tiles only: -inf, by selection.
 #pragma unroll
     for (int n = 0; n < Bc / 8; ++n)
@@ -142,7 +160,9 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
           for (int i = 0; i < 2; ++i)
             if (n * 8 + 2 * t + i >= keys) s[n][2 * r + i] = -INFINITY;
       }
+    // #endregion
 
+    // #region maximum
     // The row's maximum so far. While no key was seen m is -inf, and -inf - -inf would be NaN: subtract 0 then.
     float m_safe[2], alpha[2];
 #pragma unroll
@@ -156,7 +176,9 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
       l[r] *= alpha[r];
       m[r] = m_new;
     }
+    // #endregion
 
+    // #region probabilities
     // P = exp(S - m), rounded to T as tensor cores take it; l sums the unrounded p, of this lane's columns for now.
     // The C fragment of two neighbouring S is the A fragment of P: no element changes its lane.
     unsigned p[Bc / 16][4];
@@ -168,7 +190,9 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
         l[r] += left + right;
         p[n / 2][n % 2 * 2 + r] = pack<T>(left, right);
       }
+      // #endregion
 
+      // #region output-product
       // O = alpha O + P V: 16 keys at a time, 8 columns at a time.
 #pragma unroll
     for (int n = 0; n < D / 8; ++n)
@@ -183,8 +207,11 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
         mma_m16n8k16<T>(o[n], p[k / 16], v, o[n]);
       }
     __syncthreads();  // all threads have read K and V: the next round may overwrite them
+
+    // #endregion
   }
 
+  // #region output
   // One division at the end. A row that saw no key has l = 0 and stays 0. Rows beyond Sq are not stored.
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
@@ -201,7 +228,9 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
     if (LSE && t == 0) LSE[row] = fmaf(m[r], 0.693147181f, logf(sum));
   }
 }
+// #endregion
 
+// #region grid
 // The grid: x is the Q tile, y the head, so that blocks which start together read the same K and V. y ends at 65,535;
 // more heads go on in z.
 template <class T, int D, int Br, int Bc>
@@ -215,7 +244,9 @@ __global__ void __launch_bounds__(Br * 2)
   float* lse = LSE ? LSE + head * O.rows : nullptr;
   attend<T, D, Br, Bc>(Q.head(b, h), K.head(b, h), V.head(b, h), O.head(b, h), lse, scale_log2, shift, blockIdx.x);
 }
+// #endregion
 
+// #region launch
 // The host's side: the shared struct, the grid, the launch: a warp for each 16 rows.
 struct Attention {
   template <int D, int Br, int Bc>
@@ -230,5 +261,6 @@ struct Attention {
     kernel<<<grid, Br * 2, shared_bytes>>>(p.Q, p.K, p.V, p.O, p.LSE, p.scale_log2, p.shift, p.B, p.H);
   }
 };
+// #endregion
 
 }  // namespace flash::phase10::inline FLASH_MACHINE

@@ -15,11 +15,13 @@ struct Tiles {
   alignas(16) std::uint16_t V[Bc][D];
 };
 
+// #region swizzled
 // 8 rows in one place of a tile begin in the same bank where rows are 128 bytes or a multiple. So piece c of row r (8
 // elements, 16 bytes, 4 banks) lies where piece c ^ (r % 8) would be: the 8 rows take 8 different groups of 4 banks.
 __device__ inline int swizzled(int row, int column) {
   return column ^ row % 8 * 8;
 }
+// #endregion
 
 // Row i sees keys 0 … visible(i) - 1. Top-left: shift = 0. Bottom-right: shift = Sk - Sq. No mask: shift = Sk.
 __device__ inline std::int64_t visible(std::int64_t i, std::int64_t shift, std::int64_t Sk) {
@@ -37,8 +39,8 @@ __device__ TileRange tile_range(std::int64_t first_row, std::int64_t Sq, std::in
   return {visible(first_row, shift, Sk) / Bc, (keys + Bc - 1) / Bc, keys};
 }
 
-// HBM -> shared memory: rows first … first + Rows - 1, zeros from row `end` and column from.cols on (0 · NaN is NaN). 16
-// bytes at a time where base, stride and D are multiples of that, else element by element.
+// HBM -> shared memory: rows first … first + Rows - 1, zeros from row `end` and column from.cols on (0 · NaN is NaN).
+// 16 bytes at a time where base, stride and D are multiples of that, else element by element.
 template <int kThreads, int D, int Rows, class T>
 __device__ void load_tile(std::uint16_t (&tile)[Rows][D], Head<const T> from, std::int64_t first, std::int64_t end) {
   const auto* bits = reinterpret_cast<const std::uint16_t*>(from.data);
@@ -64,6 +66,7 @@ __device__ void load_tile(std::uint16_t (&tile)[Rows][D], Head<const T> from, st
 //   of A [16,16]: rows g, g + 8, g, g + 8 and columns 2t, 2t, 2t + 8, 2t + 8 (and the next one);
 //   of B [16,8]:  rows 2t, 2t + 8 (and the next one), column g;
 //   of C [16,8]:  rows g, g, g + 8, g + 8 and columns 2t, 2t + 1, 2t, 2t + 1.
+// #region load-a
 // ldmatrix hands out 8 x 8 matrices so that they are these registers; each lane says where one row of one of them is:
 // A, 16 x 16: upper left, lower left, upper right, lower right.
 template <int Rows, int D>
@@ -71,6 +74,8 @@ __device__ void load_a(unsigned (&a)[4], const std::uint16_t (&tile)[Rows][D], i
   const int lane = threadIdx.x % 32, r = row + lane % 16;
   ldmatrix_x4(a, &tile[r][swizzled(r, column + lane / 16 * 8)]);
 }
+// #endregion
+// #region load-b
 // Two B of 16 x 8, side by side, out of rows that are their columns (K: S = QKᵀ), or that are their rows (V).
 template <int Rows, int D>
 __device__ void load_b_transposed(unsigned (&b)[4], const std::uint16_t (&tile)[Rows][D], int row, int column) {
@@ -82,6 +87,7 @@ __device__ void load_b(unsigned (&b)[4], const std::uint16_t (&tile)[Rows][D], i
   const int lane = threadIdx.x % 32, r = row + lane % 16;
   ldmatrix_x4_trans(b, &tile[r][swizzled(r, column + lane / 16 * 8)]);
 }
+// #endregion
 
 // Of the four lanes that share a row: the maximum, the sum.
 __device__ inline float row_max(float x) {
@@ -117,6 +123,7 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
     load_tile<kThreads>(tiles.V, V, first_key, range.keys);
     __syncthreads();  // the tiles are complete: each was filled by all threads
 
+    // #region scores
     // S = Q Kᵀ: 16 rows of the warp, 16 keys at a time.
     float s[Bc / 8][4] = {};
 #pragma unroll
@@ -131,6 +138,7 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
         mma_m16n8k16<T>(s[n + 1], q, {k[2], k[3]}, s[n + 1]);
       }
     }
+    // #endregion
 
     // Scale, in base 2. Keys beyond the row's diagonal or the end, in masked tiles only: -inf, by selection.
 #pragma unroll
@@ -175,6 +183,7 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
         p[n / 2][n % 2 * 2 + r] = pack<T>(left, right);
       }
 
+      // #region output-product
       // O = alpha O + P V: 16 keys at a time, 16 columns at a time.
 #pragma unroll
     for (int n = 0; n < D / 8; ++n)
@@ -189,6 +198,7 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
         mma_m16n8k16<T>(o[n], p[k / 16], {v[0], v[1]}, o[n]);
         mma_m16n8k16<T>(o[n + 1], p[k / 16], {v[2], v[3]}, o[n + 1]);
       }
+    // #endregion
     __syncthreads();  // all threads have read K and V: the next round may overwrite them
   }
 

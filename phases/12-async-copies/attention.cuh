@@ -1,5 +1,5 @@
-// Phase 12: asynchronous copies. New since 11: there is room for two K/V tiles, and cp.async fills one of them while the
-// other is multiplied. Q's fragments stay in registers.
+// Phase 12: asynchronous copies. New since 11: there is room for two K/V tiles, and cp.async fills one of them while
+// the other is multiplied. Q's fragments stay in registers.
 // Run it: ./flash tour 12     Test it: ./flash test 12
 #pragma once
 #include "phases/12-async-copies/phase.hpp"
@@ -7,6 +7,7 @@
 
 namespace flash::phase12::inline FLASH_MACHINE {
 
+// #region tiles
 // Shared memory of a block: elements of 16 bits, as bits. Element (row, column) of a tile is at [row][swizzled(…)].
 template <int D, int Br, int Bc>
 struct Tiles {
@@ -14,6 +15,7 @@ struct Tiles {
   alignas(16) std::uint16_t K[2][Bc][D];  // tile j is in stage j % 2
   alignas(16) std::uint16_t V[2][Bc][D];
 };
+// #endregion
 
 // 8 rows in one place of a tile begin in the same bank where rows are 128 bytes or a multiple. So piece c of row r (8
 // elements, 16 bytes, 4 banks) lies where piece c ^ (r % 8) would be: the 8 rows take 8 different groups of 4 banks.
@@ -37,8 +39,10 @@ __device__ TileRange tile_range(std::int64_t first_row, std::int64_t Sq, std::in
   return {visible(first_row, shift, Sk) / Bc, (keys + Bc - 1) / Bc, keys};
 }
 
-// Begins to copy HBM -> shared memory, to be waited for: rows first … first + Rows - 1, zeros from row `end` and column from.cols on (0 · NaN is NaN). 16
-// bytes at a time where base, stride and D are multiples of that, else element by element.
+// #region load-tile
+// Begins to copy HBM -> shared memory, to be waited for: rows first … first + Rows - 1, zeros from row `end` and column
+// from.cols on (0 · NaN is NaN). 16 bytes at a time where base, stride and D are multiples of that, else element by
+// element, at once.
 template <int kThreads, int D, int Rows, class T>
 __device__ void load_tile(std::uint16_t (&tile)[Rows][D], Head<const T> from, std::int64_t first, std::int64_t end) {
   const auto* bits = reinterpret_cast<const std::uint16_t*>(from.data);
@@ -58,6 +62,7 @@ __device__ void load_tile(std::uint16_t (&tile)[Rows][D], Head<const T> from, st
     tile[r][swizzled(r, c)] = inside ? bits[(first + r) * from.stride + c] : std::uint16_t{0};
   }
 }
+// #endregion
 
 // Fragments of mma.m16n8k16 (PTX ISA). With g = lane / 4 and t = lane % 4 a lane holds, two elements a register,
 //   of A [16,16]: rows g, g + 8, g, g + 8 and columns 2t, 2t, 2t + 8, 2t + 8 (and the next one);
@@ -104,29 +109,35 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
   const int warp_row = threadIdx.x / 32 * 16, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   const std::int64_t first_row = q_tile * Br, my_row = first_row + warp_row + g;
   load_tile<kThreads>(tiles.Q, Q, first_row, Q.rows);
+  // #region keep-q
   constexpr bool kKeepQ = D <= 128;  // else there are too few registers
   unsigned q[kKeepQ ? D / 16 : 1][4];
+  // #endregion
 
   // The state of online softmax (phase 02), in registers: element i of o[n] and s[n] belongs to row i / 2.
   float m[2] = {-INFINITY, -INFINITY}, l[2] = {}, o[D / 8][4] = {};
 
   const TileRange range = tile_range<Br, Bc>(first_row, Q.rows, K.rows, shift);
+  // #region begin-copies
   const auto begin_copies = [&](std::int64_t tile) {
     load_tile<kThreads>(tiles.K[tile % 2], K, tile * Bc, range.keys);
     load_tile<kThreads>(tiles.V[tile % 2], V, tile * Bc, range.keys);
     cp_async_commit();
   };
   if (range.seen > 0) begin_copies(0);
+  // #endregion
+  // #region loop
   for (std::int64_t tile = 0; tile < range.seen; ++tile) {
     const std::int64_t first_key = tile * Bc;
     trace_mark(tile < range.full ? "full" : "masked", tile);
     cp_async_wait<0>();
-    __syncthreads();  // the copies of all threads are there; and all have read the other stage, which the next ones fill
+    __syncthreads();  // all threads' copies are there; and all have read the other stage, which the next ones fill
     if (tile + 1 < range.seen) begin_copies(tile + 1);
     const auto &k_tile = tiles.K[tile % 2], &v_tile = tiles.V[tile % 2];
     if (kKeepQ && tile == 0)
 #pragma unroll
       for (int d = 0; d < D; d += 16) load_a(q[d / 16 % std::size(q)], tiles.Q, warp_row, d);
+    // #endregion
 
     // S = Q Kᵀ: 16 rows of the warp, 16 keys at a time.
     float s[Bc / 8][4] = {};

@@ -1,6 +1,5 @@
-// Phase 13: the same tiles and products as phase 12 with fewer instructions around them. A warp has 32 rows, so that a
-// fragment of K or V serves two mma; scale is part of exp2's multiply-add; O is rescaled only when a maximum has grown by
-// much; masked tiles have a loop of their own. Which step is worth how much: the page.
+// Phase 13: the products of phase 12 with fewer instructions around them. New: 32 rows per warp, scale inside exp2's
+// multiply-add, O rescaled only when a maximum has grown, a loop for masked tiles and one for the others, and more.
 // Run it: ./flash tour 13     Test it: ./flash test 13
 #pragma once
 #include <type_traits>
@@ -10,6 +9,7 @@
 
 namespace flash::phase13::inline FLASH_MACHINE {
 
+// #region layout
 // What fits into 255 registers and two blocks per multiprocessor (D = 256: one).
 template <int D>
 struct Layout {
@@ -19,7 +19,9 @@ struct Layout {
   static constexpr int blocks = D <= 128 ? 2 : 1;     // per multiprocessor
   static constexpr int threads(int Br) { return Br / (16 * row_tiles) * 32; }
 };
+// #endregion
 
+// #region tiles
 // Shared memory of a block: elements of 16 bits, as bits. Element (row, column) of a tile is at [row][swizzled(…)].
 template <int D, int Br, int Bc>
 struct Tiles {
@@ -27,6 +29,7 @@ struct Tiles {
   alignas(16) std::uint16_t K[Layout<D>::stages][Bc][D];
   alignas(16) std::uint16_t V[Layout<D>::stages][Bc][D];
 };
+// #endregion
 
 __device__ inline int swizzled(int row, int column) {
   return column ^ row % 8 * 8;
@@ -48,6 +51,7 @@ __device__ TileRange tile_range(std::int64_t first_row, std::int64_t Sq, std::in
   return {visible(first_row, shift, Sk) / Bc, (keys + Bc - 1) / Bc, keys};
 }
 
+// #region load-tile
 // Begins to copy HBM -> shared memory, to be waited for: rows first … first + Rows - 1, zeros from row `end` and column
 // from.cols on (0 · NaN is NaN). kWhole: the tile ends before `end`. A thread copies one column of pieces of 16 bytes.
 // Where base, stride or D are no multiples of that: element by element, at once.
@@ -72,7 +76,9 @@ __device__ void load_tile(std::uint16_t (&tile)[Rows][D], Head<const T> from, st
     tile[r][swizzled(r, c)] = inside ? bits[(first + r) * from.stride + c] : std::uint16_t{0};
   }
 }
+// #endregion
 
+// #region fragments
 // Where a lane's row of ldmatrix is, for all fragments of a tile: 16 columns further on is an XOR of two bits of the
 // address, which four pointers know; 8 rows or 64 columns further on is a constant.
 template <int D>
@@ -88,6 +94,7 @@ struct Fragments {
     return column[right / 16 % 4] + down * D + right / 64 * 64;
   }
 };
+// #endregion
 
 // Of the four lanes that share a row: the maximum, the sum.
 __device__ inline float row_max(float x) {
@@ -99,6 +106,7 @@ __device__ inline float row_sum(float x) {
   return x + __shfl_xor_sync(0xffffffffu, x, 2);
 }
 
+// #region head
 // What a block does with Q tile number q_tile of a head.
 template <class T, int D, int Br, int Bc>
 __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/, Head<const T> V /*[Sk, D]*/,
@@ -116,12 +124,14 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
   // P = exp2(c · S - c · m). A negative scale turns the signs of Q; scale = 0 becomes tiny, since -inf · 0 is NaN.
   const float c = fmaxf(fabsf(scale_log2), 1e-30f);
 
-  // The state of online softmax (phase 02), in registers: element i of o and s belongs to row i / 2. m is a maximum that
-  // may be behind by `much`; any value will do, as long as P, l and O use the same.
+  // The state of online softmax (phase 02), in registers: element i of o and s belongs to row i / 2. m is a maximum of
+  // what was seen; any value will do, as long as P, l and O use the same.
   float m[kRowTiles][2], l[kRowTiles][2] = {}, o[kRowTiles][D / 8][4] = {};
 #pragma unroll
   for (int rt = 0; rt < kRowTiles; ++rt) m[rt][0] = m[rt][1] = -INFINITY;
+  // #endregion
 
+  // #region first-copies
   // From the last tile to the first: only the first copies must look for the end of K and V.
   const TileRange range = tile_range<Br, Bc>(first_row, Q.rows, K.rows, shift);
   int tile = static_cast<int>(range.seen) - 1;
@@ -154,7 +164,9 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
       if constexpr (Layout<D>::keep_q)
         ldmatrix_x4(q[i / (D / 16)][i % (D / 16)], q_rows.at(i / (D / 16) * 16, i % (D / 16) * 16));
   }
+  // #endregion
 
+  // #region tile-begins
   const auto step = [&](auto masked) {
     constexpr bool kMasked = decltype(masked)::value;
     const std::int64_t first_key = std::int64_t{tile} * Bc;
@@ -168,7 +180,9 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
 
     // Does any row of the warp see any key of the tile?
     const bool sees = !kMasked || visible(first_row + warp_row + 16 * kRowTiles - 1, shift, K.rows) > first_key;
+    // #endregion
 
+    // #region scores
     // S = Q Kᵀ: 16 rows and 16 keys at a time.
     float s[kRowTiles][Bc / 8][4] = {};
     if (sees) {
@@ -199,7 +213,9 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
       cp_async_commit();
     }
     if (!sees) return;
+    // #endregion
 
+    // #region mask
     // -inf for keys beyond the row's diagonal or the end, by selection.
     if (kMasked)
 #pragma unroll
@@ -214,8 +230,10 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
             for (int i = 0; i < 2; ++i)
               if (n * 8 + 2 * t + i >= keys) s[rt][n][2 * r + i] = -INFINITY;
         }
+    // #endregion
 
-    // Has a maximum grown by much? Of the lane's own columns for now. Where all m are positive the bits of a float are
+    // #region maximum
+    // Has a maximum grown? Of the lane's own columns for now. Where all m are positive the bits of a float are
     // ordered as integers (a smaller one of either sign changes nothing), and there is a maximum of three integers.
     float top[kRowTiles][2];
     bool grown = false, below_zero = kMasked;
@@ -239,7 +257,9 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
         }
         grown |= top[rt][r] > m[rt][r];
       }
+    // #endregion
 
+    // #region rescale
     // If so: the maximum of all four lanes, and the old state counts less.
     if (__any_sync(0xffffffffu, grown))
 #pragma unroll
@@ -253,7 +273,9 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
 #pragma unroll
           for (int n = 0; n < D / 8; ++n) o[rt][n][2 * r] *= alpha, o[rt][n][2 * r + 1] *= alpha;
         }
+    // #endregion
 
+    // #region probabilities
     // P, rounded to T as tensor cores take it; l sums the unrounded p, of this lane's columns for now.
     unsigned p[kRowTiles][Bc / 16][4];
 #pragma unroll
@@ -274,7 +296,9 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
           p[rt][n / 2][n % 2 * 2 + r] = pack<T>(left, right);
         }
       }
+    // #endregion
 
+    // #region output-product
     // O += P V: 16 keys and 16 columns at a time.
     const Fragments<D> v_rows(&tiles.V[stage][0][0], lane % 16, lane / 16 * 8);
 #pragma unroll
@@ -289,13 +313,17 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
           mma_m16n8k16<T>(o[rt][n + 1], p[rt][k / 16], {v[2], v[3]}, o[rt][n + 1]);
         }
       }
+    // #endregion
   };
+  // #region two-loops
 #pragma unroll 1
   for (; tile >= range.full; --tile) step(std::true_type());
 #pragma unroll 1
   for (; tile >= 0; --tile) step(std::false_type());
+    // #endregion
 
-    // One division at the end; a row that saw no key has l = 0 and stays 0. O goes out through the warp's own rows of Q,
+    // #region output
+    // One division at the end; a row that saw no key has l = 0 and stays 0. O goes out through the warp's rows of Q,
     // which nobody else reads, so that neighbouring lanes store 16 bytes each of one row.
 #pragma unroll
   for (int rt = 0; rt < kRowTiles; ++rt)
@@ -323,9 +351,11 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
     for (int e = 0; !in_pieces && e < 8 && column + e < O.cols; ++e) to[e] = piece[e];
   }
 }
+// #endregion
 
-// The grid. Without a mask x is the Q tile: blocks that start together read the same K and V. With one x is the head and
-// y the Q tile, the longest rows first: short ones fill the gaps in the end.
+// #region grid
+// The grid. Without a mask x is the Q tile: blocks that start together read the same K and V. With one x is the head
+// and y the Q tile, the longest rows first: short ones fill the gaps in the end.
 template <class T, int D, int Br, int Bc>
 __global__ void __launch_bounds__(Layout<D>::threads(Br), Layout<D>::blocks)
     attention(Tensor<const T> Q /*[B, H, Sq, D]*/, Tensor<const T> K /*[B, H, Sk, D]*/,
@@ -339,7 +369,9 @@ __global__ void __launch_bounds__(Layout<D>::threads(Br), Layout<D>::blocks)
   float* lse = LSE ? LSE + head * O.rows : nullptr;
   attend<T, D, Br, Bc>(Q.head(b, h), K.head(b, h), V.head(b, h), O.head(b, h), lse, scale_log2, shift, q_tile);
 }
+// #endregion
 
+// #region launch
 // The host's side: the shared struct, the grid, the launch.
 struct Attention {
   template <int D, int Br, int Bc>
@@ -356,5 +388,6 @@ struct Attention {
     kernel<<<grid, Layout<D>::threads(Br), shared_bytes>>>(p.Q, p.K, p.V, p.O, p.LSE, p.scale_log2, p.shift, p.B, p.H);
   }
 };
+// #endregion
 
 }  // namespace flash::phase13::inline FLASH_MACHINE

@@ -1,6 +1,6 @@
 // Phase 13's object: its declaration and what it moves. Its entry points are added by attention.cu.
-// The bytes are phase 04's with K/V tiles of one row (keys that no row of the Q tile sees are not loaded), less the rows
-// of Q whose tile sees no key at all.
+// The bytes are phase 04's with K/V tiles of one row (keys that no row of the Q tile sees are not loaded), less the
+// rows of Q whose tile sees no key at all.
 // Use: phase.hpp declares what is here.
 #include "phases/13-instruction-diet/phase.hpp"
 
