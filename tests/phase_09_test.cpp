@@ -401,6 +401,18 @@ TEST_CASE_TEMPLATE("backward: gpu", T, float, half, bfloat16) {
   CHECK(same_bits(first.dv.memory, again.dv.memory));
 }
 
+// The backward pass needs more shared memory than the forward one: at D = 256 only its smallest blocks fit an A100.
+TEST_CASE("backward: blocks fall back to what fits") {
+  const std::array<std::pair<Profile, Blocks>, 2> fitting{
+      {{Profile::sm_80, Blocks{16, 16}}, {Profile::sm_90, phase09::features.blocks[0]}}};
+  for (const auto& [profile, blocks] : fitting) {
+    GradientInputs<half> in({.B = 1, .H = 1, .Sq = 20, .Sk = 30, .D = 256});
+    const Run run = run_both(in, Where::Sim, Mode::Deterministic, false, {.profile = profile});
+    CHECK(run.blocks == blocks);
+    expect_none(examine_gradients(in, false));
+  }
+}
+
 // CUDA's grid.y ends at 65,535: more heads than that, each with gradients of its own.
 TEST_CASE("backward: 65,792 heads") {
   const Case c{.B = 257, .H = 256, .Sq = 1, .Sk = 2, .D = 3, .block_q = 16, .block_k = 16};

@@ -520,7 +520,7 @@ CELL("All steps") {
 // **What you saw.** A kernel is a function that every thread runs with another index. Neighbouring threads should touch
 // neighbouring memory. Shared memory holds what several threads use, and a barrier stands between those who write it
 // and those who read it. And each optimisation had a counter that could be predicted before the kernel ran, except for
-// the two that only the compiler sees. What the steps are worth in milliseconds, a GPU has to say.
+// the two that only the compiler sees. What the steps are worth in milliseconds stands at the end of this page.
 //
 // What is left for [05 · The first kernel](notebook.cpp): templates for the sizes, three element types, and any
 // strides.

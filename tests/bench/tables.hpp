@@ -349,6 +349,21 @@ inline std::string cpu_table(const std::vector<Json>& rows) {
   return table + "Memory beyond Q, K, V and O: at most " + format("%.2f", share) + " of torch's.\n\n";
 }
 
+// The staircase of phase 05: each step's time, and as a share of the time of the step before.
+inline std::string steps_table(const std::vector<Json>& rows) {
+  std::string text =
+      table_head({"step, one head of N = " + N_of(rows[0]) + format(", D = %.0f", rows[0].at("D").number), "ms",
+                  "TFLOP/s", "of the step before"});
+  double before = 0;
+  for (const Json& row : rows) {
+    const double ms = row.at("median_ms").number;
+    text += table_line({row.at("step").text, short_number(ms), short_number(row.at("tflops").number),
+                        before > 0 ? format("%.2f", ms / before) : ""});
+    before = ms;
+  }
+  return text + "\n";
+}
+
 using Table = std::string (*)(const std::vector<Json>& rows);
 inline const std::vector<std::pair<std::string, Table>>& kinds() {
   static const std::vector<std::pair<std::string, Table>> all = {{"summary", summary_table},
@@ -360,7 +375,8 @@ inline const std::vector<std::pair<std::string, Table>>& kinds() {
                                                                  {"mutants", mutants_table},
                                                                  {"simulators", simulators_table},
                                                                  {"speed", speed_table},
-                                                                 {"cpu", cpu_table}};
+                                                                 {"cpu", cpu_table},
+                                                                 {"staircase", steps_table}};
   return all;
 }
 
