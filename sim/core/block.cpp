@@ -400,11 +400,19 @@ void Worker::cp_async(Copy copy) {
     misuse("out of bounds", "cp.async to an address outside the block's shared memory",
            "copy from global to shared memory", {side("copies", thread)});
   copy.thread = current;
+  if (launch->trace)
+    tracer.copy(block, thread.warp, thread.lane, copies.committed(current), copy.bytes,
+                observer ? observer->pending(thread.warp) : 0);
   if (observer) observer->copy_begins(copy);
   copies.issue(copy, current);
 }
 
 void Worker::cp_async_wait(unsigned pending) {
+  const Thread& thread = threads[current];
+  const std::uint64_t groups = copies.committed(current);
+  if (launch->trace && thread.lane == 0)
+    tracer.wait(block, thread.warp, groups > pending ? groups - pending : 0, pending,
+                observer ? observer->pending(thread.warp) : 0);
   copies.wait(current, pending, [this](const Copy& copy) {
     if (observer) observer->copy_ends(copy);
   });

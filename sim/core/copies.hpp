@@ -33,6 +33,7 @@ class Copies {
   template <class Ended>
   void wait(unsigned thread, std::uint64_t pending, const Ended& ended);
   bool empty() const { return under_way_ == 0; }
+  std::uint64_t committed(unsigned thread) const { return threads_[thread].committed; }  // groups
   bool is_committed(const Copy& copy) const { return copy.group < threads_[copy.thread].committed; }
   // The copy that writes this byte, or that reads it; null: none.
   const Copy* writing(const void* address) const;
