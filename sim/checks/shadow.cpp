@@ -465,6 +465,9 @@ void Checker::copy_begins(const Copy& copy) {
   const auto key = std::bit_cast<std::uintptr_t>(copy.site) | kSourceLocation;
   const std::uintptr_t whole = key | std::uintptr_t{copy.bytes} << kPieceShift;
   auto* const from = const_cast<std::byte*>(copy.from);
+  if (copy.source_bytes > 0 && copy.source_bytes < copy.bytes &&
+      reinterpret_cast<std::uintptr_t>(from) % copy.bytes != 0)
+    misaligned(from, "a source of cp.async", copy.bytes, key);
   if (copy.source_bytes < copy.bytes)
     range(from, copy.source_bytes, copy.bytes, Access::read, key);
   else if (copy.bytes == 16)

@@ -392,6 +392,9 @@ void Worker::matrix_row(const void* row, LdmatrixRegisters& registers, Site site
 void Worker::cp_async(Copy copy) {
   Thread& thread = threads[current];
   thread.site = copy.site;
+  if (copy.bytes != 4 && copy.bytes != 8 && copy.bytes != 16)
+    misuse("asynchronous copy", "cp.async of " + std::to_string(copy.bytes) + " bytes",
+           "copy 4, 8 or 16 bytes at a time", {side("copies", thread)});
   if (copy.source_bytes > copy.bytes)
     misuse("asynchronous copy",
            "cp.async of " + std::to_string(copy.bytes) + " bytes reads " + std::to_string(copy.source_bytes),

@@ -89,7 +89,7 @@
 //     way".
 //     "cp.async of <element> (<n> bytes) while another writes it", two sides "cp.async". Remedy: "copy to
 //     another place, or let the other copy's thread wait for it first (cp_async_wait)"
-//     "cp.async of 16 bytes reads 20": one side "copies". The block stops there.
+//     "cp.async of 16 bytes reads 20", "cp.async of 12 bytes": one side "copies". The block stops there.
 //   "no end", "division by zero", "stack overflow", "out of bounds" on the fast machine: sim/core/faults.cpp has the
 //     words. One side "runs". The block stops there.
 namespace flash::simt {

@@ -149,6 +149,8 @@ inline constexpr Exhibit exhibits[] = {
      "memcheck"},
     {"cp_async_misaligned_source", "the source's rows are no multiples of 16 bytes", "a leading dimension of 5",
      "memcheck"},
+    {"cp_async_misaligned_tail", "the same where fewer bytes are read than the copy has", "rows of 3 elements",
+     "memcheck"},
     {"cp_async_source_past_end", "the last copy reads past the end of its array; the twin fills with zeros",
      "K/V tail beyond the sequence's end", "memcheck"},
     {"cp_async_source_too_large", "the number of bytes to read exceeds the copy's 16", "a tail not limited to one copy",

@@ -297,6 +297,17 @@ __global__ void cp_async_misaligned_source(const float* in, float* out, int) {
 }
 
 template <bool Fixed>
+__global__ void cp_async_misaligned_tail(const float* in, float* out, int) {
+  Tile& s = shared<Tile>();
+  const int t = threadIdx.x;  // 8 threads; 12 of 16 bytes from rows of 3 floats
+  const int row = Fixed ? 4 : 3;
+  cp_async_16(&s.x[4 * t], &in[row * t], 12);  //@ cp_async_misaligned_tail:1
+  cp_async_commit();
+  cp_async_wait<0>();
+  out[t] = s.x[4 * t] + s.x[4 * t + 3];
+}
+
+template <bool Fixed>
 __global__ void cp_async_source_past_end(const float* in, float* out, int n) {
   Tile& s = shared<Tile>();
   const int t = threadIdx.x;  // 16 threads; `in` has n = 42 elements, so that the last copy has two of four
@@ -357,6 +368,7 @@ PtxExhibit run_variant(Machine& m, const std::string& name) {
   if (name == "cp_async_past_end") return show<Tile>(m, cp_async_past_end<Fixed>, 17);
   if (name == "cp_async_misaligned") return show<Stages>(m, cp_async_misaligned<Fixed>, 16);
   if (name == "cp_async_misaligned_source") return show<Tile>(m, cp_async_misaligned_source<Fixed>, 8);
+  if (name == "cp_async_misaligned_tail") return show<Tile>(m, cp_async_misaligned_tail<Fixed>, 8);
   if (name == "cp_async_source_past_end") return show<Tile>(m, cp_async_source_past_end<Fixed>, 16, 42);
   if (name == "cp_async_source_too_large") return show<Tile>(m, cp_async_source_too_large<Fixed>, 16, 42);
   refuse("exhibit", name, "a name from museum.hpp", "list them with museum --list");

@@ -429,6 +429,10 @@ race: read after cp.async of shared Stages+124 (4 bytes)
   read  {1}  block (0,0,0) warp 0 lane 1
   remedy: an n-byte access needs an address that is a multiple of n
 )"},
+    {"cp_async_misaligned_tail", R"(misaligned: use of a source of cp.async at byte 12 of in
+  uses  {1}  block (0,0,0) warp 0 lane 1
+  remedy: its type needs an address that is a multiple of 16
+)"},
     {"cp_async_source_past_end", R"(out of bounds: read of in[40] (16 bytes); in has 42 elements
   read  {1}  block (0,0,0) warp 0 lane 10
   remedy: guard the access or fix the index
