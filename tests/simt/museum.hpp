@@ -133,6 +133,8 @@ inline constexpr Exhibit exhibits[] = {
     {"cp_async_no_commit", "waits for copies that belong to no group yet", "a forgotten commit", ""},
     {"cp_async_no_barrier", "reads what others have copied: their wait is there, the barrier behind it is missing",
      "a wait taken for a barrier", "racecheck"},
+    {"cp_async_wait_after_barrier", "waits behind the barrier instead of before it", "two lines in the wrong order",
+     "racecheck"},
     {"cp_async_refilled_early", "the next tile is copied over one that others still read",
      "the barrier at the end of a loop over tiles", "racecheck"},
     {"cp_async_same_stage", "the copy ahead goes into the stage that is being read", "a stage's index not switched",

@@ -181,6 +181,18 @@ __global__ void cp_async_no_barrier(const float* in, float* out, int) {
 }
 
 template <bool Fixed>
+__global__ void cp_async_wait_after_barrier(const float* in, float* out, int) {
+  Tile& s = shared<Tile>();
+  const int t = threadIdx.x;                         // the first warp copies, the second one reads
+  if (t < 16) cp_async_16(&s.x[4 * t], &in[4 * t]);  //@ cp_async_wait_after_barrier:2
+  cp_async_commit();
+  if (Fixed) cp_async_wait<0>();
+  __syncthreads();
+  if (!Fixed) cp_async_wait<0>();
+  if (t >= 32) out[t] = s.x[t];  //@ cp_async_wait_after_barrier:1
+}
+
+template <bool Fixed>
 __global__ void cp_async_refilled_early(const float* in, float* out, int) {
   Tile& s = shared<Tile>();
   const int t = threadIdx.x;
@@ -359,6 +371,7 @@ PtxExhibit run_variant(Machine& m, const std::string& name) {
   if (name == "cp_async_wait_too_short") return show<Stages>(m, cp_async_wait_too_short<Fixed>, 64);
   if (name == "cp_async_no_commit") return show<Tile>(m, cp_async_no_commit<Fixed>, 64);
   if (name == "cp_async_no_barrier") return show<Tile>(m, cp_async_no_barrier<Fixed>, 64);
+  if (name == "cp_async_wait_after_barrier") return show<Tile>(m, cp_async_wait_after_barrier<Fixed>, 64);
   if (name == "cp_async_refilled_early") return show<Tile>(m, cp_async_refilled_early<Fixed>, 64);
   if (name == "cp_async_same_stage") return show<Stages>(m, cp_async_same_stage<Fixed>, 64);
   if (name == "cp_async_source_overwritten") return show<Tile>(m, cp_async_source_overwritten<Fixed>, 16);

@@ -3,6 +3,7 @@
 // Run: ctest -L simt, or simt_museum_test
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <fstream>
 #include <map>
 #include <regex>
@@ -373,6 +374,12 @@ race: write after write of out[31] (4 bytes)
   remedy: put __syncthreads() between the copying thread's cp_async_wait and this read
   seen 32 times
 )"},
+    {"cp_async_wait_after_barrier", R"(race: read after cp.async of shared Tile+128 (4 bytes)
+  read      {1}  block (0,0,0) warp 1 lane 0
+  cp.async  {2}  block (0,0,0) warp 0 lane 8
+  remedy: put __syncthreads() between the copying thread's cp_async_wait and this read
+  seen 32 times
+)"},
     {"cp_async_refilled_early", R"(race: read after cp.async of shared Tile+128 (4 bytes)
   read      {2}  block (0,0,0) warp 1 lane 0
   cp.async  {1}  block (0,0,0) warp 0 lane 8
@@ -523,6 +530,18 @@ TEST_CASE("tensor cores and asynchronous copies: a twin's result and counters ar
       CHECK(other.ledger == first.ledger);
     }
   }
+}
+
+// The stage that is copied to holds what it held before, the same numbers: by luck the result would be right.
+TEST_CASE("a tile that is read before its wait is NaN, unless copies arrive at once") {
+  const auto sum = [](Completion completion) {
+    const MachineOptions options{.completion = completion, .threads = 1, .keep_going = true};
+    float all = 0;
+    for (const float x : flash::on_checked::run_ptx_exhibit("cp_async_same_stage", Variant::bug, options).out) all += x;
+    return all;
+  };
+  CHECK(std::isnan(sum(Completion::late)));
+  CHECK(sum(Completion::eager) == 4 * (63 * 64 / 2));  // four tiles of 0 to 63
 }
 
 TEST_CASE("each bug is found, whatever the schedule") {
