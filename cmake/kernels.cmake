@@ -97,7 +97,7 @@ FLAGS_sim='-std=c++20 -g1 ${both} -O2 -DFLASH_MACHINE=on_sim'
 add_custom_target(flash-check DEPENDS flash_simt flash-launches)
 
 # One kernel file as object libraries <name>_sim, <name>_checked and (with CUDA) <name>_gpu, and <name> for all of them.
-# LOWEST_CAPABILITY 80: its instructions need that; for the GPU it is compiled for those of the architectures that have it.
+# LOWEST_CAPABILITY 80: its instructions need that; for the GPU it is compiled for those architectures that have it.
 function(flash_add_kernel name file)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "LOWEST_CAPABILITY" "")
   get_filename_component(path ${file} ABSOLUTE)

@@ -323,7 +323,7 @@ void MachineCore::run(Launch& launch) {
   };
   std::stable_sort(events.begin(), events.end(), [](const auto& a, const auto& b) { return a.block < b.block; });
   for (const Tracer::Event& e : events)
-    s.trace.push_back({s.reports.size(), coordinates(e.block), e.warp, e.name, e.value, e.begin, e.end});
+    s.trace.push_back({s.reports.size(), coordinates(e.block), e.warp, e.name, e.value, e.begin, e.end, e.beside});
   s.reports.push_back(report);
   s.unnamed.emplace_back(launch.kernel, launch.kernel_name);
   for (const std::exception_ptr& error : errors)

@@ -25,6 +25,7 @@ constexpr std::uintptr_t kSourceLocation = std::uintptr_t{1} << 63;
 // One instruction may move pieces of different sizes: the size belongs to the key, above the bits of an address.
 constexpr int kPieceShift = 48;
 constexpr std::uintptr_t kOfCopy = std::uintptr_t{3} << kPieceShift;  // what cp.async writes; no size of a piece
+constexpr std::uintptr_t kPieceBits = std::uintptr_t{0xff} << kPieceShift;
 constexpr std::uintptr_t kAddressBits = (std::uintptr_t{1} << kPieceShift) - 1;
 
 // The struct that the running kernel takes its shared memory for.
@@ -458,17 +459,25 @@ void Checker::matrix_row(const void* row, Site site_) {
   touch_all<false, 16, Access::read>(cells_, offset, running_ | Epoch{s} << kThreadBits, false, row);
 }
 
-// An asynchronous copy: its thread reads the source and writes the destination when it begins, and writes it again when
-// it has waited, which is what others may not overtake. In between nobody may touch the destination.
+// An asynchronous copy: its thread writes the destination and reads the source when it begins, and does both again when
+// it has waited, which is what others may not overtake. In between nobody may touch the one or write the other.
 void Checker::copy_begins(const Copy& copy) {
   const auto key = std::bit_cast<std::uintptr_t>(copy.site) | kSourceLocation;
-  if (copy.source_bytes == copy.bytes)
-    access<16, Access::read>(const_cast<std::byte*>(copy.from), key | std::uintptr_t{16} << kPieceShift);
+  const std::uintptr_t whole = key | std::uintptr_t{copy.bytes} << kPieceShift;
+  auto* const from = const_cast<std::byte*>(copy.from);
+  if (copy.source_bytes > 0 && copy.source_bytes < copy.bytes &&
+      reinterpret_cast<std::uintptr_t>(from) % copy.bytes != 0)
+    misaligned(from, "a source of cp.async", copy.bytes, key);
+  if (copy.source_bytes < copy.bytes)
+    range(from, copy.source_bytes, copy.bytes, Access::read, key);
+  else if (copy.bytes == 16)
+    access<16, Access::read>(from, whole);
+  else if (copy.bytes == 8)
+    access<8, Access::read>(from, whole);
   else
-    range(copy.from, copy.source_bytes, 16, Access::read, key);
+    access<4, Access::read>(from, whole);
   const std::size_t offset = in_shared(copy.to, copy.bytes, Access::write, key | kOfCopy);
-  const Epoch mine = running_ | Epoch{site(key | kOfCopy)} << kThreadBits;
-  touch_all<false, 16, Access::write>(cells_, offset, mine, false, copy.to);
+  write_by_copy(copy);
   for (std::size_t i = 0; i < copy.bytes; i += 4) cells_.state[(offset + i) / 4] |= Cells::kInFlight;
   any_state_ = true;
 }
@@ -477,8 +486,26 @@ void Checker::copy_ends(const Copy& copy) {
   const auto offset = static_cast<std::size_t>(copy.to - shared_);
   for (std::size_t i = 0; i < copy.bytes; i += 4)
     cells_.state[(offset + i) / 4] &= static_cast<std::uint8_t>(~Cells::kInFlight);
+  write_by_copy(copy);
+  const auto key = std::bit_cast<std::uintptr_t>(copy.site) | kSourceLocation;
+  const Epoch mine = running_ | Epoch{site(key | std::uintptr_t{copy.bytes} << kPieceShift)} << kThreadBits;
+  for (unsigned i = 0; i + 4 <= copy.source_bytes; i += 4)  // whole words: those of a tail were judged at the beginning
+    if (global_.memory.contains(copy.from))
+      touch_all<true, 4, Access::read>(global_.cells, global_.memory.offset(copy.from + i), mine, true, copy.from + i);
+}
+
+void Checker::write_by_copy(const Copy& copy) {
   const unsigned s = site(std::bit_cast<std::uintptr_t>(copy.site) | kSourceLocation | kOfCopy);
-  touch_all<false, 16, Access::write>(cells_, offset, running_ | Epoch{s} << kThreadBits, false, copy.to);
+  const Epoch mine = running_ | Epoch{s} << kThreadBits;
+  const auto offset = static_cast<std::size_t>(copy.to - shared_);
+  if (copy.bytes == 16) return touch_all<false, 16, Access::write>(cells_, offset, mine, false, copy.to);
+  if (copy.bytes == 8) return touch_all<false, 8, Access::write>(cells_, offset, mine, false, copy.to);
+  touch_all<false, 4, Access::write>(cells_, offset, mine, false, copy.to);
+}
+
+bool Checker::is_of_copy(Epoch epoch) const {
+  const std::uintptr_t key = global_.site_key(site_index_of(epoch));
+  return key & kSourceLocation && (key & kPieceBits) == kOfCopy;
 }
 
 void Checker::after_atomic(const void* address) {
@@ -661,7 +688,9 @@ FindingSide Checker::side(const char* what, Epoch epoch) const {
 
 void Checker::race(const Wrong& wrong, Access access_, Epoch mine, const void* address, std::size_t bytes) {
   const Outside outside;
-  const char *before = name_of(wrong.before), *now = name_of(access_);
+  const bool copied = is_of_copy(wrong.earlier);
+  const char* const before = copied ? "cp.async" : name_of(wrong.before);
+  const char* const now = is_of_copy(mine) ? "cp.async" : name_of(access_);
   const std::uintptr_t kinds = static_cast<std::uintptr_t>(wrong.before) << 8 | static_cast<std::uintptr_t>(access_);
   const std::uintptr_t sites = std::uintptr_t{site_index_of(mine)} << 16 | site_index_of(wrong.earlier);
   RawFinding* finding = worker_.findings.repeated("race", sites, kinds, worker_.block);
@@ -672,7 +701,10 @@ void Checker::race(const Wrong& wrong, Access access_, Epoch mine, const void* a
     RawFinding found{
         "race",
         std::string(now) + " after " + before + " of " + element(address, bytes) + " (" + counted(bytes) + ")",
-        wrong.distance == 1   ? "put __syncwarp() between the two"
+        copied && wrong.distance < 3
+            ? std::string("put ") + (wrong.distance == 1 ? "__syncwarp()" : "__syncthreads()") +
+                  " between the copying thread's cp_async_wait and this " + (is_of_copy(mine) ? "copy" : now)
+        : wrong.distance == 1 ? "put __syncwarp() between the two"
         : wrong.distance == 2 ? std::string("put __syncthreads() between the two") +
                                     (flag ? "; with a flag: __threadfence() before it is set and after it is read" : "")
         : flag ? "if a flag orders the blocks: __threadfence() before it is set and after it is read; else split the "
@@ -754,14 +786,25 @@ void Checker::disturbs_copy(const Copy& copy, Access access_, Epoch mine, const 
   const std::uintptr_t sites = std::uintptr_t{site_index_of(mine)} << 32 | copy.site.line();
   if (worker_.findings.repeated("asynchronous copy", sites, copy.site.column(), worker_.block)) return;
   const bool of_source = global_.memory.contains(address);
-  worker_.findings.add(
-      {"asynchronous copy",
-       std::string(name_of(access_)) + " of " + element(address, bytes) + " (" + counted(bytes) + ") while cp.async " +
-           (of_source ? "reads it" : "writes it"),
-       of_source ? "let the copying thread wait for its copy first (cp_async_wait), then __syncthreads()"
-                 : "let the copying thread wait for its copy (cp_async_wait), then __syncthreads()",
-       {side(name_of(access_), mine), {"copies", nullptr, copy.site, true, worker_.block, copy.thread}},
-       worker_.block});
+  const char* const now = is_of_copy(mine) ? "cp.async" : name_of(access_);
+  std::string remedy;
+  if (is_of_copy(mine))
+    remedy = "copy to another place, or let the other copy's thread wait for it first (cp_async_wait)";
+  else if (!worker_.copies.is_committed(copy))
+    remedy = "commit the copy's group (cp_async_commit) before the wait";
+  else if (copy.left > 0)
+    remedy =
+        "wait for the copy's group, too: the last cp_async_wait<" + std::to_string(copy.left) + "> left it under way";
+  else if (copy.thread == thread_of(mine))
+    remedy = std::string("let the thread wait for its copy (cp_async_wait) before this ") + now;
+  else
+    remedy = "let the copying thread wait for its copy (cp_async_wait), then __syncthreads()";
+  worker_.findings.add({"asynchronous copy",
+                        std::string(now) + " of " + element(address, bytes) + " (" + counted(bytes) + ") while " +
+                            (is_of_copy(mine) ? "another " : "cp.async ") + (of_source ? "reads it" : "writes it"),
+                        remedy,
+                        {side(now, mine), {"cp.async", nullptr, copy.site, true, worker_.block, copy.thread}},
+                        worker_.block});
 }
 
 bool Checker::uninitialised(Access access_, Epoch mine, const void* address, std::size_t bytes) {
@@ -852,7 +895,8 @@ void Checker::bad_address(const void* address, std::size_t bytes, Access access_
     what += " of " + counted(bytes) + " at an address outside every device array";
   }
   const Epoch mine = running_ | Epoch{site(key)} << kThreadBits;
-  worker_.findings.add({kind, what, remedy, {side(name_of(access_), mine)}, worker_.block});
+  worker_.findings.add(
+      {kind, what, remedy, {side(is_of_copy(mine) ? "cp.async" : name_of(access_), mine)}, worker_.block});
   worker_.stop_block();
 }
 

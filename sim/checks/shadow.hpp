@@ -224,6 +224,8 @@ class Checker : public Observer {
   void assumes_lockstep(Epoch earlier, Access before, Access access, Epoch mine, const void* address,
                         std::size_t bytes);
   void disturbs_copy(const Copy& copy, Access access, Epoch mine, const void* address, std::size_t bytes);
+  void write_by_copy(const Copy& copy);
+  bool is_of_copy(Epoch epoch) const;  // a write by cp.async
   std::size_t in_shared(const void* address, std::size_t bytes, Access access, std::uintptr_t site_key);
   bool uninitialised(Access access, Epoch mine, const void* address, std::size_t bytes);
   bool written(const std::byte* address) const;

@@ -389,6 +389,9 @@ void Worker::matrix_row(const void* row, LdmatrixRegisters& registers, Site site
 void Worker::cp_async(Copy copy) {
   Thread& thread = threads[current];
   thread.site = copy.site;
+  if (copy.bytes != 4 && copy.bytes != 8 && copy.bytes != 16)
+    misuse("asynchronous copy", "cp.async of " + std::to_string(copy.bytes) + " bytes",
+           "copy 4, 8 or 16 bytes at a time", {side("copies", thread)});
   if (copy.source_bytes > copy.bytes)
     misuse("asynchronous copy",
            "cp.async of " + std::to_string(copy.bytes) + " bytes reads " + std::to_string(copy.source_bytes),
@@ -397,11 +400,19 @@ void Worker::cp_async(Copy copy) {
     misuse("out of bounds", "cp.async to an address outside the block's shared memory",
            "copy from global to shared memory", {side("copies", thread)});
   copy.thread = current;
+  if (launch->trace)
+    tracer.copy(block, thread.warp, thread.lane, copies.committed(current), copy.bytes,
+                observer ? observer->pending(thread.warp) : 0);
   if (observer) observer->copy_begins(copy);
   copies.issue(copy, current);
 }
 
 void Worker::cp_async_wait(unsigned pending) {
+  const Thread& thread = threads[current];
+  const std::uint64_t groups = copies.committed(current);
+  if (launch->trace && thread.lane == 0)
+    tracer.wait(block, thread.warp, groups > pending ? groups - pending : 0, pending,
+                observer ? observer->pending(thread.warp) : 0);
   copies.wait(current, pending, [this](const Copy& copy) {
     if (observer) observer->copy_ends(copy);
   });

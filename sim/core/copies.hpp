@@ -20,6 +20,7 @@ struct Copy {
   unsigned thread = 0;
   std::uint64_t group = 0;  // of its thread, counted from 0
   bool arrived = false;     // its bytes are there, although nobody may know it yet
+  std::uint64_t left = 0;   // the last wait since its group was committed left so many groups, this one among them
 };
 
 class Copies {
@@ -32,6 +33,8 @@ class Copies {
   template <class Ended>
   void wait(unsigned thread, std::uint64_t pending, const Ended& ended);
   bool empty() const { return under_way_ == 0; }
+  std::uint64_t committed(unsigned thread) const { return threads_[thread].committed; }  // groups
+  bool is_committed(const Copy& copy) const { return copy.group < threads_[copy.thread].committed; }
   // The copy that writes this byte, or that reads it; null: none.
   const Copy* writing(const void* address) const;
   const Copy* reading(const void* address, std::size_t bytes) const;
@@ -63,6 +66,8 @@ void Copies::wait(unsigned thread, std::uint64_t pending, const Ended& ended) {
     ended(copy);
   }
   own.copies.erase(own.copies.begin(), own.copies.begin() + static_cast<std::ptrdiff_t>(done));
+  for (Copy& copy : own.copies)
+    if (copy.group < own.committed) copy.left = pending;
   under_way_ -= done;
 }
 

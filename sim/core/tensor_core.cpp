@@ -141,7 +141,7 @@ void mma_m16n8k16(const std::array<MmaRegisters, 32>& lanes, MmaType type) {
         const int exponent = a.exponent[row][k] + b.exponent[k][n];
         largest[n] = exponent > largest[n] ? exponent : largest[n];
       }
-    // In units of the last bit that is kept a term is an integer below 2^27 (C's below 2^26), and 16 of them fit 32 bits.
+    // In units of the last bit that is kept a term is an integer below 2^27 (C's below 2^26): 16 of them fit 32 bits.
     double unit[kColumns];
     std::int32_t sum[kColumns] = {};
     for (int n = 0; n < kColumns; ++n) unit[n] = power_of_two(kFractionalBits - largest[n]);

@@ -1,4 +1,4 @@
-// conformance_ptx.cu: the same as conformance.cu for the instructions of gpu/ptx.cuh, which need compute capability 8.0:
+// conformance_ptx.cu: as conformance.cu for the instructions of gpu/ptx.cuh, which need compute capability 8.0:
 // mma by the kinds of operands that could tell one rounding from another, ldmatrix, cp.async.
 // Run: simt_conformance_test (against docs/results/conformance-h200.txt); record.cpp makes that file on a GPU.
 #include "gpu/kernel.cuh"

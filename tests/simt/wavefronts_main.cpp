@@ -1,5 +1,5 @@
-// wavefronts_main.cpp: launches the patterns of docs/results/wavefronts-h200.csv (argument ptx: wavefronts-ptx-h200.csv)
-// on a GPU, in order, for Nsight.
+// wavefronts_main.cpp: launches the patterns of docs/results/wavefronts-h200.csv on a GPU, in order, for Nsight; with
+// the argument ptx those of wavefronts-ptx-h200.csv.
 // nvcc -std=c++20 -arch=sm_90 -fmad=false -I. -x cu tests/simt/wavefronts{,_ptx}.cu tests/simt/wavefronts_main.cpp
 // of=l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum,l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum
 // ncu --csv --metrics $of ./a.out

@@ -1,4 +1,4 @@
-// wavefronts_ptx.cu: as wavefronts.cu for ldmatrix, which needs compute capability 7.5: each lane's row is at its index,
+// wavefronts_ptx.cu: as wavefronts.cu for ldmatrix, which needs compute capability 7.5: a lane's row is at its index,
 // in units of 16 bytes.
 // Use: wavefronts.hpp.
 #include "gpu/kernel.cuh"
