@@ -56,15 +56,16 @@ if(FLASH_SANITIZE OR "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${CMAKE_BUILD_TYPE}}"
   set(FLASH_CHECKED_KERNELS OFF)
 endif()
 
-# Same bits on both machines: no contraction, multiply-adds are written fmaf. #pragma unroll is nvcc's. Variables that
+# Same bits on both machines: no contraction, multiply-adds are written fmaf. Kernels read two halves as one word, as
+# nvcc lets them. #pragma unroll is nvcc's. Variables that
 # a kernel declares extern thread_local have no initialiser to call. A large frame touches its pages one by one, so that
 # a stack that is too small is noticed (sim/core/faults.cpp).
-set(FLASH_BOTH_FLAGS -ffp-contract=off -fno-extern-tls-init -fstack-clash-protection -Wno-unknown-pragmas
-  ${FLASH_KERNEL_FLAGS})
+set(FLASH_BOTH_FLAGS -ffp-contract=off -fno-strict-aliasing -fno-extern-tls-init -fstack-clash-protection
+  -Wno-unknown-pragmas ${FLASH_KERNEL_FLAGS})
 # -Og keeps accesses as the source has them; the hooks are ours (sim/checks/hooks.cpp), not the sanitizer's. Frame
 # pointers tell by which calls a thread came to a barrier; -fsanitize=alignment tells of a float4* that is no multiple
 # of 16 where only a member is read (nvcc may read the whole).
-set(FLASH_CHECKED_FLAGS -Og -fno-optimize-sibling-calls -fno-strict-aliasing -fno-omit-frame-pointer
+set(FLASH_CHECKED_FLAGS -Og -fno-optimize-sibling-calls -fno-omit-frame-pointer
   -fsanitize=thread,alignment --param=tsan-instrument-func-entry-exit=0 --param=tsan-distinguish-volatile=1)
 
 # What ./flash check needs (sim/cuda/check.sh): the simulator, the translator, and how programs are compiled.
@@ -96,7 +97,9 @@ FLAGS_sim='-std=c++20 -g1 ${both} -O2 -DFLASH_MACHINE=on_sim'
 add_custom_target(flash-check DEPENDS flash_simt flash-launches)
 
 # One kernel file as object libraries <name>_sim, <name>_checked and (with CUDA) <name>_gpu, and <name> for all of them.
+# LOWEST_CAPABILITY 80: its instructions need that; for the GPU it is compiled for those architectures that have it.
 function(flash_add_kernel name file)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "LOWEST_CAPABILITY" "")
   get_filename_component(path ${file} ABSOLUTE)
   set(machines sim)
   if(FLASH_CHECKED_KERNELS)
@@ -131,6 +134,16 @@ function(flash_add_kernel name file)
   if(FLASH_HAVE_CUDA)
     find_package(CUDAToolkit REQUIRED)
     add_library(${name}_gpu OBJECT ${path})
+    if(arg_LOWEST_CAPABILITY)
+      set(architectures ${CMAKE_CUDA_ARCHITECTURES})
+      foreach(architecture IN LISTS CMAKE_CUDA_ARCHITECTURES)
+        string(REGEX MATCH "^[0-9]+" capability ${architecture})
+        if(capability LESS arg_LOWEST_CAPABILITY)
+          list(REMOVE_ITEM architectures ${architecture})
+        endif()
+      endforeach()
+      set_target_properties(${name}_gpu PROPERTIES CUDA_ARCHITECTURES "${architectures}")
+    endif()
     target_include_directories(${name}_gpu PRIVATE ${FLASH_ROOT})
     target_compile_options(${name}_gpu PRIVATE -fmad=false --expt-relaxed-constexpr)
     target_sources(${name} INTERFACE $<TARGET_OBJECTS:${name}_gpu>)

@@ -3,13 +3,10 @@
 // Use: docs/simulator.md; a kernel file is built with flash_add_kernel(name file.cu) from cmake/kernels.cmake.
 #pragma once
 
-// Instructions that come with later phases have their place here: one function with the PTX name per instruction
-// (cp_async_16, ldmatrix_x4, mma_m16n8k16, ...), its inline assembly in cuda.cuh, its meaning in the dialect, where
-// asynchronous copies become actors with a clock of their own that complete as late as the program allows.
-
 #if defined(__CUDACC__)
 #define FLASH_MACHINE on_gpu
 #include "gpu/cuda.cuh"
+#include "gpu/ptx.cuh"
 #else
 #ifndef FLASH_MACHINE
 #error "compile kernel files through flash_add_kernel (cmake/kernels.cmake): it defines FLASH_MACHINE"
@@ -19,6 +16,7 @@ namespace flash::inline FLASH_MACHINE {}  // namespace flash::inline FLASH_MACHI
 // (machine.hpp before the dialect, which takes words such as `asm` away)
 #include "sim/dialect/dialect.hpp"
 #include "sim/dialect/launch.hpp"
+#include "sim/dialect/ptx.hpp"
 namespace flash::inline FLASH_MACHINE {
 // The kernel's type for a host type: the same on the simulator.
 template <class T>

@@ -23,9 +23,11 @@ struct ArrayTraffic {
 struct Ledger {
   std::vector<ArrayTraffic> arrays;     // in order of allocation
   std::uint64_t flops = 0;              // 2 per multiply-add
+  std::uint64_t tensor_flops = 0;       // the same of tensor cores (mma), which `flops` leaves out
   std::uint64_t exps = 0;               // calls of exp/exp2
   std::uint64_t rescales = 0;           // multiplications of an O row by exp(m_old - m_new) (CPU phases)
   std::uint64_t shared_bytes_peak = 0;  // on-chip high-water mark, bytes
+  std::uint64_t async_bytes_peak = 0;   // of cp.async: the most bytes that a block's threads had under way, added up
   std::uint64_t barriers = 0;           // block-wide barriers, one per block and barrier
   std::uint64_t shared_read_requests = 0, shared_write_requests = 0;
   std::uint64_t shared_wavefronts = 0, shared_wavefronts_ideal = 0;  // bank conflicts = wavefronts - ideal
@@ -54,9 +56,11 @@ struct Ledger {
       a.write_sectors += b.write_sectors;
     }
     flops += other.flops;
+    tensor_flops += other.tensor_flops;
     exps += other.exps;
     rescales += other.rescales;
     shared_bytes_peak = std::max(shared_bytes_peak, other.shared_bytes_peak);
+    async_bytes_peak = std::max(async_bytes_peak, other.async_bytes_peak);
     barriers += other.barriers;
     shared_read_requests += other.shared_read_requests;
     shared_write_requests += other.shared_write_requests;

@@ -232,7 +232,8 @@ void MachineCore::run(Launch& launch) {
   }
   if (launch.blocks() > 0xffffffffu)
     refuse("blocks in a grid", launch.blocks(), "at most 4294967295", "split the launch");
-  launch.order = s.options.order, launch.seed = s.options.seed, launch.trace = !s.options.trace.empty();
+  launch.order = s.options.order, launch.completion = s.options.completion, launch.seed = s.options.seed;
+  launch.trace = !s.options.trace.empty();
 
   // One worker per core, at most one per block; the calling thread is worker 0.
   const std::uint64_t cores = s.options.threads ? s.options.threads : std::max(1u, std::thread::hardware_concurrency());
@@ -266,7 +267,7 @@ void MachineCore::run(Launch& launch) {
   std::optional<Progress> progress(s.options.progress);
   const auto work = [&](std::size_t w) {
     Worker& worker = *s.workers[w];
-    worker.barriers = 0;
+    worker.barriers = worker.most_copied = 0;
     worker.look = {};
     worker.look.worker = w;
     worker.tracer.events.clear();
@@ -301,6 +302,7 @@ void MachineCore::run(Launch& launch) {
   for (std::size_t w = 0; w < count; ++w) {
     Worker& worker = *s.workers[w];
     report.ledger.barriers += worker.barriers;
+    report.ledger.async_bytes_peak = std::max(report.ledger.async_bytes_peak, worker.most_copied);
     for (RawFinding& finding : worker.findings.take()) raw.push_back(std::move(finding));
     events.insert(events.end(), worker.tracer.events.begin(), worker.tracer.events.end());
   }
@@ -321,7 +323,7 @@ void MachineCore::run(Launch& launch) {
   };
   std::stable_sort(events.begin(), events.end(), [](const auto& a, const auto& b) { return a.block < b.block; });
   for (const Tracer::Event& e : events)
-    s.trace.push_back({s.reports.size(), coordinates(e.block), e.warp, e.name, e.value, e.begin, e.end});
+    s.trace.push_back({s.reports.size(), coordinates(e.block), e.warp, e.name, e.value, e.begin, e.end, e.beside});
   s.reports.push_back(report);
   s.unnamed.emplace_back(launch.kernel, launch.kernel_name);
   for (const std::exception_ptr& error : errors)

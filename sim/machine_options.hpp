@@ -18,7 +18,8 @@ enum class Profile { sm_80, sm_90 };
 
 struct MachineOptions {
   Order order = Order::forward;
-  std::uint64_t seed = 0;  // for Order::random: the whole schedule follows from it
+  std::uint64_t seed = 0;                    // for Order::random: the whole schedule follows from it
+  Completion completion = Completion::late;  // of asynchronous copies; Completion::random follows from the seed
   Profile profile = Profile::sm_90;
   int threads = 0;          // worker threads, 0 = all cores; 1 makes reports of races between blocks repeatable
   std::string trace = "";   // "" = none, "memory" = only Machine::trace(), else a path for Chrome/Perfetto JSON
@@ -43,14 +44,16 @@ struct Finding {
   std::uint64_t count = 1;
 };
 
-// One bar of the trace: a region of a warp, or a barrier. Time is logical (see docs/simulator.md), never a prediction.
+// One bar of the trace: a region of a warp, a barrier, a wait for asynchronous copies, or a group of such copies.
+// Time is logical (see docs/simulator.md), never a prediction.
 struct TraceEvent {
   std::size_t launch = 0;  // index into Machine::reports()
   std::array<unsigned, 3> block{};
   unsigned warp = 0;
-  std::string name;  // the kernel's trace_mark label, or "barrier"
-  long value = 0;    // the number given to trace_mark (a tile's index)
+  std::string name;  // the kernel's trace_mark label, or "barrier", "wait", "copy"
+  long value = 0;    // the number given to trace_mark (a tile's index); wait: groups left under way; copy: bytes
   std::uint64_t begin = 0, end = 0;
+  bool beside = false;  // a copy: it goes on while its warp does other things
 };
 
 }  // namespace flash

@@ -36,6 +36,7 @@ contains() {
 expect 2 'FILE.cu is missing; expected a CUDA program; write ./flash check FILE.cu'
 expect 2 'no.cu is not there; expected a CUDA program; check its name' no.cu
 expect 2 "--order is 'sideways'; expected forward, reverse or random" --order sideways a.cu
+expect 2 "--completion is 'soon'; expected late, eager or random" --completion soon a.cu
 expect 2 '--seed is without a value; expected a number' --seed
 expect 2 "--seed is '-1'; expected a number of at most 17 digits" --seed -1 a.cu
 expect 2 "--profile is 'sm_70'; expected sm_80 or sm_90" --profile sm_70 a.cu
@@ -254,6 +255,11 @@ contains err 'flash check: 1 finding'
 contains err 7
 expect 0 'flash check: no findings' --sim 'a program.cu' -- race
 contains out 7
+
+# When asynchronous copies arrive: a wait that is too short reads NaN, or the right value by luck.
+pipeline=$(dirname "$check")/../../tests/simt/programs/pipeline.cu
+expect 1 'pipeline: right' --completion eager "$pipeline" -- defect
+expect 1 'pipeline: WRONG' --completion late "$pipeline" -- defect
 
 # What does not compile is bad input.
 printf '__global__ void k() {\n  undeclared = 1;\n}\nint main() {}\n' >a.cu

@@ -159,7 +159,8 @@ inline double lse_bar(double lse) {
 }
 
 // Rows whose logits are sums of much larger terms of both signs: rounding such a sum once in fp32 may cost more than
-// LSE's bar. They are counted, and held to O's rule for large logits: bar + 4·2^-24·size.
+// LSE's bar. They are counted, and held to O's rule for large logits: bar + 4·2^-24·size. Tensor cores cut off bits of
+// the sum, up to 2·2^-24 of it, with each 16 columns: bar + D/16·2·2^-24·size.
 inline bool lse_bar_out_of_reach(double lse, double condition) {
   return 0x1p-24 * condition > lse_bar(lse);
 }

@@ -26,7 +26,7 @@ for file; do
     wrong 'does not compile'
     continue
   fi
-  for order in forward reverse 'random seed=1'; do
+  for order in forward 'reverse completion=eager' 'random completion=random seed=1'; do
     FLASH_CHECK="order=$order" "$work/$name" >"$work/out" 2>"$work/err" || wrong "failed, order $order"
     [ "$(cat "$work/out")" = "$name: right" ] || wrong "does not say that it is right, order $order"
     [ "$(cat "$work/findings")" = 0 ] || wrong "has findings, order $order"

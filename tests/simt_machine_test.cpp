@@ -337,7 +337,8 @@ TEST_CASE("report as JSON and as a table") {
   CHECK(
       flash::to_json(m.reports()) ==
       "[\n  {\"kernel\": \"transpose\", \"grid\": [1, 1, 1], \"block\": [32, 8, 1],\n"
-      "   \"flops\": 0, \"exps\": 0, \"barriers\": 1, \"shared_bytes_peak\": 4224,\n"
+      "   \"flops\": 0, \"tensor_flops\": 0, \"exps\": 0, \"barriers\": 1, \"shared_bytes_peak\": 4224, "
+      "\"async_bytes_peak\": 0,\n"
       "   \"shared_read_requests\": 32, \"shared_write_requests\": 32, \"shared_wavefronts\": 64, \"bank_conflicts\": "
       "0,\n"
       "   \"arrays\": [\n"

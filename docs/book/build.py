@@ -21,7 +21,8 @@ KATEX = pathlib.Path("/usr/share/javascript/katex")
 # behind the last notebook of its part.
 FRONT = ["docs/book/index.md", "docs/book/glossary.md", "docs/book/reading-a-finding.md"]
 PARTS = [("Part 1: the algorithm, on a CPU", "04", "docs/book/part-1.md"),
-         ("Part 2: the kernels", "09", "docs/book/part-2.md")]
+         ("Part 2: the kernels", "09", "docs/book/part-2.md"),
+         ("Part 3: tensor cores", "13", "docs/book/part-3.md")]
 REFERENCE = sorted(f"docs/{p.name}" for p in ROOT.glob("docs/*.md")) + \
             sorted(f"docs/results/{p.name}" for p in ROOT.glob("docs/results/*.md"))
 LANGUAGES = {".cu": "cuda", ".cuh": "cuda", ".py": "python", ".cpp": "cpp", ".hpp": "cpp"}

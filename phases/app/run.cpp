@@ -77,7 +77,7 @@ std::string report_json(const Phase& phase, const Arguments& args, const Problem
         << ": {\"read_bytes\": " << count(l.arrays[i].read_bytes)
         << ", \"written_bytes\": " << count(l.arrays[i].written_bytes) << "}";
   out << "\n  },\n  \"shared_bytes_peak\": " << count(l.shared_bytes_peak) << ",\n  \"flops\": " << count(l.flops)
-      << ",\n  \"exps\": " << count(l.exps)
+      << ",\n  \"tensor_flops\": " << count(l.tensor_flops) << ",\n  \"exps\": " << count(l.exps)
       << ",\n  \"rescales\": " << (phase.features.kernel ? "null" : count(l.rescales));  // kernels do not count them
   if (phase.features.kernel)
     out << ",\n  \"bank_conflicts\": " << count(l.bank_conflicts()) << ",\n  \"barriers\": " << count(l.barriers);

@@ -51,6 +51,36 @@ __device__ __forceinline__ T round_to(float x) {
     return x;
 }
 
+// Neighbouring 16-bit elements, as bits, in one access of 4 or 16 bytes; p is a multiple of that.
+__device__ __forceinline__ unsigned load2(const std::uint16_t* p) {
+  return *reinterpret_cast<const unsigned*>(p);
+}
+__device__ __forceinline__ uint4 load8(const std::uint16_t* p) {
+  return *reinterpret_cast<const uint4*>(p);
+}
+__device__ __forceinline__ void store2(std::uint16_t* p, unsigned value) {
+  *reinterpret_cast<unsigned*>(p) = value;
+}
+__device__ __forceinline__ void store8(std::uint16_t* p, uint4 value) {
+  *reinterpret_cast<uint4*>(p) = value;
+}
+// Can the rows of 16-bit elements be read in pieces of 8, that is of 16 bytes? Base, stride and width decide.
+template <class T>
+__device__ __forceinline__ bool in_pieces_of_8(const Head<T>& head) {
+  return (reinterpret_cast<std::uintptr_t>(head.data) / sizeof(T) | head.stride | head.cols) % 8 == 0;
+}
+// Two numbers rounded to T (to nearest even) in one register, the first in its lower half.
+template <class T>
+__device__ __forceinline__ unsigned pack(float first, float second) {
+  if constexpr (std::is_same_v<T, __half>) {
+    const __half2 both = __floats2half2_rn(first, second);
+    return *reinterpret_cast<const unsigned*>(&both);
+  } else {
+    const __nv_bfloat162 both = __floats2bfloat162_rn(first, second);
+    return *reinterpret_cast<const unsigned*>(&both);
+  }
+}
+
 // Four neighbours in one 16-byte access; p is a multiple of 16 bytes.
 __device__ __forceinline__ float4 load4(const float* p) {
   return *reinterpret_cast<const float4*>(p);

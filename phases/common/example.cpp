@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <limits>
 
 namespace flash {
 
@@ -13,12 +14,31 @@ Example random_example(std::int64_t N, std::int64_t D, Distribution distribution
   return {tensor(0), tensor(1), tensor(2), make_tensor<float>({1, 1, N, D}), {}};
 }
 
+template <class T, class From>
+static Tensor<T> converted(const Tensor<From>& from) {
+  Tensor<T> t = make_tensor<T>(shape_of(from));
+  for (std::size_t i = 0; i < t.size(); ++i) t.data()[i] = from_float<T>(to_float(from.data()[i]));
+  return t;
+}
+
+template <class T>
+Rounded<T>::Rounded(const Example& e)
+    : q(converted<T>(e.q)), k(converted<T>(e.k)), v(converted<T>(e.v)), o(make_tensor<T>(shape_of(e.q))) {
+  o.fill(from_float<T>(std::numeric_limits<float>::quiet_NaN()));
+  lse.assign(q.size() / q.shape(3), std::numeric_limits<float>::quiet_NaN());
+}
+
+template <class T>
+Example Rounded<T>::widened() const {
+  return {converted<float>(q), converted<float>(k), converted<float>(v), converted<float>(o), lse};
+}
+
+template struct Rounded<half>;
+template struct Rounded<bfloat16>;
+
 Example sentence() {
   const auto load = [](const std::string& name) {
-    const Tensor<half> stored = load_tensor<half>(std::string(FLASH_DATA_DIR) + "/minilm_" + name + ".npy");
-    Tensor<float> t = make_tensor<float>(shape_of(stored));
-    for (std::size_t i = 0; i < t.size(); ++i) t.data()[i] = to_float(stored.data()[i]);
-    return t;
+    return converted<float>(load_tensor<half>(std::string(FLASH_DATA_DIR) + "/minilm_" + name + ".npy"));
   };
   Example e{load("q"), load("k"), load("v"), {}, {}};
   e.o = make_tensor<float>(shape_of(e.q));

@@ -26,6 +26,19 @@ struct Example {
   }
 };
 
+// An example's numbers rounded to 16 bits, for kernels that take no others; O is NaN until somebody writes it.
+template <class T>
+struct Rounded {
+  Tensor<T> q, k, v, o;
+  std::vector<float> lse;
+
+  explicit Rounded(const Example& e);
+  Problem<T> problem(const Options& options = {}) {
+    return {view(std::as_const(q)), view(std::as_const(k)), view(std::as_const(v)), view(o), lse.data(), options};
+  }
+  Example widened() const;  // the same numbers as fp32
+};
+
 // One head of N random queries and keys.
 Example random_example(std::int64_t N, std::int64_t D, Distribution distribution = Distribution::Normal);
 

@@ -63,6 +63,9 @@ struct Features {
   bool causal = false, lse = false, backward = false;
   bool tiles = true;       // does it go by tiles that the caller can choose (--block-q, --block-k)?
   bool same_bits = false;  // as the phase before, wherever both can run
+  // The products are made by mma. It rounds towards zero, once per 16 columns (LSE's bar is wider by that), and it
+  // multiplies by P = 0 the values that a row does not see but another row of its tile does: NaN there spreads.
+  bool tensor_cores = false;
   Few<Type> types = {Type::Float32, Type::Float16, Type::BFloat16};
   // Of a kernel: the head dimensions and blocks that are instantiated. D is padded to the next of these; of the blocks
   // the first that fits is taken, unless the caller asks for one.

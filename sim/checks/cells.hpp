@@ -74,8 +74,10 @@ class Cells {
   };
   std::array<Plane, 4> planes;
   // Bits 0, 1: one cell for the word, one for each half, one for each byte; 3 = being split. Bit 2: there are marks of
-  // atomics or volatile accesses. Bit 3: of some kind there are more than two (Checker::keep).
-  static constexpr std::uint8_t kLevel = 3, kHalves = 1, kSingle = 2, kSplitting = 3, kUnusual = 4, kMore = 8;
+  // atomics or volatile accesses. Bit 3: of some kind there are more than two (Checker::keep). Bit 4: an asynchronous
+  // copy writes here.
+  static constexpr std::uint8_t kLevel = 3, kHalves = 1, kSingle = 2, kSplitting = 3, kUnusual = 4, kMore = 8,
+                                kInFlight = 16;
   Table<std::uint8_t> state;
 };
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "sim/core/copies.hpp"
 #include "sim/error.hpp"
 
 extern "C" const char __executable_start, _end;  // the linker's: the program's own constants lie between them
@@ -23,6 +24,8 @@ constexpr std::size_t kChunkTable = std::size_t{1} << 32;
 constexpr std::uintptr_t kSourceLocation = std::uintptr_t{1} << 63;
 // One instruction may move pieces of different sizes: the size belongs to the key, above the bits of an address.
 constexpr int kPieceShift = 48;
+constexpr std::uintptr_t kOfCopy = std::uintptr_t{3} << kPieceShift;  // what cp.async writes; no size of a piece
+constexpr std::uintptr_t kPieceBits = std::uintptr_t{0xff} << kPieceShift;
 constexpr std::uintptr_t kAddressBits = (std::uintptr_t{1} << kPieceShift) - 1;
 
 // The struct that the running kernel takes its shared memory for.
@@ -163,7 +166,7 @@ void GlobalShadow::end_launch(const std::vector<Checker*>& checkers, Ledger& led
   if (heap.read_requests + heap.write_requests > 0) ledger.arrays.push_back(heap);
   for (const Checker* checker : checkers) {
     const Counters& c = checker->counters;
-    ledger.flops += c.tally.flops, ledger.exps += c.tally.exps;
+    ledger.flops += c.tally.flops, ledger.exps += c.tally.exps, ledger.tensor_flops += c.tally.tensor_flops;
     ledger.shared_read_requests += c.shared_reads, ledger.shared_write_requests += c.shared_writes;
     ledger.shared_wavefronts += c.wavefronts, ledger.shared_wavefronts_ideal += c.ideal_wavefronts;
   }
@@ -440,6 +443,71 @@ void Checker::atomic(const void* address, std::size_t bytes, bool reads, Scope s
   publish(address, true);
 }
 
+// The offset of an access that is to shared memory; if it is out of bounds or misaligned, the block ends.
+std::size_t Checker::in_shared(const void* address, std::size_t bytes, Access access_, std::uintptr_t key) {
+  const auto offset = static_cast<std::size_t>(static_cast<const std::byte*>(address) - shared_);
+  if (offset + bytes > shared_bytes_ || offset % bytes != 0 || (layout_ && !layout_->holds(offset, bytes)))
+    bad_address(address, bytes, access_, key);
+  return offset;
+}
+
+void Checker::matrix_row(const void* row, Site site_) {
+  const auto key = std::bit_cast<std::uintptr_t>(site_) | kSourceLocation;
+  const std::size_t offset = in_shared(row, 16, Access::read, key);
+  const unsigned s = site(key);
+  counters.log(s, reinterpret_cast<std::uintptr_t>(row), 16, Access::matrix_row, kSharedSpace);
+  touch_all<false, 16, Access::read>(cells_, offset, running_ | Epoch{s} << kThreadBits, false, row);
+}
+
+// An asynchronous copy: its thread writes the destination and reads the source when it begins, and does both again when
+// it has waited, which is what others may not overtake. In between nobody may touch the one or write the other.
+void Checker::copy_begins(const Copy& copy) {
+  const auto key = std::bit_cast<std::uintptr_t>(copy.site) | kSourceLocation;
+  const std::uintptr_t whole = key | std::uintptr_t{copy.bytes} << kPieceShift;
+  auto* const from = const_cast<std::byte*>(copy.from);
+  if (copy.source_bytes > 0 && copy.source_bytes < copy.bytes &&
+      reinterpret_cast<std::uintptr_t>(from) % copy.bytes != 0)
+    misaligned(from, "a source of cp.async", copy.bytes, key);
+  if (copy.source_bytes < copy.bytes)
+    range(from, copy.source_bytes, copy.bytes, Access::read, key);
+  else if (copy.bytes == 16)
+    access<16, Access::read>(from, whole);
+  else if (copy.bytes == 8)
+    access<8, Access::read>(from, whole);
+  else
+    access<4, Access::read>(from, whole);
+  const std::size_t offset = in_shared(copy.to, copy.bytes, Access::write, key | kOfCopy);
+  write_by_copy(copy);
+  for (std::size_t i = 0; i < copy.bytes; i += 4) cells_.state[(offset + i) / 4] |= Cells::kInFlight;
+  any_state_ = true;
+}
+
+void Checker::copy_ends(const Copy& copy) {
+  const auto offset = static_cast<std::size_t>(copy.to - shared_);
+  for (std::size_t i = 0; i < copy.bytes; i += 4)
+    cells_.state[(offset + i) / 4] &= static_cast<std::uint8_t>(~Cells::kInFlight);
+  write_by_copy(copy);
+  const auto key = std::bit_cast<std::uintptr_t>(copy.site) | kSourceLocation;
+  const Epoch mine = running_ | Epoch{site(key | std::uintptr_t{copy.bytes} << kPieceShift)} << kThreadBits;
+  for (unsigned i = 0; i + 4 <= copy.source_bytes; i += 4)  // whole words: those of a tail were judged at the beginning
+    if (global_.memory.contains(copy.from))
+      touch_all<true, 4, Access::read>(global_.cells, global_.memory.offset(copy.from + i), mine, true, copy.from + i);
+}
+
+void Checker::write_by_copy(const Copy& copy) {
+  const unsigned s = site(std::bit_cast<std::uintptr_t>(copy.site) | kSourceLocation | kOfCopy);
+  const Epoch mine = running_ | Epoch{s} << kThreadBits;
+  const auto offset = static_cast<std::size_t>(copy.to - shared_);
+  if (copy.bytes == 16) return touch_all<false, 16, Access::write>(cells_, offset, mine, false, copy.to);
+  if (copy.bytes == 8) return touch_all<false, 8, Access::write>(cells_, offset, mine, false, copy.to);
+  touch_all<false, 4, Access::write>(cells_, offset, mine, false, copy.to);
+}
+
+bool Checker::is_of_copy(Epoch epoch) const {
+  const std::uintptr_t key = global_.site_key(site_index_of(epoch));
+  return key & kSourceLocation && (key & kPieceBits) == kOfCopy;
+}
+
 void Checker::after_atomic(const void* address) {
   if (value_) value_.unlock();
   acquire(worker_.current, address, scope_);
@@ -620,7 +688,9 @@ FindingSide Checker::side(const char* what, Epoch epoch) const {
 
 void Checker::race(const Wrong& wrong, Access access_, Epoch mine, const void* address, std::size_t bytes) {
   const Outside outside;
-  const char *before = name_of(wrong.before), *now = name_of(access_);
+  const bool copied = is_of_copy(wrong.earlier);
+  const char* const before = copied ? "cp.async" : name_of(wrong.before);
+  const char* const now = is_of_copy(mine) ? "cp.async" : name_of(access_);
   const std::uintptr_t kinds = static_cast<std::uintptr_t>(wrong.before) << 8 | static_cast<std::uintptr_t>(access_);
   const std::uintptr_t sites = std::uintptr_t{site_index_of(mine)} << 16 | site_index_of(wrong.earlier);
   RawFinding* finding = worker_.findings.repeated("race", sites, kinds, worker_.block);
@@ -631,7 +701,10 @@ void Checker::race(const Wrong& wrong, Access access_, Epoch mine, const void* a
     RawFinding found{
         "race",
         std::string(now) + " after " + before + " of " + element(address, bytes) + " (" + counted(bytes) + ")",
-        wrong.distance == 1   ? "put __syncwarp() between the two"
+        copied && wrong.distance < 3
+            ? std::string("put ") + (wrong.distance == 1 ? "__syncwarp()" : "__syncthreads()") +
+                  " between the copying thread's cp_async_wait and this " + (is_of_copy(mine) ? "copy" : now)
+        : wrong.distance == 1 ? "put __syncwarp() between the two"
         : wrong.distance == 2 ? std::string("put __syncthreads() between the two") +
                                     (flag ? "; with a flag: __threadfence() before it is set and after it is read" : "")
         : flag ? "if a flag orders the blocks: __threadfence() before it is set and after it is read; else split the "
@@ -706,6 +779,32 @@ bool Checker::only_padding(const std::byte* address, std::size_t bytes) const {
       return false;
   }
   return copy_.bytes > 0;
+}
+
+void Checker::disturbs_copy(const Copy& copy, Access access_, Epoch mine, const void* address, std::size_t bytes) {
+  const Outside outside;
+  const std::uintptr_t sites = std::uintptr_t{site_index_of(mine)} << 32 | copy.site.line();
+  if (worker_.findings.repeated("asynchronous copy", sites, copy.site.column(), worker_.block)) return;
+  const bool of_source = global_.memory.contains(address);
+  const char* const now = is_of_copy(mine) ? "cp.async" : name_of(access_);
+  std::string remedy;
+  if (is_of_copy(mine))
+    remedy = "copy to another place, or let the other copy's thread wait for it first (cp_async_wait)";
+  else if (!worker_.copies.is_committed(copy))
+    remedy = "commit the copy's group (cp_async_commit) before the wait";
+  else if (copy.left > 0)
+    remedy =
+        "wait for the copy's group, too: the last cp_async_wait<" + std::to_string(copy.left) + "> left it under way";
+  else if (copy.thread == thread_of(mine))
+    remedy = std::string("let the thread wait for its copy (cp_async_wait) before this ") + now;
+  else
+    remedy = "let the copying thread wait for its copy (cp_async_wait), then __syncthreads()";
+  worker_.findings.add({"asynchronous copy",
+                        std::string(now) + " of " + element(address, bytes) + " (" + counted(bytes) + ") while " +
+                            (is_of_copy(mine) ? "another " : "cp.async ") + (of_source ? "reads it" : "writes it"),
+                        remedy,
+                        {side(now, mine), {"cp.async", nullptr, copy.site, true, worker_.block, copy.thread}},
+                        worker_.block});
 }
 
 bool Checker::uninitialised(Access access_, Epoch mine, const void* address, std::size_t bytes) {
@@ -796,7 +895,8 @@ void Checker::bad_address(const void* address, std::size_t bytes, Access access_
     what += " of " + counted(bytes) + " at an address outside every device array";
   }
   const Epoch mine = running_ | Epoch{site(key)} << kThreadBits;
-  worker_.findings.add({kind, what, remedy, {side(name_of(access_), mine)}, worker_.block});
+  worker_.findings.add(
+      {kind, what, remedy, {side(is_of_copy(mine) ? "cp.async" : name_of(access_), mine)}, worker_.block});
   worker_.stop_block();
 }
 

@@ -134,6 +134,9 @@ class Checker : public Observer {
   void atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site) override;
   void after_atomic(const void* address) override;
   void fence(Scope scope) override;
+  void matrix_row(const void* row, Site site) override;
+  void copy_begins(const Copy& copy) override;
+  void copy_ends(const Copy& copy) override;
 
   // One access of the running thread. Findings that would make the access itself harmful stop the block.
   template <unsigned kBytes, Access kAccess>
@@ -168,10 +171,10 @@ class Checker : public Observer {
   Passed& way_of(unsigned site);
   void went_around(unsigned site);
   unsigned site(std::uintptr_t key);
-  // What is wrong with one access: a read of unwritten memory, which is said at once, or a race; of several that with
-  // the access farthest away.
+  // What is wrong with one access: a read of unwritten memory or an asynchronous copy's destination, which is said at
+  // once, or a race; of several that with the access farthest away.
   struct Wrong {
-    bool unwritten = false;
+    bool said = false;
     unsigned distance = 0;  // 0: no race
     Access before{};
     Epoch earlier = 0;
@@ -220,6 +223,10 @@ class Checker : public Observer {
   void see_what_was_stored();
   void assumes_lockstep(Epoch earlier, Access before, Access access, Epoch mine, const void* address,
                         std::size_t bytes);
+  void disturbs_copy(const Copy& copy, Access access, Epoch mine, const void* address, std::size_t bytes);
+  void write_by_copy(const Copy& copy);
+  bool is_of_copy(Epoch epoch) const;  // a write by cp.async
+  std::size_t in_shared(const void* address, std::size_t bytes, Access access, std::uintptr_t site_key);
   bool uninitialised(Access access, Epoch mine, const void* address, std::size_t bytes);
   bool written(const std::byte* address) const;
   bool only_padding(const std::byte* address, std::size_t bytes) const;
@@ -386,6 +393,11 @@ template <bool kGlobal, Access kAccess>
     if (far > wrong.distance) wrong.distance = far, wrong.before = before, wrong.earlier = earlier;
   };
   const std::uint8_t state = cells.state[word];
+  if (!kGlobal && state & Cells::kInFlight) [[unlikely]] {
+    if (!std::exchange(wrong.said, true))
+      disturbs_copy(*worker_.copies.writing(shared_ + word * 4), kAccess, mine, address, bytes);
+    return;
+  }
   const bool more = state & Cells::kMore;
   const auto check_all = [&](const Marks& marks, Access before) {
     check(marks.one, before), check(marks.other, before);
@@ -423,8 +435,8 @@ template <bool kGlobal, Access kAccess>
   if (needs_value(kAccess)) {
     const bool written = write >= begin || initialised ||
                          (unusual && (plane.atomics[word].one >= begin || plane.stores[word].one >= begin));
-    if (!written && !wrong.unwritten && wrong.distance == 0) [[unlikely]]
-      wrong.unwritten = uninitialised(kAccess, mine, address, bytes);
+    if (!written && !wrong.said && wrong.distance == 0) [[unlikely]]
+      wrong.said = uninitialised(kAccess, mine, address, bytes);
   }
   if constexpr (kAccess == Access::read) {
     remember<kGlobal, kAccess>(cells, word, readers, mine);
@@ -460,7 +472,7 @@ template <bool kGlobal, unsigned kBytes, Access kAccess>
     touch<kGlobal, kAccess>(cells, cells.planes[plane], word, mine, initialised, wrong, address, kBytes);
   };
   const auto judge = [&] {
-    if (wrong.distance > 0 && !wrong.unwritten) [[unlikely]]
+    if (wrong.distance > 0 && !wrong.said) [[unlikely]]
       race(wrong, kAccess, mine, address, kBytes);
   };
   if constexpr (kBytes < 4) {
@@ -549,6 +561,9 @@ template <unsigned kBytes, Access kAccess>
     // The constant cache serves one address at a time and is no part of global memory's traffic.
     if (!array.constant)
       counters.log(s, reinterpret_cast<std::uintptr_t>(at), kBytes, kAccess, static_cast<unsigned>(owner));
+    if (is_write(kAccess) && !worker_.copies.empty()) [[unlikely]]
+      if (const Copy* const copy = worker_.copies.reading(address, kBytes))
+        disturbs_copy(*copy, kAccess, mine, address, kBytes);
     touch_all<true, kBytes, kAccess>(global_.cells, global_.memory.offset(address), mine, array.initialised, address);
     if (is_volatile(kAccess)) order_volatile(address, is_write(kAccess));
     return;

@@ -58,10 +58,7 @@ int barrier(Vote vote, int predicate, Site site) {
 
 std::uint64_t warp_op(WarpOp op, unsigned mask, std::uint64_t value, unsigned bytes, unsigned param, unsigned width,
                       Site site) {
-  Entered worker;
-  Thread request{};
-  request.op = op, request.value = value, request.bytes = bytes, request.param = param, request.width = width;
-  return worker->warp_op(request, mask, site);
+  return Entered()->warp_op({op, bytes, param, width, value}, mask, site);
 }
 
 std::byte* shared_memory(std::size_t bytes, const char* type, Padding padding) {
@@ -83,6 +80,19 @@ void after_atomic(const void* address) {
 }
 void fence(Scope scope) {
   Entered()->fence(scope);
+}
+void ldmatrix_row(const void* row, LdmatrixRegisters& registers, Site site) {
+  Entered()->matrix_row(row, registers, site);
+}
+void cp_async(void* shared, const void* global, unsigned bytes, unsigned source_bytes, Site site) {
+  Entered()->cp_async(
+      {static_cast<std::byte*>(shared), static_cast<const std::byte*>(global), bytes, source_bytes, site});
+}
+void cp_async_commit() {
+  Entered()->cp_async_commit();
+}
+void cp_async_wait(unsigned pending, Site) {
+  Entered()->cp_async_wait(pending);
 }
 void mark(const char* label, long value) {
   Entered()->mark(label, value);
@@ -154,6 +164,7 @@ void Worker::run(const Launch& this_launch, std::uint64_t linear_block) {
   blockIdx = {block % g.x, block / g.x % g.y, block / (g.x * g.y)};
   blockDim = b, gridDim = g;
   random_.seed(launch->seed * 0x9e3779b97f4a7c15u + linear_block);
+  copies.begin_block(n, launch->completion, random_());
   waiting_ = ended_ = 0;
   yields_without_progress_ = 0;
   stopped_ = barrier_divergence_seen_ = false;
@@ -174,6 +185,7 @@ void Worker::run(const Launch& this_launch, std::uint64_t linear_block) {
     }
   }
   active_worker = running_worker = nullptr;  // a stopped fiber left them set
+  most_copied = std::max(most_copied, copies.most_bytes());
   launch->stuck->goes_on(look);
   if (observer) observer->end_block();
   if (launch->trace) tracer.end_block();
@@ -358,6 +370,54 @@ void Worker::fence(Scope scope) {
   if (observer) observer->fence(scope);
 }
 
+// Shared memory and what lies just beside it, where the checks know what was meant.
+bool Worker::near_shared(const void* address) const {
+  const auto beyond = static_cast<std::size_t>(static_cast<const std::byte*>(address) - (shared - kSharedBefore));
+  return beyond < kSharedBefore + shared_bytes + kSharedBefore;
+}
+
+void Worker::matrix_row(const void* row, LdmatrixRegisters& registers, Site site) {
+  Thread& thread = threads[current];
+  thread.site = site;
+  if (!near_shared(row))
+    misuse("out of bounds", "ldmatrix of an address outside the block's shared memory",
+           "give it the address of a row in shared memory", {side("reads", thread)});
+  if (observer) observer->matrix_row(row, site);
+  std::memcpy(registers.row, row, sizeof registers.row);
+}
+
+void Worker::cp_async(Copy copy) {
+  Thread& thread = threads[current];
+  thread.site = copy.site;
+  if (copy.bytes != 4 && copy.bytes != 8 && copy.bytes != 16)
+    misuse("asynchronous copy", "cp.async of " + std::to_string(copy.bytes) + " bytes",
+           "copy 4, 8 or 16 bytes at a time", {side("copies", thread)});
+  if (copy.source_bytes > copy.bytes)
+    misuse("asynchronous copy",
+           "cp.async of " + std::to_string(copy.bytes) + " bytes reads " + std::to_string(copy.source_bytes),
+           "the source has at most the bytes of the copy", {side("copies", thread)});
+  if (!near_shared(copy.to))
+    misuse("out of bounds", "cp.async to an address outside the block's shared memory",
+           "copy from global to shared memory", {side("copies", thread)});
+  copy.thread = current;
+  if (launch->trace)
+    tracer.copy(block, thread.warp, thread.lane, copies.committed(current), copy.bytes,
+                observer ? observer->pending(thread.warp) : 0);
+  if (observer) observer->copy_begins(copy);
+  copies.issue(copy, current);
+}
+
+void Worker::cp_async_wait(unsigned pending) {
+  const Thread& thread = threads[current];
+  const std::uint64_t groups = copies.committed(current);
+  if (launch->trace && thread.lane == 0)
+    tracer.wait(block, thread.warp, groups > pending ? groups - pending : 0, pending,
+                observer ? observer->pending(thread.warp) : 0);
+  copies.wait(current, pending, [this](const Copy& copy) {
+    if (observer) observer->copy_ends(copy);
+  });
+}
+
 void Worker::mark(const char* label, long value) {
   const Thread& thread = threads[current];
   if (!launch->trace || thread.lane != 0) return;
@@ -389,7 +449,7 @@ void Worker::explain_stall() {
                         (ended                               ? "has exited"
                          : absent.state == State::at_barrier ? "waits at a barrier"
                                                              : "waits in another operation"),
-                    partners,
+                    is_aligned(op.op) ? "let all 32 lanes of the warp come to the same instruction" : partners,
                     {side("calls", caller), side(ended ? "exited" : "waits", absent)},
                     block});
       return;

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/core/copies.hpp"
 #include "sim/core/fiber.hpp"
 #include "sim/core/observer.hpp"
 #include "sim/core/padding.hpp"
@@ -64,6 +65,13 @@ struct Thread {
 
 constexpr unsigned kAtomicsBeforeYield = 64;  // then a spinning thread lets others run
 
+// What a lane brings to a warp operation.
+struct WarpRequest {
+  WarpOp op;
+  unsigned bytes, param, width;
+  std::uint64_t value;
+};
+
 // A warp operation that some lanes of its mask have reached. Disjoint masks may be open at the same time.
 struct OpenOp {
   WarpOp op;
@@ -92,12 +100,16 @@ class Worker {
 
   // What a kernel calls (see simt.hpp).
   int barrier(Vote vote, int predicate, Site site, const CallFrame* frame);
-  std::uint64_t warp_op(const Thread& request, unsigned mask, Site site);
+  std::uint64_t warp_op(const WarpRequest& request, unsigned mask, Site site);
   std::byte* shared_memory(std::size_t bytes, const char* type, Padding padding);
   void before_atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site);
   void before_volatile_read(const void* pc);
   void let_others_run(Site site, const void* pc);
   void fence(Scope scope);
+  void matrix_row(const void* row, LdmatrixRegisters& registers, Site site);
+  void cp_async(Copy copy);
+  void cp_async_commit() { copies.commit(current); }
+  void cp_async_wait(unsigned pending);
   void mark(const char* label, long value);
 
   // Abandons the block: its fibers never run again. Called on a fiber.
@@ -119,8 +131,10 @@ class Worker {
   const std::byte* stack = nullptr;  // of the running thread
   std::size_t stack_bytes = 0;
   FindingLog findings;
-  std::uint64_t barriers = 0;  // of all blocks that this worker ran
-  Stuck::Look look;            // of this launch
+  Copies copies;                  // of the running block
+  std::uint64_t barriers = 0;     // of all blocks that this worker ran
+  std::uint64_t most_copied = 0;  // the most bytes that asynchronous copies of one block had under way
+  Stuck::Look look;               // of this launch
   Tracer tracer;
   std::unique_ptr<Observer> observer;  // none in the fast build
 
@@ -134,6 +148,7 @@ class Worker {
   void complete(Warp& warp, unsigned first_thread, const OpenOp& op);
   bool resolve_activemask();
   void explain_stall();
+  bool near_shared(const void* address) const;
   bool hopeless();
   void misuse(const char* kind, const std::string& what, const std::string& remedy, std::vector<FindingSide> sides);
 

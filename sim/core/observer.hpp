@@ -8,6 +8,8 @@
 
 namespace flash::simt {
 
+struct Copy;
+
 class Observer {
  public:
   virtual ~Observer() = default;
@@ -29,6 +31,10 @@ class Observer {
   virtual void atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site) = 0;
   virtual void after_atomic(const void* address) = 0;
   virtual void fence(Scope scope) = 0;
+
+  virtual void matrix_row(const void* row, Site site) = 0;  // of ldmatrix
+  virtual void copy_begins(const Copy& copy) = 0;
+  virtual void copy_ends(const Copy& copy) = 0;  // for its thread, which runs
 };
 
 }  // namespace flash::simt

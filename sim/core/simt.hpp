@@ -30,7 +30,7 @@ extern constinit thread_local dim3 blockDim, gridDim;
 
 // What the running thread's block calculated since its launch began (checked build).
 struct Tally {
-  std::uint64_t flops, exps;
+  std::uint64_t flops, exps, tensor_flops;  // tensor_flops: of mma, flops: of all else
 };
 extern constinit thread_local Tally tally;
 
@@ -63,11 +63,36 @@ enum class WarpOp : std::uint8_t {
   reduce_max,
   reduce_and,
   reduce_or,
-  reduce_xor
+  reduce_xor,
+  mma,  // these two: of all 32 lanes, .aligned; the operand is the address of a lane's registers
+  ldmatrix
+};
+constexpr bool is_aligned(WarpOp op) {
+  return op >= WarpOp::mma;
+}
+// One lane's operands of mma.m16n8k16. Which elements they are: PTX ISA, "Matrix Fragments for mma.m16n8k16".
+struct MmaRegisters {
+  const std::uint32_t* a;  // [4], two elements each
+  const std::uint32_t* b;  // [2]
+  const float* c;          // [4]
+  float* d;                // [4], may be c
+};
+// Of ldmatrix: eight elements of 16 bits read, four registers of two elements written.
+struct LdmatrixRegisters {
+  std::uint16_t row[8];
+  std::uint16_t elements[4][2];
 };
 // Waits for the lanes of the mask, then gives this lane its result. `bytes` is the operand's size.
 std::uint64_t warp_op(WarpOp op, unsigned mask, std::uint64_t value, unsigned bytes, unsigned param, unsigned width,
                       Site site);
+
+// Reads a lane's row of ldmatrix.
+void ldmatrix_row(const void* row, LdmatrixRegisters& registers, Site site);
+
+// Asynchronous copies from global to shared memory; sim/core/copies.hpp.
+void cp_async(void* shared, const void* global, unsigned bytes, unsigned source_bytes, Site site);
+void cp_async_commit();
+void cp_async_wait(unsigned pending, Site site);
 
 // Whom an atomic or a fence concerns: the threads of the block, or all of the device. The system is taken for the same.
 enum class Scope : std::uint8_t { block, device };
@@ -107,6 +132,7 @@ struct Launch {
   dim3 grid, block;
   std::size_t shared_bytes;
   Order order;
+  Completion completion;
   std::uint64_t seed;
   bool trace;
   std::size_t workers;         // how many blocks run at a time

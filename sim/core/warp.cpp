@@ -7,6 +7,7 @@
 
 #include "sim/core/block.hpp"
 #include "sim/core/observer.hpp"
+#include "sim/core/tensor_core.hpp"
 
 namespace flash::simt {
 
@@ -15,7 +16,7 @@ const char* name_of(WarpOp op) {
                                     "__shfl_xor_sync",   "__ballot_sync",     "__any_sync",        "__all_sync",
                                     "__match_any_sync",  "__activemask",      "__reduce_add_sync", "__reduce_min_sync",
                                     "__reduce_max_sync", "__reduce_min_sync", "__reduce_max_sync", "__reduce_and_sync",
-                                    "__reduce_or_sync",  "__reduce_xor_sync"};
+                                    "__reduce_or_sync",  "__reduce_xor_sync", "mma.sync",          "ldmatrix"};
   return kNames[static_cast<int>(op)];
 }
 
@@ -26,12 +27,14 @@ static std::string hexadecimal(unsigned mask) {
 }
 
 std::string described(const OpenOp& op) {
+  if (op.op >= WarpOp::mma) return name_of(op.op);
   return std::string(name_of(op.op)) + " with mask " + hexadecimal(op.mask);
 }
 
 namespace {
 
 const char kMaskRemedy[] = "name in the mask exactly the lanes that make the call";
+const char kAlignedRemedy[] = "let all 32 lanes of the warp come to the same instruction";
 
 bool same_place(const OpenOp& op, WarpOp other, const Site& site) {
   return op.op == other && op.site.line() == site.line() && op.site.column() == site.column();
@@ -75,9 +78,31 @@ std::uint64_t combined(WarpOp op, std::uint64_t a, std::uint64_t b) {
   }
 }
 
+// The tensor core: all 32 lanes' registers at once.
+void multiply(const Thread* t) {
+  std::array<MmaRegisters, kWarpSize> registers;
+  for (unsigned lane = 0; lane < kWarpSize; ++lane)
+    registers[lane] = *reinterpret_cast<const MmaRegisters*>(t[lane].value);
+  mma_m16n8k16(registers, static_cast<MmaType>(t[0].param));
+  tally.tensor_flops += 2 * 16 * 8 * 16;
+}
+
+// ldmatrix: lane 8 i + r has read row r of matrix i; PTX ISA 9.7.15.5.15 says who gets which elements of it.
+void hand_out_matrices(const Thread* t) {
+  const auto rows_of = [&](unsigned lane) { return reinterpret_cast<LdmatrixRegisters*>(t[lane].value); };
+  for (unsigned lane = 0; lane < kWarpSize; ++lane)
+    for (unsigned i = 0; i < 4; ++i)
+      for (unsigned half = 0; half < 2; ++half) {
+        const unsigned pair = lane % 4 * 2 + half;
+        const bool transposed = t[0].param;
+        rows_of(lane)->elements[i][half] =
+            transposed ? rows_of(8 * i + pair)->row[lane / 4] : rows_of(8 * i + lane / 4)->row[pair];
+      }
+}
+
 }  // namespace
 
-std::uint64_t Worker::warp_op(const Thread& request, unsigned mask, Site site) {
+std::uint64_t Worker::warp_op(const WarpRequest& request, unsigned mask, Site site) {
   Thread& thread = threads[current];
   Warp& warp = warps[thread.warp];
   thread.op = request.op, thread.value = request.value, thread.bytes = request.bytes;
@@ -94,6 +119,11 @@ std::uint64_t Worker::warp_op(const Thread& request, unsigned mask, Site site) {
     misuse("warp operation", described({request.op, mask, 0, site, 0}) + " called by a lane that is not in it",
            kMaskRemedy, {side("calls", thread)});
 
+  if (is_aligned(request.op) && warp.exists != ~0u)
+    misuse("warp operation",
+           described({request.op, mask, 0, site, 0}) + " in a warp of " + std::to_string(std::popcount(warp.exists)) +
+               " lanes",
+           "give the block whole warps", {side("calls", thread)});
   if (!std::has_single_bit(request.width) || request.width > kWarpSize)
     misuse("warp operation", std::string(name_of(request.op)) + " with width " + std::to_string(request.width),
            "the width is 1, 2, 4, 8, 16 or 32", {side("calls", thread)});
@@ -105,9 +135,10 @@ std::uint64_t Worker::warp_op(const Thread& request, unsigned mask, Site site) {
   OpenOp& op = warp.open[i];
   // A __syncwarp may meet another one: "a __syncwarp with the same mask" (CUDA Programming Guide).
   if (observer && op.op != WarpOp::sync ? !same_place(op, request.op, site) : op.op != request.op)
-    misuse("warp operation", "lanes of one mask meet at different operations",
-           "let all lanes of the mask make the same call",
-           {side("calls", thread), side("calls", threads[thread.warp * kWarpSize + op.first_lane])});
+    misuse(
+        "warp operation", "lanes of one mask meet at different operations",
+        is_aligned(request.op) || is_aligned(op.op) ? kAlignedRemedy : "let all lanes of the mask make the same call",
+        {side("calls", thread), side("calls", threads[thread.warp * kWarpSize + op.first_lane])});
   op.arrived |= bit;
   if (op.arrived == (mask & warp.exists)) {
     const OpenOp done = op;
@@ -134,7 +165,9 @@ void Worker::complete(Warp& warp, unsigned first_thread, const OpenOp& op) {
       common |= std::uint64_t{t[std::countr_zero(m)].value != 0} << std::countr_zero(m);
   if (op.op == WarpOp::any) common = common != 0;
   if (op.op == WarpOp::all) common = common == lanes;
-  if (op.op >= WarpOp::reduce_add) {
+  if (op.op == WarpOp::mma) multiply(t);
+  if (op.op == WarpOp::ldmatrix) hand_out_matrices(t);
+  if (op.op >= WarpOp::reduce_add && !is_aligned(op.op)) {
     common = t[std::countr_zero(lanes)].value;
     for (unsigned m = lanes & (lanes - 1); m; m &= m - 1)
       common = combined(op.op, common, t[std::countr_zero(m)].value);

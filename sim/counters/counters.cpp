@@ -13,10 +13,12 @@ namespace {
 
 // How many lanes are served together: 128 bytes' worth, that is half a warp for 8-byte accesses and a quarter for
 // 16-byte ones; twice as many when in the whole warp each lane wants the same address as lane ^ 1 (or lane ^ 2).
-// Measured: docs/results/wavefronts-h200.csv. A lane that takes no part agrees with its neighbour.
-unsigned lanes_per_pass(unsigned bytes, bool neighbours_agree) {
+// ldmatrix takes its matrices, the rows of 8 lanes, one after the other, whatever their addresses are.
+// Measured: docs/results/wavefronts-h200.csv, wavefronts-ptx-h200.csv. A lane that takes no part agrees with its
+// neighbour.
+unsigned lanes_per_pass(unsigned bytes, Access access, bool neighbours_agree) {
   if (bytes <= 4) return 32;
-  return (128 / bytes) * (neighbours_agree ? 2 : 1);
+  return (128 / bytes) * (neighbours_agree && access != Access::matrix_row ? 2 : 1);
 }
 
 template <class Addresses>
@@ -129,7 +131,7 @@ void Counters::count(const Warp& warp, const Site& at, const Request& request) {
   }
   if (request.stride == 0 && at.space == kSharedSpace) {
     // A broadcast: the most frequent request of tiled kernels. One wavefront for each group of lanes.
-    const unsigned group = lanes_per_pass(at.bytes, true);
+    const unsigned group = lanes_per_pass(at.bytes, at.access, true);
     std::uint64_t groups = 0;
     for (unsigned first = 0; first < kLanes; first += group)
       groups += (request.lanes >> first & (group == 32 ? ~0u : (1u << group) - 1)) != 0;
@@ -167,7 +169,7 @@ void Counters::count(const Site& at, const Addresses& addresses, unsigned lanes,
     return;
   }
   shared_reads += is_read(at.access), shared_writes += is_write(at.access);
-  const unsigned group = lanes_per_pass(bytes, bytes > 4 && neighbours_agree(addresses, lanes));
+  const unsigned group = lanes_per_pass(bytes, at.access, bytes > 4 && neighbours_agree(addresses, lanes));
   for (unsigned first = 0; first < kLanes; first += group) {
     // Distinct words per bank; the fullest bank decides.
     std::array<std::array<std::uintptr_t, kLanes>, kLanes> words;

@@ -13,14 +13,15 @@
 
 namespace flash::simt {
 
-// Bits: 1 reads, 2 writes, 4 atomic, 8 volatile, 16 replaces a value whatever it is (atomicExch).
+// Bits: 1 reads, 2 writes, 4 atomic, 8 volatile, 16 replaces a value whatever it is (atomicExch), 32 ldmatrix.
 enum class Access : std::uint8_t {
   read = 1,
   write = 2,
   atomic = 7,
   volatile_read = 9,
   volatile_write = 10,
-  exchange = 23
+  exchange = 23,
+  matrix_row = 33
 };
 constexpr bool is_read(Access a) {
   return static_cast<unsigned>(a) & 1;
@@ -86,7 +87,7 @@ class Counters {
     std::vector<Request> requests;  // in order of occurrence
     Request* first = nullptr;       // its data() and size(), at hand
     std::uint32_t count = 0;
-    std::uint32_t space = 0;        // of the first request; others are irregular
+    std::uint32_t space = 0;  // of the first request; others are irregular
     std::uint8_t bytes = 0;
     Access access{};
     std::array<std::uint32_t, kLanes> reached{};  // per lane: how many of them it takes part in

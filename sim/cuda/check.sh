@@ -15,7 +15,8 @@ unchanged. docs/check.md says what works, what is refused and what differs.
   --json             the report as JSON on stdout; the program's own output goes to stderr
   --sim              the fast simulator, without checks
   --order ORDER      in which threads and blocks run: forward (the default), reverse, random
-  --seed N           for --order random
+  --completion WHEN  asynchronous copies arrive: late (the default: when they are waited for), eager, random
+  --seed N           for --order random and --completion random
   --threads N        threads of the host, 0: one per core; 1: reports repeat exactly
   --profile sm_90    whose limits hold: sm_90 (the default) or sm_80
   --arch sm_90       gives __CUDA_ARCH__ this value (900), in host code, too; without it, the word is refused
@@ -37,6 +38,7 @@ file=
 machine=checked
 json=no
 order=forward
+completion=late
 seed=0
 profile=sm_90
 threads=0
@@ -59,6 +61,14 @@ while [ $# -gt 0 ]; do
       case $2 in
         forward | reverse | random) order=$2 ;;
         *) refuse "--order is '$2'; expected forward, reverse or random; leave it out for forward" ;;
+      esac
+      shift
+      ;;
+    --completion)
+      value "$1" 'late, eager or random' ${2+"$2"}
+      case $2 in
+        late | eager | random) completion=$2 ;;
+        *) refuse "--completion is '$2'; expected late, eager or random; leave it out for late" ;;
       esac
       shift
       ;;
@@ -99,8 +109,8 @@ while [ $# -gt 0 ]; do
       ;;
     -D?* | -I?*) pass="$pass '$(printf %s "$1" | sed "s/'/'\\\\''/g")'" ;;
     -*)
-      refuse "flag '$1' is unknown; expected --json, --sim, --order, --seed, --threads, --profile, --arch," \
-        '--timeout, -o, -D… or -I…; see --help'
+      refuse "flag '$1' is unknown; expected --json, --sim, --order, --completion, --seed, --threads, --profile," \
+        '--arch, --timeout, -o, -D… or -I…; see --help'
       ;;
     *)
       [ -z "$file" ] || refuse "'$1' is one file too many; expected one CUDA program; put its arguments behind --"
@@ -142,7 +152,7 @@ eval "\"\$LAUNCHES\" \"\$CXX\" $flags -DFLASH_PROGRAM -isystem \"\$ROOT/sim/cuda
   refuse "$file does not link; the linker's message is above; one file must hold the whole program"
 [ -z "$program" ] || exit 0
 
-FLASH_CHECK="order=$order seed=$seed profile=$profile threads=$threads timeout=$timeout"
+FLASH_CHECK="order=$order completion=$completion seed=$seed profile=$profile threads=$threads timeout=$timeout"
 FLASH_CHECK_STATUS=$work/status
 export FLASH_CHECK FLASH_CHECK_STATUS
 status=0

@@ -33,6 +33,10 @@ MachineOptions options() {
     const std::string value = word.substr(word.find('=') + 1);
     if (word.starts_with("order=")) {
       result.order = value == "random" ? Order::random : value == "reverse" ? Order::reverse : Order::forward;
+    } else if (word.starts_with("completion=")) {
+      result.completion = value == "random"  ? Completion::random
+                          : value == "eager" ? Completion::eager
+                                             : Completion::late;
     } else if (word.starts_with("seed=")) {
       result.seed = std::strtoull(value.c_str(), nullptr, 10);
     } else if (word.starts_with("threads=")) {

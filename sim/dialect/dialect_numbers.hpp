@@ -233,6 +233,10 @@ FLASH_INLINE unsigned __funnelshift_rc(unsigned low, unsigned high, unsigned shi
 FLASH_DP4A(int, signed char, int)
 FLASH_DP4A(unsigned, unsigned char, unsigned)
 #undef FLASH_DP4A
+FLASH_INLINE int __vimax3_s32(int a, int b, int c) { return max(max(a, b), c); }
+FLASH_INLINE int __vimin3_s32(int a, int b, int c) { return min(min(a, b), c); }
+FLASH_INLINE unsigned __vimax3_u32(unsigned a, unsigned b, unsigned c) { return max(max(a, b), c); }
+FLASH_INLINE unsigned __vimin3_u32(unsigned a, unsigned b, unsigned c) { return min(min(a, b), c); }
 FLASH_INLINE int __dp4a(char4 a, char4 b, int c) { return c + a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w; }
 FLASH_INLINE unsigned __dp4a(uchar4 a, uchar4 b, unsigned c) {
   return c + static_cast<unsigned>(a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w);

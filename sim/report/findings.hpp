@@ -25,19 +25,23 @@
 // Sites are padded to the longest one too. "seen n times" counts over all blocks and elements.
 //
 //   "race": "<access> after <access> of <element> (<n> bytes)", with access one of write, read, atomic, volatile write,
-//     volatile read. The later access comes first. Of all pairs of these two lines one that is farthest apart is shown,
+//     volatile read, cp.async (which writes). The later access comes first. Of all pairs of these two lines one that is
+//     farthest apart is shown,
 //     and the remedy is that pair's. Within a warp: "put __syncwarp() between the two"; within a block:
 //     "put __syncthreads() between the two"; between blocks: "blocks are unordered: give each block its own elements,
 //     use an atomic, or split the kernel". If both are plain and the block has used atomics or volatile loads: "put
 //     __syncthreads() between the two; with a flag: __threadfence() before it is set and after it is read"; "if a flag
 //     orders the blocks: __threadfence() before it is set and after it is read; else split the kernel". If all pairs
 //     are stores and none changed the value: "all store the same value: harmless on today's GPUs, but undefined; let
-//     one thread store it, or use an atomic".
+//     one thread store it, or use an atomic". After cp.async: "put __syncthreads() between the copying thread's
+//     cp_async_wait and this read".
 //   "out of bounds": "<read|write|atomic> of in[1024] (4 bytes); in has 1024 elements", for an array whose type nobody
 //     told "of in[1024] (4 bytes); in has 4096 bytes", counted in units of the access, for shared memory
 //     "read of shared Smem+4096 (4 bytes); Smem has 4096 bytes" (", the block 8192" when the launch gives more than the
 //     struct needs), for an address that belongs to nobody
 //     "read of 4 bytes at an address outside every device array". One side. Remedy: "guard the access or fix the index"
+//     "ldmatrix of an address outside the block's shared memory" (side "reads"), "cp.async to an address outside …"
+//     ("copies").
 //     The block stops there.
 //   "use after free": "read of old[0] (4 bytes); old was freed". One side.
 //     Remedy: "free an array after the last kernel that uses it". The block stops there.
@@ -68,6 +72,8 @@
 //     (f) "__shfl_sync reads lane 20, which is not in the mask 0x0000ffff", one side "calls". Remedy as of (a).
 //     (g) "__shfl_sync reads lane 20, but its warp has 16 lanes", one side "calls".
 //     Remedy: "read lanes that exist, or give the block whole warps"
+//     (i) "mma.sync in a warp of 16 lanes", one side "calls". Remedy: "give the block whole warps". b to e of mma.sync
+//     and ldmatrix say "let all 32 lanes of the warp come to the same instruction".
 //     (h) "__shfl_sync with width 12", one side "calls". Remedy: "the width is 1, 2, 4, 8, 16 or 32". The block stops.
 //   "deadlock": "no thread of the block can go on" and one side per group of threads that wait at one place:
 //     "31 wait at __syncthreads  k.cu:12  block (0,0,0) warp 0 lane 0" (the group's first thread), at the end
@@ -75,6 +81,15 @@
 //     Remedy: "make every waiting thread's partners arrive". The block stops there.
 //     It is used when neither of the more precise kinds above explains why nothing moves, and for threads that
 //     spin on an atomic, or a volatile load, which nobody changes ("32 spin on an atomic  k.cu:9  ...").
+//   "asynchronous copy": "read of <element> (<n> bytes) while cp.async writes it" (or a write), "write of <element>
+//     (<n> bytes) while cp.async reads it". Two sides, the second "cp.async". Remedy: "let the copying thread wait for
+//     its copy (cp_async_wait), then __syncthreads()"; by the same thread: "let the thread wait for its copy
+//     (cp_async_wait) before this read"; if its group was not committed: "commit the copy's group (cp_async_commit)
+//     before the wait"; if a wait has left it: "wait for the copy's group, too: the last cp_async_wait<1> left it under
+//     way".
+//     "cp.async of <element> (<n> bytes) while another writes it", two sides "cp.async". Remedy: "copy to
+//     another place, or let the other copy's thread wait for it first (cp_async_wait)"
+//     "cp.async of 16 bytes reads 20", "cp.async of 12 bytes": one side "copies". The block stops there.
 //   "no end", "division by zero", "stack overflow", "out of bounds" on the fast machine: sim/core/faults.cpp has the
 //     words. One side "runs". The block stops there.
 namespace flash::simt {

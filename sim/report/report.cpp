@@ -76,7 +76,9 @@ void print_report(std::ostream& out, const KernelReport& report) {
   value("bank conflicts", l.bank_conflicts(), "l1tex__data_bank_conflicts_pipe_lsu_mem_shared");
   value("shared memory per block", l.shared_bytes_peak, "launch__shared_mem_per_block");
   value("barriers of all blocks", l.barriers, "");
+  if (l.async_bytes_peak) value("bytes in flight per block", l.async_bytes_peak, "");
   value("FLOP", l.flops, "");
+  if (l.tensor_flops) value("tensor FLOP", l.tensor_flops, "");
   value("exp calls", l.exps, "");
   out << text.str();
 }
@@ -88,8 +90,9 @@ std::string to_json(const std::vector<KernelReport>& reports) {
   for (const KernelReport& r : reports) {
     const Ledger& l = r.ledger;
     out << separator << "  {\"kernel\": " << json_string(r.kernel) << ", \"grid\": " << list(r.grid)
-        << ", \"block\": " << list(r.block) << ",\n   \"flops\": " << l.flops << ", \"exps\": " << l.exps
-        << ", \"barriers\": " << l.barriers << ", \"shared_bytes_peak\": " << l.shared_bytes_peak
+        << ", \"block\": " << list(r.block) << ",\n   \"flops\": " << l.flops
+        << ", \"tensor_flops\": " << l.tensor_flops << ", \"exps\": " << l.exps << ", \"barriers\": " << l.barriers
+        << ", \"shared_bytes_peak\": " << l.shared_bytes_peak << ", \"async_bytes_peak\": " << l.async_bytes_peak
         << ",\n   \"shared_read_requests\": " << l.shared_read_requests
         << ", \"shared_write_requests\": " << l.shared_write_requests
         << ", \"shared_wavefronts\": " << l.shared_wavefronts << ", \"bank_conflicts\": " << l.bank_conflicts()

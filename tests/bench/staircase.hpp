@@ -35,29 +35,33 @@ struct Bar {
   double value;
   std::string label, colour;
 };
-inline void draw_bars(svg::Canvas& canvas, double top, double height, double low, double high,
+inline void draw_bars(svg::Canvas& canvas, double width, double top, double height, double low, double high,
                       const std::map<int, Bar>& bars) {
   for (const auto& [column, bar] : bars) {
     const double h = height * std::log(bar.value / low) / std::log(high / low), x = 24 + 78.0 * column;
     canvas.rect(x, top + height - h, 62, h, "fill=\"" + bar.colour + "\"");
     canvas.text(x + 31, top + height - h - 5, bar.label, "text-anchor=\"middle\" font-size=\"11\"");
   }
-  canvas.line(16, top + height, 24 + 78.0 * 11, top + height, "stroke=\"#999\"");
+  canvas.line(16, top + height, width - 18, top + height, "stroke=\"#999\"");
 }
 
 inline std::string staircase(const std::filesystem::path& results) {
   const std::int64_t N = 8192, D = 64;
   std::map<std::string, double> tflops = speeds(results);
   std::map<int, Bar> bytes, speed;
-  svg::Canvas canvas(900, 470, "FlashAttention, phase by phase");
-  canvas.text(16, 52,
-              "HBM bytes, one head, N = 8192, D = 64, fp32, no cache: each phase's formula, equal to its counts");
+  const double width = 42 + 78.0 * (double(all_phases().size()) + 2);  // an empty column, then the library
+  svg::Canvas canvas(width, 470, "FlashAttention, phase by phase");
+  canvas.text(
+      16, 52,
+      "HBM bytes, one head, N = 8192, D = 64, no cache: each phase's formula, equal to its counts; fp32, or fp16 "
+      "where a phase takes no fp32");
   canvas.text(16, 262, "TFLOP/s on an H200, fp16, B = 4, H = 48 (naive: 32): measured");
   int column = 0;
   for (const Phase* phase : all_phases()) {
     const std::string name = phase->features.phase;
     const Blocks blocks = phase->features.kernel ? *phase->features.blocks.begin() : Blocks{};
-    const HbmBytes moved = phase->hbm_bytes({1, 1, N, N, D, 4, false, {}}, blocks);
+    const std::int64_t element = phase->features.types.contains(Type::Float32) ? 4 : 2;
+    const HbmBytes moved = phase->hbm_bytes({1, 1, N, N, D, element, false, {}}, blocks);
     const double all = double(moved.read + moved.written);
     bytes[column] = {all, short_number(all * 1e-9) + " GB", phase->features.kernel ? "#56b4e9" : "#0072b2"};
     if (tflops.count(name)) speed[column] = {tflops[name], short_number(tflops[name]), "#e69f00"};
@@ -68,8 +72,8 @@ inline std::string staircase(const std::filesystem::path& results) {
   speed[0] = {tflops.at("naive"), short_number(tflops.at("naive")) + " (*)", "#bbb"};
   speed[column + 1] = {tflops.at("torch cudnn"), short_number(tflops.at("torch cudnn")), "#999"};
   canvas.text(24 + 78.0 * (column + 1) + 31, 446, "cuDNN", "text-anchor=\"middle\" font-weight=\"bold\"");
-  draw_bars(canvas, 76, 140, 0.05e9, 40e9, bytes);
-  draw_bars(canvas, 290, 140, 1, 500, speed);
+  draw_bars(canvas, width, 76, 140, 0.05e9, 40e9, bytes);
+  draw_bars(canvas, width, 290, 140, 1, 500, speed);
   canvas.text(330, 282, "(*) phase 01's three steps as CUDA kernels. Both scales are logarithmic.",
               "font-size=\"10\" fill=\"#666\"");
   return canvas.str();

@@ -645,6 +645,7 @@ std::vector<Family> run_conformance(const MachineOptions& options) {
     m.download(family.words.data() + 256, pairs);
     add({family});
   }
+  add(run_ptx_conformance(options));
   return all;
 }
 

@@ -25,13 +25,16 @@ inline std::uint64_t hash_words(const std::uint32_t* words, std::size_t count) {
 }
 
 namespace on_sim {
-std::vector<Family> run_conformance(const MachineOptions& options);
+std::vector<Family> run_conformance(const MachineOptions& options);      // all of them
+std::vector<Family> run_ptx_conformance(const MachineOptions& options);  // conformance_ptx.cu
 }
 namespace on_checked {
-std::vector<Family> run_conformance(const MachineOptions& options);
+std::vector<Family> run_conformance(const MachineOptions& options);      // all of them
+std::vector<Family> run_ptx_conformance(const MachineOptions& options);  // conformance_ptx.cu
 }
 namespace on_gpu {
-std::vector<Family> run_conformance(const MachineOptions& options);
+std::vector<Family> run_conformance(const MachineOptions& options);      // all of them
+std::vector<Family> run_ptx_conformance(const MachineOptions& options);  // conformance_ptx.cu
 }
 
 }  // namespace flash

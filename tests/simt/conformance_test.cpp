@@ -114,3 +114,11 @@ TEST_CASE("every schedule gives the same bits") {
   for (std::uint64_t seed = 1; seed <= 3; ++seed)
     CHECK(equal(flash::on_checked::run_conformance({.order = flash::Order::random, .seed = seed}), checked()));
 }
+
+TEST_CASE("asynchronous copies give the same bits whenever they arrive") {
+  for (const flash::Completion completion :
+       {flash::Completion::late, flash::Completion::eager, flash::Completion::random}) {
+    const flash::MachineOptions options{.seed = 5, .completion = completion};
+    CHECK(equal(flash::on_checked::run_ptx_conformance(options), flash::on_sim::run_ptx_conformance({})));
+  }
+}

@@ -1,5 +1,5 @@
 // museum.hpp: the bug museum's catalogue: which exhibits exist, what each must make a checker say, what it stands for.
-// An exhibit is one kernel in museum.cu, as a bug and as a near twin that is correct and must leave every tool silent.
+// An exhibit is a kernel of museum.cu or museum_ptx.cu, as a bug and as a correct twin, at which every tool is silent.
 // Use: for (const Exhibit& e : exhibits) on_checked::run_exhibit(e.name, Bug, options);   (on_gpu, on_sim alike)
 #pragma once
 #include <string>
@@ -12,7 +12,7 @@ namespace flash {
 enum class Variant { bug, twin };
 
 struct Exhibit {
-  const char* name;        // also the kernel's name and the word behind the //@ marks in museum.cu
+  const char* name;        // also the kernel's name and the word behind the //@ marks
   const char* bug;         // what is wrong, in a few words
   const char* stands_for;  // the real bug that it is a small copy of, or the rule that it breaks
   const char* tool;        // the compute-sanitizer tool whose job it is; "" where none has that job
@@ -116,22 +116,76 @@ inline constexpr Exhibit exhibits[] = {
      "divergent code that synchronises", "synccheck"},
     {"shuffle_width", "a shuffle in segments of 12 lanes", "the width must be a power of two", ""},
     {"shuffle_beyond_block", "lanes of a half-empty last warp read lanes that do not exist", "block sizes of 48", ""},
+    {"mma_lane_returned", "a lane has returned before its warp's mma", "an early return for rows beyond the end", ""},
+    {"mma_half_warp", "an mma in a warp of 16 lanes", "block sizes that are no multiple of 32", ""},
+    {"mma_two_sites", "the lanes of one warp reach two different mma", "an mma in both sides of a branch", ""},
+    {"ldmatrix_past_end", "the last lane's row lies past the end of the shared struct", "tile one row too small",
+     "memcheck"},
+    {"ldmatrix_misaligned", "rows of ldmatrix begin at multiples of 8 bytes", "tiles padded by half a row", "memcheck"},
+    {"ldmatrix_of_global", "ldmatrix is given rows of global memory", "the tile's pointer mistaken for the array's",
+     "memcheck"},
+    {"ldmatrix_ragged_tile", "ldmatrix reads rows that nobody has written", "K/V tail beyond the sequence's end", ""},
+    {"ldmatrix_without_barrier", "another warp writes the rows of ldmatrix, the barrier is missing",
+     "tiles loaded by other warps", "racecheck"},
+    {"cp_async_no_wait", "reads a tile without a wait for its copies", "a barrier taken for a wait", ""},
+    {"cp_async_wait_too_short", "waits for all groups but one, and reads that one's tile",
+     "the last tile of a double-buffered loop", ""},
+    {"cp_async_no_commit", "waits for copies that belong to no group yet", "a forgotten commit", ""},
+    {"cp_async_no_barrier", "reads what others have copied: their wait is there, the barrier behind it is missing",
+     "a wait taken for a barrier", "racecheck"},
+    {"cp_async_wait_after_barrier", "waits behind the barrier instead of before it", "two lines in the wrong order",
+     "racecheck"},
+    {"cp_async_refilled_early", "the next tile is copied over one that others still read",
+     "the barrier at the end of a loop over tiles", "racecheck"},
+    {"cp_async_same_stage", "the copy ahead goes into the stage that is being read", "a stage's index not switched",
+     ""},
+    {"cp_async_source_overwritten", "a thread overwrites what its own copy reads, before the wait", "in-place updates",
+     ""},
+    {"cp_async_source_of_others", "overwrites what another warp's copies read, behind a barrier but before their wait",
+     "in-place updates", ""},
+    {"cp_async_two_to_one_place", "two copies under way to one place", "a tile's row index that repeats", ""},
+    {"cp_async_to_global", "the destination of cp.async is global memory", "arguments in memcpy's manner", "memcheck"},
+    {"cp_async_past_end", "the last copy's destination lies past the end of the shared struct",
+     "tile one row too small", "memcheck"},
+    {"cp_async_misaligned", "the destination's rows are no multiples of 16 bytes", "padding against bank conflicts",
+     "memcheck"},
+    {"cp_async_misaligned_source", "the source's rows are no multiples of 16 bytes", "a leading dimension of 5",
+     "memcheck"},
+    {"cp_async_misaligned_tail", "the same where fewer bytes are read than the copy has", "rows of 3 elements",
+     "memcheck"},
+    {"cp_async_source_past_end", "the last copy reads past the end of its array; the twin fills with zeros",
+     "K/V tail beyond the sequence's end", "memcheck"},
+    {"cp_async_source_too_large", "the number of bytes to read exceeds the copy's 16", "a tail not limited to one copy",
+     ""},
     {"blind_member_overrun", "an index overruns one array of the shared struct into the next", "padding mistakes", "",
      false},
     {"blind_row_overrun", "a column index overruns its row into the next row of the same array",
      "leading dimension mistakes", "", false},
 };
 
+// An exhibit of museum_ptx.cu: with what it calculated and what was counted, which no schedule may change.
+struct PtxExhibit {
+  std::vector<Finding> findings;
+  std::vector<float> out;
+  Ledger ledger;
+};
+inline bool is_of_ptx(const std::string& name) {
+  return name.starts_with("mma_") || name.starts_with("ldmatrix_") || name.starts_with("cp_async_");
+}
+
 // Runs one exhibit on a fresh machine and returns what the machine has to say (nothing on `on_sim` and `on_gpu`).
 // An unknown name is refused.
 namespace on_sim {
 std::vector<Finding> run_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
-}
+PtxExhibit run_ptx_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
+}  // namespace on_sim
 namespace on_checked {
 std::vector<Finding> run_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
-}
+PtxExhibit run_ptx_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
+}  // namespace on_checked
 namespace on_gpu {
 std::vector<Finding> run_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
-}
+PtxExhibit run_ptx_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
+}  // namespace on_gpu
 
 }  // namespace flash

@@ -1,8 +1,9 @@
 // museum_test.cpp: the checked machine must report each bug of the museum word for word and stay silent on each twin.
-// "{k}" in an expected report is the file and line in museum.cu that carries the mark "//@ exhibit:k".
+// "{k}" in an expected report is the file and line that carries the mark "//@ exhibit:k".
 // Run: ctest -L simt, or simt_museum_test
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <fstream>
 #include <map>
 #include <regex>
@@ -13,7 +14,7 @@
 
 namespace {
 
-using flash::Exhibit, flash::Finding, flash::MachineOptions, flash::Order, flash::Variant;
+using flash::Completion, flash::Exhibit, flash::Finding, flash::MachineOptions, flash::Order, flash::Variant;
 
 // One worker and the forward order make reports repeatable to the last thread number.
 const MachineOptions repeatable{.threads = 1, .keep_going = true};
@@ -312,21 +313,158 @@ race: write after write of out[31] (4 bytes)
   remedy: read lanes that exist, or give the block whole warps
   seen 16 times
 )"},
+    {"mma_lane_returned", R"(warp operation: mma.sync waits for a lane that has exited
+  calls   {1}  block (0,0,0) warp 0 lane 0
+  exited                    block (0,0,0) warp 0 lane 31
+  remedy: let all 32 lanes of the warp come to the same instruction
+)"},
+    {"mma_half_warp", R"(warp operation: mma.sync in a warp of 16 lanes
+  calls  {1}  block (0,0,0) warp 1 lane 0
+  remedy: give the block whole warps
+)"},
+    {"mma_two_sites", R"(warp operation: lanes of one mask meet at different operations
+  calls  {2}  block (0,0,0) warp 0 lane 1
+  calls  {1}  block (0,0,0) warp 0 lane 0
+  remedy: let all 32 lanes of the warp come to the same instruction
+)"},
+    {"ldmatrix_past_end", R"(out of bounds: read of shared Rows+512 (16 bytes); Rows has 512 bytes
+  read  {1}  block (0,0,0) warp 0 lane 31
+  remedy: guard the access or fix the index
+)"},
+    {"ldmatrix_misaligned", R"(misaligned: read of 16 bytes at byte 8 of shared Rows
+  read  {1}  block (0,0,0) warp 0 lane 0
+  remedy: an n-byte access needs an address that is a multiple of n
+)"},
+    {"ldmatrix_of_global", R"(out of bounds: ldmatrix of an address outside the block's shared memory
+  reads  {1}  block (0,0,0) warp 0 lane 0
+  remedy: give it the address of a row in shared memory
+)"},
+    {"ldmatrix_ragged_tile", R"(uninitialised: read of shared Rows+384 (16 bytes)
+  read  {1}  block (0,0,0) warp 0 lane 24
+  remedy: write it before reading it: fresh memory holds NaN
+  seen 8 times
+)"},
+    {"ldmatrix_without_barrier", R"(race: write after read of shared Rows+0 (2 bytes)
+  write  {1}  block (0,0,0) warp 1 lane 0
+  read   {2}  block (0,0,0) warp 0 lane 0
+  remedy: put __syncthreads() between the two
+  seen 32 times
+)"},
+    {"cp_async_no_wait", R"(asynchronous copy: read of shared Tile+252 (4 bytes) while cp.async writes it
+  read      {1}  block (0,0,0) warp 0 lane 0
+  cp.async  {2}  block (0,0,0) warp 0 lane 15
+  remedy: let the copying thread wait for its copy (cp_async_wait), then __syncthreads()
+  seen 64 times
+)"},
+    {"cp_async_wait_too_short", R"(asynchronous copy: read of shared Stages+508 (4 bytes) while cp.async writes it
+  read      {1}  block (0,0,0) warp 0 lane 0
+  cp.async  {2}  block (0,0,0) warp 0 lane 15
+  remedy: wait for the copy's group, too: the last cp_async_wait<1> left it under way
+  seen 64 times
+)"},
+    {"cp_async_no_commit", R"(asynchronous copy: read of shared Tile+252 (4 bytes) while cp.async writes it
+  read      {1}  block (0,0,0) warp 0 lane 0
+  cp.async  {2}  block (0,0,0) warp 0 lane 15
+  remedy: commit the copy's group (cp_async_commit) before the wait
+  seen 64 times
+)"},
+    {"cp_async_no_barrier", R"(race: read after cp.async of shared Tile+128 (4 bytes)
+  read      {1}  block (0,0,0) warp 1 lane 0
+  cp.async  {2}  block (0,0,0) warp 0 lane 8
+  remedy: put __syncthreads() between the copying thread's cp_async_wait and this read
+  seen 32 times
+)"},
+    {"cp_async_wait_after_barrier", R"(race: read after cp.async of shared Tile+128 (4 bytes)
+  read      {1}  block (0,0,0) warp 1 lane 0
+  cp.async  {2}  block (0,0,0) warp 0 lane 8
+  remedy: put __syncthreads() between the copying thread's cp_async_wait and this read
+  seen 32 times
+)"},
+    {"cp_async_refilled_early", R"(race: read after cp.async of shared Tile+128 (4 bytes)
+  read      {2}  block (0,0,0) warp 1 lane 0
+  cp.async  {1}  block (0,0,0) warp 0 lane 8
+  remedy: put __syncthreads() between the copying thread's cp_async_wait and this read
+  seen 32 times
+)"},
+    {"cp_async_same_stage", R"(asynchronous copy: read of shared Stages+204 (4 bytes) while cp.async writes it
+  read      {1}  block (0,0,0) warp 0 lane 12
+  cp.async  {2}  block (0,0,0) warp 0 lane 12
+  remedy: let the thread wait for its copy (cp_async_wait) before this read
+  seen 3 times
+race: cp.async after read of shared Stages+208 (16 bytes)
+  cp.async  {2}  block (0,0,0) warp 0 lane 13
+  read      {1}  block (0,0,0) warp 0 lane 11
+  remedy: put __syncwarp() between the two
+  seen 9 times
+race: read after cp.async of shared Stages+124 (4 bytes)
+  read      {1}  block (0,0,0) warp 1 lane 0
+  cp.async  {2}  block (0,0,0) warp 0 lane 7
+  remedy: put __syncthreads() between the copying thread's cp_async_wait and this read
+  seen 153 times
+)"},
+    {"cp_async_source_overwritten", R"(asynchronous copy: write of out[0] (4 bytes) while cp.async reads it
+  write     {1}  block (0,0,0) warp 0 lane 0
+  cp.async  {2}  block (0,0,0) warp 0 lane 0
+  remedy: let the thread wait for its copy (cp_async_wait) before this write
+  seen 16 times
+)"},
+    {"cp_async_source_of_others", R"(race: write after read of out[32] (4 bytes)
+  write  {1}  block (0,0,0) warp 1 lane 0
+  read   {2}  block (0,0,0) warp 0 lane 8
+  remedy: put __syncthreads() between the two
+  seen 32 times
+)"},
+    {"cp_async_two_to_one_place", R"(asynchronous copy: cp.async of shared Tile+0 (16 bytes) while another writes it
+  cp.async  {1}  block (0,0,0) warp 0 lane 0
+  cp.async  {2}  block (0,0,0) warp 0 lane 0
+  remedy: copy to another place, or let the other copy's thread wait for it first (cp_async_wait)
+  seen 16 times
+)"},
+    {"cp_async_to_global", R"(out of bounds: cp.async to an address outside the block's shared memory
+  copies  {1}  block (0,0,0) warp 0 lane 0
+  remedy: copy from global to shared memory
+)"},
+    {"cp_async_past_end", R"(out of bounds: write of shared Tile+256 (16 bytes); Tile has 256 bytes
+  cp.async  {1}  block (0,0,0) warp 0 lane 16
+  remedy: guard the access or fix the index
+)"},
+    {"cp_async_misaligned", R"(misaligned: write of 16 bytes at byte 20 of shared Stages
+  cp.async  {1}  block (0,0,0) warp 0 lane 1
+  remedy: an n-byte access needs an address that is a multiple of n
+)"},
+    {"cp_async_misaligned_source", R"(misaligned: read of 16 bytes at byte 20 of in
+  read  {1}  block (0,0,0) warp 0 lane 1
+  remedy: an n-byte access needs an address that is a multiple of n
+)"},
+    {"cp_async_misaligned_tail", R"(misaligned: use of a source of cp.async at byte 12 of in
+  uses  {1}  block (0,0,0) warp 0 lane 1
+  remedy: its type needs an address that is a multiple of 16
+)"},
+    {"cp_async_source_past_end", R"(out of bounds: read of in[40] (16 bytes); in has 42 elements
+  read  {1}  block (0,0,0) warp 0 lane 10
+  remedy: guard the access or fix the index
+)"},
+    {"cp_async_source_too_large", R"(asynchronous copy: cp.async of 16 bytes reads 168
+  copies  {1}  block (0,0,0) warp 0 lane 0
+  remedy: the source has at most the bytes of the copy
+)"},
 };
 // clang-format on
 
 // "exhibit:k" -> "museum.cu:line", read from the marks.
 std::map<std::string, std::string> marks() {
   std::map<std::string, std::string> found;
-  std::ifstream source(FLASH_SOURCE_DIR "/tests/simt/museum.cu");
-  int number = 0;
   const std::regex mark("[a-z_0-9]+:[0-9]+");
-  for (std::string line; std::getline(source, line);) {
-    ++number;
-    const std::size_t at = line.find("//@");
-    if (at == std::string::npos) continue;
-    for (std::sregex_iterator m(line.begin() + static_cast<long>(at), line.end(), mark), end; m != end; ++m)
-      found[m->str()] = "museum.cu:" + std::to_string(number);
+  for (const std::string file : {"museum.cu", "museum_ptx.cu"}) {
+    std::ifstream source(FLASH_SOURCE_DIR "/tests/simt/" + file);
+    int number = 0;
+    for (std::string line; std::getline(source, line);) {
+      ++number;
+      const std::size_t at = line.find("//@");
+      if (at == std::string::npos) continue;
+      for (std::sregex_iterator m(line.begin() + static_cast<long>(at), line.end(), mark), end; m != end; ++m)
+        found[m->str()] = file + ":" + std::to_string(number);
+    }
   }
   return found;
 }
@@ -341,10 +479,14 @@ std::vector<Finding> run(const char* name, Variant variant, const MachineOptions
   return flash::on_checked::run_exhibit(name, variant, options);
 }
 
+// Every order; and every policy of when asynchronous copies complete, in each order.
 std::vector<MachineOptions> schedules() {
   std::vector<MachineOptions> all{{.keep_going = true}, {.order = Order::reverse, .keep_going = true}};
   for (std::uint64_t seed = 0; seed < 20; ++seed)
     all.push_back({.order = Order::random, .seed = seed, .keep_going = true});
+  for (const Order order : {Order::forward, Order::reverse, Order::random})
+    for (const Completion completion : {Completion::eager, Completion::random})
+      all.push_back({.order = order, .seed = 7, .completion = completion, .keep_going = true});
   return all;
 }
 
@@ -374,6 +516,32 @@ TEST_CASE("each twin is silent, whatever the schedule") {
       const std::string got = text(run(exhibit.name, Variant::twin, options));
       CHECK_MESSAGE(got == "", std::string(exhibit.name), ", seed ", options.seed, "\n", got);
     }
+}
+
+TEST_CASE("tensor cores and asynchronous copies: a twin's result and counters are the same under every schedule") {
+  for (const Exhibit& exhibit : flash::exhibits) {
+    if (!flash::is_of_ptx(exhibit.name)) continue;
+    const flash::PtxExhibit first = flash::on_checked::run_ptx_exhibit(exhibit.name, Variant::twin, {});
+    CAPTURE(exhibit.name);
+    CHECK(flash::on_sim::run_ptx_exhibit(exhibit.name, Variant::twin, {}).out == first.out);
+    for (const MachineOptions& options : schedules()) {
+      const flash::PtxExhibit other = flash::on_checked::run_ptx_exhibit(exhibit.name, Variant::twin, options);
+      CHECK(other.out == first.out);
+      CHECK(other.ledger == first.ledger);
+    }
+  }
+}
+
+// The stage that is copied to holds what it held before, the same numbers: by luck the result would be right.
+TEST_CASE("a tile that is read before its wait is NaN, unless copies arrive at once") {
+  const auto sum = [](Completion completion) {
+    const MachineOptions options{.completion = completion, .threads = 1, .keep_going = true};
+    float all = 0;
+    for (const float x : flash::on_checked::run_ptx_exhibit("cp_async_same_stage", Variant::bug, options).out) all += x;
+    return all;
+  };
+  CHECK(std::isnan(sum(Completion::late)));
+  CHECK(sum(Completion::eager) == 4 * (63 * 64 / 2));  // four tiles of 0 to 63
 }
 
 TEST_CASE("each bug is found, whatever the schedule") {

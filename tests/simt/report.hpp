@@ -8,11 +8,17 @@
 
 namespace flash {
 
+struct Traced {
+  std::vector<KernelReport> reports;
+  std::vector<TraceEvent> trace;
+};
+
 #define FLASH_SIMT_REPORT_TESTS                                             \
   std::vector<KernelReport> run_uneven(const MachineOptions& options);      \
   std::vector<KernelReport> run_interleaved(const MachineOptions& options); \
   std::vector<KernelReport> run_sparse(const MachineOptions& options);      \
-  std::vector<KernelReport> run_freed(const MachineOptions& options);
+  std::vector<KernelReport> run_freed(const MachineOptions& options);       \
+  Traced run_tiles_ahead(const MachineOptions& options); /* report_ptx.cu */
 
 namespace on_sim {
 FLASH_SIMT_REPORT_TESTS

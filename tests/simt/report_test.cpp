@@ -5,7 +5,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <sstream>
+#include <tuple>
 
 #include "sim/report/trace.hpp"
 #include "tests/simt/report.hpp"
@@ -20,7 +22,8 @@ TEST_CASE("every figure stands where it belongs, in JSON and in the table") {
   REQUIRE(reports.size() == 2);
   CHECK(flash::to_json({reports[0]}) ==
         "[\n  {\"kernel\": \"uneven\", \"grid\": [1, 3, 2], \"block\": [16, 4, 1],\n"
-        "   \"flops\": 2304, \"exps\": 384, \"barriers\": 12, \"shared_bytes_peak\": 256,\n"
+        "   \"flops\": 2304, \"tensor_flops\": 0, \"exps\": 384, \"barriers\": 12, \"shared_bytes_peak\": 256, "
+        "\"async_bytes_peak\": 0,\n"
         "   \"shared_read_requests\": 36, \"shared_write_requests\": 12, \"shared_wavefronts\": 60, "
         "\"bank_conflicts\": 12,\n"
         "   \"arrays\": [\n"
@@ -43,6 +46,85 @@ TEST_CASE("every figure stands where it belongs, in JSON and in the table") {
         "  barriers of all blocks                    12  \n"
         "  FLOP                                    2304  \n"
         "  exp calls                                384  \n");
+}
+
+// tiles_ahead: 2 blocks of 2 warps, 3 tiles each. Per warp and tile: a copy of 512 bytes in 16 sectors, an ldmatrix of
+// 4 wavefronts, an mma of 2 * 16 * 8 * 16 FLOP; per warp: a store of 128 bytes. A thread has two copies of 16 bytes
+// under way, a block 2 * 16 * 64 bytes. What cp.async writes to shared memory is no request of its own.
+TEST_CASE("tensor cores and asynchronous copies: every figure stands where it belongs") {
+  const std::vector<KernelReport> reports = flash::on_checked::run_tiles_ahead({}).reports;
+  REQUIRE(reports.size() == 2);
+  CHECK(reports[1].ledger.async_bytes_peak == 0);  // the second launch copies nothing
+  CHECK(flash::to_json({reports[0]}) ==
+        "[\n  {\"kernel\": \"tiles_ahead\", \"grid\": [2, 1, 1], \"block\": [64, 1, 1],\n"
+        "   \"flops\": 0, \"tensor_flops\": 49152, \"exps\": 0, \"barriers\": 6, \"shared_bytes_peak\": 3072, "
+        "\"async_bytes_peak\": 2048,\n"
+        "   \"shared_read_requests\": 12, \"shared_write_requests\": 0, \"shared_wavefronts\": 48, "
+        "\"bank_conflicts\": 0,\n"
+        "   \"arrays\": [\n"
+        "    {\"name\": \"in\", \"read_bytes\": 6144, \"read_requests\": 12, \"read_sectors\": 192, "
+        "\"written_bytes\": 0, \"write_requests\": 0, \"write_sectors\": 0},\n"
+        "    {\"name\": \"out\", \"read_bytes\": 0, \"read_requests\": 0, \"read_sectors\": 0, "
+        "\"written_bytes\": 512, \"write_requests\": 4, \"write_sectors\": 16}]}\n]\n");
+  std::ostringstream table;
+  print_report(table, reports[0]);
+  CHECK(table.str() ==
+        "tiles_ahead  grid (2,1,1)  block (64,1,1)\n"
+        "  global memory                requested bytes    requests     sectors  sectors/req\n"
+        "  in                  load                6144          12         192        16.00\n"
+        "  out                 store                512           4          16         4.00\n"
+        "  shared load requests                      12  smsp__inst_executed_op_shared_ld\n"
+        "  shared store requests                      0  smsp__inst_executed_op_shared_st\n"
+        "  shared wavefronts                         48  l1tex__data_pipe_lsu_wavefronts_mem_shared\n"
+        "  bank conflicts                             0  l1tex__data_bank_conflicts_pipe_lsu_mem_shared\n"
+        "  shared memory per block                 3072  launch__shared_mem_per_block\n"
+        "  barriers of all blocks                     6  \n"
+        "  bytes in flight per block               2048  \n"
+        "  FLOP                                       0  \n"
+        "  tensor FLOP                            49152  \n"
+        "  exp calls                                  0  \n");
+  for (const flash::Completion completion : {flash::Completion::eager, flash::Completion::random})
+    CHECK(flash::on_checked::run_tiles_ahead({.completion = completion}).reports[0].ledger == reports[0].ledger);
+}
+
+TEST_CASE("the trace: a copy lasts from its first lane to the wait that ends its group, beside its warp's bars") {
+  std::vector<flash::TraceEvent> first;
+  for (const flash::Order order : {flash::Order::forward, flash::Order::reverse, flash::Order::random})
+    for (const flash::Completion completion :
+         {flash::Completion::late, flash::Completion::eager, flash::Completion::random}) {
+      std::vector<flash::TraceEvent> events =
+          flash::on_checked::run_tiles_ahead({.order = order, .seed = 3, .completion = completion, .trace = "memory"})
+              .trace;
+      std::sort(events.begin(), events.end(), [](const auto& a, const auto& b) {
+        return std::tuple(a.block, a.warp, a.name, a.begin) < std::tuple(b.block, b.warp, b.name, b.begin);
+      });
+      // Of each of 4 warps: 3 barriers, 3 copies, 3 marks, 3 waits, in this order.
+      REQUIRE(events.size() == 4 * 12);
+      for (std::size_t warp = 0; warp < 4; ++warp)
+        for (std::size_t tile = 0; tile < 3; ++tile) {
+          const flash::TraceEvent *const of_warp = &events[warp * 12], &barrier = of_warp[tile];
+          const flash::TraceEvent &copy = of_warp[3 + tile], &mark = of_warp[6 + tile], &wait = of_warp[9 + tile];
+          CHECK(copy.name == "copy");
+          CHECK(copy.beside);
+          CHECK(copy.value == 512);
+          CHECK(wait.name == "wait");
+          CHECK(!wait.beside);
+          CHECK(wait.value == 1);
+          CHECK(copy.end == wait.end);
+          CHECK(wait.begin < wait.end);
+          CHECK(wait.end <= barrier.begin);
+          CHECK(mark.begin <= wait.begin);
+          CHECK(wait.end <= mark.end);
+          if (tile == 0) CHECK(copy.begin < mark.begin);
+          if (tile > 0) CHECK(of_warp[6 + tile - 1].begin < copy.begin);
+          if (tile > 0) CHECK(copy.begin < of_warp[3 + tile - 1].end);  // one is under way while the next begins
+        }
+      if (first.empty()) first = events;
+      for (std::size_t i = 0; i < events.size(); ++i) {
+        CHECK(events[i].begin == first[i].begin);
+        CHECK(events[i].end == first[i].end);
+      }
+    }
 }
 
 TEST_CASE("a launch counts what is its own") {
@@ -119,10 +201,10 @@ TEST_CASE("the trace: a bar begins when it begins and is as long as it is") {
   std::vector<KernelReport> launches(2);
   launches[0].kernel = "first", launches[1].kernel = "second \"quoted\"";
   std::ostringstream out;
-  const std::vector<flash::TraceEvent> events = {{0, {1, 2, 3}, 4, "load", 5, 6, 13},
-                                                 {1, {1, 2, 3}, 0, "sum", -2, 0, 1},
-                                                 {0, {1, 2, 4}, 0, "sum", 7, 0, 3},
-                                                 {0, {1, 2, 3}, 1, "x", 0, 2, 4}};
+  const std::vector<flash::TraceEvent> events = {
+      {0, {1, 2, 3}, 4, "load", 5, 6, 13},       {1, {1, 2, 3}, 0, "sum", -2, 0, 1},
+      {0, {1, 2, 4}, 0, "sum", 7, 0, 3},         {0, {1, 2, 3}, 1, "x", 0, 2, 4},
+      {0, {1, 2, 3}, 1, "copy", 64, 3, 9, true}, {0, {1, 2, 3}, 1, "copy", 32, 5, 11, true}};
   flash::simt::write_trace(out, events, launches);
   CHECK(
       out.str() ==
@@ -134,6 +216,12 @@ TEST_CASE("the trace: a bar begins when it begins and is as long as it is") {
       "{\"name\": \"sum\", \"ph\": \"X\", \"pid\": 1, \"tid\": 0, \"ts\": 0, \"dur\": 1, \"args\": {\"value\": -2}},\n"
       "{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": 2, \"args\": {\"name\": \"0 first block (1,2,4)\"}},\n"
       "{\"name\": \"sum\", \"ph\": \"X\", \"pid\": 2, \"tid\": 0, \"ts\": 0, \"dur\": 3, \"args\": {\"value\": 7}},\n"
-      "{\"name\": \"x\", \"ph\": \"X\", \"pid\": 0, \"tid\": 1, \"ts\": 2, \"dur\": 2, \"args\": {\"value\": 0}}\n"
+      "{\"name\": \"x\", \"ph\": \"X\", \"pid\": 0, \"tid\": 1, \"ts\": 2, \"dur\": 2, \"args\": {\"value\": 0}},\n"
+      "{\"name\": \"copy\", \"ph\": \"b\", \"cat\": \"warp 1\", \"id\": 0, \"pid\": 0, \"tid\": 1, \"ts\": 3, "
+      "\"args\": {\"value\": 64}},\n"
+      "{\"name\": \"copy\", \"ph\": \"e\", \"cat\": \"warp 1\", \"id\": 0, \"pid\": 0, \"tid\": 1, \"ts\": 9},\n"
+      "{\"name\": \"copy\", \"ph\": \"b\", \"cat\": \"warp 1\", \"id\": 1, \"pid\": 0, \"tid\": 1, \"ts\": 5, "
+      "\"args\": {\"value\": 32}},\n"
+      "{\"name\": \"copy\", \"ph\": \"e\", \"cat\": \"warp 1\", \"id\": 1, \"pid\": 0, \"tid\": 1, \"ts\": 11}\n"
       "]}\n");
 }

@@ -26,7 +26,7 @@ std::vector<Ledger> run_wavefronts(const MachineOptions& options, const std::vec
   auto out4 = m.alloc<float4>("out", 32);
   for (const WavefrontPattern& p : patterns) {
     const auto index = m.upload("index", p.index.data(), p.index.size());
-    if (p.bytes == 8)
+    if (p.instruction == "8")
       launch<WavefrontSmem>(m, load_by_index<float2>, dim3(1), dim3(32), index.data(), out2.data());
     else
       launch<WavefrontSmem>(m, load_by_index<float4>, dim3(1), dim3(32), index.data(), out4.data());

@@ -14,8 +14,8 @@
 namespace flash {
 
 struct WavefrontPattern {
-  int bytes;                  // 8 or 16 per lane
-  std::array<int, 32> index;  // which 8 or 16 bytes each lane loads
+  std::string instruction;    // 8 or 16: a load of so many bytes per lane; ldmatrix;
+  std::array<int, 32> index;  // which 8 or 16 bytes each lane accesses
   int wavefronts, conflicts;  // as the hardware counted
 };
 
@@ -23,11 +23,11 @@ inline std::vector<WavefrontPattern> read_patterns(const std::string& path) {
   std::vector<WavefrontPattern> patterns;
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
-    if (line.empty() || line[0] == '#' || line[0] == 'b') continue;  // comment, heading
+    if (line.empty() || line[0] == '#' || line[0] == 'i' || line[0] == 'b') continue;  // comment, heading
     for (char& c : line) c = c == ',' ? ' ' : c;
     std::istringstream in(line);
     WavefrontPattern p{};
-    in >> p.bytes;
+    in >> p.instruction;
     for (int& i : p.index) in >> i;
     if (in >> p.wavefronts >> p.conflicts) patterns.push_back(p);
   }
@@ -36,12 +36,15 @@ inline std::vector<WavefrontPattern> read_patterns(const std::string& path) {
 
 namespace on_sim {
 std::vector<Ledger> run_wavefronts(const MachineOptions& options, const std::vector<WavefrontPattern>& patterns);
-}
+std::vector<Ledger> run_ptx_wavefronts(const MachineOptions& options, const std::vector<WavefrontPattern>& patterns);
+}  // namespace on_sim
 namespace on_checked {
 std::vector<Ledger> run_wavefronts(const MachineOptions& options, const std::vector<WavefrontPattern>& patterns);
-}
+std::vector<Ledger> run_ptx_wavefronts(const MachineOptions& options, const std::vector<WavefrontPattern>& patterns);
+}  // namespace on_checked
 namespace on_gpu {
 std::vector<Ledger> run_wavefronts(const MachineOptions& options, const std::vector<WavefrontPattern>& patterns);
-}
+std::vector<Ledger> run_ptx_wavefronts(const MachineOptions& options, const std::vector<WavefrontPattern>& patterns);
+}  // namespace on_gpu
 
 }  // namespace flash

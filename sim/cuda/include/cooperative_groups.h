@@ -1,6 +1,6 @@
 // cooperative_groups.h: in place of CUDA's header of this name, for programs that ./flash check compiles: blocks, tiles
 // of a warp, coalesced threads, and grids whose blocks all run at a time (cudaLaunchCooperativeKernel).
-// Use: #include <cooperative_groups.h>; not here: clusters, memcpy_async.
+// Use: #include <cooperative_groups.h>; not here: clusters.
 #pragma once
 #include <cuda_runtime.h>
 

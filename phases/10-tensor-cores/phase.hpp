@@ -1,0 +1,28 @@
+// Phase 10 declares itself: what it can do, and its entry points. The kernel is in attention.cuh.
+// New since 08: the tensor cores multiply; 16-bit inputs only, since that is what they take.
+// Use: Run run = phase10::forward(problem, Where::Checked);
+#pragma once
+#include "phases/common/phase.hpp"
+
+namespace flash::phase10 {
+
+inline constexpr Features features{.phase = "10-tensor-cores",
+                                   .change = "S = QKᵀ and PV by mma.m16n8k16: a warp multiplies 16 x 16 by 16 x 8",
+                                   .kernel = true,
+                                   .causal = true,
+                                   .lse = true,
+                                   .tensor_cores = true,
+                                   .types = {Type::Float16, Type::BFloat16},
+                                   .head_dims = {64, 128, 256},
+                                   .blocks = {{64, 64}, {16, 16}},
+                                   .capability = {8, 0}};
+
+extern Phase phase;
+
+// O = softmax(Q Kᵀ · scale) V on the machine that `where` names.
+template <class T>
+Run forward(const Problem<T>& p, Where where = Where::Sim, const MachineOptions& options = {}) {
+  return flash::forward(phase, p, where, options);
+}
+
+}  // namespace flash::phase10

@@ -1,0 +1,241 @@
+// %% [markdown]
+// # 11 · Swizzle
+//
+// **Question.** In phase 10 four of five wavefronts of shared memory are bank conflicts. Where do they come from, and
+// how do they go away without spending memory on them?
+//
+// **Idea.** Two things change together. `ldmatrix` is an instruction that loads fragments: one of it does the work of
+// four or eight loads of phase 10. And the rows of a tile are stored with their pieces of 16 bytes in another order, a
+// different one for each of eight neighbouring rows: a *swizzle*. Nothing else changes, and not one bit of the result.
+//
+// **Changed since 10.** The index `swizzled(row, column)` in every access to a tile, and the three functions that load
+// fragments.
+
+// %% tags=["hide-input"]
+#include "phases/11-swizzle/phase.hpp"
+
+#include <cstdio>
+#include <cstring>
+
+#include "phases/10-tensor-cores/phase.hpp"
+#include "phases/common/cell.hpp"
+#include "phases/common/example.hpp"
+#include "phases/common/svg.hpp"
+
+using namespace flash;
+
+static const Options blocks{.block_q = 64, .block_k = 64};
+
+// Counts and checks every access; a build with a sanitizer leaves it out, and with it the claims about counters.
+static const Where machine = was_built(Where::Checked) ? Where::Checked : Where::Sim;
+
+static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* what) {
+  std::printf("%-30s predicted %10s   counted %10s\n", what, grouped(predicted).c_str(), grouped(counted).c_str());
+  return counted == predicted;
+}
+
+// %% [markdown]
+// ## Why eight rows begin in one bank
+//
+// Shared memory has 32 banks of 4 bytes. A row of D = 64 elements is 128 bytes: it takes each bank once, and the next
+// row begins in bank 0 again. With D = 128 or 256 the same is true, a few rounds later. A fragment wants the same 16
+// bytes of eight rows. These lie below each other, in the same four banks, and four banks deliver 16 bytes at a time.
+//
+// Phase 05 moved each row on by four banks with spare columns. That works here too, but D = 64 would pay an eighth more
+// shared memory for it. A permutation is free. Call 16 bytes a piece: a row of 128 bytes has 8 pieces, and piece c of
+// row r is stored where piece c XOR (r mod 8) would be:
+//
+// ```{region} attention.cuh swizzled
+// ```
+//
+// For a fixed c, c XOR r is a different number in each of eight rows, so the pieces lie in eight different groups of
+// four banks. For a fixed row the pieces only change places within 128 bytes, so a row that is stored as a whole still
+// fills all banks once.
+
+// %% tags=["hide-input"]
+// Where piece c of row r lies in its row, without the swizzle and with it.
+static int place(int r, int c, bool swizzled) {
+  return swizzled ? c ^ r % 8 : c;
+}
+
+// How many wavefronts the pieces c of the rows first … first + 7 take, of rows of D elements: the fullest bank decides.
+static int wavefronts(int first, int c, int D, bool swizzled) {
+  std::array<int, 8> pieces_of_bank_group{};
+  for (int r = first; r < first + 8; ++r) ++pieces_of_bank_group[(r * D / 8 + place(r, c, swizzled)) % 8];
+  return *std::max_element(pieces_of_bank_group.begin(), pieces_of_bank_group.end());
+}
+
+CELL("Eight rows, before and after") {
+  svg::Canvas canvas(860, 330, "Which piece of a row lies in which banks: piece 3 of each row is dark");
+  for (const bool swizzled : {false, true}) {
+    const double left = swizzled ? 474 : 64;
+    canvas.text(left, 60, swizzled ? "phase 11: piece c at c XOR r" : "phase 10: piece c at c", "font-weight=\"bold\"");
+    for (int group = 0; group < 8; ++group)
+      canvas.text(left + 44 * group + 22, 80, std::to_string(4 * group) + "–" + std::to_string(4 * group + 3),
+                  "text-anchor=\"middle\" font-size=\"10\" fill=\"#666\"");
+    for (int r = 0; r < 8; ++r) {
+      canvas.text(left - 46, 104 + 26 * r, "row " + std::to_string(r), "font-size=\"11\" fill=\"#666\"");
+      for (int c = 0; c < 8; ++c) {
+        const double x = left + 44 * place(r, c, swizzled);
+        canvas.rect(x, 87 + 26 * r, 44, 26,
+                    std::string("stroke=\"white\" fill=\"") + (c == 3 ? "#0072b2" : "#cfe3f1") + "\"");
+        canvas.text(x + 22, 104 + 26 * r, std::to_string(c),
+                    std::string("text-anchor=\"middle\"") + (c == 3 ? " fill=\"white\"" : ""));
+      }
+    }
+  }
+  canvas.text(16, 322, "Above the columns: their banks. A number is a piece of 16 bytes, 8 elements.", "fill=\"#666\"");
+  picture("11-banks", canvas.str());
+
+  bool before = true, after = true;
+  for (const int D : {64, 128, 256})
+    for (int c = 0; c < D / 8; ++c)
+      for (int first = 0; first < 64; first += 8) {
+        before = before && wavefronts(first, c, D, false) == 8;
+        after = after && wavefronts(first, c, D, true) == 1;
+      }
+  expect(before, "without: a piece of eight rows takes 8 wavefronts, for each piece, D = 64, 128, 256");
+  expect(after, "with the swizzle: 1");
+}
+
+// %% [markdown]
+// ## ldmatrix
+//
+// `ldmatrix_x4` loads four matrices of 8 × 8 elements for a warp. Each of the 32 lanes gives one address, of one row of
+// one matrix: lanes 0 to 7 the rows of the first matrix, 8 to 15 of the second, and so on. A row is 16 bytes, one
+// piece. What a lane gets has nothing to do with the address that it gave: of each matrix lane 4g + t receives the
+// elements 2t and 2t + 1 of row g, in one register. That is the layout that `mma` wants of A and of a transposed B.
+// `ldmatrix_x4_trans` hands out columns instead of rows, which is what a B wants that lies as it is multiplied: V.
+
+// %% tags=["hide-input"]
+CELL("Who gives an address, and who gets what") {
+  static const char* hues[] = {"#8ecae6", "#ffb703", "#90be6d", "#f28482", "#cdb4db", "#d4a373", "#84a59d", "#ffd6a5"};
+  svg::Canvas canvas(760, 330, "One matrix of ldmatrix: a cell names the lane that gets it");
+  std::array<int, 32> got{};
+  for (const bool transposed : {false, true}) {
+    const double left = transposed ? 470 : 110;
+    canvas.text(left, 60, transposed ? "ldmatrix, transposed: V" : "ldmatrix: Q, K", "font-weight=\"bold\"");
+    for (int r = 0; r < 8; ++r) {
+      canvas.text(left - 94, 90 + 29 * r, "lane " + std::to_string(r) + " points →", "font-size=\"11\" fill=\"#666\"");
+      for (int c = 0; c < 8; ++c) {
+        const int lane = transposed ? 4 * c + r / 2 : 4 * r + c / 2;
+        ++got[lane];
+        canvas.rect(left + 29 * c, 71 + 29 * r, 29, 29,
+                    std::string("stroke=\"white\" fill=\"") + hues[lane / 4] + "\"");
+        canvas.text(left + 29 * c + 14.5, 90 + 29 * r, std::to_string(lane), "text-anchor=\"middle\" font-size=\"11\"");
+      }
+    }
+  }
+  canvas.text(16, 322, "After PTX ISA, \"ldmatrix\". A row is 16 bytes of shared memory.", "fill=\"#666\"");
+  picture("11-ldmatrix", canvas.str());
+  expect(
+      got ==
+          [] {
+            std::array<int, 32> four;
+            four.fill(4);
+            return four;
+          }(),
+      "each lane gets two elements of each matrix, whichever way");
+}
+
+// %% [markdown]
+// A fragment of A, 16 × 16, is four such matrices: upper left, lower left, upper right, lower right. Lanes 0 to 15
+// point to the rows of the left half, 16 to 31 to those of the right half:
+//
+// ```{region} attention.cuh load-a
+// ```
+//
+// Four matrices are also two neighbouring B of 16 × 8. So the loops over n take two at a time:
+//
+// ```{region} attention.cuh load-b
+// ```
+// ```{region} attention.cuh scores
+// ```
+//
+// The second product likewise, with two neighbouring 8 columns of V:
+//
+// ```{region} attention.cuh output-product
+// ```
+//
+// What this changed, against phase 10:
+//
+// ```{difference} ../10-tensor-cores/attention.cuh attention.cuh
+// ```
+
+// %% [markdown]
+// ## Run it: the same bits
+//
+// Elements lie elsewhere and come by another instruction, but each `mma` multiplies the same numbers in the same order.
+
+// %% tags=["hide-input"]
+template <class T>
+static bool same_as_phase_10(const Example& example, const Options& options) {
+  Rounded<T> before(example), now(example);
+  phase10::forward(before.problem(options), Where::Sim);
+  phase11::forward(now.problem(options), machine);
+  return std::memcmp(before.o.data(), now.o.data(), now.o.size() * sizeof(T)) == 0 &&
+         std::memcmp(before.lse.data(), now.lse.data(), now.lse.size() * sizeof(float)) == 0;
+}
+
+CELL("Phase 10, bit for bit") {
+  bool same = true;
+  for (const Causal causal : {Causal::None, Causal::TopLeft, Causal::BottomRight})
+    same = same && same_as_phase_10<half>(sentence(), {.causal = causal}) &&
+           same_as_phase_10<bfloat16>(random_example(100, 128), {.causal = causal});
+  expect(same, "O and LSE, fp16 and bf16, with each mask");
+  expect(same_as_phase_10<half>(random_example(70, 33), {}), "and for D = 33, whose rows are no multiple of 16 bytes");
+}
+
+// %% [markdown]
+// ## Conflicts, before and after
+//
+// Predicted per pair of tiles and for all four warps: Q takes D/16 `ldmatrix` per warp, K and V take 4 · D/16 each.
+// Every one moves 512 bytes, and 32 banks deliver 128 at a time, so 4 wavefronts are the fewest that there can be.
+
+// %% tags=["hide-input"]
+CELL("Predicted = counted") {
+  if (!was_built(Where::Checked))
+    return void(std::printf("this build has no checked machine, and the fast one does not count\n"));
+  const std::uint64_t D = 64, T = 2, pairs = T * T, element = 2;
+  Rounded<half> e(random_example(128, D));
+  const Ledger before = phase10::forward(e.problem(blocks), Where::Checked).ledger;
+  const Ledger now = phase11::forward(e.problem(blocks), Where::Checked).ledger;
+  const std::uint64_t loads = 4 * (D / 16 + 4 * D / 16 + 4 * D / 16);
+  const std::uint64_t stores = (T + pairs * 2) * 64 * D * element / 16 / 32;  // 16 bytes a lane, 32 lanes
+  bool same = equal(now.shared_read_requests, pairs * loads, "loads of shared memory");
+  same &= equal(now.shared_write_requests, stores, "stores to it");
+  same &= equal(now.shared_wavefronts, 4 * (pairs * loads + stores), "wavefronts");
+  same &= equal(now.bank_conflicts(), 0, "of these, conflicts");
+  expect(same, "predicted = counted: not one conflict");
+  std::printf("\n                      phase 10    phase 11\n");
+  const auto line = [](const char* what, std::uint64_t a, std::uint64_t b) {
+    std::printf("%-18s %11s %11s\n", what, grouped(a).c_str(), grouped(b).c_str());
+  };
+  line("requests", before.shared_read_requests + before.shared_write_requests,
+       now.shared_read_requests + now.shared_write_requests);
+  line("wavefronts", before.shared_wavefronts, now.shared_wavefronts);
+  line("conflicts", before.bank_conflicts(), now.bank_conflicts());
+  line("HBM bytes", before.hbm_bytes(), now.hbm_bytes());
+  line("FLOP of mma", before.tensor_flops, now.tensor_flops);
+  expect(before.hbm_bytes() == now.hbm_bytes() && before.tensor_flops == now.tensor_flops &&
+             before.shared_bytes_peak == now.shared_bytes_peak,
+         "the same bytes, the same products, the same amount of shared memory");
+  std::printf("wavefronts for each mma: %.1f, then %.1f\n",
+              double(before.shared_wavefronts) / (before.tensor_flops / 4096),
+              double(now.shared_wavefronts) / (now.tensor_flops / 4096));
+}
+
+// %% [markdown]
+// The simulator's rule for `ldmatrix` is not an assumption: the same access patterns were run on an H200 under Nsight
+// Compute, and docs/results keeps both counts (`wavefronts-ptx-h200.csv`).
+//
+// **What you saw.** A permutation by XOR and an instruction made for fragments take away every conflict, and with them
+// most of what shared memory had to do. Results keep their bits. But the kernel still loads a tile, waits, multiplies
+// it, waits, and loads the next one. Phase 12 does both at once.
+//
+// **Measured:** not yet recorded.
+//
+// **Exercise.** 1. Draw the pieces of rows 8 to 15. Why is r mod 8 enough? 2. Rows of D = 32 elements are 64 bytes. In
+// how many wavefronts do eight of them deliver a piece without a swizzle? Which XOR would help? 3. Give `load_b` the
+// instruction without `_trans` and run `./flash test 11`. Which test notices first? 4. With spare columns instead, how
+// many must a row of D = 64 get, and why does phase 10's 16-byte store forbid fewer?

@@ -1,0 +1,207 @@
+// %% [markdown]
+// # 12 · Asynchronous copies
+//
+// **Question.** Phase 11 loads a tile, waits until it is there, multiplies, waits until all have multiplied, and loads
+// the next tile. While it loads, the tensor cores do nothing; while it multiplies, nothing is on its way from HBM. Why
+// not both at once?
+//
+// **Idea.** An ordinary load goes through registers: the thread has to wait for the value before it can store it to
+// shared memory. `cp.async` is a copy from global to shared memory that a thread only *begins*. It goes on to other
+// work, and says later that it wants to wait. With room for two K/V tiles, two *stages*, tile j + 1 arrives in one
+// while tile j is multiplied in the other.
+//
+// **Changed since 11.** Two stages for K and V; `load_tile` begins copies instead of making them; one barrier per tile
+// instead of two. Q's fragments are loaded once, before the loop, and stay in registers.
+
+// %% tags=["hide-input"]
+#include "phases/12-async-copies/phase.hpp"
+
+#include <cstdio>
+#include <cstring>
+
+#include "phases/11-swizzle/phase.hpp"
+#include "phases/common/cell.hpp"
+#include "phases/common/example.hpp"
+#include "phases/common/svg.hpp"
+
+using namespace flash;
+
+static const Options blocks{.block_q = 64, .block_k = 64};
+
+// Counts and checks every access; a build with a sanitizer leaves it out, and with it the claims about counters.
+static const Where machine = was_built(Where::Checked) ? Where::Checked : Where::Sim;
+
+static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* what) {
+  std::printf("%-30s predicted %10s   counted %10s\n", what, grouped(predicted).c_str(), grouped(counted).c_str());
+  return counted == predicted;
+}
+
+// %% [markdown]
+// ## What may be known, and when
+//
+// Three instructions belong together:
+//
+// - `cp_async_16(to, from, bytes)` begins to copy 16 bytes. If `bytes` is 0, it reads nothing and writes zeros: that is
+//   how rows beyond the end become zero.
+// - `cp_async_commit()` closes a *group*: all copies that this thread has begun since its last group.
+// - `cp_async_wait<n>()` waits until all but the last n groups of this thread are done. n is 0 here.
+//
+// Between the first and the third, nothing is known about the destination. It may hold the old bytes or the new ones,
+// and the source must not change. After the wait, the thread knows that its own copies are there. It knows nothing
+// about those of other threads. For these it takes a barrier after the wait, as always when threads exchange something.
+//
+// A program that gets this wrong often works, because copies often arrive in time. The checked simulator therefore lets
+// them arrive as late as it is allowed to, keeps NaN in the destination until then, and reports whoever touches it.
+//
+// ## The code
+//
+// Tile j lies in stage j mod 2:
+//
+// ```{region} attention.cuh tiles
+// ```
+// ```{region} attention.cuh load-tile
+// ```
+//
+// The plain loop at the end is for rows that are no multiple of 16 bytes. It copies at once, as before; the barrier
+// that follows covers it too.
+//
+// Copies of K and V of one tile are a group. Those of Q are in the first:
+//
+// ```{region} attention.cuh begin-copies
+// ```
+//
+// A round of the loop begins with three steps, and their order is the whole design: wait, barrier, next copies.
+//
+// ```{region} attention.cuh loop
+// ```
+//
+// The wait says: my copies of tile j are there. The barrier then says two things. All threads have come past their
+// waits, so the whole tile is there. And all threads have left the round before, so nobody reads tile j − 1 any more;
+// its stage is where tile j + 1 goes. Only then do the next copies begin. Phase 11 needed two barriers for the same two
+// facts, because it had one place only.
+
+// %% tags=["hide-input"]
+CELL("Two stages") {
+  svg::Canvas canvas(860, 196, "What the two stages hold, round by round");
+  const int rounds = 5;
+  bool alone = true;
+  for (int stage = 0; stage < 2; ++stage)
+    canvas.text(16, 82 + 44 * stage, "stage " + std::to_string(stage), "fill=\"#666\"");
+  for (int round = 0; round <= rounds; ++round) {
+    const double x = 80 + 128 * round;
+    canvas.text(x + 62, 52, round == 0 ? "before the loop" : "round " + std::to_string(round - 1),
+                "text-anchor=\"middle\" font-size=\"11\" fill=\"#666\"");
+    if (round > 0) canvas.rect(x - 3, 58, 3, 84, "fill=\"#d55e00\"");
+    const auto box = [&](int tile, const char* what, const char* colour) {
+      canvas.rect(x + 4, 60 + 44 * (tile % 2), 118, 38, std::string("rx=\"3\" fill=\"") + colour + "\"");
+      canvas.text(x + 63, 84 + 44 * (tile % 2), std::string(what) + std::to_string(tile), "text-anchor=\"middle\"");
+    };
+    const int multiplied = round - 1, copied = round;
+    if (multiplied >= 0) box(multiplied, "multiply tile ", "#9ec9e6");
+    if (copied < rounds) box(copied, "copy tile ", "#f2d0a4");
+    alone = alone && multiplied % 2 != copied % 2;
+  }
+  canvas.text(16, 182, "Orange line: wait for one's copies, then the barrier. Five K/V tiles.", "fill=\"#666\"");
+  picture("12-stages", canvas.str());
+  expect(alone, "a tile never arrives in the stage that is being multiplied");
+}
+
+// %% [markdown]
+// A fragment of Q is needed again for each K/V tile. Phase 11 fetched it again each time. Here a lane keeps its D/16
+// fragments of 4 registers: 16 registers for D = 64, 32 for D = 128. With D = 256 it would be 64, beside 128 for O and
+// 32 for S, and a thread has 255. So for D = 256 the kernel goes on fetching them.
+//
+// ```{region} attention.cuh keep-q
+// ```
+//
+// What this changed, against phase 11:
+//
+// ```{difference} ../11-swizzle/attention.cuh attention.cuh
+// ```
+
+// %% [markdown]
+// ## Run it: whenever the bytes arrive
+//
+// If no thread reads a tile too early and none overwrites one too soon, it makes no difference when copies arrive. So
+// we let the simulator choose: as late as possible, at once, or at random; threads in order, backwards, or at random. A
+// kernel that has forgotten a wait or the barrier would give other bits in one of them, or a finding, or both. [The
+// page on findings](../../docs/book/reading-a-finding.md) shows what one looks like.
+
+// %% tags=["hide-input"]
+CELL("The same bits, and those of phase 11") {
+  Rounded<half> before(random_example(200, 64));
+  phase11::forward(before.problem({.causal = Causal::TopLeft}), Where::Sim);
+  bool same = true;
+  int runs = 0;
+  for (const Completion completion : {Completion::late, Completion::eager, Completion::random})
+    for (const Order order : {Order::forward, Order::reverse, Order::random}) {
+      Rounded<half> now(random_example(200, 64));
+      phase12::forward(now.problem({.causal = Causal::TopLeft}), machine,
+                       {.order = order, .seed = 12, .completion = completion});
+      same = same && std::memcmp(before.o.data(), now.o.data(), now.o.size() * sizeof(half)) == 0 &&
+             std::memcmp(before.lse.data(), now.lse.data(), now.lse.size() * sizeof(float)) == 0;
+      ++runs;
+    }
+  std::printf("%d runs on %s\n", runs, name(machine));
+  expect(same, "copies late, eager or random, threads in three orders: the bits of phase 11");
+}
+
+// %% [markdown]
+// ## Predicted = counted
+//
+// *Bytes in flight* are bytes that have been asked for and not yet waited for. They decide whether a kernel can keep
+// HBM busy: what is on its way at one time, divided by how long a byte is on its way, is the rate at which bytes come.
+// A block of this kernel has at most Q and the first tile of K and V in flight, and one tile of K and V in each later
+// round.
+
+// %% tags=["hide-input"]
+CELL("Barriers, shared memory, bytes in flight") {
+  if (!was_built(Where::Checked))
+    return void(std::printf("this build has no checked machine, and the fast one does not count\n"));
+  const std::uint64_t N = 256, D = 64, T = N / 64, pairs = T * T, tile = 64 * D * 2;
+  Rounded<half> e(random_example(N, D));
+  const Ledger before = phase11::forward(e.problem(blocks), Where::Checked).ledger;
+  const Ledger now = phase12::forward(e.problem(blocks), Where::Checked).ledger;
+  bool same = equal(now.barriers, pairs, "barriers");
+  same &= equal(now.shared_bytes_peak, 5 * tile, "shared memory of a block");
+  same &= equal(now.async_bytes_peak, 3 * tile, "bytes in flight, of a block");
+  // ldmatrix: Q once a block, K and V with each tile; of all four warps. cp.async is no store of a thread.
+  const std::uint64_t q = 4 * D / 16, kv = 4 * (4 * D / 16 + 4 * D / 16);
+  same &= equal(now.shared_read_requests, T * q + pairs * kv, "loads of shared memory");
+  same &= equal(now.shared_write_requests, 0, "stores to it");
+  same &= equal(now.shared_wavefronts, 4 * (T * q + pairs * kv), "wavefronts");
+  same &= equal(now.bank_conflicts(), 0, "of these, conflicts");
+  expect(same, "predicted = counted");
+  std::printf("\n                        phase 11    phase 12\n");
+  const auto line = [](const char* what, std::uint64_t a, std::uint64_t b) {
+    std::printf("%-20s %11s %11s\n", what, grouped(a).c_str(), grouped(b).c_str());
+  };
+  line("barriers", before.barriers, now.barriers);
+  line("shared memory", before.shared_bytes_peak, now.shared_bytes_peak);
+  line("bytes in flight", before.async_bytes_peak, now.async_bytes_peak);
+  line("loads of fragments", before.shared_read_requests, now.shared_read_requests);
+  line("HBM bytes", before.hbm_bytes(), now.hbm_bytes());
+  line("FLOP of mma", before.tensor_flops, now.tensor_flops);
+  expect(before.barriers == 2 * now.barriers, "half as many barriers");
+  expect(before.hbm_bytes() == now.hbm_bytes() && before.tensor_flops == now.tensor_flops,
+         "the same bytes from HBM and the same products");
+}
+
+// %% [markdown]
+// The wavefronts of `cp.async` itself are not in this count: the simulator counts requests of threads, and these bytes
+// reach shared memory without one. How many a GPU takes for them was not measured.
+//
+// The price is shared memory. Five tiles instead of three means fewer blocks on a multiprocessor at a time, and blocks
+// are the other way to have something to do while one waits.
+//
+// **What you saw.** A copy that is begun and waited for later, two places, and one barrier per tile that guards both.
+// Nothing that is counted in bytes or products has changed; what changed is *when*. The simulator has no clock, so this
+// page cannot show what it is worth.
+//
+// **Measured:** not yet recorded.
+//
+// **Exercise.** 1. Put `begin_copies(tile + 1)` before the barrier. Which two threads race, and for what? 2. Make it
+// three stages and `cp_async_wait<1>`: what has to be committed in the last rounds, when there is nothing to copy? 3.
+// With one stage K and V can still take turns: V is copied while S is computed. Where do the barriers go? Phase 13 does
+// so for D = 256. 4. A multiprocessor has 228 KiB of shared memory. How many blocks of this kernel fit for D = 64, 128
+// and 256?

@@ -1,0 +1,46 @@
+// phase_12_test.cpp: proof of phase 12, asynchronous copies: all that phases and kernels promise (promises.hpp), and
+// its counters from formulas, whenever the copies arrive.
+// ./flash test 12
+#include <doctest/doctest.h>
+
+#include "phases/11-swizzle/phase.hpp"
+#include "phases/12-async-copies/phase.hpp"
+#include "tests/tensor_kernels.hpp"
+
+using namespace flash;
+using namespace flash::test;
+
+const Phase& flash::test::phase_under_test() {
+  return phase12::phase;
+}
+const Phase* flash::test::phase_before() {
+  return &phase11::phase;
+}
+
+// Q's fragments are loaded once, and no longer with each tile; one barrier per tile.
+TEST_CASE_TEMPLATE("counters equal formulas", T, half, bfloat16) {
+  check_tensor_kernel<T>(
+      [](std::int64_t D) {
+        const std::int64_t k = 4 * 4 * D / 16, v = 4 * 4 * D / 16;  // requests of the 4 warps
+        return SharedLoads{k + v, 4 * (k + v), 4 * D / 16};
+      },
+      true);
+}
+
+// Bits and counters, whenever the bytes of a copy arrive.
+TEST_CASE_TEMPLATE("copies may arrive at any time", T, half, bfloat16) {
+  if (skipped_without(Where::Checked)) return;
+  const Case c{.Sq = 70, .Sk = 150, .D = 64, .causal = Causal::BottomRight};
+  Inputs<T> late(c);
+  const Run first = flash::forward(phase12::phase, late.problem(true), Where::Checked);
+  for (const Where where : {Where::Sim, Where::Checked})
+    for (const Completion completion : {Completion::eager, Completion::random})
+      for (const Order order : {Order::forward, Order::random}) {
+        Inputs<T> again(c);
+        const Run run = flash::forward(phase12::phase, again.problem(true), where,
+                                       {.order = order, .seed = 3, .completion = completion});
+        CHECK(same_bits(late.o.memory, again.o.memory));
+        CHECK(same_bits(late.lse, again.lse));
+        if (where == Where::Checked) CHECK(run.ledger == first.ledger);
+      }
+}
