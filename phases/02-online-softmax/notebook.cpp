@@ -176,9 +176,9 @@ CELL("Any split, any order, any tree") {
 // %% [markdown]
 // ## Nothing to see
 //
-// A row may see no key at all: all masked, or no keys. Then m = −∞. If two such states are merged, the formula says −∞
-// − (−∞), which is NaN. So `merge` and `add_key` return early when there is nothing to add. Guarding only the final
-// division would be too late. Our convention: O = 0, LSE = −∞.
+// A row may see no key at all, because every key is masked or there is none. Then m = −∞. If two such states are
+// merged, the formula says −∞ − (−∞), which is NaN. So `merge` and `add_key` return early when there is nothing to add.
+// Guarding only the final division would be too late. Our convention: O = 0, LSE = −∞.
 
 // %% tags=["hide-input"]
 CELL("Empty parts and empty rows") {

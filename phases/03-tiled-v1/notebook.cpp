@@ -5,9 +5,9 @@
 // KiB, as much as one {term}`multiprocessor` of an NVIDIA A100 has, and phase 02 used 1 KiB. What if it held a block of
 // keys and a block of queries?
 //
-// **Idea.** Cut Q and O into T_r tiles of B_r rows, K and V into T_c tiles of B_c rows. Bring K_j and V_j on chip once,
-// stream all tiles Q_i past them, and correct O_i by the rule of phase 02, a tile at a time. The state (m, l, O) of all
-// rows waits in HBM between two K/V tiles: it is read, corrected, written back.
+// **Idea.** Cut Q and O into T_r tiles of B_r rows, K and V into T_c tiles of B_c rows. Bring each K_j and V_j on chip
+// once, stream all tiles Q_i past them, and correct O_i by the rule of phase 02, a tile at a time. The state (m, l, O)
+// of all rows waits in HBM between two K/V tiles: it is read, corrected, written back.
 //
 // **Changed since 02.** Two loops over tiles, K and V outside; O stays divided by l in HBM. This is FlashAttention-1,
 // V1 for short. (Dao et al., arXiv:2205.14135, Algorithm 1.)

@@ -23,7 +23,7 @@ __device__ inline std::int64_t visible(std::int64_t i, std::int64_t shift, std::
   return max(std::int64_t{0}, min(i + 1 + shift, Sk));
 }
 
-// K/V tiles 0 … full - 1 are seen whole by each row of a Q tile, full … seen - 1 in part, the others by nobody. Counted
+// K/V tiles 0 … full - 1 are seen whole by each row of a Q tile, full … seen - 1 in part, the others by no row. Counted
 // in keys and then in tiles, so that Br and Bc need not divide each other: Bc > Br is fine.
 struct TileRange {
   std::int64_t full, seen;
