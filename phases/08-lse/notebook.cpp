@@ -4,7 +4,7 @@
 // **Question.** The kernel throws m and l away and keeps only O. Who would miss them?
 //
 // **Idea.** Two would. The backward pass needs P again, and N × N numbers are too many to store. And if the keys were
-// cut in two, over blocks or over GPUs, merging the results takes the weight of each half. One number per row serves
+// cut in two, over blocks or over GPUs, merging the results requires the weight of each half. One number per row serves
 // both:
 //
 //     LSE_i = log Σ_j exp(S_ij) = m_i + log l_i        P_ij = exp(S_ij − LSE_i)
