@@ -1,4 +1,4 @@
-// reverse.cu: the example of reading-a-finding.md: a block turns 256 numbers round, and its barrier was forgotten.
+// reverse.cu: the example of reading-a-finding.md: a block reverses 256 numbers, and its barrier was forgotten.
 // The page's finding is this program's: tests/check_test.sh compares them.
 // ./flash check docs/book/reverse.cu
 #include <cstdio>

@@ -1,5 +1,5 @@
 // Phase 01: attention as the textbook writes it, O = softmax(QKᵀ·scale) V, with S and P as whole matrices.
-// First of all phases: three steps, each from HBM and back to HBM. The ledger shows what they cost: O(N²) bytes.
+// The first phase: three steps, each from HBM and back to HBM. The ledger shows what they cost: O(N²) bytes.
 // Run it: ./flash tour 01     Test it: ./flash test 01
 #pragma once
 #include <algorithm>
@@ -52,7 +52,7 @@ inline Blocks choose_blocks(const Options& options, std::int64_t Sq, std::int64_
 
 // #region heads
 // O = softmax(Q Kᵀ · scale) V for each of the B·H heads. Returns what it cost.
-// Three steps, as three calls of a matrix library: S = Q Kᵀ · scale   |   P = softmax(S)   |   O = P V
+// Three steps, like three calls to a matrix library: S = Q Kᵀ · scale   |   P = softmax(S)   |   O = P V
 template <class T>
 Ledger attention(const Problem<T>& p, Softmax softmax = Softmax::Safe) {
   validate(p, features);
@@ -103,7 +103,7 @@ Ledger attention(const Problem<T>& p, Softmax softmax = Softmax::Safe) {
     // #endregion
 
     // #region output
-    // O = P V; under a mask row by row over visible keys only, so that 0 · NaN never happens.
+    // O = P V; under a mask, row by row over the visible keys only, so that 0 · NaN never happens.
     Tile P_ij = memory.tile("P_ij", Br, Bc), V_j = memory.tile("V_j", Bc, D), O_i = memory.tile("O_i", Br, D);
     for (std::int64_t i = 0; i < Sq; i += Br) {
       O_i.rows = std::min(Br, Sq - i);

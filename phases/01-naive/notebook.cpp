@@ -28,7 +28,8 @@ static std::vector<double> flat(const RowMajor<float>& m) {
 // %% [markdown]
 // ## Three lines of Eigen
 //
-// With a matrix library that is one line for each step. Q, K and V are one head of a real model; more about it below.
+// With a matrix library each step is one line. Q, K and V belong to one {term}`head` of a real model, which is
+// described below. The cell compares O with the same computation in {term}`fp64`, C++'s `double`.
 
 // %%
 CELL("Three lines of Eigen") {
@@ -46,27 +47,29 @@ CELL("Three lines of Eigen") {
 // %% [markdown]
 // ## The code
 //
-// The phase computes the same with all heads, masks and types, and counts what it costs. It is one header, which begins
-// with the definition of softmax. `RowMajor<Scalar>` is an Eigen matrix whose rows lie one after the other in memory.
-// `.array()` says that what follows acts on each element by itself, and `P.row(i)` is a row.
+// The phase does the same for all heads, for every {term}`mask` and for every number type, and counts what it costs. It
+// is one header, which begins with the definition of softmax. `RowMajor<Scalar>` is an Eigen matrix whose rows lie one
+// after the other in memory. `.array()` says that what follows acts on each element by itself, and `P.row(i)` is a row.
 //
 // ```{region} attention.hpp plain-softmax
 // ```
 //
-// In fp32 `exp` is infinite above 88.72, and infinity divided by infinity is not a number. The second version subtracts
-// the row's largest score first. Further down the page shows that this changes nothing else. A row may see no key at
-// all; its maximum is then −∞, and its weights stay 0.
+// In {term}`fp32`, C++'s `float`, `exp` is infinite above 88.72, and infinity divided by infinity is not a number
+// ({term}`NaN`). The second version subtracts the row's largest score first. Further down, the page shows that this
+// changes nothing else. If a row sees no key at all, its maximum is −∞ and its weights stay 0.
 //
 // ```{region} attention.hpp safe-softmax
 // ```
 //
-// Now attention itself. A `Problem` holds Q, K, V and O as [B, H, S, D]: batch, head, row, column. S_q is the number of
-// queries, S_k the number of keys, D the length of a row (d in formulas).
+// Now attention itself. A `Problem` holds Q, K, V and O as [B, H, S, D]: batch, head, row, column. A batch is several
+// inputs that are computed together. S_q is the number of queries, S_k the number of keys, D the length of a row (d in
+// formulas).
 //
 // The code goes through a model of two memories. HBM is large and slow, and all matrices lie in it: `memory.matrix`
-// gives one a name, under which the ledger counts. SRAM is small and fast: `memory.tile` takes room in it, and is
-// refused when the budget is spent. Only `memory.load` and `memory.store` move numbers between the two. A product of
-// two matrices is computed piece by piece, and this function says how large a piece may be:
+// gives a matrix the name under which the {term}`ledger` counts its bytes. SRAM is small and fast: `memory.tile`
+// reserves room in it for a {term}`tile`, a piece of a matrix, and fails when the budget is spent. Only `memory.load`
+// and `memory.store` move numbers between the two. A product of two matrices is computed piece by piece, and this
+// function says how large a piece may be:
 //
 // ```{region} attention.hpp blocks
 // ```
@@ -79,8 +82,8 @@ CELL("Three lines of Eigen") {
 //
 // Three steps follow. Each reads its inputs from HBM and writes its result back there, as calls of a matrix library
 // would. The first computes the scores. `mat(tile)` lets Eigen see a tile as a matrix, and `product` multiplies two of
-// them and counts the FLOPs. `p.visible(i)` is the number of keys that row i may see. The other scores become −∞, so
-// that softmax gives them weight 0.
+// them and counts the floating-point operations ({term}`FLOPs <FLOP>`). `p.visible(i)` is the number of keys that row i
+// may see. The other scores become −∞, so that softmax gives them weight 0.
 //
 // ```{region} attention.hpp scores
 // ```
@@ -90,9 +93,9 @@ CELL("Three lines of Eigen") {
 // ```{region} attention.hpp softmax
 // ```
 //
-// The third multiplies the weights with the values, piece by piece. Where every row sees every key of the piece, that
-// is one product. Elsewhere each row takes the values that it sees and no others. Weight 0 times NaN would be NaN, so a
-// broken value that nobody may see would spoil the row.
+// The third multiplies the weights by the values, piece by piece. Where every row sees every key of the piece, that is
+// one product. Elsewhere each row takes only the values that it sees. Weight 0 times NaN would be NaN, so a broken
+// value that the row may not see would spoil it.
 //
 // ```{region} attention.hpp output
 // ```
@@ -154,10 +157,10 @@ CELL("The whole layer, against NumPy") {
 // %% [markdown]
 // ## Plain and safe softmax
 //
-// The definition, P_ij = exp(S_ij) / Σ_k exp(S_ik), divides two numbers that may be huge. Subtracting the row's
-// maximum m_i from every score changes nothing, since exp(S_ij − m_i) = exp(S_ij) / exp(m_i) above *and* below the
-// line, but now the largest exponent is 0. We compare P *and* O, on two kinds of input: an average over many keys
-// hides errors of P in O, and uniform numbers are too tame to show much.
+// The definition, P_ij = exp(S_ij) / Σ_k exp(S_ik), divides two numbers that may be huge. Subtracting the row's maximum
+// m_i from every score changes nothing, since exp(S_ij − m_i) = exp(S_ij) / exp(m_i) in the numerator *and* in the
+// denominator, but now the largest exponent is 0. We compare P *and* O, on two kinds of input: an average over many
+// keys hides errors of P in O, and uniform numbers are too tame to show much.
 
 // %% tags=["hide-input"]
 CELL("Two softmaxes, one result") {
@@ -219,13 +222,13 @@ CELL("Where exp overflows") {
 // ## What it costs
 //
 // A chip has a little fast memory (SRAM) and a lot of slow memory (HBM). Moving a byte between them costs more than
-// computing with it. Here every number that is computed with comes through a model of these two memories: `load` copies
-// rows from HBM into a tile in SRAM, `store` copies them back, and both count the bytes. SRAM is 192 KiB, and a tile
-// that does not fit is an error.
+// computing with it. Here every number that enters a computation comes through a model of these two memories: `load`
+// copies rows from HBM into a tile in SRAM, `store` copies them back, and both count the bytes. SRAM is 192 KiB, and a
+// tile that does not fit is an error.
 //
 // Three separate steps write S, read S, write P, read P: each N × N. The two products go tile by tile. They keep as
-// many rows of Q (or O) on chip as fit, B_r of them, and let K (or V) pass by. So K and V come in once for each of T_r
-// = ⌈N / B_r⌉ row tiles. The formula is derived by hand. Counted and predicted bytes are integers, so they must be
+// many rows of Q (or O) on chip as fit, B_r of them, and stream K (or V) past them. So K and V come in once for each of
+// T_r = ⌈N / B_r⌉ row tiles. The formula is derived by hand. Counted and predicted bytes are integers, so they must be
 // *equal*.
 //
 // In the code below `random_example(N, d)` is one head with N rows of d random numbers, and `grouped` writes a number
@@ -272,9 +275,9 @@ CELL("Bytes against N") {
 }
 
 // %% [markdown]
-// **What you saw.** The more words, the closer twice the words come to four times the bytes. The dashed line is what
+// **What you saw.** As N grows, twice the words come closer and closer to four times the bytes. The dashed line is what
 // must move at the very least: read Q, K and V, write O. The gap between the lines is what the next three phases close.
 //
-// **Exercise.** 1. Which head of the sentence looks backwards? Draw heads 9 and 11. 2. Store S and P as fp16: which
-// factor is won, and how does it grow with N? 3. Fuse the softmax with the first step, so that S never leaves the chip:
-// what is the formula now? Is it still O(N²)?
+// **Exercise.** 1. Which head of the sentence looks backwards? Draw heads 9 and 11. 2. Store S and P as {term}`fp16`,
+// in 2 bytes each: what factor do you save, and how does it grow with N? 3. Fuse the softmax with the first step, so
+// that S never leaves the chip: what is the formula now? Is it still O(N²)?

@@ -2,7 +2,7 @@
 // # 02 · Softmax in one pass
 //
 // **Question.** Safe softmax needs the row's maximum before the first exponential, and the sum before the first
-// division. So it looks at a row three times, and the row has to be kept. Can one look be enough?
+// division. So it looks at a row three times, and the row has to be kept. Could one look be enough?
 //
 // **Idea.** Work with the maximum *so far*. When a larger score arrives, everything summed up so far is too large by
 // a known factor, so correct it. Let s_j be the row's score for key j, and v_j that key's row of V. Three things are
@@ -58,8 +58,8 @@ static std::vector<int> all_keys() {
 // %% [markdown]
 // ## The code
 //
-// A row's whole past is a struct of two numbers and a vector. The output and LSE, the logarithm of the sum of all
-// exponentials, can be read from it at any time.
+// A row's whole past is a struct of two numbers and a vector. The output and {term}`LSE`, the logarithm of the sum of
+// all exponentials, can be read from it at any time.
 //
 // ```{region} attention.hpp state
 // ```
@@ -81,12 +81,14 @@ static std::vector<int> all_keys() {
 // ```{region} attention.hpp rows
 // ```
 //
-// Here is the pass: one row of Q stays on chip, and one row of K and of V at a time comes in beside it.
+// Here is the pass: one row of Q stays on chip, and the rows of K and V come in beside it, one at a time. The `count_`
+// lines declare what the memory model cannot see: FLOPs, exponentials, and {term}`rescales <rescale>`, which are
+// multiplications of a whole row by one number.
 //
 // ```{region} attention.hpp stream-keys
 // ```
 //
-// When all keys have passed, o is divided by l, once, and the row is written.
+// When all keys have passed, o is divided by l once, and the row is written.
 //
 // ```{region} attention.hpp write-row
 // ```
@@ -136,8 +138,8 @@ CELL("One row, key by key") {
 // ## Merge
 //
 // Two states of two disjoint sets of keys can be joined: the same correction, on both sides. The state of the empty
-// set, (−∞, 0, 0), changes nothing. So it does not matter who saw which key, nor in which order: keys may be cut
-// into tiles, shared out to threads or to GPUs, and merged in any tree. Every later phase rests on this.
+// set, (−∞, 0, 0), changes nothing. So it does not matter which part saw which key, nor in which order: keys may be cut
+// into tiles, shared among threads or GPUs, and merged in any tree. Every later phase rests on this.
 
 // %% tags=["hide-input"]
 struct Part {
@@ -174,9 +176,9 @@ CELL("Any split, any order, any tree") {
 // %% [markdown]
 // ## Nothing to see
 //
-// A row may see no key at all: all masked, or no keys. Then m = −∞. If two such states are merged, the formula says −∞
-// − (−∞), which is NaN. So `merge` and `add_key` return early when there is nothing to add. To guard the final division
-// alone would be too late. Our convention: O = 0, LSE = −∞.
+// A row may see no key at all, because every key is masked or there is none. Then m = −∞. If two such states are
+// merged, the formula says −∞ − (−∞), which is NaN. So `merge` and `add_key` return early when there is nothing to add.
+// Guarding only the final division would be too late. Our convention: O = 0, LSE = −∞.
 
 // %% tags=["hide-input"]
 CELL("Empty parts and empty rows") {
@@ -202,8 +204,8 @@ CELL("Empty parts and empty rows") {
 // %% [markdown]
 // ## What it costs
 //
-// `forward` treats the rows one after the other, as the formula suggests: each row streams all of K and all of V.
-// S and P cost nothing any more. Did we win?
+// `forward` handles the rows one after the other, as the formula suggests: each row streams all of K and all of V. S
+// and P cost nothing any more. Did we win?
 
 // %% tags=["hide-input"]
 static std::uint64_t online_bytes(std::uint64_t N, std::uint64_t d) {
@@ -247,6 +249,6 @@ CELL("Bytes against N") {
 // The chip was nearly empty meanwhile. If B rows shared each key while it is on chip, K and V would pass N/B times
 // instead of N times. That is a tile, and phase 03.
 //
-// **Exercise.** 1. The maximum moved a few times only. How often does it move for random scores? (Harmonic numbers.)
-// 2. Write `merge` for states that hold o already divided by l. What does it need besides the two outputs? 3. Delete
-// the two early returns of `merge`: which cells notice?
+// **Exercise.** 1. The maximum moved only a few times. How often does it move for random scores? (Think of harmonic
+// numbers.) 2. Write `merge` for states that hold o already divided by l. What does it need besides the two outputs? 3.
+// Delete the two early returns of `merge`: which cells notice it?

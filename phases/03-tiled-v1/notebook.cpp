@@ -1,16 +1,16 @@
 // %% [markdown]
 // # 03 · FlashAttention-1: tiles
 //
-// **Question.** Phase 02 keeps one row on chip and streams all keys past it, N times. Our model's fast memory holds
-// 192 KiB, as much as one multiprocessor of an A100 has, and we used 1. What if it held a block of keys and a block of
-// queries?
+// **Question.** Phase 02 keeps one row on chip and streams all keys past it, N times. Our model's fast memory holds 192
+// KiB, as much as one {term}`multiprocessor` of an NVIDIA A100 has, and phase 02 used 1 KiB. What if it held a block of
+// keys and a block of queries?
 //
-// **Idea.** Cut Q and O into T_r tiles of B_r rows, K and V into T_c tiles of B_c rows. Bring K_j, V_j on chip once,
-// let all tiles Q_i pass by, and correct O_i with the rule of phase 02, a tile at a time. The state (m, l, O) of all
-// rows waits in HBM between two K/V tiles: it is read, corrected, written back.
+// **Idea.** Cut Q and O into T_r tiles of B_r rows, K and V into T_c tiles of B_c rows. Bring each K_j and V_j on chip
+// once, stream all tiles Q_i past them, and correct O_i by the rule of phase 02, a tile at a time. The state (m, l, O)
+// of all rows waits in HBM between two K/V tiles: it is read, corrected, written back.
 //
-// **Changed since 02.** Two loops over tiles, K and V outside; O stays divided by l in HBM. (Dao et al.,
-// arXiv:2205.14135, Algorithm 1.)
+// **Changed since 02.** Two loops over tiles, K and V outside; O stays divided by l in HBM. This is FlashAttention-1,
+// V1 for short. (Dao et al., arXiv:2205.14135, Algorithm 1.)
 
 // %% tags=["hide-input"]
 #include "phases/03-tiled-v1/attention.hpp"
@@ -47,7 +47,7 @@ static svg::Walk v1_walk(const Problem<float>& p) {
 // ```{region} attention.hpp paper-blocks
 // ```
 //
-// What has to be on chip in truth is more: the scores are there as well, and l and m.
+// In truth more has to be on chip: the scores, and l and m.
 //
 // ```{region} attention.hpp on-chip-bytes
 // ```
@@ -60,8 +60,8 @@ static svg::Walk v1_walk(const Problem<float>& p) {
 // ```{region} attention.hpp choose-blocks
 // ```
 //
-// The state of all rows, (O, l, m), lies in HBM between two passes. It must be set to its beginnings there, and that
-// already costs a write.
+// The state of all rows, (O, l, m), lies in HBM between two passes. It must be initialised there, and that already
+// costs a write.
 //
 // ```{region} attention.hpp state-in-hbm
 // ```
@@ -77,9 +77,9 @@ static svg::Walk v1_walk(const Problem<float>& p) {
 // ```{region} attention.hpp two-loops
 // ```
 //
-// Now the tile's work. The numbers are the lines of the paper's Algorithm 1. Line 10 finds the maximum and the sum of
-// this tile alone, line 11 merges them with the row's state, line 12 corrects O. Since O is kept divided by l, it has
-// to be multiplied by the old l first and divided by the new one after.
+// Now the work on one tile. The numbers in the comments are the lines of the paper's Algorithm 1. Line 10 finds the
+// maximum and the sum of this tile alone, line 11 merges them with the row's state, line 12 corrects O. Since O is kept
+// divided by l, it has to be multiplied by the old l first and divided by the new one after.
 //
 // ```{region} attention.hpp online-softmax
 // ```
@@ -89,8 +89,8 @@ static svg::Walk v1_walk(const Problem<float>& p) {
 // ```{region} attention.hpp no-key
 // ```
 //
-// What the ledger cannot see is declared: exponentials, and rescales, which are multiplications of a whole row
-// of O by a number. Then O_i, l_i and m_i go back to HBM, until the next K/V tile asks for them.
+// Exponentials and rescales are declared, because the ledger cannot see them. Then O_i, l_i and m_i go back to HBM,
+// until the next K/V tile asks for them.
 //
 // ```{region} attention.hpp count-and-store
 // ```
@@ -136,7 +136,8 @@ CELL("The walk") {
 //
 // - **M counts numbers**, not bytes: 192 KiB hold 49,152 numbers of fp32.
 // - **S is forgotten.** The 4 stands for Q_i, K_j, V_j, O_i. The scores S_ij, B_r × B_c numbers, are on chip as well.
-//   With B_r = d everything together takes 3M/4 + 2d² + 2d numbers: that fits only if M ≥ 8d² + 8d.
+//   With B_r = d everything together takes 3M/4 + 2d² + 2d numbers: that fits only if M ≥ 8d² + 8d. The cell tries the
+//   sizes of real GPUs' memories; its last line says which.
 
 // %% tags=["hide-input"]
 CELL("The paper's tiles, and what they need") {
@@ -161,8 +162,8 @@ CELL("The paper's tiles, and what they need") {
 // %% [markdown]
 // ## A tutorial's numbers
 //
-// A V1/V2 tutorial in PyTorch computes B_c = M/4/64 = 768 for N = 1024, d = 64 and an A100, M = 192 KB. Its Python
-// runs, since Python has no SRAM. Ours has.
+// A PyTorch tutorial on FlashAttention-1 and 2 computes B_c = M/4/64 = 768 for N = 1024, d = 64 and an A100, M = 192
+// KB. Its Python code runs, since Python knows no SRAM. Our model does.
 
 // %% tags=["hide-input"]
 CELL("B_c = 768 on an A100") {
@@ -192,13 +193,14 @@ CELL("B_c = 768 on an A100") {
               grouped(std::uint64_t(needed)).c_str(), double(needed) / 1024, grouped(ledger.shared_bytes_peak).c_str(),
               error);
   expect(ledger.shared_bytes_peak == std::uint64_t(needed) && error <= 2e-6,
-         "right, on a chip of three times the size");
+         "correct, on a chip three times the size");
 }
 
 // %% [markdown]
 // ## What it costs
 //
-// K and V come in once. Q, O, l and m pass by once for each of the T_c tiles of K and V, and O, l, m go back each time.
+// K and V come in once. Q, O, l and m come in once for each of the T_c tiles of K and V, and O, l and m go back each
+// time.
 
 // %%
 static std::uint64_t v1_bytes(std::uint64_t N, std::uint64_t d, std::uint64_t Tc) {
@@ -257,7 +259,7 @@ CELL("Bytes against SRAM") {
 
 // %% [markdown]
 // **What you saw.** T_c = N/B_c passes of about 3Nd numbers, and B_c ≈ M/4d: together 12 N²d²/M. That is the paper's
-// Θ(N²d²/M), with its constant. Still quadratic in N, but divided by the size of the chip. With 32 KiB or less it moves
+// Θ(N²d²/M), with its constant. Still quadratic in N, but divided by the size of the chip. With 32 KiB or less V1 moves
 // more than naive attention in the same SRAM: tiles need room.
 //
 // **Exercise.** 1. At which SRAM does V1 beat naive for d = 128? 2. O, l, m go to HBM and back in each pass although

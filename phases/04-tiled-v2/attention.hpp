@@ -73,7 +73,7 @@ Ledger attention(const Problem<T>& p) {
 
       // #region scores
       product(memory, S, mat(Q_i), mat(K_j).transpose());  // 8
-      memory.load(V_j, V, j);                              // 7, and not before V is needed: caches are small
+      memory.load(V_j, V, j);                              // 7; not before V is needed, since caches are small
       // #endregion
       // #region online-softmax
       for (std::int64_t r = 0; r < rows; ++r) {

@@ -3,12 +3,12 @@
 //
 // **Question.** In phase 03 the half-finished O travels to HBM and back T_c times. Why should a result travel?
 //
-// **Idea.** Put Q outside and K, V inside. Then one tile O_i, with its l_i and m_i, stays on chip until it is done
-// and is written once. K and V come in once per Q tile instead. And as O_i stays, it need not be kept divided by l:
-// one division at the end. (Dao, arXiv:2307.08691, Algorithm 1.)
+// **Idea.** Put Q outside and K, V inside. Then one tile O_i, with its l_i and m_i, stays on chip until it is done, and
+// is written once. K and V come in once per Q tile instead. Since O_i stays, it need not be kept divided by l: one
+// division at the end is enough. This is FlashAttention-2, V2 for short. (Dao, arXiv:2307.08691, Algorithm 1.)
 //
-// **Changed since 03.** The two `for` lines changed places; O un-normalised; LSE = m + log l written out; causal;
-// and each Q tile is independent, hence threads.
+// **Changed since 03.** The two `for` lines changed places; O is not kept divided by l; LSE = m + log l is written;
+// there is a {term}`causal` mask; and each Q tile is independent, so threads can share them.
 
 // %% tags=["hide-input"]
 #include "phases/04-tiled-v2/phase.hpp"
@@ -49,8 +49,8 @@ static svg::Walk v2_walk(const std::string& title, const Problem<float>& p, int 
 // ```{region} attention.hpp choose-blocks
 // ```
 //
-// A task is now a Q tile. The loop over Q tiles is outside, hidden in the task's number t, from which batch entry, head
-// and first row follow.
+// A task is now a Q tile. The loop over Q tiles is outside, hidden in the task's number t, from which the batch entry,
+// the head and the first row are computed.
 //
 // ```{region} attention.hpp q-tile-outside
 // ```
@@ -66,13 +66,13 @@ static svg::Walk v2_walk(const std::string& title, const Problem<float>& p, int 
 // ```{region} attention.hpp kv-inside
 // ```
 //
-// First the scores of the tile.
+// First come the scores of the tile.
 //
 // ```{region} attention.hpp scores
 // ```
 //
-// Then online softmax, row by row. m, l and O are corrected by α, exactly as in `add_key` of phase 02, but for n keys
-// at once. O is not divided by l, so there is one multiplication per row and tile instead of two.
+// Then comes online softmax, row by row. m, l and O are corrected by α, exactly as in `add_key` of phase 02, but for n
+// keys at once. O is not divided by l, so there is one multiplication per row and tile instead of two.
 //
 // ```{region} attention.hpp online-softmax
 // ```
@@ -125,9 +125,9 @@ CELL("Down the columns, or along the rows") {
 // %% [markdown]
 // ## Fewer rescales
 //
-// Multiplying a row by a number is slow work for a GPU: its tensor cores only do matrix products. V1 keeps O divided by
-// l, so per tile it multiplies two rows: that of O by l α / l', and that of P by β / l'. V2 multiplies the row of O by
-// α and nothing else, and divides it once at the end.
+// Multiplying a row by a number is slow work for a GPU: its fastest units, the {term}`tensor cores <tensor core>`, only
+// do matrix products. V1 keeps O divided by l, so per tile it multiplies two rows: that of O by l α / l', and that of P
+// by β / l'. V2 multiplies the row of O by α and nothing else, and divides it once at the end.
 
 // %%
 CELL("Rescales, as the code declares them") {
@@ -149,9 +149,9 @@ CELL("Rescales, as the code declares them") {
 // %% [markdown]
 // ## What it costs
 //
-// Q and O once, K and V once per Q tile: 4·(2Nd + T_r·2Nd) bytes. With equal square tiles that is two thirds of V1.
-// The larger B_r, the fewer passes; B_c no longer matters, so a chip that has room for one large tile spends it on Q
-// and O. The dashed line is the paper's Θ(N²d²/M), drawn with V1's constant from phase 03, 12.
+// Q and O once, K and V once per Q tile: 4·(2Nd + T_r·2Nd) bytes. With equal square tiles that is two thirds of V1. The
+// larger B_r, the fewer passes; B_c no longer matters, so a chip that has room for one large tile should spend it on Q
+// and O. The dashed line is the paper's Θ(N²d²/M), drawn with 12, V1's constant from phase 03.
 
 // %% tags=["hide-input"]
 static std::uint64_t v2_bytes(std::uint64_t N, std::uint64_t d, std::uint64_t Tr) {
@@ -206,8 +206,8 @@ CELL("Bytes against N") {
 // %% [markdown]
 // ## "HBM access drops from O(N²) to O(N)"
 //
-// So says the comment over a simplified kernel in Triton, a Python dialect for GPUs, beside "32 MB → 72 KiB" for
-// N = 4096. Count.
+// So says the comment above a simplified kernel in {term}`Triton`, a Python dialect for GPUs, beside "32 MB → 72 KiB"
+// for N = 4096. Let us count.
 
 // %% tags=["hide-input"]
 CELL("What is O(N) and what is not") {
@@ -232,9 +232,9 @@ CELL("What is O(N) and what is not") {
 // %% [markdown]
 // ## LSE, for free
 //
-// m and l are on chip when a row is done. LSE = m + log l says in one number what softmax divided by, so
-// P_ij = exp(S_ij − LSE_i) can be computed again later. The backward pass (phase 09) needs that, and so does merging
-// (phase 08).
+// m and l are on chip when a row is done. LSE = m + log l says in one number what softmax divided by, so P can be
+// recomputed later as P_ij = exp(S_ij − LSE_i). The backward pass (phase 09) needs that, and so does merging (phase
+// 08).
 
 // %% tags=["hide-input"]
 CELL("LSE") {
@@ -251,10 +251,10 @@ CELL("LSE") {
 }
 
 // %% [markdown]
-// ## Causal: tiles that nobody sees
+// ## Causal: tiles that no row sees
 //
-// If a word may only look back, tiles right of the diagonal hold nothing. The walk stops before them: they are not
-// loaded, not multiplied. When S_q ≠ S_k the diagonal must be *named*: does query 0 see key 0 only (top-left), or does
+// If a word may only look back, tiles right of the diagonal hold nothing. The walk stops before them: they are neither
+// loaded nor multiplied. When S_q ≠ S_k the diagonal must be *named*: does query 0 see key 0 only (top-left), or does
 // the last query see all keys (bottom-right)?
 
 // %% tags=["hide-input"]
@@ -286,8 +286,8 @@ CELL("Skipped tiles, counted") {
 // %% [markdown]
 // ## Threads
 //
-// No Q tile needs another: (b, h, i) are B·H·T_r independent tasks, where V1 had B·H. No sum depends on who works
-// when, so the result must be the same to the last bit.
+// No Q tile needs another: (b, h, i) are B·H·T_r independent tasks, where V1 had B·H. No sum depends on which thread
+// does what, or when, so the result must be the same to the last bit.
 
 // %% tags=["hide-input"]
 CELL("Any number of threads, the same bits") {
@@ -308,6 +308,6 @@ CELL("Any number of threads, the same bits") {
 // **What you saw.** The same arithmetic in another order: results do not travel, each Q tile stands alone, and the
 // by-product LSE opens the door to the backward pass. This is the algorithm of every later phase.
 //
-// **Exercise.** 1. Which B_r, B_c move the fewest bytes within 99 KiB? 2. With S_q = 1 (decoding) there is one Q tile
-// and no parallelism left: which property from phase 02 helps? 3. Half of the diagonal tiles' work is thrown away: how
-// much is that of the whole, as a function of N and B?
+// **Exercise.** 1. Which B_r, B_c move the fewest bytes within 99 KiB? 2. With S_q = 1 ({term}`decoding`) there is one
+// Q tile and no parallelism left: which property from phase 02 helps? 3. Half of the diagonal tiles' work is thrown
+// away: what share of the whole is that, as a function of N and B?

@@ -9,14 +9,14 @@ namespace flash::phase05::inline FLASH_MACHINE {
 
 // #region tiles
 // Shared memory of a block, fp32: 32 banks of 4 bytes. The lanes of a warp read the same element of K or V at the same
-// time: one broadcast. Of Q each lane reads its own row: with rows of D = 32, 64, … floats all would begin in the same
-// bank and queue up; 4 spare columns move each row on by 4 banks, so that 8 lanes' float4 fill the 32 banks exactly.
+// time: one broadcast. But each lane reads a row of Q of its own. Rows of D = 32, 64, … floats would all begin in the
+// same bank and queue up; 4 spare columns shift each row by 4 banks, so that 8 lanes' float4 fill the 32 banks exactly.
 template <int D, int Br, int Bc>
 struct Tiles {
   alignas(16) float Q[Br][D + 4];
   alignas(16) float K[Bc][D];
   alignas(16) float V[Bc][D];
-  float P[Bc][Br];  // column t is thread t's own (no barrier): an array that a loop counter indexes is no register
+  float P[Bc][Br];  // column t is thread t's own: no barrier. An array indexed by a loop counter cannot be in registers
 };
 // #endregion
 
@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(Br)
 }
 
 // #region launch
-// The host's side: the shared struct, the grid, the launch. One launch per head, since the kernel knows no more than
+// The host's side: the shared struct, the grid, the launch. One launch per head, since the kernel handles only
 // one. It has only ceil(Sq / Br) blocks, 8 for Sq = 512, where an H100 has room for hundreds: most of the chip idles.
 // Phase 06 puts all heads into one grid.
 struct Attention {

@@ -27,10 +27,10 @@
 // ```
 //
 // Only Q needs spare columns, since K and V are read as broadcasts. In `load_tile` a `Head` is the matrix of one head:
-// pointer, rows, columns, and the `stride` from one row to the next, which is larger than the number of columns where
-// rows lie apart. Offsets are products of 64 bits: a tensor may have more than 2³¹ elements. D is the next compiled
-// head dimension (32, 64, …); `cols` is the true one, and the columns beyond it are filled with zeros. `widen` makes a
-// float of whatever T is:
+// pointer, rows, columns, and the `stride` from one row to the next, which is larger than the number of columns if
+// there are gaps between rows. Offsets are computed in 64 bits: a tensor may have more than 2³¹ elements. D is the next
+// compiled head dimension (32, 64, …); `cols` is the true one, and the columns beyond it are filled with zeros. `widen`
+// converts a T to float:
 //
 // ```{region} attention.cuh load-tile
 // ```
@@ -51,13 +51,14 @@
 // ```
 //
 // The mask is for the last tile alone, so it has an `if` around it. Here it *selects*: a key that does not exist gets
-// −∞, whatever was computed for it. To multiply by 0 would not do, because 0 · NaN is NaN:
+// −∞, whatever was computed for it. Multiplying by 0 would not do, because 0 · NaN is NaN:
 //
 // ```{region} attention.cuh mask
 // ```
 //
 // Online softmax. `m_safe` is new: as long as a row has only seen keys with the score −∞, m is −∞, and −∞ − (−∞) would
-// be NaN. `round_to<T>` rounds P to V's type, as it is on tensor cores, where both operands of a product have one type:
+// be NaN. `round_to<T>` rounds P to V's type, as {term}`tensor cores <tensor core>` require: there both operands of a
+// product have the same type:
 //
 // ```{region} attention.cuh online-softmax
 // ```
@@ -65,7 +66,8 @@
 // ```{region} attention.cuh output
 // ```
 //
-// And the host. A block with more than 48 KiB of shared memory has to ask for it (`allow_shared_memory`), as on a GPU:
+// Last, the host. A block with more than 48 KiB of shared memory has to ask for it (`allow_shared_memory`), as on a
+// GPU:
 //
 // ```{region} attention.cuh launch
 // ```
@@ -102,8 +104,8 @@ static const Where watched = was_built(Where::Checked) ? Where::Checked : Where:
 // ## Run it: the same attention
 //
 // Twelve heads of a real model. The kernel sums in another order than phase 04 and uses exp2(x·log2 e) for exp(x), so
-// last bits differ from 04. But between the machines, and whatever the order in which blocks and threads run, no bit
-// may differ: if one does, some thread has read what another one was just writing.
+// the last bits differ from 04's. But between the machines, and whatever the order in which blocks and threads run, no
+// bit may differ: if one does, a thread has read what another thread was just writing.
 
 // %%
 CELL("Right, and the same bits on each machine") {
@@ -130,9 +132,9 @@ CELL("Right, and the same bits on each machine") {
 // %% [markdown]
 // ## The tile walk, as it happened
 //
-// The kernel calls `trace_mark("tile", j)` when it turns to K/V tile j. The simulator notes it for each warp, and each
-// barrier from a warp's arrival to its release. Time is logical: steps, not nanoseconds. Each block walks along its own
-// row of tiles, and none waits for another. Inside a block the warps keep step, tile by tile.
+// The kernel calls `trace_mark("tile", j)` when it turns to K/V tile j. The simulator records it for each warp. It also
+// records each barrier, from a warp's arrival to its release. Time is logical: steps, not nanoseconds. Each block walks
+// along its own row of tiles, and none waits for another. Inside a block the warps stay in step, tile by tile.
 
 // %% tags=["hide-input"]
 CELL("What each warp does") {
@@ -174,10 +176,10 @@ CELL("What each warp does") {
 // ## The counters
 //
 // The bytes are predicted by phase 04's formula: Q and O once, K and V once per Q tile. Work is done on whole tiles:
-// rows that do not exist are computed and thrown away, and keys that do not exist get a score (−∞) but never meet V. Of
-// the staircase's prices two come back here. Q is read as `float4`, 8 lanes at a time: 8 rows of 32 floats would all
-// begin in bank 0, and `float Q[Br][D + 4]` moves each row on by four banks. And each lane stores its own row of O, so
-// a store touches one sector for each lane.
+// rows that do not exist are computed and thrown away, and keys that do not exist get a score (−∞) but never meet V.
+// Two costs that "Into CUDA" counted come back here. Q is read as `float4`, 8 lanes at a time: 8 rows of 32 floats
+// would all begin in bank 0, and `float Q[Br][D + 4]` moves each row on by four banks. And each lane stores its own row
+// of O, so a store touches one sector for each lane.
 
 // %% tags=["hide-input"]
 // How many wavefronts the lanes 0 … 7 take for a float4 each from rows of `pitch` floats: the fullest bank decides.
@@ -226,8 +228,8 @@ CELL("Predicted = counted") {
 // %% [markdown]
 // ## When something is wrong
 //
-// Only three tile sizes are compiled. A size that is not listed is refused by name, and so are tiles that would not fit
-// into the shared memory of the GPU that was asked for. Nothing is computed then.
+// Only three tile sizes are compiled. A size that is not listed is refused with a message that names it, and so are
+// tiles that would not fit into the shared memory of the chosen GPU (sm_80 is the A100). Nothing is computed then.
 
 // %% tags=["hide-input"]
 static std::string message(Example e, const Options& options, Profile profile) {
@@ -252,8 +254,8 @@ CELL("Refused by name") {
 // ## One launch per head
 //
 // The kernel knows one head, so the host launches it B·H times. A launch has only T_r = ⌈S_q / B_r⌉ blocks. An H200 has
-// 132 *multiprocessors*, the units that run blocks, each with room for several. The next launch begins when this one's
-// last block has ended.
+// 132 *multiprocessors*, the units that run blocks, each with room for several. The next launch begins when the last
+// block of this one has ended.
 
 // %%
 CELL("A chip that starves") {
@@ -276,7 +278,7 @@ CELL("A chip that starves") {
 
 // %% [markdown]
 // **What you saw.** Two loops of phase 04 became blocks and threads; the algorithm stayed, with the same tiles and the
-// same bytes. Loads are coalesced, shared memory has no conflicts, and a store of a warp touches eight times the bytes
+// same bytes. Loads are coalesced, shared memory has no conflicts, and a warp's store touches eight times the bytes
 // that it writes. Most of the chip has nothing to do, however good one block is: that is the subject of phase 06. The
 // times on an H200 are in [benchmarks](../../docs/benchmarks.md).
 //

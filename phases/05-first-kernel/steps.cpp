@@ -48,30 +48,31 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
 //
 // A program that uses a GPU has two sides. The *host* is the CPU and runs `main`. The *device* is the GPU, with a
 // memory of its own, which the papers call HBM. A {term}`kernel` is a function that the host calls and the device runs:
-// `__global__` marks it. It runs not once but once per *thread*, in thousands of threads at the same time, and all of
-// them execute the same text:
+// `__global__` marks it. It runs once per *thread*, in thousands of threads at the same time, and all of them execute
+// the same code:
 //
 // ```{region} steps/1-index.cuh scale
 // ```
 //
-// What distinguishes the threads is their number. Threads come in {term}`blocks <block>` of equal size. Inside the
-// function `threadIdx.x` is the thread's number in its block, `blockIdx.x` the block's number, and `blockDim.x` the
-// number of threads in a block. The first line therefore gives every thread of the launch a different `i`, and there is
-// no loop: where phase 04 says `for (i = 0; i < n; ++i)`, a kernel has one thread for each `i`.
+// The threads differ in their number. Threads come in {term}`blocks <block>` of equal size. Inside the function
+// `threadIdx.x` is the thread's number in its block, `blockIdx.x` the block's number, and `blockDim.x` the number of
+// threads in a block. The first line therefore gives every thread of the launch a different `i`, and there is no loop:
+// where phase 04 says `for (i = 0; i < n; ++i)`, a kernel has one thread for each `i`.
 //
 // The host allocates memory on the device, copies the input there, *launches* the kernel and copies the result back:
 //
 // ```{region} steps/host.cu host-scale
 // ```
 //
-// `kernel<<<blocks, threads>>>(arguments)` is the launch: so many blocks of so many threads. Together the blocks are
-// the *grid*. A GPU consists of *multiprocessors*, an H200 of 132; each block runs on one of them, and each of them
-// runs several blocks at a time. A program of one file would call `cudaMalloc` and `cudaMemcpy`; this project says
-// `m.alloc`, `m.upload` and `m.download`, so that arrays have names and ends that findings and counters can report. `m`
-// is the `Machine`, the device that the kernel runs on; `ran` launches and collects what the machine reports. `data()`
-// is the device pointer, and the host may not follow it.
+// `kernel<<<blocks, threads>>>(arguments)` is the launch: the number of blocks, and the number of threads in each.
+// Together the blocks are the *grid*. A GPU consists of *multiprocessors* (NVIDIA's H200 has 132); each block runs on
+// one of them, and each of them runs several blocks at a time. A program of one file would call `cudaMalloc` and
+// `cudaMemcpy`; this project says `m.alloc`, `m.upload` and `m.download`, so that each array has a name and a size that
+// counters, and {term}`findings <finding>` of the simulator's checks, can report. `m` is the `Machine`, the device that
+// the kernel runs on; `ran` launches and collects what the machine reports. `data()` is the device pointer, which the
+// host must not dereference.
 //
-// One more word stands at the top of every kernel file: `namespace flash::phase05::inline FLASH_MACHINE`. The build
+// One more line stands at the top of every kernel file: `namespace flash::phase05::inline FLASH_MACHINE`. The build
 // compiles each file once per machine, and turns FLASH_MACHINE into `on_sim` (the fast simulator), `on_checked` (the
 // one that checks and counts) or `on_gpu`, so that one program can hold all three.
 
@@ -94,7 +95,7 @@ CELL("A thread per element") {
 // The hardware runs threads in groups of 32, the {term}`warps <warp>`; a thread's place in its warp is its
 // {term}`lane`. When a warp comes to a load, its 32 lanes load together: that is one {term}`request`. Memory answers in
 // aligned pieces of 32 bytes, the {term}`sectors <sector>`. If the 32 lanes want 32 neighbouring floats, the request is
-// 128 bytes, which are 4 sectors. Nothing that is fetched is wasted, and the access is called {term}`coalesced`.
+// for 128 bytes, which are 4 sectors. Nothing that is fetched is wasted, and the access is called {term}`coalesced`.
 //
 // Now let neighbouring threads take elements that lie far apart:
 //
@@ -102,8 +103,7 @@ CELL("A thread per element") {
 // ```
 //
 // Each lane's float lies in a sector of its own. The warp asks for 128 bytes and memory has to deliver 32 sectors, 1024
-// bytes. On the CPU it was good to give each thread a contiguous piece of the array; here it is the worst that one can
-// do.
+// bytes. On the CPU it was good to give each thread a contiguous piece of the array; here it is the worst choice.
 //
 // *Prediction*, n = 4096: 4096 / 32 = 128 requests either way; 4 · 128 sectors with neighbours, 32 · 128 apart.
 
@@ -175,7 +175,7 @@ CELL("Rows in, rows out") {
 // On a GPU such a kernel may give the right answer for years, because the warps of a block often run in a lucky order.
 // The fast simulator runs the threads of a block one after another, so the damage shows. The checked one does not need
 // bad luck: it knows which accesses nothing puts in order, and names both sides. In its words `tile+128` is byte 128 of
-// `tile`, which is the element tile[1][0]. Fresh shared memory counts as unwritten, so a read that comes before every
+// `tile`, which is the element tile[1][0]. Fresh shared memory counts as unwritten, so a read that comes before any
 // write is a finding, too.
 
 // %%
@@ -199,9 +199,9 @@ CELL("A missing barrier") {
 // %% [markdown]
 // ## 3 · Attention, one thread per row
 //
-// Nothing more is needed for a correct attention kernel. This one is phase 01 with the loop over the rows replaced by
-// threads. It writes S to HBM, reads it back for the maximum, turns it into P and reads that again. `fmaf(a, b, c)` is
-// a · b + c with one rounding, which the hardware does in one instruction; it counts as 2 FLOPs.
+// A correct attention kernel needs nothing more. This one is phase 01 with the loop over the rows replaced by threads.
+// It writes S to HBM, reads it back for the maximum, turns it into P and reads that again. `fmaf(a, b, c)` is a · b + c
+// with one rounding, which the hardware does in one instruction; it counts as 2 FLOPs.
 //
 // ```{region} steps/3-naive.cuh attention
 // ```
@@ -210,15 +210,15 @@ CELL("A missing barrier") {
 // ```
 //
 // Phase 01 brought tiles of Q, K, P and V into SRAM for its products. This kernel does not: each operand comes from HBM
-// each time that it is used. Each of the N² pairs loads D elements of Q, of K and of V, and loads P once for each of
-// the D columns of O:
+// every time it is used. Each of the N² pairs loads D elements of Q, of K and of V, and loads P once for each of the D
+// columns of O:
 //
 //     read     Q: N²D    K: N²D    V: N²D    S: N² (maximum) + N² (P) + N²D (O)
 //     written  S: N² (S) + N² (P)            O: ND
 //
 // The sectors tell two kinds of loads apart. In the loop over j all lanes of a warp load *the same* element of K: 32
-// lanes want one sector, which is as cheap as a request can be, a {term}`broadcast`. Of Q each lane loads its own row,
-// and the rows lie D · 4 = 128 bytes apart: a sector per lane.
+// lanes want one sector. This is a {term}`broadcast`, the cheapest request there is. From Q each lane loads its own
+// row, and the rows lie D · 4 = 128 bytes apart: a sector per lane.
 
 // %% tags=["hide-input"]
 static const int N = 150, D = step_D;
@@ -277,9 +277,10 @@ CELL("Correct and wasteful") {
 // ```
 //
 // `__device__` marks a function that kernels call. The tile holds D = 32 columns, so a warp copies one row at a time:
-// its lanes take neighbouring floats, and the load is coalesced. The last tile may reach beyond row N; it is filled up
-// with zeros. The kernel begins with its tiles and with the state of phase 02's {term}`online softmax`, m, l and o. The
-// state belongs to one row, so it lives in the thread's own variables, which the compiler keeps in *registers*:
+// its lanes take neighbouring floats, and the load is coalesced. The last tile may reach beyond the last row; there it
+// is filled with zeros. The kernel begins with its tiles and with the state of phase 02's {term}`online softmax`, m, l
+// and o. The state belongs to one row, so it lives in the thread's own variables, which the compiler keeps in
+// *registers*:
 //
 // ```{region} steps/4-tiled.cuh tiles
 // ```
@@ -301,8 +302,8 @@ CELL("Correct and wasteful") {
 // ```{region} steps/4-tiled.cuh online-softmax
 // ```
 //
-// And the output. Behind the loop's last barrier the tiles may be overwritten; behind the loop there is one division,
-// and the row is stored:
+// Then the output. After the barrier at the end of the loop's body the tiles may be overwritten. After the loop there
+// is one division, and the row is stored:
 //
 // ```{region} steps/4-tiled.cuh output
 // ```
@@ -333,10 +334,10 @@ CELL("The bytes of phase 04") {
 //
 // ## 5 · Padding: banks
 //
-// Shared memory is divided into 32 {term}`banks <bank>`. Float number i of it lies in bank i mod 32, and each bank
-// delivers one float at a time. A request takes as many rounds, which are called {term}`wavefronts <wavefront>`, as its
-// fullest bank needs. 32 lanes that read 32 neighbouring floats use each bank once: one wavefront. Lanes that read the
-// same float share it: one wavefront, again. But here is what the scores do:
+// Shared memory is divided into 32 {term}`banks <bank>`. Float i of it lies in bank i mod 32, and each bank delivers
+// one float at a time. A request takes as many rounds, which are called {term}`wavefronts <wavefront>`, as its fullest
+// bank needs. 32 lanes that read 32 neighbouring floats use each bank once: one wavefront. Lanes that read the same
+// float share it: one wavefront, again. But here is what the scores do:
 //
 //     Q_tile[row][d]     lane = row; rows are 32 floats long, so all 32 lanes read bank d: 32 wavefronts
 //     K_tile[j][d]       all lanes read the same float: 1 wavefront
@@ -347,9 +348,9 @@ CELL("The bytes of phase 04") {
 // ```{difference} steps/4-tiled.cuh steps/5-padded.cuh
 // ```
 //
-// *Prediction*: a warp reads Q, K and V once for each of N keys and D columns. There are 6 warps, so 6ND requests for
-// each of the three. The Q requests take 32 wavefronts each before, and 1 after. Copying a tile in is one wavefront per
-// row.
+// *Prediction*: a warp reads Q, K and V once for each of the N keys and D columns. There are 6 warps, so 6ND requests
+// for each of the three. The Q requests take 32 wavefronts each before, and 1 after. Copying a tile in is one wavefront
+// per row.
 
 // %% tags=["hide-input"]
 // Each warp writes rows of D = 32 floats, one wavefront for each: half the rows of every tile, since a block has two.
@@ -378,7 +379,7 @@ CELL("Rows of 32 floats, and of 33") {
 // ## 6 · Reuse: one read of Q for all keys
 //
 // For every key the thread reads its whole row of Q again. Exchange the two loops, and an element of Q is read once per
-// tile and meets all 32 keys. The 32 scores are then under way at the same time, in `s`:
+// tile and meets all 32 keys. The 32 scores are then summed up side by side, in `s`:
 //
 // ```{difference} steps/5-padded.cuh steps/6-reuse.cuh
 // ```
@@ -399,7 +400,7 @@ CELL("A third of the requests disappears") {
 // %% [markdown]
 // ## 7 · `float4`: four floats per request
 //
-// A lane can load 16 bytes with one instruction. `float4` is CUDA's type for it, four floats x, y, z and w. It wants an
+// A lane can load 16 bytes with one instruction. `float4` is CUDA's type for it, four floats x, y, z and w. It needs an
 // address that is a multiple of 16. Hence `alignas(16)`, and rows of D + 4 floats instead of D + 1. Each row then
 // begins four banks after the one before, and 8 lanes with 4 floats each fill the 32 banks exactly.
 //
@@ -434,8 +435,8 @@ CELL("Fewer and wider") {
 // ```{difference} steps/7-float4.cuh steps/8-exp2.cuh
 // ```
 //
-// *Prediction*: no counter moves, because an exp is an exp to them. What does move is the last bit: scale · log₂e is
-// rounded once more.
+// *Prediction*: no counter moves, because the counters treat `exp` and `exp2` alike. What does move is the last bit:
+// scale · log₂e is rounded once more.
 
 // %%
 CELL("The same counts, other last bits") {
@@ -455,7 +456,7 @@ CELL("The same counts, other last bits") {
 // The last step is for the compiler. Registers have no addresses, so an array stays in them only if every index is
 // known when the kernel is compiled. That is the case when the loops over it are unrolled, and they can be unrolled
 // completely only if their length is constant. `#pragma unroll` asks for that; `#pragma unroll 1` forbids it, where the
-// text would become too long. (The simulator ignores both.) An array that is not in registers goes to *local memory*,
+// code would become too long. (The simulator ignores both.) An array that is not in registers goes to *local memory*,
 // which in spite of its name is a part of HBM.
 //
 // So the loops over keys run to B_c instead of `keys`, and keys that do not exist get the score −∞. Their weight is
@@ -467,9 +468,9 @@ CELL("The same counts, other last bits") {
 // ```
 //
 // *Prediction*: the counters get a little worse. Whole tiles are computed: T_c · B_c = 160 keys for N = 150. P adds one
-// write for each of 160 keys and one read for each of 150. What is gained, no counter shows. nvcc 13.0 does
-// put `s` into local memory in steps 4 to 6 (`-Xptxas -v`: "128 bytes stack frame"). In steps 7 and 8 it unrolls
-// by itself. From here on we do not depend on that.
+// write for each of 160 keys and one read for each of 150. No counter shows what is gained. nvcc 13.0 does put `s` into
+// local memory in steps 4 to 6 (`-Xptxas -v`: "128 bytes stack frame"). In steps 7 and 8 it unrolls by itself. From
+// here on we no longer depend on that.
 
 // %%
 CELL("What registers cost") {
@@ -489,8 +490,8 @@ CELL("What registers cost") {
 // %% [markdown]
 // ## The staircase
 //
-// All seven attention kernels on the same input. From step 3 to step 4 it is the HBM traffic that falls; from there on,
-// what happens on the chip.
+// All seven attention kernels on the same input. From step 3 to step 4 the HBM traffic falls; after that, the work on
+// the chip.
 
 // %% tags=["hide-input"]
 CELL("All steps") {
@@ -517,10 +518,10 @@ CELL("All steps") {
 }
 
 // %% [markdown]
-// **What you saw.** A kernel is a function that every thread runs with another index. Neighbouring threads should touch
-// neighbouring memory. Shared memory holds what several threads use, and a barrier stands between those who write it
-// and those who read it. And each optimisation had a counter that could be predicted before the kernel ran, except for
-// the two that only the compiler sees. What the steps are worth in milliseconds stands at the end of this page.
+// **What you saw.** A kernel is a function that every thread runs with an index of its own. Neighbouring threads should
+// touch neighbouring memory. Shared memory holds what several threads use, and a barrier stands between those who write
+// it and those who read it. And each optimisation had a counter that could be predicted before the kernel ran, except
+// for the two that only the compiler sees. What the steps are worth in milliseconds is at the end of this page.
 //
 // What is left for [05 · The first kernel](notebook.cpp): templates for the sizes, three element types, and any
 // strides.

@@ -18,7 +18,7 @@ enum class Grid {
 // #endregion
 
 // #region extents
-// Blocks along x, y, z. Heads beyond 65,535, CUDA's limit for y, go on in z.
+// Blocks along x, y, z. Heads beyond 65,535, CUDA's limit for y, continue in z.
 inline std::array<unsigned, 3> extents_of(Grid grid, std::int64_t B, std::int64_t H, std::int64_t q_tiles) {
   const auto extent = [](std::int64_t n) { return static_cast<unsigned>(n); };
   if (grid == Grid::One) return {extent(q_tiles), 1, 1};
@@ -28,7 +28,7 @@ inline std::array<unsigned, 3> extents_of(Grid grid, std::int64_t B, std::int64_
 // #endregion
 
 // #region heads-in-flight
-// The heads whose K and V the first `blocks` blocks read: so many times 2 · Sk · D elements. Head h of batch entry b is
+// The heads whose K and V the first `blocks` blocks read: 2 · Sk · D elements for each. Head h of batch entry b is
 // number b · H + h.
 inline std::set<std::int64_t> heads_in_flight(Grid grid, std::int64_t B, std::int64_t H, std::int64_t q_tiles,
                                               std::int64_t blocks) {

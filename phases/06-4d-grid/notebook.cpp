@@ -1,14 +1,14 @@
 // %% [markdown]
 // # 06 · All heads in one grid
 //
-// **Question.** Phase 05 launched one head at a time, and most of the chip had nothing to do. Heads do not need each
-// other. Why wait?
+// **Question.** Phase 05 launched one head at a time, and most of the chip had nothing to do. The heads are independent
+// of each other. Why wait?
 //
-// **Idea.** One launch with a grid of two dimensions: `blockIdx.x` is the Q tile, `blockIdx.y` the head. What a block
-// does stays as it was; it only looks up where its head begins.
+// **Idea.** One launch with a grid of two dimensions: `blockIdx.x` is the Q tile, `blockIdx.y` the head. A block does
+// the same work as before; it only looks up where its head begins.
 //
-// **Changed since 05.** `Tensor` (pointer and 64-bit strides for b, h and s) in place of `Head`; the kernel's first
-// three lines; one `launch` where there was a loop. `attend` is phase 05's kernel.
+// **Changed since 05.** `Tensor` (a pointer, and 64-bit {term}`strides <stride>` for b, h and s) in place of `Head`;
+// the kernel's first three lines; one `launch` where there was a loop. `attend` is phase 05's kernel.
 
 // %% tags=["hide-input"]
 #include "phases/06-4d-grid/phase.hpp"
@@ -57,14 +57,14 @@ static const Where watched = was_built(Where::Checked) ? Where::Checked : Where:
 // ```
 //
 // The kernel itself is five lines. It works out which head its block belongs to, and `Q.head(b, h)` finds where that
-// head begins: `b` times one stride plus `h` times another. A grid may be 65,535 blocks high, so more heads go on in z,
-// and the last layer of z may hold blocks without a head. They leave at once.
+// head begins: `b` times one stride plus `h` times another. A grid may be 65,535 blocks high, so further heads continue
+// in z, and the last layer of z may hold blocks without a head. They leave at once.
 //
 // ```{region} attention.cuh grid
 // ```
 //
-// On the host, the program that runs on the CPU, one launch takes the place of two loops. `grid_of` folds the heads
-// as just described. `allow_shared_memory` asks for more than the 48 KiB that a block gets unasked.
+// On the host, one launch takes the place of two loops. `grid_of` folds the heads as just described.
+// `allow_shared_memory` asks for more than the 48 KiB that a block gets unasked.
 //
 // ```{region} attention.cuh launch
 // ```
@@ -105,10 +105,10 @@ CELL("Phase 05, bit for bit") {
 // %% [markdown]
 // ## Strides
 //
-// A linear layer writes [B, S, H, D]: the heads of one token side by side. Attention speaks of [B, H, S, D]. Many
-// programs copy ("transpose, contiguous") before they call. It is enough to say where the next head and the next row
-// begin: only D must be contiguous.
-// Strides and offsets are 64-bit numbers: B·H·S·D passes 2³¹ sooner than one thinks.
+// A linear layer, the matrix product that makes Q, K and V from the tokens, writes [B, S, H, D]: the heads of one token
+// side by side. Attention is written for [B, H, S, D]. Many programs copy their tensors ("transpose, contiguous")
+// before they call it. It is enough to say where the next head and the next row begin: only D must be contiguous.
+// Strides and offsets are 64-bit numbers: B·H·S·D exceeds 2³¹ sooner than one expects.
 
 // %% tags=["hide-input"]
 CELL("No copy") {
@@ -139,8 +139,8 @@ CELL("No copy") {
 // %% [markdown]
 // ## More heads than a grid is wide
 //
-// CUDA allows 65,535 blocks along y and z (along x two thousand million). What does not fit is folded into z; in the
-// last layer of the fold some blocks have no head and leave at once: `if (b < B)`.
+// CUDA allows 65,535 blocks along y and z (along x, 2³¹ − 1). Heads that do not fit are folded into z; in the last
+// layer of the fold some blocks have no head and leave at once: `if (b < B)`.
 
 // %% tags=["hide-input"]
 CELL("65,536 heads") {
@@ -169,32 +169,32 @@ CELL("65,536 heads") {
 // %% [markdown]
 // ## Three grids
 //
-// `variants.cuh` has two more, which other projects use: (Q tile) with a loop over heads inside the block, and (batch,
-// head, Q tile). The work of a block is the same, and so are the bits and the counters. What differs is the number of
-// blocks, and which of them run at the same time. CUDA does not promise an order. Suppose that blocks start in the
-// order of their index, x first: then this picture shows which heads are read at once. Blocks of one head read the same
-// K and V. Whether a cache profits from that was not measured.
+// `variants.cuh` has two more grids, which other projects use: (Q tile) with a loop over heads inside the block, and
+// (batch, head, Q tile). The work of a block is the same, and so are the bits and the counters. What differs is the
+// number of blocks, and which of them run at the same time. CUDA does not promise an order. Suppose that blocks start
+// in the order of their index, x fastest. Then the picture below shows which heads are read at once. Blocks of one head
+// read the same K and V. Whether a cache benefits was not measured.
 //
-// Each grid has a name, and so many blocks along x, y and z:
+// Each grid has a name, and a number of blocks along each of x, y and z:
 //
 // ```{region} grid.hpp grids
 // ```
 // ```{region} grid.hpp extents
 // ```
 //
-// The variants call the same `attend`. In the first, a block does all heads one after the other:
+// The variants call the same `attend`. In the first, a block works through all heads one after the other:
 //
 // ```{region} variants.cuh one-dimension
 // ```
 //
-// In the second, x counts the batches, y the heads and z the Q tiles:
+// In the second, x counts the batch entries, y the heads and z the Q tiles:
 //
 // ```{region} variants.cuh three-dimensions
 // ```
 // ```{region} variants.cuh launch-variant
 // ```
 //
-// How many heads are being read at one time follows from the order alone:
+// How many heads are being read at a time follows from the order alone:
 //
 // ```{region} grid.hpp heads-in-flight
 // ```
@@ -286,10 +286,11 @@ CELL("At full size") {
 
 // %% [markdown]
 // **What you saw.** Not one bit and not one counted byte has changed, and yet this is the step that makes the kernel
-// worth launching: the blocks of all heads at once. The simulator counts requests and knows neither
-// time nor caches. For those measure: docs/benchmarks.md has phases 05 and 06 side by side on an H200, with the
-// prediction made before.
+// worth launching: the blocks of all heads at once. The simulator counts requests and knows neither time nor caches.
+// Those have to be measured: [benchmarks](../../docs/benchmarks.md) has phases 05 and 06 side by side on an H200, with
+// the prediction that was made before.
 //
-// **Exercise.** 1. For which B, H and S_q does phase 05 keep up with 06? 2. With one query (decoding) T_r = 1: how many
-// blocks are left, and what does that say about B·H? 3. Let all heads share one K and V (multi-query attention): which
-// stride of K and V is 0 then? 4. Put the Q tile on z and the head on x: which row of the last table do you get?
+// **Exercise.** 1. For which B, H and S_q does phase 05 keep up with 06? 2. With one query ({term}`decoding`) T_r = 1:
+// how many blocks are left, and what does that say about B·H? 3. Let all heads share one K and V (multi-query
+// attention): which stride of K and V is 0 then? 4. Put the Q tile on z and the head on x: which row of the last table
+// do you get?

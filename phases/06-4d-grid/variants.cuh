@@ -8,7 +8,7 @@
 namespace flash::phase06::inline FLASH_MACHINE {
 
 // #region one-dimension
-// Grid (Q tile): few blocks, each B · H times as long; a chip with more room than blocks idles. No barrier is needed
+// Grid (Q tile): few blocks, each B · H times as long; a chip with more room idles in part. No barrier is needed
 // between two heads: the last one inside attend() says that all threads have finished with the tiles.
 template <class T, int D, int Br, int Bc>
 __global__ void __launch_bounds__(Br)

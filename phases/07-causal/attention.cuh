@@ -8,14 +8,14 @@
 namespace flash::phase07::inline FLASH_MACHINE {
 
 // Shared memory of a block, fp32: 32 banks of 4 bytes. The lanes of a warp read the same element of K or V at the same
-// time: one broadcast. Of Q each lane reads its own row: with rows of D = 32, 64, … floats all would begin in the same
-// bank and queue up; 4 spare columns move each row on by 4 banks, so that 8 lanes' float4 fill the 32 banks exactly.
+// time: one broadcast. But each lane reads a row of Q of its own. Rows of D = 32, 64, … floats would all begin in the
+// same bank and queue up; 4 spare columns shift each row by 4 banks, so that 8 lanes' float4 fill the 32 banks exactly.
 template <int D, int Br, int Bc>
 struct Tiles {
   alignas(16) float Q[Br][D + 4];
   alignas(16) float K[Bc][D];
   alignas(16) float V[Bc][D];
-  float P[Bc][Br];  // column t is thread t's own (no barrier): an array that a loop counter indexes is no register
+  float P[Bc][Br];  // column t is thread t's own: no barrier. An array indexed by a loop counter cannot be in registers
 };
 
 // #region visible
@@ -26,7 +26,7 @@ __device__ inline std::int64_t visible(std::int64_t i, std::int64_t shift, std::
 // #endregion
 
 // #region tile-range
-// K/V tiles 0 … full - 1 are seen whole by each row of a Q tile, full … seen - 1 in part, the others by nobody. Counted
+// K/V tiles 0 … full - 1 are seen whole by each row of a Q tile, full … seen - 1 in part, the others by no row. Counted
 // in keys and then in tiles, so that Br and Bc need not divide each other: Bc > Br is fine.
 struct TileRange {
   std::int64_t full, seen;
@@ -151,7 +151,7 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
     if (d < O.cols) o_row[d] = round_to<T>(o[d] / divisor);
 }
 
-// The grid: x is the Q tile, y the head. y ends at 65,535; more heads go on in z.
+// The grid: x is the Q tile, y the head. y is 65,535 at most; further heads continue in z.
 template <class T, int D, int Br, int Bc>
 __global__ void __launch_bounds__(Br)
     attention(Tensor<const T> Q /*[B, H, Sq, D]*/, Tensor<const T> K /*[B, H, Sk, D]*/,

@@ -1,11 +1,11 @@
 // %% [markdown]
-// # 07 · Causal: which tiles does anybody need?
+// # 07 · Causal: which tiles are needed?
 //
 // **Question.** A word that is being written knows the words before it, not those after it: row i may see keys j ≤ i.
-// Half of all pairs are forbidden. Does that make the kernel cost half, or as much as before plus a mask?
+// Half of all pairs are forbidden. Does the kernel then cost half, or as much as before plus a mask?
 //
 // **Idea.** A tile is one of three things. Left of the diagonal each row sees all of it: no mask. On the diagonal some
-// pairs are forbidden: mask element by element. Right of it nobody sees anything: do not even load it.
+// pairs are forbidden: mask element by element. Right of it no row sees anything: it is not even loaded.
 //
 // **Changed since 06.** One number, `shift`, says where the diagonal is; `tile_range` turns it into two tile numbers
 // per Q tile, `full` and `seen`; the loop ends at `seen` instead of at the last tile, and masks from `full` on.
@@ -55,20 +55,20 @@ static bool same_bits(const Tensor<float>& a, const Tensor<float>& b) {
 // ```
 //
 // For a Q tile two numbers say everything. Its first row sees the least, so tiles that it sees whole are seen whole by
-// all rows: `full` of them, rounded down. Its last row sees the most, so no row needs a tile behind that: `seen` of
+// all rows: `full` of them, rounded down. Its last row sees the most, so no row needs a tile beyond that: `seen` of
 // them, rounded up.
 //
 // ```{region} attention.cuh tile-range
 // ```
 //
-// The loop over K/V tiles ends at `seen`. This line is where half of the work goes away. `trace_mark` tells the
-// simulator what the block is about to do; on a GPU it is nothing.
+// The loop over K/V tiles ends at `seen`. This line saves half of the work. `trace_mark` tells the simulator what the
+// block is about to do; on a GPU it does nothing.
 //
 // ```{region} attention.cuh tile-loop
 // ```
 //
 // From tile `full` on, scores of keys that the row does not see become −∞. The condition on `tile` is the same for all
-// threads of a block, so no thread waits for another one's branch.
+// threads of a block, so no thread waits while another takes its own branch.
 //
 // ```{region} attention.cuh mask
 // ```
@@ -79,7 +79,7 @@ static bool same_bits(const Tensor<float>& a, const Tensor<float>& b) {
 // ```
 
 // %% [markdown]
-// ## Run it: the sentence, without a view of what comes
+// ## Run it: the sentence, without a look ahead
 //
 // The encoder that our sentence went through lets each word see all others. How much do its heads look ahead?
 
@@ -107,10 +107,10 @@ CELL("The future, taken away") {
 // %% [markdown]
 // ## Which tiles
 //
-// A pair may be seen or not; a tile is *full* if all its pairs may, *skipped* if none may, else *masked*. Below, four
-// ways to know which: look at every pair; the kernel's formula, added up over the Q tiles, `run.tiles`; the simulator's
-// trace, where the kernel leaves a mark per tile that it loads; and by hand, for square tiles that divide N:
-// T(T − 1)/2 full, T masked, T(T − 1)/2 skipped, with T = N/B.
+// A tile is *full* if all its pairs may be seen, *skipped* if none may, and *masked* otherwise. The cell below finds
+// out in four ways: look at every pair; the kernel's formula, added up over the Q tiles, `run.tiles`; the simulator's
+// {term}`trace`, in which the kernel leaves a mark for each tile that it loads; and by hand, for square tiles that
+// divide N: T(T − 1)/2 full, T masked, T(T − 1)/2 skipped, with T = N/B.
 
 // %% tags=["hide-input"]
 enum Fate { Skipped, Full, Masked };
@@ -219,8 +219,8 @@ CELL("Full, masked, skipped: four counts of the same tiles") {
 // ## What it costs
 //
 // Predicted, for square tiles that divide N: Q and O once, and per visited tile B rows of K and B rows of V. Q Kᵀ is
-// computed for whole tiles, half of each diagonal tile for nothing; P V only over the pairs that are seen; l takes one
-// multiply-add per row and tile.
+// computed for whole tiles, so half of each diagonal tile is wasted; P V is computed only over the pairs that are seen;
+// l takes one multiply-add per row and tile.
 
 // %% tags=["hide-input"]
 CELL("Bytes and multiply-adds: predicted = counted") {
@@ -253,8 +253,9 @@ CELL("Bytes and multiply-adds: predicted = counted") {
 // ## Where is the diagonal when S_q ≠ S_k?
 //
 // *Top-left*: query 0 sees key 0 (j ≤ i). *Bottom-right*: the last query sees all keys (j ≤ i + S_k − S_q), as it must
-// when earlier keys come from a cache. Both are in use under the one word "causal", so ours has to be named. With more
-// queries than keys, bottom-right leaves the first S_q − S_k queries nothing to see: O = 0, LSE = −∞ (phase 02).
+// when the keys of earlier words come from a cache ({term}`decoding`). Both are called "causal", so here the caller
+// names one. With more queries than keys, bottom-right leaves the first S_q − S_k queries nothing to see: O = 0, LSE =
+// −∞ (phase 02).
 
 // %% tags=["hide-input"]
 CELL("Top-left and bottom-right") {
@@ -289,10 +290,10 @@ CELL("Top-left and bottom-right") {
 // %% [markdown]
 // ## More keys than rows in a tile
 //
-// Triton's tutorial and its descendants split the loop in two: stage 1 from key 0 to `start_m·BLOCK_M` without mask,
-// stage 2 from there to `(start_m + 1)·BLOCK_M` with mask, both in steps of BLOCK_N. If BLOCK_N does not divide
-// BLOCK_M, stage 1's last tile reaches past `start_m·BLOCK_M`: keys of the future come in unmasked, and stage 2 then
-// takes the keys of the present a second time. We count in keys and round to tiles last, so any two sizes will do.
+// {term}`Triton`'s tutorial and its descendants split the loop in two: stage 1 from key 0 to `start_m·BLOCK_M` without
+// mask, stage 2 from there to `(start_m + 1)·BLOCK_M` with mask, both in steps of BLOCK_N. If BLOCK_N does not divide
+// BLOCK_M, stage 1's last tile reaches past `start_m·BLOCK_M`: future keys come in unmasked, and stage 2 then takes
+// present keys a second time. We count in keys and round to tiles last, so any two sizes will do.
 
 // %% tags=["hide-input"]
 // How often row i of those kernels takes each key.
@@ -369,9 +370,9 @@ CELL("Past the diagonal") {
 // %% [markdown]
 // ## Two promises
 //
-// Without a mask nothing has changed, not one bit. And a key that a row may not see has no influence, whatever it
-// holds. A mask that multiplies by 0 cannot promise that, as 0 · NaN = NaN; ours selects, and does not touch unseen
-// keys of V.
+// Without a mask not one bit has changed. And a key that a row may not see has no influence, whatever it holds. A mask
+// that multiplies by 0 cannot promise that, as 0 · NaN = NaN; ours selects, and does not touch the values of unseen
+// keys.
 
 // %% tags=["hide-input"]
 CELL("The same bits as 06; a NaN in the future") {
@@ -407,7 +408,8 @@ CELL("The same bits as 06; a NaN in the future") {
 
 // %% [markdown]
 // **What you saw.** Causal attention costs half because tiles are left out, not because pairs are masked; the mask is
-// needed on the diagonal only. Two integers per Q tile say it all, if they are counted in keys first and tiles last.
+// needed on the diagonal only. Two integers per Q tile are enough, if they are counted in keys and rounded to tiles
+// last.
 //
 // **Exercise.** 1. The last Q tile visits all tiles, the first only one: in which order should a GPU start the blocks?
 // 2. A sliding window (i − w < j ≤ i) has a second diagonal: which two numbers does `TileRange` need then? 3. How much

@@ -1,4 +1,4 @@
-// lse.hpp: what can be done with LSE: converters for those who count in base 2, and merging partial results.
+// lse.hpp: what can be done with LSE: converters for callers that use base 2, and merging partial results.
 // The state is phase 02's; any split of the keys, computed anywhere, is put together by its merge.
 // Use: phase02::merge(phase08::partial(o_a, D, lse_a), phase08::partial(o_b, D, lse_b)).output()
 #pragma once

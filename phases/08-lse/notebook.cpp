@@ -1,15 +1,16 @@
 // %% [markdown]
 // # 08 · LSE: one number that stands for a softmax
 //
-// **Question.** The kernel throws m and l away and keeps O only. Who would miss them?
+// **Question.** The kernel throws m and l away and keeps only O. Who would miss them?
 //
-// **Idea.** Two do. The backward pass needs P again and does not want to store N × N numbers; and whoever has cut the
-// keys in two, over blocks or over GPUs, needs to know how much each half weighs. One number per row serves both:
+// **Idea.** Two would. The backward pass needs P again, and N × N numbers are too many to store. And if the keys were
+// cut in two, over blocks or over GPUs, merging the results requires the weight of each half. One number per row serves
+// both:
 //
 //     LSE_i = log Σ_j exp(S_ij) = m_i + log l_i        P_ij = exp(S_ij − LSE_i)
 //
-// **Changed since 07.** One pointer more, one store per row. On the host: two converters, and `partial`, which makes a
-// row of O and its LSE into phase 02's state (m = LSE, l = 1), so that `merge` can have it.
+// **Changed since 07.** One more pointer, one store per row. On the host: two converters, and `partial`, which makes a
+// row of O and its LSE into phase 02's state (m = LSE, l = 1), which `merge` accepts.
 
 // %% tags=["hide-input"]
 #include "phases/08-lse/lse.hpp"
@@ -42,13 +43,13 @@ static double log_sum_exp(const Eigen::RowVectorXd& s) {
 // %% [markdown]
 // ## The code
 //
-// The thread that owns a row has m and l in its registers when the row is done. In the kernel scores were
-// multiplied by log₂ e, so that m counts in powers of two; hence the factor ln 2.
+// The thread that owns a row has m and l in its registers when the row is done. The kernel has multiplied the scores by
+// log₂ e, so m is in base 2. Hence the factor ln 2.
 //
 // ```{region} attention.cuh lse
 // ```
 //
-// The pointer may be null, if nobody wants LSE. Each block finds its head's part of it.
+// The pointer may be null if the caller does not want LSE. Each block finds its head's part of the array.
 //
 // ```{region} attention.cuh row-of-lse
 // ```
@@ -58,7 +59,7 @@ static double log_sum_exp(const Eigen::RowVectorXd& s) {
 // ```{difference} ../07-causal/attention.cuh attention.cuh
 // ```
 //
-// On the host, LSE becomes useful. Other programs count it in base 2, so there are two converters:
+// On the host, LSE becomes useful. Other programs keep it in base 2, so there are two converters:
 //
 // ```{region} lse.hpp base-2
 // ```
@@ -72,9 +73,9 @@ static double log_sum_exp(const Eigen::RowVectorXd& s) {
 // %% [markdown]
 // ## Run it
 //
-// Natural logarithm, fp32, [B, H, S_q]. Inside, m is in base 2 (the kernel works with exp2), so the last line is LSE =
-// ln 2 · m + ln l. Others (Triton's tutorial and those after it) return log2 Σ exp(s). If one is taken for the other,
-// the number is off by a factor of 1.44. Hence converters with names.
+// LSE is a natural logarithm, in fp32, of shape [B, H, S_q]. Inside the kernel m is in base 2 (it works with `exp2`),
+// so the kernel's last line is LSE = ln 2 · m + ln l. Others (Triton's tutorial and those after it) return log2 Σ
+// exp(s). A program that mistakes one for the other is off by a factor of 1.44. Hence the converters have names.
 
 // %% tags=["hide-input"]
 CELL("LSE of the sentence, and O as before") {
@@ -120,10 +121,10 @@ CELL("LSE of the sentence, and O as before") {
 // %% [markdown]
 // ## Merge
 //
-// Cut the keys, run each part alone, and merge by LSE. A part that holds share w = exp(LSE_part − LSE) of the weight
-// counts w times. O alone does not say how much its keys weighed: the mean of two halves is not the whole. We have used
-// nothing but O and LSE of finished kernels here, so the parts might as well have been on two GPUs, or on two sets of
-// blocks that share one long row of keys ("split-K", flash-decoding).
+// Cut the keys, run each part alone, and merge by LSE. A part that holds the share w = exp(LSE_part − LSE) of the
+// weight is multiplied by w. O alone does not say how much its keys weighed: the mean of two halves is not the whole.
+// We have used nothing but O and LSE of finished kernels here, so the parts might as well have been on two GPUs, or on
+// two sets of blocks that share one long row of keys ({term}`split-K`, as in flash-decoding).
 
 // %% tags=["hide-input"]
 // The kernel on keys begin … end − 1 only; the strides stay those of the whole.
@@ -221,7 +222,7 @@ CELL("What the left part weighs") {
 //
 // This is what the backward pass (phase 09) will do: compute a tile of S again and take P_ij = exp(S_ij − LSE_i), with
 // no maximum, no sum, no second pass over the row, tile by tile and in any order. The largest exponent is log P ≤ 0, so
-// nothing overflows. Here for all of a head at once, causal, in fp32.
+// nothing overflows. The cell does it for a whole head at once, causal, in fp32.
 
 // %% tags=["hide-input"]
 CELL("P from S and LSE alone") {
@@ -250,7 +251,8 @@ CELL("P from S and LSE alone") {
 // %% [markdown]
 // ## What it costs
 //
-// 4 bytes per row, written once by the thread that has m and l in registers. m and l apart would be 8, P would be 4N.
+// 4 bytes per row, written once by the thread that has m and l in registers. m and l apart would be 8 bytes, a row of P
+// would be 4N.
 
 // %% tags=["hide-input"]
 CELL("Four bytes per row") {
@@ -272,9 +274,9 @@ CELL("Four bytes per row") {
 }
 
 // %% [markdown]
-// **What you saw.** LSE is m and l in one number: enough to rebuild any element of P, and enough to put together what
-// was computed apart. It costs next to nothing, and the forward pass is complete with it.
+// **What you saw.** LSE is m and l in one number: enough to rebuild any element of P, and enough to merge what was
+// computed separately. It costs next to nothing, and the forward pass is complete with it.
 //
-// **Exercise.** 1. With logits near −2·10⁶ a fp32 LSE has steps of 0.125: what becomes of P, and what of a merge? 2.
-// Let the parts be causal: which option makes the right half of the keys see the right diagonal? 3. A sum over 8 GPUs:
-// what does each send, and how many bytes is that per row?
+// **Exercise.** 1. With {term}`logits <logit>` near −2·10⁶ an fp32 LSE has steps of 0.125: what becomes of P, and of a
+// merge? 2. Let the parts be causal: which option makes the right half of the keys see the right diagonal? 3. A sum
+// over 8 GPUs: what does each send, and how many bytes is that per row?

@@ -7,7 +7,7 @@
 namespace flash::phase09::inline FLASH_MACHINE {
 
 // #region arguments
-// What the kernels are given: all heads.
+// What the kernels are given, for all heads.
 template <class T>
 struct Backward {
   Tensor<const T> Q, O, dO;         // [B, H, Sq, D]
@@ -51,8 +51,8 @@ struct GradientTiles {
 
 // #region two-products
 // s[n] = own_s · other_s[n] and dp[n] = own_dp · other_dp[n]: both products of a tile in one sweep over the columns.
-// s in the forward pass's order, so that P is its P. dp in two chains: of dS = P ∘ (dp - δ) nothing but dp's rounding
-// is left where one key takes the row, and a shorter chain rounds less.
+// s adds in the forward pass's order, so that P is its P. dp adds in two chains, as a shorter chain rounds less: where
+// one key takes nearly all of a row's weight, little but dp's rounding is left of dS = P ∘ (dp - δ).
 template <int D, int N>
 __device__ void two_products(const float (&own_s)[D + 4], const float (*other_s)[D + 4], const float (&own_dp)[D + 4],
                              const float (*other_dp)[D + 4], float (&s)[N], float (&dp)[N]) {
@@ -101,7 +101,7 @@ struct RowScale {
   float m = 0, inverse_l = 0;
 };
 
-// Who has LSE alone takes it for m, and l = 1: then the rounding of LSE is a factor of the row's P. A row without a
+// A caller with LSE alone uses it as m, with l = 1: then LSE's rounding is a factor on the row's P. A row without a
 // finite logit has m = -inf, and -inf - -inf would be NaN: +inf makes its P 0.
 template <class T>
 __device__ __forceinline__ RowScale row_scale(const Backward<T>& a, std::int64_t row) {
@@ -119,8 +119,8 @@ __device__ __forceinline__ float p_again(float s, float scale_log2, float m, flo
 // #endregion
 
 // #region delta
-// δ_i = Σ_d dO_id O_id - dLSE_i, a warp for each row. O is what δ is most sensitive to, so the bits that rounding cut
-// off come back: an error of δ is the same for all keys of the row, and dQ adds it up over the keys.
+// δ_i = Σ_d dO_id O_id - dLSE_i, a warp for each row. δ is most sensitive to O, so the bits that rounding cut off are
+// restored: an error of δ is the same for all keys of the row, and dQ adds it up over the keys.
 template <class T>
 __global__ void __launch_bounds__(128) delta_of_rows(Backward<T> a) {
   const std::int64_t row = std::int64_t{blockIdx.x} * 4 + threadIdx.x / 32;  // of all B · H · Sq
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(128) delta_of_rows(Backward<T> a) {
 
 // #region keys-head
 // dK and dV: a block owns a K/V tile, and the Q tiles that see it stream by. With AddQ it adds its share of dQ to the
-// sum of all blocks, one pass in all, but in an order that nobody knows.
+// sum of all blocks: one pass in all, but in no fixed order.
 template <class T, int D, int Br, int Bc, bool AddQ>
 __global__ void __launch_bounds__(Bc* Parts<D>) keys_backward(Backward<T> a) {
   GradientTiles<D, Br, Bc>& tiles = shared<GradientTiles<D, Br, Bc>>();

@@ -10,9 +10,10 @@
 // **The way.** First the formulas with whole matrices, in six lines of Eigen. Then the same in tiles: δ, dK and dV, dQ,
 // each a kernel of its own.
 //
-// **Changed since 08.** Five products where the forward pass has two; a second kernel with the loops in the other
-// order; several threads per row; and a forward pass that keeps m, l and the bits of O that rounding would lose. The
-// last third of this page is about those bits: without them dQ is wrong by 15 % of its size in an example of 1024 rows.
+// **Changed since 08.** Five matrix products where the forward pass has two; a second kernel with the loops in the
+// other order; several threads per row; and a forward pass that keeps m, l and the bits of O that rounding would lose.
+// The last third of this page is about those bits: without them dQ is wrong by 15 % of its size in an example of 1024
+// rows.
 
 // %% tags=["hide-input"]
 #include "phases/09-backward/phase.hpp"
@@ -90,8 +91,8 @@ struct Lesson {
 // %% [markdown]
 // ## The formulas, with whole matrices
 //
-// L is the loss, and dX stands for ∂L/∂X. dO comes from outside, from the layer that used O. One head, no mask. The
-// forward pass was
+// L is the {term}`loss`, the number that training makes smaller, and dX stands for ∂L/∂X. dO comes from outside, from
+// the layer that used O. One head, no mask. The forward pass was
 //
 //     S = scale · Q Kᵀ        P = softmax(S), row by row        O = P V
 //
@@ -99,8 +100,8 @@ struct Lesson {
 //
 //     dV = Pᵀ dO              dP = dO Vᵀ
 //
-// In a row of softmax every score changes every weight: ∂P_ij / ∂S_ik = P_ij (1[j = k] − P_ik). The second term gives
-// the same sum for all keys of the row, δ_i:
+// In a row of softmax every score changes every weight: ∂P_ij / ∂S_ik = P_ij (1[j = k] − P_ik), where 1[j = k] is 1 if
+// j = k and 0 otherwise. The second term gives the same sum for all keys of the row, δ_i:
 //
 //     dS_ij = P_ij (dP_ij − δ_i)        δ_i = Σ_j P_ij dP_ij
 //
@@ -146,8 +147,8 @@ CELL("Six lines of Eigen") {
 // ## A judge that knows no formula
 //
 // Change one number of the input by ±h, run the forward pass twice, and divide the difference of the losses by 2h. That
-// is a derivative, and no formula was used. In fp64 with h = 10⁻⁵ it is accurate to about 10⁻⁹. The tests check each
-// formula in this way; docs/backward.md derives them.
+// gives the derivative without any formula ({term}`finite difference`). In fp64 with h = 10⁻⁵ it is accurate to about
+// 10⁻⁹. The tests check each formula in this way; docs/backward.md derives them.
 
 // %%
 CELL("Formula against finite difference") {
@@ -182,8 +183,8 @@ CELL("Formula against finite difference") {
 //
 //     δ_i = Σ_j P_ij dP_ij = Σ_j P_ij Σ_d dO_id V_jd = Σ_d dO_id Σ_j P_ij V_jd = Σ_d dO_id O_id
 //
-// This is a sum over D numbers of two arrays that exist anyway. That is why P need not be stored: δ comes from O, and P
-// is computed again from m and l.
+// This is a sum over D products of numbers from two arrays that exist anyway. That is why P need not be stored: δ comes
+// from O, and P is computed again from m and l.
 
 // %%
 CELL("Two sums, one delta") {
@@ -203,7 +204,8 @@ CELL("Two sums, one delta") {
 // ```{region} attention.cuh delta
 // ```
 //
-// `O_lo` and `restore` are the subject of the last third of this page. All kernels get their arrays in one struct:
+// `O_lo` and `restore` are the subject of the last third of this page. All kernels get their arrays in one struct. In
+// it dLSE is the gradient of LSE, for callers that used LSE in the loss:
 //
 // ```{region} attention.cuh arguments
 // ```
@@ -228,7 +230,7 @@ CELL("Two sums, one delta") {
 // ```{region} attention.cuh keys-head
 // ```
 //
-// The loop begins at the first Q tile that sees one of the keys. With a row of Q come its dO, m, 1 / l and δ:
+// The loop begins at the first Q tile that sees one of the keys. Each row of Q brings its dO, m, 1 / l and δ:
 //
 // ```{region} attention.cuh keys-loop
 // ```
@@ -348,9 +350,10 @@ CELL("Naive and tiled agree; the ledger does not") {
 // %% [markdown]
 // ## One pass instead of two
 //
-// S and dP are computed twice: seven products in all. A single kernel could do with five, if the blocks of dK and dV
-// also added their share to dQ. But then many blocks add to the same row, and they have to do it with `atomicAdd`, in
-// whatever order they come. Floating-point sums depend on the order:
+// S and dP are computed twice: seven products in all. A single kernel could make do with five, if the blocks of dK and
+// dV also added their share to dQ. But then many blocks add to the same row, and they have to do it with `atomicAdd`
+// (an addition that no other thread can interrupt), in whatever order they come. Floating-point sums depend on the
+// order:
 //
 // ```{region} attention.cuh keys-add-dq
 // ```
@@ -384,8 +387,8 @@ CELL("Run twice: the same bits, or nearly the same") {
 // ## Why not LSE?
 //
 // Libraries keep one number per row, LSE = m + log l, and P = exp(S − LSE). In exact arithmetic that is the same P. In
-// fp32 LSE is rounded by up to 2⁻²⁴ of its size, and exp turns that into a factor of the whole row. So the forward pass
-// of this phase keeps m and l apart. This is what it stores beyond phase 08's, together with the low bits of O:
+// fp32, LSE is rounded by up to 2⁻²⁴ of its size, and exp turns that into a factor on the whole row. So the forward
+// pass of this phase keeps m and l apart. This is what it stores beyond phase 08's, together with the low bits of O:
 //
 // ```{difference} ../08-lse/attention.cuh forward.cuh
 // ```
@@ -415,17 +418,19 @@ CELL("A row of P sums to 1, or to what LSE makes of it") {
     last_alone = off[1];
   }
   expect(worst <= 1e-6, "with m and l rows sum to 1 at any logits");
-  expect(last_alone > 1e-2, "LSE alone is off by per cents at 10⁶");
+  expect(last_alone > 1e-2, "LSE alone is off by more than 1 % at 10⁶");
 }
 
 // %% [markdown]
 // ## The story of δ
 //
-// Everything above is in every library. Now give Q, K, V and dO a mean, as activations often have: uniform numbers
-// between 0 and 1, in bf16. Libraries compute δ = rowsum(dO ∘ O) from the O that they returned, rounded to 8 bits.
+// The formulas above are in every library. Now give Q, K, V and dO a mean, as activations, the outputs of a network's
+// layers, often have: uniform numbers between 0 and 1, in {term}`bf16`. Libraries compute δ = rowsum(dO ∘ O) from the O
+// that they returned, rounded to 8 bits (∘ multiplies element by element). The *floor* in the table is the error of the
+// exact dQ after rounding to bf16: no result in bf16 can be better.
 
 // %%
-CELL("Fifteen per cent of dQ are noise") {
+CELL("Fifteen per cent of dQ is noise") {
   std::printf("bf16, D = 64     floor     |  δ from rounded O    δ from P ∘ dP     δ from O with its low bits\n");
   svg::Line rounded{"δ from the rounded O", {}}, ours{"δ from O and its low bits", {}}, floor{"rounding dQ", {}};
   floor.dashed = true;
@@ -460,8 +465,8 @@ CELL("Fifteen per cent of dQ are noise") {
 //
 //     −scale · ε_i · Σ_j P_ij K_j
 //
-// a weighted *mean* of K, which is ½ in every column and does not get smaller with N. The true dQ_i is a covariance,
-// which does. If that is the whole story, it predicts the error of dQ from ε alone:
+// a weighted *mean* of K, which is ½ in every column and does not get smaller with N. The true dQ_i is a
+// {term}`covariance`, which does. If that is the whole story, it predicts the error of dQ from ε alone:
 
 // %%
 CELL("The error, predicted") {
@@ -475,9 +480,9 @@ CELL("The error, predicted") {
   const RowMajor<double> error = lesson.matrix(lesson.dq) - lesson.dQ;
   std::printf("‖error of dQ‖ = %.3e, ‖predicted‖ = %.3e, ‖their difference‖ = %.1e\n", error.norm(), predicted.norm(),
               (error - predicted).norm());
-  std::printf("δ itself is off by %.1e of its size only\n",
+  std::printf("δ itself is off by only %.1e of its size\n",
               epsilon.norm() / (lesson.dO.array() * (P * lesson.V).array()).rowwise().sum().matrix().norm());
-  expect((error - predicted).norm() <= 0.05 * error.norm(), "ε explains the error, all but 5 %");
+  expect((error - predicted).norm() <= 0.05 * error.norm(), "ε explains the error to within 5 %");
 }
 
 CELL("Sixteen bits") {

@@ -12,7 +12,7 @@ using Mode = BackwardMode;
 
 inline constexpr Features features{
     .phase = "09-backward",
-    .change = "the backward pass (--dout); its forward pass keeps P in fp32, and what the backward pass needs",
+    .change = "the backward pass (--dout); its forward pass stores m, l and O's low bits, and leaves P in fp32",
     .kernel = true,
     .causal = true,
     .lse = true,

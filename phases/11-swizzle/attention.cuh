@@ -28,7 +28,7 @@ __device__ inline std::int64_t visible(std::int64_t i, std::int64_t shift, std::
   return max(std::int64_t{0}, min(i + 1 + shift, Sk));
 }
 
-// K/V tiles 0 … full - 1 are seen whole by each row of a Q tile, full … seen - 1 in part, the others by nobody; nor are
+// K/V tiles 0 … full - 1 are seen whole by each row of a Q tile, full … seen - 1 in part, the others by no row; nor are
 // the keys from `keys` on.
 struct TileRange {
   std::int64_t full, seen, keys;
@@ -219,8 +219,7 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
   }
 }
 
-// The grid: x is the Q tile, y the head, so that blocks which start together read the same K and V. y ends at 65,535;
-// more heads go on in z.
+// The grid: x is the Q tile, y the head. y is 65,535 at most; further heads continue in z.
 template <class T, int D, int Br, int Bc>
 __global__ void __launch_bounds__(Br * 2)
     attention(Tensor<const T> Q /*[B, H, Sq, D]*/, Tensor<const T> K /*[B, H, Sk, D]*/,

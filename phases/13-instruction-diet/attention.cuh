@@ -40,7 +40,7 @@ __device__ inline std::int64_t visible(std::int64_t i, std::int64_t shift, std::
   return max(std::int64_t{0}, min(i + 1 + shift, Sk));
 }
 
-// K/V tiles 0 … full - 1 are seen whole by each row of a Q tile, full … seen - 1 in part, the others by nobody; nor are
+// K/V tiles 0 … full - 1 are seen whole by each row of a Q tile, full … seen - 1 in part, the others by no row; nor are
 // the keys from `keys` on.
 struct TileRange {
   std::int64_t full, seen, keys;
@@ -354,8 +354,8 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
 // #endregion
 
 // #region grid
-// The grid. Without a mask x is the Q tile: blocks that start together read the same K and V. With one x is the head
-// and y the Q tile, the longest rows first: short ones fill the gaps in the end.
+// The grid. Without a mask x is the Q tile and y the head. With one x is the head and y the Q tile, the longest rows
+// first: if blocks start in the order of their numbers, short ones fill the gaps in the end.
 template <class T, int D, int Br, int Bc>
 __global__ void __launch_bounds__(Layout<D>::threads(Br), Layout<D>::blocks)
     attention(Tensor<const T> Q /*[B, H, Sq, D]*/, Tensor<const T> K /*[B, H, Sk, D]*/,

@@ -49,7 +49,7 @@ __global__ void attention(const float* Q /*[N, D]*/, const float* K /*[N, D]*/, 
     // #region online-softmax
     float m_new = m;
     for (int j = 0; j < keys; ++j) m_new = fmaxf(m_new, s[j]);
-    const float alpha = expf(m - m_new);  // what the old state still counts; exp(-inf) = 0 in the first tile
+    const float alpha = expf(m - m_new);  // the old state's weight from now on; exp(-inf) = 0 in the first tile
     float sum = 0;
     for (int j = 0; j < keys; ++j) {
       s[j] = expf(s[j] - m_new);  // P

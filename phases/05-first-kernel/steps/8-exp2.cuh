@@ -54,7 +54,7 @@ __global__ void attention(const float* Q /*[N, D]*/, const float* K /*[N, D]*/, 
 
     float m_new = m;
     for (int j = 0; j < keys; ++j) m_new = fmaxf(m_new, s[j]);
-    const float alpha = exp2f(m - m_new);  // what the old state still counts; exp2(-inf) = 0 in the first tile
+    const float alpha = exp2f(m - m_new);  // the old state's weight from now on; exp2(-inf) = 0 in the first tile
     float sum = 0;
     for (int j = 0; j < keys; ++j) {
       s[j] = exp2f(s[j] - m_new);  // P

@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(Br)
     float m_new = m;
 #pragma unroll
     for (int j = 0; j < Bc; ++j) m_new = fmaxf(m_new, s[j]);
-    const float alpha = exp2f(m - m_new);  // what the old state still counts; exp2(-inf) = 0 in the first tile
+    const float alpha = exp2f(m - m_new);  // the old state's weight from now on; exp2(-inf) = 0 in the first tile
     float sum = 0;
 #pragma unroll
     for (int j = 0; j < Bc; ++j) {
