@@ -278,8 +278,8 @@ CELL("What a warp does not see") {
 // compare, shuffle, rescale, divide, work out an address. What each is worth in time is for a GPU to say; the counters
 // above say only that they are gone.
 //
-// **Measured:** the kernel, on an H200; [the end of part 3](../../docs/book/part-3.md) has the table. Its steps one by one
-// are not measured yet.
+// **Measured:** the kernel, on an H200; [the end of part 3](../../docs/book/part-3.md) has the table. Its steps are not
+// measured one by one yet.
 //
 // **Exercise.** 1. Which of these changes would have helped phase 08? 2. Let scores rise from key to key. How often
 // does a warp rescale then, and what does it cost? Remember which tile comes first. 3. Allow m to lag behind by up to 8
