@@ -320,11 +320,13 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
   for (; tile >= range.full; --tile) step(std::true_type());
 #pragma unroll 1
   for (; tile >= 0; --tile) step(std::false_type());
-    // #endregion
+  // #endregion
 
-    // #region output
-    // One division at the end; a row that saw no key has l = 0 and stays 0. O goes out through the warp's rows of Q,
-    // which nobody else reads, so that neighbouring lanes store 16 bytes each of one row.
+  // #region output
+  __syncwarp();  // all lanes have read their last rows of Q, which O overwrites
+
+  // One division at the end; a row that saw no key has l = 0 and stays 0. O goes out through the warp's rows of Q,
+  // which nobody else reads, so that neighbouring lanes store 16 bytes each of one row.
 #pragma unroll
   for (int rt = 0; rt < kRowTiles; ++rt)
 #pragma unroll
