@@ -27,20 +27,6 @@ TEST_CASE_TEMPLATE("counters equal formulas", T, half, bfloat16) {
       true);
 }
 
-// Bits and counters, whenever the bytes of a copy arrive.
 TEST_CASE_TEMPLATE("copies may arrive at any time", T, half, bfloat16) {
-  if (skipped_without(Where::Checked)) return;
-  const Case c{.Sq = 70, .Sk = 150, .D = 64, .causal = Causal::BottomRight};
-  Inputs<T> late(c);
-  const Run first = flash::forward(phase12::phase, late.problem(true), Where::Checked);
-  for (const Where where : {Where::Sim, Where::Checked})
-    for (const Completion completion : {Completion::eager, Completion::random})
-      for (const Order order : {Order::forward, Order::random}) {
-        Inputs<T> again(c);
-        const Run run = flash::forward(phase12::phase, again.problem(true), where,
-                                       {.order = order, .seed = 3, .completion = completion});
-        CHECK(same_bits(late.o.memory, again.o.memory));
-        CHECK(same_bits(late.lse, again.lse));
-        if (where == Where::Checked) CHECK(run.ledger == first.ledger);
-      }
+  check_completions<T>();
 }

@@ -52,7 +52,27 @@ void check_tensor_kernel(const std::function<SharedLoads(std::int64_t)>& loads, 
       }
 }
 
+template <class T>
+void check_completions() {
+  if (skipped_without(Where::Checked)) return;
+  const Case c{.Sq = 70, .Sk = 150, .D = 64, .causal = Causal::BottomRight};
+  Inputs<T> late(c);
+  const Run first = flash::forward(phase_under_test(), late.problem(true), Where::Checked);
+  for (const Where where : {Where::Sim, Where::Checked})
+    for (const Completion completion : {Completion::eager, Completion::random})
+      for (const Order order : {Order::forward, Order::random}) {
+        Inputs<T> again(c);
+        const Run run = flash::forward(phase_under_test(), again.problem(true), where,
+                                       {.order = order, .seed = 3, .completion = completion});
+        CHECK(same_bits(late.o.memory, again.o.memory));
+        CHECK(same_bits(late.lse, again.lse));
+        if (where == Where::Checked) CHECK(run.ledger == first.ledger);
+      }
+}
+
 template void check_tensor_kernel<half>(const std::function<SharedLoads(std::int64_t)>&, bool);
 template void check_tensor_kernel<bfloat16>(const std::function<SharedLoads(std::int64_t)>&, bool);
+template void check_completions<half>();
+template void check_completions<bfloat16>();
 
 }  // namespace flash::test

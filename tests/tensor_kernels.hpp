@@ -17,4 +17,8 @@ struct SharedLoads {
 template <class T>
 void check_tensor_kernel(const std::function<SharedLoads(std::int64_t)>& loads, bool asynchronous = false);
 
+// Bits and counters of a kernel that copies asynchronously, whenever the bytes of a copy arrive.
+template <class T>
+void check_completions();
+
 }  // namespace flash::test

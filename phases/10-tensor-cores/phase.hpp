@@ -2,6 +2,7 @@
 // New since 08: the tensor cores multiply; 16-bit inputs only, since that is what they take.
 // Use: Run run = phase10::forward(problem, Where::Checked);
 #pragma once
+#include "phases/04-tiled-v2/phase.hpp"
 #include "phases/common/phase.hpp"
 
 namespace flash::phase10 {
@@ -23,6 +24,12 @@ extern Phase phase;
 template <class T>
 Run forward(const Problem<T>& p, Where where = Where::Sim, const MachineOptions& options = {}) {
   return flash::forward(phase, p, where, options);
+}
+
+// What phases 10 to 12 move, and 13 but for rows of Q that it does not read: as phase 04 with K/V tiles of one row,
+// since keys that no row of the Q tile sees are not loaded.
+inline HbmBytes hbm_bytes_of(const Sizes& sizes, Blocks blocks) {
+  return phase04::hbm_bytes_of(sizes, {blocks.Br, 1});
 }
 
 }  // namespace flash::phase10

@@ -1,16 +1,12 @@
 // Phase 11's object: its declaration and what it moves. Its entry points are added by attention.cu.
-// The bytes are phase 04's with K/V tiles of one row: keys that no row of the Q tile sees are not loaded.
+// The bytes are phase 10's: keys that no row of the Q tile sees are not loaded.
 // Use: phase.hpp declares what is here.
 #include "phases/11-swizzle/phase.hpp"
 
-#include "phases/04-tiled-v2/phase.hpp"
+#include "phases/10-tensor-cores/phase.hpp"
 
 namespace flash::phase11 {
 
-static HbmBytes hbm_bytes(const Sizes& sizes, Blocks blocks) {
-  return phase04::hbm_bytes_of(sizes, {blocks.Br, 1});
-}
-
-constinit Phase phase{features, hbm_bytes};
+constinit Phase phase{features, phase10::hbm_bytes_of};
 
 }  // namespace flash::phase11

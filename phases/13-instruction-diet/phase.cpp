@@ -4,12 +4,12 @@
 // Use: phase.hpp declares what is here.
 #include "phases/13-instruction-diet/phase.hpp"
 
-#include "phases/04-tiled-v2/phase.hpp"
+#include "phases/10-tensor-cores/phase.hpp"
 
 namespace flash::phase13 {
 
 static HbmBytes hbm_bytes(const Sizes& s, Blocks blocks) {
-  HbmBytes bytes = phase04::hbm_bytes_of(s, {blocks.Br, 1});
+  HbmBytes bytes = phase10::hbm_bytes_of(s, blocks);
   for (std::int64_t i = 0; i < s.Sq; i += blocks.Br) {
     const std::int64_t end = std::min(i + blocks.Br, s.Sq);
     if (s.visible(end - 1) == 0)
