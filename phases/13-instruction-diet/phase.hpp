@@ -8,7 +8,7 @@ namespace flash::phase13 {
 
 inline constexpr Features features{
     .phase = "13-instruction-diet",
-    .change = "32 rows per warp, scale inside exp2's multiply-add, no rescale while no maximum grows",
+    .change = "32 rows per warp, scale inside exp2's multiply-add, no rescale until a maximum has grown by 2^8",
     .kernel = true,
     .causal = true,
     .lse = true,
