@@ -247,7 +247,7 @@ void check_lse_is_a_by_product(const Forward<T>& forward, const Features& can) {
 
 template <class T>
 void check_far_strides() {
-  const Case c{.B = 2, .H = 2, .Sq = 9, .Sk = 18, .D = 8};
+  const Case c{.B = 2, .H = 2, .Sq = 36, .Sk = 18, .D = 8};  // rows of more than one warp
   Inputs<T> near(c);
   const Features& can = features_under_test();
   const Result<T> want = run_case(near, on<T>(phase_under_test(), Where::Sim), can.lse);

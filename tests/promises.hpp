@@ -49,11 +49,11 @@ Domain checked_domain(const Features& can);
 // 64-bit: row 8 begins at 2^31. The memory is reserved, hardly used; kernels work on it in place, on the fast machine.
 class FarApart {
  public:
-  static constexpr std::int64_t row = (std::int64_t{1} << 28) + 3, head = 20 * row, batch = 2 * head + 7;
+  static constexpr std::int64_t row = (std::int64_t{1} << 28) + 3, head = 40 * row, batch = 2 * head + 7;
   FarApart() = default;
   FarApart(const FarApart&) = delete;
   ~FarApart();
-  // Of a [2, 2, at most 20, D] tensor.
+  // Of a [2, 2, at most 40, D] tensor.
   template <class T>
   View<std::remove_const_t<T>> operator()(const View<T>& view) {
     using U = std::remove_const_t<T>;

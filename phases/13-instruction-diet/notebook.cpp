@@ -53,8 +53,8 @@ static bool counts() {
 // ## Copies and addresses
 //
 // A thread copies one column of pieces, so that the column's limit is worked out once and a pointer is moved on by a
-// constant. Its rows are a power of two apart; so the swizzle of each row is the first one's, XORed with a constant that
-// the compiler knows. Only the first copies have to look where K and V end, since the loop runs from the last tile
+// constant. Its rows are a power of two apart; so the swizzle of each row is the first one's, XORed with a constant
+// that the compiler knows. Only the first copies have to look where K and V end, since the loop runs from the last tile
 // to the first. All others are whole: `kWhole`.
 //
 // ```{region} attention.cuh load-tile
@@ -63,9 +63,9 @@ static bool counts() {
 // `ldmatrix` needs an address per lane. Phase 12 computed row, column and XOR anew for each. But the XOR touches three
 // bits of the address only. Eight rows further down is a constant, and so is 64 columns to the right; the four places
 // in between are four pointers. What is left is a constant offset, which is part of the load instruction and costs
-// nothing. The four pointers are made anew for each tile, by four XORs. Twelve pointers that live through the whole loop
-// cost more: with D = 128 all 255 registers are taken, and what is missing is the room to load a fragment ahead of its
-// `mma`.
+// nothing. The four pointers are made anew for each tile, by four XORs. Twelve pointers that live through the whole
+// loop cost more: with D = 128 all 255 registers are taken, and what is missing is the room to load a fragment ahead of
+// its `mma`.
 //
 // ```{region} attention.cuh fragments
 // ```
@@ -89,8 +89,8 @@ static bool counts() {
 // ```{region} attention.cuh two-loops
 // ```
 //
-// A step begins as in phase 12. New is the last line: a tile that the block needs may still be out of sight for all rows
-// of one warp. Such a warp takes part in the copies and the barriers and skips the rest.
+// A step begins as in phase 12. New is the last line: a tile that the block needs may still be out of sight for all
+// rows of one warp. Such a warp takes part in the copies and the barriers and skips the rest.
 //
 // ```{region} attention.cuh tile-begins
 // ```
@@ -107,9 +107,9 @@ static bool counts() {
 // shuffle, no exp2 for α, and no multiplication of O.
 //
 // The bound has a price. Where m is the exact maximum, the largest P is 1 and has no rounding error; otherwise it has
-// one like all others. With tiles of 16 keys, where the first maximum is a poor guess, 2 of the 424 cases of the contract
-// then missed O's error bar, by 0.6 and 0.7 %. So such small tiles follow each growth, and tiles of 64 keys have the
-// bound.
+// one like all others. With tiles of 16 keys, where the first maximum is a poor guess, 2 of the 424 cases of the
+// contract then missed O's error bar, by 0.6 and 0.7 %. So such small tiles follow each growth, and tiles of 64 keys
+// have the bound.
 //
 // The maximum itself is cheaper by bits. Positive floats are ordered like the integers with the same bits, and there is
 // an instruction for the maximum of three integers, which takes two scores at once. `moderate` says whether that holds
@@ -140,8 +140,8 @@ static bool counts() {
 //
 // In phase 12 a lane stored its elements of O one by one, 2 bytes at a time. Here O goes through shared memory once
 // more, into the warp's own rows of Q, which nobody needs any longer. From there each lane stores 16 bytes. And instead
-// of a division per element there is one per row, and a multiplication per element. Four lanes share their four rows, so
-// each of them divides, and takes the logarithm, for one.
+// of a division per element there is one per row, and a multiplication per element. Four lanes share their four rows,
+// so each of them divides, and takes the logarithm, for one.
 //
 // ```{region} attention.cuh output
 // ```
@@ -241,8 +241,8 @@ CELL("What is saved") {
 // How often is O rescaled? Take random scores, all alike. The j-th tile that a row sees holds the largest score so far
 // with probability 1/j. A warp has 32 rows, and one is enough: 1 − (1 − 1/j)³². That is nearly certain for the first
 // dozen tiles. With the bound it is different: these scores have a standard deviation of 1, in base 2 of 1.44, and no
-// maximum outgrows that of its first 64 keys by 8. So each warp rescales once, in its first tile. The exponentials tell:
-// one for each element of P, and four per lane where a warp rescales.
+// maximum outgrows that of its first 64 keys by 8. So each warp rescales once, in its first tile. The exponentials
+// tell: one for each element of P, and four per lane where a warp rescales.
 
 // %% tags=["hide-input"]
 static double expected_growths(int tiles) {
