@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "phases/common/random.hpp"
+#include "tests/bench/ceilings.hpp"
 #include "tests/bench/results.hpp"
 #include "tests/bench/tables.hpp"
 #include "tests/folder.hpp"
@@ -103,6 +104,22 @@ TEST_CASE("The naive baseline is right, on ragged tiles too") {
     if (!was_built(where)) continue;
     check_naive<float>(where, 2e-6);
     check_naive<half>(where, 0x1p-24);
+  }
+}
+
+TEST_CASE("The ceilings' loads are what their formulas say, counted; ldmatrix without bank conflicts") {
+  if (!was_built(Where::Checked)) return;
+  for (const ceilings::Mix& mix : ceilings::mixes) {
+    const ceilings::Load once{mix, 2, 5, 1}, often{mix, 2, 5, 4};
+    const Ledger first = ceilings::measure_on(Where::Checked)(once, 0).run.ledger,
+                 last = ceilings::measure_on(Where::Checked)(often, 0).run.ledger;
+    INFO(ceilings::name(mix));
+    // What surrounds the loop is in both.
+    CHECK(last.tensor_flops - first.tensor_flops == ceilings::mma_flops(often) - ceilings::mma_flops(once));
+    CHECK(last.exps - first.exps == ceilings::ex2_count(often) - ceilings::ex2_count(once));
+    const std::uint64_t wavefronts = last.shared_wavefronts - first.shared_wavefronts;
+    CHECK(128 * wavefronts == ceilings::ldmatrix_bytes(often) - ceilings::ldmatrix_bytes(once));
+    CHECK(last.bank_conflicts() == 0);
   }
 }
 
