@@ -176,7 +176,7 @@ TEST_CASE("A prediction's verdict follows from its range and the rows that it se
           "median_ms": 16},
          {"sweep": "s", "kernel": "a", "B": 1, "H": 1, "D": 64, "causal": false, "N": 4, "out_of_memory_bytes": 5e9})";
   const auto line = [&](const std::string& prediction) {
-    const std::string table = predictions_table(rows_of("{\"claim\": \"c\", " + prediction + "}, " + measured));
+    const std::string table = predictions_table(rows_of("{\"claim\": \"c\", " + prediction + "}, " + measured), {});
     return table.substr(table.find("\n", table.find("---")) + 1);
   };
   const std::string tflops = R"("of": "TFLOP/s", "rows": {"kernel": "a", "N": [1, 2]})";
@@ -197,6 +197,98 @@ TEST_CASE("A prediction's verdict follows from its range and the rows that it se
                           R"("low": 1, "of": "TFLOP/s", "rows": {"N": 3}})",                   // no such row
                           R"("low": 1, "of": "luck", "rows": {"N": 2}})"})
     CHECK_THROWS_AS_MESSAGE(line(bad), Error, bad);
+}
+
+TEST_CASE("A prediction of what is not measured yet says so") {
+  const std::string claim = R"({"claim": "c", "low": 1, "of": "TFLOP/s", "rows": {"sweep": "s", "kernel": "a"}})";
+  const auto has = [](const std::string& table, const char* line) { return table.find(line) != table.npos; };
+  CHECK(has(predictions_table(rows_of(claim), {}), "| c: at least 1 TFLOP/s | not yet |  |\n"));
+  CHECK(has(predictions_table(rows_of(claim + R"(, {"sweep": "s", "kernel": "a", "tflops": 2})"), {}),
+            "| 2.00 | as predicted |\n"));
+  // Measured, but not this one: a claim about nothing.
+  CHECK_THROWS_AS(predictions_table(rows_of(claim + R"(, {"sweep": "s", "kernel": "b", "tflops": 2})"), {}), Error);
+  CHECK(has(predictions_table(rows_of(claim), {{"about", {"a"}}}), "not yet"));
+  CHECK_FALSE(has(predictions_table(rows_of(claim), {{"about", {"b"}}}), "not yet"));
+}
+
+// Two phases and two libraries at N = 512 and 1024, D = 64; D = 128 of one alone.
+static std::string beside_rows() {
+  std::string text;
+  const auto add = [&](const char* kernel, int N, int D, double tflops) {
+    std::ostringstream row;
+    row << "{\"sweep\": \"beside\", \"kernel\": \"" << kernel << "\", \"B\": " << 2048 / N << ", \"H\": 4, \"N\": " << N
+        << ", \"D\": " << D << R"(, "causal": false, "type": "bfloat16", "cublas_tflops": 700, "tflops": )" << tflops
+        << "}";
+    text += (text.empty() ? "" : ", ") + row.str();
+  };
+  add("08-lse", 512, 64, 10), add("13-a", 512, 64, 110), add("torch flash", 512, 64, 100);
+  add("torch cudnn", 512, 64, 200), add("13-a", 1024, 64, 130), add("torch flash", 1024, 64, 100);
+  add("13-a", 512, 128, 300);
+  return text;
+}
+
+TEST_CASE("Side by side: speeds, and in brackets how many times the libraries'") {
+  CHECK(beside_tables(rows_of(beside_rows()), {}) ==
+        "D 64, no mask, bfloat16; B·N = 2048, H = 4\n\n"
+        "| N | 08-lse | 13-a | torch flash | torch cudnn | cuBLAS |\n|---|---:|---:|---:|---:|---:|\n"
+        "| 512 | 10.0 (0.10, 0.05) | 110 (1.10, 0.55) | 100 | 200 | 700 |\n| 1024 |  | 130 | 100 |  | 700 |\n\n"
+        "D 128, no mask, bfloat16; B·N = 2048, H = 4\n\n| N | 13-a | cuBLAS |\n|---|---:|---:|\n"
+        "| 512 | 300 | 700 |\n\n");
+  CHECK_THROWS_AS(beside_tables(rows_of(beside_rows()), {{"D", {"256"}}}), Error);
+}
+
+TEST_CASE("Ratios of two kernels, as a table and as a range, of the rows that the words choose") {
+  const std::vector<Json> rows = rows_of(beside_rows());
+  const Words words{{"kernel", {"13-a"}}, {"over", {"torch flash"}}};
+  CHECK(ratios_table(rows, words) ==
+        "| 13-a / torch flash | N = 512 | N = 1024 |\n|---|---:|---:|\n| D 64, no mask, bfloat16 | 1.10 | 1.30 |\n\n");
+  CHECK(range_text(rows, words) == "1.10 to 1.30");
+  CHECK(range_text(rows, {{"kernel", {"13-a"}}, {"over", {"torch flash"}}, {"N", {"512", "2048"}}}) == "1.10 to 1.10");
+  for (const Words& bad : {Words{{"kernel", {"13-a"}}},                                                  // over what?
+                           Words{{"kernel", {"13-a"}}, {"over", {"13-b"}}},                              // not there
+                           Words{{"kernel", {"13-a"}}, {"over", {"torch flash"}}, {"D", {"128"}}},       // not both
+                           Words{{"kernel", {"13-a"}}, {"over", {"torch flash"}}, {"mask", {"none"}}}})  // no field
+    CHECK_THROWS_AS(range_text(rows, bad), Error);
+}
+
+TEST_CASE("A range within a sentence is renewed; files behind else serve until those before it are there") {
+  const test::Folder temporary;
+  const auto write = [&](const char* name, const std::string& rows) {
+    write_file(temporary.path() / name, "{\"environment\": {}, \"rows\": [" + rows + "]}");
+  };
+  const std::string row = R"("sweep": "s", "B": 1, "H": 1, "N": 1, "D": 1, "causal": true, "type": "t", "tflops": )";
+  const auto pair = [&](const char* a, const char* b) {
+    return R"({"kernel": "a", )" + row + a + R"(}, {"kernel": "b c", )" + row + b + "}";
+  };
+  write("old.json", pair("3", "2"));
+  const std::string marker = "x <!-- range kernel=a over=b_c causal=true\nnew.json else old.json -->";
+  const std::string page = marker + "?<!-- end --> y\n";
+  CHECK(renewed(page, temporary.path()) == marker + "1.50 to 1.50<!-- end --> y\n");
+  write("new.json", pair("5", "2"));
+  CHECK(renewed(page, temporary.path()) == marker + "2.50 to 2.50<!-- end --> y\n");
+  CHECK_THROWS_AS(renewed("<!-- range kernel=a over=b_c none.json -->?<!-- end -->", temporary.path()), Error);
+  CHECK_THROWS_AS(renewed("<!-- range kernel=a over=b_c old.json -->?", temporary.path()), Error);
+  CHECK_THROWS_AS(renewed("<!-- range kernel=a over=b_c -->?<!-- end -->", temporary.path()), Error);
+
+  const auto table = [&](const std::string& words) {
+    const std::string text = "<!-- results " + words + " -->\n<!-- end of results -->";
+    return renewed(text, temporary.path());
+  };
+  CHECK(table("ratios kernel=a over=b_c new.json else old.json").find("| 2.50 |") != std::string::npos);
+  CHECK(table("ratios kernel=a over=b_c none.json else old.json").find("| 1.50 |") != std::string::npos);
+  CHECK(table("picture link=p.svg alt=Steps_of_13 none.json").find("Not measured yet: none.json") != std::string::npos);
+  CHECK(table("picture link=p.svg alt=Steps_of_13 new.json").find("![Steps of 13](p.svg)\n") != std::string::npos);
+}
+
+TEST_CASE("Ceilings: a line per mix and number of warps; what a mix does not contain stays empty") {
+  CHECK(
+      ceilings_table(rows_of(
+          R"({"mix": "8 mma + 2 ex2", "warps": 16, "sm_mhz": 1801.2, "mma_flop_per_clk": 2608.4, "tflops": 620.5,
+                "ex2_per_clk": 5.094},
+               {"mix": "4 ldmatrix", "warps": 4, "sm_mhz": 1980, "ldmatrix_bytes_per_clk": 127.9})")) ==
+      "| a warp issues, over and over | warps per SM | mma: FLOP/clk/SM | TFLOP/s | ldmatrix: B/clk/SM | ex2/clk/SM | "
+      "SM clock, MHz |\n|---|---:|---:|---:|---:|---:|---:|\n"
+      "| 8 mma + 2 ex2 | 16 | 2608 | 620 |  | 5.1 | 1801 |\n| 4 ldmatrix | 4 |  |  | 128 |  | 1980 |\n\n");
 }
 
 TEST_CASE("Gradients: errors in floors, and the bar holds for all three or not at all") {
