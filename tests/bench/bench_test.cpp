@@ -6,6 +6,7 @@
 #include "phases/common/random.hpp"
 #include "tests/bench/ceilings.hpp"
 #include "tests/bench/results.hpp"
+#include "tests/bench/staircase.hpp"
 #include "tests/bench/tables.hpp"
 #include "tests/folder.hpp"
 #include "tests/reference.hpp"
@@ -278,6 +279,36 @@ TEST_CASE("A range within a sentence is renewed; files behind else serve until t
   CHECK(table("ratios kernel=a over=b_c none.json else old.json").find("| 1.50 |") != std::string::npos);
   CHECK(table("picture link=p.svg alt=Steps_of_13 none.json").find("Not measured yet: none.json") != std::string::npos);
   CHECK(table("picture link=p.svg alt=Steps_of_13 new.json").find("![Steps of 13](p.svg)\n") != std::string::npos);
+}
+
+TEST_CASE("The picture of the tensor-core phases: a bar per kernel and N, a line where it was predicted") {
+  const auto row = [](const char* kernel, int N, const char* more) {
+    return R"(, {"kernel": ")" + std::string(kernel) + R"(", "N": )" + std::to_string(N) +
+           R"(, "D": 128, "causal": false, "type": "bfloat16", "tflops": )" + more + "}";
+  };
+  const std::string prediction =
+      R"({"claim": "c", "low": 40, "high": 60, "of": "TFLOP/s", "rows": {"kernel": "13-diet", "D": 128, "N": 8192}})";
+  const std::string rows = prediction + row("13-diet", 2048, "80") + row("torch cudnn", 2048, "90") +
+                           row("torch flash", 2048, "70") + row("13a-scale", 2048, "60") + row("13-diet", 8192, "100") +
+                           row("13-diet", 4096, "95") + row("torch math", 2048, "1");
+  const std::string picture = tensor_core_staircase(rows_of(rows));
+  const auto at = [&](const std::string& text) { return picture.find(text); };
+  const auto bars = [&](const char* colour) {
+    std::size_t count = 0;
+    for (std::size_t i = 0; (i = picture.find("width=\"38\" ", i)) != std::string::npos; ++i)
+      count += picture.compare(picture.find("fill=", i), 14, std::string("fill=\"") + colour + "\"") == 0;
+    return count;
+  };
+  CHECK(bars("#f0c875") == 2);
+  CHECK(bars("#e69f00") == 1);
+  CHECK(at(">13a<") < at(">13<"));
+  CHECK(at(">13<") < at(">FlashAttention-2<"));
+  CHECK(at(">FlashAttention-2<") < at(">cuDNN<"));
+  CHECK(at("math") == std::string::npos);
+  // 100 is 210 pixels above 300; the prediction, 50, is half way.
+  CHECK(at("y=\"90\" width=\"38\" height=\"210\"") != std::string::npos);
+  CHECK(at("y1=\"195\"") != std::string::npos);
+  CHECK_THROWS_AS(tensor_core_staircase(rows_of(prediction)), Error);
 }
 
 TEST_CASE("Ceilings: a line per mix and number of warps; what a mix does not contain stays empty") {
