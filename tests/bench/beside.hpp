@@ -1,5 +1,5 @@
-// beside.hpp: tables of what beside_h200.py and flash-ceilings measured: speeds beside the libraries', how many times one
-// kernel is as fast as another, and the range of that for a sentence.
+// beside.hpp: tables of what beside_h200.py and flash-ceilings measured: speeds beside the libraries', how many times
+// one kernel is as fast as another, and the range of that for a sentence.
 // Use: tables.hpp, where their kinds are listed; range_text(rows, {{"kernel", {"13-instruction-diet"}}, …})
 #pragma once
 #include <cmath>

@@ -1,5 +1,5 @@
-# beside_test.py: what can be proved about beside_h200.py without a GPU or PyTorch: the work of a case, the same cases as
-# flash-gpu-bench, fair turns, the statistics, the layout of the library's arguments, one line for bad arguments.
+# beside_test.py: what can be proved about beside_h200.py without a GPU or PyTorch: the work of a case, the same cases
+# as flash-gpu-bench, fair turns, the statistics, the layout of the library's arguments, one line for bad arguments.
 # python3 tests/bench/beside_test.py FLASH_GPU_BENCH     (CTest: bench.beside)
 import ctypes
 import os

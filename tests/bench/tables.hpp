@@ -1,7 +1,7 @@
 // tables.hpp: Markdown tables from docs/results/*.json, written between two markers of a page:
 //   <!-- results sectors h200-sectors.json -->  …  <!-- end of results -->
-// The first word is the kind of table: one of kinds() below, or a sweep of cases.hpp; within a sentence it is `range`.
-// Words with = choose rows (beside.hpp). Files behind `else` serve while one before is missing. tables.cpp writes pages.
+// The first word is the kind of table: one of kinds() below, or a sweep of cases.hpp; `range` is for a sentence.
+// Words with = choose rows (beside.hpp). Files behind `else` serve while one before is missing. tables.cpp writes.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -437,7 +437,7 @@ inline std::string render(const Marker& marker, const std::filesystem::path& fol
 
 // Markers within a sentence: <!-- range WORDS FILES -->0.93 to 1.15<!-- end -->.
 inline std::string with_ranges(const std::string& page, const std::filesystem::path& folder) {
-  static const std::string begin = "<!-- range ", close = "-->", end = "<!-- end -->";
+  static const std::string begin = "<!-- range", close = "-->", end = "<!-- end -->";
   std::string out;
   std::size_t at = 0;
   for (std::size_t marker; (marker = page.find(begin, at)) != std::string::npos;) {
