@@ -81,7 +81,7 @@ inline std::string staircase(const std::filesystem::path& results) {
 
 // ---- The tensor-core phases -----------------------------------------------------------------------------------------
 
-// What a prediction says of one kernel at D = 128, no mask: the middle of its range; NaN where it is about more or less.
+// What a prediction says of one kernel at D = 128, no mask: the middle of its range; NaN where it is about more or les
 inline double predicted_tflops(const Json& prediction, const std::string& kernel, const std::string& N) {
   const Json& rows = prediction.at("rows");
   const Json *named = rows.find("kernel"), *length = rows.find("N"), *D = rows.find("D");
