@@ -1,6 +1,6 @@
 # beside_h200.py: our phases, through libflashphases, and PyTorch's attention libraries in one process, on the same
 # tensors, in turn; verified before they are timed, with clock, power and a large matrix product (cuBLAS) beside them.
-# python3 tests/bench/beside_h200.py OUT.json --library build/gpu-bench/lib/libflashphases.so     (--help says more)
+# python3 tests/bench/beside_h200.py OUT.json --library PATH/libflashphases.so     (--help says more; h200.sh runs it)
 import argparse
 import collections
 import contextlib
@@ -109,7 +109,7 @@ def arguments(words):
         if options.library is None:
             parser.error("--library is missing; the sweep beside needs libflashphases.so")
         if not os.path.isfile(options.library):
-            parser.error(f"--library: there is no file '{options.library}'; build the target flashphases with CUDA")
+            parser.error(f"--library: there is no file '{options.library}'; build the target flash_library with CUDA")
     return parser, options
 
 
