@@ -4,7 +4,6 @@
 import argparse
 import collections
 import contextlib
-import ctypes
 import math
 import os
 import pathlib
@@ -17,6 +16,7 @@ import time
 from results import gpu_environment, write_results
 
 Case = collections.namedtuple("Case", "sweep B H N D causal type")
+PHASES_FOLDER = pathlib.Path(__file__).resolve().parents[2] / "phases"
 SWEEPS = ("beside", "kernels", "naive-vs-flash", "steps")
 PHASES = (8, 10, 11, 12, 13)
 LIBRARIES = {"torch flash": "FLASH_ATTENTION", "torch efficient": "EFFICIENT_ATTENTION",
@@ -59,8 +59,7 @@ def flops(case):
 
 
 def phase_names():
-    folder = pathlib.Path(__file__).resolve().parents[2] / "phases"
-    return {int(path.name[:2]): path.name for path in sorted(folder.glob("[0-9][0-9]-*"))}
+    return {int(path.name[:2]): path.name for path in sorted(PHASES_FOLDER.glob("[0-9][0-9]-*"))}
 
 
 def quantile(samples, q):
@@ -113,39 +112,22 @@ def arguments(words):
     return parser, options
 
 
-# ---- Our kernels: phases/library/flashphases.h ----------------------------------------------------------------------
-
-
-class Tensor(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("b", ctypes.c_int64), ("h", ctypes.c_int64), ("s", ctypes.c_int64)]
-
-
-class Forward(ctypes.Structure):
-    _fields_ = ([("struct_size", ctypes.c_uint32), ("phase", ctypes.c_int32), ("type", ctypes.c_int32),
-                 ("mask", ctypes.c_int32), ("has_scale", ctypes.c_int32), ("scale", ctypes.c_float),
-                 ("block_q", ctypes.c_int32), ("block_k", ctypes.c_int32)]
-                + [(name, ctypes.c_int64) for name in ("B", "H", "Sq", "Sk", "D")]
-                + [(name, Tensor) for name in "qkvo"] + [("lse", ctypes.c_void_p)])
+# ---- Our kernels: phases/library/flashphases.py ---------------------------------------------------------------------
 
 
 class Library:
-    TYPES = {"float16": 1, "bfloat16": 2}
-
     def __init__(self, path):
-        self.so = ctypes.CDLL(os.path.abspath(path))
-        self.so.flashphases_error.restype = ctypes.c_char_p
+        os.environ["FLASHPHASES_LIBRARY"] = os.path.abspath(path)
+        sys.path.insert(0, str(PHASES_FOLDER / "library"))
+        import flashphases
+
+        self.flashphases = flashphases
 
     def forward(self, case, phase, q, k, v, o, lse, stream):
         """A call that enqueues the phase's forward pass on the stream."""
-        tensors = (Tensor(x.data_ptr(), *x.stride()[:3]) for x in (q, k, v, o))
-        args = Forward(ctypes.sizeof(Forward), phase, self.TYPES[case.type], int(case.causal), 0, 0, 0, 0,
-                       case.B, case.H, case.N, case.N, case.D, *tensors, lse.data_ptr())
-
-        def call():
-            if self.so.flashphases_forward(ctypes.byref(args), None, ctypes.c_size_t(0), ctypes.c_void_p(stream)):
-                raise RuntimeError(self.so.flashphases_error().decode())
-
-        return call
+        args = self.flashphases.forward_args(q, k, v, o, lse, "top-left" if case.causal else None, phase=phase)
+        enqueue = self.flashphases.library.flashphases_forward
+        return lambda: self.flashphases.check(enqueue(args, None, 0, stream))
 
 
 # ---- The GPU --------------------------------------------------------------------------------------------------------

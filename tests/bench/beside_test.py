@@ -1,7 +1,6 @@
 # beside_test.py: what can be proved about beside_h200.py without a GPU or PyTorch: the work of a case, the same cases
-# as flash-gpu-bench, fair turns, the statistics, the layout of the library's arguments, one line for bad arguments.
+# as flash-gpu-bench, fair turns, the statistics, one line for bad arguments.
 # python3 tests/bench/beside_test.py FLASH_GPU_BENCH     (CTest: bench.beside)
-import ctypes
 import os
 import pathlib
 import re
@@ -13,7 +12,6 @@ import unittest
 import beside_h200 as beside
 
 HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
 GPU_BENCH = sys.argv.pop() if len(sys.argv) > 1 else None
 
 
@@ -76,27 +74,6 @@ class Statistics(unittest.TestCase):
         rounds = beside.turns({"short": 0.01, "middle": 1.0, "slow": 31.0})
         count = {name: sum(one.count(name) for one in rounds) for name in ("short", "middle", "slow")}
         self.assertEqual(count, {"short": 90, "middle": 36, "slow": 3})
-
-
-class Library(unittest.TestCase):
-    header = ROOT / "phases/library/flashphases.h"
-
-    @unittest.skipUnless(header.exists(), "no libflashphases in this tree")
-    def test_the_arguments_lie_where_the_header_says(self):
-        fields = [name for name, _ in beside.Forward._fields_]
-        offsets = "".join(f'  printf("%zu\\n", offsetof(flashphases_forward_args, {name}));\n' for name in fields)
-        with tempfile.TemporaryDirectory() as folder:
-            source = pathlib.Path(folder, "layout.cpp")
-            source.write_text('#include "phases/library/flashphases.h"\n#include <cstdio>\nint main() {\n'
-                              '  printf("%zu\\n%zu\\n%d\\n%d\\n%d\\n", sizeof(flashphases_forward_args),\n'
-                              "         sizeof(flashphases_tensor), FLASHPHASES_FLOAT16, FLASHPHASES_BFLOAT16,\n"
-                              "         FLASHPHASES_CAUSAL_TOP_LEFT);\n" + offsets + "}\n")
-            program = source.with_suffix("")
-            subprocess.run([os.environ.get("CXX", "c++"), f"-I{ROOT}", source, "-o", program], check=True)
-            numbers = [int(x) for x in subprocess.check_output(program).split()]
-        self.assertEqual(numbers[:5], [ctypes.sizeof(beside.Forward), ctypes.sizeof(beside.Tensor),
-                                       beside.Library.TYPES["float16"], beside.Library.TYPES["bfloat16"], int(True)])
-        self.assertEqual(numbers[5:], [getattr(beside.Forward, name).offset for name in fields])
 
 
 class Arguments(unittest.TestCase):
