@@ -33,17 +33,18 @@ int main(int count, char** words) try {
   for (const auto& entry : fs::recursive_directory_iterator(root / "docs"))
     if (entry.path().extension() == ".md") pages.push_back(entry.path());
   const fs::path results = root / "docs/results";
-  std::map<fs::path, std::function<std::string()>> pictures{
+  // Files that are written as a whole.
+  std::map<fs::path, std::function<std::string()>> whole{
       {results / "staircase.svg", [&] { return bench::staircase(results); }}};
   // Of what is measured: the steps within phase 13 may have a file of their own.
   bench::Marker tensor_cores;
   for (const char* name : {"predictions-tensor-cores.json", "h200-beside.json", "h200-beside-steps.json"})
     if (fs::exists(results / name)) tensor_cores.files.push_back(name);
   if (fs::exists(results / "h200-beside.json"))
-    pictures[results / "tensor-cores.svg"] = [&] {
+    whole[results / "tensor-cores.svg"] = [&] {
       return bench::tensor_core_staircase(bench::rows_of(tensor_cores, results));
     };
-  for (const auto& [path, draw] : pictures) pages.push_back(path);
+  for (const auto& [path, draw] : whole) pages.push_back(path);
   int stale = 0;
   for (const fs::path& path : pages) {
     std::ostringstream page;
@@ -51,8 +52,8 @@ int main(int count, char** words) try {
       throw Error("cannot read " + path.string());
     std::string fresh;
     try {
-      const auto picture = pictures.find(path);
-      fresh = picture != pictures.end() ? picture->second() : with_phases(bench::renewed(page.str(), results));
+      const auto written = whole.find(path);
+      fresh = written != whole.end() ? written->second() : with_phases(bench::renewed(page.str(), results));
     } catch (const Error& e) {
       throw Error(fs::relative(path, root).string() + ": " + e.what());
     }
