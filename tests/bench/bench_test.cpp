@@ -64,7 +64,7 @@ TEST_CASE("The sanity law refuses times that do not grow, and NaN") {
   CHECK_FALSE(grows(512, 1.0, 1024, std::nan("")));
 }
 
-TEST_CASE("Median and quantiles; when there are samples enough") {
+TEST_CASE("Median and quantiles, and when there are samples enough") {
   const Timing t = summarise({5, 1, 2, 3, 4, 6, 7, 8, 9, 10, 1000});
   CHECK(t.samples == 11);
   CHECK(t.median_ms == 6);
@@ -110,7 +110,7 @@ TEST_CASE("The naive baseline is right, on ragged tiles too") {
   }
 }
 
-TEST_CASE("The ceilings' loads are what their formulas say, counted; ldmatrix without bank conflicts") {
+TEST_CASE("The ceilings' loads are what their formulas say, counted, ldmatrix without bank conflicts") {
   if (!was_built(Where::Checked)) return;
   for (const ceilings::Mix& mix : ceilings::mixes) {
     const ceilings::Load once{mix, 2, 5, 1}, often{mix, 2, 5, 4};
@@ -254,7 +254,7 @@ TEST_CASE("Ratios of two kernels, as a table and as a range, of the rows that th
     CHECK_THROWS_AS(range_text(rows, bad), Error);
 }
 
-TEST_CASE("A range within a sentence is renewed; files behind else serve until those before it are there") {
+TEST_CASE("A range within a sentence is renewed, files behind else serve until those before it are there") {
   const test::Folder temporary;
   const auto write = [&](const char* name, const std::string& rows) {
     write_file(temporary.path() / name, "{\"environment\": {}, \"rows\": [" + rows + "]}");
@@ -313,7 +313,7 @@ TEST_CASE("The picture of the tensor-core phases: a bar per kernel and N, a line
   CHECK_THROWS_AS(tensor_core_staircase(rows_of(prediction)), Error);
 }
 
-TEST_CASE("Ceilings: a line per mix and number of warps; what a mix does not contain stays empty") {
+TEST_CASE("Ceilings: a line per mix and number of warps, what a mix does not contain stays empty") {
   CHECK(
       ceilings_table(rows_of(
           R"({"mix": "8 mma + 2 ex2", "warps": 16, "sm_mhz": 1801.2, "mma_flop_per_clk": 2608.4, "tflops": 620.5,
