@@ -42,6 +42,9 @@ rules() {
     rule 'headers say #pragma once'
   files '*.hpp' '*.cuh' | tr '\n' '\0' | { xargs -0 -r grep -HnE '^[[:space:]]*using namespace' || true; } |
     rule 'no using namespace in a header'
+  # CTest would make two tests of it, of which doctest knows neither, and both would pass.
+  files '*.cpp' | tr '\n' '\0' | { xargs -0 -r grep -HnE '(TEST_CASE|TEST_CASE_TEMPLATE)\("[^"]*;' || true; } |
+    rule 'no semicolon in the title of a test'
   files '*.hpp' '*.cpp' '*.cuh' '*.cu' '*.cl' '*.cmake' CMakeLists.txt '*.sh' flash '*.py' '*.md' | tr '\n' '\0' |
     { LC_ALL=C xargs -0 -r awk "$too_long"; } | rule 'lines of 120 characters at most'
 }

@@ -35,6 +35,8 @@ offence gpu/x.cuh '#include "phases/common/problem.hpp"' 'sim/ and gpu/'
 offence sim/x.hpp "$(printf '\tint x;')" 'no tabs'
 offence docs/x.md "see /home/somebody/file" 'no paths of one machine'
 offence sim/x.hpp 'using namespace std;' 'no using namespace'
+offence tests/a_test.cpp 'TEST_CASE("one; two") {' 'no semicolon in the title'
+offence tests/a_test.cpp 'TEST_CASE("one, two") { int x; }' ''
 # repeat COUNT TEXT
 repeat() { awk -v n="$1" -v text="$2" 'BEGIN { while (n-- > 0) printf "%s", text }'; }
 offence sim/x.hpp "// $(repeat 118 x)" 'lines of 120 characters'

@@ -163,7 +163,7 @@ static svg::Points points_of(const std::string& text) {
   return points;
 }
 
-TEST_CASE("chart: each point is where the grid says that its values are; more is higher and further right") {
+TEST_CASE("chart: each point is where the grid says that its values are, more is higher and further right") {
   const svg::Points up = {{16, 1}, {32, 4}, {64, 8}, {128, 64}}, down = {{16, 32}, {128, 2}};
   for (const bool log : {true, false}) {
     const std::string picture = svg::chart({"title", "N", "bytes", log},

@@ -194,7 +194,7 @@ class Book:
             self.write("extra/" + name_of(file) + ".ipynb", notebook_json(parts, self.source / "pictures"))
         for file in self.files:
             if not file.startswith("phases/"):
-                text = self.with_links((ROOT / file).read_text(), file)
+                text = self.with_links(without_marks((ROOT / file).read_text()), file)
                 own = file in ("docs/book/glossary.md", "docs/book/index.md")
                 self.write(name_of(file) + ".md", (text if own else with_terms(text, terms)) +
                            (self.contents() if file == FRONT[0] else ""))
@@ -358,6 +358,11 @@ def with_terms(text, terms):
     return outside_code(text, in_line)
 
 
+def without_marks(text):
+    """Leaves out the marks around a figure within a sentence, which flash-tables needs: their words are no prose."""
+    return re.sub(r"<!-- (range\s[^>]*--|end --)>", "", text)
+
+
 def fence(text, language):
     marks = "``````" if "```" in text else "```"
     return f"{marks}{language}\n{text}" + ("" if text.endswith("\n") else "\n") + marks + "\n"
@@ -446,6 +451,8 @@ def try_myself():
     assert with_terms("A warp, two warps. `warp`", ["warp"]) == "A {term}`warp`, two warps. `warp`"
     assert with_terms("Warps here", ["warp"]) == "{term}`Warps <warp>` here"
     assert with_terms("# warp\n\n    warp\n\n[warp](x) $$warp$$", ["warp"]).count("term") == 0
+    assert without_marks("x <!-- range kernel=a\nb.json -->1 to 2<!-- end --> y <!-- phases -->") == \
+        "x 1 to 2 y <!-- phases -->"
     assert outside_code("a `a`\n```\na\n```\na", str.upper) == "A `a`\n```\na\n```\nA"
 
 

@@ -4,7 +4,9 @@
 #include <doctest/doctest.h>
 
 #include "phases/common/random.hpp"
+#include "tests/bench/ceilings.hpp"
 #include "tests/bench/results.hpp"
+#include "tests/bench/staircase.hpp"
 #include "tests/bench/tables.hpp"
 #include "tests/folder.hpp"
 #include "tests/reference.hpp"
@@ -28,14 +30,16 @@ TEST_CASE("FLOPs are 4·D for every pair that meets, counted one by one") {
 }
 
 TEST_CASE("The plan holds the sweeps") {
-  int steps = 0, naive_rows = 0;
+  int steps = 0, naive_rows = 0, beside_naive = 0;
   for (const Measurement& e : plan()) {
     CHECK_MESSAGE((!e.at.causal || e.kernel->features.causal), e.kernel->features.phase);
     steps += e.at.sweep == "steps";
     naive_rows += e.kernel == &naive::phase;
+    beside_naive += e.at.sweep == "naive-vs-flash" && std::string(e.kernel->features.phase) == "08-lse";
   }
   CHECK(steps == 31);      // 256 … 4096 in steps of 128
   CHECK(naive_rows == 6);  // 512 … 8192 and one more
+  CHECK(beside_naive == 6);
   // Series come with growing N, or the sanity law would look at nothing.
   const std::vector<Case> all = cases();
   for (std::size_t i = 1; i < all.size(); ++i)
@@ -60,7 +64,7 @@ TEST_CASE("The sanity law refuses times that do not grow, and NaN") {
   CHECK_FALSE(grows(512, 1.0, 1024, std::nan("")));
 }
 
-TEST_CASE("Median and quantiles; when there are samples enough") {
+TEST_CASE("Median and quantiles, and when there are samples enough") {
   const Timing t = summarise({5, 1, 2, 3, 4, 6, 7, 8, 9, 10, 1000});
   CHECK(t.samples == 11);
   CHECK(t.median_ms == 6);
@@ -103,6 +107,22 @@ TEST_CASE("The naive baseline is right, on ragged tiles too") {
     if (!was_built(where)) continue;
     check_naive<float>(where, 2e-6);
     check_naive<half>(where, 0x1p-24);
+  }
+}
+
+TEST_CASE("The ceilings' loads are what their formulas say, counted, ldmatrix without bank conflicts") {
+  if (!was_built(Where::Checked)) return;
+  for (const ceilings::Mix& mix : ceilings::mixes) {
+    const ceilings::Load once{mix, 2, 5, 1}, often{mix, 2, 5, 4};
+    const Ledger first = ceilings::measure_on(Where::Checked)(once, 0).run.ledger,
+                 last = ceilings::measure_on(Where::Checked)(often, 0).run.ledger;
+    INFO(ceilings::name(mix));
+    // What surrounds the loop is in both.
+    CHECK(last.tensor_flops - first.tensor_flops == ceilings::mma_flops(often) - ceilings::mma_flops(once));
+    CHECK(last.exps - first.exps == ceilings::ex2_count(often) - ceilings::ex2_count(once));
+    const std::uint64_t wavefronts = last.shared_wavefronts - first.shared_wavefronts;
+    CHECK(128 * wavefronts == ceilings::ldmatrix_bytes(often) - ceilings::ldmatrix_bytes(once));
+    CHECK(last.bank_conflicts() == 0);
   }
 }
 
@@ -159,7 +179,7 @@ TEST_CASE("A prediction's verdict follows from its range and the rows that it se
           "median_ms": 16},
          {"sweep": "s", "kernel": "a", "B": 1, "H": 1, "D": 64, "causal": false, "N": 4, "out_of_memory_bytes": 5e9})";
   const auto line = [&](const std::string& prediction) {
-    const std::string table = predictions_table(rows_of("{\"claim\": \"c\", " + prediction + "}, " + measured));
+    const std::string table = predictions_table(rows_of("{\"claim\": \"c\", " + prediction + "}, " + measured), {});
     return table.substr(table.find("\n", table.find("---")) + 1);
   };
   const std::string tflops = R"("of": "TFLOP/s", "rows": {"kernel": "a", "N": [1, 2]})";
@@ -180,6 +200,128 @@ TEST_CASE("A prediction's verdict follows from its range and the rows that it se
                           R"("low": 1, "of": "TFLOP/s", "rows": {"N": 3}})",                   // no such row
                           R"("low": 1, "of": "luck", "rows": {"N": 2}})"})
     CHECK_THROWS_AS_MESSAGE(line(bad), Error, bad);
+}
+
+TEST_CASE("A prediction of what is not measured yet says so") {
+  const std::string claim = R"({"claim": "c", "low": 1, "of": "TFLOP/s", "rows": {"sweep": "s", "kernel": "a"}})";
+  const auto has = [](const std::string& table, const char* line) { return table.find(line) != table.npos; };
+  CHECK(has(predictions_table(rows_of(claim), {}), "| c: at least 1 TFLOP/s | not yet |  |\n"));
+  CHECK(has(predictions_table(rows_of(claim + R"(, {"sweep": "s", "kernel": "a", "tflops": 2})"), {}),
+            "| 2.00 | as predicted |\n"));
+  // Measured, but not this one: a claim about nothing.
+  CHECK_THROWS_AS(predictions_table(rows_of(claim + R"(, {"sweep": "s", "kernel": "b", "tflops": 2})"), {}), Error);
+  CHECK(has(predictions_table(rows_of(claim), {{"about", {"a"}}}), "not yet"));
+  CHECK_FALSE(has(predictions_table(rows_of(claim), {{"about", {"b"}}}), "not yet"));
+}
+
+// Two phases and two libraries at N = 512 and 1024, D = 64; D = 128 of one alone.
+static std::string beside_rows() {
+  std::string text;
+  const auto add = [&](const char* kernel, int N, int D, double tflops) {
+    std::ostringstream row;
+    row << "{\"sweep\": \"beside\", \"kernel\": \"" << kernel << "\", \"B\": " << 2048 / N << ", \"H\": 4, \"N\": " << N
+        << ", \"D\": " << D << R"(, "causal": false, "type": "bfloat16", "cublas_tflops": 700, "tflops": )" << tflops
+        << "}";
+    text += (text.empty() ? "" : ", ") + row.str();
+  };
+  add("08-lse", 512, 64, 10), add("13-a", 512, 64, 110), add("torch flash", 512, 64, 100);
+  add("torch cudnn", 512, 64, 200), add("13-a", 1024, 64, 130), add("torch flash", 1024, 64, 100);
+  add("13-a", 512, 128, 300);
+  return text;
+}
+
+TEST_CASE("Side by side: speeds, and in brackets how many times the libraries'") {
+  CHECK(beside_tables(rows_of(beside_rows()), {}) ==
+        "D 64, no mask, bfloat16; B·N = 2048, H = 4\n\n"
+        "| N | 08-lse | 13-a | torch flash | torch cudnn | cuBLAS |\n|---|---:|---:|---:|---:|---:|\n"
+        "| 512 | 10.0 (0.10, 0.05) | 110 (1.10, 0.55) | 100 | 200 | 700 |\n| 1024 |  | 130 | 100 |  | 700 |\n\n"
+        "D 128, no mask, bfloat16; B·N = 2048, H = 4\n\n| N | 13-a | cuBLAS |\n|---|---:|---:|\n"
+        "| 512 | 300 | 700 |\n\n");
+  CHECK_THROWS_AS(beside_tables(rows_of(beside_rows()), {{"D", {"256"}}}), Error);
+}
+
+TEST_CASE("Ratios of two kernels, as a table and as a range, of the rows that the words choose") {
+  const std::vector<Json> rows = rows_of(beside_rows());
+  const Words words{{"kernel", {"13-a"}}, {"over", {"torch flash"}}};
+  CHECK(ratios_table(rows, words) ==
+        "| 13-a / torch flash | N = 512 | N = 1024 |\n|---|---:|---:|\n| D 64, no mask, bfloat16 | 1.10 | 1.30 |\n\n");
+  CHECK(range_text(rows, words) == "1.10 to 1.30");
+  CHECK(range_text(rows, {{"kernel", {"13-a"}}, {"over", {"torch flash"}}, {"N", {"512", "2048"}}}) == "1.10 to 1.10");
+  for (const Words& bad : {Words{{"kernel", {"13-a"}}},                                                  // over what?
+                           Words{{"kernel", {"13-a"}}, {"over", {"13-b"}}},                              // not there
+                           Words{{"kernel", {"13-a"}}, {"over", {"torch flash"}}, {"D", {"128"}}},       // not both
+                           Words{{"kernel", {"13-a"}}, {"over", {"torch flash"}}, {"mask", {"none"}}}})  // no field
+    CHECK_THROWS_AS(range_text(rows, bad), Error);
+}
+
+TEST_CASE("A range within a sentence is renewed, files behind else serve until those before it are there") {
+  const test::Folder temporary;
+  const auto write = [&](const char* name, const std::string& rows) {
+    write_file(temporary.path() / name, "{\"environment\": {}, \"rows\": [" + rows + "]}");
+  };
+  const std::string row = R"("sweep": "s", "B": 1, "H": 1, "N": 1, "D": 1, "causal": true, "type": "t", "tflops": )";
+  const auto pair = [&](const char* a, const char* b) {
+    return R"({"kernel": "a", )" + row + a + R"(}, {"kernel": "b c", )" + row + b + "}";
+  };
+  write("old.json", pair("3", "2"));
+  const std::string marker = "x <!-- range kernel=a over=b_c causal=true\nnew.json else old.json -->";
+  const std::string page = marker + "?<!-- end --> y\n";
+  CHECK(renewed(page, temporary.path()) == marker + "1.50 to 1.50<!-- end --> y\n");
+  write("new.json", pair("5", "2"));
+  CHECK(renewed(page, temporary.path()) == marker + "2.50 to 2.50<!-- end --> y\n");
+  CHECK_THROWS_AS(renewed("<!-- range kernel=a over=b_c none.json -->?<!-- end -->", temporary.path()), Error);
+  CHECK_THROWS_AS(renewed("<!-- range kernel=a over=b_c old.json -->?", temporary.path()), Error);
+  CHECK_THROWS_AS(renewed("<!-- range kernel=a over=b_c -->?<!-- end -->", temporary.path()), Error);
+
+  const auto table = [&](const std::string& words) {
+    const std::string text = "<!-- results " + words + " -->\n<!-- end of results -->";
+    return renewed(text, temporary.path());
+  };
+  CHECK(table("ratios kernel=a over=b_c new.json else old.json").find("| 2.50 |") != std::string::npos);
+  CHECK(table("ratios kernel=a over=b_c none.json else old.json").find("| 1.50 |") != std::string::npos);
+  CHECK(table("picture link=p.svg alt=Steps_of_13 none.json").find("Not measured yet: none.json") != std::string::npos);
+  CHECK(table("picture link=p.svg alt=Steps_of_13 new.json").find("![Steps of 13](p.svg)\n") != std::string::npos);
+}
+
+TEST_CASE("The picture of the tensor-core phases: a bar per kernel and N, a line where it was predicted") {
+  const auto row = [](const char* kernel, int N, const char* more) {
+    return R"(, {"kernel": ")" + std::string(kernel) + R"(", "N": )" + std::to_string(N) +
+           R"(, "D": 128, "causal": false, "type": "bfloat16", "tflops": )" + more + "}";
+  };
+  const std::string prediction =
+      R"({"claim": "c", "low": 40, "high": 60, "of": "TFLOP/s", "rows": {"kernel": "13-diet", "D": 128, "N": 8192}})";
+  const std::string rows = prediction + row("13-diet", 2048, "80") + row("torch cudnn", 2048, "90") +
+                           row("torch flash", 2048, "70") + row("13a-scale", 2048, "60") + row("13-diet", 8192, "100") +
+                           row("13-diet", 4096, "95") + row("torch math", 2048, "1");
+  const std::string picture = tensor_core_staircase(rows_of(rows));
+  const auto at = [&](const std::string& text) { return picture.find(text); };
+  const auto bars = [&](const char* colour) {
+    std::size_t count = 0;
+    for (std::size_t i = 0; (i = picture.find("width=\"38\" ", i)) != std::string::npos; ++i)
+      count += picture.compare(picture.find("fill=", i), 14, std::string("fill=\"") + colour + "\"") == 0;
+    return count;
+  };
+  CHECK(bars("#f0c875") == 2);
+  CHECK(bars("#e69f00") == 1);
+  CHECK(at(">13a<") < at(">13<"));
+  CHECK(at(">13<") < at(">FlashAttention-2<"));
+  CHECK(at(">FlashAttention-2<") < at(">cuDNN<"));
+  CHECK(at("math") == std::string::npos);
+  // 100 is 210 pixels above 300; the prediction, 50, is half way.
+  CHECK(at("y=\"90\" width=\"38\" height=\"210\"") != std::string::npos);
+  CHECK(at("y1=\"195\"") != std::string::npos);
+  CHECK_THROWS_AS(tensor_core_staircase(rows_of(prediction)), Error);
+}
+
+TEST_CASE("Ceilings: a line per mix and number of warps, what a mix does not contain stays empty") {
+  CHECK(
+      ceilings_table(rows_of(
+          R"({"mix": "8 mma + 2 ex2", "warps": 16, "sm_mhz": 1801.2, "mma_flop_per_clk": 2608.4, "tflops": 620.5,
+                "ex2_per_clk": 5.094},
+               {"mix": "4 ldmatrix", "warps": 4, "sm_mhz": 1980, "ldmatrix_bytes_per_clk": 127.9})")) ==
+      "| a warp issues, over and over | warps per SM | mma: FLOP/clk/SM | TFLOP/s | ldmatrix: B/clk/SM | ex2/clk/SM | "
+      "SM clock, MHz |\n|---|---:|---:|---:|---:|---:|---:|\n"
+      "| 8 mma + 2 ex2 | 16 | 2608 | 620 |  | 5.1 | 1801 |\n| 4 ldmatrix | 4 |  |  | 128 |  | 1980 |\n\n");
 }
 
 TEST_CASE("Gradients: errors in floors, and the bar holds for all three or not at all") {

@@ -2,6 +2,7 @@
 // Only sizes and arithmetic, so that it is tested where there is no GPU (tests/bench_test.cpp).
 // Use: for (const Entry& e : plan()) …; flash-gpu-bench --dry-run prints it.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -61,9 +62,11 @@ inline std::vector<Case> cases() {
 inline bool takes_part(const Phase& kernel, const Case& c) {
   if (c.causal && !kernel.features.causal) return false;
   const bool is_naive = &kernel == &naive::phase;
-  const bool is_newest = &kernel == kernels().back();
+  const auto without = std::find_if(kernels().rbegin(), kernels().rend(),
+                                    [](const Phase* phase) { return !phase->features.tensor_cores; });
+  const bool is_newest = &kernel == kernels().back(), is_last_without_tensor_cores = &kernel == *without;
   if (c.sweep == "kernels") return !is_naive;
-  if (c.sweep == "naive-vs-flash") return is_naive || is_newest;
+  if (c.sweep == "naive-vs-flash") return is_naive || is_last_without_tensor_cores || is_newest;
   return is_newest;
 }
 

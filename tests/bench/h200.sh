@@ -1,24 +1,50 @@
 #!/bin/sh
-# h200.sh: everything in this folder that needs a GPU, in one go: builds, verifies and times the phases and torch's
-# attention on the same sweeps, reads the hardware's counters. About four minutes on an H200 with 16 cores.
-# tests/bench/h200.sh OUTPUT_DIRECTORY [ARCHITECTURE]   then copy the *.json into docs/results, run flash-tables --write
+# h200.sh: what this folder measures on a GPU, in one go: builds, verifies, times, reads the hardware's counters. Some
+# six minutes on an H200 with 16 cores: two to build, two for `phases`, about one for each other part.
+# tests/bench/h200.sh OUTPUT_DIRECTORY [ARCHITECTURE [PART…]]   then copy the *.json into docs/results, and write the
+# tables: flash-tables --write. Parts: ceilings beside sectors phases torch steps; all of them by default.
 # Where Eigen, doctest and xtensor are not installed, CMAKE_PREFIX_PATH says where they are.
 set -eu
-out=${1:?usage: tests/bench/h200.sh OUTPUT_DIRECTORY [ARCHITECTURE]}
+[ $# -gt 0 ] || { sed -n '2,6s/^# //p' "$0" >&2; exit 2; }
+out=$1 architecture=${2:-90}
+[ $# -lt 2 ] || shift
+shift
+[ $# -gt 0 ] || set -- ceilings beside sectors phases torch steps
 mkdir -p "$out"
+out=$(cd "$out" && pwd)
 cd "$(dirname "$0")/../.."
 build=${FLASH_BUILD:-build}/gpu-bench
 generator=$(command -v ninja > /dev/null && echo Ninja || echo "Unix Makefiles")
 
+targets=
+for part; do
+  case $part in
+    ceilings) targets="$targets flash-ceilings" ;;
+    beside) targets="$targets flash_library" ;;
+    sectors) targets="$targets flash-sectors" ;;
+    phases) targets="$targets flash-gpu-bench" ;;
+    steps) targets="$targets flash-steps-bench" ;;
+    torch) ;;
+    *)
+      echo "h200.sh: part '$part' is unknown; expected ceilings, beside, sectors, phases, torch or steps" >&2
+      exit 2
+      ;;
+  esac
+done
+began=$(date +%s)
 cmake -S . -B "$build" -G "$generator" -DCMAKE_BUILD_TYPE=Release -DFLASH_CUDA=ON \
-  -DCMAKE_CUDA_ARCHITECTURES="${2:-90}" \
+  -DCMAKE_CUDA_ARCHITECTURES="$architecture" \
   > "$out/configure.log" 2>&1 || { tail -n 20 "$out/configure.log" >&2; exit 1; }
-cmake --build "$build" -j "$(nproc)" --target flash-gpu-bench flash-sectors > "$out/build.log" 2>&1 ||
-  { grep -m 5 -A 5 error "$out/build.log" >&2; exit 1; }
+if [ -n "$targets" ]; then
+  # shellcheck disable=SC2086  # targets are words
+  cmake --build "$build" -j "$(nproc)" --target $targets > "$out/build.log" 2>&1 ||
+    { grep -m 5 -A 5 error "$out/build.log" >&2; exit 1; }
+fi
+echo "== build: $(($(date +%s) - began)) s"
 
 # Each part that fails leaves its file out and the others in; the exit status tells.
 status=0
-part() {
+run() {
   began=$(date +%s)
   name=$1
   shift
@@ -26,8 +52,20 @@ part() {
   echo "== $name: $(($(date +%s) - began)) s"
   tail -n 5 "$out/$name.log"
 }
-part phases "$build/bin/flash-gpu-bench" --out "$out/h200-phases.json"
-part torch python3 tests/bench/peers_h200.py "$out/h200-torch.json"
-part sectors sh tests/bench/ncu_phases.sh "$build/bin/flash-sectors" "$out"
+for part; do
+  case $part in
+    ceilings) run ceilings "$build/bin/flash-ceilings" "$out/h200-ceilings.json" ;;
+    beside)
+      run beside python3 tests/bench/beside_h200.py "$out/h200-beside.json" \
+        --library "$(find "$build" -name libflashphases.so | head -n 1)"
+      ;;
+    sectors) run sectors sh tests/bench/ncu_phases.sh "$build/bin/flash-sectors" "$out" ;;
+    phases) run phases "$build/bin/flash-gpu-bench" --out "$out/h200-phases.json" ;;
+    torch)
+      run torch python3 tests/bench/beside_h200.py "$out/h200-torch.json" --sweeps kernels,naive-vs-flash,steps
+      ;;
+    steps) run steps "$build/bin/flash-steps-bench" "$out/h200-steps.json" ;;
+  esac
+done
 ls -l "$out"
 exit "$status"

@@ -9,10 +9,23 @@ shift 2
 command -v ncu > /dev/null || { echo "ncu_phases.sh: ncu is not installed" >&2; exit 1; }
 mkdir -p "$out"
 
-metrics=dram__bytes_read.sum,dram__bytes_write.sum
+wanted='dram__bytes_read dram__bytes_write sm__inst_executed_pipe_tensor_op_hmma
+  sm__sass_l1tex_t_requests_pipe_lsu_mem_global_op_ldgsts
+  smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts'
 for op in ld st; do
-  metrics=$metrics,l1tex__t_requests_pipe_lsu_mem_global_op_$op.sum,l1tex__t_sectors_pipe_lsu_mem_global_op_$op.sum
-  metrics=$metrics,l1tex__data_pipe_lsu_wavefronts_mem_shared_op_$op.sum
+  wanted="$wanted l1tex__t_requests_pipe_lsu_mem_global_op_$op l1tex__t_sectors_pipe_lsu_mem_global_op_$op"
+  wanted="$wanted l1tex__data_pipe_lsu_wavefronts_mem_shared_op_$op"
+  wanted="$wanted l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_$op"
+done
+# One name that this chip's list lacks would stop ncu; where it prints no list, all are tried.
+ncu --query-metrics > "$out/ncu-metrics.txt" 2>&1 || true
+metrics=
+for metric in $wanted; do
+  if grep -q '^ *dram__bytes_read ' "$out/ncu-metrics.txt" && ! grep -q "^ *$metric " "$out/ncu-metrics.txt"; then
+    echo "ncu_phases.sh: this ncu knows no $metric" >&2
+  else
+    metrics=$metrics${metrics:+,}$metric.sum
+  fi
 done
 # All phases' kernels are called attention; the driver's own launches (memset) are left out.
 ncu --clock-control none --csv --print-units base --kernel-name-base function --kernel-name attention \

@@ -1,5 +1,5 @@
 // results.hpp: measurements as JSON files (docs/results/*.json): the computer, the commit, one line per measurement.
-// peers_h200.py writes the same format; flash-tables reads it (tables.hpp) and puts it into README.md and docs.
+// Programs in Python write the same format (results.py); flash-tables puts it into README.md and docs (tables.hpp).
 // Use: write_results(path, environment(), rows);
 #pragma once
 #include <cstdio>

@@ -38,7 +38,7 @@ Shape parse(const std::string& word) {
   return s;
 }
 
-// Even and ragged, both types, another D; the mask where the phase has one.
+// Even and ragged, both types, another D, of tensor cores a larger one; the mask where the phase has one.
 std::vector<Shape> shapes() {
   std::vector<Shape> all;
   for (const Phase* kernel : kernels()) {
@@ -48,6 +48,7 @@ std::vector<Shape> shapes() {
     all.push_back({phase, 1, 2, 500, 300, 64, false, "float16"});
     if (kernel->features.types.contains(Type::Float32)) all.push_back({phase, 1, 2, 512, 512, 64, false, "float32"});
     all.push_back({phase, 1, 2, 256, 256, 128, false, "float16"});
+    if (kernel->features.tensor_cores) all.push_back({phase, 1, 2, 2048, 2048, 128, false, "float16"});
     if (!kernel->features.causal) continue;
     all.push_back({phase, 1, 2, 512, 512, 64, true, "float16"});
     all.push_back({phase, 1, 2, 500, 300, 64, true, "float16"});
@@ -117,6 +118,16 @@ const std::vector<Counter>& counters() {
        [](const Ledger& l) { return l.shared_wavefronts; },
        {"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum",
         "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum"}},
+      {"shared bank conflicts",
+       [](const Ledger& l) { return l.bank_conflicts(); },
+       {"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
+        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum"}},
+      {"mma instructions",
+       [](const Ledger& l) { return l.tensor_flops / (2 * 16 * 8 * 16); },
+       {"sm__inst_executed_pipe_tensor_op_hmma.sum"}},
+      // What Nsight Compute knows of cp.async alone; the simulator counts it among the loads and wavefronts.
+      {"cp.async requests", nullptr, {"sm__sass_l1tex_t_requests_pipe_lsu_mem_global_op_ldgsts.sum"}},
+      {"cp.async wavefronts", nullptr, {"smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum"}},
       {"bytes requested", [](const Ledger& l) { return l.hbm_bytes(); }, {}},
       {"bytes from and to DRAM", nullptr, {"dram__bytes_read.sum", "dram__bytes_write.sum"}},
   };
@@ -156,7 +167,9 @@ std::vector<std::map<std::string, double>> read_ncu(const std::string& path) {
     }
     std::string value = cell("Metric Value");
     std::erase(value, ',');
-    launches.back()[cell("Metric Name")] = std::stod(value);
+    char* end = nullptr;
+    const double number = std::strtod(value.c_str(), &end);
+    if (end != value.c_str()) launches.back()[cell("Metric Name")] = number;  // else "n/a": not known
   }
   if (launches.empty()) throw Error(path + ": no launches; expected ncu's CSV");
   return launches;

@@ -1,6 +1,6 @@
 // staircase.hpp: all phases in one picture: the bytes that each moves (its own formula) and, of kernels, the speed that
-// was measured, with the best library beside them. Written by flash-tables, shown by README.md and the book.
-// Use: write(root / "docs/results/staircase.svg", staircase(root / "docs/results"));
+// was measured, with libraries beside them; and the tensor-core phases in one, with what was predicted of them.
+// Use: flash-tables writes staircase(root / "docs/results") to docs/results/staircase.svg; README.md, the book show it.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -15,11 +15,8 @@ namespace flash::bench {
 // TFLOP/s at N = 8192, D = 64, no mask, by kernel: of the sweep over kernels, and naive from its own.
 inline std::map<std::string, double> speeds(const std::filesystem::path& results) {
   std::map<std::string, double> of;
-  for (const char* name : {"h200-phases.json", "h200-torch.json"}) {
-    std::ostringstream text;
-    if (!(text << std::ifstream(results / name, std::ios::binary).rdbuf()))
-      throw Error(std::string("cannot read ") + name);
-    const Json file = parse_json(text.str(), name);
+  for (const char* name : {"h200-tensor-cores.json", "h200-phases.json", "h200-torch.json"}) {
+    const Json file = read_results(results / name);
     for (const Json& row : file.at("rows").items) {
       const std::string kernel = kernel_of(row);
       const bool swept = row.at("sweep").text == (kernel == "naive" ? "naive-vs-flash" : "kernels");
@@ -49,7 +46,7 @@ inline std::string staircase(const std::filesystem::path& results) {
   const std::int64_t N = 8192, D = 64;
   std::map<std::string, double> tflops = speeds(results);
   std::map<int, Bar> bytes, speed;
-  const double width = 42 + 78.0 * (double(all_phases().size()) + 2);  // an empty column, then the library
+  const double width = 42 + 78.0 * (double(all_phases().size()) + 3);  // an empty column, then two libraries
   svg::Canvas canvas(width, 470, "FlashAttention, phase by phase");
   canvas.text(
       16, 52,
@@ -70,12 +67,94 @@ inline std::string staircase(const std::filesystem::path& results) {
     ++column;
   }
   speed[0] = {tflops.at("naive"), short_number(tflops.at("naive")) + " (*)", "#bbb"};
-  speed[column + 1] = {tflops.at("torch cudnn"), short_number(tflops.at("torch cudnn")), "#999"};
-  canvas.text(24 + 78.0 * (column + 1) + 31, 446, "cuDNN", "text-anchor=\"middle\" font-weight=\"bold\"");
+  for (const auto& [kernel, label] : {std::pair{"torch flash", "FA-2"}, {"torch cudnn", "cuDNN"}}) {
+    ++column;
+    speed[column] = {tflops.at(kernel), short_number(tflops.at(kernel)), "#999"};
+    canvas.text(24 + 78.0 * column + 31, 446, label, "text-anchor=\"middle\" font-weight=\"bold\"");
+  }
   draw_bars(canvas, width, 76, 140, 0.05e9, 40e9, bytes);
   draw_bars(canvas, width, 290, 140, 1, 500, speed);
   canvas.text(330, 282, "(*) phase 01's three steps as CUDA kernels. Both scales are logarithmic.",
               "font-size=\"10\" fill=\"#666\"");
+  return canvas.str();
+}
+
+// ---- The tensor-core phases -----------------------------------------------------------------------------------------
+
+// What a prediction says of one kernel at D = 128, no mask: the middle of its range; NaN where it is about more or les
+inline double predicted_tflops(const Json& prediction, const std::string& kernel, const std::string& N) {
+  const Json& rows = prediction.at("rows");
+  const Json *named = rows.find("kernel"), *length = rows.find("N"), *D = rows.find("D");
+  if (prediction.at("of").text != "TFLOP/s" || !named || !length || !D || named->text != kernel || D->number != 128 ||
+      text_of(*length) != N || !prediction.find("low") || !prediction.find("high"))
+    return std::nan("");
+  return (prediction.at("low").number + prediction.at("high").number) / 2;
+}
+
+// A pair of bars per kernel, N = 2048 and 8192, at D = 128, no mask, bf16; a line where the prediction was. `rows`: of
+// the sweep beside, and predictions. 13's own steps, 13a and so on, stand before it; the libraries come last.
+inline std::string tensor_core_staircase(const std::vector<Json>& rows) {
+  const std::vector<std::string> lengths{"2048", "8192"};
+  const std::vector<const char*> colours{"#f0c875", "#e69f00"}, greys{"#bbb", "#888"};
+  const auto is_ours = [](const std::string& kernel) { return std::isdigit(static_cast<unsigned char>(kernel[0])); };
+  const auto order = [&](const Json& row) {
+    std::string name = kernel_of(row);
+    if (is_ours(name) && name[2] == '-') name[2] = '~';  // 13 itself behind 13a, 13b, …
+    return name == "torch cudnn" ? "torch~" : name;
+  };
+  std::vector<Json> shown;
+  for (const Json& row : rows)
+    if (row.find("kernel") && row.find("tflops") && row.at("D").number == 128 && !row.at("causal").truth &&
+        row.at("type").text == "bfloat16" && std::count(lengths.begin(), lengths.end(), N_of(row)) &&
+        (is_ours(kernel_of(row)) || kernel_of(row) == "torch flash" || kernel_of(row) == "torch cudnn"))
+      shown.push_back(row);
+  if (shown.empty()) throw Error("no row at D = 128, no mask, N = 2048 or 8192 in bf16");
+  std::stable_sort(shown.begin(), shown.end(), [&](const Json& a, const Json& b) { return order(a) < order(b); });
+  double most = 0;
+  for (const Json& row : shown) most = std::max(most, row.at("tflops").number);
+
+  const std::vector<std::string> kernels = values_of(shown, kernel_of);
+  const double column = 96, bar = 38, bottom = 300, height = 210;
+  svg::Canvas canvas(40 + column * double(kernels.size()), 350, "Tensor cores, step by step");
+  canvas.text(16, 46, "TFLOP/s on an H200, bf16, D = 128, no mask, 16384 tokens in 16 heads: measured");
+  canvas.raw("<rect x=\"16\" y=\"56\" width=\"10\" height=\"10\" fill=\"" + std::string(colours[0]) + "\"/>");
+  canvas.raw("<rect x=\"106\" y=\"56\" width=\"10\" height=\"10\" fill=\"" + std::string(colours[1]) + "\"/>");
+  canvas.text(30, 65, "N = 2048", "font-size=\"11\""), canvas.text(120, 65, "N = 8192", "font-size=\"11\"");
+  canvas.line(196, 61, 214, 61, "stroke=\"#000\" stroke-width=\"2\"");
+  canvas.text(220, 65, "predicted", "font-size=\"11\"");
+  for (std::size_t k = 0; k < kernels.size(); ++k) {
+    const double x = 24 + column * double(k), middle = x + bar + 1;
+    const bool ours = is_ours(kernels[k]);
+    for (std::size_t n = 0; n < lengths.size(); ++n) {
+      const double left = x + (bar + 2) * double(n);
+      double top = bottom;
+      for (const Json& row : shown) {
+        if (kernel_of(row) != kernels[k] || N_of(row) != lengths[n]) continue;
+        top = bottom - height * row.at("tflops").number / most;
+        canvas.rect(left, top, bar, bottom - top, "fill=\"" + std::string((ours ? colours : greys)[n]) + "\"");
+        double above = top;
+        for (const Json& prediction : rows) {
+          const double tflops =
+              prediction.find("claim") ? predicted_tflops(prediction, kernels[k], lengths[n]) : std::nan("");
+          if (std::isnan(tflops)) continue;
+          const double y = bottom - height * tflops / most;
+          canvas.line(left - 1, y, left + bar + 1, y, "stroke=\"#000\" stroke-width=\"2\"");
+          above = std::min(above, y);
+        }
+        canvas.text(left + bar / 2, above - 5, short_number(row.at("tflops").number),
+                    "text-anchor=\"middle\" font-size=\"11\"");
+      }
+    }
+    const std::size_t dash = ours ? kernels[k].find('-') : std::string::npos;
+    const std::string name = kernels[k] == "torch flash"   ? "FlashAttention-2"
+                             : kernels[k] == "torch cudnn" ? "cuDNN"
+                                                           : kernels[k].substr(0, dash);
+    canvas.text(middle, bottom + 18, name,
+                std::string("text-anchor=\"middle\" font-weight=\"bold\"") + (ours ? "" : " font-size=\"10\""));
+    if (dash != std::string::npos)
+      canvas.text(middle, bottom + 32, kernels[k].substr(dash + 1), "text-anchor=\"middle\" font-size=\"10\"");
+  }
+  canvas.line(16, bottom, 24 + column * double(kernels.size()), bottom, "stroke=\"#999\"");
   return canvas.str();
 }
 

@@ -1,6 +1,7 @@
 // tables.hpp: Markdown tables from docs/results/*.json, written between two markers of a page:
 //   <!-- results sectors h200-sectors.json -->  …  <!-- end of results -->
-// The first word is the kind of table: one of kinds() below, or a sweep of cases.hpp. tables.cpp checks, writes pages.
+// The first word is the kind of table: one of kinds() below, or a sweep of cases.hpp; `range` is for a sentence.
+// Words with = choose rows (beside.hpp). Files behind `else` serve while one before is missing. tables.cpp writes.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -15,74 +16,9 @@
 #include <vector>
 
 #include "phases/common/text.hpp"
-#include "tests/bench/json.hpp"
+#include "tests/bench/beside.hpp"
 
 namespace flash::bench {
-
-inline std::string format(const char* pattern, double x) {
-  char text[64];
-  std::snprintf(text, sizeof text, pattern, x);
-  return text;
-}
-
-// Three significant figures: 0.0321, 4.56, 78.9, 1234.
-inline std::string short_number(double x) {
-  return format(x < 0.1 ? "%.4f" : x < 1 ? "%.3f" : x < 10 ? "%.2f" : x < 100 ? "%.1f" : "%.0f", x);
-}
-
-inline std::string table_line(const std::vector<std::string>& cells) {
-  std::string line = "|";
-  for (const std::string& cell : cells) line += " " + cell + " |";
-  return line + "\n";
-}
-
-inline std::string table_head(const std::vector<std::string>& cells) {
-  std::string line = "|---|";
-  for (std::size_t i = 1; i < cells.size(); ++i) line += "---:|";
-  return table_line(cells) + line + "\n";
-}
-
-// The different values of `name` among rows, in their order.
-using Name = std::function<std::string(const Json&)>;
-inline std::vector<std::string> values_of(const std::vector<Json>& rows, const Name& name) {
-  std::vector<std::string> values;
-  for (const Json& row : rows)
-    if (std::find(values.begin(), values.end(), name(row)) == values.end()) values.push_back(name(row));
-  return values;
-}
-
-// A line for each value of `line_of`, a column for each of `column_of`; where no row has both, `missing` stands.
-// `head`: what stands above the lines' names. `heading` says what a column's value is called.
-inline std::string grid_table(const std::vector<Json>& rows, std::vector<std::string> head, const Name& line_of,
-                              const Name& column_of, const Name& cell_of, const std::string& missing = "",
-                              const std::function<std::string(const std::string&)>& heading = {}) {
-  const std::vector<std::string> columns = values_of(rows, column_of);
-  for (const std::string& column : columns) head.push_back(heading ? heading(column) : column);
-  std::string text = table_head(head);
-  for (const std::string& line : values_of(rows, line_of)) {
-    std::vector<std::string> cells{line};
-    for (const std::string& column : columns) {
-      cells.push_back(missing);
-      for (const Json& row : rows)
-        if (line_of(row) == line && column_of(row) == column) cells.back() = cell_of(row);
-    }
-    text += table_line(cells);
-  }
-  return text + "\n";
-}
-
-inline std::string kernel_of(const Json& row) {
-  return row.at("kernel").text;
-}
-inline std::string N_of(const Json& row) {
-  return std::to_string(static_cast<long long>(row.at("N").number));
-}
-inline std::string series_of(const Json& row) {
-  std::string text;
-  for (const char* size : {"B", "H", "D"})
-    text += size + std::to_string(static_cast<long long>(row.at(size).number)) + " ";
-  return text + (row.at("causal").truth ? "causal" : "full");
-}
 
 inline std::string cell(const Json& row) {
   if (const Json* bytes = row.find("out_of_memory_bytes"))
@@ -208,6 +144,10 @@ inline double beside(const Json& row, const std::vector<Json>& rows, double N, c
 inline double predicted_quantity(const std::string& of, const Json& row, const std::vector<Json>& rows) {
   const auto field = [&](const char* name) { return row.find(name) ? row.at(name).number : std::nan(""); };
   if (of == "TFLOP/s") return field("tflops");
+  if (of == "times torch flash's TFLOP/s") return times_as_fast(row, rows, "torch flash");
+  if (of == "FLOP/clk/SM of mma") return field("mma_flop_per_clk");
+  if (of == "B/clk/SM of ldmatrix") return field("ldmatrix_bytes_per_clk");
+  if (of == "ex2/clk/SM") return field("ex2_per_clk");
   if (of == "GB wanted") return field("out_of_memory_bytes") * 1e-9;
   if (of == "times the TFLOP/s at N/2")
     return field("tflops") / beside(row, rows, row.at("N").number / 2, kernel_of(row), "tflops");
@@ -216,7 +156,24 @@ inline double predicted_quantity(const std::string& of, const Json& row, const s
   throw Error("nobody knows how to take '" + of + "' from a row");
 }
 
-inline std::string predictions_table(const std::vector<Json>& rows) {
+// Does a prediction speak of this kernel?
+inline bool is_about(const Json& prediction, const std::string& kernel) {
+  const Json* named = prediction.at("rows").find("kernel");
+  if (!named) return false;
+  const std::vector<Json>& any = named->kind == Json::List ? named->items : std::vector<Json>{*named};
+  return std::any_of(any.begin(), any.end(), [&](const Json& each) { return each.text == kernel; });
+}
+
+// about=KERNEL: predictions of others are left out. Nothing of its sweep is there: not measured yet.
+inline std::string predictions_table(std::vector<Json> rows, const Words& words) {
+  if (words.count("about"))
+    std::erase_if(rows, [&](const Json& row) { return row.find("claim") && !is_about(row, one_of(words, "about")); });
+  const auto measured_sweep = [&](const Json& prediction) {
+    const Json* sweep = prediction.at("rows").find("sweep");
+    return !sweep || std::any_of(rows.begin(), rows.end(), [&](const Json& row) {
+      return row.find("sweep") && row.at("sweep").text == sweep->text;
+    });
+  };
   std::string text = "| predicted | measured | verdict |\n|---|---|---|\n";
   for (const Json& prediction : rows) {
     if (!prediction.find("claim")) continue;
@@ -232,10 +189,14 @@ inline std::string predictions_table(const std::vector<Json>& rows) {
       least = std::min(least, x), most = std::max(most, x), ++all;
       below += low && !(x >= low->number), above += high && !(x <= high->number);
     }
-    if (all == 0) throw Error("'" + claim + "': no such row");
     const std::string range = !low    ? "at most " + format("%g", high->number)
                               : !high ? "at least " + format("%g", low->number)
                                       : format("%g", low->number) + " to " + format("%g", high->number);
+    if (!measured_sweep(prediction)) {
+      text += table_line({claim + ": " + range + " " + of, "not yet", ""});
+      continue;
+    }
+    if (all == 0) throw Error("'" + claim + "': no such row");
     const std::string measured = all == 1 ? short_number(most) : short_number(least) + " to " + short_number(most);
     std::string verdict = "as predicted";
     if (below + above > 0) {
@@ -364,19 +325,31 @@ inline std::string steps_table(const std::vector<Json>& rows) {
   return text + "\n";
 }
 
-using Table = std::string (*)(const std::vector<Json>& rows);
+// A picture that flash-tables draws beside the tables; link=PATH from the page, alt=TEXT.
+inline std::string picture_link(const std::vector<Json>&, const Words& words) {
+  return "![" + one_of(words, "alt") + "](" + one_of(words, "link") + ")\n\n";
+}
+
+using Table = std::function<std::string(const std::vector<Json>& rows, const Words& words)>;
 inline const std::vector<std::pair<std::string, Table>>& kinds() {
-  static const std::vector<std::pair<std::string, Table>> all = {{"summary", summary_table},
-                                                                 {"sectors", sectors_table},
+  const auto plain = [](std::string (*table)(const std::vector<Json>&)) {
+    return [table](const std::vector<Json>& rows, const Words&) { return table(rows); };
+  };
+  static const std::vector<std::pair<std::string, Table>> all = {{"summary", plain(summary_table)},
+                                                                 {"sectors", plain(sectors_table)},
                                                                  {"predictions", predictions_table},
-                                                                 {"gradients", gradients_table},
-                                                                 {"dq", dq_table},
-                                                                 {"sanitizer", sanitizer_table},
-                                                                 {"mutants", mutants_table},
-                                                                 {"simulators", simulators_table},
-                                                                 {"speed", speed_table},
-                                                                 {"cpu", cpu_table},
-                                                                 {"staircase", steps_table}};
+                                                                 {"gradients", plain(gradients_table)},
+                                                                 {"dq", plain(dq_table)},
+                                                                 {"sanitizer", plain(sanitizer_table)},
+                                                                 {"mutants", plain(mutants_table)},
+                                                                 {"simulators", plain(simulators_table)},
+                                                                 {"speed", plain(speed_table)},
+                                                                 {"cpu", plain(cpu_table)},
+                                                                 {"staircase", plain(steps_table)},
+                                                                 {"ceilings", plain(ceilings_table)},
+                                                                 {"ratios", ratios_table},
+                                                                 {"beside", beside_tables},
+                                                                 {"picture", picture_link}};
   return all;
 }
 
@@ -400,47 +373,85 @@ inline std::string environment_line(const Json& file) {
   return text + (text.empty() ? "" : ";\n") + more + "\n";
 }
 
-// Does a prediction speak of this kernel?
-inline bool is_about(const Json& prediction, const std::string& kernel) {
-  const Json* named = prediction.at("rows").find("kernel");
-  if (!named) return false;
-  const std::vector<Json>& any = named->kind == Json::List ? named->items : std::vector<Json>{*named};
-  return std::any_of(any.begin(), any.end(), [&](const Json& each) { return each.text == kernel; });
+// A marker: the kind of table, words with =, and the files that are there, in `folder`.
+struct Marker {
+  std::string kind;
+  Words words;
+  std::vector<std::string> files, missing;
+};
+
+inline Marker read_marker(const std::string& text, const std::filesystem::path& folder) {
+  Marker marker;
+  std::istringstream line(text);
+  line >> marker.kind;
+  std::vector<std::string> named;
+  for (std::string word; line >> word;) {
+    const std::size_t equals = word.find('=');
+    if (word == "else") {
+      if (marker.missing.empty()) break;
+      marker.files.clear(), marker.missing.clear(), named.clear();
+    } else if (equals != std::string::npos) {
+      std::string values = word.substr(equals + 1);
+      std::replace(values.begin(), values.end(), '_', ' ');
+      std::istringstream list(values);
+      for (std::string value; std::getline(list, value, ',');) marker.words[word.substr(0, equals)].push_back(value);
+    } else {
+      named.push_back(word);
+      (std::filesystem::exists(folder / word) ? marker.files : marker.missing).push_back(word);
+    }
+  }
+  if (named.empty()) throw Error("a marker '" + text + "' without table or file");
+  return marker;
 }
 
-// What belongs between the markers. `words`: the kind of table, then file names in `folder`; among them may stand
-// about=KERNEL, which leaves out predictions of others.
-inline std::string render(const std::vector<std::string>& words, const std::filesystem::path& folder) {
+inline Json read_results(const std::filesystem::path& path) {
+  std::ostringstream text;
+  if (!(text << std::ifstream(path, std::ios::binary).rdbuf())) throw Error("cannot read " + path.string());
+  return parse_json(text.str(), path.filename().string());
+}
+
+inline std::vector<Json> rows_of(const Marker& marker, const std::filesystem::path& folder) {
   std::vector<Json> rows;
-  std::string sources, missing;
-  std::string about;
-  for (std::size_t i = 1; i < words.size(); ++i) {
-    if (words[i].rfind("about=", 0) == 0) {
-      about = words[i].substr(6);
-      continue;
-    }
-    std::ifstream file(folder / words[i], std::ios::binary);
-    if (!file) {
-      missing += (missing.empty() ? "" : ", ") + words[i];
-      continue;
-    }
-    std::ostringstream text;
-    text << file.rdbuf();
-    const Json json = parse_json(text.str(), words[i]);
-    const std::vector<Json>& more = json.at("rows").items;
+  for (const std::string& file : marker.files) {
+    const std::vector<Json> more = read_results(folder / file).at("rows").items;
     rows.insert(rows.end(), more.begin(), more.end());
-    sources += (sources.empty() ? "" : "<br>\n") + words[i] + ": " + environment_line(json);
+  }
+  return rows;
+}
+
+// What belongs between the markers.
+inline std::string render(const Marker& marker, const std::filesystem::path& folder) {
+  std::string sources, missing;
+  for (const std::string& file : marker.files) {
+    sources += (sources.empty() ? "" : "<br>\n") + file + ": " + environment_line(read_results(folder / file));
     sources.pop_back();
   }
-  if (!about.empty()) std::erase_if(rows, [&](const Json& row) { return row.find("claim") && !is_about(row, about); });
+  for (const std::string& file : marker.missing) missing += (missing.empty() ? "" : ", ") + file;
   if (!missing.empty()) missing = "Not measured yet: " + missing + " in docs/results.\n";
+  const std::vector<Json> rows = rows_of(marker, folder);
   if (rows.empty()) return missing;
-  const auto kind = std::find_if(kinds().begin(), kinds().end(), [&](const auto& k) { return k.first == words[0]; });
-  const std::string table = kind == kinds().end() ? sweep_tables(words[0], rows) : kind->second(rows);
+  const auto kind = std::find_if(kinds().begin(), kinds().end(), [&](const auto& k) { return k.first == marker.kind; });
+  const std::string table = kind == kinds().end() ? sweep_tables(marker.kind, rows) : kind->second(rows, marker.words);
   return table + sources + "\n" + missing;
 }
 
-// The page with all its tables renewed; the same text where none was stale.
+// Markers within a sentence: <!-- range WORDS FILES -->0.93 to 1.15<!-- end -->.
+inline std::string with_ranges(const std::string& page, const std::filesystem::path& folder) {
+  static const std::string begin = "<!-- range", close = "-->", end = "<!-- end -->";
+  std::string out;
+  std::size_t at = 0;
+  for (std::size_t marker; (marker = page.find(begin, at)) != std::string::npos;) {
+    const std::size_t head = page.find(close, marker), tail = page.find(end, marker);
+    if (head == std::string::npos || tail == std::string::npos || tail < head)
+      throw Error("a marker '" + begin + "…' without its '-->' or '" + end + "'");
+    const Marker read = read_marker(page.substr(marker + 5, head - marker - 5), folder);
+    out += page.substr(at, head + close.size() - at) + range_text(rows_of(read, folder), read.words);
+    at = tail;
+  }
+  return out + page.substr(at);
+}
+
+// The page with all its tables and ranges renewed; the same text where none was stale.
 inline std::string renewed(const std::string& page, const std::filesystem::path& folder) {
   static const std::string begin = "<!-- results ", close = " -->\n", end = "<!-- end of results -->";
   std::string out;
@@ -449,14 +460,11 @@ inline std::string renewed(const std::string& page, const std::filesystem::path&
     const std::size_t head = page.find(close, marker), tail = page.find(end, marker);
     if (head == std::string::npos || tail == std::string::npos || tail < head)
       throw Error("a marker '" + begin + "…' without its ' -->' or '" + end + "'");
-    std::istringstream line(page.substr(marker + begin.size(), head - marker - begin.size()));
-    std::vector<std::string> words;
-    for (std::string word; line >> word;) words.push_back(word);
-    if (words.size() < 2) throw Error("a marker '" + begin + "…' without table or file");
-    out += page.substr(at, head + close.size() - at) + "\n" + render(words, folder) + "\n";
+    const Marker read = read_marker(page.substr(marker + begin.size(), head - marker - begin.size()), folder);
+    out += page.substr(at, head + close.size() - at) + "\n" + render(read, folder) + "\n";
     at = tail;
   }
-  return out + page.substr(at);
+  return with_ranges(out + page.substr(at), folder);
 }
 
 }  // namespace flash::bench

@@ -14,6 +14,7 @@ flags="-std=c++20 -O2 -lineinfo -arch=$arch -fmad=false -I. -x cu"
 # Fresh memory is not poisoned here: initcheck would take the poison for data.
 # conformance and museum have a second kernel file each, whose instructions need sm_80.
 for name in conformance:record counters:counters_main museum:museum_main; do
+  # shellcheck disable=SC2086  # flags are words
   nvcc $flags -DFLASH_NO_POISON "$here/${name%%:*}"*.cu "$here/${name##*:}.cpp" -o "$build/${name%%:*}" &
 done
 wait

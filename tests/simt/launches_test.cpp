@@ -192,7 +192,7 @@ TEST_CASE_TEMPLATE("a deduced kernel gets 48 KiB: which one to ask for is not kn
                        Error);
 }
 
-TEST_CASE("the kernel's struct may be smaller than what the launch gives, not larger; findings know both") {
+TEST_CASE("the kernel's struct may be smaller than what the launch gives, not larger, and findings know both") {
   const Checked m({.threads = 1, .keep_going = true});
   const auto found = [&](int bytes, int at) {
     const std::size_t before = m.findings().size();

@@ -113,7 +113,7 @@ TEST_CASE("races and reads of unwritten memory name the variable") {
         "uninitialised: read of shared words+12 (4 bytes) | " + line_of("unwritten_dynamic"));
 }
 
-TEST_CASE_TEMPLATE("static shared memory ends at 48 KiB; what it leaves of them is the launch's", Machine, Sim,
+TEST_CASE_TEMPLATE("static shared memory ends at 48 KiB, and what it leaves of them is the launch's", Machine, Sim,
                    Checked) {
   Machine m;
   CHECK_THROWS_WITH_AS(run_defect(m, "too_large", 0),

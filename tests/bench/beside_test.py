@@ -1,0 +1,105 @@
+# beside_test.py: what can be proved about beside_h200.py without a GPU or PyTorch: the work of a case, the same cases
+# as flash-gpu-bench, fair turns, the statistics, one line for bad arguments.
+# python3 tests/bench/beside_test.py FLASH_GPU_BENCH     (CTest: bench.beside)
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import beside_h200 as beside
+
+HERE = pathlib.Path(__file__).resolve().parent
+GPU_BENCH = sys.argv.pop() if len(sys.argv) > 1 else None
+
+
+class Work(unittest.TestCase):
+    def test_flops_are_4_d_for_every_pair_that_meets(self):
+        for causal in (False, True):
+            pairs = sum(1 for i in range(37) for j in range(37) if j <= i or not causal)
+            self.assertEqual(beside.flops(beside.Case("s", 2, 3, 37, 16, causal, "float16")), 4 * 16 * 6 * pairs)
+        self.assertEqual(beside.flops(beside.Case("s", 4, 12, 4096, 64, False, "float16")), 206158430208)
+
+    def test_side_by_side_all_shapes_have_the_same_tokens_and_width(self):
+        cases = beside.cases("beside")
+        self.assertEqual(len(set(cases)), 48)
+        for case in cases:
+            self.assertEqual((case.B * case.N, case.H * case.D), (16384, 2048))
+        bfloat16 = {(c.D, c.N, c.causal) for c in cases if c.type == "bfloat16"}
+        self.assertEqual(bfloat16, {(D, N, causal) for D in (64, 128, 256) for causal in (False, True)
+                                    for N in (512, 1024, 2048, 4096, 8192, 16384)})
+
+    def test_the_other_sweeps_are_those_of_flash_gpu_bench(self):
+        lines = subprocess.run([GPU_BENCH, "--dry-run"], capture_output=True, text=True, check=True).stdout
+        theirs = {(m[1], *map(int, m.group(2, 3, 6, 4)), m[5] == "causal")
+                  for m in re.finditer(r"^(\S+)  B(\d+) H(\d+) D(\d+) (causal|full) +N (\d+)", lines, re.MULTILINE)}
+        ours = {case[:-1] for sweep in beside.SWEEPS[1:] for case in beside.cases(sweep)}
+        self.assertEqual(ours, theirs)
+        self.assertGreater(len(ours), 50)
+
+    def test_who_takes_part(self):
+        phases = {8: "08-lse", 13: "13-instruction-diet"}
+
+        def names(*case):
+            return beside.contenders(beside.Case(*case, False, "float16"), phases)
+
+        self.assertEqual(names("beside", 4, 16, 4096, 128)[:3], ["08-lse", "13-instruction-diet", "torch flash"])
+        self.assertEqual(names("beside", 2, 16, 8192, 128)[0], "13-instruction-diet")
+        self.assertEqual(names("beside", 4, 8, 4096, 256)[0], "13-instruction-diet")
+        self.assertNotIn("torch math", names("beside", 4, 16, 4096, 128))
+        self.assertEqual(names("naive-vs-flash", 4, 32, 512, 64), list(beside.LIBRARIES))
+
+    def test_each_phase_that_takes_part_exists(self):
+        self.assertLessEqual(set(beside.PHASES), set(beside.phase_names()))
+
+
+class Statistics(unittest.TestCase):
+    def test_median_and_quantiles_are_those_of_timing_hpp(self):
+        found = beside.summary([5, 1, 2, 3, 4, 6, 7, 8, 9, 10, 1000])
+        self.assertEqual(found, {"samples": 11, "median_ms": 6, "p10_ms": 2, "p90_ms": 10})
+        self.assertEqual(beside.summary([3])["median_ms"], 3)
+        self.assertEqual(beside.summary([2, 1])["median_ms"], 1.5)
+
+    def test_turns_are_fair(self):
+        rounds = beside.turns({"a": 3.0, "b": 3.5, "c": 3.9})
+        self.assertEqual(len(rounds), beside.ROUNDS)
+        for place in range(3):  # everyone is first, second and last equally often
+            seen = [one[place] for one in rounds]
+            self.assertEqual({name: seen.count(name) for name in "abc"}, dict.fromkeys("abc", beside.ROUNDS // 3))
+        self.assertEqual(rounds[1], ["b", "c", "a"])
+
+    def test_short_kernels_have_more_samples_and_slow_ones_fewer_rounds(self):
+        rounds = beside.turns({"short": 0.01, "middle": 1.0, "slow": 31.0})
+        count = {name: sum(one.count(name) for one in rounds) for name in ("short", "middle", "slow")}
+        self.assertEqual(count, {"short": 90, "middle": 36, "slow": 3})
+
+
+class Arguments(unittest.TestCase):
+    def refused(self, *words, says):
+        with tempfile.TemporaryDirectory() as folder:
+            ran = subprocess.run([sys.executable, HERE / "beside_h200.py", *words], capture_output=True, text=True,
+                                 cwd=folder)
+            self.assertEqual(os.listdir(folder), [])
+        self.assertEqual((ran.returncode, ran.stdout), (2, ""), ran.stderr)
+        self.assertEqual(ran.stderr.count("\n"), 1, ran.stderr)
+        self.assertIn(says, ran.stderr)
+
+    def test_bad_arguments_are_refused_in_one_line(self):
+        self.refused(says="out")
+        self.refused("nowhere/out.json", says="no folder 'nowhere'")
+        self.refused("out.json", says="--library is missing")
+        self.refused("out.json", "--library", "libnone.so", says="no file 'libnone.so'")
+        self.refused("out.json", "--sweeps", "kernels,all", says="'all' is unknown; expected some of beside,kernels")
+        self.refused("out.json", "--list", "--fast", says="--fast")
+
+    def test_a_plan_is_listed_without_a_gpu(self):
+        ran = subprocess.run([sys.executable, HERE / "beside_h200.py", "out.json", "--list"], capture_output=True,
+                             text=True, check=True)
+        self.assertEqual(ran.stdout.splitlines()[-1], "48 shapes, 360 measurements")
+        self.assertTrue(ran.stdout.startswith("beside 32 32 512 64 False bfloat16 0.069 TFLOP: 08-lse, "), ran.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
