@@ -109,7 +109,7 @@ function(flash_add_pages)
   endforeach()
 endfunction()
 
-# The list of all phases as a source file, with what they need to run.
+# The list of all phases as a source file, with what they need to run, and how one of them is chosen.
 function(flash_add_registry)
   get_property(folders GLOBAL PROPERTY flash_phase_folders)
   set(includes)
@@ -120,7 +120,8 @@ function(flash_add_registry)
     string(APPEND phases "&phase${number}::phase, ")
   endforeach()
   configure_file("${PROJECT_SOURCE_DIR}/cmake/registry.cpp.in" "${CMAKE_CURRENT_BINARY_DIR}/registry.cpp" @ONLY)
-  add_library(flash_registry_list OBJECT "${CMAKE_CURRENT_BINARY_DIR}/registry.cpp")
+  add_library(flash_registry_list OBJECT "${CMAKE_CURRENT_BINARY_DIR}/registry.cpp"
+    "${PROJECT_SOURCE_DIR}/phases/library/automatic.cpp")
   target_link_libraries(flash_registry_list PUBLIC flash_common)
   add_library(flash_registry INTERFACE)
   target_sources(flash_registry INTERFACE $<TARGET_OBJECTS:flash_registry_list>)
