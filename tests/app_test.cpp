@@ -375,7 +375,7 @@ TEST_CASE("help: the flags, and a line for each phase with what it can do") {
   CHECK(help.err == "");
   for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{{}, {"--help"}, {"run", "--help"}})
     CHECK(s.run(words).out == help.out);
-  CHECK(help.out.rfind("usage: ./flash run --phase NN ", 0) == 0);
+  CHECK(help.out.rfind("usage: ./flash run --q Q.npy ", 0) == 0);
   REQUIRE(phases().size() >= 9);
   std::set<std::string> names;
   for (const auto& folder : std::filesystem::directory_iterator(FLASH_SOURCE_DIR "/phases"))

@@ -31,12 +31,12 @@ struct Choice {
 
 const std::vector<Measured>& measured_figures();
 
-// Of the kernel phases that can do it (gradients, type, mask, LSE, D, blocks, and the GPU where that is the machine; the
-// simulator runs them all) the one with the highest figure. A phase is judged by the figure nearest to the problem: of
-// this type, else of one of this size, else of any; then with or without a mask as here; then by D, then by
+// Of the kernel phases that can do it (gradients, type, mask, LSE, D, blocks, and the GPU where that is the machine;
+// the simulator runs them all) the one with the highest figure. A phase is judged by the figure nearest to the problem:
+// of this type, else of one of this size, else of any; then with or without a mask as here; then by D, then by
 // N = sqrt(Sq·Sk), as ratios, the larger if two are as near. B and H do not count. Of those within 2 % of the highest,
-// which is noise, the newest is taken; where nothing was measured, the newest of all. If none can do it, the answer is
-// one whose validate() or require() says why.
+// which is noise, the newest is taken; where nothing was measured, the newest of all. If none can do it, the answer
+// is one whose validate() or require() says why.
 Choice choose_phase(const Sizes& sizes, Type type, bool gradients, Where where,
                     const std::vector<Measured>& figures = measured_figures());
 
