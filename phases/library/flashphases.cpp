@@ -136,12 +136,16 @@ const Phase& numbered(std::int32_t number) {
   refuse("phase", number, "0 (the fastest measured) or one of" + numbers, "pass 0");
 }
 
-// Each array's elements, if it has any, are where the kernels of the current device can reach them.
-void check_memory(const char* name, const void* data, std::size_t element) {
+// Of an array that has elements.
+void check_alignment(const char* name, const void* data, std::size_t element) {
   const auto address = reinterpret_cast<std::uintptr_t>(data);
   if (address % element != 0)
     refuse(std::string(name) + "'s address modulo " + std::to_string(element), address % element, "0",
            "align it to its elements");
+}
+
+// Can kernels of the current device reach it?
+void check_memory([[maybe_unused]] const char* name, [[maybe_unused]] const void* data) {
 #ifdef FLASH_HAVE_CUDA
   int device = 0, reads_host_memory = 0;
   cudaPointerAttributes memory{};
@@ -186,12 +190,23 @@ Call checked(const Args* given) {
   const Sizes sizes{a.B, a.H, a.Sq, a.Sk, a.D, static_cast<std::int64_t>(element), a.lse != nullptr, call.options};
   call.phase = a.phase ? &numbered(a.phase) : choose_phase(sizes, call.type, false, Where::Gpu).phase;
   validate(q, k, v, o, call.type, a.lse != nullptr, call.options, call.phase->features);
-  require_gpu(call.phase->features);
-  const auto check = [&](const char* name, const AnyView& view) {
-    if (view.elements() > 0) check_memory(name, view.data, element);
+  struct Array {
+    const char* name;
+    const void* data;  // null: there is none, or it has no elements
+    std::size_t element;
   };
-  check("Q", q), check("K", k), check("V", v), check("O", o);
-  if (a.lse && q.elements() > 0) check_memory("LSE", a.lse, sizeof(float));
+  const auto array = [&](const char* name, const AnyView& view) {
+    return Array{name, view.elements() > 0 ? view.data : nullptr, element};
+  };
+  const Array arrays[] = {array("Q", q),
+                          array("K", k),
+                          array("V", v),
+                          array("O", o),
+                          {"LSE", q.elements() > 0 ? a.lse : nullptr, sizeof(float)}};
+  for (const auto& [name, data, size] : arrays) check_alignment(name, data, size);
+  require_gpu(call.phase->features);
+  for (const auto& [name, data, size] : arrays)
+    if (data) check_memory(name, data);
   return call;
 }
 
