@@ -18,8 +18,9 @@ double ratio(double a, double b) {
   return std::max(a, b) / std::min(a, b);
 }
 
-// The phase's figure nearest to the problem, or null.
-const Measured* nearest(std::string_view phase, const Sizes& s, Type type, const std::vector<Measured>& figures) {
+// Of each phase the figure nearest to the problem, or null. One pass: this is done at each call of libflashphases.
+std::vector<const Measured*> nearest(const std::vector<const Phase*>& phases, const Sizes& s, Type type,
+                                     const std::vector<Measured>& figures) {
   const double D = static_cast<double>(std::max<std::int64_t>(s.D, 1));
   const double N2 = std::max(static_cast<double>(s.Sq) * static_cast<double>(s.Sk), 1.0);
   const bool causal = s.options.causal != Causal::None;
@@ -31,9 +32,21 @@ const Measured* nearest(std::string_view phase, const Sizes& s, Type type, const
                                                               : 2,
                            m.causal != causal, ratio(static_cast<double>(m.D), D), ratio(N * N, N2));
   };
-  const Measured* best = nullptr;
-  for (const Measured& m : figures)
-    if (m.phase == phase && (!best || distance(m) <= distance(*best))) best = &m;
+  std::vector<const Measured*> best(phases.size());
+  std::vector<decltype(distance(figures[0]))> least(phases.size());
+  std::string_view name;
+  std::size_t i = phases.size();  // the phase with this name
+  for (const Measured& m : figures) {
+    if (m.phase != name) {
+      name = m.phase;
+      i = static_cast<std::size_t>(std::find_if(phases.begin(), phases.end(),
+                                                [&](const Phase* phase) { return name == phase->features.phase; }) -
+                                   phases.begin());
+    }
+    if (i == phases.size()) continue;
+    const auto here = distance(m);
+    if (!best[i] || here <= least[i]) best[i] = &m, least[i] = here;
+  }
   return best;
 }
 
@@ -67,12 +80,10 @@ Choice choose_phase(const Sizes& s, Type type, bool gradients, Where where, cons
   keep([&](const Features& can) { return lists_blocks(can, s.options); });
 
   Choice choice{able.back(), {}, able.size() == 1};
-  std::vector<const Measured*> found;
+  const std::vector<const Measured*> found = nearest(able, s, type, figures);
   double best = 0;
-  for (const Phase* phase : able) {
-    found.push_back(nearest(phase->features.phase, s, type, figures));
-    if (found.back()) best = std::max(best, found.back()->tflops);
-  }
+  for (const Measured* m : found)
+    if (m) best = std::max(best, m->tflops);
   for (std::size_t i = 0; i < able.size(); ++i)
     if (found[i] && found[i]->tflops >= 0.98 * best) choice.phase = able[i], choice.figure = *found[i];
   return choice;

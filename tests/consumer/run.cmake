@@ -52,7 +52,7 @@ if(PKG_CONFIG)
   execute_process(COMMAND "${PKG_CONFIG}" --cflags --libs libflashphases OUTPUT_VARIABLE flags
     COMMAND_ERROR_IS_FATAL ANY)
   separate_arguments(flags UNIX_COMMAND "${flags}")
-  execute_process(COMMAND "${CXX}" -x c -std=c99 -DWITHOUT_CUDA -o "${WORK}/c-by-pkg-config" "${example}" -x none ${flags}
-    -lm COMMAND_ERROR_IS_FATAL ANY)
+  execute_process(COMMAND "${CXX}" -x c -std=c99 -DWITHOUT_CUDA -o "${WORK}/c-by-pkg-config" "${example}"
+    -x none ${flags} -lm COMMAND_ERROR_IS_FATAL ANY)
   run_example("${WORK}/c-by-pkg-config")
 endif()
