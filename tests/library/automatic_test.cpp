@@ -45,6 +45,11 @@ TEST_CASE("the highest figure at the nearest size decides") {
   CHECK(chosen(sizes(512, 80), half_type, figures) == "06-4d-grid");
   CHECK(chosen(sizes(512, 64, Causal::TopLeft), half_type, figures) == "07-causal");
   CHECK(chosen(sizes(512, 64, Causal::BottomRight), half_type, figures) == "07-causal");
+  CHECK(chosen(sizes(8192, 128), half_type,
+               {{"06-4d-grid", half_type, false, 64, 8192, 30},
+                {"06-4d-grid", half_type, false, 128, 512, 10},
+                {"08-lse", half_type, false, 64, 8192, 20},
+                {"08-lse", half_type, false, 128, 512, 20}}) == "08-lse");  // whatever N is
   Sizes cross = sizes(512, 64);
   cross.Sk = 8192;  // N = 2048
   CHECK(chosen(cross, half_type, figures) == "08-lse");

@@ -315,7 +315,7 @@ TEST_CASE("gpu: what is refused or fails leaves the stream, and the program's ow
   }
 
   // More Q tiles than a grid has in y: a phase may lay its grid out otherwise and run; if not, the launch says so.
-  half* rows = nullptr;
+  void* rows = nullptr;
   const std::int64_t many = std::int64_t{65535} * 128 + 1;
   Twin<half>::check(cudaMalloc(&rows, static_cast<std::size_t>(many) * sizeof(half)));
   Twin<half>::check(cudaMemset(rows, 0, static_cast<std::size_t>(many) * sizeof(half)));
