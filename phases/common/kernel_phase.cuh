@@ -271,11 +271,13 @@ Run run_forward(const Problem<T>& p, const Kept& kept, const MachineOptions& opt
 
 // A forward phase on a stream of the current device, with tensors in its memory: launches, and does not wait.
 template <const Features& kCan, class Kernel, class T>
-void enqueue_forward(const Problem<T>& p, void* stream) {
+void enqueue_forward(const Problem<T>& p, void* stream, bool launch) {
   DeviceProblem<device_t<T>> device = device_problem(p);
   device.stream = static_cast<cudaStream_t>(stream);
-  launch_forward<kCan, Kernel>(
-      device, choose_blocks<kCan, Kernel::template Shared>(p.options, p.D(), shared_memory_of(MachineOptions())));
+  const Blocks blocks =
+      choose_blocks<kCan, Kernel::template Shared>(p.options, p.D(), shared_memory_of(MachineOptions()));
+  if (!launch) return;
+  launch_forward<kCan, Kernel>(device, blocks);
   check_cuda(cudaGetLastError(), "launch");
 }
 

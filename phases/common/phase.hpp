@@ -18,9 +18,9 @@ namespace flash {
 template <class T>
 using ForwardEntry = Run (*)(const Problem<T>&, const Kept&, const MachineOptions&);
 // The same on a stream (a cudaStream_t) of the current GPU: the problem's pointers are device memory, nothing is waited
-// for, nothing allocated.
+// for, nothing allocated. Without `launch` it only throws what it would throw for these sizes.
 template <class T>
-using StreamEntry = void (*)(const Problem<T>&, void* stream);
+using StreamEntry = void (*)(const Problem<T>&, void* stream, bool launch);
 template <class T>
 using BackwardEntry = Run (*)(const GradientProblem<T>&, BackwardMode, const MachineOptions&);
 

@@ -173,23 +173,23 @@ void require_gpu(const Features& can) {
   }
 }
 
-// What the arguments ask for, once all checks have passed.
-struct Call {
-  Args args;
-  Type type;
-  Options options;
-  const Phase* phase;
-};
+template <class T>
+void enter(const Phase& phase, const Args& a, const Options& options, void* stream, bool launch) {
+  const Entries& entries = phase.entries[static_cast<std::size_t>(Where::Gpu)];
+  std::get<StreamEntry<T>>(entries.on_stream)(problem_of<T>(a, options), stream, launch);
+}
 
-Call checked(const Args* given) {
+// Checks everything; launches too if that is asked for. The phase that was taken.
+const Phase& call(const Args* given, void* stream, bool launch) {
   const Args a = read(given);
-  Call call{a, type_of_args(a), options_of(a), nullptr};
+  const Type type = type_of_args(a);
+  const Options options = options_of(a);
   const auto q = view_of<const void>(a.q, a, a.Sq), k = view_of<const void>(a.k, a, a.Sk),
              v = view_of<const void>(a.v, a, a.Sk), o = view_of<const void>(a.o, a, a.Sq);
-  const std::size_t element = call.type == Type::Float32 ? 4 : 2;
-  const Sizes sizes{a.B, a.H, a.Sq, a.Sk, a.D, static_cast<std::int64_t>(element), a.lse != nullptr, call.options};
-  call.phase = a.phase ? &numbered(a.phase) : choose_phase(sizes, call.type, false, Where::Gpu).phase;
-  validate(q, k, v, o, call.type, a.lse != nullptr, call.options, call.phase->features);
+  const std::size_t element = type == Type::Float32 ? 4 : 2;
+  const Sizes sizes{a.B, a.H, a.Sq, a.Sk, a.D, static_cast<std::int64_t>(element), a.lse != nullptr, options};
+  const Phase& phase = a.phase ? numbered(a.phase) : *choose_phase(sizes, type, false, Where::Gpu).phase;
+  validate(q, k, v, o, type, a.lse != nullptr, options, phase.features);
   struct Array {
     const char* name;
     const void* data;  // null: there is none, or it has no elements
@@ -204,17 +204,13 @@ Call checked(const Args* given) {
                           array("O", o),
                           {"LSE", q.elements() > 0 ? a.lse : nullptr, sizeof(float)}};
   for (const auto& [name, data, size] : arrays) check_alignment(name, data, size);
-  require_gpu(call.phase->features);
+  require_gpu(phase.features);
   for (const auto& [name, data, size] : arrays)
     if (data) check_memory(name, data);
-  return call;
-}
-
-template <class T>
-void enqueue(const Call& call, void* stream) {
-  const StreamEntry<T> entry =
-      std::get<StreamEntry<T>>(call.phase->entries[static_cast<std::size_t>(Where::Gpu)].on_stream);
-  entry(problem_of<T>(call.args, call.options), stream);
+  if (type == Type::Float32) enter<float>(phase, a, options, stream, launch);
+  if (type == Type::Float16) enter<half>(phase, a, options, stream, launch);
+  if (type == Type::BFloat16) enter<bfloat16>(phase, a, options, stream, launch);
+  return phase;
 }
 
 }  // namespace
@@ -225,25 +221,20 @@ extern "C" {
 int flashphases_workspace(const flashphases_forward_args* args, size_t* bytes) {
   return flash::guarded([&] {
     flash::check_pointer("bytes", bytes);
-    flash::checked(args);
+    flash::call(args, nullptr, false);
     *bytes = 0;
   });
 }
 
 int flashphases_forward(const flashphases_forward_args* args, void* /*workspace*/, size_t /*workspace_bytes*/,
                         void* stream) {
-  return flash::guarded([&] {
-    const flash::Call call = flash::checked(args);
-    if (call.type == flash::Type::Float32) flash::enqueue<float>(call, stream);
-    if (call.type == flash::Type::Float16) flash::enqueue<flash::half>(call, stream);
-    if (call.type == flash::Type::BFloat16) flash::enqueue<flash::bfloat16>(call, stream);
-  });
+  return flash::guarded([&] { flash::call(args, stream, true); });
 }
 
 int flashphases_chosen_phase(const flashphases_forward_args* args, int32_t* phase) {
   return flash::guarded([&] {
     flash::check_pointer("phase", phase);
-    *phase = std::atoi(flash::checked(args).phase->features.phase);
+    *phase = std::atoi(flash::call(args, nullptr, false).features.phase);
   });
 }
 

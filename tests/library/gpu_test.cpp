@@ -212,7 +212,7 @@ TEST_CASE_TEMPLATE("gpu: phase 0 is the chosen one, blocks can be asked for, no 
   check_ok(twin.enqueue());
   CHECK(twin.same_as(phase));
 
-  for (const auto [Br, Bc] : find_phase("08").features.blocks) {
+  for (const auto& [Br, Bc] : find_phase("08").features.blocks) {
     Twin<T> tiled(2, 3, 300, 300, 64, {.block_q = Br, .block_k = Bc}, true, 2);
     check_ok(tiled.enqueue(8));
     CHECK(tiled.same_as(find_phase("08")));
@@ -313,6 +313,15 @@ TEST_CASE("gpu: what is refused or fails leaves the stream, and the program's ow
     args.k.data = host.data();
     refused(args, FLASHPHASES_BAD_ARGUMENT, "K's memory is the host's; expected device memory");
   }
+
+  // Each call refuses blocks that the phase does not list.
+  args = twin.args(8);
+  args.block_q = 7;
+  std::size_t bytes = 1;
+  std::int32_t phase = 1;
+  CHECK(flashphases_workspace(&args, &bytes) == FLASHPHASES_BAD_ARGUMENT);
+  CHECK(flashphases_chosen_phase(&args, &phase) == FLASHPHASES_BAD_ARGUMENT);
+  refused(args, FLASHPHASES_BAD_ARGUMENT, "block size is 7xany; expected one of 64x32");
 
   // More Q tiles than a grid has in y: a phase may lay its grid out otherwise and run; if not, the launch says so.
   void* rows = nullptr;
