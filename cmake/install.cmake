@@ -1,4 +1,5 @@
-# install.cmake: phase 04 as a header-only library for other projects, the target flash::attention.
+# install.cmake: phase 04 as a header-only library for other projects, the target flash::attention. The package that it
+# belongs to has flash::library too, libflashphases (phases/library/CMakeLists.txt).
 # The headers keep their paths, so that #include "phases/04-tiled-v2/attention.hpp" reads the same here and there.
 # cmake --install build --prefix /usr/local; then find_package(flashphases) or pkg-config flashphases (tests/consumer)
 include(GNUInstallDirs)
@@ -39,7 +40,7 @@ install(EXPORT flashphases NAMESPACE flash:: FILE flashphasesTargets.cmake DESTI
 configure_package_config_file(cmake/flashphasesConfig.cmake.in "${PROJECT_BINARY_DIR}/flashphasesConfig.cmake"
   INSTALL_DESTINATION "${package}")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/flashphasesConfigVersion.cmake"
-  COMPATIBILITY SameMinorVersion ARCH_INDEPENDENT)
+  COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/flashphasesConfig.cmake" "${PROJECT_BINARY_DIR}/flashphasesConfigVersion.cmake"
   DESTINATION "${package}")
 configure_file(cmake/flashphases.pc.in "${PROJECT_BINARY_DIR}/flashphases.pc" @ONLY)

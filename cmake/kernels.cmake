@@ -96,6 +96,12 @@ FLAGS_sim='-std=c++20 -g1 ${both} -O2 -DFLASH_MACHINE=on_sim'
 ")
 add_custom_target(flash-check DEPENDS flash_simt flash-launches)
 
+# Objects that become part of libflashphases too (phases/library).
+function(flash_for_library target)
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON
+    CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+endfunction()
+
 # One kernel file as object libraries <name>_sim, <name>_checked and (with CUDA) <name>_gpu, and <name> for all of them.
 # LOWEST_CAPABILITY 80: its instructions need that; for the GPU it is compiled for those architectures that have it.
 function(flash_add_kernel name file)
@@ -144,6 +150,7 @@ function(flash_add_kernel name file)
       endforeach()
       set_target_properties(${name}_gpu PROPERTIES CUDA_ARCHITECTURES "${architectures}")
     endif()
+    flash_for_library(${name}_gpu)
     target_include_directories(${name}_gpu PRIVATE ${FLASH_ROOT})
     target_compile_options(${name}_gpu PRIVATE -fmad=false --expt-relaxed-constexpr)
     target_sources(${name} INTERFACE $<TARGET_OBJECTS:${name}_gpu>)

@@ -19,7 +19,9 @@
 namespace flash::inline on_gpu {
 
 inline void check_cuda(cudaError_t status, const char* what) {
-  if (status != cudaSuccess) throw Error(std::string(what) + ": " + cudaGetErrorString(status));
+  if (status == cudaSuccess) return;
+  cudaGetLastError();  // not an error of the next launch
+  throw MachineError(std::string(what) + ": " + cudaGetErrorString(status));
 }
 
 // The kernel's type for a host type: same bits, CUDA's name.

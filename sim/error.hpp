@@ -17,6 +17,11 @@ struct OutOfMemory : Error {
   using Error::Error;
 };
 
+// A machine failed, whatever it was given: a call of CUDA's returned an error.
+struct MachineError : Error {
+  using Error::Error;
+};
+
 // Throws Error("<argument> is <value>; expected <limit>; <remedy>").
 template <class Value>
 [[noreturn]] void refuse(const std::string& argument, const Value& value, const std::string& limit,

@@ -67,7 +67,7 @@ expect 1 'sudo wants a password; run: sudo apt-get install' test
 # Help of the program needs no program.
 for words in 'run --help' 'run -h' run 'tour --help' 'tour 04 --help' 'run --phase 04 --help'; do
   # shellcheck disable=SC2086  # words
-  expect 0 'usage: ./flash run --phase NN' $words
+  expect 0 'usage: ./flash run --q Q.npy' $words
 done
 expect 0 'phases: 01-naive 02-online-softmax' run --help
 [ ! -e "$FLASH_BUILD" ] || { failed=1; echo 'help made a build directory'; }

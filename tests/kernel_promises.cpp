@@ -209,6 +209,19 @@ TEST_CASE_TEMPLATE("block sizes", T, float, half, bfloat16) {
   }
 }
 
+TEST_CASE_TEMPLATE("more heads than a kernel can number are refused", T, float, half, bfloat16) {
+  if (skipped_type<T>()) return;
+  for (const auto& [B, H] : {std::array{std::int64_t{1} << 31, std::int64_t{1}}, {1 << 16, 1 << 15}}) {
+    T none[1]{};  // no rows: such a problem needs no memory
+    Problem<T> p;
+    p.q = p.k = p.v = dense_view<const T>(none, {B, H, 0, 8});
+    p.o = dense_view(none, {B, H, 0, 8});
+    const std::string line =
+        "B x H is " + std::to_string(B) + " x " + std::to_string(H) + "; expected at most 2147483647; split the batch";
+    CHECK_THROWS_WITH_AS(run(p, Where::Sim), line.c_str(), Error);
+  }
+}
+
 TEST_CASE("a machine that this build does not hold is refused by name") {
   if (was_built(Where::Gpu)) return;
   Inputs<float> in({.Sq = 3, .Sk = 4});

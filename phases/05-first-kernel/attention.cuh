@@ -154,8 +154,8 @@ struct Attention {
     const unsigned blocks = static_cast<unsigned>((p.Q.rows + Br - 1) / Br);
     for (int b = 0; b < p.B; ++b)
       for (int h = 0; h < p.H; ++h)
-        kernel<<<blocks, Br, shared_bytes>>>(p.Q.head(b, h), p.K.head(b, h), p.V.head(b, h), p.O.head(b, h),
-                                             p.scale_log2);
+        kernel<<<blocks, Br, shared_bytes, p.stream>>>(p.Q.head(b, h), p.K.head(b, h), p.V.head(b, h), p.O.head(b, h),
+                                                       p.scale_log2);
   }
 };
 // #endregion

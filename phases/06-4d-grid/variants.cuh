@@ -40,7 +40,7 @@ struct Variant : Attention {
     constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
     allow_shared_memory(kernel, shared_bytes);
     const auto [x, y, z] = extents_of(kGrid, p.B, p.H, (p.Q.rows + Br - 1) / Br);
-    kernel<<<dim3(x, y, z), Br, shared_bytes>>>(p.Q, p.K, p.V, p.O, p.scale_log2, p.B, p.H);
+    kernel<<<dim3(x, y, z), Br, shared_bytes, p.stream>>>(p.Q, p.K, p.V, p.O, p.scale_log2, p.B, p.H);
   }
 };
 

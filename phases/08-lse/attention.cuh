@@ -174,7 +174,7 @@ struct Attention {
     constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
     allow_shared_memory(kernel, shared_bytes);
     const dim3 grid = grid_of(p.Q.rows, Br, std::int64_t{p.B} * p.H);
-    kernel<<<grid, Br, shared_bytes>>>(p.Q, p.K, p.V, p.O, p.LSE, p.scale_log2, p.shift, p.B, p.H);
+    kernel<<<grid, Br, shared_bytes, p.stream>>>(p.Q, p.K, p.V, p.O, p.LSE, p.scale_log2, p.shift, p.B, p.H);
   }
 };
 

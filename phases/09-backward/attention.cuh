@@ -321,7 +321,7 @@ __global__ void __launch_bounds__(128) finish_dq(Backward<T> a) {
 template <class T>
 Run run_backward(const GradientProblem<T>& p, Mode mode, const MachineOptions& options) {
   Machine m(options);
-  const Blocks blocks = choose_blocks<features, GradientTiles>(p.options, p.D(), shared_memory_of(m));
+  const Blocks blocks = choose_blocks<features, GradientTiles>(p.options, p.D(), shared_memory_of(options));
   const std::int64_t heads = p.B() * p.H(), Sq = p.Sq(), Sk = p.Sk(), rows = heads * Sq;
   const auto row_array = [&](const char* name, const float* data) {
     return DeviceView<const float>(m, name, dense_view(data, {1, 1, data ? rows : 0, 1}));

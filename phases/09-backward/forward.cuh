@@ -199,7 +199,7 @@ struct Attention {
     allow_shared_memory(kernel, shared_bytes);
     const dim3 grid = grid_of(p.Q.rows, Br, std::int64_t{p.B} * p.H);
     const RowArrays out{.LSE = p.LSE, .m = p.m, .l = p.l};
-    kernel<<<grid, Br, shared_bytes>>>(p.Q, p.K, p.V, p.O, p.O_lo, out, p.scale_log2, p.shift, p.B, p.H);
+    kernel<<<grid, Br, shared_bytes, p.stream>>>(p.Q, p.K, p.V, p.O, p.O_lo, out, p.scale_log2, p.shift, p.B, p.H);
   }
 };
 

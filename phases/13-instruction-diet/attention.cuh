@@ -371,7 +371,8 @@ struct Attention {
     const std::int64_t heads = std::int64_t{p.B} * p.H;
     dim3 grid = grid_of(p.Q.rows, Br, heads);
     if (p.shift < p.K.rows) grid = dim3(static_cast<unsigned>(grid.x * heads));
-    kernel<<<grid, Layout<D>::threads(Br), shared_bytes>>>(p.Q, p.K, p.V, p.O, p.LSE, p.scale_log2, p.shift, p.B, p.H);
+    kernel<<<grid, Layout<D>::threads(Br), shared_bytes, p.stream>>>(p.Q, p.K, p.V, p.O, p.LSE, p.scale_log2, p.shift,
+                                                                     p.B, p.H);
   }
 };
 // #endregion

@@ -1,4 +1,5 @@
-// run.cpp: ./flash run, one phase on Q, K, V from .npy files; writes O, and LSE and a JSON report if asked.
+// run.cpp: ./flash run, one phase, the one that is named or the fastest that can, on Q, K, V from .npy files; writes O,
+// and LSE and a JSON report if asked.
 // Everything is checked before anything is computed; files appear whole or not at all.
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include "phases/common/progress.hpp"
 #include "phases/common/tensor.hpp"
 #include "phases/common/text.hpp"
+#include "phases/library/automatic.hpp"
 #include "sim/report/json.hpp"
 
 namespace flash {
@@ -57,13 +59,14 @@ std::string json_list(const std::vector<std::int64_t>& list) {
 }
 
 template <class T>
-std::string report_json(const Phase& phase, const Arguments& args, const Problem<T>& p, const Run& run) {
+std::string report_json(const Phase& phase, const std::string& why, const Arguments& args, const Problem<T>& p,
+                        const Run& run) {
   const auto shape = [](const View<const T>& v) { return json_list({v.shape.begin(), v.shape.end()}); };
   // What the machine did not count is null, not 0.
   const auto count = [&](std::uint64_t n) { return run.counted ? std::to_string(n) : "null"; };
   const Ledger& l = run.ledger;
   std::ostringstream out;
-  out << "{\n  \"phase\": " << json_string(phase.features.phase)
+  out << "{\n  \"phase\": " << json_string(phase.features.phase) << ",\n  \"chosen\": " << json_string(why)
       << ",\n  \"machine\": " << json_string(args.text("machine", "sim"))
       << ",\n  \"type\": " << json_string(type_name<T>()) << ",\n  \"shapes\": {\"q\": " << shape(p.q)
       << ", \"k\": " << shape(p.k) << ", \"v\": " << shape(p.v) << "},\n  \"options\": {\"scale\": " << p.scale()
@@ -88,8 +91,9 @@ std::string report_json(const Phase& phase, const Arguments& args, const Problem
   return out.str();
 }
 
+// `named`: the phase that was asked for; null: the fastest.
 template <class T>
-int run_typed(const Phase& phase, const Arguments& args, NpyType type, const NpyArray& q_file, const NpyArray& k_file,
+int run_typed(const Phase* named, const Arguments& args, NpyType type, const NpyArray& q_file, const NpyArray& k_file,
               const NpyArray& v_file) {
   const Tensor<T> q = to_tensor<T>(q_file, args.text("q")), k = to_tensor<T>(k_file, args.text("k")),
                   v = to_tensor<T>(v_file, args.text("v"));
@@ -110,6 +114,14 @@ int run_typed(const Phase& phase, const Arguments& args, NpyType type, const Npy
   p.options.block_k = args.number<std::int64_t>("block-k", 0);
   p.options.sram_bytes = args.number<std::int64_t>("sram", p.options.sram_bytes);
   p.options.threads = args.number<int>("threads", 0);
+  const Where where = parse_machine(args.text("machine", "sim"));
+  std::string why = "by --phase";
+  if (!named) {
+    const Choice choice = choose_phase(p.sizes(), type_of<T>, args.has("dout"), where);
+    named = choice.phase, why = choice.why();
+  }
+  const Phase& phase = *named;
+  require(phase.features, where);
   validate(p, phase.features);
   if (p.lse) {
     lse.resize(static_cast<std::size_t>(p.B() * p.H() * p.Sq()) + 1);  // + 1: never a null pointer
@@ -120,7 +132,6 @@ int run_typed(const Phase& phase, const Arguments& args, NpyType type, const Npy
   Gradients<T> gradients;
   {
     const ProgressLine progress(isatty(STDERR_FILENO));
-    const Where where = parse_machine(args.text("machine", "sim"));
     if (args.has("dout")) {
       gradients = run_backward(phase, p, args, where, type);
       run = gradients.run;
@@ -132,8 +143,9 @@ int run_typed(const Phase& phase, const Arguments& args, NpyType type, const Npy
   write_npy(args.text("o"), q_file.descr, q_file.shape, o.data());
   if (p.lse) write_npy<float>(args.text("lse"), lse_shape, lse.data());
   if (args.has("dout")) write_gradients(gradients, args, q_file, k_file, v_file);
-  if (args.has("report")) write_file(args.text("report"), report_json(phase, args, p, run));
-  std::printf("phase %s on %s: %.3f s", phase.features.phase, args.text("machine", "sim").c_str(),
+  if (args.has("report")) write_file(args.text("report"), report_json(phase, why, args, p, run));
+  std::printf("phase %s%s on %s: %.3f s", phase.features.phase,
+              args.text("phase", "auto") == "auto" ? (" (" + why + ")").c_str() : "", name(where),
               run.milliseconds / 1e3);
   if (run.counted)
     std::printf(", HBM %s bytes read, %s written", grouped(run.ledger.hbm_read_bytes()).c_str(),
@@ -150,12 +162,12 @@ int run_command(const std::vector<std::string>& words) {
               "sram",  "threads", "report", "dout", "dlse", "dq",  "dk",     "dv",    "mode",    "type"});
   if (!args.positional.empty())
     refuse("argument", "'" + args.positional[0] + "'", "--flag value", "see ./flash run --help");
-  const std::string wanted = args.required("phase");
-  const Phase& phase = find_phase(wanted);
+  const std::string wanted = args.text("phase", "auto");
+  const Phase* phase = wanted == "auto" ? nullptr : &find_phase(wanted);
   const Where where = parse_machine(args.text("machine", "sim"));
-  require(phase.features, where);
+  if (phase) require(phase->features, where);
   for (const char* name : {"q", "k", "v", "o"}) args.required(name);
-  check_backward(args, phase.features);
+  check_backward(args, phase ? &phase->features : nullptr);
   for (const char* name : {"o", "lse", "report", "dq", "dk", "dv"}) {
     check_writable(name, args.text(name));
     for (const char* other : {"q", "k", "v", "o", "lse", "report", "dout", "dlse", "dq", "dk", "dv"})

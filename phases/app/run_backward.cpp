@@ -1,6 +1,6 @@
 // run_backward.cpp: see run_backward.hpp.
 // The forward pass runs first, since only it knows m, l and the bits of O that δ needs (docs/backward.md).
-// ./flash run --phase 09 … --dout dO.npy --dq dQ.npy --dk dK.npy --dv dV.npy [--dlse dLSE.npy] [--mode atomic]
+// ./flash run … --dout dO.npy --dq dQ.npy --dk dK.npy --dv dV.npy [--dlse dLSE.npy] [--mode atomic]
 #include "phases/app/run_backward.hpp"
 
 namespace flash {
@@ -11,14 +11,14 @@ static BackwardMode parse_mode(const std::string& text) {
   refuse("--mode", "'" + text + "'", "deterministic or atomic", "omit it for deterministic");
 }
 
-void check_backward(const Arguments& args, const Features& can) {
+void check_backward(const Arguments& args, const Features* can) {
   if (!args.has("dout")) {
     for (const char* flag : backward_flags)
       if (args.has(flag)) refuse(std::string("--") + flag, "given", "--dout with it", "add --dout dO.npy or omit it");
     return;
   }
-  if (!can.backward)
-    refuse("--dout", "given", std::string("none for phase ") + can.phase,
+  if (can && !can->backward)
+    refuse("--dout", "given", std::string("none for phase ") + can->phase,
            "choose a phase with gradients: ./flash help");
   for (const char* flag : {"dq", "dk", "dv"}) args.required(flag);
   parse_mode(args.text("mode", "deterministic"));

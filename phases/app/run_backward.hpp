@@ -1,6 +1,6 @@
 // run_backward.hpp: what ./flash run does for --dout: the training forward pass, then the backward pass.
 // run.cpp checks the words first (check_backward), calls run_backward in place of forward, then write_gradients.
-// ./flash run --phase 09 --q q.npy --k k.npy --v v.npy --o o.npy --dout dO.npy --dq dQ.npy --dk dK.npy --dv dV.npy
+// ./flash run --q q.npy --k k.npy --v v.npy --o o.npy --dout dO.npy --dq dQ.npy --dk dK.npy --dv dV.npy
 #pragma once
 #include <string>
 
@@ -13,8 +13,9 @@ namespace flash {
 // Flags that belong to the backward pass, without "--"; the first is what asks for it. dq, dk, dv are outputs.
 inline constexpr const char* backward_flags[] = {"dout", "dlse", "dq", "dk", "dv", "mode"};
 
-// Refuses a gradient flag without --dout, --dout without all three outputs, and --dout for a phase without gradients.
-void check_backward(const Arguments& args, const Features& can);
+// Refuses a gradient flag without --dout, --dout without all three outputs, and --dout for a phase without gradients
+// (`can`: the phase that was named, or null).
+void check_backward(const Arguments& args, const Features* can);
 
 template <class T>
 struct Gradients {

@@ -41,6 +41,7 @@ struct DeviceProblem {
   float scale_log2;           // scale · log2 e: kernels use exp2(x · log2 e) for exp(x)
   std::int64_t shift;         // row i sees the keys j <= i + shift
   int B, H;
+  cudaStream_t stream;  // null: the default one
 };
 
 // ---- Sizes: which instantiation -------------------------------------------------------------------------------------
@@ -92,15 +93,15 @@ Blocks choose_blocks(const Options& options, std::int64_t D, std::int64_t availa
 }
 
 // Shared memory that a block may have, in bytes.
-inline std::int64_t shared_memory_of(const Machine& m) {
+inline std::int64_t shared_memory_of(const MachineOptions& options) {
 #ifdef __CUDACC__
   int device = 0, bytes = 0;
   check_cuda(cudaGetDevice(&device), "cudaGetDevice");
   check_cuda(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
              "shared memory per block");
-  return std::min<std::int64_t>(bytes, static_cast<std::int64_t>(shared_memory_limit(m.options().profile)));
+  return std::min<std::int64_t>(bytes, static_cast<std::int64_t>(shared_memory_limit(options.profile)));
 #else
-  return static_cast<std::int64_t>(shared_memory_limit(m.options().profile));
+  return static_cast<std::int64_t>(shared_memory_limit(options.profile));
 #endif
 }
 
@@ -140,6 +141,19 @@ inline TileCounts count_tiles(const Sizes& s, Blocks blocks) {
 
 // ---- Memory ---------------------------------------------------------------------------------------------------------
 
+// A view as a kernel's argument: its data are where the kernel can reach them.
+template <class T>
+auto tensor_of(const View<T>& view) {
+  using U = device_t<std::remove_const_t<T>>;
+  using Element = std::conditional_t<std::is_const_v<T>, const U, U>;
+  return Tensor<Element>{reinterpret_cast<Element*>(view.data),
+                         view.stride[0],
+                         view.stride[1],
+                         view.stride[2],
+                         view.S(),
+                         static_cast<int>(view.D())};
+}
+
 // A view's elements in device memory, gaps included, so that its strides hold there too. MachineOptions::in_place: the
 // caller's own memory (the simulator follows any pointer).
 template <class T>
@@ -156,14 +170,9 @@ class DeviceView {
   }
   // As a kernel's argument; its data is null where the view's is.
   auto tensor() const {
-    using Element = std::conditional_t<std::is_const_v<T>, const U, U>;
-    Element* data = nullptr;
-    if (in_place_)
-      data = reinterpret_cast<Element*>(view_.data);
-    else if (view_.data)
-      data = array_[0].data();
-    return Tensor<Element>{
-        data, view_.stride[0], view_.stride[1], view_.stride[2], view_.S(), static_cast<int>(view_.D())};
+    auto tensor = tensor_of(view_);
+    if (!in_place_ && view_.data) tensor.data = array_[0].data();
+    return tensor;
   }
   // Copies the rows back and leaves the host's gaps alone.
   void download(Machine& m) const {
@@ -204,12 +213,41 @@ Run timed(Machine& m, const F& launches) {
   return run;
 }
 
-// A forward phase on this machine. `Kernel` has the template Shared<D, Br, Bc>, the kernel's shared struct, and
+// A problem whose tensors are where the kernel can reach them, as launches take it.
+template <class T>
+DeviceProblem<device_t<T>> device_problem(const Problem<T>& p) {
+  std::int64_t heads = 0;  // 0 too where B or H is, whatever the other
+  if (__builtin_mul_overflow(p.B(), p.H(), &heads) || std::max({p.B(), p.H(), heads}) > INT32_MAX)
+    refuse("B x H", std::to_string(p.B()) + " x " + std::to_string(p.H()), "at most " + std::to_string(INT32_MAX),
+           "split the batch");
+  return {.Q = tensor_of(p.q),
+          .K = tensor_of(p.k),
+          .V = tensor_of(p.v),
+          .O = tensor_of(p.o),
+          .LSE = p.lse,
+          .O_lo = {},
+          .m = nullptr,
+          .l = nullptr,
+          .scale_log2 = scale_log2(p.scale()),
+          .shift = causal_shift(p.options, p.Sq(), p.Sk()),
+          .B = static_cast<int>(p.B()),
+          .H = static_cast<int>(p.H()),
+          .stream = nullptr};
+}
+
+// Launches a forward phase. `Kernel` has the template Shared<D, Br, Bc>, the kernel's shared struct, and
 // launch<T, D, Br, Bc>(DeviceProblem<T>).
+template <const Features& kCan, class Kernel, class T>
+void launch_forward(const DeviceProblem<T>& p, Blocks blocks) {
+  if (p.B == 0 || p.H == 0 || p.Q.rows == 0) return;  // no row, no block
+  with_sizes<kCan>(p.Q.cols, blocks, [&]<int D, int Br, int Bc>() { Kernel::template launch<T, D, Br, Bc>(p); });
+}
+
+// A forward phase on this machine, with tensors in the host's memory.
 template <const Features& kCan, class Kernel, class T>
 Run run_forward(const Problem<T>& p, const Kept& kept, const MachineOptions& options) {
   Machine m(options);
-  const Blocks blocks = choose_blocks<kCan, Kernel::template Shared>(p.options, p.D(), shared_memory_of(m));
+  const Blocks blocks = choose_blocks<kCan, Kernel::template Shared>(p.options, p.D(), shared_memory_of(options));
   const DeviceView Q(m, "Q", p.q), K(m, "K", p.k), V(m, "V", p.v);
   const DeviceView O(m, "O", p.o);
   const std::int64_t rows = p.B() * p.H() * p.Sq();
@@ -218,29 +256,29 @@ Run run_forward(const Problem<T>& p, const Kept& kept, const MachineOptions& opt
   };
   const auto LSE = row_array("LSE", p.lse), row_max = row_array("m", kept.m), row_sum = row_array("l", kept.l);
   const DeviceView O_lo(m, "O_lo", kept.o_lo);
-  const DeviceProblem<device_t<T>> device{.Q = Q.tensor(),
-                                          .K = K.tensor(),
-                                          .V = V.tensor(),
-                                          .O = O.tensor(),
-                                          .LSE = LSE.tensor().data,
-                                          .O_lo = O_lo.tensor(),
-                                          .m = row_max.tensor().data,
-                                          .l = row_sum.tensor().data,
-                                          .scale_log2 = scale_log2(p.scale()),
-                                          .shift = causal_shift(p.options, p.Sq(), p.Sk()),
-                                          .B = static_cast<int>(p.B()),
-                                          .H = static_cast<int>(p.H())};
-  Run run = timed(m, [&] {
-    if (rows == 0) return;  // no row, no block
-    with_sizes<kCan>(p.D(), blocks,
-                     [&]<int D, int Br, int Bc>() { Kernel::template launch<device_t<T>, D, Br, Bc>(device); });
-  });
+  DeviceProblem<device_t<T>> device = device_problem(p);
+  device.Q = Q.tensor(), device.K = K.tensor(), device.V = V.tensor();
+  device.O = O.tensor(), device.LSE = LSE.tensor().data;
+  device.O_lo = O_lo.tensor(), device.m = row_max.tensor().data, device.l = row_sum.tensor().data;
+  Run run = timed(m, [&] { launch_forward<kCan, Kernel>(device, blocks); });
   run.blocks = blocks;
   if (kCan.causal) run.tiles = count_tiles(p.sizes(), blocks);
   O.download(m);
   O_lo.download(m);
   for (const auto* rows_of : {&LSE, &row_max, &row_sum}) rows_of->download(m);
   return run;
+}
+
+// A forward phase on a stream of the current device, with tensors in its memory: launches, and does not wait.
+template <const Features& kCan, class Kernel, class T>
+void enqueue_forward(const Problem<T>& p, void* stream, bool launch) {
+  DeviceProblem<device_t<T>> device = device_problem(p);
+  device.stream = static_cast<cudaStream_t>(stream);
+  const Blocks blocks =
+      choose_blocks<kCan, Kernel::template Shared>(p.options, p.D(), shared_memory_of(MachineOptions()));
+  if (!launch) return;
+  launch_forward<kCan, Kernel>(device, blocks);
+  check_cuda(cudaGetLastError(), "launch");
 }
 
 // The entry points of a forward phase, for the types that its features list.
@@ -251,6 +289,12 @@ Entries forward_entries() {
     if constexpr (kCan.types.contains(type_of<T>)) entry = run_forward<kCan, Kernel, T>;
   };
   std::apply([&](auto&... each) { (add(each), ...); }, entries.forward);
+  if constexpr (this_machine == Where::Gpu) {
+    const auto add_stream = []<class T>(StreamEntry<T>& entry) {
+      if constexpr (kCan.types.contains(type_of<T>)) entry = enqueue_forward<kCan, Kernel, T>;
+    };
+    std::apply([&](auto&... each) { (add_stream(each), ...); }, entries.on_stream);
+  }
   return entries;
 }
 

@@ -17,12 +17,17 @@ namespace flash {
 // Of one type on one machine. A forward pass for training also fills what is kept; others ignore it.
 template <class T>
 using ForwardEntry = Run (*)(const Problem<T>&, const Kept&, const MachineOptions&);
+// The same on a stream (a cudaStream_t) of the current GPU: the problem's pointers are device memory, nothing is waited
+// for, nothing allocated. Without `launch` it only throws what it would throw for these sizes.
+template <class T>
+using StreamEntry = void (*)(const Problem<T>&, void* stream, bool launch);
 template <class T>
 using BackwardEntry = Run (*)(const GradientProblem<T>&, BackwardMode, const MachineOptions&);
 
 // Of all types on one machine; null where the phase does not have the type, or this program does not hold the machine.
 struct Entries {
   std::tuple<ForwardEntry<float>, ForwardEntry<half>, ForwardEntry<bfloat16>> forward{};
+  std::tuple<StreamEntry<float>, StreamEntry<half>, StreamEntry<bfloat16>> on_stream{};  // on the GPU alone
   std::tuple<BackwardEntry<float>, BackwardEntry<half>, BackwardEntry<bfloat16>> backward{};
 };
 

@@ -12,12 +12,16 @@ namespace {
 
 #ifdef FLASH_HAVE_CUDA
 constexpr bool gpu_was_built = true;
-// Compute capability of device 0; 0.0 where there is none.
+// Compute capability of the calling thread's device; 0.0 where there is none.
 Capability device_capability() {
   Capability found{0, 0};
-  if (cudaDeviceGetAttribute(&found.major, cudaDevAttrComputeCapabilityMajor, 0) != cudaSuccess ||
-      cudaDeviceGetAttribute(&found.minor, cudaDevAttrComputeCapabilityMinor, 0) != cudaSuccess)
+  int device = 0;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&found.major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&found.minor, cudaDevAttrComputeCapabilityMinor, device) != cudaSuccess) {
+    cudaGetLastError();  // not an error of the next launch
     return {0, 0};
+  }
   return found;
 }
 #else
@@ -68,7 +72,7 @@ void require(const Features& can, Where where) {
   if (!available(where)) refuse("machine", "gpu", "sim or checked here", "no CUDA device was found");
   refuse("this GPU's compute capability", text(device_capability()),
          text(can.capability) + (can.capability.exactly ? "" : " or higher") + " for phase " + can.phase,
-         "choose another phase, or --machine sim");
+         "choose another phase, or the simulator");
 }
 
 }  // namespace flash

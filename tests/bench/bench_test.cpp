@@ -167,6 +167,38 @@ TEST_CASE("A table that differs from the results is stale, and is renewed") {
   CHECK_THROWS_AS(renewed("<!-- results kernels test.json -->\n<!-- end of results -->", folder), Error);
 }
 
+TEST_CASE("The figures by which a phase is chosen: of our phases, the later file's, of one GPU") {
+  const test::Folder temporary;
+  const std::filesystem::path& folder = temporary.path();
+  const auto write = [&](const std::string& name, const std::string& gpu,
+                         const std::vector<std::pair<std::string, double>>& times) {
+    std::vector<std::string> rows;
+    for (const auto& [kernel, ms] : times)
+      for (const std::string sweep : {"kernels", "steps"}) {
+        Row row{.at = {sweep, 4, 32, 512, 64, kernel == "08-lse"}, .kernel = kernel};
+        row.timing = {.samples = 3, .median_ms = sweep == "steps" ? 1e-3 : ms, .p10_ms = 1, .p90_ms = 3};
+        rows.push_back(json_row(row));
+      }
+    write_file(folder / name, results_text({{"gpu", gpu}}, rows));
+  };
+  write("first.json", "G", {{"08-lse", 2}, {"06-4d-grid", 2}, {"torch flash", 1}});
+  write("second.json", "G", {{"06-4d-grid", 4}});
+  write("other.json", "H", {{"06-4d-grid", 4}});
+  const std::vector<std::string> phases = {"05-first-kernel", "06-4d-grid", "08-lse"};
+  const std::string text = measured_source({"first.json", "second.json"}, folder, phases);
+  // 4 · 4 · 32 · 512² · 64 FLOPs in 4 ms; with a mask half of the pairs and half a diagonal in 2 ms.
+  CHECK(text.substr(text.find("first.json")) ==
+        "first.json second.json\n"
+        "static constexpr const char* measured_gpu = \"G\";\n"
+        "static constexpr Measured figures_of_results[] = {\n"
+        "    {\"06-4d-grid\", Type::Float16, false, 64, 512, 2.15},\n"
+        "    {\"08-lse\", Type::Float16, true, 64, 512, 2.15},\n"
+        "};\n");
+  CHECK_THROWS_WITH_AS(measured_source({"first.json", "other.json"}, folder, phases),
+                       "other.json is of H, the files before it of G", Error);
+  CHECK_THROWS_AS(measured_source({"none.json"}, folder, phases), Error);
+}
+
 static std::vector<Json> rows_of(const std::string& rows) {
   return parse_json("[" + rows + "]", "rows").items;
 }

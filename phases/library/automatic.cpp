@@ -1,0 +1,102 @@
+// automatic.cpp: see automatic.hpp.
+// What it goes by is measured.inc, from docs/results.
+// Use: choose_phase(p.sizes(), Type::Float16, false, Where::Gpu).phase
+#include "phases/library/automatic.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <tuple>
+
+namespace flash {
+namespace {
+
+#include "phases/library/measured.inc"
+
+// How many times one is the other, 1 or more.
+double ratio(double a, double b) {
+  return std::max(a, b) / std::min(a, b);
+}
+
+// Of each phase the figure nearest to the problem, or null. One pass: this is done at each call of libflashphases.
+std::vector<const Measured*> nearest(const std::vector<const Phase*>& phases, const Sizes& s, Type type,
+                                     const std::vector<Measured>& figures) {
+  const double D = static_cast<double>(std::max<std::int64_t>(s.D, 1));
+  const double N2 = std::max(static_cast<double>(s.Sq) * static_cast<double>(s.Sk), 1.0);
+  const bool causal = s.options.causal != Causal::None;
+  const auto is_half = [](Type t) { return t != Type::Float32; };
+  const auto distance = [&](const Measured& m) {
+    const double N = static_cast<double>(m.N);
+    return std::make_tuple(m.type == type                     ? 0
+                           : is_half(m.type) == is_half(type) ? 1
+                                                              : 2,
+                           m.causal != causal, ratio(static_cast<double>(m.D), D), ratio(N * N, N2));
+  };
+  std::vector<const Measured*> best(phases.size());
+  std::vector<decltype(distance(figures[0]))> least(phases.size());
+  std::string_view name;
+  std::size_t i = phases.size();  // the phase with this name
+  for (const Measured& m : figures) {
+    if (m.phase != name) {
+      name = m.phase;
+      i = static_cast<std::size_t>(std::find_if(phases.begin(), phases.end(),
+                                                [&](const Phase* phase) { return name == phase->features.phase; }) -
+                                   phases.begin());
+    }
+    if (i == phases.size()) continue;
+    const auto here = distance(m);
+    if (!best[i] || here <= least[i]) best[i] = &m, least[i] = here;
+  }
+  return best;
+}
+
+bool lists_blocks(const Features& can, const Options& o) {
+  return std::any_of(can.blocks.begin(), can.blocks.end(), [&](const Blocks& b) {
+    return (!o.block_q || o.block_q == b.Br) && (!o.block_k || o.block_k == b.Bc);
+  });
+}
+
+}  // namespace
+
+const std::vector<Measured>& measured_figures() {
+  static const std::vector<Measured> all(std::begin(figures_of_results), std::end(figures_of_results));
+  return all;
+}
+
+Choice choose_phase(const Sizes& s, Type type, bool gradients, Where where, const std::vector<Measured>& figures) {
+  std::vector<const Phase*> able = all_phases();
+  // Those that meet a demand; a demand that nobody meets is left to validate() or require(), which refuse it by name.
+  const auto keep = [&](auto meets) {
+    const auto good = [&](const Phase* phase) { return meets(phase->features); };
+    if (std::any_of(able.begin(), able.end(), good)) std::erase_if(able, std::not_fn(good));
+  };
+  keep([](const Features& can) { return can.kernel; });
+  keep([&](const Features& can) { return can.backward || !gradients; });
+  keep([&](const Features& can) { return can.types.contains(type); });
+  keep([&](const Features& can) { return can.causal || s.options.causal == Causal::None; });
+  keep([&](const Features& can) { return can.lse || !s.lse; });
+  keep([&](const Features& can) { return where != Where::Gpu || available(can, where); });
+  keep([&](const Features& can) { return s.D <= can.largest_D(); });
+  keep([&](const Features& can) { return lists_blocks(can, s.options); });
+
+  Choice choice{able.back(), {}, able.size() == 1};
+  const std::vector<const Measured*> found = nearest(able, s, type, figures);
+  double best = 0;
+  for (const Measured* m : found)
+    if (m) best = std::max(best, m->tflops);
+  for (std::size_t i = 0; i < able.size(); ++i)
+    if (found[i] && found[i]->tflops >= 0.98 * best) choice.phase = able[i], choice.figure = *found[i];
+  return choice;
+}
+
+std::string Choice::why() const {
+  if (only) return "auto: no other can";
+  if (figure.phase.empty()) return "auto: the newest that can; none of them was measured";
+  char text[160];
+  std::snprintf(text, sizeof text, "auto: %.3g TFLOP/s at N %lld, D %lld, %s%s on %s", figure.tflops,
+                static_cast<long long>(figure.N), static_cast<long long>(figure.D), figure.causal ? "causal, " : "",
+                name(figure.type), measured_gpu);
+  return text;
+}
+
+}  // namespace flash

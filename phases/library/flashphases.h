@@ -1,0 +1,91 @@
+/* flashphases.h: libflashphases, the kernels of the course for other programs: plain C, on a CUDA device.
+ * O = softmax(Q K^T * scale) V on tensors in device memory, asynchronously on a stream; forward only, no backward pass.
+ * Use: example.c and flashphases.py, beside this file, call it from C and from PyTorch; link with -lflashphases.
+ */
+#ifndef FLASHPHASES_H
+#define FLASHPHASES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Of this header. Programs that were compiled with 0.1 run with any libflashphases.so.0.1. */
+#define FLASHPHASES_VERSION_MAJOR 0
+#define FLASHPHASES_VERSION_MINOR 1
+
+#ifdef __GNUC__
+#define FLASHPHASES_API __attribute__((visibility("default")))
+#else
+#define FLASHPHASES_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What each call returns. Whatever is not FLASHPHASES_OK has enqueued nothing, and flashphases_error() says why. */
+enum flashphases_status {
+  FLASHPHASES_OK = 0,
+  FLASHPHASES_BAD_ARGUMENT = 1, /* also: what no phase, or not the phase that was asked for, supports */
+  FLASHPHASES_NO_GPU = 2,       /* built without CUDA, no device, or one that cannot run the phase */
+  FLASHPHASES_CUDA_ERROR = 3,   /* the launch, or a query before it, failed */
+  FLASHPHASES_OUT_OF_MEMORY = 4 /* of the host */
+};
+
+enum flashphases_type { FLASHPHASES_FLOAT32 = 0, FLASHPHASES_FLOAT16 = 1, FLASHPHASES_BFLOAT16 = 2 };
+
+/* Which keys j a query row i sees. */
+enum flashphases_mask {
+  FLASHPHASES_MASK_NONE = 0,          /* all */
+  FLASHPHASES_CAUSAL_TOP_LEFT = 1,    /* j <= i            (PyTorch's is_causal) */
+  FLASHPHASES_CAUSAL_BOTTOM_RIGHT = 2 /* j <= i + Sk - Sq  (flash-attn since 2.1) */
+};
+
+/* A [B, H, S, D] tensor in device memory of the current device. Strides count elements, from one batch entry, head,
+ * row to the next; D is contiguous. Strides of Q, K and V may be 0: heads that share K and V have stride_h = 0. */
+typedef struct flashphases_tensor {
+  void* data; /* a multiple of the element's size; multiples of 16 bytes, strides too, are fastest */
+  int64_t stride_b, stride_h, stride_s;
+} flashphases_tensor;
+
+/* One problem. Zeros ask for the defaults, so begin with: flashphases_forward_args args = {sizeof args}; */
+typedef struct flashphases_forward_args {
+  uint32_t struct_size;     /* sizeof(flashphases_forward_args): later versions append fields */
+  int32_t phase;            /* 0: the one that was measured fastest for these sizes; else its number, 5 or more */
+  int32_t type;             /* enum flashphases_type, of Q, K, V and O */
+  int32_t mask;             /* enum flashphases_mask */
+  int32_t has_scale;        /* 0: scale is 1/sqrt(D), and the next field must be 0; 1: it is the next field */
+  float scale;              /* any finite number */
+  int32_t block_q, block_k; /* rows of a Q tile and of a K/V tile; 0: chosen by the phase */
+  int64_t B, H, Sq, Sk, D;  /* batch, heads, query rows, keys: 0 or more; head dimension: 1 to 256 */
+  flashphases_tensor q;     /* [B, H, Sq, D] */
+  flashphases_tensor k, v;  /* [B, H, Sk, D] */
+  flashphases_tensor o;     /* [B, H, Sq, D], is written; overlaps neither itself nor the others */
+  float* lse;               /* [B, H, Sq] dense, device memory, is written: natural log; NULL: not wanted */
+} flashphases_forward_args;
+
+/* Bytes of device memory that flashphases_forward needs beside the tensors: 0 for all phases of this version.
+ * Arguments are checked as for the call itself. */
+FLASHPHASES_API int flashphases_workspace(const flashphases_forward_args* args, size_t* bytes);
+
+/* Enqueues the kernels on `stream` (a cudaStream_t; NULL: the default stream) of the current device and returns; it
+ * neither waits nor allocates, so it may be captured into a graph. args may go once it has returned. `workspace` is
+ * device memory of at least the bytes that were asked for, or NULL where that is 0. A row that sees no key gets O = 0
+ * and LSE = -infinity. Threads may call it at once. */
+FLASHPHASES_API int flashphases_forward(const flashphases_forward_args* args, void* workspace, size_t workspace_bytes,
+                                        void* stream);
+
+/* The number of the phase that flashphases_forward runs for these arguments. */
+FLASHPHASES_API int flashphases_chosen_phase(const flashphases_forward_args* args, int32_t* phase);
+
+/* One line about the calling thread's last call that did not return FLASHPHASES_OK: argument, value, limit, remedy.
+ * "" before the first. Valid until the thread's next such call. */
+FLASHPHASES_API const char* flashphases_error(void);
+
+/* Of the library: "0.1.0". */
+FLASHPHASES_API const char* flashphases_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,158 @@
+// automatic_test.cpp: which phase is taken where none is named: the rule, on figures made up for it, and the figures of
+// docs/results. ./flash run's side of it is in app_test.cpp.
+// ctest -L library -R "^automatic\."
+#include "phases/library/automatic.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace flash;
+
+namespace {
+
+constexpr Type half_type = Type::Float16;
+
+Sizes sizes(std::int64_t N, std::int64_t D, Causal causal = Causal::None, bool lse = false) {
+  return {2, 3, N, N, D, 2, lse, {.causal = causal}};
+}
+
+std::string chosen(const Sizes& s, Type type, const std::vector<Measured>& figures, bool gradients = false) {
+  return choose_phase(s, type, gradients, Where::Sim, figures).phase->features.phase;
+}
+
+// The newest phase that can do it, written down anew.
+template <class Can>
+std::string newest(const Can& can) {
+  std::string name;
+  for (const Phase* phase : all_phases())
+    if (phase->features.kernel && can(phase->features)) name = phase->features.phase;
+  return name;
+}
+
+}  // namespace
+
+TEST_CASE("the highest figure at the nearest size decides") {
+  // Which of two is faster changes with N, with D and with the mask.
+  const std::vector<Measured> figures = {
+      {"06-4d-grid", half_type, false, 64, 512, 30},  {"08-lse", half_type, false, 64, 512, 20},
+      {"06-4d-grid", half_type, false, 64, 8192, 10}, {"08-lse", half_type, false, 64, 8192, 20},
+      {"06-4d-grid", half_type, false, 128, 512, 10}, {"08-lse", half_type, false, 128, 512, 20},
+      {"07-causal", half_type, true, 64, 512, 20},    {"08-lse", half_type, true, 64, 512, 10}};
+  CHECK(chosen(sizes(100, 64), half_type, figures) == "06-4d-grid");
+  CHECK(chosen(sizes(2047, 64), half_type, figures) == "06-4d-grid");
+  CHECK(chosen(sizes(2048, 64), half_type, figures) == "08-lse");  // as far from both: the larger
+  CHECK(chosen(sizes(1000000, 64), half_type, figures) == "08-lse");
+  CHECK(chosen(sizes(512, 100), half_type, figures) == "08-lse");  // D 128 is nearer, and comes before N
+  CHECK(chosen(sizes(512, 80), half_type, figures) == "06-4d-grid");
+  CHECK(chosen(sizes(512, 64, Causal::TopLeft), half_type, figures) == "07-causal");
+  CHECK(chosen(sizes(512, 64, Causal::BottomRight), half_type, figures) == "07-causal");
+  CHECK(chosen(sizes(8192, 128), half_type,
+               {{"06-4d-grid", half_type, false, 64, 8192, 30},
+                {"06-4d-grid", half_type, false, 128, 512, 10},
+                {"08-lse", half_type, false, 64, 8192, 20},
+                {"08-lse", half_type, false, 128, 512, 20}}) == "08-lse");  // whatever N is
+  Sizes cross = sizes(512, 64);
+  cross.Sk = 8192;  // N = 2048
+  CHECK(chosen(cross, half_type, figures) == "08-lse");
+  cross.Sq = 511;
+  CHECK(chosen(cross, half_type, figures) == "06-4d-grid");
+  for (const std::int64_t none : {0, 1}) {
+    cross.Sq = none;
+    CHECK(chosen(cross, half_type, figures) == "06-4d-grid");
+  }
+}
+
+TEST_CASE("what a phase cannot do, no figure makes up for") {
+  const std::vector<Measured> figures = {{"05-first-kernel", half_type, false, 64, 512, 900},
+                                         {"06-4d-grid", half_type, false, 64, 512, 800},
+                                         {"07-causal", half_type, false, 64, 512, 700},
+                                         {"08-lse", half_type, false, 64, 512, 10},
+                                         {"10-tensor-cores", half_type, false, 64, 512, 600}};
+  CHECK(chosen(sizes(512, 64), half_type, figures) == "05-first-kernel");
+  CHECK(chosen(sizes(512, 64, Causal::TopLeft), half_type, figures) == "07-causal");
+  CHECK(chosen(sizes(512, 64, Causal::None, true), half_type, figures) == "10-tensor-cores");
+  CHECK(chosen(sizes(512, 64, Causal::None, true), Type::Float32, figures) == "08-lse");
+  Sizes with_blocks = sizes(512, 64, Causal::TopLeft);
+  with_blocks.options.block_q = 16;
+  with_blocks.options.block_k = 16;
+  CHECK(chosen(with_blocks, half_type,
+               {{"13-instruction-diet", half_type, true, 64, 512, 900}, {"07-causal", half_type, true, 64, 512, 10}}) ==
+        "07-causal");
+  const Choice backward = choose_phase(sizes(512, 64), half_type, true, Where::Sim, figures);
+  CHECK(backward.phase->features.backward);
+  CHECK(backward.why() == "auto: no other can");
+}
+
+TEST_CASE("figures of the type, else of its size, else of any") {
+  const std::vector<Measured> figures = {{"06-4d-grid", Type::Float32, false, 64, 512, 30},
+                                         {"06-4d-grid", Type::Float16, false, 64, 512, 10},
+                                         {"08-lse", Type::Float16, false, 64, 512, 20}};
+  CHECK(chosen(sizes(512, 64), Type::Float32, figures) == "06-4d-grid");  // 30 against 20
+  CHECK(chosen(sizes(512, 64), Type::Float16, figures) == "08-lse");
+  CHECK(chosen(sizes(512, 64), Type::BFloat16, figures) == "08-lse");
+  const std::vector<Measured> exact = {{"06-4d-grid", Type::Float16, false, 64, 512, 10},
+                                       {"06-4d-grid", Type::BFloat16, false, 64, 8192, 30},
+                                       {"08-lse", Type::Float16, false, 64, 512, 20}};
+  CHECK(chosen(sizes(512, 64), Type::BFloat16, exact) == "06-4d-grid");  // the type comes before the size
+}
+
+TEST_CASE("within 2 % the newest, without a figure the newest, and a kernel that nobody knows is nobody's") {
+  const auto two = [](double older, double newer) {
+    return std::vector<Measured>{{"06-4d-grid", half_type, false, 64, 512, older},
+                                 {"08-lse", half_type, false, 64, 512, newer},
+                                 {"torch flash", half_type, false, 64, 512, 1e6}};
+  };
+  CHECK(chosen(sizes(512, 64), half_type, two(100, 98.1)) == "08-lse");
+  CHECK(chosen(sizes(512, 64), half_type, two(100, 97.9)) == "06-4d-grid");
+  CHECK(chosen(sizes(512, 64), half_type, {}) ==
+        newest([](const Features& can) { return can.types.contains(half_type); }));
+  CHECK(chosen(sizes(512, 64), Type::Float32, {}) ==
+        newest([](const Features& can) { return can.types.contains(Type::Float32); }));
+  CHECK(choose_phase(sizes(512, 64), half_type, false, Where::Sim, {}).why() ==
+        "auto: the newest that can; none of them was measured");
+}
+
+TEST_CASE("what no phase can do is refused by the one that is answered") {
+  const auto refusal = [](const Sizes& s, Type type) {
+    const Features& can = choose_phase(s, type, false, Where::Sim).phase->features;
+    float data[1];
+    const AnyView view{data, {s.B, s.H, s.Sq, s.D}, dense_strides({s.B, s.H, s.Sq, s.D})};
+    try {
+      validate(view, view, view, view, type, s.lse, s.options, can);
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  for (const Type type : {Type::Float32, Type::Float16, Type::BFloat16}) {
+    CHECK(refusal(sizes(8, 257, Causal::TopLeft, true), type) ==
+          "Q's head dimension D is 257; expected 1 to 256; split the head");
+    CHECK(refusal(sizes(8, 256, Causal::TopLeft, true), type) == "");
+  }
+}
+
+TEST_CASE("a GPU takes only what it can run, the simulator takes what a GPU would") {
+  for (const Type type : {Type::Float32, Type::Float16}) {
+    const Choice on_sim = choose_phase(sizes(2048, 64), type, false, Where::Sim),
+                 checked = choose_phase(sizes(2048, 64), type, false, Where::Checked),
+                 on_gpu = choose_phase(sizes(2048, 64), type, false, Where::Gpu);
+    CHECK(on_sim.phase == checked.phase);
+    CHECK(on_sim.why() == checked.why());
+    if (available(Where::Gpu)) CHECK(available(on_gpu.phase->features, Where::Gpu));
+    if (available(on_sim.phase->features, Where::Gpu)) CHECK(on_gpu.phase == on_sim.phase);
+  }
+}
+
+TEST_CASE("the figures are of phases that there are, and positive") {
+  REQUIRE(measured_figures().size() > 50);
+  for (const Measured& m : measured_figures()) {
+    INFO(std::string(m.phase));
+    CHECK(find_phase(std::string(m.phase)).features.kernel);
+    CHECK(m.tflops > 0);
+    CHECK(m.N > 0);
+    CHECK(m.D > 0);
+  }
+  const Choice choice = choose_phase(sizes(2048, 64), half_type, false, Where::Sim);
+  for (const Measured& m : measured_figures())
+    if (m.type == half_type && !m.causal && m.D == 64 && m.N == 2048) CHECK(0.98 * m.tflops <= choice.figure.tflops);
+  CHECK(choice.why().find(" TFLOP/s at N 2048, D 64, float16 on ") != std::string::npos);
+}
