@@ -35,12 +35,11 @@ struct Format {
   // Of a finite number.
   static float value(std::uint16_t bits) {
     const int magnitude = bits & 0x7fff, sign = (bits & 0x8000) << 16;
-    int word = magnitude << (23 - kFractionBits);
-    if (kBias == 15) {  // fp16's subnormal numbers are normal ones of fp32
-      const float subnormal = static_cast<float>(magnitude) * 0x1p-24f;
-      word = magnitude < 1 << kFractionBits ? std::bit_cast<int>(subnormal) : word + ((127 - kBias) << 23);
-    }
-    return std::bit_cast<float>(word | sign);
+    if (kFractionBits == 7) return std::bit_cast<float>(bits << 16);  // bf16 is half an fp32
+    const int field = magnitude >> kFractionBits, fraction = magnitude & ((1 << kFractionBits) - 1);
+    const int significand = field == 0 ? fraction : fraction | 1 << kFractionBits;
+    const int power = (field == 0 ? 1 : field) - kBias - kFractionBits;
+    return static_cast<float>(significand) * std::bit_cast<float>((127 + power) << 23 | sign);
   }
   static double any_value(std::uint16_t bits) {
     if (exponent(bits) != kOfNoNumber) return value(bits);
@@ -111,7 +110,8 @@ float element_of(const Operands& of, int n, int row) {
 constexpr int kWidth = 8;
 typedef float Floats __attribute__((vector_size(32), may_alias));
 typedef std::int32_t Ints __attribute__((vector_size(32), may_alias));
-typedef std::int16_t Shorts __attribute__((vector_size(16), may_alias));
+typedef std::int16_t Shorts __attribute__((vector_size(32), may_alias));
+typedef std::int16_t HalfShorts __attribute__((vector_size(16), may_alias));
 
 // The rule for eight rows of a column of D at a time. Where an element's largest exponent is between these, fp32 holds
 // its products exactly, and in units of the last bit that is kept a term is an integer below 2^27. The others, and
@@ -139,41 +139,53 @@ void calculate(Operands& of) {
     for (int i = 0; i < kColumns * kRows; ++i) of.d[i] = element_of<Format>(of, i / kRows, i % kRows);
     return;
   }
-  for (int first = 0; first < kColumns * kRows; first += kWidth) {
-    const int n = first / kRows, row = first % kRows;
 
-    // The largest exponent of an element's products, and of all its terms.
+  // The largest exponent of an element's products.
+  alignas(32) std::int16_t of_products[kColumns * kRows];
+  for (int n = 0; n < kColumns; ++n) {
     Shorts most = Shorts{} + std::int16_t{2 * kOfZero};
     for (int k = 0; k < kMmaDepth; ++k) {
-      const Shorts sums = reinterpret_cast<const Shorts&>(a_exponent[k * kRows + row]) + b_exponent[n * kMmaDepth + k];
+      const Shorts sums = reinterpret_cast<const Shorts&>(a_exponent[k * kRows]) + b_exponent[n * kMmaDepth + k];
       most = sums > most ? sums : most;
     }
+    reinterpret_cast<Shorts&>(of_products[n * kRows]) = most;
+  }
+
+  alignas(32) std::int32_t extreme[kColumns * kRows];
+  Ints any_extreme = {};
+  for (int first = 0; first < kColumns * kRows; first += kWidth) {
+    // Of all its terms.
     const Floats c = reinterpret_cast<const Floats&>(of.c[first]);
-    const Ints of_products = __builtin_convertvector(most, Ints), field = (Ints)c >> 23 & 255;
-    const Ints of_c = (field == 0 ? field + 1 : field) - 127, exponent = of_products > of_c ? of_products : of_c;
-    const Ints not_low = exponent > kLow ? exponent : Ints{} + kLow;
-    const Ints largest = not_low < kHigh ? not_low : Ints{} + kHigh, extreme = exponent != largest;
+    const Ints products = __builtin_convertvector(reinterpret_cast<const HalfShorts&>(of_products[first]), Ints);
+    const Ints field = (Ints)c >> 23 & 255, of_c = (field == 0 ? field + 1 : field) - 127;
+    const Ints exponent = products > of_c ? products : of_c, not_low = exponent > kLow ? exponent : Ints{} + kLow;
+    const Ints largest = not_low < kHigh ? not_low : Ints{} + kHigh, is_extreme = exponent != largest;
     const Floats units = (Floats)((127 + kFractionalBits - largest) << 23);
     const Floats unit = (Floats)((127 - kFractionalBits + largest) << 23);
+    reinterpret_cast<Ints&>(extreme[first]) = is_extreme;
+    any_extreme |= is_extreme;
 
     // Truncate and add: 16 products fit 32 bits. Then C's element, exactly, and round.
+    const int n = first / kRows, row = first % kRows;
     Ints sum = {};
     for (int k = 0; k < kMmaDepth; ++k) {
-      const Floats products = reinterpret_cast<const Floats&>(a[k * kRows + row]) * b[n * kMmaDepth + k];
-      sum += __builtin_convertvector(products * units, Ints);
+      const Floats product = reinterpret_cast<const Floats&>(a[k * kRows + row]) * b[n * kMmaDepth + k];
+      sum += __builtin_convertvector(product * units, Ints);
     }
-    const Ints last = __builtin_convertvector((extreme ? Floats{} : c) * units, Ints);
+    const Ints last = __builtin_convertvector((is_extreme ? Floats{} : c) * units, Ints);
     for (int i = 0; i < kWidth; ++i) {
       const double exact = static_cast<double>(sum[i]) + static_cast<double>(last[i]);
       of.d[first + i] = static_cast<float>(cut(exact)) * unit[i];
     }
+  }
 
-    // Without products, in rows beyond the end say, D is C; -0 becomes +0.
-    for (int i = 0; i < kWidth; ++i) {
-      if (!extreme[i]) continue;
-      const bool is_c = of_products[i] < kOfZero / 2 && c[i] == c[i];
-      of.d[first + i] = is_c ? c[i] + 0.0f : element_of<Format>(of, n, row + i);
-    }
+  // Without products, in rows beyond the end say, D is C; -0 becomes +0.
+  int any = 0;
+  for (int i = 0; i < kWidth; ++i) any |= any_extreme[i];
+  for (int i = 0; any && i < kColumns * kRows; ++i) {
+    if (!extreme[i]) continue;
+    const bool is_c = of_products[i] < kOfZero / 2 && of.c[i] == of.c[i];
+    of.d[i] = is_c ? of.c[i] + 0.0f : element_of<Format>(of, i / kRows, i % kRows);
   }
 }
 
