@@ -135,6 +135,10 @@ void calculate(Operands& of) {
   for (int i = 0; i < kMmaDepth * kRows; ++i) a[i] = Format::value(of.a[i]);
   for (int i = 0; i < kColumns * kMmaDepth; ++i) b[i] = Format::value(of.b[i]);
 
+  if (largest_a + largest_b < kOfZero / 2) {  // zeros in all of A or B, a tile's edge say: D is C; -0 becomes +0
+    for (int i = 0; i < kColumns * kRows; ++i) of.d[i] = of.c[i] == of.c[i] ? of.c[i] + 0.0f : kNaN;
+    return;
+  }
   if (largest_a + largest_b > kHigh) {
     for (int i = 0; i < kColumns * kRows; ++i) of.d[i] = element_of<Format>(of, i / kRows, i % kRows);
     return;
@@ -179,7 +183,7 @@ void calculate(Operands& of) {
     }
   }
 
-  // Without products, in rows beyond the end say, D is C; -0 becomes +0.
+  // Without products, in rows of zeros, D is C here too.
   int any = 0;
   for (int i = 0; i < kWidth; ++i) any |= any_extreme[i];
   for (int i = 0; any && i < kColumns * kRows; ++i) {
