@@ -162,8 +162,12 @@ void Worker::run(const Launch& this_launch, std::uint64_t linear_block) {
   shared_struct = nullptr, shared_struct_bytes = 0, shared_padding = nullptr;
   blockIdx = {block % g.x, block / g.x % g.y, block / (g.x * g.y)};
   blockDim = b, gridDim = g;
-  random_.seed(launch->seed * 0x9e3779b97f4a7c15u + linear_block);
-  copies.begin_block(n, launch->completion, random_());
+  std::uint64_t seed_of_copies = 0;
+  if (launch->order == Order::random || launch->completion == Completion::random) {  // seeding takes a while
+    random_.seed(launch->seed * 0x9e3779b97f4a7c15u + linear_block);
+    seed_of_copies = random_();
+  }
+  copies.begin_block(n, launch->completion, seed_of_copies);
   waiting_ = ended_ = 0;
   yields_without_progress_ = 0;
   stopped_ = barrier_divergence_seen_ = false;
