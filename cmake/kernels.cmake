@@ -32,7 +32,9 @@ list(REMOVE_ITEM simulator ${FLASH_LAUNCHES_SOURCE})
 add_library(flash_simt STATIC ${simulator})
 target_include_directories(flash_simt PUBLIC ${FLASH_ROOT})
 target_compile_features(flash_simt PUBLIC cxx_std_20)
-target_compile_options(flash_simt PRIVATE -O2 -g)  # -g: gdb can print threadIdx
+target_compile_options(flash_simt PRIVATE -O2 -g ${FLASH_KERNEL_FLAGS})  # -g: gdb can print threadIdx
+# Its loops are to become vectors.
+set_source_files_properties(${FLASH_ROOT}/sim/core/tensor_core.cpp PROPERTIES COMPILE_OPTIONS -O3)
 target_link_libraries(flash_simt PUBLIC Threads::Threads ${CMAKE_DL_LIBS})
 if(TARGET flash_options)  # warnings, sanitizers
   target_link_libraries(flash_simt PRIVATE flash_options)

@@ -28,6 +28,12 @@ constexpr std::uintptr_t kOfCopy = std::uintptr_t{3} << kPieceShift;  // what cp
 constexpr std::uintptr_t kPieceBits = std::uintptr_t{0xff} << kPieceShift;
 constexpr std::uintptr_t kAddressBits = (std::uintptr_t{1} << kPieceShift) - 1;
 
+// Calls f<bytes>() for one of these sizes, known only now.
+template <unsigned... kSizes, class F>
+void for_size(std::size_t bytes, const F& f) {
+  ((bytes == kSizes && (f.template operator()<kSizes>(), true)) || ...);
+}
+
 // The struct that the running kernel takes its shared memory for.
 std::string shared_name(const Worker& worker) {
   return worker.shared_struct ? type_name(worker.shared_struct) : "memory";
@@ -437,9 +443,7 @@ void Checker::atomic(const void* address, std::size_t bytes, bool reads, Scope s
   const auto one = [&]<unsigned kBytes>() {
     return reads ? access<kBytes, Access::atomic>(at, key) : access<kBytes, Access::exchange>(at, key);
   };
-  if (bytes == 2) one.template operator()<2>();
-  if (bytes == 4) one.template operator()<4>();
-  if (bytes == 8) one.template operator()<8>();
+  for_size<2, 4, 8>(bytes, one);
   publish(address, true);
 }
 
@@ -470,12 +474,8 @@ void Checker::copy_begins(const Copy& copy) {
     misaligned(from, "a source of cp.async", copy.bytes, key);
   if (copy.source_bytes < copy.bytes)
     range(from, copy.source_bytes, copy.bytes, Access::read, key);
-  else if (copy.bytes == 16)
-    access<16, Access::read>(from, whole);
-  else if (copy.bytes == 8)
-    access<8, Access::read>(from, whole);
   else
-    access<4, Access::read>(from, whole);
+    for_size<4, 8, 16>(copy.bytes, [&]<unsigned kBytes>() { access<kBytes, Access::read>(from, whole); });
   const std::size_t offset = in_shared(copy.to, copy.bytes, Access::write, key | kOfCopy);
   write_by_copy(copy);
   for (std::size_t i = 0; i < copy.bytes; i += 4) cells_.state[(offset + i) / 4] |= Cells::kInFlight;
@@ -498,9 +498,9 @@ void Checker::write_by_copy(const Copy& copy) {
   const unsigned s = site(std::bit_cast<std::uintptr_t>(copy.site) | kSourceLocation | kOfCopy);
   const Epoch mine = running_ | Epoch{s} << kThreadBits;
   const auto offset = static_cast<std::size_t>(copy.to - shared_);
-  if (copy.bytes == 16) return touch_all<false, 16, Access::write>(cells_, offset, mine, false, copy.to);
-  if (copy.bytes == 8) return touch_all<false, 8, Access::write>(cells_, offset, mine, false, copy.to);
-  touch_all<false, 4, Access::write>(cells_, offset, mine, false, copy.to);
+  for_size<4, 8, 16>(copy.bytes, [&]<unsigned kBytes>() {
+    touch_all<false, kBytes, Access::write>(cells_, offset, mine, false, copy.to);
+  });
 }
 
 bool Checker::is_of_copy(Epoch epoch) const {
@@ -613,11 +613,7 @@ void Checker::range(const void* address, std::size_t bytes, std::size_t widest, 
           return access<kBytes, Access::volatile_write>(at, key);
       }
     };
-    if (piece == 1) one.template operator()<1>();
-    if (piece == 2) one.template operator()<2>();
-    if (piece == 4) one.template operator()<4>();
-    if (piece == 8) one.template operator()<8>();
-    if (piece == 16) one.template operator()<16>();
+    for_size<1, 2, 4, 8, 16>(piece, one);
     at += piece, bytes -= piece;
   }
   copy_ = {};

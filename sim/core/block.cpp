@@ -56,9 +56,8 @@ int barrier(Vote vote, int predicate, Site site) {
   return worker->barrier(vote, predicate, site, frame);
 }
 
-std::uint64_t warp_op(WarpOp op, unsigned mask, std::uint64_t value, unsigned bytes, unsigned param, unsigned width,
-                      Site site) {
-  return Entered()->warp_op({op, bytes, param, width, value}, mask, site);
+std::uint64_t warp_op(WarpOp op, unsigned mask, std::uint64_t value, Site site, unsigned param, unsigned width) {
+  return Entered()->warp_op(op, mask, value, site, param, width);
 }
 
 std::byte* shared_memory(std::size_t bytes, const char* type, Padding padding) {
@@ -163,8 +162,12 @@ void Worker::run(const Launch& this_launch, std::uint64_t linear_block) {
   shared_struct = nullptr, shared_struct_bytes = 0, shared_padding = nullptr;
   blockIdx = {block % g.x, block / g.x % g.y, block / (g.x * g.y)};
   blockDim = b, gridDim = g;
-  random_.seed(launch->seed * 0x9e3779b97f4a7c15u + linear_block);
-  copies.begin_block(n, launch->completion, random_());
+  std::uint64_t seed_of_copies = 0;
+  if (launch->order == Order::random || launch->completion == Completion::random) {  // seeding takes a while
+    random_.seed(launch->seed * 0x9e3779b97f4a7c15u + linear_block);
+    seed_of_copies = random_();
+  }
+  copies.begin_block(n, launch->completion, seed_of_copies);
   waiting_ = ended_ = 0;
   yields_without_progress_ = 0;
   stopped_ = barrier_divergence_seen_ = false;
@@ -435,7 +438,6 @@ FindingSide Worker::side(const std::string& what, const Thread& thread) const {
 
 // Nothing is ready: finds the most precise reason, one finding per block.
 void Worker::explain_stall() {
-  const std::string partners = "name in the mask exactly the lanes that make the call";
   bool spinning = false;
   for (const Thread& thread : threads) spinning |= thread.state == State::spins;
   for (unsigned w = 0; w < warps.size() && !spinning; ++w)
@@ -449,7 +451,7 @@ void Worker::explain_stall() {
                         (ended                               ? "has exited"
                          : absent.state == State::at_barrier ? "waits at a barrier"
                                                              : "waits in another operation"),
-                    is_aligned(op.op) ? "let all 32 lanes of the warp come to the same instruction" : partners,
+                    remedy_for_missing(op.op),
                     {side("calls", caller), side(ended ? "exited" : "waits", absent)},
                     block});
       return;

@@ -38,6 +38,10 @@ class ReadySet {
     words_[thread / 64] |= std::uint64_t{1} << thread % 64;
     summary_ |= 1u << thread / 64;
   }
+  void insert_lanes(unsigned first, unsigned lanes) {  // of the warp that begins with thread `first`
+    words_[first / 64] |= std::uint64_t{lanes} << first % 64;
+    summary_ |= 1u << first / 64;
+  }
   bool empty() const { return summary_ == 0; }
   unsigned pop(Order order, std::mt19937_64& random);
   void clear() { *this = {}; }
@@ -60,17 +64,10 @@ struct Thread {
   WarpOp op;
   unsigned atomics_in_a_row;    // and volatile loads: a spinning thread lets others run
   std::uint64_t value, result;  // operand and result of a warp operation, predicate and vote of a barrier
-  unsigned bytes, param, width;
+  unsigned param, width;
 };
 
 constexpr unsigned kAtomicsBeforeYield = 64;  // then a spinning thread lets others run
-
-// What a lane brings to a warp operation.
-struct WarpRequest {
-  WarpOp op;
-  unsigned bytes, param, width;
-  std::uint64_t value;
-};
 
 // A warp operation that some lanes of its mask have reached. Disjoint masks may be open at the same time.
 struct OpenOp {
@@ -100,7 +97,7 @@ class Worker {
 
   // What a kernel calls (see simt.hpp).
   int barrier(Vote vote, int predicate, Site site, const CallFrame* frame);
-  std::uint64_t warp_op(const WarpRequest& request, unsigned mask, Site site);
+  std::uint64_t warp_op(WarpOp op, unsigned mask, std::uint64_t value, Site site, unsigned param, unsigned width);
   std::byte* shared_memory(std::size_t bytes, const char* type, Padding padding);
   void before_atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site);
   void before_volatile_read(const void* pc);
@@ -145,6 +142,7 @@ class Worker {
   void make_ready(unsigned thread);
   void compare_calls(const CallFrame* frame);
   void complete_barrier();
+  void shuffle(Thread& thread, const Thread* t, unsigned lanes, unsigned mask);
   void complete(Warp& warp, unsigned first_thread, const OpenOp& op);
   bool resolve_activemask();
   void explain_stall();
@@ -179,6 +177,7 @@ extern constinit thread_local Worker* running_worker;
 extern void (*host_accessed)(const void* address, bool writes, const void* return_address);
 
 const char* name_of(WarpOp op);
+const char* remedy_for_missing(WarpOp op);  // lanes
 std::string described(const OpenOp& op);  // "__shfl_sync with mask 0x0000ffff"
 
 }  // namespace flash::simt

@@ -12,7 +12,7 @@ void Copies::begin_block(std::size_t threads, Completion completion, std::uint64
   for (OfThread& thread : threads_) thread.copies.clear(), thread.committed = thread.bytes = thread.most_bytes = 0;
   under_way_ = 0;
   completion_ = completion;
-  random_.seed(seed);
+  if (completion == Completion::random) random_.seed(seed);
 }
 
 void Copies::issue(Copy copy, unsigned thread) {

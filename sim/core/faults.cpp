@@ -103,10 +103,7 @@ const void* line_of_kernel() {
   return after;
 }
 
-// On the fiber again, at the top of its stack: a finding, and the end of the block.
-[[noreturn]] void explain() {
-  Worker& worker = *running_worker;
-  active_worker = nullptr;
+RawFinding described(const Worker& worker) {
   RawFinding finding{"out of bounds", "", "", {worker.side("runs", line_of_kernel())}, worker.block};
   std::ostringstream what;
   if (fault.signal == kTimeIsUp) {
@@ -130,7 +127,15 @@ const void* line_of_kernel() {
     finding.remedy = "guard the access or fix the index; the checked simulator names the nearest array";
   }
   finding.what = what.str();
-  worker.findings.add(std::move(finding));
+  return finding;
+}
+
+// On the fiber again, at the top of its stack: a finding, and the end of the block. The fiber never goes on, so nothing
+// that has a destructor may live here then.
+[[noreturn]] void explain() {
+  Worker& worker = *running_worker;
+  active_worker = nullptr;
+  worker.findings.add(described(worker));
   worker.stop_block();
 }
 

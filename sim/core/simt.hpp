@@ -82,9 +82,9 @@ struct LdmatrixRegisters {
   std::uint16_t row[8];
   std::uint16_t elements[4][2];
 };
-// Waits for the lanes of the mask, then gives this lane its result. `bytes` is the operand's size.
-std::uint64_t warp_op(WarpOp op, unsigned mask, std::uint64_t value, unsigned bytes, unsigned param, unsigned width,
-                      Site site);
+// Waits for the lanes of the mask, then gives this lane its result.
+std::uint64_t warp_op(WarpOp op, unsigned mask, std::uint64_t value, Site site, unsigned param = 0,
+                      unsigned width = 32);
 
 // Reads a lane's row of ldmatrix.
 void ldmatrix_row(const void* row, LdmatrixRegisters& registers, Site site);

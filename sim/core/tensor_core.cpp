@@ -3,9 +3,10 @@
 // to the largest exponent, each is truncated to 25 fractional bits, their sum is exact, the result is rounded towards
 // zero. A product's exponent is the sum of its factors', so its significand lies in [1, 4). The H200's own results:
 // docs/results/conformance-h200.txt, families mma_*.
-// Use: tensor_core.hpp.
+// Use: tensor_core.hpp. element() is the rule; calculate() does the same to all elements at once.
 #include "sim/core/tensor_core.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -13,147 +14,208 @@
 namespace flash::simt {
 namespace {
 
-constexpr int kRows = 16, kColumns = 8, kDepth = 16;
+constexpr int kRows = 16, kColumns = 8;
 constexpr int kFractionalBits = 25;
-constexpr int kLeastExponent = -126;  // of fp32; a zero counts as this
-constexpr int kOfZero = -10000;       // no product of a zero decides the exponent
-constexpr std::uint32_t kNaN = 0x7fffffff;
+constexpr float kNaN = std::bit_cast<float>(0x7fffffff);
+constexpr std::uint64_t kBeyondFloat = (std::uint64_t{1} << 29) - 1;  // bits of a double that fp32 has no place for
+
+// Exponents. In sums of two, a zero and what is no number stand out, whatever the other factor is.
+constexpr int kOfZero = -8000, kOfNoNumber = 16000;
+
+// A 16-bit format: x = significand · 2^exponent, 1 <= |significand| < 2 unless it is subnormal.
+template <int kFractionBits, int kBias>
+struct Format {
+  static constexpr int kFieldOfNoNumber = 2 * kBias + 1;  // infinities and NaN
+
+  static std::int16_t exponent(std::uint16_t bits) {
+    const int magnitude = bits & 0x7fff, field = magnitude >> kFractionBits;
+    const int exponent = (field == 0 ? 1 : field) - kBias;
+    return static_cast<std::int16_t>(magnitude == 0 ? kOfZero : field == kFieldOfNoNumber ? kOfNoNumber : exponent);
+  }
+  // Of a finite number.
+  static float value(std::uint16_t bits) {
+    const int magnitude = bits & 0x7fff, sign = (bits & 0x8000) << 16;
+    if (kFractionBits == 7) return std::bit_cast<float>(bits << 16);  // bf16 is half an fp32
+    const int field = magnitude >> kFractionBits, fraction = magnitude & ((1 << kFractionBits) - 1);
+    const int significand = field == 0 ? fraction : fraction | 1 << kFractionBits;
+    const int power = (field == 0 ? 1 : field) - kBias - kFractionBits;
+    return static_cast<float>(significand) * std::bit_cast<float>((127 + power) << 23 | sign);
+  }
+  static double any_value(std::uint16_t bits) {
+    if (exponent(bits) != kOfNoNumber) return value(bits);
+    const bool infinite = (bits & ((1 << kFractionBits) - 1)) == 0;
+    return !infinite ? std::numeric_limits<double>::quiet_NaN() : bits >> 15 ? -HUGE_VAL : HUGE_VAL;
+  }
+};
+using Half = Format<10, 15>;
+using Bfloat16 = Format<7, 127>;
+
+// Of fp32; a zero counts as its least one.
+int exponent_of(float x) {
+  const int field = std::bit_cast<int>(x) >> 23 & 255;
+  return (field == 0 ? 1 : field) - 127;
+}
 
 constexpr double power_of_two(int exponent) {
   return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52);
 }
 
-int exponent_field(float x) {
-  return static_cast<int>(std::bit_cast<std::uint32_t>(x) >> 23) & 255;
+// Without the bits that fp32 has no place for: rounded towards zero.
+double cut(double x) {
+  return std::bit_cast<double>(std::bit_cast<std::uint64_t>(x) & ~kBeyondFloat);
 }
 
-// Matrices of 16-bit elements: value = significand · 2^exponent, 1 <= |significand| < 2 unless it is subnormal.
-template <int kRowsOf, int kColumnsOf>
-struct Matrix {
-  double value[kRowsOf][kColumnsOf];
-  int exponent[kRowsOf][kColumnsOf];
-
-  // Says whether the element is infinite or NaN.
-  template <int kFractionBits, int kBias>
-  bool set(int row, int column, std::uint32_t bits) {
-    constexpr int kLargest = 2 * kBias + 1;  // the field of infinities and NaN
-    const int field = static_cast<int>(bits >> kFractionBits) & kLargest;
-    const int fraction = static_cast<int>(bits & ((1u << kFractionBits) - 1));
-    const int significand = field ? fraction | 1 << kFractionBits : fraction;
-    const int power = (field ? field : 1) - kBias;
-    double magnitude = significand * power_of_two(power - kFractionBits);
-    if (field == kLargest) magnitude = fraction ? std::numeric_limits<double>::quiet_NaN() : HUGE_VAL;
-    value[row][column] = bits >> 15 & 1 ? -magnitude : magnitude;
-    exponent[row][column] = significand ? power : kOfZero;
-    return field == kLargest;
-  }
-  bool set(int row, int column, std::uint32_t bits, MmaType type) {
-    return type == MmaType::half ? set<10, 15>(row, column, bits) : set<7, 127>(row, column, bits);
-  }
-};
-
-// sum · 2^exponent as fp32, rounded towards zero.
-float rounded(std::int64_t sum, int exponent) {
-  constexpr std::uint64_t kBeyondFloat = (std::uint64_t{1} << 29) - 1;  // bits of a double that fp32 has no place for
-  const double exact = static_cast<double>(sum) * power_of_two(exponent);
-  const double cut = std::bit_cast<double>(std::bit_cast<std::uint64_t>(exact) & ~kBeyondFloat);
-  if (std::fabs(cut) >= 0x1p-126 && std::fabs(cut) < 0x1p128) return static_cast<float>(cut);
-  if (std::fabs(cut) >= 0x1p128) return cut > 0 ? HUGE_VALF : -HUGE_VALF;
+float rounded(double exact) {
+  const double size = std::fabs(cut(exact));
+  if (size >= 0x1p-126 && size < 0x1p128) return static_cast<float>(cut(exact));
+  if (size >= 0x1p128) return exact > 0 ? HUGE_VALF : -HUGE_VALF;
   return static_cast<float>(std::trunc(exact * 0x1p149) * 0x1p-149);  // subnormal
 }
 
-// Zeros in all of A or all of B (a tile's edge, P of keys that nobody sees) and no infinity or NaN in the other: D = C.
-template <int kCount, const std::uint32_t* MmaRegisters::*kRegisters>
-std::uint32_t bits_of(const std::array<MmaRegisters, 32>& lanes, std::uint32_t exponent, bool& special) {
-  std::uint32_t bits = 0;
-  for (const MmaRegisters& lane : lanes)
-    for (int i = 0; i < kCount; ++i) {
-      const std::uint32_t both = (lane.*kRegisters)[i], low = both & exponent, high = both >> 16 & exponent;
-      bits |= both;
-      special |= low == exponent || high == exponent;
-    }
-  return bits & 0x7fff7fff;
+// The rule.
+template <class Format>
+float element(const std::uint16_t* a /*[16]*/, const std::uint16_t* b /*[16]*/, float c) {
+  double products[kMmaDepth], plain_sum = c;
+  int largest = exponent_of(c);
+  for (int k = 0; k < kMmaDepth; ++k) {
+    products[k] = Format::any_value(a[k]) * Format::any_value(b[k]);
+    plain_sum += products[k];
+    largest = std::max(largest, Format::exponent(a[k]) + Format::exponent(b[k]));
+  }
+  // Infinities and NaN: a plain sum tells what becomes of them.
+  if (std::isnan(plain_sum)) return kNaN;
+  if (std::isinf(plain_sum)) return static_cast<float>(plain_sum);
+
+  // In units of the last bit that is kept.
+  const double unit = power_of_two(largest - kFractionalBits), units = power_of_two(kFractionalBits - largest);
+  auto sum = static_cast<std::int64_t>(c * units);
+  for (const double product : products) sum += static_cast<std::int64_t>(product * units);
+  return rounded(static_cast<double>(sum) * unit);
 }
-bool is_zero(const std::array<MmaRegisters, 32>& lanes, MmaType type) {
-  const std::uint32_t exponent = type == MmaType::half ? 0x7c00 : 0x7f80;
-  bool special = false;
-  const std::uint32_t a = bits_of<4, &MmaRegisters::a>(lanes, exponent, special);
-  const std::uint32_t b = bits_of<2, &MmaRegisters::b>(lanes, exponent, special);
-  return !special && (a == 0 || b == 0);
+
+// The operands of a warp; A, C and D by columns.
+struct Operands {
+  alignas(32) std::uint16_t a[kMmaDepth * kRows], b[kColumns * kMmaDepth];
+  alignas(32) float c[kColumns * kRows], d[kColumns * kRows];
+};
+
+template <class Format>
+float element_of(const Operands& of, int n, int row) {
+  std::uint16_t a[kMmaDepth];
+  for (int k = 0; k < kMmaDepth; ++k) a[k] = of.a[k * kRows + row];
+  return element<Format>(a, of.b + n * kMmaDepth, of.c[n * kRows + row]);
+}
+
+// Vectors of the compiler: registers of AVX2, or whatever the processor has for them.
+constexpr int kWidth = 8;
+typedef float Floats __attribute__((vector_size(32), may_alias));
+typedef std::int32_t Ints __attribute__((vector_size(32), may_alias));
+typedef std::int16_t Shorts __attribute__((vector_size(32), may_alias));
+typedef std::int16_t HalfShorts __attribute__((vector_size(16), may_alias));
+
+// The rule for eight rows of a column of D at a time. Where an element's largest exponent is between these, fp32 holds
+// its products exactly, and in units of the last bit that is kept a term is an integer below 2^27. The others, and
+// infinities and NaN, are left to element().
+constexpr int kLow = -90, kHigh = 100;
+
+template <class Format>
+void calculate(Operands& of) {
+  // Decode each factor once.
+  alignas(32) std::int16_t a_exponent[kMmaDepth * kRows], b_exponent[kColumns * kMmaDepth];
+  alignas(32) float a[kMmaDepth * kRows], b[kColumns * kMmaDepth];
+  std::int16_t largest_a = kOfZero, largest_b = kOfZero;
+  for (int i = 0; i < kMmaDepth * kRows; ++i) {
+    a_exponent[i] = Format::exponent(of.a[i]);
+    largest_a = std::max(largest_a, a_exponent[i]);
+  }
+  for (int i = 0; i < kColumns * kMmaDepth; ++i) {
+    b_exponent[i] = Format::exponent(of.b[i]);
+    largest_b = std::max(largest_b, b_exponent[i]);
+  }
+  for (int i = 0; i < kMmaDepth * kRows; ++i) a[i] = Format::value(of.a[i]);
+  for (int i = 0; i < kColumns * kMmaDepth; ++i) b[i] = Format::value(of.b[i]);
+
+  if (largest_a + largest_b < kOfZero / 2) {  // zeros in all of A or B, a tile's edge say: D is C; -0 becomes +0
+    for (int i = 0; i < kColumns * kRows; ++i) of.d[i] = of.c[i] == of.c[i] ? of.c[i] + 0.0f : kNaN;
+    return;
+  }
+  if (largest_a + largest_b > kHigh) {
+    for (int i = 0; i < kColumns * kRows; ++i) of.d[i] = element_of<Format>(of, i / kRows, i % kRows);
+    return;
+  }
+
+  // The largest exponent of an element's products.
+  alignas(32) std::int16_t of_products[kColumns * kRows];
+  for (int n = 0; n < kColumns; ++n) {
+    Shorts most = Shorts{} + std::int16_t{2 * kOfZero};
+    for (int k = 0; k < kMmaDepth; ++k) {
+      const Shorts sums = reinterpret_cast<const Shorts&>(a_exponent[k * kRows]) + b_exponent[n * kMmaDepth + k];
+      most = sums > most ? sums : most;
+    }
+    reinterpret_cast<Shorts&>(of_products[n * kRows]) = most;
+  }
+
+  alignas(32) std::int32_t extreme[kColumns * kRows];
+  Ints any_extreme = {};
+  for (int first = 0; first < kColumns * kRows; first += kWidth) {
+    // Of all its terms.
+    const Floats c = reinterpret_cast<const Floats&>(of.c[first]);
+    const Ints products = __builtin_convertvector(reinterpret_cast<const HalfShorts&>(of_products[first]), Ints);
+    const Ints field = (Ints)c >> 23 & 255, of_c = (field == 0 ? field + 1 : field) - 127;
+    const Ints exponent = products > of_c ? products : of_c, not_low = exponent > kLow ? exponent : Ints{} + kLow;
+    const Ints largest = not_low < kHigh ? not_low : Ints{} + kHigh, is_extreme = exponent != largest;
+    const Floats units = (Floats)((127 + kFractionalBits - largest) << 23);
+    const Floats unit = (Floats)((127 - kFractionalBits + largest) << 23);
+    reinterpret_cast<Ints&>(extreme[first]) = is_extreme;
+    any_extreme |= is_extreme;
+
+    // Truncate and add: 16 products fit 32 bits. Then C's element, exactly, and round.
+    const int n = first / kRows, row = first % kRows;
+    Ints sum = {};
+    for (int k = 0; k < kMmaDepth; ++k) {
+      const Floats product = reinterpret_cast<const Floats&>(a[k * kRows + row]) * b[n * kMmaDepth + k];
+      sum += __builtin_convertvector(product * units, Ints);
+    }
+    const Ints last = __builtin_convertvector((is_extreme ? Floats{} : c) * units, Ints);
+    for (int i = 0; i < kWidth; ++i) {
+      const double exact = static_cast<double>(sum[i]) + static_cast<double>(last[i]);
+      of.d[first + i] = static_cast<float>(cut(exact)) * unit[i];
+    }
+  }
+
+  // Without products, in rows of zeros, D is C here too.
+  int any = 0;
+  for (int i = 0; i < kWidth; ++i) any |= any_extreme[i];
+  for (int i = 0; any && i < kColumns * kRows; ++i) {
+    if (!extreme[i]) continue;
+    const bool is_c = of_products[i] < kOfZero / 2 && of.c[i] == of.c[i];
+    of.d[i] = is_c ? of.c[i] + 0.0f : element_of<Format>(of, i / kRows, i % kRows);
+  }
 }
 
 }  // namespace
 
+float mma_element(const std::uint16_t (&a)[kMmaDepth], const std::uint16_t (&b)[kMmaDepth], float c, MmaType type) {
+  return type == MmaType::half ? element<Half>(a, b, c) : element<Bfloat16>(a, b, c);
+}
+
 void mma_m16n8k16(const std::array<MmaRegisters, 32>& lanes, MmaType type) {
-  if (is_zero(lanes, type)) {
-    for (const MmaRegisters& lane : lanes)
-      for (int i = 0; i < 4; ++i) {
-        const float c = lane.c[i];
-        lane.d[i] = c != c ? std::bit_cast<float>(kNaN) : c + 0.0f;  // -0 becomes +0
-      }
-    return;
-  }
-  Matrix<kRows, kDepth> a;
-  Matrix<kDepth, kColumns> b;
-  float c[kRows][kColumns], d[kRows][kColumns];
-  bool special = false;  // some input is NaN or infinite
+  Operands of;
   for (int lane = 0; lane < 32; ++lane) {
     const MmaRegisters& registers = lanes[static_cast<std::size_t>(lane)];
     const int group = lane / 4, pair = lane % 4 * 2;
     for (int r = 0; r < 4; ++r)
       for (int i = 0; i < 2; ++i)
-        special |= a.set(group + r % 2 * 8, pair + i + r / 2 * 8, registers.a[r] >> 16 * i & 0xffff, type);
+        of.a[(pair + i + r / 2 * 8) * kRows + group + r % 2 * 8] = static_cast<std::uint16_t>(registers.a[r] >> 16 * i);
     for (int r = 0; r < 2; ++r)
-      for (int i = 0; i < 2; ++i) special |= b.set(pair + i + r * 8, group, registers.b[r] >> 16 * i & 0xffff, type);
-    for (int i = 0; i < 4; ++i) {
-      c[group + i / 2 * 8][pair + i % 2] = registers.c[i];
-      special |= exponent_field(registers.c[i]) == 255;
-    }
+      for (int i = 0; i < 2; ++i)
+        of.b[group * kMmaDepth + pair + i + r * 8] = static_cast<std::uint16_t>(registers.b[r] >> 16 * i);
+    for (int i = 0; i < 4; ++i) of.c[(pair + i % 2) * kRows + group + i / 2 * 8] = registers.c[i];
   }
-
-  // Infinities and NaN: a plain sum tells what becomes of them. To the other elements they are no more than zeros.
-  bool decided[kRows][kColumns] = {};
-  if (special) {
-    for (int row = 0; row < kRows; ++row)
-      for (int n = 0; n < kColumns; ++n) {
-        double sum = c[row][n];
-        for (int k = 0; k < kDepth; ++k) sum += a.value[row][k] * b.value[k][n];
-        decided[row][n] = !std::isfinite(sum);
-        if (decided[row][n]) d[row][n] = std::isnan(sum) ? std::bit_cast<float>(kNaN) : static_cast<float>(sum);
-      }
-    const auto clear = [](auto& element) { element = std::isfinite(element) ? element : 0; };
-    for (auto& row : a.value)
-      for (double& element : row) clear(element);
-    for (auto& row : b.value)
-      for (double& element : row) clear(element);
-    for (auto& row : c)
-      for (float& element : row) clear(element);
-  }
-
-  for (int row = 0; row < kRows; ++row) {
-    int largest[kColumns];
-    for (int n = 0; n < kColumns; ++n) {
-      const int field = exponent_field(c[row][n]);
-      largest[n] = (field ? field : 1) - 127;
-    }
-    for (int k = 0; k < kDepth; ++k)
-      for (int n = 0; n < kColumns; ++n) {
-        const int exponent = a.exponent[row][k] + b.exponent[k][n];
-        largest[n] = exponent > largest[n] ? exponent : largest[n];
-      }
-    // In units of the last bit that is kept a term is an integer below 2^27 (C's below 2^26): 16 of them fit 32 bits.
-    double unit[kColumns];
-    std::int32_t sum[kColumns] = {};
-    for (int n = 0; n < kColumns; ++n) unit[n] = power_of_two(kFractionalBits - largest[n]);
-    for (int k = 0; k < kDepth; ++k)
-      for (int n = 0; n < kColumns; ++n) sum[n] += static_cast<std::int32_t>(a.value[row][k] * b.value[k][n] * unit[n]);
-    for (int n = 0; n < kColumns; ++n)
-      if (!decided[row][n])
-        d[row][n] = rounded(sum[n] + static_cast<std::int64_t>(c[row][n] * unit[n]), largest[n] - kFractionalBits);
-  }
+  type == MmaType::half ? calculate<Half>(of) : calculate<Bfloat16>(of);
   for (int lane = 0; lane < 32; ++lane)
     for (int i = 0; i < 4; ++i)
-      lanes[static_cast<std::size_t>(lane)].d[i] = d[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2];
+      lanes[static_cast<std::size_t>(lane)].d[i] = of.d[(lane % 4 * 2 + i % 2) * kRows + lane / 4 + i / 2 * 8];
 }
 
 }  // namespace flash::simt

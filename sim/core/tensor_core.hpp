@@ -9,8 +9,12 @@
 namespace flash::simt {
 
 enum class MmaType { half, bfloat16 };
+constexpr int kMmaDepth = 16;  // columns of A, rows of B
 
 // D = A B + C of one warp: A [16,16], B [16,8], C and D [16,8] in fp32.
 void mma_m16n8k16(const std::array<MmaRegisters, 32>& lanes, MmaType type);
+
+// The same for one element of D: a is A's row, b is B's column, c is C's element. The rule in plain words, slowly.
+float mma_element(const std::uint16_t (&a)[kMmaDepth], const std::uint16_t (&b)[kMmaDepth], float c, MmaType type);
 
 }  // namespace flash::simt

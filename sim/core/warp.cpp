@@ -3,6 +3,7 @@
 // Use: through sim/dialect/dialect.hpp. The source lane of a shuffle: the PTX manual's shfl.sync (segments of `width`).
 #include <bit>
 #include <cstdio>
+#include <cstring>
 #include <string>
 
 #include "sim/core/block.hpp"
@@ -20,6 +21,12 @@ const char* name_of(WarpOp op) {
   return kNames[static_cast<int>(op)];
 }
 
+static const char kMaskRemedy[] = "name in the mask exactly the lanes that make the call";
+
+const char* remedy_for_missing(WarpOp op) {
+  return is_aligned(op) ? "let all 32 lanes of the warp come to the same instruction" : kMaskRemedy;
+}
+
 static std::string hexadecimal(unsigned mask) {
   char text[16];
   std::snprintf(text, sizeof text, "0x%08x", mask);
@@ -32,9 +39,6 @@ std::string described(const OpenOp& op) {
 }
 
 namespace {
-
-const char kMaskRemedy[] = "name in the mask exactly the lanes that make the call";
-const char kAlignedRemedy[] = "let all 32 lanes of the warp come to the same instruction";
 
 bool same_place(const OpenOp& op, WarpOp other, const Site& site) {
   return op.op == other && op.site.line() == site.line() && op.site.column() == site.column();
@@ -89,59 +93,61 @@ void multiply(const Thread* t) {
 
 // ldmatrix: lane 8 i + r has read row r of matrix i; PTX ISA 9.7.15.5.15 says who gets which elements of it.
 void hand_out_matrices(const Thread* t) {
-  const auto rows_of = [&](unsigned lane) { return reinterpret_cast<LdmatrixRegisters*>(t[lane].value); };
+  const auto registers_of = [&](unsigned lane) { return reinterpret_cast<LdmatrixRegisters*>(t[lane].value); };
+  std::uint16_t matrices[4][8][8];
+  for (unsigned lane = 0; lane < kWarpSize; ++lane)
+    std::memcpy(matrices[lane / 8][lane % 8], registers_of(lane)->row, sizeof matrices[0][0]);
+  const bool transposed = t[0].param;
   for (unsigned lane = 0; lane < kWarpSize; ++lane)
     for (unsigned i = 0; i < 4; ++i)
       for (unsigned half = 0; half < 2; ++half) {
-        const unsigned pair = lane % 4 * 2 + half;
-        const bool transposed = t[0].param;
-        rows_of(lane)->elements[i][half] =
-            transposed ? rows_of(8 * i + pair)->row[lane / 4] : rows_of(8 * i + lane / 4)->row[pair];
+        const unsigned group = lane / 4, pair = lane % 4 * 2 + half;
+        registers_of(lane)->elements[i][half] = transposed ? matrices[i][pair][group] : matrices[i][group][pair];
       }
 }
 
 }  // namespace
 
-std::uint64_t Worker::warp_op(const WarpRequest& request, unsigned mask, Site site) {
+std::uint64_t Worker::warp_op(WarpOp op, unsigned mask, std::uint64_t value, Site site, unsigned param,
+                              unsigned width) {
   Thread& thread = threads[current];
   Warp& warp = warps[thread.warp];
-  thread.op = request.op, thread.value = request.value, thread.bytes = request.bytes;
-  thread.param = request.param, thread.width = request.width;
+  thread.op = op, thread.value = value, thread.param = param, thread.width = width;
   thread.site = site, thread.mask = mask, thread.state = State::at_warp_op, thread.atomics_in_a_row = 0;
 
   // __activemask names nobody: it ends when all that could join have come (see resolve_activemask).
-  if (request.op == WarpOp::activemask) {
+  if (op == WarpOp::activemask) {
     run_next();
     return thread.result;
   }
   const unsigned bit = 1u << thread.lane;
   if (!(mask & bit))
-    misuse("warp operation", described({request.op, mask, 0, site, 0}) + " called by a lane that is not in it",
-           kMaskRemedy, {side("calls", thread)});
+    misuse("warp operation", described({op, mask, 0, site, 0}) + " called by a lane that is not in it", kMaskRemedy,
+           {side("calls", thread)});
 
-  if (is_aligned(request.op) && warp.exists != ~0u)
+  if (is_aligned(op) && warp.exists != ~0u)
     misuse("warp operation",
-           described({request.op, mask, 0, site, 0}) + " in a warp of " + std::to_string(std::popcount(warp.exists)) +
-               " lanes",
+           described({op, mask, 0, site, 0}) + " in a warp of " + std::to_string(std::popcount(warp.exists)) + " lanes",
            "give the block whole warps", {side("calls", thread)});
-  if (!std::has_single_bit(request.width) || request.width > kWarpSize)
-    misuse("warp operation", std::string(name_of(request.op)) + " with width " + std::to_string(request.width),
+  if (!std::has_single_bit(width) || width > kWarpSize)
+    misuse("warp operation", std::string(name_of(op)) + " with width " + std::to_string(width),
            "the width is 1, 2, 4, 8, 16 or 32", {side("calls", thread)});
 
   // Join the operation that lanes of the same mask have begun, or begin it.
   std::size_t i = 0;
   while (i < warp.open.size() && warp.open[i].mask != mask) ++i;
-  if (i == warp.open.size()) warp.open.push_back({request.op, mask, 0, site, thread.lane});
-  OpenOp& op = warp.open[i];
+  if (i == warp.open.size()) warp.open.push_back({op, mask, 0, site, thread.lane});
+  OpenOp& open = warp.open[i];
   // A __syncwarp may meet another one: "a __syncwarp with the same mask" (CUDA Programming Guide).
-  if (observer && op.op != WarpOp::sync ? !same_place(op, request.op, site) : op.op != request.op)
-    misuse(
-        "warp operation", "lanes of one mask meet at different operations",
-        is_aligned(request.op) || is_aligned(op.op) ? kAlignedRemedy : "let all lanes of the mask make the same call",
-        {side("calls", thread), side("calls", threads[thread.warp * kWarpSize + op.first_lane])});
-  op.arrived |= bit;
-  if (op.arrived == (mask & warp.exists)) {
-    const OpenOp done = op;
+  if (observer && open.op != WarpOp::sync ? !same_place(open, op, site) : open.op != op)
+    misuse("warp operation", "lanes of one mask meet at different operations",
+           is_aligned(op)        ? remedy_for_missing(op)
+           : is_aligned(open.op) ? remedy_for_missing(open.op)
+                                 : "let all lanes of the mask make the same call",
+           {side("calls", thread), side("calls", threads[thread.warp * kWarpSize + open.first_lane])});
+  open.arrived |= bit;
+  if (open.arrived == (mask & warp.exists)) {
+    const OpenOp done = open;
     warp.open.erase(warp.open.begin() + static_cast<std::ptrdiff_t>(i));
     complete(warp, thread.warp * kWarpSize, done);
   }
@@ -153,6 +159,21 @@ void Worker::misuse(const char* kind, const std::string& what, const std::string
                     std::vector<FindingSide> sides) {
   findings.add({kind, what, remedy, std::move(sides), block});
   stop_block();
+}
+
+// A lane's result of a shuffle among `lanes` of its warp, which begins at t[0].
+void Worker::shuffle(Thread& thread, const Thread* t, unsigned lanes, unsigned mask) {
+  const unsigned source = source_lane(thread);
+  thread.result = lanes >> source & 1 ? t[source].value : ~std::uint64_t{0};  // undefined on the GPU: poison
+  if (!observer || lanes >> source & 1) return;
+  const bool named = mask >> source & 1;
+  const std::string what = std::string(name_of(thread.op)) + " reads lane " + std::to_string(source) + ", ";
+  findings.add({"warp operation",
+                named ? what + "but its warp has " + std::to_string(std::popcount(warps[thread.warp].exists)) + " lanes"
+                      : what + "which is not in the mask " + hexadecimal(mask),
+                named ? "read lanes that exist, or give the block whole warps" : kMaskRemedy,
+                {side("calls", thread)},
+                block});
 }
 
 // All lanes have come: compute each lane's result and let them run.
@@ -174,28 +195,15 @@ void Worker::complete(Warp& warp, unsigned first_thread, const OpenOp& op) {
   }
   for (unsigned m = lanes; m; m &= m - 1) {
     Thread& thread = t[std::countr_zero(m)];
-    thread.result = common;
-    if (op.op >= WarpOp::shfl && op.op <= WarpOp::shfl_xor) {
-      const unsigned source = source_lane(thread);
-      thread.result = lanes >> source & 1 ? t[source].value : ~std::uint64_t{0};  // undefined on the GPU: poison
-      if (observer && !(lanes >> source & 1)) {
-        const bool named = op.mask >> source & 1;
-        const std::string what = std::string(name_of(op.op)) + " reads lane " + std::to_string(source) + ", ";
-        findings.add({"warp operation",
-                      named ? what + "but its warp has " + std::to_string(std::popcount(warp.exists)) + " lanes"
-                            : what + "which is not in the mask " + hexadecimal(op.mask),
-                      named ? "read lanes that exist, or give the block whole warps" : kMaskRemedy,
-                      {side("calls", thread)},
-                      block});
-      }
-    }
+    thread.state = State::ready, thread.result = common;
+    if (op.op >= WarpOp::shfl && op.op <= WarpOp::shfl_xor) shuffle(thread, t, lanes, op.mask);
     if (op.op == WarpOp::match_any) {
       thread.result = 0;
       for (unsigned o = lanes; o; o &= o - 1)
         thread.result |= std::uint64_t{t[std::countr_zero(o)].value == thread.value} << std::countr_zero(o);
     }
-    make_ready(first_thread + thread.lane);
   }
+  ready_.insert_lanes(first_thread, lanes);
   yields_without_progress_ = 0;
   if (observer) {
     if (op.op == WarpOp::sync) observer->warp_sync(first_thread / kWarpSize, lanes);

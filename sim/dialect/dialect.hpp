@@ -217,17 +217,17 @@ FLASH_INLINE void __nanosleep(unsigned, FLASH_SITE) { flash::simt::pause(site); 
 // ---- warp operations ----------------------------------------------------------------------------------------------
 
 FLASH_INLINE void __syncwarp(unsigned mask = 0xffffffffu, FLASH_SITE) {
-  flash::simt::warp_op(flash::simt::WarpOp::sync, mask, 0, 0, 0, 32, site);
+  flash::simt::warp_op(flash::simt::WarpOp::sync, mask, 0, site);
 }
 FLASH_INLINE unsigned __activemask(FLASH_SITE) {
-  return static_cast<unsigned>(flash::simt::warp_op(flash::simt::WarpOp::activemask, 0, 0, 0, 0, 32, site));
+  return static_cast<unsigned>(flash::simt::warp_op(flash::simt::WarpOp::activemask, 0, 0, site));
 }
 #define FLASH_SHUFFLE(name, op, Param)                                                                          \
   template <class T>                                                                                            \
   FLASH_INLINE T name(unsigned mask, T value, Param param, int width = 32, FLASH_SITE) {                        \
-    return flash::from_word<T>(flash::simt::warp_op(flash::simt::WarpOp::op, mask, flash::to_word(value),       \
-                                                    sizeof(T), static_cast<unsigned>(param),                    \
-                                                    static_cast<unsigned>(width), site));                       \
+    return flash::from_word<T>(flash::simt::warp_op(flash::simt::WarpOp::op, mask, flash::to_word(value), site, \
+                                                    static_cast<unsigned>(param),                               \
+                                                    static_cast<unsigned>(width)));                             \
   }
 FLASH_SHUFFLE(__shfl_sync, shfl, int)
 FLASH_SHUFFLE(__shfl_up_sync, shfl_up, unsigned)
@@ -237,7 +237,7 @@ FLASH_SHUFFLE(__shfl_xor_sync, shfl_xor, int)
 #define FLASH_VOTE(Result, name, op)                                                                            \
   FLASH_INLINE Result name(unsigned mask, int predicate, FLASH_SITE) {                                          \
     return static_cast<Result>(                                                                                 \
-        flash::simt::warp_op(flash::simt::WarpOp::op, mask, predicate != 0, 4, 0, 32, site));                   \
+        flash::simt::warp_op(flash::simt::WarpOp::op, mask, predicate != 0, site));                             \
   }
 FLASH_VOTE(unsigned, __ballot_sync, ballot)
 FLASH_VOTE(int, __any_sync, any)
@@ -246,7 +246,7 @@ FLASH_VOTE(int, __all_sync, all)
 template <class T>
 FLASH_INLINE unsigned __match_any_sync(unsigned mask, T value, FLASH_SITE) {
   return static_cast<unsigned>(
-      flash::simt::warp_op(flash::simt::WarpOp::match_any, mask, flash::to_word(value), sizeof(T), 0, 32, site));
+      flash::simt::warp_op(flash::simt::WarpOp::match_any, mask, flash::to_word(value), site));
 }
 // All lanes have the same value: the mask, else 0.
 template <class T>
@@ -257,7 +257,7 @@ FLASH_INLINE unsigned __match_all_sync(unsigned mask, T value, int* all_match, F
 #define FLASH_REDUCE(T, name, op)                                                                               \
   FLASH_INLINE T name(unsigned mask, T value, FLASH_SITE) {                                                     \
     return flash::from_word<T>(                                                                                 \
-        flash::simt::warp_op(flash::simt::WarpOp::op, mask, flash::to_word(value), 4, 0, 32, site));            \
+        flash::simt::warp_op(flash::simt::WarpOp::op, mask, flash::to_word(value), site));                      \
   }
 FLASH_REDUCE(int, __reduce_add_sync, reduce_add)
 FLASH_REDUCE(unsigned, __reduce_add_sync, reduce_add)

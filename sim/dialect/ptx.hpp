@@ -13,8 +13,7 @@ FLASH_INLINE void mma_m16n8k16(float (&d)[4], const unsigned (&a)[4], const unsi
   static_assert(std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>, "mma_m16n8k16 multiplies 16-bit floats");
   const flash::simt::MmaRegisters registers{a, b, c, d};
   const unsigned type = std::is_same_v<T, __nv_bfloat16>;
-  flash::simt::warp_op(flash::simt::WarpOp::mma, 0xffffffffu, reinterpret_cast<std::uintptr_t>(&registers), 4, type, 32,
-                       site);
+  flash::simt::warp_op(flash::simt::WarpOp::mma, 0xffffffffu, reinterpret_cast<std::uintptr_t>(&registers), site, type);
 }
 
 // Four matrices of 8 x 8 16-bit elements from shared memory. Lane 8 i + r gives the address of row r of matrix i (16
@@ -22,8 +21,8 @@ FLASH_INLINE void mma_m16n8k16(float (&d)[4], const unsigned (&a)[4], const unsi
 FLASH_INLINE void ldmatrix_of(unsigned (&registers)[4], const void* row, bool transposed, flash::simt::Site site) {
   flash::simt::LdmatrixRegisters exchanged;
   flash::simt::ldmatrix_row(row, exchanged, site);
-  flash::simt::warp_op(flash::simt::WarpOp::ldmatrix, 0xffffffffu, reinterpret_cast<std::uintptr_t>(&exchanged), 4,
-                       transposed, 32, site);
+  flash::simt::warp_op(flash::simt::WarpOp::ldmatrix, 0xffffffffu, reinterpret_cast<std::uintptr_t>(&exchanged), site,
+                       transposed);
   __builtin_memcpy(registers, exchanged.elements, sizeof exchanged.elements);
 }
 FLASH_INLINE void ldmatrix_x4(unsigned (&registers)[4], const void* row, FLASH_SITE) {

@@ -3,19 +3,11 @@
 // Run: simt_conformance_test (against docs/results/conformance-h200.txt); record.cpp makes that file on a GPU.
 #include <cmath>
 
-#include "gpu/kernel.cuh"
-#include "tests/simt/conformance.hpp"
+#include "tests/simt/conformance.cuh"
 
 namespace flash::inline FLASH_MACHINE {
 
 constexpr unsigned all_lanes = 0xffffffffu;
-
-// A well-mixed word for each index (lowbias32): the inputs of all families, made in the kernel.
-__device__ inline unsigned mix(unsigned x) {
-  x = (x ^ x >> 16) * 0x7feb352du;
-  x = (x ^ x >> 15) * 0x846ca68bu;
-  return x ^ x >> 16;
-}
 
 // ---- Warps: shuffles, votes, reductions ------------------------------------------------------------------------
 
@@ -455,17 +447,6 @@ __global__ void vectors(const float4* in /*[64]*/, uint4* out /*[64]*/, float2* 
 }
 
 // ---- Host side -------------------------------------------------------------------------------------------------
-
-// Runs kernel(args…, out) and returns the words that it wrote (zero where it wrote nothing).
-template <class Out, class... Parameters, class... Arguments>
-Family collect(Machine& m, const char* name, std::size_t words, dim3 grid, dim3 block, void (*kernel)(Parameters...),
-               const Arguments&... arguments) {
-  Family family{name, std::vector<std::uint32_t>(words), 0};
-  const Array<std::uint32_t> out = m.upload(name, family.words.data(), words);
-  launch(m, kernel, grid, block, arguments..., reinterpret_cast<Out*>(out.data()));
-  m.download(family.words.data(), out);
-  return family;
-}
 
 // Moves the NaN results of a 16-bit family into a family of their own, so that different payloads show alone.
 // The words at `stride * i + skip…` are not numbers (comparison flags) and stay.

@@ -1,17 +1,9 @@
 // conformance_ptx.cu: as conformance.cu for the instructions of gpu/ptx.cuh, which need compute capability 8.0:
 // mma by the kinds of operands that could tell one rounding from another, ldmatrix, cp.async.
 // Run: simt_conformance_test (against docs/results/conformance-h200.txt); record.cpp makes that file on a GPU.
-#include "gpu/kernel.cuh"
-#include "tests/simt/conformance.hpp"
+#include "tests/simt/conformance.cuh"
 
 namespace flash::inline FLASH_MACHINE {
-
-// A well-mixed word for each index (lowbias32).
-__device__ inline unsigned mixed(unsigned x) {
-  x = (x ^ x >> 16) * 0x7feb352du;
-  x = (x ^ x >> 15) * 0x846ca68bu;
-  return x ^ x >> 16;
-}
 
 // Which operands. Elements: 16 bits of which `keep` stay random and `set` are 1; C likewise of 32 bits.
 struct Operands {
@@ -27,18 +19,18 @@ __global__ void products(Operands kind, unsigned* out /*[blocks][64][4][32]*/) {
   for (unsigned i = 0; i < 64; ++i) {
     const unsigned seed = (blockIdx.x * 64 + i) * 10 * 32 + lane;
     const auto two = [&](unsigned n) {
-      const unsigned word = mixed(seed + n * 32);
+      const unsigned word = mix(seed + n * 32);
       return (word & (kind.keep << 16 | kind.keep)) | kind.set << 16 | kind.set;
     };
     unsigned a[4] = {two(0), two(1), two(2), two(3)}, b[2] = {two(4), two(5)};
     if (kind.cancel) {
       for (unsigned& word : a) word = (word & 0xffffu) | word << 16;
       for (unsigned& word : b) word = (word & 0xffffu) | (word << 16 ^ 0x80000000u);
-      if (mixed(seed) % 8 == 0) a[i % 4] ^= 1u;
+      if (mix(seed) % 8 == 0) a[i % 4] ^= 1u;
     }
     float c[4];
     for (unsigned n = 0; n < 4; ++n)
-      c[n] = i % 4 == 0 ? __uint_as_float((mixed(seed + (6 + n) * 32) & kind.keep_c) | kind.set_c) : d[n];
+      c[n] = i % 4 == 0 ? __uint_as_float((mix(seed + (6 + n) * 32) & kind.keep_c) | kind.set_c) : d[n];
     mma_m16n8k16<T>(d, a, b, c);
     for (unsigned n = 0; n < 4; ++n) out[((blockIdx.x * 64 + i) * 4 + n) * 32 + lane] = __float_as_uint(d[n]);
   }
@@ -52,7 +44,7 @@ struct Matrices {
 __global__ void matrix_loads(unsigned* out /*[2][4][32]*/) {
   Matrices& matrices = shared<Matrices>();
   const unsigned lane = threadIdx.x;
-  for (unsigned i = lane; i < 512; i += 32) matrices.rows[i / 8][i % 8] = static_cast<unsigned short>(mixed(i));
+  for (unsigned i = lane; i < 512; i += 32) matrices.rows[i / 8][i % 8] = static_cast<unsigned short>(mix(i));
   __syncwarp();
   unsigned registers[4];
   ldmatrix_x4(registers, matrices.rows[(lane * 5 + 3) % 64]);
@@ -85,12 +77,7 @@ std::vector<Family> run_ptx_conformance(const MachineOptions& options) {
   Machine m(options);
   std::vector<Family> all;
   const auto mma = [&]<class T>(T, const char* name, Operands kind) {
-    constexpr unsigned kBlocks = 16;
-    Family family{name, std::vector<std::uint32_t>(kBlocks * 64 * 128), 0};
-    const Array<unsigned> out = m.upload(name, family.words.data(), family.words.size());
-    launch(m, products<T>, dim3(kBlocks), dim3(32), kind, out.data());
-    m.download(family.words.data(), out);
-    all.push_back(std::move(family));
+    all.push_back(collect<unsigned>(m, name, 16 * 64 * 128, dim3(16), dim3(32), products<T>, kind));
   };
   // fp16: sign, 5 bits of exponent, 10 of fraction; bf16: 8 and 7.
   mma(__half{}, "mma_half_near_one", {0x8fff, 0x3000, 0x81ffffff, 0x3c000000, false});

@@ -8,8 +8,10 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <random>
 #include <sstream>
 
+#include "sim/core/tensor_core.hpp"
 #include "tests/simt/conformance.hpp"
 
 namespace {
@@ -120,5 +122,70 @@ TEST_CASE("asynchronous copies give the same bits whenever they arrive") {
        {flash::Completion::late, flash::Completion::eager, flash::Completion::random}) {
     const flash::MachineOptions options{.seed = 5, .completion = completion};
     CHECK(equal(flash::on_checked::run_ptx_conformance(options), flash::on_sim::run_ptx_conformance({})));
+  }
+}
+
+// 2.5 million elements. Fields of exponents from windows of any place and width, so that terms are near and far; C's
+// reach that of the products and all of fp32; zeros, no numbers, and products that cancel, up to a bit now and then.
+TEST_CASE("the tensor core's vectors give the bits of its rule") {
+  using namespace flash::simt;
+  std::mt19937_64 random(1);
+  const auto below = [&](unsigned n) { return static_cast<unsigned>(random() % n); };
+  for (const MmaType type : {MmaType::half, MmaType::bfloat16}) {
+    const unsigned fraction = type == MmaType::half ? 10 : 7, fields = 1u << (15 - fraction), bias = fields / 2 - 1;
+    std::array<int, 3> kinds{};  // elements of D that are finite, infinite, NaN
+    for (int i = 0; i < 10000; ++i) {
+      const unsigned width = 1 + below(i % 2 ? 8 : fields - 1), zeros = below(4), specials = below(16) ? 0 : 64;
+      const bool cancel = below(4) == 0;
+      const auto number = [&](unsigned first) {
+        if (zeros && below(8) < zeros) return 0u;
+        const unsigned field = specials && below(specials) == 0 ? fields - 1 : (first + below(width)) % (fields - 1);
+        return below(2) << 15 | field << fraction | (below(8) ? below(1u << fraction) : 0);
+      };
+      std::uint16_t a[16][kMmaDepth], b[8][kMmaDepth];
+      float c[16][8];
+      const unsigned first_a = below(fields - 1), first_b = below(fields - 1);
+      for (auto& row : a)
+        for (auto& element : row) element = static_cast<std::uint16_t>(number(first_a));
+      for (auto& column : b)
+        for (auto& element : column) element = static_cast<std::uint16_t>(number(first_b));
+      for (int k = 0; cancel && k < kMmaDepth; k += 2) {
+        for (auto& row : a) row[k + 1] = static_cast<std::uint16_t>(row[k] ^ (below(64) == 0));
+        for (auto& column : b) column[k + 1] = column[k] ^ 0x8000;
+      }
+      const int near = static_cast<int>(first_a + first_b) - 2 * static_cast<int>(bias) + 127;
+      for (auto& row : c)
+        for (float& element : row) {
+          const unsigned field = i % 4 < 2 ? below(256) : static_cast<unsigned>(near) + below(40) - 30;
+          element = std::bit_cast<float>(below(2) << 31 | (below(8) ? field & 255 : 0) << 23 |
+                                         (below(8) ? below(1u << 23) : 0));
+        }
+
+      std::uint32_t registers_a[32][4], registers_b[32][2];
+      float registers_c[32][4];
+      std::array<MmaRegisters, 32> lanes;
+      const auto pair = [](unsigned low, unsigned high) { return low | high << 16; };
+      for (int lane = 0; lane < 32; ++lane) {
+        const int g = lane / 4, t = lane % 4 * 2;
+        for (int r = 0; r < 4; ++r) {
+          const std::uint16_t* from = &a[g + r % 2 * 8][t + r / 2 * 8];
+          registers_a[lane][r] = pair(from[0], from[1]);
+          registers_c[lane][r] = c[g + r / 2 * 8][t + r % 2];
+        }
+        for (int r = 0; r < 2; ++r) registers_b[lane][r] = pair(b[g][t + r * 8], b[g][t + r * 8 + 1]);
+        lanes[static_cast<std::size_t>(lane)] = {registers_a[lane], registers_b[lane], registers_c[lane],
+                                                 registers_c[lane]};
+      }
+      mma_m16n8k16(lanes, type);
+      for (int lane = 0; lane < 32; ++lane)
+        for (int r = 0; r < 4; ++r) {
+          const int row = lane / 4 + r / 2 * 8, column = lane % 4 * 2 + r % 2;
+          const float want = mma_element(a[row], b[column], c[row][column], type), got = registers_c[lane][r];
+          ++kinds[std::isnan(want) ? 2 : std::isinf(want)];
+          if (std::bit_cast<std::uint32_t>(got) != std::bit_cast<std::uint32_t>(want))
+            FAIL("matrices " << i << ", row " << row << ", column " << column << ": " << got << ", not " << want);
+        }
+    }
+    for (const int kind : kinds) CHECK(kind > 1000);
   }
 }
