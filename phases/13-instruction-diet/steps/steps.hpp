@@ -20,13 +20,14 @@ inline constinit std::array<std::array<Step, step_count>, 3> steps_by_machine{};
 // top-left. Anything else is refused (Error), for phase 13 has it.
 inline Run run_step(std::size_t step, const Problem<bfloat16>& p, Where where, const MachineOptions& options = {}) {
   const auto limit = [](bool holds, const std::string& what, const std::string& value, const std::string& allowed) {
-    if (!holds) refuse(what + " of a step", value, allowed, "use phase 13");
+    if (!holds) refuse(what, value, allowed, "use phase 13");
   };
   const auto check = [&](const char* name, const AnyView& view) {
     limit(view.shape == p.q.shape, std::string(name) + "'s shape", shape_text(view.shape), shape_text(p.q.shape));
     limit(view.stride == dense_strides(view.shape), std::string(name) + "'s strides", shape_text(view.stride), "dense");
   };
-  limit(step < step_count, "number", std::to_string(step), "0 to " + std::to_string(step_count - 1));
+  if (step >= step_count)
+    refuse("step", static_cast<std::int64_t>(step), "0 to " + std::to_string(step_count - 1), "choose one of these");
   check("Q", p.q), check("K", p.k), check("V", p.v), check("O", View<const bfloat16>(p.o));
   limit(p.D() == 128, "D", std::to_string(p.D()), "128");
   limit(p.Sq() > 0 && p.Sq() % 128 == 0, "N", std::to_string(p.Sq()), "a multiple of 128");
