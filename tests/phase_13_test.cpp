@@ -31,13 +31,13 @@ using phase13::run_step, phase13::step_count, phase13::step_names;
 // Within the bars of the contract: one tile of keys and several, logits of all sizes, and a mask.
 void check_step(std::size_t step, Where where) {
   CAPTURE(std::string(step_names[step]));
-  const auto check = [&](std::int64_t N, Causal causal, Input input) {
-    const Case c{.B = 1, .Sq = N, .Sk = N, .D = 128, .input = input, .causal = causal};
+  const auto check = [&](std::int64_t N, Causal causal, Input input, std::int64_t H = 1) {
+    const Case c{.B = 1, .H = H, .Sq = N, .Sk = N, .D = 128, .input = input, .causal = causal};
     check_forward<bfloat16>(
         c, [&](const Problem<bfloat16>& p) { run_step(step, p, where); }, phase13::features);
   };
-  for (const std::int64_t N : {128, 256})
-    for (const Causal causal : {Causal::None, Causal::TopLeft}) check(N, causal, Input::Normal);
+  for (const std::int64_t N : {128, 256}) check(N, Causal::None, Input::Normal);
+  check(256, Causal::TopLeft, Input::Normal, 2);
   for (const Input input : {Input::Outliers, Input::Q60, Input::Shuffled, Input::LowVaried})
     check(128, Causal::TopLeft, input);
 }
@@ -78,7 +78,7 @@ TEST_CASE("gpu: the steps compute attention") {
 
 // The staircase leads from phase 12 to phase 13, and what does not round anew changes no bit.
 TEST_CASE("sim: the first step has the bits of phase 12, the last those of phase 13") {
-  const std::int64_t N = 384;
+  const std::int64_t N = 256;
   for (const Causal causal : {Causal::None, Causal::TopLeft}) {
     std::vector<Result> step;
     for (std::size_t i = 0; i < step_count; ++i) step.push_back(result_of(i, N, causal, Where::Sim));
@@ -106,9 +106,8 @@ TEST_CASE("checked: clean, the steps too, with the same bits and counters whenev
     for (const Causal causal : {Causal::None, Causal::TopLeft}) {
       CAPTURE(std::string(step_names[step]));
       const Result late = result_of(step, 256, causal, Where::Checked);
-      for (const auto& [order, completion] : {std::pair{Order::reverse, Completion::eager},
-                                              {Order::random, Completion::random},
-                                              {Order::random, Completion::late}}) {
+      for (const auto& [order, completion] :
+           {std::pair{Order::reverse, Completion::eager}, {Order::random, Completion::random}}) {
         const Result again =
             result_of(step, 256, causal, Where::Checked, {.order = order, .seed = 7, .completion = completion});
         CHECK(late.same_o(again));
@@ -145,7 +144,7 @@ std::uint64_t rescales(const RowMajor<double>& S /*[N, N], in base 2*/, std::int
 
 TEST_CASE("each step's counters equal formulas") {
   if (skipped_without(Where::Checked)) return;
-  for (const std::uint64_t N : {128, 384})
+  for (const std::uint64_t N : {128, 256})
     for (const bool causal : {false, true}) {
       const Causal mask = causal ? Causal::TopLeft : Causal::None;
       const RowMajor<double> S = scores<double>(Result(static_cast<std::int64_t>(N)).data.widened(), 0) / std::log(2.0);

@@ -15,6 +15,7 @@
 
 using namespace flash;
 using namespace flash::bench;
+using phase13::run_step, phase13::step_count, phase13::step_names;
 
 namespace {
 
@@ -73,7 +74,7 @@ std::pair<double, double> verify(const Problem<bfloat16>& p) {
 }
 
 // Phase 12 with its tiles, the steps, phase 13 with its tiles.
-constexpr std::size_t kernels = step_count + 2;
+constexpr std::size_t kernel_count = step_count + 2;
 std::string name_of(std::size_t kernel) {
   return kernel == 0 ? phase12::features.phase : kernel > step_count ? phase13::features.phase : step_names[kernel - 1];
 }
@@ -112,11 +113,11 @@ int main(int count, char** words) try {
                                 lse.data(),
                                 {.causal = causal ? Causal::TopLeft : Causal::None}};
       // Rounds over all kernels, so that a slow minute of the chip's is everybody's; of a kernel's medians the median.
-      std::vector<Row> row(kernels);
-      std::vector<std::vector<double>> medians(kernels);
-      std::vector<std::vector<bfloat16>> verified(kernels);
+      std::vector<Row> row(kernel_count);
+      std::vector<std::vector<double>> medians(kernel_count);
+      std::vector<std::vector<bfloat16>> verified(kernel_count);
       for (int round = 0; round < rounds; ++round)
-        for (std::size_t i = 0; i < kernels; ++i) {
+        for (std::size_t i = 0; i < kernel_count; ++i) {
           std::fill(o.begin(), o.end(), bfloat16{0x7fc0});  // NaN
           const Timing timing = run(i, p, {.samples = 30}).timing;
           try {
@@ -132,7 +133,7 @@ int main(int count, char** words) try {
           medians[i].push_back(timing.median_ms);
           row[i].timing.samples += timing.samples, row[i].timing.sm_mhz = timing.sm_mhz;
         }
-      for (std::size_t i = 0; i < kernels; ++i) {
+      for (std::size_t i = 0; i < kernel_count; ++i) {
         std::sort(medians[i].begin(), medians[i].end());
         row[i].at = {"diet", BN / N, H, N, D, causal};
         row[i].kernel = name_of(i);
