@@ -1,10 +1,11 @@
 // phase_13_test.cpp: proof of phase 13, the instruction diet: all that phases and kernels promise (promises.hpp), and
-// its counters from formulas, whenever the copies arrive.
+// whenever the copies arrive. Then the kernels of its staircase (steps/), with their counters from formulas.
 // ./flash test 13
 #include <doctest/doctest.h>
 
 #include "phases/12-async-copies/phase.hpp"
-#include "phases/13-instruction-diet/phase.hpp"
+#include "phases/13-instruction-diet/steps/steps.hpp"
+#include "phases/common/example.hpp"
 #include "tests/tensor_kernels.hpp"
 
 using namespace flash;
@@ -19,4 +20,193 @@ const Phase* flash::test::phase_before() {
 
 TEST_CASE_TEMPLATE("copies may arrive at any time", T, half, bfloat16) {
   check_completions<T>();
+}
+
+// ---- The staircase --------------------------------------------------------------------------------------------------
+
+namespace {
+
+using phase13::run_step, phase13::step_count, phase13::step_names;
+
+// Within the bars of the contract: one tile of keys and several, logits of all sizes, and a mask.
+void check_step(std::size_t step, Where where) {
+  CAPTURE(std::string(step_names[step]));
+  const auto check = [&](std::int64_t N, Causal causal, Input input, std::int64_t H = 1) {
+    const Case c{.B = 1, .H = H, .Sq = N, .Sk = N, .D = 128, .input = input, .causal = causal};
+    check_forward<bfloat16>(
+        c, [&](const Problem<bfloat16>& p) { run_step(step, p, where); }, phase13::features);
+  };
+  for (const std::int64_t N : {128, 256}) check(N, Causal::None, Input::Normal);
+  check(256, Causal::TopLeft, Input::Normal, 2);
+  for (const Input input : {Input::Outliers, Input::Q60, Input::Shuffled, Input::LowVaried})
+    check(128, Causal::TopLeft, input);
+}
+
+// O and LSE of one head of N random rows, and what was counted.
+struct Result {
+  Rounded<bfloat16> data;
+  Ledger ledger;
+
+  explicit Result(std::int64_t N) : data(random_example(N, 128)) {}
+  bool same_o(const Result& other) const {
+    return std::memcmp(data.o.data(), other.data.o.data(), data.o.size() * sizeof(bfloat16)) == 0;
+  }
+  bool same_lse(const Result& other) const { return same_bits(data.lse, other.data.lse); }
+};
+Result result_of(std::size_t step, std::int64_t N, Causal causal, Where where, const MachineOptions& options = {}) {
+  Result result(N);
+  result.ledger = run_step(step, result.data.problem({.causal = causal}), where, options).ledger;
+  return result;
+}
+template <class Forward>
+Result result_of(const Forward& forward, std::int64_t N, const Options& options) {
+  Result result(N);
+  forward(result.data.problem(options));
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("sim: the steps compute attention") {
+  for (std::size_t step = 0; step < step_count; ++step) check_step(step, Where::Sim);
+}
+
+TEST_CASE("gpu: the steps compute attention") {
+  if (skipped_without(Where::Gpu)) return;
+  for (std::size_t step = 0; step < step_count; ++step) check_step(step, Where::Gpu);
+}
+
+// The staircase leads from phase 12 to phase 13, and what does not round anew changes no bit.
+TEST_CASE("sim: the first step has the bits of phase 12, the last those of phase 13") {
+  const std::int64_t N = 256;
+  for (const Causal causal : {Causal::None, Causal::TopLeft}) {
+    std::vector<Result> step;
+    for (std::size_t i = 0; i < step_count; ++i) step.push_back(result_of(i, N, causal, Where::Sim));
+    const Result before =
+        result_of([](const auto& p) { phase12::forward(p); }, N, {.causal = causal, .block_q = 64, .block_k = 64});
+    const Result after =
+        result_of([](const auto& p) { phase13::forward(p); }, N, {.causal = causal, .block_q = 128, .block_k = 64});
+    const auto same = [](const Result& a, const Result& b) { return a.same_o(b) && a.same_lse(b); };
+    CHECK(same(before, step[0]));
+    CHECK_FALSE(same(step[0], step[1]));  // the scale is applied elsewhere
+    CHECK_FALSE(same(step[1], step[2]));  // another order of tiles, other maxima on the way
+    CHECK(same(step[2], step[3]));
+    CHECK(step[3].same_lse(step[4]));  // 1 / l is rounded, O then again: that rarely shows
+    CHECK(same(step[4], step[5]));
+    CHECK_FALSE(same(step[5], step[6]));                        // m is no longer the maximum
+    if (causal == Causal::None) CHECK(same(step[6], step[7]));  // with a mask some maxima are negative
+    CHECK(same(step[7], step[8]));
+    CHECK(same(step[8], after));
+  }
+}
+
+TEST_CASE("checked: clean, the steps too, with the same bits and counters whenever copies arrive") {
+  if (skipped_without(Where::Checked)) return;
+  for (std::size_t step = 0; step < step_count; ++step)
+    for (const Causal causal : {Causal::None, Causal::TopLeft}) {
+      CAPTURE(std::string(step_names[step]));
+      const Result late = result_of(step, 256, causal, Where::Checked);
+      for (const auto& [order, completion] :
+           {std::pair{Order::reverse, Completion::eager}, {Order::random, Completion::random}}) {
+        const Result again =
+            result_of(step, 256, causal, Where::Checked, {.order = order, .seed = 7, .completion = completion});
+        CHECK(late.same_o(again));
+        CHECK(late.same_lse(again));
+        CHECK(late.ledger == again.ledger);
+      }
+    }
+}
+
+namespace {
+
+// How often a warp of `rows` rows rescales: where, from the last tile to the first, a row's maximum in base 2 outgrows
+// the one that was taken last by more than 8.
+std::uint64_t rescales(const RowMajor<double>& S /*[N, N], in base 2*/, std::int64_t rows, bool causal) {
+  const std::int64_t N = S.rows();
+  std::uint64_t count = 0;
+  for (std::int64_t first = 0; first < N; first += rows) {
+    std::vector<double> m(static_cast<std::size_t>(rows), -INFINITY), top = m;
+    for (std::int64_t key = N - 64; key >= 0; key -= 64) {
+      bool grown = false;
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const std::int64_t keys = causal ? std::clamp<std::int64_t>(first + r + 1 - key, 0, 64) : 64;
+        top[r] = m[r];
+        for (std::int64_t j = key; j < key + keys; ++j) top[r] = std::max(top[r], S(first + r, j));
+        grown |= top[r] > m[r] + 8;
+      }
+      if (grown) m = top, ++count;
+    }
+  }
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("each step's counters equal formulas") {
+  if (skipped_without(Where::Checked)) return;
+  for (const std::uint64_t N : {128, 256})
+    for (const bool causal : {false, true}) {
+      const Causal mask = causal ? Causal::TopLeft : Causal::None;
+      const RowMajor<double> S = scores<double>(Result(static_cast<std::int64_t>(N)).data.widened(), 0) / std::log(2.0);
+      for (std::size_t step = 0; step < step_count; ++step) {
+        CAPTURE(std::string(step_names[step]));
+        CAPTURE(N);
+        CAPTURE(causal);
+        // Tiles that blocks copy, and that their warps multiply: all of them, but with a mask those seen.
+        const std::uint64_t rows = step < 5 ? 16 : 32, Br = 4 * rows, warps = N / rows, row = 256;
+        std::uint64_t tiles = 0, multiplied = 0;
+        for (std::uint64_t first = 0; first < N; first += rows)
+          for (std::uint64_t key = 0; key < N; key += 64) {
+            tiles += first % Br == 0 && (!causal || key < first + Br);
+            multiplied += step < 5 ? !causal || key < first / Br * Br + Br : !causal || key < first + rows;
+          }
+        Ledger l = result_of(step, static_cast<std::int64_t>(N), mask, Where::Checked).ledger;
+        const auto bytes = [](std::uint64_t n) { return static_cast<std::int64_t>(n); };
+        check_traffic(l, {{"Q", bytes(N * row), 0},
+                          {"K", bytes(tiles * 64 * row), 0},
+                          {"V", bytes(tiles * 64 * row), 0},
+                          {"O", 0, bytes(N * row)},
+                          {"LSE", 0, bytes(N * 4)}});
+        CHECK(l.tensor_flops == multiplied * 4 * rows * 64 * 128);
+        // One for each element of P; and each lane one per row of its own when it rescales.
+        const std::uint64_t rescaled = step < 6 ? multiplied : rescales(S, 32, causal);
+        CHECK(l.exps == multiplied * rows * 64 + rescaled * 32 * rows / 8);
+        CHECK(l.barriers == tiles + (2 <= step && step < 5 ? N / Br : 0));
+        CHECK(l.shared_bytes_peak == (Br + 4 * 64) * row);
+        // ldmatrix: 16 x 16 of K and V; of Q once, or with each tile. Then O, 16 bytes a lane, out of Q's rows.
+        const std::uint64_t matrices = 4 * 8, q = rows / 16 * 8, out = step < 4 ? 0 : rows * row / 512;
+        const std::uint64_t loads =
+            step < 5 ? multiplied * 2 * matrices + warps * (q + out) : multiplied * (2 * matrices + q) + warps * out;
+        const std::uint64_t stores = step < 4 ? 0 : warps * rows * row / 4 / 32;
+        CHECK(l.shared_read_requests == loads);
+        CHECK(l.shared_write_requests == stores);
+        CHECK(l.shared_wavefronts == 4 * loads + stores);
+        CHECK(l.bank_conflicts() == 0);
+        CHECK(l.array("O").write_requests == warps * rows * row / (step < 4 ? 2 : 16) / 32);
+      }
+    }
+}
+
+TEST_CASE("what the steps leave out is refused") {
+  Inputs<bfloat16> in({.B = 1, .H = 2, .Sq = 128, .Sk = 128, .D = 128});
+  const auto refused = [&](const std::string& message, const auto& break_it, std::size_t step = 0) {
+    Problem<bfloat16> p = in.problem(true);
+    break_it(p);
+    CHECK_THROWS_WITH_AS(run_step(step, p, Where::Sim), message.c_str(), Error);
+  };
+  const auto reshaped = [](Problem<bfloat16>& p, const std::array<std::int64_t, 4>& shape) {
+    for (auto* view : {&p.q, &p.k, &p.v}) *view = dense_view(view->data, shape);
+    p.o = dense_view(p.o.data, shape);
+  };
+  refused("K's shape is [1, 2, 64, 128]; expected [1, 2, 128, 128]; use phase 13", [](auto& p) { p.k.shape[2] = 64; });
+  refused("V's strides is [32768, 16384, 136, 1]; expected dense; use phase 13", [](auto& p) { p.v.stride[2] = 136; });
+  refused("D is 64; expected 128; use phase 13", [&](auto& p) { reshaped(p, {1, 2, 128, 64}); });
+  refused("N is 64; expected a multiple of 128; use phase 13", [&](auto& p) { reshaped(p, {1, 2, 64, 128}); });
+  refused("B · H is 0; expected 1 to 65535; use phase 13", [&](auto& p) { reshaped(p, {0, 2, 128, 128}); });
+  refused("LSE is null; expected an array; use phase 13", [](auto& p) { p.lse = nullptr; });
+  refused("scale is -1.000000; expected more than 0; use phase 13", [](auto& p) { p.options.scale = -1.0f; });
+  refused("mask is bottom-right; expected none or top-left; use phase 13",
+          [](auto& p) { p.options.causal = Causal::BottomRight; });
+  refused(
+      "step is 9; expected 0 to 8; choose one of these", [](auto&) {}, step_count);
 }

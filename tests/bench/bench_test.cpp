@@ -376,6 +376,25 @@ TEST_CASE("The CPU beside another library: a line per D and mask, a column per N
         "| D 64, causal |  | 2.00 |\n\nMemory beyond Q, K, V and O: at most 0.80 of torch's.\n\n");
 }
 
+TEST_CASE(
+    "Phase 13's steps: speed beside prediction and step before, judged where there is both; instructions per mma") {
+  const std::string predicted = R"({"kernel": "0-a", "N": 512, "causal": false, "predicted": 100},
+                                   {"kernel": "1-b", "N": 512, "causal": false, "predicted": 200})";
+  const std::string measured = R"({"kernel": "0-a", "N": 512, "causal": false, "tflops": 109},
+                                  {"kernel": "1-b", "N": 512, "causal": false, "tflops": 218},
+                                  {"kernel": "0-a", "N": 2048, "causal": false, "tflops": 50},
+                                  {"kernel": "0-a", "N": 512, "causal": true, "tflops": 70}, )";
+  const std::string table = diet_table(rows_of(measured + predicted));
+  CHECK(table.find("\n| 0-a | 109 (100) |  | 50.0 |  | yes |\n| 1-b | 218 (200) | × 2.00 |  |  | yes |\n") !=
+        std::string::npos);
+  CHECK(table.find("\n| 0-a | 70.0 |  |  |  |  |\n") != std::string::npos);  // causal, not predicted
+  CHECK(diet_table(rows_of(predicted)).find("\n| 1-b | (200) |  |  |\n") != std::string::npos);
+  const std::string wrong = R"({"kernel": "0-a", "N": 512, "causal": false, "tflops": 89}, )";
+  CHECK(diet_table(rows_of(wrong + predicted)).find("| 89.0 (100) |  | **0 of 1** |") != std::string::npos);
+  CHECK(sass_table(rows_of(R"({"kernel": "0-a", "registers": 9, "spilled": 8, "instructions": 300, "mma": 128})"))
+            .find("\n| 0-a | 9 | 8 | 300 | 128 | 2.34 |\n") != std::string::npos);
+}
+
 TEST_CASE("Sanitizer, mutants, simulators: what is missing, survived or slow shows") {
   CHECK(sanitizer_table(rows_of(R"({"phase": "05", "type": "t", "tool": "a", "found": 0},
                                    {"phase": "06", "type": "t", "tool": "b", "found": 3})")) ==

@@ -332,6 +332,62 @@ inline std::string picture_link(const std::vector<Json>&, const Words& words) {
   return "![" + one_of(words, "alt") + "](" + one_of(words, "link") + ")\n\n";
 }
 
+// The staircase of phase 13: a table per mask, of each step the TFLOP/s for each N, the prediction in brackets, and how
+// many times those of the step before. Rows with "predicted" are predictions; a measured row may do without one.
+inline std::string diet_table(const std::vector<Json>& rows) {
+  const auto find = [&](const std::string& kernel, const std::string& N, bool causal, const char* field) {
+    for (const Json& row : rows)
+      if (kernel_of(row) == kernel && N_of(row) == N && row.at("causal").truth == causal && row.find(field))
+        return row.at(field).number;
+    return 0.0;
+  };
+  std::string text;
+  for (const bool causal : {false, true}) {
+    const std::vector<std::string> lengths = values_of(rows, N_of);
+    std::vector<std::string> head{causal ? "causal" : "no mask"};
+    for (const std::string& N : lengths)
+      head.insert(head.end(), {"N = " + N + ": TFLOP/s (predicted)", "of the step before"});
+    head.push_back("within 10 % of the prediction");
+    text += table_head(head);
+    std::string before;
+    for (const std::string& kernel : values_of(rows, kernel_of)) {
+      std::vector<std::string> cells{kernel};
+      int judged = 0, right = 0;
+      for (const std::string& N : lengths) {
+        const double predicted = find(kernel, N, causal, "predicted"), tflops = find(kernel, N, causal, "tflops");
+        const double last = before.empty() ? 0 : find(before, N, causal, "tflops");
+        cells.push_back(
+            (tflops > 0 ? short_number(tflops) : "") +
+            (predicted > 0 ? std::string(tflops > 0 ? " " : "") + "(" + short_number(predicted) + ")" : ""));
+        cells.push_back(tflops > 0 && last > 0 ? "× " + format("%.2f", tflops / last) : "");
+        const bool judge = tflops > 0 && predicted > 0;
+        judged += judge, right += judge && std::abs(tflops / predicted - 1) <= 0.1;
+      }
+      const std::string verdict =
+          right == judged ? "yes" : "**" + std::to_string(right) + " of " + std::to_string(judged) + "**";
+      cells.push_back(judged == 0 ? "" : verdict);
+      text += table_line(cells);
+      before = kernel;
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+// What the compiler made of each step: see tests/bench/sass.py.
+inline std::string sass_table(const std::vector<Json>& rows) {
+  std::string text = table_head(
+      {"step", "registers", "bytes spilled", "instructions of a whole tile", "of these mma", "instructions per mma"});
+  for (const Json& row : rows) {
+    std::vector<std::string> cells{kernel_of(row)};
+    for (const char* name : {"registers", "spilled", "instructions", "mma"})
+      cells.push_back(format("%.0f", row.at(name).number));
+    cells.push_back(format("%.2f", row.at("instructions").number / row.at("mma").number));
+    text += table_line(cells);
+  }
+  return text + "\n";
+}
+
 using Table = std::function<std::string(const std::vector<Json>& rows, const Words& words)>;
 inline const std::vector<std::pair<std::string, Table>>& kinds() {
   const auto plain = [](std::string (*table)(const std::vector<Json>&)) {
@@ -351,7 +407,9 @@ inline const std::vector<std::pair<std::string, Table>>& kinds() {
                                                                  {"ceilings", plain(ceilings_table)},
                                                                  {"ratios", ratios_table},
                                                                  {"beside", beside_tables},
-                                                                 {"picture", picture_link}};
+                                                                 {"picture", picture_link},
+                                                                 {"diet", plain(diet_table)},
+                                                                 {"sass", plain(sass_table)}};
   return all;
 }
 
