@@ -67,7 +67,8 @@ set(FLASH_BOTH_FLAGS -ffp-contract=off -fno-strict-aliasing -fno-extern-tls-init
 # -Og keeps accesses as the source has them; the hooks are ours (sim/checks/hooks.cpp), not the sanitizer's. Frame
 # pointers tell by which calls a thread came to a barrier; -fsanitize=alignment tells of a float4* that is no multiple
 # of 16 where only a member is read (nvcc may read the whole).
-set(FLASH_CHECKED_FLAGS -Og -fno-optimize-sibling-calls -fno-omit-frame-pointer
+# -fno-gnu-unique: flash-launches makes copies of what headers define ordinary definitions (sim/compiler/main.cpp).
+set(FLASH_CHECKED_FLAGS -Og -fno-optimize-sibling-calls -fno-omit-frame-pointer -fno-gnu-unique
   -fsanitize=thread,alignment --param=tsan-instrument-func-entry-exit=0 --param=tsan-distinguish-volatile=1)
 
 # What ./flash check needs (sim/cuda/check.sh): the simulator, the translator, and how programs are compiled.

@@ -20,7 +20,8 @@ struct Layout {
   static constexpr int threads(int Br) { return Br / (16 * row_tiles) * 32; }
 };
 
-// By how much (log2) a row's maximum may outgrow the one in use. 16 keys are too few to guess a maximum from.
+// By how much (log2) a row's maximum may outgrow the one in use, once that comes from a whole tile: few keys are too few
+// to guess a maximum from.
 constexpr float rescale_beyond(int Bc) {
   return Bc >= 64 ? 8 : 0;
 }
@@ -101,13 +102,14 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
   const std::int64_t first_row = q_tile * Br;
 
   // P = exp2(c · S - c · m). A negative scale turns the signs of Q; scale = 0 becomes tiny, since -inf · 0 is NaN.
-  const float c = fmaxf(fabsf(scale_log2), 1e-30f), slack = rescale_beyond(Bc) / c;
+  const float c = fmaxf(fabsf(scale_log2), 1e-30f);
 
   // The state of online softmax (phase 02), in registers: element i of o and s belongs to row i / 2. m is near the
   // maximum of what was seen; any value will do, as long as P, l and O use the same.
   float m[kRowTiles][2], l[kRowTiles][2] = {}, o[kRowTiles][D / 8][4] = {};
 #pragma unroll
   for (int rt = 0; rt < kRowTiles; ++rt) m[rt][0] = m[rt][1] = -INFINITY;
+  float slack = 0;        // what a maximum may grow by
   bool moderate = false;  // is 0 <= c · m <= 512 for all rows of the warp?
   // #endregion
 
@@ -239,6 +241,7 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
         for (int n = 0; n < D / 8; ++n) o[rt][n][2 * r] *= alpha, o[rt][n][2 * r + 1] *= alpha;
       }
       moderate = __all_sync(0xffffffffu, all);
+      if (!kMasked) slack = rescale_beyond(Bc) / c;
     }
     // #endregion
 

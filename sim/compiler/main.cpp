@@ -95,6 +95,12 @@ struct Command {
   Words assemble(const std::string& assembly) const {
     return {compiler.back(), "-x", "assembler", "-o", object, "-c", assembly};
   }
+  // Of functions of headers, which several files compile, the linker throws all copies but one away, and lets the debug
+  // information of each file name that one. Then a finding in another function of the file may lose its line. Without
+  // the groups that mark them as copies all of them stay, and each file's lines are its own.
+  Words keep_copies() const { return {"objcopy", "--remove-section=.group", object}; }
+
+  bool has(const char* option) const { return std::find(options.begin(), options.end(), option) != options.end(); }
 };
 
 std::string content(const std::string& path) {
@@ -140,6 +146,7 @@ int main(int argc, char** argv) {
   int status = run(command.preprocess(text));
   try {
     if (status == 0) status = translate(command, text, assembly);
+    if (status == 0 && command.has("-DFLASH_CHECKED")) status = run(command.keep_copies());
   } catch (const Malformed& error) {
     std::cerr << error.what() << "\n";
     status = 1;
