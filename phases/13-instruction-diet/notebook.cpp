@@ -96,8 +96,8 @@ static bool counts() {
 // guess, 2 of the 424 cases of the contract then missed O's error bar, by 0.6 and 0.7 %. So such small tiles follow
 // each growth, and tiles of 64 keys have the bound.
 //
-// A row may see no key of a tile that its warp multiplies, where K ends or the mask is bottom-right. Its m stays −∞,
-// and −∞ − −∞ would be NaN: 0 is subtracted then.
+// With tiles of 16 keys, or a bottom-right mask, a row may see no key of a tile that its warp multiplies. Its m stays
+// −∞, and −∞ − −∞ would be NaN: 0 is subtracted then.
 //
 // ```{region} attention.cuh maximum
 // ```
