@@ -199,12 +199,19 @@ TEST_CASE("what the steps leave out is refused") {
     p.o = dense_view(p.o.data, shape);
   };
   refused("K's shape is [1, 2, 64, 128]; expected [1, 2, 128, 128]; use phase 13", [](auto& p) { p.k.shape[2] = 64; });
-  refused("V's strides is [32768, 16384, 136, 1]; expected dense; use phase 13", [](auto& p) { p.v.stride[2] = 136; });
+  refused("V's stride is [32768, 16384, 136, 1]; expected dense; use phase 13", [](auto& p) { p.v.stride[2] = 136; });
   refused("D is 64; expected 128; use phase 13", [&](auto& p) { reshaped(p, {1, 2, 128, 64}); });
-  refused("N is 64; expected a multiple of 128; use phase 13", [&](auto& p) { reshaped(p, {1, 2, 64, 128}); });
+  refused("N is 64; expected a multiple of 128 up to 1048576; use phase 13", [&](auto& p) {
+    reshaped(p, {1, 2, 64, 128});
+  });
   refused("B · H is 0; expected 1 to 65535; use phase 13", [&](auto& p) { reshaped(p, {0, 2, 128, 128}); });
   refused("LSE is null; expected an array; use phase 13", [](auto& p) { p.lse = nullptr; });
-  refused("scale is -1.000000; expected more than 0; use phase 13", [](auto& p) { p.options.scale = -1.0f; });
+  refused("scale is -1.000000; expected finite and more than 0; use phase 13",
+          [](auto& p) { p.options.scale = -1.0f; });
+  refused("scale is inf; expected finite and more than 0; use phase 13", [](auto& p) { p.options.scale = INFINITY; });
+  refused("N is 1048704; expected a multiple of 128 up to 1048576; use phase 13", [&](auto& p) {
+    reshaped(p, {1, 2, (1 << 20) + 128, 128});
+  });
   refused("mask is bottom-right; expected none or top-left; use phase 13",
           [](auto& p) { p.options.causal = Causal::BottomRight; });
   refused(
