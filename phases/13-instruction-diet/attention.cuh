@@ -20,8 +20,8 @@ struct Layout {
   static constexpr int threads(int Br) { return Br / (16 * row_tiles) * 32; }
 };
 
-// By how much (log2) a row's maximum may outgrow the one in use, once that comes from a whole tile: few keys are too few
-// to guess a maximum from.
+// By how much (log2) a row's maximum may outgrow the one in use, once that comes from a whole tile. From few keys it is
+// a poor guess.
 constexpr float rescale_beyond(int Bc) {
   return Bc >= 64 ? 8 : 0;
 }

@@ -1,15 +1,14 @@
 // %% [markdown]
 // # 13 · The instruction diet
 //
-// **Question.** Phase 12 copies while it multiplies, and has no bank conflicts. Between two `mma`, though, stand other
-// instructions: loads of fragments, addresses, comparisons, maxima, exponentials, multiplications. A warp issues one
-// instruction at a time, so each of them delays the next `mma`. Which ones can go?
+// **Question.** [The page before](steps.cpp) took instructions out of phase 12's loop, one kind at a time, in one
+// setting: bf16, D = 128, whole tiles. What does it take to keep all that for any size, any strides and any scale?
 //
-// **Idea.** A dozen small changes. None changes what is computed but for its rounding. Each saves one kind of
-// instruction, and this page says which.
+// **Idea.** Whatever depends on the setting goes where it costs least: into constants that depend on D, in front of the
+// loop, into its first tile, or into a branch that is rarely taken.
 //
-// **Changed since 12.** Much of the file, so it is shown in full below. The folder holds the final kernel only: the
-// changes are explained one by one here, but they have not been measured one by one yet.
+// **Changed since 12.** Much of the file, so it is shown in full below. The page before has the reasons step by step;
+// this one says what is added to the last step.
 
 // %% tags=["hide-input"]
 #include "phases/13-instruction-diet/phase.hpp"
@@ -37,44 +36,35 @@ static bool counts() {
 }
 
 // %% [markdown]
-// ## 32 rows per warp
+// ## What fits
 //
-// A fragment of K, once loaded, was multiplied by 16 rows of Q. Let a warp have 32 rows, two row tiles of 16, and it is
-// multiplied by both. That halves the `ldmatrix` of K and V, and the wavefronts with them. The price is registers:
-// twice as much of S, P and O per lane. What still fits into the 255 that a thread may have, and leaves room for two
-// blocks on a multiprocessor, depends on D:
+// A warp with 32 rows needs twice as many registers for S, P and O as one with 16. What fits into the 255 that a thread
+// may have, and leaves room for two blocks on a multiprocessor, depends on D:
 //
 // ```{region} attention.cuh layout
 // ```
 //
-// For D = 128 Q's fragments no longer fit, and are fetched again for each tile as in phase 11. For D = 256 there are no
-// registers for 32 rows, and one block takes 192 KiB of shared memory: it has its multiprocessor to itself.
+// For D = 64 there is room for Q's fragments, too, so they are loaded once. For D = 128 they are fetched again for each
+// tile. For D = 256 there are no registers for 32 rows, and one block takes 192 KiB of shared memory: it has its
+// multiprocessor to itself.
 //
-// ## Copies and addresses
+// ## Copies
 //
-// A thread copies one column of pieces, so that the column's limit is worked out once and a pointer is moved on by a
-// constant. Its rows are a power of two apart; so the swizzle of each row is the first one's, XORed with a constant
-// that the compiler knows. Only the first copies have to look where K and V end, since the loop runs from the last tile
-// to the first. All others are whole: `kWhole`.
+// As on the page before, a thread copies one column of pieces, whose rows have one swizzle but for a constant. New are
+// the ends. The column's limit is worked out once. The rows' limit matters only to the first copies, since the loop
+// runs from the last tile to the first: all others are whole, `kWhole`.
 //
 // ```{region} attention.cuh load-tile
 // ```
 //
-// `ldmatrix` needs an address per lane. Phase 12 computed row, column and XOR anew for each. But the XOR touches three
-// bits of the address only. Eight rows further down is a constant, and so is 64 columns to the right; the four places
-// in between are four pointers. What is left is a constant offset, which is part of the load instruction and costs
-// nothing. The four pointers are made anew for each tile, by four XORs. Twelve pointers that live through the whole
-// loop cost more: with D = 128 all 255 registers are taken, and what is missing is the room to load a fragment ahead of
-// its `mma`.
-//
-// ```{region} attention.cuh fragments
-// ```
+// The fragments' addresses are those of [step 3](steps.cpp). The four pointers are made anew for each tile, by four
+// XORs. Twelve pointers that live through the whole loop cost more: with D = 128 all 255 registers are taken, and what
+// is missing is the room to load a fragment ahead of its `mma`.
 //
 // ## The scale
 //
-// Phase 12 multiplied each score by scale · log₂ e and subtracted m later. Both fit into one multiply-add inside the
-// exponential: exp2(c · s − c · m). So S is never scaled, and m is a maximum of unscaled scores. That is right for c >
-// 0 only. A negative scale turns the signs of Q once instead, and a scale of 0 becomes tiny, since −∞ · 0 is NaN.
+// exp2(c · s − c · m) takes its maximum over unscaled scores. That is right for c > 0 only. A negative scale turns the
+// signs of Q once, before the loop, and a scale of 0 becomes tiny, since −∞ · 0 is NaN.
 //
 // ```{region} attention.cuh head
 // ```
@@ -83,14 +73,14 @@ static bool counts() {
 //
 // ## Two loops
 //
-// A masked tile needs comparisons that a whole tile does not. `step` is compiled twice, for `masked` true and false,
-// and the loop over tiles becomes two. The masked tiles are the last ones, so they come first.
+// `step` is compiled twice, for `masked` true and false. Masked are the tiles on the diagonal, and the one in which K
+// ends.
 //
 // ```{region} attention.cuh two-loops
 // ```
 //
-// A step begins as in phase 12. New is the last line: a tile that the block needs may still be out of sight for all
-// rows of one warp. Such a warp takes part in the copies and the barriers and skips the rest.
+// A tile that the block needs may still be out of sight for all rows of one warp. Such a warp takes part in the copies
+// and the barriers and skips the rest.
 //
 // ```{region} attention.cuh tile-begins
 // ```
@@ -101,19 +91,14 @@ static bool counts() {
 //
 // ## The maximum
 //
-// Online softmax works with any m, as long as P, l and O use the same one; m only keeps the exponentials in range. So
-// m, l and O may stay as they are until a maximum has outgrown its m by much: by a factor of 2⁸ in P, which fp16 and
-// bf16 both hold. Each lane looks at its own columns, and one vote of the warp decides. Without growth there is no
-// shuffle, no exp2 for α, and no multiplication of O.
+// The bound of 2⁸, beyond which a warp rescales, has a price. Where m is the exact maximum, the largest P is 1 and has
+// no rounding error; otherwise it has one like all others. With tiles of 16 keys, where the first maximum is a poor
+// guess, 2 of the 424 cases of the contract then missed O's error bar, by 0.6 and 0.7 %. And a masked tile may hold few
+// keys that a row sees. So small and masked tiles follow each growth; the bound holds from the first whole tile of 64
+// keys on.
 //
-// The bound has a price. Where m is the exact maximum, the largest P is 1 and has no rounding error; otherwise it has
-// one like all others. With tiles of 16 keys, where the first maximum is a poor guess, 2 of the 424 cases of the
-// contract then missed O's error bar, by 0.6 and 0.7 %. So such small tiles follow each growth, and tiles of 64 keys
-// have the bound.
-//
-// The maximum itself is cheaper by bits. Positive floats are ordered like the integers with the same bits, and there is
-// an instruction for the maximum of three integers, which takes two scores at once. `moderate` says whether that holds
-// for all rows of the warp; it can change only when an m does.
+// With tiles of 16 keys, or a bottom-right mask, a row may see no key of a tile that its warp multiplies. Its m stays
+// −∞, and −∞ − −∞ would be NaN: 0 is subtracted then.
 //
 // ```{region} attention.cuh maximum
 // ```
@@ -122,32 +107,25 @@ static bool counts() {
 //
 // ## The exponential
 //
-// `ex2_approx_ftz` is one instruction of the GPU. `exp2f` is more than that, because it gets subnormal results right;
-// here they become 0, which is what a weight below 2⁻¹²⁶ is worth. The multiply-add rounds c · s − c · m once, so c · m
-// must not be so large that its own rounding shows: beyond 512 the subtraction comes first, as in phase 12. That is the
-// other half of what `moderate` says.
+// `moderate` keeps that guard out of the way, too. A row without a key is not moderate, so the branch that subtracts m
+// first, for maxima beyond 512, takes care of it.
 //
 // ```{region} attention.cuh probabilities
 // ```
-//
-// P is made 16 keys at a time, right before the products that need it. The exponentials of the next 16 do not depend on
-// these products, so the GPU can work on both at once. In the products an `ldmatrix` of V serves both row tiles, too:
 //
 // ```{region} attention.cuh output-product
 // ```
 //
 // ## The way out
 //
-// In phase 12 a lane stored its elements of O one by one, 2 bytes at a time. Here O goes through shared memory once
-// more, into the warp's own rows of Q, which nobody needs any longer. From there each lane stores 16 bytes. And instead
-// of a division per element there is one per row, and a multiplication per element. Four lanes share their four rows,
-// so each of them divides, and takes the logarithm, for one.
+// Rows and columns may end before the tile does, and O's rows may begin anywhere: where they are no multiples of 16
+// bytes they leave element by element, in the same order. Of the four lanes that share their rows each divides, and
+// takes the logarithm, for one.
 //
 // ```{region} attention.cuh output
 // ```
 //
-// With a causal mask the Q tiles take different times. The grid starts the long ones first, so that at the end short
-// ones fill the gaps. CUDA does not promise an order of blocks; this is a hint.
+// Where a mask hides keys, the Q tiles take different times, and the long ones start first.
 //
 // ```{region} attention.cuh grid
 // ```
@@ -281,14 +259,13 @@ CELL("What a warp does not see") {
 }
 
 // %% [markdown]
-// **What you saw.** No new idea, but a dozen things that a loop need not do each time: load a fragment twice, scale,
-// compare, shuffle, rescale, divide, work out an address. What each is worth in time is for a GPU to say; the counters
-// above say only that they are gone.
+// **What you saw.** A kernel that is tuned for one setting becomes one for all, and its loop stays as it was. What is
+// added stands before it, after it, and in branches that whole tiles do not take.
 //
-// **Measured:** the kernel, on an H200; [the end of part 3](../../docs/book/part-3.md) has the table. Its steps are not
-// measured one by one yet.
+// **Measured** on an H200: the steps one by one at the end of [the page before](steps.cpp), the kernel beside the
+// libraries at [the end of part 3](../../docs/book/part-3.md).
 //
-// **Exercise.** 1. Which of these changes would have helped phase 08? 2. Let scores rise from key to key. How often
+// **Exercise.** 1. Which of the changes would have helped phase 08? 2. Let scores rise from key to key. How often
 // does a warp rescale then, and what does it cost? Remember which tile comes first. 3. By how much may m lag behind
 // before fp16 overflows in P, and before l does? 4. Why may O be written to Q's rows
 // without a barrier of the block?

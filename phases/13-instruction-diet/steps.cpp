@@ -105,10 +105,10 @@ CELL("Step 0 is phase 12") {
 // %% [markdown]
 // ## 1 · The scale
 //
-// Each score is multiplied by c = scale · log₂ e, and later m is subtracted from it. Both fit into one multiply-add right
-// before the exponential: exp2(c · s − c · m), where m is now the maximum of unscaled scores. And `exp2f` is more than
-// one instruction, because it gets subnormal results right. `ex2_approx_ftz` is one; a weight below 2⁻¹²⁶ becomes 0,
-// which is what it is worth.
+// Each score is multiplied by c = scale · log₂ e, and later m is subtracted from it. Both fit into one multiply-add
+// right before the exponential: exp2(c · s − c · m), where m is now the maximum of unscaled scores. And `exp2f` is more
+// than one instruction, because it gets subnormal results right. `ex2_approx_ftz` is one; a weight below 2⁻¹²⁶ becomes
+// 0, which is what it is worth.
 //
 // ```{difference} steps/0-copies.cuh steps/1-scale.cuh
 // ```
@@ -247,7 +247,8 @@ CELL("Fewer loads for the same products") {
 // Online softmax works with any m, as long as P, l and O use the same one; m only keeps the exponentials in range. So
 // m, l and O may stay as they are until a maximum has outgrown its m by much: by a factor of 2⁸ in P, which bf16 and
 // fp16 both hold. Each lane looks at its own columns, and one vote of the warp decides. Without growth there is no
-// shuffle, no exponential for α, and no multiplication of O.
+// shuffle, no exponential for α, and no multiplication of O. The bound holds once m comes from a whole tile: in a
+// masked one a row may see a single key, and take its score for a maximum.
 //
 // ```{difference} steps/5-rows.cuh steps/6-rescale.cuh
 // ```
@@ -331,14 +332,15 @@ CELL("The staircase") {
 // %% [markdown]
 // ## What did not help, or not enough
 //
-// All of this was tried on an H200 with phase 13's kernel in bf16. Figures like 1.08 are multiples of FlashAttention-2's
-// speed at N = 2048 without a mask; they come from trials while the kernel was written, not from the benchmark below.
+// All of this was tried on an H200 with phase 13's kernel in bf16. Figures like 1.08 are multiples of
+// FlashAttention-2's speed at N = 2048 without a mask; they come from trials while the kernel was written, not from the
+// benchmark below.
 //
-// - **Another bound than 2⁸.** If a warp rescales with each growth, D = 64 falls to 0.90 and D = 128 to 1.05. A bound of
-//   2¹ gives 1.10 instead of 1.17 at D = 64, and 1.07 to 1.09 instead of 1.14 at D = 128. It would let tiles of 16 keys
-//   have a bound, too: with 2⁸, 2 of 424 cases of the contract miss O's bar there, by 0.6 and 0.7 %.
-// - **Votes and rescaling per 16 rows instead of 32.** With the bound 2¹ that is 1 to 2 % faster at D = 128 and 1 to 2 %
-//   slower at D = 64. With 2⁸ it makes no difference: nobody rescales.
+// - **Another bound than 2⁸.** If a warp rescales with each growth, D = 64 falls to 0.90 and D = 128 to 1.05. A bound
+//   of 2¹ gives 1.10 instead of 1.17 at D = 64, and 1.07 to 1.09 instead of 1.14 at D = 128. It would let tiles of 16
+//   keys have a bound, too: with 2⁸, 2 of 424 cases of the contract miss O's bar there, by 0.6 and 0.7 %.
+// - **Votes and rescaling per 16 rows instead of 32.** With the bound 2¹ that is 1 to 2 % faster at D = 128 and 1 to 2
+//   % slower at D = 64. With 2⁸ it makes no difference: nobody rescales.
 // - **Waiting for the first K alone,** so that S can begin before V is there: between nothing and 1.5 % slower.
 // - **Pointers carried from tile to tile** instead of computed for each: 1 % slower at D = 64 and 128, half a percent
 //   faster at D = 256.
@@ -350,8 +352,8 @@ CELL("The staircase") {
 // - **One stage instead of two for D = 256**, which would leave room for a second block: 0.96 to 0.99 times the speed.
 //
 // **What you saw.** No new idea, but a list of things that a loop need not do each time. Three of the steps move no
-// counter of the simulator, and one moves none of nvcc's either. The table below has both columns that are missing here:
-// instructions, and time.
+// counter of the simulator: 3, 7 and 8. The machine code shows the first two, in registers and instructions. The third
+// only changes the order, and only the clock can tell what that is worth.
 //
 // **Exercise.** 1. Step 5 has fewer wavefronts. What would 48 rows per warp bring, and which limit forbids it? 2. Let
 // `6-rescale.cuh` rescale beyond 2⁰ and count the exponentials. How many warps rescale in their second tile? 3. Replace

@@ -37,8 +37,9 @@ std::vector<bfloat16> random_numbers(std::uint32_t stream) {
   return x;
 }
 
-// All of O must be finite. Some rows of the first, of the last and of heads between against fp64: O within the contract's bar for bf16, 1.5
-// times what rounding the exact result costs; LSE within 2e-6. Returns O's relative error and that rounding's.
+// All of O must be finite. Some rows of the first, of the last and of heads between against fp64: O within the
+// contract's bar for bf16, 1.5 times what rounding the exact result costs; LSE within 2e-6. Returns O's relative error
+// and that rounding's.
 std::pair<double, double> verify(const Problem<bfloat16>& p) {
   const auto wide = [](bfloat16 x) { return static_cast<double>(to_float(x)); };
   if (std::any_of(p.o.data, p.o.data + p.o.elements(), [](bfloat16 x) { return (x.bits & 0x7f80) == 0x7f80; }))

@@ -69,7 +69,8 @@ def main():
         sys.exit("sass.py: not the nine steps in " + sys.argv[1])
     rows.sort(key=lambda row: row["kernel"])
     version = re.search(r"V(\d\S*)", output(os.environ.get("NVCC", "nvcc"), "--version")).group(1)
-    write_results(sys.argv[2], {"note": f"nvcc {version}, sm_90: read from the machine code", **commit_and_date()}, rows)
+    note = f"nvcc {version}, sm_90: read from the machine code"
+    write_results(sys.argv[2], {"note": note, **commit_and_date()}, rows)
 
 
 main()

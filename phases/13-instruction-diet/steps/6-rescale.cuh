@@ -45,8 +45,9 @@ __global__ void __launch_bounds__(threads)
   const std::int64_t start = std::int64_t{head} * N;  // the head's first row
   Q += (start + first_row) * D, O += (start + first_row) * D, LSE += start + first_row, K += start * D, V += start * D;
 
-  // The state of online softmax (phase 02), in registers. A maximum may outgrow its m by a factor of 2^8 in P.
-  const float slack = 8 / c;
+  // The state of online softmax (phase 02), in registers. A maximum may outgrow an m that comes from a whole tile by a
+  // factor of 2^8 in P.
+  float slack = 0;
   float m[rows], l[rows] = {}, o[row_tiles][D / 8][4] = {};
 #pragma unroll
   for (int i = 0; i < rows; ++i) m[i] = -INFINITY;
@@ -123,6 +124,7 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll
         for (int n = 0; n < D / 8; ++n) o[i / 2][n][i % 2 * 2] *= alpha, o[i / 2][n][i % 2 * 2 + 1] *= alpha;
       }
+      if (!masked) slack = 8 / c;
     }
 
     // P = exp2(c · S - c · m), rounded to T as tensor cores take it; l sums the unrounded of the lane's columns.

@@ -24,16 +24,17 @@ inline Run run_step(std::size_t step, const Problem<bfloat16>& p, Where where, c
   };
   const auto check = [&](const char* name, const AnyView& view) {
     limit(view.shape == p.q.shape, std::string(name) + "'s shape", shape_text(view.shape), shape_text(p.q.shape));
-    limit(view.stride == dense_strides(view.shape), std::string(name) + "'s strides", shape_text(view.stride), "dense");
+    limit(view.stride == dense_strides(view.shape), std::string(name) + "'s stride", shape_text(view.stride), "dense");
   };
   if (step >= step_count)
     refuse("step", static_cast<std::int64_t>(step), "0 to " + std::to_string(step_count - 1), "choose one of these");
   check("Q", p.q), check("K", p.k), check("V", p.v), check("O", View<const bfloat16>(p.o));
   limit(p.D() == 128, "D", std::to_string(p.D()), "128");
-  limit(p.Sq() > 0 && p.Sq() % 128 == 0, "N", std::to_string(p.Sq()), "a multiple of 128");
+  limit(p.Sq() > 0 && p.Sq() % 128 == 0 && p.Sq() <= 1 << 20, "N", std::to_string(p.Sq()),
+        "a multiple of 128 up to 1048576");  // so that a head's offsets fit into an int
   limit(p.B() * p.H() > 0 && p.B() * p.H() <= 65535, "B · H", std::to_string(p.B() * p.H()), "1 to 65535");
   limit(p.lse != nullptr, "LSE", "null", "an array");
-  limit(p.scale() > 0, "scale", std::to_string(p.scale()), "more than 0");
+  limit(p.scale() > 0 && std::isfinite(p.scale()), "scale", std::to_string(p.scale()), "finite and more than 0");
   limit(p.options.causal != Causal::BottomRight, "mask", "bottom-right", "none or top-left");
   require(features, where);
   return steps_by_machine[static_cast<std::size_t>(where)][step](p, options);
