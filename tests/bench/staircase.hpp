@@ -12,14 +12,16 @@
 
 namespace flash::bench {
 
-// TFLOP/s at N = 8192, D = 64, no mask, by kernel: of the sweep over kernels, and naive from its own.
+// TFLOP/s at N = 8192, D = 64, no mask, fp16, by kernel: of the sweeps over kernels, and naive from its own.
 inline std::map<std::string, double> speeds(const std::filesystem::path& results) {
   std::map<std::string, double> of;
-  for (const char* name : {"h200-tensor-cores.json", "h200-phases.json", "h200-torch.json"}) {
+  for (const char* name : {"h200-beside.json", "h200-phases.json", "h200-torch.json"}) {
     const Json file = read_results(results / name);
     for (const Json& row : file.at("rows").items) {
       const std::string kernel = kernel_of(row);
-      const bool swept = row.at("sweep").text == (kernel == "naive" ? "naive-vs-flash" : "kernels");
+      const std::string& sweep = row.at("sweep").text;
+      const bool swept = (kernel == "naive" ? sweep == "naive-vs-flash" : sweep == "kernels" || sweep == "beside") &&
+                         row.at("type").text == "float16";
       if (swept && N_of(row) == "8192" && row.at("D").number == 64 && !row.at("causal").truth && row.find("tflops"))
         of[kernel] = row.at("tflops").number;
     }
