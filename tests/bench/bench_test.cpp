@@ -391,8 +391,9 @@ TEST_CASE(
   CHECK(diet_table(rows_of(predicted)).find("\n| 1-b | (200) |  |  |\n") != std::string::npos);
   const std::string wrong = R"({"kernel": "0-a", "N": 512, "causal": false, "tflops": 89}, )";
   CHECK(diet_table(rows_of(wrong + predicted)).find("| 89.0 (100) |  | **0 of 1** |") != std::string::npos);
-  CHECK(sass_table(rows_of(R"({"kernel": "0-a", "registers": 9, "spilled": 8, "instructions": 300, "mma": 128})"))
-            .find("\n| 0-a | 9 | 8 | 300 | 128 | 2.34 |\n") != std::string::npos);
+  CHECK(sass_table(rows_of(R"({"kernel": "0-a", "registers": 9, "spilled": 8, "instructions": 300, "mma": 128,
+                                "ldmatrix": 64, "waited_for": 31})"))
+            .find("\n| 0-a | 9 | 8 | 300 | 128 | 2.34 | 31 of 64 |\n") != std::string::npos);
 }
 
 TEST_CASE("Sanitizer, mutants, simulators: what is missing, survived or slow shows") {

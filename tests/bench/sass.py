@@ -47,6 +47,23 @@ def issued(code):
     return path
 
 
+def registers_of(text, operand, count):
+    """Of an operand that is `count` registers in a row, as R4 is R4 to R7."""
+    first = re.match(r"R(\d+)", text.split(None, 1)[1].split(", ")[operand])
+    return set(range(int(first.group(1)), int(first.group(1)) + count)) if first else set()
+
+
+def waited_for(path):
+    """How many ldmatrix bring what the next mma or the one after it needs: nothing hides the time that they take."""
+    count = 0
+    for i, load in enumerate(path):
+        if "LDSM" in load:
+            loaded = registers_of(load, 0, 4)
+            after = [text for text in path[i + 1:] if "HMMA" in text][:2]
+            count += any(loaded & (registers_of(text, 1, 4) | registers_of(text, 2, 2)) for text in after)
+    return count
+
+
 def main():
     if len(sys.argv) != 3:
         sys.exit("usage: tests/bench/sass.py OBJECT OUT.json")
@@ -64,7 +81,8 @@ def main():
         kinds = {"mma": "HMMA", "ldmatrix": "LDSM", "ex2": "MUFU"}
         rows.append({"kernel": step, "registers": registers[symbol]["REG"], "spilled": registers[symbol]["STACK"],
                      "instructions": len(path),
-                     **{name: sum(word in text for text in path) for name, word in kinds.items()}})
+                     **{name: sum(word in text for text in path) for name, word in kinds.items()},
+                     "waited_for": waited_for(path)})
     if sorted(row["kernel"] for row in rows) != sorted(STEPS.values()):
         sys.exit("sass.py: not the nine steps in " + sys.argv[1])
     rows.sort(key=lambda row: row["kernel"])

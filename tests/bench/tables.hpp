@@ -377,12 +377,14 @@ inline std::string diet_table(const std::vector<Json>& rows) {
 // What the compiler made of each step: see tests/bench/sass.py.
 inline std::string sass_table(const std::vector<Json>& rows) {
   std::string text = table_head(
-      {"step", "registers", "bytes spilled", "instructions of a whole tile", "of these mma", "instructions per mma"});
+      {"step", "registers", "bytes spilled", "instructions of a whole tile", "of these mma", "instructions per mma",
+       "ldmatrix right before their mma"});
   for (const Json& row : rows) {
     std::vector<std::string> cells{kernel_of(row)};
     for (const char* name : {"registers", "spilled", "instructions", "mma"})
       cells.push_back(format("%.0f", row.at(name).number));
     cells.push_back(format("%.2f", row.at("instructions").number / row.at("mma").number));
+    cells.push_back(format("%.0f", row.at("waited_for").number) + " of " + format("%.0f", row.at("ldmatrix").number));
     text += table_line(cells);
   }
   return text + "\n";
