@@ -54,7 +54,7 @@ inline std::string staircase(const std::filesystem::path& results) {
       16, 52,
       "HBM bytes, one head, N = 8192, D = 64, no cache: each phase's formula, equal to its counts; fp32, or fp16 "
       "where a phase takes no fp32");
-  canvas.text(16, 262, "TFLOP/s on an H200, fp16, B = 4, H = 48 (naive: 32): measured");
+  canvas.text(16, 262, "TFLOP/s on an H200, fp16, 64 to 192 heads: measured");
   int column = 0;
   for (const Phase* phase : all_phases()) {
     const std::string name = phase->features.phase;

@@ -49,8 +49,10 @@ print("The exhibits whose names begin with `blind` are there because nothing her
 print("for the simulator's detectors, so the sum says what they cover, not how often such bugs occur.\n")
 alarms = [f"{tool} on {name}" for name in names for tool in TOOLS
           if verdict(name, "twin", tool) not in ("silent", "not run")]
-print("False alarms on the correct twins: " + ("; ".join(alarms) or "none") + " (compute-sanitizer); " +
-      ("; ".join(name for name in names if simulator[name, "twin"]) or "none") + " (simulator).\n")
+print("False alarms on the correct twins:")
+for alarm in alarms:
+    print(f"- compute-sanitizer: {alarm}")
+print("- simulator: " + (", ".join(name for name in names if simulator[name, "twin"]) or "none") + "\n")
 print("What each tool said first:\n\n| exhibit | tool | words |\n|---|---|---|")
 for name in names:
     for tool in TOOLS:
