@@ -187,10 +187,10 @@ TEST_CASE("counts and predictions have verdicts of their own") {
 TEST_CASE("the exact answer is softmax attention, with its LSE") {
   // One query, three keys of which it sees two: scores 0 and log 3.
   const Floats Q{1}, K{0, std::log(3.0f), 100}, V{1, 5, 1000};
-  const Exact seen = attention(Q, K, V, 1, 1, [](int) { return 2; });
+  const Exact seen = exact_attention(Q, K, V, 1, 1, [](int) { return 2; });
   CHECK(seen.O[0] == doctest::Approx(0.25 * 1 + 0.75 * 5));
   CHECK(seen.LSE[0] == doctest::Approx(std::log(4.0)));
-  const Exact blind = attention(Q, K, V, 1, 1, [](int) { return 0; });
+  const Exact blind = exact_attention(Q, K, V, 1, 1, [](int) { return 0; });
   CHECK(blind.O[0] == 0);
   CHECK(blind.LSE[0] == -std::numeric_limits<double>::infinity());
 }

@@ -63,6 +63,18 @@ int shell(const std::string& command) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : 127;
 }
 
+// What the program has left there.
+Verdict verdict_in(const fs::path& file, int status) {
+  std::ifstream in(file);
+  std::string kind, sentence, details;
+  if (status != 0 || !std::getline(in, kind) || !std::getline(in, sentence))
+    return {Verdict::Kind::Crash,
+            "The program ended with status " + std::to_string(status) + " and no verdict: your code harmed the judge.",
+            ""};
+  for (std::string line; std::getline(in, line);) details += (details.empty() ? "" : "\n") + line;
+  return {kind_named(kind), sentence, details};
+}
+
 }  // namespace
 
 std::string first_error(const std::string& messages, const std::string& attempt_name) {
@@ -83,17 +95,23 @@ std::string first_error(const std::string& messages, const std::string& attempt_
   return first;
 }
 
-Verdict try_exercise(const Exercise& exercise, const fs::path& attempt, const Workshop& workshop) {
+std::vector<Verdict> try_exercise(const Exercise& exercise, const std::vector<fs::path>& attempts,
+                                  const Workshop& workshop) {
   const TemporaryFolder work;
   std::ofstream program(work / "attempt.cu");
-  program << "#include \"phases/exercises/attempt.cuh\"\n"
-          << "namespace flash::inline FLASH_MACHINE {\nnamespace attempt {\nusing namespace flash::exercise;\n"
-          << "#include " << in_quotes(fs::absolute(attempt)) << "\n"
-          << "#line " << exercise.judge_line << " " << in_quotes(exercise.file) << "\n";
-  for (const std::string& line : exercise.judge) program << line << "\n";
-  program << "}\n}\n"
-          << "int main(int, char** words) {\n"
-          << "  return flash::exercise::grade(flash::attempt::judge, flash::attempt::prediction, words + 1);\n}\n";
+  program << "#include \"phases/exercises/attempt.cuh\"\nnamespace flash::inline FLASH_MACHINE {\n"
+          << "using namespace flash::exercise;\n";
+  std::string cases;
+  for (std::size_t i = 0; i < attempts.size(); ++i) {
+    const std::string space = "attempt" + std::to_string(i);
+    program << "namespace " << space << " {\n#include " << in_quotes(fs::absolute(attempts[i])) << "\n"
+            << "#line " << exercise.judge_line << " " << in_quotes(exercise.file) << "\n";
+    for (const std::string& line : exercise.judge) program << line << "\n";
+    program << "}\n";
+    cases += "  case " + std::to_string(i) + ": return flash::exercise::grade(flash::" + space +
+             "::judge, flash::" + space + "::prediction, words + 2);\n";
+  }
+  program << "}\nint main(int, char** words) {\n  switch (std::stoi(words[1])) {\n" << cases << "  }\n  return 1;\n}\n";
   program.close();
   if (!program) refuse("TMPDIR", fs::temp_directory_path(), "room for a program of some megabytes", "set TMPDIR");
 
@@ -104,20 +122,20 @@ Verdict try_exercise(const Exercise& exercise, const fs::path& attempt, const Wo
                              "; \"$LAUNCHES\" \"$CXX\" $FLAGS_checked -w -isystem \"$ROOT\" -x c++ -o " + object +
                              " -c " + quoted((work / "attempt.cu").string()) + " && \"$CXX\" " + object + " " +
                              quoted(workshop.library.string()) + " \"$LIBRARY\" $LIBRARIES -o " + binary);
-  if (compiled != 0) {
-    const std::string messages = content(work / "errors");
-    return {Verdict::Kind::NotCompiled, first_error(messages, attempt.filename().string()), ""};
+  std::vector<Verdict> verdicts;
+  for (std::size_t i = 0; i < attempts.size(); ++i) {
+    if (compiled != 0) {
+      const std::string error = first_error(content(work / "errors"), attempts[i].filename().string());
+      verdicts.push_back({Verdict::Kind::NotCompiled, error, ""});
+      continue;
+    }
+    const fs::path file = work / "verdict";
+    fs::remove(file);
+    const int status =
+        shell(binary + " " + std::to_string(i) + " " + quoted(file.string()) + " " + quoted(attempts[i].string()));
+    verdicts.push_back(verdict_in(file, status));
   }
-  const fs::path verdict = work / "verdict";
-  const int status = shell(binary + " " + quoted(verdict.string()) + " " + quoted(attempt.string()));
-  std::ifstream in(verdict);
-  std::string kind, sentence, details;
-  if (status != 0 || !std::getline(in, kind) || !std::getline(in, sentence))
-    return {Verdict::Kind::Crash,
-            "The program ended with status " + std::to_string(status) + " and no verdict: your code harmed the judge.",
-            ""};
-  for (std::string line; std::getline(in, line);) details += (details.empty() ? "" : "\n") + line;
-  return {kind_named(kind), sentence, details};
+  return verdicts;
 }
 
 }  // namespace flash::exercise

@@ -99,7 +99,7 @@ void print(const Lines& lines, const char* indent = "") {
 int attempt(const Exercise& exercise) {
   const fs::path copy = copy_of(exercise);
   const auto begin = std::chrono::steady_clock::now();
-  const Verdict verdict = try_exercise(exercise, copy, kWorkshop);
+  const Verdict verdict = try_exercise(exercise, {copy}, kWorkshop).front();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   const bool right = verdict.kind == Verdict::Kind::Right;
   std::cout << (right ? "" : "not yet: ") << name(verdict.kind) << "\n  " << verdict.sentence << "\n";
@@ -242,7 +242,8 @@ std::string escaped(const std::string& text) {
 int junit(const std::vector<Exercise>& exercises, const fs::path& file) {
   std::vector<std::optional<Verdict>> verdicts(exercises.size());
   for_all(exercises.size(), [&](std::size_t i) {
-    if (fs::exists(copy_of(exercises[i]))) verdicts[i] = try_exercise(exercises[i], copy_of(exercises[i]), kWorkshop);
+    if (fs::exists(copy_of(exercises[i])))
+      verdicts[i] = try_exercise(exercises[i], {copy_of(exercises[i])}, kWorkshop).front();
   });
   std::size_t failures = 0, skipped = 0;
   std::ostringstream cases;
@@ -273,40 +274,38 @@ int junit(const std::vector<Exercise>& exercises, const fs::path& file) {
 
 // Each solution is right and as predicted; each skeleton and wrong variant gets its sentence.
 int check(const std::vector<Exercise>& exercises) {
-  struct Case {
-    const Exercise* exercise;
-    std::string variant;
-  };
-  std::vector<Case> cases;
-  for (const Exercise& e : exercises) {
-    cases.push_back({&e, ""});
-    cases.push_back({&e, "skeleton"});
-    for (const std::string& name : e.wrong()) cases.push_back({&e, name});
-  }
-  std::mutex mutex;
-  std::size_t failed = 0;
-  std::string pattern = (fs::temp_directory_path() / "flash-check.XXXXXX").string();
+  std::string pattern = (fs::temp_directory_path() / "flash-exercises.XXXXXX").string();
   if (!mkdtemp(pattern.data())) refuse("TMPDIR", fs::temp_directory_path(), "a folder to write to", "set TMPDIR");
   const fs::path work = pattern;
-  for_all(cases.size(), [&](std::size_t i) {
-    const auto& [exercise, variant] = cases[i];
-    const fs::path copy = work / std::to_string(i) / exercise->copy_name();
-    write(copy, exercise->source(variant));
-    const Verdict verdict = try_exercise(*exercise, copy, kWorkshop);
-    const std::string said = std::string(name(verdict.kind)) + ": " + verdict.sentence;
-    const std::string wanted = variant.empty() ? "right: Right, and as you predicted" : exercise->expected(variant);
-    const bool good = said.find(wanted) != std::string::npos;
+  std::mutex mutex;
+  std::size_t all = 0, failed = 0;
+  for_all(exercises.size(), [&](std::size_t i) {
+    const Exercise& exercise = exercises[i];
+    Lines variants{"", "skeleton"};
+    for (const std::string& name : exercise.wrong()) variants.push_back(name);
+    std::vector<fs::path> copies;
+    for (const std::string& variant : variants) {
+      copies.push_back(work / exercise.id / ("v-" + variant) / exercise.copy_name());
+      write(copies.back(), exercise.source(variant));
+    }
+    const std::vector<Verdict> verdicts = try_exercise(exercise, copies, kWorkshop);
     const std::lock_guard lock(mutex);
-    failed += !good;
-    std::cout << (good ? "ok   " : "FAIL ") << exercise->id << " " << (variant.empty() ? "solution" : variant)
-              << "\n     " << said << "\n";
-    if (!good) std::cout << "     wanted: " << wanted << "\n" << verdict.details << "\n";
+    for (std::size_t v = 0; v < variants.size(); ++v) {
+      const Verdict& verdict = verdicts[v];
+      const std::string said = std::string(name(verdict.kind)) + ": " + verdict.sentence;
+      const std::string wanted = v == 0 ? "right: Right, and as you predicted" : exercise.expected(variants[v]);
+      const bool good = said.find(wanted) != std::string::npos;
+      ++all;
+      failed += !good;
+      std::cout << (good ? "ok   " : "FAIL ") << exercise.id << " " << (v == 0 ? "solution" : variants[v]) << "\n     "
+                << said << "\n";
+      if (!good) std::cout << "     wanted: " << wanted << "\n" << verdict.details << "\n";
+    }
     std::cout << std::flush;
   });
   std::error_code ignored;
   fs::remove_all(work, ignored);
-  std::cout << exercises.size() << " exercises, " << cases.size() - failed << " of " << cases.size()
-            << " verdicts as they should be\n";
+  std::cout << exercises.size() << " exercises, " << all - failed << " of " << all << " verdicts as they should be\n";
   return failed ? 1 : 0;
 }
 

@@ -103,6 +103,12 @@ const Ledger& Trial::ledger() const {
   return machine.reports().back().ledger;
 }
 
+ArrayTraffic Trial::traffic(const std::string& name) const {
+  for (const ArrayTraffic& traffic : ledger().arrays)
+    if (traffic.name == name) return traffic;
+  return {};
+}
+
 void Trial::findings(const std::vector<Sign>& signs) const {
   const auto& all = machine.findings();
   if (all.empty()) return;
@@ -162,6 +168,10 @@ void Trial::answer(const std::string& name, const Floats& got, const Doubles& ex
   throw Verdict{Verdict::Kind::WrongAnswer, sentence, ""};
 }
 
+void Trial::expect(bool good, const std::string& sentence) {
+  if (!good) throw Verdict{Verdict::Kind::WrongAnswer, sentence, ""};
+}
+
 void Trial::count(const std::string& what, std::uint64_t counted, std::uint64_t needed, const std::string& more,
                   const std::string& fewer) {
   if (counted == needed) return;
@@ -175,8 +185,8 @@ void Trial::demand(bool good, const std::string& sentence) {
   if (!good) throw Verdict{Verdict::Kind::WrongCount, "The answer is right, but " + sentence, ""};
 }
 
-Exact attention(const Floats& Q, const Floats& K, const Floats& V, int D, double scale,
-                const std::function<int(int)>& visible) {
+Exact exact_attention(const Floats& Q, const Floats& K, const Floats& V, int D, double scale,
+                      const std::function<int(int)>& visible) {
   const int Sq = static_cast<int>(Q.size()) / D, Sk = static_cast<int>(K.size()) / D;
   Exact exact{Doubles(Q.size()), Doubles(static_cast<std::size_t>(Sq))};
   for (int i = 0; i < Sq; ++i) {

@@ -48,6 +48,12 @@ class Trial {
   // n numbers, N(0, 1), the same on every machine; another name gives others.
   static Floats normal(const std::string& name, std::size_t n);
 
+  // Arrays of the device, which findings and traffic call so.
+  template <class T>
+  on_checked::Array<T> upload(const std::string& name, const std::vector<T>& host) {
+    return machine.upload(name, host.data(), host.size());
+  }
+  on_checked::Array<float> alloc(const std::string& name, std::size_t n) { return machine.alloc<float>(name, n); }
   template <class T, bool kChecked>
   std::vector<T> download(const simt::Array<T, kChecked>& array) {
     std::vector<T> host(array.size());
@@ -56,6 +62,7 @@ class Trial {
   }
   // What the last launch has cost.
   const Ledger& ledger() const;
+  ArrayTraffic traffic(const std::string& name) const;
 
   // No defect was found so far. Of several findings the first that has a sign is told, else the first.
   void findings(const std::vector<Sign>& signs = {}) const;
@@ -63,6 +70,8 @@ class Trial {
   // the sentence of the mistake that computes `got`; else which rows are wrong, and how. A `row` is called so.
   static void answer(const std::string& name, const Floats& got, const Doubles& exact, std::size_t columns,
                      const std::vector<Mistake>& mistakes = {}, double bar = 1e-5, const char* row = "row");
+  // Something about the answer that no list of numbers says.
+  static void expect(bool good, const std::string& sentence);
   // What was counted is what is needed. `more` and `fewer` say what the reader may have done.
   static void count(const std::string& what, std::uint64_t counted, std::uint64_t needed, const std::string& more,
                     const std::string& fewer = "Something is left out.");
@@ -84,8 +93,8 @@ class Trial {
 struct Exact {
   Doubles O, LSE;
 };
-Exact attention(const Floats& Q, const Floats& K, const Floats& V, int D, double scale,
-                const std::function<int(int)>& visible = {});
+Exact exact_attention(const Floats& Q, const Floats& K, const Floats& V, int D, double scale,
+                      const std::function<int(int)>& visible = {});
 
 // Each element of values times `factor`.
 Doubles times(Doubles values, double factor);

@@ -77,8 +77,8 @@ void judge(Trial& t) {
   const Floats V = t.normal("V", kKeys * D);
   std::sort(S.begin(), S.begin() + kKeys, std::greater<>());  // row 0: the first key is the largest, m never moves
   std::sort(S.begin() + kKeys, S.begin() + 2 * kKeys);        // row 1: m moves with each key
-  const auto s = t.machine.upload("S", S.data(), S.size()), v = t.machine.upload("V", V.data(), V.size());
-  const auto o = t.machine.alloc<float>("O", kRows * D);
+  const auto s = t.upload("S", S), v = t.upload("V", V);
+  const auto o = t.alloc("O", kRows * D);
   rows<<<kRows, 1>>>(s.data(), v.data(), o.data(), kKeys);
   t.findings();
 

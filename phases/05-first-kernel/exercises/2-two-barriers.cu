@@ -65,8 +65,8 @@ __global__ void multiply(const float* S /*[Br, N]*/, const float* V /*[N, D]*/, 
 void judge(Trial& t) {
   constexpr int N = 96;
   const Floats S = t.normal("S", Br * N), V = t.normal("V", N * D);
-  const auto s = t.machine.upload("S", S.data(), S.size()), v = t.machine.upload("V", V.data(), V.size());
-  const auto o = t.machine.alloc<float>("O", Br * D);
+  const auto s = t.upload("S", S), v = t.upload("V", V);
+  const auto o = t.alloc("O", Br * D);
   multiply<<<1, Br>>>(s.data(), v.data(), o.data(), N);
   const std::string divergent = "Not all threads come to this barrier: no __syncthreads() inside an if that some skip.";
   t.findings(

@@ -72,8 +72,8 @@ void judge(Trial& t) {
   constexpr int kTiles = 5;
   Floats X = t.normal("x", kTiles * kTile);
   for (float& value : X) value += 8;  // so that no sum is near 0
-  const auto x = t.machine.upload("x", X.data(), X.size());
-  const auto y = t.machine.alloc<float>("y", kTile);
+  const auto x = t.upload("x", X);
+  const auto y = t.alloc("y", kTile);
   sum_tiles<<<1, kThreads>>>(x.data(), y.data(), kTiles);
   const std::string no_barrier =
       "A thread waits for its own copies only: after the wait a barrier must tell it that the others have waited, too.";
