@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -56,17 +57,19 @@ std::string in_quotes(const fs::path& path) {
   return '"' + result + '"';
 }
 
-// The exit status of a shell's command; 128 and the signal's number where one ended it.
+// The exit status of a shell's command; 128 and the signal's number where one ended it. Ctrl-C ends us, too.
 int shell(const std::string& command) {
-  const int status = std::system(command.c_str());
-  if (WIFEXITED(status)) return WEXITSTATUS(status);
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : 127;
+  const int result = std::system(command.c_str());
+  const int status = WIFEXITED(result) ? WEXITSTATUS(result) : WIFSIGNALED(result) ? 128 + WTERMSIG(result) : 127;
+  if (status == 128 + SIGINT) throw Interrupted();
+  return status;
 }
 
 // What the program has left there.
 Verdict verdict_in(const fs::path& file, int status) {
   std::ifstream in(file);
   std::string kind, sentence, details;
+  if (status == 124) return {Verdict::Kind::Crash, "It took longer than 30 seconds: does a loop on the host end?", ""};
   if (status != 0 || !std::getline(in, kind) || !std::getline(in, sentence))
     return {Verdict::Kind::Crash,
             "The program ended with status " + std::to_string(status) + " and no verdict: your code harmed the judge.",

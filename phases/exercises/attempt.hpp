@@ -15,6 +15,9 @@ struct Workshop {
   std::filesystem::path settings, library;
 };
 
+// Thrown when the reader has pressed Ctrl-C.
+struct Interrupted {};
+
 // The verdicts on files as Exercise::source makes them. They are compiled as one, because most of the time goes into
 // the headers; each runs by itself. One that does not compile is the verdict on all.
 std::vector<Verdict> try_exercise(const Exercise& exercise, const std::vector<std::filesystem::path>& attempts,

@@ -99,12 +99,16 @@ class Reader {
       name.pop_back();
       hole->variants.push_back({name, text, {}});
       return;
+    } else if (word == "also" && hole) {
+      if (text.empty() || text.find(' ') != std::string::npos) fail("//# also NAME");
+      hole->variants.push_back({text, kRight, {}});
+      return;
     } else if (word == "end" && hole) {
       in_hole_ = false;
       exercise_.code.emplace_back();
       return;
     } else {
-      fail("question, predict, hint, because, next, code, judge, or in the code hole, skeleton:, wrong, end");
+      fail("question, predict, hint, because, next, code, judge, or in the code hole, skeleton:, wrong, also, end");
     }
     section_ = word;
   }
@@ -143,9 +147,12 @@ class Reader {
     if (e.because.empty() || e.next.empty()) fail("//# because and //# next");
     if (e.judge.empty()) fail("//# judge");
     if (e.expected("skeleton").empty()) fail("//# skeleton: with the sentence that it must get");
-    if (e.wrong().size() < 2) fail("two //# wrong variants or more");
-    for (const std::string& name : e.wrong())
+    std::size_t wrong = 0;
+    for (const std::string& name : e.variants()) {
       if (e.expected(name).empty()) fail("the sentence that " + name + " must get");
+      wrong += e.expected(name) != kRight;
+    }
+    if (wrong < 2) fail("two //# wrong variants or more");
   }
 
   std::filesystem::path file_;
@@ -157,7 +164,7 @@ class Reader {
 
 }  // namespace
 
-Lines Exercise::wrong() const {
+Lines Exercise::variants() const {
   Lines names;
   for (const Stretch& stretch : code)
     for (const Variant& variant : stretch.variants)

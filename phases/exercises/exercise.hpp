@@ -10,6 +10,9 @@ namespace flash::exercise {
 
 using Lines = std::vector<std::string>;
 
+// What a variant that is right, too, is told.
+inline const std::string kRight = "right: Right";
+
 // What may stand in a hole, and what the verdict on it must say.
 struct Variant {
   std::string name;      // "skeleton", or what a learner did
@@ -37,11 +40,11 @@ struct Exercise {
   Lines judge;
   std::size_t judge_line = 0;  // of its first line in the file
 
-  // The names of the wrong variants, in their order, each once.
-  Lines wrong() const;
-  // What the verdict on "skeleton" or a wrong variant must say.
+  // The names of the variants but the skeleton, in their order, each once.
+  Lines variants() const;
+  // What the verdict on "skeleton" or a variant must say.
   std::string expected(const std::string& variant) const;
-  // The file as a reader has it: "" solved, "skeleton", or with a wrong variant's lines.
+  // The file as a reader has it: "" solved, "skeleton", or with a variant's lines.
   std::string source(const std::string& variant) const;
   // "05.2-two-barriers.cu"
   std::string copy_name() const { return id + "-" + name + ".cu"; }

@@ -272,7 +272,7 @@ int junit(const std::vector<Exercise>& exercises, const fs::path& file) {
   return failures ? 1 : 0;
 }
 
-// Each solution is right and as predicted; each skeleton and wrong variant gets its sentence.
+// Each solution is right and as predicted; each skeleton and each variant gets its sentence.
 int check(const std::vector<Exercise>& exercises) {
   std::string pattern = (fs::temp_directory_path() / "flash-exercises.XXXXXX").string();
   if (!mkdtemp(pattern.data())) refuse("TMPDIR", fs::temp_directory_path(), "a folder to write to", "set TMPDIR");
@@ -282,7 +282,7 @@ int check(const std::vector<Exercise>& exercises) {
   for_all(exercises.size(), [&](std::size_t i) {
     const Exercise& exercise = exercises[i];
     Lines variants{"", "skeleton"};
-    for (const std::string& name : exercise.wrong()) variants.push_back(name);
+    for (const std::string& name : exercise.variants()) variants.push_back(name);
     std::vector<fs::path> copies;
     for (const std::string& variant : variants) {
       copies.push_back(work / exercise.id / ("v-" + variant) / exercise.copy_name());
@@ -363,6 +363,8 @@ int run(const Lines& words) {
 int main(int count, char** words) {
   try {
     return flash::exercise::run({words + 1, words + count});
+  } catch (const flash::exercise::Interrupted&) {
+    return 130;  // as shells say it
   } catch (const std::exception& error) {
     std::cerr << "flash exercise: " << error.what() << "\n";
     return 2;

@@ -72,9 +72,8 @@ class Trial {
                      const std::vector<Mistake>& mistakes = {}, double bar = 1e-5, const char* row = "row");
   // Something about the answer that no list of numbers says.
   static void expect(bool good, const std::string& sentence);
-  // What was counted is what is needed. `more` and `fewer` say what the reader may have done.
-  static void count(const std::string& what, std::uint64_t counted, std::uint64_t needed, const std::string& more,
-                    const std::string& fewer = "Something is left out.");
+  // What was counted is within the budget: an answer may be cheaper than ours. `more` says what costs too much.
+  static void count(const std::string& what, std::uint64_t counted, std::uint64_t budget, const std::string& more);
   // Something else that was counted is as it must be.
   static void demand(bool good, const std::string& sentence);
   // Does the reader's code, without its comments, hold this text?

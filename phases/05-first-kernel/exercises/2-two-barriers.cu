@@ -52,6 +52,8 @@ __global__ void multiply(const float* S /*[Br, N]*/, const float* V /*[N, D]*/, 
     //|
     //# wrong second-forgotten: fills the tile again while another still reads it
     //|
+    //# also not-the-last
+    //| if (first_key + Bc < N) __syncthreads();
     //# wrong one-too-many: Each barrier makes all wait
     //| __syncthreads();
     //| __syncthreads();

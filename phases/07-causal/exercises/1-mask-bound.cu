@@ -30,6 +30,9 @@ __device__ int visible(int i, int Sq, int Sk) {
   return max(0, min(i + 1 + Sk - Sq, Sk));
   //# skeleton: All keys are seen
   //| return Sk;
+  //# also negative
+  //| const int n = i + 1 + Sk - Sq;
+  //| return n > Sk ? Sk : n;
   //# wrong off-by-one: Each row misses its last key
   //| return max(0, min(i + Sk - Sq, Sk));
   //# wrong top-left: That is top-left

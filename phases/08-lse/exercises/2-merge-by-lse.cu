@@ -37,6 +37,15 @@ __global__ void merge(const float* O_a /*[N, D]*/, const float* LSE_a /*[N]*/, c
   //# skeleton: That is the mean of both outputs
   //| for (int d = 0; d < D; ++d) O[i * D + d] = (O_a[i * D + d] + O_b[i * D + d]) / 2;
   //| LSE[i] = fmaxf(LSE_a[i], LSE_b[i]);
+  //# also sigmoid
+  //| const float larger = fmaxf(LSE_a[i], LSE_b[i]), smaller = fminf(LSE_a[i], LSE_b[i]);
+  //| const float ratio = smaller == -INFINITY ? 0.0f : expf(smaller - larger), share = 1 / (1 + ratio);
+  //| const bool a_is_larger = LSE_a[i] == larger;
+  //| for (int d = 0; d < D; ++d) {
+  //|   const float a = O_a[i * D + d], b = O_b[i * D + d];
+  //|   O[i * D + d] = share * (a_is_larger ? a : b) + (1 - share) * (a_is_larger ? b : a);
+  //| }
+  //| LSE[i] = larger == -INFINITY ? larger : larger + log1pf(ratio);
   //# wrong overflow: Where LSE is 100, exp of it is infinite
   //| const float a = expf(LSE_a[i]), b = expf(LSE_b[i]), sum = a + b;
   //| for (int d = 0; d < D; ++d) O[i * D + d] = sum == 0 ? 0.0f : (a * O_a[i * D + d] + b * O_b[i * D + d]) / sum;

@@ -36,6 +36,12 @@ __global__ void query_gradient(const float* Q /*[N, D]*/, const float* K /*[N, D
   for (int d = 0; d < D; ++d) delta = fmaf(dO[i * D + d], O[i * D + d], delta);
   //# skeleton: delta is 0
   //|
+  //# also from-dp
+  //| for (int j = 0; j < N; ++j) {
+  //|   float s = 0, dP = 0;
+  //|   for (int d = 0; d < D; ++d) s = fmaf(Q[i * D + d], K[j * D + d], s), dP = fmaf(dO[i * D + d], V[j * D + d], dP);
+  //|   delta = fmaf(expf(scale * s - LSE[i]), dP, delta);
+  //| }
   //# wrong plain-sum: the sum of dO alone
   //| for (int d = 0; d < D; ++d) delta += dO[i * D + d];
   //# wrong mean: divided by D
