@@ -69,6 +69,12 @@ edit 's/prediction = 5/prediction = 6/'
 expect 0 'as you predicted: 6.' 05.2
 expect 0 '[x] 05.2  two-barriers          right'
 
+# Code of the host that does not end is ended; so is one that harms the judge.
+"$program" 05.1 >/dev/null || true
+sed -i 's|const int blocks = .*|std::abort();|' "$FLASH_EXERCISES/05.1-grid.cu"
+expect 1 'not yet: crash
+  The program ended with status 134' 05.1
+
 expect 0 'hint 1 of 3' 05.2 --hint
 lacks 'hint 2'
 expect 0 'hint 2 of 3' 05.2 --hint
