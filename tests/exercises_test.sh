@@ -69,11 +69,12 @@ edit 's/prediction = 5/prediction = 6/'
 expect 0 'as you predicted: 6.' 05.2
 expect 0 '[x] 05.2  two-barriers          right'
 
-# Code of the host that does not end is ended; so is one that harms the judge.
+# What harms the judge is told, too.
 "$program" 05.1 >/dev/null || true
-sed -i 's|const int blocks = .*|std::abort();|' "$FLASH_EXERCISES/05.1-grid.cu"
+sed -i 's|const int blocks = .*|const int blocks = 1; std::abort();|' "$FLASH_EXERCISES/05.1-grid.cu"
 expect 1 'not yet: crash
   The program ended with status 134' 05.1
+rm "$FLASH_EXERCISES/05.1-grid.cu"
 
 expect 0 'hint 1 of 3' 05.2 --hint
 lacks 'hint 2'
