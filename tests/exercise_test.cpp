@@ -44,7 +44,7 @@ const std::string kFile =
     "  //| return n >> 1;\n"
     "  //# end\n"
     "}\n"
-    "  //# hole The rest.\n"
+    "//# hole The rest.\n"
     "  int rest;\n"
     "  //# skeleton:\n"
     "  //|\n"
@@ -124,7 +124,7 @@ TEST_CASE("solution, skeleton and wrong variants are made from the file") {
               "constexpr long long prediction = 21;\n\nint half(int n) {\n  // Halve it.\n  return n / 2;\n}\n"
               "  // The rest.\n  int rest;\n"));
   CHECK(holds(skeleton,
-              "// Before you run it, predict: How many?\nconstexpr long long prediction = unknown;\n\n"
+              "// Before you run it, predict:\n// How many?\nconstexpr long long prediction = unknown;\n\n"
               "int half(int n) {\n  // TODO: Halve it.\n  return n;\n}\n  // TODO: The rest.\n"));
   for (const char* secret : {"n / 2", "rest;", "21", "of that", "three", "too much", "judge", "//#", "//|"})
     CHECK_MESSAGE(!holds(skeleton, secret), secret);
@@ -203,6 +203,9 @@ TEST_CASE("of a compiler's messages the reader sees the first error") {
                     "05.2-a.cu") == "line 31: 'y' was");
   CHECK(holds(first_error("/r/2-a.cu:80:3: error: too few arguments\n", "05.2-a.cu"),
               "where the judge calls your code: too few arguments; keep the names"));
+  CHECK(first_error("/usr/bin/ld: /tmp/a.o: in function `f()':\n/tmp/05.2-a.cu:7: undefined reference to `g(int)'\n"
+                    "collect2: error: ld returned 1 exit status\n",
+                    "05.2-a.cu") == "`g(int)' is declared and called, but nowhere defined");
   CHECK(first_error("\n05.2-a.cu:7: inline assembly is refused\n", "05.2-a.cu") ==
         "05.2-a.cu:7: inline assembly is refused");
 }

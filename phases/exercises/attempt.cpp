@@ -85,6 +85,9 @@ std::string first_error(const std::string& messages, const std::string& attempt_
   std::string first;
   for (std::string line; std::getline(lines, line);) {
     if (first.empty() && !line.empty()) first = line;
+    const std::size_t undefined = line.find("undefined reference to ");
+    if (undefined != std::string::npos)
+      return line.substr(undefined + 23) + " is declared and called, but nowhere defined";
     const std::size_t error = line.find(" error: ");
     if (error == std::string::npos) continue;
     // FILE:LINE:COLUMN: error: TEXT

@@ -119,6 +119,8 @@ class Reader {
       Stretch& now = exercise_.code.back();
       const std::string text = without_indent(line);
       if (!in_hole_ || now.variants.empty()) {
+        // (an editor may have moved the directive; what stands in a hole is where the solution is)
+        if (in_hole_ && now.lines.empty()) now.indent = line.substr(0, line.size() - text.size());
         now.lines.push_back(line);
       } else if (begins_with(text, "//|")) {
         now.variants.back().lines.push_back(text.size() > 4 ? now.indent + text.substr(4) : "");
@@ -186,7 +188,7 @@ std::string Exercise::source(const std::string& variant) const {
   out << "// Exercise " << id << ", " << name << ": " << title << "\n//\n";
   for (const std::string& line : question) out << "//" << (line.empty() ? "" : " ") << line << "\n";
   out << "//\n// Try it: ./flash exercise " << id << "     A hint: ./flash exercise " << id << " --hint\n\n";
-  out << "// Before you run it, predict: " << asked << "\n"
+  out << "// Before you run it, predict:\n// " << asked << "\n"
       << "constexpr long long prediction = " << (skeleton ? "unknown" : std::to_string(prediction)) << ";\n";
   for (const Stretch& stretch : code) {
     const Lines* lines = &stretch.lines;

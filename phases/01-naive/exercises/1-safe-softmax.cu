@@ -78,9 +78,9 @@ void judge(Trial& t) {
   const auto finite = [&](int row) {
     return std::all_of(&P[row * n], &P[row * n] + n, [](float x) { return std::isfinite(x) && x != 0; });
   };
-  t.expect(finite(1),
+  t.expect(!finite(0) || finite(1),
            "The row around 100 overflows: exp of it is infinite. Subtract a number that makes no term large.");
-  t.expect(finite(2),
+  t.expect(!finite(0) || finite(2),
            "The row around -200 becomes 0 / 0: all its terms are 0. Is what you subtract the row's maximum?");
   t.answer("P", P, exact, n, {{weights, "P has the right proportions, but its sum is not 1: divide by it."}});
   t.count("the number of exps", t.ledger().exps, kRows * n, "Keep exp(s[j] - m) in p until the sum is known.");

@@ -26,7 +26,7 @@
 
 //# hole How many floats from one row of the tile to the next?
 constexpr int pitch = 33;
-//# skeleton: Rows begin in 1 different bank
+//# skeleton: All rows begin in one bank
 //| constexpr int pitch = 32;
 //# wrong two-spare: Rows begin in 16 different banks
 //| constexpr int pitch = 34;
@@ -62,8 +62,8 @@ void judge(Trial& t) {
   int banks = 0;
   for (int b = 0, seen[32] = {}; b < 32; ++b) banks += !seen[b * pitch % 32]++;
   t.count("the number of bank conflicts", t.ledger().bank_conflicts(), 0,
-          "Rows begin in " + std::to_string(banks) + " different bank" + (banks > 1 ? "s" : "") +
-              ", so that the 32 elements of a column share them.");
+          (banks > 1 ? "Rows begin in " + std::to_string(banks) + " different banks" : "All rows begin in one bank") +
+              ", and the 32 elements of a column must share that.");
   t.count("the shared memory in bytes", t.ledger().shared_bytes_peak, 32 * 33 * 4,
           "There is a smaller pitch without conflicts.");
   transpose<32><<<1, dim3(32, 8)>>>(in.data(), out.data());
