@@ -27,8 +27,10 @@ expect 0 'usage: ./flash' help
 expect 0 'usage: ./flash' --help
 expect 0 'usage: ./flash check' check
 expect 0 'usage: ./flash check' check --help
+expect 0 'usage: ./flash exercise' exercise --help
+expect 0 'usage: ./flash exercise' exercise 05.2 -h
 for command in test book notebook bench doctor help; do expect 0 'usage: ./flash' "$command" --help; done
-expect 2 "command 'walk' is unknown; expected tour, test, book, notebook, run, check, bench, doctor or help" walk
+expect 2 "command 'walk' is unknown; expected tour, test, book, notebook, exercise, run, check, bench, doctor" walk
 expect 2 "flag '--fast' is unknown; expected --no-install, --cuda or --help" --fast test
 expect 2 "flag '--fast' is unknown; expected --no-install or --cuda" test --fast
 expect 2 "phase '77' is unknown; expected one of: 01 02 03 04" test 77
@@ -90,8 +92,9 @@ if [ "$1" = --preset ]; then
   mkdir -p "$6/bin"
   printf 'CMAKE_HOME_DIRECTORY:INTERNAL=%s\nCMAKE_CACHEFILE_DIR:INTERNAL=%s\n' "$4" "$6" >"$6/CMakeCache.txt"
   printf '#!/bin/sh\necho "program: $*"\n' >"$6/bin/flash-phases"
+  cp "$6/bin/flash-phases" "$6/bin/flash-exercise"
   for page in first second; do printf '#!/bin/sh\necho "%s: $*"\n' $page >"$6/bin/$page"; done
-  chmod +x "$6/bin/flash-phases" "$6/bin/first" "$6/bin/second"
+  chmod +x "$6/bin/flash-phases" "$6/bin/flash-exercise" "$6/bin/first" "$6/bin/second"
   printf '%s\n' '01 phases/01-naive/first.cpp bin/first' '01 phases/01-naive/notebook.cpp bin/second' >"$6/pages"
 fi
 END
@@ -122,6 +125,8 @@ expect 0 'program: run --phase 04' run --phase 04
 called '-DCMAKE_CXX_COMPILER=g++' # not CMake's own choice, c++
 expect 0 'program: run --phase 04' run --phase 04
 not_called --preset # built before: no second configuration
+expect 0 'program: 05.2 --hint' exercise 05.2 --hint
+called '--target flash-exercise'
 expect 0 'first: --page
 second: --page' notebook 01
 called '--target phase01_pages'

@@ -14,7 +14,8 @@ rule() {
 # The files of ours, by name pattern; build trees, hidden folders and output are not ours.
 files() {
   for pattern; do
-    find . \( -path './.*' -o -path './build*' -o -path ./out \) -prune -o -type f -name "$pattern" -print
+    find . \( -path './.*' -o -path './build*' -o -path ./out -o -path ./exercises \) -prune \
+      -o -type f -name "$pattern" -print
   done
 }
 

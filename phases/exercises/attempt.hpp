@@ -1,0 +1,29 @@
+// attempt.hpp: tries one exercise: compiles a reader's file with its judge for the checked simulator, and runs it.
+// A second or two; what is wrong comes back as one verdict.
+// Use: const Verdict v = try_exercise(exercise, {"exercises/05.2-two-barriers.cu"}, workshop).front();
+#pragma once
+#include <filesystem>
+#include <vector>
+
+#include "phases/exercises/exercise.hpp"
+#include "phases/exercises/trial.hpp"
+
+namespace flash::exercise {
+
+// Where things are: the build's check.settings (cmake/kernels.cmake), and the library of trial.cpp.
+struct Workshop {
+  std::filesystem::path settings, library;
+};
+
+// Thrown when the reader has pressed Ctrl-C.
+struct Interrupted {};
+
+// The verdicts on files as Exercise::source makes them. They are compiled as one, because most of the time goes into
+// the headers; each runs by itself. One that does not compile is the verdict on all.
+std::vector<Verdict> try_exercise(const Exercise& exercise, const std::vector<std::filesystem::path>& attempts,
+                                  const Workshop& workshop);
+
+// The error that a reader should see first, of a compiler's messages: "line 31: 'foo' was not declared in this scope".
+std::string first_error(const std::string& messages, const std::string& attempt_name);
+
+}  // namespace flash::exercise

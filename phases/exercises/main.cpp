@@ -1,0 +1,372 @@
+// main.cpp: the program behind ./flash exercise: lists, tries, hints, watches, resets, reports, and proves exercises.
+// Progress, one line per exercise ("05.2 hints kind"), is a file beside the reader's copies.
+// Use: ./flash exercise --help
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <exception>
+#include <fstream>
+#include <iomanip>
+#include <iostream>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <sstream>
+#include <thread>
+
+#include "phases/exercises/attempt.hpp"
+#include "sim/error.hpp"
+
+namespace flash::exercise {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kUsage =
+#include "phases/exercises/usage.txt"
+    ;
+
+const Workshop kWorkshop{FLASH_CHECK_SETTINGS, FLASH_TRIAL_LIBRARY};
+
+// ---- the reader's folder --------------------------------------------------------------------------------------------
+
+fs::path folder() {
+  const char* named = std::getenv("FLASH_EXERCISES");
+  return named && *named ? fs::path(named) : fs::path(FLASH_SOURCE_DIR) / "exercises";
+}
+
+fs::path copy_of(const Exercise& exercise) {
+  return folder() / exercise.copy_name();
+}
+
+// As the reader would type it.
+std::string shown(const fs::path& path) {
+  std::error_code error;
+  const fs::path near = fs::relative(path, fs::current_path(), error);
+  return error || near.empty() || *near.begin() == ".." ? path.string() : near.string();
+}
+
+void write(const fs::path& path, const std::string& text) {
+  std::error_code error;
+  fs::create_directories(path.parent_path(), error);
+  std::ofstream out(path);
+  out << text << std::flush;
+  if (!out) refuse("the file " + path.string(), "not writable", "a folder of yours", "set FLASH_EXERCISES");
+}
+
+// What is remembered of an exercise.
+struct Mark {
+  int hints = 0;
+  std::string kind = "not tried";
+};
+
+class Progress {
+ public:
+  Progress() {
+    std::ifstream in(folder() / "progress");
+    for (std::string line; std::getline(in, line);) {
+      std::istringstream words(line);
+      std::string id;
+      Mark mark;
+      if (words >> id >> mark.hints && std::getline(words >> std::ws, mark.kind)) marks_[id] = mark;
+    }
+  }
+  Mark of(const std::string& id) const {
+    const auto found = marks_.find(id);
+    return found == marks_.end() ? Mark() : found->second;
+  }
+  void set(const std::string& id, const Mark& mark) {
+    marks_[id] = mark;
+    std::ostringstream out;
+    for (const auto& [known, m] : marks_) out << known << " " << m.hints << " " << m.kind << "\n";
+    write(folder() / "progress", out.str());
+  }
+
+ private:
+  std::map<std::string, Mark> marks_;
+};
+
+// ---- one exercise ---------------------------------------------------------------------------------------------------
+
+void print(const Lines& lines, const char* indent = "") {
+  for (const std::string& line : lines) std::cout << indent << line << "\n";
+}
+
+// Tries it, says what came of it, remembers it. The exit status.
+int attempt(const Exercise& exercise) {
+  const fs::path copy = copy_of(exercise);
+  const auto begin = std::chrono::steady_clock::now();
+  const Verdict verdict = try_exercise(exercise, {copy}, kWorkshop).front();
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  const bool right = verdict.kind == Verdict::Kind::Right;
+  std::cout << (right ? "" : "not yet: ") << name(verdict.kind) << "\n  " << verdict.sentence << "\n";
+  if (right) {
+    print(exercise.because, "  ");
+    std::cout << "next\n";
+    print(exercise.next, "  ");
+    std::cout << "  A solution: " << shown(exercise.file) << "\n";
+  } else {
+    if (verdict.kind == Verdict::Kind::NoPrediction) std::cout << "  " << exercise.asked << "\n";
+    std::istringstream details(verdict.details);
+    std::string line;
+    for (int n = 0; n < 12 && std::getline(details, line); ++n) std::cout << "    " << line << "\n";
+    std::cout << "your file: " << shown(copy) << "     a hint: ./flash exercise " << exercise.id << " --hint\n";
+  }
+  std::cout << "(" << std::fixed << std::setprecision(1) << seconds.count() << " s)\n" << std::flush;
+  Progress progress;
+  Mark mark = progress.of(exercise.id);
+  mark.kind = name(verdict.kind);
+  progress.set(exercise.id, mark);
+  return right ? 0 : 1;
+}
+
+// Makes the reader's file where there is none; shows the question then.
+void begin(const Exercise& exercise) {
+  const fs::path copy = copy_of(exercise);
+  std::cout << exercise.id << " " << exercise.name << ": " << exercise.title << "\n";
+  if (fs::exists(copy)) return;
+  write(copy, exercise.source("skeleton"));
+  std::cout << "\n";
+  print(exercise.question, "  ");
+  std::cout << "\n  Predict: " << exercise.asked << "\n\nEdit " << shown(copy)
+            << " where it says TODO. As it is now, it gets this:\n\n";
+}
+
+int hint(const Exercise& exercise) {
+  Progress progress;
+  Mark mark = progress.of(exercise.id);
+  const int all = static_cast<int>(exercise.hints.size());
+  mark.hints = std::min(mark.hints + 1, all);
+  for (int i = 0; i < mark.hints; ++i) {
+    std::cout << "hint " << i + 1 << " of " << all << "\n";
+    print(exercise.hints[static_cast<std::size_t>(i)], "  ");
+  }
+  progress.set(exercise.id, mark);
+  return 0;
+}
+
+int reset(const Exercise& exercise) {
+  const fs::path copy = copy_of(exercise);
+  if (fs::exists(copy)) {
+    std::cout << "This replaces " << shown(copy) << ". Type " << exercise.id << " to do it: " << std::flush;
+    std::string answer;
+    std::getline(std::cin, answer);
+    if (answer != exercise.id) {
+      std::cout << "\nLeft as it is.\n";
+      return 1;
+    }
+  }
+  write(copy, exercise.source("skeleton"));
+  Progress().set(exercise.id, Mark());
+  std::cout << shown(copy) << " is new.\n";
+  return 0;
+}
+
+int watch(const Exercise& exercise) {
+  const fs::path copy = copy_of(exercise);
+  begin(exercise);
+  fs::file_time_type tried{};
+  for (;;) {
+    std::error_code gone;  // some editors remove the file for a moment when they save
+    const fs::file_time_type saved = fs::last_write_time(copy, gone);
+    if (!gone && saved != tried) {
+      tried = saved;
+      if (attempt(exercise) == 0) return 0;
+      std::cout << "waiting for the next save; Ctrl-C ends\n\n" << std::flush;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
+}
+
+// ---- all of them ----------------------------------------------------------------------------------------------------
+
+int list(const std::vector<Exercise>& exercises) {
+  const Progress progress;
+  std::size_t right = 0;
+  const Exercise* next = nullptr;
+  for (const Exercise& e : exercises) {
+    const Mark mark = progress.of(e.id);
+    const bool done = mark.kind == name(Verdict::Kind::Right);
+    right += done;
+    if (!done && !next) next = &e;
+    std::cout << (done ? "  [x] " : "  [ ] ") << e.id << "  " << std::left << std::setw(22) << e.name << std::setw(20)
+              << mark.kind << e.title << "\n";
+  }
+  std::cout << right << " of " << exercises.size() << " are right";
+  if (next) std::cout << "; next: ./flash exercise " << next->id;
+  std::cout << "\n";
+  return 0;
+}
+
+// Runs `job` for each number below n, on all cores.
+template <class Job>
+void for_all(std::size_t n, const Job& job) {
+  std::atomic<std::size_t> next = 0;
+  std::mutex mutex;
+  std::exception_ptr failed;
+  std::vector<std::jthread> workers;
+  for (unsigned w = 0; w < std::max(1u, std::thread::hardware_concurrency()); ++w)
+    workers.emplace_back([&] {
+      try {
+        for (std::size_t i; (i = next++) < n;) job(i);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        failed = std::current_exception();
+        next = n;
+      }
+    });
+  workers.clear();
+  if (failed) std::rethrow_exception(failed);
+}
+
+std::string escaped(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '&')
+      result += "&amp;";
+    else if (c == '<')
+      result += "&lt;";
+    else if (c == '>')
+      result += "&gt;";
+    else if (c == '"')
+      result += "&quot;";
+    else if (static_cast<unsigned char>(c) >= 32 || c == '\n')
+      result += c;
+  }
+  return result;
+}
+
+int junit(const std::vector<Exercise>& exercises, const fs::path& file) {
+  std::vector<std::optional<Verdict>> verdicts(exercises.size());
+  for_all(exercises.size(), [&](std::size_t i) {
+    if (fs::exists(copy_of(exercises[i])))
+      verdicts[i] = try_exercise(exercises[i], {copy_of(exercises[i])}, kWorkshop).front();
+  });
+  std::size_t failures = 0, skipped = 0;
+  std::ostringstream cases;
+  for (std::size_t i = 0; i < exercises.size(); ++i) {
+    const Exercise& e = exercises[i];
+    cases << "  <testcase classname=\"exercises\" name=\"" << e.id << " " << escaped(e.name) << "\"";
+    if (!verdicts[i]) {
+      ++skipped;
+      cases << "><skipped message=\"not begun\"/></testcase>\n";
+    } else if (verdicts[i]->kind == Verdict::Kind::Right) {
+      cases << "/>\n";
+    } else {
+      ++failures;
+      cases << "><failure type=\"" << name(verdicts[i]->kind) << "\" message=\"" << escaped(verdicts[i]->sentence)
+            << "\">" << escaped(verdicts[i]->details) << "</failure></testcase>\n";
+    }
+  }
+  std::ofstream out(file);
+  out << "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"flash exercise\" tests=\"" << exercises.size()
+      << "\" failures=\"" << failures << "\" skipped=\"" << skipped << "\">\n"
+      << cases.str() << "</testsuite>\n"
+      << std::flush;
+  if (!out) refuse("--junit", file, "a file that can be written", "choose another");
+  std::cout << exercises.size() - failures - skipped << " right, " << failures << " not yet, " << skipped
+            << " not begun; " << file.string() << "\n";
+  return failures ? 1 : 0;
+}
+
+// Each solution is right and as predicted; each skeleton and each variant gets its sentence.
+int check(const std::vector<Exercise>& exercises) {
+  std::string pattern = (fs::temp_directory_path() / "flash-exercises.XXXXXX").string();
+  if (!mkdtemp(pattern.data())) refuse("TMPDIR", fs::temp_directory_path(), "a folder to write to", "set TMPDIR");
+  const fs::path work = pattern;
+  std::mutex mutex;
+  std::size_t all = 0, failed = 0;
+  for_all(exercises.size(), [&](std::size_t i) {
+    const Exercise& exercise = exercises[i];
+    Lines variants{"", "skeleton"};
+    for (const std::string& name : exercise.variants()) variants.push_back(name);
+    std::vector<fs::path> copies;
+    for (const std::string& variant : variants) {
+      copies.push_back(work / exercise.id / ("v-" + variant) / exercise.copy_name());
+      write(copies.back(), exercise.source(variant));
+    }
+    const std::vector<Verdict> verdicts = try_exercise(exercise, copies, kWorkshop);
+    const std::lock_guard lock(mutex);
+    for (std::size_t v = 0; v < variants.size(); ++v) {
+      const Verdict& verdict = verdicts[v];
+      const std::string said = std::string(name(verdict.kind)) + ": " + verdict.sentence;
+      const std::string wanted = v == 0 ? "right: Right, and as you predicted" : exercise.expected(variants[v]);
+      const bool good = said.find(wanted) != std::string::npos;
+      ++all;
+      failed += !good;
+      std::cout << (good ? "ok   " : "FAIL ") << exercise.id << " " << (v == 0 ? "solution" : variants[v]) << "\n     "
+                << said << "\n";
+      if (!good) std::cout << "     wanted: " << wanted << "\n" << verdict.details << "\n";
+    }
+    std::cout << std::flush;
+  });
+  std::error_code ignored;
+  fs::remove_all(work, ignored);
+  std::cout << exercises.size() << " exercises, " << all - failed << " of " << all << " verdicts as they should be\n";
+  return failed ? 1 : 0;
+}
+
+// ---- the command line -----------------------------------------------------------------------------------------------
+
+std::vector<Exercise> chosen(const std::vector<Exercise>& all, const std::string& word) {
+  std::vector<Exercise> some;
+  for (const Exercise& e : all)
+    if (e.id == word || e.id.substr(0, 2) == word) some.push_back(e);
+  if (!some.empty()) return some;
+  std::string ids;
+  for (const Exercise& e : all) ids += (ids.empty() ? "" : " ") + e.id;
+  refuse("exercise", "'" + word + "'", "a phase or one of " + ids, "./flash exercise lists them");
+}
+
+int run(const Lines& words) {
+  std::string id, mode, file;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (word.empty() || word[0] != '-') {
+      if (!id.empty()) refuse("'" + word + "'", "one argument too many", "one exercise", "try them one by one");
+      id = word;
+    } else if (word == "--help" || word == "-h") {
+      std::cout << kUsage + 1;  // without the first line's end
+      return 0;
+    } else if (word == "--hint" || word == "--watch" || word == "--reset" || word == "--check" || word == "--junit") {
+      if (!mode.empty()) refuse(word, "a second flag", "one of them", "leave " + mode + " out");
+      mode = word;
+      if (word == "--junit") {
+        if (i + 1 == words.size()) refuse(word, "without a value", "a file to write", "write --junit FILE");
+        file = words[++i];
+      }
+    } else {
+      refuse("flag", "'" + word + "'", "--hint, --watch, --reset, --junit or --check", "see ./flash exercise --help");
+    }
+  }
+  const std::vector<Exercise> all = read_exercises(FLASH_SOURCE_DIR);
+  const std::vector<Exercise> some = id.empty() ? all : chosen(all, id);
+  if (mode == "--check") return check(some);
+  if (mode == "--junit") return junit(some, file);
+  if (id.size() < 4) {
+    if (!mode.empty()) refuse(mode, "without an exercise", "one, as in 05.2", "./flash exercise lists them");
+    return list(some);
+  }
+  if (mode == "--hint") return hint(some[0]);
+  if (mode == "--reset") return reset(some[0]);
+  if (mode == "--watch") return watch(some[0]);
+  begin(some[0]);
+  return attempt(some[0]);
+}
+
+}  // namespace
+}  // namespace flash::exercise
+
+int main(int count, char** words) {
+  try {
+    return flash::exercise::run({words + 1, words + count});
+  } catch (const flash::exercise::Interrupted&) {
+    return 130;  // as shells say it
+  } catch (const std::exception& error) {
+    std::cerr << "flash exercise: " << error.what() << "\n";
+    return 2;
+  }
+}
