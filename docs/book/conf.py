@@ -6,11 +6,12 @@ from docutils import nodes
 project = "FlashPhases"
 html_title = "FlashAttention, phase by phase"
 copyright = "the authors of FlashPhases; prose CC BY 4.0, code MIT"
-language = "en"
+language = "en"  # build.py says another one for a translation
+gettext_compact = False  # one file of messages per page
 extensions = ["myst_parser"]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
-exclude_patterns = ["extra", "runs", "pictures", "static"]
+exclude_patterns = ["extra", "runs", "pictures", "static", "locales", "messages"]
 highlight_language = "text"
 html_theme = "furo"
 html_static_path = ["static"]
@@ -20,7 +21,8 @@ html_js_files = ["katex/katex.js", "katex/contrib/auto-render.js", "katex.js"]
 html_copy_source = False
 html_show_sphinx = False
 # Simulator output is no C++: what cannot be highlighted is shown plain.
-suppress_warnings = ["misc.highlighting_failure"]
+# A translation has links of its own, to the glossary; translation.py compares the others.
+suppress_warnings = ["misc.highlighting_failure", "i18n.inconsistent_references"]
 
 
 # TeX stays TeX in the page, and KaTeX sets it when the page opens.
