@@ -235,7 +235,7 @@ def markers(text):
         elif token.type == "text":
             plain += token.content
     found += [("number", n) for n in re.findall(r"\d+(?:[.,]\d+)*", plain)]
-    found += [("stray", mark) for mark in re.findall(r"\*\*|`", plain)]
+    found += [("stray", mark) for mark in re.findall(r"[*`]", plain)]
     return found
 
 
