@@ -78,6 +78,7 @@ class Book:
             line += f'<p class="facts">{self.say("This page is not translated yet.")}</p>\n'
         if name in self.made:
             self.made[name] |= translation.in_tables(text)
+            self.made[name] |= {formula.strip() for formula in re.findall(r"\$\$(.*?)\$\$", text, re.S)}
             self.made[name] -= set(re.findall(r"^#+ (.*)$", text, re.M))  # a cell may be called as its section is
         self.write(name + ".md", re.sub(r"^# .*\n", lambda m: m.group(0) + "\n" + line, text, count=1, flags=re.M))
 
