@@ -77,7 +77,7 @@ class Book:
         if self.locale and name in self.made and name not in self.locale.complete:
             line += f'<p class="facts">{self.say("This page is not translated yet.")}</p>\n'
         if name in self.made:
-            self.made[name] |= translation.in_tables(text)
+            self.made[name] |= translation.in_tables(text, name.startswith("results-"))
             self.made[name] |= {formula.strip() for formula in re.findall(r"\$\$(.*?)\$\$", text, re.S)}
             self.made[name] -= set(re.findall(r"^#+ (.*)$", text, re.M))  # a cell may be called as its section is
         self.write(name + ".md", re.sub(r"^# .*\n", lambda m: m.group(0) + "\n" + line, text, count=1, flags=re.M))
@@ -273,8 +273,7 @@ class Book:
             page = name_of(file)
             if self.locale.path(page).exists():
                 text = (self.source / (page + ".md")).read_text()
-                plain = set(re.findall(r"^#+ (.*)$", text, re.M)) | \
-                    {cell.strip() for row in re.findall(r"^\|.*", text, re.M) for cell in row.split("|")}
+                plain = set(re.findall(r"^#+ (.*)$", text, re.M)) | translation.cells(text)
                 own = page in ("glossary", "index")
                 self.write(f"locales/{self.language}/LC_MESSAGES/{page}.po", self.locale.localized(
                     page, self.figures.get(page, []), {} if own else dict(terms), plain))

@@ -107,8 +107,8 @@ class Locale:
         return HEADER.format(self.language) + out.getvalue().decode()
 
     def renew(self, page, messages):
-        """Brings a page's file up to date with the English text. What has changed a little is kept, marked fuzzy; what
-        another page has translated word for word is taken from there."""
+        """Brings a page's file up to date with the English text. What changed a little is kept, marked fuzzy, except
+        where only its numbers changed; what another page has translated word for word is taken from there."""
         template = Catalog(locale=self.language)
         for message in messages:
             template.add(message)
@@ -125,7 +125,13 @@ class Locale:
         fresh = Catalog(locale=self.language)
         for message in messages:
             found = catalog.get(message)
-            fresh.add(message, found.string, flags=found.flags, previous_id=found.previous_id)
+            said = found.string
+            if found.fuzzy and found.previous_id:
+                renewed = with_new_numbers(found.previous_id[0], message, said)
+                if renewed:
+                    fresh.add(message, renewed)
+                    continue
+            fresh.add(message, said, flags=found.flags, previous_id=found.previous_id)
         write(self.path(page), self.language, fresh)
 
 
@@ -158,15 +164,19 @@ def has_words(text):
     return re.search(r"[A-Za-z]{3}", re.sub(r"`[^`]*`|\$[^$]*\$|\]\([^)]*\)", "", text)) is not None
 
 
-def in_tables(text):
-    """The texts of the tables that flash-tables writes from results: they stay as they are."""
-    found = set()
+def in_tables(text, whole=False):
+    """The texts of the tables that flash-tables writes from results, which stay as they are, and what is said around
+    them; of a page that is written as a whole the cells alone."""
+    found = cells(text) if whole else set()
     for table in TABLES.findall(text):
-        lines = table.split("\n")
-        found |= {cell.strip() for line in lines if line.startswith("|") for cell in line.split("|")}
-        for paragraph in re.split(r"\n\n", "\n".join("" if line.startswith("|") else line for line in lines)):
+        found |= cells(table)
+        for paragraph in re.split(r"\n\n", re.sub(r"^\|.*$", "", table, flags=re.M)):
             found.add(" ".join(paragraph.split()))
     return found
+
+
+def cells(text):
+    return {cell.strip() for row in re.findall(r"^\|.*", text, re.M) for cell in row.split("|")}
 
 
 def with_figures_named(text):
@@ -206,6 +216,20 @@ def with_terms(text, terms):
     return "".join(pieces), left
 
 
+NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+MEASURED = re.compile(r"\b(?=[a-f]*\d)[0-9a-f]{7}\b|" + NUMBER.pattern)  # a commit, a number
+
+
+def with_new_numbers(old, new, said):
+    """The translation of `old` with the numbers of `new`; None where more than numbers and commits differ."""
+    if MEASURED.sub("#", old) != MEASURED.sub("#", new):
+        return None
+    pairs = set(zip(MEASURED.findall(old), MEASURED.findall(new)))
+    if len(pairs) != len({before for before, _ in pairs}):
+        return None  # one number became two different ones: which is which, a translator must say
+    return MEASURED.sub(lambda m: dict(pairs).get(m.group(0), m.group(0)), said)
+
+
 # -------------------------------------------------------------------- checks
 
 MARKDOWN = MarkdownIt()
@@ -234,7 +258,7 @@ def markers(text):
             found.append((token.type, token.content))
         elif token.type == "text":
             plain += token.content
-    found += [("number", n) for n in re.findall(r"\d+(?:[.,]\d+)*", plain)]
+    found += [("number", n) for n in NUMBER.findall(plain)]
     found += [("stray", mark) for mark in re.findall(r"[*`]", plain)]
     return found
 
@@ -409,9 +433,13 @@ def try_myself():
     assert unlike("a **b.** c", "甲**乙。**丙")  # Markdown would print the stars
     for bad in ("用load", "分块,然后", "分块 (一块)", "分块， 然后", "分 块", "分块."):
         assert style(bad), bad
+    assert in_tables("x\n\n| a |\n\ny", True) == {"", "a"} and not in_tables("x\n\n| a |\n\ny")
     assert in_tables("x\n<!-- results a.json -->\n\n| a b | 1 |\n\nc\nd\n\n<!-- end of results -->\n") >= {"a b", "c d"}
     marked, figures = with_figures_named("at <!-- range kernel=a\nb -->1 to\n2<!-- end --> times")
     assert marked == "at ⟦1⟧ times" and with_figures(marked, figures, words("zh_CN")) == "at 1 到 2 times"
+
+    assert with_new_numbers("of 12, 3f4e5a6", "of 14, 00aa1bb", "共 12 个，3f4e5a6") == "共 14 个，00aa1bb"
+    assert with_new_numbers("2 of 2", "2 of 3", "2 个") is None and with_new_numbers("2 a", "2 b", "2 个") is None
 
     class Kept(Locale):
         def __init__(self, catalog, complete):
