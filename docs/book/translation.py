@@ -87,7 +87,7 @@ class Locale:
         """The glossary's terms by what they are called here: 分块 for a term translated as 分块（tile）. One Chinese
         character says too little to be a link by itself."""
         done = self.translations("glossary")
-        named = {re.split("（", done[term])[0].lower(): term for term in english if term in done}
+        named = {done.get(term, term).partition("（")[0].lower(): term for term in english}
         return {name: term for name, term in named.items() if len(name) > 1}
 
     def localized(self, page, figures, terms, plain):
@@ -209,7 +209,8 @@ def with_terms(text, terms):
     def link(match):
         term = left.pop(match.group(0).lower(), None)
         return f"{{term}}`{match.group(0)} <{term}>`" if term else match.group(0)
-    pieces = re.split(r"(\{term\}`[^`]*`|`[^`]*`|\$[^$]+\$|!?\[[^\]]*\]\([^)]*\))", text)
+    # Not within *emphasis* either: Markdown finds no stars between a Chinese character and a link.
+    pieces = re.split(r"(\{term\}`[^`]*`|`[^`]*`|\$[^$]+\$|!?\[[^\]]*\]\([^)]*\)|\*+[^*]+\*+)", text)
     if names:
         pieces[::2] = [re.sub(rf"(?<![A-Za-z0-9_-])(?:{names})(?![A-Za-z0-9_-])", link, p, flags=re.I)
                        for p in pieces[::2]]
@@ -457,4 +458,5 @@ def try_myself():
         with contextlib.redirect_stdout(io.StringIO()):
             assert len(report(Kept(catalog, ["p"]), {"p": messages})) == count, messages
     assert with_terms("`分块` 与分块、分块", {"分块": "tile"}) == ("`分块` 与{term}`分块 <tile>`、分块", {})
+    assert with_terms("*分块*是", {"分块": "tile"}) == ("*分块*是", {"分块": "tile"})
     assert with_figure_names(with_figures_marked("⟦1⟧ x ⟦2⟧", ["a", "b"]), itertools.count(1)) == "⟦1⟧ x ⟦2⟧"
