@@ -53,10 +53,12 @@ WORDS = {"zh_CN": {
 
 
 def words(language):
-    """The function that says a fixed text of build.py's in a language. Whatever has no translation is refused."""
-    if language == "en":
-        return lambda text: text
-    return lambda text: WORDS[language][text]
+    """The function that says a fixed text of build.py's, or a <summary> of a page's, in a language."""
+    def say(text):
+        if text not in WORDS[language]:
+            raise Wrong(f"'{text}' has no translation to {language}; add one to WORDS in docs/book/translation.py")
+        return WORDS[language][text]
+    return str if language == "en" else say
 
 
 # -------------------------------------------------------------------- catalogs
@@ -112,7 +114,7 @@ class Locale:
         template = Catalog(locale=self.language)
         for message in messages:
             template.add(message)
-        catalog = self.catalog(page)
+        catalog, done = self.catalog(page), self.translations(page)
         catalog.update(template)
         known = {}
         for path in sorted((self.folder / "LC_MESSAGES").glob("*.po")):
@@ -121,26 +123,26 @@ class Locale:
             if message.id in known and (message.fuzzy or not message.string):
                 message.string, message.previous_id = known[message.id], []
                 message.flags.discard("fuzzy")
-        # In the page's order.
-        fresh = Catalog(locale=self.language)
-        for message in messages:
-            found = catalog.get(message)
-            said = found.string
-            if found.fuzzy and found.previous_id:
-                renewed = with_new_numbers(found.previous_id[0], message, said)
+            elif message.fuzzy and message.previous_id and message.previous_id[0] in done:
+                renewed = with_new_numbers(message.previous_id[0], message.id, message.string)
                 if renewed:
-                    fresh.add(message, renewed)
-                    continue
-            fresh.add(message, said, flags=found.flags, previous_id=found.previous_id)
+                    message.string, message.previous_id = renewed, []
+                    message.flags.discard("fuzzy")
+        fresh = Catalog(locale=self.language)
+        for message in messages:  # in the page's order
+            found = catalog.get(message)
+            fresh.add(message, found.string, flags=found.flags, previous_id=found.previous_id)
         write(self.path(page), self.language, fresh)
 
 
 def write(path, language, catalog):
-    """No dates and no line numbers, which would change with every edit of the English text."""
+    """No dates, line numbers or line breaks, which would change with every edit of the English text."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    for message in catalog:
+        message.flags.discard("python-format")  # Babel's guess at "100 % of"
     with path.open("wb") as file:
         file.write(HEADER.format(language).encode())
-        write_po(file, catalog, width=110, no_location=True, omit_header=True, ignore_obsolete=True,
+        write_po(file, catalog, width=0, no_location=True, omit_header=True, ignore_obsolete=True,
                  include_previous=True)
 
 
@@ -260,6 +262,7 @@ def markers(text):
         elif token.type == "text":
             plain += token.content
     found += [("number", n) for n in NUMBER.findall(plain)]
+    found += [("power", n) for n in re.findall("[⁻⁰¹²³⁴-⁹]+", plain)]
     found += [("stray", mark) for mark in re.findall(r"[*`]", plain)]
     return found
 
@@ -426,10 +429,10 @@ class Readme:
 
 def try_myself():
     """Each rule, on a translation that breaks it."""
-    text = "Take `load` of [page 3](a.md#b), $N^2$ and {term}`tiles <tile>`: **12.5 %**, ⟦1⟧."
-    good = "对[第 3 页](a.md#b)用 `load`，即 $N^2$ 与{term}`分块 <tile>`：**12.5 %**，⟦1⟧。"
+    text = "Take `load` of [page 3](a.md#b), $N^2$ and {term}`tiles <tile>`: **12.5 %**, ⟦1⟧, 2⁻²⁴."
+    good = "对[第 3 页](a.md#b)用 `load`，即 $N^2$ 与{term}`分块 <tile>`：**12.5 %**，⟦1⟧，2⁻²⁴。"
     assert not unlike(text, good) and not style(good), (unlike(text, good), style(good))
-    for wrong in ("`load`", "(a.md#b)", "$N^2$", "{term}`分块 <tile>`", "12.5", "⟦1⟧", "**"):
+    for wrong in ("`load`", "(a.md#b)", "$N^2$", "{term}`分块 <tile>`", "12.5", "⟦1⟧", "⁻²⁴", "**"):
         assert unlike(text, good.replace(wrong, "")), wrong
     assert unlike("a **b.** c", "甲**乙。**丙")  # Markdown would print the stars
     for bad in ("用load", "分块,然后", "分块 (一块)", "分块， 然后", "分 块", "分块."):
