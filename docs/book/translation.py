@@ -10,13 +10,13 @@ import re
 import subprocess
 
 from babel.messages import Catalog
-from babel.messages.pofile import read_po, write_po
+from babel.messages.pofile import escape, read_po
 from markdown_it import MarkdownIt
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 HEADER = 'msgid ""\nmsgstr ""\n"Language: {}\\n"\n"Content-Type: text/plain; charset=UTF-8\\n"\n"Content-Transfer-' \
-         'Encoding: 8bit\\n"\n\n'
+         'Encoding: 8bit\\n"\n'
 JOINER = "\u2060"  # invisible; around a figure on a page
 FIGURE = re.compile(r"<!-- range\s[^>]*-->(.*?)<!-- end -->", re.S)
 FIGURE_NAME = re.compile(r"⟦(\d+)⟧")
@@ -104,9 +104,7 @@ class Locale:
                 said, terms = with_terms(said, terms)
             marked = with_figures_marked(said, figures, words(self.language))
             fresh.add(with_figures_marked(text, figures), marked)
-        out = io.BytesIO()
-        write_po(out, fresh, width=0, no_location=True, omit_header=True)
-        return HEADER.format(self.language) + out.getvalue().decode()
+        return po_text(self.language, fresh)
 
     def renew(self, page, messages):
         """Brings a page's file up to date with the English text. What changed a little is kept, marked fuzzy, except
@@ -132,18 +130,19 @@ class Locale:
         for message in messages:  # in the page's order
             found = catalog.get(message)
             fresh.add(message, found.string, flags=found.flags, previous_id=found.previous_id)
-        write(self.path(page), self.language, fresh)
+        self.path(page).parent.mkdir(parents=True, exist_ok=True)
+        self.path(page).write_text(po_text(self.language, fresh))
 
 
-def write(path, language, catalog):
-    """No dates, line numbers or line breaks, which would change with every edit of the English text."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+def po_text(language, catalog):
+    """A .po file: no dates, line numbers or line breaks, which would change with every edit of the English text."""
+    entries = [HEADER.format(language)]
     for message in catalog:
-        message.flags.discard("python-format")  # Babel's guess at "100 % of"
-    with path.open("wb") as file:
-        file.write(HEADER.format(language).encode())
-        write_po(file, catalog, width=0, no_location=True, omit_header=True, ignore_obsolete=True,
-                 include_previous=True)
+        if message.id:
+            previous = f"#, fuzzy\n#| msgid {escape(message.previous_id[0])}\n" if message.previous_id else "#, fuzzy\n"
+            entries.append((previous if message.fuzzy else "") +
+                           f"msgid {escape(message.id)}\nmsgstr {escape(message.string)}\n")
+    return "\n".join(entries)
 
 
 def messages_of(source, made):
