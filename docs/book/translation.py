@@ -10,7 +10,7 @@ import re
 import subprocess
 
 from babel.messages import Catalog
-from babel.messages.pofile import escape, read_po
+from babel.messages.pofile import escape, read_po, unescape
 from markdown_it import MarkdownIt
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -79,7 +79,10 @@ class Locale:
         if not self.path(page).exists():
             return Catalog(locale=self.language)
         with self.path(page).open("rb") as file:
-            return read_po(file, locale=self.language)
+            catalog = read_po(file, locale=self.language)
+        for message in catalog:  # Babel takes the earlier text of a fuzzy message for a comment
+            message.previous_id = [unescape(c[len("| msgid "):]) for c in message.user_comments if c[:1] == "|"]
+        return catalog
 
     def translations(self, page):
         """English to translation, of what counts: neither empty nor fuzzy."""
@@ -113,6 +116,7 @@ class Locale:
         for message in messages:
             template.add(message)
         catalog, done = self.catalog(page), self.translations(page)
+        earlier = {m.id: m.previous_id for m in catalog if m.fuzzy}
         catalog.update(template)
         known = {}
         for path in sorted((self.folder / "LC_MESSAGES").glob("*.po")):
@@ -129,7 +133,8 @@ class Locale:
         fresh = Catalog(locale=self.language)
         for message in messages:  # in the page's order
             found = catalog.get(message)
-            fresh.add(message, found.string, flags=found.flags, previous_id=found.previous_id)
+            fresh.add(message, found.string, flags=found.flags,
+                      previous_id=found.previous_id or earlier.get(message, []))
         self.path(page).parent.mkdir(parents=True, exist_ok=True)
         self.path(page).write_text(po_text(self.language, fresh))
 
