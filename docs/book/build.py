@@ -294,7 +294,7 @@ class Book:
         return text + tree("Reference", [name_of(f) for f in REFERENCE])
 
     def render(self, strict):
-        command = ["sphinx-build", "-q", "-b", "html", *(["-W", "--keep-going"] if strict else []),
+        command = ["sphinx-build", "-q", "-b", "html", *(["-W", "--keep-going", "-a"] if strict else []),
                    "-D", f"language={self.language}", "-D", "html_title=" + self.say("FlashAttention, phase by phase"),
                    "-d", self.source / ".doctrees", self.source, self.site]
         if subprocess.run(command, env={**os.environ, "PYTHONNOUSERSITE": "1"}).returncode != 0:

@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import subprocess
+import tempfile
 
 from babel.messages import Catalog
 from babel.messages.pofile import escape, read_po, unescape
@@ -66,10 +67,11 @@ def words(language):
 class Locale:
     """The .po files of a language."""
 
-    def __init__(self, language):
+    def __init__(self, language, folder=None):
         self.language = language
-        self.folder = HERE / "locale" / language
-        self.complete = (self.folder / "complete.txt").read_text().split()
+        self.folder = folder or HERE / "locale" / language
+        listed = self.folder / "complete.txt"
+        self.complete = listed.read_text().split() if listed.exists() else []
 
     def path(self, page):
         return self.folder / "LC_MESSAGES" / (page + ".po")
@@ -146,7 +148,7 @@ def po_text(language, catalog):
         if message.id:
             previous = f"#, fuzzy\n#| msgid {escape(message.previous_id[0])}\n" if message.previous_id else "#, fuzzy\n"
             entries.append((previous if message.fuzzy else "") +
-                           f"msgid {escape(message.id)}\nmsgstr {escape(message.string)}\n")
+                           f"msgid {escape(message.id)}\nmsgstr {escape(message.string or '')}\n")
     return "\n".join(entries)
 
 
@@ -167,7 +169,8 @@ def messages_of(source, made):
 
 
 def has_words(text):
-    return re.search(r"[A-Za-z]{3}", re.sub(r"`[^`]*`|\$[^$]*\$|\]\([^)]*\)", "", text)) is not None
+    plain = re.sub(r"`[^`]*`|\$[^$]*\$|\]\([^)]*\)", "", text)
+    return re.search(r"[A-Za-z]{3}|\b(?:as|by|if|in|is|no|of|or|to)\b", plain) is not None
 
 
 def in_tables(text, whole=False):
@@ -448,6 +451,21 @@ def try_myself():
 
     assert with_new_numbers("of 12, 3f4e5a6", "of 14, 00aa1bb", "共 12 个，3f4e5a6") == "共 14 个，00aa1bb"
     assert with_new_numbers("2 of 2", "2 of 3", "2 个") is None and with_new_numbers("2 a", "2 b", "2 个") is None
+
+    with tempfile.TemporaryDirectory() as folder:
+        locale = Locale("zh_CN", pathlib.Path(folder))
+        locale.renew("p", ["a text of 12 words", "another text"])
+        assert locale.translations("p") == {}
+        first = locale.catalog("p")
+        first.get("a text of 12 words").string, first.get("another text").string = "一段 12 个词的文字", "又一段"
+        locale.path("p").write_text(po_text("zh_CN", first))
+        locale.renew("p", ["a text of 13 words", "another text, changed", "a third one entirely"])
+        locale.renew("p", ["a text of 13 words", "another text, changed", "a third one entirely"])
+        assert locale.translations("p") == {"a text of 13 words": "一段 13 个词的文字"}
+        changed = locale.catalog("p").get("another text, changed")
+        assert (changed.fuzzy, changed.string, changed.previous_id) == (True, "又一段", ["another text"])
+        locale.renew("q", ["a text of 13 words"])
+        assert len(locale.translations("q")) == 1
 
     class Kept(Locale):
         def __init__(self, catalog, complete):
