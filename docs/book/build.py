@@ -380,6 +380,9 @@ class Book:
                     wrong.append(f"{name_of(file)}.html: lacks {what}")
         if len(pages) < len(LOCALES) * len(self.files):
             wrong.append(f"{len(pages)} pages for {len(self.files)} files")
+        index = (self.site / "zh/searchindex.js").read_text()
+        if "掩码" not in index and r"\u63a9\u7801" not in index:
+            wrong.append("zh/searchindex.js: 掩码 (mask) cannot be found")
         if wrong:
             raise Wrong("the site is not whole:\n" + "\n".join(wrong))
 

@@ -1,7 +1,10 @@
 # conf.py: Sphinx's settings of the book; build.py copies it beside the pages that it writes.
 # Sphinx 5.3, myst-parser 0.18 and furo as Debian 12 has them; mathematics by KaTeX, whose files the site brings along.
 # ./flash book
+import re
+
 from docutils import nodes
+from sphinx.search.zh import SearchChinese
 
 project = "FlashPhases"
 html_title = "FlashAttention, phase by phase"
@@ -33,7 +36,22 @@ def mathematics(left, right):
     return visit
 
 
+class ChineseInPairs(SearchChinese):
+    """Sphinx needs a dictionary to find Chinese words. Pairs of neighbouring characters, of text and query, do without."""
+    js_splitter_code = r"""
+function splitQuery(query) {
+  return (query.match(/[a-zA-Z0-9_]+|[\u4e00-\u9fff]+/g) || []).flatMap((word) =>
+    /[\u4e00-\u9fff]/.test(word) && word.length > 2 ? [...word.slice(1)].map((c, i) => word[i] + c) : [word]);
+}
+"""
+
+    def split(self, input):
+        runs = re.findall("[\u4e00-\u9fff]+", input)
+        return [run[i:i + 2] for run in runs for i in range(len(run) - 1)] + super().split(input)
+
+
 def setup(app):
+    app.add_search_language(ChineseInPairs)
     app.add_html_math_renderer("katex", (mathematics(r"\(", r"\)"), None), (mathematics(r"\[", r"\]"), None))
 
 

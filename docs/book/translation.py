@@ -385,6 +385,8 @@ def wrapped(text, width=118):
         cut = text.rfind(" ", 0, width)
         if cut < width // 2:
             cut = max(cut, *(text.rfind(mark, 0, width) + 1 for mark in "。；：，"))
+        if cut <= 0:
+            break
         lines, text = [*lines, text[:cut].rstrip()], text[cut:].lstrip()
     return "\n".join([*lines, text])
 
