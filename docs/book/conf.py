@@ -37,7 +37,7 @@ def mathematics(left, right):
 
 
 class ChineseInPairs(SearchChinese):
-    """Sphinx needs a dictionary to find Chinese words; pairs of neighbouring characters, in text and query, need none."""
+    """Sphinx needs a dictionary to find Chinese words; pairs of neighbouring characters in text and query need none."""
     js_splitter_code = r"""
 function splitQuery(query) {
   return (query.match(/[a-zA-Z0-9_]+|[\u4e00-\u9fff]+/g) || []).flatMap((word) =>
