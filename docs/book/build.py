@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # build.py: runs the notebooks and writes the book: a static site that works from disk and asks no network for anything.
-# The notebooks read themselves (phases/common/page.hpp) and print JSON; here that becomes Markdown, and Sphinx a site.
-# ./flash book [NN]      ./flash book --check      ./flash book --golden      (build.py --help)
+# The notebooks read themselves (phases/common/page.hpp) and print JSON; here that becomes Markdown, and Sphinx a site;
+# the second one is the translation (translation.py). ./flash book [NN] [--check | --golden | --messages [PAGE…]]
 import argparse
 import html
 import json
@@ -11,6 +11,8 @@ import re
 import shutil
 import subprocess
 import sys
+
+import translation
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HERE = ROOT / "docs/book"
@@ -26,6 +28,8 @@ PARTS = [("Part 1: the algorithm, on a CPU", "04", "docs/book/part-1.md"),
 REFERENCE = sorted(f"docs/{p.name}" for p in ROOT.glob("docs/*.md")) + \
             sorted(f"docs/results/{p.name}" for p in ROOT.glob("docs/results/*.md"))
 LANGUAGES = {".cu": "cuda", ".cuh": "cuda", ".py": "python", ".cpp": "cpp", ".hpp": "cpp"}
+# Where the site of a language stands in the English one, and what its link to it says.
+LOCALES = {"en": ("", "English"), "zh_CN": ("zh", "中文")}
 NO_CHAPTER = "---\norphan:\nnosearch:\n---\n"  # a source file that some page links
 
 
@@ -42,15 +46,20 @@ def name_of(file):
 
 
 class Book:
-    def __init__(self, build, out):
-        self.build, self.site = build, out
-        self.source = out.parent / (out.name + ".source")
+    def __init__(self, build, out, language="en"):
+        self.build, self.language, self.say = build, language, translation.words(language)
+        self.site = out / LOCALES[language][0]
+        self.common = out.parent / (out.name + ".source")  # what the notebooks printed and drew, for all languages
+        self.source = self.common if language == "en" else out.parent / f"{out.name}.{language}.source"
+        self.locale = None if language == "en" else translation.Locale(language)
         self.notebooks = []  # (number, file, program)
         for line in (build / "pages").read_text().splitlines():
             self.notebooks.append(tuple(line.split()))
         self.files = FRONT + [n[1] for n in self.notebooks] + [p[2] for p in PARTS] + REFERENCE
         self.quoted = {}  # files of the repository that a page links: shown as pages of their own
         self.missing = []
+        self.made = {}  # page: the texts on it that this program wrote itself
+        self.figures = {}  # page: the figures within its sentences
 
     def write(self, name, text):
         """Only what changed, so that Sphinx renders only that."""
@@ -58,6 +67,20 @@ class Book:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists() or path.read_text() != text:
             path.write_text(text)
+
+    def write_page(self, name, text):
+        """A page, with the links to itself in the other languages below its title."""
+        up = "" if self.language == "en" else "../"
+        links = " · ".join(f'<a href="{up}{folder + "/" if folder else ""}{name}.html" lang="{code.replace("_", "-")}">'
+                           f"{label}</a>" for code, (folder, label) in LOCALES.items() if code != self.language)
+        line = f'<p class="languages">{links}</p>\n'
+        if self.locale and name in self.made and name not in self.locale.complete:
+            line += f'<p class="facts">{self.say("This page is not translated yet.")}</p>\n'
+        if name in self.made:
+            self.made[name] |= translation.in_tables(text, name.startswith("results-"))
+            self.made[name] |= {formula.strip() for formula in re.findall(r"\$\$(.*?)\$\$", text, re.S)}
+            self.made[name] -= set(re.findall(r"^#+ (.*)$", text, re.M))  # a cell may be called as its section is
+        self.write(name + ".md", re.sub(r"^# .*\n", lambda m: m.group(0) + "\n" + line, text, count=1, flags=re.M))
 
     # ---------------------------------------------------------------- links
 
@@ -101,11 +124,11 @@ class Book:
 
     def run(self, file, program, again):
         """The notebook's parts and outputs, run again or as they were kept."""
-        kept = self.source / "runs" / (name_of(file) + ".jsonl")
+        kept = self.common / "runs" / (name_of(file) + ".jsonl")
         exe = self.build / program
         if again or not kept.exists():
             kept.parent.mkdir(parents=True, exist_ok=True)
-            done = subprocess.run([exe, "--jsonl", "--svg", self.source / "pictures"], capture_output=True, text=True)
+            done = subprocess.run([exe, "--jsonl", "--svg", self.common / "pictures"], capture_output=True, text=True)
             if done.returncode != 0:
                 claims = [c["claim"] for line in done.stdout.splitlines() for c in json.loads(line).get("claims", [])
                           if not c["holds"]]
@@ -115,16 +138,18 @@ class Book:
 
     def page(self, file, parts):
         body, code_lines, words, claims = [], 0, 0, []
+        say, made = self.say, self.made[name_of(file)]
         for part in parts:
             kind, text = part["kind"], part["text"]
             if kind == "prose":
                 named = r"(?<![\w/(\[`.])(docs/[\w/-]+\.md)"
+                text = re.sub(r"(?<=<summary>)[^<]+", lambda m: say(m.group(0)), text)
                 body.append(self.with_links(re.sub(named, r"[\1](../../\1)", text), file))
                 words += len(text.split())
             elif kind == "code":
                 code = fence(text, "cpp")
                 if part["folded"]:
-                    what = "code of this cell" if "CELL(" in text else "preparations"
+                    what = say("code of this cell" if "CELL(" in text else "preparations")
                     code = f'<details class="code"><summary>{what}</summary>\n\n{code}\n</details>\n'
                 else:
                     code_lines += text.count("\n")
@@ -132,13 +157,13 @@ class Book:
             elif kind == "region":
                 code_lines += text.count("\n")
                 language = "cuda" if part["file"].endswith((".cu", ".cuh")) else "cpp"
-                place = f'{part["file"]}:{part["first"]}'
-                link = self.quote(part["file"])
+                place = f'[{part["file"]}:{part["first"]}]({self.quote(part["file"])}.md)'
+                made.add(place)
                 number = part["first"]
                 body.append(f"```{{code-block}} {language}\n:class: region\n:lineno-start: {number}\n\n{text}```\n\n"
-                            f'<div class="place">\n\n[{place}]({link}.md)\n\n</div>\n')
+                            f'<div class="place">\n\n{place}\n\n</div>\n')
             elif kind == "difference":
-                body.append(difference_html(part))
+                body.append(difference_html(part, say))
                 code_lines += sum(line[0] == "+" for line in text.splitlines())
             else:
                 body.append(f'<div class="output-title">{html.escape(part["title"])}</div>\n')
@@ -149,15 +174,16 @@ class Book:
                         f'<li>✓ {html.escape(c["claim"])}</li>\n' for c in part["claims"]) + "</ul>\n")
                     claims += [(part["title"], c["claim"]) for c in part["claims"]]
                 for picture in part["pictures"]:
-                    title = svg_title(self.source / "pictures" / picture)
+                    title = svg_title(self.common / "pictures" / picture)
                     body.append(f"![{title}](pictures/{picture})\n")
+                    made |= {f"![{title}](pictures/{picture})", title}
         title, _, rest = "\n".join(body).partition("\n")
         minutes = max(1, round(words / WORDS_PER_MINUTE + code_lines / CODE_LINES_PER_MINUTE))
         name = name_of(file)
         kernel = (ROOT / file).parent.joinpath("attention.cu").exists()
-        facts = (f'<p class="facts">{minutes} minutes to read · needs: nothing'
-                 f'{", the simulator runs the kernels" if kernel else ""} · '
-                 f'<a href="{name}.ipynb" download>notebook</a> · run it: '
+        facts = (f'<p class="facts">{minutes} {say("minutes to read")} · {say("needs: nothing")}'
+                 f'{say(", the simulator runs the kernels") if kernel else ""} · '
+                 f'<a href="{name}.ipynb" download>{say("notebook")}</a> · {say("run it:")} '
                  f"<code>./flash notebook {self.words(file)}</code></p>\n")
         return f"{title}\n\n{facts}\n{rest}\n" + self.verdicts(file, claims)
 
@@ -169,11 +195,16 @@ class Book:
 
     def verdicts(self, file, claims):
         """The table at a page's end: what was claimed and holds, and what was measured elsewhere."""
-        text = "\n## Predicted, counted, measured\n\nChecked by this page's run, on the simulator or on the CPU; " \
-               "a claim that no longer held would have stopped the book.\n\n| cell | claim | verdict |\n|---|---|---|\n"
+        say, made = self.say, self.made[name_of(file)]
+        title, holds, head = say("Predicted, counted, measured"), say("holds"), [say(w) for w in
+                                                                               ("cell", "claim", "verdict")]
+        intro = say("Checked by this page's run, on the simulator or on the CPU; a claim that no longer held would "
+                    "have stopped the book.")
+        text = f"\n## {title}\n\n{intro}\n\n| {' | '.join(head)} |\n|---|---|---|\n"
+        made |= {title, intro, f"✓ {holds}", *head, *(w for cell, c in claims for w in (cell, markdown_escape(c)))}
         before = ""
         for cell, claim in claims:
-            text += f"| {cell if cell != before else ''} | {markdown_escape(claim)} | ✓ holds |\n"
+            text += f"| {cell if cell != before else ''} | {markdown_escape(claim)} | ✓ {holds} |\n"
             before = cell
         measured = f"docs/book/measured/{name_of(file)}.md"
         if (ROOT / measured).exists():
@@ -188,24 +219,26 @@ class Book:
 
     def write_sources(self, only):
         terms = self.glossary()
+        linked = with_terms if self.language == "en" else lambda text, _: text  # a translation's terms: write_catalogs
+        self.made = {name_of(f): set() for f in self.files}
         for number, file, program in self.notebooks:
-            parts = self.run(file, program, only in ("", number))
-            self.write(name_of(file) + ".md", with_terms(self.page(file, parts), terms))
-            self.write("extra/" + name_of(file) + ".ipynb", notebook_json(parts, self.source / "pictures"))
+            parts = self.run(file, program, self.language == "en" and only in ("", number))
+            self.write_page(name_of(file), linked(self.page(file, parts), terms))
+            self.write("extra/" + name_of(file) + ".ipynb", notebook_json(parts, self.common / "pictures"))
         for file in self.files:
             if not file.startswith("phases/"):
-                text = self.with_links(without_marks((ROOT / file).read_text()), file)
+                text = self.with_links(self.with_figures((ROOT / file).read_text(), name_of(file)), file)
                 own = file in ("docs/book/glossary.md", "docs/book/index.md")
-                self.write(name_of(file) + ".md", (text if own else with_terms(text, terms)) +
-                           (self.contents() if file == FRONT[0] else ""))
+                self.write_page(name_of(file), (text if own else linked(text, terms)) +
+                                (self.contents() if file == FRONT[0] else ""))
         for path, name in sorted(self.quoted.items()):
             if (ROOT / path).is_dir():
                 rows = "".join(f"- {self.entry(path + '/' + e.name)}\n" for e in sorted((ROOT / path).iterdir()))
-                self.write(name + ".md", f"{NO_CHAPTER}# {path}\n\n{rows}")
+                self.write_page(name, f"{NO_CHAPTER}# {path}\n\n{rows}")
             else:
                 code = fence((ROOT / path).read_text(errors="replace"),
                              LANGUAGES.get(pathlib.Path(path).suffix, "text"))
-                self.write(name + ".md", f"{NO_CHAPTER}# {path}\n\n{code}")
+                self.write_page(name, f"{NO_CHAPTER}# {path}\n\n{code}")
         keep = {name_of(f) + ".md" for f in self.files} | {n + ".md" for n in self.quoted.values()}
         for old in self.source.glob("*.md"):
             if old.name not in keep:
@@ -219,8 +252,36 @@ class Book:
             if not to.exists():
                 shutil.copyfile(KATEX / file, to)
         self.write("conf.py", (HERE / "conf.py").read_text())
+        if self.language != "en":
+            for picture in self.common.glob("pictures/*.svg"):
+                self.write("pictures/" + picture.name, picture.read_text())
+            self.write_catalogs()
         if self.missing:
             raise Wrong("links that lead nowhere:\n" + "\n".join(self.missing))
+
+    def with_figures(self, text, page):
+        """A page's text with its figures, which a message recognises (translation.py) by the marks around them."""
+        if self.language == "en":
+            return without_marks(text)
+        text, self.figures[page] = translation.with_figures_named(text)
+        return translation.with_figures_marked(text, self.figures[page])
+
+    def write_catalogs(self):
+        """The translations for Sphinx: figures put in, and terms linked where a page first says them."""
+        terms = self.locale.terms(self.glossary())
+        for file in self.files:
+            page = name_of(file)
+            if self.locale.path(page).exists():
+                text = (self.source / (page + ".md")).read_text()
+                plain = set(re.findall(r"^#+ (.*)$", text, re.M)) | translation.cells(text)
+                own = page in ("glossary", "index")
+                self.write(f"locales/{self.language}/LC_MESSAGES/{page}.po", self.locale.localized(
+                    page, self.figures.get(page, []), {} if own else dict(terms), plain))
+
+    def messages(self):
+        """What is to be translated: page to messages; README.md is one of the pages."""
+        pages = translation.messages_of(self.source, self.made)
+        return {"README": translation.Readme().messages(), **pages}
 
     def contents(self):
         def tree(caption, names):
@@ -233,7 +294,8 @@ class Book:
         return text + tree("Reference", [name_of(f) for f in REFERENCE])
 
     def render(self, strict):
-        command = ["sphinx-build", "-q", "-b", "html", *(["-W", "--keep-going"] if strict else []),
+        command = ["sphinx-build", "-q", "-b", "html", *(["-W", "--keep-going", "-a"] if strict else []),
+                   "-D", f"language={self.language}", "-D", "html_title=" + self.say("FlashAttention, phase by phase"),
                    "-d", self.source / ".doctrees", self.source, self.site]
         if subprocess.run(command, env={**os.environ, "PYTHONNOUSERSITE": "1"}).returncode != 0:
             raise Wrong("Sphinx found fault with the book; its messages are above")
@@ -312,11 +374,15 @@ class Book:
                 wrong.append(f"{script.relative_to(self.site)}: imports, which a page on disk may not")
         for _, file, _ in self.notebooks:
             text = texts.get(self.site / (name_of(file) + ".html"), "")
-            for what, sign in (("a table of verdicts", "✓ holds"), ("what it needs", "minutes to read")):
+            for what, sign in (("a table of verdicts", "✓ holds"), ("what it needs", "minutes to read"),
+                               ("a link to its translation", f'href="zh/{name_of(file)}.html"')):
                 if sign not in text:
                     wrong.append(f"{name_of(file)}.html: lacks {what}")
-        if len(pages) < len(self.files):
+        if len(pages) < len(LOCALES) * len(self.files):
             wrong.append(f"{len(pages)} pages for {len(self.files)} files")
+        index = (self.site / "zh/searchindex.js").read_text()
+        if not re.search(r'(?:掩码|\\u63a9\\u7801)"?:', index):
+            wrong.append("zh/searchindex.js: 掩码 (mask) cannot be found")
         if wrong:
             raise Wrong("the site is not whole:\n" + "\n".join(wrong))
 
@@ -377,7 +443,7 @@ def svg_title(path):
     return markdown_escape(html.unescape(found.group(1))) if found else path.stem
 
 
-def difference_html(part):
+def difference_html(part, say):
     """Added and removed lines in colour; long stretches without a change folded."""
     lines = part["text"].splitlines()
     changed = [line[0] != " " for line in lines]
@@ -386,7 +452,8 @@ def difference_html(part):
     length = sum(line[0] != "-" for line in lines)
     open_ = " open" if added < length / 2 else ""  # nearly all is new: the page has shown it already
     out = [f'<details class="difference"{open_}><summary>{html.escape(part["other"])} → {html.escape(part["file"])}: '
-           f'<b class="added">+{added}</b> <b class="removed">−{removed}</b> of {length} lines</summary><pre>']
+           f'<b class="added">+{added}</b> <b class="removed">−{removed}</b>{say(" of {} lines").format(length)}'
+           "</summary><pre>"]
     i = 0
     while i < len(lines):
         j = i
@@ -395,7 +462,7 @@ def difference_html(part):
         spans = "".join(f'<span class="{ {"+": "added", "-": "removed"}.get(line[0], "same") }">'
                         f"{html.escape(line) or ' '}\n</span>" for line in lines[i:j])
         out.append(spans if near[i] else
-                   f"<details><summary>{j - i} unchanged lines</summary>{spans}</details>")
+                   f'<details><summary>{j - i} {say("unchanged lines")}</summary>{spans}</details>')
         i = j
     # No blank line inside: Markdown would end the block there.
     return re.sub(r"\n(?=\n)", "\n ", "".join(out)) + "</pre></details>\n"
@@ -461,24 +528,40 @@ def main():
     options.add_argument("build", type=pathlib.Path, help="the build folder, where `pages` lists the notebooks")
     options.add_argument("out", type=pathlib.Path, help="where the site goes")
     options.add_argument("--only", default="", metavar="NN", help="run this phase's notebooks, keep the others' output")
-    options.add_argument("--check", action="store_true", help="printed output, links, nothing from outside; no warning")
+    options.add_argument("--check", action="store_true", help="printed output, links, nothing from outside, complete "
+                         "translations; no warning")
     options.add_argument("--golden", action="store_true", help="keep what the notebooks print now: docs/book/golden")
+    options.add_argument("--messages", nargs="*", metavar="PAGE", help="bring the translations' files up to date with "
+                         "the English text, and begin that of PAGE")
     chosen = options.parse_args()
     try_myself()
-    book = Book(chosen.build.resolve(), chosen.out.resolve())
+    translation.try_myself()
+    out = chosen.out.resolve()
+    book = Book(chosen.build.resolve(), out)
     try:
         book.write_sources(chosen.only)
         if chosen.golden:
             book.golden(renew=True)
             return
+        translated = [Book(chosen.build.resolve(), out, language) for language in LOCALES if language != "en"]
+        for other in translated:
+            other.write_sources(chosen.only)
+        if chosen.messages is not None:
+            for other in translated:
+                translation.renew(other.locale, other.messages(), chosen.messages)
+            return
         if chosen.check:
             book.golden(renew=False)
-        book.render(strict=chosen.check)
+            for other in translated:
+                translation.check(other.locale, other.messages())
+        for each in [book, *translated]:
+            each.render(strict=chosen.check)
         if chosen.check:
             book.check_site()
-    except Wrong as error:
+    except (Wrong, translation.Wrong) as error:
         sys.exit(f"book: {error}")
-    print(f"{'checked: ' if chosen.check else ''}{len(book.files)} pages; open file://{book.site}/index.html")
+    print(f"{'checked: ' if chosen.check else ''}{len(book.files)} pages, each in {len(LOCALES)} languages; "
+          f"open file://{book.site}/index.html" + "".join(f" or file://{t.site}/index.html" for t in translated))
 
 
 main()
