@@ -117,6 +117,9 @@ class Book:
         return f"[{path}]({page}.md)" if page else f"`{path}`"
 
     def with_links(self, text, file):
+        lost = re.search(r"^ *%(?!%).*", re.sub(r"(?ms)^```.*?^```", "", text), re.M)
+        if lost:
+            self.missing.append(f"{file}: Markdown takes this line for a comment: {lost.group(0).strip()}")
         return outside_code(text, lambda t: re.sub(
             r"\]\(([^)\s]+)\)", lambda m: "](" + self.link(m.group(1), file) + ")", t))
 
@@ -257,7 +260,7 @@ class Book:
                 self.write("pictures/" + picture.name, picture.read_text())
             self.write_catalogs()
         if self.missing:
-            raise Wrong("links that lead nowhere:\n" + "\n".join(self.missing))
+            raise Wrong("lost between source and page:\n" + "\n".join(self.missing))
 
     def with_figures(self, text, page):
         """A page's text with its figures, which a message recognises (translation.py) by the marks around them."""
