@@ -5,6 +5,7 @@
 
 #include "phases/common/random.hpp"
 #include "tests/bench/ceilings.hpp"
+#include "tests/bench/forward_check.hpp"
 #include "tests/bench/results.hpp"
 #include "tests/bench/staircase.hpp"
 #include "tests/bench/tables.hpp"
@@ -394,6 +395,34 @@ TEST_CASE(
   CHECK(sass_table(rows_of(R"({"kernel": "0-a", "registers": 9, "spilled": 8, "instructions": 300, "mma": 128,
                                 "ldmatrix": 64, "waited_for": 31})"))
             .find("\n| 0-a | 9 | 8 | 300 | 128 | 2.34 | 31 of 64 |\n") != std::string::npos);
+}
+
+// The mean of two values that are seen alike, so that O and LSE are known without a kernel.
+TEST_CASE_TEMPLATE("A forward result is verified before it is timed", T, half, bfloat16) {
+  constexpr std::int64_t N = 2, D = 8;
+  const std::vector<T> q(2 * N * D), k = q;  // zeros: all keys weigh the same
+  std::vector<T> v, o;
+  for (std::int64_t i = 0; i < 2 * N * D; ++i) {
+    v.push_back(from_float<T>(i / D % N == 0 ? 1.0f : 3.0f));
+    o.push_back(from_float<T>(2.0f));
+  }
+  std::vector<float> lse(2 * N, std::log(2.0f));
+  const std::array<std::int64_t, 4> shape{1, 2, N, D};
+  const Problem<T> p{dense_view(q.data(), shape),
+                     dense_view(k.data(), shape),
+                     dense_view(v.data(), shape),
+                     dense_view(o.data(), shape),
+                     lse.data(),
+                     {}};
+  CHECK(verify(p, 1e-6).error == 0);
+  o[D] = from_float<T>(2.125f);
+  CHECK_THROWS_AS(verify(p, 1e-6), Error);
+  o[D] = from_float<T>(NAN);
+  CHECK_THROWS_WITH_AS(verify(p, 1e-6), "O has elements that are no finite numbers", Error);
+  o[D] = from_float<T>(2.0f);
+  lse[1] += 1e-4f;
+  CHECK_THROWS_WITH_AS(verify(p, 1e-6), "the LSE is wrong", Error);
+  CHECK(verify(p, 1e-3).floor == 0);
 }
 
 TEST_CASE("Sanitizer, mutants, simulators: what is missing, survived or slow shows") {

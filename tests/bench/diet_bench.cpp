@@ -5,12 +5,11 @@
 #include <cstdio>
 #include <cstring>
 #include <sstream>
-#include <thread>
-#include <tuple>
 
 #include "phases/12-async-copies/phase.hpp"
 #include "phases/13-instruction-diet/steps/steps.hpp"
 #include "phases/common/random.hpp"
+#include "tests/bench/forward_check.hpp"
 #include "tests/bench/results.hpp"
 
 using namespace flash;
@@ -26,52 +25,10 @@ constexpr int rounds = 3;
 std::vector<bfloat16> random_numbers(std::uint32_t stream) {
   const Random random(13, stream);
   std::vector<bfloat16> x(static_cast<std::size_t>(BN * H * D));
-  const std::size_t workers = std::max(1u, std::thread::hardware_concurrency());
-  std::vector<std::thread> threads;
-  for (std::size_t w = 0; w < workers; ++w)
-    threads.emplace_back([&, w] {
-      for (std::size_t i = x.size() * w / workers; i < x.size() * (w + 1) / workers; ++i)
-        x[i] = from_float<bfloat16>(random.normal(i));
-    });
-  for (std::thread& t : threads) t.join();
+  in_parallel(x.size(), [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) x[i] = from_float<bfloat16>(random.normal(i));
+  });
   return x;
-}
-
-// All of O must be finite. Some rows of the first, of the last and of heads between against fp64: O within the
-// contract's bar for bf16, 1.5 times what rounding the exact result costs; LSE within 2e-6. Returns O's relative error
-// and that rounding's.
-std::pair<double, double> verify(const Problem<bfloat16>& p) {
-  const auto wide = [](bfloat16 x) { return static_cast<double>(to_float(x)); };
-  if (std::any_of(p.o.data, p.o.data + p.o.elements(), [](bfloat16 x) { return (x.bits & 0x7f80) == 0x7f80; }))
-    throw Error("O has elements that are no finite numbers");
-  double off = 0, rounding = 0, size = 0;
-  for (std::int64_t n = 0; n < 32; ++n) {
-    const std::int64_t b = n * (p.B() - 1) / 31, h = n * 5 % H, i = n * (p.Sq() - 1) / 31, keys = p.visible(i);
-    std::vector<double> s(static_cast<std::size_t>(keys)), want(D);
-    double m = -INFINITY, l = 0;
-    for (std::int64_t j = 0; j < keys; ++j) {
-      for (std::int64_t d = 0; d < D; ++d) s[j] += wide(p.q.row(b, h, i)[d]) * wide(p.k.row(b, h, j)[d]);
-      s[j] *= static_cast<double>(p.scale());
-      m = std::max(m, s[j]);
-    }
-    for (std::int64_t j = 0; j < keys; ++j) {
-      const double weight = std::exp(s[j] - m);
-      l += weight;
-      for (std::int64_t d = 0; d < D; ++d) want[d] += weight * wide(p.v.row(b, h, j)[d]);
-    }
-    for (std::int64_t d = 0; d < D; ++d) {
-      const double exact = want[d] / l;
-      off += std::pow(wide(p.o.row(b, h, i)[d]) - exact, 2);
-      rounding += std::pow(wide(from_float<bfloat16>(static_cast<float>(exact))) - exact, 2);
-      size += exact * exact;
-    }
-    const double lse = m + std::log(l), got = static_cast<double>(p.lse[(b * H + h) * p.Sq() + i]);
-    if (!(std::abs(got - lse) <= 2e-6 * std::max(1.0, std::abs(lse)))) throw Error("the LSE is wrong");
-  }
-  const double error = std::sqrt(off / size), floor = std::sqrt(rounding / size);
-  if (!(error <= 1.5 * floor + 0x1p-24))
-    throw Error("relative error " + std::to_string(error) + ", rounding floor " + std::to_string(floor));
-  return {error, floor};
 }
 
 // Phase 12 with its tiles, the steps, phase 13 with its tiles.
@@ -123,7 +80,8 @@ int main(int count, char** words) try {
           const Timing timing = run(i, p, {.samples = 30}).timing;
           try {
             if (round == 0) {
-              std::tie(row[i].error, row[i].floor) = verify(p);
+              const Verdict verdict = verify(p, 2e-6);
+              row[i].error = verdict.error, row[i].floor = verdict.floor;
               verified[i] = o;
             }
             if (std::memcmp(o.data(), verified[i].data(), o.size() * sizeof(bfloat16)) != 0)
