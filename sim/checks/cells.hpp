@@ -8,9 +8,10 @@
 
 namespace flash::simt {
 
-// An access as a mark: clock, site, thread. Ordered by clock, so that one comparison tells age.
+// An access as a mark: clock, site, thread. Ordered by clock, so that one comparison tells age. Half of the numbers of
+// threads are their companions', who run their asynchronous operations (sim/core/async.hpp).
 using Epoch = std::uint64_t;
-constexpr int kThreadBits = 10, kSiteBits = 15, kClockShift = kThreadBits + kSiteBits + 2;
+constexpr int kThreadBits = 11, kSiteBits = 15, kClockShift = kThreadBits + kSiteBits + 2;
 // Of a volatile store: behind a fence of its thread, which is how a flag is set. Of an atomic: the value is still its
 // own, so that the next atomic reads it.
 constexpr Epoch kFlagEpoch = Epoch{1} << (kThreadBits + kSiteBits), kLastEpoch = kFlagEpoch;
@@ -18,6 +19,10 @@ constexpr Epoch kFlagEpoch = Epoch{1} << (kThreadBits + kSiteBits), kLastEpoch =
 constexpr Epoch kBlockEpoch = kFlagEpoch << 1;
 constexpr unsigned thread_of(Epoch e) {
   return e & ((1u << kThreadBits) - 1);
+}
+constexpr unsigned kCompanion = 1u << (kThreadBits - 1);
+constexpr bool is_of_companion(Epoch e) {
+  return e & kCompanion;
 }
 constexpr unsigned site_index_of(Epoch e) {
   return e >> kThreadBits & ((1u << kSiteBits) - 1);
@@ -75,9 +80,9 @@ class Cells {
   std::array<Plane, 4> planes;
   // Bits 0, 1: one cell for the word, one for each half, one for each byte; 3 = being split. Bit 2: there are marks of
   // atomics or volatile accesses. Bit 3: of some kind there are more than two (Checker::keep). Bit 4: an asynchronous
-  // copy writes here.
+  // copy (cp.async) writes here. Bit 5: another asynchronous operation reads or writes here.
   static constexpr std::uint8_t kLevel = 3, kHalves = 1, kSingle = 2, kSplitting = 3, kUnusual = 4, kMore = 8,
-                                kInFlight = 16;
+                                kInFlight = 16, kAsync = 32;
   Table<std::uint8_t> state;
 };
 

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "sim/checks/keys.hpp"
 #include "sim/core/copies.hpp"
 #include "sim/error.hpp"
 
@@ -19,20 +20,6 @@ namespace {
 constexpr Epoch kNever = ~Epoch{0};
 constexpr std::size_t kMostMarks = 8;  // of a kind at one place, beyond two
 constexpr std::size_t kChunkTable = std::size_t{1} << 32;
-
-// Sites are program counters or, with this bit, source locations.
-constexpr std::uintptr_t kSourceLocation = std::uintptr_t{1} << 63;
-// One instruction may move pieces of different sizes: the size belongs to the key, above the bits of an address.
-constexpr int kPieceShift = 48;
-constexpr std::uintptr_t kOfCopy = std::uintptr_t{3} << kPieceShift;  // what cp.async writes; no size of a piece
-constexpr std::uintptr_t kPieceBits = std::uintptr_t{0xff} << kPieceShift;
-constexpr std::uintptr_t kAddressBits = (std::uintptr_t{1} << kPieceShift) - 1;
-
-// Calls f<bytes>() for one of these sizes, known only now.
-template <unsigned... kSizes, class F>
-void for_size(std::size_t bytes, const F& f) {
-  ((bytes == kSizes && (f.template operator()<kSizes>(), true)) || ...);
-}
 
 // The struct that the running kernel takes its shared memory for.
 std::string shared_name(const Worker& worker) {
@@ -214,6 +201,7 @@ Checker::Checker(Worker& worker, GlobalShadow& global)
 
 void Checker::begin_launch() {
   site_cache_.fill({});
+  async_sites_.clear();
   counters.begin_launch(global_.memory.arrays.size());
   // The built-in variables of this OS thread, which a kernel reads all the time; shared variables may lie between them.
   const auto range = [](const auto& variable) {
@@ -244,6 +232,7 @@ void Checker::begin_block() {
   shared_ = worker_.shared, shared_bytes_ = worker_.shared_bytes, layout_ = worker_.launch->layout;
   quick_bytes_ = shared_bytes_ / 16 * 16;
   published_.clear();
+  handovers_.clear();
   asked_ = false;
   counters.begin_block(worker_.warps.size());
 }
@@ -362,8 +351,9 @@ void Checker::meet(const std::vector<unsigned>& threads) {
     common.known.join(extra_[t]->pending_near);
     common.released.join(extra_[t]->released);
     common.released_near.join(extra_[t]->released_near);
+    common.fenced.join(extra_[t]->fenced);
   }
-  if (common.known.empty() && common.released_near.empty()) return;
+  if (common.known.empty() && common.released_near.empty() && common.fenced.empty()) return;
   for (unsigned t : threads) extra_[t] = std::make_unique<Extra>(common);
 }
 
@@ -409,7 +399,7 @@ void Checker::drop(const Cells::Plane& plane, std::size_t word, bool global) {
 }
 
 void Checker::fence(Scope scope) {
-  const unsigned t = worker_.current, warp = t / kWarpSize;
+  const unsigned t = worker_.current;
   any_extra_ = true;
   not_only_barriers();
   if (!extra_[t]) extra_[t] = std::make_unique<Extra>();
@@ -424,16 +414,24 @@ void Checker::fence(Scope scope) {
     extra.pending.clear();
   }
   // Release: what is known now, own accesses included, goes with the atomics that follow.
-  advance();
-  set_clock(t, now_);
-  Clocks& own = extra.known.of(worker_.block);
-  own.raise_all(clock_of(barrier_));
-  const auto threads = static_cast<unsigned>(worker_.threads.size());
-  for (unsigned lane = 0; lane < kWarpSize && warp * kWarpSize + lane < threads; ++lane)
-    own.raise(warp * kWarpSize + lane, seen_[t][lane]);
-  own.raise(t, now_);
+  know_now();
   extra.released_near = extra.known;
   if (scope == Scope::device) extra.released = extra.known;
+}
+
+// Writes down what the running thread knows: its own accesses up to here, those before the last barrier, its warp's.
+View& Checker::know_now() {
+  const unsigned t = worker_.current, first = t / kWarpSize * kWarpSize;
+  any_extra_ = true;
+  if (!extra_[t]) extra_[t] = std::make_unique<Extra>();
+  advance();
+  set_clock(t, now_);
+  Clocks& own = extra_[t]->known.of(worker_.block);
+  own.raise_all(clock_of(barrier_));
+  const auto threads = static_cast<unsigned>(worker_.threads.size());
+  for (unsigned lane = 0; lane < kWarpSize && first + lane < threads; ++lane) own.raise(first + lane, seen_[t][lane]);
+  own.raise(t, now_);
+  return extra_[t]->known;
 }
 
 void Checker::atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site_) {
@@ -501,6 +499,13 @@ void Checker::write_by_copy(const Copy& copy) {
   for_size<4, 8, 16>(copy.bytes, [&]<unsigned kBytes>() {
     touch_all<false, kBytes, Access::write>(cells_, offset, mine, false, copy.to);
   });
+}
+
+// What made the access: an instruction that copies, or the kind of access.
+const char* Checker::named(Epoch epoch, Access access_) const {
+  const auto async = async_sites_.find(site_index_of(epoch));
+  if (async != async_sites_.end()) return async->second.instruction;
+  return is_of_copy(epoch) ? "cp.async" : name_of(access_);
 }
 
 bool Checker::is_of_copy(Epoch epoch) const {
@@ -673,7 +678,7 @@ std::string Checker::element(const void* address, std::size_t bytes) const {
 }
 
 FindingSide Checker::side(const char* what, Epoch epoch) const {
-  FindingSide side{what, nullptr, {}, true, worker_.block, thread_of(epoch)};
+  FindingSide side{what, nullptr, {}, true, worker_.block, thread_of(epoch) % kCompanion};
   const std::uintptr_t key = global_.site_key(site_index_of(epoch));
   if (key & kSourceLocation)
     side.site = std::bit_cast<Site>(key & kAddressBits);
@@ -685,8 +690,8 @@ FindingSide Checker::side(const char* what, Epoch epoch) const {
 void Checker::race(const Wrong& wrong, Access access_, Epoch mine, const void* address, std::size_t bytes) {
   const Outside outside;
   const bool copied = is_of_copy(wrong.earlier);
-  const char* const before = copied ? "cp.async" : name_of(wrong.before);
-  const char* const now = is_of_copy(mine) ? "cp.async" : name_of(access_);
+  const char* const before = named(wrong.earlier, wrong.before);
+  const char* const now = named(mine, access_);
   const std::uintptr_t kinds = static_cast<std::uintptr_t>(wrong.before) << 8 | static_cast<std::uintptr_t>(access_);
   const std::uintptr_t sites = std::uintptr_t{site_index_of(mine)} << 16 | site_index_of(wrong.earlier);
   RawFinding* finding = worker_.findings.repeated("race", sites, kinds, worker_.block);
@@ -697,7 +702,11 @@ void Checker::race(const Wrong& wrong, Access access_, Epoch mine, const void* a
     RawFinding found{
         "race",
         std::string(now) + " after " + before + " of " + element(address, bytes) + " (" + counted(bytes) + ")",
-        copied && wrong.distance < 3
+        is_of_companion(wrong.earlier) && wrong.distance < 3
+            ? std::string(async_sites_.at(site_index_of(wrong.earlier)).remedy) + " before this " + now
+        : is_of_companion(mine) && wrong.distance < 3
+            ? "put a barrier between the two: __syncthreads(), or an mbarrier that the issuing thread waits on"
+        : copied && wrong.distance < 3
             ? std::string("put ") + (wrong.distance == 1 ? "__syncwarp()" : "__syncthreads()") +
                   " between the copying thread's cp_async_wait and this " + (is_of_copy(mine) ? "copy" : now)
         : wrong.distance == 1 ? "put __syncwarp() between the two"
@@ -782,7 +791,7 @@ void Checker::disturbs_copy(const Copy& copy, Access access_, Epoch mine, const 
   const std::uintptr_t sites = std::uintptr_t{site_index_of(mine)} << 32 | copy.site.line();
   if (worker_.findings.repeated("asynchronous copy", sites, copy.site.column(), worker_.block)) return;
   const bool of_source = global_.memory.contains(address);
-  const char* const now = is_of_copy(mine) ? "cp.async" : name_of(access_);
+  const char* const now = named(mine, access_);
   std::string remedy;
   if (is_of_copy(mine))
     remedy = "copy to another place, or let the other copy's thread wait for it first (cp_async_wait)";
@@ -892,7 +901,7 @@ void Checker::bad_address(const void* address, std::size_t bytes, Access access_
   }
   const Epoch mine = running_ | Epoch{site(key)} << kThreadBits;
   worker_.findings.add(
-      {kind, what, remedy, {side(is_of_copy(mine) ? "cp.async" : name_of(access_), mine)}, worker_.block});
+      {kind, what, remedy, {side(named(mine, access_), mine)}, worker_.block});
   worker_.stop_block();
 }
 

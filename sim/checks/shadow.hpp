@@ -137,6 +137,13 @@ class Checker : public Observer {
   void matrix_row(const void* row, Site site) override;
   void copy_begins(const Copy& copy) override;
   void copy_ends(const Copy& copy) override;
+  void async_begins(const AsyncOperation& operation) override;
+  std::uint64_t async_ends(const AsyncOperation& operation) override;
+  void async_known(unsigned thread, unsigned issuer, std::uint64_t clock) override;
+  void releases(const void* object) override;
+  void completes(const void* object) override;
+  void acquires(const void* object, unsigned thread) override;
+  void fence_proxy() override;
 
   // One access of the running thread. Findings that would make the access itself harmful stop the block.
   template <unsigned kBytes, Access kAccess>
@@ -161,6 +168,7 @@ class Checker : public Observer {
     // Read by atomics and volatile loads, no fence since; known at the last fence. From and to all, or the own block.
     View pending, pending_near, released, released_near;
     std::vector<const void*> loaded;  // by volatile loads since the last fence (several workers)
+    View fenced;  // of what is known: what the async proxy sees, too, since a proxy fence came behind it
   };
   // Which way threads went round a barrier: what each site of the block was seen to be.
   enum class Way : std::uint8_t { unknown, usual, of_exited, around };
@@ -193,6 +201,7 @@ class Checker : public Observer {
   Epoch flags() const;
   void order_volatile(const void* address, bool writes);
   void publish(const void* address, bool atomic);
+  View& know_now();
   void acquire(unsigned thread, const void* address, Scope scope);
   bool is_built_in(const std::byte* at) const;
   bool elsewhere(const void* address, Access access) const;
@@ -226,6 +235,14 @@ class Checker : public Observer {
   void disturbs_copy(const Copy& copy, Access access, Epoch mine, const void* address, std::size_t bytes);
   void write_by_copy(const Copy& copy);
   bool is_of_copy(Epoch epoch) const;  // a write by cp.async
+  const char* named(Epoch epoch, Access access) const;
+  void disturbs_async(const AsyncOperation& operation, Access access, Epoch mine, const void* address,
+                      std::size_t bytes);
+  void global_piece(const AsyncPiece& piece, Access access, Epoch mine, std::uintptr_t site_key);
+  template <bool kGlobal>
+  void leave_marks(Cells& cells, std::size_t offset, std::size_t bytes, bool writes, Epoch mine);
+  void needs_proxy_fence(const AsyncOperation& operation, const AsyncPiece& piece, Epoch mine);
+  void no_proxy_fence(const AsyncOperation& operation, Epoch mine, Epoch write, const std::byte* address);
   std::size_t in_shared(const void* address, std::size_t bytes, Access access, std::uintptr_t site_key);
   bool uninitialised(Access access, Epoch mine, const void* address, std::size_t bytes);
   bool written(const std::byte* address) const;
@@ -270,6 +287,16 @@ class Checker : public Observer {
   Site barrier_site_;          // the last barrier that some threads did not reach
   bool only_barriers_ = true;  // no other synchronisation in this block since the last barrier
   std::unordered_map<const void*, Published> published_;  // by atomics on shared memory
+  struct Handover {  // at an mbarrier or a named barrier
+    struct Views {
+      View known, fenced;
+    } released, complete;
+  };
+  std::unordered_map<const void*, Handover> handovers_;
+  struct AsyncSite {
+    const char *instruction, *remedy;
+  };
+  std::unordered_map<unsigned, AsyncSite> async_sites_;  // of companions' marks, of this launch
   Scope scope_ = Scope::device;                           // of the atomic that runs
   std::unique_lock<std::mutex> value_;                    // of global memory, while it does (several workers)
   const SharedLayout* layout_ = nullptr;                  // of the kernel's __shared__ variables; null: no gaps
@@ -398,6 +425,12 @@ template <bool kGlobal, Access kAccess>
       disturbs_copy(*worker_.copies.writing(shared_ + word * 4), kAccess, mine, address, bytes);
     return;
   }
+  if (!kGlobal && state & Cells::kAsync) [[unlikely]]
+    if (const AsyncOperation* const operation =
+            worker_.async.disturbed(shared_ + word * 4, 4, is_write(kAccess))) {
+      if (!std::exchange(wrong.said, true)) disturbs_async(*operation, kAccess, mine, address, bytes);
+      return;
+    }
   const bool more = state & Cells::kMore;
   const auto check_all = [&](const Marks& marks, Access before) {
     check(marks.one, before), check(marks.other, before);
@@ -564,6 +597,9 @@ template <unsigned kBytes, Access kAccess>
     if (is_write(kAccess) && !worker_.copies.empty()) [[unlikely]]
       if (const Copy* const copy = worker_.copies.reading(address, kBytes))
         disturbs_copy(*copy, kAccess, mine, address, kBytes);
+    if (!worker_.async.empty()) [[unlikely]]
+      if (const AsyncOperation* const operation = worker_.async.disturbed(address, kBytes, is_write(kAccess)))
+        disturbs_async(*operation, kAccess, mine, address, kBytes);
     touch_all<true, kBytes, kAccess>(global_.cells, global_.memory.offset(address), mine, array.initialised, address);
     if (is_volatile(kAccess)) order_volatile(address, is_write(kAccess));
     return;

@@ -168,6 +168,7 @@ void Worker::run(const Launch& this_launch, std::uint64_t linear_block) {
     seed_of_copies = random_();
   }
   copies.begin_block(n, launch->completion, seed_of_copies);
+  async.begin_block(shared, shared_bytes);
   waiting_ = ended_ = 0;
   yields_without_progress_ = 0;
   stopped_ = barrier_divergence_seen_ = false;
@@ -419,6 +420,17 @@ void Worker::cp_async_wait(unsigned pending) {
   copies.wait(current, pending, [this](const Copy& copy) {
     if (observer) observer->copy_ends(copy);
   });
+}
+
+AsyncRanges::Id Worker::begin_async(AsyncOperation operation) {
+  if (!observer) return 0;
+  observer->async_begins(operation);
+  return async.begin(std::move(operation));
+}
+
+std::uint64_t Worker::end_async(AsyncRanges::Id id) {
+  if (!observer) return 0;
+  return observer->async_ends(async.end(id));
 }
 
 void Worker::mark(const char* label, long value) {

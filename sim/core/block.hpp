@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/core/async.hpp"
 #include "sim/core/copies.hpp"
 #include "sim/core/fiber.hpp"
 #include "sim/core/observer.hpp"
@@ -109,6 +110,11 @@ class Worker {
   void cp_async_wait(unsigned pending);
   void mark(const char* label, long value);
 
+  // An asynchronous operation that the running thread issues, for the checks; its end, when somebody knows that it is
+  // complete, with the clock that who waits for it learns of (Observer::async_known). Without checks they do nothing.
+  AsyncRanges::Id begin_async(AsyncOperation operation);
+  std::uint64_t end_async(AsyncRanges::Id id);
+
   // Abandons the block: its fibers never run again. Called on a fiber.
   [[noreturn]] void stop_block();
   // A finding by the running thread.
@@ -129,6 +135,7 @@ class Worker {
   std::size_t stack_bytes = 0;
   FindingLog findings;
   Copies copies;                  // of the running block
+  AsyncRanges async;              // the same
   std::uint64_t barriers = 0;     // of all blocks that this worker ran
   std::uint64_t most_copied = 0;  // the most bytes that asynchronous copies of one block had under way
   Stuck::Look look;               // of this launch

@@ -3,11 +3,13 @@
 // Use: worker.observer = std::make_unique<Checker>(worker, shadow);
 #pragma once
 #include <cstddef>
+#include <cstdint>
 
 #include "sim/core/simt.hpp"
 
 namespace flash::simt {
 
+struct AsyncOperation;
 struct Copy;
 
 class Observer {
@@ -35,6 +37,22 @@ class Observer {
   virtual void matrix_row(const void* row, Site site) = 0;  // of ldmatrix
   virtual void copy_begins(const Copy& copy) = 0;
   virtual void copy_ends(const Copy& copy) = 0;  // for its thread, which runs
+
+  // An asynchronous operation (sim/core/async.hpp): the running thread has issued it; its pieces are judged as that
+  // thread's accesses. Then somebody may know that it is complete: it is an access of the thread's companion that has
+  // just ended, and who knows of the clock that comes back knows of it.
+  virtual void async_begins(const AsyncOperation& operation) = 0;
+  virtual std::uint64_t async_ends(const AsyncOperation& operation) = 0;
+  // A thread has waited for operations that `issuer` issued, the last of which ended at that clock.
+  virtual void async_known(unsigned thread, unsigned issuer, std::uint64_t clock) = 0;
+
+  // What threads hand over at objects other than __syncthreads: mbarriers, named barriers. The running thread releases;
+  // when the object completes, who acquires it (from then until it completes again) knows what was released before.
+  virtual void releases(const void* object) = 0;
+  virtual void completes(const void* object) = 0;
+  virtual void acquires(const void* object, unsigned thread) = 0;
+  // What the running thread knows of is seen by the async proxy from here on, too.
+  virtual void fence_proxy() = 0;
 };
 
 }  // namespace flash::simt

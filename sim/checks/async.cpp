@@ -1,0 +1,208 @@
+// async.cpp: the checks of asynchronous operations (TMA, wgmma), of what they complete on, and of proxy fences.
+// A companion's marks lie in the cells like a thread's (sim/core/async.hpp). What an operation reads or overwrites must
+// be in order with the issuing thread and, if it was written by ordinary stores, behind a proxy fence.
+// Use: see shadow.hpp; PTX ISA, "Async proxy", "mbarrier".
+#include <algorithm>
+#include <bit>
+
+#include "sim/checks/keys.hpp"
+#include "sim/checks/shadow.hpp"
+
+namespace flash::simt {
+namespace {
+
+Epoch of_companion(Epoch running, unsigned issuer, unsigned site) {
+  return (running >> kClockShift << kClockShift) | Epoch{site} << kThreadBits | kCompanion | issuer;
+}
+
+// The largest access that fits: pieces are multiples of 2 bytes at addresses that are.
+unsigned next_size(const std::byte* at, std::size_t bytes) {
+  for (unsigned size = 16; size > 2; size /= 2)
+    if (bytes >= size && reinterpret_cast<std::uintptr_t>(at) % size == 0) return size;
+  return 2;
+}
+
+}  // namespace
+
+void Checker::async_begins(const AsyncOperation& operation) {
+  not_only_barriers();
+  any_state_ = true;
+  const std::uintptr_t key = std::bit_cast<std::uintptr_t>(operation.site) | kSourceLocation |
+                             (operation.writes ? kOfAsyncWrite : kOfAsyncRead);
+  const unsigned s = site(key);
+  async_sites_[s] = {operation.instruction, operation.remedy};
+  const Epoch mine = of_companion(running_, operation.thread, s);
+  const Access access_ = operation.writes ? Access::write : Access::read;
+  for (const AsyncPiece& piece : operation.pieces) {
+    if (global_.memory.contains(piece.begin)) {
+      global_piece(piece, access_, mine, key);
+      continue;
+    }
+    const auto offset = static_cast<std::size_t>(piece.begin - shared_);
+    if (offset >= shared_bytes_ || offset + piece.bytes > shared_bytes_ ||
+        (layout_ && !(layout_->holds(offset, 4) && layout_->holds(offset + piece.bytes - 4, 4)))) {
+      const bool begins_outside = offset >= shared_bytes_ || (layout_ && !layout_->holds(offset, 4));
+      bad_address(begins_outside ? piece.begin : piece.begin + piece.bytes - 4, 4, access_, key);
+    }
+    needs_proxy_fence(operation, piece, mine);
+    for (std::size_t at = 0; at < piece.bytes;) {
+      const unsigned size = next_size(piece.begin + at, piece.bytes - at);
+      for_size<2, 4, 8, 16>(size, [&]<unsigned kBytes>() {
+        if (operation.writes)
+          touch_all<false, kBytes, Access::write>(cells_, offset + at, mine, false, piece.begin + at);
+        else
+          touch_all<false, kBytes, Access::read>(cells_, offset + at, mine, false, piece.begin + at);
+      });
+      at += size;
+    }
+    for (std::size_t word = offset / 4; word < (offset + piece.bytes) / 4; ++word) cells_.state[word] |= Cells::kAsync;
+  }
+}
+
+// A run of elements of a global array: judged, and counted as one instruction's traffic.
+void Checker::global_piece(const AsyncPiece& piece, Access access_, Epoch mine, std::uintptr_t key) {
+  const std::size_t owner = global_.memory.owner(piece.begin);
+  if (owner >= global_.memory.arrays.size()) bad_address(piece.begin, 2, access_, key);
+  const DeviceArray& array = global_.memory.arrays[owner];
+  const std::size_t in_array = static_cast<std::size_t>(piece.begin - array.begin);
+  if (in_array >= array.bytes || !array.live || (is_write(access_) && array.constant))
+    bad_address(piece.begin, 2, access_, key);
+  if (in_array + piece.bytes > array.bytes) bad_address(array.begin + array.bytes, 2, access_, key);
+  for (std::size_t at = 0; at < piece.bytes;) {
+    const std::byte* const address = piece.begin + at;
+    const unsigned size = next_size(address, piece.bytes - at);
+    for_size<2, 4, 8, 16>(size, [&]<unsigned kBytes>() {
+      const std::size_t offset = global_.memory.offset(address);
+      if (is_write(access_))
+        touch_all<true, kBytes, Access::write>(global_.cells, offset, mine, array.initialised, address);
+      else
+        touch_all<true, kBytes, Access::read>(global_.cells, offset, mine, array.initialised, address);
+    });
+    at += size;
+  }
+}
+
+std::uint64_t Checker::async_ends(const AsyncOperation& operation) {
+  advance();
+  const std::uintptr_t key = std::bit_cast<std::uintptr_t>(operation.site) | kSourceLocation |
+                             (operation.writes ? kOfAsyncWrite : kOfAsyncRead);
+  const Epoch mine = of_companion(now_ << kClockShift, operation.thread, site(key));
+  for (const AsyncPiece& piece : operation.pieces) {
+    if (global_.memory.contains(piece.begin)) {
+      leave_marks<true>(global_.cells, global_.memory.offset(piece.begin), piece.bytes, operation.writes, mine);
+      continue;
+    }
+    const auto offset = static_cast<std::size_t>(piece.begin - shared_);
+    leave_marks<false>(cells_, offset, piece.bytes, operation.writes, mine);
+    for (std::size_t word = offset / 4; word < (offset + piece.bytes) / 4; ++word)
+      if (!worker_.async.uses(word)) cells_.state[word] &= static_cast<std::uint8_t>(~Cells::kAsync);
+  }
+  advance();  // so that this operation is before the clock, and the next one is not
+  return now_;
+}
+
+// The marks of an operation's accesses, younger ones than when it began; nobody was there meanwhile, or it was said.
+template <bool kGlobal>
+void Checker::leave_marks(Cells& cells, std::size_t offset, std::size_t bytes, bool writes, Epoch mine) {
+  const auto leave = [&](const Cells::Plane& plane, std::size_t word) {
+    if (writes)
+      __atomic_store_n(&plane.write[word], mine, __ATOMIC_SEQ_CST);
+    else
+      remember<kGlobal, Access::read>(cells, word, plane.readers[word], mine);
+  };
+  const std::size_t end = offset + bytes;
+  for (std::size_t word = offset / 4; word * 4 < end; ++word) {
+    unsigned level = cells.state[word] & Cells::kLevel;
+    if (word * 4 + 4 > end && level == 0) level = cells.split(word, 2) & Cells::kLevel;  // half of the last word
+    leave(cells.planes[0], word);
+    if (level == Cells::kSingle) leave(cells.planes[1], word);
+    if (level == 0 || word * 4 + 4 > end) continue;
+    leave(cells.planes[2], word);
+    if (level == Cells::kSingle) leave(cells.planes[3], word);
+  }
+}
+
+void Checker::async_known(unsigned thread, unsigned issuer, std::uint64_t clock) {
+  any_extra_ = true;
+  not_only_barriers();
+  if (!extra_[thread]) extra_[thread] = std::make_unique<Extra>();
+  extra_[thread]->known.of(worker_.block).raise(issuer | kCompanion, clock);
+}
+
+// ---- what they complete on, and other objects where threads meet ----------------------------------------------------
+
+void Checker::releases(const void* object) {
+  not_only_barriers();
+  know_now();
+  Handover::Views& released = handovers_[object].released;
+  released.known.join(extra_[worker_.current]->known);
+  released.fenced.join(extra_[worker_.current]->fenced);
+}
+
+void Checker::completes(const void* object) {
+  Handover& handover = handovers_[object];
+  handover.complete = handover.released;
+}
+
+void Checker::acquires(const void* object, unsigned thread) {
+  not_only_barriers();
+  any_extra_ = true;
+  const Handover::Views& complete = handovers_[object].complete;
+  if (!extra_[thread]) extra_[thread] = std::make_unique<Extra>();
+  extra_[thread]->known.join(complete.known);
+  extra_[thread]->fenced.join(complete.fenced);
+}
+
+// ---- proxies -------------------------------------------------------------------------------------------------------
+
+void Checker::fence_proxy() {
+  not_only_barriers();
+  const View& known = know_now();
+  extra_[worker_.current]->fenced.join(known);
+}
+
+// Ordinary stores that an asynchronous operation reads or overwrites must lie before a proxy fence.
+void Checker::needs_proxy_fence(const AsyncOperation& operation, const AsyncPiece& piece, Epoch mine) {
+  const auto& extra = extra_[worker_.current];
+  const Clocks* const fenced = extra ? extra->fenced.find(worker_.block) : nullptr;
+  const auto offset = static_cast<std::size_t>(piece.begin - shared_);
+  for (std::size_t word = offset / 4; word < (offset + piece.bytes) / 4; ++word)
+    for (unsigned byte = 0; byte < 4; ++byte) {
+      const unsigned level = cells_.state[word] & Cells::kLevel;
+      if (byte % (level == 0 ? 4 : level == Cells::kHalves ? 2 : 1) != 0) continue;
+      const Epoch write = cells_.planes[byte].write[word];
+      if (write < block_begin_ || is_of_companion(write) || !ordered<false>(write)) continue;
+      if (fenced && clock_of(write) < fenced->of(thread_of(write))) continue;
+      return no_proxy_fence(operation, mine, write, shared_ + word * 4);
+    }
+}
+
+void Checker::no_proxy_fence(const AsyncOperation& operation, Epoch mine, Epoch write, const std::byte* address) {
+  if (worker_.findings.repeated("proxy fence", site_index_of(mine), site_index_of(write), worker_.block)) return;
+  worker_.findings.add({"proxy fence",
+                        std::string(operation.instruction) + (operation.writes ? " overwrites " : " reads ") +
+                            element(address, 4) + ", which an ordinary store wrote without a proxy fence behind it",
+                        "let the storing thread call fence_proxy_async() before the barrier",
+                        {side(operation.instruction, mine), side("write", write)},
+                        worker_.block});
+}
+
+// ---- findings ------------------------------------------------------------------------------------------------------
+
+void Checker::disturbs_async(const AsyncOperation& operation, Access access_, Epoch mine, const void* address,
+                             std::size_t bytes) {
+  const char* const now = named(mine, access_);
+  if (worker_.findings.repeated("asynchronous copy", std::uintptr_t{site_index_of(mine)} << 32 | operation.site.line(),
+                                operation.site.column(), worker_.block))
+    return;
+  worker_.findings.add(
+      {"asynchronous copy",
+       std::string(now) + " of " + element(address, bytes) + " (" + std::to_string(bytes) + " bytes) while " +
+           (is_of_companion(mine) ? "another " : "") + operation.instruction + (operation.writes ? " writes" : " reads") +
+           " it",
+       std::string(operation.remedy) + " before this " + now,
+       {side(now, mine), {operation.instruction, nullptr, operation.site, true, worker_.block, operation.thread}},
+       worker_.block});
+}
+
+}  // namespace flash::simt

@@ -1,0 +1,47 @@
+// async.cpp: the list of asynchronous operations under way and who of them uses which word. See async.hpp.
+#include "sim/core/async.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace flash::simt {
+
+void AsyncRanges::begin_block(const std::byte* shared, std::size_t shared_bytes) {
+  shared_ = shared, shared_bytes_ = shared_bytes;
+  if (!operations_.empty()) std::fill(users_.begin(), users_.end(), std::uint16_t{0});
+  operations_.clear();
+}
+
+AsyncRanges::Id AsyncRanges::begin(AsyncOperation operation) {
+  count(operation, 1);
+  operations_.emplace(++last_, std::move(operation));
+  return last_;
+}
+
+AsyncOperation AsyncRanges::end(Id id) {
+  AsyncOperation operation = std::move(operations_.extract(id).mapped());
+  count(operation, -1);
+  return operation;
+}
+
+void AsyncRanges::count(const AsyncOperation& operation, int change) {
+  for (const AsyncPiece& piece : operation.pieces) {
+    const auto offset = static_cast<std::size_t>(piece.begin - shared_);
+    if (offset >= shared_bytes_) return;  // global memory
+    const std::size_t first = offset / 4, end = first + piece.bytes / 4;
+    if (end > users_.size()) users_.resize(end);
+    for (std::size_t word = first; word < end; ++word) users_[word] = static_cast<std::uint16_t>(users_[word] + change);
+  }
+}
+
+const AsyncOperation* AsyncRanges::disturbed(const void* address, std::size_t bytes, bool writes) const {
+  const auto* at = static_cast<const std::byte*>(address);
+  for (const auto& [id, operation] : operations_) {
+    if (!writes && !operation.writes) continue;
+    for (const AsyncPiece& piece : operation.pieces)
+      if (at < piece.begin + piece.bytes && piece.begin < at + bytes) return &operation;
+  }
+  return nullptr;
+}
+
+}  // namespace flash::simt

@@ -1,0 +1,51 @@
+// async.hpp: what the asynchronous operations of one block (TMA copies, wgmma) will still read or write, and where.
+// From issue until somebody may know that it is complete nobody may write what it reads or touch what it writes. Its
+// accesses are no thread's: each thread has a companion that runs the operations which the thread issues. Others come
+// to know of the companion's accesses as they come to know of a thread's, through what the operation completes on.
+// Use: Worker::begin_async and end_async; only the checked build asks.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "sim/core/simt.hpp"
+
+namespace flash::simt {
+
+struct AsyncPiece {
+  const std::byte* begin;  // of shared or of global memory, a multiple of 4, as is the size
+  std::size_t bytes;
+};
+
+struct AsyncOperation {
+  const char* instruction;         // as findings name it: "wgmma"
+  const char* remedy;              // for who comes too early: "wait for it (wgmma_wait) before this"
+  bool writes;                     // the pieces; else it reads them
+  Site site;                       // where it was issued
+  unsigned thread;                 // by whom; of a warpgroup the first one
+  std::vector<AsyncPiece> pieces;  // none of them overlap
+};
+
+class AsyncRanges {
+ public:
+  using Id = std::uint64_t;
+  void begin_block(const std::byte* shared, std::size_t shared_bytes);
+  Id begin(AsyncOperation operation);
+  AsyncOperation end(Id id);
+  bool empty() const { return operations_.empty(); }
+  // The oldest operation that an access to these bytes disturbs; null: none.
+  const AsyncOperation* disturbed(const void* address, std::size_t bytes, bool writes) const;
+  // Does any operation use this word of shared memory?
+  bool uses(std::size_t word) const { return word < users_.size() && users_[word] > 0; }
+
+ private:
+  void count(const AsyncOperation& operation, int change);
+  std::map<Id, AsyncOperation> operations_;  // oldest first
+  Id last_ = 0;
+  const std::byte* shared_ = nullptr;
+  std::size_t shared_bytes_ = 0;
+  std::vector<std::uint16_t> users_;  // operations per word of shared memory
+};
+
+}  // namespace flash::simt
