@@ -14,7 +14,6 @@
 namespace flash::simt {
 namespace {
 
-constexpr int kRows = 16, kColumns = 8;
 constexpr int kFractionalBits = 25;
 constexpr float kNaN = std::bit_cast<float>(0x7fffffff);
 constexpr std::uint64_t kBeyondFloat = (std::uint64_t{1} << 29) - 1;  // bits of a double that fp32 has no place for
@@ -93,17 +92,20 @@ float element(const std::uint16_t* a /*[16]*/, const std::uint16_t* b /*[16]*/, 
   return rounded(static_cast<double>(sum) * unit);
 }
 
-// The operands of a warp; A, C and D by columns.
+// Operands: A, C and D by columns of kRows elements, of B column after column. D may be C.
+template <int kRows>
 struct Operands {
-  alignas(32) std::uint16_t a[kMmaDepth * kRows], b[kColumns * kMmaDepth];
-  alignas(32) float c[kColumns * kRows], d[kColumns * kRows];
+  const std::uint16_t *a /*[kMmaDepth][kRows]*/, *b /*[columns][kMmaDepth]*/;
+  const float* c;  // [columns][kRows], aligned as vectors are
+  float* d;        // the same
+  int columns;     // a multiple of 8, at most 256
 };
 
-template <class Format>
-float element_of(const Operands& of, int n, int row) {
+template <class Format, int kRows>
+float element_of(const Operands<kRows>& of, int n, int row, float c) {
   std::uint16_t a[kMmaDepth];
   for (int k = 0; k < kMmaDepth; ++k) a[k] = of.a[k * kRows + row];
-  return element<Format>(a, of.b + n * kMmaDepth, of.c[n * kRows + row]);
+  return element<Format>(a, of.b + n * kMmaDepth, c);
 }
 
 // Vectors of the compiler: registers of AVX2, or whatever the processor has for them.
@@ -118,78 +120,85 @@ typedef std::int16_t HalfShorts __attribute__((vector_size(16), may_alias));
 // infinities and NaN, are left to element().
 constexpr int kLow = -90, kHigh = 100;
 
-template <class Format>
-void calculate(Operands& of) {
+template <class Format, int kRows>
+void calculate(const Operands<kRows>& of) {
+  constexpr int kMostColumns = kRows == 16 ? 8 : 256;
   // Decode each factor once.
-  alignas(32) std::int16_t a_exponent[kMmaDepth * kRows], b_exponent[kColumns * kMmaDepth];
-  alignas(32) float a[kMmaDepth * kRows], b[kColumns * kMmaDepth];
+  alignas(32) std::int16_t a_exponent[kMmaDepth * kRows], b_exponent[kMostColumns * kMmaDepth];
+  alignas(32) float a[kMmaDepth * kRows], b[kMostColumns * kMmaDepth];
   std::int16_t largest_a = kOfZero, largest_b = kOfZero;
   for (int i = 0; i < kMmaDepth * kRows; ++i) {
     a_exponent[i] = Format::exponent(of.a[i]);
     largest_a = std::max(largest_a, a_exponent[i]);
   }
-  for (int i = 0; i < kColumns * kMmaDepth; ++i) {
+  for (int i = 0; i < of.columns * kMmaDepth; ++i) {
     b_exponent[i] = Format::exponent(of.b[i]);
     largest_b = std::max(largest_b, b_exponent[i]);
   }
   for (int i = 0; i < kMmaDepth * kRows; ++i) a[i] = Format::value(of.a[i]);
-  for (int i = 0; i < kColumns * kMmaDepth; ++i) b[i] = Format::value(of.b[i]);
+  for (int i = 0; i < of.columns * kMmaDepth; ++i) b[i] = Format::value(of.b[i]);
 
+  const int elements = of.columns * kRows;
   if (largest_a + largest_b < kOfZero / 2) {  // zeros in all of A or B, a tile's edge say: D is C; -0 becomes +0
-    for (int i = 0; i < kColumns * kRows; ++i) of.d[i] = of.c[i] == of.c[i] ? of.c[i] + 0.0f : kNaN;
+    for (int i = 0; i < elements; ++i) of.d[i] = of.c[i] == of.c[i] ? of.c[i] + 0.0f : kNaN;
     return;
   }
   if (largest_a + largest_b > kHigh) {
-    for (int i = 0; i < kColumns * kRows; ++i) of.d[i] = element_of<Format>(of, i / kRows, i % kRows);
+    for (int i = 0; i < elements; ++i) of.d[i] = element_of<Format>(of, i / kRows, i % kRows, of.c[i]);
     return;
   }
 
-  // The largest exponent of an element's products.
-  alignas(32) std::int16_t of_products[kColumns * kRows];
-  for (int n = 0; n < kColumns; ++n) {
-    Shorts most = Shorts{} + std::int16_t{2 * kOfZero};
-    for (int k = 0; k < kMmaDepth; ++k) {
-      const Shorts sums = reinterpret_cast<const Shorts&>(a_exponent[k * kRows]) + b_exponent[n * kMmaDepth + k];
-      most = sums > most ? sums : most;
+  for (int n = 0; n < of.columns; ++n) {
+    // The largest exponent of an element's products.
+    alignas(32) std::int16_t of_products[kRows];
+    for (int row = 0; row < kRows; row += 2 * kWidth) {
+      Shorts most = Shorts{} + std::int16_t{2 * kOfZero};
+      for (int k = 0; k < kMmaDepth; ++k) {
+        const Shorts sums = reinterpret_cast<const Shorts&>(a_exponent[k * kRows + row]) + b_exponent[n * kMmaDepth + k];
+        most = sums > most ? sums : most;
+      }
+      reinterpret_cast<Shorts&>(of_products[row]) = most;
     }
-    reinterpret_cast<Shorts&>(of_products[n * kRows]) = most;
-  }
 
-  alignas(32) std::int32_t extreme[kColumns * kRows];
-  Ints any_extreme = {};
-  for (int first = 0; first < kColumns * kRows; first += kWidth) {
-    // Of all its terms.
-    const Floats c = reinterpret_cast<const Floats&>(of.c[first]);
-    const Ints products = __builtin_convertvector(reinterpret_cast<const HalfShorts&>(of_products[first]), Ints);
-    const Ints field = (Ints)c >> 23 & 255, of_c = (field == 0 ? field + 1 : field) - 127;
-    const Ints exponent = products > of_c ? products : of_c, not_low = exponent > kLow ? exponent : Ints{} + kLow;
-    const Ints largest = not_low < kHigh ? not_low : Ints{} + kHigh, is_extreme = exponent != largest;
-    const Floats units = (Floats)((127 + kFractionalBits - largest) << 23);
-    const Floats unit = (Floats)((127 - kFractionalBits + largest) << 23);
-    reinterpret_cast<Ints&>(extreme[first]) = is_extreme;
-    any_extreme |= is_extreme;
+    alignas(32) std::int32_t extreme[kRows];
+    alignas(32) float of_c[kRows];  // what extreme elements need after D is written
+    Ints any_extreme = {};
+    for (int row = 0; row < kRows; row += kWidth) {
+      // Of all its terms.
+      const Floats c = reinterpret_cast<const Floats&>(of.c[n * kRows + row]);
+      reinterpret_cast<Floats&>(of_c[row]) = c;
+      const Ints products = __builtin_convertvector(reinterpret_cast<const HalfShorts&>(of_products[row]), Ints);
+      const Ints field = (Ints)c >> 23 & 255, exponent_of_c = (field == 0 ? field + 1 : field) - 127;
+      const Ints exponent = products > exponent_of_c ? products : exponent_of_c;
+      const Ints not_low = exponent > kLow ? exponent : Ints{} + kLow;
+      const Ints largest = not_low < kHigh ? not_low : Ints{} + kHigh, is_extreme = exponent != largest;
+      const Floats units = (Floats)((127 + kFractionalBits - largest) << 23);
+      const Floats unit = (Floats)((127 - kFractionalBits + largest) << 23);
+      reinterpret_cast<Ints&>(extreme[row]) = is_extreme;
+      any_extreme |= is_extreme;
 
-    // Truncate and add: 16 products fit 32 bits. Then C's element, exactly, and round.
-    const int n = first / kRows, row = first % kRows;
-    Ints sum = {};
-    for (int k = 0; k < kMmaDepth; ++k) {
-      const Floats product = reinterpret_cast<const Floats&>(a[k * kRows + row]) * b[n * kMmaDepth + k];
-      sum += __builtin_convertvector(product * units, Ints);
+      // Truncate and add: 16 products fit 32 bits. Then C's element, exactly, and round.
+      Ints sum = {};
+      for (int k = 0; k < kMmaDepth; ++k) {
+        const Floats product = reinterpret_cast<const Floats&>(a[k * kRows + row]) * b[n * kMmaDepth + k];
+        sum += __builtin_convertvector(product * units, Ints);
+      }
+      const Ints last = __builtin_convertvector((is_extreme ? Floats{} : c) * units, Ints);
+      for (int i = 0; i < kWidth; ++i) {
+        const double exact = static_cast<double>(sum[i]) + static_cast<double>(last[i]);
+        of.d[n * kRows + row + i] = static_cast<float>(cut(exact)) * unit[i];
+      }
     }
-    const Ints last = __builtin_convertvector((is_extreme ? Floats{} : c) * units, Ints);
-    for (int i = 0; i < kWidth; ++i) {
-      const double exact = static_cast<double>(sum[i]) + static_cast<double>(last[i]);
-      of.d[first + i] = static_cast<float>(cut(exact)) * unit[i];
-    }
-  }
 
-  // Without products, in rows of zeros, D is C here too.
-  int any = 0;
-  for (int i = 0; i < kWidth; ++i) any |= any_extreme[i];
-  for (int i = 0; any && i < kColumns * kRows; ++i) {
-    if (!extreme[i]) continue;
-    const bool is_c = of_products[i] < kOfZero / 2 && of.c[i] == of.c[i];
-    of.d[i] = is_c ? of.c[i] + 0.0f : element_of<Format>(of, i / kRows, i % kRows);
+    // Without products, in rows of zeros, D is C here too.
+    int any = 0;
+    for (int i = 0; i < kWidth; ++i) any |= any_extreme[i];
+    for (int row = 0; any && row < kRows; ++row) {
+      if (!extreme[row]) continue;
+      const float c = of_c[row];
+      const bool is_c = of_products[row] < kOfZero / 2 && c == c;
+      of.d[n * kRows + row] = is_c ? c + 0.0f : element_of<Format>(of, n, row, c);
+    }
   }
 }
 
@@ -200,22 +209,30 @@ float mma_element(const std::uint16_t (&a)[kMmaDepth], const std::uint16_t (&b)[
 }
 
 void mma_m16n8k16(const std::array<MmaRegisters, 32>& lanes, MmaType type) {
-  Operands of;
+  constexpr int kRows = 16, kColumns = 8;
+  alignas(32) std::uint16_t a[kMmaDepth * kRows], b[kColumns * kMmaDepth];
+  alignas(32) float c[kColumns * kRows];
   for (int lane = 0; lane < 32; ++lane) {
     const MmaRegisters& registers = lanes[static_cast<std::size_t>(lane)];
     const int group = lane / 4, pair = lane % 4 * 2;
     for (int r = 0; r < 4; ++r)
       for (int i = 0; i < 2; ++i)
-        of.a[(pair + i + r / 2 * 8) * kRows + group + r % 2 * 8] = static_cast<std::uint16_t>(registers.a[r] >> 16 * i);
+        a[(pair + i + r / 2 * 8) * kRows + group + r % 2 * 8] = static_cast<std::uint16_t>(registers.a[r] >> 16 * i);
     for (int r = 0; r < 2; ++r)
       for (int i = 0; i < 2; ++i)
-        of.b[group * kMmaDepth + pair + i + r * 8] = static_cast<std::uint16_t>(registers.b[r] >> 16 * i);
-    for (int i = 0; i < 4; ++i) of.c[(pair + i % 2) * kRows + group + i / 2 * 8] = registers.c[i];
+        b[group * kMmaDepth + pair + i + r * 8] = static_cast<std::uint16_t>(registers.b[r] >> 16 * i);
+    for (int i = 0; i < 4; ++i) c[(pair + i % 2) * kRows + group + i / 2 * 8] = registers.c[i];
   }
+  const Operands<kRows> of{a, b, c, c, kColumns};
   type == MmaType::half ? calculate<Half>(of) : calculate<Bfloat16>(of);
   for (int lane = 0; lane < 32; ++lane)
     for (int i = 0; i < 4; ++i)
-      lanes[static_cast<std::size_t>(lane)].d[i] = of.d[(lane % 4 * 2 + i % 2) * kRows + lane / 4 + i / 2 * 8];
+      lanes[static_cast<std::size_t>(lane)].d[i] = c[(lane % 4 * 2 + i % 2) * kRows + lane / 4 + i / 2 * 8];
+}
+
+void wgmma_m64nNk16(const std::uint16_t* a, const std::uint16_t* b, float* d, int columns, MmaType type) {
+  const Operands<64> of{a, b, d, d, columns};
+  type == MmaType::half ? calculate<Half>(of) : calculate<Bfloat16>(of);
 }
 
 }  // namespace flash::simt
