@@ -233,6 +233,7 @@ void Checker::begin_block() {
   quick_bytes_ = shared_bytes_ / 16 * 16;
   published_.clear();
   handovers_.clear();
+  registers_.begin_block(worker_.threads.size());
   asked_ = false;
   counters.begin_block(worker_.warps.size());
 }

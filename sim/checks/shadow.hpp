@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "sim/checks/cells.hpp"
+#include "sim/checks/registers.hpp"
 #include "sim/core/block.hpp"
 #include "sim/core/device_memory.hpp"
 #include "sim/core/variables.hpp"
@@ -135,6 +136,7 @@ class Checker : public Observer {
   void after_atomic(const void* address) override;
   void fence(Scope scope) override;
   void matrix_row(const void* row, Site site) override;
+  void matrix_row_written(void* row, Site site) override;
   void copy_begins(const Copy& copy) override;
   void copy_ends(const Copy& copy) override;
   void async_begins(const AsyncOperation& operation) override;
@@ -144,6 +146,10 @@ class Checker : public Observer {
   void completes(const void* object) override;
   void acquires(const void* object, unsigned thread) override;
   void fence_proxy() override;
+  void registers_fenced(unsigned thread) override;
+  void product_begins(unsigned thread, const WgmmaOperands& operands, Site site) override;
+  void product_ends(unsigned thread, const Product& product, bool last) override;
+  void registers_named(unsigned thread, const void* begin, std::size_t bytes, unsigned left, Site site) override;
 
   // One access of the running thread. Findings that would make the access itself harmful stop the block.
   template <unsigned kBytes, Access kAccess>
@@ -243,6 +249,8 @@ class Checker : public Observer {
   void leave_marks(Cells& cells, std::size_t offset, std::size_t bytes, bool writes, Epoch mine);
   void needs_proxy_fence(const AsyncOperation& operation, const AsyncPiece& piece, Epoch mine);
   void no_proxy_fence(const AsyncOperation& operation, Epoch mine, Epoch write, const std::byte* address);
+  void on_stack(const std::byte* address, unsigned bytes, Access access, std::uintptr_t site_key);
+  void disturbs_product(RegisterLog::Word& word, const std::byte* address, Access access, Epoch mine);
   std::size_t in_shared(const void* address, std::size_t bytes, Access access, std::uintptr_t site_key);
   bool uninitialised(Access access, Epoch mine, const void* address, std::size_t bytes);
   bool written(const std::byte* address) const;
@@ -251,6 +259,7 @@ class Checker : public Observer {
 
   Worker& worker_;
   GlobalShadow& global_;
+  RegisterLog registers_;
   Cells cells_;  // of shared memory
   const std::byte* shared_;
   std::size_t shared_bytes_ = 0, quick_bytes_ = 0;  // the latter a multiple of 16
@@ -604,7 +613,10 @@ template <unsigned kBytes, Access kAccess>
     if (is_volatile(kAccess)) order_volatile(address, is_write(kAccess));
     return;
   }
-  if (static_cast<std::size_t>(at - worker_.stack) < worker_.stack_bytes) return;
+  if (static_cast<std::size_t>(at - worker_.stack) < worker_.stack_bytes) {
+    if (registers_.fenced(worker_.current)) on_stack(at, kBytes, kAccess, site_key);
+    return;
+  }
   if (!elsewhere(address, kAccess)) [[unlikely]]
     bad_address(address, kBytes, kAccess, site_key);
 }

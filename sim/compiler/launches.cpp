@@ -133,20 +133,19 @@ class Launches {
 
   // __launch_bounds__(n, …) of a kernel becomes the first statement of its body; of a declaration, nothing.
   void launch_bounds(std::size_t i) {
-    std::size_t close = i + 1, first_end = 0;
+    std::size_t close = i + 1;
     for (int depth = 0; close < source_.size(); ++close) {
       if (at(close) == "(") ++depth;
-      if (at(close) == "," && depth == 1 && first_end == 0) first_end = close;
       if (at(close) == ")" && --depth == 0) break;
     }
     const std::size_t begin = source_.token(i).begin, end = source_.token(std::min(close, source_.size() - 1)).end;
     source_.replace(begin, end, source_.line_breaks(begin, end));
-    const std::string bound = one_line(i + 2, first_end ? first_end : close);
+    const std::string bounds = one_line(i + 2, close);
     int depth = 0;
     for (std::size_t j = close + 1; j < source_.size() && !(depth == 0 && at(j) == ";"); ++j) {
       if (depth == 0 && at(j) == "{") {
         const std::size_t body = source_.token(j).end;
-        source_.replace(body, body, " ::flash::simt::check_launch_bounds(" + bound + ");");
+        source_.replace(body, body, " ::flash::simt::check_launch_bounds(" + bounds + ");");
         return;
       }
       if (at(j) == "(") ++depth;

@@ -43,11 +43,11 @@ class Entered {
   Worker* worker_;
 };
 
+}  // namespace
+
 bool same_site(const Site& a, const Site& b) {
   return a.line() == b.line() && a.column() == b.column() && std::strcmp(a.file_name(), b.file_name()) == 0;
 }
-
-}  // namespace
 
 // The functions that kernels call: find the worker, leave kernel code, do it.
 int barrier(Vote vote, int predicate, Site site) {
@@ -63,10 +63,10 @@ std::uint64_t warp_op(WarpOp op, unsigned mask, std::uint64_t value, Site site, 
 std::byte* shared_memory(std::size_t bytes, const char* type, Padding padding) {
   return Entered()->shared_memory(bytes, type, padding);
 }
-void check_launch_bounds(unsigned threads) {
+void check_launch_bounds(unsigned threads, unsigned blocks, unsigned) {
   Entered worker;
   const Launch& launch = *worker->launch;
-  if (launch.threads() <= threads) return;
+  if (launch.threads() <= threads) return worker->launch_bounds(threads, blocks);
   const std::string name = launch.kernel ? function_name(launch.kernel) : without_machine(launch.kernel_name);
   refuse("threads in a block of " + name, launch.threads(),
          "at most " + std::to_string(threads) + ", as its __launch_bounds__ says", "launch fewer or raise the bound");
@@ -83,6 +83,12 @@ void fence(Scope scope) {
 void ldmatrix_row(const void* row, LdmatrixRegisters& registers, Site site) {
   Entered()->matrix_row(row, registers, site);
 }
+void stmatrix_row(void* row, const StmatrixRegisters& registers, Site site) {
+  Entered()->matrix_row_written(row, registers, site);
+}
+std::uint64_t matrix_descriptor(const void* tile, unsigned leading_bytes, unsigned stride_bytes, Site site) {
+  return Entered()->matrix_descriptor(static_cast<const std::byte*>(tile), leading_bytes, stride_bytes, site);
+}
 void cp_async(void* shared, const void* global, unsigned bytes, unsigned source_bytes, Site site) {
   Entered()->cp_async(
       {static_cast<std::byte*>(shared), static_cast<const std::byte*>(global), bytes, source_bytes, site});
@@ -92,6 +98,10 @@ void cp_async_commit() {
 }
 void cp_async_wait(unsigned pending, Site) {
   Entered()->cp_async_wait(pending);
+}
+void fence_proxy_async() {
+  Entered worker;
+  if (worker->observer) worker->observer->fence_proxy();
 }
 void mark(const char* label, long value) {
   Entered()->mark(label, value);
@@ -169,6 +179,12 @@ void Worker::run(const Launch& this_launch, std::uint64_t linear_block) {
   }
   copies.begin_block(n, launch->completion, seed_of_copies);
   async.begin_block(shared, shared_bytes);
+  products.resize((warps.size() + 3) / 4);
+  for (Products& of_warpgroup : products) of_warpgroup.begin_block();
+  warpgroups_.assign(products.size(), {});
+  named_barriers_ = {};
+  budget_.begin_block(products.size());
+  used_barrier_ = used_zero_ = {};
   waiting_ = ended_ = 0;
   yields_without_progress_ = 0;
   stopped_ = barrier_divergence_seen_ = false;
@@ -189,6 +205,7 @@ void Worker::run(const Launch& this_launch, std::uint64_t linear_block) {
     }
   }
   active_worker = running_worker = nullptr;  // a stopped fiber left them set
+  if (ended_ == n) left_under_way();
   most_copied = std::max(most_copied, copies.most_bytes());
   launch->stuck->goes_on(look);
   if (observer) observer->end_block();
@@ -261,6 +278,8 @@ void Worker::stop_block() {
 int Worker::barrier(Vote vote, int predicate, Site site, const CallFrame* frame) {
   Thread& thread = threads[current];
   thread.site = site, thread.value = predicate != 0, thread.state = State::at_barrier, thread.atomics_in_a_row = 0;
+  used_barrier_ = site;
+  if (used_zero_.line()) barrier_zero();
   Warp& warp = warps[thread.warp];
   warp.at_barrier |= 1u << thread.lane;
   if (observer && (warp.ended | warp.at_barrier) == warp.exists) observer->converge(thread.warp);
@@ -468,6 +487,7 @@ void Worker::explain_stall() {
                     block});
       return;
     }
+  if (!spinning && explain_warpgroup()) return;
   // Group the threads by what they wait for; the exited ones come last.
   RawFinding finding{
       "deadlock", "no thread of the block can go on", "make every waiting thread's partners arrive", {}, block};
@@ -479,7 +499,8 @@ void Worker::explain_stall() {
       std::size_t group = 0;
       while (group < firsts.size() &&
              !(firsts[group]->state == thread.state &&
-               (exited || (firsts[group]->pc == thread.pc && same_site(firsts[group]->site, thread.site)))))
+               (exited || (firsts[group]->pc == thread.pc && same_site(firsts[group]->site, thread.site) &&
+                           (thread.state != State::at_warp_op || place_of(*firsts[group]) == place_of(thread))))))
         ++group;
       if (group == firsts.size()) counts.push_back(0), firsts.push_back(&thread);
       ++counts[group];
@@ -490,7 +511,7 @@ void Worker::explain_stall() {
                               : first.state == State::at_barrier ? " wait at __syncthreads"
                               : first.state == State::spins
                                   ? first.pc ? " spin on a volatile load" : " spin on an atomic"
-                                  : std::string(" wait at ") + name_of(first.op);
+                                  : " wait at " + place_of(first);
     finding.sides.push_back(side(std::to_string(counts[group]) + where, first));
   }
   findings.add(std::move(finding));

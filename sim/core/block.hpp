@@ -17,10 +17,12 @@
 #include "sim/core/async.hpp"
 #include "sim/core/copies.hpp"
 #include "sim/core/fiber.hpp"
+#include "sim/core/named_barriers.hpp"
 #include "sim/core/observer.hpp"
 #include "sim/core/padding.hpp"
 #include "sim/core/simt.hpp"
 #include "sim/core/stuck.hpp"
+#include "sim/core/warpgroup.hpp"
 #include "sim/report/findings.hpp"
 #include "sim/report/trace.hpp"
 
@@ -83,6 +85,12 @@ struct Warp {
   std::vector<OpenOp> open;
 };
 
+// The instruction that some warps of a warpgroup have reached.
+struct Warpgroup {
+  OpenOp op{};
+  unsigned arrived = 0, first_warp = 0;  // arrived: a mask of warps
+};
+
 // What a function leaves on the stack when it keeps its frame pointer, as checked kernels do.
 struct CallFrame {
   const CallFrame* caller;
@@ -105,6 +113,9 @@ class Worker {
   void let_others_run(Site site, const void* pc);
   void fence(Scope scope);
   void matrix_row(const void* row, LdmatrixRegisters& registers, Site site);
+  void matrix_row_written(void* row, const StmatrixRegisters& registers, Site site);
+  std::uint64_t matrix_descriptor(const std::byte* tile, unsigned leading, unsigned stride, Site site);
+  void launch_bounds(unsigned bound, unsigned blocks_of_sm);
   void cp_async(Copy copy);
   void cp_async_commit() { copies.commit(current); }
   void cp_async_wait(unsigned pending);
@@ -115,6 +126,8 @@ class Worker {
   AsyncRanges::Id begin_async(AsyncOperation operation);
   std::uint64_t end_async(AsyncRanges::Id id);
 
+  // Where a thread's stack ends.
+  const std::byte* stack_top(unsigned thread) const { return fibers_[thread].stack + fibers_[thread].stack_bytes; }
   // Abandons the block: its fibers never run again. Called on a fiber.
   [[noreturn]] void stop_block();
   // A finding by the running thread.
@@ -135,6 +148,8 @@ class Worker {
   std::size_t stack_bytes = 0;
   FindingLog findings;
   Copies copies;                  // of the running block
+  std::vector<Products> products;  // the same, of each warpgroup
+  std::uint64_t matrix_bytes = 0;  // read by wgmma from shared memory, of all blocks that this worker ran
   AsyncRanges async;              // the same
   std::uint64_t barriers = 0;     // of all blocks that this worker ran
   std::uint64_t most_copied = 0;  // the most bytes that asynchronous copies of one block had under way
@@ -152,10 +167,25 @@ class Worker {
   void shuffle(Thread& thread, const Thread* t, unsigned lanes, unsigned mask);
   void complete(Warp& warp, unsigned first_thread, const OpenOp& op);
   bool resolve_activemask();
+  void join_warpgroup(unsigned warp, const OpenOp& op);
+  bool run_for_warpgroup(unsigned group, const OpenOp& op);
+  void let_warpgroup_go(unsigned group);
+  void issue_product(unsigned group, Site site);
+  void wait_for_products(unsigned group, Site site);
+  void come_to_barrier(unsigned warp, const OpenOp& op);
+  bool set_registers(unsigned group, RegisterCount wanted);
+  std::size_t shared_address(const std::byte* at) const;
+  const std::byte* shared_at(std::size_t address) const;
+  std::vector<const std::byte*> chunks(std::uint64_t descriptor, unsigned rows, bool mn_major, const char* name);
+  [[noreturn]] void differs(const char* what, const Thread& thread, unsigned first);
+  [[noreturn]] void barrier_zero();
+  void left_under_way();
   void explain_stall();
+  bool explain_warpgroup();
+  std::string place_of(const Thread& thread) const;
   bool near_shared(const void* address) const;
   bool hopeless();
-  void misuse(const char* kind, const std::string& what, const std::string& remedy, std::vector<FindingSide> sides);
+  [[noreturn]] void misuse(const char* kind, const std::string& what, const std::string& remedy, std::vector<FindingSide> sides);
 
   std::byte* own_shared_ = nullptr;  // for kernels without __shared__ variables
   StackPool fibers_;
@@ -163,12 +193,16 @@ class Worker {
   ReadySet ready_, spinning_;
   std::mt19937_64 random_;
   unsigned waiting_ = 0, ended_ = 0;  // threads at the barrier; threads that have ended
+  std::vector<Warpgroup> warpgroups_;
+  NamedBarriers named_barriers_;
+  RegisterBudget budget_;
   Vote vote_ = Vote::none;
   Site barrier_site_;
   unsigned barrier_first_ = 0;
   std::vector<const void*> barrier_calls_;                    // the first one's return addresses, innermost first
   std::set<std::pair<const void*, const void*>> same_calls_;  // return addresses of one line of the source
   bool barrier_divergence_seen_ = false;
+  Site used_barrier_, used_zero_;  // by __syncthreads, by name
   std::uint64_t yields_without_progress_ = 0;
   bool stopped_ = false;
   std::exception_ptr error_;
@@ -186,5 +220,6 @@ extern void (*host_accessed)(const void* address, bool writes, const void* retur
 const char* name_of(WarpOp op);
 const char* remedy_for_missing(WarpOp op);  // lanes
 std::string described(const OpenOp& op);  // "__shfl_sync with mask 0x0000ffff"
+bool same_site(const Site& a, const Site& b);
 
 }  // namespace flash::simt

@@ -32,6 +32,7 @@ class StackPool {
   // At least `count` fibers; existing ones stay.
   void reserve(std::size_t count);
   Fiber& operator[](std::size_t i) { return fibers_[i]; }
+  const Fiber& operator[](std::size_t i) const { return fibers_[i]; }
   // Makes fiber i start in `entry`, on an empty stack, when it is switched to.
   void prepare(std::size_t i, void (*entry)());
 

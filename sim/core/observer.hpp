@@ -11,6 +11,7 @@ namespace flash::simt {
 
 struct AsyncOperation;
 struct Copy;
+struct Product;
 
 class Observer {
  public:
@@ -34,7 +35,8 @@ class Observer {
   virtual void after_atomic(const void* address) = 0;
   virtual void fence(Scope scope) = 0;
 
-  virtual void matrix_row(const void* row, Site site) = 0;  // of ldmatrix
+  virtual void matrix_row(const void* row, Site site) = 0;    // of ldmatrix
+  virtual void matrix_row_written(void* row, Site site) = 0;  // of stmatrix
   virtual void copy_begins(const Copy& copy) = 0;
   virtual void copy_ends(const Copy& copy) = 0;  // for its thread, which runs
 
@@ -53,6 +55,13 @@ class Observer {
   virtual void acquires(const void* object, unsigned thread) = 0;
   // What the running thread knows of is seen by the async proxy from here on, too.
   virtual void fence_proxy() = 0;
+
+  // A thread's registers and wgmma: a fence; it is issued; a wait was for it, and (`last`) for all products in these
+  // accumulators; a wait that left so many groups named an array.
+  virtual void registers_fenced(unsigned thread) = 0;
+  virtual void product_begins(unsigned thread, const WgmmaOperands& operands, Site site) = 0;
+  virtual void product_ends(unsigned thread, const Product& product, bool last) = 0;
+  virtual void registers_named(unsigned thread, const void* begin, std::size_t bytes, unsigned left, Site site) = 0;
 };
 
 }  // namespace flash::simt

@@ -38,8 +38,9 @@ extern constinit thread_local Tally tally;
 // Refuses a struct that is larger than what the launch gives.
 std::byte* shared_memory(std::size_t bytes, const char* type, void (*padding)(unsigned char*));
 
-// Refuses a launch with more threads in a block than the kernel's __launch_bounds__ allows.
-void check_launch_bounds(unsigned threads);
+// Refuses a launch with more threads in a block than the kernel's __launch_bounds__ allows. With them and the blocks
+// that are to run on an SM at a time the compiler knows how many registers a thread may have.
+void check_launch_bounds(unsigned threads, unsigned blocks = 1, unsigned clusters = 0);
 
 enum class Vote { none, count, all, any };
 // Waits for all threads of the block; the result is the vote over the predicates.
@@ -64,11 +65,22 @@ enum class WarpOp : std::uint8_t {
   reduce_and,
   reduce_or,
   reduce_xor,
-  mma,  // these two: of all 32 lanes, .aligned; the operand is the address of a lane's registers
-  ldmatrix
+  mma,  // from here on: of all 32 lanes, .aligned; the operand is the address of what a lane gives
+  ldmatrix,
+  stmatrix,
+  bar_sync,
+  bar_arrive,
+  wgmma,  // from here on: of the four warps of a warpgroup
+  wgmma_fence,
+  wgmma_commit,
+  wgmma_wait,
+  setmaxnreg
 };
 constexpr bool is_aligned(WarpOp op) {
   return op >= WarpOp::mma;
+}
+constexpr bool is_of_warpgroup(WarpOp op) {
+  return op >= WarpOp::wgmma;
 }
 // One lane's operands of mma.m16n8k16. Which elements they are: PTX ISA, "Matrix Fragments for mma.m16n8k16".
 struct MmaRegisters {
@@ -82,12 +94,47 @@ struct LdmatrixRegisters {
   std::uint16_t row[8];
   std::uint16_t elements[4][2];
 };
+// Of stmatrix: four registers of two elements given, eight elements that the lane writes.
+struct StmatrixRegisters {
+  const std::uint32_t* registers;  // [4]
+  std::uint16_t row[8];
+};
+// Of bar.sync and bar.arrive.
+struct NamedBarrierOperands {
+  int barrier, threads;
+};
+// A thread's part of wgmma.mma_async.m64nNk16. Which elements its registers are: sim/dialect/warpgroup.hpp.
+struct WgmmaOperands {
+  float* d;                // [columns / 2]
+  const std::uint32_t* a;  // [4], two elements each; null: A is where its descriptor says
+  std::uint64_t a_descriptor, b_descriptor;
+  unsigned columns;                       // N
+  bool accumulate, b_mn_major, bfloat16;  // else D = A B; else K-major; else half
+};
+// Of wgmma.wait_group: the groups that may be left, and the registers that the caller uses from here on.
+struct WgmmaWait {
+  struct Registers {
+    const void* begin;
+    unsigned bytes;
+  };
+  unsigned pending;
+  const Registers* done;
+  unsigned count;
+};
+struct RegisterCount {
+  unsigned registers;
+  bool increases;
+};
 // Waits for the lanes of the mask, then gives this lane its result.
 std::uint64_t warp_op(WarpOp op, unsigned mask, std::uint64_t value, Site site, unsigned param = 0,
                       unsigned width = 32);
 
-// Reads a lane's row of ldmatrix.
+// Reads a lane's row of ldmatrix; writes one of stmatrix.
 void ldmatrix_row(const void* row, LdmatrixRegisters& registers, Site site);
+void stmatrix_row(void* row, const StmatrixRegisters& registers, Site site);
+
+// The 64 bits that tell wgmma where a matrix lies; sim/core/warpgroup.hpp.
+std::uint64_t matrix_descriptor(const void* tile, unsigned leading_bytes, unsigned stride_bytes, Site site);
 
 // Asynchronous copies from global to shared memory; sim/core/copies.hpp.
 void cp_async(void* shared, const void* global, unsigned bytes, unsigned source_bytes, Site site);

@@ -17,7 +17,9 @@ const char* name_of(WarpOp op) {
                                     "__shfl_xor_sync",   "__ballot_sync",     "__any_sync",        "__all_sync",
                                     "__match_any_sync",  "__activemask",      "__reduce_add_sync", "__reduce_min_sync",
                                     "__reduce_max_sync", "__reduce_min_sync", "__reduce_max_sync", "__reduce_and_sync",
-                                    "__reduce_or_sync",  "__reduce_xor_sync", "mma.sync",          "ldmatrix"};
+                                    "__reduce_or_sync",  "__reduce_xor_sync", "mma.sync",          "ldmatrix",
+                                    "stmatrix",          "bar.sync",          "bar.arrive",        "wgmma",
+                                    "wgmma.fence",       "wgmma.commit_group", "wgmma.wait_group", "setmaxnreg"};
   return kNames[static_cast<int>(op)];
 }
 
@@ -91,6 +93,16 @@ void multiply(const Thread* t) {
   tally.tensor_flops += 2 * 16 * 8 * 16;
 }
 
+// stmatrix: lane 8 i + r writes row r of matrix i.
+void collect_rows(const Thread* t) {
+  const auto registers_of = [&](unsigned lane) { return reinterpret_cast<StmatrixRegisters*>(t[lane].value); };
+  for (unsigned lane = 0; lane < kWarpSize; ++lane)
+    for (unsigned i = 0; i < 4; ++i)
+      for (unsigned half = 0; half < 2; ++half)
+        registers_of(8 * i + lane / 4)->row[lane % 4 * 2 + half] =
+            static_cast<std::uint16_t>(registers_of(lane)->registers[i] >> 16 * half);
+}
+
 // ldmatrix: lane 8 i + r has read row r of matrix i; PTX ISA 9.7.15.5.15 says who gets which elements of it.
 void hand_out_matrices(const Thread* t) {
   const auto registers_of = [&](unsigned lane) { return reinterpret_cast<LdmatrixRegisters*>(t[lane].value); };
@@ -129,6 +141,10 @@ std::uint64_t Worker::warp_op(WarpOp op, unsigned mask, std::uint64_t value, Sit
     misuse("warp operation",
            described({op, mask, 0, site, 0}) + " in a warp of " + std::to_string(std::popcount(warp.exists)) + " lanes",
            "give the block whole warps", {side("calls", thread)});
+  if (is_of_warpgroup(op) && thread.warp / 4u >= warps.size() / 4)
+    misuse("warpgroup operation",
+           std::string(name_of(op)) + " in a warpgroup of " + std::to_string(warps.size() % 4) + " warps",
+           "give the block whole warpgroups, of 128 threads", {side("calls", thread)});
   if (!std::has_single_bit(width) || width > kWarpSize)
     misuse("warp operation", std::string(name_of(op)) + " with width " + std::to_string(width),
            "the width is 1, 2, 4, 8, 16 or 32", {side("calls", thread)});
@@ -188,6 +204,12 @@ void Worker::complete(Warp& warp, unsigned first_thread, const OpenOp& op) {
   if (op.op == WarpOp::all) common = common == lanes;
   if (op.op == WarpOp::mma) multiply(t);
   if (op.op == WarpOp::ldmatrix) hand_out_matrices(t);
+  if (op.op == WarpOp::stmatrix) collect_rows(t);
+  if (op.op >= WarpOp::bar_sync) {
+    if (observer) observer->converge(first_thread / kWarpSize);
+    if (is_of_warpgroup(op.op)) return join_warpgroup(first_thread / kWarpSize, op);
+    return come_to_barrier(first_thread / kWarpSize, op);
+  }
   if (op.op >= WarpOp::reduce_add && !is_aligned(op.op)) {
     common = t[std::countr_zero(lanes)].value;
     for (unsigned m = lanes & (lanes - 1); m; m &= m - 1)

@@ -76,7 +76,9 @@ class Products {
 
   bool is_committed(const Product& product) const { return product.group < committed_; }
   const std::vector<Product>& under_way() const { return products_; }
-  std::uint64_t left() const { return left_; }  // groups, by the last wait
+  // The last wait left so many groups under way; a group below `waited` was committed then.
+  std::uint64_t left() const { return left_; }
+  std::uint64_t waited() const { return waited_; }
   // The product under way whose accumulators, or registers of A, these bytes of a thread (counted in the warpgroup) are.
   const Product* accumulating(unsigned thread, const void* address) const;
   const Product* reading(unsigned thread, const void* address) const;
@@ -85,7 +87,7 @@ class Products {
   static void run(Product& product);
   std::vector<Product> products_;  // in order of issue
   std::vector<std::unique_ptr<Accumulators>> accumulators_;
-  std::uint64_t committed_ = 0, left_ = 0;
+  std::uint64_t committed_ = 0, left_ = 0, waited_ = 0;
 };
 
 template <class Ended>
@@ -98,7 +100,7 @@ void Products::wait(std::uint64_t pending, const Ended& ended) {
     ended(product);
   }
   products_.erase(products_.begin(), products_.begin() + static_cast<std::ptrdiff_t>(done));
-  left_ = pending;
+  left_ = pending, waited_ = committed_;
 }
 
 }  // namespace flash::simt

@@ -13,12 +13,12 @@ namespace {
 
 // How many lanes are served together: 128 bytes' worth, that is half a warp for 8-byte accesses and a quarter for
 // 16-byte ones; twice as many when in the whole warp each lane wants the same address as lane ^ 1 (or lane ^ 2).
-// ldmatrix takes its matrices, the rows of 8 lanes, one after the other, whatever their addresses are.
+// ldmatrix and stmatrix take their matrices, the rows of 8 lanes, one after the other, whatever their addresses are.
 // Measured: docs/results/wavefronts-h200.csv, wavefronts-ptx-h200.csv. A lane that takes no part agrees with its
 // neighbour.
 unsigned lanes_per_pass(unsigned bytes, Access access, bool neighbours_agree) {
   if (bytes <= 4) return 32;
-  return (128 / bytes) * (neighbours_agree && access != Access::matrix_row ? 2 : 1);
+  return (128 / bytes) * (neighbours_agree && (static_cast<unsigned>(access) & 32) == 0 ? 2 : 1);
 }
 
 template <class Addresses>

@@ -13,7 +13,7 @@
 
 namespace flash::simt {
 
-// Bits: 1 reads, 2 writes, 4 atomic, 8 volatile, 16 replaces a value whatever it is (atomicExch), 32 ldmatrix.
+// Bits: 1 reads, 2 writes, 4 atomic, 8 volatile, 16 replaces a value whatever it is (atomicExch), 32 ldmatrix, stmatrix.
 enum class Access : std::uint8_t {
   read = 1,
   write = 2,
@@ -21,7 +21,8 @@ enum class Access : std::uint8_t {
   volatile_read = 9,
   volatile_write = 10,
   exchange = 23,
-  matrix_row = 33
+  matrix_row = 33,
+  matrix_row_written = 34
 };
 constexpr bool is_read(Access a) {
   return static_cast<unsigned>(a) & 1;

@@ -1,0 +1,149 @@
+// registers.cpp: the checks of wgmma's registers: no fence behind an access, an access before the wait, an array that
+// no wait has named. And stmatrix, whose rows are stores.
+// Use: see shadow.hpp; PTX ISA, "wgmma.fence", "wgmma.wait_group", "wgmma.mma_async".
+#include "sim/checks/registers.hpp"
+
+#include <bit>
+#include <string>
+
+#include "sim/checks/keys.hpp"
+#include "sim/checks/shadow.hpp"
+
+namespace flash::simt {
+namespace {
+
+// d[3] or a[3]: the array as the instruction calls it.
+std::string element_of(const Product& product, unsigned thread, const void* address) {
+  const float* const d = product.accumulators->registers[thread];
+  const auto word = [address](const void* begin) {
+    return "[" + std::to_string((static_cast<const std::byte*>(address) - static_cast<const std::byte*>(begin)) / 4) + "]";
+  };
+  if (address >= d && address < d + product.of.columns / 2) return "d" + word(d);
+  return "a" + word(product.a[thread]);
+}
+
+}  // namespace
+
+void Checker::registers_fenced(unsigned thread) {
+  registers_.fence(thread);
+}
+
+// An access of the running thread to its stack.
+void Checker::on_stack(const std::byte* address, unsigned bytes, Access access_, std::uintptr_t key) {
+  const unsigned t = worker_.current, s = site(key);
+  const std::byte* const top = worker_.stack + worker_.stack_bytes;
+  for (const std::byte* at = address; at < address + bytes; at += 4) {
+    RegisterLog::Word& word = registers_.word(t, at, top);
+    if (word.state != RegisterLog::State::free) [[unlikely]]
+      disturbs_product(word, at, access_, running_ | Epoch{s} << kThreadBits);
+    registers_.accessed(t, word, s);
+  }
+}
+
+void Checker::disturbs_product(RegisterLog::Word& word, const std::byte* address, Access access_, Epoch mine) {
+  const unsigned t = worker_.current, in_group = t % kWarpgroupThreads;
+  const Products& products = worker_.products[t / kWarpgroupThreads];
+  const RegisterLog::State state = std::exchange(word.state, RegisterLog::State::free);  // once
+  if (worker_.findings.repeated("asynchronous product", site_index_of(mine), static_cast<unsigned>(state),
+                                worker_.block))
+    return;
+  const std::string now = is_write(access_) ? "write" : "read";
+  if (state == RegisterLog::State::unnamed) {
+    worker_.findings.add({"asynchronous product",
+                          now + " of an accumulator that no wgmma_wait has named",
+                          "name the array in the wait, so that the compiler keeps this " + now + " behind it",
+                          {side(now.c_str(), mine)},
+                          worker_.block});
+    return;
+  }
+  const bool accumulates = state == RegisterLog::State::accumulator;
+  const Product* const product =
+      accumulates ? products.accumulating(in_group, address) : products.reading(in_group, address);
+  if (!product) return;
+  worker_.findings.add(
+      {"asynchronous product",
+       now + " of " + element_of(*product, in_group, address) + " while wgmma " + (accumulates ? "writes" : "reads") +
+           " it",
+       !products.is_committed(*product) ? "commit the product (wgmma_commit), then wait for it (wgmma_wait) before this " + now
+       : product->group < products.waited() ? "wait for its group, too: the last wgmma_wait<" + std::to_string(products.left()) +
+                                  "> left it under way"
+                            : "let the warpgroup wait for it (wgmma_wait) before this " + now,
+       {side(now.c_str(), mine), {"wgmma", nullptr, product->site, true, worker_.block, t}},
+       worker_.block});
+}
+
+// Before the product is among those under way.
+void Checker::product_begins(unsigned thread, const WgmmaOperands& operands, Site site_) {
+  const std::byte* const top = worker_.stack_top(thread);
+  const auto misuse = [&](const std::string& what, const char* remedy, const RegisterLog::Word* word) {
+    if (worker_.findings.repeated("warpgroup operation", site_.line(), site_.column(), worker_.block)) return;
+    std::vector<FindingSide> sides{{"wgmma", nullptr, site_, true, worker_.block, thread}};
+    if (word) sides.push_back(side("access", Epoch{word->site} << kThreadBits | thread));
+    worker_.findings.add({"warpgroup operation", what, remedy, std::move(sides), worker_.block});
+  };
+  if (!registers_.fenced(thread)) {
+    misuse("wgmma without a wgmma_fence before it", "begin with wgmma_fence(): it puts the registers' values before",
+           nullptr);
+    registers_.fence(thread);
+  }
+  const Product* const earlier = worker_.products[thread / kWarpgroupThreads].accumulating(thread % kWarpgroupThreads, operands.d);
+  const bool continues = earlier && earlier->of.columns == operands.columns;
+  const auto begin = [&](const void* array, unsigned words, RegisterLog::State state, const char* name) {
+    for (unsigned i = 0; i < words; ++i) {
+      RegisterLog::Word& word = registers_.word(thread, static_cast<const std::uint32_t*>(array) + i, top);
+      const auto element = [&] { return std::string(name) + "[" + std::to_string(i) + "]"; };
+      if (registers_.since_fence(thread, word) && word.state == RegisterLog::State::free)
+        misuse("wgmma after an access to " + element() + ", and no wgmma_fence between the two",
+               "put wgmma_fence() between the access and the product", &word);
+      if (word.state == RegisterLog::State::accumulator && !(continues && state == word.state))
+        misuse("wgmma of another shape, or of other registers, accumulates in " + element() + " at the time",
+               "wait for it (wgmma_wait) first, then wgmma_fence()", nullptr);
+      word.state = state;
+    }
+  };
+  begin(operands.d, operands.columns / 2, RegisterLog::State::accumulator, "d");
+  if (operands.a) begin(operands.a, 4, RegisterLog::State::a, "a");
+}
+
+void Checker::product_ends(unsigned thread, const Product& product, bool last) {
+  const std::byte* const top = worker_.stack_top(thread);
+  const unsigned in_group = thread % kWarpgroupThreads;
+  const auto set = [&](const void* array, unsigned words, RegisterLog::State from, RegisterLog::State to) {
+    for (unsigned i = 0; i < words; ++i) {
+      RegisterLog::Word& word = registers_.word(thread, static_cast<const std::uint32_t*>(array) + i, top);
+      if (word.state == from) word.state = to, word.fences = 0;
+    }
+  };
+  if (last)
+    set(product.accumulators->registers[in_group], product.of.columns / 2, RegisterLog::State::accumulator,
+        RegisterLog::State::unnamed);
+  if (product.of.a) set(product.a[in_group], 4, RegisterLog::State::a, RegisterLog::State::free);
+}
+
+void Checker::registers_named(unsigned thread, const void* begin, std::size_t bytes, unsigned left, Site site_) {
+  const std::byte* const top = worker_.stack_top(thread);
+  for (std::size_t i = 0; i < bytes / 4; ++i) {
+    RegisterLog::Word& word = registers_.word(thread, static_cast<const std::uint32_t*>(begin) + i, top);
+    if (word.state == RegisterLog::State::unnamed) word.state = RegisterLog::State::free;
+    if (word.state == RegisterLog::State::free) continue;
+    if (worker_.findings.repeated("asynchronous product", site_.line(), site_.column(), worker_.block)) return;
+    worker_.findings.add({"asynchronous product",
+                          "wgmma_wait<" + std::to_string(left) + "> names an array whose product it leaves under way",
+                          "wait for fewer groups to be left, or name the array in the wait for its group",
+                          {{"waits", nullptr, site_, true, worker_.block, thread}},
+                          worker_.block});
+    return;
+  }
+}
+
+// ---- stmatrix ------------------------------------------------------------------------------------------------------
+
+void Checker::matrix_row_written(void* row, Site site_) {
+  const auto key = std::bit_cast<std::uintptr_t>(site_) | kSourceLocation;
+  const std::size_t offset = in_shared(row, 16, Access::write, key);
+  const unsigned s = site(key);
+  counters.log(s, reinterpret_cast<std::uintptr_t>(row), 16, Access::matrix_row_written, kSharedSpace);
+  touch_all<false, 16, Access::write>(cells_, offset, running_ | Epoch{s} << kThreadBits, false, row);
+}
+
+}  // namespace flash::simt

@@ -1,0 +1,44 @@
+// named_barriers.hpp: the 16 barriers of a block that bar.sync and bar.arrive name, of as many threads as they say, and
+// the registers that setmaxnreg gives and takes. PTX ISA, "bar", "setmaxnreg".
+// Use: Worker calls them when all lanes of a warp (all warps of a warpgroup) have come; sim/core/warpgroup_ops.cpp.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "sim/core/simt.hpp"
+
+namespace flash::simt {
+
+struct NamedBarrier {
+  unsigned threads = 0, arrived = 0;  // threads: what the first one said; 0: nobody has come since it completed
+  unsigned first_thread = 0;          // of those that have come
+  Site site;                          // where it did
+  std::vector<unsigned> waiting;      // warps
+};
+using NamedBarriers = std::array<NamedBarrier, 16>;
+
+// How many registers a thread of each warpgroup may have. What the kernel needs is the compiler's business.
+struct RegisterBudget {
+  static constexpr unsigned kOfSm = 65536, kMost = 255, kStep = 8;
+  unsigned at_launch = 0;  // 0: the kernel has no __launch_bounds__
+  std::vector<unsigned> of, wanted;  // wanted: by a warpgroup that waits in setmaxnreg.inc
+
+  void begin_block(std::size_t warpgroups) {
+    at_launch = 0;
+    of.assign(warpgroups, 0), wanted.assign(warpgroups, 0);
+  }
+  // As __launch_bounds__ lets the compiler give them out.
+  void bound(unsigned threads, unsigned blocks) {
+    at_launch = kOfSm / (threads * std::max(blocks, 1u)) / kStep * kStep;
+    at_launch = std::min(at_launch, kMost);
+    for (unsigned& registers : of) registers = at_launch;
+  }
+  unsigned free() const {  // for each thread of one warpgroup
+    unsigned taken = 0;
+    for (const unsigned registers : of) taken += registers;
+    return at_launch * static_cast<unsigned>(of.size()) - taken;
+  }
+};
+
+}  // namespace flash::simt
