@@ -29,25 +29,16 @@ namespace {
 // sooner.
 constexpr std::uint64_t kSpinsBeforeDeadlock = 1u << 14, kLeastSpins = 1u << 8;
 
-// The worker whose fiber calls a function of simt.hpp. While it lives, hooks ignore the simulator's own accesses.
-class Entered {
- public:
-  Entered() : worker_(active_worker) {
-    if (!worker_) throw Error("a device function was called outside of a kernel; call it from a kernel");
-    active_worker = nullptr;
-  }
-  ~Entered() { active_worker = worker_; }
-  Worker* operator->() const { return worker_; }
-
- private:
-  Worker* worker_;
-};
-
 bool same_site(const Site& a, const Site& b) {
   return a.line() == b.line() && a.column() == b.column() && std::strcmp(a.file_name(), b.file_name()) == 0;
 }
 
 }  // namespace
+
+Entered::Entered() : worker_(active_worker) {
+  if (!worker_) throw Error("a device function was called outside of a kernel; call it from a kernel");
+  active_worker = nullptr;
+}
 
 // The functions that kernels call: find the worker, leave kernel code, do it.
 int barrier(Vote vote, int predicate, Site site) {
@@ -169,6 +160,7 @@ void Worker::run(const Launch& this_launch, std::uint64_t linear_block) {
   }
   copies.begin_block(n, launch->completion, seed_of_copies);
   async.begin_block(shared, shared_bytes);
+  bulk.begin_block(launch->completion, seed_of_copies);
   waiting_ = ended_ = 0;
   yields_without_progress_ = 0;
   stopped_ = barrier_divergence_seen_ = false;
@@ -183,12 +175,13 @@ void Worker::run(const Launch& this_launch, std::uint64_t linear_block) {
     switch_fiber(main_, fibers_[current]);
     if (stopped_ || error_ || ended_ == n) break;
     if (!ready_.empty()) continue;
-    if (!resolve_activemask()) {
+    if (!bulk.advance() && !resolve_activemask()) {
       explain_stall();
       break;
     }
   }
   active_worker = running_worker = nullptr;  // a stopped fiber left them set
+  bulk.end_block(ended_ == n && !stopped_ && !error_);
   most_copied = std::max(most_copied, copies.most_bytes());
   launch->stuck->goes_on(look);
   if (observer) observer->end_block();
@@ -222,6 +215,8 @@ void Worker::fiber_main() {
 // Leaves the running fiber for the next ready one, or for run() when there is none.
 void Worker::run_next(bool ended) {
   Fiber& from = fibers_[current];
+  while (ready_.empty() && !error_ && bulk.advance()) {
+  }
   if (ready_.empty() && !spinning_.empty() && !hopeless()) std::swap(ready_, spinning_);
   if (ready_.empty() || error_) {
     switch_fiber(from, main_, ended);
@@ -439,6 +434,17 @@ void Worker::mark(const char* label, long value) {
   tracer.mark(block, thread.warp, label, value, observer ? observer->pending(thread.warp) : 0);
 }
 
+std::string Worker::place(const void* address) const {
+  const std::ptrdiff_t offset = static_cast<const std::byte*>(address) - shared;
+  if (launch->layout) {
+    const SharedLayout::Array* const array = launch->layout->nearest(offset);
+    if (!array) return "an address that is in no shared array";
+    return std::string("shared ") + array->name + "+" + std::to_string(offset - static_cast<std::ptrdiff_t>(array->at));
+  }
+  return "shared " + (shared_struct ? type_name(shared_struct) : "memory") + (offset < 0 ? "" : "+") +
+         std::to_string(offset);
+}
+
 FindingSide Worker::side(const char* what, const void* pc) const {
   return {what, pc, {}, true, block, current};
 }
@@ -471,6 +477,7 @@ void Worker::explain_stall() {
   // Group the threads by what they wait for; the exited ones come last.
   RawFinding finding{
       "deadlock", "no thread of the block can go on", "make every waiting thread's partners arrive", {}, block};
+  bool bytes_missing = false;
   std::vector<unsigned> counts;
   std::vector<const Thread*> firsts;
   for (const bool exited : {false, true})
@@ -479,6 +486,7 @@ void Worker::explain_stall() {
       std::size_t group = 0;
       while (group < firsts.size() &&
              !(firsts[group]->state == thread.state &&
+               (thread.state != State::at_mbarrier || firsts[group]->value == thread.value) &&
                (exited || (firsts[group]->pc == thread.pc && same_site(firsts[group]->site, thread.site)))))
         ++group;
       if (group == firsts.size()) counts.push_back(0), firsts.push_back(&thread);
@@ -486,13 +494,17 @@ void Worker::explain_stall() {
     }
   for (std::size_t group = 0; group < firsts.size(); ++group) {
     const Thread& first = *firsts[group];
-    const std::string where = first.state == State::ended        ? " exited"
-                              : first.state == State::at_barrier ? " wait at __syncthreads"
+    const auto* const barrier = reinterpret_cast<const std::byte*>(first.value);
+    bytes_missing |= first.state == State::at_mbarrier && bulk.misses_bytes(barrier);
+    const std::string where = first.state == State::ended         ? " exited"
+                              : first.state == State::at_barrier  ? " wait at __syncthreads"
+                              : first.state == State::at_mbarrier ? bulk.missing(barrier, first.param)
                               : first.state == State::spins
                                   ? first.pc ? " spin on a volatile load" : " spin on an atomic"
                                   : std::string(" wait at ") + name_of(first.op);
     finding.sides.push_back(side(std::to_string(counts[group]) + where, first));
   }
+  if (bytes_missing) finding.remedy = "expect as many bytes as the boxes of the phase's copies have, edges included";
   findings.add(std::move(finding));
 }
 
