@@ -107,6 +107,7 @@ endfunction()
 
 # One kernel file as object libraries <name>_sim, <name>_checked and (with CUDA) <name>_gpu, and <name> for all of them.
 # LOWEST_CAPABILITY 80: its instructions need that; for the GPU it is compiled for those architectures that have it.
+# 90: it uses gpu/hopper.cuh, whose instructions sm_90a alone has, whatever else the build is for.
 function(flash_add_kernel name file)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "LOWEST_CAPABILITY" "")
   get_filename_component(path ${file} ABSOLUTE)
@@ -143,7 +144,9 @@ function(flash_add_kernel name file)
   if(FLASH_HAVE_CUDA)
     find_package(CUDAToolkit REQUIRED)
     add_library(${name}_gpu OBJECT ${path})
-    if(arg_LOWEST_CAPABILITY)
+    if(arg_LOWEST_CAPABILITY EQUAL 90)
+      set_target_properties(${name}_gpu PROPERTIES CUDA_ARCHITECTURES 90a)
+    elseif(arg_LOWEST_CAPABILITY)
       set(architectures ${CMAKE_CUDA_ARCHITECTURES})
       foreach(architecture IN LISTS CMAKE_CUDA_ARCHITECTURES)
         string(REGEX MATCH "^[0-9]+" capability ${architecture})

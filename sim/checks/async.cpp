@@ -33,11 +33,11 @@ void Checker::async_begins(const AsyncOperation& operation) {
   async_sites_[s] = {operation.instruction, operation.remedy};
   const Epoch mine = of_companion(running_, operation.thread, s);
   const Access access_ = operation.writes ? Access::write : Access::read;
+  if (!operation.pieces.empty() && global_.memory.contains(operation.pieces[0].begin)) {
+    for (const AsyncPiece& piece : operation.pieces) global_piece(piece, access_, mine, key);
+    return count_traffic(operation);
+  }
   for (const AsyncPiece& piece : operation.pieces) {
-    if (global_.memory.contains(piece.begin)) {
-      global_piece(piece, access_, mine, key);
-      continue;
-    }
     const auto offset = static_cast<std::size_t>(piece.begin - shared_);
     if (offset >= shared_bytes_ || offset + piece.bytes > shared_bytes_ ||
         (layout_ && !(layout_->holds(offset, 4) && layout_->holds(offset + piece.bytes - 4, 4)))) {
@@ -80,6 +80,24 @@ void Checker::global_piece(const AsyncPiece& piece, Access access_, Epoch mine, 
     });
     at += size;
   }
+}
+
+// A copy is one request; its sectors are the distinct ones of each run of elements.
+void Checker::count_traffic(const AsyncOperation& operation) {
+  const std::size_t array = global_.memory.owner(operation.pieces[0].begin);
+  if (array >= counters.arrays.size()) counters.arrays.resize(array + 1);
+  ArrayTraffic& traffic = counters.arrays[array];
+  std::uint64_t bytes = 0, sectors = 0;
+  std::uintptr_t last = 0;
+  for (const AsyncPiece& piece : operation.pieces) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(piece.begin);
+    const std::uintptr_t first = begin / 32, end = (begin + piece.bytes - 1) / 32 + 1;
+    bytes += piece.bytes, sectors += end - first - (first + 1 == last);
+    last = end;
+  }
+  (operation.writes ? traffic.written_bytes : traffic.read_bytes) += bytes;
+  (operation.writes ? traffic.write_sectors : traffic.read_sectors) += sectors;
+  ++(operation.writes ? traffic.write_requests : traffic.read_requests);
 }
 
 std::uint64_t Checker::async_ends(const AsyncOperation& operation) {
@@ -153,6 +171,33 @@ void Checker::acquires(const void* object, unsigned thread) {
   extra_[thread]->fenced.join(complete.fenced);
 }
 
+// An mbarrier is made by an ordinary store and used by atomics, which must be in order with that.
+void Checker::mbarrier(const void* barrier, const char* instruction, bool makes, Site site_) {
+  const std::uintptr_t key = std::bit_cast<std::uintptr_t>(site_) | kSourceLocation | kOfMbarrier;
+  const std::size_t offset = in_shared(barrier, 8, makes ? Access::write : Access::atomic, key);
+  const unsigned s = site(key);
+  async_sites_[s] = {instruction, ""};
+  const Epoch mine = running_ | Epoch{s} << kThreadBits;
+  any_state_ = true;
+  if (!makes) return touch_all<false, 8, Access::atomic>(cells_, offset, mine | kLastEpoch, true, barrier);
+  touch_all<false, 8, Access::write>(cells_, offset, mine, true, barrier);
+  for (const std::size_t word : {offset / 4, offset / 4 + 1}) cells_.state[word] |= Cells::kMbarrier;
+}
+
+void Checker::completes_on(const void* barrier, bool fenced, Site copy) {
+  const auto word = static_cast<std::size_t>(static_cast<const std::byte*>(barrier) - shared_) / 4;
+  const Epoch made = cells_.planes[0].write[word];
+  if (fenced || is_fenced(made) || !ordered<false>(made)) return;  // without order it is a race
+  const unsigned s = site(std::bit_cast<std::uintptr_t>(copy) | kSourceLocation | kOfMbarrier);
+  if (worker_.findings.repeated("proxy fence", s, site_index_of(made), worker_.block)) return;
+  worker_.findings.add({"proxy fence",
+                        "a copy is to complete on mbarrier " + element(barrier, 8) +
+                            ", which no fence has published since mbarrier_init",
+                        "call fence_mbarrier_init() behind mbarrier_init, before the barrier",
+                        {side("copies", running_ | Epoch{s} << kThreadBits), side("mbarrier.init", made)},
+                        worker_.block});
+}
+
 // ---- proxies -------------------------------------------------------------------------------------------------------
 
 void Checker::fence_proxy() {
@@ -161,10 +206,14 @@ void Checker::fence_proxy() {
   extra_[worker_.current]->fenced.join(known);
 }
 
-// Ordinary stores that an asynchronous operation reads or overwrites must lie before a proxy fence.
-void Checker::needs_proxy_fence(const AsyncOperation& operation, const AsyncPiece& piece, Epoch mine) {
+bool Checker::is_fenced(Epoch write) const {
   const auto& extra = extra_[worker_.current];
   const Clocks* const fenced = extra ? extra->fenced.find(worker_.block) : nullptr;
+  return fenced && clock_of(write) < fenced->of(thread_of(write));
+}
+
+// Ordinary stores that an asynchronous operation reads or overwrites must lie before a proxy fence.
+void Checker::needs_proxy_fence(const AsyncOperation& operation, const AsyncPiece& piece, Epoch mine) {
   const auto offset = static_cast<std::size_t>(piece.begin - shared_);
   for (std::size_t word = offset / 4; word < (offset + piece.bytes) / 4; ++word)
     for (unsigned byte = 0; byte < 4; ++byte) {
@@ -172,8 +221,7 @@ void Checker::needs_proxy_fence(const AsyncOperation& operation, const AsyncPiec
       if (byte % (level == 0 ? 4 : level == Cells::kHalves ? 2 : 1) != 0) continue;
       const Epoch write = cells_.planes[byte].write[word];
       if (write < block_begin_ || is_of_companion(write) || !ordered<false>(write)) continue;
-      if (fenced && clock_of(write) < fenced->of(thread_of(write))) continue;
-      return no_proxy_fence(operation, mine, write, shared_ + word * 4);
+      if (!is_fenced(write)) return no_proxy_fence(operation, mine, write, shared_ + word * 4);
     }
 }
 
@@ -189,6 +237,17 @@ void Checker::no_proxy_fence(const AsyncOperation& operation, Epoch mine, Epoch 
 
 // ---- findings ------------------------------------------------------------------------------------------------------
 
+void Checker::disturbs_mbarrier(Access access_, Epoch mine, const void* address, std::size_t bytes) {
+  const char* const now = named(mine, access_);
+  if (worker_.findings.repeated("mbarrier", site_index_of(mine), 0, worker_.block)) return;
+  worker_.findings.add({"mbarrier",
+                        std::string(now) + " of " + element(address, bytes) + " (" + std::to_string(bytes) +
+                            " bytes), which is an mbarrier",
+                        "leave an mbarrier's 8 bytes to the instructions on mbarriers",
+                        {side(now, mine)},
+                        worker_.block});
+}
+
 void Checker::disturbs_async(const AsyncOperation& operation, Access access_, Epoch mine, const void* address,
                              std::size_t bytes) {
   const char* const now = named(mine, access_);
@@ -198,8 +257,8 @@ void Checker::disturbs_async(const AsyncOperation& operation, Access access_, Ep
   worker_.findings.add(
       {"asynchronous copy",
        std::string(now) + " of " + element(address, bytes) + " (" + std::to_string(bytes) + " bytes) while " +
-           (is_of_companion(mine) ? "another " : "") + operation.instruction + (operation.writes ? " writes" : " reads") +
-           " it",
+           (is_of_companion(mine) ? "another " : "") + operation.instruction +
+           (operation.writes ? " writes" : " reads") + " it",
        std::string(operation.remedy) + " before this " + now,
        {side(now, mine), {operation.instruction, nullptr, operation.site, true, worker_.block, operation.thread}},
        worker_.block});

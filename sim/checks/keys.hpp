@@ -10,9 +10,10 @@ namespace flash::simt {
 constexpr std::uintptr_t kSourceLocation = std::uintptr_t{1} << 63;
 // One instruction may move pieces of different sizes: the size belongs to the key, above the bits of an address.
 constexpr int kPieceShift = 48;
-// No sizes of a piece: what cp.async writes; what other asynchronous operations write and read.
+// No sizes of a piece: what cp.async writes; what other asynchronous operations write and read; uses of an mbarrier.
 constexpr std::uintptr_t kOfCopy = std::uintptr_t{3} << kPieceShift, kOfAsyncWrite = std::uintptr_t{5} << kPieceShift,
-                         kOfAsyncRead = std::uintptr_t{6} << kPieceShift;
+                         kOfAsyncRead = std::uintptr_t{6} << kPieceShift,
+                         kOfMbarrier = std::uintptr_t{7} << kPieceShift;
 constexpr std::uintptr_t kPieceBits = std::uintptr_t{0xff} << kPieceShift;
 constexpr std::uintptr_t kAddressBits = (std::uintptr_t{1} << kPieceShift) - 1;
 

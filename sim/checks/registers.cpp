@@ -16,7 +16,8 @@ namespace {
 std::string element_of(const Product& product, unsigned thread, const void* address) {
   const float* const d = product.accumulators->registers[thread];
   const auto word = [address](const void* begin) {
-    return "[" + std::to_string((static_cast<const std::byte*>(address) - static_cast<const std::byte*>(begin)) / 4) + "]";
+    return "[" + std::to_string((static_cast<const std::byte*>(address) - static_cast<const std::byte*>(begin)) / 4) +
+           "]";
   };
   if (address >= d && address < d + product.of.columns / 2) return "d" + word(d);
   return "a" + word(product.a[thread]);
@@ -64,10 +65,11 @@ void Checker::disturbs_product(RegisterLog::Word& word, const std::byte* address
       {"asynchronous product",
        now + " of " + element_of(*product, in_group, address) + " while wgmma " + (accumulates ? "writes" : "reads") +
            " it",
-       !products.is_committed(*product) ? "commit the product (wgmma_commit), then wait for it (wgmma_wait) before this " + now
-       : product->group < products.waited() ? "wait for its group, too: the last wgmma_wait<" + std::to_string(products.left()) +
-                                  "> left it under way"
-                            : "let the warpgroup wait for it (wgmma_wait) before this " + now,
+       !products.is_committed(*product)
+           ? "commit the product (wgmma_commit), then wait for it (wgmma_wait) before this " + now
+       : product->group < products.waited()
+           ? "wait for its group, too: the last wgmma_wait<" + std::to_string(products.left()) + "> left it under way"
+           : "let the warpgroup wait for it (wgmma_wait) before this " + now,
        {side(now.c_str(), mine), {"wgmma", nullptr, product->site, true, worker_.block, t}},
        worker_.block});
 }
@@ -75,7 +77,9 @@ void Checker::disturbs_product(RegisterLog::Word& word, const std::byte* address
 // Before the product is among those under way.
 void Checker::product_begins(unsigned thread, const WgmmaOperands& operands, Site site_) {
   const std::byte* const top = worker_.stack_top(thread);
+  bool said = false;  // once for a thread
   const auto misuse = [&](const std::string& what, const char* remedy, const RegisterLog::Word* word) {
+    if (std::exchange(said, true)) return;
     if (worker_.findings.repeated("warpgroup operation", site_.line(), site_.column(), worker_.block)) return;
     std::vector<FindingSide> sides{{"wgmma", nullptr, site_, true, worker_.block, thread}};
     if (word) sides.push_back(side("access", Epoch{word->site} << kThreadBits | thread));
@@ -86,7 +90,8 @@ void Checker::product_begins(unsigned thread, const WgmmaOperands& operands, Sit
            nullptr);
     registers_.fence(thread);
   }
-  const Product* const earlier = worker_.products[thread / kWarpgroupThreads].accumulating(thread % kWarpgroupThreads, operands.d);
+  const Product* const earlier =
+      worker_.products[thread / kWarpgroupThreads].accumulating(thread % kWarpgroupThreads, operands.d);
   const bool continues = earlier && earlier->of.columns == operands.columns;
   const auto begin = [&](const void* array, unsigned words, RegisterLog::State state, const char* name) {
     for (unsigned i = 0; i < words; ++i) {

@@ -901,8 +901,7 @@ void Checker::bad_address(const void* address, std::size_t bytes, Access access_
     what += " of " + counted(bytes) + " at an address outside every device array";
   }
   const Epoch mine = running_ | Epoch{site(key)} << kThreadBits;
-  worker_.findings.add(
-      {kind, what, remedy, {side(named(mine, access_), mine)}, worker_.block});
+  worker_.findings.add({kind, what, remedy, {side(named(mine, access_), mine)}, worker_.block});
   worker_.stop_block();
 }
 

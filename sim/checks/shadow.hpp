@@ -145,6 +145,8 @@ class Checker : public Observer {
   void releases(const void* object) override;
   void completes(const void* object) override;
   void acquires(const void* object, unsigned thread) override;
+  void mbarrier(const void* barrier, const char* instruction, bool makes, Site site) override;
+  void completes_on(const void* barrier, bool fenced, Site copy) override;
   void fence_proxy() override;
   void registers_fenced(unsigned thread) override;
   void product_begins(unsigned thread, const WgmmaOperands& operands, Site site) override;
@@ -244,9 +246,12 @@ class Checker : public Observer {
   const char* named(Epoch epoch, Access access) const;
   void disturbs_async(const AsyncOperation& operation, Access access, Epoch mine, const void* address,
                       std::size_t bytes);
+  void disturbs_mbarrier(Access access, Epoch mine, const void* address, std::size_t bytes);
+  void count_traffic(const AsyncOperation& operation);
   void global_piece(const AsyncPiece& piece, Access access, Epoch mine, std::uintptr_t site_key);
   template <bool kGlobal>
   void leave_marks(Cells& cells, std::size_t offset, std::size_t bytes, bool writes, Epoch mine);
+  bool is_fenced(Epoch write) const;
   void needs_proxy_fence(const AsyncOperation& operation, const AsyncPiece& piece, Epoch mine);
   void no_proxy_fence(const AsyncOperation& operation, Epoch mine, Epoch write, const std::byte* address);
   void on_stack(const std::byte* address, unsigned bytes, Access access, std::uintptr_t site_key);
@@ -296,7 +301,7 @@ class Checker : public Observer {
   Site barrier_site_;          // the last barrier that some threads did not reach
   bool only_barriers_ = true;  // no other synchronisation in this block since the last barrier
   std::unordered_map<const void*, Published> published_;  // by atomics on shared memory
-  struct Handover {  // at an mbarrier or a named barrier
+  struct Handover {                                       // at an mbarrier or a named barrier
     struct Views {
       View known, fenced;
     } released, complete;
@@ -306,9 +311,9 @@ class Checker : public Observer {
     const char *instruction, *remedy;
   };
   std::unordered_map<unsigned, AsyncSite> async_sites_;  // of companions' marks, of this launch
-  Scope scope_ = Scope::device;                           // of the atomic that runs
-  std::unique_lock<std::mutex> value_;                    // of global memory, while it does (several workers)
-  const SharedLayout* layout_ = nullptr;                  // of the kernel's __shared__ variables; null: no gaps
+  Scope scope_ = Scope::device;                          // of the atomic that runs
+  std::unique_lock<std::mutex> value_;                   // of global memory, while it does (several workers)
+  const SharedLayout* layout_ = nullptr;                 // of the kernel's __shared__ variables; null: no gaps
   struct BuiltIn {
     const std::byte* begin;
     std::size_t bytes;
@@ -434,9 +439,12 @@ template <bool kGlobal, Access kAccess>
       disturbs_copy(*worker_.copies.writing(shared_ + word * 4), kAccess, mine, address, bytes);
     return;
   }
+  if (!kGlobal && !is_atomic(kAccess) && state & Cells::kMbarrier) [[unlikely]] {
+    if (!std::exchange(wrong.said, true)) disturbs_mbarrier(kAccess, mine, address, bytes);
+    return;
+  }
   if (!kGlobal && state & Cells::kAsync) [[unlikely]]
-    if (const AsyncOperation* const operation =
-            worker_.async.disturbed(shared_ + word * 4, 4, is_write(kAccess))) {
+    if (const AsyncOperation* const operation = worker_.async.disturbed(shared_ + word * 4, 4, is_write(kAccess))) {
       if (!std::exchange(wrong.said, true)) disturbs_async(*operation, kAccess, mine, address, bytes);
       return;
     }

@@ -29,24 +29,15 @@ namespace {
 // sooner.
 constexpr std::uint64_t kSpinsBeforeDeadlock = 1u << 14, kLeastSpins = 1u << 8;
 
-// The worker whose fiber calls a function of simt.hpp. While it lives, hooks ignore the simulator's own accesses.
-class Entered {
- public:
-  Entered() : worker_(active_worker) {
-    if (!worker_) throw Error("a device function was called outside of a kernel; call it from a kernel");
-    active_worker = nullptr;
-  }
-  ~Entered() { active_worker = worker_; }
-  Worker* operator->() const { return worker_; }
-
- private:
-  Worker* worker_;
-};
-
 }  // namespace
 
 bool same_site(const Site& a, const Site& b) {
   return a.line() == b.line() && a.column() == b.column() && std::strcmp(a.file_name(), b.file_name()) == 0;
+}
+
+Entered::Entered() : worker_(active_worker) {
+  if (!worker_) throw Error("a device function was called outside of a kernel; call it from a kernel");
+  active_worker = nullptr;
 }
 
 // The functions that kernels call: find the worker, leave kernel code, do it.
@@ -98,10 +89,6 @@ void cp_async_commit() {
 }
 void cp_async_wait(unsigned pending, Site) {
   Entered()->cp_async_wait(pending);
-}
-void fence_proxy_async() {
-  Entered worker;
-  if (worker->observer) worker->observer->fence_proxy();
 }
 void mark(const char* label, long value) {
   Entered()->mark(label, value);
@@ -185,6 +172,7 @@ void Worker::run(const Launch& this_launch, std::uint64_t linear_block) {
   named_barriers_ = {};
   budget_.begin_block(products.size());
   used_barrier_ = used_zero_ = {};
+  bulk.begin_block(launch->completion, seed_of_copies);
   waiting_ = ended_ = 0;
   yields_without_progress_ = 0;
   stopped_ = barrier_divergence_seen_ = false;
@@ -199,13 +187,15 @@ void Worker::run(const Launch& this_launch, std::uint64_t linear_block) {
     switch_fiber(main_, fibers_[current]);
     if (stopped_ || error_ || ended_ == n) break;
     if (!ready_.empty()) continue;
-    if (!resolve_activemask()) {
+    if (!bulk.advance() && !resolve_activemask()) {
       explain_stall();
       break;
     }
   }
   active_worker = running_worker = nullptr;  // a stopped fiber left them set
-  if (ended_ == n) left_under_way();
+  const bool to_the_end = ended_ == n && !stopped_ && !error_;
+  bulk.end_block(to_the_end);
+  if (to_the_end) left_under_way();
   most_copied = std::max(most_copied, copies.most_bytes());
   launch->stuck->goes_on(look);
   if (observer) observer->end_block();
@@ -239,6 +229,8 @@ void Worker::fiber_main() {
 // Leaves the running fiber for the next ready one, or for run() when there is none.
 void Worker::run_next(bool ended) {
   Fiber& from = fibers_[current];
+  while (ready_.empty() && !error_ && bulk.advance()) {
+  }
   if (ready_.empty() && !spinning_.empty() && !hopeless()) std::swap(ready_, spinning_);
   if (ready_.empty() || error_) {
     switch_fiber(from, main_, ended);
@@ -458,6 +450,17 @@ void Worker::mark(const char* label, long value) {
   tracer.mark(block, thread.warp, label, value, observer ? observer->pending(thread.warp) : 0);
 }
 
+std::string Worker::place(const void* address) const {
+  const std::ptrdiff_t offset = static_cast<const std::byte*>(address) - shared;
+  if (launch->layout) {
+    const SharedLayout::Array* const array = launch->layout->nearest(offset);
+    if (!array) return "an address that is in no shared array";
+    return std::string("shared ") + array->name + "+" + std::to_string(offset - static_cast<std::ptrdiff_t>(array->at));
+  }
+  return "shared " + (shared_struct ? type_name(shared_struct) : "memory") + (offset < 0 ? "" : "+") +
+         std::to_string(offset);
+}
+
 FindingSide Worker::side(const char* what, const void* pc) const {
   return {what, pc, {}, true, block, current};
 }
@@ -491,6 +494,7 @@ void Worker::explain_stall() {
   // Group the threads by what they wait for; the exited ones come last.
   RawFinding finding{
       "deadlock", "no thread of the block can go on", "make every waiting thread's partners arrive", {}, block};
+  bool bytes_missing = false;
   std::vector<unsigned> counts;
   std::vector<const Thread*> firsts;
   for (const bool exited : {false, true})
@@ -499,21 +503,32 @@ void Worker::explain_stall() {
       std::size_t group = 0;
       while (group < firsts.size() &&
              !(firsts[group]->state == thread.state &&
-               (exited || (firsts[group]->pc == thread.pc && same_site(firsts[group]->site, thread.site) &&
-                           (thread.state != State::at_warp_op || place_of(*firsts[group]) == place_of(thread))))))
+               (thread.state != State::at_mbarrier || firsts[group]->value == thread.value) &&
+               (thread.state != State::at_warp_op || place_of(*firsts[group]) == place_of(thread)) &&
+               (exited || (firsts[group]->pc == thread.pc && same_site(firsts[group]->site, thread.site)))))
         ++group;
       if (group == firsts.size()) counts.push_back(0), firsts.push_back(&thread);
       ++counts[group];
     }
   for (std::size_t group = 0; group < firsts.size(); ++group) {
     const Thread& first = *firsts[group];
-    const std::string where = first.state == State::ended        ? " exited"
-                              : first.state == State::at_barrier ? " wait at __syncthreads"
+    const auto* const barrier = reinterpret_cast<const std::byte*>(first.value);
+    bytes_missing |= first.state == State::at_mbarrier && bulk.misses_bytes(barrier);
+    const std::string where = first.state == State::ended         ? " exited"
+                              : first.state == State::at_barrier  ? " wait at __syncthreads"
+                              : first.state == State::at_mbarrier ? bulk.missing(barrier, first.param)
                               : first.state == State::spins
                                   ? first.pc ? " spin on a volatile load" : " spin on an atomic"
                                   : " wait at " + place_of(first);
     finding.sides.push_back(side(std::to_string(counts[group]) + where, first));
   }
+  const auto asks = [](const Thread& thread) {
+    return thread.state == State::at_warp_op && thread.op == WarpOp::setmaxnreg;
+  };
+  if (std::any_of(threads.begin(), threads.end(), asks))
+    finding.remedy = "let the numbers add up, over the warpgroups, to no more than " + std::to_string(products.size()) +
+                     " times the " + std::to_string(budget_.at_launch) + " of the launch";
+  if (bytes_missing) finding.remedy = "expect as many bytes as the boxes of the phase's copies have, edges included";
   findings.add(std::move(finding));
 }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "sim/core/async.hpp"
+#include "sim/core/bulk.hpp"
 #include "sim/core/copies.hpp"
 #include "sim/core/fiber.hpp"
 #include "sim/core/named_barriers.hpp"
@@ -55,7 +56,7 @@ class ReadySet {
   unsigned summary_ = 0;
 };
 
-enum class State : std::uint8_t { ready, spins, at_barrier, at_warp_op, ended };
+enum class State : std::uint8_t { ready, spins, at_barrier, at_warp_op, at_mbarrier, ended };
 
 struct Thread {
   uint3 index;
@@ -66,7 +67,7 @@ struct Thread {
   unsigned mask;   // of the warp operation that it waits in
   WarpOp op;
   unsigned atomics_in_a_row;    // and volatile loads: a spinning thread lets others run
-  std::uint64_t value, result;  // operand and result of a warp operation, predicate and vote of a barrier
+  std::uint64_t value, result;  // operand and result of a warp operation, predicate and vote of a barrier; an mbarrier
   unsigned param, width;
 };
 
@@ -133,6 +134,10 @@ class Worker {
   // A finding by the running thread.
   FindingSide side(const char* what, const void* pc) const;
   FindingSide side(const std::string& what, const Thread& thread) const;
+  std::string place(const void* shared_address) const;  // "shared Smem+128"
+  bool near_shared(const void* address) const;
+  [[noreturn]] void misuse(const char* kind, const std::string& what, const std::string& remedy,
+                           std::vector<FindingSide> sides);
 
   const Launch* launch = nullptr;
   unsigned block = 0;    // linear index of the running block
@@ -147,17 +152,19 @@ class Worker {
   const std::byte* stack = nullptr;  // of the running thread
   std::size_t stack_bytes = 0;
   FindingLog findings;
-  Copies copies;                  // of the running block
+  Copies copies;                   // of the running block
   std::vector<Products> products;  // the same, of each warpgroup
+  AsyncRanges async;               // the same
+  Bulk bulk{*this};
   std::uint64_t matrix_bytes = 0;  // read by wgmma from shared memory, of all blocks that this worker ran
-  AsyncRanges async;              // the same
-  std::uint64_t barriers = 0;     // of all blocks that this worker ran
-  std::uint64_t most_copied = 0;  // the most bytes that asynchronous copies of one block had under way
-  Stuck::Look look;               // of this launch
+  std::uint64_t barriers = 0;      // of all blocks that this worker ran
+  std::uint64_t most_copied = 0;   // the most bytes that asynchronous copies of one block had under way
+  Stuck::Look look;                // of this launch
   Tracer tracer;
   std::unique_ptr<Observer> observer;  // none in the fast build
 
  private:
+  friend class Bulk;  // whose threads wait, too
   static void fiber_main();
   void run_next(bool ended = false);
   void choose();
@@ -183,9 +190,7 @@ class Worker {
   void explain_stall();
   bool explain_warpgroup();
   std::string place_of(const Thread& thread) const;
-  bool near_shared(const void* address) const;
   bool hopeless();
-  [[noreturn]] void misuse(const char* kind, const std::string& what, const std::string& remedy, std::vector<FindingSide> sides);
 
   std::byte* own_shared_ = nullptr;  // for kernels without __shared__ variables
   StackPool fibers_;
@@ -214,12 +219,23 @@ extern constinit thread_local Worker* active_worker;
 // The worker whose block the calling OS thread runs, inside the simulator's own code too.
 extern constinit thread_local Worker* running_worker;
 
+// The worker whose fiber calls a function of simt.hpp. While it lives, hooks ignore the simulator's own accesses.
+class Entered {
+ public:
+  Entered();
+  ~Entered() { active_worker = worker_; }
+  Worker* operator->() const { return worker_; }
+
+ private:
+  Worker* worker_;
+};
+
 // Told of the accesses of instrumented host code; null: nobody wants to know.
 extern void (*host_accessed)(const void* address, bool writes, const void* return_address);
 
 const char* name_of(WarpOp op);
 const char* remedy_for_missing(WarpOp op);  // lanes
-std::string described(const OpenOp& op);  // "__shfl_sync with mask 0x0000ffff"
+std::string described(const OpenOp& op);    // "__shfl_sync with mask 0x0000ffff"
 bool same_site(const Site& a, const Site& b);
 
 }  // namespace flash::simt

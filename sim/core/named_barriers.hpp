@@ -21,7 +21,7 @@ using NamedBarriers = std::array<NamedBarrier, 16>;
 // How many registers a thread of each warpgroup may have. What the kernel needs is the compiler's business.
 struct RegisterBudget {
   static constexpr unsigned kOfSm = 65536, kMost = 255, kStep = 8;
-  unsigned at_launch = 0;  // 0: the kernel has no __launch_bounds__
+  unsigned at_launch = 0;            // 0: the kernel has no __launch_bounds__
   std::vector<unsigned> of, wanted;  // wanted: by a warpgroup that waits in setmaxnreg.inc
 
   void begin_block(std::size_t warpgroups) {

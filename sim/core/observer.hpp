@@ -53,6 +53,10 @@ class Observer {
   virtual void releases(const void* object) = 0;
   virtual void completes(const void* object) = 0;
   virtual void acquires(const void* object, unsigned thread) = 0;
+  // The running thread makes an mbarrier of these 8 bytes, or uses the one that they are.
+  virtual void mbarrier(const void* barrier, const char* instruction, bool makes, Site site) = 0;
+  // A copy is about to complete on it; `fenced`: fence_mbarrier_init came behind its making.
+  virtual void completes_on(const void* barrier, bool fenced, Site copy) = 0;
   // What the running thread knows of is seen by the async proxy from here on, too.
   virtual void fence_proxy() = 0;
 

@@ -57,6 +57,7 @@ enum class WarpOp : std::uint8_t {
   all,
   match_any,
   activemask,
+  elect,
   reduce_add,
   reduce_min_signed,
   reduce_max_signed,
@@ -140,6 +141,19 @@ std::uint64_t matrix_descriptor(const void* tile, unsigned leading_bytes, unsign
 void cp_async(void* shared, const void* global, unsigned bytes, unsigned source_bytes, Site site);
 void cp_async_commit();
 void cp_async_wait(unsigned pending, Site site);
+
+// Mbarriers and copies of tiles (TMA); sim/core/mbarrier.hpp, bulk.hpp. `expects`: so many bytes, besides arriving.
+struct TensorMap;
+void mbarrier_init(std::uint64_t* barrier, unsigned arrivals, Site site);
+void fence_mbarrier_init();
+void mbarrier_arrive(std::uint64_t* barrier, bool expects, unsigned bytes, Site site);
+void mbarrier_wait(std::uint64_t* barrier, unsigned parity, Site site);
+void tensor_load(void* tile, const TensorMap* map, std::uint64_t* barrier, const int* coordinates, unsigned rank,
+                 Site site);
+void tensor_store(const TensorMap* map, const void* tile, const int* coordinates, unsigned rank, Site site);
+void bulk_commit();
+void bulk_wait(unsigned pending, bool read);
+void fence_proxy_async();
 
 // Whom an atomic or a fence concerns: the threads of the block, or all of the device. The system is taken for the same.
 enum class Scope : std::uint8_t { block, device };

@@ -154,7 +154,8 @@ void calculate(const Operands<kRows>& of) {
     for (int row = 0; row < kRows; row += 2 * kWidth) {
       Shorts most = Shorts{} + std::int16_t{2 * kOfZero};
       for (int k = 0; k < kMmaDepth; ++k) {
-        const Shorts sums = reinterpret_cast<const Shorts&>(a_exponent[k * kRows + row]) + b_exponent[n * kMmaDepth + k];
+        const Shorts sums =
+            reinterpret_cast<const Shorts&>(a_exponent[k * kRows + row]) + b_exponent[n * kMmaDepth + k];
         most = sums > most ? sums : most;
       }
       reinterpret_cast<Shorts&>(of_products[row]) = most;

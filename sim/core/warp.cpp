@@ -13,13 +13,13 @@
 namespace flash::simt {
 
 const char* name_of(WarpOp op) {
-  constexpr const char* kNames[] = {"__syncwarp",        "__shfl_sync",       "__shfl_up_sync",    "__shfl_down_sync",
-                                    "__shfl_xor_sync",   "__ballot_sync",     "__any_sync",        "__all_sync",
-                                    "__match_any_sync",  "__activemask",      "__reduce_add_sync", "__reduce_min_sync",
-                                    "__reduce_max_sync", "__reduce_min_sync", "__reduce_max_sync", "__reduce_and_sync",
-                                    "__reduce_or_sync",  "__reduce_xor_sync", "mma.sync",          "ldmatrix",
-                                    "stmatrix",          "bar.sync",          "bar.arrive",        "wgmma",
-                                    "wgmma.fence",       "wgmma.commit_group", "wgmma.wait_group", "setmaxnreg"};
+  constexpr const char* kNames[] = {
+      "__syncwarp",        "__shfl_sync",        "__shfl_up_sync",    "__shfl_down_sync",  "__shfl_xor_sync",
+      "__ballot_sync",     "__any_sync",         "__all_sync",        "__match_any_sync",  "__activemask",
+      "elect.sync",        "__reduce_add_sync",  "__reduce_min_sync", "__reduce_max_sync", "__reduce_min_sync",
+      "__reduce_max_sync", "__reduce_and_sync",  "__reduce_or_sync",  "__reduce_xor_sync", "mma.sync",
+      "ldmatrix",          "stmatrix",           "bar.sync",          "bar.arrive",        "wgmma",
+      "wgmma.fence",       "wgmma.commit_group", "wgmma.wait_group",  "setmaxnreg"};
   return kNames[static_cast<int>(op)];
 }
 
@@ -219,6 +219,7 @@ void Worker::complete(Warp& warp, unsigned first_thread, const OpenOp& op) {
     Thread& thread = t[std::countr_zero(m)];
     thread.state = State::ready, thread.result = common;
     if (op.op >= WarpOp::shfl && op.op <= WarpOp::shfl_xor) shuffle(thread, t, lanes, op.mask);
+    if (op.op == WarpOp::elect) thread.result = std::countr_zero(m) == std::countr_zero(lanes);
     if (op.op == WarpOp::match_any) {
       thread.result = 0;
       for (unsigned o = lanes; o; o &= o - 1)

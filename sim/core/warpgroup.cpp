@@ -70,14 +70,14 @@ void Products::issue(const Operands& operands, Product product) {
   product.group = committed_;
   Accumulators* own = nullptr;
   for (const auto& some : accumulators_) {
-    if (some->under_way > 0 && some->registers[0] == product.of.d && some->columns == product.of.columns) own = some.get();
+    if (some->under_way > 0 && some->registers[0] == product.of.d && some->columns == product.of.columns)
+      own = some.get();
     if (own) break;
   }
   if (!own) {
     const auto is_free = [](const auto& some) { return some->under_way == 0; };
     auto place = std::find_if(accumulators_.begin(), accumulators_.end(), is_free);
-    if (place == accumulators_.end())
-      place = accumulators_.insert(place, std::make_unique<Accumulators>());
+    if (place == accumulators_.end()) place = accumulators_.insert(place, std::make_unique<Accumulators>());
     own = place->get();
     own->columns = product.of.columns;
     for (std::size_t i = 0; i < operands.size(); ++i) own->registers[i] = operands[i]->d;
@@ -122,8 +122,7 @@ void Products::run(Product& product) {
     std::uint16_t chunk[8];
     std::memcpy(chunk, product.b_chunks[static_cast<std::size_t>(i)], sizeof chunk);
     const int k = i / (columns / 8), first = i % (columns / 8) * 8;  // MN-major
-    for (int j = 0; j < 8; ++j)
-      b[product.of.b_mn_major ? (first + j) * kMmaDepth + k : i * 8 + j] = chunk[j];
+    for (int j = 0; j < 8; ++j) b[product.of.b_mn_major ? (first + j) * kMmaDepth + k : i * 8 + j] = chunk[j];
   }
   float* const d = product.accumulators->matrix();
   if (!product.of.accumulate) std::fill(d, d + columns * kRows, 0.0f);

@@ -44,9 +44,9 @@ struct Accumulators {
   std::vector<float> values;            // [columns][64], and room to align them
 
   float* matrix();
-  void load();         // from the registers
+  void load();          // from the registers
   void poison() const;  // the registers
-  void store();        // to the registers
+  void store();         // to the registers
 };
 
 struct Product {
@@ -55,8 +55,8 @@ struct Product {
   std::vector<const std::byte*> a_chunks, b_chunks;       // as chunks_of() says
   Site site;
   Accumulators* accumulators = nullptr;
-  std::uint64_t group = 0;   // counted from 0
-  bool has_run = false;      // its numbers are there, although nobody may know it yet
+  std::uint64_t group = 0;    // counted from 0
+  bool has_run = false;       // its numbers are there, although nobody may know it yet
   AsyncRanges::Id async = 0;  // what the checks call it
 };
 

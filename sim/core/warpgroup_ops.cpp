@@ -47,7 +47,8 @@ std::uint64_t Worker::matrix_descriptor(const std::byte* tile, unsigned leading,
   if (address >= std::min(kAddresses, std::max<std::size_t>(shared_bytes, 1)))
     misuse("out of bounds", "matrix_descriptor of an address outside the block's shared memory",
            "give it the address of a tile in shared memory", {side("calls", thread)});
-  for (const auto& [name, bytes] : {std::pair{"an address", address}, {"a leading distance", std::size_t{leading}},
+  for (const auto& [name, bytes] : {std::pair{"an address", address},
+                                    {"a leading distance", std::size_t{leading}},
                                     {"a stride", std::size_t{stride}}})
     if (bytes % 16 != 0 || bytes >= kAddresses)
       misuse("misaligned", "matrix_descriptor with " + std::string(name) + " of " + std::to_string(bytes) + " bytes",
@@ -231,7 +232,8 @@ void Worker::come_to_barrier(unsigned warp, const OpenOp& op) {
   const unsigned first = warp * kWarpSize;
   const Thread& thread = threads[first];
   const auto said = *reinterpret_cast<const NamedBarrierOperands*>(thread.value);
-  const std::string name = name_of(op.op), here = name + " " + std::to_string(said.barrier) + ", " + std::to_string(said.threads);
+  const std::string name = name_of(op.op),
+                    here = name + " " + std::to_string(said.barrier) + ", " + std::to_string(said.threads);
   for (unsigned t = first; t < first + kWarpSize; ++t) {
     const auto& other = *reinterpret_cast<const NamedBarrierOperands*>(threads[t].value);
     if (other.barrier != said.barrier || other.threads != said.threads)
@@ -252,8 +254,7 @@ void Worker::come_to_barrier(unsigned warp, const OpenOp& op) {
     barrier.threads = static_cast<unsigned>(said.threads);
     barrier.first_thread = first, barrier.site = op.site;
   } else if (barrier.threads != static_cast<unsigned>(said.threads)) {
-    misuse("named barrier",
-           here + ": the first to come said " + std::to_string(barrier.threads) + " threads",
+    misuse("named barrier", here + ": the first to come said " + std::to_string(barrier.threads) + " threads",
            "give the same number at all calls of one barrier",
            {side("calls", thread), {"calls", nullptr, barrier.site, true, block, barrier.first_thread}});
   }
@@ -300,15 +301,18 @@ void Worker::launch_bounds(unsigned bound, unsigned blocks_of_sm) {
 // False: setmaxnreg.inc waits for registers that others give back.
 bool Worker::set_registers(unsigned group, RegisterCount wanted) {
   const Thread& thread = threads[group * kWarpgroupThreads];
-  const std::string name = std::string("setmaxnreg.") + (wanted.increases ? "inc " : "dec ") + std::to_string(wanted.registers);
+  const std::string name =
+      std::string("setmaxnreg.") + (wanted.increases ? "inc " : "dec ") + std::to_string(wanted.registers);
   if (budget_.at_launch == 0)
     misuse("register budget", name + " in a kernel without __launch_bounds__",
            "declare them: they say how many registers a thread has at the launch", {side("calls", thread)});
   unsigned& own = budget_.of[group];
   if (wanted.increases ? wanted.registers < own : wanted.registers > own)
     misuse("register budget",
-           name + ": the warpgroup's threads have " + std::to_string(own) + (own == budget_.at_launch ? ", as at the launch" : ""),
-           wanted.increases ? "setmaxnreg.inc asks for more than they have" : "setmaxnreg.dec leaves fewer than they have",
+           name + ": the warpgroup's threads have " + std::to_string(own) +
+               (own == budget_.at_launch ? ", as at the launch" : ""),
+           wanted.increases ? "setmaxnreg.inc asks for more, setmaxnreg.dec leaves fewer"
+                            : "setmaxnreg.dec leaves fewer, setmaxnreg.inc asks for more",
            {side("calls", thread)});
   if (wanted.registers > own && wanted.registers - own > budget_.free()) {
     budget_.wanted[group] = wanted.registers;
@@ -332,7 +336,8 @@ void Worker::left_under_way() {
     if (products[group].under_way().empty()) continue;
     const Product& product = products[group].under_way().front();
     const bool committed = products[group].is_committed(product);
-    findings.add({"asynchronous product", "the block has ended while wgmma is under way",
+    findings.add({"asynchronous product",
+                  "the block has ended while wgmma is under way",
                   committed ? "wait for it before the end (wgmma_wait<0>)"
                             : "commit it (wgmma_commit), and wait for it before the end (wgmma_wait<0>)",
                   {{"wgmma", nullptr, product.site, true, block, group * kWarpgroupThreads}},
@@ -349,11 +354,11 @@ std::string Worker::place_of(const Thread& thread) const {
     return name + " " + std::to_string(said.barrier) + ", where " + std::to_string(barrier.arrived) + " of " +
            std::to_string(said.threads) + " threads have come";
   }
-  if (thread.op == WarpOp::setmaxnreg)
-    return "setmaxnreg.inc " +
-           std::to_string(reinterpret_cast<const RegisterCount*>(thread.value)->registers) + ": a thread has " +
-           std::to_string(budget_.of[thread.warp / 4]) + " registers, and " + std::to_string(budget_.free()) +
-           " are free for each of its warpgroup";
+  if (thread.op == WarpOp::setmaxnreg) {
+    const unsigned wanted = reinterpret_cast<const RegisterCount*>(thread.value)->registers;
+    return "setmaxnreg.inc " + std::to_string(wanted) + " for " + std::to_string(wanted - budget_.of[thread.warp / 4]) +
+           " registers more, of which " + std::to_string(budget_.free()) + " are free";
+  }
   return name;
 }
 

@@ -1,7 +1,119 @@
-// hopper.hpp: see gpu/hopper.cuh.
+// hopper.hpp: Hopper's instructions for barriers and copies of tiles: mbarrier, tensor maps, TMA, proxy fences, elect.
+// gpu/hopper.cuh has the same functions in inline assembly. Meaning: PTX ISA 9.0, the section is named at each; what the
+// simulator makes of it: sim/core/mbarrier.hpp, bulk.hpp, tensor_map.hpp. Use: #include "gpu/hopper.cuh".
 #pragma once
+#include <array>
+#include <cstdint>
+#include <type_traits>
+
+#include "sim/core/simt.hpp"
+#include "sim/core/tensor_map.hpp"
 #include "sim/dialect/warpgroup.hpp"
-namespace flash::simt { void fence_proxy_async(); }
+
 namespace flash::inline FLASH_MACHINE {
-FLASH_INLINE void fence_proxy_async() { flash::simt::fence_proxy_async(); }
+
+// ---- mbarrier: 8 bytes of shared memory, a multiple of 8. "Parallel Synchronization and Communication: mbarrier" ---
+
+// Makes an mbarrier whose phases have so many arrivals, 1 to 2^20 - 1. One thread, once, before anybody uses it:
+// mbarrier_init, fence_mbarrier_init, __syncthreads.
+FLASH_INLINE void mbarrier_init(std::uint64_t* barrier, unsigned arrivals, FLASH_SITE) {
+  flash::simt::mbarrier_init(barrier, arrivals, site);
 }
+// Shows the mbarriers that this thread has made to the copies that will complete on them. "membar/fence"
+FLASH_INLINE void fence_mbarrier_init() {
+  flash::simt::fence_mbarrier_init();
+}
+// One arrival in the current phase. What this thread did before it is known to who waits for the phase (release, CTA).
+FLASH_INLINE void mbarrier_arrive(std::uint64_t* barrier, FLASH_SITE) {
+  flash::simt::mbarrier_arrive(barrier, false, 0, site);
+}
+// The same, and the phase is to last until so many further bytes have been copied: what the boxes of its copies have,
+// parts outside the tensor included. At most 2^20 - 1 in a phase.
+FLASH_INLINE void mbarrier_arrive_expect_tx(std::uint64_t* barrier, unsigned bytes, FLASH_SITE) {
+  flash::simt::mbarrier_arrive(barrier, true, bytes, site);
+}
+// Waits until the phase of that parity is complete: the phases count 0, 1, 0, 1 …, and before the first one 1 counts as
+// complete. Only the current phase and the one before it can be meant. Knows then what was released to it (acquire,
+// CTA), and the bytes that the phase's copies have brought.
+FLASH_INLINE void mbarrier_wait(std::uint64_t* barrier, unsigned parity, FLASH_SITE) {
+  flash::simt::mbarrier_wait(barrier, parity, site);
+}
+
+// ---- copies of tiles (TMA): "Data Movement and Conversion: cp.async.bulk.tensor" -----------------------------------
+
+// A tensor of 2 to 4 dimensions in global memory, and the box of it that one copy moves: `sizes` and `box` in elements,
+// x first; `strides` of y and so on in bytes. In shared memory a box is a tile: rows of box[0] elements one after the
+// other, the 16 bytes at address a moved to a ^ (a >> 3 & 0x70), the 128-byte swizzle. A kernel takes the map as
+// `const __grid_constant__ TensorMap map` and passes &map on.
+// Throws MachineError unless: the data begin at a multiple of 16; strides are multiples of 16 below 2^40; sizes are 1
+// to 2^32, boxes 1 to 256; a row of the box has 16 to 128 bytes, a multiple of 16.
+using TensorMap = flash::simt::TensorMap;
+template <class T, std::size_t kRank>
+TensorMap tensor_map(const T* data, const std::array<std::uint64_t, kRank>& sizes,
+                     const std::array<std::uint64_t, kRank - 1>& strides, const std::array<std::uint32_t, kRank>& box) {
+  static_assert(kRank >= 2 && kRank <= 4 && sizeof(T) == 2, "tensor_map: 2 to 4 dimensions of 16-bit floats");
+  return flash::simt::make_tensor_map(data, kRank, sizes.data(), strides.data(), box.data());
+}
+
+// Begins to copy the box at these coordinates (x first; they may be negative, or past the end) to a tile in shared
+// memory, a multiple of 128 bytes. Elements outside the tensor become zeros. The box's bytes, all of them, complete on
+// the mbarrier: they are there for who has waited for its phase. One thread.
+FLASH_INLINE void cp_async_bulk_tensor(void* shared, const TensorMap* map, std::uint64_t* barrier, int x, int y,
+                                       FLASH_SITE) {
+  const int coordinates[] = {x, y};
+  flash::simt::tensor_load(shared, map, barrier, coordinates, 2, site);
+}
+FLASH_INLINE void cp_async_bulk_tensor(void* shared, const TensorMap* map, std::uint64_t* barrier, int x, int y, int z,
+                                       FLASH_SITE) {
+  const int coordinates[] = {x, y, z};
+  flash::simt::tensor_load(shared, map, barrier, coordinates, 3, site);
+}
+FLASH_INLINE void cp_async_bulk_tensor(void* shared, const TensorMap* map, std::uint64_t* barrier, int x, int y, int z,
+                                       int w, FLASH_SITE) {
+  const int coordinates[] = {x, y, z, w};
+  flash::simt::tensor_load(shared, map, barrier, coordinates, 4, site);
+}
+// Begins to copy a tile to the box at these coordinates; what lies outside the tensor is left out. The tile's ordinary
+// stores need fence_proxy_async by the threads that made them, and a barrier, before this.
+FLASH_INLINE void cp_async_bulk_tensor_store(const TensorMap* map, const void* shared, int x, int y, FLASH_SITE) {
+  const int coordinates[] = {x, y};
+  flash::simt::tensor_store(map, shared, coordinates, 2, site);
+}
+FLASH_INLINE void cp_async_bulk_tensor_store(const TensorMap* map, const void* shared, int x, int y, int z,
+                                             FLASH_SITE) {
+  const int coordinates[] = {x, y, z};
+  flash::simt::tensor_store(map, shared, coordinates, 3, site);
+}
+FLASH_INLINE void cp_async_bulk_tensor_store(const TensorMap* map, const void* shared, int x, int y, int z, int w,
+                                             FLASH_SITE) {
+  const int coordinates[] = {x, y, z, w};
+  flash::simt::tensor_store(map, shared, coordinates, 4, site);
+}
+// The stores that this thread began since its last group become a group (perhaps an empty one).
+FLASH_INLINE void cp_async_bulk_commit() {
+  flash::simt::bulk_commit();
+}
+// Waits until all but the last kPending groups of this thread are done: have written what they write.
+template <int kPending>
+FLASH_INLINE void cp_async_bulk_wait() {
+  flash::simt::bulk_wait(kPending, false);
+}
+// The same until they have read their tiles, which may then be written again.
+template <int kPending>
+FLASH_INLINE void cp_async_bulk_wait_read() {
+  flash::simt::bulk_wait(kPending, true);
+}
+// Copies and wgmma reach shared memory by a way of their own, the async proxy. What this thread has stored before, and
+// what it knows that others have, is there for those of them that come in order after this. "membar/fence"
+FLASH_INLINE void fence_proxy_async() {
+  flash::simt::fence_proxy_async();
+}
+
+// ---- and around them -----------------------------------------------------------------------------------------------
+
+// True for one lane of the warp, whose 32 lanes call it: the lowest here; PTX does not say which. "elect.sync"
+FLASH_INLINE bool elect_sync(FLASH_SITE) {
+  return flash::simt::warp_op(flash::simt::WarpOp::elect, 0xffffffffu, 0, site) != 0;
+}
+
+}  // namespace flash::inline FLASH_MACHINE

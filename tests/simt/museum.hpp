@@ -1,5 +1,5 @@
 // museum.hpp: the bug museum's catalogue: which exhibits exist, what each must make a checker say, what it stands for.
-// An exhibit is a kernel of museum.cu or museum_ptx.cu, as a bug and as a correct twin, at which every tool is silent.
+// An exhibit is a kernel of museum.cu, museum_ptx.cu or museum_wgmma.cu, as a bug and as a correct twin, at which every tool is silent.
 // Use: for (const Exhibit& e : exhibits) on_checked::run_exhibit(e.name, Bug, options);   (on_gpu, on_sim alike)
 #pragma once
 #include <string>
@@ -157,13 +157,78 @@ inline constexpr Exhibit exhibits[] = {
      "K/V tail beyond the sequence's end", "memcheck"},
     {"cp_async_source_too_large", "the number of bytes to read exceeds the copy's 16", "a tail not limited to one copy",
      ""},
+    {"wgmma_no_fence", "the first product has no wgmma_fence before it", "registers that are written too late", ""},
+    {"wgmma_rescaled", "accumulators are multiplied between two products, without a fence behind that",
+     "an attention kernel's rescaling of O", ""},
+    {"wgmma_no_wait", "reads an accumulator before the wait for its product", "a commit taken for a wait", ""},
+    {"wgmma_wait_too_short", "waits for all groups but one, and reads that one's accumulators",
+     "two products in flight: S ahead of P V", ""},
+    {"wgmma_no_commit", "waits for a product that belongs to no group yet", "a forgotten commit", ""},
+    {"wgmma_named_early", "a wait names an array whose product it leaves under way", "arrays exchanged in a wait", ""},
+    {"wgmma_unnamed", "the wait does not name the accumulators that are read behind it",
+     "the compiler may move what uses them before the wait", ""},
+    {"wgmma_a_rewritten", "registers of A are written again before the wait", "P of the next tile in registers", ""},
+    {"wgmma_two_shapes", "a product of another shape accumulates in registers of one that is under way",
+     "causal trimming of N", ""},
+    {"wgmma_never_waited", "the block ends while a product is under way", "an early exit", ""},
+    {"wgmma_without_barrier", "other warps write the tiles, the barrier before the product is missing",
+     "tiles loaded by other warps", "racecheck"},
+    {"wgmma_no_proxy_fence", "tiles are written by ordinary stores, the proxy fence is missing",
+     "pengcuo/FlashMLA-ETAP#3: right in 53 of 56 configurations", ""},
+    {"wgmma_ragged_tile", "the product reads rows of B that nobody has written", "K/V tail beyond the sequence's end",
+     ""},
+    {"wgmma_overwritten", "a thread overwrites the tile before the wait for the product that reads it",
+     "a tile loaded ahead into the wrong stage", ""},
+    {"wgmma_released_early", "the tile is released to the producer before the wait",
+     "a release in the wrong line of a pipeline", "racecheck"},
+    {"wgmma_misaligned_tile", "a tile begins at a multiple of 512 bytes",
+     "dynamic shared memory that is not aligned to 1024", ""},
+    {"wgmma_past_end", "the descriptor's matrix reaches past the end of shared memory", "a tile of fewer rows than N",
+     ""},
+    {"wgmma_of_global", "a descriptor of global memory", "the tile's pointer mistaken for the array's", ""},
+    {"wgmma_no_swizzle", "a descriptor without the swizzle in which the tile lies", "a bit field put together by hand",
+     ""},
+    {"wgmma_own_rows", "each warp gives the descriptor of its own rows of A",
+     "habits from mma: here the instruction divides the rows", ""},
+    {"wgmma_warp_skips", "one warp of the warpgroup goes around the product",
+     "a causal mask that looks at a warp's rows", ""},
+    {"wgmma_two_sites", "two warps of a warpgroup reach another product than the other two",
+     "a product in both sides of a branch", ""},
+    {"wgmma_part_of_warpgroup", "a product in a warpgroup of two warps", "block sizes that are no multiple of 128", ""},
+    {"stmatrix_without_barrier", "reads what other lanes have stored by stmatrix, without a barrier",
+     "P through shared memory", "racecheck"},
+    {"stmatrix_misaligned", "rows of stmatrix begin at multiples of 8 bytes", "tiles padded by half a row", "memcheck"},
+    {"stmatrix_past_end", "the last rows lie past the end of the shared struct", "tile one row too small", "memcheck"},
+    {"stmatrix_no_proxy_fence", "a product reads what stmatrix has stored, the proxy fence is missing",
+     "P through shared memory", ""},
+    {"bar_too_many", "a named barrier waits for 256 threads, of which 128 come",
+     "__syncthreads' number in one warpgroup's code", "synccheck"},
+    {"bar_too_few", "a named barrier of 64 threads to which 128 come", "half of them go on too early", "racecheck"},
+    {"bar_two_counts", "warps give different numbers of threads for one barrier", "constants of two kernels",
+     "synccheck"},
+    {"bar_odd_count", "a named barrier of 100 threads", "a number of rows taken for one of threads", "synccheck"},
+    {"bar_no_such", "there is no barrier 16", "an index that runs past the last one", "synccheck"},
+    {"bar_zero", "barrier 0 by name beside __syncthreads, which is barrier 0", "barriers numbered from 0", "synccheck"},
+    {"bar_of_half_warp", "half of a warp's lanes come to a named barrier", "a named barrier in a divergent branch",
+     "synccheck"},
+    {"bar_arrives_only", "the consumer calls bar_arrive where it should wait",
+     "the two halves of a hand-over exchanged", "racecheck"},
+    {"bar_unequal_turns", "ping-pong: one warpgroup takes a turn more than the other",
+     "persistent kernels whose warpgroups get different numbers of tiles", "synccheck"},
+    {"setmaxnreg_over_budget", "warpgroups ask for more registers than the block has",
+     "register counts that do not add up", ""},
+    {"setmaxnreg_wrong_way", "setmaxnreg.dec to more registers than the thread has",
+     "a block of fewer threads than the constant was made for", ""},
+    {"setmaxnreg_of_one_warp", "one warp of a warpgroup gives registers back", "a producer of one warp", ""},
+    {"setmaxnreg_no_bounds", "setmaxnreg in a kernel without __launch_bounds__",
+     "the number at the launch is the compiler's choice then", ""},
     {"blind_member_overrun", "an index overruns one array of the shared struct into the next", "padding mistakes", "",
      false},
     {"blind_row_overrun", "a column index overruns its row into the next row of the same array",
      "leading dimension mistakes", "", false},
 };
 
-// An exhibit of museum_ptx.cu: with what it calculated and what was counted, which no schedule may change.
+// An exhibit of museum_ptx.cu or museum_wgmma.cu: with what it calculated and what was counted, which no schedule may change.
 struct PtxExhibit {
   std::vector<Finding> findings;
   std::vector<float> out;
@@ -172,20 +237,27 @@ struct PtxExhibit {
 inline bool is_of_ptx(const std::string& name) {
   return name.starts_with("mma_") || name.starts_with("ldmatrix_") || name.starts_with("cp_async_");
 }
+inline bool is_of_wgmma(const std::string& name) {
+  return name.starts_with("wgmma_") || name.starts_with("stmatrix_") || name.starts_with("bar_") ||
+         name.starts_with("setmaxnreg_");
+}
 
 // Runs one exhibit on a fresh machine and returns what the machine has to say (nothing on `on_sim` and `on_gpu`).
 // An unknown name is refused.
 namespace on_sim {
 std::vector<Finding> run_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 PtxExhibit run_ptx_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
+PtxExhibit run_wgmma_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 }  // namespace on_sim
 namespace on_checked {
 std::vector<Finding> run_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 PtxExhibit run_ptx_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
+PtxExhibit run_wgmma_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 }  // namespace on_checked
 namespace on_gpu {
 std::vector<Finding> run_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 PtxExhibit run_ptx_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
+PtxExhibit run_wgmma_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 }  // namespace on_gpu
 
 }  // namespace flash

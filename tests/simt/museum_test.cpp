@@ -11,6 +11,7 @@
 
 #include "sim/error.hpp"
 #include "tests/simt/museum.hpp"
+#include "tests/simt/museum_reports.hpp"
 
 namespace {
 
@@ -19,10 +20,7 @@ using flash::Completion, flash::Exhibit, flash::Finding, flash::MachineOptions, 
 // One worker and the forward order make reports repeatable to the last thread number.
 const MachineOptions repeatable{.threads = 1, .keep_going = true};
 
-struct Expected {
-  const char* exhibit;
-  const char* report;  // all findings, one after the other
-};
+using flash::Expected, flash::wgmma_expected;
 
 // clang-format off
 const Expected expected[] = {
@@ -455,7 +453,7 @@ race: read after cp.async of shared Stages+124 (4 bytes)
 std::map<std::string, std::string> marks() {
   std::map<std::string, std::string> found;
   const std::regex mark("[a-z_0-9]+:[0-9]+");
-  for (const std::string file : {"museum.cu", "museum_ptx.cu"}) {
+  for (const std::string file : {"museum.cu", "museum_ptx.cu", "museum_wgmma.cu"}) {
     std::ifstream source(FLASH_SOURCE_DIR "/tests/simt/" + file);
     int number = 0;
     for (std::string line; std::getline(source, line);) {
@@ -498,6 +496,8 @@ TEST_CASE("each bug is reported word for word") {
     std::string report = "(the test expects nothing for this exhibit)";
     for (const Expected& e : expected)
       if (std::string(e.exhibit) == exhibit.name) report = e.report;
+    for (const Expected& e : wgmma_expected)
+      if (std::string(e.exhibit) == exhibit.name) report = e.report;
     if (!exhibit.visible) report = "";
     for (int k = 1; k <= 3; ++k)
       for (std::size_t at; (at = report.find("{" + std::to_string(k) + "}")) != std::string::npos;) {
@@ -520,12 +520,15 @@ TEST_CASE("each twin is silent, whatever the schedule") {
 
 TEST_CASE("tensor cores and asynchronous copies: a twin's result and counters are the same under every schedule") {
   for (const Exhibit& exhibit : flash::exhibits) {
-    if (!flash::is_of_ptx(exhibit.name)) continue;
-    const flash::PtxExhibit first = flash::on_checked::run_ptx_exhibit(exhibit.name, Variant::twin, {});
+    const bool of_wgmma = flash::is_of_wgmma(exhibit.name);
+    if (!flash::is_of_ptx(exhibit.name) && !of_wgmma) continue;
+    const auto checked = of_wgmma ? flash::on_checked::run_wgmma_exhibit : flash::on_checked::run_ptx_exhibit;
+    const auto sim = of_wgmma ? flash::on_sim::run_wgmma_exhibit : flash::on_sim::run_ptx_exhibit;
+    const flash::PtxExhibit first = checked(exhibit.name, Variant::twin, {});
     CAPTURE(exhibit.name);
-    CHECK(flash::on_sim::run_ptx_exhibit(exhibit.name, Variant::twin, {}).out == first.out);
+    CHECK(sim(exhibit.name, Variant::twin, {}).out == first.out);
     for (const MachineOptions& options : schedules()) {
-      const flash::PtxExhibit other = flash::on_checked::run_ptx_exhibit(exhibit.name, Variant::twin, options);
+      const flash::PtxExhibit other = checked(exhibit.name, Variant::twin, options);
       CHECK(other.out == first.out);
       CHECK(other.ledger == first.ledger);
     }

@@ -16,9 +16,13 @@ struct Panels {
   alignas(1024) half b[64 * 64];
 };
 
+// clang-format off
 __device__ inline void fill(half* tile, float value, int first = threadIdx.x, int step = blockDim.x) {
-  for (int i = first; i < 64 * 64; i += step) tile[i] = __float2half(value);
+  const half x = __float2half(value);
+  for (int i = first; i < 64 * 64; i += step)
+    tile[i] = x;  //@ wgmma_without_barrier:2 wgmma_no_proxy_fence:2 wgmma_overwritten:1 wgmma_released_early:1
 }
+// clang-format on
 // A = B = 1, by all threads, for all threads and the async proxy.
 __device__ inline Panels& ones() {
   Panels& s = shared<Panels>();
@@ -176,7 +180,7 @@ __global__ void wgmma_never_waited(const float* in, float* out, int) {
 template <bool Fixed>
 __global__ void wgmma_without_barrier(const float* in, float* out, int) {
   Panels& s = shared<Panels>();
-  fill(s.a, 1), fill(s.b, 1);  //@ wgmma_without_barrier:2
+  fill(s.a, 1), fill(s.b, 1);
   fence_proxy_async();
   if (Fixed) __syncthreads();
   float d[32];
@@ -190,7 +194,7 @@ __global__ void wgmma_without_barrier(const float* in, float* out, int) {
 template <bool Fixed>
 __global__ void wgmma_no_proxy_fence(const float* in, float* out, int) {
   Panels& s = shared<Panels>();
-  fill(s.a, 1), fill(s.b, 1);  //@ wgmma_no_proxy_fence:2
+  fill(s.a, 1), fill(s.b, 1);
   if (Fixed) fence_proxy_async();
   __syncthreads();
   float d[32];
@@ -225,7 +229,7 @@ __global__ void wgmma_overwritten(const float* in, float* out, int) {
   wgmma_commit();
   if (Fixed) wgmma_wait<0>(d);
   if (Fixed) __syncthreads();
-  fill(s.b, 2);  //@ wgmma_overwritten:1
+  fill(s.b, 2);
   wgmma_wait<0>(d);
   out[threadIdx.x] = d[0] + in[threadIdx.x];
 }
@@ -246,7 +250,7 @@ __global__ void wgmma_released_early(const float* in, float* out, int) {
     out[t] = d[0] + in[t];
   } else {
     bar_sync(1, 256);
-    fill(s.b, 2, t - 128, 128);  //@ wgmma_released_early:1
+    fill(s.b, 2, t - 128, 128);
   }
 }
 
@@ -256,7 +260,8 @@ __global__ void wgmma_misaligned_tile(const float* in, float* out, int) {
   Panels& s = ones();
   float d[32];
   wgmma_fence();
-  wgmma_m64nNk16<half>(d, matrix_descriptor(s.a + (Fixed ? 0 : 256)), matrix_descriptor(s.b),  //@ wgmma_misaligned_tile:1
+  wgmma_m64nNk16<half>(d, matrix_descriptor(s.a + (Fixed ? 0 : 256)),
+                       matrix_descriptor(s.b),  //@ wgmma_misaligned_tile:1
                        false);
   wgmma_commit();
   wgmma_wait<0>(d);
@@ -361,23 +366,25 @@ __global__ void wgmma_part_of_warpgroup(const float* in, float* out, int) {
 
 // ---- stmatrix --------------------------------------------------------------------------------------------------
 
-// P through shared memory: each warp's 16 rows of 16 columns, without a swizzle.
+// P through shared memory: a warp's 16 rows of 16 columns, without a swizzle.
 struct Rows16 {
-  alignas(16) half x[64 * 16 + 8];
+  alignas(16) half x[16 * 16];
 };
 __device__ inline half* own_row(Rows16& s) {
-  const int t = threadIdx.x, lane = t % 32;
-  return &s.x[(t / 32 * 16 + lane % 16) * 16 + lane / 16 * 8];
+  const int lane = threadIdx.x;  // 32 threads
+  return &s.x[lane % 16 * 16 + lane / 16 * 8];
 }
 
 template <bool Fixed>
 __global__ void stmatrix_without_barrier(const float* in, float* out, int) {
   Rows16& s = shared<Rows16>();
+  const int lane = threadIdx.x;
+  for (int i = 0; i < 8; ++i) own_row(s)[i] = __float2half(0);
+  __syncwarp();
   const unsigned ones[4] = {0x3c003c00u, 0x3c003c00u, 0x3c003c00u, 0x3c003c00u};
-  stmatrix_x4(own_row(s), ones);  //@ stmatrix_without_barrier:2
+  stmatrix_x4(own_row(s), ones);  //@ stmatrix_without_barrier:1
   if (Fixed) __syncwarp();
-  const int t = threadIdx.x;
-  out[t] = __half2float(s.x[t / 32 * 256 + (t + 16) % 32 * 8]) + in[t];  //@ stmatrix_without_barrier:1
+  out[lane] = __half2float(s.x[(31 - lane) * 8]) + in[lane];  //@ stmatrix_without_barrier:2
 }
 
 template <bool Fixed>
@@ -393,6 +400,7 @@ __global__ void stmatrix_past_end(const float* in, float* out, int) {
   Rows16& s = shared<Rows16>();
   const unsigned ones[4] = {0x3c003c00u, 0x3c003c00u, 0x3c003c00u, 0x3c003c00u};
   stmatrix_x4(own_row(s) + (Fixed ? 0 : 16), ones);  //@ stmatrix_past_end:1
+  __syncwarp();
   out[threadIdx.x] = __half2float(*own_row(s)) + in[threadIdx.x];
 }
 
@@ -434,15 +442,17 @@ template <bool Fixed>
 __global__ void bar_too_few(const float* in, float* out, int) {
   Message& s = shared<Message>();
   const int t = threadIdx.x;  // 128 threads
-  s.x[t] = in[t];                 //@ bar_too_few:2
-  bar_sync(1, Fixed ? 128 : 64);  // two warps go on when two have come
-  out[t] = s.x[127 - t];          //@ bar_too_few:1
+  s.x[t] = 0;
+  __syncthreads();
+  s.x[t] = in[t];                       //@ bar_too_few:1
+  bar_sync(1, Fixed ? 128 : 64);        // two warps go on when two have come
+  out[t] = s.x[127 - t] + s.x[t ^ 64];  //@ bar_too_few:2
 }
 
 template <bool Fixed>
 __global__ void bar_two_counts(const float* in, float* out, int) {
-  const int t = threadIdx.x;                            // 128 threads
-  bar_sync(1, Fixed || t >= 64 ? 128 : 96);             //@ bar_two_counts:1
+  const int t = threadIdx.x;                 // 128 threads
+  bar_sync(1, Fixed || t >= 64 ? 128 : 96);  //@ bar_two_counts:1
   out[t] = in[t];
 }
 
@@ -460,7 +470,7 @@ __global__ void bar_no_such(const float* in, float* out, int n) {
 
 template <bool Fixed>
 __global__ void bar_zero(const float* in, float* out, int) {
-  const int t = threadIdx.x;  // 256 threads
+  const int t = threadIdx.x;                  // 256 threads
   if (t < 128) bar_sync(Fixed ? 1 : 0, 128);  //@ bar_zero:1
   __syncthreads();                            //@ bar_zero:2
   out[t] = in[t];
@@ -468,7 +478,7 @@ __global__ void bar_zero(const float* in, float* out, int) {
 
 template <bool Fixed>
 __global__ void bar_of_half_warp(const float* in, float* out, int) {
-  const int t = threadIdx.x;                  // 128 threads
+  const int t = threadIdx.x;                   // 128 threads
   if (Fixed || t % 32 < 16) bar_sync(1, 128);  //@ bar_of_half_warp:1
   __syncwarp();                                //@ bar_of_half_warp:2
   out[t] = in[t];
@@ -553,7 +563,7 @@ __global__ void __launch_bounds__(128) with_bounds(const float* in, float* out, 
 // ---- Host side -------------------------------------------------------------------------------------------------
 
 template <class Shared>
-PtxExhibit show(Machine& m, void (*kernel)(const float*, float*, int), int threads = 128, int n = 0) {
+PtxExhibit show_warpgroups(Machine& m, void (*kernel)(const float*, float*, int), int threads = 128, int n = 0) {
   PtxExhibit shown;
   shown.out.resize(384);
   for (std::size_t i = 0; i < shown.out.size(); ++i) shown.out[i] = static_cast<float>(i);
@@ -566,53 +576,53 @@ PtxExhibit show(Machine& m, void (*kernel)(const float*, float*, int), int threa
 }
 
 template <bool Fixed>
-PtxExhibit run_variant(Machine& m, const std::string& name) {
-  if (name == "wgmma_no_fence") return show<Panels>(m, wgmma_no_fence<Fixed>);
-  if (name == "wgmma_rescaled") return show<Panels>(m, wgmma_rescaled<Fixed>);
-  if (name == "wgmma_no_wait") return show<Panels>(m, wgmma_no_wait<Fixed>);
-  if (name == "wgmma_wait_too_short") return show<Panels>(m, wgmma_wait_too_short<Fixed>);
-  if (name == "wgmma_no_commit") return show<Panels>(m, wgmma_no_commit<Fixed>);
-  if (name == "wgmma_named_early") return show<Panels>(m, wgmma_named_early<Fixed>);
-  if (name == "wgmma_unnamed") return show<Panels>(m, wgmma_unnamed<Fixed>);
-  if (name == "wgmma_a_rewritten") return show<Panels>(m, wgmma_a_rewritten<Fixed>);
-  if (name == "wgmma_two_shapes") return show<Panels>(m, wgmma_two_shapes<Fixed>);
-  if (name == "wgmma_never_waited") return show<Panels>(m, wgmma_never_waited<Fixed>);
-  if (name == "wgmma_without_barrier") return show<Panels>(m, wgmma_without_barrier<Fixed>);
-  if (name == "wgmma_no_proxy_fence") return show<Panels>(m, wgmma_no_proxy_fence<Fixed>);
-  if (name == "wgmma_ragged_tile") return show<Panels>(m, wgmma_ragged_tile<Fixed>, 128, 40);
-  if (name == "wgmma_overwritten") return show<Panels>(m, wgmma_overwritten<Fixed>);
-  if (name == "wgmma_released_early") return show<Panels>(m, wgmma_released_early<Fixed>, 256);
-  if (name == "wgmma_misaligned_tile") return show<Panels>(m, wgmma_misaligned_tile<Fixed>);
-  if (name == "wgmma_past_end") return show<Panels>(m, wgmma_past_end<Fixed>);
-  if (name == "wgmma_of_global") return show<Panels>(m, wgmma_of_global<Fixed>);
-  if (name == "wgmma_no_swizzle") return show<Panels>(m, wgmma_no_swizzle<Fixed>);
-  if (name == "wgmma_own_rows") return show<Panels>(m, wgmma_own_rows<Fixed>);
-  if (name == "wgmma_warp_skips") return show<Panels>(m, wgmma_warp_skips<Fixed>);
-  if (name == "wgmma_two_sites") return show<Panels>(m, wgmma_two_sites<Fixed>);
-  if (name == "wgmma_part_of_warpgroup") return show<Panels>(m, wgmma_part_of_warpgroup<Fixed>, 192);
-  if (name == "stmatrix_without_barrier") return show<Rows16>(m, stmatrix_without_barrier<Fixed>);
-  if (name == "stmatrix_misaligned") return show<Rows16>(m, stmatrix_misaligned<Fixed>);
-  if (name == "stmatrix_past_end") return show<Rows16>(m, stmatrix_past_end<Fixed>);
-  if (name == "stmatrix_no_proxy_fence") return show<Panels>(m, stmatrix_no_proxy_fence<Fixed>);
-  if (name == "bar_too_many") return show<Message>(m, bar_too_many<Fixed>, 256);
-  if (name == "bar_too_few") return show<Message>(m, bar_too_few<Fixed>);
-  if (name == "bar_two_counts") return show<Message>(m, bar_two_counts<Fixed>);
-  if (name == "bar_odd_count") return show<Message>(m, bar_odd_count<Fixed>);
-  if (name == "bar_no_such") return show<Message>(m, bar_no_such<Fixed>, 128, 16);
-  if (name == "bar_zero") return show<Message>(m, bar_zero<Fixed>, 256);
-  if (name == "bar_of_half_warp") return show<Message>(m, bar_of_half_warp<Fixed>);
-  if (name == "bar_arrives_only") return show<Message>(m, bar_arrives_only<Fixed>, 256);
-  if (name == "bar_unequal_turns") return show<Message>(m, bar_unequal_turns<Fixed>, 256);
-  if (name == "setmaxnreg_over_budget") return show<Message>(m, setmaxnreg_over_budget<Fixed>, 384);
-  if (name == "setmaxnreg_wrong_way") return show<Message>(m, setmaxnreg_wrong_way<Fixed>, 384);
-  if (name == "setmaxnreg_of_one_warp") return show<Message>(m, setmaxnreg_of_one_warp<Fixed>, 384);
-  if (name == "setmaxnreg_no_bounds") return show<Message>(m, Fixed ? with_bounds : without_bounds);
+PtxExhibit run_wgmma_variant(Machine& m, const std::string& name) {
+  if (name == "wgmma_no_fence") return show_warpgroups<Panels>(m, wgmma_no_fence<Fixed>);
+  if (name == "wgmma_rescaled") return show_warpgroups<Panels>(m, wgmma_rescaled<Fixed>);
+  if (name == "wgmma_no_wait") return show_warpgroups<Panels>(m, wgmma_no_wait<Fixed>);
+  if (name == "wgmma_wait_too_short") return show_warpgroups<Panels>(m, wgmma_wait_too_short<Fixed>);
+  if (name == "wgmma_no_commit") return show_warpgroups<Panels>(m, wgmma_no_commit<Fixed>);
+  if (name == "wgmma_named_early") return show_warpgroups<Panels>(m, wgmma_named_early<Fixed>);
+  if (name == "wgmma_unnamed") return show_warpgroups<Panels>(m, wgmma_unnamed<Fixed>);
+  if (name == "wgmma_a_rewritten") return show_warpgroups<Panels>(m, wgmma_a_rewritten<Fixed>);
+  if (name == "wgmma_two_shapes") return show_warpgroups<Panels>(m, wgmma_two_shapes<Fixed>);
+  if (name == "wgmma_never_waited") return show_warpgroups<Panels>(m, wgmma_never_waited<Fixed>);
+  if (name == "wgmma_without_barrier") return show_warpgroups<Panels>(m, wgmma_without_barrier<Fixed>);
+  if (name == "wgmma_no_proxy_fence") return show_warpgroups<Panels>(m, wgmma_no_proxy_fence<Fixed>);
+  if (name == "wgmma_ragged_tile") return show_warpgroups<Panels>(m, wgmma_ragged_tile<Fixed>, 128, 40);
+  if (name == "wgmma_overwritten") return show_warpgroups<Panels>(m, wgmma_overwritten<Fixed>);
+  if (name == "wgmma_released_early") return show_warpgroups<Panels>(m, wgmma_released_early<Fixed>, 256);
+  if (name == "wgmma_misaligned_tile") return show_warpgroups<Panels>(m, wgmma_misaligned_tile<Fixed>);
+  if (name == "wgmma_past_end") return show_warpgroups<Panels>(m, wgmma_past_end<Fixed>);
+  if (name == "wgmma_of_global") return show_warpgroups<Panels>(m, wgmma_of_global<Fixed>);
+  if (name == "wgmma_no_swizzle") return show_warpgroups<Panels>(m, wgmma_no_swizzle<Fixed>);
+  if (name == "wgmma_own_rows") return show_warpgroups<Panels>(m, wgmma_own_rows<Fixed>);
+  if (name == "wgmma_warp_skips") return show_warpgroups<Panels>(m, wgmma_warp_skips<Fixed>);
+  if (name == "wgmma_two_sites") return show_warpgroups<Panels>(m, wgmma_two_sites<Fixed>);
+  if (name == "wgmma_part_of_warpgroup") return show_warpgroups<Panels>(m, wgmma_part_of_warpgroup<Fixed>, 192);
+  if (name == "stmatrix_without_barrier") return show_warpgroups<Rows16>(m, stmatrix_without_barrier<Fixed>, 32);
+  if (name == "stmatrix_misaligned") return show_warpgroups<Rows16>(m, stmatrix_misaligned<Fixed>, 32);
+  if (name == "stmatrix_past_end") return show_warpgroups<Rows16>(m, stmatrix_past_end<Fixed>, 32);
+  if (name == "stmatrix_no_proxy_fence") return show_warpgroups<Panels>(m, stmatrix_no_proxy_fence<Fixed>);
+  if (name == "bar_too_many") return show_warpgroups<Message>(m, bar_too_many<Fixed>, 256);
+  if (name == "bar_too_few") return show_warpgroups<Message>(m, bar_too_few<Fixed>);
+  if (name == "bar_two_counts") return show_warpgroups<Message>(m, bar_two_counts<Fixed>);
+  if (name == "bar_odd_count") return show_warpgroups<Message>(m, bar_odd_count<Fixed>);
+  if (name == "bar_no_such") return show_warpgroups<Message>(m, bar_no_such<Fixed>, 128, 16);
+  if (name == "bar_zero") return show_warpgroups<Message>(m, bar_zero<Fixed>, 256);
+  if (name == "bar_of_half_warp") return show_warpgroups<Message>(m, bar_of_half_warp<Fixed>);
+  if (name == "bar_arrives_only") return show_warpgroups<Message>(m, bar_arrives_only<Fixed>, 256);
+  if (name == "bar_unequal_turns") return show_warpgroups<Message>(m, bar_unequal_turns<Fixed>, 256);
+  if (name == "setmaxnreg_over_budget") return show_warpgroups<Message>(m, setmaxnreg_over_budget<Fixed>, 384);
+  if (name == "setmaxnreg_wrong_way") return show_warpgroups<Message>(m, setmaxnreg_wrong_way<Fixed>, 384);
+  if (name == "setmaxnreg_of_one_warp") return show_warpgroups<Message>(m, setmaxnreg_of_one_warp<Fixed>, 384);
+  if (name == "setmaxnreg_no_bounds") return show_warpgroups<Message>(m, Fixed ? with_bounds : without_bounds);
   refuse("exhibit", name, "a name from museum.hpp", "list them with museum --list");
 }
 
 PtxExhibit run_wgmma_exhibit(const std::string& name, Variant variant, const MachineOptions& options) {
   Machine m(options);
-  return variant == Variant::bug ? run_variant<false>(m, name) : run_variant<true>(m, name);
+  return variant == Variant::bug ? run_wgmma_variant<false>(m, name) : run_wgmma_variant<true>(m, name);
 }
 
 }  // namespace flash::inline FLASH_MACHINE

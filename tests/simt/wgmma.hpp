@@ -11,7 +11,7 @@ namespace flash {
 
 // D [64,n] = C + A B with A [64,k] and B [k,n]; k is a multiple of 64.
 struct WgmmaShape {
-  bool bfloat16 = true;    // else half
+  bool bfloat16 = true;  // else half
   bool a_in_registers = false;
   bool b_mn_major = false;  // B lies as [k][n], else as [n][k]
   int n = 64, k = 64;

@@ -26,7 +26,8 @@ std::uint16_t bits_of(int value, bool bfloat16) {
   if (bfloat16) return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(value)) >> 16);
   if (value == 0) return 0;
   const int size = std::abs(value), exponent = static_cast<int>(std::bit_width(static_cast<unsigned>(size))) - 1;
-  return static_cast<std::uint16_t>((value < 0 ? 0x8000 : 0) | (exponent + 15) << 10 | (size << (10 - exponent) & 0x3ff));
+  return static_cast<std::uint16_t>((value < 0 ? 0x8000 : 0) | (exponent + 15) << 10 |
+                                    (size << (10 - exponent) & 0x3ff));
 }
 Operands operands(const WgmmaShape& shape) {
   std::mt19937 random(static_cast<unsigned>(shape.n * 1000 + shape.k));
@@ -56,7 +57,8 @@ std::vector<WgmmaShape> shapes() {
   for (const bool bfloat16 : {false, true})
     for (const bool registers : {false, true})
       for (const bool mn_major : {false, true})
-        for (const int n : {64, 80, 96, 128, 256}) all.push_back({bfloat16, registers, mn_major, n, n == 80 ? 128 : 64});
+        for (const int n : {64, 80, 96, 128, 256})
+          all.push_back({bfloat16, registers, mn_major, n, n == 80 ? 128 : 64});
   return all;
 }
 

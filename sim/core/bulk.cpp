@@ -1,0 +1,373 @@
+// bulk.cpp: TMA: issue, completion, waits; the words of its findings. The rules: bulk.hpp, mbarrier.hpp.
+// Use: the functions of simt.hpp that sim/dialect/hopper.hpp wraps.
+#include "sim/core/bulk.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <utility>
+
+#include "sim/core/block.hpp"
+#include "sim/core/observer.hpp"
+
+namespace flash::simt {
+namespace {
+
+constexpr char kLoad[] = "cp.async.bulk.tensor", kStore[] = "cp.async.bulk.tensor (store)";
+constexpr char kOfLoad[] = "let the thread wait on its mbarrier (mbarrier_wait)";
+constexpr char kOfStoreRead[] = "let the issuing thread wait for it (cp_async_bulk_wait_read), then a barrier,";
+constexpr char kOfStoreWrite[] = "let the issuing thread wait for the writes (cp_async_bulk_wait, not its _read form)";
+constexpr std::size_t kTileAlignment = 128;
+
+std::string counted(std::int64_t count, const char* what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+// The functions that kernels call.
+void mbarrier_init(std::uint64_t* barrier, unsigned arrivals, Site site) {
+  Entered()->bulk.init(barrier, arrivals, site);
+}
+void fence_mbarrier_init() {
+  Entered()->bulk.fence_init();
+}
+void mbarrier_arrive(std::uint64_t* barrier, bool expects, unsigned bytes, Site site) {
+  Entered()->bulk.arrive(barrier, expects, bytes, site);
+}
+void mbarrier_wait(std::uint64_t* barrier, unsigned parity, Site site) {
+  Entered()->bulk.wait(barrier, parity, site);
+}
+void tensor_load(void* tile, const TensorMap* map, std::uint64_t* barrier, const int* coordinates, unsigned rank,
+                 Site site) {
+  Entered()->bulk.load(tile, map, barrier, coordinates, rank, site);
+}
+void tensor_store(const TensorMap* map, const void* tile, const int* coordinates, unsigned rank, Site site) {
+  Entered()->bulk.store(map, tile, coordinates, rank, site);
+}
+void bulk_commit() {
+  Entered()->bulk.commit();
+}
+void bulk_wait(unsigned pending, bool read) {
+  Entered()->bulk.wait_stores(pending, read);
+}
+void fence_proxy_async() {
+  const Entered worker;
+  if (worker->observer) worker->observer->fence_proxy();
+}
+
+void Bulk::begin_block(Completion completion, std::uint64_t seed) {
+  completion_ = completion;
+  if (completion == Completion::random) random_.seed(seed + 1);
+  if (barriers_.empty() && threads_.empty()) return;
+  barriers_.clear(), at_.clear(), loads_.clear(), threads_.clear();
+}
+
+// ---- mbarriers -----------------------------------------------------------------------------------------------------
+
+void Bulk::init(std::uint64_t* barrier, unsigned arrivals, Site site) {
+  Thread& thread = worker_.threads[worker_.current];
+  thread.site = site;
+  if (arrivals < 1 || arrivals > Mbarrier::kMost)
+    worker_.misuse("mbarrier", "mbarrier_init of " + counted(arrivals, "arrival"), "expect 1 to 1048575 arrivals",
+                   {worker_.side("makes", thread)});
+  if (!worker_.near_shared(barrier))
+    worker_.misuse("out of bounds", "mbarrier_init of an address outside the block's shared memory",
+                   "give it an address in shared memory", {worker_.side("makes", thread)});
+  if (reinterpret_cast<std::uintptr_t>(barrier) % sizeof *barrier != 0)
+    worker_.misuse("misaligned", "mbarrier_init of " + worker_.place(barrier),
+                   "an mbarrier needs an address that is a multiple of 8", {worker_.side("makes", thread)});
+  if (const auto found = at_.find(barrier); found != at_.end())
+    worker_.misuse("mbarrier", "mbarrier_init of " + worker_.place(barrier) + ", which is an mbarrier already",
+                   "make each mbarrier once; its phases follow one another",
+                   {worker_.side("makes", thread),
+                    {"made", nullptr, found->second->site, true, worker_.block, found->second->thread}});
+  if (worker_.observer) worker_.observer->mbarrier(barrier, "mbarrier.init", true, site);
+  Mbarrier& made = barriers_.emplace_back();
+  made.at = reinterpret_cast<std::byte*>(barrier);
+  made.expected = made.missing = arrivals, made.site = site, made.thread = worker_.current;
+  at_[barrier] = &made;
+}
+
+void Bulk::fence_init() {
+  for (Mbarrier& barrier : barriers_) barrier.fenced |= barrier.thread == worker_.current;
+}
+
+Mbarrier& Bulk::barrier_at(std::uint64_t* barrier, const char* instruction, Site site) {
+  Thread& thread = worker_.threads[worker_.current];
+  thread.site = site, thread.atomics_in_a_row = 0;
+  const auto found = at_.find(barrier);
+  if (found == at_.end())
+    worker_.misuse("mbarrier",
+                   std::string(instruction) + " on " +
+                       (worker_.near_shared(barrier) ? worker_.place(barrier) : "an address outside shared memory") +
+                       ", which is no mbarrier",
+                   "let one thread call mbarrier_init and fence_mbarrier_init for it, then __syncthreads()",
+                   {worker_.side("uses", thread)});
+  if (worker_.observer) worker_.observer->mbarrier(barrier, instruction, false, site);
+  return *found->second;
+}
+
+// A rule that is broken although the block can go on.
+void Bulk::accuse(const std::string& what, const std::string& remedy, FindingSide side) {
+  if (!worker_.observer || worker_.findings.repeated("mbarrier", side.site.line(), side.site.column(), worker_.block))
+    return;
+  worker_.findings.add({"mbarrier", what, remedy, {std::move(side)}, worker_.block});
+}
+
+void Bulk::arrive(std::uint64_t* at, bool expects, unsigned bytes, Site site) {
+  Mbarrier& barrier = barrier_at(at, expects ? "mbarrier.arrive.expect_tx" : "mbarrier.arrive", site);
+  const Thread& thread = worker_.threads[worker_.current];
+  maybe_complete();
+  if (barrier.bytes + bytes > Mbarrier::kMost)
+    worker_.misuse(
+        "mbarrier",
+        "mbarrier " + worker_.place(at) + " is to expect " + counted(barrier.bytes + std::int64_t{bytes}, "byte"),
+        "expect at most 1048575 bytes in a phase", {worker_.side("expects", thread)});
+  if (barrier.missing == 0)
+    worker_.misuse("mbarrier",
+                   "a phase of mbarrier " + worker_.place(at) + " has more arrivals than the " +
+                       std::to_string(barrier.expected) + " of its mbarrier_init",
+                   "let as many threads arrive as mbarrier_init was told", {worker_.side("arrives", thread)});
+  if (!barrier.observed)
+    accuse("an arrival at mbarrier " + worker_.place(at) + " before anybody has waited for its last phase",
+           "wait for each phase before the arrivals of the next one", worker_.side("arrives", thread));
+  if (worker_.observer) worker_.observer->releases(at);
+  barrier.bytes += bytes, barrier.expected_bytes += bytes;
+  --barrier.missing;
+  end_phase_if_done(barrier);
+}
+
+void Bulk::wait(std::uint64_t* at, unsigned parity, Site site) {
+  Mbarrier& barrier = barrier_at(at, "mbarrier.try_wait", site);
+  maybe_complete();
+  if (!barrier.done(parity)) {
+    Thread& thread = worker_.threads[worker_.current];
+    thread.value = reinterpret_cast<std::uintptr_t>(at), thread.param = parity, thread.state = State::at_mbarrier;
+    barrier.waiting.push_back(worker_.current);
+    worker_.run_next();
+    std::erase(barrier.released, worker_.current);
+    return;
+  }
+  if (barrier.phase == 0) return;  // a fresh one: as if a phase before the first were complete
+  barrier.observed = true;
+  learn(barrier, worker_.current);
+}
+
+void Bulk::end_phase_if_done(Mbarrier& barrier) {
+  if (barrier.missing > 0 || barrier.bytes != 0) return;
+  for (const Load& load : loads_)
+    if (load.barrier == &barrier && load.phase == barrier.phase) {
+      accuse("a phase of mbarrier " + worker_.place(barrier.at) + " expects " +
+                 counted(barrier.expected_bytes, "byte") + ", its copies bring " + std::to_string(barrier.copied_bytes),
+             "expect as many bytes as the boxes of the phase's copies have, edges included",
+             {kLoad, nullptr, load.site, true, worker_.block, load.thread});
+      break;
+    }
+  if (!barrier.released.empty())
+    accuse("a phase of mbarrier " + worker_.place(barrier.at) + " completes while a thread waits for the last one",
+           "let who waits for a phase release the next one",
+           worker_.side("waits", worker_.threads[barrier.released.front()]));
+  ++barrier.phase;
+  barrier.missing = barrier.expected, barrier.expected_bytes = barrier.copied_bytes = 0;
+  barrier.complete.insert(barrier.complete.end(), barrier.arrived.begin(), barrier.arrived.end());
+  barrier.arrived.clear();
+  barrier.observed = !barrier.waiting.empty();
+  worker_.yields_without_progress_ = 0;
+  if (worker_.observer) worker_.observer->completes(barrier.at);
+  barrier.released = std::exchange(barrier.waiting, {});
+  for (const unsigned thread : barrier.released) {
+    learn(barrier, thread);
+    worker_.make_ready(thread);
+  }
+}
+
+// The thread's wait has returned: what was released and what was copied before the phase was complete is known to it.
+void Bulk::learn(Mbarrier& barrier, unsigned thread) {
+  if (!worker_.observer) return barrier.complete.clear();
+  for (const Mbarrier::Brought& copy : std::exchange(barrier.complete, {})) {
+    worker_.end_async(copy.reading);
+    barrier.known[copy.issuer] = worker_.end_async(copy.writing);
+  }
+  for (const auto& [issuer, clock] : barrier.known) worker_.observer->async_known(thread, issuer, clock);
+  worker_.observer->acquires(barrier.at, thread);
+}
+
+std::string Bulk::missing(const std::byte* at, unsigned parity) const {
+  const Mbarrier& barrier = *at_.at(at);
+  std::string text = " wait at mbarrier " + worker_.place(at) + ", parity " + std::to_string(parity & 1) + ": ";
+  if (barrier.missing > 0) text += counted(barrier.missing, "arrival");
+  if (barrier.missing > 0 && barrier.bytes != 0) text += " and ";
+  if (barrier.bytes > 0) text += counted(barrier.bytes, "byte");
+  if (barrier.bytes < 0) text += counted(-barrier.bytes, "byte") + " too many";
+  return text + (barrier.bytes < 0 ? "" : " missing");
+}
+
+bool Bulk::misses_bytes(const std::byte* at) const {
+  const Mbarrier& barrier = *at_.at(at);
+  return barrier.missing == 0 || barrier.bytes < 0;
+}
+
+// ---- loads ---------------------------------------------------------------------------------------------------------
+
+TensorBox Bulk::box_at(const TensorMap* map, const void* tile, const int* coordinates, unsigned rank, const char* name,
+                       Site site) {
+  Thread& thread = worker_.threads[worker_.current];
+  thread.site = site;
+  const char* const verb = name == kStore ? "stores" : "loads";
+  if (map->rank < 2 || map->rank > kMostDimensions || map->rank != rank)
+    worker_.misuse("asynchronous copy",
+                   std::string(name) + " with " + std::to_string(rank) + " coordinates, its tensor map has " +
+                       std::to_string(map->rank) + " dimensions",
+                   "give a coordinate for each dimension of a map that tensor_map made", {worker_.side(verb, thread)});
+  const TensorBox box(*map, coordinates, const_cast<std::byte*>(static_cast<const std::byte*>(tile)));
+  if (!worker_.near_shared(tile) || !worker_.near_shared(box.tile() + box.bytes()))
+    worker_.misuse("out of bounds", std::string(name) + " with a tile outside the block's shared memory",
+                   "give it a tile in shared memory", {worker_.side(verb, thread)});
+  if (reinterpret_cast<std::uintptr_t>(tile) % kTileAlignment != 0)
+    worker_.misuse("misaligned", std::string(name) + " with a tile at " + worker_.place(tile),
+                   "a tile begins at a multiple of 128 bytes; of 1024, if its first row is not to be swizzled",
+                   {worker_.side(verb, thread)});
+  return box;
+}
+
+void Bulk::load(void* tile, const TensorMap* map, std::uint64_t* at, const int* coordinates, unsigned rank, Site site) {
+  const TensorBox box = box_at(map, tile, coordinates, rank, kLoad, site);
+  Mbarrier& barrier = barrier_at(at, kLoad, site);
+  maybe_complete();
+  Load load{box, &barrier, site, worker_.current, barrier.phase, 0, 0};
+  if (worker_.observer) {
+    worker_.observer->completes_on(at, barrier.fenced, site);
+    AsyncOperation reading{kLoad, kOfLoad, false, site, worker_.current, {}}, writing = reading;
+    writing.writes = true;
+    box.for_each_run([&](const std::byte* begin, std::size_t bytes) { reading.pieces.push_back({begin, bytes}); });
+    box.for_each_piece(false, [&](const std::byte* begin) { writing.pieces.push_back({begin, 16}); });
+    load.reading = worker_.begin_async(std::move(reading));
+    load.writing = worker_.begin_async(std::move(writing));
+  }
+  box.for_each_piece(false, [](std::byte* begin) { std::memset(begin, 0xff, 16); });
+  barrier.copied_bytes += static_cast<std::int64_t>(box.bytes());
+  loads_.push_back(load);
+  if (completion_ == Completion::eager) complete(std::prev(loads_.end()));
+}
+
+void Bulk::complete(std::list<Load>::iterator load) {
+  const Load done = *load;
+  loads_.erase(load);
+  done.box.load();
+  done.barrier->bytes -= static_cast<std::int64_t>(done.box.bytes());
+  done.barrier->arrived.push_back({done.reading, done.writing, done.thread, done.site});
+  end_phase_if_done(*done.barrier);
+}
+
+bool Bulk::advance() {
+  const auto wanted =
+      std::find_if(loads_.begin(), loads_.end(), [](const Load& load) { return !load.barrier->waiting.empty(); });
+  if (wanted == loads_.end()) return false;
+  complete(wanted);
+  return true;
+}
+
+// Completion::random: now one copy, now another, in no order.
+void Bulk::maybe_complete() {
+  if (completion_ != Completion::random) return;
+  if (!loads_.empty() && random_() % 2)
+    complete(std::next(loads_.begin(), static_cast<long>(random_() % loads_.size())));
+  for (auto& [thread, own] : threads_)
+    for (Store& store : own.stores) {
+      if (random_() % 4) continue;
+      if (!store.was_read) read(store);
+      if (random_() % 2) write(store);
+    }
+}
+
+// ---- stores --------------------------------------------------------------------------------------------------------
+
+void Bulk::store(const TensorMap* map, const void* tile, const int* coordinates, unsigned rank, Site site) {
+  const TensorBox box = box_at(map, tile, coordinates, rank, kStore, site);
+  maybe_complete();
+  OfThread& own = threads_[worker_.current];
+  Store store{box, site, worker_.current, own.committed, 0, 0, false, false, false, {}};
+  if (worker_.observer) {
+    AsyncOperation reading{kStore, kOfStoreRead, false, site, worker_.current, {}},
+        writing{kStore, kOfStoreWrite, true, site, worker_.current, {}};
+    box.for_each_piece(true, [&](const std::byte* begin) { reading.pieces.push_back({begin, 16}); });
+    box.for_each_run([&](const std::byte* begin, std::size_t bytes) { writing.pieces.push_back({begin, bytes}); });
+    store.reading = worker_.begin_async(std::move(reading));
+    store.writing = worker_.begin_async(std::move(writing));
+  }
+  box.for_each_run([](std::byte* begin, std::size_t bytes) { std::memset(begin, 0xff, bytes); });
+  own.stores.push_back(std::move(store));
+  if (completion_ == Completion::eager) read(own.stores.back()), write(own.stores.back());
+}
+
+void Bulk::read(Store& store) {
+  if (std::exchange(store.was_read, true)) return;
+  store.bytes.resize(store.box.bytes());
+  store.box.read(store.bytes.data());
+}
+
+void Bulk::write(Store& store) {
+  if (std::exchange(store.was_written, true)) return;
+  store.box.store(store.bytes.data());
+}
+
+void Bulk::commit() {
+  ++threads_[worker_.current].committed;
+}
+
+void Bulk::wait_stores(unsigned pending, bool only_read) {
+  maybe_complete();
+  OfThread& own = threads_[worker_.current];
+  const auto learn = [&](AsyncRanges::Id id) {
+    const std::uint64_t clock = worker_.end_async(id);
+    if (worker_.observer) worker_.observer->async_known(worker_.current, worker_.current, clock);
+  };
+  for (auto store = own.stores.begin(); store != own.stores.end() && store->group + pending < own.committed;) {
+    read(*store);
+    if (!std::exchange(store->known, true)) learn(store->reading);
+    if (only_read) {
+      ++store;
+      continue;
+    }
+    write(*store);
+    learn(store->writing);
+    store = own.stores.erase(store);
+  }
+}
+
+// ---- the end -------------------------------------------------------------------------------------------------------
+
+// What the block leaves behind: writes that are under way still come; a tile that was not read is no more.
+void Bulk::end_block(bool regularly) {
+  if (!regularly) return;
+  const auto left = [this](const char* what, const char* remedy, const char* name, Site site, unsigned thread) {
+    if (!worker_.observer || worker_.findings.repeated("asynchronous copy", site.line(), site.column(), worker_.block))
+      return;
+    worker_.findings.add({"asynchronous copy",
+                          std::string("the block ends ") + what,
+                          remedy,
+                          {{name, nullptr, site, true, worker_.block, thread}},
+                          worker_.block});
+  };
+  for (auto& [thread, own] : threads_)
+    for (Store& store : own.stores) {
+      if (!store.known) {
+        left("before a store was known to have read its tile",
+             store.group < own.committed
+                 ? "let the issuing thread wait for it (cp_async_bulk_wait_read<0>) before it exits"
+                 : "commit it (cp_async_bulk_commit) and wait for it (cp_async_bulk_wait_read<0>) before the exit",
+             kStore, store.site, thread);
+        if (!std::exchange(store.was_read, true)) store.bytes.assign(store.box.bytes(), std::byte{0xff});
+      }
+      write(store);
+    }
+  constexpr char kUnawaited[] = "and no thread has waited for a load";
+  constexpr char kAwait[] = "wait on its mbarrier (mbarrier_wait) before the block ends, or do not load";
+  for (const Load& load : loads_) left(kUnawaited, kAwait, kLoad, load.site, load.thread);
+  for (const Mbarrier& barrier : barriers_)
+    for (const auto* copies : {&barrier.arrived, &barrier.complete})
+      for (const Mbarrier::Brought& copy : *copies) left(kUnawaited, kAwait, kLoad, copy.site, copy.issuer);
+}
+
+}  // namespace flash::simt

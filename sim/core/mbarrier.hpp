@@ -1,0 +1,44 @@
+// mbarrier.hpp: one mbarrier of a block: arrivals and bytes of its current phase, and what its completed phases brought.
+// PTX ISA, "mbarrier": a phase is complete when no arrival is pending and the tx-count is 0; then the next one begins.
+// Use: Bulk (bulk.hpp) has those of the running block.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "sim/core/async.hpp"
+#include "sim/core/simt.hpp"
+
+namespace flash::simt {
+
+struct Mbarrier {
+  static constexpr std::int64_t kMost = (1 << 20) - 1;  // arrivals, and bytes
+
+  std::byte* at;        // its 8 bytes of shared memory
+  unsigned expected;    // arrivals in each phase
+  unsigned missing;     // arrivals in the current one
+  Site site;            // of its mbarrier_init
+  unsigned thread;      // that made it
+  bool fenced = false;  // fence_mbarrier_init came behind it
+
+  std::int64_t bytes = 0;                             // the tx-count: expected, and not there yet
+  std::int64_t expected_bytes = 0, copied_bytes = 0;  // in this phase: by arrivals, by copies that were issued
+  std::uint64_t phase = 0;                            // so many are complete
+  bool observed = true;                               // a wait has returned for the last complete one
+  std::vector<unsigned> waiting;                      // threads, for the current phase
+  std::vector<unsigned> released;                     // threads that waited for the last one and have not run since
+
+  // Copies whose bytes came in this phase; in earlier ones, and no wait has returned since.
+  struct Brought {
+    AsyncRanges::Id reading, writing;
+    unsigned issuer;
+    Site site;
+  };
+  std::vector<Brought> arrived, complete;
+  std::map<unsigned, std::uint64_t> known;  // who waits learns of operations: by issuer, up to this clock
+
+  bool done(unsigned parity) const { return (phase & 1) != (parity & 1); }
+};
+
+}  // namespace flash::simt

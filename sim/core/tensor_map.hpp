@@ -1,0 +1,71 @@
+// tensor_map.hpp: how a tensor lies in global memory and which box of it one TMA instruction moves, as the driver's
+// cuTensorMapEncodeTiled describes it: 16-bit elements, 128-byte swizzle, zeros outside. Plain types, for kernels too.
+// Use: tensor_map(…) of sim/dialect/hopper.hpp makes one on the host; a kernel takes it by value.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace flash::simt {
+
+constexpr unsigned kMostDimensions = 4;
+
+struct alignas(64) TensorMap {
+  const void* data;                        // of the element whose coordinates are 0
+  std::uint64_t sizes[kMostDimensions];    // elements; x, y, z, w
+  std::uint64_t strides[kMostDimensions];  // bytes from one element to the next; of x: its size
+  std::uint32_t box[kMostDimensions];      // elements
+  std::uint32_t rank;                      // 2 to 4; of the other dimensions sizes and boxes are 1
+  std::uint32_t reserved[7];
+};
+static_assert(sizeof(TensorMap) == 128);
+
+// Refuses (MachineError) what the driver refuses. `strides`: of y and so on, in bytes.
+TensorMap make_tensor_map(const void* data, unsigned rank, const std::uint64_t* sizes, const std::uint64_t* strides,
+                          const std::uint32_t* box);
+
+// Where the 16 bytes at a shared address go: bits 4 to 6 of the address are XORed with bits 7 to 9.
+constexpr std::uintptr_t swizzled(std::uintptr_t address) {
+  return address ^ (address >> 3 & 0x70);
+}
+
+// A box of a tensor and its tile in shared memory: rows of box[0] elements, one after the other, swizzled.
+class TensorBox {
+ public:
+  TensorBox(const TensorMap& map, const int* coordinates, std::byte* tile);
+  std::size_t bytes() const { return rows_ * row_bytes_; }
+  std::byte* tile() const { return tile_; }
+  // Calls piece(begin, bytes) for each run of elements in global memory that lies inside the tensor.
+  template <class Use>
+  void for_each_run(const Use& use) const {
+    for (std::size_t row = 0; row < rows_; ++row)
+      if (const Run run = run_of(row); run.bytes > 0) use(run.global, run.bytes);
+  }
+  // The same for each 16 bytes of the tile: calls use(begin). Where `inside`: for those alone that hold such elements.
+  template <class Use>
+  void for_each_piece(bool inside, const Use& use) const {
+    for (std::size_t row = 0; row < rows_; ++row) {
+      const Run run = run_of(row);
+      for (std::size_t at = 0; at < row_bytes_; at += 16)
+        if (!inside || (run.bytes > 0 && at + 16 > run.skipped && at < run.skipped + run.bytes)) use(place(row, at));
+    }
+  }
+  void load() const;                         // global memory to the tile
+  void read(std::byte* bytes) const;         // the tile, row by row
+  void store(const std::byte* bytes) const;  // those rows to global memory
+
+ private:
+  struct Run {
+    std::byte* global;
+    std::size_t skipped, bytes;  // of the row: before the tensor's first element, and of the tensor
+  };
+  Run run_of(std::size_t row) const;
+  std::byte* place(std::size_t row, std::size_t at) const {
+    return reinterpret_cast<std::byte*>(swizzled(reinterpret_cast<std::uintptr_t>(tile_ + row * row_bytes_ + at)));
+  }
+  TensorMap map_;
+  std::int64_t coordinates_[kMostDimensions] = {};
+  std::byte* tile_;
+  std::size_t rows_ = 1, row_bytes_ = 0;
+};
+
+}  // namespace flash::simt

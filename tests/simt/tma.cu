@@ -1,0 +1,95 @@
+// tma.cu: loads a box by TMA, reads it, and stores it by TMA (tma.hpp). It waits for each thing that has a wait, and
+// fences each thing that has a fence.
+// Use: tma_test.cpp, on the simulator and, where there is one, on a GPU of compute capability 9.0.
+#include "gpu/hopper.cuh"
+#include "tests/simt/tma.hpp"
+
+namespace flash::inline FLASH_MACHINE {
+
+constexpr unsigned kMostElements = 64 * 64;
+
+struct Tiles {
+  alignas(1024) unsigned short in[kMostElements], out[kMostElements];
+  std::uint64_t full;
+};
+
+// Where element i of a tile lies, whose rows have `row` elements: 16 bytes at a time, swizzled.
+__device__ inline int swizzled_index(int i) {
+  const int piece = i / 8, line = piece / 8;
+  return (line * 8 + (piece % 8 ^ line % 8)) * 8 + i % 8;
+}
+
+template <int kRank>
+__global__ void copy_box(const __grid_constant__ TensorMap from, const __grid_constant__ TensorMap to, int4 at,
+                         unsigned short* seen /*[elements]*/, int elements) {
+  Tiles& s = shared<Tiles>();
+  const int t = threadIdx.x;
+  if (t == 0) {
+    mbarrier_init(&s.full, 1);
+    fence_mbarrier_init();
+  }
+  __syncthreads();
+  if (t == 0) {
+    mbarrier_arrive_expect_tx(&s.full, elements * 2);
+    if constexpr (kRank == 2) cp_async_bulk_tensor(s.in, &from, &s.full, at.x, at.y);
+    if constexpr (kRank == 3) cp_async_bulk_tensor(s.in, &from, &s.full, at.x, at.y, at.z);
+    if constexpr (kRank == 4) cp_async_bulk_tensor(s.in, &from, &s.full, at.x, at.y, at.z, at.w);
+  }
+  mbarrier_wait(&s.full, 0);
+  for (int i = t; i < elements; i += blockDim.x) {
+    seen[i] = s.in[swizzled_index(i)];
+    s.out[swizzled_index(i)] = s.in[swizzled_index(i)];
+  }
+  fence_proxy_async();
+  __syncthreads();
+  if (t == 0) {
+    if constexpr (kRank == 2) cp_async_bulk_tensor_store(&to, s.out, at.x, at.y);
+    if constexpr (kRank == 3) cp_async_bulk_tensor_store(&to, s.out, at.x, at.y, at.z);
+    if constexpr (kRank == 4) cp_async_bulk_tensor_store(&to, s.out, at.x, at.y, at.z, at.w);
+    cp_async_bulk_commit();
+    cp_async_bulk_wait_read<0>();
+  }
+}
+
+template <std::size_t kRank>
+TensorMap map_of(const unsigned short* data, const BoxCase& c) {
+  std::array<std::uint64_t, kRank> sizes{};
+  std::array<std::uint64_t, kRank - 1> strides{};
+  std::array<std::uint32_t, kRank> box{};
+  for (std::size_t axis = 0; axis < kRank; ++axis) {
+    sizes[axis] = c.sizes[axis], box[axis] = c.box[axis];
+    if (axis > 0) strides[axis - 1] = 2 * c.strides[axis];
+  }
+  return tensor_map(reinterpret_cast<const __half*>(data), sizes, strides, box);
+}
+
+template <std::size_t kRank>
+void run(Machine& m, const BoxCase& c, const unsigned short* in, unsigned short* out, unsigned short* seen,
+         int elements) {
+  launch<Tiles>(m, copy_box<kRank>, dim3(1), dim3(96), map_of<kRank>(in, c), map_of<kRank>(out, c),
+                make_int4(c.at[0], c.at[1], c.at[2], c.at[3]), seen, elements);
+}
+
+BoxResult run_box(const MachineOptions& options, const BoxCase& c) {
+  Machine m(options);
+  BoxResult result;
+  std::size_t elements = 1;
+  for (unsigned axis = 0; axis < c.rank; ++axis) elements *= c.box[axis];
+  result.seen.resize(elements);
+  std::vector<std::uint16_t> numbers(extent(c));
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<std::uint16_t>(i);
+  result.out.assign(numbers.size(), kUntouched);
+  const auto in = m.upload("in", numbers.data(), numbers.size());
+  const auto out = m.upload("out", result.out.data(), numbers.size());
+  const auto seen = m.alloc<std::uint16_t>("seen", elements);
+  const int n = static_cast<int>(elements);
+  if (c.rank == 2) run<2>(m, c, in.data(), out.data(), seen.data(), n);
+  if (c.rank == 3) run<3>(m, c, in.data(), out.data(), seen.data(), n);
+  if (c.rank == 4) run<4>(m, c, in.data(), out.data(), seen.data(), n);
+  m.download(result.seen.data(), seen);
+  m.download(result.out.data(), out);
+  result.findings = m.findings(), result.ledger = m.reports().back().ledger;
+  return result;
+}
+
+}  // namespace flash::inline FLASH_MACHINE

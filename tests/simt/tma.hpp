@@ -1,0 +1,46 @@
+// tma.hpp: one box of a tensor, loaded by TMA, read by ordinary loads, and stored by TMA to the same place of another
+// tensor: whatever its rank, and wherever it lies.
+// Use: run_box(options, box) on each machine; tma_test.cpp says what must come out.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "sim/machine_options.hpp"
+
+namespace flash {
+
+struct BoxCase {
+  unsigned rank;  // 2 to 4
+  std::array<std::uint64_t, 4> sizes;
+  std::array<std::uint64_t, 4> strides;  // in elements, of x always 1
+  std::array<std::uint32_t, 4> box;
+  std::array<int, 4> at;  // of the box's first element
+};
+
+struct BoxResult {
+  std::vector<std::uint16_t> seen;  // the box's elements in shared memory, x fastest
+  std::vector<std::uint16_t> out;   // the other tensor's memory
+  std::vector<Finding> findings;
+  Ledger ledger;
+};
+
+// The first tensor's memory holds its index in each place, the other's 0xabcd.
+inline constexpr std::uint16_t kUntouched = 0xabcd;
+inline std::size_t extent(const BoxCase& c) {
+  std::size_t last = 0;
+  for (unsigned axis = 0; axis < c.rank; ++axis) last += (c.sizes[axis] - 1) * c.strides[axis];
+  return last + 1;
+}
+
+namespace on_sim {
+BoxResult run_box(const MachineOptions& options, const BoxCase& box);
+}
+namespace on_checked {
+BoxResult run_box(const MachineOptions& options, const BoxCase& box);
+}
+namespace on_gpu {
+BoxResult run_box(const MachineOptions& options, const BoxCase& box);
+}
+
+}  // namespace flash

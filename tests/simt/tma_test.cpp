@@ -1,0 +1,161 @@
+// tma_test.cpp: boxes of tensors by TMA are what plain loops over their elements say, wherever they lie: inside, across
+// an edge, wholly outside; and tensor maps that the driver would refuse are refused.
+// Run: ctest -L simt, or simt_tma_test; the GPU takes part where there is one of compute capability 9.0.
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <random>
+
+#include "phases/common/where.hpp"
+#include "sim/core/tensor_map.hpp"
+#include "sim/error.hpp"
+#include "tests/simt/tma.hpp"
+
+namespace {
+
+using flash::BoxCase, flash::BoxResult, flash::Completion, flash::MachineOptions, flash::Order;
+
+// The same by a loop: each element of the box, its place in the tensor, whether it is inside.
+template <class Use>
+void for_each_element(const BoxCase& c, const Use& use) {
+  std::size_t i = 0;
+  std::array<std::uint32_t, 4> box{1, 1, 1, 1};
+  std::copy_n(c.box.begin(), c.rank, box.begin());
+  for (std::uint32_t w = 0; w < box[3]; ++w)
+    for (std::uint32_t z = 0; z < box[2]; ++z)
+      for (std::uint32_t y = 0; y < box[1]; ++y)
+        for (std::uint32_t x = 0; x < box[0]; ++x) {
+          const std::array<std::int64_t, 4> at{c.at[0] + std::int64_t{x}, c.at[1] + std::int64_t{y},
+                                               c.at[2] + std::int64_t{z}, c.at[3] + std::int64_t{w}};
+          bool inside = true;
+          std::size_t index = 0;
+          for (unsigned axis = 0; axis < c.rank; ++axis) {
+            inside = inside && at[axis] >= 0 && at[axis] < static_cast<std::int64_t>(c.sizes[axis]);
+            index += static_cast<std::size_t>(at[axis]) * c.strides[axis];
+          }
+          use(i++, inside, index);
+        }
+}
+
+std::vector<BoxCase> cases() {
+  std::vector<BoxCase> all{
+      {2, {64, 64, 1, 1}, {1, 64, 0, 0}, {64, 64, 1, 1}, {0, 0, 0, 0}},   // all of it
+      {2, {64, 70, 1, 1}, {1, 64, 0, 0}, {64, 64, 1, 1}, {0, 64, 0, 0}},  // six rows of the last tile
+      {2, {40, 10, 1, 1}, {1, 48, 0, 0}, {64, 16, 1, 1}, {0, 0, 0, 0}},   // rows shorter than the box
+      {2, {33, 10, 1, 1}, {1, 40, 0, 0}, {64, 16, 1, 1}, {8, -3, 0, 0}},  // an odd size; before the begin
+      {2, {64, 8, 1, 1}, {1, 64, 0, 0}, {64, 8, 1, 1}, {64, 0, 0, 0}},    // outside to the right
+      {2, {64, 8, 1, 1}, {1, 64, 0, 0}, {64, 8, 1, 1}, {0, -8, 0, 0}},    // and above
+      {2, {64, 8, 1, 1}, {1, 64, 0, 0}, {64, 8, 1, 1}, {2000000000, 2000000000, 0, 0}},
+      {3, {64, 20, 3, 1}, {1, 64, 1280, 0}, {64, 16, 2, 1}, {0, 8, 2, 0}},      // edges of y and z
+      {3, {128, 20, 3, 1}, {1, 384, 128, 0}, {64, 32, 1, 1}, {64, 0, 1, 0}},    // [rows, heads, 128]: a panel
+      {4, {64, 20, 3, 2}, {1, 64, 1280, 3840}, {64, 16, 1, 1}, {0, 16, 2, 1}},  // [B, H, N, 64]
+      {4, {64, 20, 3, 2}, {1, 192, 64, 3840}, {64, 16, 1, 1}, {0, 16, 2, 1}},   // [B, N, H, 64]
+      {4, {48, 5, 3, 2}, {1, 48, 240, 720}, {64, 4, 3, 2}, {-8, 3, -1, 1}},     // edges of all four
+      {2, {32, 40, 1, 1}, {1, 32, 0, 0}, {32, 24, 1, 1}, {0, 20, 0, 0}},        // rows of 64 bytes
+      {2, {8, 40, 1, 1}, {1, 8, 0, 0}, {8, 24, 1, 1}, {0, 20, 0, 0}},           // of 16
+      {3, {64, 4, 4, 1}, {1, 0, 64, 0}, {64, 4, 2, 1}, {0, 0, 1, 0}},           // a stride of 0: rows repeat
+  };
+  std::mt19937 random(1);
+  const auto upto = [&random](unsigned n) { return static_cast<unsigned>(random() % n); };
+  for (int i = 0; i < 40; ++i) {
+    BoxCase c{2 + upto(3), {1 + upto(80), 1 + upto(20), 1 + upto(5), 1 + upto(3)}, {}, {}, {}};
+    c.box = {8 * (1 + upto(8)), 1 + upto(8), 1 + upto(3), 1 + upto(2)};
+    c.strides[0] = 1;
+    std::uint64_t stride = (c.sizes[0] + 7) / 8 * 8 + 8 * upto(3);
+    for (unsigned axis = 1; axis < 4; ++axis) c.strides[axis] = stride, stride *= c.sizes[axis];
+    for (unsigned axis = 0; axis < 4; ++axis)
+      c.at[axis] = static_cast<int>(upto(static_cast<unsigned>(c.sizes[axis]) + 20)) - 10;
+    all.push_back(c);
+  }
+  return all;
+}
+
+void is_right(const BoxCase& c, const BoxResult& result) {
+  std::vector<std::uint16_t> out(flash::extent(c), flash::kUntouched);
+  bool right = true;
+  for_each_element(c, [&](std::size_t i, bool inside, std::size_t index) {
+    right = right && result.seen[i] == (inside ? static_cast<std::uint16_t>(index) : 0);
+    if (inside) out[index] = static_cast<std::uint16_t>(index);
+  });
+  CHECK(right);
+  CHECK(result.out == out);
+}
+
+std::vector<MachineOptions> schedules() {
+  std::vector<MachineOptions> all;
+  for (const Order order : {Order::forward, Order::reverse, Order::random})
+    for (const Completion completion : {Completion::late, Completion::eager, Completion::random})
+      all.push_back({.order = order, .seed = 5, .completion = completion, .keep_going = true});
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a box comes and goes as a loop over its elements would take it") {
+  const std::vector<BoxCase> all = cases();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    CAPTURE(i);
+    const BoxCase& c = all[i];
+    const BoxResult first = flash::on_checked::run_box({.keep_going = true}, c);
+    is_right(c, first);
+    // Where a stride is 0 two of the box's elements are stored to one place: a race.
+    CHECK(first.findings.empty() == (c.strides[1] != 0));
+    for (const MachineOptions& options : schedules()) {
+      const BoxResult other = flash::on_checked::run_box(options, c);
+      is_right(c, other);
+      CHECK(other.ledger == first.ledger);
+      is_right(c, flash::on_sim::run_box(options, c));
+    }
+  }
+}
+
+TEST_CASE("what a box moves is counted: bytes inside the tensor, sectors, one request") {
+  const BoxResult full = flash::on_checked::run_box({}, cases()[0]);
+  const flash::ArrayTraffic& in = full.ledger.arrays[0];
+  CHECK(in.read_bytes == 64 * 64 * 2);
+  CHECK(in.read_sectors == 64 * 64 * 2 / 32);
+  CHECK(in.read_requests == 1);
+  CHECK(full.ledger.arrays[1].written_bytes == 64 * 64 * 2);
+  const BoxResult edge = flash::on_checked::run_box({}, cases()[1]);
+  CHECK(edge.ledger.arrays[0].read_bytes == 6 * 128);
+  CHECK(edge.ledger.arrays[1].written_bytes == 6 * 128);
+  CHECK(edge.ledger.arrays[1].write_sectors == 6 * 4);
+  CHECK(flash::on_checked::run_box({}, cases()[4]).ledger.arrays[0].read_bytes == 0);
+}
+
+TEST_CASE("a tensor map that the driver refuses is refused") {
+  const auto make = [](std::size_t offset, std::array<std::uint64_t, 2> sizes, std::uint64_t stride,
+                       std::array<std::uint32_t, 2> box) {
+    alignas(16) static const std::byte data[32]{};
+    flash::simt::make_tensor_map(data + offset, 2, sizes.data(), &stride, box.data());
+  };
+  CHECK_NOTHROW(make(0, {64, 64}, 128, {64, 64}));
+  CHECK_NOTHROW(make(16, {std::uint64_t{1} << 32, 1}, (std::uint64_t{1} << 40) - 16, {8, 256}));
+  using flash::MachineError, doctest::Contains;
+  CHECK_THROWS_WITH_AS(make(8, {64, 64}, 128, {64, 64}), Contains("a multiple of 16; begin"), MachineError);
+  CHECK_THROWS_WITH_AS(make(0, {0, 64}, 128, {64, 64}),
+                       "tensor_map: the size of x is 0; expected 1 to 2^32; make no map of an empty tensor",
+                       MachineError);
+  CHECK_THROWS_WITH_AS(make(0, {64, (std::uint64_t{1} << 32) + 1}, 128, {64, 64}), Contains("the size of y is"),
+                       MachineError);
+  CHECK_THROWS_WITH_AS(make(0, {64, 64}, 120, {64, 64}),
+                       "tensor_map: the stride of y is 120; expected a multiple of 16 bytes below 2^40; pad the rows",
+                       MachineError);
+  CHECK_THROWS_WITH_AS(make(0, {64, 64}, std::uint64_t{1} << 40, {64, 64}), Contains("the stride of y"), MachineError);
+  CHECK_THROWS_WITH_AS(make(0, {64, 64}, 128, {64, 257}), Contains("the box of y is 257; expected 1 to 256"),
+                       MachineError);
+  CHECK_THROWS_WITH_AS(make(0, {64, 64}, 128, {64, 0}), Contains("the box of y is 0"), MachineError);
+  CHECK_THROWS_WITH_AS(make(0, {64, 64}, 128, {72, 64}), Contains("the box of x is 72"), MachineError);
+  CHECK_THROWS_WITH_AS(make(0, {64, 64}, 128, {12, 64}), Contains("a multiple of 8 elements up to 64"), MachineError);
+}
+
+#ifdef FLASH_HAVE_CUDA
+TEST_CASE("the GPU agrees") {
+  const flash::Features hopper{.phase = "tma", .change = "", .capability = {9, 0, true}};
+  if (!flash::available(hopper, flash::Where::Gpu)) {
+    MESSAGE("skipped: no GPU of compute capability 9.0");
+    return;
+  }
+  for (const BoxCase& c : cases()) is_right(c, flash::on_gpu::run_box({}, c));
+}
+#endif
