@@ -23,7 +23,7 @@ struct ArrayTraffic {
 struct Ledger {
   std::vector<ArrayTraffic> arrays;     // in order of allocation
   std::uint64_t flops = 0;              // 2 per multiply-add
-  std::uint64_t tensor_flops = 0;       // the same of tensor cores (mma), which `flops` leaves out
+  std::uint64_t tensor_flops = 0;       // the same of tensor cores (mma, wgmma), which `flops` leaves out
   std::uint64_t exps = 0;               // calls of exp/exp2
   std::uint64_t rescales = 0;           // multiplications of an O row by exp(m_old - m_new) (CPU phases)
   std::uint64_t shared_bytes_peak = 0;  // on-chip high-water mark, bytes
@@ -31,6 +31,7 @@ struct Ledger {
   std::uint64_t barriers = 0;           // block-wide barriers, one per block and barrier
   std::uint64_t shared_read_requests = 0, shared_write_requests = 0;
   std::uint64_t shared_wavefronts = 0, shared_wavefronts_ideal = 0;  // bank conflicts = wavefronts - ideal
+  std::uint64_t wgmma_shared_bytes = 0;  // that wgmma reads from shared memory: B, and A where it lies there
 
   std::uint64_t hbm_read_bytes() const { return sum(&ArrayTraffic::read_bytes); }
   std::uint64_t hbm_written_bytes() const { return sum(&ArrayTraffic::written_bytes); }
@@ -66,6 +67,7 @@ struct Ledger {
     shared_write_requests += other.shared_write_requests;
     shared_wavefronts += other.shared_wavefronts;
     shared_wavefronts_ideal += other.shared_wavefronts_ideal;
+    wgmma_shared_bytes += other.wgmma_shared_bytes;
   }
 
   bool operator==(const Ledger&) const = default;

@@ -267,7 +267,7 @@ void MachineCore::run(Launch& launch) {
   std::optional<Progress> progress(s.options.progress);
   const auto work = [&](std::size_t w) {
     Worker& worker = *s.workers[w];
-    worker.barriers = worker.most_copied = 0;
+    worker.barriers = worker.most_copied = worker.matrix_bytes = 0;
     worker.look = {};
     worker.look.worker = w;
     worker.tracer.events.clear();
@@ -302,6 +302,7 @@ void MachineCore::run(Launch& launch) {
   for (std::size_t w = 0; w < count; ++w) {
     Worker& worker = *s.workers[w];
     report.ledger.barriers += worker.barriers;
+    report.ledger.wgmma_shared_bytes += worker.matrix_bytes;
     report.ledger.async_bytes_peak = std::max(report.ledger.async_bytes_peak, worker.most_copied);
     for (RawFinding& finding : worker.findings.take()) raw.push_back(std::move(finding));
     events.insert(events.end(), worker.tracer.events.begin(), worker.tracer.events.end());

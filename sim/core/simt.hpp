@@ -30,7 +30,7 @@ extern constinit thread_local dim3 blockDim, gridDim;
 
 // What the running thread's block calculated since its launch began (checked build).
 struct Tally {
-  std::uint64_t flops, exps, tensor_flops;  // tensor_flops: of mma, flops: of all else
+  std::uint64_t flops, exps, tensor_flops;  // tensor_flops: of mma and wgmma, flops: of all else
 };
 extern constinit thread_local Tally tally;
 

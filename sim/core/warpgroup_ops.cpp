@@ -60,27 +60,24 @@ std::uint64_t Worker::matrix_descriptor(const std::byte* tile, unsigned leading,
 std::vector<const std::byte*> Worker::chunks(std::uint64_t descriptor, unsigned rows, bool mn_major, const char* name) {
   const Thread& thread = threads[current];
   const DescribedMatrix matrix = described(descriptor);
-  const std::string of = std::string("wgmma: the descriptor of ") + name;
+  const std::string of = std::string("wgmma: ") + name + "'s descriptor";
   if (matrix.swizzle != 1 || matrix.base_offset != 0)
     misuse("warpgroup operation",
            of + " has swizzle mode " + std::to_string(matrix.swizzle) + " and base offset " +
                std::to_string(matrix.base_offset),
            "the simulator knows the 128-byte swizzle (mode 1) with base offset 0", {side("calls", thread)});
-  const bool second_panel = mn_major && rows > 64;
-  if (matrix.start % 1024 >= 128 || matrix.stride % 1024 != 0 || (second_panel && matrix.leading % 1024 != 0))
-    misuse("misaligned",
-           of + ": start " + std::to_string(matrix.start) + ", stride " + std::to_string(matrix.stride) +
-               (second_panel ? ", leading " + std::to_string(matrix.leading) : ""),
-           "the 128-byte swizzle repeats every 1024 bytes: let tiles, panels and strides be multiples of 1024",
-           {side("calls", thread)});
+  const bool panels = mn_major && rows > 64;
+  std::string fields = "start " + std::to_string(matrix.start) + ", stride " + std::to_string(matrix.stride);
+  if (panels) fields += ", leading " + std::to_string(matrix.leading);
+  if (matrix.start % 1024 >= 128 || matrix.stride % 1024 != 0 || (panels && matrix.leading % 1024 != 0))
+    misuse("misaligned", of + ": " + fields,
+           "begin tiles and panels at multiples of 1024 bytes, as the swizzle's pattern does", {side("calls", thread)});
   std::vector<const std::byte*> chunks;
   for (const unsigned address : chunks_of(matrix, rows, mn_major)) {
     chunks.push_back(shared_at(address));
     if (!chunks.back())
       misuse("out of bounds",
-             of + " (start " + std::to_string(matrix.start) + ", leading " + std::to_string(matrix.leading) +
-                 ", stride " + std::to_string(matrix.stride) + ") reaches byte " + std::to_string(address) +
-                 " of shared memory, which has " + std::to_string(shared_bytes) + " bytes",
+             of + " (" + fields + ") reaches byte " + std::to_string(address) + " of shared memory",
              "fix the descriptor, or make the tile as large as it says", {side("calls", thread)});
   }
   return chunks;
@@ -187,8 +184,8 @@ void Worker::issue_product(unsigned group, Site site) {
   Product product{of, {}, {}, chunks(of.b_descriptor, of.columns, of.b_mn_major, "B"), site};
   if (!of.a) product.a_chunks = chunks(of.a_descriptor, 64, false, "A");
   tally.tensor_flops += 2 * 64 * 16 * std::uint64_t{of.columns};
-  matrix_bytes += 16 * (product.a_chunks.size() + product.b_chunks.size());
   if (observer) {
+    matrix_bytes += 16 * (product.a_chunks.size() + product.b_chunks.size());
     for (unsigned t = 0; t < kWarpgroupThreads; ++t) observer->product_begins(first + t, *operands[t], site);
     std::vector<const std::byte*> all = product.a_chunks;
     all.insert(all.end(), product.b_chunks.begin(), product.b_chunks.end());

@@ -12,125 +12,149 @@ struct Expected {
 
 // clang-format off
 inline constexpr Expected wgmma_expected[] = {
-    {"wgmma_no_fence", R"(warpgroup operation: wgmma without a wgmma_fence before it
+    {"wgmma_no_fence",
+     R"(warpgroup operation: wgmma without a wgmma_fence before it
   wgmma  {1}  block (0,0,0) warp 0 lane 0
   remedy: begin with wgmma_fence(): it puts the registers' values before
   seen 128 times
 )"},
-    {"wgmma_rescaled", R"(warpgroup operation: wgmma after an access to d[0], and no wgmma_fence between the two
+    {"wgmma_rescaled",
+     R"(warpgroup operation: wgmma after an access to d[0], and no wgmma_fence between the two
   wgmma   {1}  block (0,0,0) warp 0 lane 0
   access  {2}  block (0,0,0) warp 0 lane 0
   remedy: put wgmma_fence() between the access and the product
   seen 256 times
 )"},
-    {"wgmma_no_wait", R"(asynchronous product: read of d[5] while wgmma writes it
+    {"wgmma_no_wait",
+     R"(asynchronous product: read of d[5] while wgmma writes it
   read   {1}  block (0,0,0) warp 0 lane 0
   wgmma  {2}  block (0,0,0) warp 0 lane 0
   remedy: let the warpgroup wait for it (wgmma_wait) before this read
   seen 128 times
 )"},
-    {"wgmma_wait_too_short", R"(asynchronous product: read of d[0] while wgmma writes it
+    {"wgmma_wait_too_short",
+     R"(asynchronous product: read of d[0] while wgmma writes it
   read   {1}  block (0,0,0) warp 0 lane 0
   wgmma  {2}  block (0,0,0) warp 0 lane 0
   remedy: wait for its group, too: the last wgmma_wait<1> left it under way
   seen 128 times
 )"},
-    {"wgmma_no_commit", R"(asynchronous product: read of d[0] while wgmma writes it
+    {"wgmma_no_commit",
+     R"(asynchronous product: read of d[0] while wgmma writes it
   read   {1}  block (0,0,0) warp 0 lane 0
   wgmma  {2}  block (0,0,0) warp 0 lane 0
   remedy: commit the product (wgmma_commit), then wait for it (wgmma_wait) before this read
   seen 128 times
 )"},
-    {"wgmma_named_early", R"(asynchronous product: wgmma_wait<1> names an array whose product it leaves under way
+    {"wgmma_named_early",
+     R"(asynchronous product: wgmma_wait<1> names an array whose product it leaves under way
   waits  {1}  block (0,0,0) warp 0 lane 0
   remedy: wait for fewer groups to be left, or name the array in the wait for its group
   seen 128 times
 )"},
-    {"wgmma_unnamed", R"(asynchronous product: read of an accumulator that no wgmma_wait has named
+    {"wgmma_unnamed",
+     R"(asynchronous product: read of an accumulator that no wgmma_wait has named
   read  {1}  block (0,0,0) warp 0 lane 0
   remedy: name the array in the wait, so that the compiler keeps this read behind it
   seen 128 times
 )"},
-    {"wgmma_a_rewritten", R"(asynchronous product: write of a[2] while wgmma reads it
+    {"wgmma_a_rewritten",
+     R"(asynchronous product: write of a[2] while wgmma reads it
   write  {1}  block (0,0,0) warp 0 lane 0
   wgmma  {2}  block (0,0,0) warp 0 lane 0
   remedy: let the warpgroup wait for it (wgmma_wait) before this write
   seen 128 times
 )"},
-    {"wgmma_two_shapes", R"(warpgroup operation: wgmma of another shape, or of other registers, accumulates in d[0] at the time
+    {"wgmma_two_shapes",
+     R"(warpgroup operation: wgmma of another shape, or of other registers, accumulates in d[0] at the time
   wgmma  {1}  block (0,0,0) warp 0 lane 0
   remedy: wait for it (wgmma_wait) first, then wgmma_fence()
   seen 128 times
 )"},
-    {"wgmma_never_waited", R"(asynchronous product: the block has ended while wgmma is under way
+    {"wgmma_never_waited",
+     R"(asynchronous product: the block has ended while wgmma is under way
   wgmma  {1}  block (0,0,0) warp 0 lane 0
   remedy: wait for it before the end (wgmma_wait<0>)
 )"},
-    {"wgmma_without_barrier", R"(race: wgmma after write of shared Panels+0 (16 bytes)
+    {"wgmma_without_barrier",
+     R"(race: wgmma after write of shared Panels+0 (16 bytes)
   wgmma  {1}  block (0,0,0) warp 0 lane 0
   write  {2}   block (0,0,0) warp 0 lane 1
   remedy: put a barrier between the two: __syncthreads(), or an mbarrier that the issuing thread waits on
   seen 256 times
 )"},
-    {"wgmma_no_proxy_fence", R"(proxy fence: wgmma reads shared Panels+0, which an ordinary store wrote without a proxy fence behind it
+    {"wgmma_no_proxy_fence",
+     R"(proxy fence: wgmma reads shared Panels+0, which an ordinary store wrote without a proxy fence behind it
   wgmma  {1}  block (0,0,0) warp 0 lane 0
   write  {2}   block (0,0,0) warp 0 lane 0
   remedy: let the storing thread call fence_proxy_async() before the barrier
   seen 113 times
 )"},
-    {"wgmma_ragged_tile", R"(uninitialised: read of shared Panels+13312 (16 bytes)
+    {"wgmma_ragged_tile",
+     R"(uninitialised: read of shared Panels+13312 (16 bytes)
   read  {1}  block (0,0,0) warp 0 lane 0
   remedy: write it before reading it: fresh memory holds NaN
   seen 48 times
 )"},
-    {"wgmma_overwritten", R"(asynchronous copy: write of shared Panels+8192 (2 bytes) while wgmma reads it
+    {"wgmma_overwritten",
+     R"(asynchronous copy: write of shared Panels+8192 (2 bytes) while wgmma reads it
   write  {1}   block (0,0,0) warp 0 lane 0
   wgmma  {2}  block (0,0,0) warp 0 lane 0
   remedy: let the warpgroup wait for it (wgmma_wait) before this write
   seen 1024 times
 )"},
-    {"wgmma_released_early", R"(race: write after wgmma of shared Panels+8192 (2 bytes)
+    {"wgmma_released_early",
+     R"(race: write after wgmma of shared Panels+8192 (2 bytes)
   write  {1}   block (0,0,0) warp 4 lane 0
   wgmma  {2}  block (0,0,0) warp 0 lane 0
   remedy: let the warpgroup wait for it (wgmma_wait) before this write
   seen 1024 times
 )"},
-    {"wgmma_misaligned_tile", R"(misaligned: wgmma: the descriptor of A: start 512, stride 1024
-  calls  {1}  block (0,0,0) warp 0 lane 0
-  remedy: the 128-byte swizzle repeats every 1024 bytes: let tiles, panels and strides be multiples of 1024
+    {"wgmma_misaligned_tile",
+     R"(misaligned: wgmma: A's descriptor: start 512, stride 1024
+  calls  museum_wgmma.cu:263  block (0,0,0) warp 0 lane 0
+  remedy: begin tiles and panels at multiples of 1024 bytes, as the swizzle's pattern does
 )"},
-    {"wgmma_past_end", R"(out of bounds: wgmma: the descriptor of B (start 8192, leading 16, stride 1024) reaches byte 16384 of shared memory, which has 16384 bytes
+    {"wgmma_past_end",
+     R"(out of bounds: wgmma: B's descriptor (start 8192, stride 1024) reaches byte 16384 of shared memory
   calls  {1}  block (0,0,0) warp 0 lane 0
   remedy: fix the descriptor, or make the tile as large as it says
 )"},
-    {"wgmma_of_global", R"(out of bounds: matrix_descriptor of an address outside the block's shared memory
+    {"wgmma_of_global",
+     R"(out of bounds: matrix_descriptor of an address outside the block's shared memory
   calls  {1}  block (0,0,0) warp 0 lane 0
   remedy: give it the address of a tile in shared memory
 )"},
-    {"wgmma_no_swizzle", R"(warpgroup operation: wgmma: the descriptor of B has swizzle mode 0 and base offset 0
+    {"wgmma_no_swizzle",
+     R"(warpgroup operation: wgmma: B's descriptor has swizzle mode 0 and base offset 0
   calls  {1}  block (0,0,0) warp 0 lane 0
   remedy: the simulator knows the 128-byte swizzle (mode 1) with base offset 0
 )"},
-    {"wgmma_own_rows", R"(warpgroup operation: wgmma: the threads of a warpgroup give different matrix descriptors
+    {"wgmma_own_rows",
+     R"(warpgroup operation: wgmma: the threads of a warpgroup give different matrix descriptors
   calls  {1}  block (0,0,0) warp 1 lane 0
   calls  {1}  block (0,0,0) warp 0 lane 0
   remedy: it is one instruction of all 128 threads: let it not depend on the lane or the warp
 )"},
-    {"wgmma_warp_skips", R"(warpgroup operation: wgmma waits for a warp of its warpgroup that has exited
+    {"wgmma_warp_skips",
+     R"(warpgroup operation: wgmma waits for a warp of its warpgroup that has exited
   calls   {1}  block (0,0,0) warp 1 lane 0
   exited                       block (0,0,0) warp 0 lane 0
   remedy: let all four warps of the warpgroup come to the same instruction
 )"},
-    {"wgmma_two_sites", R"(warpgroup operation: warps of one warpgroup meet at different instructions
+    {"wgmma_two_sites",
+     R"(warpgroup operation: warps of one warpgroup meet at different instructions
   calls  {1}  block (0,0,0) warp 2 lane 0
   calls  {2}  block (0,0,0) warp 0 lane 0
   remedy: let all four warps of the warpgroup come to the same instruction
 )"},
-    {"wgmma_part_of_warpgroup", R"(warpgroup operation: wgmma.fence in a warpgroup of 2 warps
+    {"wgmma_part_of_warpgroup",
+     R"(warpgroup operation: wgmma.fence in a warpgroup of 2 warps
   calls  {1}  block (0,0,0) warp 4 lane 0
   remedy: give the block whole warpgroups, of 128 threads
 )"},
-    {"stmatrix_without_barrier", R"(race: write after read of shared Rows16+352 (16 bytes)
+    {"stmatrix_without_barrier",
+     R"(race: write after read of shared Rows16+352 (16 bytes)
   write  {1}  block (0,0,0) warp 0 lane 11
   read   {2}  block (0,0,0) warp 0 lane 9
   remedy: put __syncwarp() between the two
@@ -141,80 +165,96 @@ race: read after write of shared Rows16+320 (2 bytes)
   remedy: put __syncwarp() between the two
   seen 16 times
 )"},
-    {"stmatrix_misaligned", R"(misaligned: write of 16 bytes at byte 8 of shared Rows16
+    {"stmatrix_misaligned",
+     R"(misaligned: write of 16 bytes at byte 8 of shared Rows16
   write  {1}  block (0,0,0) warp 0 lane 0
   remedy: an n-byte access needs an address that is a multiple of n
 )"},
-    {"stmatrix_past_end", R"(out of bounds: write of shared Rows16+512 (16 bytes); Rows16 has 512 bytes
+    {"stmatrix_past_end",
+     R"(out of bounds: write of shared Rows16+512 (16 bytes); Rows16 has 512 bytes
   write  {1}  block (0,0,0) warp 0 lane 15
   remedy: guard the access or fix the index
 )"},
-    {"stmatrix_no_proxy_fence", R"(proxy fence: wgmma reads shared Panels+0, which an ordinary store wrote without a proxy fence behind it
+    {"stmatrix_no_proxy_fence",
+     R"(proxy fence: wgmma reads shared Panels+0, which an ordinary store wrote without a proxy fence behind it
   wgmma  {1}  block (0,0,0) warp 0 lane 0
   write  {2}  block (0,0,0) warp 0 lane 0
   remedy: let the storing thread call fence_proxy_async() before the barrier
   seen 57 times
 )"},
-    {"bar_too_many", R"(deadlock: no thread of the block can go on
+    {"bar_too_many",
+     R"(deadlock: no thread of the block can go on
   128 wait at bar.sync 1, where 128 of 256 threads have come  {1}  block (0,0,0) warp 0 lane 0
   128 exited                                                                       block (0,0,0) warp 4 lane 0
   remedy: make every waiting thread's partners arrive
 )"},
-    {"bar_too_few", R"(race: write after read of shared Message+256 (4 bytes)
+    {"bar_too_few",
+     R"(race: write after read of shared Message+256 (4 bytes)
   write  {1}  block (0,0,0) warp 2 lane 0
   read   {2}  block (0,0,0) warp 0 lane 0
   remedy: put __syncthreads() between the two
   seen 64 times
 )"},
-    {"bar_two_counts", R"(named barrier: bar.sync 1, 128: the first to come said 96 threads
+    {"bar_two_counts",
+     R"(named barrier: bar.sync 1, 128: the first to come said 96 threads
   calls  {1}  block (0,0,0) warp 2 lane 0
   calls  {1}  block (0,0,0) warp 0 lane 0
   remedy: give the same number at all calls of one barrier
 )"},
-    {"bar_odd_count", R"(named barrier: bar.sync 1, 100: no number of threads for a block of 128
+    {"bar_odd_count",
+     R"(named barrier: bar.sync 1, 100: no number of threads for a block of 128
   calls  {1}  block (0,0,0) warp 0 lane 0
   remedy: name a multiple of 32, at most the block's threads
 )"},
-    {"bar_no_such", R"(named barrier: bar.sync 16, 128: there is no such barrier
+    {"bar_no_such",
+     R"(named barrier: bar.sync 16, 128: there is no such barrier
   calls  {1}  block (0,0,0) warp 0 lane 0
   remedy: name one of 0 to 15
 )"},
-    {"bar_zero", R"(named barrier: barrier 0 is used by name and by __syncthreads()
+    {"bar_zero",
+     R"(named barrier: barrier 0 is used by name and by __syncthreads()
   bar.sync 0     {1}  block (0,0,0) warp 0 lane 0
   __syncthreads  {2}  block (0,0,0) warp 0 lane 0
   remedy: name one of 1 to 15
 )"},
-    {"bar_of_half_warp", R"(warp operation: lanes of one mask meet at different operations
+    {"bar_of_half_warp",
+     R"(warp operation: lanes of one mask meet at different operations
   calls  {2}  block (0,0,0) warp 0 lane 16
   calls  {1}  block (0,0,0) warp 0 lane 0
   remedy: let all 32 lanes of the warp come to the same instruction
 )"},
-    {"bar_arrives_only", R"(race: read after write of shared Message+0 (4 bytes)
+    {"bar_arrives_only",
+     R"(race: read after write of shared Message+0 (4 bytes)
   read   {1}  block (0,0,0) warp 4 lane 0
   write  {2}  block (0,0,0) warp 0 lane 0
   remedy: put __syncthreads() between the two
   seen 128 times
 )"},
-    {"bar_unequal_turns", R"(deadlock: no thread of the block can go on
+    {"bar_unequal_turns",
+     R"(deadlock: no thread of the block can go on
   128 wait at bar.sync 2, where 128 of 256 threads have come  {1}  block (0,0,0) warp 4 lane 0
   128 exited                                                                       block (0,0,0) warp 0 lane 0
   remedy: make every waiting thread's partners arrive
 )"},
-    {"setmaxnreg_over_budget", R"(deadlock: no thread of the block can go on
+    {"setmaxnreg_over_budget",
+     R"(deadlock: no thread of the block can go on
   128 wait at setmaxnreg.inc 240 for 72 registers more, of which 56 are free  {1}  block (0,0,0) warp 4 lane 0
   256 exited                                                                                       block (0,0,0) warp 0 lane 0
   remedy: let the numbers add up, over the warpgroups, to no more than 3 times the 168 of the launch
 )"},
-    {"setmaxnreg_wrong_way", R"(register budget: setmaxnreg.dec 208: the warpgroup's threads have 168, as at the launch
+    {"setmaxnreg_wrong_way",
+     R"(register budget: setmaxnreg.dec 208: the warpgroup's threads have 168, as at the launch
   calls  {1}  block (0,0,0) warp 0 lane 0
   remedy: setmaxnreg.dec leaves fewer, setmaxnreg.inc asks for more
 )"},
-    {"setmaxnreg_of_one_warp", R"(warpgroup operation: setmaxnreg waits for a warp of its warpgroup that has exited
+    {"setmaxnreg_of_one_warp",
+     R"(warpgroup operation: setmaxnreg waits for a warp of its warpgroup that has exited
   calls   {1}  block (0,0,0) warp 11 lane 0
   exited                       block (0,0,0) warp 8 lane 0
   remedy: let all four warps of the warpgroup come to the same instruction
 )"},
-    {"setmaxnreg_no_bounds", R"(register budget: setmaxnreg.dec 40 in a kernel without __launch_bounds__
+    {"setmaxnreg_no_bounds",
+     R"(register budget: setmaxnreg.dec 40 in a kernel without __launch_bounds__
   calls  {1}  block (0,0,0) warp 0 lane 0
   remedy: declare them: they say how many registers a thread has at the launch
 )"},

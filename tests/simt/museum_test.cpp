@@ -547,6 +547,25 @@ TEST_CASE("a tile that is read before its wait is NaN, unless copies arrive at o
   CHECK(sum(Completion::eager) == 4 * (63 * 64 / 2));  // four tiles of 0 to 63
 }
 
+TEST_CASE("accumulators are NaN until the wait, unless products end at once") {
+  const auto first = [](const char* exhibit, Completion completion) {
+    const MachineOptions options{.completion = completion, .threads = 1, .keep_going = true};
+    CHECK(flash::on_sim::run_wgmma_exhibit(exhibit, Variant::twin, options).out[0] == 16);
+    return flash::on_sim::run_wgmma_exhibit(exhibit, Variant::bug, options).out[0];
+  };
+  CHECK(std::isnan(first("wgmma_no_wait", Completion::late)));
+  CHECK(first("wgmma_no_wait", Completion::eager) == 16);
+}
+
+// One half of A's elements was 2 when the product was read, as late as it may.
+TEST_CASE("operands are read as late as they may be") {
+  const auto first = [](Completion completion) {
+    const MachineOptions options{.completion = completion, .threads = 1, .keep_going = true};
+    return flash::on_sim::run_wgmma_exhibit("wgmma_a_rewritten", Variant::bug, options).out[0];
+  };
+  CHECK(first(Completion::late) > first(Completion::eager));
+}
+
 TEST_CASE("each bug is found, whatever the schedule") {
   for (const Exhibit& exhibit : flash::exhibits)
     for (const MachineOptions& options : schedules())

@@ -25,7 +25,7 @@ TEST_CASE("every figure stands where it belongs, in JSON and in the table") {
         "   \"flops\": 2304, \"tensor_flops\": 0, \"exps\": 384, \"barriers\": 12, \"shared_bytes_peak\": 256, "
         "\"async_bytes_peak\": 0,\n"
         "   \"shared_read_requests\": 36, \"shared_write_requests\": 12, \"shared_wavefronts\": 60, "
-        "\"bank_conflicts\": 12,\n"
+        "\"bank_conflicts\": 12, \"wgmma_shared_bytes\": 0,\n"
         "   \"arrays\": [\n"
         "    {\"name\": \"in\", \"read_bytes\": 3072, \"read_requests\": 24, \"read_sectors\": 96, "
         "\"written_bytes\": 0, \"write_requests\": 0, \"write_sectors\": 0},\n"
@@ -60,7 +60,7 @@ TEST_CASE("tensor cores and asynchronous copies: every figure stands where it be
         "   \"flops\": 0, \"tensor_flops\": 49152, \"exps\": 0, \"barriers\": 6, \"shared_bytes_peak\": 3072, "
         "\"async_bytes_peak\": 2048,\n"
         "   \"shared_read_requests\": 12, \"shared_write_requests\": 0, \"shared_wavefronts\": 48, "
-        "\"bank_conflicts\": 0,\n"
+        "\"bank_conflicts\": 0, \"wgmma_shared_bytes\": 0,\n"
         "   \"arrays\": [\n"
         "    {\"name\": \"in\", \"read_bytes\": 6144, \"read_requests\": 12, \"read_sectors\": 192, "
         "\"written_bytes\": 0, \"write_requests\": 0, \"write_sectors\": 0},\n"
@@ -143,6 +143,7 @@ TEST_CASE("adding ledgers adds each figure to its own") {
   Ledger a;
   a.array("x") = {"x", 1, 2, 3, 4, 5, 6};
   a.flops = 7, a.exps = 8, a.rescales = 9, a.shared_bytes_peak = 10, a.barriers = 11;
+  a.tensor_flops = 16, a.async_bytes_peak = 17, a.wgmma_shared_bytes = 18;
   a.shared_read_requests = 12, a.shared_write_requests = 13, a.shared_wavefronts = 15, a.shared_wavefronts_ideal = 14;
   Ledger b = a;
   b.array("y") = {"y", 100, 200, 300, 400, 500, 600};
@@ -152,6 +153,7 @@ TEST_CASE("adding ledgers adds each figure to its own") {
   want.array("x") = {"x", 2, 4, 6, 8, 10, 12};
   want.array("y") = {"y", 100, 200, 300, 400, 500, 600};
   want.flops = 14, want.exps = 16, want.rescales = 18, want.shared_bytes_peak = 10, want.barriers = 22;
+  want.tensor_flops = 32, want.async_bytes_peak = 17, want.wgmma_shared_bytes = 36;
   want.shared_read_requests = 24, want.shared_write_requests = 26;
   want.shared_wavefronts = 30, want.shared_wavefronts_ideal = 28;
   CHECK(b == want);

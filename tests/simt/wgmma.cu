@@ -89,4 +89,37 @@ WgmmaResult multiply(const WgmmaShape& shape, const std::vector<std::uint16_t>& 
   return result;
 }
 
+// Between the two tiles lies another variable, so that the second begins where its alignment puts it.
+__global__ void product_of_variables(float* d /*[64][64]*/) {
+  __shared__ alignas(1024) unsigned short a[64 * 64];
+  __shared__ float between[3];
+  __shared__ alignas(1024) unsigned short b[64 * 64];
+  if (threadIdx.x == 0) between[1] = 1;
+  for (int i = threadIdx.x; i < 64 * 64; i += blockDim.x) {
+    a[swizzled(i / 64, i % 64, 64)] = __half_as_ushort(__float2half(static_cast<float>(i / 64 + 1)));
+    b[i] = __half_as_ushort(__float2half(1));
+  }
+  fence_proxy_async();
+  __syncthreads();
+  float acc[32];
+  wgmma_fence();
+  for (int step = 0; step < 4; ++step)
+    wgmma_m64nNk16<__half>(acc, matrix_descriptor(a) + step * 32, matrix_descriptor(b) + step * 32, step > 0);
+  wgmma_commit();
+  wgmma_wait<0>(acc);
+  const int t = threadIdx.x, row = t / 32 * 16 + t % 32 / 4, column = t % 4 * 2;
+  for (int i = 0; i < 32; ++i) d[(row + i / 2 % 2 * 8) * 64 + column + i / 4 * 8 + i % 2] = acc[i] * between[1];
+}
+
+WgmmaResult multiply_variables(const MachineOptions& options) {
+  Machine m(options);
+  WgmmaResult result;
+  result.d.resize(64 * 64);
+  const Array<float> d = m.upload("d", result.d.data(), result.d.size());
+  product_of_variables<<<1, 128>>>(d.data());
+  m.download(result.d.data(), d);
+  result.ledger = m.reports().back().ledger;
+  return result;
+}
+
 }  // namespace flash::inline FLASH_MACHINE

@@ -27,10 +27,13 @@ struct WgmmaResult {
 namespace on_sim {
 WgmmaResult multiply(const WgmmaShape& shape, const std::vector<std::uint16_t>& a, const std::vector<std::uint16_t>& b,
                      const std::vector<float>& c, const MachineOptions& options);
+// With tiles that are __shared__ variables: A is row + 1 in all columns, B is 1.
+WgmmaResult multiply_variables(const MachineOptions& options);
 }
 namespace on_checked {
 WgmmaResult multiply(const WgmmaShape& shape, const std::vector<std::uint16_t>& a, const std::vector<std::uint16_t>& b,
                      const std::vector<float>& c, const MachineOptions& options);
+WgmmaResult multiply_variables(const MachineOptions& options);
 }
 
 }  // namespace flash
