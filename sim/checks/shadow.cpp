@@ -107,11 +107,23 @@ Clocks& View::of(unsigned block) {
 
 void View::join(const View& other) {
   if (other.empty() || blocks_ == other.blocks_) return;
+  // All threads that meet learn the same, one after the other: they are to share what comes of it.
+  struct Last {
+    std::shared_ptr<Blocks> one, other, joined;
+  };
+  static thread_local Last last;
+  if (!empty() && last.one == blocks_ && last.other == other.blocks_) {
+    blocks_ = last.joined;
+    return;
+  }
+  const bool small = !empty() && blocks_->size() + other.blocks_->size() <= 4;  // else a copy costs more
+  if (small) last = {blocks_, other.blocks_, nullptr};
   View less = other;
   if (empty() || blocks_->size() < less.blocks_->size()) std::swap(blocks_, less.blocks_);
   if (less.empty()) return;
   Blocks& mine = own();
   for (const auto& [block, clocks] : *less.blocks_) mine[block].join(clocks);
+  if (small) last.joined = blocks_;
 }
 
 // ---- shared by all workers -----------------------------------------------------------------------------------------

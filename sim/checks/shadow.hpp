@@ -375,7 +375,8 @@ void Checker::remember_one_more(Cells& cells, std::size_t word, Marks& marks, Ep
   for (Epoch* mark : {&marks.one, &marks.other}) {
     for (;;) {
       Epoch old = __atomic_load_n(mark, __ATOMIC_RELAXED);
-      const bool near = !collides<kGlobal>(old);
+      const bool again = !kGlobal && thread_of(old) == thread_of(mine);  // what knows of this one knows of that
+      const bool near = again || !collides<kGlobal>(old);
       if (!near && mark == &marks.one) break;  // keep it, try the other one
       if (!near && distance(mine, marks.one, kGlobal) <= distance(old, marks.one, kGlobal)) {
         if (all) keep<kGlobal>(cells, word, marks, mine);

@@ -258,11 +258,10 @@ __global__ void wgmma_released_early(const float* in, float* out, int) {
 template <bool Fixed>
 __global__ void wgmma_misaligned_tile(const float* in, float* out, int) {
   Panels& s = ones();
+  const MatrixDescriptor a = matrix_descriptor(s.a + (Fixed ? 0 : 256));
   float d[32];
   wgmma_fence();
-  wgmma_m64nNk16<half>(d, matrix_descriptor(s.a + (Fixed ? 0 : 256)),
-                       matrix_descriptor(s.b),  //@ wgmma_misaligned_tile:1
-                       false);
+  wgmma_m64nNk16<half>(d, a, matrix_descriptor(s.b), false);  //@ wgmma_misaligned_tile:1
   wgmma_commit();
   wgmma_wait<0>(d);
   out[threadIdx.x] = d[0] + in[threadIdx.x];
