@@ -9,6 +9,7 @@
 #include <fstream>
 #include <map>
 #include <random>
+#include <set>
 #include <sstream>
 
 #include "sim/core/tensor_core.hpp"
@@ -18,7 +19,7 @@ namespace {
 
 using flash::Family;
 
-const char* const recorded_path = FLASH_SOURCE_DIR "/docs/results/conformance-h200.txt";
+const std::string results = FLASH_SOURCE_DIR "/docs/results/";
 
 struct Recorded {
   std::size_t count = 0;
@@ -27,9 +28,9 @@ struct Recorded {
 };
 
 // The file that tests/simt/record.cpp printed; empty when there is none.
-std::map<std::string, Recorded> recorded() {
+std::map<std::string, Recorded> recorded(const std::string& name_of_file) {
   std::map<std::string, Recorded> families;
-  std::ifstream file(recorded_path);
+  std::ifstream file(results + name_of_file);
   for (std::string line; std::getline(file, line);) {
     if (line.empty() || line[0] == '#') continue;
     std::istringstream fields(line);
@@ -57,10 +58,10 @@ std::uint64_t hash(const Family& f) {
   return flash::hash_words(f.words.data(), f.words.size());
 }
 
-void compare_with_hardware(const std::vector<Family>& families) {
-  const std::map<std::string, Recorded> hardware = recorded();
+void compare_with_hardware(const std::vector<Family>& families, const std::string& file = "conformance-h200.txt") {
+  const std::map<std::string, Recorded> hardware = recorded(file);
   if (hardware.empty()) {
-    MESSAGE("skipped: not recorded yet: ", std::string(recorded_path));
+    MESSAGE("skipped: not recorded yet: ", file);
     return;
   }
   CHECK(hardware.size() == families.size());
@@ -115,6 +116,29 @@ TEST_CASE("every schedule gives the same bits") {
   CHECK(equal(flash::on_checked::run_conformance({.order = flash::Order::reverse}), checked()));
   for (std::uint64_t seed = 1; seed <= 3; ++seed)
     CHECK(equal(flash::on_checked::run_conformance({.order = flash::Order::random, .seed = seed}), checked()));
+}
+
+TEST_CASE("wgmma: the same bits as an H200, in both builds and under every schedule") {
+  const std::vector<Family> families = flash::on_sim::run_wgmma_conformance({});
+  compare_with_hardware(families, "conformance-wgmma-h200.txt");
+  CHECK(equal(flash::on_checked::run_wgmma_conformance({}), families));
+  for (const flash::Completion completion : {flash::Completion::eager, flash::Completion::random})
+    CHECK(equal(flash::on_sim::run_wgmma_conformance(
+                    {.order = flash::Order::random, .seed = 5, .completion = completion}),
+                families));
+  // The same operands in every form, and with any leading distance: the same products. Others give others.
+  std::map<std::string, std::uint64_t> of_shape;
+  std::set<std::uint64_t> hashes;
+  for (const Family& family : families) {
+    CAPTURE(family.name);
+    hashes.insert(hash(family));
+    std::string shape = family.name;
+    for (const char* form : {"_ss_k", "_ss_mn", "_rs_k", "_rs_mn", "_leading"})
+      if (const std::size_t at = shape.find(form); at != std::string::npos)
+        shape.replace(at, std::string(form).size(), form == std::string("_leading") ? "_n64" : "");
+    CHECK(of_shape.try_emplace(shape, hash(family)).first->second == hash(family));
+  }
+  CHECK(hashes.size() == of_shape.size());
 }
 
 TEST_CASE("asynchronous copies give the same bits whenever they arrive") {

@@ -1,10 +1,10 @@
 #!/bin/sh
 # h200.sh: everything in this folder that needs a GPU, in one go: conformance words, hardware counters, sanitizer table.
 # Needs nvcc, ncu and compute-sanitizer; takes a few minutes. Without one of the last two, its file is left out.
-# Run: from the repository's root, tests/simt/h200.sh OUTPUT_DIRECTORY [sm_90]
+# Run: from the repository's root, tests/simt/h200.sh OUTPUT_DIRECTORY [sm_90a]
 set -eu
 out=${1:?usage: tests/simt/h200.sh OUTPUT_DIRECTORY [ARCHITECTURE]}
-arch=${2:-sm_90}
+arch=${2:-sm_90a}
 mkdir -p "$out"
 build=$(mktemp -d)
 here=tests/simt
@@ -12,13 +12,16 @@ here=tests/simt
 # Host and device without contraction: a*b+c is two roundings unless the source says fmaf.
 flags="-std=c++20 -O2 -lineinfo -arch=$arch -fmad=false -I. -x cu"
 # Fresh memory is not poisoned here: initcheck would take the poison for data.
-# conformance and museum have a second kernel file each, whose instructions need sm_80.
+# conformance and museum have more kernel files each, whose instructions need sm_80 (_ptx) and sm_90a (_tma, _wgmma).
 for name in conformance:record counters:counters_main museum:museum_main; do
   # shellcheck disable=SC2086  # flags are words
   nvcc $flags -DFLASH_NO_POISON "$here/${name%%:*}"*.cu "$here/${name##*:}.cpp" -o "$build/${name%%:*}" &
 done
+# shellcheck disable=SC2086
+nvcc $flags -DFLASH_NO_POISON -DFLASH_RECORD=run_wgmma_conformance "$here/conformance_wgmma.cu" "$here/record.cpp" \
+  -o "$build/conformance_wgmma" &
 wait
-for name in conformance counters museum; do
+for name in conformance conformance_wgmma counters museum; do
   test -x "$build/$name" || { echo "h200.sh: nvcc did not build $name" >&2; exit 1; }
 done
 
@@ -28,6 +31,7 @@ note="$gpu; $(nvcc --version | grep -o 'release [0-9.]*'); commit $commit; $(dat
 echo "$note"
 
 "$build/conformance" "$note" "$build/words.bin" > "$out/conformance-h200.txt"
+"$build/conformance_wgmma" "$note" > "$out/conformance-wgmma-h200.txt"
 gzip -c "$build/words.bin" > "$out/conformance-words.bin.gz" # not for the repository: finds the place of a difference
 "$here/ncu_counters.sh" "$build/counters" "$out" "$note" || echo "h200.sh: no hardware counters" >&2
 "$here/sanitizer_table.sh" "$build/museum" "$out" "$note" || echo "h200.sh: no sanitizer table" >&2

@@ -1,10 +1,14 @@
 // record.cpp: runs the conformance suite on one machine and prints one line per family: name, words, hash, and the
 // words themselves where they are few or may differ. What an H200 prints is docs/results/conformance-h200.txt.
+// With -DFLASH_RECORD=run_wgmma_conformance: conformance_wgmma.cu's families, which need sm_90a, and their file.
 // Run: conformance "where it was recorded" [words.bin]     (words.bin gets all words, for finding a difference)
 #include <cstdio>
 
 #include "tests/simt/conformance.hpp"
 
+#ifndef FLASH_RECORD
+#define FLASH_RECORD run_conformance
+#endif
 #ifndef FLASH_RECORD_MACHINE
 #define FLASH_RECORD_MACHINE on_gpu
 #endif
@@ -13,7 +17,7 @@ int main(int argc, char** argv) {
   std::printf("# %s\n# name words hash, then the words themselves where they are few or need not be equal\n",
               argc > 1 ? argv[1] : "(no note)");
   std::FILE* all = argc > 2 ? std::fopen(argv[2], "wb") : nullptr;
-  for (const flash::Family& family : flash::FLASH_RECORD_MACHINE::run_conformance({})) {
+  for (const flash::Family& family : flash::FLASH_RECORD_MACHINE::FLASH_RECORD({})) {
     const std::size_t count = family.words.size();
     std::printf("%s %zu %016llx", family.name.c_str(), count,
                 static_cast<unsigned long long>(flash::hash_words(family.words.data(), count)));

@@ -1,0 +1,164 @@
+// conformance_wgmma.cu: as conformance.cu for wgmma and stmatrix, which need sm_90a: products in each form (A in shared
+// memory or in registers, B K-major or MN-major, every N) by the kinds of operands that could tell one rounding from
+// another, and descriptors whose fields do not matter, or do.
+// Run: simt_conformance_test (against docs/results/conformance-wgmma-h200.txt); record.cpp makes that file on a GPU.
+#include "gpu/hopper.cuh"
+#include "tests/simt/conformance.cuh"
+
+namespace flash::inline FLASH_MACHINE {
+
+// Elements: 16 bits of which `keep` stay random and `set` are 1; those of C likewise, 32 bits.
+struct WgmmaOperandKind {
+  unsigned keep, set, keep_c, set_c;
+  bool cancel;      // the products of columns 2i and 2i + 1 are each other's negative, up to a bit now and then
+  bool accumulate;  // else D = A B, and C is not read
+  bool specials;    // of 256 pairs of elements one keeps its highest bit of the exponent, and may be no number
+};
+
+struct WgmmaTiles {
+  alignas(1024) unsigned short a[64 * 64];
+  alignas(1024) unsigned short b[256 * 64];
+};
+
+constexpr int kProducts = 8;
+
+// Each block multiplies eight times 64 columns of A with 64 rows of B; D of one is C of the next but for every fourth,
+// where C is random. `leading` is what a K-major descriptor says there, which has no meaning.
+template <class T, Major kB, bool kRegistersA, int kN>
+__global__ void wgmma_products(WgmmaOperandKind kind, unsigned leading,
+                               unsigned* out /*[blocks][kProducts][kN / 2][128]*/) {
+  WgmmaTiles& s = shared<WgmmaTiles>();
+  const unsigned t = threadIdx.x, lane = t % 32;
+  float d[kN / 2];
+  for (unsigned i = 0; i < kProducts; ++i) {
+    const unsigned seed = (blockIdx.x * kProducts + i) * 65536;
+    // Elements 2i and 2i + 1 of A's rows and of B's columns: a word.
+    const auto pair = [&](unsigned n, bool of_b) {
+      unsigned word = (mix(seed + n + (of_b ? 32768 : 0)) & (kind.keep << 16 | kind.keep)) | kind.set << 16 | kind.set;
+      if (kind.cancel) word = (word & 0xffffu) | (word << 16 ^ (of_b ? 0x80000000u : 0));
+      if (kind.cancel && !of_b && mix(seed + n) % 64 == 0) word ^= 1u;
+      if (kind.specials && mix(seed + n + 49152) % 256 != 0) word &= 0xbfffbfffu;
+      return word;
+    };
+    const auto a_of = [&](unsigned row, unsigned k) { return pair(row * 32 + k / 2, false); };
+    __syncthreads();
+    for (unsigned n = t; n < 64 * 32; n += 128) {
+      const unsigned row = n / 32, k = n % 32 * 2, word = a_of(row, k);
+      s.a[row * 64 + (k / 8 ^ row % 8) * 8 + k % 8] = static_cast<unsigned short>(word);
+      s.a[row * 64 + (k / 8 ^ row % 8) * 8 + k % 8 + 1] = static_cast<unsigned short>(word >> 16);
+    }
+    for (unsigned n = t; n < kN * 32; n += 128) {
+      const unsigned column = n / 32, word = pair(n, true);
+      for (unsigned k = n % 32 * 2, half = 0; half < 2; ++half, ++k) {
+        const unsigned at = kB == Major::K ? column * 64 + (k / 8 ^ column % 8) * 8 + k % 8
+                                           : column / 64 * 4096 + k * 64 + (column % 64 / 8 ^ k % 8) * 8 + column % 8;
+        s.b[at] = static_cast<unsigned short>(word >> 16 * half);
+      }
+    }
+    fence_proxy_async();
+    __syncthreads();
+    if (i % 4 == 0)
+      for (unsigned n = 0; n < kN / 2; ++n)
+        d[n] = __uint_as_float((mix(seed + 24576 + n * 128 + t) & kind.keep_c) | kind.set_c);
+    unsigned a[4][4] = {};
+    for (unsigned step = 0; kRegistersA && step < 4; ++step)
+      for (unsigned r = 0; r < 4; ++r)
+        a[step][r] = a_of(t / 32 * 16 + lane / 4 + r % 2 * 8, step * 16 + lane % 4 * 2 + r / 2 * 8);
+    const MatrixDescriptor of_a = matrix_descriptor(s.a, leading);
+    const MatrixDescriptor of_b = matrix_descriptor(s.b, kB == Major::K ? leading : 8192);
+    wgmma_fence();
+#pragma unroll
+    for (unsigned step = 0; step < 4; ++step) {
+      const unsigned at = kB == Major::K ? step * 32 : step * 2048;
+      const bool accumulate = kind.accumulate || step > 0;
+      if constexpr (kRegistersA)
+        wgmma_m64nNk16<T, kB>(d, a[step], of_b + at, accumulate);
+      else
+        wgmma_m64nNk16<T, kB>(d, of_a + step * 32, of_b + at, accumulate);
+    }
+    wgmma_commit();
+    wgmma_wait<0>(d, a);
+#pragma unroll
+    for (unsigned n = 0; n < kN / 2; ++n)
+      out[((blockIdx.x * kProducts + i) * (kN / 2) + n) * 128 + t] = __float_as_uint(d[n]);
+  }
+}
+
+struct Stored {
+  alignas(16) unsigned short rows[64][8];
+};
+
+// Rows in a scrambled order.
+__global__ void matrix_stores(unsigned* out /*[256]*/) {
+  Stored& s = shared<Stored>();
+  const unsigned lane = threadIdx.x;
+  for (unsigned i = lane; i < 512; i += 32) s.rows[i / 8][i % 8] = 0;
+  __syncwarp();
+  const unsigned registers[4] = {mix(lane), mix(lane + 32), mix(lane + 64), mix(lane + 96)};
+  stmatrix_x4(s.rows[(lane * 5 + 3) % 64], registers);
+  __syncwarp();
+  for (unsigned i = lane; i < 256; i += 32)
+    out[i] = s.rows[i / 4][i % 4 * 2] | static_cast<unsigned>(s.rows[i / 4][i % 4 * 2 + 1]) << 16;
+}
+
+std::vector<Family> run_wgmma_conformance(const MachineOptions& options) {
+  Machine m(options);
+  std::vector<Family> all;
+  const auto collect_wgmma = [&]<class T, Major kB, bool kRegistersA, int kN>(const std::string& name,
+                                                                              WgmmaOperandKind kind, unsigned leading) {
+    constexpr unsigned kBlocks = 2;
+    Family family{name, std::vector<std::uint32_t>(kBlocks * kProducts * kN / 2 * 128), 0};
+    const Array<unsigned> out = m.upload(name.c_str(), family.words.data(), family.words.size());
+    launch<WgmmaTiles>(m, wgmma_products<T, kB, kRegistersA, kN>, dim3(kBlocks), dim3(128), kind, leading, out.data());
+    m.download(family.words.data(), out);
+    all.push_back(std::move(family));
+  };
+  // Every form, with numbers near 1.
+  const auto forms = [&]<class T>(T, const std::string& type, WgmmaOperandKind kind) {
+    const auto sizes = [&]<Major kB, bool kRegistersA>(const std::string& form) {
+      collect_wgmma.template operator()<T, kB, kRegistersA, 64>(type + form + "_n64", kind, 16);
+      collect_wgmma.template operator()<T, kB, kRegistersA, 80>(type + form + "_n80", kind, 16);
+      collect_wgmma.template operator()<T, kB, kRegistersA, 96>(type + form + "_n96", kind, 16);
+      collect_wgmma.template operator()<T, kB, kRegistersA, 128>(type + form + "_n128", kind, 16);
+      collect_wgmma.template operator()<T, kB, kRegistersA, 256>(type + form + "_n256", kind, 16);
+    };
+    sizes.template operator()<Major::K, false>("_ss_k");
+    sizes.template operator()<Major::MN, false>("_ss_mn");
+    sizes.template operator()<Major::K, true>("_rs_k");
+    sizes.template operator()<Major::MN, true>("_rs_mn");
+  };
+  forms(__half{}, "wgmma_half", {0x8fff, 0x3000, 0x81ffffff, 0x3c000000, false, true, false});
+  forms(__nv_bfloat16{}, "wgmma_bfloat16", {0x83ff, 0x3c00, 0x81ffffff, 0x3c000000, false, true, false});
+  // Every kind of operands, in two forms. fp16: sign, 5 bits of exponent, 10 of fraction; bf16: 8 and 7.
+  const auto kinds = [&]<class T>(T, const std::string& name, WgmmaOperandKind kind) {
+    collect_wgmma.template operator()<T, Major::K, false, 64>(name + "_ss", kind, 16);
+    collect_wgmma.template operator()<T, Major::MN, true, 96>(name + "_rs", kind, 16);
+  };
+  kinds(__half{}, "wgmma_half_any_bits", {0xffff, 0, 0xbfffffff, 0, false, true, true});
+  kinds(__half{}, "wgmma_half_finite", {0xbfff, 0, 0xbfffffff, 0, false, true, false});
+  kinds(__half{}, "wgmma_half_subnormal", {0x87ff, 0, 0x807fffff, 0x30000000, false, true, false});
+  kinds(__half{}, "wgmma_half_cancelling", {0x9fff, 0x2000, 0x83ffffff, 0x34000000, true, true, false});
+  kinds(__half{}, "wgmma_half_zeros", {0xbc00, 0, 0x80000000, 0, false, true, false});
+  kinds(__half{}, "wgmma_half_large", {0x8bff, 0x7000, 0x80ffffff, 0x7e000000, false, true, false});
+  kinds(__half{}, "wgmma_half_no_c", {0x8fff, 0x3000, 0xffffffff, 0x7fc00000, false, false, false});
+  kinds(__nv_bfloat16{}, "wgmma_bfloat16_any_bits", {0xffff, 0, 0xbfffffff, 0, false, true, true});
+  kinds(__nv_bfloat16{}, "wgmma_bfloat16_finite", {0xbfff, 0, 0xbfffffff, 0, false, true, false});
+  kinds(__nv_bfloat16{}, "wgmma_bfloat16_subnormal", {0x80ff, 0, 0x80ffffff, 0, false, true, false});
+  kinds(__nv_bfloat16{}, "wgmma_bfloat16_small", {0x83ff, 0x1c00, 0x83ffffff, 0, false, true, false});
+  kinds(__nv_bfloat16{}, "wgmma_bfloat16_cancelling", {0x87ff, 0x3800, 0x83ffffff, 0x34000000, true, true, false});
+  kinds(__nv_bfloat16{}, "wgmma_bfloat16_large", {0x80ff, 0x5e00, 0x80ffffff, 0x7e000000, false, true, false});
+  kinds(__nv_bfloat16{}, "wgmma_bfloat16_no_c", {0x83ff, 0x3c00, 0xffffffff, 0x7fc00000, false, false, false});
+  // K-major: the leading distance has no meaning.
+  collect_wgmma.template operator()<__half, Major::K, false, 64>(
+      "wgmma_half_leading", {0x8fff, 0x3000, 0x81ffffff, 0x3c000000, false, true, false}, 1232);
+  {
+    Family family{"stmatrix", std::vector<std::uint32_t>(256), 0};
+    const Array<unsigned> out = m.upload("stmatrix", family.words.data(), family.words.size());
+    launch<Stored>(m, matrix_stores, dim3(1), dim3(32), out.data());
+    m.download(family.words.data(), out);
+    all.push_back(std::move(family));
+  }
+  return all;
+}
+
+}  // namespace flash::inline FLASH_MACHINE
