@@ -42,10 +42,6 @@ const std::vector<unsigned char>& padding_bytes(Padding padding, std::size_t byt
   return found;
 }
 
-std::string counted(std::size_t bytes) {
-  return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes");
-}
-
 // "float4" for "'const struct float4'".
 std::string plain_type(std::string name) {
   for (const char* word : {"'", "const ", "volatile ", "struct "})
@@ -704,8 +700,8 @@ void Checker::race(const Wrong& wrong, Access access_, Epoch mine, const void* a
         std::string(now) + " after " + before + " of " + element(address, bytes) + " (" + counted(bytes) + ")",
         is_of_companion(wrong.earlier) && wrong.distance < 3
             ? std::string(async_sites_.at(site_index_of(wrong.earlier)).remedy) + " before this " + now
-        : is_of_companion(mine) && wrong.distance < 3
-            ? "put a barrier between the two: __syncthreads(), or an mbarrier that the issuing thread waits on"
+        : is_of_companion(mine) && wrong.distance < 3 ? "put a barrier between the two: __syncthreads(), or an "
+                                                        "mbarrier; who arrives for its warp calls __syncwarp() first"
         : copied && wrong.distance < 3
             ? std::string("put ") + (wrong.distance == 1 ? "__syncwarp()" : "__syncthreads()") +
                   " between the copying thread's cp_async_wait and this " + (is_of_copy(mine) ? "copy" : now)

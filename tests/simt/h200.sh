@@ -1,10 +1,10 @@
 #!/bin/sh
 # h200.sh: everything in this folder that needs a GPU, in one go: conformance words, hardware counters, sanitizer table.
 # Needs nvcc, ncu and compute-sanitizer; takes a few minutes. Without one of the last two, its file is left out.
-# Run: from the repository's root, tests/simt/h200.sh OUTPUT_DIRECTORY [sm_90]
+# Run: from the repository's root, tests/simt/h200.sh OUTPUT_DIRECTORY [sm_90a]
 set -eu
 out=${1:?usage: tests/simt/h200.sh OUTPUT_DIRECTORY [ARCHITECTURE]}
-arch=${2:-sm_90}
+arch=${2:-sm_90a}
 mkdir -p "$out"
 build=$(mktemp -d)
 here=tests/simt
@@ -12,7 +12,7 @@ here=tests/simt
 # Host and device without contraction: a*b+c is two roundings unless the source says fmaf.
 flags="-std=c++20 -O2 -lineinfo -arch=$arch -fmad=false -I. -x cu"
 # Fresh memory is not poisoned here: initcheck would take the poison for data.
-# conformance and museum have a second kernel file each, whose instructions need sm_80.
+# Further kernel files of a program (museum_ptx.cu) need sm_80, or sm_90a.
 for name in conformance:record counters:counters_main museum:museum_main; do
   # shellcheck disable=SC2086  # flags are words
   nvcc $flags -DFLASH_NO_POISON "$here/${name%%:*}"*.cu "$here/${name##*:}.cpp" -o "$build/${name%%:*}" &

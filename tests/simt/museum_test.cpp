@@ -11,18 +11,15 @@
 
 #include "sim/error.hpp"
 #include "tests/simt/museum.hpp"
+#include "tests/simt/museum_expected.hpp"
 
 namespace {
 
-using flash::Completion, flash::Exhibit, flash::Finding, flash::MachineOptions, flash::Order, flash::Variant;
+using flash::Completion, flash::Exhibit, flash::Expected, flash::Finding, flash::MachineOptions, flash::Order,
+    flash::Variant;
 
 // One worker and the forward order make reports repeatable to the last thread number.
 const MachineOptions repeatable{.threads = 1, .keep_going = true};
-
-struct Expected {
-  const char* exhibit;
-  const char* report;  // all findings, one after the other
-};
 
 // clang-format off
 const Expected expected[] = {
@@ -455,7 +452,7 @@ race: read after cp.async of shared Stages+124 (4 bytes)
 std::map<std::string, std::string> marks() {
   std::map<std::string, std::string> found;
   const std::regex mark("[a-z_0-9]+:[0-9]+");
-  for (const std::string file : {"museum.cu", "museum_ptx.cu"}) {
+  for (const std::string file : {"museum.cu", "museum_ptx.cu", "museum_tma.cu"}) {
     std::ifstream source(FLASH_SOURCE_DIR "/tests/simt/" + file);
     int number = 0;
     for (std::string line; std::getline(source, line);) {
@@ -497,6 +494,8 @@ TEST_CASE("each bug is reported word for word") {
   for (const Exhibit& exhibit : flash::exhibits) {
     std::string report = "(the test expects nothing for this exhibit)";
     for (const Expected& e : expected)
+      if (std::string(e.exhibit) == exhibit.name) report = e.report;
+    for (const Expected& e : flash::tma_expected)
       if (std::string(e.exhibit) == exhibit.name) report = e.report;
     if (!exhibit.visible) report = "";
     for (int k = 1; k <= 3; ++k)
