@@ -240,12 +240,12 @@ void Checker::no_proxy_fence(const AsyncOperation& operation, Epoch mine, Epoch 
 void Checker::disturbs_mbarrier(Access access_, Epoch mine, const void* address, std::size_t bytes) {
   const char* const now = named(mine, access_);
   if (worker_.findings.repeated("mbarrier", site_index_of(mine), 0, worker_.block)) return;
-  worker_.findings.add({"mbarrier",
-                        std::string(now) + " of " + element(address, bytes) + " (" + std::to_string(bytes) +
-                            " bytes), which is an mbarrier",
-                        "leave an mbarrier's 8 bytes to the instructions on mbarriers",
-                        {side(now, mine)},
-                        worker_.block});
+  worker_.findings.add(
+      {"mbarrier",
+       std::string(now) + " of " + element(address, bytes) + " (" + counted(bytes) + "), which is an mbarrier",
+       "leave an mbarrier's 8 bytes to the instructions on mbarriers",
+       {side(now, mine)},
+       worker_.block});
 }
 
 void Checker::disturbs_async(const AsyncOperation& operation, Access access_, Epoch mine, const void* address,
@@ -256,7 +256,7 @@ void Checker::disturbs_async(const AsyncOperation& operation, Access access_, Ep
     return;
   worker_.findings.add(
       {"asynchronous copy",
-       std::string(now) + " of " + element(address, bytes) + " (" + std::to_string(bytes) + " bytes) while " +
+       std::string(now) + " of " + element(address, bytes) + " (" + counted(bytes) + ") while " +
            (is_of_companion(mine) ? "another " : "") + operation.instruction +
            (operation.writes ? " writes" : " reads") + " it",
        std::string(operation.remedy) + " before this " + now,

@@ -42,10 +42,6 @@ const std::vector<unsigned char>& padding_bytes(Padding padding, std::size_t byt
   return found;
 }
 
-std::string counted(std::size_t bytes) {
-  return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes");
-}
-
 // "float4" for "'const struct float4'".
 std::string plain_type(std::string name) {
   for (const char* word : {"'", "const ", "volatile ", "struct "})
@@ -68,23 +64,40 @@ class Outside {
 // ---- what a thread has learned -------------------------------------------------------------------------------------
 
 std::uint64_t Clocks::of(unsigned thread) const {
-  const auto found = later_.find(thread);
-  return found == later_.end() ? all_ : found->second;
+  const auto found = std::ranges::lower_bound(later_, thread, {}, &Later::thread);
+  return found == later_.end() || found->thread != thread ? all_ : found->clock;
 }
 
 void Clocks::raise_all(std::uint64_t clock) {
-  all_ = std::max(all_, clock);
-  std::erase_if(later_, [this](const auto& entry) { return entry.second <= all_; });
+  if (clock <= all_) return;
+  all_ = clock;
+  std::erase_if(later_, [this](const Later& later) { return later.clock <= all_; });
 }
 
 void Clocks::raise(unsigned thread, std::uint64_t clock) {
-  if (clock <= of(thread)) return;
-  later_[thread] = clock;
+  if (clock <= all_) return;
+  const auto found = std::ranges::lower_bound(later_, thread, {}, &Later::thread);
+  if (found == later_.end() || found->thread != thread)
+    later_.insert(found, {thread, clock});
+  else
+    found->clock = std::max(found->clock, clock);
 }
 
 void Clocks::join(const Clocks& other) {
   raise_all(other.all_);
-  for (const auto& [thread, clock] : other.later_) raise(thread, clock);
+  if (other.later_.empty()) return;
+  std::vector<Later> both;
+  both.reserve(later_.size() + other.later_.size());
+  auto mine = later_.begin();
+  for (const Later& theirs : other.later_) {
+    while (mine != later_.end() && mine->thread < theirs.thread) both.push_back(*mine++);
+    if (mine != later_.end() && mine->thread == theirs.thread)
+      both.push_back({theirs.thread, std::max(mine++->clock, theirs.clock)});
+    else if (theirs.clock > all_)
+      both.push_back(theirs);
+  }
+  both.insert(both.end(), mine, later_.end());
+  later_ = std::move(both);
 }
 
 View::Blocks& View::own() {
@@ -677,15 +690,9 @@ void Checker::release(void* begin, const void* pc) {
 
 std::string Checker::element(const void* address, std::size_t bytes) const {
   const auto* at = static_cast<const std::byte*>(address);
-  if (layout_ && static_cast<std::size_t>(at - worker_.shared) < worker_.shared_bytes) {
-    const SharedLayout::Array& array = *layout_->nearest(at - worker_.shared);
-    return std::string("shared ") + array.name + "+" +
-           std::to_string(static_cast<std::size_t>(at - worker_.shared) - array.at);
-  }
-  if (static_cast<std::size_t>(at - (worker_.shared - kSharedBefore)) < kSharedRegion) {
-    const std::ptrdiff_t offset = at - worker_.shared;
-    return "shared " + shared_name(worker_) + (offset < 0 ? "" : "+") + std::to_string(offset);
-  }
+  if (layout_ ? static_cast<std::size_t>(at - worker_.shared) < worker_.shared_bytes
+              : static_cast<std::size_t>(at - (worker_.shared - kSharedBefore)) < kSharedRegion)
+    return worker_.place(address);
   const DeviceArray& array = global_.memory.arrays[global_.memory.owner(address)];
   return array.name + "[" + std::to_string(array.index(at, bytes)) + "]";
 }
@@ -717,8 +724,8 @@ void Checker::race(const Wrong& wrong, Access access_, Epoch mine, const void* a
         std::string(now) + " after " + before + " of " + element(address, bytes) + " (" + counted(bytes) + ")",
         is_of_companion(wrong.earlier) && wrong.distance < 3
             ? std::string(async_sites_.at(site_index_of(wrong.earlier)).remedy) + " before this " + now
-        : is_of_companion(mine) && wrong.distance < 3
-            ? "put a barrier between the two: __syncthreads(), or an mbarrier that the issuing thread waits on"
+        : is_of_companion(mine) && wrong.distance < 3 ? "put a barrier between the two: __syncthreads(), or an "
+                                                        "mbarrier; who arrives for its warp calls __syncwarp() first"
         : copied && wrong.distance < 3
             ? std::string("put ") + (wrong.distance == 1 ? "__syncwarp()" : "__syncthreads()") +
                   " between the copying thread's cp_async_wait and this " + (is_of_copy(mine) ? "copy" : now)

@@ -40,7 +40,11 @@ class Clocks {
 
  private:
   std::uint64_t all_ = 0;
-  std::map<unsigned, std::uint64_t> later_;  // by thread, each above all_
+  struct Later {
+    unsigned thread;
+    std::uint64_t clock;  // above all_
+  };
+  std::vector<Later> later_;  // by thread
 };
 
 // What a thread learned through releases: the clocks of each block. Copies share their contents until one changes: all

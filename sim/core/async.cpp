@@ -14,12 +14,17 @@ void AsyncRanges::begin_block(const std::byte* shared, std::size_t shared_bytes)
 
 AsyncRanges::Id AsyncRanges::begin(AsyncOperation operation) {
   count(operation, 1);
-  operations_.emplace(++last_, std::move(operation));
+  const std::byte *begin = nullptr, *end = nullptr;
+  for (const AsyncPiece& piece : operation.pieces) {
+    begin = begin ? std::min(begin, piece.begin) : piece.begin;
+    end = std::max(end, piece.begin + piece.bytes);
+  }
+  operations_.emplace(++last_, UnderWay{std::move(operation), begin, end});
   return last_;
 }
 
 AsyncOperation AsyncRanges::end(Id id) {
-  AsyncOperation operation = std::move(operations_.extract(id).mapped());
+  AsyncOperation operation = std::move(operations_.extract(id).mapped().operation);
   count(operation, -1);
   return operation;
 }
@@ -36,8 +41,9 @@ void AsyncRanges::count(const AsyncOperation& operation, int change) {
 
 const AsyncOperation* AsyncRanges::disturbed(const void* address, std::size_t bytes, bool writes) const {
   const auto* at = static_cast<const std::byte*>(address);
-  for (const auto& [id, operation] : operations_) {
-    if (!writes && !operation.writes) continue;
+  for (const auto& [id, under_way] : operations_) {
+    const AsyncOperation& operation = under_way.operation;
+    if ((!writes && !operation.writes) || at >= under_way.end || under_way.begin >= at + bytes) continue;
     for (const AsyncPiece& piece : operation.pieces)
       if (at < piece.begin + piece.bytes && piece.begin < at + bytes) return &operation;
   }

@@ -41,7 +41,11 @@ class AsyncRanges {
 
  private:
   void count(const AsyncOperation& operation, int change);
-  std::map<Id, AsyncOperation> operations_;  // oldest first
+  struct UnderWay {
+    AsyncOperation operation;
+    const std::byte *begin, *end;  // all pieces lie between them
+  };
+  std::map<Id, UnderWay> operations_;  // oldest first
   Id last_ = 0;
   const std::byte* shared_ = nullptr;
   std::size_t shared_bytes_ = 0;

@@ -3,6 +3,7 @@
 #include "sim/core/bulk.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <utility>
@@ -14,14 +15,10 @@ namespace flash::simt {
 namespace {
 
 constexpr char kLoad[] = "cp.async.bulk.tensor", kStore[] = "cp.async.bulk.tensor (store)";
-constexpr char kOfLoad[] = "let the thread wait on its mbarrier (mbarrier_wait)";
+constexpr char kOfLoad[] = "let the thread wait on the load's mbarrier (mbarrier_wait)";
 constexpr char kOfStoreRead[] = "let the issuing thread wait for it (cp_async_bulk_wait_read), then a barrier,";
 constexpr char kOfStoreWrite[] = "let the issuing thread wait for the writes (cp_async_bulk_wait, not its _read form)";
 constexpr std::size_t kTileAlignment = 128;
-
-std::string counted(std::int64_t count, const char* what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
-}
 
 }  // namespace
 
@@ -122,7 +119,7 @@ void Bulk::arrive(std::uint64_t* at, bool expects, unsigned bytes, Site site) {
   if (barrier.bytes + bytes > Mbarrier::kMost)
     worker_.misuse(
         "mbarrier",
-        "mbarrier " + worker_.place(at) + " is to expect " + counted(barrier.bytes + std::int64_t{bytes}, "byte"),
+        "mbarrier " + worker_.place(at) + " is to expect " + counted(static_cast<std::uint64_t>(barrier.bytes + bytes)),
         "expect at most 1048575 bytes in a phase", {worker_.side("expects", thread)});
   if (barrier.missing == 0)
     worker_.misuse("mbarrier",
@@ -159,7 +156,8 @@ void Bulk::end_phase_if_done(Mbarrier& barrier) {
   for (const Load& load : loads_)
     if (load.barrier == &barrier && load.phase == barrier.phase) {
       accuse("a phase of mbarrier " + worker_.place(barrier.at) + " expects " +
-                 counted(barrier.expected_bytes, "byte") + ", its copies bring " + std::to_string(barrier.copied_bytes),
+                 counted(static_cast<std::uint64_t>(barrier.expected_bytes)) + ", its copies bring " +
+                 std::to_string(barrier.copied_bytes),
              "expect as many bytes as the boxes of the phase's copies have, edges included",
              {kLoad, nullptr, load.site, true, worker_.block, load.thread});
       break;
@@ -198,8 +196,8 @@ std::string Bulk::missing(const std::byte* at, unsigned parity) const {
   std::string text = " wait at mbarrier " + worker_.place(at) + ", parity " + std::to_string(parity & 1) + ": ";
   if (barrier.missing > 0) text += counted(barrier.missing, "arrival");
   if (barrier.missing > 0 && barrier.bytes != 0) text += " and ";
-  if (barrier.bytes > 0) text += counted(barrier.bytes, "byte");
-  if (barrier.bytes < 0) text += counted(-barrier.bytes, "byte") + " too many";
+  if (barrier.bytes != 0) text += counted(static_cast<std::uint64_t>(std::abs(barrier.bytes)));
+  if (barrier.bytes < 0) text += " too many";
   return text + (barrier.bytes < 0 ? "" : " missing");
 }
 
@@ -362,6 +360,7 @@ void Bulk::end_block(bool regularly) {
       }
       write(store);
     }
+  if (worker_.findings.any(worker_.block)) return;  // what was wrong with their mbarriers was said
   constexpr char kUnawaited[] = "and no thread has waited for a load";
   constexpr char kAwait[] = "wait on its mbarrier (mbarrier_wait) before the block ends, or do not load";
   for (const Load& load : loads_) left(kUnawaited, kAwait, kLoad, load.site, load.thread);

@@ -21,7 +21,7 @@ using NamedBarriers = std::array<NamedBarrier, 16>;
 // How many registers a thread of each warpgroup may have. What the kernel needs is the compiler's business.
 struct RegisterBudget {
   static constexpr unsigned kOfSm = 65536, kMost = 255, kStep = 8;
-  unsigned at_launch = 0;            // 0: the kernel has no __launch_bounds__
+  unsigned at_launch = 0;            // 0: the kernel has no __launch_bounds__(threads, blocks)
   std::vector<unsigned> of, wanted;  // wanted: by a warpgroup that waits in setmaxnreg.inc
 
   void begin_block(std::size_t warpgroups) {
@@ -30,8 +30,8 @@ struct RegisterBudget {
   }
   // As __launch_bounds__ lets the compiler give them out.
   void bound(unsigned threads, unsigned blocks) {
-    at_launch = kOfSm / (threads * std::max(blocks, 1u)) / kStep * kStep;
-    at_launch = std::min(at_launch, kMost);
+    if (blocks == 0) return;
+    at_launch = std::min(kOfSm / (threads * blocks), kMost) / kStep * kStep;
     for (unsigned& registers : of) registers = at_launch;
   }
   unsigned free() const {  // for each thread of one warpgroup

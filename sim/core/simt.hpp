@@ -38,9 +38,9 @@ extern constinit thread_local Tally tally;
 // Refuses a struct that is larger than what the launch gives.
 std::byte* shared_memory(std::size_t bytes, const char* type, void (*padding)(unsigned char*));
 
-// Refuses a launch with more threads in a block than the kernel's __launch_bounds__ allows. With them and the blocks
-// that are to run on an SM at a time the compiler knows how many registers a thread may have.
-void check_launch_bounds(unsigned threads, unsigned blocks = 1, unsigned clusters = 0);
+// Refuses a launch with more threads in a block than the kernel's __launch_bounds__ allows. Where they
+// say how many blocks an SM is to run at a time, the compiler knows how many registers a thread may have.
+void check_launch_bounds(unsigned threads, unsigned blocks = 0, unsigned clusters = 0);
 
 enum class Vote { none, count, all, any };
 // Waits for all threads of the block; the result is the vote over the predicates.

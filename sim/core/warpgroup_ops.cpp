@@ -301,8 +301,8 @@ bool Worker::set_registers(unsigned group, RegisterCount wanted) {
   const std::string name =
       std::string("setmaxnreg.") + (wanted.increases ? "inc " : "dec ") + std::to_string(wanted.registers);
   if (budget_.at_launch == 0)
-    misuse("register budget", name + " in a kernel without __launch_bounds__",
-           "declare them: they say how many registers a thread has at the launch", {side("calls", thread)});
+    misuse("register budget", name + " in a kernel without __launch_bounds__(threads, blocks)",
+           "give both numbers: they say how many registers a thread has at the launch", {side("calls", thread)});
   unsigned& own = budget_.of[group];
   if (wanted.increases ? wanted.registers < own : wanted.registers > own)
     misuse("register budget",

@@ -116,7 +116,8 @@ FLASH_INLINE void bar_arrive(int barrier, int threads, FLASH_SITE) {
 }
 
 // The warpgroup's threads take more registers from what the block has left, waiting until there are so many; or give
-// some back. A thread begins with 65536 / (threads · blocks of __launch_bounds__), a multiple of 8, at most 248.
+// some back. With __launch_bounds__(threads, blocks) a thread begins with 65536 / (threads · blocks), a multiple of 8, at
+// most 248.
 template <int kRegisters>
 FLASH_INLINE void setmaxnreg_inc(FLASH_SITE) {
   static_assert(kRegisters >= 24 && kRegisters <= 256 && kRegisters % 8 == 0, "setmaxnreg: a multiple of 8, 24 to 256");

@@ -102,6 +102,10 @@ std::deque<RawFinding> FindingLog::take() {
   return std::exchange(findings_, {});
 }
 
+std::string counted(std::uint64_t count, const char* what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
 std::string site_of(const void* return_address) {
   const std::vector<std::string>& sites = sites_of(return_address);
   return sites.empty() ? "?" : sites[0];

@@ -119,6 +119,7 @@ class FindingLog {
  public:
   // The finding with this kind and these sites that was seen in this block before (it is counted then); null: none.
   RawFinding* repeated(const char* kind, std::uintptr_t side0, std::uintptr_t side1, unsigned block);
+  bool any(unsigned block) const { return !findings_.empty() && findings_.back().block == block; }
   RawFinding& add(RawFinding finding) { return findings_.emplace_back(std::move(finding)); }
   std::deque<RawFinding> take();
 
@@ -129,6 +130,8 @@ class FindingLog {
   std::deque<RawFinding> findings_;  // stay where they are
 };
 
+// "1 byte", "2 bytes".
+std::string counted(std::uint64_t count, const char* what = "byte");
 // "reduce.cu:31" for a program counter (the call's return address) or a source location; "?" when unknown.
 std::string site_of(const void* return_address);
 std::string site_of(const Site& site);

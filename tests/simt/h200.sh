@@ -12,7 +12,7 @@ here=tests/simt
 # Host and device without contraction: a*b+c is two roundings unless the source says fmaf.
 flags="-std=c++20 -O2 -lineinfo -arch=$arch -fmad=false -I. -x cu"
 # Fresh memory is not poisoned here: initcheck would take the poison for data.
-# conformance and museum have more kernel files each, whose instructions need sm_80 (_ptx) and sm_90a (_tma, _wgmma).
+# Further kernel files of a program (museum_ptx.cu, museum_tma.cu) need sm_80, or sm_90a.
 for name in conformance:record counters:counters_main museum:museum_main; do
   # shellcheck disable=SC2086  # flags are words
   nvcc $flags -DFLASH_NO_POISON "$here/${name%%:*}"*.cu "$here/${name##*:}.cpp" -o "$build/${name%%:*}" &

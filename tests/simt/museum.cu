@@ -807,7 +807,6 @@ void run_variant(Machine& m, const std::string& name) {
 
 std::vector<Finding> run_exhibit(const std::string& name, Variant variant, const MachineOptions& options) {
   if (is_of_ptx(name)) return run_ptx_exhibit(name, variant, options).findings;
-  if (is_of_wgmma(name)) return run_wgmma_exhibit(name, variant, options).findings;
   Machine m(options);
   if (variant == Variant::bug)
     run_variant<false>(m, name);

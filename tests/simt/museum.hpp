@@ -1,5 +1,6 @@
 // museum.hpp: the bug museum's catalogue: which exhibits exist, what each must make a checker say, what it stands for.
-// An exhibit is a kernel of museum.cu, museum_ptx.cu or museum_wgmma.cu, as a bug and as a correct twin, at which every tool is silent.
+// An exhibit is a kernel of museum.cu, museum_ptx.cu, museum_tma.cu or museum_wgmma.cu, as a bug and as a correct twin,
+// at which every tool is silent.
 // Use: for (const Exhibit& e : exhibits) on_checked::run_exhibit(e.name, Bug, options);   (on_gpu, on_sim alike)
 #pragma once
 #include <string>
@@ -157,6 +158,53 @@ inline constexpr Exhibit exhibits[] = {
      "K/V tail beyond the sequence's end", "memcheck"},
     {"cp_async_source_too_large", "the number of bytes to read exceeds the copy's 16", "a tail not limited to one copy",
      ""},
+    {"tma_no_wait", "reads a tile without a wait on the mbarrier of its load", "a barrier taken for a wait", ""},
+    {"tma_wrong_parity", "waits for the parity of the phase before the first, which counts as complete",
+     "the consumer's parity begun at 1, as the producer's", ""},
+    {"tma_one_waits", "one warp waits for the tile, two read it", "a wait in a branch", "racecheck"},
+    {"tma_expects_too_much", "the mbarrier expects the bytes of two loads, there is one: nobody goes on",
+     "a box that was made smaller, its bytes not", "synccheck"},
+    {"tma_counts_valid_rows", "the mbarrier expects the bytes inside the tensor; the whole box's come",
+     "K/V tail beyond the sequence's end", "synccheck"},
+    {"tma_expects_too_little", "the mbarrier expects the bytes of one load, there are two", "a second panel added", ""},
+    {"tma_refilled_early", "the next tile is loaded over one that others still read",
+     "the barrier at the end of a loop over tiles", "racecheck"},
+    {"tma_q_released_early", "one lane releases a tile right after its warp's ldmatrix: the others' rows may be unread",
+     "Q's tile of a persistent kernel: 5 of 6 runs wrong on an H200", "racecheck"},
+    {"tma_over_stores", "a load into a tile that was cleared by ordinary stores, without a proxy fence",
+     "a tile's padding cleared once", ""},
+    {"tma_misaligned", "the tile begins at a multiple of 16 bytes, not of 128", "tiles behind a small array",
+     "memcheck"},
+    {"tma_past_end", "the tile's second half lies past the end of the shared struct", "a stage too many", "memcheck"},
+    {"tma_rank", "three coordinates for a map of two dimensions", "a map made for another layout", "memcheck"},
+    {"tma_map_too_large", "the map says one row more than the array has", "a padded length taken for the true one",
+     "memcheck"},
+    {"tma_no_proxy_fence", "a bulk store of a tile that ordinary stores wrote, without a proxy fence",
+     "pengcuo/FlashMLA-ETAP#3; an H200 shows nothing", ""},
+    {"tma_store_no_barrier", "a bulk store of a tile that other threads wrote, with their fences, without a barrier",
+     "a fence taken for a barrier", "racecheck"},
+    {"tma_staging_reused", "the tile of a bulk store is written again before it was read",
+     "O's staging, an H200 shows nothing", "racecheck"},
+    {"tma_left_early", "the block ends before its bulk store is known to have read its tile",
+     "the last line of an epilogue; an H200 shows nothing", ""},
+    {"tma_no_commit", "the wait is for groups, the store is in none", "a forgotten commit", ""},
+    {"tma_read_is_not_written", "reads what a bulk store writes after the wait with .read", "the two waits confused",
+     ""},
+    {"mbarrier_not_published", "a load completes on an mbarrier that fence_mbarrier_init has not published",
+     "an H200 shows nothing", ""},
+    {"mbarrier_init_unordered", "others wait on an mbarrier that may not be made yet", "a forgotten barrier",
+     "synccheck"},
+    {"mbarrier_arrivals_missing", "mbarrier_init says 32 arrivals, one lane arrives for its warp", "threads or warps",
+     "synccheck"},
+    {"mbarrier_too_many_arrivals", "mbarrier_init says one arrival, there are two in one phase",
+     "arrive.expect_tx taken for expect_tx", "synccheck"},
+    {"mbarrier_phase_skipped", "arrivals of the next phase before anybody has waited for the last one",
+     "a consumer that need not wait", ""},
+    {"mbarrier_made_twice", "mbarrier_init of an mbarrier in use", "a loop over tiles around the set-up", "synccheck"},
+    {"mbarrier_not_made", "arrives at an mbarrier that nobody has made", "one stage too few in the set-up",
+     "synccheck"},
+    {"mbarrier_overwritten", "a tile's element too far is the mbarrier behind it", "tile one column too small", ""},
+    {"mbarrier_of_none", "mbarrier_init of 0 arrivals", "a count of consumers that rounds down", "synccheck"},
     {"wgmma_no_fence", "the first product has no wgmma_fence before it", "registers that are written too late", ""},
     {"wgmma_rescaled", "accumulators are multiplied between two products, without a fence behind that",
      "an attention kernel's rescaling of O", ""},
@@ -217,29 +265,33 @@ inline constexpr Exhibit exhibits[] = {
      "persistent kernels whose warpgroups get different numbers of tiles", "synccheck"},
     {"setmaxnreg_over_budget", "warpgroups ask for more registers than the block has",
      "register counts that do not add up", ""},
-    {"setmaxnreg_wrong_way", "setmaxnreg.dec to more registers than the thread has",
-     "a block of fewer threads than the constant was made for", ""},
+    {"setmaxnreg_wrong_way", "setmaxnreg.inc to fewer registers than the thread has",
+     "the two directions exchanged", ""},
     {"setmaxnreg_of_one_warp", "one warp of a warpgroup gives registers back", "a producer of one warp", ""},
-    {"setmaxnreg_no_bounds", "setmaxnreg in a kernel without __launch_bounds__",
-     "the number at the launch is the compiler's choice then", ""},
+    {"setmaxnreg_no_bounds", "setmaxnreg in a kernel whose __launch_bounds__ name no number of blocks",
+     "ptxas ignores setmaxnreg then", ""},
     {"blind_member_overrun", "an index overruns one array of the shared struct into the next", "padding mistakes", "",
      false},
     {"blind_row_overrun", "a column index overruns its row into the next row of the same array",
      "leading dimension mistakes", "", false},
 };
 
-// An exhibit of museum_ptx.cu or museum_wgmma.cu: with what it calculated and what was counted, which no schedule may change.
+// An exhibit of an instruction of PTX: with what it calculated and what was counted, which no schedule may change.
 struct PtxExhibit {
   std::vector<Finding> findings;
   std::vector<float> out;
   Ledger ledger;
 };
-inline bool is_of_ptx(const std::string& name) {
-  return name.starts_with("mma_") || name.starts_with("ldmatrix_") || name.starts_with("cp_async_");
+inline bool is_of_tma(const std::string& name) {
+  return name.starts_with("tma_") || name.starts_with("mbarrier_");
 }
 inline bool is_of_wgmma(const std::string& name) {
   return name.starts_with("wgmma_") || name.starts_with("stmatrix_") || name.starts_with("bar_") ||
          name.starts_with("setmaxnreg_");
+}
+inline bool is_of_ptx(const std::string& name) {
+  return name.starts_with("mma_") || name.starts_with("ldmatrix_") || name.starts_with("cp_async_") || is_of_tma(name) ||
+         is_of_wgmma(name);
 }
 
 // Runs one exhibit on a fresh machine and returns what the machine has to say (nothing on `on_sim` and `on_gpu`).
@@ -247,16 +299,19 @@ inline bool is_of_wgmma(const std::string& name) {
 namespace on_sim {
 std::vector<Finding> run_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 PtxExhibit run_ptx_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
+PtxExhibit run_tma_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 PtxExhibit run_wgmma_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 }  // namespace on_sim
 namespace on_checked {
 std::vector<Finding> run_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 PtxExhibit run_ptx_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
+PtxExhibit run_tma_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 PtxExhibit run_wgmma_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 }  // namespace on_checked
 namespace on_gpu {
 std::vector<Finding> run_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 PtxExhibit run_ptx_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
+PtxExhibit run_tma_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 PtxExhibit run_wgmma_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 }  // namespace on_gpu
 

@@ -11,16 +11,15 @@
 
 #include "sim/error.hpp"
 #include "tests/simt/museum.hpp"
-#include "tests/simt/museum_reports.hpp"
+#include "tests/simt/museum_expected.hpp"
 
 namespace {
 
-using flash::Completion, flash::Exhibit, flash::Finding, flash::MachineOptions, flash::Order, flash::Variant;
+using flash::Completion, flash::Exhibit, flash::Expected, flash::Finding, flash::MachineOptions, flash::Order,
+    flash::Variant;
 
 // One worker and the forward order make reports repeatable to the last thread number.
 const MachineOptions repeatable{.threads = 1, .keep_going = true};
-
-using flash::Expected, flash::wgmma_expected;
 
 // clang-format off
 const Expected expected[] = {
@@ -453,7 +452,7 @@ race: read after cp.async of shared Stages+124 (4 bytes)
 std::map<std::string, std::string> marks() {
   std::map<std::string, std::string> found;
   const std::regex mark("[a-z_0-9]+:[0-9]+");
-  for (const std::string file : {"museum.cu", "museum_ptx.cu", "museum_wgmma.cu"}) {
+  for (const std::string file : {"museum.cu", "museum_ptx.cu", "museum_tma.cu", "museum_wgmma.cu"}) {
     std::ifstream source(FLASH_SOURCE_DIR "/tests/simt/" + file);
     int number = 0;
     for (std::string line; std::getline(source, line);) {
@@ -496,7 +495,9 @@ TEST_CASE("each bug is reported word for word") {
     std::string report = "(the test expects nothing for this exhibit)";
     for (const Expected& e : expected)
       if (std::string(e.exhibit) == exhibit.name) report = e.report;
-    for (const Expected& e : wgmma_expected)
+    for (const Expected& e : flash::wgmma_expected)
+      if (std::string(e.exhibit) == exhibit.name) report = e.report;
+    for (const Expected& e : flash::tma_expected)
       if (std::string(e.exhibit) == exhibit.name) report = e.report;
     if (!exhibit.visible) report = "";
     for (int k = 1; k <= 3; ++k)
@@ -520,15 +521,12 @@ TEST_CASE("each twin is silent, whatever the schedule") {
 
 TEST_CASE("tensor cores and asynchronous copies: a twin's result and counters are the same under every schedule") {
   for (const Exhibit& exhibit : flash::exhibits) {
-    const bool of_wgmma = flash::is_of_wgmma(exhibit.name);
-    if (!flash::is_of_ptx(exhibit.name) && !of_wgmma) continue;
-    const auto checked = of_wgmma ? flash::on_checked::run_wgmma_exhibit : flash::on_checked::run_ptx_exhibit;
-    const auto sim = of_wgmma ? flash::on_sim::run_wgmma_exhibit : flash::on_sim::run_ptx_exhibit;
-    const flash::PtxExhibit first = checked(exhibit.name, Variant::twin, {});
+    if (!flash::is_of_ptx(exhibit.name)) continue;
+    const flash::PtxExhibit first = flash::on_checked::run_ptx_exhibit(exhibit.name, Variant::twin, {});
     CAPTURE(exhibit.name);
-    CHECK(sim(exhibit.name, Variant::twin, {}).out == first.out);
+    CHECK(flash::on_sim::run_ptx_exhibit(exhibit.name, Variant::twin, {}).out == first.out);
     for (const MachineOptions& options : schedules()) {
-      const flash::PtxExhibit other = checked(exhibit.name, Variant::twin, options);
+      const flash::PtxExhibit other = flash::on_checked::run_ptx_exhibit(exhibit.name, Variant::twin, options);
       CHECK(other.out == first.out);
       CHECK(other.ledger == first.ledger);
     }
@@ -550,8 +548,8 @@ TEST_CASE("a tile that is read before its wait is NaN, unless copies arrive at o
 TEST_CASE("accumulators are NaN until the wait, unless products end at once") {
   const auto first = [](const char* exhibit, Completion completion) {
     const MachineOptions options{.completion = completion, .threads = 1, .keep_going = true};
-    CHECK(flash::on_sim::run_wgmma_exhibit(exhibit, Variant::twin, options).out[0] == 16);
-    return flash::on_sim::run_wgmma_exhibit(exhibit, Variant::bug, options).out[0];
+    CHECK(flash::on_sim::run_ptx_exhibit(exhibit, Variant::twin, options).out[0] == 16);
+    return flash::on_sim::run_ptx_exhibit(exhibit, Variant::bug, options).out[0];
   };
   CHECK(std::isnan(first("wgmma_no_wait", Completion::late)));
   CHECK(first("wgmma_no_wait", Completion::eager) == 16);
@@ -561,7 +559,7 @@ TEST_CASE("accumulators are NaN until the wait, unless products end at once") {
 TEST_CASE("operands are read as late as they may be") {
   const auto first = [](Completion completion) {
     const MachineOptions options{.completion = completion, .threads = 1, .keep_going = true};
-    return flash::on_sim::run_wgmma_exhibit("wgmma_a_rewritten", Variant::bug, options).out[0];
+    return flash::on_sim::run_ptx_exhibit("wgmma_a_rewritten", Variant::bug, options).out[0];
   };
   CHECK(first(Completion::late) > first(Completion::eager));
 }

@@ -531,14 +531,12 @@ __global__ void __launch_bounds__(384, 1) setmaxnreg_over_budget(const float* in
 
 template <bool Fixed>
 __global__ void __launch_bounds__(384, 1) setmaxnreg_wrong_way(const float* in, float* out, int) {
-  if (threadIdx.x < 256) {
-    if (Fixed)
-      setmaxnreg_inc<208>();
-    else
-      setmaxnreg_dec<208>();  //@ setmaxnreg_wrong_way:1
-  } else {
+  if (threadIdx.x < 256)
+    setmaxnreg_inc<208>();
+  else if (Fixed)
     setmaxnreg_dec<40>();
-  }
+  else
+    setmaxnreg_inc<40>();  //@ setmaxnreg_wrong_way:1
   out[threadIdx.x] = in[threadIdx.x];
 }
 
@@ -552,10 +550,10 @@ __device__ inline void give_back(const float* in, float* out) {
   setmaxnreg_dec<40>();  //@ setmaxnreg_no_bounds:1
   out[threadIdx.x] = in[threadIdx.x];
 }
-__global__ void without_bounds(const float* in, float* out, int) {
+__global__ void __launch_bounds__(128) without_bounds(const float* in, float* out, int) {
   give_back(in, out);
 }
-__global__ void __launch_bounds__(128) with_bounds(const float* in, float* out, int) {
+__global__ void __launch_bounds__(128, 1) with_bounds(const float* in, float* out, int) {
   give_back(in, out);
 }
 

@@ -92,4 +92,101 @@ BoxResult run_box(const MachineOptions& options, const BoxCase& c) {
   return result;
 }
 
+// ---- a ring of tiles: one warp loads, four compute, one thread stores ------------------------------------------
+
+constexpr int kStages = 2, kComputing = 128, kBoxRows = 8;
+struct Ring {
+  alignas(1024) unsigned short k[kStages][kBoxRows * 64], q[64];
+  alignas(1024) unsigned short out[2 * 64];
+  alignas(8) std::uint64_t k_full[kStages], k_empty[kStages], q_full, q_empty, met;
+};
+
+__global__ void ring(const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k,
+                     const __grid_constant__ TensorMap out, int items, int boxes) {
+  Ring& s = shared<Ring>();
+  const int t = threadIdx.x, lane = t % 32;
+  if (t == 0) {
+    for (int stage = 0; stage < kStages; ++stage) {
+      mbarrier_init(&s.k_full[stage], 1);
+      mbarrier_init(&s.k_empty[stage], kComputing / 32);
+    }
+    mbarrier_init(&s.q_full, 1);
+    mbarrier_init(&s.q_empty, kComputing / 32);
+    mbarrier_init(&s.met, kComputing);
+    fence_mbarrier_init();
+  }
+  __syncthreads();
+
+  // The loading warp runs ahead of the others as far as there are empty tiles.
+  if (t >= kComputing) {
+    if (!elect_sync()) return;
+    int loaded = 0;
+    for (int item = blockIdx.x, turn = 0; item < items; item += gridDim.x, ++turn) {
+      mbarrier_wait(&s.q_empty, (turn & 1) ^ 1);
+      mbarrier_arrive_expect_tx(&s.q_full, sizeof s.q);
+      cp_async_bulk_tensor(s.q, &q, &s.q_full, 0, item);
+      for (int box = 0; box < boxes; ++box, ++loaded) {
+        const int stage = loaded % kStages;
+        mbarrier_wait(&s.k_empty[stage], (loaded / kStages & 1) ^ 1);
+        mbarrier_arrive_expect_tx(&s.k_full[stage], sizeof s.k[stage]);
+        cp_async_bulk_tensor(s.k[stage], &k, &s.k_full[stage], 0, box * kBoxRows);
+      }
+    }
+    return;
+  }
+
+  const int half = t / 64, x = t % 64;
+  int used = 0, meetings = 0;
+  const auto meet = [&] {
+    mbarrier_arrive(&s.met);
+    mbarrier_wait(&s.met, meetings++ & 1);
+  };
+  for (int item = blockIdx.x, turn = 0; item < items; item += gridDim.x, ++turn) {
+    mbarrier_wait(&s.q_full, turn & 1);
+    unsigned sum = 0;
+    for (int box = 0; box < boxes; ++box, ++used) {
+      const int stage = used % kStages;
+      mbarrier_wait(&s.k_full[stage], used / kStages & 1);
+      for (int row = 4 * half; row < 4 * half + 4; ++row) sum += s.k[stage][swizzled_index(row * 64 + x)];
+      __syncwarp();
+      if (lane == 0) mbarrier_arrive(&s.k_empty[stage]);
+    }
+    sum *= s.q[x];
+    __syncwarp();
+    if (lane == 0) mbarrier_arrive(&s.q_empty);
+
+    // Write the staging tile when the last store has read it, and let one thread store it.
+    if (t == 0) cp_async_bulk_wait_read<0>();
+    meet();
+    s.out[swizzled_index(t)] = static_cast<unsigned short>(sum);
+    fence_proxy_async();
+    meet();
+    if (t == 0) {
+      cp_async_bulk_tensor_store(&out, s.out, 0, 0, item);
+      cp_async_bulk_commit();
+    }
+  }
+  if (t == 0) cp_async_bulk_wait_read<0>();
+}
+
+RingResult run_ring(const MachineOptions& options) {
+  Machine m(options);
+  RingResult result;
+  result.q.resize(kItems * 64), result.k.resize(kRows * 64), result.out.resize(kItems * 2 * 64);
+  for (std::size_t i = 0; i < result.q.size(); ++i) result.q[i] = static_cast<std::uint16_t>(3 * i + 1);
+  for (std::size_t i = 0; i < result.k.size(); ++i) result.k[i] = static_cast<std::uint16_t>(i * i);
+  const auto q = m.upload("q", result.q.data(), result.q.size());
+  const auto k = m.upload("k", result.k.data(), result.k.size());
+  const auto out = m.alloc<std::uint16_t>("out", result.out.size());
+  const auto halves = [](const unsigned short* data) { return reinterpret_cast<const __half*>(data); };
+  launch<Ring>(m, ring, dim3(2), dim3(kComputing + 32),
+               tensor_map<__half, 2>(halves(q.data()), {64, kItems}, {128}, {64, 1}),
+               tensor_map<__half, 2>(halves(k.data()), {64, kRows}, {128}, {64, kBoxRows}),
+               tensor_map<__half, 3>(halves(out.data()), {64, 2, kItems}, {128, 256}, {64, 2, 1}), kItems,
+               (kRows + kBoxRows - 1) / kBoxRows);
+  m.download(result.out.data(), out);
+  result.findings = m.findings(), result.ledger = m.reports().back().ledger;
+  return result;
+}
+
 }  // namespace flash::inline FLASH_MACHINE

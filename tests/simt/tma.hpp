@@ -1,6 +1,7 @@
 // tma.hpp: one box of a tensor, loaded by TMA, read by ordinary loads, and stored by TMA to the same place of another
 // tensor: whatever its rank, and wherever it lies.
-// Use: run_box(options, box) on each machine; tma_test.cpp says what must come out.
+// And all of it together, as an attention kernel uses it: a warp that loads, four that compute, a ring between them.
+// Use: run_box(options, box), run_ring(options) on each machine; tma_test.cpp says what must come out.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -33,14 +34,25 @@ inline std::size_t extent(const BoxCase& c) {
   return last + 1;
 }
 
+// For each item i: out[i, half, x] = q[i, x] * the sum over the rows r with r / 4 % 2 = half of k[r, x], modulo 2^16.
+constexpr int kItems = 5, kRows = 44;
+struct RingResult {
+  std::vector<std::uint16_t> q, k, out;  // [kItems, 64], [kRows, 64], [kItems, 2, 64]
+  std::vector<Finding> findings;
+  Ledger ledger;
+};
+
 namespace on_sim {
 BoxResult run_box(const MachineOptions& options, const BoxCase& box);
-}
+RingResult run_ring(const MachineOptions& options);
+}  // namespace on_sim
 namespace on_checked {
 BoxResult run_box(const MachineOptions& options, const BoxCase& box);
-}
+RingResult run_ring(const MachineOptions& options);
+}  // namespace on_checked
 namespace on_gpu {
 BoxResult run_box(const MachineOptions& options, const BoxCase& box);
-}
+RingResult run_ring(const MachineOptions& options);
+}  // namespace on_gpu
 
 }  // namespace flash

@@ -13,7 +13,7 @@
 
 namespace {
 
-using flash::BoxCase, flash::BoxResult, flash::Completion, flash::MachineOptions, flash::Order;
+using flash::BoxCase, flash::BoxResult, flash::RingResult, flash::Completion, flash::MachineOptions, flash::Order;
 
 // The same by a loop: each element of the box, its place in the tensor, whether it is inside.
 template <class Use>
@@ -107,6 +107,32 @@ TEST_CASE("a box comes and goes as a loop over its elements would take it") {
       is_right(c, flash::on_sim::run_box(options, c));
     }
   }
+}
+
+TEST_CASE("a ring of tiles, from a warp that loads to warps that compute, is right under every schedule") {
+  const auto is_right = [](const RingResult& result) {
+    std::vector<std::uint16_t> out(result.out.size());
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const std::size_t item = i / 128, half = i / 64 % 2, x = i % 64;
+      unsigned sum = 0;
+      for (std::size_t row = 0; row < flash::kRows; ++row)
+        if (row / 4 % 2 == half) sum += result.k[row * 64 + x];
+      out[i] = static_cast<std::uint16_t>(sum * result.q[item * 64 + x]);
+    }
+    return out == result.out;
+  };
+  const RingResult first = flash::on_checked::run_ring({});
+  CHECK(is_right(first));
+  CHECK(first.ledger.arrays[1].read_bytes == flash::kItems * flash::kRows * 128);
+  for (MachineOptions options : schedules())
+    for (options.seed = 0; options.seed < 4; ++options.seed) {
+      const RingResult other = flash::on_checked::run_ring(options);
+      CHECK(is_right(other));
+      CHECK(other.ledger == first.ledger);
+      for (const flash::Finding& finding : other.findings) MESSAGE(finding.text);
+      CHECK(other.findings.empty());
+      CHECK(is_right(flash::on_sim::run_ring(options)));
+    }
 }
 
 TEST_CASE("what a box moves is counted: bytes inside the tensor, sectors, one request") {

@@ -1,0 +1,535 @@
+// museum_tma.cu: the museum's exhibits of mbarriers and TMA (gpu/hopper.cuh), which need compute capability 9.0. Each
+// has the switch `Fixed` and the marks of museum.cu; its name begins with tma_ or mbarrier_.
+// Run: as museum_ptx.cu, whose run_ptx_exhibit comes here.
+#include "gpu/hopper.cuh"
+#include "sim/error.hpp"
+#include "tests/simt/museum.hpp"
+
+namespace flash::inline FLASH_MACHINE {
+
+// Tensors of 64 rows of 64 elements; a box has 8 rows. Its first row of 64 elements is not swizzled.
+constexpr int kBoxRows = 8;
+constexpr unsigned kBoxBytes = kBoxRows * 64 * 2;
+struct Box {
+  alignas(1024) unsigned short tile[kBoxRows][64];
+  alignas(8) std::uint64_t full, empty;
+};
+
+__device__ inline void make(std::uint64_t* barrier, unsigned arrivals) {
+  mbarrier_init(barrier, arrivals);  //@ mbarrier_made_twice:2 mbarrier_of_none:1
+  fence_mbarrier_init();
+}
+__device__ inline void make_for_all(std::uint64_t* barrier, unsigned arrivals) {
+  if (threadIdx.x == 0) make(barrier, arrivals);
+  __syncthreads();
+}
+
+// ---- loads -----------------------------------------------------------------------------------------------------
+
+template <bool Fixed>
+__global__ void tma_no_wait(const __grid_constant__ TensorMap in, const __grid_constant__ TensorMap, float* out) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;  // 64 threads
+  make_for_all(&s.full, 1);
+  if (t == 0) {
+    mbarrier_arrive_expect_tx(&s.full, kBoxBytes);
+    cp_async_bulk_tensor(s.tile, &in, &s.full, 0, 0);  //@ tma_no_wait:2
+  }
+  if (Fixed) mbarrier_wait(&s.full, 0);
+  __syncthreads();
+  out[t] = s.tile[0][t];  //@ tma_no_wait:1
+}
+
+template <bool Fixed>
+__global__ void tma_wrong_parity(const __grid_constant__ TensorMap in, const __grid_constant__ TensorMap, float* out) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;
+  make_for_all(&s.full, 1);
+  if (t == 0) {
+    mbarrier_arrive_expect_tx(&s.full, kBoxBytes);
+    cp_async_bulk_tensor(s.tile, &in, &s.full, 0, 0);  //@ tma_wrong_parity:2
+  }
+  mbarrier_wait(&s.full, Fixed ? 0 : 1);
+  out[t] = s.tile[0][t];  //@ tma_wrong_parity:1
+}
+
+template <bool Fixed>
+__global__ void tma_one_waits(const __grid_constant__ TensorMap in, const __grid_constant__ TensorMap, float* out) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;
+  make_for_all(&s.full, 1);
+  if (t == 0) {
+    mbarrier_arrive_expect_tx(&s.full, kBoxBytes);
+    cp_async_bulk_tensor(s.tile, &in, &s.full, 0, 0);  //@ tma_one_waits:2
+  }
+  if (Fixed || t < 32) mbarrier_wait(&s.full, 0);
+  out[t] = s.tile[0][t];  //@ tma_one_waits:1
+}
+
+template <bool Fixed>
+__global__ void tma_expects_too_much(const __grid_constant__ TensorMap in, const __grid_constant__ TensorMap,
+                                     float* out) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;
+  make_for_all(&s.full, 1);
+  if (t == 0) {
+    mbarrier_arrive_expect_tx(&s.full, Fixed ? kBoxBytes : 2 * kBoxBytes);
+    cp_async_bulk_tensor(s.tile, &in, &s.full, 0, 0);
+  }
+  mbarrier_wait(&s.full, 0);  //@ tma_expects_too_much:1
+  out[t] = s.tile[0][t];
+}
+
+// The box hangs over the tensor's end by half: its bytes count all the same.
+template <bool Fixed>
+__global__ void tma_counts_valid_rows(const __grid_constant__ TensorMap in, const __grid_constant__ TensorMap,
+                                      float* out) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;
+  make_for_all(&s.full, 1);
+  if (t == 0) {
+    mbarrier_arrive_expect_tx(&s.full, Fixed ? kBoxBytes : kBoxBytes / 2);
+    cp_async_bulk_tensor(s.tile, &in, &s.full, 0, 64 - kBoxRows / 2);
+  }
+  mbarrier_wait(&s.full, 0);  //@ tma_counts_valid_rows:1
+  out[t] = s.tile[0][t];
+}
+
+struct TwoBoxes {
+  alignas(1024) unsigned short tile[2][kBoxRows][64];
+  alignas(8) std::uint64_t full;
+};
+
+template <bool Fixed>
+__global__ void tma_expects_too_little(const __grid_constant__ TensorMap in, const __grid_constant__ TensorMap,
+                                       float* out) {
+  TwoBoxes& s = shared<TwoBoxes>();
+  const int t = threadIdx.x;
+  make_for_all(&s.full, 1);
+  if (t == 0) {
+    mbarrier_arrive_expect_tx(&s.full, Fixed ? 2 * kBoxBytes : kBoxBytes);
+    cp_async_bulk_tensor(s.tile[0], &in, &s.full, 0, 0);
+    cp_async_bulk_tensor(s.tile[1], &in, &s.full, 0, kBoxRows);  //@ tma_expects_too_little:2
+  }
+  mbarrier_wait(&s.full, 0);
+  out[t] = s.tile[0][0][t] + s.tile[1][0][t];  //@ tma_expects_too_little:1
+}
+
+template <bool Fixed>
+__global__ void tma_refilled_early(const __grid_constant__ TensorMap in, const __grid_constant__ TensorMap,
+                                   float* out) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;
+  make_for_all(&s.full, 1);
+  float sum = 0;
+  for (int box = 0; box < 2; ++box) {
+    if (t == 0) {
+      mbarrier_arrive_expect_tx(&s.full, kBoxBytes);
+      cp_async_bulk_tensor(s.tile, &in, &s.full, 0, box * kBoxRows);  //@ tma_refilled_early:1
+    }
+    mbarrier_wait(&s.full, box);
+    sum += s.tile[0][t];  //@ tma_refilled_early:2
+    if (Fixed) __syncthreads();
+  }
+  out[t] = sum;
+}
+
+// One lane releases the tile for its warp. It knows that its own row is read, not that the others' are.
+template <bool Fixed>
+__global__ void tma_q_released_early(const __grid_constant__ TensorMap in, const __grid_constant__ TensorMap,
+                                     float* out) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x, lane = t % 32;  // the first warp takes what the second one loads
+  if (t == 0) make(&s.full, 1), make(&s.empty, 1);
+  __syncthreads();
+  float sum = 0;
+  for (int box = 0; box < 8; ++box) {
+    if (t == 32) {
+      mbarrier_wait(&s.empty, (box & 1) ^ 1);
+      mbarrier_arrive_expect_tx(&s.full, kBoxBytes);
+      cp_async_bulk_tensor(s.tile, &in, &s.full, 0, box * kBoxRows);  //@ tma_q_released_early:1
+    }
+    if (t < 32) {
+      mbarrier_wait(&s.full, box & 1);
+      unsigned registers[4];
+      ldmatrix_x4(registers, &s.tile[lane % 8][lane / 8 * 8]);  //@ tma_q_released_early:2
+      if (Fixed) __syncwarp();
+      if (lane == 0) mbarrier_arrive(&s.empty);
+      sum += (registers[0] & 0xffffu) + (registers[1] & 0xffffu) + (registers[2] & 0xffffu) + (registers[3] & 0xffffu);
+    }
+  }
+  out[t] = sum;
+}
+
+template <bool Fixed>
+__global__ void tma_over_stores(const __grid_constant__ TensorMap in, const __grid_constant__ TensorMap, float* out) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;
+  if (t == 0) make(&s.full, 1);
+  s.tile[0][t] = 0;  //@ tma_over_stores:2
+  if (Fixed) fence_proxy_async();
+  __syncthreads();
+  if (t == 0) {
+    mbarrier_arrive_expect_tx(&s.full, kBoxBytes);
+    cp_async_bulk_tensor(s.tile, &in, &s.full, 0, 0);  //@ tma_over_stores:1
+  }
+  mbarrier_wait(&s.full, 0);
+  out[t] = s.tile[0][t];
+}
+
+template <bool Fixed>
+__global__ void tma_misaligned(const __grid_constant__ TensorMap in, const __grid_constant__ TensorMap, float* out) {
+  TwoBoxes& s = shared<TwoBoxes>();
+  const int t = threadIdx.x;
+  make_for_all(&s.full, 1);
+  unsigned short* const tile = s.tile[0][0] + (Fixed ? 64 : 8);
+  if (t == 0) {
+    mbarrier_arrive_expect_tx(&s.full, kBoxBytes);
+    cp_async_bulk_tensor(tile, &in, &s.full, 0, 0);  //@ tma_misaligned:1
+  }
+  mbarrier_wait(&s.full, 0);
+  out[t] = tile[8 * (t / 8)];
+}
+
+template <bool Fixed>
+__global__ void tma_past_end(const __grid_constant__ TensorMap in, const __grid_constant__ TensorMap, float* out) {
+  TwoBoxes& s = shared<TwoBoxes>();
+  const int t = threadIdx.x;
+  make_for_all(&s.full, 1);
+  auto* const tile = &s.tile[0][0][0] + (Fixed ? 0 : 3 * kBoxRows * 64);
+  if (t == 0) {
+    mbarrier_arrive_expect_tx(&s.full, kBoxBytes);
+    cp_async_bulk_tensor(tile, &in, &s.full, 0, 0);  //@ tma_past_end:1
+  }
+  mbarrier_wait(&s.full, 0);
+  out[t] = tile[t];
+}
+
+template <bool Fixed>
+__global__ void tma_rank(const __grid_constant__ TensorMap in, const __grid_constant__ TensorMap, float* out) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;
+  make_for_all(&s.full, 1);
+  if (t == 0) {
+    mbarrier_arrive_expect_tx(&s.full, kBoxBytes);
+    if (Fixed)
+      cp_async_bulk_tensor(s.tile, &in, &s.full, 0, 0);
+    else
+      cp_async_bulk_tensor(s.tile, &in, &s.full, 0, 0, 0);  //@ tma_rank:1
+  }
+  mbarrier_wait(&s.full, 0);
+  out[t] = s.tile[0][t];
+}
+
+// The host's map says 65 rows of an array that has 64 (bug), or 64 (twin).
+template <bool Fixed>
+__global__ void tma_map_too_large(const __grid_constant__ TensorMap in, const __grid_constant__ TensorMap, float* out) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;
+  make_for_all(&s.full, 1);
+  if (t == 0) {
+    mbarrier_arrive_expect_tx(&s.full, kBoxBytes);
+    cp_async_bulk_tensor(s.tile, &in, &s.full, 0, 60);  //@ tma_map_too_large:1
+  }
+  mbarrier_wait(&s.full, 0);
+  out[t] = s.tile[0][t];
+}
+
+// ---- stores ----------------------------------------------------------------------------------------------------
+
+template <bool Fixed>
+__global__ void tma_no_proxy_fence(const __grid_constant__ TensorMap, const __grid_constant__ TensorMap to,
+                                   float* out) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;
+  for (int row = 0; row < kBoxRows; ++row) s.tile[row][t] = static_cast<unsigned short>(t);  //@ tma_no_proxy_fence:2
+  if (Fixed) fence_proxy_async();
+  __syncthreads();
+  if (t == 0) {
+    cp_async_bulk_tensor_store(&to, s.tile, 0, 0);  //@ tma_no_proxy_fence:1
+    cp_async_bulk_commit();
+    cp_async_bulk_wait_read<0>();
+  }
+  out[t] = 0;
+}
+
+template <bool Fixed>
+__global__ void tma_store_no_barrier(const __grid_constant__ TensorMap, const __grid_constant__ TensorMap to,
+                                     float* out) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;
+  for (int row = 0; row < kBoxRows; ++row) s.tile[row][t] = static_cast<unsigned short>(t);  //@ tma_store_no_barrier:2
+  fence_proxy_async();
+  if (Fixed) __syncthreads();
+  if (t == 63) {
+    cp_async_bulk_tensor_store(&to, s.tile, 0, 0);  //@ tma_store_no_barrier:1
+    cp_async_bulk_commit();
+    cp_async_bulk_wait_read<0>();
+  }
+  out[t] = 0;
+}
+
+template <bool Fixed>
+__global__ void tma_staging_reused(const __grid_constant__ TensorMap, const __grid_constant__ TensorMap to,
+                                   float* out) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;
+  for (int box = 0; box < 2; ++box) {
+    for (int row = 0; row < kBoxRows; ++row)
+      s.tile[row][t] = static_cast<unsigned short>(box);  //@ tma_staging_reused:1
+    fence_proxy_async();
+    __syncthreads();
+    if (t == 0) {
+      cp_async_bulk_tensor_store(&to, s.tile, 0, box * kBoxRows);  //@ tma_staging_reused:2
+      cp_async_bulk_commit();
+      if (Fixed || box == 1) cp_async_bulk_wait_read<0>();
+    }
+    __syncthreads();
+  }
+  out[t] = 0;
+}
+
+template <bool Fixed>
+__global__ void tma_left_early(const __grid_constant__ TensorMap, const __grid_constant__ TensorMap to, float* out) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;
+  for (int row = 0; row < kBoxRows; ++row) s.tile[row][t] = static_cast<unsigned short>(t);
+  fence_proxy_async();
+  __syncthreads();
+  out[t] = 0;
+  if (t == 0) {
+    cp_async_bulk_tensor_store(&to, s.tile, 0, 0);  //@ tma_left_early:1
+    cp_async_bulk_commit();
+    if (Fixed) cp_async_bulk_wait_read<0>();
+  }
+}
+
+template <bool Fixed>
+__global__ void tma_no_commit(const __grid_constant__ TensorMap, const __grid_constant__ TensorMap to, float* out) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;
+  for (int row = 0; row < kBoxRows; ++row) s.tile[row][t] = static_cast<unsigned short>(t);
+  fence_proxy_async();
+  __syncthreads();
+  out[t] = 0;
+  if (t == 0) {
+    cp_async_bulk_tensor_store(&to, s.tile, 0, 0);  //@ tma_no_commit:1
+    if (Fixed) cp_async_bulk_commit();
+    cp_async_bulk_wait_read<0>();
+  }
+}
+
+// The block reads back what it has stored. `result` is where the stored tensor lies: out is its memory.
+template <bool Fixed>
+__global__ void tma_read_is_not_written(const __grid_constant__ TensorMap, const __grid_constant__ TensorMap to,
+                                        float* out, const unsigned short* result) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;
+  for (int row = 0; row < kBoxRows; ++row) s.tile[row][t] = static_cast<unsigned short>(t / 8);
+  fence_proxy_async();
+  __syncthreads();
+  if (t == 0) {
+    cp_async_bulk_tensor_store(&to, s.tile, 0, 0);  //@ tma_read_is_not_written:2
+    cp_async_bulk_commit();
+    if (Fixed)
+      cp_async_bulk_wait<0>();
+    else
+      cp_async_bulk_wait_read<0>();
+  }
+  __syncthreads();
+  out[t] = result[t];  //@ tma_read_is_not_written:1
+}
+
+// ---- mbarriers -------------------------------------------------------------------------------------------------
+
+template <bool Fixed>
+__global__ void mbarrier_not_published(const __grid_constant__ TensorMap in, const __grid_constant__ TensorMap,
+                                       float* out) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;
+  if (t == 0) {
+    mbarrier_init(&s.full, 1);  //@ mbarrier_not_published:2
+    if (Fixed) fence_mbarrier_init();
+  }
+  __syncthreads();
+  if (t == 0) {
+    mbarrier_arrive_expect_tx(&s.full, kBoxBytes);
+    cp_async_bulk_tensor(s.tile, &in, &s.full, 0, 0);  //@ mbarrier_not_published:1
+  }
+  mbarrier_wait(&s.full, 0);
+  out[t] = s.tile[0][t];
+}
+
+template <bool Fixed>
+__global__ void mbarrier_init_unordered(const __grid_constant__ TensorMap in, const __grid_constant__ TensorMap,
+                                        float* out) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;
+  if (t == 0) {
+    mbarrier_init(&s.full, 1);  //@ mbarrier_init_unordered:2
+    fence_mbarrier_init();
+    mbarrier_arrive_expect_tx(&s.full, kBoxBytes);
+    cp_async_bulk_tensor(s.tile, &in, &s.full, 0, 0);
+  }
+  if (Fixed) __syncthreads();
+  mbarrier_wait(&s.full, 0);  //@ mbarrier_init_unordered:1
+  out[t] = s.tile[0][t];
+}
+
+template <bool Fixed>
+__global__ void mbarrier_arrivals_missing(const __grid_constant__ TensorMap, const __grid_constant__ TensorMap,
+                                          float* out) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;
+  make_for_all(&s.full, Fixed ? 1 : 32);  // one lane arrives for its warp
+  if (t < 32) s.tile[0][t] = static_cast<unsigned short>(t);
+  __syncwarp();
+  if (t == 0) mbarrier_arrive(&s.full);
+  mbarrier_wait(&s.full, 0);  //@ mbarrier_arrivals_missing:1
+  out[t] = s.tile[0][t % 32];
+}
+
+template <bool Fixed>
+__global__ void mbarrier_too_many_arrivals(const __grid_constant__ TensorMap in, const __grid_constant__ TensorMap,
+                                           float* out) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;
+  make_for_all(&s.full, 1);
+  if (t == 0) mbarrier_arrive_expect_tx(&s.full, kBoxBytes);
+  if (!Fixed && t == 0) mbarrier_arrive(&s.full);  //@ mbarrier_too_many_arrivals:1
+  if (t == 0) cp_async_bulk_tensor(s.tile, &in, &s.full, 0, 0);
+  mbarrier_wait(&s.full, 0);
+  out[t] = s.tile[0][t];
+}
+
+template <bool Fixed>
+__global__ void mbarrier_phase_skipped(const __grid_constant__ TensorMap, const __grid_constant__ TensorMap,
+                                       float* out) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;
+  make_for_all(&s.full, 1);
+  for (int phase = 0; phase < 2; ++phase) {
+    if (t == 0) mbarrier_arrive(&s.full);  //@ mbarrier_phase_skipped:1
+    if (Fixed || phase == 1) mbarrier_wait(&s.full, phase);
+    __syncthreads();
+  }
+  out[t] = 0;
+}
+
+template <bool Fixed>
+__global__ void mbarrier_made_twice(const __grid_constant__ TensorMap, const __grid_constant__ TensorMap, float* out) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;
+  if (t == 0) make(&s.full, 1);
+  __syncthreads();
+  if (t == 0) mbarrier_arrive(&s.full);
+  mbarrier_wait(&s.full, 0);
+  __syncthreads();
+  if (!Fixed && t == 0) mbarrier_init(&s.full, 1);  //@ mbarrier_made_twice:1
+  __syncthreads();
+  if (t == 0) mbarrier_arrive(&s.full);
+  mbarrier_wait(&s.full, Fixed ? 1 : 0);
+  out[t] = 0;
+}
+
+template <bool Fixed>
+__global__ void mbarrier_not_made(const __grid_constant__ TensorMap, const __grid_constant__ TensorMap, float* out) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;
+  make_for_all(&s.full, 1);
+  if (Fixed) make_for_all(&s.empty, 1);
+  if (t == 0) mbarrier_arrive(&s.full), mbarrier_arrive(&s.empty);  //@ mbarrier_not_made:1
+  mbarrier_wait(&s.full, 0);
+  mbarrier_wait(&s.empty, 0);
+  out[t] = 0;
+}
+
+template <bool Fixed>
+__global__ void mbarrier_overwritten(const __grid_constant__ TensorMap, const __grid_constant__ TensorMap, float* out) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;
+  make_for_all(&s.full, 1);
+  unsigned short* const after = &s.tile[kBoxRows - 1][63] + 1;  // the mbarriers lie behind the tile
+  if (t == 0) after[Fixed ? -1 : 0] = 0;                        //@ mbarrier_overwritten:1
+  if (t == 0) mbarrier_arrive(&s.full);
+  if (Fixed || t == 0) mbarrier_wait(&s.full, 0);
+  out[t] = 0;
+}
+
+template <bool Fixed>
+__global__ void mbarrier_of_none(const __grid_constant__ TensorMap, const __grid_constant__ TensorMap, float* out) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;
+  make_for_all(&s.full, Fixed ? 1 : 0);
+  if (t == 0) mbarrier_arrive(&s.full);
+  mbarrier_wait(&s.full, 0);
+  out[t] = 0;
+}
+
+// ---- Host side -------------------------------------------------------------------------------------------------
+
+constexpr std::size_t kElements = 64 * 64;
+
+TensorMap map_of(const unsigned short* data, std::uint64_t rows) {
+  return tensor_map<__half, 2>(reinterpret_cast<const __half*>(data), {64, rows}, {128}, {64, kBoxRows});
+}
+
+template <class Shared, class... More>
+PtxExhibit show(Machine& m, void (*kernel)(TensorMap, TensorMap, float*, More...), std::uint64_t rows = 64) {
+  PtxExhibit shown;
+  shown.out.resize(64);
+  std::vector<std::uint16_t> numbers(kElements);
+  for (std::size_t i = 0; i < kElements; ++i) numbers[i] = static_cast<std::uint16_t>(i);
+  const auto in = m.upload("in", numbers.data(), kElements);
+  const auto to = m.upload("to", numbers.data(), kElements);
+  const auto out = m.upload("out", shown.out.data(), 64);
+  if constexpr (sizeof...(More) == 0)
+    launch<Shared>(m, kernel, dim3(1), dim3(64), map_of(in.data(), rows), map_of(to.data(), 64), out.data());
+  else
+    launch<Shared>(m, kernel, dim3(1), dim3(64), map_of(in.data(), rows), map_of(to.data(), 64), out.data(), to.data());
+  m.download(shown.out.data(), out);
+  m.download(numbers.data(), to);
+  for (const std::uint16_t number : numbers) shown.out.push_back(number);
+  shown.findings = m.findings(), shown.ledger = m.reports().back().ledger;
+  return shown;
+}
+
+template <bool Fixed>
+PtxExhibit tma_variant(Machine& m, const std::string& name) {
+  if (name == "tma_no_wait") return show<Box>(m, tma_no_wait<Fixed>);
+  if (name == "tma_wrong_parity") return show<Box>(m, tma_wrong_parity<Fixed>);
+  if (name == "tma_one_waits") return show<Box>(m, tma_one_waits<Fixed>);
+  if (name == "tma_expects_too_much") return show<Box>(m, tma_expects_too_much<Fixed>);
+  if (name == "tma_counts_valid_rows") return show<Box>(m, tma_counts_valid_rows<Fixed>);
+  if (name == "tma_expects_too_little") return show<TwoBoxes>(m, tma_expects_too_little<Fixed>);
+  if (name == "tma_refilled_early") return show<Box>(m, tma_refilled_early<Fixed>);
+  if (name == "tma_q_released_early") return show<Box>(m, tma_q_released_early<Fixed>);
+  if (name == "tma_over_stores") return show<Box>(m, tma_over_stores<Fixed>);
+  if (name == "tma_misaligned") return show<TwoBoxes>(m, tma_misaligned<Fixed>);
+  if (name == "tma_past_end") return show<TwoBoxes>(m, tma_past_end<Fixed>);
+  if (name == "tma_rank") return show<Box>(m, tma_rank<Fixed>);
+  if (name == "tma_map_too_large") return show<Box>(m, tma_map_too_large<Fixed>, Fixed ? 64 : 65);
+  if (name == "tma_no_proxy_fence") return show<Box>(m, tma_no_proxy_fence<Fixed>);
+  if (name == "tma_store_no_barrier") return show<Box>(m, tma_store_no_barrier<Fixed>);
+  if (name == "tma_staging_reused") return show<Box>(m, tma_staging_reused<Fixed>);
+  if (name == "tma_left_early") return show<Box>(m, tma_left_early<Fixed>);
+  if (name == "tma_no_commit") return show<Box>(m, tma_no_commit<Fixed>);
+  if (name == "tma_read_is_not_written") return show<Box>(m, tma_read_is_not_written<Fixed>);
+  if (name == "mbarrier_not_published") return show<Box>(m, mbarrier_not_published<Fixed>);
+  if (name == "mbarrier_init_unordered") return show<Box>(m, mbarrier_init_unordered<Fixed>);
+  if (name == "mbarrier_arrivals_missing") return show<Box>(m, mbarrier_arrivals_missing<Fixed>);
+  if (name == "mbarrier_too_many_arrivals") return show<Box>(m, mbarrier_too_many_arrivals<Fixed>);
+  if (name == "mbarrier_phase_skipped") return show<Box>(m, mbarrier_phase_skipped<Fixed>);
+  if (name == "mbarrier_made_twice") return show<Box>(m, mbarrier_made_twice<Fixed>);
+  if (name == "mbarrier_not_made") return show<Box>(m, mbarrier_not_made<Fixed>);
+  if (name == "mbarrier_overwritten") return show<Box>(m, mbarrier_overwritten<Fixed>);
+  if (name == "mbarrier_of_none") return show<Box>(m, mbarrier_of_none<Fixed>);
+  refuse("exhibit", name, "a name from museum.hpp", "list them with museum --list");
+}
+
+PtxExhibit run_tma_exhibit(const std::string& name, Variant variant, const MachineOptions& options) {
+  Machine m(options);
+  return variant == Variant::bug ? tma_variant<false>(m, name) : tma_variant<true>(m, name);
+}
+
+}  // namespace flash::inline FLASH_MACHINE
