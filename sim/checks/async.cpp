@@ -190,12 +190,12 @@ void Checker::completes_on(const void* barrier, bool fenced, Site copy) {
   if (fenced || is_fenced(made) || !ordered<false>(made)) return;  // without order it is a race
   const unsigned s = site(std::bit_cast<std::uintptr_t>(copy) | kSourceLocation | kOfMbarrier);
   if (worker_.findings.repeated("proxy fence", s, site_index_of(made), worker_.block)) return;
-  worker_.findings.add({"proxy fence",
-                        "a copy is to complete on mbarrier " + element(barrier, 8) +
-                            ", which no fence has published since mbarrier_init",
-                        "call fence_mbarrier_init() behind mbarrier_init, before the barrier",
-                        {side("copies", running_ | Epoch{s} << kThreadBits), side("mbarrier.init", made)},
-                        worker_.block});
+  worker_.findings.add(
+      {"proxy fence",
+       "a copy completes on mbarrier " + element(barrier, 8) + ", which no fence has published since mbarrier_init",
+       "call fence_mbarrier_init() behind mbarrier_init, before the barrier",
+       {side("copies", running_ | Epoch{s} << kThreadBits), side("mbarrier.init", made)},
+       worker_.block});
 }
 
 // ---- proxies -------------------------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ void Checker::no_proxy_fence(const AsyncOperation& operation, Epoch mine, Epoch 
   if (worker_.findings.repeated("proxy fence", site_index_of(mine), site_index_of(write), worker_.block)) return;
   worker_.findings.add({"proxy fence",
                         std::string(operation.instruction) + (operation.writes ? " overwrites " : " reads ") +
-                            element(address, 4) + ", which an ordinary store wrote without a proxy fence behind it",
+                            element(address, 4) + ", written by an ordinary store without a proxy fence",
                         "let the storing thread call fence_proxy_async() before the barrier",
                         {side(operation.instruction, mine), side("write", write)},
                         worker_.block});

@@ -724,8 +724,8 @@ void Checker::race(const Wrong& wrong, Access access_, Epoch mine, const void* a
         std::string(now) + " after " + before + " of " + element(address, bytes) + " (" + counted(bytes) + ")",
         is_of_companion(wrong.earlier) && wrong.distance < 3
             ? std::string(async_sites_.at(site_index_of(wrong.earlier)).remedy) + " before this " + now
-        : is_of_companion(mine) && wrong.distance < 3 ? "put a barrier between the two: __syncthreads(), or an "
-                                                        "mbarrier; who arrives for its warp calls __syncwarp() first"
+        : is_of_companion(mine) && wrong.distance < 3 ? "put __syncthreads() or an mbarrier between the two; a "
+                                                        "lane that arrives for its warp needs __syncwarp() first"
         : copied && wrong.distance < 3
             ? std::string("put ") + (wrong.distance == 1 ? "__syncwarp()" : "__syncthreads()") +
                   " between the copying thread's cp_async_wait and this " + (is_of_copy(mine) ? "copy" : now)

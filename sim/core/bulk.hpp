@@ -1,7 +1,7 @@
-// bulk.hpp: TMA of one block: copies of boxes between global and shared memory, the mbarriers that loads complete on, the
-// bulk groups that stores belong to. PTX ISA, "cp.async.bulk.tensor".
-// A load is complete when its bytes are there and its mbarrier has been told; when that happens before somebody waits is
-// a choice (Completion; late: when no thread can run any more). A store reads its tile before a wait for its group
+// bulk.hpp: TMA of one block: copies of boxes between global and shared memory, the mbarriers that loads complete on,
+// the bulk groups that stores belong to. PTX ISA, "cp.async.bulk.tensor".
+// A load is complete when its bytes are there and its mbarrier has been told; when that happens before somebody waits
+// is a choice (Completion; late: when no thread can run any more). A store reads its tile before a wait for its group
 // returns, and writes before one without .read does, or before the block ends.
 // Use: Worker has one; kernels come through sim/dialect/hopper.hpp.
 #pragma once

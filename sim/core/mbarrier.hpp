@@ -1,4 +1,4 @@
-// mbarrier.hpp: one mbarrier of a block: arrivals and bytes of its current phase, and what its completed phases brought.
+// mbarrier.hpp: one mbarrier of a block: arrivals and bytes of its current phase, what its completed phases brought.
 // PTX ISA, "mbarrier": a phase is complete when no arrival is pending and the tx-count is 0; then the next one begins.
 // Use: Bulk (bulk.hpp) has those of the running block.
 #pragma once

@@ -1,6 +1,6 @@
 // hopper.hpp: Hopper's instructions for barriers and copies of tiles: mbarrier, tensor maps, TMA, proxy fences, elect.
-// gpu/hopper.cuh has the same functions in inline assembly. Meaning: PTX ISA 9.0, the section is named at each; what the
-// simulator makes of it: sim/core/mbarrier.hpp, bulk.hpp, tensor_map.hpp. Use: #include "gpu/hopper.cuh".
+// gpu/hopper.cuh has the same functions in inline assembly. Meaning: PTX ISA 9.0, whose sections are named here; what
+// the simulator makes of it: sim/core/mbarrier.hpp, bulk.hpp, tensor_map.hpp. Use: #include "gpu/hopper.cuh".
 #pragma once
 #include <array>
 #include <cstdint>
