@@ -52,6 +52,9 @@ WORDS = {"zh_CN": {
     "FlashAttention, phase by phase": "FlashAttention，逐阶段详解",
 }}
 
+# Words that begin as a term does and are none.
+OTHER_WORDS = {"zh_CN": ["机器码"]}
+
 
 def words(language):
     """The function that says a fixed text of build.py's, or a <summary> of a page's, in a language."""
@@ -95,7 +98,8 @@ class Locale:
         character says too little to be a link by itself."""
         done = self.translations("glossary")
         named = {done.get(term, term).partition("（")[0].lower(): term for term in english}
-        return {name: term for name, term in named.items() if len(name) > 1}
+        return {**{name: term for name, term in named.items() if len(name) > 1},
+                **dict.fromkeys(OTHER_WORDS[self.language])}
 
     def localized(self, page, figures, terms, plain):
         """The page's file for Sphinx: figures put in, and the first mention of each term linked, except in headings and
@@ -103,7 +107,8 @@ class Locale:
         fresh = Catalog(locale=self.language)
         done = self.translations(page)
         for said in re.findall(r"\{term\}`(?:[^`<]*<)?([^`>]+)>?`", " ".join(done.values())):
-            terms = {name: term for name, term in terms.items() if term.lower() != said.lower()}  # linked by hand
+            terms = {name: term if term and term.lower() != said.lower() else None  # linked by hand
+                     for name, term in terms.items()}
         for text, said in done.items():
             if text not in plain:
                 said, terms = with_terms(said, terms)
@@ -211,13 +216,15 @@ def with_figure_names(text, numbers):
 
 
 def with_terms(text, terms):
-    """Links the first mention of each term (name here: English name). The text, and the terms that are left."""
+    """Links the first mention of each term (name here: English name). The text, and the terms, None for those that are
+    linked: their names still count, since Chinese has no spaces that would tell 线程 from a part of 线程块."""
     left = dict(terms)
     names = "|".join(re.escape(name) for name in sorted(left, key=len, reverse=True))
 
     def link(match):
-        term = left.pop(match.group(0).lower(), None)
-        return f"{{term}}`{match.group(0)} <{term}>`" if term else match.group(0)
+        name = match.group(0)
+        term, left[name.lower()] = left[name.lower()], None
+        return f"{{term}}`{name} <{term}>`" if term else name
     # Not within *emphasis* either: Markdown finds no stars between a Chinese character and a link.
     pieces = re.split(r"(\{term\}`[^`]*`|`[^`]*`|\$[^$]+\$|!?\[[^\]]*\]\([^)]*\)|\*+[^*]+\*+)", text)
     if names:
@@ -484,6 +491,8 @@ def try_myself():
     for messages, count in ((["one"], 0), (["one", "two"], 1), (["one", "four"], 1), (["three `3`"], 1)):
         with contextlib.redirect_stdout(io.StringIO()):
             assert len(report(Kept(catalog, ["p"]), {"p": messages})) == count, messages
-    assert with_terms("`分块` 与分块、分块", {"分块": "tile"}) == ("`分块` 与{term}`分块 <tile>`、分块", {})
+    assert with_terms("`分块` 与分块、分块", {"分块": "tile"}) == ("`分块` 与{term}`分块 <tile>`、分块", {"分块": None})
+    assert with_terms("线程块、线程块、机器码", {"线程": "thread", "线程块": "block", "机器码": None, "机器": "machine"}) == (
+        "{term}`线程块 <block>`、线程块、机器码", {"线程": "thread", "线程块": None, "机器码": None, "机器": "machine"})
     assert with_terms("*分块*是", {"分块": "tile"}) == ("*分块*是", {"分块": "tile"})
     assert with_figure_names(with_figures_marked("⟦1⟧ x ⟦2⟧", ["a", "b"]), itertools.count(1)) == "⟦1⟧ x ⟦2⟧"
