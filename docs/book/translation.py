@@ -50,6 +50,19 @@ WORDS = {"zh_CN": {
     "This page is not translated yet.": "本页尚未译完，未译的段落保留英文原文。",
     " to ": " 到 ",
     "FlashAttention, phase by phase": "FlashAttention，逐阶段详解",
+    "the authors of FlashPhases; prose CC BY 4.0, code MIT": "FlashPhases 的作者；文字 CC BY 4.0，代码 MIT",
+}}
+
+# What the theme writes and Sphinx's own catalog lacks.
+THEME = {"zh_CN": {
+    "On this page": "本页内容",
+    "Back to top": "回到顶部",
+    "Next": "下一页",
+    "Previous": "上一页",
+    "Home": "首页",
+    "Copyright &#169; %(copyright)s": "版权所有 &#169; %(copyright)s",
+    "Made with ": "网页主题：",
+    "Please activate JavaScript to enable the search functionality.": "请启用 JavaScript 以使用搜索功能。",
 }}
 
 # Words that begin as a term does and are none.
@@ -155,6 +168,14 @@ def po_text(language, catalog):
             entries.append((previous if message.fuzzy else "") +
                            f"msgid {escape(message.id)}\nmsgstr {escape(message.string or '')}\n")
     return "\n".join(entries)
+
+
+def theme(language):
+    """The file by which Sphinx finds the theme's words."""
+    catalog = Catalog(locale=language)
+    for text, said in THEME[language].items():
+        catalog.add(text, said)
+    return po_text(language, catalog)
 
 
 def messages_of(source, made):
