@@ -199,15 +199,15 @@ class Book:
     def verdicts(self, file, claims):
         """The table at a page's end: what was claimed and holds, and what was measured elsewhere."""
         say, made = self.say, self.made[name_of(file)]
-        title, holds, head = say("Predicted, counted, measured"), say("holds"), [say(w) for w in
-                                                                               ("cell", "claim", "verdict")]
+        title, holds = say("Predicted, counted, measured"), say("✓ holds")
+        head = [say(w) for w in ("cell", "claim", "verdict")]
         intro = say("Checked by this page's run, on the simulator or on the CPU; a claim that no longer held would "
                     "have stopped the book.")
         text = f"\n## {title}\n\n{intro}\n\n| {' | '.join(head)} |\n|---|---|---|\n"
-        made |= {title, intro, f"✓ {holds}", *head, *(w for cell, c in claims for w in (cell, markdown_escape(c)))}
+        made |= {title, intro, holds, *head, *(w for cell, c in claims for w in (cell, markdown_escape(c)))}
         before = ""
         for cell, claim in claims:
-            text += f"| {cell if cell != before else ''} | {markdown_escape(claim)} | ✓ {holds} |\n"
+            text += f"| {cell if cell != before else ''} | {markdown_escape(claim)} | {holds} |\n"
             before = cell
         measured = f"docs/book/measured/{name_of(file)}.md"
         if (ROOT / measured).exists():

@@ -43,7 +43,7 @@ WORDS = {"zh_CN": {
     "cell": "单元",
     "claim": "断言",
     "verdict": "结论",
-    "holds": "成立",
+    "✓ holds": "✓\u00a0成\u2060立",  # on one line: Chinese may break anywhere
     "Predicted, counted, measured": "预测、计数、实测",
     "Checked by this page's run, on the simulator or on the CPU; a claim that no longer held would have stopped the "
     "book.": "以下断言在运行本页时由模拟器或 CPU 逐条检验；只要有一条不再成立，本书就无法生成。",
