@@ -199,15 +199,15 @@ class Book:
     def verdicts(self, file, claims):
         """The table at a page's end: what was claimed and holds, and what was measured elsewhere."""
         say, made = self.say, self.made[name_of(file)]
-        title, holds, head = say("Predicted, counted, measured"), say("holds"), [say(w) for w in
-                                                                               ("cell", "claim", "verdict")]
+        title, holds = say("Predicted, counted, measured"), say("✓ holds")
+        head = [say(w) for w in ("cell", "claim", "verdict")]
         intro = say("Checked by this page's run, on the simulator or on the CPU; a claim that no longer held would "
                     "have stopped the book.")
         text = f"\n## {title}\n\n{intro}\n\n| {' | '.join(head)} |\n|---|---|---|\n"
-        made |= {title, intro, f"✓ {holds}", *head, *(w for cell, c in claims for w in (cell, markdown_escape(c)))}
+        made |= {title, intro, holds, *head, *(w for cell, c in claims for w in (cell, markdown_escape(c)))}
         before = ""
         for cell, claim in claims:
-            text += f"| {cell if cell != before else ''} | {markdown_escape(claim)} | ✓ {holds} |\n"
+            text += f"| {cell if cell != before else ''} | {markdown_escape(claim)} | {holds} |\n"
             before = cell
         measured = f"docs/book/measured/{name_of(file)}.md"
         if (ROOT / measured).exists():
@@ -272,6 +272,7 @@ class Book:
     def write_catalogs(self):
         """The translations for Sphinx: figures put in, and terms linked where a page first says them."""
         terms = self.locale.terms(self.glossary())
+        self.write(f"locales/{self.language}/LC_MESSAGES/sphinx.po", translation.theme(self.language))
         for file in self.files:
             page = name_of(file)
             if self.locale.path(page).exists():
@@ -299,6 +300,7 @@ class Book:
     def render(self, strict):
         command = ["sphinx-build", "-q", "-b", "html", *(["-W", "--keep-going", "-a"] if strict else []),
                    "-D", f"language={self.language}", "-D", "html_title=" + self.say("FlashAttention, phase by phase"),
+                   "-D", "copyright=" + self.say("the authors of FlashPhases; prose CC BY 4.0, code MIT"),
                    "-d", self.source / ".doctrees", self.source, self.site]
         if subprocess.run(command, env={**os.environ, "PYTHONNOUSERSITE": "1"}).returncode != 0:
             raise Wrong("Sphinx found fault with the book; its messages are above")
@@ -320,6 +322,10 @@ class Book:
             script = (js.parent / imported.group(1)).read_text() + script[imported.end():]
         css.write_text(style)
         js.write_text(script)
+        # Sphinx 5.3 looks for a translation of this sentence with the number already in it.
+        search = self.site / "_static/searchtools.js"
+        search.write_text(re.sub(r"`(Search finished, [^`]*)`\s*\)", r'"\1").replace("${resultCount}", resultCount)',
+                                 search.read_text()))
 
     # ---------------------------------------------------------------- checks
 

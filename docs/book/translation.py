@@ -43,14 +43,30 @@ WORDS = {"zh_CN": {
     "cell": "单元",
     "claim": "断言",
     "verdict": "结论",
-    "holds": "成立",
+    "✓ holds": "✓\u00a0成\u2060立",  # on one line: Chinese may break anywhere
     "Predicted, counted, measured": "预测、计数、实测",
     "Checked by this page's run, on the simulator or on the CPU; a claim that no longer held would have stopped the "
     "book.": "以下断言在运行本页时由模拟器或 CPU 逐条检验；只要有一条不再成立，本书就无法生成。",
     "This page is not translated yet.": "本页尚未译完，未译的段落保留英文原文。",
     " to ": " 到 ",
     "FlashAttention, phase by phase": "FlashAttention，逐阶段详解",
+    "the authors of FlashPhases; prose CC BY 4.0, code MIT": "FlashPhases 的作者；文字 CC BY 4.0，代码 MIT",
 }}
+
+# What the theme writes and Sphinx's own catalog lacks.
+THEME = {"zh_CN": {
+    "On this page": "本页内容",
+    "Back to top": "回到顶部",
+    "Next": "下一页",
+    "Previous": "上一页",
+    "Home": "首页",
+    "Copyright &#169; %(copyright)s": "版权所有 &#169; %(copyright)s",
+    "Made with ": "网页主题：",
+    "Please activate JavaScript to enable the search functionality.": "请启用 JavaScript 以使用搜索功能。",
+}}
+
+# Words that begin as a term does and are none.
+OTHER_WORDS = {"zh_CN": ["机器码"]}
 
 
 def words(language):
@@ -95,7 +111,8 @@ class Locale:
         character says too little to be a link by itself."""
         done = self.translations("glossary")
         named = {done.get(term, term).partition("（")[0].lower(): term for term in english}
-        return {name: term for name, term in named.items() if len(name) > 1}
+        return {**{name: term for name, term in named.items() if len(name) > 1},
+                **dict.fromkeys(OTHER_WORDS[self.language])}
 
     def localized(self, page, figures, terms, plain):
         """The page's file for Sphinx: figures put in, and the first mention of each term linked, except in headings and
@@ -103,7 +120,8 @@ class Locale:
         fresh = Catalog(locale=self.language)
         done = self.translations(page)
         for said in re.findall(r"\{term\}`(?:[^`<]*<)?([^`>]+)>?`", " ".join(done.values())):
-            terms = {name: term for name, term in terms.items() if term.lower() != said.lower()}  # linked by hand
+            terms = {name: term if term and term.lower() != said.lower() else None  # linked by hand
+                     for name, term in terms.items()}
         for text, said in done.items():
             if text not in plain:
                 said, terms = with_terms(said, terms)
@@ -150,6 +168,14 @@ def po_text(language, catalog):
             entries.append((previous if message.fuzzy else "") +
                            f"msgid {escape(message.id)}\nmsgstr {escape(message.string or '')}\n")
     return "\n".join(entries)
+
+
+def theme(language):
+    """The file by which Sphinx finds the theme's words."""
+    catalog = Catalog(locale=language)
+    for text, said in THEME[language].items():
+        catalog.add(text, said)
+    return po_text(language, catalog)
 
 
 def messages_of(source, made):
@@ -211,13 +237,15 @@ def with_figure_names(text, numbers):
 
 
 def with_terms(text, terms):
-    """Links the first mention of each term (name here: English name). The text, and the terms that are left."""
+    """Links the first mention of each term (name here: English name). The text, and the terms, None for those that are
+    linked: their names still count, since Chinese has no spaces that would tell 线程 from a part of 线程块."""
     left = dict(terms)
     names = "|".join(re.escape(name) for name in sorted(left, key=len, reverse=True))
 
     def link(match):
-        term = left.pop(match.group(0).lower(), None)
-        return f"{{term}}`{match.group(0)} <{term}>`" if term else match.group(0)
+        name = match.group(0)
+        term, left[name.lower()] = left[name.lower()], None
+        return f"{{term}}`{name} <{term}>`" if term else name
     # Not within *emphasis* either: Markdown finds no stars between a Chinese character and a link.
     pieces = re.split(r"(\{term\}`[^`]*`|`[^`]*`|\$[^$]+\$|!?\[[^\]]*\]\([^)]*\)|\*+[^*]+\*+)", text)
     if names:
@@ -484,6 +512,8 @@ def try_myself():
     for messages, count in ((["one"], 0), (["one", "two"], 1), (["one", "four"], 1), (["three `3`"], 1)):
         with contextlib.redirect_stdout(io.StringIO()):
             assert len(report(Kept(catalog, ["p"]), {"p": messages})) == count, messages
-    assert with_terms("`分块` 与分块、分块", {"分块": "tile"}) == ("`分块` 与{term}`分块 <tile>`、分块", {})
+    assert with_terms("`分块` 与分块、分块", {"分块": "tile"}) == ("`分块` 与{term}`分块 <tile>`、分块", {"分块": None})
+    assert with_terms("线程块、线程块、机器码", {"线程": "thread", "线程块": "block", "机器码": None, "机器": "machine"}) == (
+        "{term}`线程块 <block>`、线程块、机器码", {"线程": "thread", "线程块": None, "机器码": None, "机器": "machine"})
     assert with_terms("*分块*是", {"分块": "tile"}) == ("*分块*是", {"分块": "tile"})
     assert with_figure_names(with_figures_marked("⟦1⟧ x ⟦2⟧", ["a", "b"]), itertools.count(1)) == "⟦1⟧ x ⟦2⟧"

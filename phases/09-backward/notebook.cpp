@@ -179,7 +179,7 @@ CELL("Formula against finite difference") {
 // %% [markdown]
 // ## δ, without P
 //
-// δ_i is a sum over the keys of two N × N matrices. But there is another way to write it:
+// δ_i is a sum over the keys, of products from two N × N matrices. But there is another way to write it:
 //
 //     δ_i = Σ_j P_ij dP_ij = Σ_j P_ij Σ_d dO_id V_jd = Σ_d dO_id Σ_j P_ij V_jd = Σ_d dO_id O_id
 //

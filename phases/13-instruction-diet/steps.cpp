@@ -192,7 +192,7 @@ CELL("The same, by other addresses") {
 // ```
 //
 // *Prediction*: 8 elements per store instead of one. A store of 2 bytes per lane touches 8 rows, four lanes in each:
-// 8 sectors, half of them filled by two stores. A store of 16 bytes fills all the 16 sectors that it touches. The way
+// 8 sectors, each half filled by two stores. A store of 16 bytes fills all the 16 sectors that it touches. The way
 // through shared memory costs a store for each pair of elements and a load for each 8.
 
 // %%
