@@ -394,8 +394,8 @@ CELL("Bytes, FLOPs and wavefronts") {
 
 // %% [markdown]
 // ```{answer}
-// 79. Of the wavefronts for Q and K seven in eight are conflicts, of those for V three in four. Only the stores, whole
-// pieces of a row, have none.
+// It is 79 of them: seven in eight where Q and K are loaded, three in four where V is. Only the stores, whole pieces
+// of a row, have none.
 // ```
 //
 // **What you saw.** A warp multiplies 16 × 16 by 16 × 8 in one instruction, and its lanes hold the matrices in pieces.

@@ -222,8 +222,7 @@ CELL("What is saved") {
 // %% [markdown]
 // ```{answer}
 // 17,920, somewhat more than half. A fragment of K or V that was loaded once for 16 rows now serves 32. O's way out
-// through shared memory takes some wavefronts that phase 12 did not need, and pays for them with an eighth of the
-// stores.
+// through shared memory adds some that phase 12 did not need; in return O takes an eighth of the stores.
 // ```
 //
 // ```{question}
