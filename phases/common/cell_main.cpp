@@ -163,7 +163,8 @@ static void print(const Part& part) {
   }
   if (part.kind == Part::Kind::Exercises) {
     styled(bold, "## Exercises that grade themselves");
-    for (const std::string& line : lines) std::printf("  ./flash exercise %s\n", line.c_str());
+    for (const std::string& line : lines)  // "05.1 how many blocks?"
+      std::printf("  ./flash exercise %s  %s\n", line.substr(0, 4).c_str(), line.substr(5).c_str());
   }
   if (part.kind == Part::Kind::Region) {
     styled(dim, "┌ " + part.file + ":" + std::to_string(part.first) + "  " + part.other);
