@@ -80,6 +80,56 @@ TEST_CASE("a quotation of what is not there is refused by name") {
   CHECK(refusal([] { read_page(root(), "page.cpp"); }) == "page.cpp:3: expected ``` alone in its line");
 }
 
+TEST_CASE("a question stands before its cell, the answer behind it, both in one section") {
+  const std::string cell = "\n// %%\nCELL(\"a\") {\n}\n\n// %% [markdown]\n";
+  const auto page = [&](const std::string& text) {
+    write("page.cpp", "// %% [markdown]\n" + text);
+    return refusal([] { read_page(root(), "page.cpp"); });
+  };
+  const std::string question = "// ```{question}\n// How many?\n// ```\n",
+                    answer = "// ```{answer}\n// Three,\n// or so.\n// ```\n";
+  CHECK(page("// Words.\n" + question + cell + answer + "// More.\n// # Next\n").empty());
+  const std::vector<Part> parts = read_page(root(), "page.cpp");
+  REQUIRE(parts.size() == 5);
+  CHECK(parts[1].kind == Kind::Question);
+  CHECK(parts[1].text == "How many?\n");
+  CHECK(parts[1].line == 4);
+  CHECK(parts[3].kind == Kind::Answer);
+  CHECK(parts[3].text == "Three,\nor so.\n");
+  CHECK(parts[4].text == "More.\n# Next\n");
+
+  CHECK(page(question + cell) == "page.cpp:2: the {question} has no {answer} before the page's end");
+  CHECK(page(question + cell + "// # Next\n" + answer) ==
+        "page.cpp:2: the {question} has no {answer} before the next heading");
+  CHECK(page(question + cell + question) == "page.cpp:2: the {question} has no {answer} before the next question");
+  CHECK(page(answer) == "page.cpp:2: an answer without a {question} before it");
+  CHECK(page(question + cell + answer + answer).find("an answer without a {question}") != std::string::npos);
+  CHECK(page(question + answer) ==
+        "page.cpp:5: the cell that shows the answer must stand before it, behind the {question}");
+  CHECK(page("// ```{question}\n// How many?\n" + cell) ==
+        "page.cpp:3: expected text, and ``` alone in a line behind it");
+  CHECK(page("// ```{question}\n// ```\n" + cell) == "page.cpp:3: expected text, and ``` alone in a line behind it");
+}
+
+TEST_CASE("a phase's page ends with the exercises beside it") {
+  const test::Folder folder;
+  const std::filesystem::path phase = folder.path() / "phases" / "07-x";
+  std::filesystem::create_directories(phase / "exercises");
+  const auto file = [&](const char* name, const char* text) { std::ofstream(phase / name) << text; };
+  const auto last = [&](const char* page) { return read_page(folder.path().string(), page).back(); };
+  file("notebook.cpp", "// %% [markdown]\n// Words.\n");
+  file("steps.cpp", "// %% [markdown]\n// Words.\n");
+  CHECK(last("phases/07-x/notebook.cpp").kind == Kind::Prose);
+  file("exercises/2-b.cu", "// 07.2 b: what: is it?\n");
+  file("exercises/1-a.cu", "// 07.1 a: how many?\nint i;\n");
+  CHECK(last("phases/07-x/notebook.cpp").kind == Kind::Exercises);
+  CHECK(last("phases/07-x/notebook.cpp").text == "07.1 how many?\n07.2 what: is it?\n");
+  CHECK(last("phases/07-x/steps.cpp").kind == Kind::Prose);
+  file("exercises/1-a.cu", "// How many?\n");
+  CHECK(refusal([&] { last("phases/07-x/notebook.cpp"); }) ==
+        "phases/07-x/exercises/1-a.cu:1: expected // NN.K name: title");
+}
+
 TEST_CASE("regions that are nested, unnamed, named twice or without an end are refused") {
   const auto of = [](const std::string& text) {
     write("code.hpp", text);

@@ -20,6 +20,10 @@
 // {term}`Words <word>` of a {term}`glossary`.
 // ```{region} tests/cell_test.cpp second
 // ```
+//
+// ```{question}
+// Is it {term}`small`?
+// ```
 
 // %%
 static std::string ran;
@@ -31,6 +35,12 @@ CELL("first") {
   flash::expect(measured <= 1, "small");
 }
 
+// %% [markdown]
+// ```{answer}
+// It is.
+// ```
+
+// %%
 CELL("second") {
   // #region second
   ran += "2";
@@ -114,12 +124,16 @@ TEST_CASE("a page has its prose, quoted code and cells in order, and as JSON a l
   CHECK(at("\nWords of a glossary.\n") != page.npos);
   CHECK(at("Two cells of a page.") < at("│ ran += \"2\";"));
   CHECK(at("│ ran += \"2\";") < at("── 1. first ──\n✓ small\n"));
-  CHECK(at("── 1. first ──") < at("── 2. second ──\npicture: "));
+  CHECK(at("? Predict, before you read on:\n? Is it small?\n") < at("── 1. first ──"));
+  CHECK(at("── 1. first ──") < at("! The answer:\n! It is.\n"));
+  CHECK(at("! It is.\n") < at("── 2. second ──\npicture: "));
   CHECK(at("2. second") != page.npos);
   CHECK(at("\033") == page.npos);  // no colours in a file
 
   const std::string jsonl = printed({"--jsonl", "--svg", folder});
   CHECK(jsonl.find("{\"kind\": \"prose\", \"line\": ") != jsonl.npos);
+  CHECK(jsonl.find("{\"kind\": \"question\", \"line\": ") < jsonl.find("\"title\": \"first\""));
+  CHECK(jsonl.find("\"title\": \"first\"") < jsonl.find("{\"kind\": \"answer\", \"line\": "));
   CHECK(jsonl.find("\"text\": \"Two cells of a page.\\u000a{term}") != jsonl.npos);
   CHECK(jsonl.find("\"text\": \"\", \"claims\": [{\"claim\": \"small\", \"holds\": true}], \"pictures\": []}\n") !=
         jsonl.npos);

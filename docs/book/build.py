@@ -141,6 +141,7 @@ class Book:
 
     def page(self, file, parts):
         body, code_lines, words, claims = [], 0, 0, []
+        asked, shown = "", ""  # the question that is open, and what has been printed since
         say, made = self.say, self.made[name_of(file)]
         for part in parts:
             kind, text = part["kind"], part["text"]
@@ -149,6 +150,21 @@ class Book:
                 text = re.sub(r"(?<=<summary>)[^<]+", lambda m: say(m.group(0)), text)
                 body.append(self.with_links(re.sub(named, r"[\1](../../\1)", text), file))
                 words += len(text.split())
+            elif kind == "question":
+                asked, shown = text, ""
+                body.append(f'<div class="question">\n<p class="asks">{say("Predict, before you look:")}</p>\n\n'
+                            f'{self.with_links(text, file)}\n</div>\n')
+            elif kind == "answer":
+                strange = [n for n in numbers_in(text) if n not in numbers_in(asked + shown)]
+                if strange:
+                    self.missing.append(f"{file}:{part['line']}: the answer says {', '.join(strange)}, which the cell "
+                                        "does not print")
+                body.append(f'<p class="answers">{say("Answer")}</p>\n\n{self.with_links(text, file)}\n</details>\n')
+                asked = ""
+            elif kind == "exercises":
+                body.append(f'## {say("Exercises that grade themselves")}\n\n' + "".join(
+                    "- `./flash exercise {}`: {}\n".format(*line.split(" ", 1)) for line in text.splitlines()))
+                made.add(say("Exercises that grade themselves"))
             elif kind == "code":
                 code = fence(text, "cpp")
                 if part["folded"]:
@@ -169,6 +185,10 @@ class Book:
                 body.append(difference_html(part, say))
                 code_lines += sum(line[0] == "+" for line in text.splitlines())
             else:
+                if asked and not shown:
+                    body.append(f'<details class="outcome"><summary>{say("What it prints, and the answer")}'
+                                "</summary>\n")
+                shown += text + "".join(c["claim"] + "\n" for c in part["claims"]) + " "
                 body.append(f'<div class="output-title">{html.escape(part["title"])}</div>\n')
                 if text.strip():
                     body.append(f"```{{code-block}} text\n:class: output\n\n{text.strip(chr(10))}\n```\n")
@@ -438,6 +458,11 @@ def without_marks(text):
     return re.sub(r"<!-- (range\s[^>]*--|end --)>", "", text)
 
 
+def numbers_in(text):
+    """The numbers of two digits and more that a text says; phase 04 is a name."""
+    return re.findall(r"(?<![\w.,])(?<!phase )\d[\d.,]*\d(?!\w)", text)
+
+
 def fence(text, language):
     marks = "``````" if "```" in text else "```"
     return f"{marks}{language}\n{text}" + ("" if text.endswith("\n") else "\n") + marks + "\n"
@@ -479,10 +504,18 @@ def difference_html(part, say):
 
 def notebook_json(parts, pictures):
     """The page as a Jupyter notebook, outputs and all."""
-    cells = []
+    cells, asked = [], False
     for part in parts:
         kind, text = part["kind"], part["text"]
-        if kind == "prose":
+        asked = kind == "question" or (asked and kind != "answer")
+        if kind == "question":
+            text = "**Predict, before you look.** " + text
+        elif kind == "answer":
+            text = f"<details><summary>Answer</summary>\n\n{text}\n</details>\n"
+        elif kind == "exercises":
+            text = "## Exercises that grade themselves\n\n" + "".join(
+                "- `./flash exercise {}`: {}\n".format(*line.split(" ", 1)) for line in text.splitlines())
+        if kind in ("prose", "question", "answer", "exercises"):
             cells.append({"cell_type": "markdown", "metadata": {}, "source": text})
         elif kind == "code":
             tags = {"tags": ["hide-input"]} if part["folded"] else {}
@@ -494,6 +527,8 @@ def notebook_json(parts, pictures):
         elif cells:
             said = text + "".join(f'✓ {c["claim"]}\n' for c in part["claims"])
             outputs = cells[-1].setdefault("outputs", [])
+            if asked:  # folded, until the reader has answered
+                cells[-1]["metadata"]["jupyter"] = {"outputs_hidden": True}
             outputs.append({"output_type": "stream", "name": "stdout", "text": said})
             for picture in part["pictures"]:
                 outputs.append({"output_type": "display_data", "metadata": {},
@@ -529,6 +564,7 @@ def try_myself():
     assert with_terms("# warp\n\n    warp\n\n[warp](x) $$warp$$", ["warp"]).count("term") == 0
     assert without_marks("x <!-- range kernel=a\nb.json -->1 to 2<!-- end --> y <!-- phases -->") == \
         "x 1 to 2 y <!-- phases -->"
+    assert numbers_in("4,096 in phase 04, 0.5; 3 x20 12.") == ["4,096", "0.5", "12"]
     assert outside_code("a `a`\n```\na\n```\na", str.upper) == "A `a`\n```\na\n```\nA"
 
 

@@ -180,6 +180,12 @@ CELL("Two softmaxes, one result") {
   }
 }
 
+// %% [markdown]
+// ```{question}
+// Plain softmax gets a row with the scores 0, 1, 88 and 89. exp(89) is infinite in fp32, exp(88) is not. Which of the
+// four weights come out wrong: the last one alone?
+// ```
+
 // %% tags=["hide-input"]
 CELL("Where exp overflows") {
   float finite = 0, overflows = 1000;  // halve the interval until it holds no other float
@@ -219,6 +225,11 @@ CELL("Where exp overflows") {
 }
 
 // %% [markdown]
+// ```{answer}
+// Two do. The last is ∞/∞, which is NaN. But the sum is infinite for the whole row, so the weight of 88 becomes a
+// finite number divided by ∞: 0 instead of 0.2689. Anybody notices the NaN; the 0 looks like a weight.
+// ```
+//
 // ## What it costs
 //
 // A chip has a little fast memory (SRAM) and a lot of slow memory (HBM). Moving a byte between them costs more than
@@ -233,6 +244,11 @@ CELL("Where exp overflows") {
 //
 // In the code below `random_example(N, d)` is one head with N rows of d random numbers, and `grouped` writes a number
 // with commas.
+//
+// ```{question}
+// N = 256 and d = 64, so S and P have four times as many elements as Q, K, V or O. What share of all bytes moved is S's
+// and P's?
+// ```
 
 // %%
 static std::uint64_t naive_bytes(std::uint64_t N, std::uint64_t d) {
@@ -254,6 +270,12 @@ CELL("The ledger") {
   const double share = 16.0 * N * N / double(ledger.hbm_bytes());
   std::printf("S and P are %.0f %% of the traffic, and neither is wanted in the end\n", 100 * share);
 }
+
+// %% [markdown]
+// ```{answer}
+// 80 %. S and P are not only four times as large: each is written by one step and read by the next, while Q, K, V and O
+// pass once. The share grows with N, since S and P grow with N² and the others with N.
+// ```
 
 // %% tags=["hide-input"]
 CELL("Bytes against N") {

@@ -103,6 +103,11 @@ static std::vector<int> all_keys() {
 //
 // In head 7, the word `had` (row 41) looks for what is had. We feed it the 50 keys from left to right and print the
 // state each time the maximum moves. The answer comes late; until then the state knows only what it has seen.
+//
+// ```{question}
+// The row meets 50 keys. The sentence does not sort them by score. How often will the maximum move: about 3 times, 25
+// times, or with nearly every key?
+// ```
 
 // %% tags=["hide-input"]
 CELL("One row, key by key") {
@@ -135,6 +140,11 @@ CELL("One row, key by key") {
 }
 
 // %% [markdown]
+// ```{answer}
+// 3 times, and the first key is one of them. A late key has to beat all that came before it, so a maximum that has seen
+// many keys hardly moves any more. Between two moves α is 1.
+// ```
+//
 // ## Merge
 //
 // Two states of two disjoint sets of keys can be joined: the same correction, on both sides. The state of the empty
@@ -206,6 +216,11 @@ CELL("Empty parts and empty rows") {
 //
 // `forward` handles the rows one after the other, as the formula suggests: each row streams all of K and all of V. S
 // and P cost nothing any more. Did we win?
+//
+// ```{question}
+// At N = 512 and d = 64 phase 01 moves S and P, four times N² numbers. Phase 02 moves neither, but brings K and V in
+// again for each row. Which of the two moves more, and by what factor?
+// ```
 
 // %% tags=["hide-input"]
 static std::uint64_t online_bytes(std::uint64_t N, std::uint64_t d) {
@@ -245,6 +260,11 @@ CELL("Bytes against N") {
 }
 
 // %% [markdown]
+// ```{answer}
+// Phase 02, by a factor of 28.5. In place of 4N² numbers there are 2N²d: each score that is not stored is paid for with
+// a row of K and a row of V. The factor approaches d/2 as N grows.
+// ```
+//
 // **What you saw.** No N × N matrix anywhere, and *more* traffic than naive attention: N² numbers became N² vectors.
 // The chip was nearly empty meanwhile. If B rows shared each key while it is on chip, K and V would pass N/B times
 // instead of N times. That is a tile, and phase 03.

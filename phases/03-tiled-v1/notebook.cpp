@@ -105,6 +105,11 @@ static svg::Walk v1_walk(const Problem<float>& p) {
 //
 // The sentence has 50 tokens. With B_r = 13 and B_c = 17, S falls into 4 × 3 tiles that never exist all at once. The
 // walk goes down the columns.
+//
+// ```{question}
+// 4 tiles of Q, 3 of K and V, and K and V outside. How often does each row of Q come on chip, and how often is each row
+// of O written to HBM?
+// ```
 
 // %% tags=["hide-input"]
 CELL("The walk") {
@@ -130,6 +135,11 @@ CELL("The walk") {
 }
 
 // %% [markdown]
+// ```{answer}
+// Q comes in 3 times, once for each K/V tile. O is read 3 times and written 4 times, because it has to be zeroed before
+// the first pass. K and V come in once.
+// ```
+//
 // ## How large may a tile be?
 //
 // The paper's line 1: B_c = ⌈M / 4d⌉ and B_r = min(B_c, d), where M is the size of the SRAM. Two traps:
@@ -227,6 +237,12 @@ CELL("The ledger") {
   expect((head(e.o, 0) - head(same.o, 0)).norm() <= 4e-6 * head(same.o, 0).norm(), "and gave the same output");
 }
 
+// %% [markdown]
+// ```{question}
+// Give V1 twice as much SRAM. What happens to its bytes? And does it move fewer than naive attention, however small the
+// SRAM is?
+// ```
+
 // %% tags=["hide-input"]
 CELL("Bytes against SRAM") {
   const std::int64_t N = 512, d = 64;
@@ -258,6 +274,11 @@ CELL("Bytes against SRAM") {
 }
 
 // %% [markdown]
+// ```{answer}
+// They halve, nearly: B_c doubles, and T_c = N/B_c passes of Q and O become half as many. With 16 and 32 KiB V1 moves
+// more than naive attention, because Q, O, l and m pass so often that S and P would have been cheaper.
+// ```
+//
 // **What you saw.** T_c = N/B_c passes of about 3Nd numbers, and B_c ≈ M/4d: together 12 N²d²/M. That is the paper's
 // Θ(N²d²/M), with its constant. Still quadratic in N, but divided by the size of the chip. With 32 KiB or less V1 moves
 // more than naive attention in the same SRAM: tiles need room.

@@ -128,6 +128,11 @@ CELL("Down the columns, or along the rows") {
 // Multiplying a row by a number is slow work for a GPU: its fastest units, the {term}`tensor cores <tensor core>`, only
 // do matrix products. V1 keeps O divided by l, so per tile it multiplies two rows: that of O by l α / l', and that of P
 // by β / l'. V2 multiplies the row of O by α and nothing else, and divides it once at the end.
+//
+// ```{question}
+// N = 256. B_c doubles from line to line: what happens to the rescales of V1, and to those of V2? Is there a B_c at
+// which V2 saves nothing?
+// ```
 
 // %%
 CELL("Rescales, as the code declares them") {
@@ -147,6 +152,11 @@ CELL("Rescales, as the code declares them") {
 }
 
 // %% [markdown]
+// ```{answer}
+// V1's halve, since there are two for each row and tile. V2's halve but for the N divisions at the end, which stay.
+// With a single tile, B_c = 256, both need 512: one correction and one division for each row.
+// ```
+//
 // ## What it costs
 //
 // Q and O once, K and V once per Q tile: 4·(2Nd + T_r·2Nd) bytes. With equal square tiles that is two thirds of V1. The
@@ -208,6 +218,10 @@ CELL("Bytes against N") {
 //
 // So says the comment above a simplified kernel in {term}`Triton`, a Python dialect for GPUs, beside "32 MB → 72 KiB"
 // for N = 4096. Let us count.
+//
+// ```{question}
+// N grows from 512 to 1024. Which of the two doubles: the memory that the arrays take, or the bytes that move?
+// ```
 
 // %% tags=["hide-input"]
 CELL("What is O(N) and what is not") {
@@ -230,6 +244,11 @@ CELL("What is O(N) and what is not") {
 }
 
 // %% [markdown]
+// ```{answer}
+// The memory. The traffic grows by more than three and a half times, because K and V are twice as long and pass twice
+// as often, once for each Q tile. Θ(N²) is still there, divided by the tile.
+// ```
+//
 // ## LSE, for free
 //
 // m and l are on chip when a row is done. LSE = m + log l says in one number what softmax divided by, so P can be
@@ -256,6 +275,11 @@ CELL("LSE") {
 // If a word may only look back, tiles right of the diagonal hold nothing. The walk stops before them: they are neither
 // loaded nor multiplied. When S_q ≠ S_k the diagonal must be *named*: does query 0 see key 0 only (top-left), or does
 // the last query see all keys (bottom-right)?
+//
+// ```{question}
+// S_q = 192 and S_k = 320 make 3 × 5 tiles of 64 × 64. How many does the walk visit with a top-left mask, how many with
+// bottom-right?
+// ```
 
 // %% tags=["hide-input"]
 CELL("Skipped tiles, counted") {
@@ -284,6 +308,11 @@ CELL("Skipped tiles, counted") {
 }
 
 // %% [markdown]
+// ```{answer}
+// Top-left 6: the first Q tile sees one K/V tile, the next two, the last three. Bottom-right 12: the diagonal lies S_k
+// − S_q keys further to the right, so each of the three sees two tiles more.
+// ```
+//
 // ## Threads
 //
 // No Q tile needs another: (b, h, i) are B·H·T_r independent tasks, where V1 had B·H. No sum depends on which thread

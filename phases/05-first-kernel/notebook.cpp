@@ -180,6 +180,10 @@ CELL("What each warp does") {
 // Two costs that "Into CUDA" counted come back here. Q is read as `float4`, 8 lanes at a time: 8 rows of 32 floats
 // would all begin in bank 0, and `float Q[Br][D + 4]` moves each row on by four banks. And each lane stores its own row
 // of O, so a store touches one sector for each lane.
+//
+// ```{question}
+// Which array costs the most bytes? And which one costs the most sectors of 32 bytes?
+// ```
 
 // %% tags=["hide-input"]
 // How many wavefronts the lanes 0 … 7 take for a float4 each from rows of `pitch` floats: the fullest bank decides.
@@ -226,6 +230,12 @@ CELL("Predicted = counted") {
 }
 
 // %% [markdown]
+// ```{answer}
+// K and V cost the most bytes, 57,600 each: they pass once for each of the three Q tiles, Q and O only once. But O
+// takes the most sectors, 4,800. Each of its requests touches nearly as many sectors as the warp has lanes, where a
+// load touches 4.
+// ```
+//
 // ## When something is wrong
 //
 // Only three tile sizes are compiled. A size that is not listed is refused with a message that names it, and so are
@@ -256,6 +266,10 @@ CELL("Refused by name") {
 // The kernel knows one head, so the host launches it B·H times. A launch has only T_r = ⌈S_q / B_r⌉ blocks. An H200 has
 // 132 *multiprocessors*, the units that run blocks, each with room for several. The next launch begins when the last
 // block of this one has ended.
+//
+// ```{question}
+// One head of 8192 rows, in Q tiles of 64. How many of the 132 multiprocessors have nothing to do?
+// ```
 
 // %%
 CELL("A chip that starves") {
@@ -277,6 +291,11 @@ CELL("A chip that starves") {
 }
 
 // %% [markdown]
+// ```{answer}
+// 4: there are 128 blocks, one for each Q tile. The others have one block each, where there is room for several, and no
+// second block to turn to while the first waits for memory. At 512 rows 124 are idle.
+// ```
+//
 // **What you saw.** Two loops of phase 04 became blocks and threads; the algorithm stayed, with the same tiles and the
 // same bytes. Loads are coalesced, shared memory has no conflicts, and a warp's store touches eight times the bytes
 // that it writes. Most of the chip has nothing to do, however good one block is: that is the subject of phase 06. The

@@ -177,6 +177,11 @@ CELL("Rows in, rows out") {
 // bad luck: it knows which accesses nothing puts in order, and names both sides. In its words `tile+128` is byte 128 of
 // `tile`, which is the element tile[1][0]. Fresh shared memory counts as unwritten, so a read that comes before any
 // write is a finding, too.
+//
+// ```{question}
+// The fast simulator runs the threads of a block one after the other, and without the barrier nothing makes them wait.
+// How many of the 32 × 32 elements does the transpose get wrong: all, half, or a few?
+// ```
 
 // %%
 CELL("A missing barrier") {
@@ -197,6 +202,12 @@ CELL("A missing barrier") {
 }
 
 // %% [markdown]
+// ```{answer}
+// 496 of 1024, nearly half. Each thread reads the element that its mirror image across the diagonal writes. Of every
+// such pair the thread that runs first reads too early; the other finds what it needs, and on the diagonal a thread
+// reads what it has written itself. On a GPU it may be another number in each run.
+// ```
+//
 // ## 3 · Attention, one thread per row
 //
 // A correct attention kernel needs nothing more. This one is phase 01 with the loop over the rows replaced by threads.

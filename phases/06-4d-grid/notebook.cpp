@@ -141,6 +141,11 @@ CELL("No copy") {
 //
 // CUDA allows 65,535 blocks along y and z (along x, 2³¹ − 1). Heads that do not fit are folded into z; in the last
 // layer of the fold some blocks have no head and leave at once: `if (b < B)`.
+//
+// ```{question}
+// 65,536 heads with a single Q tile each: one more than y allows. What is the grid now, and how many of its blocks have
+// no head?
+// ```
 
 // %% tags=["hide-input"]
 CELL("65,536 heads") {
@@ -167,6 +172,11 @@ CELL("65,536 heads") {
 }
 
 // %% [markdown]
+// ```{answer}
+// (1, 65535, 2). The second layer of z has room for as many heads as the first, and holds the last one alone: all its
+// other blocks, one fewer than 65,535, leave at once (`if (b < B)`).
+// ```
+//
 // ## Three grids
 //
 // `variants.cuh` has two more grids, which other projects use: (Q tile) with a loop over heads inside the block, and
@@ -269,6 +279,12 @@ CELL("The same bytes, another order") {
   expect(whole[0] == 2 * whole[1] && whole[1] == whole[2], "4 blocks leave half of the 8 places empty: twice the time");
 }
 
+// %% [markdown]
+// ```{question}
+// B = 4, H = 32, and 32 Q tiles for each head. 132 blocks run at a time. From how many different heads do they read K
+// and V, if x counts the Q tiles, and if x counts the batch entries?
+// ```
+
 // %% tags=["hide-input"]
 CELL("At full size") {
   std::printf("B = 4, H = 32, 2048 rows in tiles of 64; 132 multiprocessors, one block each\n");
@@ -285,6 +301,11 @@ CELL("At full size") {
 }
 
 // %% [markdown]
+// ```{answer}
+// 5 with (Q tile, head): 32 neighbouring blocks share a head, so 132 of them touch 5. All 128 with (batch, head, Q
+// tile), where neighbours belong to different heads until every head has had its first Q tile.
+// ```
+//
 // **What you saw.** Not one bit and not one counted byte has changed, and yet this is the step that makes the kernel
 // worth launching: the blocks of all heads at once. The simulator counts requests and knows neither time nor caches.
 // Those have to be measured: [benchmarks](../../docs/benchmarks.md) has phases 05 and 06 side by side on an H200, with

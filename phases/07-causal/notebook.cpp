@@ -111,6 +111,10 @@ CELL("The future, taken away") {
 // out in four ways: look at every pair; the kernel's formula, added up over the Q tiles, `run.tiles`; the simulator's
 // {term}`trace`, in which the kernel leaves a mark for each tile that it loads; and by hand, for square tiles that
 // divide N: T(T − 1)/2 full, T masked, T(T − 1)/2 skipped, with T = N/B.
+//
+// ```{question}
+// N = 256. Which tiles need the mask more often: those of 64 rows and 32 keys, or those of 32 rows and 64 keys?
+// ```
 
 // %% tags=["hide-input"]
 enum Fate { Skipped, Full, Masked };
@@ -216,11 +220,21 @@ CELL("Full, masked, skipped: four counts of the same tiles") {
 }
 
 // %% [markdown]
+// ```{answer}
+// Neither: 8 are masked in both. With 64 × 32 each of the four Q tiles has two tiles on the diagonal; with 32 × 64 each
+// of the eight Q tiles has one.
+// ```
+//
 // ## What it costs
 //
 // Predicted, for square tiles that divide N: Q and O once, and per visited tile B rows of K and B rows of V. Q Kᵀ is
 // computed for whole tiles, so half of each diagonal tile is wasted; P V is computed only over the pairs that are seen;
 // l takes one multiply-add per row and tile.
+//
+// ```{question}
+// The mask hides half of all pairs. Does it halve the bytes? Guess their share for N = 64 and for N = 512, with tiles
+// of 16 × 16.
+// ```
 
 // %% tags=["hide-input"]
 CELL("Bytes and multiply-adds: predicted = counted") {
@@ -250,6 +264,11 @@ CELL("Bytes and multiply-adds: predicted = counted") {
 }
 
 // %% [markdown]
+// ```{answer}
+// Not quite: 0.70 at N = 64, 0.53 at N = 512. A tile on the diagonal is loaded whole, and T(T + 1)/2 of T² tiles are
+// visited; with more tiles the diagonal counts for less. Q and O pass once either way.
+// ```
+//
 // ## Where is the diagonal when S_q ≠ S_k?
 //
 // *Top-left*: query 0 sees key 0 (j ≤ i). *Bottom-right*: the last query sees all keys (j ≤ i + S_k − S_q), as it must
@@ -373,6 +392,11 @@ CELL("Past the diagonal") {
 // Without a mask not one bit has changed. And a key that a row may not see has no influence, whatever it holds. A mask
 // that multiplies by 0 cannot promise that, as 0 · NaN = NaN; ours selects, and does not touch the values of unseen
 // keys.
+//
+// ```{question}
+// Key 40 and its value are NaN, in all 12 heads of 50 rows. Tiles have 16 rows and 16 keys. How many rows of O change:
+// those that see key 40, or all whose Q tile loads it?
+// ```
 
 // %% tags=["hide-input"]
 CELL("The same bits as 06; a NaN in the future") {
@@ -407,6 +431,11 @@ CELL("The same bits as 06; a NaN in the future") {
 }
 
 // %% [markdown]
+// ```{answer}
+// Only those that see it, 120: the last ten of each head. The rows before them in the same tile compute the score of
+// key 40, too, and throw it away; their bits stay as they were.
+// ```
+//
 // **What you saw.** Causal attention costs half because tiles are left out, not because pairs are masked; the mask is
 // needed on the diagonal only. Two integers per Q tile are enough, if they are counted in keys and rounded to tiles
 // last.

@@ -125,6 +125,11 @@ CELL("LSE of the sentence, and O as before") {
 // weight is multiplied by w. O alone does not say how much its keys weighed: the mean of two halves is not the whole.
 // We have used nothing but O and LSE of finished kernels here, so the parts might as well have been on two GPUs, or on
 // two sets of blocks that share one long row of keys ({term}`split-K`, as in flash-decoding).
+//
+// ```{question}
+// O has been computed twice, each time from one half of the keys. How far is the mean of the two from the whole: by a
+// rounding error, by about 1 %, or by nearly the size of O?
+// ```
 
 // %% tags=["hide-input"]
 // The kernel on keys begin … end − 1 only; the strides stay those of the whole.
@@ -186,6 +191,11 @@ CELL("Any split") {
 }
 
 // %% [markdown]
+// ```{answer}
+// By nearly the size of O. A head that looks at one word has nearly all its weight in one half, and the mean gives the
+// other half the same say. With the LSE of each half the error is that of the kernel itself.
+// ```
+//
 // How much does the left part weigh, as the cut moves from left to right? For `had` in head 7, which looks for what is
 // had, and `her` in head 3, which looks for whom: the curve jumps where the answer stands.
 
@@ -253,6 +263,10 @@ CELL("P from S and LSE alone") {
 //
 // 4 bytes per row, written once by the thread that has m and l in registers. m and l apart would be 8 bytes, a row of P
 // would be 4N.
+//
+// ```{question}
+// What share of all bytes moved is LSE's, for N = 512 and d = 64? And does the share grow or shrink with N?
+// ```
 
 // %% tags=["hide-input"]
 CELL("Four bytes per row") {
@@ -274,6 +288,10 @@ CELL("Four bytes per row") {
 }
 
 // %% [markdown]
+// ```{answer}
+// 0.09 %. It shrinks: LSE has 4 bytes for each row, once, while K and V pass once more for every further Q tile.
+// ```
+//
 // **What you saw.** LSE is m and l in one number: enough to rebuild any element of P, and enough to merge what was
 // computed separately. It costs next to nothing, and the forward pass is complete with it.
 //

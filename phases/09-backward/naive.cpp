@@ -44,6 +44,14 @@ std::vector<double> widened(const View<T>& x) {
   return out;
 }
 
+// to += a · b. Whole matrices, parts and transposes are one type here: Eigen compiles one product, not five.
+template <class Scalar>
+void add_product(Eigen::Ref<RowMajor<Scalar>, 0, Eigen::OuterStride<>> to,
+                 const Eigen::Ref<const RowMajor<Scalar>, 0, Eigen::OuterStride<>>& a,
+                 const Eigen::Ref<const RowMajor<Scalar>, 0, Eigen::OuterStride<>>& b) {
+  to.noalias() += a * b;
+}
+
 // One head's S, P, dP, dS [Sq, Sk] and dQ [Sq, D], dK, dV [Sk, D]: whole matrices, as the derivation has them.
 template <class Scalar>
 struct Head {
@@ -55,7 +63,9 @@ struct Head {
        const float* dlse) {
     const Eigen::Index Sq = Q.rows(), Sk = K.rows(), D = Q.cols();
     // Forward again, as in phase 01: S = Q Kᵀ · scale, P = softmax(S). What a row does not see becomes -inf, then 0.
-    S = Q * K.transpose() * scale;
+    S = RowMajor<Scalar>::Zero(Sq, Sk);
+    add_product<Scalar>(S, Q, K.transpose());
+    S *= scale;
     for (Eigen::Index i = 0; i < Sq; ++i)
       S.row(i).tail(Sk - visible[i]).setConstant(-std::numeric_limits<Scalar>::infinity());
     P = phase01::safe_softmax(S);
@@ -69,20 +79,21 @@ struct Head {
     const Eigen::Index step = masked ? 1 : std::max<Eigen::Index>(Sq, 1);
     for (Eigen::Index i = 0; i < Sq; i += step) {
       const Eigen::Index n = visible[i];
-      const auto P_i = P.block(i, 0, step, n);                // [step, n]
-      const auto dO_i = dO.middleRows(i, step);               // [step, D]
-      auto dP_i = dP.block(i, 0, step, n);                    // [step, n]
-      auto dS_i = dS.block(i, 0, step, n);                    // [step, n]
-      dV.topRows(n).noalias() += P_i.transpose() * dO_i;      // dV = Pᵀ dO
-      dP_i.noalias() = dO_i * V.topRows(n).transpose();       // dP = dO Vᵀ
-      for (Eigen::Index r = i; r < i + step && n > 0; ++r) {  // dS = P ∘ (dP − δ + dLSE)
+      const auto P_i = P.block(i, 0, step, n);                    // [step, n]
+      const auto dO_i = dO.middleRows(i, step);                   // [step, D]
+      auto dP_i = dP.block(i, 0, step, n);                        // [step, n]
+      auto dS_i = dS.block(i, 0, step, n);                        // [step, n]
+      add_product<Scalar>(dV.topRows(n), P_i.transpose(), dO_i);  // dV = Pᵀ dO
+      add_product<Scalar>(dP_i, dO_i, V.topRows(n).transpose());  // dP = dO Vᵀ
+      for (Eigen::Index r = i; r < i + step && n > 0; ++r) {      // dS = P ∘ (dP − δ + dLSE)
         Scalar delta = delta_from_o ? (*delta_from_o)[r] : (P.row(r).head(n).array() * dP.row(r).head(n).array()).sum();
         if (dlse) delta -= dlse[r];
         dS.row(r).head(n) = P.row(r).head(n).array() * (dP.row(r).head(n).array() - delta);
       }
-      dQ.middleRows(i, step).noalias() = dS_i * K.topRows(n) * scale;               // dQ = scale · dS K
-      dK.topRows(n).noalias() += dS_i.transpose() * Q.middleRows(i, step) * scale;  // dK = scale · dSᵀ Q
+      add_product<Scalar>(dQ.middleRows(i, step), dS_i, K.topRows(n));              // dQ = scale · dS K
+      add_product<Scalar>(dK.topRows(n), dS_i.transpose(), Q.middleRows(i, step));  // dK = scale · dSᵀ Q
     }
+    dQ *= scale, dK *= scale;
   }
 };
 

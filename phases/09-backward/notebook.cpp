@@ -316,6 +316,11 @@ CELL("dK and dV") {
 // ```
 // ```{region} attention.cuh host-results
 // ```
+//
+// ```{question}
+// The naive backward pass has S, P, dP and dS as whole matrices. How many times does an N × N matrix go to HBM or come
+// back? And which of the small arrays must pay for it in the tiled version, by passing more than once?
+// ```
 
 // %%
 CELL("Naive and tiled agree; the ledger does not") {
@@ -348,6 +353,12 @@ CELL("Naive and tiled agree; the ledger does not") {
 }
 
 // %% [markdown]
+// ```{answer}
+// Ten times: four are written, and the six reads are those of the steps that need them, P and dS by more than one.
+// Tiled, none of them moves. Q and dO pay: they pass once for each K/V tile and once more for dQ, and K and V likewise
+// for each Q tile.
+// ```
+//
 // ## One pass instead of two
 //
 // S and dP are computed twice: seven products in all. A single kernel could make do with five, if the blocks of dK and
@@ -394,6 +405,10 @@ CELL("Run twice: the same bits, or nearly the same") {
 // ```
 //
 // A row of P should sum to 1. dV shows P when dO is the unit matrix: dV = Pᵀ dO = Pᵀ.
+//
+// ```{question}
+// At logits near 10⁶ fp32 still has seven digits. How far from 1 is the sum of a row of P, if P is computed from LSE?
+// ```
 
 // %%
 CELL("A row of P sums to 1, or to what LSE makes of it") {
@@ -422,6 +437,12 @@ CELL("A row of P sums to 1, or to what LSE makes of it") {
 }
 
 // %% [markdown]
+// ```{answer}
+// By several per cent. Neighbouring fp32 numbers near 10⁶ are a sixteenth apart. LSE is rounded to one of them, and
+// what is an absolute error of the exponent is a relative error of P. m is itself one of the scores, so S − m is exact
+// for those that count.
+// ```
+//
 // ## The story of δ
 //
 // The formulas above are in every library. Now give Q, K, V and dO a mean, as activations, the outputs of a network's

@@ -311,6 +311,11 @@ CELL("What LSE loses") {
 // made. A tensor core cannot skip: it multiplies the row's 0 by the value, and 0 · NaN is NaN. The promise that is left
 // is about tiles: NaN in V spreads to the rows of a Q tile if one row of that tile sees the key. NaN in K does not
 // spread, because the mask still selects scores. Here NaN stands in one key of 128, with a causal mask:
+//
+// ```{question}
+// N = 128, tiles of 64, a causal mask, and NaN in key 100 of V. How many rows of O become NaN in phase 08, and how many
+// in phase 10?
+// ```
 
 // %% tags=["hide-input"]
 CELL("NaN behind the mask") {
@@ -335,6 +340,11 @@ CELL("NaN behind the mask") {
 }
 
 // %% [markdown]
+// ```{answer}
+// 28 and 64. In phase 08 the rows from 100 on, which see the key. In phase 10 the whole second Q tile: P is 0 for the
+// rows that may not see it, and the tensor core multiplies all the same.
+// ```
+//
 // ## Predicted = counted
 //
 // One head, N = 128, D = 64, tiles of 64 × 64, so T_r = T_c = 2 and four pairs of tiles. HBM bytes are phase 04's
@@ -349,6 +359,10 @@ CELL("NaN behind the mask") {
 //     Q   4 warps · D/16 fragments · 4 registers                  8 wavefronts each
 //     K   4 warps · 64/8 · D/16 fragments · 2 registers           8
 //     V   4 warps · 64/16 · D/8 fragments · 4 half registers      4
+//
+// ```{question}
+// Of 100 wavefronts of shared memory, how many are bank conflicts?
+// ```
 
 // %% tags=["hide-input"]
 CELL("Bytes, FLOPs and wavefronts") {
@@ -379,6 +393,11 @@ CELL("Bytes, FLOPs and wavefronts") {
 }
 
 // %% [markdown]
+// ```{answer}
+// It is 79 of them: seven in eight where Q and K are loaded, three in four where V is. Only the stores, whole pieces
+// of a row, have none.
+// ```
+//
 // **What you saw.** A warp multiplies 16 × 16 by 16 × 8 in one instruction, and its lanes hold the matrices in pieces.
 // S is already where P has to be. The rest of attention is unchanged. But the tensor cores have to be fed from shared
 // memory, and four of five wavefronts that feed them are bank conflicts. Phase 11 removes these.

@@ -106,6 +106,10 @@ CELL("Eight rows, before and after") {
 // piece. What a lane gets has nothing to do with the address that it gave: of each matrix lane 4g + t receives the
 // elements 2t and 2t + 1 of row g, in one register. That is the layout that `mma` wants of A and of a transposed B.
 // `ldmatrix_x4_trans` hands out columns instead of rows, which is what a B wants that lies as it is multiplied: V.
+//
+// ```{question}
+// Lane 5 points to row 5 of the first matrix. Which two elements of that matrix does it get?
+// ```
 
 // %% tags=["hide-input"]
 CELL("Who gives an address, and who gets what") {
@@ -139,6 +143,11 @@ CELL("Who gives an address, and who gets what") {
 }
 
 // %% [markdown]
+// ```{answer}
+// Elements 2 and 3 of row 1, because 5 = 4 · 1 + 1. None of them lies where the lane pointed to. Transposed it gets
+// rows 2 and 3 of column 1.
+// ```
+//
 // A fragment of A, 16 × 16, is four such matrices: upper left, lower left, upper right, lower right. Lanes 0 to 15
 // point to the rows of the left half, 16 to 31 to those of the right half:
 //
@@ -191,6 +200,10 @@ CELL("Phase 10, bit for bit") {
 //
 // Predicted per pair of tiles and for all four warps: Q takes D/16 `ldmatrix` per warp, K and V take 4 · D/16 each.
 // Every one moves 512 bytes, and 32 banks deliver 128 at a time, so 4 wavefronts are the fewest that there can be.
+//
+// ```{question}
+// In phase 10 each `mma` costs 18.6 wavefronts of shared memory. How many are left, if not one is a conflict?
+// ```
 
 // %% tags=["hide-input"]
 CELL("Predicted = counted") {
@@ -226,6 +239,11 @@ CELL("Predicted = counted") {
 }
 
 // %% [markdown]
+// ```{answer}
+// 2.9, less than a sixth. Two things have gone: the conflicts, and most requests, because one `ldmatrix` brings four
+// registers where a load brought one or half of one.
+// ```
+//
 // The simulator's rule for `ldmatrix` is not an assumption: the same access patterns were run on an H200 under Nsight
 // Compute, and docs/results keeps both counts (`wavefronts-ptx-h200.csv`).
 //

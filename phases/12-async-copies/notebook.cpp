@@ -79,6 +79,11 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
 // waits, so the whole tile is there. And all threads have left the round before, so nobody reads tile j − 1 any more;
 // its stage is where tile j + 1 goes. Only then do the next copies begin. Phase 11 needed two barriers for the same two
 // facts, because it had one place only.
+//
+// ```{question}
+// Two stages, one barrier a tile. When may the copies of tile 2 begin, at the earliest, and which tile is being
+// multiplied meanwhile?
+// ```
 
 // %% tags=["hide-input"]
 CELL("Two stages") {
@@ -107,6 +112,11 @@ CELL("Two stages") {
 }
 
 // %% [markdown]
+// ```{answer}
+// In round 1, behind the barrier. They go to stage 0, from which tile 0 was read in the round before, and the barrier
+// says that all threads have left that round. Tile 1 is multiplied meanwhile.
+// ```
+//
 // A fragment of Q is needed again for each K/V tile. Phase 11 fetched it again each time. Here a lane keeps its D/16
 // fragments of 4 registers: 16 registers for D = 64, 32 for D = 128. With D = 256 it would be 64, beside 128 for O and
 // 32 for S, and a thread has 255. So for D = 256 the kernel goes on fetching them.
@@ -153,6 +163,11 @@ CELL("The same bits, and those of phase 11") {
 // HBM busy: what is on its way at one time, divided by how long a byte is on its way, is the rate at which bytes come.
 // A block of this kernel has at most Q and the first tile of K and V in flight, and one tile of K and V in each later
 // round.
+//
+// ```{question}
+// Against phase 11: which of these halves, which grows, which stays the same? Barriers; shared memory; bytes read from
+// HBM.
+// ```
 
 // %% tags=["hide-input"]
 CELL("Barriers, shared memory, bytes in flight") {
@@ -188,6 +203,11 @@ CELL("Barriers, shared memory, bytes in flight") {
 }
 
 // %% [markdown]
+// ```{answer}
+// Barriers halve, 16 instead of 32. Shared memory grows from three tiles to five, 40,960 bytes. The bytes from HBM stay
+// the same: an asynchronous copy moves no less, it only begins earlier.
+// ```
+//
 // The wavefronts of `cp.async` itself are not in this count: the simulator counts requests of threads, and these bytes
 // reach shared memory without one. How many a GPU takes for them was not measured.
 //

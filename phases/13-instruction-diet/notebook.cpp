@@ -183,6 +183,10 @@ CELL("Right, and the same bits whenever copies arrive") {
 //
 // The simulator does not count instructions of every kind, but it counts some of those that were to be saved. Blocks
 // have 128 rows here and 64 in phase 12, so K and V pass half as often, too.
+//
+// ```{question}
+// A warp has 32 rows where phase 12 has 16, and the same products to compute. What becomes of the 33,280 wavefronts?
+// ```
 
 // %% tags=["hide-input"]
 CELL("What is saved") {
@@ -216,11 +220,15 @@ CELL("What is saved") {
 }
 
 // %% [markdown]
-// How often is O rescaled? Take random scores, all alike. The j-th tile that a row sees holds the largest score so far
-// with probability 1/j. A warp has 32 rows, and one is enough: 1 − (1 − 1/j)³². That is nearly certain for the first
-// dozen tiles. With the bound it is different: these scores have a standard deviation of 1, in base 2 of 1.44, and no
-// maximum outgrows that of its first 64 keys by 8. So each warp rescales once, in its first tile. The exponentials
-// tell: one for each element of P, and four per lane where a warp rescales.
+// ```{answer}
+// 17,920, somewhat more than half. A fragment of K or V that was loaded once for 16 rows now serves 32. O's way out
+// through shared memory adds some that phase 12 did not need; in return O takes an eighth of the stores.
+// ```
+//
+// ```{question}
+// Random scores, all alike, in 8 tiles of 64 keys. With how many of its tiles does a warp of 32 rows rescale O, if each
+// new maximum counts? And with the bound of 2⁸?
+// ```
 
 // %% tags=["hide-input"]
 static double expected_growths(int tiles) {
@@ -240,6 +248,18 @@ CELL("How often a warp rescales") {
 }
 
 // %% [markdown]
+// ```{answer}
+// With the bound once, in the first tile that the warp sees: 16 warps, 16 rescales. Without it the warp rescales with
+// practically every one of the 8 tiles, 8.0 by chance, because one of its 32 rows has nearly always found a new
+// maximum.
+// ```
+//
+// How often is O rescaled? Take random scores, all alike. The j-th tile that a row sees holds the largest score so far
+// with probability 1/j. A warp has 32 rows, and one is enough: 1 − (1 − 1/j)³². That is nearly certain for the first
+// dozen tiles. With the bound it is different: these scores have a standard deviation of 1, in base 2 of 1.44, and no
+// maximum outgrows that of its first 64 keys by 8. So each warp rescales once, in its first tile. The exponentials
+// tell: one for each element of P, and four per lane where a warp rescales.
+//
 // With a causal mask, Q tiles of 128 rows reach further beyond the diagonal than those of 64. The warps that see
 // nothing there skip it, so that no more is multiplied than with 64 rows:
 

@@ -128,7 +128,7 @@ static bool run_as_json(const Cell& cell, int number) {
 }
 
 static void print_as_json(const Part& part) {
-  static const char* kinds[] = {"prose", "code", "region", "difference"};
+  static const char* kinds[] = {"prose", "code", "region", "difference", "question", "answer", "exercises"};
   std::printf(
       "{\"kind\": \"%s\", \"line\": %d, \"text\": %s, \"folded\": %s, \"file\": %s, \"other\": %s, \"first\": %d}\n",
       kinds[static_cast<int>(part.kind)], part.line, json_string(part.text).c_str(), part.folded ? "true" : "false",
@@ -156,6 +156,16 @@ static void print(const Part& part) {
   for (const std::string& line : lines)
     if (part.kind == Part::Kind::Prose)
       line[0] == '#' ? styled(bold, without_roles(line)) : void(std::printf("%s\n", without_roles(line).c_str()));
+  if (part.kind == Part::Kind::Question || part.kind == Part::Kind::Answer) {
+    const bool asks = part.kind == Part::Kind::Question;
+    styled(bold, asks ? "? Predict, before you read on:" : "! The answer:");
+    for (const std::string& line : lines) std::printf("%s %s\n", asks ? "?" : "!", without_roles(line).c_str());
+  }
+  if (part.kind == Part::Kind::Exercises) {
+    styled(bold, "## Exercises that grade themselves");
+    for (const std::string& line : lines)  // "05.1 how many blocks?"
+      std::printf("  ./flash exercise %s  %s\n", line.substr(0, 4).c_str(), line.substr(5).c_str());
+  }
   if (part.kind == Part::Kind::Region) {
     styled(dim, "┌ " + part.file + ":" + std::to_string(part.first) + "  " + part.other);
     for (const std::string& line : lines) std::printf("│ %s\n", line.c_str());

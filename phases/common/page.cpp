@@ -1,5 +1,5 @@
 // page.cpp: see page.hpp. Plain text processing: no cell runs here, and nothing is printed.
-// The format is Jupyter's percent format; directives are MyST's, of which two are ours.
+// The format is Jupyter's percent format; directives are MyST's, of which four are ours.
 // Use: cell_main.cpp prints pages in the terminal and as JSON; tests/book_regions_test.cpp checks their quotations.
 #include "phases/common/page.hpp"
 
@@ -110,6 +110,51 @@ Part quotation(const std::string& root, const std::string& notebook, int line, c
   return part;
 }
 
+// What a page asks before a cell runs has to be answered behind that cell, in the same section.
+class OpenQuestion {
+ public:
+  explicit OpenQuestion(const std::string& notebook) : notebook_(notebook) {}
+
+  void ask(int line) {
+    close("the next question");
+    asked_ = line, shown_ = false;
+  }
+  void show() { shown_ = true; }
+  void answer(int line) {
+    const std::string where = notebook_ + ":" + std::to_string(line);
+    if (asked_ == 0) throw Error(where + ": an answer without a {question} before it");
+    if (!shown_) throw Error(where + ": the cell that shows the answer must stand before it, behind the {question}");
+    asked_ = 0;
+  }
+  void close(const char* before) const {
+    if (asked_ != 0)
+      throw Error(notebook_ + ":" + std::to_string(asked_) + ": the {question} has no {answer} before " + before);
+  }
+
+ private:
+  std::string notebook_;
+  int asked_ = 0;       // in which line
+  bool shown_ = false;  // is there a cell behind it?
+};
+
+// "05.1 how many blocks?", a line for each exercise beside a phase's notebook.cpp, in their order.
+std::string exercises_beside(const std::string& root, const std::string& notebook) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(notebook).parent_path() / "exercises";
+  std::vector<std::string> files;
+  if (fs::path(notebook).filename() == "notebook.cpp" && fs::is_directory(root / folder))
+    for (const auto& entry : fs::directory_iterator(root / folder)) files.push_back(entry.path().filename().string());
+  std::sort(files.begin(), files.end());
+  std::string text;
+  for (const std::string& file : files) {  // whose first line is "// 05.1 name: title"
+    const std::string path = (folder / file).string(), head = lines_of(read(root, path)).at(0);
+    const std::size_t title = head.find(": ");
+    if (!begins(head, "// ") || title == std::string::npos) throw Error(path + ":1: expected // NN.K name: title");
+    text += head.substr(3, head.find(' ', 3) - 3) + head.substr(title + 1) + "\n";
+  }
+  return text;
+}
+
 }  // namespace
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -158,8 +203,12 @@ std::vector<Part> read_page(const std::string& root, const std::string& notebook
   std::vector<Part> parts;
   std::vector<std::string> lines;  // of the part that is being read
   Part current{Part::Kind::Code, 1};
-  bool in_cell = false, in_quotation = false;
+  bool in_cell = false, in_quotation = false, in_question = false;  // the last: or in an answer
+  OpenQuestion question(notebook);
   const auto close = [&](Part next) {
+    const bool asked = current.kind == Part::Kind::Question || current.kind == Part::Kind::Answer;
+    if (asked && (in_question || joined(lines).empty()))
+      throw Error(notebook + ":" + std::to_string(current.line) + ": expected text, and ``` alone in a line behind it");
     current.text = joined(lines);
     if (!current.text.empty()) parts.push_back(current);
     lines.clear();
@@ -176,7 +225,7 @@ std::vector<Part> read_page(const std::string& root, const std::string& notebook
       if (lines.empty() && line.empty()) continue;
       if (lines.empty()) current.line = number;
       lines.push_back(line);
-      in_cell = in_cell || begins(line, "CELL(");
+      if (begins(line, "CELL(")) in_cell = true, question.show();
       if (!in_cell || line != "}") continue;
       in_cell = false;  // a cell ends its part
       Part next{Part::Kind::Code, number + 1};
@@ -188,15 +237,27 @@ std::vector<Part> read_page(const std::string& root, const std::string& notebook
         close({Part::Kind::Prose, number + 2});
         parts.push_back(quotation(root, notebook, number, prose));
         in_quotation = true;  // until the closing fence
+      } else if (prose == "```{question}" || prose == "```{answer}") {
+        const bool asks = prose == "```{question}";
+        asks ? question.ask(number) : question.answer(number);
+        close({asks ? Part::Kind::Question : Part::Kind::Answer, number + 1});
+        in_question = true;
+      } else if (in_question && prose == "```") {
+        in_question = false;
+        close({Part::Kind::Prose, number + 1});
       } else if (in_quotation) {
         if (prose != "```") throw Error(notebook + ":" + std::to_string(number) + ": expected ``` alone in its line");
         in_quotation = false;
       } else {
+        if (begins(prose, "#")) question.close("the next heading");
         lines.push_back(prose);
       }
     }
   }
   close({Part::Kind::Code, number});
+  question.close("the page's end");
+  if (std::string text = exercises_beside(root, notebook); !text.empty())
+    parts.push_back({.kind = Part::Kind::Exercises, .line = number + 1, .text = std::move(text)});
   return parts;
 }
 

@@ -105,8 +105,7 @@ std::vector<Verdict> try_exercise(const Exercise& exercise, const std::vector<fs
                                   const Workshop& workshop) {
   const TemporaryFolder work;
   std::ofstream program(work / "attempt.cu");
-  program << "#include \"phases/exercises/attempt.cuh\"\nnamespace flash::inline FLASH_MACHINE {\n"
-          << "using namespace flash::exercise;\n";
+  program << "namespace flash::inline FLASH_MACHINE {\nusing namespace flash::exercise;\n";
   std::string cases;
   for (std::size_t i = 0; i < attempts.size(); ++i) {
     const std::string space = "attempt" + std::to_string(i);
@@ -124,10 +123,11 @@ std::vector<Verdict> try_exercise(const Exercise& exercise, const std::vector<fs
   // CXX, ROOT, LIBRARY, LAUNCHES, FLAGS_checked, LIBRARIES are the settings'; the flags are words.
   const std::string errors = quoted((work / "errors").string()), binary = quoted((work / "program").string());
   const std::string object = quoted((work / "program.o").string());
-  const int compiled = shell(". " + quoted(workshop.settings.string()) + "; export LC_ALL=C; exec 2>" + errors +
-                             "; \"$LAUNCHES\" \"$CXX\" $FLAGS_checked -w -isystem \"$ROOT\" -x c++ -o " + object +
-                             " -c " + quoted((work / "attempt.cu").string()) + " && \"$CXX\" " + object + " " +
-                             quoted(workshop.library.string()) + " \"$LIBRARY\" $LIBRARIES -o " + binary);
+  const int compiled = shell(
+      ". " + quoted(workshop.settings.string()) + "; export LC_ALL=C; exec 2>" + errors +
+      "; \"$LAUNCHES\" \"$CXX\" $FLAGS_checked -w -fpch-preprocess -isystem \"$ROOT\" -include " +
+      quoted(workshop.header.string()) + " -x c++ -o " + object + " -c " + quoted((work / "attempt.cu").string()) +
+      " && \"$CXX\" " + object + " " + quoted(workshop.library.string()) + " \"$LIBRARY\" $LIBRARIES -o " + binary);
   std::vector<Verdict> verdicts;
   for (std::size_t i = 0; i < attempts.size(); ++i) {
     if (compiled != 0) {

@@ -1,5 +1,5 @@
-// attempt.cuh: what stands before an attempt at an exercise: CUDA's words, the C++ library's, the judge's.
-// The reader's file and the judge follow, inside namespace flash::on_checked::attempt (try.cpp writes that).
+// attempt.cuh: what stands before an attempt at an exercise, compiled by the build: words of CUDA, C++ and the judge.
+// The reader's file and the judge follow, inside namespace flash::on_checked::attempt (attempt.cpp writes that).
 // Use: an exercise's file includes nothing; these names are there.
 #pragma once
 #include <algorithm>

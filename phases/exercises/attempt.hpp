@@ -10,16 +10,17 @@
 
 namespace flash::exercise {
 
-// Where things are: the build's check.settings (cmake/kernels.cmake), and the library of trial.cpp.
+// Where things are: the build's check.settings (cmake/kernels.cmake), the library of trial.cpp, and the header that
+// attempts begin with, which the build has compiled.
 struct Workshop {
-  std::filesystem::path settings, library;
+  std::filesystem::path settings, library, header;
 };
 
 // Thrown when the reader has pressed Ctrl-C.
 struct Interrupted {};
 
-// The verdicts on files as Exercise::source makes them. They are compiled as one, because most of the time goes into
-// the headers; each runs by itself. One that does not compile is the verdict on all.
+// The verdicts on files as Exercise::source makes them. They are compiled as one, since what they have in common
+// takes most of the time; each runs by itself. One that does not compile is the verdict on all.
 std::vector<Verdict> try_exercise(const Exercise& exercise, const std::vector<std::filesystem::path>& attempts,
                                   const Workshop& workshop);
 

@@ -29,7 +29,7 @@ constexpr const char* kUsage =
 #include "phases/exercises/usage.txt"
     ;
 
-const Workshop kWorkshop{FLASH_CHECK_SETTINGS, FLASH_TRIAL_LIBRARY};
+const Workshop kWorkshop{FLASH_CHECK_SETTINGS, FLASH_TRIAL_LIBRARY, FLASH_ATTEMPT_HEADER};
 
 // ---- the reader's folder --------------------------------------------------------------------------------------------
 
@@ -240,6 +240,10 @@ std::string escaped(const std::string& text) {
 }
 
 int junit(const std::vector<Exercise>& exercises, const fs::path& file) {
+  const auto refused = [&] { refuse("--junit", file, "a file that can be written", "choose another"); };
+  const bool there = fs::exists(file);
+  if (!std::ofstream(file, std::ios::app)) refused();  // at once, not when all have been tried
+  if (!there) fs::remove(file);
   std::vector<std::optional<Verdict>> verdicts(exercises.size());
   for_all(exercises.size(), [&](std::size_t i) {
     if (fs::exists(copy_of(exercises[i])))
@@ -266,7 +270,7 @@ int junit(const std::vector<Exercise>& exercises, const fs::path& file) {
       << "\" failures=\"" << failures << "\" skipped=\"" << skipped << "\">\n"
       << cases.str() << "</testsuite>\n"
       << std::flush;
-  if (!out) refuse("--junit", file, "a file that can be written", "choose another");
+  if (!out) refused();
   std::cout << exercises.size() - failures - skipped << " right, " << failures << " not yet, " << skipped
             << " not begun; " << file.string() << "\n";
   return failures ? 1 : 0;

@@ -20,7 +20,7 @@ namespace {
 constexpr const char* kKinds[] = {"right",       "does not compile",  "finding", "wrong answer",
                                   "wrong count", "no prediction yet", "crash"};
 
-constexpr double kSeconds = 4;  // for a launch; a right one takes a tenth of one
+constexpr double kSeconds = 2;  // for a launch; a right one takes a twentieth of one
 
 std::string number(double x) {
   std::ostringstream out;

@@ -80,7 +80,7 @@ void judge(Trial& t) {
     t.answer("O", t.download(o), exact.O, D,
              {{masked(Sk).O, "All keys are seen, those of the future, too."},
               {masked(Sk - Sq - 1).O, "Each row misses its last key: j <= x is x + 1 keys."},
-              {masked(Sk - Sq + 1).O, "Each row sees one key of the future."},
+              {masked(Sk - Sq + 1).O, "Each row sees one key of the future: j <= x is x + 1 keys, no more."},
               {masked(0).O, "That is top-left, j <= i: right only where Sq = Sk."},
               {masked(Sq - Sk).O, "Sq and Sk have changed places: the last query sees the last key."}});
     blind = std::count(exact.LSE.begin(), exact.LSE.end(), -INFINITY);

@@ -88,10 +88,10 @@ void judge(Trial& t) {
       {{"race: cp.async after read",
         "The next copies begin while others still read the stage that they fill: a barrier must come before them."},
        {"race: read after cp.async",
-        "After the wait a barrier is missing: others may read before this thread's copies "
+        "The barrier must come after the wait: else others may read before this thread's copies "
         "have arrived, and it before theirs."},
        {"while cp.async writes it",
-        "After the wait a barrier is missing: others may read before this thread's copies "
+        "The barrier must come after the wait: else others may read before this thread's copies "
         "have arrived, and it before theirs."}});
   Doubles exact(kTile);
   for (int tile = 0; tile < kTiles; ++tile)
