@@ -64,7 +64,7 @@ endif()
 # a kernel declares extern thread_local have no initialiser to call. A large frame touches its pages one by one, so that
 # a stack that is too small is noticed (sim/core/faults.cpp).
 set(FLASH_BOTH_FLAGS -ffp-contract=off -fno-strict-aliasing -fno-extern-tls-init -fstack-clash-protection
-  -Wno-unknown-pragmas ${FLASH_KERNEL_FLAGS})
+  -Wno-unknown-pragmas -Wno-psabi ${FLASH_KERNEL_FLAGS})
 # -Og keeps accesses as the source has them; the hooks are ours (sim/checks/hooks.cpp), not the sanitizer's. Frame
 # pointers tell by which calls a thread came to a barrier; -fsanitize=alignment tells of a float4* that is no multiple
 # of 16 where only a member is read (nvcc may read the whole).

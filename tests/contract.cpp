@@ -33,7 +33,7 @@ std::string text(const Case& c) {
 }
 
 template <class T>
-Strided<T>::Strided(const std::array<std::int64_t, 4>& shape, Layout layout, int slot) {
+Strided<T>::Strided(const std::array<std::int64_t, 4>& shape, Layout layout, int slot, std::int64_t granule) {
   const auto [B, H, S, D] = shape;
   if (layout == Layout::Mixed) layout = static_cast<Layout>(slot);
   std::int64_t first = guard;
@@ -45,8 +45,8 @@ Strided<T>::Strided(const std::array<std::int64_t, 4>& shape, Layout layout, int
     first += slot % 3 * H * D;
   }
   if (layout == Layout::Padded) {
-    const std::int64_t row = D + 3 + slot, head = S * row + 5 + slot;
-    view.stride = {H * head + 7 + slot, head, row, 1};
+    const std::int64_t row = D + (3 + slot) * granule, head = S * row + (5 + slot) * granule;
+    view.stride = {H * head + (7 + slot) * granule, head, row, 1};
   }
   memory.resize(static_cast<std::size_t>(first + view.span() + guard));
   fill_with_poison(memory.data(), memory.size() * sizeof(T));
@@ -69,10 +69,10 @@ bool Strided<T>::gaps_intact() const {
 template <class T>
 Inputs<T>::Inputs(const Case& c_)
     : c(c_),
-      q({c.B, c.H, c.Sq, c.D}, c.layout, 0),
-      k({c.B, c.H, c.Sk, c.D}, c.layout, 1),
-      v({c.B, c.H, c.Sk, c.D}, c.layout, 2),
-      o({c.B, c.H, c.Sq, c.D}, c.layout, 3),
+      q({c.B, c.H, c.Sq, c.D}, c.layout, 0, c.granule),
+      k({c.B, c.H, c.Sk, c.D}, c.layout, 1, c.granule),
+      v({c.B, c.H, c.Sk, c.D}, c.layout, 2, c.granule),
+      o({c.B, c.H, c.Sq, c.D}, c.layout, 3, c.granule),
       lse(static_cast<std::size_t>(c.B * c.H * c.Sq + 2 * guard)) {
   fill_with_poison(lse.data(), lse.size() * sizeof(float));
   fill();
@@ -340,6 +340,7 @@ std::vector<Case> pairwise(const Domain& domain) {
                      .block_q = block_q,
                      .block_k = block_k,
                      .layout = domain.layouts[pick[7]],
+                     .granule = domain.granule,
                      .sram_bytes = block_q || block_k ? domain.sram_bytes : Options{}.sram_bytes,
                      .seed = cases.size() + 1});
   };

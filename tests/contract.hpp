@@ -82,6 +82,7 @@ struct Case {
   std::optional<float> scale = {};
   std::int64_t block_q = 0, block_k = 0;
   Layout layout = Layout::Dense;
+  std::int64_t granule = 1;  // elements: what the gaps of a padded layout are multiples of
   std::int64_t sram_bytes = 192 * 1024;
   int threads = 1;
   std::uint64_t seed = 1;
@@ -105,7 +106,7 @@ struct Strided {
   std::vector<T> memory;
   View<T> view;
 
-  Strided(const std::array<std::int64_t, 4>& shape, Layout layout, int slot);
+  Strided(const std::array<std::int64_t, 4>& shape, Layout layout, int slot, std::int64_t granule = 1);
   Strided(const Strided&) = delete;
   Strided& operator=(const Strided&) = delete;
 
@@ -225,6 +226,7 @@ struct Domain {
   std::vector<std::pair<std::int64_t, std::int64_t>> blocks = {{0, 0},   {16, 16}, {64, 32}, {32, 64},
                                                                {16, 48}, {13, 7},  {1, 1}};
   std::vector<Layout> layouts = {Layout::Dense, Layout::Bshd, Layout::Packed, Layout::Padded, Layout::Mixed};
+  std::int64_t granule = 1;
   std::int64_t sram_bytes = 1024 * 1024;  // for the explicit block sizes; automatic ones get the default
 };
 

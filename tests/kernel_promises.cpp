@@ -12,10 +12,10 @@ Run run(const Problem<T>& p, Where where, const MachineOptions& options = {}) {
   return flash::forward(phase_under_test(), p, where, options);
 }
 
-// "64x32, 32x64, 16x16"
-std::string listed_blocks() {
+// "64x32, 32x64, 16x16": those of a head dimension.
+std::string listed_blocks(std::int64_t D) {
   std::string list;
-  for (const Blocks& blocks : features_under_test().blocks)
+  for (const Blocks& blocks : blocks_for(features_under_test(), D))
     list += (list.empty() ? "" : ", ") + std::to_string(blocks.Br) + "x" + std::to_string(blocks.Bc);
   return list;
 }
@@ -31,7 +31,7 @@ TEST_CASE_TEMPLATE("checked: clean", T, float, half, bfloat16) {
     cases.push_back({.B = 1,
                      .H = 1,
                      .Sq = 40,
-                     .Sk = 4 * can.blocks[0].Bc - 10,
+                     .Sk = 4 * blocks_for(can, D)[0].Bc - 10,
                      .D = D,
                      .causal = can.causal ? Causal::BottomRight : Causal::None});
   for (const Case& c : cases) {
@@ -56,14 +56,15 @@ TEST_CASE_TEMPLATE("checked: clean", T, float, half, bfloat16) {
 TEST_CASE_TEMPLATE("any schedule gives the same bits", T, float, half, bfloat16) {
   if (skipped_without(Where::Checked) || skipped_type<T>()) return;
   const Features& can = features_under_test();
-  for (const Blocks& blocks : can.blocks) {
+  for (const Blocks& blocks : blocks_for(can, 20)) {
     const Case c{.Sq = 45,
                  .Sk = 130,
-                 .D = 20,
+                 .D = next_D(20, can),
                  .causal = can.causal ? Causal::BottomRight : Causal::None,
                  .block_q = blocks.Br,
                  .block_k = blocks.Bc,
-                 .layout = Layout::Mixed};
+                 .layout = Layout::Mixed,
+                 .granule = granule(can)};
     INFO(text(c));
     Inputs<T> first(c);
     run(first.problem(can.lse), Where::Sim, {.threads = 1});
@@ -85,7 +86,7 @@ TEST_CASE_TEMPLATE("same bits as the phase before", T, float, half, bfloat16) {
   const Features& can = features_under_test();
   if (!can.same_bits || skipped_type<T>() || !phase_before()->features.types.contains(type_of<T>)) return;
   const Features& could = phase_before()->features;
-  for (const Blocks& blocks : can.blocks)
+  for (const Blocks& blocks : blocks_for(can, 16))
     for (const Causal causal : {Causal::None, Causal::TopLeft, Causal::BottomRight})
       for (const std::int64_t D : {16, 40, 128})
         for (const Input input : {Input::Normal, Input::Outliers, Input::Rising}) {
@@ -98,7 +99,8 @@ TEST_CASE_TEMPLATE("same bits as the phase before", T, float, half, bfloat16) {
                        .causal = causal,
                        .block_q = blocks.Br,
                        .block_k = blocks.Bc,
-                       .layout = Layout::Mixed};
+                       .layout = Layout::Mixed,
+                       .granule = granule(can)};
           INFO(text(c));
           Inputs<T> a(c), b(c);
           flash::forward(*phase_before(), a.problem(false), Where::Sim);
@@ -111,7 +113,7 @@ TEST_CASE_TEMPLATE("same bits as the phase before", T, float, half, bfloat16) {
 TEST_CASE("tiles whole, masked and skipped") {
   const Features& can = features_under_test();
   if (!can.causal || skipped_type<half>()) return;
-  for (const Blocks& blocks : can.blocks)
+  for (const Blocks& blocks : blocks_for(can, 16))
     for (const auto& [Sq, Sk] : {std::pair<std::int64_t, std::int64_t>{128, 128}, {53, 200}, {300, 100}, {256, 40}})
       for (const Causal causal : {Causal::None, Causal::TopLeft, Causal::BottomRight}) {
         const Case c{.Sq = Sq, .Sk = Sk, .causal = causal, .block_q = blocks.Br, .block_k = blocks.Bc};
@@ -135,9 +137,11 @@ TEST_CASE("tiles whole, masked and skipped") {
 TEST_CASE("65,792 heads") {
   const Features& can = features_under_test();
   if (skipped_type<half>()) return;
-  const Blocks smallest = *std::min_element(can.blocks.begin(), can.blocks.end(),
-                                            [](const Blocks& a, const Blocks& b) { return a.Br < b.Br; });
-  const Case c{.B = 257, .H = 256, .Sq = 1, .Sk = 2, .D = 3, .block_q = smallest.Br, .block_k = smallest.Bc};
+  const std::vector<Blocks> listed = blocks_for(can, 3);
+  const Blocks smallest =
+      *std::min_element(listed.begin(), listed.end(), [](const Blocks& a, const Blocks& b) { return a.Br < b.Br; });
+  const Case c{
+      .B = 257, .H = 256, .Sq = 1, .Sk = 2, .D = next_D(3, can), .block_q = smallest.Br, .block_k = smallest.Bc};
   Inputs<half> in(c);
   const Problem<half> p = in.problem(can.lse);
   run(p, Where::Sim);
@@ -152,7 +156,7 @@ TEST_CASE("head dimensions are padded to the next one") {
   const Features& can = features_under_test();
   if (skipped_type<half>()) return;
   const auto shared_bytes = [&](std::int64_t D) {
-    const Case c{.B = 1, .H = 1, .Sq = 3, .Sk = 3, .D = D};
+    const Case c{.B = 1, .H = 1, .Sq = 3, .Sk = 3, .D = next_D(D, can)};
     Inputs<half> in(c);
     return run(in.problem(can.lse), Where::Sim).ledger.shared_bytes_peak;
   };
@@ -175,7 +179,7 @@ TEST_CASE_TEMPLATE("block sizes", T, float, half, bfloat16) {
       p.options.block_k = k;
     };
   };
-  const std::string list = "; expected one of " + listed_blocks() + "; omit --block-q and --block-k";
+  const std::string list = "; expected one of " + listed_blocks(8) + "; omit --block-q and --block-k";
   check_refused<T>(forward, can, "block size is 48x33" + list, blocks(48, 33));
   check_refused<T>(forward, can, "block size is anyx1280" + list, blocks(0, 1280));
   check_refused<T>(forward, can, "block size is 1280xany" + list, blocks(1280, 0));
@@ -185,7 +189,7 @@ TEST_CASE_TEMPLATE("block sizes", T, float, half, bfloat16) {
   for (const Profile profile : {Profile::sm_80, Profile::sm_90}) {
     Problem<T> p = in.problem(can.lse);
     Blocks first{0, 0};
-    for (const Blocks& each : can.blocks) {
+    for (const Blocks& each : blocks_for(can, p.D())) {
       p.options.block_q = each.Br, p.options.block_k = each.Bc;
       const std::size_t limit = profile == Profile::sm_80 ? 163 * 1024 : 227 * 1024;
       const std::string size = std::to_string(each.Br) + "x" + std::to_string(each.Bc);
@@ -200,7 +204,7 @@ TEST_CASE_TEMPLATE("block sizes", T, float, half, bfloat16) {
         CHECK(line.find(" bytes; expected at most " + std::to_string(limit) +
                         " on this machine; choose smaller "
                         "blocks of " +
-                        listed_blocks()) != std::string::npos);
+                        listed_blocks(p.D())) != std::string::npos);
       }
     }
     if (first.Br == 0) continue;

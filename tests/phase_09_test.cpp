@@ -427,7 +427,7 @@ TEST_CASE("backward: 65,792 heads") {
 TEST_CASE_TEMPLATE("backward: strides over 2^31", T, float, half) {
   const Case c{.B = 2, .H = 2, .Sq = 18, .Sk = 18, .D = 8, .causal = Causal::TopLeft};
   GradientInputs<T> near(c);
-  FarApart far;
+  FarApart far(1);
   GradientProblem<T> p = near.problem();
   const View<T> o = far(near.in.o.view), dq = p.dq = far(p.dq), dk = p.dk = far(p.dk), dv = p.dv = far(p.dv);
   p.q = far(p.q), p.k = far(p.k), p.v = far(p.v), p.o = o, p.dout = far(p.dout);

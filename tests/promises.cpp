@@ -10,6 +10,8 @@ namespace flash::test {
 Domain restrict_to(Domain domain, const Features& can) {
   if (!can.causal) domain.causals = {Causal::None};
   std::erase_if(domain.dims, [&](std::int64_t D) { return D > can.largest_D(); });
+  for (std::int64_t& D : domain.dims) D = next_D(D, can);
+  domain.granule = granule(can);
   if (can.kernel) {
     domain.blocks = {{0, 0}};
     for (const Blocks& blocks : can.blocks) domain.blocks.push_back({blocks.Br, blocks.Bc});
@@ -81,9 +83,9 @@ void check_poison(const Forward<T>& forward, const Features& can) {
               const std::int64_t i = row % Sq;
               bool blind = row / Sq != c.H + 1 || !sees(causal, i, key, Sq, Sk);
               // Of a tile that some row of the Q tile sees, values may reach the others (Features says so).
+              const Blocks first = can.tensor_cores ? blocks_for(can, c.D)[0] : Blocks{1, 1};
               if (row / Sq == c.H + 1 && in_v && can.tensor_cores)
-                blind = !sees(causal, i / can.blocks[0].Br * can.blocks[0].Br + can.blocks[0].Br - 1,
-                              key / can.blocks[0].Bc * can.blocks[0].Bc, Sq, Sk);
+                blind = !sees(causal, i / first.Br * first.Br + first.Br - 1, key / first.Bc * first.Bc, Sq, Sk);
               if (!blind) continue;
               for (std::int64_t d = row * c.D; d < (row + 1) * c.D; ++d) touched += !(a.o[d] == b.o[d]);
               if (can.lse) touched += !(a.lse[row] == b.lse[row]);
@@ -199,7 +201,8 @@ void check_empty(const Forward<T>& forward, const Features& can) {
   for (const Causal causal : {Causal::None, Causal::TopLeft, Causal::BottomRight})
     if (causal == Causal::None || can.causal) {
       check_forward<T>({.Sq = 0, .Sk = 20, .causal = causal}, forward, can);
-      check_forward<T>({.Sq = 20, .Sk = 0, .causal = causal, .layout = Layout::Padded}, forward, can);
+      check_forward<T>({.Sq = 20, .Sk = 0, .causal = causal, .layout = Layout::Padded, .granule = granule(can)},
+                       forward, can);
       check_forward<T>({.Sq = 0, .Sk = 0, .causal = causal}, forward, can);
       check_forward<T>({.B = 0, .causal = causal}, forward, can);
       check_forward<T>({.H = 0, .causal = causal}, forward, can);
@@ -214,7 +217,15 @@ void check_empty(const Forward<T>& forward, const Features& can) {
 // A batch entry or a head gives the same bits alone as in company.
 template <class T>
 void check_batch_invariance(const Forward<T>& forward, const Features& can) {
-  const Case c{.B = 3, .H = 2, .Sq = 50, .Sk = 61, .D = 32, .block_q = 16, .block_k = 16, .layout = Layout::Mixed};
+  const Case c{.B = 3,
+               .H = 2,
+               .Sq = 50,
+               .Sk = 61,
+               .D = 32,
+               .block_q = 16,
+               .block_k = 16,
+               .layout = Layout::Mixed,
+               .granule = granule(can)};
   Inputs<T> together(c), alone(c);
   forward(together.problem(can.lse));
   for (std::int64_t b = 0; b < c.B; ++b)
@@ -251,7 +262,7 @@ void check_far_strides() {
   Inputs<T> near(c);
   const Features& can = features_under_test();
   const Result<T> want = run_case(near, on<T>(phase_under_test(), Where::Sim), can.lse);
-  FarApart far;
+  FarApart far(granule(can));
   Problem<T> p = near.problem(false);
   p.q = far(p.q);
   p.k = far(p.k);
@@ -290,8 +301,10 @@ void check_refusals(const Forward<T>& forward, const Features& can) {
   const auto set_d = [](P& p, std::int64_t D) {
     for (auto* shape : {&p.q.shape, &p.k.shape, &p.v.shape, &p.o.shape}) (*shape)[3] = D;
   };
-  refused("Q's head dimension D is 0; expected 1 to 256; split the head", [&](P& p) { set_d(p, 0); });
-  refused("Q's head dimension D is 257; expected 1 to 256; split the head", [&](P& p) { set_d(p, 257); });
+  const std::string D_limit = "; expected 1 to " + std::to_string(can.largest_D()) + "; split the head";
+  refused("Q's head dimension D is 0" + D_limit, [&](P& p) { set_d(p, 0); });
+  refused("Q's head dimension D is " + std::to_string(can.largest_D() + 1) + D_limit,
+          [&](P& p) { set_d(p, can.largest_D() + 1); });
   refused(
       "Q's number of elements [4294967296, 4294967296, 4, 8] is over 2^63; expected less than 2^63; split the batch",
       [](P& p) { p.q.shape[0] = p.q.shape[1] = std::int64_t{1} << 32; });
@@ -325,6 +338,20 @@ void check_refusals(const Forward<T>& forward, const Features& can) {
 
   // A feature that the phase lacks: refused by name, with who has it.
   const std::string phase = can.phase;
+  if (can.tensor_maps) {
+    const auto not_16 = [&](const std::string& what, int value, const auto& break_it) {
+      refused(what + " is " + std::to_string(value) + "; expected a multiple of 16 for TMA in phase " + phase +
+                  "; choose a phase that copies without it: ./flash help",
+              break_it);
+    };
+    not_16("Q's bytes in a row", 14, [&](P& p) { set_d(p, 7); });
+    not_16("K's stride of sequence length S in bytes", 24, [](P& p) { p.k.stride[2] = 12; });
+    not_16("V's stride of number of heads H in bytes", 90, [](P& p) { p.v.stride[1] = 45; });
+    not_16("O's stride of batch size B in bytes", 202, [](P& p) { p.o.stride[0] = 101; });
+    refused("K's sequence length S is 1073741825; expected at most 2^30 for TMA in phase " + phase +
+                "; choose a phase that copies without it: ./flash help",
+            [](P& p) { p.k.shape[2] = p.v.shape[2] = (std::int64_t{1} << 30) + 1; });
+  }
   if (!can.causal) {
     refused("causal is top-left; expected none in phase " + phase + "; choose a phase that has it: ./flash help",
             [](P& p) { p.options.causal = Causal::TopLeft; });
@@ -454,7 +481,7 @@ TEST_CASE_TEMPLATE("bytes equal the formula", T, float, half, bfloat16) {
   const Where where = can.kernel ? Where::Checked : Where::Sim;
   if (skipped_without(where) || skipped_type<T>()) return;
   std::vector<Blocks> all = {{0, 0}, {16, 48}, {13, 7}};
-  if (can.kernel) all.assign(can.blocks.begin(), can.blocks.end());
+  if (can.kernel) all = blocks_for(can, 24);
   for (const Blocks& blocks : all)
     for (const auto& [Sq, Sk] : {std::pair<std::int64_t, std::int64_t>{53, 100}, {100, 53}, {64, 64}, {20, 0}, {0, 20}})
       for (const Causal causal : {Causal::None, Causal::TopLeft, Causal::BottomRight})
@@ -467,6 +494,7 @@ TEST_CASE_TEMPLATE("bytes equal the formula", T, float, half, bfloat16) {
                        .block_q = blocks.Br,
                        .block_k = blocks.Bc,
                        .layout = Layout::Padded,
+                       .granule = granule(can),
                        .sram_bytes = 32 * 1024};
           INFO(text(c));
           Inputs<T> in(c);

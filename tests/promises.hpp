@@ -15,14 +15,24 @@ inline const Features& features_under_test() {
   return phase_under_test().features;
 }
 
+// The blocks that a kernel phase has for a head dimension.
+inline std::vector<Blocks> blocks_for(const Features& can, std::int64_t D) {
+  std::vector<Blocks> all;
+  for (const Blocks& blocks : can.blocks)
+    if (has_blocks(can, can.padded(D), blocks)) all.push_back(blocks);
+  return all;
+}
+
 // The contract and the published cases ask for blocks that a kernel may not list: take one of the same kind (more keys
 // than rows, or not), so that Bc > Br stays Bc > Br.
 template <class T>
 Problem<T> with_listed_blocks(Problem<T> p, const Features& can) {
   Options& o = p.options;
-  if (!can.kernel || o.block_q <= 0 || o.block_k <= 0 || can.blocks.contains({o.block_q, o.block_k})) return p;
-  Blocks chosen = can.blocks[0];
-  for (const Blocks& blocks : can.blocks)
+  if (!can.kernel || o.block_q <= 0 || o.block_k <= 0) return p;
+  const std::vector<Blocks> listed = blocks_for(can, p.D());
+  if (std::find(listed.begin(), listed.end(), Blocks{o.block_q, o.block_k}) != listed.end()) return p;
+  Blocks chosen = listed[0];
+  for (const Blocks& blocks : listed)
     if ((blocks.Bc > blocks.Br) == (o.block_k > o.block_q)) {
       chosen = blocks;
       break;
@@ -30,6 +40,14 @@ Problem<T> with_listed_blocks(Problem<T> p, const Features& can) {
   o.block_q = chosen.Br;
   o.block_k = chosen.Bc;
   return p;
+}
+
+// What D and gaps must be multiples of, in elements: phases that copy by TMA want 16 bytes.
+inline std::int64_t granule(const Features& can) {
+  return can.tensor_maps ? 8 : 1;
+}
+inline std::int64_t next_D(std::int64_t D, const Features& can) {
+  return (D + granule(can) - 1) / granule(can) * granule(can);
 }
 
 // A phase on one machine, as the contract's checks want it.
@@ -49,8 +67,8 @@ Domain checked_domain(const Features& can);
 // 64-bit: row 8 begins at 2^31. The memory is reserved, hardly used; kernels work on it in place, on the fast machine.
 class FarApart {
  public:
-  static constexpr std::int64_t row = (std::int64_t{1} << 28) + 3, head = 40 * row, batch = 2 * head + 7;
-  FarApart() = default;
+  explicit FarApart(std::int64_t granule)
+      : row((std::int64_t{1} << 28) + 3 * granule), head(40 * row), batch(2 * head + 7 * granule) {}
   FarApart(const FarApart&) = delete;
   ~FarApart();
   // Of a [2, 2, at most 40, D] tensor.
@@ -66,6 +84,7 @@ class FarApart {
 
  private:
   void* reserve(std::size_t bytes);
+  std::int64_t row, head, batch;
   std::vector<std::pair<void*, std::size_t>> maps_;
 };
 

@@ -117,7 +117,8 @@ int run_typed(const Phase* named, const Arguments& args, NpyType type, const Npy
   const Where where = parse_machine(args.text("machine", "sim"));
   std::string why = "by --phase";
   if (!named) {
-    const Choice choice = choose_phase(p.sizes(), type_of<T>, args.has("dout"), where);
+    const Choice choice = choose_phase(p.sizes(), type_of<T>, args.has("dout"), where,
+                                       !tma_obstacle(p.q, p.k, p.v, p.o, type_of<T>));
     named = choice.phase, why = choice.why();
   }
   const Phase& phase = *named;

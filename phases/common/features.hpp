@@ -66,11 +66,14 @@ struct Features {
   // The products are made by mma. It rounds towards zero, once per 16 columns (LSE's bar is wider by that), and it
   // multiplies by P = 0 the values that a row does not see but another row of its tile does: NaN there spreads.
   bool tensor_cores = false;
+  // Whole tiles are copied by TMA, which wants bases, strides and rows in multiples of 16 bytes, and at most 2^30 rows.
+  bool tensor_maps = false;
   Few<Type> types = {Type::Float32, Type::Float16, Type::BFloat16};
   // Of a kernel: the head dimensions and blocks that are instantiated. D is padded to the next of these; of the blocks
   // the first that fits is taken, unless the caller asks for one.
   Few<int> head_dims = {16, 32, 64, 128, 256};
   Few<Blocks> blocks = {};
+  bool (*has)(int D, Blocks blocks) = nullptr;  // is this one of them instantiated for this D? null: all are
   Capability capability = {7, 5};
 
   constexpr int largest_D() const { return head_dims[head_dims.size() - 1]; }
@@ -80,5 +83,10 @@ struct Features {
     return largest_D();
   }
 };
+
+// Is the kernel instantiated with these blocks of its list for this head dimension?
+constexpr bool has_blocks(const Features& can, int D, Blocks blocks) {
+  return !can.has || can.has(D, blocks);
+}
 
 }  // namespace flash

@@ -41,7 +41,8 @@ struct DeviceProblem {
   float scale_log2;           // scale · log2 e: kernels use exp2(x · log2 e) for exp(x)
   std::int64_t shift;         // row i sees the keys j <= i + shift
   int B, H;
-  cudaStream_t stream;  // null: the default one
+  cudaStream_t stream;          // null: the default one
+  unsigned* counter = nullptr;  // [1] of a persistent grid: 0 before and after the launch
 };
 
 // ---- Sizes: which instantiation -------------------------------------------------------------------------------------
@@ -51,9 +52,11 @@ struct DeviceProblem {
 template <const Features& kCan, class F>
 void with_sizes(std::int64_t D, Blocks blocks, const F& f) {
   const auto with_blocks = [&]<int kD, std::size_t... b>(std::index_sequence<b...>) {
-    const auto call = [&]<int Br, int Bc>() { f.template operator()<kD, Br, Bc>(); };
-    return ((blocks == kCan.blocks[b] && (call.template operator()<kCan.blocks[b].Br, kCan.blocks[b].Bc>(), true)) ||
-            ...);
+    const auto call = [&]<int Br, int Bc>() {
+      if constexpr (has_blocks(kCan, kD, {Br, Bc})) f.template operator()<kD, Br, Bc>();
+      return has_blocks(kCan, kD, {Br, Bc});
+    };
+    return ((blocks == kCan.blocks[b] && call.template operator()<kCan.blocks[b].Br, kCan.blocks[b].Bc>()) || ...);
   };
   using AllBlocks = std::make_index_sequence<kCan.blocks.size()>;
   const bool ran = [&]<std::size_t... d>(std::index_sequence<d...>) {
@@ -63,6 +66,18 @@ void with_sizes(std::int64_t D, Blocks blocks, const F& f) {
   if (!ran)
     refuse("sizes", std::to_string(blocks.Br) + "x" + std::to_string(blocks.Bc) + " at D = " + std::to_string(D),
            "blocks and a D that the phase's features list", "list them");
+}
+
+// The options, with the blocks that a kernel prefers for these sizes, preferred(sizes), where the caller asks for none.
+template <class Kernel>
+Options with_preferred_blocks(const Sizes& sizes) {
+  Options options = sizes.options;
+  if constexpr (requires { Kernel::preferred(sizes); })
+    if (!options.block_q && !options.block_k) {
+      const Blocks blocks = Kernel::preferred(sizes);
+      options.block_q = blocks.Br, options.block_k = blocks.Bc;
+    }
+  return options;
 }
 
 // The blocks that the caller asked for, or the first whose shared memory fits.
@@ -79,6 +94,7 @@ Blocks choose_blocks(const Options& options, std::int64_t D, std::int64_t availa
   const Blocks* listed = nullptr;
   std::string list;
   for (const Blocks& blocks : kCan.blocks) {
+    if (!has_blocks(kCan, kCan.padded(D), blocks)) continue;
     list += (list.empty() ? "" : ", ") + text(blocks.Br, blocks.Bc);
     if (options.block_q && options.block_q != blocks.Br) continue;
     if (options.block_k && options.block_k != blocks.Bc) continue;
@@ -102,6 +118,18 @@ inline std::int64_t shared_memory_of(const MachineOptions& options) {
   return std::min<std::int64_t>(bytes, static_cast<std::int64_t>(shared_memory_limit(options.profile)));
 #else
   return static_cast<std::int64_t>(shared_memory_limit(options.profile));
+#endif
+}
+
+// Multiprocessors of the current device; the simulator has two, so that its blocks draw work in turn.
+inline int multiprocessors() {
+#ifdef __CUDACC__
+  int device = 0, count = 0;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "number of multiprocessors");
+  return count;
+#else
+  return 2;
 #endif
 }
 
@@ -243,11 +271,18 @@ void launch_forward(const DeviceProblem<T>& p, Blocks blocks) {
   with_sizes<kCan>(p.Q.cols, blocks, [&]<int D, int Br, int Bc>() { Kernel::template launch<T, D, Br, Bc>(p); });
 }
 
+// Does the kernel draw its work by DeviceProblem::counter?
+template <class Kernel>
+inline constexpr bool counts = requires {
+  Kernel::counts;
+};
+
 // A forward phase on this machine, with tensors in the host's memory.
 template <const Features& kCan, class Kernel, class T>
 Run run_forward(const Problem<T>& p, const Kept& kept, const MachineOptions& options) {
   Machine m(options);
-  const Blocks blocks = choose_blocks<kCan, Kernel::template Shared>(p.options, p.D(), shared_memory_of(options));
+  const Blocks blocks = choose_blocks<kCan, Kernel::template Shared>(with_preferred_blocks<Kernel>(p.sizes()), p.D(),
+                                                                     shared_memory_of(options));
   const DeviceView Q(m, "Q", p.q), K(m, "K", p.k), V(m, "V", p.v);
   const DeviceView O(m, "O", p.o);
   const std::int64_t rows = p.B() * p.H() * p.Sq();
@@ -260,6 +295,12 @@ Run run_forward(const Problem<T>& p, const Kept& kept, const MachineOptions& opt
   device.Q = Q.tensor(), device.K = K.tensor(), device.V = V.tensor();
   device.O = O.tensor(), device.LSE = LSE.tensor().data;
   device.O_lo = O_lo.tensor(), device.m = row_max.tensor().data, device.l = row_sum.tensor().data;
+  const unsigned zero = 0;
+  std::vector<decltype(m.upload("counter", &zero, 1))> counter;  // one, or none
+  if constexpr (counts<Kernel>) {
+    counter.push_back(m.upload("counter", &zero, 1));
+    device.counter = counter[0].data();
+  }
   Run run = timed(m, [&] { launch_forward<kCan, Kernel>(device, blocks); });
   run.blocks = blocks;
   if (kCan.causal) run.tiles = count_tiles(p.sizes(), blocks);
@@ -269,16 +310,20 @@ Run run_forward(const Problem<T>& p, const Kept& kept, const MachineOptions& opt
   return run;
 }
 
-// A forward phase on a stream of the current device, with tensors in its memory: launches, and does not wait.
+// A forward phase on a stream of the current device, with tensors in its memory: launches, and does not wait. The bytes
+// of workspace that it needs.
 template <const Features& kCan, class Kernel, class T>
-void enqueue_forward(const Problem<T>& p, void* stream, bool launch) {
+std::size_t enqueue_forward(const Problem<T>& p, void* workspace, void* stream, bool launch) {
   DeviceProblem<device_t<T>> device = device_problem(p);
   device.stream = static_cast<cudaStream_t>(stream);
-  const Blocks blocks =
-      choose_blocks<kCan, Kernel::template Shared>(p.options, p.D(), shared_memory_of(MachineOptions()));
-  if (!launch) return;
-  launch_forward<kCan, Kernel>(device, blocks);
-  check_cuda(cudaGetLastError(), "launch");
+  device.counter = static_cast<unsigned*>(workspace);
+  const Blocks blocks = choose_blocks<kCan, Kernel::template Shared>(with_preferred_blocks<Kernel>(p.sizes()), p.D(),
+                                                                     shared_memory_of(MachineOptions()));
+  if (launch) {
+    launch_forward<kCan, Kernel>(device, blocks);
+    check_cuda(cudaGetLastError(), "launch");
+  }
+  return counts<Kernel> ? sizeof *device.counter : 0;
 }
 
 // The entry points of a forward phase, for the types that its features list.

@@ -169,6 +169,30 @@ inline void check_written(const char* name, const AnyView& view) {
   }
 }
 
+// What keeps TMA from copying these tensors: the first thing that is not as it wants it, or nothing.
+struct TmaObstacle {
+  std::string what, expected;
+  std::int64_t value;
+};
+inline std::optional<TmaObstacle> tma_obstacle(const AnyView& q, const AnyView& k, const AnyView& v, const AnyView& o,
+                                               Type type) {
+  const std::int64_t element = type == Type::Float32 ? 4 : 2, most_rows = std::int64_t{1} << 30;
+  for (const auto& [name, view] : {std::pair<std::string, const AnyView*>{"Q", &q}, {"K", &k}, {"V", &v}, {"O", &o}}) {
+    if (view->elements() == 0) continue;
+    if (view->S() > most_rows) return TmaObstacle{name + "'s " + axis_names[2], "at most 2^30", view->S()};
+    const auto odd = [&](const std::string& what, std::int64_t bytes) {
+      return TmaObstacle{name + what, "a multiple of 16", bytes};
+    };
+    if (view->D() * element % 16) return odd("'s bytes in a row", view->D() * element);
+    for (int i = 0; i < 3; ++i)
+      if (view->shape[i] > 1 && view->stride[i] * element % 16)
+        return odd(std::string("'s stride of ") + axis_names[i] + " in bytes", view->stride[i] * element);
+    const auto address = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(view->data));
+    if (address % 16) return odd("'s address", address);
+  }
+  return {};
+}
+
 // Checks sizes, strides, scale and features; throws Error with one line. Reads no element, writes nothing.
 inline void validate(const AnyView& q, const AnyView& k, const AnyView& v, const AnyView& o, Type type, bool lse,
                      const Options& options, const Features& can) {
@@ -199,6 +223,10 @@ inline void validate(const AnyView& q, const AnyView& k, const AnyView& v, const
     refuse("block_k", options.block_k, "0 (automatic) to " + std::to_string(max_block), "omit --block-k");
   if (options.sram_bytes < 1) refuse("sram", options.sram_bytes, "at least 1 byte", "pass --sram 196608");
   if (options.threads < 0) refuse("threads", options.threads, "0 (all cores) or more", "omit --threads");
+  if (can.tensor_maps)
+    if (const auto obstacle = tma_obstacle(q, k, v, o, type))
+      refuse(obstacle->what, obstacle->value, obstacle->expected + " for TMA in phase " + can.phase,
+             "choose a phase that copies without it: ./flash help");
   if (options.causal != Causal::None && !can.causal)
     refuse("causal", options.causal == Causal::TopLeft ? "top-left" : "bottom-right",
            std::string("none in phase ") + can.phase, "choose a phase that has it: ./flash help");

@@ -63,7 +63,8 @@ const std::vector<Measured>& measured_figures() {
   return all;
 }
 
-Choice choose_phase(const Sizes& s, Type type, bool gradients, Where where, const std::vector<Measured>& figures) {
+Choice choose_phase(const Sizes& s, Type type, bool gradients, Where where, bool by_tma,
+                    const std::vector<Measured>& figures) {
   std::vector<const Phase*> able = all_phases();
   // Those that meet a demand; a demand that nobody meets is left to validate() or require(), which refuse it by name.
   const auto keep = [&](auto meets) {
@@ -73,6 +74,7 @@ Choice choose_phase(const Sizes& s, Type type, bool gradients, Where where, cons
   keep([](const Features& can) { return can.kernel; });
   keep([&](const Features& can) { return can.backward || !gradients; });
   keep([&](const Features& can) { return can.types.contains(type); });
+  keep([&](const Features& can) { return by_tma || !can.tensor_maps; });
   keep([&](const Features& can) { return can.causal || s.options.causal == Causal::None; });
   keep([&](const Features& can) { return can.lse || !s.lse; });
   keep([&](const Features& can) { return where != Where::Gpu || available(can, where); });

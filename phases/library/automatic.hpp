@@ -37,7 +37,8 @@ const std::vector<Measured>& measured_figures();
 // N = sqrt(Sq·Sk), as ratios, the larger if two are as near. B and H do not count. Of those within 2 % of the highest,
 // which is noise, the newest is taken; where nothing was measured, the newest of all. If none can do it, the answer
 // is one whose validate() or require() says why.
-Choice choose_phase(const Sizes& sizes, Type type, bool gradients, Where where,
+// `by_tma`: may the phase be one that copies by TMA (tma_obstacle in problem.hpp)?
+Choice choose_phase(const Sizes& sizes, Type type, bool gradients, Where where, bool by_tma = true,
                     const std::vector<Measured>& figures = measured_figures());
 
 }  // namespace flash

@@ -173,14 +173,38 @@ void require_gpu(const Features& can) {
   }
 }
 
+// What a launch is given beside its arguments.
+struct Launch {
+  void* workspace;
+  std::size_t workspace_bytes;
+  void* stream;
+};
+struct Taken {
+  const Phase* phase;
+  std::size_t workspace_bytes;  // that it needs
+};
+
+// The bytes of workspace that are needed. Launches if `launch` is not null, with enough of them.
 template <class T>
-void enter(const Phase& phase, const Args& a, const Options& options, void* stream, bool launch) {
+std::size_t enter(const Phase& phase, const Args& a, const Options& options, const Launch* launch) {
   const Entries& entries = phase.entries[static_cast<std::size_t>(Where::Gpu)];
-  std::get<StreamEntry<T>>(entries.on_stream)(problem_of<T>(a, options), stream, launch);
+  const StreamEntry<T> entry = std::get<StreamEntry<T>>(entries.on_stream);
+  const Problem<T> p = problem_of<T>(a, options);
+  const std::size_t needed = entry(p, nullptr, nullptr, false);
+  if (!launch) return needed;
+  if (needed > 0) {
+    if (launch->workspace_bytes < needed)
+      refuse("workspace_bytes", launch->workspace_bytes, std::to_string(needed) + " or more",
+             "ask flashphases_workspace");
+    check_pointer("workspace", launch->workspace);
+    check_alignment("workspace", launch->workspace, sizeof(unsigned));
+    check_memory("workspace", launch->workspace);
+  }
+  return entry(p, launch->workspace, launch->stream, true);
 }
 
-// Checks everything; launches too if that is asked for. The phase that was taken.
-const Phase& call(const Args* given, void* stream, bool launch) {
+// Checks everything; launches too if that is asked for.
+Taken call(const Args* given, const Launch* launch) {
   const Args a = read(given);
   const Type type = type_of_args(a);
   const Options options = options_of(a);
@@ -188,7 +212,8 @@ const Phase& call(const Args* given, void* stream, bool launch) {
              v = view_of<const void>(a.v, a, a.Sk), o = view_of<const void>(a.o, a, a.Sq);
   const std::size_t element = type == Type::Float32 ? 4 : 2;
   const Sizes sizes{a.B, a.H, a.Sq, a.Sk, a.D, static_cast<std::int64_t>(element), a.lse != nullptr, options};
-  const Phase& phase = a.phase ? numbered(a.phase) : *choose_phase(sizes, type, false, Where::Gpu).phase;
+  const bool by_tma = !tma_obstacle(q, k, v, o, type);
+  const Phase& phase = a.phase ? numbered(a.phase) : *choose_phase(sizes, type, false, Where::Gpu, by_tma).phase;
   validate(q, k, v, o, type, a.lse != nullptr, options, phase.features);
   struct Array {
     const char* name;
@@ -207,10 +232,8 @@ const Phase& call(const Args* given, void* stream, bool launch) {
   require_gpu(phase.features);
   for (const auto& [name, data, size] : arrays)
     if (data) check_memory(name, data);
-  if (type == Type::Float32) enter<float>(phase, a, options, stream, launch);
-  if (type == Type::Float16) enter<half>(phase, a, options, stream, launch);
-  if (type == Type::BFloat16) enter<bfloat16>(phase, a, options, stream, launch);
-  return phase;
+  const auto enter_as = type == Type::Float32 ? enter<float> : type == Type::Float16 ? enter<half> : enter<bfloat16>;
+  return {&phase, enter_as(phase, a, options, launch)};
 }
 
 }  // namespace
@@ -221,20 +244,19 @@ extern "C" {
 int flashphases_workspace(const flashphases_forward_args* args, size_t* bytes) {
   return flash::guarded([&] {
     flash::check_pointer("bytes", bytes);
-    flash::call(args, nullptr, false);
-    *bytes = 0;
+    *bytes = flash::call(args, nullptr).workspace_bytes;
   });
 }
 
-int flashphases_forward(const flashphases_forward_args* args, void* /*workspace*/, size_t /*workspace_bytes*/,
-                        void* stream) {
-  return flash::guarded([&] { flash::call(args, stream, true); });
+int flashphases_forward(const flashphases_forward_args* args, void* workspace, size_t workspace_bytes, void* stream) {
+  const flash::Launch launch{workspace, workspace_bytes, stream};
+  return flash::guarded([&] { flash::call(args, &launch); });
 }
 
 int flashphases_chosen_phase(const flashphases_forward_args* args, int32_t* phase) {
   return flash::guarded([&] {
     flash::check_pointer("phase", phase);
-    *phase = std::atoi(flash::call(args, nullptr, false).features.phase);
+    *phase = std::atoi(flash::call(args, nullptr).phase->features.phase);
   });
 }
 

@@ -63,8 +63,9 @@ typedef struct flashphases_forward_args {
   float* lse;               /* [B, H, Sq] dense, device memory, is written: natural log; NULL: not wanted */
 } flashphases_forward_args;
 
-/* Bytes of device memory that flashphases_forward needs beside the tensors: 0 for all phases of this version.
- * Arguments are checked as for the call itself. */
+/* Bytes of device memory that flashphases_forward needs beside the tensors: a counter for the phases that draw their
+ * work from one, 0 for the others. The memory must be 0 before its first use; each call leaves it 0. Calls that may run
+ * at a time (on different streams) need one each. Arguments are checked as for the call itself. */
 FLASHPHASES_API int flashphases_workspace(const flashphases_forward_args* args, size_t* bytes);
 
 /* Enqueues the kernels on `stream` (a cudaStream_t; NULL: the default stream) of the current device and returns; it

@@ -16,7 +16,7 @@ Sizes sizes(std::int64_t N, std::int64_t D, Causal causal = Causal::None, bool l
 }
 
 std::string chosen(const Sizes& s, Type type, const std::vector<Measured>& figures, bool gradients = false) {
-  return choose_phase(s, type, gradients, Where::Sim, figures).phase->features.phase;
+  return choose_phase(s, type, gradients, Where::Sim, true, figures).phase->features.phase;
 }
 
 // The newest phase that can do it, written down anew.
@@ -77,7 +77,7 @@ TEST_CASE("what a phase cannot do, no figure makes up for") {
   CHECK(chosen(with_blocks, half_type,
                {{"13-instruction-diet", half_type, true, 64, 512, 900}, {"07-causal", half_type, true, 64, 512, 10}}) ==
         "07-causal");
-  const Choice backward = choose_phase(sizes(512, 64), half_type, true, Where::Sim, figures);
+  const Choice backward = choose_phase(sizes(512, 64), half_type, true, Where::Sim, true, figures);
   CHECK(backward.phase->features.backward);
   CHECK(backward.why() == "auto: no other can");
 }
@@ -107,7 +107,7 @@ TEST_CASE("within 2 % the newest, without a figure the newest, and a kernel that
         newest([](const Features& can) { return can.types.contains(half_type); }));
   CHECK(chosen(sizes(512, 64), Type::Float32, {}) ==
         newest([](const Features& can) { return can.types.contains(Type::Float32); }));
-  CHECK(choose_phase(sizes(512, 64), half_type, false, Where::Sim, {}).why() ==
+  CHECK(choose_phase(sizes(512, 64), half_type, false, Where::Sim, true, {}).why() ==
         "auto: the newest that can; none of them was measured");
 }
 

@@ -1,0 +1,146 @@
+// Phase 16: overlap. New since 15: S of the next tile is begun before PV of this one, so that the tensor cores have work
+// while the other units calculate a softmax.
+// Run it: ./flash tour 16     Test it: ./flash test 16
+#pragma once
+#include "phases/15-warp-specialised/attention.cuh"
+#include "phases/16-overlap/phase.hpp"
+
+namespace flash::phase16::inline FLASH_MACHINE {
+
+using namespace phase14::FLASH_MACHINE;  // tiles, products, softmax, output
+using phase15::kConsumerRegisters, phase15::kProducerRegisters, phase15::Ring, phase15::Tiles;
+
+// #region setup
+template <class T, int D, int Br, int Bc>
+__global__ void __launch_bounds__(Br * 2 + 128, 1)
+    attention(const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
+              const __grid_constant__ TensorMap V_map, Tensor<T> O /*[B, H, Sq, D]*/, float* LSE /*[B, H, Sq] or null*/,
+              float scale_log2, Mask mask, int B, int H) {
+  Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
+  const bool heads_first = mask.shift < mask.Sk;
+  const unsigned heads = B * H;
+  const unsigned head = heads_first ? blockIdx.x % heads : blockIdx.z * gridDim.y + blockIdx.y;
+  const unsigned q_tile = heads_first ? (gridDim.x - 1 - blockIdx.x) / heads : blockIdx.x;
+  if (head >= heads) return;
+  const int b = head / H, h = head % H;
+
+  if (threadIdx.x == 0) {
+    mbarrier_init(&tiles.Q_full, 1);
+    for (int stage = 0; stage < kStages; ++stage) {
+      mbarrier_init(&tiles.K_full[stage], 1), mbarrier_init(&tiles.V_full[stage], 1);
+      mbarrier_init(&tiles.K_empty[stage], Br / 16), mbarrier_init(&tiles.V_empty[stage], Br / 16);  // warps
+    }
+    fence_mbarrier_init();
+  }
+  __syncthreads();  // the barriers are there, for TMA too
+
+  const int first_row = q_tile * Br;
+  const TileRange range = tile_range<Br, Bc>(first_row, mask);
+  const int warpgroup = uniform(threadIdx.x / 128), lane = threadIdx.x % 32;
+  Ring K, V;
+  // #endregion
+
+  // #region producer
+  if (warpgroup == Br / 64) {
+    setmaxnreg_dec<kProducerRegisters>();
+    if (threadIdx.x % 128 != 0 || range.seen == 0) return;
+    mbarrier_arrive_expect_tx(&tiles.Q_full, sizeof tiles.Q);
+    for (int i = 0; i < Br / 64; ++i) load_tile(tiles.Q[i], &Q_map, &tiles.Q_full, first_row + i * 64, h, b);
+    const auto load_K = [&](int tile) {
+      mbarrier_wait(&tiles.K_empty[K.stage], K.parity ^ 1);  // at first there is nothing to wait for
+      mbarrier_arrive_expect_tx(&tiles.K_full[K.stage], sizeof tiles.K[0]);
+      load_tile(tiles.K[K.stage], &K_map, &tiles.K_full[K.stage], tile * Bc, h, b);
+      K.next();
+    };
+    const auto load_V = [&](int tile) {
+      mbarrier_wait(&tiles.V_empty[V.stage], V.parity ^ 1);
+      mbarrier_arrive_expect_tx(&tiles.V_full[V.stage], sizeof tiles.V[0]);
+      load_tile(tiles.V[V.stage], &V_map, &tiles.V_full[V.stage], tile * Bc, h, b);
+      V.next();
+    };
+    load_K(range.seen - 1);
+    for (int tile = range.seen - 1; tile >= 0; --tile) {  // in the order of use
+      if (tile > 0) load_K(tile - 1);
+      load_V(tile);
+    }
+    return;
+  }
+  // #endregion
+
+  // #region consumer
+  setmaxnreg_inc<kConsumerRegisters>();
+  const int row = first_row + warpgroup * 64 + threadIdx.x % 128 / 32 * 16 + lane / 4;
+  const float c = factor_of(scale_log2), sign = scale_log2 < 0 ? -1.0f : 1.0f;
+  const int masked = scale_log2 < 0 ? 0 : range.full;  // from this tile on
+  const int seen[2] = {mask.visible(row) - lane % 4 * 2, mask.visible(row + 8) - lane % 4 * 2};
+  Rows rows;
+  float o[D / 2] = {};
+  float s[Bc / 2], alpha[2];
+  unsigned p[Bc / 16][4];
+  const auto next_scores = [&] {
+    mbarrier_wait(&tiles.K_full[K.stage], K.parity);
+    begin_scores<T>(s, tiles.Q[warpgroup], tiles.K[K.stage]);
+  };
+  const auto next_output = [&] {
+    mbarrier_wait(&tiles.V_full[V.stage], V.parity);
+    begin_output<T>(o, p, tiles.V[V.stage]);
+  };
+  const auto release = [&](std::uint64_t* empty, Ring& ring) {
+    if (lane == 0) mbarrier_arrive(&empty[ring.stage]);
+    ring.next();
+  };
+  const auto probabilities = [&](int tile) {
+    if (tile >= masked) hide(s, {seen[0] - tile * Bc, seen[1] - tile * Bc}, sign);
+    softmax(s, rows, alpha, c);
+  };
+  if (range.seen > 0) {
+    mbarrier_wait(&tiles.Q_full, 0);
+    next_scores();
+    wgmma_wait<0>(s);
+    release(tiles.K_empty, K);
+    probabilities(range.seen - 1);
+    round_p<T, Bc>(p, s);
+    for (int tile = range.seen - 2; tile >= 0; --tile) {
+      trace_mark("tile", tile);
+      next_scores();     // S of this tile
+      next_output();     // PV of the tile before
+      wgmma_wait<1>(s);  // all but the last: S is there
+      release(tiles.K_empty, K);
+      probabilities(tile);
+      wgmma_wait<0>(o, p);
+      release(tiles.V_empty, V);
+      rescale(o, alpha);
+      round_p<T, Bc>(p, s);
+    }
+    next_output();
+    wgmma_wait<0>(o, p);
+    release(tiles.V_empty, V);
+  }
+  // #endregion
+
+  float factor[2];
+  finish_rows(rows, factor, LSE ? LSE + head * O.rows : nullptr, row, mask.Sq, c);
+  store_output(o, factor, O.head(b, h), row);
+}
+
+// #region launch
+struct Attention {
+  template <int D, int Br, int Bc>
+  using Shared = Tiles<D, Br, Bc>;
+
+  template <class T, int D, int Br, int Bc>
+  static void launch(const DeviceProblem<T>& p) {
+    const auto kernel = attention<T, D, Br, Bc>;
+    constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
+    allow_shared_memory(kernel, shared_bytes);
+    const std::int64_t heads = std::int64_t{p.B} * p.H;
+    dim3 grid = grid_of(p.Q.rows, Br, heads);
+    if (p.shift < p.K.rows) grid = dim3(static_cast<unsigned>(grid.x * heads));
+    kernel<<<grid, Br * 2 + 128, shared_bytes, p.stream>>>(map_of(p.Q, p.B, p.H, 64), map_of_keys(p, p.K, Bc),
+                                                           map_of_keys(p, p.V, Bc), p.O, p.LSE, p.scale_log2,
+                                                           mask_of(p), p.B, p.H);
+  }
+};
+// #endregion
+
+}  // namespace flash::phase16::inline FLASH_MACHINE

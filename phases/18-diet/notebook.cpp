@@ -1,0 +1,3 @@
+// stub
+#include "phases/common/cell.hpp"
+CELL("x") {}

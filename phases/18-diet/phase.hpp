@@ -1,0 +1,31 @@
+// Phase 18 declares itself: what it can do, and its entry points. The kernel is in attention.cuh.
+// New since 17: Q in registers, a maximum of three integers, warpgroups in turn: softmax of one beside products of the other.
+// Use: Run run = phase18::forward(problem, Where::Checked);
+#pragma once
+#include "phases/common/phase.hpp"
+
+namespace flash::phase18 {
+
+inline constexpr Features features{
+    .phase = "18-diet",
+    .change =
+        "Q in registers, a maximum of three integers, warpgroups in turn: softmax of one beside products of the other",
+    .kernel = true,
+    .causal = true,
+    .lse = true,
+    .tensor_cores = true,
+    .tensor_maps = true,
+    .types = {Type::Float16, Type::BFloat16},
+    .head_dims = {64, 128},
+    .blocks = {{128, 128}, {128, 64}},
+    .capability = {9, 0, true}};
+
+extern Phase phase;
+
+// O = softmax(Q Kᵀ · scale) V on the machine that `where` names.
+template <class T>
+Run forward(const Problem<T>& p, Where where = Where::Sim, const MachineOptions& options = {}) {
+  return flash::forward(phase, p, where, options);
+}
+
+}  // namespace flash::phase18

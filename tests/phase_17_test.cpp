@@ -1,0 +1,21 @@
+// phase_17_test.cpp: proof of phase 17: all that phases and kernels promise (promises.hpp).
+// ./flash test 17
+#include <doctest/doctest.h>
+
+#include "phases/16-overlap/phase.hpp"
+#include "phases/17-persistent/phase.hpp"
+#include "tests/tensor_kernels.hpp"
+
+using namespace flash;
+using namespace flash::test;
+
+const Phase& flash::test::phase_under_test() {
+  return phase17::phase;
+}
+const Phase* flash::test::phase_before() {
+  return &phase16::phase;
+}
+
+TEST_CASE_TEMPLATE("copies and products may be done at any time", T, half, bfloat16) {
+  check_completions<T>();
+}

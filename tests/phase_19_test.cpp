@@ -1,0 +1,21 @@
+// phase_19_test.cpp: proof of phase 19: all that phases and kernels promise (promises.hpp).
+// ./flash test 19
+#include <doctest/doctest.h>
+
+#include "phases/18-diet/phase.hpp"
+#include "phases/19-beyond/phase.hpp"
+#include "tests/tensor_kernels.hpp"
+
+using namespace flash;
+using namespace flash::test;
+
+const Phase& flash::test::phase_under_test() {
+  return phase19::phase;
+}
+const Phase* flash::test::phase_before() {
+  return &phase18::phase;
+}
+
+TEST_CASE_TEMPLATE("copies and products may be done at any time", T, half, bfloat16) {
+  check_completions<T>();
+}
