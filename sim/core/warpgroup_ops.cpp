@@ -76,8 +76,7 @@ std::vector<const std::byte*> Worker::chunks(std::uint64_t descriptor, unsigned 
   for (const unsigned address : chunks_of(matrix, rows, mn_major)) {
     chunks.push_back(shared_at(address));
     if (!chunks.back())
-      misuse("out of bounds",
-             of + " (" + fields + ") reaches byte " + std::to_string(address) + " of shared memory",
+      misuse("out of bounds", of + " (" + fields + ") reaches byte " + std::to_string(address) + " of shared memory",
              "fix the descriptor, or make the tile as large as it says", {side("calls", thread)});
   }
   return chunks;

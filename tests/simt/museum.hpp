@@ -265,8 +265,8 @@ inline constexpr Exhibit exhibits[] = {
      "persistent kernels whose warpgroups get different numbers of tiles", "synccheck"},
     {"setmaxnreg_over_budget", "warpgroups ask for more registers than the block has",
      "register counts that do not add up", ""},
-    {"setmaxnreg_wrong_way", "setmaxnreg.inc to fewer registers than the thread has",
-     "the two directions exchanged", ""},
+    {"setmaxnreg_wrong_way", "setmaxnreg.inc to fewer registers than the thread has", "the two directions exchanged",
+     ""},
     {"setmaxnreg_of_one_warp", "one warp of a warpgroup gives registers back", "a producer of one warp", ""},
     {"setmaxnreg_no_bounds", "setmaxnreg in a kernel whose __launch_bounds__ name no number of blocks",
      "ptxas ignores setmaxnreg then", ""},
@@ -290,8 +290,8 @@ inline bool is_of_wgmma(const std::string& name) {
          name.starts_with("setmaxnreg_");
 }
 inline bool is_of_ptx(const std::string& name) {
-  return name.starts_with("mma_") || name.starts_with("ldmatrix_") || name.starts_with("cp_async_") || is_of_tma(name) ||
-         is_of_wgmma(name);
+  return name.starts_with("mma_") || name.starts_with("ldmatrix_") || name.starts_with("cp_async_") ||
+         is_of_tma(name) || is_of_wgmma(name);
 }
 
 // Runs one exhibit on a fresh machine and returns what the machine has to say (nothing on `on_sim` and `on_gpu`).

@@ -251,11 +251,11 @@ inline constexpr Expected wgmma_expected[] = {
      R"(race: wgmma after write of shared Panels+0 (16 bytes)
   wgmma  {1}  block (0,0,0) warp 0 lane 0
   write  {2}   block (0,0,0) warp 0 lane 1
-  remedy: put a barrier between the two: __syncthreads(), or an mbarrier that the issuing thread waits on
+  remedy: put __syncthreads() or an mbarrier between the two; a lane that arrives for its warp needs __syncwarp() first
   seen 256 times
 )"},
     {"wgmma_no_proxy_fence",
-     R"(proxy fence: wgmma reads shared Panels+0, which an ordinary store wrote without a proxy fence behind it
+     R"(proxy fence: wgmma reads shared Panels+0, written by an ordinary store without a proxy fence
   wgmma  {1}  block (0,0,0) warp 0 lane 0
   write  {2}   block (0,0,0) warp 0 lane 0
   remedy: let the storing thread call fence_proxy_async() before the barrier
@@ -283,7 +283,7 @@ inline constexpr Expected wgmma_expected[] = {
 )"},
     {"wgmma_misaligned_tile",
      R"(misaligned: wgmma: A's descriptor: start 512, stride 1024
-  calls  museum_wgmma.cu:263  block (0,0,0) warp 0 lane 0
+  calls  {1}  block (0,0,0) warp 0 lane 0
   remedy: begin tiles and panels at multiples of 1024 bytes, as the swizzle's pattern does
 )"},
     {"wgmma_past_end",
@@ -347,7 +347,7 @@ race: read after write of shared Rows16+320 (2 bytes)
   remedy: guard the access or fix the index
 )"},
     {"stmatrix_no_proxy_fence",
-     R"(proxy fence: wgmma reads shared Panels+0, which an ordinary store wrote without a proxy fence behind it
+     R"(proxy fence: wgmma reads shared Panels+0, written by an ordinary store without a proxy fence
   wgmma  {1}  block (0,0,0) warp 0 lane 0
   write  {2}  block (0,0,0) warp 0 lane 0
   remedy: let the storing thread call fence_proxy_async() before the barrier
@@ -414,9 +414,9 @@ race: read after write of shared Rows16+320 (2 bytes)
   remedy: let the numbers add up, over the warpgroups, to no more than 3 times the 168 of the launch
 )"},
     {"setmaxnreg_wrong_way",
-     R"(register budget: setmaxnreg.dec 208: the warpgroup's threads have 168, as at the launch
-  calls  {1}  block (0,0,0) warp 0 lane 0
-  remedy: setmaxnreg.dec leaves fewer, setmaxnreg.inc asks for more
+     R"(register budget: setmaxnreg.inc 40: the warpgroup's threads have 168, as at the launch
+  calls  {1}  block (0,0,0) warp 8 lane 0
+  remedy: setmaxnreg.inc asks for more, setmaxnreg.dec leaves fewer
 )"},
     {"setmaxnreg_of_one_warp",
      R"(warpgroup operation: setmaxnreg waits for a warp of its warpgroup that has exited
@@ -425,9 +425,9 @@ race: read after write of shared Rows16+320 (2 bytes)
   remedy: let all four warps of the warpgroup come to the same instruction
 )"},
     {"setmaxnreg_no_bounds",
-     R"(register budget: setmaxnreg.dec 40 in a kernel without __launch_bounds__
+     R"(register budget: setmaxnreg.dec 40 in a kernel without __launch_bounds__(threads, blocks)
   calls  {1}  block (0,0,0) warp 0 lane 0
-  remedy: declare them: they say how many registers a thread has at the launch
+  remedy: give both numbers: they say how many registers a thread has at the launch
 )"},
 };
 // clang-format on
