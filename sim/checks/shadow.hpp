@@ -152,6 +152,7 @@ class Checker : public Observer {
   void mbarrier(const void* barrier, const char* instruction, bool makes, Site site) override;
   void completes_on(const void* barrier, bool fenced, Site copy) override;
   void fence_proxy() override;
+  void async_shared(const AsyncOperation& operation) override;
   void registers_fenced(unsigned thread) override;
   void product_begins(unsigned thread, const WgmmaOperands& operands, Site site) override;
   void product_ends(unsigned thread, const Product& product, bool last) override;

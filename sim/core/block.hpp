@@ -177,6 +177,8 @@ class Worker {
   void join_warpgroup(unsigned warp, const OpenOp& op);
   bool run_for_warpgroup(unsigned group, const OpenOp& op);
   void let_warpgroup_go(unsigned group);
+  template <class Act>
+  void as_thread(unsigned thread, const Act& act);
   void issue_product(unsigned group, Site site);
   void wait_for_products(unsigned group, Site site);
   void come_to_barrier(unsigned warp, const OpenOp& op);

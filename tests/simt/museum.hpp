@@ -221,6 +221,8 @@ inline constexpr Exhibit exhibits[] = {
     {"wgmma_never_waited", "the block ends while a product is under way", "an early exit", ""},
     {"wgmma_without_barrier", "other warps write the tiles, the barrier before the product is missing",
      "tiles loaded by other warps", "racecheck"},
+    {"wgmma_one_warp_waits", "one warp waits for the tile, the warpgroup's four read it", "a wait in a branch",
+     "racecheck"},
     {"wgmma_no_proxy_fence", "tiles are written by ordinary stores, the proxy fence is missing",
      "pengcuo/FlashMLA-ETAP#3: right in 53 of 56 configurations", ""},
     {"wgmma_ragged_tile", "the product reads rows of B that nobody has written", "K/V tail beyond the sequence's end",

@@ -252,7 +252,14 @@ inline constexpr Expected wgmma_expected[] = {
   wgmma  {1}  block (0,0,0) warp 0 lane 0
   write  {2}   block (0,0,0) warp 0 lane 1
   remedy: put __syncthreads() or an mbarrier between the two; a lane that arrives for its warp needs __syncwarp() first
-  seen 256 times
+  seen 260 times
+)"},
+    {"wgmma_one_warp_waits",
+     R"(race: wgmma after write of shared Panels+0 (4 bytes)
+  wgmma  {1}  block (0,0,0) warp 1 lane 31
+  write  {2}  block (0,0,0) warp 4 lane 0
+  remedy: put __syncthreads() or an mbarrier between the two; a lane that arrives for its warp needs __syncwarp() first
+  seen 3 times
 )"},
     {"wgmma_no_proxy_fence",
      R"(proxy fence: wgmma reads shared Panels+0, written by an ordinary store without a proxy fence
@@ -409,8 +416,8 @@ race: read after write of shared Rows16+320 (2 bytes)
 )"},
     {"setmaxnreg_over_budget",
      R"(deadlock: no thread of the block can go on
-  128 wait at setmaxnreg.inc 240 for 72 registers more, of which 56 are free  {1}  block (0,0,0) warp 4 lane 0
-  256 exited                                                                                       block (0,0,0) warp 0 lane 0
+  128 wait at setmaxnreg.inc 240: 72 more, 56 are free  {1}  block (0,0,0) warp 4 lane 0
+  256 exited                                                                 block (0,0,0) warp 0 lane 0
   remedy: let the numbers add up, over the warpgroups, to no more than 3 times the 168 of the launch
 )"},
     {"setmaxnreg_wrong_way",
