@@ -400,8 +400,7 @@ void Worker::cp_async(Copy copy) {
            "copy from global to shared memory", {side("copies", thread)});
   copy.thread = current;
   if (launch->trace)
-    tracer.copy(block, thread.warp, thread.lane, copies.committed(current), copy.bytes,
-                observer ? observer->pending(thread.warp) : 0);
+    tracer.copy(block, thread.warp, thread.lane, copies.committed(current), copy.bytes, requests_ahead(thread.warp));
   if (observer) observer->copy_begins(copy);
   copies.issue(copy, current);
 }
@@ -410,8 +409,7 @@ void Worker::cp_async_wait(unsigned pending) {
   const Thread& thread = threads[current];
   const std::uint64_t groups = copies.committed(current);
   if (launch->trace && thread.lane == 0)
-    tracer.wait(block, thread.warp, groups > pending ? groups - pending : 0, pending,
-                observer ? observer->pending(thread.warp) : 0);
+    tracer.wait(block, thread.warp, groups > pending ? groups - pending : 0, pending, requests_ahead(thread.warp));
   copies.wait(current, pending, [this](const Copy& copy) {
     if (observer) observer->copy_ends(copy);
   });
@@ -431,7 +429,7 @@ std::uint64_t Worker::end_async(AsyncRanges::Id id) {
 void Worker::mark(const char* label, long value) {
   const Thread& thread = threads[current];
   if (!launch->trace || thread.lane != 0) return;
-  tracer.mark(block, thread.warp, label, value, observer ? observer->pending(thread.warp) : 0);
+  tracer.mark(block, thread.warp, label, value, requests_ahead(thread.warp));
 }
 
 std::string Worker::place(const void* address) const {

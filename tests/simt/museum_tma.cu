@@ -62,6 +62,7 @@ __global__ void tma_one_waits(const __grid_constant__ TensorMap in, const __grid
     mbarrier_arrive_expect_tx(&s.full, kBoxBytes);
     cp_async_bulk_tensor(s.tile, &in, &s.full, 0, 0);  //@ tma_one_waits:2
   }
+  __syncthreads();  // before the wait: it says nothing of the tile
   if (Fixed || t < 32) mbarrier_wait(&s.full, 0);
   out[t] = s.tile[0][t];  //@ tma_one_waits:1
 }

@@ -186,6 +186,7 @@ RingResult run_ring(const MachineOptions& options) {
                (kRows + kBoxRows - 1) / kBoxRows);
   m.download(result.out.data(), out);
   result.findings = m.findings(), result.ledger = m.reports().back().ledger;
+  result.trace = m.trace();
   return result;
 }
 

@@ -39,6 +39,7 @@ constexpr int kItems = 5, kRows = 44;
 struct RingResult {
   std::vector<std::uint16_t> q, k, out;  // [kItems, 64], [kRows, 64], [kItems, 2, 64]
   std::vector<Finding> findings;
+  std::vector<TraceEvent> trace;
   Ledger ledger;
 };
 

@@ -135,6 +135,37 @@ TEST_CASE("a ring of tiles, from a warp that loads to warps that compute, is rig
     }
 }
 
+TEST_CASE("the trace shows each load until its mbarrier's phase is complete, and who waits for it") {
+  for (const bool checked : {false, true}) {
+    const MachineOptions options{.trace = "memory"};
+    const RingResult ring = checked ? flash::on_checked::run_ring(options) : flash::on_sim::run_ring(options);
+    std::vector<flash::TraceEvent> loads, waits;
+    for (const flash::TraceEvent& event : ring.trace) {
+      if (event.name == "copy") loads.push_back(event);
+      if (event.name == "wait" && event.warp < 4) waits.push_back(event);
+    }
+    const std::size_t boxes = (flash::kRows + 7) / 8;
+    CHECK(loads.size() == flash::kItems * (1 + boxes));
+    for (const flash::TraceEvent& load : loads) {
+      CHECK(load.warp == 4);
+      CHECK(load.beside);
+      CHECK((load.value == 128 || load.value == 8 * 128));
+      CHECK(load.begin < load.end);
+      bool awaited = false;
+      for (const flash::TraceEvent& wait : waits) awaited |= wait.block == load.block && wait.end >= load.end;
+      CHECK(awaited);
+    }
+    // Each of the four warps waits for a tile of q, the boxes, and twice for the other three, in each item.
+    CHECK(waits.size() == 4 * flash::kItems * (1 + boxes + 2));
+    // While one box is used the next one is on its way.
+    bool ahead = false;
+    for (const flash::TraceEvent& one : loads)
+      for (const flash::TraceEvent& other : loads)
+        ahead |= one.block == other.block && one.begin < other.begin && other.begin < one.end;
+    CHECK(ahead);
+  }
+}
+
 TEST_CASE("what a box moves is counted: bytes inside the tensor, sectors, one request") {
   const BoxResult full = flash::on_checked::run_box({}, cases()[0]);
   const flash::ArrayTraffic& in = full.ledger.arrays[0];
