@@ -189,7 +189,7 @@ void Bulk::end_phase_if_done(Mbarrier& barrier) {
   }
 }
 
-// In the trace a phase lasts until its last arrival and, where threads wait for its copies, until the first of them does.
+// In the trace a phase lasts until its last arrival and, where threads wait for it, until the first of them does.
 void Bulk::trace_completion(Mbarrier& barrier) {
   std::uint64_t first = ~std::uint64_t{0};
   for (const unsigned thread : barrier.waiting) {

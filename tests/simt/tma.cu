@@ -190,4 +190,37 @@ RingResult run_ring(const MachineOptions& options) {
   return result;
 }
 
+// ---- __shared__ arrays, and a launch as CUDA writes it -------------------------------------------------------------
+
+__global__ void static_tile(const __grid_constant__ TensorMap in, unsigned short* seen /*[512]*/, unsigned bytes) {
+  __shared__ __align__(1024) unsigned short tile[kBoxRows * 64];
+  __shared__ std::uint64_t full;
+  const int t = threadIdx.x;
+  if (t == 0) {
+    mbarrier_init(&full, 1);
+    fence_mbarrier_init();
+    mbarrier_arrive_expect_tx(&full, bytes);
+    cp_async_bulk_tensor(tile, &in, &full, 0, 0);
+  }
+  __syncthreads();
+  mbarrier_wait(&full, 0);
+  for (int i = t; i < kBoxRows * 64; i += blockDim.x) seen[i] = tile[swizzled_index(i)];
+}
+
+BoxResult run_static_tile(const MachineOptions& options, unsigned expected_bytes) {
+  Machine m(options);
+  BoxResult result;
+  result.seen.resize(kBoxRows * 64);
+  std::vector<std::uint16_t> numbers(result.seen.size());
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<std::uint16_t>(i);
+  const auto in = m.upload("in", numbers.data(), numbers.size());
+  const auto seen = m.alloc<std::uint16_t>("seen", numbers.size());
+  const TensorMap map =
+      tensor_map<__half, 2>(reinterpret_cast<const __half*>(in.data()), {64, kBoxRows}, {128}, {64, kBoxRows});
+  static_tile<<<1, 64>>>(map, seen.data(), expected_bytes);
+  m.download(result.seen.data(), seen);
+  result.findings = m.findings();
+  return result;
+}
+
 }  // namespace flash::inline FLASH_MACHINE
