@@ -461,6 +461,7 @@ void Worker::explain_stall() {
       const unsigned missing = op.mask & warps[w].exists & ~op.arrived;
       const Thread& caller = threads[w * kWarpSize + op.first_lane];
       const Thread& absent = threads[w * kWarpSize + std::countr_zero(missing)];
+      if (absent.state == State::at_mbarrier) continue;  // that is what all wait for
       const bool ended = absent.state == State::ended;
       findings.add({"warp operation",
                     described(op) + " waits for a lane that " +

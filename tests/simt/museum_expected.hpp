@@ -40,7 +40,8 @@ inline constexpr Expected tma_expected[] = {
 )"},
     {"tma_counts_valid_rows",
      R"(deadlock: no thread of the block can go on
-  64 wait at mbarrier shared Box+1024, parity 0: 512 bytes too many  {1}  block (0,0,0) warp 0 lane 0
+  2 wait at mbarrier shared Box+1024, parity 0: 512 bytes too many  {1}  block (0,0,0) warp 0 lane 0
+  62 wait at __syncwarp                                             {2}  block (0,0,0) warp 0 lane 1
   remedy: expect as many bytes as the boxes of the phase's copies have, edges included
 )"},
     {"tma_expects_too_little",

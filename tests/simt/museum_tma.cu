@@ -81,7 +81,7 @@ __global__ void tma_expects_too_much(const __grid_constant__ TensorMap in, const
   out[t] = s.tile[0][t];
 }
 
-// The box hangs over the tensor's end by half: its bytes count all the same.
+// The box hangs over the tensor's end by half: its bytes count all the same. One lane waits for its warp.
 template <bool Fixed>
 __global__ void tma_counts_valid_rows(const __grid_constant__ TensorMap in, const __grid_constant__ TensorMap,
                                       float* out) {
@@ -92,7 +92,8 @@ __global__ void tma_counts_valid_rows(const __grid_constant__ TensorMap in, cons
     mbarrier_arrive_expect_tx(&s.full, Fixed ? kBoxBytes : kBoxBytes / 2);
     cp_async_bulk_tensor(s.tile, &in, &s.full, 0, 64 - kBoxRows / 2);
   }
-  mbarrier_wait(&s.full, 0);  //@ tma_counts_valid_rows:1
+  if (t % 32 == 0) mbarrier_wait(&s.full, 0);  //@ tma_counts_valid_rows:1
+  __syncwarp();                                //@ tma_counts_valid_rows:2
   out[t] = s.tile[0][t];
 }
 
