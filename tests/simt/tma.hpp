@@ -18,6 +18,7 @@ struct BoxCase {
   std::array<std::uint64_t, 4> strides;  // in elements, of x always 1
   std::array<std::uint32_t, 4> box;
   std::array<int, 4> at;  // of the box's first element
+  unsigned blocks = 1;    // thread blocks, each with a box to the right of the last one's
 };
 
 struct BoxResult {

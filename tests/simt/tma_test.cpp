@@ -109,6 +109,23 @@ TEST_CASE("a box comes and goes as a loop over its elements would take it") {
   }
 }
 
+// The boundary lies in the middle of a word.
+TEST_CASE("boxes of two blocks side by side are no race, and two on one place are") {
+  const BoxCase beside{2, {40, 8, 1, 1}, {1, 40, 0, 0}, {8, 8, 1, 1}, {1, 0, 0, 0}, 2};
+  BoxCase both = beside;
+  both.blocks = 1, both.box[0] = 16;
+  for (MachineOptions options : schedules()) {
+    const BoxResult result = flash::on_checked::run_box(options, beside);
+    CHECK(result.findings.empty());
+    CHECK(result.out == flash::on_checked::run_box(options, both).out);
+  }
+  BoxCase same = beside;
+  same.strides[1] = 8, same.sizes = {16, 8, 1, 1};  // rows overlap
+  const BoxResult result = flash::on_checked::run_box({.threads = 1, .keep_going = true}, same);
+  REQUIRE(!result.findings.empty());
+  CHECK(result.findings[0].kind == "race");
+}
+
 TEST_CASE("a ring of tiles, from a warp that loads to warps that compute, is right under every schedule") {
   const auto is_right = [](const RingResult& result) {
     std::vector<std::uint16_t> out(result.out.size());
