@@ -135,6 +135,8 @@ class Worker {
   FindingSide side(const char* what, const void* pc) const;
   FindingSide side(const std::string& what, const Thread& thread) const;
   std::string place(const void* shared_address) const;  // "shared Smem+128"
+  // Requests of the warp that the trace's clock does not know of yet.
+  std::uint64_t requests_ahead(unsigned warp) const { return observer ? observer->pending(warp) : 0; }
   bool near_shared(const void* address) const;
   [[noreturn]] void misuse(const char* kind, const std::string& what, const std::string& remedy,
                            std::vector<FindingSide> sides);

@@ -40,7 +40,8 @@ inline constexpr Expected tma_expected[] = {
 )"},
     {"tma_counts_valid_rows",
      R"(deadlock: no thread of the block can go on
-  64 wait at mbarrier shared Box+1024, parity 0: 512 bytes too many  {1}  block (0,0,0) warp 0 lane 0
+  2 wait at mbarrier shared Box+1024, parity 0: 512 bytes too many  {1}  block (0,0,0) warp 0 lane 0
+  62 wait at __syncwarp                                             {2}  block (0,0,0) warp 0 lane 1
   remedy: expect as many bytes as the boxes of the phase's copies have, edges included
 )"},
     {"tma_expects_too_little",
@@ -93,6 +94,11 @@ asynchronous copy: read of shared TwoBoxes+1024 (2 bytes) while cp.async.bulk.te
      R"(out of bounds: read of in[4096] (2 bytes); in has 4096 elements
   cp.async.bulk.tensor  {1}  block (0,0,0) warp 0 lane 0
   remedy: guard the access or fix the index
+)"},
+    {"tma_one_too_many",
+     R"(asynchronous copy: the block ends and no thread has waited for a load
+  cp.async.bulk.tensor  {1}  block (0,0,0) warp 0 lane 0
+  remedy: wait on its mbarrier (mbarrier_wait) before the block ends, or do not load
 )"},
     {"tma_no_proxy_fence",
      R"(proxy fence: cp.async.bulk.tensor (store) reads shared Box+0, written by an ordinary store without a proxy fence
@@ -159,6 +165,17 @@ asynchronous copy: read of shared TwoBoxes+1024 (2 bytes) while cp.async.bulk.te
      R"(mbarrier: an arrival at mbarrier shared Box+1024 before anybody has waited for its last phase
   arrives  {1}  block (0,0,0) warp 0 lane 0
   remedy: wait for each phase before the arrivals of the next one
+)"},
+    {"mbarrier_overtaken",
+     R"(deadlock: no thread of the block can go on
+  63 wait at mbarrier shared Box+1024, parity 0: 1 arrival missing  {1}  block (0,0,0) warp 0 lane 1
+  1 exited                                                                             block (0,0,0) warp 0 lane 0
+  remedy: make every waiting thread's partners arrive
+)"},
+    {"mbarrier_misaligned",
+     R"(misaligned: mbarrier_init of shared Box+1028
+  makes  {1}  block (0,0,0) warp 0 lane 0
+  remedy: an mbarrier needs an address that is a multiple of 8
 )"},
     {"mbarrier_made_twice",
      R"(mbarrier: mbarrier_init of shared Box+1024, which is an mbarrier already
