@@ -1,5 +1,5 @@
-// pipeline_test.cpp: an attention kernel in Hopper's manner is right, and the same to the bit, under every schedule, and
-// the checks have nothing to say. It is small, and must be quick: under a second on the checked machine.
+// pipeline_test.cpp: an attention kernel in the manner of Hopper is right, and the same to the bit, under every schedule
+// and completion, and the checks have nothing to say.
 // Run: ctest -L simt, or simt_pipeline_test
 #include "tests/simt/pipeline.hpp"
 
