@@ -1,5 +1,5 @@
-// pipeline_test.cpp: an attention kernel in the manner of Hopper is right, and the same to the bit, under every schedule
-// and completion, and the checks have nothing to say.
+// pipeline_test.cpp: an attention kernel as Hopper has it is right, and the same to the bit, under every schedule and
+// completion, and the checks have nothing to say.
 // Run: ctest -L simt, or simt_pipeline_test
 #include "tests/simt/pipeline.hpp"
 
