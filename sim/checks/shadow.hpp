@@ -152,6 +152,7 @@ class Checker : public Observer {
   void mbarrier(const void* barrier, const char* instruction, bool makes, Site site) override;
   void completes_on(const void* barrier, bool fenced, Site copy) override;
   void fence_proxy() override;
+  void async_shared(const AsyncOperation& operation) override;
   void registers_fenced(unsigned thread) override;
   void product_begins(unsigned thread, const WgmmaOperands& operands, Site site) override;
   void product_ends(unsigned thread, const Product& product, bool last) override;
@@ -250,6 +251,8 @@ class Checker : public Observer {
   const char* named(Epoch epoch, Access access) const;
   void disturbs_async(const AsyncOperation& operation, Access access, Epoch mine, const void* address,
                       std::size_t bytes);
+  bool disturbs(std::uint8_t state, std::size_t word, Access access, Epoch mine, bool& said, const void* address,
+                std::size_t bytes);
   void disturbs_mbarrier(Access access, Epoch mine, const void* address, std::size_t bytes);
   void count_traffic(const AsyncOperation& operation);
   void global_piece(const AsyncPiece& piece, Access access, Epoch mine, std::uintptr_t site_key);
@@ -439,20 +442,8 @@ template <bool kGlobal, Access kAccess>
     if (far > wrong.distance) wrong.distance = far, wrong.before = before, wrong.earlier = earlier;
   };
   const std::uint8_t state = cells.state[word];
-  if (!kGlobal && state & Cells::kInFlight) [[unlikely]] {
-    if (!std::exchange(wrong.said, true))
-      disturbs_copy(*worker_.copies.writing(shared_ + word * 4), kAccess, mine, address, bytes);
-    return;
-  }
-  if (!kGlobal && !is_atomic(kAccess) && state & Cells::kMbarrier) [[unlikely]] {
-    if (!std::exchange(wrong.said, true)) disturbs_mbarrier(kAccess, mine, address, bytes);
-    return;
-  }
-  if (!kGlobal && state & Cells::kAsync) [[unlikely]]
-    if (const AsyncOperation* const operation = worker_.async.disturbed(shared_ + word * 4, 4, is_write(kAccess))) {
-      if (!std::exchange(wrong.said, true)) disturbs_async(*operation, kAccess, mine, address, bytes);
-      return;
-    }
+  if (!kGlobal && state & (Cells::kInFlight | Cells::kAsync | Cells::kMbarrier)) [[unlikely]]
+    if (disturbs(state, word, kAccess, mine, wrong.said, address, bytes)) return;
   const bool more = state & Cells::kMore;
   const auto check_all = [&](const Marks& marks, Access before) {
     check(marks.one, before), check(marks.other, before);

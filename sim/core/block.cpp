@@ -416,8 +416,7 @@ void Worker::cp_async(Copy copy) {
            "copy from global to shared memory", {side("copies", thread)});
   copy.thread = current;
   if (launch->trace)
-    tracer.copy(block, thread.warp, thread.lane, copies.committed(current), copy.bytes,
-                observer ? observer->pending(thread.warp) : 0);
+    tracer.copy(block, thread.warp, thread.lane, copies.committed(current), copy.bytes, requests_ahead(thread.warp));
   if (observer) observer->copy_begins(copy);
   copies.issue(copy, current);
 }
@@ -426,8 +425,7 @@ void Worker::cp_async_wait(unsigned pending) {
   const Thread& thread = threads[current];
   const std::uint64_t groups = copies.committed(current);
   if (launch->trace && thread.lane == 0)
-    tracer.wait(block, thread.warp, groups > pending ? groups - pending : 0, pending,
-                observer ? observer->pending(thread.warp) : 0);
+    tracer.wait(block, thread.warp, groups > pending ? groups - pending : 0, pending, requests_ahead(thread.warp));
   copies.wait(current, pending, [this](const Copy& copy) {
     if (observer) observer->copy_ends(copy);
   });
@@ -447,7 +445,7 @@ std::uint64_t Worker::end_async(AsyncRanges::Id id) {
 void Worker::mark(const char* label, long value) {
   const Thread& thread = threads[current];
   if (!launch->trace || thread.lane != 0) return;
-  tracer.mark(block, thread.warp, label, value, observer ? observer->pending(thread.warp) : 0);
+  tracer.mark(block, thread.warp, label, value, requests_ahead(thread.warp));
 }
 
 std::string Worker::place(const void* address) const {
@@ -479,6 +477,7 @@ void Worker::explain_stall() {
       const unsigned missing = op.mask & warps[w].exists & ~op.arrived;
       const Thread& caller = threads[w * kWarpSize + op.first_lane];
       const Thread& absent = threads[w * kWarpSize + std::countr_zero(missing)];
+      if (absent.state == State::at_mbarrier) continue;  // that is what all wait for
       const bool ended = absent.state == State::ended;
       findings.add({"warp operation",
                     described(op) + " waits for a lane that " +

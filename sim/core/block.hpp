@@ -135,6 +135,8 @@ class Worker {
   FindingSide side(const char* what, const void* pc) const;
   FindingSide side(const std::string& what, const Thread& thread) const;
   std::string place(const void* shared_address) const;  // "shared Smem+128"
+  // Requests of the warp that the trace's clock does not know of yet.
+  std::uint64_t requests_ahead(unsigned warp) const { return observer ? observer->pending(warp) : 0; }
   bool near_shared(const void* address) const;
   [[noreturn]] void misuse(const char* kind, const std::string& what, const std::string& remedy,
                            std::vector<FindingSide> sides);
@@ -177,6 +179,8 @@ class Worker {
   void join_warpgroup(unsigned warp, const OpenOp& op);
   bool run_for_warpgroup(unsigned group, const OpenOp& op);
   void let_warpgroup_go(unsigned group);
+  template <class Act>
+  void as_thread(unsigned thread, const Act& act);
   void issue_product(unsigned group, Site site);
   void wait_for_products(unsigned group, Site site);
   void come_to_barrier(unsigned warp, const OpenOp& op);

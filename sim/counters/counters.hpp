@@ -13,7 +13,7 @@
 
 namespace flash::simt {
 
-// Bits: 1 reads, 2 writes, 4 atomic, 8 volatile, 16 replaces a value whatever it is (atomicExch), 32 ldmatrix, stmatrix.
+// Bits: 1 reads, 2 writes, 4 atomic, 8 volatile, 16 replaces a value whatever it is (atomicExch), 32 of a matrix.
 enum class Access : std::uint8_t {
   read = 1,
   write = 2,
