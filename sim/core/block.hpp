@@ -17,6 +17,7 @@
 #include "sim/core/copies.hpp"
 #include "sim/core/fiber.hpp"
 #include "sim/core/observer.hpp"
+#include "sim/core/members.hpp"
 #include "sim/core/padding.hpp"
 #include "sim/core/simt.hpp"
 #include "sim/core/stuck.hpp"
@@ -88,6 +89,8 @@ struct CallFrame {
   const void* return_address;
 };
 
+class Recorder;
+
 class Worker {
  public:
   Worker();
@@ -98,7 +101,7 @@ class Worker {
   // What a kernel calls (see simt.hpp).
   int barrier(Vote vote, int predicate, Site site, const CallFrame* frame);
   std::uint64_t warp_op(WarpOp op, unsigned mask, std::uint64_t value, Site site, unsigned param, unsigned width);
-  std::byte* shared_memory(std::size_t bytes, const char* type, Padding padding);
+  std::byte* shared_memory(std::size_t bytes, const char* type, Padding padding, Members members);
   void before_atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site);
   void before_volatile_read(const void* pc);
   void let_others_run(Site site, const void* pc);
@@ -134,6 +137,7 @@ class Worker {
   Stuck::Look look;               // of this launch
   Tracer tracer;
   std::unique_ptr<Observer> observer;  // none in the fast build
+  Recorder* recorder = nullptr;        // none unless MachineOptions::recording asks for it
 
  private:
   static void fiber_main();
@@ -141,6 +145,7 @@ class Worker {
   void choose();
   void make_ready(unsigned thread);
   void compare_calls(const CallFrame* frame);
+  void met(unsigned warp);
   void complete_barrier();
   void shuffle(Thread& thread, const Thread* t, unsigned lanes, unsigned mask);
   void complete(Warp& warp, unsigned first_thread, const OpenOp& op);

@@ -121,6 +121,7 @@ class FindingLog {
   RawFinding* repeated(const char* kind, std::uintptr_t side0, std::uintptr_t side1, unsigned block);
   RawFinding& add(RawFinding finding) { return findings_.emplace_back(std::move(finding)); }
   std::deque<RawFinding> take();
+  const std::deque<RawFinding>& all() const { return findings_; }
 
  private:
   using Key = std::tuple<const char*, std::uintptr_t, std::uintptr_t>;
