@@ -279,7 +279,9 @@ void Recorder::copy(const Copy& copy, bool landed) {
     Recording::Part& p = part(cut({kWait, nullptr, 0}).step, Recording::Kind::landed, place);
     p.bytes += copy.bytes, add_span(p.spans, offset, offset + copy.bytes);
   } else {
-    put(after_values(), Recording::Kind::copy, place, offset, copy.bytes);
+    Segment* in = &after_values();  // zeros alone are no part of what it calculates
+    if (in->computes && copy.source_bytes == 0) in = &cut({kStore, nullptr, -1});
+    put(*in, Recording::Kind::copy, place, offset, copy.bytes);
     last_ = {true, place, {offset, offset + copy.bytes}};
   }
 }

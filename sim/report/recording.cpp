@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <string_view>
 
 #include "sim/report/json.hpp"
@@ -64,6 +65,19 @@ std::string json(const Recording::Request& request) {
          (request.write ? "1," : "0,") + list_of(request.lanes, [](auto at) { return std::to_string(at); }) + "]";
 }
 
+// By name: [name, [row, row, …], [value, value, …]].
+std::string json(const std::vector<Recording::Value>& values) {
+  std::map<std::string, std::pair<std::string, std::string>> named;
+  for (const Recording::Value& v : values) {
+    auto& [rows, numbers] = named[v.name];
+    rows += (rows.empty() ? "" : ",") + std::to_string(v.row);
+    numbers += (numbers.empty() ? "" : ",") + json(v.value);
+  }
+  return list_of(named, [](const auto& entry) {
+    return "[" + json_string(entry.first) + ",[" + entry.second.first + "],[" + entry.second.second + "]]";
+  });
+}
+
 std::string json(const Recording::Step& step) {
   std::string out = "{\"l\":" + json(std::uint64_t{step.launch}) + ",\"b\":" + json(step.block) +
                     ",\"w\":" + std::to_string(step.warp);
@@ -71,9 +85,7 @@ std::string json(const Recording::Step& step) {
   if (!step.label.empty()) out += ",\"k\":" + json_string(step.label);
   if (!step.parts.empty()) out += ",\"p\":" + list_of(step.parts, parts);
   if (!step.values.empty())
-    out += ",\"v\":" + list_of(step.values, [](const Recording::Value& v) {
-             return "[" + json_string(v.name) + "," + std::to_string(v.row) + "," + json(v.value) + "]";
-           });
+    out += ",\"v\":" + json(step.values);
   if (!step.requests.empty()) out += ",\"q\":" + list_of(step.requests, parts);
   if (!step.waits.empty()) out += ",\"a\":" + json_string(step.waits);
   if (step.released) out += ",\"r\":1";
