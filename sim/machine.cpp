@@ -238,7 +238,9 @@ void MachineCore::run(Launch& launch) {
 
   // One worker per core, at most one per block; the calling thread is worker 0.
   const bool one = s.options.recording;  // blocks are recorded one after another
-  const std::uint64_t cores = one ? 1 : s.options.threads ? s.options.threads : std::max(1u, std::thread::hardware_concurrency());
+  const std::uint64_t cores = one                 ? 1
+                              : s.options.threads ? s.options.threads
+                                                  : std::max(1u, std::thread::hardware_concurrency());
   const std::uint64_t blocks = launch.blocks();
   if (launch.cooperative && blocks > kCooperativeBlocks)
     refuse("blocks of a cooperative launch", blocks, "at most " + std::to_string(kCooperativeBlocks),

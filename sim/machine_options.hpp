@@ -30,7 +30,7 @@ struct MachineOptions {
   double timeout = 0;       // seconds that a launch may take on the simulator, 0: no limit
   bool in_place = false;    // sim: kernels work on the caller's own memory, nothing is copied
   Recording* recording = nullptr;  // checked: every step is written down there, for the player; one worker
-  int samples = 0;          // gpu: launch again so many times at most, and take the time (gpu/timer.cuh); 0: do not
+  int samples = 0;  // gpu: launch again so many times at most, and take the time (gpu/timer.cuh); 0: do not
 };
 
 struct KernelReport {

@@ -23,10 +23,11 @@ void describe(Recording& recording, const Phase& phase, const Problem<T>& p, Blo
   // A row of a tensor whose rows lie one behind the other; what has no columns yet has one number per row.
   for (Recording::Place& array : recording.arrays)
     if (array.columns == 0)
-      array.columns = array.bytes == array.element_bytes * static_cast<std::uint64_t>(p.B() * p.H() * p.Sq()) ? 1
-                      : array.bytes % (array.element_bytes * static_cast<std::uint64_t>(std::max<std::int64_t>(p.D(), 1)))
-                          ? 0
-                          : static_cast<std::uint64_t>(p.D());
+      array.columns =
+          array.bytes == array.element_bytes * static_cast<std::uint64_t>(p.B() * p.H() * p.Sq()) ? 1
+          : array.bytes % (array.element_bytes * static_cast<std::uint64_t>(std::max<std::int64_t>(p.D(), 1)))
+              ? 0
+              : static_cast<std::uint64_t>(p.D());
 }
 
 }  // namespace flash

@@ -154,7 +154,8 @@ int run_typed(const Phase* named, const Arguments& args, NpyType type, const Npy
       if (!recording.finding.empty()) write_player({p.options.block_q, p.options.block_k});  // it plays up to there
       throw;
     }
-    if (options.recording) write_player(phase.features.kernel ? run.blocks : Blocks{p.options.block_q, p.options.block_k});
+    if (options.recording)
+      write_player(phase.features.kernel ? run.blocks : Blocks{p.options.block_q, p.options.block_k});
   }
   std::vector<std::int64_t> lse_shape(q_file.shape.begin(), q_file.shape.end() - 1);
   write_npy(args.text("o"), q_file.descr, q_file.shape, o.data());

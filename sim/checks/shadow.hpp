@@ -236,7 +236,7 @@ class Checker : public Observer {
   Worker& worker_;
   GlobalShadow& global_;
   Recorder* recorder_ = nullptr;  // of the worker
-  Cells cells_;  // of shared memory
+  Cells cells_;                   // of shared memory
   const std::byte* shared_;
   std::size_t shared_bytes_ = 0, quick_bytes_ = 0;  // the latter a multiple of 16
   std::uint64_t now_ = 0, chunk_end_ = 0;

@@ -16,8 +16,8 @@
 
 #include "sim/core/copies.hpp"
 #include "sim/core/fiber.hpp"
-#include "sim/core/observer.hpp"
 #include "sim/core/members.hpp"
+#include "sim/core/observer.hpp"
 #include "sim/core/padding.hpp"
 #include "sim/core/simt.hpp"
 #include "sim/core/stuck.hpp"
@@ -183,6 +183,6 @@ extern void (*host_accessed)(const void* address, bool writes, const void* retur
 
 const char* name_of(WarpOp op);
 const char* remedy_for_missing(WarpOp op);  // lanes
-std::string described(const OpenOp& op);  // "__shfl_sync with mask 0x0000ffff"
+std::string described(const OpenOp& op);    // "__shfl_sync with mask 0x0000ffff"
 
 }  // namespace flash::simt

@@ -1,5 +1,5 @@
-// members.hpp: the members of a struct: names, places, shapes. C++20 cannot be asked for them, but it can bind to them
-// and print where a pointer that is a template's argument leads: "&never<S>.value.S::K". Up to eight members, else none.
+// members.hpp: the members of a struct: names, places, shapes. C++20 has no question for them, but it can bind to them
+// and print where a pointer leads that is a template's argument: "&never<S>.value.S::K". Up to eight members, or none.
 // Use: members_of<S>() goes with shared memory: shared<S>() passes it on, the recording shows it.
 #pragma once
 #include <cstddef>
@@ -30,7 +30,8 @@ constexpr const char* pretty_pointer() {
 
 template <class S>
 consteval std::size_t member_count() {
-  if constexpr (!std::is_aggregate_v<S> || !std::is_class_v<S> || requires { S{{}, {}, {}, {}, {}, {}, {}, {}, {}}; }) return 0;
+  if constexpr (!std::is_aggregate_v<S> || !std::is_class_v<S> || requires { S{{}, {}, {}, {}, {}, {}, {}, {}, {}}; })
+    return 0;
   // clang-format off
   else if constexpr (requires { S{{}, {}, {}, {}, {}, {}, {}, {}}; }) return 8;
   else if constexpr (requires { S{{}, {}, {}, {}, {}, {}, {}}; }) return 7;
@@ -74,7 +75,9 @@ std::size_t members(Member* out) {
               sizeof(M), sizeof(std::remove_all_extents_t<M>), kRank == 0 ? 1 : std::extent_v<M, kRank - !!kRank>};
   };
   constexpr std::size_t n = std::tuple_size_v<decltype(pointers)>;
-  [&]<std::size_t... i>(std::index_sequence<i...>) { (one.template operator()<i>(), ...); }
+  [&]<std::size_t... i>(std::index_sequence<i...>) {
+    (one.template operator()<i>(), ...);
+  }
   (std::make_index_sequence<n>());
   return n;
 }

@@ -129,8 +129,8 @@ void Counters::tell(unsigned w, const Site& at, const Request& request) {
     const auto lane = static_cast<std::size_t>(std::countr_zero(m));
     const std::uintptr_t affine = (request.base & ~kIrregular) +
                                   static_cast<std::uintptr_t>(std::int64_t{request.stride} * static_cast<int>(lane));
-    const LaneAddress own = table ? warps_[w].scattered[static_cast<std::size_t>(request.stride) - 1][lane]
-                                  : LaneAddress{affine, at.space};
+    const LaneAddress own =
+        table ? warps_[w].scattered[static_cast<std::size_t>(request.stride) - 1][lane] : LaneAddress{affine, at.space};
     if (own.space == kSharedSpace) addresses[lane] = own.address;
   }
   recorder->request(w, at.access, at.bytes, addresses, wavefronts - wavefronts_before, ideal_wavefronts - ideal_before);

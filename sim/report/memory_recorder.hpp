@@ -1,5 +1,5 @@
-// memory_recorder.hpp: the recording of a CPU phase: a step for each load and store of the two-level memory, and one for
-// the numbers that the phase shows in between. Use: MemoryRecorder recorder(recording); memory_observer = &recorder;
+// memory_recorder.hpp: the recording of a CPU phase: a step for each load and store of the two-level memory, and one
+// for the numbers that the phase shows in between. Use: MemoryRecorder recorder(recording); memory_observer = &recorder;
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -11,14 +11,17 @@ namespace flash {
 
 class MemoryRecorder : public MemoryObserver {
  public:
-  explicit MemoryRecorder(Recording& out) : out_(out) { out_.launches.push_back({.kernel = "one thread", .chip_bytes = 0}); }
+  explicit MemoryRecorder(Recording& out) : out_(out) {
+    out_.launches.push_back({.kernel = "one thread", .chip_bytes = 0});
+  }
 
   void begins() override { ++task_; }
 
   void tile(const char* name, std::int64_t rows, std::int64_t cols, std::int64_t at) override {
     Recording::Launch& chip = out_.launches[0];
     const auto place = Recording::Place{name, count(at), count(rows * cols * 4), 4, count(cols)};
-    const auto known = std::find_if(chip.chip.begin(), chip.chip.end(), [&](const auto& p) { return p.at == place.at; });
+    const auto known =
+        std::find_if(chip.chip.begin(), chip.chip.end(), [&](const auto& p) { return p.at == place.at; });
     if (known == chip.chip.end()) chip.chip.push_back(place);
     chip.chip_bytes = std::max(chip.chip_bytes, place.at + place.bytes);
   }
@@ -45,7 +48,9 @@ class MemoryRecorder : public MemoryObserver {
     const auto place = std::find_if(chip.begin(), chip.end(), [&](const auto& p) { return p.at == count(tile); });
     const std::uint64_t on_chip = count(rows * cols * 4);
     Recording::Part part{read ? Recording::Kind::chip_write : Recording::Kind::chip_read,
-                         static_cast<std::size_t>(place - chip.begin()), on_chip, {{place->at, place->at + on_chip}}};
+                         static_cast<std::size_t>(place - chip.begin()),
+                         on_chip,
+                         {{place->at, place->at + on_chip}}};
     if (read) part.source = static_cast<std::ptrdiff_t>(array), part.from = there;
     step.parts.push_back(part);
   }

@@ -50,8 +50,12 @@ Recorder::Recorder(Recording& out, const DeviceMemory& memory, const Launch& lau
 void Recorder::end_launch(const KernelReport& report) {
   out_.launches.back().kernel = report.kernel;
   out_.ledger.add(report.ledger);
-  for (Recording::Step& step : out_.steps)
+  if (first_) out_.finding[0].text = worded({*first_}, report.grid)[0].text;
+  for (Recording::Step& step : out_.steps) {
     for (Recording::Part& part : step.parts) tidy(part.spans), tidy(part.from);
+    std::stable_sort(step.values.begin(), step.values.end(),
+                     [](const auto& a, const auto& b) { return a.row < b.row; });
+  }
 }
 
 void Recorder::struct_is(Members members) {
@@ -78,6 +82,10 @@ void Recorder::begin_block(const Worker& worker) {
 void Recorder::end_block() {
   if (wanted())
     for (unsigned w = 0; w < warps_.size(); ++w) emit(w, warps_[w].open.size());
+  if (!first_) return;
+  // The report shows two threads farther apart where there are such, and their remedy holds for the first two as well.
+  const RawFinding& now = worker_->findings.all().front();
+  first_->remedy = now.remedy, first_->same_value = now.same_value;
 }
 
 // Nothing is recorded after a finding, which the last access or meeting made.
@@ -92,11 +100,13 @@ void Recorder::found(const RawFinding& raw) {
   for (unsigned w = 0; w < warps_.size(); ++w)
     if (w != noticed) emit(w, warps_[w].open.size());
   if (const OfWarp& of = warps_[noticed]; !of.open.empty()) emit(noticed, of.at[thread % kWarpSize] + 1);
-  Recording::Finding finding{raw.kind, worded({raw}, out_.launches.back().grid)[0].text};
+  first_ = raw;
+  Recording::Finding finding{raw.kind, ""};
   for (const FindingSide& side : raw.sides) finding.threads.push_back({side.block, side.thread});
   const auto of_access = {"race", "lockstep assumed", "asynchronous copy", "uninitialised"};
   if (std::find(of_access.begin(), of_access.end(), raw.kind) != of_access.end())
-    finding.on_chip = last_.on_chip, finding.place = static_cast<std::ptrdiff_t>(last_.place), finding.span = last_.span;
+    finding.on_chip = last_.on_chip, finding.place = static_cast<std::ptrdiff_t>(last_.place),
+    finding.span = last_.span;
   out_.finding.push_back(finding);
 }
 
@@ -307,7 +317,8 @@ void Recorder::request(unsigned w, Access access, unsigned bytes,
                        const std::array<std::uintptr_t, kWarpSize>& addresses, std::uint64_t wavefronts,
                        std::uint64_t ideal) {
   if (!wanted() || !detailed_) return;
-  Recording::Request seen{0, bytes, static_cast<unsigned>(wavefronts), static_cast<unsigned>(ideal), is_write(access), {}};
+  Recording::Request seen{0, bytes, static_cast<unsigned>(wavefronts), static_cast<unsigned>(ideal), is_write(access),
+                          {}};
   for (unsigned lane = kWarpSize; lane-- > 0;) {
     seen.lanes[lane] = -1;
     if (!addresses[lane]) continue;
@@ -317,8 +328,7 @@ void Recorder::request(unsigned w, Access access, unsigned bytes,
   // It belongs to the first step that reads or writes there; of several the one that takes longest is kept.
   for (Segment& segment : warps_[w].open)
     for (const Recording::Part& p : segment.step.parts) {
-      if (p.place != seen.place ||
-          p.kind != (seen.write ? Recording::Kind::chip_write : Recording::Kind::chip_read))
+      if (p.place != seen.place || p.kind != (seen.write ? Recording::Kind::chip_write : Recording::Kind::chip_read))
         continue;
       for (Recording::Request& known : segment.step.requests)
         if (known.place == seen.place && known.write == seen.write) {

@@ -1,11 +1,12 @@
-// recorder.hpp: turns what the checked machine sees of one launch into the steps of a Recording. There is one only while
-// MachineOptions::recording asks for it; the launch then has one worker, and its blocks run one after another.
+// recorder.hpp: turns what the checked machine sees of one launch into the steps of a Recording. There is one only where
+// MachineOptions::recording asks for it: the launch then has one worker, and its blocks run one after another.
 // A warp's lanes run one by one here. Each lane's way is cut where its occupation changes (another array, a mark, a
 // wait, a value shown); what the lanes do between the same two cuts is one step of the warp.
 // Use: Machine::run makes it; Worker, Checker and Counters tell it.
 #pragma once
 #include <array>
 #include <deque>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -35,10 +36,10 @@ class Recorder {
   void mark(const char* label, long value);
   void value(const char* name, long row, float value);
 
-  void converged(unsigned warp);            // all its lanes are at one place, or have exited
-  void arrives(unsigned warp, Site site);   // all of them that have not exited are at the barrier
-  void ends(unsigned warp);                 // all have exited
-  void released();                          // all threads were at the barrier
+  void converged(unsigned warp);           // all its lanes are at one place, or have exited
+  void arrives(unsigned warp, Site site);  // all of them that have not exited are at the barrier
+  void ends(unsigned warp);                // all have exited
+  void released();                         // all threads were at the barrier
   // A finished request of shared memory; lanes without an address take no part.
   void request(unsigned warp, Access access, unsigned bytes, const std::array<std::uintptr_t, kWarpSize>& addresses,
                std::uint64_t wavefronts, std::uint64_t ideal);
@@ -83,6 +84,7 @@ class Recorder {
   std::vector<OfWarp> warps_;
   std::vector<Loaded> loaded_;          // per thread
   std::vector<std::ptrdiff_t> arrays_;  // per array of the memory: its number in the recording
+  std::optional<RawFinding> first_;     // of this launch, as it was when it was found
   bool detailed_ = true;                // is this block shown step by step?
   struct {
     bool on_chip;

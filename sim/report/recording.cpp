@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <map>
 #include <string_view>
 
 #include "sim/report/json.hpp"
@@ -59,23 +58,35 @@ std::string json(const Recording::Part& part) {
   return out + "]";
 }
 
+// The lanes' addresses, or the first one and the distance to the next where that is all there is to say.
+std::string json(const std::array<std::int64_t, 32>& lanes) {
+  bool even = lanes[0] >= 0;
+  for (std::size_t i = 1; i < lanes.size(); ++i)
+    even &= lanes[i] >= 0 && lanes[i] - lanes[i - 1] == lanes[1] - lanes[0];
+  if (even) return "[" + std::to_string(lanes[0]) + "," + std::to_string(lanes[1] - lanes[0]) + "]";
+  return list_of(lanes, [](auto at) { return std::to_string(at); });
+}
+
 std::string json(const Recording::Request& request) {
   return "[" + json(std::uint64_t{request.place}) + "," + json(std::uint64_t{request.bytes}) + "," +
          json(std::uint64_t{request.wavefronts}) + "," + json(std::uint64_t{request.ideal}) + "," +
-         (request.write ? "1," : "0,") + list_of(request.lanes, [](auto at) { return std::to_string(at); }) + "]";
+         (request.write ? "1," : "0,") + json(request.lanes) + "]";
 }
 
 // By name: [name, [row, row, …], [value, value, …]].
 std::string json(const std::vector<Recording::Value>& values) {
-  std::map<std::string, std::pair<std::string, std::string>> named;
+  struct Named {
+    std::string name, rows, numbers;
+  };
+  std::vector<Named> all;  // in the order of their first appearance
   for (const Recording::Value& v : values) {
-    auto& [rows, numbers] = named[v.name];
-    rows += (rows.empty() ? "" : ",") + std::to_string(v.row);
-    numbers += (numbers.empty() ? "" : ",") + json(v.value);
+    auto known = std::find_if(all.begin(), all.end(), [&](const Named& n) { return n.name == v.name; });
+    if (known == all.end()) known = all.insert(known, {v.name, "", ""});
+    known->rows += (known->rows.empty() ? "" : ",") + std::to_string(v.row);
+    known->numbers += (known->numbers.empty() ? "" : ",") + json(v.value);
   }
-  return list_of(named, [](const auto& entry) {
-    return "[" + json_string(entry.first) + ",[" + entry.second.first + "],[" + entry.second.second + "]]";
-  });
+  return list_of(all,
+                 [](const Named& n) { return "[" + json_string(n.name) + ",[" + n.rows + "],[" + n.numbers + "]]"; });
 }
 
 std::string json(const Recording::Step& step) {
@@ -84,8 +95,7 @@ std::string json(const Recording::Step& step) {
   const auto parts = [](const auto& part) { return json(part); };
   if (!step.label.empty()) out += ",\"k\":" + json_string(step.label);
   if (!step.parts.empty()) out += ",\"p\":" + list_of(step.parts, parts);
-  if (!step.values.empty())
-    out += ",\"v\":" + json(step.values);
+  if (!step.values.empty()) out += ",\"v\":" + json(step.values);
   if (!step.requests.empty()) out += ",\"q\":" + list_of(step.requests, parts);
   if (!step.waits.empty()) out += ",\"a\":" + json_string(step.waits);
   if (step.released) out += ",\"r\":1";
@@ -145,11 +155,12 @@ std::string to_json(const Recording& r) {
     out += (i ? "," : "") + json_string(a.name) + ":[" + json(a.read_bytes) + "," + json(a.written_bytes) + "]";
   }
   out += "},\n\"finding\":" + list_of(r.finding, [](const Recording::Finding& f) {
-    return "{\"kind\":" + json_string(f.kind) + ",\"text\":" + json_string(f.text) + ",\"threads\":" +
-           list_of(f.threads, [](const auto& t) { return "[" + json(t.first) + "," + std::to_string(t.second) + "]"; }) +
-           ",\"chip\":" + (f.on_chip ? "1" : "0") + ",\"place\":" + std::to_string(f.place) +
-           ",\"span\":" + json(Recording::Spans{f.span}) + "}";
-  });
+           return "{\"kind\":" + json_string(f.kind) + ",\"text\":" + json_string(f.text) + ",\"threads\":" +
+                  list_of(f.threads,
+                          [](const auto& t) { return "[" + json(t.first) + "," + std::to_string(t.second) + "]"; }) +
+                  ",\"chip\":" + (f.on_chip ? "1" : "0") + ",\"place\":" + std::to_string(f.place) +
+                  ",\"span\":" + json(Recording::Spans{f.span}) + "}";
+         });
   out += ",\n\"steps\":[";
   for (std::size_t i = 0; i < r.steps.size(); ++i) out += (i ? ",\n" : "\n") + json(r.steps[i]);
   return out + "]}";

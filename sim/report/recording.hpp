@@ -62,10 +62,10 @@ struct Recording {
     std::vector<Part> parts = {};
     std::vector<Value> values = {};
     std::vector<Request> requests = {};
-    std::string waits = {};     // the barrier that the warp has come to
-    bool released = false;      // all have come to it
-    bool ended = false;         // the warp has
-    std::uint64_t blocks = 0;   // not 0: so many blocks as one step, with their bytes alone
+    std::string waits = {};    // the barrier that the warp has come to
+    bool released = false;     // all have come to it
+    bool ended = false;        // the warp has
+    std::uint64_t blocks = 0;  // not 0: so many blocks as one step, with their bytes alone
   };
   struct Finding {
     std::string kind, text;

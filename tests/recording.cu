@@ -1,0 +1,53 @@
+// recording.cu: kernels whose recordings recording_test.cpp looks into: a race, many blocks, a warp that never meets
+// others, a struct with members of several shapes.
+// ctest -R "^recording"
+#include <vector>
+
+#include "gpu/kernel.cuh"
+#include "tests/recording.hpp"
+
+namespace flash::inline FLASH_MACHINE {
+
+struct Shapes {
+  std::uint16_t pair[2][8][16];
+  alignas(16) float rows[32][36];
+  int count;
+};
+
+// Each block: in → rows, a barrier (unless it is left out), the neighbour's number → out.
+__global__ void turned(const float* in /*[blocks, 64]*/, float* out /*[blocks, 64]*/, bool wait) {
+  Shapes& s = shared<Shapes>();
+  const int t = threadIdx.x, i = blockIdx.x * 64 + t;
+  s.rows[t / 32][t % 32] = in[i];
+  if (t == 0) s.count = 64;
+  s.rows[2 + t / 32][t % 32] = 0;
+  if (wait) __syncthreads();
+  const int other = t ^ 32;  // in the other warp; without the barrier it has not been written, or nobody knows when
+  trace_value("seen", t, s.rows[wait ? other / 32 : 2 + other / 32][other % 32]);
+  out[i] = s.rows[wait ? other / 32 : 2 + other / 32][other % 32];
+}
+
+// Two arrays in turn, more often than there can be steps between two meetings.
+__global__ void in_turn(const float* a /*[n]*/, const float* b /*[n]*/, float* out /*[32]*/, int n) {
+  float sum = 0;
+  for (int i = 0; i < n; ++i) sum += a[i] - b[i];
+  out[threadIdx.x] = sum;
+}
+
+void run_turned(int blocks, bool wait, const MachineOptions& options) {
+  Machine m(options);
+  const std::vector<float> numbers(static_cast<std::size_t>(blocks) * 64, 1.0f);
+  const auto in = m.upload("in", numbers.data(), numbers.size());
+  const auto out = m.alloc<float>("out", numbers.size());
+  turned<<<blocks, 64, sizeof(Shapes)>>>(in.data(), out.data(), wait);
+}
+
+void run_in_turn(int n, const MachineOptions& options) {
+  Machine m(options);
+  const std::vector<float> numbers(static_cast<std::size_t>(n), 1.0f);
+  const auto a = m.upload("a", numbers.data(), numbers.size()), b = m.upload("b", numbers.data(), numbers.size());
+  const auto out = m.alloc<float>("out", 32);
+  in_turn<<<1, 32>>>(a.data(), b.data(), out.data(), n);
+}
+
+}  // namespace flash::inline FLASH_MACHINE
