@@ -14,17 +14,18 @@ struct Shapes {
   int count;
 };
 
-// Each block: in → rows, a barrier (unless it is left out), the neighbour's number → out.
+// Each block: zeros, a barrier, in → rows, a barrier (or none), the number of the other warp's lane → out.
 __global__ void turned(const float* in /*[blocks, 64]*/, float* out /*[blocks, 64]*/, bool wait) {
   Shapes& s = shared<Shapes>();
-  const int t = threadIdx.x, i = blockIdx.x * 64 + t;
-  s.rows[t / 32][t % 32] = in[i];
-  if (t == 0) s.count = 64;
-  s.rows[2 + t / 32][t % 32] = 0;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, i = blockIdx.x * 64 + threadIdx.x;
+  s.rows[warp][lane] = 0;
+  if (threadIdx.x == 0) s.count = 64;
+  __syncthreads();
+  s.rows[warp][lane] = in[i];
   if (wait) __syncthreads();
-  const int other = t ^ 32;  // in the other warp; without the barrier it has not been written, or nobody knows when
-  trace_value("seen", t, s.rows[wait ? other / 32 : 2 + other / 32][other % 32]);
-  out[i] = s.rows[wait ? other / 32 : 2 + other / 32][other % 32];
+  const float seen = s.rows[1 - warp][lane];
+  trace_value("seen", threadIdx.x, seen);
+  out[i] = seen;
 }
 
 // Two arrays in turn, more often than there can be steps between two meetings.

@@ -1,5 +1,5 @@
-// recording_test.cpp: a recording is the run: its bytes are the ledger's, its numbers those of the result, its steps the
-// same under each schedule; nothing follows a finding. What the page shows of it: player_test.sh.
+// recording_test.cpp: a recording is the run: its bytes are the ledger's, its numbers those of the result, its steps
+// the same under each schedule, and nothing follows a finding. What the page shows of it: player_test.sh.
 // ctest -R "^recording"
 #include "sim/report/recording.hpp"
 
@@ -107,9 +107,11 @@ TEST_CASE("the numbers that a kernel shows are those of its result: LSE = m + lo
   for (const Phase* phase : all_phases()) {
     if (!phase->features.lse) continue;
     CAPTURE(phase->features.phase);
-    const Recorded r = record(*phase, 40);
+    const std::int64_t N = phase->features.tiles ? 40 : 20;
+    const Recorded r = record(*phase, N);
     const auto m = last(r.recording, "m"), l = last(r.recording, "l");
-    for (long row = 0; row < 40; ++row) {
+    if (m.empty()) continue;  // 01 has no state
+    for (long row = 0; row < N; ++row) {
       REQUIRE(m.contains(row));
       REQUIRE(l.contains(row));
       // m in base 2 in kernels; phase 13 keeps the maximum of S itself.
@@ -120,7 +122,7 @@ TEST_CASE("the numbers that a kernel shows are those of its result: LSE = m + lo
       ++tried;
     }
   }
-  CHECK(tried >= 40 * 6);
+  CHECK(tried >= 20 + 40 * 6);
 }
 
 TEST_CASE("each warp's steps are the same under every schedule") {
@@ -181,7 +183,7 @@ TEST_CASE("on chip: the members of the struct, and from which rows of which arra
   CHECK(is(chip[0], "pair", 0, 512, 16));
   CHECK(is(chip[1], "rows", 512, 4608, 36));
   CHECK(is(chip[2], "count", 5120, 4, 1));
-  // Warp 1 of block 1 loads 32 numbers and stores them in row 1; zeros in row 3 come from nowhere.
+  // Warp 1 of block 1 stores zeros, which come from nowhere, in row 1, then the 32 numbers that it has loaded.
   bool found = false, zeros = false;
   for (const Recording::Step& step : r.steps)
     for (const Recording::Part& part : step.parts) {
@@ -189,7 +191,7 @@ TEST_CASE("on chip: the members of the struct, and from which rows of which arra
       REQUIRE(part.spans.size() == 1);
       const auto row = [](std::uint64_t n) { return 512 + n * 36 * 4; };
       if (part.source < 0) {
-        zeros = part.spans[0].first == row(3) && part.spans[0].end == row(3) + 128;
+        zeros = part.spans[0].first == row(1) && part.spans[0].end == row(1) + 128;
         continue;
       }
       CHECK(r.arrays[static_cast<std::size_t>(part.source)].name == "in");
@@ -209,13 +211,21 @@ TEST_CASE("a race: the recording ends there, with both threads and the place") {
     CHECK_THROWS_AS(on_checked::run_turned(1, false, {.order = order, .recording = &r}), Error);
     REQUIRE(r.finding.size() == 1);
     const Recording::Finding& f = r.finding[0];
-    CHECK(f.kind == (order == Order::forward ? "uninitialised" : "uninitialised"));
+    // The warp that comes second writes what the other's lane has read, or the other way round.
+    CHECK(f.kind == "race");
+    CHECK(f.text.find("race: write after read of shared Shapes+") == 0);
     CHECK(f.text.find("recording.cu:") != std::string::npos);
-    CHECK(f.text.find("remedy: ") != std::string::npos);
+    CHECK(f.text.find("remedy: put __syncthreads() between the two") != std::string::npos);
+    const unsigned second = order == Order::forward ? 1 : 0, lane = order == Order::forward ? 0 : 31;
+    REQUIRE(f.threads.size() == 2);
+    CHECK(f.threads[0].second == second * 32 + lane);
+    CHECK(f.threads[1].second == (1 - second) * 32 + lane);
     CHECK(f.on_chip);
     CHECK(f.place == 1);
+    CHECK(f.span.first == 512 + second * 36 * 4 + lane * 4);
     CHECK(f.span.end == f.span.first + 4);
-    CHECK(bytes(r)["in"].first < r.ledger.array("in").read_bytes);
+    // The first warp had read all of its numbers, the second one had read one.
+    CHECK(bytes(r) == Bytes{{"in", {33 * 4, 0}}, {"out", {0, 128}}});
     const std::size_t steps = r.steps.size();
     CHECK_THROWS_AS(on_checked::run_turned(1, false, {.recording = &r}), Error);  // a further launch adds nothing
     CHECK(r.steps.size() == steps);
@@ -223,9 +233,9 @@ TEST_CASE("a race: the recording ends there, with both threads and the place") {
   }
 }
 
-TEST_CASE("many blocks: the first ones step by step, all others in one step; the bytes are the ledger's") {
+TEST_CASE("many blocks: the first ones step by step, all others in one step, and the bytes are the ledger's") {
   Recording r;
-  on_checked::run_turned(1200, true, {.recording = &r});
+  on_checked::run_turned(1200, true, {.threads = 2, .recording = &r});
   CHECK(r.steps.size() < 4100);
   CHECK(r.steps.back().blocks > 500);
   CHECK(r.steps.back().blocks + r.steps[r.steps.size() - 2].block + 1 == 1200);

@@ -1,5 +1,6 @@
 // memory_recorder.hpp: the recording of a CPU phase: a step for each load and store of the two-level memory, and one
-// for the numbers that the phase shows in between. Use: MemoryRecorder recorder(recording); memory_observer = &recorder;
+// for the numbers that the phase shows in between.
+// Use: MemoryRecorder recorder(recording); memory_observer = &recorder;
 #pragma once
 #include <algorithm>
 #include <cstdint>

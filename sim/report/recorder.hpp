@@ -1,5 +1,5 @@
-// recorder.hpp: turns what the checked machine sees of one launch into the steps of a Recording. There is one only where
-// MachineOptions::recording asks for it: the launch then has one worker, and its blocks run one after another.
+// recorder.hpp: turns what the checked machine sees of one launch into the steps of a Recording. There is one only
+// where MachineOptions::recording asks for it: the launch then has one worker, and its blocks run one after another.
 // A warp's lanes run one by one here. Each lane's way is cut where its occupation changes (another array, a mark, a
 // wait, a value shown); what the lanes do between the same two cuts is one step of the warp.
 // Use: Machine::run makes it; Worker, Checker and Counters tell it.
