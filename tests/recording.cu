@@ -35,6 +35,16 @@ __global__ void in_turn(const float* a /*[n]*/, const float* b /*[n]*/, float* o
   out[threadIdx.x] = sum;
 }
 
+// A block that goes on for long.
+__global__ void tiles(const float* in /*[n]*/, float* out /*[32]*/, int n) {
+  float sum = 0;
+  for (int i = 0; i < n; ++i) {
+    sum += in[i];
+    __syncthreads();
+  }
+  out[threadIdx.x] = sum;
+}
+
 void run_turned(int blocks, bool wait, const MachineOptions& options) {
   Machine m(options);
   const std::vector<float> numbers(static_cast<std::size_t>(blocks) * 64, 1.0f);
@@ -49,6 +59,14 @@ void run_in_turn(int n, const MachineOptions& options) {
   const auto a = m.upload("a", numbers.data(), numbers.size()), b = m.upload("b", numbers.data(), numbers.size());
   const auto out = m.alloc<float>("out", 32);
   in_turn<<<1, 32>>>(a.data(), b.data(), out.data(), n);
+}
+
+void run_tiles(int n, const MachineOptions& options) {
+  Machine m(options);
+  const std::vector<float> numbers(static_cast<std::size_t>(n), 1.0f);
+  const auto in = m.upload("in", numbers.data(), numbers.size());
+  const auto out = m.alloc<float>("out", 32);
+  tiles<<<1, 32>>>(in.data(), out.data(), n);
 }
 
 }  // namespace flash::inline FLASH_MACHINE

@@ -7,6 +7,7 @@
   namespace flash::machine {                                             \
   void run_turned(int blocks, bool wait, const MachineOptions& options); \
   void run_in_turn(int n, const MachineOptions& options);                \
+  void run_tiles(int n, const MachineOptions& options);                  \
   }
 FLASH_RUNS(on_sim)
 FLASH_RUNS(on_checked)

@@ -86,7 +86,12 @@ FLASH_INLINE S& shared() {
 
 // Begins a named region of this warp in the trace; nothing on the GPU. `label` is a string literal.
 FLASH_INLINE void trace_mark(const char* label, long value = 0) { flash::simt::mark(label, value); }
-// Shows a number, of this row for instance, in the recording that the player plays; nothing on the GPU.
+// Shows a number, of this row for instance, in the recording that the player plays; nothing where there is none: on the
+// fast machine and on the GPU. `name` is a string literal.
+#if defined(FLASH_CHECKED)
 FLASH_INLINE void trace_value(const char* name, long row, float value) { flash::simt::show(name, row, value); }
+#else
+FLASH_INLINE void trace_value(const char*, long, float) {}
+#endif
 
 }  // namespace flash::inline FLASH_MACHINE

@@ -12,7 +12,7 @@
 namespace flash::simt {
 namespace {
 
-constexpr std::size_t kMostSteps = 4000;  // then the remaining blocks are one step
+constexpr std::size_t kMostSteps = 4000;  // all that follows is one step
 constexpr std::size_t kMostOpen = 24;     // segments of a warp between two meetings
 
 enum : int { kBegin, kMark, kLoad, kStore, kCompute, kWait, kValue };
@@ -74,9 +74,13 @@ void Recorder::begin_block(const Worker& worker) {
   warps_.assign(worker.warps.size(), {});
   loaded_.assign(worker.threads.size(), {});
   detailed_ = out_.steps.size() < kMostSteps;
-  if (detailed_ || !wanted()) return;
-  if (out_.steps.back().blocks == 0 || out_.steps.back().launch + 1 != out_.launches.size()) step(-1);
-  ++out_.steps.back().blocks;
+  if (!detailed_ && wanted()) ++rest().blocks;
+}
+
+// The step of all that is not shown step by step.
+Recording::Step& Recorder::rest() {
+  Recording::Step& last = out_.steps.back();
+  return last.blocks > 0 && last.launch + 1 == out_.launches.size() ? last : step(-1);
 }
 
 void Recorder::end_block() {
@@ -179,6 +183,14 @@ void Recorder::emit(unsigned w, std::size_t count) {
     const auto& [kind, label, number] = segment.key;
     if (kind == kMark) of.label = static_cast<const char*>(label) + (" " + std::to_string(number));
     if (segment.step.parts.empty() && segment.step.values.empty()) continue;
+    if (out_.steps.size() >= kMostSteps) {
+      Recording::Step& all = rest();
+      all.blocks = std::max<std::uint64_t>(all.blocks, 1);  // what is left of this one
+      for (const Recording::Part& p : segment.step.parts)
+        if (p.kind == Recording::Kind::read || p.kind == Recording::Kind::write)
+          part(all, p.kind, p.place).bytes += p.bytes;
+      continue;
+    }
     Recording::Step& made = step(static_cast<int>(w));
     made.parts = std::move(segment.step.parts), made.values = std::move(segment.step.values);
     made.requests = std::move(segment.step.requests);
@@ -200,6 +212,7 @@ void Recorder::arrives(unsigned w, Site site) {
   if (!wanted() || !detailed_) return;
   const std::size_t before = out_.steps.size();
   emit(w, warps_[w].open.size());
+  if (before >= kMostSteps) return;
   if (out_.steps.size() == before) step(static_cast<int>(w));
   out_.steps.back().waits = site_of(site);
 }
@@ -208,12 +221,13 @@ void Recorder::ends(unsigned w) {
   if (!wanted() || !detailed_) return;
   const std::size_t before = out_.steps.size();
   emit(w, warps_[w].open.size());
+  if (before >= kMostSteps) return;
   if (out_.steps.size() == before) step(static_cast<int>(w));
   out_.steps.back().ended = true;
 }
 
 void Recorder::released() {
-  if (wanted() && detailed_) step(-1).released = true;
+  if (wanted() && detailed_ && out_.steps.size() < kMostSteps) step(-1).released = true;
 }
 
 // ---- accesses ------------------------------------------------------------------------------------------------------
@@ -240,7 +254,7 @@ void Recorder::global(std::size_t owner, std::size_t offset, unsigned bytes, Acc
   const Outside outside;
   if (!wanted()) return;
   const std::size_t array = array_of(owner);
-  Recording::Step* to = detailed_ ? nullptr : &out_.steps.back();
+  Recording::Step* to = detailed_ ? nullptr : &rest();
   if (detailed_) {
     Segment* in = &after_values();
     if (in->array != static_cast<std::ptrdiff_t>(array) || in->computes)

@@ -75,6 +75,7 @@ class Recorder {
   std::size_t place_of(std::size_t offset);
   std::size_t array_of(std::size_t owner);
   Recording::Step& step(int warp);
+  Recording::Step& rest();
   void emit(unsigned warp, std::size_t count);
 
   Recording& out_;
