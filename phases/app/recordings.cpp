@@ -52,7 +52,7 @@ int main(int count, char** words) {
     if (can.tiles)
       blocks = can.kernel ? std::vector<Blocks>(can.blocks.begin(), can.blocks.end())
                           : std::vector<Blocks>{{32, 16}, {16, 32}};
-    for (const std::int64_t N : can.tiles ? std::vector<std::int64_t>{64, 100} : std::vector<std::int64_t>{16, 20})
+    for (const std::int64_t N : can.tiles ? std::vector<std::int64_t>{64, 80} : std::vector<std::int64_t>{16, 20})
       for (const Blocks b : blocks)
         for (const Causal causal : {Causal::None, Causal::TopLeft})
           if (causal == Causal::None || can.causal) record(*phase, N, b, causal, all);
