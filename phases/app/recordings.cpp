@@ -44,20 +44,20 @@ int main(int count, char** words) {
     return 2;
   }
   std::vector<std::string> all;
-  for (const Phase* phase : all_phases()) {
-    const Features& can = phase->features;
-    if (can.kernel && !available(can, Where::Checked)) continue;
-    // Without tiles a row is a step of its own: few rows.
-    std::vector<Blocks> blocks = {{0, 0}};
-    if (can.tiles)
-      blocks = can.kernel ? std::vector<Blocks>(can.blocks.begin(), can.blocks.end())
-                          : std::vector<Blocks>{{32, 16}, {16, 32}};
-    for (const std::int64_t N : can.tiles ? std::vector<std::int64_t>{64, 80} : std::vector<std::int64_t>{16, 20})
-      for (const Blocks b : blocks)
-        for (const Causal causal : {Causal::None, Causal::TopLeft})
-          if (causal == Causal::None || can.causal) record(*phase, N, b, causal, all);
-  }
   try {
+    for (const Phase* phase : all_phases()) {
+      const Features& can = phase->features;
+      if (can.kernel && !available(can, Where::Checked)) continue;
+      // Without tiles a row is a step of its own: few rows.
+      std::vector<Blocks> blocks = {{0, 0}};
+      if (can.tiles)
+        blocks = can.kernel ? std::vector<Blocks>(can.blocks.begin(), can.blocks.end())
+                            : std::vector<Blocks>{{32, 16}, {16, 32}};
+      for (const std::int64_t N : can.tiles ? std::vector<std::int64_t>{64, 80} : std::vector<std::int64_t>{16, 20})
+        for (const Blocks b : blocks)
+          for (const Causal causal : {Causal::None, Causal::TopLeft})
+            if (causal == Causal::None || can.causal) record(*phase, N, b, causal, all);
+    }
     write_file(words[1], player_page(all));
   } catch (const Error& e) {
     std::fprintf(stderr, "flash-recordings: %s\n", e.what());
