@@ -130,11 +130,12 @@ done
 [ -f "$file" ] || refuse "$file is not there; expected a CUDA program; check its name"
 [ -r "$file" ] || refuse "$file cannot be read; expected a CUDA program; check its permissions"
 if [ -n "$player" ]; then
-  [ "$machine" = checked ] && [ -z "$program" ] ||
+  [ "$machine$program" = checked ] ||
     refuse '--player is given with --sim or -o; expected a checked run, which sees each access; leave them out'
   folder=$(dirname "$player")
-  [ -d "$folder" ] && [ -w "$folder" ] && [ ! -d "$player" ] ||
+  if [ ! -d "$folder" ] || [ ! -w "$folder" ] || [ -d "$player" ]; then
     refuse "--player is $player; expected a file in a folder that can be written; choose another path"
+  fi
 fi
 
 # CXX, ROOT, LIBRARY, LAUNCHES, FLAGS_checked, FLAGS_sim, LIBRARIES, WRAPPED.
