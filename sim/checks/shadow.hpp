@@ -27,6 +27,7 @@
 #include "sim/core/device_memory.hpp"
 #include "sim/core/variables.hpp"
 #include "sim/counters/counters.hpp"
+#include "sim/report/recorder.hpp"
 
 namespace flash::simt {
 
@@ -272,7 +273,8 @@ class Checker : public Observer {
   Worker& worker_;
   GlobalShadow& global_;
   RegisterLog registers_;
-  Cells cells_;  // of shared memory
+  Recorder* recorder_ = nullptr;  // of the worker
+  Cells cells_;                   // of shared memory
   const std::byte* shared_;
   std::size_t shared_bytes_ = 0, quick_bytes_ = 0;  // the latter a multiple of 16
   std::uint64_t now_ = 0, chunk_end_ = 0;
@@ -588,6 +590,8 @@ template <unsigned kBytes, Access kAccess>
     const unsigned s = site(site_key);
     const Epoch mine = running_ | Epoch{s} << kThreadBits | flags<kAccess>();
     counters.log(s, reinterpret_cast<std::uintptr_t>(at), kBytes, kAccess, kSharedSpace);
+    if (recorder_) [[unlikely]]
+      recorder_->chip(in_shared, kBytes, kAccess);
     touch_all<false, kBytes, kAccess>(cells_, in_shared, mine, false, address);
     if (is_volatile(kAccess)) order_volatile(address, is_write(kAccess));
     return;
@@ -607,6 +611,8 @@ template <unsigned kBytes, Access kAccess>
     // The constant cache serves one address at a time and is no part of global memory's traffic.
     if (!array.constant)
       counters.log(s, reinterpret_cast<std::uintptr_t>(at), kBytes, kAccess, static_cast<unsigned>(owner));
+    if (recorder_ && !array.constant) [[unlikely]]
+      recorder_->global(owner, in_array, kBytes, kAccess);
     if (is_write(kAccess) && !worker_.copies.empty()) [[unlikely]]
       if (const Copy* const copy = worker_.copies.reading(address, kBytes))
         disturbs_copy(*copy, kAccess, mine, address, kBytes);

@@ -18,6 +18,7 @@
 #include "sim/core/bulk.hpp"
 #include "sim/core/copies.hpp"
 #include "sim/core/fiber.hpp"
+#include "sim/core/members.hpp"
 #include "sim/core/named_barriers.hpp"
 #include "sim/core/observer.hpp"
 #include "sim/core/padding.hpp"
@@ -98,6 +99,8 @@ struct CallFrame {
   const void* return_address;
 };
 
+class Recorder;
+
 class Worker {
  public:
   Worker();
@@ -108,7 +111,7 @@ class Worker {
   // What a kernel calls (see simt.hpp).
   int barrier(Vote vote, int predicate, Site site, const CallFrame* frame);
   std::uint64_t warp_op(WarpOp op, unsigned mask, std::uint64_t value, Site site, unsigned param, unsigned width);
-  std::byte* shared_memory(std::size_t bytes, const char* type, Padding padding);
+  std::byte* shared_memory(std::size_t bytes, const char* type, Padding padding, Members members);
   void before_atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site);
   void before_volatile_read(const void* pc);
   void let_others_run(Site site, const void* pc);
@@ -164,6 +167,7 @@ class Worker {
   Stuck::Look look;                // of this launch
   Tracer tracer;
   std::unique_ptr<Observer> observer;  // none in the fast build
+  Recorder* recorder = nullptr;        // none unless MachineOptions::recording asks for it
 
  private:
   friend class Bulk;  // whose threads wait, too
@@ -172,6 +176,7 @@ class Worker {
   void choose();
   void make_ready(unsigned thread);
   void compare_calls(const CallFrame* frame);
+  void met(unsigned warp);
   void complete_barrier();
   void shuffle(Thread& thread, const Thread* t, unsigned lanes, unsigned mask);
   void complete(Warp& warp, unsigned first_thread, const OpenOp& op);

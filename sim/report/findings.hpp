@@ -150,6 +150,7 @@ class FindingLog {
   bool any(unsigned block) const { return !findings_.empty() && findings_.back().block == block; }
   RawFinding& add(RawFinding finding) { return findings_.emplace_back(std::move(finding)); }
   std::deque<RawFinding> take();
+  const std::deque<RawFinding>& all() const { return findings_; }
 
  private:
   using Key = std::tuple<const char*, std::uintptr_t, std::uintptr_t>;
