@@ -86,7 +86,7 @@ def attention(q, k, v, causal=None, scale=None, with_lse=False, phase=0):
     with torch.cuda.device(q.device):
         bytes_wanted = ctypes.c_size_t()
         check(library.flashphases_workspace(args, bytes_wanted))
-        workspace = torch.empty(bytes_wanted.value, dtype=torch.uint8, device=q.device)
+        workspace = torch.zeros(bytes_wanted.value, dtype=torch.uint8, device=q.device)
         check(library.flashphases_forward(args, workspace.data_ptr(), bytes_wanted.value,
                                           torch.cuda.current_stream().cuda_stream))
     return (o, lse) if with_lse else o
