@@ -43,4 +43,7 @@ inline void check_launch(Profile profile, const std::array<unsigned, 3>& grid, c
            "use smaller tiles");
 }
 
+// How many multiprocessors a persistent grid finds on the simulator: two, so that its blocks draw work in turn.
+inline constexpr int simulated_multiprocessors = 2;
+
 }  // namespace flash

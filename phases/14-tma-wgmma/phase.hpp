@@ -21,11 +21,24 @@ inline constexpr Features features{
 
 extern Phase phase;
 
-// What the phase moves, and those after it that copy alike.
-HbmBytes hbm_bytes(const Sizes& sizes, Blocks blocks);
 // What is moved by whole tiles: O and LSE once; Q once, or only where its tile sees a key; for each Q tile the K/V tiles
 // that its last row sees, up to the last key that any row of Q sees.
-HbmBytes hbm_bytes_of_tiles(const Sizes& sizes, Blocks blocks, bool all_of_q);
+inline HbmBytes hbm_bytes_of_tiles(const Sizes& s, Blocks blocks, bool all_of_q) {
+  const std::int64_t heads = s.B * s.H, row = s.D * s.element_bytes;
+  std::int64_t keys = 0, q_rows = 0;
+  for (std::int64_t i = 0; i < s.Sq; i += blocks.Br) {
+    const std::int64_t end = std::min(i + blocks.Br, s.Sq), seen = s.visible(end - 1);
+    keys += std::min((seen + blocks.Bc - 1) / blocks.Bc * blocks.Bc, s.visible(s.Sq - 1));
+    q_rows += all_of_q || seen > 0 ? end - i : 0;
+  }
+  const std::int64_t read = q_rows * row + 2 * keys * row, written = s.Sq * row + (s.lse ? s.Sq * 4 : 0);
+  return {static_cast<std::uint64_t>(heads * read), static_cast<std::uint64_t>(heads * written)};
+}
+
+// What phases 14 to 16 move.
+inline HbmBytes hbm_bytes(const Sizes& s, Blocks blocks) {
+  return hbm_bytes_of_tiles(s, blocks, false);
+}
 
 // O = softmax(Q Kᵀ · scale) V on the machine that `where` names.
 template <class T>

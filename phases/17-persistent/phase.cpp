@@ -3,13 +3,7 @@
 // Use: phase.hpp declares what is here.
 #include "phases/17-persistent/phase.hpp"
 
-#include "phases/14-tma-wgmma/phase.hpp"
-
 namespace flash::phase17 {
-
-HbmBytes hbm_bytes(const Sizes& s, Blocks blocks) {
-  return phase14::hbm_bytes_of_tiles(s, blocks, true);
-}
 
 constinit Phase phase{features, hbm_bytes};
 

@@ -2,7 +2,9 @@
 // New since 16: one block per multiprocessor draws tiles; O leaves by stmatrix and TMA while the next tile begins.
 // Use: Run run = phase17::forward(problem, Where::Checked);
 #pragma once
+#include "phases/14-tma-wgmma/phase.hpp"
 #include "phases/common/phase.hpp"
+#include "sim/limits.hpp"
 
 namespace flash::phase17 {
 
@@ -21,8 +23,16 @@ inline constexpr Features features{
 
 extern Phase phase;
 
-// What the phase moves, and those after it that copy alike.
-HbmBytes hbm_bytes(const Sizes& sizes, Blocks blocks);
+// What phases 17 to 19 move on the simulator: whole tiles, all of Q, and the counter, from which each block draws one
+// number for each of its Q tiles and one more; one block resets it.
+inline HbmBytes hbm_bytes(const Sizes& s, Blocks blocks) {
+  HbmBytes bytes = phase14::hbm_bytes_of_tiles(s, blocks, true);
+  const std::int64_t tiles = s.B * s.H * ((s.Sq + blocks.Br - 1) / blocks.Br);
+  const std::int64_t draws = tiles + std::min<std::int64_t>(tiles, simulated_multiprocessors);
+  if (tiles > 0)
+    bytes.read += static_cast<std::uint64_t>(4 * draws), bytes.written += static_cast<std::uint64_t>(4 * (draws + 1));
+  return bytes;
+}
 
 // O = softmax(Q Kᵀ · scale) V on the machine that `where` names.
 template <class T>

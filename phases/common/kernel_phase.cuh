@@ -121,7 +121,7 @@ inline std::int64_t shared_memory_of(const MachineOptions& options) {
 #endif
 }
 
-// Multiprocessors of the current device; the simulator has two, so that its blocks draw work in turn.
+// Multiprocessors of the current device.
 inline int multiprocessors() {
 #ifdef __CUDACC__
   int device = 0, count = 0;
@@ -129,7 +129,7 @@ inline int multiprocessors() {
   check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "number of multiprocessors");
   return count;
 #else
-  return 2;
+  return simulated_multiprocessors;
 #endif
 }
 
