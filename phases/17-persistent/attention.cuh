@@ -7,10 +7,10 @@
 
 namespace flash::phase17::inline FLASH_MACHINE {
 
+// #region tiles
 using namespace phase14::FLASH_MACHINE;  // products, softmax, output
 using phase15::kConsumerRegisters, phase15::kProducerRegisters, phase15::Ring;
 
-// #region tiles
 // What the block does next: a Q tile of a head; head < 0: nothing more.
 struct Work {
   int head, q_tile;
