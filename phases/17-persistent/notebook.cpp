@@ -308,8 +308,8 @@ CELL("What leaves, and by whom") {
 
 // %% [markdown]
 // ```{answer}
-// 512, and 8: one box for each 64 rows. The stores to shared memory, which take their place, are a quarter as many, since
-// `stmatrix` moves four registers of each lane. Six more are the numbers that were drawn.
+// 512, and 8: four Q tiles, and a box for each of two warpgroups. The stores to shared memory, which take the place of the
+// 512, are a quarter as many, since `stmatrix` moves four registers of each lane. Six more are the numbers that were drawn.
 // ```
 //
 // **What you saw.** A block that stays hides the beginning and the end of a Q tile behind its neighbours. All it takes

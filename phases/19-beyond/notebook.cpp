@@ -146,8 +146,8 @@ CELL("What a warpgroup passes over") {
 
 // %% [markdown]
 // ```{answer}
-// 10 and 12. The four squares on the diagonal and the six below it are needed. Phase 18 has two blocks: in the first
-// both warpgroups multiply 2 tiles, in the second 4.
+// 10 and 12. The four squares on the diagonal and the six below it are needed. In phase 18 there are two blocks: in the
+// first both warpgroups multiply 2 tiles, in the second 4.
 // ```
 //
 // ```{region} attention.cuh setup
