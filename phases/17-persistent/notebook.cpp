@@ -2,16 +2,16 @@
 // # 17 · A block that stays
 //
 // **Question.** In phase 16 the tensor cores are busy in the middle of a block's life, but not at its ends. In the
-// beginning the block makes its barriers and waits for Q and the first K tile. In the end it writes O. A second block on
-// the same multiprocessor could fill these gaps, but there is no room for one: at D = 128 a block takes well over half
-// of the shared memory. With N = 512 a block has four K/V tiles between its two ends. How can one Q tile's ends be
+// beginning the block makes its barriers and waits for Q and the first K tile. In the end it writes O. A second block
+// on the same multiprocessor could fill these gaps, but there is no room for one: at D = 128 a block takes well over
+// half of the shared memory. With N = 512 a block has four K/V tiles between its two ends. How can one Q tile's ends be
 // hidden behind the middle of another?
 //
 // **Idea.** The block does not end. As many blocks are launched as there are multiprocessors, and each takes one Q tile
 // after the other. It draws their numbers from a counter in global memory, so a block that is done early simply draws
-// more often. That makes it a *persistent kernel*. The producer draws the next number while the consumers still multiply,
-// and loads the next tile's Q, K and V as soon as there is room. The consumers put O into shared memory, one thread
-// begins a TMA store, and the next tile begins while O is on its way.
+// more often. That makes it a *persistent kernel*. The producer draws the next number while the consumers still
+// multiply, and loads the next tile's Q, K and V as soon as there is room. The consumers put O into shared memory, one
+// thread begins a TMA store, and the next tile begins while O is on its way.
 //
 // **Changed since 16.** A loop over Q tiles around both roles; a second loading thread; two more pairs of barriers; and
 // O's way out. What is done for one Q tile has stayed as it was.
@@ -93,16 +93,15 @@ CELL("Three Q tiles, one after the other") {
 }
 
 // %% [markdown]
-// The shorter the sequences, the larger the share of the gaps. For the same reason phase 17 is the largest step of this
-// part at N = 512, and a small one at N = 8192.
+// The shorter the sequences, the larger the share of the gaps.
 //
 // ## Who does what
 //
 // ```{region} attention.cuh tiles
 // ```
 //
-// Two things are new in shared memory. `work` says which Q tile comes next, and O has a place of its own, from which TMA
-// fetches it. K and V have the stages that they had.
+// Two things are new in shared memory. `work` says which Q tile comes next, and O has a place of its own, from which
+// TMA fetches it. K and V have the stages that they had.
 //
 // The work is listed in an order that everybody can compute from a number, and a number is drawn with one `atomicAdd`:
 //
@@ -110,9 +109,10 @@ CELL("Three Q tiles, one after the other") {
 // ```
 //
 // Without a mask, all Q tiles take equally long. They go head by head, so that the blocks at work read the K and V of
-// few heads, which then are in the L2 cache. With a causal mask the last Q tile of a head is the longest. If it came
-// last, all other blocks would wait for it. So the longest tiles of several heads come first, and the short ones fill
-// the gaps in the end. "Several" is a *section*: as many heads as have K and V that fit into the cache together.
+// few heads, which then are in the L2 cache. With a causal mask the last Q tile of a head is the longest. If it were
+// begun last, all others would be done and wait for it. So the longest tiles of several heads come first, and the short
+// ones fill the gaps in the end. "Several" is a *section*: as many heads as have K and V that fit into the cache
+// together.
 //
 // A block whose number is too large leaves. Each block draws exactly one such number, so the one who draws the very
 // last of them knows that nobody will draw again. It sets the counter to 0 for the next launch.
@@ -185,18 +185,19 @@ CELL("In which order") {
 // ```{region} attention.cuh producer
 // ```
 //
-// The first one draws a number, writes the work into shared memory and arrives at `work_full`. Then it waits for `Q_empty`
-// and loads Q. The second one reads the work and loads K and V. It goes from the last K tile of one Q tile straight to
-// the first K tile of the next. If one thread did both, the next K tile would have to wait until Q's place is free.
+// The first one draws a number, writes the work into shared memory and arrives at `work_full`. Then it waits for
+// `Q_empty` and loads Q. The second one reads the work and loads K and V. It goes from the last K tile of one Q tile
+// straight to the first K tile of the next. If one thread did both, the next K tile would have to wait until Q's place
+// is free.
 //
 // Who has to have read `work` before it may be written again? All eight warps of the consumers, and the thread that
-// loads K and V: `work_empty` has kWarps + 1 arrivals. That thread arrives late on purpose, when it has three K/V tiles
-// left to load. A number that is drawn early binds a tile to this block, while another block may be free for it sooner.
-// On an H200, drawing earlier made nothing faster.
+// loads K and V: `work_empty` has kWarps + 1 arrivals. That thread arrives late on purpose, when it has come to the
+// third K/V tile from the end. A number that is drawn early binds a tile to this block, while another block may be free
+// for it sooner. On an H200, drawing earlier made nothing faster.
 //
-// Rows that see no key used to skip the loop. Here each Q tile has at least one K/V tile, so that all roles count alike:
-// `Keys` gives such rows a tile from far beyond the end of K. TMA fills it with zeros and reads nothing, and the mask
-// hides all of it.
+// Rows that see no key used to skip the loop. Here each Q tile has at least one K/V tile, so that all roles count
+// alike: `Keys` gives such rows a tile from far beyond the end of K. TMA fills it with zeros and reads nothing, and the
+// mask hides all of it.
 //
 // ## The consumers
 //
@@ -216,7 +217,7 @@ CELL("In which order") {
 // swizzled as TMA expects it. Then a box of 64 × 64 leaves for each panel, as whole rows of 128 bytes, and rows beyond
 // the end of O are dropped by TMA itself. In phase 16 a lane stored 4 bytes at a time.
 //
-// Four words guard this way:
+// Four instructions guard this way:
 //
 // - `fence_proxy_async`: TMA reads shared memory by a way of its own. Without the fence it may not see what the lanes
 //   have just stored. (Exhibit `tma_no_proxy_fence` of tests/simt/museum_tma.cu.)
@@ -226,8 +227,8 @@ CELL("In which order") {
 //   that began it can wait for it; a second `bar_sync` tells the others. (`tma_staging_reused`)
 // - `cp_async_bulk_wait<0>` before the block ends: its shared memory must live until then. (`tma_left_early`)
 //
-// The fence and the two waits were left out of a kernel like this one, one at a time, and an H200 gave the right results
-// in every run. The checked simulator reports each, because it lets a store read as late as it may.
+// The fence and the two waits were left out of a kernel like this one, one at a time, and an H200 gave the right
+// results in every run. The checked simulator reports each, because it lets a store read as late as it may.
 //
 // ## The launch
 //
@@ -270,8 +271,8 @@ CELL("The same bits, whoever draws what") {
 // two blocks share them.
 //
 // ```{question}
-// In phase 16 the lanes store O, two elements at a time. How many store instructions of a warp is that, and how many boxes
-// leave in phase 17?
+// In phase 16 the lanes store O, two elements at a time. How many store instructions of a warp is that, and how many
+// boxes leave in phase 17?
 // ```
 
 // %% tags=["hide-input"]
@@ -308,16 +309,17 @@ CELL("What leaves, and by whom") {
 
 // %% [markdown]
 // ```{answer}
-// 512, and 8: four Q tiles, and a box for each of two warpgroups. The stores to shared memory, which take the place of the
-// 512, are a quarter as many, since `stmatrix` moves four registers of each lane. Six more are the numbers that were drawn.
+// 512, and 8: four Q tiles, and a box for each of two warpgroups. The stores to shared memory, which take the place of
+// the 512, are a quarter as many, since `stmatrix` moves four registers of each lane. Six more are the numbers that
+// were drawn.
 // ```
 //
 // **What you saw.** A block that stays hides the beginning and the end of a Q tile behind its neighbours. All it takes
 // is a number that passes through shared memory, and a store that needs no thread. A persistent kernel also chooses its
 // own order.
 //
-// **Measured** on an H200: [the end of part 4](../../docs/book/part-4.md) has the table. This step is the largest of the
-// part for short sequences.
+// **Measured** on an H200: [the end of part 4](../../docs/book/part-4.md) has the table. For short sequences this step
+// is the largest of the part; for long ones it is worth much less.
 //
 // **Exercise.** 1. Let one thread both draw and load everything. Where does it wait longer than necessary? 2. Why does
 // `work_empty` have one arrival more than `Q_empty`? 3. A block with a number that is too large leaves the counter

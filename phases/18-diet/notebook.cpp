@@ -57,8 +57,8 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
 //
 // Once Q has been fetched, its place in shared memory is free for the next Q tile. But free when? `ldmatrix` reads by
 // the ordinary way, and TMA will write by its own. So the lane puts `fence_proxy_async` between the two, and it arrives
-// at `Q_empty` only when the first S is done, which needs what was fetched. A release right behind `ldmatrix` went wrong
-// in a trial on an H200: the arrival overtook the fetch, TMA overwrote Q, and a few rows were wrong in five of six runs.
+// at `Q_empty` only when the first S is done, which needs what was fetched. A release right behind `ldmatrix` went
+// wrong in a trial on an H200: the arrival overtook the fetch, TMA overwrote Q, and a few rows were wrong in most runs.
 // (The checked simulator reports it: exhibit `tma_q_released_early` of tests/simt/museum_tma.cu.)
 //
 // ```{region} attention.cuh tiles
@@ -67,8 +67,8 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
 // There is room left for one more stage, and K gets it, since S runs ahead of PV.
 //
 // ```{question}
-// D = 64, tiles of 128 × 128. For a K/V tile, a warpgroup's products read Q, K and V out of shared memory in phase 17. How
-// many bytes is that, and how many are left in phase 18?
+// D = 64, tiles of 128 × 128. For a K/V tile, a warpgroup's products read Q, K and V out of shared memory in phase 17.
+// How many bytes is that, and how many are left in phase 18?
 // ```
 
 // %% tags=["hide-input"]
@@ -98,16 +98,16 @@ CELL("What wgmma reads") {
 //
 // ## The maximum
 //
-// Of a tile of 128 keys a lane has 64 scores, 32 of each of its two rows, and for each score there is one `fmaxf`. Hopper
-// has an instruction for the maximum of three integers, which halves that. The bits of floats that are not negative are in the
-// same order as the floats, when they are read as integers. A negative float is a negative integer, so it can never win
-// against one that is not negative. Only among negative floats the order is reversed.
+// Of a tile of 128 keys a lane has 64 scores, 32 of each of its two rows, and for each score there is one `fmaxf`.
+// Hopper has an instruction for the maximum of three integers, which halves that. The bits of floats that are not
+// negative are in the same order as the floats, when they are read as integers. A negative float is a negative integer,
+// so it can never win against one that is not negative. Only among negative floats the order is reversed.
 //
 // ```{region} attention.cuh maximum
 // ```
 //
-// So the result is right if it is 0 or more. If it is less, or if it is not moderate, the whole warp votes for the path
-// of phase 14, which also subtracts m first. Rows that have seen no key take it, too: their −∞ is negative.
+// So the result is right if it is 0 or more. If it is less, or if it is not moderate, the vote sends the whole warp the
+// way of phase 14, which also subtracts m first. Rows that have seen no key take it, too: their −∞ is negative.
 //
 // ```{question}
 // All scores of a row are negative. What does `integer_maxima` find, and what becomes of the row?
@@ -207,9 +207,9 @@ CELL("From one Q tile to the next") {
 }
 
 // %% [markdown]
-// In phase 17 the first S of a Q tile has nothing to run beside. Here it stands where an S always stands: right before a
-// PV, which runs beside its softmax. The code pays for it. Two Q tiles are under way at once, so what belongs to the one
-// that ends has a name of its own, `done` and `its_rows`, while `work`, `keys` and `rows` belong to the next.
+// In phase 17 the first S of a Q tile has nothing to run beside. Here it stands where an S always stands: right before
+// a PV, which runs beside its softmax. The code pays for it. Two Q tiles are under way at once, so what belongs to the
+// one that ends has a name of its own, `done` and `its_rows`, while `work`, `keys` and `rows` belong to the next.
 //
 // ```{region} attention.cuh steps
 // ```
@@ -217,9 +217,6 @@ CELL("From one Q tile to the next") {
 // ```
 //
 // `step` is compiled twice, as in phase 13: for tiles that may be masked, and for those that are not.
-//
-// `finish` needs registers for O that are scaled and packed, and P of the next Q tile would need 32 at the same time. So
-// P is rounded only after `finish`; until then the probabilities stay in S.
 //
 // Setup, producers and launch have the shape that they had:
 //
@@ -239,9 +236,9 @@ CELL("From one Q tile to the next") {
 // ## Run it
 //
 // The products take the same numbers in the same order, wherever Q comes from, and a maximum is the same number however
-// it was found. Only the path that subtracts m first rounds in another way. With a causal mask the first rows may take it:
-// row 0 sees one key, whose score is as often negative as not, and then its whole warp takes that path. Here K has the
-// sign that makes it so.
+// it was found. Only the path that subtracts m first rounds in another way. With a causal mask the first rows may take
+// it: row 0 sees one key, whose score is as often negative as not, and then its whole warp takes that path. Here K has
+// the sign that makes it so.
 
 // %% tags=["hide-input"]
 CELL("The same bits, and where not") {
@@ -283,12 +280,13 @@ CELL("The same bits, and where not") {
 // ## What did not help
 //
 // - **Turns.** FlashAttention-3 lets its two warpgroups take turns by named barriers: while one has its softmax, the
-//   other multiplies ("ping-pong"). In this kernel it changed the speed by less than one per cent, so it is left out.
+//   other multiplies ("ping-pong"). In this kernel it made no difference that could be measured, so it is left out.
 //   With two warpgroups and a PV that runs beside each softmax, the tensor cores have work without it.
 // - **The exponentials before the wait.** The code waits for PV behind the softmax. The compiler moves most of the
-//   exponentials behind that wait. Forcing them in front of it, in phases 16 to 18, made the kernels slower by 4 to 8 %.
-// - **A fence less.** `fence_proxy_async` behind `ldmatrix` costs nothing that could be measured, so nothing is saved by
-//   arguing it away.
+//   exponentials behind that wait. Forcing them in front of it, in phases 16 to 18, made the kernels slower by several
+//   per cent.
+// - **A fence less.** `fence_proxy_async` behind `ldmatrix` costs nothing that could be measured, so nothing is saved
+//   by arguing it away.
 //
 // **What you saw.** Each of the four changes is small, and so is the gain. A kernel at this point gains by asking, for
 // each instruction, whether the tensor cores had to wait for it.

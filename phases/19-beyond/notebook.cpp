@@ -1,8 +1,8 @@
 // %% [markdown]
 // # 19 · A design for each head dimension
 //
-// **Question.** Phase 18 was made for D = 128. There two warpgroups of 64 rows fill the registers, and three stages of K
-// and two of V fill the shared memory. At D = 64 half of all that lies idle, and phase 18 has no kernel for D = 256 at
+// **Question.** Phase 18 was made for D = 128. There two warpgroups of 64 rows fill the registers, and three stages of
+// K and two of V fill the shared memory. At D = 64 much of that lies idle, and phase 18 has no kernel for D = 256 at
 // all. What is short there, and what is the design that has enough of it?
 //
 // **Idea.** Two budgets decide: 64 Ki registers and 227 KiB of shared memory for a block. O takes D/2 registers of each
@@ -14,8 +14,8 @@
 // - D = 256: O takes 128 registers and Q 64 KiB of shared memory. Q cannot stay in registers, tiles have 64 or 80 keys,
 //   and there is no room for O on its way out. It is stored from registers, after an exchange between lanes.
 //
-// **Changed since 18.** What was a constant is in a table. A warpgroup passes over tiles that only others see. At
-// D = 256 O has a third way out.
+// **Changed since 18.** What was a constant is in a table. A warpgroup passes over tiles that only others see. At D =
+// 256 O has a third way out.
 
 // %% tags=["hide-input"]
 #include "phases/19-beyond/phase.hpp"
@@ -116,11 +116,11 @@ CELL("What fits") {
 //
 // ## Tiles that only others see
 //
-// A block of 256 rows on the diagonal needs up to four K/V tiles of 64 keys, but its first 64 rows need only one of them.
-// In phases 14 to 18 a warpgroup multiplied them all and masked what it did not see. Here each warpgroup counts its own
-// tiles, `my_tiles`. The loop begins with the last tile, so those that it does not see come first, and it passes over them:
-// it waits until a stage is full and releases it at once (`pass_K`, `pass_V`). It cannot skip the wait. An arrival
-// counts for the phase that the barrier is in, and without the wait it might be too early.
+// A block of 256 rows on the diagonal needs up to four K/V tiles of 64 keys, but its first 64 rows need only one of
+// them. In phases 14 to 18 a warpgroup multiplied them all and masked what it did not see. Here each warpgroup counts
+// its own tiles, `my_tiles`. The loop begins with the last tile, so those that it does not see come first, and it
+// passes over them: it waits until a stage is full and releases it at once (`pass_K`, `pass_V`). It cannot skip the
+// wait. An arrival counts for the phase that the barrier is in, and without the wait it might be too early.
 //
 // ```{question}
 // One head, N = 256, causal, D = 64, tiles of 256 × 64. All products together are 16 squares of 64 × 64 scores. How
@@ -159,12 +159,12 @@ CELL("What a warpgroup passes over") {
 //
 // Three lines of these look as if they could stand elsewhere.
 //
-// - `wait_for_output` comes before the exponentials, right behind the maximum. What follows it, such as the rescaling of
-//   O, can then run in the shadow of the exponentials. At D = 64 and 256 that was measured to be faster; at D = 128 it
-//   was not, so phase 18 waits behind them.
-// - `Q.next()` stands in `next_work`, on a path that all lanes take. Inside a branch, the compiler did not know that the
-//   place of Q is the same for all lanes. It kept the addresses in each lane's registers and copied them for each
-//   `wgmma` to those of the warp, which the instruction wants, four `R2UR` each time. D = 64 was 8 % slower.
+// - `wait_for_output` comes before the exponentials, right behind the maximum. What follows it, such as the rescaling
+//   of O, can then run in the shadow of the exponentials. At D = 64 and 256 that was measured to be faster; at D = 128
+//   it was not, so phase 18 waits behind them.
+// - `Q.next()` stands in `next_work`, on a path that all lanes take. Inside a branch, the compiler did not know that
+//   the place of Q is the same for all lanes. It kept the addresses in each lane's registers and copied them for each
+//   `wgmma` to those of the warp, which the instruction wants, four `R2UR` each time. D = 64 was clearly slower.
 // - `uniform()` has the same purpose: `my_tiles`, `masked` and `unseen` are the same in all lanes, and now the compiler
 //   knows it.
 //
@@ -281,6 +281,6 @@ CELL("The bits of phase 18, and what it cannot do") {
 // beside the libraries.
 //
 // **Exercise.** 1. Which design would you try for D = 96? Work out its registers and its shared memory. 2. Five
-// warpgroups of consumers at D = 64: how many registers has each, and what fits? 3. In `store_rows`, exchange with
-// lane ^ 2 first. Does the result change? 4. Let `pass_K` arrive without waiting. With how many stages is that wrong, and
+// warpgroups of consumers at D = 64: how many registers has each, and what fits? 3. In `store_rows`, exchange with lane
+// ^ 2 first. Does the result change? 4. Let `pass_K` arrive without waiting. With how many stages is that wrong, and
 // what would the checked simulator say?
