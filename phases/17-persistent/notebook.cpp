@@ -1,3 +1,327 @@
-// stub
+// %% [markdown]
+// # 17 · A block that stays
+//
+// **Question.** In phase 16 the tensor cores are busy in the middle of a block's life, but not at its ends. In the
+// beginning the block makes its barriers and waits for Q and the first K tile. In the end it writes O. A second block
+// on the same multiprocessor could fill these gaps, but there is no room for one: at D = 128 a block takes well over
+// half of the shared memory. With N = 512 a block has four K/V tiles between its two ends. How can one Q tile's ends be
+// hidden behind the middle of another?
+//
+// **Idea.** The block does not end. As many blocks are launched as there are multiprocessors, and each takes one Q tile
+// after the other. It draws their numbers from a counter in global memory, so a block that is done early simply draws
+// more often. That makes it a *persistent kernel*. The producer draws the next number while the consumers still
+// multiply, and loads the next tile's Q, K and V as soon as there is room. The consumers put O into shared memory, one
+// thread begins a TMA store, and the next tile begins while O is on its way.
+//
+// **Changed since 16.** A loop over Q tiles around both roles; a second loading thread; two more pairs of barriers; and
+// O's way out. What is done for one Q tile has stayed as it was.
+
+// %% tags=["hide-input"]
+#include "phases/17-persistent/phase.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "phases/16-overlap/phase.hpp"
+#include "phases/17-persistent/steps/steps.hpp"
 #include "phases/common/cell.hpp"
-CELL("x") {}
+#include "phases/common/example.hpp"
+#include "phases/common/svg.hpp"
+
+using namespace flash;
+
+static const Options blocks{.block_q = 128, .block_k = 128};
+
+// Counts and checks every access; a build with a sanitizer leaves it out, and with it the claims about counters.
+static const Where machine = was_built(Where::Checked) ? Where::Checked : Where::Sim;
+
+static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* what) {
+  std::printf("%-34s predicted %10s   counted %10s\n", what, grouped(predicted).c_str(), grouped(counted).c_str());
+  return counted == predicted;
+}
+
+// %% [markdown]
+// ## The gaps
+//
+// The picture shows three Q tiles on one multiprocessor. The lengths of the bars are made up. What may overlap is not:
+// each bar begins when what it needs is there.
+
+// %% tags=["hide-input"]
+CELL("Three Q tiles, one after the other") {
+  const double begin = 1, load = 3, products = 12, store = 3, stage = 0.5;  // made up
+  const int q_tiles = 3;
+  svg::Canvas canvas(860, 300, "Three Q tiles on one multiprocessor: blocks that end, and one that stays");
+  double ends[2] = {};
+  for (const bool stays : {false, true}) {
+    const double top = stays ? 182 : 58, scale = 12.5;
+    const char* rows[] = {"TMA loads", "products", "O leaves"};
+    canvas.text(16, top - 6, stays ? "phase 17: one block" : "phase 16: three blocks", "font-weight=\"bold\"");
+    for (int r = 0; r < 3; ++r) canvas.text(16, top + 22 + 28 * r, rows[r], "fill=\"#666\"");
+    const auto bar = [&](int row, double from, double length, const std::string& text, const char* colour) {
+      canvas.rect(100 + from * scale, top + 6 + 28 * row, length * scale - 1, 24,
+                  std::string("rx=\"2\" fill=\"") + colour + "\"");
+      canvas.text(100 + (from + length / 2) * scale, top + 22 + 28 * row, text,
+                  "text-anchor=\"middle\" font-size=\"11\"");
+    };
+    double free = 0, there = 0;  // when the consumers may begin the next tile; when its Q and first K are there
+    for (int tile = 0; tile < q_tiles; ++tile) {
+      const std::string number = std::to_string(tile);
+      if (tile == 0 || !stays) {
+        bar(1, free, begin, "", "#cccccc");
+        bar(0, free + begin, load, "Q, K " + number, "#f2d0a4");
+        there = free + begin + load;
+      }
+      const double from = std::max(free, there), done = from + products;
+      bar(0, there, done - (stays ? load : 1) - there, "K, V " + number, "#f7e3c8");
+      bar(1, from, products, "Q tile " + number, "#9ec9e6");
+      if (stays) {
+        if (tile + 1 < q_tiles) bar(0, done - load, load, "Q, K " + std::to_string(tile + 1), "#f2d0a4");
+        bar(1, done, stage, "", "#009e73");
+        bar(2, done + stage, store, "O " + number, "#a8d5c2");
+        there = done, free = done + stage;
+      } else {
+        bar(2, done, store, "O " + number, "#a8d5c2");
+        free = done + store;
+      }
+      ends[stays] = done + store + (stays ? stage : 0);
+    }
+  }
+  canvas.text(100, 290, "grey: the block begins; dark green: O goes into shared memory", "fill=\"#666\"");
+  picture("17-gaps", canvas.str());
+  expect(ends[1] < ends[0], "no bar is shorter, and the third tile is done earlier");
+}
+
+// %% [markdown]
+// The shorter the sequences, the larger the share of the gaps.
+//
+// ## Who does what
+//
+// ```{region} attention.cuh tiles
+// ```
+//
+// Two things are new in shared memory. `work` says which Q tile comes next, and O has a place of its own, from which
+// TMA fetches it. K and V have the stages that they had.
+//
+// The work is listed in an order that everybody can compute from a number, and a number is drawn with one `atomicAdd`:
+//
+// ```{region} attention.cuh schedule
+// ```
+//
+// Without a mask, all Q tiles take equally long. They go head by head, so that the blocks at work read the K and V of
+// few heads, which then are in the L2 cache. With a causal mask the last Q tile of a head is the longest. If it were
+// begun last, all others would be done and wait for it. So the longest tiles of several heads come first, and the short
+// ones fill the gaps in the end. "Several" is a *section*: as many heads as have K and V that fit into the cache
+// together.
+//
+// A block whose number is too large leaves. Each block draws exactly one such number, so the one who draws the very
+// last of them knows that nobody will draw again. It sets the counter to 0 for the next launch.
+//
+// This kernel has blocks of one thread that do nothing but draw:
+//
+// ```{region} steps/draw.cuh draw-all
+// ```
+//
+// ```{question}
+// 6 heads of 8 Q tiles, and 5 blocks. How often is `atomicAdd` called?
+// ```
+
+// %% tags=["hide-input"]
+CELL("In which order") {
+  const unsigned heads = 6, q_tiles = 8, blocks_drawing = 5;
+  svg::Canvas canvas(860, 292, "In which order Q tiles are drawn: without a mask, and causal in sections of 3 heads");
+  bool once = true, reset = true, in_order = true;
+  for (const unsigned section : {0u, 3u}) {
+    const phase17::Drawn drawn = phase17::asked_on(machine).draw(heads, q_tiles, section, blocks_drawing);
+    for (const unsigned times : drawn.times) once = once && times == 1;
+    reset = reset && drawn.counter == 0;
+    const double left = section == 0 ? 70 : 500;
+    canvas.text(left, 52, section == 0 ? "no mask: head by head" : "causal: two sections, longest first",
+                "font-weight=\"bold\"");
+    for (unsigned head = 0; head < heads; ++head)
+      canvas.text(left - 56, 84 + 32 * head, "head " + std::to_string(head), "fill=\"#666\"");
+    for (std::size_t rank = 0; rank < drawn.order.size(); ++rank) {
+      const int head = drawn.order[rank] / int(q_tiles), q_tile = drawn.order[rank] % int(q_tiles);
+      const int light = 95 - int(55 * rank / drawn.order.size());
+      canvas.rect(left + 40 * q_tile, 64 + 32 * head, 38, 30,
+                  "fill=\"hsl(205, 60%, " + std::to_string(light) + "%)\" stroke=\"#888\"");
+      canvas.text(left + 40 * q_tile + 19, 84 + 32 * head, std::to_string(rank), "text-anchor=\"middle\"");
+      if (rank == 0) continue;
+      const int before = drawn.order[rank - 1];
+      in_order = in_order && (section == 0                ? drawn.order[rank] == before + 1
+                              : rank == section * q_tiles ? head == int(section)
+                                                          : q_tile <= before % int(q_tiles));
+    }
+    canvas.text(left, 276, "Q tile 0 to 7; the number is that of the draw", "fill=\"#666\"");
+  }
+  picture("17-order", canvas.str());
+  std::printf("%u tiles, %u blocks: %u draws\n", heads * q_tiles, blocks_drawing, heads * q_tiles + blocks_drawing);
+  expect(once, "each tile was drawn once");
+  expect(reset, "and the counter is 0 again");
+  expect(in_order, "without a mask head by head; with one, within a section, no tile before a longer one");
+
+  std::printf("\nB H = 2048 / D heads for 16,384 tokens, causal: heads in a section\n    N    D = 64   D = 128\n");
+  for (const std::int64_t N : {512, 1024, 2048, 8192, 16384}) {
+    std::printf("%5d", int(N));
+    for (const int D : {64, 128})
+      std::printf(" %9u", phase17::asked_on(Where::Sim).section_of(16384 / N * 2048 / D, N, D));
+    std::printf("\n");
+  }
+}
+
+// %% [markdown]
+// ```{answer}
+// 53 times: once for each of the 48 tiles, and once for each block, to learn that there is nothing left.
+// ```
+//
+// ```{region} attention.cuh setup
+// ```
+//
+// ## The producers
+//
+// Two threads of the last warpgroup load now. They sit in different warps, so that neither has to wait for the other at
+// a branch.
+//
+// ```{region} attention.cuh producer
+// ```
+//
+// The first one draws a number, writes the work into shared memory and arrives at `work_full`. Then it waits for
+// `Q_empty` and loads Q. The second one reads the work and loads K and V. It goes from the last K tile of one Q tile
+// straight to the first K tile of the next. If one thread did both, the next K tile would have to wait until Q's place
+// is free.
+//
+// Who has to have read `work` before it may be written again? All eight warps of the consumers, and the thread that
+// loads K and V: `work_empty` has kWarps + 1 arrivals. That thread arrives late on purpose, when it has come to the
+// third K/V tile from the end. A number that is drawn early binds a tile to this block, while another block may be free
+// for it sooner. On an H200, drawing earlier made nothing faster.
+//
+// Rows that see no key used to skip the loop. Here each Q tile has at least one K/V tile, so that all roles count
+// alike: `Keys` gives such rows a tile from far beyond the end of K. TMA fills it with zeros and reads nothing, and the
+// mask hides all of it.
+//
+// ## The consumers
+//
+// ```{region} attention.cuh consumer
+// ```
+//
+// Q is released as soon as the last product with it is done, which is one K/V tile before the end. Its load runs beside
+// the last softmax and the last PV. The parities of `work_full` and `Q_full` change with each Q tile; those of K and V
+// go on in their rings, over the borders of Q tiles.
+//
+// ## O's way out
+//
+// ```{region} attention.cuh output
+// ```
+//
+// `stmatrix` is `ldmatrix` the other way round: it stores four 8 × 8 matrices of a warp, a row of 16 bytes at a time,
+// swizzled as TMA expects it. Then a box of 64 × 64 leaves for each panel, as whole rows of 128 bytes, and rows beyond
+// the end of O are dropped by TMA itself. In phase 16 a lane stored 4 bytes at a time.
+//
+// Four instructions guard this way:
+//
+// - `fence_proxy_async`: TMA reads shared memory by a way of its own. Without the fence it may not see what the lanes
+//   have just stored. (Exhibit `tma_no_proxy_fence` of tests/simt/museum_tma.cu.)
+// - `bar_sync`, a *named barrier* for the 128 threads of this warpgroup: the leader may begin the store only when all
+//   four warps have written. The other warpgroup need not be there. (`tma_store_no_barrier`)
+// - `cp_async_bulk_wait_read<0>` before the next O is written: the last store must have read the place. Only the thread
+//   that began it can wait for it; a second `bar_sync` tells the others. (`tma_staging_reused`)
+// - `cp_async_bulk_wait<0>` before the block ends: its shared memory must live until then. (`tma_left_early`)
+//
+// The fence and the two waits were left out of a kernel like this one, one at a time, and an H200 gave the right
+// results in every run. The checked simulator reports each, because it lets a store read as late as it may.
+//
+// ## The launch
+//
+// ```{region} attention.cuh launch
+// ```
+//
+// Why is a section smaller for short sequences? This bound was found by trying. The first one for all lengths, 32 MB of
+// K and V, is what an H200's L2 cache holds with room to spare. At N = 512, 8 MB were faster.
+
+// %% [markdown]
+// ## Run it: the bits of phase 16
+//
+// O has another way out, and blocks take the tiles in another order. No sum is added in another order.
+
+// %% tags=["hide-input"]
+CELL("The same bits, whoever draws what") {
+  bool same = true;
+  int runs = 0;
+  for (const Causal causal : {Causal::None, Causal::TopLeft}) {
+    Rounded<half> before(random_example(300, 64));
+    phase16::forward(before.problem({.causal = causal, .block_q = 128, .block_k = 128}), Where::Sim);
+    for (const Completion completion : {Completion::late, Completion::eager, Completion::random})
+      for (const Order order : {Order::forward, Order::random}) {
+        Rounded<half> now(random_example(300, 64));
+        phase17::forward(now.problem({.causal = causal, .block_q = 128, .block_k = 128}), machine,
+                         {.order = order, .seed = 17, .completion = completion});
+        same = same && std::memcmp(before.o.data(), now.o.data(), now.o.size() * sizeof(half)) == 0 &&
+               std::memcmp(before.lse.data(), now.lse.data(), now.lse.size() * sizeof(float)) == 0;
+        ++runs;
+      }
+  }
+  std::printf("%d runs on %s\n", runs, name(machine));
+  expect(same, "copies late, eager or random, threads in two orders, with a mask and without: the bits of phase 16");
+}
+
+// %% [markdown]
+// ## Predicted = counted
+//
+// One head, N = 512, D = 64, tiles of 128 × 128: four Q tiles. The simulator pretends to have two multiprocessors, so
+// two blocks share them.
+//
+// ```{question}
+// In phase 16 the lanes store O, two elements at a time. How many store instructions of a warp is that, and how many
+// boxes leave in phase 17?
+// ```
+
+// %% tags=["hide-input"]
+CELL("What leaves, and by whom") {
+  if (!was_built(Where::Checked))
+    return void(std::printf("this build has no checked machine, and the fast one does not count\n"));
+  const std::uint64_t N = 512, D = 64, T = N / 128, once = N * D * 2, warps = 8, draws = T + 2;
+  Rounded<half> e(random_example(N, D));
+  Ledger before = phase16::forward(e.problem(blocks), Where::Checked).ledger;
+  const Run run = phase17::forward(e.problem(blocks), Where::Checked);
+  Ledger now = run.ledger;
+  bool same = equal(run.kernels[0].grid[0], 2, "blocks");
+  same &= equal(before.array("O").write_requests, T * warps * D / 4, "phase 16: stores of O");
+  same &= equal(now.array("O").write_requests, T * 2 * D / 64, "phase 17: stores of O, boxes of TMA");
+  same &= equal(now.array("O").written_bytes, once, "bytes of O, by TMA");
+  same &= equal(now.array("Q").read_bytes, once, "bytes of Q");
+  same &= equal(now.array("K").read_bytes + now.array("V").read_bytes, 2 * T * once, "bytes of K and V");
+  same &= equal(now.array("counter").read_bytes, 4 * draws, "bytes read by the draws");
+  same &= equal(now.array("counter").written_bytes, 4 * (draws + 1), "bytes written, with the reset");
+  same &= equal(now.shared_write_requests, T * warps * D / 16 + draws, "stores to shared memory");
+  same &= equal(now.tensor_flops, before.tensor_flops, "FLOP of wgmma");
+  expect(same, "predicted = counted");
+  std::printf("\n                        phase 16    phase 17\n");
+  const auto line = [](const char* what, std::uint64_t a, std::uint64_t b) {
+    std::printf("%-20s %11s %11s\n", what, grouped(a).c_str(), grouped(b).c_str());
+  };
+  line("shared memory", before.shared_bytes_peak, now.shared_bytes_peak);
+  line("HBM bytes", before.hbm_bytes(), now.hbm_bytes());
+  line("stores of O", before.array("O").write_requests, now.array("O").write_requests);
+  line("stores to shared", before.shared_write_requests, now.shared_write_requests);
+  line("bank conflicts", before.bank_conflicts(), now.bank_conflicts());
+  expect(now.bank_conflicts() == before.bank_conflicts(), "stmatrix finds its rows without bank conflicts");
+}
+
+// %% [markdown]
+// ```{answer}
+// 512, and 8: four Q tiles, and a box for each of two warpgroups. The stores to shared memory, which take the place of
+// the 512, are a quarter as many, since `stmatrix` moves four registers of each lane. Six more are the numbers that
+// were drawn.
+// ```
+//
+// **What you saw.** A block that stays hides the beginning and the end of a Q tile behind its neighbours. All it takes
+// is a number that passes through shared memory, and a store that needs no thread. A persistent kernel also chooses its
+// own order.
+//
+// **Measured** on an H200: [the end of part 4](../../docs/book/part-4.md) has the table. For short sequences this step
+// is the largest of the part; for long ones it is worth much less.
+//
+// **Exercise.** 1. Let one thread both draw and load everything. Where does it wait longer than necessary? 2. Why does
+// `work_empty` have one arrival more than `Q_empty`? 3. A block with a number that is too large leaves the counter
+// alone, unless it is the last. What if each of them set it to 0? 4. Let the two warpgroups share one place for O.
+// Which barriers must change, and how many threads do they count?

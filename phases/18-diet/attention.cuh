@@ -7,13 +7,13 @@
 
 namespace flash::phase18::inline FLASH_MACHINE {
 
+// #region tiles
 using phase14::begin_output, phase14::exponentials, phase14::factor_of, phase14::finish_rows, phase14::hide,
     phase14::load_tile, phase14::map_of, phase14::map_of_keys, phase14::Mask, phase14::mask_of, phase14::maxima,
     phase14::rescale, phase14::round_p, phase14::Rows, phase14::subtract, phase14::uniform;
 using phase15::kConsumerRegisters, phase15::kProducerRegisters;
 using phase17::draw, phase17::Keys, phase17::Schedule, phase17::section_of, phase17::store_tile, phase17::Work;
 
-// #region tiles
 // What shared memory Q no longer needs for long is a third stage of K: S runs ahead of PV by one tile and more.
 constexpr int kStagesOfK = 3, kStagesOfV = 2;
 template <int D, int Br, int Bc>

@@ -1,3 +1,299 @@
-// stub
+// %% [markdown]
+// # 18 · A diet for warpgroups
+//
+// **Question.** In phase 17 the tensor cores still wait. Not for memory any more: a warpgroup has instructions of its
+// own to issue between two products, and its products read operands that they have read before. Phase 13 took
+// instructions out of a loop around `mma`. What is there to take out around `wgmma`?
+//
+// **Idea.** Four things, none of them large:
+//
+// - Q does not change while a block goes through K and V, yet each product reads it from shared memory again. It fits
+//   into registers.
+// - Half of the instructions for the maximum go away with an instruction that takes three numbers. It exists for
+//   integers.
+// - Whether a tile is masked is asked for each tile. Two loops ask once.
+// - Where a Q tile ends, nothing is multiplied until its O is on its way and the next S has begun. S of the next Q tile
+//   can begin before the last PV of this one.
+//
+// **Changed since 17.** The consumers' code, and a third stage for K. The producers are the same.
+
+// %% tags=["hide-input"]
+#include "phases/18-diet/phase.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+#include <cstring>
+#include <random>
+
+#include "phases/17-persistent/phase.hpp"
 #include "phases/common/cell.hpp"
-CELL("x") {}
+#include "phases/common/example.hpp"
+#include "phases/common/svg.hpp"
+
+using namespace flash;
+
+static const Options blocks{.block_q = 128, .block_k = 128};
+
+// Counts and checks every access; a build with a sanitizer leaves it out, and with it the claims about counters.
+static const Where machine = was_built(Where::Checked) ? Where::Checked : Where::Sim;
+
+static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* what) {
+  std::printf("%-34s predicted %10s   counted %10s\n", what, grouped(predicted).c_str(), grouped(counted).c_str());
+  return counted == predicted;
+}
+
+// %% [markdown]
+// ## Q in registers
+//
+// `wgmma` takes its left operand from shared memory or from registers. P has come from registers since phase 14. For Q
+// the layout is the same, and the fragments are fetched as in phase 11, out of a tile that TMA has swizzled:
+//
+// ```{region} attention.cuh q-in-registers
+// ```
+//
+// A lane needs D/4 registers for Q. At D = 128 that makes 32, beside 64 for S, 32 for P and 64 for O: 192 of the 232
+// that a consumer has.
+//
+// Once Q has been fetched, its place in shared memory is free for the next Q tile. But free when? `ldmatrix` reads by
+// the ordinary way, and TMA will write by its own. So the lane puts `fence_proxy_async` between the two, and it arrives
+// at `Q_empty` only when the first S is done, which needs what was fetched. A release right behind `ldmatrix` went
+// wrong in a trial on an H200: the arrival overtook the fetch, TMA overwrote Q, and a few rows were wrong in most runs.
+// (The checked simulator reports it: exhibit `tma_q_released_early` of tests/simt/museum_tma.cu.)
+//
+// ```{region} attention.cuh tiles
+// ```
+//
+// There is room left for one more stage, and K gets it, since S runs ahead of PV.
+//
+// ```{question}
+// D = 64, tiles of 128 × 128. For a K/V tile, a warpgroup's products read Q, K and V out of shared memory in phase 17.
+// How many bytes is that, and how many are left in phase 18?
+// ```
+
+// %% tags=["hide-input"]
+CELL("What wgmma reads") {
+  if (!was_built(Where::Checked))
+    return void(std::printf("this build has no checked machine, and the fast one does not count\n"));
+  const std::uint64_t N = 256, D = 64, T = N / 128, warpgroups = 2, warps = 8;
+  const std::uint64_t q = 64 * D * 2, kv = 2 * 128 * D * 2, tiles = T * T * warpgroups;
+  Rounded<half> e(random_example(N, D));
+  const Ledger before = phase17::forward(e.problem(blocks), Where::Checked).ledger;
+  const Ledger now = phase18::forward(e.problem(blocks), Where::Checked).ledger;
+  std::printf("a K/V tile: %s bytes with Q, %s without\n\n", grouped(q + kv).c_str(), grouped(kv).c_str());
+  bool same = equal(before.wgmma_shared_bytes, tiles * (q + kv), "phase 17: bytes that wgmma reads");
+  same &= equal(now.wgmma_shared_bytes, tiles * kv, "phase 18: bytes that wgmma reads");
+  same &= equal(now.shared_read_requests - before.shared_read_requests, T * warps * D / 16, "ldmatrix for Q");
+  same &= equal(now.shared_bytes_peak / 1024 * 1024, before.shared_bytes_peak / 1024 * 1024 + 128 * D * 2,
+                "shared memory (whole KiB)");
+  same &= equal(now.tensor_flops, before.tensor_flops, "FLOP of wgmma");
+  same &= equal(now.bank_conflicts(), before.bank_conflicts(), "bank conflicts");
+  expect(same, "predicted = counted");
+}
+
+// %% [markdown]
+// ```{answer}
+// 40,960 and 32,768: a fifth less. Of what S alone reads it is a third.
+// ```
+//
+// ## The maximum
+//
+// Of a tile of 128 keys a lane has 64 scores, 32 of each of its two rows, and for each score there is one `fmaxf`.
+// Hopper has an instruction for the maximum of three integers, which halves that. The bits of floats that are not
+// negative are in the same order as the floats, when they are read as integers. A negative float is a negative integer,
+// so it can never win against one that is not negative. Only among negative floats the order is reversed.
+//
+// ```{region} attention.cuh maximum
+// ```
+//
+// So the result is right if it is 0 or more. If it is less, or if it is not moderate, the vote sends the whole warp the
+// way of phase 14, which also subtracts m first. Rows that have seen no key take it, too: their −∞ is negative.
+//
+// ```{question}
+// All scores of a row are negative. What does `integer_maxima` find, and what becomes of the row?
+// ```
+
+// %% tags=["hide-input"]
+CELL("Floats as integers") {
+  const auto integer = [](float x) { return std::bit_cast<std::int32_t>(x); };
+  const auto largest = [&](const std::vector<float>& row) {
+    std::int32_t top = INT32_MIN;
+    for (const float x : row) top = std::max(top, integer(x));
+    return std::bit_cast<float>(top);
+  };
+  for (const std::vector<float>& row :
+       {std::vector<float>{0.5f, 3.25f, 2.0f}, {-7.5f, 0.25f, -0.5f}, {-7.5f, -0.25f, -0.5f}})
+    std::printf("%6.2f %6.2f %6.2f   as floats %6.2f   as integers %6.2f\n", row[0], row[1], row[2],
+                *std::max_element(row.begin(), row.end()), largest(row));
+  std::mt19937 random(18);
+  std::normal_distribution<float> score;
+  int right = 0, asked = 0;
+  for (int i = 0; i < 20000; ++i) {
+    std::vector<float> row(8);
+    for (float& x : row) x = score(random);
+    const float top = *std::max_element(row.begin(), row.end());
+    if (top < 0) continue;
+    ++asked, right += largest(row) == top;
+  }
+  std::printf("%d random rows of 8 whose maximum is not negative\n", asked);
+  expect(right == asked, "the maximum of integers is theirs");
+
+  // The same attention, with scores of one sign each.
+  const auto error_of = [&](float sign, bool same_as_before) {
+    Example e = random_example(256, 64);
+    for (std::size_t i = 0; i < e.q.size(); ++i) e.q.data()[i] = std::abs(e.q.data()[i]);
+    for (std::size_t i = 0; i < e.k.size(); ++i) e.k.data()[i] = sign * std::abs(e.k.data()[i]);
+    Rounded<half> before(e), now(e);
+    phase17::forward(before.problem(blocks), Where::Sim);
+    phase18::forward(now.problem(blocks), machine);
+    const double error = worst_head(now.widened()), old = worst_head(before.widened());
+    std::printf("scores all %s: error of phase 17 %.1e, of phase 18 %.1e\n", sign < 0 ? "negative" : "positive", old,
+                error);
+    const bool same = std::memcmp(before.o.data(), now.o.data(), now.o.size() * sizeof(half)) == 0;
+    return error <= 1.05 * old && (same || !same_as_before);
+  };
+  expect(error_of(1, true), "positive scores: the bits of phase 17");
+  expect(error_of(-1, false), "negative scores: as precise");
+}
+
+// %% [markdown]
+// ```{answer}
+// It finds the smallest of them, −7.50 in the third line above. That is less than 0, so the warp takes the path with
+// `fmaxf`, and the row's result is as precise as any other's. What it costs is time, and only there.
+// ```
+//
+// ## The seam
+//
+// How a Q tile ends and the next one begins, as one warpgroup sees it. The lengths of the bars are made up; their order
+// is not.
+
+// %% tags=["hide-input"]
+CELL("From one Q tile to the next") {
+  const double s = 2, pv = 2, softmax = 3, finish = 2;  // made up
+  svg::Canvas canvas(860, 252, "The end of a Q tile and the beginning of the next, of one warpgroup");
+  double next[2] = {};
+  for (const bool diet : {false, true}) {
+    const double top = diet ? 162 : 62, scale = 36;
+    canvas.text(16, top - 8, diet ? "phase 18" : "phase 17", "font-weight=\"bold\"");
+    canvas.text(16, top + 20, "wgmma", "fill=\"#666\"");
+    canvas.text(16, top + 52, "the rest", "fill=\"#666\"");
+    const auto bar = [&](int row, double from, double length, const std::string& text, bool next_tile) {
+      canvas.rect(90 + from * scale, top + 2 + 32 * row, length * scale - 2, 28,
+                  std::string("rx=\"2\" fill=\"") + (next_tile ? "#f2d0a4" : "#9ec9e6") + "\"");
+      canvas.text(90 + (from + length / 2) * scale, top + 20 + 32 * row, text,
+                  "text-anchor=\"middle\" font-size=\"11\"");
+      return from + length;
+    };
+    // S of K/V tile 0 and PV of tile 1 are issued together; the softmax runs beside PV.
+    const double scores = bar(0, 0, s, "S 0", false), output = bar(0, scores, pv, "PV 1", false);
+    double at = std::max(output, bar(1, scores, softmax, "softmax 0", false));
+    if (!diet) {
+      at = bar(0, at, pv, "PV 0", false);
+      at = bar(1, at, finish, "O leaves", false);
+      at = bar(0, at, s, "S 3", true);
+      at = bar(1, at, softmax, "softmax 3", true);
+    } else {
+      const double s_done = bar(0, at, s, "S 3", true), pv_done = bar(0, s_done, pv, "PV 0", false);
+      at = std::max(pv_done, bar(1, s_done, softmax, "softmax 3", true));
+      at = bar(1, at, finish, "O leaves", false);
+    }
+    next[diet] = at;
+    bar(0, at, s, "S 2", true), bar(0, at + s, pv, "PV 3", true);
+  }
+  canvas.text(90, 244, "blue: the Q tile that ends, orange: the next one; the numbers are those of K/V tiles, 3 to 0",
+              "fill=\"#666\"");
+  picture("18-seam", canvas.str());
+  expect(next[1] < next[0], "the loop of the next Q tile begins earlier");
+}
+
+// %% [markdown]
+// In phase 17 the first S of a Q tile has nothing to run beside. Here it stands where an S always stands: right before
+// a PV, which runs beside its softmax. The code pays for it. Two Q tiles are under way at once, so what belongs to the
+// one that ends has a name of its own, `done` and `its_rows`, while `work`, `keys` and `rows` belong to the next.
+//
+// ```{region} attention.cuh steps
+// ```
+// ```{region} attention.cuh consumer
+// ```
+//
+// `step` is compiled twice, as in phase 13: for tiles that may be masked, and for those that are not.
+//
+// Setup, producers and launch have the shape that they had:
+//
+// ```{region} attention.cuh setup
+// ```
+// ```{region} attention.cuh producer
+// ```
+// ```{region} attention.cuh launch
+// ```
+//
+// What changed, against phase 17:
+//
+// ```{difference} ../17-persistent/attention.cuh attention.cuh
+// ```
+
+// %% [markdown]
+// ## Run it
+//
+// The products take the same numbers in the same order, wherever Q comes from, and a maximum is the same number however
+// it was found. Only the path that subtracts m first rounds in another way. With a causal mask the first rows may take
+// it: row 0 sees one key, whose score is as often negative as not, and then its whole warp takes that path. Here K has
+// the sign that makes it so.
+
+// %% tags=["hide-input"]
+CELL("The same bits, and where not") {
+  const std::int64_t N = 300, D = 64;
+  // Rows whose O, and rows whose LSE differs from phase 17's.
+  const auto differing = [&](Causal causal, Completion completion, Order order) {
+    Example e = random_example(N, D);
+    const float sign = head(e.q, 0).row(0).dot(head(e.k, 0).row(0)) < 0 ? 1.0f : -1.0f;
+    for (std::size_t i = 0; i < e.k.size(); ++i) e.k.data()[i] *= sign;
+    Rounded<half> before(e), now(e);
+    const Options options{.causal = causal, .block_q = 128, .block_k = 128};
+    phase17::forward(before.problem(options), Where::Sim);
+    phase18::forward(now.problem(options), machine, {.order = order, .seed = 18, .completion = completion});
+    std::array<std::vector<std::int64_t>, 2> rows;
+    for (std::int64_t i = 0; i < N; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      if (std::memcmp(before.o.data() + i * D, now.o.data() + i * D, D * sizeof(half)) != 0) rows[0].push_back(i);
+      if (std::memcmp(&before.lse[at], &now.lse[at], sizeof(float)) != 0) rows[1].push_back(i);
+    }
+    return rows;
+  };
+  bool same = true, first = true;
+  for (const Completion completion : {Completion::late, Completion::eager, Completion::random})
+    for (const Order order : {Order::forward, Order::random}) {
+      const auto none = differing(Causal::None, completion, order),
+                 causal = differing(Causal::TopLeft, completion, order);
+      same = same && none[0].empty() && none[1].empty();
+      for (const auto& rows : causal) first = first && (rows.empty() || rows.back() < 16);
+      if (completion != Completion::late || order != Order::forward) continue;
+      std::printf("rows that differ from phase 17:   of O   of LSE\n");
+      std::printf("no mask %30d %8d\n", int(none[0].size()), int(none[1].size()));
+      std::printf("causal  %30d %8d\n", int(causal[0].size()), int(causal[1].size()));
+    }
+  expect(same, "no mask: the bits of phase 17, whenever copies and products are done");
+  expect(first, "causal: no row differs but those of the first warp");
+}
+
+// %% [markdown]
+// ## What did not help
+//
+// - **Turns.** FlashAttention-3 lets its two warpgroups take turns by named barriers: while one has its softmax, the
+//   other multiplies ("ping-pong"). In this kernel it made no difference that could be measured, so it is left out.
+//   With two warpgroups and a PV that runs beside each softmax, the tensor cores have work without it.
+// - **The exponentials before the wait.** The code waits for PV behind the softmax. The compiler moves most of the
+//   exponentials behind that wait. Forcing them in front of it, in phases 16 to 18, made the kernels slower by several
+//   per cent.
+// - **A fence less.** `fence_proxy_async` behind `ldmatrix` costs nothing that could be measured, so nothing is saved
+//   by arguing it away.
+//
+// **What you saw.** Each of the four changes is small, and so is the gain. A kernel at this point gains by asking, for
+// each instruction, whether the tensor cores had to wait for it.
+//
+// **Measured** on an H200: [the end of part 4](../../docs/book/part-4.md) has the table.
+//
+// **Exercise.** 1. Q in registers costs 32 registers at D = 128. Why does that rule out tiles of 192 keys? 2. `max` of
+// two integers and NaN: what does `integer_maxima` make of a row that has one, and where is it noticed? 3. Release K
+// before `wgmma_wait<1>`. Which exhibit of tests/simt/museum_wgmma.cu is that? 4. With one K/V tile per Q tile, which
+// of the products still run beside a softmax?

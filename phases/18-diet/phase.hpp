@@ -1,5 +1,5 @@
 // Phase 18 declares itself: what it can do, and its entry points. The kernel is in attention.cuh.
-// New since 17: Q in registers, a maximum of three integers, warpgroups in turn: softmax of one beside products of the other.
+// New since 17: Q in registers, maxima of three integers, S of the next Q tile before the last PV of this one.
 // Use: Run run = phase18::forward(problem, Where::Checked);
 #pragma once
 #include "phases/common/phase.hpp"
@@ -8,8 +8,7 @@ namespace flash::phase18 {
 
 inline constexpr Features features{
     .phase = "18-diet",
-    .change =
-        "Q in registers, a maximum of three integers, warpgroups in turn: softmax of one beside products of the other",
+    .change = "Q in registers, maxima of three integers, S of the next Q tile before the last PV of this one",
     .kernel = true,
     .causal = true,
     .lse = true,

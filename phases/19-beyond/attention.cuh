@@ -7,13 +7,13 @@
 
 namespace flash::phase19::inline FLASH_MACHINE {
 
+// #region design
 using phase14::begin_output, phase14::begin_scores, phase14::exponentials, phase14::factor_of, phase14::finish_rows,
     phase14::hide, phase14::load_tile, phase14::map_of, phase14::map_of_keys, phase14::Mask, phase14::mask_of,
     phase14::maxima, phase14::rescale, phase14::round_p, phase14::Rows, phase14::subtract, phase14::uniform;
 using phase17::draw, phase17::Keys, phase17::Schedule, phase17::section_of, phase17::store_tile, phase17::Work;
 using phase18::integer_maxima, phase18::Ring;
 
-// #region design
 // What fits into 64 Ki registers and 227 KiB of shared memory.
 template <int D, int Br, int Bc>
 struct Design {
@@ -287,7 +287,7 @@ struct Attention {
   using Shared = std::conditional_t<D == 128, phase18::Tiles<D, Br, Bc>, Tiles<D, Br, Bc>>;
   static constexpr bool counts = true;  // DeviceProblem::counter
 
-  // Measured fastest on an H200 (part 3 of the book).
+  // Measured fastest on an H200 (part 4 of the book).
   static Blocks preferred(const Sizes& s) {
     const bool causal = s.options.causal != Causal::None;
     if (features.padded(s.D) == 64) return s.Sk < (causal ? 4096 : 2048) ? Blocks{256, 64} : Blocks{192, 128};
