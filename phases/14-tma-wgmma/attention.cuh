@@ -1,6 +1,6 @@
 // Phase 14: Hopper's own instructions. New: one thread copies whole tiles (TMA) and a barrier counts their bytes; a
 // warpgroup of 128 threads multiplies out of shared memory (wgmma) while its registers wait for the result.
-// Run it: ./flash tour 14     Test it: ./flash test 14     Step by step: steps/
+// Run it: ./flash tour 14     Test it: ./flash test 14
 #pragma once
 #include "gpu/hopper.cuh"
 #include "phases/12-async-copies/attention.cuh"
@@ -9,6 +9,7 @@
 
 namespace flash::phase14::inline FLASH_MACHINE {
 
+// #region uniform
 // A number that is the same in all lanes. By this the compiler knows it too, and keeps what follows from it, such as the
 // addresses of wgmma's operands, in registers of the warp rather than of each lane.
 __device__ inline int uniform(int number) {
@@ -16,6 +17,7 @@ __device__ inline int uniform(int number) {
 }
 
 using phase12::row_max, phase12::row_sum;  // of the four lanes that share a row
+// #endregion
 
 // #region tiles
 // Shared memory of a block. A tile is D / 64 panels of 64 columns: a row of a panel has 128 bytes, in which TMA and
@@ -269,10 +271,12 @@ __global__ void __launch_bounds__(Br * 2, 1)
   }
   // #endregion
 
+  // #region end
   float factor[2];
   finish_rows(rows, factor, LSE ? LSE + head * O.rows : nullptr, row, mask.Sq, c);
   store_output(o, factor, O.head(b, h), row);
 }
+// #endregion
 
 // #region launch
 // A tensor as TMA sees it: columns, rows, heads, batch; boxes of 64 columns and so many rows.

@@ -7,9 +7,9 @@
 
 namespace flash::phase15::inline FLASH_MACHINE {
 
-using namespace phase14::FLASH_MACHINE;  // tiles, products, softmax, output
-
 // #region tiles
+using namespace phase14::FLASH_MACHINE;  // products, softmax, output
+
 template <int D, int Br, int Bc>
 struct Tiles {
   alignas(1024) std::uint16_t Q[Br / 64][D / 64][64][64];
@@ -106,12 +106,12 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
     wgmma_wait<0>(o, p);
     if (lane == 0) mbarrier_arrive(&tiles.V_empty[V.stage]);
   }
-  // #endregion
 
   float factor[2];
   finish_rows(rows, factor, LSE ? LSE + head * O.rows : nullptr, row, mask.Sq, c);
   store_output(o, factor, O.head(b, h), row);
 }
+// #endregion
 
 // #region launch
 struct Attention {

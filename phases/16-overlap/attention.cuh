@@ -7,8 +7,10 @@
 
 namespace flash::phase16::inline FLASH_MACHINE {
 
-using namespace phase14::FLASH_MACHINE;  // tiles, products, softmax, output
+// #region names
+using namespace phase14::FLASH_MACHINE;  // products, softmax, output
 using phase15::kConsumerRegisters, phase15::kProducerRegisters, phase15::Ring, phase15::Tiles;
+// #endregion
 
 // #region setup
 template <class T, int D, int Br, int Bc>
@@ -116,12 +118,12 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
     wgmma_wait<0>(o, p);
     release(tiles.V_empty, V);
   }
-  // #endregion
 
   float factor[2];
   finish_rows(rows, factor, LSE ? LSE + head * O.rows : nullptr, row, mask.Sq, c);
   store_output(o, factor, O.head(b, h), row);
 }
+// #endregion
 
 // #region launch
 struct Attention {
