@@ -1,19 +1,19 @@
 // %% [markdown]
 // # 14 · TMA and wgmma
 //
-// **Question.** Part 3 ended with instructions that were made for the generation before Hopper. Most of what its threads
-// do is not arithmetic: they compute addresses, begin copies of 16 bytes, load fragments, and wait for each other. An
-// H200 has units that copy a whole tile, and multiply two tiles, on the word of a few threads. What does a kernel look
-// like that uses them?
+// **Question.** Part 3 ended with instructions that were made for the generation before Hopper. Most of what its
+// threads do is not arithmetic: they compute addresses, begin copies of 16 bytes, load fragments, and wait for each
+// other. An H200 has units that copy a whole tile, and multiply two tiles, on the word of a few threads. What does a
+// kernel look like that uses them?
 //
 // **Idea.** Two instructions, and a barrier between them:
 //
 // - **TMA**, the Tensor Memory Accelerator, copies a box of a tensor to shared memory. *One thread* says which box.
 // - An **mbarrier** lies in shared memory and counts bytes. Whoever wants the tile waits until all of its bytes are
 //   there.
-// - **wgmma** multiplies 64 rows by up to 256 columns. A *warpgroup*, four warps, issues it together. It reads its right
-//   operand from shared memory, the left one from there or from registers, and it runs on while the threads do something
-//   else.
+// - **wgmma** multiplies 64 × 16 by 16 × N, with N up to 256. A *warpgroup*, four warps, issues it together. It reads
+//   its right operand from shared memory, the left one from there or from registers, and it runs on while the threads
+//   do something else.
 //
 // **Changed since 13.** Everything between HBM and the registers. The mask, online softmax and the grid are the old
 // ones, written for the new layout of S. The kernel runs on compute capability 9.0 alone, since `wgmma` exists there
@@ -47,7 +47,7 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
 // The host describes each tensor once, in a *tensor map*: where it begins, how long its four axes are, how far apart
 // their elements lie, and how large the box of one copy is. A kernel gets the map as an argument. A copy then needs no
 // more than the map, four coordinates, a place in shared memory and an mbarrier. Addresses, bounds and the swizzle are
-// TMA's business. What lies outside the tensor becomes zero, so a ragged last tile takes no code at all.
+// TMA's business. What lies outside the tensor becomes zero, so loading a ragged last tile takes no code at all.
 //
 // ```{region} attention.cuh launch
 // ```
@@ -104,10 +104,10 @@ CELL("A panel in shared memory, and S in the registers of a warpgroup") {
         const double x = 500 + 24 * c, y = 74 + 108 * warp + 26 * r;
         canvas.rect(x, y, 24, 26, std::string("stroke=\"white\" fill=\"") + hues[thread % 32 / 4] + "\"");
         canvas.text(x + 12, y + 17, std::to_string(thread % 32), "text-anchor=\"middle\" font-size=\"11\"");
-        if (c == 0)
-          canvas.text(430, y + 17, "row " + std::to_string(16 * warp + r), "font-size=\"11\" fill=\"#666\"");
+        if (c == 0) canvas.text(430, y + 17, "row " + std::to_string(16 * warp + r), "font-size=\"11\" fill=\"#666\"");
         if (c == 0 && r == 2)
-          canvas.text(500, y + 42, "… to row " + std::to_string(16 * warp + 15) + ": warp " + std::to_string(thread / 32),
+          canvas.text(500, y + 42,
+                      "… to row " + std::to_string(16 * warp + 15) + ": warp " + std::to_string(thread / 32),
                       "font-size=\"11\" fill=\"#666\"");
       }
   canvas.text(16, 326, "A piece is 16 bytes, 8 elements. Piece 3 is dark.", "fill=\"#666\"");
@@ -115,22 +115,23 @@ CELL("A panel in shared memory, and S in the registers of a warpgroup") {
   picture("14-panel", canvas.str());
   expect(swizzled, "piece c of row r lies at c XOR (r mod 8), in all 64 rows");
 
-  bool as_said = true, left_operand = true;
+  bool as_said = true, as_operand = true;
   for (int thread = 0; thread < 128; ++thread)
     for (int i = 0; i < 32; ++i) {
-      const int warp = thread / 32, lane = thread % 32, row = laid.S[thread][i] / 64, column = laid.S[thread][i] % 64;
-      as_said = as_said && row == 16 * warp + lane / 4 + 8 * (i / 2 % 2) && column == i / 4 * 8 + lane % 4 * 2 + i % 2;
-      // Phase 10's A, 16 x 16: register j of a lane holds row g + 8 (j % 2) and columns 2t + 8 (j / 2) and the next one.
-      const int j = i % 8 / 2, g = lane / 4, t = lane % 4;
-      left_operand = left_operand && row % 16 == g + 8 * (j % 2) && column % 16 == 2 * t + 8 * (j / 2) + i % 2;
+      const int warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
+      const int row = laid.S[thread][i] / 64, column = laid.S[thread][i] % 64;
+      as_said = as_said && row == 16 * warp + g + 8 * (i / 2 % 2) && column == i / 4 * 8 + 2 * t + i % 2;
+      // Phase 10's A, 16 x 16: register j of a lane holds row g + 8 (j % 2), columns 2t + 8 (j / 2) and the next one.
+      const int j = i % 8 / 2;
+      as_operand = as_operand && row % 16 == g + 8 * (j % 2) && column % 16 == 2 * t + 8 * (j / 2) + i % 2;
     }
   expect(as_said, "element i of a thread: row 16 w + l / 4 + 8 (i / 2 % 2), column 8 (i / 4) + 2 (l % 4) + i % 2");
-  expect(left_operand, "8 elements of S, in their order, are the 4 registers of a left operand of 16 columns");
+  expect(as_operand, "8 elements of S, in their order, are the 4 registers of a left operand of 16 columns");
 }
 
 // %% [markdown]
-// The last claim is phase 10's again: P needs no exchange between lanes on its way from the first product to the second.
-// A warp has 16 of the warpgroup's 64 rows, and within a warp lanes share rows as they did with `mma`.
+// The last claim is phase 10's again: P needs no exchange between lanes on its way from the first product to the
+// second. A warp has 16 of the warpgroup's 64 rows, and within a warp lanes share rows as they did with `mma`.
 //
 // **Not every tensor can be copied so.** TMA wants 16 bytes at a time: the address, the bytes of a row and all strides
 // must be multiples of 16, and it counts rows in 32 bits. Other tensors are refused by name. Phase 13 takes them, since
@@ -211,7 +212,7 @@ CELL("One barrier, three phases") {
     right = right && full.passes(parity);
   }
   expect(right, "loaded / 2 % 2: each wait lasts until its own tile is there");
-  expect(!always_0, "parity 0 all the time: one of the waits does not wait");
+  expect(!always_0, "parity 0 all the time: one of the waits does not last until then");
 }
 
 // %% [markdown]
@@ -221,11 +222,11 @@ CELL("One barrier, three phases") {
 // overwritten, half of it perhaps already.
 // ```
 //
-// The checked simulator knows which bytes a thread may know of, whatever the schedule. A kernel that waits for the wrong
-// parity is an exhibit of its museum, `tma_wrong_parity` in tests/simt/museum_tma.cu. The finding says *asynchronous
-// copy: read … while cp.async.bulk.tensor writes it*, and its remedy is to wait on the load's mbarrier. Its neighbours
-// expect too many bytes (a deadlock, with the number that is missing) and too few (`tma_expects_too_little`), or count
-// only the rows inside the tensor (`tma_counts_valid_rows`).
+// The checked simulator knows which bytes a thread may know of, whatever the schedule. A kernel that waits for the
+// wrong parity is an exhibit of its museum, `tma_wrong_parity` in tests/simt/museum_tma.cu. The finding says
+// *asynchronous copy: read … while cp.async.bulk.tensor writes it*, and its remedy is to wait on the load's mbarrier.
+// Its neighbours expect too many bytes (a deadlock, with the number that is missing) and too few
+// (`tma_expects_too_little`), or count only the rows inside the tensor (`tma_counts_valid_rows`).
 //
 // ## A product of tiles
 //
@@ -257,9 +258,9 @@ CELL("One barrier, three phases") {
 //
 // ## Softmax in this layout
 //
-// A lane holds two rows, 8 apart, and of each a quarter of the columns. These are phase 13's rules: the scale is part of
-// exp2's multiply-add, a negative scale turns the signs of S, and where c · m is large m is subtracted first. What is
-// gone is the bound of 2⁸ below which O was not rescaled: the maximum is exact again.
+// A lane holds two rows, 8 apart, and of each a quarter of the columns. These are phase 13's rules: the scale is part
+// of exp2's multiply-add, a negative scale turns the signs of S, and where c · m is large m is subtracted first. What
+// is gone is the bound of 2⁸ below which O was not rescaled: the maximum is exact again.
 //
 // ```{region} attention.cuh uniform
 // ```
@@ -321,8 +322,8 @@ CELL("Right, and the same bits in every order") {
 // counted apart from what threads read: B each time, 16 × N elements, and A where it lies there, 64 × 16.
 //
 // ```{question}
-// How many loads and stores of shared memory do the threads of this kernel execute? And does a warpgroup of 64 rows read
-// more or fewer bytes of K and V than phase 13's warps of 32?
+// How many loads and stores of shared memory do the threads of this kernel execute? And does a warpgroup of 64 rows
+// read more or fewer bytes of K and V than phase 13's warps of 32?
 // ```
 
 // %% tags=["hide-input"]
@@ -358,25 +359,28 @@ CELL("What moves") {
   line("bytes through shared", by_threads, now.wgmma_shared_bytes);
   expect(before.tensor_flops == now.tensor_flops, "the same products");
   expect(now.wgmma_shared_bytes < by_threads, "fewer bytes through shared memory");
+  const std::uint64_t of_Q = pairs * Br / 64 * D / 16 * 64 * 16 * 2;
+  std::printf("of the bytes that wgmma reads, Q's: %.0f %%\n", 100.0 * double(of_Q) / double(now.wgmma_shared_bytes));
 }
 
 // %% [markdown]
 // ```{answer}
-// None, and fewer. TMA fills the tiles, `wgmma` reads them, and S, P and O live in registers. A product reads B once for
-// 64 rows where a warp of phase 13 fetched it for 32, so K and V pass half as often.
+// None, and fewer. TMA fills the tiles, `wgmma` reads them, and S, P and O live in registers. A product reads B once
+// for 64 rows where a warp of phase 13 fetched it for 32, so K and V pass half as often.
 // ```
 //
-// The bytes of phase 13 are its wavefronts times 128, the most that 32 banks deliver. Some 20 % of what is left here is
+// The bytes of phase 13 are its wavefronts times 128, the most that 32 banks deliver. A fifth of what is left here is
 // Q, which is read again with each K tile. [Phase 18](../18-diet/notebook.cpp) keeps it in registers.
 //
 // **What you saw.** One thread copies, a barrier counts bytes, a warpgroup multiplies what lies in shared memory, and
 // every word that was left out has a finding. The threads' work has shrunk to softmax, and to waiting.
 //
-// **Measured** on an H200: this kernel is faster than phase 13 by a good part, and still far from the libraries. In each
-// round all threads wait for the same tile at the same time, and all meet at a barrier. [The next
-// page](../15-warp-specialised/notebook.cpp) takes that apart.
+// **Measured** on an H200: for long sequences this kernel is faster than phase 13 by a good part. For 512 tokens it is
+// not, and with a mask it is slower there. Phase 13 has two blocks on a multiprocessor, and while one begins or ends
+// the other one multiplies. Here a block of D = 128 has its multiprocessor to itself, and all of its threads wait for
+// the same tile at the same time. [The next page](../15-warp-specialised/notebook.cpp) takes that apart.
 //
-// **Exercise.** 1. Expect `sizeof tiles.K[stage] / 2` bytes and run `./flash test 14`. What does the finding say, and why
-// is it no deadlock? 2. With which N does the last K/V tile hang over the end, and by how many rows? What hides the
-// zeros? 3. Make `kStages` 3. Which lines change, and does D = 128 still fit into 227 KiB? 4. Why may thread 0 begin the
-// copies for the next round only behind the barrier, although it has waited for both products itself?
+// **Exercise.** 1. Expect `sizeof tiles.K[stage] / 2` bytes and run `./flash test 14`. What does the finding say, and
+// why is it no deadlock? 2. With which N does the last K/V tile hang over the end, and by how many rows? What hides the
+// zeros? 3. Make `kStages` 3. Which lines change, and does D = 128 still fit into 227 KiB? 4. Why may thread 0 begin
+// the copies for the next round only behind the barrier, although it has waited for both products itself?

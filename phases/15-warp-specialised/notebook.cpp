@@ -10,8 +10,8 @@
 // *consumers* and load nothing. Each stage has two mbarriers: *full*, which the consumers wait for, and *empty*, which
 // the producer waits for. This is called *warp specialisation*.
 //
-// **Changed since 14.** Empty barriers; two branches instead of one loop; the barrier of the block is gone from the loop;
-// registers move from the producer to the consumers. Products and softmax are phase 14's functions.
+// **Changed since 14.** Empty barriers; two branches instead of one loop; the barrier of the block is gone from the
+// loop; registers move from the producer to the consumers. Products and softmax are phase 14's functions.
 
 // %% tags=["hide-input"]
 #include "phases/15-warp-specialised/phase.hpp"
@@ -111,7 +111,10 @@ CELL("Two warpgroups, with a barrier of the block and without") {
         const double x = 100 + scale * spans[tile].begin, width = scale * (spans[tile].end - spans[tile].begin);
         canvas.rect(x, top + 10 + 30 * row, width, 24,
                     std::string("stroke=\"white\" rx=\"3\" fill=\"") +
-                        (row == 0 ? tile % stages ? "#f7e3c8" : "#f2d0a4" : tile % stages ? "#cfe3f1" : "#9ec9e6") + "\"");
+                        (row == 0        ? tile % stages ? "#f7e3c8" : "#f2d0a4"
+                         : tile % stages ? "#cfe3f1"
+                                         : "#9ec9e6") +
+                        "\"");
         canvas.text(x + width / 2, top + 26 + 30 * row, std::to_string(tile), "text-anchor=\"middle\"");
         if (row > 0 && tile >= stages) kept = kept && line.copies[tile].begin >= line.work[row - 1][tile - stages].end;
         if (row > 0) kept = kept && line.work[row - 1][tile].begin >= line.copies[tile].end;
@@ -119,7 +122,8 @@ CELL("Two warpgroups, with a barrier of the block and without") {
     }
     std::printf("%s: all done after %.0f steps\n", roles ? "phase 15" : "phase 14", line.end());
   }
-  canvas.text(16, 312, "Tiles in the order of use. Durations are declared, not measured: a tile takes 3 or 5 steps, a copy 2.",
+  canvas.text(16, 312,
+              "Tiles in the order of use. Durations are declared, not measured: a tile takes 3 or 5 steps, a copy 2.",
               "fill=\"#666\"");
   picture("15-roles", canvas.str());
   expect(kept, "no tile is multiplied before it is there, and no stage filled before both have left it");
@@ -128,9 +132,8 @@ CELL("Two warpgroups, with a barrier of the block and without") {
 
 // %% [markdown]
 // ```{answer}
-// The consumers' warps, Br / 64 warpgroups of four, one lane for each. No, because the wait is what makes it true that
-// the warp has read the tile. Before it the products may still be reading, and the producer would overwrite K under
-// them.
+// The consumers' warps, Br / 16 of them, one lane for each. No, because the wait is what makes it true that the warp
+// has read the tile. Before it the products may still be reading, and the producer would overwrite K under them.
 // ```
 //
 // In the picture a warpgroup takes now 3 steps, now 5, and while one is slow the other is fast. With a barrier for each
@@ -206,8 +209,8 @@ CELL("Phase 14, bit for bit, in every order") {
   const Example example = random_example(300, 64);
   for (const Completion completion : {Completion::late, Completion::eager, Completion::random})
     for (const Order order : {Order::forward, Order::reverse, Order::random})
-      again = again && same_as_phase_14<half>(example, {.block_k = 64},
-                                              {.order = order, .seed = 15, .completion = completion});
+      again = again &&
+              same_as_phase_14<half>(example, {.block_k = 64}, {.order = order, .seed = 15, .completion = completion});
   expect(again, "copies and products late, eager or random, threads in three orders");
 }
 
@@ -231,17 +234,17 @@ CELL("Predicted = counted") {
 
 // %% [markdown]
 // ```{answer}
-// One barrier is left, the one behind which the mbarriers may be used. The bytes stay the same, to the last one: what is
-// copied and what is multiplied has not changed.
+// One barrier is left, the one behind which the mbarriers may be used. The bytes stay the same, to the last one: what
+// is copied and what is multiplied has not changed.
 // ```
 //
-// **What you saw.** A producer and consumers, and a pair of barriers for each stage between them. Nothing that is counted
-// in bytes or products has changed, and not a bit of the result. What has changed is who waits for whom.
+// **What you saw.** A producer and consumers, and a pair of barriers for each stage between them. Nothing that is
+// counted in bytes or products has changed, and not a bit of the result. What has changed is who waits for whom.
 //
 // **Measured** on an H200: faster than phase 14 at every length. But within a warpgroup S, softmax and PV still take
 // turns. [The next page](../16-overlap/notebook.cpp) lets them overlap.
 //
 // **Exercise.** 1. Give the rings one stage. Does the kernel still work, and who waits when? 2. Let the consumer arrive
-// for `K_empty` before `wgmma_wait`. Which findings does `./flash test 15` print? 3. Without a producer, let
-// thread 0 of the first consumer load tile j − 2 just before it multiplies tile j. Who waits for whom then, for ever? 4. A block of three consumer warpgroups has 512
-// threads. How many registers can each have, and which D and Bc fit?
+// for `K_empty` before `wgmma_wait`. Which findings does `./flash test 15` print? 3. Without a producer, let thread 0
+// of the first consumer load tile j − 2 just before it multiplies tile j. Who waits for whom then, for ever? 4. A block
+// of three consumer warpgroups has 512 threads. How many registers can each have, and which D and Bc fit?

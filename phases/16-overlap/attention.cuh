@@ -1,5 +1,5 @@
-// Phase 16: overlap. New since 15: S of the next tile is begun before PV of this one, so that the tensor cores have work
-// while the other units calculate a softmax.
+// Phase 16: overlap. New since 15: S of the next tile is begun before PV of this one, so that the tensor cores have
+// work while the other units calculate a softmax.
 // Run it: ./flash tour 16     Test it: ./flash test 16
 #pragma once
 #include "phases/15-warp-specialised/attention.cuh"

@@ -51,21 +51,22 @@ CELL("FLOP for each exponential") {
     Rounded<half> e(random_example(N, D));
     const Ledger now = phase16::forward(e.problem({.block_q = 128, .block_k = 128}), Where::Checked).ledger;
     as_said = as_said && now.tensor_flops == 4 * D * N * N && now.exps == N * N + alphas;
-    std::printf("D = %3d: %s FLOP, %s exponentials: %.0f for each; cycles for 16 of them: %.1f, exponentials 1\n", int(D),
-                grouped(now.tensor_flops).c_str(), grouped(now.exps).c_str(),
-                double(now.tensor_flops) / double(now.exps), 16.0 * double(now.tensor_flops) / double(now.exps) / 4096);
+    const double each = double(now.tensor_flops) / double(now.exps);
+    std::printf("D = %3d: %s FLOP, %s exponentials: %.0f FLOP for each (4 D = %d)\n", int(D),
+                grouped(now.tensor_flops).c_str(), grouped(now.exps).c_str(), each, int(4 * D));
+    std::printf("         for 16 of them, which take a cycle, the tensor cores multiply for %.1f\n", 16 * each / 4096);
   }
   expect(as_said, "4 D FLOP and one exponential for each score, and a few to rescale O");
 }
 
 // %% [markdown]
 // ```{answer}
-// About 4 · 128 = 512, somewhat less since O's rescaling takes exponentials, too. For 16 of them that is about two
-// cycles of the tensor cores. For D = 64 it is one: there the exponentials alone take as long as the products.
+// 496. It would be 4 D = 512, but O's rescaling takes exponentials, too. For 16 of them that is about two cycles of the
+//      tensor cores. For D = 64 it is one: there the exponentials alone take as long as the products.
 // ```
 //
-// And exponentials are not all of it. Maximum, multiply-add, sum and rounding are several instructions for each score, on
-// units that the tensor cores do not use. One after the other is a waste on both sides.
+// And exponentials are not all of it. Maximum, multiply-add, sum and rounding are several instructions for each score,
+// on units that the tensor cores do not use. One after the other is a waste on both sides.
 //
 // ## Two products under way
 //
@@ -86,7 +87,8 @@ CELL("FLOP for each exponential") {
 // place in the sequence of operations, so not a bit changes.
 //
 // ```{question}
-// What would the simulator say if `wgmma_wait<1>(s)` were `wgmma_wait<1>(s, o)`, and the rescaling came right behind it?
+// What would the simulator say if `wgmma_wait<1>(s)` were `wgmma_wait<1>(s, o)`, and the rescaling came right behind
+// it?
 // ```
 
 // %% tags=["hide-input"]
@@ -126,17 +128,20 @@ static std::vector<Bar> one_warpgroup(bool overlap, int tiles) {
 }
 
 CELL("One warpgroup, in turns and overlapped") {
-  svg::Canvas canvas(900, 260, "One warpgroup with the tensor cores for itself: four tiles");
+  svg::Canvas canvas(900, 276, "One warpgroup with the tensor cores for itself: four tiles");
   std::array<double, 2> busy{}, end{};
   for (const bool overlap : {false, true}) {
-    const double top = overlap ? 148 : 62, scale = 13;
-    canvas.text(16, top, overlap ? "phase 16: S of the next tile before PV of this one" : "phase 15: one after the other",
+    const double top = overlap ? 162 : 62, scale = 13;
+    canvas.text(16, top,
+                overlap ? "phase 16: S of the next tile before PV of this one" : "phase 15: one after the other",
                 "font-weight=\"bold\"");
     canvas.text(16, top + 26, "tensor cores", "fill=\"#666\" font-size=\"11\"");
     canvas.text(16, top + 56, "threads", "fill=\"#666\" font-size=\"11\"");
     for (const Bar& bar : one_warpgroup(overlap, 4)) {
       const double x = 96 + scale * bar.begin, y = top + (bar.tensor ? 10 : 40), width = scale * (bar.end - bar.begin);
-      const char* colour = !bar.tensor ? bar.what.empty() ? "#e7d3c0" : "#f2d0a4" : bar.what[0] == 'S' ? "#9ec9e6" : "#7fb3a6";
+      const char* colour = !bar.tensor          ? bar.what.empty() ? "#e7d3c0" : "#f2d0a4"
+                           : bar.what[0] == 'S' ? "#9ec9e6"
+                                                : "#7fb3a6";
       canvas.rect(x, y, width, 24, std::string("stroke=\"white\" rx=\"3\" fill=\"") + colour + "\"");
       canvas.text(x + width / 2, y + 16, bar.what, "text-anchor=\"middle\" font-size=\"11\"");
       busy[overlap] += bar.tensor ? bar.end - bar.begin : 0;
@@ -145,7 +150,8 @@ CELL("One warpgroup, in turns and overlapped") {
     std::printf("%s: %.0f steps, tensor cores busy in %.0f of them\n", overlap ? "phase 16" : "phase 15", end[overlap],
                 busy[overlap]);
   }
-  canvas.text(16, 250, "Durations are declared, not measured: a product 4 steps, a softmax 6, rescaling and rounding 1.",
+  canvas.text(16, 266,
+              "Durations are declared, not measured: a product 4 steps, a softmax 6, rescaling and rounding 1.",
               "fill=\"#666\"");
   picture("16-overlap", canvas.str());
   expect(busy[0] == busy[1], "the same products");
@@ -154,9 +160,9 @@ CELL("One warpgroup, in turns and overlapped") {
 
 // %% [markdown]
 // ```{answer}
-// The wait names O, but O's product is in the group that it leaves under way. The finding is an *asynchronous product*:
-// the read of an accumulator that `wgmma` is writing. The exhibit `wgmma_named_early` is this mistake. On a GPU the
-// compiler sees it, too, and makes every product wait.
+// *asynchronous product: wgmma_wait<1> names an array whose product it leaves under way*: PV is in the last group, for
+// which this wait does not wait. The rescaling would be a second finding, the read of O while `wgmma` writes it. The
+// first is the exhibit `wgmma_named_early` of tests/simt/museum_wgmma.cu.
 // ```
 //
 // A second warpgroup fills part of the gaps of phase 15, as the page before has shown. It does not fill them all: both
@@ -204,8 +210,8 @@ CELL("Phase 15, bit for bit, in every order") {
   const Example example = random_example(300, 64);
   for (const Completion completion : {Completion::late, Completion::eager, Completion::random})
     for (const Order order : {Order::forward, Order::reverse, Order::random})
-      again = again && same_as_phase_15<half>(example, {.block_k = 64},
-                                              {.order = order, .seed = 16, .completion = completion});
+      again = again &&
+              same_as_phase_15<half>(example, {.block_k = 64}, {.order = order, .seed = 16, .completion = completion});
   expect(again, "copies and products late, eager or random, threads in three orders");
 }
 
@@ -238,8 +244,8 @@ CELL("Not one count changes") {
 // is for the hardware's schedulers and the other warpgroup, too; more overlap within one warpgroup is not always more
 // overlap.
 //
-// **What you saw.** Two products under way, one wait for the first of them, and the same operations in another order. No
-// counter of the simulator moved, because the simulator has no clock.
+// **What you saw.** Two products under way, one wait for the first of them, and the same operations in another order.
+// No counter of the simulator moved, because the simulator has no clock.
 //
 // **Measured** on an H200: for long sequences this is the largest step since `wgmma`. Short ones gain less, and with a
 // mask they gain least: there blocks begin and end all the time. [Phase 17](../17-persistent/notebook.cpp) is about

@@ -1,5 +1,5 @@
-// host.cu: launches the kernel of tile.cuh with one warpgroup and turns what it wrote into numbers of elements. Compiled
-// once per machine.
+// host.cu: launches the kernel of tile.cuh with one warpgroup and turns what it wrote into numbers of elements.
+// Compiled once per machine.
 // Use: steps.hpp declares what is here.
 #include "phases/14-tma-wgmma/steps/steps.hpp"
 #include "phases/14-tma-wgmma/steps/tile.cuh"

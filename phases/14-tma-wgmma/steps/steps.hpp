@@ -1,4 +1,4 @@
-// steps.hpp: how TMA lays a tile out and where a product's elements are, as the page of phase 14 asks it of the simulator.
+// steps.hpp: how TMA lays a tile out and where a product's elements are, as the page of phase 14 asks the simulator.
 // Elements are given as their number, 64 · row + column.
 // Use: const Laid laid = ask_on(Where::Sim)();
 #pragma once

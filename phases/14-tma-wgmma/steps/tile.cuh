@@ -12,9 +12,9 @@ struct TwoTiles {
   std::uint64_t full;
 };
 
-__global__ void __launch_bounds__(128) ask(const __grid_constant__ TensorMap numbers,
-                                           const __grid_constant__ TensorMap identity,
-                                           std::uint16_t* tile /*[64, 64]*/, float* S /*[128, 32]*/) {
+__global__ void __launch_bounds__(128)
+    ask(const __grid_constant__ TensorMap numbers, const __grid_constant__ TensorMap identity,
+        std::uint16_t* tile /*[64, 64]*/, float* S /*[128, 32]*/) {
   TwoTiles& tiles = shared<TwoTiles>();
   if (threadIdx.x == 0) {
     mbarrier_init(&tiles.full, 1);
