@@ -64,7 +64,7 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
 //
 // Piece c of row r lies where piece c XOR (r mod 8) would be: phase 11's permutation. The hardware takes the row's
 // number from the address, which is why tiles begin at multiples of 1024 bytes, eight rows. Begun 512 bytes further on,
-// the same kernel computed nonsense on an H200.
+// a kernel like this one computed nonsense on an H200.
 //
 // We can ask for the layout, and for `wgmma`'s accumulators too. This is also the smallest kernel that does all that is
 // new here: make an mbarrier, expect bytes, begin copies, wait, multiply, wait.
@@ -252,9 +252,9 @@ CELL("One barrier, three phases") {
 //   must not move their use to before it.
 //
 // Without the fence, without the commit, or with a wait that is too short, the exhibits `wgmma_no_fence`,
-// `wgmma_no_commit` and `wgmma_wait_too_short` (museum_wgmma.cu) say what is read too early. A test on a GPU is no
-// substitute here. Left out in a kernel like this one, the fence changed no bit in any run on an H200: the compiler put
-// one there, and said so.
+// `wgmma_no_commit` and `wgmma_wait_too_short` (museum_wgmma.cu) say what is wrong. A test on a GPU is no substitute
+// here. Left out in a kernel like this one, the fence changed no bit in any run on an H200: the compiler put one there,
+// and said so.
 //
 // ## Softmax in this layout
 //
@@ -375,10 +375,11 @@ CELL("What moves") {
 // **What you saw.** One thread copies, a barrier counts bytes, a warpgroup multiplies what lies in shared memory, and
 // every word that was left out has a finding. The threads' work has shrunk to softmax, and to waiting.
 //
-// **Measured** on an H200: for long sequences this kernel is faster than phase 13 by a good part. For 512 tokens it is
-// not, and with a mask it is slower there. Phase 13 has two blocks on a multiprocessor, and while one begins or ends
-// the other one multiplies. Here a block of D = 128 has its multiprocessor to itself, and all of its threads wait for
-// the same tile at the same time. [The next page](../15-warp-specialised/notebook.cpp) takes that apart.
+// **Measured** on an H200, with the table at the end of this part: for long sequences this kernel is faster than phase
+// 13 by a good part. For 512 tokens it is not, and with a mask it is slower there. Phase 13 has two blocks on a
+// multiprocessor, and while one begins or ends the other one multiplies. Here a block of D = 128 has its multiprocessor
+// to itself, and all of its threads wait for the same tile at the same time. [The next
+// page](../15-warp-specialised/notebook.cpp) takes that apart.
 //
 // **Exercise.** 1. Expect `sizeof tiles.K[stage] / 2` bytes and run `./flash test 14`. What does the finding say, and
 // why is it no deadlock? 2. With which N does the last K/V tile hang over the end, and by how many rows? What hides the

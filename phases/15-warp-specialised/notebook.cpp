@@ -241,8 +241,8 @@ CELL("Predicted = counted") {
 // **What you saw.** A producer and consumers, and a pair of barriers for each stage between them. Nothing that is
 // counted in bytes or products has changed, and not a bit of the result. What has changed is who waits for whom.
 //
-// **Measured** on an H200: faster than phase 14 at every length. But within a warpgroup S, softmax and PV still take
-// turns. [The next page](../16-overlap/notebook.cpp) lets them overlap.
+// **Measured** on an H200, with the table at the end of this part: faster than phase 14 at every length. But within a
+// warpgroup S, softmax and PV still take turns. [The next page](../16-overlap/notebook.cpp) lets them overlap.
 //
 // **Exercise.** 1. Give the rings one stage. Does the kernel still work, and who waits when? 2. Let the consumer arrive
 // for `K_empty` before `wgmma_wait`. Which findings does `./flash test 15` print? 3. Without a producer, let thread 0

@@ -31,9 +31,9 @@ static const Where machine = was_built(Where::Checked) ? Where::Checked : Where:
 // %% [markdown]
 // ## How long is a softmax?
 //
-// Each score costs multiply-adds in two products, S and PV, and one exponential. The tensor cores do the former. The
-// latter is done by another unit of the multiprocessor, 16 of them in a cycle (CUDA Programming Guide, "Arithmetic
-// Instructions", compute capability 9.0). The data sheet's 990 TFLOP/s are about 4,096 FLOP in a cycle of a
+// Each score costs multiply-adds in two products, S and PV, and one exponential. Tensor cores do the multiply-adds. The
+// exponential is the work of another unit, which does 16 in a cycle of a multiprocessor (CUDA Programming Guide,
+// "Arithmetic Instructions", compute capability 9.0). The data sheet's 990 TFLOP/s are about 4,096 FLOP in a cycle of a
 // multiprocessor.
 //
 // ```{question}
@@ -61,8 +61,8 @@ CELL("FLOP for each exponential") {
 
 // %% [markdown]
 // ```{answer}
-// 496. It would be 4 D = 512, but O's rescaling takes exponentials, too. For 16 of them that is about two cycles of the
-//      tensor cores. For D = 64 it is one: there the exponentials alone take as long as the products.
+// About 4 D = 512: 496, because O's rescaling takes exponentials, too. For 16 of them that is about two cycles of the
+// tensor cores. For D = 64 it is one: there the exponentials alone take as long as the products.
 // ```
 //
 // And exponentials are not all of it. Maximum, multiply-add, sum and rounding are several instructions for each score,
@@ -75,7 +75,7 @@ CELL("FLOP for each exponential") {
 // ```{region} attention.cuh consumer
 // ```
 //
-// The first tile has no PV before it, and the last one none behind. Between them each round has the same five steps:
+// The first S has no PV beside it, and the last PV no S. Between them each round has the same five steps:
 //
 // 1. Issue S of this tile, then PV of the tile before. They are two groups, and run in this order.
 // 2. `wgmma_wait<1>(s)`: all groups but the last are done. S is there, PV may still be running. K's stage is released.
@@ -247,9 +247,9 @@ CELL("Not one count changes") {
 // **What you saw.** Two products under way, one wait for the first of them, and the same operations in another order.
 // No counter of the simulator moved, because the simulator has no clock.
 //
-// **Measured** on an H200: for long sequences this is the largest step since `wgmma`. Short ones gain less, and with a
-// mask they gain least: there blocks begin and end all the time. [Phase 17](../17-persistent/notebook.cpp) is about
-// that.
+// **Measured** on an H200, with the table at the end of this part: for long sequences this is the largest step since
+// `wgmma`. Short ones gain less, and with a mask they gain least: there blocks begin and end all the time. [Phase
+// 17](../17-persistent/notebook.cpp) is about that.
 //
 // **Exercise.** 1. Count, for five tiles, which groups are under way at each wait. 2. Issue PV before S. What does
 // `wgmma_wait<1>` wait for then, and which array may be named? 3. Keep phase 15's order of loads. The result is right;
