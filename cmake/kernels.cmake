@@ -34,6 +34,10 @@ target_include_directories(flash_simt PUBLIC ${FLASH_ROOT})
 target_compile_features(flash_simt PUBLIC cxx_std_20)
 # -g: gdb can print threadIdx. Where optimised code keeps its locals is half of the debug information; nobody reads it.
 target_compile_options(flash_simt PRIVATE -O2 -g -fno-var-tracking ${FLASH_KERNEL_FLAGS})
+# The player's page becomes part of it.
+set_source_files_properties(${FLASH_ROOT}/sim/report/recording.cpp PROPERTIES
+  COMPILE_DEFINITIONS "FLASH_PLAYER_HTML=\"${FLASH_ROOT}/sim/report/player.html\""
+  OBJECT_DEPENDS ${FLASH_ROOT}/sim/report/player.html)
 # Its loops are to become vectors.
 set_source_files_properties(${FLASH_ROOT}/sim/core/tensor_core.cpp PROPERTIES COMPILE_OPTIONS -O3)
 target_link_libraries(flash_simt PUBLIC Threads::Threads ${CMAKE_DL_LIBS})

@@ -150,6 +150,8 @@ __device__ __forceinline__ S& shared() {
 
 // Begins a named region of the warp in the simulator's trace; nothing here.
 __device__ __forceinline__ void trace_mark(const char*, long = 0) {}
+// Shows a number in the recording of the simulator; nothing here.
+__device__ __forceinline__ void trace_value(const char*, long, float) {}
 #endif
 
 }  // namespace flash::inline on_gpu

@@ -25,6 +25,7 @@
 #include "sim/core/faults.hpp"
 #include "sim/core/variables.hpp"
 #include "sim/limits.hpp"
+#include "sim/report/recorder.hpp"
 
 namespace flash::simt {
 namespace {
@@ -236,7 +237,10 @@ void MachineCore::run(Launch& launch) {
   launch.trace = !s.options.trace.empty();
 
   // One worker per core, at most one per block; the calling thread is worker 0.
-  const std::uint64_t cores = s.options.threads ? s.options.threads : std::max(1u, std::thread::hardware_concurrency());
+  const bool one = s.options.recording;  // blocks are recorded one after another
+  const std::uint64_t cores = one                 ? 1
+                              : s.options.threads ? s.options.threads
+                                                  : std::max(1u, std::thread::hardware_concurrency());
   const std::uint64_t blocks = launch.blocks();
   if (launch.cooperative && blocks > kCooperativeBlocks)
     refuse("blocks of a cooperative launch", blocks, "at most " + std::to_string(kCooperativeBlocks),
@@ -253,6 +257,10 @@ void MachineCore::run(Launch& launch) {
     s.workers.back()->observer = std::move(checker);
   }
   if (s.shadow) s.shadow->begin_launch(count);
+  if (one && count > 1) refuse("a cooperative launch", blocks, "1 block in a recording", "do not record it");
+  std::optional<Recorder> recorder;
+  if (one && s.checked) recorder.emplace(*s.options.recording, s.memory, launch);
+  s.workers[0]->recorder = recorder ? &*recorder : nullptr;
 
   // Workers take blocks in the order that the options ask for.
   std::vector<std::uint32_t> shuffled;
@@ -327,6 +335,8 @@ void MachineCore::run(Launch& launch) {
     s.trace.push_back({s.reports.size(), coordinates(e.block), e.warp, e.name, e.value, e.begin, e.end, e.beside});
   s.reports.push_back(report);
   s.unnamed.emplace_back(launch.kernel, launch.kernel_name);
+  s.workers[0]->recorder = nullptr;
+  if (recorder) recorder->end_launch(reports().back());
   for (const std::exception_ptr& error : errors)
     if (error) std::rethrow_exception(error);
 

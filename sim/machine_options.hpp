@@ -13,6 +13,8 @@
 
 namespace flash {
 
+struct Recording;  // sim/report/recording.hpp
+
 // Which GPU's launch limits are enforced.
 enum class Profile { sm_80, sm_90 };
 
@@ -27,7 +29,8 @@ struct MachineOptions {
   bool progress = false;    // the simulator: a launch that takes long says on stderr how far it is; for a terminal
   double timeout = 0;       // seconds that a launch may take on the simulator, 0: no limit
   bool in_place = false;    // sim: kernels work on the caller's own memory, nothing is copied
-  int samples = 0;          // gpu: launch again so many times at most, and take the time (gpu/timer.cuh); 0: do not
+  Recording* recording = nullptr;  // checked: every step is written down there, for the player; one worker
+  int samples = 0;  // gpu: launch again so many times at most, and take the time (gpu/timer.cuh); 0: do not
 };
 
 struct KernelReport {

@@ -721,6 +721,30 @@ TEST_CASE("a full disk, or a file that cannot be written: one line, and no half 
   refused(s, to("."), "--o is .; expected a file, not a folder; add a file name");
 }
 
+TEST_CASE("--player: a page that holds the run, O as without it, and a refusal where no access is seen") {
+  const Session s;
+  Given<float> in(s);
+  for (const auto& [phase, machine] : {std::pair{"04", "sim"}, {"07", "checked"}, {"09", "checked"}}) {
+    CAPTURE(phase);
+    std::vector<std::string> words = {"--player", "player.html", "--machine", machine};
+    if (phase == std::string("09"))
+      words = join(words, {"--dout", "do.npy", "--dq", "dq.npy", "--dk", "dk.npy", "--dv", "dv.npy"});
+    const Answer r = s.run(run_words(phase, words));
+    CHECK(r.err == "");
+    REQUIRE(r.status == 0);
+    const std::string page = s.files().at("player.html");
+    CHECK(page.find("\"title\":\"" + std::string(phase)) != std::string::npos);
+    CHECK(page.find("</html>") != std::string::npos);
+    check_output<float>(s, "o.npy", {B, H, Sq, D}, reference(in.problem("none")).o, D);
+  }
+  refused(s, run_words("07", {"--player", "p.html"}),
+          "--player is of machine sim; expected one of machine checked, which sees each access; add --machine checked");
+  refused(s, run_words("04", {"--player", "none/p.html"}),
+          "--player is none/p.html; expected a file in an existing folder; create " + (s / "none"));
+  refused(s, run_words("04", {"--player", "q.npy"}),
+          "--player is q.npy; expected a file other than --q; choose another output path");
+}
+
 // ---- Bad input ------------------------------------------------------------------------------------------------------
 
 TEST_CASE("words that make no sense are refused") {

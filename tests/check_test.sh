@@ -43,8 +43,12 @@ expect 2 "--profile is 'sm_70'; expected sm_80 or sm_90" --profile sm_70 a.cu
 expect 2 "flag '--fast' is unknown" --fast a.cu
 expect 2 "--arch is 'ampere'; expected sm_80, sm_90 or the like" --arch ampere a.cu
 expect 2 "--timeout is 'soon'; expected a number" --timeout soon a.cu
+expect 2 '--player is without a value; expected a file to write' --player
 touch a.cu
 expect 2 "'b.cu' is one file too many" a.cu b.cu
+expect 2 '--player is given with --sim or -o; expected a checked run' --player p.html --sim a.cu
+expect 2 '--player is given with --sim or -o; expected a checked run' --player p.html -o a a.cu
+expect 2 '--player is none/p.html; expected a file in a folder that can be written' --player none/p.html a.cu
 expect 0 'usage: ./flash check' --help
 
 # The book's page on findings quotes a program and what is found in it.

@@ -340,7 +340,7 @@ TEST_CASE("report as JSON and as a table") {
       "   \"flops\": 0, \"tensor_flops\": 0, \"exps\": 0, \"barriers\": 1, \"shared_bytes_peak\": 4224, "
       "\"async_bytes_peak\": 0,\n"
       "   \"shared_read_requests\": 32, \"shared_write_requests\": 32, \"shared_wavefronts\": 64, \"bank_conflicts\": "
-      "0,\n"
+      "0, \"wgmma_shared_bytes\": 0,\n"
       "   \"arrays\": [\n"
       "    {\"name\": \"in\", \"read_bytes\": 4096, \"read_requests\": 32, \"read_sectors\": 128, \"written_bytes\": "
       "0, "

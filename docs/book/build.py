@@ -21,7 +21,8 @@ KATEX = pathlib.Path("/usr/share/javascript/katex")
 
 # The book's pages beside the notebooks, in their order: file in the repository, name in the site. A closing page stands
 # behind the last notebook of its part.
-FRONT = ["docs/book/index.md", "docs/book/glossary.md", "docs/book/reading-a-finding.md"]
+FRONT = ["docs/book/index.md", "docs/book/glossary.md", "docs/book/reading-a-finding.md",
+         "docs/book/player.md"]
 PARTS = [("Part 1: the algorithm, on a CPU", "04", "docs/book/part-1.md"),
          ("Part 2: the kernels", "09", "docs/book/part-2.md"),
          ("Part 3: tensor cores", "13", "docs/book/part-3.md")]
@@ -275,12 +276,24 @@ class Book:
             if not to.exists():
                 shutil.copyfile(KATEX / file, to)
         self.write("conf.py", (HERE / "conf.py").read_text())
+        self.write_player(only)
         if self.language != "en":
             for picture in self.common.glob("pictures/*.svg"):
                 self.write("pictures/" + picture.name, picture.read_text())
             self.write_catalogs()
         if self.missing:
             raise Wrong("lost between source and page:\n" + "\n".join(self.missing))
+
+    def write_player(self, only):
+        """The page that plays runs of the phases, recorded now."""
+        kept = self.common / "extra/player-runs.html"
+        if self.language == "en" and (not only or not kept.exists()):
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            done = subprocess.run([self.build / "bin/flash-recordings", kept], capture_output=True, text=True)
+            if done.returncode != 0:
+                raise Wrong(done.stderr.strip())
+        elif self.language != "en":
+            self.write("extra/player-runs.html", kept.read_text())
 
     def with_figures(self, text, page):
         """A page's text with its figures, which a message recognises (translation.py) by the marks around them."""

@@ -75,6 +75,7 @@ Ledger attention(const Problem<T>& p) {
         memory.load(k_j, K, j);
         memory.load(v_j, V, j);
         add_key(state, mat(q_i).row(0).dot(mat(k_j).row(0)) * p.scale(), mat(v_j).row(0).transpose());
+        memory.show("m", i, state.m), memory.show("l", i, state.l);
         memory.count_matmul(2, 1, D);  // q·k and p·v
         memory.count_exps(2);          // p and the rescaling factor
         memory.count_rescales(1);

@@ -115,6 +115,7 @@ Ledger attention(const Problem<T>& p) {
           S.row(r) *= beta * inverse;
           l_r = l_new;  // 13
           m_r = m_new;
+          memory.show("m", i + r, m_r), memory.show("l", i + r, l_r), memory.show("alpha", i + r, alpha);
         }
         add_product(memory, mat(O_i), S, mat(V_j));  // 12
         // #endregion

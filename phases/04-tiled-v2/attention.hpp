@@ -87,6 +87,7 @@ Ledger attention(const Problem<T>& p) {
         const float alpha = std::exp(m - m_safe);
         l = alpha * l + exp_minus(P.data(), n, m_safe);  // P = exp(S - m), and its sum
         m = m_new;
+        memory.show("m", i + r, m), memory.show("l", i + r, l), memory.show("alpha", i + r, alpha);
         mat(O_i).row(r) *= alpha;                                                 // 10: un-normalised O, rescaled
         if (!full) add_product(memory, mat(O_i).row(r), P, mat(V_j).topRows(n));  // visible keys only: no 0 · NaN
         memory.count_exps(n + 1);

@@ -109,6 +109,8 @@ __global__ void __launch_bounds__(Br)
     for (int d = 0; d < D; ++d) o[d] *= alpha;
     l = fmaf(l, alpha, sum);
     m = m_new;
+    trace_value("m", first_row + row, m), trace_value("l", first_row + row, l);
+    trace_value("alpha", first_row + row, alpha);
     // #endregion
 
     // #region output

@@ -135,6 +135,8 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
     for (int d = 0; d < D; ++d) o[d] *= alpha;
     l = fmaf(l, alpha, sum);
     m = m_new;
+    trace_value("m", first_row + row, m), trace_value("l", first_row + row, l);
+    trace_value("alpha", first_row + row, alpha);
 
     // O += P V over the keys that the row sees. The others are not multiplied by 0: 0 · NaN would be NaN.
 #pragma unroll 1

@@ -175,6 +175,7 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
       alpha[r] = exp2f(m[r] - m_safe[r]);
       l[r] *= alpha[r];
       m[r] = m_new;
+      trace_value("m", my_row + 8 * r, m[r]), trace_value("alpha", my_row + 8 * r, alpha[r]);
     }
     // #endregion
 
@@ -217,6 +218,7 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
   for (int r = 0; r < 2; ++r) {
     const std::int64_t row = my_row + 8 * r;
     const float sum = row_sum(l[r]), divisor = sum == 0 ? 1.0f : sum;
+    trace_value("l", row, sum);
     if (row >= O.rows) continue;
     T* o_row = O.data + row * O.stride;  // [D]
 #pragma unroll

@@ -235,6 +235,8 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
         const float m_new = row_max(top[rt][r]), m_safe = m_new == -INFINITY ? 0.0f : m_new;
         const float alpha = ex2_approx_ftz((m[rt][r] - m_safe) * c);
         m[rt][r] = m_new;
+        const std::int64_t row = first_row + warp_row + i * 8 + g;
+        trace_value("m", row, m_new), trace_value("alpha", row, alpha);
         all &= m_new >= 0 && m_new * c <= 512;
         l[rt][r] *= alpha;
 #pragma unroll
@@ -305,6 +307,7 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
   for (int i = 0; i < 2 * kRowTiles; ++i) {
     const float sum = row_sum(l[i / 2][i % 2]);
     if (t == i) row_m = m[i / 2][i % 2], row_l = sum;
+    trace_value("l", first_row + warp_row + i * 8 + g, sum);
   }
   const float inverse = row_l == 0 ? 0.0f : 1 / row_l;
 #pragma unroll

@@ -19,11 +19,10 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
               const __grid_constant__ TensorMap V_map, Tensor<T> O /*[B, H, Sq, D]*/, float* LSE /*[B, H, Sq] or null*/,
               float scale_log2, Mask mask, int B, int H) {
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
-  const bool heads_first = mask.shift < mask.Sk;
-  const unsigned heads = B * H;
-  const unsigned head = heads_first ? blockIdx.x % heads : blockIdx.z * gridDim.y + blockIdx.y;
-  const unsigned q_tile = heads_first ? (gridDim.x - 1 - blockIdx.x) / heads : blockIdx.x;
-  if (head >= heads) return;
+  const bool longest_first = mask.shift < mask.Sk;
+  const unsigned heads = B * H, q_tiles = gridDim.x / heads;
+  const unsigned head = longest_first ? blockIdx.x % heads : blockIdx.x / q_tiles;
+  const unsigned q_tile = longest_first ? q_tiles - 1 - blockIdx.x / heads : blockIdx.x % q_tiles;
   const int b = head / H, h = head % H;
 
   if (threadIdx.x == 0) {
@@ -136,8 +135,7 @@ struct Attention {
     constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
     allow_shared_memory(kernel, shared_bytes);
     const std::int64_t heads = std::int64_t{p.B} * p.H;
-    dim3 grid = grid_of(p.Q.rows, Br, heads);
-    if (p.shift < p.K.rows) grid = dim3(static_cast<unsigned>(grid.x * heads));
+    const auto grid = static_cast<unsigned>((p.Q.rows + Br - 1) / Br * heads);
     kernel<<<grid, Br * 2 + 128, shared_bytes, p.stream>>>(map_of(p.Q, p.B, p.H, 64), map_of_keys(p, p.K, Bc),
                                                            map_of_keys(p, p.V, Bc), p.O, p.LSE, p.scale_log2,
                                                            mask_of(p), p.B, p.H);

@@ -9,6 +9,7 @@
 
 #include "phases/app/commands.hpp"
 #include "phases/app/options.hpp"
+#include "phases/app/player.hpp"
 #include "phases/app/run_backward.hpp"
 #include "phases/common/phase.hpp"
 #include "phases/common/progress.hpp"
@@ -123,6 +124,12 @@ int run_typed(const Phase* named, const Arguments& args, NpyType type, const Npy
   }
   const Phase& phase = *named;
   require(phase.features, where);
+  Recording recording;
+  MachineOptions options;
+  if (args.has("player")) options.recording = &recording;
+  if (options.recording && phase.features.kernel && where != Where::Checked)
+    refuse("--player", std::string("of machine ") + name(where), "one of machine checked, which sees each access",
+           "add --machine checked");
   validate(p, phase.features);
   if (p.lse) {
     lse.resize(static_cast<std::size_t>(p.B() * p.H() * p.Sq()) + 1);  // + 1: never a null pointer
@@ -133,12 +140,23 @@ int run_typed(const Phase* named, const Arguments& args, NpyType type, const Npy
   Gradients<T> gradients;
   {
     const ProgressLine progress(isatty(STDERR_FILENO));
-    if (args.has("dout")) {
-      gradients = run_backward(phase, p, args, where, type);
-      run = gradients.run;
-    } else {
-      run = forward(phase, p, where);
+    const auto write_player = [&](Blocks blocks) {
+      describe(recording, phase, p, blocks);
+      write_file(args.text("player"), player_page({to_json(recording)}));
+    };
+    try {
+      if (args.has("dout")) {
+        gradients = run_backward(phase, p, args, where, type, options);
+        run = gradients.run;
+      } else {
+        run = forward(phase, p, where, options);
+      }
+    } catch (const Error&) {
+      if (!recording.finding.empty()) write_player({p.options.block_q, p.options.block_k});  // it plays up to there
+      throw;
     }
+    if (options.recording)
+      write_player(phase.features.kernel ? run.blocks : Blocks{p.options.block_q, p.options.block_k});
   }
   std::vector<std::int64_t> lse_shape(q_file.shape.begin(), q_file.shape.end() - 1);
   write_npy(args.text("o"), q_file.descr, q_file.shape, o.data());
@@ -160,7 +178,7 @@ int run_typed(const Phase* named, const Arguments& args, NpyType type, const Npy
 int run_command(const std::vector<std::string>& words) {
   const Arguments args(
       words, {"phase", "q",       "k",      "v",    "o",    "lse", "causal", "scale", "machine", "block-q", "block-k",
-              "sram",  "threads", "report", "dout", "dlse", "dq",  "dk",     "dv",    "mode",    "type"});
+              "sram",  "threads", "report", "dout", "dlse", "dq",  "dk",     "dv",    "mode",    "type",    "player"});
   if (!args.positional.empty())
     refuse("argument", "'" + args.positional[0] + "'", "--flag value", "see ./flash run --help");
   const std::string wanted = args.text("phase", "auto");
@@ -169,9 +187,9 @@ int run_command(const std::vector<std::string>& words) {
   if (phase) require(phase->features, where);
   for (const char* name : {"q", "k", "v", "o"}) args.required(name);
   check_backward(args, phase ? &phase->features : nullptr);
-  for (const char* name : {"o", "lse", "report", "dq", "dk", "dv"}) {
+  for (const char* name : {"o", "lse", "report", "player", "dq", "dk", "dv"}) {
     check_writable(name, args.text(name));
-    for (const char* other : {"q", "k", "v", "o", "lse", "report", "dout", "dlse", "dq", "dk", "dv"})
+    for (const char* other : {"q", "k", "v", "o", "lse", "report", "player", "dout", "dlse", "dq", "dk", "dv"})
       if (std::string(name) != other && args.has(name) && args.has(other) &&
           same_file(args.text(name), args.text(other)))
         refuse(std::string("--") + name, args.text(name), std::string("a file other than --") + other,

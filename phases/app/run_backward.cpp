@@ -25,7 +25,8 @@ void check_backward(const Arguments& args, const Features* can) {
 }
 
 template <class T>
-Gradients<T> run_backward(const Phase& phase, const Problem<T>& p, const Arguments& args, Where where, NpyType type) {
+Gradients<T> run_backward(const Phase& phase, const Problem<T>& p, const Arguments& args, Where where, NpyType type,
+                          const MachineOptions& options) {
   const BackwardMode mode = parse_mode(args.text("mode", "deterministic"));
   const Tensor<T> dout = to_tensor<T>(read_npy(args.text("dout"), type), args.text("dout"));
   const std::size_t rows = static_cast<std::size_t>(p.B() * p.H() * p.Sq());
@@ -53,8 +54,8 @@ Gradients<T> run_backward(const Phase& phase, const Problem<T>& p, const Argumen
                                    args.has("dlse") ? dlse.values<float>() : nullptr,
                                    p.options};
   validate(problem, phase.features);  // before anything is computed
-  g.run = forward_training(phase, p, kept, where);
-  const Run second = backward(phase, problem, where, {}, mode);
+  g.run = forward_training(phase, p, kept, where, options);
+  const Run second = backward(phase, problem, where, options, mode);
   g.run.ledger.add(second.ledger);
   g.run.milliseconds += second.milliseconds;
   g.run.tiles = second.tiles;
@@ -71,7 +72,8 @@ void write_gradients(const Gradients<T>& g, const Arguments& args, const NpyArra
 }
 
 #define FLASH_FOR(T)                                                                                     \
-  template Gradients<T> run_backward(const Phase&, const Problem<T>&, const Arguments&, Where, NpyType); \
+  template Gradients<T> run_backward(const Phase&, const Problem<T>&, const Arguments&, Where, NpyType,  \
+                                     const MachineOptions&);                                             \
   template void write_gradients(const Gradients<T>&, const Arguments&, const NpyArray&, const NpyArray&, \
                                 const NpyArray&);
 FLASH_FOR(float)

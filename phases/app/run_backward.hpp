@@ -25,7 +25,8 @@ struct Gradients {
 
 // Writes p.o, and p.lse if it is wanted, and returns the gradients of --dout (and --dlse, fp32 [B, H, Sq]).
 template <class T>
-Gradients<T> run_backward(const Phase& phase, const Problem<T>& p, const Arguments& args, Where where, NpyType type);
+Gradients<T> run_backward(const Phase& phase, const Problem<T>& p, const Arguments& args, Where where, NpyType type,
+                          const MachineOptions& options);
 
 // Writes --dq, --dk and --dv in the shapes and types of the files that q, k and v came from.
 template <class T>

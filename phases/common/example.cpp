@@ -33,6 +33,7 @@ Example Rounded<T>::widened() const {
   return {converted<float>(q), converted<float>(k), converted<float>(v), converted<float>(o), lse};
 }
 
+template struct Rounded<float>;
 template struct Rounded<half>;
 template struct Rounded<bfloat16>;
 

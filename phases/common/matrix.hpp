@@ -62,7 +62,10 @@ Ledger run_tasks(int threads, std::int64_t tasks, std::int64_t sram_bytes, const
   const auto work = [&](int worker) {
     try {
       Memory memory(sram_bytes);
-      for (std::int64_t t; (t = next++) < tasks; ++tasks_done) task(memory, t);
+      for (std::int64_t t; (t = next++) < tasks; ++tasks_done) {
+        if (memory_observer) memory_observer->begins();
+        task(memory, t);
+      }
       ledgers[static_cast<std::size_t>(worker)] = memory.ledger();
     } catch (...) {
       const std::lock_guard lock(failure_mutex);

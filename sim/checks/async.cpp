@@ -4,6 +4,7 @@
 // Use: see shadow.hpp; PTX ISA, "Async proxy", "mbarrier".
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "sim/checks/keys.hpp"
 #include "sim/checks/shadow.hpp"
@@ -130,13 +131,13 @@ void Checker::leave_marks(Cells& cells, std::size_t offset, std::size_t bytes, b
   };
   const std::size_t end = offset + bytes;
   for (std::size_t word = offset / 4; word * 4 < end; ++word) {
+    const bool first = word * 4 >= offset, second = word * 4 + 4 <= end;  // halves of the word
     unsigned level = cells.state[word] & Cells::kLevel;
-    if (word * 4 + 4 > end && level == 0) level = cells.split(word, 2) & Cells::kLevel;  // half of the last word
-    leave(cells.planes[0], word);
-    if (level == Cells::kSingle) leave(cells.planes[1], word);
-    if (level == 0 || word * 4 + 4 > end) continue;
-    leave(cells.planes[2], word);
-    if (level == Cells::kSingle) leave(cells.planes[3], word);
+    if (level == 0 && !(first && second)) level = cells.split(word, 2) & Cells::kLevel;
+    if (first) leave(cells.planes[0], word);
+    if (first && level == Cells::kSingle) leave(cells.planes[1], word);
+    if (second && level != 0) leave(cells.planes[2], word);
+    if (second && level == Cells::kSingle) leave(cells.planes[3], word);
   }
 }
 
@@ -236,6 +237,24 @@ void Checker::no_proxy_fence(const AsyncOperation& operation, Epoch mine, Epoch 
 }
 
 // ---- findings ------------------------------------------------------------------------------------------------------
+
+// A word that an asynchronous operation uses, or that is an mbarrier: may it be accessed? What is wrong is said once
+// for an access.
+bool Checker::disturbs(std::uint8_t state, std::size_t word, Access access_, Epoch mine, bool& said,
+                       const void* address, std::size_t bytes) {
+  const std::byte* const at = shared_ + word * 4;
+  if (state & Cells::kInFlight) {
+    if (!std::exchange(said, true)) disturbs_copy(*worker_.copies.writing(at), access_, mine, address, bytes);
+    return true;
+  }
+  if (state & Cells::kMbarrier && !is_atomic(access_)) {
+    if (!std::exchange(said, true)) disturbs_mbarrier(access_, mine, address, bytes);
+    return true;
+  }
+  const AsyncOperation* const operation = worker_.async.disturbed(at, 4, is_write(access_));
+  if (operation && !std::exchange(said, true)) disturbs_async(*operation, access_, mine, address, bytes);
+  return operation;
+}
 
 void Checker::disturbs_mbarrier(Access access_, Epoch mine, const void* address, std::size_t bytes) {
   const char* const now = named(mine, access_);

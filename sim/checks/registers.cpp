@@ -25,6 +25,24 @@ std::string element_of(const Product& product, unsigned thread, const void* addr
 
 }  // namespace
 
+void Checker::async_shared(const AsyncOperation& operation) {
+  const unsigned s = site(std::bit_cast<std::uintptr_t>(operation.site) | kSourceLocation | kOfAsyncRead);
+  const Epoch mine = (running_ >> kClockShift << kClockShift) | Epoch{s} << kThreadBits | kCompanion | worker_.current;
+  Epoch known = 0;  // to be in order: copies write many words at one time
+  for (const AsyncPiece& piece : operation.pieces) {
+    const auto offset = static_cast<std::size_t>(piece.begin - shared_);
+    for (std::size_t word = offset / 4; word < (offset + piece.bytes) / 4; ++word) {
+      const Epoch write = cells_.planes[0].write[word];
+      if (write == known || write < barrier_) continue;
+      known = write;
+      if (!collides<false>(write)) continue;
+      Wrong wrong;
+      wrong.distance = distance(mine, write, false), wrong.before = Access::write, wrong.earlier = write;
+      return race(wrong, Access::read, mine, shared_ + word * 4, 4);
+    }
+  }
+}
+
 void Checker::registers_fenced(unsigned thread) {
   registers_.fence(thread);
 }

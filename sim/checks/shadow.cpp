@@ -255,7 +255,8 @@ void Checker::begin_block() {
   more_.clear();
   ways_.clear();
   shared_ = worker_.shared, shared_bytes_ = worker_.shared_bytes, layout_ = worker_.launch->layout;
-  quick_bytes_ = shared_bytes_ / 16 * 16;
+  recorder_ = counters.recorder = worker_.recorder;
+  quick_bytes_ = recorder_ ? 0 : shared_bytes_ / 16 * 16;  // it wants to know of each access
   published_.clear();
   handovers_.clear();
   registers_.begin_block(worker_.threads.size());
@@ -334,6 +335,7 @@ void Checker::converge(unsigned warp) {
   };
   const std::size_t requests = counters.flush(warp, w.exists & ~w.ended, reached);
   if (worker_.launch->trace) worker_.tracer.step(warp, requests);
+  if (recorder_) recorder_->converged(warp);
 }
 
 // A thread may exit while others wait at barriers to come. If what it did last is what the others do only after such a
@@ -484,6 +486,7 @@ void Checker::matrix_row(const void* row, Site site_) {
   const std::size_t offset = in_shared(row, 16, Access::read, key);
   const unsigned s = site(key);
   counters.log(s, reinterpret_cast<std::uintptr_t>(row), 16, Access::matrix_row, kSharedSpace);
+  if (recorder_) recorder_->chip(offset, 16, Access::matrix_row);
   touch_all<false, 16, Access::read>(cells_, offset, running_ | Epoch{s} << kThreadBits, false, row);
 }
 

@@ -27,6 +27,7 @@
 #include "sim/core/device_memory.hpp"
 #include "sim/core/variables.hpp"
 #include "sim/counters/counters.hpp"
+#include "sim/report/recorder.hpp"
 
 namespace flash::simt {
 
@@ -152,6 +153,7 @@ class Checker : public Observer {
   void mbarrier(const void* barrier, const char* instruction, bool makes, Site site) override;
   void completes_on(const void* barrier, bool fenced, Site copy) override;
   void fence_proxy() override;
+  void async_shared(const AsyncOperation& operation) override;
   void registers_fenced(unsigned thread) override;
   void product_begins(unsigned thread, const WgmmaOperands& operands, Site site) override;
   void product_ends(unsigned thread, const Product& product, bool last) override;
@@ -250,6 +252,8 @@ class Checker : public Observer {
   const char* named(Epoch epoch, Access access) const;
   void disturbs_async(const AsyncOperation& operation, Access access, Epoch mine, const void* address,
                       std::size_t bytes);
+  bool disturbs(std::uint8_t state, std::size_t word, Access access, Epoch mine, bool& said, const void* address,
+                std::size_t bytes);
   void disturbs_mbarrier(Access access, Epoch mine, const void* address, std::size_t bytes);
   void count_traffic(const AsyncOperation& operation);
   void global_piece(const AsyncPiece& piece, Access access, Epoch mine, std::uintptr_t site_key);
@@ -269,7 +273,8 @@ class Checker : public Observer {
   Worker& worker_;
   GlobalShadow& global_;
   RegisterLog registers_;
-  Cells cells_;  // of shared memory
+  Recorder* recorder_ = nullptr;  // of the worker
+  Cells cells_;                   // of shared memory
   const std::byte* shared_;
   std::size_t shared_bytes_ = 0, quick_bytes_ = 0;  // the latter a multiple of 16
   std::uint64_t now_ = 0, chunk_end_ = 0;
@@ -439,20 +444,8 @@ template <bool kGlobal, Access kAccess>
     if (far > wrong.distance) wrong.distance = far, wrong.before = before, wrong.earlier = earlier;
   };
   const std::uint8_t state = cells.state[word];
-  if (!kGlobal && state & Cells::kInFlight) [[unlikely]] {
-    if (!std::exchange(wrong.said, true))
-      disturbs_copy(*worker_.copies.writing(shared_ + word * 4), kAccess, mine, address, bytes);
-    return;
-  }
-  if (!kGlobal && !is_atomic(kAccess) && state & Cells::kMbarrier) [[unlikely]] {
-    if (!std::exchange(wrong.said, true)) disturbs_mbarrier(kAccess, mine, address, bytes);
-    return;
-  }
-  if (!kGlobal && state & Cells::kAsync) [[unlikely]]
-    if (const AsyncOperation* const operation = worker_.async.disturbed(shared_ + word * 4, 4, is_write(kAccess))) {
-      if (!std::exchange(wrong.said, true)) disturbs_async(*operation, kAccess, mine, address, bytes);
-      return;
-    }
+  if (!kGlobal && state & (Cells::kInFlight | Cells::kAsync | Cells::kMbarrier)) [[unlikely]]
+    if (disturbs(state, word, kAccess, mine, wrong.said, address, bytes)) return;
   const bool more = state & Cells::kMore;
   const auto check_all = [&](const Marks& marks, Access before) {
     check(marks.one, before), check(marks.other, before);
@@ -597,6 +590,8 @@ template <unsigned kBytes, Access kAccess>
     const unsigned s = site(site_key);
     const Epoch mine = running_ | Epoch{s} << kThreadBits | flags<kAccess>();
     counters.log(s, reinterpret_cast<std::uintptr_t>(at), kBytes, kAccess, kSharedSpace);
+    if (recorder_) [[unlikely]]
+      recorder_->chip(in_shared, kBytes, kAccess);
     touch_all<false, kBytes, kAccess>(cells_, in_shared, mine, false, address);
     if (is_volatile(kAccess)) order_volatile(address, is_write(kAccess));
     return;
@@ -616,6 +611,8 @@ template <unsigned kBytes, Access kAccess>
     // The constant cache serves one address at a time and is no part of global memory's traffic.
     if (!array.constant)
       counters.log(s, reinterpret_cast<std::uintptr_t>(at), kBytes, kAccess, static_cast<unsigned>(owner));
+    if (recorder_ && !array.constant) [[unlikely]]
+      recorder_->global(owner, in_array, kBytes, kAccess);
     if (is_write(kAccess) && !worker_.copies.empty()) [[unlikely]]
       if (const Copy* const copy = worker_.copies.reading(address, kBytes))
         disturbs_copy(*copy, kAccess, mine, address, kBytes);

@@ -12,6 +12,7 @@
 #include "sim/core/observer.hpp"
 #include "sim/core/variables.hpp"
 #include "sim/error.hpp"
+#include "sim/report/recorder.hpp"
 
 namespace flash::simt {
 
@@ -51,8 +52,8 @@ std::uint64_t warp_op(WarpOp op, unsigned mask, std::uint64_t value, Site site, 
   return Entered()->warp_op(op, mask, value, site, param, width);
 }
 
-std::byte* shared_memory(std::size_t bytes, const char* type, Padding padding) {
-  return Entered()->shared_memory(bytes, type, padding);
+std::byte* shared_memory(std::size_t bytes, const char* type, Padding padding, Members members) {
+  return Entered()->shared_memory(bytes, type, padding, members);
 }
 void check_launch_bounds(unsigned threads, unsigned blocks, unsigned) {
   Entered worker;
@@ -92,6 +93,10 @@ void cp_async_wait(unsigned pending, Site) {
 }
 void mark(const char* label, long value) {
   Entered()->mark(label, value);
+}
+void show(const char* name, long row, float value) {
+  Entered worker;
+  if (worker->recorder) worker->recorder->value(name, row, value);
 }
 
 unsigned ReadySet::remove(unsigned word, unsigned bit) {
@@ -178,6 +183,7 @@ void Worker::run(const Launch& this_launch, std::uint64_t linear_block) {
   stopped_ = barrier_divergence_seen_ = false;
   error_ = nullptr;
   if (launch->trace) tracer.begin_block(warps.size());
+  if (recorder) recorder->begin_block(*this);
   if (observer) observer->begin_block();
 
   // Run until all threads have ended, a finding stops the block, or nothing can move.
@@ -199,6 +205,7 @@ void Worker::run(const Launch& this_launch, std::uint64_t linear_block) {
   most_copied = std::max(most_copied, copies.most_bytes());
   launch->stuck->goes_on(look);
   if (observer) observer->end_block();
+  if (recorder) recorder->end_block();
   if (launch->trace) tracer.end_block();
   if (error_) std::rethrow_exception(error_);
 }
@@ -221,7 +228,7 @@ void Worker::fiber_main() {
   ++worker->ended_;
   worker->yields_without_progress_ = 0;
   if (worker->observer) worker->observer->thread_ends();
-  if (worker->observer && (warp.ended | warp.at_barrier) == warp.exists) worker->observer->converge(thread.warp);
+  if ((warp.ended | warp.at_barrier) == warp.exists) worker->met(thread.warp);
   if (worker->waiting_ > 0 && worker->waiting_ + worker->ended_ == worker->threads.size()) worker->complete_barrier();
   worker->run_next(true);
 }
@@ -274,7 +281,7 @@ int Worker::barrier(Vote vote, int predicate, Site site, const CallFrame* frame)
   if (used_zero_.line()) barrier_zero();
   Warp& warp = warps[thread.warp];
   warp.at_barrier |= 1u << thread.lane;
-  if (observer && (warp.ended | warp.at_barrier) == warp.exists) observer->converge(thread.warp);
+  if ((warp.ended | warp.at_barrier) == warp.exists) met(thread.warp);
   if (waiting_ == 0) {
     barrier_site_ = site, barrier_first_ = current, vote_ = vote;
     barrier_calls_.clear();
@@ -295,6 +302,17 @@ int Worker::barrier(Vote vote, int predicate, Site site, const CallFrame* frame)
   if (++waiting_ + ended_ == threads.size()) complete_barrier();
   run_next();
   return static_cast<int>(threads[current].result);
+}
+
+// All lanes of a warp are at the barrier or have exited.
+void Worker::met(unsigned w) {
+  if (observer) observer->converge(w);
+  if (!recorder) return;
+  const Warp& warp = warps[w];
+  if (warp.at_barrier)
+    recorder->arrives(w, threads[w * kWarpSize + static_cast<unsigned>(std::countr_zero(warp.at_barrier))].site);
+  else
+    recorder->ends(w);
 }
 
 // One barrier in a function that threads called from different lines: each call is a barrier of its own to the reader.
@@ -344,9 +362,10 @@ void Worker::complete_barrier() {
   ++barriers;
   if (observer) observer->block_barrier(ended_ > 0, barrier_site_);
   if (launch->trace) tracer.barrier(block);
+  if (recorder) recorder->released();
 }
 
-std::byte* Worker::shared_memory(std::size_t bytes, const char* type, Padding padding) {
+std::byte* Worker::shared_memory(std::size_t bytes, const char* type, Padding padding, Members members) {
   if (launch->layout)
     refuse("shared<" + type_name(type) + ">()", "called in a kernel that has __shared__ variables, too",
            "one of the two", "declare the struct as extern __shared__");
@@ -357,6 +376,7 @@ std::byte* Worker::shared_memory(std::size_t bytes, const char* type, Padding pa
            "at most the " + std::to_string(launch->shared_bytes) + " that the launch gives",
            "launch with <<<grid, block, sizeof(" + name + ")>>>");
   }
+  if (recorder) recorder->struct_is(members);
   return shared;
 }
 
@@ -416,9 +436,9 @@ void Worker::cp_async(Copy copy) {
            "copy from global to shared memory", {side("copies", thread)});
   copy.thread = current;
   if (launch->trace)
-    tracer.copy(block, thread.warp, thread.lane, copies.committed(current), copy.bytes,
-                observer ? observer->pending(thread.warp) : 0);
+    tracer.copy(block, thread.warp, thread.lane, copies.committed(current), copy.bytes, requests_ahead(thread.warp));
   if (observer) observer->copy_begins(copy);
+  if (recorder) recorder->copy(copy, false);
   copies.issue(copy, current);
 }
 
@@ -426,10 +446,10 @@ void Worker::cp_async_wait(unsigned pending) {
   const Thread& thread = threads[current];
   const std::uint64_t groups = copies.committed(current);
   if (launch->trace && thread.lane == 0)
-    tracer.wait(block, thread.warp, groups > pending ? groups - pending : 0, pending,
-                observer ? observer->pending(thread.warp) : 0);
+    tracer.wait(block, thread.warp, groups > pending ? groups - pending : 0, pending, requests_ahead(thread.warp));
   copies.wait(current, pending, [this](const Copy& copy) {
     if (observer) observer->copy_ends(copy);
+    if (recorder) recorder->copy(copy, true);
   });
 }
 
@@ -446,8 +466,9 @@ std::uint64_t Worker::end_async(AsyncRanges::Id id) {
 
 void Worker::mark(const char* label, long value) {
   const Thread& thread = threads[current];
+  if (recorder) recorder->mark(label, value);
   if (!launch->trace || thread.lane != 0) return;
-  tracer.mark(block, thread.warp, label, value, observer ? observer->pending(thread.warp) : 0);
+  tracer.mark(block, thread.warp, label, value, requests_ahead(thread.warp));
 }
 
 std::string Worker::place(const void* address) const {
@@ -479,6 +500,7 @@ void Worker::explain_stall() {
       const unsigned missing = op.mask & warps[w].exists & ~op.arrived;
       const Thread& caller = threads[w * kWarpSize + op.first_lane];
       const Thread& absent = threads[w * kWarpSize + std::countr_zero(missing)];
+      if (absent.state == State::at_mbarrier) continue;  // that is what all wait for
       const bool ended = absent.state == State::ended;
       findings.add({"warp operation",
                     described(op) + " waits for a lane that " +

@@ -18,6 +18,7 @@
 #include "sim/core/bulk.hpp"
 #include "sim/core/copies.hpp"
 #include "sim/core/fiber.hpp"
+#include "sim/core/members.hpp"
 #include "sim/core/named_barriers.hpp"
 #include "sim/core/observer.hpp"
 #include "sim/core/padding.hpp"
@@ -98,6 +99,8 @@ struct CallFrame {
   const void* return_address;
 };
 
+class Recorder;
+
 class Worker {
  public:
   Worker();
@@ -108,7 +111,7 @@ class Worker {
   // What a kernel calls (see simt.hpp).
   int barrier(Vote vote, int predicate, Site site, const CallFrame* frame);
   std::uint64_t warp_op(WarpOp op, unsigned mask, std::uint64_t value, Site site, unsigned param, unsigned width);
-  std::byte* shared_memory(std::size_t bytes, const char* type, Padding padding);
+  std::byte* shared_memory(std::size_t bytes, const char* type, Padding padding, Members members);
   void before_atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site);
   void before_volatile_read(const void* pc);
   void let_others_run(Site site, const void* pc);
@@ -135,6 +138,8 @@ class Worker {
   FindingSide side(const char* what, const void* pc) const;
   FindingSide side(const std::string& what, const Thread& thread) const;
   std::string place(const void* shared_address) const;  // "shared Smem+128"
+  // Requests of the warp that the trace's clock does not know of yet.
+  std::uint64_t requests_ahead(unsigned warp) const { return observer ? observer->pending(warp) : 0; }
   bool near_shared(const void* address) const;
   [[noreturn]] void misuse(const char* kind, const std::string& what, const std::string& remedy,
                            std::vector<FindingSide> sides);
@@ -162,6 +167,7 @@ class Worker {
   Stuck::Look look;                // of this launch
   Tracer tracer;
   std::unique_ptr<Observer> observer;  // none in the fast build
+  Recorder* recorder = nullptr;        // none unless MachineOptions::recording asks for it
 
  private:
   friend class Bulk;  // whose threads wait, too
@@ -170,6 +176,7 @@ class Worker {
   void choose();
   void make_ready(unsigned thread);
   void compare_calls(const CallFrame* frame);
+  void met(unsigned warp);
   void complete_barrier();
   void shuffle(Thread& thread, const Thread* t, unsigned lanes, unsigned mask);
   void complete(Warp& warp, unsigned first_thread, const OpenOp& op);
@@ -177,6 +184,8 @@ class Worker {
   void join_warpgroup(unsigned warp, const OpenOp& op);
   bool run_for_warpgroup(unsigned group, const OpenOp& op);
   void let_warpgroup_go(unsigned group);
+  template <class Act>
+  void as_thread(unsigned thread, const Act& act);
   void issue_product(unsigned group, Site site);
   void wait_for_products(unsigned group, Site site);
   void come_to_barrier(unsigned warp, const OpenOp& op);

@@ -130,6 +130,9 @@ void Bulk::arrive(std::uint64_t* at, bool expects, unsigned bytes, Site site) {
     accuse("an arrival at mbarrier " + worker_.place(at) + " before anybody has waited for its last phase",
            "wait for each phase before the arrivals of the next one", worker_.side("arrives", thread));
   if (worker_.observer) worker_.observer->releases(at);
+  if (worker_.launch->trace)
+    barrier.last_arrival =
+        std::max(barrier.last_arrival, worker_.tracer.now(thread.warp, worker_.requests_ahead(thread.warp)));
   barrier.bytes += bytes, barrier.expected_bytes += bytes;
   --barrier.missing;
   end_phase_if_done(barrier);
@@ -138,14 +141,19 @@ void Bulk::arrive(std::uint64_t* at, bool expects, unsigned bytes, Site site) {
 void Bulk::wait(std::uint64_t* at, unsigned parity, Site site) {
   Mbarrier& barrier = barrier_at(at, "mbarrier.try_wait", site);
   maybe_complete();
+  Thread& thread = worker_.threads[worker_.current];
+  const auto returns = [&] {
+    if (worker_.launch->trace && thread.lane == 0)
+      worker_.tracer.waited(worker_.block, thread.warp, barrier.completed_at, worker_.requests_ahead(thread.warp));
+  };
   if (!barrier.done(parity)) {
-    Thread& thread = worker_.threads[worker_.current];
     thread.value = reinterpret_cast<std::uintptr_t>(at), thread.param = parity, thread.state = State::at_mbarrier;
     barrier.waiting.push_back(worker_.current);
     worker_.run_next();
     std::erase(barrier.released, worker_.current);
-    return;
+    return returns();
   }
+  returns();
   if (barrier.phase == 0) return;  // a fresh one: as if a phase before the first were complete
   barrier.observed = true;
   learn(barrier, worker_.current);
@@ -166,6 +174,7 @@ void Bulk::end_phase_if_done(Mbarrier& barrier) {
     accuse("a phase of mbarrier " + worker_.place(barrier.at) + " completes while a thread waits for the last one",
            "let who waits for a phase release the next one",
            worker_.side("waits", worker_.threads[barrier.released.front()]));
+  if (worker_.launch->trace) trace_completion(barrier);
   ++barrier.phase;
   barrier.missing = barrier.expected, barrier.expected_bytes = barrier.copied_bytes = 0;
   barrier.complete.insert(barrier.complete.end(), barrier.arrived.begin(), barrier.arrived.end());
@@ -178,6 +187,17 @@ void Bulk::end_phase_if_done(Mbarrier& barrier) {
     learn(barrier, thread);
     worker_.make_ready(thread);
   }
+}
+
+// In the trace a phase lasts until its last arrival and, where threads wait for it, until the first of them does.
+void Bulk::trace_completion(Mbarrier& barrier) {
+  std::uint64_t first = ~std::uint64_t{0};
+  for (const unsigned thread : barrier.waiting) {
+    const unsigned warp = thread / kWarpSize;
+    first = std::min(first, worker_.tracer.now(warp, worker_.requests_ahead(warp)) + 1);
+  }
+  barrier.completed_at = std::max(barrier.last_arrival, barrier.waiting.empty() ? 0 : first);
+  for (const Mbarrier::Brought& copy : barrier.arrived) worker_.tracer.end_load(copy.event, barrier.completed_at);
 }
 
 // The thread's wait has returned: what was released and what was copied before the phase was complete is known to it.
@@ -233,7 +253,11 @@ void Bulk::load(void* tile, const TensorMap* map, std::uint64_t* at, const int* 
   const TensorBox box = box_at(map, tile, coordinates, rank, kLoad, site);
   Mbarrier& barrier = barrier_at(at, kLoad, site);
   maybe_complete();
-  Load load{box, &barrier, site, worker_.current, barrier.phase, 0, 0};
+  Load load{box, &barrier, site, worker_.current, barrier.phase};
+  if (worker_.launch->trace) {
+    const unsigned warp = worker_.current / kWarpSize;
+    load.event = worker_.tracer.load(worker_.block, warp, box.bytes(), worker_.requests_ahead(warp));
+  }
   if (worker_.observer) {
     worker_.observer->completes_on(at, barrier.fenced, site);
     AsyncOperation reading{kLoad, kOfLoad, false, site, worker_.current, {}}, writing = reading;
@@ -254,7 +278,7 @@ void Bulk::complete(std::list<Load>::iterator load) {
   loads_.erase(load);
   done.box.load();
   done.barrier->bytes -= static_cast<std::int64_t>(done.box.bytes());
-  done.barrier->arrived.push_back({done.reading, done.writing, done.thread, done.site});
+  done.barrier->arrived.push_back({done.reading, done.writing, done.thread, done.site, done.event});
   end_phase_if_done(*done.barrier);
 }
 

@@ -53,7 +53,8 @@ class Bulk {
     Site site;
     unsigned thread;
     std::uint64_t phase;  // of the barrier when it was issued
-    AsyncRanges::Id reading, writing;
+    AsyncRanges::Id reading = 0, writing = 0;
+    std::size_t event = 0;  // in the trace
   };
   struct Store {
     TensorBox box;
@@ -78,6 +79,7 @@ class Bulk {
   void learn(Mbarrier& barrier, unsigned thread);
   void read(Store& store);
   void write(Store& store);
+  void trace_completion(Mbarrier& barrier);
   void accuse(const std::string& what, const std::string& remedy, FindingSide side);
 
   Worker& worker_;

@@ -34,9 +34,11 @@ struct Mbarrier {
     AsyncRanges::Id reading, writing;
     unsigned issuer;
     Site site;
+    std::size_t event;  // in the trace
   };
   std::vector<Brought> arrived, complete;
-  std::map<unsigned, std::uint64_t> known;  // who waits learns of operations: by issuer, up to this clock
+  std::uint64_t last_arrival = 0, completed_at = 0;  // the trace's time: in this phase; the last complete one
+  std::map<unsigned, std::uint64_t> known;           // who waits learns of operations: by issuer, up to this clock
 
   bool done(unsigned parity) const { return (phase & 1) != (parity & 1); }
 };

@@ -60,6 +60,10 @@ class Observer {
   // What the running thread knows of is seen by the async proxy from here on, too.
   virtual void fence_proxy() = 0;
 
+  // The running thread takes part in an operation that another thread of its warpgroup has just begun: what the
+  // operation reads must be in order with it, too.
+  virtual void async_shared(const AsyncOperation& operation) = 0;
+
   // A thread's registers and wgmma: a fence; it is issued; a wait was for it, and (`last`) for all products in these
   // accumulators; a wait that left so many groups named an array.
   virtual void registers_fenced(unsigned thread) = 0;

@@ -36,7 +36,9 @@ extern constinit thread_local Tally tally;
 
 // The block's shared memory as a struct of that size, which `type` names: "... [with S = flash::on_sim::Smem<float>]".
 // Refuses a struct that is larger than what the launch gives.
-std::byte* shared_memory(std::size_t bytes, const char* type, void (*padding)(unsigned char*));
+struct Member;
+std::byte* shared_memory(std::size_t bytes, const char* type, void (*padding)(unsigned char*),
+                         std::size_t (*members)(Member*));
 
 // Refuses a launch with more threads in a block than the kernel's __launch_bounds__ allows. Where they
 // say how many blocks an SM is to run at a time, the compiler knows how many registers a thread may have.
@@ -174,6 +176,8 @@ void pause(Site site);
 
 // Begins a named region of this thread's warp in the trace.
 void mark(const char* label, long value);
+// Shows a number of the running thread in the recording.
+void show(const char* name, long row, float value);
 
 // Of a grid-wide barrier: do all blocks run at a time? Throws when not; gives up the processor for a moment.
 bool all_blocks_run();

@@ -79,7 +79,7 @@ class Products {
   // The last wait left so many groups under way; a group below `waited` was committed then.
   std::uint64_t left() const { return left_; }
   std::uint64_t waited() const { return waited_; }
-  // The product under way whose accumulators, or registers of A, these bytes of a thread (counted in the warpgroup) are.
+  // The product under way that writes, or reads, this register of a thread, which is counted in the warpgroup.
   const Product* accumulating(unsigned thread, const void* address) const;
   const Product* reading(unsigned thread, const void* address) const;
 

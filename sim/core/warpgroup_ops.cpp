@@ -76,8 +76,7 @@ std::vector<const std::byte*> Worker::chunks(std::uint64_t descriptor, unsigned 
   for (const unsigned address : chunks_of(matrix, rows, mn_major)) {
     chunks.push_back(shared_at(address));
     if (!chunks.back())
-      misuse("out of bounds",
-             of + " (" + fields + ") reaches byte " + std::to_string(address) + " of shared memory",
+      misuse("out of bounds", of + " (" + fields + ") reaches byte " + std::to_string(address) + " of shared memory",
              "fix the descriptor, or make the tile as large as it says", {side("calls", thread)});
   }
   return chunks;
@@ -120,6 +119,16 @@ void Worker::let_warpgroup_go(unsigned group) {
   yields_without_progress_ = 0;
 }
 
+// The last one to come acts for another.
+template <class Act>
+void Worker::as_thread(unsigned thread, const Act& act) {
+  const unsigned runs = std::exchange(current, thread);
+  if (observer) observer->switched();
+  act();
+  current = runs;
+  if (observer) observer->switched();
+}
+
 // The threads of a warpgroup gave different values where one is meant for all.
 void Worker::differs(const char* what, const Thread& thread, unsigned first) {
   misuse("warpgroup operation", std::string(name_of(thread.op)) + ": the threads of a warpgroup give different " + what,
@@ -130,17 +139,9 @@ void Worker::differs(const char* what, const Thread& thread, unsigned first) {
 bool Worker::run_for_warpgroup(unsigned group, const OpenOp& op) {
   const unsigned first = group * kWarpgroupThreads, last = first + kWarpgroupThreads;
   Products& own = products[group];
-  // What concerns the warpgroup as one is its first thread's.
-  const auto as_first = [&](const auto& act) {
-    const unsigned runs = std::exchange(current, first);
-    if (observer) observer->switched();
-    act();
-    current = runs;
-    if (observer) observer->switched();
-  };
   switch (op.op) {
     case WarpOp::wgmma:
-      as_first([&] { issue_product(group, op.site); });
+      as_thread(first, [&] { issue_product(group, op.site); });  // what concerns the warpgroup as one is its first's
       break;
     case WarpOp::wgmma_fence:
       for (unsigned t = first; observer && t < last; ++t) observer->registers_fenced(t);
@@ -149,7 +150,7 @@ bool Worker::run_for_warpgroup(unsigned group, const OpenOp& op) {
       own.commit();
       break;
     case WarpOp::wgmma_wait:
-      as_first([&] { wait_for_products(group, op.site); });
+      as_thread(first, [&] { wait_for_products(group, op.site); });
       break;
     default: {
       const auto wanted = *reinterpret_cast<const RegisterCount*>(threads[first].value);
@@ -197,8 +198,10 @@ void Worker::issue_product(unsigned group, Site site) {
         pieces.back().bytes += 16;
       else
         pieces.push_back({chunk, 16});
-    product.async =
-        begin_async({"wgmma", "let the warpgroup wait for it (wgmma_wait)", false, site, first, std::move(pieces)});
+    AsyncOperation reads{"wgmma", "let the warpgroup wait for it (wgmma_wait)", false, site, first, std::move(pieces)};
+    product.async = begin_async(reads);
+    for (const unsigned last_lane : {31u, 63u, 95u, 127u})
+      as_thread(first + last_lane, [&] { observer->async_shared(reads); });
   }
   products[group].issue(operands, std::move(product));
   if (launch->completion == Completion::eager) products[group].run_early(1);
@@ -256,13 +259,7 @@ void Worker::come_to_barrier(unsigned warp, const OpenOp& op) {
            {side("calls", thread), {"calls", nullptr, barrier.site, true, block, barrier.first_thread}});
   }
   barrier.arrived += kWarpSize;
-  for (unsigned t = first; observer && t < first + kWarpSize; ++t) {
-    const unsigned runs = std::exchange(current, t);
-    observer->switched();
-    observer->releases(&barrier);
-    current = runs;
-    observer->switched();
-  }
+  for (unsigned t = first; observer && t < first + kWarpSize; ++t) as_thread(t, [&] { observer->releases(&barrier); });
   const auto let_go = [this](unsigned w) {
     for (unsigned t = w * kWarpSize; t < (w + 1) * kWarpSize; ++t) threads[t].state = State::ready;
     ready_.insert_lanes(w * kWarpSize, ~0u);
@@ -353,8 +350,8 @@ std::string Worker::place_of(const Thread& thread) const {
   }
   if (thread.op == WarpOp::setmaxnreg) {
     const unsigned wanted = reinterpret_cast<const RegisterCount*>(thread.value)->registers;
-    return "setmaxnreg.inc " + std::to_string(wanted) + " for " + std::to_string(wanted - budget_.of[thread.warp / 4]) +
-           " registers more, of which " + std::to_string(budget_.free()) + " are free";
+    return "setmaxnreg.inc " + std::to_string(wanted) + ": " + std::to_string(wanted - budget_.of[thread.warp / 4]) +
+           " more, " + std::to_string(budget_.free()) + " are free";
   }
   return name;
 }

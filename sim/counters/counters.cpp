@@ -7,6 +7,8 @@
 #include <bit>
 #include <cstdlib>
 
+#include "sim/report/recorder.hpp"
+
 namespace flash::simt {
 
 namespace {
@@ -104,7 +106,8 @@ std::size_t Counters::flush(unsigned w) {
   Warp& warp = warps_[w];
   std::size_t requests = 0;
   for (unsigned site : warp.touched) {
-    for (const Request& request : warp.sites[site].requests) count(warp, warp.sites[site], request);
+    for (const Request& request : warp.sites[site].requests)
+      recorder ? tell(w, warp.sites[site], request) : count(warp, warp.sites[site], request);
     requests += warp.sites[site].requests.size();
     warp.sites[site].requests.clear();
     warp.sites[site].count = 0;
@@ -113,6 +116,24 @@ std::size_t Counters::flush(unsigned w) {
   warp.touched.clear();
   warp.scattered.clear();
   return requests;
+}
+
+// Counts a request, and tells of it if it is one of shared memory.
+void Counters::tell(unsigned w, const Site& at, const Request& request) {
+  const std::uint64_t wavefronts_before = wavefronts, ideal_before = ideal_wavefronts;
+  count(warps_[w], at, request);
+  if (wavefronts == wavefronts_before) return;
+  std::array<std::uintptr_t, kLanes> addresses{};
+  const bool table = request.base & kIrregular && request.stride != 0;
+  for (unsigned m = request.lanes; m; m &= m - 1) {
+    const auto lane = static_cast<std::size_t>(std::countr_zero(m));
+    const std::uintptr_t affine = (request.base & ~kIrregular) +
+                                  static_cast<std::uintptr_t>(std::int64_t{request.stride} * static_cast<int>(lane));
+    const LaneAddress own =
+        table ? warps_[w].scattered[static_cast<std::size_t>(request.stride) - 1][lane] : LaneAddress{affine, at.space};
+    if (own.space == kSharedSpace) addresses[lane] = own.address;
+  }
+  recorder->request(w, at.access, at.bytes, addresses, wavefronts - wavefronts_before, ideal_wavefronts - ideal_before);
 }
 
 void Counters::count(const Warp& warp, const Site& at, const Request& request) {

@@ -13,7 +13,7 @@
 
 namespace flash::simt {
 
-// Bits: 1 reads, 2 writes, 4 atomic, 8 volatile, 16 replaces a value whatever it is (atomicExch), 32 ldmatrix, stmatrix.
+// Bits: 1 reads, 2 writes, 4 atomic, 8 volatile, 16 replaces a value whatever it is (atomicExch), 32 of a matrix.
 enum class Access : std::uint8_t {
   read = 1,
   write = 2,
@@ -55,6 +55,8 @@ struct Request {
 };
 constexpr std::uintptr_t kIrregular = std::uintptr_t{1} << 63;
 
+class Recorder;
+
 class Counters {
  public:
   void begin_launch(std::size_t arrays);
@@ -76,6 +78,7 @@ class Counters {
   std::vector<ArrayTraffic> arrays;
   std::uint64_t shared_reads = 0, shared_writes = 0, wavefronts = 0, ideal_wavefronts = 0;
   Tally tally{};
+  Recorder* recorder = nullptr;  // is told of requests to shared memory
 
  private:
   static constexpr unsigned kLanes = 32;
@@ -103,6 +106,7 @@ class Counters {
   void begin_request(unsigned site, std::uintptr_t address, unsigned bytes, Access access, unsigned space);
   void irregular(Site& at, Request& request, std::uintptr_t address, unsigned space);
   void count(const Warp& warp, const Site& at, const Request& request);
+  void tell(unsigned warp, const Site& at, const Request& request);
   void count(const Site& at, const Addresses& addresses, unsigned lanes, unsigned space);
   std::vector<Warp> warps_;
   // Of the running thread:

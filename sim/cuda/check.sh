@@ -20,6 +20,7 @@ unchanged. docs/check.md says what works, what is refused and what differs.
   --threads N        threads of the host, 0: one per core; 1: reports repeat exactly
   --profile sm_90    whose limits hold: sm_90 (the default) or sm_80
   --arch sm_90       gives __CUDA_ARCH__ this value (900), in host code, too; without it, the word is refused
+  --player FILE.html a page for a browser that plays the run step by step, up to the first finding
   --timeout SECONDS  ends a launch that takes longer, and says where it was
   -o PROGRAM         compile only; run PROGRAM yourself, in gdb for instance
   -DNAME… -IFOLDER   for the preprocessor
@@ -44,6 +45,7 @@ profile=sm_90
 threads=0
 timeout=0
 program=
+player=
 pass=
 
 refuse() { printf 'flash check: %s\n' "$*" >&2; exit 2; }
@@ -102,6 +104,11 @@ while [ $# -gt 0 ]; do
       help
       exit 0
       ;;
+    --player)
+      value "$1" 'a file to write' ${2+"$2"}
+      player=$2
+      shift
+      ;;
     -o)
       value "$1" 'a file to write' ${2+"$2"}
       program=$2
@@ -110,7 +117,7 @@ while [ $# -gt 0 ]; do
     -D?* | -I?*) pass="$pass '$(printf %s "$1" | sed "s/'/'\\\\''/g")'" ;;
     -*)
       refuse "flag '$1' is unknown; expected --json, --sim, --order, --completion, --seed, --threads, --profile," \
-        '--arch, --timeout, -o, -D… or -I…; see --help'
+        '--arch, --timeout, --player, -o, -D… or -I…; see --help'
       ;;
     *)
       [ -z "$file" ] || refuse "'$1' is one file too many; expected one CUDA program; put its arguments behind --"
@@ -122,6 +129,14 @@ done
 [ -n "$file" ] || refuse 'FILE.cu is missing; expected a CUDA program; write ./flash check FILE.cu'
 [ -f "$file" ] || refuse "$file is not there; expected a CUDA program; check its name"
 [ -r "$file" ] || refuse "$file cannot be read; expected a CUDA program; check its permissions"
+if [ -n "$player" ]; then
+  [ "$machine$program" = checked ] ||
+    refuse '--player is given with --sim or -o; expected a checked run, which sees each access; leave them out'
+  folder=$(dirname "$player")
+  if [ ! -d "$folder" ] || [ ! -w "$folder" ] || [ -d "$player" ]; then
+    refuse "--player is $player; expected a file in a folder that can be written; choose another path"
+  fi
+fi
 
 # CXX, ROOT, LIBRARY, LAUNCHES, FLAGS_checked, FLAGS_sim, LIBRARIES, WRAPPED.
 # shellcheck disable=SC1090
@@ -155,6 +170,10 @@ eval "\"\$LAUNCHES\" \"\$CXX\" $flags -DFLASH_PROGRAM -isystem \"\$ROOT/sim/cuda
 FLASH_CHECK="order=$order completion=$completion seed=$seed profile=$profile threads=$threads timeout=$timeout"
 FLASH_CHECK_STATUS=$work/status
 export FLASH_CHECK FLASH_CHECK_STATUS
+if [ -n "$player" ]; then
+  FLASH_CHECK_PLAYER=$work/player.html
+  export FLASH_CHECK_PLAYER
+fi
 status=0
 if [ "$json" = yes ]; then
   FLASH_CHECK_JSON=$work/report.json
@@ -165,6 +184,10 @@ else
   "$work/program" "$@" || status=$?
 fi
 
+if [ -e "$work/player.html" ]; then
+  cp "$work/player.html" "$player.part"
+  mv "$player.part" "$player"
+fi
 findings=0
 [ ! -e "$work/status" ] || findings=$(cat "$work/status")
 [ "$status" = 0 ] || printf 'flash check: the program ended with status %s%s\n' "$status" \

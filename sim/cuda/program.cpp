@@ -15,6 +15,7 @@
 #include "sim/core/block.hpp"
 #include "sim/core/device_memory.hpp"
 #include "sim/report/json.hpp"
+#include "sim/report/recording.hpp"
 #include "sim/report/report.hpp"
 
 // Whether the program's kernels were compiled with checks: cuda_runtime.h defines it in the program.
@@ -23,8 +24,11 @@ extern "C" bool flash_program_is_checked;
 namespace flash::cuda {
 namespace {
 
+Recording recording;  // of all launches, where FLASH_CHECK_PLAYER asks for it
+
 MachineOptions options() {
   MachineOptions result;
+  if (std::getenv("FLASH_CHECK_PLAYER")) result.recording = &recording;
   result.keep_going = true;
   result.progress = isatty(STDERR_FILENO);
   const char* text = std::getenv("FLASH_CHECK");
@@ -115,6 +119,10 @@ void Program::say_status() const {
 
 void Program::finish() const {
   say_status();
+  if (const char* path = std::getenv("FLASH_CHECK_PLAYER"); path && !recording.launches.empty()) {
+    recording.title = recording.launches[0].kernel;
+    std::ofstream(path) << player_page({to_json(recording)});
+  }
   std::vector<KernelReport> reports;
   for (const Kernel& kernel : kernels_) reports.push_back(kernel.total);
   if (const char* path = std::getenv("FLASH_CHECK_JSON")) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "sim/core/members.hpp"
 #include "sim/core/padding.hpp"
 #include "sim/core/simt.hpp"
 
@@ -79,10 +80,18 @@ template <class S>
 FLASH_INLINE S& shared() {
   static_assert(std::is_trivially_copyable_v<S> && alignof(S) <= 1024);
   const flash::simt::Padding padding = flash::simt::padding_of<S>();
-  return *reinterpret_cast<S*>(flash::simt::shared_memory(sizeof(S), __PRETTY_FUNCTION__, padding));
+  return *reinterpret_cast<S*>(
+      flash::simt::shared_memory(sizeof(S), __PRETTY_FUNCTION__, padding, flash::simt::members_of<S>()));
 }
 
 // Begins a named region of this warp in the trace; nothing on the GPU. `label` is a string literal.
 FLASH_INLINE void trace_mark(const char* label, long value = 0) { flash::simt::mark(label, value); }
+// Shows a number, of this row for instance, in the recording that the player plays; nothing where there is none: on the
+// fast machine and on the GPU. `name` is a string literal.
+#if defined(FLASH_CHECKED)
+FLASH_INLINE void trace_value(const char* name, long row, float value) { flash::simt::show(name, row, value); }
+#else
+FLASH_INLINE void trace_value(const char*, long, float) {}
+#endif
 
 }  // namespace flash::inline FLASH_MACHINE

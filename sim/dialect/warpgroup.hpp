@@ -1,7 +1,7 @@
 // warpgroup.hpp: Hopper's matrix products of a warpgroup (wgmma) and the words around them: one function each, with the
 // instruction's name. gpu/hopper.cuh has the same functions in inline assembly. Meaning: PTX ISA 9.0, sections
 // "Asynchronous warpgroup level matrix instructions", "stmatrix", "bar", "setmaxnreg"; what the simulator makes of it:
-// sim/core/warpgroup.hpp. A warpgroup is four warps, the first a multiple of four; where "the warpgroup" does something,
+// sim/core/warpgroup.hpp. A warpgroup is four warps, the first a multiple of four. Where "the warpgroup" does something
 // all its 128 threads must come to the same call. Use: through "gpu/hopper.cuh".
 #pragma once
 
@@ -16,9 +16,9 @@ struct MatrixDescriptor {
   // bytes on, the next 16 rows of an MN-major one 2048.
   FLASH_INLINE MatrixDescriptor operator+(unsigned bytes) const { return {low + (bytes >> 4), high}; }
 };
-// K-major: eight rows are 1024 bytes, the next eight follow `stride_bytes` on; `leading_bytes` has no meaning. MN-major:
-// the next 64 columns follow `leading_bytes` on, the next eight rows `stride_bytes`. All multiples of 16; finding: an
-// address that is not, or not in shared memory.
+// K-major: eight rows are 1024 bytes, the next eight follow `stride_bytes` on; `leading_bytes` has no meaning.
+// MN-major: the next 64 columns follow `leading_bytes` on, the next eight rows `stride_bytes`. All are multiples of 16;
+// an address that is not, or is not in shared memory, is a finding.
 FLASH_INLINE MatrixDescriptor matrix_descriptor(const void* tile, unsigned leading_bytes = 16,
                                                 unsigned stride_bytes = 1024, FLASH_SITE) {
   const std::uint64_t bits = flash::simt::matrix_descriptor(tile, leading_bytes, stride_bytes, site);
@@ -36,10 +36,10 @@ FLASH_INLINE void wgmma_of(float* d, const unsigned* a, MatrixDescriptor a_matri
   flash::simt::warp_op(flash::simt::WarpOp::wgmma, 0xffffffffu, reinterpret_cast<std::uintptr_t>(&operands), site);
 }
 
-// D = A B, or D += A B with `accumulate`, by the warpgroup, beside what its threads do: D [64,N] in fp32, N = 64, 80, 96,
-// 128 or 256, A [64,16] and B [16,N] of T (half or bfloat16). Thread l of warp w has of D in d[4 j + i] row
-// 16 w + l / 4 + 8 (i / 2), column 8 j + 2 (l % 4) + i % 2. A is K-major in shared memory, or in registers: those of rows
-// 16 w … as mma_m16n8k16 takes them. Until wgmma_wait nobody may touch d or a, nor write A and B in shared memory.
+// D = A B, or D += A B with `accumulate`, by the warpgroup, beside what its threads do: D [64,N] in fp32, N = 64, 80,
+// 96, 128 or 256, A [64,16] and B [16,N] of T (half or bfloat16). Lane l of warp w has of D in d[4 j + i] row
+// 16 w + l / 4 + 8 (i / 2), column 8 j + 2 (l % 4) + i % 2. A is K-major in shared memory, or in registers: those of
+// rows 16 w … as mma_m16n8k16 takes them. Until wgmma_wait nobody may touch d or a, nor write A and B's tiles.
 template <class T, Major kB = Major::K, int kRegisters>
 FLASH_INLINE void wgmma_m64nNk16(float (&d)[kRegisters], MatrixDescriptor a, MatrixDescriptor b, bool accumulate,
                                  FLASH_SITE) {
@@ -116,8 +116,8 @@ FLASH_INLINE void bar_arrive(int barrier, int threads, FLASH_SITE) {
 }
 
 // The warpgroup's threads take more registers from what the block has left, waiting until there are so many; or give
-// some back. With __launch_bounds__(threads, blocks) a thread begins with 65536 / (threads · blocks), a multiple of 8, at
-// most 248.
+// some back. With __launch_bounds__(threads, blocks) a thread begins with 65536 / (threads · blocks), rounded down to a
+// multiple of 8, at most 248.
 template <int kRegisters>
 FLASH_INLINE void setmaxnreg_inc(FLASH_SITE) {
   static_assert(kRegisters >= 24 && kRegisters <= 256 && kRegisters % 8 == 0, "setmaxnreg: a multiple of 8, 24 to 256");

@@ -34,6 +34,19 @@ struct Matrix {
 
 class Memory;
 
+// Whoever wants to know what moves; the recording that the player plays does. Rows are those of a matrix and of a tile.
+class MemoryObserver {
+ public:
+  virtual ~MemoryObserver() = default;
+  virtual void begins() = 0;  // another task
+  virtual void tile(const char* name, std::int64_t rows, std::int64_t cols, std::int64_t at) = 0;
+  // `tile`: its begin in SRAM; -1: none, the matrix passes by.
+  virtual void moved(bool read, const ArrayTraffic& array, std::int64_t element_bytes, std::int64_t cols,
+                     std::int64_t all_rows, std::int64_t first, std::int64_t rows, std::int64_t tile) = 0;
+  virtual void value(const char* name, std::int64_t row, float value) = 0;
+};
+inline constinit thread_local MemoryObserver* memory_observer = nullptr;  // of what the thread's Memory does
+
 // A row-major block of fp32 numbers in SRAM. `rows` is how many of its rows the last load filled. `cols` may be made
 // smaller, for a ragged edge: rows then lie closer together.
 class Tile {
@@ -50,8 +63,10 @@ class Tile {
   };
   std::unique_ptr<float[], Return> data_;
 
-  Tile(std::int64_t r, std::int64_t c, float* data, Return back)
-      : capacity_rows(r), rows(r), cols(c), data_(data, back) {
+  std::int64_t at_;  // in SRAM
+
+  Tile(std::int64_t r, std::int64_t c, float* data, Return back, std::int64_t at)
+      : capacity_rows(r), rows(r), cols(c), data_(data, back), at_(at) {
     std::fill_n(data, r * c, std::numeric_limits<float>::quiet_NaN());
   }
 };
@@ -81,7 +96,8 @@ class Memory {
                   " are free; use smaller blocks or a larger --sram");
     used_ += bytes;
     peak_ = std::max(peak_, used_);
-    return Tile(rows, cols, take(bytes), {this, bytes});
+    if (observer_) observer_->tile(name, rows, cols, used_ - bytes);
+    return Tile(rows, cols, take(bytes), {this, bytes}, used_ - bytes);
   }
 
   // HBM -> SRAM: rows first … first + capacity - 1 of the matrix, or as many as there are. Returns how many.
@@ -97,6 +113,7 @@ class Memory {
         for (std::int64_t c = 0; c < tile.cols; ++c) target[c] = to_float(source[c]);
     }
     from.traffic->read_bytes += from.bytes(tile.rows);
+    tell(true, from, first, tile.rows, tile.at_);
     return tile.rows;
   }
 
@@ -107,16 +124,24 @@ class Memory {
       for (std::int64_t c = 0; c < tile.cols; ++c)
         to.data[(first + r) * to.stride + c] = from_float<T>(tile.data()[r * tile.cols + c]);
     to.traffic->written_bytes += to.bytes(tile.rows);
+    tell(false, to, first, tile.rows, tile.at_);
   }
 
   // A whole matrix passes by once, as in an ideal matrix product: counted, nothing is copied.
   template <class T>
   void count_read(const Matrix<T>& m) {
     m.traffic->read_bytes += m.bytes(m.rows);
+    tell(true, m, 0, m.rows, -1);
   }
   template <class T>
   void count_write(const Matrix<T>& m) {
     m.traffic->written_bytes += m.bytes(m.rows);
+    tell(false, m, 0, m.rows, -1);
+  }
+
+  // Shows a number of this row to the observer.
+  void show(const char* name, std::int64_t row, float value) {
+    if (observer_) observer_->value(name, row, value);
   }
 
   // Arithmetic is counted by who does it: product() in matrix.hpp, by the sizes of its operands; exps and rescales by
@@ -165,6 +190,12 @@ class Memory {
     return data;
   }
   std::multimap<std::int64_t, std::unique_ptr<float[], Free>> kept_;
+
+  template <class T>
+  void tell(bool read, const Matrix<T>& m, std::int64_t first, std::int64_t rows, std::int64_t tile) {
+    if (observer_) observer_->moved(read, *m.traffic, sizeof(T), m.cols, m.rows, first, rows, tile);
+  }
+  MemoryObserver* const observer_ = memory_observer;
 
   std::int64_t capacity_, used_ = 0, peak_ = 0;
   std::deque<ArrayTraffic> arrays_;  // a deque keeps addresses valid while it grows

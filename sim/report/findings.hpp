@@ -106,6 +106,18 @@
 //     published since mbarrier_init": two sides, "copies" and "mbarrier.init".
 //   "mbarrier": misuse of one; one side, or two: "mbarrier_init of shared Smem+0, which is an mbarrier already". The
 //     words are in sim/core/bulk.cpp; tests/simt/museum_expected.hpp has an example of most.
+//   "asynchronous product": of wgmma's registers. "read of d[5] while wgmma writes it" (d: the accumulators), "write of
+//     a[2] while wgmma reads it": two sides, the second "wgmma". Remedy: "let the warpgroup wait for it (wgmma_wait)
+//     before this read"; not committed: "commit the product (wgmma_commit), then wait for it (wgmma_wait) before this
+//     read"; if a wait has left it: "wait for its group, too: the last wgmma_wait<1> left it under way".
+//     "read of an accumulator that no wgmma_wait has named", "wgmma_wait<1> names an array whose product it leaves
+//     under way", "the block has ended while wgmma is under way": one side.
+//   "warpgroup operation": what a warpgroup must do as one. "wgmma waits for a warp of its warpgroup that has exited"
+//     (or "waits at …"), "warps of one warpgroup meet at different instructions": two sides. "wgmma: the threads of a
+//     warpgroup give different matrix descriptors"; "wgmma without a wgmma_fence before it", "wgmma after an access to
+//     d[0], and no wgmma_fence between the two". The block stops there, but for fences.
+//   "named barrier", "register budget": "bar.sync 1, 128: the first to come said 96 threads", "setmaxnreg.inc 40: the
+//     warpgroup's threads have 168". The block stops there. tests/simt/museum_expected.hpp has an example of each.
 //   "no end", "division by zero", "stack overflow", "out of bounds" on the fast machine: sim/core/faults.cpp has the
 //     words. One side "runs". The block stops there.
 namespace flash::simt {
@@ -138,6 +150,7 @@ class FindingLog {
   bool any(unsigned block) const { return !findings_.empty() && findings_.back().block == block; }
   RawFinding& add(RawFinding finding) { return findings_.emplace_back(std::move(finding)); }
   std::deque<RawFinding> take();
+  const std::deque<RawFinding>& all() const { return findings_; }
 
  private:
   using Key = std::tuple<const char*, std::uintptr_t, std::uintptr_t>;

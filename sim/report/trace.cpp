@@ -1,5 +1,6 @@
 // trace.cpp: see trace.hpp. Logical time: a warp's clock advances by 1 per mark, wait and barrier and, in the checked
-// build, by 1 per memory request; a barrier sets all warps of the block to the latest clock.
+// build, by 1 per memory request; a barrier sets all warps of the block to the latest clock, a wait on an mbarrier its
+// warp to that of the last arrival.
 // The JSON is Chrome's "trace event format": complete events (ph X), pid = launch and block, tid = warp; copies are
 // async events (ph b and e), which may overlap and have rows of their own.
 #include "sim/report/trace.hpp"
@@ -41,6 +42,18 @@ void Tracer::wait(unsigned block, unsigned warp, std::uint64_t end, unsigned pen
   for (std::size_t group = 0; group < std::min<std::size_t>(end, groups.size()); ++group)
     if (groups[group].event != kNone && !std::exchange(groups[group].done, true))
       events[groups[group].event].end = now + 1;
+}
+
+std::size_t Tracer::load(unsigned block, unsigned warp, std::size_t bytes, std::uint64_t ahead) {
+  const std::uint64_t begin = now(warp, ahead);
+  events.push_back({block, warp, "copy", static_cast<long>(bytes), begin, begin + 1, true});
+  return events.size() - 1;
+}
+
+void Tracer::waited(unsigned block, unsigned warp, std::uint64_t happened, std::uint64_t ahead) {
+  const std::uint64_t begin = now(warp, ahead), end = std::max(begin + 1, happened);
+  events.push_back({block, warp, "wait", 0, begin, end});
+  clocks_[warp] = end - ahead;
 }
 
 void Tracer::barrier(unsigned block) {

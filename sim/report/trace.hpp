@@ -4,6 +4,7 @@
 // it. Lane 0 stands for its warp; the bytes are those of all lanes.
 // Use: MachineOptions::trace; kernels call trace_mark("load K", tile).
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <iosfwd>
@@ -34,6 +35,13 @@ class Tracer {
   // A lane begins a copy that belongs to its group number `group`; lane 0 waits for all groups before number `end`.
   void copy(unsigned block, unsigned warp, unsigned lane, std::uint64_t group, unsigned bytes, std::uint64_t ahead);
   void wait(unsigned block, unsigned warp, std::uint64_t end, unsigned pending, std::uint64_t ahead);
+  // The warp's time, with steps that step() has not been told yet.
+  std::uint64_t now(unsigned warp, std::uint64_t ahead) const { return clocks_[warp] + ahead; }
+  // A load of TMA that the warp issues; the event, whose end is told when its mbarrier's phase is complete.
+  std::size_t load(unsigned block, unsigned warp, std::size_t bytes, std::uint64_t ahead);
+  void end_load(std::size_t event, std::uint64_t time) { events[event].end = std::max(events[event].end, time); }
+  // The warp has waited for what happened at that time.
+  void waited(unsigned block, unsigned warp, std::uint64_t happened, std::uint64_t ahead);
   // All warps have met: one bar for each from its arrival to the common time.
   void barrier(unsigned block);
   void end_block();

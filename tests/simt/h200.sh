@@ -10,7 +10,7 @@ build=$(mktemp -d)
 here=tests/simt
 
 # Host and device without contraction: a*b+c is two roundings unless the source says fmaf.
-flags="-std=c++20 -O2 -lineinfo -arch=$arch -fmad=false -I. -x cu"
+flags="-std=c++20 -O2 -lineinfo -gencode=arch=compute_${arch#sm_},code=$arch -fmad=false -I. -x cu"
 # Fresh memory is not poisoned here: initcheck would take the poison for data.
 # Further kernel files of a program (museum_ptx.cu, museum_tma.cu) need sm_80, or sm_90a.
 for name in conformance:record counters:counters_main museum:museum_main; do

@@ -179,6 +179,8 @@ inline constexpr Exhibit exhibits[] = {
     {"tma_rank", "three coordinates for a map of two dimensions", "a map made for another layout", "memcheck"},
     {"tma_map_too_large", "the map says one row more than the array has", "a padded length taken for the true one",
      "memcheck"},
+    {"tma_one_too_many", "the last turn of a loop loads a tile ahead that nobody waits for",
+     "the tile after the last one", ""},
     {"tma_no_proxy_fence", "a bulk store of a tile that ordinary stores wrote, without a proxy fence",
      "pengcuo/FlashMLA-ETAP#3; an H200 shows nothing", ""},
     {"tma_store_no_barrier", "a bulk store of a tile that other threads wrote, with their fences, without a barrier",
@@ -200,6 +202,9 @@ inline constexpr Exhibit exhibits[] = {
      "arrive.expect_tx taken for expect_tx", "synccheck"},
     {"mbarrier_phase_skipped", "arrivals of the next phase before anybody has waited for the last one",
      "a consumer that need not wait", ""},
+    {"mbarrier_overtaken", "two phases complete while threads may still wait for the first",
+     "an mbarrier used as a barrier for all", "synccheck"},
+    {"mbarrier_misaligned", "an mbarrier at a multiple of 4 bytes", "an mbarrier behind an int", "memcheck"},
     {"mbarrier_made_twice", "mbarrier_init of an mbarrier in use", "a loop over tiles around the set-up", "synccheck"},
     {"mbarrier_not_made", "arrives at an mbarrier that nobody has made", "one stage too few in the set-up",
      "synccheck"},
@@ -221,6 +226,8 @@ inline constexpr Exhibit exhibits[] = {
     {"wgmma_never_waited", "the block ends while a product is under way", "an early exit", ""},
     {"wgmma_without_barrier", "other warps write the tiles, the barrier before the product is missing",
      "tiles loaded by other warps", "racecheck"},
+    {"wgmma_one_warp_waits", "one warp waits for the tile, the warpgroup's four read it", "a wait in a branch",
+     "racecheck"},
     {"wgmma_no_proxy_fence", "tiles are written by ordinary stores, the proxy fence is missing",
      "pengcuo/FlashMLA-ETAP#3: right in 53 of 56 configurations", ""},
     {"wgmma_ragged_tile", "the product reads rows of B that nobody has written", "K/V tail beyond the sequence's end",
@@ -265,8 +272,8 @@ inline constexpr Exhibit exhibits[] = {
      "persistent kernels whose warpgroups get different numbers of tiles", "synccheck"},
     {"setmaxnreg_over_budget", "warpgroups ask for more registers than the block has",
      "register counts that do not add up", ""},
-    {"setmaxnreg_wrong_way", "setmaxnreg.inc to fewer registers than the thread has",
-     "the two directions exchanged", ""},
+    {"setmaxnreg_wrong_way", "setmaxnreg.inc to fewer registers than the thread has", "the two directions exchanged",
+     ""},
     {"setmaxnreg_of_one_warp", "one warp of a warpgroup gives registers back", "a producer of one warp", ""},
     {"setmaxnreg_no_bounds", "setmaxnreg in a kernel whose __launch_bounds__ name no number of blocks",
      "ptxas ignores setmaxnreg then", ""},
@@ -290,8 +297,8 @@ inline bool is_of_wgmma(const std::string& name) {
          name.starts_with("setmaxnreg_");
 }
 inline bool is_of_ptx(const std::string& name) {
-  return name.starts_with("mma_") || name.starts_with("ldmatrix_") || name.starts_with("cp_async_") || is_of_tma(name) ||
-         is_of_wgmma(name);
+  return name.starts_with("mma_") || name.starts_with("ldmatrix_") || name.starts_with("cp_async_") ||
+         is_of_tma(name) || is_of_wgmma(name);
 }
 
 // Runs one exhibit on a fresh machine and returns what the machine has to say (nothing on `on_sim` and `on_gpu`).

@@ -40,7 +40,8 @@ inline constexpr Expected tma_expected[] = {
 )"},
     {"tma_counts_valid_rows",
      R"(deadlock: no thread of the block can go on
-  64 wait at mbarrier shared Box+1024, parity 0: 512 bytes too many  {1}  block (0,0,0) warp 0 lane 0
+  2 wait at mbarrier shared Box+1024, parity 0: 512 bytes too many  {1}  block (0,0,0) warp 0 lane 0
+  62 wait at __syncwarp                                             {2}  block (0,0,0) warp 0 lane 1
   remedy: expect as many bytes as the boxes of the phase's copies have, edges included
 )"},
     {"tma_expects_too_little",
@@ -93,6 +94,11 @@ asynchronous copy: read of shared TwoBoxes+1024 (2 bytes) while cp.async.bulk.te
      R"(out of bounds: read of in[4096] (2 bytes); in has 4096 elements
   cp.async.bulk.tensor  {1}  block (0,0,0) warp 0 lane 0
   remedy: guard the access or fix the index
+)"},
+    {"tma_one_too_many",
+     R"(asynchronous copy: the block ends and no thread has waited for a load
+  cp.async.bulk.tensor  {1}  block (0,0,0) warp 0 lane 0
+  remedy: wait on its mbarrier (mbarrier_wait) before the block ends, or do not load
 )"},
     {"tma_no_proxy_fence",
      R"(proxy fence: cp.async.bulk.tensor (store) reads shared Box+0, written by an ordinary store without a proxy fence
@@ -159,6 +165,17 @@ asynchronous copy: read of shared TwoBoxes+1024 (2 bytes) while cp.async.bulk.te
      R"(mbarrier: an arrival at mbarrier shared Box+1024 before anybody has waited for its last phase
   arrives  {1}  block (0,0,0) warp 0 lane 0
   remedy: wait for each phase before the arrivals of the next one
+)"},
+    {"mbarrier_overtaken",
+     R"(deadlock: no thread of the block can go on
+  63 wait at mbarrier shared Box+1024, parity 0: 1 arrival missing  {1}  block (0,0,0) warp 0 lane 1
+  1 exited                                                                             block (0,0,0) warp 0 lane 0
+  remedy: make every waiting thread's partners arrive
+)"},
+    {"mbarrier_misaligned",
+     R"(misaligned: mbarrier_init of shared Box+1028
+  makes  {1}  block (0,0,0) warp 0 lane 0
+  remedy: an mbarrier needs an address that is a multiple of 8
 )"},
     {"mbarrier_made_twice",
      R"(mbarrier: mbarrier_init of shared Box+1024, which is an mbarrier already
@@ -251,11 +268,18 @@ inline constexpr Expected wgmma_expected[] = {
      R"(race: wgmma after write of shared Panels+0 (16 bytes)
   wgmma  {1}  block (0,0,0) warp 0 lane 0
   write  {2}   block (0,0,0) warp 0 lane 1
-  remedy: put a barrier between the two: __syncthreads(), or an mbarrier that the issuing thread waits on
-  seen 256 times
+  remedy: put __syncthreads() or an mbarrier between the two; a lane that arrives for its warp needs __syncwarp() first
+  seen 260 times
+)"},
+    {"wgmma_one_warp_waits",
+     R"(race: wgmma after write of shared Panels+0 (4 bytes)
+  wgmma  {1}  block (0,0,0) warp 1 lane 31
+  write  {2}  block (0,0,0) warp 4 lane 0
+  remedy: put __syncthreads() or an mbarrier between the two; a lane that arrives for its warp needs __syncwarp() first
+  seen 3 times
 )"},
     {"wgmma_no_proxy_fence",
-     R"(proxy fence: wgmma reads shared Panels+0, which an ordinary store wrote without a proxy fence behind it
+     R"(proxy fence: wgmma reads shared Panels+0, written by an ordinary store without a proxy fence
   wgmma  {1}  block (0,0,0) warp 0 lane 0
   write  {2}   block (0,0,0) warp 0 lane 0
   remedy: let the storing thread call fence_proxy_async() before the barrier
@@ -283,7 +307,7 @@ inline constexpr Expected wgmma_expected[] = {
 )"},
     {"wgmma_misaligned_tile",
      R"(misaligned: wgmma: A's descriptor: start 512, stride 1024
-  calls  museum_wgmma.cu:263  block (0,0,0) warp 0 lane 0
+  calls  {1}  block (0,0,0) warp 0 lane 0
   remedy: begin tiles and panels at multiples of 1024 bytes, as the swizzle's pattern does
 )"},
     {"wgmma_past_end",
@@ -347,7 +371,7 @@ race: read after write of shared Rows16+320 (2 bytes)
   remedy: guard the access or fix the index
 )"},
     {"stmatrix_no_proxy_fence",
-     R"(proxy fence: wgmma reads shared Panels+0, which an ordinary store wrote without a proxy fence behind it
+     R"(proxy fence: wgmma reads shared Panels+0, written by an ordinary store without a proxy fence
   wgmma  {1}  block (0,0,0) warp 0 lane 0
   write  {2}  block (0,0,0) warp 0 lane 0
   remedy: let the storing thread call fence_proxy_async() before the barrier
@@ -409,14 +433,14 @@ race: read after write of shared Rows16+320 (2 bytes)
 )"},
     {"setmaxnreg_over_budget",
      R"(deadlock: no thread of the block can go on
-  128 wait at setmaxnreg.inc 240 for 72 registers more, of which 56 are free  {1}  block (0,0,0) warp 4 lane 0
-  256 exited                                                                                       block (0,0,0) warp 0 lane 0
+  128 wait at setmaxnreg.inc 240: 72 more, 56 are free  {1}  block (0,0,0) warp 4 lane 0
+  256 exited                                                                 block (0,0,0) warp 0 lane 0
   remedy: let the numbers add up, over the warpgroups, to no more than 3 times the 168 of the launch
 )"},
     {"setmaxnreg_wrong_way",
-     R"(register budget: setmaxnreg.dec 208: the warpgroup's threads have 168, as at the launch
-  calls  {1}  block (0,0,0) warp 0 lane 0
-  remedy: setmaxnreg.dec leaves fewer, setmaxnreg.inc asks for more
+     R"(register budget: setmaxnreg.inc 40: the warpgroup's threads have 168, as at the launch
+  calls  {1}  block (0,0,0) warp 8 lane 0
+  remedy: setmaxnreg.inc asks for more, setmaxnreg.dec leaves fewer
 )"},
     {"setmaxnreg_of_one_warp",
      R"(warpgroup operation: setmaxnreg waits for a warp of its warpgroup that has exited
@@ -425,9 +449,9 @@ race: read after write of shared Rows16+320 (2 bytes)
   remedy: let all four warps of the warpgroup come to the same instruction
 )"},
     {"setmaxnreg_no_bounds",
-     R"(register budget: setmaxnreg.dec 40 in a kernel without __launch_bounds__
+     R"(register budget: setmaxnreg.dec 40 in a kernel without __launch_bounds__(threads, blocks)
   calls  {1}  block (0,0,0) warp 0 lane 0
-  remedy: declare them: they say how many registers a thread has at the launch
+  remedy: give both numbers: they say how many registers a thread has at the launch
 )"},
 };
 // clang-format on

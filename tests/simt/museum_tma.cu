@@ -62,6 +62,7 @@ __global__ void tma_one_waits(const __grid_constant__ TensorMap in, const __grid
     mbarrier_arrive_expect_tx(&s.full, kBoxBytes);
     cp_async_bulk_tensor(s.tile, &in, &s.full, 0, 0);  //@ tma_one_waits:2
   }
+  __syncthreads();  // before the wait: it says nothing of the tile
   if (Fixed || t < 32) mbarrier_wait(&s.full, 0);
   out[t] = s.tile[0][t];  //@ tma_one_waits:1
 }
@@ -80,7 +81,7 @@ __global__ void tma_expects_too_much(const __grid_constant__ TensorMap in, const
   out[t] = s.tile[0][t];
 }
 
-// The box hangs over the tensor's end by half: its bytes count all the same.
+// The box hangs over the tensor's end by half: its bytes count all the same. One lane waits for its warp.
 template <bool Fixed>
 __global__ void tma_counts_valid_rows(const __grid_constant__ TensorMap in, const __grid_constant__ TensorMap,
                                       float* out) {
@@ -91,13 +92,14 @@ __global__ void tma_counts_valid_rows(const __grid_constant__ TensorMap in, cons
     mbarrier_arrive_expect_tx(&s.full, Fixed ? kBoxBytes : kBoxBytes / 2);
     cp_async_bulk_tensor(s.tile, &in, &s.full, 0, 64 - kBoxRows / 2);
   }
-  mbarrier_wait(&s.full, 0);  //@ tma_counts_valid_rows:1
+  if (t % 32 == 0) mbarrier_wait(&s.full, 0);  //@ tma_counts_valid_rows:1
+  __syncwarp();                                //@ tma_counts_valid_rows:2
   out[t] = s.tile[0][t];
 }
 
 struct TwoBoxes {
   alignas(1024) unsigned short tile[2][kBoxRows][64];
-  alignas(8) std::uint64_t full;
+  alignas(8) std::uint64_t full[2];
 };
 
 template <bool Fixed>
@@ -105,13 +107,13 @@ __global__ void tma_expects_too_little(const __grid_constant__ TensorMap in, con
                                        float* out) {
   TwoBoxes& s = shared<TwoBoxes>();
   const int t = threadIdx.x;
-  make_for_all(&s.full, 1);
+  make_for_all(s.full, 1);
   if (t == 0) {
-    mbarrier_arrive_expect_tx(&s.full, Fixed ? 2 * kBoxBytes : kBoxBytes);
-    cp_async_bulk_tensor(s.tile[0], &in, &s.full, 0, 0);
-    cp_async_bulk_tensor(s.tile[1], &in, &s.full, 0, kBoxRows);  //@ tma_expects_too_little:2
+    mbarrier_arrive_expect_tx(s.full, Fixed ? 2 * kBoxBytes : kBoxBytes);
+    cp_async_bulk_tensor(s.tile[0], &in, s.full, 0, 0);
+    cp_async_bulk_tensor(s.tile[1], &in, s.full, 0, kBoxRows);  //@ tma_expects_too_little:2
   }
-  mbarrier_wait(&s.full, 0);
+  mbarrier_wait(s.full, 0);
   out[t] = s.tile[0][0][t] + s.tile[1][0][t];  //@ tma_expects_too_little:1
 }
 
@@ -181,13 +183,13 @@ template <bool Fixed>
 __global__ void tma_misaligned(const __grid_constant__ TensorMap in, const __grid_constant__ TensorMap, float* out) {
   TwoBoxes& s = shared<TwoBoxes>();
   const int t = threadIdx.x;
-  make_for_all(&s.full, 1);
+  make_for_all(s.full, 1);
   unsigned short* const tile = s.tile[0][0] + (Fixed ? 64 : 8);
   if (t == 0) {
-    mbarrier_arrive_expect_tx(&s.full, kBoxBytes);
-    cp_async_bulk_tensor(tile, &in, &s.full, 0, 0);  //@ tma_misaligned:1
+    mbarrier_arrive_expect_tx(s.full, kBoxBytes);
+    cp_async_bulk_tensor(tile, &in, s.full, 0, 0);  //@ tma_misaligned:1
   }
-  mbarrier_wait(&s.full, 0);
+  mbarrier_wait(s.full, 0);
   out[t] = tile[8 * (t / 8)];
 }
 
@@ -195,13 +197,13 @@ template <bool Fixed>
 __global__ void tma_past_end(const __grid_constant__ TensorMap in, const __grid_constant__ TensorMap, float* out) {
   TwoBoxes& s = shared<TwoBoxes>();
   const int t = threadIdx.x;
-  make_for_all(&s.full, 1);
+  make_for_all(s.full, 1);
   auto* const tile = &s.tile[0][0][0] + (Fixed ? 0 : 3 * kBoxRows * 64);
   if (t == 0) {
-    mbarrier_arrive_expect_tx(&s.full, kBoxBytes);
-    cp_async_bulk_tensor(tile, &in, &s.full, 0, 0);  //@ tma_past_end:1
+    mbarrier_arrive_expect_tx(s.full, kBoxBytes);
+    cp_async_bulk_tensor(tile, &in, s.full, 0, 0);  //@ tma_past_end:1
   }
-  mbarrier_wait(&s.full, 0);
+  mbarrier_wait(s.full, 0);
   out[t] = tile[t];
 }
 
@@ -233,6 +235,28 @@ __global__ void tma_map_too_large(const __grid_constant__ TensorMap in, const __
   }
   mbarrier_wait(&s.full, 0);
   out[t] = s.tile[0][t];
+}
+
+// The last turn loads a box ahead that nobody will use.
+template <bool Fixed>
+__global__ void tma_one_too_many(const __grid_constant__ TensorMap in, const __grid_constant__ TensorMap, float* out) {
+  TwoBoxes& s = shared<TwoBoxes>();
+  const int t = threadIdx.x;
+  const auto load = [&](int box) {
+    mbarrier_arrive_expect_tx(&s.full[box % 2], kBoxBytes);
+    cp_async_bulk_tensor(s.tile[box % 2], &in, &s.full[box % 2], 0, box * kBoxRows);  //@ tma_one_too_many:1
+  };
+  if (t == 0) make(&s.full[0], 1), make(&s.full[1], 1);
+  __syncthreads();
+  if (t == 0) load(0);
+  float sum = 0;
+  for (int box = 0; box < 3; ++box) {
+    if (t == 0 && (!Fixed || box < 2)) load(box + 1);
+    mbarrier_wait(&s.full[box % 2], box / 2);
+    sum += s.tile[box % 2][0][t];
+    __syncthreads();
+  }
+  out[t] = sum;
 }
 
 // ---- stores ----------------------------------------------------------------------------------------------------
@@ -416,6 +440,32 @@ __global__ void mbarrier_phase_skipped(const __grid_constant__ TensorMap, const 
   out[t] = 0;
 }
 
+// One thread goes on while others may still wait for the phase before the last.
+template <bool Fixed>
+__global__ void mbarrier_overtaken(const __grid_constant__ TensorMap, const __grid_constant__ TensorMap, float* out) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;
+  make_for_all(&s.full, 1);
+  for (int phase = 0; phase < 2; ++phase) {
+    if (t == 0) mbarrier_arrive(&s.full);
+    mbarrier_wait(&s.full, phase);  //@ mbarrier_overtaken:1
+    if (Fixed) __syncthreads();
+  }
+  out[t] = 0;
+}
+
+template <bool Fixed>
+__global__ void mbarrier_misaligned(const __grid_constant__ TensorMap, const __grid_constant__ TensorMap, float* out) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;
+  auto* const barrier = reinterpret_cast<std::uint64_t*>(reinterpret_cast<char*>(&s.full) + (Fixed ? 0 : 4));
+  if (t == 0) mbarrier_init(barrier, 1);  //@ mbarrier_misaligned:1
+  __syncthreads();
+  if (t == 0) mbarrier_arrive(barrier);
+  mbarrier_wait(barrier, 0);
+  out[t] = 0;
+}
+
 template <bool Fixed>
 __global__ void mbarrier_made_twice(const __grid_constant__ TensorMap, const __grid_constant__ TensorMap, float* out) {
   Box& s = shared<Box>();
@@ -509,6 +559,7 @@ PtxExhibit tma_variant(Machine& m, const std::string& name) {
   if (name == "tma_past_end") return show<TwoBoxes>(m, tma_past_end<Fixed>);
   if (name == "tma_rank") return show<Box>(m, tma_rank<Fixed>);
   if (name == "tma_map_too_large") return show<Box>(m, tma_map_too_large<Fixed>, Fixed ? 64 : 65);
+  if (name == "tma_one_too_many") return show<TwoBoxes>(m, tma_one_too_many<Fixed>);
   if (name == "tma_no_proxy_fence") return show<Box>(m, tma_no_proxy_fence<Fixed>);
   if (name == "tma_store_no_barrier") return show<Box>(m, tma_store_no_barrier<Fixed>);
   if (name == "tma_staging_reused") return show<Box>(m, tma_staging_reused<Fixed>);
@@ -520,6 +571,8 @@ PtxExhibit tma_variant(Machine& m, const std::string& name) {
   if (name == "mbarrier_arrivals_missing") return show<Box>(m, mbarrier_arrivals_missing<Fixed>);
   if (name == "mbarrier_too_many_arrivals") return show<Box>(m, mbarrier_too_many_arrivals<Fixed>);
   if (name == "mbarrier_phase_skipped") return show<Box>(m, mbarrier_phase_skipped<Fixed>);
+  if (name == "mbarrier_overtaken") return show<Box>(m, mbarrier_overtaken<Fixed>);
+  if (name == "mbarrier_misaligned") return show<Box>(m, mbarrier_misaligned<Fixed>);
   if (name == "mbarrier_made_twice") return show<Box>(m, mbarrier_made_twice<Fixed>);
   if (name == "mbarrier_not_made") return show<Box>(m, mbarrier_not_made<Fixed>);
   if (name == "mbarrier_overwritten") return show<Box>(m, mbarrier_overwritten<Fixed>);

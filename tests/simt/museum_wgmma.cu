@@ -191,6 +191,26 @@ __global__ void wgmma_without_barrier(const float* in, float* out, int) {
   out[threadIdx.x] = d[0] + in[threadIdx.x];
 }
 
+// One warp waits for the tile, and all four multiply.
+template <bool Fixed>
+__global__ void wgmma_one_warp_waits(const float* in, float* out, int) {
+  Panels& s = shared<Panels>();
+  const int t = threadIdx.x, come = Fixed ? 256 : 160;  // 256 threads
+  if (t >= 128) {
+    for (int i = t - 128; i < 64 * 64; i += 128) s.a[i] = s.b[i] = __float2half(1);  //@ wgmma_one_warp_waits:2
+    fence_proxy_async();
+    bar_arrive(1, come);
+    return;
+  }
+  if (Fixed || t < 32) bar_sync(1, come);
+  float d[32];
+  wgmma_fence();
+  wgmma_m64nNk16<half>(d, matrix_descriptor(s.a), matrix_descriptor(s.b), false);  //@ wgmma_one_warp_waits:1
+  wgmma_commit();
+  wgmma_wait<0>(d);
+  out[t] = d[0] + in[t];
+}
+
 template <bool Fixed>
 __global__ void wgmma_no_proxy_fence(const float* in, float* out, int) {
   Panels& s = shared<Panels>();
@@ -585,6 +605,7 @@ PtxExhibit run_wgmma_variant(Machine& m, const std::string& name) {
   if (name == "wgmma_two_shapes") return show_warpgroups<Panels>(m, wgmma_two_shapes<Fixed>);
   if (name == "wgmma_never_waited") return show_warpgroups<Panels>(m, wgmma_never_waited<Fixed>);
   if (name == "wgmma_without_barrier") return show_warpgroups<Panels>(m, wgmma_without_barrier<Fixed>);
+  if (name == "wgmma_one_warp_waits") return show_warpgroups<Panels>(m, wgmma_one_warp_waits<Fixed>, 256);
   if (name == "wgmma_no_proxy_fence") return show_warpgroups<Panels>(m, wgmma_no_proxy_fence<Fixed>);
   if (name == "wgmma_ragged_tile") return show_warpgroups<Panels>(m, wgmma_ragged_tile<Fixed>, 128, 40);
   if (name == "wgmma_overwritten") return show_warpgroups<Panels>(m, wgmma_overwritten<Fixed>);

@@ -21,9 +21,11 @@ __device__ inline int swizzled_index(int i) {
 
 template <int kRank>
 __global__ void copy_box(const __grid_constant__ TensorMap from, const __grid_constant__ TensorMap to, int4 at,
-                         unsigned short* seen /*[elements]*/, int elements) {
+                         unsigned short* seen /*[blocks, elements]*/, int elements, int width) {
   Tiles& s = shared<Tiles>();
   const int t = threadIdx.x;
+  at.x += static_cast<int>(blockIdx.x) * width;
+  seen += static_cast<int>(blockIdx.x) * elements;
   if (t == 0) {
     mbarrier_init(&s.full, 1);
     fence_mbarrier_init();
@@ -47,7 +49,7 @@ __global__ void copy_box(const __grid_constant__ TensorMap from, const __grid_co
     if constexpr (kRank == 3) cp_async_bulk_tensor_store(&to, s.out, at.x, at.y, at.z);
     if constexpr (kRank == 4) cp_async_bulk_tensor_store(&to, s.out, at.x, at.y, at.z, at.w);
     cp_async_bulk_commit();
-    cp_async_bulk_wait_read<0>();
+    cp_async_bulk_wait<0>();
   }
 }
 
@@ -66,8 +68,8 @@ TensorMap map_of(const unsigned short* data, const BoxCase& c) {
 template <std::size_t kRank>
 void run(Machine& m, const BoxCase& c, const unsigned short* in, unsigned short* out, unsigned short* seen,
          int elements) {
-  launch<Tiles>(m, copy_box<kRank>, dim3(1), dim3(96), map_of<kRank>(in, c), map_of<kRank>(out, c),
-                make_int4(c.at[0], c.at[1], c.at[2], c.at[3]), seen, elements);
+  launch<Tiles>(m, copy_box<kRank>, dim3(c.blocks), dim3(96), map_of<kRank>(in, c), map_of<kRank>(out, c),
+                make_int4(c.at[0], c.at[1], c.at[2], c.at[3]), seen, elements, static_cast<int>(c.box[0]));
 }
 
 BoxResult run_box(const MachineOptions& options, const BoxCase& c) {
@@ -75,13 +77,13 @@ BoxResult run_box(const MachineOptions& options, const BoxCase& c) {
   BoxResult result;
   std::size_t elements = 1;
   for (unsigned axis = 0; axis < c.rank; ++axis) elements *= c.box[axis];
-  result.seen.resize(elements);
+  result.seen.resize(c.blocks * elements);
   std::vector<std::uint16_t> numbers(extent(c));
   for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<std::uint16_t>(i);
   result.out.assign(numbers.size(), kUntouched);
   const auto in = m.upload("in", numbers.data(), numbers.size());
   const auto out = m.upload("out", result.out.data(), numbers.size());
-  const auto seen = m.alloc<std::uint16_t>("seen", elements);
+  const auto seen = m.alloc<std::uint16_t>("seen", result.seen.size());
   const int n = static_cast<int>(elements);
   if (c.rank == 2) run<2>(m, c, in.data(), out.data(), seen.data(), n);
   if (c.rank == 3) run<3>(m, c, in.data(), out.data(), seen.data(), n);
@@ -186,6 +188,40 @@ RingResult run_ring(const MachineOptions& options) {
                (kRows + kBoxRows - 1) / kBoxRows);
   m.download(result.out.data(), out);
   result.findings = m.findings(), result.ledger = m.reports().back().ledger;
+  result.trace = m.trace();
+  return result;
+}
+
+// ---- __shared__ arrays, and a launch as CUDA writes it -------------------------------------------------------------
+
+__global__ void static_tile(const __grid_constant__ TensorMap in, unsigned short* seen /*[512]*/, unsigned bytes) {
+  __shared__ __align__(1024) unsigned short tile[kBoxRows * 64];
+  __shared__ std::uint64_t full;
+  const int t = threadIdx.x;
+  if (t == 0) {
+    mbarrier_init(&full, 1);
+    fence_mbarrier_init();
+    mbarrier_arrive_expect_tx(&full, bytes);
+    cp_async_bulk_tensor(tile, &in, &full, 0, 0);
+  }
+  __syncthreads();
+  mbarrier_wait(&full, 0);
+  for (int i = t; i < kBoxRows * 64; i += blockDim.x) seen[i] = tile[swizzled_index(i)];
+}
+
+BoxResult run_static_tile(const MachineOptions& options, unsigned expected_bytes) {
+  Machine m(options);
+  BoxResult result;
+  result.seen.resize(kBoxRows * 64);
+  std::vector<std::uint16_t> numbers(result.seen.size());
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<std::uint16_t>(i);
+  const auto in = m.upload("in", numbers.data(), numbers.size());
+  const auto seen = m.alloc<std::uint16_t>("seen", numbers.size());
+  const TensorMap map =
+      tensor_map<__half, 2>(reinterpret_cast<const __half*>(in.data()), {64, kBoxRows}, {128}, {64, kBoxRows});
+  static_tile<<<1, 64>>>(map, seen.data(), expected_bytes);
+  m.download(result.seen.data(), seen);
+  result.findings = m.findings();
   return result;
 }
 

@@ -1,7 +1,8 @@
 // tma.hpp: one box of a tensor, loaded by TMA, read by ordinary loads, and stored by TMA to the same place of another
 // tensor: whatever its rank, and wherever it lies.
 // And all of it together, as an attention kernel uses it: a warp that loads, four that compute, a ring between them.
-// Use: run_box(options, box), run_ring(options) on each machine; tma_test.cpp says what must come out.
+// And a box of 8 rows in a __shared__ array, whose mbarrier expects so many bytes: 1024 are right.
+// Use: run_box(options, box), run_ring(options), … on each machine; tma_test.cpp says what must come out.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -17,6 +18,7 @@ struct BoxCase {
   std::array<std::uint64_t, 4> strides;  // in elements, of x always 1
   std::array<std::uint32_t, 4> box;
   std::array<int, 4> at;  // of the box's first element
+  unsigned blocks = 1;    // thread blocks, each with a box to the right of the last one's
 };
 
 struct BoxResult {
@@ -39,20 +41,24 @@ constexpr int kItems = 5, kRows = 44;
 struct RingResult {
   std::vector<std::uint16_t> q, k, out;  // [kItems, 64], [kRows, 64], [kItems, 2, 64]
   std::vector<Finding> findings;
+  std::vector<TraceEvent> trace;
   Ledger ledger;
 };
 
 namespace on_sim {
 BoxResult run_box(const MachineOptions& options, const BoxCase& box);
 RingResult run_ring(const MachineOptions& options);
+BoxResult run_static_tile(const MachineOptions& options, unsigned expected_bytes);
 }  // namespace on_sim
 namespace on_checked {
 BoxResult run_box(const MachineOptions& options, const BoxCase& box);
 RingResult run_ring(const MachineOptions& options);
+BoxResult run_static_tile(const MachineOptions& options, unsigned expected_bytes);
 }  // namespace on_checked
 namespace on_gpu {
 BoxResult run_box(const MachineOptions& options, const BoxCase& box);
 RingResult run_ring(const MachineOptions& options);
+BoxResult run_static_tile(const MachineOptions& options, unsigned expected_bytes);
 }  // namespace on_gpu
 
 }  // namespace flash

@@ -109,6 +109,23 @@ TEST_CASE("a box comes and goes as a loop over its elements would take it") {
   }
 }
 
+// The boundary lies in the middle of a word.
+TEST_CASE("boxes of two blocks side by side are no race, and two on one place are") {
+  const BoxCase beside{2, {40, 8, 1, 1}, {1, 40, 0, 0}, {8, 8, 1, 1}, {1, 0, 0, 0}, 2};
+  BoxCase both = beside;
+  both.blocks = 1, both.box[0] = 16;
+  for (MachineOptions options : schedules()) {
+    const BoxResult result = flash::on_checked::run_box(options, beside);
+    CHECK(result.findings.empty());
+    CHECK(result.out == flash::on_checked::run_box(options, both).out);
+  }
+  BoxCase same = beside;
+  same.strides[1] = 8, same.sizes = {16, 8, 1, 1};  // rows overlap
+  const BoxResult result = flash::on_checked::run_box({.threads = 1, .keep_going = true}, same);
+  REQUIRE(!result.findings.empty());
+  CHECK(result.findings[0].kind == "race");
+}
+
 TEST_CASE("a ring of tiles, from a warp that loads to warps that compute, is right under every schedule") {
   const auto is_right = [](const RingResult& result) {
     std::vector<std::uint16_t> out(result.out.size());
@@ -133,6 +150,46 @@ TEST_CASE("a ring of tiles, from a warp that loads to warps that compute, is rig
       CHECK(other.findings.empty());
       CHECK(is_right(flash::on_sim::run_ring(options)));
     }
+}
+
+TEST_CASE("tiles and mbarriers may be __shared__ variables, and a phase has no more than 2^20 - 1 bytes") {
+  for (const BoxResult& result :
+       {flash::on_sim::run_static_tile({}, 1024), flash::on_checked::run_static_tile({}, 1024)})
+    for (std::size_t i = 0; i < result.seen.size(); ++i) CHECK(result.seen[i] == i);
+  const BoxResult refused = flash::on_checked::run_static_tile({.threads = 1, .keep_going = true}, 1 << 20);
+  REQUIRE(refused.findings.size() == 1);
+  CHECK(refused.findings[0].text.starts_with("mbarrier: mbarrier shared full+0 is to expect 1048576 bytes\n"));
+}
+
+TEST_CASE("the trace shows each load until its mbarrier's phase is complete, and who waits for it") {
+  for (const bool checked : {false, true}) {
+    const MachineOptions options{.trace = "memory"};
+    const RingResult ring = checked ? flash::on_checked::run_ring(options) : flash::on_sim::run_ring(options);
+    std::vector<flash::TraceEvent> loads, waits;
+    for (const flash::TraceEvent& event : ring.trace) {
+      if (event.name == "copy") loads.push_back(event);
+      if (event.name == "wait" && event.warp < 4) waits.push_back(event);
+    }
+    const std::size_t boxes = (flash::kRows + 7) / 8;
+    CHECK(loads.size() == flash::kItems * (1 + boxes));
+    for (const flash::TraceEvent& load : loads) {
+      CHECK(load.warp == 4);
+      CHECK(load.beside);
+      CHECK((load.value == 128 || load.value == 8 * 128));
+      CHECK(load.begin < load.end);
+      bool awaited = false;
+      for (const flash::TraceEvent& wait : waits) awaited |= wait.block == load.block && wait.end >= load.end;
+      CHECK(awaited);
+    }
+    // Each of the four warps waits for a tile of q, the boxes, and twice for the other three, in each item.
+    CHECK(waits.size() == 4 * flash::kItems * (1 + boxes + 2));
+    // While one box is used the next one is on its way.
+    bool ahead = false;
+    for (const flash::TraceEvent& one : loads)
+      for (const flash::TraceEvent& other : loads)
+        ahead |= one.block == other.block && one.begin < other.begin && other.begin < one.end;
+    CHECK(ahead);
+  }
 }
 
 TEST_CASE("what a box moves is counted: bytes inside the tensor, sectors, one request") {

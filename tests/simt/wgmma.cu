@@ -1,4 +1,4 @@
-// wgmma.cu: products of whole tiles by wgmma in all its forms. Threads store the tiles in the 128-byte swizzle themselves.
+// wgmma.cu: products of whole tiles by wgmma in all its forms. Threads store the tiles in the 128-byte swizzle.
 // Run: simt_wgmma_test, which compares them with exact sums.
 #include "gpu/hopper.cuh"
 #include "tests/simt/wgmma.hpp"

@@ -119,7 +119,7 @@ TEST_CASE("tiles may be __shared__ variables") {
   CHECK(flash::on_checked::multiply_variables({}).d == want);
 }
 
-// Element by element, as the layouts are written down: a row of 128 bytes is 8 chunks, in row r chunk c lies at c ^ r % 8.
+// As the layouts are written down: a row of 128 bytes is 8 chunks; in row r chunk c lies at c ^ r % 8.
 TEST_CASE("a descriptor means the addresses that the hardware reads") {
   using namespace flash::simt;
   const auto swizzled = [](unsigned address) { return address ^ (address / 128 % 8) * 16; };
@@ -160,7 +160,8 @@ TEST_CASE("a product of 64 rows gives the bits of the tensor core's rule") {
       const unsigned width = 1 + below(i % 2 ? 8 : fields - 1), first = below(fields - 1), zeros = below(3);
       const auto number = [&] {
         if (below(8) < zeros) return 0u;
-        const unsigned field = below(i % 4 == 0 ? 500 : 1u << 30) == 0 ? fields - 1 : (first + below(width)) % (fields - 1);
+        const unsigned field =
+            below(i % 4 == 0 ? 500 : 1u << 30) == 0 ? fields - 1 : (first + below(width)) % (fields - 1);
         return below(2) << 15 | field << fraction | below(1u << fraction);
       };
       std::uint16_t a[kMmaDepth * 64];

@@ -1,0 +1,67 @@
+// recordings.cpp: the player of the book: small runs of every phase, recorded now, in one page. The sizes are chosen so
+// that a tile is cut off somewhere and the page stays below 3 MB; any other choice: ./flash run --player.
+// build/default/bin/flash-recordings PLAYER.html
+#include <cstdio>
+
+#include "phases/app/player.hpp"
+#include "phases/common/example.hpp"
+#include "phases/common/npy.hpp"
+
+namespace flash {
+namespace {
+
+template <class Inputs>
+std::string recorded(const Phase& phase, Inputs& inputs, const Options& options) {
+  Recording recording;
+  const auto p = inputs.problem(options);
+  const Where where = phase.features.kernel ? Where::Checked : Where::Sim;
+  const Run run = forward(phase, p, where, {.recording = &recording});
+  const bool tiled = phase.features.kernel;
+  describe(recording, phase, p, tiled ? run.blocks : Blocks{options.block_q, options.block_k});
+  return to_json(recording);
+}
+
+void record(const Phase& phase, std::int64_t N, Blocks blocks, Causal causal, std::vector<std::string>& all) {
+  const Features& can = phase.features;
+  const std::int64_t D = can.tensor_cores ? 64 : 32;
+  Example example = random_example(N, D);
+  const Options options{.causal = causal, .block_q = blocks.Br, .block_k = blocks.Bc};
+  if (can.types.contains(Type::Float32)) {
+    all.push_back(recorded(phase, example, options));
+  } else {
+    Rounded<half> rounded(example);
+    all.push_back(recorded(phase, rounded, options));
+  }
+}
+
+}  // namespace
+}  // namespace flash
+
+int main(int count, char** words) {
+  using namespace flash;
+  if (count != 2) {
+    std::fprintf(stderr, "usage: flash-recordings PLAYER.html\n");
+    return 2;
+  }
+  std::vector<std::string> all;
+  try {
+    for (const Phase* phase : all_phases()) {
+      const Features& can = phase->features;
+      if (can.kernel && !available(can, Where::Checked)) continue;
+      // Without tiles a row is a step of its own: few rows.
+      std::vector<Blocks> blocks = {{0, 0}};
+      if (can.tiles)
+        blocks = can.kernel ? std::vector<Blocks>(can.blocks.begin(), can.blocks.end())
+                            : std::vector<Blocks>{{32, 16}, {16, 32}};
+      for (const std::int64_t N : can.tiles ? std::vector<std::int64_t>{64, 80} : std::vector<std::int64_t>{16, 20})
+        for (const Blocks b : blocks)
+          for (const Causal causal : {Causal::None, Causal::TopLeft})
+            if (causal == Causal::None || can.causal) record(*phase, N, b, causal, all);
+    }
+    write_file(words[1], player_page(all));
+  } catch (const Error& e) {
+    std::fprintf(stderr, "flash-recordings: %s\n", e.what());
+    return 2;
+  }
+  std::printf("%zu runs -> %s\n", all.size(), words[1]);
+}

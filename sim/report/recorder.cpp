@@ -1,0 +1,357 @@
+// recorder.cpp: see recorder.hpp. Bytes are added up access by access, apart from the counters, so that the two can be
+// compared. Where data on chip come from is what the thread loaded last and had not stored yet.
+// Use: see recorder.hpp.
+#include "sim/report/recorder.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+
+#include "sim/core/variables.hpp"
+
+namespace flash::simt {
+namespace {
+
+constexpr std::size_t kMostSteps = 4000;  // all that follows is one step
+constexpr std::size_t kMostOpen = 24;     // segments of a warp between two meetings
+
+enum : int { kBegin, kMark, kLoad, kStore, kCompute, kWait, kValue };
+
+// While it lives, accesses are ours, not the kernel's.
+class Outside {
+ public:
+  Outside() : worker_(std::exchange(active_worker, nullptr)) {}
+  ~Outside() { active_worker = worker_; }
+
+ private:
+  Worker* worker_;
+};
+
+// "K" of "… S::K)]".
+std::string member_name(const std::string& pretty) {
+  const std::size_t begin = pretty.rfind("::") + 2;
+  return pretty.substr(begin, pretty.find_first_of(")]", begin) - begin);
+}
+
+}  // namespace
+
+Recorder::Recorder(Recording& out, const DeviceMemory& memory, const Launch& launch)
+    : out_(out), memory_(memory), launch_(launch) {
+  const auto three = [](dim3 n) { return std::array<unsigned, 3>{n.x, n.y, n.z}; };
+  Recording::Launch own{"", three(launch.grid), three(launch.block), launch.shared_bytes};
+  if (launch.layout) {
+    own.chip_bytes = launch.layout->extent();
+    for (const SharedLayout::Array& array : launch.layout->arrays())
+      own.chip.push_back({array.name, array.at, array.bytes, 1, 0});
+  }
+  out_.launches.push_back(own);
+}
+
+void Recorder::end_launch(const KernelReport& report) {
+  out_.launches.back().kernel = report.kernel;
+  out_.ledger.add(report.ledger);
+  if (first_) out_.finding[0].text = worded({*first_}, report.grid)[0].text;
+  for (Recording::Step& step : out_.steps) {
+    for (Recording::Part& part : step.parts) tidy(part.spans), tidy(part.from);
+    std::stable_sort(step.values.begin(), step.values.end(),
+                     [](const auto& a, const auto& b) { return a.row < b.row; });
+  }
+}
+
+void Recorder::struct_is(Members members) {
+  std::vector<Recording::Place>& chip = out_.launches.back().chip;
+  if (!chip.empty() || !members) return;
+  std::array<Member, kMostMembers> all;
+  const std::size_t count = members(all.data());
+  for (std::size_t i = 0; i < count; ++i)
+    chip.push_back({member_name(all[i].pretty), all[i].at, all[i].bytes, all[i].element_bytes, all[i].columns});
+}
+
+// ---- blocks --------------------------------------------------------------------------------------------------------
+
+void Recorder::begin_block(const Worker& worker) {
+  worker_ = &worker;
+  warps_.assign(worker.warps.size(), {});
+  loaded_.assign(worker.threads.size(), {});
+  detailed_ = out_.steps.size() < kMostSteps;
+  if (!detailed_ && wanted()) ++rest().blocks;
+}
+
+// The step of all that is not shown step by step.
+Recording::Step& Recorder::rest() {
+  Recording::Step& last = out_.steps.back();
+  return last.blocks > 0 && last.launch + 1 == out_.launches.size() ? last : step(-1);
+}
+
+void Recorder::end_block() {
+  if (wanted())
+    for (unsigned w = 0; w < warps_.size(); ++w) emit(w, warps_[w].open.size());
+  if (!first_) return;
+  // The report shows two threads farther apart where there are such, and their remedy holds for the first two as well.
+  const RawFinding& now = worker_->findings.all().front();
+  first_->remedy = now.remedy, first_->same_value = now.same_value;
+}
+
+// Nothing is recorded after a finding, which the last access or meeting made.
+bool Recorder::wanted() {
+  if (out_.finding.empty() && !worker_->findings.all().empty()) found(worker_->findings.all().front());
+  return out_.finding.empty();
+}
+
+void Recorder::found(const RawFinding& raw) {
+  // What happened before; of the warp that noticed, what its lanes did until the one that noticed was there.
+  const unsigned thread = raw.sides.empty() ? 0 : raw.sides[0].thread, noticed = thread / kWarpSize;
+  for (unsigned w = 0; w < warps_.size(); ++w)
+    if (w != noticed) emit(w, warps_[w].open.size());
+  if (const OfWarp& of = warps_[noticed]; !of.open.empty()) emit(noticed, of.at[thread % kWarpSize] + 1);
+  first_ = raw;
+  Recording::Finding finding{raw.kind, ""};
+  for (const FindingSide& side : raw.sides) finding.threads.push_back({side.block, side.thread});
+  const auto of_access = {"race", "lockstep assumed", "asynchronous copy", "uninitialised"};
+  if (std::find(of_access.begin(), of_access.end(), raw.kind) != of_access.end())
+    finding.on_chip = last_.on_chip, finding.place = static_cast<std::ptrdiff_t>(last_.place),
+    finding.span = last_.span;
+  out_.finding.push_back(finding);
+}
+
+// ---- segments ------------------------------------------------------------------------------------------------------
+
+Recorder::Segment& Recorder::segment() {
+  OfWarp& of = warps_[worker_->current / kWarpSize];
+  if (of.open.empty()) of.open.push_back({{kBegin, nullptr, 0}});
+  return of.open[of.at[worker_->current % kWarpSize]];
+}
+
+// The running lane begins something else: what another lane has begun before it, or what none has.
+Recorder::Segment& Recorder::cut(const Key& key) {
+  Segment& now = segment();
+  OfWarp& of = warps_[worker_->current / kWarpSize];
+  std::size_t& at = of.at[worker_->current % kWarpSize];
+  if (of.fused || now.key == key) return now;
+  for (std::size_t next = at + 1; next < of.open.size(); ++next)
+    if (of.open[next].key == key) return of.open[at = next];
+  if (of.open.size() == kMostOpen) {
+    fuse(of);
+    return of.open[0];
+  }
+  of.open.push_back({key});
+  return of.open[at = of.open.size() - 1];
+}
+
+// Where the running lane's access belongs: not to what it did before it showed values.
+Recorder::Segment& Recorder::after_values() {
+  OfWarp& of = warps_[worker_->current / kWarpSize];
+  return std::exchange(of.shown[worker_->current % kWarpSize], false) ? cut({kValue, nullptr, 0}) : segment();
+}
+
+void Recorder::fuse(OfWarp& of) {
+  Recording::Step& all = of.open[0].step;
+  for (std::size_t i = 1; i < of.open.size(); ++i) {
+    Recording::Step& step = of.open[i].step;
+    for (const Recording::Part& from : step.parts) {
+      Recording::Part& to = part(all, from.kind, from.place, from.source);
+      to.bytes += from.bytes;
+      to.spans.insert(to.spans.end(), from.spans.begin(), from.spans.end());
+      to.from.insert(to.from.end(), from.from.begin(), from.from.end());
+    }
+    all.values.insert(all.values.end(), step.values.begin(), step.values.end());
+  }
+  of.open.resize(1);
+  of.at = {};
+  of.fused = true;
+}
+
+Recording::Part& Recorder::part(Recording::Step& step, Recording::Kind kind, std::size_t place, std::ptrdiff_t source) {
+  for (Recording::Part& p : step.parts)
+    if (p.kind == kind && p.place == place && p.source == source) return p;
+  return step.parts.emplace_back(Recording::Part{.kind = kind, .place = place, .source = source});
+}
+
+Recording::Step& Recorder::step(int warp) {
+  Recording::Step& made = out_.steps.emplace_back();
+  made.launch = out_.launches.size() - 1, made.block = worker_->block, made.warp = warp;
+  made.label = warp < 0 ? "" : warps_[static_cast<std::size_t>(warp)].label;
+  return made;
+}
+
+// The warp's first segments are complete: each becomes a step.
+void Recorder::emit(unsigned w, std::size_t count) {
+  OfWarp& of = warps_[w];
+  for (std::size_t i = 0; i < count; ++i) {
+    Segment segment = std::move(of.open.front());
+    of.open.pop_front();
+    const auto& [kind, label, number] = segment.key;
+    if (kind == kMark) of.label = static_cast<const char*>(label) + (" " + std::to_string(number));
+    if (segment.step.parts.empty() && segment.step.values.empty()) continue;
+    if (out_.steps.size() >= kMostSteps) {
+      Recording::Step& all = rest();
+      all.blocks = std::max<std::uint64_t>(all.blocks, 1);  // what is left of this one
+      for (const Recording::Part& p : segment.step.parts)
+        if (p.kind == Recording::Kind::read || p.kind == Recording::Kind::write)
+          part(all, p.kind, p.place).bytes += p.bytes;
+      continue;
+    }
+    Recording::Step& made = step(static_cast<int>(w));
+    made.parts = std::move(segment.step.parts), made.values = std::move(segment.step.values);
+    made.requests = std::move(segment.step.requests);
+  }
+  for (std::size_t& at : of.at) at -= std::min(at, count);
+  if (of.open.empty()) of.fused = false;
+}
+
+void Recorder::converged(unsigned w) {
+  if (!wanted() || !detailed_) return;
+  const OfWarp& of = warps_[w];
+  std::size_t complete = of.open.size();
+  for (unsigned m = worker_->warps[w].exists & ~worker_->warps[w].ended; m; m &= m - 1)
+    complete = std::min(complete, of.at[static_cast<std::size_t>(std::countr_zero(m))]);
+  emit(w, complete);
+}
+
+void Recorder::arrives(unsigned w, Site site) {
+  if (!wanted() || !detailed_) return;
+  const std::size_t before = out_.steps.size();
+  emit(w, warps_[w].open.size());
+  if (before >= kMostSteps) return;
+  if (out_.steps.size() == before) step(static_cast<int>(w));
+  out_.steps.back().waits = site_of(site);
+}
+
+void Recorder::ends(unsigned w) {
+  if (!wanted() || !detailed_) return;
+  const std::size_t before = out_.steps.size();
+  emit(w, warps_[w].open.size());
+  if (before >= kMostSteps) return;
+  if (out_.steps.size() == before) step(static_cast<int>(w));
+  out_.steps.back().ended = true;
+}
+
+void Recorder::released() {
+  if (wanted() && detailed_ && out_.steps.size() < kMostSteps) step(-1).released = true;
+}
+
+// ---- accesses ------------------------------------------------------------------------------------------------------
+
+std::size_t Recorder::array_of(std::size_t owner) {
+  if (owner >= arrays_.size()) arrays_.resize(owner + 1, -1);
+  if (arrays_[owner] < 0) {
+    const DeviceArray& a = memory_.arrays[owner];
+    arrays_[owner] = static_cast<std::ptrdiff_t>(
+        out_.array(a.of_kernel ? "heap" : a.name, a.bytes, a.untyped ? 1 : a.element_bytes, 0));
+  }
+  return static_cast<std::size_t>(arrays_[owner]);
+}
+
+std::size_t Recorder::place_of(std::size_t offset) {
+  std::vector<Recording::Place>& chip = out_.launches.back().chip;
+  if (chip.empty()) chip.push_back({"shared memory", 0, launch_.shared_bytes, 1, 0});
+  std::size_t place = 0;
+  while (place + 1 < chip.size() && chip[place + 1].at <= offset) ++place;
+  return place;
+}
+
+void Recorder::global(std::size_t owner, std::size_t offset, unsigned bytes, Access access) {
+  const Outside outside;
+  if (!wanted()) return;
+  const std::size_t array = array_of(owner);
+  Recording::Step* to = detailed_ ? nullptr : &rest();
+  if (detailed_) {
+    Segment* in = &after_values();
+    if (in->array != static_cast<std::ptrdiff_t>(array) || in->computes)
+      in = &cut({is_read(access) ? kLoad : kStore, nullptr, static_cast<long>(array)});
+    in->array = static_cast<std::ptrdiff_t>(array);
+    to = &in->step;
+  }
+  for (const bool writes : {false, true}) {
+    if (!(writes ? is_write(access) : is_read(access))) continue;
+    Recording::Part& p = part(*to, writes ? Recording::Kind::write : Recording::Kind::read, array);
+    p.bytes += bytes;
+    if (detailed_) add_span(p.spans, offset, offset + bytes);
+  }
+  if (is_read(access)) loaded_[worker_->current] = {static_cast<std::ptrdiff_t>(array), offset, offset + bytes};
+  last_ = {false, array, {offset, offset + bytes}};
+}
+
+void Recorder::chip(std::size_t offset, unsigned bytes, Access access) {
+  const Outside outside;
+  if (!wanted() || !detailed_) return;
+  const std::size_t place = place_of(offset);
+  Segment* in = &after_values();
+  if (is_read(access) && in->array >= 0 && !in->computes) in = &cut({kCompute, nullptr, 0});
+  if (is_read(access)) {
+    in->computes = true;
+    Recording::Part& p = part(in->step, Recording::Kind::chip_read, place);
+    p.bytes += bytes, add_span(p.spans, offset, offset + bytes);
+  }
+  if (is_write(access)) put(*in, Recording::Kind::chip_write, place, offset, bytes);
+  last_ = {true, place, {offset, offset + bytes}};
+}
+
+// Bytes come to a place on chip; where from, the thread's last load tells.
+void Recorder::put(Segment& in, Recording::Kind kind, std::size_t place, std::size_t offset, unsigned bytes) {
+  const Loaded loaded = std::exchange(loaded_[worker_->current], {});
+  Recording::Part& p = part(in.step, kind, place, loaded.array);
+  p.bytes += bytes, add_span(p.spans, offset, offset + bytes);
+  if (loaded.array >= 0) add_span(p.from, loaded.first, loaded.end);
+}
+
+void Recorder::copy(const Copy& copy, bool landed) {
+  if (!wanted() || !detailed_) return;
+  const auto offset = static_cast<std::size_t>(copy.to - worker_->shared);
+  const std::size_t place = place_of(offset);
+  if (landed) {
+    Recording::Part& p = part(cut({kWait, nullptr, 0}).step, Recording::Kind::landed, place);
+    p.bytes += copy.bytes, add_span(p.spans, offset, offset + copy.bytes);
+  } else {
+    Segment* in = &after_values();  // zeros alone are no part of what it calculates
+    if (in->computes && copy.source_bytes == 0) in = &cut({kStore, nullptr, -1});
+    put(*in, Recording::Kind::copy, place, offset, copy.bytes);
+    last_ = {true, place, {offset, offset + copy.bytes}};
+  }
+}
+
+void Recorder::mark(const char* label, long value) {
+  if (wanted() && detailed_) cut({kMark, label, value});
+}
+
+// Several lanes may show the same row; the last one's word counts.
+void Recorder::value(const char* name, long row, float value) {
+  if (!wanted() || !detailed_) return;
+  std::vector<Recording::Value>& values = segment().step.values;
+  const auto same = [&](const Recording::Value& v) { return v.row == row && std::strcmp(v.name, name) == 0; };
+  const auto known = std::find_if(values.begin(), values.end(), same);
+  if (known == values.end())
+    values.push_back({name, row, value});
+  else
+    known->value = value;
+  warps_[worker_->current / kWarpSize].shown[worker_->current % kWarpSize] = true;
+}
+
+void Recorder::request(unsigned w, Access access, unsigned bytes,
+                       const std::array<std::uintptr_t, kWarpSize>& addresses, std::uint64_t wavefronts,
+                       std::uint64_t ideal) {
+  if (!wanted() || !detailed_) return;
+  Recording::Request seen{0, bytes, static_cast<unsigned>(wavefronts), static_cast<unsigned>(ideal), is_write(access),
+                          {}};
+  for (unsigned lane = kWarpSize; lane-- > 0;) {
+    seen.lanes[lane] = -1;
+    if (!addresses[lane]) continue;
+    seen.lanes[lane] = reinterpret_cast<const std::byte*>(addresses[lane]) - worker_->shared;
+    seen.place = place_of(static_cast<std::size_t>(seen.lanes[lane]));
+  }
+  // It belongs to the first step that reads or writes there; of several the one that takes longest is kept.
+  for (Segment& segment : warps_[w].open)
+    for (const Recording::Part& p : segment.step.parts) {
+      if (p.place != seen.place || p.kind != (seen.write ? Recording::Kind::chip_write : Recording::Kind::chip_read))
+        continue;
+      for (Recording::Request& known : segment.step.requests)
+        if (known.place == seen.place && known.write == seen.write) {
+          if (known.wavefronts < seen.wavefronts) known = seen;
+          return;
+        }
+      segment.step.requests.push_back(seen);
+      return;
+    }
+}
+
+}  // namespace flash::simt

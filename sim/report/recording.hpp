@@ -1,0 +1,104 @@
+// recording.hpp: what a run did, step by step, for the player: which bytes of which array moved, what lies on chip, who
+// waits, which numbers a kernel showed with trace_value. Filled by Recorder (kernels, checked machine) and
+// MemoryRecorder (CPU phases), played by player.html. Use: MachineOptions::recording; write_file(path, player_page(…));
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sim/ledger.hpp"
+
+namespace flash {
+
+struct Recording {
+  // Bytes first … end - 1 of an array or of the chip's memory.
+  struct Span {
+    std::uint64_t first, end;
+  };
+  using Spans = std::vector<Span>;
+
+  // An array in HBM, or a member of the shared struct, a __shared__ array, a tile.
+  struct Place {
+    std::string name;
+    std::uint64_t at, bytes, element_bytes, columns;  // columns 0: nobody told
+  };
+  struct Launch {
+    std::string kernel;
+    std::array<unsigned, 3> grid{}, block{};
+    std::uint64_t chip_bytes = 0;
+    std::vector<Place> chip = {};
+  };
+
+  enum class Kind { read, write, chip_read, chip_write, copy, landed };  // copy: cp.async begins; landed: it is done
+  // What a step did at one place. HBM: places of `arrays`; the chip: places of its launch.
+  struct Part {
+    Kind kind;
+    std::size_t place;
+    std::uint64_t bytes = 0;  // each access counts
+    Spans spans = {};
+    std::ptrdiff_t source = -1;  // of chip_write and copy: the array that the bytes were read from
+    Spans from = {};
+  };
+  struct Value {
+    const char* name;
+    long row;
+    float value;
+  };
+  // One load or store of shared memory by a warp; of all at its place in this step the one with most wavefronts.
+  struct Request {
+    std::size_t place;
+    unsigned bytes, wavefronts, ideal;
+    bool write;
+    std::array<std::int64_t, 32> lanes;  // the byte of shared memory where each lane's access begins; -1: takes no part
+  };
+  struct Step {
+    std::size_t launch = 0;
+    std::uint64_t block = 0;
+    int warp = -1;           // -1: all of the block
+    std::string label = {};  // of the last trace_mark
+    std::vector<Part> parts = {};
+    std::vector<Value> values = {};
+    std::vector<Request> requests = {};
+    std::string waits = {};    // the barrier that the warp has come to
+    bool released = false;     // all have come to it
+    bool ended = false;        // the warp has
+    std::uint64_t blocks = 0;  // not 0: so many blocks as one step, with their bytes alone
+  };
+  struct Finding {
+    std::string kind, text;
+    std::vector<std::pair<std::uint64_t, unsigned>> threads = {};  // of each side: block and thread
+    bool on_chip = false;
+    std::ptrdiff_t place = -1;  // where the last access was; -1: at none
+    Span span{};
+  };
+
+  std::string title = {}, note = {};
+  std::vector<Place> arrays = {};
+  std::vector<Launch> launches = {};
+  std::vector<Step> steps = {};
+  std::vector<Finding> finding = {};  // the first one, or none: what comes after it is not recorded
+  Ledger ledger = {};                 // as the machine counted, to compare with
+
+  // The number of the array with this name, which is added when it is new.
+  std::size_t array(const std::string& name, std::uint64_t bytes, std::uint64_t element_bytes, std::uint64_t columns) {
+    const auto known = std::find_if(arrays.begin(), arrays.end(), [&](const Place& a) { return a.name == name; });
+    if (known == arrays.end()) return arrays.push_back({name, 0, bytes, element_bytes, columns}), arrays.size() - 1;
+    known->bytes = std::max(known->bytes, bytes);
+    return static_cast<std::size_t>(known - arrays.begin());
+  }
+  // The bytes of the first `count` steps by array, to be compared with the ledger.
+  std::vector<ArrayTraffic> traffic(std::size_t count) const;
+};
+
+// Puts a span among others; tidy() sorts and joins them.
+void add_span(Recording::Spans& spans, std::uint64_t first, std::uint64_t end);
+void tidy(Recording::Spans& spans);
+
+std::string to_json(const Recording& recording);
+// player.html with these recordings in it: one page, which needs nothing else.
+std::string player_page(const std::vector<std::string>& recordings);
+
+}  // namespace flash

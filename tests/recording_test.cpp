@@ -1,0 +1,272 @@
+// recording_test.cpp: a recording is the run: its bytes are the ledger's, its numbers those of the result, its steps
+// the same under each schedule, and nothing follows a finding. What the page shows of it: player_test.sh.
+// ctest -R "^recording"
+#include "sim/report/recording.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "phases/common/example.hpp"
+#include "phases/common/phase.hpp"
+#include "tests/recording.hpp"
+
+using namespace flash;
+using Kind = Recording::Kind;
+
+namespace {
+
+struct Recorded {
+  Recording recording;
+  Run run;
+  std::vector<float> o, lse;
+};
+
+template <class T>
+Recorded record_as(const Phase& phase, std::int64_t N, Causal causal, MachineOptions machine, bool wanted) {
+  const std::int64_t D = phase.features.tensor_cores ? 64 : 32;
+  Rounded<T> inputs(random_example(N, D));
+  Options options{.causal = causal};
+  if (phase.features.kernel) options.block_q = phase.features.blocks[phase.features.blocks.size() - 1].Br;
+  Recorded r;
+  if (wanted) machine.recording = &r.recording;
+  auto p = inputs.problem(options);
+  if (!phase.features.lse) p.lse = nullptr;
+  r.run = forward(phase, p, phase.features.kernel ? Where::Checked : Where::Sim, machine);
+  for (std::size_t i = 0; i < inputs.o.size(); ++i) r.o.push_back(to_float(inputs.o.data()[i]));
+  r.lse = inputs.lse;
+  return r;
+}
+
+Recorded record(const Phase& phase, std::int64_t N, Causal causal = Causal::None, const MachineOptions& machine = {},
+                bool wanted = true) {
+  return phase.features.types.contains(Type::Float32) ? record_as<float>(phase, N, causal, machine, wanted)
+                                                      : record_as<half>(phase, N, causal, machine, wanted);
+}
+
+// Array by array, those that nothing happened to left out.
+using Bytes = std::map<std::string, std::pair<std::uint64_t, std::uint64_t>>;
+Bytes bytes(const std::vector<ArrayTraffic>& arrays) {
+  Bytes all;
+  for (const ArrayTraffic& a : arrays)
+    if (a.read_bytes + a.written_bytes > 0) all[a.name] = {a.read_bytes, a.written_bytes};
+  return all;
+}
+Bytes bytes(const Recording& r) {
+  return bytes(r.traffic(r.steps.size()));
+}
+
+std::uint64_t sum(const Recording& r, Kind kind) {
+  std::uint64_t total = 0;
+  for (const Recording::Step& step : r.steps)
+    for (const Recording::Part& part : step.parts)
+      if (part.kind == kind) total += part.bytes;
+  return total;
+}
+
+// The last number of this name that each row showed.
+std::map<long, float> last(const Recording& r, const char* name) {
+  std::map<long, float> all;
+  for (const Recording::Step& step : r.steps)
+    for (const Recording::Value& v : step.values)
+      if (std::strcmp(v.name, name) == 0) all[v.row] = v.value;
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("every phase: at the last step the bytes are the ledger's, and the result is that of an ordinary run") {
+  for (const Phase* phase : all_phases())
+    for (const Causal causal : {Causal::None, Causal::TopLeft}) {
+      if (causal != Causal::None && !phase->features.causal) continue;
+      CAPTURE(phase->features.phase);
+      const Recorded r = record(*phase, 41, causal), plain = record(*phase, 41, causal, {}, false);
+      CHECK(bytes(r.recording) == bytes(r.run.ledger.arrays));
+      CHECK(r.run.ledger == plain.run.ledger);
+      CHECK(r.recording.ledger.arrays == r.run.ledger.arrays);
+      CHECK(r.recording.finding.empty());
+      CHECK(std::memcmp(r.o.data(), plain.o.data(), r.o.size() * sizeof(float)) == 0);
+      // A barrier is a step, and all warps that have not ended have come to it.
+      std::uint64_t barriers = 0;
+      std::map<int, bool> waits;
+      for (const Recording::Step& step : r.recording.steps) {
+        if (step.warp >= 0) waits[step.warp] = !step.waits.empty() || step.ended;
+        if (!step.released) continue;
+        ++barriers;
+        for (const auto& [warp, waiting] : waits) CHECK(waiting);
+      }
+      CHECK(barriers == r.run.ledger.barriers);
+      CHECK(sum(r.recording, Kind::copy) == sum(r.recording, Kind::landed));
+    }
+}
+
+TEST_CASE("the numbers that a kernel shows are those of its result: LSE = m + log l") {
+  int tried = 0;
+  for (const Phase* phase : all_phases()) {
+    if (!phase->features.lse) continue;
+    CAPTURE(phase->features.phase);
+    const std::int64_t N = phase->features.tiles ? 40 : 20;
+    const Recorded r = record(*phase, N);
+    const auto m = last(r.recording, "m"), l = last(r.recording, "l");
+    if (m.empty()) continue;  // 01 has no state
+    for (long row = 0; row < N; ++row) {
+      REQUIRE(m.contains(row));
+      REQUIRE(l.contains(row));
+      // m in base 2 in kernels; phase 13 keeps the maximum of S itself.
+      const double natural = phase->features.kernel ? 0.6931471805599453 * m.at(row) : m.at(row);
+      const double scaled = static_cast<double>(m.at(row)) / 8;  // 1/√64
+      const double lse = r.lse[static_cast<std::size_t>(row)], rest = std::log(static_cast<double>(l.at(row)));
+      CHECK(std::min(std::abs(natural + rest - lse), std::abs(scaled + rest - lse)) <= 1e-5);
+      ++tried;
+    }
+  }
+  CHECK(tried >= 20 + 40 * 6);
+}
+
+TEST_CASE("each warp's steps are the same under every schedule") {
+  for (const Phase* phase : all_phases()) {
+    if (!phase->features.kernel) continue;
+    CAPTURE(phase->features.phase);
+    std::vector<std::map<std::pair<std::uint64_t, int>, std::string>> seen;
+    for (const Order order : {Order::forward, Order::reverse, Order::random}) {
+      const Recorded r = record(*phase, 64, Causal::None, {.order = order, .seed = 3});
+      seen.emplace_back();
+      for (Recording::Step step : r.recording.steps) {
+        Recording one;
+        step.requests.clear();  // of equally slow ones the first is shown
+        // In which order the arrays came into being, and the parts of a step, is the schedule's affair.
+        one.arrays = r.recording.arrays;
+        std::string text;
+        for (const Recording::Part& part : step.parts) {
+          one.steps = {{.parts = {part}}};
+          const std::string source = part.source < 0 ? "" : one.arrays[static_cast<std::size_t>(part.source)].name;
+          text += std::to_string(part.place) + source + to_json(one).substr(to_json(one).find("\"steps\"")) + "\n";
+        }
+        step.parts.clear();
+        one.steps = {step};
+        text += to_json(one).substr(to_json(one).find("\"steps\""));
+        seen.back()[{step.block, step.warp}] += text;
+      }
+    }
+    CHECK(seen[0] == seen[1]);
+    CHECK(seen[0] == seen[2]);
+  }
+}
+
+TEST_CASE("banks: without a swizzle requests are in conflict, with one none is") {
+  const auto conflicts = [](const char* phase) {
+    int slow = 0, all = 0;
+    const Recorded r = record(find_phase(phase), 64);
+    for (const Recording::Step& step : r.recording.steps)
+      for (const Recording::Request& q : step.requests) {
+        ++all, slow += q.wavefronts > q.ideal;
+        for (const std::int64_t lane : q.lanes) CHECK(lane < static_cast<std::int64_t>(r.run.ledger.shared_bytes_peak));
+      }
+    CHECK(all > 10);
+    return slow;
+  };
+  CHECK(conflicts("10") > 0);
+  CHECK(conflicts("11") == 0);
+}
+
+TEST_CASE("on chip: the members of the struct, and from which rows of which array their contents are") {
+  Recording r;
+  on_checked::run_turned(2, true, {.recording = &r});
+  REQUIRE(r.launches.size() == 1);
+  const std::vector<Recording::Place>& chip = r.launches[0].chip;
+  REQUIRE(chip.size() == 3);
+  const auto is = [](const Recording::Place& p, const char* name, unsigned at, unsigned size, unsigned columns) {
+    return p.name == name && p.at == at && p.bytes == size && p.columns == columns;
+  };
+  CHECK(is(chip[0], "pair", 0, 512, 16));
+  CHECK(is(chip[1], "rows", 512, 4608, 36));
+  CHECK(is(chip[2], "count", 5120, 4, 1));
+  // Warp 1 of block 1 stores zeros, which come from nowhere, in row 1, then the 32 numbers that it has loaded.
+  bool found = false, zeros = false;
+  for (const Recording::Step& step : r.steps)
+    for (const Recording::Part& part : step.parts) {
+      if (step.block != 1 || step.warp != 1 || part.kind != Kind::chip_write || part.place != 1) continue;
+      REQUIRE(part.spans.size() == 1);
+      const auto row = [](std::uint64_t n) { return 512 + n * 36 * 4; };
+      if (part.source < 0) {
+        zeros = part.spans[0].first == row(1) && part.spans[0].end == row(1) + 128;
+        continue;
+      }
+      CHECK(r.arrays[static_cast<std::size_t>(part.source)].name == "in");
+      REQUIRE(part.from.size() == 1);
+      CHECK(part.from[0].first == (64 + 32) * 4);
+      CHECK(part.from[0].end == 2 * 64 * 4);
+      found = part.spans[0].first == row(1) && part.spans[0].end == row(1) + 128;
+    }
+  CHECK(found);
+  CHECK(zeros);
+  CHECK(last(r, "seen").at(5) == 1.0f);
+}
+
+TEST_CASE("a race: the recording ends there, with both threads and the place") {
+  for (const Order order : {Order::forward, Order::reverse}) {
+    Recording r;
+    CHECK_THROWS_AS(on_checked::run_turned(1, false, {.order = order, .recording = &r}), Error);
+    REQUIRE(r.finding.size() == 1);
+    const Recording::Finding& f = r.finding[0];
+    // The warp that comes second writes what the other's lane has read, or the other way round.
+    CHECK(f.kind == "race");
+    CHECK(f.text.find("race: write after read of shared Shapes+") == 0);
+    CHECK(f.text.find("recording.cu:") != std::string::npos);
+    CHECK(f.text.find("remedy: put __syncthreads() between the two") != std::string::npos);
+    const unsigned second = order == Order::forward ? 1 : 0, lane = order == Order::forward ? 0 : 31;
+    REQUIRE(f.threads.size() == 2);
+    CHECK(f.threads[0].second == second * 32 + lane);
+    CHECK(f.threads[1].second == (1 - second) * 32 + lane);
+    CHECK(f.on_chip);
+    CHECK(f.place == 1);
+    CHECK(f.span.first == 512 + second * 36 * 4 + lane * 4);
+    CHECK(f.span.end == f.span.first + 4);
+    // The first warp had read all of its numbers, the second one had read one.
+    CHECK(bytes(r) == Bytes{{"in", {33 * 4, 0}}, {"out", {0, 128}}});
+    const std::size_t steps = r.steps.size();
+    CHECK_THROWS_AS(on_checked::run_turned(1, false, {.recording = &r}), Error);  // a further launch adds nothing
+    CHECK(r.steps.size() == steps);
+    CHECK(r.finding.size() == 1);
+  }
+}
+
+TEST_CASE("many blocks: the first ones step by step, all others in one step, and the bytes are the ledger's") {
+  Recording r;
+  on_checked::run_turned(1200, true, {.threads = 2, .recording = &r});
+  CHECK(r.steps.size() < 4100);
+  CHECK(r.steps.back().blocks > 500);
+  const std::uint64_t shown = r.steps[r.steps.size() - 2].block;  // the last one, in part at least
+  CHECK(r.steps.back().blocks + shown <= 1200);
+  CHECK(r.steps.back().blocks + shown + 1 >= 1200);
+  CHECK(bytes(r) == bytes(r.ledger.arrays));
+}
+
+TEST_CASE("two arrays in turn: too many steps become one, and no byte is lost") {
+  Recording few, many;
+  on_checked::run_in_turn(5, {.recording = &few});
+  on_checked::run_in_turn(50, {.recording = &many});
+  CHECK(few.steps.size() == 12);  // a, b, a, b, …, out, the end
+  CHECK(many.steps.size() < 12);
+  Recording long_block;  // longer than a recording may be, if its steps were kept apart
+  on_checked::run_tiles(9000, {.recording = &long_block});
+  CHECK(long_block.steps.size() <= 4002);
+  CHECK(long_block.steps.back().blocks == 1);
+  CHECK(bytes(long_block) == bytes(long_block.ledger.arrays));
+  CHECK(bytes(few) == bytes(few.ledger.arrays));
+  CHECK(bytes(many) == bytes(many.ledger.arrays));
+}
+
+TEST_CASE("the page holds the recordings, and nothing in them ends its script") {
+  Recording r;
+  r.title = "</script><b>";
+  r.steps.push_back({.values = {{"m", 3, -INFINITY}}});
+  const std::string page = player_page({to_json(r), to_json(r)});
+  CHECK(page.find("</script><b>") == std::string::npos);
+  CHECK(page.find("<\\/script><b>") != std::string::npos);
+  CHECK(page.find("[\"m\",[3],[\"-inf\"]]") != std::string::npos);
+  CHECK(page.find("http") == std::string::npos);  // it asks no network
+  CHECK(page.rfind("</html>") != std::string::npos);
+}
