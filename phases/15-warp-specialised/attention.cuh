@@ -8,7 +8,10 @@
 namespace flash::phase15::inline FLASH_MACHINE {
 
 // #region tiles
-using namespace phase14::FLASH_MACHINE;  // products, softmax, output
+using phase14::begin_output, phase14::begin_scores, phase14::factor_of, phase14::finish_rows, phase14::hide,
+    phase14::kStages, phase14::load_tile, phase14::map_of, phase14::map_of_keys, phase14::Mask, phase14::mask_of,
+    phase14::rescale, phase14::round_p, phase14::Rows, phase14::softmax, phase14::store_output, phase14::tile_range,
+    phase14::TileRange, phase14::uniform;
 
 template <int D, int Br, int Bc>
 struct Tiles {

@@ -8,7 +8,10 @@
 namespace flash::phase16::inline FLASH_MACHINE {
 
 // #region names
-using namespace phase14::FLASH_MACHINE;  // products, softmax, output
+using phase14::begin_output, phase14::begin_scores, phase14::factor_of, phase14::finish_rows, phase14::hide,
+    phase14::kStages, phase14::load_tile, phase14::map_of, phase14::map_of_keys, phase14::Mask, phase14::mask_of,
+    phase14::rescale, phase14::round_p, phase14::Rows, phase14::softmax, phase14::store_output, phase14::tile_range,
+    phase14::TileRange, phase14::uniform;
 using phase15::kConsumerRegisters, phase15::kProducerRegisters, phase15::Ring, phase15::Tiles;
 // #endregion
 
