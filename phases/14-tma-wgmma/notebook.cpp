@@ -381,7 +381,8 @@ CELL("What moves") {
 // to itself, and all of its threads wait for the same tile at the same time. [The next
 // page](../15-warp-specialised/notebook.cpp) takes that apart.
 //
-// **Exercise.** 1. Expect `sizeof tiles.K[stage] / 2` bytes and run `./flash test 14`. What does the finding say, and
-// why is it no deadlock? 2. With which N does the last K/V tile hang over the end, and by how many rows? What hides the
-// zeros? 3. Make `kStages` 3. Which lines change, and does D = 128 still fit into 227 KiB? 4. Why may thread 0 begin
-// the copies for the next round only behind the barrier, although it has waited for both products itself?
+// **Exercise.** 1. Expect `sizeof tiles.K[stage] / 2` bytes and run `./flash test 14`. What does the finding say? With
+// D = 64 a tile is one panel, with D = 128 two: what is the difference? 2. With which N does the last K/V tile hang
+// over the end, and by how many rows? What hides the zeros? 3. Make `kStages` 3. Which lines change, and does D = 128
+// still fit into 227 KiB? 4. Why may thread 0 begin the copies for the next round only behind the barrier, although it
+// has waited for both products itself?
