@@ -1,6 +1,6 @@
 // Phase 14: Hopper's own instructions. New: one thread copies whole tiles (TMA) and a barrier counts their bytes; a
 // warpgroup of 128 threads multiplies out of shared memory (wgmma) while its registers wait for the result.
-// Run it: ./flash tour 14     Test it: ./flash test 14     Step by step: steps/
+// Run it: ./flash tour 14     Test it: ./flash test 14
 #pragma once
 #include "gpu/hopper.cuh"
 #include "phases/12-async-copies/attention.cuh"
@@ -9,13 +9,15 @@
 
 namespace flash::phase14::inline FLASH_MACHINE {
 
-// A number that is the same in all lanes. By this the compiler knows it too, and keeps what follows from it, such as the
-// addresses of wgmma's operands, in registers of the warp rather than of each lane.
+// #region uniform
+// A number that is the same in all lanes. By this the compiler knows it too, and keeps what follows from it, such as
+// the addresses of wgmma's operands, in registers of the warp rather than of each lane.
 __device__ inline int uniform(int number) {
   return static_cast<int>(__reduce_max_sync(0xffffffffu, static_cast<unsigned>(number)));
 }
 
 using phase12::row_max, phase12::row_sum;  // of the four lanes that share a row
+// #endregion
 
 // #region tiles
 // Shared memory of a block. A tile is D / 64 panels of 64 columns: a row of a panel has 128 bytes, in which TMA and
@@ -49,8 +51,8 @@ __device__ TileRange tile_range(int first_row, const Mask& mask) {
 // #endregion
 
 // #region load-tile
-// One thread begins to copy rows first … first + kRows - 1 of head (b, h) into a tile: TMA knows from the map where they
-// are, writes zeros for what is outside of the tensor, and tells the barrier each byte that has arrived.
+// One thread begins to copy rows first … first + kRows - 1 of head (b, h) into a tile: TMA knows from the map where
+// they are, writes zeros for what is outside of the tensor, and tells the barrier each byte that has arrived.
 template <int kPanels, int kRows>
 __device__ void load_tile(std::uint16_t (&tile)[kPanels][kRows][64], const TensorMap* map, std::uint64_t* full,
                           int first, int h, int b) {
@@ -62,8 +64,8 @@ __device__ void load_tile(std::uint16_t (&tile)[kPanels][kRows][64], const Tenso
 // #region products
 // Begins S = Q Kᵀ for the warpgroup's 64 rows, 16 columns of Q and K at a time. Both lie as their rows do (K-major):
 // 16 columns further on is 32 bytes further on, within a panel.
-// In the accumulators lane l of warp w has the rows 16 w + l / 4 and 8 further down, and of each 8 columns 2 (l % 4) and
-// the next one: element i belongs to row i / 2 % 2 of the lane's and to column 8 (i / 4) + 2 (l % 4) + i % 2.
+// In the accumulators lane l of warp w has the rows 16 w + l / 4 and 8 further down, and of each 8 columns 2 (l % 4)
+// and the next one: element i belongs to row i / 2 % 2 of the lane's and to column 8 (i / 4) + 2 (l % 4) + i % 2.
 template <class T, int kPanels, int Bc>
 __device__ void begin_scores(float (&s)[Bc / 2], const std::uint16_t (&Q)[kPanels][64][64],
                              const std::uint16_t (&K)[kPanels][Bc][64]) {
@@ -101,8 +103,8 @@ struct Rows {
   float m[2] = {-INFINITY, -INFINITY}, l[2] = {};
 };
 
-// -inf for what a row does not see, by selection; seen: how many of the tile's columns, from the lane's first one on, its
-// two rows see. A negative scale turns the signs of S here: sign is 1 or -1.
+// -inf for what a row does not see, by selection; seen: how many of the tile's columns, from the lane's first one on,
+// its two rows see. A negative scale turns the signs of S here: sign is 1 or -1.
 template <int kRegisters>
 __device__ void hide(float (&s)[kRegisters], const int (&seen)[2], float sign) {
 #pragma unroll
@@ -269,10 +271,12 @@ __global__ void __launch_bounds__(Br * 2, 1)
   }
   // #endregion
 
+  // #region end
   float factor[2];
   finish_rows(rows, factor, LSE ? LSE + head * O.rows : nullptr, row, mask.Sq, c);
   store_output(o, factor, O.head(b, h), row);
 }
+// #endregion
 
 // #region launch
 // A tensor as TMA sees it: columns, rows, heads, batch; boxes of 64 columns and so many rows.

@@ -21,8 +21,8 @@ inline constexpr Features features{
 
 extern Phase phase;
 
-// What is moved by whole tiles: O and LSE once; Q once, or only where its tile sees a key; for each Q tile the K/V tiles
-// that its last row sees, up to the last key that any row of Q sees.
+// What is moved by whole tiles: O and LSE once; Q once, or only where its tile sees a key; for each Q tile the K/V
+// tiles that its last row sees, up to the last key that any row of Q sees.
 inline HbmBytes hbm_bytes_of_tiles(const Sizes& s, Blocks blocks, bool all_of_q) {
   const std::int64_t heads = s.B * s.H, row = s.D * s.element_bytes;
   std::int64_t keys = 0, q_rows = 0;

@@ -7,9 +7,12 @@
 
 namespace flash::phase15::inline FLASH_MACHINE {
 
-using namespace phase14::FLASH_MACHINE;  // tiles, products, softmax, output
-
 // #region tiles
+using phase14::begin_output, phase14::begin_scores, phase14::factor_of, phase14::finish_rows, phase14::hide,
+    phase14::kStages, phase14::load_tile, phase14::map_of, phase14::map_of_keys, phase14::Mask, phase14::mask_of,
+    phase14::rescale, phase14::round_p, phase14::Rows, phase14::softmax, phase14::store_output, phase14::tile_range,
+    phase14::TileRange, phase14::uniform;
+
 template <int D, int Br, int Bc>
 struct Tiles {
   alignas(1024) std::uint16_t Q[Br / 64][D / 64][64][64];
@@ -105,12 +108,12 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
     wgmma_wait<0>(o, p);
     if (lane == 0) mbarrier_arrive(&tiles.V_empty[V.stage]);
   }
-  // #endregion
 
   float factor[2];
   finish_rows(rows, factor, LSE ? LSE + head * O.rows : nullptr, row, mask.Sq, c);
   store_output(o, factor, O.head(b, h), row);
 }
+// #endregion
 
 // #region launch
 struct Attention {

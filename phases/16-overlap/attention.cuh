@@ -1,5 +1,5 @@
-// Phase 16: overlap. New since 15: S of the next tile is begun before PV of this one, so that the tensor cores have work
-// while the other units calculate a softmax.
+// Phase 16: overlap. New since 15: S of the next tile is begun before PV of this one, so that the tensor cores have
+// work while the other units calculate a softmax.
 // Run it: ./flash tour 16     Test it: ./flash test 16
 #pragma once
 #include "phases/15-warp-specialised/attention.cuh"
@@ -7,8 +7,13 @@
 
 namespace flash::phase16::inline FLASH_MACHINE {
 
-using namespace phase14::FLASH_MACHINE;  // tiles, products, softmax, output
+// #region names
+using phase14::begin_output, phase14::begin_scores, phase14::factor_of, phase14::finish_rows, phase14::hide,
+    phase14::kStages, phase14::load_tile, phase14::map_of, phase14::map_of_keys, phase14::Mask, phase14::mask_of,
+    phase14::rescale, phase14::round_p, phase14::Rows, phase14::softmax, phase14::store_output, phase14::tile_range,
+    phase14::TileRange, phase14::uniform;
 using phase15::kConsumerRegisters, phase15::kProducerRegisters, phase15::Ring, phase15::Tiles;
+// #endregion
 
 // #region setup
 template <class T, int D, int Br, int Bc>
@@ -115,12 +120,12 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
     wgmma_wait<0>(o, p);
     release(tiles.V_empty, V);
   }
-  // #endregion
 
   float factor[2];
   finish_rows(rows, factor, LSE ? LSE + head * O.rows : nullptr, row, mask.Sq, c);
   store_output(o, factor, O.head(b, h), row);
 }
+// #endregion
 
 // #region launch
 struct Attention {
