@@ -97,8 +97,7 @@ TEST_CASE_TEMPLATE("wrong answers are caught", T, float, half, bfloat16) {
     for (int s = 0; s < 20; ++s) p.o.row(0, 1, s)[3] = from_float<T>(1.02f * to_float(p.o.row(0, 1, s)[3]));
   }));
   // A row that is not written, an element between rows and one after the end that are.
-  CHECK(caught<T>(ordinary,
-                  [&](const P& p) { fill_with_poison(p.o.row(0, 0, 0), 16 * sizeof(T)); }));
+  CHECK(caught<T>(ordinary, [&](const P& p) { fill_with_poison(p.o.row(0, 0, 0), 16 * sizeof(T)); }));
   CHECK(caught<T>(ordinary, [](const P& p) { p.o.row(0, 0, 0)[16] = from_float<T>(0.0f); }));
   CHECK(caught<T>(ordinary, [](const P& p) { p.o.data[p.o.span()] = from_float<T>(0.0f); }));
   CHECK(caught<T>(ordinary, [](const P& p) { p.o.data[-1] = from_float<T>(0.0f); }));

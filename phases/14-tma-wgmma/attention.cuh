@@ -125,6 +125,12 @@ __device__ void maxima(const float (&s)[kRegisters], const Rows& rows, float (&m
   m[0] = row_max(fmaxf(top[0][0], top[0][1])), m[1] = row_max(fmaxf(top[1][0], top[1][1]));
 }
 
+// Is c · m too large for what follows? NaN and infinity are not: they are lost anyway, and must not change the way in
+// which other rows are rounded.
+__device__ inline bool is_extreme(float base) {
+  return fabsf(base) > 512 && base < INFINITY;
+}
+
 // Where c · m is large its rounding would show in P, and where no key was seen -inf - -inf is NaN: there m is
 // subtracted first, and P = exp2(c · S - 0).
 template <int kRegisters>
@@ -160,7 +166,7 @@ __device__ void softmax(float (&s)[kRegisters], Rows& rows, float (&alpha)[2], f
   float m[2];
   maxima(s, rows, m);
   float base[2] = {c * m[0], c * m[1]};
-  if (__any_sync(0xffffffffu, !(fmaxf(fabsf(base[0]), fabsf(base[1])) <= 512))) {
+  if (__any_sync(0xffffffffu, is_extreme(base[0]) || is_extreme(base[1]))) {
     subtract(s, rows, m);
     base[0] = base[1] = 0;
   }

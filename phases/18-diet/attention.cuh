@@ -9,8 +9,8 @@ namespace flash::phase18::inline FLASH_MACHINE {
 
 // #region tiles
 using phase14::begin_output, phase14::exponentials, phase14::factor_of, phase14::finish_rows, phase14::hide,
-    phase14::load_tile, phase14::map_of, phase14::map_of_keys, phase14::Mask, phase14::mask_of, phase14::maxima,
-    phase14::rescale, phase14::round_p, phase14::Rows, phase14::subtract, phase14::uniform;
+    phase14::is_extreme, phase14::load_tile, phase14::map_of, phase14::map_of_keys, phase14::Mask, phase14::mask_of,
+    phase14::maxima, phase14::rescale, phase14::round_p, phase14::Rows, phase14::subtract, phase14::uniform;
 using phase15::kConsumerRegisters, phase15::kProducerRegisters;
 using phase17::draw, phase17::Keys, phase17::Schedule, phase17::section_of, phase17::store_tile, phase17::Work;
 
@@ -84,7 +84,7 @@ __device__ void softmax_18(float (&s)[kRegisters], Rows& rows, float (&alpha)[2]
   float m[2];
   integer_maxima(s, rows, m);
   float base[2] = {c * m[0], c * m[1]};
-  if (__any_sync(0xffffffffu, !(fminf(base[0], base[1]) >= 0 && fmaxf(base[0], base[1]) <= 512))) {
+  if (__any_sync(0xffffffffu, is_extreme(base[0]) || is_extreme(base[1]) || fminf(base[0], base[1]) < 0)) {
     maxima(s, rows, m);
     subtract(s, rows, m);
     base[0] = base[1] = 0;

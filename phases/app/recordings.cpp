@@ -47,7 +47,7 @@ int main(int count, char** words) {
   try {
     for (const Phase* phase : all_phases()) {
       const Features& can = phase->features;
-      if (can.kernel && !available(can, Where::Checked)) continue;
+      if ((can.kernel && !available(can, Where::Checked)) || can.tensor_maps) continue;  // TMA is not recorded
       // Without tiles a row is a step of its own: few rows.
       std::vector<Blocks> blocks = {{0, 0}};
       if (can.tiles)

@@ -118,8 +118,8 @@ int run_typed(const Phase* named, const Arguments& args, NpyType type, const Npy
   const Where where = parse_machine(args.text("machine", "sim"));
   std::string why = "by --phase";
   if (!named) {
-    const Choice choice = choose_phase(p.sizes(), type_of<T>, args.has("dout"), where,
-                                       !tma_obstacle(p.q, p.k, p.v, p.o, type_of<T>));
+    const Choice choice =
+        choose_phase(p.sizes(), type_of<T>, args.has("dout"), where, !tma_obstacle(p.q, p.k, p.v, p.o, type_of<T>));
     named = choice.phase, why = choice.why();
   }
   const Phase& phase = *named;
@@ -130,6 +130,9 @@ int run_typed(const Phase* named, const Arguments& args, NpyType type, const Npy
   if (options.recording && phase.features.kernel && where != Where::Checked)
     refuse("--player", std::string("of machine ") + name(where), "one of machine checked, which sees each access",
            "add --machine checked");
+  if (options.recording && phase.features.tensor_maps)
+    refuse("--player", std::string("of phase ") + phase.features.phase, "one of a phase without TMA",
+           "choose a phase before it: ./flash help");
   validate(p, phase.features);
   if (p.lse) {
     lse.resize(static_cast<std::size_t>(p.B() * p.H() * p.Sq()) + 1);  // + 1: never a null pointer

@@ -86,9 +86,13 @@ void print_step(const Step& s, std::size_t number) {
   std::printf("\n  time        %.1f ms%s\n", s.run.milliseconds, can.kernel ? " on the simulator" : "");
 }
 
-// The tiles that a phase takes here: 16 x 16, or the smallest of those that it lists instead.
+// The tiles that a phase takes here, with heads of 32: 16 x 16, or the last of those that it lists instead.
 Blocks tiles_of(const Features& can) {
-  return can.blocks.size() == 0 || can.blocks.contains(tiles) ? tiles : can.blocks[can.blocks.size() - 1];
+  if (can.blocks.size() == 0 || can.blocks.contains(tiles)) return tiles;
+  Blocks last = can.blocks[0];
+  for (const Blocks& blocks : can.blocks)
+    if (has_blocks(can, can.padded(32), blocks)) last = blocks;
+  return last;
 }
 
 template <class T>

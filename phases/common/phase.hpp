@@ -18,8 +18,8 @@ namespace flash {
 template <class T>
 using ForwardEntry = Run (*)(const Problem<T>&, const Kept&, const MachineOptions&);
 // The same on a stream (a cudaStream_t) of the current GPU: the problem's pointers are device memory, nothing is waited
-// for, nothing allocated. Without `launch` it only throws what it would throw for these sizes. Returns how many bytes of
-// workspace it needs: device memory that is 0 before the first launch, and is left so.
+// for, nothing allocated. Without `launch` it only throws what it would throw for these sizes. Returns how many bytes
+// of workspace it needs: device memory that is 0 before the first launch, and is left so.
 template <class T>
 using StreamEntry = std::size_t (*)(const Problem<T>&, void* workspace, void* stream, bool launch);
 template <class T>

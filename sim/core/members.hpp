@@ -1,5 +1,6 @@
 // members.hpp: the members of a struct: names, places, shapes. C++20 has no question for them, but it can bind to them
 // and print where a pointer leads that is a template's argument: "&never<S>.value.S::K". Up to eight members, or none.
+// A single member is not named either: it may be an anonymous union, which nothing can bind to.
 // Use: members_of<S>() goes with shared memory: shared<S>() passes it on, the recording shows it.
 #pragma once
 #include <cstddef>
@@ -51,8 +52,7 @@ constexpr auto member_pointers(const S& s) {
   constexpr std::size_t n = member_count<S>();
   const auto pointers = [](const auto&... member) { return std::make_tuple(&member...); };
   // clang-format off
-  if constexpr (n == 1) { auto& [a] = s; return pointers(a); }
-  else if constexpr (n == 2) { auto& [a, b] = s; return pointers(a, b); }
+  if constexpr (n == 2) { auto& [a, b] = s; return pointers(a, b); }
   else if constexpr (n == 3) { auto& [a, b, c] = s; return pointers(a, b, c); }
   else if constexpr (n == 4) { auto& [a, b, c, d] = s; return pointers(a, b, c, d); }
   else if constexpr (n == 5) { auto& [a, b, c, d, e] = s; return pointers(a, b, c, d, e); }

@@ -151,11 +151,11 @@ if [ "$machine" = checked ]; then
   # shellcheck disable=SC2154
   flags=$FLAGS_checked
   # shellcheck disable=SC2154
-  wrap="$WRAPPED -Wl,--wrap=__assert_fail"
+  wrap="$WRAPPED -Wl,--wrap=__assert_fail,--undefined=__wrap___assert_fail"
 else
   # shellcheck disable=SC2154
   flags=$FLAGS_sim
-  wrap=-Wl,--wrap=__assert_fail
+  wrap=-Wl,--wrap=__assert_fail,--undefined=__wrap___assert_fail
 fi
 
 # The flags are words; what is passed on is quoted.
