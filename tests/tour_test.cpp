@@ -147,7 +147,7 @@ void check_row(const Promise& phase, const std::vector<std::string>& row, const 
   const std::uint64_t flops = plain(row[5]), exps = plain(row[6]);
   CHECK(flops >= 4 * D * pairs);
   // Whole tiles, which the tensor cores' phases take with D = 64.
-  CHECK(flops <= (takes_fp32(phase) ? 2 * 4 * D * pairs : 4 * 64 * in_tiles + 4 * pairs));
+  CHECK(flops <= (takes_fp32(phase) ? 2 * 4 * D * pairs : (4 * 64 + 4) * in_tiles));
   CHECK(exps >= pairs);
   CHECK(exps <= std::max(4 * pairs, 2 * in_tiles));
   if (cost != costs.end()) {

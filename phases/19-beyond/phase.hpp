@@ -22,7 +22,7 @@ inline constexpr Features features{
     .tensor_maps = true,
     .types = {Type::Float16, Type::BFloat16},
     .head_dims = {64, 128, 256},
-    .blocks = {{128, 128}, {256, 64}, {192, 128}, {128, 64}, {128, 80}},
+    .blocks = {{256, 64}, {192, 128}, {128, 128}, {128, 64}, {128, 80}},
     .has = has,
     .capability = {9, 0, true}};
 
