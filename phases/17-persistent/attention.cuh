@@ -251,6 +251,18 @@ inline unsigned section_of(std::int64_t heads, std::int64_t Sk, int D) {
   return static_cast<unsigned>((heads + sections - 1) / sections);
 }
 
+template <int D, int Br, class T>
+Schedule schedule_of(const DeviceProblem<T>& p) {
+  const std::int64_t heads = std::int64_t{p.B} * p.H;
+  const bool masked = p.shift < p.K.rows;
+  return {static_cast<unsigned>(heads), static_cast<unsigned>((p.Q.rows + Br - 1) / Br),
+          masked ? section_of(heads, p.K.rows, D) : 0};
+}
+// One block per multiprocessor, but none without a Q tile.
+inline unsigned blocks_of(const Schedule& schedule) {
+  return std::min(schedule.heads * schedule.q_tiles, static_cast<unsigned>(multiprocessors()));
+}
+
 struct Attention {
   template <int D, int Br, int Bc>
   using Shared = Tiles<D, Br, Bc>;
@@ -261,14 +273,10 @@ struct Attention {
     const auto kernel = attention<T, D, Br, Bc>;
     constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
     allow_shared_memory(kernel, shared_bytes);
-    const std::int64_t heads = std::int64_t{p.B} * p.H, q_tiles = (p.Q.rows + Br - 1) / Br;
-    const bool masked = p.shift < p.K.rows;
-    const Schedule schedule{static_cast<unsigned>(heads), static_cast<unsigned>(q_tiles),
-                            masked ? section_of(heads, p.K.rows, D) : 0};
-    const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(heads * q_tiles, multiprocessors()));
-    kernel<<<blocks, Br * 2 + 128, shared_bytes, p.stream>>>(map_of(p.Q, p.B, p.H, 64), map_of_keys(p, p.K, Bc),
-                                                             map_of_keys(p, p.V, Bc), map_of(p.O, p.B, p.H, 64), p.LSE,
-                                                             p.counter, schedule, p.scale_log2, mask_of(p), p.H);
+    const Schedule schedule = schedule_of<D, Br>(p);
+    kernel<<<blocks_of(schedule), Br * 2 + 128, shared_bytes, p.stream>>>(
+        map_of(p.Q, p.B, p.H, 64), map_of_keys(p, p.K, Bc), map_of_keys(p, p.V, Bc), map_of(p.O, p.B, p.H, 64), p.LSE,
+        p.counter, schedule, p.scale_log2, mask_of(p), p.H);
   }
 };
 // #endregion

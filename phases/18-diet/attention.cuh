@@ -12,7 +12,8 @@ using phase14::begin_output, phase14::exponentials, phase14::factor_of, phase14:
     phase14::is_extreme, phase14::load_tile, phase14::map_of, phase14::map_of_keys, phase14::Mask, phase14::mask_of,
     phase14::maxima, phase14::rescale, phase14::round_p, phase14::Rows, phase14::subtract, phase14::uniform;
 using phase15::kConsumerRegisters, phase15::kProducerRegisters;
-using phase17::draw, phase17::Keys, phase17::Schedule, phase17::section_of, phase17::store_tile, phase17::Work;
+using phase17::blocks_of, phase17::draw, phase17::Keys, phase17::Schedule, phase17::schedule_of, phase17::store_tile,
+    phase17::Work;
 
 // What shared memory Q no longer needs for long is a third stage of K: S runs ahead of PV by one tile and more.
 constexpr int kStagesOfK = 3, kStagesOfV = 2;
@@ -78,9 +79,10 @@ __device__ void integer_maxima(const float (&s)[kRegisters], const Rows& rows, f
   }
 }
 
-// As in phase 14 but for the maxima.
-template <int kRegisters>
-__device__ void softmax_18(float (&s)[kRegisters], Rows& rows, float (&alpha)[2], float c) {
+// As in phase 14 but for the maxima; and before the exponentials something else may be done.
+template <int kRegisters, class F>
+__device__ void integer_softmax(float (&s)[kRegisters], Rows& rows, float (&alpha)[2], float c,
+                                const F& before_exponentials) {
   float m[2];
   integer_maxima(s, rows, m);
   float base[2] = {c * m[0], c * m[1]};
@@ -89,6 +91,7 @@ __device__ void softmax_18(float (&s)[kRegisters], Rows& rows, float (&alpha)[2]
     subtract(s, rows, m);
     base[0] = base[1] = 0;
   }
+  before_exponentials();
   exponentials(s, rows, alpha, c, m, base);
 }
 // #endregion
@@ -205,7 +208,7 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
   const auto release_V = [&] { arrive(&tiles.V_empty[V.stage]), V.next(); };
   const auto probabilities = [&](auto may_be_masked, int tile) {
     if (may_be_masked && tile >= masked) hide(s, {seen[0] - tile * Bc, seen[1] - tile * Bc}, sign);
-    softmax_18(s, rows, alpha, c);
+    integer_softmax(s, rows, alpha, c, [] {});
   };
   // Of a Q tile's first K/V tile, whose S is there: nothing has been summed yet.
   const auto first_probabilities = [&] {
@@ -288,14 +291,10 @@ struct Attention {
     const auto kernel = attention<T, D, Br, Bc>;
     constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
     allow_shared_memory(kernel, shared_bytes);
-    const std::int64_t heads = std::int64_t{p.B} * p.H, q_tiles = (p.Q.rows + Br - 1) / Br;
-    const bool masked = p.shift < p.K.rows;
-    const Schedule schedule{static_cast<unsigned>(heads), static_cast<unsigned>(q_tiles),
-                            masked ? section_of(heads, p.K.rows, D) : 0};
-    const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(heads * q_tiles, multiprocessors()));
-    kernel<<<blocks, Br * 2 + 128, shared_bytes, p.stream>>>(map_of(p.Q, p.B, p.H, 64), map_of_keys(p, p.K, Bc),
-                                                             map_of_keys(p, p.V, Bc), map_of(p.O, p.B, p.H, 64), p.LSE,
-                                                             p.counter, schedule, p.scale_log2, mask_of(p), p.H);
+    const Schedule schedule = schedule_of<D, Br>(p);
+    kernel<<<blocks_of(schedule), Br * 2 + 128, shared_bytes, p.stream>>>(
+        map_of(p.Q, p.B, p.H, 64), map_of_keys(p, p.K, Bc), map_of_keys(p, p.V, Bc), map_of(p.O, p.B, p.H, 64), p.LSE,
+        p.counter, schedule, p.scale_log2, mask_of(p), p.H);
   }
 };
 // #endregion

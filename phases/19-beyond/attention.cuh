@@ -8,12 +8,12 @@
 namespace flash::phase19::inline FLASH_MACHINE {
 
 // #region design
-using phase14::begin_output, phase14::begin_scores, phase14::exponentials, phase14::factor_of, phase14::finish_rows,
-    phase14::hide, phase14::is_extreme, phase14::load_tile, phase14::map_of, phase14::map_of_keys, phase14::Mask,
-    phase14::mask_of, phase14::maxima, phase14::rescale, phase14::round_p, phase14::Rows, phase14::subtract,
-    phase14::uniform;
-using phase17::draw, phase17::Keys, phase17::Schedule, phase17::section_of, phase17::store_tile, phase17::Work;
-using phase18::integer_maxima, phase18::Ring;
+using phase14::begin_output, phase14::begin_scores, phase14::factor_of, phase14::finish_rows, phase14::hide,
+    phase14::load_tile, phase14::map_of, phase14::map_of_keys, phase14::Mask, phase14::mask_of, phase14::rescale,
+    phase14::round_p, phase14::Rows, phase14::uniform;
+using phase17::blocks_of, phase17::draw, phase17::Keys, phase17::Schedule, phase17::schedule_of, phase17::store_tile,
+    phase17::Work;
+using phase18::integer_softmax, phase18::Ring;
 
 // What fits into 64 Ki registers and 227 KiB of shared memory.
 template <int D, int Br, int Bc>
@@ -197,16 +197,7 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
   // their shadow.
   const auto probabilities = [&](auto may_be_masked, int tile, auto wait_for_output) {
     if (may_be_masked && tile >= masked) hide(s, {seen[0] - tile * Bc, seen[1] - tile * Bc}, sign);
-    float m[2];
-    integer_maxima(s, rows, m);
-    float base[2] = {c * m[0], c * m[1]};
-    if (__any_sync(0xffffffffu, is_extreme(base[0]) || is_extreme(base[1]) || fminf(base[0], base[1]) < 0)) {
-      maxima(s, rows, m);
-      subtract(s, rows, m);
-      base[0] = base[1] = 0;
-    }
-    wait_for_output();
-    exponentials(s, rows, alpha, c, m, base);
+    integer_softmax(s, rows, alpha, c, wait_for_output);
   };
   // Of a Q tile's first K/V tile, whose S is there.
   const auto first_probabilities = [&](auto wait_for_output) {
@@ -309,14 +300,10 @@ struct Attention {
     const auto kernel = attention<T, D, Br, Bc>;
     constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
     allow_shared_memory(kernel, shared_bytes);
-    const std::int64_t heads = std::int64_t{p.B} * p.H, q_tiles = (p.Q.rows + Br - 1) / Br;
-    const bool masked = p.shift < p.K.rows;
-    const Schedule schedule{static_cast<unsigned>(heads), static_cast<unsigned>(q_tiles),
-                            masked ? section_of(heads, p.K.rows, D) : 0};
-    const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(heads * q_tiles, multiprocessors()));
-    kernel<<<blocks, Br * 2 + 128, shared_bytes, p.stream>>>(map_of(p.Q, p.B, p.H, 64), map_of_keys(p, p.K, Bc),
-                                                             map_of_keys(p, p.V, Bc), map_of(p.O, p.B, p.H, 64), p.O,
-                                                             p.LSE, p.counter, schedule, p.scale_log2, mask_of(p), p.H);
+    const Schedule schedule = schedule_of<D, Br>(p);
+    kernel<<<blocks_of(schedule), Br * 2 + 128, shared_bytes, p.stream>>>(
+        map_of(p.Q, p.B, p.H, 64), map_of_keys(p, p.K, Bc), map_of_keys(p, p.V, Bc), map_of(p.O, p.B, p.H, 64), p.O,
+        p.LSE, p.counter, schedule, p.scale_log2, mask_of(p), p.H);
   }
 };
 // #endregion
