@@ -23,11 +23,12 @@ struct Tiles {
 };
 
 // The stages of K, or of V, are used in turn; a barrier's parity flips each time round.
+template <int kCount = kStages>
 struct Ring {
   int stage = 0;
   unsigned parity = 0;
   __device__ void next() {
-    if (++stage == kStages) stage = 0, parity ^= 1;
+    if (++stage == kCount) stage = 0, parity ^= 1;
   }
 };
 
@@ -61,7 +62,7 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
   const int first_row = q_tile * Br;
   const TileRange range = tile_range<Br, Bc>(first_row, mask);
   const int warpgroup = uniform(threadIdx.x / 128), lane = threadIdx.x % 32;
-  Ring K, V;
+  Ring<> K, V;
   // #endregion
 
   // #region producer

@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
   const int first_row = q_tile * Br;
   const TileRange range = tile_range<Br, Bc>(first_row, mask);
   const int warpgroup = uniform(threadIdx.x / 128), lane = threadIdx.x % 32;
-  Ring K, V;
+  Ring<> K, V;
   // #endregion
 
   // #region producer
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
     mbarrier_wait(&tiles.V_full[V.stage], V.parity);
     begin_output<T>(o, p, tiles.V[V.stage]);
   };
-  const auto release = [&](std::uint64_t* empty, Ring& ring) {
+  const auto release = [&](std::uint64_t* empty, Ring<>& ring) {
     if (lane == 0) mbarrier_arrive(&empty[ring.stage]);
     ring.next();
   };

@@ -47,10 +47,10 @@ struct Schedule {
   }
 };
 
-// Draws a number. The one who draws the last of all leaves the counter as it was, 0, for the next launch: each block
-// draws one number too many.
-__device__ inline Work draw(const Schedule& schedule, unsigned* counter) {
-  const unsigned tile = atomicAdd(counter, 1u);
+// Draws a number. A block's first is its own, and the counter gives out those from gridDim.x on. Each block draws one
+// too many, and whoever draws the last of all leaves the counter as it was, 0, for the next launch.
+__device__ inline Work draw(const Schedule& schedule, unsigned* counter, bool first) {
+  const unsigned tile = first ? blockIdx.x : gridDim.x + atomicAdd(counter, 1u);
   if (tile < schedule.tiles()) return schedule.at(tile);
   if (tile == schedule.tiles() + gridDim.x - 1) *counter = 0;
   return {-1, 0};
@@ -128,9 +128,10 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
     setmaxnreg_dec<kProducerRegisters>();
     // One thread draws the numbers and loads Q.
     if (threadIdx.x % 128 == 32) {
-      for (unsigned parity = 0;; parity ^= 1) {
+      bool first = true;
+      for (unsigned parity = 0;; parity ^= 1, first = false) {
         mbarrier_wait(&tiles.work_empty, parity ^ 1);
-        const Work work = draw(schedule, counter);
+        const Work work = draw(schedule, counter, first);
         tiles.work = work;
         mbarrier_arrive(&tiles.work_full);
         if (work.head < 0) return;
@@ -142,7 +143,7 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
     }
     // Another loads K and V, in the order of use.
     if (threadIdx.x % 128 == 0) {
-      Ring K, V;
+      Ring<> K, V;
       for (unsigned parity = 0;; parity ^= 1) {
         mbarrier_wait(&tiles.work_full, parity);
         const Work work = tiles.work;
@@ -177,12 +178,12 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
   setmaxnreg_inc<kConsumerRegisters>();
   const int my_row = warpgroup * 64 + threadIdx.x % 128 / 32 * 16 + lane / 4;  // of the Q tile
   const float c = factor_of(scale_log2), sign = scale_log2 < 0 ? -1.0f : 1.0f;
-  Ring K, V;
+  Ring<> K, V;
   for (unsigned parity = 0;; parity ^= 1) {
     mbarrier_wait(&tiles.work_full, parity);
-    const Work work{uniform(tiles.work.head), uniform(tiles.work.q_tile)};
-    __syncwarp();  // all lanes have read it
-    if (lane == 0) mbarrier_arrive(&tiles.work_empty);
+    const Work read = lane == 0 ? tiles.work : Work();
+    const Work work{uniform(read.head), uniform(read.q_tile)};  // the largest of all lanes: lane 0's
+    if (lane == 0) mbarrier_arrive(&tiles.work_empty);          // all lanes have waited, and the one has read
     if (work.head < 0) break;
     const int first_row = work.q_tile * Br, row = first_row + my_row;
     const Keys<Br, Bc> keys(first_row, mask);
@@ -200,7 +201,7 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
       mbarrier_wait(&tiles.V_full[V.stage], V.parity);
       begin_output<T>(o, p, tiles.V[V.stage]);
     };
-    const auto release = [&](std::uint64_t* empty, Ring& ring) {
+    const auto release = [&](std::uint64_t* empty, Ring<>& ring) {
       if (lane == 0) mbarrier_arrive(&empty[ring.stage]);
       ring.next();
     };

@@ -114,7 +114,8 @@ CELL("Three Q tiles, one after the other") {
 // ones fill the gaps in the end. "Several" is a *section*: as many heads as have K and V that fit into the cache
 // together.
 //
-// A block whose number is too large leaves. Each block draws exactly one such number, so the one who draws the very
+// The first number of a block is its own, `blockIdx.x`: nobody need wait for a counter before there is anything else to
+// do. A block whose number is too large leaves. Each block draws exactly one such number, so the one who draws the very
 // last of them knows that nobody will draw again. It sets the counter to 0 for the next launch.
 //
 // This kernel has blocks of one thread that do nothing but draw:
@@ -155,7 +156,7 @@ CELL("In which order") {
     canvas.text(left, 276, "Q tile 0 to 7; the number is that of the draw", "fill=\"#666\"");
   }
   picture("17-order", canvas.str());
-  std::printf("%u tiles, %u blocks: %u draws\n", heads * q_tiles, blocks_drawing, heads * q_tiles + blocks_drawing);
+  std::printf("%u tiles, %u blocks: %u calls of atomicAdd\n", heads * q_tiles, blocks_drawing, heads * q_tiles);
   expect(once, "each tile was drawn once");
   expect(reset, "and the counter is 0 again");
   expect(in_order, "without a mask head by head; with one, within a section, no tile before a longer one");
@@ -171,7 +172,7 @@ CELL("In which order") {
 
 // %% [markdown]
 // ```{answer}
-// 53 times: once for each of the 48 tiles, and once for each block, to learn that there is nothing left.
+// 48 times: for the 43 tiles that are nobody's first, and once for each block, to learn that there is nothing left.
 // ```
 //
 // ```{region} attention.cuh setup
@@ -203,6 +204,11 @@ CELL("In which order") {
 //
 // ```{region} attention.cuh consumer
 // ```
+//
+// `uniform` is also where the lanes of a warp meet. Lane 0 reads the work and releases it, but only when all lanes have
+// come through their wait. In a first version it arrived as soon as it had read. The checked simulator reported that: the
+// producer could draw once more, the barrier flip a second time, and a lane that was late at the wait would wait for
+// ever.
 //
 // Q is released as soon as the last product with it is done, which is one K/V tile before the end. Its load runs beside
 // the last softmax and the last PV. The parities of `work_full` and `Q_full` change with each Q tile; those of K and V
@@ -279,7 +285,7 @@ CELL("The same bits, whoever draws what") {
 CELL("What leaves, and by whom") {
   if (!was_built(Where::Checked))
     return void(std::printf("this build has no checked machine, and the fast one does not count\n"));
-  const std::uint64_t N = 512, D = 64, T = N / 128, once = N * D * 2, warps = 8, draws = T + 2;
+  const std::uint64_t N = 512, D = 64, T = N / 128, once = N * D * 2, warps = 8, numbers = T + 2;
   Rounded<half> e(random_example(N, D));
   Ledger before = phase16::forward(e.problem(blocks), Where::Checked).ledger;
   const Run run = phase17::forward(e.problem(blocks), Where::Checked);
@@ -290,9 +296,9 @@ CELL("What leaves, and by whom") {
   same &= equal(now.array("O").written_bytes, once, "bytes of O, by TMA");
   same &= equal(now.array("Q").read_bytes, once, "bytes of Q");
   same &= equal(now.array("K").read_bytes + now.array("V").read_bytes, 2 * T * once, "bytes of K and V");
-  same &= equal(now.array("counter").read_bytes, 4 * draws, "bytes read by the draws");
-  same &= equal(now.array("counter").written_bytes, 4 * (draws + 1), "bytes written, with the reset");
-  same &= equal(now.shared_write_requests, T * warps * D / 16 + draws, "stores to shared memory");
+  same &= equal(now.array("counter").read_bytes, 4 * T, "bytes read by the draws");
+  same &= equal(now.array("counter").written_bytes, 4 * (T + 1), "bytes written, with the reset");
+  same &= equal(now.shared_write_requests, T * warps * D / 16 + numbers, "stores to shared memory");
   same &= equal(now.tensor_flops, before.tensor_flops, "FLOP of wgmma");
   expect(same, "predicted = counted");
   std::printf("\n                        phase 16    phase 17\n");

@@ -4,7 +4,6 @@
 #pragma once
 #include "phases/14-tma-wgmma/phase.hpp"
 #include "phases/common/phase.hpp"
-#include "sim/limits.hpp"
 
 namespace flash::phase17 {
 
@@ -23,14 +22,13 @@ inline constexpr Features features{
 
 extern Phase phase;
 
-// What phases 17 to 19 move on the simulator: whole tiles, all of Q, and the counter, from which each block draws one
-// number for each of its Q tiles and one more; one block resets it.
+// What phases 17 to 19 move on the simulator: whole tiles, all of Q, and the counter: each block draws a number for each
+// of its Q tiles but the first, and one too many; one block resets it. That makes as many draws as there are tiles.
 inline HbmBytes hbm_bytes(const Sizes& s, Blocks blocks) {
   HbmBytes bytes = phase14::hbm_bytes_of_tiles(s, blocks, true);
   const std::int64_t tiles = s.B * s.H * ((s.Sq + blocks.Br - 1) / blocks.Br);
-  const std::int64_t draws = tiles + std::min<std::int64_t>(tiles, simulated_multiprocessors);
   if (tiles > 0)
-    bytes.read += static_cast<std::uint64_t>(4 * draws), bytes.written += static_cast<std::uint64_t>(4 * (draws + 1));
+    bytes.read += static_cast<std::uint64_t>(4 * tiles), bytes.written += static_cast<std::uint64_t>(4 * (tiles + 1));
   return bytes;
 }
 

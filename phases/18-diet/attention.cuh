@@ -11,7 +11,7 @@ namespace flash::phase18::inline FLASH_MACHINE {
 using phase14::begin_output, phase14::exponentials, phase14::factor_of, phase14::finish_rows, phase14::hide,
     phase14::is_extreme, phase14::load_tile, phase14::map_of, phase14::map_of_keys, phase14::Mask, phase14::mask_of,
     phase14::maxima, phase14::rescale, phase14::round_p, phase14::Rows, phase14::subtract, phase14::uniform;
-using phase15::kConsumerRegisters, phase15::kProducerRegisters;
+using phase15::kConsumerRegisters, phase15::kProducerRegisters, phase15::Ring;
 using phase17::blocks_of, phase17::draw, phase17::Keys, phase17::Schedule, phase17::schedule_of, phase17::store_tile,
     phase17::Work;
 
@@ -26,14 +26,6 @@ struct Tiles {
   std::uint64_t Q_full, Q_empty, K_full[kStagesOfK], K_empty[kStagesOfK], V_full[kStagesOfV], V_empty[kStagesOfV];
   std::uint64_t work_full, work_empty;
   Work work;
-};
-template <int kCount>
-struct Ring {
-  int stage = 0;
-  unsigned parity = 0;
-  __device__ void next() {
-    if (++stage == kCount) stage = 0, parity ^= 1;
-  }
 };
 // #endregion
 
@@ -125,9 +117,10 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
     setmaxnreg_dec<kProducerRegisters>();
     // One thread draws the numbers and loads Q.
     if (threadIdx.x % 128 == 32) {
-      for (unsigned parity = 0;; parity ^= 1) {
+      bool first = true;
+      for (unsigned parity = 0;; parity ^= 1, first = false) {
         mbarrier_wait(&tiles.work_empty, parity ^ 1);
-        const Work work = draw(schedule, counter);
+        const Work work = draw(schedule, counter, first);
         tiles.work = work;
         mbarrier_arrive(&tiles.work_full);
         if (work.head < 0) return;
@@ -184,9 +177,9 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
   };
   const auto next_work = [&](unsigned parity) {
     mbarrier_wait(&tiles.work_full, parity);
-    work = {uniform(tiles.work.head), uniform(tiles.work.q_tile)};
-    __syncwarp();  // all lanes have read it
-    arrive(&tiles.work_empty);
+    const Work read = lane == 0 ? tiles.work : Work();
+    work = {uniform(read.head), uniform(read.q_tile)};  // the largest of all lanes: lane 0's
+    arrive(&tiles.work_empty);                          // all lanes have waited, and the one has read
     if (work.head < 0) return false;
     keys = Keys<Br, Bc>(work.q_tile * Br, mask);
     masked = scale_log2 < 0 ? 0 : keys.full;

@@ -11,9 +11,9 @@ namespace flash::phase19::inline FLASH_MACHINE {
 using phase14::begin_output, phase14::begin_scores, phase14::factor_of, phase14::finish_rows, phase14::hide,
     phase14::load_tile, phase14::map_of, phase14::map_of_keys, phase14::Mask, phase14::mask_of, phase14::rescale,
     phase14::round_p, phase14::Rows, phase14::uniform;
+using phase15::Ring, phase18::integer_softmax;
 using phase17::blocks_of, phase17::draw, phase17::Keys, phase17::Schedule, phase17::schedule_of, phase17::store_tile,
     phase17::Work;
-using phase18::integer_softmax, phase18::Ring;
 
 // What fits into 64 Ki registers and 227 KiB of shared memory.
 template <int D, int Br, int Bc>
@@ -100,10 +100,11 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
     setmaxnreg_dec<L::producer_registers>();
     // One thread draws the numbers and loads Q.
     if (threadIdx.x % 128 == 32) {
-      for (unsigned parity = 0;; parity ^= 1) {
+      bool first = true;
+      for (unsigned parity = 0;; parity ^= 1, first = false) {
         Q.next();
         mbarrier_wait(&tiles.work_empty, parity ^ 1);
-        const Work work = draw(schedule, counter);
+        const Work work = draw(schedule, counter, first);
         tiles.work = work;
         mbarrier_arrive(&tiles.work_full);
         if (work.head < 0) return;
@@ -172,9 +173,9 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
   const auto next_work = [&] {
     mbarrier_wait(&tiles.work_full, parity);
     parity ^= 1;
-    work = {uniform(tiles.work.head), uniform(tiles.work.q_tile)};
-    __syncwarp();  // all lanes have read it
-    arrive(&tiles.work_empty);
+    const Work read = lane == 0 ? tiles.work : Work();
+    work = {uniform(read.head), uniform(read.q_tile)};  // the largest of all lanes: lane 0's
+    arrive(&tiles.work_empty);                          // all lanes have waited, and the one has read
     if (work.head < 0) return false;
     const int first_row = work.q_tile * Br, row = first_row + my_row;
     const Keys<64, Bc> mine(first_row + warpgroup * 64, mask);
@@ -199,12 +200,14 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
     if (may_be_masked && tile >= masked) hide(s, {seen[0] - tile * Bc, seen[1] - tile * Bc}, sign);
     integer_softmax(s, rows, alpha, c, wait_for_output);
   };
-  // Of a Q tile's first K/V tile, whose S is there.
-  const auto first_probabilities = [&](auto wait_for_output) {
+  // Of a Q tile's first K/V tile.
+  const auto first_probabilities = [&] {
+    wgmma_wait<0>(s);
     release_K();
     if (my_tiles == 1) release_Q();
     rows = Rows();
-    probabilities(std::true_type(), my_tiles - 1, wait_for_output);
+    probabilities(std::true_type(), my_tiles - 1, [] {});
+    round_p<T, Bc>(p, s);
   };
   const auto wait_for_output = [&] {
     wgmma_wait<0>(o, p);
@@ -221,10 +224,10 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
     rescale(o, alpha);
     round_p<T, Bc>(p, s);
   };
-  const auto finish = [&](Work done, const Rows& its_rows) {
+  const auto finish = [&](Work done) {
     float factor[2];
     const int first_row = done.q_tile * Br;
-    finish_rows(its_rows, factor, LSE ? LSE + done.head * O.rows : nullptr, first_row + my_row, mask.Sq, c);
+    finish_rows(rows, factor, LSE ? LSE + done.head * O.rows : nullptr, first_row + my_row, mask.Sq, c);
     if constexpr (L::staged)
       store_tile<T>(o, factor, tiles.O[warpgroup], &O_map, first_row + warpgroup * 64, done.head % H, done.head / H,
                     warpgroup);
@@ -240,9 +243,7 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
   if (more) {
     pass_K(), pass_V();
     next_scores();
-    wgmma_wait<0>(s);
-    first_probabilities([] {});
-    round_p<T, Bc>(p, s);
+    first_probabilities();
   }
   while (more) {
     int tile = my_tiles - 2;
@@ -251,22 +252,19 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
 #pragma unroll 1
     for (; tile >= 0; --tile) step(std::false_type(), tile);
 
+    next_output();  // the last PV of this Q tile
     const Work done = work;
-    const Rows its_rows = rows;
     more = next_work();
     if (!more) {
-      next_output();
       wait_for_output();
-      finish(done, its_rows);
+      finish(done);
     } else {
       pass_K();
-      next_scores();  // S of the next Q tile
-      next_output();  // the last PV of this one
-      wgmma_wait<1>(s);
-      first_probabilities(wait_for_output);
-      pass_V();
-      finish(done, its_rows);
-      round_p<T, Bc>(p, s);
+      next_scores();        // S of the next one, while this one's O goes out
+      wgmma_wait<1>(o, p);  // all but the last: O is there
+      release_V(), pass_V();
+      finish(done);
+      first_probabilities();
     }
   }
   if (L::staged && threadIdx.x % 128 == 0) cp_async_bulk_wait<0>();  // shared memory must live until O has left it

@@ -157,8 +157,10 @@ CELL("What a warpgroup passes over") {
 // ```{region} attention.cuh steps
 // ```
 //
-// Three lines of these look as if they could stand elsewhere.
+// Four lines look as if they could stand elsewhere.
 //
+// - Where a Q tile ends, phase 18 begins the next S before the last PV. Here PV comes first, and O goes out while the
+//   next S is multiplied. At D = 64 that was faster for short sequences, at D = 128 it was slower.
 // - `wait_for_output` comes before the exponentials, right behind the maximum. What follows it, such as the rescaling
 //   of O, can then run in the shadow of the exponentials. At D = 64 and 256 that was measured to be faster; at D = 128
 //   it was not, so phase 18 waits behind them.

@@ -14,7 +14,7 @@ __global__ void draw_all(Schedule schedule, unsigned* counter /*0*/, int* order,
     const Work work = schedule.at(i);
     order[i] = work.head * static_cast<int>(schedule.q_tiles) + work.q_tile;
   }
-  for (Work work = draw(schedule, counter); work.head >= 0; work = draw(schedule, counter))
+  for (Work work = draw(schedule, counter, true); work.head >= 0; work = draw(schedule, counter, false))
     atomicAdd(&times[work.head * static_cast<int>(schedule.q_tiles) + work.q_tile], 1u);
 }
 // #endregion
