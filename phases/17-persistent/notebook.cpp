@@ -206,9 +206,9 @@ CELL("In which order") {
 // ```
 //
 // `uniform` is also where the lanes of a warp meet. Lane 0 reads the work and releases it, but only when all lanes have
-// come through their wait. In a first version it arrived as soon as it had read. The checked simulator reported that: the
-// producer could draw once more, the barrier flip a second time, and a lane that was late at the wait would wait for
-// ever.
+// come through their wait. In a first version it arrived as soon as it had read. The checked simulator reported that:
+// the producer could draw once more, the barrier flip a second time, and a lane that was late at the wait would wait
+// for ever.
 //
 // Q is released as soon as the last product with it is done, which is one K/V tile before the end. Its load runs beside
 // the last softmax and the last PV. The parities of `work_full` and `Q_full` change with each Q tile; those of K and V

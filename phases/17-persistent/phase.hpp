@@ -22,8 +22,8 @@ inline constexpr Features features{
 
 extern Phase phase;
 
-// What phases 17 to 19 move on the simulator: whole tiles, all of Q, and the counter: each block draws a number for each
-// of its Q tiles but the first, and one too many; one block resets it. That makes as many draws as there are tiles.
+// What phases 17 to 19 move on the simulator: whole tiles, all of Q, and the counter: each block draws a number for
+// each of its Q tiles but the first, and one too many; one block resets it. That is a draw for each tile.
 inline HbmBytes hbm_bytes(const Sizes& s, Blocks blocks) {
   HbmBytes bytes = phase14::hbm_bytes_of_tiles(s, blocks, true);
   const std::int64_t tiles = s.B * s.H * ((s.Sq + blocks.Br - 1) / blocks.Br);
