@@ -11,6 +11,7 @@
 
 #include "phases/common/example.hpp"
 #include "phases/common/phase.hpp"
+#include "sim/core/members.hpp"
 #include "tests/recording.hpp"
 
 using namespace flash;
@@ -204,6 +205,34 @@ TEST_CASE("on chip: the members of the struct, and from which rows of which arra
   CHECK(found);
   CHECK(zeros);
   CHECK(last(r, "seen").at(5) == 1.0f);
+}
+
+TEST_CASE("on chip: a struct with an anonymous union compiles, and none of its members is named") {
+  struct First {
+    union {
+      float rows[4];
+      int count;
+    };
+    int number;
+  };
+  struct Last {
+    float rows[4][4];
+    int number;
+    union {
+      float sums[4];
+      int count;
+    };
+  };
+  struct Alone {
+    union {
+      float sums[4];
+      int count;
+    };
+  };
+  simt::Member members[simt::kMostMembers];
+  CHECK(simt::members<First>(members) == 0);
+  CHECK(simt::members<Last>(members) == 0);
+  CHECK(simt::members<Alone>(members) == 0);
 }
 
 TEST_CASE("a race: the recording ends there, with both threads and the place") {

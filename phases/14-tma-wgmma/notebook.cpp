@@ -9,8 +9,7 @@
 // **Idea.** Two instructions, and a barrier between them:
 //
 // - **TMA**, the Tensor Memory Accelerator, copies a box of a tensor to shared memory. *One thread* says which box.
-// - An **mbarrier** lies in shared memory and counts bytes. Whoever wants the tile waits until all of its bytes are
-//   there.
+// - An **mbarrier** counts the bytes: whoever wants the tile waits until all of them are there.
 // - **wgmma** multiplies 64 × 16 by 16 × N, with N up to 256. A *warpgroup*, four warps, issues it together. It reads
 //   its right operand from shared memory, the left one from there or from registers, and it runs on while the threads
 //   do something else.
@@ -35,11 +34,6 @@ using namespace flash;
 
 // Counts and checks every access; a build with a sanitizer leaves it out, and with it the claims about counters.
 static const Where machine = was_built(Where::Checked) ? Where::Checked : Where::Sim;
-
-static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* what) {
-  std::printf("%-36s predicted %11s   counted %11s\n", what, grouped(predicted).c_str(), grouped(counted).c_str());
-  return counted == predicted;
-}
 
 // %% [markdown]
 // ## Tiles are panels
@@ -66,14 +60,14 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
 // number from the address, which is why tiles begin at multiples of 1024 bytes, eight rows. Begun 512 bytes further on,
 // a kernel like this one computed nonsense on an H200.
 //
-// We can ask for the layout, and for `wgmma`'s accumulators too. This is also the smallest kernel that does all that is
-// new here: make an mbarrier, expect bytes, begin copies, wait, multiply, wait.
+// We can ask for the layout, and for `wgmma`'s accumulators too. Here is the smallest kernel that does all that is new:
 //
 // ```{region} steps/tile.cuh ask
 // ```
 
 // %% tags=["hide-input"]
 static const char* hues[] = {"#8ecae6", "#ffb703", "#90be6d", "#f28482", "#cdb4db", "#d4a373", "#84a59d", "#ffd6a5"};
+static const char* small = "font-size=\"11\" fill=\"#666\"";
 
 CELL("A panel in shared memory, and S in the registers of a warpgroup") {
   const phase14::Laid laid = phase14::ask_on(machine)();
@@ -90,7 +84,7 @@ CELL("A panel in shared memory, and S in the registers of a warpgroup") {
                   std::string("stroke=\"white\" fill=\"") + (piece == 3 ? "#0072b2" : "#cfe3f1") + "\"");
       canvas.text(88 + 36 * place, 92 + 28 * r, std::to_string(piece),
                   std::string("text-anchor=\"middle\"") + (piece == 3 ? " fill=\"white\"" : ""));
-      if (place == 0) canvas.text(16, 92 + 28 * r, "row " + std::to_string(r), "font-size=\"11\" fill=\"#666\"");
+      if (place == 0) canvas.text(16, 92 + 28 * r, "row " + std::to_string(r), small);
     }
   std::array<int, 64 * 64> thread_of;
   thread_of.fill(-1);
@@ -104,11 +98,10 @@ CELL("A panel in shared memory, and S in the registers of a warpgroup") {
         const double x = 500 + 24 * c, y = 74 + 108 * warp + 26 * r;
         canvas.rect(x, y, 24, 26, std::string("stroke=\"white\" fill=\"") + hues[thread % 32 / 4] + "\"");
         canvas.text(x + 12, y + 17, std::to_string(thread % 32), "text-anchor=\"middle\" font-size=\"11\"");
-        if (c == 0) canvas.text(430, y + 17, "row " + std::to_string(16 * warp + r), "font-size=\"11\" fill=\"#666\"");
-        if (c == 0 && r == 2)
-          canvas.text(500, y + 42,
-                      "… to row " + std::to_string(16 * warp + 15) + ": warp " + std::to_string(thread / 32),
-                      "font-size=\"11\" fill=\"#666\"");
+        if (c > 0) continue;
+        canvas.text(430, y + 17, "row " + std::to_string(16 * warp + r), small);
+        const std::string last = std::to_string(16 * warp + 15), its_warp = std::to_string(thread / 32);
+        if (r == 2) canvas.text(500, y + 42, "… to row " + last + ": warp " + its_warp, small);
       }
   canvas.text(16, 326, "A piece is 16 bytes, 8 elements. Piece 3 is dark.", "fill=\"#666\"");
   canvas.text(16, 512, "Found by the kernel above: the tile's elements are their own numbers.", "fill=\"#666\"");
@@ -136,36 +129,19 @@ CELL("A panel in shared memory, and S in the registers of a warpgroup") {
 // **Not every tensor can be copied so.** TMA wants 16 bytes at a time: the address, the bytes of a row and all strides
 // must be multiples of 16, and it counts rows in 32 bits. Other tensors are refused by name. Phase 13 takes them, since
 // its threads can copy element by element.
-
-// %% tags=["hide-input"]
-CELL("Who is refused") {
-  Rounded<half> e(random_example(64, 36));
-  bool refused = false;
-  try {
-    phase14::forward(e.problem(), Where::Sim);
-  } catch (const Error& error) {
-    refused = true;
-    std::printf("%s\n", error.what());
-  }
-  expect(refused, "72 bytes in a row are refused");
-  phase13::forward(e.problem(), Where::Sim);
-  expect(worst_head(e.widened()) <= 1e-3, "phase 13 takes them");
-}
-
-// %% [markdown]
+//
 // ## The barrier that counts bytes
 //
-// `__syncthreads()` waits for threads. An mbarrier lies in 8 bytes of shared memory and waits for two things: so many
-// *arrivals* of threads, and so many *bytes* of copies. When nothing is missing any more its phase is complete, and the
-// next one begins, with the same number of arrivals. A waiting thread names the phase by its parity, 0 or 1:
+// `__syncthreads()` waits for threads. An mbarrier, 8 bytes of shared memory, waits for two things: so many *arrivals*
+// of threads, and so many *bytes* of copies. When nothing is missing any more its phase is complete, and the next one
+// begins, with the same number of arrivals. A waiting thread names the phase by its parity, 0 or 1:
 //
 // - `mbarrier_init(b, n)`: a phase has n arrivals. `fence_mbarrier_init()` and a `__syncthreads()` show the barrier to
 //   TMA and to the other threads.
-// - `mbarrier_arrive_expect_tx(b, bytes)`: an arrival, and so many bytes are missing in addition.
+// - `mbarrier_arrive_expect_tx(b, bytes)`: an arrival, and so many bytes are missing in addition. Here the thread that
+//   begins the copies is the only one to arrive: n is 1.
 // - a copy: its bytes are no longer missing. They are the bytes of the *box*, what lies outside the tensor included.
 // - `mbarrier_wait(b, parity)`: goes on when the phase of that parity is complete.
-//
-// Here n is 1. The thread that begins the copies arrives first and says how many bytes will come.
 //
 // ```{region} attention.cuh setup
 // ```
@@ -179,37 +155,27 @@ CELL("Who is refused") {
 
 // %% tags=["hide-input"]
 CELL("One barrier, three phases") {
-  struct Barrier {
-    int phase = 0, arrivals = 1;
-    long bytes = 0;
-    void complete() {
-      if (arrivals == 0 && bytes == 0) ++phase, arrivals = 1;
-    }
-    bool passes(int parity) const { return phase % 2 != parity; }  // the phase of that parity is over
-  } full;
   const int D = 128, Bc = 128, tiles = 5, stages = 2;
+  int phase = 0, arrivals = 1, bytes = 0;  // missing in this phase
   std::printf("K_full[0], D = %d, Bc = %d\n%-36s phase  arrivals missing  bytes missing\n", D, Bc, "");
-  const auto show = [&](const std::string& what) {
-    std::printf("%-36s %5d %17d %14s\n", what.c_str(), full.phase, full.arrivals,
-                grouped(std::uint64_t(full.bytes)).c_str());
+  const auto now = [&](const std::string& what, int fewer_arrivals, int more_bytes) {
+    arrivals -= fewer_arrivals, bytes += more_bytes;
+    if (arrivals == 0 && bytes == 0) ++phase, arrivals = 1;
+    std::printf("%-36s %5d %17d %14s\n", what.c_str(), phase, arrivals, grouped(std::uint64_t(bytes)).c_str());
   };
-  show("mbarrier_init(b, 1)");
+  const auto passes = [&](int parity) { return phase % 2 != parity; };  // the phase of that parity is over
+  now("mbarrier_init(b, 1)", 0, 0);
   bool right = true, always_0 = true;
   for (int tile = tiles - 1, loaded = 0; tile >= 0; --tile, ++loaded) {
     if (tile % stages != 0) continue;  // the other stage
     const int parity = loaded / stages % 2;
-    right = right && !full.passes(parity);
-    always_0 = always_0 && !full.passes(0);
-    --full.arrivals, full.bytes += Bc * D * 2;
-    full.complete();
-    show("expect the bytes of tile " + std::to_string(tile));
-    for (int panel = 0; panel < D / 64; ++panel) {
-      full.bytes -= Bc * 64 * 2;
-      full.complete();
-      show("its panel " + std::to_string(panel) + " is there");
-    }
+    right = right && !passes(parity);
+    always_0 = always_0 && !passes(0);
+    now("expect the bytes of tile " + std::to_string(tile), 1, Bc * D * 2);
+    for (int panel = 0; panel < D / 64; ++panel)
+      now("its panel " + std::to_string(panel) + " is there", 0, -Bc * 64 * 2);
     std::printf("%-36s\n", ("  mbarrier_wait(b, " + std::to_string(parity) + ") goes on").c_str());
-    right = right && full.passes(parity);
+    right = right && passes(parity);
   }
   expect(right, "loaded / 2 % 2: each wait lasts until its own tile is there");
   expect(!always_0, "parity 0 all the time: one of the waits does not last until then");
@@ -222,17 +188,16 @@ CELL("One barrier, three phases") {
 // overwritten, half of it perhaps already.
 // ```
 //
-// The checked simulator knows which bytes a thread may know of, whatever the schedule. A kernel that waits for the
-// wrong parity is an exhibit of its museum, `tma_wrong_parity` in tests/simt/museum_tma.cu. The finding says
-// *asynchronous copy: read … while cp.async.bulk.tensor writes it*, and its remedy is to wait on the load's mbarrier.
-// Its neighbours expect too many bytes (a deadlock, with the number that is missing) and too few
-// (`tma_expects_too_little`), or count only the rows inside the tensor (`tma_counts_valid_rows`).
+// The checked simulator knows which bytes a thread may know of, whatever the schedule. The wrong parity is an exhibit
+// of its museum, `tma_wrong_parity` in tests/simt/museum_tma.cu: *asynchronous copy: read … while
+// cp.async.bulk.tensor writes it*. Its neighbours expect too many bytes (a deadlock, with the number that is missing)
+// and too few (`tma_expects_too_little`), or count only the rows inside the tensor (`tma_counts_valid_rows`).
 //
 // ## A product of tiles
 //
 // `wgmma` does not get a tile, and no fragments either. It gets a *descriptor*, 64 bits: where the matrix begins in
-// shared memory, how it is swizzled, and how far apart its blocks of eight rows, or its panels, are. One instruction
-// multiplies 64 × 16 by 16 × N; the next 16 columns are the same descriptor, moved on.
+// shared memory, how it is swizzled, and how far apart its blocks of eight rows, or its panels, are. The next 16
+// columns are the same descriptor, moved on.
 //
 // ```{region} attention.cuh products
 // ```
@@ -240,8 +205,6 @@ CELL("One barrier, three phases") {
 // Q and K are both read along their rows. That is called K-major: k, the index of the sum, is the one along which
 // neighbours lie in memory. V is not: its sum runs over keys, and its rows are keys. That is MN-major, and the
 // instruction reads it as it lies. What took phase 11 two kinds of `ldmatrix` is one template argument here.
-//
-// P comes from registers. Everything else stays where TMA has put it: no thread loads a fragment.
 //
 // Three more words belong to a product, because it runs beside the threads that issued it:
 //
@@ -251,10 +214,9 @@ CELL("One barrier, three phases") {
 //   nobody may overwrite the tiles that they read. The arguments are the arrays that the wait is about: the compiler
 //   must not move their use to before it.
 //
-// Without the fence, without the commit, or with a wait that is too short, the exhibits `wgmma_no_fence`,
-// `wgmma_no_commit` and `wgmma_wait_too_short` (museum_wgmma.cu) say what is wrong. A test on a GPU is no substitute
-// here. Left out in a kernel like this one, the fence changed no bit in any run on an H200: the compiler put one there,
-// and said so.
+// `wgmma_no_fence`, `wgmma_no_commit` and `wgmma_wait_too_short` are exhibits too (museum_wgmma.cu). A test on a GPU is
+// no substitute. Left out in a kernel like this one, the fence changed no bit in any run on an H200: the compiler put
+// one there, and said so.
 //
 // ## Softmax in this layout
 //
@@ -274,20 +236,15 @@ CELL("One barrier, three phases") {
 // ```{region} attention.cuh loop
 // ```
 //
-// All threads wait for K, then the warpgroup issues S and waits for it. Softmax and rounding are the threads' own work.
-// They wait for V, issue PV and wait for that. The `__syncthreads()` at the end is for the stage: both warpgroups have
-// read it, so thread 0 may begin to fill it again.
-//
-// Two stages, because a tile takes a while to come. While tile j is multiplied, tile j − 1 is already under way: thread
-// 0 asked for it a whole round before. With one stage the tensor cores would wait for HBM in each round. K and V have
-// barriers of their own, so that S can begin when K is there.
+// Wait for K, multiply, softmax; wait for V, multiply. The `__syncthreads()` at the end is for the stage: both
+// warpgroups have read it, so thread 0 may begin to fill it again. There are two stages, so that tile j − 1 is under
+// way while tile j is multiplied. K and V have barriers of their own, so that S can begin when K is there.
 //
 // ```{region} attention.cuh output
 // ```
 // ```{region} attention.cuh end
 // ```
-
-// %% [markdown]
+//
 // ## Run it: whenever bytes and products arrive
 //
 // Copies and products have no thread. The simulator finishes them as late as the program allows, at once, or at random,
@@ -334,18 +291,23 @@ CELL("What moves") {
   Rounded<half> e(random_example(N, D));
   Ledger before = phase13::forward(e.problem({.block_q = 128, .block_k = 64}), Where::Checked).ledger;
   Ledger now = phase14::forward(e.problem({.block_q = 128, .block_k = 128}), Where::Checked).ledger;
-  bool same = equal(now.array("Q").read_bytes, N * D * 2, "HBM bytes of Q");
-  same &= equal(now.array("K").read_bytes, Tr * N * D * 2, "of K, for each Q tile all of them");
-  same &= equal(now.array("V").read_bytes, Tr * N * D * 2, "of V");
-  same &= equal(now.array("Q").read_requests, Tr * Br / 64 * D / 64, "copies of Q: panels of 64 rows");
-  same &= equal(now.array("K").read_requests, pairs * D / 64, "copies of K: panels of a tile");
-  same &= equal(now.tensor_flops, 4 * N * N * D, "FLOP of wgmma");
+  bool same = true;
+  const auto equal = [&](std::uint64_t counted, std::uint64_t predicted, const char* what) {
+    std::printf("%-36s predicted %11s   counted %11s\n", what, grouped(predicted).c_str(), grouped(counted).c_str());
+    same = same && counted == predicted;
+  };
+  equal(now.array("Q").read_bytes, N * D * 2, "HBM bytes of Q");
+  equal(now.array("K").read_bytes, Tr * N * D * 2, "of K, for each Q tile all of them");
+  equal(now.array("V").read_bytes, Tr * N * D * 2, "of V");
+  equal(now.array("Q").read_requests, Tr * Br / 64 * D / 64, "copies of Q: panels of 64 rows");
+  equal(now.array("K").read_requests, pairs * D / 64, "copies of K: panels of a tile");
+  equal(now.tensor_flops, 4 * N * N * D, "FLOP of wgmma");
   const std::uint64_t scores = D / 16 * (64 * 16 + 16 * Bc) * 2, output = Bc / 16 * (16 * D) * 2;
-  same &= equal(now.wgmma_shared_bytes, pairs * Br / 64 * (scores + output), "bytes that wgmma reads");
-  same &= equal(now.shared_read_requests, 0, "loads of shared memory by threads");
-  same &= equal(now.shared_write_requests, 0, "stores to it");
-  same &= equal(now.barriers, Tr * (1 + Tc), "barriers of the block");
-  same &= equal(now.shared_bytes_peak, 5 * 128 * D * 2 + 1024, "shared memory of a block");
+  equal(now.wgmma_shared_bytes, pairs * Br / 64 * (scores + output), "bytes that wgmma reads");
+  equal(now.shared_read_requests, 0, "loads of shared memory by threads");
+  equal(now.shared_write_requests, 0, "stores to it");
+  equal(now.barriers, Tr * (1 + Tc), "barriers of the block");
+  equal(now.shared_bytes_peak, 5 * 128 * D * 2 + 1024, "shared memory of a block");
   expect(same, "predicted = counted");
 
   std::printf("\n                            phase 13     phase 14\n");
@@ -384,5 +346,4 @@ CELL("What moves") {
 // **Exercise.** 1. Expect `sizeof tiles.K[stage] / 2` bytes and run `./flash test 14`. What does the finding say? With
 // D = 64 a tile is one panel, with D = 128 two: what is the difference? 2. With which N does the last K/V tile hang
 // over the end, and by how many rows? What hides the zeros? 3. Make `kStages` 3. Which lines change, and does D = 128
-// still fit into 227 KiB? 4. Why may thread 0 begin the copies for the next round only behind the barrier, although it
-// has waited for both products itself?
+// still fit into 227 KiB?

@@ -310,20 +310,20 @@ Run run_forward(const Problem<T>& p, const Kept& kept, const MachineOptions& opt
   return run;
 }
 
-// A forward phase on a stream of the current device, with tensors in its memory: launches, and does not wait. The bytes
-// of workspace that it needs.
+// A forward phase on a stream of the current device, with tensors in its memory (StreamEntry): launches where there is
+// a workspace, and does not wait.
 template <const Features& kCan, class Kernel, class T>
-std::size_t enqueue_forward(const Problem<T>& p, void* workspace, void* stream, bool launch) {
+std::size_t enqueue_forward(const Problem<T>& p, const std::function<void*(std::size_t)>& workspace, void* stream) {
   DeviceProblem<device_t<T>> device = device_problem(p);
   device.stream = static_cast<cudaStream_t>(stream);
-  device.counter = static_cast<unsigned*>(workspace);
   const Blocks blocks = choose_blocks<kCan, Kernel::template Shared>(with_preferred_blocks<Kernel>(p.sizes()), p.D(),
                                                                      shared_memory_of(MachineOptions()));
-  if (launch) {
-    launch_forward<kCan, Kernel>(device, blocks);
-    check_cuda(cudaGetLastError(), "launch");
-  }
-  return counts<Kernel> ? sizeof *device.counter : 0;
+  const std::size_t bytes = counts<Kernel> ? sizeof *device.counter : 0;
+  if (!workspace) return bytes;
+  if (bytes > 0) device.counter = static_cast<unsigned*>(workspace(bytes));
+  launch_forward<kCan, Kernel>(device, blocks);
+  check_cuda(cudaGetLastError(), "launch");
+  return bytes;
 }
 
 // The entry points of a forward phase, for the types that its features list.

@@ -4,6 +4,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -18,10 +19,12 @@ namespace flash {
 template <class T>
 using ForwardEntry = Run (*)(const Problem<T>&, const Kept&, const MachineOptions&);
 // The same on a stream (a cudaStream_t) of the current GPU: the problem's pointers are device memory, nothing is waited
-// for, nothing allocated. Without `launch` it only throws what it would throw for these sizes. Returns how many bytes
-// of workspace it needs: device memory that is 0 before the first launch, and is left so.
+// for, nothing allocated. If it needs a workspace, it asks for so many bytes of device memory that is 0 before the
+// first launch, and leaves it so. Without `workspace` it only throws what it would throw for these sizes. Returns the
+// bytes.
 template <class T>
-using StreamEntry = std::size_t (*)(const Problem<T>&, void* workspace, void* stream, bool launch);
+using StreamEntry = std::size_t (*)(const Problem<T>&, const std::function<void*(std::size_t bytes)>& workspace,
+                                    void* stream);
 template <class T>
 using BackwardEntry = Run (*)(const GradientProblem<T>&, BackwardMode, const MachineOptions&);
 

@@ -190,17 +190,17 @@ std::size_t enter(const Phase& phase, const Args& a, const Options& options, con
   const Entries& entries = phase.entries[static_cast<std::size_t>(Where::Gpu)];
   const StreamEntry<T> entry = std::get<StreamEntry<T>>(entries.on_stream);
   const Problem<T> p = problem_of<T>(a, options);
-  const std::size_t needed = entry(p, nullptr, nullptr, false);
-  if (!launch) return needed;
-  if (needed > 0) {
+  if (!launch) return entry(p, nullptr, nullptr);
+  const auto workspace = [&](std::size_t needed) {
     if (launch->workspace_bytes < needed)
       refuse("workspace_bytes", launch->workspace_bytes, std::to_string(needed) + " or more",
              "ask flashphases_workspace");
     check_pointer("workspace", launch->workspace);
     check_alignment("workspace", launch->workspace, sizeof(unsigned));
     check_memory("workspace", launch->workspace);
-  }
-  return entry(p, launch->workspace, launch->stream, true);
+    return launch->workspace;
+  };
+  return entry(p, workspace, launch->stream);
 }
 
 // Checks everything; launches too if that is asked for.

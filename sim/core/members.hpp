@@ -1,6 +1,6 @@
 // members.hpp: the members of a struct: names, places, shapes. C++20 has no question for them, but it can bind to them
 // and print where a pointer leads that is a template's argument: "&never<S>.value.S::K". Up to eight members, or none.
-// A single member is not named either: it may be an anonymous union, which nothing can bind to.
+// None of a struct with a union either: if it is anonymous, nothing can bind to it.
 // Use: members_of<S>() goes with shared memory: shared<S>() passes it on, the recording shows it.
 #pragma once
 #include <cstddef>
@@ -29,11 +29,29 @@ constexpr const char* pretty_pointer() {
   return __PRETTY_FUNCTION__;
 }
 
+// Becomes a union and nothing else.
+struct ToUnion {
+  template <class T>
+  requires std::is_union_v<T>
+  operator T() const;
+};
+
+template <class S>
+consteval bool has_union() {
+  // clang-format off
+  return requires { S{ToUnion()}; } || requires { S{{}, ToUnion()}; } || requires { S{{}, {}, ToUnion()}; } ||
+         requires { S{{}, {}, {}, ToUnion()}; } || requires { S{{}, {}, {}, {}, ToUnion()}; } ||
+         requires { S{{}, {}, {}, {}, {}, ToUnion()}; } || requires { S{{}, {}, {}, {}, {}, {}, ToUnion()}; } ||
+         requires { S{{}, {}, {}, {}, {}, {}, {}, ToUnion()}; };
+  // clang-format on
+}
+
 template <class S>
 consteval std::size_t member_count() {
   if constexpr (!std::is_aggregate_v<S> || !std::is_class_v<S> || requires { S{{}, {}, {}, {}, {}, {}, {}, {}, {}}; })
     return 0;
   // clang-format off
+  else if constexpr (has_union<S>()) return 0;
   else if constexpr (requires { S{{}, {}, {}, {}, {}, {}, {}, {}}; }) return 8;
   else if constexpr (requires { S{{}, {}, {}, {}, {}, {}, {}}; }) return 7;
   else if constexpr (requires { S{{}, {}, {}, {}, {}, {}}; }) return 6;
@@ -52,7 +70,8 @@ constexpr auto member_pointers(const S& s) {
   constexpr std::size_t n = member_count<S>();
   const auto pointers = [](const auto&... member) { return std::make_tuple(&member...); };
   // clang-format off
-  if constexpr (n == 2) { auto& [a, b] = s; return pointers(a, b); }
+  if constexpr (n == 1) { auto& [a] = s; return pointers(a); }
+  else if constexpr (n == 2) { auto& [a, b] = s; return pointers(a, b); }
   else if constexpr (n == 3) { auto& [a, b, c] = s; return pointers(a, b, c); }
   else if constexpr (n == 4) { auto& [a, b, c, d] = s; return pointers(a, b, c, d); }
   else if constexpr (n == 5) { auto& [a, b, c, d, e] = s; return pointers(a, b, c, d, e); }

@@ -5,6 +5,7 @@ import argparse
 import collections
 import contextlib
 import ctypes
+import functools
 import math
 import os
 import pathlib
@@ -19,7 +20,6 @@ from results import gpu_environment, write_results
 Case = collections.namedtuple("Case", "sweep B H N D causal type")
 PHASES_FOLDER = pathlib.Path(__file__).resolve().parents[2] / "phases"
 SWEEPS = ("beside", "kernels", "naive-vs-flash", "steps")
-PHASES = (8, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19)
 LIBRARIES = {"torch flash": "FLASH_ATTENTION", "torch efficient": "EFFICIENT_ATTENTION",
              "torch cudnn": "CUDNN_ATTENTION", "torch math": "MATH"}
 ROUNDS, FEW_ROUNDS = 9, 3  # kernels that take longer than SLOW take part in the first rounds alone
@@ -48,11 +48,19 @@ def cases(sweep):
     return [Case(sweep, *shape, "float16") for shape in shapes]
 
 
-def contenders(case, phases):
-    """Names; `phases`: {8: "08-lse", …}, what the library is asked for. 08 takes half a minute for all sizes."""
+def participants(can):
+    """{8: "08-lse", …}: the phases that use tensor cores, which no float32 goes through, and the first of the others;
+    can(number, type, D): does the library run this phase, with LSE and the causal mask?"""
+    able = {number: name for number, name in phase_names().items() if can(number, "float16", 64)}
+    others = [number for number in able if can(number, "float32", 64)]
+    return {number: name for number, name in able.items() if number not in others[1:]}
+
+
+def contenders(case, phases, can):
+    """Names. The phase without tensor cores would take half a minute for all sizes."""
     names = [name for number, name in phases.items()
-             if case.sweep == "beside" and (number >= 10 or (case.N <= 4096 and case.D <= 128))
-             and (case.D <= 128 or number not in range(14, 19))]
+             if case.sweep == "beside" and can(number, case.type, case.D)
+             and (not can(number, "float32", 64) or (case.N <= 4096 and case.D <= 128))]
     return names + [name for name in LIBRARIES if name != "torch math" or case.sweep == "naive-vs-flash"]
 
 
@@ -96,7 +104,7 @@ class Arguments(argparse.ArgumentParser):
 def arguments(words):
     parser = Arguments(prog="beside_h200.py", description="Our phases and PyTorch's attention libraries, side by side.")
     parser.add_argument("out", help="the results: a JSON file in a folder that exists")
-    parser.add_argument("--library", help="libflashphases.so, built with CUDA; the sweep beside needs it")
+    parser.add_argument("--library", help="libflashphases.so; the sweep beside needs it, built with CUDA")
     parser.add_argument("--sweeps", default="beside", help=f"some of {','.join(SWEEPS)}; default: beside")
     parser.add_argument("--list", action="store_true", help="say what would be timed; needs no GPU, writes nothing")
     options = parser.parse_args(words)
@@ -107,7 +115,7 @@ def arguments(words):
     folder = os.path.dirname(options.out) or "."
     if not os.path.isdir(folder):
         parser.error(f"out: there is no folder '{folder}'; make it")
-    if "beside" in options.sweeps and not options.list:
+    if "beside" in options.sweeps:
         if options.library is None:
             parser.error("--library is missing; the sweep beside needs libflashphases.so")
         if not os.path.isfile(options.library):
@@ -125,6 +133,16 @@ class Library:
         import flashphases
 
         self.flashphases = flashphases
+
+    @functools.lru_cache(maxsize=None)
+    def can(self, number, type, D):
+        """Does it run this phase, with LSE and the causal mask? Asked with B = 0, which needs no memory and no GPU."""
+        ours = self.flashphases
+        rows = ours.Tensor(None, D, D, D)
+        args = ours.ForwardArgs(struct_size=ctypes.sizeof(ours.ForwardArgs), phase=number, H=1, Sq=1, Sk=1, D=D, q=rows,
+                                k=rows, v=rows, o=rows, lse=4, type=ours.TYPES["torch." + type],
+                                mask=ours.MASKS["top-left"])
+        return ours.library.flashphases_chosen_phase(args, ctypes.c_int32()) in (0, ours.NO_GPU)
 
     def forward(self, case, phase, q, k, v, o, lse, stream):
         """A call that enqueues the phase's forward pass on the stream."""
@@ -352,8 +370,10 @@ class Bench:
 
 def main(words):
     parser, options = arguments(words)
-    phases = {number: name for number, name in phase_names().items() if number in PHASES}
-    plan = [(case, contenders(case, phases)) for sweep in options.sweeps for case in cases(sweep)]
+    library = Library(options.library) if options.library else None
+    can = library.can if library else lambda number, type, D: False
+    phases = participants(can)
+    plan = [(case, contenders(case, phases, can)) for sweep in options.sweeps for case in cases(sweep)]
     if options.list:
         for case, names in plan:
             print(*case, f"{flops(case) * 1e-12:.3f} TFLOP:", ", ".join(names))
@@ -365,7 +385,7 @@ def main(words):
         parser.error("PyTorch is not installed; install torch 2.5 or newer")
     if not torch.cuda.is_available():
         parser.error("no CUDA device was found; --list says what would be timed")
-    bench = Bench(torch, Library(options.library) if options.library else None)
+    bench = Bench(torch, library)
     began, rows, wrong = time.monotonic(), [], 0
     for case, names in plan:
         more, faults = bench.measure(case, names, phases)

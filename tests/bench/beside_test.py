@@ -1,6 +1,6 @@
 # beside_test.py: what can be proved about beside_h200.py without a GPU or PyTorch: the work of a case, the same cases
 # as flash-gpu-bench, fair turns, the statistics, one line for bad arguments.
-# python3 tests/bench/beside_test.py FLASH_GPU_BENCH     (CTest: bench.beside)
+# python3 tests/bench/beside_test.py FLASH_GPU_BENCH LIBFLASHPHASES     (CTest: bench.beside)
 import os
 import pathlib
 import re
@@ -12,7 +12,8 @@ import unittest
 import beside_h200 as beside
 
 HERE = pathlib.Path(__file__).resolve().parent
-GPU_BENCH = sys.argv.pop() if len(sys.argv) > 1 else None
+GPU_BENCH, LIBRARY = sys.argv[1:3]
+del sys.argv[1:3]
 
 
 class Work(unittest.TestCase):
@@ -40,19 +41,28 @@ class Work(unittest.TestCase):
         self.assertGreater(len(ours), 50)
 
     def test_who_takes_part(self):
-        phases = {8: "08-lse", 13: "13-instruction-diet"}
+        phases = {8: "08-lse", 13: "13-instruction-diet", 14: "14-tma-wgmma"}
 
         def names(*case):
-            return beside.contenders(beside.Case(*case, False, "float16"), phases)
+            def can(number, type, D):
+                return (type != "float32" or number == 8) and (D <= 128 or number != 14)
+            return beside.contenders(beside.Case(*case, False, "float16"), phases, can)
 
-        self.assertEqual(names("beside", 4, 16, 4096, 128)[:3], ["08-lse", "13-instruction-diet", "torch flash"])
+        self.assertEqual(names("beside", 4, 16, 4096, 128)[:4], [*phases.values(), "torch flash"])
         self.assertEqual(names("beside", 2, 16, 8192, 128)[0], "13-instruction-diet")
-        self.assertEqual(names("beside", 4, 8, 4096, 256)[0], "13-instruction-diet")
+        self.assertEqual(names("beside", 4, 8, 4096, 256)[:2], ["13-instruction-diet", "torch flash"])
         self.assertNotIn("torch math", names("beside", 4, 16, 4096, 128))
         self.assertEqual(names("naive-vs-flash", 4, 32, 512, 64), list(beside.LIBRARIES))
 
-    def test_each_phase_that_takes_part_exists(self):
-        self.assertLessEqual(set(beside.PHASES), set(beside.phase_names()))
+    def test_the_phases_are_those_of_the_library(self):
+        can = beside.Library(LIBRARY).can
+        phases = beside.participants(can)
+        # 05 to 07 have no LSE; 09 is a second one without tensor cores.
+        self.assertEqual([number for number in phases if number < 14], [8, 10, 11, 12, 13])
+        self.assertEqual(max(phases), max(beside.phase_names()))
+        self.assertFalse(can(1, "float32", 64))
+        self.assertTrue(can(13, "bfloat16", 256) and can(14, "bfloat16", 128) and can(8, "float32", 256))
+        self.assertFalse(can(14, "float32", 64) or can(14, "float16", 256) or can(13, "float16", 257))
 
 
 class Statistics(unittest.TestCase):
@@ -90,13 +100,14 @@ class Arguments(unittest.TestCase):
         self.refused(says="out")
         self.refused("nowhere/out.json", says="no folder 'nowhere'")
         self.refused("out.json", says="--library is missing")
+        self.refused("out.json", "--list", says="--library is missing")
         self.refused("out.json", "--library", "libnone.so", says="no file 'libnone.so'")
         self.refused("out.json", "--sweeps", "kernels,all", says="'all' is unknown; expected some of beside,kernels")
         self.refused("out.json", "--list", "--fast", says="--fast")
 
     def test_a_plan_is_listed_without_a_gpu(self):
-        ran = subprocess.run([sys.executable, HERE / "beside_h200.py", "out.json", "--list"], capture_output=True,
-                             text=True, check=True)
+        ran = subprocess.run([sys.executable, HERE / "beside_h200.py", "out.json", "--library", LIBRARY, "--list"],
+                             capture_output=True, text=True, check=True)
         self.assertEqual(ran.stdout.splitlines()[-1], "48 shapes, 588 measurements")
         self.assertTrue(ran.stdout.startswith("beside 32 32 512 64 False bfloat16 0.069 TFLOP: 08-lse, "), ran.stdout)
 

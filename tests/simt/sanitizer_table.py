@@ -26,8 +26,8 @@ def cell(name, tool):
 
 
 print("# The bug museum under compute-sanitizer and on the simulator\n")
-print(f"Measured on: {note}. Exhibits: `tests/simt/museum.hpp`;")
-print("each ran in a process of its own, cut off after 20 s.")
+print(f"Measured on: {note}. Exhibits: those of")
+print("`tests/simt/museum.hpp` at that commit; each ran in a process of its own, cut off after 20 s.")
 print("Made by `tests/simt/sanitizer_table.py` from `tests/simt/sanitizer_table.sh` and `museum_checked --all`.\n")
 print("| exhibit | plain run | " + " | ".join(TOOLS) + " | simulator |")
 print("|---|---|" + "---|" * len(TOOLS) + "---|")

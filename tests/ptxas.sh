@@ -1,0 +1,76 @@
+#!/bin/sh
+# ptxas.sh: fails where ptxas says that it serialised wgmma, put in a wait or ignored setmaxnreg in a kernel of the
+# tensor-core phases, and where registers are spilled other than tests/spills.txt says. Each instantiation is compiled
+# once, for the lowest GPU that runs it. Needs nvcc, no GPU.
+# sh tests/ptxas.sh [ARCHITECTURE FILE.cu TABLE]
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
+nvcc=$(command -v nvcc || command -v /usr/local/cuda/bin/nvcc || true)
+if [ -z "$nvcc" ]; then
+  echo 'skipped: no nvcc here (it comes with the CUDA toolkit)'
+  exit 0
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# report ARCHITECTURE: compiles the file on stdin; with the flags of cmake/kernels.cmake.
+report() {
+  cat >"$work/$1.cu"
+  "$nvcc" -std=c++20 -O3 -DNDEBUG -arch="$1" -fmad=false --expt-relaxed-constexpr -I"$root" -Xptxas -v \
+    -cubin -o "$work/$1.cubin" "$work/$1.cu" >"$work/$1.log" 2>&1 || touch "$work/$1.failed"
+}
+if [ $# -gt 0 ]; then
+  table=$3
+  report "$1" <"$2"
+else
+  table=$root/tests/spills.txt
+  # kernels CAPABILITY: includes those of the phases that declare it.
+  kernels() {
+    grep -lF "capability = $1" "$root"/phases/*/phase.hpp | sed 's|\(.*\)/phase.hpp|#include "\1/attention.cu"|'
+  }
+  kernels '{9, 0, true}' | report sm_90a &
+  kernels '{8, 0}' | report sm_80 &
+  wait
+fi
+for failed in "$work"/*.failed; do
+  [ ! -e "$failed" ] || { cat "${failed%.failed}.log"; echo "nvcc failed"; exit 1; }
+done
+
+cat "$work"/*.log | c++filt >"$work/log"
+bad=0
+# C7504 to C7508: setmaxnreg is ignored; C7509 to C7515: products are serialised; C7517, C7519: waits, fences put in.
+if grep '(C75[0-9][0-9])' "$work/log"; then
+  bad=1
+  echo 'touch the registers of a product only before its wgmma_fence and behind its wgmma_wait'
+fi
+
+# The table beside the report; bytes are those of one release of nvcc.
+release=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
+awk -v release="$release" -v table="$table" '
+  function say(text) { print text; bad = 1 }
+  FILENAME == table && /^#/ { if (match($0, /CUDA [0-9.]+[0-9]/)) of = substr($0, RSTART + 5, RLENGTH - 5); next }
+  FILENAME == table { bytes = $(NF - 1) " " $NF; sub(/ [0-9]+ [0-9]+$/, ""); allowed[$0] = bytes; next }
+  /Function properties for / {
+    kernel = $0
+    sub(/.*Function properties for (void )?/, "", kernel); sub(/\(.*/, "", kernel); gsub(/flash::|on_gpu::/, "", kernel)
+  }
+  /bytes spill stores/ {
+    kernels++
+    for (i = 1; i <= NF; ++i) if ($i == "spill") { if ($(i + 1) ~ /stores/) stores = $(i - 2); else loads = $(i - 2) }
+    found[kernel] = stores " " loads
+  }
+  END {
+    if (!kernels) say("ptxas reported no kernel")
+    for (kernel in allowed) if (!(kernel in found)) say(kernel ": is not compiled; remove its line from " table)
+    for (kernel in found) {
+      split(found[kernel], is)
+      split(kernel in allowed ? allowed[kernel] : "0 0", may)
+      if (is[1] == may[1] && is[2] == may[2]) continue
+      what = kernel ": spills " is[1] " bytes and loads " is[2] "; " table " says " may[1] " and " may[2]
+      if (of != "" && of != release) { print what " (of CUDA " of "; this is " release ")"; other = 1; continue }
+      say(what (is[1] > may[1] || is[2] > may[2] ? "; spare registers" : "; lower the table"))
+    }
+    if (!bad) print "ptxas: " kernels " kernels, " (other ? "of another CUDA than the table" : "spills as in the table")
+    exit bad
+  }' "$table" "$work/log" || bad=1
+exit "$bad"
