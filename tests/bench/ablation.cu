@@ -9,7 +9,8 @@ extern "C" int run(const void* q, const void* k, const void* v, void* o, float* 
                    int N, int causal, void* stream) try {
   using T = __nv_bfloat16;
   const auto tensor = [&]<class U>(U* data) {
-    return flash::Tensor<U>{data, std::int64_t{H} * N * HEAD_DIM, std::int64_t{N} * HEAD_DIM, HEAD_DIM, N, HEAD_DIM};
+    const std::int64_t head = std::int64_t{N} * HEAD_DIM;
+    return flash::Tensor<U>{data, H * head, head, HEAD_DIM, N, HEAD_DIM};
   };
   flash::DeviceProblem<T> p{};
   p.Q = tensor(static_cast<const T*>(q)), p.K = tensor(static_cast<const T*>(k)), p.V = tensor(static_cast<const T*>(v));

@@ -11,7 +11,9 @@ mkdir -p "$out"
 
 wanted='dram__bytes_read dram__bytes_write sm__inst_executed_pipe_tensor_op_hmma
   sm__sass_l1tex_t_requests_pipe_lsu_mem_global_op_ldgsts
-  smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts'
+  smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts
+  l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld l1tex__m_l1tex2xbar_write_bytes_mem_global_op_tma_st
+  sm__ops_path_tensor_op_hgmma_src_fp16 sm__sass_data_bytes_mem_shared_op_gmma'
 for op in ld st; do
   wanted="$wanted l1tex__t_requests_pipe_lsu_mem_global_op_$op l1tex__t_sectors_pipe_lsu_mem_global_op_$op"
   wanted="$wanted l1tex__data_pipe_lsu_wavefronts_mem_shared_op_$op"

@@ -100,6 +100,14 @@ std::uint64_t sum(const Ledger& ledger, std::uint64_t ArrayTraffic::*field) {
   return total;
 }
 
+// Of `field`, what belongs to arrays that no warp sent a request for.
+std::uint64_t sum_without(const Ledger& ledger, std::uint64_t ArrayTraffic::*requests,
+                          std::uint64_t ArrayTraffic::*field) {
+  std::uint64_t total = 0;
+  for (const ArrayTraffic& array : ledger.arrays) total += array.*requests == 0 ? array.*field : 0;
+  return total;
+}
+
 const std::vector<Counter>& counters() {
   static const std::vector<Counter> all = {
       {"global load requests",
@@ -123,8 +131,21 @@ const std::vector<Counter>& counters() {
        {"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
         "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum"}},
       {"mma instructions",
-       [](const Ledger& l) { return l.tensor_flops / (2 * 16 * 8 * 16); },
+       [](const Ledger& l) { return l.wgmma_shared_bytes > 0 ? 0 : l.tensor_flops / (2 * 16 * 8 * 16); },
        {"sm__inst_executed_pipe_tensor_op_hmma.sum"}},
+      // TMA's bytes are no warp's requests: of arrays that were read, or written, without any.
+      {"TMA bytes read",
+       [](const Ledger& l) { return sum_without(l, &ArrayTraffic::read_requests, &ArrayTraffic::read_bytes); },
+       {"l1tex__m_xbar2l1tex_read_bytes_mem_global_op_tma_ld.sum"}},
+      {"TMA bytes written",
+       [](const Ledger& l) { return sum_without(l, &ArrayTraffic::write_requests, &ArrayTraffic::written_bytes); },
+       {"l1tex__m_l1tex2xbar_write_bytes_mem_global_op_tma_st.sum"}},
+      {"wgmma FLOP",
+       [](const Ledger& l) { return l.wgmma_shared_bytes > 0 ? l.tensor_flops : 0; },
+       {"sm__ops_path_tensor_op_hgmma_src_fp16.sum"}},
+      {"wgmma shared bytes",
+       [](const Ledger& l) { return l.wgmma_shared_bytes; },
+       {"sm__sass_data_bytes_mem_shared_op_gmma.sum"}},
       // What Nsight Compute knows of cp.async alone; the simulator counts it among the loads and wavefronts.
       {"cp.async requests", nullptr, {"sm__sass_l1tex_t_requests_pipe_lsu_mem_global_op_ldgsts.sum"}},
       {"cp.async wavefronts", nullptr, {"smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum"}},
