@@ -8,8 +8,8 @@
 //     full     1 arrival and the bytes of a tile: the tile is there
 //     empty    4 arrivals, one for each consumer warp: the stage may be filled again
 // Producer and consumers each go through the ring with a stage and a parity, which flips each time round. A consumer
-// waits for the stage's `full` with that parity. Say what the producer waits for before it fills a stage, and how a warp
-// gives a stage back. The producer must not wait for more than it has to: it is to run ahead.
+// waits for the stage's `full` with that parity. Say what the producer waits for before it fills a stage, and how a
+// warp gives a stage back. The producer must not wait for more than it has to: it is to run ahead.
 
 //# predict 3072 x has 10 tiles of 1,024 bytes: how many bytes are on their way at once, at most?
 
