@@ -19,3 +19,9 @@ const Phase* flash::test::phase_before() {
 TEST_CASE_TEMPLATE("copies and products may be done at any time", T, half, bfloat16) {
   check_completions<T>();
 }
+
+// What O's tile has beyond D stays in the registers: of store_rows alone, TMA leaves it out by itself.
+TEST_CASE_TEMPLATE("columns beyond D are not stored", T, half, bfloat16) {
+  const Case c{.Sq = 70, .Sk = 100, .D = 200, .layout = Layout::Padded, .granule = 8};
+  check_forward<T>(c, on<T>(phase_under_test(), Where::Sim), features_under_test());
+}

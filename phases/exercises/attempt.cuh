@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "gpu/hopper.cuh"
 #include "gpu/kernel.cuh"
 // (behind the kernel's words, which name the machine that trial.hpp asks for)
 #include "phases/exercises/trial.hpp"
