@@ -13,8 +13,8 @@ extern "C" int run(const void* q, const void* k, const void* v, void* o, float* 
     return flash::Tensor<U>{data, H * head, head, HEAD_DIM, N, HEAD_DIM};
   };
   flash::DeviceProblem<T> p{};
-  p.Q = tensor(static_cast<const T*>(q)), p.K = tensor(static_cast<const T*>(k)), p.V = tensor(static_cast<const T*>(v));
-  p.O = tensor(static_cast<T*>(o));
+  p.Q = tensor(static_cast<const T*>(q)), p.K = tensor(static_cast<const T*>(k));
+  p.V = tensor(static_cast<const T*>(v)), p.O = tensor(static_cast<T*>(o));
   p.LSE = lse, p.counter = counter, p.B = B, p.H = H, p.stream = static_cast<cudaStream_t>(stream);
   p.scale_log2 = flash::scale_log2(1 / std::sqrt(static_cast<float>(HEAD_DIM)));
   p.shift = causal ? 0 : N;
