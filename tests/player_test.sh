@@ -190,6 +190,10 @@ drive book 390 <<'END'
   until("the next Q tile", () => q().includes("rows 128–159 of Q"));
   go(rec.steps.length);
   is("nothing is in flight at the end", !document.querySelector("#chip .flight") && state.flight === 0);
+  fits();
+  pick("phase", "19-beyond");
+  until("the second warpgroup's product", s => s.w === 4 && (s.p || []).some(p => p[0] === PRODUCT));
+  shown("warps", "warpgroup 1 · multiplies · works on rows 64–127 of Q");
   pick("phase", "04-tiled-v2");
   go(rec.steps.length);
   is("a CPU phase has no warps", $("warps").hidden && $("verdict").className === "good");
