@@ -410,14 +410,6 @@ void Recorder::copy(const Copy& copy, bool landed) {
 
 // ---- TMA, mbarriers, wgmma -----------------------------------------------------------------------------------------
 
-Recording::Part& Recorder::on_chip(Recording::Step& step, Recording::Kind kind, const std::byte* begin,
-                                   std::size_t bytes, std::ptrdiff_t source) {
-  const auto offset = static_cast<std::size_t>(begin - worker_->shared);
-  Recording::Part& p = part(step, kind, place_of(offset), source);
-  p.bytes += bytes, add_span(p.spans, offset, offset + bytes);
-  return p;
-}
-
 // What a box has of its tensor in HBM.
 Recorder::Runs Recorder::runs_of(const TensorBox& box) {
   Runs runs;
@@ -438,14 +430,21 @@ void Recorder::tile(Recording::Step& step, Recording::Kind kind, const TensorBox
   if (kind == Recording::Kind::copy || kind == Recording::Kind::landed)
     box.for_each_piece(false, [&](const std::byte* at) { all.push_back(at); });
   std::sort(inside.begin(), inside.end()), std::sort(all.begin(), all.end());
-  for (const std::byte* at : inside) on_chip(step, kind, at, 16, runs.array);
-  if (!inside.empty()) {
-    Recording::Spans& from = on_chip(step, kind, inside[0], 0, runs.array).from;
-    from.insert(from.end(), runs.spans.begin(), runs.spans.end());
-  }
   std::vector<const std::byte*> zeros;
   std::set_difference(all.begin(), all.end(), inside.begin(), inside.end(), std::back_inserter(zeros));
-  for (const std::byte* at : zeros) on_chip(step, kind, at, 16);
+  // A part of its own for each box: so it is known which rows lie where.
+  const auto add = [&](const std::vector<const std::byte*>& pieces, std::ptrdiff_t source,
+                       const Recording::Spans& from) {
+    if (pieces.empty()) return;
+    const std::size_t place = place_of(static_cast<std::size_t>(pieces[0] - worker_->shared));
+    Recording::Part& p = step.parts.emplace_back(
+        Recording::Part{.kind = kind, .place = place, .bytes = 16 * pieces.size(), .source = source, .from = from});
+    for (const std::byte* at : pieces) {
+      const auto offset = static_cast<std::uint64_t>(at - worker_->shared);
+      add_span(p.spans, offset, offset + 16);
+    }
+  };
+  add(inside, runs.array, runs.spans), add(zeros, -1, {});
 }
 
 // What a copy moves in HBM, in a step of the running thread; null: it is not shown step by step.
@@ -547,9 +546,13 @@ void Recorder::product(unsigned w, const Product& product, bool done) {
   if (!wanted() || !detailed_) return;
   if (!segment().step.values.empty()) meets(w);  // all its lanes have come to the product
   Segment& in = segment();
+  const auto kind = done ? Recording::Kind::multiplied : Recording::Kind::product;
   for (const auto* chunks : {&product.a_chunks, &product.b_chunks})
-    for (const std::byte* at : *chunks)
-      on_chip(in.step, done ? Recording::Kind::multiplied : Recording::Kind::product, at, 16);
+    for (const std::byte* at : *chunks) {
+      const auto offset = static_cast<std::size_t>(at - worker_->shared);
+      Recording::Part& p = part(in.step, kind, place_of(offset));
+      p.bytes += 16, add_span(p.spans, offset, offset + 16);
+    }
   if (done) return;
   std::vector<Recording::Wgmma>& all = in.step.wgmma;
   if (all.empty() || all.back().columns != product.of.columns) all.push_back({0, product.of.columns});

@@ -111,8 +111,6 @@ class Recorder {
   Runs runs_of(const TensorBox& box);
   void tile(Recording::Step& step, Recording::Kind kind, const TensorBox& box);
   Segment* traffic(const TensorBox& box, bool writes);
-  Recording::Part& on_chip(Recording::Step& step, Recording::Kind kind, const std::byte* begin, std::size_t bytes,
-                           std::ptrdiff_t source = -1);
   bool full() const { return steps_ >= kMostSteps; }
   Recording::Step& step(int warp);
   bool may_follow(const Recording::Step& step) const;
