@@ -157,7 +157,6 @@ drive book 390 <<'END'
   go(rec.steps.length);
   is("none is at the end", !document.querySelector("#chip .flight") && state.flight === 0);
   pick("phase", "15-warp-specialised");
-  pick("causal", "none");
   const until = (what, f) => {
     do go(at + 1); while (at < rec.steps.length && !f(rec.steps[at - 1]));
     is(what, f(rec.steps[at - 1]));
@@ -168,10 +167,10 @@ drive book 390 <<'END'
   shown("say", "expects 16,384 bytes at Q_full; lets TMA copy Q rows 0–127 into Q");
   shown("mbarriers", "Q_full: 1 of 1 arrivals, 16,384 bytes to come");
   until("a stage is full", s => s.w < 0 && (s.p || []).some(p => rec.chips[0][p[1]].name === "K"));
-  shown("say", "TMA has brought K rows 128–159, zeros into K: K_full[0] is complete");
+  shown("say", "TMA has brought K rows 256–287, zeros into K: K_full[0] is complete");
   shown("mbarriers", "K_full[0]: phase 1 complete");
   until("a product", s => (s.p || []).some(p => p[0] === PRODUCT));
-  shown("say", "begins 4 × wgmma m64n64k16, out of Q, K");
+  shown("say", "begins 4 × wgmma m64n128k16, out of Q, K");
   shown("warps", "warpgroup 0 · multiplies · works on rows 0–63 of Q · wgmma under way");
   shown("warps", "warpgroup 2 · warp 8 loads Q, K, V");
   until("its end", s => (s.p || []).some(p => p[0] === MULTIPLIED));
@@ -187,7 +186,8 @@ drive book 390 <<'END'
   until("the first Q tile", () => q().includes("rows 0–63 of Q"));
   until("O leaves", s => (s.p || []).some(p => p[0] === STORE));
   shown("say", "lets TMA store O into O rows 0–63");
-  until("the next Q tile", () => q().includes("rows 128–159 of Q"));
+  until("the next Q tile", () => q().includes("rows 256–287 of Q"));
+  is("in the same block", state.block === 0);
   go(rec.steps.length);
   is("nothing is in flight at the end", !document.querySelector("#chip .flight") && state.flight === 0);
   fits();

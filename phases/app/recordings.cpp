@@ -55,14 +55,14 @@ int main(int count, char** words) {
       if (can.tiles)
         blocks = can.kernel ? std::vector<Blocks>(can.blocks.begin(), can.blocks.end())
                             : std::vector<Blocks>{{32, 16}, {16, 32}};
-      if (can.tensor_maps) {  // larger blocks: one of them, and enough rows for two Q tiles of 128
-        std::erase_if(blocks, [&](Blocks b) { return b.Bc != 64 || !has_blocks(can, 64, b); });
-        lengths = {160};
+      if (can.tensor_maps) {  // larger blocks: one of them, and rows for three Q tiles of 128
+        std::erase_if(blocks, [&](Blocks b) { return b.Bc != 128 || !has_blocks(can, 64, b); });
+        lengths = {288};
       }
       for (const std::int64_t N : lengths)
         for (const Blocks b : blocks)
           for (const Causal causal : {Causal::None, Causal::TopLeft})
-            if (causal == Causal::None || can.causal) record(*phase, N, b, causal, all);
+            if (causal == Causal::None || (can.causal && !can.tensor_maps)) record(*phase, N, b, causal, all);
     }
     write_file(words[1], player_page(all));
   } catch (const Error& e) {
