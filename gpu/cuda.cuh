@@ -150,8 +150,8 @@ __device__ __forceinline__ S& shared() {
 
 // Begins a named region of the warp in the simulator's trace; nothing here.
 __device__ __forceinline__ void trace_mark(const char*, long = 0) {}
-// Shows a number in the recording of the simulator; nothing here.
-__device__ __forceinline__ void trace_value(const char*, long, float) {}
+// Shows a number in the recording of the simulator; nothing here: the machine code is as without it.
+#define trace_value(name, row, value) static_cast<void>(sizeof(name) + sizeof(row) + sizeof(value))
 #endif
 
 }  // namespace flash::inline on_gpu

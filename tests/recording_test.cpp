@@ -5,9 +5,11 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <utility>
 
 #include "phases/common/example.hpp"
 #include "phases/common/phase.hpp"
@@ -30,7 +32,10 @@ Recorded record_as(const Phase& phase, std::int64_t N, Causal causal, MachineOpt
   const std::int64_t D = phase.features.tensor_cores ? 64 : 32;
   Rounded<T> inputs(random_example(N, D));
   Options options{.causal = causal};
-  if (phase.features.kernel) options.block_q = phase.features.blocks[phase.features.blocks.size() - 1].Br;
+  if (phase.features.tensor_maps) options.block_k = 64;
+  for (const Blocks b : phase.features.blocks)  // the last ones that there are
+    if (has_blocks(phase.features, static_cast<int>(D), b) && (!options.block_k || b.Bc == options.block_k))
+      options.block_q = b.Br;
   Recorded r;
   if (wanted) machine.recording = &r.recording;
   auto p = inputs.problem(options);
@@ -67,6 +72,23 @@ std::uint64_t sum(const Recording& r, Kind kind) {
   return total;
 }
 
+// So many rows that there are several Q tiles, and more K/V tiles than stages where there are few.
+std::int64_t rows_of(const Phase& phase) {
+  return phase.features.tensor_maps ? 150 : 41;
+}
+
+std::vector<int> warps_of(const Recording::Step& step) {
+  std::vector<int> warps(step.also);
+  if (step.warp >= 0) warps.push_back(step.warp);
+  return warps;
+}
+
+// Blocks that draw their Q tiles: which one draws which is the schedule's affair.
+bool draws(const Recording& r) {
+  const auto& chip = r.launches[0].chip;
+  return std::any_of(chip.begin(), chip.end(), [](const Recording::Place& place) { return place.name == "work"; });
+}
+
 // The last number of this name that each row showed.
 std::map<long, float> last(const Recording& r, const char* name) {
   std::map<long, float> all;
@@ -78,13 +100,13 @@ std::map<long, float> last(const Recording& r, const char* name) {
 
 }  // namespace
 
-// Of phases that copy by TMA nothing is recorded yet.
 TEST_CASE("every phase: at the last step the bytes are the ledger's, and the result is that of an ordinary run") {
   for (const Phase* phase : all_phases())
     for (const Causal causal : {Causal::None, Causal::TopLeft}) {
-      if ((causal != Causal::None && !phase->features.causal) || phase->features.tensor_maps) continue;
+      if (causal != Causal::None && !phase->features.causal) continue;
       CAPTURE(phase->features.phase);
-      const Recorded r = record(*phase, 41, causal), plain = record(*phase, 41, causal, {}, false);
+      const std::int64_t N = rows_of(*phase);
+      const Recorded r = record(*phase, N, causal), plain = record(*phase, N, causal, {}, false);
       CHECK(bytes(r.recording) == bytes(r.run.ledger.arrays));
       CHECK(r.run.ledger == plain.run.ledger);
       CHECK(r.recording.ledger.arrays == r.run.ledger.arrays);
@@ -94,29 +116,32 @@ TEST_CASE("every phase: at the last step the bytes are the ledger's, and the res
       std::uint64_t barriers = 0;
       std::map<int, bool> waits;
       for (const Recording::Step& step : r.recording.steps) {
-        if (step.warp >= 0) waits[step.warp] = !step.waits.empty() || step.ended;
+        for (const int warp : warps_of(step)) waits[warp] = !step.waits.empty() || step.ended;
         if (!step.released) continue;
         ++barriers;
         for (const auto& [warp, waiting] : waits) CHECK(waiting);
       }
       CHECK(barriers == r.run.ledger.barriers);
       CHECK(sum(r.recording, Kind::copy) == sum(r.recording, Kind::landed));
+      CHECK(sum(r.recording, Kind::store) == sum(r.recording, Kind::stored));
+      CHECK(sum(r.recording, Kind::product) == r.run.ledger.wgmma_shared_bytes);
+      CHECK(sum(r.recording, Kind::multiplied) == r.run.ledger.wgmma_shared_bytes);
     }
 }
 
 TEST_CASE("the numbers that a kernel shows are those of its result: LSE = m + log l") {
   int tried = 0;
   for (const Phase* phase : all_phases()) {
-    if (!phase->features.lse || phase->features.tensor_maps) continue;
+    if (!phase->features.lse) continue;
     CAPTURE(phase->features.phase);
-    const std::int64_t N = phase->features.tiles ? 40 : 20;
+    const std::int64_t N = phase->features.tensor_maps ? 150 : phase->features.tiles ? 40 : 20;
     const Recorded r = record(*phase, N);
     const auto m = last(r.recording, "m"), l = last(r.recording, "l");
     if (m.empty()) continue;  // 01 has no state
     for (long row = 0; row < N; ++row) {
       REQUIRE(m.contains(row));
       REQUIRE(l.contains(row));
-      // m in base 2 in kernels; phase 13 keeps the maximum of S itself.
+      // m in base 2 in kernels; from phase 13 on they keep the maximum of S itself.
       const double natural = phase->features.kernel ? 0.6931471805599453 * m.at(row) : m.at(row);
       const double scaled = static_cast<double>(m.at(row)) / 8;  // 1/√64
       const double lse = r.lse[static_cast<std::size_t>(row)], rest = std::log(static_cast<double>(l.at(row)));
@@ -124,37 +149,148 @@ TEST_CASE("the numbers that a kernel shows are those of its result: LSE = m + lo
       ++tried;
     }
   }
-  CHECK(tried >= 20 + 40 * 6);
+  CHECK(tried >= 20 + 40 * 6 + 150 * 6);
 }
 
 TEST_CASE("each warp's steps are the same under every schedule") {
   for (const Phase* phase : all_phases()) {
-    if (!phase->features.kernel || phase->features.tensor_maps) continue;
+    if (!phase->features.kernel) continue;
     CAPTURE(phase->features.phase);
-    std::vector<std::map<std::pair<std::uint64_t, int>, std::string>> seen;
-    for (const Order order : {Order::forward, Order::reverse, Order::random}) {
-      const Recorded r = record(*phase, 64, Causal::None, {.order = order, .seed = 3});
+    const std::int64_t N = !phase->features.tensor_maps ? 64 : draws(record(*phase, 16).recording) ? 128 : 150;
+    std::vector<std::map<std::pair<std::uint64_t, std::string>, std::string>> seen;
+    for (const MachineOptions& machine :
+         {MachineOptions{.order = Order::forward},
+          MachineOptions{.order = Order::reverse, .completion = Completion::eager},
+          MachineOptions{.order = Order::random, .seed = 3, .completion = Completion::random}}) {
+      const Recorded r = record(*phase, N, Causal::None, machine);
       seen.emplace_back();
       for (Recording::Step step : r.recording.steps) {
         Recording one;
+        std::vector<std::string> all;  // whose step it is
+        for (const int warp : warps_of(step)) all.push_back(std::to_string(warp));
+        // TMA's steps: in which order barriers complete is the schedule's affair, too.
+        if (all.empty())
+          all = {step.released ? "all" : r.recording.launches[0].mbarriers[step.arrivals[0].mbarrier].name};
+        step.warp = 0, step.also.clear();
         step.requests.clear();  // of equally slow ones the first is shown
         // In which order the arrays came into being, and the parts of a step, is the schedule's affair.
         one.arrays = r.recording.arrays;
-        std::string text;
-        for (const Recording::Part& part : step.parts) {
+        std::vector<std::string> parts;
+        for (Recording::Part part : step.parts) {
+          std::string names;
+          if (part.kind == Kind::read || part.kind == Kind::write)
+            names = one.arrays[std::exchange(part.place, 0)].name;
+          if (part.source >= 0) names += " " + one.arrays[static_cast<std::size_t>(std::exchange(part.source, 0))].name;
           one.steps = {{.parts = {part}}};
-          const std::string source = part.source < 0 ? "" : one.arrays[static_cast<std::size_t>(part.source)].name;
-          text += std::to_string(part.place) + source + to_json(one).substr(to_json(one).find("\"steps\"")) + "\n";
+          parts.push_back(names + to_json(one).substr(to_json(one).find("\"steps\"")) + "\n");
         }
+        std::sort(parts.begin(), parts.end());
+        std::string text;
+        for (const std::string& part : parts) text += part;
         step.parts.clear();
         one.steps = {step};
         text += to_json(one).substr(to_json(one).find("\"steps\""));
-        seen.back()[{step.block, step.warp}] += text;
+        for (const std::string& who : all) seen.back()[{step.block, who}] += text;
       }
     }
     CHECK(seen[0] == seen[1]);
     CHECK(seen[0] == seen[2]);
   }
+}
+
+TEST_CASE("a step follows those that it has waited for: arrivals and copies at mbarriers, wgmma, stores") {
+  for (const Phase* phase : all_phases()) {
+    if (!phase->features.tensor_maps) continue;
+    CAPTURE(phase->features.phase);
+    for (const MachineOptions& machine :
+         {MachineOptions{.order = Order::reverse},
+          MachineOptions{.order = Order::random, .seed = 7, .completion = Completion::random}}) {
+      const Recording r = record(*phase, 280, Causal::TopLeft, machine).recording;  // three Q tiles
+      struct Barrier {
+        unsigned missing;
+        std::int64_t bytes = 0;
+        std::uint64_t complete = 0;
+      };
+      std::vector<Barrier> barriers;
+      std::uint64_t block = ~std::uint64_t{0}, waits = 0;
+      std::map<std::pair<Kind, std::size_t>, std::int64_t> under_way;  // bytes
+      for (const Recording::Step& step : r.steps) {
+        if (std::exchange(block, step.block) != step.block) {
+          barriers.clear();
+          for (const Recording::Mbarrier& m : r.launches[0].mbarriers) barriers.push_back({m.arrivals});
+        }
+        for (const Recording::Waited& wait : step.waited) {
+          CHECK(barriers[wait.mbarrier].complete >= wait.phases);
+          ++waits;
+        }
+        for (const Recording::Arrival& a : step.arrivals) {
+          Barrier& barrier = barriers[a.mbarrier];
+          CHECK(a.count <= barrier.missing);
+          barrier.missing -= a.count, barrier.bytes += a.expected - a.come;
+          if (barrier.missing > 0 || barrier.bytes != 0) continue;
+          barrier.missing = r.launches[0].mbarriers[a.mbarrier].arrivals, ++barrier.complete;
+        }
+        for (const Recording::Part& part : step.parts)
+          for (const auto& [begins, ends] :
+               {std::pair{Kind::copy, Kind::landed}, {Kind::product, Kind::multiplied}, {Kind::store, Kind::stored}}) {
+            if (part.kind != begins && part.kind != ends) continue;
+            std::int64_t& bytes = under_way[{begins, part.place}];
+            bytes += (part.kind == begins ? 1 : -1) * static_cast<std::int64_t>(part.bytes);
+            CHECK(bytes >= 0);
+          }
+      }
+      for (const auto& [what, bytes] : under_way) CHECK(bytes == 0);
+      CHECK(waits > 20);
+    }
+  }
+}
+
+TEST_CASE("TMA and wgmma: which rows are in which stage, who loads, who multiplies") {
+  const Recorded of_15 = record(find_phase("15"), 150);
+  const Recording& r = of_15.recording;
+  const auto name = [&](const Recording::Part& part) { return r.launches[0].chip[part.place].name; };
+  // The producer's first lane loads K's last tile, rows 128 to 149 and zeros, into the first stage.
+  const auto copies = [&](const Recording::Step& step) {
+    return !step.parts.empty() && step.parts.back().kind == Kind::copy && name(step.parts.back()) == "K";
+  };
+  const auto first = std::find_if(r.steps.begin(), r.steps.end(), copies);
+  REQUIRE(first != r.steps.end());
+  CHECK(first->warp == 8);
+  const std::uint64_t row = 64 * sizeof(half), at = r.launches[0].chip[first->parts[1].place].at;
+  REQUIRE(first->parts.size() == 3);  // read, copy, zeros
+  REQUIRE(first->parts[0].spans.size() == 1);
+  CHECK(first->parts[0].kind == Kind::read);
+  CHECK(first->parts[0].spans[0].first == 128 * row);
+  CHECK(first->parts[0].spans[0].end == 150 * row);
+  REQUIRE(first->parts[1].spans.size() == 1);
+  CHECK(first->parts[1].spans[0].first == at);
+  CHECK(first->parts[1].spans[0].end == at + 22 * row);
+  CHECK(first->parts[2].source == -1);
+  CHECK(first->parts[2].spans[0].end == at + 64 * row);
+  REQUIRE(first->arrivals.size() == 1);
+  CHECK(r.launches[0].mbarriers[first->arrivals[0].mbarrier].name == "K_full[0]");
+  CHECK(first->arrivals[0].expected == 64 * static_cast<std::int64_t>(row));
+  // Each product is one of warps 0 to 7, the first of a warpgroup; it reads K, or V, and of S = QKᵀ Q, too.
+  std::map<std::string, unsigned> products;
+  for (const Recording::Step& step : r.steps)
+    for (const Recording::Part& part : step.parts) {
+      if (part.kind != Kind::product) continue;
+      CHECK((step.warp == 0 || step.warp == 4));
+      products[name(part)] += step.wgmma[0].count;
+      CHECK(step.wgmma[0].columns == 64);
+    }
+  // Two blocks, in each two warpgroups, three tiles of four times 16 columns (of 16 keys).
+  CHECK(products == std::map<std::string, unsigned>{{"Q", 48}, {"K", 48}, {"V", 48}});
+}
+
+TEST_CASE("O on its way out: stmatrix writes the tile, TMA reads it, rows beyond the end stay") {
+  const Recording r = record(find_phase("17"), 150).recording;
+  std::uint64_t written = 0;
+  for (const Recording::Step& step : r.steps)
+    for (const Recording::Part& part : step.parts)
+      if (part.kind == Kind::chip_write && r.launches[0].chip[part.place].name == "O") written += part.bytes;
+  CHECK(written == 2 * 128 * 64 * sizeof(half));  // two Q tiles
+  CHECK(sum(r, Kind::store) == 150 * 64 * sizeof(half));
 }
 
 TEST_CASE("banks: without a swizzle requests are in conflict, with one none is") {

@@ -188,6 +188,7 @@ __device__ inline void finish_rows(const Rows& rows, float (&factor)[2], float* 
   const float sums[2] = {row_sum(rows.l[0]), row_sum(rows.l[1])};
   const float l = r == 0 ? sums[0] : sums[1], m = r == 0 ? rows.m[0] : rows.m[1];
   const float inverse = l == 0 ? 0.0f : 1 / l;
+  trace_value("l", row + 8 * r, l);
   factor[0] = __shfl_sync(0xffffffffu, inverse, lane - t), factor[1] = __shfl_sync(0xffffffffu, inverse, lane - t + 1);
   if (LSE && t < 2 && row + 8 * r < Sq) LSE[row + 8 * r] = fmaf(m * c, 0.693147181f, logf(l));
 }
@@ -266,6 +267,8 @@ __global__ void __launch_bounds__(Br * 2, 1)
     wgmma_wait<0>(s);
     if (tile >= masked) hide(s, {seen[0] - tile * Bc, seen[1] - tile * Bc}, sign);
     softmax(s, rows, alpha, c);
+    trace_value("m", row, rows.m[0]), trace_value("alpha", row, alpha[0]);
+    trace_value("m", row + 8, rows.m[1]), trace_value("alpha", row + 8, alpha[1]);
     rescale(o, alpha);
     unsigned p[Bc / 16][4];
     round_p<T, Bc>(p, s);

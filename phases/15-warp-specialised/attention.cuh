@@ -101,6 +101,8 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
     if (lane == 0) mbarrier_arrive(&tiles.K_empty[K.stage]);
     if (tile >= masked) hide(s, {seen[0] - tile * Bc, seen[1] - tile * Bc}, sign);
     softmax(s, rows, alpha, c);
+    trace_value("m", row, rows.m[0]), trace_value("alpha", row, alpha[0]);
+    trace_value("m", row + 8, rows.m[1]), trace_value("alpha", row + 8, alpha[1]);
     rescale(o, alpha);
     unsigned p[Bc / 16][4];
     round_p<T, Bc>(p, s);

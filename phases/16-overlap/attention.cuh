@@ -96,6 +96,8 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
   const auto probabilities = [&](int tile) {
     if (tile >= masked) hide(s, {seen[0] - tile * Bc, seen[1] - tile * Bc}, sign);
     softmax(s, rows, alpha, c);
+    trace_value("m", row, rows.m[0]), trace_value("alpha", row, alpha[0]);
+    trace_value("m", row + 8, rows.m[1]), trace_value("alpha", row + 8, alpha[1]);
   };
   if (range.seen > 0) {
     mbarrier_wait(&tiles.Q_full, 0);

@@ -202,6 +202,9 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
   const auto probabilities = [&](auto may_be_masked, int tile) {
     if (may_be_masked && tile >= masked) hide(s, {seen[0] - tile * Bc, seen[1] - tile * Bc}, sign);
     integer_softmax(s, rows, alpha, c, [] {});
+    const int row = work.q_tile * Br + my_row;
+    trace_value("m", row, rows.m[0]), trace_value("alpha", row, alpha[0]);
+    trace_value("m", row + 8, rows.m[1]), trace_value("alpha", row + 8, alpha[1]);
   };
   // Of a Q tile's first K/V tile, whose S is there: nothing has been summed yet.
   const auto first_probabilities = [&] {

@@ -47,16 +47,22 @@ int main(int count, char** words) {
   try {
     for (const Phase* phase : all_phases()) {
       const Features& can = phase->features;
-      if ((can.kernel && !available(can, Where::Checked)) || can.tensor_maps) continue;  // TMA is not recorded
+      if (can.kernel && !available(can, Where::Checked)) continue;
       // Without tiles a row is a step of its own: few rows.
       std::vector<Blocks> blocks = {{0, 0}};
+      std::vector<std::int64_t> lengths = {16, 20};
+      if (can.tiles) lengths = {64, 80};
       if (can.tiles)
         blocks = can.kernel ? std::vector<Blocks>(can.blocks.begin(), can.blocks.end())
                             : std::vector<Blocks>{{32, 16}, {16, 32}};
-      for (const std::int64_t N : can.tiles ? std::vector<std::int64_t>{64, 80} : std::vector<std::int64_t>{16, 20})
+      if (can.tensor_maps) {  // larger blocks: one of them, and rows for three Q tiles of 128
+        std::erase_if(blocks, [&](Blocks b) { return b.Bc != 128 || !has_blocks(can, 64, b); });
+        lengths = {288};
+      }
+      for (const std::int64_t N : lengths)
         for (const Blocks b : blocks)
           for (const Causal causal : {Causal::None, Causal::TopLeft})
-            if (causal == Causal::None || can.causal) record(*phase, N, b, causal, all);
+            if (causal == Causal::None || (can.causal && !can.tensor_maps)) record(*phase, N, b, causal, all);
     }
     write_file(words[1], player_page(all));
   } catch (const Error& e) {

@@ -130,9 +130,6 @@ int run_typed(const Phase* named, const Arguments& args, NpyType type, const Npy
   if (options.recording && phase.features.kernel && where != Where::Checked)
     refuse("--player", std::string("of machine ") + name(where), "one of machine checked, which sees each access",
            "add --machine checked");
-  if (options.recording && phase.features.tensor_maps)
-    refuse("--player", std::string("of phase ") + phase.features.phase, "one of a phase without TMA",
-           "choose a phase before it: ./flash help");
   validate(p, phase.features);
   if (p.lse) {
     lse.resize(static_cast<std::size_t>(p.B() * p.H() * p.Sq()) + 1);  // + 1: never a null pointer

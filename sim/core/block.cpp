@@ -228,7 +228,10 @@ void Worker::fiber_main() {
   ++worker->ended_;
   worker->yields_without_progress_ = 0;
   if (worker->observer) worker->observer->thread_ends();
-  if ((warp.ended | warp.at_barrier) == warp.exists) worker->met(thread.warp);
+  if ((warp.ended | warp.at_barrier) == warp.exists)
+    worker->met(thread.warp);
+  else if (worker->recorder)
+    worker->recorder->goes_on(thread.warp);
   if (worker->waiting_ > 0 && worker->waiting_ + worker->ended_ == worker->threads.size()) worker->complete_barrier();
   worker->run_next(true);
 }
@@ -310,7 +313,8 @@ void Worker::met(unsigned w) {
   if (!recorder) return;
   const Warp& warp = warps[w];
   if (warp.at_barrier)
-    recorder->arrives(w, threads[w * kWarpSize + static_cast<unsigned>(std::countr_zero(warp.at_barrier))].site);
+    recorder->arrives(w,
+                      site_of(threads[w * kWarpSize + static_cast<unsigned>(std::countr_zero(warp.at_barrier))].site));
   else
     recorder->ends(w);
 }

@@ -1,5 +1,5 @@
 // members.hpp: the members of a struct: names, places, shapes. C++20 has no question for them, but it can bind to them
-// and print where a pointer leads that is a template's argument: "&never<S>.value.S::K". Up to eight members, or none.
+// and print where a pointer leads that is a template's argument: "&never<S>.value.S::K". Up to 16 members, or none.
 // None of a struct with a union either: if it is anonymous, nothing can bind to it.
 // Use: members_of<S>() goes with shared memory: shared<S>() passes it on, the recording shows it.
 #pragma once
@@ -14,7 +14,7 @@ struct Member {
   const char* pretty;  // "... [with auto p = (& … ::K)]"
   std::size_t at, bytes, element_bytes, columns;
 };
-constexpr std::size_t kMostMembers = 8;
+constexpr std::size_t kMostMembers = 16;
 using Members = std::size_t (*)(Member* out);  // writes that many at most, returns how many
 
 template <class S>
@@ -39,19 +39,39 @@ struct ToUnion {
 template <class S>
 consteval bool has_union() {
   // clang-format off
-  return requires { S{ToUnion()}; } || requires { S{{}, ToUnion()}; } || requires { S{{}, {}, ToUnion()}; } ||
-         requires { S{{}, {}, {}, ToUnion()}; } || requires { S{{}, {}, {}, {}, ToUnion()}; } ||
-         requires { S{{}, {}, {}, {}, {}, ToUnion()}; } || requires { S{{}, {}, {}, {}, {}, {}, ToUnion()}; } ||
-         requires { S{{}, {}, {}, {}, {}, {}, {}, ToUnion()}; };
+  return requires { S{ToUnion()}; } ||
+         requires { S{{}, ToUnion()}; } ||
+         requires { S{{}, {}, ToUnion()}; } ||
+         requires { S{{}, {}, {}, ToUnion()}; } ||
+         requires { S{{}, {}, {}, {}, ToUnion()}; } ||
+         requires { S{{}, {}, {}, {}, {}, ToUnion()}; } ||
+         requires { S{{}, {}, {}, {}, {}, {}, ToUnion()}; } ||
+         requires { S{{}, {}, {}, {}, {}, {}, {}, ToUnion()}; } ||
+         requires { S{{}, {}, {}, {}, {}, {}, {}, {}, ToUnion()}; } ||
+         requires { S{{}, {}, {}, {}, {}, {}, {}, {}, {}, ToUnion()}; } ||
+         requires { S{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, ToUnion()}; } ||
+         requires { S{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, ToUnion()}; } ||
+         requires { S{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, ToUnion()}; } ||
+         requires { S{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, ToUnion()}; } ||
+         requires { S{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, ToUnion()}; } ||
+         requires { S{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, ToUnion()}; };
   // clang-format on
 }
 
 template <class S>
 consteval std::size_t member_count() {
-  if constexpr (!std::is_aggregate_v<S> || !std::is_class_v<S> || requires { S{{}, {}, {}, {}, {}, {}, {}, {}, {}}; })
-    return 0;
   // clang-format off
+  if constexpr (!std::is_aggregate_v<S> || !std::is_class_v<S>) return 0;
+  else if constexpr (requires { S{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}}; }) return 0;
   else if constexpr (has_union<S>()) return 0;
+  else if constexpr (requires { S{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}}; }) return 16;
+  else if constexpr (requires { S{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}}; }) return 15;
+  else if constexpr (requires { S{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}}; }) return 14;
+  else if constexpr (requires { S{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}}; }) return 13;
+  else if constexpr (requires { S{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}}; }) return 12;
+  else if constexpr (requires { S{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}}; }) return 11;
+  else if constexpr (requires { S{{}, {}, {}, {}, {}, {}, {}, {}, {}, {}}; }) return 10;
+  else if constexpr (requires { S{{}, {}, {}, {}, {}, {}, {}, {}, {}}; }) return 9;
   else if constexpr (requires { S{{}, {}, {}, {}, {}, {}, {}, {}}; }) return 8;
   else if constexpr (requires { S{{}, {}, {}, {}, {}, {}, {}}; }) return 7;
   else if constexpr (requires { S{{}, {}, {}, {}, {}, {}}; }) return 6;
@@ -70,15 +90,25 @@ constexpr auto member_pointers(const S& s) {
   constexpr std::size_t n = member_count<S>();
   const auto pointers = [](const auto&... member) { return std::make_tuple(&member...); };
   // clang-format off
-  if constexpr (n == 1) { auto& [a] = s; return pointers(a); }
-  else if constexpr (n == 2) { auto& [a, b] = s; return pointers(a, b); }
-  else if constexpr (n == 3) { auto& [a, b, c] = s; return pointers(a, b, c); }
-  else if constexpr (n == 4) { auto& [a, b, c, d] = s; return pointers(a, b, c, d); }
-  else if constexpr (n == 5) { auto& [a, b, c, d, e] = s; return pointers(a, b, c, d, e); }
-  else if constexpr (n == 6) { auto& [a, b, c, d, e, f] = s; return pointers(a, b, c, d, e, f); }
-  else if constexpr (n == 7) { auto& [a, b, c, d, e, f, g] = s; return pointers(a, b, c, d, e, f, g); }
-  else if constexpr (n == 8) { auto& [a, b, c, d, e, f, g, h] = s; return pointers(a, b, c, d, e, f, g, h); }
+#define FLASH_BIND(count, ...) if constexpr (n == count) { auto& [__VA_ARGS__] = s; return pointers(__VA_ARGS__); }
+  FLASH_BIND(1, a)
+  else FLASH_BIND(2, a, b)
+  else FLASH_BIND(3, a, b, c)
+  else FLASH_BIND(4, a, b, c, d)
+  else FLASH_BIND(5, a, b, c, d, e)
+  else FLASH_BIND(6, a, b, c, d, e, f)
+  else FLASH_BIND(7, a, b, c, d, e, f, g)
+  else FLASH_BIND(8, a, b, c, d, e, f, g, h)
+  else FLASH_BIND(9, a, b, c, d, e, f, g, h, i)
+  else FLASH_BIND(10, a, b, c, d, e, f, g, h, i, j)
+  else FLASH_BIND(11, a, b, c, d, e, f, g, h, i, j, k)
+  else FLASH_BIND(12, a, b, c, d, e, f, g, h, i, j, k, l)
+  else FLASH_BIND(13, a, b, c, d, e, f, g, h, i, j, k, l, m)
+  else FLASH_BIND(14, a, b, c, d, e, f, g, h, i, j, k, l, m, o)
+  else FLASH_BIND(15, a, b, c, d, e, f, g, h, i, j, k, l, m, o, p)
+  else FLASH_BIND(16, a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q)
   else return std::tuple<>();
+#undef FLASH_BIND
   // clang-format on
 }
 

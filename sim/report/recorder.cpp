@@ -7,15 +7,16 @@
 #include <cstring>
 #include <iterator>
 
+#include "sim/core/tensor_map.hpp"
 #include "sim/core/variables.hpp"
+#include "sim/core/warpgroup.hpp"
 
 namespace flash::simt {
 namespace {
 
-constexpr std::size_t kMostSteps = 4000;  // all that follows is one step
-constexpr std::size_t kMostOpen = 24;     // segments of a warp between two meetings
+constexpr std::size_t kMostOpen = 24;  // segments of a warp between two meetings
 
-enum : int { kBegin, kMark, kLoad, kStore, kCompute, kWait, kValue };
+enum : int { kBegin, kMark, kLoad, kStore, kCompute, kWait, kValue, kExpect, kPhase };
 
 // While it lives, accesses are ours, not the kernel's.
 class Outside {
@@ -33,10 +34,19 @@ std::string member_name(const std::string& pretty) {
   return pretty.substr(begin, pretty.find_first_of(")]", begin) - begin);
 }
 
+// Two warps that have come to one barrier, and nothing else.
+bool comes_beside(const Recording::Step& step, const Recording::Step& last) {
+  const auto bare = [](const Recording::Step& s) {
+    return s.warp >= 0 && !s.waits.empty() && s.parts.empty() && s.values.empty() && s.arrivals.empty();
+  };
+  return bare(step) && bare(last) && step.launch == last.launch && step.block == last.block &&
+         step.waits == last.waits && step.label == last.label && step.waited == last.waited;
+}
+
 }  // namespace
 
 Recorder::Recorder(Recording& out, const DeviceMemory& memory, const Launch& launch)
-    : out_(out), memory_(memory), launch_(launch) {
+    : out_(out), memory_(memory), launch_(launch), steps_(out.steps.size()) {
   const auto three = [](dim3 n) { return std::array<unsigned, 3>{n.x, n.y, n.z}; };
   Recording::Launch own{"", three(launch.grid), three(launch.block), launch.shared_bytes};
   if (launch.layout) {
@@ -72,20 +82,26 @@ void Recorder::struct_is(Members members) {
 void Recorder::begin_block(const Worker& worker) {
   worker_ = &worker;
   warps_.assign(worker.warps.size(), {});
+  held_.assign(worker.warps.size() + 1, {});
   loaded_.assign(worker.threads.size(), {});
-  detailed_ = out_.steps.size() < kMostSteps;
+  seen_.assign(out_.launches.back().mbarriers.size(), {});
+  detailed_ = !full();
   if (!detailed_ && wanted()) ++rest().blocks;
 }
 
 // The step of all that is not shown step by step.
 Recording::Step& Recorder::rest() {
-  Recording::Step& last = out_.steps.back();
-  return last.blocks > 0 && last.launch + 1 == out_.launches.size() ? last : step(-1);
+  release(true);
+  Recording::Step* last = &out_.steps.back();
+  if (last->blocks == 0 || last->launch + 1 != out_.launches.size())
+    last = &(step(-1), release(true), out_.steps.back());
+  return *last;
 }
 
 void Recorder::end_block() {
   if (wanted())
     for (unsigned w = 0; w < warps_.size(); ++w) emit(w, warps_[w].open.size());
+  release(true);
   if (!first_) return;
   // The report shows two threads farther apart where there are such, and their remedy holds for the first two as well.
   const RawFinding& now = worker_->findings.all().front();
@@ -104,6 +120,7 @@ void Recorder::found(const RawFinding& raw) {
   for (unsigned w = 0; w < warps_.size(); ++w)
     if (w != noticed) emit(w, warps_[w].open.size());
   if (const OfWarp& of = warps_[noticed]; !of.open.empty()) emit(noticed, of.at[thread % kWarpSize] + 1);
+  release(true);
   first_ = raw;
   Recording::Finding finding{raw.kind, ""};
   for (const FindingSide& side : raw.sides) finding.threads.push_back({side.block, side.thread});
@@ -134,8 +151,11 @@ Recorder::Segment& Recorder::cut(const Key& key) {
     fuse(of);
     return of.open[0];
   }
-  of.open.push_back({key});
-  return of.open[at = of.open.size() - 1];
+  // What others do later, this lane may do as well, after this.
+  ++at;
+  for (unsigned lane = 0; lane < kWarpSize; ++lane)
+    if (lane != worker_->current % kWarpSize && of.at[lane] >= at) ++of.at[lane];
+  return *of.open.insert(of.open.begin() + static_cast<std::ptrdiff_t>(at), Segment{key});
 }
 
 // Where the running lane's access belongs: not to what it did before it showed values.
@@ -155,6 +175,8 @@ void Recorder::fuse(OfWarp& of) {
       to.from.insert(to.from.end(), from.from.begin(), from.from.end());
     }
     all.values.insert(all.values.end(), step.values.begin(), step.values.end());
+    all.arrivals.insert(all.arrivals.end(), step.arrivals.begin(), step.arrivals.end());
+    all.wgmma.insert(all.wgmma.end(), step.wgmma.begin(), step.wgmma.end());
   }
   of.open.resize(1);
   of.at = {};
@@ -168,22 +190,31 @@ Recording::Part& Recorder::part(Recording::Step& step, Recording::Kind kind, std
 }
 
 Recording::Step& Recorder::step(int warp) {
-  Recording::Step& made = out_.steps.emplace_back();
+  ++steps_;
+  const auto w = static_cast<std::size_t>(warp);
+  Recording::Step& made = held_[warp < 0 ? warps_.size() : w].emplace_back();
   made.launch = out_.launches.size() - 1, made.block = worker_->block, made.warp = warp;
-  made.label = warp < 0 ? "" : warps_[static_cast<std::size_t>(warp)].label;
+  if (warp < 0) return made;
+  made.label = warps_[w].label, made.waited = std::exchange(warps_[w].waited, {});
   return made;
 }
 
 // The warp's first segments are complete: each becomes a step.
 void Recorder::emit(unsigned w, std::size_t count) {
   OfWarp& of = warps_[w];
+  Recording::Step* made = nullptr;
   for (std::size_t i = 0; i < count; ++i) {
     Segment segment = std::move(of.open.front());
     of.open.pop_front();
-    const auto& [kind, label, number] = segment.key;
-    if (kind == kMark) of.label = static_cast<const char*>(label) + (" " + std::to_string(number));
-    if (segment.step.parts.empty() && segment.step.values.empty()) continue;
-    if (out_.steps.size() >= kMostSteps) {
+    const auto& [kind, what, number] = segment.key;
+    if (kind == kMark) of.label = static_cast<const char*>(what) + (" " + std::to_string(number));
+    if (kind == kPhase)
+      of.waited.push_back({mbarrier(static_cast<const std::byte*>(what)), static_cast<std::uint64_t>(number)});
+    const Key* const next = of.open.empty() ? nullptr : &of.open.front().key;
+    const bool waits = next && std::get<0>(*next) == kPhase;
+    if (segment.empty() && !waits) continue;
+    if (full()) {
+      made = nullptr;
       Recording::Step& all = rest();
       all.blocks = std::max<std::uint64_t>(all.blocks, 1);  // what is left of this one
       for (const Recording::Part& p : segment.step.parts)
@@ -191,43 +222,110 @@ void Recorder::emit(unsigned w, std::size_t count) {
           part(all, p.kind, p.place).bytes += p.bytes;
       continue;
     }
-    Recording::Step& made = step(static_cast<int>(w));
-    made.parts = std::move(segment.step.parts), made.values = std::move(segment.step.values);
-    made.requests = std::move(segment.step.requests);
+    if (!segment.empty() || !made || !made->waits.empty()) {
+      made = &step(static_cast<int>(w));
+      made->parts = std::move(segment.step.parts), made->values = std::move(segment.step.values);
+      made->requests = std::move(segment.step.requests);
+      made->arrivals = std::move(segment.step.arrivals), made->wgmma = std::move(segment.step.wgmma);
+    }
+    if (waits)
+      made->waits = out_.launches.back().mbarriers[mbarrier(static_cast<const std::byte*>(std::get<1>(*next)))].name;
   }
   for (std::size_t& at : of.at) at -= std::min(at, count);
   if (of.open.empty()) of.fused = false;
 }
 
+// All lanes go on where the one is that has come farthest.
 void Recorder::converged(unsigned w) {
+  if (!wanted() || !detailed_) return;
+  OfWarp& of = warps_[w];
+  of.at.fill(*std::max_element(of.at.begin(), of.at.end()));
+  goes_on(w);
+}
+
+void Recorder::goes_on(unsigned w) {
   if (!wanted() || !detailed_) return;
   const OfWarp& of = warps_[w];
   std::size_t complete = of.open.size();
   for (unsigned m = worker_->warps[w].exists & ~worker_->warps[w].ended; m; m &= m - 1)
     complete = std::min(complete, of.at[static_cast<std::size_t>(std::countr_zero(m))]);
   emit(w, complete);
+  release();
 }
 
-void Recorder::arrives(unsigned w, Site site) {
+void Recorder::meets(unsigned w, const char* waits) {
   if (!wanted() || !detailed_) return;
-  const std::size_t before = out_.steps.size();
+  const std::size_t before = steps_;
   emit(w, warps_[w].open.size());
-  if (before >= kMostSteps) return;
-  if (out_.steps.size() == before) step(static_cast<int>(w));
-  out_.steps.back().waits = site_of(site);
+  if (steps_ > before && !held_[w].empty()) held_[w].back().waits = waits;
+  warps_[w].shown = {};
+  release();
+}
+
+void Recorder::arrives(unsigned w, const std::string& barrier) {
+  if (!wanted() || !detailed_ || full()) return;
+  const std::size_t before = steps_;
+  emit(w, warps_[w].open.size());
+  if (steps_ == before) step(static_cast<int>(w));
+  if (!held_[w].empty()) held_[w].back().waits = barrier;
+  warps_[w].shown = {};
+  release();
 }
 
 void Recorder::ends(unsigned w) {
   if (!wanted() || !detailed_) return;
-  const std::size_t before = out_.steps.size();
+  const std::size_t before = steps_;
+  const bool was_full = full();
   emit(w, warps_[w].open.size());
-  if (before >= kMostSteps) return;
-  if (out_.steps.size() == before) step(static_cast<int>(w));
-  out_.steps.back().ended = true;
+  if (was_full) return;
+  if (steps_ == before) step(static_cast<int>(w));
+  if (!held_[w].empty()) held_[w].back().ended = true;
+  release();
 }
 
 void Recorder::released() {
-  if (wanted() && detailed_ && out_.steps.size() < kMostSteps) step(-1).released = true;
+  if (!wanted() || !detailed_ || full()) return;
+  step(-1).released = true;
+  release();
+}
+
+// ---- in which order ------------------------------------------------------------------------------------------------
+
+// What a step has waited for, and the copies that it says are there, must have been told before.
+bool Recorder::may_follow(const Recording::Step& step) const {
+  for (const Recording::Waited& wait : step.waited)
+    if (seen_[wait.mbarrier].complete < wait.phases) return false;
+  for (const Recording::Arrival& a : step.arrivals)
+    if (seen_[a.mbarrier].begun < a.come) return false;
+  return true;
+}
+
+// The step is told: what it does to mbarriers.
+void Recorder::follows(const Recording::Step& step) {
+  for (Recording::Arrival a : step.arrivals) {
+    Seen& seen = seen_[a.mbarrier];
+    seen.begun += a.begun - a.come, seen.bytes += a.expected - a.come;
+    do {
+      const unsigned now = std::min(a.count, seen.missing);
+      a.count -= now, seen.missing -= now;
+      if (seen.missing > 0 || seen.bytes != 0) break;
+      ++seen.complete, seen.missing = seen.expected;
+    } while (a.count > 0);
+  }
+}
+
+void Recorder::release(bool all) {
+  for (bool any = true; any;) {
+    any = false;
+    for (std::deque<Recording::Step>& steps : held_)
+      for (; !steps.empty() && (all || may_follow(steps.front())); steps.pop_front(), any = true) {
+        follows(steps.front());
+        if (!out_.steps.empty() && comes_beside(steps.front(), out_.steps.back()))
+          out_.steps.back().also.push_back(steps.front().warp);
+        else
+          out_.steps.push_back(std::move(steps.front()));
+      }
+  }
 }
 
 // ---- accesses ------------------------------------------------------------------------------------------------------
@@ -309,6 +407,159 @@ void Recorder::copy(const Copy& copy, bool landed) {
     last_ = {true, place, {offset, offset + copy.bytes}};
   }
 }
+
+// ---- TMA, mbarriers, wgmma -----------------------------------------------------------------------------------------
+
+// What a box has of its tensor in HBM.
+Recorder::Runs Recorder::runs_of(const TensorBox& box) {
+  Runs runs;
+  box.for_each_run([&](const std::byte* begin, std::size_t bytes) {
+    const std::size_t owner = memory_.owner(begin);
+    const auto first = static_cast<std::uint64_t>(begin - memory_.arrays[owner].begin);
+    runs.array = static_cast<std::ptrdiff_t>(array_of(owner)), runs.bytes += bytes;
+    add_span(runs.spans, first, first + bytes);
+  });
+  return runs;
+}
+
+// The tile of a box on chip: what is of the tensor, and, of a load, the zeros beside it.
+void Recorder::tile(Recording::Step& step, Recording::Kind kind, const TensorBox& box) {
+  const Runs runs = runs_of(box);
+  std::vector<const std::byte*> inside, all;
+  box.for_each_piece(true, [&](const std::byte* at) { inside.push_back(at); });
+  if (kind == Recording::Kind::copy || kind == Recording::Kind::landed)
+    box.for_each_piece(false, [&](const std::byte* at) { all.push_back(at); });
+  std::sort(inside.begin(), inside.end()), std::sort(all.begin(), all.end());
+  std::vector<const std::byte*> zeros;
+  std::set_difference(all.begin(), all.end(), inside.begin(), inside.end(), std::back_inserter(zeros));
+  // A part of its own for each box: so it is known which rows lie where.
+  const auto add = [&](const std::vector<const std::byte*>& pieces, std::ptrdiff_t source,
+                       const Recording::Spans& from) {
+    if (pieces.empty()) return;
+    const std::size_t place = place_of(static_cast<std::size_t>(pieces[0] - worker_->shared));
+    Recording::Part& p = step.parts.emplace_back(
+        Recording::Part{.kind = kind, .place = place, .bytes = 16 * pieces.size(), .source = source, .from = from});
+    for (const std::byte* at : pieces) {
+      const auto offset = static_cast<std::uint64_t>(at - worker_->shared);
+      add_span(p.spans, offset, offset + 16);
+    }
+  };
+  add(inside, runs.array, runs.spans), add(zeros, -1, {});
+}
+
+// What a copy moves in HBM, in a step of the running thread; null: it is not shown step by step.
+Recorder::Segment* Recorder::traffic(const TensorBox& box, bool writes) {
+  const Runs runs = runs_of(box);
+  const auto kind = writes ? Recording::Kind::write : Recording::Kind::read;
+  const auto array = static_cast<std::size_t>(runs.array);
+  if (!detailed_) {
+    if (runs.bytes > 0) part(rest(), kind, array).bytes += runs.bytes;
+    return nullptr;
+  }
+  const auto offset = static_cast<std::size_t>(box.tile() - worker_->shared);
+  last_ = {true, place_of(offset), {offset, offset + box.bytes()}};
+  Segment* in = &after_values();
+  if (runs.bytes == 0) return in;
+  if (in->array >= 0 && in->array != runs.array) in = &cut({writes ? kStore : kLoad, nullptr, runs.array});
+  in->array = runs.array;
+  Recording::Part& p = part(in->step, kind, array);
+  p.bytes += runs.bytes, p.spans.insert(p.spans.end(), runs.spans.begin(), runs.spans.end());
+  return in;
+}
+
+void Recorder::load(const TensorBox& box, const std::byte* at) {
+  if (!wanted()) return;
+  Segment* const in = traffic(box, false);
+  if (!in) return;
+  tile(in->step, Recording::Kind::copy, box);
+  arrival(in->step, at).begun += static_cast<std::int64_t>(box.bytes());
+}
+
+void Recorder::store(const TensorBox& box, bool was_read) {
+  if (!wanted()) return;
+  if (!was_read) {
+    if (Segment* const in = traffic(box, true)) tile(in->step, Recording::Kind::store, box);
+  } else if (detailed_) {
+    tile(cut({kWait, nullptr, 0}).step, Recording::Kind::stored, box);
+  }
+}
+
+void Recorder::makes(const std::byte* at, unsigned arrivals) {
+  if (!wanted() || !detailed_) return;
+  const auto offset = static_cast<std::size_t>(at - worker_->shared);
+  const std::size_t number = place_of(offset);
+  const Recording::Place& place = out_.launches.back().chip[number];
+  const std::string name =
+      place.name + (place.bytes > 8 ? "[" + std::to_string((offset - place.at) / 8) + "]" : std::string());
+  std::vector<Recording::Mbarrier>& known = out_.launches.back().mbarriers;
+  const auto same = std::find_if(known.begin(), known.end(), [&](const auto& m) { return m.name == name; });
+  const auto m = static_cast<std::size_t>(same - known.begin());
+  if (same == known.end()) known.push_back({name, arrivals});
+  seen_.resize(known.size());
+  seen_[m] = {at, arrivals, arrivals};
+}
+
+std::size_t Recorder::mbarrier(const std::byte* at) const {
+  const auto known = std::find_if(seen_.begin(), seen_.end(), [&](const Seen& seen) { return seen.at == at; });
+  return static_cast<std::size_t>(known - seen_.begin());
+}
+
+Recording::Arrival& Recorder::arrival(Recording::Step& step, const std::byte* at) const {
+  const std::size_t m = mbarrier(at);
+  if (step.arrivals.empty() || step.arrivals.back().mbarrier != m) step.arrivals.push_back({m});
+  return step.arrivals.back();
+}
+
+// An arrival that expects bytes begins a step, which their copies follow.
+void Recorder::arrives_at(const std::byte* at, std::uint64_t phase, bool expects, unsigned bytes) {
+  if (!wanted() || !detailed_) return;
+  Segment* in = &segment();
+  if (expects && !in->empty()) in = &cut({kExpect, at, static_cast<long>(phase)});
+  Recording::Arrival& a = arrival(in->step, at);
+  ++a.count, a.expected += bytes;
+}
+
+void Recorder::waits_for(const std::byte* at, std::uint64_t phases) {
+  if (!wanted() || !detailed_ || phases == 0) return;  // a fresh one: nothing to wait for
+  warps_[worker_->current / kWarpSize].shown[worker_->current % kWarpSize] = false;
+  cut({kPhase, at, static_cast<long>(phases)});
+  goes_on(worker_->current / kWarpSize);
+}
+
+void Recorder::brings(const TensorBox& box, const std::byte* at) {
+  if (!wanted() || !detailed_) return;
+  Recording::Step& brought = seen_[mbarrier(at)].brought;
+  tile(brought, Recording::Kind::landed, box);
+  arrival(brought, at).come += static_cast<std::int64_t>(box.bytes());
+}
+
+void Recorder::completes(const std::byte* at) {
+  if (!wanted() || !detailed_ || full()) return;
+  Recording::Step brought = std::exchange(seen_[mbarrier(at)].brought, {});
+  if (brought.parts.empty()) return;
+  Recording::Step& made = step(-1);
+  made.parts = std::move(brought.parts), made.arrivals = std::move(brought.arrivals);
+  release();
+}
+
+void Recorder::product(unsigned w, const Product& product, bool done) {
+  if (!wanted() || !detailed_) return;
+  if (!segment().step.values.empty()) meets(w);  // all its lanes have come to the product
+  Segment& in = segment();
+  const auto kind = done ? Recording::Kind::multiplied : Recording::Kind::product;
+  for (const auto* chunks : {&product.a_chunks, &product.b_chunks})
+    for (const std::byte* at : *chunks) {
+      const auto offset = static_cast<std::size_t>(at - worker_->shared);
+      Recording::Part& p = part(in.step, kind, place_of(offset));
+      p.bytes += 16, add_span(p.spans, offset, offset + 16);
+    }
+  if (done) return;
+  std::vector<Recording::Wgmma>& all = in.step.wgmma;
+  if (all.empty() || all.back().columns != product.of.columns) all.push_back({0, product.of.columns});
+  ++all.back().count;
+}
+
+// ---- words ---------------------------------------------------------------------------------------------------------
 
 void Recorder::mark(const char* label, long value) {
   if (wanted() && detailed_) cut({kMark, label, value});

@@ -1,10 +1,12 @@
 // recorder.hpp: turns what the checked machine sees of one launch into the steps of a Recording. There is one only
 // where MachineOptions::recording asks for it: the launch then has one worker, and its blocks run one after another.
 // A warp's lanes run one by one here. Each lane's way is cut where its occupation changes (another array, a mark, a
-// wait, a value shown); what the lanes do between the same two cuts is one step of the warp.
+// wait, a value shown); what the lanes do between the same two cuts is one step of the warp. A step is complete later
+// than what it tells of, so steps are held back until all is there that they had to wait for.
 // Use: Machine::run makes it; Worker, Checker and Counters tell it.
 #pragma once
 #include <array>
+#include <cstdint>
 #include <deque>
 #include <optional>
 #include <string>
@@ -21,6 +23,8 @@
 namespace flash::simt {
 
 class Recorder {
+  static constexpr std::size_t kMostSteps = 4000;  // all that follows is one step
+
  public:
   Recorder(Recording& out, const DeviceMemory& memory, const Launch& launch);
   void end_launch(const KernelReport& report);
@@ -33,13 +37,25 @@ class Recorder {
   void global(std::size_t owner, std::size_t offset, unsigned bytes, Access access);
   void chip(std::size_t offset, unsigned bytes, Access access);
   void copy(const Copy& copy, bool landed);
+  void load(const TensorBox& box, const std::byte* mbarrier);  // TMA begins to copy
+  void store(const TensorBox& box, bool was_read);  // the same, back to HBM; the thread knows that the tile was read
+  void arrives_at(const std::byte* mbarrier, std::uint64_t phase, bool expects, unsigned bytes);
+  void waits_for(const std::byte* mbarrier, std::uint64_t phases);  // until so many of them are complete
   void mark(const char* label, long value);
   void value(const char* name, long row, float value);
 
-  void converged(unsigned warp);           // all its lanes are at one place, or have exited
-  void arrives(unsigned warp, Site site);  // all of them that have not exited are at the barrier
-  void ends(unsigned warp);                // all have exited
-  void released();                         // all threads were at the barrier
+  void converged(unsigned warp);  // all its lanes are at one place, or have exited
+  void goes_on(unsigned warp);    // one of them has come to a wait, or has exited
+  // All of them are at an instruction of the warp, which divides steps; what it is that they wait for, if anything.
+  void meets(unsigned warp, const char* waits = "");
+  void arrives(unsigned warp, const std::string& barrier);  // all of them that have not exited are at the barrier
+  void ends(unsigned warp);                                 // all have exited
+  void released();                                          // all threads were at the barrier
+  void makes(const std::byte* mbarrier, unsigned arrivals);
+  void brings(const TensorBox& box, const std::byte* mbarrier);  // a copy by TMA is there
+  void completes(const std::byte* mbarrier);                     // its phase: now others may know of those copies
+  // A product of the warpgroup that begins with this warp is issued, or (`done`) its group has been waited for.
+  void product(unsigned warp, const Product& product, bool done);
   // A finished request of shared memory; lanes without an address take no part.
   void request(unsigned warp, Access access, unsigned bytes, const std::array<std::uintptr_t, kWarpSize>& addresses,
                std::uint64_t wavefronts, std::uint64_t ideal);
@@ -49,6 +65,7 @@ class Recorder {
   struct Segment {                                 // from one cut to the next
     Key key;
     Recording::Step step = {};
+    bool empty() const { return step.parts.empty() && step.values.empty() && step.arrivals.empty(); }
     std::ptrdiff_t array = -1;  // the one in HBM that it reads or writes
     bool computes = false;      // it has read shared memory
   };
@@ -57,11 +74,26 @@ class Recorder {
     std::array<std::size_t, kWarpSize> at{};  // where each lane is
     std::array<bool, kWarpSize> shown{};      // it has shown a value, and then made no access
     std::string label;
-    bool fused = false;  // there were too many cuts: no more of them until the warp meets
+    std::vector<Recording::Waited> waited;  // for, and no step since tells of it
+    bool fused = false;                     // there were too many cuts: no more of them until the warp meets
   };
   struct Loaded {  // what a thread loaded last from HBM and has not stored on chip yet
     std::ptrdiff_t array = -1;
     std::uint64_t first = 0, end = 0;
+  };
+  // An mbarrier of the block, as far as `out_.steps` tell.
+  struct Seen {
+    const std::byte* at;
+    unsigned expected, missing;
+    std::int64_t bytes = 0;        // expected, and not there yet
+    std::int64_t begun = 0;        // bytes of copies
+    std::uint64_t complete = 0;    // phases
+    Recording::Step brought = {};  // by the copies of the current phase
+  };
+  struct Runs {
+    std::ptrdiff_t array = -1;
+    std::uint64_t bytes = 0;
+    Recording::Spans spans = {};
   };
   bool wanted();
   void found(const RawFinding& raw);
@@ -74,7 +106,16 @@ class Recorder {
   void put(Segment& in, Recording::Kind kind, std::size_t place, std::size_t offset, unsigned bytes);
   std::size_t place_of(std::size_t offset);
   std::size_t array_of(std::size_t owner);
+  std::size_t mbarrier(const std::byte* at) const;
+  Recording::Arrival& arrival(Recording::Step& step, const std::byte* at) const;
+  Runs runs_of(const TensorBox& box);
+  void tile(Recording::Step& step, Recording::Kind kind, const TensorBox& box);
+  Segment* traffic(const TensorBox& box, bool writes);
+  bool full() const { return steps_ >= kMostSteps; }
   Recording::Step& step(int warp);
+  bool may_follow(const Recording::Step& step) const;
+  void follows(const Recording::Step& step);
+  void release(bool all = false);
   Recording::Step& rest();
   void emit(unsigned warp, std::size_t count);
 
@@ -83,10 +124,13 @@ class Recorder {
   const Launch& launch_;
   const Worker* worker_ = nullptr;
   std::vector<OfWarp> warps_;
-  std::vector<Loaded> loaded_;          // per thread
-  std::vector<std::ptrdiff_t> arrays_;  // per array of the memory: its number in the recording
-  std::optional<RawFinding> first_;     // of this launch, as it was when it was found
-  bool detailed_ = true;                // is this block shown step by step?
+  std::vector<Loaded> loaded_;                     // per thread
+  std::vector<std::deque<Recording::Step>> held_;  // steps per warp, and those of no warp, that wait for others
+  std::size_t steps_ = 0;                          // in all, of all launches
+  std::vector<Seen> seen_;                         // by number in the launch's mbarriers
+  std::vector<std::ptrdiff_t> arrays_;             // per array of the memory: its number in the recording
+  std::optional<RawFinding> first_;                // of this launch, as it was when it was found
+  bool detailed_ = true;                           // is this block shown step by step?
   struct {
     bool on_chip;
     std::size_t place;

@@ -93,10 +93,22 @@ std::string json(const Recording::Step& step) {
   std::string out = "{\"l\":" + json(std::uint64_t{step.launch}) + ",\"b\":" + json(step.block) +
                     ",\"w\":" + std::to_string(step.warp);
   const auto parts = [](const auto& part) { return json(part); };
+  if (!step.also.empty()) out += ",\"u\":" + list_of(step.also, [](int warp) { return std::to_string(warp); });
   if (!step.label.empty()) out += ",\"k\":" + json_string(step.label);
   if (!step.parts.empty()) out += ",\"p\":" + list_of(step.parts, parts);
   if (!step.values.empty()) out += ",\"v\":" + json(step.values);
   if (!step.requests.empty()) out += ",\"q\":" + list_of(step.requests, parts);
+  if (!step.arrivals.empty())  // [mbarrier, arrivals, bytes expected (below 0: come)]
+    out += ",\"m\":" + list_of(step.arrivals, [](const Recording::Arrival& a) {
+             return "[" + json(std::uint64_t{a.mbarrier}) + "," + std::to_string(a.count) + "," +
+                    std::to_string(a.expected - a.come) + "]";
+           });
+  if (!step.waited.empty())
+    out += ",\"g\":" + list_of(step.waited, [](const auto& wait) { return json(std::uint64_t{wait.mbarrier}); });
+  if (!step.wgmma.empty())
+    out += ",\"x\":" + list_of(step.wgmma, [](const Recording::Wgmma& x) {
+             return "[" + std::to_string(x.count) + "," + std::to_string(x.columns) + "]";
+           });
   if (!step.waits.empty()) out += ",\"a\":" + json_string(step.waits);
   if (step.released) out += ",\"r\":1";
   if (step.ended) out += ",\"e\":1";
@@ -147,7 +159,12 @@ std::string to_json(const Recording& r) {
   out += ",\n\"launches\":" + list_of(r.launches, [&](const Recording::Launch& l) {
            return "{\"kernel\":" + json_string(l.kernel) + ",\"grid\":" + three(l.grid) +
                   ",\"block\":" + three(l.block) + ",\"bytes\":" + json(l.chip_bytes) +
-                  ",\"chip\":" + list_of(l.chip, places) + "}";
+                  ",\"chip\":" + list_of(l.chip, places) + ",\"mbarriers\":" +
+                  list_of(l.mbarriers,
+                          [](const Recording::Mbarrier& m) {
+                            return "[" + json_string(m.name) + "," + std::to_string(m.arrivals) + "]";
+                          }) +
+                  "}";
          });
   out += ",\n\"ledger\":{";
   for (std::size_t i = 0; i < r.ledger.arrays.size(); ++i) {

@@ -25,22 +25,29 @@ struct Recording {
     std::string name;
     std::uint64_t at, bytes, element_bytes, columns;  // columns 0: nobody told
   };
+  struct Mbarrier {
+    std::string name;   // "K_full[1]"
+    unsigned arrivals;  // of each phase
+  };
   struct Launch {
     std::string kernel;
     std::array<unsigned, 3> grid{}, block{};
     std::uint64_t chip_bytes = 0;
     std::vector<Place> chip = {};
+    std::vector<Mbarrier> mbarriers = {};
   };
 
-  enum class Kind { read, write, chip_read, chip_write, copy, landed };  // copy: cp.async begins; landed: it is done
+  // copy, landed: an asynchronous copy to the chip begins, is done; store, stored: TMA's way back, until the tile has
+  // been read; product, multiplied: wgmma reads its operands from here on, its group has been waited for.
+  enum class Kind { read, write, chip_read, chip_write, copy, landed, product, multiplied, store, stored };
   // What a step did at one place. HBM: places of `arrays`; the chip: places of its launch.
   struct Part {
     Kind kind;
     std::size_t place;
     std::uint64_t bytes = 0;  // each access counts
     Spans spans = {};
-    std::ptrdiff_t source = -1;  // of chip_write and copy: the array that the bytes were read from
-    Spans from = {};
+    std::ptrdiff_t source = -1;  // of chip_write, copy and landed: the array that the bytes were read from; of store:
+    Spans from = {};             // the one that they go to
   };
   struct Value {
     const char* name;
@@ -54,14 +61,33 @@ struct Recording {
     bool write;
     std::array<std::int64_t, 32> lanes;  // the byte of shared memory where each lane's access begins; -1: takes no part
   };
+  // What happens at an mbarrier: arrivals, bytes that they expect, bytes of copies that begin, bytes that have come.
+  struct Arrival {
+    std::size_t mbarrier;
+    unsigned count = 0;
+    std::int64_t expected = 0, begun = 0, come = 0;
+  };
+  // A wait for an mbarrier that has returned: so many of its phases were complete.
+  struct Waited {
+    std::size_t mbarrier;
+    std::uint64_t phases;
+    bool operator==(const Waited&) const = default;
+  };
+  struct Wgmma {  // so many of m64nNk16
+    unsigned count, columns;
+  };
   struct Step {
     std::size_t launch = 0;
     std::uint64_t block = 0;
-    int warp = -1;           // -1: all of the block
-    std::string label = {};  // of the last trace_mark
+    int warp = -1;               // -1: all of the block, or TMA, which has brought bytes
+    std::vector<int> also = {};  // further warps that did the same: came to a barrier, and nothing else
+    std::string label = {};      // of the last trace_mark
     std::vector<Part> parts = {};
     std::vector<Value> values = {};
     std::vector<Request> requests = {};
+    std::vector<Arrival> arrivals = {};
+    std::vector<Waited> waited = {};
+    std::vector<Wgmma> wgmma = {};
     std::string waits = {};    // the barrier that the warp has come to
     bool released = false;     // all have come to it
     bool ended = false;        // the warp has
