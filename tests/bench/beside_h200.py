@@ -19,9 +19,10 @@ from results import gpu_environment, write_results
 
 Case = collections.namedtuple("Case", "sweep B H N D causal type")
 PHASES_FOLDER = pathlib.Path(__file__).resolve().parents[2] / "phases"
-SWEEPS = ("beside", "kernels", "naive-vs-flash", "steps")
+SWEEPS = ("beside", "hot", "kernels", "naive-vs-flash", "steps")
 LIBRARIES = {"torch flash": "FLASH_ATTENTION", "torch efficient": "EFFICIENT_ATTENTION",
              "torch cudnn": "CUDNN_ATTENTION", "torch math": "MATH"}
+HOT_S = 0.4  # for so long a kernel runs back to back; clock and power are those of the second half
 ROUNDS, FEW_ROUNDS = 9, 3  # kernels that take longer than SLOW take part in the first rounds alone
 SLOW_MS, ROUND_MS = 30, 4  # per kernel and round: samples for so long, 1 to 10 of them
 MATRIX = 8192  # of cuBLAS
@@ -32,8 +33,11 @@ ROWS = 128  # that are compared with fp64
 
 
 def cases(sweep):
-    """beside: 16384 tokens, heads of 2048 columns together. The others: as cases() in cases.hpp."""
+    """beside, hot: 16384 tokens, heads of 2048 columns together. The others: as cases() in cases.hpp."""
     both = (False, True)
+    if sweep == "hot":
+        shapes = [(D, c, N) for D in (64, 128, 256) for c in both for N in (512, 2048, 8192)]
+        return [Case(sweep, 16384 // N, 2048 // D, N, D, c, "bfloat16") for D, c, N in shapes]
     if sweep == "beside":
         shapes = [("bfloat16", D, c, 2**i) for D in (64, 128, 256) for c in both for i in range(9, 15)]
         shapes += [("float16", D, c, N) for D in (64, 128) for c in both for N in (512, 2048, 8192)]
@@ -57,7 +61,9 @@ def participants(can):
 
 
 def contenders(case, phases, can):
-    """Names. The phase without tensor cores would take half a minute for all sizes."""
+    """Names. The phase without tensor cores would take half a minute for all sizes. Hot are the last phase and cuDNN."""
+    if case.sweep == "hot":
+        return [[name for number, name in phases.items() if can(number, case.type, case.D)][-1], "torch cudnn"]
     names = [name for number, name in phases.items()
              if case.sweep == "beside" and can(number, case.type, case.D)
              and (not can(number, "float32", 64) or (case.N <= 4096 and case.D <= 128))]
@@ -337,7 +343,7 @@ class Bench:
                 bits[name] = o.clone()
             result = None
         with torch.no_grad():
-            self.time(works, rows)
+            (self.time_hot if case.sweep == "hot" else self.time)(works, rows)
         for name, first in bits.items():
             o.fill_(math.nan)
             works[name][1]()
@@ -345,6 +351,28 @@ class Bench:
                 print(f"{name} on {tuple(case)}: gave other bits after it was timed than before")
                 wrong += 1
         return list(rows.values()), wrong
+
+    def back_to_back(self, work, count):
+        context, call = work
+        with context():
+            self.begin.record()
+            for _ in range(count):
+                call()
+            self.end.record()
+            self.end.synchronize()
+        return self.begin.elapsed_time(self.end) / count
+
+    def time_hot(self, works, rows):
+        """Back to back until the chip is as hot as the kernel makes it; a large matrix product likewise."""
+        works = works | {"cublas": (contextlib.nullcontext, self.product)}
+        rows["cublas"] = next(iter(rows.values())) | {"kernel": "cublas 8192", "flops": 2 * MATRIX**3}
+        for name, work in works.items():
+            count = max(10, int(HOT_S * 1000 / self.back_to_back(work, 10)))
+            with self.watch as watch:
+                ms = self.back_to_back(work, count)
+            mhz, watts = ([x[i] for x in watch.seen[len(watch.seen) // 2:]] for i in (0, 1))
+            rows[name].update(median_ms=ms, tflops=rows[name]["flops"] / ms * 1e-9, nvml_mhz=quantile(mhz, 0.5),
+                              power_w=quantile(watts, 0.5))
 
     def time(self, works, rows):
         works = works | {"cublas": (contextlib.nullcontext, self.product)}
