@@ -86,6 +86,7 @@ struct Case {
   std::int64_t sram_bytes = 192 * 1024;
   int threads = 1;
   std::uint64_t seed = 1;
+  bool twice = true;  // run it again: same input, same bits
 };
 
 std::string text(const Case& c);

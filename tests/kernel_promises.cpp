@@ -22,7 +22,9 @@ std::string listed_blocks(std::int64_t D) {
 
 }  // namespace
 
-// No finding on the contract's cases and each head dimension under three orders, and the bits of the fast machine.
+// No finding on the contract's cases and each head dimension, and the bits of the fast machine. What is checked does
+// not depend on the order of threads, what waits for what may: under three orders where there are several K/V tiles or
+// the head dimension is new, else under one of them after the other.
 TEST_CASE_TEMPLATE("checked: clean", T, float, half, bfloat16) {
   if (skipped_without(Where::Checked) || skipped_type<T>()) return;
   const Features& can = features_under_test();
@@ -34,12 +36,14 @@ TEST_CASE_TEMPLATE("checked: clean", T, float, half, bfloat16) {
                      .Sk = 4 * blocks_for(can, D)[0].Bc - 10,
                      .D = D,
                      .causal = can.causal ? Causal::BottomRight : Causal::None});
+  constexpr Order orders[] = {Order::forward, Order::reverse, Order::random};
   for (const Case& c : cases) {
     INFO(text(c));
     Inputs<T> fast(c);
     const Run quick = run(with_listed_blocks(fast.problem(can.lse), can), Where::Sim);
     CHECK(!quick.counted);
-    for (const Order order : {Order::forward, Order::reverse, Order::random}) {
+    for (const Order order : orders) {
+      if (c.Sk < 200 && c.D < 64 && order != orders[c.seed % 3]) continue;
       Inputs<T> checked(c);
       Run watched;
       CHECK_NOTHROW(watched = run(with_listed_blocks(checked.problem(can.lse), can), Where::Checked,
@@ -53,7 +57,7 @@ TEST_CASE_TEMPLATE("checked: clean", T, float, half, bfloat16) {
   check_empty<T>(Where::Checked);  // Sk = 0: a block without any tile
 }
 
-// sim = checked, any order, any number of worker threads.
+// sim = checked, any order, any number of worker threads: each two of these meet.
 TEST_CASE_TEMPLATE("any schedule gives the same bits", T, float, half, bfloat16) {
   if (skipped_without(Where::Checked) || skipped_type<T>()) return;
   const Features& can = features_under_test();
@@ -70,15 +74,16 @@ TEST_CASE_TEMPLATE("any schedule gives the same bits", T, float, half, bfloat16)
     Inputs<T> first(c);
     run(first.problem(can.lse), Where::Sim, {.threads = 1});
     const Ledger ledger = run(first.problem(can.lse), Where::Checked, {.threads = 1}).ledger;
-    for (const Where where : {Where::Sim, Where::Checked})
-      for (const Order order : {Order::forward, Order::reverse, Order::random})
-        for (const int threads : {1, 2}) {
-          Inputs<T> again(c);
-          const Run r = run(again.problem(can.lse), where, {.order = order, .seed = 3, .threads = threads});
-          CHECK(same_bits(first.o.memory, again.o.memory));
-          CHECK(same_bits(first.lse, again.lse));
-          if (where == Where::Checked) CHECK(r.ledger == ledger);
-        }
+    for (const Order order : {Order::forward, Order::reverse, Order::random})
+      for (const int threads : {1, 2}) {
+        const bool checks = (order == Order::reverse) == (threads == 1);
+        Inputs<T> again(c);
+        const Run r = run(again.problem(can.lse), checks ? Where::Checked : Where::Sim,
+                          {.order = order, .seed = 3, .threads = threads});
+        CHECK(same_bits(first.o.memory, again.o.memory));
+        CHECK(same_bits(first.lse, again.lse));
+        if (checks) CHECK(r.ledger == ledger);
+      }
   }
 }
 

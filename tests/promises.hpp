@@ -25,21 +25,25 @@ inline std::vector<Blocks> blocks_for(const Features& can, std::int64_t D) {
 
 // The contract and the published cases ask for blocks that a kernel may not list: take one of the same kind (more keys
 // than rows, or not), so that Bc > Br stays Bc > Br.
+inline Blocks listed_blocks(const Features& can, std::int64_t D, Blocks wanted) {
+  if (!can.kernel || wanted.Br <= 0 || wanted.Bc <= 0) return wanted;
+  const std::vector<Blocks> listed = blocks_for(can, D);
+  if (std::find(listed.begin(), listed.end(), wanted) != listed.end()) return wanted;
+  for (const Blocks& blocks : listed)
+    if ((blocks.Bc > blocks.Br) == (wanted.Bc > wanted.Br)) return blocks;
+  return listed[0];
+}
 template <class T>
 Problem<T> with_listed_blocks(Problem<T> p, const Features& can) {
-  Options& o = p.options;
-  if (!can.kernel || o.block_q <= 0 || o.block_k <= 0) return p;
-  const std::vector<Blocks> listed = blocks_for(can, p.D());
-  if (std::find(listed.begin(), listed.end(), Blocks{o.block_q, o.block_k}) != listed.end()) return p;
-  Blocks chosen = listed[0];
-  for (const Blocks& blocks : listed)
-    if ((blocks.Bc > blocks.Br) == (o.block_k > o.block_q)) {
-      chosen = blocks;
-      break;
-    }
-  o.block_q = chosen.Br;
-  o.block_k = chosen.Bc;
+  const Blocks blocks = listed_blocks(can, p.D(), {p.options.block_q, p.options.block_k});
+  p.options.block_q = blocks.Br, p.options.block_k = blocks.Bc;
   return p;
+}
+
+// Of a list of cases on the fast simulator, which are run a second time (Case::twice): there a kernel is one program
+// whatever the case is. A GPU, and the threads of a CPU phase, run no two times alike.
+inline bool runs_twice(const Features& can, Where where, std::size_t number) {
+  return !can.kernel || where == Where::Gpu || number % 3 == 0;
 }
 
 // What D and gaps must be multiples of, in elements: phases that copy by TMA want 16 bytes.

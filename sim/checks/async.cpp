@@ -141,21 +141,31 @@ void Checker::leave_marks(Cells& cells, std::size_t offset, std::size_t bytes, b
   }
 }
 
-void Checker::async_known(unsigned thread, unsigned issuer, std::uint64_t clock) {
-  any_extra_ = true;
+void Checker::async_known(unsigned first, unsigned threads, unsigned issuer, std::uint64_t clock) {
   not_only_barriers();
-  if (!extra_[thread]) extra_[thread] = std::make_unique<Extra>();
-  extra_[thread]->known.of(worker_.block).raise(issuer | kCompanion, clock);
+  View ended;
+  ended.of(worker_.block).raise(issuer | kCompanion, clock);
+  for (unsigned t = first; t < first + threads; ++t) extra_of(t).known.join(ended);
+}
+
+void Checker::async_handed_over(const void* object, unsigned issuer, std::uint64_t clock) {
+  Handover& handover = handovers_[object];
+  for (View* known : {&handover.released.known, &handover.complete.known})
+    known->of(worker_.block).raise(issuer | kCompanion, clock);
 }
 
 // ---- what they complete on, and other objects where threads meet ----------------------------------------------------
 
 void Checker::releases(const void* object) {
   not_only_barriers();
-  know_now();
-  Handover::Views& released = handovers_[object].released;
-  released.known.join(extra_[worker_.current]->known);
-  released.fenced.join(extra_[worker_.current]->fenced);
+  const Extra& extra = extra_of(worker_.current);
+  Handover& handover = handovers_[object];
+  const auto give = [](const View& view, View& released, View& last) {
+    if (!last.is(view)) released.join(view), last = view;
+  };
+  give(extra.known, handover.released.known, handover.joined.known);
+  give(extra.fenced, handover.released.fenced, handover.joined.fenced);
+  add_own(handover.released.known.of(worker_.block));
 }
 
 void Checker::completes(const void* object) {
@@ -165,11 +175,19 @@ void Checker::completes(const void* object) {
 
 void Checker::acquires(const void* object, unsigned thread) {
   not_only_barriers();
-  any_extra_ = true;
   const Handover::Views& complete = handovers_[object].complete;
-  if (!extra_[thread]) extra_[thread] = std::make_unique<Extra>();
-  extra_[thread]->known.join(complete.known);
-  extra_[thread]->fenced.join(complete.fenced);
+  Extra& extra = extra_of(thread);
+  extra.known.join(complete.known);
+  extra.fenced.join(complete.fenced);
+}
+
+// What it knew before is part of what was handed over. Many threads then share one View, and what they learn later is
+// joined once.
+void Checker::learns_all(const void* object, unsigned thread) {
+  const Handover::Views& complete = handovers_[object].complete;
+  Extra& extra = extra_of(thread);
+  extra.known = complete.known;
+  extra.fenced = complete.fenced;
 }
 
 // An mbarrier is made by an ordinary store and used by atomics, which must be in order with that.
@@ -203,8 +221,9 @@ void Checker::completes_on(const void* barrier, bool fenced, Site copy) {
 
 void Checker::fence_proxy() {
   not_only_barriers();
-  const View& known = know_now();
-  extra_[worker_.current]->fenced.join(known);
+  Extra& extra = extra_of(worker_.current);
+  extra.fenced.join(extra.known);
+  add_own(extra.fenced.of(worker_.block));
 }
 
 bool Checker::is_fenced(Epoch write) const {

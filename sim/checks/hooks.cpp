@@ -48,7 +48,9 @@ template <unsigned kBytes, Access kAccess>
   }
   const auto pc = reinterpret_cast<std::uintptr_t>(return_address);
   if constexpr (is_volatile(kAccess)) waits(kAccess, pc);
-  if (!checker(worker)->quick<kBytes, kAccess>(address, pc)) accessed_slowly<kBytes, kAccess>(address, pc);
+  if (checker(worker)->quick<kBytes, kAccess>(address, pc)) return;
+  if (is_plain(kAccess) && checker(worker)->quick_on_stack(address, kBytes, kAccess, pc)) return;
+  accessed_slowly<kBytes, kAccess>(address, pc);
 }
 
 void moved(const void* address, std::size_t bytes, Access access, void* return_address) {

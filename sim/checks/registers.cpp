@@ -51,10 +51,11 @@ void Checker::registers_fenced(unsigned thread) {
 void Checker::on_stack(const std::byte* address, unsigned bytes, Access access_, std::uintptr_t key) {
   const unsigned t = worker_.current, s = site(key);
   const std::byte* const top = worker_.stack + worker_.stack_bytes;
-  for (const std::byte* at = address; at < address + bytes; at += 4) {
-    RegisterLog::Word& word = registers_.word(t, at, top);
+  const auto words = registers_.words(t, address, top);
+  for (unsigned i = 0; i * 4 < bytes; ++i) {
+    RegisterLog::Word& word = words(i);
     if (word.state != RegisterLog::State::free) [[unlikely]]
-      disturbs_product(word, at, access_, running_ | Epoch{s} << kThreadBits);
+      disturbs_product(word, address + i * 4, access_, running_ | Epoch{s} << kThreadBits);
     registers_.accessed(t, word, s);
   }
 }
@@ -62,7 +63,8 @@ void Checker::on_stack(const std::byte* address, unsigned bytes, Access access_,
 void Checker::disturbs_product(RegisterLog::Word& word, const std::byte* address, Access access_, Epoch mine) {
   const unsigned t = worker_.current, in_group = t % kWarpgroupThreads;
   const Products& products = worker_.products[t / kWarpgroupThreads];
-  const RegisterLog::State state = std::exchange(word.state, RegisterLog::State::free);  // once
+  const RegisterLog::State state = word.state;
+  word.state = RegisterLog::State::free;  // once
   if (worker_.findings.repeated("asynchronous product", site_index_of(mine), static_cast<unsigned>(state),
                                 worker_.block))
     return;
@@ -111,9 +113,10 @@ void Checker::product_begins(unsigned thread, const WgmmaOperands& operands, Sit
   const Product* const earlier =
       worker_.products[thread / kWarpgroupThreads].accumulating(thread % kWarpgroupThreads, operands.d);
   const bool continues = earlier && earlier->of.columns == operands.columns;
-  const auto begin = [&](const void* array, unsigned words, RegisterLog::State state, const char* name) {
-    for (unsigned i = 0; i < words; ++i) {
-      RegisterLog::Word& word = registers_.word(thread, static_cast<const std::uint32_t*>(array) + i, top);
+  const auto begin = [&](const void* array, unsigned count, RegisterLog::State state, const char* name) {
+    const auto words = registers_.words(thread, array, top);
+    for (unsigned i = 0; i < count; ++i) {
+      RegisterLog::Word& word = words(i);
       const auto element = [&] { return std::string(name) + "[" + std::to_string(i) + "]"; };
       if (registers_.since_fence(thread, word) && word.state == RegisterLog::State::free)
         misuse("wgmma after an access to " + element() + ", and no wgmma_fence between the two",
@@ -131,9 +134,10 @@ void Checker::product_begins(unsigned thread, const WgmmaOperands& operands, Sit
 void Checker::product_ends(unsigned thread, const Product& product, bool last) {
   const std::byte* const top = worker_.stack_top(thread);
   const unsigned in_group = thread % kWarpgroupThreads;
-  const auto set = [&](const void* array, unsigned words, RegisterLog::State from, RegisterLog::State to) {
-    for (unsigned i = 0; i < words; ++i) {
-      RegisterLog::Word& word = registers_.word(thread, static_cast<const std::uint32_t*>(array) + i, top);
+  const auto set = [&](const void* array, unsigned count, RegisterLog::State from, RegisterLog::State to) {
+    const auto words = registers_.words(thread, array, top);
+    for (unsigned i = 0; i < count; ++i) {
+      RegisterLog::Word& word = words(i);
       if (word.state == from) word.state = to, word.fences = 0;
     }
   };
@@ -145,8 +149,9 @@ void Checker::product_ends(unsigned thread, const Product& product, bool last) {
 
 void Checker::registers_named(unsigned thread, const void* begin, std::size_t bytes, unsigned left, Site site_) {
   const std::byte* const top = worker_.stack_top(thread);
+  const auto words = registers_.words(thread, begin, top);
   for (std::size_t i = 0; i < bytes / 4; ++i) {
-    RegisterLog::Word& word = registers_.word(thread, static_cast<const std::uint32_t*>(begin) + i, top);
+    RegisterLog::Word& word = words(i);
     if (word.state == RegisterLog::State::unnamed) word.state = RegisterLog::State::free;
     if (word.state == RegisterLog::State::free) continue;
     if (worker_.findings.repeated("asynchronous product", site_.line(), site_.column(), worker_.block)) return;

@@ -124,7 +124,9 @@ void View::join(const View& other) {
   struct Last {
     std::shared_ptr<Blocks> one, other, joined;
   };
-  static thread_local Last last;
+  static thread_local std::array<Last, 8> recent;
+  const auto number = [](const auto& pointer) { return reinterpret_cast<std::uintptr_t>(pointer.get()) / 16; };
+  Last& last = recent[(number(blocks_) + 3 * number(other.blocks_)) % recent.size()];
   if (!empty() && last.one == blocks_ && last.other == other.blocks_) {
     blocks_ = last.joined;
     return;
@@ -382,7 +384,7 @@ void Checker::meet(const std::vector<unsigned>& threads) {
     common.fenced.join(extra_[t]->fenced);
   }
   if (common.known.empty() && common.released_near.empty() && common.fenced.empty()) return;
-  for (unsigned t : threads) extra_[t] = std::make_unique<Extra>(common);
+  for (unsigned t : threads) extra_of(t) = common;
 }
 
 // Two marks of a kind are not enough any more: a third thread may be the one that has no order.
@@ -428,10 +430,8 @@ void Checker::drop(const Cells::Plane& plane, std::size_t word, bool global) {
 
 void Checker::fence(Scope scope) {
   const unsigned t = worker_.current;
-  any_extra_ = true;
   not_only_barriers();
-  if (!extra_[t]) extra_[t] = std::make_unique<Extra>();
-  Extra& extra = *extra_[t];
+  Extra& extra = extra_of(t);
   fenced_[t] = true;
   // Acquire: what atomics and volatile loads read before the fence is known after it.
   for (const void* address : std::exchange(extra.loaded, {})) acquire(t, address, Scope::device);
@@ -442,24 +442,28 @@ void Checker::fence(Scope scope) {
     extra.pending.clear();
   }
   // Release: what is known now, own accesses included, goes with the atomics that follow.
-  know_now();
+  add_own(extra.known.of(worker_.block));
   extra.released_near = extra.known;
   if (scope == Scope::device) extra.released = extra.known;
 }
 
-// Writes down what the running thread knows: its own accesses up to here, those before the last barrier, its warp's.
-View& Checker::know_now() {
-  const unsigned t = worker_.current, first = t / kWarpSize * kWarpSize;
+Checker::Extra& Checker::extra_of(unsigned thread) {
   any_extra_ = true;
-  if (!extra_[t]) extra_[t] = std::make_unique<Extra>();
+  auto& extra = extra_[thread];
+  if (!extra) extra = std::make_unique<Extra>();
+  return *extra;
+}
+
+// Adds what the running thread knows beside its View: its own accesses up to here, those before the last barrier, its
+// warp's.
+void Checker::add_own(Clocks& known) {
+  const unsigned t = worker_.current, first = t / kWarpSize * kWarpSize;
   advance();
   set_clock(t, now_);
-  Clocks& own = extra_[t]->known.of(worker_.block);
-  own.raise_all(clock_of(barrier_));
+  known.raise_all(clock_of(barrier_));
   const auto threads = static_cast<unsigned>(worker_.threads.size());
-  for (unsigned lane = 0; lane < kWarpSize && first + lane < threads; ++lane) own.raise(first + lane, seen_[t][lane]);
-  own.raise(t, now_);
-  return extra_[t]->known;
+  for (unsigned lane = 0; lane < kWarpSize && first + lane < threads; ++lane) known.raise(first + lane, seen_[t][lane]);
+  known.raise(t, now_);
 }
 
 void Checker::atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site_) {
@@ -576,12 +580,10 @@ void Checker::order_volatile(const void* address, bool writes) {
   const Outside outside;
   if (writes) return publish(address, false);
   asked_ = true;
-  auto& extra = extra_[worker_.current];
   if (!global_.memory.contains(address) || !global_.parallel) return acquire(worker_.current, address, Scope::device);
   // Other workers: the value is loaded after this, so look only when the fence comes.
-  any_extra_ = true;
-  if (!extra) extra = std::make_unique<Extra>();
-  if (extra->loaded.empty() || extra->loaded.back() != address) extra->loaded.push_back(address);
+  std::vector<const void*>& loaded = extra_of(worker_.current).loaded;
+  if (loaded.empty() || loaded.back() != address) loaded.push_back(address);
 }
 
 void Checker::acquire(unsigned thread, const void* address, Scope scope) {
@@ -592,13 +594,11 @@ void Checker::acquire(unsigned thread, const void* address, Scope scope) {
   const auto& all = in_shared ? published_ : global_.published;
   const auto found = all.find(address);
   if (found == all.end()) return;
-  any_extra_ = true;
   only_barriers_ = false, point_to_point_ = true, enough_from_ = kNever;  // as the one that published noted
-  auto& extra = extra_[thread];
-  if (!extra) extra = std::make_unique<Extra>();
-  if (scope == Scope::device) extra->pending.join(found->second.far);
+  Extra& extra = extra_of(thread);
+  if (scope == Scope::device) extra.pending.join(found->second.far);
   const auto near = found->second.blocks.find(worker_.block);
-  if (near != found->second.blocks.end()) extra->pending_near.join(near->second.near);
+  if (near != found->second.blocks.end()) extra.pending_near.join(near->second.near);
 }
 
 bool Checker::ordered_otherwise(Epoch earlier, bool global) const {

@@ -53,6 +53,7 @@ class Clocks {
 class View {
  public:
   bool empty() const { return !blocks_ || blocks_->empty(); }
+  bool is(const View& other) const { return blocks_ == other.blocks_; }
   void clear() { blocks_.reset(); }
   const Clocks* find(unsigned block) const;
   Clocks& of(unsigned block);
@@ -146,10 +147,12 @@ class Checker : public Observer {
   void copy_ends(const Copy& copy) override;
   void async_begins(const AsyncOperation& operation) override;
   std::uint64_t async_ends(const AsyncOperation& operation) override;
-  void async_known(unsigned thread, unsigned issuer, std::uint64_t clock) override;
+  void async_known(unsigned first, unsigned threads, unsigned issuer, std::uint64_t clock) override;
+  void async_handed_over(const void* object, unsigned issuer, std::uint64_t clock) override;
   void releases(const void* object) override;
   void completes(const void* object) override;
   void acquires(const void* object, unsigned thread) override;
+  void learns_all(const void* object, unsigned thread) override;
   void mbarrier(const void* barrier, const char* instruction, bool makes, Site site) override;
   void completes_on(const void* barrier, bool fenced, Site copy) override;
   void fence_proxy() override;
@@ -165,6 +168,8 @@ class Checker : public Observer {
   // The same for the most frequent case: shared memory, nothing remarkable. False, and nothing done, in any other.
   template <unsigned kBytes, Access kAccess>
   bool quick(void* address, std::uintptr_t site_key);
+  // The same for the running thread's stack.
+  bool quick_on_stack(const void* address, unsigned bytes, Access access, std::uintptr_t site_key);
   // A struct's copy, or memcpy and memset: accesses of `widest` bytes at most (a power of two up to 16).
   void range(const void* address, std::size_t bytes, std::size_t widest, Access access, std::uintptr_t site_key);
   // new and malloc, delete and free of a kernel.
@@ -215,7 +220,8 @@ class Checker : public Observer {
   Epoch flags() const;
   void order_volatile(const void* address, bool writes);
   void publish(const void* address, bool atomic);
-  View& know_now();
+  void add_own(Clocks& known);
+  Extra& extra_of(unsigned thread);
   void acquire(unsigned thread, const void* address, Scope scope);
   bool is_built_in(const std::byte* at) const;
   bool elsewhere(const void* address, Access access) const;
@@ -313,7 +319,7 @@ class Checker : public Observer {
   struct Handover {                                       // at an mbarrier or a named barrier
     struct Views {
       View known, fenced;
-    } released, complete;
+    } released, complete, joined;  // the latter: by who released last; the others of its warp often know the same
   };
   std::unordered_map<const void*, Handover> handovers_;
   struct AsyncSite {
@@ -572,6 +578,14 @@ template <unsigned kBytes, Access kAccess>
     else
       readers[i].one = mine;
   }
+  return true;
+}
+
+[[gnu::always_inline]] inline bool Checker::quick_on_stack(const void* address, unsigned bytes, Access access_,
+                                                           std::uintptr_t site_key) {
+  const auto* at = static_cast<const std::byte*>(address);
+  if (static_cast<std::size_t>(at - worker_.stack) >= worker_.stack_bytes || stored_.finding) return false;
+  if (registers_.fenced(worker_.current)) on_stack(at, bytes, access_, site_key);
   return true;
 }
 

@@ -154,7 +154,7 @@ void Bulk::wait(std::uint64_t* at, unsigned parity, Site site) {
     thread.value = reinterpret_cast<std::uintptr_t>(at), thread.param = parity, thread.state = State::at_mbarrier;
     barrier.waiting.push_back(worker_.current);
     worker_.run_next();
-    std::erase(barrier.released, worker_.current);
+    barrier.released.reset(worker_.current);
     return returns();
   }
   returns();
@@ -174,10 +174,10 @@ void Bulk::end_phase_if_done(Mbarrier& barrier) {
              {kLoad, nullptr, load.site, true, worker_.block, load.thread});
       break;
     }
-  if (!barrier.released.empty())
+  if (barrier.released.any())
     accuse("a phase of mbarrier " + worker_.place(barrier.at) + " completes while a thread waits for the last one",
            "let who waits for a phase release the next one",
-           worker_.side("waits", worker_.threads[barrier.released.front()]));
+           worker_.side("waits", worker_.threads[barrier.released._Find_first()]));
   if (worker_.launch->trace) trace_completion(barrier);
   if (worker_.recorder) worker_.recorder->completes(barrier.at);
   ++barrier.phase;
@@ -187,11 +187,13 @@ void Bulk::end_phase_if_done(Mbarrier& barrier) {
   barrier.observed = !barrier.waiting.empty();
   worker_.yields_without_progress_ = 0;
   if (worker_.observer) worker_.observer->completes(barrier.at);
-  barrier.released = std::exchange(barrier.waiting, {});
-  for (const unsigned thread : barrier.released) {
+  barrier.released.reset();
+  for (const unsigned thread : barrier.waiting) {
+    barrier.released.set(thread);
     learn(barrier, thread);
     worker_.make_ready(thread);
   }
+  barrier.waiting.clear();
 }
 
 // In the trace a phase lasts until its last arrival and, where threads wait for it, until the first of them does.
@@ -210,9 +212,8 @@ void Bulk::learn(Mbarrier& barrier, unsigned thread) {
   if (!worker_.observer) return barrier.complete.clear();
   for (const Mbarrier::Brought& copy : std::exchange(barrier.complete, {})) {
     worker_.end_async(copy.reading);
-    barrier.known[copy.issuer] = worker_.end_async(copy.writing);
+    worker_.observer->async_handed_over(barrier.at, copy.issuer, worker_.end_async(copy.writing));
   }
-  for (const auto& [issuer, clock] : barrier.known) worker_.observer->async_known(thread, issuer, clock);
   worker_.observer->acquires(barrier.at, thread);
 }
 
@@ -351,7 +352,7 @@ void Bulk::wait_stores(unsigned pending, bool only_read) {
   OfThread& own = threads_[worker_.current];
   const auto learn = [&](AsyncRanges::Id id) {
     const std::uint64_t clock = worker_.end_async(id);
-    if (worker_.observer) worker_.observer->async_known(worker_.current, worker_.current, clock);
+    if (worker_.observer) worker_.observer->async_known(worker_.current, 1, worker_.current, clock);
   };
   for (auto store = own.stores.begin(); store != own.stores.end() && store->group + pending < own.committed;) {
     if (worker_.recorder && !store->known) worker_.recorder->store(store->box, true);

@@ -2,9 +2,9 @@
 // PTX ISA, "mbarrier": a phase is complete when no arrival is pending and the tx-count is 0; then the next one begins.
 // Use: Bulk (bulk.hpp) has those of the running block.
 #pragma once
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <vector>
 
 #include "sim/core/async.hpp"
@@ -27,7 +27,7 @@ struct Mbarrier {
   std::uint64_t phase = 0;                            // so many are complete
   bool observed = true;                               // a wait has returned for the last complete one
   std::vector<unsigned> waiting;                      // threads, for the current phase
-  std::vector<unsigned> released;                     // threads that waited for the last one and have not run since
+  std::bitset<1024> released;                         // threads that waited for the last one and have not run since
 
   // Copies whose bytes came in this phase; in earlier ones, and no wait has returned since.
   struct Brought {
@@ -38,7 +38,6 @@ struct Mbarrier {
   };
   std::vector<Brought> arrived, complete;
   std::uint64_t last_arrival = 0, completed_at = 0;  // the trace's time: in this phase; the last complete one
-  std::map<unsigned, std::uint64_t> known;           // who waits learns of operations: by issuer, up to this clock
 
   bool done(unsigned parity) const { return (phase & 1) != (parity & 1); }
 };

@@ -45,14 +45,18 @@ class Observer {
   // just ended, and who knows of the clock that comes back knows of it.
   virtual void async_begins(const AsyncOperation& operation) = 0;
   virtual std::uint64_t async_ends(const AsyncOperation& operation) = 0;
-  // A thread has waited for operations that `issuer` issued, the last of which ended at that clock.
-  virtual void async_known(unsigned thread, unsigned issuer, std::uint64_t clock) = 0;
+  // So many threads, from `first` on, have waited for operations that `issuer` issued, the last of which ended at that
+  // clock. Or: who acquires the object, from here on, has.
+  virtual void async_known(unsigned first, unsigned threads, unsigned issuer, std::uint64_t clock) = 0;
+  virtual void async_handed_over(const void* object, unsigned issuer, std::uint64_t clock) = 0;
 
   // What threads hand over at objects other than __syncthreads: mbarriers, named barriers. The running thread releases;
   // when the object completes, who acquires it (from then until it completes again) knows what was released before.
   virtual void releases(const void* object) = 0;
   virtual void completes(const void* object) = 0;
   virtual void acquires(const void* object, unsigned thread) = 0;
+  // The same of a thread that has released, too, and has waited since.
+  virtual void learns_all(const void* object, unsigned thread) = 0;
   // The running thread makes an mbarrier of these 8 bytes, or uses the one that they are.
   virtual void mbarrier(const void* barrier, const char* instruction, bool makes, Site site) = 0;
   // A copy is about to complete on it; `fenced`: fence_mbarrier_init came behind its making.

@@ -61,23 +61,27 @@ std::uint64_t Worker::matrix_descriptor(const std::byte* tile, unsigned leading,
 std::vector<const std::byte*> Worker::chunks(std::uint64_t descriptor, unsigned rows, bool mn_major, const char* name) {
   const Thread& thread = threads[current];
   const DescribedMatrix matrix = described(descriptor);
-  const std::string of = std::string("wgmma: ") + name + "'s descriptor";
+  const auto of = [name] { return std::string("wgmma: ") + name + "'s descriptor"; };
   if (matrix.swizzle != 1 || matrix.base_offset != 0)
     misuse("warpgroup operation",
-           of + " has swizzle mode " + std::to_string(matrix.swizzle) + " and base offset " +
+           of() + " has swizzle mode " + std::to_string(matrix.swizzle) + " and base offset " +
                std::to_string(matrix.base_offset),
            "the simulator knows the 128-byte swizzle (mode 1) with base offset 0", {side("calls", thread)});
   const bool panels = mn_major && rows > 64;
-  std::string fields = "start " + std::to_string(matrix.start) + ", stride " + std::to_string(matrix.stride);
-  if (panels) fields += ", leading " + std::to_string(matrix.leading);
+  const auto fields = [&] {
+    return "start " + std::to_string(matrix.start) + ", stride " + std::to_string(matrix.stride) +
+           (panels ? ", leading " + std::to_string(matrix.leading) : "");
+  };
   if (matrix.start % 1024 >= 128 || matrix.stride % 1024 != 0 || (panels && matrix.leading % 1024 != 0))
-    misuse("misaligned", of + ": " + fields,
+    misuse("misaligned", of() + ": " + fields(),
            "begin tiles and panels at multiples of 1024 bytes, as the swizzle's pattern does", {side("calls", thread)});
   std::vector<const std::byte*> chunks;
+  chunks.reserve(2 * rows);
   for (const unsigned address : chunks_of(matrix, rows, mn_major)) {
     chunks.push_back(shared_at(address));
     if (!chunks.back())
-      misuse("out of bounds", of + " (" + fields + ") reaches byte " + std::to_string(address) + " of shared memory",
+      misuse("out of bounds",
+             of() + " (" + fields() + ") reaches byte " + std::to_string(address) + " of shared memory",
              "fix the descriptor, or make the tile as large as it says", {side("calls", thread)});
   }
   return chunks;
@@ -221,8 +225,8 @@ void Worker::wait_for_products(unsigned group, Site site) {
       observer->product_ends(first + t, product, product.accumulators->under_way == 0);
   });
   if (!observer) return;
+  if (clock) observer->async_known(first, kWarpgroupThreads, first, clock);
   for (unsigned t = first; t < first + kWarpgroupThreads; ++t) {
-    if (clock) observer->async_known(t, first, clock);
     const WgmmaWait& named = *reinterpret_cast<const WgmmaWait*>(threads[t].value);
     for (unsigned i = 0; i < named.count; ++i)
       observer->registers_named(t, named.done[i].begin, named.done[i].bytes, wait.pending, site);
@@ -236,18 +240,18 @@ void Worker::come_to_barrier(unsigned warp, const OpenOp& op) {
   const unsigned first = warp * kWarpSize;
   const Thread& thread = threads[first];
   const auto said = *reinterpret_cast<const NamedBarrierOperands*>(thread.value);
-  const std::string name = name_of(op.op),
-                    here = name + " " + std::to_string(said.barrier) + ", " + std::to_string(said.threads);
+  const char* const name = name_of(op.op);
+  const auto here = [&] { return name + (" " + std::to_string(said.barrier)) + ", " + std::to_string(said.threads); };
   for (unsigned t = first; t < first + kWarpSize; ++t) {
     const auto& other = *reinterpret_cast<const NamedBarrierOperands*>(threads[t].value);
     if (other.barrier != said.barrier || other.threads != said.threads)
-      misuse("named barrier", name + ": the lanes of a warp give different barriers or numbers of threads",
+      misuse("named barrier", std::string(name) + ": the lanes of a warp give different barriers or numbers of threads",
              "a warp comes to a named barrier as one", {side("calls", threads[t]), side("calls", thread)});
   }
   if (said.barrier < 0 || said.barrier > 15)
-    misuse("named barrier", here + ": there is no such barrier", "name one of 0 to 15", {side("calls", thread)});
+    misuse("named barrier", here() + ": there is no such barrier", "name one of 0 to 15", {side("calls", thread)});
   if (said.threads <= 0 || said.threads % 32 != 0 || said.threads > static_cast<int>(threads.size()))
-    misuse("named barrier", here + ": no number of threads for a block of " + std::to_string(threads.size()),
+    misuse("named barrier", here() + ": no number of threads for a block of " + std::to_string(threads.size()),
            "name a multiple of 32, at most the block's threads", {side("calls", thread)});
   if (said.barrier == 0) {
     used_zero_ = op.site;
@@ -258,7 +262,7 @@ void Worker::come_to_barrier(unsigned warp, const OpenOp& op) {
     barrier.threads = static_cast<unsigned>(said.threads);
     barrier.first_thread = first, barrier.site = op.site;
   } else if (barrier.threads != static_cast<unsigned>(said.threads)) {
-    misuse("named barrier", here + ": the first to come said " + std::to_string(barrier.threads) + " threads",
+    misuse("named barrier", here() + ": the first to come said " + std::to_string(barrier.threads) + " threads",
            "give the same number at all calls of one barrier",
            {side("calls", thread), {"calls", nullptr, barrier.site, true, block, barrier.first_thread}});
   }
@@ -280,7 +284,7 @@ void Worker::come_to_barrier(unsigned warp, const OpenOp& op) {
   yields_without_progress_ = 0;
   if (observer) observer->completes(&barrier);
   for (const unsigned w : barrier.waiting) {
-    for (unsigned t = w * kWarpSize; observer && t < (w + 1) * kWarpSize; ++t) observer->acquires(&barrier, t);
+    for (unsigned t = w * kWarpSize; observer && t < (w + 1) * kWarpSize; ++t) observer->learns_all(&barrier, t);
     let_go(w);
   }
   barrier.waiting.clear();
