@@ -1,6 +1,7 @@
 # ablations_h200.py: what each part of a Hopper kernel is worth: the kernel with one change, beside the kernel as it is.
 # A change is a patch in ablations/; its first lines say what it does, what was predicted, and whether the results are
 # wrong on purpose. Each kernel is verified against fp64 before it is timed; order of the round at random, chip warm.
+# python3 tests/bench/ablations_h200.py list                     what there is, and whether each patch still applies
 # python3 tests/bench/ablations_h200.py build FOLDER [NAME…]     needs nvcc; no GPU
 # python3 tests/bench/ablations_h200.py run FOLDER OUT.json      needs a GPU and PyTorch
 import concurrent.futures
@@ -51,14 +52,33 @@ def ablations():
     return list(listed.values())
 
 
+def changed_sources(work, patch):
+    """Copies of the files that the patch changes, changed, below the folder `work`."""
+    for file in re.findall(r"^\+\+\+ b/(\S+)", patch.read_text(), re.MULTILINE):
+        (pathlib.Path(work) / file).parent.mkdir(parents=True)
+        shutil.copy(ROOT / file, pathlib.Path(work) / file)
+    subprocess.run(["patch", "-s", "-p1", "--force", "-i", str(patch)], cwd=work, check=True)
+
+
+def list_all():
+    stale = 0
+    for ablation in ablations():
+        print(f"{ablation.name}: D {ablation.D}, {ablation.Br} x {ablation.Bc}. {ablation.what}")
+        with tempfile.TemporaryDirectory() as work:
+            try:
+                if ablation.patch:
+                    changed_sources(work, ablation.patch)
+            except subprocess.CalledProcessError:
+                stale += 1
+                print(f"{ablation.patch}: does not apply; make it again")
+    return stale
+
+
 def build(folder, ablation):
     """folder/NAME.so; returns the compiler's remarks on wgmma (C75…), raises with its words if it refuses."""
     with tempfile.TemporaryDirectory() as work:
         if ablation.patch:
-            for file in re.findall(r"^\+\+\+ b/(\S+)", ablation.patch.read_text(), re.MULTILINE):
-                (pathlib.Path(work) / file).parent.mkdir(parents=True)
-                shutil.copy(ROOT / file, pathlib.Path(work) / file)
-            subprocess.run(["patch", "-s", "-p1", "--force", "-i", str(ablation.patch)], cwd=work, check=True)
+            changed_sources(work, ablation.patch)
         header = next((ROOT / "phases").glob(f"{ablation.phase}-*/attention.cuh")).relative_to(ROOT)
         said = subprocess.run(
             ["nvcc", "-std=c++20", "-O3", "-gencode=arch=compute_90a,code=sm_90a", "-fmad=false",
@@ -184,9 +204,11 @@ def run(folder, out):
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] == ["list"]:
+        sys.exit(1 if list_all() else 0)
     if len(sys.argv) >= 3 and sys.argv[1] == "build":
         sys.exit(1 if build_all(pathlib.Path(sys.argv[2]), sys.argv[3:]) else 0)
     if len(sys.argv) == 4 and sys.argv[1] == "run":
         sys.exit(1 if run(pathlib.Path(sys.argv[2]), sys.argv[3]) else 0)
-    print("usage: ablations_h200.py build FOLDER [NAME...] | ablations_h200.py run FOLDER OUT.json", file=sys.stderr)
+    print("usage: ablations_h200.py list | build FOLDER [NAME...] | run FOLDER OUT.json", file=sys.stderr)
     sys.exit(2)

@@ -61,7 +61,7 @@ def participants(can):
 
 
 def contenders(case, phases, can):
-    """Names. The phase without tensor cores would take half a minute for all sizes. Hot are the last phase and cuDNN."""
+    """Names. The phase without tensor cores would take half a minute for all sizes. hot: the last phase and cuDNN."""
     if case.sweep == "hot":
         return [[name for number, name in phases.items() if can(number, case.type, case.D)][-1], "torch cudnn"]
     names = [name for number, name in phases.items()

@@ -1,10 +1,12 @@
 #!/bin/sh
 # sanitizer_phases.sh: each kernel phase under each tool of compute-sanitizer, as ./flash run calls it, on files made
 # here; flash-tables makes docs/results/sanitizer-phases-h200.md of what it writes. A GPU, python3 with NumPy.
-# tests/bench/sanitizer_phases.sh FLASH_PHASES FLASH_PHASES_WITHOUT_POISON OUT.json
+# tests/bench/sanitizer_phases.sh FLASH_PHASES FLASH_PHASES_WITHOUT_POISON OUT.json [PHASE…]     by default all
 # The second program is built with -DFLASH_NO_POISON: initcheck would take the NaN of fresh memory for data.
 set -eu
-program=${1:?usage: sanitizer_phases.sh FLASH_PHASES FLASH_PHASES_WITHOUT_POISON OUT.json} unpoisoned=$2 out=$3
+program=${1:?usage: sanitizer_phases.sh FLASH_PHASES FLASH_PHASES_WITHOUT_POISON OUT.json [PHASE...]}
+unpoisoned=$2 out=$3
+shift 3
 root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -77,8 +79,9 @@ one() {
     "$(compute-sanitizer --version | sed -n 's/^Version *//p' | head -n 1)" \
     "${FLASH_COMMIT:-$(git -C "$root" rev-parse --short HEAD)}" "$(date -u +%Y-%m-%d)"
   separator=
-  for folder in "$root"/phases/[0-9][0-9]-*/attention.cu; do
-    phase=$(basename "$(dirname "$folder")" | cut -c 1-2)
+  [ $# -gt 0 ] || set -- "$root"/phases/[0-9][0-9]-*/attention.cu
+  for phase; do
+    [ "${phase%attention.cu}" = "$phase" ] || phase=$(basename "$(dirname "$phase")" | cut -c 1-2)
     flags=$(flags_of "$phase")
     for type in $(types_of "$phase"); do
       for tool in memcheck racecheck synccheck initcheck; do
