@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
   constexpr int kWarps = Br / 16;  // of the consumers
   if (threadIdx.x == 0) {
     mbarrier_init(&tiles.Q_full, 1), mbarrier_init(&tiles.Q_empty, kWarps);
-    mbarrier_init(&tiles.work_full, 1), mbarrier_init(&tiles.work_empty, kWarps + 1);
+    mbarrier_init(&tiles.work_full, 1), mbarrier_init(&tiles.work_empty, kWarps * 32 + 1);  // each lane arrives
     for (int stage = 0; stage < kStages; ++stage) {
       mbarrier_init(&tiles.K_full[stage], 1), mbarrier_init(&tiles.V_full[stage], 1);
       mbarrier_init(&tiles.K_empty[stage], kWarps), mbarrier_init(&tiles.V_empty[stage], kWarps);
@@ -181,9 +181,8 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
   Ring<> K, V;
   for (unsigned parity = 0;; parity ^= 1) {
     mbarrier_wait(&tiles.work_full, parity);
-    const Work read = lane == 0 ? tiles.work : Work();
-    const Work work{uniform(read.head), uniform(read.q_tile)};  // the largest of all lanes: lane 0's
-    if (lane == 0) mbarrier_arrive(&tiles.work_empty);          // all lanes have waited, and the one has read
+    const Work work{uniform(tiles.work.head), uniform(tiles.work.q_tile)};
+    mbarrier_arrive(&tiles.work_empty);
     if (work.head < 0) break;
     const int first_row = work.q_tile * Br, row = first_row + my_row;
     const Keys<Br, Bc> keys(first_row, mask);

@@ -191,8 +191,8 @@ CELL("In which order") {
 // straight to the first K tile of the next. If one thread did both, the next K tile would have to wait until Q's place
 // is free.
 //
-// Who has to have read `work` before it may be written again? All eight warps of the consumers, and the thread that
-// loads K and V: `work_empty` has kWarps + 1 arrivals. That thread arrives late on purpose, when it has come to the
+// Who has to have read `work` before it may be written again? All lanes of the consumers, and the thread that loads K
+// and V: `work_empty` has one arrival for each of them. The last one arrives late on purpose, when it has come to the
 // third K/V tile from the end. A number that is drawn early binds a tile to this block, while another block may be free
 // for it sooner. On an H200, drawing earlier made nothing faster.
 //
@@ -205,10 +205,9 @@ CELL("In which order") {
 // ```{region} attention.cuh consumer
 // ```
 //
-// `uniform` is also where the lanes of a warp meet. Lane 0 reads the work and releases it, but only when all lanes have
-// come through their wait. In a first version it arrived as soon as it had read. The checked simulator reported that:
-// the producer could draw once more, the barrier flip a second time, and a lane that was late at the wait would wait
-// for ever.
+// Each lane arrives at `work_empty` itself, behind its own read. In a first version lane 0 arrived for its warp as soon
+// as it had read. The checked simulator reported that: the producer could draw once more, `work_full` flip a second
+// time, and a lane that was late at its wait would wait for ever.
 //
 // Q is released as soon as the last product with it is done, which is one K/V tile before the end. Its load runs beside
 // the last softmax and the last PV. The parities of `work_full` and `Q_full` change with each Q tile; those of K and V
@@ -328,6 +327,6 @@ CELL("What leaves, and by whom") {
 // is the largest of the part; for long ones it is worth much less.
 //
 // **Exercise.** 1. Let one thread both draw and load everything. Where does it wait longer than necessary? 2. Why does
-// `work_empty` have one arrival more than `Q_empty`? 3. A block with a number that is too large leaves the counter
-// alone, unless it is the last. What if each of them set it to 0? 4. Let the two warpgroups share one place for O.
-// Which barriers must change, and how many threads do they count?
+// each lane arrive at `work_empty`, and one lane of each warp at `Q_empty`? 3. A block with a number that is too large
+// leaves the counter alone, unless it is the last. What if each of them set it to 0? 4. Let the two warpgroups share
+// one place for O. Which barriers must change, and how many threads do they count?

@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
   constexpr int kConsumers = Br / 64, kWarps = 4 * kConsumers;
   if (threadIdx.x == 0) {
     mbarrier_init(&tiles.Q_full, 1), mbarrier_init(&tiles.Q_empty, kWarps);
-    mbarrier_init(&tiles.work_full, 1), mbarrier_init(&tiles.work_empty, kWarps + 1);
+    mbarrier_init(&tiles.work_full, 1), mbarrier_init(&tiles.work_empty, kWarps * 32 + 1);  // each lane arrives
     for (auto& full : tiles.K_full) mbarrier_init(&full, 1);
     for (auto& full : tiles.V_full) mbarrier_init(&full, 1);
     for (auto& empty : tiles.K_empty) mbarrier_init(&empty, kWarps);
@@ -177,9 +177,8 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
   };
   const auto next_work = [&](unsigned parity) {
     mbarrier_wait(&tiles.work_full, parity);
-    const Work read = lane == 0 ? tiles.work : Work();
-    work = {uniform(read.head), uniform(read.q_tile)};  // the largest of all lanes: lane 0's
-    arrive(&tiles.work_empty);                          // all lanes have waited, and the one has read
+    work = {uniform(tiles.work.head), uniform(tiles.work.q_tile)};
+    mbarrier_arrive(&tiles.work_empty);
     if (work.head < 0) return false;
     keys = Keys<Br, Bc>(work.q_tile * Br, mask);
     masked = scale_log2 < 0 ? 0 : keys.full;

@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
   constexpr int kWarps = 4 * L::consumers;
   if (threadIdx.x == 0) {
-    mbarrier_init(&tiles.work_full, 1), mbarrier_init(&tiles.work_empty, kWarps + 1);
+    mbarrier_init(&tiles.work_full, 1), mbarrier_init(&tiles.work_empty, kWarps * 32 + 1);  // each lane arrives
     for (auto& full : tiles.Q_full) mbarrier_init(&full, 1);
     for (auto& full : tiles.K_full) mbarrier_init(&full, 1);
     for (auto& full : tiles.V_full) mbarrier_init(&full, 1);
@@ -173,9 +173,8 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
   const auto next_work = [&] {
     mbarrier_wait(&tiles.work_full, parity);
     parity ^= 1;
-    const Work read = lane == 0 ? tiles.work : Work();
-    work = {uniform(read.head), uniform(read.q_tile)};  // the largest of all lanes: lane 0's
-    arrive(&tiles.work_empty);                          // all lanes have waited, and the one has read
+    work = {uniform(tiles.work.head), uniform(tiles.work.q_tile)};
+    mbarrier_arrive(&tiles.work_empty);
     if (work.head < 0) return false;
     const int first_row = work.q_tile * Br, row = first_row + my_row;
     const Keys<64, Bc> mine(first_row + warpgroup * 64, mask);

@@ -269,7 +269,7 @@ void Worker::come_to_barrier(unsigned warp, const OpenOp& op) {
   barrier.arrived += kWarpSize;
   for (unsigned t = first; observer && t < first + kWarpSize; ++t) as_thread(t, [&] { observer->releases(&barrier); });
   if (recorder && op.op == WarpOp::bar_sync)
-    recorder->arrives(warp, name + " " + std::to_string(said.barrier));
+    recorder->arrives(warp, std::string(name) + " " + std::to_string(said.barrier));
   else if (recorder)
     recorder->meets(warp);
   const auto let_go = [this](unsigned w) {

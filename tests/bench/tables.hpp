@@ -376,9 +376,8 @@ inline std::string diet_table(const std::vector<Json>& rows) {
 
 // What the compiler made of each step: see tests/bench/sass.py.
 inline std::string sass_table(const std::vector<Json>& rows) {
-  std::string text = table_head(
-      {"step", "registers", "bytes spilled", "instructions of a whole tile", "of these mma", "instructions per mma",
-       "ldmatrix right before their mma"});
+  std::string text = table_head({"step", "registers", "bytes spilled", "instructions of a whole tile", "of these mma",
+                                 "instructions per mma", "ldmatrix right before their mma"});
   for (const Json& row : rows) {
     std::vector<std::string> cells{kernel_of(row)};
     for (const char* name : {"registers", "spilled", "instructions", "mma"})
@@ -386,6 +385,68 @@ inline std::string sass_table(const std::vector<Json>& rows) {
     cells.push_back(format("%.2f", row.at("instructions").number / row.at("mma").number));
     cells.push_back(format("%.0f", row.at("waited_for").number) + " of " + format("%.0f", row.at("ldmatrix").number));
     text += table_line(cells);
+  }
+  return text + "\n";
+}
+
+// Kernels back to back: TFLOP/s, and in brackets the clock, the power, and the share of what the tensor cores of an
+// H200's 132 multiprocessors, 4096 FLOP per clock each, could do at this clock.
+inline std::string hot_cell(double tflops, double mhz, double watts) {
+  return short_number(tflops) + format(" (%.0f MHz, ", mhz) + format("%.0f W, ", watts) +
+         format("%.0f %%)", tflops * 1e6 / (132 * 4096 * mhz) * 100);
+}
+
+inline std::string hot_table(const std::vector<Json>& rows) {
+  return grid_table(
+      rows, {"back to back"},
+      [](const Json& row) {
+        return format("D %.0f, ", row.at("D").number) + (row.at("causal").truth ? "causal" : "no mask") +
+               ", N = " + N_of(row);
+      },
+      kernel_of,
+      [](const Json& row) {
+        return hot_cell(row.at("tflops").number, row.at("nvml_mhz").number, row.at("power_w").number);
+      });
+}
+
+// Kernels with one change: their speed over that of the kernel as it is, in brackets what was predicted. wrong=false:
+// those whose results are right. wrong=true: the others, and how they run back to back.
+inline const Json& unchanged(const Json& row, const std::vector<Json>& rows) {
+  for (const Json& other : rows)
+    if (kernel_of(other) == row.at("base").text && N_of(other) == N_of(row) &&
+        other.at("causal").truth == row.at("causal").truth)
+      return other;
+  throw Error(kernel_of(row) + ": " + row.at("base").text + " was not measured");
+}
+
+inline std::string ablations_table(const std::vector<Json>& rows, const Words& words) {
+  const bool wrong = one_of(words, "wrong") == "true";
+  const Name shape_of = [](const Json& row) {
+    return std::string(row.at("causal").truth ? "causal" : "no mask") + ", N = " + N_of(row);
+  };
+  const std::vector<std::string> shapes = values_of(rows, shape_of);
+  std::vector<std::string> head{"change"};
+  head.insert(head.end(), shapes.begin(), shapes.end());
+  if (wrong) head.push_back("back to back, " + shapes[2]);
+  std::string text = table_head(head);
+  for (const std::string& kernel : values_of(rows, kernel_of)) {
+    std::vector<std::string> cells{kernel};
+    bool listed = false;
+    std::string hot;
+    for (const Json& row : rows) {
+      if (kernel_of(row) != kernel) continue;
+      const bool base = row.at("base").text == kernel;
+      if (row.find("hot_tflops"))
+        hot = hot_cell(row.at("hot_tflops").number, row.at("hot_mhz").number, row.at("hot_w").number);
+      listed = base ? wrong && (listed || row.find("hot_tflops")) : row.at("wrong").truth == wrong;
+      const double ratio = row.at("tflops").number / unchanged(row, rows).at("tflops").number;
+      const Json& predicted = row.at("predicted");
+      cells.push_back(base ? short_number(row.at("tflops").number) + " TFLOP/s"
+                           : format("%.2f", ratio) +
+                                 (predicted.kind == Json::Null ? "" : format(" (%.2f)", predicted.number)));
+    }
+    if (wrong) cells.push_back(hot);
+    if (listed) text += table_line(cells);
   }
   return text + "\n";
 }
@@ -411,7 +472,9 @@ inline const std::vector<std::pair<std::string, Table>>& kinds() {
                                                                  {"beside", beside_tables},
                                                                  {"picture", picture_link},
                                                                  {"diet", plain(diet_table)},
-                                                                 {"sass", plain(sass_table)}};
+                                                                 {"sass", plain(sass_table)},
+                                                                 {"hot", plain(hot_table)},
+                                                                 {"ablations", ablations_table}};
   return all;
 }
 
