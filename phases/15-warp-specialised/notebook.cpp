@@ -169,8 +169,9 @@ CELL("How many registers") {
 // %% [markdown]
 // S, O and P are D/2 and 3/4 Bc registers of each consumer: 160 for D = 128 and Bc = 128, if all three are alive. With
 // 168 there is next to nothing left for the rest, and a compiler that runs out of registers does something worse to
-// `wgmma` than to other code: it waits for each product as soon as it is issued. In a trial without `setmaxnreg` this
-// phase was about a tenth slower on an H200.
+// `wgmma` than to other code: it waits for each product as soon as it is issued. This phase just fits into 168. Phase
+// 18 does not: without `setmaxnreg` it is less than half as fast. The end of part 4 has the
+// [measurements](../../docs/book/part-4.md#what-each-part-is-worth), and those of warpgroups that take turns.
 //
 // What a warpgroup gives back must be there before another takes it. If the sum is too large, it never is: a deadlock,
 // on a GPU too (`setmaxnreg_over_budget`).

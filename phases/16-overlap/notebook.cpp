@@ -240,9 +240,9 @@ CELL("Not one count changes") {
 // while S of the next one arrives: for D = 128 and Bc = 128, S, P and O are 160 registers of the 232.
 //
 // **What did not help.** The compiler moves some of the exponentials behind the wait for PV, where they overlap with
-// nothing. Forced to stay in front of it, they made the kernel 4 to 8 % slower on an H200. Which instruction runs when
-// is for the hardware's schedulers and the other warpgroup, too; more overlap within one warpgroup is not always more
-// overlap.
+// nothing of their own warpgroup. Forced to stay in front of it, they made nothing faster
+// ([measured](../../docs/book/part-4.md#what-each-part-is-worth) in phase 18): the other warpgroup's products overlap
+// with them wherever they stand.
 //
 // **What you saw.** Two products under way, one wait for the first of them, and the same operations in another order.
 // No counter of the simulator moved, because the simulator has no clock.

@@ -280,18 +280,18 @@ CELL("The same bits, and where not") {
 // ## What did not help
 //
 // - **Turns.** FlashAttention-3 lets its two warpgroups take turns by named barriers: while one has its softmax, the
-//   other multiplies ("ping-pong"). In this kernel it made no difference that could be measured, so it is left out.
-//   With two warpgroups and a PV that runs beside each softmax, the tensor cores have work without it.
+//   other multiplies ("ping-pong"). In this kernel it made nothing faster, and long sequences slower. With two
+//   warpgroups and a PV that runs beside each softmax, the tensor cores have work without it.
 // - **The exponentials before the wait.** The code waits for PV behind the softmax. The compiler moves most of the
-//   exponentials behind that wait. Forcing them in front of it, in phases 16 to 18, made the kernels slower by several
-//   per cent.
+//   exponentials behind that wait. Forcing them in front of it made no difference.
 // - **A fence less.** `fence_proxy_async` behind `ldmatrix` costs nothing that could be measured, so nothing is saved
 //   by arguing it away.
 //
 // **What you saw.** Each of the four changes is small, and so is the gain. A kernel at this point gains by asking, for
 // each instruction, whether the tensor cores had to wait for it.
 //
-// **Measured** on an H200: [the end of part 4](../../docs/book/part-4.md) has the table.
+// **Measured** on an H200: [the end of part 4](../../docs/book/part-4.md) has the table, and
+// [another](../../docs/book/part-4.md#what-each-part-is-worth) of this kernel with one change each.
 //
 // **Exercise.** 1. Q in registers costs 32 registers at D = 128. Why does that rule out tiles of 192 keys? 2. `max` of
 // two integers and NaN: what does `integer_maxima` make of a row that has one, and where is it noticed? 3. Release K

@@ -160,10 +160,10 @@ CELL("What a warpgroup passes over") {
 // Four lines look as if they could stand elsewhere.
 //
 // - Where a Q tile ends, phase 18 begins the next S before the last PV. Here PV comes first, and O goes out while the
-//   next S is multiplied. At D = 64 that was faster for short sequences, at D = 128 it was slower.
+//   next S is multiplied. At D = 64 that is faster for short sequences
+//   ([measured](../../docs/book/part-4.md#what-each-part-is-worth)).
 // - `wait_for_output` comes before the exponentials, right behind the maximum. What follows it, such as the rescaling
-//   of O, can then run in the shadow of the exponentials. At D = 64 and 256 that was measured to be faster; at D = 128
-//   it was not, so phase 18 waits behind them.
+//   of O, can then run in the shadow of the exponentials. On an H200 the two orders are level.
 // - `Q.next()` stands in `next_work`, on a path that all lanes take. Inside a branch, the compiler did not know that
 //   the place of Q is the same for all lanes. It kept the addresses in each lane's registers and copied them for each
 //   `wgmma` to those of the warp, which the instruction wants, four `R2UR` each time. D = 64 was clearly slower.

@@ -429,7 +429,9 @@ inline std::string ablations_table(const std::vector<Json>& rows, const Words& w
   head.insert(head.end(), shapes.begin(), shapes.end());
   if (wrong) head.push_back("back to back, " + shapes[2]);
   std::string text = table_head(head);
-  for (const std::string& kernel : values_of(rows, kernel_of)) {
+  std::vector<std::string> kernels = values_of(rows, kernel_of);
+  std::sort(kernels.begin(), kernels.end());  // by phase
+  for (const std::string& kernel : kernels) {
     std::vector<std::string> cells{kernel};
     bool listed = false;
     std::string hot;
