@@ -6,7 +6,7 @@ import sys
 
 TOOLS = ["memcheck", "racecheck", "initcheck", "synccheck"]
 lines = open(sys.argv[1]).read().splitlines()
-note = lines[0].lstrip("# ")
+note = lines[0].lstrip("# ").replace("; those", ";\nthose")
 runs = {(r["exhibit"], r["variant"], r["tool"]): r for r in csv.DictReader(lines[1:])}
 ours = list(csv.DictReader(open(sys.argv[2])))
 simulator = {(r["exhibit"], r["variant"]): r["kinds"] for r in ours}
@@ -26,7 +26,7 @@ def cell(name, tool):
 
 
 print("# The bug museum under compute-sanitizer and on the simulator\n")
-print(f"Measured on: {note}. Exhibits: those of")
+print(f"Measured on: {note}.\nExhibits: those of")
 print("`tests/simt/museum.hpp` at that commit; each ran in a process of its own, cut off after 20 s.")
 print("Made by `tests/simt/sanitizer_table.py` from `tests/simt/sanitizer_table.sh` and `museum_checked --all`.\n")
 print("| exhibit | plain run | " + " | ".join(TOOLS) + " | simulator |")
