@@ -147,7 +147,7 @@ const std::vector<Counter>& counters() {
          return multiplies_by_warpgroups(l) ? std::nullopt : std::optional(l.tensor_flops / (2 * 16 * 8 * 16));
        },
        {"sm__inst_executed_pipe_tensor_op_hmma.sum"}},
-      // Nsight Compute counts whole boxes here, with the zeros for what is outside of the tensor; the simulator does not.
+      // Nsight Compute counts whole boxes, with the zeros for what is outside of the tensor; the simulator does not.
       {"TMA bytes read",
        [](const Ledger& l) {
          std::uint64_t bytes = 0;
