@@ -146,7 +146,9 @@ inline double beside(const Json& row, const std::vector<Json>& rows, double N, c
 inline double predicted_quantity(const std::string& of, const Json& row, const std::vector<Json>& rows) {
   const auto field = [&](const char* name) { return row.find(name) ? row.at(name).number : std::nan(""); };
   if (of == "TFLOP/s") return field("tflops");
-  if (of == "times torch flash's TFLOP/s") return times_as_fast(row, rows, "torch flash");
+  const std::string times = "times ", speed = "'s TFLOP/s";
+  if (of.starts_with(times) && of.ends_with(speed))
+    return times_as_fast(row, rows, of.substr(times.size(), of.size() - times.size() - speed.size()));
   if (of == "FLOP/clk/SM of mma") return field("mma_flop_per_clk");
   if (of == "B/clk/SM of ldmatrix") return field("ldmatrix_bytes_per_clk");
   if (of == "ex2/clk/SM") return field("ex2_per_clk");

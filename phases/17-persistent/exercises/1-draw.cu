@@ -24,8 +24,8 @@
 // Ten for the tiles, and one more for each of the four blocks, which tells it to stop. The block that draws number 13
 // stores the 0.
 //# next
-// phases/17-persistent/notebook.cpp draws who gets what. Phase 17's kernels are launched thousands of times with one
-// counter.
+// phases/17-persistent/notebook.cpp draws who gets what. There a block's first tile is its own, without any draw:
+// blockIdx.x. With how many draws does that do?
 
 //# code
 
