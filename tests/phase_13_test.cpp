@@ -22,6 +22,21 @@ TEST_CASE_TEMPLATE("copies may arrive at any time", T, half, bfloat16) {
   check_completions<T>();
 }
 
+// Equal scores mean P = 1 for each key, exactly: O is V, to the last bit. Where m is not subtracted first, c · m, a
+// million here, is rounded by so much that P is not 1.
+TEST_CASE_TEMPLATE("equal scores, and huge", T, half, bfloat16) {
+  const Case c{.B = 1, .H = 1, .Sq = 64, .Sk = 80, .D = 64};
+  Inputs<T> in(c);
+  const float v = to_float(from_float<T>(1.99f));
+  in.q.fill(c.Sq, [&](std::uint64_t i, std::int64_t) { return 1000.0f + 8.0f * static_cast<float>(i / 64 % 64); });
+  in.k.fill(c.Sk, [&](std::uint64_t, std::int64_t) { return 100.0f; });
+  in.v.fill(c.Sk, [&](std::uint64_t, std::int64_t) { return v; });
+  flash::forward(phase_under_test(), in.problem(true), Where::Sim);
+  int others = 0;
+  for (const double o : gather(in.o.view)) others += o != v;
+  CHECK(others == 0);
+}
+
 // ---- The staircase --------------------------------------------------------------------------------------------------
 
 namespace {
