@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-from beside_h200 import HOT_S, Watch, quantile
+from beside_h200 import Case, Timer, flops
 from results import gpu_environment, write_results
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -107,16 +107,15 @@ def build_all(folder, names):
     return failed
 
 
-class Bench:
+class Bench(Timer):
     """Kernels of one head dimension, on the same tensors."""
 
     def __init__(self, torch, folder, D, listed):
-        self.torch, self.D = torch, D
+        super().__init__(torch)
+        self.D = D
         self.listed = [a for a in listed if a.D == D]
         self.libraries = {a.name: ctypes.CDLL(str(folder / f"{a.name}.so")) for a in self.listed}
         self.counter = torch.zeros(1, dtype=torch.int32, device="cuda")
-        self.spoiler = torch.empty(256 * 2**20, dtype=torch.uint8, device="cuda")  # more than the L2 cache holds
-        self.begin, self.end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
 
     def call(self, name, B, H, N, causal, q, k, v, o, lse):
         pointers = [ctypes.c_void_p(x.data_ptr()) for x in (q, k, v, o, lse, self.counter)]
@@ -147,25 +146,9 @@ class Bench:
                         wrong.append(a.name)
         return wrong
 
-    def once(self, call):
-        self.spoiler.zero_()
-        self.begin.record()
-        call()
-        self.end.record()
-        self.end.synchronize()
-        return self.begin.elapsed_time(self.end)
-
-    def back_to_back(self, call, flops):
-        count = max(10, int(HOT_S * 1000 / min(self.once(call) for _ in range(3))))
-        with Watch() as watch:
-            self.begin.record()
-            for _ in range(count):
-                call()
-            self.end.record()
-            self.end.synchronize()
-        mhz, watts = ([x[i] for x in watch.seen[len(watch.seen) // 2:]] for i in (0, 1))
-        ms = self.begin.elapsed_time(self.end) / count
-        return {"hot_tflops": flops / ms * 1e-9, "hot_mhz": quantile(mhz, 0.5), "hot_w": quantile(watts, 0.5)}
+    def back_to_back_row(self, call, work):
+        ms, mhz, watts = self.hot(call)
+        return {"hot_tflops": work / ms * 1e-9, "hot_mhz": mhz, "hot_w": watts}
 
     def measure(self, N, causal, wrong):
         torch, B, H = self.torch, 16384 // N, 2048 // self.D
@@ -179,12 +162,12 @@ class Bench:
             random.shuffle(names)
             for name in names:
                 for _ in range(WARM):
-                    self.once(calls[name])
-                samples[name] += [self.once(calls[name]) for _ in range(SAMPLES)]
-        flops = 4 * self.D * B * H * (N * (N + 1) // 2 if causal else N * N)
+                    self.cold(calls[name])
+                samples[name] += [self.cold(calls[name]) for _ in range(SAMPLES)]
+        work = flops(Case("ablations", B, H, N, self.D, causal, "bfloat16"))
         hot = {}
         if N == SHAPES[-1][0] and not causal:  # how hot is the chip when a part is missing?
-            hot = {a.name: self.back_to_back(calls[a.name], flops) for a in self.listed
+            hot = {a.name: self.back_to_back_row(calls[a.name], work) for a in self.listed
                    if a.wrong or any(b.wrong and b.base().name == a.name for b in self.listed)}
         rows = []
         for a in self.listed:
@@ -195,7 +178,7 @@ class Bench:
             predicted = None if causal else a.predicted[SHAPES.index((N, False))]
             rows.append({"kernel": a.name, "base": a.base().name, "what": a.what, "wrong": a.wrong, "D": self.D,
                          "blocks": [a.Br, a.Bc], "N": N, "causal": causal, "median_ms": median,
-                         "tflops": flops / median * 1e-9,
+                         "tflops": work / median * 1e-9,
                          "predicted": predicted} | hot.get(a.name, {}))
         return rows
 

@@ -110,7 +110,7 @@ class Arguments(argparse.ArgumentParser):
 def arguments(words):
     parser = Arguments(prog="beside_h200.py", description="Our phases and PyTorch's attention libraries, side by side.")
     parser.add_argument("out", help="the results: a JSON file in a folder that exists")
-    parser.add_argument("--library", help="libflashphases.so; the sweep beside needs it, built with CUDA")
+    parser.add_argument("--library", help="libflashphases.so, built with CUDA; the sweeps beside and hot need it")
     parser.add_argument("--sweeps", default="beside", help=f"some of {','.join(SWEEPS)}; default: beside")
     parser.add_argument("--list", action="store_true", help="say what would be timed; needs no GPU, writes nothing")
     options = parser.parse_args(words)
@@ -121,9 +121,9 @@ def arguments(words):
     folder = os.path.dirname(options.out) or "."
     if not os.path.isdir(folder):
         parser.error(f"out: there is no folder '{folder}'; make it")
-    if "beside" in options.sweeps:
+    if ours := [sweep for sweep in options.sweeps if sweep in ("beside", "hot")]:
         if options.library is None:
-            parser.error("--library is missing; the sweep beside needs libflashphases.so")
+            parser.error(f"--library is missing; the sweep {ours[0]} needs libflashphases.so")
         if not os.path.isfile(options.library):
             parser.error(f"--library: there is no file '{options.library}'; build the target flash_library with CUDA")
     return parser, options
@@ -204,13 +204,41 @@ class Watch:
         self.thread.join()
 
 
-class Bench:
-    def __init__(self, torch, library):
-        self.torch, self.library, self.watch = torch, library, Watch()
+class Timer:
+    def __init__(self, torch):
+        self.torch, self.watch = torch, Watch()
         # More than the L2 cache holds; it takes the GPU longer to write this than the host to launch what is timed.
         self.spoiler = torch.empty(256 * 2**20, dtype=torch.uint8, device="cuda")
-        self.matrix = torch.randn(MATRIX, MATRIX, device="cuda", dtype=torch.bfloat16)
         self.begin, self.end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+
+    def back_to_back(self, call, count):
+        """ms of a call, the mean of so many."""
+        self.begin.record()
+        for _ in range(count):
+            call()
+        self.end.record()
+        self.end.synchronize()
+        return self.begin.elapsed_time(self.end) / count
+
+    def cold(self, call):
+        """ms of one call that finds nothing in the L2 cache."""
+        self.spoiler.zero_()
+        return self.back_to_back(call, 1)
+
+    def hot(self, call):
+        """ms of a call, MHz and W, back to back until the chip is as hot as the kernel makes it."""
+        count = max(10, int(HOT_S * 1000 / self.back_to_back(call, 10)))
+        with self.watch as watch:
+            ms = self.back_to_back(call, count)
+        seen = watch.seen[len(watch.seen) // 2:]
+        return ms, *(quantile([x[i] for x in seen], 0.5) for i in (0, 1))
+
+
+class Bench(Timer):
+    def __init__(self, torch, library):
+        super().__init__(torch)
+        self.library = library
+        self.matrix = torch.randn(MATRIX, MATRIX, device="cuda", dtype=torch.bfloat16)
         self.product()
         self.clock()
 
@@ -229,12 +257,7 @@ class Bench:
     def once(self, work):
         context, call = work
         with context():
-            self.spoiler.zero_()
-            self.begin.record()
-            call()
-            self.end.record()
-            self.end.synchronize()
-        return self.begin.elapsed_time(self.end)
+            return self.cold(call)
 
     # What is run: {name: (context, call)}; each call returns O, or leaves it where ours write it.
 
@@ -352,27 +375,14 @@ class Bench:
                 wrong += 1
         return list(rows.values()), wrong
 
-    def back_to_back(self, work, count):
-        context, call = work
-        with context():
-            self.begin.record()
-            for _ in range(count):
-                call()
-            self.end.record()
-            self.end.synchronize()
-        return self.begin.elapsed_time(self.end) / count
-
     def time_hot(self, works, rows):
-        """Back to back until the chip is as hot as the kernel makes it; a large matrix product likewise."""
+        """Back to back, and a large matrix product likewise."""
         works = works | {"cublas": (contextlib.nullcontext, self.product)}
         rows["cublas"] = next(iter(rows.values())) | {"kernel": "cublas 8192", "flops": 2 * MATRIX**3}
-        for name, work in works.items():
-            count = max(10, int(HOT_S * 1000 / self.back_to_back(work, 10)))
-            with self.watch as watch:
-                ms = self.back_to_back(work, count)
-            mhz, watts = ([x[i] for x in watch.seen[len(watch.seen) // 2:]] for i in (0, 1))
-            rows[name].update(median_ms=ms, tflops=rows[name]["flops"] / ms * 1e-9, nvml_mhz=quantile(mhz, 0.5),
-                              power_w=quantile(watts, 0.5))
+        for name, (context, call) in works.items():
+            with context():
+                ms, mhz, watts = self.hot(call)
+            rows[name].update(median_ms=ms, tflops=rows[name]["flops"] / ms * 1e-9, nvml_mhz=mhz, power_w=watts)
 
     def time(self, works, rows):
         works = works | {"cublas": (contextlib.nullcontext, self.product)}
