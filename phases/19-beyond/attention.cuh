@@ -108,6 +108,10 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
         tiles.work = work;
         mbarrier_arrive(&tiles.work_full);
         if (work.head < 0) return;
+        if constexpr (L::q_buffers == 1)  // no room for it yet, but in the L2 cache there is
+          for (int row = work.q_tile * Br; row < work.q_tile * Br + Br; row += 64)
+            for (int column = 0; column < D; column += 64)
+              cp_async_bulk_prefetch_tensor(&Q_map, column, row, work.head % H, work.head / H);
         mbarrier_wait(&tiles.Q_empty[Q.stage], Q.parity ^ 1);
         mbarrier_arrive_expect_tx(&tiles.Q_full[Q.stage], sizeof tiles.Q[0]);
         for (int i = 0; i < L::consumers; ++i)

@@ -16,6 +16,7 @@ namespace flash::simt {
 namespace {
 
 constexpr char kLoad[] = "cp.async.bulk.tensor", kStore[] = "cp.async.bulk.tensor (store)";
+constexpr char kPrefetch[] = "cp.async.bulk.prefetch.tensor";
 constexpr char kOfLoad[] = "let the thread wait on the load's mbarrier (mbarrier_wait)";
 constexpr char kOfStoreRead[] = "let the issuing thread wait for it (cp_async_bulk_wait_read), then a barrier,";
 constexpr char kOfStoreWrite[] = "let the issuing thread wait for the writes (cp_async_bulk_wait, not its _read form)";
@@ -42,6 +43,9 @@ void tensor_load(void* tile, const TensorMap* map, std::uint64_t* barrier, const
 }
 void tensor_store(const TensorMap* map, const void* tile, const int* coordinates, unsigned rank, Site site) {
   Entered()->bulk.store(map, tile, coordinates, rank, site);
+}
+void tensor_prefetch(const TensorMap* map, unsigned rank, Site site) {
+  Entered()->bulk.prefetch(map, rank, site);
 }
 void bulk_commit() {
   Entered()->bulk.commit();
@@ -234,16 +238,25 @@ bool Bulk::misses_bytes(const std::byte* at) const {
 
 // ---- loads ---------------------------------------------------------------------------------------------------------
 
-TensorBox Bulk::box_at(const TensorMap* map, const void* tile, const int* coordinates, unsigned rank, const char* name,
-                       Site site) {
+void Bulk::check_rank(const TensorMap& map, unsigned rank, const char* name, const char* verb, Site site) {
   Thread& thread = worker_.threads[worker_.current];
   thread.site = site;
-  const char* const verb = name == kStore ? "stores" : "loads";
-  if (map->rank < 2 || map->rank > kMostDimensions || map->rank != rank)
+  if (map.rank < 2 || map.rank > kMostDimensions || map.rank != rank)
     worker_.misuse("asynchronous copy",
                    std::string(name) + " with " + std::to_string(rank) + " coordinates, its tensor map has " +
-                       std::to_string(map->rank) + " dimensions",
+                       std::to_string(map.rank) + " dimensions",
                    "give a coordinate for each dimension of a map that tensor_map made", {worker_.side(verb, thread)});
+}
+
+void Bulk::prefetch(const TensorMap* map, unsigned rank, Site site) {
+  check_rank(*map, rank, kPrefetch, "fetches", site);
+}
+
+TensorBox Bulk::box_at(const TensorMap* map, const void* tile, const int* coordinates, unsigned rank, const char* name,
+                       Site site) {
+  const Thread& thread = worker_.threads[worker_.current];
+  const char* const verb = name == kStore ? "stores" : "loads";
+  check_rank(*map, rank, name, verb, site);
   const TensorBox box(*map, coordinates, const_cast<std::byte*>(static_cast<const std::byte*>(tile)));
   if (!worker_.near_shared(tile) || !worker_.near_shared(box.tile() + box.bytes()))
     worker_.misuse("out of bounds", std::string(name) + " with a tile outside the block's shared memory",

@@ -36,6 +36,7 @@ class Bulk {
   void arrive(std::uint64_t* barrier, bool expects, unsigned bytes, Site site);
   void wait(std::uint64_t* barrier, unsigned parity, Site site);
   void load(void* tile, const TensorMap* map, std::uint64_t* barrier, const int* coordinates, unsigned rank, Site site);
+  void prefetch(const TensorMap* map, unsigned rank, Site site);
   void store(const TensorMap* map, const void* tile, const int* coordinates, unsigned rank, Site site);
   void commit();
   void wait_stores(unsigned pending, bool read);
@@ -71,6 +72,7 @@ class Bulk {
   };
 
   Mbarrier& barrier_at(std::uint64_t* barrier, const char* instruction, Site site);
+  void check_rank(const TensorMap& map, unsigned rank, const char* name, const char* verb, Site site);
   TensorBox box_at(const TensorMap* map, const void* tile, const int* coordinates, unsigned rank, const char* name,
                    Site site);
   void complete(std::list<Load>::iterator load);

@@ -153,6 +153,7 @@ void mbarrier_wait(std::uint64_t* barrier, unsigned parity, Site site);
 void tensor_load(void* tile, const TensorMap* map, std::uint64_t* barrier, const int* coordinates, unsigned rank,
                  Site site);
 void tensor_store(const TensorMap* map, const void* tile, const int* coordinates, unsigned rank, Site site);
+void tensor_prefetch(const TensorMap* map, unsigned rank, Site site);
 void bulk_commit();
 void bulk_wait(unsigned pending, bool read);
 void fence_proxy_async();

@@ -73,6 +73,11 @@ FLASH_INLINE void cp_async_bulk_tensor(void* shared, const TensorMap* map, std::
   const int coordinates[] = {x, y, z, w};
   flash::simt::tensor_load(shared, map, barrier, coordinates, 4, site);
 }
+// Begins to fetch the box into the L2 cache, where a later copy finds it. Nobody can tell but by the clock: nothing
+// waits for it, and it brings no bytes to the multiprocessor.
+FLASH_INLINE void cp_async_bulk_prefetch_tensor(const TensorMap* map, int, int, int, int, FLASH_SITE) {
+  flash::simt::tensor_prefetch(map, 4, site);
+}
 // Begins to copy a tile to the box at these coordinates; what lies outside the tensor is left out. The tile's ordinary
 // stores need fence_proxy_async by the threads that made them, and a barrier, before this.
 FLASH_INLINE void cp_async_bulk_tensor_store(const TensorMap* map, const void* shared, int x, int y, FLASH_SITE) {

@@ -32,6 +32,7 @@ __global__ void copy_box(const __grid_constant__ TensorMap from, const __grid_co
   }
   __syncthreads();
   if (t == 0) {
+    if constexpr (kRank == 4) cp_async_bulk_prefetch_tensor(&from, at.x, at.y, at.z, at.w);  // changes nothing
     mbarrier_arrive_expect_tx(&s.full, elements * 2);
     if constexpr (kRank == 2) cp_async_bulk_tensor(s.in, &from, &s.full, at.x, at.y);
     if constexpr (kRank == 3) cp_async_bulk_tensor(s.in, &from, &s.full, at.x, at.y, at.z);
@@ -92,6 +93,18 @@ BoxResult run_box(const MachineOptions& options, const BoxCase& c) {
   m.download(result.out.data(), out);
   result.findings = m.findings(), result.ledger = m.reports().back().ledger;
   return result;
+}
+
+__global__ void fetch_ahead(const __grid_constant__ TensorMap in) {
+  cp_async_bulk_prefetch_tensor(&in, 0, 0, 0, 0);
+}
+
+std::vector<Finding> run_wrong_prefetch(const MachineOptions& options) {
+  Machine m(options);
+  const auto in = m.alloc<std::uint16_t>("in", 8 * 64);
+  launch<char>(m, fetch_ahead, dim3(1), dim3(1),
+               tensor_map<__half, 2>(reinterpret_cast<const __half*>(in.data()), {64, 8}, {128}, {64, 8}));
+  return m.findings();
 }
 
 // ---- a ring of tiles: one warp loads, four compute, one thread stores ------------------------------------------

@@ -2,6 +2,7 @@
 // tensor: whatever its rank, and wherever it lies.
 // And all of it together, as an attention kernel uses it: a warp that loads, four that compute, a ring between them.
 // And a box of 8 rows in a __shared__ array, whose mbarrier expects so many bytes: 1024 are right.
+// And a prefetch with four coordinates by a map of two dimensions.
 // Use: run_box(options, box), run_ring(options), … on each machine; tma_test.cpp says what must come out.
 #pragma once
 #include <array>
@@ -48,16 +49,19 @@ struct RingResult {
 namespace on_sim {
 BoxResult run_box(const MachineOptions& options, const BoxCase& box);
 RingResult run_ring(const MachineOptions& options);
+std::vector<Finding> run_wrong_prefetch(const MachineOptions& options);
 BoxResult run_static_tile(const MachineOptions& options, unsigned expected_bytes);
 }  // namespace on_sim
 namespace on_checked {
 BoxResult run_box(const MachineOptions& options, const BoxCase& box);
 RingResult run_ring(const MachineOptions& options);
+std::vector<Finding> run_wrong_prefetch(const MachineOptions& options);
 BoxResult run_static_tile(const MachineOptions& options, unsigned expected_bytes);
 }  // namespace on_checked
 namespace on_gpu {
 BoxResult run_box(const MachineOptions& options, const BoxCase& box);
 RingResult run_ring(const MachineOptions& options);
+std::vector<Finding> run_wrong_prefetch(const MachineOptions& options);
 BoxResult run_static_tile(const MachineOptions& options, unsigned expected_bytes);
 }  // namespace on_gpu
 

@@ -204,6 +204,18 @@ TEST_CASE("what a box moves is counted: bytes inside the tensor, sectors, one re
   CHECK(edge.ledger.arrays[1].written_bytes == 6 * 128);
   CHECK(edge.ledger.arrays[1].write_sectors == 6 * 4);
   CHECK(flash::on_checked::run_box({}, cases()[4]).ledger.arrays[0].read_bytes == 0);
+  // The box was fetched into the L2 cache before: that brings the multiprocessor nothing.
+  const flash::ArrayTraffic fetched = flash::on_checked::run_box({}, cases()[9]).ledger.arrays[0];
+  CHECK(fetched.read_bytes == 4 * 128);
+  CHECK(fetched.read_requests == 1);
+}
+
+TEST_CASE("a prefetch needs a coordinate for each dimension, as a load does") {
+  const std::vector<flash::Finding> refused = flash::on_checked::run_wrong_prefetch({.keep_going = true});
+  REQUIRE(refused.size() == 1);
+  CHECK(refused[0].text.starts_with("asynchronous copy: cp.async.bulk.prefetch.tensor with 4 coordinates, its tensor "
+                                    "map has 2 dimensions\n"));
+  CHECK(refused[0].text.find("\n  fetches  ") != std::string::npos);
 }
 
 TEST_CASE("a tensor map that the driver refuses is refused") {
