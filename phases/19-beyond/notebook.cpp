@@ -112,8 +112,8 @@ CELL("What fits") {
 // - D = 64, 192 × 128: three warpgroups with 160 registers. Fewer, longer steps: faster for long sequences.
 // - Both have two places for Q, so that a Q tile's load need not wait for the last product with the one before.
 // - D = 256: 80 keys are the most that fits, and a size that `wgmma` knows. 64 keys are better for short sequences, and
-//   divide 512 without a rest. There is one place for Q. While it is taken, the next Q tile is fetched into the L2 cache
-//   (`cp.async.bulk.prefetch.tensor`): from there it arrives sooner.
+//   divide 512 without a rest. There is one place for Q. While it is taken, the next Q tile is fetched into the L2
+//   cache (`cp.async.bulk.prefetch.tensor`): from there it arrives sooner.
 //
 // ## Tiles that only others see
 //
