@@ -23,8 +23,8 @@ struct Tiles {
   alignas(1024) std::uint16_t K[kStagesOfK][D / 64][Bc][64];
   alignas(1024) std::uint16_t V[kStagesOfV][D / 64][Bc][64];
   alignas(1024) std::uint16_t O[Br / 64][D / 64][64][64];
-  std::uint64_t Q_full, Q_empty, K_full[kStagesOfK], K_empty[kStagesOfK], V_full[kStagesOfV], V_empty[kStagesOfV];
-  std::uint64_t work_full, work_empty;
+  std::uint64_t Q_full[Br / 64], Q_empty[Br / 64], K_full[kStagesOfK], K_empty[kStagesOfK], V_full[kStagesOfV];
+  std::uint64_t V_empty[kStagesOfV], work_full, work_empty;
   Work work;
 };
 // #endregion
@@ -98,10 +98,11 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
   constexpr int kConsumers = Br / 64, kWarps = 4 * kConsumers;
   if (threadIdx.x == 0) {
-    mbarrier_init(&tiles.Q_full, 1), mbarrier_init(&tiles.Q_empty, kWarps);
     mbarrier_init(&tiles.work_full, 1), mbarrier_init(&tiles.work_empty, kWarps * 32 + 1);  // each lane arrives
+    for (auto& full : tiles.Q_full) mbarrier_init(&full, 1);
     for (auto& full : tiles.K_full) mbarrier_init(&full, 1);
     for (auto& full : tiles.V_full) mbarrier_init(&full, 1);
+    for (auto& empty : tiles.Q_empty) mbarrier_init(&empty, 4);
     for (auto& empty : tiles.K_empty) mbarrier_init(&empty, kWarps);
     for (auto& empty : tiles.V_empty) mbarrier_init(&empty, kWarps);
     fence_mbarrier_init();
@@ -124,10 +125,12 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
         tiles.work = work;
         mbarrier_arrive(&tiles.work_full);
         if (work.head < 0) return;
-        mbarrier_wait(&tiles.Q_empty, parity ^ 1);
-        mbarrier_arrive_expect_tx(&tiles.Q_full, sizeof tiles.Q);
-        for (int i = 0; i < kConsumers; ++i)
-          load_tile(tiles.Q[i], &Q_map, &tiles.Q_full, work.q_tile * Br + i * 64, work.head % H, work.head / H);
+        // Each warpgroup gets its rows by themselves; the last ones, which see the most keys, first.
+        for (int i = kConsumers - 1; i >= 0; --i) {
+          mbarrier_wait(&tiles.Q_empty[i], parity ^ 1);
+          mbarrier_arrive_expect_tx(&tiles.Q_full[i], sizeof tiles.Q[0]);
+          load_tile(tiles.Q[i], &Q_map, &tiles.Q_full[i], work.q_tile * Br + i * 64, work.head % H, work.head / H);
+        }
       }
     }
     // Another loads K and V, in the order of use.
@@ -184,7 +187,7 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
     masked = scale_log2 < 0 ? 0 : keys.full;
     const int row = work.q_tile * Br + my_row;
     seen[0] = mask.visible(row) - lane % 4 * 2, seen[1] = mask.visible(row + 8) - lane % 4 * 2;
-    mbarrier_wait(&tiles.Q_full, parity);
+    mbarrier_wait(&tiles.Q_full[warpgroup], parity);
     load_q(q, tiles.Q[warpgroup]);
     return true;
   };
@@ -210,7 +213,7 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
     release_K();
     fence_proxy_async();  // this lane's reads of Q come before TMA's next writes;
     __syncwarp();         // and so do those of all lanes
-    arrive(&tiles.Q_empty);
+    arrive(&tiles.Q_empty[warpgroup]);
     rows = Rows();
     probabilities(std::true_type(), keys.tiles - 1);
   };

@@ -5,7 +5,7 @@
 // own to issue between two products, and its products read operands that they have read before. Phase 13 took
 // instructions out of a loop around `mma`. What is there to take out around `wgmma`?
 //
-// **Idea.** Four things, none of them large:
+// **Idea.** Five things, none of them large:
 //
 // - Q does not change while a block goes through K and V, yet each product reads it from shared memory again. It fits
 //   into registers.
@@ -14,8 +14,10 @@
 // - Whether a tile is masked is asked for each tile. Two loops ask once.
 // - Where a Q tile ends, nothing is multiplied until its O is on its way and the next S has begun. S of the next Q tile
 //   can begin before the last PV of this one.
+// - The warpgroups share one Q tile, so the one that is done with it first waits for the other. Each can have its own
+//   rows of the next tile as soon as its own place for them is free.
 //
-// **Changed since 17.** The consumers' code, and a third stage for K. The producers are the same.
+// **Changed since 17.** The consumers' code, a third stage for K, and the barriers of Q.
 
 // %% tags=["hide-input"]
 #include "phases/18-diet/phase.hpp"
@@ -218,12 +220,21 @@ CELL("From one Q tile to the next") {
 //
 // `step` is compiled twice, as in phase 13: for tiles that may be masked, and for those that are not.
 //
-// Setup, producers and launch have the shape that they had:
+// ## Q for each warpgroup
+//
+// In phase 17 Q has one pair of barriers. Here each warpgroup has a pair for its own 64 rows. The one that is done
+// first gets its rows of the next Q tile first, and it begins with them while the other is still at work.
 //
 // ```{region} attention.cuh setup
 // ```
 // ```{region} attention.cuh producer
 // ```
+//
+// The last rows are loaded first. Here the order hardly matters. In phase 19 it does: there warpgroups pass over tiles
+// that they do not see.
+//
+// The launch is as it was:
+//
 // ```{region} attention.cuh launch
 // ```
 //
@@ -287,7 +298,7 @@ CELL("The same bits, and where not") {
 // - **A fence less.** `fence_proxy_async` behind `ldmatrix` costs nothing that could be measured, so nothing is saved
 //   by arguing it away.
 //
-// **What you saw.** Each of the four changes is small, and so is the gain. A kernel at this point gains by asking, for
+// **What you saw.** Each of the five changes is small, and so is the gain. A kernel at this point gains by asking, for
 // each instruction, whether the tensor cores had to wait for it.
 //
 // **Measured** on an H200: [the end of part 4](../../docs/book/part-4.md) has the table, and

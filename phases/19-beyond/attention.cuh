@@ -33,8 +33,9 @@ struct Tiles {
   alignas(1024) std::uint16_t K[L::k_stages][D / 64][Bc][64];
   alignas(1024) std::uint16_t V[L::v_stages][D / 64][Bc][64];
   alignas(1024) std::uint16_t O[L::staged ? L::consumers : 0][D / 64][64][64];
-  std::uint64_t Q_full[L::q_buffers], Q_empty[L::q_buffers], K_full[L::k_stages], K_empty[L::k_stages];
-  std::uint64_t V_full[L::v_stages], V_empty[L::v_stages], work_full, work_empty;
+  std::uint64_t Q_full[L::q_buffers][L::consumers], Q_empty[L::q_buffers][L::consumers];
+  std::uint64_t K_full[L::k_stages], K_empty[L::k_stages], V_full[L::v_stages], V_empty[L::v_stages];
+  std::uint64_t work_full, work_empty;
   Work work;
 };
 // #endregion
@@ -80,10 +81,12 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
   constexpr int kWarps = 4 * L::consumers;
   if (threadIdx.x == 0) {
     mbarrier_init(&tiles.work_full, 1), mbarrier_init(&tiles.work_empty, kWarps * 32 + 1);  // each lane arrives
-    for (auto& full : tiles.Q_full) mbarrier_init(&full, 1);
+    for (auto& of_all : tiles.Q_full)
+      for (auto& full : of_all) mbarrier_init(&full, 1);
     for (auto& full : tiles.K_full) mbarrier_init(&full, 1);
     for (auto& full : tiles.V_full) mbarrier_init(&full, 1);
-    for (auto& empty : tiles.Q_empty) mbarrier_init(&empty, kWarps);
+    for (auto& of_all : tiles.Q_empty)
+      for (auto& empty : of_all) mbarrier_init(&empty, 4);
     for (auto& empty : tiles.K_empty) mbarrier_init(&empty, kWarps);
     for (auto& empty : tiles.V_empty) mbarrier_init(&empty, kWarps);
     fence_mbarrier_init();
@@ -112,11 +115,12 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
           for (int row = work.q_tile * Br; row < work.q_tile * Br + Br; row += 64)
             for (int column = 0; column < D; column += 64)
               cp_async_bulk_prefetch_tensor(&Q_map, column, row, work.head % H, work.head / H);
-        mbarrier_wait(&tiles.Q_empty[Q.stage], Q.parity ^ 1);
-        mbarrier_arrive_expect_tx(&tiles.Q_full[Q.stage], sizeof tiles.Q[0]);
-        for (int i = 0; i < L::consumers; ++i)
-          load_tile(tiles.Q[Q.stage][i], &Q_map, &tiles.Q_full[Q.stage], work.q_tile * Br + i * 64, work.head % H,
+        for (int i = L::consumers - 1; i >= 0; --i) {  // as in phase 18; they begin first, too
+          mbarrier_wait(&tiles.Q_empty[Q.stage][i], Q.parity ^ 1);
+          mbarrier_arrive_expect_tx(&tiles.Q_full[Q.stage][i], sizeof tiles.Q[0][0]);
+          load_tile(tiles.Q[Q.stage][i], &Q_map, &tiles.Q_full[Q.stage][i], work.q_tile * Br + i * 64, work.head % H,
                     work.head / H);
+        }
       }
     }
     // Another loads K and V, in the order of use.
@@ -165,7 +169,7 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
   const auto arrive = [&](std::uint64_t* barrier) {
     if (lane == 0) mbarrier_arrive(barrier);
   };
-  const auto release_Q = [&] { arrive(&tiles.Q_empty[Q.stage]); };
+  const auto release_Q = [&] { arrive(&tiles.Q_empty[Q.stage][warpgroup]); };
   const auto release_K = [&] { arrive(&tiles.K_empty[K.stage]), K.next(); };
   const auto release_V = [&] { arrive(&tiles.V_empty[V.stage]), V.next(); };
   const auto pass_K = [&] {
@@ -186,7 +190,7 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
     unseen = uniform(Keys<Br, Bc>(first_row, mask).tiles - mine.tiles);
     seen[0] = mask.visible(row) - lane % 4 * 2, seen[1] = mask.visible(row + 8) - lane % 4 * 2;
     Q.next();
-    mbarrier_wait(&tiles.Q_full[Q.stage], Q.parity);
+    mbarrier_wait(&tiles.Q_full[Q.stage][warpgroup], Q.parity);
     return true;
   };
   const auto next_scores = [&] {

@@ -158,13 +158,16 @@ CELL("What a warpgroup passes over") {
 // ```{region} attention.cuh steps
 // ```
 //
-// Four lines look as if they could stand elsewhere.
+// Five lines look as if they could stand elsewhere, or be written in another way.
 //
 // - Where a Q tile ends, phase 18 begins the next S before the last PV. Here PV comes first, and O goes out while the
 //   next S is multiplied. At D = 64 that is faster for short sequences
 //   ([measured](../../docs/book/part-4.md#what-each-part-is-worth)).
 // - `wait_for_output` comes before the exponentials, right behind the maximum. What follows it, such as the rescaling
 //   of O, can then run in the shadow of the exponentials. On an H200 the two orders are level.
+// - The producer loads the last warpgroup's rows of Q first. With a mask that warpgroup begins with tiles that the
+//   others pass over. In the other order D = 256 is slower with a mask
+//   ([measured](../../docs/book/part-4.md#what-each-part-is-worth)).
 // - `Q.next()` stands in `next_work`, on a path that all lanes take. Inside a branch, the compiler did not know that
 //   the place of Q is the same for all lanes. It kept the addresses in each lane's registers and copied them for each
 //   `wgmma` to those of the warp, which the instruction wants, four `R2UR` each time. D = 64 was clearly slower.
