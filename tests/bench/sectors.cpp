@@ -50,6 +50,8 @@ std::vector<Shape> shapes() {
     if (kernel->features.types.contains(Type::Float32)) all.push_back({phase, 1, 2, 512, 512, 64, false, "float32"});
     all.push_back({phase, 1, 2, 256, 256, 128, false, "float16"});
     if (kernel->features.tensor_cores) all.push_back({phase, 1, 2, 2048, 2048, 128, false, "float16"});
+    if (kernel->features.tensor_cores && kernel->features.head_dims.contains(256))
+      all.push_back({phase, 1, 2, 512, 512, 256, false, "float16"});
     if (!kernel->features.causal) continue;
     all.push_back({phase, 1, 2, 512, 512, 64, true, "float16"});
     all.push_back({phase, 1, 2, 500, 300, 64, true, "float16"});
