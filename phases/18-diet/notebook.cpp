@@ -291,8 +291,8 @@ CELL("The same bits, and where not") {
 // ## What did not help
 //
 // - **Turns.** FlashAttention-3 lets its two warpgroups take turns by named barriers: while one has its softmax, the
-//   other multiplies ("ping-pong"). In this kernel it made nothing faster, and long sequences slower. With two
-//   warpgroups and a PV that runs beside each softmax, the tensor cores have work without it.
+//   other multiplies ("ping-pong"). In this kernel it makes nothing faster. With two warpgroups and a PV that runs
+//   beside each softmax, the tensor cores have work without it.
 // - **The exponentials before the wait.** The code waits for PV behind the softmax. The compiler moves most of the
 //   exponentials behind that wait. Forcing them in front of it made no difference.
 // - **A fence less.** `fence_proxy_async` behind `ldmatrix` costs nothing that could be measured, so nothing is saved
