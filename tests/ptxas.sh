@@ -1,7 +1,7 @@
 #!/bin/sh
 # ptxas.sh: fails where ptxas says that it serialised wgmma, put in a wait or ignored setmaxnreg in a kernel of the
-# tensor-core phases, and where registers are spilled other than tests/spills.txt says. Each instantiation is compiled
-# once, for the lowest GPU that runs it. Needs nvcc, no GPU.
+# tensor-core phases, and where registers are spilled other than tests/spills.txt says; loops.py looks into the loops.
+# Each instantiation is compiled once, for the lowest GPU that runs it. Needs nvcc, no GPU.
 # sh tests/ptxas.sh [ARCHITECTURE FILE.cu TABLE]
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -73,4 +73,11 @@ awk -v release="$release" -v table="$table" '
     if (!bad) print "ptxas: " kernels " kernels, " (other ? "of another CUDA than the table" : "spills as in the table")
     exit bad
   }' "$table" "$work/log" || bad=1
+
+cuobjdump=${CUOBJDUMP:-$(command -v cuobjdump || command -v "${nvcc%/*}/cuobjdump" || true)}
+if [ -z "$cuobjdump" ]; then
+  echo 'loops: not looked at, there is no cuobjdump here'
+else
+  for cubin in "$work"/*.cubin; do CUOBJDUMP=$cuobjdump python3 "$root/tests/loops.py" "$cubin" || bad=1; done
+fi
 exit "$bad"

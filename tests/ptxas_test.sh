@@ -1,6 +1,7 @@
 #!/bin/sh
-# ptxas_test.sh: ptxas.sh finds wgmma that is serialised, spills that its table does not name, and a table that allows
-# too much: a report that cannot fail would be worth nothing. Needs nvcc.
+# ptxas_test.sh: ptxas.sh finds wgmma that is serialised, spills that its table does not name, a table that allows too
+# much, and with cuobjdump what does not belong into a loop: a report that cannot fail would be worth nothing. Needs
+# nvcc.
 # sh tests/ptxas_test.sh
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -49,6 +50,23 @@ END_OF_FILE
 expect 0 'ptxas: 1 kernels' sm_90a "$work/products.cu" </dev/null
 expect 1 'wgmma.mma_async instructions are serialized' sm_90a "$work/touched.cu" </dev/null
 expect 1 'warpgroup.wait is injected' sm_90a "$work/waits.cu" </dev/null
+
+# Where the panel lies is read, and might differ between lanes; there are more numbers than registers; there is no loop.
+sed 's/int tiles) {/int tiles) { const int at = int(out[threadIdx.x \/ 999]) * 1024;/
+     s/matrix_descriptor(panel)/matrix_descriptor(panel + at)/g' "$work/products.cu" >"$work/lanes.cu"
+sed 's/__global__ void/__global__ void __launch_bounds__(1024)/
+     s/int tiles) {/int tiles) { float a[128]; for (int i = 0; i < 128; ++i) a[i] = out[i * 999 + threadIdx.x];/
+     s/wgmma_wait<0>(d);/& for (int i = 0; i < 128; ++i) a[i] = a[i] * a[i] + d[i % 32];/
+     s/= d\[i\];/= d[i] + a[i] + a[i + 32] + a[i + 64] + a[i + 96];/' "$work/products.cu" >"$work/crowded.cu"
+sed 's/for (int tile = 0; tile < tiles; ++tile)/if (tiles > 0)/' "$work/products.cu" >"$work/straight.cu"
+sh "$here/ptxas.sh" sm_90a "$work/products.cu" /dev/null >"$work/out"
+if grep -q 'loops: [1-9][0-9]* loops with wgmma of 1 kernels' "$work/out"; then
+  expect 1 "copies lanes' registers to the warp's" sm_90a "$work/lanes.cu" </dev/null
+  expect 1 'touches local memory' sm_90a "$work/crowded.cu" </dev/null
+  expect 1 'no loop with wgmma was found' sm_90a "$work/straight.cu" </dev/null
+else
+  expect 0 'loops: not looked at' sm_90a "$work/products.cu" </dev/null
+fi
 
 # 100 numbers in 32 registers.
 cat >"$work/spills.cu" <<'END_OF_FILE'
