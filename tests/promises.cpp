@@ -29,7 +29,7 @@ Domain checked_domain(const Features& can) {
   domain.dims.erase(std::unique(domain.dims.begin(), domain.dims.end()), domain.dims.end());
   if (can.kernel)  // not those of larger head dimensions alone
     std::erase_if(domain.blocks, [&](const auto& blocks) {
-      return blocks.first > 0 && !has_blocks(can, can.padded(40), {blocks.first, blocks.second});
+      return blocks.first > 0 && !can.has(can.padded(40), {blocks.first, blocks.second});
     });
   return domain;
 }

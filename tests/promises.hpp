@@ -19,7 +19,7 @@ inline const Features& features_under_test() {
 inline std::vector<Blocks> blocks_for(const Features& can, std::int64_t D) {
   std::vector<Blocks> all;
   for (const Blocks& blocks : can.blocks)
-    if (has_blocks(can, can.padded(D), blocks)) all.push_back(blocks);
+    if (can.has(can.padded(D), blocks)) all.push_back(blocks);
   return all;
 }
 

@@ -34,7 +34,7 @@ Recorded record_as(const Phase& phase, std::int64_t N, Causal causal, MachineOpt
   Options options{.causal = causal};
   if (phase.features.tensor_maps) options.block_k = 64;
   for (const Blocks b : phase.features.blocks)  // the last ones that there are
-    if (has_blocks(phase.features, static_cast<int>(D), b) && (!options.block_k || b.Bc == options.block_k))
+    if (phase.features.has(static_cast<int>(D), b) && (!options.block_k || b.Bc == options.block_k))
       options.block_q = b.Br;
   Recorded r;
   if (wanted) machine.recording = &r.recording;

@@ -56,7 +56,7 @@ int main(int count, char** words) {
         blocks = can.kernel ? std::vector<Blocks>(can.blocks.begin(), can.blocks.end())
                             : std::vector<Blocks>{{32, 16}, {16, 32}};
       if (can.tensor_maps) {  // larger blocks: one of them, and rows for three Q tiles of 128
-        std::erase_if(blocks, [&](Blocks b) { return b.Bc != 128 || !has_blocks(can, 64, b); });
+        std::erase_if(blocks, [&](Blocks b) { return b.Bc != 128 || !can.has(64, b); });
         lengths = {288};
       }
       for (const std::int64_t N : lengths)

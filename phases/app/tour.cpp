@@ -91,7 +91,7 @@ Blocks tiles_of(const Features& can) {
   if (can.blocks.size() == 0 || can.blocks.contains(tiles)) return tiles;
   Blocks last = can.blocks[0];
   for (const Blocks& blocks : can.blocks)
-    if (has_blocks(can, can.padded(32), blocks)) last = blocks;
+    if (can.has(can.padded(32), blocks)) last = blocks;
   return last;
 }
 

@@ -50,6 +50,10 @@ struct Blocks {
   constexpr bool operator==(const Blocks&) const = default;
 };
 
+constexpr bool all_blocks(int, Blocks) {
+  return true;
+}
+
 // The GPUs that a kernel runs on: from this compute capability on, or this one alone (as code for sm_90a).
 struct Capability {
   int major, minor;
@@ -73,7 +77,7 @@ struct Features {
   // the first that fits is taken, unless the caller asks for one.
   Few<int> head_dims = {16, 32, 64, 128, 256};
   Few<Blocks> blocks = {};
-  bool (*has)(int D, Blocks blocks) = nullptr;  // is this one of them instantiated for this D? null: all are
+  bool (*has)(int D, Blocks blocks) = all_blocks;  // is this one of them instantiated for this D?
   Capability capability = {7, 5};
 
   constexpr int largest_D() const { return head_dims[head_dims.size() - 1]; }
@@ -83,10 +87,5 @@ struct Features {
     return largest_D();
   }
 };
-
-// Is the kernel instantiated with these blocks of its list for this head dimension?
-constexpr bool has_blocks(const Features& can, int D, Blocks blocks) {
-  return !can.has || can.has(D, blocks);
-}
 
 }  // namespace flash

@@ -53,8 +53,8 @@ template <const Features& kCan, class F>
 void with_sizes(std::int64_t D, Blocks blocks, const F& f) {
   const auto with_blocks = [&]<int kD, std::size_t... b>(std::index_sequence<b...>) {
     const auto call = [&]<int Br, int Bc>() {
-      if constexpr (has_blocks(kCan, kD, {Br, Bc})) f.template operator()<kD, Br, Bc>();
-      return has_blocks(kCan, kD, {Br, Bc});
+      if constexpr (kCan.has(kD, {Br, Bc})) f.template operator()<kD, Br, Bc>();
+      return kCan.has(kD, {Br, Bc});
     };
     return ((blocks == kCan.blocks[b] && call.template operator()<kCan.blocks[b].Br, kCan.blocks[b].Bc>()) || ...);
   };
@@ -94,7 +94,7 @@ Blocks choose_blocks(const Options& options, std::int64_t D, std::int64_t availa
   const Blocks* listed = nullptr;
   std::string list;
   for (const Blocks& blocks : kCan.blocks) {
-    if (!has_blocks(kCan, kCan.padded(D), blocks)) continue;
+    if (!kCan.has(kCan.padded(D), blocks)) continue;
     list += (list.empty() ? "" : ", ") + text(blocks.Br, blocks.Bc);
     if (options.block_q && options.block_q != blocks.Br) continue;
     if (options.block_k && options.block_k != blocks.Bc) continue;
