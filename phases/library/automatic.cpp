@@ -78,7 +78,9 @@ Choice choose_phase(const Sizes& s, Type type, bool gradients, Where where, bool
   keep([&](const Features& can) { return can.causal || s.options.causal == Causal::None; });
   keep([&](const Features& can) { return can.lse || !s.lse; });
   keep([&](const Features& can) { return where != Where::Gpu || available(can, where); });
-  keep([&](const Features& can) { return s.D <= can.largest_D(); });
+  int largest_D = 0;  // a larger one is refused by a phase that says this
+  for (const Phase* phase : able) largest_D = std::max(largest_D, phase->features.largest_D());
+  keep([&](const Features& can) { return can.largest_D() >= std::min<std::int64_t>(s.D, largest_D); });
   keep([&](const Features& can) { return lists_blocks(can, s.options); });
 
   Choice choice{able.back(), {}, able.size() == 1};
