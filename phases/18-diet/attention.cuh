@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
     for (auto& full : tiles.Q_full) mbarrier_init(&full, 1);
     for (auto& full : tiles.K_full) mbarrier_init(&full, 1);
     for (auto& full : tiles.V_full) mbarrier_init(&full, 1);
-    for (auto& empty : tiles.Q_empty) mbarrier_init(&empty, 4);
+    for (auto& empty : tiles.Q_empty) mbarrier_init(&empty, 4);  // a warpgroup's warps
     for (auto& empty : tiles.K_empty) mbarrier_init(&empty, kWarps);
     for (auto& empty : tiles.V_empty) mbarrier_init(&empty, kWarps);
     fence_mbarrier_init();

@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
     for (auto& full : tiles.K_full) mbarrier_init(&full, 1);
     for (auto& full : tiles.V_full) mbarrier_init(&full, 1);
     for (auto& of_all : tiles.Q_empty)
-      for (auto& empty : of_all) mbarrier_init(&empty, 4);
+      for (auto& empty : of_all) mbarrier_init(&empty, 4);  // a warpgroup's warps
     for (auto& empty : tiles.K_empty) mbarrier_init(&empty, kWarps);
     for (auto& empty : tiles.V_empty) mbarrier_init(&empty, kWarps);
     fence_mbarrier_init();
