@@ -1,6 +1,6 @@
 # ablations_h200.py: what each part of a Hopper kernel is worth: the kernel with one change, beside the kernel as it is.
-# A change is a patch in ablations/; its first lines say what it does, what was predicted, and whether the results are
-# wrong on purpose. Each kernel is verified against fp64 before it is timed; order of the round at random, chip warm.
+# A change is a patch in ablations/; its first lines say what it does, for which blocks, what was predicted for them, and
+# whether the results are wrong on purpose. Each kernel is verified against fp64 before it is timed; order of the round at random, chip warm.
 # python3 tests/bench/ablations_h200.py list                     what there is, and whether each patch still applies
 # python3 tests/bench/ablations_h200.py build FOLDER [NAME…]     needs nvcc; no GPU
 # python3 tests/bench/ablations_h200.py run FOLDER OUT.json      needs a GPU and PyTorch
@@ -21,35 +21,49 @@ from results import gpu_environment, write_results
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-BLOCKS = {phase: (128, 128, 128) for phase in range(14, 19)}  # D, Br, Bc; phase 19's patches name theirs
+BLOCKS = "128 128 128"  # D, Br, Bc; a patch may name others, phase 19's do
 SHAPES = [(N, causal) for causal in (False, True) for N in (512, 2048, 8192)]  # B·N = 16384, H·D = 2048
 ROUNDS, WARM, SAMPLES = 9, 2, 6
 
 
 class Ablation:
-    """A patch and what its head says, or (patch None) a phase's kernel as it is."""
+    """A patch for one choice of blocks, or (patch None) a phase's kernel as it is."""
 
-    def __init__(self, phase, patch=None, blocks=None):
-        self.phase, self.patch = phase, patch
-        head = patch.read_text().split("\n--- ")[0].splitlines() if patch else [""]
-        self.what = head[0]
-        said = dict(line.split(": ", 1) for line in head[1:] if ": " in line)
-        self.wrong = "wrong" in head
-        self.predicted = [None if x == "-" else float(x) for x in said.get("predicted", "- - -").split()]
-        self.D, self.Br, self.Bc = blocks or (map(int, said["blocks"].split()) if "blocks" in said else BLOCKS[phase])
+    def __init__(self, phase, blocks, patch=None, what="", wrong=False, predicted="- - -"):
+        self.phase, self.patch, self.what, self.wrong = phase, patch, what, wrong
+        self.predicted = [None if x == "-" else float(x) for x in predicted.split()]
+        self.D, self.Br, self.Bc = map(int, blocks.split())
         self.name = patch.stem if patch else f"{phase}-as-it-is-{self.D}-{self.Br}-{self.Bc}"
+        if patch and blocks != BLOCKS:
+            self.name += f"-{self.D}"
 
     def base(self):
-        return Ablation(self.phase, blocks=(self.D, self.Br, self.Bc))
+        return Ablation(self.phase, f"{self.D} {self.Br} {self.Bc}")
+
+
+def of_patch(patch):
+    """What its head says: an ablation for each line of blocks; a prediction is for those that it stands behind."""
+    what, *head = patch.read_text().split("\n--- ")[0].splitlines()
+    said = [line.split(": ", 1) for line in head if ": " in line]
+    if "blocks" not in dict(said):
+        said.insert(0, ["blocks", BLOCKS])
+    choices = []
+    for key, value in said:
+        if key == "blocks":
+            choices.append({"blocks": value})
+        else:
+            choices[-1][key] = value
+    return [Ablation(int(patch.name[:2]), patch=patch, what=what, wrong="wrong" in head, **choice)
+            for choice in choices]
 
 
 def ablations():
     """Every patch, and before the first of each kernel the kernel itself."""
     listed = {}
     for patch in sorted((HERE / "ablations").glob("*.patch")):
-        change = Ablation(int(patch.name[:2]), patch)
-        listed.setdefault(change.base().name, change.base())
-        listed[change.name] = change
+        for change in of_patch(patch):
+            listed.setdefault(change.base().name, change.base())
+            listed[change.name] = change
     return list(listed.values())
 
 
