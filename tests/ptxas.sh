@@ -78,6 +78,6 @@ cuobjdump=${CUOBJDUMP:-$(command -v cuobjdump || command -v "${nvcc%/*}/cuobjdum
 if [ -z "$cuobjdump" ]; then
   echo 'loops: not looked at, there is no cuobjdump here'
 else
-  for cubin in "$work"/*.cubin; do CUOBJDUMP=$cuobjdump python3 "$root/tests/loops.py" "$cubin" || bad=1; done
+  for cubin in "$work"/*.cubin; do CUOBJDUMP=$cuobjdump python3 "$root/tests/bench/loops.py" "$cubin" || bad=1; done
 fi
 exit "$bad"

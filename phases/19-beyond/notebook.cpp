@@ -171,7 +171,7 @@ CELL("What a warpgroup passes over") {
 // - `Q.next()` stands in `next_work`, on a path that all lanes take. Inside a branch, the compiler did not know that
 //   the place of Q is the same for all lanes. It kept the addresses in each lane's registers and copied them for each
 //   `wgmma` to those of the warp, which the instruction wants, four `R2UR` each time. D = 64 was clearly slower.
-//   tests/loops.py fails where a loop has such copies.
+//   tests/bench/loops.py fails where a loop has such copies.
 // - `uniform()` has the same purpose: `my_tiles`, `masked` and `unseen` are the same in all lanes, and now the compiler
 //   knows it.
 //

@@ -2,15 +2,11 @@
 # loops.py: what ptxas made of the loops that multiply with wgmma. Fails where one touches local memory (a spill), and
 # where one copies lanes' registers to the warp's (R2UR): then ptxas does not know that a descriptor is the same in all
 # lanes. At D = 64 that cost phase 19 up to 9 %. Needs cuobjdump, which comes with the CUDA toolkit.
-# tests/loops.py CUBIN
-import os
+# tests/bench/loops.py CUBIN
 import re
-import subprocess
 import sys
 
-
-def output(*command):
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+from sass import functions, output, target
 
 
 def loops_of(code):
@@ -18,8 +14,7 @@ def loops_of(code):
     on a condition: one without leads back from an mbarrier's second try, which stands behind the kernel's end."""
     ranges = []
     for at, text in code:
-        branch = re.match(r"@\S+ BRA.*?0x([0-9a-f]+)", text)
-        first = int(branch.group(1), 16) if branch else at + 1
+        first = target(text) if re.match(r"@\S+ BRA\b.*0x", text) else at + 1
         body = [t for a, t in code if first <= a <= at]
         if any("HGMMA" in t for t in body):
             ranges.append((first, at, body))
@@ -29,13 +24,12 @@ def loops_of(code):
 
 def main():
     if len(sys.argv) != 2:
-        sys.exit("usage: tests/loops.py CUBIN")
+        sys.exit("usage: tests/bench/loops.py CUBIN")
     kernels = count = bad = 0
-    for function in output(os.environ.get("CUOBJDUMP", "cuobjdump"), "-sass", sys.argv[1]).split("Function : ")[1:]:
-        code = [(int(at, 16), text) for at, text in re.findall(r"/\*([0-9a-f]{4,5})\*/ +(.*?) *;", function)]
+    for symbol, code in functions(sys.argv[1]):
         if not any("HGMMA" in text for _, text in code):
             continue
-        name = re.sub(r"void |\(.*|flash::|on_gpu::", "", output("c++filt", function.split("\n", 1)[0]).strip())
+        name = re.sub(r"void |\(.*|flash::|on_gpu::", "", output("c++filt", symbol).strip())
         loops = loops_of(code)
         kernels, count = kernels + 1, count + len(loops)
         if not loops:

@@ -19,6 +19,13 @@ def output(*command):
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
+def functions(path):
+    """Of an object or a cubin: (symbol, code) for each kernel; code: [(address, text)]."""
+    for function in output(CUOBJDUMP, "-sass", path).split("Function : ")[1:]:
+        yield (function.split("\n", 1)[0],
+               [(int(at, 16), text) for at, text in re.findall(r"/\*([0-9a-f]{4,5})\*/ +(.*?) *;", function)])
+
+
 def step_of(symbol):
     found = re.search(r"on_gpu\d+([a-z_]+?)9attention", symbol)
     return STEPS.get(found.group(1)) if found else None
@@ -71,12 +78,10 @@ def main():
     for name, use in re.findall(r"Function (\S+):\n\s*(.*)", output(CUOBJDUMP, "-res-usage", sys.argv[1])):
         registers[name] = {key: int(value) for key, value in re.findall(r"(REG|STACK):(\d+)", use)}
     rows = []
-    for function in output(CUOBJDUMP, "-sass", sys.argv[1]).split("Function : ")[1:]:
-        symbol = function.split("\n", 1)[0]
+    for symbol, code in functions(sys.argv[1]):
         step = step_of(symbol)
         if not step:
             continue
-        code = [(int(at, 16), text) for at, text in re.findall(r"/\*([0-9a-f]{4,5})\*/ +(.*?) *;", function)]
         path = issued(code)
         kinds = {"mma": "HMMA", "ldmatrix": "LDSM", "ex2": "MUFU"}
         rows.append({"kernel": step, "registers": registers[symbol]["REG"], "spilled": registers[symbol]["STACK"],
@@ -91,4 +96,5 @@ def main():
     write_results(sys.argv[2], {"note": note, **commit_and_date()}, rows)
 
 
-main()
+if __name__ == "__main__":
+    main()
