@@ -1,6 +1,7 @@
 # ablations_h200.py: what each part of a Hopper kernel is worth: the kernel with one change, beside the kernel as it is.
-# A change is a patch in ablations/; its first lines say what it does, for which blocks, what was predicted for them, and
-# whether the results are wrong on purpose. Each kernel is verified against fp64 before it is timed; order of the round at random, chip warm.
+# A change is a patch in ablations/; its first lines say what it does, for which blocks, what was predicted for them,
+# and whether the results are wrong on purpose. Each kernel is verified against fp64 before it is timed; order of the
+# round at random, chip warm.
 # python3 tests/bench/ablations_h200.py list                     what there is, and whether each patch still applies
 # python3 tests/bench/ablations_h200.py build FOLDER [NAME…]     needs nvcc; no GPU
 # python3 tests/bench/ablations_h200.py run FOLDER OUT.json      needs a GPU and PyTorch
