@@ -130,8 +130,8 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
 // The grid: x is the Q tile, y the head. y is 65,535 at most; further heads continue in z.
 template <class T, int D, int Br, int Bc>
 __global__ void __launch_bounds__(Br)
-    attention(Tensor<const T> Q /*[B, H, Sq, D]*/, Tensor<const T> K /*[B, H, Sk, D]*/,
-              Tensor<const T> V /*[B, H, Sk, D]*/, Tensor<T> O /*[B, H, Sq, D]*/, float scale_log2, int B, int H) {
+    attention(Heads<const T> Q /*[B, H, Sq, D]*/, Heads<const T> K /*[B, H, Sk, D]*/,
+              Heads<const T> V /*[B, H, Sk, D]*/, Heads<T> O /*[B, H, Sq, D]*/, float scale_log2, int B, int H) {
   const unsigned head = blockIdx.z * gridDim.y + blockIdx.y;
   const int b = head / H, h = head % H;
   if (b < B) attend<T, D, Br, Bc>(Q.head(b, h), K.head(b, h), V.head(b, h), O.head(b, h), scale_log2, blockIdx.x);

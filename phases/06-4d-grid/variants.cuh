@@ -12,8 +12,8 @@ namespace flash::phase06::inline FLASH_MACHINE {
 // between two heads: the last one inside attend() says that all threads have finished with the tiles.
 template <class T, int D, int Br, int Bc>
 __global__ void __launch_bounds__(Br)
-    attention_one(Tensor<const T> Q /*[B, H, Sq, D]*/, Tensor<const T> K /*[B, H, Sk, D]*/,
-                  Tensor<const T> V /*[B, H, Sk, D]*/, Tensor<T> O /*[B, H, Sq, D]*/, float scale_log2, int B, int H) {
+    attention_one(Heads<const T> Q /*[B, H, Sq, D]*/, Heads<const T> K /*[B, H, Sk, D]*/,
+                  Heads<const T> V /*[B, H, Sk, D]*/, Heads<T> O /*[B, H, Sq, D]*/, float scale_log2, int B, int H) {
   for (int b = 0; b < B; ++b)
     for (int h = 0; h < H; ++h)
       attend<T, D, Br, Bc>(Q.head(b, h), K.head(b, h), V.head(b, h), O.head(b, h), scale_log2, blockIdx.x);
@@ -24,8 +24,8 @@ __global__ void __launch_bounds__(Br)
 // Grid (batch, head, Q tile): as many blocks as phase 06's, but neighbours belong to different heads and share no K, V.
 template <class T, int D, int Br, int Bc>
 __global__ void __launch_bounds__(Br)
-    attention_three(Tensor<const T> Q /*[B, H, Sq, D]*/, Tensor<const T> K /*[B, H, Sk, D]*/,
-                    Tensor<const T> V /*[B, H, Sk, D]*/, Tensor<T> O /*[B, H, Sq, D]*/, float scale_log2, int, int) {
+    attention_three(Heads<const T> Q /*[B, H, Sq, D]*/, Heads<const T> K /*[B, H, Sk, D]*/,
+                    Heads<const T> V /*[B, H, Sk, D]*/, Heads<T> O /*[B, H, Sq, D]*/, float scale_log2, int, int) {
   const int b = blockIdx.x, h = blockIdx.y;
   attend<T, D, Br, Bc>(Q.head(b, h), K.head(b, h), V.head(b, h), O.head(b, h), scale_log2, blockIdx.z);
 }

@@ -10,14 +10,14 @@ namespace flash::phase09::inline FLASH_MACHINE {
 // What the kernels are given, for all heads.
 template <class T>
 struct Backward {
-  Tensor<const T> Q, O, dO;         // [B, H, Sq, D]
-  Tensor<const std::int16_t> O_lo;  // [B, H, Sq, D]; its data may be null
-  Tensor<const T> K, V;             // [B, H, Sk, D]
-  Tensor<T> dQ, dK, dV;             // as Q, K, V
-  const float *LSE, *dLSE;          // [B, H, Sq], natural log; dLSE may be null
-  const float *m, *l;               // [B, H, Sq], the forward pass's; null: LSE stands in for them
-  float* delta;                     // [B, H, Sq]
-  float* dQ_sum;                    // [B, H, Sq, D], fp32: the one-pass variant adds to it; else null
+  Heads<const T> Q, O, dO;         // [B, H, Sq, D]
+  Heads<const std::int16_t> O_lo;  // [B, H, Sq, D]; its data may be null
+  Heads<const T> K, V;             // [B, H, Sk, D]
+  Heads<T> dQ, dK, dV;             // as Q, K, V
+  const float *LSE, *dLSE;         // [B, H, Sq], natural log; dLSE may be null
+  const float *m, *l;              // [B, H, Sq], the forward pass's; null: LSE stands in for them
+  float* delta;                    // [B, H, Sq]
+  float* dQ_sum;                   // [B, H, Sq, D], fp32: the one-pass variant adds to it; else null
   float scale, scale_log2;
   std::int64_t shift;  // row i sees the keys j <= i + shift
   int B, H;

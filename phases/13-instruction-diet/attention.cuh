@@ -349,8 +349,8 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
 // first: if blocks start in the order of their numbers, short ones fill the gaps in the end.
 template <class T, int D, int Br, int Bc>
 __global__ void __launch_bounds__(Layout<D>::threads(Br), Layout<D>::blocks)
-    attention(Tensor<const T> Q /*[B, H, Sq, D]*/, Tensor<const T> K /*[B, H, Sk, D]*/,
-              Tensor<const T> V /*[B, H, Sk, D]*/, Tensor<T> O /*[B, H, Sq, D]*/, float* LSE /*[B, H, Sq] or null*/,
+    attention(Heads<const T> Q /*[B, H, Sq, D]*/, Heads<const T> K /*[B, H, Sk, D]*/,
+              Heads<const T> V /*[B, H, Sk, D]*/, Heads<T> O /*[B, H, Sq, D]*/, float* LSE /*[B, H, Sq] or null*/,
               float scale_log2, std::int64_t shift, int B, int H) {
   const bool heads_first = shift < K.rows;
   const unsigned heads = B * H;

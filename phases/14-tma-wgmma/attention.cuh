@@ -209,7 +209,7 @@ __device__ void store_output(const float (&o)[kRegisters], const float (&factor)
 template <class T, int D, int Br, int Bc>
 __global__ void __launch_bounds__(Br * 2, 1)
     attention(const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
-              const __grid_constant__ TensorMap V_map, Tensor<T> O /*[B, H, Sq, D]*/, float* LSE /*[B, H, Sq] or null*/,
+              const __grid_constant__ TensorMap V_map, Heads<T> O /*[B, H, Sq, D]*/, float* LSE /*[B, H, Sq] or null*/,
               float scale_log2, Mask mask, int B, int H) {
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
   // Without a mask the blocks go through a head's Q tiles, then through the next one's; with one, as in phase 13, the
@@ -290,7 +290,7 @@ __global__ void __launch_bounds__(Br * 2, 1)
 // #region launch
 // A tensor as TMA sees it: columns, rows, heads, batch; boxes of 64 columns and so many rows.
 template <class T>
-TensorMap map_of(const Tensor<T>& x, int B, int H, int box_rows) {
+TensorMap map_of(const Heads<T>& x, int B, int H, int box_rows) {
   const auto bytes = [](std::int64_t size, std::int64_t stride) {  // of an axis of length 1 the stride says nothing
     return static_cast<std::uint64_t>(size > 1 ? stride : 8) * sizeof(T);
   };
@@ -303,7 +303,7 @@ TensorMap map_of(const Tensor<T>& x, int B, int H, int box_rows) {
 
 // K or V. Rows that no row of Q sees are as if they were not there: TMA writes zeros for them (0 · NaN is NaN).
 template <class T>
-TensorMap map_of_keys(const DeviceProblem<T>& p, Tensor<const T> x, int box_rows) {
+TensorMap map_of_keys(const DeviceProblem<T>& p, Heads<const T> x, int box_rows) {
   x.rows = std::max<std::int64_t>(0, std::min(p.Q.rows + p.shift, x.rows));
   return map_of(x.rows > 0 ? x : p.Q, p.B, p.H, box_rows);  // x has no address where it has no rows
 }

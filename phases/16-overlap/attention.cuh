@@ -19,7 +19,7 @@ using phase15::kConsumerRegisters, phase15::kProducerRegisters, phase15::Ring, p
 template <class T, int D, int Br, int Bc>
 __global__ void __launch_bounds__(Br * 2 + 128, 1)
     attention(const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
-              const __grid_constant__ TensorMap V_map, Tensor<T> O /*[B, H, Sq, D]*/, float* LSE /*[B, H, Sq] or null*/,
+              const __grid_constant__ TensorMap V_map, Heads<T> O /*[B, H, Sq, D]*/, float* LSE /*[B, H, Sq] or null*/,
               float scale_log2, Mask mask, int B, int H) {
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
   const bool longest_first = mask.shift < mask.Sk;

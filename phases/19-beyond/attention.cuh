@@ -74,7 +74,7 @@ template <class T, int D, int Br, int Bc>
 __global__ void __launch_bounds__(Br * 2 + 128, 1)
     attention(const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
               const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map,
-              Tensor<T> O /*[B, H, Sq, D]*/, float* LSE /*[B, H, Sq] or null*/, unsigned* counter /*0*/,
+              Heads<T> O /*[B, H, Sq, D]*/, float* LSE /*[B, H, Sq] or null*/, unsigned* counter /*0*/,
               Schedule schedule, float scale_log2, Mask mask, int H) {
   using L = Design<D, Br, Bc>;
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();

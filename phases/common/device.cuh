@@ -18,9 +18,9 @@ struct Head {
   int cols;  // the true head dimension; a kernel's D is the next instantiated one
 };
 
-// A whole tensor.
+// All heads of a tensor.
 template <class T>
-struct Tensor {
+struct Heads {
   T* data;                                  // [B, H, rows, cols]
   std::int64_t b_stride, h_stride, stride;  // elements from one batch entry, head, row to the next
   std::int64_t rows;

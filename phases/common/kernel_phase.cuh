@@ -32,14 +32,14 @@ inline void check_cuda(cudaError_t, const char*) {}  // the simulator throws whe
 // What the launch of a forward phase is given; T is the kernel's element type.
 template <class T>
 struct DeviceProblem {
-  Tensor<const T> Q;          // [B, H, Sq, D]
-  Tensor<const T> K, V;       // [B, H, Sk, D]
-  Tensor<T> O;                // [B, H, Sq, D]
-  float* LSE;                 // [B, H, Sq], or null: not wanted
-  Tensor<std::int16_t> O_lo;  // [B, H, Sq, D] and [B, H, Sq]: what a forward pass for training keeps (gradients.hpp);
-  float *m, *l;               // or null
-  float scale_log2;           // scale · log2 e: kernels use exp2(x · log2 e) for exp(x)
-  std::int64_t shift;         // row i sees the keys j <= i + shift
+  Heads<const T> Q;          // [B, H, Sq, D]
+  Heads<const T> K, V;       // [B, H, Sk, D]
+  Heads<T> O;                // [B, H, Sq, D]
+  float* LSE;                // [B, H, Sq], or null: not wanted
+  Heads<std::int16_t> O_lo;  // [B, H, Sq, D] and [B, H, Sq]: what a forward pass for training keeps (gradients.hpp);
+  float *m, *l;              // or null
+  float scale_log2;          // scale · log2 e: kernels use exp2(x · log2 e) for exp(x)
+  std::int64_t shift;        // row i sees the keys j <= i + shift
   int B, H;
   cudaStream_t stream;          // null: the default one
   unsigned* counter = nullptr;  // [1] of a persistent grid: 0 before and after the launch
@@ -174,12 +174,12 @@ template <class T>
 auto tensor_of(const View<T>& view) {
   using U = device_t<std::remove_const_t<T>>;
   using Element = std::conditional_t<std::is_const_v<T>, const U, U>;
-  return Tensor<Element>{reinterpret_cast<Element*>(view.data),
-                         view.stride[0],
-                         view.stride[1],
-                         view.stride[2],
-                         view.S(),
-                         static_cast<int>(view.D())};
+  return Heads<Element>{reinterpret_cast<Element*>(view.data),
+                        view.stride[0],
+                        view.stride[1],
+                        view.stride[2],
+                        view.S(),
+                        static_cast<int>(view.D())};
 }
 
 // A view's elements in device memory, gaps included, so that its strides hold there too. MachineOptions::in_place: the

@@ -10,7 +10,7 @@ extern "C" int run(const void* q, const void* k, const void* v, void* o, float* 
   using T = __nv_bfloat16;
   const auto tensor = [&]<class U>(U* data) {
     const std::int64_t head = std::int64_t{N} * HEAD_DIM;
-    return flash::Tensor<U>{data, H * head, head, HEAD_DIM, N, HEAD_DIM};
+    return flash::Heads<U>{data, H * head, head, HEAD_DIM, N, HEAD_DIM};
   };
   flash::DeviceProblem<T> p{};
   p.Q = tensor(static_cast<const T*>(q)), p.K = tensor(static_cast<const T*>(k));
