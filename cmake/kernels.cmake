@@ -125,7 +125,7 @@ function(flash_add_kernel name file)
   add_library(${name} INTERFACE)
   target_link_libraries(${name} INTERFACE flash_simt)
   if(NOT FLASH_CHECKED_KERNELS)
-    target_compile_definitions(${name} INTERFACE FLASH_NO_CHECKED_KERNELS)  # phases/common/where.hpp
+    target_compile_definitions(${name} INTERFACE FLASH_NO_CHECKED_KERNELS)  # phases/interface/where.hpp
   endif()
   foreach(machine IN LISTS machines)
     set(source ${CMAKE_CURRENT_BINARY_DIR}/${name}_${machine}.cpp)
@@ -168,6 +168,6 @@ function(flash_add_kernel name file)
     target_compile_options(${name}_gpu PRIVATE -fmad=false --expt-relaxed-constexpr)
     target_sources(${name} INTERFACE $<TARGET_OBJECTS:${name}_gpu>)
     target_link_libraries(${name} INTERFACE CUDA::cudart)
-    target_compile_definitions(${name} INTERFACE FLASH_HAVE_CUDA)  # phases/common/where.hpp
+    target_compile_definitions(${name} INTERFACE FLASH_HAVE_CUDA)  # phases/interface/where.hpp
   endif()
 endfunction()

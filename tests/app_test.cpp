@@ -7,8 +7,8 @@
 #include <functional>
 #include <set>
 
-#include "phases/common/tensor.hpp"
-#include "phases/common/text.hpp"
+#include "phases/interface/tensor.hpp"
+#include "phases/interface/text.hpp"
 #include "tests/bench/json.hpp"
 #include "tests/gradients.hpp"
 #include "tests/program.hpp"

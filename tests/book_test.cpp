@@ -10,7 +10,7 @@
 #include <map>
 #include <set>
 
-#include "phases/common/page.hpp"
+#include "phases/pages/page.hpp"
 #include "sim/error.hpp"
 #include "tests/folder.hpp"
 

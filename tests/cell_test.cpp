@@ -8,10 +8,10 @@
 #include <fstream>
 #include <limits>
 
-#include "phases/common/cell.hpp"
+#include "phases/pages/cell.hpp"
 
 #define main notebook_main
-#include "phases/common/cell_main.cpp"
+#include "phases/pages/cell_main.cpp"
 #undef main
 #include "tests/folder.hpp"
 

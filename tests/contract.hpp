@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "phases/common/problem.hpp"
-#include "phases/common/random.hpp"
+#include "phases/interface/problem.hpp"
+#include "phases/interface/random.hpp"
 #include "sim/ledger.hpp"
 #include "tests/reference.hpp"
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "phases/common/gradients.hpp"
+#include "phases/interface/gradients.hpp"
 #include "tests/contract.hpp"
 
 namespace flash::test {

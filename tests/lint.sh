@@ -29,9 +29,9 @@ too_long='/^ *\|/ && FILENAME ~ /\.md$/ { next }
   length > 120 { print FILENAME ":" FNR ": " length " characters" }'
 
 rules() {
-  files '*.hpp' '*.cpp' '*.cu' '*.cuh' | grep -vx './phases/common/xtensor.hpp' | include 'xtensor|xtl/' |
-    rule 'only phases/common/xtensor.hpp may include xtensor'
-  files '*.cu' '*.cuh' | include 'Eigen|xtensor|xtl/|doctest|phases/common/tensor.hpp|phases/common/matrix.hpp' |
+  files '*.hpp' '*.cpp' '*.cu' '*.cuh' | grep -vx './phases/interface/xtensor.hpp' | include 'xtensor|xtl/' |
+    rule 'only phases/interface/xtensor.hpp may include xtensor'
+  files '*.cu' '*.cuh' | include 'Eigen|xtensor|xtl/|doctest|phases/interface/tensor.hpp|phases/interface/matrix.hpp' |
     rule 'a kernel file may not include Eigen, xtensor or doctest'
   files '*.hpp' '*.cpp' '*.cuh' '*.cu' | grep -E '^\./(sim|gpu)/' | include 'Eigen|xtensor|xtl/|doctest|phases/' |
     rule 'sim/ and gpu/ know nothing of attention, Eigen, xtensor or doctest'

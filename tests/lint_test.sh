@@ -24,14 +24,14 @@ offence() {
   fi
 }
 
-offence phases/common/xtensor.hpp '#include <xtensor/xtensor.hpp>' ''
-offence phases/common/other.hpp '#include <Eigen/Core>' ''
-offence phases/common/other.hpp '#  include <xtensor/xview.hpp>' 'only phases/common/xtensor.hpp'
-offence tests/a_test.cpp '#include <xtl/xsequence.hpp>' 'only phases/common/xtensor.hpp'
+offence phases/interface/xtensor.hpp '#include <xtensor/xtensor.hpp>' ''
+offence phases/interface/other.hpp '#include <Eigen/Core>' ''
+offence phases/interface/other.hpp '#  include <xtensor/xview.hpp>' 'only phases/interface/xtensor.hpp'
+offence tests/a_test.cpp '#include <xtl/xsequence.hpp>' 'only phases/interface/xtensor.hpp'
 offence phases/05-x/attention.cu '#include <Eigen/Core>' 'a kernel file'
-offence tests/simt/x.cuh '#include "phases/common/tensor.hpp"' 'a kernel file'
+offence tests/simt/x.cuh '#include "phases/interface/tensor.hpp"' 'a kernel file'
 offence sim/x.hpp '#include <Eigen/Core>' 'sim/ and gpu/'
-offence gpu/x.cuh '#include "phases/common/problem.hpp"' 'sim/ and gpu/'
+offence gpu/x.cuh '#include "phases/interface/problem.hpp"' 'sim/ and gpu/'
 offence sim/x.hpp "$(printf '\tint x;')" 'no tabs'
 offence docs/x.md "see /home/somebody/file" 'no paths of one machine'
 offence sim/x.hpp 'using namespace std;' 'no using namespace'

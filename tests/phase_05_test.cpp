@@ -6,7 +6,7 @@
 #include "phases/04-tiled-v2/phase.hpp"
 #include "phases/05-first-kernel/phase.hpp"
 #include "phases/05-first-kernel/steps/steps.hpp"
-#include "phases/common/example.hpp"
+#include "phases/pages/example.hpp"
 #include "tests/row_kernels.hpp"
 
 using namespace flash;

@@ -5,7 +5,7 @@
 
 #include "phases/12-async-copies/phase.hpp"
 #include "phases/13-instruction-diet/steps/steps.hpp"
-#include "phases/common/example.hpp"
+#include "phases/pages/example.hpp"
 #include "tests/tensor_kernels.hpp"
 
 using namespace flash;

@@ -3,7 +3,7 @@
 //   const Phase& flash::test::phase_under_test() { return phase07::phase; }
 //   const Phase* flash::test::phase_before() { return &phase06::phase; }
 #pragma once
-#include "phases/common/phase.hpp"
+#include "phases/interface/phase.hpp"
 #include "tests/contract.hpp"
 
 namespace flash::test {

@@ -1,7 +1,7 @@
-// random_test.cpp: proof of phases/common/random.hpp: Philox as published, the same numbers everywhere, and the shapes
-// of the distributions that the contract names.
+// random_test.cpp: proof of phases/interface/random.hpp: Philox as published, the same numbers everywhere, and the
+// shapes of the distributions that the contract names.
 // ctest -L common
-#include "phases/common/random.hpp"
+#include "phases/interface/random.hpp"
 
 #include <doctest/doctest.h>
 

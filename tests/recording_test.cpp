@@ -11,8 +11,8 @@
 #include <map>
 #include <utility>
 
-#include "phases/common/example.hpp"
-#include "phases/common/phase.hpp"
+#include "phases/interface/phase.hpp"
+#include "phases/pages/example.hpp"
 #include "sim/core/members.hpp"
 #include "tests/recording.hpp"
 

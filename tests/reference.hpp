@@ -8,7 +8,7 @@
 #include <limits>
 #include <vector>
 
-#include "phases/common/problem.hpp"
+#include "phases/interface/problem.hpp"
 
 namespace flash::test {
 

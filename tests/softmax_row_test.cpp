@@ -1,7 +1,7 @@
-// softmax_row_test.cpp: proof of phases/common/softmax_row.hpp against the C++ library in double precision.
+// softmax_row_test.cpp: proof of phases/03-tiled-v1/softmax_row.hpp against the C++ library in double precision.
 // Its corners: 0, -inf, NaN, results too small for fp32, rows of every length.
 // ctest -L common
-#include "phases/common/softmax_row.hpp"
+#include "phases/03-tiled-v1/softmax_row.hpp"
 
 #include <doctest/doctest.h>
 

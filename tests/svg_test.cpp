@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "phases/common/svg.hpp"
-#include "phases/common/tile_walk.hpp"
+#include "phases/pages/svg.hpp"
+#include "phases/pages/tile_walk.hpp"
 #include "tests/markup.hpp"
 
 using namespace flash;

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "phases/common/text.hpp"
+#include "phases/interface/text.hpp"
 #include "tests/markup.hpp"
 #include "tests/program.hpp"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # build.py: runs the notebooks and writes the book: a static site that works from disk and asks no network for anything.
-# The notebooks read themselves (phases/common/page.hpp) and print JSON; here that becomes Markdown, and Sphinx a site;
+# The notebooks read themselves (phases/pages/page.hpp) and print JSON; here that becomes Markdown, and Sphinx a site;
 # the second one is the translation (translation.py). ./flash book [NN] [--check | --golden | --messages [PAGE…]]
 import argparse
 import html

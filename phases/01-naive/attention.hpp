@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "phases/01-naive/phase.hpp"
-#include "phases/common/matrix.hpp"
-#include "phases/common/problem.hpp"
+#include "phases/interface/matrix.hpp"
+#include "phases/interface/problem.hpp"
 
 namespace flash::phase01 {
 

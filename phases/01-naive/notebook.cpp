@@ -15,9 +15,9 @@
 #include <cstdio>
 
 #include "phases/01-naive/attention.hpp"
-#include "phases/common/cell.hpp"
-#include "phases/common/example.hpp"
-#include "phases/common/svg.hpp"
+#include "phases/pages/cell.hpp"
+#include "phases/pages/example.hpp"
+#include "phases/pages/svg.hpp"
 
 using namespace flash;
 

@@ -4,7 +4,7 @@
 #include "phases/01-naive/phase.hpp"
 
 #include "phases/01-naive/attention.hpp"
-#include "phases/common/cpu_phase.hpp"
+#include "phases/interface/cpu_phase.hpp"
 
 namespace flash::phase01 {
 

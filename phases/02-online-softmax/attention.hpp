@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "phases/02-online-softmax/phase.hpp"
-#include "phases/common/matrix.hpp"
-#include "phases/common/problem.hpp"
+#include "phases/interface/matrix.hpp"
+#include "phases/interface/problem.hpp"
 
 namespace flash::phase02 {
 

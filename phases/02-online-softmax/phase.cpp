@@ -4,7 +4,7 @@
 #include "phases/02-online-softmax/phase.hpp"
 
 #include "phases/02-online-softmax/attention.hpp"
-#include "phases/common/cpu_phase.hpp"
+#include "phases/interface/cpu_phase.hpp"
 
 namespace flash::phase02 {
 

@@ -19,10 +19,10 @@
 
 #include "phases/01-naive/phase.hpp"
 #include "phases/02-online-softmax/phase.hpp"
-#include "phases/common/cell.hpp"
-#include "phases/common/example.hpp"
-#include "phases/common/svg.hpp"
-#include "phases/common/tile_walk.hpp"
+#include "phases/pages/cell.hpp"
+#include "phases/pages/example.hpp"
+#include "phases/pages/svg.hpp"
+#include "phases/pages/tile_walk.hpp"
 
 using namespace flash;
 
@@ -202,8 +202,7 @@ CELL("B_c = 768 on an A100") {
   std::printf("with %s bytes (%.1f KiB) it runs: on-chip peak %s, relative error %.1e\n",
               grouped(std::uint64_t(needed)).c_str(), double(needed) / 1024, grouped(ledger.shared_bytes_peak).c_str(),
               error);
-  expect(ledger.shared_bytes_peak == std::uint64_t(needed) && error <= 2e-6,
-         "correct, on a chip three times the size");
+  expect(ledger.shared_bytes_peak == std::uint64_t(needed) && error <= 2e-6, "correct, on a chip three times the size");
 }
 
 // %% [markdown]

@@ -4,7 +4,7 @@
 #include "phases/03-tiled-v1/phase.hpp"
 
 #include "phases/03-tiled-v1/attention.hpp"
-#include "phases/common/cpu_phase.hpp"
+#include "phases/interface/cpu_phase.hpp"
 
 namespace flash::phase03 {
 

@@ -2,7 +2,7 @@
 // Programs and tests call forward(), compiled once (phase.cpp); attention.hpp is for those who read or include it.
 // Use: Run run = phase03::forward(problem);
 #pragma once
-#include "phases/common/phase.hpp"
+#include "phases/interface/phase.hpp"
 
 namespace flash::phase03 {
 

@@ -4,10 +4,10 @@
 #pragma once
 #include <cmath>
 
+#include "phases/03-tiled-v1/softmax_row.hpp"
 #include "phases/04-tiled-v2/phase.hpp"
-#include "phases/common/matrix.hpp"
-#include "phases/common/problem.hpp"
-#include "phases/common/softmax_row.hpp"
+#include "phases/interface/matrix.hpp"
+#include "phases/interface/problem.hpp"
 
 namespace flash::phase04 {
 

@@ -18,10 +18,10 @@
 
 #include "phases/01-naive/phase.hpp"
 #include "phases/03-tiled-v1/attention.hpp"
-#include "phases/common/cell.hpp"
-#include "phases/common/example.hpp"
-#include "phases/common/svg.hpp"
-#include "phases/common/tile_walk.hpp"
+#include "phases/pages/cell.hpp"
+#include "phases/pages/example.hpp"
+#include "phases/pages/svg.hpp"
+#include "phases/pages/tile_walk.hpp"
 
 using namespace flash;
 

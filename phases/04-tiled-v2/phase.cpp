@@ -4,7 +4,7 @@
 #include "phases/04-tiled-v2/phase.hpp"
 
 #include "phases/04-tiled-v2/attention.hpp"
-#include "phases/common/cpu_phase.hpp"
+#include "phases/interface/cpu_phase.hpp"
 
 namespace flash::phase04 {
 

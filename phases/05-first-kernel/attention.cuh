@@ -3,7 +3,7 @@
 // Run it: ./flash tour 05     Test it: ./flash test 05     The same file runs on the simulator and on a GPU.
 #pragma once
 #include "phases/05-first-kernel/phase.hpp"
-#include "phases/common/kernel_phase.cuh"
+#include "phases/interface/kernel_phase.cuh"
 
 namespace flash::phase05::inline FLASH_MACHINE {
 

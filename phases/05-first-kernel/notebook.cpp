@@ -84,9 +84,9 @@
 #include <cstring>
 
 #include "phases/04-tiled-v2/phase.hpp"
-#include "phases/common/cell.hpp"
-#include "phases/common/example.hpp"
-#include "phases/common/svg.hpp"
+#include "phases/pages/cell.hpp"
+#include "phases/pages/example.hpp"
+#include "phases/pages/svg.hpp"
 
 using namespace flash;
 

@@ -2,7 +2,7 @@
 // New since 04: the first phase whose program is CUDA C++; the same call runs it on three machines.
 // Use: Run run = phase05::forward(problem, Where::Checked);
 #pragma once
-#include "phases/common/phase.hpp"
+#include "phases/interface/phase.hpp"
 
 namespace flash::phase05 {
 

@@ -18,9 +18,9 @@
 
 #include "phases/04-tiled-v2/phase.hpp"
 #include "phases/05-first-kernel/phase.hpp"
-#include "phases/common/cell.hpp"
-#include "phases/common/example.hpp"
-#include "phases/common/svg.hpp"
+#include "phases/pages/cell.hpp"
+#include "phases/pages/example.hpp"
+#include "phases/pages/svg.hpp"
 
 using namespace flash;
 using namespace flash::phase05;

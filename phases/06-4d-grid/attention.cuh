@@ -3,7 +3,7 @@
 // Run it: ./flash tour 06     Test it: ./flash test 06     Other grids: variants.cuh
 #pragma once
 #include "phases/06-4d-grid/phase.hpp"
-#include "phases/common/kernel_phase.cuh"
+#include "phases/interface/kernel_phase.cuh"
 
 namespace flash::phase06::inline FLASH_MACHINE {
 

@@ -3,7 +3,7 @@
 // Use: Run run = phase06::forward(problem, Where::Checked);
 #pragma once
 #include "phases/06-4d-grid/grid.hpp"
-#include "phases/common/phase.hpp"
+#include "phases/interface/phase.hpp"
 
 namespace flash::phase06 {
 

@@ -3,7 +3,7 @@
 // Run it: ./flash tour 07     Test it: ./flash test 07
 #pragma once
 #include "phases/07-causal/phase.hpp"
-#include "phases/common/kernel_phase.cuh"
+#include "phases/interface/kernel_phase.cuh"
 
 namespace flash::phase07::inline FLASH_MACHINE {
 

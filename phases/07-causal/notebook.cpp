@@ -19,9 +19,9 @@
 
 #include "phases/02-online-softmax/phase.hpp"
 #include "phases/06-4d-grid/phase.hpp"
-#include "phases/common/cell.hpp"
-#include "phases/common/example.hpp"
-#include "phases/common/svg.hpp"
+#include "phases/pages/cell.hpp"
+#include "phases/pages/example.hpp"
+#include "phases/pages/svg.hpp"
 
 using namespace flash;
 

@@ -2,7 +2,7 @@
 // New since 06: causal masks, top-left and bottom-right.
 // Use: Run run = phase07::forward(problem, Where::Checked);
 #pragma once
-#include "phases/common/phase.hpp"
+#include "phases/interface/phase.hpp"
 
 namespace flash::phase07 {
 

@@ -3,7 +3,7 @@
 // Run it: ./flash tour 08     Test it: ./flash test 08
 #pragma once
 #include "phases/08-lse/phase.hpp"
-#include "phases/common/kernel_phase.cuh"
+#include "phases/interface/kernel_phase.cuh"
 
 namespace flash::phase08::inline FLASH_MACHINE {
 

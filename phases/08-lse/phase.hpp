@@ -2,7 +2,7 @@
 // New since 07: LSE; lse.hpp has converters, and the state with which partial results merge.
 // Use: Run run = phase08::forward(problem, Where::Checked);
 #pragma once
-#include "phases/common/phase.hpp"
+#include "phases/interface/phase.hpp"
 
 namespace flash::phase08 {
 

@@ -3,7 +3,7 @@
 // Run it: ./flash tour 09     Test it: ./flash test 09
 #pragma once
 #include "phases/09-backward/phase.hpp"
-#include "phases/common/kernel_phase.cuh"
+#include "phases/interface/kernel_phase.cuh"
 
 namespace flash::phase09::inline FLASH_MACHINE {
 

@@ -22,9 +22,9 @@
 #include <cstdio>
 
 #include "phases/09-backward/naive.hpp"
-#include "phases/common/cell.hpp"
-#include "phases/common/example.hpp"
-#include "phases/common/svg.hpp"
+#include "phases/pages/cell.hpp"
+#include "phases/pages/example.hpp"
+#include "phases/pages/svg.hpp"
 
 using namespace flash;
 using phase09::Delta;

@@ -2,7 +2,7 @@
 // New since 08: gradients. The kernels are in forward.cuh and attention.cuh, the derivation in docs/backward.md.
 // Use: phase09::forward_training(problem, kept, Where::Sim);  phase09::backward(gradients, Where::Sim);
 #pragma once
-#include "phases/common/phase.hpp"
+#include "phases/interface/phase.hpp"
 
 namespace flash::phase09 {
 

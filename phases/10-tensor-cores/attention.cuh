@@ -3,7 +3,7 @@
 // Run it: ./flash tour 10     Test it: ./flash test 10
 #pragma once
 #include "phases/10-tensor-cores/phase.hpp"
-#include "phases/common/kernel_phase.cuh"
+#include "phases/interface/kernel_phase.cuh"
 
 namespace flash::phase10::inline FLASH_MACHINE {
 

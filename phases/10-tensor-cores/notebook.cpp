@@ -24,9 +24,9 @@
 
 #include "phases/08-lse/phase.hpp"
 #include "phases/10-tensor-cores/steps/steps.hpp"
-#include "phases/common/cell.hpp"
-#include "phases/common/example.hpp"
-#include "phases/common/svg.hpp"
+#include "phases/pages/cell.hpp"
+#include "phases/pages/example.hpp"
+#include "phases/pages/svg.hpp"
 #include "sim/core/tensor_core.hpp"
 
 using namespace flash;

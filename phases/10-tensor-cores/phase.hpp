@@ -3,7 +3,7 @@
 // Use: Run run = phase10::forward(problem, Where::Checked);
 #pragma once
 #include "phases/04-tiled-v2/phase.hpp"
-#include "phases/common/phase.hpp"
+#include "phases/interface/phase.hpp"
 
 namespace flash::phase10 {
 

@@ -3,7 +3,7 @@
 // Run it: ./flash tour 11     Test it: ./flash test 11
 #pragma once
 #include "phases/11-swizzle/phase.hpp"
-#include "phases/common/kernel_phase.cuh"
+#include "phases/interface/kernel_phase.cuh"
 
 namespace flash::phase11::inline FLASH_MACHINE {
 

@@ -2,7 +2,7 @@
 // New since 10: ldmatrix loads fragments, and rows lie in shared memory so that it meets no bank conflict.
 // Use: Run run = phase11::forward(problem, Where::Checked);
 #pragma once
-#include "phases/common/phase.hpp"
+#include "phases/interface/phase.hpp"
 
 namespace flash::phase11 {
 

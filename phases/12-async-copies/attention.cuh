@@ -3,7 +3,7 @@
 // Run it: ./flash tour 12     Test it: ./flash test 12
 #pragma once
 #include "phases/12-async-copies/phase.hpp"
-#include "phases/common/kernel_phase.cuh"
+#include "phases/interface/kernel_phase.cuh"
 
 namespace flash::phase12::inline FLASH_MACHINE {
 

@@ -2,7 +2,7 @@
 // New since 11: K and V of the next tile are copied while this one is multiplied; Q stays in registers.
 // Use: Run run = phase12::forward(problem, Where::Checked);
 #pragma once
-#include "phases/common/phase.hpp"
+#include "phases/interface/phase.hpp"
 
 namespace flash::phase12 {
 

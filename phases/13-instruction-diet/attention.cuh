@@ -6,7 +6,7 @@
 
 #include "phases/12-async-copies/attention.cuh"
 #include "phases/13-instruction-diet/phase.hpp"
-#include "phases/common/kernel_phase.cuh"
+#include "phases/interface/kernel_phase.cuh"
 
 namespace flash::phase13::inline FLASH_MACHINE {
 

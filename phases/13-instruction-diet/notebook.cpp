@@ -17,8 +17,8 @@
 #include <cstring>
 
 #include "phases/12-async-copies/phase.hpp"
-#include "phases/common/cell.hpp"
-#include "phases/common/example.hpp"
+#include "phases/pages/cell.hpp"
+#include "phases/pages/example.hpp"
 
 using namespace flash;
 

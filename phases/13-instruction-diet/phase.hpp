@@ -2,7 +2,7 @@
 // New since 12: fewer instructions for the same products.
 // Use: Run run = phase13::forward(problem, Where::Checked);
 #pragma once
-#include "phases/common/phase.hpp"
+#include "phases/interface/phase.hpp"
 
 namespace flash::phase13 {
 

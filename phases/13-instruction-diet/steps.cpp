@@ -21,9 +21,9 @@
 #include <map>
 
 #include "phases/12-async-copies/phase.hpp"
-#include "phases/common/cell.hpp"
-#include "phases/common/example.hpp"
-#include "phases/common/svg.hpp"
+#include "phases/pages/cell.hpp"
+#include "phases/pages/example.hpp"
+#include "phases/pages/svg.hpp"
 
 using namespace flash;
 using namespace flash::phase13;

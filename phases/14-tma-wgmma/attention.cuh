@@ -5,7 +5,7 @@
 #include "gpu/hopper.cuh"
 #include "phases/12-async-copies/attention.cuh"
 #include "phases/14-tma-wgmma/phase.hpp"
-#include "phases/common/kernel_phase.cuh"
+#include "phases/interface/kernel_phase.cuh"
 
 namespace flash::phase14::inline FLASH_MACHINE {
 

@@ -26,9 +26,9 @@
 
 #include "phases/13-instruction-diet/phase.hpp"
 #include "phases/14-tma-wgmma/steps/steps.hpp"
-#include "phases/common/cell.hpp"
-#include "phases/common/example.hpp"
-#include "phases/common/svg.hpp"
+#include "phases/pages/cell.hpp"
+#include "phases/pages/example.hpp"
+#include "phases/pages/svg.hpp"
 
 using namespace flash;
 

@@ -2,7 +2,7 @@
 // New since 13: Hopper's instructions: tiles are copied by TMA and multiplied by warpgroups (wgmma).
 // Use: Run run = phase14::forward(problem, Where::Checked);
 #pragma once
-#include "phases/common/phase.hpp"
+#include "phases/interface/phase.hpp"
 
 namespace flash::phase14 {
 

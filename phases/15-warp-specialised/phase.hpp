@@ -2,7 +2,7 @@
 // New since 14: a producer warpgroup loads, consumer warpgroups calculate; full and empty barriers between them.
 // Use: Run run = phase15::forward(problem, Where::Checked);
 #pragma once
-#include "phases/common/phase.hpp"
+#include "phases/interface/phase.hpp"
 
 namespace flash::phase15 {
 

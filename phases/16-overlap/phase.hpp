@@ -2,7 +2,7 @@
 // New since 15: S of the next tile is begun before PV of this one: the tensor cores work during softmax.
 // Use: Run run = phase16::forward(problem, Where::Checked);
 #pragma once
-#include "phases/common/phase.hpp"
+#include "phases/interface/phase.hpp"
 
 namespace flash::phase16 {
 

@@ -25,9 +25,9 @@
 
 #include "phases/16-overlap/phase.hpp"
 #include "phases/17-persistent/steps/steps.hpp"
-#include "phases/common/cell.hpp"
-#include "phases/common/example.hpp"
-#include "phases/common/svg.hpp"
+#include "phases/pages/cell.hpp"
+#include "phases/pages/example.hpp"
+#include "phases/pages/svg.hpp"
 
 using namespace flash;
 

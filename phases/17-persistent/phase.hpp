@@ -3,7 +3,7 @@
 // Use: Run run = phase17::forward(problem, Where::Checked);
 #pragma once
 #include "phases/14-tma-wgmma/phase.hpp"
-#include "phases/common/phase.hpp"
+#include "phases/interface/phase.hpp"
 
 namespace flash::phase17 {
 

@@ -2,7 +2,7 @@
 // New since 17: Q in registers, maxima of three integers, S of the next Q tile before the last PV of this one.
 // Use: Run run = phase18::forward(problem, Where::Checked);
 #pragma once
-#include "phases/common/phase.hpp"
+#include "phases/interface/phase.hpp"
 
 namespace flash::phase18 {
 

@@ -2,7 +2,7 @@
 // New since 18: a design for each head dimension.
 // Use: Run run = phase19::forward(problem, Where::Checked);
 #pragma once
-#include "phases/common/phase.hpp"
+#include "phases/interface/phase.hpp"
 
 namespace flash::phase19 {
 

@@ -3,7 +3,7 @@
 #include <exception>
 
 #include "phases/app/commands.hpp"
-#include "phases/common/phase.hpp"
+#include "phases/interface/phase.hpp"
 #include "sim/error.hpp"
 
 // One text for this program and for ./flash, which prints it without building anything.

@@ -3,7 +3,7 @@
 #pragma once
 #include <string>
 
-#include "phases/common/phase.hpp"
+#include "phases/interface/phase.hpp"
 #include "sim/report/recording.hpp"
 
 namespace flash {

@@ -4,8 +4,8 @@
 #include <cstdio>
 
 #include "phases/app/player.hpp"
-#include "phases/common/example.hpp"
-#include "phases/common/npy.hpp"
+#include "phases/interface/npy.hpp"
+#include "phases/pages/example.hpp"
 
 namespace flash {
 namespace {

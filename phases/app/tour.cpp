@@ -10,11 +10,11 @@
 #include "phases/09-backward/naive.hpp"
 #include "phases/app/commands.hpp"
 #include "phases/app/options.hpp"
-#include "phases/common/example.hpp"
-#include "phases/common/phase.hpp"
-#include "phases/common/svg.hpp"
-#include "phases/common/text.hpp"
-#include "phases/common/tile_walk.hpp"
+#include "phases/interface/phase.hpp"
+#include "phases/interface/text.hpp"
+#include "phases/pages/example.hpp"
+#include "phases/pages/svg.hpp"
+#include "phases/pages/tile_walk.hpp"
 #include "tests/reference.hpp"
 
 namespace flash {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "phases/common/phase.hpp"
+#include "phases/interface/phase.hpp"
 
 namespace flash {
 

@@ -11,7 +11,7 @@
 #include <cuda_runtime_api.h>
 #endif
 
-#include "phases/common/phase.hpp"
+#include "phases/interface/phase.hpp"
 #include "phases/library/automatic.hpp"
 
 static_assert(FLASHPHASES_VERSION_MAJOR == FLASH_VERSION_MAJOR && FLASHPHASES_VERSION_MINOR == FLASH_VERSION_MINOR,

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "phases/09-backward/phase.hpp"
-#include "phases/common/npy.hpp"
-#include "phases/common/random.hpp"
+#include "phases/interface/npy.hpp"
+#include "phases/interface/random.hpp"
 #include "tests/bench/gradient_check.hpp"
 #include "tests/bench/results.hpp"
 

@@ -3,7 +3,7 @@
 // ctest --test-dir build -L bench
 #include <doctest/doctest.h>
 
-#include "phases/common/random.hpp"
+#include "phases/interface/random.hpp"
 #include "tests/bench/ceilings.hpp"
 #include "tests/bench/forward_check.hpp"
 #include "tests/bench/results.hpp"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "phases/common/phase.hpp"
+#include "phases/interface/phase.hpp"
 #include "tests/bench/naive.hpp"
 
 namespace flash::bench {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "phases/common/kernel_phase.cuh"
+#include "phases/interface/kernel_phase.cuh"
 
 namespace flash::ceilings::inline FLASH_MACHINE {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "phases/common/where.hpp"
+#include "phases/interface/where.hpp"
 
 namespace flash::ceilings {
 

@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "phases/common/problem.hpp"
-#include "phases/common/random.hpp"
+#include "phases/interface/problem.hpp"
+#include "phases/interface/random.hpp"
 
 namespace flash::bench {
 

@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <cstring>
 
-#include "phases/common/random.hpp"
-#include "phases/common/text.hpp"
+#include "phases/interface/random.hpp"
+#include "phases/interface/text.hpp"
 #include "tests/bench/forward_check.hpp"
 #include "tests/bench/results.hpp"
 

@@ -1,7 +1,7 @@
 // naive.cu: attention in three kernels, S = scale·QKᵀ, P = softmax(S), O = PV, each through device memory.
 // The products are tiled as well as the phases' are (plain CUDA cores, 4x4 results per thread), so that what the
 // comparison shows is the way of S and P through memory and not a clumsy product. Declared in naive.hpp.
-#include "phases/common/kernel_phase.cuh"
+#include "phases/interface/kernel_phase.cuh"
 #include "tests/bench/naive.hpp"
 
 namespace flash::naive::inline FLASH_MACHINE {

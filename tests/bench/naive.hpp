@@ -2,7 +2,7 @@
 // Not a phase: the naive phase is 01, on the CPU; this one shows what FlashAttention saves on a GPU.
 // Use: Run run = forward(naive::phase, problem, Where::Gpu);
 #pragma once
-#include "phases/common/phase.hpp"
+#include "phases/interface/phase.hpp"
 
 namespace flash::naive {
 

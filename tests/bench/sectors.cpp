@@ -8,7 +8,7 @@
 #include <map>
 #include <optional>
 
-#include "phases/common/random.hpp"
+#include "phases/interface/random.hpp"
 #include "tests/bench/results.hpp"
 
 namespace {

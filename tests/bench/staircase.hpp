@@ -6,8 +6,8 @@
 #include <cmath>
 #include <map>
 
-#include "phases/common/phase.hpp"
-#include "phases/common/svg.hpp"
+#include "phases/interface/phase.hpp"
+#include "phases/pages/svg.hpp"
 #include "tests/bench/tables.hpp"
 
 namespace flash::bench {

@@ -8,7 +8,7 @@
 #include <functional>
 #include <map>
 
-#include "phases/common/phase.hpp"
+#include "phases/interface/phase.hpp"
 #include "tests/bench/staircase.hpp"
 
 // The table of phases: name and what is new.

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "phases/common/text.hpp"
+#include "phases/interface/text.hpp"
 #include "tests/bench/beside.hpp"
 
 namespace flash::bench {

@@ -9,7 +9,7 @@
 #include <string>
 #include <thread>
 
-#include "phases/common/where.hpp"
+#include "phases/interface/where.hpp"
 
 static_assert(sizeof(flashphases_tensor) == 32 && sizeof(flashphases_forward_args) == 208,
               "the layout is an interface: flashphases.py has it too");

@@ -168,7 +168,7 @@ if [ "${2:-}" = --one ]; then
 fi
 
 work=$(mktemp -d)
-unchecked=$work/where.o  # phases/common/where.cpp, saying that there is no checked simulator
+unchecked=$work/where.o  # phases/interface/where.cpp, saying that there is no checked simulator
 export work unchecked
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
@@ -209,7 +209,7 @@ case ${2:-dozen} in
     ;;
 esac
 
-eval "$(compile_of CMakeFiles/flash_common.dir/phases/common/where.cpp.o -DFLASH_NO_CHECKED_KERNELS "$unchecked")"
+eval "$(compile_of CMakeFiles/flash_common.dir/phases/interface/where.cpp.o -DFLASH_NO_CHECKED_KERNELS "$unchecked")"
 xargs -P "${JOBS:-2}" -I "{}" "$here/run.sh" "$build" --one "{}" < "$work/list"
 
 all=$(wc -l < "$work/list")

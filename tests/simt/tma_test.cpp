@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <random>
 
-#include "phases/common/where.hpp"
+#include "phases/interface/where.hpp"
 #include "sim/core/tensor_map.hpp"
 #include "sim/error.hpp"
 #include "tests/simt/tma.hpp"
@@ -213,8 +213,9 @@ TEST_CASE("what a box moves is counted: bytes inside the tensor, sectors, one re
 TEST_CASE("a prefetch needs a coordinate for each dimension, as a load does") {
   const std::vector<flash::Finding> refused = flash::on_checked::run_wrong_prefetch({.keep_going = true});
   REQUIRE(refused.size() == 1);
-  CHECK(refused[0].text.starts_with("asynchronous copy: cp.async.bulk.prefetch.tensor with 4 coordinates, its tensor "
-                                    "map has 2 dimensions\n"));
+  CHECK(
+      refused[0].text.starts_with("asynchronous copy: cp.async.bulk.prefetch.tensor with 4 coordinates, its tensor "
+                                  "map has 2 dimensions\n"));
   CHECK(refused[0].text.find("\n  fetches  ") != std::string::npos);
 }
 

@@ -12,7 +12,7 @@
 #include "phases/05-first-kernel/steps/7-float4.cuh"
 #include "phases/05-first-kernel/steps/8-exp2.cuh"
 #include "phases/05-first-kernel/steps/9-unrolled.cuh"
-#include "phases/common/kernel_phase.cuh"
+#include "phases/interface/kernel_phase.cuh"
 
 namespace flash::phase05::inline FLASH_MACHINE {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "phases/common/where.hpp"
+#include "phases/interface/where.hpp"
 
 namespace flash::phase05 {
 

@@ -21,7 +21,7 @@
 // Between two positions lie Q, K and V of all heads: 3 * 3 * 8. The rows of one head are far apart, and each is still
 // contiguous: that is all that a kernel needs.
 //# next
-// phases/06-4d-grid/notebook.cpp; phases/common/device.cuh has the tensor that all kernels of the course take.
+// phases/06-4d-grid/notebook.cpp; phases/interface/device.cuh has the tensor that all kernels of the course take.
 
 //# code
 

@@ -4,7 +4,7 @@
 #pragma once
 #include <array>
 
-#include "phases/common/where.hpp"
+#include "phases/interface/where.hpp"
 
 namespace flash::phase10 {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "phases/common/where.hpp"
+#include "phases/interface/where.hpp"
 
 namespace flash::phase17 {
 

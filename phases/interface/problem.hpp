@@ -10,7 +10,7 @@
 #include <string>
 #include <type_traits>
 
-#include "phases/common/features.hpp"
+#include "phases/interface/features.hpp"
 #include "sim/error.hpp"
 #include "sim/number.hpp"
 

@@ -1,7 +1,7 @@
 // where.cpp: see where.hpp. The only file that asks whether there is a GPU.
 // What was built is said by definitions that come with the kernels' libraries (cmake/kernels.cmake).
 // Use: require(phase.features, Where::Gpu);
-#include "phases/common/where.hpp"
+#include "phases/interface/where.hpp"
 
 #ifdef FLASH_HAVE_CUDA
 #include <cuda_runtime_api.h>

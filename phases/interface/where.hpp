@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "gpu/timing.hpp"
-#include "phases/common/features.hpp"
+#include "phases/interface/features.hpp"
 #include "sim/error.hpp"
 #include "sim/ledger.hpp"
 #include "sim/machine_options.hpp"

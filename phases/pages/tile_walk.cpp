@@ -1,7 +1,7 @@
 // tile_walk.cpp: see tile_walk.hpp.
 // One column of boxes for Q, one for O, a row for K and V, and the tiles of S between them with their order.
 // Use: linked with flash_common.
-#include "phases/common/tile_walk.hpp"
+#include "phases/pages/tile_walk.hpp"
 
 #include <algorithm>
 

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "phases/common/npy.hpp"
-#include "phases/common/problem.hpp"
-#include "phases/common/random.hpp"
-#include "phases/common/xtensor.hpp"
+#include "phases/interface/npy.hpp"
+#include "phases/interface/problem.hpp"
+#include "phases/interface/random.hpp"
+#include "phases/interface/xtensor.hpp"
 
 namespace flash {
 

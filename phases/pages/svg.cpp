@@ -1,14 +1,14 @@
 // svg.cpp: see svg.hpp. Compiled once, since every notebook draws.
 // Colours are Okabe and Ito's, which colour-blind readers tell apart; the numbers below are pixels.
 // Use: linked with flash_common.
-#include "phases/common/svg.hpp"
+#include "phases/pages/svg.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <map>
 
-#include "phases/common/text.hpp"
+#include "phases/interface/text.hpp"
 
 namespace flash::svg {
 

@@ -2,7 +2,7 @@
 // Plain pointers, sizes and strides like problem.hpp; shared by all phases that have gradients.
 // Use:  GradientProblem<float> p{q, k, v, o, kept, dout, dq, dk, dv, lse};  backward(phase, p, Where::Sim);
 #pragma once
-#include "phases/common/problem.hpp"
+#include "phases/interface/problem.hpp"
 
 namespace flash {
 

@@ -9,9 +9,9 @@
 #include <tuple>
 #include <vector>
 
-#include "phases/common/gradients.hpp"
-#include "phases/common/problem.hpp"
-#include "phases/common/where.hpp"
+#include "phases/interface/gradients.hpp"
+#include "phases/interface/problem.hpp"
+#include "phases/interface/where.hpp"
 
 namespace flash {
 

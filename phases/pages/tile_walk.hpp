@@ -2,7 +2,7 @@
 // Numbers give the order; where motion is welcome (prefers-reduced-motion), what is on chip lights up step by step.
 // Use:  Walk v1{"V1", 4, 3, 1, {{0, 0}, {1, 0}, …}};  picture("walk", svg::tile_walks("title", {v1, v2}));
 #pragma once
-#include "phases/common/svg.hpp"
+#include "phases/pages/svg.hpp"
 
 namespace flash::svg {
 

@@ -1,6 +1,6 @@
 // device.cuh: what the kernels of all phases use and no reader needs to see twice: tensors in device memory, types.
 // Strides are 64-bit products: B·H·S·D may exceed 2^31, and so may an offset in a view with wide strides.
-// Use: through phases/common/kernel_phase.cuh, in a phase's attention.cuh.
+// Use: through phases/interface/kernel_phase.cuh, in a phase's attention.cuh.
 #pragma once
 #include <cstdint>
 #include <type_traits>

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "phases/common/progress.hpp"
+#include "phases/interface/progress.hpp"
 #include "sim/ledger.hpp"
 #include "sim/memory/memory.hpp"
 

@@ -4,7 +4,7 @@
 #pragma once
 #include <chrono>
 
-#include "phases/common/phase.hpp"
+#include "phases/interface/phase.hpp"
 #include "sim/report/memory_recorder.hpp"
 
 namespace flash {

@@ -1,7 +1,7 @@
 // example.cpp: see example.hpp. Compiled once, since every notebook uses it.
 // Data and words: docs/data.
 // Use: linked with flash_common.
-#include "phases/common/example.hpp"
+#include "phases/pages/example.hpp"
 
 #include <cmath>
 #include <fstream>

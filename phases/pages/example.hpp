@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "phases/common/matrix.hpp"
-#include "phases/common/tensor.hpp"
+#include "phases/interface/matrix.hpp"
+#include "phases/interface/tensor.hpp"
 
 namespace flash {
 

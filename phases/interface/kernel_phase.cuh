@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "phases/common/device.cuh"
+#include "phases/interface/device.cuh"
 #ifdef __CUDACC__
 #include "gpu/timer.cuh"
 #endif
-#include "phases/common/phase.hpp"
+#include "phases/interface/phase.hpp"
 #include "sim/limits.hpp"
 
 namespace flash::inline FLASH_MACHINE {

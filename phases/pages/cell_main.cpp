@@ -11,9 +11,9 @@
 #include <cstring>
 #include <filesystem>
 
-#include "phases/common/cell.hpp"
-#include "phases/common/npy.hpp"
-#include "phases/common/page.hpp"
+#include "phases/interface/npy.hpp"
+#include "phases/pages/cell.hpp"
+#include "phases/pages/page.hpp"
 #include "sim/error.hpp"
 #include "sim/report/json.hpp"
 
