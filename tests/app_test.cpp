@@ -41,8 +41,8 @@ const std::vector<Promise>& phases() {
   return all;
 }
 
-Causal causal_of(const std::string& word) {
-  return word == "top-left" ? Causal::TopLeft : word == "bottom-right" ? Causal::BottomRight : Causal::None;
+Mask causal_of(const std::string& word) {
+  return word == "top-left" ? Mask::top_left() : word == "bottom-right" ? Mask::bottom_right() : Mask::none();
 }
 
 // Q, K, V, dO and dLSE as files of a session, and what attention gives for them.
@@ -65,7 +65,7 @@ struct Given {
             view(std::as_const(v)),
             view(o),
             nullptr,
-            {.scale = scale, .causal = causal_of(causal)}};
+            {.scale = scale, .mask = causal_of(causal)}};
   }
 };
 
@@ -145,7 +145,7 @@ struct Counts {
   std::uint64_t keys = 0;                           // those of them that some row of the Q tile sees
 };
 
-Counts count(Causal causal, const Tiles& tiles) {
+Counts count(Mask causal, const Tiles& tiles) {
   const auto [Br, Bc] = tiles;
   Counts c;
   for (std::int64_t i0 = 0; i0 < Sq; i0 += Br)
@@ -583,7 +583,7 @@ TEST_CASE_TEMPLATE("gradients: of Q, K and V, for dO and for dLSE", T, float, ha
       problem.v = view(std::as_const(in.v));
       problem.dout = view(std::as_const(in.dout));
       problem.dlse = with_dlse ? in.dlse.data() : nullptr;
-      problem.options.causal = Causal::BottomRight;
+      problem.options.mask = Mask::bottom_right();
       const GradientReference want = gradient_reference(problem);
       const auto share = [&](const char* name, std::int64_t S, const std::vector<double>& exact, double g) {
         const NpyArray got = load<T>(s, name);
@@ -625,7 +625,7 @@ TEST_CASE("with --dout the report holds the forward and the backward pass togeth
   CHECK(traffic(both, "dQ").written == bytes(Sq, 4));
   CHECK(traffic(both, "dK").written == bytes(Sk, 4));
   CHECK(traffic(both, "dV").written == bytes(Sk, 4));
-  const std::uint64_t pairs = count(Causal::BottomRight, Tiles(*phase)).pairs;
+  const std::uint64_t pairs = count(Mask::bottom_right(), Tiles(*phase)).pairs;
   CHECK(number(both, "flops") >= number(forward, "flops") + 5 * 2 * D * pairs);
   CHECK(number(both, "exps") >= number(forward, "exps") + pairs);
   CHECK(number(both, "barriers") > number(forward, "barriers"));

@@ -23,7 +23,7 @@ bool is_poison(const void* memory, std::size_t bytes) {
 std::string text(const Case& c) {
   std::ostringstream s;
   s << "B=" << c.B << " H=" << c.H << " Sq=" << c.Sq << " Sk=" << c.Sk << " D=" << c.D << " " << name(c.input) << " "
-    << name(c.causal) << " scale=";
+    << name(c.mask) << " scale=";
   if (c.scale)
     s << *c.scale;
   else
@@ -87,7 +87,7 @@ Problem<T> Inputs<T>::problem(bool want_lse) {
   p.o = o.view;
   p.lse = want_lse ? lse.data() + guard : nullptr;
   p.options = {.scale = c.scale,
-               .causal = c.causal,
+               .mask = c.mask,
                .block_q = c.block_q,
                .block_k = c.block_k,
                .sram_bytes = c.sram_bytes,
@@ -110,7 +110,7 @@ void Inputs<T>::fill() {
   const std::int64_t most = c.B * c.H * std::max(c.Sq, c.Sk) * c.D;
   const std::vector<float>& nq = drawn(c.seed, 0, Distribution::Normal, most);
   const std::vector<float>& nk = drawn(c.seed, 1, Distribution::Normal, std::max(most, c.D));
-  const std::int64_t keys = c.causal == Causal::TopLeft ? std::min(c.Sk, c.Sq) : c.Sq == 0 ? 0 : c.Sk;
+  const std::int64_t keys = c.mask == Mask::top_left() ? std::min(c.Sk, c.Sq) : c.Sq == 0 ? 0 : c.Sk;
   const auto all = [&](float q_factor, float kv_factor, Distribution d) {
     const std::vector<float>&rq = drawn(c.seed, 0, d, most), &rk = drawn(c.seed, 1, d, most),
           &rv = drawn(c.seed, 2, d, most);
@@ -337,7 +337,7 @@ std::vector<Case> pairwise(const Domain& domain) {
                      .Sk = Sk,
                      .D = D,
                      .input = domain.inputs[pick[3]],
-                     .causal = domain.causals[pick[4]],
+                     .mask = domain.causals[pick[4]],
                      .scale = scale,
                      .block_q = block_q,
                      .block_k = block_k,
@@ -358,14 +358,14 @@ std::vector<Case> published_cases() {
   std::vector<Case> cases;
   const auto add = [&](std::int64_t B, std::int64_t H, std::int64_t Sq, std::int64_t Sk, std::int64_t D,
                        std::int64_t block_q, std::int64_t block_k, std::optional<float> scale) {
-    for (const Causal causal : {Causal::None, Causal::TopLeft})
+    for (const Mask causal : {Mask::none(), Mask::top_left()})
       cases.push_back({.B = B,
                        .H = H,
                        .Sq = Sq,
                        .Sk = Sk,
                        .D = D,
                        .input = scale ? Input::Halved : Input::Normal,
-                       .causal = causal,
+                       .mask = causal,
                        .scale = scale,
                        .block_q = block_q,
                        .block_k = block_k,

@@ -70,15 +70,10 @@ inline const char* name(Layout layout) {
   return names[static_cast<int>(layout)];
 }
 
-inline const char* name(Causal causal) {
-  static constexpr const char* names[] = {"full", "top-left", "bottom-right"};
-  return names[static_cast<int>(causal)];
-}
-
 struct Case {
   std::int64_t B = 2, H = 2, Sq = 16, Sk = 16, D = 16;
   Input input = Input::Normal;
-  Causal causal = Causal::None;
+  Mask mask = {};
   std::optional<float> scale = {};
   std::int64_t block_q = 0, block_k = 0;
   Layout layout = Layout::Dense;
@@ -222,7 +217,7 @@ struct Domain {
   std::vector<Input> inputs = {Input::Normal,   Input::Uniform,  Input::Shifted,   Input::Outliers, Input::Q4,
                                Input::QKV4,     Input::Q60,      Input::Equal,     Input::Rising,   Input::Falling,
                                Input::Shuffled, Input::LowEqual, Input::LowVaried, Input::Denormals};
-  std::vector<Causal> causals = {Causal::None, Causal::TopLeft, Causal::BottomRight};
+  std::vector<Mask> causals = {Mask::none(), Mask::top_left(), Mask::bottom_right()};
   std::vector<float> scales = {1, -1, 0.4f};  // times 1/sqrt(D); 1: left out, so that the phase's default is used
   std::vector<std::pair<std::int64_t, std::int64_t>> blocks = {{0, 0},   {16, 16}, {64, 32}, {32, 64},
                                                                {16, 48}, {13, 7},  {1, 1}};

@@ -13,7 +13,7 @@ using namespace flash::test;
 namespace {
 
 constexpr Features all{.phase = "test", .change = "", .causal = true, .lse = true};
-const Case ordinary{.Sq = 20, .Sk = 30, .causal = Causal::BottomRight, .layout = Layout::Padded};
+const Case ordinary{.Sq = 20, .Sk = 30, .mask = Mask::bottom_right(), .layout = Layout::Padded};
 
 // The reference itself, rounded, as if it were a phase.
 template <class T>
@@ -55,7 +55,7 @@ TEST_CASE("the list covers every pair of values") {
   const auto input = [](const Case& c) { return std::string(name(c.input)); };
   const auto dim = [](const Case& c) { return std::to_string(c.D); };
   const auto block = [](const Case& c) { return std::to_string(c.block_q) + "x" + std::to_string(c.block_k); };
-  const auto causal = [](const Case& c) { return std::string(name(c.causal)); };
+  const auto causal = [](const Case& c) { return std::string(name(c.mask)); };
   const auto layout = [](const Case& c) { return std::string(name(c.layout)); };
   const auto heads = [](const Case& c) { return std::to_string(c.B) + "x" + std::to_string(c.H); };
   CHECK(pairs(length, input) == domain.lengths.size() * domain.inputs.size());
@@ -113,7 +113,7 @@ TEST_CASE_TEMPLATE("wrong answers are caught", T, float, half, bfloat16) {
 }
 
 TEST_CASE("rows without keys are zero and minus infinity, nothing else") {
-  const Case c{.Sq = 9, .Sk = 4, .causal = Causal::BottomRight};  // rows 0 … 4 see nothing
+  const Case c{.Sq = 9, .Sk = 4, .mask = Mask::bottom_right()};  // rows 0 … 4 see nothing
   using P = Problem<float>;
   CHECK(!caught<float>(c, [](const P&) {}));
   CHECK(caught<float>(c, [](const P& p) { p.o.row(0, 0, 0)[0] = 1e-30f; }));
@@ -131,7 +131,7 @@ TEST_CASE("two runs with other bits are caught") {
 }
 
 TEST_CASE("keys that nobody sees are poison") {
-  const Inputs<float> in({.Sq = 5, .Sk = 9, .causal = Causal::TopLeft});
+  const Inputs<float> in({.Sq = 5, .Sk = 9, .mask = Mask::top_left()});
   CHECK(!std::isnan(in.k.view.row(1, 1, 4)[0]));
   CHECK(std::isnan(in.k.view.row(1, 1, 5)[0]));
   CHECK(std::isnan(in.v.view.row(0, 0, 8)[15]));

@@ -33,7 +33,7 @@ GradientReference gradient_reference(const GradientProblem<T>& p, bool keep_step
       double m = -INFINITY, l = 0, delta = 0, dlse = 0;
       for (std::int64_t j = 0; j < Sk; ++j) {
         P[j] = dP[j] = dS[j] = 0;
-        if (!sees(p.options.causal, i, j, Sq, Sk)) continue;
+        if (!sees(p.options.mask, i, j, Sq, Sk)) continue;
         double s = 0;
         for (std::int64_t d = 0; d < D; ++d) {
           s += Q[row + d] * K[key(j) + d];
@@ -44,15 +44,15 @@ GradientReference gradient_reference(const GradientProblem<T>& p, bool keep_step
         m = std::max(m, P[j]);
       }
       for (std::int64_t j = 0; j < Sk; ++j)
-        if (sees(p.options.causal, i, j, Sq, Sk)) l += P[j] = std::exp(P[j] - m);
+        if (sees(p.options.mask, i, j, Sq, Sk)) l += P[j] = std::exp(P[j] - m);
       for (std::int64_t j = 0; j < Sk; ++j)
-        if (sees(p.options.causal, i, j, Sq, Sk)) {
+        if (sees(p.options.mask, i, j, Sq, Sk)) {
           P[j] = given ? (*given)[static_cast<std::size_t>((head * Sq + i) * Sk + j)] : P[j] / l;
           delta += P[j] * dP[j];
         }
       if (p.dlse) dlse = p.dlse[head * Sq + i];
       for (std::int64_t j = 0; j < Sk; ++j) {
-        if (!sees(p.options.causal, i, j, Sq, Sk)) continue;
+        if (!sees(p.options.mask, i, j, Sq, Sk)) continue;
         dS[j] = P[j] * (dP[j] - delta + dlse);
         const double size = P[j] * (std::abs(dP[j]) + std::abs(delta) + std::abs(dlse));
         for (std::int64_t d = 0; d < D; ++d) {

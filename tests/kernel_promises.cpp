@@ -35,7 +35,7 @@ TEST_CASE_TEMPLATE("checked: clean", T, float, half, bfloat16) {
                      .Sq = 40,
                      .Sk = 4 * blocks_for(can, D)[0].Bc - 10,
                      .D = D,
-                     .causal = can.causal ? Causal::BottomRight : Causal::None});
+                     .mask = can.causal ? Mask::bottom_right() : Mask::none()});
   constexpr Order orders[] = {Order::forward, Order::reverse, Order::random};
   for (const Case& c : cases) {
     INFO(text(c));
@@ -65,7 +65,7 @@ TEST_CASE_TEMPLATE("any schedule gives the same bits", T, float, half, bfloat16)
     const Case c{.Sq = 45,
                  .Sk = 130,
                  .D = next_D(20, can),
-                 .causal = can.causal ? Causal::BottomRight : Causal::None,
+                 .mask = can.causal ? Mask::bottom_right() : Mask::none(),
                  .block_q = blocks.Br,
                  .block_k = blocks.Bc,
                  .layout = Layout::Mixed,
@@ -93,16 +93,16 @@ TEST_CASE_TEMPLATE("same bits as the phase before", T, float, half, bfloat16) {
   if (!can.same_bits || skipped_type<T>() || !phase_before()->features.types.contains(type_of<T>)) return;
   const Features& could = phase_before()->features;
   for (const Blocks& blocks : blocks_for(can, 16))
-    for (const Causal causal : {Causal::None, Causal::TopLeft, Causal::BottomRight})
+    for (const Mask causal : {Mask::none(), Mask::top_left(), Mask::bottom_right()})
       for (const std::int64_t D : {16, 40, 128})
         for (const Input input : {Input::Normal, Input::Outliers, Input::Rising}) {
-          if (causal != Causal::None && !(can.causal && could.causal)) continue;
+          if (causal != Mask::none() && !(can.causal && could.causal)) continue;
           if (D > can.largest_D() || !could.blocks.contains(blocks)) continue;
           const Case c{.Sq = 77,
                        .Sk = 101,
                        .D = D,
                        .input = input,
-                       .causal = causal,
+                       .mask = causal,
                        .block_q = blocks.Br,
                        .block_k = blocks.Bc,
                        .layout = Layout::Mixed,
@@ -121,8 +121,8 @@ TEST_CASE("tiles whole, masked and skipped") {
   if (!can.causal || skipped_type<half>()) return;
   for (const Blocks& blocks : blocks_for(can, 16))
     for (const auto& [Sq, Sk] : {std::pair<std::int64_t, std::int64_t>{128, 128}, {53, 200}, {300, 100}, {256, 40}})
-      for (const Causal causal : {Causal::None, Causal::TopLeft, Causal::BottomRight}) {
-        const Case c{.Sq = Sq, .Sk = Sk, .causal = causal, .block_q = blocks.Br, .block_k = blocks.Bc};
+      for (const Mask causal : {Mask::none(), Mask::top_left(), Mask::bottom_right()}) {
+        const Case c{.Sq = Sq, .Sk = Sk, .mask = causal, .block_q = blocks.Br, .block_k = blocks.Bc};
         INFO(text(c));
         TileCounts want;
         for (std::int64_t i = 0; i < Sq; i += blocks.Br)

@@ -26,8 +26,8 @@ TEST_CASE("V up to FLT_MAX, with any number of keys") {
 }
 
 TEST_CASE_TEMPLATE("ledger", T, float, half, bfloat16) {
-  for (const Causal causal : {Causal::None, Causal::TopLeft}) {
-    const Case c{.B = 2, .H = 3, .Sq = 37, .Sk = 53, .D = 24, .causal = causal};
+  for (const Mask causal : {Mask::none(), Mask::top_left()}) {
+    const Case c{.B = 2, .H = 3, .Sq = 37, .Sk = 53, .D = 24, .mask = causal};
     Inputs<T> in(c);
     const Ledger ledger = phase01::forward(in.problem(false)).ledger;
     const std::int64_t heads = c.B * c.H, e = sizeof(T), f = sizeof(float);
@@ -39,7 +39,7 @@ TEST_CASE_TEMPLATE("ledger", T, float, half, bfloat16) {
                            {"S", s_bytes, s_bytes},
                            {"P", s_bytes, s_bytes}});
     std::int64_t seen = 0;  // pairs of a head: P V leaves out what the mask hides
-    for (std::int64_t i = 0; i < c.Sq; ++i) seen += causal == Causal::None ? c.Sk : std::min(i + 1, c.Sk);
+    for (std::int64_t i = 0; i < c.Sq; ++i) seen += causal == Mask::none() ? c.Sk : std::min(i + 1, c.Sk);
     CHECK(ledger.flops == 2 * heads * (c.Sq * c.Sk + seen) * c.D);
     CHECK(ledger.exps == heads * c.Sq * c.Sk);
     CHECK(ledger.rescales == 0);

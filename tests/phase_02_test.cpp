@@ -85,9 +85,9 @@ std::vector<int> iota(int n) {
 }  // namespace
 
 TEST_CASE_TEMPLATE("ledger", T, float, half, bfloat16) {
-  for (const Causal causal : {Causal::None, Causal::TopLeft, Causal::BottomRight})
+  for (const Mask causal : {Mask::none(), Mask::top_left(), Mask::bottom_right()})
     for (const bool want_lse : {false, true}) {
-      const Case c{.B = 2, .H = 3, .Sq = 53, .Sk = 37, .D = 24, .causal = causal};
+      const Case c{.B = 2, .H = 3, .Sq = 53, .Sk = 37, .D = 24, .mask = causal};
       Inputs<T> in(c);
       const Ledger ledger = phase02::forward(in.problem(want_lse)).ledger;
       const std::int64_t heads = c.B * c.H, e = sizeof(T), f = sizeof(float);

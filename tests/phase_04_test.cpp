@@ -29,8 +29,8 @@ TEST_CASE("V beyond FLT_MAX / n overflows") {
 TEST_CASE_TEMPLATE("ledger", T, float, half, bfloat16) {
   for (const auto& [Sq, Sk] : {std::pair<std::int64_t, std::int64_t>{53, 100}, {100, 53}, {64, 64}})
     for (const auto& [Br, Bc] : {std::pair<std::int64_t, std::int64_t>{16, 32}, {32, 16}, {64, 64}})
-      for (const Causal causal : {Causal::None, Causal::TopLeft, Causal::BottomRight}) {
-        const Case c{.B = 2, .H = 3, .Sq = Sq, .Sk = Sk, .D = 24, .causal = causal, .block_q = Br, .block_k = Bc};
+      for (const Mask causal : {Mask::none(), Mask::top_left(), Mask::bottom_right()}) {
+        const Case c{.B = 2, .H = 3, .Sq = Sq, .Sk = Sk, .D = 24, .mask = causal, .block_q = Br, .block_k = Bc};
         INFO(text(c));
         Inputs<T> in(c);
         const Ledger ledger = phase04::forward(in.problem(true)).ledger;
@@ -56,7 +56,7 @@ TEST_CASE_TEMPLATE("ledger", T, float, half, bfloat16) {
                                {"V", heads * keys * c.D * e, 0},
                                {"O", 0, heads * Sq * c.D * e},
                                {"LSE", 0, heads * Sq * f}});
-        if (causal == Causal::None) CHECK(keys == (Sq + Br - 1) / Br * Sk);
+        if (causal == Mask::none()) CHECK(keys == (Sq + Br - 1) / Br * Sk);
         CHECK(ledger.flops == 2 * heads * (matmul + pairs) * c.D);  // S of whole tiles, P V of visible keys
         CHECK(ledger.exps == heads * (pairs + steps));
         CHECK(ledger.rescales == heads * (steps + Sq));  // one per row and tile, one division at the end
@@ -66,7 +66,7 @@ TEST_CASE_TEMPLATE("ledger", T, float, half, bfloat16) {
 
 TEST_CASE("a causal square of 8 x 8 tiles loads 36 of 64") {
   Inputs<float> in(
-      {.B = 1, .H = 1, .Sq = 128, .Sk = 128, .D = 16, .causal = Causal::TopLeft, .block_q = 16, .block_k = 16});
+      {.B = 1, .H = 1, .Sq = 128, .Sk = 128, .D = 16, .mask = Mask::top_left(), .block_q = 16, .block_k = 16});
   CHECK(phase04::forward(in.problem(false)).ledger.array("K").read_bytes == 36 * 16 * 16 * sizeof(float));
 }
 
@@ -91,8 +91,8 @@ TEST_CASE("on-chip memory does not grow with the sequence") {
 }
 
 TEST_CASE_TEMPLATE("any number of threads gives the same bits and the same ledger", T, float, half, bfloat16) {
-  for (const Causal causal : {Causal::None, Causal::BottomRight}) {
-    Case c{.B = 2, .H = 3, .Sq = 77, .Sk = 90, .D = 32, .causal = causal, .block_q = 16, .block_k = 16};
+  for (const Mask causal : {Mask::none(), Mask::bottom_right()}) {
+    Case c{.B = 2, .H = 3, .Sq = 77, .Sk = 90, .D = 32, .mask = causal, .block_q = 16, .block_k = 16};
     Inputs<T> one(c);
     const Ledger ledger = phase04::forward(one.problem(true)).ledger;
     for (const int threads : {2, 3, 8, 0}) {

@@ -27,8 +27,8 @@ TEST_CASE_TEMPLATE("counters equal formulas", T, float, half, bfloat16) {
 TEST_CASE_TEMPLATE("Bc > Br", T, float, half, bfloat16) {
   for (const auto& [Sq, Sk] :
        {std::pair<std::int64_t, std::int64_t>{128, 128}, {96, 160}, {160, 96}, {1, 64}, {33, 65}})
-    for (const Causal causal : {Causal::TopLeft, Causal::BottomRight})
-      check_forward<T>({.Sq = Sq, .Sk = Sk, .D = 64, .causal = causal, .block_q = 32, .block_k = 64},
+    for (const Mask causal : {Mask::top_left(), Mask::bottom_right()})
+      check_forward<T>({.Sq = Sq, .Sk = Sk, .D = 64, .mask = causal, .block_q = 32, .block_k = 64},
                        on<T>(phase07::phase, Where::Sim), phase07::features);
 }
 
@@ -36,7 +36,7 @@ TEST_CASE_TEMPLATE("Bc > Br", T, float, half, bfloat16) {
 TEST_CASE("tiles of a square") {
   if (skipped_without(Where::Checked)) return;
   Inputs<float> in(
-      {.B = 1, .H = 1, .Sq = 128, .Sk = 128, .D = 16, .causal = Causal::TopLeft, .block_q = 16, .block_k = 16});
+      {.B = 1, .H = 1, .Sq = 128, .Sk = 128, .D = 16, .mask = Mask::top_left(), .block_q = 16, .block_k = 16});
   const Run r = phase07::forward(in.problem(false), Where::Checked);
   CHECK(r.tiles == TileCounts{28, 8, 28});
   Ledger ledger = r.ledger;
@@ -47,7 +47,7 @@ TEST_CASE("tiles of a square") {
 TEST_CASE("more rows than keys: no tile beyond the last key") {
   if (skipped_without(Where::Checked)) return;
   Inputs<float> in(
-      {.B = 1, .H = 1, .Sq = 256, .Sk = 40, .D = 16, .causal = Causal::TopLeft, .block_q = 64, .block_k = 32});
+      {.B = 1, .H = 1, .Sq = 256, .Sk = 40, .D = 16, .mask = Mask::top_left(), .block_q = 64, .block_k = 32});
   const Run r = phase07::forward(in.problem(false), Where::Checked);
   CHECK(r.tiles == TileCounts{4 - 1, 2 + 3, 0});  // tile 0: masked once, then full; tile 1 has 8 keys: masked
   CHECK(r.ledger.barriers == 4 * 2 * 2);
@@ -56,9 +56,9 @@ TEST_CASE("more rows than keys: no tile beyond the last key") {
 // The two alignments by name, on shapes where they differ in each direction.
 TEST_CASE_TEMPLATE("top-left and bottom-right", T, float, half, bfloat16) {
   for (const auto& [Sq, Sk] : {std::pair<std::int64_t, std::int64_t>{100, 300}, {300, 100}}) {
-    const Case top{.H = 1, .Sq = Sq, .Sk = Sk, .D = 16, .causal = Causal::TopLeft};
+    const Case top{.H = 1, .Sq = Sq, .Sk = Sk, .D = 16, .mask = Mask::top_left()};
     Case bottom = top;
-    bottom.causal = Causal::BottomRight;
+    bottom.mask = Mask::bottom_right();
     check_forward<T>(top, on<T>(phase07::phase, Where::Sim), phase07::features);
     check_forward<T>(bottom, on<T>(phase07::phase, Where::Sim), phase07::features);
   }
@@ -68,7 +68,7 @@ TEST_CASE_TEMPLATE("top-left and bottom-right", T, float, half, bfloat16) {
 TEST_CASE("rows that see no key") {
   if (skipped_without(Where::Checked)) return;
   Inputs<half> in(
-      {.B = 1, .H = 1, .Sq = 300, .Sk = 100, .D = 16, .causal = Causal::BottomRight, .block_q = 16, .block_k = 16});
+      {.B = 1, .H = 1, .Sq = 300, .Sk = 100, .D = 16, .mask = Mask::bottom_right(), .block_q = 16, .block_k = 16});
   const Run r = phase07::forward(in.problem(false), Where::Checked);
   for (std::int64_t i = 0; i < 200; ++i)
     for (std::int64_t d = 0; d < 16; ++d) CHECK(in.o.view.row(0, 0, i)[d].bits == 0);

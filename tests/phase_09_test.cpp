@@ -127,12 +127,12 @@ Complaints examine_gradients(GradientInputs<T>& in, bool with_dlse, Worst* worst
     };
     for (std::int64_t i = 0; i < c.Sq; ++i) {
       bool any = false;
-      for (std::int64_t j = 0; j < c.Sk; ++j) any = any || sees(c.causal, i, j, c.Sq, c.Sk);
+      for (std::int64_t j = 0; j < c.Sk; ++j) any = any || sees(c.mask, i, j, c.Sq, c.Sk);
       if (!any && !zero(p.dq, i)) complain("dQ of row " + std::to_string(i) + ", which sees no key, is not 0");
     }
     for (std::int64_t j = 0; j < c.Sk; ++j) {
       bool any = false;
-      for (std::int64_t i = 0; i < c.Sq; ++i) any = any || sees(c.causal, i, j, c.Sq, c.Sk);
+      for (std::int64_t i = 0; i < c.Sq; ++i) any = any || sees(c.mask, i, j, c.Sq, c.Sk);
       if (!any && !(zero(p.dk, j) && zero(p.dv, j)))
         complain("dK or dV of key " + std::to_string(j) + ", which no row sees, is not 0");
     }
@@ -149,9 +149,9 @@ struct Exact {
   std::vector<float> dlse;
   Options options;
 
-  Exact(std::int64_t Sq_, std::int64_t Sk_, std::int64_t D_, Causal causal, Distribution d)
+  Exact(std::int64_t Sq_, std::int64_t Sk_, std::int64_t D_, Mask causal, Distribution d)
       : Sq(Sq_), Sk(Sk_), D(D_), dq(2 * Sq * D), dk(2 * Sk * D), dv(2 * Sk * D) {
-    options.causal = causal;
+    options.mask = causal;
     const auto fill = [&](std::vector<double>& x, std::int64_t rows, std::uint32_t stream) {
       const Random random(7, stream);
       for (std::int64_t i = 0; i < 2 * rows * D; ++i) x.push_back(draw(random, d, static_cast<std::uint64_t>(i)));
@@ -182,7 +182,7 @@ struct Exact {
         std::vector<double> e(static_cast<std::size_t>(Sk));
         double l = 0;
         for (std::int64_t j = 0; j < Sk; ++j) {
-          if (!sees(options.causal, i, j, Sq, Sk)) continue;
+          if (!sees(options.mask, i, j, Sq, Sk)) continue;
           double s = 0;
           for (std::int64_t d = 0; d < D; ++d) s += p.q.row(0, head, i)[d] * p.k.row(0, head, j)[d];
           l += e[j] = std::exp(s * p.scale());
@@ -287,7 +287,7 @@ TEST_CASE("derivation: each equation against finite differences in fp64") {
 
 // (5) dQ = scale · dS K, (6) dK = scale · dSᵀ Q, and the whole chain.
 TEST_CASE("gradient check: the naive backward in fp64 against finite differences") {
-  for (const Causal causal : {Causal::None, Causal::TopLeft, Causal::BottomRight})
+  for (const Mask causal : {Mask::none(), Mask::top_left(), Mask::bottom_right()})
     for (const auto& [Sq, Sk] : {std::pair<std::int64_t, std::int64_t>{5, 5}, {7, 4}, {3, 8}, {1, 1}})
       for (const Distribution d : {Distribution::Normal, Distribution::Uniform}) {
         Exact e(Sq, Sk, 6, causal, d);
@@ -392,7 +392,7 @@ TEST_CASE_TEMPLATE("backward: gpu", T, float, half, bfloat16) {
   if (skipped_without(Where::Gpu)) return;
   check_gradients<T>(Where::Gpu, Mode::Deterministic);
   check_gradients<T>(Where::Gpu, Mode::Atomic);
-  const Case c{.B = 2, .H = 3, .Sq = 300, .Sk = 200, .D = 64, .causal = Causal::BottomRight};
+  const Case c{.B = 2, .H = 3, .Sq = 300, .Sk = 200, .D = 64, .mask = Mask::bottom_right()};
   GradientInputs<T> first(c), again(c);
   run_both(first, Where::Gpu);
   run_both(again, Where::Gpu);
@@ -425,7 +425,7 @@ TEST_CASE("backward: 65,792 heads") {
 
 // Each tensor's rows, heads and batch entries further apart than 2^31 elements: the same bits as close together.
 TEST_CASE_TEMPLATE("backward: strides over 2^31", T, float, half) {
-  const Case c{.B = 2, .H = 2, .Sq = 18, .Sk = 18, .D = 8, .causal = Causal::TopLeft};
+  const Case c{.B = 2, .H = 2, .Sq = 18, .Sk = 18, .D = 8, .mask = Mask::top_left()};
   GradientInputs<T> near(c);
   FarApart far(1);
   GradientProblem<T> p = near.problem();
@@ -500,9 +500,9 @@ struct LargeCase {
 // Each size of logits with each kind of inputs, masks and ragged shapes going round.
 std::vector<LargeCase> large_cases() {
   std::vector<LargeCase> cases;
-  const Case shapes[] = {{.B = 1, .H = 2, .Sq = 70, .Sk = 83, .D = 64, .causal = Causal::None},
-                         {.B = 2, .H = 1, .Sq = 61, .Sk = 50, .D = 40, .causal = Causal::TopLeft},
-                         {.B = 1, .H = 2, .Sq = 50, .Sk = 131, .D = 33, .causal = Causal::BottomRight}};
+  const Case shapes[] = {{.B = 1, .H = 2, .Sq = 70, .Sk = 83, .D = 64, .mask = Mask::none()},
+                         {.B = 2, .H = 1, .Sq = 61, .Sk = 50, .D = 40, .mask = Mask::top_left()},
+                         {.B = 1, .H = 2, .Sq = 50, .Sk = 131, .D = 33, .mask = Mask::bottom_right()}};
   for (const auto& [large, size] : {std::pair{Large::Spread, 1e3f},
                                     {Large::Spread, 1e4f},
                                     {Large::Spread, 1e6f},
@@ -566,7 +566,7 @@ std::vector<double> p_of_forward(GradientInputs<float>& in) {
 double worst_row_sum(const std::vector<double>& P, const Case& c) {
   double worst = 0;
   for (std::int64_t row = 0; row < c.B * c.H * c.Sq; ++row) {
-    if (!sees(c.causal, row % c.Sq, 0, c.Sq, c.Sk)) continue;
+    if (!sees(c.mask, row % c.Sq, 0, c.Sq, c.Sk)) continue;
     double sum = 0;
     for (std::int64_t j = 0; j < c.Sk; ++j) sum += P[row * c.Sk + j];
     if (!(std::abs(sum - 1) <= worst)) worst = std::abs(sum - 1);
@@ -700,7 +700,7 @@ TEST_CASE_TEMPLATE("forward: counters equal formulas", T, float, half, bfloat16)
 TEST_CASE_TEMPLATE("forward: O and O_lo together hold the fp32 result", T, half, bfloat16) {
   for (const Input input : {Input::Normal, Input::Uniform, Input::QKV4}) {
     GradientInputs<T> in(
-        {.Sq = 70, .Sk = 50, .D = 40, .input = input, .causal = Causal::TopLeft, .layout = Layout::Mixed});
+        {.Sq = 70, .Sk = 50, .D = 40, .input = input, .mask = Mask::top_left(), .layout = Layout::Mixed});
     phase09::forward_training(in.forward(), in.kept(), Where::Sim);
     const Reference want = reference(in.forward());
     std::vector<double> got;
@@ -757,12 +757,12 @@ TEST_CASE("backward: checked: clean, and the same bits as the fast simulator") {
     try_all(float{}, tiles, mode, false, {.order = Order::forward});
     try_all(bfloat16{}, tiles, mode, true, {.order = Order::reverse});
     Case masked = tiles;
-    masked.causal = Causal::BottomRight;
+    masked.mask = Mask::bottom_right();
     masked.layout = Layout::Mixed;
     try_all(half{}, masked, mode, true, {.order = Order::random, .seed = 5});
     masked.Sq = 61, masked.Sk = 50, masked.D = 33;  // rows that see nothing
     try_all(float{}, masked, mode, false, {.order = Order::random, .seed = 6});
-    masked.causal = Causal::TopLeft;
+    masked.mask = Mask::top_left();
     masked.block_q = 64, masked.block_k = 32, masked.D = 16;
     try_all(bfloat16{}, masked, mode, false, {.order = Order::random, .seed = 7});
     masked.block_q = 32, masked.block_k = 64, masked.D = 130, masked.B = 1, masked.H = 1, masked.Sq = 40;
@@ -772,8 +772,7 @@ TEST_CASE("backward: checked: clean, and the same bits as the fast simulator") {
 
 TEST_CASE_TEMPLATE("deterministic: the same bits in every run, order, company and number of workers", T, float,
                    bfloat16) {
-  const Case c{
-      .B = 2, .H = 2, .Sq = 70, .Sk = 83, .D = 64, .causal = Causal::BottomRight, .block_q = 16, .block_k = 16};
+  const Case c{.B = 2, .H = 2, .Sq = 70, .Sk = 83, .D = 64, .mask = Mask::bottom_right(), .block_q = 16, .block_k = 16};
   GradientInputs<T> first(c);
   run_both(first, Where::Sim, Mode::Deterministic, true);
   for (const MachineOptions& options : {MachineOptions{}, MachineOptions{.order = Order::reverse, .threads = 1},
@@ -807,7 +806,7 @@ TEST_CASE_TEMPLATE("deterministic: the same bits in every run, order, company an
 
 // Each is within its bar of fp64; of each other, and of the naive backward, they are within both bars.
 TEST_CASE_TEMPLATE("block sizes, the one-pass variant and the naive backward agree", T, float, half) {
-  const Case c{.B = 1, .H = 2, .Sq = 130, .Sk = 97, .D = 48, .causal = Causal::TopLeft};
+  const Case c{.B = 1, .H = 2, .Sq = 130, .Sk = 97, .D = 48, .mask = Mask::top_left()};
   GradientInputs<T> naive(c);
   phase09::naive_backward(naive.problem());
   const GradientReference want = gradient_reference(naive.problem());
@@ -835,12 +834,12 @@ TEST_CASE_TEMPLATE("block sizes, the one-pass variant and the naive backward agr
 // NaN or Inf in one key, value, row of Q or row of dO reaches only the gradients that see it.
 TEST_CASE_TEMPLATE("poison stays where it is seen", T, float, half) {
   for (const Mode mode : {Mode::Deterministic, Mode::Atomic})
-    for (const Causal causal : {Causal::TopLeft, Causal::BottomRight})
+    for (const Mask causal : {Mask::top_left(), Mask::bottom_right()})
       for (const auto& [Sq, Sk] : {std::pair<std::int64_t, std::int64_t>{40, 40}, {25, 45}, {45, 25}})
         for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()})
           for (int tensor = 0; tensor < 4; ++tensor)
             for (const std::int64_t place : {std::int64_t{1}, std::int64_t{17}, tensor < 2 ? Sk - 1 : Sq - 1}) {
-              const Case c{.B = 1, .H = 2, .Sq = Sq, .Sk = Sk, .D = 32, .causal = causal, .block_q = 16, .block_k = 16};
+              const Case c{.B = 1, .H = 2, .Sq = Sq, .Sk = Sk, .D = 32, .mask = causal, .block_q = 16, .block_k = 16};
               INFO(text(c) << ", " << bad << " in " << tensor << "[" << place << "]");
               GradientInputs<T> clean(c), poisoned(c);
               Strided<T>* tensors[] = {&poisoned.in.k, &poisoned.in.v, &poisoned.in.q, &poisoned.dout};
@@ -883,14 +882,15 @@ TEST_CASE("the ledger is the formula's: bytes of each array, FLOPs, exps, tiles"
   if (skipped_without(Where::Checked)) return;
   struct Shape {
     std::int64_t Sq, Sk, D, Br, Bc;
-    Causal causal;
+    Mask causal;
   };
-  for (const Shape& s : {Shape{50, 61, 64, 16, 16, Causal::None}, Shape{50, 61, 33, 16, 16, Causal::TopLeft},
-                         Shape{50, 61, 64, 16, 16, Causal::BottomRight},
-                         Shape{100, 40, 16, 64, 32, Causal::BottomRight}, Shape{40, 100, 24, 32, 64, Causal::TopLeft}})
+  for (const Shape& s :
+       {Shape{50, 61, 64, 16, 16, Mask::none()}, Shape{50, 61, 33, 16, 16, Mask::top_left()},
+        Shape{50, 61, 64, 16, 16, Mask::bottom_right()}, Shape{100, 40, 16, 64, 32, Mask::bottom_right()},
+        Shape{40, 100, 24, 32, 64, Mask::top_left()}})
     for (const Mode mode : {Mode::Deterministic, Mode::Atomic}) {
       const Case c{
-          .B = 1, .H = 2, .Sq = s.Sq, .Sk = s.Sk, .D = s.D, .causal = s.causal, .block_q = s.Br, .block_k = s.Bc};
+          .B = 1, .H = 2, .Sq = s.Sq, .Sk = s.Sk, .D = s.D, .mask = s.causal, .block_q = s.Br, .block_k = s.Bc};
       INFO(text(c) << std::string(mode == Mode::Atomic ? " atomic" : ""));
       GradientInputs<half> in(c);
       phase09::forward_training(in.forward(), in.kept(), Where::Sim);
@@ -959,9 +959,9 @@ TEST_CASE("the ledger is the formula's: bytes of each array, FLOPs, exps, tiles"
 
 TEST_CASE_TEMPLATE("empty tensors", T, float, bfloat16) {
   for (const Mode mode : {Mode::Deterministic, Mode::Atomic})
-    for (const Causal causal : {Causal::None, Causal::TopLeft, Causal::BottomRight})
+    for (const Mask causal : {Mask::none(), Mask::top_left(), Mask::bottom_right()})
       for (const auto& [B, Sq, Sk] : {std::array<std::int64_t, 3>{2, 0, 20}, {2, 20, 0}, {2, 0, 0}, {0, 5, 5}}) {
-        GradientInputs<T> in({.B = B, .Sq = Sq, .Sk = Sk, .causal = causal, .layout = Layout::Padded});
+        GradientInputs<T> in({.B = B, .Sq = Sq, .Sk = Sk, .mask = causal, .layout = Layout::Padded});
         INFO(text(in.in.c));
         run_both(in, Where::Sim, mode, true);
         expect_none(examine_gradients(in, true));

@@ -46,15 +46,15 @@ using phase13::run_step, phase13::step_count, phase13::step_names;
 // Within the bars of the contract: one tile of keys and several, logits of all sizes, and a mask.
 void check_step(std::size_t step, Where where) {
   CAPTURE(std::string(step_names[step]));
-  const auto check = [&](std::int64_t N, Causal causal, Input input, std::int64_t H = 1) {
-    const Case c{.B = 1, .H = H, .Sq = N, .Sk = N, .D = 128, .input = input, .causal = causal};
+  const auto check = [&](std::int64_t N, Mask causal, Input input, std::int64_t H = 1) {
+    const Case c{.B = 1, .H = H, .Sq = N, .Sk = N, .D = 128, .input = input, .mask = causal};
     check_forward<bfloat16>(
         c, [&](const Problem<bfloat16>& p) { run_step(step, p, where); }, phase13::features);
   };
-  for (const std::int64_t N : {128, 256}) check(N, Causal::None, Input::Normal);
-  check(256, Causal::TopLeft, Input::Normal, 2);
+  for (const std::int64_t N : {128, 256}) check(N, Mask::none(), Input::Normal);
+  check(256, Mask::top_left(), Input::Normal, 2);
   for (const Input input : {Input::Outliers, Input::Q60, Input::Shuffled, Input::LowVaried})
-    check(128, Causal::TopLeft, input);
+    check(128, Mask::top_left(), input);
 }
 
 // O and LSE of one head of N random rows, and what was counted.
@@ -68,9 +68,9 @@ struct Result {
   }
   bool same_lse(const Result& other) const { return same_bits(data.lse, other.data.lse); }
 };
-Result result_of(std::size_t step, std::int64_t N, Causal causal, Where where, const MachineOptions& options = {}) {
+Result result_of(std::size_t step, std::int64_t N, Mask causal, Where where, const MachineOptions& options = {}) {
   Result result(N);
-  result.ledger = run_step(step, result.data.problem({.causal = causal}), where, options).ledger;
+  result.ledger = run_step(step, result.data.problem({.mask = causal}), where, options).ledger;
   return result;
 }
 template <class Forward>
@@ -94,13 +94,13 @@ TEST_CASE("gpu: the steps compute attention") {
 // The staircase leads from phase 12 to phase 13, and what does not round anew changes no bit.
 TEST_CASE("sim: the first step has the bits of phase 12, the last those of phase 13") {
   const std::int64_t N = 256;
-  for (const Causal causal : {Causal::None, Causal::TopLeft}) {
+  for (const Mask causal : {Mask::none(), Mask::top_left()}) {
     std::vector<Result> step;
     for (std::size_t i = 0; i < step_count; ++i) step.push_back(result_of(i, N, causal, Where::Sim));
     const Result before =
-        result_of([](const auto& p) { phase12::forward(p); }, N, {.causal = causal, .block_q = 64, .block_k = 64});
+        result_of([](const auto& p) { phase12::forward(p); }, N, {.mask = causal, .block_q = 64, .block_k = 64});
     const Result after =
-        result_of([](const auto& p) { phase13::forward(p); }, N, {.causal = causal, .block_q = 128, .block_k = 64});
+        result_of([](const auto& p) { phase13::forward(p); }, N, {.mask = causal, .block_q = 128, .block_k = 64});
     const auto same = [](const Result& a, const Result& b) { return a.same_o(b) && a.same_lse(b); };
     CHECK(same(before, step[0]));
     CHECK_FALSE(same(step[0], step[1]));  // the scale is applied elsewhere
@@ -109,7 +109,7 @@ TEST_CASE("sim: the first step has the bits of phase 12, the last those of phase
     CHECK(step[3].same_lse(step[4]));  // 1 / l is rounded, O then again: that rarely shows
     CHECK(same(step[4], step[5]));
     CHECK_FALSE(same(step[5], step[6]));                        // m is no longer the maximum
-    if (causal == Causal::None) CHECK(same(step[6], step[7]));  // with a mask some maxima are negative
+    if (causal == Mask::none()) CHECK(same(step[6], step[7]));  // with a mask some maxima are negative
     CHECK(same(step[7], step[8]));
     CHECK(same(step[8], after));
   }
@@ -118,7 +118,7 @@ TEST_CASE("sim: the first step has the bits of phase 12, the last those of phase
 TEST_CASE("checked: clean, the steps too, with the same bits and counters whenever copies arrive") {
   if (skipped_without(Where::Checked)) return;
   for (std::size_t step = 0; step < step_count; ++step)
-    for (const Causal causal : {Causal::None, Causal::TopLeft}) {
+    for (const Mask causal : {Mask::none(), Mask::top_left()}) {
       CAPTURE(std::string(step_names[step]));
       const Result late = result_of(step, 256, causal, Where::Checked);
       for (const auto& [order, completion] :
@@ -164,7 +164,7 @@ TEST_CASE("each step's counters equal formulas") {
   if (skipped_without(Where::Checked)) return;
   for (const std::uint64_t N : {128, 256})
     for (const bool causal : {false, true}) {
-      const Causal mask = causal ? Causal::TopLeft : Causal::None;
+      const Mask mask = causal ? Mask::top_left() : Mask::none();
       const RowMajor<double> S = scores<double>(Result(static_cast<std::int64_t>(N)).data.widened(), 0) / std::log(2.0);
       for (std::size_t step = 0; step < step_count; ++step) {
         CAPTURE(std::string(step_names[step]));
@@ -231,7 +231,7 @@ TEST_CASE("what the steps leave out is refused") {
     reshaped(p, {1, 2, (1 << 20) + 128, 128});
   });
   refused("mask is bottom-right; expected none or top-left; use phase 13",
-          [](auto& p) { p.options.causal = Causal::BottomRight; });
+          [](auto& p) { p.options.mask = Mask::bottom_right(); });
   refused(
       "step is 9; expected 0 to 8; choose one of these", [](auto&) {}, step_count);
 }

@@ -8,7 +8,7 @@
 namespace flash::test {
 
 Domain restrict_to(Domain domain, const Features& can) {
-  if (!can.causal) domain.causals = {Causal::None};
+  if (!can.causal) domain.causals = {Mask::none()};
   std::erase_if(domain.dims, [&](std::int64_t D) { return D > can.largest_D(); });
   for (std::int64_t& D : domain.dims) D = next_D(D, can);
   domain.granule = granule(can);
@@ -73,9 +73,9 @@ Result<T> run_case(Inputs<T>& in, const Forward<T>& forward, bool want_lse) {
 template <class T>
 void check_poison(const Forward<T>& forward, const Features& can) {
   if (!can.causal) return;
-  for (const Causal causal : {Causal::TopLeft, Causal::BottomRight})
+  for (const Mask causal : {Mask::top_left(), Mask::bottom_right()})
     for (const auto& [Sq, Sk] : {std::pair<std::int64_t, std::int64_t>{70, 70}, {40, 75}, {75, 40}}) {
-      const Case c{.Sq = Sq, .Sk = Sk, .D = 32, .causal = causal, .block_q = 32, .block_k = 16};
+      const Case c{.Sq = Sq, .Sk = Sk, .D = 32, .mask = causal, .block_q = 32, .block_k = 16};
       Inputs<T> clean(c);
       const Result<T> a = run_case(clean, forward, can.lse);
       for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()})
@@ -207,14 +207,14 @@ void check_scales(const Forward<T>& forward, const Features& can) {
 // S_q = 0, S_k = 0, B = 0 and H = 0 are legal: nothing to write, or O = 0 and LSE = -inf.
 template <class T>
 void check_empty(const Forward<T>& forward, const Features& can) {
-  for (const Causal causal : {Causal::None, Causal::TopLeft, Causal::BottomRight})
-    if (causal == Causal::None || can.causal) {
-      check_forward<T>({.Sq = 0, .Sk = 20, .causal = causal}, forward, can);
-      check_forward<T>({.Sq = 20, .Sk = 0, .causal = causal, .layout = Layout::Padded, .granule = granule(can)},
-                       forward, can);
-      check_forward<T>({.Sq = 0, .Sk = 0, .causal = causal}, forward, can);
-      check_forward<T>({.B = 0, .causal = causal}, forward, can);
-      check_forward<T>({.H = 0, .causal = causal}, forward, can);
+  for (const Mask causal : {Mask::none(), Mask::top_left(), Mask::bottom_right()})
+    if (causal == Mask::none() || can.causal) {
+      check_forward<T>({.Sq = 0, .Sk = 20, .mask = causal}, forward, can);
+      check_forward<T>({.Sq = 20, .Sk = 0, .mask = causal, .layout = Layout::Padded, .granule = granule(can)}, forward,
+                       can);
+      check_forward<T>({.Sq = 0, .Sk = 0, .mask = causal}, forward, can);
+      check_forward<T>({.B = 0, .mask = causal}, forward, can);
+      check_forward<T>({.H = 0, .mask = causal}, forward, can);
     }
   // Tensors without elements need no memory.
   Problem<T> p;
@@ -257,7 +257,7 @@ void check_batch_invariance(const Forward<T>& forward, const Features& can) {
 template <class T>
 void check_lse_is_a_by_product(const Forward<T>& forward, const Features& can) {
   if (!can.lse) return;
-  const Case c{.Sq = 50, .Sk = 61, .D = 32, .causal = Causal::BottomRight, .block_q = 16, .block_k = 16};
+  const Case c{.Sq = 50, .Sk = 61, .D = 32, .mask = Mask::bottom_right(), .block_q = 16, .block_k = 16};
   Inputs<T> with(c), without(c);
   forward(with.problem(true));
   forward(without.problem(false));
@@ -363,9 +363,9 @@ void check_refusals(const Forward<T>& forward, const Features& can) {
   }
   if (!can.causal) {
     refused("causal is top-left; expected none in phase " + phase + "; choose a phase that has it: ./flash help",
-            [](P& p) { p.options.causal = Causal::TopLeft; });
+            [](P& p) { p.options.mask = Mask::top_left(); });
     refused("causal is bottom-right; expected none in phase " + phase + "; choose a phase that has it: ./flash help",
-            [](P& p) { p.options.causal = Causal::BottomRight; });
+            [](P& p) { p.options.mask = Mask::bottom_right(); });
   }
   if (!can.lse) {
     float lse[24] = {};
@@ -397,7 +397,7 @@ void check_published(Where where) {
   std::size_t number = 0;
   for (Case c : published_cases()) {
     c.twice = runs_twice(can, where, number++);
-    if ((c.causal == Causal::None || can.causal) && c.D <= can.largest_D())
+    if ((c.mask == Mask::none() || can.causal) && c.D <= can.largest_D())
       check_forward<T>(c, on<T>(phase_under_test(), where), can, &figures);
   }
   MESSAGE(std::string(can.phase) << " " << std::string(type_name<T>()) << ": published shapes: " << text(figures));
@@ -484,13 +484,13 @@ TEST_CASE_TEMPLATE("equals the phase before", T, float, half, bfloat16) {
     return !(listed_blocks(phase, D, {16, 24}) == listed_blocks(phase, D, {16, 16}));
   };
   for (const Input input : {Input::Normal, Input::Shifted, Input::Outliers, Input::Q60, Input::Rising, Input::LowEqual})
-    for (const Causal causal : {Causal::None, Causal::TopLeft, Causal::BottomRight})
+    for (const Mask causal : {Mask::none(), Mask::top_left(), Mask::bottom_right()})
       for (const auto& [Sq, Sk] : {std::pair<std::int64_t, std::int64_t>{61, 83}, {83, 61}})
         for (const auto& [Br, Bc] : {std::pair<std::int64_t, std::int64_t>{16, 16}, {16, 24}}) {
-          if (causal != Causal::None && !(can.causal && could.causal)) continue;
+          if (causal != Mask::none() && !(can.causal && could.causal)) continue;
           if (Bc > Br && !(has_more_keys(can) || has_more_keys(could))) continue;  // the same blocks again
           check_equals_previous<T>(
-              {.Sq = Sq, .Sk = Sk, .D = D, .input = input, .causal = causal, .block_q = Br, .block_k = Bc},
+              {.Sq = Sq, .Sk = Sk, .D = D, .input = input, .mask = causal, .block_q = Br, .block_k = Bc},
               on<T>(*phase_before(), Where::Sim), on<T>(phase_under_test(), Where::Sim));
         }
 }
@@ -506,16 +506,16 @@ TEST_CASE_TEMPLATE("bytes equal the formula", T, float, half, bfloat16) {
   std::size_t number = 0;
   for (const Blocks& blocks : all)
     for (const auto& [Sq, Sk] : {std::pair<std::int64_t, std::int64_t>{53, 100}, {100, 53}, {64, 64}, {20, 0}, {0, 20}})
-      for (const Causal causal : {Causal::None, Causal::TopLeft, Causal::BottomRight}) {
+      for (const Mask causal : {Mask::none(), Mask::top_left(), Mask::bottom_right()}) {
         const bool lse = can.lse && number % 2 == 1;
         const bool batches = number++ / 2 % 2 == 1;
-        if (causal != Causal::None && !can.causal) continue;
+        if (causal != Mask::none() && !can.causal) continue;
         const Case c{.B = batches ? 3 : 1,
                      .H = batches ? 1 : 2,
                      .Sq = Sq,
                      .Sk = Sk,
                      .D = 24,
-                     .causal = causal,
+                     .mask = causal,
                      .block_q = blocks.Br,
                      .block_k = blocks.Bc,
                      .layout = Layout::Padded,

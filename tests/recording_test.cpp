@@ -28,10 +28,10 @@ struct Recorded {
 };
 
 template <class T>
-Recorded record_as(const Phase& phase, std::int64_t N, Causal causal, MachineOptions machine, bool wanted) {
+Recorded record_as(const Phase& phase, std::int64_t N, Mask causal, MachineOptions machine, bool wanted) {
   const std::int64_t D = phase.features.tensor_cores ? 64 : 32;
   Rounded<T> inputs(random_example(N, D));
-  Options options{.causal = causal};
+  Options options{.mask = causal};
   if (phase.features.tensor_maps) options.block_k = 64;
   for (const Blocks b : phase.features.blocks)  // the last ones that there are
     if (phase.features.has(static_cast<int>(D), b) && (!options.block_k || b.Bc == options.block_k))
@@ -46,7 +46,7 @@ Recorded record_as(const Phase& phase, std::int64_t N, Causal causal, MachineOpt
   return r;
 }
 
-Recorded record(const Phase& phase, std::int64_t N, Causal causal = Causal::None, const MachineOptions& machine = {},
+Recorded record(const Phase& phase, std::int64_t N, Mask causal = Mask::none(), const MachineOptions& machine = {},
                 bool wanted = true) {
   return phase.features.types.contains(Type::Float32) ? record_as<float>(phase, N, causal, machine, wanted)
                                                       : record_as<half>(phase, N, causal, machine, wanted);
@@ -102,8 +102,8 @@ std::map<long, float> last(const Recording& r, const char* name) {
 
 TEST_CASE("every phase: at the last step the bytes are the ledger's, and the result is that of an ordinary run") {
   for (const Phase* phase : all_phases())
-    for (const Causal causal : {Causal::None, Causal::TopLeft}) {
-      if (causal != Causal::None && !phase->features.causal) continue;
+    for (const Mask causal : {Mask::none(), Mask::top_left()}) {
+      if (causal != Mask::none() && !phase->features.causal) continue;
       CAPTURE(phase->features.phase);
       const std::int64_t N = rows_of(*phase);
       const Recorded r = record(*phase, N, causal), plain = record(*phase, N, causal, {}, false);
@@ -162,7 +162,7 @@ TEST_CASE("each warp's steps are the same under every schedule") {
          {MachineOptions{.order = Order::forward},
           MachineOptions{.order = Order::reverse, .completion = Completion::eager},
           MachineOptions{.order = Order::random, .seed = 3, .completion = Completion::random}}) {
-      const Recorded r = record(*phase, N, Causal::None, machine);
+      const Recorded r = record(*phase, N, Mask::none(), machine);
       seen.emplace_back();
       for (Recording::Step step : r.recording.steps) {
         Recording one;
@@ -205,7 +205,7 @@ TEST_CASE("a step follows those that it has waited for: arrivals and copies at m
     for (const MachineOptions& machine :
          {MachineOptions{.order = Order::reverse},
           MachineOptions{.order = Order::random, .seed = 7, .completion = Completion::random}}) {
-      const Recording r = record(*phase, 280, Causal::TopLeft, machine).recording;  // three Q tiles
+      const Recording r = record(*phase, 280, Mask::top_left(), machine).recording;  // three Q tiles
       struct Barrier {
         unsigned missing;
         std::int64_t bytes = 0;

@@ -21,11 +21,10 @@ struct Reference {
   double max_abs_logit = 0;  // largest |scale · q·k| among visible pairs: sets fp32's bar for large logits
 };
 
-// May query row i see key j? Written out case by case, as the contract words it.
-inline bool sees(Causal causal, std::int64_t i, std::int64_t j, std::int64_t Sq, std::int64_t Sk) {
-  if (causal == Causal::TopLeft) return j <= i;
-  if (causal == Causal::BottomRight) return j <= i + Sk - Sq;
-  return true;
+// May query row i see key j? One pair at a time, as the contract words it.
+inline bool sees(const Mask& mask, std::int64_t i, std::int64_t j, std::int64_t Sq, std::int64_t Sk) {
+  const std::int64_t key = mask.alignment == Alignment::BottomRight ? i + mask.shift + Sk - Sq : i + mask.shift;
+  return (mask.left == Mask::all || j >= key - mask.left) && (mask.right == Mask::all || j <= key + mask.right);
 }
 
 // A strided [B, H, S, D] tensor as dense fp64.
@@ -66,13 +65,13 @@ Reference reference(const Problem<T>& p) {
         }
       }
       for (std::int64_t j = 0; j < Sk; ++j) {
-        if (!sees(p.options.causal, i, j, Sq, Sk)) continue;
+        if (!sees(p.options.mask, i, j, Sq, Sk)) continue;
         s[j] *= scale;
         m = std::max(m, s[j]);
         r.max_abs_logit = std::max(r.max_abs_logit, std::abs(s[j]));
       }
       for (std::int64_t j = 0; j < Sk; ++j) {
-        if (!sees(p.options.causal, i, j, Sq, Sk)) continue;
+        if (!sees(p.options.mask, i, j, Sq, Sk)) continue;
         const double* v = V.data() + (head * Sk + j) * D;
         const double e = std::exp(s[j] - m);
         l += e;

@@ -15,7 +15,7 @@ struct Expected {
 template <class T>
 Expected expected(const Problem<T>& p, std::int64_t Br, std::int64_t Bc, std::int64_t D) {
   const std::int64_t Sq = p.Sq(), Sk = p.Sk();
-  const Causal causal = p.options.causal;
+  const Mask causal = p.options.mask;
   Expected e;
   for (std::int64_t i = 0; i < Sq; i += Br) {
     ++e.blocks;
@@ -47,15 +47,15 @@ void check_row_kernel() {
   if (skipped_without(Where::Checked) || skipped_type<T>()) return;
   for (const auto& [Br, Bc] : can.blocks)
     for (const auto& [Sq, Sk] : {std::pair<std::int64_t, std::int64_t>{53, 100}, {100, 53}, {128, 128}, {20, 0}})
-      for (const Causal causal : {Causal::None, Causal::TopLeft, Causal::BottomRight})
+      for (const Mask causal : {Mask::none(), Mask::top_left(), Mask::bottom_right()})
         for (const std::int64_t true_D : {24, 128}) {
-          if (causal != Causal::None && !can.causal) continue;
+          if (causal != Mask::none() && !can.causal) continue;
           if (true_D > can.largest_D() || (true_D == 128 && Sq != 53)) continue;
           const Case c{.H = 1,
                        .Sq = Sq,
                        .Sk = Sk,
                        .D = true_D,
-                       .causal = causal,
+                       .mask = causal,
                        .block_q = Br,
                        .block_k = Bc,
                        .layout = Layout::Padded};

@@ -9,10 +9,10 @@ void check_tensor_kernel(const std::function<SharedLoads(std::int64_t)>& loads, 
   if (skipped_without(Where::Checked)) return;
   constexpr std::int64_t kTile = 64, kThreads = 2 * kTile;
   for (const auto& [Sq, Sk] : {std::pair<std::int64_t, std::int64_t>{53, 100}, {130, 53}, {128, 128}, {20, 0}})
-    for (const Causal causal : {Causal::None, Causal::TopLeft, Causal::BottomRight})
+    for (const Mask causal : {Mask::none(), Mask::top_left(), Mask::bottom_right()})
       for (const std::int64_t D : {64, 128}) {
         if (D == 128 && Sq != 53) continue;
-        const Case c{.H = 1, .Sq = Sq, .Sk = Sk, .D = D, .causal = causal, .block_q = kTile, .block_k = kTile};
+        const Case c{.H = 1, .Sq = Sq, .Sk = Sk, .D = D, .mask = causal, .block_q = kTile, .block_k = kTile};
         INFO(text(c));
         // Tiles and keys of which a row of the Q tile sees something.
         std::int64_t tiles = 0, keys_read = 0, busy = 0;  // busy: Q tiles that see anything
@@ -55,7 +55,7 @@ void check_tensor_kernel(const std::function<SharedLoads(std::int64_t)>& loads, 
 template <class T>
 void check_completions() {
   if (skipped_without(Where::Checked)) return;
-  const Case c{.Sq = 70, .Sk = 150, .D = 64, .causal = Causal::BottomRight};
+  const Case c{.Sq = 70, .Sk = 150, .D = 64, .mask = Mask::bottom_right()};
   Inputs<T> late(c);
   const Run first = flash::forward(phase_under_test(), late.problem(true), Where::Checked);
   for (const Where where : {Where::Sim, Where::Checked})

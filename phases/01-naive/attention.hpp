@@ -80,7 +80,7 @@ Ledger attention(const Problem<T>& p, Softmax softmax = Softmax::Safe) {
           product(memory, tile, mat(Q_i), mat(K_j).transpose());
           tile *= p.scale();
           for (std::int64_t r = 0; r < S_ij.rows; ++r) {
-            const std::int64_t n = std::clamp<std::int64_t>(p.visible(i + r) - j, 0, S_ij.cols);
+            const std::int64_t n = std::clamp<std::int64_t>(p.visible(i + r).end - j, 0, S_ij.cols);
             tile.row(r).tail(S_ij.cols - n).setConstant(-infinity);
           }
           memory.store(S_ij, S.columns(j, S_ij.cols), i);
@@ -111,12 +111,12 @@ Ledger attention(const Problem<T>& p, Softmax softmax = Softmax::Safe) {
       for (std::int64_t j = 0; j < Sk; j += Bc) {
         P_ij.cols = memory.load(V_j, V, j);
         memory.load(P_ij, P.columns(j, P_ij.cols), i);
-        if (p.visible(i) >= j + P_ij.cols) {  // the first row sees all of these keys, so all rows do
+        if (p.visible(i).end >= j + P_ij.cols) {  // the first row sees all of these keys, so all rows do
           add_product(memory, mat(O_i), mat(P_ij), mat(V_j));
           continue;
         }
         for (std::int64_t r = 0; r < O_i.rows; ++r) {
-          const std::int64_t n = std::clamp<std::int64_t>(p.visible(i + r) - j, 0, P_ij.cols);
+          const std::int64_t n = std::clamp<std::int64_t>(p.visible(i + r).end - j, 0, P_ij.cols);
           add_product(memory, mat(O_i).row(r), mat(P_ij).row(r).head(n), mat(V_j).topRows(n));
         }
       }

@@ -71,7 +71,7 @@ Ledger attention(const Problem<T>& p) {
       memory.load(q_i, Q, i);
       State state;
       state.o = Eigen::VectorXf::Zero(D);
-      for (std::int64_t j = 0; j < p.visible(i); ++j) {
+      for (std::int64_t j = 0; j < p.visible(i).end; ++j) {
         memory.load(k_j, K, j);
         memory.load(v_j, V, j);
         add_key(state, mat(q_i).row(0).dot(mat(k_j).row(0)) * p.scale(), mat(v_j).row(0).transpose());

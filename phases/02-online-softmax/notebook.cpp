@@ -203,7 +203,7 @@ CELL("Empty parts and empty rows") {
 
   Example few = random_example(6, 32);  // 6 queries, 4 keys, bottom-right: the last query sees all, the first two none
   few.k = random_tensor<float>({1, 1, 4, 32}, 1, 1), few.v = random_tensor<float>({1, 1, 4, 32}, 1, 2);
-  phase02::forward(few.problem_with_lse({.causal = Causal::BottomRight}));
+  phase02::forward(few.problem_with_lse({.mask = Mask::bottom_right()}));
   for (int i = 0; i < 6; ++i)
     std::printf("query %d sees %d keys: |O_i| = %.3f, LSE = %6.3f\n", i, std::max(0, i - 1),
                 head(few.o, 0).row(i).norm(), few.lse[i]);

@@ -64,12 +64,12 @@ Ledger attention(const Problem<T>& p) {
     // #endregion
 
     // #region kv-inside
-    for (std::int64_t j = 0; j < p.visible(i + rows - 1); j += Bc) {  // 6: K and V inside, as far as the last row sees
-      memory.load(K_j, K, j);                                         // 7
+    for (std::int64_t j = 0; j < p.visible(i + rows - 1).end; j += Bc) {  // 6: K, V inside, as far as the last row sees
+      memory.load(K_j, K, j);                                             // 7
       const std::int64_t keys = K_j.rows;
-      const bool full = p.visible(i) >= j + keys;  // the first row sees the whole tile, so all rows do
-      auto S = mat(S_ij).leftCols(keys);           // [rows, keys]
-                                                   // #endregion
+      const bool full = p.visible(i).end >= j + keys;  // the first row sees the whole tile, so all rows do
+      auto S = mat(S_ij).leftCols(keys);               // [rows, keys]
+                                                       // #endregion
 
       // #region scores
       product(memory, S, mat(Q_i), mat(K_j).transpose());  // 8
@@ -77,7 +77,7 @@ Ledger attention(const Problem<T>& p) {
       // #endregion
       // #region online-softmax
       for (std::int64_t r = 0; r < rows; ++r) {
-        const std::int64_t n = std::min(p.visible(i + r) - j, keys);  // keys of this tile that row r sees
+        const std::int64_t n = std::min(p.visible(i + r).end - j, keys);  // keys of this tile that row r sees
         if (n <= 0) continue;
         float &l = l_i.data()[r], &m = m_i.data()[r];
         auto P = S.row(r).head(n);

@@ -33,7 +33,7 @@ static std::uint64_t tiles(std::uint64_t N, std::uint64_t B) {
 static svg::Walk v2_walk(const std::string& title, const Problem<float>& p, int Br, int Bc) {
   svg::Walk walk{title, int(tiles(p.Sq(), Br)), int(tiles(p.Sk(), Bc)), 0};
   for (int i = 0; i < walk.rows; ++i)
-    for (int j = 0; j * Bc < p.visible(std::min<std::int64_t>((i + 1) * Br, p.Sq()) - 1); ++j)
+    for (int j = 0; j * Bc < p.visible(std::min<std::int64_t>((i + 1) * Br, p.Sq()) - 1).end; ++j)
       walk.order.push_back({i, j});
   return walk;
 }
@@ -287,9 +287,9 @@ CELL("Skipped tiles, counted") {
   e.k = random_tensor<float>({1, 1, 320, 64}, 1, 1), e.v = random_tensor<float>({1, 1, 320, 64}, 1, 2);
   std::vector<svg::Walk> walks;
   bool right = true;
-  for (const Causal causal : {Causal::None, Causal::TopLeft, Causal::BottomRight}) {
-    const Problem<float> p = e.problem({.causal = causal, .block_q = 64, .block_k = 64});
-    const char* title = causal == Causal::None ? "no mask" : causal == Causal::TopLeft ? "top-left" : "bottom-right";
+  for (const Mask causal : {Mask::none(), Mask::top_left(), Mask::bottom_right()}) {
+    const Problem<float> p = e.problem({.mask = causal, .block_q = 64, .block_k = 64});
+    const char* title = causal == Mask::none() ? "no mask" : causal == Mask::top_left() ? "top-left" : "bottom-right";
     walks.push_back(v2_walk(title, p, 64, 64));
     Ledger ledger = phase04::forward(p).ledger;
     const RowMajor<double> tiled = head(e.o, 0).cast<double>();
@@ -299,7 +299,7 @@ CELL("Skipped tiles, counted") {
     std::printf("%-12s %2d of 15 tiles, %10s flops, difference to phase 01 %.1e\n", title, int(visited),
                 grouped(ledger.flops).c_str(), difference);
     std::uint64_t pairs = 0;  // S is computed for whole tiles, P V for the keys that a row sees
-    for (std::int64_t i = 0; i < p.Sq(); ++i) pairs += p.visible(i);
+    for (std::int64_t i = 0; i < p.Sq(); ++i) pairs += p.visible(i).end;
     right = right && difference <= 4e-6 && ledger.flops == 2 * 64 * (visited * 64 * 64 + pairs) &&
             ledger.array("K").read_bytes == visited * 64 * 64 * 4;
   }

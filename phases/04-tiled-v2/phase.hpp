@@ -26,7 +26,7 @@ inline HbmBytes hbm_bytes_of(const Sizes& s, Blocks blocks) {
   const std::int64_t heads = s.B * s.H, row = s.D * s.element_bytes;
   std::int64_t keys = 0;
   for (std::int64_t i = 0; i < s.Sq; i += blocks.Br) {
-    const std::int64_t seen = s.visible(std::min(i + blocks.Br, s.Sq) - 1);
+    const std::int64_t seen = s.visible(std::min(i + blocks.Br, s.Sq) - 1).end;
     keys += std::min((seen + blocks.Bc - 1) / blocks.Bc * blocks.Bc, s.Sk);
   }
   const std::int64_t read = s.Sq * row + 2 * keys * row, written = s.Sq * row + (s.lse ? s.Sq * 4 : 0);

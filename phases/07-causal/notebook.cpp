@@ -37,7 +37,7 @@ static Example random_pair(std::int64_t Sq, std::int64_t Sk, std::int64_t D) {
 // One head in fp64, keys beyond visible(i) masked.
 static RowMajor<double> exact_causal(const Example& e, const Problem<float>& p, int h) {
   RowMajor<double> S = scores<double>(e, h);
-  for (int i = 0; i < S.rows(); ++i) S.row(i).tail(S.cols() - p.visible(i)).setConstant(-infinity);
+  for (int i = 0; i < S.rows(); ++i) S.row(i).tail(S.cols() - p.visible(i).end).setConstant(-infinity);
   return exact_softmax(S) * head(e.v, h).cast<double>();
 }
 
@@ -86,7 +86,7 @@ static bool same_bits(const Tensor<float>& a, const Tensor<float>& b) {
 // %% tags=["hide-input"]
 CELL("The future, taken away") {
   Example e = sentence();
-  const Problem<float> p = e.problem({.causal = Causal::TopLeft});
+  const Problem<float> p = e.problem({.mask = Mask::top_left()});
   phase07::forward(p, machine);
   double worst = 0;
   std::vector<double> ahead(12, 0);  // share of the weight on later words, mean over the rows
@@ -152,7 +152,7 @@ static Tiling pair_by_pair(const Problem<float>& p) {
     for (int j = 0; j < t.columns(); ++j) {
       int seen = 0, rows = 0;
       for (int r = i * t.Br; r < std::min((i + 1) * t.Br, t.Sq); ++r, ++rows)
-        for (int k = j * t.Bc; k < (j + 1) * t.Bc; ++k) seen += k < p.visible(r);
+        for (int k = j * t.Bc; k < (j + 1) * t.Bc; ++k) seen += k < p.visible(r).end;
       t.at(i, j) = seen == 0 ? Skipped : seen == rows * t.Bc ? Full : Masked;
     }
   return t;
@@ -186,7 +186,7 @@ static std::string draw(const std::string& title, std::vector<Tiling> tilings, d
     std::string edge;
     for (int i = 0; i < t.Sq; ++i)
       for (const int below : {0, 1})
-        edge += svg::num(x0 + scale * double(t.p.visible(i))) + "," + svg::num(y0 + scale * (i + below)) + " ";
+        edge += svg::num(x0 + scale * double(t.p.visible(i).end)) + "," + svg::num(y0 + scale * (i + below)) + " ";
     canvas.path(edge, "stroke=\"#222\" stroke-width=\"1.5\"");
     canvas.text(x0, y0 + scale * t.Sq + 18, std::to_string(n.full) + " full, " + std::to_string(n.masked) + " masked,");
     canvas.text(x0, y0 + scale * t.Sq + 34, std::to_string(n.skipped) + " skipped");
@@ -205,7 +205,7 @@ CELL("Full, masked, skipped: four counts of the same tiles") {
   bool agree = true;
   for (const auto& [Br, Bc] : {std::pair{16, 16}, {64, 32}, {32, 64}}) {
     Example e = random_example(N, 16);
-    const Problem<float> p = e.problem({.causal = Causal::TopLeft, .block_q = Br, .block_k = Bc});
+    const Problem<float> p = e.problem({.mask = Mask::top_left(), .block_q = Br, .block_k = Bc});
     const Run run = phase07::forward(p, machine, {.trace = "memory"});
     const std::string name = std::to_string(Br) + " × " + std::to_string(Bc);
     tilings.push_back(traced("tiles " + name, p, run));
@@ -248,7 +248,7 @@ CELL("Bytes and multiply-adds: predicted = counted") {
     std::uint64_t bytes[2], flops[2];
     for (const int causal : {0, 1}) {
       Example e = random_example(N, D);
-      const Options options{.causal = causal ? Causal::TopLeft : Causal::None, .block_q = 16, .block_k = 16};
+      const Options options{.mask = causal ? Mask::top_left() : Mask::none(), .block_q = 16, .block_k = 16};
       const Run run = phase07::forward(e.problem(options), machine);
       const std::uint64_t tiles = causal ? T * (T + 1) / 2 : T * T, pairs = causal ? N * (N + 1) / 2 : N * N;
       bytes[causal] = 4 * (2 * N * D + tiles * 2 * B * D),
@@ -281,26 +281,26 @@ CELL("Top-left and bottom-right") {
   std::vector<Tiling> tilings;
   bool right = true;
   for (const auto& [Sq, Sk] : {std::pair{96, 160}, {160, 96}})
-    for (const Causal causal : {Causal::TopLeft, Causal::BottomRight}) {
+    for (const Mask causal : {Mask::top_left(), Mask::bottom_right()}) {
       Example e = random_pair(Sq, Sk, 16);
-      const Problem<float> p = e.problem_with_lse({.causal = causal, .block_q = 16, .block_k = 16});
+      const Problem<float> p = e.problem_with_lse({.mask = causal, .block_q = 16, .block_k = 16});
       phase02::forward(p);  // for LSE, which the kernel stores from phase 08 on
       Problem<float> without = p;
       without.lse = nullptr;
       const Run run = phase07::forward(without, machine, {.trace = "memory"});
       tilings.push_back(traced(std::to_string(Sq) + " × " + std::to_string(Sk) +
-                                   (causal == Causal::TopLeft ? ", top-left" : ", bottom-right"),
+                                   (causal == Mask::top_left() ? ", top-left" : ", bottom-right"),
                                p, run));
       const double error = relative_error(head(e.o, 0), exact_causal(e, p, 0));
       int blind = 0;
       for (int i = 0; i < Sq; ++i)
-        if (p.visible(i) == 0) {
+        if (p.visible(i).end == 0) {
           ++blind;
           right = right && head(e.o, 0).row(i).isZero(0) && e.lse[i] == -infinity;
         }
       std::printf("%-23s %2d rows see nothing; error %.1e\n", tilings.back().title.c_str(), blind, error);
       right = right && error <= 2e-6 && tilings.back().fate == pair_by_pair(p).fate &&
-              blind == (causal == Causal::BottomRight ? std::max(0, Sq - Sk) : 0);
+              blind == (causal == Mask::bottom_right() ? std::max(0, Sq - Sk) : 0);
     }
   expect(right, "tiles as the pairs say; rows that see no key are 0, their LSE −inf");
   picture("07-alignment", draw("S_q ≠ S_k: which corner does the diagonal start from?", tilings, 0.9));
@@ -330,7 +330,7 @@ CELL("Past the diagonal") {
   const int N = 512;
   Example e = random_example(N, 64);
   const RowMajor<double> weight = scores<double>(e, 0).array().exp(), V = head(e.v, 0).cast<double>();
-  const RowMajor<double> want = exact_causal(e, e.problem({.causal = Causal::TopLeft}), 0);
+  const RowMajor<double> want = exact_causal(e, e.problem({.mask = Mask::top_left()}), 0);
   std::printf(" Br × Bc   future pairs   pairs taken twice   error of O\n");
   bool rule = true;
   int future_32_64 = 0, twice_32_64 = 0;
@@ -354,7 +354,7 @@ CELL("Past the diagonal") {
       future_32_64 == N / 64 * (32 * 31 / 2) && twice_32_64 == N / 64 * (32 * 33 / 2),
       "32 × 64: every other Q tile lets the upper triangle of its diagonal square through and takes the lower twice");
 
-  const Run run = phase07::forward(e.problem({.causal = Causal::TopLeft, .block_q = 32, .block_k = 64}), Where::Sim);
+  const Run run = phase07::forward(e.problem({.mask = Mask::top_left(), .block_q = 32, .block_k = 64}), Where::Sim);
   const double error = relative_error(head(e.o, 0), want);
   std::printf("phase 07, 32 × 64: %d full, %d masked tiles, error %.1e\n", int(run.tiles.full), int(run.tiles.masked),
               error);
@@ -413,7 +413,7 @@ CELL("The same bits as 06; a NaN in the future") {
 
   const int broken = 40;  // this key and its value are NaN
   Example e = sentence();
-  const Problem<float> p = e.problem({.causal = Causal::TopLeft, .block_q = 16, .block_k = 16});
+  const Problem<float> p = e.problem({.mask = Mask::top_left(), .block_q = 16, .block_k = 16});
   phase07::forward(p, machine);
   const Tensor<float> clean = e.o;
   for (int h = 0; h < 12; ++h)

@@ -32,7 +32,7 @@ static const Where machine = was_built(Where::Checked) ? Where::Checked : Where:
 // S of head h in fp64, keys that a row may not see at −inf.
 static RowMajor<double> masked_scores(const Example& e, const Problem<float>& p, int h) {
   RowMajor<double> S = scores<double>(e, h);
-  for (int i = 0; i < S.rows(); ++i) S.row(i).tail(S.cols() - p.visible(i)).setConstant(-infinity);
+  for (int i = 0; i < S.rows(); ++i) S.row(i).tail(S.cols() - p.visible(i).end).setConstant(-infinity);
   return S;
 }
 static double log_sum_exp(const Eigen::RowVectorXd& s) {
@@ -82,8 +82,8 @@ CELL("LSE of the sentence, and O as before") {
   Example e = sentence();
   double worst = 0, wrong_base = 0;
   bool same = true;
-  for (const Causal causal : {Causal::None, Causal::TopLeft}) {
-    const Problem<float> p = e.problem_with_lse({.causal = causal});
+  for (const Mask causal : {Mask::none(), Mask::top_left()}) {
+    const Problem<float> p = e.problem_with_lse({.mask = causal});
     Problem<float> without = p;
     without.lse = nullptr;
     phase07::forward(without, Where::Sim);
@@ -113,7 +113,7 @@ CELL("LSE of the sentence, and O as before") {
 
   Example blind = random_example(6, 16);  // 6 queries, 4 keys, bottom-right: the first two see nothing
   blind.k = random_tensor<float>({1, 1, 4, 16}, 1, 1), blind.v = random_tensor<float>({1, 1, 4, 16}, 1, 2);
-  phase08::forward(blind.problem_with_lse({.causal = Causal::BottomRight}), machine);
+  phase08::forward(blind.problem_with_lse({.mask = Mask::bottom_right()}), machine);
   expect(blind.lse[0] == -infinity && blind.lse[1] == -infinity && std::isfinite(blind.lse[2]),
          "a row that sees no key: log 0 = −inf");
 }
@@ -237,7 +237,7 @@ CELL("What the left part weighs") {
 // %% tags=["hide-input"]
 CELL("P from S and LSE alone") {
   Example e = sentence();
-  const Problem<float> p = e.problem_with_lse({.causal = Causal::TopLeft});
+  const Problem<float> p = e.problem_with_lse({.mask = Mask::top_left()});
   phase08::forward(p, machine);
   double sums = 0, product = 0, error = 0;
   std::vector<double> shown;
@@ -245,7 +245,7 @@ CELL("P from S and LSE alone") {
     RowMajor<float> P = scores<float>(e, h);
     for (int i = 0; i < 50; ++i) {
       P.row(i) = (P.row(i).array() - e.lse[h * 50 + i]).exp();
-      P.row(i).tail(50 - p.visible(i)).setZero();
+      P.row(i).tail(50 - p.visible(i).end).setZero();
       sums = worse(sums, std::abs(P.row(i).sum() - 1.0));
     }
     error = worse(error, relative_error(P, exact_softmax(masked_scores(e, p, h))));

@@ -351,7 +351,7 @@ Run run_backward(const GradientProblem<T>& p, Mode mode, const MachineOptions& o
                                 .dQ_sum = atomic ? dQ_sum.data() : nullptr,
                                 .scale = p.scale(),
                                 .scale_log2 = scale_log2(p.scale()),
-                                .shift = causal_shift(p.options, Sq, Sk),
+                                .shift = p.options.mask.band(Sq, Sk).right,
                                 .B = static_cast<int>(p.B()),
                                 .H = static_cast<int>(p.H())};
   const auto blocks_of = [](std::int64_t work, std::int64_t each) {

@@ -123,7 +123,7 @@ Ledger naive_backward(const GradientProblem<T>& p, Delta delta_from) {
   validate(p, features, delta_from == Delta::FromO);
   const std::int64_t Sq = p.Sq(), Sk = p.Sk(), D = p.D(), heads = p.H();
   std::vector<std::int64_t> visible;
-  for (std::int64_t i = 0; i < Sq; ++i) visible.push_back(p.visible(i));
+  for (std::int64_t i = 0; i < Sq; ++i) visible.push_back(p.visible(i).end);
   return run_tasks(p.options.threads, p.B() * heads, p.options.sram_bytes, [&](Memory& memory, std::int64_t task) {
     const std::int64_t b = task / heads, h = task % heads;
     const auto matrix = [&](const char* name, const auto& view) {

@@ -322,7 +322,7 @@ CELL("NaN behind the mask") {
   const auto rows_with_nan = [](bool in_v, auto&& run) {
     Rounded<half> e(random_example(128, 64));
     (in_v ? e.v : e.k)(0, 0, 100, 7) = from_float<half>(std::numeric_limits<float>::quiet_NaN());
-    run(e.problem({.causal = Causal::TopLeft}));
+    run(e.problem({.mask = Mask::top_left()}));
     const Example got = e.widened();
     int rows = 0;
     for (int i = 0; i < 128; ++i) rows += head(got.o, 0).row(i).hasNaN();

@@ -188,9 +188,9 @@ static bool same_as_phase_10(const Example& example, const Options& options) {
 
 CELL("Phase 10, bit for bit") {
   bool same = true;
-  for (const Causal causal : {Causal::None, Causal::TopLeft, Causal::BottomRight})
-    same = same && same_as_phase_10<half>(sentence(), {.causal = causal}) &&
-           same_as_phase_10<bfloat16>(random_example(100, 128), {.causal = causal});
+  for (const Mask causal : {Mask::none(), Mask::top_left(), Mask::bottom_right()})
+    same = same && same_as_phase_10<half>(sentence(), {.mask = causal}) &&
+           same_as_phase_10<bfloat16>(random_example(100, 128), {.mask = causal});
   expect(same, "O and LSE, fp16 and bf16, with each mask");
   expect(same_as_phase_10<half>(random_example(70, 33), {}), "and for D = 33, whose rows are no multiple of 16 bytes");
 }

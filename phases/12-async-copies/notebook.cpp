@@ -140,13 +140,13 @@ CELL("Two stages") {
 // %% tags=["hide-input"]
 CELL("The same bits, and those of phase 11") {
   Rounded<half> before(random_example(200, 64));
-  phase11::forward(before.problem({.causal = Causal::TopLeft}), Where::Sim);
+  phase11::forward(before.problem({.mask = Mask::top_left()}), Where::Sim);
   bool same = true;
   int runs = 0;
   for (const Completion completion : {Completion::late, Completion::eager, Completion::random})
     for (const Order order : {Order::forward, Order::reverse, Order::random}) {
       Rounded<half> now(random_example(200, 64));
-      phase12::forward(now.problem({.causal = Causal::TopLeft}), machine,
+      phase12::forward(now.problem({.mask = Mask::top_left()}), machine,
                        {.order = order, .seed = 12, .completion = completion});
       same = same && std::memcmp(before.o.data(), now.o.data(), now.o.size() * sizeof(half)) == 0 &&
              std::memcmp(before.lse.data(), now.lse.data(), now.lse.size() * sizeof(float)) == 0;

@@ -267,7 +267,7 @@ CELL("How often a warp rescales") {
 CELL("What a warp does not see") {
   if (!counts()) return;
   Rounded<half> e(random_example(512, 64));
-  const Options causal{.causal = Causal::TopLeft};
+  const Options causal{.mask = Mask::top_left()};
   const Ledger before = phase12::forward(e.problem(causal), Where::Checked).ledger;
   const Run now = phase13::forward(e.problem(causal), Where::Checked);
   const std::uint64_t seen = now.tiles.full + now.tiles.masked, each = 4 * 128 * 64 * 64;

@@ -12,7 +12,7 @@ static HbmBytes hbm_bytes(const Sizes& s, Blocks blocks) {
   HbmBytes bytes = phase10::hbm_bytes_of(s, blocks);
   for (std::int64_t i = 0; i < s.Sq; i += blocks.Br) {
     const std::int64_t end = std::min(i + blocks.Br, s.Sq);
-    if (s.visible(end - 1) == 0)
+    if (s.visible(end - 1).end == 0)
       bytes.read -= static_cast<std::uint64_t>(s.B * s.H * (end - i) * s.D * s.element_bytes);
   }
   return bytes;

@@ -51,11 +51,11 @@ struct Result {
            std::memcmp(data.lse.data(), other.data.lse.data(), data.lse.size() * sizeof(float)) == 0;
   }
 };
-static const Result& result_of(std::size_t step, Causal causal = Causal::None) {
-  static std::map<std::pair<std::size_t, Causal>, Result> kept;
+static const Result& result_of(std::size_t step, Mask causal = Mask::none()) {
+  static std::map<std::pair<std::size_t, Mask>, Result> kept;
   const auto [at, fresh] = kept.try_emplace({step, causal});
   const Where where = was_built(Where::Checked) ? Where::Checked : Where::Sim;
-  if (fresh) at->second.ledger = run_step(step, at->second.data.problem({.causal = causal}), where).ledger;
+  if (fresh) at->second.ledger = run_step(step, at->second.data.problem({.mask = causal}), where).ledger;
   return at->second;
 }
 static const ArrayTraffic& traffic(const Ledger& ledger, const std::string& array) {
@@ -143,7 +143,7 @@ CELL("A multiply-add per element of P") {
 
 // %%
 CELL("A barrier more per block") {
-  const Result &before = result_of(1), &now = result_of(2), &causal = result_of(2, Causal::TopLeft);
+  const Result &before = result_of(1), &now = result_of(2), &causal = result_of(2, Mask::top_left());
   expect(!(before == now), "other last bits: other maxima on the way");
   if (!counts()) return;
   bool same = equal(now.ledger.barriers, pairs + 4, "barriers");
@@ -236,8 +236,8 @@ CELL("Fewer loads for the same products") {
   same &= equal(now.ledger.barriers, pairs / 2, "barriers");
   same &= equal(traffic(now.ledger, "K").read_bytes, N / 128 * N * D * 2, "HBM bytes of K");
   std::printf("4-output took %s wavefronts\n", grouped(before.ledger.shared_wavefronts).c_str());
-  const std::uint64_t causal = result_of(5, Causal::TopLeft).ledger.tensor_flops;
-  same &= equal(causal, result_of(4, Causal::TopLeft).ledger.tensor_flops, "causal: FLOP of mma");
+  const std::uint64_t causal = result_of(5, Mask::top_left()).ledger.tensor_flops;
+  same &= equal(causal, result_of(4, Mask::top_left()).ledger.tensor_flops, "causal: FLOP of mma");
   expect(same, "predicted = counted: with a mask, warps skip what larger tiles would add");
 }
 

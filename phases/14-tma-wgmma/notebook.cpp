@@ -253,7 +253,7 @@ CELL("One barrier, three phases") {
 // %% tags=["hide-input"]
 CELL("Right, and the same bits in every order") {
   Rounded<half> before(random_example(200, 64)), now(random_example(200, 64));
-  const Options causal{.causal = Causal::TopLeft};
+  const Options causal{.mask = Mask::top_left()};
   phase13::forward(before.problem(), Where::Sim);
   phase14::forward(now.problem(), Where::Sim);
   const double old = worst_head(before.widened()), error = worst_head(now.widened());

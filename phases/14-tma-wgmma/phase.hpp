@@ -27,8 +27,8 @@ inline HbmBytes hbm_bytes_of_tiles(const Sizes& s, Blocks blocks, bool all_of_q)
   const std::int64_t heads = s.B * s.H, row = s.D * s.element_bytes;
   std::int64_t keys = 0, q_rows = 0;
   for (std::int64_t i = 0; i < s.Sq; i += blocks.Br) {
-    const std::int64_t end = std::min(i + blocks.Br, s.Sq), seen = s.visible(end - 1);
-    keys += std::min((seen + blocks.Bc - 1) / blocks.Bc * blocks.Bc, s.visible(s.Sq - 1));
+    const std::int64_t end = std::min(i + blocks.Br, s.Sq), seen = s.visible(end - 1).end;
+    keys += std::min((seen + blocks.Bc - 1) / blocks.Bc * blocks.Bc, s.visible(s.Sq - 1).end);
     q_rows += all_of_q || seen > 0 ? end - i : 0;
   }
   const std::int64_t read = q_rows * row + 2 * keys * row, written = s.Sq * row + (s.lse ? s.Sq * 4 : 0);

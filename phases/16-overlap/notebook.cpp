@@ -201,9 +201,9 @@ static bool same_as_phase_15(const Example& example, const Options& options, con
 
 CELL("Phase 15, bit for bit, in every order") {
   bool same = true;
-  for (const Causal causal : {Causal::None, Causal::TopLeft, Causal::BottomRight})
-    same = same && same_as_phase_15<half>(random_example(200, 64), {.causal = causal, .block_k = 64}) &&
-           same_as_phase_15<bfloat16>(random_example(200, 128), {.causal = causal, .block_k = 64});
+  for (const Mask causal : {Mask::none(), Mask::top_left(), Mask::bottom_right()})
+    same = same && same_as_phase_15<half>(random_example(200, 64), {.mask = causal, .block_k = 64}) &&
+           same_as_phase_15<bfloat16>(random_example(200, 128), {.mask = causal, .block_k = 64});
   expect(same, "O and LSE, fp16 and bf16, with each mask");
 
   bool again = true;

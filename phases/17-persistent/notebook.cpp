@@ -254,13 +254,13 @@ CELL("In which order") {
 CELL("The same bits, whoever draws what") {
   bool same = true;
   int runs = 0;
-  for (const Causal causal : {Causal::None, Causal::TopLeft}) {
+  for (const Mask causal : {Mask::none(), Mask::top_left()}) {
     Rounded<half> before(random_example(300, 64));
-    phase16::forward(before.problem({.causal = causal, .block_q = 128, .block_k = 128}), Where::Sim);
+    phase16::forward(before.problem({.mask = causal, .block_q = 128, .block_k = 128}), Where::Sim);
     for (const Completion completion : {Completion::late, Completion::eager, Completion::random})
       for (const Order order : {Order::forward, Order::random}) {
         Rounded<half> now(random_example(300, 64));
-        phase17::forward(now.problem({.causal = causal, .block_q = 128, .block_k = 128}), machine,
+        phase17::forward(now.problem({.mask = causal, .block_q = 128, .block_k = 128}), machine,
                          {.order = order, .seed = 17, .completion = completion});
         same = same && std::memcmp(before.o.data(), now.o.data(), now.o.size() * sizeof(half)) == 0 &&
                std::memcmp(before.lse.data(), now.lse.data(), now.lse.size() * sizeof(float)) == 0;

@@ -255,12 +255,12 @@ CELL("From one Q tile to the next") {
 CELL("The same bits, and where not") {
   const std::int64_t N = 300, D = 64;
   // Rows whose O, and rows whose LSE differs from phase 17's.
-  const auto differing = [&](Causal causal, Completion completion, Order order) {
+  const auto differing = [&](Mask causal, Completion completion, Order order) {
     Example e = random_example(N, D);
     const float sign = head(e.q, 0).row(0).dot(head(e.k, 0).row(0)) < 0 ? 1.0f : -1.0f;
     for (std::size_t i = 0; i < e.k.size(); ++i) e.k.data()[i] *= sign;
     Rounded<half> before(e), now(e);
-    const Options options{.causal = causal, .block_q = 128, .block_k = 128};
+    const Options options{.mask = causal, .block_q = 128, .block_k = 128};
     phase17::forward(before.problem(options), Where::Sim);
     phase18::forward(now.problem(options), machine, {.order = order, .seed = 18, .completion = completion});
     std::array<std::vector<std::int64_t>, 2> rows;
@@ -274,8 +274,8 @@ CELL("The same bits, and where not") {
   bool same = true, first = true;
   for (const Completion completion : {Completion::late, Completion::eager, Completion::random})
     for (const Order order : {Order::forward, Order::random}) {
-      const auto none = differing(Causal::None, completion, order),
-                 causal = differing(Causal::TopLeft, completion, order);
+      const auto none = differing(Mask::none(), completion, order),
+                 causal = differing(Mask::top_left(), completion, order);
       same = same && none[0].empty() && none[1].empty();
       for (const auto& rows : causal) first = first && (rows.empty() || rows.back() < 16);
       if (completion != Completion::late || order != Order::forward) continue;

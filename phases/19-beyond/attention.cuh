@@ -289,7 +289,7 @@ struct Attention {
 
   // Measured fastest on an H200 (part 4 of the book).
   static Blocks preferred(const Sizes& s) {
-    const bool causal = s.options.causal != Causal::None;
+    const bool causal = s.options.mask != Mask::none();
     if (features.padded(s.D) == 64) return s.Sk < (causal ? 4096 : 2048) ? Blocks{256, 64} : Blocks{192, 128};
     if (features.padded(s.D) == 128) return {128, 128};
     return s.Sk < 8192 ? Blocks{128, 64} : Blocks{128, 80};

@@ -135,9 +135,9 @@ CELL("What a warpgroup passes over") {
   const std::uint64_t N = 256, D = 64, square = 4 * 64 * 64 * D, once = N * D * 2;
   Rounded<half> e(random_example(N, D));
   Ledger before =
-      phase18::forward(e.problem({.causal = Causal::TopLeft, .block_q = 128, .block_k = 64}), Where::Checked).ledger;
+      phase18::forward(e.problem({.mask = Mask::top_left(), .block_q = 128, .block_k = 64}), Where::Checked).ledger;
   Ledger now =
-      phase19::forward(e.problem({.causal = Causal::TopLeft, .block_q = 256, .block_k = 64}), Where::Checked).ledger;
+      phase19::forward(e.problem({.mask = Mask::top_left(), .block_q = 256, .block_k = 64}), Where::Checked).ledger;
   bool same = equal(before.tensor_flops / square, 2 * 2 + 2 * 4, "phase 18: squares");
   same &= equal(now.tensor_flops / square, 1 + 2 + 3 + 4, "phase 19: squares");
   same &= equal(before.array("K").read_bytes, once / 2 + once, "phase 18: bytes of K");
@@ -260,12 +260,12 @@ CELL("The bits of phase 18, and what it cannot do") {
   };
   bool narrow = true, middle = true;
   for (const Completion completion : {Completion::late, Completion::random})
-    for (const Causal causal : {Causal::None, Causal::TopLeft}) {
-      narrow = narrow && same_bits(300, 64, {.causal = causal, .block_q = 128, .block_k = 64},
-                                   {.causal = causal, .block_q = 256, .block_k = 64}, completion);
-      narrow = narrow && same_bits(300, 64, {.causal = causal, .block_q = 128, .block_k = 128},
-                                   {.causal = causal, .block_q = 192, .block_k = 128}, completion);
-      middle = middle && same_bits(150, 128, {.causal = causal}, {.causal = causal}, completion);
+    for (const Mask causal : {Mask::none(), Mask::top_left()}) {
+      narrow = narrow && same_bits(300, 64, {.mask = causal, .block_q = 128, .block_k = 64},
+                                   {.mask = causal, .block_q = 256, .block_k = 64}, completion);
+      narrow = narrow && same_bits(300, 64, {.mask = causal, .block_q = 128, .block_k = 128},
+                                   {.mask = causal, .block_q = 192, .block_k = 128}, completion);
+      middle = middle && same_bits(150, 128, {.mask = causal}, {.mask = causal}, completion);
     }
   expect(narrow, "D = 64: the bits of phase 18 with as many keys per tile, with a mask and without");
   expect(middle, "D = 128: the bits of phase 18, whose kernel it is");

@@ -8,10 +8,6 @@
 
 namespace flash {
 
-inline const char* name(Causal causal) {
-  return causal == Causal::None ? "none" : causal == Causal::TopLeft ? "top-left" : "bottom-right";
-}
-
 template <class T>
 void describe(Recording& recording, const Phase& phase, const Problem<T>& p, Blocks blocks) {
   const auto number = [](std::int64_t n) { return std::to_string(n); };
@@ -19,7 +15,7 @@ void describe(Recording& recording, const Phase& phase, const Problem<T>& p, Blo
   recording.note = "B " + number(p.B()) + " · H " + number(p.H()) + " · N " + number(p.Sq()) +
                    (p.Sk() == p.Sq() ? "" : " × " + number(p.Sk())) + " · D " + number(p.D()) + " · " +
                    name(type_of<T>) + (blocks.Br ? " · Br " + number(blocks.Br) + " · Bc " + number(blocks.Bc) : "") +
-                   " · causal " + name(p.options.causal);
+                   " · causal " + name(p.options.mask);
   // A row of a tensor whose rows lie one behind the other; what has no columns yet has one number per row.
   for (Recording::Place& array : recording.arrays)
     if (array.columns == 0)

@@ -21,11 +21,11 @@ std::string recorded(const Phase& phase, Inputs& inputs, const Options& options)
   return to_json(recording);
 }
 
-void record(const Phase& phase, std::int64_t N, Blocks blocks, Causal causal, std::vector<std::string>& all) {
+void record(const Phase& phase, std::int64_t N, Blocks blocks, Mask causal, std::vector<std::string>& all) {
   const Features& can = phase.features;
   const std::int64_t D = can.tensor_cores ? 64 : 32;
   Example example = random_example(N, D);
-  const Options options{.causal = causal, .block_q = blocks.Br, .block_k = blocks.Bc};
+  const Options options{.mask = causal, .block_q = blocks.Br, .block_k = blocks.Bc};
   if (can.types.contains(Type::Float32)) {
     all.push_back(recorded(phase, example, options));
   } else {
@@ -61,8 +61,8 @@ int main(int count, char** words) {
       }
       for (const std::int64_t N : lengths)
         for (const Blocks b : blocks)
-          for (const Causal causal : {Causal::None, Causal::TopLeft})
-            if (causal == Causal::None || (can.causal && !can.tensor_maps)) record(*phase, N, b, causal, all);
+          for (const Mask causal : {Mask::none(), Mask::top_left()})
+            if (causal == Mask::none() || (can.causal && !can.tensor_maps)) record(*phase, N, b, causal, all);
     }
     write_file(words[1], player_page(all));
   } catch (const Error& e) {

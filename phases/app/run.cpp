@@ -27,10 +27,10 @@ Where parse_machine(const std::string& text) {
   refuse("--machine", "'" + text + "'", "sim, checked or gpu", "omit it for sim");
 }
 
-Causal parse_causal(const std::string& text) {
-  if (text == "none") return Causal::None;
-  if (text == "top-left") return Causal::TopLeft;
-  if (text == "bottom-right") return Causal::BottomRight;
+Mask parse_causal(const std::string& text) {
+  if (text == "none") return Mask::none();
+  if (text == "top-left") return Mask::top_left();
+  if (text == "bottom-right") return Mask::bottom_right();
   refuse("--causal", "'" + text + "'", "none, top-left or bottom-right", "see docs/conventions.md");
 }
 
@@ -110,7 +110,7 @@ int run_typed(const Phase* named, const Arguments& args, NpyType type, const Npy
     p.lse = lse.data();
   }
   if (args.has("scale")) p.options.scale = args.number<float>("scale", 0);
-  p.options.causal = parse_causal(args.text("causal", "none"));
+  p.options.mask = parse_causal(args.text("causal", "none"));
   p.options.block_q = args.number<std::int64_t>("block-q", 0);
   p.options.block_k = args.number<std::int64_t>("block-k", 0);
   p.options.sram_bytes = args.number<std::int64_t>("sram", p.options.sram_bytes);

@@ -118,7 +118,7 @@ bool new_in(const Phase& phase, bool Features::*what) {
 // The same with its mask on: what it saves. False when the prediction or the error bar is missed.
 bool print_causal(const Phase& phase, const Problem<float>& full, Where machine) {
   Problem<float> causal = full;
-  causal.options.causal = Causal::TopLeft;
+  causal.options.mask = Mask::top_left();
   const Run run = forward(phase, causal, machine);
   const double error = test::distance(test::gather<const float>(full.o), test::reference(causal).o, full.D()).relative;
   std::printf("  with a causal mask: %s tiles whole, %s masked, %s never loaded; error %.1e\n",

@@ -39,7 +39,7 @@ struct GradientProblem {
   // The forward problem whose gradients are asked for. Its O is only looked at.
   Problem<T> forward() const { return {q, k, v, View<T>{const_cast<T*>(o.data), o.shape, o.stride}, nullptr, options}; }
   float scale() const { return forward().scale(); }
-  std::int64_t visible(std::int64_t i) const { return forward().visible(i); }
+  KeyRange<std::int64_t> visible(std::int64_t i) const { return forward().visible(i); }
 };
 
 inline void check_backward(const Features& can) {

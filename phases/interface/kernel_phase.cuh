@@ -151,17 +151,13 @@ inline float scale_log2(float scale) {
   return static_cast<float>(static_cast<double>(scale) * 1.4426950408889634);  // rounded once
 }
 
-inline std::int64_t causal_shift(const Options& options, std::int64_t Sq, std::int64_t Sk) {
-  return options.causal == Causal::None ? Sk : options.causal == Causal::TopLeft ? 0 : Sk - Sq;
-}
-
 // What becomes of the K/V tiles of all Q tiles, by the mask alone.
 inline TileCounts count_tiles(const Sizes& s, Blocks blocks) {
   TileCounts counts;
   for (std::int64_t first_row = 0; first_row < s.Sq; first_row += blocks.Br) {
     const std::int64_t last_row = std::min(first_row + blocks.Br, s.Sq) - 1;
-    const std::int64_t full = s.visible(first_row) / blocks.Bc,
-                       seen = (s.visible(last_row) + blocks.Bc - 1) / blocks.Bc;
+    const std::int64_t full = s.visible(first_row).end / blocks.Bc,
+                       seen = (s.visible(last_row).end + blocks.Bc - 1) / blocks.Bc;
     counts.add(s.B * s.H, full, seen, (s.Sk + blocks.Bc - 1) / blocks.Bc);
   }
   return counts;
@@ -257,7 +253,7 @@ DeviceProblem<device_t<T>> device_problem(const Problem<T>& p) {
           .m = nullptr,
           .l = nullptr,
           .scale_log2 = scale_log2(p.scale()),
-          .shift = causal_shift(p.options, p.Sq(), p.Sk()),
+          .shift = p.options.mask.band(p.Sq(), p.Sk()).right,
           .B = static_cast<int>(p.B()),
           .H = static_cast<int>(p.H()),
           .stream = nullptr};

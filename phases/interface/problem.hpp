@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "phases/interface/features.hpp"
+#include "phases/interface/mask.hpp"
 #include "sim/error.hpp"
 #include "sim/number.hpp"
 
@@ -53,28 +54,14 @@ View<T> dense_view(T* data, const std::array<std::int64_t, 4>& shape) {
   return {data, shape, dense_strides(shape)};
 }
 
-// Which keys j a query row i may see. Without a mask: all.
-enum class Causal {
-  None,
-  TopLeft,      // j <= i                 (PyTorch SDPA's is_causal, Triton's tutorial)
-  BottomRight,  // j <= i + S_k - S_q     (flash-attn since 2.1)
-};
-
 struct Options {
   std::optional<float> scale = {};  // default 1/sqrt(D); any finite number
-  Causal causal = Causal::None;
+  Mask mask = {};
   std::int64_t block_q = 0;              // rows of a Q tile (Br); 0: the phase chooses
   std::int64_t block_k = 0;              // rows of a K/V tile (Bc); 0: the phase chooses
   std::int64_t sram_bytes = 192 * 1024;  // on-chip memory of the two-level model (an A100's L1)
   int threads = 1;                       // CPU phases that run in parallel; 0: all cores
 };
-
-// Number of keys that query row i sees: keys 0 … visible(i) - 1.
-inline std::int64_t visible(Causal causal, std::int64_t i, std::int64_t Sq, std::int64_t Sk) {
-  if (causal == Causal::None) return Sk;
-  const std::int64_t last = causal == Causal::TopLeft ? i : i + Sk - Sq;
-  return std::clamp<std::int64_t>(last + 1, 0, Sk);
-}
 
 // A problem without its data: what formulas need.
 struct Sizes {
@@ -83,7 +70,7 @@ struct Sizes {
   bool lse;  // is it wanted?
   Options options;
 
-  std::int64_t visible(std::int64_t i) const { return flash::visible(options.causal, i, Sq, Sk); }
+  KeyRange<std::int64_t> visible(std::int64_t i) const { return options.mask.visible(i, Sq, Sk); }
 };
 
 template <class T>
@@ -102,7 +89,7 @@ struct Problem {
   float scale() const {
     return options.scale ? *options.scale : static_cast<float>(1.0 / std::sqrt(static_cast<double>(D())));
   }
-  std::int64_t visible(std::int64_t i) const { return flash::visible(options.causal, i, Sq(), Sk()); }
+  KeyRange<std::int64_t> visible(std::int64_t i) const { return options.mask.visible(i, Sq(), Sk()); }
   Sizes sizes() const { return {B(), H(), Sq(), Sk(), D(), sizeof(T), lse != nullptr, options}; }
 };
 
@@ -227,9 +214,11 @@ inline void validate(const AnyView& q, const AnyView& k, const AnyView& v, const
     if (const auto obstacle = tma_obstacle(q, k, v, o, type))
       refuse(obstacle->what, obstacle->value, obstacle->expected + " for TMA in phase " + can.phase,
              "choose a phase that copies without it: ./flash help");
-  if (options.causal != Causal::None && !can.causal)
-    refuse("causal", options.causal == Causal::TopLeft ? "top-left" : "bottom-right",
-           std::string("none in phase ") + can.phase, "choose a phase that has it: ./flash help");
+  if (options.mask.is_causal() && !can.causal)
+    refuse("causal", name(options.mask), std::string("none in phase ") + can.phase,
+           "choose a phase that has it: ./flash help");
+  if (options.mask.is_window())
+    refuse("window", options.mask.left, std::string("none in phase ") + can.phase, "omit it");
   if (lse && !can.lse)
     refuse("lse", "wanted", std::string("no LSE from phase ") + can.phase, "choose a phase that has it: ./flash help");
 }

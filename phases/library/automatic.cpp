@@ -23,7 +23,7 @@ std::vector<const Measured*> nearest(const std::vector<const Phase*>& phases, co
                                      const std::vector<Measured>& figures) {
   const double D = static_cast<double>(std::max<std::int64_t>(s.D, 1));
   const double N2 = std::max(static_cast<double>(s.Sq) * static_cast<double>(s.Sk), 1.0);
-  const bool causal = s.options.causal != Causal::None;
+  const bool causal = s.options.mask != Mask::none();
   const auto is_half = [](Type t) { return t != Type::Float32; };
   const auto distance = [&](const Measured& m) {
     const double N = static_cast<double>(m.N);
@@ -75,7 +75,7 @@ Choice choose_phase(const Sizes& s, Type type, bool gradients, Where where, bool
   keep([&](const Features& can) { return can.backward || !gradients; });
   keep([&](const Features& can) { return can.types.contains(type); });
   keep([&](const Features& can) { return by_tma || !can.tensor_maps; });
-  keep([&](const Features& can) { return can.causal || s.options.causal == Causal::None; });
+  keep([&](const Features& can) { return can.causal || s.options.mask == Mask::none(); });
   keep([&](const Features& can) { return can.lse || !s.lse; });
   keep([&](const Features& can) { return where != Where::Gpu || available(can, where); });
   int largest_D = 0;  // a larger one is refused by a phase that says this

@@ -89,10 +89,10 @@ Options options_of(const Args& a) {
     case FLASHPHASES_MASK_NONE:
       break;
     case FLASHPHASES_CAUSAL_TOP_LEFT:
-      options.causal = Causal::TopLeft;
+      options.mask = Mask::top_left();
       break;
     case FLASHPHASES_CAUSAL_BOTTOM_RIGHT:
-      options.causal = Causal::BottomRight;
+      options.mask = Mask::bottom_right();
       break;
     default:
       refuse("mask", a.mask, "0 (none), 1 (top-left) or 2 (bottom-right)", "see enum flashphases_mask");

@@ -85,7 +85,7 @@ int main(int count, char** words) try {
     for (const auto& [Br, Bc] : {std::pair<int, int>{64, 32}, {32, 64}})
       for (const Mode mode : {Mode::Deterministic, Mode::Atomic}) {
         Options options;
-        options.causal = c.causal ? Causal::TopLeft : Causal::None, options.block_q = Br, options.block_k = Bc;
+        options.mask = c.causal ? Mask::top_left() : Mask::none(), options.block_q = Br, options.block_k = Bc;
         bench::Row row;
         row.at = c, row.work = 2.5;
         row.kernel = std::string("09 ") + (mode == Mode::Atomic ? "atomic " : "deterministic ") + std::to_string(Br) +

@@ -149,7 +149,7 @@ int serve(const std::string& folder, std::int64_t N, std::int64_t width, const s
       throw Error("cannot read " + folder + "/" + name + ".raw");
   }
   Problem<float> p{view(q), view(k), view(v), view(o), nullptr, {}};
-  p.options.causal = mask == "none" ? Causal::None : Causal::TopLeft;
+  p.options.mask = mask == "none" ? Mask::none() : Mask::top_left();
   p.options.threads = threads;
   p.options.sram_bytes = sram_bytes;
   Inputs tiny(16, threads);

@@ -21,7 +21,7 @@ TEST_CASE("FLOPs are 4·D for every pair that meets, counted one by one") {
     std::uint64_t pairs = 0;
     for (std::int64_t i = 0; i < c.N; ++i)
       for (std::int64_t j = 0; j < c.N; ++j)
-        pairs += test::sees(causal ? Causal::TopLeft : Causal::None, i, j, c.N, c.N);
+        pairs += test::sees(causal ? Mask::top_left() : Mask::none(), i, j, c.N, c.N);
     CHECK(visible_pairs(c) == 6 * pairs);
     CHECK(flops(c) == 4 * 16 * 6 * pairs);
   }

@@ -69,7 +69,7 @@ int main(int count, char** words) try {
                                 dense_view(v.data(), shape),
                                 dense_view(o.data(), shape),
                                 lse.data(),
-                                {.causal = causal ? Causal::TopLeft : Causal::None}};
+                                {.mask = causal ? Mask::top_left() : Mask::none()}};
       // Rounds over all kernels, so that a slow minute of the chip's is everybody's; of a kernel's medians the median.
       std::vector<Row> row(kernel_count);
       std::vector<std::vector<double>> medians(kernel_count);

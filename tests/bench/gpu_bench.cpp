@@ -47,7 +47,7 @@ struct Tensors {
     p.v = dense_view<const half>(v.data(), shape);
     p.o = dense_view(out.data(), shape);
     if (e.kernel->features.lse) p.lse = lse.data();
-    p.options.causal = e.at.causal ? Causal::TopLeft : Causal::None;
+    p.options.mask = e.at.causal ? Mask::top_left() : Mask::none();
     return p;
   }
 };

@@ -80,7 +80,7 @@ Run run(const Shape& s, Where where) {
   Problem<T> p;
   p.q = dense_view(q.data(), rows), p.k = dense_view(k.data(), keys), p.v = dense_view(v.data(), keys);
   p.o = dense_view(o.data(), rows);
-  p.options.causal = s.causal ? Causal::TopLeft : Causal::None;
+  p.options.mask = s.causal ? Mask::top_left() : Mask::none();
   const Phase& phase = find_phase(s.phase);
   if (phase.features.lse) p.lse = lse.data();
   return forward(phase, p, where);

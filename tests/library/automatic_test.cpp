@@ -11,8 +11,8 @@ namespace {
 
 constexpr Type half_type = Type::Float16;
 
-Sizes sizes(std::int64_t N, std::int64_t D, Causal causal = Causal::None, bool lse = false) {
-  return {2, 3, N, N, D, 2, lse, {.causal = causal}};
+Sizes sizes(std::int64_t N, std::int64_t D, Mask causal = Mask::none(), bool lse = false) {
+  return {2, 3, N, N, D, 2, lse, {.mask = causal}};
 }
 
 std::string chosen(const Sizes& s, Type type, const std::vector<Measured>& figures, bool gradients = false) {
@@ -43,8 +43,8 @@ TEST_CASE("the highest figure at the nearest size decides") {
   CHECK(chosen(sizes(1000000, 64), half_type, figures) == "08-lse");
   CHECK(chosen(sizes(512, 100), half_type, figures) == "08-lse");  // D 128 is nearer, and comes before N
   CHECK(chosen(sizes(512, 80), half_type, figures) == "06-4d-grid");
-  CHECK(chosen(sizes(512, 64, Causal::TopLeft), half_type, figures) == "07-causal");
-  CHECK(chosen(sizes(512, 64, Causal::BottomRight), half_type, figures) == "07-causal");
+  CHECK(chosen(sizes(512, 64, Mask::top_left()), half_type, figures) == "07-causal");
+  CHECK(chosen(sizes(512, 64, Mask::bottom_right()), half_type, figures) == "07-causal");
   CHECK(chosen(sizes(8192, 128), half_type,
                {{"06-4d-grid", half_type, false, 64, 8192, 30},
                 {"06-4d-grid", half_type, false, 128, 512, 10},
@@ -68,10 +68,10 @@ TEST_CASE("what a phase cannot do, no figure makes up for") {
                                          {"08-lse", half_type, false, 64, 512, 10},
                                          {"10-tensor-cores", half_type, false, 64, 512, 600}};
   CHECK(chosen(sizes(512, 64), half_type, figures) == "05-first-kernel");
-  CHECK(chosen(sizes(512, 64, Causal::TopLeft), half_type, figures) == "07-causal");
-  CHECK(chosen(sizes(512, 64, Causal::None, true), half_type, figures) == "10-tensor-cores");
-  CHECK(chosen(sizes(512, 64, Causal::None, true), Type::Float32, figures) == "08-lse");
-  Sizes with_blocks = sizes(512, 64, Causal::TopLeft);
+  CHECK(chosen(sizes(512, 64, Mask::top_left()), half_type, figures) == "07-causal");
+  CHECK(chosen(sizes(512, 64, Mask::none(), true), half_type, figures) == "10-tensor-cores");
+  CHECK(chosen(sizes(512, 64, Mask::none(), true), Type::Float32, figures) == "08-lse");
+  Sizes with_blocks = sizes(512, 64, Mask::top_left());
   with_blocks.options.block_q = 16;
   with_blocks.options.block_k = 16;
   CHECK(chosen(with_blocks, half_type,
@@ -124,9 +124,9 @@ TEST_CASE("what no phase can do is refused by the one that is answered") {
     return std::string();
   };
   for (const Type type : {Type::Float32, Type::Float16, Type::BFloat16}) {
-    CHECK(refusal(sizes(8, 257, Causal::TopLeft, true), type) ==
+    CHECK(refusal(sizes(8, 257, Mask::top_left(), true), type) ==
           "Q's head dimension D is 257; expected 1 to 256; split the head");
-    CHECK(refusal(sizes(8, 256, Causal::TopLeft, true), type) == "");
+    CHECK(refusal(sizes(8, 256, Mask::top_left(), true), type) == "");
   }
 }
 

@@ -78,7 +78,7 @@ class Twin {
     a.struct_size = sizeof a;
     a.phase = phase;
     a.type = static_cast<int>(type_of<T>);
-    a.mask = static_cast<int>(options_.causal);
+    a.mask = options_.mask == Mask::none() ? 0 : options_.mask == Mask::top_left() ? 1 : 2;
     a.has_scale = options_.scale.has_value();
     a.scale = options_.scale.value_or(0);
     a.block_q = static_cast<int>(options_.block_q), a.block_k = static_cast<int>(options_.block_k);
@@ -189,11 +189,11 @@ TEST_CASE_TEMPLATE("gpu: each phase gives the bits of its own run, whatever type
   for (const Phase* phase : all_phases()) {
     const Features& can = phase->features;
     if (!can.kernel || !can.types.contains(type_of<T>) || !available(can, Where::Gpu)) continue;
-    for (const Causal causal : {Causal::None, Causal::TopLeft, Causal::BottomRight})
+    for (const Mask causal : {Mask::none(), Mask::top_left(), Mask::bottom_right()})
       for (const std::int64_t D : {64, 40, 33, 200}) {
-        if ((causal != Causal::None && !can.causal) || D > can.largest_D() || (can.tensor_maps && D % 8)) continue;
+        if ((causal != Mask::none() && !can.causal) || D > can.largest_D() || (can.tensor_maps && D % 8)) continue;
         INFO(can.phase << ", mask " << static_cast<int>(causal) << ", D " << D);
-        Twin<T> twin(2, 3, 150, 210, D, {.scale = D == 40 ? std::optional(-0.3f) : std::nullopt, .causal = causal},
+        Twin<T> twin(2, 3, 150, 210, D, {.scale = D == 40 ? std::optional(-0.3f) : std::nullopt, .mask = causal},
                      can.lse, static_cast<std::uint64_t>(D));
         check_ok(twin.enqueue(number_of(*phase)));
         CHECK(twin.same_as(*phase));
@@ -205,7 +205,7 @@ TEST_CASE_TEMPLATE("gpu: each phase gives the bits of its own run, whatever type
 
 TEST_CASE_TEMPLATE("gpu: phase 0 is the chosen one, blocks can be asked for, no rows are no work", T, float, half) {
   if (skipped()) return;
-  Twin<T> twin(2, 3, 300, 300, 64, {.causal = Causal::TopLeft}, true, 1);
+  Twin<T> twin(2, 3, 300, 300, 64, {.mask = Mask::top_left()}, true, 1);
   const Phase& phase = *choose_phase(twin.problem().sizes(), type_of<T>, false, Where::Gpu).phase;
   flashphases_forward_args args = twin.args();
   std::int32_t chosen = 0;
@@ -234,7 +234,7 @@ TEST_CASE_TEMPLATE("gpu: phase 0 is the chosen one, blocks can be asked for, no 
 
 TEST_CASE("gpu: a call returns at once, waits for its own stream alone, and holds up no other") {
   if (skipped()) return;
-  Twin<half> one(2, 4, 600, 600, 64, {}, true, 1), two(1, 7, 333, 700, 64, {.causal = Causal::BottomRight}, true, 2);
+  Twin<half> one(2, 4, 600, 600, 64, {}, true, 1), two(1, 7, 333, 700, 64, {.mask = Mask::bottom_right()}, true, 2);
   const Phase &of_one = *choose_phase(one.problem().sizes(), Type::Float16, false, Where::Gpu).phase,
               &of_two = *choose_phase(two.problem().sizes(), Type::Float16, false, Where::Gpu).phase;
   for (Twin<half>* each : {&one, &two}) {  // a kernel's first launch loads it, and may wait for that

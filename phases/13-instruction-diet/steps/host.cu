@@ -30,7 +30,7 @@ Run attention_step(const Problem<bfloat16>& p, const MachineOptions& options) {
   constexpr int Br = sizeof(Tiles::Q) / (128 * sizeof(T));
   const Run run = timed(m, [&] {
     kernel<<<dim3(N / Br, heads), 128, sizeof(Tiles)>>>(Q.data(), K.data(), V.data(), O.data(), LSE.data(), N,
-                                                        scale_log2(p.scale()), p.options.causal == Causal::TopLeft);
+                                                        scale_log2(p.scale()), p.options.mask == Mask::top_left());
   });
   m.download(p.o.data, O);
   m.download(p.lse, LSE);

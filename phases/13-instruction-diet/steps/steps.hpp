@@ -35,7 +35,7 @@ inline Run run_step(std::size_t step, const Problem<bfloat16>& p, Where where, c
   limit(p.B() * p.H() > 0 && p.B() * p.H() <= 65535, "B · H", std::to_string(p.B() * p.H()), "1 to 65535");
   limit(p.lse != nullptr, "LSE", "null", "an array");
   limit(p.scale() > 0 && std::isfinite(p.scale()), "scale", std::to_string(p.scale()), "finite and more than 0");
-  limit(p.options.causal != Causal::BottomRight, "mask", "bottom-right", "none or top-left");
+  limit(p.options.mask != Mask::bottom_right(), "mask", "bottom-right", "none or top-left");
   require(features, where);
   return steps_by_machine[static_cast<std::size_t>(where)][step](p, options);
 }
