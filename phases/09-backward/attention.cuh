@@ -332,6 +332,7 @@ Run run_backward(const GradientProblem<T>& p, Mode mode, const MachineOptions& o
   const auto row_max = row_array("m", p.kept.m), row_sum = row_array("l", p.kept.l);
   const DeviceView dQ(m, "dQ", p.dq), dK(m, "dK", p.dk), dV(m, "dV", p.dv);
   const bool atomic = mode == Mode::Atomic;
+  const Band<std::int64_t> band = p.options.mask.band(Sq, Sk);
   const auto delta = m.alloc<float>("delta", static_cast<std::size_t>(rows));
   const auto dQ_sum = m.alloc<float>("dQ_sum", static_cast<std::size_t>(atomic ? rows * p.D() : 0));
   const Backward<device_t<T>> a{.Q = Q.tensor(),
@@ -351,7 +352,7 @@ Run run_backward(const GradientProblem<T>& p, Mode mode, const MachineOptions& o
                                 .dQ_sum = atomic ? dQ_sum.data() : nullptr,
                                 .scale = p.scale(),
                                 .scale_log2 = scale_log2(p.scale()),
-                                .shift = p.options.mask.band(Sq, Sk).right,
+                                .shift = band.cuts_right() ? band.right : Sk,
                                 .B = static_cast<int>(p.B()),
                                 .H = static_cast<int>(p.H())};
   const auto blocks_of = [](std::int64_t work, std::int64_t each) {

@@ -240,6 +240,7 @@ Run timed(Machine& m, const F& launches) {
 // A problem whose tensors are where the kernel can reach them, as launches take it.
 template <class T>
 DeviceProblem<device_t<T>> device_problem(const Problem<T>& p) {
+  const Band<std::int64_t> band = p.options.mask.band(p.Sq(), p.Sk());
   std::int64_t heads = 0;  // 0 too where B or H is, whatever the other
   if (__builtin_mul_overflow(p.B(), p.H(), &heads) || std::max({p.B(), p.H(), heads}) > INT32_MAX)
     refuse("B x H", std::to_string(p.B()) + " x " + std::to_string(p.H()), "at most " + std::to_string(INT32_MAX),
@@ -253,7 +254,7 @@ DeviceProblem<device_t<T>> device_problem(const Problem<T>& p) {
           .m = nullptr,
           .l = nullptr,
           .scale_log2 = scale_log2(p.scale()),
-          .shift = p.options.mask.band(p.Sq(), p.Sk()).right,
+          .shift = band.cuts_right() ? band.right : p.Sk(),
           .B = static_cast<int>(p.B()),
           .H = static_cast<int>(p.H()),
           .stream = nullptr};

@@ -29,7 +29,7 @@ struct Band {
     return end > begin ? KeyRange<Int>{begin, end} : KeyRange<Int>{0, 0};
   }
   // Is there a key on the right that some row does not see?
-  constexpr bool cuts_right() const { return right < Sk; }
+  constexpr bool cuts_right() const { return right < Sk - 1; }
 };
 
 // On which diagonal row i lies: the name stays a name until a sequence's own lengths are known.
@@ -66,7 +66,7 @@ struct Mask {
     const auto cut = [](std::int64_t distance, std::int64_t least, std::int64_t most) {
       return static_cast<Int>(distance < least ? least : distance > most ? most : distance);
     };
-    return {cut(left == all ? all : left - diagonal, -Sk, Sq), cut(right == all ? all : right + diagonal, -Sq, Sk),
+    return {cut(left == all ? all : left - diagonal, -Sk, Sq), cut(right == all ? all : right + diagonal, -Sq, Sk - 1),
             static_cast<Int>(Sq), static_cast<Int>(Sk)};
   }
   constexpr KeyRange<std::int64_t> visible(std::int64_t i, std::int64_t Sq, std::int64_t Sk) const {

@@ -37,7 +37,7 @@ struct RowCheck {
 template <class T>
 RowCheck check_row(const Problem<T>& p, std::int64_t b, std::int64_t h, std::int64_t i, double lse_bar) {
   const auto wide = [](T x) { return static_cast<double>(to_float(x)); };
-  const std::int64_t keys = p.visible(i), D = p.D().end;
+  const std::int64_t keys = p.visible(i).end, D = p.D();
   std::vector<double> s(static_cast<std::size_t>(keys)), o(static_cast<std::size_t>(D));
   double m = -INFINITY, l = 0;
   for (std::int64_t j = 0; j < keys; ++j) {
