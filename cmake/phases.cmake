@@ -1,5 +1,5 @@
 # phases.cmake: flash_add_test() for one doctest program, flash_add_phase() for one phase.
-# A phase is found by its names: phases/NN-name/{notebook.cpp, attention.cu, steps/host.cu}, tests/phase_NN_test.cpp.
+# A phase is found by its names: phases/NN-name/{notebook.cpp, attention.cuh, steps/host.cu}, tests/phase_NN_test.cpp.
 # flash_add_phase(04 tiled-v2) makes the targets phase04 and phase04_pages and the CTest label phase04.
 
 # How tests and notebooks are compiled: lightly, since that takes longer than running them, and with the headers of the
@@ -26,11 +26,12 @@ endforeach()
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${script}")
 endfunction()
 
-# flash_add_phase(<number> <name> [USES <number>…] [NOTEBOOKS <name>…]): its objects, its pages and its proof. The phase
-# before is always at hand; USES names further phases that the pages or the proof compare with. NOTEBOOKS: the pages in
-# their order, <name>.cpp; notebook alone where nothing is said.
+# flash_add_phase(<number> <name> [CAPABILITY <nn>] [USES <number>…] [NOTEBOOKS <name>…]): its objects, pages and proof.
+# CAPABILITY: the lowest that its kernel is compiled for. The phase before is always at hand; USES names further
+# phases that the pages or the proof compare with. NOTEBOOKS: the pages in their order, <name>.cpp; notebook alone where
+# nothing is said.
 function(flash_add_phase number name)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "USES;NOTEBOOKS")
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "CAPABILITY" "USES;NOTEBOOKS")
   if(NOT arg_NOTEBOOKS)
     set(arg_NOTEBOOKS notebook)
   endif()
@@ -44,26 +45,42 @@ function(flash_add_phase number name)
     list(APPEND compared phase${other}_objects)
   endforeach()
 
-  # Its declaration (phase.cpp) and what else runs on the host, and its kernel once per machine: all that a program must
+  # What of it runs on the host, and its kernel once per machine: all that a program must
   # link to run it.
   file(GLOB host CONFIGURE_DEPENDS "${folder}/*.cpp")
   foreach(page IN LISTS arg_NOTEBOOKS)
     list(REMOVE_ITEM host "${folder}/${page}.cpp")
   endforeach()
-  add_library(${objects}_host OBJECT ${host})
-  target_link_libraries(${objects}_host PUBLIC flash_common)
-  flash_for_library(${objects}_host)
   add_library(${objects} INTERFACE)
-  target_sources(${objects} INTERFACE $<TARGET_OBJECTS:${objects}_host>)
-  target_link_libraries(${objects} INTERFACE flash_common)
+  target_link_libraries(${objects} INTERFACE flash_common flash_cpu_phases)
+  if(host)
+    add_library(${objects}_host OBJECT ${host})
+    target_link_libraries(${objects}_host PUBLIC flash_common)
+    flash_for_library(${objects}_host)
+    set_property(GLOBAL APPEND PROPERTY flash_phase_hosts ${objects}_host)
+    target_sources(${objects} INTERFACE $<TARGET_OBJECTS:${objects}_host>)
+  endif()
+  # A declaration names the phase before it, and so on down to 01: what the linker then asks for is here.
+  if(NOT EXISTS "${folder}/attention.cuh")
+    target_sources(flash_cpu_phases PRIVATE $<TARGET_OBJECTS:${objects}_host>)
+  endif()
   set(promises flash_promises)
-  if(EXISTS "${folder}/attention.cu")
+  set(capability)
+  if(EXISTS "${folder}/attention.cuh")
     list(APPEND promises flash_kernel_promises)
-    file(STRINGS "${folder}/phase.hpp" capability REGEX "\\.capability = ")  # {8, 0}
-    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${folder}/phase.hpp")
-    string(REGEX REPLACE ".*{([0-9]+), ([0-9]+).*" "LOWEST_CAPABILITY;\\1\\2" capability "${capability}")
-    flash_add_kernel(${phase}_kernel "${folder}/attention.cu" ${capability})
-    target_link_libraries(${objects} INTERFACE ${phase}_kernel)
+    if(arg_CAPABILITY)
+      set(capability LOWEST_CAPABILITY ${arg_CAPABILITY})
+    else()
+      set(arg_CAPABILITY 75)
+    endif()
+    # What adds its entry points: a file of its own where it has more than a forward pass, else one that is made here.
+    set(kernel "${folder}/attention.cu")
+    if(NOT EXISTS "${kernel}")
+      set(kernel "${CMAKE_CURRENT_BINARY_DIR}/${phase}/attention.cu")
+      configure_file("${PROJECT_SOURCE_DIR}/cmake/attention.cu.in" "${kernel}" @ONLY)
+    endif()
+    flash_add_kernel(${phase}_kernel "${kernel}" ${capability})
+    target_link_libraries(${objects} INTERFACE ${phase}_kernel flash_host)
     set_property(GLOBAL APPEND PROPERTY flash_phase_kernels ${phase}_kernel)
   endif()
   set_property(GLOBAL APPEND PROPERTY flash_phases ${objects})

@@ -411,7 +411,7 @@ TEST_CASE("what a phase's line in the help denies is refused") {
                     "; choose a phase that has it: ./flash help");
     if (!phase.lse)
       refused(s, run_words(phase.name, {"--lse", "lse.npy"}),
-              "lse is wanted; expected no LSE from phase " + phase.name + "; choose a phase that has it: ./flash help");
+              "LSE is wanted; expected none in phase " + phase.name + "; choose a phase that has it: ./flash help");
     if (!phase.kernel())
       for (const char* machine : {"checked", "gpu"})
         refused(s, run_words(phase.name, {"--machine", machine}),

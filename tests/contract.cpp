@@ -215,7 +215,7 @@ Complaints examine(const Case& c, const Forward<T>& forward, const Features& can
   };
   Inputs<T> in(c);
   const auto q_before = in.q.memory, k_before = in.k.memory, v_before = in.v.memory;
-  const Problem<T> p = in.problem(can.lse);
+  const Problem<T> p = in.problem(can.meets(Demand::Lse));
   forward(p);
 
   // O against its bars; a row without keys is exactly 0 (distance() accepts nothing else there).
@@ -234,7 +234,7 @@ Complaints examine(const Case& c, const Forward<T>& forward, const Features& can
   }
 
   // LSE, natural log; exactly -inf where no key is seen.
-  for (std::size_t i = 0; can.lse && i < want.lse.size(); ++i) {
+  for (std::size_t i = 0; can.meets(Demand::Lse) && i < want.lse.size(); ++i) {
     const double got = in.lse[static_cast<std::size_t>(guard) + i];
     if (std::isinf(want.lse[i])) {
       if (!(got == want.lse[i])) complain("LSE of row " + std::to_string(i) + " without keys", got, want.lse[i]);
@@ -269,7 +269,7 @@ Complaints examine(const Case& c, const Forward<T>& forward, const Features& can
   // Same input, same bits.
   if (c.twice) {
     Inputs<T> again(c);
-    forward(again.problem(can.lse));
+    forward(again.problem(can.meets(Demand::Lse)));
     if (!same_bits(in.o.memory, again.o.memory)) complain_about("a second run gives other bits in O");
     if (!same_bits(in.lse, again.lse)) complain_about("a second run gives other bits in LSE");
   }

@@ -16,7 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "phases/interface/problem.hpp"
+#include "phases/interface/features.hpp"
+#include "phases/interface/limits.hpp"
 #include "phases/interface/random.hpp"
 #include "sim/ledger.hpp"
 #include "tests/reference.hpp"
@@ -250,7 +251,7 @@ void check_traffic(const Ledger& ledger, const std::vector<Traffic>& want);
 template <class T, class Break>
 void check_refused(const Forward<T>& forward, const Features& can, const std::string& message, const Break& break_it) {
   Inputs<T> in({.B = 2, .H = 3, .Sq = 4, .Sk = 5, .D = 8});
-  Problem<T> p = in.problem(can.lse);
+  Problem<T> p = in.problem(can.meets(Demand::Lse));
   break_it(p);
   CHECK_THROWS_WITH_AS(forward(p), message.c_str(), Error);
   CHECK(message.find('\n') == std::string::npos);

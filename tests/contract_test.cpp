@@ -12,7 +12,7 @@ using namespace flash::test;
 
 namespace {
 
-constexpr Features all{.phase = "test", .change = "", .causal = true, .lse = true};
+constexpr Features all{.meets = {Demand::Causal, Demand::Lse, Demand::AnyStride}};
 const Case ordinary{.Sq = 20, .Sk = 30, .mask = Mask::bottom_right(), .layout = Layout::Padded};
 
 // The reference itself, rounded, as if it were a phase.

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "phases/interface/gradients.hpp"
+#include "phases/interface/problem.hpp"
 #include "tests/contract.hpp"
 
 namespace flash::test {

@@ -35,18 +35,18 @@ TEST_CASE_TEMPLATE("checked: clean", T, float, half, bfloat16) {
                      .Sq = 40,
                      .Sk = 4 * blocks_for(can, D)[0].Bc - 10,
                      .D = D,
-                     .mask = can.causal ? Mask::bottom_right() : Mask::none()});
+                     .mask = can.meets(Demand::Causal) ? Mask::bottom_right() : Mask::none()});
   constexpr Order orders[] = {Order::forward, Order::reverse, Order::random};
   for (const Case& c : cases) {
     INFO(text(c));
     Inputs<T> fast(c);
-    const Run quick = run(with_listed_blocks(fast.problem(can.lse), can), Where::Sim);
+    const Run quick = run(with_listed_blocks(fast.problem(can.meets(Demand::Lse)), can), Where::Sim);
     CHECK(!quick.counted);
     for (const Order order : orders) {
       if (c.Sk < 200 && c.D < 64 && order != orders[c.seed % 3]) continue;
       Inputs<T> checked(c);
       Run watched;
-      CHECK_NOTHROW(watched = run(with_listed_blocks(checked.problem(can.lse), can), Where::Checked,
+      CHECK_NOTHROW(watched = run(with_listed_blocks(checked.problem(can.meets(Demand::Lse)), can), Where::Checked,
                                   {.order = order, .seed = 7}));
       CHECK(watched.counted);
       CHECK(watched.tiles == quick.tiles);
@@ -65,20 +65,20 @@ TEST_CASE_TEMPLATE("any schedule gives the same bits", T, float, half, bfloat16)
     const Case c{.Sq = 45,
                  .Sk = 130,
                  .D = next_D(20, can),
-                 .mask = can.causal ? Mask::bottom_right() : Mask::none(),
+                 .mask = can.meets(Demand::Causal) ? Mask::bottom_right() : Mask::none(),
                  .block_q = blocks.Br,
                  .block_k = blocks.Bc,
                  .layout = Layout::Mixed,
                  .granule = granule(can)};
     INFO(text(c));
     Inputs<T> first(c);
-    run(first.problem(can.lse), Where::Sim, {.threads = 1});
-    const Ledger ledger = run(first.problem(can.lse), Where::Checked, {.threads = 1}).ledger;
+    run(first.problem(can.meets(Demand::Lse)), Where::Sim, {.threads = 1});
+    const Ledger ledger = run(first.problem(can.meets(Demand::Lse)), Where::Checked, {.threads = 1}).ledger;
     for (const Order order : {Order::forward, Order::reverse, Order::random})
       for (const int threads : {1, 2}) {
         const bool checks = (order == Order::reverse) == (threads == 1);
         Inputs<T> again(c);
-        const Run r = run(again.problem(can.lse), checks ? Where::Checked : Where::Sim,
+        const Run r = run(again.problem(can.meets(Demand::Lse)), checks ? Where::Checked : Where::Sim,
                           {.order = order, .seed = 3, .threads = threads});
         CHECK(same_bits(first.o.memory, again.o.memory));
         CHECK(same_bits(first.lse, again.lse));
@@ -90,13 +90,13 @@ TEST_CASE_TEMPLATE("any schedule gives the same bits", T, float, half, bfloat16)
 // Bit for bit as the phase before, where that is declared, on cases that both can do.
 TEST_CASE_TEMPLATE("same bits as the phase before", T, float, half, bfloat16) {
   const Features& can = features_under_test();
-  if (!can.same_bits || skipped_type<T>() || !phase_before()->features.types.contains(type_of<T>)) return;
-  const Features& could = phase_before()->features;
+  if (!can.same_bits || skipped_type<T>() || !phase_before()->forward->features.types.contains(type_of<T>)) return;
+  const Features& could = phase_before()->forward->features;
   for (const Blocks& blocks : blocks_for(can, 16))
     for (const Mask causal : {Mask::none(), Mask::top_left(), Mask::bottom_right()})
       for (const std::int64_t D : {16, 40, 128})
         for (const Input input : {Input::Normal, Input::Outliers, Input::Rising}) {
-          if (causal != Mask::none() && !(can.causal && could.causal)) continue;
+          if (causal != Mask::none() && !(can.meets(Demand::Causal) && could.meets(Demand::Causal))) continue;
           if (D > can.largest_D() || !could.blocks.contains(blocks)) continue;
           const Case c{.Sq = 77,
                        .Sk = 101,
@@ -118,7 +118,7 @@ TEST_CASE_TEMPLATE("same bits as the phase before", T, float, half, bfloat16) {
 // What became of the tiles, from the definition of the mask alone: loops over rows and keys.
 TEST_CASE("tiles whole, masked and skipped") {
   const Features& can = features_under_test();
-  if (!can.causal || skipped_type<half>()) return;
+  if (!can.meets(Demand::Causal) || skipped_type<half>()) return;
   for (const Blocks& blocks : blocks_for(can, 16))
     for (const auto& [Sq, Sk] : {std::pair<std::int64_t, std::int64_t>{128, 128}, {53, 200}, {300, 100}, {256, 40}})
       for (const Mask causal : {Mask::none(), Mask::top_left(), Mask::bottom_right()}) {
@@ -135,7 +135,7 @@ TEST_CASE("tiles whole, masked and skipped") {
             (pairs == 0 ? want.skipped : pairs == rows * blocks.Bc ? want.full : want.masked) += heads;
           }
         Inputs<half> in(c);
-        CHECK(run(in.problem(can.lse), Where::Sim).tiles == want);
+        CHECK(run(in.problem(can.meets(Demand::Lse)), Where::Sim).tiles == want);
       }
 }
 
@@ -144,7 +144,7 @@ TEST_CASE("tiles whole, masked and skipped") {
 TEST_CASE("65,792 heads") {
   const Features& can = features_under_test();
   if (skipped_type<half>()) return;
-  if (can.tensor_maps) {
+  if (can.tensor_maps()) {
     MESSAGE("skipped: no grid.y in this phase");
     return;
   }
@@ -154,11 +154,11 @@ TEST_CASE("65,792 heads") {
   const Case c{
       .B = 257, .H = 256, .Sq = 1, .Sk = 2, .D = next_D(3, can), .block_q = smallest.Br, .block_k = smallest.Bc};
   Inputs<half> in(c);
-  const Problem<half> p = in.problem(can.lse);
+  const Problem<half> p = in.problem(can.meets(Demand::Lse));
   run(p, Where::Sim);
   const Reference want = reference(p);
   CHECK(distance(gather(in.o.view), want.o, c.D).relative <= bars<half>(c, want).relative);
-  for (std::size_t i = 0; can.lse && i < want.lse.size(); ++i)
+  for (std::size_t i = 0; can.meets(Demand::Lse) && i < want.lse.size(); ++i)
     if (!(std::abs(p.lse[i] - want.lse[i]) <= lse_bar(want.lse[i]))) FAIL_CHECK("LSE of head " << i);
 }
 
@@ -169,7 +169,7 @@ TEST_CASE("head dimensions are padded to the next one") {
   const auto shared_bytes = [&](std::int64_t D) {
     const Case c{.B = 1, .H = 1, .Sq = 3, .Sk = 3, .D = next_D(D, can)};
     Inputs<half> in(c);
-    return run(in.problem(can.lse), Where::Sim).ledger.shared_bytes_peak;
+    return run(in.problem(can.meets(Demand::Lse)), Where::Sim).ledger.shared_bytes_peak;
   };
   std::uint64_t last = 0;
   std::int64_t last_D = 0;
@@ -198,7 +198,7 @@ TEST_CASE_TEMPLATE("block sizes", T, float, half, bfloat16) {
   // Without a wish the first that fits is taken; where a listed one does not fit, it is refused with the bytes.
   Inputs<T> in({.Sq = 33, .Sk = 40, .D = can.largest_D()});
   for (const Profile profile : {Profile::sm_80, Profile::sm_90}) {
-    Problem<T> p = in.problem(can.lse);
+    Problem<T> p = in.problem(can.meets(Demand::Lse));
     Blocks first{0, 0};
     for (const Blocks& each : blocks_for(can, p.D())) {
       p.options.block_q = each.Br, p.options.block_k = each.Bc;
@@ -240,7 +240,7 @@ TEST_CASE_TEMPLATE("more heads than a kernel can number are refused", T, float, 
 TEST_CASE("a machine that this build does not hold is refused by name") {
   if (was_built(Where::Gpu)) return;
   Inputs<float> in({.Sq = 3, .Sk = 4});
-  CHECK_THROWS_WITH_AS(require(features_under_test(), Where::Gpu),
+  CHECK_THROWS_WITH_AS(require(phase_under_test().name, features_under_test(), Where::Gpu),
                        "machine is gpu; expected sim or checked here; this build has no CUDA: configure with "
                        "-DFLASH_CUDA=ON",
                        Error);

@@ -12,9 +12,6 @@ using namespace flash::test;
 const Phase& flash::test::phase_under_test() {
   return phase01::phase;
 }
-const Phase* flash::test::phase_before() {
-  return nullptr;
-}
 
 namespace {
 const auto run = [](const auto& p) { phase01::forward(p); };
@@ -63,7 +60,7 @@ TEST_CASE("a smaller SRAM lets K and V pass once more for every row tile") {
                              {"S", S, S},
                              {"P", S, S}});
     CHECK(r.ledger.shared_bytes_peak == p.options.sram_bytes);
-    const HbmBytes formula = phase01::phase.hbm_bytes(p.sizes(), {});
+    const HbmBytes formula = phase01::phase.forward->features.hbm_bytes(p, {});
     CHECK(formula == HbmBytes{r.ledger.hbm_read_bytes(), r.ledger.hbm_written_bytes()});
   }
 }

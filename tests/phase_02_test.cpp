@@ -18,9 +18,6 @@ using phase02::State;
 const Phase& flash::test::phase_under_test() {
   return phase02::phase;
 }
-const Phase* flash::test::phase_before() {
-  return &phase01::phase;
-}
 
 namespace {
 

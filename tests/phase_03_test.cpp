@@ -13,9 +13,6 @@ using namespace flash::test;
 const Phase& flash::test::phase_under_test() {
   return phase03::phase;
 }
-const Phase* flash::test::phase_before() {
-  return &phase02::phase;
-}
 
 namespace {
 const auto run = [](const auto& p) { phase03::forward(p); };

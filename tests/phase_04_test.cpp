@@ -13,9 +13,6 @@ using namespace flash::test;
 const Phase& flash::test::phase_under_test() {
   return phase04::phase;
 }
-const Phase* flash::test::phase_before() {
-  return &phase03::phase;
-}
 
 namespace {
 const auto run = [](const auto& p) { phase04::forward(p); };

@@ -15,9 +15,6 @@ using namespace flash::test;
 const Phase& flash::test::phase_under_test() {
   return phase05::phase;
 }
-const Phase* flash::test::phase_before() {
-  return &phase04::phase;
-}
 
 TEST_CASE_TEMPLATE("counters equal formulas", T, float, half, bfloat16) {
   check_row_kernel<T>();

@@ -14,9 +14,6 @@ using namespace flash::test;
 const Phase& flash::test::phase_under_test() {
   return phase08::phase;
 }
-const Phase* flash::test::phase_before() {
-  return &phase07::phase;
-}
 
 TEST_CASE_TEMPLATE("counters equal formulas", T, float, half, bfloat16) {
   check_row_kernel<T>();

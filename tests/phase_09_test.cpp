@@ -17,9 +17,6 @@ using phase09::Mode;
 const Phase& flash::test::phase_under_test() {
   return phase09::phase;
 }
-const Phase* flash::test::phase_before() {
-  return &phase08::phase;
-}
 
 namespace {
 
@@ -1005,9 +1002,10 @@ TEST_CASE("bad input is refused with one line, and nothing is written") {
             [i](P& p) { p.dout.shape[i] = 1; });
     refused("dQ's " + axis + " is 1; expected " + q + " as in Q; make the shapes agree",
             [i](P& p) { p.dq.shape[i] = 1; });
-    refused("dK's " + axis + " is 1; expected " + k + " as in K; make the shapes agree",
+    const std::string who = std::array{"Q", "Q", "K", "Q"}[i];  // says how long the axis is
+    refused("dK's " + axis + " is 1; expected " + k + " as in " + who + "; make the shapes agree",
             [i](P& p) { p.dk.shape[i] = 1; });
-    refused("dV's " + axis + " is 1; expected " + k + " as in V; make the shapes agree",
+    refused("dV's " + axis + " is 1; expected " + k + " as in " + who + "; make the shapes agree",
             [i](P& p) { p.dv.shape[i] = 1; });
     refused("O_lo's " + axis + " is 1; expected " + q + " as in Q; make the shapes agree",
             [i](P& p) { p.kept.o_lo.shape[i] = 1; });

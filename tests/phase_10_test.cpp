@@ -13,9 +13,6 @@ using namespace flash::test;
 const Phase& flash::test::phase_under_test() {
   return phase10::phase;
 }
-const Phase* flash::test::phase_before() {
-  return &phase08::phase;
-}
 
 // Of a fragment's load the lanes g = 0 … 7 read row g: D = 64 and 128 are whole rows of banks, so the 8 rows lie in the
 // same banks. A and B of S: 4 words a row, 8 wavefronts where 1 would do. B of PV, two loads of 16 bits a register:

@@ -13,9 +13,6 @@ using namespace flash::test;
 const Phase& flash::test::phase_under_test() {
   return phase11::phase;
 }
-const Phase* flash::test::phase_before() {
-  return &phase10::phase;
-}
 
 // ldmatrix: 4 wavefronts for 4 matrices, which is the fewest. Nothing waits for a bank.
 TEST_CASE_TEMPLATE("counters equal formulas", T, half, bfloat16) {

@@ -13,9 +13,6 @@ using namespace flash::test;
 const Phase& flash::test::phase_under_test() {
   return phase12::phase;
 }
-const Phase* flash::test::phase_before() {
-  return &phase11::phase;
-}
 
 // Q's fragments are loaded once, and no longer with each tile; one barrier per tile.
 TEST_CASE_TEMPLATE("counters equal formulas", T, half, bfloat16) {

@@ -14,9 +14,6 @@ using namespace flash::test;
 const Phase& flash::test::phase_under_test() {
   return phase13::phase;
 }
-const Phase* flash::test::phase_before() {
-  return &phase12::phase;
-}
 
 TEST_CASE_TEMPLATE("copies may arrive at any time", T, half, bfloat16) {
   check_completions<T>();

@@ -16,9 +16,6 @@ using namespace flash::test;
 const Phase& flash::test::phase_under_test() {
   return phase14::phase;
 }
-const Phase* flash::test::phase_before() {
-  return &phase13::phase;
-}
 
 TEST_CASE_TEMPLATE("copies and products may be done at any time", T, half, bfloat16) {
   check_completions<T>();

@@ -12,9 +12,6 @@ using namespace flash::test;
 const Phase& flash::test::phase_under_test() {
   return phase19::phase;
 }
-const Phase* flash::test::phase_before() {
-  return &phase18::phase;
-}
 
 TEST_CASE_TEMPLATE("copies and products may be done at any time", T, half, bfloat16) {
   check_completions<T>();

@@ -82,7 +82,8 @@ inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-// What the help says of a phase: "  NAME  change", and a line of "      machines: …; types: …; blocks: …; also: …".
+// What the help says of a phase: "  NAME  change", "      machines: …", and a line for each direction that it has:
+// "      forward:   types: …; blocks: …; also: …, …". The blocks and types are those of the forward pass.
 struct Promise {
   std::string name, change;  // "04-tiled-v2"
   std::vector<std::string> machines, types;
@@ -99,21 +100,32 @@ inline std::vector<Promise> phases_of(const std::string& help) {
     Promise p;
     p.name = name;
     std::getline(table >> std::ws, p.change);
-    std::getline(table, line);
-    std::string key;
-    std::istringstream words(line);
-    for (std::string word; words >> word;) {
-      if (word.back() == ';') word.pop_back();
-      if (word.back() == ':')
-        key = word;
-      else if (key == "machines:")
-        p.machines.push_back(word);
-      else if (key == "types:")
-        p.types.push_back(word);
-      else if (key == "blocks:" && word != "any")
-        p.blocks.push_back({std::stoll(word), std::stoll(word.substr(word.find('x') + 1))});
-      else if (key == "also:")
-        (word == "causal" ? p.causal : word == "LSE" ? p.lse : p.gradients) = word != "nothing";
+    while (table.peek() == ' ' && std::getline(table, line) && line.rfind("      ", 0) == 0) {
+      std::string key, direction;
+      std::istringstream words(line);
+      for (std::string word; words >> word;) {
+        if (word.back() == ';' || word.back() == ',') word.pop_back();
+        if (word == "forward:" || word == "gradients:")
+          direction = word;
+        else if (word.back() == ':')
+          key = word;
+        else if (key == "machines:")
+          p.machines.push_back(word);
+        else if (direction == "gradients:")
+          p.gradients = true;
+        else if (key == "types:")
+          p.types.push_back(word);
+        else if (key == "blocks:" && word != "any")
+          p.blocks.push_back({std::stoll(word), std::stoll(word.substr(word.find('x') + 1))});
+        else if (key == "also:")
+          p.causal |= word == "causal", p.lse |= word == "LSE";
+      }
+      if (!table.good() || table.peek() != ' ') break;
+      const auto here = table.tellg();
+      std::string next;
+      std::getline(table, next);
+      table.seekg(here);
+      if (next.rfind("      ", 0) != 0) break;
     }
     phases.push_back(p);
   }

@@ -5,10 +5,12 @@
 
 #include <sys/mman.h>
 
+#include "phases/interface/validate.hpp"
+
 namespace flash::test {
 
 Domain restrict_to(Domain domain, const Features& can) {
-  if (!can.causal) domain.causals = {Mask::none()};
+  if (!can.meets(Demand::Causal)) domain.causals = {Mask::none()};
   std::erase_if(domain.dims, [&](std::int64_t D) { return D > can.largest_D(); });
   for (std::int64_t& D : domain.dims) D = next_D(D, can);
   domain.granule = granule(can);
@@ -72,12 +74,12 @@ Result<T> run_case(Inputs<T>& in, const Forward<T>& forward, bool want_lse) {
 // NaN in a key or value never reaches a row that cannot see it: those rows keep their bits, and their LSE too.
 template <class T>
 void check_poison(const Forward<T>& forward, const Features& can) {
-  if (!can.causal) return;
+  if (!can.meets(Demand::Causal)) return;
   for (const Mask causal : {Mask::top_left(), Mask::bottom_right()})
     for (const auto& [Sq, Sk] : {std::pair<std::int64_t, std::int64_t>{70, 70}, {40, 75}, {75, 40}}) {
       const Case c{.Sq = Sq, .Sk = Sk, .D = 32, .mask = causal, .block_q = 32, .block_k = 16};
       Inputs<T> clean(c);
-      const Result<T> a = run_case(clean, forward, can.lse);
+      const Result<T> a = run_case(clean, forward, can.meets(Demand::Lse));
       for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()})
         for (const bool in_v : {false, true})
           for (const std::int64_t key : {std::int64_t{0}, std::int64_t{17}, Sk / 2, Sk - 1}) {
@@ -85,7 +87,7 @@ void check_poison(const Forward<T>& forward, const Features& can) {
             Inputs<T> poisoned(c);
             for (std::int64_t d = 0; d < c.D; ++d)
               (in_v ? poisoned.v : poisoned.k).view.row(1, 1, key)[d] = from_float<T>(bad);
-            const Result<T> b = run_case(poisoned, forward, can.lse);
+            const Result<T> b = run_case(poisoned, forward, can.meets(Demand::Lse));
             std::int64_t touched = 0;
             for (std::int64_t row = 0; row < c.B * c.H * Sq; ++row) {
               const std::int64_t i = row % Sq;
@@ -96,7 +98,7 @@ void check_poison(const Forward<T>& forward, const Features& can) {
                 blind = !sees(causal, i / first.Br * first.Br + first.Br - 1, key / first.Bc * first.Bc, Sq, Sk);
               if (!blind) continue;
               for (std::int64_t d = row * c.D; d < (row + 1) * c.D; ++d) touched += !(a.o[d] == b.o[d]);
-              if (can.lse) touched += !(a.lse[row] == b.lse[row]);
+              if (can.meets(Demand::Lse)) touched += !(a.lse[row] == b.lse[row]);
             }
             CHECK(touched == 0);
           }
@@ -116,7 +118,8 @@ void check_one_hot(const Forward<T>& forward, const Features& can) {
       in.q.view.row(head / c.H, head % c.H, i)[partner(i)] = from_float<T>(1000.0f);
     for (std::int64_t j = 0; j < c.Sk; ++j) in.k.view.row(head / c.H, head % c.H, j)[j] = from_float<T>(1.0f);
   }
-  run_case(in, forward, can.lse);  // logits: 1000/sqrt(40) = 158 for the partner, else 0, and exp(-158) is 0 in fp32
+  run_case(in, forward,
+           can.meets(Demand::Lse));  // logits: 1000/sqrt(40) = 158 for the partner, else 0, and exp(-158) is 0 in fp32
   std::int64_t wrong = 0;
   for (std::int64_t head = 0; head < c.B * c.H; ++head)
     for (std::int64_t i = 0; i < c.Sq; ++i)
@@ -136,7 +139,7 @@ void check_exact_mean(const Forward<T>& forward, const Features& can) {
     in.q.fill(c.Sq, [&](std::uint64_t, std::int64_t) { return input == Input::Equal ? 0.5f : 512.0f; });
     in.k.fill(c.Sk, [&](std::uint64_t, std::int64_t) { return input == Input::Equal ? 0.25f : -512.0f; });
     in.v.fill(c.Sk, [](std::uint64_t i, std::int64_t) { return static_cast<float>(i * 37 % 17) - 8; });
-    forward(in.problem(can.lse));
+    forward(in.problem(can.meets(Demand::Lse)));
     std::int64_t wrong = 0;
     for (std::int64_t head = 0; head < c.B * c.H; ++head)
       for (std::int64_t d = 0; d < c.D; ++d) {
@@ -173,7 +176,7 @@ bool check_range_of_v(const Forward<T>& forward, const Features& can) {
         });
       };
       fill(to_float(edge));
-      forward(in.problem(can.lse));
+      forward(in.problem(can.meets(Demand::Lse)));
       const Reference want = reference(in.problem(false));
       INFO(text(c) << ", |V| up to " << to_float(edge));
       const double bar = bars<T>(c, want).relative;
@@ -181,7 +184,7 @@ bool check_range_of_v(const Forward<T>& forward, const Features& can) {
 
       if (n == 1 || std::is_same_v<T, half>) continue;  // no number of T is beyond
       fill(static_cast<float>(1.01 * largest / static_cast<double>(n)));
-      forward(in.problem(can.lse));
+      forward(in.problem(can.meets(Demand::Lse)));
       const std::vector<double> exact = reference(in.problem(false)).o, got = gather(in.o.view);
       std::int64_t wrong = 0;
       for (std::size_t i = 0; i < exact.size(); ++i) {
@@ -208,7 +211,7 @@ void check_scales(const Forward<T>& forward, const Features& can) {
 template <class T>
 void check_empty(const Forward<T>& forward, const Features& can) {
   for (const Mask causal : {Mask::none(), Mask::top_left(), Mask::bottom_right()})
-    if (causal == Mask::none() || can.causal) {
+    if (causal == Mask::none() || can.meets(Demand::Causal)) {
       check_forward<T>({.Sq = 0, .Sk = 20, .mask = causal}, forward, can);
       check_forward<T>({.Sq = 20, .Sk = 0, .mask = causal, .layout = Layout::Padded, .granule = granule(can)}, forward,
                        can);
@@ -236,10 +239,10 @@ void check_batch_invariance(const Forward<T>& forward, const Features& can) {
                .layout = Layout::Mixed,
                .granule = granule(can)};
   Inputs<T> together(c), alone(c);
-  forward(together.problem(can.lse));
+  forward(together.problem(can.meets(Demand::Lse)));
   for (std::int64_t b = 0; b < c.B; ++b)
     for (std::int64_t h = 0; h < c.H; ++h) {
-      Problem<T> p = alone.problem(can.lse);
+      Problem<T> p = alone.problem(can.meets(Demand::Lse));
       for (auto* view : {&p.q, &p.k, &p.v}) {
         view->data = view->head(b, h);
         view->shape[0] = view->shape[1] = 1;
@@ -256,7 +259,7 @@ void check_batch_invariance(const Forward<T>& forward, const Features& can) {
 // O's bits do not depend on whether LSE is wanted, and without it nothing is written there.
 template <class T>
 void check_lse_is_a_by_product(const Forward<T>& forward, const Features& can) {
-  if (!can.lse) return;
+  if (!can.meets(Demand::Lse)) return;
   const Case c{.Sq = 50, .Sk = 61, .D = 32, .mask = Mask::bottom_right(), .block_q = 16, .block_k = 16};
   Inputs<T> with(c), without(c);
   forward(with.problem(true));
@@ -270,7 +273,7 @@ void check_far_strides(std::int64_t D) {
   const Case c{.B = 2, .H = 2, .Sq = 36, .Sk = 18, .D = D};  // rows of more than one warp
   Inputs<T> near(c);
   const Features& can = features_under_test();
-  const Result<T> want = run_case(near, on<T>(phase_under_test(), Where::Sim), can.lse);
+  const Result<T> want = run_case(near, on<T>(phase_under_test(), Where::Sim), can.meets(Demand::Lse));
   FarApart far(granule(can));
   Problem<T> p = near.problem(false);
   p.q = far(p.q);
@@ -346,8 +349,8 @@ void check_refusals(const Forward<T>& forward, const Features& can) {
   refused("threads is -2; expected 0 (all cores) or more; omit --threads", [](P& p) { p.options.threads = -2; });
 
   // A feature that the phase lacks: refused by name, with who has it.
-  const std::string phase = can.phase;
-  if (can.tensor_maps) {
+  const std::string phase = phase_under_test().name;
+  if (can.tensor_maps()) {
     const auto not_16 = [&](const std::string& what, int value, const auto& break_it) {
       refused(what + " is " + std::to_string(value) + "; expected a multiple of 16 for TMA in phase " + phase +
                   "; choose a phase that copies without it: ./flash help",
@@ -361,15 +364,15 @@ void check_refusals(const Forward<T>& forward, const Features& can) {
                 "; choose a phase that copies without it: ./flash help",
             [](P& p) { p.k.shape[2] = p.v.shape[2] = (std::int64_t{1} << 30) + 1; });
   }
-  if (!can.causal) {
+  if (!can.meets(Demand::Causal)) {
     refused("causal is top-left; expected none in phase " + phase + "; choose a phase that has it: ./flash help",
             [](P& p) { p.options.mask = Mask::top_left(); });
     refused("causal is bottom-right; expected none in phase " + phase + "; choose a phase that has it: ./flash help",
             [](P& p) { p.options.mask = Mask::bottom_right(); });
   }
-  if (!can.lse) {
+  if (!can.meets(Demand::Lse)) {
     float lse[24] = {};
-    refused("lse is wanted; expected no LSE from phase " + phase + "; choose a phase that has it: ./flash help",
+    refused("LSE is wanted; expected none in phase " + phase + "; choose a phase that has it: ./flash help",
             [&](P& p) { p.lse = lse; });
     CHECK(std::all_of(lse, lse + 24, [](float x) { return x == 0; }));
   }
@@ -387,7 +390,7 @@ void check_contract(Where where) {
     INFO(text(c));
     expect_none(examine<T>(c, on<T>(phase_under_test(), where), can, &figures));
   }
-  MESSAGE(std::string(can.phase) << " " << std::string(type_name<T>()) << ": " << text(figures));
+  MESSAGE(std::string(phase_under_test().name) << " " << std::string(type_name<T>()) << ": " << text(figures));
 }
 
 template <class T>
@@ -397,10 +400,11 @@ void check_published(Where where) {
   std::size_t number = 0;
   for (Case c : published_cases()) {
     c.twice = runs_twice(can, where, number++);
-    if ((c.mask == Mask::none() || can.causal) && c.D <= can.largest_D())
+    if ((c.mask == Mask::none() || can.meets(Demand::Causal)) && c.D <= can.largest_D())
       check_forward<T>(c, on<T>(phase_under_test(), where), can, &figures);
   }
-  MESSAGE(std::string(can.phase) << " " << std::string(type_name<T>()) << ": published shapes: " << text(figures));
+  MESSAGE(std::string(phase_under_test().name)
+          << " " << std::string(type_name<T>()) << ": published shapes: " << text(figures));
 }
 
 template <class T>
@@ -463,6 +467,81 @@ TEST_CASE_TEMPLATE("bad input", T, float, half, bfloat16) {
   check_refusals<T>(on<T>(phase_under_test(), Where::Sim), features_under_test());
 }
 
+// Each demand of the table: a problem that asks it and nothing else that is special is refused by a phase that does not
+// meet it, by the argument that the table names; and asks it in the eyes of the table, or nothing would be tried.
+TEST_CASE("what the phase does not meet is refused by name") {
+  const Phase& phase = phase_under_test();
+  const Type type = features_under_test().types[features_under_test().types.size() - 1];  // 16 bits
+  std::vector<unsigned char> memory(1 << 16);
+  const auto dense = [&](std::int64_t B, std::int64_t H, std::int64_t S, std::int64_t D) {
+    static std::size_t used = 0;
+    used = (used + 4096) % memory.size();
+    const auto base = (reinterpret_cast<std::uintptr_t>(memory.data()) + 15) / 16 * 16;
+    return AnyView{
+        reinterpret_cast<void*>(base + (used < 4096 * 15 ? used : 0)), {B, H, S, D}, dense_strides({B, H, S, D})};
+  };
+  for (const Pass* pass : {phase.forward, phase.backward}) {
+    if (!pass) continue;
+    for (const DemandRow& row : demands::rows) {
+      AnyProblem p({2, 4, 4, 5, 6, 8, 8}, type, {});
+      p.direction = pass == phase.forward ? Direction::Forward : Direction::Backward;
+      for (const Operand& operand : operands) {
+        std::array<std::int64_t, 4> shape{};
+        for (int i = 0; i < 4; ++i) shape[i] = length_of(operand.shape[i], {2, 4, 4, 5, 6, 8, 8});
+        if (!operand.optional || operand.view == &AnyProblem::lse)
+          p.*operand.view = dense(shape[0], shape[1], shape[2], shape[3]);
+      }
+      if (!p.backward() && row.demand != Demand::Lse) p.lse = {};
+      switch (row.demand) {
+        case Demand::Causal:
+          p.options.mask = Mask::bottom_right();
+          break;
+        case Demand::Window:
+          p.options.mask.left = 3;
+          break;
+        case Demand::Lse:
+          break;
+        case Demand::Kept:
+          p.m = p.l = dense(2, 4, 5, 1);
+          break;
+        case Demand::WideOutput:
+          p.out = Type::Float32;
+          break;
+        case Demand::FewerHeads:
+          p.k = dense(2, 2, 6, 8), p.v = dense(2, 2, 6, 8);
+          break;
+        case Demand::OtherDv:
+          p.v = dense(2, 4, 6, 16), p.o = dense(2, 4, 5, 16);
+          break;
+        case Demand::AnyStride:
+          p.k.stride[2] = 12, p.k.stride[1] = 72, p.k.stride[0] = 288;
+          break;
+        case Demand::Atomic:
+          p.options.mode = BackwardMode::Atomic;
+          break;
+      }
+      INFO(phase.name << ": " << row.word << (p.backward() ? ", backward" : ""));
+      const std::optional<Refusal> asked = row.asked(p);
+      if (!asked) {  // it can be asked in one direction alone, or says nothing to this type
+        CHECK((row.demand == Demand::Lse || row.demand == Demand::Atomic ||
+               (row.demand == Demand::WideOutput && type == Type::Float32)));
+        continue;
+      }
+      if (pass->features.meets(row.demand)) {
+        CHECK_NOTHROW(validate(p, phase));
+        continue;
+      }
+      std::string said;
+      try {
+        validate(p, phase);
+      } catch (const Error& e) {
+        said = e.what();
+      }
+      CHECK(said.rfind(asked->argument + " is " + asked->value + "; expected " + asked->expected, 0) == 0);
+    }
+  }
+}
+
 // A type that the phase does not declare is refused by name.
 TEST_CASE_TEMPLATE("types", T, float, half, bfloat16) {
   const Features& can = features_under_test();
@@ -470,15 +549,15 @@ TEST_CASE_TEMPLATE("types", T, float, half, bfloat16) {
   std::string types;
   for (const Type type : can.types) types += (types.empty() ? "" : " or ") + std::string(name(type));
   check_refused<T>(on<T>(phase_under_test(), Where::Sim), can,
-                   "type is " + std::string(type_name<T>()) + "; expected " + types + " in phase " + can.phase +
-                       "; convert, or choose another phase: ./flash help",
+                   "type is " + std::string(type_name<T>()) + "; expected " + types + " in phase " +
+                       phase_under_test().name + "; convert, or choose another phase: ./flash help",
                    [](Problem<T>&) {});
 }
 
 // The same problem through the phase before.
 TEST_CASE_TEMPLATE("equals the phase before", T, float, half, bfloat16) {
-  if (!phase_before() || skipped_type<T>() || !phase_before()->features.types.contains(type_of<T>)) return;
-  const Features &can = features_under_test(), &could = phase_before()->features;
+  if (!phase_before() || skipped_type<T>() || !phase_before()->forward->features.types.contains(type_of<T>)) return;
+  const Features &can = features_under_test(), &could = phase_before()->forward->features;
   constexpr std::int64_t D = 40;
   const auto has_more_keys = [](const Features& phase) {  // than rows, in some blocks
     return !(listed_blocks(phase, D, {16, 24}) == listed_blocks(phase, D, {16, 16}));
@@ -487,7 +566,7 @@ TEST_CASE_TEMPLATE("equals the phase before", T, float, half, bfloat16) {
     for (const Mask causal : {Mask::none(), Mask::top_left(), Mask::bottom_right()})
       for (const auto& [Sq, Sk] : {std::pair<std::int64_t, std::int64_t>{61, 83}, {83, 61}})
         for (const auto& [Br, Bc] : {std::pair<std::int64_t, std::int64_t>{16, 16}, {16, 24}}) {
-          if (causal != Mask::none() && !(can.causal && could.causal)) continue;
+          if (causal != Mask::none() && !(can.meets(Demand::Causal) && could.meets(Demand::Causal))) continue;
           if (Bc > Br && !(has_more_keys(can) || has_more_keys(could))) continue;  // the same blocks again
           check_equals_previous<T>(
               {.Sq = Sq, .Sk = Sk, .D = D, .input = input, .mask = causal, .block_q = Br, .block_k = Bc},
@@ -507,9 +586,9 @@ TEST_CASE_TEMPLATE("bytes equal the formula", T, float, half, bfloat16) {
   for (const Blocks& blocks : all)
     for (const auto& [Sq, Sk] : {std::pair<std::int64_t, std::int64_t>{53, 100}, {100, 53}, {64, 64}, {20, 0}, {0, 20}})
       for (const Mask causal : {Mask::none(), Mask::top_left(), Mask::bottom_right()}) {
-        const bool lse = can.lse && number % 2 == 1;
+        const bool lse = can.meets(Demand::Lse) && number % 2 == 1;
         const bool batches = number++ / 2 % 2 == 1;
-        if (causal != Mask::none() && !can.causal) continue;
+        if (causal != Mask::none() && !can.meets(Demand::Causal)) continue;
         const Case c{.B = batches ? 3 : 1,
                      .H = batches ? 1 : 2,
                      .Sq = Sq,
@@ -527,7 +606,7 @@ TEST_CASE_TEMPLATE("bytes equal the formula", T, float, half, bfloat16) {
         const Run run = flash::forward(phase_under_test(), p, where);
         CHECK(run.counted);
         const HbmBytes counted{run.ledger.hbm_read_bytes(), run.ledger.hbm_written_bytes()};
-        const HbmBytes predicted = phase_under_test().hbm_bytes(p.sizes(), run.blocks);
+        const HbmBytes predicted = phase_under_test().forward->features.hbm_bytes(p, run.blocks);
         CHECK(predicted.read == counted.read);
         CHECK(predicted.written == counted.written);
         if (can.kernel) CHECK(run.blocks == blocks);

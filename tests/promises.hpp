@@ -1,7 +1,6 @@
 // promises.hpp: what every phase promises, tested by one set of test cases that is compiled once (promises.cpp; for
 // kernels kernel_promises.cpp too) and linked into each phase's test. A phase's own test says which phase is meant:
 //   const Phase& flash::test::phase_under_test() { return phase07::phase; }
-//   const Phase* flash::test::phase_before() { return &phase06::phase; }
 #pragma once
 #include "phases/interface/phase.hpp"
 #include "tests/contract.hpp"
@@ -9,10 +8,13 @@
 namespace flash::test {
 
 const Phase& phase_under_test();
-const Phase* phase_before();  // null for the first
+// With which its proof compares it; null for the first.
+inline const Phase* phase_before() {
+  return phase_under_test().forward->before;
+}
 
 inline const Features& features_under_test() {
-  return phase_under_test().features;
+  return phase_under_test().forward->features;
 }
 
 // The blocks that a kernel phase has for a head dimension.
@@ -48,7 +50,7 @@ inline bool runs_twice(const Features& can, Where where, std::size_t number) {
 
 // What D and gaps must be multiples of, in elements: phases that copy by TMA want 16 bytes.
 inline std::int64_t granule(const Features& can) {
-  return can.tensor_maps ? 8 : 1;
+  return can.tensor_maps() ? 8 : 1;
 }
 inline std::int64_t next_D(std::int64_t D, const Features& can) {
   return (D + granule(can) - 1) / granule(can) * granule(can);
@@ -58,7 +60,7 @@ inline std::int64_t next_D(std::int64_t D, const Features& can) {
 template <class T>
 Forward<T> on(const Phase& phase, Where where, const MachineOptions& options = {}) {
   return [&phase, where, options](const Problem<T>& p) {
-    flash::forward(phase, with_listed_blocks(p, phase.features), where, options);
+    flash::forward(phase, with_listed_blocks(p, phase.forward->features), where, options);
   };
 }
 

@@ -29,18 +29,18 @@ struct Recorded {
 
 template <class T>
 Recorded record_as(const Phase& phase, std::int64_t N, Mask causal, MachineOptions machine, bool wanted) {
-  const std::int64_t D = phase.features.tensor_cores ? 64 : 32;
+  const std::int64_t D = phase.forward->features.tensor_cores ? 64 : 32;
   Rounded<T> inputs(random_example(N, D));
   Options options{.mask = causal};
-  if (phase.features.tensor_maps) options.block_k = 64;
-  for (const Blocks b : phase.features.blocks)  // the last ones that there are
-    if (phase.features.has(static_cast<int>(D), b) && (!options.block_k || b.Bc == options.block_k))
+  if (phase.forward->features.tensor_maps()) options.block_k = 64;
+  for (const Blocks b : phase.forward->features.blocks)  // the last ones that there are
+    if (phase.forward->features.has(static_cast<int>(D), b) && (!options.block_k || b.Bc == options.block_k))
       options.block_q = b.Br;
   Recorded r;
   if (wanted) machine.recording = &r.recording;
   auto p = inputs.problem(options);
-  if (!phase.features.lse) p.lse = nullptr;
-  r.run = forward(phase, p, phase.features.kernel ? Where::Checked : Where::Sim, machine);
+  if (!phase.forward->features.meets(Demand::Lse)) p.lse = nullptr;
+  r.run = forward(phase, p, phase.kernel() ? Where::Checked : Where::Sim, machine);
   for (std::size_t i = 0; i < inputs.o.size(); ++i) r.o.push_back(to_float(inputs.o.data()[i]));
   r.lse = inputs.lse;
   return r;
@@ -48,8 +48,8 @@ Recorded record_as(const Phase& phase, std::int64_t N, Mask causal, MachineOptio
 
 Recorded record(const Phase& phase, std::int64_t N, Mask causal = Mask::none(), const MachineOptions& machine = {},
                 bool wanted = true) {
-  return phase.features.types.contains(Type::Float32) ? record_as<float>(phase, N, causal, machine, wanted)
-                                                      : record_as<half>(phase, N, causal, machine, wanted);
+  return phase.forward->features.types.contains(Type::Float32) ? record_as<float>(phase, N, causal, machine, wanted)
+                                                               : record_as<half>(phase, N, causal, machine, wanted);
 }
 
 // Array by array, those that nothing happened to left out.
@@ -74,7 +74,7 @@ std::uint64_t sum(const Recording& r, Kind kind) {
 
 // So many rows that there are several Q tiles, and more K/V tiles than stages where there are few.
 std::int64_t rows_of(const Phase& phase) {
-  return phase.features.tensor_maps ? 150 : 41;
+  return phase.forward->features.tensor_maps() ? 150 : 41;
 }
 
 std::vector<int> warps_of(const Recording::Step& step) {
@@ -103,8 +103,8 @@ std::map<long, float> last(const Recording& r, const char* name) {
 TEST_CASE("every phase: at the last step the bytes are the ledger's, and the result is that of an ordinary run") {
   for (const Phase* phase : all_phases())
     for (const Mask causal : {Mask::none(), Mask::top_left()}) {
-      if (causal != Mask::none() && !phase->features.causal) continue;
-      CAPTURE(phase->features.phase);
+      if (causal != Mask::none() && !phase->forward->features.meets(Demand::Causal)) continue;
+      CAPTURE(phase->name);
       const std::int64_t N = rows_of(*phase);
       const Recorded r = record(*phase, N, causal), plain = record(*phase, N, causal, {}, false);
       CHECK(bytes(r.recording) == bytes(r.run.ledger.arrays));
@@ -132,9 +132,9 @@ TEST_CASE("every phase: at the last step the bytes are the ledger's, and the res
 TEST_CASE("the numbers that a kernel shows are those of its result: LSE = m + log l") {
   int tried = 0;
   for (const Phase* phase : all_phases()) {
-    if (!phase->features.lse) continue;
-    CAPTURE(phase->features.phase);
-    const std::int64_t N = phase->features.tensor_maps ? 150 : phase->features.tiles ? 40 : 20;
+    if (!phase->forward->features.meets(Demand::Lse)) continue;
+    CAPTURE(phase->name);
+    const std::int64_t N = phase->forward->features.tensor_maps() ? 150 : phase->forward->features.tiles ? 40 : 20;
     const Recorded r = record(*phase, N);
     const auto m = last(r.recording, "m"), l = last(r.recording, "l");
     if (m.empty()) continue;  // 01 has no state
@@ -142,7 +142,7 @@ TEST_CASE("the numbers that a kernel shows are those of its result: LSE = m + lo
       REQUIRE(m.contains(row));
       REQUIRE(l.contains(row));
       // m in base 2 in kernels; from phase 13 on they keep the maximum of S itself.
-      const double natural = phase->features.kernel ? 0.6931471805599453 * m.at(row) : m.at(row);
+      const double natural = phase->kernel() ? 0.6931471805599453 * m.at(row) : m.at(row);
       const double scaled = static_cast<double>(m.at(row)) / 8;  // 1/√64
       const double lse = r.lse[static_cast<std::size_t>(row)], rest = std::log(static_cast<double>(l.at(row)));
       CHECK(std::min(std::abs(natural + rest - lse), std::abs(scaled + rest - lse)) <= 1e-5);
@@ -154,9 +154,11 @@ TEST_CASE("the numbers that a kernel shows are those of its result: LSE = m + lo
 
 TEST_CASE("each warp's steps are the same under every schedule") {
   for (const Phase* phase : all_phases()) {
-    if (!phase->features.kernel) continue;
-    CAPTURE(phase->features.phase);
-    const std::int64_t N = !phase->features.tensor_maps ? 64 : draws(record(*phase, 16).recording) ? 128 : 150;
+    if (!phase->kernel()) continue;
+    CAPTURE(phase->name);
+    const std::int64_t N = !phase->forward->features.tensor_maps() ? 64
+                           : draws(record(*phase, 16).recording)   ? 128
+                                                                   : 150;
     std::vector<std::map<std::pair<std::uint64_t, std::string>, std::string>> seen;
     for (const MachineOptions& machine :
          {MachineOptions{.order = Order::forward},
@@ -200,8 +202,8 @@ TEST_CASE("each warp's steps are the same under every schedule") {
 
 TEST_CASE("a step follows those that it has waited for: arrivals and copies at mbarriers, wgmma, stores") {
   for (const Phase* phase : all_phases()) {
-    if (!phase->features.tensor_maps) continue;
-    CAPTURE(phase->features.phase);
+    if (!phase->forward->features.tensor_maps()) continue;
+    CAPTURE(phase->name);
     for (const MachineOptions& machine :
          {MachineOptions{.order = Order::reverse},
           MachineOptions{.order = Order::random, .seed = 7, .completion = Completion::random}}) {

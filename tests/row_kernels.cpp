@@ -49,7 +49,7 @@ void check_row_kernel() {
     for (const auto& [Sq, Sk] : {std::pair<std::int64_t, std::int64_t>{53, 100}, {100, 53}, {128, 128}, {20, 0}})
       for (const Mask causal : {Mask::none(), Mask::top_left(), Mask::bottom_right()})
         for (const std::int64_t true_D : {24, 128}) {
-          if (causal != Mask::none() && !can.causal) continue;
+          if (causal != Mask::none() && !can.meets(Demand::Causal)) continue;
           if (true_D > can.largest_D() || (true_D == 128 && Sq != 53)) continue;
           const Case c{.H = 1,
                        .Sq = Sq,
@@ -61,7 +61,7 @@ void check_row_kernel() {
                        .layout = Layout::Padded};
           INFO(text(c));
           Inputs<T> in(c);
-          const Problem<T> p = in.problem(can.lse);
+          const Problem<T> p = in.problem(can.meets(Demand::Lse));
           const Run got = flash::forward(phase_under_test(), p, Where::Checked);
           const std::int64_t D = can.padded(c.D);
           const Expected want = expected(p, Br, Bc, D);
@@ -70,7 +70,7 @@ void check_row_kernel() {
                                      {"K", want.kv_rows * row, 0},
                                      {"V", want.kv_rows * row, 0},
                                      {"O", 0, want.o_rows * row},
-                                     {"LSE", 0, can.lse ? heads * Sq * 4 : 0}});
+                                     {"LSE", 0, can.meets(Demand::Lse) ? heads * Sq * 4 : 0}});
           CHECK(got.ledger.flops == static_cast<std::uint64_t>(want.flops));
           CHECK(got.ledger.exps == static_cast<std::uint64_t>(want.exps));
           CHECK(got.ledger.barriers == static_cast<std::uint64_t>(want.barriers));

@@ -205,7 +205,7 @@ class Book:
         title, _, rest = "\n".join(body).partition("\n")
         minutes = max(1, round(words / WORDS_PER_MINUTE + code_lines / CODE_LINES_PER_MINUTE))
         name = name_of(file)
-        kernel = (ROOT / file).parent.joinpath("attention.cu").exists()
+        kernel = (ROOT / file).parent.joinpath("attention.cuh").exists()
         facts = (f'<p class="facts">{minutes} {say("minutes to read")} · {say("needs: nothing")}'
                  f'{say(", the simulator runs the kernels") if kernel else ""} · '
                  f'<a href="{name}.ipynb" download>{say("notebook")}</a> · {say("run it:")} '

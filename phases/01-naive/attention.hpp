@@ -8,7 +8,7 @@
 
 #include "phases/01-naive/phase.hpp"
 #include "phases/interface/matrix.hpp"
-#include "phases/interface/problem.hpp"
+#include "phases/interface/validate.hpp"
 
 namespace flash::phase01 {
 
@@ -55,7 +55,7 @@ inline Blocks choose_blocks(const Options& options, std::int64_t Sq, std::int64_
 // Three steps, like three calls to a matrix library: S = Q Kᵀ · scale   |   P = softmax(S)   |   O = P V
 template <class T>
 Ledger attention(const Problem<T>& p, Softmax softmax = Softmax::Safe) {
-  validate(p, features);
+  validate(p, phase);
   const std::int64_t Sq = p.Sq(), Sk = p.Sk(), D = p.D(), heads = p.H();
   const auto [Br, Bc] = choose_blocks(p.options, Sq, D);
   const auto task = [&, Br = Br, Bc = Bc](Memory& memory, std::int64_t t) {

@@ -10,15 +10,14 @@ namespace flash::phase01 {
 
 // Q and K are read and S is written; S is read and P written; P and V are read and O written. K and V pass once for
 // every Br rows. The mask saves nothing.
-static HbmBytes hbm_bytes(const Sizes& s, Blocks) {
-  const std::int64_t heads = s.B * s.H, S = s.Sq * s.Sk * 4;  // fp32
-  const std::int64_t Br = choose_blocks(s.options, s.Sq, s.D).Br, Tr = (s.Sq + Br - 1) / Br;
-  const std::int64_t read = (s.Sq + Tr * 2 * s.Sk) * s.D * s.element_bytes + 2 * S;
-  const std::int64_t written = 2 * S + s.Sq * s.D * s.element_bytes;
+HbmBytes hbm_bytes(const AnyProblem& p, Blocks) {
+  const std::int64_t heads = p.B() * p.H(), S = p.Sq() * p.Sk() * 4;  // fp32
+  const std::int64_t Br = choose_blocks(p.options, p.Sq(), p.D()).Br, Tr = (p.Sq() + Br - 1) / Br;
+  const std::int64_t read = (p.Sq() + Tr * 2 * p.Sk()) * p.row_bytes() + 2 * S;
+  const std::int64_t written = 2 * S + p.Sq() * p.row_bytes();
   return {static_cast<std::uint64_t>(heads * read), static_cast<std::uint64_t>(heads * written)};
 }
 
-constinit Phase phase{features, hbm_bytes};
-static const Added added(phase, Where::Sim, cpu_entries<features>([](const auto& p) { return attention(p); }));
+static const Added added(forward_pass, Where::Sim, cpu_entry<features>([](const auto& p) { return attention(p); }));
 
 }  // namespace flash::phase01

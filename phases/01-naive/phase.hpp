@@ -6,18 +6,15 @@
 
 namespace flash::phase01 {
 
+HbmBytes hbm_bytes(const AnyProblem& p, Blocks);
+
 inline constexpr Features features{
-    .phase = "01-naive",
-    .change = "S = QK^T and P = softmax(S) as whole matrices: every element is written and read back",
-    .causal = true,
-    .tiles = false};
+    .meets = {Demand::Causal, Demand::AnyStride}, .tiles = false, .hbm_bytes = hbm_bytes};
 
-extern Phase phase;
-
+inline constinit Pass forward_pass{features};
+inline constinit Phase phase{
+    "01-naive", "S = QK^T and P = softmax(S) as whole matrices: every element is written and read back", &forward_pass};
 // O = softmax(Q Kᵀ · scale) V; the ledger says what it cost.
-template <class T>
-Run forward(const Problem<T>& p, Where where = Where::Sim, const MachineOptions& options = {}) {
-  return flash::forward(phase, p, where, options);
-}
+inline constexpr ForwardOf forward{phase};
 
 }  // namespace flash::phase01

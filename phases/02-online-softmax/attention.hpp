@@ -6,7 +6,7 @@
 
 #include "phases/02-online-softmax/phase.hpp"
 #include "phases/interface/matrix.hpp"
-#include "phases/interface/problem.hpp"
+#include "phases/interface/validate.hpp"
 
 namespace flash::phase02 {
 
@@ -54,7 +54,7 @@ inline State merge(const State& a, const State& b) {
 // O and LSE row by row: each query row streams all its keys once. No S, no P, but K and V pass once per row.
 template <class T>
 Ledger attention(const Problem<T>& p) {
-  validate(p, features);
+  validate(p, phase);
   const std::int64_t Sq = p.Sq(), Sk = p.Sk(), D = p.D(), heads = p.H();
   return run_tasks(p.options.threads, p.B() * heads, p.options.sram_bytes, [&](Memory& memory, std::int64_t task) {
     const std::int64_t b = task / heads, h = task % heads;

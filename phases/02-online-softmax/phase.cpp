@@ -9,15 +9,14 @@
 namespace flash::phase02 {
 
 // Q, O and LSE once; K and V once per row, as far as the row sees.
-static HbmBytes hbm_bytes(const Sizes& s, Blocks) {
+HbmBytes hbm_bytes(const AnyProblem& p, Blocks) {
   std::int64_t keys = 0;
-  for (std::int64_t i = 0; i < s.Sq; ++i) keys += s.visible(i).end;
-  const std::int64_t heads = s.B * s.H, row = s.D * s.element_bytes;
-  const std::int64_t read = s.Sq * row + 2 * keys * row, written = s.Sq * row + (s.lse ? s.Sq * 4 : 0);
+  for (std::int64_t i = 0; i < p.Sq(); ++i) keys += p.visible(i).end;
+  const std::int64_t heads = p.B() * p.H(), row = p.row_bytes();
+  const std::int64_t read = p.Sq() * row + 2 * keys * row, written = p.Sq() * row + (p.lse.given() ? p.Sq() * 4 : 0);
   return {static_cast<std::uint64_t>(heads * read), static_cast<std::uint64_t>(heads * written)};
 }
 
-constinit Phase phase{features, hbm_bytes};
-static const Added added(phase, Where::Sim, cpu_entries<features>([](const auto& p) { return attention(p); }));
+static const Added added(forward_pass, Where::Sim, cpu_entry<features>([](const auto& p) { return attention(p); }));
 
 }  // namespace flash::phase02

@@ -2,23 +2,21 @@
 // Programs and tests call forward(), compiled once (phase.cpp); attention.hpp is for those who read or include it.
 // Use: Run run = phase02::forward(problem);
 #pragma once
+#include "phases/01-naive/phase.hpp"
 #include "phases/interface/phase.hpp"
 
 namespace flash::phase02 {
 
+HbmBytes hbm_bytes(const AnyProblem& p, Blocks);
+
 inline constexpr Features features{
-    .phase = "02-online-softmax",
-    .change = "one pass with the state (m, l, o): S and P are gone, but K and V pass once per row",
-    .causal = true,
-    .lse = true,
-    .tiles = false};
+    .meets = {Demand::Causal, Demand::Lse, Demand::AnyStride}, .tiles = false, .hbm_bytes = hbm_bytes};
 
-extern Phase phase;
-
+inline constinit Pass forward_pass{features, &phase01::phase};
+inline constinit Phase phase{"02-online-softmax",
+                             "one pass with the state (m, l, o): S and P are gone, but K and V pass once per row",
+                             &forward_pass};
 // O = softmax(Q Kᵀ · scale) V; the ledger says what it cost.
-template <class T>
-Run forward(const Problem<T>& p, Where where = Where::Sim, const MachineOptions& options = {}) {
-  return flash::forward(phase, p, where, options);
-}
+inline constexpr ForwardOf forward{phase};
 
 }  // namespace flash::phase02

@@ -8,7 +8,7 @@
 #include "phases/03-tiled-v1/phase.hpp"
 #include "phases/03-tiled-v1/softmax_row.hpp"
 #include "phases/interface/matrix.hpp"
-#include "phases/interface/problem.hpp"
+#include "phases/interface/validate.hpp"
 
 namespace flash::phase03 {
 
@@ -58,7 +58,7 @@ inline Blocks choose_blocks(const Options& options, std::int64_t D) {
 // O = softmax(Q Kᵀ · scale) V. Line numbers are those of Algorithm 1.
 template <class T>
 Ledger attention(const Problem<T>& p) {
-  validate(p, features);
+  validate(p, phase);
   const std::int64_t Sq = p.Sq(), Sk = p.Sk(), D = p.D(), heads = p.H();
   const auto [Br, Bc] = choose_blocks(p.options, D);
   return run_tasks(p.options.threads, p.B() * heads, p.options.sram_bytes, [&](Memory& memory, std::int64_t task) {

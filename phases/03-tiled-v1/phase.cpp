@@ -9,16 +9,15 @@
 namespace flash::phase03 {
 
 // K and V once; Q, O, l and m once per K/V tile, O in fp32 until its last pass; O, l and m are set first.
-static HbmBytes hbm_bytes(const Sizes& s, Blocks) {
-  const std::int64_t heads = s.B * s.H, row = s.D * s.element_bytes, Bc = choose_blocks(s.options, s.D).Bc;
-  const std::int64_t Tc = (s.Sk + Bc - 1) / Bc, O = s.Sq * s.D * 4, lm = 2 * s.Sq * 4;
-  std::int64_t read = 2 * s.Sk * row + Tc * (s.Sq * row + O + lm);
-  const std::int64_t written = (O + lm) + Tc * lm + (Tc > 0 ? (Tc - 1) * O : 0) + s.Sq * row;
+HbmBytes hbm_bytes(const AnyProblem& p, Blocks) {
+  const std::int64_t heads = p.B() * p.H(), row = p.row_bytes(), Bc = choose_blocks(p.options, p.D()).Bc;
+  const std::int64_t Tc = (p.Sk() + Bc - 1) / Bc, O = p.Sq() * p.D() * 4, lm = 2 * p.Sq() * 4;
+  std::int64_t read = 2 * p.Sk() * row + Tc * (p.Sq() * row + O + lm);
+  const std::int64_t written = (O + lm) + Tc * lm + (Tc > 0 ? (Tc - 1) * O : 0) + p.Sq() * row;
   if (Tc == 0) read += O;  // no key: O is read once, to be rounded
   return {static_cast<std::uint64_t>(heads * read), static_cast<std::uint64_t>(heads * written)};
 }
 
-constinit Phase phase{features, hbm_bytes};
-static const Added added(phase, Where::Sim, cpu_entries<features>([](const auto& p) { return attention(p); }));
+static const Added added(forward_pass, Where::Sim, cpu_entry<features>([](const auto& p) { return attention(p); }));
 
 }  // namespace flash::phase03

@@ -7,7 +7,7 @@
 #include "phases/03-tiled-v1/softmax_row.hpp"
 #include "phases/04-tiled-v2/phase.hpp"
 #include "phases/interface/matrix.hpp"
-#include "phases/interface/problem.hpp"
+#include "phases/interface/validate.hpp"
 
 namespace flash::phase04 {
 
@@ -41,7 +41,7 @@ inline Blocks choose_blocks(const Options& options, std::int64_t D) {
 // O = softmax(Q Kᵀ · scale) V and LSE. One task per (b, h, Q tile); line numbers are those of Algorithm 1.
 template <class T>
 Ledger attention(const Problem<T>& p) {
-  validate(p, features);
+  validate(p, phase);
   const std::int64_t Sq = p.Sq(), Sk = p.Sk(), D = p.D(), heads = p.H();
   const auto [Br, Bc] = choose_blocks(p.options, D);
   const std::int64_t Tr = (Sq + Br - 1) / Br;

@@ -169,8 +169,8 @@ static std::uint64_t v2_bytes(std::uint64_t N, std::uint64_t d, std::uint64_t Tr
 }
 
 static std::uint64_t naive_bytes(std::int64_t N, std::int64_t d) {
-  const HbmBytes bytes = phase01::phase.hbm_bytes(
-      {.B = 1, .H = 1, .Sq = N, .Sk = N, .D = d, .element_bytes = 4, .lse = false, .options = {}}, {});
+  const Shape one_head{.B = 1, .H = 1, .Hk = 1, .Sq = N, .Sk = N, .D = d, .Dv = d};
+  const HbmBytes bytes = phase01::hbm_bytes({one_head, Type::Float32, {}}, {});
   return bytes.read + bytes.written;
 }
 

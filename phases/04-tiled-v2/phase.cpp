@@ -8,11 +8,10 @@
 
 namespace flash::phase04 {
 
-static HbmBytes hbm_bytes(const Sizes& s, Blocks) {
-  return hbm_bytes_of(s, choose_blocks(s.options, s.D));
+HbmBytes hbm_bytes(const AnyProblem& p, Blocks) {
+  return hbm_bytes_of(p, choose_blocks(p.options, p.D()));
 }
 
-constinit Phase phase{features, hbm_bytes};
-static const Added added(phase, Where::Sim, cpu_entries<features>([](const auto& p) { return attention(p); }));
+static const Added added(forward_pass, Where::Sim, cpu_entry<features>([](const auto& p) { return attention(p); }));
 
 }  // namespace flash::phase04

@@ -4,6 +4,6 @@
 #include "phases/06-4d-grid/variants.cuh"
 
 namespace flash::phase06::inline FLASH_MACHINE {
-static const Added added(phase, this_machine, forward_entries<features, Attention>());
+static const Added added = added_pass<features, Attention>(forward_pass);
 static const bool variant_added = (variant_entries[static_cast<int>(this_machine)] = run_variant, true);
 }  // namespace flash::phase06::inline FLASH_MACHINE

@@ -45,9 +45,9 @@ struct Variant : Attention {
 };
 
 inline Run run_variant(const Problem<float>& p, Grid grid, const MachineOptions& options) {
-  if (grid == Grid::One) return run_forward<features, Variant<Grid::One>>(p, {}, options);
-  if (grid == Grid::Three) return run_forward<features, Variant<Grid::Three>>(p, {}, options);
-  return run_forward<features, Attention>(p, {}, options);
+  if (grid == Grid::One) return run_pass<variant_features, Variant<Grid::One>>(p, options);
+  if (grid == Grid::Three) return run_pass<variant_features, Variant<Grid::Three>>(p, options);
+  return run_pass<variant_features, Attention>(p, options);
 }
 // #endregion
 

@@ -4,9 +4,6 @@
 #include "phases/09-backward/attention.cuh"
 
 namespace flash::phase09::inline FLASH_MACHINE {
-static const Added added(phase, this_machine, [] {
-  Entries entries = forward_entries<features, Attention>();
-  entries.backward = {run_backward<float>, run_backward<half>, run_backward<bfloat16>};
-  return entries;
-}());
+static const Added forward_added = added_pass<features, Attention>(forward_pass);
+static const Added backward_added = added_pass<backward_features, Gradients>(backward_pass);
 }  // namespace flash::phase09::inline FLASH_MACHINE

@@ -10,14 +10,16 @@ namespace flash::phase09::inline FLASH_MACHINE {
 // What the kernels are given, for all heads.
 template <class T>
 struct Backward {
-  Heads<const T> Q, O, dO;         // [B, H, Sq, D]
-  Heads<const std::int16_t> O_lo;  // [B, H, Sq, D]; its data may be null
-  Heads<const T> K, V;             // [B, H, Sk, D]
-  Heads<T> dQ, dK, dV;             // as Q, K, V
-  const float *LSE, *dLSE;         // [B, H, Sq], natural log; dLSE may be null
-  const float *m, *l;              // [B, H, Sq], the forward pass's; null: LSE stands in for them
-  float* delta;                    // [B, H, Sq]
-  float* dQ_sum;                   // [B, H, Sq, D], fp32: the one-pass variant adds to it; else null
+  Heads<const T> Q;  // [B, H, Sq, D]
+  Heads<T> O;        // [B, H, Sq, D], as dO and O_lo: only read
+  Heads<const T> dO;
+  Heads<std::int16_t> O_lo;  // its data may be null
+  Heads<const T> K, V;       // [B, H, Sk, D]
+  Heads<T> dQ, dK, dV;       // as Q, K, V
+  const float *LSE, *dLSE;   // [B, H, Sq], natural log; dLSE may be null
+  const float *m, *l;        // [B, H, Sq], the forward pass's; null: LSE stands in for them
+  float* delta;              // [B, H, Sq]
+  float* dQ_sum;             // [B, H, Sq, D], fp32: the one-pass variant adds to it; else null
   float scale, scale_log2;
   std::int64_t shift;  // row i sees the keys j <= i + shift
   int B, H;
@@ -316,73 +318,35 @@ __global__ void __launch_bounds__(128) finish_dq(Backward<T> a) {
 }
 // #endregion
 
-// #region host-arrays
+// #region host
 // The host's side: δ, then dK and dV, then dQ: three launches. Atomic: δ, then all three in one, then dQ rounded.
-template <class T>
-Run run_backward(const GradientProblem<T>& p, Mode mode, const MachineOptions& options) {
-  Machine m(options);
-  const Blocks blocks = choose_blocks<features, GradientTiles>(p.options, p.D(), shared_memory_of(options));
-  const std::int64_t heads = p.B() * p.H(), Sq = p.Sq(), Sk = p.Sk(), rows = heads * Sq;
-  const auto row_array = [&](const char* name, const float* data) {
-    return DeviceView<const float>(m, name, dense_view(data, {1, 1, data ? rows : 0, 1}));
-  };
-  const DeviceView Q(m, "Q", p.q), K(m, "K", p.k), V(m, "V", p.v), O(m, "O", p.o), dO(m, "dO", p.dout);
-  const DeviceView<const std::int16_t> O_lo(m, "O_lo", p.kept.o_lo);
-  const auto LSE = row_array("LSE", p.lse), dLSE = row_array("dLSE", p.dlse);
-  const auto row_max = row_array("m", p.kept.m), row_sum = row_array("l", p.kept.l);
-  const DeviceView dQ(m, "dQ", p.dq), dK(m, "dK", p.dk), dV(m, "dV", p.dv);
-  const bool atomic = mode == Mode::Atomic;
-  const Band<std::int64_t> band = p.options.mask.band(Sq, Sk);
-  const auto delta = m.alloc<float>("delta", static_cast<std::size_t>(rows));
-  const auto dQ_sum = m.alloc<float>("dQ_sum", static_cast<std::size_t>(atomic ? rows * p.D() : 0));
-  const Backward<device_t<T>> a{.Q = Q.tensor(),
-                                .O = O.tensor(),
-                                .dO = dO.tensor(),
-                                .O_lo = O_lo.tensor(),
-                                .K = K.tensor(),
-                                .V = V.tensor(),
-                                .dQ = dQ.tensor(),
-                                .dK = dK.tensor(),
-                                .dV = dV.tensor(),
-                                .LSE = LSE.tensor().data,
-                                .dLSE = dLSE.tensor().data,
-                                .m = row_max.tensor().data,
-                                .l = row_sum.tensor().data,
-                                .delta = delta.data(),
-                                .dQ_sum = atomic ? dQ_sum.data() : nullptr,
-                                .scale = p.scale(),
-                                .scale_log2 = scale_log2(p.scale()),
-                                .shift = band.cuts_right() ? band.right : Sk,
-                                .B = static_cast<int>(p.B()),
-                                .H = static_cast<int>(p.H())};
-  const auto blocks_of = [](std::int64_t work, std::int64_t each) {
-    return static_cast<unsigned>((work + each - 1) / each);
-  };
-  // #endregion
-  // #region launch
-  using E = device_t<T>;
-  Run result = timed(m, [&] {
-    if (rows > 0) delta_of_rows<E><<<blocks_of(rows, 4), 128>>>(a);
-    with_sizes<features>(p.D(), blocks, [&]<int D, int Br, int Bc>() {
-      const auto keys_kernel = atomic ? keys_backward<E, D, Br, Bc, true> : keys_backward<E, D, Br, Bc, false>;
-      const auto rows_kernel = rows_backward<E, D, Br, Bc>;
-      constexpr std::size_t shared_bytes = sizeof(GradientTiles<D, Br, Bc>);
-      allow_shared_memory(keys_kernel, shared_bytes);
-      allow_shared_memory(rows_kernel, shared_bytes);
-      if (heads * Sk > 0) keys_kernel<<<grid_of(Sk, Bc, heads), Bc * Parts<D>, shared_bytes>>>(a);
-      if (rows > 0 && !atomic) rows_kernel<<<grid_of(Sq, Br, heads), Br * Parts<D>, shared_bytes>>>(a);
-    });
-    if (rows > 0 && atomic) finish_dq<E><<<blocks_of(rows * p.D(), 128), 128>>>(a);
-  });
-  // #endregion
-  // #region host-results
-  result.blocks = blocks;
-  result.tiles = count_tiles({p.B(), p.H(), Sq, Sk, p.D(), sizeof(T), true, p.options}, blocks);
-  dQ.download(m);
-  dK.download(m);
-  dV.download(m);
-  return result;
-}
+struct Gradients {
+  template <int D, int Br, int Bc>
+  using Shared = GradientTiles<D, Br, Bc>;
+
+  template <class T, int D, int Br, int Bc>
+  static void launch(const DeviceProblem<T>& p) {
+    const bool atomic = p.mode == Mode::Atomic;
+    auto* const delta = static_cast<float*>(p.workspace[0]);
+    auto* const dQ_sum = atomic ? static_cast<float*>(p.workspace[1]) : nullptr;
+    const Backward<T> a{p.Q,    p.O, p.dO, p.O_lo, p.K,    p.V,     p.dQ,         p.dK,    p.dV, p.LSE,
+                        p.dLSE, p.m, p.l,  delta,  dQ_sum, p.scale, p.scale_log2, p.shift, p.B,  p.H};
+    const std::int64_t heads = std::int64_t{p.B} * p.H, rows = heads * p.Q.rows;
+    const auto blocks_of = [](std::int64_t work, std::int64_t each) {
+      return static_cast<unsigned>((work + each - 1) / each);
+    };
+    const auto keys_kernel = atomic ? keys_backward<T, D, Br, Bc, true> : keys_backward<T, D, Br, Bc, false>;
+    const auto rows_kernel = rows_backward<T, D, Br, Bc>;
+    constexpr std::size_t shared_bytes = sizeof(GradientTiles<D, Br, Bc>);
+    allow_shared_memory(keys_kernel, shared_bytes);
+    allow_shared_memory(rows_kernel, shared_bytes);
+    const dim3 key_tiles = grid_of(p.K.rows, Bc, heads), row_tiles = grid_of(p.Q.rows, Br, heads);
+    if (rows > 0) delta_of_rows<T><<<blocks_of(rows, 4), 128, 0, p.stream>>>(a);
+    if (p.K.rows > 0) keys_kernel<<<key_tiles, Bc * Parts<D>, shared_bytes, p.stream>>>(a);
+    if (rows > 0 && !atomic) rows_kernel<<<row_tiles, Br * Parts<D>, shared_bytes, p.stream>>>(a);
+    if (rows > 0 && atomic) finish_dq<T><<<blocks_of(rows * p.Q.cols, 128), 128, 0, p.stream>>>(a);
+  }
+};
 // #endregion
 
 }  // namespace flash::phase09::inline FLASH_MACHINE

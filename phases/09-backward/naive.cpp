@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "phases/01-naive/attention.hpp"
+#include "phases/interface/validate.hpp"
 
 namespace flash::phase09 {
 namespace {
@@ -120,7 +121,10 @@ std::vector<Scalar> delta_of_o(const GradientProblem<T>& p, std::int64_t b, std:
 template <class T>
 Ledger naive_backward(const GradientProblem<T>& p, Delta delta_from) {
   using Scalar = std::conditional_t<std::is_same_v<T, double>, double, float>;
-  validate(p, features, delta_from == Delta::FromO);
+  const float no_lse = 0;
+  AnyProblem asked(p);  // without δ from O neither O nor LSE is looked at
+  if (delta_from != Delta::FromO) asked.o = asked.dq, asked.lse = row_view(&no_lse, asked.q);
+  validate(asked, phase);
   const std::int64_t Sq = p.Sq(), Sk = p.Sk(), D = p.D(), heads = p.H();
   std::vector<std::int64_t> visible;
   for (std::int64_t i = 0; i < Sq; ++i) visible.push_back(p.visible(i).end);

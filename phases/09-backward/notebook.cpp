@@ -310,11 +310,7 @@ CELL("dK and dV") {
 // The host launches the three kernels one after the other. A launch begins when the one before has ended, so δ is
 // there:
 //
-// ```{region} attention.cuh host-arrays
-// ```
-// ```{region} attention.cuh launch
-// ```
-// ```{region} attention.cuh host-results
+// ```{region} attention.cuh host
 // ```
 //
 // ```{question}

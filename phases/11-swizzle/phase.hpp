@@ -2,29 +2,25 @@
 // New since 10: ldmatrix loads fragments, and rows lie in shared memory so that it meets no bank conflict.
 // Use: Run run = phase11::forward(problem, Where::Checked);
 #pragma once
+#include "phases/10-tensor-cores/phase.hpp"
 #include "phases/interface/phase.hpp"
 
 namespace flash::phase11 {
 
-inline constexpr Features features{
-    .phase = "11-swizzle",
-    .change = "ldmatrix, and rows whose pieces of 16 bytes change places (XOR): no bank conflicts",
-    .kernel = true,
-    .causal = true,
-    .lse = true,
-    .same_bits = true,
-    .tensor_cores = true,
-    .types = {Type::Float16, Type::BFloat16},
-    .head_dims = {64, 128, 256},
-    .blocks = {{64, 64}, {16, 16}},
-    .capability = {8, 0}};
+inline constexpr Features features{.kernel = true,
+                                   .meets = {Demand::Causal, Demand::Lse, Demand::AnyStride},
+                                   .same_bits = true,
+                                   .tensor_cores = true,
+                                   .types = {Type::Float16, Type::BFloat16},
+                                   .head_dims = {64, 128, 256},
+                                   .blocks = {{64, 64}, {16, 16}},
+                                   .capability = {8, 0},
+                                   .hbm_bytes = phase10::hbm_bytes_of};
 
-extern Phase phase;
-
+inline constinit Pass forward_pass{features, &phase10::phase};
+inline constinit Phase phase{
+    "11-swizzle", "ldmatrix, and rows whose pieces of 16 bytes change places (XOR): no bank conflicts", &forward_pass};
 // O = softmax(Q Kᵀ · scale) V on the machine that `where` names.
-template <class T>
-Run forward(const Problem<T>& p, Where where = Where::Sim, const MachineOptions& options = {}) {
-  return flash::forward(phase, p, where, options);
-}
+inline constexpr ForwardOf forward{phase};
 
 }  // namespace flash::phase11

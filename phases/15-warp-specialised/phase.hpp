@@ -2,29 +2,25 @@
 // New since 14: a producer warpgroup loads, consumer warpgroups calculate; full and empty barriers between them.
 // Use: Run run = phase15::forward(problem, Where::Checked);
 #pragma once
+#include "phases/14-tma-wgmma/phase.hpp"
 #include "phases/interface/phase.hpp"
 
 namespace flash::phase15 {
 
-inline constexpr Features features{
-    .phase = "15-warp-specialised",
-    .change = "a producer warpgroup loads, consumer warpgroups calculate; full and empty barriers between them",
-    .kernel = true,
-    .causal = true,
-    .lse = true,
-    .tensor_cores = true,
-    .tensor_maps = true,
-    .types = {Type::Float16, Type::BFloat16},
-    .head_dims = {64, 128},
-    .blocks = {{128, 128}, {128, 64}},
-    .capability = {9, 0, true}};
+inline constexpr Features features{.kernel = true,
+                                   .meets = {Demand::Causal, Demand::Lse},
+                                   .tensor_cores = true,
+                                   .types = {Type::Float16, Type::BFloat16},
+                                   .head_dims = {64, 128},
+                                   .blocks = {{128, 128}, {128, 64}},
+                                   .capability = {9, 0, true},
+                                   .hbm_bytes = phase14::hbm_bytes};
 
-extern Phase phase;
-
+inline constinit Pass forward_pass{features, &phase14::phase};
+inline constinit Phase phase{
+    "15-warp-specialised",
+    "a producer warpgroup loads, consumer warpgroups calculate; full and empty barriers between them", &forward_pass};
 // O = softmax(Q Kᵀ · scale) V on the machine that `where` names.
-template <class T>
-Run forward(const Problem<T>& p, Where where = Where::Sim, const MachineOptions& options = {}) {
-  return flash::forward(phase, p, where, options);
-}
+inline constexpr ForwardOf forward{phase};
 
 }  // namespace flash::phase15

@@ -288,11 +288,11 @@ struct Attention {
   static constexpr bool counts = true;  // DeviceProblem::counter
 
   // Measured fastest on an H200 (part 4 of the book).
-  static Blocks preferred(const Sizes& s) {
-    const bool causal = s.options.mask != Mask::none();
-    if (features.padded(s.D) == 64) return s.Sk < (causal ? 4096 : 2048) ? Blocks{256, 64} : Blocks{192, 128};
-    if (features.padded(s.D) == 128) return {128, 128};
-    return s.Sk < 8192 ? Blocks{128, 64} : Blocks{128, 80};
+  static Blocks preferred(const AnyProblem& p) {
+    const bool causal = p.options.mask.is_causal();
+    if (features.padded(p.D()) == 64) return p.Sk() < (causal ? 4096 : 2048) ? Blocks{256, 64} : Blocks{192, 128};
+    if (features.padded(p.D()) == 128) return {128, 128};
+    return p.Sk() < 8192 ? Blocks{128, 64} : Blocks{128, 80};
   }
 
   template <class T, int D, int Br, int Bc>

@@ -3,6 +3,7 @@
 #include <exception>
 
 #include "phases/app/commands.hpp"
+#include "phases/interface/demands.hpp"
 #include "phases/interface/phase.hpp"
 #include "sim/error.hpp"
 
@@ -11,18 +12,26 @@ static constexpr const char* usage =
 #include "phases/app/usage.txt"
     ;
 
+// Types, blocks and demands that a pass meets, on one line.
+static void print_pass(const char* name, const flash::Features& can) {
+  std::printf("      %s types:", name);
+  for (const flash::Type type : can.types) std::printf(" %s", flash::name(type));
+  std::printf("; blocks:%s", can.blocks.size() ? "" : " any");
+  for (const flash::Blocks& b : can.blocks)
+    std::printf(" %lldx%lld", static_cast<long long>(b.Br), static_cast<long long>(b.Bc));
+  const char* before = "; also: ";
+  for (const flash::DemandRow& row : flash::demands::rows)
+    if (can.meets(row.demand)) std::printf("%s%s", before, row.word), before = ", ";
+  std::printf("\n");
+}
+
 static int help() {
   std::printf("%s\nphases\n", usage + 1);
   for (const flash::Phase* phase : flash::all_phases()) {
-    const flash::Features& can = phase->features;
-    std::printf("  %-20s %s\n      machines: %s; types:", can.phase, can.change,
-                can.kernel ? "sim checked gpu" : "sim");
-    for (const flash::Type type : can.types) std::printf(" %s", name(type));
-    std::printf("; blocks:%s", can.blocks.size() ? "" : " any");
-    for (const flash::Blocks& b : can.blocks)
-      std::printf(" %lldx%lld", static_cast<long long>(b.Br), static_cast<long long>(b.Bc));
-    std::printf("; also:%s%s%s%s\n", can.causal ? " causal" : "", can.lse ? " LSE" : "",
-                can.backward ? " gradients" : "", can.causal || can.lse || can.backward ? "" : " nothing");
+    std::printf("  %-20s %s\n      machines: %s\n", phase->name, phase->change,
+                phase->kernel() ? "sim checked gpu" : "sim");
+    print_pass("forward:  ", phase->forward->features);
+    if (phase->backward) print_pass("gradients:", phase->backward->features);
   }
   return 0;
 }

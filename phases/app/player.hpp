@@ -11,7 +11,7 @@ namespace flash {
 template <class T>
 void describe(Recording& recording, const Phase& phase, const Problem<T>& p, Blocks blocks) {
   const auto number = [](std::int64_t n) { return std::to_string(n); };
-  recording.title = phase.features.phase;
+  recording.title = phase.name;
   recording.note = "B " + number(p.B()) + " · H " + number(p.H()) + " · N " + number(p.Sq()) +
                    (p.Sk() == p.Sq() ? "" : " × " + number(p.Sk())) + " · D " + number(p.D()) + " · " +
                    name(type_of<T>) + (blocks.Br ? " · Br " + number(blocks.Br) + " · Bc " + number(blocks.Bc) : "") +

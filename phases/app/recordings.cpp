@@ -14,15 +14,15 @@ template <class Inputs>
 std::string recorded(const Phase& phase, Inputs& inputs, const Options& options) {
   Recording recording;
   const auto p = inputs.problem(options);
-  const Where where = phase.features.kernel ? Where::Checked : Where::Sim;
+  const Where where = phase.kernel() ? Where::Checked : Where::Sim;
   const Run run = forward(phase, p, where, {.recording = &recording});
-  const bool tiled = phase.features.kernel;
+  const bool tiled = phase.kernel();
   describe(recording, phase, p, tiled ? run.blocks : Blocks{options.block_q, options.block_k});
   return to_json(recording);
 }
 
 void record(const Phase& phase, std::int64_t N, Blocks blocks, Mask causal, std::vector<std::string>& all) {
-  const Features& can = phase.features;
+  const Features& can = phase.forward->features;
   const std::int64_t D = can.tensor_cores ? 64 : 32;
   Example example = random_example(N, D);
   const Options options{.mask = causal, .block_q = blocks.Br, .block_k = blocks.Bc};
@@ -46,7 +46,7 @@ int main(int count, char** words) {
   std::vector<std::string> all;
   try {
     for (const Phase* phase : all_phases()) {
-      const Features& can = phase->features;
+      const Features& can = phase->forward->features;
       if (can.kernel && !available(can, Where::Checked)) continue;
       // Without tiles a row is a step of its own: few rows.
       std::vector<Blocks> blocks = {{0, 0}};
@@ -55,14 +55,15 @@ int main(int count, char** words) {
       if (can.tiles)
         blocks = can.kernel ? std::vector<Blocks>(can.blocks.begin(), can.blocks.end())
                             : std::vector<Blocks>{{32, 16}, {16, 32}};
-      if (can.tensor_maps) {  // larger blocks: one of them, and rows for three Q tiles of 128
+      if (can.tensor_maps()) {  // larger blocks: one of them, and rows for three Q tiles of 128
         std::erase_if(blocks, [&](Blocks b) { return b.Bc != 128 || !can.has(64, b); });
         lengths = {288};
       }
       for (const std::int64_t N : lengths)
         for (const Blocks b : blocks)
           for (const Mask causal : {Mask::none(), Mask::top_left()})
-            if (causal == Mask::none() || (can.causal && !can.tensor_maps)) record(*phase, N, b, causal, all);
+            if (causal == Mask::none() || (can.meets(Demand::Causal) && !can.tensor_maps()))
+              record(*phase, N, b, causal, all);
     }
     write_file(words[1], player_page(all));
   } catch (const Error& e) {

@@ -15,6 +15,7 @@
 #include "phases/interface/progress.hpp"
 #include "phases/interface/tensor.hpp"
 #include "phases/interface/text.hpp"
+#include "phases/interface/validate.hpp"
 #include "phases/library/automatic.hpp"
 #include "sim/report/json.hpp"
 
@@ -67,7 +68,7 @@ std::string report_json(const Phase& phase, const std::string& why, const Argume
   const auto count = [&](std::uint64_t n) { return run.counted ? std::to_string(n) : "null"; };
   const Ledger& l = run.ledger;
   std::ostringstream out;
-  out << "{\n  \"phase\": " << json_string(phase.features.phase) << ",\n  \"chosen\": " << json_string(why)
+  out << "{\n  \"phase\": " << json_string(phase.name) << ",\n  \"chosen\": " << json_string(why)
       << ",\n  \"machine\": " << json_string(args.text("machine", "sim"))
       << ",\n  \"type\": " << json_string(type_name<T>()) << ",\n  \"shapes\": {\"q\": " << shape(p.q)
       << ", \"k\": " << shape(p.k) << ", \"v\": " << shape(p.v) << "},\n  \"options\": {\"scale\": " << p.scale()
@@ -82,10 +83,10 @@ std::string report_json(const Phase& phase, const std::string& why, const Argume
         << ", \"written_bytes\": " << count(l.arrays[i].written_bytes) << "}";
   out << "\n  },\n  \"shared_bytes_peak\": " << count(l.shared_bytes_peak) << ",\n  \"flops\": " << count(l.flops)
       << ",\n  \"tensor_flops\": " << count(l.tensor_flops) << ",\n  \"exps\": " << count(l.exps)
-      << ",\n  \"rescales\": " << (phase.features.kernel ? "null" : count(l.rescales));  // kernels do not count them
-  if (phase.features.kernel)
+      << ",\n  \"rescales\": " << (phase.kernel() ? "null" : count(l.rescales));  // kernels do not count them
+  if (phase.kernel())
     out << ",\n  \"bank_conflicts\": " << count(l.bank_conflicts()) << ",\n  \"barriers\": " << count(l.barriers);
-  if (phase.features.kernel && phase.features.causal)
+  if (phase.kernel() && phase.forward->features.meets(Demand::Causal))
     out << ",\n  \"tiles\": {\"full\": " << run.tiles.full << ", \"masked\": " << run.tiles.masked
         << ", \"skipped\": " << run.tiles.skipped << "}";
   out << "\n}\n";
@@ -118,19 +119,20 @@ int run_typed(const Phase* named, const Arguments& args, NpyType type, const Npy
   const Where where = parse_machine(args.text("machine", "sim"));
   std::string why = "by --phase";
   if (!named) {
-    const Choice choice =
-        choose_phase(p.sizes(), type_of<T>, args.has("dout"), where, !tma_obstacle(p.q, p.k, p.v, p.o, type_of<T>));
+    AnyProblem asked(p);
+    if (args.has("dout")) asked.direction = Direction::Backward;
+    const Choice choice = choose_phase(asked, where);
     named = choice.phase, why = choice.why();
   }
   const Phase& phase = *named;
-  require(phase.features, where);
+  require(phase.name, phase.forward->features, where);
   Recording recording;
   MachineOptions options;
   if (args.has("player")) options.recording = &recording;
-  if (options.recording && phase.features.kernel && where != Where::Checked)
+  if (options.recording && phase.kernel() && where != Where::Checked)
     refuse("--player", std::string("of machine ") + name(where), "one of machine checked, which sees each access",
            "add --machine checked");
-  validate(p, phase.features);
+  validate(p, phase);
   if (p.lse) {
     lse.resize(static_cast<std::size_t>(p.B() * p.H() * p.Sq()) + 1);  // + 1: never a null pointer
     p.lse = lse.data();
@@ -155,15 +157,14 @@ int run_typed(const Phase* named, const Arguments& args, NpyType type, const Npy
       if (!recording.finding.empty()) write_player({p.options.block_q, p.options.block_k});  // it plays up to there
       throw;
     }
-    if (options.recording)
-      write_player(phase.features.kernel ? run.blocks : Blocks{p.options.block_q, p.options.block_k});
+    if (options.recording) write_player(phase.kernel() ? run.blocks : Blocks{p.options.block_q, p.options.block_k});
   }
   std::vector<std::int64_t> lse_shape(q_file.shape.begin(), q_file.shape.end() - 1);
   write_npy(args.text("o"), q_file.descr, q_file.shape, o.data());
   if (p.lse) write_npy<float>(args.text("lse"), lse_shape, lse.data());
   if (args.has("dout")) write_gradients(gradients, args, q_file, k_file, v_file);
   if (args.has("report")) write_file(args.text("report"), report_json(phase, why, args, p, run));
-  std::printf("phase %s%s on %s: %.3f s", phase.features.phase,
+  std::printf("phase %s%s on %s: %.3f s", phase.name,
               args.text("phase", "auto") == "auto" ? (" (" + why + ")").c_str() : "", name(where),
               run.milliseconds / 1e3);
   if (run.counted)
@@ -184,9 +185,9 @@ int run_command(const std::vector<std::string>& words) {
   const std::string wanted = args.text("phase", "auto");
   const Phase* phase = wanted == "auto" ? nullptr : &find_phase(wanted);
   const Where where = parse_machine(args.text("machine", "sim"));
-  if (phase) require(phase->features, where);
+  if (phase) require(phase->name, phase->forward->features, where);
   for (const char* name : {"q", "k", "v", "o"}) args.required(name);
-  check_backward(args, phase ? &phase->features : nullptr);
+  check_backward(args, phase);
   for (const char* name : {"o", "lse", "report", "player", "dq", "dk", "dv"}) {
     check_writable(name, args.text(name));
     for (const char* other : {"q", "k", "v", "o", "lse", "report", "player", "dout", "dlse", "dq", "dk", "dv"})

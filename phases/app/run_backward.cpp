@@ -3,6 +3,8 @@
 // ./flash run … --dout dO.npy --dq dQ.npy --dk dK.npy --dv dV.npy [--dlse dLSE.npy] [--mode atomic]
 #include "phases/app/run_backward.hpp"
 
+#include "phases/interface/validate.hpp"
+
 namespace flash {
 
 static BackwardMode parse_mode(const std::string& text) {
@@ -11,14 +13,14 @@ static BackwardMode parse_mode(const std::string& text) {
   refuse("--mode", "'" + text + "'", "deterministic or atomic", "omit it for deterministic");
 }
 
-void check_backward(const Arguments& args, const Features* can) {
+void check_backward(const Arguments& args, const Phase* phase) {
   if (!args.has("dout")) {
     for (const char* flag : backward_flags)
       if (args.has(flag)) refuse(std::string("--") + flag, "given", "--dout with it", "add --dout dO.npy or omit it");
     return;
   }
-  if (can && !can->backward)
-    refuse("--dout", "given", std::string("none for phase ") + can->phase,
+  if (phase && !phase->backward)
+    refuse("--dout", "given", std::string("none for phase ") + phase->name,
            "choose a phase with gradients: ./flash help");
   for (const char* flag : {"dq", "dk", "dv"}) args.required(flag);
   parse_mode(args.text("mode", "deterministic"));
@@ -53,7 +55,7 @@ Gradients<T> run_backward(const Phase& phase, const Problem<T>& p, const Argumen
                                    p.lse,
                                    args.has("dlse") ? dlse.values<float>() : nullptr,
                                    p.options};
-  validate(problem, phase.features);  // before anything is computed
+  validate(problem, phase);  // before anything is computed
   g.run = forward_training(phase, p, kept, where, options);
   const Run second = backward(phase, problem, where, options, mode);
   g.run.ledger.add(second.ledger);

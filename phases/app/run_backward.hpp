@@ -14,8 +14,8 @@ namespace flash {
 inline constexpr const char* backward_flags[] = {"dout", "dlse", "dq", "dk", "dv", "mode"};
 
 // Refuses a gradient flag without --dout, --dout without all three outputs, and --dout for a phase without gradients
-// (`can`: the phase that was named, or null).
-void check_backward(const Arguments& args, const Features* can);
+// (the one that was named, or null).
+void check_backward(const Arguments& args, const Phase* phase);
 
 template <class T>
 struct Gradients {

@@ -59,8 +59,8 @@ std::uint64_t flops(const Ledger& l) {
 
 void print_step(const Step& s, std::size_t number) {
   const Ledger& l = s.run.ledger;
-  const Features& can = s.phase->features;
-  std::printf("\nPhase %s  (%zu of %zu)\n  %s.\n", can.phase, number, all_phases().size(), can.change);
+  const Features& can = s.phase->forward->features;
+  std::printf("\nPhase %s  (%zu of %zu)\n  %s.\n", s.phase->name, number, all_phases().size(), s.phase->change);
   if (s.type != Type::Float32)
     std::printf("  input       as %s, which holds it exactly; this phase takes no float32\n", name(s.type));
   std::printf("  HBM bytes   predicted %s, counted %s (%s read, %s written)%s\n", grouped(s.predicted).c_str(),
@@ -104,15 +104,19 @@ Problem<T> with_tiles(const Problem<T>& p, const Features& can) {
 
 template <class T>
 std::uint64_t predicted_hbm_bytes(const Phase& phase, const Problem<T>& p) {
-  const HbmBytes bytes = phase.hbm_bytes(p.sizes(), {p.options.block_q, p.options.block_k});
+  const HbmBytes bytes = phase.forward->features.hbm_bytes(p, {p.options.block_q, p.options.block_k});
   return bytes.read + bytes.written;
 }
 
 // Is this the first kernel that can do it?
-bool new_in(const Phase& phase, bool Features::*what) {
+template <class F>
+bool new_in(const Phase& phase, const F& can) {
   for (const Phase* p : all_phases())
-    if (p->features.kernel && p->features.*what) return p == &phase;
+    if (p->kernel() && can(*p)) return p == &phase;
   return false;
+}
+bool meets(const Phase& phase, Demand demand) {
+  return phase.forward->features.meets(demand);
 }
 
 // The same with its mask on: what it saves. False when the prediction or the error bar is missed.
@@ -170,12 +174,12 @@ constexpr const char* columns[] = {"phase", "tiles",    "HBM bytes", "predicted"
 // One row of the table. The time of a simulated kernel says nothing about a kernel's, so it has a column of its own.
 std::vector<std::string> cells_of(const Step& s) {
   const Ledger& l = s.run.ledger;
-  const bool kernel = s.phase->features.kernel;
+  const bool kernel = s.phase->kernel();
   char error[32], milliseconds[32];
   std::snprintf(error, sizeof error, "%.1e", s.error);
   std::snprintf(milliseconds, sizeof milliseconds, "%.1f", s.run.milliseconds);
   return {s.name,
-          s.phase->features.tiles ? std::to_string(s.tiles.Br) + "x" + std::to_string(s.tiles.Bc) : "-",
+          s.phase->forward->features.tiles ? std::to_string(s.tiles.Br) + "x" + std::to_string(s.tiles.Bc) : "-",
           grouped(l.hbm_bytes()),
           s.predicted ? grouped(s.predicted) : "-",
           grouped(l.shared_bytes_peak),
@@ -209,8 +213,8 @@ std::string bytes_chart(const Problem<float>& real) {
   Problem<float> p = real;
   p.options = {.block_q = 128, .block_k = 128};  // on 192 KiB, as a GPU has them
   for (const Phase* phase : all_phases()) {
-    if (phase->features.kernel) break;  // the kernels move what 04 moves with their blocks
-    svg::Line line{.label = phase->features.phase, .points = {}};
+    if (phase->kernel()) break;  // the kernels move what 04 moves with their blocks
+    svg::Line line{.label = phase->name, .points = {}};
     for (std::int64_t N = 64; N <= 8192; N *= 2) {
       p.q.shape = p.k.shape = p.v.shape = {1, 1, N, real.D()};
       line.points.push_back({static_cast<double>(N), static_cast<double>(predicted_hbm_bytes(*phase, p))});
@@ -277,11 +281,11 @@ void write_report(const std::string& path, const std::vector<Step>& steps, const
   }
   html += "</table></div>\n" + bytes_chart(p);
   for (const Step& s : steps) {
-    const bool backward = s.name != s.phase->features.phase;
+    const bool backward = s.name != s.phase->name;
     html += "<h2>" + s.name + "</h2>\n";
-    if (!backward) html += "<p>" + svg::escape(s.phase->features.change) + ".</p>\n";
+    if (!backward) html += "<p>" + svg::escape(s.phase->change) + ".</p>\n";
     if (s.run.counted) html += traffic_picture(s);
-    if (s.run.counted && s.phase->features.tiles && !backward) html += walk_picture(s, p);
+    if (s.run.counted && s.phase->forward->features.tiles && !backward) html += walk_picture(s, p);
   }
   html += "<h2>Where each word looks</h2>\n";
   for (const std::int64_t h : {3, 7, 8}) {
@@ -328,15 +332,15 @@ int tour_command(const std::vector<std::string>& words) {
   std::vector<double> before;
   for (std::size_t i = 0; i < all_phases().size(); ++i) {
     const Phase& phase = *all_phases()[i];
-    const Features& can = phase.features;
+    const Features& can = phase.forward->features;
     const bool shown = !only || only == &phase;
     if (!shown && !(i + 1 < all_phases().size() && only == all_phases()[i + 1])) continue;  // it, and the one before
     o.fill(std::numeric_limits<float>::quiet_NaN());
     Step s;
-    s.phase = &phase, s.name = can.phase, s.tiles = tiles_of(can);
+    s.phase = &phase, s.name = phase.name, s.tiles = tiles_of(can);
     const Problem<float> problem = [&] {
       Problem<float> whole = with_tiles(p, can);
-      if (can.kernel && can.lse) whole.lse = lse.data();
+      if (can.kernel && can.meets(Demand::Lse)) whole.lse = lse.data();
       return whole;
     }();
     std::vector<double> got;
@@ -365,16 +369,18 @@ int tour_command(const std::vector<std::string>& words) {
       for (const std::int64_t row : {11, 27, 34}) print_top_words(who, tokens, row);
       for (const std::int64_t row : {5, 13, 41}) print_top_words(what, tokens, row);
     }
-    if (new_in(phase, &Features::lse)) {
+    if (new_in(phase, [](const Phase& p) { return meets(p, Demand::Lse); })) {
       bool lse_good = true;
       for (std::size_t row = 0; row < lse.size(); ++row)
         lse_good = lse_good && std::abs(lse[row] - want.lse[row]) <= 2e-6 * std::max(1.0, std::abs(want.lse[row]));
       std::printf("  LSE         %s\n", lse_good ? "within 2e-6 of fp64, every row" : "<-- OFF BY MORE THAN 2e-6");
       s.good = s.good && lse_good;
     }
-    if (new_in(phase, &Features::causal)) s.good = print_causal(phase, problem, machine) && s.good;
+    if (new_in(phase, [](const Phase& p) { return meets(p, Demand::Causal); }))
+      s.good = print_causal(phase, problem, machine) && s.good;
     steps.push_back(s);
-    if (new_in(phase, &Features::backward)) steps.push_back(print_backward(phase, problem, machine));
+    if (new_in(phase, [](const Phase& p) { return p.backward != nullptr; }))
+      steps.push_back(print_backward(phase, problem, machine));
   }
 
   const std::string report = folder + "/report.html";

@@ -1,6 +1,6 @@
-// cpu_phase.hpp: the entry points of a CPU phase from its implementation, a function template that returns a ledger.
+// cpu_phase.hpp: the entry point of a CPU phase from its implementation, a function template that returns a ledger.
 // The kernel phases' counterpart is kernel_phase.cuh.
-// Use: static const Added added(phase, Where::Sim, cpu_entries<features>([](const auto& p) { return attention(p); }));
+// Use: static const Added added(forward_pass, Where::Sim, cpu_entry<features>([](auto& p) { return attention(p); }));
 #pragma once
 #include <chrono>
 
@@ -25,22 +25,28 @@ Ledger recorded(Recording& recording, Problem<T> p, Attention attention) {
   return recording.ledger;
 }
 
+// Attention is a function object without state: attention(problem) -> Ledger.
 template <const Features& kCan, class Attention>
-Entries cpu_entries(Attention) {
-  Entries entries;
-  const auto add = []<class T>(ForwardEntry<T>& entry) {
-    if constexpr (kCan.types.contains(type_of<T>))
-      entry = [](const Problem<T>& p, const Kept&, const MachineOptions& options) {
-        const auto begin = std::chrono::steady_clock::now();
-        Run run;
-        run.ledger = options.recording ? recorded(*options.recording, p, Attention()) : Attention()(p);
-        run.counted = true;
-        run.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-        return run;
-      };
+Run run_on_cpu(const AnyProblem& any, const MachineOptions& options) {
+  Run run;
+  const auto attend = [&]<class T>() {
+    if constexpr (kCan.types.contains(type_of<T>)) {
+      const Problem<T> p = problem_as<T>(any);
+      const auto begin = std::chrono::steady_clock::now();
+      run.ledger = options.recording ? recorded(*options.recording, p, Attention()) : Attention()(p);
+      run.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+    }
   };
-  std::apply([&](auto&... each) { (add(each), ...); }, entries.forward);
-  return entries;
+  any.type == Type::Float32   ? attend.template operator()<float>()
+  : any.type == Type::Float16 ? attend.template operator()<half>()
+                              : attend.template operator()<bfloat16>();
+  run.counted = true;
+  return run;
+}
+
+template <const Features& kCan, class Attention>
+Entry cpu_entry(Attention) {
+  return run_on_cpu<kCan, Attention>;
 }
 
 }  // namespace flash

@@ -1,11 +1,11 @@
-// features.hpp: what a phase says of itself, known when it is compiled: name, change, types, sizes, masks, machines.
-// The compiler instantiates what is listed here, validate() and require() refuse the rest by name.
-// Use: inline constexpr Features features{.phase = "07-causal", .change = "…", .kernel = true, .causal = true};
+// features.hpp: what a phase can do in one direction, known when it is compiled: demands, types, sizes, bytes.
+// The compiler instantiates what is listed here; validate() and require() refuse the rest by name.
+// Use: inline constexpr Features features{.kernel = true, .meets = {Demand::Causal}, .blocks = {{64, 32}}, …};
 #pragma once
 #include <cstdint>
 #include <initializer_list>
 
-#include "sim/number.hpp"
+#include "phases/interface/problem.hpp"
 
 namespace flash {
 
@@ -31,18 +31,20 @@ class Few {
   int count_ = 0;
 };
 
-enum class Type { Float32, Float16, BFloat16 };
-template <class T>
-inline constexpr Type type_of = Type::Float32;
-template <>
-inline constexpr Type type_of<half> = Type::Float16;
-template <>
-inline constexpr Type type_of<bfloat16> = Type::BFloat16;
+// What a problem may ask of a phase; demands.hpp says when it is asked.
+enum class Demand : std::uint8_t { Causal, Window, Lse, Kept, WideOutput, FewerHeads, OtherDv, AnyStride, Atomic };
 
-inline const char* name(Type type) {
-  static constexpr const char* names[] = {"float32", "float16", "bfloat16"};
-  return names[static_cast<int>(type)];
-}
+// A set of demands.
+class Demands {
+ public:
+  constexpr Demands(std::initializer_list<Demand> list) {
+    for (const Demand demand : list) bits_ |= 1u << static_cast<unsigned>(demand);
+  }
+  constexpr bool operator()(Demand demand) const { return bits_ >> static_cast<unsigned>(demand) & 1; }
+
+ private:
+  std::uint32_t bits_ = 0;
+};
 
 // Rows of a Q tile, rows of a K/V tile.
 struct Blocks {
@@ -60,18 +62,32 @@ struct Capability {
   bool exactly = false;
 };
 
+// HBM traffic, without any cache.
+struct HbmBytes {
+  std::uint64_t read = 0, written = 0;
+  bool operator==(const HbmBytes&) const = default;
+};
+
+// Device memory that a pass needs beside its arrays, a piece for each purpose. `zeroed`: it is 0 before the first
+// launch, and each launch leaves it so.
+struct Piece {
+  const char* name;    // in the ledger
+  std::int64_t count;  // numbers of 4 bytes
+  bool zeroed = false;
+};
+using Workspace = Few<Piece>;
+inline Workspace no_workspace(const AnyProblem&) {
+  return {};
+}
+
 struct Features {
-  const char* phase;    // "07-causal"
-  const char* change;   // what is new since the phase before, one sentence
-  bool kernel = false;  // CUDA C++, for the simulator and the GPU; else C++ for the CPU with the two-level memory
-  bool causal = false, lse = false, backward = false;
+  bool kernel = false;     // CUDA C++, for the simulator and the GPU; else C++ for the CPU with the two-level memory
+  Demands meets = {};      // what a problem may ask of it
   bool tiles = true;       // does it go by tiles that the caller can choose (--block-q, --block-k)?
   bool same_bits = false;  // as the phase before, wherever both can run
   // The products are made by mma. It rounds towards zero, once per 16 columns (LSE's bar is wider by that), and it
   // multiplies by P = 0 the values that a row does not see but another row of its tile does: NaN there spreads.
   bool tensor_cores = false;
-  // Whole tiles are copied by TMA, which wants bases, strides and rows in multiples of 16 bytes, and at most 2^30 rows.
-  bool tensor_maps = false;
   Few<Type> types = {Type::Float32, Type::Float16, Type::BFloat16};
   // Of a kernel: the head dimensions and blocks that are instantiated. D is padded to the next of these; of the blocks
   // the first that fits is taken, unless the caller asks for one.
@@ -79,6 +95,9 @@ struct Features {
   Few<Blocks> blocks = {};
   bool (*has)(int D, Blocks blocks) = all_blocks;  // is this one of them instantiated for this D?
   Capability capability = {7, 5};
+  // What it moves, from the sizes alone; `blocks` are those that a kernel runs with. Null: no formula.
+  HbmBytes (*hbm_bytes)(const AnyProblem& p, Blocks blocks) = nullptr;
+  Workspace (*workspace)(const AnyProblem& p) = no_workspace;
 
   constexpr int largest_D() const { return head_dims[head_dims.size() - 1]; }
   constexpr int padded(std::int64_t D) const {
@@ -86,6 +105,8 @@ struct Features {
       if (D <= d) return d;
     return largest_D();
   }
+  // Does it copy by TMA, with what that wants of strides?
+  constexpr bool tensor_maps() const { return !meets(Demand::AnyStride); }
 };
 
 }  // namespace flash

@@ -1,94 +1,95 @@
-// phase.hpp: a phase as programs and tests see it: its declaration, a formula of its bytes, and its entry points.
+// phase.hpp: a phase as programs and tests see it: its name, and a pass for each direction that it has.
 // They know a phase by this object alone, never by its number: adding one touches its folder, its test and one line of
 // CMakeLists.txt. Use: for (const Phase* phase : all_phases()) forward(*phase, problem, Where::Checked);
 #pragma once
 #include <array>
-#include <cstdint>
-#include <functional>
 #include <string>
-#include <tuple>
 #include <vector>
 
-#include "phases/interface/gradients.hpp"
-#include "phases/interface/problem.hpp"
+#include "phases/interface/features.hpp"
 #include "phases/interface/where.hpp"
 
 namespace flash {
 
-// Of one type on one machine. A forward pass for training also fills what is kept; others ignore it.
-template <class T>
-using ForwardEntry = Run (*)(const Problem<T>&, const Kept&, const MachineOptions&);
-// The same on a stream (a cudaStream_t) of the current GPU: the problem's pointers are device memory, nothing is waited
-// for, nothing allocated. If it needs a workspace, it asks for so many bytes of device memory that is 0 before the
-// first launch, and leaves it so. Without `workspace` it only throws what it would throw for these sizes. Returns the
-// bytes.
-template <class T>
-using StreamEntry = std::size_t (*)(const Problem<T>&, const std::function<void*(std::size_t bytes)>& workspace,
-                                    void* stream);
-template <class T>
-using BackwardEntry = Run (*)(const GradientProblem<T>&, BackwardMode, const MachineOptions&);
+struct Phase;
 
-// Of all types on one machine; null where the phase does not have the type, or this program does not hold the machine.
-struct Entries {
-  std::tuple<ForwardEntry<float>, ForwardEntry<half>, ForwardEntry<bfloat16>> forward{};
-  std::tuple<StreamEntry<float>, StreamEntry<half>, StreamEntry<bfloat16>> on_stream{};  // on the GPU alone
-  std::tuple<BackwardEntry<float>, BackwardEntry<half>, BackwardEntry<bfloat16>> backward{};
+// On one machine, with the problem's arrays in the host's memory.
+using Entry = Run (*)(const AnyProblem& p, const MachineOptions& options);
+// On a stream of the current GPU: the arrays are device memory, nothing is waited for, nothing allocated. `workspace`:
+// a pointer for each piece that the features ask for. Without a stream it only throws what it would throw.
+struct Stream {
+  void* stream;  // a cudaStream_t
+  std::array<void*, 8> workspace;
 };
+using StreamEntry = void (*)(const AnyProblem& p, const Stream* stream);
 
-// HBM traffic, without any cache.
-struct HbmBytes {
-  std::uint64_t read = 0, written = 0;
-  bool operator==(const HbmBytes&) const = default;
+// One direction of a phase. Its entries are added by the files that compile it for a machine, when the program starts.
+struct Pass {
+  const Features& features;
+  const Phase* before = nullptr;   // its proof compares it with this phase's pass
+  std::array<Entry, 3> entries{};  // by machine; null where this program does not hold it
+  StreamEntry on_stream = nullptr;
 };
 
 struct Phase {
-  Features features;
-  // What the forward pass moves, from the sizes alone; `blocks` are those that a kernel runs with.
-  HbmBytes (*hbm_bytes)(const Sizes& sizes, Blocks blocks);
-  std::array<Entries, 3> entries{};  // by machine
+  const char* name;    // "07-causal"
+  const char* change;  // what is new since the phase before, one sentence
+  Pass* forward;       // its own, or another phase's
+  Pass* backward = nullptr;
+
+  bool kernel() const { return forward->features.kernel; }
+  const Pass* pass(Direction direction) const { return direction == Direction::Forward ? forward : backward; }
 };
 
-// A file that compiles a phase for a machine adds its entry points when the program starts:
-//   static const Added added(phase, Where::Sim, entries);
+// Adds entry points when the program starts: static const Added added(forward_pass, Where::Sim, entry);
 struct Added {
-  Added(Phase& phase, Where where, const Entries& entries) { phase.entries[static_cast<std::size_t>(where)] = entries; }
+  Added(Pass& pass, Where where, Entry entry, StreamEntry on_stream = nullptr) {
+    pass.entries[static_cast<std::size_t>(where)] = entry;
+    if (on_stream) pass.on_stream = on_stream;
+  }
 };
 
-// The entry point, or a refusal by name.
-template <class Pointer, class Pointers>
-Pointer entry_of(const Phase& phase, Where where, Pointers Entries::*which) {
-  require(phase.features, where);
-  const Pointer entry = std::get<Pointer>(phase.entries[static_cast<std::size_t>(where)].*which);
-  if (!entry) refuse("machine", name(where), "one that this program was linked with", "link the phase's kernel for it");
-  return entry;
+// The pass, or a refusal by name.
+inline const Pass& pass_of(const Phase& phase, Direction direction) {
+  const Pass* pass = phase.pass(direction);
+  if (!pass)
+    refuse("backward", "wanted", std::string("none from phase ") + phase.name,
+           "choose a phase that has it: ./flash help");
+  return *pass;
 }
 
-// O = softmax(Q Kᵀ · scale) V on the machine that `where` names. Throws Error with one line for what it refuses.
+// O = softmax(Q Kᵀ · scale) V, or its gradients, on the machine that `where` names. Throws Error with one line for what
+// it refuses.
+Run enter(const Phase& phase, const AnyProblem& p, Where where = Where::Sim, const MachineOptions& options = {});
+
 template <class T>
 Run forward(const Phase& phase, const Problem<T>& p, Where where = Where::Sim, const MachineOptions& options = {}) {
-  validate(p, phase.features);
-  return entry_of<ForwardEntry<T>>(phase, where, &Entries::forward)(p, {}, options);
+  return enter(phase, p, where, options);
 }
-
 // The same, and what `kept` has room for: m and l (8 bytes per row), so that the backward pass has the very P of this
 // forward pass; O_lo (2·N·D bytes), so that its δ is precise. For fp32 leave o_lo out.
 template <class T>
-Run forward_training(const Phase& phase, const Problem<T>& p, const Kept& kept, Where where = Where::Sim,
+Run forward_training(const Phase& phase, Problem<T> p, const Kept& kept, Where where = Where::Sim,
                      const MachineOptions& options = {}) {
-  validate(p, phase.features);
-  validate(kept, p.q);
-  check_backward(phase.features);
-  return entry_of<ForwardEntry<T>>(phase, where, &Entries::forward)(p, kept, options);
+  p.kept = kept;
+  return enter(phase, p, where, options);
 }
-
 // dQ, dK and dV.
 template <class T>
-Run backward(const Phase& phase, const GradientProblem<T>& p, Where where = Where::Sim,
-             const MachineOptions& options = {}, BackwardMode mode = BackwardMode::Deterministic) {
-  check_backward(phase.features);
-  validate(p, phase.features);
-  return entry_of<BackwardEntry<T>>(phase, where, &Entries::backward)(p, mode, options);
+Run backward(const Phase& phase, GradientProblem<T> p, Where where = Where::Sim, const MachineOptions& options = {},
+             BackwardMode mode = BackwardMode::Deterministic) {
+  p.options.mode = mode;
+  return enter(phase, p, where, options);
 }
+
+// What a phase's header calls `forward`: forward(problem, Where::Checked).
+struct ForwardOf {
+  const Phase& phase;
+  template <class T>
+  Run operator()(const Problem<T>& p, Where where = Where::Sim, const MachineOptions& options = {}) const {
+    return flash::forward(phase, p, where, options);
+  }
+};
 
 // The list of CMakeLists.txt, in its order.
 const std::vector<const Phase*>& all_phases();

@@ -1,21 +1,35 @@
-// problem.hpp: what every phase takes, one attention problem: O = softmax(Q Kᵀ · scale) V, and its options.
-// Plain pointers, sizes and 64-bit strides: no Eigen, no xtensor, so that CPU phases and kernels share it.
+// problem.hpp: what every phase takes, one attention problem: O = softmax(Q Kᵀ · scale) V or its gradients; options.
+// Types alone: no refusal (validate.cpp), no Eigen, no xtensor, so that CPU phases and kernels share it.
 // Conventions are those of docs/conventions.md: tensors [B, H, S, D], y = query row i, x = key column j.
 #pragma once
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <type_traits>
 
-#include "phases/interface/features.hpp"
 #include "phases/interface/mask.hpp"
-#include "sim/error.hpp"
 #include "sim/number.hpp"
 
 namespace flash {
+
+enum class Type : std::uint8_t { Float32, Float16, BFloat16, Int16 };
+template <class T>
+inline constexpr Type type_of = Type::Float32;
+template <>
+inline constexpr Type type_of<half> = Type::Float16;
+template <>
+inline constexpr Type type_of<bfloat16> = Type::BFloat16;
+template <>
+inline constexpr Type type_of<std::int16_t> = Type::Int16;
+
+inline const char* name(Type type) {
+  static constexpr const char* names[] = {"float32", "float16", "bfloat16", "int16"};
+  return names[static_cast<int>(type)];
+}
+constexpr std::int64_t bytes_of(Type type) {
+  return type == Type::Float32 ? 4 : 2;
+}
 
 // A strided [B, H, S, D] tensor that somebody else owns. Strides count elements; the last one must be 1.
 template <class T>
@@ -37,22 +51,33 @@ struct View {
     for (int i = 0; i < 4; ++i) last += (shape[i] - 1) * stride[i];
     return elements() == 0 ? 0 : last + 1;
   }
-  template <class U>
-  requires(!std::is_same_v<U, T> && (std::is_same_v<U, const T> || std::is_same_v<U, const void>)) operator View<U>()
-      const {
-    return {data, shape, stride};
-  }
+  bool given() const { return shape[3] > 0 || data; }  // what may be left out is left as it was made
+  operator View<const T>() const requires(!std::is_const_v<T> && !std::is_void_v<T>) { return {data, shape, stride}; }
 };
 
 // Row-major strides for a shape.
 inline std::array<std::int64_t, 4> dense_strides(const std::array<std::int64_t, 4>& shape) {
   return {shape[1] * shape[2] * shape[3], shape[2] * shape[3], shape[3], 1};
 }
-
 template <class T>
 View<T> dense_view(T* data, const std::array<std::int64_t, 4>& shape) {
   return {data, shape, dense_strides(shape)};
 }
+
+// A view of whatever type; AnyProblem knows which, and which arrays are only read.
+using AnyView = View<void>;
+template <class T>
+AnyView any_of(const View<T>& view) {
+  return {const_cast<std::remove_const_t<T>*>(view.data), view.shape, view.stride};
+}
+template <class T>
+View<T> view_as(const AnyView& view) {
+  return {static_cast<T*>(view.data), view.shape, view.stride};
+}
+
+// How dQ is summed over the keys. Deterministic: each row by its own block, same input, same bits. Atomic: in the pass
+// that makes dK and dV, by atomic additions in whatever order they come; 5 matrix products in place of 7.
+enum class BackwardMode : std::uint8_t { Deterministic, Atomic };
 
 struct Options {
   std::optional<float> scale = {};  // default 1/sqrt(D); any finite number
@@ -61,24 +86,95 @@ struct Options {
   std::int64_t block_k = 0;              // rows of a K/V tile (Bc); 0: the phase chooses
   std::int64_t sram_bytes = 192 * 1024;  // on-chip memory of the two-level model (an A100's L1)
   int threads = 1;                       // CPU phases that run in parallel; 0: all cores
+  BackwardMode mode = BackwardMode::Deterministic;
 };
 
-// A problem without its data: what formulas need.
-struct Sizes {
-  std::int64_t B, H, Sq, Sk, D;
-  std::int64_t element_bytes;
-  bool lse;  // is it wanted?
+// Hk: heads of K and V; Dv: columns of V and O.
+struct Shape {
+  std::int64_t B, H, Hk, Sq, Sk, D, Dv;
+};
+
+// What the training forward pass keeps for the backward pass, beside O and LSE: with it the backward pass works with
+// the P and the δ that the forward pass had. What is null is not kept; docs/backward.md says what that costs.
+struct Kept {
+  View<std::int16_t> o_lo;  // [B, H, Sq, D], what rounding took from O; fp16 and bf16 only
+  float* m = nullptr;       // [B, H, Sq] dense, the row's largest logit, in base 2: max_j S_ij · log2 e
+  float* l = nullptr;       // [B, H, Sq] dense, Σ_j exp2(S_ij · log2 e - m_i); m and l go together
+};
+
+enum class Direction : std::uint8_t { Forward, Backward };
+
+template <class T>
+struct Problem;
+template <class T>
+struct GradientProblem;
+
+// A problem of any type and either direction, as passes take it. Arrays that it does not have, by its direction or
+// because nobody wants them, are not given(). Formulas look at shapes and options alone: `data` may be null for them.
+struct AnyProblem {
+  Direction direction = Direction::Forward;
+  Type type = Type::Float32;  // of Q, K, V, dO, dQ, dK, dV
+  Type out = Type::Float32;   // of O: `type`, or fp32
+  AnyView q, k, v;            // [B, H, Sq, D], [B, Hk, Sk, D], [B, Hk, Sk, Dv]
+  AnyView o, o_lo;            // [B, H, Sq, Dv]
+  AnyView lse, m, l;          // [B, H, Sq, 1], dense
+  AnyView dout, dlse;         // as O, as LSE
+  AnyView dq, dk, dv;         // as Q, K, V
   Options options;
 
-  KeyRange<std::int64_t> visible(std::int64_t i) const { return options.mask.visible(i, Sq, Sk); }
+  AnyProblem() = default;
+  template <class T>
+  AnyProblem(const Problem<T>& p);
+  template <class T>
+  AnyProblem(const GradientProblem<T>& p);
+  // Without data, dense: what a formula is asked about.
+  AnyProblem(const Shape& shape, Type type, const Options& options, bool with_lse = false);
+
+  Shape shape() const { return {q.B(), q.H(), k.H(), q.S(), k.S(), q.D(), v.D()}; }
+  std::int64_t B() const { return q.B(); }
+  std::int64_t H() const { return q.H(); }
+  std::int64_t Sq() const { return q.S(); }
+  std::int64_t Sk() const { return k.S(); }
+  std::int64_t D() const { return q.D(); }
+  std::int64_t row_bytes() const { return D() * bytes_of(type); }  // of Q, K, V
+  float scale() const {
+    return options.scale ? *options.scale : static_cast<float>(1.0 / std::sqrt(static_cast<double>(D())));
+  }
+  KeyRange<std::int64_t> visible(std::int64_t i) const { return options.mask.visible(i, Sq(), Sk()); }
+  bool backward() const { return direction == Direction::Backward; }
 };
 
+// A forward problem as a caller fills it and CPU phases read it.
 template <class T>
 struct Problem {
   View<const T> q;       // [B, H, S_q, D]
   View<const T> k, v;    // [B, H, S_k, D]
   View<T> o;             // [B, H, S_q, D]
   float* lse = nullptr;  // [B, H, S_q] dense, natural log; nullptr: not wanted
+  Options options = {};
+  Kept kept = {};  // for a forward pass for training
+
+  std::int64_t B() const { return q.B(); }
+  std::int64_t H() const { return q.H(); }
+  std::int64_t Sq() const { return q.S(); }
+  std::int64_t Sk() const { return k.S(); }
+  std::int64_t D() const { return q.D(); }
+  float scale() const { return AnyProblem(*this).scale(); }
+  KeyRange<std::int64_t> visible(std::int64_t i) const { return options.mask.visible(i, Sq(), Sk()); }
+};
+
+// A backward problem: the forward's inputs and results, dO, and room for the gradients.
+template <class T>
+struct GradientProblem {
+  View<const T> q;              // [B, H, Sq, D]
+  View<const T> k, v;           // [B, H, Sk, D]
+  View<const T> o;              // [B, H, Sq, D], as the forward pass wrote it
+  Kept kept;                    // as the forward pass filled it; only read
+  View<const T> dout;           // [B, H, Sq, D], dO: the gradient of the loss with respect to O
+  View<T> dq;                   // [B, H, Sq, D]
+  View<T> dk, dv;               // [B, H, Sk, D]
+  const float* lse = nullptr;   // [B, H, Sq] dense, natural log; not read where m and l were kept
+  const float* dlse = nullptr;  // [B, H, Sq] dense, the gradient with respect to LSE; nullptr: zero
   Options options;
 
   std::int64_t B() const { return q.B(); }
@@ -86,146 +182,70 @@ struct Problem {
   std::int64_t Sq() const { return q.S(); }
   std::int64_t Sk() const { return k.S(); }
   std::int64_t D() const { return q.D(); }
-  float scale() const {
-    return options.scale ? *options.scale : static_cast<float>(1.0 / std::sqrt(static_cast<double>(D())));
-  }
+  float scale() const { return AnyProblem(*this).scale(); }
   KeyRange<std::int64_t> visible(std::int64_t i) const { return options.mask.visible(i, Sq(), Sk()); }
-  Sizes sizes() const { return {B(), H(), Sq(), Sk(), D(), sizeof(T), lse != nullptr, options}; }
 };
 
-inline constexpr std::int64_t max_head_dim = 256;
-inline constexpr std::int64_t max_block = 1 << 20;  // rows of a tile; keeps the product of two tile sizes far from 2^63
-
-inline std::string shape_text(const std::array<std::int64_t, 4>& s) {
-  std::string text = "[";
-  for (int i = 0; i < 4; ++i) text += (i ? ", " : "") + std::to_string(s[i]);
-  return text + "]";
-}
-
-inline constexpr const char* axis_names[] = {"batch size B", "number of heads H", "sequence length S",
-                                             "head dimension D"};
-
-// A tensor of whatever type, for what looks at sizes and strides alone: compiled once, not for each type.
-using AnyView = View<const void>;
-
-// Checks one tensor: sizes, last stride, extent, pointer.
-inline void check_view(const char* name, const AnyView& view) {
-  std::int64_t elements = 1;
-  for (int i = 0; i < 4; ++i) {
-    if (view.shape[i] < 0)
-      refuse(std::string(name) + "." + axis_names[i], view.shape[i], "0 or more", "correct the shape");
-    if (__builtin_mul_overflow(elements, std::max<std::int64_t>(view.shape[i], 1), &elements))
-      refuse(std::string(name) + "'s number of elements " + shape_text(view.shape), "over 2^63", "less than 2^63",
-             "split the batch");
-  }
-  if (view.shape[3] > 1 && view.stride[3] != 1)
-    refuse(std::string(name) + "'s last stride", view.stride[3], "1 (D contiguous)", "pass a contiguous copy");
-  std::int64_t reach = 0;
-  for (int i = 0; i < 4; ++i) {
-    std::int64_t step = 0;
-    if (view.stride[i] < 0 && view.shape[i] > 1)
-      refuse(std::string(name) + "'s stride of " + axis_names[i], view.stride[i], "0 or more", "pass a copy");
-    if (__builtin_mul_overflow(std::max<std::int64_t>(view.shape[i] - 1, 0), view.stride[i], &step) ||
-        __builtin_add_overflow(reach, step, &reach) || reach > INT64_MAX / 8)
-      refuse(std::string(name) + "'s extent in memory", "over 2^63 bytes", "less than 2^63 bytes",
-             "correct shape and strides");
-  }
-  if (!view.data && view.elements() > 0) refuse(std::string(name) + "'s data", "null", "a pointer", "allocate it");
-}
-
-// Checks that a tensor's axis i is as long as another's.
-inline void check_size(const char* name, const AnyView& view, int i, const char* other, std::int64_t want) {
-  if (view.shape[i] != want)
-    refuse(std::string(name) + "'s " + axis_names[i], view.shape[i], std::to_string(want) + " as in " + other,
-           "make the shapes agree");
-}
-
-// Checks that a tensor that is written does not overlap itself: two rows on one address would overwrite each other.
-// From the smallest stride up, each must step over all that the smaller ones reach.
-inline void check_written(const char* name, const AnyView& view) {
-  if (view.elements() == 0) return;
-  std::array<int, 4> axes = {3, 2, 1, 0};
-  std::stable_sort(axes.begin(), axes.end(), [&](int a, int b) { return view.stride[a] < view.stride[b]; });
-  std::int64_t reach = 0;  // largest offset so far
-  for (const int i : axes) {
-    if (view.shape[i] == 1) continue;
-    if (view.stride[i] <= reach)
-      refuse(std::string(name) + "'s stride of " + axis_names[i], view.stride[i],
-             "at least " + std::to_string(reach + 1), "give each row its own memory");
-    reach += (view.shape[i] - 1) * view.stride[i];
-  }
-}
-
-// What keeps TMA from copying these tensors: the first thing that is not as it wants it, or nothing.
-struct TmaObstacle {
-  std::string what, expected;
-  std::int64_t value;
-};
-inline std::optional<TmaObstacle> tma_obstacle(const AnyView& q, const AnyView& k, const AnyView& v, const AnyView& o,
-                                               Type type) {
-  const std::int64_t element = type == Type::Float32 ? 4 : 2, most_rows = std::int64_t{1} << 30;
-  for (const auto& [name, view] : {std::pair<std::string, const AnyView*>{"Q", &q}, {"K", &k}, {"V", &v}, {"O", &o}}) {
-    if (view->elements() == 0) continue;
-    if (view->S() > most_rows) return TmaObstacle{name + "'s " + axis_names[2], "at most 2^30", view->S()};
-    const auto odd = [&](const std::string& what, std::int64_t bytes) {
-      return TmaObstacle{name + what, "a multiple of 16", bytes};
-    };
-    if (view->D() * element % 16) return odd("'s bytes in a row", view->D() * element);
-    for (int i = 0; i < 3; ++i)
-      if (view->shape[i] > 1 && view->stride[i] * element % 16)
-        return odd(std::string("'s stride of ") + axis_names[i] + " in bytes", view->stride[i] * element);
-    const auto address = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(view->data));
-    if (address % 16) return odd("'s address", address);
-  }
-  return {};
-}
-
-// Checks sizes, strides, scale and features; throws Error with one line. Reads no element, writes nothing.
-inline void validate(const AnyView& q, const AnyView& k, const AnyView& v, const AnyView& o, Type type, bool lse,
-                     const Options& options, const Features& can) {
-  check_view("Q", q);
-  check_view("K", k);
-  check_view("V", v);
-  check_view("O", o);
-  if (!can.types.contains(type)) {
-    std::string types;
-    for (const Type t : can.types) types += (types.empty() ? "" : " or ") + std::string(name(t));
-    refuse("type", name(type), types + " in phase " + can.phase, "convert, or choose another phase: ./flash help");
-  }
-  const std::int64_t largest = std::min<std::int64_t>(max_head_dim, can.largest_D());
-  if (q.D() < 1 || q.D() > largest)
-    refuse("Q's head dimension D", q.D(), "1 to " + std::to_string(largest), "split the head");
-  for (int i : {0, 1, 3}) {
-    check_size("K", k, i, "Q", q.shape[i]);
-    check_size("V", v, i, "Q", q.shape[i]);
-  }
-  check_size("V", v, 2, "K", k.shape[2]);
-  for (int i : {0, 1, 2, 3}) check_size("O", o, i, "Q", q.shape[i]);
-  check_written("O", o);
-  if (options.scale && !std::isfinite(*options.scale))
-    refuse("scale", *options.scale, "a finite number", "omit it for 1/sqrt(D)");
-  if (options.block_q < 0 || options.block_q > max_block)
-    refuse("block_q", options.block_q, "0 (automatic) to " + std::to_string(max_block), "omit --block-q");
-  if (options.block_k < 0 || options.block_k > max_block)
-    refuse("block_k", options.block_k, "0 (automatic) to " + std::to_string(max_block), "omit --block-k");
-  if (options.sram_bytes < 1) refuse("sram", options.sram_bytes, "at least 1 byte", "pass --sram 196608");
-  if (options.threads < 0) refuse("threads", options.threads, "0 (all cores) or more", "omit --threads");
-  if (can.tensor_maps)
-    if (const auto obstacle = tma_obstacle(q, k, v, o, type))
-      refuse(obstacle->what, obstacle->value, obstacle->expected + " for TMA in phase " + can.phase,
-             "choose a phase that copies without it: ./flash help");
-  if (options.mask.is_causal() && !can.causal)
-    refuse("causal", name(options.mask), std::string("none in phase ") + can.phase,
-           "choose a phase that has it: ./flash help");
-  if (options.mask.is_window())
-    refuse("window", options.mask.left, std::string("none in phase ") + can.phase, "omit it");
-  if (lse && !can.lse)
-    refuse("lse", "wanted", std::string("no LSE from phase ") + can.phase, "choose a phase that has it: ./flash help");
+// One number for each row of Q, or nothing.
+inline AnyView row_view(const float* data, const AnyView& q) {
+  if (!data) return {};
+  return any_of(dense_view(data, {q.B(), q.H(), q.S(), 1}));
 }
 
 template <class T>
-void validate(const Problem<T>& p, const Features& can) {
-  validate(p.q, p.k, p.v, p.o, type_of<T>, p.lse != nullptr, p.options, can);
+AnyProblem::AnyProblem(const Problem<T>& p)
+    : type(type_of<T>),
+      out(type_of<T>),
+      q(any_of(p.q)),
+      k(any_of(p.k)),
+      v(any_of(p.v)),
+      o(any_of(p.o)),
+      o_lo(any_of(p.kept.o_lo)),
+      lse(row_view(p.lse, q)),
+      m(row_view(p.kept.m, q)),
+      l(row_view(p.kept.l, q)),
+      options(p.options) {}
+
+template <class T>
+AnyProblem::AnyProblem(const GradientProblem<T>& p)
+    : direction(Direction::Backward),
+      type(type_of<T>),
+      out(type_of<T>),
+      q(any_of(p.q)),
+      k(any_of(p.k)),
+      v(any_of(p.v)),
+      o(any_of(p.o)),
+      o_lo(any_of(p.kept.o_lo)),
+      lse(row_view(p.lse, q)),
+      m(row_view(p.kept.m, q)),
+      l(row_view(p.kept.l, q)),
+      dout(any_of(p.dout)),
+      dlse(row_view(p.dlse, q)),
+      dq(any_of(p.dq)),
+      dk(any_of(p.dk)),
+      dv(any_of(p.dv)),
+      options(p.options) {}
+
+inline AnyProblem::AnyProblem(const Shape& s, Type type, const Options& options, bool with_lse)
+    : type(type), out(type), options(options) {
+  const auto dense = [](std::int64_t B, std::int64_t H, std::int64_t S, std::int64_t D) {
+    return AnyView{nullptr, {B, H, S, D}, dense_strides({B, H, S, D})};
+  };
+  q = dense(s.B, s.H, s.Sq, s.D), k = dense(s.B, s.Hk, s.Sk, s.D), v = dense(s.B, s.Hk, s.Sk, s.Dv);
+  o = dense(s.B, s.H, s.Sq, s.Dv);
+  if (with_lse) lse = dense(s.B, s.H, s.Sq, 1);
+}
+
+// The typed form of a forward problem whose type is T.
+template <class T>
+Problem<T> problem_as(const AnyProblem& p) {
+  return {view_as<const T>(p.q),
+          view_as<const T>(p.k),
+          view_as<const T>(p.v),
+          view_as<T>(p.o),
+          static_cast<float*>(p.lse.data),
+          p.options,
+          {view_as<std::int16_t>(p.o_lo), static_cast<float*>(p.m.data), static_cast<float*>(p.l.data)}};
 }
 
 }  // namespace flash

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "phases/interface/limits.hpp"
 #include "phases/interface/npy.hpp"
 #include "phases/interface/problem.hpp"
 #include "phases/interface/random.hpp"

@@ -1,6 +1,6 @@
 // where.cpp: see where.hpp. The only file that asks whether there is a GPU.
 // What was built is said by definitions that come with the kernels' libraries (cmake/kernels.cmake).
-// Use: require(phase.features, Where::Gpu);
+// Use: require(phase.name, pass.features, Where::Gpu);
 #include "phases/interface/where.hpp"
 
 #ifdef FLASH_HAVE_CUDA
@@ -60,10 +60,10 @@ bool available(const Features& can, Where where) {
   return available(where) && (where != Where::Gpu || runs_on(can, device_capability()));
 }
 
-void require(const Features& can, Where where) {
+void require(const char* phase, const Features& can, Where where) {
   if (available(can, where)) return;
   if (!can.kernel)
-    refuse("machine", name(where), std::string("sim for phase ") + can.phase + ", which is a CPU phase",
+    refuse("machine", name(where), std::string("sim for phase ") + phase + ", which is a CPU phase",
            "choose a kernel phase: ./flash help");
   if (where == Where::Checked)
     refuse("machine", "checked", "sim in a build with AddressSanitizer", "use a build without it");
@@ -71,7 +71,7 @@ void require(const Features& can, Where where) {
     refuse("machine", "gpu", "sim or checked here", "this build has no CUDA: configure with -DFLASH_CUDA=ON");
   if (!available(where)) refuse("machine", "gpu", "sim or checked here", "no CUDA device was found");
   refuse("this GPU's compute capability", text(device_capability()),
-         text(can.capability) + (can.capability.exactly ? "" : " or higher") + " for phase " + can.phase,
+         text(can.capability) + (can.capability.exactly ? "" : " or higher") + " for phase " + phase,
          "choose another phase, or the simulator");
 }
 

@@ -50,7 +50,7 @@ bool was_built(Where where);
 // the machine alone.
 bool available(const Features& can, Where where);
 bool available(Where where);
-// Refuses what is not available, by name.
-void require(const Features& can, Where where);
+// Refuses what is not available, by the phase's name.
+void require(const char* phase, const Features& can, Where where);
 
 }  // namespace flash

@@ -1,12 +1,14 @@
 // automatic.cpp: see automatic.hpp.
 // What it goes by is measured.inc, from docs/results.
-// Use: choose_phase(p.sizes(), Type::Float16, false, Where::Gpu).phase
+// Use: choose_phase(problem, Where::Gpu).phase
 #include "phases/library/automatic.hpp"
 
 #include <algorithm>
 #include <cstdio>
 #include <functional>
 #include <tuple>
+
+#include "phases/interface/demands.hpp"
 
 namespace flash {
 namespace {
@@ -19,17 +21,17 @@ double ratio(double a, double b) {
 }
 
 // Of each phase the figure nearest to the problem, or null. One pass: this is done at each call of libflashphases.
-std::vector<const Measured*> nearest(const std::vector<const Phase*>& phases, const Sizes& s, Type type,
+std::vector<const Measured*> nearest(const std::vector<const Phase*>& phases, const AnyProblem& p,
                                      const std::vector<Measured>& figures) {
-  const double D = static_cast<double>(std::max<std::int64_t>(s.D, 1));
-  const double N2 = std::max(static_cast<double>(s.Sq) * static_cast<double>(s.Sk), 1.0);
-  const bool causal = s.options.mask != Mask::none();
+  const double D = static_cast<double>(std::max<std::int64_t>(p.D(), 1));
+  const double N2 = std::max(static_cast<double>(p.Sq()) * static_cast<double>(p.Sk()), 1.0);
+  const bool causal = p.options.mask.is_causal();
   const auto is_half = [](Type t) { return t != Type::Float32; };
   const auto distance = [&](const Measured& m) {
     const double N = static_cast<double>(m.N);
-    return std::make_tuple(m.type == type                     ? 0
-                           : is_half(m.type) == is_half(type) ? 1
-                                                              : 2,
+    return std::make_tuple(m.type == p.type                     ? 0
+                           : is_half(m.type) == is_half(p.type) ? 1
+                                                                : 2,
                            m.causal != causal, ratio(static_cast<double>(m.D), D), ratio(N * N, N2));
   };
   std::vector<const Measured*> best(phases.size());
@@ -39,9 +41,9 @@ std::vector<const Measured*> nearest(const std::vector<const Phase*>& phases, co
   for (const Measured& m : figures) {
     if (m.phase != name) {
       name = m.phase;
-      i = static_cast<std::size_t>(std::find_if(phases.begin(), phases.end(),
-                                                [&](const Phase* phase) { return name == phase->features.phase; }) -
-                                   phases.begin());
+      i = static_cast<std::size_t>(
+          std::find_if(phases.begin(), phases.end(), [&](const Phase* phase) { return name == phase->name; }) -
+          phases.begin());
     }
     if (i == phases.size()) continue;
     const auto here = distance(m);
@@ -63,28 +65,27 @@ const std::vector<Measured>& measured_figures() {
   return all;
 }
 
-Choice choose_phase(const Sizes& s, Type type, bool gradients, Where where, bool by_tma,
-                    const std::vector<Measured>& figures) {
+Choice choose_phase(const AnyProblem& p, Where where, const std::vector<Measured>& figures) {
   std::vector<const Phase*> able = all_phases();
   // Those that meet a demand; a demand that nobody meets is left to validate() or require(), which refuse it by name.
   const auto keep = [&](auto meets) {
-    const auto good = [&](const Phase* phase) { return meets(phase->features); };
+    const auto good = [&](const Phase* phase) {
+      return phase->pass(p.direction) && meets(phase->pass(p.direction)->features);
+    };
     if (std::any_of(able.begin(), able.end(), good)) std::erase_if(able, std::not_fn(good));
   };
   keep([](const Features& can) { return can.kernel; });
-  keep([&](const Features& can) { return can.backward || !gradients; });
-  keep([&](const Features& can) { return can.types.contains(type); });
-  keep([&](const Features& can) { return by_tma || !can.tensor_maps; });
-  keep([&](const Features& can) { return can.causal || s.options.mask == Mask::none(); });
-  keep([&](const Features& can) { return can.lse || !s.lse; });
+  keep([&](const Features& can) { return can.types.contains(p.type); });
+  for (const DemandRow& row : demands::rows)
+    if (row.asked(p)) keep([&](const Features& can) { return can.meets(row.demand); });
   keep([&](const Features& can) { return where != Where::Gpu || available(can, where); });
   int largest_D = 0;  // a larger one is refused by a phase that says this
-  for (const Phase* phase : able) largest_D = std::max(largest_D, phase->features.largest_D());
-  keep([&](const Features& can) { return can.largest_D() >= std::min<std::int64_t>(s.D, largest_D); });
-  keep([&](const Features& can) { return lists_blocks(can, s.options); });
+  for (const Phase* phase : able) largest_D = std::max(largest_D, pass_of(*phase, p.direction).features.largest_D());
+  keep([&](const Features& can) { return can.largest_D() >= std::min<std::int64_t>(p.D(), largest_D); });
+  keep([&](const Features& can) { return lists_blocks(can, p.options); });
 
   Choice choice{able.back(), {}, able.size() == 1};
-  const std::vector<const Measured*> found = nearest(able, s, type, figures);
+  const std::vector<const Measured*> found = nearest(able, p, figures);
   double best = 0;
   for (const Measured* m : found)
     if (m) best = std::max(best, m->tflops);

@@ -1,6 +1,6 @@
 // automatic.hpp: which phase a call gets that names none: the one that was measured fastest for such a problem.
 // The figures are those of docs/results, which flash-tables --write puts into measured.inc; no phase is known here by
-// name. Use: const Choice chosen = choose_phase(p.sizes(), Type::Float16, false, where);  chosen.phase, chosen.why()
+// name. Use: const Choice chosen = choose_phase(problem, where);  chosen.phase, chosen.why()
 #pragma once
 #include <cstdint>
 #include <string>
@@ -31,14 +31,12 @@ struct Choice {
 
 const std::vector<Measured>& measured_figures();
 
-// Of the kernel phases that can do it (gradients, type, mask, LSE, D, blocks, and the GPU where that is the machine;
+// Of the kernel phases that can do it (direction, type, demands, D, blocks, and the GPU where that is the machine;
 // the simulator runs them all) the one with the highest figure. A phase is judged by the figure nearest to the problem:
 // of this type, else of one of this size, else of any; then with or without a mask as here; then by D, then by
 // N = sqrt(Sq·Sk), as ratios, the larger if two are as near. B and H do not count. Of those within 2 % of the highest,
 // which is noise, the newest is taken; where nothing was measured, the newest of all. If none can do it, the answer
 // is one whose validate() or require() says why.
-// `by_tma`: may the phase be one that copies by TMA (tma_obstacle in problem.hpp)?
-Choice choose_phase(const Sizes& sizes, Type type, bool gradients, Where where, bool by_tma = true,
-                    const std::vector<Measured>& figures = measured_figures());
+Choice choose_phase(const AnyProblem& p, Where where, const std::vector<Measured>& figures = measured_figures());
 
 }  // namespace flash

@@ -11,7 +11,8 @@
 #include <cuda_runtime_api.h>
 #endif
 
-#include "phases/interface/phase.hpp"
+#include "phases/interface/operands.hpp"
+#include "phases/interface/validate.hpp"
 #include "phases/library/automatic.hpp"
 
 static_assert(FLASHPHASES_VERSION_MAJOR == FLASH_VERSION_MAJOR && FLASHPHASES_VERSION_MINOR == FLASH_VERSION_MINOR,
@@ -107,20 +108,16 @@ Options options_of(const Args& a) {
   return options;
 }
 
-template <class T>
-View<T> view_of(const flashphases_tensor& t, const Args& a, std::int64_t S) {
-  return {static_cast<T*>(t.data), {a.B, a.H, S, a.D}, {t.stride_b, t.stride_h, t.stride_s, 1}};
+AnyView view_of(const flashphases_tensor& t, const Args& a, std::int64_t S) {
+  return {t.data, {a.B, a.H, S, a.D}, {t.stride_b, t.stride_h, t.stride_s, 1}};
 }
 
-template <class T>
-Problem<T> problem_of(const Args& a, const Options& options) {
-  Problem<T> p;
-  p.q = view_of<const T>(a.q, a, a.Sq);
-  p.k = view_of<const T>(a.k, a, a.Sk);
-  p.v = view_of<const T>(a.v, a, a.Sk);
-  p.o = view_of<T>(a.o, a, a.Sq);
-  p.lse = a.lse;
-  p.options = options;
+AnyProblem problem_of(const Args& a) {
+  AnyProblem p;
+  p.type = p.out = type_of_args(a);
+  p.options = options_of(a);
+  p.q = view_of(a.q, a, a.Sq), p.k = view_of(a.k, a, a.Sk), p.v = view_of(a.v, a, a.Sk), p.o = view_of(a.o, a, a.Sq);
+  p.lse = row_view(a.lse, p.q);
   return p;
 }
 
@@ -128,8 +125,8 @@ Problem<T> problem_of(const Args& a, const Options& options) {
 const Phase& numbered(std::int32_t number) {
   std::string numbers;
   for (const Phase* phase : all_phases()) {
-    if (!phase->features.kernel) continue;
-    const int mine = std::atoi(phase->features.phase);
+    if (!phase->kernel()) continue;
+    const int mine = std::atoi(phase->name);
     if (mine == number) return *phase;
     numbers += " " + std::to_string(mine);
   }
@@ -162,12 +159,12 @@ void check_memory([[maybe_unused]] const char* name, [[maybe_unused]] const void
 #endif
 }
 
-void require_gpu(const Features& can) {
+void require_gpu(const Phase& phase) {
   if (!was_built(Where::Gpu))
     throw NoGpu("the library is built without CUDA; expected one with it; configure it with -DFLASH_CUDA=ON");
   if (!available(Where::Gpu)) throw NoGpu("the GPU is missing; expected a CUDA device; look at nvidia-smi");
   try {
-    require(can, Where::Gpu);
+    require(phase.name, phase.forward->features, Where::Gpu);
   } catch (const Error& e) {
     throw NoGpu(e.what());
   }
@@ -184,56 +181,48 @@ struct Taken {
   std::size_t workspace_bytes;  // that it needs
 };
 
-// The bytes of workspace that are needed. Launches if `launch` is not null, with enough of them.
-template <class T>
-std::size_t enter(const Phase& phase, const Args& a, const Options& options, const Launch* launch) {
-  const Entries& entries = phase.entries[static_cast<std::size_t>(Where::Gpu)];
-  const StreamEntry<T> entry = std::get<StreamEntry<T>>(entries.on_stream);
-  const Problem<T> p = problem_of<T>(a, options);
-  if (!launch) return entry(p, nullptr, nullptr);
-  const auto workspace = [&](std::size_t needed) {
-    if (launch->workspace_bytes < needed)
-      refuse("workspace_bytes", launch->workspace_bytes, std::to_string(needed) + " or more",
+// Where a piece begins in the caller's workspace, which is one block: each at a multiple of 256 bytes.
+std::size_t after(std::size_t begin, const Piece& piece) {
+  return (begin + static_cast<std::size_t>(piece.count) * 4 + 255) / 256 * 256;
+}
+
+// Checks everything; launches too if that is asked for, with a workspace that is large enough.
+Taken call(const Args* given, const Launch* launch) {
+  const Args a = read(given);
+  const AnyProblem p = problem_of(a);
+  const Phase& phase = a.phase ? numbered(a.phase) : *choose_phase(p, Where::Gpu).phase;
+  validate(p, phase);
+  const auto each_array = [&](const auto& check) {
+    for (const Operand& operand : operands)
+      if (is_given(operand, p) && (p.*operand.view).elements() > 0)
+        check(operand.name, (p.*operand.view).data,
+              static_cast<std::size_t>(bytes_of(type_of_elements(operand.element, p))));
+  };
+  each_array([](const char* name, const void* data, std::size_t element) { check_alignment(name, data, element); });
+  require_gpu(phase);
+  each_array([](const char* name, const void* data, std::size_t) { check_memory(name, data); });
+
+  const Pass& pass = *phase.forward;
+  const Workspace workspace = pass.features.workspace(p);
+  std::size_t bytes = 0;  // the last piece needs no room behind it
+  for (const Piece& piece : workspace)
+    bytes = &piece == workspace.end() - 1 ? bytes + static_cast<std::size_t>(piece.count) * 4 : after(bytes, piece);
+  pass.on_stream(p, nullptr);
+  if (!launch) return {&phase, bytes};
+  Stream stream{launch->stream, {}};
+  if (bytes > 0) {
+    if (launch->workspace_bytes < bytes)
+      refuse("workspace_bytes", launch->workspace_bytes, std::to_string(bytes) + " or more",
              "ask flashphases_workspace");
     check_pointer("workspace", launch->workspace);
     check_alignment("workspace", launch->workspace, sizeof(unsigned));
     check_memory("workspace", launch->workspace);
-    return launch->workspace;
-  };
-  return entry(p, workspace, launch->stream);
-}
-
-// Checks everything; launches too if that is asked for.
-Taken call(const Args* given, const Launch* launch) {
-  const Args a = read(given);
-  const Type type = type_of_args(a);
-  const Options options = options_of(a);
-  const auto q = view_of<const void>(a.q, a, a.Sq), k = view_of<const void>(a.k, a, a.Sk),
-             v = view_of<const void>(a.v, a, a.Sk), o = view_of<const void>(a.o, a, a.Sq);
-  const std::size_t element = type == Type::Float32 ? 4 : 2;
-  const Sizes sizes{a.B, a.H, a.Sq, a.Sk, a.D, static_cast<std::int64_t>(element), a.lse != nullptr, options};
-  const bool by_tma = !tma_obstacle(q, k, v, o, type);
-  const Phase& phase = a.phase ? numbered(a.phase) : *choose_phase(sizes, type, false, Where::Gpu, by_tma).phase;
-  validate(q, k, v, o, type, a.lse != nullptr, options, phase.features);
-  struct Array {
-    const char* name;
-    const void* data;  // null: there is none, or it has no elements
-    std::size_t element;
-  };
-  const auto array = [&](const char* name, const AnyView& view) {
-    return Array{name, view.elements() > 0 ? view.data : nullptr, element};
-  };
-  const Array arrays[] = {array("Q", q),
-                          array("K", k),
-                          array("V", v),
-                          array("O", o),
-                          {"LSE", q.elements() > 0 ? a.lse : nullptr, sizeof(float)}};
-  for (const auto& [name, data, size] : arrays) check_alignment(name, data, size);
-  require_gpu(phase.features);
-  for (const auto& [name, data, size] : arrays)
-    if (data) check_memory(name, data);
-  const auto enter_as = type == Type::Float32 ? enter<float> : type == Type::Float16 ? enter<half> : enter<bfloat16>;
-  return {&phase, enter_as(phase, a, options, launch)};
+    std::size_t begin = 0;
+    for (int i = 0; i < workspace.size(); begin = after(begin, workspace[i++]))
+      stream.workspace[static_cast<std::size_t>(i)] = static_cast<char*>(launch->workspace) + begin;
+  }
+  pass.on_stream(p, &stream);
+  return {&phase, bytes};
 }
 
 }  // namespace
@@ -256,7 +245,7 @@ int flashphases_forward(const flashphases_forward_args* args, void* workspace, s
 int flashphases_chosen_phase(const flashphases_forward_args* args, int32_t* phase) {
   return flash::guarded([&] {
     flash::check_pointer("phase", phase);
-    *phase = std::atoi(flash::call(args, nullptr).phase->features.phase);
+    *phase = std::atoi(flash::call(args, nullptr).phase->name);
   });
 }
 

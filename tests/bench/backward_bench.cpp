@@ -77,7 +77,7 @@ int main(int count, char** words) try {
     else if (largest = std::strtoll(word.c_str(), &end, 10); *end || largest <= 0)
       refuse("argument", "'" + word + "'", "the largest N or --out FILE", "correct it");
   }
-  require(phase09::features, Where::Gpu);
+  require(phase09::phase.name, phase09::features, Where::Gpu);
   std::vector<std::string> rows;
   int wrong = 0;
   for (const bench::Case& c : bench::cases()) {

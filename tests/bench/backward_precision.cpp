@@ -43,17 +43,17 @@ constexpr Input logits[] = {{"1e1", "10", Distribution::Normal, 3.1622777f, 2, t
                             {"1e6", "1e6", Distribution::Normal, 1000, 2, true},
                             {"signs", "Q, K of ±1e4", Distribution::Normal, 1e4f, 2, true, true}};
 
-using Shape = std::array<std::int64_t, 4>;
+using Sizes = std::array<std::int64_t, 4>;
 
 // A forward and a backward pass of one input.
 template <class T>
 struct Pass {
-  Shape shape;
+  Sizes shape;
   std::vector<T> q, k, v, dout, o, dq, dk, dv;
   std::vector<std::int16_t> o_lo;
   std::vector<float> m, l;
 
-  Pass(const Input& input, const Shape& s) : shape(s) {
+  Pass(const Input& input, const Sizes& s) : shape(s) {
     const std::size_t n = static_cast<std::size_t>(s[0] * s[1] * s[2] * s[3]);
     std::uint32_t stream = 0;
     for (auto* x : {&q, &k, &v, &dout}) {
@@ -99,7 +99,7 @@ void write(const std::string& path, const std::array<std::int64_t, 4>& shape, co
 }
 
 template <class T>
-void write_files(const std::string& directory, Where where, const Input& input, const Shape& shape) {
+void write_files(const std::string& directory, Where where, const Input& input, const Sizes& shape) {
   Pass<T> pass(input, shape);
   pass.run(where);
   const std::string start = directory + "/" + input.name + "_" + type_name<T>() + "_";
@@ -120,7 +120,7 @@ void write_files(const std::string& directory, Where where, const Input& input, 
 
 // Two rows: the gradients with δ from the O that was returned, as libraries form it, and with the bits that were kept.
 template <class T>
-void compare_deltas(const Input& input, const Shape& shape, std::vector<std::string>& rows) {
+void compare_deltas(const Input& input, const Sizes& shape, std::vector<std::string>& rows) {
   Pass<T> pass(input, shape);
   pass.run(Where::Sim);
   for (const bool kept : {false, true}) {
@@ -162,7 +162,7 @@ int main(int argc, char** argv) {
     const std::string machine = argc > 2 ? argv[2] : "gpu";
     if (machine != "gpu" && machine != "sim") refuse("machine", machine, "gpu or sim", "omit it for gpu");
     const Where where = machine == "gpu" ? Where::Gpu : Where::Sim;
-    const Shape shape{number(5, 2), number(6, 8), number(3, 2048), number(4, 128)};
+    const Sizes shape{number(5, 2), number(6, 8), number(3, 2048), number(4, 128)};
     std::filesystem::create_directories(argv[1]);
     for (const Input& input : large ? std::span<const Input>(logits) : std::span<const Input>(inputs)) {
       if (large) write_files<float>(argv[1], where, input, shape);

@@ -33,7 +33,7 @@ const Phase& first_phase() {
 const Phase& last_cpu_phase() {
   const Phase* last = nullptr;
   for (const Phase* phase : all_phases())
-    if (!phase->features.kernel) last = phase;
+    if (!phase->kernel()) last = phase;
   return *last;
 }
 
@@ -110,8 +110,7 @@ Sample measure(const Phase& phase, std::int64_t N, int threads) {
   const bool got = read(pipe_ends[0], &s, sizeof s) == sizeof s;
   close(pipe_ends[0]);
   waitpid(child, &status, 0);
-  if (!got || status != 0)
-    throw Error(std::string("phase ") + phase.features.phase + " failed at N = " + std::to_string(N));
+  if (!got || status != 0) throw Error(std::string("phase ") + phase.name + " failed at N = " + std::to_string(N));
   return s;
 }
 
@@ -123,7 +122,7 @@ void verify(const std::vector<const Phase*>& phases, int threads) {
     time_phase(*phase, other.problem);
     for (std::size_t i = 0; i < naive.o.size(); ++i)
       if (!(std::abs(naive.o[i] - other.o[i]) <= 1e-5f))
-        throw Error(std::string("phase ") + phase->features.phase + " is wrong: not timed");
+        throw Error(std::string("phase ") + phase->name + " is wrong: not timed");
   }
 }
 
@@ -183,13 +182,13 @@ int main(int count, char** words) try {
   std::vector<const Phase*> phases{&first_phase(), &last_cpu_phase()};
   if (count > 1) {
     phases[1] = &find_phase(words[1]);
-    require(phases[1]->features, Where::Sim);
-    if (phases[1]->features.kernel) refuse("phase", words[1], "a CPU phase", "kernels: flash-gpu-bench");
+    require(phases[1]->name, phases[1]->forward->features, Where::Sim);
+    if (phases[1]->kernel()) refuse("phase", words[1], "a CPU phase", "kernels: flash-gpu-bench");
   }
   const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   verify(phases, threads);
   std::printf("B1 H8 D64 fp32, %d threads; ms: median time, MiB: peak memory above Q, K, V, O\n%6s", threads, "N");
-  const auto number = [](const Phase& phase) { return std::string(phase.features.phase).substr(0, 2); };
+  const auto number = [](const Phase& phase) { return std::string(phase.name).substr(0, 2); };
   for (const Phase* phase : phases) std::printf("   %s: ms      MiB", number(*phase).c_str());
   std::printf("   %s : %s\n", number(*phases[0]).c_str(), number(*phases[1]).c_str());
   for (std::int64_t N = 512; N <= 8192; N *= 2) {

@@ -35,12 +35,14 @@ inline std::uint64_t least_bytes(const Case& c) {
   return static_cast<std::uint64_t>(4 * c.B * c.H * c.N * c.D) * sizeof(half);
 }
 
-// The naive baseline, and the forward passes of all kernel phases but those that are about something else.
+// The naive baseline, and all kernel phases with a forward pass of their own.
 inline const std::vector<const Phase*>& kernels() {
   static const std::vector<const Phase*> all = [] {
     std::vector<const Phase*> list = {&naive::phase};
     for (const Phase* phase : all_phases())
-      if (phase->features.kernel && !phase->features.backward) list.push_back(phase);
+      if (phase->kernel() &&
+          std::none_of(list.begin(), list.end(), [&](const Phase* other) { return other->forward == phase->forward; }))
+        list.push_back(phase);
     return list;
   }();
   return all;
@@ -60,10 +62,12 @@ inline std::vector<Case> cases() {
 }
 
 inline bool takes_part(const Phase& kernel, const Case& c) {
-  if (c.causal && !kernel.features.causal) return false;
+  if (c.causal && !kernel.forward->features.meets(Demand::Causal)) return false;
   const bool is_naive = &kernel == &naive::phase;
-  const auto without = std::find_if(kernels().rbegin(), kernels().rend(),
-                                    [](const Phase* phase) { return !phase->features.tensor_cores; });
+  const auto without = std::find_if(kernels().rbegin(), kernels().rend(), [](const Phase* phase) {
+    const Features& can = phase->forward->features;  // and not for training
+    return !can.tensor_cores && !can.meets(Demand::Kept);
+  });
   const bool is_newest = &kernel == kernels().back(), is_last_without_tensor_cores = &kernel == *without;
   if (c.sweep == "kernels") return !is_naive;
   if (c.sweep == "naive-vs-flash") return is_naive || is_last_without_tensor_cores || is_newest;

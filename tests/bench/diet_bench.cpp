@@ -34,7 +34,7 @@ std::vector<bfloat16> random_numbers(std::uint32_t stream) {
 // Phase 12 with its tiles, the steps, phase 13 with its tiles.
 constexpr std::size_t kernel_count = step_count + 2;
 std::string name_of(std::size_t kernel) {
-  return kernel == 0 ? phase12::features.phase : kernel > step_count ? phase13::features.phase : step_names[kernel - 1];
+  return kernel == 0 ? phase12::phase.name : kernel > step_count ? phase13::phase.name : step_names[kernel - 1];
 }
 Run run(std::size_t kernel, const Problem<bfloat16>& p, const MachineOptions& options) {
   if (kernel == 0) return phase12::forward(p, Where::Gpu, options);

@@ -11,6 +11,7 @@
 
 #include "phases/interface/problem.hpp"
 #include "phases/interface/random.hpp"
+#include "sim/error.hpp"
 
 namespace flash::bench {
 

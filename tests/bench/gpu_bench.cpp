@@ -46,7 +46,7 @@ struct Tensors {
     p.k = dense_view<const half>(k.data(), shape);
     p.v = dense_view<const half>(v.data(), shape);
     p.o = dense_view(out.data(), shape);
-    if (e.kernel->features.lse) p.lse = lse.data();
+    if (e.kernel->forward->features.meets(Demand::Lse)) p.lse = lse.data();
     p.options.mask = e.at.causal ? Mask::top_left() : Mask::none();
     return p;
   }
@@ -63,7 +63,7 @@ std::string text(const Case& c) {
 void dry_run(const std::vector<Measurement>& entries) {
   std::uint64_t all = 0;
   for (const Measurement& e : entries) {
-    std::printf("%-46s %-16s %9.3f TFLOP %10.1f MB\n", text(e.at).c_str(), e.kernel->features.phase,
+    std::printf("%-46s %-16s %9.3f TFLOP %10.1f MB\n", text(e.at).c_str(), e.kernel->name,
                 static_cast<double>(flops(e.at)) * 1e-12, static_cast<double>(least_bytes(e.at)) * 1e-6);
     all += flops(e.at);
   }
@@ -73,7 +73,7 @@ void dry_run(const std::vector<Measurement>& entries) {
 #ifdef FLASH_HAVE_CUDA
 
 Row measure(const Measurement& e, Tensors& tensors) {
-  Row row{.at = e.at, .kernel = e.kernel->features.phase};
+  Row row{.at = e.at, .kernel = e.kernel->name};
   const auto elements = static_cast<std::size_t>(e.at.B * e.at.H * e.at.N * e.at.D);
   try {
     const Problem<half> first = tensors.problem(e, tensors.o);
@@ -86,7 +86,7 @@ Row measure(const Measurement& e, Tensors& tensors) {
   } catch (const OutOfMemory&) {
     row.wanted = naive::extra_bytes(tensors.problem(e, tensors.o));
   } catch (const Error& error) {
-    throw Error(std::string(e.kernel->features.phase) + ", " + text(e.at) + ": " + error.what() + "; not timed");
+    throw Error(std::string(e.kernel->name) + ", " + text(e.at) + ": " + error.what() + "; not timed");
   }
   return row;
 }
@@ -153,8 +153,7 @@ int main(int count, char** words) try {
     } else if (word == "--out" && i + 1 < count) {
       out = words[++i];
     } else {
-      std::erase_if(entries,
-                    [&](const Measurement& e) { return std::string(e.kernel->features.phase).substr(0, 2) != word; });
+      std::erase_if(entries, [&](const Measurement& e) { return std::string(e.kernel->name).substr(0, 2) != word; });
       if (entries.empty())
         refuse("argument", "'" + word + "'", "a kernel phase, --dry-run or --out FILE", "correct it");
     }

@@ -95,32 +95,27 @@ __global__ void __launch_bounds__(256)
 
 // Dense tensors only. OutOfMemory where S and P do not fit.
 template <class T>
-Run run(const Problem<T>& p, const Kept&, const MachineOptions& options) {
-  const auto dense = [](const auto& view) { return view.stride == dense_strides(view.shape); };
-  if (!dense(p.q) || !dense(p.k) || !dense(p.v) || !dense(p.o))
-    refuse("a stride", "not that of a dense tensor", "dense Q, K, V and O", "use a phase");
-  Machine m(options);
+void launch(const AnyProblem& p, const Stream& stream) {
   const std::int64_t heads = p.B() * p.H(), Sq = p.Sq(), Sk = p.Sk(), D = p.D();
-  // The large ones first: where they do not fit, nothing has been copied in vain.
-  const auto S = m.alloc<float>("S", static_cast<std::size_t>(heads * Sq * Sk));
-  const auto P = m.alloc<T>("P", static_cast<std::size_t>(heads * Sq * Sk));
-  const DeviceView Q(m, "Q", p.q), K(m, "K", p.k), V(m, "V", p.v);
-  const DeviceView O(m, "O", p.o);
   const auto tiles = [](std::int64_t n) { return static_cast<unsigned>((n + 63) / 64); };
   using E = device_t<T>;
-  const Run result = timed(m, [&] {
-    const dim3 scores(tiles(Sk), tiles(Sq), static_cast<unsigned>(heads));
-    const dim3 outputs(tiles(D), tiles(Sq), static_cast<unsigned>(heads));
-    matmul<true, E, E, float>
-        <<<scores, 256, sizeof(MatmulTiles)>>>(Q.tensor().data, K.tensor().data, S.data(), Sq, Sk, D, p.scale());
-    softmax<E><<<static_cast<unsigned>(heads * Sq), 256, sizeof(Partial)>>>(S.data(), P.data(), Sk);
-    matmul<false, E, E, E>
-        <<<outputs, 256, sizeof(MatmulTiles)>>>(P.data(), V.tensor().data, O.tensor().data, Sq, D, Sk, 1.0f);
-  });
-  O.download(m);
-  return result;
+  const auto at = [](const AnyView& view) { return static_cast<const E*>(view.data); };
+  auto* const S = static_cast<float*>(stream.workspace[0]);
+  auto* const P = static_cast<E*>(stream.workspace[1]);
+  const dim3 scores(tiles(Sk), tiles(Sq), static_cast<unsigned>(heads));
+  const dim3 outputs(tiles(D), tiles(Sq), static_cast<unsigned>(heads));
+  matmul<true, E, E, float><<<scores, 256, sizeof(MatmulTiles)>>>(at(p.q), at(p.k), S, Sq, Sk, D, p.scale());
+  softmax<E><<<static_cast<unsigned>(heads * Sq), 256, sizeof(Partial)>>>(S, P, Sk);
+  matmul<false, E, E, E><<<outputs, 256, sizeof(MatmulTiles)>>>(P, at(p.v), static_cast<E*>(p.o.data), Sq, D, Sk, 1.0f);
 }
 
-static const Added added(phase, this_machine, {.forward = {run<float>, run<half>, nullptr}});
+Run run(const AnyProblem& p, const MachineOptions& options) {
+  for (const AnyView& view : {p.q, p.k, p.v, p.o})
+    if (view.stride != dense_strides(view.shape))
+      refuse("a stride", "not that of a dense tensor", "dense Q, K, V and O", "use a phase");
+  return run_on_device(p, features.workspace(p), options, p.type == Type::Float32 ? launch<float> : launch<half>);
+}
+
+static const Added added(forward_pass, this_machine, run);
 
 }  // namespace flash::naive::inline FLASH_MACHINE

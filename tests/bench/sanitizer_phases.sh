@@ -79,9 +79,9 @@ one() {
     "$(compute-sanitizer --version | sed -n 's/^Version *//p' | head -n 1)" \
     "${FLASH_COMMIT:-$(git -C "$root" rev-parse --short HEAD)}" "$(date -u +%Y-%m-%d)"
   separator=
-  [ $# -gt 0 ] || set -- "$root"/phases/[0-9][0-9]-*/attention.cu
+  [ $# -gt 0 ] || set -- "$root"/phases/[0-9][0-9]-*/attention.cuh
   for phase; do
-    [ "${phase%attention.cu}" = "$phase" ] || phase=$(basename "$(dirname "$phase")" | cut -c 1-2)
+    [ "${phase%attention.cuh}" = "$phase" ] || phase=$(basename "$(dirname "$phase")" | cut -c 1-2)
     flags=$(flags_of "$phase")
     for type in $(types_of "$phase"); do
       for tool in memcheck racecheck synccheck initcheck; do

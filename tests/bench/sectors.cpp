@@ -16,16 +16,16 @@ namespace {
 using namespace flash;
 using namespace flash::bench;
 
-struct Shape {
+struct Setting {
   std::string phase;  // "07"
   std::int64_t B, H, Sq, Sk, D;
   bool causal;
   std::string type;
 };
 
-Shape parse(const std::string& word) {
+Setting parse(const std::string& word) {
   std::istringstream in(word);
-  Shape s{};
+  Setting s{};
   char comma[5] = {};
   std::string mask;
   std::getline(in, s.phase, ':');
@@ -40,26 +40,27 @@ Shape parse(const std::string& word) {
 }
 
 // Even and ragged, both types, another D, of tensor cores a larger one; the mask where the phase has one.
-std::vector<Shape> shapes() {
-  std::vector<Shape> all;
+std::vector<Setting> shapes() {
+  std::vector<Setting> all;
   for (const Phase* kernel : kernels()) {
     if (kernel == &naive::phase) continue;
-    const std::string phase = std::string(kernel->features.phase).substr(0, 2);
+    const std::string phase = std::string(kernel->name).substr(0, 2);
     all.push_back({phase, 1, 2, 512, 512, 64, false, "float16"});
     all.push_back({phase, 1, 2, 500, 300, 64, false, "float16"});
-    if (kernel->features.types.contains(Type::Float32)) all.push_back({phase, 1, 2, 512, 512, 64, false, "float32"});
+    if (kernel->forward->features.types.contains(Type::Float32))
+      all.push_back({phase, 1, 2, 512, 512, 64, false, "float32"});
     all.push_back({phase, 1, 2, 256, 256, 128, false, "float16"});
-    if (kernel->features.tensor_cores) all.push_back({phase, 1, 2, 2048, 2048, 128, false, "float16"});
-    if (kernel->features.tensor_cores && kernel->features.head_dims.contains(256))
+    if (kernel->forward->features.tensor_cores) all.push_back({phase, 1, 2, 2048, 2048, 128, false, "float16"});
+    if (kernel->forward->features.tensor_cores && kernel->forward->features.head_dims.contains(256))
       all.push_back({phase, 1, 2, 512, 512, 256, false, "float16"});
-    if (!kernel->features.causal) continue;
+    if (!kernel->forward->features.meets(Demand::Causal)) continue;
     all.push_back({phase, 1, 2, 512, 512, 64, true, "float16"});
     all.push_back({phase, 1, 2, 500, 300, 64, true, "float16"});
   }
   return all;
 }
 
-std::string text(const Shape& s) {
+std::string text(const Setting& s) {
   std::ostringstream out;
   out << s.phase << " B" << s.B << " H" << s.H << " Sq" << s.Sq << " Sk" << s.Sk << " D" << s.D
       << (s.causal ? " causal " : " full ") << s.type;
@@ -67,7 +68,7 @@ std::string text(const Shape& s) {
 }
 
 template <class T>
-Run run(const Shape& s, Where where) {
+Run run(const Setting& s, Where where) {
   const std::array<std::int64_t, 4> rows{s.B, s.H, s.Sq, s.D}, keys{s.B, s.H, s.Sk, s.D};
   const auto filled = [](const std::array<std::int64_t, 4>& shape, std::uint32_t stream) {
     std::vector<T> x(static_cast<std::size_t>(shape[0] * shape[1] * shape[2] * shape[3]));
@@ -82,11 +83,11 @@ Run run(const Shape& s, Where where) {
   p.o = dense_view(o.data(), rows);
   p.options.mask = s.causal ? Mask::top_left() : Mask::none();
   const Phase& phase = find_phase(s.phase);
-  if (phase.features.lse) p.lse = lse.data();
+  if (phase.forward->features.meets(Demand::Lse)) p.lse = lse.data();
   return forward(phase, p, where);
 }
 
-Run run(const Shape& s, Where where) {
+Run run(const Setting& s, Where where) {
   return s.type == "float16" ? run<half>(s, where) : run<float>(s, where);
 }
 
@@ -221,8 +222,8 @@ std::vector<std::map<std::string, double>> read_ncu(const std::string& path) {
   return launches;
 }
 
-void print(const std::vector<Shape>& list) {
-  for (const Shape& shape : list) {
+void print(const std::vector<Setting>& list) {
+  for (const Setting& shape : list) {
     const Ledger ledger = run(shape, Where::Checked).ledger;
     std::cout << text(shape) << "\n";
     for (const Counter& counter : counters())
@@ -231,11 +232,11 @@ void print(const std::vector<Shape>& list) {
   }
 }
 
-void join(const std::vector<Shape>& list, const std::string& path) {
+void join(const std::vector<Setting>& list, const std::string& path) {
   const std::vector<std::map<std::string, double>> launches = read_ncu(path);
   std::vector<std::string> rows;
   std::size_t at = 0;
-  for (const Shape& shape : list) {
+  for (const Setting& shape : list) {
     const Run ours = run(shape, Where::Checked);
     const std::size_t end = at + ours.kernels.size();
     if (end > launches.size()) throw Error(path + ": fewer launches than the cases have");
@@ -276,13 +277,13 @@ int main(int count, char** words) try {
   int first = 2;
   if (mode == "join" && count < 3) refuse("file", "missing", "Nsight Compute's CSV", "flash-sectors join ncu.csv");
   if (mode == "join") first = 3;
-  std::vector<Shape> list;
+  std::vector<Setting> list;
   for (int i = first; i < count; ++i) list.push_back(parse(words[i]));
   if (list.empty()) list = shapes();
   if (mode == "print") {
     print(list);
   } else if (mode == "launch") {
-    for (const Shape& shape : list) run(shape, Where::Gpu);
+    for (const Setting& shape : list) run(shape, Where::Gpu);
   } else if (mode == "join") {
     join(list, words[2]);
   } else {

@@ -57,12 +57,12 @@ inline std::string staircase(const std::filesystem::path& results) {
   canvas.text(16, 262, "TFLOP/s on an H200, fp16, 64 to 192 heads: measured");
   int column = 0;
   for (const Phase* phase : all_phases()) {
-    const std::string name = phase->features.phase;
-    const Blocks blocks = phase->features.kernel ? *phase->features.blocks.begin() : Blocks{};
-    const std::int64_t element = phase->features.types.contains(Type::Float32) ? 4 : 2;
-    const HbmBytes moved = phase->hbm_bytes({1, 1, N, N, D, element, false, {}}, blocks);
+    const std::string name = phase->name;
+    const Blocks blocks = phase->kernel() ? *phase->forward->features.blocks.begin() : Blocks{};
+    const Type type = phase->forward->features.types.contains(Type::Float32) ? Type::Float32 : Type::Float16;
+    const HbmBytes moved = phase->forward->features.hbm_bytes({{1, 1, 1, N, N, D, D}, type, {}}, blocks);
     const double all = double(moved.read + moved.written);
-    bytes[column] = {all, short_number(all * 1e-9) + " GB", phase->features.kernel ? "#56b4e9" : "#0072b2"};
+    bytes[column] = {all, short_number(all * 1e-9) + " GB", phase->kernel() ? "#56b4e9" : "#0072b2"};
     if (tflops.count(name)) speed[column] = {tflops[name], short_number(tflops[name]), "#e69f00"};
     canvas.text(24 + 78.0 * column + 31, 446, name.substr(0, 2), "text-anchor=\"middle\" font-weight=\"bold\"");
     canvas.text(24 + 78.0 * column + 31, 460, name.substr(3), "text-anchor=\"middle\" font-size=\"9\"");

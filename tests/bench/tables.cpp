@@ -18,8 +18,8 @@ static std::string with_phases(const std::string& page) {
   if (head == std::string::npos || tail == std::string::npos) return page;
   std::string table = "\n| phase | what is new |\n|---|---|\n";
   for (const flash::Phase* phase : flash::all_phases()) {
-    const std::string name = phase->features.phase;
-    table += "| [" + name + "](phases/" + name + "/notebook.cpp) | " + phase->features.change + " |\n";
+    const std::string name = phase->name;
+    table += "| [" + name + "](phases/" + name + "/notebook.cpp) | " + phase->change + " |\n";
   }
   return page.substr(0, head + begin.size()) + table + "\n" + page.substr(tail);
 }
@@ -30,7 +30,7 @@ static const std::vector<std::string> measurements = {"h200-phases.json", "h200-
 static std::string measured(const std::filesystem::path& results) {
   std::vector<std::string> phases;
   for (const flash::Phase* phase : flash::all_phases())
-    if (phase->features.kernel) phases.push_back(phase->features.phase);
+    if (phase->kernel()) phases.push_back(phase->name);
   return flash::bench::measured_source(measurements, results, phases);
 }
 

@@ -3,6 +3,8 @@
 // ctest -L library -R "^automatic\."
 #include "phases/library/automatic.hpp"
 
+#include "phases/interface/validate.hpp"
+
 #include <doctest/doctest.h>
 
 using namespace flash;
@@ -11,12 +13,17 @@ namespace {
 
 constexpr Type half_type = Type::Float16;
 
-Sizes sizes(std::int64_t N, std::int64_t D, Mask causal = Mask::none(), bool lse = false) {
-  return {2, 3, N, N, D, 2, lse, {.mask = causal}};
+AnyProblem sizes(std::int64_t N, std::int64_t D, Mask causal = Mask::none(), bool lse = false) {
+  return {{2, 3, 3, N, N, D, D}, half_type, {.mask = causal}, lse};
 }
 
-std::string chosen(const Sizes& s, Type type, const std::vector<Measured>& figures, bool gradients = false) {
-  return choose_phase(s, type, gradients, Where::Sim, true, figures).phase->features.phase;
+AnyProblem of_type(AnyProblem p, Type type) {
+  p.type = p.out = type;
+  return p;
+}
+
+std::string chosen(const AnyProblem& p, Type type, const std::vector<Measured>& figures) {
+  return choose_phase(of_type(p, type), Where::Sim, figures).phase->name;
 }
 
 // The newest phase that can do it, written down anew.
@@ -24,7 +31,7 @@ template <class Can>
 std::string newest(const Can& can) {
   std::string name;
   for (const Phase* phase : all_phases())
-    if (phase->features.kernel && can(phase->features)) name = phase->features.phase;
+    if (phase->kernel() && can(phase->forward->features)) name = phase->name;
   return name;
 }
 
@@ -50,13 +57,13 @@ TEST_CASE("the highest figure at the nearest size decides") {
                 {"06-4d-grid", half_type, false, 128, 512, 10},
                 {"08-lse", half_type, false, 64, 8192, 20},
                 {"08-lse", half_type, false, 128, 512, 20}}) == "08-lse");  // whatever N is
-  Sizes cross = sizes(512, 64);
-  cross.Sk = 8192;  // N = 2048
+  AnyProblem cross = sizes(512, 64);
+  cross.k.shape[2] = cross.v.shape[2] = 8192;  // N = 2048
   CHECK(chosen(cross, half_type, figures) == "08-lse");
-  cross.Sq = 511;
+  cross.q.shape[2] = 511;
   CHECK(chosen(cross, half_type, figures) == "06-4d-grid");
   for (const std::int64_t none : {0, 1}) {
-    cross.Sq = none;
+    cross.q.shape[2] = none;
     CHECK(chosen(cross, half_type, figures) == "06-4d-grid");
   }
 }
@@ -71,14 +78,16 @@ TEST_CASE("what a phase cannot do, no figure makes up for") {
   CHECK(chosen(sizes(512, 64, Mask::top_left()), half_type, figures) == "07-causal");
   CHECK(chosen(sizes(512, 64, Mask::none(), true), half_type, figures) == "10-tensor-cores");
   CHECK(chosen(sizes(512, 64, Mask::none(), true), Type::Float32, figures) == "08-lse");
-  Sizes with_blocks = sizes(512, 64, Mask::top_left());
+  AnyProblem with_blocks = sizes(512, 64, Mask::top_left());
   with_blocks.options.block_q = 16;
   with_blocks.options.block_k = 16;
   CHECK(chosen(with_blocks, half_type,
                {{"13-instruction-diet", half_type, true, 64, 512, 900}, {"07-causal", half_type, true, 64, 512, 10}}) ==
         "07-causal");
-  const Choice backward = choose_phase(sizes(512, 64), half_type, true, Where::Sim, true, figures);
-  CHECK(backward.phase->features.backward);
+  AnyProblem gradients = sizes(512, 64);
+  gradients.direction = Direction::Backward;
+  const Choice backward = choose_phase(gradients, Where::Sim, figures);
+  CHECK(backward.phase->backward);
   CHECK(backward.why() == "auto: no other can");
 }
 
@@ -107,17 +116,17 @@ TEST_CASE("within 2 % the newest, without a figure the newest, and a kernel that
         newest([](const Features& can) { return can.types.contains(half_type); }));
   CHECK(chosen(sizes(512, 64), Type::Float32, {}) ==
         newest([](const Features& can) { return can.types.contains(Type::Float32); }));
-  CHECK(choose_phase(sizes(512, 64), half_type, false, Where::Sim, true, {}).why() ==
+  CHECK(choose_phase(of_type(sizes(512, 64), half_type), Where::Sim, {}).why() ==
         "auto: the newest that can; none of them was measured");
 }
 
 TEST_CASE("what no phase can do is refused by the one that is answered") {
-  const auto refusal = [](const Sizes& s, Type type) {
-    const Features& can = choose_phase(s, type, false, Where::Sim).phase->features;
+  const auto refusal = [](AnyProblem p, Type type) {
+    p = of_type(p, type);
     float data[1];
-    const AnyView view{data, {s.B, s.H, s.Sq, s.D}, dense_strides({s.B, s.H, s.Sq, s.D})};
+    for (AnyView* view : {&p.q, &p.k, &p.v, &p.o, &p.lse}) view->data = data;
     try {
-      validate(view, view, view, view, type, s.lse, s.options, can);
+      validate(p, *choose_phase(p, Where::Sim).phase);
     } catch (const Error& e) {
       return std::string(e.what());
     }
@@ -132,13 +141,13 @@ TEST_CASE("what no phase can do is refused by the one that is answered") {
 
 TEST_CASE("a GPU takes only what it can run, the simulator takes what a GPU would") {
   for (const Type type : {Type::Float32, Type::Float16}) {
-    const Choice on_sim = choose_phase(sizes(2048, 64), type, false, Where::Sim),
-                 checked = choose_phase(sizes(2048, 64), type, false, Where::Checked),
-                 on_gpu = choose_phase(sizes(2048, 64), type, false, Where::Gpu);
+    const Choice on_sim = choose_phase(of_type(sizes(2048, 64), type), Where::Sim),
+                 checked = choose_phase(of_type(sizes(2048, 64), type), Where::Checked),
+                 on_gpu = choose_phase(of_type(sizes(2048, 64), type), Where::Gpu);
     CHECK(on_sim.phase == checked.phase);
     CHECK(on_sim.why() == checked.why());
-    if (available(Where::Gpu)) CHECK(available(on_gpu.phase->features, Where::Gpu));
-    if (available(on_sim.phase->features, Where::Gpu)) CHECK(on_gpu.phase == on_sim.phase);
+    if (available(Where::Gpu)) CHECK(available(on_gpu.phase->forward->features, Where::Gpu));
+    if (available(on_sim.phase->forward->features, Where::Gpu)) CHECK(on_gpu.phase == on_sim.phase);
   }
 }
 
@@ -146,12 +155,12 @@ TEST_CASE("the figures are of phases that there are, and positive") {
   REQUIRE(measured_figures().size() > 50);
   for (const Measured& m : measured_figures()) {
     INFO(std::string(m.phase));
-    CHECK(find_phase(std::string(m.phase)).features.kernel);
+    CHECK(find_phase(std::string(m.phase)).kernel());
     CHECK(m.tflops > 0);
     CHECK(m.N > 0);
     CHECK(m.D > 0);
   }
-  const Choice choice = choose_phase(sizes(2048, 64), half_type, false, Where::Sim);
+  const Choice choice = choose_phase(of_type(sizes(2048, 64), half_type), Where::Sim);
   for (const Measured& m : measured_figures())
     if (m.type == half_type && !m.causal && m.D == 64 && m.N == 2048) CHECK(0.98 * m.tflops <= choice.figure.tflops);
   CHECK(choice.why().find(" TFLOP/s at N 2048, D 64, float16 on ") != std::string::npos);

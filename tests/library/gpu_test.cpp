@@ -165,7 +165,7 @@ void check_ok(int status) {
 }
 
 int number_of(const Phase& phase) {
-  return std::atoi(phase.features.phase);
+  return std::atoi(phase.name);
 }
 
 // Work on a stream that waits until it is released.
@@ -187,14 +187,16 @@ TEST_CASE_TEMPLATE("gpu: each phase gives the bits of its own run, whatever type
   if (skipped()) return;
   int tried = 0;
   for (const Phase* phase : all_phases()) {
-    const Features& can = phase->features;
+    const Features& can = phase->forward->features;
     if (!can.kernel || !can.types.contains(type_of<T>) || !available(can, Where::Gpu)) continue;
     for (const Mask causal : {Mask::none(), Mask::top_left(), Mask::bottom_right()})
       for (const std::int64_t D : {64, 40, 33, 200}) {
-        if ((causal != Mask::none() && !can.causal) || D > can.largest_D() || (can.tensor_maps && D % 8)) continue;
+        if ((causal != Mask::none() && !can.meets(Demand::Causal)) || D > can.largest_D() ||
+            (can.tensor_maps() && D % 8))
+          continue;
         INFO(can.phase << ", mask " << static_cast<int>(causal) << ", D " << D);
         Twin<T> twin(2, 3, 150, 210, D, {.scale = D == 40 ? std::optional(-0.3f) : std::nullopt, .mask = causal},
-                     can.lse, static_cast<std::uint64_t>(D));
+                     can.meets(Demand::Lse), static_cast<std::uint64_t>(D));
         check_ok(twin.enqueue(number_of(*phase)));
         CHECK(twin.same_as(*phase));
         ++tried;
@@ -206,7 +208,7 @@ TEST_CASE_TEMPLATE("gpu: each phase gives the bits of its own run, whatever type
 TEST_CASE_TEMPLATE("gpu: phase 0 is the chosen one, blocks can be asked for, no rows are no work", T, float, half) {
   if (skipped()) return;
   Twin<T> twin(2, 3, 300, 300, 64, {.mask = Mask::top_left()}, true, 1);
-  const Phase& phase = *choose_phase(twin.problem().sizes(), type_of<T>, false, Where::Gpu).phase;
+  const Phase& phase = *choose_phase(twin.problem(), Where::Gpu).phase;
   flashphases_forward_args args = twin.args();
   std::int32_t chosen = 0;
   std::size_t bytes = 1;
@@ -217,7 +219,7 @@ TEST_CASE_TEMPLATE("gpu: phase 0 is the chosen one, blocks can be asked for, no 
   check_ok(twin.enqueue());
   CHECK(twin.same_as(phase));
 
-  for (const auto& [Br, Bc] : find_phase("08").features.blocks) {
+  for (const auto& [Br, Bc] : find_phase("08").forward->features.blocks) {
     Twin<T> tiled(2, 3, 300, 300, 64, {.block_q = Br, .block_k = Bc}, true, 2);
     check_ok(tiled.enqueue(8));
     CHECK(tiled.same_as(find_phase("08")));
@@ -235,8 +237,8 @@ TEST_CASE_TEMPLATE("gpu: phase 0 is the chosen one, blocks can be asked for, no 
 TEST_CASE("gpu: a call returns at once, waits for its own stream alone, and holds up no other") {
   if (skipped()) return;
   Twin<half> one(2, 4, 600, 600, 64, {}, true, 1), two(1, 7, 333, 700, 64, {.mask = Mask::bottom_right()}, true, 2);
-  const Phase &of_one = *choose_phase(one.problem().sizes(), Type::Float16, false, Where::Gpu).phase,
-              &of_two = *choose_phase(two.problem().sizes(), Type::Float16, false, Where::Gpu).phase;
+  const Phase &of_one = *choose_phase(one.problem(), Where::Gpu).phase,
+              &of_two = *choose_phase(two.problem(), Where::Gpu).phase;
   for (Twin<half>* each : {&one, &two}) {  // a kernel's first launch loads it, and may wait for that
     check_ok(each->enqueue());
     Twin<half>::check(cudaDeviceSynchronize());
@@ -266,9 +268,9 @@ TEST_CASE("gpu: a call returns at once, waits for its own stream alone, and hold
 TEST_CASE("gpu: a phase that draws its work wants a workspace, and leaves it as it was") {
   if (skipped()) return;
   for (const Phase* phase : all_phases()) {
-    if (!phase->features.kernel || !available(phase->features, Where::Gpu)) continue;
-    INFO(phase->features.phase);
-    Twin<half> twin(2, 3, 300, 300, 64, {}, phase->features.lse, 4);
+    if (!phase->kernel() || !available(phase->forward->features, Where::Gpu)) continue;
+    INFO(phase->name);
+    Twin<half> twin(2, 3, 300, 300, 64, {}, phase->forward->features.meets(Demand::Lse), 4);
     const flashphases_forward_args args = twin.args(number_of(*phase));
     std::size_t bytes = 1;
     check_ok(flashphases_workspace(&args, &bytes));
@@ -287,11 +289,11 @@ TEST_CASE("gpu: a phase that draws its work wants a workspace, and leaves it as 
 TEST_CASE("gpu: a captured graph, launched again on other inputs, and refusals do not end the capture") {
   if (skipped()) return;
   for (const Phase* phase : all_phases()) {
-    const Features& can = phase->features;
+    const Features& can = phase->forward->features;
     if (!can.kernel || !available(can, Where::Gpu)) continue;
     INFO(can.phase);
     // The largest D: that kernel has not run yet in this process, so that its loading is captured over too.
-    Twin<half> twin(1, 2, 200, 170, std::min(248, can.largest_D()), {}, can.lse, 5);
+    Twin<half> twin(1, 2, 200, 170, std::min(248, can.largest_D()), {}, can.meets(Demand::Lse), 5);
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t executable = nullptr;
     Twin<half>::check(cudaStreamBeginCapture(twin.stream, cudaStreamCaptureModeGlobal));
@@ -323,7 +325,7 @@ TEST_CASE("gpu: what is refused or fails leaves the stream, and the program's ow
     CHECK(cudaPeekAtLastError() == cudaSuccess);
     twin.fill(9);
     check_ok(twin.enqueue());
-    CHECK(twin.same_as(*choose_phase(twin.problem().sizes(), Type::Float16, false, Where::Gpu).phase));
+    CHECK(twin.same_as(*choose_phase(twin.problem(), Where::Gpu).phase));
   };
   flashphases_forward_args args = twin.args();
   args.k.stride_s = -1;
@@ -355,8 +357,10 @@ TEST_CASE("gpu: what is refused or fails leaves the stream, and the program's ow
   Twin<half>::check(cudaMalloc(&rows, static_cast<std::size_t>(many) * sizeof(half)));
   Twin<half>::check(cudaMemset(rows, 0, static_cast<std::size_t>(many) * sizeof(half)));
   for (const Phase* phase : all_phases()) {
-    if (!phase->features.causal || !phase->features.kernel || !available(phase->features, Where::Gpu)) continue;
-    if (phase->features.tensor_maps) continue;  // rows of one element are not for TMA
+    if (!phase->forward->features.meets(Demand::Causal) || !phase->kernel() ||
+        !available(phase->forward->features, Where::Gpu))
+      continue;
+    if (phase->forward->features.tensor_maps()) continue;  // rows of one element are not for TMA
     args = twin.args(number_of(*phase));
     args.mask = FLASHPHASES_CAUSAL_TOP_LEFT;
     args.B = args.H = args.Sk = args.D = 1;
@@ -365,7 +369,7 @@ TEST_CASE("gpu: what is refused or fails leaves the stream, and the program's ow
     args.o = {rows, many, many, 1};
     const int status = twin.enqueue(args);
     Twin<half>::check(cudaStreamSynchronize(twin.stream));
-    INFO(phase->features.phase << ": " << flashphases_error());
+    INFO(phase->name << ": " << flashphases_error());
     if (status != FLASHPHASES_OK) refused(args, FLASHPHASES_CUDA_ERROR, "launch: ");
   }
   cudaFree(rows);

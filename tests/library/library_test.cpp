@@ -130,7 +130,7 @@ TEST_CASE("enumerations, scale, phase and blocks") {
              "causal is top-left; expected none in phase 06-4d-grid; choose a phase that has it: ./flash help");
   float lse = 0;
   refused_if([&](Args& a) { a.phase = 7, a.lse = &lse; },
-             "lse is wanted; expected no LSE from phase 07-causal; choose a phase that has it: ./flash help");
+             "LSE is wanted; expected none in phase 07-causal; choose a phase that has it: ./flash help");
   refused_if(
       [](Args& a) { a.phase = 10, a.type = FLASHPHASES_FLOAT32; },
       "type is float32; expected float16 or bfloat16 in phase 10-tensor-cores; convert, or choose another phase: "

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "phases/13-instruction-diet/phase.hpp"
+#include "phases/interface/limits.hpp"
 
 namespace flash::phase13 {
 
@@ -28,7 +29,7 @@ inline Run run_step(std::size_t step, const Problem<bfloat16>& p, Where where, c
   };
   if (step >= step_count)
     refuse("step", static_cast<std::int64_t>(step), "0 to " + std::to_string(step_count - 1), "choose one of these");
-  check("Q", p.q), check("K", p.k), check("V", p.v), check("O", View<const bfloat16>(p.o));
+  check("Q", any_of(p.q)), check("K", any_of(p.k)), check("V", any_of(p.v)), check("O", any_of(p.o));
   limit(p.D() == 128, "D", std::to_string(p.D()), "128");
   limit(p.Sq() > 0 && p.Sq() % 128 == 0 && p.Sq() <= 1 << 20, "N", std::to_string(p.Sq()),
         "a multiple of 128 up to 1048576");  // so that a head's offsets fit into an int
@@ -36,7 +37,7 @@ inline Run run_step(std::size_t step, const Problem<bfloat16>& p, Where where, c
   limit(p.lse != nullptr, "LSE", "null", "an array");
   limit(p.scale() > 0 && std::isfinite(p.scale()), "scale", std::to_string(p.scale()), "finite and more than 0");
   limit(p.options.mask != Mask::bottom_right(), "mask", "bottom-right", "none or top-left");
-  require(features, where);
+  require(phase.name, features, where);
   return steps_by_machine[static_cast<std::size_t>(where)][step](p, options);
 }
 

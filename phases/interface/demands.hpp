@@ -1,0 +1,118 @@
+// demands.hpp: what a problem may ask of a phase, once: its word, and when it is asked. validate() refuses by this
+// table, `auto` chooses by it, --help prints it, and the tests of all phases choose their cases by it.
+// Use: if (const std::optional<Refusal> r = unmet(p, features.meets)) …
+#pragma once
+#include <optional>
+#include <string>
+
+#include "phases/interface/features.hpp"
+#include "phases/interface/limits.hpp"
+#include "phases/interface/operands.hpp"
+
+namespace flash {
+
+// What refuse() says, but for the phase that cannot.
+struct Refusal {
+  std::string argument, value, expected, remedy;
+};
+
+// A new feature is one enumerator of Demand, one row here, and the phase that has it.
+struct DemandRow {
+  Demand demand;
+  const char* word;  // in ./flash help
+  std::optional<Refusal> (*asked)(const AnyProblem& p);
+};
+
+namespace demands {
+
+inline constexpr const char* another = "choose a phase that has it: ./flash help";
+
+inline std::optional<Refusal> when(bool asked, const Refusal& refusal) {
+  return asked ? std::optional(refusal) : std::nullopt;
+}
+
+inline std::string distance(std::int64_t keys) {
+  return keys >= Mask::all ? "all" : std::to_string(keys);
+}
+
+// The first thing that keeps TMA from copying the tensors: it wants bases, strides and rows in multiples of 16 bytes,
+// and counts rows in 32 bits.
+inline std::optional<Refusal> tma_obstacle(const AnyProblem& p) {
+  constexpr std::int64_t most_rows = std::int64_t{1} << 30;
+  const auto refusal = [](const std::string& what, std::int64_t value, const char* expected) {
+    return Refusal{what, std::to_string(value), std::string(expected) + " for TMA",
+                   "choose a phase that copies without it: ./flash help"};
+  };
+  for (const Operand& operand : operands) {
+    const AnyView& view = p.*operand.view;
+    if (!is_given(operand, p) || operand.shape[3] == Length::One || view.elements() == 0) continue;
+    const std::string name = operand.name;
+    const std::int64_t element = bytes_of(type_of_elements(operand.element, p));
+    if (view.S() > most_rows) return refusal(name + "'s sequence length S", view.S(), "at most 2^30");
+    const auto odd = [&](const std::string& what, std::int64_t bytes) {
+      return refusal(name + what, bytes, "a multiple of 16");
+    };
+    if (view.D() * element % 16) return odd("'s bytes in a row", view.D() * element);
+    const char* axes[] = {"batch size B", "number of heads H", "sequence length S"};
+    for (int i = 0; i < 3; ++i)
+      if (view.shape[i] > 1 && view.stride[i] * element % 16)
+        return odd(std::string("'s stride of ") + axes[i] + " in bytes", view.stride[i] * element);
+    const auto address = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(view.data));
+    if (address % 16) return odd("'s address", address);
+  }
+  return {};
+}
+
+inline const DemandRow rows[] = {
+    {Demand::Causal, "causal",
+     [](const AnyProblem& p) {
+       const Mask& mask = p.options.mask;
+       return when(mask.is_causal(), {"causal", name(mask), "none", another});
+     }},
+    {Demand::Window, "window",
+     [](const AnyProblem& p) {
+       return when(p.options.mask.is_window(),
+                   {"window", distance(p.options.mask.left) + " keys to the left", "none", another});
+     }},
+    {Demand::Lse, "LSE",
+     [](const AnyProblem& p) {
+       return when(!p.backward() && p.lse.given(), {"LSE", "wanted", "none", another});
+     }},
+    {Demand::Kept, "training",
+     [](const AnyProblem& p) {
+       const char* which = p.m.given() ? "m" : "O_lo";
+       return when(p.m.given() || p.o_lo.given(), {which, p.backward() ? "given" : "wanted", "none", another});
+     }},
+    {Demand::WideOutput, "O in float32",
+     [](const AnyProblem& p) {
+       return when(p.out != p.type, {"O's type", name(p.out), std::string(name(p.type)) + ", that of Q,", another});
+     }},
+    {Demand::FewerHeads, "grouped heads",
+     [](const AnyProblem& p) {
+       return when(p.shape().Hk != p.shape().H, {"K's number of heads H", std::to_string(p.shape().Hk),
+                                                 std::to_string(p.shape().H) + " as in Q", another});
+     }},
+    {Demand::OtherDv, "Dv",
+     [](const AnyProblem& p) {
+       return when(p.shape().Dv != p.shape().D, {"V's head dimension D", std::to_string(p.shape().Dv),
+                                                 std::to_string(p.shape().D) + " as in Q", another});
+     }},
+    {Demand::AnyStride, "any stride", tma_obstacle},
+    {Demand::Atomic, "atomic",
+     [](const AnyProblem& p) {
+       return when(p.backward() && p.options.mode == BackwardMode::Atomic,
+                   {"mode", "atomic", "deterministic", another});
+     }},
+};
+
+}  // namespace demands
+
+// Of the demands that the problem asks the first that is not met.
+inline std::optional<Refusal> unmet(const AnyProblem& p, const Demands& meets) {
+  for (const DemandRow& row : demands::rows)
+    if (!meets(row.demand))
+      if (std::optional<Refusal> refusal = row.asked(p)) return refusal;
+  return {};
+}
+
+}  // namespace flash

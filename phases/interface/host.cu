@@ -1,0 +1,149 @@
+// host.cu: the host's side of all kernel phases, compiled once for each machine: what kernel_phase.cuh declares.
+// Arrays go to the device with their gaps, so that strides hold there too, and come back row by row.
+// Use: linked with every kernel phase (cmake/phases.cmake).
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "phases/interface/kernel_phase.cuh"
+#include "phases/interface/operands.hpp"
+#ifdef __CUDACC__
+#include "gpu/timer.cuh"
+#endif
+
+namespace flash::inline FLASH_MACHINE {
+
+// Shared memory that a block may have, in bytes.
+std::int64_t shared_memory_of(const MachineOptions& options) {
+#ifdef __CUDACC__
+  int device = 0, bytes = 0;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  check_cuda(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+             "shared memory per block");
+  return std::min<std::int64_t>(bytes, static_cast<std::int64_t>(shared_memory_limit(options.profile)));
+#else
+  return static_cast<std::int64_t>(shared_memory_limit(options.profile));
+#endif
+}
+
+// Multiprocessors of the current device.
+int multiprocessors() {
+#ifdef __CUDACC__
+  int device = 0, count = 0;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "number of multiprocessors");
+  return count;
+#else
+  return simulated_multiprocessors;
+#endif
+}
+
+// What becomes of the K/V tiles of all Q tiles, by the mask alone.
+TileCounts count_tiles(const AnyProblem& p, Blocks blocks) {
+  TileCounts counts;
+  for (std::int64_t first_row = 0; first_row < p.Sq(); first_row += blocks.Br) {
+    const std::int64_t last_row = std::min(first_row + blocks.Br, p.Sq()) - 1;
+    const std::int64_t full = p.visible(first_row).end / blocks.Bc,
+                       seen = (p.visible(last_row).end + blocks.Bc - 1) / blocks.Bc;
+    counts.add(p.B() * p.H(), full, seen, (p.Sk() + blocks.Bc - 1) / blocks.Bc);
+  }
+  return counts;
+}
+
+Run timed(Machine& m, const std::function<void()>& launches) {
+  const auto begin = std::chrono::steady_clock::now();
+  launches();
+  check_cuda(cudaGetLastError(), "launch");
+  check_cuda(cudaDeviceSynchronize(), "kernel");
+  Run run;
+  run.kernels = m.reports();
+  run.trace = m.trace();
+  run.counted = this_machine == Where::Checked;
+  run.milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  for (const KernelReport& kernel : run.kernels) run.ledger.add(kernel.ledger);
+#ifdef __CUDACC__
+  if (m.options().samples > 0) run.timing = time_on_gpu(launches, m.options().samples);
+#endif
+  return run;
+}
+
+namespace {
+
+// An array's memory on the device, gaps included; `data` is where it begins.
+struct OnDevice {
+  std::shared_ptr<void> owner;
+  void* data = nullptr;
+};
+
+// What is written is not copied in: what no thread writes stays poison.
+template <class T>
+OnDevice allocate(Machine& m, const char* name, const AnyView& view, bool written) {
+  using U = device_t<T>;
+  const auto span = static_cast<std::size_t>(view.span());
+  auto array = std::make_shared<Array<U>>(written ? m.template alloc<T>(name, span)
+                                                  : m.upload(name, static_cast<const T*>(view.data), span));
+  return {array, array->data()};
+}
+
+// Copies the rows back and leaves the host's gaps alone.
+template <class T>
+void download(Machine& m, const OnDevice& from, const AnyView& any) {
+  const View<T> view = view_as<T>(any);
+  if (view.span() == 0) return;
+  std::vector<T> span(static_cast<std::size_t>(view.span()));
+  m.download(span.data(), *static_cast<Array<device_t<T>>*>(from.owner.get()));
+  for (std::int64_t b = 0; b < view.B(); ++b)
+    for (std::int64_t h = 0; h < view.H(); ++h)
+      for (std::int64_t s = 0; s < view.S(); ++s)
+        std::memcpy(view.row(b, h, s), &span[static_cast<std::size_t>(view.row(b, h, s) - view.data)],
+                    static_cast<std::size_t>(view.D()) * sizeof(T));
+}
+
+// Calls f.template operator()<T>() with the host's type of the elements.
+template <class F>
+void with_type(Type type, const F& f) {
+  switch (type) {
+    case Type::Float32:
+      return f.template operator()<float>();
+    case Type::Float16:
+      return f.template operator()<half>();
+    case Type::BFloat16:
+      return f.template operator()<bfloat16>();
+    case Type::Int16:
+      return f.template operator()<std::int16_t>();
+  }
+}
+
+}  // namespace
+
+// MachineOptions::in_place: the kernel works on the caller's own memory (the simulator follows any pointer).
+Run run_on_device(const AnyProblem& p, const Workspace& workspace, const MachineOptions& options,
+                  const Launches& launches) {
+  Machine m(options);
+  AnyProblem device = p;
+  std::array<OnDevice, std::size(operands)> memory;
+  for (std::size_t i = 0; i < std::size(operands) && !options.in_place; ++i) {
+    const Operand& operand = operands[i];
+    if (!is_given(operand, p)) continue;
+    with_type(type_of_elements(operand.element, p),
+              [&]<class T>() { memory[i] = allocate<T>(m, operand.name, p.*operand.view, is_written(operand, p)); });
+    (device.*operand.view).data = memory[i].data;
+  }
+  Stream stream{nullptr, {}};
+  std::vector<Array<float>> pieces;
+  for (const Piece& piece : workspace) {
+    const auto count = static_cast<std::size_t>(piece.count);
+    pieces.push_back(piece.zeroed ? m.upload(piece.name, std::vector<float>(count).data(), count)
+                                  : m.alloc<float>(piece.name, count));
+    stream.workspace[pieces.size() - 1] = pieces.back().data();
+  }
+  const Run run = timed(m, [&] { launches(device, stream); });
+  for (std::size_t i = 0; i < std::size(operands) && !options.in_place; ++i)
+    if (is_written(operands[i], p))
+      with_type(type_of_elements(operands[i].element, p),
+                [&]<class T>() { download<T>(m, memory[i], p.*operands[i].view); });
+  return run;
+}
+
+}  // namespace flash::inline FLASH_MACHINE
