@@ -9,15 +9,13 @@
 
 #include "phases/interface/tensor.hpp"
 #include "phases/interface/text.hpp"
-#include "tests/bench/json.hpp"
+#include "phases/library/json.hpp"
 #include "tests/gradients.hpp"
 #include "tests/program.hpp"
 #include "tests/reference.hpp"
 
 using namespace flash;
 using namespace flash::test;
-using flash::bench::Json;
-using flash::bench::parse_json;
 
 namespace {
 

@@ -533,12 +533,6 @@ inline Marker read_marker(const std::string& text, const std::filesystem::path& 
   return marker;
 }
 
-inline Json read_results(const std::filesystem::path& path) {
-  std::ostringstream text;
-  if (!(text << std::ifstream(path, std::ios::binary).rdbuf())) throw Error("cannot read " + path.string());
-  return parse_json(text.str(), path.filename().string());
-}
-
 // A type as the sources call it.
 inline std::string source_name(const std::string& type) {
   if (type == "float32") return "Float32";
@@ -554,7 +548,7 @@ inline std::string measured_source(const std::vector<std::string>& files, const 
   std::string gpu;
   std::map<std::tuple<std::size_t, std::string, bool, double, double>, double> figures;
   for (const std::string& name : files) {
-    const Json json = read_results(folder / name);
+    const Json json = read_json(folder / name);
     const std::string& mine = json.at("environment").at("gpu").text;
     if (!gpu.empty() && gpu != mine) throw Error(name + " is of " + mine + ", the files before it of " + gpu);
     gpu = mine;
@@ -584,7 +578,7 @@ inline std::string measured_source(const std::vector<std::string>& files, const 
 inline std::vector<Json> rows_of(const Marker& marker, const std::filesystem::path& folder) {
   std::vector<Json> rows;
   for (const std::string& file : marker.files) {
-    const std::vector<Json> more = read_results(folder / file).at("rows").items;
+    const std::vector<Json> more = read_json(folder / file).at("rows").items;
     rows.insert(rows.end(), more.begin(), more.end());
   }
   return rows;
@@ -594,7 +588,7 @@ inline std::vector<Json> rows_of(const Marker& marker, const std::filesystem::pa
 inline std::string render(const Marker& marker, const std::filesystem::path& folder) {
   std::string sources, missing;
   for (const std::string& file : marker.files) {
-    sources += (sources.empty() ? "" : "<br>\n") + file + ": " + environment_line(read_results(folder / file));
+    sources += (sources.empty() ? "" : "<br>\n") + file + ": " + environment_line(read_json(folder / file));
     sources.pop_back();
   }
   for (const std::string& file : marker.missing) missing += (missing.empty() ? "" : ", ") + file;
