@@ -1,5 +1,5 @@
 // automatic.cpp: see automatic.hpp.
-// What it goes by is measured.inc, from docs/results.
+// What it goes by is made of docs/results (measured.hpp).
 // Use: choose_phase(p.sizes(), Type::Float16, false, Where::Gpu).phase
 #include "phases/library/automatic.hpp"
 
@@ -10,8 +10,6 @@
 
 namespace flash {
 namespace {
-
-#include "phases/library/measured.inc"
 
 // How many times one is the other, 1 or more.
 double ratio(double a, double b) {
@@ -57,11 +55,6 @@ bool lists_blocks(const Features& can, const Options& o) {
 }
 
 }  // namespace
-
-const std::vector<Measured>& measured_figures() {
-  static const std::vector<Measured> all(std::begin(figures_of_results), std::end(figures_of_results));
-  return all;
-}
 
 Choice choose_phase(const Sizes& s, Type type, bool gradients, Where where, bool by_tma,
                     const std::vector<Measured>& figures) {

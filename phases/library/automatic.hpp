@@ -1,6 +1,7 @@
 // automatic.hpp: which phase a call gets that names none: the one that was measured fastest for such a problem.
-// The figures are those of docs/results, which flash-tables --write puts into measured.inc; no phase is known here by
-// name. Use: const Choice chosen = choose_phase(p.sizes(), Type::Float16, false, where);  chosen.phase, chosen.why()
+// The figures are those of docs/results, which the build turns into a source file (measured.hpp); no phase is known
+// here by name.
+// Use: const Choice chosen = choose_phase(p.sizes(), Type::Float16, false, where);  chosen.phase, chosen.why()
 #pragma once
 #include <cstdint>
 #include <string>
@@ -29,6 +30,8 @@ struct Choice {
   std::string why() const;
 };
 
+// Of this GPU, phase by phase.
+extern const char* const measured_gpu;
 const std::vector<Measured>& measured_figures();
 
 // Of the kernel phases that can do it (gradients, type, mask, LSE, D, blocks, and the GPU where that is the machine;

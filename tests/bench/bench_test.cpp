@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "phases/interface/random.hpp"
+#include "phases/library/measured.hpp"
 #include "tests/bench/ceilings.hpp"
 #include "tests/bench/forward_check.hpp"
 #include "tests/bench/results.hpp"
@@ -185,19 +186,17 @@ TEST_CASE("The figures by which a phase is chosen: of our phases, the later file
   write("first.json", "G", {{"08-lse", 2}, {"06-4d-grid", 2}, {"torch flash", 1}});
   write("second.json", "G", {{"06-4d-grid", 4}});
   write("other.json", "H", {{"06-4d-grid", 4}});
-  const std::vector<std::string> phases = {"05-first-kernel", "06-4d-grid", "08-lse"};
-  const std::string text = measured_source({"first.json", "second.json"}, folder, phases);
+  const std::string text = measured_source({folder / "first.json", folder / "second.json"});
   // 4 · 4 · 32 · 512² · 64 FLOPs in 4 ms; with a mask half of the pairs and half a diagonal in 2 ms.
-  CHECK(text.substr(text.find("first.json")) ==
-        "first.json second.json\n"
-        "static constexpr const char* measured_gpu = \"G\";\n"
-        "static constexpr Measured figures_of_results[] = {\n"
-        "    {\"06-4d-grid\", Type::Float16, false, 64, 512, 2.15},\n"
-        "    {\"08-lse\", Type::Float16, true, 64, 512, 2.15},\n"
-        "};\n");
-  CHECK_THROWS_WITH_AS(measured_source({"first.json", "other.json"}, folder, phases),
+  CHECK(text.find("docs/results: first.json second.json\n") != std::string::npos);
+  CHECK(text.find("measured_gpu = \"G\";\n") != std::string::npos);
+  CHECK(text.find("[] = {\n"
+                  "    {\"06-4d-grid\", Type::Float16, false, 64, 512, 2.14748},\n"
+                  "    {\"08-lse\", Type::Float16, true, 64, 512, 2.15168},\n"
+                  "};\n") != std::string::npos);
+  CHECK_THROWS_WITH_AS(measured_source({folder / "first.json", folder / "other.json"}),
                        "other.json is of H, the files before it of G", Error);
-  CHECK_THROWS_AS(measured_source({"none.json"}, folder, phases), Error);
+  CHECK_THROWS_AS(measured_source({folder / "none.json"}), Error);
 }
 
 static std::vector<Json> rows_of(const std::string& rows) {

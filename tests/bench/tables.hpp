@@ -13,7 +13,6 @@
 #include <map>
 #include <sstream>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -531,48 +530,6 @@ inline Marker read_marker(const std::string& text, const std::filesystem::path& 
   }
   if (named.empty()) throw Error("a marker '" + text + "' without table or file");
   return marker;
-}
-
-// A type as the sources call it.
-inline std::string source_name(const std::string& type) {
-  if (type == "float32") return "Float32";
-  if (type == "float16") return "Float16";
-  if (type == "bfloat16") return "BFloat16";
-  throw Error("nobody knows the type '" + type + "'");
-}
-
-// What ./flash run and libflashphases go by where no phase is named (phases/library/automatic.hpp): the figures of our
-// phases, of each the last file's where several have it, as a source file. `files` lie in `folder`.
-inline std::string measured_source(const std::vector<std::string>& files, const std::filesystem::path& folder,
-                                   const std::vector<std::string>& phases) {
-  std::string gpu;
-  std::map<std::tuple<std::size_t, std::string, bool, double, double>, double> figures;
-  for (const std::string& name : files) {
-    const Json json = read_json(folder / name);
-    const std::string& mine = json.at("environment").at("gpu").text;
-    if (!gpu.empty() && gpu != mine) throw Error(name + " is of " + mine + ", the files before it of " + gpu);
-    gpu = mine;
-    for (const Json& row : json.at("rows").items) {
-      const Json *sweep = row.find("sweep"), *tflops = row.find("tflops");
-      if (!sweep || (sweep->text != "kernels" && sweep->text != "beside") || !tflops) continue;
-      const auto phase = std::find(phases.begin(), phases.end(), kernel_of(row));
-      if (phase == phases.end()) continue;  // a library's kernel
-      figures[{phase - phases.begin(), row.at("type").text, row.at("causal").truth, row.at("D").number,
-               row.at("N").number}] = tflops->number;
-    }
-  }
-  std::string text =
-      "// The figures that a phase is chosen by (automatic.hpp): phase, type, causal, D, N, TFLOP/s. Written by\n"
-      "// flash-tables --write from these files of docs/results:";
-  for (const std::string& name : files) text += " " + name;
-  text += "\nstatic constexpr const char* measured_gpu = \"" + gpu + "\";\n";
-  text += "static constexpr Measured figures_of_results[] = {\n";
-  for (const auto& [key, tflops] : figures) {
-    const auto& [phase, type, causal, D, N] = key;
-    text += "    {\"" + phases[phase] + "\", Type::" + source_name(type) + ", " + (causal ? "true" : "false") + ", " +
-            format("%.0f", D) + ", " + format("%.0f", N) + ", " + short_number(tflops) + "},\n";
-  }
-  return text + "};\n";
 }
 
 inline std::vector<Json> rows_of(const Marker& marker, const std::filesystem::path& folder) {
