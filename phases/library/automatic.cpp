@@ -16,19 +16,21 @@ double ratio(double a, double b) {
   return std::max(a, b) / std::min(a, b);
 }
 
+// Tiles of 128 rows of Q, 1 at least: how far the work can be spread over a GPU.
+double q_tiles(std::int64_t heads, std::int64_t rows) {
+  return std::max(static_cast<double>(heads) * static_cast<double>((rows + 127) / 128), 1.0);
+}
+
 // Of each phase the figure nearest to the problem, or null. One pass: this is done at each call of libflashphases.
 std::vector<const Measured*> nearest(const std::vector<const Phase*>& phases, const Sizes& s, Type type,
                                      const std::vector<Measured>& figures) {
   const double D = static_cast<double>(std::max<std::int64_t>(s.D, 1));
-  const double N2 = std::max(static_cast<double>(s.Sq) * static_cast<double>(s.Sk), 1.0);
+  const double tiles = q_tiles(s.B * s.H, s.Sq), keys = static_cast<double>(std::max<std::int64_t>(s.Sk, 1));
   const bool causal = s.options.causal != Causal::None;
   const auto is_half = [](Type t) { return t != Type::Float32; };
   const auto distance = [&](const Measured& m) {
-    const double N = static_cast<double>(m.N);
-    return std::make_tuple(m.type == type                     ? 0
-                           : is_half(m.type) == is_half(type) ? 1
-                                                              : 2,
-                           m.causal != causal, ratio(static_cast<double>(m.D), D), ratio(N * N, N2));
+    return std::make_tuple(is_half(m.type) != is_half(type), m.causal != causal, ratio(static_cast<double>(m.D), D),
+                           ratio(q_tiles(m.heads, m.N), tiles) * ratio(static_cast<double>(m.N), keys), m.type != type);
   };
   std::vector<const Measured*> best(phases.size());
   std::vector<decltype(distance(figures[0]))> least(phases.size());
@@ -90,9 +92,9 @@ std::string Choice::why() const {
   if (only) return "auto: no other can";
   if (figure.phase.empty()) return "auto: the newest that can; none of them was measured";
   char text[160];
-  std::snprintf(text, sizeof text, "auto: %.3g TFLOP/s at N %lld, D %lld, %s%s on %s", figure.tflops,
-                static_cast<long long>(figure.N), static_cast<long long>(figure.D), figure.causal ? "causal, " : "",
-                name(figure.type), measured_gpu);
+  std::snprintf(text, sizeof text, "auto: %.3g TFLOP/s at B·H %lld, N %lld, D %lld, %s%s on %s", figure.tflops,
+                static_cast<long long>(figure.heads), static_cast<long long>(figure.N),
+                static_cast<long long>(figure.D), figure.causal ? "causal, " : "", name(figure.type), measured_gpu);
   return text;
 }
 

@@ -12,12 +12,12 @@
 
 namespace flash {
 
-// One measurement, Sq = Sk = N.
+// One measurement: Sq = Sk = N, in so many heads, B·H.
 struct Measured {
   std::string_view phase;
   Type type;
   bool causal;
-  std::int64_t D, N;
+  std::int64_t D, N, heads;
   double tflops;
 };
 
@@ -26,7 +26,7 @@ struct Choice {
   Measured figure{};             // what spoke for it; its phase is empty where no figure did
   bool only = false;             // no other phase can do it
 
-  // "auto: 287 TFLOP/s at N 2048, D 64, float16 on NVIDIA H200"
+  // "auto: 287 TFLOP/s at B·H 256, N 2048, D 64, float16 on NVIDIA H200"
   std::string why() const;
 };
 
@@ -35,11 +35,16 @@ extern const char* const measured_gpu;
 const std::vector<Measured>& measured_figures();
 
 // Of the kernel phases that can do it (gradients, type, mask, LSE, D, blocks, and the GPU where that is the machine;
-// the simulator runs them all) the one with the highest figure. A phase is judged by the figure nearest to the problem:
-// of this type, else of one of this size, else of any; then with or without a mask as here; then by D, then by
-// N = sqrt(Sq·Sk), as ratios, the larger if two are as near. B and H do not count. Of those within 2 % of the highest,
-// which is noise, the newest is taken; where nothing was measured, the newest of all. If none can do it, the answer
-// is one whose validate() or require() says why.
+// the simulator runs them all) the one with the highest figure. A phase is judged by the figure nearest to the problem.
+// What counts first comes first:
+//   1. the size of the type: 16-bit types are as fast as each other;
+//   2. with or without a mask, as here;
+//   3. D, as a ratio;
+//   4. the size: tiles of 128 rows of Q in all heads, B·H·ceil(Sq/128), which say how much of a GPU has work, and the
+//      keys Sk, which say how long that work is: the product of both ratios. Of two as near the longer, with more heads;
+//   5. the very type.
+// Of those within 2 % of the highest, which is noise, the newest is taken; where nothing was measured, the newest of
+// all. If none can do it, the answer is one whose validate() or require() says why.
 // `by_tma`: may the phase be one that copies by TMA (tma_obstacle in problem.hpp)?
 Choice choose_phase(const Sizes& sizes, Type type, bool gradients, Where where, bool by_tma = true,
                     const std::vector<Measured>& figures = measured_figures());

@@ -25,7 +25,7 @@ inline std::string source_name(const std::string& type) {
 // Phases' rows of the sweeps over phases; of each measurement the last file's where several have it.
 inline std::string measured_source(const std::vector<std::filesystem::path>& files) {
   std::string gpu, names;
-  std::map<std::tuple<std::string, std::string, bool, double, double>, double> figures;
+  std::map<std::tuple<std::string, std::string, bool, double, double, double>, double> figures;
   for (const std::filesystem::path& path : files) {
     const Json file = read_json(path);
     const std::string &mine = file.at("environment").at("gpu").text, name = path.filename().string();
@@ -36,18 +36,19 @@ inline std::string measured_source(const std::vector<std::filesystem::path>& fil
       if (!sweep || (sweep->text != "kernels" && sweep->text != "beside") || !tflops) continue;
       const std::string& kernel = row.at("kernel").text;
       if (!std::isdigit(static_cast<unsigned char>(kernel[0]))) continue;  // a library's
-      figures[{kernel, row.at("type").text, row.at("causal").truth, row.at("D").number, row.at("N").number}] =
-          tflops->number;
+      figures[{kernel, row.at("type").text, row.at("causal").truth, row.at("D").number, row.at("N").number,
+               row.at("B").number * row.at("H").number}] = tflops->number;
     }
   }
   std::string text = "// Made by flash-measured from these files of docs/results:" + names +
                      "\n#include <iterator>\n\n#include \"phases/library/automatic.hpp\"\n\nnamespace flash {\n\n" +
                      "const char* const measured_gpu = \"" + gpu + "\";\n\n" +
-                     "// Phase, type, causal, D, N, TFLOP/s.\nstatic constexpr Measured figures[] = {\n";
+                     "// Phase, type, causal, D, N, B·H, TFLOP/s.\nstatic constexpr Measured figures[] = {\n";
   for (const auto& [key, tflops] : figures) {
-    const auto& [phase, type, causal, D, N] = key;
+    const auto& [phase, type, causal, D, N, heads] = key;
     char numbers[96];
-    std::snprintf(numbers, sizeof numbers, "%s, %.0f, %.0f, %.6g", causal ? "true" : "false", D, N, tflops);
+    std::snprintf(numbers, sizeof numbers, "%s, %.0f, %.0f, %.0f, %.6g", causal ? "true" : "false", D, N, heads,
+                  tflops);
     text += "    {\"" + phase + "\", Type::" + source_name(type) + ", " + numbers + "},\n";
   }
   return text + "};\n\nconst std::vector<Measured>& measured_figures() {\n" +

@@ -191,8 +191,8 @@ TEST_CASE("The figures by which a phase is chosen: of our phases, the later file
   CHECK(text.find("docs/results: first.json second.json\n") != std::string::npos);
   CHECK(text.find("measured_gpu = \"G\";\n") != std::string::npos);
   CHECK(text.find("[] = {\n"
-                  "    {\"06-4d-grid\", Type::Float16, false, 64, 512, 2.14748},\n"
-                  "    {\"08-lse\", Type::Float16, true, 64, 512, 2.15168},\n"
+                  "    {\"06-4d-grid\", Type::Float16, false, 64, 512, 128, 2.14748},\n"
+                  "    {\"08-lse\", Type::Float16, true, 64, 512, 128, 2.15168},\n"
                   "};\n") != std::string::npos);
   CHECK_THROWS_WITH_AS(measured_source({folder / "first.json", folder / "other.json"}),
                        "other.json is of H, the files before it of G", Error);
