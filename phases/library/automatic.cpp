@@ -21,6 +21,11 @@ double q_tiles(std::int64_t heads, std::int64_t rows) {
   return std::max(static_cast<double>(heads) * static_cast<double>((rows + 127) / 128), 1.0);
 }
 
+// What this figure lets one hope for.
+double expected_tflops(const Measured& m, const Sizes& s) {
+  return m.tflops * std::min(1.0, q_tiles(s.B * s.H, s.Sq) / q_tiles(m.heads, m.N));
+}
+
 // Of each phase the figure nearest to the problem, or null. One pass: this is done at each call of libflashphases.
 std::vector<const Measured*> nearest(const std::vector<const Phase*>& phases, const Sizes& s, Type type,
                                      const std::vector<Measured>& figures) {
@@ -82,9 +87,9 @@ Choice choose_phase(const Sizes& s, Type type, bool gradients, Where where, bool
   const std::vector<const Measured*> found = nearest(able, s, type, figures);
   double best = 0;
   for (const Measured* m : found)
-    if (m) best = std::max(best, m->tflops);
+    if (m) best = std::max(best, expected_tflops(*m, s));
   for (std::size_t i = 0; i < able.size(); ++i)
-    if (found[i] && found[i]->tflops >= 0.98 * best) choice.phase = able[i], choice.figure = *found[i];
+    if (found[i] && expected_tflops(*found[i], s) >= 0.98 * best) choice.phase = able[i], choice.figure = *found[i];
   return choice;
 }
 

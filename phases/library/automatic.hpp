@@ -41,8 +41,10 @@ const std::vector<Measured>& measured_figures();
 //   2. with or without a mask, as here;
 //   3. D, as a ratio;
 //   4. the size: tiles of 128 rows of Q in all heads, B·H·ceil(Sq/128), which say how much of a GPU has work, and the
-//      keys Sk, which say how long that work is: the product of both ratios. Of two as near the longer, with more heads;
+//      keys Sk, which say how long that work is: the product of both ratios. Of two as near the longer;
 //   5. the very type.
+// A figure of more Q tiles than the problem has counts in proportion: with fewer tiles less of the GPU has work, and a
+// phase that was measured with many alone must not win by that.
 // Of those within 2 % of the highest, which is noise, the newest is taken; where nothing was measured, the newest of
 // all. If none can do it, the answer is one whose validate() or require() says why.
 // `by_tma`: may the phase be one that copies by TMA (tma_obstacle in problem.hpp)?

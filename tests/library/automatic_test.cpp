@@ -36,7 +36,7 @@ TEST_CASE("the highest figure at the nearest size decides") {
       {"06-4d-grid", half_type, false, 64, 512, 6, 30},  {"08-lse", half_type, false, 64, 512, 6, 20},
       {"06-4d-grid", half_type, false, 64, 8192, 6, 10}, {"08-lse", half_type, false, 64, 8192, 6, 20},
       {"06-4d-grid", half_type, false, 128, 512, 6, 10}, {"08-lse", half_type, false, 128, 512, 6, 20},
-      {"07-causal", half_type, true, 64, 512, 6, 20},    {"08-lse", half_type, true, 64, 512, 6, 10}};
+      {"07-causal", half_type, true, 64, 512, 6, 1},     {"08-lse", half_type, true, 64, 512, 6, 0.5}};
   CHECK(chosen(sizes(100, 64), half_type, figures) == "06-4d-grid");
   CHECK(chosen(sizes(2047, 64), half_type, figures) == "06-4d-grid");
   CHECK(chosen(sizes(2048, 64), half_type, figures) == "08-lse");  // as far from both: the larger
@@ -94,6 +94,20 @@ TEST_CASE("few Q tiles are judged by figures of few Q tiles") {
   CHECK(chosen(s, half_type, both(1, 2048)) == "06-4d-grid");  // the very tiles and keys
 }
 
+TEST_CASE("a figure of many Q tiles says little of few, and nobody wins by having no other") {
+  const std::vector<Measured> figures = {{"06-4d-grid", half_type, false, 64, 1024, 256, 400},
+                                         {"08-lse", half_type, false, 64, 1024, 1, 20},
+                                         {"08-lse", half_type, false, 64, 1024, 256, 300}};
+  const auto with_heads = [&](std::int64_t heads) {
+    return chosen({1, heads, 1024, 1024, 64, 2, false, {}}, half_type, figures);
+  };
+  CHECK(with_heads(1) == "08-lse");       // 400 / 256 against 20
+  CHECK(with_heads(12) == "08-lse");      // 400 · 12 / 256 = 18.75
+  CHECK(with_heads(15) == "06-4d-grid");  // 23.4
+  CHECK(with_heads(256) == "06-4d-grid");
+  CHECK(with_heads(1000) == "06-4d-grid");
+}
+
 TEST_CASE("what a phase cannot do, no figure makes up for") {
   const std::vector<Measured> figures = {{"05-first-kernel", half_type, false, 64, 512, 6, 900},
                                          {"06-4d-grid", half_type, false, 64, 512, 6, 800},
@@ -115,7 +129,7 @@ TEST_CASE("what a phase cannot do, no figure makes up for") {
   CHECK(backward.why() == "auto: no other can");
 }
 
-TEST_CASE("figures of the type's size, else of any; of the very type where two are as near") {
+TEST_CASE("figures of the type's size, else of any, and of the very type where two are as near") {
   const std::vector<Measured> figures = {{"06-4d-grid", Type::Float32, false, 64, 512, 6, 30},
                                          {"06-4d-grid", Type::Float16, false, 64, 512, 6, 10},
                                          {"08-lse", Type::Float16, false, 64, 512, 6, 20}};
