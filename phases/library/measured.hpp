@@ -33,7 +33,7 @@ inline std::string measured_source(const std::vector<std::filesystem::path>& fil
     gpu = mine, names += " " + name;
     for (const Json& row : file.at("rows").items) {
       const Json *sweep = row.find("sweep"), *tflops = row.find("tflops");
-      if (!sweep || (sweep->text != "kernels" && sweep->text != "beside") || !tflops) continue;
+      if (!sweep || !tflops || (sweep->text != "kernels" && sweep->text != "beside" && sweep->text != "few")) continue;
       const std::string& kernel = row.at("kernel").text;
       if (!std::isdigit(static_cast<unsigned char>(kernel[0]))) continue;  // a library's
       figures[{kernel, row.at("type").text, row.at("causal").truth, row.at("D").number, row.at("N").number,

@@ -473,6 +473,7 @@ inline const std::vector<std::pair<std::string, Table>>& kinds() {
                                                                  {"ceilings", plain(ceilings_table)},
                                                                  {"ratios", ratios_table},
                                                                  {"beside", beside_tables},
+                                                                 {"fastest", fastest_table},
                                                                  {"picture", picture_link},
                                                                  {"diet", plain(diet_table)},
                                                                  {"sass", plain(sass_table)},
