@@ -154,8 +154,10 @@ inline double predicted_quantity(const std::string& of, const Json& row, const s
   if (of == "GB wanted") return field("out_of_memory_bytes") * 1e-9;
   if (of == "times the TFLOP/s at N/2")
     return field("tflops") / beside(row, rows, row.at("N").number / 2, kernel_of(row), "tflops");
-  if (of == "times 08-lse's time")
-    return field("median_ms") / beside(row, rows, row.at("N").number, "08-lse", "median_ms");
+  const std::string time = "'s time";
+  if (of.starts_with(times) && of.ends_with(time))
+    return field("median_ms") / beside(row, rows, row.at("N").number,
+                                       of.substr(times.size(), of.size() - times.size() - time.size()), "median_ms");
   throw Error("nobody knows how to take '" + of + "' from a row");
 }
 
