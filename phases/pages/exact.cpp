@@ -7,10 +7,16 @@
 namespace flash {
 namespace {
 
+// a · b. Whole matrices, a head's rows and transposes are one type here: Eigen compiles one product, not six.
+using AnyMatrix = Eigen::Ref<const RowMajor<double>, 0, Eigen::OuterStride<>>;
+RowMajor<double> product(const AnyMatrix& a, const AnyMatrix& b) {
+  return a * b;
+}
+
 // S = Q Kᵀ · scale of a head, -inf where a row does not see a key: [Sq, Sk].
 RowMajor<double> masked_scores(const ExactInput& in, std::int64_t head) {
-  RowMajor<double> S = in.q.middleRows(head * in.Sq, in.Sq) * in.k.middleRows(head * in.Sk, in.Sk).transpose();
-  S *= in.scale;
+  const auto K = in.k.middleRows(head * in.Sk, in.Sk);
+  RowMajor<double> S = product(in.q.middleRows(head * in.Sq, in.Sq), K.transpose()) * in.scale;
   for (std::int64_t i = 0; i < in.Sq; ++i) S.row(i).tail(in.Sk - in.visible[i]).setConstant(-infinity);
   return S;
 }
@@ -32,7 +38,7 @@ Exact exact_attention(const ExactInput& in) {
       const double m = S.row(i).maxCoeff();
       exact.lse[head * in.Sq + i] = m + std::log((S.row(i).array() - m).exp().sum());
     }
-    exact.o.middleRows(head * in.Sq, in.Sq) = exact_softmax(S) * in.v.middleRows(head * in.Sk, in.Sk);
+    exact.o.middleRows(head * in.Sq, in.Sq) = product(exact_softmax(S), in.v.middleRows(head * in.Sk, in.Sk));
   });
   return exact;
 }
@@ -42,14 +48,14 @@ ExactGradients exact_gradients(const ExactInput& in, const RowMajor<double>& dou
   for_each_head(in, [&](std::int64_t head) {
     const auto of_rows = [&](auto& x) { return x.middleRows(head * in.Sq, in.Sq); };
     const auto of_keys = [&](auto& x) { return x.middleRows(head * in.Sk, in.Sk); };
-    const RowMajor<double> P = exact_softmax(masked_scores(in, head));  // [Sq, Sk]
-    RowMajor<double> dS = of_rows(dout) * of_keys(in.v).transpose();    // dP = dO Vᵀ
-    Eigen::VectorXd delta = (P.array() * dS.array()).rowwise().sum();   // δ = rowsum(P ∘ dP)
+    const RowMajor<double> P = exact_softmax(masked_scores(in, head));              // [Sq, Sk]
+    const RowMajor<double> dP = product(of_rows(dout), of_keys(in.v).transpose());  // [Sq, Sk]
+    Eigen::VectorXd delta = (P.array() * dP.array()).rowwise().sum();               // [Sq]
     for (std::int64_t i = 0; dlse && i < in.Sq; ++i) delta[i] -= dlse[head * in.Sq + i];
-    dS = P.array() * (dS.colwise() - delta).array();  // P ∘ (dP − δ + dLSE)
-    of_rows(exact.dq) = in.scale * (dS * of_keys(in.k));
-    of_keys(exact.dk) = in.scale * (dS.transpose() * of_rows(in.q));
-    of_keys(exact.dv) = P.transpose() * of_rows(dout);
+    const RowMajor<double> dS = P.array() * (dP.colwise() - delta).array();  // [Sq, Sk]
+    of_rows(exact.dq) = in.scale * product(dS, of_keys(in.k));
+    of_keys(exact.dk) = in.scale * product(dS.transpose(), of_rows(in.q));
+    of_keys(exact.dv) = product(P.transpose(), of_rows(dout));
   });
   return exact;
 }
