@@ -127,8 +127,20 @@ function(flash_add_pages)
   endforeach()
 endfunction()
 
-# The list of all phases as a source file, with what they need to run, and how one of them is chosen.
+# flash_add_registry(MEASURED <file>…): the list of all phases as a source file, with what they need to run, and how one
+# of them is chosen: by what these files of docs/results say, which a program of the build turns into another source.
 function(flash_add_registry)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "" "MEASURED")
+  list(TRANSFORM arg_MEASURED PREPEND "${PROJECT_SOURCE_DIR}/docs/results/")
+  set_property(GLOBAL PROPERTY flash_measured "${arg_MEASURED}")
+  add_executable(flash-measured "${PROJECT_SOURCE_DIR}/phases/library/measured.cpp")
+  target_include_directories(flash-measured PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_link_libraries(flash-measured PRIVATE flash_options)
+  target_compile_options(flash-measured PRIVATE -O0)  # runs for 30 ms
+  set(measured "${CMAKE_CURRENT_BINARY_DIR}/measured_figures.cpp")
+  add_custom_command(OUTPUT "${measured}" COMMAND flash-measured "${measured}" ${arg_MEASURED}
+    DEPENDS flash-measured ${arg_MEASURED} VERBATIM)
+
   get_property(folders GLOBAL PROPERTY flash_phase_folders)
   set(includes)
   set(phases)
@@ -138,7 +150,7 @@ function(flash_add_registry)
     string(APPEND phases "&phase${number}::phase, ")
   endforeach()
   configure_file("${PROJECT_SOURCE_DIR}/cmake/registry.cpp.in" "${CMAKE_CURRENT_BINARY_DIR}/registry.cpp" @ONLY)
-  add_library(flash_registry_list OBJECT "${CMAKE_CURRENT_BINARY_DIR}/registry.cpp"
+  add_library(flash_registry_list OBJECT "${CMAKE_CURRENT_BINARY_DIR}/registry.cpp" "${measured}"
     "${PROJECT_SOURCE_DIR}/phases/library/automatic.cpp")
   target_link_libraries(flash_registry_list PUBLIC flash_common)
   flash_for_library(flash_registry_list)

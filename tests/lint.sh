@@ -22,6 +22,13 @@ files() {
 # include REGEX: lines that include such a header, in the files named on standard input.
 include() { tr '\n' '\0' | xargs -0 -r grep -HnE "^[[:space:]]*#[[:space:]]*include[[:space:]]*[<\"]($1)" || true; }
 
+# Code that names a phase, comments aside: by its folder, its namespace or its name.
+# shellcheck disable=SC2016 # awk's $
+named='{ code = $0; sub(/^[ \t]*#[^i].*|[ \t]#[ ].*|\/\/.*/, "", code) }
+  code ~ /phases\/[0-9][0-9]-|phase[0-9][0-9]|"([^"]*[^a-z0-9"])?[0-9][0-9]-[a-z]|"phase [0-9]|find_phase\("/ {
+    print FILENAME ":" FNR ": " $0
+  }'
+
 # A byte 200-277 (octal) continues a UTF-8 character. Addresses do not count; rows of tables in pages may be longer.
 # shellcheck disable=SC2016 # awk's $
 too_long='/^ *\|/ && FILENAME ~ /\.md$/ { next }
@@ -35,6 +42,14 @@ rules() {
     rule 'a kernel file may not include Eigen, xtensor or doctest'
   files '*.hpp' '*.cpp' '*.cuh' '*.cu' | grep -E '^\./(sim|gpu)/' | include 'Eigen|xtensor|xtl/|doctest|phases/' |
     rule 'sim/ and gpu/ know nothing of attention, Eigen, xtensor or doctest'
+  files '*.hpp' '*.cpp' '*.cuh' '*.cu' '*.c' '*.h' | grep '^\./phases/' | include 'tests/' |
+    rule 'phases/ includes nothing of tests/'
+  # They know a phase by its declaration (phases/interface). Tests may name one, and so do two benchmarks, each of the
+  # steps that lead up to one phase: they call kernels that nobody else does.
+  files '*.hpp' '*.cpp' '*.cuh' '*.cu' '*.c' '*.h' '*.py' '*.sh' |
+    grep -E '^\./(phases/(app|exercises|interface|library|pages)|tests/bench)/' |
+    grep -Ev '_test\.|^\./tests/bench/(steps|diet)_bench\.cpp$' | tr '\n' '\0' | { xargs -0 -r awk "$named"; } |
+    rule 'programs and benchmarks know a phase by its declaration, not by its name'
   files '*.hpp' '*.cpp' '*.cu' '*.cuh' '*.cmake' CMakeLists.txt '*.sh' flash | tr '\n' '\0' |
     { xargs -0 -r grep -Hn "$(printf '\t')" || true; } | rule 'no tabs'
   files '*.hpp' '*.cpp' '*.cu' '*.cuh' '*.cmake' CMakeLists.txt '*.json' '*.md' '*.py' flash | tr '\n' '\0' |

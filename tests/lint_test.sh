@@ -32,6 +32,25 @@ offence phases/05-x/attention.cu '#include <Eigen/Core>' 'a kernel file'
 offence tests/simt/x.cuh '#include "phases/interface/tensor.hpp"' 'a kernel file'
 offence sim/x.hpp '#include <Eigen/Core>' 'sim/ and gpu/'
 offence gpu/x.cuh '#include "phases/interface/problem.hpp"' 'sim/ and gpu/'
+offence phases/app/x.hpp '#include "tests/reference.hpp"' 'phases/ includes nothing of tests/'
+offence phases/05-x/attention.cuh '#include "tests/x.hpp"' 'phases/ includes nothing of tests/'
+offence tests/x.hpp '#include "tests/reference.hpp"' ''
+for line in '#include "phases/09-backward/phase.hpp"' 'phase09::backward(p);' 'if (name == "13-instruction-diet") {' \
+  'of == "times 08-lse" + rest' 'find_phase("08")'; do
+  offence phases/app/x.hpp "$line" 'know a phase by its declaration'
+done
+for place in phases/library phases/interface tests/bench; do
+  offence "$place/x.hpp" 'using phase09::Mode;' 'know a phase by its declaration'
+  offence "$place/x.py" 'results = {"phase 09": x}' 'know a phase by its declaration'
+done
+offence phases/app/x.hpp 'int x;  // as phase09::forward, and "13-instruction-diet"' ''
+offence phases/app/x.py 'x = 1  # {"08-lse"}' ''
+offence phases/app/x.hpp 'read("h200-beside.json", "2024-05-01");' ''
+offence phases/08-lse/x.hpp '#include "phases/07-causal/phase.hpp"' ''
+offence tests/x.hpp 'phase09::backward(p);' ''
+offence tests/bench/x_test.hpp 'find_phase("08")' ''
+offence tests/bench/steps_bench.cpp 'using phase05::steps;' ''
+offence tests/bench/other_bench.cpp 'using phase05::steps;' 'know a phase by its declaration'
 offence sim/x.hpp "$(printf '\tint x;')" 'no tabs'
 offence docs/x.md "see /home/somebody/file" 'no paths of one machine'
 offence sim/x.hpp 'using namespace std;' 'no using namespace'

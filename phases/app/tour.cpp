@@ -7,15 +7,13 @@
 #include <filesystem>
 #include <numeric>
 
-#include "phases/09-backward/naive.hpp"
 #include "phases/app/commands.hpp"
 #include "phases/app/options.hpp"
 #include "phases/interface/phase.hpp"
 #include "phases/interface/text.hpp"
-#include "phases/pages/example.hpp"
+#include "phases/pages/exact.hpp"
 #include "phases/pages/svg.hpp"
 #include "phases/pages/tile_walk.hpp"
-#include "tests/reference.hpp"
 
 namespace flash {
 namespace {
@@ -124,7 +122,7 @@ bool print_causal(const Phase& phase, const Problem<float>& full, Where machine)
   Problem<float> causal = full;
   causal.options.mask = Mask::top_left();
   const Run run = forward(phase, causal, machine);
-  const double error = test::distance(test::gather<const float>(full.o), test::reference(causal).o, full.D()).relative;
+  const double error = relative_error_of(widened(full.o), exact_attention(causal).o);
   std::printf("  with a causal mask: %s tiles whole, %s masked, %s never loaded; error %.1e\n",
               grouped(run.tiles.full).c_str(), grouped(run.tiles.masked).c_str(), grouped(run.tiles.skipped).c_str(),
               error);
@@ -150,18 +148,18 @@ Step print_backward(const Phase& phase, const Problem<float>& p, Where machine) 
   g.options = p.options;
   Step s{.phase = &phase, .name = "backward-pass", .run = backward(phase, g, machine), .tiles = tiles, .good = true};
 
-  const phase09::ExactGradients exact = phase09::exact_gradients(g);
+  const ExactGradients exact = exact_gradients(g);
 
   std::printf("  backward    dO = O;");
-  const auto report = [&](const char* name, const Tensor<float>& got, const std::vector<double>& want) {
-    const double error = test::distance({got.begin(), got.end()}, want, p.D()).relative;
+  const auto report = [&](const char* name, const View<float>& got, const RowMajor<double>& want) {
+    const double error = relative_error_of(widened(got), want);
     s.good = s.good && error <= 5e-6;
     if (!(error <= s.error)) s.error = error;
     std::printf(" %s off by %.1e%s", name, error, error <= 5e-6 ? "" : " <-- OVER THE BAR OF 5e-6");
   };
-  report("dQ", dq, exact.dq);
-  report("dK", dk, exact.dk);
-  report("dV", dv, exact.dv);
+  report("dQ", g.dq, exact.dq);
+  report("dK", g.dk, exact.dk);
+  report("dV", g.dv, exact.dv);
   std::printf(" relative to fp64\n              HBM bytes %s read, %s written; %s FLOPs, %.1f ms on the simulator\n",
               grouped(s.run.ledger.hbm_read_bytes()).c_str(), grouped(s.run.ledger.hbm_written_bytes()).c_str(),
               grouped(s.run.ledger.flops).c_str(), s.run.milliseconds);
@@ -317,7 +315,7 @@ int tour_command(const std::vector<std::string>& words) {
   p.options.sram_bytes = 16 * 1024;
   if (static_cast<std::int64_t>(tokens.size()) != p.Sq())
     refuse("minilm_tokens.txt", tokens.size(), std::to_string(p.Sq()) + " lines", "restore docs/data");
-  const test::Reference want = test::reference(p);
+  const Exact want = exact_attention(p);
 
   std::printf("Input: Q, K, V of one layer of all-MiniLM-L6-v2, %s = [B, H, S, D], on the sentence\n ",
               shape_text(p.q.shape).c_str());
@@ -329,7 +327,7 @@ int tour_command(const std::vector<std::string>& words) {
 
   const Where machine = was_built(Where::Checked) ? Where::Checked : Where::Sim;  // of the kernels
   std::vector<Step> steps;
-  std::vector<double> before;
+  RowMajor<double> before;
   for (std::size_t i = 0; i < all_phases().size(); ++i) {
     const Phase& phase = *all_phases()[i];
     const Features& can = phase.forward->features;
@@ -343,22 +341,22 @@ int tour_command(const std::vector<std::string>& words) {
       if (can.kernel && can.meets(Demand::Lse)) whole.lse = lse.data();
       return whole;
     }();
-    std::vector<double> got;
+    RowMajor<double> got;
     const auto take = [&]<class T>(const Problem<T>& given) {
       s.run = forward(phase, given, can.kernel ? machine : Where::Sim);
       s.predicted = predicted_hbm_bytes(phase, given);
-      got = test::gather<const T>(given.o);
+      got = widened(given.o);
     };
     if (can.types.contains(Type::Float32)) {
       take(problem);
     } else {
       Rounded<half> rounded(input);
       s.type = Type::Float16;
-      s.bar = 1.5 * test::rounding_floor<half>(want.o, p.D()).relative + 0x1p-24;  // docs/conventions.md
+      s.bar = 1.5 * rounding_floor<half>(want.o) + 0x1p-24;  // docs/conventions.md
       take(with_tiles(rounded.problem(), can));
     }
-    s.error = test::distance(got, want.o, p.D()).relative;
-    s.previous = before.empty() ? 0 : test::distance(got, before, p.D()).max_abs;
+    s.error = relative_error_of(got, want.o);
+    if (before.size() > 0) s.previous = (got - before).cwiseAbs().maxCoeff();
     s.good = s.error <= s.bar && (!s.run.counted || s.run.ledger.hbm_bytes() == s.predicted);
     before = got;
     if (!shown) continue;

@@ -1,5 +1,5 @@
 // automatic.cpp: see automatic.hpp.
-// What it goes by is measured.inc, from docs/results.
+// What it goes by is made of docs/results (measured.hpp).
 // Use: choose_phase(problem, Where::Gpu).phase
 #include "phases/library/automatic.hpp"
 
@@ -13,26 +13,32 @@
 namespace flash {
 namespace {
 
-#include "phases/library/measured.inc"
-
 // How many times one is the other, 1 or more.
 double ratio(double a, double b) {
   return std::max(a, b) / std::min(a, b);
+}
+
+// Tiles of 128 rows of Q, 1 at least: how far the work can be spread over a GPU.
+double q_tiles(std::int64_t heads, std::int64_t rows) {
+  return std::max(static_cast<double>(heads) * static_cast<double>((rows + 127) / 128), 1.0);
+}
+
+// What this figure lets one hope for.
+double expected_tflops(const Measured& m, const AnyProblem& p) {
+  return m.tflops * std::min(1.0, q_tiles(p.B() * p.H(), p.Sq()) / q_tiles(m.heads, m.N));
 }
 
 // Of each phase the figure nearest to the problem, or null. One pass: this is done at each call of libflashphases.
 std::vector<const Measured*> nearest(const std::vector<const Phase*>& phases, const AnyProblem& p,
                                      const std::vector<Measured>& figures) {
   const double D = static_cast<double>(std::max<std::int64_t>(p.D(), 1));
-  const double N2 = std::max(static_cast<double>(p.Sq()) * static_cast<double>(p.Sk()), 1.0);
+  const double tiles = q_tiles(p.B() * p.H(), p.Sq()), keys = static_cast<double>(std::max<std::int64_t>(p.Sk(), 1));
   const bool causal = p.options.mask.is_causal();
   const auto is_half = [](Type t) { return t != Type::Float32; };
   const auto distance = [&](const Measured& m) {
-    const double N = static_cast<double>(m.N);
-    return std::make_tuple(m.type == p.type                     ? 0
-                           : is_half(m.type) == is_half(p.type) ? 1
-                                                                : 2,
-                           m.causal != causal, ratio(static_cast<double>(m.D), D), ratio(N * N, N2));
+    return std::make_tuple(is_half(m.type) != is_half(p.type), m.causal != causal, ratio(static_cast<double>(m.D), D),
+                           ratio(q_tiles(m.heads, m.N), tiles) * ratio(static_cast<double>(m.N), keys),
+                           m.type != p.type);
   };
   std::vector<const Measured*> best(phases.size());
   std::vector<decltype(distance(figures[0]))> least(phases.size());
@@ -60,11 +66,6 @@ bool lists_blocks(const Features& can, const Options& o) {
 
 }  // namespace
 
-const std::vector<Measured>& measured_figures() {
-  static const std::vector<Measured> all(std::begin(figures_of_results), std::end(figures_of_results));
-  return all;
-}
-
 Choice choose_phase(const AnyProblem& p, Where where, const std::vector<Measured>& figures) {
   std::vector<const Phase*> able = all_phases();
   // Those that meet a demand; a demand that nobody meets is left to validate() or require(), which refuse it by name.
@@ -85,12 +86,13 @@ Choice choose_phase(const AnyProblem& p, Where where, const std::vector<Measured
   keep([&](const Features& can) { return lists_blocks(can, p.options); });
 
   Choice choice{able.back(), {}, able.size() == 1};
+  if (p.backward()) return choice;  // the figures are of forward passes
   const std::vector<const Measured*> found = nearest(able, p, figures);
   double best = 0;
   for (const Measured* m : found)
-    if (m) best = std::max(best, m->tflops);
+    if (m) best = std::max(best, expected_tflops(*m, p));
   for (std::size_t i = 0; i < able.size(); ++i)
-    if (found[i] && found[i]->tflops >= 0.98 * best) choice.phase = able[i], choice.figure = *found[i];
+    if (found[i] && expected_tflops(*found[i], p) >= 0.98 * best) choice.phase = able[i], choice.figure = *found[i];
   return choice;
 }
 
@@ -98,9 +100,9 @@ std::string Choice::why() const {
   if (only) return "auto: no other can";
   if (figure.phase.empty()) return "auto: the newest that can; none of them was measured";
   char text[160];
-  std::snprintf(text, sizeof text, "auto: %.3g TFLOP/s at N %lld, D %lld, %s%s on %s", figure.tflops,
-                static_cast<long long>(figure.N), static_cast<long long>(figure.D), figure.causal ? "causal, " : "",
-                name(figure.type), measured_gpu);
+  std::snprintf(text, sizeof text, "auto: %.3g TFLOP/s at B·H %lld, N %lld, D %lld, %s%s on %s", figure.tflops,
+                static_cast<long long>(figure.heads), static_cast<long long>(figure.N),
+                static_cast<long long>(figure.D), figure.causal ? "causal, " : "", name(figure.type), measured_gpu);
   return text;
 }
 

@@ -1,6 +1,7 @@
 // automatic.hpp: which phase a call gets that names none: the one that was measured fastest for such a problem.
-// The figures are those of docs/results, which flash-tables --write puts into measured.inc; no phase is known here by
-// name. Use: const Choice chosen = choose_phase(problem, where);  chosen.phase, chosen.why()
+// The figures are those of docs/results, which the build turns into a source file (measured.hpp); no phase is known
+// here by name.
+// Use: const Choice chosen = choose_phase(problem, where);  chosen.phase, chosen.why()
 #pragma once
 #include <cstdint>
 #include <string>
@@ -11,12 +12,12 @@
 
 namespace flash {
 
-// One measurement, Sq = Sk = N.
+// One measurement: Sq = Sk = N, in so many heads, B·H.
 struct Measured {
   std::string_view phase;
   Type type;
   bool causal;
-  std::int64_t D, N;
+  std::int64_t D, N, heads;
   double tflops;
 };
 
@@ -25,18 +26,28 @@ struct Choice {
   Measured figure{};             // what spoke for it; its phase is empty where no figure did
   bool only = false;             // no other phase can do it
 
-  // "auto: 287 TFLOP/s at N 2048, D 64, float16 on NVIDIA H200"
+  // "auto: 287 TFLOP/s at B·H 256, N 2048, D 64, float16 on NVIDIA H200"
   std::string why() const;
 };
 
+// Of this GPU, phase by phase.
+extern const char* const measured_gpu;
 const std::vector<Measured>& measured_figures();
 
-// Of the kernel phases that can do it (direction, type, demands, D, blocks, and the GPU where that is the machine;
-// the simulator runs them all) the one with the highest figure. A phase is judged by the figure nearest to the problem:
-// of this type, else of one of this size, else of any; then with or without a mask as here; then by D, then by
-// N = sqrt(Sq·Sk), as ratios, the larger if two are as near. B and H do not count. Of those within 2 % of the highest,
-// which is noise, the newest is taken; where nothing was measured, the newest of all. If none can do it, the answer
-// is one whose validate() or require() says why.
+// Of the kernel phases that can do it (direction, type, demands, D, blocks, and the GPU where that is the machine; the
+// simulator runs them all) the one with the highest figure. A phase is judged by the figure nearest to the problem.
+// What counts first comes first:
+//   1. the size of the type: 16-bit types are as fast as each other;
+//   2. with or without a mask, as here;
+//   3. D, as a ratio;
+//   4. the size: tiles of 128 rows of Q in all heads, B·H·ceil(Sq/128), which say how much of a GPU has work, and the
+//      keys Sk, which say how long that work is: the product of both ratios. Of two as near the longer;
+//   5. the very type.
+// A figure of more Q tiles than the problem has counts in proportion: with fewer tiles less of the GPU has work, and a
+// phase that was measured with many alone must not win by that.
+// Of those within 2 % of the highest, which is noise, the newest is taken; where nothing was measured, the newest of
+// all, and so with gradients: the figures are of forward passes. If none can do it, the answer is one whose validate()
+// or require() says why.
 Choice choose_phase(const AnyProblem& p, Where where, const std::vector<Measured>& figures = measured_figures());
 
 }  // namespace flash

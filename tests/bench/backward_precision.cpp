@@ -1,6 +1,7 @@
-// backward_precision.cpp: inputs of five distributions, or of large logits, and phase 09's results for them as .npy
-// files, so that another program can judge them and run other libraries on the very same numbers (precision_h200.py,
-// logits_h200.py); or, on the simulator, what a delta from the rounded O costs, as JSON for docs/backward.md.
+// backward_precision.cpp: inputs of five distributions, or of large logits, and the results of the newest backward pass
+// for them as .npy files, so that another program can judge them and run other libraries on the very same numbers
+// (precision_h200.py, logits_h200.py; the file `phase` says whose results they are); or, on the simulator, what a delta
+// from the rounded O costs, as JSON for docs/backward.md.
 // flash-backward-precision [--logits] DIRECTORY [gpu|sim] [S] [D] [B] [H]   default: gpu 2048 128 2 8, about 1.2 GB
 // flash-backward-precision --delta OUT.json [S] [D]                 default: 1024 64, one head
 #include <cmath>
@@ -11,7 +12,6 @@
 #include <string>
 #include <vector>
 
-#include "phases/09-backward/phase.hpp"
 #include "phases/interface/npy.hpp"
 #include "phases/interface/random.hpp"
 #include "tests/bench/gradient_check.hpp"
@@ -44,6 +44,11 @@ constexpr Input logits[] = {{"1e1", "10", Distribution::Normal, 3.1622777f, 2, t
                             {"signs", "Q, K of ±1e4", Distribution::Normal, 1e4f, 2, true, true}};
 
 using Sizes = std::array<std::int64_t, 4>;
+
+// Whose passes they are: the newest that takes all types.
+const Phase& phase() {
+  return *bench::backward_phases(Type::Float32).back();
+}
 
 // A forward and a backward pass of one input.
 template <class T>
@@ -80,8 +85,8 @@ struct Pass {
 
   void run(Where where) {
     const GradientProblem<T> p = problem();
-    phase09::forward_training<T>({p.q, p.k, p.v, dense_view(o.data(), shape), nullptr, {}}, p.kept, where);
-    phase09::backward<T>(p, where);
+    forward_training(phase(), Problem<T>{p.q, p.k, p.v, dense_view(o.data(), shape), nullptr, {}}, p.kept, where);
+    backward(phase(), p, where);
   }
 };
 
@@ -112,7 +117,7 @@ void write_files(const std::string& directory, Where where, const Input& input, 
     // of P: the first D rows of each head.
     const std::size_t D = static_cast<std::size_t>(shape[3]), S = static_cast<std::size_t>(shape[2]);
     for (std::size_t i = 0; i < pass.dout.size(); ++i) pass.dout[i] = from_float<T>(i / D % S == i % D ? 1.0f : 0.0f);
-    phase09::backward<T>(pass.problem(), where);
+    backward(phase(), pass.problem(), where);
     write(start + "p.npy", shape, pass.dv);
   }
   std::printf("%s %s\n", input.name, type_name<T>());
@@ -126,7 +131,7 @@ void compare_deltas(const Input& input, const Sizes& shape, std::vector<std::str
   for (const bool kept : {false, true}) {
     GradientProblem<T> p = pass.problem();
     if (!kept) p.kept.o_lo = {};
-    phase09::backward<T>(p, Where::Sim);
+    backward(phase(), p, Where::Sim);
     std::ostringstream row, floors, errors;
     const char* comma = "";
     for (const bench::GradientError& e : bench::gradient_errors(p)) {
@@ -164,6 +169,7 @@ int main(int argc, char** argv) {
     const Where where = machine == "gpu" ? Where::Gpu : Where::Sim;
     const Sizes shape{number(5, 2), number(6, 8), number(3, 2048), number(4, 128)};
     std::filesystem::create_directories(argv[1]);
+    write_file(std::string(argv[1]) + "/phase", phase().name);
     for (const Input& input : large ? std::span<const Input>(logits) : std::span<const Input>(inputs)) {
       if (large) write_files<float>(argv[1], where, input, shape);
       write_files<half>(argv[1], where, input, shape);

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "phases/interface/random.hpp"
+#include "phases/library/measured.hpp"
 #include "tests/bench/ceilings.hpp"
 #include "tests/bench/forward_check.hpp"
 #include "tests/bench/results.hpp"
@@ -175,7 +176,7 @@ TEST_CASE("The figures by which a phase is chosen: of our phases, the later file
                          const std::vector<std::pair<std::string, double>>& times) {
     std::vector<std::string> rows;
     for (const auto& [kernel, ms] : times)
-      for (const std::string sweep : {"kernels", "steps"}) {
+      for (const std::string sweep : {name == "second.json" ? "few" : "kernels", "steps"}) {
         Row row{.at = {sweep, 4, 32, 512, 64, kernel == "08-lse"}, .kernel = kernel};
         row.timing = {.samples = 3, .median_ms = sweep == "steps" ? 1e-3 : ms, .p10_ms = 1, .p90_ms = 3};
         rows.push_back(json_row(row));
@@ -185,19 +186,17 @@ TEST_CASE("The figures by which a phase is chosen: of our phases, the later file
   write("first.json", "G", {{"08-lse", 2}, {"06-4d-grid", 2}, {"torch flash", 1}});
   write("second.json", "G", {{"06-4d-grid", 4}});
   write("other.json", "H", {{"06-4d-grid", 4}});
-  const std::vector<std::string> phases = {"05-first-kernel", "06-4d-grid", "08-lse"};
-  const std::string text = measured_source({"first.json", "second.json"}, folder, phases);
+  const std::string text = measured_source({folder / "first.json", folder / "second.json"});
   // 4 · 4 · 32 · 512² · 64 FLOPs in 4 ms; with a mask half of the pairs and half a diagonal in 2 ms.
-  CHECK(text.substr(text.find("first.json")) ==
-        "first.json second.json\n"
-        "static constexpr const char* measured_gpu = \"G\";\n"
-        "static constexpr Measured figures_of_results[] = {\n"
-        "    {\"06-4d-grid\", Type::Float16, false, 64, 512, 2.15},\n"
-        "    {\"08-lse\", Type::Float16, true, 64, 512, 2.15},\n"
-        "};\n");
-  CHECK_THROWS_WITH_AS(measured_source({"first.json", "other.json"}, folder, phases),
+  CHECK(text.find("docs/results: first.json second.json\n") != std::string::npos);
+  CHECK(text.find("measured_gpu = \"G\";\n") != std::string::npos);
+  CHECK(text.find("[] = {\n"
+                  "    {\"06-4d-grid\", Type::Float16, false, 64, 512, 128, 2.14748},\n"
+                  "    {\"08-lse\", Type::Float16, true, 64, 512, 128, 2.15168},\n"
+                  "};\n") != std::string::npos);
+  CHECK_THROWS_WITH_AS(measured_source({folder / "first.json", folder / "other.json"}),
                        "other.json is of H, the files before it of G", Error);
-  CHECK_THROWS_AS(measured_source({"none.json"}, folder, phases), Error);
+  CHECK_THROWS_AS(measured_source({folder / "none.json"}), Error);
 }
 
 static std::vector<Json> rows_of(const std::string& rows) {
@@ -254,7 +253,7 @@ static std::string beside_rows() {
     std::ostringstream row;
     row << "{\"sweep\": \"beside\", \"kernel\": \"" << kernel << "\", \"B\": " << 2048 / N << ", \"H\": 4, \"N\": " << N
         << ", \"D\": " << D << R"(, "causal": false, "type": "bfloat16", "cublas_tflops": 700, "tflops": )" << tflops
-        << "}";
+        << ", \"median_ms\": " << 1 / tflops << "}";
     text += (text.empty() ? "" : ", ") + row.str();
   };
   add("08-lse", 512, 64, 10), add("13-a", 512, 64, 110), add("torch flash", 512, 64, 100);
@@ -271,6 +270,14 @@ TEST_CASE("Side by side: speeds, and in brackets how many times the libraries'")
         "D 128, no mask, bfloat16; B·N = 2048, H = 4\n\n| N | 13-a | cuBLAS |\n|---|---:|---:|\n"
         "| 512 | 300 | 700 |\n\n");
   CHECK_THROWS_AS(beside_tables(rows_of(beside_rows()), {{"D", {"256"}}}), Error);
+}
+
+TEST_CASE("The fastest phase of each shape, in microseconds, beside cuDNN") {
+  CHECK(fastest_table(rows_of(beside_rows()), {}) ==
+        "| the fastest phase | N = 512: µs | N = 1024: µs |\n|---|---:|---:|\n"
+        "| D 64, no mask, bfloat16, H 4 | 13-a 9.09 (0.55) | 13-a 7.69 |\n"
+        "| D 128, no mask, bfloat16, H 4 | 13-a 3.33 |  |\n\n");
+  CHECK_THROWS_AS(fastest_table(rows_of(beside_rows()), {{"D", {"256"}}}), Error);
 }
 
 TEST_CASE("Ratios of two kernels, as a table and as a range, of the rows that the words choose") {

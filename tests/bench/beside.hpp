@@ -127,6 +127,31 @@ inline std::string beside_tables(const std::vector<Json>& all, const Words& word
   return text;
 }
 
+// The fastest of our phases: a line per D, mask, type and H, a column per N: its name, microseconds, and in brackets
+// how many times that is torch cudnn's speed.
+inline std::string fastest_table(const std::vector<Json>& rows, const Words& words) {
+  const Name line_of = [](const Json& row) { return shape_of(row) + format(", H %.0f", row.at("H").number); };
+  std::vector<Json> fastest;
+  std::map<std::string, std::size_t> place;  // of a cell
+  for (const Json& row : only(words, rows)) {
+    if (!row.find("tflops") || !std::isdigit(static_cast<unsigned char>(kernel_of(row)[0]))) continue;
+    const auto [at, fresh] = place.emplace(line_of(row) + " " + N_of(row), fastest.size());
+    if (fresh)
+      fastest.push_back(row);
+    else if (row.at("tflops").number > fastest[at->second].at("tflops").number)
+      fastest[at->second] = row;
+  }
+  if (fastest.empty()) throw Error("no row of a phase");
+  return grid_table(
+      fastest, {"the fastest phase"}, line_of, N_of,
+      [&](const Json& row) {
+        const double times = times_as_fast(row, rows, "torch cudnn");
+        return kernel_of(row) + " " + short_number(row.at("median_ms").number * 1e3) +
+               (std::isnan(times) ? "" : format(" (%.2f)", times));
+      },
+      "", [](const std::string& N) { return "N = " + N + ": µs"; });
+}
+
 // What each mix reached: a line per mix and number of warps.
 inline std::string ceilings_table(const std::vector<Json>& rows) {
   std::string text = table_head({"a warp issues, over and over", "warps per SM", "mma: FLOP/clk/SM", "TFLOP/s",

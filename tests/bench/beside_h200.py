@@ -19,7 +19,8 @@ from results import gpu_environment, write_results
 
 Case = collections.namedtuple("Case", "sweep B H N D causal type")
 PHASES_FOLDER = pathlib.Path(__file__).resolve().parents[2] / "phases"
-SWEEPS = ("beside", "hot", "kernels", "naive-vs-flash", "steps")
+OURS = ("beside", "few", "hot")  # sweeps in which our phases take part
+SWEEPS = (*OURS, "kernels", "naive-vs-flash", "steps")
 LIBRARIES = {"torch flash": "FLASH_ATTENTION", "torch efficient": "EFFICIENT_ATTENTION",
              "torch cudnn": "CUDNN_ATTENTION", "torch math": "MATH"}
 HOT_S = 0.4  # for so long a kernel runs back to back; clock and power are those of the second half
@@ -33,8 +34,12 @@ ROWS = 128  # that are compared with fp64
 
 
 def cases(sweep):
-    """beside, hot: 16384 tokens, heads of 2048 columns together. The others: as cases() in cases.hpp."""
+    """beside, hot: 16384 tokens, heads of 2048 columns together. few: so few Q tiles that some of the GPU has no work;
+    by these figures, too, a phase is chosen. The others: as cases() in cases.hpp."""
     both = (False, True)
+    if sweep == "few":
+        return [Case(sweep, 1, H, N, D, c, "bfloat16") for D in (64, 128, 256) for c in both for H in (1, 4, 8, 16)
+                for N in (512, 1024, 2048, 4096)]
     if sweep == "hot":
         shapes = [(D, c, N) for D in (64, 128, 256) for c in both for N in (512, 2048, 8192)]
         return [Case(sweep, 16384 // N, 2048 // D, N, D, c, "bfloat16") for D, c, N in shapes]
@@ -53,7 +58,7 @@ def cases(sweep):
 
 
 def participants(can):
-    """{8: "08-lse", …}: the phases that use tensor cores, which no float32 goes through, and the first of the others;
+    """{number: name}: the phases that use tensor cores, which no float32 goes through, and the first of the others;
     can(number, type, D): does the library run this phase, with LSE and the causal mask?"""
     able = {number: name for number, name in phase_names().items() if can(number, "float16", 64)}
     others = [number for number in able if can(number, "float32", 64)]
@@ -61,9 +66,12 @@ def participants(can):
 
 
 def contenders(case, phases, can):
-    """Names. The phase without tensor cores would take half a minute for all sizes. hot: the last phase and cuDNN."""
-    if case.sweep == "hot":
-        return [[name for number, name in phases.items() if can(number, case.type, case.D)][-1], "torch cudnn"]
+    """Names. The phase without tensor cores would take half a minute for all sizes. hot: the last phase and cuDNN; few:
+    the phases with tensor cores and cuDNN."""
+    if case.sweep in ("hot", "few"):
+        able = [name for number, name in phases.items()
+                if can(number, case.type, case.D) and not can(number, "float32", 64)]
+        return [*(able[-1:] if case.sweep == "hot" else able), "torch cudnn"]
     names = [name for number, name in phases.items()
              if case.sweep == "beside" and can(number, case.type, case.D)
              and (not can(number, "float32", 64) or (case.N <= 4096 and case.D <= 128))]
@@ -110,7 +118,7 @@ class Arguments(argparse.ArgumentParser):
 def arguments(words):
     parser = Arguments(prog="beside_h200.py", description="Our phases and PyTorch's attention libraries, side by side.")
     parser.add_argument("out", help="the results: a JSON file in a folder that exists")
-    parser.add_argument("--library", help="libflashphases.so, built with CUDA; the sweeps beside and hot need it")
+    parser.add_argument("--library", help=f"libflashphases.so, built with CUDA; the sweeps {', '.join(OURS)} need it")
     parser.add_argument("--sweeps", default="beside", help=f"some of {','.join(SWEEPS)}; default: beside")
     parser.add_argument("--list", action="store_true", help="say what would be timed; needs no GPU, writes nothing")
     options = parser.parse_args(words)
@@ -121,7 +129,7 @@ def arguments(words):
     folder = os.path.dirname(options.out) or "."
     if not os.path.isdir(folder):
         parser.error(f"out: there is no folder '{folder}'; make it")
-    if ours := [sweep for sweep in options.sweeps if sweep in ("beside", "hot")]:
+    if ours := [sweep for sweep in options.sweeps if sweep in OURS]:
         if options.library is None:
             parser.error(f"--library is missing; the sweep {ours[0]} needs libflashphases.so")
         if not os.path.isfile(options.library):

@@ -32,11 +32,21 @@ class Work(unittest.TestCase):
         self.assertEqual(bfloat16, {(D, N, causal) for D in (64, 128, 256) for causal in (False, True)
                                     for N in (512, 1024, 2048, 4096, 8192, 16384)})
 
+    def test_few_are_heads_of_one_batch_below_what_side_by_side_has(self):
+        cases = beside.cases("few")
+        self.assertEqual(len(set(cases)), 96)
+        self.assertEqual({(case.B, case.type) for case in cases}, {(1, "bfloat16")})
+        self.assertEqual({(case.D, case.causal, case.N) for case in cases},
+                         {(D, c, N) for D in (64, 128, 256) for c in (False, True) for N in (512, 1024, 2048, 4096)})
+        for case in cases:
+            most = [c.B * c.H * c.N for c in beside.cases("beside") if c.D == case.D]
+            self.assertLess(case.H * case.N, min(most))
+
     def test_the_other_sweeps_are_those_of_flash_gpu_bench(self):
         lines = subprocess.run([GPU_BENCH, "--dry-run"], capture_output=True, text=True, check=True).stdout
         theirs = {(m[1], *map(int, m.group(2, 3, 6, 4)), m[5] == "causal")
                   for m in re.finditer(r"^(\S+)  B(\d+) H(\d+) D(\d+) (causal|full) +N (\d+)", lines, re.MULTILINE)}
-        ours = {case[:-1] for sweep in beside.SWEEPS[2:] for case in beside.cases(sweep)}
+        ours = {case[:-1] for sweep in beside.SWEEPS if sweep not in beside.OURS for case in beside.cases(sweep)}
         self.assertEqual(ours, theirs)
         self.assertGreater(len(ours), 50)
 
@@ -53,6 +63,9 @@ class Work(unittest.TestCase):
         self.assertEqual(names("beside", 4, 8, 4096, 256)[:2], ["13-instruction-diet", "torch flash"])
         self.assertNotIn("torch math", names("beside", 4, 16, 4096, 128))
         self.assertEqual(names("naive-vs-flash", 4, 32, 512, 64), list(beside.LIBRARIES))
+        self.assertEqual(names("few", 1, 4, 512, 64), ["13-instruction-diet", "14-tma-wgmma", "torch cudnn"])
+        self.assertEqual(names("few", 1, 4, 512, 256), ["13-instruction-diet", "torch cudnn"])
+        self.assertEqual(names("hot", 4, 16, 4096, 128), ["14-tma-wgmma", "torch cudnn"])
 
     def test_the_phases_are_those_of_the_library(self):
         can = beside.Library(LIBRARY).can
@@ -102,7 +115,7 @@ class Arguments(unittest.TestCase):
         self.refused("out.json", says="--library is missing")
         self.refused("out.json", "--list", says="--library is missing")
         self.refused("out.json", "--library", "libnone.so", says="no file 'libnone.so'")
-        self.refused("out.json", "--sweeps", "kernels,all", says="'all' is unknown; expected some of beside,hot")
+        self.refused("out.json", "--sweeps", "kernels,all", says="'all' is unknown; expected some of beside,few,hot")
         self.refused("out.json", "--list", "--fast", says="--fast")
 
     def test_a_plan_is_listed_without_a_gpu(self):

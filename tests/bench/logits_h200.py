@@ -1,4 +1,4 @@
-# logits_h200.py: how right are dV, dQ, dK and the rows of P when logits are large? Phase 09 beside PyTorch's backends,
+# logits_h200.py: how right are dV, dQ, dK and the rows of P when logits are large? Ours beside PyTorch's backends,
 # on the same numbers, against fp64; writes h200-logits.json and logits-h200.md. Exits with 1 if ours misses its bar.
 # cmake --build build --target flash-backward-precision && python3 tests/bench/logits_h200.py build/bin docs/results
 import math
@@ -13,7 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 from precision_h200 import BACKENDS, TYPES
-from results import gpu_environment, write_results
+from results import gpu_environment, our_phase, write_results
 
 INPUTS = {"1e1": "10", "1e3": "1e3", "1e4": "1e4", "1e6": "1e6", "signs": "Q, K of +-1e4: 1e9"}
 SHAPE = {"cuda": [1, 8, 1024, 64], "cpu": [1, 1, 96, 32]}  # [B, H, S, D]
@@ -75,6 +75,7 @@ def main(programs, out, device="cuda"):
         machine = "gpu" if device == "cuda" else "sim"
         subprocess.run([os.path.join(programs, "flash-backward-precision"), "--logits", directory, machine, S, D, B, H],
                        check=True, stdout=subprocess.DEVNULL)
+        ours = our_phase(directory)
         for key, label in INPUTS.items():
             for type_name, dtype in {"float32": torch.float32, **TYPES}.items():
                 def load(x):
@@ -83,7 +84,7 @@ def main(programs, out, device="cuda"):
                 q, k, v, do = (load(x) for x in ("q", "k", "v", "dout"))
                 want, G = exact(q, k, v, do)
                 max_logit = float((q.double() @ k.double().transpose(-1, -2)).abs().max()) * q.shape[-1] ** -0.5
-                results = {"phase 09": [load(x) for x in ("o", "dq", "dk", "dv", "p")]}
+                results = {ours: [load(x) for x in ("o", "dq", "dk", "dv", "p")]}
                 for backend_name, backend in backends.items():
                     try:
                         results[backend_name] = from_torch(backend, q, k, v, do)
@@ -95,12 +96,12 @@ def main(programs, out, device="cuda"):
     environment = gpu_environment()
     write_results(os.path.join(out, "h200-logits.json"), environment, rows)
     with open(os.path.join(out, "logits-h200.md"), "w", encoding="utf-8") as file:
-        file.write(page(environment, SHAPE[device], rows))
-    return 0 if all(r["within_bar"] for r in rows if r["who"] == "phase 09") else 1
+        file.write(page(ours, environment, SHAPE[device], rows))
+    return 0 if all(r["within_bar"] for r in rows if r["who"] == ours) else 1
 
 
-def page(environment, shape, rows):
-    text = f"""# Large logits: phase 09 beside PyTorch's backends
+def page(ours, environment, shape, rows):
+    text = f"""# Large logits: {ours} beside PyTorch's backends
 
 Written by `tests/bench/logits_h200.py`: {environment["gpu"]}, torch {environment["torch"]}, commit
 {environment["commit"]}, {environment["date"]}. [B, H, S, D] = {shape}, V and dO of N(0,1), Q and K of N(0,1) times

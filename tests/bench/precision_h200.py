@@ -1,5 +1,5 @@
-# precision_h200.py: how precise are dQ, dK and dV? Phase 09's, from the files of flash-backward-precision, beside those
-# of PyTorch's flash, efficient and cuDNN backends on the same inputs; against fp64 on the GPU. Writes JSON.
+# precision_h200.py: how precise are dQ, dK and dV? Ours, from the files of flash-backward-precision, beside those of
+# PyTorch's flash, efficient and cuDNN backends on the same inputs; against fp64 on the GPU. Writes JSON.
 # build/bin/flash-backward-precision /tmp/gradients && python3 tests/bench/precision_h200.py /tmp/gradients OUT.json
 import math
 import os
@@ -10,7 +10,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
-from results import gpu_environment, write_results
+from results import gpu_environment, our_phase, write_results
 
 INPUTS = {
     "normal": "N(0,1)",
@@ -55,7 +55,7 @@ def from_torch(backend, q, k, v, do):
 
 
 def main(directory, out, device="cuda"):
-    rows, wrong = [], 0
+    rows, wrong, ours = [], 0, our_phase(directory)
     for key, label in INPUTS.items():
         for type_name, dtype in TYPES.items():
             def load(x):
@@ -65,7 +65,7 @@ def main(directory, out, device="cuda"):
             q, k, v, do = (load(x) for x in ("q", "k", "v", "dout"))
             want = exact(q, k, v, do)
             floor = [relative(x.to(dtype), x) for x in want]
-            results = {"phase 09": [load(x) for x in ("dq", "dk", "dv")]}
+            results = {ours: [load(x) for x in ("dq", "dk", "dv")]}
             for backend_name, backend in BACKENDS.items():
                 try:
                     results[backend_name] = from_torch(backend, q, k, v, do)
@@ -76,7 +76,7 @@ def main(directory, out, device="cuda"):
                 rows.append({"input": label, "type": type_name, "who": who, "shape": list(q.shape), "bar": BARS[key],
                              "floor": floor, "error": errors})
                 within = all(e <= BARS[key] * f for e, f in zip(errors, floor))
-                wrong += who == "phase 09" and not within
+                wrong += who == ours and not within
                 print(f"{label:16} {type_name:9} {who:16} floors " +
                       " ".join(f"{e / f:8.2f}" for e, f in zip(errors, floor)) + ("" if within else "  over the bar"))
     write_results(out, gpu_environment(), rows)

@@ -41,6 +41,12 @@ def gpu_environment():
     }
 
 
+def our_phase(directory):
+    """Whose results the files of flash-backward-precision are."""
+    with open(os.path.join(directory, "phase"), encoding="utf-8") as file:
+        return "phase " + file.read()[:2]
+
+
 def write_results(path, environment, rows):
     text = ",\n    ".join(json.dumps(row, ensure_ascii=False) for row in rows)
     where = json.dumps(environment, indent=4, ensure_ascii=False).replace("\n}", "\n  }")

@@ -16,7 +16,7 @@ namespace flash::bench {
 inline std::map<std::string, double> speeds(const std::filesystem::path& results) {
   std::map<std::string, double> of;
   for (const char* name : {"h200-beside.json", "h200-phases.json", "h200-torch.json"}) {
-    const Json file = read_results(results / name);
+    const Json file = read_json(results / name);
     for (const Json& row : file.at("rows").items) {
       const std::string kernel = kernel_of(row);
       const std::string& sweep = row.at("sweep").text;

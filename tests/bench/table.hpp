@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/bench/json.hpp"
+#include "phases/library/json.hpp"
 
 namespace flash::bench {
 

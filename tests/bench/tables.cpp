@@ -1,6 +1,5 @@
 // tables.cpp: flash-tables, which keeps what follows from docs/results/*.json equal to it: the tables in README.md and
-// docs, the pictures of phases, the figures by which a phase is chosen. --check (a test) names what is stale and exits
-// with 1; --write renews it.
+// docs, the pictures of phases. --check (a test) names what is stale and exits with 1; --write renews it.
 // flash-tables --check|--write [ROOT]
 #include "tests/bench/tables.hpp"
 
@@ -24,16 +23,6 @@ static std::string with_phases(const std::string& page) {
   return page.substr(0, head + begin.size()) + table + "\n" + page.substr(tail);
 }
 
-// By these a phase is chosen where none is named; where two measured the same, the later one counts.
-static const std::vector<std::string> measurements = {"h200-phases.json", "h200-beside.json"};
-
-static std::string measured(const std::filesystem::path& results) {
-  std::vector<std::string> phases;
-  for (const flash::Phase* phase : flash::all_phases())
-    if (phase->kernel()) phases.push_back(phase->name);
-  return flash::bench::measured_source(measurements, results, phases);
-}
-
 int main(int count, char** words) try {
   namespace fs = std::filesystem;
   using namespace flash;
@@ -46,8 +35,7 @@ int main(int count, char** words) try {
   const fs::path results = root / "docs/results";
   // Files that are written as a whole.
   std::map<fs::path, std::function<std::string()>> whole{
-      {results / "staircase.svg", [&] { return bench::staircase(results); }},
-      {root / "phases/library/measured.inc", [&] { return measured(results); }}};
+      {results / "staircase.svg", [&] { return bench::staircase(results); }}};
   // Of what is measured: the steps within phase 13 may have a file of their own.
   bench::Marker tensor_cores;
   for (const char* name : {"predictions-tensor-cores.json", "h200-beside.json", "h200-beside-steps.json"})

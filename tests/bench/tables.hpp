@@ -13,7 +13,6 @@
 #include <map>
 #include <sstream>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -155,8 +154,10 @@ inline double predicted_quantity(const std::string& of, const Json& row, const s
   if (of == "GB wanted") return field("out_of_memory_bytes") * 1e-9;
   if (of == "times the TFLOP/s at N/2")
     return field("tflops") / beside(row, rows, row.at("N").number / 2, kernel_of(row), "tflops");
-  if (of == "times 08-lse's time")
-    return field("median_ms") / beside(row, rows, row.at("N").number, "08-lse", "median_ms");
+  const std::string time = "'s time";
+  if (of.starts_with(times) && of.ends_with(time))
+    return field("median_ms") / beside(row, rows, row.at("N").number,
+                                       of.substr(times.size(), of.size() - times.size() - time.size()), "median_ms");
   throw Error("nobody knows how to take '" + of + "' from a row");
 }
 
@@ -474,6 +475,7 @@ inline const std::vector<std::pair<std::string, Table>>& kinds() {
                                                                  {"ceilings", plain(ceilings_table)},
                                                                  {"ratios", ratios_table},
                                                                  {"beside", beside_tables},
+                                                                 {"fastest", fastest_table},
                                                                  {"picture", picture_link},
                                                                  {"diet", plain(diet_table)},
                                                                  {"sass", plain(sass_table)},
@@ -533,58 +535,10 @@ inline Marker read_marker(const std::string& text, const std::filesystem::path& 
   return marker;
 }
 
-inline Json read_results(const std::filesystem::path& path) {
-  std::ostringstream text;
-  if (!(text << std::ifstream(path, std::ios::binary).rdbuf())) throw Error("cannot read " + path.string());
-  return parse_json(text.str(), path.filename().string());
-}
-
-// A type as the sources call it.
-inline std::string source_name(const std::string& type) {
-  if (type == "float32") return "Float32";
-  if (type == "float16") return "Float16";
-  if (type == "bfloat16") return "BFloat16";
-  throw Error("nobody knows the type '" + type + "'");
-}
-
-// What ./flash run and libflashphases go by where no phase is named (phases/library/automatic.hpp): the figures of our
-// phases, of each the last file's where several have it, as a source file. `files` lie in `folder`.
-inline std::string measured_source(const std::vector<std::string>& files, const std::filesystem::path& folder,
-                                   const std::vector<std::string>& phases) {
-  std::string gpu;
-  std::map<std::tuple<std::size_t, std::string, bool, double, double>, double> figures;
-  for (const std::string& name : files) {
-    const Json json = read_results(folder / name);
-    const std::string& mine = json.at("environment").at("gpu").text;
-    if (!gpu.empty() && gpu != mine) throw Error(name + " is of " + mine + ", the files before it of " + gpu);
-    gpu = mine;
-    for (const Json& row : json.at("rows").items) {
-      const Json *sweep = row.find("sweep"), *tflops = row.find("tflops");
-      if (!sweep || (sweep->text != "kernels" && sweep->text != "beside") || !tflops) continue;
-      const auto phase = std::find(phases.begin(), phases.end(), kernel_of(row));
-      if (phase == phases.end()) continue;  // a library's kernel
-      figures[{phase - phases.begin(), row.at("type").text, row.at("causal").truth, row.at("D").number,
-               row.at("N").number}] = tflops->number;
-    }
-  }
-  std::string text =
-      "// The figures that a phase is chosen by (automatic.hpp): phase, type, causal, D, N, TFLOP/s. Written by\n"
-      "// flash-tables --write from these files of docs/results:";
-  for (const std::string& name : files) text += " " + name;
-  text += "\nstatic constexpr const char* measured_gpu = \"" + gpu + "\";\n";
-  text += "static constexpr Measured figures_of_results[] = {\n";
-  for (const auto& [key, tflops] : figures) {
-    const auto& [phase, type, causal, D, N] = key;
-    text += "    {\"" + phases[phase] + "\", Type::" + source_name(type) + ", " + (causal ? "true" : "false") + ", " +
-            format("%.0f", D) + ", " + format("%.0f", N) + ", " + short_number(tflops) + "},\n";
-  }
-  return text + "};\n";
-}
-
 inline std::vector<Json> rows_of(const Marker& marker, const std::filesystem::path& folder) {
   std::vector<Json> rows;
   for (const std::string& file : marker.files) {
-    const std::vector<Json> more = read_results(folder / file).at("rows").items;
+    const std::vector<Json> more = read_json(folder / file).at("rows").items;
     rows.insert(rows.end(), more.begin(), more.end());
   }
   return rows;
@@ -594,7 +548,7 @@ inline std::vector<Json> rows_of(const Marker& marker, const std::filesystem::pa
 inline std::string render(const Marker& marker, const std::filesystem::path& folder) {
   std::string sources, missing;
   for (const std::string& file : marker.files) {
-    sources += (sources.empty() ? "" : "<br>\n") + file + ": " + environment_line(read_results(folder / file));
+    sources += (sources.empty() ? "" : "<br>\n") + file + ": " + environment_line(read_json(folder / file));
     sources.pop_back();
   }
   for (const std::string& file : marker.missing) missing += (missing.empty() ? "" : ", ") + file;

@@ -40,10 +40,10 @@ std::string newest(const Can& can) {
 TEST_CASE("the highest figure at the nearest size decides") {
   // Which of two is faster changes with N, with D and with the mask.
   const std::vector<Measured> figures = {
-      {"06-4d-grid", half_type, false, 64, 512, 30},  {"08-lse", half_type, false, 64, 512, 20},
-      {"06-4d-grid", half_type, false, 64, 8192, 10}, {"08-lse", half_type, false, 64, 8192, 20},
-      {"06-4d-grid", half_type, false, 128, 512, 10}, {"08-lse", half_type, false, 128, 512, 20},
-      {"07-causal", half_type, true, 64, 512, 20},    {"08-lse", half_type, true, 64, 512, 10}};
+      {"06-4d-grid", half_type, false, 64, 512, 6, 30},  {"08-lse", half_type, false, 64, 512, 6, 20},
+      {"06-4d-grid", half_type, false, 64, 8192, 6, 10}, {"08-lse", half_type, false, 64, 8192, 6, 20},
+      {"06-4d-grid", half_type, false, 128, 512, 6, 10}, {"08-lse", half_type, false, 128, 512, 6, 20},
+      {"07-causal", half_type, true, 64, 512, 6, 1},     {"08-lse", half_type, true, 64, 512, 6, 0.5}};
   CHECK(chosen(sizes(100, 64), half_type, figures) == "06-4d-grid");
   CHECK(chosen(sizes(2047, 64), half_type, figures) == "06-4d-grid");
   CHECK(chosen(sizes(2048, 64), half_type, figures) == "08-lse");  // as far from both: the larger
@@ -53,14 +53,14 @@ TEST_CASE("the highest figure at the nearest size decides") {
   CHECK(chosen(sizes(512, 64, Mask::top_left()), half_type, figures) == "07-causal");
   CHECK(chosen(sizes(512, 64, Mask::bottom_right()), half_type, figures) == "07-causal");
   CHECK(chosen(sizes(8192, 128), half_type,
-               {{"06-4d-grid", half_type, false, 64, 8192, 30},
-                {"06-4d-grid", half_type, false, 128, 512, 10},
-                {"08-lse", half_type, false, 64, 8192, 20},
-                {"08-lse", half_type, false, 128, 512, 20}}) == "08-lse");  // whatever N is
+               {{"06-4d-grid", half_type, false, 64, 8192, 6, 30},
+                {"06-4d-grid", half_type, false, 128, 512, 6, 10},
+                {"08-lse", half_type, false, 64, 8192, 6, 20},
+                {"08-lse", half_type, false, 128, 512, 6, 20}}) == "08-lse");  // whatever N is
   AnyProblem cross = sizes(512, 64);
-  cross.k.shape[2] = cross.v.shape[2] = 8192;  // N = 2048
+  cross.k.shape[2] = cross.v.shape[2] = 8192;  // a sixteenth of the one's rows, 16 times the other's keys
   CHECK(chosen(cross, half_type, figures) == "08-lse");
-  cross.q.shape[2] = 511;
+  cross.k.shape[2] = cross.v.shape[2] = 8191;
   CHECK(chosen(cross, half_type, figures) == "06-4d-grid");
   for (const std::int64_t none : {0, 1}) {
     cross.q.shape[2] = none;
@@ -68,12 +68,60 @@ TEST_CASE("the highest figure at the nearest size decides") {
   }
 }
 
+TEST_CASE("few Q tiles are judged by figures of few Q tiles") {
+  // 06 keeps a whole GPU busy, 08 a part of it.
+  const std::vector<Measured> figures = {
+      {"06-4d-grid", half_type, false, 64, 1024, 1, 10},    {"06-4d-grid", half_type, false, 64, 1024, 16, 160},
+      {"06-4d-grid", half_type, false, 64, 1024, 256, 400}, {"08-lse", half_type, false, 64, 1024, 1, 20},
+      {"08-lse", half_type, false, 64, 1024, 16, 200},      {"08-lse", half_type, false, 64, 1024, 256, 300}};
+  const auto of = [&](std::int64_t B, std::int64_t H, std::int64_t Sq, std::int64_t Sk, Type type = half_type) {
+    return choose_phase({{B, H, H, Sq, Sk, 64, 64}, type, {}}, Where::Sim, figures).figure;
+  };
+  CHECK(of(1, 1, 1024, 1024).phase == "08-lse");
+  CHECK(of(1, 1, 1024, 1024).tflops == 20);
+  CHECK(of(16, 1, 1024, 1024).tflops == 200);  // B and H count alike
+  CHECK(of(2, 31, 1024, 1024).tflops == 200);  // 62 heads: below the middle of 16 and 256, which is 64
+  CHECK(of(2, 32, 1024, 1024).tflops == 400);  // as far from both: more heads
+  CHECK(of(1, 1, 16384, 1024).tflops == 200);  // as many tiles as 16 heads of 1024 rows
+  CHECK(of(128, 1, 1, 1024).tflops == 200);    // a row has a tile, and a block, of its own
+  CHECK(of(128, 16, 1, 1024).tflops == 400);
+  CHECK(of(2, 32, 1024, 1, Type::BFloat16).tflops == 400);  // whatever the keys, where all figures have the same
+  CHECK(of(1 << 20, 1 << 10, 1 << 20, 1 << 20).tflops == 400);
+  CHECK(of(0, 16, 1024, 1024).tflops == 20);
+
+  // Tiles and keys weigh the same: twice as many tiles are as far as twice as many keys.
+  const auto both = [&](std::int64_t heads, std::int64_t N) {
+    return std::vector<Measured>{{"06-4d-grid", half_type, false, 64, 1024, 4, 10},
+                                 {"06-4d-grid", half_type, false, 64, N, heads, 30},
+                                 {"08-lse", half_type, false, 64, 1024, 4, 20}};
+  };
+  const AnyProblem s({1, 2, 2, 1024, 2048, 64, 64}, half_type,
+                     {});                                      // half the tiles, twice the keys: 4 times as far away
+  CHECK(chosen(s, half_type, both(6, 1024)) == "08-lse");      // three times the tiles, half the keys: 6
+  CHECK(chosen(s, half_type, both(3, 1024)) == "06-4d-grid");  // 3
+  CHECK(chosen(s, half_type, both(1, 2048)) == "06-4d-grid");  // the very tiles and keys
+}
+
+TEST_CASE("a figure of many Q tiles says little of few, and nobody wins by having no other") {
+  const std::vector<Measured> figures = {{"06-4d-grid", half_type, false, 64, 1024, 256, 400},
+                                         {"08-lse", half_type, false, 64, 1024, 1, 20},
+                                         {"08-lse", half_type, false, 64, 1024, 256, 300}};
+  const auto with_heads = [&](std::int64_t heads) {
+    return chosen({{1, heads, heads, 1024, 1024, 64, 64}, half_type, {}}, half_type, figures);
+  };
+  CHECK(with_heads(1) == "08-lse");       // 400 / 256 against 20
+  CHECK(with_heads(12) == "08-lse");      // 400 · 12 / 256 = 18.75
+  CHECK(with_heads(15) == "06-4d-grid");  // 23.4
+  CHECK(with_heads(256) == "06-4d-grid");
+  CHECK(with_heads(1000) == "06-4d-grid");
+}
+
 TEST_CASE("what a phase cannot do, no figure makes up for") {
-  const std::vector<Measured> figures = {{"05-first-kernel", half_type, false, 64, 512, 900},
-                                         {"06-4d-grid", half_type, false, 64, 512, 800},
-                                         {"07-causal", half_type, false, 64, 512, 700},
-                                         {"08-lse", half_type, false, 64, 512, 10},
-                                         {"10-tensor-cores", half_type, false, 64, 512, 600}};
+  const std::vector<Measured> figures = {{"05-first-kernel", half_type, false, 64, 512, 6, 900},
+                                         {"06-4d-grid", half_type, false, 64, 512, 6, 800},
+                                         {"07-causal", half_type, false, 64, 512, 6, 700},
+                                         {"08-lse", half_type, false, 64, 512, 6, 10},
+                                         {"10-tensor-cores", half_type, false, 64, 512, 6, 600}};
   CHECK(chosen(sizes(512, 64), half_type, figures) == "05-first-kernel");
   CHECK(chosen(sizes(512, 64, Mask::top_left()), half_type, figures) == "07-causal");
   CHECK(chosen(sizes(512, 64, Mask::none(), true), half_type, figures) == "10-tensor-cores");
@@ -82,33 +130,38 @@ TEST_CASE("what a phase cannot do, no figure makes up for") {
   with_blocks.options.block_q = 16;
   with_blocks.options.block_k = 16;
   CHECK(chosen(with_blocks, half_type,
-               {{"13-instruction-diet", half_type, true, 64, 512, 900}, {"07-causal", half_type, true, 64, 512, 10}}) ==
-        "07-causal");
+               {{"13-instruction-diet", half_type, true, 64, 512, 6, 900},
+                {"07-causal", half_type, true, 64, 512, 6, 10}}) == "07-causal");
   AnyProblem gradients = sizes(512, 64);
   gradients.direction = Direction::Backward;
   const Choice backward = choose_phase(gradients, Where::Sim, figures);
   CHECK(backward.phase->backward);
   CHECK(backward.why() == "auto: no other can");
+  CHECK(backward.figure.phase.empty());  // a forward pass's figure says nothing of gradients
 }
 
-TEST_CASE("figures of the type, else of its size, else of any") {
-  const std::vector<Measured> figures = {{"06-4d-grid", Type::Float32, false, 64, 512, 30},
-                                         {"06-4d-grid", Type::Float16, false, 64, 512, 10},
-                                         {"08-lse", Type::Float16, false, 64, 512, 20}};
+TEST_CASE("figures of the type's size, else of any, and of the very type where two are as near") {
+  const std::vector<Measured> figures = {{"06-4d-grid", Type::Float32, false, 64, 512, 6, 30},
+                                         {"06-4d-grid", Type::Float16, false, 64, 512, 6, 10},
+                                         {"08-lse", Type::Float16, false, 64, 512, 6, 20}};
   CHECK(chosen(sizes(512, 64), Type::Float32, figures) == "06-4d-grid");  // 30 against 20
   CHECK(chosen(sizes(512, 64), Type::Float16, figures) == "08-lse");
   CHECK(chosen(sizes(512, 64), Type::BFloat16, figures) == "08-lse");
-  const std::vector<Measured> exact = {{"06-4d-grid", Type::Float16, false, 64, 512, 10},
-                                       {"06-4d-grid", Type::BFloat16, false, 64, 8192, 30},
-                                       {"08-lse", Type::Float16, false, 64, 512, 20}};
-  CHECK(chosen(sizes(512, 64), Type::BFloat16, exact) == "06-4d-grid");  // the type comes before the size
+  const std::vector<Measured> exact = {{"06-4d-grid", Type::BFloat16, false, 64, 8192, 6, 30},
+                                       {"06-4d-grid", Type::BFloat16, false, 64, 512, 6, 30},
+                                       {"06-4d-grid", Type::Float16, false, 64, 512, 6, 10},
+                                       {"08-lse", Type::Float16, false, 64, 512, 6, 20}};
+  CHECK(chosen(sizes(512, 64), Type::BFloat16, exact) == "06-4d-grid");
+  CHECK(chosen(sizes(512, 64), Type::Float16, exact) == "08-lse");
+  CHECK(chosen(sizes(8192, 64), Type::Float16, exact) ==
+        "06-4d-grid");  // any 16 bits of this size before the very type
 }
 
 TEST_CASE("within 2 % the newest, without a figure the newest, and a kernel that nobody knows is nobody's") {
   const auto two = [](double older, double newer) {
-    return std::vector<Measured>{{"06-4d-grid", half_type, false, 64, 512, older},
-                                 {"08-lse", half_type, false, 64, 512, newer},
-                                 {"torch flash", half_type, false, 64, 512, 1e6}};
+    return std::vector<Measured>{{"06-4d-grid", half_type, false, 64, 512, 6, older},
+                                 {"08-lse", half_type, false, 64, 512, 6, newer},
+                                 {"torch flash", half_type, false, 64, 512, 6, 1e6}};
   };
   CHECK(chosen(sizes(512, 64), half_type, two(100, 98.1)) == "08-lse");
   CHECK(chosen(sizes(512, 64), half_type, two(100, 97.9)) == "06-4d-grid");
@@ -159,9 +212,11 @@ TEST_CASE("the figures are of phases that there are, and positive") {
     CHECK(m.tflops > 0);
     CHECK(m.N > 0);
     CHECK(m.D > 0);
+    CHECK(m.heads > 0);
   }
-  const Choice choice = choose_phase(of_type(sizes(2048, 64), half_type), Where::Sim);
+  const Choice choice = choose_phase({{8, 32, 32, 2048, 2048, 64, 64}, half_type, {}, true}, Where::Sim);
   for (const Measured& m : measured_figures())
-    if (m.type == half_type && !m.causal && m.D == 64 && m.N == 2048) CHECK(0.98 * m.tflops <= choice.figure.tflops);
-  CHECK(choice.why().find(" TFLOP/s at N 2048, D 64, float16 on ") != std::string::npos);
+    if (m.type == half_type && !m.causal && m.D == 64 && m.N == 2048 && m.heads == 256)
+      CHECK(0.98 * m.tflops <= choice.figure.tflops);
+  CHECK(choice.why().find(" TFLOP/s at B·H 256, N 2048, D 64, float16 on ") != std::string::npos);
 }

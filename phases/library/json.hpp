@@ -1,16 +1,19 @@
 // json.hpp: a strict reader for our own result files. What it does not know it refuses, with the place: no \u escapes,
 // no duplicate names, nothing after the end.
-// Use: const Json file = parse_json(text, "docs/results/h200-phases.json"); file.at("rows").items
+// Use: const Json file = read_json("docs/results/h200-phases.json"); file.at("rows").items
 #pragma once
 #include <cctype>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "sim/error.hpp"
 
-namespace flash::bench {
+namespace flash {
 
 struct Json {
   enum Kind { Null, Bool, Number, Text, List, Object } kind = Null;
@@ -125,4 +128,10 @@ inline Json parse_json(const std::string& text, const std::string& name) {
   return JsonReader(text, name).file();
 }
 
-}  // namespace flash::bench
+inline Json read_json(const std::filesystem::path& path) {
+  std::ostringstream text;
+  if (!(text << std::ifstream(path, std::ios::binary).rdbuf())) throw Error("cannot read " + path.string());
+  return parse_json(text.str(), path.filename().string());
+}
+
+}  // namespace flash
