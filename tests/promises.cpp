@@ -404,6 +404,14 @@ void check_published(Where where) {
 }
 
 template <class T>
+void check_long(Where where, std::int64_t Sk) {
+  const Features& can = features_under_test();
+  Figures figures;
+  for (const Case& c : long_cases(Sk)) check_forward<T>(c, on<T>(phase_under_test(), where), can, &figures);
+  MESSAGE(std::string(can.phase) << " " << std::string(type_name<T>()) << ": " << text(figures));
+}
+
+template <class T>
 void check_promises(Where where) {
   const Features& can = features_under_test();
   const Forward<T> forward = on<T>(phase_under_test(), where);
@@ -426,11 +434,12 @@ bool check_range_of_v(Where where) {
   return check_range_of_v<T>(on<T>(phase_under_test(), where), features_under_test());
 }
 
-#define FLASH_INSTANTIATE(T)                \
-  template void check_contract<T>(Where);   \
-  template void check_published<T>(Where);  \
-  template void check_promises<T>(Where);   \
-  template bool check_range_of_v<T>(Where); \
+#define FLASH_INSTANTIATE(T)                        \
+  template void check_contract<T>(Where);           \
+  template void check_published<T>(Where);          \
+  template void check_long<T>(Where, std::int64_t); \
+  template void check_promises<T>(Where);           \
+  template bool check_range_of_v<T>(Where);         \
   template void check_empty<T>(Where);
 FLASH_INSTANTIATE(float)
 FLASH_INSTANTIATE(half)
@@ -443,6 +452,10 @@ TEST_CASE_TEMPLATE("contract", T, float, half, bfloat16) {
 TEST_CASE("published shapes") {
   if (skipped_type<half>()) return;
   check_published<half>(Where::Sim);
+}
+TEST_CASE_TEMPLATE("long sequences", T, float, half, bfloat16) {
+  if (skipped_type<T>()) return;
+  check_long<T>(Where::Sim, std::int64_t{1} << 15);
 }
 TEST_CASE_TEMPLATE("promises", T, float, half, bfloat16) {
   if (skipped_type<T>()) return;
