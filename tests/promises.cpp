@@ -306,7 +306,7 @@ void check_refusals(const Forward<T>& forward, const Features& can) {
   refused("K's head dimension D is 7; expected 8 as in Q; make the shapes agree", [](P& p) { p.k.shape[3] = 7; });
   refused("V's head dimension D is 7; expected 8 as in Q; make the shapes agree", [](P& p) { p.v.shape[3] = 7; });
   refused("O's head dimension D is 7; expected 8 as in Q; make the shapes agree", [](P& p) { p.o.shape[3] = 7; });
-  refused("Q.sequence length S is -1; expected 0 or more; correct the shape", [](P& p) { p.q.shape[2] = -1; });
+  refused("Q's sequence length S is -1; expected 0 or more; correct the shape", [](P& p) { p.q.shape[2] = -1; });
   const auto set_d = [](P& p, std::int64_t D) {
     for (auto* shape : {&p.q.shape, &p.k.shape, &p.v.shape, &p.o.shape}) (*shape)[3] = D;
   };

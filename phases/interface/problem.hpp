@@ -126,7 +126,7 @@ inline void check_view(const char* name, const AnyView& view) {
   std::int64_t elements = 1;
   for (int i = 0; i < 4; ++i) {
     if (view.shape[i] < 0)
-      refuse(std::string(name) + "." + axis_names[i], view.shape[i], "0 or more", "correct the shape");
+      refuse(std::string(name) + "'s " + axis_names[i], view.shape[i], "0 or more", "correct the shape");
     if (__builtin_mul_overflow(elements, std::max<std::int64_t>(view.shape[i], 1), &elements))
       refuse(std::string(name) + "'s number of elements " + shape_text(view.shape), "over 2^63", "less than 2^63",
              "split the batch");
