@@ -17,9 +17,18 @@ namespace flash::inline FLASH_MACHINE {}  // namespace flash::inline FLASH_MACHI
 #include "sim/dialect/dialect.hpp"
 #include "sim/dialect/launch.hpp"
 #include "sim/dialect/ptx.hpp"
+namespace flash::simt {
+template <>
+struct DeviceType<flash::half, FLASH_MACHINE::Machine::checks> {
+  using type = FLASH_MACHINE::__half;
+};
+template <>
+struct DeviceType<flash::bfloat16, FLASH_MACHINE::Machine::checks> {
+  using type = FLASH_MACHINE::__nv_bfloat16;
+};
+}  // namespace flash::simt
 namespace flash::inline FLASH_MACHINE {
-// The kernel's type for a host type: the same on the simulator.
 template <class T>
-using device_t = T;
+using device_t = simt::device_t<T, Machine::checks>;  // the kernel's type for a host type
 }  // namespace flash::inline FLASH_MACHINE
 #endif

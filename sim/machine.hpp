@@ -18,6 +18,15 @@ namespace flash::simt {
 struct DeviceArray;
 struct Launch;
 
+// The kernel's type for a host type, on the fast machine and on the checked one: the same bits, another name.
+// gpu/kernel.cuh says which those of halfs are.
+template <class T, bool kChecked>
+struct DeviceType {
+  using type = T;
+};
+template <class T, bool kChecked>
+using device_t = typename DeviceType<T, kChecked>::type;
+
 // What does not depend on element types; compiled once, never instrumented.
 class MachineCore {
  public:
@@ -89,28 +98,29 @@ class Array {
 template <bool kChecked>
 class BasicMachine : public MachineCore {
  public:
+  static constexpr bool checks = kChecked;
   explicit BasicMachine(const MachineOptions& options = {}) : MachineCore(options, kChecked) {}
   static MachineCore& current(const char* action, const char* kernel = "") {
     return MachineCore::current(kChecked, action, kernel);
   }
 
   template <class T>
-  Array<T, kChecked> alloc(const std::string& name, std::size_t count) {
-    return Array<T, kChecked>(*this, name, count);
+  Array<device_t<T, kChecked>, kChecked> alloc(const std::string& name, std::size_t count) {
+    return Array<device_t<T, kChecked>, kChecked>(*this, name, count);
   }
   template <class T>
-  Array<T, kChecked> upload(const std::string& name, const T* host, std::size_t count) {
-    Array<T, kChecked> array(*this, name, count);
+  Array<device_t<T, kChecked>, kChecked> upload(const std::string& name, const T* host, std::size_t count) {
+    Array<device_t<T, kChecked>, kChecked> array(*this, name, count);
     copy_in(array.data(), host, count * sizeof(T));
     return array;
   }
   // Replaces the contents of an existing array.
   template <class T>
-  void upload(Array<T, kChecked>& array, const T* host) {
+  void upload(Array<device_t<T, kChecked>, kChecked>& array, const T* host) {
     copy_in(array.data(), host, array.size() * sizeof(T));
   }
   template <class T>
-  void download(T* host, const Array<T, kChecked>& array) {
+  void download(T* host, const Array<device_t<T, kChecked>, kChecked>& array) {
     copy_out(host, array.data(), array.size() * sizeof(T));
   }
 };

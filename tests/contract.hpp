@@ -48,12 +48,13 @@ enum class Input {
   LowEqual,   // all logits equal and near -2e6, below any finite "minus infinity"
   LowVaried,  // near -2e6, K varies in its last places
   Denormals,  // all numbers below the type's smallest normal one
+  EqualHigh,  // all logits equal and so high that c · m, 457 in base 2, is rounded to a multiple of 2^-15
 };
 
 inline const char* name(Input input) {
-  static constexpr const char* names[] = {"N(0,1)/2", "N(0,1)",   "uniform[0,1)",  "N(1,1)",    "outliers",
-                                          "Q*4",      "QKV*4",    "Q*60",          "equal",     "rising",
-                                          "falling",  "shuffled", "equal at -2e6", "near -2e6", "denormals"};
+  static constexpr const char* names[] = {
+      "N(0,1)/2", "N(0,1)", "uniform[0,1)", "N(1,1)",   "outliers",      "Q*4",       "QKV*4",     "Q*60",
+      "equal",    "rising", "falling",      "shuffled", "equal at -2e6", "near -2e6", "denormals", "equal at 317"};
   return names[static_cast<int>(input)];
 }
 
@@ -152,6 +153,24 @@ struct Bars {
 template <class T>
 Bars bars(const Case& c, const Reference& want);
 
+// O's bars where S_k keys are added up one after the other; below some 7,000 keys they hardly differ from bars().
+// Rounding to nearest has no sign. Each addition is off by 0.42 · 2^-24 of the running sum (root mean square), and S_k
+// of them by 0.3 · 2^-24 · √S_k of the last sum, if it grows as that of random V does.
+// Tensor cores cut the running sum towards zero instead, with each 16 keys by 3/8 of its last place on the average
+// (sim/core/tensor_core.cpp): 0.54 · 2^-24 of the sum. A key suffers all cuts after its own, so that its weight is too
+// small by 0 to S_k/16 · 0.54 · 2^-24; the root mean square of that is S_k/51 · 2^-24. O's own rounding is independent
+// of it: the two add as squares do.
+template <class T>
+Bars bars_of_length(Bars bar, std::int64_t Sk, const Features& can) {
+  const auto keys = static_cast<double>(Sk);
+  if (can.tensor_cores) bar.relative = std::hypot(bar.relative, keys / 48 * 0x1p-24);
+  if (std::is_same_v<T, float>) {
+    bar.relative = std::max(bar.relative, 0.4 * 0x1p-24 * std::sqrt(keys));
+    bar.worst_row = std::max(bar.worst_row, 0.8 * 0x1p-24 * std::sqrt(keys));
+  }
+  return bar;
+}
+
 inline double lse_bar(double lse) {
   return 2e-6 * std::max(1.0, std::abs(lse));
 }
@@ -234,6 +253,10 @@ std::vector<Case> pairwise(const Domain& domain);
 // The shapes that published kernels ran, with their block sizes, scales and masks; batch and heads cut down, and the
 // length where it says so, so that two cores finish them.
 std::vector<Case> published_cases();
+
+// A few rows of Q and very many keys, logits drawn and all equal. What is done a little wrongly at each tile adds up
+// here: with the number of tiles if it has one sign, with the root of that number if it is rounding.
+std::vector<Case> long_cases(std::int64_t Sk);
 
 // --- What a run costs ------------------------------------------------------------------------------------------------
 

@@ -253,4 +253,9 @@ TEST_CASE_TEMPLATE("gpu", T, float, half, bfloat16) {
   check_promises<T>(Where::Gpu);
 }
 
+TEST_CASE_TEMPLATE("gpu: long sequences", T, float, half, bfloat16) {
+  if (skipped_without(Where::Gpu) || skipped_type<T>()) return;
+  for (const int exponent : {15, 17, 20}) check_long<T>(Where::Gpu, std::int64_t{1} << exponent);
+}
+
 }  // namespace flash::test

@@ -35,6 +35,20 @@ too_long='/^ *\|/ && FILENAME ~ /\.md$/ { next }
   { gsub(/[\200-\277]/, ""); gsub(/https?:\/\/[^ )>"]*/, "") }
   length > 120 { print FILENAME ":" FNR ": " length " characters" }'
 
+# The files of this tree that comments name: FILE:LINE NAME. NN, K- and 07-x stand for any phase, any exercise.
+# shellcheck disable=SC2016 # awk's $
+named='FNR == 1 { begins = FILENAME ~ /\.(hpp|cpp|cuh|cu|h|c|cl)$/ ? "(^|[ \t])(//|/?[*])" : "(^|[ \t])#" }
+  match($0, begins) {
+    line = substr($0, RSTART + RLENGTH)
+    while (match(line, "(^|[^A-Za-z0-9_./$}*-])(" folders ")/[A-Za-z0-9_./-]*[.](cpp|hpp|cuh|cu|cmake|sh|py|md)")) {
+      name = substr(line, RSTART, RLENGTH)
+      line = substr(line, RSTART + RLENGTH)
+      sub(/^[^A-Za-z]/, "", name)
+      if (name !~ /NN|\/K-|-x\//) print FILENAME ":" FNR, name
+    }
+  }'
+missing() { while read -r place name; do [ -e "$name" ] || printf '%s: %s\n' "$place" "$name"; done; }
+
 rules() {
   files '*.hpp' '*.cpp' '*.cu' '*.cuh' | grep -vx './phases/interface/xtensor.hpp' | include 'xtensor|xtl/' |
     rule 'only phases/interface/xtensor.hpp may include xtensor'
@@ -63,6 +77,9 @@ rules() {
     rule 'no semicolon in the title of a test'
   files '*.hpp' '*.cpp' '*.cuh' '*.cu' '*.cl' '*.cmake' CMakeLists.txt '*.sh' flash '*.py' '*.md' | tr '\n' '\0' |
     { LC_ALL=C xargs -0 -r awk "$too_long"; } | rule 'lines of 120 characters at most'
+  files '*.hpp' '*.cpp' '*.cuh' '*.cu' '*.h' '*.c' '*.cl' '*.cmake' CMakeLists.txt '*.sh' '*.py' flash | tr '\n' '\0' |
+    { LC_ALL=C xargs -0 -r awk -v folders='cmake|docs|gpu|phases|sim|tests' "$named"; } | missing |
+    rule 'a comment names no file that is not there'
 }
 
 found=$(rules)

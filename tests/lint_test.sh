@@ -65,6 +65,10 @@ offence docs/x.md "see $(repeat 60 'a ')" 'lines of 120 characters'
 offence docs/x.md "| $(repeat 60 'a ')|" ''
 offence sim/x.hpp "| $(repeat 60 'a ')|" 'lines of 120 characters'
 offence docs/x.md "see <https://example.org/$(repeat 60 ab)>." ''
+offence sim/x.hpp '// Tested by tests/x_test.cpp.' 'a comment names no file that is not there'
+offence sim/x.sh '# See (docs/y.md).' 'a comment names no file that is not there'
+offence sim/x.hpp '// This file, sim/x.hpp, and tests/phase_NN_test.cpp, which stands for many.' ''
+offence sim/x.hpp 'const char* name = "tests/x_test.cpp";' ''
 rm -rf "$work/tree" && mkdir -p "$work/tree/sim" && echo 'int x;' >"$work/tree/sim/x.hpp"
 if sh "$lint" "$work/tree" >/dev/null; then failed=1; echo 'not found: missing #pragma once'; fi
 [ "$failed" = 0 ] && echo "lint_test: every offence was found"

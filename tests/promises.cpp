@@ -309,7 +309,7 @@ void check_refusals(const Forward<T>& forward, const Features& can) {
   refused("K's head dimension D is 7; expected 8 as in Q; make the shapes agree", [](P& p) { p.k.shape[3] = 7; });
   refused("V's head dimension D is 7; expected 8 as in Q; make the shapes agree", [](P& p) { p.v.shape[3] = 7; });
   refused("O's head dimension D is 7; expected 8 as in Q; make the shapes agree", [](P& p) { p.o.shape[3] = 7; });
-  refused("Q.sequence length S is -1; expected 0 or more; correct the shape", [](P& p) { p.q.shape[2] = -1; });
+  refused("Q's sequence length S is -1; expected 0 or more; correct the shape", [](P& p) { p.q.shape[2] = -1; });
   const auto set_d = [](P& p, std::int64_t D) {
     for (auto* shape : {&p.q.shape, &p.k.shape, &p.v.shape, &p.o.shape}) (*shape)[3] = D;
   };
@@ -408,6 +408,14 @@ void check_published(Where where) {
 }
 
 template <class T>
+void check_long(Where where, std::int64_t Sk) {
+  const Features& can = features_under_test();
+  Figures figures;
+  for (const Case& c : long_cases(Sk)) check_forward<T>(c, on<T>(phase_under_test(), where), can, &figures);
+  MESSAGE(std::string(phase_under_test().name) << " " << std::string(type_name<T>()) << ": " << text(figures));
+}
+
+template <class T>
 void check_promises(Where where) {
   const Features& can = features_under_test();
   const Forward<T> forward = on<T>(phase_under_test(), where);
@@ -430,11 +438,12 @@ bool check_range_of_v(Where where) {
   return check_range_of_v<T>(on<T>(phase_under_test(), where), features_under_test());
 }
 
-#define FLASH_INSTANTIATE(T)                \
-  template void check_contract<T>(Where);   \
-  template void check_published<T>(Where);  \
-  template void check_promises<T>(Where);   \
-  template bool check_range_of_v<T>(Where); \
+#define FLASH_INSTANTIATE(T)                        \
+  template void check_contract<T>(Where);           \
+  template void check_published<T>(Where);          \
+  template void check_long<T>(Where, std::int64_t); \
+  template void check_promises<T>(Where);           \
+  template bool check_range_of_v<T>(Where);         \
   template void check_empty<T>(Where);
 FLASH_INSTANTIATE(float)
 FLASH_INSTANTIATE(half)
@@ -447,6 +456,10 @@ TEST_CASE_TEMPLATE("contract", T, float, half, bfloat16) {
 TEST_CASE("published shapes") {
   if (skipped_type<half>()) return;
   check_published<half>(Where::Sim);
+}
+TEST_CASE_TEMPLATE("long sequences", T, float, half, bfloat16) {
+  if (skipped_type<T>()) return;
+  check_long<T>(Where::Sim, std::int64_t{1} << 15);
 }
 TEST_CASE_TEMPLATE("promises", T, float, half, bfloat16) {
   if (skipped_type<T>()) return;

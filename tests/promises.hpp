@@ -109,6 +109,9 @@ template <class T>
 void check_contract(Where where);
 template <class T>
 void check_published(Where where);
+// A few rows of Q and so many keys.
+template <class T>
+void check_long(Where where, std::int64_t Sk);
 template <class T>
 void check_promises(Where where);
 template <class T>

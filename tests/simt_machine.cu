@@ -5,6 +5,16 @@
 #include "tests/simt/dialect_like.hpp"
 #include "tests/simt_machine.hpp"
 
+// Outside of our namespace half and nv_bfloat16 are CUDA's.
+__device__ inline half plus_half(float x) {
+  const half h = x;
+  return h + half(0.5f);
+}
+__device__ inline nv_bfloat16 plus_half_bfloat16(float x) {
+  const nv_bfloat16 h = x;
+  return h + nv_bfloat16(0.5f);
+}
+
 namespace flash::inline FLASH_MACHINE {
 
 struct TransposeTile {
@@ -309,6 +319,45 @@ std::vector<int> run_half_warps(Machine& m) {
   std::vector<int> host(32);
   Array<int> out = m.alloc<int>("out", 32);
   launch(m, half_warps, 1, 32, out.data());
+  m.download(host.data(), out);
+  return host;
+}
+
+// ---- halfs ---------------------------------------------------------------------------------------------------------
+
+// Halfs without an initialiser, in shared memory and in a union.
+struct Halfs {
+  __half h[2];
+  __nv_bfloat16 b[2];
+};
+union Bits {
+  __half h;
+  unsigned short bits;
+};
+
+// Numbers become halfs and halfs numbers as CUDA's constructors do it; x, y and n are not known to the compiler.
+__global__ void halves(float x, double y, int n, unsigned* out /*[18]*/) {
+  Halfs& s = shared<Halfs>();
+  const __half from_float = x;
+  const __half h[] = {__half(x), static_cast<__half>(x), from_float, __half(y), __half(n), __half(1u << 30)};
+  const __nv_bfloat16 b[] = {__nv_bfloat16(x), static_cast<__nv_bfloat16>(x), __nv_bfloat16(y), __nv_bfloat16(n)};
+  for (int i = 0; i < 6; ++i) out[i] = __half_as_ushort(h[i]);
+  for (int i = 0; i < 4; ++i) out[6 + i] = __bfloat16_as_ushort(b[i]);
+  s.h[0] = x, s.h[1] = n, s.b[0] = y, s.b[1] = -n;  // assigned as they are
+  Bits u;
+  u.h = s.h[0];
+  const float back = s.h[1], back_bfloat16 = s.b[1];
+  const bool is = static_cast<bool>(s.h[0]);
+  out[10] = u.bits, out[11] = __bfloat16_as_ushort(s.b[0]);
+  out[12] = __float_as_uint(back), out[13] = __float_as_uint(back_bfloat16), out[14] = is;
+  out[15] = __half_as_ushort(plus_half(x)), out[16] = __bfloat16_as_ushort(plus_half_bfloat16(x));
+  out[17] = sizeof(__half2) + sizeof s;
+}
+
+std::vector<unsigned> run_halves(Machine& m, float x, double y, int n) {
+  std::vector<unsigned> host(18);
+  Array<unsigned> out = m.alloc<unsigned>("out", 18);
+  launch<Halfs>(m, halves, 1, 1, x, y, n, out.data());
   m.download(host.data(), out);
   return host;
 }

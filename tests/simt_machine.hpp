@@ -24,6 +24,7 @@
   float run_last_block(Machine& m, bool fence);                                      \
   void run_distant_blocks(Machine& m);                                               \
   std::vector<int> run_half_warps(Machine& m);                                       \
+  std::vector<unsigned> run_halves(Machine& m, float x, double y, int n);            \
   std::vector<int> run_allowed(Machine& m);                                          \
   void run_marked(Machine& m);
 

@@ -214,6 +214,17 @@ TEST_CASE_TEMPLATE("two halves of a warp with masks of their own", Machine, MACH
   }
 }
 
+// Rounded once, from whatever type: y is above the tie that it would become as a float.
+TEST_CASE_TEMPLATE("numbers become halfs and halfs numbers", Machine, MACHINES) {
+  Machine m;
+  CHECK(run_halves(m, 1.5f, 1 + 0x1p-11 + 0x1p-40, 2049) ==
+        std::vector<unsigned>{0x3e00, 0x3e00, 0x3e00, 0x3c01, 0x6800, 0x7c00, 0x3fc0, 0x3fc0, 0x3f80, 0x4500, 0x3e00,
+                              0x3f80, 0x45000000, 0xc5000000, 1, 0x4000, 0x4000, 12});
+  const std::vector<unsigned> more = run_halves(m, -65519.996f, 1 + 0x1p-8 + 0x1p-40, -65520);
+  CHECK(std::vector<unsigned>(more.begin(), more.begin() + 10) ==
+        std::vector<unsigned>{0xfbff, 0xfbff, 0xfbff, 0x3c04, 0xfc00, 0x7c00, 0xc780, 0xc780, 0x3f81, 0xc780});
+}
+
 TEST_CASE_TEMPLATE("allowed: constants, arguments, locals by reference, odd structs, printf", Machine, MACHINES) {
   Machine m;
   const int table[] = {3, 1, 4, 1};

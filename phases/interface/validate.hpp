@@ -14,7 +14,7 @@ namespace checks {
 inline void check_view(const std::string& name, const AnyView& view) {
   std::int64_t elements = 1;
   for (int i = 0; i < 4; ++i) {
-    if (view.shape[i] < 0) refuse(name + "." + axis_names[i], view.shape[i], "0 or more", "correct the shape");
+    if (view.shape[i] < 0) refuse(name + "'s " + axis_names[i], view.shape[i], "0 or more", "correct the shape");
     if (__builtin_mul_overflow(elements, std::max<std::int64_t>(view.shape[i], 1), &elements))
       refuse(name + "'s number of elements " + shape_text(view.shape), "over 2^63", "less than 2^63",
              "split the batch");

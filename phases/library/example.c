@@ -1,6 +1,7 @@
 /* example.c: libflashphases from C: bfloat16 tensors in device memory, one call on a stream, O and LSE checked.
  * With Q = 0 every key weighs the same: O is the mean of V, 1.5 here, and LSE is the logarithm of the number of keys.
- * Use: cc -std=c99 example.c -lflashphases -lcudart -lm && ./a.out   (-DWITHOUT_CUDA: where there is no toolkit)
+ * Use: nvcc -o example example.c $(pkg-config --cflags --libs libflashphases) && ./example
+ * Where there is no toolkit, by cc: cc -std=c99 -DWITHOUT_CUDA example.c … -lm
  */
 #include <flashphases.h>
 #include <math.h>

@@ -134,7 +134,7 @@ def main():
         check(library.flashphases_workspace(refused, ctypes.c_size_t()))
         sys.exit("a negative length was taken")
     except Error as error:
-        if str(error) != "K.sequence length S is -7; expected 0 or more; correct the shape":
+        if str(error) != "K's sequence length S is -7; expected 0 or more; correct the shape":
             sys.exit(f"a negative length was refused as: {error}")
     try:
         import torch

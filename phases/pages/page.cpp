@@ -1,6 +1,6 @@
 // page.cpp: see page.hpp. Plain text processing: no cell runs here, and nothing is printed.
 // The format is Jupyter's percent format; directives are MyST's, of which four are ours.
-// Use: cell_main.cpp prints pages in the terminal and as JSON; tests/book_regions_test.cpp checks their quotations.
+// Use: cell_main.cpp prints pages in the terminal and as JSON; tests/book_test.cpp checks their quotations.
 #include "phases/pages/page.hpp"
 
 #include <algorithm>

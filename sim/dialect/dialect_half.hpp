@@ -8,7 +8,7 @@ namespace flash::inline FLASH_MACHINE {
 
 // The type on the host with the same bits: number.hpp converts it.
 template <class H>
-struct HostType { using type = H; };
+struct HostType;
 template <class H>
 using host_t = typename HostType<H>::type;
 
@@ -33,8 +33,8 @@ FLASH_INLINE float to_odd(double x) {
   return std::bit_cast<float>(bits);
 }
 
-#if defined(FLASH_PROGRAM)
-// As in CUDA: numbers become halfs, and halfs numbers, without a word.
+// As in CUDA: numbers become halfs, and halfs numbers, without a word. Without an initialiser it has no value, as fits
+// unions and shared memory.
 template <class Host>
 struct alignas(2) Narrow {
   std::uint16_t bits;
@@ -49,10 +49,7 @@ template <class Host>
 struct HostType<Narrow<Host>> { using type = Host; };
 using __half = Narrow<flash::half>;
 using __nv_bfloat16 = Narrow<flash::bfloat16>;
-#else
-using __half = flash::half;
-using __nv_bfloat16 = flash::bfloat16;
-#endif
+static_assert(std::is_trivially_copyable_v<__half> && std::is_trivially_default_constructible_v<__half>);
 struct alignas(4) __half2 {
   __half x, y;
 };
@@ -65,10 +62,8 @@ FLASH_INLINE float half_to_float(__half x) {
   return (x.bits & 0x7fffu) > 0x7c00u ? std::bit_cast<float>(0x7fffffffu) : flash::to_float(flash::half{x.bits});
 }
 FLASH_INLINE float half_to_float(__nv_bfloat16 x) { return flash::to_float(flash::bfloat16{x.bits}); }
-#if defined(FLASH_PROGRAM)
 template <class Host>
 FLASH_INLINE Narrow<Host>::operator float() const { return flash::half_to_float(*this); }
-#endif
 // a*b+c with one rounding to H: the double sum is rounded to odd first, so that rounding it again is harmless.
 template <class H>
 FLASH_INLINE H fused(H a, H b, H c) {
@@ -203,9 +198,10 @@ using flash::__float22half2_rn, flash::__float2half, flash::__float2half2_rn, fl
 using flash::__floats2half2_rn, flash::__ushort_as_half;
 using flash::__double2bfloat16, flash::__double2half, flash::__int2half_rn;
 using flash::make_bfloat162, flash::make_half2;
+#endif
+// Within namespace flash `half` is the host's type, here as under nvcc.
 using flash::__half, flash::__half2, flash::__nv_bfloat16, flash::__nv_bfloat162;
 using half = flash::__half;
 using half2 = flash::__half2;
 using nv_bfloat16 = flash::__nv_bfloat16;
 using nv_bfloat162 = flash::__nv_bfloat162;
-#endif

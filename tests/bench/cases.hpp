@@ -1,5 +1,5 @@
 // cases.hpp: what the GPU benchmark times: three sweeps, which kernel takes part in which, and what a run must do.
-// Only sizes and arithmetic, so that it is tested where there is no GPU (tests/bench_test.cpp).
+// Only sizes and arithmetic, so that it is tested where there is no GPU (tests/bench/bench_test.cpp).
 // Use: for (const Entry& e : plan()) …; flash-gpu-bench --dry-run prints it.
 #pragma once
 #include <algorithm>

@@ -139,10 +139,10 @@ TEST_CASE("enumerations, scale, phase and blocks") {
 
 TEST_CASE("sizes, strides and pointers") {
   const std::string shape = "; expected 0 or more; correct the shape";
-  refused_if([](Args& a) { a.B = -1; }, "Q.batch size B is -1" + shape);
-  refused_if([](Args& a) { a.H = -2; }, "Q.number of heads H is -2" + shape);
-  refused_if([](Args& a) { a.Sq = -3; }, "Q.sequence length S is -3" + shape);
-  refused_if([](Args& a) { a.Sk = -4; }, "K.sequence length S is -4" + shape);
+  refused_if([](Args& a) { a.B = -1; }, "Q's batch size B is -1" + shape);
+  refused_if([](Args& a) { a.H = -2; }, "Q's number of heads H is -2" + shape);
+  refused_if([](Args& a) { a.Sq = -3; }, "Q's sequence length S is -3" + shape);
+  refused_if([](Args& a) { a.Sk = -4; }, "K's sequence length S is -4" + shape);
   for (const int D : {0, 257})
     refused_if(
         [&](Args& a) {

@@ -1,6 +1,6 @@
 // attention.cl: attention forward in OpenCL, the algorithm of tests/bench/simt_speed.cu, for Oclgrind.
 // One work-item per query row, Br 64 rows per group, K and V in local tiles of Bc 32 rows, D 64, fp32, online softmax.
-// Run: compare_simulators.py writes the .sim file that oclgrind-kernel needs.
+// Run: simulators.py writes the .sim file that oclgrind-kernel needs.
 #define BR 64
 #define BC 32
 #define D 64

@@ -1,6 +1,6 @@
 # attention_numba.py: attention forward for numba's CUDA simulator, the algorithm of tests/bench/simt_speed.cu.
 # One thread per query row, Br 64 rows per block, K and V in shared tiles of Bc 32 rows, D 64, fp32, online softmax.
-# Run: compare_simulators.py imports it with NUMBA_ENABLE_CUDASIM=1.
+# Run: simulators.py imports it with NUMBA_ENABLE_CUDASIM=1.
 import math
 
 import numpy
