@@ -24,7 +24,7 @@ if [ $# -gt 0 ]; then
   report "$1" <"$2"
 else
   table=$root/tests/spills.txt
-  # kernels CAPABILITY: those of the phases that declare it, as cmake/attention.cu.in has them.
+  # kernels CAPABILITY: those of the phases that declare it, as attention.cu.in has them.
   kernels() {
     grep -lF "capability = $1" "$root"/phases/*/phase.hpp | while read -r declaration; do
       folder=$(dirname "$declaration")
