@@ -135,9 +135,11 @@ CELL("Which lane holds which element") {
 // ```
 //
 // `tile_range` is phase 07's with a third number: no row of the Q tile sees the keys from `keys` on, so they are not
-// loaded, and zeros take their place.
+// loaded, and zeros take their place. It stands in a file of its own, since phases 11 to 13 ask the same.
 //
-// ```{region} attention.cuh tile-range
+// ```{region} keys.cuh visible
+// ```
+// ```{region} keys.cuh tile-range
 // ```
 //
 // S and O are products, and so are those of all later phases. What a lane has of one is a flat array of registers; a
@@ -167,12 +169,20 @@ CELL("Which lane holds which element") {
 // ```{region} rows.cuh log-sum
 // ```
 //
-// The head. A warp has 16 rows, so a block of 64 rows has four warps, 128 threads. A lane holds two rows' worth of
-// state, 8 rows apart:
+// What a block does reads as in phase 08: it brings tiles to shared memory, and its warps multiply them. A warp has 16
+// rows, so a block of 64 rows has four warps, 128 threads.
 //
 // ```{region} attention.cuh head
 // ```
 // ```{region} attention.cuh loop
+// ```
+//
+// What a warp does is a struct. Its members say what a lane holds, two rows' worth of state; its functions are the
+// steps from S to O:
+//
+// ```{region} attention.cuh warp
+// ```
+// ```{region} attention.cuh multiply
 // ```
 //
 // The first product. For each 16 columns of Q the warp loads one A and, for each 8 keys, one B:
@@ -191,7 +201,7 @@ CELL("Which lane holds which element") {
 // ```{region} attention.cuh probabilities
 // ```
 //
-// The second product adds to O, which is rescaled first. Its B comes out of V: 16 keys and 8 columns at a time.
+// The second product adds to O, which was rescaled. Its B comes out of V: 16 keys and 8 columns at a time.
 //
 // ```{region} attention.cuh output-product
 // ```

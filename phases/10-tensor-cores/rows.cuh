@@ -20,6 +20,14 @@ constexpr int column_of(int i) {
   return i / 4 * 8 + i % 2;
 }
 
+// The lane's first row and column of a product: g and 2t.
+__device__ inline int lane_row() {
+  return threadIdx.x % 32 / 4;
+}
+__device__ inline int lane_column() {
+  return threadIdx.x % 4 * 2;
+}
+
 // Of these registers the four that one mma.m16n8k16 adds to: columns 8 n … 8 n + 7. PTX calls them the fragment C.
 using Accumulators = float[4];
 template <int N>
