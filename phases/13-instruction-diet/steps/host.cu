@@ -1,49 +1,43 @@
-// host.cu: the host's side of the staircase: memory, grid and launch of each step. Compiled once per machine.
-// All steps take the same arguments; their tiles differ.
+// host.cu: the host's side of the staircase: each step as phases are run, for one size. Compiled once per machine.
+// The first step is phase 12's kernel, the last phase 13's; blocks have the rows that four warps have.
 // Use: steps.hpp declares what is here.
-#include "phases/13-instruction-diet/steps/0-copies.cuh"
+#include "phases/12-async-copies/attention.cuh"
+#include "phases/13-instruction-diet/attention.cuh"
 #include "phases/13-instruction-diet/steps/1-scale.cuh"
 #include "phases/13-instruction-diet/steps/2-loops.cuh"
 #include "phases/13-instruction-diet/steps/3-addresses.cuh"
 #include "phases/13-instruction-diet/steps/4-output.cuh"
 #include "phases/13-instruction-diet/steps/5-rows.cuh"
+#include "phases/13-instruction-diet/steps/5-state.cuh"
+#include "phases/13-instruction-diet/steps/5-tiles.cuh"
 #include "phases/13-instruction-diet/steps/6-rescale.cuh"
 #include "phases/13-instruction-diet/steps/7-maximum.cuh"
-#include "phases/13-instruction-diet/steps/8-beside.cuh"
 #include "phases/13-instruction-diet/steps/steps.hpp"
 
 namespace flash::phase13::inline FLASH_MACHINE {
 namespace {
 
-template <auto kernel, class Tiles>
-Run attention_step(const Problem<bfloat16>& p, const MachineOptions& options) {
-  Machine m(options);
-  const int N = static_cast<int>(p.Sq()), heads = static_cast<int>(p.B() * p.H());
-  const auto elements = static_cast<std::size_t>(p.q.elements());
-  using T = device_t<bfloat16>;
-  const Array<T> Q = m.upload("Q", p.q.data, elements);
-  const Array<T> K = m.upload("K", p.k.data, elements);
-  const Array<T> V = m.upload("V", p.v.data, elements);
-  const Array<T> O = m.alloc<T>("O", elements);
-  const Array<float> LSE = m.alloc<float>("LSE", elements / 128);
-  allow_shared_memory(kernel, sizeof(Tiles));
-  constexpr int Br = sizeof(Tiles::Q) / (128 * sizeof(T));
-  const Run run = timed(m, [&] {
-    kernel<<<dim3(N / Br, heads), 128, sizeof(Tiles)>>>(Q.data(), K.data(), V.data(), O.data(), LSE.data(), N,
-                                                        scale_log2(p.scale()), p.options.causal == Causal::TopLeft);
-  });
-  m.download(p.o.data, O);
-  m.download(p.lse, LSE);
-  return run;
+// What is instantiated of a step: one type, one head dimension, one pair of blocks.
+constexpr Features step_of(std::int64_t Br) {
+  Features one = features;
+  one.types = {Type::BFloat16}, one.head_dims = {128}, one.blocks = {{Br, 64}};
+  return one;
+}
+constexpr Features rows_of_64 = step_of(64), rows_of_128 = step_of(128);
+
+template <const Features& kCan, class Kernel>
+Run step(const Problem<bfloat16>& p, const MachineOptions& options) {
+  return run_forward<kCan, Kernel>(p, Kept(), options);
 }
 
 const bool added = [] {
   steps_by_machine[static_cast<std::size_t>(this_machine)] = {
-      attention_step<copies::attention, copies::Tiles>,   attention_step<scale::attention, scale::Tiles>,
-      attention_step<loops::attention, loops::Tiles>,     attention_step<addresses::attention, addresses::Tiles>,
-      attention_step<output::attention, output::Tiles>,   attention_step<more_rows::attention, more_rows::Tiles>,
-      attention_step<rescale::attention, rescale::Tiles>, attention_step<maximum::attention, maximum::Tiles>,
-      attention_step<beside::attention, beside::Tiles>,
+      step<rows_of_64, phase12::Attention>,       step<rows_of_64, scale::Attention>,
+      step<rows_of_64, loops::Attention>,         step<rows_of_64, addresses::Attention>,
+      step<rows_of_64, output::Attention>,        step<rows_of_64, row_tiles::Attention>,
+      step<rows_of_64, state::Attention>,         step<rows_of_128, more_rows::Attention>,
+      step<rows_of_128, rare_rescale::Attention>, step<rows_of_128, maximum::Attention>,
+      step<rows_of_128, phase13::Attention>,
   };
   return true;
 }();
