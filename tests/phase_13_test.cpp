@@ -37,6 +37,84 @@ TEST_CASE_TEMPLATE("equal scores, and huge", T, half, bfloat16) {
   CHECK(others == 0);
 }
 
+// ---- For a backward pass, and O in fp32 -----------------------------------------------------------------------------
+
+namespace {
+
+// What a row keeps, against fp64: with p = exp2(S - m), rounded to T, l is their sum and O = Σ p v / l. O itself is off
+// by its rounding; restored by its low bits it is O as it was in fp32, which is within P's rounding of the exact one.
+// (Where m grows, P of the tiles before was rounded with another m: with a mask l and O are close to these sums only.)
+template <class T>
+void check_kept(const Case& c, Where where) {
+  CAPTURE(c.D);
+  CAPTURE(static_cast<int>(c.causal));
+  Inputs<T> in(c);
+  const Problem<T> p = in.problem(true);
+  const auto rows = static_cast<std::size_t>(c.B * c.H * c.Sq);
+  std::vector<std::int16_t> o_lo(rows * static_cast<std::size_t>(c.D));
+  std::vector<float> m(rows), l(rows);
+  const Kept kept{dense_view(o_lo.data(), {c.B, c.H, c.Sq, c.D}), m.data(), l.data()};
+  phase13::training_by_machine<T>[static_cast<std::size_t>(where)](p, kept, {});
+  std::vector<float> wide(o_lo.size());
+  phase13::wide_by_machine<T>[static_cast<std::size_t>(where)](p, wide.data(), false, {});
+  std::vector<float> unrounded(o_lo.size());
+  phase13::wide_by_machine<T>[static_cast<std::size_t>(where)](p, unrounded.data(), true, {});
+
+  const std::vector<double> q = gather(in.q.view), k = gather(in.k.view), v = gather(in.v.view), O = gather(in.o.view);
+  const auto D = static_cast<std::size_t>(c.D);
+  int others = 0;
+  double l_off = 0, lse_off = 0, rounded_off = 0, restored_off = 0, wide_off = 0;
+  for (std::int64_t b = 0; b < c.B; ++b)
+    for (std::int64_t h = 0; h < c.H; ++h)
+      for (std::int64_t i = 0; i < c.Sq; ++i) {
+        const auto row = static_cast<std::size_t>((b * c.H + h) * c.Sq + i);
+        const auto visible = p.visible(i);
+        if (visible == 0) {
+          CHECK(m[row] == -INFINITY);
+          CHECK(l[row] == 0);
+          continue;
+        }
+        std::vector<double> o(D), exact(D), sizes(D);
+        double sum = 0, exact_sum = 0;
+        for (std::int64_t j = 0; j < visible; ++j) {
+          double s = 0;
+          const auto key = static_cast<std::size_t>((b * c.H + h) * c.Sk + j);
+          for (std::size_t d = 0; d < D; ++d) s += q[row * D + d] * k[key * D + d];
+          const double weight = std::exp2(s * p.scale() * 1.4426950408889634 - m[row]);
+          const double rounded = to_float(from_float<T>(static_cast<float>(weight)));
+          sum += rounded, exact_sum += weight;
+          for (std::size_t d = 0; d < D; ++d) {
+            const double value = v[key * D + d];
+            o[d] += rounded * value, exact[d] += weight * value, sizes[d] += weight * std::abs(value);
+          }
+        }
+        for (std::size_t d = 0; d < D; ++d) {
+          const auto near = static_cast<float>(O[row * D + d]);
+          const float restored = std::bit_cast<float>(std::bit_cast<std::int32_t>(near) + o_lo[row * D + d]);
+          const bool subnormal = std::is_same_v<T, half> && std::abs(near) < 0x1p-14f;
+          // Halfway between two bf16 the distance is 2^15, one more than 16 bits hold.
+          others += !subnormal && std::abs(std::bit_cast<std::int32_t>(restored) -
+                                           std::bit_cast<std::int32_t>(unrounded[row * D + d])) > 1;
+          rounded_off += std::abs(near - o[d] / sum), restored_off += std::abs(restored - o[d] / sum);
+          wide_off = std::max(wide_off, std::abs(wide[row * D + d] - exact[d] / exact_sum) * exact_sum / sizes[d]);
+        }
+      }
+  CHECK(l_off <= 1e-4);
+  CHECK(lse_off <= 4e-6);
+  CHECK(others == 0);
+  if (c.causal == Causal::None) CHECK(restored_off <= 0.1 * rounded_off);
+  // P alone is rounded, not O: by half a unit of T's last place.
+  CHECK(wide_off <= (std::is_same_v<T, bfloat16> ? 0x1p-8 : 0x1p-11));
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("what a backward pass needs, and O in fp32", T, half, bfloat16) {
+  for (const std::int64_t D : {64, 100, 128, 256})
+    for (const Causal causal : {Causal::None, Causal::TopLeft, Causal::BottomRight})
+      check_kept<T>({.B = 1, .H = 2, .Sq = 150, .Sk = 130, .D = D, .causal = causal}, Where::Sim);
+}
+
 // ---- The staircase --------------------------------------------------------------------------------------------------
 
 namespace {

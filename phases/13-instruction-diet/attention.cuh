@@ -8,6 +8,7 @@
 #include "phases/10-tensor-cores/rows.cuh"
 #include "phases/13-instruction-diet/fragments.cuh"
 #include "phases/13-instruction-diet/phase.hpp"
+#include "phases/13-instruction-diet/training.cuh"
 #include "phases/interface/kernel_phase.cuh"
 
 namespace flash::phase13::inline FLASH_MACHINE {
@@ -81,7 +82,7 @@ __device__ void grow_positive(float (&m)[2], const float (&s)[N]) {
 // #region warp: what a lane holds
 // What a lane holds of its warp's row tiles of 16 rows, and what the warp does with a K/V tile. Two rows of each are
 // the lane's, 8 apart. There are one or two. S and O are products, in registers as rows.cuh says.
-template <class T, int D, int Br, int Bc>
+template <class T, int D, int Br, int Bc, class Out, bool kTraining>
 struct Warp {
   static constexpr int kRowTiles = Layout<D>::row_tiles, kRows = 16 * kRowTiles;
   static constexpr bool kKeepQ = Layout<D>::keep_q;
@@ -216,8 +217,8 @@ struct Warp {
   // #endregion
 
   // #region output-product: O += P V
-  // O += P V: 16 keys and 16 columns at a time. P is rounded to T as tensor cores take it; l sums the unrounded, of
-  // this lane's columns for now. The exps of 16 keys stand beside the products of the 16 before.
+  // O += P V: 16 keys and 16 columns at a time. P is rounded to T as tensor cores take it; l sums the unrounded (for a
+  // backward pass the rounded) of this lane's columns. The exps of 16 keys stand beside the products of the 16 before.
   __device__ void add_output(const float (&s)[kRowTiles][Bc / 2], const float (&base)[kRowTiles][2],
                              const std::uint16_t (&V)[Bc][D]) {
     const Fragments<D> v_rows(&tiles, V, a_row(), a_column());
@@ -229,8 +230,8 @@ struct Warp {
         const int rt = j / 4, i = k / 2 + j % 4 * 2, r = row_of(i);
         const float left = ex2_approx_ftz(fmaf(s[rt][i], c, -base[rt][r]));
         const float right = ex2_approx_ftz(fmaf(s[rt][i + 1], c, -base[rt][r]));
-        l[rt][r] += left + right;
         p[rt][j % 4] = pack<T>(left, right);
+        l[rt][r] += kTraining ? sum_of<T>(p[rt][j % 4]) : left + right;
       }
 #pragma unroll
       for (int n = 0; n < D / 8; n += 2) {
@@ -272,7 +273,7 @@ struct Warp {
   // #region output: O = O / l, through shared memory
   // One division at the end; a row that saw no key has l = 0 and stays 0. Of the four lanes that share their rows each
   // divides for one. O goes into the warp's rows of Q, which nobody else reads.
-  __device__ void finish(float* LSE /*[Sq] or null*/, std::int64_t Sq) {
+  __device__ void finish(const RowArrays& out, std::int64_t Sq) {
     __syncwarp();  // all lanes have read their last rows of Q, which O overwrites
     const int t = threadIdx.x % 4, row = warp_row() + lane_row();
     float row_m = 0, row_l = 0;
@@ -289,17 +290,39 @@ struct Warp {
       for (int r = 0; r < 2; ++r) factor[r] = __shfl_sync(0xffffffffu, inverse, threadIdx.x % 32 - t + 2 * rt + r);
       rescale(o[rt], factor);
 #pragma unroll
-      for (int i = 0; i < D / 2; i += 2) {
+      for (int i = 0; i < D / 2 && sizeof(Out) == 2; i += 2) {
         const int to = row + 16 * rt + 8 * row_of(i);
         store2(&tiles.Q[to][swizzled(to, column_of(i) + lane_column())], pack<T>(o[rt][i], o[rt][i + 1]));
       }
     }
     const std::int64_t mine = first_row + row + t * 8;
-    if (LSE && t < 2 * kRowTiles && mine < Sq) LSE[mine] = log_sum(row_m * c, row_l);
+    if (out.LSE && t < 2 * kRowTiles && mine < Sq) out.LSE[mine] = log_sum(row_m * c, row_l);
+    if (kTraining && out.m && t < 2 * kRowTiles && mine < Sq) out.m[mine] = row_m * c, out.l[mine] = row_l;
+  }
+
+  // Once O has left, what rounding took from it takes the same way.
+  __device__ void put_low_bits() {
+    __syncwarp();  // all lanes have read their last rows of O
+#pragma unroll
+    for (int i = 0; i < kRowTiles * D / 2; i += 2) {
+      const int rt = i / (D / 2), j = i % (D / 2), to = warp_row() + 16 * rt + 8 * row_of(j) + lane_row();
+      store2(&tiles.Q[to][swizzled(to, column_of(j) + lane_column())], low_bits<T>(o[rt][j], o[rt][j + 1]));
+    }
+  }
+
+  // O in fp32: the four lanes of a row store 8 columns, a whole sector, right out of the accumulators.
+  __device__ void store_wide(Head<float> O /*[Sq, D]*/) const {
+#pragma unroll
+    for (int i = 0; i < kRowTiles * D / 2; i += 2) {
+      const int rt = i / (D / 2), j = i % (D / 2), column = column_of(j) + lane_column();
+      const std::int64_t row = first_row + warp_row() + 16 * rt + 8 * row_of(j) + lane_row();
+      if (row < O.rows) store_pair(O.data + row * O.stride + column, o[rt][j], o[rt][j + 1], O.cols - column);
+    }
   }
 
   // The warp's rows go from shared memory to HBM. Neighbouring lanes store 16 bytes each of one row.
-  __device__ void store(Head<T> O /*[Sq, D]*/) const {
+  template <class E>
+  __device__ void store(Head<E> O /*[Sq, D]*/) const {
     __syncwarp();  // the rows are complete: four lanes have written to each
     constexpr int kRowsAtOnce = 32 / (D / 8);
     const int lane = threadIdx.x % 32, r0 = warp_row() + lane / (D / 8), column = lane % (D / 8) * 8;
@@ -322,15 +345,15 @@ struct Warp {
 
 // #region head: what a block does
 // What a block does with Q tile number q_tile of a head.
-template <class T, int D, int Br, int Bc>
+template <class T, int D, int Br, int Bc, class Out, bool kTraining>
 __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/, Head<const T> V /*[Sk, D]*/,
-                       Head<T> O /*[Sq, D]*/, float* LSE /*[Sq] or null*/, float scale_log2 /*scale · log2 e*/,
-                       std::int64_t shift, std::int64_t q_tile) {
+                       Head<Out> O /*[Sq, D]*/, Head<std::int16_t> O_lo /*[Sq, D] or null*/, const RowArrays& out,
+                       float scale_log2 /*scale · log2 e*/, std::int64_t shift, std::int64_t q_tile) {
   constexpr int kThreads = Layout<D>::threads(Br);
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
   const std::int64_t first_row = q_tile * Br;
   const float c = fmaxf(fabsf(scale_log2), 1e-30f);  // a scale of 0 becomes tiny, since -inf · 0 is NaN
-  Warp<T, D, Br, Bc> warp(tiles, first_row, shift, K.rows, c);
+  Warp<T, D, Br, Bc, Out, kTraining> warp(tiles, first_row, shift, K.rows, c);
   const TileRange range = tile_range<Br, Bc>(first_row, Q.rows, K.rows, shift);
   // #endregion
 
@@ -368,48 +391,62 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
     wait_for(tile);
     warp.template multiply<false>(tile);
   }
-  warp.finish(LSE, O.rows);
-  warp.store(O);
+  warp.finish(out, O.rows);
+  if constexpr (sizeof(Out) == 4)
+    warp.store_wide(O);
+  else
+    warp.store(O);
+  if (kTraining && O_lo.data) warp.put_low_bits(), warp.store(O_lo);
 }
 // #endregion
 
 // #region grid: which block does what
 // The grid. Without a mask x is the Q tile and y the head. With one x counts heads first, then Q tiles, the longest
 // first: if blocks start in the order of their numbers, short ones fill the gaps in the end.
-template <class T, int D, int Br, int Bc>
+// Out: T, or float. kTraining: m, l and O_lo are kept for a backward pass.
+template <class T, int D, int Br, int Bc, class Out, bool kTraining>
 __global__ void __launch_bounds__(Layout<D>::threads(Br), Layout<D>::blocks)
     attention(Heads<const T> Q /*[B, H, Sq, D]*/, Heads<const T> K /*[B, H, Sk, D]*/,
-              Heads<const T> V /*[B, H, Sk, D]*/, Heads<T> O /*[B, H, Sq, D]*/, float* LSE /*[B, H, Sq] or null*/,
-              float scale_log2, std::int64_t shift, int B, int H) {
+              Heads<const T> V /*[B, H, Sk, D]*/, Heads<Out> O /*[B, H, Sq, D]*/, RowArrays out /*[B, H, Sq]*/,
+              float scale_log2, std::int64_t shift, int B, int H, Heads<std::int16_t> O_lo /*[B, H, Sq, D] or null*/) {
   const bool heads_first = shift < K.rows;
   const unsigned heads = B * H;
   const unsigned head = heads_first ? blockIdx.x % heads : blockIdx.z * gridDim.y + blockIdx.y;
   const unsigned q_tile = heads_first ? (gridDim.x - 1 - blockIdx.x) / heads : blockIdx.x;
   if (head >= heads) return;
   const int b = head / H, h = head % H;
-  float* lse = LSE ? LSE + head * O.rows : nullptr;
-  attend<T, D, Br, Bc>(Q.head(b, h), K.head(b, h), V.head(b, h), O.head(b, h), lse, scale_log2, shift, q_tile);
+  const Head<std::int16_t> lo = O_lo.data ? O_lo.head(b, h) : Head<std::int16_t>{};
+  attend<T, D, Br, Bc, Out, kTraining>(Q.head(b, h), K.head(b, h), V.head(b, h), O.head(b, h), lo,
+                                       out.from(head * O.rows), scale_log2, shift, q_tile);
 }
 // #endregion
 
 // #region launch: the host's side
-// The host's side: the shared struct, the grid, the launch.
-struct Attention {
+// The host's side: the shared struct, the grid, the launch. Training: for a backward pass.
+template <bool kTraining>
+struct Forward {
   template <int D, int Br, int Bc>
   using Shared = Tiles<D, Br, Bc>;
 
   template <class T, int D, int Br, int Bc>
   static void launch(const DeviceProblem<T>& p) {
-    const auto kernel = attention<T, D, Br, Bc>;
+    launch_to<T, D, Br, Bc>(p, p.O);
+  }
+  // O may be wider than T.
+  template <class T, int D, int Br, int Bc, class Out>
+  static void launch_to(const DeviceProblem<T>& p, const Heads<Out>& O) {
+    const auto kernel = attention<T, D, Br, Bc, Out, kTraining>;
     constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
     allow_shared_memory(kernel, shared_bytes);
     const std::int64_t heads = std::int64_t{p.B} * p.H;
     dim3 grid = grid_of(p.Q.rows, Br, heads);
     if (p.shift < p.K.rows) grid = dim3(static_cast<unsigned>(grid.x * heads));
-    kernel<<<grid, Layout<D>::threads(Br), shared_bytes, p.stream>>>(p.Q, p.K, p.V, p.O, p.LSE, p.scale_log2, p.shift,
-                                                                     p.B, p.H);
+    kernel<<<grid, Layout<D>::threads(Br), shared_bytes, p.stream>>>(p.Q, p.K, p.V, O, {p.LSE, p.m, p.l}, p.scale_log2,
+                                                                     p.shift, p.B, p.H, p.O_lo);
   }
 };
+using Attention = Forward<false>;
+using Training = Forward<true>;
 // #endregion
 
 }  // namespace flash::phase13::inline FLASH_MACHINE

@@ -147,9 +147,19 @@ static bool counts() {
 // ```{region} attention.cuh launch
 // ```
 //
-// All of it, against phase 12:
+// ## For a backward pass, or in fp32
 //
-// ```{difference} ../12-async-copies/attention.cuh attention.cuh
+// What phase 09's backward pass wants kept ([docs/backward.md](../../docs/backward.md)): m and l of each row, where l
+// counts P as P·V does, rounded; and what rounding to 16 bits takes from O, which leaves by the same way as O. Partial
+// results that are still to be added up want O in fp32. Both are other instantiations of the kernel; where neither is
+// asked for, no instruction is added.
+//
+// ```{region} training.cuh training
+// ```
+//
+// All of it, against the last step of the page before:
+//
+// ```{difference} steps/8-beside.cuh attention.cuh
 // ```
 
 // %% [markdown]

@@ -9,10 +9,10 @@
 // compare. Not all instructions have a counter here. For the others, the table at the end of the page has what nvcc
 // makes of each step: how many instructions a warp issues for one K/V tile, and how many of them are `mma`.
 //
-// **The setting.** Each step is a whole kernel, phase 12's with what the steps so far have changed, and the last one is
-// [phase 13](notebook.cpp). Here they run, and are compared, in one case only: bf16, D = 128, dense tensors
-// [B, H, N, 128], and an N that is a multiple of 128, so that no tile is ragged. The mask is none or causal, and LSE is
-// always written.
+// **The setting.** Each step is a whole kernel, phase 12's with what the steps so far have changed.
+// [Phase 13](notebook.cpp) is the last one, and can prepare a backward pass, too. Here they are compared in one case
+// only: bf16, D = 128, dense tensors [B, H, N, 128], and an N that is a multiple of 128, so that no tile is ragged. The
+// mask is none or causal, and LSE is always written.
 
 // %% tags=["hide-input"]
 #include "phases/13-instruction-diet/steps/steps.hpp"
@@ -300,16 +300,20 @@ CELL("The same maxima") {
 // round. Now P is made 16 keys at a time, right before the products that need it. The exponentials of the next 16 do
 // not depend on these products, so the GPU can work on both at once.
 //
-// ```{difference} steps/7-maximum.cuh attention.cuh
+// ```{difference} steps/7-maximum.cuh steps/8-beside.cuh
 // ```
 //
-// *Prediction*: the same instructions in another order, so the same bits and counters. And this is phase 13.
+// *Prediction*: the same instructions in another order, so the same bits and counters. And these are
+// phase 13's.
 
 // %%
-CELL("Another order of the same") {
+CELL("The last step has phase 13's bits") {
   const Result &before = result_of(maximum), &now = result_of(beside);
   expect(before == now, "the same bits");
   if (counts()) expect(before.ledger == now.ledger, "the same counters, all of them");
+  Result phase;
+  phase13::forward(phase.data.problem({.block_q = 128, .block_k = 64}));
+  expect(now == phase, "the bits of phase 13");
 }
 
 // %% [markdown]
@@ -358,5 +362,5 @@ CELL("The staircase") {
 //
 // **Exercise.** 1. Step 5 has fewer wavefronts. What would 48 rows per warp bring, and which limit forbids it? 2. Let
 // `6-rescale.cuh` rescale beyond 2⁰ and count the exponentials. How many warps rescale in their second tile? 3. Replace
-// `cp_async_wait<0>` in `attention.cuh` by `cp_async_wait<1>` and run this page. What does the finding name? 4. Why may
+// `cp_async_wait<0>` in `8-beside.cuh` by `cp_async_wait<1>` and run this page. What does the finding name? 4. Why may
 // the lanes of a warp store O to Q's rows without a barrier of the block, and why not without `__syncwarp`?

@@ -12,7 +12,7 @@ from results import commit_and_date, write_results
 CUOBJDUMP = os.environ.get("CUOBJDUMP", "cuobjdump")
 STEPS = {"phase12": "0-copies", "scale": "1-scale", "loops": "2-loops", "addresses": "3-addresses",
          "output": "4-output", "row_tiles": "5-tiles", "state": "5-state", "more_rows": "5-rows",
-         "rare_rescale": "6-rescale", "maximum": "7-maximum", "phase13": "8-beside"}
+         "rare_rescale": "6-rescale", "maximum": "7-maximum", "beside": "8-beside"}
 
 
 def output(*command):
@@ -27,7 +27,7 @@ def functions(path):
 
 
 def step_of(symbol):
-    found = re.search(r"(phase1[23])6on_gpu(?:\d+([a-z_]+?))?9attention", symbol)  # a phase's own, or a step's
+    found = re.search(r"(phase1[23])6on_gpu(?:\d+([a-z_]+?))?9attention", symbol)  # phase 12's own, or a step's
     return STEPS.get(found.group(2) or found.group(1)) if found else None
 
 

@@ -1,6 +1,6 @@
 // 7-maximum.cuh: maxima of three integers, since positive floats are ordered like their bits.
 // New since 6-rescale.cuh: `moderate`, which says whether they are positive, and small enough for one multiply-add.
-// Run it: build/default/bin/phase13_steps; the next one is phase 13 (../attention.cuh).
+// Run it: build/default/bin/phase13_steps; the next step: 8-beside.cuh
 #pragma once
 #include <type_traits>
 

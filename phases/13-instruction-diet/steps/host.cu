@@ -1,5 +1,5 @@
 // host.cu: the host's side of the staircase: each step as phases are run, for one size. Compiled once per machine.
-// The first step is phase 12's kernel, the last phase 13's; blocks have the rows that four warps have.
+// The first step is phase 12's kernel. Then phase 13's for training, and with O in fp32.
 // Use: steps.hpp declares what is here.
 #include "phases/12-async-copies/attention.cuh"
 #include "phases/13-instruction-diet/attention.cuh"
@@ -12,6 +12,7 @@
 #include "phases/13-instruction-diet/steps/5-tiles.cuh"
 #include "phases/13-instruction-diet/steps/6-rescale.cuh"
 #include "phases/13-instruction-diet/steps/7-maximum.cuh"
+#include "phases/13-instruction-diet/steps/8-beside.cuh"
 #include "phases/13-instruction-diet/steps/steps.hpp"
 
 namespace flash::phase13::inline FLASH_MACHINE {
@@ -30,14 +31,44 @@ Run step(const Problem<bfloat16>& p, const MachineOptions& options) {
   return run_forward<kCan, Kernel>(p, Kept(), options);
 }
 
+// Phase 13's kernel for training, and with O in fp32 (o: as p.o, dense), whatever D and mask.
+constexpr Features all_of_128 = [] {
+  Features f = features;
+  f.blocks = {{128, 64}};
+  return f;
+}();
+template <class T>
+Run training(const Problem<T>& p, const Kept& kept, const MachineOptions& options) {
+  return run_forward<all_of_128, Training>(p, kept, options);
+}
+template <class T>
+Run wide(const Problem<T>& p, float* o, bool for_training, const MachineOptions& options) {
+  Machine m(options);
+  const DeviceView Q(m, "Q", p.q), K(m, "K", p.k), V(m, "V", p.v);
+  const DeviceView<float> O(m, "O", dense_view(o, p.o.shape));
+  DeviceProblem<device_t<T>> device = device_problem(p);
+  device.Q = Q.tensor(), device.K = K.tensor(), device.V = V.tensor(), device.LSE = nullptr;
+  const Run run = timed(m, [&] {
+    with_sizes<all_of_128>(p.D(), {128, 64}, [&]<int D, int Br, int Bc>() {
+      for_training ? Training::launch_to<device_t<T>, D, Br, Bc>(device, O.tensor())
+                   : Attention::launch_to<device_t<T>, D, Br, Bc>(device, O.tensor());
+    });
+  });
+  O.download(m);
+  return run;
+}
+
 const bool added = [] {
-  steps_by_machine[static_cast<std::size_t>(this_machine)] = {
+  const auto here = static_cast<std::size_t>(this_machine);
+  training_by_machine<half>[here] = training, training_by_machine<bfloat16>[here] = training;
+  wide_by_machine<half>[here] = wide, wide_by_machine<bfloat16>[here] = wide;
+  steps_by_machine[here] = {
       step<rows_of_64, phase12::Attention>,       step<rows_of_64, scale::Attention>,
       step<rows_of_64, loops::Attention>,         step<rows_of_64, addresses::Attention>,
       step<rows_of_64, output::Attention>,        step<rows_of_64, row_tiles::Attention>,
       step<rows_of_64, state::Attention>,         step<rows_of_128, more_rows::Attention>,
       step<rows_of_128, rare_rescale::Attention>, step<rows_of_128, maximum::Attention>,
-      step<rows_of_128, phase13::Attention>,
+      step<rows_of_128, beside::Attention>,
   };
   return true;
 }();

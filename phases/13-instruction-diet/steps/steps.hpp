@@ -1,10 +1,11 @@
 // steps.hpp: the kernels of the staircase as host code calls them, on each machine that the program holds.
-// They stand on the way from phase 12, which is the first, to 13, the last; compiled for one setting: bf16, D = 128.
+// They stand on the way from phase 12, which is the first, to 13; compiled for one setting: bf16, D = 128.
 // Use: const Run run = phase13::run_step(5, problem, Where::Checked);
 #pragma once
 #include <array>
 
 #include "phases/13-instruction-diet/phase.hpp"
+#include "phases/interface/gradients.hpp"
 
 namespace flash::phase13 {
 
@@ -15,6 +16,14 @@ inline constexpr std::size_t step_count = step_names.size();
 
 // By machine; filled by host.cu, which is compiled once for each.
 inline constinit std::array<std::array<Step, step_count>, 3> steps_by_machine{};
+
+// Phase 13 for training (it fills `kept`), and with O in fp32 (o: dense, of p.o's shape; p.o is left alone).
+template <class T>
+inline constinit std::array<Run (*)(const Problem<T>&, const Kept& kept, const MachineOptions&), 3>
+    training_by_machine{};
+template <class T>
+inline constinit std::array<Run (*)(const Problem<T>&, float* o, bool for_training, const MachineOptions&), 3>
+    wide_by_machine{};
 
 // O = softmax(Q Kᵀ · scale) V and LSE. q, k, v and o: [B, H, N, 128], dense, N a multiple of 128, scale > 0; no mask or
 // top-left: what the page counts, and what the proof compares. Anything else is refused (Error), for phase 13 has it.
