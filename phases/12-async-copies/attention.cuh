@@ -180,7 +180,7 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
   const std::int64_t first_row = q_tile * Br;
   Warp<T, D, Br, Bc> warp{tiles, first_row, shift, K.rows, scale_log2};
-  const TileRange range = tile_range<Br, Bc>(first_row, Q.rows, K.rows, shift);
+  const KeyTiles range = key_tiles<Br, Bc>(first_row, Q.rows, K.rows, shift);
 
   // #region begin-copies: of a K/V tile
   const auto begin_copies = [&](std::int64_t tile) {

@@ -182,7 +182,7 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
   const std::int64_t first_row = q_tile * Br;
   const float c = fmaxf(fabsf(scale_log2), 1e-30f);  // a scale of 0 becomes tiny, since -inf · 0 is NaN
   Warp<T, D, Br, Bc> warp{tiles, first_row, shift, K.rows, c};
-  const TileRange range = tile_range<Br, Bc>(first_row, Q.rows, K.rows, shift);
+  const KeyTiles range = key_tiles<Br, Bc>(first_row, Q.rows, K.rows, shift);
 
   const auto begin_copies = [&](auto whole, int tile) {
     load_tile<decltype(whole)::value, kThreads>(tiles.K[tile % 2], K, std::int64_t{tile} * Bc, range.keys);
