@@ -25,7 +25,7 @@ template <class T>
 inline constinit std::array<Run (*)(const Problem<T>&, float* o, bool for_training, const MachineOptions&), 3>
     wide_by_machine{};
 
-// O = softmax(Q Kᵀ · scale) V and LSE. q, k, v and o: [B, H, N, 128], dense, N a multiple of 128, scale > 0; no mask or
+// O = softmax(Q Kᵀ · scale) V and LSE. q, k, v and o: [B, H, N, 128], dense, N a multiple of 128; no mask or
 // top-left: what the page counts, and what the proof compares. Anything else is refused (Error), for phase 13 has it.
 inline Run run_step(std::size_t step, const Problem<bfloat16>& p, Where where, const MachineOptions& options = {}) {
   const auto limit = [](bool holds, const std::string& what, const std::string& value, const std::string& allowed) {
@@ -41,7 +41,7 @@ inline Run run_step(std::size_t step, const Problem<bfloat16>& p, Where where, c
   limit(p.D() == 128, "D", std::to_string(p.D()), "128");
   limit(p.Sq() > 0 && p.Sq() % 128 == 0, "N", std::to_string(p.Sq()), "a multiple of 128");
   limit(p.lse != nullptr, "LSE", "null", "an array");
-  limit(p.scale() > 0 && std::isfinite(p.scale()), "scale", std::to_string(p.scale()), "finite and more than 0");
+  limit(std::isfinite(p.scale()), "scale", std::to_string(p.scale()), "finite");
   limit(p.options.causal != Causal::BottomRight, "mask", "bottom-right", "none or top-left");
   require(features, where);
   return steps_by_machine[static_cast<std::size_t>(where)][step](p, options);
