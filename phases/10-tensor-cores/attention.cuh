@@ -2,12 +2,14 @@
 // New since 08: rows and columns are spread over a warp's lanes (fragments), a row's maximum and sum over four lanes.
 // Run it: ./flash tour 10     Test it: ./flash test 10
 #pragma once
+#include "phases/10-tensor-cores/keys.cuh"
 #include "phases/10-tensor-cores/phase.hpp"
+#include "phases/10-tensor-cores/rows.cuh"
 #include "phases/interface/kernel_phase.cuh"
 
 namespace flash::phase10::inline FLASH_MACHINE {
 
-// #region tiles
+// #region tiles: shared memory
 // Shared memory of a block: elements of 16 bits, as bits, rows as in HBM.
 template <int D, int Br, int Bc>
 struct Tiles {
@@ -17,25 +19,7 @@ struct Tiles {
 };
 // #endregion
 
-// Row i sees keys 0 … visible(i) - 1. Top-left: shift = 0. Bottom-right: shift = Sk - Sq. No mask: shift = Sk.
-__device__ inline std::int64_t visible(std::int64_t i, std::int64_t shift, std::int64_t Sk) {
-  return max(std::int64_t{0}, min(i + 1 + shift, Sk));
-}
-
-// #region tile-range
-// K/V tiles 0 … full - 1 are seen whole by each row of a Q tile, full … seen - 1 in part, the others by no row; nor are
-// the keys from `keys` on.
-struct TileRange {
-  std::int64_t full, seen, keys;
-};
-template <int Br, int Bc>
-__device__ TileRange tile_range(std::int64_t first_row, std::int64_t Sq, std::int64_t Sk, std::int64_t shift) {
-  const std::int64_t keys = visible(min(first_row + Br, Sq) - 1, shift, Sk);
-  return {visible(first_row, shift, Sk) / Bc, (keys + Bc - 1) / Bc, keys};
-}
-// #endregion
-
-// #region load-tile
+// #region load-tile: HBM to shared memory
 // HBM -> shared memory: rows first … first + Rows - 1, zeros from row `end` and column from.cols on (0 · NaN is NaN).
 // 16 bytes at a time where base, stride and D are multiples of that, else element by element.
 template <int kThreads, int D, int Rows, class T>
@@ -60,7 +44,7 @@ __device__ void load_tile(std::uint16_t (&tile)[Rows][D], Head<const T> from, st
 }
 // #endregion
 
-// #region fragments
+// #region fragments: what mma takes
 // Fragments of mma.m16n8k16 (PTX ISA). With g = lane / 4 and t = lane % 4 a lane holds, two elements a register,
 //   of A [16,16]: rows g, g + 8, g, g + 8 and columns 2t, 2t, 2t + 8, 2t + 8 (and the next one);
 //   of B [16,8]:  rows 2t, 2t + 8 (and the next one), column g;
@@ -86,153 +70,161 @@ __device__ void load_b(unsigned (&b)[2], const std::uint16_t (&tile)[Rows][D], i
 }
 // #endregion
 
-// #region four-lanes
-// Of the four lanes that share a row: the maximum, the sum.
-__device__ inline float row_max(float x) {
-  x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
-  return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
-}
-__device__ inline float row_sum(float x) {
-  x += __shfl_xor_sync(0xffffffffu, x, 1);
-  return x + __shfl_xor_sync(0xffffffffu, x, 2);
-}
-// #endregion
-
-// #region head
-// What a block does with Q tile number q_tile of a head.
+// #region warp: what a lane holds
+// What a lane holds of its warp's 16 rows of a Q tile, and what the warp does with a K/V tile. Two of the rows are the
+// lane's, 8 apart. S and O are products, in registers as rows.cuh says.
 template <class T, int D, int Br, int Bc>
-__device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/, Head<const T> V /*[Sk, D]*/,
-                       Head<T> O /*[Sq, D]*/, float* LSE /*[Sq] or null*/, float scale_log2 /*scale · log2 e*/,
-                       std::int64_t shift, std::int64_t q_tile) {
-  Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
-  constexpr int kThreads = Br * 2;
+struct Warp {
+  Tiles<D, Br, Bc>& tiles;
+  const std::int64_t first_row, shift, Sk;  // of the Q tile; row i sees the keys j <= i + shift, j < Sk
+  const float scale_log2;                   // scale · log2 e: P = exp2(scale_log2 · S - m)
 
-  // Which rows are mine? The warp's are 16; two of them, 8 apart, are the lane's, with columns 2t, 2t + 1 of each 8.
-  const int warp_row = threadIdx.x / 32 * 16, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-  const std::int64_t first_row = q_tile * Br, my_row = first_row + warp_row + g;
-  load_tile<kThreads>(tiles.Q, Q, first_row, Q.rows);
+  float m[2] = {-INFINITY, -INFINITY}, l[2] = {}, o[D / 2] = {};  // the state of online softmax (phase 02)
 
-  // The state of online softmax (phase 02), in registers: element i of o[n] and s[n] belongs to row i / 2.
-  float m[2] = {-INFINITY, -INFINITY}, l[2] = {}, o[D / 8][4] = {};
+  // The warp's first row in the Q tile. A function: as a member, beside arrays, it would cost registers (phase 13).
+  static __device__ int warp_row() { return threadIdx.x / 32 * 16; }
   // #endregion
 
-  // #region loop
-  const TileRange range = tile_range<Br, Bc>(first_row, Q.rows, K.rows, shift);
-  for (std::int64_t tile = 0; tile < range.seen; ++tile) {
-    const std::int64_t first_key = tile * Bc;
-    trace_mark(tile < range.full ? "full" : "masked", tile);
-    load_tile<kThreads>(tiles.K, K, first_key, range.keys);
-    load_tile<kThreads>(tiles.V, V, first_key, range.keys);
-    __syncthreads();  // the tiles are complete: each was filled by all threads
-
-    // #endregion
-
-    // #region scores
-    // S = Q Kᵀ: 16 rows of the warp, 8 keys at a time.
-    float s[Bc / 8][4] = {};
+  // #region scores: S = Q Kᵀ
+  // S = Q Kᵀ: 8 keys at a time.
+  __device__ void scores(float (&s)[Bc / 2], const std::uint16_t (&K)[Bc][D]) const {
 #pragma unroll
     for (int d = 0; d < D; d += 16) {
-      unsigned q[4];
-      load_a(q, tiles.Q, warp_row, d);
+      unsigned a[4];
+      load_a(a, tiles.Q, warp_row(), d);
 #pragma unroll
       for (int n = 0; n < Bc / 8; ++n) {
         unsigned k[2];
-        load_b_transposed(k, tiles.K, n * 8, d);
-        mma_m16n8k16<T>(s[n], q, k, s[n]);
+        load_b_transposed(k, K, n * 8, d);
+        mma_m16n8k16<T>(c_fragment(s, n), a, k, c_fragment(s, n));
       }
     }
-    // #endregion
+  }
+  // #endregion
 
-    // #region mask
-    // Scale, in base 2. Keys beyond the row's diagonal or the end, in masked tiles only: -inf, by selection.
-#pragma unroll
-    for (int n = 0; n < Bc / 8; ++n)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) s[n][i] *= scale_log2;
-    if (tile >= range.full)
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const std::int64_t left = visible(my_row + 8 * r, shift, K.rows) - first_key;
-        const int keys = min(left, std::int64_t{Bc});  // that the row sees
-#pragma unroll
-        for (int n = 0; n < Bc / 8; ++n)
-#pragma unroll
-          for (int i = 0; i < 2; ++i)
-            if (n * 8 + 2 * t + i >= keys) s[n][2 * r + i] = -INFINITY;
-      }
-    // #endregion
+  // #region mask: -inf for what a row does not see
+  // -inf for keys beyond the row's diagonal or the end. Columns are counted from first_key, so that int holds them.
+  __device__ void mask(float (&s)[Bc / 2], std::int64_t first_key) const {
+    int seen[2];
+    for (int r = 0; r < 2; ++r) {
+      const std::int64_t i = first_row + warp_row() + 8 * r + lane_row();
+      seen[r] = static_cast<int>(min(visible(i, shift, Sk) - first_key, std::int64_t{Bc})) - lane_column();
+    }
+    hide(s, seen);
+  }
+  // #endregion
 
-    // #region maximum
-    // The row's maximum so far. While no key was seen m is -inf, and -inf - -inf would be NaN: subtract 0 then.
-    float m_safe[2], alpha[2];
+  // #region maximum: m follows, the old state counts less
+  // m becomes the rows' maximum so far, and the old state counts less. While no key was seen m is -inf, and -inf - -inf
+  // would be NaN: 0 is subtracted then.
+  __device__ void follow(const float (&s)[Bc / 2]) {
+    float top[2] = {m[0], m[1]}, alpha[2];
+    grow(top, s);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      float m_new = m[r];
-#pragma unroll
-      for (int n = 0; n < Bc / 8; ++n) m_new = fmaxf(m_new, fmaxf(s[n][2 * r], s[n][2 * r + 1]));
-      m_new = row_max(m_new);
-      m_safe[r] = m_new == -INFINITY ? 0.0f : m_new;
-      alpha[r] = exp2f(m[r] - m_safe[r]);
-      l[r] *= alpha[r];
+      const float m_new = row_max(top[r]), m_safe = m_new == -INFINITY ? 0.0f : m_new;
+      alpha[r] = exp2f(m[r] - m_safe);
       m[r] = m_new;
-      trace_value("m", my_row + 8 * r, m[r]), trace_value("alpha", my_row + 8 * r, alpha[r]);
+      l[r] *= alpha[r];
+      const std::int64_t row = first_row + warp_row() + 8 * r + lane_row();
+      trace_value("m", row, m_new), trace_value("alpha", row, alpha[r]);
     }
-    // #endregion
+    rescale(o, alpha);
+  }
+  // #endregion
 
-    // #region probabilities
-    // P = exp(S - m), rounded to T as tensor cores take it; l sums the unrounded p, of this lane's columns for now.
-    // The C fragment of two neighbouring S is the A fragment of P: no element changes its lane.
-    unsigned p[Bc / 16][4];
+  // #region probabilities: P = exp(S - m)
+  // P = exp(S - m), rounded to T as tensor cores take it; l sums the unrounded, of this lane's columns for now.
+  __device__ void probabilities(unsigned (&p)[Bc / 16][4], float (&s)[Bc / 2]) {
+    const float m_safe[2] = {m[0] == -INFINITY ? 0.0f : m[0], m[1] == -INFINITY ? 0.0f : m[1]};
 #pragma unroll
-    for (int n = 0; n < Bc / 8; ++n)
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const float left = exp2f(s[n][2 * r] - m_safe[r]), right = exp2f(s[n][2 * r + 1] - m_safe[r]);
-        l[r] += left + right;
-        p[n / 2][n % 2 * 2 + r] = pack<T>(left, right);
-      }
-      // #endregion
+    for (int i = 0; i < Bc / 2; i += 2) {
+      const int r = row_of(i);
+      s[i] = exp2f(s[i] - m_safe[r]), s[i + 1] = exp2f(s[i + 1] - m_safe[r]);
+      l[r] += s[i] + s[i + 1];
+    }
+    round_p<T>(p, s);
+  }
+  // #endregion
 
-      // #region output-product
-      // O = alpha O + P V: 16 keys at a time, 8 columns at a time.
-#pragma unroll
-    for (int n = 0; n < D / 8; ++n)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) o[n][i] *= alpha[i / 2];
+  // #region output-product: O += P V
+  // O += P V: 16 keys at a time, 8 columns at a time.
+  __device__ void add_output(const unsigned (&p)[Bc / 16][4], const std::uint16_t (&V)[Bc][D]) {
 #pragma unroll
     for (int k = 0; k < Bc; k += 16)
 #pragma unroll
       for (int n = 0; n < D / 8; ++n) {
         unsigned v[2];
-        load_b(v, tiles.V, k, n * 8);
-        mma_m16n8k16<T>(o[n], p[k / 16], v, o[n]);
+        load_b(v, V, k, n * 8);
+        mma_m16n8k16<T>(c_fragment(o, n), p[k / 16], v, c_fragment(o, n));
       }
-    __syncthreads();  // all threads have read K and V: the next round may overwrite them
-
-    // #endregion
   }
+  // #endregion
 
-  // #region output
+  // #region multiply: a K/V tile, from S to O
+  // A K/V tile. masked: some row may not see all of it.
+  __device__ void multiply(std::int64_t tile, bool masked) {
+    float s[Bc / 2] = {};
+    unsigned p[Bc / 16][4];
+    scores(s, tiles.K);
+#pragma unroll
+    for (float& x : s) x *= scale_log2;
+    if (masked) mask(s, tile * Bc);
+    follow(s);
+    probabilities(p, s);
+    add_output(p, tiles.V);
+  }
+  // #endregion
+
+  // #region output: O / l and LSE
   // One division at the end. A row that saw no key has l = 0 and stays 0. Rows beyond Sq are not stored.
+  __device__ void store(Head<T> O /*[Sq, D]*/, float* LSE /*[Sq] or null*/) {
 #pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    const std::int64_t row = my_row + 8 * r;
-    const float sum = row_sum(l[r]), divisor = sum == 0 ? 1.0f : sum;
-    trace_value("l", row, sum);
-    if (row >= O.rows) continue;
-    T* o_row = O.data + row * O.stride;  // [D]
+    for (int r = 0; r < 2; ++r) {
+      const std::int64_t row = first_row + warp_row() + 8 * r + lane_row();
+      const float sum = row_sum(l[r]), divisor = sum == 0 ? 1.0f : sum;
+      trace_value("l", row, sum);
+      if (row >= O.rows) continue;
+      T* o_row = O.data + row * O.stride;  // [D]
 #pragma unroll
-    for (int n = 0; n < D / 8; ++n)
-#pragma unroll
-      for (int i = 0; i < 2; ++i)
-        if (n * 8 + 2 * t + i < O.cols) o_row[n * 8 + 2 * t + i] = round_to<T>(o[n][2 * r + i] / divisor);
-    // LSE = log Σ exp(s). m is in base 2: log Σ = ln 2 · m + ln l. A row that saw no key: -inf + -inf = -inf.
-    if (LSE && t == 0) LSE[row] = fmaf(m[r], 0.693147181f, logf(sum));
+      for (int i = 0; i < D / 2; ++i) {
+        const int column = column_of(i) + lane_column();
+        if (row_of(i) == r && column < O.cols) o_row[column] = round_to<T>(o[i] / divisor);
+      }
+      if (LSE && lane_column() == 0) LSE[row] = log_sum(m[r], sum);
+    }
   }
+  // #endregion
+};
+
+// #region head: what a block does
+// What a block does with Q tile number q_tile of a head.
+template <class T, int D, int Br, int Bc>
+__device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/, Head<const T> V /*[Sk, D]*/,
+                       Head<T> O /*[Sq, D]*/, float* LSE /*[Sq] or null*/, float scale_log2 /*scale · log2 e*/,
+                       std::int64_t shift, std::int64_t q_tile) {
+  constexpr int kThreads = Br * 2;
+  Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
+  const std::int64_t first_row = q_tile * Br;
+  Warp<T, D, Br, Bc> warp{tiles, first_row, shift, K.rows, scale_log2};
+  const KeyTiles range = key_tiles<Br, Bc>(first_row, Q.rows, K.rows, shift);
+  // #endregion
+
+  // #region loop: over the K/V tiles
+  load_tile<kThreads>(tiles.Q, Q, first_row, Q.rows);
+  for (std::int64_t tile = 0; tile < range.seen; ++tile) {
+    trace_mark(tile < range.full ? "full" : "masked", tile);
+    load_tile<kThreads>(tiles.K, K, tile * Bc, range.keys);
+    load_tile<kThreads>(tiles.V, V, tile * Bc, range.keys);
+    __syncthreads();  // the tiles are complete: each was filled by all threads
+    warp.multiply(tile, tile >= range.full);
+    __syncthreads();  // all threads have read K and V: the next round may overwrite them
+  }
+  warp.store(O, LSE);
 }
 // #endregion
 
-// #region grid
+// #region grid: which block does what
 // The grid: x is the Q tile, y the head. y is 65,535 at most; further heads continue in z.
 template <class T, int D, int Br, int Bc>
 __global__ void __launch_bounds__(Br * 2)
@@ -247,7 +239,7 @@ __global__ void __launch_bounds__(Br * 2)
 }
 // #endregion
 
-// #region launch
+// #region launch: the host's side
 // The host's side: the shared struct, the grid, the launch: a warp for each 16 rows.
 struct Attention {
   template <int D, int Br, int Bc>

@@ -134,28 +134,58 @@ CELL("Which lane holds which element") {
 // ```{region} attention.cuh load-tile
 // ```
 //
-// `tile_range` is phase 07's with a third number: no row of the Q tile sees the keys from `keys` on, so they are not
-// loaded, and zeros take their place.
+// `key_tiles` is phase 07's `tile_range` with a third number: no row of the Q tile sees the keys from `keys` on, so
+// they are not loaded, and zeros take their place. It stands in a file of its own, since phases 11 to 13 ask the same.
 //
-// ```{region} attention.cuh tile-range
+// ```{region} keys.cuh visible
+// ```
+// ```{region} keys.cuh tile-range
 // ```
 //
-// A row's elements of S lie in four neighbouring lanes. So its maximum takes two shuffles: with the neighbour, then
-// with the pair next door.
+// S and O are products, and so are those of all later phases. What a lane has of one is a flat array of registers; a
+// file of its own says once which of them is which row and column, and does what is done by rows:
 //
-// ```{region} attention.cuh four-lanes
+// ```{region} rows.cuh layout
 // ```
 //
-// The head. A warp has 16 rows, so a block of 64 rows has four warps, 128 threads. A lane holds two rows' worth of
-// state, 8 rows apart:
+// A mask selects by column, and a row's rescale multiplies by row:
+//
+// ```{region} rows.cuh hide
+// ```
+// ```{region} rows.cuh rescale
+// ```
+//
+// A row's elements lie in four neighbouring lanes. So its maximum takes two shuffles: with the neighbour, then with the
+// pair next door.
+//
+// ```{region} rows.cuh four-lanes
+// ```
+//
+// And S becomes P. The claim above is why this needs no shuffle, and not even an index to think about: the pairs of a
+// lane's registers are in the order in which A wants them.
+//
+// ```{region} rows.cuh round-p
+// ```
+// ```{region} rows.cuh log-sum
+// ```
+//
+// What a block does reads as in phase 08: it brings tiles to shared memory, and its warps multiply them. A warp has 16
+// rows, so a block of 64 rows has four warps, 128 threads.
 //
 // ```{region} attention.cuh head
 // ```
 // ```{region} attention.cuh loop
 // ```
 //
-// The first product. `s[n]` is the C fragment of 8 keys. For each 16 columns of Q the warp loads one A and, for each 8
-// keys, one B:
+// What a warp does is a struct. Its members say what a lane holds, two rows' worth of state; its functions are the
+// steps from S to O:
+//
+// ```{region} attention.cuh warp
+// ```
+// ```{region} attention.cuh multiply
+// ```
+//
+// The first product. For each 16 columns of Q the warp loads one A and, for each 8 keys, one B:
 //
 // ```{region} attention.cuh scores
 // ```
@@ -168,12 +198,10 @@ CELL("Which lane holds which element") {
 // ```{region} attention.cuh maximum
 // ```
 //
-// Here S becomes P. `n % 2 * 2 + r` is the claim above, in one index: an even n is the left half of A, an odd n the
-// right half.
-//
 // ```{region} attention.cuh probabilities
 // ```
-// The second product adds to O, which is rescaled first. Its B comes out of V: 16 keys and 8 columns at a time.
+//
+// The second product adds to O, which was rescaled. Its B comes out of V: 16 keys and 8 columns at a time.
 //
 // ```{region} attention.cuh output-product
 // ```

@@ -43,9 +43,10 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
 //
 // Phase 05 moved each row on by four banks with spare columns. That works here too, but D = 64 would pay an eighth more
 // shared memory for it. A permutation is free. Call 16 bytes a piece: a row of 128 bytes has 8 pieces, and piece c of
-// row r is stored where piece c XOR (r mod 8) would be:
+// row r is stored where piece c XOR (r mod 8) would be. This, and what follows about `ldmatrix`, stands in a file of
+// its own, `fragments.cuh`, since later phases lay out their tiles in the same way:
 //
-// ```{region} attention.cuh swizzled
+// ```{region} fragments.cuh swizzled
 // ```
 //
 // For a fixed c, c XOR r is a different number in each of eight rows, so the pieces lie in eight different groups of
@@ -151,12 +152,12 @@ CELL("Who gives an address, and who gets what") {
 // A fragment of A, 16 × 16, is four such matrices: upper left, lower left, upper right, lower right. Lanes 0 to 15
 // point to the rows of the left half, 16 to 31 to those of the right half:
 //
-// ```{region} attention.cuh load-a
+// ```{region} fragments.cuh load-a
 // ```
 //
 // Four matrices are also two neighbouring B of 16 × 8. So the loops over n take two at a time:
 //
-// ```{region} attention.cuh load-b
+// ```{region} fragments.cuh load-b
 // ```
 // ```{region} attention.cuh scores
 // ```

@@ -123,6 +123,8 @@ CELL("Two stages") {
 //
 // ```{region} attention.cuh keep-q
 // ```
+// ```{region} attention.cuh begin
+// ```
 //
 // What this changed, against phase 11:
 //

@@ -4,13 +4,16 @@
 #pragma once
 #include <type_traits>
 
-#include "phases/12-async-copies/attention.cuh"
+#include "phases/10-tensor-cores/keys.cuh"
+#include "phases/10-tensor-cores/rows.cuh"
+#include "phases/13-instruction-diet/fragments.cuh"
 #include "phases/13-instruction-diet/phase.hpp"
+#include "phases/13-instruction-diet/training.cuh"
 #include "phases/interface/kernel_phase.cuh"
 
 namespace flash::phase13::inline FLASH_MACHINE {
 
-// #region layout
+// #region layout: what fits
 // What fits into 255 registers and two blocks per multiprocessor (D = 256: one).
 template <int D>
 struct Layout {
@@ -27,19 +30,15 @@ constexpr float rescale_beyond(int Bc) {
 }
 
 // Shared memory of a block: elements of 16 bits, as bits. Element (row, column) of a tile is at [row][swizzled(…)].
-constexpr int kStages = 2;
 template <int D, int Br, int Bc>
 struct Tiles {
-  alignas(16) std::uint16_t Q[Br][D];  // in the end O's rows, on their way out
-  alignas(16) std::uint16_t K[kStages][Bc][D];
-  alignas(16) std::uint16_t V[kStages][Bc][D];
+  alignas(16) std::uint16_t Q[Br][D];     // in the end O's rows, on their way out
+  alignas(16) std::uint16_t K[2][Bc][D];  // tile j is in stage j % 2
+  alignas(16) std::uint16_t V[2][Bc][D];
 };
 // #endregion
 
-// #region load-tile
-// As in phase 12: where an element of a tile lies, which keys and K/V tiles are seen, and what four lanes share.
-using phase12::row_max, phase12::row_sum, phase12::swizzled, phase12::tile_range, phase12::TileRange, phase12::visible;
-
+// #region load-tile: HBM to shared memory
 // Begins to copy HBM -> shared memory, to be waited for: rows first … first + Rows - 1, zeros from row `end` and column
 // from.cols on (0 · NaN is NaN). kWhole: the tile ends before `end`. A thread copies one column of pieces of 16 bytes;
 // their rows are a power of two apart, so that the swizzle of each is an XOR of the first one's with a constant.
@@ -67,215 +66,172 @@ __device__ void load_tile(std::uint16_t (&tile)[Rows][D], Head<const T> from, st
 }
 // #endregion
 
-// #region fragments
-// Where a lane's row of ldmatrix is, for all fragments of a tile: 16 columns further on is an XOR of two bits of the
-// address, which four pointers know; 8 rows or 64 columns further on is a constant. The XOR is one of the distance from
-// `shared`, which the compiler makes anew for each tile: registers are what is short here.
-template <int D>
-struct Fragments {
-  const unsigned char* column[4];
-
-  __device__ Fragments(const void* shared, const std::uint16_t* tile, int row, int first_column) {
-    const auto* start = static_cast<const unsigned char*>(shared);
-    const auto* first = reinterpret_cast<const unsigned char*>(&tile[row * D + swizzled(row, first_column)]);
+// #region maximum-of-three: positive floats as integers
+// As `grow`, where m is positive: then the bits of a float are ordered as integers (a smaller one of either sign
+// changes nothing), and there is a maximum of three integers.
+template <int N>
+__device__ void grow_positive(float (&m)[2], const float (&s)[N]) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) column[i] = start + (static_cast<int>(first - start) ^ i * 32);
+  for (int i = 0; i < N; i += 2) {
+    float& x = m[row_of(i)];
+    x = __int_as_float(__vimax3_s32(__float_as_int(x), __float_as_int(s[i]), __float_as_int(s[i + 1])));
   }
-  // `down`: a multiple of 8; `right`: a multiple of 16.
-  __device__ const void* at(int down, int right) const {
-    return column[right / 16 % 4] + (down * D + right / 64 * 64) * 2;
-  }
-};
+}
 // #endregion
 
-// #region head
-// What a block does with Q tile number q_tile of a head.
-template <class T, int D, int Br, int Bc>
-__device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/, Head<const T> V /*[Sk, D]*/,
-                       Head<T> O /*[Sq, D]*/, float* LSE /*[Sq] or null*/, float scale_log2 /*scale · log2 e*/,
-                       std::int64_t shift, std::int64_t q_tile) {
-  constexpr int kRowTiles = Layout<D>::row_tiles, kRows = 16 * kRowTiles, kThreads = Layout<D>::threads(Br);
-  Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
+// #region warp: what a lane holds
+// What a lane holds of its warp's row tiles of 16 rows, and what the warp does with a K/V tile. Two rows of each are
+// the lane's, 8 apart. There are one or two. S and O are products, in registers as rows.cuh says.
+template <class T, int D, int Br, int Bc, class Out, bool kTraining>
+struct Warp {
+  static constexpr int kRowTiles = Layout<D>::row_tiles, kRows = 16 * kRowTiles;
+  static constexpr bool kKeepQ = Layout<D>::keep_q;
 
-  // Which rows are mine? Of each 16 rows of the warp two, 8 apart, are the lane's, with columns 2t, 2t + 1 of each 8.
-  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, warp_row = threadIdx.x / 32 * kRows;
-  const std::int64_t first_row = q_tile * Br;
+  Tiles<D, Br, Bc>& tiles;
+  const std::int64_t first_row, shift, Sk;  // of the Q tile; row i sees the keys j <= i + shift, j < Sk
+  const float c;                            // P = exp2(c · S - c · m), c > 0
+  unsigned q[kRowTiles][kKeepQ ? D / 16 : 1][4];
 
-  // P = exp2(c · S - c · m). A negative scale turns the signs of Q; scale = 0 becomes tiny, since -inf · 0 is NaN.
-  const float c = fmaxf(fabsf(scale_log2), 1e-30f);
-
-  // The state of online softmax (phase 02), in registers: element i of o and s belongs to row i / 2. m is near the
-  // maximum of what was seen; any value will do, as long as P, l and O use the same.
-  float m[kRowTiles][2], l[kRowTiles][2] = {}, o[kRowTiles][D / 8][4] = {};
-#pragma unroll
-  for (int rt = 0; rt < kRowTiles; ++rt) m[rt][0] = m[rt][1] = -INFINITY;
-  float slack = 0;        // what a maximum may grow by
+  // The state of online softmax (phase 02). m is near the maximum of what was seen; any value will do, as long as P, l
+  // and O use the same.
+  float m[kRowTiles][2], l[kRowTiles][2] = {}, o[kRowTiles][D / 2] = {};
+  float slack = 0;        // what a maximum may grow by before m follows it
   bool moderate = false;  // is 0 <= c · m <= 512 for all rows of the warp?
-  // #endregion
 
-  // #region first-copies
-  // From the last tile to the first: only the first copies must look for the end of K and V.
-  const TileRange range = tile_range<Br, Bc>(first_row, Q.rows, K.rows, shift);
-  int tile = static_cast<int>(range.seen) - 1;
-  const auto copy = [&](auto whole, int j) {
-    load_tile<decltype(whole)::value, kThreads>(tiles.K[j % kStages], K, std::int64_t{j} * Bc, range.keys);
-    load_tile<decltype(whole)::value, kThreads>(tiles.V[j % kStages], V, std::int64_t{j} * Bc, range.keys);
-  };
-  if (range.seen > 0) {
-    load_tile<false, kThreads>(tiles.Q, Q, first_row, Q.rows);
-    copy(std::false_type(), tile);
-    cp_async_commit();
+  __device__ Warp(Tiles<D, Br, Bc>& tiles, std::int64_t first_row, std::int64_t shift, std::int64_t Sk, float c)
+      : tiles(tiles), first_row(first_row), shift(shift), Sk(Sk), c(c) {
+    for (int rt = 0; rt < kRowTiles; ++rt) m[rt][0] = m[rt][1] = -INFINITY;
   }
 
-  const Fragments<D> q_rows(&tiles, &tiles.Q[0][0], warp_row + lane % 16, lane / 16 * 8);
-  unsigned q[Layout<D>::keep_q ? kRowTiles : 1][Layout<D>::keep_q ? D / 16 : 1][4];
-  if (range.seen > 0) {
-    cp_async_wait<0>();
-    __syncthreads();  // Q is complete: all threads have copied some of it
-    if (scale_log2 < 0) {
-      for (int i = lane; i < kRows * D / 2; i += 32) {
-        std::uint16_t* pair = &tiles.Q[warp_row][0] + 2 * i;
+  // The warp's first row in the Q tile. A function: as a member, beside arrays, it would cost registers (phase 13).
+  static __device__ int warp_row() { return threadIdx.x / 32 * kRows; }
+  __device__ Fragments<D> q_rows() const { return {&tiles, tiles.Q, warp_row() + a_row(), a_column()}; }
+  // #endregion
+
+  // #region begin: Q, once
+  // Once Q is there. A negative scale turns its signs, since c > 0.
+  __device__ void begin(bool negative) {
+    if (negative) {
+      for (int i = threadIdx.x % 32; i < kRows * D / 2; i += 32) {
+        std::uint16_t* pair = &tiles.Q[warp_row()][0] + 2 * i;
         store2(pair, load2(pair) ^ 0x80008000u);
       }
       __syncwarp();  // the rows are the warp's own; their signs are turned by all its lanes
     }
 #pragma unroll
-    for (int i = 0; i < kRows * D / 256; ++i)
-      if constexpr (Layout<D>::keep_q)
-        ldmatrix_x4(q[i / (D / 16)][i % (D / 16)], q_rows.at(i / (D / 16) * 16, i % (D / 16) * 16));
+    for (int rt = 0; rt < kRowTiles; ++rt)
+#pragma unroll
+      for (int d = 0; d < D; d += 16)
+        if (kKeepQ) ldmatrix_x4(q[rt][d / 16 % std::size(q[0])], q_rows().at(rt * 16, d));
   }
   // #endregion
 
-  // #region tile-begins
-  const auto step = [&](auto masked) {
-    constexpr bool kMasked = decltype(masked)::value;
-    const std::int64_t first_key = std::int64_t{tile} * Bc;
-    trace_mark(kMasked ? "masked" : "full", tile);
-    cp_async_wait<0>();
-    __syncthreads();  // the copies of all threads are there; and all have read the stage that the next ones fill
-    if (tile > 0) copy(std::true_type(), tile - 1);
-    cp_async_commit();
-    const int stage = tile % kStages;
-
-    // Does any row of the warp see any key of the tile?
-    if (kMasked && visible(first_row + warp_row + kRows - 1, shift, K.rows) <= first_key) return;
-    // #endregion
-
-    // #region scores
-    // S = Q Kᵀ: 16 rows and 16 keys at a time.
-    float s[kRowTiles][Bc / 8][4] = {};
-    const Fragments<D> k_rows(&tiles, &tiles.K[stage][0][0], lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8);
+  // #region scores: S = Q Kᵀ
+  // S = Q Kᵀ: 16 keys at a time.
+  __device__ void scores(float (&s)[kRowTiles][Bc / 2], const std::uint16_t (&K)[Bc][D]) {
+    const Fragments<D> k_rows(&tiles, K, b_row(), b_column());
 #pragma unroll
     for (int d = 0; d < D; d += 16) {
-      unsigned a[kRowTiles][4];
+      const int i = d / 16 % std::size(q[0]);
 #pragma unroll
       for (int rt = 0; rt < kRowTiles; ++rt)
-        if constexpr (!Layout<D>::keep_q) ldmatrix_x4(a[rt], q_rows.at(rt * 16, d));
+        if (!kKeepQ) ldmatrix_x4(q[rt][i], q_rows().at(rt * 16, d));
 #pragma unroll
       for (int n = 0; n < Bc / 8; n += 2) {
         unsigned k[4];
         ldmatrix_x4(k, k_rows.at(n * 8, d));
 #pragma unroll
         for (int rt = 0; rt < kRowTiles; ++rt) {
-          const auto& rows = Layout<D>::keep_q ? q[rt % std::size(q)][d / 16 % std::size(q[0])] : a[rt];
-          mma_m16n8k16<T>(s[rt][n], rows, {k[0], k[1]}, s[rt][n]);
-          mma_m16n8k16<T>(s[rt][n + 1], rows, {k[2], k[3]}, s[rt][n + 1]);
+          mma_m16n8k16<T>(c_fragment(s[rt], n), q[rt][i], {k[0], k[1]}, c_fragment(s[rt], n));
+          mma_m16n8k16<T>(c_fragment(s[rt], n + 1), q[rt][i], {k[2], k[3]}, c_fragment(s[rt], n + 1));
         }
       }
     }
-    // #endregion
+  }
+  // #endregion
 
-    // #region mask
-    // -inf for keys beyond the row's diagonal or the end, by selection. `diagonal` is that of the warp's first row.
-    if (kMasked) {
-      const std::int64_t beyond = first_row + warp_row + 1 + shift - first_key, end = K.rows - first_key;
-      const int diagonal = static_cast<int>(max(min(beyond, std::int64_t{Bc}), std::int64_t{-kRows}));
-      const int last = static_cast<int>(min(end, std::int64_t{Bc}));
-      if (min(diagonal, last) < Bc)
+  // #region mask: -inf beyond the diagonal and the end
+  // Does any row of the warp see a key from first_key on?
+  __device__ bool sees(std::int64_t first_key) const {
+    return visible(first_row + warp_row() + kRows - 1, shift, Sk) > first_key;
+  }
+
+  // -inf for keys beyond the row's diagonal or the end, by selection. `diagonal` is that of the warp's first row; both
+  // are counted from first_key, and bounded where more would change nothing, so that int holds them.
+  __device__ void mask(float (&s)[kRowTiles][Bc / 2], std::int64_t first_key) const {
+    const std::int64_t beyond = first_row + warp_row() + 1 + shift - first_key;
+    const int diagonal = static_cast<int>(max(min(beyond, std::int64_t{Bc}), std::int64_t{-kRows}));
+    const int end = static_cast<int>(min(Sk - first_key, std::int64_t{Bc}));
+    if (min(diagonal, end) == Bc) return;
 #pragma unroll
-        for (int i = 0; i < 2 * kRowTiles * Bc / 8; ++i) {
-          const int row = i / (Bc / 8), n = i % (Bc / 8);  // of the lane's
-          const int keys = min(diagonal + row * 8 + g, last) - n * 8 - 2 * t;
-          if (keys <= 0) s[row / 2][n][row % 2 * 2] = -INFINITY;
-          if (keys <= 1) s[row / 2][n][row % 2 * 2 + 1] = -INFINITY;
-        }
+    for (int rt = 0; rt < kRowTiles; ++rt) {
+      const int first = diagonal + rt * 16 + lane_row();
+      hide(s[rt], {min(first, end) - lane_column(), min(first + 8, end) - lane_column()});
     }
-    // #endregion
+  }
+  // #endregion
 
-    // #region maximum
-    // Has a maximum grown? Of the lane's own columns for now. Where all m are positive the bits of a float are ordered
-    // as integers (a smaller one of either sign changes nothing), and there is a maximum of three integers.
-    float top[kRowTiles][2];
-    bool grown = false;
+  // #region maximum: has one outgrown its m?
+  // Has a maximum outgrown its m? top: those of the lane's own columns for now.
+  __device__ bool outgrown(int rt, float (&top)[2], const float (&s)[Bc / 2]) const {
+    top[0] = m[rt][0], top[1] = m[rt][1];
+    if (moderate)
+      grow_positive(top, s);
+    else
+      grow(top, s);
+    return top[0] > m[rt][0] + slack || top[1] > m[rt][1] + slack;
+  }
+  // #endregion
+
+  // #region rescale: m follows, the old state counts less
+  // m becomes the maximum of all four lanes, and the old state counts less. While no key was seen m is -inf, and
+  // -inf - -inf would be NaN: 0 is subtracted then. Returns whether the lane's two rows are moderate.
+  __device__ bool follow(int rt, const float (&top)[2]) {
+    float alpha[2];
+    bool all = true;
 #pragma unroll
-    for (int i = 0; i < 2 * kRowTiles; ++i) {
-      const int rt = i / 2, r = i % 2;
-      float& x = top[rt][r] = m[rt][r];
-      if (moderate) {
-        int bits = __float_as_int(x);
-#pragma unroll
-        for (int n = 0; n < Bc / 8; ++n)
-          bits = __vimax3_s32(bits, __float_as_int(s[rt][n][2 * r]), __float_as_int(s[rt][n][2 * r + 1]));
-        x = __int_as_float(bits);
-      } else {
-#pragma unroll
-        for (int n = 0; n < Bc / 8; ++n) x = fmaxf(x, fmaxf(s[rt][n][2 * r], s[rt][n][2 * r + 1]));
-      }
-      grown |= x > m[rt][r] + slack;
+    for (int r = 0; r < 2; ++r) {
+      const float m_new = row_max(top[r]), m_safe = m_new == -INFINITY ? 0.0f : m_new;
+      alpha[r] = ex2_approx_ftz((m[rt][r] - m_safe) * c);
+      m[rt][r] = m_new;
+      l[rt][r] *= alpha[r];
+      all &= m_new >= 0 && m_new * c <= 512;
+      const std::int64_t row = first_row + warp_row() + 16 * rt + 8 * r + lane_row();
+      trace_value("m", row, m_new), trace_value("alpha", row, alpha[r]);
     }
-    // #endregion
+    rescale(o[rt], alpha);
+    return all;
+  }
+  // #endregion
 
-    // #region rescale
-    // If by much: the maximum of all four lanes, and the old state counts less.
-    if (__any_sync(0xffffffffu, grown)) {
-      bool all = true;
+  // #region probabilities: large logits first
+  // P = exp2(c · S - base). Where c · m is large its rounding would show in P, and where no key was seen -inf - -inf is
+  // NaN: there m is subtracted first.
+  __device__ void subtract(int rt, float (&base)[2], float (&s)[Bc / 2]) const {
+    base[0] = moderate ? m[rt][0] * c : 0.0f, base[1] = moderate ? m[rt][1] * c : 0.0f;
+    if (moderate) return;
+    const float m_safe[2] = {m[rt][0] == -INFINITY ? 0.0f : m[rt][0], m[rt][1] == -INFINITY ? 0.0f : m[rt][1]};
 #pragma unroll
-      for (int i = 0; i < 2 * kRowTiles; ++i) {
-        const int rt = i / 2, r = i % 2;
-        const float m_new = row_max(top[rt][r]), m_safe = m_new == -INFINITY ? 0.0f : m_new;
-        const float alpha = ex2_approx_ftz((m[rt][r] - m_safe) * c);
-        m[rt][r] = m_new;
-        const std::int64_t row = first_row + warp_row + i * 8 + g;
-        trace_value("m", row, m_new), trace_value("alpha", row, alpha);
-        all &= m_new >= 0 && m_new * c <= 512;
-        l[rt][r] *= alpha;
-#pragma unroll
-        for (int n = 0; n < D / 8; ++n) o[rt][n][2 * r] *= alpha, o[rt][n][2 * r + 1] *= alpha;
-      }
-      moderate = __all_sync(0xffffffffu, all);
-      if (!kMasked) slack = rescale_beyond(Bc) / c;
-    }
-    // #endregion
+    for (int i = 0; i < Bc / 2; ++i) s[i] -= m_safe[row_of(i)];
+  }
+  // #endregion
 
-    // #region probabilities
-    // P = exp2(c · s - base). Where c · m is large its rounding would show in P, and where no key was seen -inf - -inf
-    // is NaN: there m is subtracted first.
-    float base[kRowTiles][2];
-#pragma unroll
-    for (int i = 0; i < 2 * kRowTiles; ++i) base[i / 2][i % 2] = moderate ? m[i / 2][i % 2] * c : 0.0f;
-    if (!moderate)
-#pragma unroll
-      for (int i = 0; i < 2 * kRowTiles; ++i) {
-        const float m_safe = m[i / 2][i % 2] == -INFINITY ? 0.0f : m[i / 2][i % 2];
-#pragma unroll
-        for (int n = 0; n < Bc / 8; ++n) s[i / 2][n][i % 2 * 2] -= m_safe, s[i / 2][n][i % 2 * 2 + 1] -= m_safe;
-      }
-    // #endregion
-
-    // #region output-product
-    // O += P V: 16 keys and 16 columns at a time. P is rounded to T as tensor cores take it; l sums the unrounded, of
-    // this lane's columns for now. The exps of 16 keys stand beside the products of the 16 before.
-    const Fragments<D> v_rows(&tiles, &tiles.V[stage][0][0], lane % 16, lane / 16 * 8);
+  // #region output-product: O += P V
+  // O += P V: 16 keys and 16 columns at a time. P is rounded to T as tensor cores take it; l sums the unrounded (for a
+  // backward pass the rounded) of this lane's columns. The exps of 16 keys stand beside the products of the 16 before.
+  __device__ void add_output(const float (&s)[kRowTiles][Bc / 2], const float (&base)[kRowTiles][2],
+                             const std::uint16_t (&V)[Bc][D]) {
+    const Fragments<D> v_rows(&tiles, V, a_row(), a_column());
 #pragma unroll
     for (int k = 0; k < Bc; k += 16) {
       unsigned p[kRowTiles][4];
 #pragma unroll
-      for (int i = 0; i < 4 * kRowTiles; ++i) {
-        const int rt = i / 4, n = k / 8 + i % 4 / 2, r = i % 2;
-        const float left = ex2_approx_ftz(fmaf(s[rt][n][2 * r], c, -base[rt][r]));
-        const float right = ex2_approx_ftz(fmaf(s[rt][n][2 * r + 1], c, -base[rt][r]));
-        l[rt][r] += left + right;
-        p[rt][i % 4] = pack<T>(left, right);
+      for (int j = 0; j < 4 * kRowTiles; ++j) {
+        const int rt = j / 4, i = k / 2 + j % 4 * 2, r = row_of(i);
+        const float left = ex2_approx_ftz(fmaf(s[rt][i], c, -base[rt][r]));
+        const float right = ex2_approx_ftz(fmaf(s[rt][i + 1], c, -base[rt][r]));
+        p[rt][j % 4] = pack<T>(left, right);
+        l[rt][r] += kTraining ? sum_of<T>(p[rt][j % 4]) : left + right;
       }
 #pragma unroll
       for (int n = 0; n < D / 8; n += 2) {
@@ -283,104 +239,214 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
         ldmatrix_x4_trans(v, v_rows.at(k, n * 8));
 #pragma unroll
         for (int rt = 0; rt < kRowTiles; ++rt) {
-          mma_m16n8k16<T>(o[rt][n], p[rt], {v[0], v[1]}, o[rt][n]);
-          mma_m16n8k16<T>(o[rt][n + 1], p[rt], {v[2], v[3]}, o[rt][n + 1]);
+          mma_m16n8k16<T>(c_fragment(o[rt], n), p[rt], {v[0], v[1]}, c_fragment(o[rt], n));
+          mma_m16n8k16<T>(c_fragment(o[rt], n + 1), p[rt], {v[2], v[3]}, c_fragment(o[rt], n + 1));
         }
       }
     }
-    // #endregion
-  };
-  // #region two-loops
-#pragma unroll 1
-  for (; tile >= range.full; --tile) step(std::true_type());
-#pragma unroll 1
-  for (; tile >= 0; --tile) step(std::false_type());
+  }
   // #endregion
 
-  // #region output
-  __syncwarp();  // all lanes have read their last rows of Q, which O overwrites
-
-  // One division at the end; a row that saw no key has l = 0 and stays 0. Of the four lanes that share their rows each
-  // divides for one. O goes out through the warp's rows of Q, which nobody else reads.
-  float row_m = 0, row_l = 0;
+  // #region multiply: a K/V tile, from S to O
+  // A K/V tile. kMasked: some row may not see all of it.
+  template <bool kMasked>
+  __device__ void multiply(int tile) {
+    float s[kRowTiles][Bc / 2] = {}, top[kRowTiles][2], base[kRowTiles][2];
+    scores(s, tiles.K[tile % 2]);
+    if (kMasked) mask(s, std::int64_t{tile} * Bc);
+    bool grown = false;
 #pragma unroll
-  for (int i = 0; i < 2 * kRowTiles; ++i) {
-    const float sum = row_sum(l[i / 2][i % 2]);
-    if (t == i) row_m = m[i / 2][i % 2], row_l = sum;
-    trace_value("l", first_row + warp_row + i * 8 + g, sum);
+    for (int rt = 0; rt < kRowTiles; ++rt) grown |= outgrown(rt, top[rt], s[rt]);
+    if (__any_sync(0xffffffffu, grown)) {
+      bool all = true;
+#pragma unroll
+      for (int rt = 0; rt < kRowTiles; ++rt) all &= follow(rt, top[rt]);
+      moderate = __all_sync(0xffffffffu, all);
+      if (!kMasked) slack = rescale_beyond(Bc) / c;
+    }
+#pragma unroll
+    for (int rt = 0; rt < kRowTiles; ++rt) subtract(rt, base[rt], s[rt]);
+    add_output(s, base, tiles.V[tile % 2]);
   }
-  const float inverse = row_l == 0 ? 0.0f : 1 / row_l;
+  // #endregion
+
+  // #region output: O = O / l, through shared memory
+  // One division at the end; a row that saw no key has l = 0 and stays 0. Of the four lanes that share their rows each
+  // divides for one. O goes into the warp's rows of Q, which nobody else reads.
+  __device__ void finish(const RowArrays& out, std::int64_t Sq) {
+    __syncwarp();  // all lanes have read their last rows of Q, which O overwrites
+    const int t = threadIdx.x % 4, row = warp_row() + lane_row();
+    float row_m = 0, row_l = 0;
 #pragma unroll
-  for (int i = 0; i < 2 * kRowTiles; ++i) {
-    const float factor = __shfl_sync(0xffffffffu, inverse, lane - t + i);
-    const int row = warp_row + i * 8 + g;
+    for (int i = 0; i < 2 * kRowTiles; ++i) {
+      const float sum = row_sum(l[i / 2][i % 2]);
+      if (t == i) row_m = m[i / 2][i % 2], row_l = sum;
+      trace_value("l", first_row + row + 8 * i, sum);
+    }
+    const float inverse = row_l == 0 ? 0.0f : 1 / row_l;
 #pragma unroll
-    for (int n = 0; n < D / 8; ++n) {
-      const float *pair = &o[i / 2][n][i % 2 * 2], left = pair[0] * factor, right = pair[1] * factor;
-      store2(&tiles.Q[row][swizzled(row, n * 8 + 2 * t)], pack<T>(left, right));
+    for (int rt = 0; rt < kRowTiles; ++rt) {
+      float factor[2];
+      for (int r = 0; r < 2; ++r) factor[r] = __shfl_sync(0xffffffffu, inverse, threadIdx.x % 32 - t + 2 * rt + r);
+      rescale(o[rt], factor);
+#pragma unroll
+      for (int i = 0; i < D / 2 && sizeof(Out) == 2; i += 2) {
+        const int to = row + 16 * rt + 8 * row_of(i);
+        store2(&tiles.Q[to][swizzled(to, column_of(i) + lane_column())], pack<T>(o[rt][i], o[rt][i + 1]));
+      }
+    }
+    const std::int64_t mine = first_row + row + t * 8;
+    if (out.LSE && t < 2 * kRowTiles && mine < Sq) out.LSE[mine] = log_sum(row_m * c, row_l);
+    if (kTraining && out.m && t < 2 * kRowTiles && mine < Sq) out.m[mine] = row_m * c, out.l[mine] = row_l;
+  }
+
+  // Once O has left, what rounding took from it takes the same way.
+  __device__ void put_low_bits() {
+    __syncwarp();  // all lanes have read their last rows of O
+#pragma unroll
+    for (int i = 0; i < kRowTiles * D / 2; i += 2) {
+      const int rt = i / (D / 2), j = i % (D / 2), to = warp_row() + 16 * rt + 8 * row_of(j) + lane_row();
+      store2(&tiles.Q[to][swizzled(to, column_of(j) + lane_column())], low_bits<T>(o[rt][j], o[rt][j + 1]));
     }
   }
-  __syncwarp();  // the rows are complete: four lanes have written to each
 
-  // LSE = log Σ exp(s). A row that saw no key: -inf + -inf = -inf.
-  const std::int64_t lse_row = first_row + warp_row + t * 8 + g;
-  if (LSE && t < 2 * kRowTiles && lse_row < O.rows) LSE[lse_row] = fmaf(row_m * c, 0.693147181f, logf(row_l));
-
-  // Neighbouring lanes store 16 bytes each of one row.
-  constexpr int kRowsAtOnce = 32 / (D / 8);
-  const int r0 = warp_row + lane / (D / 8), column = lane % (D / 8) * 8, at = swizzled(r0, column);
-  const int rows = column >= O.cols ? 0 : static_cast<int>(min(O.rows - first_row - r0, std::int64_t{kRows}));
-  const std::uint16_t* piece = &tiles.Q[r0][0];
-  std::uint16_t* to = reinterpret_cast<std::uint16_t*>(O.data) + (first_row + r0) * O.stride + column;
-  if (in_pieces_of_8(O)) {
+  // O in fp32: the four lanes of a row store 8 columns, a whole sector, right out of the accumulators.
+  __device__ void store_wide(Head<float> O /*[Sq, D]*/) const {
 #pragma unroll
-    for (int r = 0; r < kRows; r += kRowsAtOnce, to += kRowsAtOnce * O.stride)
-      if (r < rows) store8(to, load8(&piece[r * D + swizzled(r, at)]));
-  } else {
-#pragma unroll 1
-    for (int r = 0; r < rows; r += kRowsAtOnce, to += kRowsAtOnce * O.stride)
-      for (int e = 0; e < 8 && column + e < O.cols; ++e) to[e] = piece[r * D + swizzled(r, at) + e];
+    for (int i = 0; i < kRowTiles * D / 2; i += 2) {
+      const int rt = i / (D / 2), j = i % (D / 2), column = column_of(j) + lane_column();
+      const std::int64_t row = first_row + warp_row() + 16 * rt + 8 * row_of(j) + lane_row();
+      if (row < O.rows) store_pair(O.data + row * O.stride + column, o[rt][j], o[rt][j + 1], O.cols - column);
+    }
   }
+
+  // The warp's rows go from shared memory to HBM. Neighbouring lanes store 16 bytes each of one row.
+  template <class E>
+  __device__ void store(Head<E> O /*[Sq, D]*/) const {
+    __syncwarp();  // the rows are complete: four lanes have written to each
+    constexpr int kRowsAtOnce = 32 / (D / 8);
+    const int lane = threadIdx.x % 32, r0 = warp_row() + lane / (D / 8), column = lane % (D / 8) * 8;
+    const int rows = column >= O.cols ? 0 : static_cast<int>(min(O.rows - first_row - r0, std::int64_t{kRows}));
+    const std::uint16_t* piece = &tiles.Q[r0][0];
+    std::uint16_t* to = reinterpret_cast<std::uint16_t*>(O.data) + (first_row + r0) * O.stride + column;
+    const int at = swizzled(r0, column);
+    if (in_pieces_of_8(O)) {
+#pragma unroll
+      for (int r = 0; r < kRows; r += kRowsAtOnce, to += kRowsAtOnce * O.stride)
+        if (r < rows) store8(to, load8(&piece[r * D + swizzled(r, at)]));
+    } else {
+#pragma unroll 1
+      for (int r = 0; r < rows; r += kRowsAtOnce, to += kRowsAtOnce * O.stride)
+        for (int e = 0; e < 8 && column + e < O.cols; ++e) to[e] = piece[r * D + swizzled(r, at) + e];
+    }
+  }
+  // #endregion
+};
+
+// #region head: what a block does
+// What a block does with Q tile number q_tile of a head.
+template <class T, int D, int Br, int Bc, class Out, bool kTraining>
+__device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/, Head<const T> V /*[Sk, D]*/,
+                       Head<Out> O /*[Sq, D]*/, Head<std::int16_t> O_lo /*[Sq, D] or null*/, const RowArrays& out,
+                       float scale_log2 /*scale · log2 e*/, std::int64_t shift, std::int64_t q_tile) {
+  constexpr int kThreads = Layout<D>::threads(Br);
+  Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
+  const std::int64_t first_row = q_tile * Br;
+  const float c = fmaxf(fabsf(scale_log2), 1e-30f);  // a scale of 0 becomes tiny, since -inf · 0 is NaN
+  Warp<T, D, Br, Bc, Out, kTraining> warp(tiles, first_row, shift, K.rows, c);
+  const KeyTiles range = key_tiles<Br, Bc>(first_row, Q.rows, K.rows, shift);
+  // #endregion
+
+  // #region copies: of a tile, while the one after it is multiplied
+  const auto begin_copies = [&](auto whole, int tile) {
+    load_tile<decltype(whole)::value, kThreads>(tiles.K[tile % 2], K, std::int64_t{tile} * Bc, range.keys);
+    load_tile<decltype(whole)::value, kThreads>(tiles.V[tile % 2], V, std::int64_t{tile} * Bc, range.keys);
+    cp_async_commit();
+  };
+  const auto wait_for = [&](int tile) {
+    cp_async_wait<0>();
+    __syncthreads();  // all threads' copies are there; and all have read the other stage, which the next ones fill
+    if (tile > 0) begin_copies(std::true_type(), tile - 1);
+  };
+  int tile = static_cast<int>(range.seen) - 1;  // from the last to the first: only the first copies look for the end
+  if (range.seen > 0) {
+    load_tile<false, kThreads>(tiles.Q, Q, first_row, Q.rows);
+    begin_copies(std::false_type(), tile);
+    cp_async_wait<0>();
+    __syncthreads();  // Q is complete: all threads have copied some of it
+    warp.begin(scale_log2 < 0);
+  }
+  // #endregion
+
+// #region two-loops: masked tiles, then whole ones
+#pragma unroll 1
+  for (; tile >= range.full; --tile) {
+    trace_mark("masked", tile);
+    wait_for(tile);
+    if (warp.sees(std::int64_t{tile} * Bc)) warp.template multiply<true>(tile);
+  }
+#pragma unroll 1
+  for (; tile >= 0; --tile) {
+    trace_mark("full", tile);
+    wait_for(tile);
+    warp.template multiply<false>(tile);
+  }
+  warp.finish(out, O.rows);
+  if constexpr (sizeof(Out) == 4)
+    warp.store_wide(O);
+  else
+    warp.store(O);
+  if (kTraining && O_lo.data) warp.put_low_bits(), warp.store(O_lo);
 }
 // #endregion
 
-// #region grid
+// #region grid: which block does what
 // The grid. Without a mask x is the Q tile and y the head. With one x counts heads first, then Q tiles, the longest
 // first: if blocks start in the order of their numbers, short ones fill the gaps in the end.
-template <class T, int D, int Br, int Bc>
+// Out: T, or float. kTraining: m, l and O_lo are kept for a backward pass.
+template <class T, int D, int Br, int Bc, class Out, bool kTraining>
 __global__ void __launch_bounds__(Layout<D>::threads(Br), Layout<D>::blocks)
     attention(Heads<const T> Q /*[B, H, Sq, D]*/, Heads<const T> K /*[B, H, Sk, D]*/,
-              Heads<const T> V /*[B, H, Sk, D]*/, Heads<T> O /*[B, H, Sq, D]*/, float* LSE /*[B, H, Sq] or null*/,
-              float scale_log2, std::int64_t shift, int B, int H) {
+              Heads<const T> V /*[B, H, Sk, D]*/, Heads<Out> O /*[B, H, Sq, D]*/, RowArrays out /*[B, H, Sq]*/,
+              float scale_log2, std::int64_t shift, int B, int H, Heads<std::int16_t> O_lo /*[B, H, Sq, D] or null*/) {
   const bool heads_first = shift < K.rows;
   const unsigned heads = B * H;
   const unsigned head = heads_first ? blockIdx.x % heads : blockIdx.z * gridDim.y + blockIdx.y;
   const unsigned q_tile = heads_first ? (gridDim.x - 1 - blockIdx.x) / heads : blockIdx.x;
   if (head >= heads) return;
   const int b = head / H, h = head % H;
-  float* lse = LSE ? LSE + head * O.rows : nullptr;
-  attend<T, D, Br, Bc>(Q.head(b, h), K.head(b, h), V.head(b, h), O.head(b, h), lse, scale_log2, shift, q_tile);
+  const Head<std::int16_t> lo = O_lo.data ? O_lo.head(b, h) : Head<std::int16_t>{};
+  attend<T, D, Br, Bc, Out, kTraining>(Q.head(b, h), K.head(b, h), V.head(b, h), O.head(b, h), lo,
+                                       out.from(head * O.rows), scale_log2, shift, q_tile);
 }
 // #endregion
 
-// #region launch
-// The host's side: the shared struct, the grid, the launch.
-struct Attention {
+// #region launch: the host's side
+// The host's side: the shared struct, the grid, the launch. Training: for a backward pass.
+template <bool kTraining>
+struct Forward {
   template <int D, int Br, int Bc>
   using Shared = Tiles<D, Br, Bc>;
 
   template <class T, int D, int Br, int Bc>
   static void launch(const DeviceProblem<T>& p) {
-    const auto kernel = attention<T, D, Br, Bc>;
+    launch_to<T, D, Br, Bc>(p, p.O);
+  }
+  // O may be wider than T.
+  template <class T, int D, int Br, int Bc, class Out>
+  static void launch_to(const DeviceProblem<T>& p, const Heads<Out>& O) {
+    const auto kernel = attention<T, D, Br, Bc, Out, kTraining>;
     constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
     allow_shared_memory(kernel, shared_bytes);
     const std::int64_t heads = std::int64_t{p.B} * p.H;
     dim3 grid = grid_of(p.Q.rows, Br, heads);
     if (p.shift < p.K.rows) grid = dim3(static_cast<unsigned>(grid.x * heads));
-    kernel<<<grid, Layout<D>::threads(Br), shared_bytes, p.stream>>>(p.Q, p.K, p.V, p.O, p.LSE, p.scale_log2, p.shift,
-                                                                     p.B, p.H);
+    kernel<<<grid, Layout<D>::threads(Br), shared_bytes, p.stream>>>(p.Q, p.K, p.V, O, {p.LSE, p.m, p.l}, p.scale_log2,
+                                                                     p.shift, p.B, p.H, p.O_lo);
   }
 };
+using Attention = Forward<false>;
+using Training = Forward<true>;
 // #endregion
 
 }  // namespace flash::phase13::inline FLASH_MACHINE

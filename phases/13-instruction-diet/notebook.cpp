@@ -8,7 +8,7 @@
 // loop, into its first tile, or into a branch that is rarely taken.
 //
 // **Changed since 12.** Much of the file, so it is shown in full below. The page before has the reasons step by step;
-// this one says what is added to the last step.
+// this one goes through the file from top to bottom.
 
 // %% tags=["hide-input"]
 #include "phases/13-instruction-diet/phase.hpp"
@@ -61,28 +61,41 @@ static bool counts() {
 // XORs. Twelve pointers that live through the whole loop cost more: with D = 128 all 255 registers are taken, and what
 // is missing is the room to load a fragment ahead of its `mma`.
 //
-// ## The scale
+// ## Two loops
 //
-// exp2(c · s − c · m) takes its maximum over unscaled scores. That is right for c > 0 only. A negative scale turns the
-// signs of Q once, before the loop, and a scale of 0 becomes tiny, since −∞ · 0 is NaN.
+// A block goes from the last tile to the first, by two loops. Masked are the tiles on the diagonal, and the one in
+// which K ends; what a warp does with a tile is compiled for each loop.
 //
 // ```{region} attention.cuh head
 // ```
-// ```{region} attention.cuh first-copies
+// ```{region} attention.cuh copies
 // ```
-//
-// ## Two loops
-//
-// `step` is compiled twice, for `masked` true and false. Masked are the tiles on the diagonal, and the one in which K
-// ends.
-//
 // ```{region} attention.cuh two-loops
 // ```
 //
 // A tile that the block needs may still be out of sight for all rows of one warp. Such a warp takes part in the copies
 // and the barriers and skips the rest.
 //
-// ```{region} attention.cuh tile-begins
+// ## What a warp holds, and what it does
+//
+// As in phase 10, the members say what a lane holds; now for one or two row tiles, with two numbers about m that the
+// sections below explain. Where the warp's rows begin is a function: nvcc takes such a struct apart only once the loops
+// over its arrays are unrolled, and with four numbers and four pointers more in it, D = 128 had 636 bytes of spills.
+//
+// ```{region} attention.cuh warp
+// ```
+//
+// From S to O, a tile takes five steps:
+//
+// ```{region} attention.cuh multiply
+// ```
+//
+// ## The scale
+//
+// exp2(c · s − c · m) takes its maximum over unscaled scores. That is right for c > 0 only. A negative scale turns the
+// signs of Q once, before the loop, and a scale of 0 becomes tiny, since −∞ · 0 is NaN.
+//
+// ```{region} attention.cuh begin
 // ```
 // ```{region} attention.cuh scores
 // ```
@@ -100,6 +113,8 @@ static bool counts() {
 // With tiles of 16 keys, or a bottom-right mask, a row may see no key of a tile that its warp multiplies. Its m stays
 // −∞, and −∞ − −∞ would be NaN: 0 is subtracted then.
 //
+// ```{region} attention.cuh maximum-of-three
+// ```
 // ```{region} attention.cuh maximum
 // ```
 // ```{region} attention.cuh rescale
@@ -132,9 +147,19 @@ static bool counts() {
 // ```{region} attention.cuh launch
 // ```
 //
-// All of it, against phase 12:
+// ## For a backward pass, or in fp32
 //
-// ```{difference} ../12-async-copies/attention.cuh attention.cuh
+// What phase 09's backward pass wants kept ([docs/backward.md](../../docs/backward.md)): m and l of each row, where l
+// counts P as P·V does, rounded; and what rounding to 16 bits takes from O, which leaves by the same way as O. Partial
+// results that are still to be added up want O in fp32. Both are other instantiations of the kernel; where neither is
+// asked for, no instruction is added.
+//
+// ```{region} training.cuh training
+// ```
+//
+// All of it, against the last step of the page before:
+//
+// ```{difference} steps/8-beside.cuh attention.cuh
 // ```
 
 // %% [markdown]

@@ -9,9 +9,10 @@
 // compare. Not all instructions have a counter here. For the others, the table at the end of the page has what nvcc
 // makes of each step: how many instructions a warp issues for one K/V tile, and how many of them are `mma`.
 //
-// **The setting.** To keep the steps short they are for one case only: bf16, D = 128, dense tensors [B, H, N, 128], and
-// an N that is a multiple of 128, so that no tile is ragged. The mask is none or causal, and LSE is always written.
-// [Phase 13](notebook.cpp) does the same for any size and any strides.
+// **The setting.** Each step is a whole kernel, phase 12's with what the steps so far have changed.
+// [Phase 13](notebook.cpp) is the last one, and can prepare a backward pass, too. Here they are compared in one case
+// only: bf16, D = 128, dense tensors [B, H, N, 128], and an N that is a multiple of 128, so that no tile is ragged. The
+// mask is none or causal, and LSE is always written.
 
 // %% tags=["hide-input"]
 #include "phases/13-instruction-diet/steps/steps.hpp"
@@ -20,7 +21,6 @@
 #include <cstring>
 #include <map>
 
-#include "phases/12-async-copies/phase.hpp"
 #include "phases/pages/cell.hpp"
 #include "phases/pages/example.hpp"
 #include "phases/pages/svg.hpp"
@@ -51,6 +51,7 @@ struct Result {
            std::memcmp(data.lse.data(), other.data.lse.data(), data.lse.size() * sizeof(float)) == 0;
   }
 };
+enum : std::size_t { copies, scale, loops, addresses, output, tiles, state, rows, rescale, maximum, beside };
 static const Result& result_of(std::size_t step, Mask causal = Mask::none()) {
   static std::map<std::pair<std::size_t, Mask>, Result> kept;
   const auto [at, fresh] = kept.try_emplace({step, causal});
@@ -65,17 +66,8 @@ static const ArrayTraffic& traffic(const Ledger& ledger, const std::string& arra
 // %% [markdown]
 // ## 0 · Where we begin: phase 12
 //
-// This is phase 12 in the setting above. A block has 64 rows and four warps, 16 rows for each. Copies go to shared
-// memory without looking for the end of anything, since nothing is ragged:
-//
-// ```{region} steps/0-copies.cuh copies
-// ```
-//
-// The kernel follows. `row_tiles` is 1, so the loops over `rt` and `i` are nothing but a second name for a lane's two
-// rows; step 5 will change the constant.
-//
-// ```{region} steps/0-copies.cuh kernel
-// ```
+// This is [phase 12](../12-async-copies/notebook.cpp) in the setting above. A block has 64 rows and four warps, 16 rows
+// for each.
 //
 // *Prediction*, N = 256: 4 Q tiles meet 4 K/V tiles each, that is 16 pairs of tiles. A pair takes 4 · 64 · 64 · D FLOP.
 // Each warp loads K and V of the pair in squares of 16 × 16, which is 4 · 8 loads for each, and Q once, which is 8. A
@@ -85,12 +77,9 @@ static const ArrayTraffic& traffic(const Ledger& ledger, const std::string& arra
 // %%
 constexpr std::uint64_t pairs = N / 64 * (N / 64), warps = N / 16;
 
-CELL("Step 0 is phase 12") {
-  const Result& now = result_of(0);
-  Result before;
-  phase12::forward(before.data.problem({.block_q = 64, .block_k = 64}));
-  expect(before == now, "the bits of phase 12, O and LSE");
+CELL("Phase 12, counted") {
   if (!counts()) return;
+  const Result& now = result_of(copies);
   const std::uint64_t loads = pairs * 4 * (32 + 32) + warps * 8;
   bool same = equal(now.ledger.tensor_flops, pairs * 4 * 64 * 64 * D, "FLOP of mma");
   same &= equal(now.ledger.shared_read_requests, loads, "loads of shared memory");
@@ -110,7 +99,10 @@ CELL("Step 0 is phase 12") {
 // than one instruction, because it gets subnormal results right. `ex2_approx_ftz` is one; a weight below 2⁻¹²⁶ becomes
 // 0, which is what it is worth.
 //
-// ```{difference} steps/0-copies.cuh steps/1-scale.cuh
+// Two things follow. The maximum of unscaled scores is the right one for c > 0 only: a negative scale turns the signs
+// of Q once. And a scale of 0 becomes tiny, since −∞ · 0 is NaN.
+//
+// ```{difference} ../12-async-copies/attention.cuh steps/1-scale.cuh
 // ```
 //
 // *Prediction*: the counter of FLOPs counts 2 per `fmaf` and does not see a lone multiplication. Step 0 has one `fmaf`
@@ -118,7 +110,7 @@ CELL("Step 0 is phase 12") {
 
 // %%
 CELL("A multiply-add per element of P") {
-  const Result &before = result_of(0), &now = result_of(1);
+  const Result &before = result_of(copies), &now = result_of(scale);
   expect(!(before == now), "other last bits: c · s is no longer rounded by itself");
   if (!counts()) return;
   bool same = equal(before.ledger.flops, 2 * N, "0-copies: FLOP of fmaf");
@@ -131,9 +123,9 @@ CELL("A multiply-add per element of P") {
 // ## 2 · Two loops
 //
 // Only the tiles on the diagonal are masked, and only the first tile fetches Q. The loop asks both questions for each
-// tile. So the body becomes a lambda that is compiled twice, once for masked tiles and once for whole ones, and Q is
-// fetched before the loops. Tiles now go from the last to the first: the masked ones come first, and no loop has to
-// look for the end of K, not even where the last tile is ragged.
+// tile. So its body is compiled twice, once for masked tiles and once for whole ones; Q is fetched before the loops.
+// Tiles now go from the last to the first: the masked ones come first, and no loop has to look for the end of K, not
+// even where the last tile is ragged.
 //
 // ```{difference} steps/1-scale.cuh steps/2-loops.cuh
 // ```
@@ -143,7 +135,7 @@ CELL("A multiply-add per element of P") {
 
 // %%
 CELL("A barrier more per block") {
-  const Result &before = result_of(1), &now = result_of(2), &causal = result_of(2, Mask::top_left());
+  const Result &before = result_of(scale), &now = result_of(loops), &causal = result_of(loops, Mask::top_left());
   expect(!(before == now), "other last bits: other maxima on the way");
   if (!counts()) return;
   bool same = equal(now.ledger.barriers, pairs + 4, "barriers");
@@ -160,7 +152,7 @@ CELL("A barrier more per block") {
 // XOR touches three bits of the address only. Eight rows further down is a constant, and so is 64 columns to the right.
 // The four places in between are four pointers:
 //
-// ```{region} attention.cuh fragments
+// ```{region} fragments.cuh fragments
 // ```
 //
 // What is left is a constant offset, which is part of the load instruction and costs nothing. The copies are simpler
@@ -169,11 +161,11 @@ CELL("A barrier more per block") {
 // ```{difference} steps/2-loops.cuh steps/3-addresses.cuh
 // ```
 //
-// *Prediction*: no bit and no counter changes. nvcc needs 72 registers less.
+// *Prediction*: no bit and no counter changes. nvcc needs 34 registers less.
 
 // %%
 CELL("The same, by other addresses") {
-  const Result &before = result_of(2), &now = result_of(3);
+  const Result &before = result_of(loops), &now = result_of(addresses);
   expect(before == now, "the same bits");
   if (counts()) expect(before.ledger == now.ledger, "the same counters, all of them");
 }
@@ -185,9 +177,6 @@ CELL("The same, by other addresses") {
 // memory once more, into the warp's own rows of Q, which nobody else reads. From there each lane stores 16 bytes of a
 // row. And instead of a division per element there is one per row, and a multiplication per element.
 //
-// With a mask, Q tiles take different times. The blocks are numbered so that the long ones start first, those of all
-// heads; short ones then fill the gaps at the end. CUDA does not promise an order of blocks; this is a hint.
-//
 // ```{difference} steps/3-addresses.cuh steps/4-output.cuh
 // ```
 //
@@ -197,7 +186,7 @@ CELL("The same, by other addresses") {
 
 // %%
 CELL("An eighth of the stores") {
-  const Result &before = result_of(3), &now = result_of(4);
+  const Result &before = result_of(addresses), &now = result_of(output);
   if (!counts()) return;
   const std::uint64_t stores = N * D / 2 / 32, loads = N * D / 8 / 32;
   bool same = equal(traffic(before.ledger, "O").write_sectors, N * D / 32 * 8, "3-addresses: sectors stored");
@@ -218,7 +207,19 @@ CELL("An eighth of the stores") {
 // may have, and are fetched again for each tile. With a mask, a block's last tile may be out of sight for all rows of
 // one warp. Such a warp takes part in the copies and the barriers and skips the rest.
 //
-// ```{difference} steps/4-output.cuh steps/5-rows.cuh
+// Before the numbers change, the notation does, in two moves that change no bit and no counter: loops over row tiles,
+// first where Q meets K, then for m, l, P and O. There is one row tile so far.
+//
+// ```{difference} steps/4-output.cuh steps/5-tiles.cuh
+// ```
+// ```{difference} steps/5-tiles.cuh steps/5-state.cuh
+// ```
+//
+// Now the step itself. With a mask, larger Q tiles make the times of blocks differ more. So they are numbered such that
+// the long ones start first, those of all heads; short ones then fill the gaps at the end. CUDA does not promise an
+// order of blocks; this is a hint.
+//
+// ```{difference} steps/5-state.cuh steps/5-rows.cuh
 // ```
 //
 // *Prediction*: half the pairs, 8, and 4 warps per pair as before. Each warp loads 32 + 32 squares of K and V, and
@@ -226,18 +227,21 @@ CELL("An eighth of the stores") {
 
 // %%
 CELL("Fewer loads for the same products") {
-  const Result &before = result_of(4), &now = result_of(5);
+  const Result &before = result_of(output), &moved = result_of(tiles), &moved_again = result_of(state);
+  expect(before == moved && moved == moved_again, "the notation: the same bits");
+  if (counts()) expect(before.ledger == moved.ledger && moved.ledger == moved_again.ledger, "and the same counters");
+  const Result& now = result_of(rows);
   expect(before == now, "the same bits");
   if (!counts()) return;
   const std::uint64_t out = N * D / 8 / 32, loads = pairs / 2 * 4 * (32 + 32 + 16) + out;
   bool same = equal(now.ledger.tensor_flops, before.ledger.tensor_flops, "FLOP of mma");
   same &= equal(now.ledger.shared_read_requests, loads, "loads of shared memory");
   same &= equal(now.ledger.shared_wavefronts, 4 * loads + N * D / 2 / 32, "wavefronts");
-  same &= equal(now.ledger.barriers, pairs / 2, "barriers");
+  same &= equal(now.ledger.barriers, pairs / 2 + 2, "barriers");
   same &= equal(traffic(now.ledger, "K").read_bytes, N / 128 * N * D * 2, "HBM bytes of K");
   std::printf("4-output took %s wavefronts\n", grouped(before.ledger.shared_wavefronts).c_str());
-  const std::uint64_t causal = result_of(5, Mask::top_left()).ledger.tensor_flops;
-  same &= equal(causal, result_of(4, Mask::top_left()).ledger.tensor_flops, "causal: FLOP of mma");
+  const std::uint64_t causal = result_of(rows, Mask::top_left()).ledger.tensor_flops;
+  same &= equal(causal, result_of(output, Mask::top_left()).ledger.tensor_flops, "causal: FLOP of mma");
   expect(same, "predicted = counted: with a mask, warps skip what larger tiles would add");
 }
 
@@ -258,7 +262,7 @@ CELL("Fewer loads for the same products") {
 
 // %%
 CELL("Once per warp") {
-  const Result &before = result_of(5), &now = result_of(6);
+  const Result &before = result_of(rows), &now = result_of(rescale);
   expect(!(before == now), "other last bits: m is no longer the maximum");
   if (!counts()) return;
   bool same = equal(before.ledger.exps, N * N + pairs / 2 * 128 * 4, "5-rows:    exponentials");
@@ -284,7 +288,7 @@ CELL("Once per warp") {
 
 // %%
 CELL("The same maxima") {
-  const Result &before = result_of(6), &now = result_of(7);
+  const Result &before = result_of(rescale), &now = result_of(maximum);
   expect(before == now, "the same bits");
   if (counts()) expect(before.ledger == now.ledger, "the same counters, all of them");
 }
@@ -299,11 +303,12 @@ CELL("The same maxima") {
 // ```{difference} steps/7-maximum.cuh steps/8-beside.cuh
 // ```
 //
-// *Prediction*: the same instructions in another order, so the same bits and counters; and these are phase 13's bits.
+// *Prediction*: the same instructions in another order, so the same bits and counters. And these are
+// phase 13's.
 
 // %%
-CELL("The last step is phase 13") {
-  const Result &before = result_of(7), &now = result_of(8);
+CELL("The last step has phase 13's bits") {
+  const Result &before = result_of(maximum), &now = result_of(beside);
   expect(before == now, "the same bits");
   if (counts()) expect(before.ledger == now.ledger, "the same counters, all of them");
   Result phase;

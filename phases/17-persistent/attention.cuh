@@ -88,7 +88,7 @@ __device__ void store_tile(const float (&o)[kPanels * 32], const float (&factor)
       const float left = o[d / 2 + 2 * i] * factor[i % 2], right = o[d / 2 + 2 * i + 1] * factor[i % 2];
       packed[i] = pack<T>(left, right);
     }
-    stmatrix_x4(&staging[d / 64][row][phase12::swizzled(row, d % 64 + lane / 16 * 8)], packed);
+    stmatrix_x4(&staging[d / 64][row][swizzled(row, d % 64 + lane / 16 * 8)], packed);
   }
   fence_proxy_async();           // TMA is to see what stmatrix wrote
   bar_sync(1 + warpgroup, 128);  // of all four warps

@@ -36,7 +36,7 @@ __device__ void load_q(unsigned (&q)[kPanels * 4][4], const std::uint16_t (&Q)[k
   const int lane = threadIdx.x % 32, row = threadIdx.x % 128 / 32 * 16 + lane % 16;
 #pragma unroll
   for (int k = 0; k < kPanels * 4; ++k)
-    ldmatrix_x4(q[k], &Q[k / 4][row][phase12::swizzled(row, k % 4 * 16 + lane / 16 * 8)]);
+    ldmatrix_x4(q[k], &Q[k / 4][row][swizzled(row, k % 4 * 16 + lane / 16 * 8)]);
 }
 
 // Begins S = Q Kᵀ: half the operands of phase 14 are not read from shared memory any more.

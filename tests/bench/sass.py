@@ -10,9 +10,9 @@ import sys
 from results import commit_and_date, write_results
 
 CUOBJDUMP = os.environ.get("CUOBJDUMP", "cuobjdump")
-STEPS = {"copies": "0-copies", "scale": "1-scale", "loops": "2-loops", "addresses": "3-addresses",
-         "output": "4-output", "more_rows": "5-rows", "rescale": "6-rescale", "maximum": "7-maximum",
-         "beside": "8-beside"}
+STEPS = {"phase12": "0-copies", "scale": "1-scale", "loops": "2-loops", "addresses": "3-addresses",
+         "output": "4-output", "row_tiles": "5-tiles", "state": "5-state", "more_rows": "5-rows",
+         "rare_rescale": "6-rescale", "maximum": "7-maximum", "beside": "8-beside"}
 
 
 def output(*command):
@@ -27,8 +27,8 @@ def functions(path):
 
 
 def step_of(symbol):
-    found = re.search(r"on_gpu\d+([a-z_]+?)9attention", symbol)
-    return STEPS.get(found.group(1)) if found else None
+    found = re.search(r"(phase1[23])6on_gpu(?:\d+([a-z_]+?))?9attention", symbol)  # phase 12's own, or a step's
+    return STEPS.get(found.group(2) or found.group(1)) if found else None
 
 
 def target(instruction):
@@ -89,8 +89,8 @@ def main():
                      **{name: sum(word in text for text in path) for name, word in kinds.items()},
                      "waited_for": waited_for(path)})
     if sorted(row["kernel"] for row in rows) != sorted(STEPS.values()):
-        sys.exit("sass.py: not the nine steps in " + sys.argv[1])
-    rows.sort(key=lambda row: row["kernel"])
+        sys.exit("sass.py: not the steps in " + sys.argv[1])
+    rows.sort(key=lambda row: list(STEPS.values()).index(row["kernel"]))
     version = re.search(r"V(\d\S*)", output(os.environ.get("NVCC", "nvcc"), "--version")).group(1)
     note = f"nvcc {version}, sm_90: read from the machine code"
     write_results(sys.argv[2], {"note": note, **commit_and_date()}, rows)

@@ -1,156 +1,249 @@
-// 2-loops.cuh: a loop for masked tiles and one for whole tiles, which knows no mask.
-// New since 1-scale.cuh: the body is compiled twice; tiles from the last to the first; Q is fetched before the loops.
+// 2-loops.cuh: masked tiles and whole ones go through loops of their own, from the last tile to the first.
+// New since 1-scale.cuh: the body is compiled twice; Q is fetched before; only the first copies look for ends.
 // Run it: build/default/bin/phase13_steps; the next step: 3-addresses.cuh
 #pragma once
-#include "phases/13-instruction-diet/attention.cuh"
+#include <type_traits>
+
+#include "phases/10-tensor-cores/keys.cuh"
+#include "phases/10-tensor-cores/rows.cuh"
+#include "phases/11-swizzle/fragments.cuh"
+#include "phases/13-instruction-diet/phase.hpp"
+#include "phases/interface/kernel_phase.cuh"
 
 namespace flash::phase13::inline FLASH_MACHINE::loops {
 
-using T = __nv_bfloat16;
-using phase12::load_a, phase12::load_b, phase12::load_b_transposed, phase12::row_max, phase12::row_sum;
-using phase12::swizzled;
-
-constexpr int D = 128, threads = 128;
-constexpr int row_tiles = 1;                 // of 16 rows, per warp
-constexpr int rows = 2 * row_tiles;          // of a lane, 8 apart; row i is in s[i / 2], o[i / 2]
-constexpr int Br = 64 * row_tiles, Bc = 64;  // rows of a Q tile, of a K/V tile
-
+// Shared memory of a block: elements of 16 bits, as bits. Element (row, column) of a tile is at [row][swizzled(…)].
+template <int D, int Br, int Bc>
 struct Tiles {
   alignas(16) std::uint16_t Q[Br][D];
-  alignas(16) std::uint16_t K[2][Bc][D], V[2][Bc][D];  // tile j is in stage j % 2
+  alignas(16) std::uint16_t K[2][Bc][D];  // tile j is in stage j % 2
+  alignas(16) std::uint16_t V[2][Bc][D];
 };
 
-// Begins to copy rows of a matrix, HBM -> shared memory, to be waited for.
-template <int Rows>
-__device__ void load_tile(std::uint16_t (&tile)[Rows][D], const T* from /*[Rows, D]*/) {
+// Begins to copy HBM -> shared memory, to be waited for: rows first … first + Rows - 1, zeros from row `end` and column
+// from.cols on (0 · NaN is NaN). 16 bytes at a time where base, stride and D are multiples of that, else element by
+// element, at once. kWhole: the tile ends before `end`.
+template <bool kWhole, int kThreads, int D, int Rows, class T>
+__device__ void load_tile(std::uint16_t (&tile)[Rows][D], Head<const T> from, std::int64_t first, std::int64_t end) {
+  const auto* bits = reinterpret_cast<const std::uint16_t*>(from.data);
+  if (in_pieces_of_8(from)) {
 #pragma unroll
-  for (int i = 0; i < Rows * D / 8; i += threads) {
-    const int r = (i + threadIdx.x) / (D / 8), c = (i + threadIdx.x) % (D / 8) * 8;
-    cp_async_16(&tile[r][swizzled(r, c)], &from[r * D + c], 16);
+    for (int i = 0; i < Rows * D / 8; i += kThreads) {
+      const int r = (i + threadIdx.x) / (D / 8), c = (i + threadIdx.x) % (D / 8) * 8;
+      const bool inside = (kWhole || first + r < end) && c < from.cols;
+      cp_async_16(&tile[r][swizzled(r, c)], inside ? &bits[(first + r) * from.stride + c] : bits, inside ? 16 : 0);
+    }
+    return;
+  }
+#pragma unroll 1
+  for (int i = threadIdx.x; i < Rows * D; i += kThreads) {
+    const int r = i / D, c = i % D;
+    const bool inside = first + r < end && c < from.cols;
+    tile[r][swizzled(r, c)] = inside ? bits[(first + r) * from.stride + c] : std::uint16_t{0};
   }
 }
 
-__global__ void __launch_bounds__(threads)
-    attention(const T* Q /*[heads, N, D]*/, const T* K /*[heads, N, D]*/, const T* V /*[heads, N, D]*/,
-              T* O /*[heads, N, D]*/, float* LSE /*[heads, N]*/, int N, float c /*scale · log2 e, > 0*/, bool causal) {
-  Tiles& tiles = shared<Tiles>();
-  const int q_tile = blockIdx.x, head = blockIdx.y;
+// What a lane holds of its warp's 16 rows of a Q tile, and what the warp does with a K/V tile. Two of the rows are the
+// lane's, 8 apart. S and O are products, in registers as rows.cuh says.
+template <class T, int D, int Br, int Bc>
+struct Warp {
+  Tiles<D, Br, Bc>& tiles;
+  const std::int64_t first_row, shift, Sk;  // of the Q tile; row i sees the keys j <= i + shift, j < Sk
+  const float c;                            // P = exp2(c · S - c · m), c > 0
+  static constexpr bool kKeepQ = D <= 128;  // else there are too few registers
+  unsigned q[kKeepQ ? D / 16 : 1][4];
 
-  // Which rows are mine? Of each 16 rows of the warp two, 8 apart, are the lane's, with columns 2t, 2t + 1 of each 8.
-  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, warp_row = threadIdx.x / 32 * 16 * row_tiles;
-  const int first_row = q_tile * Br;
-  const std::int64_t start = std::int64_t{head} * N;  // the head's first row
-  Q += (start + first_row) * D, O += (start + first_row) * D, LSE += start + first_row, K += start * D, V += start * D;
+  float m[2] = {-INFINITY, -INFINITY}, l[2] = {}, o[D / 2] = {};  // the state of online softmax (phase 02)
 
-  // The state of online softmax (phase 02), in registers.
-  float m[rows], l[rows] = {}, o[row_tiles][D / 8][4] = {};
+  // The warp's first row in the Q tile. A function: as a member, beside arrays, it would cost registers (phase 13).
+  static __device__ int warp_row() { return threadIdx.x / 32 * 16; }
+
+  // Once Q is there. A negative scale turns its signs, since c > 0.
+  __device__ void begin(bool negative) {
+    if (negative) {
+      for (int i = threadIdx.x % 32; i < 16 * D / 2; i += 32) {
+        std::uint16_t* pair = &tiles.Q[warp_row()][0] + 2 * i;
+        store2(pair, load2(pair) ^ 0x80008000u);
+      }
+      __syncwarp();  // the rows are the warp's own; their signs are turned by all its lanes
+    }
 #pragma unroll
-  for (int i = 0; i < rows; ++i) m[i] = -INFINITY;
+    for (int d = 0; d < D; d += 16)
+      if (kKeepQ) load_a(q[d / 16 % std::size(q)], tiles.Q, warp_row(), d);
+  }
 
-  // K/V tiles that the Q tile sees, and those that all of its rows see whole.
-  const int seen = causal ? (first_row + Br) / Bc : N / Bc, full = causal ? first_row / Bc : seen;
-  const auto begin_copies = [&](int tile) {
-    load_tile(tiles.K[tile % 2], K + tile * Bc * D);
-    load_tile(tiles.V[tile % 2], V + tile * Bc * D);
-    cp_async_commit();
-  };
-  int tile = seen - 1;  // from the last tile to the first: the masked ones come first
-  load_tile(tiles.Q, Q);
-  begin_copies(tile);
-  cp_async_wait<0>();
-  __syncthreads();  // Q is complete: all threads have copied some of it
-  unsigned q[D / 16][4];
-#pragma unroll
-  for (int d = 0; d < D; d += 16) load_a(q[d / 16], tiles.Q, warp_row, d);
-
-  const auto step = [&](auto masked) {
-    const int first_key = tile * Bc;
-    cp_async_wait<0>();
-    __syncthreads();  // the copies of all threads are there; and all have read the stage that the next ones fill
-    if (tile > 0) begin_copies(tile - 1);
-    const auto &k_tile = tiles.K[tile % 2], &v_tile = tiles.V[tile % 2];
-
-    // S = Q Kᵀ: 16 rows and 16 keys at a time.
-    float s[row_tiles][Bc / 8][4] = {};
+  // S = Q Kᵀ: 16 keys at a time.
+  __device__ void scores(float (&s)[Bc / 2], const std::uint16_t (&K)[Bc][D]) {
 #pragma unroll
     for (int d = 0; d < D; d += 16) {
+      unsigned(&a)[4] = q[d / 16 % std::size(q)];
+      if (!kKeepQ) load_a(a, tiles.Q, warp_row(), d);
 #pragma unroll
       for (int n = 0; n < Bc / 8; n += 2) {
         unsigned k[4];
-        load_b_transposed(k, k_tile, n * 8, d);
-#pragma unroll
-        for (int rt = 0; rt < row_tiles; ++rt) {
-          mma_m16n8k16<T>(s[rt][n], q[d / 16], {k[0], k[1]}, s[rt][n]);
-          mma_m16n8k16<T>(s[rt][n + 1], q[d / 16], {k[2], k[3]}, s[rt][n + 1]);
-        }
+        load_b_transposed(k, K, n * 8, d);
+        mma_m16n8k16<T>(c_fragment(s, n), a, {k[0], k[1]}, c_fragment(s, n));
+        mma_m16n8k16<T>(c_fragment(s, n + 1), a, {k[2], k[3]}, c_fragment(s, n + 1));
       }
     }
+  }
 
-    // Keys beyond the row's diagonal, in masked tiles only: -inf.
-    if (masked) {
-#pragma unroll
-      for (int i = 0; i < rows * Bc / 8; ++i) {
-        const int row = i / (Bc / 8), n = i % (Bc / 8);  // of the lane's
-        const int keys = first_row + warp_row + row * 8 + g + 1 - (first_key + n * 8 + 2 * t);
-        if (keys <= 0) s[row / 2][n][row % 2 * 2] = -INFINITY;
-        if (keys <= 1) s[row / 2][n][row % 2 * 2 + 1] = -INFINITY;
-      }
+  // -inf for keys beyond the row's diagonal or the end. Columns are counted from first_key, so that int holds them.
+  __device__ void mask(float (&s)[Bc / 2], std::int64_t first_key) const {
+    int seen[2];
+    for (int r = 0; r < 2; ++r) {
+      const std::int64_t i = first_row + warp_row() + 8 * r + lane_row();
+      seen[r] = static_cast<int>(min(visible(i, shift, Sk) - first_key, std::int64_t{Bc})) - lane_column();
     }
+    hide(s, seen);
+  }
 
-    // The row's maximum so far; the old state counts less. (Each row sees a key of its first tile: m is finite.)
+  // m becomes the rows' maximum so far, and the old state counts less. While no key was seen m is -inf, and -inf - -inf
+  // would be NaN: 0 is subtracted then.
+  __device__ void follow(const float (&s)[Bc / 2]) {
+    float top[2] = {m[0], m[1]}, alpha[2];
+    grow(top, s);
 #pragma unroll
-    for (int i = 0; i < rows; ++i) {
-      float m_new = m[i];
-#pragma unroll
-      for (int n = 0; n < Bc / 8; ++n) m_new = fmaxf(m_new, fmaxf(s[i / 2][n][i % 2 * 2], s[i / 2][n][i % 2 * 2 + 1]));
-      m_new = row_max(m_new);
-      const float alpha = ex2_approx_ftz((m[i] - m_new) * c);
-      m[i] = m_new;
-      l[i] *= alpha;
-#pragma unroll
-      for (int n = 0; n < D / 8; ++n) o[i / 2][n][i % 2 * 2] *= alpha, o[i / 2][n][i % 2 * 2 + 1] *= alpha;
+    for (int r = 0; r < 2; ++r) {
+      const float m_new = row_max(top[r]), m_safe = m_new == -INFINITY ? 0.0f : m_new;
+      alpha[r] = ex2_approx_ftz((m[r] - m_safe) * c);
+      m[r] = m_new;
+      l[r] *= alpha[r];
+      const std::int64_t row = first_row + warp_row() + 8 * r + lane_row();
+      trace_value("m", row, m_new), trace_value("alpha", row, alpha[r]);
     }
+    rescale(o, alpha);
+  }
 
-    // P = exp2(c · S - c · m), rounded to T as tensor cores take it; l sums the unrounded of the lane's columns.
-    unsigned p[row_tiles][Bc / 16][4];
+  // P = exp2(c · S - c · m), rounded to T as tensor cores take it; l sums the unrounded, of this lane's columns.
+  __device__ void probabilities(unsigned (&p)[Bc / 16][4], float (&s)[Bc / 2]) {
+    float base[2];
+    for (int r = 0; r < 2; ++r) base[r] = m[r] == -INFINITY ? 0.0f : m[r] * c;
 #pragma unroll
-    for (int i = 0; i < rows * Bc / 8; ++i) {
-      const int row = i / (Bc / 8), n = i % (Bc / 8);
-      const float left = ex2_approx_ftz(fmaf(s[row / 2][n][row % 2 * 2], c, -m[row] * c));
-      const float right = ex2_approx_ftz(fmaf(s[row / 2][n][row % 2 * 2 + 1], c, -m[row] * c));
-      l[row] += left + right;
-      p[row / 2][n / 2][n % 2 * 2 + row % 2] = pack<T>(left, right);
+    for (int i = 0; i < Bc / 2; i += 2) {
+      const int r = row_of(i);
+      s[i] = ex2_approx_ftz(fmaf(s[i], c, -base[r])), s[i + 1] = ex2_approx_ftz(fmaf(s[i + 1], c, -base[r]));
+      l[r] += s[i] + s[i + 1];
     }
+    round_p<T>(p, s);
+  }
 
-    // O += P V: 16 keys and 16 columns at a time.
+  // O += P V: 16 keys at a time, 16 columns at a time.
+  __device__ void add_output(const unsigned (&p)[Bc / 16][4], const std::uint16_t (&V)[Bc][D]) {
 #pragma unroll
-    for (int k = 0; k < Bc; k += 16) {
+    for (int k = 0; k < Bc; k += 16)
 #pragma unroll
       for (int n = 0; n < D / 8; n += 2) {
         unsigned v[4];
-        load_b(v, v_tile, k, n * 8);
-#pragma unroll
-        for (int rt = 0; rt < row_tiles; ++rt) {
-          mma_m16n8k16<T>(o[rt][n], p[rt][k / 16], {v[0], v[1]}, o[rt][n]);
-          mma_m16n8k16<T>(o[rt][n + 1], p[rt][k / 16], {v[2], v[3]}, o[rt][n + 1]);
-        }
+        load_b(v, V, k, n * 8);
+        mma_m16n8k16<T>(c_fragment(o, n), p[k / 16], {v[0], v[1]}, c_fragment(o, n));
+        mma_m16n8k16<T>(c_fragment(o, n + 1), p[k / 16], {v[2], v[3]}, c_fragment(o, n + 1));
       }
-    }
-  };
-#pragma unroll 1
-  for (; tile >= full; --tile) step(std::true_type());
-#pragma unroll 1
-  for (; tile >= 0; --tile) step(std::false_type());
-
-#pragma unroll
-  for (int i = 0; i < rows; ++i) {  // one division at the end; LSE = log Σ exp(s)
-    const int row = warp_row + i * 8 + g;
-    const float sum = row_sum(l[i]);
-#pragma unroll
-    for (int n = 0; n < D / 4; ++n)
-      O[row * D + n / 2 * 8 + 2 * t + n % 2] = round_to<T>(o[i / 2][n / 2][i % 2 * 2 + n % 2] / sum);
-    if (t == 0) LSE[row] = fmaf(m[i] * c, 0.693147181f, logf(sum));
   }
+
+  // A K/V tile. kMasked: some row may not see all of it.
+  template <bool kMasked>
+  __device__ void multiply(int tile) {
+    float s[Bc / 2] = {};
+    unsigned p[Bc / 16][4];
+    scores(s, tiles.K[tile % 2]);
+    if (kMasked) mask(s, std::int64_t{tile} * Bc);
+    follow(s);
+    probabilities(p, s);
+    add_output(p, tiles.V[tile % 2]);
+  }
+
+  // One division at the end. A row that saw no key has l = 0 and stays 0. Rows beyond Sq are not stored.
+  __device__ void store(Head<T> O /*[Sq, D]*/, float* LSE /*[Sq] or null*/) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const std::int64_t row = first_row + warp_row() + 8 * r + lane_row();
+      const float sum = row_sum(l[r]), divisor = sum == 0 ? 1.0f : sum;
+      trace_value("l", row, sum);
+      if (row >= O.rows) continue;
+      T* o_row = O.data + row * O.stride;  // [D]
+#pragma unroll
+      for (int i = 0; i < D / 2; ++i) {
+        const int column = column_of(i) + lane_column();
+        if (row_of(i) == r && column < O.cols) o_row[column] = round_to<T>(o[i] / divisor);
+      }
+      if (LSE && lane_column() == 0) LSE[row] = log_sum(m[r] * c, sum);
+    }
+  }
+};
+
+// What a block does with Q tile number q_tile of a head.
+template <class T, int D, int Br, int Bc>
+__device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/, Head<const T> V /*[Sk, D]*/,
+                       Head<T> O /*[Sq, D]*/, float* LSE /*[Sq] or null*/, float scale_log2 /*scale · log2 e*/,
+                       std::int64_t shift, std::int64_t q_tile) {
+  constexpr int kThreads = Br * 2;
+  Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
+  const std::int64_t first_row = q_tile * Br;
+  const float c = fmaxf(fabsf(scale_log2), 1e-30f);  // a scale of 0 becomes tiny, since -inf · 0 is NaN
+  Warp<T, D, Br, Bc> warp{tiles, first_row, shift, K.rows, c};
+  const KeyTiles range = key_tiles<Br, Bc>(first_row, Q.rows, K.rows, shift);
+
+  const auto begin_copies = [&](auto whole, int tile) {
+    load_tile<decltype(whole)::value, kThreads>(tiles.K[tile % 2], K, std::int64_t{tile} * Bc, range.keys);
+    load_tile<decltype(whole)::value, kThreads>(tiles.V[tile % 2], V, std::int64_t{tile} * Bc, range.keys);
+    cp_async_commit();
+  };
+  const auto wait_for = [&](int tile) {
+    cp_async_wait<0>();
+    __syncthreads();  // all threads' copies are there; and all have read the other stage, which the next ones fill
+    if (tile > 0) begin_copies(std::true_type(), tile - 1);
+  };
+  int tile = static_cast<int>(range.seen) - 1;  // from the last to the first: only the first copies look for the end
+  if (range.seen > 0) {
+    load_tile<false, kThreads>(tiles.Q, Q, first_row, Q.rows);
+    begin_copies(std::false_type(), tile);
+    cp_async_wait<0>();
+    __syncthreads();  // Q is complete: all threads have copied some of it
+    warp.begin(scale_log2 < 0);
+  }
+
+#pragma unroll 1
+  for (; tile >= range.full; --tile) {
+    trace_mark("masked", tile);
+    wait_for(tile);
+    warp.template multiply<true>(tile);
+  }
+#pragma unroll 1
+  for (; tile >= 0; --tile) {
+    trace_mark("full", tile);
+    wait_for(tile);
+    warp.template multiply<false>(tile);
+  }
+  warp.store(O, LSE);
 }
+
+// The grid: x is the Q tile, y the head. y is 65,535 at most; further heads continue in z.
+template <class T, int D, int Br, int Bc>
+__global__ void __launch_bounds__(Br * 2)
+    attention(Heads<const T> Q /*[B, H, Sq, D]*/, Heads<const T> K /*[B, H, Sk, D]*/,
+              Heads<const T> V /*[B, H, Sk, D]*/, Heads<T> O /*[B, H, Sq, D]*/, float* LSE /*[B, H, Sq] or null*/,
+              float scale_log2, std::int64_t shift, int B, int H) {
+  const unsigned head = blockIdx.z * gridDim.y + blockIdx.y;
+  const int b = head / H, h = head % H;
+  if (b >= B) return;
+  float* lse = LSE ? LSE + head * O.rows : nullptr;
+  attend<T, D, Br, Bc>(Q.head(b, h), K.head(b, h), V.head(b, h), O.head(b, h), lse, scale_log2, shift, blockIdx.x);
+}
+
+// The host's side: the shared struct, the grid, the launch: a warp for each 16 rows.
+struct Attention {
+  template <int D, int Br, int Bc>
+  using Shared = Tiles<D, Br, Bc>;
+
+  template <class T, int D, int Br, int Bc>
+  static void launch(const DeviceProblem<T>& p) {
+    const auto kernel = attention<T, D, Br, Bc>;
+    constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
+    allow_shared_memory(kernel, shared_bytes);
+    const dim3 grid = grid_of(p.Q.rows, Br, std::int64_t{p.B} * p.H);
+    kernel<<<grid, Br * 2, shared_bytes, p.stream>>>(p.Q, p.K, p.V, p.O, p.LSE, p.scale_log2, p.shift, p.B, p.H);
+  }
+};
 
 }  // namespace flash::phase13::inline FLASH_MACHINE::loops

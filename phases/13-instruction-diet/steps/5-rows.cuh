@@ -1,169 +1,331 @@
 // 5-rows.cuh: a fragment of K or V that is loaded once is multiplied by 32 rows.
-// New since 4-output.cuh: two row tiles per warp, 128 x 64; Q from shared memory; warps skip what they do not see.
+// New since 5-state.cuh: two row tiles per warp where registers allow; warps skip what they do not see.
 // Run it: build/default/bin/phase13_steps; the next step: 6-rescale.cuh
 #pragma once
-#include "phases/13-instruction-diet/attention.cuh"
+#include <type_traits>
+
+#include "phases/10-tensor-cores/keys.cuh"
+#include "phases/10-tensor-cores/rows.cuh"
+#include "phases/13-instruction-diet/fragments.cuh"
+#include "phases/13-instruction-diet/phase.hpp"
+#include "phases/interface/kernel_phase.cuh"
 
 namespace flash::phase13::inline FLASH_MACHINE::more_rows {
 
-using T = __nv_bfloat16;
-using phase12::row_max, phase12::row_sum, phase12::swizzled;
-using Fragments = phase13::Fragments<128>;  // where a lane's row of ldmatrix is, for all fragments of a tile
-constexpr int D = 128, threads = 128;
-constexpr int row_tiles = 2;                 // of 16 rows, per warp
-constexpr int rows = 2 * row_tiles;          // of a lane, 8 apart; row i is in s[i / 2], o[i / 2]
-constexpr int Br = 64 * row_tiles, Bc = 64;  // rows of a Q tile, of a K/V tile
-
-struct Tiles {
-  alignas(16) std::uint16_t Q[Br][D];
-  alignas(16) std::uint16_t K[2][Bc][D], V[2][Bc][D];  // tile j is in stage j % 2
+// What fits into 255 registers and two blocks per multiprocessor (D = 256: one).
+template <int D>
+struct Layout {
+  static constexpr int row_tiles = D <= 128 ? 2 : 1;  // of 16 rows, per warp
+  static constexpr bool keep_q = D <= 64;             // Q's fragments in registers
+  static constexpr int blocks = D <= 128 ? 2 : 1;     // per multiprocessor
+  static constexpr int threads(int Br) { return Br / (16 * row_tiles) * 32; }
 };
 
-// Begins to copy rows of a matrix, HBM -> shared memory, to be waited for.
-template <int Rows>
-__device__ void load_tile(std::uint16_t (&tile)[Rows][D], const T* from /*[Rows, D]*/) {
-  const int r = threadIdx.x / (D / 8), c = threadIdx.x % (D / 8) * 8;
-  std::uint16_t* to = &tile[r][swizzled(r, c)];  // rows are copied 8 apart: all have the swizzle of the first
-  static_assert(threads / (D / 8) == 8);
+// Shared memory of a block: elements of 16 bits, as bits. Element (row, column) of a tile is at [row][swizzled(…)].
+template <int D, int Br, int Bc>
+struct Tiles {
+  alignas(16) std::uint16_t Q[Br][D];
+  alignas(16) std::uint16_t K[2][Bc][D];  // tile j is in stage j % 2
+  alignas(16) std::uint16_t V[2][Bc][D];
+};
+
+// Begins to copy HBM -> shared memory, to be waited for: rows first … first + Rows - 1, zeros from row `end` and column
+// from.cols on (0 · NaN is NaN). kWhole: the tile ends before `end`. A thread copies one column of pieces of 16 bytes;
+// their rows are a power of two apart, so that the swizzle of each is an XOR of the first one's with a constant.
+// Where base, stride or D are no multiples of 16 bytes: element by element, at once.
+template <bool kWhole, int kThreads, int D, int Rows, class T>
+__device__ void load_tile(std::uint16_t (&tile)[Rows][D], Head<const T> from, std::int64_t first, std::int64_t end) {
+  const auto* bits = reinterpret_cast<const std::uint16_t*>(from.data);
+  if (in_pieces_of_8(from)) {
+    constexpr int kRowsAtOnce = kThreads / (D / 8);
+    static_assert(kThreads % (D / 8) == 0 && Rows % kRowsAtOnce == 0);
+    const int r0 = threadIdx.x / (D / 8), c = threadIdx.x % (D / 8) * 8, at = swizzled(r0, c);
+    const int rows = c >= from.cols ? 0 : kWhole ? Rows : static_cast<int>(min(end - first, std::int64_t{Rows}));
+    const std::uint16_t* piece = &bits[(first + r0) * from.stride + c];  // not read where it is outside
 #pragma unroll
-  for (int i = 0; i < Rows; i += 8) cp_async_16(to + i * D, &from[(i + r) * D + c], 16);
+    for (int r = 0; r < Rows; r += kRowsAtOnce, piece += kRowsAtOnce * from.stride)
+      cp_async_16(&tile[r0][0] + r * D + swizzled(r, at), piece, (kWhole ? rows > 0 : r0 + r < rows) ? 16 : 0);
+    return;
+  }
+#pragma unroll 1
+  for (int i = threadIdx.x; i < Rows * D; i += kThreads) {
+    const int r = i / D, c = i % D;
+    const bool inside = first + r < end && c < from.cols;
+    tile[r][swizzled(r, c)] = inside ? bits[(first + r) * from.stride + c] : std::uint16_t{0};
+  }
 }
 
-__global__ void __launch_bounds__(threads)
-    attention(const T* Q /*[heads, N, D]*/, const T* K /*[heads, N, D]*/, const T* V /*[heads, N, D]*/,
-              T* O /*[heads, N, D]*/, float* LSE /*[heads, N]*/, int N, float c /*scale · log2 e, > 0*/, bool causal) {
-  Tiles& tiles = shared<Tiles>();
-  int q_tile = blockIdx.x, head = blockIdx.y;
-  if (causal) {  // heads first, then Q tiles, the longest first: short ones fill the gaps in the end
-    const int block = blockIdx.y * gridDim.x + blockIdx.x;
-    q_tile = gridDim.x - 1 - block / gridDim.y, head = block % gridDim.y;
+// What a lane holds of its warp's row tiles of 16 rows, and what the warp does with a K/V tile. Two rows of each are
+// the lane's, 8 apart. There are one or two. S and O are products, in registers as rows.cuh says.
+template <class T, int D, int Br, int Bc>
+struct Warp {
+  static constexpr int kRowTiles = Layout<D>::row_tiles, kRows = 16 * kRowTiles;
+  static constexpr bool kKeepQ = Layout<D>::keep_q;
+
+  Tiles<D, Br, Bc>& tiles;
+  const std::int64_t first_row, shift, Sk;  // of the Q tile; row i sees the keys j <= i + shift, j < Sk
+  const float c;                            // P = exp2(c · S - c · m), c > 0
+  unsigned q[kRowTiles][kKeepQ ? D / 16 : 1][4];
+
+  float m[kRowTiles][2], l[kRowTiles][2] = {}, o[kRowTiles][D / 2] = {};  // the state of online softmax (phase 02)
+
+  __device__ Warp(Tiles<D, Br, Bc>& tiles, std::int64_t first_row, std::int64_t shift, std::int64_t Sk, float c)
+      : tiles(tiles), first_row(first_row), shift(shift), Sk(Sk), c(c) {
+    for (int rt = 0; rt < kRowTiles; ++rt) m[rt][0] = m[rt][1] = -INFINITY;
   }
 
-  // Which rows are mine? Of each 16 rows of the warp two, 8 apart, are the lane's, with columns 2t, 2t + 1 of each 8.
-  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, warp_row = threadIdx.x / 32 * 16 * row_tiles;
-  const int first_row = q_tile * Br;
-  const std::int64_t start = std::int64_t{head} * N;  // the head's first row
-  Q += (start + first_row) * D, O += (start + first_row) * D, LSE += start + first_row, K += start * D, V += start * D;
+  // The warp's first row in the Q tile. A function: as a member, beside arrays, it would cost registers (phase 13).
+  static __device__ int warp_row() { return threadIdx.x / 32 * kRows; }
+  __device__ Fragments<D> q_rows() const { return {&tiles, tiles.Q, warp_row() + a_row(), a_column()}; }
 
-  // The state of online softmax (phase 02), in registers.
-  float m[rows], l[rows] = {}, o[row_tiles][D / 8][4] = {};
+  // Once Q is there. A negative scale turns its signs, since c > 0.
+  __device__ void begin(bool negative) {
+    if (negative) {
+      for (int i = threadIdx.x % 32; i < kRows * D / 2; i += 32) {
+        std::uint16_t* pair = &tiles.Q[warp_row()][0] + 2 * i;
+        store2(pair, load2(pair) ^ 0x80008000u);
+      }
+      __syncwarp();  // the rows are the warp's own; their signs are turned by all its lanes
+    }
 #pragma unroll
-  for (int i = 0; i < rows; ++i) m[i] = -INFINITY;
+    for (int rt = 0; rt < kRowTiles; ++rt)
+#pragma unroll
+      for (int d = 0; d < D; d += 16)
+        if (kKeepQ) ldmatrix_x4(q[rt][d / 16 % std::size(q[0])], q_rows().at(rt * 16, d));
+  }
 
-  // K/V tiles that the Q tile sees, and those that all of its rows see whole.
-  const int seen = causal ? (first_row + Br) / Bc : N / Bc, full = causal ? first_row / Bc : seen;
-  const auto begin_copies = [&](int tile) {
-    load_tile(tiles.K[tile % 2], K + tile * Bc * D);
-    load_tile(tiles.V[tile % 2], V + tile * Bc * D);
-    cp_async_commit();
-  };
-  int tile = seen - 1;  // from the last tile to the first: the masked ones come first
-  load_tile(tiles.Q, Q);
-  begin_copies(tile);
-  const Fragments q_rows(&tiles, &tiles.Q[0][0], warp_row + lane % 16, lane / 16 * 8);
-  const auto step = [&](auto masked) {
-    const int first_key = tile * Bc;
-    cp_async_wait<0>();
-    __syncthreads();  // the copies of all threads are there; and all have read the stage that the next ones fill
-    if (tile > 0) begin_copies(tile - 1);
-    if (masked && first_row + warp_row + 16 * row_tiles <= first_key) return;  // the warp sees no key of the tile
-    const Fragments k_rows(&tiles, &tiles.K[tile % 2][0][0], lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8);
-    const Fragments v_rows(&tiles, &tiles.V[tile % 2][0][0], lane % 16, lane / 16 * 8);
-
-    // S = Q Kᵀ: 16 rows and 16 keys at a time.
-    float s[row_tiles][Bc / 8][4] = {};
+  // S = Q Kᵀ: 16 keys at a time.
+  __device__ void scores(float (&s)[kRowTiles][Bc / 2], const std::uint16_t (&K)[Bc][D]) {
+    const Fragments<D> k_rows(&tiles, K, b_row(), b_column());
 #pragma unroll
     for (int d = 0; d < D; d += 16) {
-      unsigned a[row_tiles][4];
+      const int i = d / 16 % std::size(q[0]);
 #pragma unroll
-      for (int rt = 0; rt < row_tiles; ++rt) ldmatrix_x4(a[rt], q_rows.at(rt * 16, d));
+      for (int rt = 0; rt < kRowTiles; ++rt)
+        if (!kKeepQ) ldmatrix_x4(q[rt][i], q_rows().at(rt * 16, d));
 #pragma unroll
       for (int n = 0; n < Bc / 8; n += 2) {
         unsigned k[4];
         ldmatrix_x4(k, k_rows.at(n * 8, d));
 #pragma unroll
-        for (int rt = 0; rt < row_tiles; ++rt) {
-          mma_m16n8k16<T>(s[rt][n], a[rt], {k[0], k[1]}, s[rt][n]);
-          mma_m16n8k16<T>(s[rt][n + 1], a[rt], {k[2], k[3]}, s[rt][n + 1]);
+        for (int rt = 0; rt < kRowTiles; ++rt) {
+          mma_m16n8k16<T>(c_fragment(s[rt], n), q[rt][i], {k[0], k[1]}, c_fragment(s[rt], n));
+          mma_m16n8k16<T>(c_fragment(s[rt], n + 1), q[rt][i], {k[2], k[3]}, c_fragment(s[rt], n + 1));
         }
       }
     }
+  }
 
-    // Keys beyond the row's diagonal, in masked tiles only: -inf.
-    if (masked) {
+  // Does any row of the warp see a key from first_key on?
+  __device__ bool sees(std::int64_t first_key) const {
+    return visible(first_row + warp_row() + kRows - 1, shift, Sk) > first_key;
+  }
+
+  // -inf for keys beyond the row's diagonal or the end, by selection. `diagonal` is that of the warp's first row; both
+  // are counted from first_key, and bounded where more would change nothing, so that int holds them.
+  __device__ void mask(float (&s)[kRowTiles][Bc / 2], std::int64_t first_key) const {
+    const std::int64_t beyond = first_row + warp_row() + 1 + shift - first_key;
+    const int diagonal = static_cast<int>(max(min(beyond, std::int64_t{Bc}), std::int64_t{-kRows}));
+    const int end = static_cast<int>(min(Sk - first_key, std::int64_t{Bc}));
+    if (min(diagonal, end) == Bc) return;
 #pragma unroll
-      for (int i = 0; i < rows * Bc / 8; ++i) {
-        const int row = i / (Bc / 8), n = i % (Bc / 8);  // of the lane's
-        const int keys = first_row + warp_row + row * 8 + g + 1 - (first_key + n * 8 + 2 * t);
-        if (keys <= 0) s[row / 2][n][row % 2 * 2] = -INFINITY;
-        if (keys <= 1) s[row / 2][n][row % 2 * 2 + 1] = -INFINITY;
-      }
+    for (int rt = 0; rt < kRowTiles; ++rt) {
+      const int first = diagonal + rt * 16 + lane_row();
+      hide(s[rt], {min(first, end) - lane_column(), min(first + 8, end) - lane_column()});
     }
+  }
 
-    // The row's maximum so far; the old state counts less. (Each row sees a key of its first tile: m is finite.)
+  // m becomes the rows' maximum so far, and the old state counts less. While no key was seen m is -inf, and -inf - -inf
+  // would be NaN: 0 is subtracted then.
+  __device__ void follow(int rt, const float (&s)[Bc / 2]) {
+    float top[2] = {m[rt][0], m[rt][1]}, alpha[2];
+    grow(top, s);
 #pragma unroll
-    for (int i = 0; i < rows; ++i) {
-      float m_new = m[i];
-#pragma unroll
-      for (int n = 0; n < Bc / 8; ++n) m_new = fmaxf(m_new, fmaxf(s[i / 2][n][i % 2 * 2], s[i / 2][n][i % 2 * 2 + 1]));
-      m_new = row_max(m_new);
-      const float alpha = ex2_approx_ftz((m[i] - m_new) * c);
-      m[i] = m_new;
-      l[i] *= alpha;
-#pragma unroll
-      for (int n = 0; n < D / 8; ++n) o[i / 2][n][i % 2 * 2] *= alpha, o[i / 2][n][i % 2 * 2 + 1] *= alpha;
+    for (int r = 0; r < 2; ++r) {
+      const float m_new = row_max(top[r]), m_safe = m_new == -INFINITY ? 0.0f : m_new;
+      alpha[r] = ex2_approx_ftz((m[rt][r] - m_safe) * c);
+      m[rt][r] = m_new;
+      l[rt][r] *= alpha[r];
+      const std::int64_t row = first_row + warp_row() + 16 * rt + 8 * r + lane_row();
+      trace_value("m", row, m_new), trace_value("alpha", row, alpha[r]);
     }
+    rescale(o[rt], alpha);
+  }
 
-    // P = exp2(c · S - c · m), rounded to T as tensor cores take it; l sums the unrounded of the lane's columns.
-    unsigned p[row_tiles][Bc / 16][4];
+  // P = exp2(c · S - c · m), rounded to T as tensor cores take it; l sums the unrounded, of this lane's columns.
+  __device__ void probabilities(int rt, unsigned (&p)[Bc / 16][4], float (&s)[Bc / 2]) {
+    float base[2];
+    for (int r = 0; r < 2; ++r) base[r] = m[rt][r] == -INFINITY ? 0.0f : m[rt][r] * c;
 #pragma unroll
-    for (int i = 0; i < rows * Bc / 8; ++i) {
-      const int row = i / (Bc / 8), n = i % (Bc / 8);
-      const float left = ex2_approx_ftz(fmaf(s[row / 2][n][row % 2 * 2], c, -m[row] * c));
-      const float right = ex2_approx_ftz(fmaf(s[row / 2][n][row % 2 * 2 + 1], c, -m[row] * c));
-      l[row] += left + right;
-      p[row / 2][n / 2][n % 2 * 2 + row % 2] = pack<T>(left, right);
+    for (int i = 0; i < Bc / 2; i += 2) {
+      const int r = row_of(i);
+      s[i] = ex2_approx_ftz(fmaf(s[i], c, -base[r])), s[i + 1] = ex2_approx_ftz(fmaf(s[i + 1], c, -base[r]));
+      l[rt][r] += s[i] + s[i + 1];
     }
+    round_p<T>(p, s);
+  }
 
-    // O += P V: 16 keys and 16 columns at a time.
+  // O += P V: 16 keys at a time, 16 columns at a time.
+  __device__ void add_output(const unsigned (&p)[kRowTiles][Bc / 16][4], const std::uint16_t (&V)[Bc][D]) {
+    const Fragments<D> v_rows(&tiles, V, a_row(), a_column());
 #pragma unroll
-    for (int k = 0; k < Bc; k += 16) {
+    for (int k = 0; k < Bc; k += 16)
 #pragma unroll
       for (int n = 0; n < D / 8; n += 2) {
         unsigned v[4];
         ldmatrix_x4_trans(v, v_rows.at(k, n * 8));
 #pragma unroll
-        for (int rt = 0; rt < row_tiles; ++rt) {
-          mma_m16n8k16<T>(o[rt][n], p[rt][k / 16], {v[0], v[1]}, o[rt][n]);
-          mma_m16n8k16<T>(o[rt][n + 1], p[rt][k / 16], {v[2], v[3]}, o[rt][n + 1]);
+        for (int rt = 0; rt < kRowTiles; ++rt) {
+          mma_m16n8k16<T>(c_fragment(o[rt], n), p[rt][k / 16], {v[0], v[1]}, c_fragment(o[rt], n));
+          mma_m16n8k16<T>(c_fragment(o[rt], n + 1), p[rt][k / 16], {v[2], v[3]}, c_fragment(o[rt], n + 1));
         }
       }
-    }
-  };
-#pragma unroll 1
-  for (; tile >= full; --tile) step(std::true_type());
-#pragma unroll 1
-  for (; tile >= 0; --tile) step(std::false_type());
+  }
 
-  // O goes out through the warp's own rows of Q.
-  __syncwarp();  // all lanes have read their last rows of Q
+  // A K/V tile. kMasked: some row may not see all of it.
+  template <bool kMasked>
+  __device__ void multiply(int tile) {
+    float s[kRowTiles][Bc / 2] = {};
+    unsigned p[kRowTiles][Bc / 16][4];
+    scores(s, tiles.K[tile % 2]);
+    if (kMasked) mask(s, std::int64_t{tile} * Bc);
 #pragma unroll
-  for (int i = 0; i < rows; ++i) {  // one division per row; LSE = log Σ exp(s)
-    const int row = warp_row + i * 8 + g;
-    const float sum = row_sum(l[i]), inverse = 1 / sum;
-#pragma unroll
-    for (int n = 0; n < D / 8; ++n) {
-      const float left = o[i / 2][n][i % 2 * 2] * inverse, right = o[i / 2][n][i % 2 * 2 + 1] * inverse;
-      store2(&tiles.Q[row][swizzled(row, n * 8 + 2 * t)], pack<T>(left, right));
+    for (int rt = 0; rt < kRowTiles; ++rt) {
+      follow(rt, s[rt]);
+      probabilities(rt, p[rt], s[rt]);
     }
-    if (t == 0) LSE[row] = fmaf(m[i] * c, 0.693147181f, logf(sum));
+    add_output(p, tiles.V[tile % 2]);
   }
-  __syncwarp();  // the rows are complete: four lanes have written to each
+
+  // One division at the end; a row that saw no key has l = 0 and stays 0. Of the four lanes that share their rows each
+  // divides for one. O goes into the warp's rows of Q, which nobody else reads.
+  __device__ void finish(float* LSE /*[Sq] or null*/, std::int64_t Sq) {
+    __syncwarp();  // all lanes have read their last rows of Q, which O overwrites
+    const int t = threadIdx.x % 4, row = warp_row() + lane_row();
+    float row_m = 0, row_l = 0;
 #pragma unroll
-  for (int i = 0; i < 16 * row_tiles; i += 2) {  // 16 bytes a lane, two rows at a time
-    const int row = warp_row + i + lane / 16, column = lane % 16 * 8;
-    store8(reinterpret_cast<std::uint16_t*>(O) + row * D + column, load8(&tiles.Q[row][swizzled(row, column)]));
+    for (int i = 0; i < 2 * kRowTiles; ++i) {
+      const float sum = row_sum(l[i / 2][i % 2]);
+      if (t == i) row_m = m[i / 2][i % 2], row_l = sum;
+      trace_value("l", first_row + row + 8 * i, sum);
+    }
+    const float inverse = row_l == 0 ? 0.0f : 1 / row_l;
+#pragma unroll
+    for (int rt = 0; rt < kRowTiles; ++rt) {
+      float factor[2];
+      for (int r = 0; r < 2; ++r) factor[r] = __shfl_sync(0xffffffffu, inverse, threadIdx.x % 32 - t + 2 * rt + r);
+      rescale(o[rt], factor);
+#pragma unroll
+      for (int i = 0; i < D / 2; i += 2) {
+        const int to = row + 16 * rt + 8 * row_of(i);
+        store2(&tiles.Q[to][swizzled(to, column_of(i) + lane_column())], pack<T>(o[rt][i], o[rt][i + 1]));
+      }
+    }
+    const std::int64_t mine = first_row + row + t * 8;
+    if (LSE && t < 2 * kRowTiles && mine < Sq) LSE[mine] = log_sum(row_m * c, row_l);
   }
+
+  // The warp's rows go from shared memory to HBM. Neighbouring lanes store 16 bytes each of one row.
+  __device__ void store(Head<T> O /*[Sq, D]*/) const {
+    __syncwarp();  // the rows are complete: four lanes have written to each
+    constexpr int kRowsAtOnce = 32 / (D / 8);
+    const int lane = threadIdx.x % 32, r0 = warp_row() + lane / (D / 8), column = lane % (D / 8) * 8;
+    const int rows = column >= O.cols ? 0 : static_cast<int>(min(O.rows - first_row - r0, std::int64_t{kRows}));
+    const std::uint16_t* piece = &tiles.Q[r0][0];
+    std::uint16_t* to = reinterpret_cast<std::uint16_t*>(O.data) + (first_row + r0) * O.stride + column;
+    const int at = swizzled(r0, column);
+    if (in_pieces_of_8(O)) {
+#pragma unroll
+      for (int r = 0; r < kRows; r += kRowsAtOnce, to += kRowsAtOnce * O.stride)
+        if (r < rows) store8(to, load8(&piece[r * D + swizzled(r, at)]));
+    } else {
+#pragma unroll 1
+      for (int r = 0; r < rows; r += kRowsAtOnce, to += kRowsAtOnce * O.stride)
+        for (int e = 0; e < 8 && column + e < O.cols; ++e) to[e] = piece[r * D + swizzled(r, at) + e];
+    }
+  }
+};
+
+// What a block does with Q tile number q_tile of a head.
+template <class T, int D, int Br, int Bc>
+__device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/, Head<const T> V /*[Sk, D]*/,
+                       Head<T> O /*[Sq, D]*/, float* LSE /*[Sq] or null*/, float scale_log2 /*scale · log2 e*/,
+                       std::int64_t shift, std::int64_t q_tile) {
+  constexpr int kThreads = Layout<D>::threads(Br);
+  Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
+  const std::int64_t first_row = q_tile * Br;
+  const float c = fmaxf(fabsf(scale_log2), 1e-30f);  // a scale of 0 becomes tiny, since -inf · 0 is NaN
+  Warp<T, D, Br, Bc> warp(tiles, first_row, shift, K.rows, c);
+  const KeyTiles range = key_tiles<Br, Bc>(first_row, Q.rows, K.rows, shift);
+
+  const auto begin_copies = [&](auto whole, int tile) {
+    load_tile<decltype(whole)::value, kThreads>(tiles.K[tile % 2], K, std::int64_t{tile} * Bc, range.keys);
+    load_tile<decltype(whole)::value, kThreads>(tiles.V[tile % 2], V, std::int64_t{tile} * Bc, range.keys);
+    cp_async_commit();
+  };
+  const auto wait_for = [&](int tile) {
+    cp_async_wait<0>();
+    __syncthreads();  // all threads' copies are there; and all have read the other stage, which the next ones fill
+    if (tile > 0) begin_copies(std::true_type(), tile - 1);
+  };
+  int tile = static_cast<int>(range.seen) - 1;  // from the last to the first: only the first copies look for the end
+  if (range.seen > 0) {
+    load_tile<false, kThreads>(tiles.Q, Q, first_row, Q.rows);
+    begin_copies(std::false_type(), tile);
+    cp_async_wait<0>();
+    __syncthreads();  // Q is complete: all threads have copied some of it
+    warp.begin(scale_log2 < 0);
+  }
+
+#pragma unroll 1
+  for (; tile >= range.full; --tile) {
+    trace_mark("masked", tile);
+    wait_for(tile);
+    if (warp.sees(std::int64_t{tile} * Bc)) warp.template multiply<true>(tile);
+  }
+#pragma unroll 1
+  for (; tile >= 0; --tile) {
+    trace_mark("full", tile);
+    wait_for(tile);
+    warp.template multiply<false>(tile);
+  }
+  warp.finish(LSE, O.rows);
+  warp.store(O);
 }
+
+// The grid. Without a mask x is the Q tile and y the head. With one x counts heads first, then Q tiles, the longest
+// first: if blocks start in the order of their numbers, short ones fill the gaps in the end.
+template <class T, int D, int Br, int Bc>
+__global__ void __launch_bounds__(Layout<D>::threads(Br), Layout<D>::blocks)
+    attention(Heads<const T> Q /*[B, H, Sq, D]*/, Heads<const T> K /*[B, H, Sk, D]*/,
+              Heads<const T> V /*[B, H, Sk, D]*/, Heads<T> O /*[B, H, Sq, D]*/, float* LSE /*[B, H, Sq] or null*/,
+              float scale_log2, std::int64_t shift, int B, int H) {
+  const bool heads_first = shift < K.rows;
+  const unsigned heads = B * H;
+  const unsigned head = heads_first ? blockIdx.x % heads : blockIdx.z * gridDim.y + blockIdx.y;
+  const unsigned q_tile = heads_first ? (gridDim.x - 1 - blockIdx.x) / heads : blockIdx.x;
+  if (head >= heads) return;
+  const int b = head / H, h = head % H;
+  float* lse = LSE ? LSE + head * O.rows : nullptr;
+  attend<T, D, Br, Bc>(Q.head(b, h), K.head(b, h), V.head(b, h), O.head(b, h), lse, scale_log2, shift, q_tile);
+}
+
+// The host's side: the shared struct, the grid, the launch.
+struct Attention {
+  template <int D, int Br, int Bc>
+  using Shared = Tiles<D, Br, Bc>;
+
+  template <class T, int D, int Br, int Bc>
+  static void launch(const DeviceProblem<T>& p) {
+    const auto kernel = attention<T, D, Br, Bc>;
+    constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
+    allow_shared_memory(kernel, shared_bytes);
+    const std::int64_t heads = std::int64_t{p.B} * p.H;
+    dim3 grid = grid_of(p.Q.rows, Br, heads);
+    if (p.shift < p.K.rows) grid = dim3(static_cast<unsigned>(grid.x * heads));
+    kernel<<<grid, Layout<D>::threads(Br), shared_bytes, p.stream>>>(p.Q, p.K, p.V, p.O, p.LSE, p.scale_log2, p.shift,
+                                                                     p.B, p.H);
+  }
+};
 
 }  // namespace flash::phase13::inline FLASH_MACHINE::more_rows

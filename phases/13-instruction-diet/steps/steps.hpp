@@ -1,5 +1,5 @@
 // steps.hpp: the kernels of the staircase as host code calls them, on each machine that the program holds.
-// They are small programs on the way from phase 12 to 13, for one setting: bf16, D = 128. The phase is attention.cuh.
+// They stand on the way from phase 12, which is the first, to 13; compiled for one setting: bf16, D = 128.
 // Use: const Run run = phase13::run_step(5, problem, Where::Checked);
 #pragma once
 #include <array>
@@ -10,15 +10,23 @@
 namespace flash::phase13 {
 
 using Step = Run (*)(const Problem<bfloat16>&, const MachineOptions&);
-inline constexpr std::array step_names = {"0-copies", "1-scale",   "2-loops",   "3-addresses", "4-output",
-                                          "5-rows",   "6-rescale", "7-maximum", "8-beside"};
+inline constexpr std::array step_names = {"0-copies", "1-scale", "2-loops",   "3-addresses", "4-output", "5-tiles",
+                                          "5-state",  "5-rows",  "6-rescale", "7-maximum",   "8-beside"};
 inline constexpr std::size_t step_count = step_names.size();
 
 // By machine; filled by host.cu, which is compiled once for each.
 inline constinit std::array<std::array<Step, step_count>, 3> steps_by_machine{};
 
-// O = softmax(Q Kᵀ · scale) V and LSE. q, k, v and o: [B, H, N, 128], dense, N a multiple of 128, scale > 0; no mask or
-// top-left. Anything else is refused (Error), for phase 13 has it.
+// Phase 13 for training (it fills `kept`), and with O in fp32 (o: dense, of p.o's shape; p.o is left alone).
+template <class T>
+inline constinit std::array<Run (*)(const Problem<T>&, const Kept& kept, const MachineOptions&), 3>
+    training_by_machine{};
+template <class T>
+inline constinit std::array<Run (*)(const Problem<T>&, float* o, bool for_training, const MachineOptions&), 3>
+    wide_by_machine{};
+
+// O = softmax(Q Kᵀ · scale) V and LSE. q, k, v and o: [B, H, N, 128], dense, N a multiple of 128; no mask or
+// top-left: what the page counts, and what the proof compares. Anything else is refused (Error), for phase 13 has it.
 inline Run run_step(std::size_t step, const Problem<bfloat16>& p, Where where, const MachineOptions& options = {}) {
   const auto limit = [](bool holds, const std::string& what, const std::string& value, const std::string& allowed) {
     if (!holds) refuse(what, value, allowed, "use phase 13");
@@ -31,11 +39,9 @@ inline Run run_step(std::size_t step, const Problem<bfloat16>& p, Where where, c
     refuse("step", static_cast<std::int64_t>(step), "0 to " + std::to_string(step_count - 1), "choose one of these");
   check("Q", any_of(p.q)), check("K", any_of(p.k)), check("V", any_of(p.v)), check("O", any_of(p.o));
   limit(p.D() == 128, "D", std::to_string(p.D()), "128");
-  limit(p.Sq() > 0 && p.Sq() % 128 == 0 && p.Sq() <= 1 << 20, "N", std::to_string(p.Sq()),
-        "a multiple of 128 up to 1048576");  // so that a head's offsets fit into an int
-  limit(p.B() * p.H() > 0 && p.B() * p.H() <= 65535, "B · H", std::to_string(p.B() * p.H()), "1 to 65535");
+  limit(p.Sq() > 0 && p.Sq() % 128 == 0, "N", std::to_string(p.Sq()), "a multiple of 128");
   limit(p.lse != nullptr, "LSE", "null", "an array");
-  limit(p.scale() > 0 && std::isfinite(p.scale()), "scale", std::to_string(p.scale()), "finite and more than 0");
+  limit(std::isfinite(p.scale()), "scale", std::to_string(p.scale()), "finite");
   limit(p.options.mask != Mask::bottom_right(), "mask", "bottom-right", "none or top-left");
   require(phase.name, features, where);
   return steps_by_machine[static_cast<std::size_t>(where)][step](p, options);
