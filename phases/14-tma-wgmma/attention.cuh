@@ -144,7 +144,8 @@ __device__ void subtract(float (&s)[kRegisters], Rows& rows, const float (&m)[2]
   }
 }
 
-// P = exp2(c · S - base), in place; m, l go on. alpha: by what O must be multiplied.
+// P = exp2(c · S - base), in place; m, l go on. alpha: by what O must be multiplied, exactly 1 where the maximum stays,
+// or l and O would drift with each tile: c · m is rounded as base was before base is subtracted.
 template <int kRegisters>
 __device__ void exponentials(float (&s)[kRegisters], Rows& rows, float (&alpha)[2], float c, const float (&m)[2],
                              const float (&base)[2]) {
@@ -156,7 +157,7 @@ __device__ void exponentials(float (&s)[kRegisters], Rows& rows, float (&alpha)[
   }
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    alpha[r] = ex2_approx_ftz(fmaf(rows.m[r], c, -base[r]));
+    alpha[r] = ex2_approx_ftz(c * rows.m[r] - base[r]);
     rows.l[r] = fmaf(rows.l[r], alpha[r], sum[r][0] + sum[r][1]), rows.m[r] = m[r];
   }
 }
