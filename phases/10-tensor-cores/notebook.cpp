@@ -140,10 +140,31 @@ CELL("Which lane holds which element") {
 // ```{region} attention.cuh tile-range
 // ```
 //
-// A row's elements of S lie in four neighbouring lanes. So its maximum takes two shuffles: with the neighbour, then
-// with the pair next door.
+// S and O are products, and so are those of all later phases. What a lane has of one is a flat array of registers; a
+// file of its own says once which of them is which row and column, and does what is done by rows:
 //
-// ```{region} attention.cuh four-lanes
+// ```{region} rows.cuh layout
+// ```
+//
+// A mask selects by column, and a row's rescale multiplies by row:
+//
+// ```{region} rows.cuh hide
+// ```
+// ```{region} rows.cuh rescale
+// ```
+//
+// A row's elements lie in four neighbouring lanes. So its maximum takes two shuffles: with the neighbour, then with the
+// pair next door.
+//
+// ```{region} rows.cuh four-lanes
+// ```
+//
+// And S becomes P. The claim above is why this needs no shuffle, and not even an index to think about: the pairs of a
+// lane's registers are in the order in which A wants them.
+//
+// ```{region} rows.cuh round-p
+// ```
+// ```{region} rows.cuh log-sum
 // ```
 //
 // The head. A warp has 16 rows, so a block of 64 rows has four warps, 128 threads. A lane holds two rows' worth of
@@ -154,8 +175,7 @@ CELL("Which lane holds which element") {
 // ```{region} attention.cuh loop
 // ```
 //
-// The first product. `s[n]` is the C fragment of 8 keys. For each 16 columns of Q the warp loads one A and, for each 8
-// keys, one B:
+// The first product. For each 16 columns of Q the warp loads one A and, for each 8 keys, one B:
 //
 // ```{region} attention.cuh scores
 // ```
@@ -168,11 +188,9 @@ CELL("Which lane holds which element") {
 // ```{region} attention.cuh maximum
 // ```
 //
-// Here S becomes P. `n % 2 * 2 + r` is the claim above, in one index: an even n is the left half of A, an odd n the
-// right half.
-//
 // ```{region} attention.cuh probabilities
 // ```
+//
 // The second product adds to O, which is rescaled first. Its B comes out of V: 16 keys and 8 columns at a time.
 //
 // ```{region} attention.cuh output-product

@@ -2,6 +2,7 @@
 // the other is multiplied. Q's fragments stay in registers.
 // Run it: ./flash tour 12     Test it: ./flash test 12
 #pragma once
+#include "phases/10-tensor-cores/rows.cuh"
 #include "phases/12-async-copies/phase.hpp"
 #include "phases/interface/kernel_phase.cuh"
 
@@ -87,16 +88,6 @@ __device__ void load_b(unsigned (&b)[4], const std::uint16_t (&tile)[Rows][D], i
   ldmatrix_x4_trans(b, &tile[r][swizzled(r, column + lane / 16 * 8)]);
 }
 
-// Of the four lanes that share a row: the maximum, the sum.
-__device__ inline float row_max(float x) {
-  x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
-  return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
-}
-__device__ inline float row_sum(float x) {
-  x += __shfl_xor_sync(0xffffffffu, x, 1);
-  return x + __shfl_xor_sync(0xffffffffu, x, 2);
-}
-
 // What a block does with Q tile number q_tile of a head.
 template <class T, int D, int Br, int Bc>
 __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/, Head<const T> V /*[Sk, D]*/,
@@ -114,8 +105,8 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
   unsigned q[kKeepQ ? D / 16 : 1][4];
   // #endregion
 
-  // The state of online softmax (phase 02), in registers: element i of o[n] and s[n] belongs to row i / 2.
-  float m[2] = {-INFINITY, -INFINITY}, l[2] = {}, o[D / 8][4] = {};
+  // The state of online softmax (phase 02), in registers, as rows.cuh says.
+  float m[2] = {-INFINITY, -INFINITY}, l[2] = {}, o[D / 2] = {};
 
   const TileRange range = tile_range<Br, Bc>(first_row, Q.rows, K.rows, shift);
   // #region begin-copies
@@ -140,7 +131,7 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
     // #endregion
 
     // S = Q Kᵀ: 16 rows of the warp, 16 keys at a time.
-    float s[Bc / 8][4] = {};
+    float s[Bc / 2] = {};
 #pragma unroll
     for (int d = 0; d < D; d += 16) {
       unsigned(&a)[4] = q[d / 16 % std::size(q)];
@@ -149,68 +140,56 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
       for (int n = 0; n < Bc / 8; n += 2) {
         unsigned k[4];
         load_b_transposed(k, k_tile, n * 8, d);
-        mma_m16n8k16<T>(s[n], a, {k[0], k[1]}, s[n]);
-        mma_m16n8k16<T>(s[n + 1], a, {k[2], k[3]}, s[n + 1]);
+        mma_m16n8k16<T>(c_fragment(s, n), a, {k[0], k[1]}, c_fragment(s, n));
+        mma_m16n8k16<T>(c_fragment(s, n + 1), a, {k[2], k[3]}, c_fragment(s, n + 1));
       }
     }
 
-    // Scale, in base 2. Keys beyond the row's diagonal or the end, in masked tiles only: -inf, by selection.
+    // Scale, in base 2. Keys beyond the row's diagonal or the end, in masked tiles only: -inf.
 #pragma unroll
-    for (int n = 0; n < Bc / 8; ++n)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) s[n][i] *= scale_log2;
-    if (tile >= range.full)
-#pragma unroll
+    for (float& x : s) x *= scale_log2;
+    if (tile >= range.full) {
+      int seen[2];
       for (int r = 0; r < 2; ++r) {
         const std::int64_t left = visible(my_row + 8 * r, shift, K.rows) - first_key;
-        const int keys = min(left, std::int64_t{Bc});  // that the row sees
-#pragma unroll
-        for (int n = 0; n < Bc / 8; ++n)
-#pragma unroll
-          for (int i = 0; i < 2; ++i)
-            if (n * 8 + 2 * t + i >= keys) s[n][2 * r + i] = -INFINITY;
+        seen[r] = static_cast<int>(min(left, std::int64_t{Bc})) - 2 * t;
       }
+      hide(s, seen);
+    }
 
     // The row's maximum so far. While no key was seen m is -inf, and -inf - -inf would be NaN: subtract 0 then.
-    float m_safe[2], alpha[2];
+    float m_new[2] = {m[0], m[1]}, m_safe[2], alpha[2];
+    grow(m_new, s);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      float m_new = m[r];
-#pragma unroll
-      for (int n = 0; n < Bc / 8; ++n) m_new = fmaxf(m_new, fmaxf(s[n][2 * r], s[n][2 * r + 1]));
-      m_new = row_max(m_new);
-      m_safe[r] = m_new == -INFINITY ? 0.0f : m_new;
+      m_new[r] = row_max(m_new[r]);
+      m_safe[r] = m_new[r] == -INFINITY ? 0.0f : m_new[r];
       alpha[r] = exp2f(m[r] - m_safe[r]);
       l[r] *= alpha[r];
-      m[r] = m_new;
+      m[r] = m_new[r];
       trace_value("m", my_row + 8 * r, m[r]), trace_value("alpha", my_row + 8 * r, alpha[r]);
     }
 
     // P = exp(S - m), rounded to T as tensor cores take it; l sums the unrounded p, of this lane's columns for now.
-    // The C fragment of two neighbouring S is the A fragment of P: no element changes its lane.
+#pragma unroll
+    for (int i = 0; i < Bc / 2; i += 2) {
+      const int r = row_of(i);
+      s[i] = exp2f(s[i] - m_safe[r]), s[i + 1] = exp2f(s[i + 1] - m_safe[r]);
+      l[r] += s[i] + s[i + 1];
+    }
     unsigned p[Bc / 16][4];
-#pragma unroll
-    for (int n = 0; n < Bc / 8; ++n)
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const float left = exp2f(s[n][2 * r] - m_safe[r]), right = exp2f(s[n][2 * r + 1] - m_safe[r]);
-        l[r] += left + right;
-        p[n / 2][n % 2 * 2 + r] = pack<T>(left, right);
-      }
+    round_p<T>(p, s);
 
-      // O = alpha O + P V: 16 keys at a time, 16 columns at a time.
-#pragma unroll
-    for (int n = 0; n < D / 8; ++n)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) o[n][i] *= alpha[i / 2];
+    // O = alpha O + P V: 16 keys at a time, 16 columns at a time.
+    rescale(o, alpha);
 #pragma unroll
     for (int k = 0; k < Bc; k += 16)
 #pragma unroll
       for (int n = 0; n < D / 8; n += 2) {
         unsigned v[4];
         load_b(v, v_tile, k, n * 8);
-        mma_m16n8k16<T>(o[n], p[k / 16], {v[0], v[1]}, o[n]);
-        mma_m16n8k16<T>(o[n + 1], p[k / 16], {v[2], v[3]}, o[n + 1]);
+        mma_m16n8k16<T>(c_fragment(o, n), p[k / 16], {v[0], v[1]}, c_fragment(o, n));
+        mma_m16n8k16<T>(c_fragment(o, n + 1), p[k / 16], {v[2], v[3]}, c_fragment(o, n + 1));
       }
   }
 
@@ -223,12 +202,11 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
     if (row >= O.rows) continue;
     T* o_row = O.data + row * O.stride;  // [D]
 #pragma unroll
-    for (int n = 0; n < D / 8; ++n)
-#pragma unroll
-      for (int i = 0; i < 2; ++i)
-        if (n * 8 + 2 * t + i < O.cols) o_row[n * 8 + 2 * t + i] = round_to<T>(o[n][2 * r + i] / divisor);
-    // LSE = log Σ exp(s). m is in base 2: log Σ = ln 2 · m + ln l. A row that saw no key: -inf + -inf = -inf.
-    if (LSE && t == 0) LSE[row] = fmaf(m[r], 0.693147181f, logf(sum));
+    for (int i = 0; i < D / 2; ++i) {
+      const int column = 2 * t + column_of(i);
+      if (row_of(i) == r && column < O.cols) o_row[column] = round_to<T>(o[i] / divisor);
+    }
+    if (LSE && t == 0) LSE[row] = log_sum(m[r], sum);
   }
 }
 

@@ -37,8 +37,8 @@ struct Tiles {
 // #endregion
 
 // #region load-tile
-// As in phase 12: where an element of a tile lies, which keys and K/V tiles are seen, and what four lanes share.
-using phase12::row_max, phase12::row_sum, phase12::swizzled, phase12::tile_range, phase12::TileRange, phase12::visible;
+// As in phase 12: where an element of a tile lies, which keys and K/V tiles are seen.
+using phase12::swizzled, phase12::tile_range, phase12::TileRange, phase12::visible;
 
 // Begins to copy HBM -> shared memory, to be waited for: rows first … first + Rows - 1, zeros from row `end` and column
 // from.cols on (0 · NaN is NaN). kWhole: the tile ends before `end`. A thread copies one column of pieces of 16 bytes;

@@ -15,8 +15,6 @@ namespace flash::phase14::inline FLASH_MACHINE {
 __device__ inline int uniform(int number) {
   return static_cast<int>(__reduce_max_sync(0xffffffffu, static_cast<unsigned>(number)));
 }
-
-using phase12::row_max, phase12::row_sum;  // of the four lanes that share a row
 // #endregion
 
 // #region tiles

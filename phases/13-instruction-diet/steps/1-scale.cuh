@@ -7,7 +7,7 @@
 namespace flash::phase13::inline FLASH_MACHINE::scale {
 
 using T = __nv_bfloat16;
-using phase12::load_a, phase12::load_b, phase12::load_b_transposed, phase12::row_max, phase12::row_sum;
+using phase12::load_a, phase12::load_b, phase12::load_b_transposed;
 using phase12::swizzled;
 
 constexpr int D = 128, threads = 128;

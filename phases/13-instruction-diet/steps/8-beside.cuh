@@ -7,7 +7,7 @@
 namespace flash::phase13::inline FLASH_MACHINE::beside {
 
 using T = __nv_bfloat16;
-using phase12::row_max, phase12::row_sum, phase12::swizzled;
+using phase12::swizzled;
 using Fragments = phase13::Fragments<128>;  // where a lane's row of ldmatrix is, for all fragments of a tile
 constexpr int D = 128, threads = 128;
 constexpr int row_tiles = 2;                 // of 16 rows, per warp
