@@ -130,6 +130,16 @@ TEST_CASE("a phase's page ends with the exercises beside it") {
         "phases/07-x/exercises/1-a.cu:1: expected // NN.K name: title");
 }
 
+TEST_CASE("a marker may say what its region holds") {
+  write("code.hpp", "// #region sum: of all numbers\nint a;\n// #endregion\n");
+  const std::vector<Region> regions = regions_of(root(), "code.hpp");
+  REQUIRE(regions.size() == 1);
+  CHECK(regions[0].name == "sum");
+  CHECK(regions[0].text == "int a;\n");
+  write("code.hpp", "// #region : of all numbers\nint a;\n// #endregion\n");
+  CHECK(refusal([] { regions_of(root(), "code.hpp"); }) == "code.hpp:1: a region without a name");
+}
+
 TEST_CASE("regions that are nested, unnamed, named twice or without an end are refused") {
   const auto of = [](const std::string& text) {
     write("code.hpp", text);

@@ -187,7 +187,8 @@ std::vector<Region> regions_of(const std::string& root, const std::string& file)
       open = false, inside.clear();
       continue;
     }
-    const std::string name = trimmed(trimmed(line).substr(std::string("// #region").size()));
+    const std::string marker = trimmed(line).substr(std::string("// #region").size());
+    const std::string name = trimmed(marker.substr(0, marker.find(':')));
     if (open) throw Error(where + "a region inside region '" + regions.back().name + "'");
     if (name.empty()) throw Error(where + "a region without a name");
     for (const Region& other : regions)

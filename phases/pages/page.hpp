@@ -25,7 +25,7 @@ struct Part {
 // notebook.cpp it is: their numbers and titles, read from the first lines of exercises/*.cu beside it.
 std::vector<Part> read_page(const std::string& root, const std::string& notebook);
 
-// A named region of a file.
+// A named region of a file: `// #region NAME` or `// #region NAME: what it holds`.
 struct Region {
   std::string name, text;  // without the indentation that all its lines share
   int first, last;         // line numbers
