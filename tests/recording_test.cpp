@@ -371,6 +371,29 @@ TEST_CASE("on chip: a struct with an anonymous union compiles, and none of its m
   CHECK(simt::members<Alone>(members) == 0);
 }
 
+TEST_CASE("on chip: of a member that is a struct with mbarriers, its members have the names") {
+  struct Barriers {
+    std::uint64_t full[2], empty[2];
+  };
+  struct Pair {
+    float x, y;
+  };
+  struct Tiles {
+    float K[2][4];
+    Barriers K_ring, Q_ring[2];
+    Pair pair;
+  };
+  simt::Member members[simt::kMostMembers];
+  REQUIRE(simt::members<Tiles>(members) == 8);
+  const std::size_t at[] = {0, 32, 48, 64, 80, 96, 112, 128};
+  for (int i = 0; i < 8; ++i) {
+    CHECK(members[i].at == at[i]);
+    CHECK((members[i].within != nullptr) == (i > 0 && i < 7));
+    CHECK(members[i].element == (i < 3 || i == 7 ? -1 : (i - 3) / 2));
+    CHECK(members[i].bytes == (i == 0 ? 32 : i == 7 ? 8 : 16));
+  }
+}
+
 TEST_CASE("a race: the recording ends there, with both threads and the place") {
   for (const Order order : {Order::forward, Order::reverse}) {
     Recording r;
