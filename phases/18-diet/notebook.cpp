@@ -59,9 +59,9 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
 //
 // Once Q has been fetched, its place in shared memory is free for the next Q tile. But free when? `ldmatrix` reads by
 // the ordinary way, and TMA will write by its own. So the lane puts `fence_proxy_async` between the two, and it arrives
-// at `Q_empty` only when the first S is done, which needs what was fetched. A release right behind `ldmatrix` went
-// wrong in a trial on an H200: the arrival overtook the fetch, TMA overwrote Q, and a few rows were wrong in most runs.
-// (The checked simulator reports it: exhibit `tma_q_released_early` of tests/simt/museum_tma.cu.)
+// at the ring's `empty` only when the first S is done, which needs what was fetched. A release right behind `ldmatrix`
+// went wrong in a trial on an H200: the arrival overtook the fetch, TMA overwrote Q, and a few rows were wrong in most
+// runs. (The checked simulator reports it: exhibit `tma_q_released_early` of tests/simt/museum_tma.cu.)
 //
 // ```{region} attention.cuh tiles
 // ```
@@ -211,11 +211,11 @@ CELL("From one Q tile to the next") {
 // %% [markdown]
 // In phase 17 the first S of a Q tile has nothing to run beside. Here it stands where an S always stands: right before
 // a PV, which runs beside its softmax. The code pays for it. Two Q tiles are under way at once, so what belongs to the
-// one that ends has a name of its own, `done` and `its_rows`, while `work`, `keys` and `rows` belong to the next.
+// one that ends has a name of its own, `done` and `its`, while `work`, `keys` and `rows` belong to the next.
 //
-// ```{region} attention.cuh steps
-// ```
 // ```{region} attention.cuh consumer
+// ```
+// ```{region} attention.cuh loop
 // ```
 //
 // `step` is compiled twice, as in phase 13: for tiles that may be masked, and for those that are not.
