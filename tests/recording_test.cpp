@@ -268,7 +268,7 @@ TEST_CASE("TMA and wgmma: which rows are in which stage, who loads, who multipli
   CHECK(first->parts[2].source == -1);
   CHECK(first->parts[2].spans[0].end == at + 64 * row);
   REQUIRE(first->arrivals.size() == 1);
-  CHECK(r.launches[0].mbarriers[first->arrivals[0].mbarrier].name == "K_full[0]");
+  CHECK(r.launches[0].mbarriers[first->arrivals[0].mbarrier].name == "K_ring.full[0]");
   CHECK(first->arrivals[0].expected == 64 * static_cast<std::int64_t>(row));
   // Each product is one of warps 0 to 7, the first of a warpgroup; it reads K, or V, and of S = QKᵀ Q, too.
   std::map<std::string, unsigned> products;
