@@ -86,7 +86,7 @@ std::vector<int> warps_of(const Recording::Step& step) {
 // Blocks that draw their Q tiles: which one draws which is the schedule's affair.
 bool draws(const Recording& r) {
   const auto& chip = r.launches[0].chip;
-  return std::any_of(chip.begin(), chip.end(), [](const Recording::Place& place) { return place.name == "work"; });
+  return std::any_of(chip.begin(), chip.end(), [](const Recording::Place& place) { return place.name == "mail.work"; });
 }
 
 // The last number of this name that each row showed.
