@@ -105,7 +105,7 @@ CELL("What wgmma reads") {
 // negative are in the same order as the floats, when they are read as integers. A negative float is a negative integer,
 // so it can never win against one that is not negative. Only among negative floats the order is reversed.
 //
-// ```{region} attention.cuh maximum
+// ```{region} maximum.cuh maximum
 // ```
 //
 // So the result is right if it is 0 or more. If it is less, or if it is not moderate, the vote sends the whole warp the

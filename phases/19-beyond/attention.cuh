@@ -6,7 +6,8 @@
 #include "phases/14-tma-wgmma/tiles.cuh"        // CausalMask, load_tile, begin_scores, begin_output
 #include "phases/15-warp-specialised/ring.cuh"  // Ring, Cursor
 #include "phases/17-persistent/schedule.cuh"    // Schedule, draw, Mail, Keys, store_tile
-#include "phases/18-diet/attention.cuh"         // integer_softmax; and all of it, for D = 128
+#include "phases/18-diet/attention.cuh"         // the design for D = 128
+#include "phases/18-diet/maximum.cuh"           // integer_softmax
 #include "phases/19-beyond/phase.hpp"
 
 namespace flash::phase19::inline FLASH_MACHINE {
@@ -119,7 +120,7 @@ struct Consumer {
   template <class F>
   __device__ __forceinline__ void probabilities(int tile, bool is_masked, const F& wait_for_output) {
     if (is_masked) hide(s, {seen[0] - tile * Bc, seen[1] - tile * Bc}, sign);
-    phase18::integer_softmax(s, rows, alpha, c, wait_for_output);
+    integer_softmax(s, rows, alpha, c, wait_for_output);
     trace_value("m", row, rows.m[0]), trace_value("alpha", row, alpha[0]);
     trace_value("m", row + 8, rows.m[1]), trace_value("alpha", row + 8, alpha[1]);
   }
