@@ -44,7 +44,7 @@ namespace {
 template <class T>
 void check_kept(const Case& c, Where where) {
   CAPTURE(c.D);
-  CAPTURE(static_cast<int>(c.mask));
+  CAPTURE(name(c.mask));
   Inputs<T> in(c);
   const Problem<T> p = in.problem(true);
   const auto rows = static_cast<std::size_t>(c.B * c.H * c.Sq);

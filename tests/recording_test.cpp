@@ -86,7 +86,7 @@ std::vector<int> warps_of(const Recording::Step& step) {
 // Blocks that draw their Q tiles: which one draws which is the schedule's affair.
 bool draws(const Recording& r) {
   const auto& chip = r.launches[0].chip;
-  return std::any_of(chip.begin(), chip.end(), [](const Recording::Place& place) { return place.name == "work"; });
+  return std::any_of(chip.begin(), chip.end(), [](const Recording::Place& place) { return place.name == "mail.work"; });
 }
 
 // The last number of this name that each row showed.
@@ -270,7 +270,7 @@ TEST_CASE("TMA and wgmma: which rows are in which stage, who loads, who multipli
   CHECK(first->parts[2].source == -1);
   CHECK(first->parts[2].spans[0].end == at + 64 * row);
   REQUIRE(first->arrivals.size() == 1);
-  CHECK(r.launches[0].mbarriers[first->arrivals[0].mbarrier].name == "K_full[0]");
+  CHECK(r.launches[0].mbarriers[first->arrivals[0].mbarrier].name == "K_ring.full[0]");
   CHECK(first->arrivals[0].expected == 64 * static_cast<std::int64_t>(row));
   // Each product is one of warps 0 to 7, the first of a warpgroup; it reads K, or V, and of S = QKᵀ Q, too.
   std::map<std::string, unsigned> products;
@@ -371,6 +371,29 @@ TEST_CASE("on chip: a struct with an anonymous union compiles, and none of its m
   CHECK(simt::members<First>(members) == 0);
   CHECK(simt::members<Last>(members) == 0);
   CHECK(simt::members<Alone>(members) == 0);
+}
+
+TEST_CASE("on chip: of a member that is a struct with mbarriers, its members have the names") {
+  struct Barriers {
+    std::uint64_t full[2], empty[2];
+  };
+  struct Pair {
+    float x, y;
+  };
+  struct Tiles {
+    float K[2][4];
+    Barriers K_ring, Q_ring[2];
+    Pair pair;
+  };
+  simt::Member members[simt::kMostMembers];
+  REQUIRE(simt::members<Tiles>(members) == 8);
+  const std::size_t at[] = {0, 32, 48, 64, 80, 96, 112, 128};
+  for (int i = 0; i < 8; ++i) {
+    CHECK(members[i].at == at[i]);
+    CHECK((members[i].within != nullptr) == (i > 0 && i < 7));
+    CHECK(members[i].element == (i < 3 || i == 7 ? -1 : (i - 3) / 2));
+    CHECK(members[i].bytes == (i == 0 ? 32 : i == 7 ? 8 : 16));
+  }
 }
 
 TEST_CASE("a race: the recording ends there, with both threads and the place") {

@@ -43,6 +43,8 @@ static const Where machine = was_built(Where::Checked) ? Where::Checked : Where:
 // more than the map, four coordinates, a place in shared memory and an mbarrier. Addresses, bounds and the swizzle are
 // TMA's business. What lies outside the tensor becomes zero, so loading a ragged last tile takes no code at all.
 //
+// ```{region} tiles.cuh maps
+// ```
 // ```{region} attention.cuh launch
 // ```
 //
@@ -53,7 +55,7 @@ static const Where machine = was_built(Where::Checked) ? Where::Checked : Where:
 //
 // ```{region} attention.cuh tiles
 // ```
-// ```{region} attention.cuh load-tile
+// ```{region} tiles.cuh load-tile
 // ```
 //
 // Piece c of row r lies where piece c XOR (r mod 8) would be: phase 11's permutation. The hardware takes the row's
@@ -199,7 +201,7 @@ CELL("One barrier, three phases") {
 // shared memory, how it is swizzled, and how far apart its blocks of eight rows, or its panels, are. The next 16
 // columns are the same descriptor, moved on.
 //
-// ```{region} attention.cuh products
+// ```{region} tiles.cuh products
 // ```
 //
 // Q and K are both read along their rows. That is called K-major: k, the index of the sum, is the one along which
@@ -224,15 +226,22 @@ CELL("One barrier, three phases") {
 // of exp2's multiply-add, a negative scale turns the signs of S, and where c · m is large m is subtracted first. What
 // is gone is the bound of 2⁸ below which O was not rescaled: the maximum is exact again.
 //
-// ```{region} attention.cuh uniform
+// ```{region} tiles.cuh uniform
 // ```
-// ```{region} attention.cuh keys
+// ```{region} tiles.cuh keys
 // ```
-// ```{region} attention.cuh softmax
+// ```{region} softmax.cuh softmax
 // ```
+//
+// These words stand in two headers of this phase, `tiles.cuh` and `softmax.cuh`, and the phases after it use them as
+// they are.
 //
 // ## The loop
 //
+// What a thread holds of its warpgroup's 64 rows has one place, and so has what it does with a K/V tile:
+//
+// ```{region} attention.cuh consumer
+// ```
 // ```{region} attention.cuh loop
 // ```
 //
@@ -240,9 +249,11 @@ CELL("One barrier, three phases") {
 // warpgroups have read it, so thread 0 may begin to fill it again. There are two stages, so that tile j − 1 is under
 // way while tile j is multiplied. K and V have barriers of their own, so that S can begin when K is there.
 //
-// ```{region} attention.cuh output
+// In the end a row is divided by its l, and O goes out from the registers:
+//
+// ```{region} softmax.cuh finish
 // ```
-// ```{region} attention.cuh end
+// ```{region} tiles.cuh store
 // ```
 //
 // ## Run it: whenever bytes and products arrive

@@ -11,7 +11,7 @@
 // the producer waits for. This is called *warp specialisation*.
 //
 // **Changed since 14.** Empty barriers; two branches instead of one loop; the barrier of the block is gone from the
-// loop; registers move from the producer to the consumers. Products and softmax are phase 14's functions.
+// loop; registers move from the producer to the consumers. Products and softmax are phase 14's words.
 
 // %% tags=["hide-input"]
 #include "phases/15-warp-specialised/phase.hpp"
@@ -40,8 +40,11 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
 // ```{region} attention.cuh tiles
 // ```
 //
-// `K` and `V` are rings of two stages each. Everybody who walks along a ring keeps its own `Ring`: the stage that is
-// next, and the parity of its barriers, which flips each time round.
+// `K` and `V` are rings of two stages each, and a `Ring` is their barriers. Everybody who walks along a ring keeps a
+// `Cursor` of its own: the stage that is next, and the parity of its barriers, which flips each time round.
+//
+// ```{region} ring.cuh ring
+// ```
 //
 // ```{region} attention.cuh setup
 // ```
@@ -58,6 +61,8 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
 // The thread returns while its last copies are under way. It may: the consumers wait for each of them before they end.
 //
 // ```{region} attention.cuh consumer
+// ```
+// ```{region} attention.cuh loop
 // ```
 //
 // ```{question}
@@ -246,6 +251,6 @@ CELL("Predicted = counted") {
 // warpgroup S, softmax and PV still take turns. [The next page](../16-overlap/notebook.cpp) lets them overlap.
 //
 // **Exercise.** 1. Give the rings one stage. Does the kernel still work, and who waits when? 2. Let the consumer arrive
-// for `K_empty` before `wgmma_wait`. Which findings does `./flash test 15` print? 3. Without a producer, let thread 0
+// for K's `empty` before `wgmma_wait`. Which findings does `./flash test 15` print? 3. Without a producer, let thread 0
 // of the first consumer load tile j − 2 just before it multiplies tile j. Who waits for whom then, for ever? 4. A block
 // of three consumer warpgroups has 512 threads. How many registers can each have, and which D and Bc fit?

@@ -70,8 +70,6 @@ CELL("FLOP for each exponential") {
 //
 // ## Two products under way
 //
-// ```{region} attention.cuh names
-// ```
 // ```{region} attention.cuh consumer
 // ```
 //
@@ -174,12 +172,18 @@ CELL("One warpgroup, in turns and overlapped") {
 // The consumers now need K of a tile before V of the tile before, so the producer loads in that order: K, then K and V
 // in turns.
 //
-// ```{region} attention.cuh producer
+// ```{region} ../15-warp-specialised/ring.cuh load-keys
 // ```
 //
-// The rest is phase 15's.
+// The phases after this one load in this order too, so it stands beside the ring. The rest is phase 15's.
 //
+// ```{region} attention.cuh tiles
+// ```
 // ```{region} attention.cuh setup
+// ```
+// ```{region} attention.cuh producer
+// ```
+// ```{region} attention.cuh loop
 // ```
 // ```{region} attention.cuh launch
 // ```

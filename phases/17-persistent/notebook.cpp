@@ -100,12 +100,12 @@ CELL("Three Q tiles, one after the other") {
 // ```{region} attention.cuh tiles
 // ```
 //
-// Two things are new in shared memory. `work` says which Q tile comes next, and O has a place of its own, from which
-// TMA fetches it. K and V have the stages that they had.
+// Two things are new in shared memory. `mail` says which Q tile comes next, and O has a place of its own, from which
+// TMA fetches it. K and V have the stages that they had, and Q's one place is a ring, too.
 //
 // The work is listed in an order that everybody can compute from a number, and a number is drawn with one `atomicAdd`:
 //
-// ```{region} attention.cuh schedule
+// ```{region} schedule.cuh schedule
 // ```
 //
 // Without a mask, all Q tiles take equally long. They go head by head, so that the blocks at work read the K and V of
@@ -187,16 +187,17 @@ CELL("In which order") {
 //
 // ```{region} attention.cuh producer
 // ```
+// ```{region} schedule.cuh keys
+// ```
 //
-// The first one draws a number, writes the work into shared memory and arrives at `work_full`. Then it waits for
-// `Q_empty` and loads Q. The second one reads the work and loads K and V. It goes from the last K tile of one Q tile
-// straight to the first K tile of the next. If one thread did both, the next K tile would have to wait until Q's place
-// is free.
+// The first one draws a number, posts the work and arrives at the mail's `full`. Then it waits until Q's place is empty
+// and loads Q. The second one reads the work and loads K and V. It goes from the last K tile of one Q tile straight to
+// the first K tile of the next. If one thread did both, the next K tile would have to wait until Q's place is free.
 //
 // Who has to have read `work` before it may be written again? All lanes of the consumers, and the thread that loads K
-// and V: `work_empty` has one arrival for each of them. The last one arrives late on purpose, when it has come to the
-// third K/V tile from the end. A number that is drawn early binds a tile to this block, while another block may be free
-// for it sooner. On an H200, drawing earlier made nothing faster, and long causal sequences slower.
+// and V: the mail's `empty` has one arrival for each of them. The last one arrives late on purpose, when it has come to
+// the third K/V tile from the end. A number that is drawn early binds a tile to this block, while another block may be
+// free for it sooner. On an H200, drawing earlier made nothing faster, and long causal sequences slower.
 //
 // Rows that see no key used to skip the loop. Here each Q tile has at least one K/V tile, so that all roles count
 // alike: `Keys` gives such rows a tile from far beyond the end of K. TMA fills it with zeros and reads nothing, and the
@@ -206,18 +207,20 @@ CELL("In which order") {
 //
 // ```{region} attention.cuh consumer
 // ```
+// ```{region} attention.cuh loop
+// ```
 //
-// Each lane arrives at `work_empty` itself, behind its own read. In a first version lane 0 arrived for its warp as soon
-// as it had read. The checked simulator reported that: the producer could draw once more, `work_full` flip a second
+// Each lane arrives at the mail's `empty` itself, behind its own read. In a first version lane 0 arrived for its warp
+// as soon as it had read. The checked simulator reported that: the producer could draw once more, `full` flip a second
 // time, and a lane that was late at its wait would wait for ever.
 //
 // Q is released as soon as the last product with it is done, which is one K/V tile before the end. Its load runs beside
-// the last softmax and the last PV. The parities of `work_full` and `Q_full` change with each Q tile; those of K and V
-// go on in their rings, over the borders of Q tiles.
+// the last softmax and the last PV. The parities of the mail and of Q change with each Q tile; those of K and V go on
+// in their rings, over the borders of Q tiles.
 //
 // ## O's way out
 //
-// ```{region} attention.cuh output
+// ```{region} schedule.cuh output
 // ```
 //
 // `stmatrix` is `ldmatrix` the other way round: it stores four 8 × 8 matrices of a warp, a row of 16 bytes at a time,
@@ -228,7 +231,7 @@ CELL("In which order") {
 //
 // - `fence_proxy_async`: TMA reads shared memory by a way of its own. Without the fence it may not see what the lanes
 //   have just stored. (Exhibit `tma_no_proxy_fence` of tests/simt/museum_tma.cu.)
-// - `bar_sync`, a *named barrier* for the 128 threads of this warpgroup: the leader may begin the store only when all
+// - `bar_sync`, a *named barrier* for the 128 threads of this warpgroup: one thread may begin the store only when all
 //   four warps have written. The other warpgroup need not be there. (`tma_store_no_barrier`)
 // - `cp_async_bulk_wait_read<0>` before the next O is written: the last store must have read the place. Only the thread
 //   that began it can wait for it; a second `bar_sync` tells the others. (`tma_staging_reused`)
@@ -239,6 +242,8 @@ CELL("In which order") {
 //
 // ## The launch
 //
+// ```{region} schedule.cuh grid
+// ```
 // ```{region} attention.cuh launch
 // ```
 //
@@ -329,6 +334,6 @@ CELL("What leaves, and by whom") {
 // is the largest of the part; for long ones it is worth much less.
 //
 // **Exercise.** 1. Let one thread both draw and load everything. Where does it wait longer than necessary? 2. Why does
-// each lane arrive at `work_empty`, and one lane of each warp at `Q_empty`? 3. A block with a number that is too large
-// leaves the counter alone, unless it is the last. What if each of them set it to 0? 4. Let the two warpgroups share
-// one place for O. Which barriers must change, and how many threads do they count?
+// each lane arrive at the mail's `empty`, and one lane of each warp at that of Q? 3. A block with a number that is too
+// large leaves the counter alone, unless it is the last. What if each of them set it to 0? 4. Let the two warpgroups
+// share one place for O. Which barriers must change, and how many threads do they count?

@@ -155,7 +155,7 @@ CELL("What a warpgroup passes over") {
 // ```
 // ```{region} attention.cuh producer
 // ```
-// ```{region} attention.cuh steps
+// ```{region} attention.cuh consumer
 // ```
 //
 // Five lines look as if they could stand elsewhere, or be written in another way.
@@ -175,7 +175,7 @@ CELL("What a warpgroup passes over") {
 // - `uniform()` has the same purpose: `my_tiles`, `masked` and `unseen` are the same in all lanes, and now the compiler
 //   knows it.
 //
-// ```{region} attention.cuh consumer
+// ```{region} attention.cuh loop
 // ```
 //
 // ## O out of registers

@@ -52,7 +52,10 @@ struct View {
     return elements() == 0 ? 0 : last + 1;
   }
   bool given() const { return shape[3] > 0 || data; }  // what may be left out is left as it was made
-  operator View<const T>() const requires(!std::is_const_v<T> && !std::is_void_v<T>) { return {data, shape, stride}; }
+  template <class U>
+  requires(!std::is_same_v<U, T> && std::is_same_v<U, const T>) operator View<U>() const {
+    return {data, shape, stride};
+  }
 };
 
 // Row-major strides for a shape.

@@ -1,9 +1,11 @@
 // members.hpp: the members of a struct: names, places, shapes. C++20 has no question for them, but it can bind to them
 // and print where a pointer leads that is a template's argument: "&never<S>.value.S::K". Up to 16 members, or none.
 // None of a struct with a union either: if it is anonymous, nothing can bind to it.
+// A member that is itself a struct with mbarriers (std::uint64_t), or an array of them, counts as its members.
 // Use: members_of<S>() goes with shared memory: shared<S>() passes it on, the recording shows it.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -13,8 +15,10 @@ namespace flash::simt {
 struct Member {
   const char* pretty;  // "... [with auto p = (& … ::K)]"
   std::size_t at, bytes, element_bytes, columns;
+  const char* within = nullptr;  // of a member of a member: that member's `pretty`,
+  int element = -1;              // and of an array of them, which
 };
-constexpr std::size_t kMostMembers = 16;
+constexpr std::size_t kMostOfOne = 16, kMostMembers = 64;
 using Members = std::size_t (*)(Member* out);  // writes that many at most, returns how many
 
 template <class S>
@@ -113,22 +117,43 @@ constexpr auto member_pointers(const S& s) {
 }
 
 template <class S>
+consteval bool has_mbarriers() {
+  constexpr auto any = []<class... M>(std::tuple<M...>*) {
+    return (std::is_same_v<std::remove_all_extents_t<std::remove_cvref_t<std::remove_pointer_t<M>>>, std::uint64_t> ||
+            ...);
+  };
+  return any(static_cast<decltype(member_pointers(std::declval<const S&>()))*>(nullptr));
+}
+
+template <class S>
 std::size_t members(Member* out) {
   alignas(S) static unsigned char nowhere[sizeof(S)];
   const auto pointers = member_pointers(*reinterpret_cast<const S*>(nowhere));
+  std::size_t count = 0;
   const auto one = [&]<std::size_t i>() {
     using M = std::remove_cvref_t<decltype(*std::get<i>(pointers))>;
+    using Element = std::remove_all_extents_t<M>;
     constexpr std::size_t kRank = std::rank_v<M>;
-    out[i] = {pretty_pointer<std::get<i>(member_pointers(never<S>.value))>(),
-              static_cast<std::size_t>(reinterpret_cast<const unsigned char*>(std::get<i>(pointers)) - nowhere),
-              sizeof(M), sizeof(std::remove_all_extents_t<M>), kRank == 0 ? 1 : std::extent_v<M, kRank - !!kRank>};
+    const char* pretty = pretty_pointer<std::get<i>(member_pointers(never<S>.value))>();
+    const auto at = static_cast<std::size_t>(reinterpret_cast<const unsigned char*>(std::get<i>(pointers)) - nowhere);
+    if constexpr (member_count<Element>() > 0 && has_mbarriers<Element>()) {
+      for (std::size_t e = 0; e < sizeof(M) / sizeof(Element) && count + kMostOfOne <= kMostMembers; ++e) {
+        const std::size_t end = count + members<Element>(out + count);
+        for (; count < end; ++count) {
+          out[count].at += at + e * sizeof(Element);
+          out[count].within = pretty, out[count].element = kRank == 0 ? -1 : static_cast<int>(e);
+        }
+      }
+    } else if (count < kMostMembers) {
+      out[count++] = {pretty, at, sizeof(M), sizeof(Element), kRank == 0 ? 1 : std::extent_v<M, kRank - !!kRank>};
+    }
   };
   constexpr std::size_t n = std::tuple_size_v<decltype(pointers)>;
   [&]<std::size_t... i>(std::index_sequence<i...>) {
     (one.template operator()<i>(), ...);
   }
   (std::make_index_sequence<n>());
-  return n;
+  return count;
 }
 
 template <class S>

@@ -28,10 +28,15 @@ class Outside {
   Worker* worker_;
 };
 
-// "K" of "… S::K)]".
-std::string member_name(const std::string& pretty) {
-  const std::size_t begin = pretty.rfind("::") + 2;
-  return pretty.substr(begin, pretty.find_first_of(")]", begin) - begin);
+// "K" of "… S::K)]"; of a member of a member "K_ring.full", or "Q_ring[1].full".
+std::string member_name(const Member& member) {
+  const auto name = [](const std::string& pretty) {
+    const std::size_t begin = pretty.rfind("::") + 2;
+    return pretty.substr(begin, pretty.find_first_of(")]", begin) - begin);
+  };
+  if (!member.within) return name(member.pretty);
+  const std::string element = member.element < 0 ? "" : "[" + std::to_string(member.element) + "]";
+  return name(member.within) + element + "." + name(member.pretty);
 }
 
 // Two warps that have come to one barrier, and nothing else.
@@ -74,7 +79,7 @@ void Recorder::struct_is(Members members) {
   std::array<Member, kMostMembers> all;
   const std::size_t count = members(all.data());
   for (std::size_t i = 0; i < count; ++i)
-    chip.push_back({member_name(all[i].pretty), all[i].at, all[i].bytes, all[i].element_bytes, all[i].columns});
+    chip.push_back({member_name(all[i]), all[i].at, all[i].bytes, all[i].element_bytes, all[i].columns});
 }
 
 // ---- blocks --------------------------------------------------------------------------------------------------------

@@ -38,7 +38,8 @@ constexpr Features all_of_128 = [] {
   return f;
 }();
 template <class T>
-Run training(Problem<T> p, const Kept& kept, const MachineOptions& options) {
+Run training(const Problem<T>& asked, const Kept& kept, const MachineOptions& options) {
+  Problem<T> p = asked;
   p.kept = kept;
   return run_pass<all_of_128, Training>(p, options);
 }

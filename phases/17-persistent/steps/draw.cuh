@@ -2,7 +2,7 @@
 // The schedule and the draw are the phase's own (attention.cuh).
 // Run it: ./flash notebook 17
 #pragma once
-#include "phases/17-persistent/attention.cuh"
+#include "phases/17-persistent/schedule.cuh"
 
 namespace flash::phase17::inline FLASH_MACHINE {
 
