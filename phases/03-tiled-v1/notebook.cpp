@@ -84,6 +84,18 @@ static svg::Walk v1_walk(const Problem<float>& p) {
 // ```{region} attention.hpp online-softmax
 // ```
 //
+// Line 10's two passes over a row, `scale_and_max` and `exp_minus`, take most of the time that the matrix products
+// leave. They go through the row a register full of numbers at a time:
+//
+// ```{region} softmax_row.hpp passes
+// ```
+//
+// Their exponential is a polynomial, since it need not mind what cannot occur here: x is never positive, and results
+// below 1e-38 may become 0.
+//
+// ```{region} softmax_row.hpp exponential
+// ```
+//
 // A row that has seen no key needs a guard here as well.
 //
 // ```{region} attention.hpp no-key

@@ -1,7 +1,6 @@
-// softmax_row.hpp: the two passes of softmax over a row of scores. Next to the matrix products they take the most time.
-// A register full of numbers at once: half the time of Eigen's max, exp and sum, which are passes of their own, and
-// whose exp also minds what cannot occur here, x > 0 and results below 1e-38.
-// Use:  m = scale_and_max(S.data(), n, scale);  l = exp_minus(S.data(), n, m);    NaN stays NaN
+// softmax_row.hpp: the two passes of softmax over a row of scores, a register full of numbers at once: half the time of
+// Eigen's max, exp and sum, which are passes of their own, and whose exp also minds what cannot occur here.
+// Use: m = scale_and_max(S.data(), n, scale);  l = exp_minus(S.data(), n, m);    NaN stays NaN
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -10,6 +9,7 @@
 
 namespace flash {
 
+// #region exponential: of a register full of numbers
 using Floats [[gnu::vector_size(__BIGGEST_ALIGNMENT__)]] = float;  // a register: 4, 8 (AVX) or 16 (AVX-512) numbers
 using FloatBits [[gnu::vector_size(__BIGGEST_ALIGNMENT__)]] = std::uint32_t;
 inline constexpr int floats_wide = sizeof(Floats) / sizeof(float);
@@ -31,6 +31,9 @@ inline Floats exp_of_negative(Floats x) {
   return y * reinterpret_cast<Floats>(reinterpret_cast<FloatBits>(shifted) << 23);
 }
 
+// #endregion
+
+// #region passes: over a row of scores
 // x_i = x_i · scale for i < n; returns their maximum, -inf for n = 0. NaN is not a maximum.
 inline float scale_and_max(float* x, std::int64_t n, float scale) {
   float m = -std::numeric_limits<float>::infinity();
@@ -69,5 +72,6 @@ inline float exp_minus(float* x, std::int64_t n, float m) {
   for (int j = 0; j < floats_wide; ++j) total += sum[j];
   return total;
 }
+// #endregion
 
 }  // namespace flash
