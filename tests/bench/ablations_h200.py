@@ -71,7 +71,7 @@ def ablations():
 def changed_sources(work, patch):
     """Copies of the files that the patch changes, changed, below the folder `work`."""
     for file in re.findall(r"^\+\+\+ b/(\S+)", patch.read_text(), re.MULTILINE):
-        (pathlib.Path(work) / file).parent.mkdir(parents=True)
+        (pathlib.Path(work) / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / file, pathlib.Path(work) / file)
     subprocess.run(["patch", "-s", "-p1", "--force", "-i", str(patch)], cwd=work, check=True)
 
