@@ -24,7 +24,7 @@ include() { tr '\n' '\0' | xargs -0 -r grep -HnE "^[[:space:]]*#[[:space:]]*incl
 
 # Code that names a phase, comments aside: by its folder, its namespace or its name.
 # shellcheck disable=SC2016 # awk's $
-named='{ code = $0; sub(/^[ \t]*#[^i].*|[ \t]#[ ].*|\/\/.*/, "", code) }
+names_phase='{ code = $0; sub(/^[ \t]*#[^i].*|[ \t]#[ ].*|\/\/.*/, "", code) }
   code ~ /phases\/[0-9][0-9]-|phase[0-9][0-9]|"([^"]*[^a-z0-9"])?[0-9][0-9]-[a-z]|"phase [0-9]|find_phase\("/ {
     print FILENAME ":" FNR ": " $0
   }'
@@ -37,7 +37,7 @@ too_long='/^ *\|/ && FILENAME ~ /\.md$/ { next }
 
 # The files of this tree that comments name: FILE:LINE NAME. NN, K- and 07-x stand for any phase, any exercise.
 # shellcheck disable=SC2016 # awk's $
-named='FNR == 1 { begins = FILENAME ~ /\.(hpp|cpp|cuh|cu|h|c|cl)$/ ? "(^|[ \t])(//|/?[*])" : "(^|[ \t])#" }
+names_file='FNR == 1 { begins = FILENAME ~ /\.(hpp|cpp|cuh|cu|h|c|cl)$/ ? "(^|[ \t])(//|/?[*])" : "(^|[ \t])#" }
   match($0, begins) {
     line = substr($0, RSTART + RLENGTH)
     while (match(line, "(^|[^A-Za-z0-9_./$}*-])(" folders ")/[A-Za-z0-9_./-]*[.](cpp|hpp|cuh|cu|cmake|sh|py|md)")) {
@@ -62,7 +62,7 @@ rules() {
   # steps that lead up to one phase: they call kernels that nobody else does.
   files '*.hpp' '*.cpp' '*.cuh' '*.cu' '*.c' '*.h' '*.py' '*.sh' |
     grep -E '^\./(phases/(app|exercises|interface|library|pages)|tests/bench)/' |
-    grep -Ev '_test\.|^\./tests/bench/(steps|diet)_bench\.cpp$' | tr '\n' '\0' | { xargs -0 -r awk "$named"; } |
+    grep -Ev '_test\.|^\./tests/bench/(steps|diet)_bench\.cpp$' | tr '\n' '\0' | { xargs -0 -r awk "$names_phase"; } |
     rule 'programs and benchmarks know a phase by its declaration, not by its name'
   files '*.hpp' '*.cpp' '*.cu' '*.cuh' '*.cmake' CMakeLists.txt '*.sh' flash | tr '\n' '\0' |
     { xargs -0 -r grep -Hn "$(printf '\t')" || true; } | rule 'no tabs'
@@ -78,7 +78,7 @@ rules() {
   files '*.hpp' '*.cpp' '*.cuh' '*.cu' '*.cl' '*.cmake' CMakeLists.txt '*.sh' flash '*.py' '*.md' | tr '\n' '\0' |
     { LC_ALL=C xargs -0 -r awk "$too_long"; } | rule 'lines of 120 characters at most'
   files '*.hpp' '*.cpp' '*.cuh' '*.cu' '*.h' '*.c' '*.cl' '*.cmake' CMakeLists.txt '*.sh' '*.py' flash | tr '\n' '\0' |
-    { LC_ALL=C xargs -0 -r awk -v folders='cmake|docs|gpu|phases|sim|tests' "$named"; } | missing |
+    { LC_ALL=C xargs -0 -r awk -v folders='cmake|docs|gpu|phases|sim|tests' "$names_file"; } | missing |
     rule 'a comment names no file that is not there'
 }
 

@@ -13,6 +13,7 @@ namespace flash {
 template <class T>
 class Few {
  public:
+  constexpr Few() = default;  // nvcc makes a list of one element of {}
   constexpr Few(std::initializer_list<T> values) {
     for (const T& value : values) values_[count_++] = value;
   }
@@ -37,6 +38,7 @@ enum class Demand : std::uint8_t { Causal, Window, Lse, Kept, WideOutput, FewerH
 // A set of demands.
 class Demands {
  public:
+  constexpr Demands() = default;  // none; nvcc makes a list of one element of {}
   constexpr Demands(std::initializer_list<Demand> list) {
     for (const Demand demand : list) bits_ |= 1u << static_cast<unsigned>(demand);
   }

@@ -194,7 +194,7 @@ TEST_CASE_TEMPLATE("gpu: each phase gives the bits of its own run, whatever type
         if ((causal != Mask::none() && !can.meets(Demand::Causal)) || D > can.largest_D() ||
             (can.tensor_maps() && D % 8))
           continue;
-        INFO(can.phase << ", mask " << static_cast<int>(causal) << ", D " << D);
+        INFO(phase->name << ", mask " << name(causal) << ", D " << D);
         Twin<T> twin(2, 3, 150, 210, D, {.scale = D == 40 ? std::optional(-0.3f) : std::nullopt, .mask = causal},
                      can.meets(Demand::Lse), static_cast<std::uint64_t>(D));
         check_ok(twin.enqueue(number_of(*phase)));
@@ -291,7 +291,7 @@ TEST_CASE("gpu: a captured graph, launched again on other inputs, and refusals d
   for (const Phase* phase : all_phases()) {
     const Features& can = phase->forward->features;
     if (!can.kernel || !available(can, Where::Gpu)) continue;
-    INFO(can.phase);
+    INFO(phase->name);
     // The largest D: that kernel has not run yet in this process, so that its loading is captured over too.
     Twin<half> twin(1, 2, 200, 170, std::min(248, can.largest_D()), {}, can.meets(Demand::Lse), 5);
     cudaGraph_t graph = nullptr;
