@@ -41,15 +41,6 @@ RowMajor<Scalar> safe_softmax(const RowMajor<Scalar>& S /*[Sq, Sk]*/) {
 enum class Softmax { Plain, Safe };
 // #endregion
 
-// #region blocks
-// The two products go tile by tile through SRAM: Br rows of Q (or O), Bc keys, and Br x Bc numbers of S (or P). K and V
-// pass once for every Br rows, so few keys and as many rows as fit move the fewest bytes; all rows, where they fit.
-inline Blocks choose_blocks(const Options& options, std::int64_t Sq, std::int64_t D) {
-  const std::int64_t Bc = 16, fit = (options.sram_bytes / 4 - Bc * D) / (D + Bc);
-  return {std::clamp<std::int64_t>(fit, 1, std::max<std::int64_t>(Sq, 1)), Bc};
-}
-// #endregion
-
 // #region heads
 // O = softmax(Q Kᵀ · scale) V for each of the B·H heads. Returns what it cost.
 // Three steps, like three calls to a matrix library: S = Q Kᵀ · scale   |   P = softmax(S)   |   O = P V

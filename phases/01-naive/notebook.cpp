@@ -71,7 +71,7 @@ CELL("Three lines of Eigen") {
 // and `memory.store` move numbers between the two. A product of two matrices is computed piece by piece, and this
 // function says how large a piece may be:
 //
-// ```{region} attention.hpp blocks
+// ```{region} phase.hpp blocks
 // ```
 //
 // Each head is a *task* of its own, and `run_tasks` shares the tasks among the CPU's threads. S and P, the two N × N

@@ -19,41 +19,6 @@ inline float finite_or_zero(float m) {
 }
 // #endregion
 
-// #region paper-blocks
-// Line 1 of Algorithm 1: B_c = ⌈M / 4d⌉, B_r = min(B_c, d). M counts numbers, not bytes (often mixed up).
-inline Blocks paper_blocks(std::int64_t sram_numbers, std::int64_t D) {
-  const std::int64_t Bc = (sram_numbers + 4 * D - 1) / (4 * D);
-  return {std::min(Bc, D), Bc};
-}
-// #endregion
-
-// #region on-chip-bytes
-// What really has to be on chip: Q_i, O_i [Br, d], K_j, V_j [Bc, d], S_ij [Br, Bc], l_i, m_i [Br]; fp32, bytes.
-inline std::int64_t sram_bytes_needed(Blocks blocks, std::int64_t D) {
-  const auto [Br, Bc] = blocks;
-  return 4 * (2 * Br * D + 2 * Bc * D + Br * Bc + 2 * Br);
-}
-// #endregion
-
-// #region fitting-blocks
-// The paper's formula leaves S out. Where its tiles do not fit, B_c (and B_r with it) shrinks to the largest that does.
-inline Blocks fitting_blocks(std::int64_t sram_bytes, std::int64_t D) {
-  Blocks blocks = paper_blocks(sram_bytes / 4, D);
-  while (blocks.Bc > 1 && sram_bytes_needed(blocks, D) > sram_bytes)
-    blocks = {std::min(blocks.Bc - 1, D), blocks.Bc - 1};
-  return blocks;
-}
-// #endregion
-
-// #region choose-blocks
-inline Blocks choose_blocks(const Options& options, std::int64_t D) {
-  Blocks blocks = fitting_blocks(options.sram_bytes, D);
-  if (options.block_q) blocks.Br = options.block_q;
-  if (options.block_k) blocks.Bc = options.block_k;
-  return blocks;
-}
-// #endregion
-
 // #region state-in-hbm
 // O = softmax(Q Kᵀ · scale) V. Line numbers are those of Algorithm 1.
 template <class T>

@@ -44,20 +44,20 @@ static svg::Walk v1_walk(const Problem<float>& p) {
 //
 // First, how large are the tiles? The paper's formula divides the chip among four tiles of d columns.
 //
-// ```{region} attention.hpp paper-blocks
+// ```{region} phase.hpp paper-blocks
 // ```
 //
 // In truth more has to be on chip: the scores, and l and m.
 //
-// ```{region} attention.hpp on-chip-bytes
+// ```{region} phase.hpp on-chip-bytes
 // ```
 //
 // So we take the paper's tiles where they fit and shrink them where they do not. A caller may also ask for sizes of its
 // own.
 //
-// ```{region} attention.hpp fitting-blocks
+// ```{region} phase.hpp fitting-blocks
 // ```
-// ```{region} attention.hpp choose-blocks
+// ```{region} phase.hpp choose-blocks
 // ```
 //
 // The state of all rows, (O, l, m), lies in HBM between two passes. It must be initialised there, and that already

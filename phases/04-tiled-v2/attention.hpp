@@ -11,32 +11,6 @@
 
 namespace flash::phase04 {
 
-// #region on-chip-bytes
-// On chip: Q_i, O_i [Br, d], K_j, V_j [Bc, d], S_ij [Br, Bc], l_i, m_i [Br]; fp32, bytes.
-inline std::int64_t sram_bytes_needed(Blocks blocks, std::int64_t D) {
-  const auto [Br, Bc] = blocks;
-  return 4 * (2 * Br * D + 2 * Bc * D + Br * Bc + 2 * Br);
-}
-// #endregion
-
-// #region choose-blocks
-// What the caller asked for; else 192 x 192, which a CPU multiplies fastest, where it fits (as with 1 MiB); else
-// 128 x 64, Bc halved down to 16, then Br, until it fits: K and V pass once per Q tile, so a large Br saves HBM bytes
-// and a large Bc does not. What cannot fit is refused by Memory::tile.
-inline Blocks choose_blocks(const Options& options, std::int64_t D) {
-  Blocks blocks{192, 192};
-  if (sram_bytes_needed(blocks, D) > options.sram_bytes) blocks = {128, 64};
-  if (options.block_q) blocks.Br = options.block_q;
-  if (options.block_k) blocks.Bc = options.block_k;
-  const auto too_large = [&] { return sram_bytes_needed(blocks, D) > options.sram_bytes; };
-  for (const std::int64_t smallest : {16, 1}) {
-    while (too_large() && !options.block_k && blocks.Bc > smallest) blocks.Bc /= 2;
-    while (too_large() && !options.block_q && blocks.Br > smallest) blocks.Br /= 2;
-  }
-  return blocks;
-}
-// #endregion
-
 // #region q-tile-outside
 // O = softmax(Q Kᵀ · scale) V and LSE. One task per (b, h, Q tile); line numbers are those of Algorithm 1.
 template <class T>

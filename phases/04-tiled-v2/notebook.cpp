@@ -44,9 +44,9 @@ static svg::Walk v2_walk(const std::string& title, const Problem<float>& p, int 
 // The same tiles are on chip as in phase 03. Which sizes are good has changed, though: K and V pass once for each Q
 // tile, so a large B_r saves bytes, and B_c does not matter for them.
 //
-// ```{region} attention.hpp on-chip-bytes
+// ```{region} phase.hpp on-chip-bytes
 // ```
-// ```{region} attention.hpp choose-blocks
+// ```{region} phase.hpp choose-blocks
 // ```
 //
 // A task is now a Q tile. The loop over Q tiles is outside, hidden in the task's number t, from which the batch entry,
