@@ -80,9 +80,10 @@ Choice choose_phase(const AnyProblem& p, Where where, const std::vector<Measured
   for (const DemandRow& row : demands::rows)
     if (row.asked(p)) keep([&](const Features& can) { return can.meets(row.demand); });
   keep([&](const Features& can) { return where != Where::Gpu || available(can, where); });
-  int largest_D = 0;  // a larger one is refused by a phase that says this
+  int largest_D = 0;  // a larger one, or 0, is refused by a phase that says this
   for (const Phase* phase : able) largest_D = std::max(largest_D, pass_of(*phase, p.direction).features.largest_D());
-  keep([&](const Features& can) { return can.largest_D() >= std::min<std::int64_t>(p.D(), largest_D); });
+  const std::int64_t D = p.D() < 1 ? largest_D : std::min<std::int64_t>(p.D(), largest_D);
+  keep([&](const Features& can) { return can.largest_D() >= D; });
   keep([&](const Features& can) { return lists_blocks(can, p.options); });
 
   Choice choice{able.back(), {}, able.size() == 1};
