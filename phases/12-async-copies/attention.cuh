@@ -54,7 +54,7 @@ struct Warp {
   const float scale_log2;                   // scale · log2 e: P = exp2(scale_log2 · S - m)
   // #region keep-q: Q's fragments stay
   static constexpr bool kKeepQ = D <= 128;  // else there are too few registers
-  unsigned q[kKeepQ ? D / 16 : 1][4];
+  unsigned q[kKeepQ ? D / 16 : 1][4] = {};
   // #endregion
 
   float m[2] = {-INFINITY, -INFINITY}, l[2] = {}, o[D / 2] = {};  // the state of online softmax (phase 02)

@@ -49,7 +49,7 @@ struct Warp {
   const std::int64_t first_row, shift, Sk;  // of the Q tile; row i sees the keys j <= i + shift, j < Sk
   const float c;                            // P = exp2(c · S - c · m), c > 0
   static constexpr bool kKeepQ = D <= 128;  // else there are too few registers
-  unsigned q[kKeepQ ? D / 16 : 1][4];
+  unsigned q[kKeepQ ? D / 16 : 1][4] = {};
 
   float m[2] = {-INFINITY, -INFINITY}, l[2] = {}, o[D / 2] = {};  // the state of online softmax (phase 02)
 
