@@ -181,7 +181,7 @@ CELL("From one Q tile to the next") {
     canvas.text(16, top + 52, "the rest", "fill=\"#666\"");
     const auto bar = [&](int row, double from, double length, const std::string& text, bool next_tile) {
       canvas.rect(90 + from * scale, top + 2 + 32 * row, length * scale - 2, 28,
-                  std::string("rx=\"2\" fill=\"") + (next_tile ? "#f2d0a4" : "#9ec9e6") + "\"");
+                  next_tile ? "rx=\"2\" fill=\"#f2d0a4\"" : "rx=\"2\" fill=\"#9ec9e6\"");
       canvas.text(90 + (from + length / 2) * scale, top + 20 + 32 * row, text,
                   "text-anchor=\"middle\" font-size=\"11\"");
       return from + length;
