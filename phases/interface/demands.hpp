@@ -53,10 +53,9 @@ inline std::optional<Refusal> tma_obstacle(const AnyProblem& p) {
       return refusal(name + what, bytes, "a multiple of 16");
     };
     if (view.D() * element % 16) return odd("'s bytes in a row", view.D() * element);
-    const char* axes[] = {"batch size B", "number of heads H", "sequence length S"};
     for (int i = 0; i < 3; ++i)
       if (view.shape[i] > 1 && view.stride[i] * element % 16)
-        return odd(std::string("'s stride of ") + axes[i] + " in bytes", view.stride[i] * element);
+        return odd(std::string("'s stride of ") + axis_names[i] + " in bytes", view.stride[i] * element);
     const auto address = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(view.data));
     if (address % 16) return odd("'s address", address);
   }
