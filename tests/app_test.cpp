@@ -7,9 +7,9 @@
 #include <functional>
 #include <set>
 
-#include "phases/interface/tensor.hpp"
-#include "phases/interface/text.hpp"
+#include "phases/arrays/tensor.hpp"
 #include "phases/library/json.hpp"
+#include "phases/pages/text.hpp"
 #include "tests/gradients.hpp"
 #include "tests/program.hpp"
 #include "tests/reference.hpp"

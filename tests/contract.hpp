@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
+#include "phases/arrays/random.hpp"
 #include "phases/interface/features.hpp"
 #include "phases/interface/limits.hpp"
-#include "phases/interface/random.hpp"
 #include "sim/ledger.hpp"
 #include "tests/reference.hpp"
 

@@ -50,9 +50,9 @@ names_file='FNR == 1 { begins = FILENAME ~ /\.(hpp|cpp|cuh|cu|h|c|cl)$/ ? "(^|[ 
 missing() { while read -r place name; do [ -e "$name" ] || printf '%s: %s\n' "$place" "$name"; done; }
 
 rules() {
-  files '*.hpp' '*.cpp' '*.cu' '*.cuh' | grep -vx './phases/interface/xtensor.hpp' | include 'xtensor|xtl/' |
-    rule 'only phases/interface/xtensor.hpp may include xtensor'
-  files '*.cu' '*.cuh' | include 'Eigen|xtensor|xtl/|doctest|phases/interface/tensor.hpp|phases/interface/matrix.hpp' |
+  files '*.hpp' '*.cpp' '*.cu' '*.cuh' | grep -vx './phases/arrays/xtensor.hpp' | include 'xtensor|xtl/' |
+    rule 'only phases/arrays/xtensor.hpp may include xtensor'
+  files '*.cu' '*.cuh' | include 'Eigen|xtensor|xtl/|doctest|phases/arrays/tensor.hpp|phases/interface/matrix.hpp' |
     rule 'a kernel file may not include Eigen, xtensor or doctest'
   files '*.hpp' '*.cpp' '*.cuh' '*.cu' | grep -E '^\./(sim|gpu)/' | include 'Eigen|xtensor|xtl/|doctest|phases/' |
     rule 'sim/ and gpu/ know nothing of attention, Eigen, xtensor or doctest'
@@ -61,7 +61,7 @@ rules() {
   # They know a phase by its declaration (phases/interface). Tests may name one, and so do two benchmarks and a reader
   # of machine code, each of the steps that lead up to one phase: of kernels that nobody declares.
   files '*.hpp' '*.cpp' '*.cuh' '*.cu' '*.c' '*.h' '*.py' '*.sh' |
-    grep -E '^\./(phases/(app|exercises|interface|library|pages)|tests/bench)/' |
+    grep -E '^\./(phases/(app|arrays|exercises|interface|library|pages)|tests/bench)/' |
     grep -Ev '_test\.|^\./tests/bench/((steps|diet)_bench\.cpp|sass\.py)$' |
     tr '\n' '\0' | { xargs -0 -r awk "$names_phase"; } |
     rule 'programs and benchmarks know a phase by its declaration, not by its name'

@@ -1,7 +1,7 @@
-// npy_test.cpp: proof of phases/interface/npy.hpp: files that NumPy wrote are read, anything else is refused with one
+// npy_test.cpp: proof of phases/arrays/npy.hpp: files that NumPy wrote are read, anything else is refused with one
 // line. And what is written is a .npy file, complete or absent.
 // ctest -L common
-#include "phases/interface/npy.hpp"
+#include "phases/arrays/npy.hpp"
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
@@ -17,8 +17,8 @@
 #include <string>
 #include <vector>
 
-#include "phases/interface/random.hpp"
-#include "phases/interface/tensor.hpp"
+#include "phases/arrays/random.hpp"
+#include "phases/arrays/tensor.hpp"
 #include "tests/folder.hpp"
 
 using namespace flash;

@@ -1,7 +1,7 @@
-// random_test.cpp: proof of phases/interface/random.hpp: Philox as published, the same numbers everywhere, and the
+// random_test.cpp: proof of phases/arrays/random.hpp: Philox as published, the same numbers everywhere, and the
 // shapes of the distributions that the contract names.
 // ctest -L common
-#include "phases/interface/random.hpp"
+#include "phases/arrays/random.hpp"
 
 #include <doctest/doctest.h>
 

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "phases/interface/text.hpp"
+#include "phases/pages/text.hpp"
 #include "tests/markup.hpp"
 #include "tests/program.hpp"
 

@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "phases/app/player.hpp"
-#include "phases/interface/npy.hpp"
+#include "phases/arrays/npy.hpp"
 #include "phases/pages/example.hpp"
 
 namespace flash {

@@ -11,12 +11,12 @@
 #include "phases/app/options.hpp"
 #include "phases/app/player.hpp"
 #include "phases/app/run_backward.hpp"
+#include "phases/arrays/tensor.hpp"
 #include "phases/interface/phase.hpp"
 #include "phases/interface/progress.hpp"
-#include "phases/interface/tensor.hpp"
-#include "phases/interface/text.hpp"
 #include "phases/interface/validate.hpp"
 #include "phases/library/automatic.hpp"
+#include "phases/pages/text.hpp"
 #include "sim/report/json.hpp"
 
 namespace flash {

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "phases/app/options.hpp"
+#include "phases/arrays/tensor.hpp"
 #include "phases/interface/phase.hpp"
-#include "phases/interface/tensor.hpp"
 
 namespace flash {
 

@@ -10,9 +10,9 @@
 #include "phases/app/commands.hpp"
 #include "phases/app/options.hpp"
 #include "phases/interface/phase.hpp"
-#include "phases/interface/text.hpp"
 #include "phases/pages/exact.hpp"
 #include "phases/pages/svg.hpp"
+#include "phases/pages/text.hpp"
 #include "phases/pages/tile_walk.hpp"
 
 namespace flash {

@@ -11,7 +11,7 @@
 #include <numeric>
 #include <sstream>
 
-#include "phases/interface/random.hpp"
+#include "phases/arrays/random.hpp"
 #include "sim/error.hpp"
 
 namespace flash::exercise {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "phases/interface/text.hpp"  // grouped(), for the numbers that cells print
+#include "phases/pages/text.hpp"  // grouped(), for the numbers that cells print
 
 namespace flash {
 

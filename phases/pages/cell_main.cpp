@@ -11,7 +11,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "phases/interface/npy.hpp"
+#include "phases/arrays/npy.hpp"
 #include "phases/pages/cell.hpp"
 #include "phases/pages/page.hpp"
 #include "sim/error.hpp"

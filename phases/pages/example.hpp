@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "phases/arrays/tensor.hpp"
 #include "phases/interface/matrix.hpp"
-#include "phases/interface/tensor.hpp"
 
 namespace flash {
 

@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <map>
 
-#include "phases/interface/text.hpp"
+#include "phases/pages/text.hpp"
 
 namespace flash::svg {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "phases/interface/random.hpp"
+#include "phases/arrays/random.hpp"
 #include "tests/bench/gradient_check.hpp"
 #include "tests/bench/results.hpp"
 

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "phases/interface/npy.hpp"
-#include "phases/interface/random.hpp"
+#include "phases/arrays/npy.hpp"
+#include "phases/arrays/random.hpp"
 #include "tests/bench/gradient_check.hpp"
 #include "tests/bench/results.hpp"
 

@@ -17,8 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "phases/arrays/random.hpp"
 #include "phases/interface/phase.hpp"
-#include "phases/interface/random.hpp"
 
 namespace {
 

@@ -3,7 +3,7 @@
 // ctest --test-dir build -L bench
 #include <doctest/doctest.h>
 
-#include "phases/interface/random.hpp"
+#include "phases/arrays/random.hpp"
 #include "phases/library/measured.hpp"
 #include "tests/bench/ceilings.hpp"
 #include "tests/bench/forward_check.hpp"

@@ -8,7 +8,7 @@
 
 #include "phases/12-async-copies/phase.hpp"
 #include "phases/13-instruction-diet/steps/steps.hpp"
-#include "phases/interface/random.hpp"
+#include "phases/arrays/random.hpp"
 #include "tests/bench/forward_check.hpp"
 #include "tests/bench/results.hpp"
 

@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "phases/arrays/random.hpp"
 #include "phases/interface/problem.hpp"
-#include "phases/interface/random.hpp"
 #include "sim/error.hpp"
 
 namespace flash::bench {

@@ -6,8 +6,8 @@
 #include <cstdio>
 #include <cstring>
 
-#include "phases/interface/random.hpp"
-#include "phases/interface/text.hpp"
+#include "phases/arrays/random.hpp"
+#include "phases/pages/text.hpp"
 #include "tests/bench/forward_check.hpp"
 #include "tests/bench/results.hpp"
 

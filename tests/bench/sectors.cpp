@@ -8,7 +8,7 @@
 #include <map>
 #include <optional>
 
-#include "phases/interface/random.hpp"
+#include "phases/arrays/random.hpp"
 #include "tests/bench/results.hpp"
 
 namespace {

@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "phases/05-first-kernel/steps/steps.hpp"
-#include "phases/interface/random.hpp"
+#include "phases/arrays/random.hpp"
 #include "tests/bench/results.hpp"
 
 using namespace flash;

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "phases/interface/text.hpp"
+#include "phases/pages/text.hpp"
 #include "tests/bench/beside.hpp"
 
 namespace flash::bench {

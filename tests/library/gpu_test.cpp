@@ -11,7 +11,7 @@
 #include <optional>
 #include <utility>
 
-#include "phases/interface/random.hpp"
+#include "phases/arrays/random.hpp"
 #include "phases/library/automatic.hpp"
 
 #ifndef FLASH_HAVE_CUDA

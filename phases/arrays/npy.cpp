@@ -1,7 +1,7 @@
 // npy.cpp: see npy.hpp. The header of a .npy file is a Python dictionary literal, padded with spaces:
 //   \x93NUMPY 01 00 <header length, 2 bytes> {'descr': '<f4', 'fortran_order': False, 'shape': (1, 12, 50, 32), }\n
 // Only that dictionary is accepted, its keys in any order; nothing in it is evaluated.
-#include "phases/interface/npy.hpp"
+#include "phases/arrays/npy.hpp"
 
 #include <unistd.h>
 

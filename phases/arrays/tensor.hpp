@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "phases/arrays/npy.hpp"
+#include "phases/arrays/random.hpp"
+#include "phases/arrays/xtensor.hpp"
 #include "phases/interface/limits.hpp"
-#include "phases/interface/npy.hpp"
 #include "phases/interface/problem.hpp"
-#include "phases/interface/random.hpp"
-#include "phases/interface/xtensor.hpp"
 
 namespace flash {
 
