@@ -7,8 +7,8 @@
 // **Idea.** A tile is one of three things. Left of the diagonal each row sees all of it: no mask. On the diagonal some
 // pairs are forbidden: mask element by element. Right of it no row sees anything: it is not even loaded.
 //
-// **Changed since 06.** One number, `shift`, says where the diagonal is; `tile_range` turns it into two tile numbers
-// per Q tile, `full` and `seen`; the loop ends at `seen` instead of at the last tile, and masks from `full` on.
+// **Changed since 06.** A `band` says which keys a row sees; `tile_range` turns it into two tile numbers per Q tile,
+// `full` and `seen`; the loop ends at `seen` instead of at the last tile, and masks from `full` on.
 
 // %% tags=["hide-input"]
 #include "phases/07-causal/phase.hpp"
@@ -48,10 +48,12 @@ static bool same_bits(const Tensor<float>& a, const Tensor<float>& b) {
 // %% [markdown]
 // ## The code
 //
-// Where the diagonal runs is one number, `shift`. Row i sees the keys 0 to i + shift, cut off at both ends. Without a
-// mask shift is S_k, and every row sees all keys.
+// A row sees an interval of keys: of S, a band along the diagonal. The two masks of this phase end it on the right only.
+// Then one number says what row i sees: `end(i)`, one past its last key. For the top-left mask `right` is 0, for the
+// bottom-right one S_k − S_q; without a mask it is S_k − 1, and every row sees all keys. `left` waits for windows, a
+// later phase. Host, kernels and formulas all ask this struct.
 //
-// ```{region} attention.cuh visible
+// ```{region} ../interface/mask.hpp band
 // ```
 //
 // For a Q tile two numbers say everything. Its first row sees the least, so tiles that it sees whole are seen whole by
@@ -73,7 +75,7 @@ static bool same_bits(const Tensor<float>& a, const Tensor<float>& b) {
 // ```{region} attention.cuh mask
 // ```
 //
-// What this changed, against phase 06. The other changed lines hand `shift` down from the host.
+// What this changed, against phase 06. The other changed lines hand `band` down from the host.
 //
 // ```{difference} ../06-4d-grid/attention.cuh attention.cuh
 // ```

@@ -18,20 +18,15 @@ struct Tiles {
   float P[Bc][Br];  // column t is thread t's own: no barrier. An array indexed by a loop counter cannot be in registers
 };
 
-// Row i sees keys 0 … visible(i) - 1. Top-left: shift = 0. Bottom-right: shift = Sk - Sq. No mask: shift = Sk.
-__device__ inline std::int64_t visible(std::int64_t i, std::int64_t shift, std::int64_t Sk) {
-  return max(std::int64_t{0}, min(i + 1 + shift, Sk));
-}
-
 // K/V tiles 0 … full - 1 are seen whole by each row of a Q tile, full … seen - 1 in part, the others by no row. Counted
 // in keys and then in tiles, so that Br and Bc need not divide each other: Bc > Br is fine.
 struct TileRange {
   std::int64_t full, seen;
 };
 template <int Br, int Bc>
-__device__ TileRange tile_range(std::int64_t first_row, std::int64_t Sq, std::int64_t Sk, std::int64_t shift) {
-  const std::int64_t last_row = min(first_row + Br, Sq) - 1;
-  return {visible(first_row, shift, Sk) / Bc, (visible(last_row, shift, Sk) + Bc - 1) / Bc};
+__device__ TileRange tile_range(std::int64_t first_row, const Band<std::int64_t>& band) {
+  const std::int64_t last_row = min(first_row + Br, band.Sq) - 1;
+  return {band.end(first_row) / Bc, (band.end(last_row) + Bc - 1) / Bc};
 }
 
 // HBM -> shared memory: rows first … first + Rows - 1; zeros beyond the matrix's edges. Neighbouring threads take
@@ -49,7 +44,7 @@ __device__ void load_tile(float (&tile)[Rows][Pitch], Head<const T> from, std::i
 template <class T, int D, int Br, int Bc>
 __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/, Head<const T> V /*[Sk, D]*/,
                        Head<T> O /*[Sq, D]*/, float* LSE /*[Sq] or null*/, float scale_log2 /*scale · log2 e*/,
-                       std::int64_t shift, std::int64_t q_tile) {
+                       Band<std::int64_t> band, std::int64_t q_tile) {
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
 
   // Which rows are mine? The block's tile begins at first_row; the thread's row is `row` of it.
@@ -60,7 +55,7 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
   // The state of online softmax (phase 02), in registers.
   float m = -INFINITY, l = 0, o[D] = {};
 
-  const TileRange range = tile_range<Br, Bc>(first_row, Q.rows, K.rows, shift);
+  const TileRange range = tile_range<Br, Bc>(first_row, band);
   for (std::int64_t tile = 0; tile < range.seen; ++tile) {
     const std::int64_t first_key = tile * Bc;
     trace_mark(tile < range.full ? "full" : "masked", tile);
@@ -89,7 +84,7 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
 
     // Keys beyond the row's diagonal or the end, in masked tiles only: -inf, by selection, so that it does not matter
     // what was there.
-    const std::int64_t left = visible(first_row + row, shift, K.rows) - first_key;
+    const std::int64_t left = band.end(first_row + row) - first_key;
     const int keys = max(std::int64_t{0}, min(left, std::int64_t{Bc}));  // that the row sees
     if (tile >= range.full) {
 #pragma unroll
@@ -155,13 +150,13 @@ template <class T, int D, int Br, int Bc>
 __global__ void __launch_bounds__(Br)
     attention(Heads<const T> Q /*[B, H, Sq, D]*/, Heads<const T> K /*[B, H, Sk, D]*/,
               Heads<const T> V /*[B, H, Sk, D]*/, Heads<T> O /*[B, H, Sq, D]*/, float* LSE /*[B, H, Sq] or null*/,
-              float scale_log2, std::int64_t shift, int B, int H) {
+              float scale_log2, Band<std::int64_t> band, int B, int H) {
   const unsigned head = blockIdx.z * gridDim.y + blockIdx.y;
   const int b = head / H, h = head % H;
   // #region row-of-lse
   if (b >= B) return;
   float* lse = LSE ? LSE + head * O.rows : nullptr;
-  attend<T, D, Br, Bc>(Q.head(b, h), K.head(b, h), V.head(b, h), O.head(b, h), lse, scale_log2, shift, blockIdx.x);
+  attend<T, D, Br, Bc>(Q.head(b, h), K.head(b, h), V.head(b, h), O.head(b, h), lse, scale_log2, band, blockIdx.x);
   // #endregion
 }
 
@@ -176,7 +171,7 @@ struct Attention {
     constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
     allow_shared_memory(kernel, shared_bytes);
     const dim3 grid = grid_of(p.Q.rows, Br, std::int64_t{p.B} * p.H);
-    kernel<<<grid, Br, shared_bytes, p.stream>>>(p.Q, p.K, p.V, p.O, p.LSE, p.scale_log2, p.shift, p.B, p.H);
+    kernel<<<grid, Br, shared_bytes, p.stream>>>(p.Q, p.K, p.V, p.O, p.LSE, p.scale_log2, p.band, p.B, p.H);
   }
 };
 

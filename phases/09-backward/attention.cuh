@@ -21,7 +21,7 @@ struct Backward {
   float* delta;              // [B, H, Sq]
   float* dQ_sum;             // [B, H, Sq, D], fp32: the one-pass variant adds to it; else null
   float scale, scale_log2;
-  std::int64_t shift;  // row i sees the keys j <= i + shift
+  Band<std::int64_t> band;  // row i sees the keys 0 … band.end(i) - 1
   int B, H;
 };
 // #endregion
@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(Bc* Parts<D>) keys_backward(Backward<T> a) {
 
   // #region keys-loop
   // Q tiles from the one with the first row that sees the first key.
-  const std::int64_t first_seen = max(first_key - a.shift, std::int64_t{0});
+  const std::int64_t first_seen = max(first_key - a.band.right, std::int64_t{0});
   for (std::int64_t first_row = first_seen / Br * Br; first_row < Q.rows; first_row += Br) {
     trace_mark("tile", first_row / Br);
     const int rows = min(Q.rows - first_row, std::int64_t{Br});
@@ -201,7 +201,8 @@ __global__ void __launch_bounds__(Bc* Parts<D>) keys_backward(Backward<T> a) {
     // #region keys-sums
     // dV += Pᵀ dO, dK += dSᵀ Q over the rows that exist and see my key: the mask is where the loop begins, so that
     // nothing of a row that does not see the key is ever touched.
-    const std::int64_t first_of_mine = key < keys ? max(first_key + key - a.shift - first_row, std::int64_t{0}) : Br;
+    const std::int64_t first_of_mine =
+        key < keys ? max(first_key + key - a.band.right - first_row, std::int64_t{0}) : Br;
 #pragma unroll 1
     for (std::int64_t i = first_of_mine; i < rows; ++i) {
       add_row(dv, tiles.P[i][key], &tiles.dO[i][first_column]);
@@ -216,7 +217,7 @@ __global__ void __launch_bounds__(Bc* Parts<D>) keys_backward(Backward<T> a) {
         const int row = n % Br, column = n / Br * Columns<D>;
         const std::int64_t i = first_row + row;
         if (row >= rows) continue;
-        const int seen = static_cast<int>(min(i + a.shift + 1 - first_key, std::int64_t{keys}));
+        const int seen = static_cast<int>(min(a.band.end(i) - first_key, std::int64_t{keys}));
         float dq[Columns<D>] = {};
 #pragma unroll 1
         for (int j = 0; j < seen; ++j) add_row(dq, tiles.dS[row][j], &tiles.K[j][column]);
@@ -268,7 +269,7 @@ __global__ void __launch_bounds__(Br* Parts<D>) rows_backward(Backward<T> a) {
 
   // #region rows-loop
   // K/V tiles up to the last key that the last row sees.
-  const std::int64_t end = min(first_row + rows + a.shift, K.rows);
+  const std::int64_t end = a.band.end(first_row + rows - 1);
   for (std::int64_t first_key = 0; first_key < end; first_key += Bc) {
     trace_mark("tile", first_key / Bc);
     const int keys = min(K.rows - first_key, std::int64_t{Bc});
@@ -293,7 +294,7 @@ __global__ void __launch_bounds__(Br* Parts<D>) rows_backward(Backward<T> a) {
     // #endregion
     // #region rows-sum
     // dQ += dS K over the keys that my row sees.
-    const std::int64_t seen = row < rows ? min(first_row + row + a.shift + 1 - first_key, std::int64_t{keys}) : 0;
+    const std::int64_t seen = row < rows ? min(a.band.end(first_row + row) - first_key, std::int64_t{keys}) : 0;
 #pragma unroll 1
     for (int j = 0; j < seen; ++j) add_row(dq, tiles.dS[row][j], &tiles.K[j][first_column]);
     __syncthreads();  // all threads have read K, V and dS: the next round may overwrite them
@@ -329,8 +330,8 @@ struct Gradients {
     const bool atomic = p.mode == Mode::Atomic;
     auto* const delta = static_cast<float*>(p.workspace[0]);
     auto* const dQ_sum = atomic ? static_cast<float*>(p.workspace[1]) : nullptr;
-    const Backward<T> a{p.Q,    p.O, p.dO, p.O_lo, p.K,    p.V,     p.dQ,         p.dK,    p.dV, p.LSE,
-                        p.dLSE, p.m, p.l,  delta,  dQ_sum, p.scale, p.scale_log2, p.shift, p.B,  p.H};
+    const Backward<T> a{p.Q,    p.O, p.dO, p.O_lo, p.K,    p.V,     p.dQ,         p.dK,   p.dV, p.LSE,
+                        p.dLSE, p.m, p.l,  delta,  dQ_sum, p.scale, p.scale_log2, p.band, p.B,  p.H};
     const std::int64_t heads = std::int64_t{p.B} * p.H, rows = heads * p.Q.rows;
     const auto blocks_of = [](std::int64_t work, std::int64_t each) {
       return static_cast<unsigned>((work + each - 1) / each);

@@ -137,8 +137,6 @@ CELL("Which lane holds which element") {
 // `key_tiles` is phase 07's `tile_range` with a third number: no row of the Q tile sees the keys from `keys` on, so
 // they are not loaded, and zeros take their place. It stands in a file of its own, since phases 11 to 13 ask the same.
 //
-// ```{region} keys.cuh visible
-// ```
 // ```{region} keys.cuh tile-range
 // ```
 //

@@ -88,8 +88,9 @@ struct Warp {
   static constexpr bool kKeepQ = Layout<D>::keep_q;
 
   Tiles<D, Br, Bc>& tiles;
-  const std::int64_t first_row, shift, Sk;  // of the Q tile; row i sees the keys j <= i + shift, j < Sk
-  const float c;                            // P = exp2(c · S - c · m), c > 0
+  const std::int64_t first_row;   // of the Q tile
+  const Band<std::int64_t> band;  // which keys its rows see
+  const float c;                  // P = exp2(c · S - c · m), c > 0
   unsigned q[kRowTiles][kKeepQ ? D / 16 : 1][4];
 
   // The state of online softmax (phase 02). m is near the maximum of what was seen; any value will do, as long as P, l
@@ -98,8 +99,8 @@ struct Warp {
   float slack = 0;        // what a maximum may grow by before m follows it
   bool moderate = false;  // is 0 <= c · m <= 512 for all rows of the warp?
 
-  __device__ Warp(Tiles<D, Br, Bc>& tiles, std::int64_t first_row, std::int64_t shift, std::int64_t Sk, float c)
-      : tiles(tiles), first_row(first_row), shift(shift), Sk(Sk), c(c) {
+  __device__ Warp(Tiles<D, Br, Bc>& tiles, std::int64_t first_row, const Band<std::int64_t>& band, float c)
+      : tiles(tiles), first_row(first_row), band(band), c(c) {
     for (int rt = 0; rt < kRowTiles; ++rt) m[rt][0] = m[rt][1] = -INFINITY;
   }
 
@@ -153,15 +154,15 @@ struct Warp {
   // #region mask: -inf beyond the diagonal and the end
   // Does any row of the warp see a key from first_key on?
   __device__ bool sees(std::int64_t first_key) const {
-    return visible(first_row + warp_row() + kRows - 1, shift, Sk) > first_key;
+    return band.end(first_row + warp_row() + kRows - 1) > first_key;
   }
 
   // -inf for keys beyond the row's diagonal or the end, by selection. `diagonal` is that of the warp's first row; both
   // are counted from first_key, and bounded where more would change nothing, so that int holds them.
   __device__ void mask(float (&s)[kRowTiles][Bc / 2], std::int64_t first_key) const {
-    const std::int64_t beyond = first_row + warp_row() + 1 + shift - first_key;
+    const std::int64_t beyond = first_row + warp_row() + 1 + band.right - first_key;
     const int diagonal = static_cast<int>(max(min(beyond, std::int64_t{Bc}), std::int64_t{-kRows}));
-    const int end = static_cast<int>(min(Sk - first_key, std::int64_t{Bc}));
+    const int end = static_cast<int>(min(band.Sk - first_key, std::int64_t{Bc}));
     if (min(diagonal, end) == Bc) return;
 #pragma unroll
     for (int rt = 0; rt < kRowTiles; ++rt) {
@@ -348,13 +349,13 @@ struct Warp {
 template <class T, int D, int Br, int Bc, class Out, bool kTraining>
 __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/, Head<const T> V /*[Sk, D]*/,
                        Head<Out> O /*[Sq, D]*/, Head<std::int16_t> O_lo /*[Sq, D] or null*/, const RowArrays& out,
-                       float scale_log2 /*scale · log2 e*/, std::int64_t shift, std::int64_t q_tile) {
+                       float scale_log2 /*scale · log2 e*/, Band<std::int64_t> band, std::int64_t q_tile) {
   constexpr int kThreads = Layout<D>::threads(Br);
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
   const std::int64_t first_row = q_tile * Br;
   const float c = fmaxf(fabsf(scale_log2), 1e-30f);  // a scale of 0 becomes tiny, since -inf · 0 is NaN
-  Warp<T, D, Br, Bc, Out, kTraining> warp(tiles, first_row, shift, K.rows, c);
-  const KeyTiles range = key_tiles<Br, Bc>(first_row, Q.rows, K.rows, shift);
+  Warp<T, D, Br, Bc, Out, kTraining> warp(tiles, first_row, band, c);
+  const KeyTiles range = key_tiles<Br, Bc>(first_row, band);
   // #endregion
 
   // #region copies: of a tile, while the one after it is multiplied
@@ -408,8 +409,9 @@ template <class T, int D, int Br, int Bc, class Out, bool kTraining>
 __global__ void __launch_bounds__(Layout<D>::threads(Br), Layout<D>::blocks)
     attention(Heads<const T> Q /*[B, H, Sq, D]*/, Heads<const T> K /*[B, H, Sk, D]*/,
               Heads<const T> V /*[B, H, Sk, D]*/, Heads<Out> O /*[B, H, Sq, D]*/, RowArrays out /*[B, H, Sq]*/,
-              float scale_log2, std::int64_t shift, int B, int H, Heads<std::int16_t> O_lo /*[B, H, Sq, D] or null*/) {
-  const bool heads_first = shift < K.rows;
+              float scale_log2, Band<std::int64_t> band, int B, int H,
+              Heads<std::int16_t> O_lo /*[B, H, Sq, D] or null*/) {
+  const bool heads_first = band.cuts_right();
   const unsigned heads = B * H;
   const unsigned head = heads_first ? blockIdx.x % heads : blockIdx.z * gridDim.y + blockIdx.y;
   const unsigned q_tile = heads_first ? (gridDim.x - 1 - blockIdx.x) / heads : blockIdx.x;
@@ -417,7 +419,7 @@ __global__ void __launch_bounds__(Layout<D>::threads(Br), Layout<D>::blocks)
   const int b = head / H, h = head % H;
   const Head<std::int16_t> lo = O_lo.data ? O_lo.head(b, h) : Head<std::int16_t>{};
   attend<T, D, Br, Bc, Out, kTraining>(Q.head(b, h), K.head(b, h), V.head(b, h), O.head(b, h), lo,
-                                       out.from(head * O.rows), scale_log2, shift, q_tile);
+                                       out.from(head * O.rows), scale_log2, band, q_tile);
 }
 // #endregion
 
@@ -440,9 +442,9 @@ struct Forward {
     allow_shared_memory(kernel, shared_bytes);
     const std::int64_t heads = std::int64_t{p.B} * p.H;
     dim3 grid = grid_of(p.Q.rows, Br, heads);
-    if (p.shift < p.K.rows) grid = dim3(static_cast<unsigned>(grid.x * heads));
+    if (p.band.cuts_right()) grid = dim3(static_cast<unsigned>(grid.x * heads));
     kernel<<<grid, Layout<D>::threads(Br), shared_bytes, p.stream>>>(p.Q, p.K, p.V, O, {p.LSE, p.m, p.l}, p.scale_log2,
-                                                                     p.shift, p.B, p.H, p.O_lo);
+                                                                     p.band, p.B, p.H, p.O_lo);
   }
 };
 using Attention = Forward<false>;

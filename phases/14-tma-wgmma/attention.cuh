@@ -4,7 +4,7 @@
 #pragma once
 #include "phases/14-tma-wgmma/phase.hpp"
 #include "phases/14-tma-wgmma/softmax.cuh"  // Rows, softmax, finish_rows
-#include "phases/14-tma-wgmma/tiles.cuh"    // CausalMask, load_tile, begin_scores, begin_output
+#include "phases/14-tma-wgmma/tiles.cuh"    // load_tile, begin_scores, begin_output
 
 namespace flash::phase14::inline FLASH_MACHINE {
 
@@ -28,7 +28,7 @@ struct Tiles {
 template <class T, int D, int Br, int Bc>
 struct Consumer {
   Tiles<D, Br, Bc>& tiles;
-  const CausalMask mask;
+  const Band<int> band;
   const float scale_log2;
   const int warpgroup, lane = threadIdx.x % 32;
   const int my_row = warpgroup * 64 + threadIdx.x % 128 / 32 * 16 + lane / 4;  // of the Q tile; and the one 8 below
@@ -39,12 +39,12 @@ struct Consumer {
   float s[Bc / 2], o[D / 2] = {}, alpha[2];  // S, then P; O; by what O must be multiplied
   unsigned p[Bc / 16][4];                    // P, rounded, as the left operand of PV
 
-  __device__ Consumer(Tiles<D, Br, Bc>& tiles, const CausalMask& mask, float scale_log2, int warpgroup)
-      : tiles(tiles), mask(mask), scale_log2(scale_log2), warpgroup(warpgroup) {}
+  __device__ Consumer(Tiles<D, Br, Bc>& tiles, const Band<int>& band, float scale_log2, int warpgroup)
+      : tiles(tiles), band(band), scale_log2(scale_log2), warpgroup(warpgroup) {}
   __device__ __forceinline__ void begin(int first_row, int full) {
     row = first_row + my_row;
     masked = scale_log2 < 0 ? 0 : full;  // from this tile on; all where signs must be turned
-    seen[0] = mask.visible(row) - lane % 4 * 2, seen[1] = mask.visible(row + 8) - lane % 4 * 2;
+    seen[0] = band.end(row) - lane % 4 * 2, seen[1] = band.end(row + 8) - lane % 4 * 2;
   }
   __device__ __forceinline__ void probabilities(int tile) {
     if (tile >= masked) hide(s, {seen[0] - tile * Bc, seen[1] - tile * Bc}, sign);
@@ -66,7 +66,7 @@ struct Consumer {
   }
   __device__ __forceinline__ void finish(Head<T> O, float* LSE) {
     float factor[2];
-    finish_rows(rows, factor, LSE, row, mask.Sq, c);
+    finish_rows(rows, factor, LSE, row, band.Sq, c);
     store_output(o, factor, O, row);
   }
 };
@@ -77,11 +77,11 @@ template <class T, int D, int Br, int Bc>
 __global__ void __launch_bounds__(Br * 2, 1)
     attention(const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
               const __grid_constant__ TensorMap V_map, Heads<T> O /*[B, H, Sq, D]*/, float* LSE /*[B, H, Sq] or null*/,
-              float scale_log2, CausalMask mask, int B, int H) {
+              float scale_log2, Band<int> band, int B, int H) {
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
-  const Work work = work_of_block(B * H, mask.shift < mask.Sk);
+  const Work work = work_of_block(B * H, band.cuts_right());
   const int b = work.head / H, h = work.head % H, first_row = work.q_tile * Br;
-  const TileRange range = tile_range<Br, Bc>(first_row, mask);
+  const TileRange range = tile_range<Br, Bc>(first_row, band);
   const bool loads = threadIdx.x == 0;  // one thread does
 
   if (threadIdx.x == 0) {
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(Br * 2, 1)
   // #endregion
 
   // #region loop: from the last tile to the first
-  Consumer<T, D, Br, Bc> consumer(tiles, mask, scale_log2, uniform(threadIdx.x / 128));
+  Consumer<T, D, Br, Bc> consumer(tiles, band, scale_log2, uniform(threadIdx.x / 128));
   consumer.begin(first_row, range.full);
   if (range.seen > 0) mbarrier_wait(&tiles.Q_full, 0);
   for (int tile = range.seen - 1, loaded = 0; tile >= 0; --tile, ++loaded) {
@@ -134,8 +134,8 @@ struct Attention {
     const std::int64_t heads = std::int64_t{p.B} * p.H;
     const auto grid = static_cast<unsigned>((p.Q.rows + Br - 1) / Br * heads);
     kernel<<<grid, Br * 2, shared_bytes, p.stream>>>(map_of(p.Q, p.B, p.H, 64), map_of_keys(p, p.K, Bc),
-                                                     map_of_keys(p, p.V, Bc), p.O, p.LSE, p.scale_log2, mask_of(p), p.B,
-                                                     p.H);
+                                                     map_of_keys(p, p.V, Bc), p.O, p.LSE, p.scale_log2, narrow(p.band),
+                                                     p.B, p.H);
   }
 };
 // #endregion

@@ -31,20 +31,14 @@ __device__ inline Work work_of_block(unsigned heads, bool longest_first) {
   return {static_cast<int>(head), static_cast<int>(q_tile)};
 }
 
-// TMA counts rows in 32 bits, and so does the kernel (at most 2^30). Row i sees keys 0 … visible(i) - 1.
-struct CausalMask {
-  int shift, Sq, Sk;  // top-left: shift = 0, bottom-right: Sk - Sq, none: Sk
-  __device__ int visible(int i) const { return max(0, min(i + 1 + shift, Sk)); }
-};
-
 // Of Br rows: K/V tiles 0 … full - 1 are seen whole by each of them, full … seen - 1 in part, the others by none.
 struct TileRange {
   int full, seen;
 };
 template <int Br, int Bc>
-__device__ TileRange tile_range(int first_row, const CausalMask& mask) {
-  const int keys = mask.visible(min(first_row + Br, mask.Sq) - 1);
-  return {mask.visible(first_row) / Bc, (keys + Bc - 1) / Bc};
+__device__ TileRange tile_range(int first_row, const Band<int>& band) {
+  const int keys = band.end(min(first_row + Br, band.Sq) - 1);
+  return {band.end(first_row) / Bc, (keys + Bc - 1) / Bc};
 }
 // #endregion
 
@@ -118,12 +112,13 @@ TensorMap map_of(const Heads<T>& x, int B, int H, int box_rows) {
 // K or V. Rows that no row of Q sees are as if they were not there: TMA writes zeros for them (0 · NaN is NaN).
 template <class T>
 TensorMap map_of_keys(const DeviceProblem<T>& p, Heads<const T> x, int box_rows) {
-  x.rows = std::max<std::int64_t>(0, std::min(p.Q.rows + p.shift, x.rows));
+  x.rows = p.band.end(p.Q.rows - 1);
   return map_of(x.rows > 0 ? x : p.Q, p.B, p.H, box_rows);  // x has no address where it has no rows
 }
-template <class T>
-CausalMask mask_of(const DeviceProblem<T>& p) {
-  return {static_cast<int>(p.shift), static_cast<int>(p.Q.rows), static_cast<int>(p.K.rows)};
+// TMA counts rows in 32 bits, and so does the kernel: there are at most 2^30.
+inline Band<int> narrow(const Band<std::int64_t>& band) {
+  return {static_cast<int>(band.left), static_cast<int>(band.right), static_cast<int>(band.Sq),
+          static_cast<int>(band.Sk)};
 }
 // #endregion
 

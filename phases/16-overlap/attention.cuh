@@ -3,7 +3,7 @@
 // Run it: ./flash tour 16     Test it: ./flash test 16
 #pragma once
 #include "phases/14-tma-wgmma/softmax.cuh"      // Rows, softmax, finish_rows
-#include "phases/14-tma-wgmma/tiles.cuh"        // CausalMask, load_tile, begin_scores, begin_output
+#include "phases/14-tma-wgmma/tiles.cuh"        // load_tile, begin_scores, begin_output
 #include "phases/15-warp-specialised/ring.cuh"  // Ring, Cursor, load_keys
 #include "phases/16-overlap/phase.hpp"
 
@@ -33,7 +33,7 @@ constexpr int kConsumerRegisters = 232, kProducerRegisters = 40;
 template <class T, int D, int Br, int Bc>
 struct Consumer {
   Tiles<D, Br, Bc>& tiles;
-  const CausalMask mask;
+  const Band<int> band;
   const float scale_log2;
   const int warpgroup, lane = threadIdx.x % 32;
   const int my_row = warpgroup * 64 + threadIdx.x % 128 / 32 * 16 + lane / 4;  // of the Q tile; and the one 8 below
@@ -45,12 +45,12 @@ struct Consumer {
   unsigned p[Bc / 16][4];                    // P, rounded, as the left operand of PV
   Cursor<kStages> K, V;
 
-  __device__ Consumer(Tiles<D, Br, Bc>& tiles, const CausalMask& mask, float scale_log2, int warpgroup)
-      : tiles(tiles), mask(mask), scale_log2(scale_log2), warpgroup(warpgroup) {}
+  __device__ Consumer(Tiles<D, Br, Bc>& tiles, const Band<int>& band, float scale_log2, int warpgroup)
+      : tiles(tiles), band(band), scale_log2(scale_log2), warpgroup(warpgroup) {}
   __device__ __forceinline__ void begin(int first_row, int full) {
     row = first_row + my_row;
     masked = scale_log2 < 0 ? 0 : full;  // from this tile on; all where signs must be turned
-    seen[0] = mask.visible(row) - lane % 4 * 2, seen[1] = mask.visible(row + 8) - lane % 4 * 2;
+    seen[0] = band.end(row) - lane % 4 * 2, seen[1] = band.end(row + 8) - lane % 4 * 2;
   }
   __device__ __forceinline__ void probabilities(int tile) {
     if (tile >= masked) hide(s, {seen[0] - tile * Bc, seen[1] - tile * Bc}, sign);
@@ -92,7 +92,7 @@ struct Consumer {
   }
   __device__ __forceinline__ void finish(Head<T> O, float* LSE) {
     float factor[2];
-    finish_rows(rows, factor, LSE, row, mask.Sq, c);
+    finish_rows(rows, factor, LSE, row, band.Sq, c);
     store_output(o, factor, O, row);
   }
 };
@@ -103,11 +103,11 @@ template <class T, int D, int Br, int Bc>
 __global__ void __launch_bounds__(Br * 2 + 128, 1)
     attention(const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
               const __grid_constant__ TensorMap V_map, Heads<T> O /*[B, H, Sq, D]*/, float* LSE /*[B, H, Sq] or null*/,
-              float scale_log2, CausalMask mask, int B, int H) {
+              float scale_log2, Band<int> band, int B, int H) {
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
-  const Work work = work_of_block(B * H, mask.shift < mask.Sk);
+  const Work work = work_of_block(B * H, band.cuts_right());
   const int b = work.head / H, h = work.head % H, first_row = work.q_tile * Br;
-  const TileRange range = tile_range<Br, Bc>(first_row, mask);
+  const TileRange range = tile_range<Br, Bc>(first_row, band);
   const int warpgroup = uniform(threadIdx.x / 128);
 
   if (threadIdx.x == 0) {
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
 
   // #region loop: the consumers
   setmaxnreg_inc<kConsumerRegisters>();
-  Consumer<T, D, Br, Bc> consumer(tiles, mask, scale_log2, warpgroup);
+  Consumer<T, D, Br, Bc> consumer(tiles, band, scale_log2, warpgroup);
   consumer.begin(first_row, range.full);
   if (range.seen > 0) {
     mbarrier_wait(&tiles.Q_full, 0);
@@ -157,7 +157,7 @@ struct Attention {
     const auto grid = static_cast<unsigned>((p.Q.rows + Br - 1) / Br * heads);
     kernel<<<grid, Br * 2 + 128, shared_bytes, p.stream>>>(map_of(p.Q, p.B, p.H, 64), map_of_keys(p, p.K, Bc),
                                                            map_of_keys(p, p.V, Bc), p.O, p.LSE, p.scale_log2,
-                                                           mask_of(p), p.B, p.H);
+                                                           narrow(p.band), p.B, p.H);
   }
 };
 // #endregion

@@ -62,8 +62,8 @@ struct Keys {
   int tiles, full, first;  // first: key of tile 0
 
   Keys() = default;
-  __device__ Keys(int first_row, const CausalMask& mask) {
-    const TileRange range = tile_range<Br, Bc>(first_row, mask);
+  __device__ Keys(int first_row, const Band<int>& band) {
+    const TileRange range = tile_range<Br, Bc>(first_row, band);
     tiles = max(range.seen, 1), full = range.full, first = range.seen > 0 ? 0 : 0x7fff0000;
   }
 };
@@ -73,12 +73,12 @@ struct Keys {
 // be free for it sooner; the time of two tiles is enough to load Q.
 template <int Br, int Bc, class Tiles, class CursorOfK, class CursorOfV>
 __device__ void load_keys_of_all(Tiles& tiles, CursorOfK K, CursorOfV V, const TensorMap* K_map, const TensorMap* V_map,
-                                 const CausalMask& mask, int H) {
+                                 const Band<int>& band, int H) {
   for (unsigned parity = 0;; parity ^= 1) {
     mbarrier_wait(&tiles.mail.full, parity);
     const Work work = tiles.mail.work;
     if (work.head < 0) return;
-    const Keys<Br, Bc> keys(work.q_tile * Br, mask);
+    const Keys<Br, Bc> keys(work.q_tile * Br, band);
     load_keys(tiles, K, V, K_map, V_map, keys.tiles, keys.first, work.head % H, work.head / H, [&](int tile) {
       if (tile == min(2, keys.tiles - 1)) mbarrier_arrive(&tiles.mail.empty);
     });
@@ -136,7 +136,7 @@ inline unsigned section_of(std::int64_t heads, std::int64_t Sk, int D) {
 template <int D, int Br, class T>
 Schedule schedule_of(const DeviceProblem<T>& p) {
   const std::int64_t heads = std::int64_t{p.B} * p.H;
-  const bool masked = p.shift < p.K.rows;
+  const bool masked = p.band.cuts_right();
   return {static_cast<unsigned>(heads), static_cast<unsigned>((p.Q.rows + Br - 1) / Br),
           masked ? section_of(heads, p.K.rows, D) : 0};
 }

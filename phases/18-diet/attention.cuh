@@ -3,7 +3,7 @@
 // Run it: ./flash tour 18     Test it: ./flash test 18
 #pragma once
 #include "phases/14-tma-wgmma/softmax.cuh"      // Rows, finish_rows
-#include "phases/14-tma-wgmma/tiles.cuh"        // CausalMask, load_tile, begin_output
+#include "phases/14-tma-wgmma/tiles.cuh"        // load_tile, begin_output
 #include "phases/15-warp-specialised/ring.cuh"  // Ring, Cursor
 #include "phases/17-persistent/schedule.cuh"    // Schedule, draw, Mail, Keys, store_tile
 #include "phases/18-diet/maximum.cuh"           // integer_softmax
@@ -64,7 +64,7 @@ __device__ void begin_scores(float (&s)[Bc / 2], const unsigned (&q)[kPanels * 4
 template <class T, int D, int Br, int Bc>
 struct Consumer {
   Tiles<D, Br, Bc>& tiles;
-  const CausalMask mask;
+  const Band<int> band;
   const float scale_log2;
   const TensorMap* O_map;
   float* LSE;
@@ -83,16 +83,16 @@ struct Consumer {
   Work work;
   Keys<Br, Bc> keys;
 
-  __device__ Consumer(Tiles<D, Br, Bc>& tiles, const CausalMask& mask, float scale_log2, const TensorMap* O_map,
+  __device__ Consumer(Tiles<D, Br, Bc>& tiles, const Band<int>& band, float scale_log2, const TensorMap* O_map,
                       float* LSE, int H, int warpgroup)
-      : tiles(tiles), mask(mask), scale_log2(scale_log2), O_map(O_map), LSE(LSE), H(H), warpgroup(warpgroup) {}
+      : tiles(tiles), band(band), scale_log2(scale_log2), O_map(O_map), LSE(LSE), H(H), warpgroup(warpgroup) {}
   __device__ __forceinline__ bool next_work() {
     work = tiles.mail.read(parity);
     if (work.head < 0) return false;
-    keys = Keys<Br, Bc>(work.q_tile * Br, mask);
+    keys = Keys<Br, Bc>(work.q_tile * Br, band);
     row = work.q_tile * Br + my_row;
     masked = scale_log2 < 0 ? 0 : keys.full;  // from this tile on; all where signs must be turned
-    seen[0] = mask.visible(row) - lane % 4 * 2, seen[1] = mask.visible(row + 8) - lane % 4 * 2;
+    seen[0] = band.end(row) - lane % 4 * 2, seen[1] = band.end(row + 8) - lane % 4 * 2;
     Q.next(), tiles.Q_ring[warpgroup].wait_full(Q);
     load_q(q, tiles.Q[warpgroup][0]);
     parity ^= 1;  // behind the return: else ptxas takes stages for different in each lane (R2UR)
@@ -138,7 +138,7 @@ struct Consumer {
   __device__ __forceinline__ void finish(Work done, const Rows& its) {
     float factor[2];
     const int first_row = done.q_tile * Br;
-    finish_rows(its, factor, LSE ? LSE + std::int64_t{done.head} * mask.Sq : nullptr, first_row + my_row, mask.Sq, c);
+    finish_rows(its, factor, LSE ? LSE + std::int64_t{done.head} * band.Sq : nullptr, first_row + my_row, band.Sq, c);
     store_tile<T>(o, factor, tiles.O[warpgroup], O_map, first_row + warpgroup * 64, done.head % H, done.head / H,
                   warpgroup);
 #pragma unroll
@@ -183,7 +183,7 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
     attention(const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
               const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map,
               float* LSE /*[B, H, Sq] or null*/, unsigned* counter /*0*/, Schedule schedule, float scale_log2,
-              CausalMask mask, int H) {
+              Band<int> band, int H) {
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
   const int warpgroup = uniform(threadIdx.x / 128);
 
@@ -214,14 +214,14 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
           tiles.Q_ring[i].fill(tiles.Q[i], at, &Q_map, work.q_tile * Br + i * 64, work.head % H, work.head / H);
       }
     }
-    if (loads) load_keys_of_all<Br, Bc>(tiles, Cursor<kStagesOfK>(), Cursor<kStagesOfV>(), &K_map, &V_map, mask, H);
+    if (loads) load_keys_of_all<Br, Bc>(tiles, Cursor<kStagesOfK>(), Cursor<kStagesOfV>(), &K_map, &V_map, band, H);
     return;
   }
   // #endregion
 
   // #region loop: the consumers
   setmaxnreg_inc<kConsumerRegisters>();
-  Consumer<T, D, Br, Bc> consumer(tiles, mask, scale_log2, &O_map, LSE, H, warpgroup);
+  Consumer<T, D, Br, Bc> consumer(tiles, band, scale_log2, &O_map, LSE, H, warpgroup);
   consumer.run();
   wait_for_stores();
 }
@@ -241,7 +241,7 @@ struct Attention {
     const Schedule schedule = schedule_of<D, Br>(p);
     kernel<<<blocks_of(schedule), Br * 2 + 128, shared_bytes, p.stream>>>(
         map_of(p.Q, p.B, p.H, 64), map_of_keys(p, p.K, Bc), map_of_keys(p, p.V, Bc), map_of(p.O, p.B, p.H, 64), p.LSE,
-        p.counter, schedule, p.scale_log2, mask_of(p), p.H);
+        p.counter, schedule, p.scale_log2, narrow(p.band), p.H);
   }
 };
 // #endregion

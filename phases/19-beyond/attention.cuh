@@ -3,7 +3,7 @@
 // Run it: ./flash tour 19     Test it: ./flash test 19
 #pragma once
 #include "phases/14-tma-wgmma/softmax.cuh"      // Rows, finish_rows
-#include "phases/14-tma-wgmma/tiles.cuh"        // CausalMask, load_tile, begin_scores, begin_output
+#include "phases/14-tma-wgmma/tiles.cuh"        // load_tile, begin_scores, begin_output
 #include "phases/15-warp-specialised/ring.cuh"  // Ring, Cursor
 #include "phases/17-persistent/schedule.cuh"    // Schedule, draw, Mail, Keys, store_tile
 #include "phases/18-diet/attention.cuh"         // the design for D = 128
@@ -80,7 +80,7 @@ template <class T, int D, int Br, int Bc>
 struct Consumer {
   using L = Design<D, Br, Bc>;
   Tiles<D, Br, Bc>& tiles;
-  const CausalMask mask;
+  const Band<int> band;
   const float scale_log2;
   const Heads<T> O;
   const TensorMap* O_map;
@@ -100,17 +100,17 @@ struct Consumer {
   Work work;
   int my_tiles, unseen;  // K/V tiles that the warpgroup sees; that others see, and it does not
 
-  __device__ Consumer(Tiles<D, Br, Bc>& tiles, const CausalMask& mask, float scale_log2, const Heads<T>& O,
+  __device__ Consumer(Tiles<D, Br, Bc>& tiles, const Band<int>& band, float scale_log2, const Heads<T>& O,
                       const TensorMap* O_map, float* LSE, int H, int warpgroup)
-      : tiles(tiles), mask(mask), scale_log2(scale_log2), O(O), O_map(O_map), LSE(LSE), H(H), warpgroup(warpgroup) {}
+      : tiles(tiles), band(band), scale_log2(scale_log2), O(O), O_map(O_map), LSE(LSE), H(H), warpgroup(warpgroup) {}
   __device__ __forceinline__ bool next_work() {
     work = tiles.mail.read(parity);
     if (work.head < 0) return false;
-    const Keys<64, Bc> mine(work.q_tile * Br + warpgroup * 64, mask);
-    my_tiles = uniform(mine.tiles), unseen = uniform(Keys<Br, Bc>(work.q_tile * Br, mask).tiles - mine.tiles);
+    const Keys<64, Bc> mine(work.q_tile * Br + warpgroup * 64, band);
+    my_tiles = uniform(mine.tiles), unseen = uniform(Keys<Br, Bc>(work.q_tile * Br, band).tiles - mine.tiles);
     row = work.q_tile * Br + my_row;
     masked = uniform(scale_log2 < 0 ? 0 : mine.full);  // from this tile on; all where signs must be turned
-    seen[0] = mask.visible(row) - lane % 4 * 2, seen[1] = mask.visible(row + 8) - lane % 4 * 2;
+    seen[0] = band.end(row) - lane % 4 * 2, seen[1] = band.end(row + 8) - lane % 4 * 2;
     Q.next(), tiles.Q_ring[warpgroup].wait_full(Q);
     parity ^= 1;  // behind the return: else ptxas takes stages for different in each lane (R2UR)
     return true;
@@ -168,7 +168,7 @@ struct Consumer {
   __device__ __forceinline__ void finish(Work done) {
     float factor[2];
     const int first_row = done.q_tile * Br;
-    finish_rows(rows, factor, LSE ? LSE + std::int64_t{done.head} * mask.Sq : nullptr, first_row + my_row, mask.Sq, c);
+    finish_rows(rows, factor, LSE ? LSE + std::int64_t{done.head} * band.Sq : nullptr, first_row + my_row, band.Sq, c);
     if constexpr (L::staged)
       store_tile<T>(o, factor, tiles.O[warpgroup], O_map, first_row + warpgroup * 64, done.head % H, done.head / H,
                     warpgroup);
@@ -218,7 +218,7 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
     attention(const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
               const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map,
               Heads<T> O /*[B, H, Sq, D]*/, float* LSE /*[B, H, Sq] or null*/, unsigned* counter /*0*/,
-              Schedule schedule, float scale_log2, CausalMask mask, int H) {
+              Schedule schedule, float scale_log2, Band<int> band, int H) {
   using L = Design<D, Br, Bc>;
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
   const int warpgroup = uniform(threadIdx.x / 128);
@@ -254,14 +254,14 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
           tiles.Q_ring[i].fill(tiles.Q[i], at, &Q_map, work.q_tile * Br + i * 64, work.head % H, work.head / H);
       }
     }
-    if (loads) load_keys_of_all<Br, Bc>(tiles, Cursor<L::k_stages>(), Cursor<L::v_stages>(), &K_map, &V_map, mask, H);
+    if (loads) load_keys_of_all<Br, Bc>(tiles, Cursor<L::k_stages>(), Cursor<L::v_stages>(), &K_map, &V_map, band, H);
     return;
   }
   // #endregion
 
   // #region loop: the consumers
   setmaxnreg_inc<L::consumer_registers>();
-  Consumer<T, D, Br, Bc> consumer(tiles, mask, scale_log2, O, &O_map, LSE, H, warpgroup);
+  Consumer<T, D, Br, Bc> consumer(tiles, band, scale_log2, O, &O_map, LSE, H, warpgroup);
   consumer.run();
   if (L::staged) wait_for_stores();
 }
@@ -297,7 +297,7 @@ struct Attention {
     const Schedule schedule = schedule_of<D, Br>(p);
     kernel<<<blocks_of(schedule), Br * 2 + 128, shared_bytes, p.stream>>>(
         map_of(p.Q, p.B, p.H, 64), map_of_keys(p, p.K, Bc), map_of_keys(p, p.V, Bc), map_of(p.O, p.B, p.H, 64), p.O,
-        p.LSE, p.counter, schedule, p.scale_log2, mask_of(p), p.H);
+        p.LSE, p.counter, schedule, p.scale_log2, narrow(p.band), p.H);
   }
 };
 // #endregion

@@ -35,7 +35,7 @@ struct DeviceProblem {
   float *m, *l;              //
   float *LSE, *dLSE;         // [B, H, Sq]
   float scale, scale_log2;   // scale · log2 e: kernels use exp2(x · log2 e) for exp(x)
-  std::int64_t shift;        // row i sees the keys j <= i + shift
+  Band<std::int64_t> band;   // which keys a row sees
   int B, H;
   BackwardMode mode;
   cudaStream_t stream = nullptr;     // null: the default one
@@ -159,7 +159,6 @@ inline void check_heads(const AnyProblem& p) {
 
 template <class T>
 DeviceProblem<T> device_problem(const AnyProblem& p, const Stream& stream) {
-  const Band<std::int64_t> band = p.options.mask.band(p.Sq(), p.Sk());
   const auto row_array = [](const AnyView& view) { return static_cast<float*>(view.data); };
   return {.Q = heads_of<const T>(p.q),
           .dO = heads_of<const T>(p.dout),
@@ -176,7 +175,7 @@ DeviceProblem<T> device_problem(const AnyProblem& p, const Stream& stream) {
           .dLSE = row_array(p.dlse),
           .scale = p.scale(),
           .scale_log2 = scale_log2(p.scale()),
-          .shift = band.cuts_right() ? band.right : p.Sk(),
+          .band = p.options.mask.band(p.Sq(), p.Sk()),
           .B = static_cast<int>(p.B()),
           .H = static_cast<int>(p.H()),
           .mode = p.options.mode,

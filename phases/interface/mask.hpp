@@ -16,6 +16,7 @@ struct KeyRange {
   constexpr bool contains(Int j) const { return begin <= j && j < end; }
 };
 
+// #region band
 // A mask of a sequence whose lengths are known; Int is what its rows are counted in. Row i sees the keys from i - left
 // to i + right that exist: of S, a band along the diagonal. Both distances are small enough to be added to a row.
 template <class Int>
@@ -23,14 +24,19 @@ struct Band {
   Int left, right;  // either may be negative
   Int Sq, Sk;
 
+  // One past the last key that row i may see: without a bound on the left, how many keys it sees.
+  constexpr Int end(Int i) const {
+    const Int past = i + 1 + right;
+    return past <= 0 ? 0 : past < Sk ? past : Sk;
+  }
   constexpr KeyRange<Int> visible(Int i) const {
-    const Int first = i - left, past = i + 1 + right;
-    const Int begin = first > 0 ? first : 0, end = past < Sk ? past : Sk;
-    return end > begin ? KeyRange<Int>{begin, end} : KeyRange<Int>{0, 0};
+    const Int first = i - left, begin = first > 0 ? first : 0;
+    return end(i) > begin ? KeyRange<Int>{begin, end(i)} : KeyRange<Int>{0, 0};
   }
   // Is there a key on the right that some row does not see?
   constexpr bool cuts_right() const { return right < Sk - 1; }
 };
+// #endregion
 
 // On which diagonal row i lies: the name stays a name until a sequence's own lengths are known.
 enum class Alignment {

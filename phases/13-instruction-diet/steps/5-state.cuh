@@ -53,15 +53,16 @@ struct Warp {
   static constexpr int kRowTiles = 1, kRows = 16 * kRowTiles;
 
   Tiles<D, Br, Bc>& tiles;
-  const std::int64_t first_row, shift, Sk;  // of the Q tile; row i sees the keys j <= i + shift, j < Sk
+  const std::int64_t first_row;             // of the Q tile
+  const Band<std::int64_t> band;            // which keys its rows see
   const float c;                            // P = exp2(c · S - c · m), c > 0
   static constexpr bool kKeepQ = D <= 128;  // else there are too few registers
   unsigned q[kRowTiles][kKeepQ ? D / 16 : 1][4];
 
   float m[kRowTiles][2], l[kRowTiles][2] = {}, o[kRowTiles][D / 2] = {};  // the state of online softmax (phase 02)
 
-  __device__ Warp(Tiles<D, Br, Bc>& tiles, std::int64_t first_row, std::int64_t shift, std::int64_t Sk, float c)
-      : tiles(tiles), first_row(first_row), shift(shift), Sk(Sk), c(c) {
+  __device__ Warp(Tiles<D, Br, Bc>& tiles, std::int64_t first_row, const Band<std::int64_t>& band, float c)
+      : tiles(tiles), first_row(first_row), band(band), c(c) {
     for (int rt = 0; rt < kRowTiles; ++rt) m[rt][0] = m[rt][1] = -INFINITY;
   }
 
@@ -112,7 +113,7 @@ struct Warp {
     int seen[2];
     for (int r = 0; r < 2; ++r) {
       const std::int64_t i = first_row + warp_row() + 16 * rt + 8 * r + lane_row();
-      seen[r] = static_cast<int>(min(visible(i, shift, Sk) - first_key, std::int64_t{Bc})) - lane_column();
+      seen[r] = static_cast<int>(min(band.end(i) - first_key, std::int64_t{Bc})) - lane_column();
     }
     hide(s, seen);
   }
@@ -232,13 +233,13 @@ struct Warp {
 template <class T, int D, int Br, int Bc>
 __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/, Head<const T> V /*[Sk, D]*/,
                        Head<T> O /*[Sq, D]*/, float* LSE /*[Sq] or null*/, float scale_log2 /*scale · log2 e*/,
-                       std::int64_t shift, std::int64_t q_tile) {
+                       Band<std::int64_t> band, std::int64_t q_tile) {
   constexpr int kThreads = Br * 2;
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
   const std::int64_t first_row = q_tile * Br;
   const float c = fmaxf(fabsf(scale_log2), 1e-30f);  // a scale of 0 becomes tiny, since -inf · 0 is NaN
-  Warp<T, D, Br, Bc> warp(tiles, first_row, shift, K.rows, c);
-  const KeyTiles range = key_tiles<Br, Bc>(first_row, Q.rows, K.rows, shift);
+  Warp<T, D, Br, Bc> warp(tiles, first_row, band, c);
+  const KeyTiles range = key_tiles<Br, Bc>(first_row, band);
 
   const auto begin_copies = [&](auto whole, int tile) {
     load_tile<decltype(whole)::value, kThreads>(tiles.K[tile % 2], K, std::int64_t{tile} * Bc, range.keys);
@@ -280,12 +281,12 @@ template <class T, int D, int Br, int Bc>
 __global__ void __launch_bounds__(Br * 2)
     attention(Heads<const T> Q /*[B, H, Sq, D]*/, Heads<const T> K /*[B, H, Sk, D]*/,
               Heads<const T> V /*[B, H, Sk, D]*/, Heads<T> O /*[B, H, Sq, D]*/, float* LSE /*[B, H, Sq] or null*/,
-              float scale_log2, std::int64_t shift, int B, int H) {
+              float scale_log2, Band<std::int64_t> band, int B, int H) {
   const unsigned head = blockIdx.z * gridDim.y + blockIdx.y;
   const int b = head / H, h = head % H;
   if (b >= B) return;
   float* lse = LSE ? LSE + head * O.rows : nullptr;
-  attend<T, D, Br, Bc>(Q.head(b, h), K.head(b, h), V.head(b, h), O.head(b, h), lse, scale_log2, shift, blockIdx.x);
+  attend<T, D, Br, Bc>(Q.head(b, h), K.head(b, h), V.head(b, h), O.head(b, h), lse, scale_log2, band, blockIdx.x);
 }
 
 // The host's side: the shared struct, the grid, the launch: a warp for each 16 rows.
@@ -299,7 +300,7 @@ struct Attention {
     constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
     allow_shared_memory(kernel, shared_bytes);
     const dim3 grid = grid_of(p.Q.rows, Br, std::int64_t{p.B} * p.H);
-    kernel<<<grid, Br * 2, shared_bytes, p.stream>>>(p.Q, p.K, p.V, p.O, p.LSE, p.scale_log2, p.shift, p.B, p.H);
+    kernel<<<grid, Br * 2, shared_bytes, p.stream>>>(p.Q, p.K, p.V, p.O, p.LSE, p.scale_log2, p.band, p.B, p.H);
   }
 };
 
