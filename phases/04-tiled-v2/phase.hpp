@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "phases/03-tiled-v1/phase.hpp"
+#include "phases/interface/operands.hpp"
 #include "phases/interface/phase.hpp"
 
 namespace flash::phase04 {
@@ -18,8 +19,7 @@ inline HbmBytes hbm_bytes_of(const AnyProblem& p, Blocks blocks) {
     const std::int64_t seen = p.visible(std::min(i + blocks.Br, p.Sq()) - 1).end;
     keys += std::min((seen + blocks.Bc - 1) / blocks.Bc * blocks.Bc, p.Sk());
   }
-  const std::int64_t read = p.Sq() * row + 2 * keys * row, written = p.Sq() * row + (p.lse.given() ? p.Sq() * 4 : 0);
-  return {static_cast<std::uint64_t>(heads * read), static_cast<std::uint64_t>(heads * written)};
+  return {static_cast<std::uint64_t>(heads * (p.Sq() * row + 2 * keys * row)), bytes_written(p)};
 }
 
 // #region on-chip-bytes

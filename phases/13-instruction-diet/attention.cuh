@@ -6,9 +6,12 @@
 
 #include "phases/10-tensor-cores/keys.cuh"
 #include "phases/10-tensor-cores/rows.cuh"
-#include "phases/13-instruction-diet/fragments.cuh"
+#include "phases/13-instruction-diet/copies.cuh"     // load_tile
+#include "phases/13-instruction-diet/fragments.cuh"  // Fragments
+#include "phases/13-instruction-diet/maximum.cuh"    // grow_positive
+#include "phases/13-instruction-diet/output.cuh"     // store_output
 #include "phases/13-instruction-diet/phase.hpp"
-#include "phases/13-instruction-diet/training.cuh"
+#include "phases/13-instruction-diet/training.cuh"  // Outputs, sum_of
 #include "phases/interface/kernel_phase.cuh"
 
 namespace flash::phase13::inline FLASH_MACHINE {
@@ -38,54 +41,13 @@ struct Tiles {
 };
 // #endregion
 
-// #region load-tile: HBM to shared memory
-// Begins to copy HBM -> shared memory, to be waited for: rows first … first + Rows - 1, zeros from row `end` and column
-// from.cols on (0 · NaN is NaN). kWhole: the tile ends before `end`. A thread copies one column of pieces of 16 bytes;
-// their rows are a power of two apart, so that the swizzle of each is an XOR of the first one's with a constant.
-// Where base, stride or D are no multiples of 16 bytes: element by element, at once.
-template <bool kWhole, int kThreads, int D, int Rows, class T>
-__device__ void load_tile(std::uint16_t (&tile)[Rows][D], Head<const T> from, std::int64_t first, std::int64_t end) {
-  const auto* bits = reinterpret_cast<const std::uint16_t*>(from.data);
-  if (in_pieces_of_8(from)) {
-    constexpr int kRowsAtOnce = kThreads / (D / 8);
-    static_assert(kThreads % (D / 8) == 0 && Rows % kRowsAtOnce == 0);
-    const int r0 = threadIdx.x / (D / 8), c = threadIdx.x % (D / 8) * 8, at = swizzled(r0, c);
-    const int rows = c >= from.cols ? 0 : kWhole ? Rows : static_cast<int>(min(end - first, std::int64_t{Rows}));
-    const std::uint16_t* piece = &bits[(first + r0) * from.stride + c];  // not read where it is outside
-#pragma unroll
-    for (int r = 0; r < Rows; r += kRowsAtOnce, piece += kRowsAtOnce * from.stride)
-      cp_async_16(&tile[r0][0] + r * D + swizzled(r, at), piece, (kWhole ? rows > 0 : r0 + r < rows) ? 16 : 0);
-    return;
-  }
-#pragma unroll 1
-  for (int i = threadIdx.x; i < Rows * D; i += kThreads) {
-    const int r = i / D, c = i % D;
-    const bool inside = first + r < end && c < from.cols;
-    tile[r][swizzled(r, c)] = inside ? bits[(first + r) * from.stride + c] : std::uint16_t{0};
-  }
-}
-// #endregion
-
-// #region maximum-of-three: positive floats as integers
-// As `grow`, where m is positive: then the bits of a float are ordered as integers (a smaller one of either sign
-// changes nothing), and there is a maximum of three integers.
-template <int N>
-__device__ void grow_positive(float (&m)[2], const float (&s)[N]) {
-#pragma unroll
-  for (int i = 0; i < N; i += 2) {
-    float& x = m[row_of(i)];
-    x = __int_as_float(__vimax3_s32(__float_as_int(x), __float_as_int(s[i]), __float_as_int(s[i + 1])));
-  }
-}
-// #endregion
-
 // #region warp: what a lane holds
 // What a lane holds of its warp's row tiles of 16 rows, and what the warp does with a K/V tile. Two rows of each are
 // the lane's, 8 apart. There are one or two. S and O are products, in registers as rows.cuh says.
-template <class T, int D, int Br, int Bc, class Out, bool kTraining>
+template <class T, int D, int Br, int Bc, bool kKeeps>
 struct Warp {
   static constexpr int kRowTiles = Layout<D>::row_tiles, kRows = 16 * kRowTiles;
-  static constexpr bool kKeepQ = Layout<D>::keep_q;
+  static constexpr bool kKeepQ = Layout<D>::keep_q && !kKeeps;
 
   Tiles<D, Br, Bc>& tiles;
   const std::int64_t first_row;   // of the Q tile
@@ -96,8 +58,9 @@ struct Warp {
   // The state of online softmax (phase 02). m is near the maximum of what was seen; any value will do, as long as P, l
   // and O use the same.
   float m[kRowTiles][2], l[kRowTiles][2] = {}, o[kRowTiles][D / 2] = {};
-  float slack = 0;        // what a maximum may grow by before m follows it
-  bool moderate = false;  // is 0 <= c · m <= 512 for all rows of the warp?
+  float rounded_l[kRowTiles][2] = {};  // kKeeps: the sum of P as it was rounded
+  float slack = 0;                     // what a maximum may grow by before m follows it
+  bool moderate = false;               // is 0 <= c · m <= 512 for all rows of the warp?
 
   __device__ Warp(Tiles<D, Br, Bc>& tiles, std::int64_t first_row, const Band<std::int64_t>& band, float c)
       : tiles(tiles), first_row(first_row), band(band), c(c) {
@@ -196,6 +159,7 @@ struct Warp {
       alpha[r] = ex2_approx_ftz((m[rt][r] - m_safe) * c);
       m[rt][r] = m_new;
       l[rt][r] *= alpha[r];
+      if (kKeeps) rounded_l[rt][r] *= alpha[r];
       all &= m_new >= 0 && m_new * c <= 512;
       const std::int64_t row = first_row + warp_row() + 16 * rt + 8 * r + lane_row();
       trace_value("m", row, m_new), trace_value("alpha", row, alpha[r]);
@@ -218,8 +182,8 @@ struct Warp {
   // #endregion
 
   // #region output-product: O += P V
-  // O += P V: 16 keys and 16 columns at a time. P is rounded to T as tensor cores take it; l sums the unrounded (for a
-  // backward pass the rounded) of this lane's columns. The exps of 16 keys stand beside the products of the 16 before.
+  // O += P V: 16 keys and 16 columns at a time. P is rounded to T as tensor cores take it; l sums the unrounded, of
+  // this lane's columns for now. The exps of 16 keys stand beside the products of the 16 before.
   __device__ void add_output(const float (&s)[kRowTiles][Bc / 2], const float (&base)[kRowTiles][2],
                              const std::uint16_t (&V)[Bc][D]) {
     const Fragments<D> v_rows(&tiles, V, a_row(), a_column());
@@ -231,8 +195,9 @@ struct Warp {
         const int rt = j / 4, i = k / 2 + j % 4 * 2, r = row_of(i);
         const float left = ex2_approx_ftz(fmaf(s[rt][i], c, -base[rt][r]));
         const float right = ex2_approx_ftz(fmaf(s[rt][i + 1], c, -base[rt][r]));
+        l[rt][r] += left + right;
         p[rt][j % 4] = pack<T>(left, right);
-        l[rt][r] += kTraining ? sum_of<T>(p[rt][j % 4]) : left + right;
+        if (kKeeps) rounded_l[rt][r] += sum_of<T>(p[rt][j % 4]);
       }
 #pragma unroll
       for (int n = 0; n < D / 8; n += 2) {
@@ -273,88 +238,45 @@ struct Warp {
 
   // #region output: O = O / l, through shared memory
   // One division at the end; a row that saw no key has l = 0 and stays 0. Of the four lanes that share their rows each
-  // divides for one. O goes into the warp's rows of Q, which nobody else reads.
-  __device__ void finish(const RowArrays& out, std::int64_t Sq) {
+  // divides for one. O goes into the warp's rows of Q, which nobody else reads, and from there to HBM.
+  __device__ void finish(const OutputsOf<T, Head>& out) {
     __syncwarp();  // all lanes have read their last rows of Q, which O overwrites
     const int t = threadIdx.x % 4, row = warp_row() + lane_row();
-    float row_m = 0, row_l = 0;
+    float row_m = 0, row_l = 0, divisor = 0;
 #pragma unroll
     for (int i = 0; i < 2 * kRowTiles; ++i) {
-      const float sum = row_sum(l[i / 2][i % 2]);
-      if (t == i) row_m = m[i / 2][i % 2], row_l = sum;
+      const float sum = row_sum(l[i / 2][i % 2]), rounded = kKeeps ? row_sum(rounded_l[i / 2][i % 2]) : sum;
+      if (t == i) row_m = m[i / 2][i % 2], row_l = sum, divisor = rounded;
       trace_value("l", first_row + row + 8 * i, sum);
     }
-    const float inverse = row_l == 0 ? 0.0f : 1 / row_l;
+    const float inverse = divisor == 0 ? 0.0f : 1 / divisor;
 #pragma unroll
     for (int rt = 0; rt < kRowTiles; ++rt) {
       float factor[2];
       for (int r = 0; r < 2; ++r) factor[r] = __shfl_sync(0xffffffffu, inverse, threadIdx.x % 32 - t + 2 * rt + r);
       rescale(o[rt], factor);
-#pragma unroll
-      for (int i = 0; i < D / 2 && sizeof(Out) == 2; i += 2) {
-        const int to = row + 16 * rt + 8 * row_of(i);
-        store2(&tiles.Q[to][swizzled(to, column_of(i) + lane_column())], pack<T>(o[rt][i], o[rt][i + 1]));
-      }
     }
     const std::int64_t mine = first_row + row + t * 8;
-    if (out.LSE && t < 2 * kRowTiles && mine < Sq) out.LSE[mine] = log_sum(row_m * c, row_l);
-    if (kTraining && out.m && t < 2 * kRowTiles && mine < Sq) out.m[mine] = row_m * c, out.l[mine] = row_l;
-  }
-
-  // Once O has left, what rounding took from it takes the same way.
-  __device__ void put_low_bits() {
-    __syncwarp();  // all lanes have read their last rows of O
-#pragma unroll
-    for (int i = 0; i < kRowTiles * D / 2; i += 2) {
-      const int rt = i / (D / 2), j = i % (D / 2), to = warp_row() + 16 * rt + 8 * row_of(j) + lane_row();
-      store2(&tiles.Q[to][swizzled(to, column_of(j) + lane_column())], low_bits<T>(o[rt][j], o[rt][j + 1]));
+    if (t < 2 * kRowTiles && mine < out.O.rows) {
+      if (out.LSE) out.LSE[mine] = log_sum(row_m * c, row_l);
+      if (kKeeps && out.m) out.m[mine] = row_m * c, out.l[mine] = divisor;
     }
-  }
-
-  // O in fp32: the four lanes of a row store 8 columns, a whole sector, right out of the accumulators.
-  __device__ void store_wide(Head<float> O /*[Sq, D]*/) const {
-#pragma unroll
-    for (int i = 0; i < kRowTiles * D / 2; i += 2) {
-      const int rt = i / (D / 2), j = i % (D / 2), column = column_of(j) + lane_column();
-      const std::int64_t row = first_row + warp_row() + 16 * rt + 8 * row_of(j) + lane_row();
-      if (row < O.rows) store_pair(O.data + row * O.stride + column, o[rt][j], o[rt][j + 1], O.cols - column);
-    }
-  }
-
-  // The warp's rows go from shared memory to HBM. Neighbouring lanes store 16 bytes each of one row.
-  template <class E>
-  __device__ void store(Head<E> O /*[Sq, D]*/) const {
-    __syncwarp();  // the rows are complete: four lanes have written to each
-    constexpr int kRowsAtOnce = 32 / (D / 8);
-    const int lane = threadIdx.x % 32, r0 = warp_row() + lane / (D / 8), column = lane % (D / 8) * 8;
-    const int rows = column >= O.cols ? 0 : static_cast<int>(min(O.rows - first_row - r0, std::int64_t{kRows}));
-    const std::uint16_t* piece = &tiles.Q[r0][0];
-    std::uint16_t* to = reinterpret_cast<std::uint16_t*>(O.data) + (first_row + r0) * O.stride + column;
-    const int at = swizzled(r0, column);
-    if (in_pieces_of_8(O)) {
-#pragma unroll
-      for (int r = 0; r < kRows; r += kRowsAtOnce, to += kRowsAtOnce * O.stride)
-        if (r < rows) store8(to, load8(&piece[r * D + swizzled(r, at)]));
-    } else {
-#pragma unroll 1
-      for (int r = 0; r < rows; r += kRowsAtOnce, to += kRowsAtOnce * O.stride)
-        for (int e = 0; e < 8 && column + e < O.cols; ++e) to[e] = piece[r * D + swizzled(r, at) + e];
-    }
+    store_output<kKeeps>(o, out, tiles.Q, warp_row(), first_row);
   }
   // #endregion
 };
 
 // #region head: what a block does
 // What a block does with Q tile number q_tile of a head.
-template <class T, int D, int Br, int Bc, class Out, bool kTraining>
+template <class T, int D, int Br, int Bc, bool kKeeps>
 __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/, Head<const T> V /*[Sk, D]*/,
-                       Head<Out> O /*[Sq, D]*/, Head<std::int16_t> O_lo /*[Sq, D] or null*/, const RowArrays& out,
-                       float scale_log2 /*scale · log2 e*/, Band<std::int64_t> band, std::int64_t q_tile) {
+                       const OutputsOf<T, Head>& out, float scale_log2 /*scale · log2 e*/, Band<std::int64_t> band,
+                       std::int64_t q_tile) {
   constexpr int kThreads = Layout<D>::threads(Br);
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
   const std::int64_t first_row = q_tile * Br;
   const float c = fmaxf(fabsf(scale_log2), 1e-30f);  // a scale of 0 becomes tiny, since -inf · 0 is NaN
-  Warp<T, D, Br, Bc, Out, kTraining> warp(tiles, first_row, band, c);
+  Warp<T, D, Br, Bc, kKeeps> warp(tiles, first_row, band, c);
   const KeyTiles range = key_tiles<Br, Bc>(first_row, band);
   // #endregion
 
@@ -392,63 +314,48 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
     wait_for(tile);
     warp.template multiply<false>(tile);
   }
-  warp.finish(out, O.rows);
-  if constexpr (sizeof(Out) == 4)
-    warp.store_wide(O);
-  else
-    warp.store(O);
-  if (kTraining && O_lo.data) warp.put_low_bits(), warp.store(O_lo);
+  warp.finish(out);
 }
 // #endregion
 
 // #region grid: which block does what
 // The grid. Without a mask x is the Q tile and y the head. With one x counts heads first, then Q tiles, the longest
 // first: if blocks start in the order of their numbers, short ones fill the gaps in the end.
-// Out: T, or float. kTraining: m, l and O_lo are kept for a backward pass.
-template <class T, int D, int Br, int Bc, class Out, bool kTraining>
+// kKeeps: what a backward pass needs, or O in fp32.
+template <class T, int D, int Br, int Bc, bool kKeeps>
 __global__ void __launch_bounds__(Layout<D>::threads(Br), Layout<D>::blocks)
     attention(Heads<const T> Q /*[B, H, Sq, D]*/, Heads<const T> K /*[B, H, Sk, D]*/,
-              Heads<const T> V /*[B, H, Sk, D]*/, Heads<Out> O /*[B, H, Sq, D]*/, RowArrays out /*[B, H, Sq]*/,
-              float scale_log2, Band<std::int64_t> band, int B, int H,
-              Heads<std::int16_t> O_lo /*[B, H, Sq, D] or null*/) {
+              Heads<const T> V /*[B, H, Sk, D]*/, Outputs<T> out, float scale_log2, Band<std::int64_t> band, int B,
+              int H) {
   const bool heads_first = band.cuts_right();
   const unsigned heads = B * H;
   const unsigned head = heads_first ? blockIdx.x % heads : blockIdx.z * gridDim.y + blockIdx.y;
   const unsigned q_tile = heads_first ? (gridDim.x - 1 - blockIdx.x) / heads : blockIdx.x;
   if (head >= heads) return;
   const int b = head / H, h = head % H;
-  const Head<std::int16_t> lo = O_lo.data ? O_lo.head(b, h) : Head<std::int16_t>{};
-  attend<T, D, Br, Bc, Out, kTraining>(Q.head(b, h), K.head(b, h), V.head(b, h), O.head(b, h), lo,
-                                       out.from(head * O.rows), scale_log2, band, q_tile);
+  attend<T, D, Br, Bc, kKeeps>(Q.head(b, h), K.head(b, h), V.head(b, h), outputs_of_head(out, head, H), scale_log2,
+                               band, q_tile);
 }
 // #endregion
 
 // #region launch: the host's side
-// The host's side: the shared struct, the grid, the launch. Training: for a backward pass.
-template <bool kTraining>
-struct Forward {
+// The host's side: the shared struct, the grid, the launch.
+struct Attention {
   template <int D, int Br, int Bc>
   using Shared = Tiles<D, Br, Bc>;
 
   template <class T, int D, int Br, int Bc>
   static void launch(const DeviceProblem<T>& p) {
-    launch_to<T, D, Br, Bc>(p, p.O);
-  }
-  // O may be wider than T.
-  template <class T, int D, int Br, int Bc, class Out>
-  static void launch_to(const DeviceProblem<T>& p, const Heads<Out>& O) {
-    const auto kernel = attention<T, D, Br, Bc, Out, kTraining>;
+    const auto kernel = keeps(p) ? attention<T, D, Br, Bc, true> : attention<T, D, Br, Bc, false>;
     constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
     allow_shared_memory(kernel, shared_bytes);
     const std::int64_t heads = std::int64_t{p.B} * p.H;
     dim3 grid = grid_of(p.Q.rows, Br, heads);
     if (p.band.cuts_right()) grid = dim3(static_cast<unsigned>(grid.x * heads));
-    kernel<<<grid, Layout<D>::threads(Br), shared_bytes, p.stream>>>(p.Q, p.K, p.V, O, {p.LSE, p.m, p.l}, p.scale_log2,
-                                                                     p.band, p.B, p.H, p.O_lo);
+    kernel<<<grid, Layout<D>::threads(Br), shared_bytes, p.stream>>>(p.Q, p.K, p.V, outputs_of(p), p.scale_log2, p.band,
+                                                                     p.B, p.H);
   }
 };
-using Attention = Forward<false>;
-using Training = Forward<true>;
 // #endregion
 
 }  // namespace flash::phase13::inline FLASH_MACHINE

@@ -54,7 +54,7 @@ static bool counts() {
 // the ends. The column's limit is worked out once. The rows' limit matters only to the first copies, since the loop
 // runs from the last tile to the first: all others are whole, `kWhole`.
 //
-// ```{region} attention.cuh load-tile
+// ```{region} copies.cuh load-tile
 // ```
 //
 // The fragments' addresses are those of [step 3](steps.cpp). The four pointers are made anew for each tile, by four
@@ -113,7 +113,7 @@ static bool counts() {
 // With tiles of 16 keys, or a bottom-right mask, a row may see no key of a tile that its warp multiplies. Its m stays
 // −∞, and −∞ − −∞ would be NaN: 0 is subtracted then.
 //
-// ```{region} attention.cuh maximum-of-three
+// ```{region} maximum.cuh maximum-of-three
 // ```
 // ```{region} attention.cuh maximum
 // ```
@@ -139,6 +139,8 @@ static bool counts() {
 //
 // ```{region} attention.cuh output
 // ```
+// ```{region} output.cuh store-rows
+// ```
 //
 // Where a mask hides keys, the Q tiles take different times, and the long ones start first.
 //
@@ -150,11 +152,15 @@ static bool counts() {
 // ## For a backward pass, or in fp32
 //
 // What phase 09's backward pass wants kept ([docs/backward.md](../../docs/backward.md)): m and l of each row, where l
-// counts P as P·V does, rounded; and what rounding to 16 bits takes from O, which leaves by the same way as O. Partial
-// results that are still to be added up want O in fp32. Both are other instantiations of the kernel; where neither is
-// asked for, no instruction is added.
+// sums P as P·V does, rounded; and what rounding to 16 bits takes from O, which leaves by the same way as O. Partial
+// results that are still to be added up want O in fp32. Both take a kernel of their own, `kKeeps`: where neither is
+// asked for, no instruction is added. LSE is the same in both, from the sum of P before it is rounded.
 //
+// ```{region} training.cuh outputs
+// ```
 // ```{region} training.cuh training
+// ```
+// ```{region} output.cuh store-output
 // ```
 //
 // All of it, against the last step of the page before:

@@ -17,8 +17,7 @@ inline HbmBytes hbm_bytes_of_tiles(const AnyProblem& p, Blocks blocks, bool all_
     keys += std::min((seen + blocks.Bc - 1) / blocks.Bc * blocks.Bc, p.visible(p.Sq() - 1).end);
     q_rows += all_of_q || seen > 0 ? end - i : 0;
   }
-  const std::int64_t read = q_rows * row + 2 * keys * row, written = p.Sq() * row + (p.lse.given() ? p.Sq() * 4 : 0);
-  return {static_cast<std::uint64_t>(heads * read), static_cast<std::uint64_t>(heads * written)};
+  return {static_cast<std::uint64_t>(heads * (q_rows * row + 2 * keys * row)), bytes_written(p)};
 }
 
 // What phases 14 to 16 move.

@@ -115,6 +115,11 @@ TensorMap map_of_keys(const DeviceProblem<T>& p, Heads<const T> x, int box_rows)
   x.rows = p.band.end(p.Q.rows - 1);
   return map_of(x.rows > 0 ? x : p.Q, p.B, p.H, box_rows);  // x has no address where it has no rows
 }
+// O; where it is not stored by TMA, but in fp32, some map that nobody reads.
+template <class T>
+TensorMap map_of_output(const DeviceProblem<T>& p) {
+  return p.O.data ? map_of(p.O, p.B, p.H, 64) : map_of(p.Q, p.B, p.H, 64);
+}
 // TMA counts rows in 32 bits, and so does the kernel: there are at most 2^30.
 inline Band<int> narrow(const Band<std::int64_t>& band) {
   return {static_cast<int>(band.left), static_cast<int>(band.right), static_cast<int>(band.Sq),

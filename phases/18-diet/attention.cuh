@@ -2,11 +2,12 @@
 // masked tiles have a loop of their own; and S of the next Q tile is begun before the last PV of this one.
 // Run it: ./flash tour 18     Test it: ./flash test 18
 #pragma once
-#include "phases/14-tma-wgmma/softmax.cuh"      // Rows, finish_rows
-#include "phases/14-tma-wgmma/tiles.cuh"        // load_tile, begin_output
-#include "phases/15-warp-specialised/ring.cuh"  // Ring, Cursor
-#include "phases/17-persistent/schedule.cuh"    // Schedule, draw, Mail, Keys, store_tile
-#include "phases/18-diet/maximum.cuh"           // integer_softmax
+#include "phases/13-instruction-diet/training.cuh"  // Outputs, sum_rounded, finish_kept
+#include "phases/14-tma-wgmma/softmax.cuh"          // Rows, finish_rows
+#include "phases/14-tma-wgmma/tiles.cuh"            // load_tile, begin_output
+#include "phases/15-warp-specialised/ring.cuh"      // Ring, Cursor
+#include "phases/17-persistent/schedule.cuh"        // Schedule, draw, Mail, Keys, store_tile
+#include "phases/18-diet/maximum.cuh"               // integer_softmax
 #include "phases/18-diet/phase.hpp"
 
 namespace flash::phase18::inline FLASH_MACHINE {
@@ -61,13 +62,14 @@ __device__ void begin_scores(float (&s)[Bc / 2], const unsigned (&q)[kPanels * 4
 // #endregion
 
 // #region consumer: what a thread holds of its warpgroup's 64 rows, and what it does with a K/V tile
-template <class T, int D, int Br, int Bc>
+// kKeeps: what a backward pass needs goes out too, or O in fp32.
+template <class T, int D, int Br, int Bc, bool kKeeps>
 struct Consumer {
   Tiles<D, Br, Bc>& tiles;
   const Band<int> band;
   const float scale_log2;
+  const Outputs<T>& out;
   const TensorMap* O_map;
-  float* LSE;
   const int H, warpgroup, lane = threadIdx.x % 32;
   const int my_row = warpgroup * 64 + threadIdx.x % 128 / 32 * 16 + lane / 4;  // of the Q tile; and the one 8 below
   const float c = factor_of(scale_log2), sign = sign_of(scale_log2);
@@ -83,9 +85,9 @@ struct Consumer {
   Work work;
   Keys<Br, Bc> keys;
 
-  __device__ Consumer(Tiles<D, Br, Bc>& tiles, const Band<int>& band, float scale_log2, const TensorMap* O_map,
-                      float* LSE, int H, int warpgroup)
-      : tiles(tiles), band(band), scale_log2(scale_log2), O_map(O_map), LSE(LSE), H(H), warpgroup(warpgroup) {}
+  __device__ Consumer(Tiles<D, Br, Bc>& tiles, const Band<int>& band, float scale_log2, const Outputs<T>& out,
+                      const TensorMap* O_map, int H, int warpgroup)
+      : tiles(tiles), band(band), scale_log2(scale_log2), out(out), O_map(O_map), H(H), warpgroup(warpgroup) {}
   __device__ __forceinline__ bool next_work() {
     work = tiles.mail.read(parity);
     if (work.head < 0) return false;
@@ -103,6 +105,10 @@ struct Consumer {
     integer_softmax(s, rows, alpha, c, [] {});
     trace_value("m", row, rows.m[0]), trace_value("alpha", row, alpha[0]);
     trace_value("m", row + 8, rows.m[1]), trace_value("alpha", row + 8, alpha[1]);
+  }
+  __device__ __forceinline__ void round_scores() {
+    round_p<T>(p, s);
+    if (kKeeps) sum_rounded<T>(rows.rounded_l, p, alpha);
   }
   __device__ __forceinline__ void next_scores() {
     tiles.K_ring.wait_full(K);
@@ -132,15 +138,18 @@ struct Consumer {
     wgmma_wait<0>(o, p, q);
     tiles.V_ring.release(V), V.next();
     rescale(o, alpha);
-    round_p<T>(p, s);
+    round_scores();
   }
   // O of a Q tile that is done; `its` m and l, since those of the next one have begun.
-  __device__ __forceinline__ void finish(Work done, const Rows& its) {
+  __device__ __forceinline__ void finish(Work done, const CarriedRows& its) {
     float factor[2];
     const int first_row = done.q_tile * Br;
-    finish_rows(its, factor, LSE ? LSE + std::int64_t{done.head} * band.Sq : nullptr, first_row + my_row, band.Sq, c);
-    store_tile<T>(o, factor, tiles.O[warpgroup], O_map, first_row + warpgroup * 64, done.head % H, done.head / H,
-                  warpgroup);
+    const OutputsOf<T, Head> to = outputs_of_head(out, done.head, H);
+    finish_rows(its, factor, to.LSE, first_row + my_row, band.Sq, c);
+    if constexpr (kKeeps) finish_kept(its, o, factor, to, first_row + my_row, c);
+    if (!kKeeps || !to.O_wide.data)
+      store_tile<T>(o, factor, tiles.O[warpgroup], O_map, first_row + warpgroup * 64, done.head % H, done.head / H,
+                    warpgroup);
 #pragma unroll
     for (int i = 0; i < D / 2; ++i) o[i] = 0;
   }
@@ -150,7 +159,7 @@ struct Consumer {
     next_scores();
     wgmma_wait<0>(s, q);
     first_probabilities();
-    round_p<T>(p, s);
+    round_scores();
     for (;;) {
       int tile = keys.tiles - 2;
 #pragma unroll 1
@@ -158,7 +167,7 @@ struct Consumer {
 #pragma unroll 1
       for (; tile >= 0; --tile) step<false>(tile);
       const Work done = work;
-      const Rows its = rows;
+      const CarriedRows its = rows;
       if (!next_work()) {
         next_output();
         wgmma_wait<0>(o, p);
@@ -171,18 +180,18 @@ struct Consumer {
       wgmma_wait<0>(o, p, q);
       tiles.V_ring.release(V), V.next();
       finish(done, its);
-      round_p<T>(p, s);
+      round_scores();
     }
   }
 };
 // #endregion
 
 // #region setup: the barriers
-template <class T, int D, int Br, int Bc>
+template <class T, int D, int Br, int Bc, bool kKeeps>
 __global__ void __launch_bounds__(Br * 2 + 128, 1)
     attention(const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
               const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map,
-              float* LSE /*[B, H, Sq] or null*/, unsigned* counter /*0*/, Schedule schedule, float scale_log2,
+              Outputs<T> out /*LSE and more*/, unsigned* counter /*0*/, Schedule schedule, float scale_log2,
               Band<int> band, int H) {
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
   const int warpgroup = uniform(threadIdx.x / 128);
@@ -221,7 +230,7 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
 
   // #region loop: the consumers
   setmaxnreg_inc<kConsumerRegisters>();
-  Consumer<T, D, Br, Bc> consumer(tiles, band, scale_log2, &O_map, LSE, H, warpgroup);
+  Consumer<T, D, Br, Bc, kKeeps> consumer(tiles, band, scale_log2, out, &O_map, H, warpgroup);
   consumer.run();
   wait_for_stores();
 }
@@ -235,12 +244,12 @@ struct Attention {
 
   template <class T, int D, int Br, int Bc>
   static void launch(const DeviceProblem<T>& p) {
-    const auto kernel = attention<T, D, Br, Bc>;
+    const auto kernel = keeps(p) ? attention<T, D, Br, Bc, true> : attention<T, D, Br, Bc, false>;
     constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
     allow_shared_memory(kernel, shared_bytes);
     const Schedule schedule = schedule_of<D, Br>(p);
     kernel<<<blocks_of(schedule), Br * 2 + 128, shared_bytes, p.stream>>>(
-        map_of(p.Q, p.B, p.H, 64), map_of_keys(p, p.K, Bc), map_of_keys(p, p.V, Bc), map_of(p.O, p.B, p.H, 64), p.LSE,
+        map_of(p.Q, p.B, p.H, 64), map_of_keys(p, p.K, Bc), map_of_keys(p, p.V, Bc), map_of_output(p), outputs_of(p),
         p.counter, schedule, p.scale_log2, narrow(p.band), p.H);
   }
 };

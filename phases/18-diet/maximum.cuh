@@ -25,9 +25,10 @@ __device__ void integer_maxima(const float (&s)[N], const Rows& rows, float (&m)
   }
 }
 
-// The state with c · m beside m: two registers in place of two multiplications for each tile.
+// The state with c · m beside m: two registers in place of two multiplications for each tile. And where a backward pass
+// is to follow, the sum of P as it was rounded.
 struct CarriedRows : Rows {
-  float base[2] = {-INFINITY, -INFINITY};
+  float base[2] = {-INFINITY, -INFINITY}, rounded_l[2] = {};
 };
 
 // As in phase 14 but for the maxima; and before the exponentials something else may be done.

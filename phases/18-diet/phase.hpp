@@ -8,7 +8,7 @@
 namespace flash::phase18 {
 
 inline constexpr Features features{.kernel = true,
-                                   .meets = {Demand::Causal, Demand::Lse},
+                                   .meets = {Demand::Causal, Demand::Lse, Demand::Kept, Demand::WideOutput},
                                    .tensor_cores = true,
                                    .types = {Type::Float16, Type::BFloat16},
                                    .head_dims = {64, 128},

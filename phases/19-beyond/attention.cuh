@@ -2,12 +2,13 @@
 // at D = 64, where registers are not what is short; at D = 256 tiles of 64 keys, and O is stored from registers.
 // Run it: ./flash tour 19     Test it: ./flash test 19
 #pragma once
-#include "phases/14-tma-wgmma/softmax.cuh"      // Rows, finish_rows
-#include "phases/14-tma-wgmma/tiles.cuh"        // load_tile, begin_scores, begin_output
-#include "phases/15-warp-specialised/ring.cuh"  // Ring, Cursor
-#include "phases/17-persistent/schedule.cuh"    // Schedule, draw, Mail, Keys, store_tile
-#include "phases/18-diet/attention.cuh"         // the design for D = 128
-#include "phases/18-diet/maximum.cuh"           // integer_softmax
+#include "phases/13-instruction-diet/training.cuh"  // Outputs, sum_rounded, finish_kept
+#include "phases/14-tma-wgmma/softmax.cuh"          // Rows, finish_rows
+#include "phases/14-tma-wgmma/tiles.cuh"            // load_tile, begin_scores, begin_output
+#include "phases/15-warp-specialised/ring.cuh"      // Ring, Cursor
+#include "phases/17-persistent/schedule.cuh"        // Schedule, draw, Mail, Keys, store_tile
+#include "phases/18-diet/attention.cuh"             // the design for D = 128
+#include "phases/18-diet/maximum.cuh"               // integer_softmax
 #include "phases/19-beyond/phase.hpp"
 
 namespace flash::phase19::inline FLASH_MACHINE {
@@ -76,15 +77,15 @@ __device__ void store_rows(const float (&o)[N], const float (&factor)[2], Head<T
 // #endregion
 
 // #region consumer: what a thread holds of its warpgroup's 64 rows, and what it does with a K/V tile
-template <class T, int D, int Br, int Bc>
+// kKeeps: what a backward pass needs goes out too, or O in fp32.
+template <class T, int D, int Br, int Bc, bool kKeeps>
 struct Consumer {
   using L = Design<D, Br, Bc>;
   Tiles<D, Br, Bc>& tiles;
   const Band<int> band;
   const float scale_log2;
-  const Heads<T> O;
+  const Outputs<T>& out;
   const TensorMap* O_map;
-  float* LSE;
   const int H, warpgroup, lane = threadIdx.x % 32;
   const int my_row = warpgroup * 64 + threadIdx.x % 128 / 32 * 16 + lane / 4;  // of the Q tile; and the one 8 below
   const float c = factor_of(scale_log2), sign = sign_of(scale_log2);
@@ -100,9 +101,9 @@ struct Consumer {
   Work work;
   int my_tiles, unseen;  // K/V tiles that the warpgroup sees; that others see, and it does not
 
-  __device__ Consumer(Tiles<D, Br, Bc>& tiles, const Band<int>& band, float scale_log2, const Heads<T>& O,
-                      const TensorMap* O_map, float* LSE, int H, int warpgroup)
-      : tiles(tiles), band(band), scale_log2(scale_log2), O(O), O_map(O_map), LSE(LSE), H(H), warpgroup(warpgroup) {}
+  __device__ Consumer(Tiles<D, Br, Bc>& tiles, const Band<int>& band, float scale_log2, const Outputs<T>& out,
+                      const TensorMap* O_map, int H, int warpgroup)
+      : tiles(tiles), band(band), scale_log2(scale_log2), out(out), O_map(O_map), H(H), warpgroup(warpgroup) {}
   __device__ __forceinline__ bool next_work() {
     work = tiles.mail.read(parity);
     if (work.head < 0) return false;
@@ -123,6 +124,10 @@ struct Consumer {
     integer_softmax(s, rows, alpha, c, wait_for_output);
     trace_value("m", row, rows.m[0]), trace_value("alpha", row, alpha[0]);
     trace_value("m", row + 8, rows.m[1]), trace_value("alpha", row + 8, alpha[1]);
+  }
+  __device__ __forceinline__ void round_scores() {
+    round_p<T>(p, s);
+    if (kKeeps) sum_rounded<T>(rows.rounded_l, p, alpha);
   }
   __device__ __forceinline__ void next_scores() {
     tiles.K_ring.wait_full(K);
@@ -150,7 +155,7 @@ struct Consumer {
     if (my_tiles == 1) tiles.Q_ring[warpgroup].release(Q);
     rows = CarriedRows();
     probabilities(my_tiles - 1, my_tiles > masked, [] {});
-    round_p<T>(p, s);
+    round_scores();
   }
   template <bool kMasked>
   __device__ __forceinline__ void step(int tile) {
@@ -162,18 +167,23 @@ struct Consumer {
     if (tile == 0) tiles.Q_ring[warpgroup].release(Q);  // the last product with Q
     probabilities(tile, kMasked, [&] { wait_for_output(); });
     rescale(o, alpha);
-    round_p<T>(p, s);
+    round_scores();
   }
   // O of a Q tile that is done.
   __device__ __forceinline__ void finish(Work done) {
     float factor[2];
     const int first_row = done.q_tile * Br;
-    finish_rows(rows, factor, LSE ? LSE + std::int64_t{done.head} * band.Sq : nullptr, first_row + my_row, band.Sq, c);
-    if constexpr (L::staged)
+    const OutputsOf<T, Head> to = outputs_of_head(out, done.head, H);
+    finish_rows(rows, factor, to.LSE, first_row + my_row, band.Sq, c);
+    if constexpr (kKeeps) finish_kept(rows, o, factor, to, first_row + my_row, c);
+    if (kKeeps && to.O_wide.data) {
+      // O has left, in fp32.
+    } else if constexpr (L::staged) {
       store_tile<T>(o, factor, tiles.O[warpgroup], O_map, first_row + warpgroup * 64, done.head % H, done.head / H,
                     warpgroup);
-    else
-      store_rows(o, factor, O.head(done.head / H, done.head % H), first_row + my_row);
+    } else {
+      store_rows(o, factor, to.O, first_row + my_row);
+    }
 #pragma unroll
     for (int i = 0; i < D / 2; ++i) o[i] = 0;
   }
@@ -213,12 +223,11 @@ struct Consumer {
 // #endregion
 
 // #region setup: the barriers
-template <class T, int D, int Br, int Bc>
+template <class T, int D, int Br, int Bc, bool kKeeps>
 __global__ void __launch_bounds__(Br * 2 + 128, 1)
     attention(const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
-              const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map,
-              Heads<T> O /*[B, H, Sq, D]*/, float* LSE /*[B, H, Sq] or null*/, unsigned* counter /*0*/,
-              Schedule schedule, float scale_log2, Band<int> band, int H) {
+              const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map, Outputs<T> out,
+              unsigned* counter /*0*/, Schedule schedule, float scale_log2, Band<int> band, int H) {
   using L = Design<D, Br, Bc>;
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
   const int warpgroup = uniform(threadIdx.x / 128);
@@ -261,7 +270,7 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
 
   // #region loop: the consumers
   setmaxnreg_inc<L::consumer_registers>();
-  Consumer<T, D, Br, Bc> consumer(tiles, band, scale_log2, O, &O_map, LSE, H, warpgroup);
+  Consumer<T, D, Br, Bc, kKeeps> consumer(tiles, band, scale_log2, out, &O_map, H, warpgroup);
   consumer.run();
   if (L::staged) wait_for_stores();
 }
@@ -291,13 +300,13 @@ struct Attention {
 
   template <class T, int D, int Br, int Bc>
   static void launch_here(const DeviceProblem<T>& p) {
-    const auto kernel = attention<T, D, Br, Bc>;
+    const auto kernel = keeps(p) ? attention<T, D, Br, Bc, true> : attention<T, D, Br, Bc, false>;
     constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
     allow_shared_memory(kernel, shared_bytes);
     const Schedule schedule = schedule_of<D, Br>(p);
     kernel<<<blocks_of(schedule), Br * 2 + 128, shared_bytes, p.stream>>>(
-        map_of(p.Q, p.B, p.H, 64), map_of_keys(p, p.K, Bc), map_of_keys(p, p.V, Bc), map_of(p.O, p.B, p.H, 64), p.O,
-        p.LSE, p.counter, schedule, p.scale_log2, narrow(p.band), p.H);
+        map_of(p.Q, p.B, p.H, 64), map_of_keys(p, p.K, Bc), map_of_keys(p, p.V, Bc), map_of_output(p), outputs_of(p),
+        p.counter, schedule, p.scale_log2, narrow(p.band), p.H);
   }
 };
 // #endregion

@@ -31,6 +31,7 @@ struct DeviceProblem {
   Heads<const T> Q, dO;      // [B, H, Sq, D]
   Heads<const T> K, V;       // [B, H, Sk, D]
   Heads<T> O, dQ, dK, dV;    // as Q, Q, K, V; the backward pass reads O
+  Heads<float> O_wide;       // in place of O's data where O is wanted in fp32 and T is not
   Heads<std::int16_t> O_lo;  // [B, H, Sq, D] and [B, H, Sq]: what a forward pass for training keeps
   float *m, *l;              //
   float *LSE, *dLSE;         // [B, H, Sq]
@@ -160,14 +161,17 @@ inline void check_heads(const AnyProblem& p) {
 template <class T>
 DeviceProblem<T> device_problem(const AnyProblem& p, const Stream& stream) {
   const auto row_array = [](const AnyView& view) { return static_cast<float*>(view.data); };
+  AnyView O = p.o, O_wide;
+  if (p.out != p.type) O_wide = p.o, O.data = nullptr;
   return {.Q = heads_of<const T>(p.q),
           .dO = heads_of<const T>(p.dout),
           .K = heads_of<const T>(p.k),
           .V = heads_of<const T>(p.v),
-          .O = heads_of<T>(p.o),
+          .O = heads_of<T>(O),
           .dQ = heads_of<T>(p.dq),
           .dK = heads_of<T>(p.dk),
           .dV = heads_of<T>(p.dv),
+          .O_wide = heads_of<float>(O_wide),
           .O_lo = heads_of<std::int16_t>(p.o_lo),
           .m = row_array(p.m),
           .l = row_array(p.l),

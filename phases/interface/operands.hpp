@@ -67,5 +67,12 @@ inline bool is_given(const Operand& operand, const AnyProblem& p) {
 inline bool is_written(const Operand& operand, const AnyProblem& p) {
   return operand.role(p.direction) == Role::Out && is_given(operand, p);
 }
+// What a pass writes, each array once.
+inline std::uint64_t bytes_written(const AnyProblem& p) {
+  std::int64_t bytes = 0;
+  for (const Operand& operand : operands)
+    if (is_written(operand, p)) bytes += (p.*operand.view).elements() * bytes_of(type_of_elements(operand.element, p));
+  return static_cast<std::uint64_t>(bytes);
+}
 
 }  // namespace flash

@@ -6,6 +6,7 @@
 
 #include "phases/10-tensor-cores/keys.cuh"
 #include "phases/10-tensor-cores/rows.cuh"
+#include "phases/13-instruction-diet/copies.cuh"
 #include "phases/13-instruction-diet/fragments.cuh"
 #include "phases/13-instruction-diet/phase.hpp"
 #include "phases/interface/kernel_phase.cuh"
@@ -19,32 +20,6 @@ struct Tiles {
   alignas(16) std::uint16_t K[2][Bc][D];  // tile j is in stage j % 2
   alignas(16) std::uint16_t V[2][Bc][D];
 };
-
-// Begins to copy HBM -> shared memory, to be waited for: rows first … first + Rows - 1, zeros from row `end` and column
-// from.cols on (0 · NaN is NaN). kWhole: the tile ends before `end`. A thread copies one column of pieces of 16 bytes;
-// their rows are a power of two apart, so that the swizzle of each is an XOR of the first one's with a constant.
-// Where base, stride or D are no multiples of 16 bytes: element by element, at once.
-template <bool kWhole, int kThreads, int D, int Rows, class T>
-__device__ void load_tile(std::uint16_t (&tile)[Rows][D], Head<const T> from, std::int64_t first, std::int64_t end) {
-  const auto* bits = reinterpret_cast<const std::uint16_t*>(from.data);
-  if (in_pieces_of_8(from)) {
-    constexpr int kRowsAtOnce = kThreads / (D / 8);
-    static_assert(kThreads % (D / 8) == 0 && Rows % kRowsAtOnce == 0);
-    const int r0 = threadIdx.x / (D / 8), c = threadIdx.x % (D / 8) * 8, at = swizzled(r0, c);
-    const int rows = c >= from.cols ? 0 : kWhole ? Rows : static_cast<int>(min(end - first, std::int64_t{Rows}));
-    const std::uint16_t* piece = &bits[(first + r0) * from.stride + c];  // not read where it is outside
-#pragma unroll
-    for (int r = 0; r < Rows; r += kRowsAtOnce, piece += kRowsAtOnce * from.stride)
-      cp_async_16(&tile[r0][0] + r * D + swizzled(r, at), piece, (kWhole ? rows > 0 : r0 + r < rows) ? 16 : 0);
-    return;
-  }
-#pragma unroll 1
-  for (int i = threadIdx.x; i < Rows * D; i += kThreads) {
-    const int r = i / D, c = i % D;
-    const bool inside = first + r < end && c < from.cols;
-    tile[r][swizzled(r, c)] = inside ? bits[(first + r) * from.stride + c] : std::uint16_t{0};
-  }
-}
 
 // What a lane holds of its warp's 16 rows of a Q tile, and what the warp does with a K/V tile. Two of the rows are the
 // lane's, 8 apart. S and O are products, in registers as rows.cuh says.

@@ -6,7 +6,9 @@
 
 #include "phases/10-tensor-cores/keys.cuh"
 #include "phases/10-tensor-cores/rows.cuh"
+#include "phases/13-instruction-diet/copies.cuh"
 #include "phases/13-instruction-diet/fragments.cuh"
+#include "phases/13-instruction-diet/output.cuh"
 #include "phases/13-instruction-diet/phase.hpp"
 #include "phases/interface/kernel_phase.cuh"
 
@@ -28,32 +30,6 @@ struct Tiles {
   alignas(16) std::uint16_t K[2][Bc][D];  // tile j is in stage j % 2
   alignas(16) std::uint16_t V[2][Bc][D];
 };
-
-// Begins to copy HBM -> shared memory, to be waited for: rows first … first + Rows - 1, zeros from row `end` and column
-// from.cols on (0 · NaN is NaN). kWhole: the tile ends before `end`. A thread copies one column of pieces of 16 bytes;
-// their rows are a power of two apart, so that the swizzle of each is an XOR of the first one's with a constant.
-// Where base, stride or D are no multiples of 16 bytes: element by element, at once.
-template <bool kWhole, int kThreads, int D, int Rows, class T>
-__device__ void load_tile(std::uint16_t (&tile)[Rows][D], Head<const T> from, std::int64_t first, std::int64_t end) {
-  const auto* bits = reinterpret_cast<const std::uint16_t*>(from.data);
-  if (in_pieces_of_8(from)) {
-    constexpr int kRowsAtOnce = kThreads / (D / 8);
-    static_assert(kThreads % (D / 8) == 0 && Rows % kRowsAtOnce == 0);
-    const int r0 = threadIdx.x / (D / 8), c = threadIdx.x % (D / 8) * 8, at = swizzled(r0, c);
-    const int rows = c >= from.cols ? 0 : kWhole ? Rows : static_cast<int>(min(end - first, std::int64_t{Rows}));
-    const std::uint16_t* piece = &bits[(first + r0) * from.stride + c];  // not read where it is outside
-#pragma unroll
-    for (int r = 0; r < Rows; r += kRowsAtOnce, piece += kRowsAtOnce * from.stride)
-      cp_async_16(&tile[r0][0] + r * D + swizzled(r, at), piece, (kWhole ? rows > 0 : r0 + r < rows) ? 16 : 0);
-    return;
-  }
-#pragma unroll 1
-  for (int i = threadIdx.x; i < Rows * D; i += kThreads) {
-    const int r = i / D, c = i % D;
-    const bool inside = first + r < end && c < from.cols;
-    tile[r][swizzled(r, c)] = inside ? bits[(first + r) * from.stride + c] : std::uint16_t{0};
-  }
-}
 
 // What a lane holds of its warp's row tiles of 16 rows, and what the warp does with a K/V tile. Two rows of each are
 // the lane's, 8 apart. There are one or two. S and O are products, in registers as rows.cuh says.
@@ -225,26 +201,6 @@ struct Warp {
     const std::int64_t mine = first_row + row + t * 8;
     if (LSE && t < 2 * kRowTiles && mine < Sq) LSE[mine] = log_sum(row_m * c, row_l);
   }
-
-  // The warp's rows go from shared memory to HBM. Neighbouring lanes store 16 bytes each of one row.
-  __device__ void store(Head<T> O /*[Sq, D]*/) const {
-    __syncwarp();  // the rows are complete: four lanes have written to each
-    constexpr int kRowsAtOnce = 32 / (D / 8);
-    const int lane = threadIdx.x % 32, r0 = warp_row() + lane / (D / 8), column = lane % (D / 8) * 8;
-    const int rows = column >= O.cols ? 0 : static_cast<int>(min(O.rows - first_row - r0, std::int64_t{kRows}));
-    const std::uint16_t* piece = &tiles.Q[r0][0];
-    std::uint16_t* to = reinterpret_cast<std::uint16_t*>(O.data) + (first_row + r0) * O.stride + column;
-    const int at = swizzled(r0, column);
-    if (in_pieces_of_8(O)) {
-#pragma unroll
-      for (int r = 0; r < kRows; r += kRowsAtOnce, to += kRowsAtOnce * O.stride)
-        if (r < rows) store8(to, load8(&piece[r * D + swizzled(r, at)]));
-    } else {
-#pragma unroll 1
-      for (int r = 0; r < rows; r += kRowsAtOnce, to += kRowsAtOnce * O.stride)
-        for (int e = 0; e < 8 && column + e < O.cols; ++e) to[e] = piece[r * D + swizzled(r, at) + e];
-    }
-  }
 };
 
 // What a block does with Q tile number q_tile of a head.
@@ -291,7 +247,7 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
     warp.template multiply<false>(tile);
   }
   warp.finish(LSE, O.rows);
-  warp.store(O);
+  store_rows<decltype(warp)::kRows>(tiles.Q, warp.warp_row(), O, first_row);
 }
 
 // The grid. Without a mask x is the Q tile and y the head. With one x counts heads first, then Q tiles, the longest

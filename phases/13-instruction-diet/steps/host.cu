@@ -1,8 +1,7 @@
 // host.cu: the host's side of the staircase: each step as phases are run, for one size. Compiled once per machine.
-// The first step is phase 12's kernel. Then phase 13's for training, and with O in fp32.
+// The first step is phase 12's kernel.
 // Use: steps.hpp declares what is here.
 #include "phases/12-async-copies/attention.cuh"
-#include "phases/13-instruction-diet/attention.cuh"
 #include "phases/13-instruction-diet/steps/1-scale.cuh"
 #include "phases/13-instruction-diet/steps/2-loops.cuh"
 #include "phases/13-instruction-diet/steps/3-addresses.cuh"
@@ -31,36 +30,8 @@ Run step(const Problem<bfloat16>& p, const MachineOptions& options) {
   return run_pass<kCan, Kernel>(p, options);
 }
 
-// Phase 13's kernel for training, and with O in fp32 (o: as p.o, dense), whatever D and mask.
-constexpr Features all_of_128 = [] {
-  Features f = features;
-  f.blocks = {{128, 64}};
-  return f;
-}();
-template <class T>
-Run training(const Problem<T>& asked, const Kept& kept, const MachineOptions& options) {
-  Problem<T> p = asked;
-  p.kept = kept;
-  return run_pass<all_of_128, Training>(p, options);
-}
-template <class T>
-Run wide(const Problem<T>& p, float* o, bool for_training, const MachineOptions& options) {
-  AnyProblem any(p);
-  any.out = Type::Float32, any.o = any_of(dense_view(o, p.o.shape)), any.lse = {};
-  return run_on_device(any, {}, options, [&](const AnyProblem& device, const Stream& stream) {
-    using U = device_t<T>;
-    const DeviceProblem<U> problem = device_problem<U>(device, stream);
-    with_sizes<all_of_128>(p.D(), {128, 64}, [&]<int D, int Br, int Bc>() {
-      for_training ? Training::launch_to<U, D, Br, Bc>(problem, heads_of<float>(device.o))
-                   : Attention::launch_to<U, D, Br, Bc>(problem, heads_of<float>(device.o));
-    });
-  });
-}
-
 const bool added = [] {
   const auto here = static_cast<std::size_t>(this_machine);
-  training_by_machine<half>[here] = training, training_by_machine<bfloat16>[here] = training;
-  wide_by_machine<half>[here] = wide, wide_by_machine<bfloat16>[here] = wide;
   steps_by_machine[here] = {
       step<rows_of_64, phase12::Attention>,       step<rows_of_64, scale::Attention>,
       step<rows_of_64, loops::Attention>,         step<rows_of_64, addresses::Attention>,

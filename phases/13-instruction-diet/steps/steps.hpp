@@ -17,14 +17,6 @@ inline constexpr std::size_t step_count = step_names.size();
 // By machine; filled by host.cu, which is compiled once for each.
 inline constinit std::array<std::array<Step, step_count>, 3> steps_by_machine{};
 
-// Phase 13 for training (it fills `kept`), and with O in fp32 (o: dense, of p.o's shape; p.o is left alone).
-template <class T>
-inline constinit std::array<Run (*)(const Problem<T>&, const Kept& kept, const MachineOptions&), 3>
-    training_by_machine{};
-template <class T>
-inline constinit std::array<Run (*)(const Problem<T>&, float* o, bool for_training, const MachineOptions&), 3>
-    wide_by_machine{};
-
 // O = softmax(Q Kᵀ · scale) V and LSE. q, k, v and o: [B, H, N, 128], dense, N a multiple of 128; no mask or
 // top-left: what the page counts, and what the proof compares. Anything else is refused (Error), for phase 13 has it.
 inline Run run_step(std::size_t step, const Problem<bfloat16>& p, Where where, const MachineOptions& options = {}) {
