@@ -2,14 +2,14 @@
 # h200.sh: what this folder measures on a GPU, in one go: builds, verifies, times, reads the hardware's counters. Some
 # seven minutes on an H200 with 16 cores: two to build, two for `phases`, about one for each other part.
 # tests/bench/h200.sh OUTPUT_DIRECTORY [ARCHITECTURE [PART…]]   then copy the *.json into docs/results, and write the
-# tables: flash-tables --write. Parts: ceilings beside diet few sectors phases torch steps; all by default.
+# tables: flash-tables --write. Parts: ceilings beside diet few long sectors phases torch training steps; else all.
 # Where Eigen, doctest and xtensor are not installed, CMAKE_PREFIX_PATH says where they are.
 set -eu
 [ $# -gt 0 ] || { sed -n '2,6s/^# //p' "$0" >&2; exit 2; }
 out=$1 architecture=${2:-90}
 [ $# -lt 2 ] || shift
 shift
-[ $# -gt 0 ] || set -- ceilings beside diet few sectors phases torch steps
+[ $# -gt 0 ] || set -- ceilings beside diet few long sectors phases torch training steps
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 cd "$(dirname "$0")/../.."
@@ -20,14 +20,16 @@ targets=
 for part; do
   case $part in
     ceilings) targets="$targets flash-ceilings" ;;
-    beside | few) targets="$targets flash_library" ;;
+    beside | few | long) targets="$targets flash_library" ;;
     diet) targets="$targets flash-diet-bench" ;;
     sectors) targets="$targets flash-sectors" ;;
     phases) targets="$targets flash-gpu-bench" ;;
     steps) targets="$targets flash-steps-bench" ;;
+    training) targets="$targets flash-training-bench" ;;
     torch) ;;
     *)
-      echo "h200.sh: part '$part' is unknown; expected ceilings, beside, diet, few, sectors, phases, torch or steps" >&2
+      echo "h200.sh: part '$part' is unknown;" \
+        "expected ceilings, beside, diet, few, long, sectors, phases, torch, training or steps" >&2
       exit 2
       ;;
   esac
@@ -60,12 +62,16 @@ for part; do
       run "$part" python3 tests/bench/beside_h200.py "$out/h200-$part.json" --sweeps "$part" \
         --library "$(find "$build" -name libflashphases.so | head -n 1)"
       ;;
+    long)
+      run long python3 tests/bench/long_h200.py "$(find "$build" -name libflashphases.so | head -n 1)" "$out"
+      ;;
     diet) run diet "$build/bin/flash-diet-bench" "$out/h200-diet-steps.json" ;;
     sectors) run sectors sh tests/bench/ncu_phases.sh "$build/bin/flash-sectors" "$out" ;;
     phases) run phases "$build/bin/flash-gpu-bench" --out "$out/h200-phases.json" ;;
     torch)
       run torch python3 tests/bench/beside_h200.py "$out/h200-torch.json" --sweeps kernels,naive-vs-flash,steps
       ;;
+    training) run training "$build/bin/flash-training-bench" --out "$out/h200-training.json" ;;
     steps) run steps "$build/bin/flash-steps-bench" "$out/h200-steps.json" ;;
   esac
 done
