@@ -46,9 +46,9 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
 //
 // The instruction's description (PTX ISA, "Matrix Fragments for `mma.m16n8k16`") numbers the lanes by two digits: g =
 // lane / 4, from 0 to 7, and t = lane % 4, from 0 to 3. A register holds two neighbouring 16-bit elements. Three
-// functions of `attention.cuh` load fragments out of a tile in shared memory:
+// functions load fragments out of a tile in shared memory:
 //
-// ```{region} attention.cuh fragments
+// ```{region} fragments.cuh fragments
 // ```
 //
 // Q is an A, as it lies. K is a B that has to be transposed: S = QKᵀ wants column n of B to be key n, and key n is a
@@ -146,7 +146,8 @@ CELL("Which lane holds which element") {
 // ```{region} rows.cuh layout
 // ```
 //
-// A mask selects by column, and a row's rescale multiplies by row:
+// A mask selects by column (the next phases by this `hide`, this one in `mask` below), and a row's rescale multiplies by
+// row:
 //
 // ```{region} rows.cuh hide
 // ```

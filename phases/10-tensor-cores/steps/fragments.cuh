@@ -1,5 +1,5 @@
 // fragments.cuh: asks a warp what its lanes hold. A tile's elements are their own numbers, 16 · row + column; the
-// functions of attention.cuh load fragments of it, and each lane writes down what it got.
+// functions of ../fragments.cuh load fragments of it, and each lane writes down what it got.
 // Run it: build/default/bin/phase10_notebook
 #pragma once
 #include "phases/10-tensor-cores/attention.cuh"
