@@ -39,7 +39,7 @@ TEST_CASE_TEMPLATE("equal scores, and huge", T, half, bfloat16) {
 namespace {
 
 using phase13::run_step, phase13::step_count, phase13::step_names;
-constexpr std::size_t rows_step = 7, rescale_step = 8;  // 5-rows, 6-rescale
+constexpr std::size_t rows_step = 7, order_step = 8, rescale_step = 9;  // 5-rows, 5-order, 6-rescale
 
 // Within the bars of the contract: one tile of keys and several, logits of all sizes, and a mask.
 void check_step(std::size_t step, Where where) {
@@ -110,7 +110,8 @@ TEST_CASE("sim: the first step has the bits of phase 12, the last those of phase
     CHECK(step[3].same_lse(step[4]));  // 1 / l is rounded, O then again: that rarely shows
     for (const std::size_t notation : {5, 6}) CHECK(same(step[notation - 1], step[notation]));
     CHECK(same(step[6], step[rows_step]));
-    CHECK_FALSE(same(step[rows_step], step[rescale_step]));  // m is no longer the maximum
+    CHECK(same(step[rows_step], step[order_step]));
+    CHECK_FALSE(same(step[order_step], step[rescale_step]));  // m is no longer the maximum
     if (causal == Mask::none())
       CHECK(same(step[rescale_step], step[rescale_step + 1]));  // with a mask some maxima are negative
     CHECK(same(step[rescale_step + 1], step[rescale_step + 2]));
@@ -229,5 +230,5 @@ TEST_CASE("what the steps leave out is refused") {
   refused("mask is bottom-right; expected none or top-left; use phase 13",
           [](auto& p) { p.options.mask = Mask::bottom_right(); });
   refused(
-      "step is 11; expected 0 to 10; choose one of these", [](auto&) {}, step_count);
+      "step is 12; expected 0 to 11; choose one of these", [](auto&) {}, step_count);
 }

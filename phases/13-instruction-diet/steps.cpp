@@ -51,7 +51,7 @@ struct Result {
            std::memcmp(data.lse.data(), other.data.lse.data(), data.lse.size() * sizeof(float)) == 0;
   }
 };
-enum : std::size_t { copies, scale, loops, addresses, output, tiles, state, rows, rescale, maximum, beside };
+enum : std::size_t { copies, scale, loops, addresses, output, tiles, state, rows, order, rescale, maximum, beside };
 static const Result& result_of(std::size_t step, Mask causal = Mask::none()) {
   static std::map<std::pair<std::size_t, Mask>, Result> kept;
   const auto [at, fresh] = kept.try_emplace({step, causal});
@@ -215,11 +215,16 @@ CELL("An eighth of the stores") {
 // ```{difference} steps/5-tiles.cuh steps/5-state.cuh
 // ```
 //
-// Now the step itself. With a mask, larger Q tiles make the times of blocks differ more. So they are numbered such that
+// Now the step itself.
+//
+// ```{difference} steps/5-state.cuh steps/5-rows.cuh
+// ```
+//
+// With a mask, larger Q tiles make the times of blocks differ more. So in a step of its own they are numbered such that
 // the long ones start first, those of all heads; short ones then fill the gaps at the end. CUDA does not promise an
 // order of blocks; this is a hint.
 //
-// ```{difference} steps/5-state.cuh steps/5-rows.cuh
+// ```{difference} steps/5-rows.cuh steps/5-order.cuh
 // ```
 //
 // *Prediction*: half the pairs, 8, and 4 warps per pair as before. Each warp loads 32 + 32 squares of K and V, and
@@ -231,7 +236,7 @@ CELL("Fewer loads for the same products") {
   expect(before == moved && moved == moved_again, "the notation: the same bits");
   if (counts()) expect(before.ledger == moved.ledger && moved.ledger == moved_again.ledger, "and the same counters");
   const Result& now = result_of(rows);
-  expect(before == now, "the same bits");
+  expect(before == now && now == result_of(order), "the same bits");
   if (!counts()) return;
   const std::uint64_t out = N * D / 8 / 32, loads = pairs / 2 * 4 * (32 + 32 + 16) + out;
   bool same = equal(now.ledger.tensor_flops, before.ledger.tensor_flops, "FLOP of mma");
@@ -254,7 +259,7 @@ CELL("Fewer loads for the same products") {
 // shuffle, no exponential for α, and no multiplication of O. The bound holds once m comes from a whole tile: in a
 // masked one a row may see a single key, and take its score for a maximum.
 //
-// ```{difference} steps/5-rows.cuh steps/6-rescale.cuh
+// ```{difference} steps/5-order.cuh steps/6-rescale.cuh
 // ```
 //
 // *Prediction*: scores of random numbers have a standard deviation of 1, in base 2 of 1.44. No maximum outgrows that of
@@ -262,10 +267,10 @@ CELL("Fewer loads for the same products") {
 
 // %%
 CELL("Once per warp") {
-  const Result &before = result_of(rows), &now = result_of(rescale);
+  const Result &before = result_of(order), &now = result_of(rescale);
   expect(!(before == now), "other last bits: m is no longer the maximum");
   if (!counts()) return;
-  bool same = equal(before.ledger.exps, N * N + pairs / 2 * 128 * 4, "5-rows:    exponentials");
+  bool same = equal(before.ledger.exps, N * N + pairs / 2 * 128 * 4, "5-order:   exponentials");
   same &= equal(now.ledger.exps, N * N + N / 32 * 32 * 4, "6-rescale: exponentials");
   expect(same, "predicted = counted");
 }

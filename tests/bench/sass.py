@@ -12,7 +12,7 @@ from results import commit_and_date, write_results
 CUOBJDUMP = os.environ.get("CUOBJDUMP", "cuobjdump")
 STEPS = {"phase12": "0-copies", "scale": "1-scale", "loops": "2-loops", "addresses": "3-addresses",
          "output": "4-output", "row_tiles": "5-tiles", "state": "5-state", "more_rows": "5-rows",
-         "rare_rescale": "6-rescale", "maximum": "7-maximum", "beside": "8-beside"}
+         "longest_first": "5-order", "rare_rescale": "6-rescale", "maximum": "7-maximum", "beside": "8-beside"}
 
 
 def output(*command):

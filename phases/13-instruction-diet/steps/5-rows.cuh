@@ -1,6 +1,6 @@
 // 5-rows.cuh: a fragment of K or V that is loaded once is multiplied by 32 rows.
 // New since 5-state.cuh: two row tiles per warp where registers allow; warps skip what they do not see.
-// Run it: build/default/bin/phase13_steps; the next step: 6-rescale.cuh
+// Run it: build/default/bin/phase13_steps; the next step: 5-order.cuh
 #pragma once
 #include <type_traits>
 
@@ -42,14 +42,10 @@ struct Warp {
   const std::int64_t first_row;   // of the Q tile
   const Band<std::int64_t> band;  // which keys its rows see
   const float c;                  // P = exp2(c · S - c · m), c > 0
-  unsigned q[kRowTiles][kKeepQ ? D / 16 : 1][4];
+  unsigned q[kRowTiles][kKeepQ ? D / 16 : 1][4] = {};
 
-  float m[kRowTiles][2], l[kRowTiles][2] = {}, o[kRowTiles][D / 2] = {};  // the state of online softmax (phase 02)
-
-  __device__ Warp(Tiles<D, Br, Bc>& tiles, std::int64_t first_row, const Band<std::int64_t>& band, float c)
-      : tiles(tiles), first_row(first_row), band(band), c(c) {
-    for (int rt = 0; rt < kRowTiles; ++rt) m[rt][0] = m[rt][1] = -INFINITY;
-  }
+  float m[2][2] = {{-INFINITY, -INFINITY}, {-INFINITY, -INFINITY}};
+  float l[kRowTiles][2] = {}, o[kRowTiles][D / 2] = {};  // the state of online softmax (phase 02)
 
   // The warp's first row in the Q tile. A function: as a member, beside arrays, it would cost registers (phase 13).
   static __device__ int warp_row() { return threadIdx.x / 32 * kRows; }
@@ -212,7 +208,7 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
   const std::int64_t first_row = q_tile * Br;
   const float c = fmaxf(fabsf(scale_log2), 1e-30f);  // a scale of 0 becomes tiny, since -inf · 0 is NaN
-  Warp<T, D, Br, Bc> warp(tiles, first_row, band, c);
+  Warp<T, D, Br, Bc> warp{tiles, first_row, band, c};
   const KeyTiles range = key_tiles<Br, Bc>(first_row, band);
 
   const auto begin_copies = [&](auto whole, int tile) {
@@ -250,21 +246,17 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
   store_rows<decltype(warp)::kRows>(tiles.Q, warp.warp_row(), O, first_row);
 }
 
-// The grid. Without a mask x is the Q tile and y the head. With one x counts heads first, then Q tiles, the longest
-// first: if blocks start in the order of their numbers, short ones fill the gaps in the end.
+// The grid: x is the Q tile, y the head. y is 65,535 at most; further heads continue in z.
 template <class T, int D, int Br, int Bc>
 __global__ void __launch_bounds__(Layout<D>::threads(Br), Layout<D>::blocks)
     attention(Heads<const T> Q /*[B, H, Sq, D]*/, Heads<const T> K /*[B, H, Sk, D]*/,
               Heads<const T> V /*[B, H, Sk, D]*/, Heads<T> O /*[B, H, Sq, D]*/, float* LSE /*[B, H, Sq] or null*/,
               float scale_log2, Band<std::int64_t> band, int B, int H) {
-  const bool heads_first = band.cuts_right();
-  const unsigned heads = B * H;
-  const unsigned head = heads_first ? blockIdx.x % heads : blockIdx.z * gridDim.y + blockIdx.y;
-  const unsigned q_tile = heads_first ? (gridDim.x - 1 - blockIdx.x) / heads : blockIdx.x;
-  if (head >= heads) return;
+  const unsigned head = blockIdx.z * gridDim.y + blockIdx.y;
   const int b = head / H, h = head % H;
+  if (b >= B) return;
   float* lse = LSE ? LSE + head * O.rows : nullptr;
-  attend<T, D, Br, Bc>(Q.head(b, h), K.head(b, h), V.head(b, h), O.head(b, h), lse, scale_log2, band, q_tile);
+  attend<T, D, Br, Bc>(Q.head(b, h), K.head(b, h), V.head(b, h), O.head(b, h), lse, scale_log2, band, blockIdx.x);
 }
 
 // The host's side: the shared struct, the grid, the launch.
@@ -277,9 +269,7 @@ struct Attention {
     const auto kernel = attention<T, D, Br, Bc>;
     constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
     allow_shared_memory(kernel, shared_bytes);
-    const std::int64_t heads = std::int64_t{p.B} * p.H;
-    dim3 grid = grid_of(p.Q.rows, Br, heads);
-    if (p.band.cuts_right()) grid = dim3(static_cast<unsigned>(grid.x * heads));
+    const dim3 grid = grid_of(p.Q.rows, Br, std::int64_t{p.B} * p.H);
     kernel<<<grid, Layout<D>::threads(Br), shared_bytes, p.stream>>>(p.Q, p.K, p.V, p.O, p.LSE, p.scale_log2, p.band,
                                                                      p.B, p.H);
   }

@@ -27,12 +27,12 @@ struct Tiles {
 template <class T, int D, int Br, int Bc>
 struct Warp {
   static constexpr int kRowTiles = 1, kRows = 16 * kRowTiles;
+  static constexpr bool kKeepQ = D <= 128;  // else there are too few registers
 
   Tiles<D, Br, Bc>& tiles;
-  const std::int64_t first_row;             // of the Q tile
-  const Band<std::int64_t> band;            // which keys its rows see
-  const float c;                            // P = exp2(c · S - c · m), c > 0
-  static constexpr bool kKeepQ = D <= 128;  // else there are too few registers
+  const std::int64_t first_row;   // of the Q tile
+  const Band<std::int64_t> band;  // which keys its rows see
+  const float c;                  // P = exp2(c · S - c · m), c > 0
   unsigned q[kRowTiles][kKeepQ ? D / 16 : 1][4] = {};
 
   float m[2] = {-INFINITY, -INFINITY}, l[2] = {}, o[D / 2] = {};  // the state of online softmax (phase 02)

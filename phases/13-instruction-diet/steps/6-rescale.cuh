@@ -1,5 +1,5 @@
 // 6-rescale.cuh: O is rescaled only when a maximum has outgrown the one in use by much.
-// New since 5-rows.cuh: a vote of the warp; shuffles, exponential and multiplications only if it says so.
+// New since 5-order.cuh: a vote of the warp; shuffles, exponential and multiplications only if it says so.
 // Run it: build/default/bin/phase13_steps; the next step: 7-maximum.cuh
 #pragma once
 #include <type_traits>
@@ -48,17 +48,13 @@ struct Warp {
   const std::int64_t first_row;   // of the Q tile
   const Band<std::int64_t> band;  // which keys its rows see
   const float c;                  // P = exp2(c · S - c · m), c > 0
-  unsigned q[kRowTiles][kKeepQ ? D / 16 : 1][4];
+  unsigned q[kRowTiles][kKeepQ ? D / 16 : 1][4] = {};
 
   // The state of online softmax (phase 02). m is near the maximum of what was seen; any value will do, as long as P, l
   // and O use the same.
-  float m[kRowTiles][2], l[kRowTiles][2] = {}, o[kRowTiles][D / 2] = {};
+  float m[2][2] = {{-INFINITY, -INFINITY}, {-INFINITY, -INFINITY}};
+  float l[kRowTiles][2] = {}, o[kRowTiles][D / 2] = {};
   float slack = 0;  // what a maximum may grow by before m follows it
-
-  __device__ Warp(Tiles<D, Br, Bc>& tiles, std::int64_t first_row, const Band<std::int64_t>& band, float c)
-      : tiles(tiles), first_row(first_row), band(band), c(c) {
-    for (int rt = 0; rt < kRowTiles; ++rt) m[rt][0] = m[rt][1] = -INFINITY;
-  }
 
   // The warp's first row in the Q tile. A function: as a member, beside arrays, it would cost registers (phase 13).
   static __device__ int warp_row() { return threadIdx.x / 32 * kRows; }
@@ -232,7 +228,7 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
   const std::int64_t first_row = q_tile * Br;
   const float c = fmaxf(fabsf(scale_log2), 1e-30f);  // a scale of 0 becomes tiny, since -inf · 0 is NaN
-  Warp<T, D, Br, Bc> warp(tiles, first_row, band, c);
+  Warp<T, D, Br, Bc> warp{tiles, first_row, band, c};
   const KeyTiles range = key_tiles<Br, Bc>(first_row, band);
 
   const auto begin_copies = [&](auto whole, int tile) {

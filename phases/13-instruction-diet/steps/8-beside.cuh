@@ -49,18 +49,14 @@ struct Warp {
   const std::int64_t first_row;   // of the Q tile
   const Band<std::int64_t> band;  // which keys its rows see
   const float c;                  // P = exp2(c · S - c · m), c > 0
-  unsigned q[kRowTiles][kKeepQ ? D / 16 : 1][4];
+  unsigned q[kRowTiles][kKeepQ ? D / 16 : 1][4] = {};
 
   // The state of online softmax (phase 02). m is near the maximum of what was seen; any value will do, as long as P, l
   // and O use the same.
-  float m[kRowTiles][2], l[kRowTiles][2] = {}, o[kRowTiles][D / 2] = {};
+  float m[2][2] = {{-INFINITY, -INFINITY}, {-INFINITY, -INFINITY}};
+  float l[kRowTiles][2] = {}, o[kRowTiles][D / 2] = {};
   float slack = 0;        // what a maximum may grow by before m follows it
   bool moderate = false;  // is 0 <= c · m <= 512 for all rows of the warp?
-
-  __device__ Warp(Tiles<D, Br, Bc>& tiles, std::int64_t first_row, const Band<std::int64_t>& band, float c)
-      : tiles(tiles), first_row(first_row), band(band), c(c) {
-    for (int rt = 0; rt < kRowTiles; ++rt) m[rt][0] = m[rt][1] = -INFINITY;
-  }
 
   // The warp's first row in the Q tile. A function: as a member, beside arrays, it would cost registers (phase 13).
   static __device__ int warp_row() { return threadIdx.x / 32 * kRows; }
@@ -250,7 +246,7 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
   const std::int64_t first_row = q_tile * Br;
   const float c = fmaxf(fabsf(scale_log2), 1e-30f);  // a scale of 0 becomes tiny, since -inf · 0 is NaN
-  Warp<T, D, Br, Bc> warp(tiles, first_row, band, c);
+  Warp<T, D, Br, Bc> warp{tiles, first_row, band, c};
   const KeyTiles range = key_tiles<Br, Bc>(first_row, band);
 
   const auto begin_copies = [&](auto whole, int tile) {

@@ -6,6 +6,7 @@
 #include "phases/13-instruction-diet/steps/2-loops.cuh"
 #include "phases/13-instruction-diet/steps/3-addresses.cuh"
 #include "phases/13-instruction-diet/steps/4-output.cuh"
+#include "phases/13-instruction-diet/steps/5-order.cuh"
 #include "phases/13-instruction-diet/steps/5-rows.cuh"
 #include "phases/13-instruction-diet/steps/5-state.cuh"
 #include "phases/13-instruction-diet/steps/5-tiles.cuh"
@@ -33,12 +34,12 @@ Run step(const Problem<bfloat16>& p, const MachineOptions& options) {
 const bool added = [] {
   const auto here = static_cast<std::size_t>(this_machine);
   steps_by_machine[here] = {
-      step<rows_of_64, phase12::Attention>,       step<rows_of_64, scale::Attention>,
-      step<rows_of_64, loops::Attention>,         step<rows_of_64, addresses::Attention>,
-      step<rows_of_64, output::Attention>,        step<rows_of_64, row_tiles::Attention>,
-      step<rows_of_64, state::Attention>,         step<rows_of_128, more_rows::Attention>,
-      step<rows_of_128, rare_rescale::Attention>, step<rows_of_128, maximum::Attention>,
-      step<rows_of_128, beside::Attention>,
+      step<rows_of_64, phase12::Attention>,        step<rows_of_64, scale::Attention>,
+      step<rows_of_64, loops::Attention>,          step<rows_of_64, addresses::Attention>,
+      step<rows_of_64, output::Attention>,         step<rows_of_64, row_tiles::Attention>,
+      step<rows_of_64, state::Attention>,          step<rows_of_128, more_rows::Attention>,
+      step<rows_of_128, longest_first::Attention>, step<rows_of_128, rare_rescale::Attention>,
+      step<rows_of_128, maximum::Attention>,       step<rows_of_128, beside::Attention>,
   };
   return true;
 }();

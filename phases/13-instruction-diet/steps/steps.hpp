@@ -10,8 +10,8 @@
 namespace flash::phase13 {
 
 using Step = Run (*)(const Problem<bfloat16>&, const MachineOptions&);
-inline constexpr std::array step_names = {"0-copies", "1-scale", "2-loops",   "3-addresses", "4-output", "5-tiles",
-                                          "5-state",  "5-rows",  "6-rescale", "7-maximum",   "8-beside"};
+inline constexpr std::array step_names = {"0-copies", "1-scale", "2-loops", "3-addresses", "4-output",  "5-tiles",
+                                          "5-state",  "5-rows",  "5-order", "6-rescale",   "7-maximum", "8-beside"};
 inline constexpr std::size_t step_count = step_names.size();
 
 // By machine; filled by host.cu, which is compiled once for each.
