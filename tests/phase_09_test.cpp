@@ -1061,10 +1061,3 @@ TEST_CASE("bad input is refused with one line, and nothing is written") {
   CHECK_THROWS_WITH_AS(phase09::forward_training(in.forward(), {in.o_lo.view}, Where::Sim),
                        "O_lo is given; expected none for float32; omit it: O itself is precise enough", Error);
 }
-
-TEST_CASE("the worst of three errors is NaN if any is") {
-  const GradientError small{.share = 0.5}, large{.share = 2}, nan{.share = std::nan("")};
-  CHECK(GradientErrors{small, large, small}.worst_share() == 2);
-  for (const GradientErrors& e : {GradientErrors{nan, small, large}, {small, nan, large}, {small, large, nan}})
-    CHECK_FALSE(e.worst_share() <= 1e9);
-}
