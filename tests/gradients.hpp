@@ -71,4 +71,22 @@ template <class T>
 GradientErrors gradient_errors_beside_o(const GradientProblem<T>& p, const GradientReference& want, double error_of_o,
                                         double more = 0);
 
+// A problem's numbers in fp64, dense, with room for the gradients: each can be moved a little, for finite differences.
+struct WideProblem {
+  std::array<std::int64_t, 4> rows, keys;
+  std::vector<double> q, k, v, dout, dq, dk, dv;
+  std::vector<float> dlse;
+  Options options;
+
+  template <class T>
+  explicit WideProblem(const GradientProblem<T>& p);
+  GradientProblem<double> problem();
+  // L = Σ dO ∘ O + Σ dLSE ∘ LSE, whose gradients with respect to O and LSE are dO and dLSE. For ordinary logits.
+  double loss();
+};
+
+// (f(x + h) - f(x - h)) / 2h for each element of x.
+std::vector<double> finite_differences(std::vector<double>& x, const std::function<double()>& f);
+double largest_difference(const std::vector<double>& a, const std::vector<double>& b);
+
 }  // namespace flash::test
