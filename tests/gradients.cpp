@@ -100,17 +100,20 @@ GradientError gradient_error(const std::vector<double>& got, const std::vector<d
   return e;
 }
 
-double floors(Input input) {
+double floors(Input input, const Features& can, bool low_bits) {
+  if (can.tensor_cores && low_bits && input == Input::Uniform) return 2;
+  if (can.tensor_cores && low_bits && input == Input::Shifted) return 2.4;
   if (input == Input::Uniform || input == Input::Shifted) return 10;
   return input == Input::Normal || input == Input::Halved ? 2 : 4;
 }
 
 template <class T>
-GradientErrors gradient_errors(const GradientProblem<T>& p, const GradientReference& want, Input input) {
+GradientErrors gradient_errors(const GradientProblem<T>& p, const GradientReference& want, Input input,
+                               const Features& can) {
   const bool shifted = input == Input::Uniform || input == Input::Shifted;
   const double bar = 5e-6 + (input == Input::Q60 ? 4 * 0x1p-24 * want.max_abs_logit : 0);
   const double dq_bar = shifted ? 1e-4 * std::max(1.0, static_cast<double>(p.Sk()) / 1024) : bar;
-  const double most = floors(input);
+  const double most = floors(input, can, p.kept.o_lo.given());
   return {gradient_error<T>(gather64(p.dq), want.dq, want.gq, dq_bar, most),
           gradient_error<T>(gather64(p.dk), want.dk, want.gk, bar, most),
           gradient_error<T>(gather64(p.dv), want.dv, want.gv, 5e-6, most)};
@@ -205,7 +208,8 @@ template std::vector<double> gather64(const View<const double>&);
   template GradientReference gradient_reference(const GradientProblem<T>&, bool, const std::vector<double>*);      \
   template GradientError gradient_error<T>(const std::vector<double>&, const std::vector<double>&, double, double, \
                                            double, double);                                                        \
-  template GradientErrors gradient_errors(const GradientProblem<T>&, const GradientReference&, Input);             \
+  template GradientErrors gradient_errors(const GradientProblem<T>&, const GradientReference&, Input,              \
+                                          const Features&);                                                        \
   template WideProblem::WideProblem(const GradientProblem<T>&);                                                    \
   template GradientErrors gradient_errors_beside_o(const GradientProblem<T>&, const GradientReference&, double, double);
 FLASH_GRADIENTS(float)

@@ -103,7 +103,7 @@ Complaints examine_gradients(GradientInputs<T>& in, bool with_dlse, Worst* worst
   const GradientProblem<T> p = in.problem(with_dlse);
   const GradientReference want = gradient_reference(p);
   if (has_bar(c.input)) {
-    const GradientErrors errors = gradient_errors(p, want, c.input);
+    const GradientErrors errors = gradient_errors(p, want, c.input, phase09::backward_features);
     const auto judge = [&](const char* name, const GradientError& e) {
       std::ostringstream s;
       s << name << "'s relative error is " << e.relative << ", " << e.share << " of what is allowed; floor " << e.floor;
@@ -369,11 +369,11 @@ TEST_CASE_TEMPLATE("precision: delta keeps what rounding cuts off", T, half, bfl
     run_both(in, Where::Sim);
     const GradientProblem<T> p = in.problem();
     const GradientReference want = gradient_reference(p);
-    const GradientErrors ours = gradient_errors(p, want, input);
+    const GradientErrors ours = gradient_errors(p, want, input, phase09::backward_features);
     GradientProblem<T> rounded = p;
     rounded.kept.o_lo = {};
     phase09::backward(rounded, Where::Sim);
-    const GradientErrors theirs = gradient_errors(rounded, want, input);
+    const GradientErrors theirs = gradient_errors(rounded, want, input, phase09::backward_features);
     std::ostringstream s;
     s.precision(3);
     s << type_name<T>() << " " << name(input) << ": error over floor of dQ " << ours.dq.relative / ours.dq.floor
@@ -734,7 +734,8 @@ TEST_CASE_TEMPLATE("block sizes, the one-pass variant and the naive backward agr
       const std::vector<double> x = gather64(a), y = gather64(b);
       std::vector<double> difference(x.size());
       for (std::size_t i = 0; i < x.size(); ++i) difference[i] = exact[i] + (x[i] - y[i]);
-      CHECK(gradient_error<T>(difference, exact, g, 5e-6, floors(c.input)).share <= 2);
+      CHECK(gradient_error<T>(difference, exact, g, 5e-6, floors(c.input, phase09::backward_features, true)).share <=
+            2);
     };
     near(in.dq.view, naive.dq.view, want.dq, want.gq);
     near(in.dk.view, naive.dk.view, want.dk, want.gk);
