@@ -9,6 +9,8 @@
 
 namespace flash::test {
 
+void backward_promises() {}
+
 std::vector<Mask> masks() {
   if (!features_under_test().meets(Demand::Causal) || !backward_under_test().meets(Demand::Causal))
     return {Mask::none()};

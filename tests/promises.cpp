@@ -562,6 +562,11 @@ TEST_CASE("what the phase does not meet is refused by name") {
   }
 }
 
+// phases.cmake finds a backward pass by its name; one that is called otherwise would be proved by nothing.
+TEST_CASE("a backward pass brings its promises") {
+  if (phase_under_test().backward && !backward_promises) FAIL("they are not linked");
+}
+
 // A type that the phase does not declare is refused by name.
 TEST_CASE_TEMPLATE("types", T, float, half, bfloat16) {
   const Features& can = features_under_test();

@@ -44,6 +44,9 @@ AProblem with_listed_blocks(AProblem p, const Features& can) {
   return p;
 }
 
+// There if the promises of backward passes are linked (backward_promises.cpp).
+void backward_promises() __attribute__((weak));
+
 // Of a list of cases on the fast simulator, which are run a second time (Case::twice): there a kernel is one program
 // whatever the case is. A GPU, and the threads of a CPU phase, run no two times alike.
 inline bool runs_twice(const Features& can, Where where, std::size_t number) {
