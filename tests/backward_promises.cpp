@@ -280,6 +280,30 @@ TEST_CASE_TEMPLATE("from LSE alone: the contract on the simulator", T, float, ha
   MESSAGE(std::string(type_name<T>()) << ": " << worst.line());
 }
 
+// With no reference in between: the gradients are what a little more of each number does to the loss.
+TEST_CASE_TEMPLATE("gradient check: against finite differences in fp64", T, float, half, bfloat16) {
+  if (skipped_gradients<T>()) return;
+  for (const Mask mask : masks())
+    for (const auto& [Sq, Sk] : {std::pair<std::int64_t, std::int64_t>{5, 5}, {7, 4}, {3, 8}, {1, 1}})
+      for (const BackwardMode mode : modes()) {
+        Case c = within({.B = 1, .Sq = Sq, .Sk = Sk, .D = 6, .mask = mask, .seed = 7});
+        if (Sq == 5) c.scale = -0.7f;
+        INFO(text(c) << " " << std::string(name(mode)));
+        GradientInputs<T> in(c);
+        run_both(in, Where::Sim, mode, true);
+        const GradientProblem<T> p = in.problem(true);
+        const GradientReference size = gradient_reference(p);
+        WideProblem wide(p);
+        const auto near = [&](const View<T>& got, std::vector<double>& x, double g) {
+          const std::vector<double> want = finite_differences(x, [&] { return wide.loss(); });
+          CHECK(
+              gradient_error<T>(gather64(got), want, g, 5e-6, floors(c.input, backward_under_test(), keeps())).share <=
+              1);
+        };
+        near(p.dq, wide.q, size.gq), near(p.dk, wide.k, size.gk), near(p.dv, wide.v, size.gv);
+      }
+}
+
 // Each is within its bar of fp64, and so within both bars of every other.
 TEST_CASE_TEMPLATE("block sizes and the one-pass variant agree", T, float, half, bfloat16) {
   if (skipped_gradients<T>()) return;
