@@ -811,6 +811,44 @@ TEST_CASE_TEMPLATE("deterministic: the same bits in every run, order, company an
   check_same_gradients(first, alone);
 }
 
+// Predicted = counted, read and written, as integers: each block size, ragged and not, each mask and mode; low bits of
+// O, m and l, and dLSE are there and are not.
+TEST_CASE("backward: bytes equal the formula") {
+  if (skipped_backward_without(Where::Checked) || skipped_gradients<half>()) return;
+  const Features& can = backward_under_test();
+  if (!can.hbm_bytes) {
+    MESSAGE("skipped: no formula of this pass");
+    return;
+  }
+  int number = 0;
+  for (const Blocks& blocks : blocks_for(can, 40))
+    for (const auto& [Sq, Sk] : {std::pair<std::int64_t, std::int64_t>{53, 100}, {100, 53}, {64, 64}, {20, 0}, {0, 20}})
+      for (const Mask mask : masks())
+        for (const BackwardMode mode : modes()) {
+          const Case c = within({.B = 1,
+                                 .H = 2,
+                                 .Sq = Sq,
+                                 .Sk = Sk,
+                                 .D = number % 5 ? 24 : 40,
+                                 .mask = mask,
+                                 .block_q = blocks.Br,
+                                 .block_k = blocks.Bc,
+                                 .layout = Layout::Padded});
+          GradientInputs<half> in(c);
+          run_training(in, Where::Sim);
+          GradientProblem<half> p = in.problem(number % 2 == 0);
+          p.options.mode = mode;
+          if (number % 3 == 0) p.kept.o_lo = {};
+          if (number % 4 == 0) p.kept.m = p.kept.l = nullptr;
+          INFO(text(c) << " " << std::string(name(mode)) << ", number " << number);
+          ++number;
+          const Run run = run_backward(p, Where::Checked, mode);
+          const HbmBytes predicted = can.hbm_bytes(p, run.blocks);
+          CHECK(predicted.read == run.ledger.hbm_read_bytes());
+          CHECK(predicted.written == run.ledger.hbm_written_bytes());
+        }
+}
+
 // The backward pass needs more shared memory than the forward one. Without a wish the first blocks that fit are taken;
 // where listed ones do not fit, they are refused with the bytes.
 TEST_CASE("backward: blocks fall back to what fits") {
