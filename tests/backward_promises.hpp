@@ -1,6 +1,6 @@
-// backward_promises.hpp: what every backward pass promises, tested by one set of test cases that is compiled once
-// (backward_promises.cpp) and linked into the test of each phase that has such a pass. Here is what the cases are made
-// of, for a phase's own test. Use:  GradientInputs<half> in(c); run_both(in, Where::Sim); examine_gradients(in, false)
+// backward_promises.hpp: what every backward pass promises: test cases that are compiled once (backward_promises.cpp,
+// large_logits.cpp) and linked into the test of each phase that has such a pass. Here is what they are made of, for a
+// phase's own test. Use:  GradientInputs<half> in(c); run_both(in, Where::Sim); examine_gradients(in, false)
 #pragma once
 #include "tests/gradients.hpp"
 #include "tests/promises.hpp"
@@ -24,6 +24,22 @@ inline const char* name(BackwardMode mode) {
 // The masks that both passes have; a case with a mask, a head dimension and gaps that both take.
 std::vector<Mask> masks();
 Case within(Case c);
+
+// A test for a type that the two passes do not have, or for what is kept where nothing is, says so.
+template <class T>
+bool skipped_gradients() {
+  if (features_under_test().types.contains(type_of<T>) && backward_under_test().types.contains(type_of<T>))
+    return false;
+  MESSAGE("skipped: no " << std::string(type_name<T>()) << " in this phase's two passes");
+  return true;
+}
+bool skipped_kept();
+
+// By how much rounding to T may change a number, relative to it.
+template <class T>
+constexpr double rounding = std::is_same_v<T, float>  ? 0x1p-24
+                            : std::is_same_v<T, half> ? 0x1p-11
+                                                      : 0x1p-8;
 
 // A case with everything that the backward pass takes and gives, each array in poison of its own.
 template <class T>
@@ -64,7 +80,7 @@ struct Worst {
 template <class T>
 Complaints examine_gradients(GradientInputs<T>& in, bool with_dlse, Worst* worst = nullptr);
 
-// How Q and K are made large.
+// How Q and K are made large (large_logits.cpp).
 enum class Large {
   Spread,  // N(0, size): logits as large as `size`, of both signs; a key or two take all
   Offset,  // one feature adds `size` to the logits of N(0,1): all keys count, as far as fp32 can tell them apart
