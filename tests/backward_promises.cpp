@@ -354,9 +354,13 @@ TEST_CASE_TEMPLATE("precision: delta keeps what rounding cuts off", T, half, bfl
   }
 }
 
-// Where P is rounded to T for P·V, O in fp32 is off by that; the precision of the gradients says what it is good for.
+// Where P is rounded to T for P·V, O in fp32 is off by that: training_promises.cpp says how far.
 TEST_CASE_TEMPLATE("forward: O and O_lo together hold the fp32 result", T, half, bfloat16) {
   if (skipped_gradients<T>() || skipped_kept()) return;
+  if (features_under_test().tensor_cores) {
+    MESSAGE("skipped: no P in fp32 in this phase");
+    return;
+  }
   for (const Input input : {Input::Normal, Input::Uniform, Input::QKV4}) {
     const Case c =
         within({.Sq = 70, .Sk = 50, .D = 40, .input = input, .mask = Mask::top_left(), .layout = Layout::Mixed});
@@ -371,7 +375,7 @@ TEST_CASE_TEMPLATE("forward: O and O_lo together hold the fp32 result", T, half,
           const std::int16_t lo = in.o_lo.view.row(head / c.H, head % c.H, s)[d];
           got.push_back(std::bit_cast<float>(std::bit_cast<std::int32_t>(o) + lo));
         }
-    CHECK(distance(got, want.o, c.D).relative <= (features_under_test().tensor_cores ? rounding<T> : 2e-6));
+    CHECK(distance(got, want.o, c.D).relative <= 2e-6);
     CHECK(in.o_lo.gaps_intact());
   }
 }

@@ -35,12 +35,6 @@ bool skipped_gradients() {
 }
 bool skipped_kept();
 
-// By how much rounding to T may change a number, relative to it.
-template <class T>
-constexpr double rounding = std::is_same_v<T, float>  ? 0x1p-24
-                            : std::is_same_v<T, half> ? 0x1p-11
-                                                      : 0x1p-8;
-
 // A case with everything that the backward pass takes and gives, each array in poison of its own.
 template <class T>
 struct GradientInputs {

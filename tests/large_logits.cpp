@@ -53,6 +53,12 @@ template void make_large(GradientInputs<half>&, const LargeCase&);
 template void make_large(GradientInputs<bfloat16>&, const LargeCase&);
 
 namespace {
+// By how much rounding to T may change a number, relative to it.
+template <class T>
+constexpr double rounding = std::is_same_v<T, float>  ? 0x1p-24
+                            : std::is_same_v<T, half> ? 0x1p-11
+                                                      : 0x1p-8;
+
 // The P of the backward pass, [B, H, Sq, Sk]: dV = Pᵀ dO, and where dO has its only 1 of column d in row i, column d of
 // dV is row i of P. D rows at a time.
 template <class T>
