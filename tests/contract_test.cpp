@@ -7,6 +7,8 @@
 
 #include <set>
 
+#include "tests/gradients.hpp"
+
 using namespace flash;
 using namespace flash::test;
 
@@ -149,4 +151,11 @@ TEST_CASE("distance") {
   CHECK(std::isnan(distance({3, 4, 0, NAN, 1, 0}, want, 2).worst_row));
   CHECK(rounding_floor<float>({1.0, 0.5}, 2).relative == 0);
   CHECK(rounding_floor<half>({1.0 + 0x1p-12}, 1).relative == doctest::Approx(0x1p-12).epsilon(1e-3));
+}
+
+TEST_CASE("the worst of three errors is NaN if any is") {
+  const GradientError small{.share = 0.5}, large{.share = 2}, nan{.share = std::nan("")};
+  CHECK(GradientErrors{small, large, small}.worst_share() == 2);
+  for (const GradientErrors& e : {GradientErrors{nan, small, large}, {small, nan, large}, {small, large, nan}})
+    CHECK_FALSE(e.worst_share() <= 1e9);
 }

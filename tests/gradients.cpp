@@ -100,19 +100,23 @@ GradientError gradient_error(const std::vector<double>& got, const std::vector<d
   return e;
 }
 
-double floors(Input input) {
+double floors(Input input, const Features& can, bool low_bits) {
+  if (can.tensor_cores && low_bits && input == Input::Uniform) return 2;
+  if (can.tensor_cores && low_bits && input == Input::Shifted) return 2.4;
   if (input == Input::Uniform || input == Input::Shifted) return 10;
   return input == Input::Normal || input == Input::Halved ? 2 : 4;
 }
 
 template <class T>
-GradientErrors gradient_errors(const GradientProblem<T>& p, const GradientReference& want, Input input) {
+GradientErrors gradient_errors(const GradientProblem<T>& p, const GradientReference& want, Input input,
+                               const Features& can) {
   const bool shifted = input == Input::Uniform || input == Input::Shifted;
   const double bar = 5e-6 + (input == Input::Q60 ? 4 * 0x1p-24 * want.max_abs_logit : 0);
   const double dq_bar = shifted ? 1e-4 * std::max(1.0, static_cast<double>(p.Sk()) / 1024) : bar;
-  return {gradient_error<T>(gather64(p.dq), want.dq, want.gq, dq_bar, floors(input)),
-          gradient_error<T>(gather64(p.dk), want.dk, want.gk, bar, floors(input)),
-          gradient_error<T>(gather64(p.dv), want.dv, want.gv, 5e-6, floors(input))};
+  const double most = floors(input, can, p.kept.o_lo.given());
+  return {gradient_error<T>(gather64(p.dq), want.dq, want.gq, dq_bar, most),
+          gradient_error<T>(gather64(p.dk), want.dk, want.gk, bar, most),
+          gradient_error<T>(gather64(p.dv), want.dv, want.gv, 5e-6, most)};
 }
 
 template <class T>
@@ -123,13 +127,90 @@ GradientErrors gradient_errors_beside_o(const GradientProblem<T>& p, const Gradi
           gradient_error<T>(gather64(p.dv), want.dv, want.gv, 5e-6, 2, 2 * error_of_o)};
 }
 
+template <class T>
+WideProblem::WideProblem(const GradientProblem<T>& p)
+    : rows(p.q.shape),
+      keys(p.k.shape),
+      q(gather64(p.q)),
+      k(gather64(p.k)),
+      v(gather64(p.v)),
+      dout(gather64(p.dout)),
+      dq(q.size()),
+      dk(k.size()),
+      dv(v.size()),
+      options(p.options) {
+  if (p.dlse) dlse.assign(p.dlse, p.dlse + rows[0] * rows[1] * rows[2]);
+}
+
+GradientProblem<double> WideProblem::problem() {
+  GradientProblem<double> p;
+  p.q = dense_view<const double>(q.data(), rows);
+  p.k = dense_view<const double>(k.data(), keys);
+  p.v = dense_view<const double>(v.data(), keys);
+  p.dout = dense_view<const double>(dout.data(), rows);
+  p.dq = dense_view(dq.data(), rows);
+  p.dk = dense_view(dk.data(), keys);
+  p.dv = dense_view(dv.data(), keys);
+  if (!dlse.empty()) p.dlse = dlse.data();
+  p.options = options;
+  return p;
+}
+
+double WideProblem::loss() {
+  const GradientProblem<double> p = problem();
+  const std::int64_t Sq = rows[2], Sk = keys[2], D = rows[3];
+  double sum = 0;
+  for (std::int64_t head = 0; head < rows[0] * rows[1]; ++head)
+    for (std::int64_t i = 0; i < Sq; ++i) {
+      const double *q_i = &q[(head * Sq + i) * D], *dout_i = &dout[(head * Sq + i) * D];
+      std::vector<double> e(static_cast<std::size_t>(Sk));
+      double l = 0;
+      for (std::int64_t j = 0; j < Sk; ++j) {
+        if (!sees(options.mask, i, j, Sq, Sk)) continue;
+        double s = 0;
+        for (std::int64_t d = 0; d < D; ++d) s += q_i[d] * k[(head * Sk + j) * D + d];
+        l += e[j] = std::exp(s * p.scale());
+      }
+      if (l == 0) continue;
+      if (p.dlse) sum += dlse[head * Sq + i] * std::log(l);
+      for (std::int64_t j = 0; j < Sk; ++j)
+        for (std::int64_t d = 0; e[j] > 0 && d < D; ++d) sum += dout_i[d] * e[j] / l * v[(head * Sk + j) * D + d];
+    }
+  return sum;
+}
+
+std::vector<double> finite_differences(std::vector<double>& x, const std::function<double()>& f) {
+  constexpr double h = 1e-5;
+  std::vector<double> out;
+  for (double& element : x) {
+    const double before = element;
+    element = before + h;
+    const double up = f();
+    element = before - h;
+    const double down = f();
+    element = before;
+    out.push_back((up - down) / (2 * h));
+  }
+  return out;
+}
+
+double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  REQUIRE(a.size() == b.size());
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (!(std::abs(a[i] - b[i]) <= largest)) largest = std::abs(a[i] - b[i]);
+  return largest;
+}
+
 template std::vector<double> gather64(const View<double>&);
 template std::vector<double> gather64(const View<const double>&);
 #define FLASH_GRADIENTS(T)                                                                                         \
   template GradientReference gradient_reference(const GradientProblem<T>&, bool, const std::vector<double>*);      \
   template GradientError gradient_error<T>(const std::vector<double>&, const std::vector<double>&, double, double, \
                                            double, double);                                                        \
-  template GradientErrors gradient_errors(const GradientProblem<T>&, const GradientReference&, Input);             \
+  template GradientErrors gradient_errors(const GradientProblem<T>&, const GradientReference&, Input,              \
+                                          const Features&);                                                        \
+  template WideProblem::WideProblem(const GradientProblem<T>&);                                                    \
   template GradientErrors gradient_errors_beside_o(const GradientProblem<T>&, const GradientReference&, double, double);
 FLASH_GRADIENTS(float)
 FLASH_GRADIENTS(half)

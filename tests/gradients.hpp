@@ -58,17 +58,38 @@ struct GradientErrors {
 };
 
 // How many rounding floors fp16 and bf16 may be away: 2 for N(0,1), 10 where a mean makes dP and δ nearly equal; 4.
-double floors(Input input);
+// Where there is a mean, tensor cores that get O's low bits are held to 2 floors, for N(1,1) to 2.4.
+double floors(Input input, const Features& can, bool low_bits);
 
 // dQ, dK, dV as they are now in the problem's memory, against fp64. With the large logits of Q*60, dQ and dK get in
 // fp32 what O is allowed for them, 4·2^-24·max|S|: P is exp of a number that fp32 rounds to 2^-24 of its size.
+// `can`: the features of the pass.
 template <class T>
-GradientErrors gradient_errors(const GradientProblem<T>& p, const GradientReference& want, Input input);
+GradientErrors gradient_errors(const GradientProblem<T>& p, const GradientReference& want, Input input,
+                               const Features& can);
 
 // At large logits fp32 itself limits P, in the forward pass as in the backward pass. Beside the contract's bar dV may
 // be twice as far off as O was in the same run, dQ and dK four times, `more` on top.
 template <class T>
 GradientErrors gradient_errors_beside_o(const GradientProblem<T>& p, const GradientReference& want, double error_of_o,
                                         double more = 0);
+
+// A problem's numbers in fp64, dense, with room for the gradients: each can be moved a little, for finite differences.
+struct WideProblem {
+  std::array<std::int64_t, 4> rows, keys;
+  std::vector<double> q, k, v, dout, dq, dk, dv;
+  std::vector<float> dlse;
+  Options options;
+
+  template <class T>
+  explicit WideProblem(const GradientProblem<T>& p);
+  GradientProblem<double> problem();
+  // L = Σ dO ∘ O + Σ dLSE ∘ LSE, whose gradients with respect to O and LSE are dO and dLSE. For ordinary logits.
+  double loss();
+};
+
+// (f(x + h) - f(x - h)) / 2h for each element of x.
+std::vector<double> finite_differences(std::vector<double>& x, const std::function<double()>& f);
+double largest_difference(const std::vector<double>& a, const std::vector<double>& b);
 
 }  // namespace flash::test

@@ -12,14 +12,6 @@ Run run(const Problem<T>& p, Where where, const MachineOptions& options = {}) {
   return flash::forward(phase_under_test(), p, where, options);
 }
 
-// "64x32, 32x64, 16x16": those of a head dimension.
-std::string listed_blocks(std::int64_t D) {
-  std::string list;
-  for (const Blocks& blocks : blocks_for(features_under_test(), D))
-    list += (list.empty() ? "" : ", ") + std::to_string(blocks.Br) + "x" + std::to_string(blocks.Bc);
-  return list;
-}
-
 }  // namespace
 
 // No finding on the contract's cases and each head dimension, and the bits of the fast machine. What is checked does
@@ -190,7 +182,7 @@ TEST_CASE_TEMPLATE("block sizes", T, float, half, bfloat16) {
       p.options.block_k = k;
     };
   };
-  const std::string list = "; expected one of " + listed_blocks(8) + "; omit --block-q and --block-k";
+  const std::string list = "; expected one of " + text(blocks_for(can, 8)) + "; omit --block-q and --block-k";
   check_refused<T>(forward, can, "block size is 48x33" + list, blocks(48, 33));
   check_refused<T>(forward, can, "block size is anyx1280" + list, blocks(0, 1280));
   check_refused<T>(forward, can, "block size is 1280xany" + list, blocks(1280, 0));
@@ -215,7 +207,7 @@ TEST_CASE_TEMPLATE("block sizes", T, float, half, bfloat16) {
         CHECK(line.find(" bytes; expected at most " + std::to_string(limit) +
                         " on this machine; choose smaller "
                         "blocks of " +
-                        listed_blocks(p.D())) != std::string::npos);
+                        text(blocks_for(can, p.D()))) != std::string::npos);
       }
     }
     if (first.Br == 0) continue;

@@ -36,6 +36,13 @@ Domain checked_domain(const Features& can) {
   return domain;
 }
 
+std::string text(const std::vector<Blocks>& list) {
+  std::string out;
+  for (const Blocks& blocks : list)
+    out += (out.empty() ? "" : ", ") + std::to_string(blocks.Br) + "x" + std::to_string(blocks.Bc);
+  return out;
+}
+
 FarApart::~FarApart() {
   for (const auto& [map, bytes] : maps_) munmap(map, bytes);
 }
@@ -47,8 +54,8 @@ void* FarApart::reserve(std::size_t bytes) {
   return map;
 }
 
-bool skipped_without(Where where) {
-  if (available(features_under_test(), where)) return false;
+bool skipped_without(const Features& can, Where where) {
+  if (available(can, where)) return false;
   if (where == Where::Gpu)
     MESSAGE("skipped: no GPU that can run this phase");
   else
@@ -553,6 +560,11 @@ TEST_CASE("what the phase does not meet is refused by name") {
       CHECK(said.rfind(asked->argument + " is " + asked->value + "; expected " + asked->expected, 0) == 0);
     }
   }
+}
+
+// phases.cmake finds a backward pass by its name; one that is called otherwise would be proved by nothing.
+TEST_CASE("a backward pass brings its promises") {
+  if (phase_under_test().backward && !backward_promises) FAIL("they are not linked");
 }
 
 // A type that the phase does not declare is refused by name.

@@ -24,6 +24,8 @@ inline std::vector<Blocks> blocks_for(const Features& can, std::int64_t D) {
     if (can.has(can.padded(D), blocks)) all.push_back(blocks);
   return all;
 }
+// "64x32, 32x64, 16x16".
+std::string text(const std::vector<Blocks>& list);
 
 // The contract and the published cases ask for blocks that a kernel may not list: take one of the same kind (more keys
 // than rows, or not), so that Bc > Br stays Bc > Br.
@@ -35,12 +37,15 @@ inline Blocks listed_blocks(const Features& can, std::int64_t D, Blocks wanted) 
     if ((blocks.Bc > blocks.Br) == (wanted.Bc > wanted.Br)) return blocks;
   return listed[0];
 }
-template <class T>
-Problem<T> with_listed_blocks(Problem<T> p, const Features& can) {
+template <class AProblem>
+AProblem with_listed_blocks(AProblem p, const Features& can) {
   const Blocks blocks = listed_blocks(can, p.D(), {p.options.block_q, p.options.block_k});
   p.options.block_q = blocks.Br, p.options.block_k = blocks.Bc;
   return p;
 }
+
+// There if the promises of backward passes are linked (backward_promises.cpp).
+void backward_promises() __attribute__((weak));
 
 // Of a list of cases on the fast simulator, which are run a second time (Case::twice): there a kernel is one program
 // whatever the case is. A GPU, and the threads of a CPU phase, run no two times alike.
@@ -96,7 +101,10 @@ class FarApart {
 
 // A test for a machine that this build or computer lacks, or for a type that the phase does not have, says so; CTest
 // shows it as skipped.
-bool skipped_without(Where where);
+bool skipped_without(const Features& can, Where where);
+inline bool skipped_without(Where where) {
+  return skipped_without(features_under_test(), where);
+}
 template <class T>
 bool skipped_type() {
   if (features_under_test().types.contains(type_of<T>)) return false;

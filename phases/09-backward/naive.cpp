@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <type_traits>
+#include <vector>
 
 #include "phases/01-naive/attention.hpp"
 #include "phases/interface/validate.hpp"
@@ -33,16 +34,6 @@ void store(const RowMajor<Scalar>& from, const Matrix<T>& to) {
         to.data[r * to.stride + c] = from(r, c);
       else
         to.data[r * to.stride + c] = from_float<T>(from(r, c));
-}
-
-template <class T>
-std::vector<double> widened(const View<T>& x) {
-  std::vector<double> out;
-  for (std::int64_t b = 0; b < x.B(); ++b)
-    for (std::int64_t h = 0; h < x.H(); ++h)
-      for (std::int64_t s = 0; s < x.S(); ++s)
-        for (std::int64_t d = 0; d < x.D(); ++d) out.push_back(to_float(x.row(b, h, s)[d]));
-  return out;
 }
 
 // to += a · b. Whole matrices, parts and transposes are one type here: Eigen compiles one product, not five.
@@ -163,26 +154,9 @@ Ledger naive_backward(const GradientProblem<T>& p, Delta delta_from) {
   });
 }
 
-template <class T>
-ExactGradients exact_gradients(const GradientProblem<T>& p) {
-  const std::vector<double> q = widened(p.q), k = widened(p.k), v = widened(p.v), dout = widened(p.dout);
-  ExactGradients exact{std::vector<double>(q.size()), std::vector<double>(k.size()), std::vector<double>(v.size())};
-  GradientProblem<double> wide;
-  wide.q = dense_view(q.data(), p.q.shape), wide.dout = dense_view(dout.data(), p.q.shape);
-  wide.k = dense_view(k.data(), p.k.shape), wide.v = dense_view(v.data(), p.k.shape);
-  wide.dq = dense_view(exact.dq.data(), p.q.shape);
-  wide.dk = dense_view(exact.dk.data(), p.k.shape), wide.dv = dense_view(exact.dv.data(), p.k.shape);
-  wide.dlse = p.dlse, wide.options = p.options;
-  naive_backward(wide);
-  return exact;
-}
-
 template Ledger naive_backward(const GradientProblem<double>&, Delta);
 template Ledger naive_backward(const GradientProblem<float>&, Delta);
 template Ledger naive_backward(const GradientProblem<half>&, Delta);
 template Ledger naive_backward(const GradientProblem<bfloat16>&, Delta);
-template ExactGradients exact_gradients(const GradientProblem<float>&);
-template ExactGradients exact_gradients(const GradientProblem<half>&);
-template ExactGradients exact_gradients(const GradientProblem<bfloat16>&);
 
 }  // namespace flash::phase09

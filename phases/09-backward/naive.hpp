@@ -2,8 +2,6 @@
 // First step of phase 09, as phase 01 is of the forward pass. In fp64 too, for the gradient check.
 // Run it: ./flash tour 09     Test it: ./flash test 09
 #pragma once
-#include <vector>
-
 #include "phases/09-backward/phase.hpp"
 
 namespace flash::phase09 {
@@ -19,12 +17,5 @@ enum class Delta {
 // T: float, half, bfloat16, or double, which is calculated in fp64.
 template <class T>
 Ledger naive_backward(const GradientProblem<T>& p, Delta delta_from = Delta::FromP);
-
-// The naive backward pass in fp64 on the very numbers that the problem holds: dense [B, H, Sq, D] and [B, H, Sk, D].
-struct ExactGradients {
-  std::vector<double> dq, dk, dv;
-};
-template <class T>
-ExactGradients exact_gradients(const GradientProblem<T>& p);
 
 }  // namespace flash::phase09

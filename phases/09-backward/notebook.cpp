@@ -23,6 +23,7 @@
 
 #include "phases/09-backward/naive.hpp"
 #include "phases/pages/cell.hpp"
+#include "phases/pages/exact.hpp"
 #include "phases/pages/example.hpp"
 #include "phases/pages/svg.hpp"
 
@@ -49,11 +50,8 @@ struct Lesson {
       wide = matrix(x);
     };
     fill(q, Q, 0), fill(k, K, 1), fill(v, V, 2), fill(dout, dO, 3);
-    const phase09::ExactGradients exact = phase09::exact_gradients(backward());
-    const auto exactly = [&](const std::vector<double>& x) {
-      return Eigen::Map<const RowMajor<double>>(x.data(), N, D);
-    };
-    dQ = exactly(exact.dq), dK = exactly(exact.dk), dV = exactly(exact.dv);
+    const ExactGradients exact = exact_gradients(backward());
+    dQ = exact.dq, dK = exact.dk, dV = exact.dv;
   }
 
   RowMajor<double> matrix(const std::vector<T>& x) const {
@@ -109,7 +107,7 @@ struct Lesson {
 //
 //     dQ = scale · dS K       dK = scale · dSᵀ Q
 //
-// `exact_gradients` in `naive.cpp` is this program with masks, in fp64. Everything below is compared with it.
+// `exact_gradients` in `phases/pages/exact.cpp` is this program with masks. Everything below is compared with it.
 
 // %%
 struct Matrices {
@@ -137,7 +135,7 @@ CELL("Six lines of Eigen") {
   const double dq = relative_error(m.dQ, lesson.dQ), dk = relative_error(m.dK, lesson.dK),
                dv = relative_error(m.dV, lesson.dV);
   std::printf("difference to exact_gradients: dQ %.1e, dK %.1e, dV %.1e\n", dq, dk, dv);
-  expect(dq <= 1e-6 && dk <= 1e-6 && dv <= 1e-6, "the program of this page and naive.cpp agree");
+  expect(dq <= 1e-6 && dk <= 1e-6 && dv <= 1e-6, "the program of this page and exact.cpp agree");
   const double row_sum = m.dS.rowwise().sum().array().abs().maxCoeff();
   std::printf("largest sum of a row of dS: %.1e\n", row_sum);
   expect(row_sum <= 1e-12, "a row of dS sums to 0: adding a number to all scores of a row changes nothing");

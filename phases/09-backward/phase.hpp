@@ -2,6 +2,8 @@
 // New since 08: gradients. The kernels are in forward.cuh and attention.cuh, the derivation in docs/backward.md.
 // Use: phase09::forward_training(problem, kept, Where::Sim);  phase09::backward(gradients, Where::Sim);
 #pragma once
+#include <algorithm>
+
 #include "phases/04-tiled-v2/phase.hpp"
 #include "phases/08-lse/phase.hpp"
 #include "phases/interface/phase.hpp"
@@ -32,9 +34,8 @@ inline HbmBytes hbm_bytes_of_gradients(const AnyProblem& p, Blocks blocks) {
       for (std::int64_t i = i0; i < end; ++i) added += p.visible(i).end > j0;
     }
   }
-  const std::int64_t padded = D <= 16 ? 16 : D <= 32 ? 32 : D <= 64 ? 64 : D <= 128 ? 128 : 256;
-  const std::int64_t readers = padded <= 32 ? 1 : padded / 32;  // threads that share a row of dQ
-  const std::int64_t numbers = 4 + (p.m.given() ? 8 : 4);       // δ; m and l, or LSE
+  const std::int64_t readers = std::max(features.padded(D) / 32, 1);  // threads that share a row of dQ
+  const std::int64_t numbers = 4 + (p.m.given() ? 8 : 4);             // δ; m and l, or LSE
   const std::int64_t lo = p.o_lo.given() ? 2 * D : 0, dlse = p.dlse.given() ? 4 : 0;
   std::int64_t read = Sq * (2 * row + lo + dlse) + 2 * Sk * row + rows * (2 * row + numbers);
   std::int64_t written = Sq * 4 + 2 * Sk * row + Sq * row;
