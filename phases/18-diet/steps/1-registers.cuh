@@ -1,6 +1,6 @@
 // 1-registers.cuh: Q stays in registers: products read only K and V from shared memory.
 // New since phase 17: load_q; S takes its left operand as PV does; Q's place is free again after the first S.
-// Run it: build/default/bin/phase18_steps; the next step: 2-stages.cuh
+// Run it: build/default/bin/phase18_notebook; the next step: 2-stages.cuh
 #pragma once
 #include "phases/14-tma-wgmma/softmax.cuh"      // Rows, softmax, finish_rows
 #include "phases/14-tma-wgmma/tiles.cuh"        // load_tile, begin_output

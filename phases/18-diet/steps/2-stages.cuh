@@ -1,6 +1,6 @@
 // 2-stages.cuh: a third stage of K: a tile of K may be on its way while the last two are still needed.
 // New since 1-registers.cuh: kStagesOfK beside kStagesOfV, and a ring's type for each.
-// Run it: build/default/bin/phase18_steps; the next step: 3-maximum.cuh
+// Run it: build/default/bin/phase18_notebook; the next step: 3-maximum.cuh
 #pragma once
 #include "phases/14-tma-wgmma/softmax.cuh"      // Rows, softmax, finish_rows
 #include "phases/14-tma-wgmma/tiles.cuh"        // load_tile, begin_output

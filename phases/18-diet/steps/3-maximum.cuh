@@ -1,6 +1,6 @@
 // 3-maximum.cuh: the maximum is one of three integers, and c · m is carried from tile to tile.
 // New since 2-stages.cuh: integer_softmax in place of softmax, and the state that it carries.
-// Run it: build/default/bin/phase18_steps; the next step: 4-loops.cuh
+// Run it: build/default/bin/phase18_notebook; the next step: 4-loops.cuh
 #pragma once
 #include "phases/14-tma-wgmma/softmax.cuh"      // Rows, finish_rows
 #include "phases/14-tma-wgmma/tiles.cuh"        // load_tile, begin_output

@@ -1,6 +1,6 @@
 // 4-loops.cuh: a Q tile's first K/V tile, those that may be masked, and those that are not have code of their own.
 // New since 3-maximum.cuh: first_probabilities; and two loops, for which step is compiled twice: neither asks.
-// Run it: build/default/bin/phase18_steps; the next step: 5-barriers.cuh
+// Run it: build/default/bin/phase18_notebook; the next step: 5-barriers.cuh
 #pragma once
 #include "phases/14-tma-wgmma/softmax.cuh"      // Rows, finish_rows
 #include "phases/14-tma-wgmma/tiles.cuh"        // load_tile, begin_output

@@ -1,6 +1,6 @@
 // 5-barriers.cuh: each warpgroup has a pair of barriers for its own rows of Q.
 // New since 4-loops.cuh: a ring of one stage per warpgroup, filled by itself, released by the four warps that read it.
-// Run it: build/default/bin/phase18_steps; the next step: 6-seam.cuh
+// Run it: build/default/bin/phase18_notebook; the next step: 6-seam.cuh
 #pragma once
 #include "phases/14-tma-wgmma/softmax.cuh"      // Rows, finish_rows
 #include "phases/14-tma-wgmma/tiles.cuh"        // load_tile, begin_output

@@ -1,6 +1,6 @@
 // 6-seam.cuh: S of the next Q tile is begun before the last PV of this one.
 // New since 5-barriers.cuh: run() goes over all Q tiles; what belongs to the one that ends is called `done` and `its`.
-// Run it: build/default/bin/phase18_steps; phase 18 (../attention.cuh) can also keep what a backward pass needs.
+// Run it: build/default/bin/phase18_notebook; phase 18 (../attention.cuh) can also keep what a backward pass needs.
 #pragma once
 #include "phases/14-tma-wgmma/softmax.cuh"      // Rows, finish_rows
 #include "phases/14-tma-wgmma/tiles.cuh"        // load_tile, begin_output
