@@ -1,6 +1,6 @@
 // steps.hpp: the staircase from phase 16 to 17: its kernels as phases of their own, which no list has. And what blocks
-// draw, as the page asks it of the simulator, tiles by their number, head · q_tiles + q_tile; and the heads of a section.
-// Use: forward(*phase17::steps[2], problem, Where::Checked);  const Drawn drawn = asked_on(Where::Sim).draw(6, 8, 3, 5);
+// draw, as the page asks it of the simulator (tiles by their number, head · q_tiles + q_tile), and a section's heads.
+// Use: forward(*phase17::steps[2], problem, Where::Checked); or: Drawn drawn = asked_on(Where::Sim).draw(6, 8, 3, 5);
 #pragma once
 #include <array>
 #include <cstdint>
