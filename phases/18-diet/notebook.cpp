@@ -242,10 +242,10 @@ CELL("From one Q tile to the next") {
 //
 // ## From 17 to 18, step by step
 //
-// Each change is a kernel of its own here, on top of those before it. They are compiled for one setting: bf16, D = 128,
-// tiles of 128 × 128. In this order they have not been timed yet. What we expect of each leans on
-// [a table of part 4](../../docs/book/part-4.md#what-each-part-is-worth), which takes most of these changes out of phase
-// 18, one at a time.
+// Each change is a kernel of its own here, on top of those before it. They are compiled for one setting: bf16,
+// D = 128, tiles of 128 × 128. In this order they have not been timed yet. What we expect of each leans on
+// [a table of part 4](../../docs/book/part-4.md#what-each-part-is-worth), which takes most of these changes out of
+// phase 18, one at a time.
 //
 // **1. Q in registers.** `load_q` fetches Q once for a Q tile, and S takes its left operand as PV does. Q's place in
 // shared memory is free after the first S, not after the last. *Expected*: `wgmma` reads a fifth less. The tensor cores
@@ -287,9 +287,9 @@ CELL("From one Q tile to the next") {
 // ```{difference} steps/5-barriers.cuh steps/6-seam.cuh
 // ```
 //
-// **7. What a backward pass needs.** Phase 18 can keep m, l and what rounding took from O, or store O in fp32. That is a
-// second kernel, `kKeeps`, in the words of [phase 13](../13-instruction-diet/notebook.cpp) and two more for warpgroups.
-// *Expected*: no change of the first.
+// **7. What a backward pass needs.** Phase 18 can keep m, l and what rounding took from O, or store O in fp32. That is
+// a second kernel, `kKeeps`, in the words of [phase 13](../13-instruction-diet/notebook.cpp) and two more for
+// warpgroups. *Expected*: no change of the first.
 //
 // ```{region} ../13-instruction-diet/training.cuh hopper
 // ```
@@ -332,9 +332,9 @@ CELL("Step by step, counted") {
 
 // %% [markdown]
 // ```{answer}
-// The first and the second. With Q in registers, 1,179,648 bytes are read instead of 1,474,560, and `ldmatrix` makes 277
-// loads of 85. The third stage makes 230,400 bytes of shared memory of 197,632. The other five change when something is
-// done, or by which instruction. The bits are the same throughout.
+// The first and the second. With Q in registers `wgmma` reads 1,179,648 bytes instead of 1,474,560, and `ldmatrix`
+// brings the loads from 85 to 277. With a third stage a block has 230,400 bytes of shared memory instead of 197,632.
+// The other five change when something is done, or by which instruction. The bits are the same throughout.
 // ```
 
 // %% [markdown]
