@@ -240,8 +240,11 @@ TEST_CASE("every region stands in a page, and every line of the implementations"
   for (const auto& phase : phases) {
     int all = 0, in_a_page = 0;
     for (const std::string& file : folder_of(phase).files) {
+      // A step has the regions of its neighbours, so that diff shows what is new and no more; the page has that.
+      const bool step = file.find("/steps/") != std::string::npos && shown.older.count(file);
       for (const Region& region : regions_of(FLASH_SOURCE_DIR, file))
-        CHECK_MESSAGE(shown.regions.count(file + " " + region.name), file, ": no page shows '", region.name, "'");
+        CHECK_MESSAGE((step || shown.regions.count(file + " " + region.name)), file, ": no page shows '", region.name,
+                      "'");
       const std::set<std::string> lines = lines_shown(shown, file);
       int number = 0;
       for (const std::string& line : lines_of(test::get(std::string(FLASH_SOURCE_DIR) + "/" + file))) {

@@ -14,7 +14,7 @@
 // thread begins a TMA store, and the next tile begins while O is on its way.
 //
 // **Changed since 16.** A loop over Q tiles around both roles; a second loading thread; two more pairs of barriers; and
-// O's way out. What is done for one Q tile has stayed as it was.
+// O's way out. What is done for one Q tile has stayed as it was. Further down four kernels lead from there to here.
 
 // %% tags=["hide-input"]
 #include "phases/17-persistent/phase.hpp"
@@ -249,6 +249,78 @@ CELL("In which order") {
 //
 // Why is a section smaller for short sequences? This bound was found by trying. The first one for all lengths, 32 MB of
 // K and V, is what an H200's L2 cache holds with room to spare. At N = 512, 8 MB were faster.
+
+// %% [markdown]
+// ## From 16 to 17, step by step
+//
+// Four kernels stand between phase 16 and this one, each with one change more. They are compiled for one setting: bf16,
+// D = 128, tiles of 128 × 128. What all of them bring together, [part 4](../../docs/book/part-4.md) has measured. By
+// themselves they have not been timed yet, so here is what we expect of each.
+//
+// **1. O's way out.** `stmatrix` puts O into shared memory, and TMA stores it as whole rows. There is one Q tile for
+// each block still, so the block has to wait until its O has been read. *Expected*: hardly anything. There are fewer
+// stores, but nobody works while they are under way.
+//
+// ```{difference} ../16-overlap/attention.cuh steps/1-output.cuh
+// ```
+//
+// **2. A K/V tile for each Q tile.** A block whose rows see no key skips everything. In blocks that stay, one role must
+// not skip what another one counts. So such rows get a tile of zeros, and the mask hides it. *Expected*: nothing. This
+// prepares the next step.
+//
+// ```{difference} steps/1-output.cuh steps/2-keys.cuh
+// ```
+//
+// **3. A block stays.** As many blocks as multiprocessors are launched. Each has a fixed share of the Q tiles: of the
+// list in `Schedule` its own number, and then every `gridDim.x`-th. Both roles have a loop around what they did, and
+// Q's place is given back. *Expected*: most of what phase 17 gains, and the more the shorter the sequences are. The
+// beginning and the end of a Q tile now lie beside the middle of another.
+//
+// ```{difference} steps/2-keys.cuh steps/3-stays.cuh
+// ```
+//
+// **4. A thread for Q.** With one thread for all loads, the next Q tile's first K waits behind Q, and Q waits until its
+// place is free. K has a free stage earlier than that. *Expected*: a few per cent for short sequences, nothing for long
+// ones.
+//
+// ```{difference} steps/3-stays.cuh steps/4-threads.cuh
+// ```
+//
+// **5. Drawn numbers.** What is left to phase 17 is the counter and the mail. *Expected*: nothing without a mask, where
+// all Q tiles take equally long and fixed shares are fair. A few per cent with one: the list begins with the longest Q
+// tiles, so the first share has the longest of each round.
+//
+// ```{difference} steps/4-threads.cuh attention.cuh
+// ```
+
+// %% tags=["hide-input"]
+CELL("Step by step, counted") {
+  if (!was_built(Where::Checked))
+    return void(std::printf("this build has no checked machine, and the fast one does not count\n"));
+  const std::uint64_t N = 384, D = 128, T = N / 128, tile = 128 * D * 2;
+  std::vector<const Phase*> kernels{&phase16::phase};
+  kernels.insert(kernels.end(), phase17::steps.begin(), phase17::steps.end());
+  kernels.push_back(&phase17::phase);
+  std::printf("%-24s %7s %12s %14s %9s\n", "", "blocks", "stores of O", "shared memory", "draws");
+  std::vector<Rounded<bfloat16>> results;
+  bool same = true, counted = true;
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    Rounded<bfloat16>& now = results.emplace_back(random_example(N, D));
+    const Run run = forward(*kernels[i], now.problem(blocks), Where::Checked);
+    Ledger l = run.ledger;
+    const std::uint64_t grid = run.kernels[0].grid[0], stores = l.array("O").write_requests;
+    const std::uint64_t draws = l.array("counter").read_bytes / 4;
+    std::printf("%-24s %7s %12s %14s %9s\n", kernels[i]->name, grouped(grid).c_str(), grouped(stores).c_str(),
+                grouped(l.shared_bytes_peak).c_str(), grouped(draws).c_str());
+    // Two of an imagined chip's multiprocessors; pairs of elements by lanes, boxes of 64 x 64 by TMA; K, V: two stages.
+    counted = counted && grid == (i < 3 ? T : 2) && stores == (i < 1 ? N / 16 * D / 4 : N / 64 * D / 64) &&
+              l.shared_bytes_peak == (i < 1 ? 5 : 6) * tile + 1024 && draws == (i < 5 ? 0 : T);
+    same = same && std::memcmp(now.o.data(), results[0].o.data(), now.o.size() * sizeof(bfloat16)) == 0 &&
+           std::memcmp(now.lse.data(), results[0].lse.data(), now.lse.size() * sizeof(float)) == 0;
+  }
+  expect(counted, "predicted = counted, of each");
+  expect(same, "the same bits from phase 16 to phase 17");
+}
 
 // %% [markdown]
 // ## Run it: the bits of phase 16

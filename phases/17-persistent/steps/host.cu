@@ -1,10 +1,19 @@
-// host.cu: launches the kernel of draw.cuh and fetches what it wrote. Compiled once per machine.
-// The counter is 0 before the launch, as for the phase.
+// host.cu: the kernels of the staircase get their entry points, as phases do; and the kernel of draw.cuh is launched,
+// with a counter that is 0 before, as for the phase. Compiled once per machine.
 // Use: steps.hpp declares what is here.
+#include "phases/17-persistent/steps/1-output.cuh"
+#include "phases/17-persistent/steps/2-keys.cuh"
+#include "phases/17-persistent/steps/3-stays.cuh"
+#include "phases/17-persistent/steps/4-threads.cuh"
 #include "phases/17-persistent/steps/draw.cuh"
 #include "phases/17-persistent/steps/steps.hpp"
 
 namespace flash::phase17::inline FLASH_MACHINE {
+
+static const Added added_output = added_pass<first_size, output::Attention>(output_pass);
+static const Added added_keys = added_pass<one_size, keys::Attention>(keys_pass);
+static const Added added_stays = added_pass<one_size, stays::Attention>(stays_pass);
+static const Added added_threads = added_pass<one_size, threads::Attention>(threads_pass);
 
 static Drawn draw_with(unsigned heads, unsigned q_tiles, unsigned section, unsigned blocks) {
   Machine m;

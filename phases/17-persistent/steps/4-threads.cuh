@@ -1,0 +1,189 @@
+// 4-threads.cuh: a thread for Q, another one for K and V: K of the next Q tile need not wait for Q's place.
+// New since 3-stays.cuh: the loop of the loading thread has become two, in two warps.
+// Run it: build/default/bin/phase17_notebook; phase 17 (../attention.cuh) draws its Q tiles.
+#pragma once
+#include "phases/14-tma-wgmma/softmax.cuh"      // Rows, softmax, finish_rows
+#include "phases/14-tma-wgmma/tiles.cuh"        // load_tile, begin_scores, begin_output
+#include "phases/15-warp-specialised/ring.cuh"  // Ring, Cursor, load_keys
+#include "phases/17-persistent/phase.hpp"
+#include "phases/17-persistent/schedule.cuh"  // Schedule, Keys, store_tile
+
+namespace flash::phase17::inline FLASH_MACHINE::threads {
+
+// #region tiles: shared memory of a block, and its barriers
+constexpr int kStages = 2;
+template <int D, int Br, int Bc>
+struct Tiles {
+  alignas(1024) std::uint16_t Q[Br / 64][D / 64][64][64];  // of each warpgroup
+  alignas(1024) std::uint16_t K[kStages][D / 64][Bc][64];
+  alignas(1024) std::uint16_t V[kStages][D / 64][Bc][64];
+  alignas(1024) std::uint16_t O[Br / 64][D / 64][64][64];  // on its way out
+  // barrier        who arrives                       how many       who waits                for what
+  // Q_ring.full    Q's loading thread                1, and bytes   consumers, each Q tile   Q is there
+  // Q_ring.empty   a lane of each consumer's warp    Br / 16        Q's loading thread       nobody reads it any more
+  // K_ring.full    the loading thread                1, and bytes   consumers, before S      the stage's K is there
+  // K_ring.empty   a lane of each consumer's warp    Br / 16        the loading thread       nobody reads it any more
+  // V_ring         as K_ring, but before PV
+  Ring<1> Q_ring;
+  Ring<kStages> K_ring, V_ring;
+};
+
+// Registers per thread: the block is launched with 168 for each; 128 · (2 · 232 + 40) are no more than 384 · 168.
+constexpr int kConsumerRegisters = 232, kProducerRegisters = 40;
+// #endregion
+
+// #region consumer: what a thread holds of its warpgroup's 64 rows, and what it does with a K/V tile
+template <class T, int D, int Br, int Bc>
+struct Consumer {
+  Tiles<D, Br, Bc>& tiles;
+  const Band<int> band;
+  const float scale_log2;
+  const TensorMap* O_map;
+  float* LSE;
+  const int H, warpgroup, lane = threadIdx.x % 32;
+  const int my_row = warpgroup * 64 + threadIdx.x % 128 / 32 * 16 + lane / 4;  // of the Q tile; and the one 8 below
+  const float c = factor_of(scale_log2), sign = sign_of(scale_log2);
+
+  int row, masked, seen[2];  // row: my_row, of all. From tile `masked` on: seen[2] keys, from the lane's first column
+  Rows rows;                 // m and l
+  float s[Bc / 2], o[D / 2] = {}, alpha[2];  // S, then P; O; by what O must be multiplied
+  unsigned p[Bc / 16][4];                    // P, rounded, as the left operand of PV
+  Cursor<1> Q{0, 1};                         // next() begins with {0, 0}
+  Cursor<kStages> K, V;
+  Work work;
+  Keys<Br, Bc> keys;
+
+  __device__ Consumer(Tiles<D, Br, Bc>& tiles, const Band<int>& band, float scale_log2, const TensorMap* O_map,
+                      float* LSE, int H, int warpgroup)
+      : tiles(tiles), band(band), scale_log2(scale_log2), O_map(O_map), LSE(LSE), H(H), warpgroup(warpgroup) {}
+  __device__ __forceinline__ void begin(Work next) {
+    work = next, row = work.q_tile * Br + my_row;
+    keys = Keys<Br, Bc>(work.q_tile * Br, band);
+    masked = scale_log2 < 0 ? 0 : keys.full;  // from this tile on; all where signs must be turned
+    seen[0] = band.end(row) - lane % 4 * 2, seen[1] = band.end(row + 8) - lane % 4 * 2;
+    Q.next(), tiles.Q_ring.wait_full(Q);
+  }
+  __device__ __forceinline__ void probabilities(int tile) {
+    if (tile >= masked) hide(s, {seen[0] - tile * Bc, seen[1] - tile * Bc}, sign);
+    softmax(s, rows, alpha, c);
+    trace_value("m", row, rows.m[0]), trace_value("alpha", row, alpha[0]);
+    trace_value("m", row + 8, rows.m[1]), trace_value("alpha", row + 8, alpha[1]);
+  }
+  __device__ __forceinline__ void next_scores() {
+    tiles.K_ring.wait_full(K);
+    begin_scores<T>(s, tiles.Q[warpgroup], tiles.K[K.stage]);
+  }
+  __device__ __forceinline__ void next_output() {
+    tiles.V_ring.wait_full(V);
+    begin_output<T>(o, p, tiles.V[V.stage]);
+  }
+  __device__ __forceinline__ void step(int tile) {
+    trace_mark("tile", tile);
+    next_scores();     // S of this tile
+    next_output();     // PV of the tile before
+    wgmma_wait<1>(s);  // all but the last: S is there
+    tiles.K_ring.release(K), K.next();
+    if (tile == 0) tiles.Q_ring.release(Q);  // the last product with Q
+    probabilities(tile);
+    wgmma_wait<0>(o, p);
+    tiles.V_ring.release(V), V.next();
+    rescale(o, alpha);
+    round_p<T>(p, s);
+  }
+  // All K/V tiles of a Q tile, from the last to the first.
+  __device__ __forceinline__ void run() {
+    rows = Rows();
+#pragma unroll
+    for (int i = 0; i < D / 2; ++i) o[i] = 0;
+    next_scores();
+    wgmma_wait<0>(s);
+    tiles.K_ring.release(K), K.next();
+    if (keys.tiles == 1) tiles.Q_ring.release(Q);
+    probabilities(keys.tiles - 1);
+    round_p<T>(p, s);
+    for (int tile = keys.tiles - 2; tile >= 0; --tile) step(tile);
+    next_output();
+    wgmma_wait<0>(o, p);
+    tiles.V_ring.release(V), V.next();
+  }
+  __device__ __forceinline__ void finish() {
+    float factor[2];
+    finish_rows(rows, factor, LSE ? LSE + std::int64_t{work.head} * band.Sq : nullptr, row, band.Sq, c);
+    store_tile<T>(o, factor, tiles.O[warpgroup], O_map, work.q_tile * Br + warpgroup * 64, work.head % H, work.head / H,
+                  warpgroup);
+  }
+};
+// #endregion
+
+// #region setup: the barriers
+template <class T, int D, int Br, int Bc>
+__global__ void __launch_bounds__(Br * 2 + 128, 1)
+    attention(const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
+              const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map,
+              float* LSE /*[B, H, Sq] or null*/, Schedule schedule, float scale_log2, Band<int> band, int H) {
+  Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
+  const int warpgroup = uniform(threadIdx.x / 128);
+
+  if (threadIdx.x == 0) {
+    tiles.Q_ring.init(Br / 16), tiles.K_ring.init(Br / 16), tiles.V_ring.init(Br / 16);  // warps
+    fence_mbarrier_init();
+  }
+  __syncthreads();  // the barriers are there, for TMA too
+  // #endregion
+
+  // #region producer: one thread loads Q, another loads K and V
+  if (warpgroup == Br / 64) {
+    setmaxnreg_dec<kProducerRegisters>();
+    const bool loads = threadIdx.x % 128 == 0;     // one thread of a warp, and one
+    const bool loads_q = threadIdx.x % 128 == 32;  // of another: neither waits where the other does
+    if (loads_q) {
+      Cursor<1> at;
+      for (unsigned tile = blockIdx.x; tile < schedule.tiles(); tile += gridDim.x, at.next()) {
+        const Work work = schedule.at(tile);
+        tiles.Q_ring.wait_empty(at);
+        mbarrier_arrive_expect_tx(&tiles.Q_ring.full[0], sizeof tiles.Q);
+        for (int i = 0; i < Br / 64; ++i)
+          load_tile(tiles.Q[i], &Q_map, &tiles.Q_ring.full[0], work.q_tile * Br + i * 64, work.head % H, work.head / H);
+      }
+    }
+    Cursor<kStages> K, V;
+    for (unsigned tile = blockIdx.x; loads && tile < schedule.tiles(); tile += gridDim.x) {
+      const Work work = schedule.at(tile);
+      const Keys<Br, Bc> keys(work.q_tile * Br, band);
+      load_keys(tiles, K, V, &K_map, &V_map, keys.tiles, keys.first, work.head % H, work.head / H, [](int) {});
+    }
+    return;
+  }
+  // #endregion
+
+  // #region loop: the consumers
+  setmaxnreg_inc<kConsumerRegisters>();
+  Consumer<T, D, Br, Bc> consumer(tiles, band, scale_log2, &O_map, LSE, H, warpgroup);
+  for (unsigned tile = blockIdx.x; tile < schedule.tiles(); tile += gridDim.x) {
+    consumer.begin(schedule.at(tile));
+    consumer.run();
+    consumer.finish();
+  }
+  wait_for_stores();
+}
+// #endregion
+
+// #region launch
+struct Attention {
+  template <int D, int Br, int Bc>
+  using Shared = Tiles<D, Br, Bc>;
+
+  template <class T, int D, int Br, int Bc>
+  static void launch(const DeviceProblem<T>& p) {
+    const auto kernel = attention<T, D, Br, Bc>;
+    constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
+    allow_shared_memory(kernel, shared_bytes);
+    const Schedule schedule = schedule_of<D, Br>(p);
+    kernel<<<blocks_of(schedule), Br * 2 + 128, shared_bytes, p.stream>>>(
+        map_of(p.Q, p.B, p.H, 64), map_of_keys(p, p.K, Bc), map_of_keys(p, p.V, Bc), map_of(p.O, p.B, p.H, 64), p.LSE,
+        schedule, p.scale_log2, narrow(p.band), p.H);
+  }
+};
+// #endregion
+
+}  // namespace flash::phase17::inline FLASH_MACHINE::threads
