@@ -26,12 +26,12 @@ endforeach()
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${script}")
 endfunction()
 
-# flash_add_phase(<number> <name> [CAPABILITY <nn>] [USES <number>…] [NOTEBOOKS <name>…]): its objects, pages and proof.
-# CAPABILITY: the lowest that its kernel is compiled for. The phase before is always at hand; USES names further
-# phases that the pages or the proof compare with. NOTEBOOKS: the pages in their order, <name>.cpp; notebook alone where
-# nothing is said.
+# flash_add_phase(<number> <name> [GRADIENTS] [CAPABILITY <nn>] [USES <number>…] [NOTEBOOKS <name>…]): its objects, pages
+# and proof. GRADIENTS: it has a backward pass. CAPABILITY: the lowest that its kernel is compiled for. The phase before
+# is always at hand; USES names further phases that the pages or the proof compare with. NOTEBOOKS: the pages in their
+# order, <name>.cpp; notebook alone where nothing is said.
 function(flash_add_phase number name)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "" "CAPABILITY" "USES;NOTEBOOKS")
+  cmake_parse_arguments(PARSE_ARGV 2 arg "GRADIENTS" "CAPABILITY" "USES;NOTEBOOKS")
   if(NOT arg_NOTEBOOKS)
     set(arg_NOTEBOOKS notebook)
   endif()
@@ -65,10 +65,8 @@ function(flash_add_phase number name)
     set_property(GLOBAL APPEND PROPERTY flash_phase_hosts ${objects}_host)
     target_sources(${objects} INTERFACE $<TARGET_OBJECTS:${objects}_host>)
   endif()
-  # By its name a backward pass is found, and gets the promises of all such passes.
   set(promises flash_promises)
-  file(STRINGS "${folder}/phase.hpp" backward REGEX "backward_pass")
-  if(backward)
+  if(arg_GRADIENTS)  # promises.cpp knows whether that is true
     list(APPEND promises flash_backward_promises)
   endif()
   set(capability)

@@ -3,16 +3,22 @@
 // ./flash test 13
 #include <doctest/doctest.h>
 
+#include "phases/09-backward/phase.hpp"
 #include "phases/12-async-copies/phase.hpp"
 #include "phases/13-instruction-diet/steps/steps.hpp"
 #include "phases/pages/example.hpp"
 #include "tests/tensor_kernels.hpp"
+#include "tests/training_gradients.hpp"
 
 using namespace flash;
 using namespace flash::test;
 
 const Phase& flash::test::phase_under_test() {
   return phase13::phase;
+}
+
+TEST_CASE_TEMPLATE("gradients of what was kept, by phase 09", T, half, bfloat16) {
+  check_training_gradients<T>(phase13::phase, phase09::phase);
 }
 
 TEST_CASE_TEMPLATE("copies may arrive at any time", T, half, bfloat16) {

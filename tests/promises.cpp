@@ -562,9 +562,9 @@ TEST_CASE("what the phase does not meet is refused by name") {
   }
 }
 
-// phases.cmake finds a backward pass by its name; one that is called otherwise would be proved by nothing.
+// A backward pass of which CMakeLists.txt says nothing (GRADIENTS) would be proved by nothing.
 TEST_CASE("a backward pass brings its promises") {
-  if (phase_under_test().backward && !backward_promises) FAIL("they are not linked");
+  if (phase_under_test().backward && !backward_promises) FAIL("they are not linked: say GRADIENTS in CMakeLists.txt");
 }
 
 // A type that the phase does not declare is refused by name.
