@@ -26,10 +26,10 @@ endforeach()
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${script}")
 endfunction()
 
-# flash_add_phase(<number> <name> [GRADIENTS] [CAPABILITY <nn>] [USES <number>…] [NOTEBOOKS <name>…]): its objects, pages
-# and proof. GRADIENTS: it has a backward pass. CAPABILITY: the lowest that its kernel is compiled for. The phase before
-# is always at hand; USES names further phases that the pages or the proof compare with. NOTEBOOKS: the pages in their
-# order, <name>.cpp; notebook alone where nothing is said.
+# flash_add_phase(<number> <name> [GRADIENTS] [CAPABILITY <nn>] [USES <number>…] [NOTEBOOKS <name>…]): its objects,
+# pages and proof. GRADIENTS: it has a backward pass. CAPABILITY: the lowest that its kernel is compiled for. The phase
+# before is always at hand; USES names further phases that the pages or the proof compare with. NOTEBOOKS: the pages in
+# their order, <name>.cpp; notebook alone where nothing is said.
 function(flash_add_phase number name)
   cmake_parse_arguments(PARSE_ARGV 2 arg "GRADIENTS" "CAPABILITY" "USES;NOTEBOOKS")
   if(NOT arg_NOTEBOOKS)

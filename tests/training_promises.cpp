@@ -1,6 +1,6 @@
 // training_promises.cpp: what a forward pass promises that can keep what a backward pass needs (Demand::Kept: m, l and
-// O's low bits, docs/backward.md), or that can leave O in fp32 (Demand::WideOutput). Compiled once, linked into the test
-// of each phase that has a kernel. The gradients made of it: the test of a phase with a backward pass.
+// O's low bits, docs/backward.md), or that can leave O in fp32 (Demand::WideOutput). Compiled once, linked into the
+// test of each phase that has a kernel. Gradients made of it: training_gradients.hpp.
 // ./flash test 13
 #include <bit>
 

@@ -48,10 +48,10 @@ static bool same_bits(const Tensor<float>& a, const Tensor<float>& b) {
 // %% [markdown]
 // ## The code
 //
-// A row sees an interval of keys: of S, a band along the diagonal. The two masks of this phase end it on the right only.
-// Then one number says what row i sees: `end(i)`, one past its last key. For the top-left mask `right` is 0, for the
-// bottom-right one S_k − S_q; without a mask it is S_k − 1, and every row sees all keys. `left` waits for windows, a
-// later phase. Host, kernels and formulas all ask this struct.
+// A row sees an interval of keys: of S, a band along the diagonal. The two masks of this phase end it on the right
+// only. Then one number says what row i sees: `end(i)`, one past its last key. For the top-left mask `right` is 0, for
+// the bottom-right one S_k − S_q; without a mask it is S_k − 1, and every row sees all keys. `left` waits for windows,
+// a later phase. Host, kernels and formulas all ask this struct.
 //
 // ```{region} ../interface/mask.hpp band
 // ```

@@ -146,8 +146,8 @@ CELL("Which lane holds which element") {
 // ```{region} rows.cuh layout
 // ```
 //
-// A mask selects by column (the next phases by this `hide`, this one in `mask` below), and a row's rescale multiplies by
-// row:
+// A mask selects by column (the next phases by this `hide`, this one in `mask` below), and a row's rescale multiplies
+// by row:
 //
 // ```{region} rows.cuh hide
 // ```

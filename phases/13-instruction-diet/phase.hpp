@@ -20,7 +20,8 @@ inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
 }
 
 inline constexpr Features features{.kernel = true,
-                                   .meets = {Demand::Causal, Demand::Lse, Demand::Kept, Demand::WideOutput, Demand::AnyStride},
+                                   .meets = {Demand::Causal, Demand::Lse, Demand::Kept, Demand::WideOutput,
+                                             Demand::AnyStride},
                                    .tensor_cores = true,
                                    .types = {Type::Float16, Type::BFloat16},
                                    .head_dims = {64, 128, 256},

@@ -8,8 +8,8 @@
 namespace flash::inline FLASH_MACHINE {
 
 // #region outputs: what leaves a kernel
-// What is not wanted is null. m is in base 2: P = exp2(scale_log2 · S - m) / l. l sums P as it was multiplied by V, that
-// is rounded, so that O is a true mean of V; LSE comes from the sum of P itself.
+// What is not wanted is null. m is in base 2: P = exp2(scale_log2 · S - m) / l. l sums P as it was multiplied by V,
+// that is rounded, so that O is a true mean of V; LSE comes from the sum of P itself.
 template <class T, template <class> class Tensor>
 struct OutputsOf {
   Tensor<T> O;                // [Sq, D], rounded to T; not stored where O is wanted in fp32:
@@ -59,8 +59,8 @@ __device__ unsigned low_bits(float left, float right) {
   return distance(left, rounded.x) | distance(right, rounded.y) << 16;
 }
 
-// A lane's part of 16 rows of O in fp32, times `factor`: the four lanes of a row store 8 columns, a whole sector. `row`:
-// the lane's first of O. 8 bytes at once where they may be.
+// A lane's part of 16 rows of O in fp32, times `factor`: the four lanes of a row store 8 columns, a whole sector.
+// `row`: the lane's first of O. 8 bytes at once where they may be.
 template <int N>
 __device__ void store_wide(const float (&o)[N], const float (&factor)[2], Head<float> O /*[Sq, D]*/, std::int64_t row) {
 #pragma unroll
