@@ -43,8 +43,10 @@ struct Result {
   Ledger ledger;
 
   Result(const Phase& phase, std::int64_t D) : data(random_example(N, D)) {
-    const Options options{.mask = Mask::top_left(), .block_q = &phase == &phase18::phase ? 128 : 0, .block_k = 64};
-    ledger = forward(phase, data.problem(options), was_built(Where::Checked) ? Where::Checked : Where::Sim).ledger;
+    const Options options{
+        .mask = Mask::top_left(), .block_q = &phase == &phase18::phase ? std::int64_t{128} : 0, .block_k = 64};
+    ledger =
+        flash::forward(phase, data.problem(options), was_built(Where::Checked) ? Where::Checked : Where::Sim).ledger;
   }
   bool operator==(const Result& other) const {
     return std::memcmp(data.o.data(), other.data.o.data(), data.o.size() * sizeof(bfloat16)) == 0 &&
@@ -211,7 +213,7 @@ CELL("Stores of O") {
 CELL("The last steps have phase 19's bits") {
   const auto same_as = [](Result& step, std::int64_t D, std::int64_t Br) {
     Rounded<bfloat16> e(random_example(N, D));
-    forward(phase, e.problem({.mask = Mask::top_left(), .block_q = Br, .block_k = 64}));
+    phase19::forward(e.problem({.mask = Mask::top_left(), .block_q = Br, .block_k = 64}));
     return std::memcmp(e.o.data(), step.data.o.data(), e.o.size() * sizeof(bfloat16)) == 0 &&
            std::memcmp(e.lse.data(), step.data.lse.data(), e.lse.size() * sizeof(float)) == 0;
   };
