@@ -165,8 +165,9 @@ CELL("The loop and the layout of the Hopper phases") {
 // Each thread computed addresses and began copies of 16 bytes. Now one thread names a tile, and TMA copies it. An
 // mbarrier counts the bytes. The products are still `mma` on fragments: what TMA has written, `ldmatrix` can read.
 //
-// Two kinds of access meet here. TMA writes by another way to shared memory, the async proxy. Before it may write where
-// threads have read, each of them fences its reads.
+// Two kinds of access meet here: TMA writes by another way to shared memory, the async proxy. So each thread fences its
+// reads before TMA may write where it has read. The checked simulator does not ask for this one, since PTX says how
+// writes become visible to the other proxy and little about reads.
 //
 // ```{difference} steps/6-panels.cuh steps/7-tma.cuh
 // ```
@@ -229,5 +230,5 @@ CELL("Who reads shared memory") {
 // **What you saw.** The unit that copies and the unit that multiplies can be exchanged one at a time, because the layout
 // of the tiles was brought into line first.
 //
-// **Exercise.** 1. Leave out the fence in step 7. What does the checked simulator say? 2. Give K and V a barrier each in
-// step 7. Does the loop wait less? 3. Which of phase 13's changes would help step 6?
+// **Exercise.** 1. Leave out the second barrier of step 5. What does the checked simulator say? 2. Give K and V a
+// barrier each in step 7. Does the loop wait less? 3. Which of phase 13's changes would help step 6?
