@@ -1,4 +1,5 @@
-// phase_14_test.cpp: proof of phase 14: all that phases and kernels promise (promises.hpp).
+// phase_14_test.cpp: proof of phase 14: all that phases and kernels promise (promises.hpp); and the kernels of its
+// staircase (steps/), with their counters from formulas.
 // ./flash test 14
 #include <doctest/doctest.h>
 
@@ -8,6 +9,7 @@
 #include "phases/13-instruction-diet/phase.hpp"
 #include "phases/14-tma-wgmma/phase.hpp"
 #include "phases/14-tma-wgmma/steps/steps.hpp"
+#include "phases/pages/example.hpp"
 #include "tests/tensor_kernels.hpp"
 
 using namespace flash;
@@ -28,4 +30,99 @@ TEST_CASE("checked: clean, the page's kernel too: each element of S has one thre
   for (const auto& its_own : laid.S)
     for (const int element : its_own) ++times.at(static_cast<std::size_t>(element));
   CHECK(std::count(times.begin(), times.end(), 1) == 64 * 64);
+}
+
+// ---- The staircase --------------------------------------------------------------------------------------------------
+
+namespace {
+
+using phase14::steps;
+enum : std::size_t { words, rows_once, finish, order, ahead, panels, tma, scores_by_wgmma };
+
+// Within the bars of the contract: ragged lengths, the masks, large logits, rows that see no key.
+void check_step(std::size_t step, Where where) {
+  CAPTURE(std::string(steps[step]->name));
+  const auto check = [&](std::int64_t Sq, std::int64_t Sk, Mask mask, Input input) {
+    const Case c{.B = 1, .H = 2, .Sq = Sq, .Sk = Sk, .D = 120, .input = input, .mask = mask};
+    check_forward<bfloat16>(c, on<bfloat16>(*steps[step], where), phase14::one_size);
+  };
+  check(200, 200, Mask::top_left(), Input::Normal);
+  check(40, 150, Mask::none(), Input::Q60);
+  check(70, 100, Mask::bottom_right(), Input::Outliers);
+  check(130, 100, Mask::bottom_right(), Input::LowVaried);
+}
+
+// O and LSE of one head of N random rows, and what was counted.
+struct Result {
+  Rounded<bfloat16> data;
+  Ledger ledger;
+
+  Result(const Phase& phase, Where where, std::int64_t N, Mask mask, const MachineOptions& options = {},
+         float scale = 0 /*as it is*/)
+      : data(random_example(N, 128)) {
+    Options problem{.mask = mask, .block_q = 128, .block_k = 64};
+    if (scale != 0) problem.scale = scale;
+    ledger = flash::forward(phase, data.problem(problem), where, options).ledger;
+  }
+  bool same_lse(const Result& other) const { return same_bits(data.lse, other.data.lse); }
+  bool operator==(const Result& other) const {
+    return std::memcmp(data.o.data(), other.data.o.data(), data.o.size() * sizeof(bfloat16)) == 0 && same_lse(other);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("sim: the steps compute attention") {
+  for (std::size_t step = 0; step < steps.size(); ++step) check_step(step, Where::Sim);
+}
+
+TEST_CASE("gpu: the steps compute attention") {
+  if (skipped_without(Where::Gpu)) return;
+  for (std::size_t step = 0; step < steps.size(); ++step) check_step(step, Where::Gpu);
+}
+
+// The staircase leads to phase 14, and what does not round anew changes no bit.
+TEST_CASE("sim: the last steps have the bits of phase 14") {
+  for (const Mask mask : {Mask::none(), Mask::top_left()}) {
+    std::vector<Result> step;
+    for (const Phase* phase : steps) step.emplace_back(*phase, Where::Sim, 200, mask);
+    CHECK(step[words] == step[rows_once]);
+    CHECK(step[rows_once].same_lse(step[finish]));  // 1 / l is rounded, O then again
+    CHECK_FALSE(step[finish] == step[order]);       // other maxima on the way
+    for (std::size_t later = order + 1; later < steps.size(); ++later) CHECK(step[order] == step[later]);
+    CHECK(step[order] == Result(phase14::phase, Where::Sim, 200, mask));
+  }
+}
+
+TEST_CASE("checked: clean, the steps too, with the same bits and counters whenever copies arrive") {
+  if (skipped_without(Where::Checked)) return;
+  for (std::size_t step = 0; step < steps.size(); ++step)
+    for (const Mask mask : {Mask::none(), Mask::top_left()}) {
+      CAPTURE(std::string(steps[step]->name));
+      const float scale = mask == Mask::none() ? -0.1f : 0;  // a negative one turns the signs of S
+      const Result late(*steps[step], Where::Checked, 256, mask, {}, scale);
+      const Result again(*steps[step], Where::Checked, 256, mask,
+                         {.order = Order::random, .seed = 14, .completion = Completion::random}, scale);
+      CHECK(late == again);
+      CHECK(late.ledger == again.ledger);
+    }
+}
+
+TEST_CASE("each step's counters equal formulas") {
+  if (skipped_without(Where::Checked)) return;
+  const std::uint64_t N = 256, blocks = 2, tiles = 2 + 4 /*of the two blocks*/, row = 256, tile = 64 * row;
+  for (std::size_t step = 0; step < steps.size(); ++step) {
+    CAPTURE(std::string(steps[step]->name));
+    Ledger l = Result(*steps[step], Where::Checked, 256, Mask::top_left()).ledger;
+    CHECK(l.array("K").read_bytes == tiles * tile);
+    CHECK(l.tensor_flops == tiles * 4 * 128 * 64 * 128);
+    CHECK(l.exps == tiles * (128 * 64 + 256 * 2));  // P, and each lane one for each of its rows
+    CHECK(l.bank_conflicts() == 0);
+    // ldmatrix by each of 8 warps: 16 x 16 of K and of V, 4 · 8 each; of Q once 8. Operands of wgmma are not loaded.
+    const std::uint64_t of_tile = step < scores_by_wgmma ? 64 : 32, of_q = step < scores_by_wgmma ? 8 : 0;
+    CHECK(l.shared_read_requests == 8 * (tiles * of_tile + blocks * of_q));
+    CHECK(l.wgmma_shared_bytes == (step < scores_by_wgmma ? 0 : tiles * 2 * 2 * tile));  // Q and K
+    CHECK(l.barriers == (step < ahead ? tiles : step < tma ? 2 * tiles : blocks + tiles));
+    CHECK(l.array("O").write_requests == N * row / (step < finish ? 2 : 4) / 32);
+  }
 }

@@ -14,9 +14,10 @@
 //   its right operand from shared memory, the left one from there or from registers, and it runs on while the threads
 //   do something else.
 //
-// **Changed since 13.** Everything between HBM and the registers. The mask, online softmax and the order of blocks are
-// the old ones, written for the new layout of S. The kernel runs on compute capability 9.0 alone, since `wgmma` exists
-// there only.
+// **Changed since 12.** Everything between HBM and the registers. The mask, online softmax and the order of blocks are
+// the old ones, written for the new layout of S. This phase grows from 12 and not from 13: most of 13's diet is about
+// fragments and addresses that `wgmma` does not have. [The page before](steps.cpp) goes from 12 to 14 in eight steps.
+// The kernel runs on compute capability 9.0 alone, since `wgmma` exists there only.
 
 // %% tags=["hide-input"]
 #include "phases/14-tma-wgmma/phase.hpp"

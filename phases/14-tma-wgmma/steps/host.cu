@@ -1,6 +1,14 @@
-// host.cu: launches the kernel of tile.cuh with one warpgroup and turns what it wrote into numbers of elements.
-// Compiled once per machine.
+// host.cu: launches the kernel of tile.cuh with one warpgroup and turns what it wrote into numbers of elements. And the
+// host's side of the staircase: each step as phases are run, for one size. Compiled once per machine.
 // Use: steps.hpp declares what is here.
+#include "phases/14-tma-wgmma/steps/1-softmax.cuh"
+#include "phases/14-tma-wgmma/steps/2-rows.cuh"
+#include "phases/14-tma-wgmma/steps/3-finish.cuh"
+#include "phases/14-tma-wgmma/steps/4-order.cuh"
+#include "phases/14-tma-wgmma/steps/5-ahead.cuh"
+#include "phases/14-tma-wgmma/steps/6-panels.cuh"
+#include "phases/14-tma-wgmma/steps/7-tma.cuh"
+#include "phases/14-tma-wgmma/steps/8-scores.cuh"
 #include "phases/14-tma-wgmma/steps/steps.hpp"
 #include "phases/14-tma-wgmma/steps/tile.cuh"
 
@@ -34,5 +42,12 @@ static const bool added = [] {
   ask_by_machine[static_cast<std::size_t>(this_machine)] = ask_a_warpgroup;
   return true;
 }();
+
+static const Added added_steps[] = {
+    added_pass<one_size, words::Attention>(softmax_pass), added_pass<one_size, rows_once::Attention>(rows_pass),
+    added_pass<one_size, finish::Attention>(finish_pass), added_pass<one_size, order::Attention>(order_pass),
+    added_pass<one_size, ahead::Attention>(ahead_pass),   added_pass<one_size, panels::Attention>(panels_pass),
+    added_pass<one_size, tma::Attention>(tma_pass),       added_pass<one_size, scores::Attention>(scores_pass),
+};
 
 }  // namespace flash::phase14::inline FLASH_MACHINE

@@ -1,0 +1,160 @@
+// 7-tma.cuh: one thread copies whole tiles by TMA, and barriers count their bytes.
+// New since 6-panels.cuh: tensor maps, mbarriers; the other threads only wait.
+// Run it: build/default/bin/phase14_steps; the next step: 8-scores.cuh
+#pragma once
+#include "phases/14-tma-wgmma/phase.hpp"
+#include "phases/14-tma-wgmma/softmax.cuh"  // Rows, softmax, finish_rows
+#include "phases/14-tma-wgmma/tiles.cuh"    // work_of_block, tile_range, load_tile, store_output
+
+namespace flash::phase14::inline FLASH_MACHINE::tma {
+
+constexpr int kStages = 2;  // one K/V tile is multiplied while the next one is loaded
+template <int D, int Br, int Bc>
+struct Tiles {
+  alignas(1024) std::uint16_t Q[Br / 64][D / 64][64][64];  // of each warpgroup
+  alignas(1024) std::uint16_t K[kStages][D / 64][Bc][64];
+  alignas(1024) std::uint16_t V[kStages][D / 64][Bc][64];
+  // barrier    who arrives          how many       who waits        for what
+  // Q_full     the loading thread   1, and bytes   all, once        Q is there
+  // full       the loading thread   1, and bytes   all, each tile   the stage's K and V are there
+  // That all have read a stage, which may then be loaded anew, __syncthreads() says.
+  std::uint64_t Q_full, full[kStages];
+};
+
+template <class T, int D, int Br, int Bc>
+struct Warp {
+  Tiles<D, Br, Bc>& tiles;
+  const Band<int> band;
+  const float scale_log2;
+  const int lane = threadIdx.x % 32, my_row = threadIdx.x / 32 * 16 + lane / 4;  // of the Q tile; and the one 8 below
+  const float c = factor_of(scale_log2), sign = sign_of(scale_log2);
+  unsigned q[D / 16][4] = {};  // Q, as the left operand of S
+
+  int row = 0, masked = 0, seen[2] = {};               // row: my_row, of all. From tile `masked` on: seen[2] keys
+  Rows rows = {};                                      // m and l
+  float s[Bc / 2] = {}, o[D / 2] = {}, alpha[2] = {};  // S, then P; O; by what O must be multiplied
+  unsigned p[Bc / 16][4] = {};                         // P, rounded, as the left operand of PV
+
+  // The warp's first row in the Q tile. A function: as a member, beside arrays, it would cost registers (phase 13).
+  static __device__ int warp_row() { return threadIdx.x / 32 * 16; }
+
+  // Once Q is there.
+  __device__ void begin() {
+#pragma unroll
+    for (int d = 0; d < D; d += 16) load_a(q[d / 16], tiles.Q[warp_row() / 64][d / 64], warp_row() % 64, d % 64);
+  }
+
+  // S = Q Kᵀ: 16 keys at a time.
+  __device__ void scores(const std::uint16_t (&K)[D / 64][Bc][64]) {
+#pragma unroll
+    for (float& x : s) x = 0;
+#pragma unroll
+    for (int d = 0; d < D; d += 16) {
+      unsigned(&a)[4] = q[d / 16];
+#pragma unroll
+      for (int n = 0; n < Bc / 8; n += 2) {
+        unsigned k[4];
+        load_b_transposed(k, K[d / 64], n * 8, d % 64);
+        mma_m16n8k16<T>(c_fragment(s, n), a, {k[0], k[1]}, c_fragment(s, n));
+        mma_m16n8k16<T>(c_fragment(s, n + 1), a, {k[2], k[3]}, c_fragment(s, n + 1));
+      }
+    }
+  }
+  __device__ __forceinline__ void begin(int first_row, int full) {
+    row = first_row + my_row;
+    masked = scale_log2 < 0 ? 0 : full;  // from this tile on; all where signs must be turned
+    seen[0] = band.end(row) - lane % 4 * 2, seen[1] = band.end(row + 8) - lane % 4 * 2;
+  }
+  __device__ __forceinline__ void probabilities(int tile) {
+    if (tile >= masked) hide(s, {seen[0] - tile * Bc, seen[1] - tile * Bc}, sign);
+    softmax(s, rows, alpha, c);
+    trace_value("m", row, rows.m[0]), trace_value("alpha", row, alpha[0]);
+    trace_value("m", row + 8, rows.m[1]), trace_value("alpha", row + 8, alpha[1]);
+  }
+  // O += P V: 16 keys at a time, 16 columns at a time.
+  __device__ void add_output(const std::uint16_t (&V)[D / 64][Bc][64]) {
+#pragma unroll
+    for (int k = 0; k < Bc; k += 16)
+#pragma unroll
+      for (int n = 0; n < D / 8; n += 2) {
+        unsigned v[4];
+        load_b(v, V[n / 8], k, n % 8 * 8);
+        mma_m16n8k16<T>(c_fragment(o, n), p[k / 16], {v[0], v[1]}, c_fragment(o, n));
+        mma_m16n8k16<T>(c_fragment(o, n + 1), p[k / 16], {v[2], v[3]}, c_fragment(o, n + 1));
+      }
+  }
+  // A K/V tile.
+  __device__ void step(int tile, int stage, unsigned parity) {
+    mbarrier_wait(&tiles.full[stage], parity);
+    scores(tiles.K[stage]);
+    probabilities(tile);
+    rescale(o, alpha);
+    round_p<T>(p, s);
+    add_output(tiles.V[stage]);
+    fence_proxy_async();  // this thread's reads come before TMA's next writes
+  }
+  __device__ __forceinline__ void finish(Head<T> O, float* LSE) {
+    float factor[2];
+    finish_rows(rows, factor, LSE, row, band.Sq, c);
+    store_output(o, factor, O, row);
+  }
+};
+
+template <class T, int D, int Br, int Bc>
+__global__ void __launch_bounds__(Br * 2, 1)
+    attention(const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
+              const __grid_constant__ TensorMap V_map, Heads<T> O /*[B, H, Sq, D]*/, float* LSE /*[B, H, Sq] or null*/,
+              float scale_log2, Band<int> band, int B, int H) {
+  Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
+  const Work work = work_of_block(B * H, band.cuts_right());
+  const int b = work.head / H, h = work.head % H, first_row = work.q_tile * Br;
+  const TileRange range = tile_range<Br, Bc>(first_row, band);
+  const bool loads = threadIdx.x == 0;  // one thread does
+  Warp<T, D, Br, Bc> warp{tiles, band, scale_log2};
+  warp.begin(first_row, range.full);
+
+  if (threadIdx.x == 0) {
+    mbarrier_init(&tiles.Q_full, 1);
+    for (auto& full : tiles.full) mbarrier_init(&full, 1);
+    fence_mbarrier_init();
+  }
+  __syncthreads();  // the barriers are there, for TMA too
+
+  const auto load = [&](int tile) {
+    const int stage = tile % kStages;
+    mbarrier_arrive_expect_tx(&tiles.full[stage], sizeof tiles.K[stage] + sizeof tiles.V[stage]);
+    load_tile(tiles.K[stage], &K_map, &tiles.full[stage], tile * Bc, h, b);
+    load_tile(tiles.V[stage], &V_map, &tiles.full[stage], tile * Bc, h, b);
+  };
+  if (loads && range.seen > 0) {
+    mbarrier_arrive_expect_tx(&tiles.Q_full, sizeof tiles.Q);
+    for (int i = 0; i < Br / 64; ++i) load_tile(tiles.Q[i], &Q_map, &tiles.Q_full, first_row + i * 64, h, b);
+    for (int tile = range.seen - 1; tile >= 0 && tile >= range.seen - kStages; --tile) load(tile);
+  }
+  if (range.seen > 0) mbarrier_wait(&tiles.Q_full, 0), warp.begin();
+  for (int tile = range.seen - 1, loaded = 0; tile >= 0; --tile, ++loaded) {
+    warp.step(tile, tile % kStages, loaded / kStages % 2);  // a stage's barrier flips each time it is full
+    __syncthreads();                                        // both warpgroups have read the stage that is filled next
+    if (loads && tile >= kStages) load(tile - kStages);
+  }
+  warp.finish(O.head(b, h), LSE ? LSE + work.head * O.rows : nullptr);
+}
+
+struct Attention {
+  template <int D, int Br, int Bc>
+  using Shared = Tiles<D, Br, Bc>;
+
+  template <class T, int D, int Br, int Bc>
+  static void launch(const DeviceProblem<T>& p) {
+    const auto kernel = attention<T, D, Br, Bc>;
+    constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
+    allow_shared_memory(kernel, shared_bytes);
+    const std::int64_t heads = std::int64_t{p.B} * p.H;
+    const auto grid = static_cast<unsigned>((p.Q.rows + Br - 1) / Br * heads);
+    kernel<<<grid, Br * 2, shared_bytes, p.stream>>>(map_of(p.Q, p.B, p.H, 64), map_of_keys(p, p.K, Bc),
+                                                     map_of_keys(p, p.V, Bc), p.O, p.LSE, p.scale_log2, narrow(p.band),
+                                                     p.B, p.H);
+  }
+};
+
+}  // namespace flash::phase14::inline FLASH_MACHINE::tma

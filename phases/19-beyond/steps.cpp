@@ -1,0 +1,229 @@
+// %% [markdown]
+// # 19 · From 18 to 19, step by step
+//
+// **Question.** [Phase 18](../18-diet/notebook.cpp) was made for D = 128, where its two warpgroups fill the registers.
+// What must change so that the same kernel serves D = 64 well, and D = 256 at all?
+//
+// **Idea.** Seven small changes, each a whole kernel. The first five are about D = 64, where there are registers for
+// more warpgroups. The last two are about D = 256, where nothing is left over. [Phase 19](notebook.cpp) has them all.
+//
+// **The setting.** Each step is compiled for one case: bf16, D = 64 with tiles of 256 × 64 (the first one of 128 × 64),
+// from step 6 on D = 256 with tiles of 128 × 64. The predictions are about bytes, products and registers. How much time
+// each step is worth is not measured yet.
+
+// %% tags=["hide-input"]
+#include "phases/19-beyond/steps/steps.hpp"
+
+#include <cstdio>
+#include <cstring>
+#include <map>
+
+#include "phases/pages/cell.hpp"
+#include "phases/pages/example.hpp"
+
+using namespace flash;
+using namespace flash::phase19;
+
+// Only the checked simulator counts; a build with AddressSanitizer does not have it.
+static bool counts() {
+  if (was_built(Where::Checked)) return true;
+  std::printf("this build has no checked simulator, and the fast one does not count\n");
+  return false;
+}
+
+static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* what) {
+  std::printf("%-40s predicted %10s   counted %10s\n", what, grouped(predicted).c_str(), grouped(counted).c_str());
+  return counted == predicted;
+}
+
+// One head of 256 random rows, causal: what a phase or a step makes of it, run once.
+constexpr std::uint64_t N = 256;
+struct Result {
+  Rounded<bfloat16> data;
+  Ledger ledger;
+
+  Result(const Phase& phase, std::int64_t D) : data(random_example(N, D)) {
+    const Options options{
+        .mask = Mask::top_left(), .block_q = &phase == &phase18::phase ? std::int64_t{128} : 0, .block_k = 64};
+    ledger =
+        flash::forward(phase, data.problem(options), was_built(Where::Checked) ? Where::Checked : Where::Sim).ledger;
+  }
+  bool operator==(const Result& other) const {
+    return std::memcmp(data.o.data(), other.data.o.data(), data.o.size() * sizeof(bfloat16)) == 0 &&
+           std::memcmp(data.lse.data(), other.data.lse.data(), data.lse.size() * sizeof(float)) == 0;
+  }
+};
+static Result& result_of(const Phase& phase, std::int64_t D = 64) {
+  static std::map<const Phase*, Result> kept;
+  return kept.try_emplace(&phase, phase, D).first->second;
+}
+// Products of 64 rows with 64 keys: Q Kᵀ and P V.
+static std::uint64_t squares(const Ledger& ledger, std::uint64_t D) {
+  return ledger.tensor_flops / (4 * 64 * 64 * D);
+}
+
+// %% [markdown]
+// ## 1 · Q stays in shared memory
+//
+// Phase 18 loads Q into registers, D/4 of each thread. At D = 256 there are none for it. At D = 64 they are what a
+// fourth warpgroup needs. So products read Q where TMA has put it, and a Q tile is given back behind its last product.
+//
+// ```{difference} ../18-diet/attention.cuh steps/1-shared.cuh
+// ```
+//
+// *Prediction*: no bit changes. `wgmma` reads three tiles of shared memory for each 64 × 64 scores, where it read two.
+// By itself that gains nothing. It makes room for the next step.
+
+// %%
+CELL("A third tile to read") {
+  Result &before = result_of(phase18::phase), &now = result_of(shared_step);
+  expect(before == now, "the bits of phase 18");
+  if (!counts()) return;
+  const std::uint64_t tile = 64 * 64 * 2;
+  bool same = equal(before.ledger.wgmma_shared_bytes, 12 * 2 * tile, "18-diet:  bytes that wgmma reads");
+  same &= equal(now.ledger.wgmma_shared_bytes, 12 * 3 * tile, "1-shared: bytes that wgmma reads");
+  expect(same, "predicted = counted");
+}
+
+// %% [markdown]
+// ## 2 · A table in place of constants
+//
+// Stages, registers and warpgroups depend on D and on the tiles, so they move into a table. At D = 64 it asks for four
+// warpgroups of consumers, or three with tiles of 128 keys. Q now has two places. In step 1 the next Q could come only
+// when the last product with this one was over.
+//
+// ```{difference} steps/1-shared.cuh steps/2-design.cuh
+// ```
+//
+// *Prediction*: at D = 64 the exponentials take as long as the products, so with more warpgroups there is more often
+// one that multiplies while others do their softmax. This should be the step that gains most. A block has 256 rows,
+// which halves what is read of K and V without a mask. With a causal mask the larger tiles cost products.
+//
+// ## 3 · Tiles that only later rows see
+//
+// Of 256 rows on the diagonal the first 64 see one of four K/V tiles. Each warpgroup counts its own tiles. It passes
+// over the others: it waits for each and gives it back.
+//
+// ```{difference} steps/2-design.cuh steps/3-pass.cuh
+// ```
+//
+// *Prediction*: without a mask nothing changes. With one, each block of 256 rows saves six squares of 64 × 64 scores.
+// That is a quarter of all at N = 512, and 4 % at N = 4096.
+//
+// ```{question}
+// One head, N = 256, causal. How many squares of 64 × 64 scores are multiplied in step 1, in step 2 and in step 3?
+// ```
+
+// %% tags=["hide-input"]
+CELL("Squares that are multiplied") {
+  Result &shared = result_of(shared_step), &design = result_of(design_step), &pass = result_of(pass_step);
+  expect(shared == design && design == pass, "the same bits");
+  if (!counts()) return;
+  bool same = equal(squares(shared.ledger, 64), 2 * 2 + 2 * 4, "1-shared: squares");
+  same &= equal(squares(design.ledger, 64), 4 * 4, "2-design: squares");
+  same &= equal(squares(pass.ledger, 64), 1 + 2 + 3 + 4, "3-pass:   squares");
+  same &= equal(shared.ledger.array("K").read_bytes, (2 + 4) * 64 * 64 * 2, "1-shared: bytes of K");
+  same &= equal(design.ledger.array("K").read_bytes, 4 * 64 * 64 * 2, "2-design: bytes of K");
+  same &= equal(pass.ledger.array("K").read_bytes, 4 * 64 * 64 * 2, "3-pass:   bytes of K");
+  expect(same, "predicted = counted");
+}
+
+// %% [markdown]
+// ```{answer}
+// 12, 16 and 10. In step 1 two blocks have two warpgroups each, which multiply 2 and 4 tiles. In step 2 one block has
+// four, and each multiplies 4. In step 3 they multiply 1, 2, 3 and 4.
+// ```
+//
+// ## 4 · The last PV first
+//
+// Where a Q tile ends, phase 18 begins S of the next one before the last PV of this one. It must keep m and l of both
+// Q tiles meanwhile. Now PV comes first, and O goes out while the next S is multiplied.
+//
+// ```{difference} steps/3-pass.cuh steps/4-order.cuh
+// ```
+//
+// *Prediction*: nothing for long sequences, where a Q tile rarely ends. For short ones the stores of O are hidden. And
+// the copy of m and l is gone: with 112 registers a thread, nvcc 13.0 spilled 20 bytes in step 2 and 8 in step 3,
+// outside of the loops. Now it spills none.
+//
+// ## 5 · Wait for PV early
+//
+// PV of the tile before was waited for behind the exponentials. Now the wait comes right behind the maximum, so that
+// what follows PV can run beside the exponentials.
+//
+// ```{difference} steps/4-order.cuh steps/5-early.cuh
+// ```
+//
+// *Prediction*: the same instructions in another order, so the same bits and counters. Whether it is faster depends on
+// when PV is done. The longer the softmax takes, the less is lost by waiting.
+
+// %%
+CELL("Two other orders") {
+  Result &pass = result_of(pass_step), &order = result_of(order_step), &early = result_of(early_step);
+  expect(pass == order && order == early, "the same bits");
+  if (counts()) expect(pass.ledger == order.ledger && order.ledger == early.ledger, "the same counters, all of them");
+}
+
+// %% [markdown]
+// ## 6 · D = 256
+//
+// O alone takes 128 registers and Q 64 KiB of shared memory, K and V with two stages of 64 keys another 128 KiB. That
+// leaves no room for O on its way out, nor for a second Q. So a lane stores O from its registers, as in phase 14. The
+// next Q is fetched into the L2 cache while its place is taken.
+//
+// ```{difference} steps/5-early.cuh steps/6-wide.cuh
+// ```
+//
+// *Prediction*: the products take four times as long as the exponentials, so two warpgroups are enough. A lane stores 4
+// bytes at a time. Four lanes fill half a sector of 32 bytes, so each sector is written twice.
+//
+// ## 7 · Four lanes exchange
+//
+// Four lanes have the pieces of 64 bytes of a row between them, 4 bytes here and 4 bytes there. They exchange these by
+// shuffles, so that each has 16 bytes in a row, as [the page of phase 19](notebook.cpp) draws it.
+//
+// ```{difference} steps/6-wide.cuh steps/7-exchange.cuh
+// ```
+//
+// *Prediction*: a quarter of the stores and half of the sectors, for a few shuffles. No bit changes.
+
+// %%
+CELL("Stores of O") {
+  Result &wide = result_of(wide_step, 256), &exchange = result_of(exchange_step, 256);
+  expect(wide == exchange, "the same bits");
+  if (!counts()) return;
+  const std::uint64_t bytes = N * 256 * 2;
+  bool same = equal(wide.ledger.array("O").write_requests, bytes / 4 / 32, "6-wide:     stores of O");
+  same &= equal(exchange.ledger.array("O").write_requests, bytes / 16 / 32, "7-exchange: stores of O");
+  same &= equal(wide.ledger.array("O").write_sectors, 2 * bytes / 32, "6-wide:     sectors of O");
+  same &= equal(exchange.ledger.array("O").write_sectors, bytes / 32, "7-exchange: sectors of O");
+  expect(same, "predicted = counted");
+}
+
+// %% [markdown]
+// ## What is left
+//
+// Phase 19 chooses. It takes phase 18's kernel for D = 128, and the tiles that were measured to be fastest where nobody
+// asks for others. And it prepares a backward pass, for which the steps have the code but no kernel.
+//
+// ```{difference} steps/7-exchange.cuh attention.cuh
+// ```
+
+// %% tags=["hide-input"]
+CELL("The last steps have phase 19's bits") {
+  const auto same_as = [](Result& step, std::int64_t D, std::int64_t Br) {
+    Rounded<bfloat16> e(random_example(N, D));
+    phase19::forward(e.problem({.mask = Mask::top_left(), .block_q = Br, .block_k = 64}));
+    return std::memcmp(e.o.data(), step.data.o.data(), e.o.size() * sizeof(bfloat16)) == 0 &&
+           std::memcmp(e.lse.data(), step.data.lse.data(), e.lse.size() * sizeof(float)) == 0;
+  };
+  expect(same_as(result_of(early_step), 64, 256), "5-early at D = 64");
+  expect(same_as(result_of(exchange_step, 256), 256, 128), "7-exchange at D = 256");
+}
+
+// %% [markdown]
+// **What you saw.** Q moves back into shared memory, and that pays for everything else. No step changes a bit: they
+// change where things are, who does them and when.
+//
+// **Exercise.** 1. Which of the steps would help D = 128, and why does phase 19 leave it as it is? 2. In step 2, give Q
+// one place again. Which wait becomes longer? 3. For which N does step 3 save less than 1 % of the products?
