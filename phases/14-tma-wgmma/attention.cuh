@@ -82,6 +82,7 @@ __global__ void __launch_bounds__(Br * 2, 1)
   const Work work = work_of_block(B * H, band.cuts_right());
   const int b = work.head / H, h = work.head % H, first_row = work.q_tile * Br;
   const TileRange range = tile_range<Br, Bc>(first_row, band);
+  const int warpgroup = uniform(threadIdx.x / 128);
   const bool loads = threadIdx.x == 0;  // one thread does
 
   if (threadIdx.x == 0) {
@@ -109,7 +110,7 @@ __global__ void __launch_bounds__(Br * 2, 1)
   // #endregion
 
   // #region loop: from the last tile to the first
-  Consumer<T, D, Br, Bc> consumer(tiles, band, scale_log2, uniform(threadIdx.x / 128));
+  Consumer<T, D, Br, Bc> consumer(tiles, band, scale_log2, warpgroup);
   consumer.begin(first_row, range.full);
   if (range.seen > 0) mbarrier_wait(&tiles.Q_full, 0);
   for (int tile = range.seen - 1, loaded = 0; tile >= 0; --tile, ++loaded) {
@@ -133,9 +134,10 @@ struct Attention {
     allow_shared_memory(kernel, shared_bytes);
     const std::int64_t heads = std::int64_t{p.B} * p.H;
     const auto grid = static_cast<unsigned>((p.Q.rows + Br - 1) / Br * heads);
-    kernel<<<grid, Br * 2, shared_bytes, p.stream>>>(map_of(p.Q, p.B, p.H, 64), map_of_keys(p, p.K, Bc),
-                                                     map_of_keys(p, p.V, Bc), p.O, p.LSE, p.scale_log2, narrow(p.band),
-                                                     p.B, p.H);
+    constexpr int threads = Br * 2;
+    kernel<<<grid, threads, shared_bytes, p.stream>>>(map_of(p.Q, p.B, p.H, 64), map_of_keys(p, p.K, Bc),
+                                                      map_of_keys(p, p.V, Bc), p.O, p.LSE, p.scale_log2, narrow(p.band),
+                                                      p.B, p.H);
   }
 };
 // #endregion

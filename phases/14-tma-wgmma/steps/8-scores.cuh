@@ -140,9 +140,10 @@ struct Attention {
     allow_shared_memory(kernel, shared_bytes);
     const std::int64_t heads = std::int64_t{p.B} * p.H;
     const auto grid = static_cast<unsigned>((p.Q.rows + Br - 1) / Br * heads);
-    kernel<<<grid, Br * 2, shared_bytes, p.stream>>>(map_of(p.Q, p.B, p.H, 64), map_of_keys(p, p.K, Bc),
-                                                     map_of_keys(p, p.V, Bc), p.O, p.LSE, p.scale_log2, narrow(p.band),
-                                                     p.B, p.H);
+    constexpr int threads = Br * 2;
+    kernel<<<grid, threads, shared_bytes, p.stream>>>(map_of(p.Q, p.B, p.H, 64), map_of_keys(p, p.K, Bc),
+                                                      map_of_keys(p, p.V, Bc), p.O, p.LSE, p.scale_log2, narrow(p.band),
+                                                      p.B, p.H);
   }
 };
 // #endregion
