@@ -88,7 +88,7 @@ __device__ void load_keys_of_all(Tiles& tiles, CursorOfK K, CursorOfV V, const T
 
 // #region output: O leaves through shared memory
 // O of a warpgroup, 64 rows: registers -> shared memory (stmatrix: four 8 x 8 matrices of a warp at a time) -> HBM.
-// bar_sync's barrier 0 is that of __syncthreads(); each warpgroup has one of the next.
+// bar_sync's barrier 0 is that of __syncthreads, and each warpgroup has one of the next.
 template <class T, int kPanels>
 __device__ void store_tile(const float (&o)[kPanels * 32], const float (&factor)[2],
                            std::uint16_t (&staging)[kPanels][64][64], const TensorMap* O_map, int first_row, int h,
