@@ -1,5 +1,6 @@
 // output.cuh: a warp's rows of O on their way through shared memory to HBM: words of phase 13 and of the steps that
-// lead there. Use: store_rows<16>(tiles.Q, warp_row, O, first_row), once the warp's lanes have put their elements there.
+// lead there. First the warp's lanes put their elements into a tile's rows.
+// Use: store_rows<16>(tiles.Q, warp_row, O, first_row);
 #pragma once
 #include "phases/11-swizzle/fragments.cuh"
 #include "phases/13-instruction-diet/training.cuh"

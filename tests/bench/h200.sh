@@ -2,14 +2,14 @@
 # h200.sh: what this folder measures on a GPU, in one go: builds, verifies, times, reads the hardware's counters. Some
 # seven minutes on an H200 with 16 cores: two to build, two for `phases`, about one for each other part.
 # tests/bench/h200.sh OUTPUT_DIRECTORY [ARCHITECTURE [PART…]]   then copy the *.json into docs/results, and write the
-# tables: flash-tables --write. Parts: ceilings beside diet few long sectors phases torch training steps; else all.
+# tables: flash-tables --write. Parts: ceilings beside diet few hopper long sectors phases torch training steps.
 # Where Eigen, doctest and xtensor are not installed, CMAKE_PREFIX_PATH says where they are.
 set -eu
 [ $# -gt 0 ] || { sed -n '2,6s/^# //p' "$0" >&2; exit 2; }
 out=$1 architecture=${2:-90}
 [ $# -lt 2 ] || shift
 shift
-[ $# -gt 0 ] || set -- ceilings beside diet few long sectors phases torch training steps
+[ $# -gt 0 ] || set -- ceilings beside diet few hopper long sectors phases torch training steps
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 cd "$(dirname "$0")/../.."
@@ -22,6 +22,7 @@ for part; do
     ceilings) targets="$targets flash-ceilings" ;;
     beside | few | long) targets="$targets flash_library" ;;
     diet) targets="$targets flash-diet-bench" ;;
+    hopper) targets="$targets flash-hopper-steps-bench" ;;
     sectors) targets="$targets flash-sectors" ;;
     phases) targets="$targets flash-gpu-bench" ;;
     steps) targets="$targets flash-steps-bench" ;;
@@ -29,7 +30,7 @@ for part; do
     torch) ;;
     *)
       echo "h200.sh: part '$part' is unknown;" \
-        "expected ceilings, beside, diet, few, long, sectors, phases, torch, training or steps" >&2
+        "expected ceilings, beside, diet, few, hopper, long, sectors, phases, torch, training or steps" >&2
       exit 2
       ;;
   esac
@@ -61,6 +62,9 @@ for part; do
     beside | few)
       run "$part" python3 tests/bench/beside_h200.py "$out/h200-$part.json" --sweeps "$part" \
         --library "$(find "$build" -name libflashphases.so | head -n 1)"
+      ;;
+    hopper)
+      run hopper "$build/bin/flash-hopper-steps-bench" "$out/h200-hopper-steps.json" "$out/hopper-steps-h200.md"
       ;;
     long)
       run long python3 tests/bench/long_h200.py "$(find "$build" -name libflashphases.so | head -n 1)" "$out"

@@ -14,7 +14,7 @@ using namespace flash;
 
 namespace {
 
-constexpr int rounds = 5;
+constexpr int rounds = 3;
 constexpr std::int64_t tokens = 16384, width = 2048;  // B · N, H · D
 
 struct Tensors {
