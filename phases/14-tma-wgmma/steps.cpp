@@ -122,9 +122,9 @@ constexpr std::uint64_t blocks = N / 128, tiles = blocks * (N / 64), warps = 8;
 //
 // ## 5 · Two tiles ahead
 //
-// Phase 12 begins to copy a tile when the one before is multiplied. Now both stages are filled before the first product.
-// A stage is filled again when all have read it, and a second barrier says so. That is the loop in which one thread can
-// do all the copying.
+// Phase 12 begins to copy a tile when the one before is multiplied. Now both stages are filled before the first
+// product. A stage is filled again when all have read it, and a second barrier says so. That is the loop in which one
+// thread can do all the copying.
 //
 // ```{difference} steps/4-order.cuh steps/5-ahead.cuh
 // ```
@@ -133,8 +133,8 @@ constexpr std::uint64_t blocks = N / 128, tiles = blocks * (N / 64), warps = 8;
 //
 // ## 6 · Panels
 //
-// TMA and `wgmma` want rows of 128 bytes. So a tile of 128 columns becomes two panels of 64. Within a panel pieces of 16
-// bytes are swizzled as before, by the row modulo 8. Copies of other sizes go: TMA wants strides of 16 bytes.
+// TMA and `wgmma` want rows of 128 bytes. So a tile of 128 columns becomes two panels of 64. Within a panel pieces of
+// 16 bytes are swizzled as before, by the row modulo 8. Copies of other sizes go: TMA wants strides of 16 bytes.
 //
 // ```{difference} steps/5-ahead.cuh steps/6-panels.cuh
 // ```
@@ -189,7 +189,8 @@ CELL("The loop and the layout of the Hopper phases") {
 // ## Phase 14 · PV by wgmma
 //
 // P is in registers, where S was, in the order in which `wgmma` takes its left operand. V stays in shared memory. K and
-// V now have a barrier each, so that S can begin before V is there. No thread reads a tile any more, and the fence goes.
+// V now have a barrier each, so that S can begin before V is there. No thread reads a tile any more, and the fence
+// goes.
 //
 // ```{difference} steps/8-scores.cuh attention.cuh
 // ```
@@ -197,8 +198,8 @@ CELL("The loop and the layout of the Hopper phases") {
 // *Prediction*: no load of shared memory is left, and no bit changes on the simulator.
 //
 // ```{question}
-// Per tile of 64 keys, eight warps load 8 · 64 fragments of K and V in step 7. How many bytes is that, and how many does
-// `wgmma` read for the same tile in phase 14? (A load by `ldmatrix` fetches 512 bytes.)
+// Per tile of 64 keys, eight warps load 8 · 64 fragments of K and V in step 7. How many bytes is that, and how many
+// does `wgmma` read for the same tile in phase 14? (A load by `ldmatrix` fetches 512 bytes.)
 // ```
 
 // %%
@@ -227,8 +228,8 @@ CELL("Who reads shared memory") {
 // for themselves. Two warpgroups read it twice.
 // ```
 //
-// **What you saw.** The unit that copies and the unit that multiplies can be exchanged one at a time, because the layout
-// of the tiles was brought into line first.
+// **What you saw.** The unit that copies and the unit that multiplies can be exchanged one at a time, because the
+// layout of the tiles was brought into line first.
 //
 // **Exercise.** 1. Leave out the second barrier of step 5. What does the checked simulator say? 2. Give K and V a
 // barrier each in step 7. Does the loop wait less? 3. Which of phase 13's changes would help step 6?

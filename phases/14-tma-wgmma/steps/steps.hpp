@@ -21,7 +21,7 @@ inline auto ask_on(Where where) {
   return ask_by_machine[static_cast<std::size_t>(where)];
 }
 
-// The steps from phase 12 to 14, each as a phase of its own that no list names; compiled for one setting: bf16, D = 128,
+// The steps from phase 12 to 14, each as a phase of its own that no list names; compiled for one setting: bf16, D 128,
 // tiles of 128 x 64.
 inline constexpr Features one_size = [] {
   Features one = features;
