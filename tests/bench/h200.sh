@@ -75,7 +75,7 @@ for part; do
     torch)
       run torch python3 tests/bench/beside_h200.py "$out/h200-torch.json" --sweeps kernels,naive-vs-flash,steps
       ;;
-    training) run training "$build/bin/flash-training-bench" --out "$out/h200-training.json" ;;
+    training) run training "$build/bin/flash-training-bench" "$out/h200-training.json" "$out/training-h200.md" ;;
     steps) run steps "$build/bin/flash-steps-bench" "$out/h200-steps.json" ;;
   esac
 done

@@ -207,7 +207,9 @@ int main(int count, char** words) try {
       "2048; each kernel verified against fp64, then\ntimed in turn, 13 rounds. In brackets: over the kernel "
       "before, median of the rounds' ratios.\n" +
       tables.str() + "\n";
-  for (const auto& [name, value] : where) text += name + " " + value + (name == where.back().first ? "\n" : ", ");
+  for (const auto& [name, value] : where)
+    if (name == "gpu" || name == "driver" || name == "cuda" || name == "commit") text += name + " " + value + ", ";
+  text += where.back().second + "\n";
   write_file(words[1], results_text(where, rows));
   write_file(words[2], text);
 } catch (const Error& error) {

@@ -1,9 +1,10 @@
 // training_bench.cpp: what a forward pass costs that keeps m, l and O's low bits for a backward pass, and one that
 // leaves O in fp32 (docs/backward.md): phases on tensor cores that can, beside themselves without, on a GPU. In turn,
 // round after round; the cost is the median of the rounds' ratios. Proof of the numbers: tests/training_promises.cpp.
-// flash-training-bench [--out results.json]
+// flash-training-bench RESULTS.json TABLE.md      two minutes on an H200
 #include <algorithm>
 #include <cstdio>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -55,11 +56,8 @@ double median(std::vector<double> x) {
 }  // namespace
 
 int main(int count, char** words) try {
-  std::string out;
-  if (count == 3 && std::string(words[1]) == "--out")
-    out = words[2];
-  else if (count != 1)
-    refuse("arguments", count - 1, "none, or --out FILE", "correct them");
+  if (count != 3) refuse("arguments", count - 1, "2: RESULTS.json TABLE.md", "name both");
+  std::ostringstream table;
   std::vector<std::string> rows;
   for (const std::int64_t D : {64, 128, 256})
     for (const bool causal : {false, true})
@@ -83,12 +81,29 @@ int main(int count, char** words) try {
           std::printf("%-20s D %3d %-6s N %5d  %8.3f ms   training %.3f   O in fp32 %.3f\n", phase->name, int(D),
                       causal ? "causal" : "full", int(N), ms, cost, cost_wide);
           std::fflush(stdout);
+          char line[160];
+          std::snprintf(line, sizeof line, "| %s | %d | %s | %d | %.3f | %.2f | %.2f |\n", phase->name, int(D),
+                        causal ? "yes" : "", int(N), ms, cost, cost_wide);
+          table << line;
           rows.push_back("{\"phase\": " + json_string(phase->name) + ", \"D\": " + std::to_string(D) +
                          ", \"causal\": " + (causal ? "true" : "false") + ", \"N\": " + std::to_string(N) +
                          ", \"type\": \"bfloat16\", \"median_ms\": " + std::to_string(ms) +
                          ", \"training\": " + std::to_string(cost) + ", \"wide\": " + std::to_string(cost_wide) + "}");
         }
-  if (!out.empty()) bench::write_file(out, bench::results_text(bench::environment(), rows));
+  const bench::Environment where = bench::environment();
+  bench::write_file(words[1], bench::results_text(where, rows));
+  std::string text =
+      "# What a forward pass for training costs\n\n`flash-training-bench`: bf16, B · N = 16384, H · D = 2048. The "
+      "plain "
+      "forward pass with LSE in ms; then, as a multiple\nof its time, the one that keeps m, l and O's low bits, and "
+      "the "
+      "one that leaves O in fp32; medians of three rounds.\n\n| phase | D | causal | N | plain, ms | training | O in "
+      "fp32 "
+      "|\n|---|---:|---|---:|---:|---:|---:|\n" +
+      table.str() + "\n";
+  for (const auto& [name, value] : where)
+    if (name == "gpu" || name == "driver" || name == "cuda" || name == "commit") text += name + " " + value + ", ";
+  bench::write_file(words[2], text + where.back().second + "\n");
   return 0;
 } catch (const Error& error) {
   std::fprintf(stderr, "flash-training-bench: %s\n", error.what());
