@@ -50,6 +50,12 @@ struct Kept {
   }
 };
 
+// On the simulator kernels work on the caller's own memory, so that what they write beside it is seen.
+template <class T>
+void run(Kept<T>& kept, bool in_fp32, Where where) {
+  enter(phase_under_test(), kept.problem(in_fp32), where, {.in_place = where == Where::Sim});
+}
+
 bool meets(Demand demand) {
   if (features_under_test().meets(demand)) return true;
   MESSAGE("skipped: not in this phase");
@@ -132,7 +138,7 @@ void check_training(Where where) {
     Inputs<T> plain(c);
     flash::forward(phase_under_test(), with_listed_blocks(plain.problem(true), features_under_test()), where);
     Kept<T> kept(c);
-    enter(phase_under_test(), kept.problem(false), where);
+    run(kept, false, where);
     CHECK(kept.intact());
     CHECK(same_bits(kept.in.lse, plain.lse));  // what is kept beside it changes nothing in LSE
     const Problem<T> p = kept.in.problem(true);
@@ -149,7 +155,7 @@ void check_mean(Where where) {
     INFO(text(c));
     Kept<T> kept(c);
     kept.in.v.fill(c.Sk, [](std::uint64_t, std::int64_t) { return 1.0f; });
-    enter(phase_under_test(), kept.problem(false), where);
+    run(kept, false, where);
     const Problem<T> p = kept.in.problem(true);
     double worst = 0;
     for_each_row(c, [&](std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t) {
@@ -170,8 +176,8 @@ void check_wide(Where where) {
   for (const Case& c : training_cases()) {
     INFO(text(c));
     Kept<T> narrow(c), wide(c);
-    enter(phase_under_test(), narrow.problem(false), where);
-    enter(phase_under_test(), wide.problem(true), where);
+    run(narrow, false, where);
+    run(wide, true, where);
     CHECK(wide.intact());
     CHECK(is_poison(wide.in.o.memory.data(), wide.in.o.memory.size() * sizeof(T)));
     CHECK(same_bits(wide.in.lse, narrow.in.lse));
