@@ -68,7 +68,7 @@ struct Warp {
   __device__ Fragments<D> q_rows() const { return {&tiles, tiles.Q, warp_row() + a_row(), a_column()}; }
   // #endregion
 
-  // #region begin: Q, once
+  // #region scores: Q, once, and S = Q Kᵀ
   // Once Q is there. A negative scale turns its signs, since c > 0.
   __device__ void begin(bool negative) {
     if (negative) {
@@ -84,9 +84,7 @@ struct Warp {
       for (int d = 0; d < D; d += 16)
         if (kKeepQ) ldmatrix_x4(q[rt][d / 16 % std::size(q[0])], q_rows().at(rt * 16, d));
   }
-  // #endregion
 
-  // #region scores: S = Q Kᵀ
   // S = Q Kᵀ: 16 keys at a time.
   __device__ void scores(float (&s)[kRowTiles][Bc / 2], const std::uint16_t (&K)[Bc][D]) {
     const Fragments<D> k_rows(&tiles, K, b_row(), b_column());
@@ -131,7 +129,7 @@ struct Warp {
   }
   // #endregion
 
-  // #region maximum: has one outgrown its m?
+  // #region maximum: has one outgrown its m? Then m follows, and the old state counts less
   // Has a maximum outgrown its m? top: those of the lane's own columns for now.
   __device__ bool outgrown(int rt, float (&top)[2], const float (&s)[Bc / 2]) const {
     top[0] = m[rt][0], top[1] = m[rt][1];
@@ -141,9 +139,7 @@ struct Warp {
       grow(top, s);
     return top[0] > m[rt][0] + slack || top[1] > m[rt][1] + slack;
   }
-  // #endregion
 
-  // #region rescale: m follows, the old state counts less
   // m becomes the maximum of all four lanes, and the old state counts less. While no key was seen m is -inf, and
   // -inf - -inf would be NaN: 0 is subtracted then. Returns whether the lane's two rows are moderate.
   __device__ bool follow(int rt, const float (&top)[2]) {
@@ -262,7 +258,7 @@ struct Warp {
   // #endregion
 };
 
-// #region head: what a block does
+// #region block: copies of a tile while the one after it is multiplied; masked tiles, then whole ones
 // What a block does with Q tile number q_tile of a head.
 template <class T, int D, int Br, int Bc, bool kKeeps>
 __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/, Head<const T> V /*[Sk, D]*/,
@@ -274,9 +270,7 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
   const float c = fmaxf(fabsf(scale_log2), 1e-30f);  // a scale of 0 becomes tiny, since -inf · 0 is NaN
   Warp<T, D, Br, Bc, kKeeps> warp{tiles, first_row, band, c};
   const KeyTiles range = key_tiles<Br, Bc>(first_row, band);
-  // #endregion
 
-  // #region copies: of a tile, while the one after it is multiplied
   const auto begin_copies = [&](auto whole, int tile) {
     load_tile<decltype(whole)::value, kThreads>(tiles.K[tile % 2], K, std::int64_t{tile} * Bc, range.keys);
     load_tile<decltype(whole)::value, kThreads>(tiles.V[tile % 2], V, std::int64_t{tile} * Bc, range.keys);
@@ -295,9 +289,7 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
     __syncthreads();  // Q is complete: all threads have copied some of it
     warp.begin(scale_log2 < 0);
   }
-  // #endregion
 
-// #region two-loops: masked tiles, then whole ones
 #pragma unroll 1
   for (; tile >= range.full; --tile) {
     trace_mark("masked", tile);

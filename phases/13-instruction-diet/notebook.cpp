@@ -66,11 +66,7 @@ static bool counts() {
 // A block goes from the last tile to the first, by two loops. Masked are the tiles on the diagonal, and the one in
 // which K ends; what a warp does with a tile is compiled for each loop.
 //
-// ```{region} attention.cuh head
-// ```
-// ```{region} attention.cuh copies
-// ```
-// ```{region} attention.cuh two-loops
+// ```{region} attention.cuh block
 // ```
 //
 // A tile that the block needs may still be out of sight for all rows of one warp. Such a warp takes part in the copies
@@ -95,8 +91,6 @@ static bool counts() {
 // exp2(c · s − c · m) takes its maximum over unscaled scores. That is right for c > 0 only. A negative scale turns the
 // signs of Q once, before the loop, and a scale of 0 becomes tiny, since −∞ · 0 is NaN.
 //
-// ```{region} attention.cuh begin
-// ```
 // ```{region} attention.cuh scores
 // ```
 // ```{region} attention.cuh mask
@@ -116,8 +110,6 @@ static bool counts() {
 // ```{region} maximum.cuh maximum-of-three
 // ```
 // ```{region} attention.cuh maximum
-// ```
-// ```{region} attention.cuh rescale
 // ```
 //
 // ## The exponential
