@@ -102,7 +102,7 @@ struct Consumer {
   }
   __device__ __forceinline__ void probabilities(int tile, bool is_masked) {
     if (is_masked) hide(s, {seen[0] - tile * Bc, seen[1] - tile * Bc}, sign);
-    integer_softmax(s, rows, alpha, c, [] {});
+    integer_softmax<!kKeeps>(s, rows, alpha, c, [] {});  // registers are short
     trace_value("m", row, rows.m[0]), trace_value("alpha", row, alpha[0]);
     trace_value("m", row + 8, rows.m[1]), trace_value("alpha", row + 8, alpha[1]);
   }

@@ -31,8 +31,9 @@ struct CarriedRows : Rows {
   float base[2] = {-INFINITY, -INFINITY}, rounded_l[2] = {};
 };
 
-// As in phase 14 but for the maxima; and before the exponentials something else may be done.
-template <int N, class F>
+// As in phase 14 but for the maxima; and before the exponentials something else may be done. kCarry: c · m is carried,
+// not worked out again; the bits are the same.
+template <bool kCarry = true, int N, class F>
 __device__ void integer_softmax(float (&s)[N], CarriedRows& rows, float (&alpha)[2], float c,
                                 const F& before_exponentials) {
   float m[2];
@@ -45,6 +46,7 @@ __device__ void integer_softmax(float (&s)[N], CarriedRows& rows, float (&alpha)
     base[0] = base[1] = 0;
   }
   before_exponentials();
+  if (!kCarry) rows.base[0] = c * rows.m[0], rows.base[1] = c * rows.m[1];
   exponentials(s, rows, alpha, c, m, base, rows.base);
   rows.base[0] = c * m[0], rows.base[1] = c * m[1];
 }

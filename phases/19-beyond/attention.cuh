@@ -121,7 +121,7 @@ struct Consumer {
   template <class F>
   __device__ __forceinline__ void probabilities(int tile, bool is_masked, const F& wait_for_output) {
     if (is_masked) hide(s, {seen[0] - tile * Bc, seen[1] - tile * Bc}, sign);
-    integer_softmax(s, rows, alpha, c, wait_for_output);
+    integer_softmax<!kKeeps>(s, rows, alpha, c, wait_for_output);
     trace_value("m", row, rows.m[0]), trace_value("alpha", row, alpha[0]);
     trace_value("m", row + 8, rows.m[1]), trace_value("alpha", row + 8, alpha[1]);
   }
