@@ -131,12 +131,6 @@ double median(std::vector<double> x) {
   return x[x.size() / 2];
 }
 
-std::string row_text(const Row& row) {
-  std::string text = json_row(row);
-  const std::string type = "\"float16\"";
-  return text.replace(text.find(type), type.size(), "\"bfloat16\"");
-}
-
 }  // namespace
 
 int main(int count, char** words) try {
@@ -182,9 +176,10 @@ int main(int count, char** words) try {
           std::sort(sorted.begin(), sorted.end());
           for (int round = 0; i > 0 && round < rounds; ++round) ratios.push_back(ms[i - 1][round] / ms[i][round]);
           row[i].at = {"hopper-steps", tokens / N, width / D, N, D, causal}, row[i].kernel = stairs.kernels[i]->name;
+          row[i].type = "bfloat16";
           row[i].timing.samples = rounds * timed[i]->samples(), row[i].timing.median_ms = sorted[rounds / 2];
           row[i].timing.p10_ms = sorted[rounds / 10], row[i].timing.p90_ms = sorted[rounds - 1 - rounds / 10];
-          rows.push_back(row_text(row[i]));
+          rows.push_back(json_row(row[i]));
           char cell[64];
           if (i == 0)
             std::snprintf(cell, sizeof cell, " %.0f |", tflops(row[i]));
@@ -202,14 +197,11 @@ int main(int count, char** words) try {
     std::fflush(stdout);
   }
   const Environment where = environment();
-  std::string text =
+  const std::string text =
       "# The staircases of the Hopper phases on an H200\n\n`flash-hopper-steps-bench`: bf16, B · N = 16384, H · D = "
       "2048; each kernel verified against fp64, then\ntimed in turn, 13 rounds. In brackets: over the kernel "
       "before, median of the rounds' ratios.\n" +
-      tables.str() + "\n";
-  for (const auto& [name, value] : where)
-    if (name == "gpu" || name == "driver" || name == "cuda" || name == "commit") text += name + " " + value + ", ";
-  text += where.back().second + "\n";
+      tables.str() + "\n" + line_of(where);
   write_file(words[1], results_text(where, rows));
   write_file(words[2], text);
 } catch (const Error& error) {

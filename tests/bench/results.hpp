@@ -26,8 +26,9 @@ struct Row {
   Case at;
   std::string kernel;
   Timing timing = {};
-  double error = 0, floor = 0;               // relative error of sampled rows; that of the exact result rounded to fp16
-  double work = 1;                           // in forward passes: a backward pass counts as 2.5, whatever it does
+  double error = 0, floor = 0;  // relative error of sampled rows; that of the exact result rounded to fp16
+  double work = 1;              // in forward passes: a backward pass counts as 2.5, whatever it does
+  std::string type = "float16";
   std::optional<std::uint64_t> wanted = {};  // bytes of S and P, where they did not fit: nothing was timed
 };
 
@@ -111,8 +112,8 @@ inline std::string json_row(const Row& row) {
   const Case& c = row.at;
   s << "{\"sweep\": " << json_string(c.sweep) << ", \"kernel\": " << json_string(row.kernel) << ", \"B\": " << c.B
     << ", \"H\": " << c.H << ", \"N\": " << c.N << ", \"D\": " << c.D
-    << ", \"causal\": " << (c.causal ? "true" : "false")
-    << ", \"type\": \"float16\", \"flops\": " << static_cast<std::uint64_t>(flops_of(row));
+    << ", \"causal\": " << (c.causal ? "true" : "false") << ", \"type\": " << json_string(row.type)
+    << ", \"flops\": " << static_cast<std::uint64_t>(flops_of(row));
   if (row.wanted) {
     s << ", \"out_of_memory_bytes\": " << *row.wanted;
   } else {
@@ -123,6 +124,14 @@ inline std::string json_row(const Row& row) {
   }
   s << "}";
   return s.str();
+}
+
+// The same measurements' computer as the last line of a table.
+inline std::string line_of(const Environment& where) {
+  std::string line;
+  for (const auto& [name, value] : where)
+    if (name == "gpu" || name == "driver" || name == "cuda" || name == "commit") line += name + " " + value + ", ";
+  return line + where.back().second + "\n";
 }
 
 inline void write_file(const std::string& path, const std::string& text) {

@@ -92,7 +92,7 @@ int main(int count, char** words) try {
         }
   const bench::Environment where = bench::environment();
   bench::write_file(words[1], bench::results_text(where, rows));
-  std::string text =
+  const std::string text =
       "# What a forward pass for training costs\n\n`flash-training-bench`: bf16, B · N = 16384, H · D = 2048. The "
       "plain "
       "forward pass with LSE in ms; then, as a multiple\nof its time, the one that keeps m, l and O's low bits, and "
@@ -100,10 +100,8 @@ int main(int count, char** words) try {
       "one that leaves O in fp32; medians of three rounds.\n\n| phase | D | causal | N | plain, ms | training | O in "
       "fp32 "
       "|\n|---|---:|---|---:|---:|---:|---:|\n" +
-      table.str() + "\n";
-  for (const auto& [name, value] : where)
-    if (name == "gpu" || name == "driver" || name == "cuda" || name == "commit") text += name + " " + value + ", ";
-  bench::write_file(words[2], text + where.back().second + "\n");
+      table.str() + "\n" + bench::line_of(where);
+  bench::write_file(words[2], text);
   return 0;
 } catch (const Error& error) {
   std::fprintf(stderr, "flash-training-bench: %s\n", error.what());
