@@ -8,7 +8,6 @@
 
 #include "phases/12-async-copies/phase.hpp"
 #include "phases/13-instruction-diet/steps/steps.hpp"
-#include "phases/arrays/random.hpp"
 #include "tests/bench/forward_check.hpp"
 #include "tests/bench/results.hpp"
 
@@ -20,16 +19,6 @@ namespace {
 
 constexpr std::int64_t H = 16, D = 128, BN = 16384;
 constexpr int rounds = 3;
-
-// N(0,1), made by all cores.
-std::vector<bfloat16> random_numbers(std::uint32_t stream) {
-  const Random random(13, stream);
-  std::vector<bfloat16> x(static_cast<std::size_t>(BN * H * D));
-  in_parallel(x.size(), [&](std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i) x[i] = from_float<bfloat16>(random.normal(i));
-  });
-  return x;
-}
 
 // Phase 12 with its tiles, the steps, phase 13 with its tiles.
 constexpr std::size_t kernel_count = step_count + 2;
@@ -57,7 +46,9 @@ std::string row_text(const Row& row) {
 }  // namespace
 
 int main(int count, char** words) try {
-  const std::vector<bfloat16> q = random_numbers(0), k = random_numbers(1), v = random_numbers(2);
+  constexpr auto numbers = static_cast<std::size_t>(BN * H * D);
+  const std::vector<bfloat16> q = random_numbers(numbers, 0), k = random_numbers(numbers, 1),
+                              v = random_numbers(numbers, 2);
   std::vector<bfloat16> o(q.size());
   std::vector<float> lse(q.size() / D);
   std::vector<std::string> rows;

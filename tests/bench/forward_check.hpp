@@ -25,6 +25,16 @@ void in_parallel(std::size_t count, const F& f) {
   for (std::thread& t : threads) t.join();
 }
 
+// N(0,1) in bf16, made by all cores.
+inline std::vector<bfloat16> random_numbers(std::size_t count, std::uint32_t stream) {
+  const Random random(13, stream);
+  std::vector<bfloat16> x(count);
+  in_parallel(count, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) x[i] = from_float<bfloat16>(random.normal(i));
+  });
+  return x;
+}
+
 struct Verdict {
   double error, floor;
 };

@@ -15,7 +15,6 @@
 #include "phases/17-persistent/steps/steps.hpp"
 #include "phases/18-diet/steps/steps.hpp"
 #include "phases/19-beyond/steps/steps.hpp"
-#include "phases/arrays/random.hpp"
 #include "tests/bench/forward_check.hpp"
 #include "tests/bench/results.hpp"
 
@@ -50,15 +49,6 @@ std::vector<Staircase> staircases() {
           {"From 18 to 19, D = 64", 64,
            between(phase18::phase, std::vector<const Phase*>(to_19.begin(), to_19.begin() + 5), phase19::phase)},
           {"From 18 to 19, D = 256", 256, {to_19[5], to_19[6], &phase19::phase}}};
-}
-
-std::vector<bfloat16> random_numbers(std::uint32_t stream) {
-  const Random random(13, stream);
-  std::vector<bfloat16> x(static_cast<std::size_t>(tokens * width));
-  in_parallel(x.size(), [&](std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i) x[i] = from_float<bfloat16>(random.normal(i));
-  });
-  return x;
 }
 
 void check(cudaError_t error) {
@@ -135,7 +125,9 @@ double median(std::vector<double> x) {
 
 int main(int count, char** words) try {
   if (count != 3) refuse("arguments", count - 1, "2: RESULTS.json TABLE.md", "name both");
-  const std::vector<bfloat16> q = random_numbers(0), k = random_numbers(1), v = random_numbers(2);
+  constexpr auto numbers = static_cast<std::size_t>(tokens * width);
+  const std::vector<bfloat16> q = random_numbers(numbers, 0), k = random_numbers(numbers, 1),
+                              v = random_numbers(numbers, 2);
   std::vector<bfloat16> o(q.size());
   std::vector<float> lse(q.size() / 64);
   const OnGpu<bfloat16> gpu_q(q), gpu_k(k), gpu_v(v), gpu_o(o.size());
