@@ -56,6 +56,79 @@ static std::vector<int> all_keys() {
 }
 
 // %% [markdown]
+// ## Three looks, or one
+//
+// In head 8, the word `get` meets the first seven keys of its row. The code of this page computes the states below them.
+// The seventh score is the largest so far, so l and o are multiplied by α before that key is added.
+
+// %% tags=["hide-input"]
+static std::string fixed(double value) {
+  char text[16];
+  std::snprintf(text, sizeof text, "%.2f", value);
+  return text;
+}
+
+CELL("The state moves on") {
+  const Example e = sentence();
+  const std::vector<std::string> words = sentence_words();
+  const int h = 8, i = 5, n = 7;  // get
+  const RowMajor<float> S = scores<float>(e, h).row(i).leftCols(n);
+  const double left = 132, column = 88, box = 62;
+  svg::Canvas canvas(left + column * n + 8, 352, "The first seven keys of a row: three looks, or one");
+  const auto x_of = [&](int j) { return left + column * j; };
+  const auto text = [&](double x, double y, const std::string& words_) {
+    canvas.text(x, y, words_, "text-anchor=\"middle\"");
+  };
+  const auto scores_at = [&](double y) {
+    canvas.text(16, y + 16, "score s");
+    for (int j = 0; j < n; ++j) {
+      canvas.rect(x_of(j), y, box, 24, "fill=\"#dbe9f5\" stroke=\"#999\"");
+      text(x_of(j) + box / 2, y + 16, fixed(S(0, j)));
+    }
+  };
+
+  canvas.text(16, 52, "Three looks: all scores are kept until the third", "font-weight=\"bold\"");
+  for (int j = 0; j < n; ++j) text(x_of(j) + box / 2, 74, words[j]);
+  scores_at(82);
+  const char* looks[] = {"1: the maximum", "2: the sum", "3: the weights"};
+  for (int look = 0; look < 3; ++look) {
+    canvas.text(16, 128 + 18 * look, looks[look]);
+    canvas.arrow(left, 124 + 18 * look, x_of(n - 1) + box, 124 + 18 * look, "#0072b2");
+  }
+
+  canvas.text(16, 204, "One look: m, l and o are kept, and no score", "font-weight=\"bold\"");
+  scores_at(216);
+  for (const auto& [name, y] : {std::pair{"maximum m", 282.0}, {"sum l", 302.0}, {"sum o, first of 32", 322.0}}) {
+    canvas.text(16, y, name);
+  }
+  State state = state_of(e, h, i, {});
+  int moves = 0;
+  for (int j = 0; j < n; ++j) {
+    const float before = state.m;
+    phase02::add_key(state, S(0, j), head(e.v, h).row(j).transpose());
+    const bool moved = state.m != before;
+    moves += moved;
+    canvas.arrow(x_of(j) + box / 2, 242, x_of(j) + box / 2, 262, "#666", 1.5);
+    canvas.rect(x_of(j), 264, box, 66, std::string("fill=\"") + (moved ? "#f2b27a" : "#f1f1f1") + "\" stroke=\"#999\"");
+    text(x_of(j) + box / 2, 282, fixed(state.m));
+    text(x_of(j) + box / 2, 302, fixed(state.l));
+    text(x_of(j) + box / 2, 322, fixed(state.o[0]));
+    if (j > 0) {
+      canvas.arrow(x_of(j - 1) + box + 2, 290, x_of(j) - 2, 290, moved ? "#d55e00" : "#666", 1.5);
+      if (moved) text(x_of(j) - (column - box) / 2, 346, "l and o × " + fixed(std::exp(before - state.m)));
+    }
+  }
+  picture("02-state", canvas.str());
+
+  const RowMajor<double> O = exact_softmax(S.cast<double>()) * head(e.v, h).topRows(n).cast<double>();
+  std::printf("kept for a row: %d scores, or m, l and %d numbers of o, however many keys there are\n", 50,
+              int(state.o.size()));
+  expect(relative_error(RowMajor<float>(state.output().transpose()), O) <= 2e-6, "both ways give the same row of O");
+  expect(moves == 2 && state.m == S(0, 6),
+         "the maximum moves with the first key and with the last, and α is 1 between");
+}
+
+// %% [markdown]
 // ## The code
 //
 // A row's whole past is a struct of two numbers and a vector. The output and {term}`LSE`, the logarithm of the sum of
