@@ -40,6 +40,41 @@ static svg::Walk v1_walk(const Problem<float>& p) {
 }
 
 // %% [markdown]
+// ## One step, before the code
+//
+// The sentence of page 01 has 50 tokens. With B_r = 13 and B_c = 17, S falls into 4 × 3 tiles. The picture shows one
+// step of the walk over them, to scale and as the memory model saw it: what is on chip while the third tile of Q meets
+// the second of K, and what had to move for it.
+
+// %% tags=["hide-input"]
+CELL("What moves in one step") {
+  Example e = sentence();
+  const Problem<float> p = e.problem({.block_q = 13, .block_k = 17, .threads = 1});
+  Moves moves;  // of each step of the run
+  const Ledger ledger = phase03::forward(p).ledger;
+  svg::Walk walk = v1_walk(p);
+  const std::size_t seventh = 6;  // the second column's third tile
+  walk.title = "K and V outside: down a column of S, then the next";
+  walk.note = grouped(moves.bytes(seventh)) + " bytes move in this step";
+  picture("03-step", svg::one_step("One step of FlashAttention-1", {50, 32, 13, 17}, {{walk, seventh, moves}}));
+
+  std::uint64_t numbers = 0;
+  for (const auto& [name, size] : moves.tiles) {
+    std::printf("%s %s", numbers ? "," : "on chip:", name.c_str());
+    numbers += size;
+  }
+  std::printf("; %s numbers\nmoved in this step:", grouped(numbers).c_str());
+  for (const Moved& move : moves.steps[seventh]) std::printf(" %s %s", move.array.c_str(), move.read ? "in" : "out");
+  std::printf("; %s bytes\n", grouped(moves.bytes(seventh)).c_str());
+  expect(moves.tiles.size() == 7 && 4 * numbers == ledger.shared_bytes_peak,
+         "these seven tiles are all that is on chip");
+  expect(moves.bytes(seventh) == 4 * (3 * 13 * 32 + 4 * 13), "Q_i comes in; O_i, l_i and m_i come in and go out again");
+}
+
+// %% [markdown]
+// K_2 and V_2 stay while all tiles of Q pass by. O, l and m of each row are unfinished until the last column, so they
+// come and go at each step.
+//
 // ## The code
 //
 // First, how large are the tiles? The paper's formula divides the chip among four tiles of d columns.

@@ -39,6 +39,41 @@ static svg::Walk v2_walk(const std::string& title, const Problem<float>& p, int 
 }
 
 // %% [markdown]
+// ## The same step, twice
+//
+// Both algorithms compute the same tile of S here: the third tile of Q meets the second of K and V. The memory model
+// says what had to move for it. The tiles have 13 rows of Q and 17 of K, as on page 03.
+
+// %% tags=["hide-input"]
+CELL("What stays, what moves") {
+  Example e = sentence();
+  const Options blocks{.block_q = 13, .block_k = 17, .threads = 1};
+  Moves moves1;
+  phase03::forward(e.problem(blocks));
+  Moves moves2;
+  const Ledger ledger = phase04::forward(e.problem(blocks)).ledger;
+  svg::Walk along = v2_walk("V2: Q outside, along the rows", e.problem(), 13, 17);
+  svg::Walk down{"V1: K, V outside, down the columns", along.rows, along.columns, 1, along.order};
+  std::stable_sort(down.order.begin(), down.order.end(), [](auto a, auto b) { return a[1] < b[1]; });
+  const std::size_t s1 = 1 * 4 + 2, s2 = 2 * 3 + 1;  // both are tile (3, 2)
+  down.note = grouped(moves1.bytes(s1)) + " bytes move in this step";
+  along.note = grouped(moves2.bytes(s2)) + " bytes move in this step";
+  picture("04-step", svg::one_step("The same tile of S, in both orders", {50, 32, 13, 17},
+                                   {{down, s1, moves1}, {along, s2, moves2}}));
+  expect(down.order[s1] == along.order[s2], "both steps compute the same tile");
+  for (const auto& [name, moves, step] : {std::tuple{"V1", &moves1, s1}, {"V2", &moves2, s2}}) {
+    std::printf("%s:", name);
+    for (const Moved& move : moves->steps[step]) std::printf(" %s %s", move.array.c_str(), move.read ? "in" : "out");
+    std::printf("; %s bytes\n", grouped(moves->bytes(step)).c_str());
+  }
+  expect(moves1.bytes(s1) == 4 * (3 * 13 * 32 + 4 * 13) && moves2.bytes(s2) == 4 * 2 * 17 * 32,
+         "V1 moves Q_i, and O_i, l_i, m_i in and out; V2 moves K_j and V_j alone");
+  std::uint64_t numbers = 0;
+  for (const auto& [tile, size] : moves2.tiles) numbers += size;
+  expect(moves1.tiles == moves2.tiles && 4 * numbers == ledger.shared_bytes_peak, "the same seven tiles are on chip");
+}
+
+// %% [markdown]
 // ## The code
 //
 // The same tiles are on chip as in phase 03. Which sizes are good has changed, though: K and V pass once for each Q
