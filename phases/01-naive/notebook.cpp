@@ -4,8 +4,8 @@
 // **Question.** In a sentence of N words every word may look at every word. What is computed, and what does it cost?
 //
 // **Idea.** Each word asks a question (a row of Q), offers a key (a row of K) and carries a value (a row of V).
-// The score of query i and key j is S_ij = q_i · k_j / √d. Softmax turns a row of scores into weights that sum to
-// one, and the output row is the weighted mean of the values:
+// Each of these rows holds d numbers. The score of query i and key j is S_ij = q_i · k_j / √d. Softmax turns a row of
+// scores into weights that sum to one, and the output row is the weighted mean of the values:
 //
 //     S = QKᵀ/√d   →   P = softmax(S), row by row   →   O = PV
 //
@@ -28,8 +28,8 @@ static std::vector<double> flat(const RowMajor<float>& m) {
 // %% [markdown]
 // ## Who multiplies whom
 //
-// These are the shapes for one head of the example below: N = 50 words, d = 32 numbers for each. A score stands where
-// the row of its query meets the column of its key.
+// These are the shapes for one {term}`head` of a real model, which is described below: N = 50 words, d = 32 numbers for
+// each. A score stands where the row of its query meets the column of its key. A row of P mixes the rows of V.
 
 // %% tags=["hide-input"]
 CELL("Who multiplies whom") {
@@ -86,8 +86,8 @@ CELL("Who multiplies whom") {
 // %% [markdown]
 // ## Three lines of Eigen
 //
-// With a matrix library each step is one line. Q, K and V belong to one {term}`head` of a real model, which is
-// described below. The cell compares O with the same computation in {term}`fp64`, C++'s `double`.
+// With a matrix library each step is one line. Q, K and V belong to another head of the same model. The cell compares O
+// with the same computation in {term}`fp64`, C++'s `double`.
 
 // %%
 CELL("Three lines of Eigen") {
@@ -285,7 +285,10 @@ CELL("Where exp overflows") {
 // %% [markdown]
 // ```{answer}
 // Two do. The last is ∞/∞, which is NaN. But the sum is infinite for the whole row, so the weight of 88 becomes a
-// finite number divided by ∞: 0 instead of 0.2689. Anybody notices the NaN; the 0 looks like a weight.
+// finite number divided by ∞: 0 instead of 0.2689. The NaN will be noticed. The 0 looks like a weight.
+// ```
+//
+// ```{exercise} 01.1
 // ```
 //
 // ## What it costs
@@ -355,9 +358,23 @@ CELL("Bytes against N") {
 }
 
 // %% [markdown]
-// **What you saw.** As N grows, twice the words come closer and closer to four times the bytes. The dashed line is what
-// must move at the very least: read Q, K and V, write O. The gap between the lines is what the next three phases close.
+// **What you saw.** Twice the words cost almost four times the bytes, and the more words there are, the closer it comes
+// to four. The dashed line is what must move at the very least: read Q, K and V, write O. The gap between the lines is
+// what the next three phases close.
 //
-// **Exercise.** 1. Which head of the sentence looks backwards? Draw heads 9 and 11. 2. Store S and P as {term}`fp16`,
-// in 2 bytes each: what factor do you save, and how does it grow with N? 3. Fuse the softmax with the first step, so
-// that S never leaves the chip: what is the formula now? Is it still O(N²)?
+// **To think about.** 1. Which head of the sentence looks backwards? Draw heads 9 and 11. 2. Store S and P as
+// {term}`fp16`, in 2 bytes each: what factor do you save, and how does it grow with N? 3. Fuse the softmax with the
+// first step, so that S never leaves the chip: what is the formula now? Is it still O(N²)?
+//
+// <details><summary>Answers</summary>
+//
+// 1. Head 9. In an average row 28 % of the weight lies on the word before, more than in any other head. In head 11 it
+// is 15 %. In both, `[CLS]` gets the largest weight in 41 of the 49 rows.
+//
+// 2. At N = 256, where T_r = 1, the factor is (4Nd + 4N²) / (4Nd + 2N²) = 1.67. It grows with N and stays below 2,
+// because Q, K, V and O are as large as before.
+//
+// 3. P is still written and read: 4·(2Nd + T_r 2Nd + 2N²) bytes, which is O(N²) as before. Besides, whole rows of S now
+// have to fit on the chip, so B_r becomes smaller and T_r larger.
+//
+// </details>
