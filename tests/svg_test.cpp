@@ -337,3 +337,89 @@ TEST_CASE("tile walk: Q and O stand beside their rows, K and V above their colum
       CHECK(path[s][0] == label(picture, std::to_string(s + 1)).number("x"));
   }
 }
+
+TEST_CASE("tile walks stand side by side where there is room, and below each other where there is none") {
+  svg::Walk wide{"", 2, 5, 0, {{0, 0}}};
+  std::vector<svg::Walk> walks(3, wide);
+  for (int w = 0; w < 3; ++w) walks[w].title = "walk " + std::to_string(w);
+  const std::string picture = svg::tile_walks("three", walks);
+  CHECK(well_formed(picture));
+  const Element svg = elements(picture, "svg").at(0), first = label(picture, "walk 0"),
+                second = label(picture, "walk 1"), third = label(picture, "walk 2");
+  CHECK(svg.number("width") <= 760);
+  CHECK(second.number("y") == first.number("y"));
+  CHECK(second.number("x") > first.number("x") + 300);
+  CHECK(third.number("x") == first.number("x"));
+  CHECK(third.number("y") > first.number("y") + 100);
+  for (const Element& rect : elements(picture, "rect")) {
+    CHECK(rect.number("x") + rect.number("width") <= svg.number("width"));
+    CHECK(rect.number("y") + rect.number("height") <= svg.number("height"));
+  }
+}
+
+// ---- One step: what moved, from the memory model --------------------------------------------------------------------
+
+// Two K/V tiles outside, two Q tiles inside; O comes and goes at each step.
+static void run_two_by_two() {
+  std::vector<float> q(8), k(8), o(8);
+  Memory memory(1024);
+  memory_observer->begins();
+  const auto Q = memory.matrix("Q", q.data(), 4, 2, 2), K = memory.matrix("K", k.data(), 4, 2, 2),
+             O = memory.matrix("O", o.data(), 4, 2, 2);
+  Tile Q_i = memory.tile("Q_i", 2, 2), K_j = memory.tile("K_j", 2, 2), O_i = memory.tile("O_i", 2, 2);
+  memory.count_write(O);  // passes by, nothing comes on chip
+  for (int j = 0; j < 4; j += 2) {
+    memory.load(K_j, K, j);
+    for (int i = 0; i < 4; i += 2) {
+      memory.load(Q_i, Q, i);
+      memory.load(O_i, O, i);
+      memory.show("m", i, 0);
+      memory.store(O_i, O, i);
+    }
+  }
+}
+
+TEST_CASE("moves: a step is what came for a tile of S and what left after it") {
+  Moves moves;
+  run_two_by_two();
+  REQUIRE(moves.steps.size() == 4);
+  CHECK(moves.tiles == std::map<std::string, std::uint64_t>{{"K_j", 4}, {"O_i", 4}, {"Q_i", 4}});
+  for (std::size_t s = 0; s < 4; ++s) {
+    INFO("step " << s);
+    const bool first_of_column = s % 2 == 0;
+    CHECK(moves.moves(s, "K", true) == first_of_column);
+    CHECK(moves.moves(s, "Q", true));
+    CHECK(moves.moves(s, "O", true));
+    CHECK(moves.moves(s, "O", false));
+    CHECK_FALSE(moves.moves(s, "Q", false));
+    CHECK(moves.bytes(s) == (first_of_column ? 4 : 3) * 16);
+  }
+  CHECK(moves.knows("O"));
+  CHECK_FALSE(moves.knows("l"));
+}
+
+TEST_CASE("moves: nobody is told once it is gone") {
+  { Moves moves; }
+  CHECK(memory_observer == nullptr);
+}
+
+TEST_CASE("one step: an arrow for each move, and what did not move is blue") {
+  Moves moves;
+  run_two_by_two();
+  const svg::Walk walk{"down", 2, 2, 1, {{0, 0}, {1, 0}, {0, 1}, {1, 1}}, "a note"};
+  for (const std::size_t step : {0, 1}) {
+    const std::string picture = svg::one_step("a & b", {4, 2, 2, 2}, {{walk, step, moves}});
+    CHECK(well_formed(picture));
+    CHECK(elements(picture, "polygon").size() == moves.steps[step].size());
+    // The tile of K, in HBM and on chip, is orange only in the step that loads it; the legend has one of each.
+    CHECK(count(picture, "fill=\"#f2b27a\"") == 1 + 2 * (step == 0 ? 3 : 2));
+    CHECK(count(picture, ">a note<") == 1);
+    CHECK(count(picture, ">Q " + std::to_string(step + 1) + "<") == 2);
+    CHECK(count(picture, ">K 1<") == 2);
+  }
+  const std::string two = svg::one_step("two", {50, 32, 13, 17}, {{walk, 0, moves}, {walk, 1, moves}});
+  const Element svg = elements(two, "svg").at(0);
+  CHECK(svg.number("width") <= 760);
+  for (const Element& rect : elements(two, "rect"))
+    CHECK(rect.number("x") + rect.number("width") <= svg.number("width"));
+}

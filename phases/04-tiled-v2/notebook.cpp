@@ -134,7 +134,7 @@ CELL("What stays, what moves") {
 // %% [markdown]
 // ## Run it: two walks side by side
 //
-// Now all twelve steps of both. The number below a tile says how often it comes on chip during the whole walk.
+// Now all twelve steps of both, in their order.
 
 // %% tags=["hide-input"]
 CELL("Down the columns, or along the rows") {

@@ -16,24 +16,28 @@ std::vector<int> fetches(const Walk& walk, int axis) {
 }
 
 std::string tile_walks(const std::string& title, const std::vector<Walk>& walks) {
-  const double tile = 46, side = 58, head = 34, gap = 8, top = 68, seconds = 0.5;
+  const double tile = 42, side = 58, head = 34, gap = 8, first_top = 68, seconds = 0.5, widest = 760;
   const auto width_of = [&](const Walk& walk) { return 2 * (side + gap) + tile * walk.columns; };
-  double width = 16, rows = 0;
   std::string style = ".on{opacity:0}";
+  std::vector<std::array<double, 2>> corners;  // of each walk: beside the one before where there is room, or below it
+  double width = 0, x_next = 16, top_next = first_top, bottom = first_top;
   for (std::size_t w = 0; w < walks.size(); ++w) {
     const std::string name = "w" + std::to_string(w), steps = num(static_cast<double>(walks[w].order.size()) * seconds);
     style += "@keyframes " + name + "{0%{opacity:1}" + num(100.0 / static_cast<double>(walks[w].order.size())) +
              "%,100%{opacity:0}}@media (prefers-reduced-motion:no-preference){." + name + "{animation:" + name + " " +
              steps + "s step-end infinite}}";
-    width += width_of(walks[w]) + 40;
-    rows = std::max<double>(rows, walks[w].rows);
+    if (w > 0 && x_next + width_of(walks[w]) > widest) x_next = 16, top_next = bottom + 40;
+    corners.push_back({x_next, top_next});
+    x_next += width_of(walks[w]) + 32;
+    width = std::max(width, x_next - 16);
+    bottom = std::max(bottom, top_next + head + gap + tile * walks[w].rows + (walks[w].note.empty() ? 0 : 26));
   }
-  Canvas canvas(std::max(width, 32 + 9.5 * static_cast<double>(title.size())), top + head + gap + tile * rows + 40,
-                title, style);
+  Canvas canvas(std::max(width, 32 + 9.5 * static_cast<double>(title.size())), bottom + 14, title, style);
 
-  double x0 = 16;
-  for (std::size_t w = 0; w < walks.size(); x0 += width_of(walks[w]) + 40, ++w) {
+  for (std::size_t w = 0; w < walks.size(); ++w) {
     const Walk& walk = walks[w];
+    const auto [x_corner, top_corner] = corners[w];
+    const double x0 = x_corner, top = top_corner;
     const auto x_of = [&](int j) { return x0 + side + gap + tile * j; };
     const auto y_of = [&](int i) { return top + head + gap + tile * i; };
     const double right = x_of(walk.columns) + gap;
