@@ -342,7 +342,7 @@ CELL("Bytes against N") {
 // %% [markdown]
 // ```{answer}
 // Phase 02, by a factor of 28.5. In place of 4N² numbers there are 2N²d: each score that is not stored is paid for with
-// a row of K and a row of V. The factor approaches d/2 as N grows.
+// a row of K and a row of V. As N grows, the factor comes close to d/2.
 // ```
 //
 // **What you saw.** There is no N × N matrix anywhere, and yet *more* traffic than in naive attention, because each of
@@ -356,8 +356,8 @@ CELL("Bytes against N") {
 // <details><summary>Answers</summary>
 //
 // 1. Key j is the largest so far with probability 1/j. On average the maximum moves 1 + 1/2 + … + 1/N times: 4.5 times
-// for 50 keys, 7.5 times for 1024. Counted in the 1024 rows of `random_example(1024, 64)`: 7.47. The sentence's rows
-// need only 1.5 moves, because `[CLS]` comes first and often has a large score.
+// for 50 keys, 7.5 times for 1024. Counted in the 1024 rows of `random_example(1024, 64)`: 7.47. In the sentence it
+// moves 1.5 times, because `[CLS]` comes first and has the largest score in more than half of the rows.
 //
 // 2. The LSE of each half, or m and l. With LSE = log(exp LSE_a + exp LSE_b) the output is exp(LSE_a − LSE) O_a +
 // exp(LSE_b − LSE) O_b. Phase 08 merges in this way.

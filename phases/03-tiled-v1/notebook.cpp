@@ -338,13 +338,13 @@ CELL("Bytes against SRAM") {
 // <details><summary>Answers</summary>
 //
 // 1. V1 moves about 12 N²d²/M numbers and naive attention about 4N², so V1 wins when M is larger than 3d² numbers: 48
-// KiB for d = 64, 192 KiB for d = 128. The exact formulas for N = 512 say 51 KiB and 202 KiB, because S_ij has to fit,
-// too.
+// KiB for d = 64, 192 KiB for d = 128. The exact formulas for N = 512 say from 51 KiB and from 202 KiB on, because S_ij
+// needs room, too.
 //
 // 2. The loop over Q would have to be outside. A row's state is then needed by one pass over K and V only, and can stay
 // on chip until the pass is over. Phase 04 does that.
 //
-// 3. All 20. The tightest fit is d = 128 with 227 KiB, of which 197.3 KiB are needed: K, V and S take half, while Q, O,
-// l and m are as large as before.
+// 3. All 20. The tightest fit is d = 128 with 227 KiB, of which 197.3 KiB are needed: K, V and S take half the room,
+// while Q, O, l and m need as much as before.
 //
 // </details>

@@ -193,7 +193,7 @@ CELL("Rescales, as the code declares them") {
 
 // %% [markdown]
 // ```{answer}
-// V1's halve, since there are two for each row and tile. V2's halve but for the N divisions at the end, which stay.
+// V1's halve, since there are two for each row and tile. V2's halve except for the N divisions at the end.
 // With a single tile, B_c = 256, both need 512: one correction and one division for each row.
 // ```
 //
@@ -256,9 +256,9 @@ CELL("Bytes against N") {
 // %% [markdown]
 // ## What is O(N), and what is not
 //
-// FlashAttention is often called linear in N. Its first paper says so of the memory: beyond its inputs and output the
-// algorithm needs O(N) numbers (arXiv:2205.14135, Theorem 1). Of the numbers that move between HBM and the chip it says
-// Θ(N²d²/M) (Theorem 2). Let us count both, and what is on chip.
+// FlashAttention is often called linear in N. The first paper says so of the memory: beyond inputs and output the
+// algorithm needs O(N) numbers (arXiv:2205.14135, Theorem 1). For the numbers that move between HBM and the chip it
+// gives Θ(N²d²/M) (Theorem 2). Let us count both, and what is on chip.
 //
 // ```{question}
 // N grows from 512 to 1024. Which of the two doubles: the memory that the arrays take, or the bytes that move?
