@@ -72,16 +72,17 @@ std::string heat_map(const std::string& title, const std::vector<double>& values
     return shade >= 0.01 ? "stroke-opacity=\"" + num(shade, 2) + "\"" : std::string();
   };
   std::map<std::string, std::string> strokes;  // how they look -> where they run
-  for (std::size_t r = 0; r < rows.size(); ++r)
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    const auto look_of = [&](std::size_t c) { return style(values[r * columns.size() + c]); };
     for (std::size_t c = 0, end; c < columns.size(); c = end) {
-      const double* row = &values[r * columns.size()];
-      const std::string look = style(row[c]);
-      for (end = c + 1; end < columns.size() && style(row[end]) == look;) ++end;
+      const std::string look = look_of(c);
+      for (end = c + 1; end < columns.size() && look_of(end) == look;) ++end;
       if (!look.empty())
         strokes[look] += "M" + num(left + cell * static_cast<double>(c)) + " " +
                          num(top + cell * (static_cast<double>(r) + 0.5)) + "h" +
                          num(cell * static_cast<double>(end - c));
     }
+  }
   canvas.raw("<g stroke=\"#08519c\" stroke-width=\"" + num(cell) + "\">");
   for (const auto& [look, runs] : strokes) canvas.raw("<path " + look + " d=\"" + runs + "\"/>");
   canvas.raw("</g>");
