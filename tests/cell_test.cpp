@@ -117,7 +117,7 @@ TEST_CASE("an error in a cell makes the notebook fail") {
   throws = false;
 }
 
-TEST_CASE("a page has its prose, quoted code and cells in order; as JSON a line for each cell") {
+TEST_CASE("a page has its prose, quoted code and cells in order, and as JSON a line for each cell") {
   measured = 1;
   const std::string page = printed({"--page", "--svg", folder});
   CHECK(ran == "12");

@@ -1,4 +1,4 @@
-# layout.py: is every word of the site readable on a phone, a tablet and a desk, light and dark? A browser says (layout.js).
+# layout.py: is every word of the site readable on a phone and on a desk, light and dark? A browser says (layout.js).
 # build.py calls it for --check where there is a browser.
 import html
 import json
@@ -27,8 +27,8 @@ def complaints(site, names):
     try:
         with tempfile.TemporaryDirectory() as profile:
             done = subprocess.run([browser(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-                                   f"--user-data-dir={profile}", "--allow-file-access-from-files", "--window-size=2000,1000",
-                                   "--virtual-time-budget=100000000", "--dump-dom", page.as_uri()],
+                                   f"--user-data-dir={profile}", "--allow-file-access-from-files",
+                                   "--window-size=2000,1000", "--virtual-time-budget=100000000", "--dump-dom", page.as_uri()],
                                   capture_output=True, text=True)
     finally:
         page.unlink()
