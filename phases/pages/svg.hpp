@@ -47,6 +47,12 @@ class Canvas {
   std::string body_;
 };
 
+// The rectangles of equal neighbours in values[row * columns + column]: what can be drawn as one. Sizes are in cells.
+struct Patch {
+  int row, column, rows, columns, value;
+};
+std::vector<Patch> patches(const std::vector<int>& values, int columns);
+
 // values[r * columns.size() + c], drawn from white (0) to blue (the largest); what is not finite is red.
 std::string heat_map(const std::string& title, const std::vector<double>& values, const std::vector<std::string>& rows,
                      const std::vector<std::string>& columns, const std::string& row_axis = "query i (y)",
