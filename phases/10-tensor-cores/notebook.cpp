@@ -141,7 +141,7 @@ CELL("Which lane holds which element") {
 // %% tags=["hide-input"]
 CELL("The four lanes of a row") {
   const phase10::Held held = phase10::ask_on(machine)();
-  const int quad = 5;  // the lanes 4 · 5 … 4 · 5 + 3
+  const int quad = 5;                      // the lanes 4 · 5 … 4 · 5 + 3
   std::array<std::vector<int>, 32> two_c;  // columns 0 to 7 of the first product, 8 to 15 of its neighbour
   for (std::size_t lane = 0; lane < 32; ++lane)
     for (const int right : {0, 8})

@@ -96,7 +96,7 @@ CELL("Eight rows, before and after") {
   std::array<unsigned, 2> turns{};
   for (const bool swizzled : {false, true}) {
     const Recording::Request load = swizzled ? a_load_of_k(phase11::forward) : a_load_of_k(phase10::forward);
-    std::array<std::array<bool, 8>, 8> wanted{};  // of the first eight rows: pieces of 16 bytes
+    std::array<std::array<bool, 8>, 8> wanted{};            // of the first eight rows: pieces of 16 bytes
     for (int lane = 0; lane < (swizzled ? 8 : 32); ++lane)  // the first of ldmatrix's four matrices
       wanted.at(load.lanes[lane] / 128).at(load.lanes[lane] % 128 / 16) = true;
     const double left = swizzled ? 420 : 68;
