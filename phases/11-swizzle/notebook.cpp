@@ -4,7 +4,7 @@
 // **Question.** In phase 10 four of five wavefronts of shared memory are bank conflicts. Where do they come from, and
 // how do they go away without spending memory on them?
 //
-// **Idea.** Two things change together. {term}`ldmatrix` is an instruction that loads fragments: one `ldmatrix` does the
+// **Idea.** Two things change together. {term}`ldmatrix` is an instruction that loads fragments: one of these does the
 // work of four or eight loads of phase 10. And each row of a tile is stored with its pieces of 16 bytes in another
 // order, a different one for each of eight neighbouring rows: a {term}`swizzle`. Nothing else changes, and not one bit
 // of the result.

@@ -318,7 +318,8 @@ CELL("Barriers, shared memory, bytes in flight") {
 // tile lies. Exercise 12.2 has the finding.
 //
 // 2. Waits count groups. Without the empty one the youngest group in the last round is the last tile's own, and
-// `cp_async_wait<1>` would leave it under way. `cp_async_wait<0>` leaves nothing, so with two stages it does not matter.
+// `cp_async_wait<1>` would leave it under way. `cp_async_wait<0>` leaves nothing under way: phase 12 needs no empty
+// group.
 //
 // 3. Wait for K, barrier, begin V, compute S; wait for V, barrier, begin the next K, add to O. Each barrier also says
 // that all have left the place that is filled next. That is two barriers a tile, and phase 11's three tiles of memory.
