@@ -119,7 +119,8 @@ CELL("What a warp issues for one K/V tile") {
 
 // %% [markdown]
 // Only the first bar is what the tensor cores want. And the picture is not complete: nvcc makes more than twice as many
-// instructions of this loop, most of the others for addresses.
+// instructions of this loop (the first table at the end). The others are addresses and comparisons, and what `exp2f`
+// does besides the exponential.
 //
 // Now the counters as a whole, for N = 256. 4 Q tiles meet 4 K/V tiles each, that is 16 pairs of tiles.
 //
@@ -317,7 +318,7 @@ CELL("An eighth of the stores") {
 // ```
 //
 // ```{question}
-// Two `mma` for each `ldmatrix`, roughly, was step 4. How many are there now? Do not forget Q: a warp fetches 16 squares
+// Step 4 had two `mma` for each `ldmatrix`, roughly. How many are there now? Do not forget Q: a warp fetches 16 squares
 // of it with each tile.
 // ```
 
