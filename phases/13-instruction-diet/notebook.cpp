@@ -156,6 +156,9 @@ CELL("Which loop takes which tile") {
     canvas.text(16, 88 + 46 * q_tile, "rows " + std::to_string(128 * q_tile) + "…", "fill=\"#666\"");
   canvas.text(16, 226, "From the simulator's trace. White: no row of the block sees these keys.", "fill=\"#666\"");
   picture("13-loops", canvas.str());
+  for (const int first : {0, 128, 256})
+    std::printf("rows %3d to %3d see %3d to %3d keys\n", first, std::min(first + 127, 299), first + 121,
+                std::min(first + 127, 299) + 121);
   std::printf("masked %d, full %d, of %d\n", count[1], count[0], count[0] + count[1]);
   expect(count[1] == 8 && count[0] == 9, "8 of 17 tiles are masked: 3, 3 and 2 of the blocks");
   expect(run.tiles.masked == 8 && run.tiles.full == 9, "as the host counts them");
@@ -163,8 +166,8 @@ CELL("Which loop takes which tile") {
 
 // %% [markdown]
 // ```{answer}
-// 8 of 17. The first row of a block says which tiles are full: 121, 249 and 377 keys are 1, 3 and 5 tiles. The last row
-// says where the block begins: at tile 4, 6 and 7.
+// 8 of 17. The first row of a block says how many tiles are full: in 121, 249 and 377 keys there are 1, 3 and 5. The
+// last row says how many the block visits: 4, 6 and 7.
 // ```
 //
 // A tile that the block needs may still be out of sight for all rows of one warp. Such a warp takes part in the copies
@@ -207,12 +210,12 @@ CELL("A negative scale, and a scale of 0") {
 //
 // ## The maximum
 //
-// As in step 6, m follows only if a maximum has outgrown it by more than 2⁸ in P, and a {term}`vote` of the warp
-// decides. What is new is when the bound holds. Where m is the exact maximum, the largest P is 1 and has no rounding
-// error; otherwise it has one like all others. With tiles of 16 keys, where the first maximum is a poor guess, 2 of the
-// 424 cases of the {term}`contract` then missed O's error bar, by 0.6 and 0.7 %. And a masked tile may hold few keys
-// that a row sees. So m follows each growth in small tiles and in masked ones, and the bound holds from the first whole
-// tile of 64 keys on: that is `slack`.
+// As in [step 6](steps.cpp), m follows only if a maximum has outgrown it by more than 2⁸ in P, and a {term}`vote` of the
+// warp decides. What is new is when the bound holds. Where m is the exact maximum, the largest P is 1 and has no
+// rounding error; otherwise it has one like all others. With tiles of 16 keys, where the first maximum is a poor guess,
+// 2 of the 424 cases of the {term}`contract` then missed O's error bar, by 0.6 and 0.7 %. And a masked tile may hold few
+// keys that a row sees. So m follows each growth in small tiles and in masked ones, and the bound holds from the first
+// whole tile of 64 keys on: that is `slack`.
 //
 // With tiles of 16 keys, or a bottom-right mask, a row may see no key of a tile that its warp multiplies. Its m stays
 // −∞, and −∞ − −∞ would be NaN: 0 is subtracted then.
@@ -326,8 +329,8 @@ CELL("What the rounding of c · m does to P") {
 
 // %% [markdown]
 // ```{answer}
-// From somewhat above 4096 on: 0.000085 there, 0.001354 at 65536. Whoever subtracts m first does not have this error at
-// all. The kernel draws the line at 512, far below.
+// Between the last two rows: it is 0.000085 at 4096 and 0.001354 at 65536. Whoever subtracts m first does not have this
+// error at all. The kernel draws the line far below, at 512.
 // ```
 //
 // So there are two ways to P, and a bit for the warp says which: {term}`moderate` maxima, 0 ≤ c · m ≤ 512, take the

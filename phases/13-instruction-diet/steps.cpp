@@ -219,7 +219,7 @@ CELL("A barrier more per block") {
 
 // %% [markdown]
 // ```{answer}
-// 20 and 14: one for each pair of tiles, 16 or 1 + 2 + 3 + 4 = 10, and one more in each of the 4 blocks.
+// 20 and 14. Each pair of tiles has one, as before, and each of the 4 blocks has one more.
 // ```
 //
 // ## 3 · Addresses
@@ -283,9 +283,9 @@ CELL("An eighth of the stores") {
 
 // %% [markdown]
 // ```{answer}
-// 128 requests, an eighth. A store of 2 bytes a lane touches 8 rows, four lanes in each: 8 sectors, of which it fills a
-// half or less. Now each sector is written once, 2,048 instead of 8,192. The wavefronts of shared memory grow to
-// 17,920: each pair of elements is stored there, and each 8 are loaded again.
+// 128 requests, an eighth. A store of 2 bytes a lane touches 8 rows, four lanes in each: 8 sectors, each filled to a
+// quarter. Now each sector is written once, 2,048 instead of 8,192. The wavefronts of shared memory grow to 17,920:
+// each pair of elements is stored there, and each 8 are loaded again.
 // ```
 //
 // ## 5 · 32 rows per warp
@@ -318,8 +318,8 @@ CELL("An eighth of the stores") {
 // ```
 //
 // ```{question}
-// Step 4 had two `mma` for each `ldmatrix`, roughly. How many are there now? Do not forget Q: a warp fetches 16 squares
-// of it with each tile.
+// In step 4 a warp loaded 32 squares of K and 32 of V for the 128 `mma` of a tile. How many `mma` are there now for
+// each `ldmatrix`? Do not forget Q: a warp fetches 16 squares of it with each tile.
 // ```
 
 // %% tags=["hide-input"]
@@ -398,8 +398,9 @@ CELL("Fewer loads for the same products") {
 // ```
 //
 // ```{question}
-// A lane has four rows, so a rescale takes four exponentials of each of a warp's 32 lanes. Each of the 8 warps meets 4
-// tiles. The scores are random, all alike: with how many of the tiles does a warp still rescale?
+// Each of the 8 warps meets 4 tiles of 64 keys. The scores are random, all alike, with a standard deviation of 1, which
+// is 1.44 in base 2. With how many of the tiles does a warp still rescale? The exponentials tell: a rescale takes four
+// of each lane, which has four rows.
 // ```
 
 // %% tags=["hide-input"]
@@ -417,8 +418,8 @@ CELL("Once per warp") {
 
 // %% [markdown]
 // ```{answer}
-// With its first one alone. These scores have a standard deviation of 1, or 1.44 in base 2, and no maximum outgrows
-// that of its first 64 keys by 8. So there are 8 rescales instead of 32.
+// With its first one alone: no maximum outgrows that of its first 64 keys by 8, which is more than five standard
+// deviations. So there are 8 rescales instead of 32.
 // ```
 //
 // ## 7 · The maximum of three integers
@@ -429,8 +430,8 @@ CELL("Once per warp") {
 // when an m does.
 //
 // {term}`Moderate <moderate>` says something else at the same time. The multiply-add rounds c · s − c · m once, but
-// c · m was rounded before. If that is beyond 512, its rounding shows in P, and the subtraction comes first, as in
-// phase 12.
+// c · m was rounded before. Up to 512 that does not show in P, as [the next page](notebook.cpp) tries. Beyond that, the
+// subtraction comes first, as in phase 12.
 //
 // ```{difference} steps/6-rescale.cuh steps/7-maximum.cuh
 // ```
@@ -448,8 +449,8 @@ CELL("The same maxima") {
 
 // %% [markdown]
 // ```{answer}
-// None. Without a mask the largest of the first 64 random scores is positive, so all warps are moderate, and the
-// maximum is the same by either instruction. No counter knows a maximum.
+// None. Without a mask a row's first tile always holds a positive score, since they are random. So all warps are
+// moderate, and the maximum is the same by either instruction. No counter knows a maximum.
 // ```
 //
 // ## 8 · Exponentials beside products
