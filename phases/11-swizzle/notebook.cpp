@@ -91,7 +91,7 @@ static Recording::Request a_load_of_k(const Forward& forward) {
 
 CELL("Eight rows, before and after") {
   if (!was_built(Where::Checked)) return void(std::printf("this build has no checked machine, which sees the lanes\n"));
-  svg::Canvas canvas(760, 342, "Rows of 128 bytes in 32 banks: what a fragment wants of eight rows is dark");
+  svg::Canvas canvas(760, 342, "Rows of 128 bytes in 32 banks: what a fragment wants of eight rows");
   canvas.raw("<g text-anchor=\"middle\">");
   std::array<unsigned, 2> turns{};
   for (const bool swizzled : {false, true}) {
@@ -123,7 +123,8 @@ CELL("Eight rows, before and after") {
   canvas.raw("</g>");
   for (int r = 0; r < 8; ++r) canvas.text(16, 99 + 26 * r, "row " + std::to_string(r), "fill=\"#666\"");
   canvas.text(16, 74, "banks", "font-size=\"11\" fill=\"#666\"");
-  canvas.text(16, 334, "A number is a piece of 16 bytes, 8 elements. Dark places and wavefronts are counted ones.",
+  canvas.text(16, 334,
+              "A number is a piece of 16 bytes. Strong blue: what a load of K was seen to read. Wavefronts: counted.",
               "fill=\"#666\"");
   picture("11-banks", canvas.str());
   expect(turns[0] == 8 && turns[1] == 1, "counted: the same 128 bytes of eight rows take 8 wavefronts, then 1");

@@ -87,7 +87,7 @@ CELL("32 rows where they fit") {
     }
   canvas.line(left + each * 255, 60, left + each * 255, y, "stroke=\"#d55e00\" stroke-width=\"2\"");
   canvas.text(left + each * 255, y + 16, "255", "text-anchor=\"middle\" fill=\"#b34d00\"");
-  canvas.text(16, y + 16, "Bold: what phase 13 takes. Pale: Q, fetched again for each tile.", "fill=\"#666\"");
+  canvas.text(16, y + 16, "Bold: what phase 13 takes. Weak colour: Q, fetched again.", "fill=\"#666\"");
   picture("13-fits", canvas.str());
   expect(fits, "a warp has 32 rows where O, S and P of 32 rows leave some of the 255 registers: D = 64 and 128");
 }
@@ -154,7 +154,7 @@ CELL("Which loop takes which tile") {
   canvas.raw("</g>");
   for (int q_tile = 0; q_tile < 3; ++q_tile)
     canvas.text(16, 88 + 46 * q_tile, "rows " + std::to_string(128 * q_tile) + "…", "fill=\"#666\"");
-  canvas.text(16, 226, "From the simulator's trace. White: no row of the block sees these keys.", "fill=\"#666\"");
+  canvas.text(16, 226, "From the simulator's trace. Empty: no row of the block sees these keys.", "fill=\"#666\"");
   picture("13-loops", canvas.str());
   for (const int first : {0, 128, 256})
     std::printf("rows %3d to %3d see %3d to %3d keys\n", first, std::min(first + 127, 299), first + 121,

@@ -108,7 +108,7 @@ CELL("What a warp issues for one K/V tile") {
     beside += &kind == &kinds[0] ? 0 : kind.count;
     y += 26;
   }
-  canvas.text(16, y + 16, "Dark: counted. Pale: from the kernel's loops. Addresses and comparisons are not here.",
+  canvas.text(16, y + 16, "Strong colours: counted. Weak: from the kernel's loops. Not here: addresses, comparisons.",
               "fill=\"#666\"");
   picture("13-between", canvas.str());
   std::printf("%llu beside %llu mma\n", static_cast<unsigned long long>(beside),
