@@ -207,8 +207,8 @@ CELL("The four lanes of a row") {
 // ```{region} keys.cuh tile-range
 // ```
 //
-// S and O are products, and so are those of all later phases. What a lane has of one is a flat array of registers; a
-// file of its own says once which of them is which row and column, and does what is done by rows:
+// S and O are products, here and in all later phases. What a lane has of a product is a flat array of registers. A file
+// of its own says which register is which row and column, and does what is done by rows:
 //
 // ```{region} rows.cuh layout
 // ```
@@ -235,8 +235,8 @@ CELL("The four lanes of a row") {
 // ```{region} rows.cuh log-sum
 // ```
 //
-// What a block does reads as in phase 08: it brings tiles to shared memory, and its warps multiply them. A warp has 16
-// rows, so a block of 64 rows has four warps, 128 threads.
+// What a block does is phase 08's: it brings tiles to shared memory, and its warps multiply them. A warp has 16 rows, so
+// a block of 64 rows has four warps, 128 threads.
 //
 // ```{region} attention.cuh head
 // ```

@@ -162,8 +162,8 @@ CELL("Copies on their way while a tile is added") {
 // facts, because it had one place only.
 //
 // ```{question}
-// Two stages, one barrier a tile. When may the copies of tile 2 begin, at the earliest, and which tile is being
-// multiplied meanwhile?
+// The copies of tile 2 go to the stage of tile 0. Why may they not begin before the barrier of round 1? And which tile
+// is multiplied while they are under way?
 // ```
 
 // %% tags=["hide-input"]
@@ -194,8 +194,8 @@ CELL("Two stages") {
 
 // %% [markdown]
 // ```{answer}
-// In round 1, behind the barrier. They go to stage 0, from which tile 0 was read in the round before, and the barrier
-// says that all threads have left that round. Tile 1 is multiplied meanwhile.
+// Before it a slower thread may still be in round 0, and read tile 0. Behind the barrier all threads have left that
+// round. Tile 1 is multiplied meanwhile.
 // ```
 //
 // ```{exercise} 12.2
@@ -306,16 +306,16 @@ CELL("Barriers, shared memory, bytes in flight") {
 //
 // **Measured:** on an H200; [the end of part 3](../../docs/book/part-3.md) has the table.
 //
-// **To think about.** 1. Put `begin_copies(tile + 1)` before the barrier. Which two threads race, and for what? 2. The
-// small kernel commits an empty group where there is nothing left to copy. Why? Phase 12 does not: why not? 3. With one
-// place for K and one for V they can still take turns: V is copied while S is computed, the next K while O is. Where do
-// the barriers go? 4. A multiprocessor has 228 KiB of shared memory. How many blocks of this kernel fit for D = 64, 128
-// and 256?
+// **To think about.** 1. `warp.begin()` loads Q's fragments in round 0, and the loop asks for the round each time. Why
+// does it not stand before the loop? 2. The small kernel commits an empty group where there is nothing left to copy.
+// Why? Phase 12 does not: why not? 3. With one place for K and one for V they can still take turns: V is copied while S
+// is computed, the next K while O is. Where do the barriers go? 4. A multiprocessor has 228 KiB of shared memory. How
+// many blocks of this kernel fit for D = 64, 128 and 256?
 //
 // <details><summary>Answers</summary>
 //
-// 1. A thread that is ahead, and one that still reads tile j − 1. The copies of tile j + 1 go to the stage where that
-// tile lies. Exercise 12.2 has the finding.
+// 1. Q's copies are in the first group. Before the first wait and the first barrier nothing is known about them. Phase
+// 13 takes a barrier more, in front of the loop.
 //
 // 2. Waits count groups. Without the empty one the youngest group in the last round is the last tile's own, and
 // `cp_async_wait<1>` would leave it under way. `cp_async_wait<0>` leaves nothing under way: phase 12 needs no empty
