@@ -235,8 +235,8 @@ CELL("The four lanes of a row") {
 // ```{region} rows.cuh log-sum
 // ```
 //
-// What a block does is phase 08's: it brings tiles to shared memory, and its warps multiply them. A warp has 16 rows, so
-// a block of 64 rows has four warps, 128 threads.
+// What a block does is phase 08's: it brings tiles to shared memory, and its warps multiply them. A warp has 16 rows,
+// so a block of 64 rows has four warps, 128 threads.
 //
 // ```{region} attention.cuh head
 // ```
