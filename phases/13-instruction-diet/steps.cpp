@@ -51,7 +51,20 @@ struct Result {
            std::memcmp(data.lse.data(), other.data.lse.data(), data.lse.size() * sizeof(float)) == 0;
   }
 };
-enum : std::size_t { copies, scale, loops, addresses, output, tiles, state, rows, order, rescale, maximum, beside };
+enum Number : std::size_t {
+  copies,
+  scale,
+  loops,
+  addresses,
+  output,
+  tiles,
+  state,
+  rows,
+  order,
+  rescale,
+  maximum,
+  beside
+};
 static const Result& result_of(std::size_t step, Mask causal = Mask::none()) {
   static std::map<std::pair<std::size_t, Mask>, Result> kept;
   const auto [at, fresh] = kept.try_emplace({step, causal});
