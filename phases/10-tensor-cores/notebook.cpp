@@ -159,7 +159,7 @@ CELL("The four lanes of a row") {
   draw(440, "P: one A", owners(held.A, 16));
   canvas.line(184, 60, 184, 356, "stroke=\"#222\" stroke-width=\"2\"");  // between the two C
   canvas.text(384, 196, "exp, round", "text-anchor=\"middle\"");
-  canvas.text(384, 218, "→", "text-anchor=\"middle\" font-size=\"20\"");
+  canvas.arrow(350, 210, 412, 210, "#222");
 
   const std::size_t lane = 4 * quad + 1;
   canvas.text(16, 382, "What lane 21 holds, register by register: (row, column)", "font-weight=\"bold\"");

@@ -40,8 +40,8 @@ static bool counts() {
 // %% [markdown]
 // ## What fits
 //
-// 32 rows a warp halve the loads, but a lane needs twice as many registers for S, P and O. A thread may have 255. What
-// fits depends on D:
+// 32 rows a warp halve the loads of K and V, but a lane needs twice as many registers for S, P and O. A thread may have
+// 255. What fits depends on D:
 
 // %% tags=["hide-input"]
 CELL("32 rows where they fit") {
