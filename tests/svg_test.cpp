@@ -78,6 +78,26 @@ TEST_CASE("an arrow's head is at its end") {
   CHECK(elements(canvas.str(), "line").at(0).number("x2") == 82);
 }
 
+TEST_CASE("patches: equal neighbours are one rectangle, and each cell is in one") {
+  const std::vector<int> values = {1, 1, 2,   //
+                                   1, 1, 2,   //
+                                   1, 2, 2};  // the last 1 is no rectangle with the others, nor is the last 2
+  std::vector<int> covered(values.size());
+  const std::vector<svg::Patch> patches = svg::patches(values, 3);
+  for (const svg::Patch& p : patches)
+    for (int r = p.row; r < p.row + p.rows; ++r)
+      for (int c = p.column; c < p.column + p.columns; ++c) {
+        CHECK(values.at(3 * r + c) == p.value);
+        ++covered.at(3 * r + c);
+      }
+  CHECK(covered == std::vector<int>(values.size(), 1));
+  CHECK(patches.size() == 4);
+  CHECK(patches.at(0).rows == 2);
+  CHECK(patches.at(0).columns == 2);
+  CHECK(svg::patches(std::vector<int>(12, 7), 4).size() == 1);
+  CHECK(svg::patches({}, 4).empty());
+}
+
 TEST_CASE("chart: every line has its label, bad points are left out") {
   const std::vector<svg::Line> lines = {{"a < b", {{1, 10}, {2, 100}, {4, 1000}}, {{1, 10}}},
                                         {"dots", {}, {{2, 50}, {4, nan_value}}},
