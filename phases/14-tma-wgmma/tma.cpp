@@ -6,9 +6,9 @@
 // thread say "that tile, please", and the hardware do the rest?
 //
 // **Idea.** Hopper has a unit for this, **TMA**, the Tensor Memory Accelerator. *One thread* names a box of a tensor
-// and a place in shared memory, and goes on. TMA works out the addresses, copies, and writes zeros for what lies outside
-// the tensor. The threads learn that the bytes are there from an **mbarrier**, a barrier that counts bytes as well as
-// threads.
+// and a place in shared memory, and goes on. TMA works out the addresses, copies, and writes zeros for what lies
+// outside the tensor. The threads learn that the bytes are there from an **mbarrier**, a barrier that counts bytes as
+// well as threads.
 //
 // This page and [the next one](wgmma.cpp) are about an instruction each, in kernels of a few lines. [After
 // them](steps.cpp) both are built into attention. TMA needs compute capability 9.0, and the simulator has it.
@@ -71,7 +71,7 @@ CELL("A box of a tensor becomes a tile") {
   canvas.rect(144, top + 8 * row_height, 128, 16 * row_height,
               "fill=\"none\" stroke=\"#d55e00\" stroke-width=\"2\" stroke-dasharray=\"5 3\"");
   canvas.text(16, top + 22.4 * row_height, "outside the tensor", grey);
-  canvas.text(150, top + 7 * row_height - 4, "box at x = 64, y = 8");
+  canvas.text(144, top + 7 * row_height - 4, "box at x = 64, y = 8");
 
   canvas.text(536, 52, "shared memory: a tile", "font-weight=\"bold\"");
   bool by_rows = true;
@@ -91,10 +91,14 @@ CELL("A box of a tensor becomes a tile") {
   const auto arrow = [&](double x1, double y1, double x2, double y2) {
     canvas.line(x1, y1, x2, y2, "stroke=\"#d55e00\" stroke-width=\"2\"");
     const double back = x2 > x1 ? -7 : 7;
-    if (y1 == y2) canvas.path(svg::num(x2 + back) + "," + svg::num(y2 - 5) + " " + svg::num(x2) + "," + svg::num(y2) +
-                              " " + svg::num(x2 + back) + "," + svg::num(y2 + 5), "stroke=\"#d55e00\" stroke-width=\"2\"");
-    if (x1 == x2) canvas.path(svg::num(x2 - 5) + "," + svg::num(y2 - 7) + " " + svg::num(x2) + "," + svg::num(y2) +
-                              " " + svg::num(x2 + 5) + "," + svg::num(y2 - 7), "stroke=\"#d55e00\" stroke-width=\"2\"");
+    if (y1 == y2)
+      canvas.path(svg::num(x2 + back) + "," + svg::num(y2 - 5) + " " + svg::num(x2) + "," + svg::num(y2) + " " +
+                      svg::num(x2 + back) + "," + svg::num(y2 + 5),
+                  "stroke=\"#d55e00\" stroke-width=\"2\"");
+    if (x1 == x2)
+      canvas.path(svg::num(x2 - 5) + "," + svg::num(y2 - 7) + " " + svg::num(x2) + "," + svg::num(y2) + " " +
+                      svg::num(x2 + 5) + "," + svg::num(y2 - 7),
+                  "stroke=\"#d55e00\" stroke-width=\"2\"");
   };
   const auto unit = [&](double y, double height, const char* first, const char* second) {
     canvas.rect(322, y, 166, height, "fill=\"#fdf1e3\" stroke=\"#d55e00\" rx=\"4\"");
@@ -117,10 +121,10 @@ CELL("A box of a tensor becomes a tile") {
 // %% [markdown]
 // ## The tensor map
 //
-// Four things have to be said once for a tensor: where it begins, how long its axes are, how far apart its rows lie, and
-// how large the box of one copy is. The host puts them into a **tensor map** of 128 bytes, and a kernel gets the map as
-// an argument. A copy then needs no more than the map, the coordinates at which the box begins (columns first), a place
-// in shared memory, and an mbarrier.
+// Four things have to be said once for a tensor: where it begins, how long its axes are, how far apart its rows lie,
+// and how large the box of one copy is. The host puts them into a **tensor map** of 128 bytes, and a kernel gets the
+// map as an argument. A copy then needs no more than the map, the coordinates at which the box begins (columns first),
+// a place in shared memory, and an mbarrier.
 //
 // ```{region} steps/boxes.cuh copy-box
 // ```
@@ -136,8 +140,8 @@ CELL("A box of a tensor becomes a tile") {
 // There is no loop over rows, no address, and no comparison with the tensor's end.
 //
 // ```{question}
-// The box at x = 64, y = 8 has 16 rows of 64 columns, 2 bytes each. The tensor has 20 rows. How many bytes does TMA read
-// from HBM? How many does the barrier have to expect?
+// The box at x = 64, y = 8 has 16 rows of 64 columns, 2 bytes each. The tensor has 20 rows. How many bytes does TMA
+// read from HBM? How many does the barrier have to expect?
 // ```
 
 // %%
@@ -146,9 +150,9 @@ CELL("What one copy costs") {
   const Copied copied(64, 8);
   Ledger ledger = copied.ran.report.ledger;
   const std::uint64_t inside = (kRows - 8) * 64 * 2, box = 16 * 64 * 2;
-  std::printf("read from HBM   %s bytes in %d copy\n", grouped(ledger.array("tensor").read_bytes).c_str(),
-              int(ledger.array("tensor").read_requests));
-  std::printf("the box has     %s bytes\n", grouped(box).c_str());
+  std::printf("read from HBM   %s bytes in %d copy: %d rows\n", grouped(ledger.array("tensor").read_bytes).c_str(),
+              int(ledger.array("tensor").read_requests), int(ledger.array("tensor").read_bytes / 128));
+  std::printf("the box has     %s bytes: %d rows\n", grouped(box).c_str(), int(box / 128));
   std::printf("the threads stored %d times to shared memory\n", int(ledger.shared_write_requests));
   expect(ledger.array("tensor").read_bytes == inside, "rows outside the tensor are not read");
   expect(ledger.array("tensor").read_requests == 1, "one copy");
@@ -162,8 +166,8 @@ CELL("What one copy costs") {
 // ```
 //
 // **Not every tensor can be copied so.** TMA moves 16 bytes at a time. The tensor's address and all of its strides must
-// be multiples of 16 bytes, and rows are counted in 32 bits. Other tensors are refused by name, and phase 13 takes them,
-// since its threads can copy element by element.
+// be multiples of 16 bytes, and rows are counted in 32 bits. Other tensors are refused by name, and phase 13 takes
+// them, since its threads can copy element by element.
 
 // %% tags=["hide-input"]
 CELL("What TMA cannot copy") {
@@ -206,7 +210,8 @@ CELL("Which piece lies where") {
     for (int place = 0; place < 8; ++place) {
       const int piece = (copied.tile[row * 64 + 8 * place] - 1) % kColumns / 8;
       swizzled = swizzled && piece == (place ^ row % 8);
-      for (int i = 0; i < 8; ++i) swizzled = swizzled && copied.tile[row * 64 + 8 * place + i] == number(row, 8 * piece + i);
+      for (int i = 0; i < 8; ++i)
+        swizzled = swizzled && copied.tile[row * 64 + 8 * place + i] == number(row, 8 * piece + i);
       canvas.rect(108 + 44 * place, y, 44, 28,
                   std::string("stroke=\"white\" fill=\"") + (piece == 3 ? "#0072b2" : "#cfe3f1") + "\"");
       canvas.text(130 + 44 * place, y + 19, std::to_string(piece),
@@ -225,8 +230,8 @@ CELL("Which piece lies where") {
 // ```
 //
 // The hardware takes the row's number from the address: three bits of it, at 128 bytes a row. That is why a tile must
-// begin at a multiple of 1,024 bytes, which is eight rows. We tried one that began 512 bytes further on. On an H200 that
-// kernel's results were garbage.
+// begin at a multiple of 1,024 bytes, which is eight rows. We tried one that began 512 bytes further on. On an H200
+// that kernel's results were garbage.
 //
 // The attention kernels say it like this. Tensors have four axes there, so the map has four sizes, and a copy has four
 // coordinates:
@@ -269,7 +274,8 @@ CELL("Two stages and their barriers") {
   const Recording recording = five_tiles();
   if (!counts()) return;
   const svg::Lives lives = svg::lives(recording, places);
-  picture("14-two-stages", svg::stages("Two stages, five tiles of 16 rows", lives, {.reader = "warp", .warps_of_reader = 1}));
+  picture("14-two-stages",
+          svg::stages("Two stages, five tiles of 16 rows", lives, {.reader = "warp", .warps_of_reader = 1}));
   bool in_order = true;
   for (const auto& stays : lives.stays)
     for (std::size_t i = 0; i < stays.size(); ++i) {
@@ -341,8 +347,8 @@ CELL("One barrier, three phases") {
 // ```{exercise} 14.1
 // ```
 //
-// The last line is the checked simulator's. It knows which bytes a thread may know of, however fast the copies are. On a
-// GPU the same program works as long as the copies are in time.
+// The last line is the checked simulator's. It knows which bytes a thread may know of, however fast the copies are. On
+// a GPU the same program works as long as the copies are in time.
 //
 // Small kernels with one mistake each, and what is said of them, make up the simulator's **museum**. Those with TMA are
 // in tests/simt/museum_tma.cu. An exhibit is called by its mistake: `tma_wrong_parity` is this one. Others expect too
@@ -352,19 +358,19 @@ CELL("One barrier, three phases") {
 // **What you saw.** One thread asks, TMA copies a box and swizzles it, and an mbarrier counts the bytes. What a thread
 // has to know is the size of the box, and the parity of the phase.
 //
-// **To think about.** 1. With which N does the last K/V tile of 128 rows hang over the end, and by how many rows? 2. Why
-// does `sum_tiles` still need `__syncthreads()`? 3. Could three tiles be under way at once, with two barriers?
+// **To think about.** 1. With which N does the last K/V tile of 128 rows hang over the end, and by how many rows? 2.
+// Why does `sum_tiles` still need `__syncthreads()`? 3. Could three tiles be under way at once, with two barriers?
 //
 // <details><summary>Answers</summary>
 //
 // 1. With every N that is no multiple of 128, by 128 − N mod 128 rows. With N = 200 it is 56.
 //
-// 2. The mbarrier says that the tile is there. That all threads have read it, so that TMA may overwrite it, nothing says
-//    but `__syncthreads()`. Without it the checked simulator finds the copy that comes too early: `tma_refilled_early`.
-//    [Phase 15](../15-warp-specialised/notebook.cpp) has mbarriers for this, too.
+// 2. The mbarrier says that the tile is there. That all threads have read it, so that TMA may overwrite it, nothing
+//    says but `__syncthreads()`. Without it the checked simulator finds the copy that comes too early:
+//    `tma_refilled_early`. [Phase 15](../15-warp-specialised/notebook.cpp) has mbarriers for this, too.
 //
-// 3. With three stages and two barriers, two tiles would have to share one. It can count the bytes of both in one phase,
-//    but then nobody learns that the first of them is there before the second. Parity allows no more than the phase
-//    that lasts and the one before it: so it takes a barrier for each tile that is waited for by itself.
+// 3. With three stages and two barriers, two tiles would have to share one. It can count the bytes of both in one
+//    phase, but then nobody learns that the first of them is there before the second. Parity allows no more than the
+//    phase that lasts and the one before it: so it takes a barrier for each tile that is waited for by itself.
 //
 // </details>

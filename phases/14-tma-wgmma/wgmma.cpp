@@ -5,8 +5,8 @@
 // them. [The page before](tma.cpp) brought whole tiles to shared memory. Can tensor cores multiply them where they lie?
 //
 // **Idea.** Yes: with **wgmma**. Four warps, a {term}`warpgroup`, issue it together. It multiplies 64 rows of A by N
-// columns, 16 products deep: 64 × 16 by 16 × N, with N up to 256. B is read from shared memory, and A from there or from
-// registers. The instruction runs beside the threads: they issue it, go on, and wait for it later.
+// columns, 16 products deep: 64 × 16 by 16 × N, with N up to 256. B is read from shared memory, and A from there or
+// from registers. The instruction runs beside the threads: they issue it, go on, and wait for it later.
 
 // %% tags=["hide-input"]
 #include <algorithm>
@@ -91,8 +91,8 @@ CELL("One instruction") {
 // ```{region} steps/products.cuh first-product
 // ```
 //
-// Three calls stand around the product, `wgmma_fence`, `wgmma_commit` and `wgmma_wait`. Below they get a section of their
-// own. First the operands, and what an instruction is worth:
+// Three calls stand around the product, `wgmma_fence`, `wgmma_commit` and `wgmma_wait`. Below they get a section of
+// their own. First the operands, and what an instruction is worth:
 //
 // ```{question}
 // How many FLOP are in one m64n64k16? How many bytes of shared memory does it read? And how many FLOP are in one `mma`
@@ -106,7 +106,8 @@ CELL("What one instruction does") {
   Ledger ledger = small.one_step({}, A, identity, S).report.ledger;
   std::printf("wgmma m64n64k16: %s FLOP, %s bytes read from shared memory\n", grouped(ledger.tensor_flops).c_str(),
               grouped(ledger.wgmma_shared_bytes).c_str());
-  std::printf("mma m16n8k16:    %s FLOP\n", grouped(2 * 16 * 8 * 16).c_str());
+  const std::uint64_t of_mma = 2 * 16 * 8 * 16;
+  std::printf("mma m16n8k16:    %s FLOP, which is 1 / %d of it\n", grouped(of_mma).c_str(), int(ledger.tensor_flops / of_mma));
   expect(ledger.tensor_flops == 2 * 64 * 64 * 16, "2 · 64 · 64 · 16 FLOP");
   expect(ledger.wgmma_shared_bytes == (64 * 16 + 64 * 16) * 2, "16 columns of A and of B, each once");
   expect(ledger.shared_read_requests == 0, "no thread loaded anything from shared memory");
@@ -119,8 +120,8 @@ CELL("What one instruction does") {
 //
 // ## The descriptor
 //
-// `wgmma` gets no address, and no fragments. It gets a **descriptor** for each operand in shared memory. That is 64 bits
-// which say where the matrix begins and how it is laid out. All distances in it are counted in units of 16 bytes:
+// `wgmma` gets no address, and no fragments. It gets a **descriptor** for each operand in shared memory. That is 64
+// bits which say where the matrix begins and how it is laid out. All distances in it are counted in units of 16 bytes:
 //
 // - *address*: where the matrix begins;
 // - *stride*: from eight rows to the next eight. Rows have 128 bytes, so that is 1,024;
@@ -183,16 +184,17 @@ CELL("Descriptors, bit by bit") {
   const auto address = [&](int i) { return value(all[i], fields[4]); };
   bool as_said = address(1) == address(0) + 32 && address(3) == address(2) + 16 * 128;
   for (int i = 0; i < 4; ++i)
-    as_said = as_said && value(all[i], fields[0]) == 1 && value(all[i], fields[1]) == 0 && value(all[i], fields[2]) == 1024;
+    as_said =
+        as_said && value(all[i], fields[0]) == 1 && value(all[i], fields[1]) == 0 && value(all[i], fields[2]) == 1024;
   expect(as_said, "16 columns are 32 bytes further on, 16 rows 2,048; stride 1,024, swizzle 1, base 0");
   expect(address(2) - address(0) == 2 * 64 * 128, "V lies two panels of 64 rows behind K");
   expect(value(all[2], fields[3]) == 64 * 128, "V's panels are 64 rows of 128 bytes apart");
 }
 
 // %% [markdown]
-// K and V need different distances because of the index that is summed over. In S = Q Kᵀ the sum runs over the columns of
-// K. Neighbours in the sum are neighbours in memory. The operand is called **K-major** then; that k is the index of the
-// sum, not our matrix. In O = P V the sum runs over V's rows. Neighbours in memory are columns of O, and V is
+// K and V need different distances because of the index that is summed over. In S = Q Kᵀ the sum runs over the columns
+// of K. Neighbours in the sum are neighbours in memory. The operand is called **K-major** then; that k is the index of
+// the sum, not our matrix. In O = P V the sum runs over V's rows. Neighbours in memory are columns of O, and V is
 // **MN-major**. `wgmma` reads both as they lie. What took phase 11 two kinds of `ldmatrix` is one template argument,
 // `Major`.
 //
@@ -248,8 +250,8 @@ CELL("The accumulators of a warpgroup") {
 //
 // ## P from registers, V as it lies
 //
-// The second product takes its left operand from registers. A thread rounds the 32 numbers that it holds to 16 bits, two
-// to a register, and passes four registers to each instruction.
+// The second product takes its left operand from registers. A thread rounds the 32 numbers that it holds to 16 bits,
+// two to a register, and passes four registers to each instruction.
 //
 // ```{region} steps/products.cuh second-product
 // ```
@@ -257,8 +259,8 @@ CELL("The accumulators of a warpgroup") {
 // `if constexpr` is there for the section after this one.
 //
 // ```{question}
-// V is zero but for V[k][k + 1] = 1: O = P V moves the columns of P by one to the right. What does the product become if
-// we tell `wgmma` that V is K-major?
+// V is zero but for V[k][k + 1] = 1: O = P V moves the columns of P by one to the right. What does the product become
+// if we tell `wgmma` that V is K-major?
 // ```
 
 // %% tags=["hide-input"]
@@ -274,8 +276,8 @@ CELL("MN-major, and taken for K-major") {
       const int at = number(P[i]), from = at / 64 * 64 + (at + 64 - by) % 64;
       all = all && number(O[i]) == from;
     }
-    std::printf("V as %-8s column 1 of O is column %d of P: moved by %d\n", right ? "MN-major:" : "K-major:",
-                number(O[1]) % 64, by);
+    std::printf("V as %-8s column 1 of O is column %d of P: moved by %d\n",
+                right ? "MN-major:" : "K-major:", number(O[1]) % 64, by);
     expect(all && by == (right ? 1 : -1), right ? "as MN-major: all columns move right, no element is lost"
                                                 : "as K-major: all columns move left, and nothing is reported");
   }
@@ -301,8 +303,8 @@ CELL("MN-major, and taken for K-major") {
 //   must not move their use to before it.
 //
 // ```{question}
-// Leave out the fence, or the commit, or wait by `wgmma_wait<1>` for the only group. Which of the three does the checked
-// simulator find?
+// Leave out the fence, or the commit, or wait by `wgmma_wait<1>` for the only group. Which of the three does the
+// checked simulator find?
 // ```
 
 // %% tags=["hide-input"]
@@ -326,14 +328,14 @@ CELL("A word left out") {
 
 // %% [markdown]
 // ```{answer}
-// All three. Without a commit the products are in no group, and no wait is for them. `wgmma_wait<1>` leaves the youngest
-// group under way, which here is the only one.
+// All three. Without a commit the products are in no group, and no wait is for them. `wgmma_wait<1>` leaves the
+// youngest group under way, which here is the only one.
 // ```
 //
-// In the museum these are `wgmma_no_fence`, `wgmma_no_commit` and `wgmma_wait_too_short` (tests/simt/museum_wgmma.cu). A
-// test on a GPU is no substitute. Without the fence, a kernel like this one gave the right bits in every run on an H200.
-// `ptxas`, which turns PTX into machine code, had noticed that the fence was missing and put one in. It says so in a
-// message, C7519, that nobody has to read.
+// In the museum these are `wgmma_no_fence`, `wgmma_no_commit` and `wgmma_wait_too_short` (tests/simt/museum_wgmma.cu).
+// A test on a GPU is no substitute. Without the fence, a kernel like this one gave the right bits in every run on an
+// H200. `ptxas`, which turns PTX into machine code, had noticed that the fence was missing and put one in. It says so
+// in a message, C7519, that nobody has to read.
 //
 // Where `ptxas` cannot tell what belongs before a product and what behind it, it does something worse: it puts a wait
 // behind every single product. The kernel is right, and slow. The messages are C7509 to C7515. C7512, too few registers
@@ -348,10 +350,10 @@ CELL("A word left out") {
 // **What you saw.** An operand is 64 bits that say how a tile lies. A product of 64 rows costs its threads one
 // instruction for 16 columns. Its result lies so that it can be the next product's left operand.
 //
-// **To think about.** 1. A tile of Q has 64 rows and 128 columns. By how many bytes does the descriptor move from columns
-// 48 … 63 to columns 64 … 79? 2. S of 64 × 128 and O of 64 × 128 are in registers at the same time, and P beside them.
-// How many registers of a thread is that? 3. Why may nobody overwrite K before `wgmma_wait`, although all threads have
-// long issued the product?
+// **To think about.** 1. A tile of Q has 64 rows and 128 columns. By how many bytes does the descriptor move from
+// columns 48 … 63 to columns 64 … 79? 2. S of 64 × 128 and O of 64 × 128 are in registers at the same time, and P
+// beside them. How many registers of a thread is that? 3. Why may nobody overwrite K before `wgmma_wait`, although all
+// threads have long issued the product?
 //
 // <details><summary>Answers</summary>
 //

@@ -18,8 +18,8 @@ Lives lives(const Recording& recording, const std::vector<Place>& places) {
       for (std::size_t i = 0; i < places.size(); ++i) {
         const bool copied = part.kind == Kind::copy, there = part.kind == Kind::landed;
         const bool read = part.kind == Kind::chip_read || part.kind == Kind::product;
-        const bool inside = !part.spans.empty() && part.spans[0].first >= places[i].first &&
-                            part.spans[0].first < places[i].end;
+        const bool inside =
+            !part.spans.empty() && part.spans[0].first >= places[i].first && part.spans[0].first < places[i].end;
         if (!(copied || there || read || part.kind == Kind::multiplied) || !inside) continue;
         tells = true;
         std::vector<Stay>& stays = lives.stays[i];
@@ -41,9 +41,9 @@ Lives lives(const Recording& recording, const std::vector<Place>& places) {
 }
 
 std::string stages(const std::string& title, const Lives& lives, const StagesOptions& options) {
-  static constexpr const char* hues[] = {"#9ec9e6", "#7fb3a6"};     // of two kinds of use
+  static constexpr const char* hues[] = {"#9ec9e6", "#7fb3a6"};  // of two kinds of use
   static constexpr const char* parities[] = {"#e6e6e6", "#d8c4e0"};
-  std::map<std::string, std::size_t> uses;                       // and their numbers
+  std::map<std::string, std::size_t> uses;  // and their numbers
   std::map<int, std::size_t> readers;
   for (std::size_t i = 0; i < lives.places.size(); ++i) {
     uses.try_emplace(lives.places[i].use, uses.size());
@@ -58,7 +58,8 @@ std::string stages(const std::string& title, const Lives& lives, const StagesOpt
   const double bottom = first_place + 46 * static_cast<double>(lives.places.size());
   Canvas canvas(std::max(left + width + 16, 620.0), bottom + 50, title);
   const auto x_of = [&](int event) { return left + unit * event; };
-  const auto bar = [&](double y, double height, int begin, int end, const std::string& colour, const std::string& text) {
+  const auto bar = [&](double y, double height, int begin, int end, const std::string& colour,
+                       const std::string& text) {
     canvas.rect(x_of(begin), y, unit * (end - begin), height, "stroke=\"white\" fill=\"" + colour + "\"");
     if (!text.empty() && 6.5 * static_cast<double>(text.size()) < unit * (end - begin))
       canvas.text((x_of(begin) + x_of(end)) / 2, y + height / 2 + 4, text, "text-anchor=\"middle\" font-size=\"11\"");
@@ -94,13 +95,14 @@ std::string stages(const std::string& title, const Lives& lives, const StagesOpt
     canvas.rect(left, y, width, 22, "fill=\"#f4f4f4\"");
     int begin = 0, phase = 0;
     for (const Stay& stay : lives.stays[i]) {
-      bar(y, 22, stay.begun, stay.complete, "#f2d0a4", std::to_string(stay.tile));
+      const int end = stay.complete > 0 ? stay.complete : lives.events;  // or nobody waited for it
+      bar(y, 22, stay.begun, end, "#f2d0a4", std::to_string(stay.tile));
       for (const Stay::Reading& reading : stay.readings)
         bar(y, 22, reading.begin, reading.end, hues[uses[lives.places[i].use] % 2], "");
-      bar(y + 22, 15, begin, stay.complete, parities[phase % 2], std::to_string(phase));
-      begin = stay.complete, ++phase;
+      bar(y + 22, 15, begin, end, parities[phase % 2], std::to_string(phase));
+      begin = end, ++phase;
     }
-    bar(y + 22, 15, begin, lives.events, parities[phase % 2], std::to_string(phase));
+    if (begin < lives.events) bar(y + 22, 15, begin, lives.events, parities[phase % 2], std::to_string(phase));
   }
   const auto legend = [&](double x, double y, const std::string& colour, const std::string& text) {
     canvas.rect(x, y - 11, 14, 14, "fill=\"" + colour + "\"");
