@@ -124,7 +124,7 @@ static bool inside(double at, double begin, double size) {
   return begin <= at && at <= begin + size;
 }
 
-TEST_CASE("stages: a stay is a copy, a phase that is complete, and who reads; of the first block alone") {
+TEST_CASE("stages: a stay is a copy, a phase that is complete, and who reads, of the first block alone") {
   using Kind = Recording::Kind;
   const auto step = [](int warp, Kind kind, std::uint64_t first, std::uint64_t from = 0) {
     Recording::Step one{.warp = warp};

@@ -4,9 +4,9 @@
 // **Question.** One thread copies whole tiles, and a warpgroup multiplies them where they lie. What does an attention
 // kernel look like whose threads do neither?
 //
-// **Idea.** [TMA](tma.cpp) fills two stages of K and V, and an mbarrier for each tile says when it is there.
-// [wgmma](wgmma.cpp) computes S from shared memory, and O += P V with P from registers. What is left to the threads is
-// softmax, and waiting.
+// **Idea.** [TMA](tma.cpp) fills two stages of K and V, and an mbarrier for each of their places says when a tile is
+// there. [wgmma](wgmma.cpp) computes S from shared memory, and O += P V with P from registers. What is left to the
+// threads is softmax, and waiting.
 //
 // **Changed since 12.** Everything between HBM and the registers. [The page before](steps.cpp) went there in eight
 // steps; here is the whole kernel. It runs on compute capability 9.0 alone, since `wgmma` exists there only.
@@ -98,7 +98,7 @@ CELL("Shared memory of a block") {
 
 // %% [markdown]
 // ```{answer}
-// 164,864 bytes: five tiles of 32,768, and the barriers. One block fits. While it waits, nobody else is there to
+// 164,864 bytes: five tiles of 32,768, and the barriers. One block fits. While it waits, no other block is there to
 // multiply. With D = 64 the memory would do for two.
 // ```
 //
@@ -111,25 +111,12 @@ CELL("Shared memory of a block") {
 // ```{region} attention.cuh first-loads
 // ```
 //
-// ## Softmax in this layout
-//
-// A lane holds two rows, 8 apart, and of each a quarter of the columns. These are phase 13's rules: the scale is part
-// of exp2's multiply-add, a negative scale turns the signs of S, and where c · m is large m is subtracted first. What
-// is gone is the bound of 2⁸ below which O was not rescaled: the maximum is exact again.
-//
-// ```{region} tiles.cuh uniform
-// ```
-// ```{region} tiles.cuh keys
-// ```
-// ```{region} softmax.cuh softmax
-// ```
-//
-// These words stand in two headers of this phase, `tiles.cuh` and `softmax.cuh`, and the phases after it use them as
-// they are. So do the words of the two pages before, `load_tile`, `begin_scores` and `begin_output`.
-//
 // ## The loop
 //
-// What a thread holds of its warpgroup's 64 rows has one place, and so has what it does with a K/V tile:
+// What a thread holds of its warpgroup's 64 rows has one place, and so has what it does with a K/V tile. Its words were
+// introduced one at a time: `hide` by phase 10, `softmax` and `finish_rows` by [the steps](steps.cpp), `load_tile`,
+// `begin_scores` and `begin_output` by the pages on the two instructions. They stand in `tiles.cuh` and `softmax.cuh`,
+// and the phases after this one use them as they are.
 //
 // ```{region} attention.cuh consumer
 // ```
@@ -140,13 +127,6 @@ CELL("Shared memory of a block") {
 // warpgroups have read it, so thread 0 may begin to fill it again. There are two stages, so that tile j − 1 is under
 // way while tile j is multiplied. `loaded` counts the tiles, so `loaded / kStages` counts the phases of a stage's
 // barriers, and its lowest bit is the parity.
-//
-// In the end a row is divided by its l, and O goes out from the registers:
-//
-// ```{region} softmax.cuh finish
-// ```
-// ```{region} tiles.cuh store
-// ```
 //
 // The host makes the maps, and starts a block of 2 Br threads for each Q tile:
 //

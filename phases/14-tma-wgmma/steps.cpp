@@ -136,7 +136,15 @@ CELL("Who copies, and who multiplies") {
 //
 // What a lane does with its two rows is the same in all phases from here on, so it gets words of its own, in
 // `softmax.cuh`. The scale goes into the multiply-add before the exponential, as [in phase
-// 13](../13-instruction-diet/steps.cpp). That saves a multiplication for each score.
+// 13](../13-instruction-diet/steps.cpp). That saves a multiplication for each score. What a lane holds is phase 10's
+// layout: two rows, 8 apart, and of each a quarter of the columns. A negative scale turns the signs of S, and where c ·
+// m is large m is subtracted first. What is gone is the bound of 2⁸ below which phase 13 does not rescale O: the
+// maximum is exact again.
+//
+// ```{region} softmax.cuh softmax
+// ```
+//
+// In the kernel it takes the place of what stood there:
 //
 // ```{difference} ../12-async-copies/attention.cuh steps/1-softmax.cuh
 // ```
@@ -147,6 +155,11 @@ CELL("Who copies, and who multiplies") {
 //
 // Phase 12 works out for each masked tile which keys a lane's rows see. Now that is done ahead of the loop, in 32 bits.
 // TMA counts rows in 32 bits, too.
+//
+// ```{region} tiles.cuh keys
+// ```
+//
+// `tile_range` is for this step, and `work_of_block` for the one after the next.
 //
 // ```{difference} steps/1-softmax.cuh steps/2-rows.cuh
 // ```
@@ -159,6 +172,10 @@ CELL("Who copies, and who multiplies") {
 // elements at a time. S and P become members, beside O: what `wgmma` works on must stay in the same registers while it
 // runs.
 //
+// ```{region} softmax.cuh finish
+// ```
+// ```{region} tiles.cuh store
+// ```
 // ```{difference} steps/2-rows.cuh steps/3-finish.cuh
 // ```
 //
@@ -236,8 +253,11 @@ CELL("The loop and the layout of the Hopper phases") {
 // ## 8 · S by wgmma
 //
 // A warpgroup multiplies 64 rows of Q by a tile of K. Both operands stay in shared memory. Q's fragments are gone, and
-// with them D/4 registers of each thread.
+// with them D/4 registers of each thread. A descriptor must be the same in all lanes of a warp, and the compiler has to
+// know that it is. One word tells it:
 //
+// ```{region} tiles.cuh uniform
+// ```
 // ```{difference} steps/7-tma.cuh steps/8-scores.cuh
 // ```
 //

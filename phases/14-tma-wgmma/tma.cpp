@@ -246,12 +246,13 @@ CELL("Which piece lies where") {
 // ## The barrier that counts bytes
 //
 // `__syncthreads()` waits for threads. An mbarrier waits for two things: so many *arrivals*, and so many *bytes*. When
-// nothing is missing any more, its **phase** is complete. The next phase then begins by itself, with the same number of
-// arrivals to wait for. So one barrier serves a whole loop, a phase for each tile.
+// nothing is missing any more, its **phase** is complete. (The word is the barrier's, and has nothing to do with the
+// phases of this course.) The next phase then begins by itself, with the same number of arrivals to wait for. So one
+// barrier serves a whole loop, a phase for each tile.
 //
 // A waiting thread has to say which phase it means. It says so with one bit, the phase's **parity**: phases 0, 2, 4 …
 // have parity 0, and phases 1, 3, 5 … have parity 1. `mbarrier_wait(b, parity)` goes on if the phase of that parity is
-// complete: the current phase has the other parity then.
+// complete. The phase that lasts then has the other parity.
 //
 // With two stages a box can come while the one before is read. Tile t lies in stage t mod 2, and each stage has a
 // barrier:
@@ -341,19 +342,19 @@ CELL("One barrier, three phases") {
 // ```{answer}
 // For tiles 2 and 3. They come in phase 1 of their barriers. A wait for parity 0 goes on while phase 1 lasts, because
 // phase 0 is complete. The threads would read what lies there, a tile that is about to be overwritten, half of it
-// perhaps already.
+// perhaps already. From there on nothing is certain.
 // ```
+//
+// The last line is the checked simulator's. It knows which bytes a thread may know of, however fast the copies are. On
+// a GPU the same program may give the right sums, as long as the copies are in time.
 //
 // ```{exercise} 14.1
 // ```
 //
-// The last line is the checked simulator's. It knows which bytes a thread may know of, however fast the copies are. On
-// a GPU the same program works as long as the copies are in time.
-//
-// Small kernels with one mistake each, and what is said of them, make up the simulator's **museum**. Those with TMA are
-// in tests/simt/museum_tma.cu. An exhibit is called by its mistake: `tma_wrong_parity` is this one. Others expect too
-// many bytes (`tma_expects_too_much`, a deadlock, with the number that is missing), too few (`tma_expects_too_little`),
-// or only the bytes of the rows inside the tensor (`tma_counts_valid_rows`).
+// Small kernels with one mistake each, and what the simulator says of them, make up its **museum**. Its *exhibits* are
+// called by their mistakes. Those with TMA are in tests/simt/museum_tma.cu, and `tma_wrong_parity` is the mistake made
+// here. Others expect too many bytes (`tma_expects_too_much`, a deadlock, with the number that is missing), too few
+// (`tma_expects_too_little`), or only the bytes of the rows inside the tensor (`tma_counts_valid_rows`).
 //
 // **What you saw.** One thread asks, TMA copies a box and swizzles it, and an mbarrier counts the bytes. What a thread
 // has to know is the size of the box, and the parity of the phase.
@@ -369,8 +370,7 @@ CELL("One barrier, three phases") {
 //    says but `__syncthreads()`. Without it the checked simulator finds the copy that comes too early:
 //    `tma_refilled_early`. [Phase 15](../15-warp-specialised/notebook.cpp) has mbarriers for this, too.
 //
-// 3. With three stages and two barriers, two tiles would have to share one. It can count the bytes of both in one
-//    phase, but then nobody learns that the first of them is there before the second. Parity allows no more than the
-//    phase that lasts and the one before it: so it takes a barrier for each tile that is waited for by itself.
+// 3. Not if each is to be waited for by itself. Two of the tiles would share a barrier, and its phase would be complete
+//    when both are there. A barrier cannot have two phases under way: the next one begins when the one before it ends.
 //
 // </details>

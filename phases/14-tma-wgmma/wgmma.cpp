@@ -4,9 +4,10 @@
 // **Question.** With `mma` a warp first loads fragments of 16 × 16 into registers, by `ldmatrix`, and then multiplies
 // them. [The page before](tma.cpp) brought whole tiles to shared memory. Can tensor cores multiply them where they lie?
 //
-// **Idea.** Yes: with **wgmma**. Four warps, a {term}`warpgroup`, issue it together. It multiplies 64 rows of A by N
-// columns, 16 products deep: 64 × 16 by 16 × N, with N up to 256. B is read from shared memory, and A from there or
-// from registers. The instruction runs beside the threads: they issue it, go on, and wait for it later.
+// **Idea.** Yes: with **wgmma**. Four warps, a {term}`warpgroup`, issue it together. It multiplies 64 × 16 numbers of A
+// by 16 × N of B, with N up to 256, and adds the result to 64 × N numbers in registers. B is read from shared memory,
+// and A from there or from registers. The instruction runs beside the threads: they issue it, go on, and wait for it
+// later.
 
 // %% tags=["hide-input"]
 #include <algorithm>
@@ -107,7 +108,8 @@ CELL("What one instruction does") {
   std::printf("wgmma m64n64k16: %s FLOP, %s bytes read from shared memory\n", grouped(ledger.tensor_flops).c_str(),
               grouped(ledger.wgmma_shared_bytes).c_str());
   const std::uint64_t of_mma = 2 * 16 * 8 * 16;
-  std::printf("mma m16n8k16:    %s FLOP, which is 1 / %d of it\n", grouped(of_mma).c_str(), int(ledger.tensor_flops / of_mma));
+  std::printf("mma m16n8k16:    %s FLOP, which is 1 / %d of it\n", grouped(of_mma).c_str(),
+              int(ledger.tensor_flops / of_mma));
   expect(ledger.tensor_flops == 2 * 64 * 64 * 16, "2 · 64 · 64 · 16 FLOP");
   expect(ledger.wgmma_shared_bytes == (64 * 16 + 64 * 16) * 2, "16 columns of A and of B, each once");
   expect(ledger.shared_read_requests == 0, "no thread loaded anything from shared memory");
@@ -334,12 +336,12 @@ CELL("A word left out") {
 //
 // In the museum these are `wgmma_no_fence`, `wgmma_no_commit` and `wgmma_wait_too_short` (tests/simt/museum_wgmma.cu).
 // A test on a GPU is no substitute. Without the fence, a kernel like this one gave the right bits in every run on an
-// H200. `ptxas`, which turns PTX into machine code, had noticed that the fence was missing and put one in. It says so
-// in a message, C7519, that nobody has to read.
+// H200. The reason is `ptxas`, the program that turns PTX into machine code. It notices that the fence is missing and
+// puts one in. It says so in a message, C7519, which stops no build. For the kernel above nvcc 13.0 does the same.
 //
 // Where `ptxas` cannot tell what belongs before a product and what behind it, it does something worse: it puts a wait
 // behind every single product. The kernel is right, and slow. The messages are C7509 to C7515. C7512, too few registers
-// for what is under way, is the one that later pages meet. Our test `ptxas` fails on all of them.
+// for the products under way, is one that later pages meet. Our test `ptxas` fails on all of them.
 //
 // In the attention kernels both products are functions. `begin_scores` multiplies Q and K from shared memory, and
 // `begin_output` takes P from registers:
