@@ -125,11 +125,13 @@ CELL("What one instruction does") {
 // `wgmma` gets no address, and no fragments. It gets a **descriptor** for each operand in shared memory. That is 64
 // bits which say where the matrix begins and how it is laid out. All distances in it are counted in units of 16 bytes:
 //
-// - *address*: where the matrix begins;
-// - *stride*: from eight rows to the next eight. Rows have 128 bytes, so that is 1,024;
-// - *leading*: from one panel to the next one, where an instruction needs several. Where it needs one, it is ignored;
-// - *base*: 0 for tiles that begin at multiples of 1,024 bytes, as ours do;
-// - *swizzle*: 1 stands for the swizzle of 128 bytes, the one that TMA has used.
+// - `address`: where the matrix begins;
+// - `stride`: how far it is from eight rows to the next eight. Rows have 128 bytes, so that is 1,024. PTX says *stride
+//   dimension byte offset*, SBO;
+// - `leading`: how far it is from one panel to the next one, where an instruction needs several; else it is ignored.
+//   PTX says *leading dimension byte offset*, LBO;
+// - `base`: 0 for tiles that begin at multiples of 1,024 bytes, as ours do;
+// - `swizzle`: 1 stands for the swizzle of 128 bytes, the one that TMA has used.
 //
 // The next 16 columns are the same descriptor with another address. That is the whole address arithmetic of a product.
 //

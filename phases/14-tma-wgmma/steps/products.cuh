@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(128)
 // #endregion
 
 // #region second-product: O = P V, P from registers; and what becomes of it when a word is left out
-enum class Word { none, fence, commit, wait };
+enum class Word { none, fence, commit, wait };  // which one is left out
 
 template <Major kMajor, Word kLeftOut>
 __global__ void __launch_bounds__(128)
