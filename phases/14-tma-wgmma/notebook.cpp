@@ -224,7 +224,7 @@ CELL("What moves") {
 // every word that was left out has a finding. The threads' work has shrunk to softmax, and to waiting.
 //
 // **Measured** on an H200, with the table at the end of this part: for long sequences and D = 128 this kernel is faster
-// than phase 13 by a good part. For 512 tokens it is not, and with D = 64 it never is. Phase 13 has two blocks on a
+// than phase 13 by a good part. For 512 tokens it is not, nor with D = 64 at any length. Phase 13 has two blocks on a
 // multiprocessor, and while one begins or ends the other one multiplies. Here a block of D = 128 has its multiprocessor
 // to itself, and all of its threads wait for the same tile at the same time. [The next
 // page](../15-warp-specialised/notebook.cpp) takes that apart.

@@ -342,9 +342,9 @@ CELL("Who reads shared memory") {
 //    The copies of the first tiles are such a case. In the middle of the loop they began a whole tile earlier. Phase 14
 //    has a barrier each.
 //
-// 3. Those about fragments, since step 6 still has them: addresses that differ by a constant, and two row tiles for each
-//    warp, so that a fragment of K or V serves 32 rows instead of 16. And two about softmax, which 14 leaves out: the
-//    rescale that is rare, and maxima of three numbers. In [13's table](../13-instruction-diet/steps.cpp) these are the
-//    steps 3, 5, 6 and 7. The first two are pointless once `wgmma` reads tiles by itself.
+// 3. Those about fragments, since step 6 still has them: addresses that differ by a constant, and two row tiles for
+//    each warp, so that a fragment of K or V serves 32 rows instead of 16. And two about softmax, which 14 leaves out:
+//    the rescale that is rare, and maxima of three numbers. In [13's table](../13-instruction-diet/steps.cpp) these are
+//    the steps 3, 5, 6 and 7. The first two are pointless once `wgmma` reads tiles by itself.
 //
 // </details>
