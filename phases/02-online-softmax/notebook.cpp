@@ -12,7 +12,8 @@
 //
 // and a new key (s, v) changes them to
 //
-// $$m' = \max(m, s) \quad \alpha = \exp(m - m') \quad l' = \alpha l + \exp(s - m') \quad o' = \alpha o + \exp(s - m') \, v$$
+// $$m' = \max(m, s) \qquad \alpha = \exp(m - m')$$
+// $$l' = \alpha l + \exp(s - m') \qquad o' = \alpha o + \exp(s - m') \, v$$
 //
 // At the end the output row is o / l.
 //
