@@ -252,8 +252,8 @@ CELL("How many registers") {
 // just fits into 168. Phase 18 does not: without `setmaxnreg` it is less than half as fast. The end of part 4 has the
 // [measurements](../../docs/book/part-4.md#what-each-part-is-worth), and those of warpgroups that take turns.
 //
-// A warpgroup that wants more waits until the others have given back enough. If the sum is too large, they never have: a
-// deadlock, on a GPU too (exhibit `setmaxnreg_over_budget`).
+// A warpgroup that wants more waits until the others have given back enough. If the sum is too large, they never have:
+// a deadlock, on a GPU too (exhibit `setmaxnreg_over_budget`).
 //
 // ```{region} attention.cuh launch
 // ```
@@ -314,8 +314,8 @@ CELL("Predicted = counted") {
 
 // %% [markdown]
 // ```{answer}
-// One barrier of the block is left, the one behind which the mbarriers may be used. The bytes stay the same, to the last
-// one: what is copied and what is multiplied has not changed.
+// One barrier of the block is left, the one behind which the mbarriers may be used. The bytes stay the same, to the
+// last one: what is copied and what is multiplied has not changed.
 // ```
 //
 // **What you saw.** A producer and consumers, and a pair of barriers for each stage between them. No count of bytes or

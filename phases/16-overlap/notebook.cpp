@@ -177,8 +177,8 @@ CELL("Phase 16, two products under way") {
 
 // %% [markdown]
 // ```{answer}
-// During 4, all but the first. It is PV of the tile before: the first softmax has none before it, and the last PV has no
-// softmax left beside it.
+// During 4, all but the first. It is PV of the tile before: the first softmax has none before it, and the last PV has
+// no softmax left beside it.
 // ```
 //
 // What that is worth depends on how long each piece takes. The lengths in the next picture are made up.
@@ -333,8 +333,8 @@ CELL("Not one count changes") {
 //
 // **What did not help.** The compiler moves some of the exponentials behind the wait for PV. There no product of their
 // own warpgroup runs beside them. They were forced to stay in front of the wait, and nothing became faster
-// ([measured](../../docs/book/part-4.md#what-each-part-is-worth) in phase 18): the other warpgroup's products run beside
-// them wherever they stand.
+// ([measured](../../docs/book/part-4.md#what-each-part-is-worth) in phase 18): the other warpgroup's products run
+// beside them wherever they stand.
 //
 // **What you saw.** Two products under way, one wait for the first of them, and the same operations in another order.
 // No counter of the simulator moved, because the simulator has no clock.

@@ -213,10 +213,10 @@ CELL("How many draws") {
 // and loads Q. The second one reads the work and loads K and V. It goes from the last K tile of one Q tile straight to
 // the first K tile of the next. If one thread did both, the next K tile would have to wait until Q's place is free.
 //
-// Who must have read `work` before it may be written again? All lanes of the consumers, and the thread that loads K
-// and V: the mail's `empty` has one arrival for each of them. The loading thread arrives late on purpose, when it has
-// come to the third K/V tile from the end. A number that is drawn early binds a tile to this block, while another block may be
-// free for it sooner. On an H200, drawing earlier made nothing faster, and long causal sequences slower.
+// Who must have read `work` before it may be written again? All lanes of the consumers, and the thread that loads K and
+// V: the mail's `empty` has one arrival for each of them. The loading thread arrives late on purpose, when it has come
+// to the third K/V tile from the end. A number that is drawn early binds a tile to this block, while another block may
+// be free for it sooner. On an H200, drawing earlier made nothing faster, and long causal sequences slower.
 //
 // Rows that see no key used to skip the loop. Here each Q tile has at least one K/V tile, so that all roles count
 // alike: `Keys` gives such rows a tile from far beyond the end of K. TMA fills it with zeros and reads nothing, and the
@@ -230,8 +230,8 @@ CELL("How many draws") {
 // ```
 //
 // Each lane arrives at the mail's `empty` itself, behind its own read. In a first version lane 0 arrived for its warp
-// as soon as it had read. The checked simulator reported that. The producer could draw once more, so that `full` flipped
-// a second time, and a lane that was late at its wait would wait for ever.
+// as soon as it had read. The checked simulator reported that. The producer could draw once more, so that `full`
+// flipped a second time, and a lane that was late at its wait would wait for ever.
 //
 // Q is released as soon as the last product with it is done, which is one K/V tile before the end. Its load runs beside
 // the last softmax and the last PV. The parities of the mail and of Q change with each Q tile; those of K and V go on
@@ -251,8 +251,8 @@ CELL("How many draws") {
 // - `fence_proxy_async`: TMA reads shared memory by a way of its own. Without the fence it may not see what the lanes
 //   have just stored. (Exhibit `tma_no_proxy_fence` of the simulator's museum, tests/simt/museum_tma.cu.)
 // - `bar_sync`, a *named barrier*: a block has sixteen barriers with numbers, and says with each use how many threads
-//   meet there. `__syncthreads()` is number 0 with all of them. Here it is the 128 threads of this warpgroup: one thread
-//   may begin the store only when all four warps have written. The other warpgroup need not be there.
+//   meet there. `__syncthreads()` is number 0 with all of them. Here it is the 128 threads of this warpgroup: one
+//   thread may begin the store only when all four warps have written. The other warpgroup need not be there.
 //   (`tma_store_no_barrier`)
 // - `cp_async_bulk_wait_read<0>` before the next O is written: the last store must have read the place. Only the thread
 //   that began it can wait for it; a second `bar_sync` tells the others. (`tma_staging_reused`)
@@ -268,8 +268,8 @@ CELL("How many draws") {
 // ```{region} attention.cuh launch
 // ```
 //
-// Why is a section smaller for short sequences? This bound was found by trying. At first it was 32 MB of K and V for all
-// lengths, which an H200's L2 cache holds with room to spare. At N = 512, 8 MB were faster.
+// Why is a section smaller for short sequences? This bound was found by trying. At first it was 32 MB of K and V for
+// all lengths, which an H200's L2 cache holds with room to spare. At N = 512, 8 MB were faster.
 
 // %% [markdown]
 // ## From 16 to 17, step by step
@@ -442,13 +442,14 @@ CELL("What leaves, and by whom") {
 //    above, and step 4 mends it.
 //
 // 2. Each lane reads `work` by itself, so only the lane knows that it has. Q is read by `wgmma`, for the warpgroup as a
-//    whole. `wgmma_wait` says to all lanes of a warp that the product is done, and one of them can speak for the others.
+//    whole. `wgmma_wait` says to all lanes of a warp that the product is done, and one of them can speak for the
+//    others.
 //
 // 3. Blocks that draw after the 0 get numbers of tiles again, which have been done already. And their draws move the
 //    counter on, so it need not be 0 at the end; the next launch would leave tiles out.
 //
 // 4. The one before O is written: now the other warpgroup's store must have read the place, too. Only the thread that
-//    began that store can wait for it, so both warpgroups have to meet there, 256 threads. The barrier behind `stmatrix`
-//    still counts the 128 that have written. Each would wait for the other once for each Q tile.
+//    began that store can wait for it, so both warpgroups have to meet there, 256 threads. The barrier behind
+//    `stmatrix` still counts the 128 that have written. Each would wait for the other once for each Q tile.
 //
 // </details>

@@ -145,8 +145,8 @@ CELL("What wgmma reads") {
 // ```{difference} steps/1-registers.cuh steps/2-stages.cuh
 // ```
 //
-// *Expected*: a per cent or two for long sequences. With two stages most copies are early enough. *Measured*: half a per
-// cent for long ones, 1.6 % less at N = 512. It pays for what comes later.
+// *Expected*: a per cent or two for long sequences. With two stages most copies are early enough. *Measured*: half a
+// per cent for long ones, 1.6 % less at N = 512. It pays for what comes later.
 //
 // ## 3 · The maximum of three integers
 //
@@ -171,8 +171,8 @@ CELL("What wgmma reads") {
 // ```{difference} steps/2-stages.cuh steps/3-maximum.cuh
 // ```
 //
-// *Expected*: two per cent. A softmax has some ten instructions for two scores, and one of them goes away. Besides, c · m
-// is kept, which saves two multiplications for each tile.
+// *Expected*: two per cent. A softmax has some ten instructions for two scores, and one of them goes away. Besides, c ·
+// m is kept, which saves two multiplications for each tile.
 //
 // ```{question}
 // All scores of a row are negative. What does `integer_maxima` find, and what becomes of the row?
@@ -245,8 +245,8 @@ CELL("Floats as integers") {
 // ## 5 · Q for each warpgroup
 //
 // In phase 17 Q has one pair of barriers. Here each warpgroup has a pair for its own 64 rows. The drawing thread fills
-// the last rows first, when their warpgroup has left them, then the first ones. Here this order hardly matters. In phase
-// 19 it does: there warpgroups pass over tiles that they do not see.
+// the last rows first, when their warpgroup has left them, then the first ones. Here this order hardly matters. In
+// phase 19 it does: there warpgroups pass over tiles that they do not see.
 //
 // ```{difference} steps/4-loops.cuh steps/5-barriers.cuh
 // ```
@@ -481,16 +481,17 @@ CELL("The same bits, and where not") {
 // %% [markdown]
 // ## What did not help
 //
-// - **Turns.** FlashAttention-3 lets its two warpgroups take turns by named barriers ([phase 17](../17-persistent/notebook.cpp)
-//   has some): while one has its softmax, the other multiplies ("ping-pong"). In this kernel it makes nothing faster. With two warpgroups and a PV that runs
-//   beside each softmax, the tensor cores have work without it.
+// - **Turns.** FlashAttention-3 lets its two warpgroups take turns by named barriers ([phase
+//   17](../17-persistent/notebook.cpp) has some): while one has its softmax, the other multiplies ("ping-pong"). In
+//   this kernel it makes nothing faster. With two warpgroups and a PV that runs beside each softmax, the tensor cores
+//   have work without it.
 // - **The exponentials before the wait.** The code waits for PV behind the softmax. The compiler moves most of the
 //   exponentials behind that wait. Forcing them in front of it made no difference.
 // - **A fence less.** `fence_proxy_async` behind `ldmatrix` costs nothing that could be measured, so nothing is saved
 //   by arguing it away.
 //
-// **What you saw.** Each of the changes is small, and so is what it gains. At this point a kernel becomes faster only if
-// one asks of each instruction whether the tensor cores had to wait for it.
+// **What you saw.** Each of the changes is small, and so is what it gains. At this point a kernel becomes faster only
+// if one asks of each instruction whether the tensor cores had to wait for it.
 //
 // **Measured** on an H200: [the end of part 4](../../docs/book/part-4.md) has the table, and
 // [another](../../docs/book/part-4.md#what-each-part-is-worth) of this kernel with one change each.
@@ -505,8 +506,8 @@ CELL("The same bits, and where not") {
 // 1. At D = 128 S would take 96 registers, P 48 and O 64: 208 of 232. With Q that makes 240.
 //
 // 2. As an integer a NaN without a sign is larger than all numbers, so m is NaN; one with a sign never wins against
-//    anything that is not negative. Either way its own exponential is NaN, and with it l: the row's O and LSE are NaN, as
-//    they must be. The warp's question is not disturbed, since a comparison with NaN is false.
+//    anything that is not negative. Either way its own exponential is NaN, and with it l: the row's O and LSE are NaN,
+//    as they must be. The warp's question is not disturbed, since a comparison with NaN is false.
 //
 // 3. `wgmma_released_early`: the stage is given back while S still reads K.
 //

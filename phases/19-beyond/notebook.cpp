@@ -398,14 +398,15 @@ CELL("The bits of phase 18, and what it cannot do") {
 //    all. A row of 96 columns fills a panel of 64 and half of another. With whole panels Q takes 48 KiB, two stages of
 //    K and V 96 and O 48: 192 of 227, and no second place for Q.
 //
-// 2. 768 threads are launched with 80 registers each; if the producer keeps 32, a consumer has 88. S, P and O of 64 keys
-//    take 80 of them, which leaves 8 for everything else. Tiles of 32 keys would fit, with 56.
+// 2. 768 threads are launched with 80 registers each; if the producer keeps 32, a consumer has 88. S, P and O of 64
+//    keys take 80 of them, which leaves 8 for everything else. Tiles of 32 keys would fit, with 56.
 //
 // 3. No. One exchange swaps the lowest bit of the lane with that of the register, the other the next bit of both.
 //    Neither changes what the other one looks at.
 //
 // 4. With any number: what counts is how far another warpgroup may be behind in the Q tile before. Tried with N = 1024
-//    and 4 stages, where three tiles are passed: while copies are late the simulator finds nothing. With eager copies it
-//    reports an arrival "before anybody has waited for its last phase", races between TMA and `wgmma`, and deadlocks.
+//    and 4 stages, where three tiles are passed: while copies are late the simulator finds nothing. With eager copies
+//    it reports an arrival "before anybody has waited for its last phase", races between TMA and `wgmma`, and
+//    deadlocks.
 //
 // </details>

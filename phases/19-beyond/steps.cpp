@@ -319,8 +319,8 @@ CELL("The last steps have phase 19's bits") {
 //
 // 1. At most the orders of steps 4 and 5. Q in shared memory makes phase 18 up to 4 % slower at D = 128
 //    (`18-q-in-shared` in part 4's table). A third warpgroup would have to do with 160 registers for each thread, and
-//    with 128 keys S, P and O alone take 160. Step 3 saves nothing, since both warpgroups of 128 rows see the same tiles
-//    of 128 keys.
+//    with 128 keys S, P and O alone take 160. Step 3 saves nothing, since both warpgroups of 128 rows see the same
+//    tiles of 128 keys.
 //
 // 2. That for Q at the beginning of a Q tile. Its load can begin only when the last S of the Q tile before is done, and
 //    then runs beside little more than one softmax.

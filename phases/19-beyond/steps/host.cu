@@ -1,5 +1,5 @@
-// host.cu: the host's side of the staircase: each step as phases are run, for one size; and what the designs of phase 19
-// take, for its pages. Compiled once per machine.
+// host.cu: the host's side of the staircase: each step as phases are run, for one size; and what the designs take, for
+// the pages. Compiled once per machine.
 // Use: steps.hpp declares what is here.
 #include "phases/19-beyond/attention.cuh"
 #include "phases/19-beyond/steps/1-shared.cuh"
