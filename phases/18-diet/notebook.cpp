@@ -295,8 +295,8 @@ CELL("The life of Q's barriers") {
 // %% [markdown]
 // ```{answer}
 // 8 and 4: of each warp that reads the place, one lane. In phase 17 it waits for both warpgroups. In phase 18 it waits
-// for the second one alone. Before it loads rows 0 to 63 it has waited for both, since it fills one place after the
-// other.
+// for the second one alone. Before it loads the first one's rows it has waited for both, since it fills one place after
+// the other.
 // ```
 //
 // *Measured*: 0 to 0.6 %.
