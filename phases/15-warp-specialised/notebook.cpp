@@ -142,15 +142,15 @@ CELL("The life of K's two stages") {
 // tile. Before it the products may still be reading, and the producer would overwrite K under them.
 // ```
 //
-// What the checked simulator says when an arrival comes too early, or when a wait is missing, can be tried: a *museum*
-// of kernels that are wrong on purpose belongs to its tests, and each *exhibit* is one mistake beside the kernel that
-// is right. `wgmma_released_early` gets *write after wgmma*; `tma_refilled_early` the read of a tile whose copy is
-// under way. Forget the arrival, and no thread can go on: a deadlock, with the arrivals that are missing
-// (`mbarrier_arrivals_missing`).
+// The checked simulator finds such mistakes. Its tests have a *museum* of kernels that are wrong on purpose; each
+// *exhibit* is one mistake, beside the kernel that is right. An arrival that comes too early gets *write after wgmma*
+// (`wgmma_released_early`). Where a wait is missing, the finding is the read of a tile whose copy is under way
+// (`tma_refilled_early`). Without the arrival no thread can go on: a deadlock, and the report says how many arrivals
+// are missing (`mbarrier_arrivals_missing`).
 //
 // ## Without a common barrier
 //
-// What is the barrier of the block worth, once it is gone? A model has to say, since the simulator has no clock.
+// What did the barrier of the block cost? A model with lengths of its own has to say, since the simulator has no clock.
 
 // %% tags=["hide-input"]
 // A declared model, to show who waits for whom: how long each warpgroup works on each tile, and how long a copy takes.

@@ -229,6 +229,10 @@ CELL("How many draws") {
 // ```{region} attention.cuh loop
 // ```
 //
+// `parity ^= 1` stands behind the `return` for the compiler's sake. `wgmma` wants its addresses in registers that a
+// whole warp shares. Where the compiler cannot tell that a stage is the same in all lanes, it copies them there for
+// each product, by an instruction called `R2UR`.
+//
 // Each lane arrives at the mail's `empty` itself, behind its own read. In a first version lane 0 arrived for its warp
 // as soon as it had read. The checked simulator reported that. The producer could draw once more, so that `full`
 // flipped a second time, and a lane that was late at its wait would wait for ever.

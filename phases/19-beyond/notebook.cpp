@@ -331,9 +331,9 @@ CELL("Stores of 16 bytes") {
 //   others pass over. In the other order D = 256 is slower with a mask
 //   ([measured](../../docs/book/part-4.md#what-each-part-is-worth)).
 // - `Q.next()` stands in `next_work`, on a path that all lanes take. Inside a branch, the compiler did not know that
-//   the place of Q is the same for all lanes. So it kept the addresses in each lane's registers. But `wgmma` wants them
-//   in registers that a whole warp shares, and to get them there takes an instruction called `R2UR`: four of them for
-//   each `wgmma`. D = 64 was clearly slower. tests/bench/loops.py fails where a loop has such copies.
+//   the place of Q is the same for all lanes. So it kept the addresses in each lane's registers and copied them, by
+//   four `R2UR` for each `wgmma`, to those that the whole warp shares. D = 64 was clearly slower. tests/bench/loops.py
+//   fails where a loop has such copies.
 // - `uniform()` has the same purpose: `my_tiles`, `masked` and `unseen` are the same in all lanes, and now the compiler
 //   knows it.
 //
