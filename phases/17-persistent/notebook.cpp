@@ -281,8 +281,8 @@ CELL("How many draws") {
 // Four kernels stand between phase 16 and this one, each with one change more. They are compiled for one setting: bf16,
 // D = 128, tiles of 128 × 128. What we expected of each stands beside it as it was written down before, and so does
 // what it was worth on an H200 ([all figures](../../docs/results/hopper-steps-h200.md)). Of the five predictions one
-// came true, the second. Two came true without a mask and failed with one, the third and the last. The first and the
-// fourth were wrong.
+// came true, the second. Two came true without a mask and failed with one, the third and the last. The first was wrong,
+// and so was the fourth for short sequences.
 //
 // **1. O's way out.** `stmatrix` puts O into shared memory, and TMA stores it as whole rows. There is one Q tile for
 // each block still, so the block has to wait until its O has been read. *Expected*: hardly anything. There are fewer

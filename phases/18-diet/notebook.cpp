@@ -81,8 +81,8 @@ CELL("Where there is something to take out") {
 // [a table of part 4](../../docs/book/part-4.md#what-each-part-is-worth), which takes most of these changes out of
 // phase 18, one at a time. What each was worth on an H200 stands behind it
 // ([all figures](../../docs/results/hopper-steps-h200.md)). Of the seven predictions two came true, the fifth and the
-// seventh, and the first where sequences are short. From the second, third and sixth we had hoped for more than they
-// gave, and from the fourth for less.
+// seventh, and the first at two of six shapes. From the second, third and sixth we had hoped for more than they gave,
+// and from the fourth for less.
 //
 // ## 1 · Q in registers
 //
