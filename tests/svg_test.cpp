@@ -339,7 +339,7 @@ TEST_CASE("tile walk: Q and O stand beside their rows, K and V above their colum
   }
 }
 
-TEST_CASE("The life of a stage: filled, there, read and given back; a wait ends where the barrier lets through") {
+TEST_CASE("The life of a stage: filled, there, read and given back, and who waits for it") {
   Recording run;
   run.launches.push_back({"kernel"});
   run.launches[0].mbarriers = {{"full", 1}, {"empty", 2}};
