@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "phases/pages/barrier_life.hpp"
 #include "phases/pages/stages.hpp"
 #include "phases/pages/svg.hpp"
 #include "phases/pages/tile_walk.hpp"
@@ -397,6 +398,46 @@ TEST_CASE("tile walk: Q and O stand beside their rows, K and V above their colum
     for (std::size_t s = 0; s < path.size(); ++s)
       CHECK(path[s][0] == label(picture, std::to_string(s + 1)).number("x"));
   }
+}
+
+TEST_CASE("The life of a stage: filled, there, read and given back, and who waits for it") {
+  Recording run;
+  run.launches.push_back({"kernel"});
+  run.launches[0].mbarriers = {{"full", 1}, {"empty", 2}};
+  const auto step = [&](int warp, std::vector<Recording::Arrival> arrivals, const std::string& waits = "",
+                        std::vector<Recording::Waited> waited = {}, std::uint64_t block = 0) -> Recording::Step& {
+    Recording::Step& made = run.steps.emplace_back();
+    made.warp = warp, made.block = block, made.arrivals = arrivals, made.waits = waits, made.waited = waited;
+    return made;
+  };
+  const auto fills = Recording::Arrival{.mbarrier = 0, .count = 1, .expected = 16, .begun = 16};
+  const auto leaves = Recording::Arrival{.mbarrier = 1, .count = 1};
+  step(0, {fills});
+  step(2, {}, "full").also = {3};
+  step(2, {leaves}, "", {{0, 1}}, 1);  // of another block
+  step(-1, {{.mbarrier = 0, .come = 16}});
+  step(2, {leaves}, "", {{0, 1}});
+  step(3, {leaves}, "", {{0, 1}});
+  step(0, {fills}, "", {{1, 1}});  // of a filling that is not asked for
+
+  CHECK(svg::arrived_at(run, "empty") == std::vector<int>{2, 3});
+  const std::string picture =
+      svg::barrier_life("A stage", run, {{"stage", "full", "empty", {"tile 7"}}}, {{"loads", 0, 0}, {"reads", 2, 3}});
+  CHECK(well_formed(picture));
+  CHECK(count(picture, "<circle") == 3 + 1);  // arrivals, and one that explains them
+  const double column = 614.0 / 5;
+  const auto bar = [&](const std::string& colour, double from, double to) {
+    int found = 0;
+    for (const Element& rect : elements(picture, "rect"))
+      found += rect.word("fill") == colour && std::abs(rect.number("x") - (130 + column * from)) < 0.1 &&
+               std::abs(rect.number("width") - column * (to - from)) < 0.1;
+    return found == 1;
+  };
+  CHECK(bar("#f2b96b", 0.5, 2.5));  // on its way
+  CHECK(bar("#7fc8a9", 2.5, 4.5));  // there
+  CHECK(bar("#d5d5d5", 2, 3));      // waits
+  CHECK(bar("#9ec9e6", 3, 4.5));    // reads
+  CHECK(label(picture, "tile 7").number("x") == doctest::Approx(130 + column * 3.5).epsilon(1e-3));
 }
 
 TEST_CASE("tile walks stand side by side where there is room, and below each other where there is none") {

@@ -164,6 +164,7 @@ class Book:
         for file in self.files:
             if not file.startswith("phases/"):
                 text = self.with_links(self.with_figures((ROOT / file).read_text(), name_of(file)), file)
+                text = re.sub(r"(?<=<summary>)[^<]+", lambda m: self.say(m.group(0)), text)
                 own = file in ("docs/book/glossary.md", FRONT)
                 self.write_page(name_of(file), (text if own else linked(text, terms)) +
                                 (self.contents() if file == FRONT else ""))

@@ -253,7 +253,8 @@ def translated_svg(drawing, say):
 
 
 def difference_html(part, say):
-    """Added and removed lines in colour; long stretches without a change folded."""
+    """Added and removed lines in colour; long stretches without a change folded. No ` in it: with_terms would take the
+    text between two of them for code, and what stands beside it for prose."""
     lines = part["text"].splitlines()
     changed = [line[0] != " " for line in lines]
     near = [any(changed[max(0, i - 3):i + 4]) for i in range(len(lines))]
@@ -269,7 +270,7 @@ def difference_html(part, say):
         while j < len(lines) and near[j] == near[i]:
             j += 1
         spans = "".join(f'<span class="{ {"+": "added", "-": "removed"}.get(line[0], "same") }">'
-                        f"{html.escape(line) or ' '}\n</span>" for line in lines[i:j])
+                        f"{html.escape(line).replace('`', '&#96;') or ' '}\n</span>" for line in lines[i:j])
         out.append(spans if near[i] else
                    f'<details><summary>{j - i} {say("unchanged lines")}</summary>{spans}</details>')
         i = j

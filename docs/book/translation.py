@@ -54,6 +54,8 @@ WORDS = {"zh_CN": {
                                       "只要有一条断言不再成立就会报错。",
     "in numbers": "具体数字",
     "Answers": "答案",
+    "The table": "表格",
+    "The tables": "两张表格",
     "This page is not translated yet.": "本页尚未译完，未译的段落保留英文原文。",
     " to ": " 到 ",
     "FlashAttention, phase by phase": "FlashAttention，逐阶段详解",

@@ -213,9 +213,9 @@ CELL("A negative scale, and a scale of 0") {
 // As in [step 6](steps.cpp), m follows only if a maximum has outgrown it by more than 2⁸ in P, and a {term}`vote` of
 // the warp decides. What is new is when the bound holds. Where m is the exact maximum, the largest P is 1 and has no
 // rounding error; otherwise it has one like all others. With tiles of 16 keys, where the first maximum is a poor guess,
-// 2 of the 424 cases of the {term}`contract <the contract>` then missed O's error bar, by 0.6 and 0.7 %. And a masked tile may hold
-// few keys that a row sees. So m follows each growth in small tiles and in masked ones, and the bound holds from the
-// first whole tile of 64 keys on: that is `slack`.
+// 2 of the 424 cases of the {term}`contract <the contract>` then missed O's error bar, by 0.6 and 0.7 %. And a masked
+// tile may hold few keys that a row sees. So m follows each growth in small tiles and in masked ones, and the bound
+// holds from the first whole tile of 64 keys on: that is `slack`.
 //
 // With tiles of 16 keys, or a bottom-right mask, a row may see no key of a tile that its warp multiplies. Its m stays
 // −∞, and −∞ − −∞ would be NaN: 0 is subtracted then.

@@ -551,7 +551,8 @@ CELL("The staircase") {
 //
 // - **Another bound than 2⁸.** If a warp rescales with each growth, D = 64 falls to 0.90 and D = 128 to 1.05. A bound
 //   of 2¹ gives 1.10 instead of 1.17 at D = 64, and 1.07 to 1.09 instead of 1.14 at D = 128. It would let tiles of 16
-//   keys have a bound, too: with 2⁸, 2 of 424 cases of the {term}`contract <the contract>` miss O's error bar there, by 0.6 and 0.7 %.
+//   keys have a bound, too: with 2⁸, 2 of 424 cases of the {term}`contract <the contract>` miss O's error bar there, by
+//   0.6 and 0.7 %.
 // - **Votes and rescaling per 16 rows instead of 32.** With the bound 2¹ that is 1 to 2 % faster at D = 128 and
 //   1 to 2 % slower at D = 64. With 2⁸ it makes no difference: nobody rescales.
 // - **Waiting for the first K alone,** so that S can begin before V is there: between nothing and 1.5 % slower.

@@ -5,21 +5,23 @@
 // other. But loading takes one thread and a few instructions, and the two warpgroups have different rows and nothing to
 // say to each other. Why do they meet at a barrier with every tile?
 //
-// **Idea.** Because somebody has to know that a stage may be filled again. So let somebody know nothing else. One
-// warpgroup becomes the *producer*: one of its threads loads all tiles, and it does no arithmetic. The others are
+// **Idea.** Because somebody has to know that a stage may be filled again. That can be somebody who does nothing else.
+// One warpgroup becomes the *producer*: one of its threads loads all tiles, and it does no arithmetic. The others are
 // *consumers* and load nothing. Each stage has two mbarriers: *full*, which the consumers wait for, and *empty*, which
 // the producer waits for. This is called *warp specialisation*.
 //
 // **Changed since 14.** Empty barriers; two branches instead of one loop; the barrier of the block is gone from the
-// loop; registers move from the producer to the consumers. Products and softmax are phase 14's words.
+// loop; registers move from the producer to the consumers. Products and softmax are called as in phase 14.
 
 // %% tags=["hide-input"]
 #include "phases/15-warp-specialised/phase.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
 #include "phases/14-tma-wgmma/phase.hpp"
+#include "phases/pages/barrier_life.hpp"
 #include "phases/pages/cell.hpp"
 #include "phases/pages/example.hpp"
 #include "phases/pages/svg.hpp"
@@ -32,6 +34,39 @@ static const Where machine = was_built(Where::Checked) ? Where::Checked : Where:
 static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* what) {
   std::printf("%-36s predicted %11s   counted %11s\n", what, grouped(predicted).c_str(), grouped(counted).c_str());
   return counted == predicted;
+}
+
+// %% tags=["hide-input"]
+CELL("Who does what") {
+  svg::Canvas canvas(760, 236, "One warpgroup loads, two calculate; stages between them");
+  const auto box = [&](double x, double y, double width, double height, const char* colour) {
+    canvas.rect(x, y, width, height, std::string("rx=\"6\" stroke=\"#666\" fill=\"") + colour + "\"");
+  };
+  const auto centred = [&](double x, double y, const std::string& text, const char* more = "") {
+    canvas.text(x, y, text, std::string("text-anchor=\"middle\" ") + more);
+  };
+  const auto arrow = [&](double x1, double y1, double x2, double y2) {
+    const double head = x2 > x1 ? -9 : 9;
+    canvas.line(x1, y1, x2 + head, y2, "stroke=\"#444\" stroke-width=\"2\"");
+    canvas.raw("<polygon fill=\"#444\" points=\"" + svg::num(x2) + "," + svg::num(y2) + " " + svg::num(x2 + head) +
+               "," + svg::num(y2 - 5) + " " + svg::num(x2 + head) + "," + svg::num(y2 + 5) + "\"/>");
+  };
+  box(16, 50, 150, 150, "#f9e4c5");
+  centred(91, 76, "producer", "font-weight=\"bold\"");
+  centred(91, 116, "one thread");
+  centred(91, 134, "loads all tiles");
+  box(290, 50, 150, 150, "#eef7f2"), centred(365, 76, "ring", "font-weight=\"bold\"");
+  box(584, 50, 160, 150, "#eef5fb"), centred(664, 76, "consumers", "font-weight=\"bold\"");
+  for (int i = 0; i < 2; ++i) {
+    box(304, 90 + 54 * i, 122, 44, "#c5e5d6"), centred(365, 117 + 54 * i, "stage " + std::to_string(i));
+    box(598, 90 + 54 * i, 132, 44, "#c3ddf0"), centred(664, 117 + 54 * i, "warpgroup " + std::to_string(i));
+  }
+  arrow(166, 96, 290, 96), centred(228, 88, "TMA fills a stage");
+  arrow(440, 96, 584, 96), centred(512, 88, "full: it is there");
+  arrow(584, 166, 440, 166), centred(512, 158, "empty: all have read");
+  arrow(290, 166, 166, 166), centred(228, 158, "may be filled");
+  canvas.text(16, 226, "Each warpgroup reads every tile. Nobody waits for all threads of the block.", "fill=\"#666\"");
+  picture("15-who", canvas.str());
 }
 
 // %% [markdown]
@@ -60,6 +95,11 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
 //
 // The thread returns while its last copies are under way. It may: the consumers wait for each of them before they end.
 //
+// ```{exercise} 15.1
+// ```
+//
+// The consumers go through the same rings:
+//
 // ```{region} attention.cuh consumer
 // ```
 // ```{region} attention.cuh loop
@@ -69,6 +109,48 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
 // The empty barriers are made for `Br / 16` arrivals. Who arrives? And could a consumer arrive for K already before
 // `wgmma_wait`?
 // ```
+
+// %% tags=["hide-input"]
+CELL("The life of K's two stages") {
+  if (!was_built(Where::Checked))
+    return void(std::printf("this build has no checked machine, and the fast one does not record\n"));
+  const int N = 256, Bc = 64, tiles = N / Bc;  // two blocks; the first one is shown
+  Rounded<half> e(random_example(N, 64));
+  Recording run;
+  phase15::forward(e.problem({.block_q = 128, .block_k = Bc}), Where::Checked, {.recording = &run});
+  bool all = true;
+  for (const int stage : {0, 1}) {
+    const std::string barrier = "K_ring.empty[" + std::to_string(stage) + "]";
+    std::vector<int> warps = svg::arrived_at(run, barrier);
+    std::printf("%s: %d arrivals for %d tiles, by warps", barrier.c_str(), int(warps.size()), tiles / 2);
+    for (const int warp : warps) std::printf(" %d", warp);
+    std::printf("\n");
+    std::sort(warps.begin(), warps.end());
+    for (std::size_t i = 0; i < warps.size(); ++i) all = all && warps[i] == int(i) * 2 / tiles;
+    all = all && int(warps.size()) == 8 * tiles / 2;
+  }
+  picture("15-stages", svg::barrier_life("K's two stages: four tiles, from 3 to 0", run,
+                                         {{"stage 0", "K_ring.full[0]", "K_ring.empty[0]", {"tile 3", "tile 1"}},
+                                          {"stage 1", "K_ring.full[1]", "K_ring.empty[1]", {"tile 2", "tile 0"}}},
+                                         {{"loading thread", 8, 8}, {"warpgroup 0", 0, 3}, {"warpgroup 1", 4, 7}}));
+  expect(all, "each of the consumers' eight warps arrives once for each tile, and nobody else does");
+}
+
+// %% [markdown]
+// ```{answer}
+// The consumers' warps, 8 of them, one lane for each. And no: only the wait makes it true that the warp has read the
+// tile. Before it the products may still be reading, and the producer would overwrite K under them.
+// ```
+//
+// The checked simulator finds such mistakes. Its tests have a *museum* of kernels that are wrong on purpose; each
+// *exhibit* is one mistake, beside the kernel that is right. An arrival that comes too early gets *write after wgmma*
+// (`wgmma_released_early`). Where a wait is missing, the finding is the read of a tile whose copy is under way
+// (`tma_refilled_early`). Without the arrival no thread can go on: a deadlock, and the report says how many arrivals
+// are missing (`mbarrier_arrivals_missing`).
+//
+// ## Without a common barrier
+//
+// What did the barrier of the block cost? A model with lengths of its own has to say, since the simulator has no clock.
 
 // %% tags=["hide-input"]
 // A declared model, to show who waits for whom: how long each warpgroup works on each tile, and how long a copy takes.
@@ -101,16 +183,16 @@ static Timeline timeline(bool roles) {
 }
 
 CELL("Two warpgroups, with a barrier of the block and without") {
-  svg::Canvas canvas(860, 322, "Who waits for whom: six tiles, two stages, two warpgroups");
+  svg::Canvas canvas(760, 322, "Who waits for whom: six tiles, two stages, two warpgroups");
   const char* names[] = {"copies", "warpgroup 0", "warpgroup 1"};
   bool kept = true;
   for (const bool roles : {false, true}) {
     const Timeline line = timeline(roles);
-    const double top = roles ? 190 : 62, scale = 21;
+    const double top = roles ? 190 : 62, scale = 20;
     canvas.text(16, top, roles ? "phase 15: full and empty barriers" : "phase 14: a barrier of the block for each tile",
                 "font-weight=\"bold\"");
     for (int row = 0; row < 3; ++row) {
-      canvas.text(16, top + 26 + 30 * row, names[row], "fill=\"#666\" font-size=\"11\"");
+      canvas.text(16, top + 26 + 30 * row, names[row], "fill=\"#666\"");
       const std::vector<Span>& spans = row == 0 ? line.copies : line.work[row - 1];
       for (int tile = 0; tile < tiles; ++tile) {
         const double x = 100 + scale * spans[tile].begin, width = scale * (spans[tile].end - spans[tile].begin);
@@ -136,28 +218,20 @@ CELL("Two warpgroups, with a barrier of the block and without") {
 }
 
 // %% [markdown]
-// ```{answer}
-// The consumers' warps, Br / 16 of them, one lane for each. No, because the wait is what makes it true that the warp
-// has read the tile. Before it the products may still be reading, and the producer would overwrite K under them.
-// ```
-//
 // In the picture a warpgroup takes now 3 steps, now 5, and while one is slow the other is fast. With a barrier for each
 // tile both take 5. Without it each goes its own way, as far as two stages let it: a warpgroup can be one tile ahead,
 // then it waits until the other one has emptied a stage.
 //
 // The steps are declared, but there is a reason for them. When one warpgroup has the tensor cores, the other has to
-// wait. Once it is half a tile behind, one multiplies while the other calculates its softmax, and nothing calls them
-// back into line.
-//
-// What the checked simulator says if an arrival comes too early, or a wait is missing, is in its museum: *write after
-// wgmma* (`wgmma_released_early`), and the read of a tile whose copy is under way (`tma_refilled_early`). Forget the
-// arrival, and no thread can go on: a deadlock, with the arrivals that are missing (`mbarrier_arrivals_missing`).
+// wait. Once it is half a tile behind, one multiplies while the other calculates its softmax, and nothing brings them
+// back into step.
 
 // %% [markdown]
 // ## Registers move
 //
-// A multiprocessor has 65,536 registers, and they are dealt out when a block starts: to all threads alike. The producer
-// needs few, the consumers many. `setmaxnreg` lets a warpgroup give some back, and another one take them.
+// A multiprocessor has 65,536 registers, and they are dealt out when a block starts, to all threads alike. The producer
+// needs few, the consumers many. Hopper has an instruction, `setmaxnreg`, by which a warpgroup changes how many
+// registers each of its threads has: the producer gives some back, and the consumers take them.
 
 // %% tags=["hide-input"]
 CELL("How many registers") {
@@ -173,13 +247,13 @@ CELL("How many registers") {
 
 // %% [markdown]
 // S, O and P are D/2 and 3/4 Bc registers of each consumer: 160 for D = 128 and Bc = 128, if all three are alive. With
-// 168 there is next to nothing left for the rest, and a compiler that runs out of registers does something worse to
-// `wgmma` than to other code: it waits for each product as soon as it is issued. This phase just fits into 168. Phase
-// 18 does not: without `setmaxnreg` it is less than half as fast. The end of part 4 has the
+// 168 there is next to nothing left for the rest. A compiler that runs out of registers does something worse to `wgmma`
+// than to other code: it waits for each product as soon as it is issued, and says so in a warning, C7512. This phase
+// just fits into 168. Phase 18 does not: without `setmaxnreg` it is less than half as fast. The end of part 4 has the
 // [measurements](../../docs/book/part-4.md#what-each-part-is-worth), and those of warpgroups that take turns.
 //
-// What a warpgroup gives back must be there before another takes it. If the sum is too large, it never is: a deadlock,
-// on a GPU too (`setmaxnreg_over_budget`).
+// A warpgroup that wants more waits until the others have given back enough. If the sum is too large, they never have:
+// a deadlock, on a GPU too (exhibit `setmaxnreg_over_budget`).
 //
 // ```{region} attention.cuh launch
 // ```
@@ -240,17 +314,34 @@ CELL("Predicted = counted") {
 
 // %% [markdown]
 // ```{answer}
-// One barrier is left, the one behind which the mbarriers may be used. The bytes stay the same, to the last one: what
-// is copied and what is multiplied has not changed.
+// One barrier of the block is left, the one behind which the mbarriers may be used. The bytes stay the same, to the
+// last one: what is copied and what is multiplied has not changed.
 // ```
 //
-// **What you saw.** A producer and consumers, and a pair of barriers for each stage between them. Nothing that is
-// counted in bytes or products has changed, and not a bit of the result. What has changed is who waits for whom.
+// **What you saw.** A producer and consumers, and a pair of barriers for each stage between them. No count of bytes or
+// products has changed, and not a bit of the result. What has changed is who waits for whom.
 //
 // **Measured** on an H200, with the table at the end of this part: faster than phase 14 at every length. But within a
 // warpgroup S, softmax and PV still take turns. [The next page](../16-overlap/notebook.cpp) lets them overlap.
 //
-// **Exercise.** 1. Give the rings one stage. Does the kernel still work, and who waits when? 2. Let the consumer arrive
-// for K's `empty` before `wgmma_wait`. Which findings does `./flash test 15` print? 3. Without a producer, let thread 0
-// of the first consumer load tile j − 2 just before it multiplies tile j. Who waits for whom then, for ever? 4. A block
-// of three consumer warpgroups has 512 threads. How many registers can each have, and which D and Bc fit?
+// **To think about.** 1. Give the rings one stage. Does the kernel still work, and who waits when? 2. Let the consumer
+// arrive for K's `empty` before `wgmma_wait`. Which findings does `./flash test 15` print? 3. Without a producer, let
+// thread 0 of the first consumer load tile j − 2 just before it multiplies tile j. Who waits for whom then, for ever?
+// 4. A block of three consumer warpgroups has 512 threads. How many registers can each have, and which D and Bc fit?
+//
+// <details><summary>Answers</summary>
+//
+// 1. It works, with the same bits. The loading thread then waits for `empty` before each tile but the first, and all
+//    consumers for `full`: a copy of K runs beside the softmax and PV of the tile before, but never beside its S.
+//
+// 2. *race: cp.async.bulk.tensor after wgmma*, at a place within K: TMA fills the stage while a product still reads it.
+//    The remedy that it names is `wgmma_wait`.
+//
+// 3. Tile j − 2 goes where tile j lies. So the thread waits until all warps have given that stage back, its own warp
+//    among them, and that one does so after the product which the thread has not begun. It waits for itself.
+//
+// 4. 65,536 / 512 = 128 at launch. If the producer keeps 32, each consumer can have 160. S, P and O take 80 for D = 64
+//    with 64 keys, 128 with 128 keys, 112 for D = 128 with 64 keys: these fit. For D = 128 with 128 keys they take all
+//    160, and nothing is left for the rest.
+//
+// </details>

@@ -2,8 +2,8 @@
 // # 16 · Overlap
 //
 // **Question.** In phase 15 a warpgroup multiplies, then calculates exponentials, then multiplies. While it calculates,
-// it has no product under way: the tensor cores depend on the other warpgroup for work. How long is that, and does it
-// have to be?
+// it has no product under way: the tensor cores depend on the other warpgroup for work. How long does that last, and
+// must it be so?
 //
 // **Idea.** `wgmma` runs beside the threads, so a warpgroup can have products under way while it calculates. It only
 // needs two that do not wait for each other. S of the *next* tile is one: it needs Q and K, and nothing of this tile's
@@ -15,6 +15,7 @@
 // %% tags=["hide-input"]
 #include "phases/16-overlap/phase.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 
@@ -22,11 +23,84 @@
 #include "phases/pages/cell.hpp"
 #include "phases/pages/example.hpp"
 #include "phases/pages/svg.hpp"
+#include "sim/report/recording.hpp"
 
 using namespace flash;
 
 // Counts and checks every access; a build with a sanitizer leaves it out, and with it the claims about counters.
 static const Where machine = was_built(Where::Checked) ? Where::Checked : Where::Sim;
+
+// What the first warpgroup does with five K/V tiles, read off a recorded run: the products of S and of PV, each from
+// its issue to the wait for it, and the softmaxes. A column is a step of the warpgroup.
+struct Stretch {
+  int row;  // 0: S, 1: PV, 2: softmax
+  double begin, end;
+};
+static std::vector<Stretch> pieces_of(const Phase& phase) {
+  Rounded<half> e(random_example(320, 64));  // several blocks; the first one is read
+  Recording run;
+  forward(phase, e.problem({.block_q = 128, .block_k = 64}), Where::Checked, {.recording = &run});
+  std::vector<Stretch> pieces, under_way;
+  double column = 0;
+  for (const Recording::Step& step : run.steps) {
+    if (step.block != 0 || step.warp != 0) continue;
+    bool issues = false, softmax = false;
+    for (const auto& value : step.values) softmax = softmax || value.name == std::string("m");
+    for (const auto& part : step.parts) {
+      const std::string& place = run.launches[0].chip[part.place].name;
+      const bool product = part.kind == Recording::Kind::product, done = part.kind == Recording::Kind::multiplied;
+      if ((!product && !done) || (place != "K" && place != "V")) continue;
+      const int row = place == "V";
+      if (product) under_way.push_back({row, column, 0}), issues = true;
+      if (!done) continue;
+      const auto first =
+          std::find_if(under_way.begin(), under_way.end(), [&](const Stretch& p) { return p.row == row; });
+      pieces.push_back({row, first->begin, column}), under_way.erase(first);
+    }
+    if (softmax) pieces.push_back({2, column, column + 1});
+    if (issues || softmax) ++column;
+  }
+  return pieces;
+}
+// During how many softmaxes a product is under way.
+static int beside(const std::vector<Stretch>& pieces) {
+  int count = 0;
+  for (const Stretch& softmax : pieces)
+    count += softmax.row == 2 && std::any_of(pieces.begin(), pieces.end(), [&](const Stretch& p) {
+               return p.row < 2 && p.begin < softmax.begin + 0.5 && p.end > softmax.begin + 0.5;
+             });
+  return count;
+}
+static std::string drawn(const std::string& title, const std::vector<Stretch>& pieces) {
+  static const char *rows[] = {"S", "PV", "softmax"}, *colours[] = {"#9ec9e6", "#7fb3a6", "#f2d0a4"};
+  double last = 0;
+  for (const Stretch& piece : pieces) last = std::max(last, piece.end);
+  svg::Canvas canvas(760, 176, title);
+  const double left = 100, scale = 640 / last;
+  for (int row = 0; row < 3; ++row) {
+    int tile = 4;
+    canvas.text(16, 65 + 36 * row, rows[row]);
+    canvas.rect(left, 46 + 36 * row, 640, 30, "fill=\"#f6f6f6\"");
+    for (const Stretch& piece : pieces) {
+      if (piece.row != row) continue;
+      const double x = left + scale * piece.begin, width = scale * (piece.end - piece.begin);
+      canvas.rect(x, 46 + 36 * row, width, 30, std::string("stroke=\"white\" fill=\"") + colours[row] + "\"");
+      canvas.text(x + width / 2, 66 + 36 * row, std::to_string(tile--), "text-anchor=\"middle\"");
+    }
+  }
+  canvas.text(left, 168, "K/V tiles 4 to 0. From left to right: the order of a recorded run, not its time.",
+              "fill=\"#666\"");
+  return canvas.str();
+}
+
+CELL("Phase 15, one step after the other") {
+  if (!was_built(Where::Checked))
+    return void(std::printf("this build has no checked machine, and the fast one does not record\n"));
+  const std::vector<Stretch> pieces = pieces_of(phase15::phase);
+  picture("16-turns", drawn("Phase 15: what one warpgroup has under way", pieces));
+  std::printf("a product is under way during %d of 5 softmaxes\n", beside(pieces));
+  expect(pieces.size() == 15 && beside(pieces) == 0, "15 pieces of work, and no softmax with a product beside it");
+}
 
 // %% [markdown]
 // ## How long is a softmax?
@@ -66,7 +140,7 @@ CELL("FLOP for each exponential") {
 // ```
 //
 // And exponentials are not all of it. Maximum, multiply-add, sum and rounding are several instructions for each score,
-// on units that the tensor cores do not use. One after the other is a waste on both sides.
+// on units that the tensor cores do not use. Done one after the other, each side idles while the other works.
 //
 // ## Two products under way
 //
@@ -84,10 +158,30 @@ CELL("FLOP for each exponential") {
 // In phase 15 O was rescaled before PV was added, here it is rescaled after the PV of the tile before. That is the same
 // place in the sequence of operations, so not a bit changes.
 //
-// ```{question}
-// What would the simulator say if `wgmma_wait<1>(s)` were `wgmma_wait<1>(s, o)`, and the rescaling came right behind
-// it?
+// ```{exercise} 16.1
 // ```
+//
+// ```{question}
+// A warpgroup goes through five K/V tiles. During how many of the five softmaxes has it a product under way, and which?
+// ```
+
+// %% tags=["hide-input"]
+CELL("Phase 16, two products under way") {
+  if (!was_built(Where::Checked))
+    return void(std::printf("this build has no checked machine, and the fast one does not record\n"));
+  const std::vector<Stretch> pieces = pieces_of(phase16::phase);
+  picture("16-under-way", drawn("Phase 16: what one warpgroup has under way", pieces));
+  std::printf("a product is under way during %d of 5 softmaxes\n", beside(pieces));
+  expect(pieces.size() == 15 && beside(pieces) == 4, "the same 15 pieces, and PV beside all softmaxes but the first");
+}
+
+// %% [markdown]
+// ```{answer}
+// During 4, all but the first. It is PV of the tile before: the first softmax has none before it, and the last PV has
+// no softmax left beside it.
+// ```
+//
+// What that is worth depends on how long each piece takes. The lengths in the next picture are made up.
 
 // %% tags=["hide-input"]
 // A declared model of one warpgroup that has the tensor cores for itself: a product takes 4 steps, a softmax 6, and
@@ -126,17 +220,17 @@ static std::vector<Bar> one_warpgroup(bool overlap, int tiles) {
 }
 
 CELL("One warpgroup, in turns and overlapped") {
-  svg::Canvas canvas(900, 276, "One warpgroup with the tensor cores for itself: four tiles");
+  svg::Canvas canvas(760, 276, "One warpgroup with the tensor cores for itself: four tiles");
   std::array<double, 2> busy{}, end{};
   for (const bool overlap : {false, true}) {
-    const double top = overlap ? 162 : 62, scale = 13;
+    const double top = overlap ? 162 : 62, scale = 10.8;
     canvas.text(16, top,
                 overlap ? "phase 16: S of the next tile before PV of this one" : "phase 15: one after the other",
                 "font-weight=\"bold\"");
-    canvas.text(16, top + 26, "tensor cores", "fill=\"#666\" font-size=\"11\"");
-    canvas.text(16, top + 56, "threads", "fill=\"#666\" font-size=\"11\"");
+    canvas.text(16, top + 26, "tensor cores", "fill=\"#666\"");
+    canvas.text(16, top + 56, "threads", "fill=\"#666\"");
     for (const Bar& bar : one_warpgroup(overlap, 4)) {
-      const double x = 96 + scale * bar.begin, y = top + (bar.tensor ? 10 : 40), width = scale * (bar.end - bar.begin);
+      const double x = 104 + scale * bar.begin, y = top + (bar.tensor ? 10 : 40), width = scale * (bar.end - bar.begin);
       const char* colour = !bar.tensor          ? bar.what.empty() ? "#e7d3c0" : "#f2d0a4"
                            : bar.what[0] == 'S' ? "#9ec9e6"
                                                 : "#7fb3a6";
@@ -157,15 +251,9 @@ CELL("One warpgroup, in turns and overlapped") {
 }
 
 // %% [markdown]
-// ```{answer}
-// *asynchronous product: wgmma_wait<1> names an array whose product it leaves under way*: PV is in the last group, for
-// which this wait does not wait. The rescaling would be a second finding, the read of O while `wgmma` writes it. The
-// first is the exhibit `wgmma_named_early` of tests/simt/museum_wgmma.cu.
-// ```
-//
 // A second warpgroup fills part of the gaps of phase 15, as the page before has shown. It does not fill them all: both
 // have the same sequence of work, and when both calculate, nobody multiplies. With two products under way in each, it
-// takes more bad luck for the tensor cores to run dry.
+// happens less often that the tensor cores have nothing to do.
 //
 // ## In the order of use
 //
@@ -175,7 +263,7 @@ CELL("One warpgroup, in turns and overlapped") {
 // ```{region} ../15-warp-specialised/ring.cuh load-keys
 // ```
 //
-// The phases after this one load in this order too, so it stands beside the ring. The rest is phase 15's.
+// The phases after this one load in this order too, so the function stands beside the ring. The rest is phase 15's.
 //
 // ```{region} attention.cuh tiles
 // ```
@@ -243,10 +331,10 @@ CELL("Not one count changes") {
 // What it costs is registers. In phase 15 P took the place of S. Now P of one tile waits in registers for its product
 // while S of the next one arrives: for D = 128 and Bc = 128, S, P and O are 160 registers of the 232.
 //
-// **What did not help.** The compiler moves some of the exponentials behind the wait for PV, where they overlap with
-// nothing of their own warpgroup. Forced to stay in front of it, they made nothing faster
-// ([measured](../../docs/book/part-4.md#what-each-part-is-worth) in phase 18): the other warpgroup's products overlap
-// with them wherever they stand.
+// **What did not help.** The compiler moves some of the exponentials behind the wait for PV. There no product of their
+// own warpgroup runs beside them. They were forced to stay in front of the wait, and nothing became faster
+// ([measured](../../docs/book/part-4.md#what-each-part-is-worth) in phase 18): the other warpgroup's products run
+// beside them wherever they stand.
 //
 // **What you saw.** Two products under way, one wait for the first of them, and the same operations in another order.
 // No counter of the simulator moved, because the simulator has no clock.
@@ -255,7 +343,25 @@ CELL("Not one count changes") {
 // `wgmma`. Short ones gain less, and with a mask they gain least: there blocks begin and end all the time. [Phase
 // 17](../17-persistent/notebook.cpp) is about that.
 //
-// **Exercise.** 1. Count, for five tiles, which groups are under way at each wait. 2. Issue PV before S. What does
-// `wgmma_wait<1>` wait for then, and which array may be named? 3. Keep phase 15's order of loads. The result is right;
-// what waits longer, in the first round? 4. S of two tiles ahead would give the tensor cores even more. How many
-// registers would it take for D = 128, and for which Bc would they fit?
+// **To think about.** 1. What would the simulator say if `wgmma_wait<1>(s)` were `wgmma_wait<1>(s, o)`, and the
+// rescaling came right behind it? 2. Issue PV before S. What does `wgmma_wait<1>` wait for then, and which array may be
+// named? 3. Keep phase 15's order of loads. The result is right; what waits longer, in the first round? 4. S of two
+// tiles ahead would give the tensor cores even more. How many registers would it take for D = 128, and for which Bc
+// would they fit?
+//
+// <details><summary>Answers</summary>
+//
+// 1. *asynchronous product: wgmma_wait<1> names an array whose product it leaves under way*: PV is in the last group,
+//    for which this wait does not wait. The rescaling would be a second finding, the read of O while `wgmma` writes it.
+//    The first is the exhibit `wgmma_named_early` of tests/simt/museum_wgmma.cu.
+//
+// 2. For PV of the tile before, the older of the two groups. Then `o` and `p` may be named, but not `s`, which the
+//    softmax needs next. It would have to wait for both, and nothing would run beside it.
+//
+// 3. S of the second tile. Its K would be loaded behind V of the first tile, and so it would come later; in the order
+//    of use it is begun before that V.
+//
+// 4. Another S: Bc/2 registers. With P and O that makes 64 + Bc/2 + Bc/2 + Bc/4 for D = 128: 224 of 232 for Bc = 128,
+//    which leaves 8 for everything else, and 144 for Bc = 64. So 64 keys would fit, 128 would not.
+//
+// </details>

@@ -51,10 +51,10 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
 CELL("Three Q tiles, one after the other") {
   const double begin = 1, load = 3, products = 12, store = 3, stage = 0.5;  // made up
   const int q_tiles = 3;
-  svg::Canvas canvas(860, 300, "Three Q tiles on one multiprocessor: blocks that end, and one that stays");
+  svg::Canvas canvas(760, 300, "Three Q tiles on one multiprocessor: blocks that end, and one that stays");
   double ends[2] = {};
   for (const bool stays : {false, true}) {
-    const double top = stays ? 182 : 58, scale = 12.5;
+    const double top = stays ? 182 : 58, scale = 11.2;
     const char* rows[] = {"TMA loads", "products", "O leaves"};
     canvas.text(16, top - 6, stays ? "phase 17: one block" : "phase 16: three blocks", "font-weight=\"bold\"");
     for (int r = 0; r < 3; ++r) canvas.text(16, top + 22 + 28 * r, rows[r], "fill=\"#666\"");
@@ -69,14 +69,14 @@ CELL("Three Q tiles, one after the other") {
       const std::string number = std::to_string(tile);
       if (tile == 0 || !stays) {
         bar(1, free, begin, "", "#cccccc");
-        bar(0, free + begin, load, "Q, K " + number, "#f2d0a4");
+        bar(0, free + begin, load, "Q,K " + number, "#f2d0a4");
         there = free + begin + load;
       }
       const double from = std::max(free, there), done = from + products;
       bar(0, there, done - (stays ? load : 1) - there, "K, V " + number, "#f7e3c8");
       bar(1, from, products, "Q tile " + number, "#9ec9e6");
       if (stays) {
-        if (tile + 1 < q_tiles) bar(0, done - load, load, "Q, K " + std::to_string(tile + 1), "#f2d0a4");
+        if (tile + 1 < q_tiles) bar(0, done - load, load, "Q,K " + std::to_string(tile + 1), "#f2d0a4");
         bar(1, done, stage, "", "#009e73");
         bar(2, done + stage, store, "O " + number, "#a8d5c2");
         there = done, free = done + stage;
@@ -103,16 +103,16 @@ CELL("Three Q tiles, one after the other") {
 // Two things are new in shared memory. `mail` says which Q tile comes next, and O has a place of its own, from which
 // TMA fetches it. K and V have the stages that they had, and Q's one place is a ring, too.
 //
-// The work is listed in an order that everybody can compute from a number, and a number is drawn with one `atomicAdd`:
+// The work is listed in an order that everybody can compute from a number. A number is drawn with one `atomicAdd`:
 //
 // ```{region} schedule.cuh schedule
 // ```
 //
 // Without a mask, all Q tiles take equally long. They go head by head, so that the blocks at work read the K and V of
 // few heads, which then are in the L2 cache. With a causal mask the last Q tile of a head is the longest. If it were
-// begun last, all others would be done and wait for it. So the longest tiles of several heads come first, and the short
-// ones fill the gaps in the end. "Several" is a *section*: as many heads as have K and V that fit into the cache
-// together.
+// begun last, all other blocks would be done and wait for it. So the longest tiles of several heads come first, and the
+// short ones fill the gaps in the end. "Several" is a *section*: as many heads as the cache has room for, with their K
+// and V.
 //
 // The first number of a block is its own, `blockIdx.x`: nobody need wait for a counter before there is anything else to
 // do. A block whose number is too large leaves. Each block draws exactly one such number, so the one who draws the very
@@ -123,45 +123,64 @@ CELL("Three Q tiles, one after the other") {
 // ```{region} steps/draw.cuh draw-all
 // ```
 //
-// ```{question}
-// 6 heads of 8 Q tiles, and 5 blocks. How often is `atomicAdd` called?
-// ```
+// It tells the order, which the picture shows for 6 heads of 8 Q tiles.
 
 // %% tags=["hide-input"]
+static constexpr unsigned heads = 6, q_tiles = 8, blocks_drawing = 5;
+
 CELL("In which order") {
-  const unsigned heads = 6, q_tiles = 8, blocks_drawing = 5;
-  svg::Canvas canvas(860, 292, "In which order Q tiles are drawn: without a mask, and causal in sections of 3 heads");
+  svg::Canvas canvas(760, 292, "In which order Q tiles are drawn");
   bool once = true, reset = true, in_order = true;
   for (const unsigned section : {0u, 3u}) {
     const phase17::Drawn drawn = phase17::asked_on(machine).draw(heads, q_tiles, section, blocks_drawing);
     for (const unsigned times : drawn.times) once = once && times == 1;
     reset = reset && drawn.counter == 0;
-    const double left = section == 0 ? 70 : 500;
-    canvas.text(left, 52, section == 0 ? "no mask: head by head" : "causal: two sections, longest first",
+    const double left = section == 0 ? 76 : 456, width = 35;
+    canvas.text(left, 52, section == 0 ? "no mask: head by head" : "causal: sections of 3 heads, longest first",
                 "font-weight=\"bold\"");
     for (unsigned head = 0; head < heads; ++head)
       canvas.text(left - 56, 84 + 32 * head, "head " + std::to_string(head), "fill=\"#666\"");
     for (std::size_t rank = 0; rank < drawn.order.size(); ++rank) {
       const int head = drawn.order[rank] / int(q_tiles), q_tile = drawn.order[rank] % int(q_tiles);
       const int light = 95 - int(55 * rank / drawn.order.size());
-      canvas.rect(left + 40 * q_tile, 64 + 32 * head, 38, 30,
+      canvas.rect(left + width * q_tile, 64 + 32 * head, width - 2, 30,
                   "fill=\"hsl(205, 60%, " + std::to_string(light) + "%)\" stroke=\"#888\"");
-      canvas.text(left + 40 * q_tile + 19, 84 + 32 * head, std::to_string(rank), "text-anchor=\"middle\"");
+      canvas.text(left + width * q_tile + 17, 84 + 32 * head, std::to_string(rank), "text-anchor=\"middle\"");
       if (rank == 0) continue;
       const int before = drawn.order[rank - 1];
       in_order = in_order && (section == 0                ? drawn.order[rank] == before + 1
                               : rank == section * q_tiles ? head == int(section)
                                                           : q_tile <= before % int(q_tiles));
     }
-    canvas.text(left, 276, "Q tile 0 to 7; the number is that of the draw", "fill=\"#666\"");
+    canvas.text(left, 276, "Q tile 0 to 7; the number is the tile's in the list", "fill=\"#666\"");
   }
   picture("17-order", canvas.str());
-  const unsigned tiles = heads * q_tiles;
-  std::printf("%u tiles, %u blocks: %u calls of atomicAdd for tiles, %u for none, together %u\n", tiles, blocks_drawing,
-              tiles - blocks_drawing, blocks_drawing, tiles);
   expect(once, "each tile was drawn once");
   expect(reset, "and the counter is 0 again");
   expect(in_order, "without a mask head by head; with one, within a section, no tile before a longer one");
+}
+
+// %% [markdown]
+// ```{exercise} 17.1
+// ```
+//
+// ```{question}
+// 6 heads of 8 Q tiles, and 5 blocks. How often is `atomicAdd` called?
+// ```
+
+// %% tags=["hide-input"]
+CELL("How many draws") {
+  const unsigned tiles = heads * q_tiles;
+  bool as_said = true;
+  if (was_built(Where::Checked)) {  // each draw reads the counter, 4 bytes; here of a launch of the phase itself
+    const std::uint64_t N = 1024, T = N / 128;
+    Rounded<half> e(random_example(N, 64));
+    Ledger l = phase17::forward(e.problem(blocks), Where::Checked).ledger;
+    as_said = equal(l.array("counter").read_bytes / 4, T, "8 Q tiles, two blocks: draws");
+  }
+  std::printf("%u tiles, %u blocks: %u calls of atomicAdd for tiles, %u for none, together %u\n", tiles, blocks_drawing,
+              tiles - blocks_drawing, blocks_drawing, tiles);
+  expect(as_said, "as many draws as tiles");
 
   std::printf("\nB H = 2048 / D heads for 16,384 tokens, causal: heads in a section\n    N    D = 64   D = 128\n");
   for (const std::int64_t N : {512, 1024, 2048, 8192, 16384}) {
@@ -194,10 +213,10 @@ CELL("In which order") {
 // and loads Q. The second one reads the work and loads K and V. It goes from the last K tile of one Q tile straight to
 // the first K tile of the next. If one thread did both, the next K tile would have to wait until Q's place is free.
 //
-// Who has to have read `work` before it may be written again? All lanes of the consumers, and the thread that loads K
-// and V: the mail's `empty` has one arrival for each of them. The last one arrives late on purpose, when it has come to
-// the third K/V tile from the end. A number that is drawn early binds a tile to this block, while another block may be
-// free for it sooner. On an H200, drawing earlier made nothing faster, and long causal sequences slower.
+// Who must have read `work` before it may be written again? All lanes of the consumers, and the thread that loads K and
+// V: the mail's `empty` has one arrival for each of them. The loading thread arrives late on purpose, when it has come
+// to the third K/V tile from the end. A number that is drawn early binds a tile to this block, while another block may
+// be free for it sooner. On an H200, drawing earlier made nothing faster, and long causal sequences slower.
 //
 // Rows that see no key used to skip the loop. Here each Q tile has at least one K/V tile, so that all roles count
 // alike: `Keys` gives such rows a tile from far beyond the end of K. TMA fills it with zeros and reads nothing, and the
@@ -210,9 +229,13 @@ CELL("In which order") {
 // ```{region} attention.cuh loop
 // ```
 //
+// `parity ^= 1` stands behind the `return` for the compiler's sake. `wgmma` wants its addresses in registers that a
+// whole warp shares. Where the compiler cannot tell that a stage is the same in all lanes, it copies them there for
+// each product, by an instruction called `R2UR`.
+//
 // Each lane arrives at the mail's `empty` itself, behind its own read. In a first version lane 0 arrived for its warp
-// as soon as it had read. The checked simulator reported that: the producer could draw once more, `full` flip a second
-// time, and a lane that was late at its wait would wait for ever.
+// as soon as it had read. The checked simulator reported that. The producer could draw once more, so that `full`
+// flipped a second time, and a lane that was late at its wait would wait for ever.
 //
 // Q is released as soon as the last product with it is done, which is one K/V tile before the end. Its load runs beside
 // the last softmax and the last PV. The parities of the mail and of Q change with each Q tile; those of K and V go on
@@ -230,9 +253,11 @@ CELL("In which order") {
 // Four instructions guard this way:
 //
 // - `fence_proxy_async`: TMA reads shared memory by a way of its own. Without the fence it may not see what the lanes
-//   have just stored. (Exhibit `tma_no_proxy_fence` of tests/simt/museum_tma.cu.)
-// - `bar_sync`, a *named barrier* for the 128 threads of this warpgroup: one thread may begin the store only when all
-//   four warps have written. The other warpgroup need not be there. (`tma_store_no_barrier`)
+//   have just stored. (Exhibit `tma_no_proxy_fence` of the simulator's museum, tests/simt/museum_tma.cu.)
+// - `bar_sync`, a *named barrier*: a block has sixteen barriers with numbers, and says with each use how many threads
+//   meet there. `__syncthreads()` is number 0 with all of them. Here it is the 128 threads of this warpgroup: one
+//   thread may begin the store only when all four warps have written. The other warpgroup need not be there.
+//   (`tma_store_no_barrier`)
 // - `cp_async_bulk_wait_read<0>` before the next O is written: the last store must have read the place. Only the thread
 //   that began it can wait for it; a second `bar_sync` tells the others. (`tma_staging_reused`)
 // - `cp_async_bulk_wait<0>` before the block ends: its shared memory must live until then. (`tma_left_early`)
@@ -247,15 +272,17 @@ CELL("In which order") {
 // ```{region} attention.cuh launch
 // ```
 //
-// Why is a section smaller for short sequences? This bound was found by trying. The first one for all lengths, 32 MB of
-// K and V, is what an H200's L2 cache holds with room to spare. At N = 512, 8 MB were faster.
+// Why is a section smaller for short sequences? This bound was found by trying. At first it was 32 MB of K and V for
+// all lengths, which an H200's L2 cache holds with room to spare. At N = 512, 8 MB were faster.
 
 // %% [markdown]
 // ## From 16 to 17, step by step
 //
 // Four kernels stand between phase 16 and this one, each with one change more. They are compiled for one setting: bf16,
 // D = 128, tiles of 128 × 128. What we expected of each stands beside it as it was written down before, and so does
-// what it was worth on an H200 ([all figures](../../docs/results/hopper-steps-h200.md)).
+// what it was worth on an H200 ([all figures](../../docs/results/hopper-steps-h200.md)). Of the five predictions one
+// came true, the second. Two came true without a mask and failed with one, the third and the last. The first was wrong,
+// and so was the fourth for short sequences.
 //
 // **1. O's way out.** `stmatrix` puts O into shared memory, and TMA stores it as whole rows. There is one Q tile for
 // each block still, so the block has to wait until its O has been read. *Expected*: hardly anything. There are fewer
@@ -397,8 +424,8 @@ CELL("What leaves, and by whom") {
 // %% [markdown]
 // ```{answer}
 // 512, and 8: four Q tiles, and a box for each of two warpgroups. The stores to shared memory, which take the place of
-// the 512, are a quarter as many, since `stmatrix` moves four registers of each lane. Six more are the numbers that
-// were drawn.
+// the 512, are a quarter as many, since `stmatrix` moves four registers of each lane. The six stores beyond these are
+// the numbers that were drawn.
 // ```
 //
 // **What you saw.** A block that stays hides the beginning and the end of a Q tile behind its neighbours. All it takes
@@ -408,7 +435,25 @@ CELL("What leaves, and by whom") {
 // **Measured** on an H200: [the end of part 4](../../docs/book/part-4.md) has the table. For short sequences this step
 // is the largest of the part; for long ones it is worth much less.
 //
-// **Exercise.** 1. Let one thread both draw and load everything. Where does it wait longer than necessary? 2. Why does
-// each lane arrive at the mail's `empty`, and one lane of each warp at that of Q? 3. A block with a number that is too
-// large leaves the counter alone, unless it is the last. What if each of them set it to 0? 4. Let the two warpgroups
-// share one place for O. Which barriers must change, and how many threads do they count?
+// **To think about.** 1. Let one thread both draw and load everything. Where does it wait longer than necessary? 2. Why
+// does each lane arrive at the mail's `empty`, and one lane of each warp at that of Q? 3. A block with a number that is
+// too large leaves the counter alone, unless it is the last. What if each of them set it to 0? 4. Let the two
+// warpgroups share one place for O. Which barriers must change, and how many threads do they count?
+//
+// <details><summary>Answers</summary>
+//
+// 1. Before Q: it waits until Q's place is free, although K of the next Q tile has a free stage earlier. That is step 3
+//    above, and step 4 mends it.
+//
+// 2. Each lane reads `work` by itself, so only the lane knows that it has. Q is read by `wgmma`, for the warpgroup as a
+//    whole. `wgmma_wait` says to all lanes of a warp that the product is done, and one of them can speak for the
+//    others.
+//
+// 3. Blocks that draw after the 0 get numbers of tiles again, which have been done already. And their draws move the
+//    counter on, so it need not be 0 at the end; the next launch would leave tiles out.
+//
+// 4. The one before O is written: now the other warpgroup's store must have read the place, too. Only the thread that
+//    began that store can wait for it, so both warpgroups have to meet there, 256 threads. The barrier behind
+//    `stmatrix` still counts the 128 that have written. Each would wait for the other once for each Q tile.
+//
+// </details>

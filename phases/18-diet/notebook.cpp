@@ -5,20 +5,11 @@
 // own to issue between two products, and its products read operands that they have read before. Phase 13 took
 // instructions out of a loop around `mma`. What is there to take out around `wgmma`?
 //
-// **Idea.** Five things, none of them large:
+// **Idea.** Six things, none of them large. The picture numbers them where they act.
 //
-// - Q does not change while a block goes through K and V, yet each product reads it from shared memory again. It fits
-//   into registers.
-// - Half of the instructions for the maximum go away with an instruction that takes three numbers. It exists for
-//   integers.
-// - Whether a tile is masked is asked for each tile. Two loops ask once.
-// - Where a Q tile ends, nothing is multiplied until its O is on its way and the next S has begun. S of the next Q tile
-//   can begin before the last PV of this one.
-// - The warpgroups share one Q tile, so the one that is done with it first waits for the other. Each can have its own
-//   rows of the next tile as soon as its own place for them is free.
-//
-// **Changed since 17.** The consumers' code, a third stage for K, and the barriers of Q. Further down each change is a
-// kernel of its own.
+// **Changed since 17.** The consumers' code, a third stage for K, and the barriers of Q. Each of the six is a kernel of
+// its own on this page, on top of those before it, and a seventh step makes phase 18 of the last one. Behind them
+// stands the kernel as a whole.
 
 // %% tags=["hide-input"]
 #include "phases/18-diet/phase.hpp"
@@ -31,6 +22,7 @@
 
 #include "phases/17-persistent/phase.hpp"
 #include "phases/18-diet/steps/steps.hpp"
+#include "phases/pages/barrier_life.hpp"
 #include "phases/pages/cell.hpp"
 #include "phases/pages/example.hpp"
 #include "phases/pages/svg.hpp"
@@ -47,28 +39,72 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
   return counted == predicted;
 }
 
+// %% tags=["hide-input"]
+CELL("Where there is something to take out") {
+  svg::Canvas canvas(760, 318, "Phase 17: one warpgroup, where a Q tile ends and the next begins");
+  const double left = 82, scale = 33.5;
+  canvas.text(16, 72, "wgmma", "fill=\"#666\"");
+  canvas.text(16, 112, "the rest", "fill=\"#666\"");
+  const auto bar = [&](int row, double from, double length, const std::string& text, bool next_tile) {
+    canvas.rect(left + from * scale, 52 + 40 * row, length * scale - 2, 32,
+                next_tile ? "rx=\"2\" fill=\"#f2d0a4\"" : "rx=\"2\" fill=\"#9ec9e6\"");
+    canvas.text(left + (from + length / 2) * scale, 72 + 40 * row, text, "text-anchor=\"middle\"");
+  };
+  bar(0, 0, 2, "S 0", false), bar(0, 2, 2, "PV 1", false), bar(1, 2, 3, "softmax 0", false);
+  bar(0, 5, 2, "PV 0", false), bar(1, 7, 2, "O leaves", false);
+  bar(0, 9, 2, "S 3", true), bar(1, 11, 3, "softmax 3", true);
+  bar(0, 14, 2, "S 2", true), bar(0, 16, 2, "PV 3", true), bar(1, 16, 3, "softmax 2", true);
+  static const char* changes[] = {"S reads Q again, for each K/V tile, out of shared memory",
+                                  "S needs its K early, and K has two stages, as V has",
+                                  "the maximum: an instruction for each score",
+                                  "each tile is asked whether a mask hides some of it",
+                                  "Q comes for both warpgroups at once: who is done first waits for the other",
+                                  "nothing is multiplied beside the way out of O, nor beside the first softmax"};
+  const auto number = [&](double x, double y, int n) {
+    canvas.raw("<circle cx=\"" + svg::num(x) + "\" cy=\"" + svg::num(y) + "\" r=\"9\" fill=\"#d55e00\"/>");
+    canvas.text(x, y + 4, std::to_string(n), "text-anchor=\"middle\" fill=\"white\" font-weight=\"bold\"");
+  };
+  for (const auto& [at, row, n] : {std::tuple{0.4, 0, 1}, {14.4, 0, 2}, {2.4, 1, 3}, {11.4, 1, 4}, {9.4, 0, 5}})
+    number(left + at * scale, 54 + 40 * row, n);
+  number(left + 12.5 * scale, 68, 6);
+  for (int n = 1; n <= 6; ++n) {
+    number(left + 8, 146 + 26 * (n - 1), n);
+    canvas.text(left + 26, 150 + 26 * (n - 1), changes[n - 1]);
+  }
+  canvas.text(left, 308, "Blue: the Q tile that ends, orange: the next one; K/V tiles 3 to 0. Lengths are made up.",
+              "fill=\"#666\"");
+  picture("18-places", canvas.str());
+}
+
 // %% [markdown]
-// ## Q in registers
+// The steps are compiled for one setting: bf16, D = 128, tiles of 128 × 128. What we expected of each leaned on
+// [a table of part 4](../../docs/book/part-4.md#what-each-part-is-worth), which takes most of these changes out of
+// phase 18, one at a time. What each was worth on an H200 stands behind it
+// ([all figures](../../docs/results/hopper-steps-h200.md)). Of the seven predictions two came true, the fifth and the
+// seventh, and the first at two of six shapes. From the second, third and sixth we had hoped for more than they gave,
+// and from the fourth for less.
 //
-// `wgmma` takes its left operand from shared memory or from registers. P has come from registers since phase 14. For Q
-// the layout is the same, and the fragments are fetched as in phase 11, out of a tile that TMA has swizzled:
+// ## 1 · Q in registers
 //
-// ```{region} attention.cuh q-in-registers
-// ```
+// `wgmma` takes its left operand from shared memory or from registers. P has come from registers since phase 14. Q does
+// not change while a block goes through K and V, so it can stay in registers, too. For Q the layout is the same, and
+// the fragments are fetched as in phase 11, out of a tile that TMA has swizzled. `load_q` does it once for a Q tile.
 //
 // A lane needs D/4 registers for Q. At D = 128 that makes 32, beside 64 for S, 32 for P and 64 for O: 192 of the 232
 // that a consumer has.
 //
-// Once Q has been fetched, its place in shared memory is free for the next Q tile. But free when? `ldmatrix` reads by
-// the ordinary way, and TMA will write by its own. So the lane puts `fence_proxy_async` between the two, and it arrives
-// at the ring's `empty` only when the first S is done, which needs what was fetched. A release right behind `ldmatrix`
-// went wrong in a trial on an H200: the arrival overtook the fetch, TMA overwrote Q, and a few rows were wrong in most
-// runs. (The checked simulator reports it: exhibit `tma_q_released_early` of tests/simt/museum_tma.cu.)
+// Once Q has been fetched, its place in shared memory is free for the next Q tile, after the first S instead of the
+// last. But when exactly? `ldmatrix` reads by the ordinary way, and TMA will write by its own. So the lane puts
+// `fence_proxy_async` between the two, and it arrives at the ring's `empty` only when the first S is done, which needs
+// what was fetched. A release right behind `ldmatrix` went wrong in a trial on an H200: the arrival overtook the fetch,
+// TMA overwrote Q, and a few rows were wrong in most runs. (The checked simulator reports it: exhibit
+// `tma_q_released_early` of its museum, tests/simt/museum_tma.cu.)
 //
-// ```{region} attention.cuh tiles
+// ```{difference} ../17-persistent/attention.cuh steps/1-registers.cuh
 // ```
 //
-// There is room left for one more stage, and K gets it, since S runs ahead of PV.
+// *Expected*: `wgmma` reads less. The tensor cores did not wait for these reads often, so a per cent or two, and rather
+// for short sequences.
 //
 // ```{question}
 // D = 64, tiles of 128 × 128. For a K/V tile, a warpgroup's products read Q, K and V out of shared memory in phase 17.
@@ -100,18 +136,43 @@ CELL("What wgmma reads") {
 // 40,960 and 32,768: a fifth less. Of what S alone reads it is a third.
 // ```
 //
-// ## The maximum
+// *Measured*: 0.5 to 1.2 %.
 //
-// Of a tile of 128 keys a lane has 64 scores, 32 of each of its two rows, and for each score there is one `fmaxf`.
-// Hopper has an instruction for the maximum of three integers, which halves that. The bits of floats that are not
-// negative are in the same order as the floats, when they are read as integers. A negative float is a negative integer,
-// so it can never win against one that is not negative. Only among negative floats the order is reversed.
+// ## 2 · A third stage of K
+//
+// S runs ahead of PV, so a tile of K is needed earlier than its V. A block has room for one more stage, and K gets it.
+//
+// ```{difference} steps/1-registers.cuh steps/2-stages.cuh
+// ```
+//
+// *Expected*: a per cent or two for long sequences. With two stages most copies are early enough. *Measured*: half a
+// per cent for long ones, 1.6 % less at N = 512. It pays for what comes later.
+//
+// ## 3 · The maximum of three integers
+//
+// Phase 13 did this with its `mma`, [in its seventh step](../13-instruction-diet/steps.cpp), and here it is done again
+// for a warpgroup's scores. Of a tile of 128 keys a lane has 64 scores, 32 of each of its two rows, and for each score
+// there is one `fmaxf`. Hopper has an instruction for the maximum of three integers, which halves that. The bits of
+// floats that are not negative are in the same order as the floats, when they are read as integers. A negative float is
+// a negative integer, so it can never win against one that is not negative. Only among negative floats the order is
+// reversed.
 //
 // ```{region} maximum.cuh maximum
 // ```
 //
-// So the result is right if it is 0 or more. If it is less, or if it is not moderate, the vote sends the whole warp the
-// way of phase 14, which also subtracts m first. Rows that have seen no key take it, too: their −∞ is negative.
+// So the result is right if it is 0 or more. It may also be less, or so large that c · m would lose its last bits
+// (`is_extreme`). The lanes of a warp ask each other, by `__any_sync`, and if it is so for one of them, the whole warp
+// goes the way of phase 14, which also subtracts m first. Rows that have seen no key go that way, too: their −∞ is
+// negative.
+//
+// ```{exercise} 18.1
+// ```
+//
+// ```{difference} steps/2-stages.cuh steps/3-maximum.cuh
+// ```
+//
+// *Expected*: two per cent. A softmax has some ten instructions for two scores, and one of them goes away. Besides, c ·
+// m is kept, which saves two multiplications for each tile.
 //
 // ```{question}
 // All scores of a row are negative. What does `integer_maxima` find, and what becomes of the row?
@@ -166,7 +227,81 @@ CELL("Floats as integers") {
 // `fmaxf`, and the row's result is as precise as any other's. What it costs is time, and only there.
 // ```
 //
-// ## The seam
+// *Measured*: 0.6 to 0.8 %, and nothing for short causal sequences.
+//
+// ## 4 · Two loops
+//
+// Until here each tile asks whether it is the first of its Q tile, and whether a mask hides some of it. Now a Q tile's
+// first K/V tile, those that may be masked, and all others have code of their own, and none of it asks. `step` is
+// compiled twice, as in phase 13.
+//
+// ```{difference} steps/3-maximum.cuh steps/4-loops.cuh
+// ```
+//
+// *Expected*: a per cent or two. A comparison for each tile costs little, but without the branch the compiler may move
+// instructions from one side of it to the other. *Measured*: 2 to 2.6 %, the largest of these steps; 0.4 % for short
+// causal sequences.
+//
+// ## 5 · Q for each warpgroup
+//
+// In phase 17 Q has one pair of barriers. Here each warpgroup has a pair for its own 64 rows. The drawing thread fills
+// the last rows first, when their warpgroup has left them, then the first ones. Here this order hardly matters. In
+// phase 19 it does: there warpgroups pass over tiles that they do not see.
+//
+// ```{difference} steps/4-loops.cuh steps/5-barriers.cuh
+// ```
+//
+// *Expected*: next to nothing. The two warpgroups have equally much to do, and K and V keep them together.
+//
+// ```{question}
+// A place of Q is empty when all have arrived at its barrier. How many arrivals is that in phase 17, how many in phase
+// 18? And for which warpgroup must the drawing thread wait, before it loads rows 64 to 127 of the next Q tile?
+// ```
+
+// %% tags=["hide-input"]
+CELL("The life of Q's barriers") {
+  if (!was_built(Where::Checked))
+    return void(std::printf("this build has no checked machine, and the fast one does not record\n"));
+  Rounded<half> e(random_example(512, 64));  // four Q tiles for two blocks
+  Recording before, now;
+  phase17::forward(e.problem(blocks), Where::Checked, {.recording = &before});
+  phase18::forward(e.problem(blocks), Where::Checked, {.recording = &now});
+  const std::vector<std::string> two{"Q tile", "next Q tile"};
+  const std::vector<svg::RoleOf> roles{{"drawing thread", 9, 9}, {"warpgroup 0", 0, 3}, {"warpgroup 1", 4, 7}};
+  picture("18-q-before", svg::barrier_life("Phase 17: one pair of barriers for Q", before,
+                                           {{"rows 0 to 127", "Q_ring.full", "Q_ring.empty", two}}, roles));
+  picture("18-q", svg::barrier_life("Phase 18: a pair for each warpgroup's rows", now,
+                                    {{"rows 0 to 63", "Q_ring[0].full", "Q_ring[0].empty", two},
+                                     {"rows 64 to 127", "Q_ring[1].full", "Q_ring[1].empty", two}},
+                                    roles));
+  bool own = true;
+  const auto print = [&](const Recording& run, const char* phase, const std::string& barrier, int first, int warps) {
+    const std::vector<int> arrived = svg::arrived_at(run, barrier);
+    std::vector<std::size_t> times(8);
+    for (const int warp : arrived) ++times[std::size_t(warp)];
+    const std::size_t q_tiles = times[std::size_t(first)];  // of the first block
+    std::printf("%s, %-16s %d arrivals for each Q tile, by warps %d to %d\n", phase, (barrier + ":").c_str(),
+                int(arrived.size() / q_tiles), *std::min_element(arrived.begin(), arrived.end()),
+                *std::max_element(arrived.begin(), arrived.end()));
+    for (int warp = 0; warp < 8; ++warp)
+      own = own && times[std::size_t(warp)] == (warp >= first && warp < first + warps ? q_tiles : 0);
+  };
+  print(before, "phase 17", "Q_ring.empty", 0, 8);
+  print(now, "phase 18", "Q_ring[0].empty", 0, 4);
+  print(now, "phase 18", "Q_ring[1].empty", 4, 4);
+  expect(own, "each warp arrives once for each Q tile, and in phase 18 at the barrier of its own warpgroup");
+}
+
+// %% [markdown]
+// ```{answer}
+// 8 and 4: of each warp that reads the place, one lane. In phase 17 it waits for both warpgroups. In phase 18 it waits
+// for the second one alone. Before it loads the first one's rows it has waited for both, since it fills one place after
+// the other.
+// ```
+//
+// *Measured*: 0 to 0.6 %.
+//
+// ## 6 · The seam
 //
 // How a Q tile ends and the next one begins, as one warpgroup sees it. The lengths of the bars are made up; their order
 // is not.
@@ -174,18 +309,17 @@ CELL("Floats as integers") {
 // %% tags=["hide-input"]
 CELL("From one Q tile to the next") {
   const double s = 2, pv = 2, softmax = 3, finish = 2;  // made up
-  svg::Canvas canvas(860, 252, "The end of a Q tile and the beginning of the next, of one warpgroup");
+  svg::Canvas canvas(760, 252, "The end of a Q tile and the beginning of the next, of one warpgroup");
   double next[2] = {};
   for (const bool diet : {false, true}) {
-    const double top = diet ? 162 : 62, scale = 36;
+    const double top = diet ? 162 : 62, scale = 31.5;
     canvas.text(16, top - 8, diet ? "phase 18" : "phase 17", "font-weight=\"bold\"");
     canvas.text(16, top + 20, "wgmma", "fill=\"#666\"");
     canvas.text(16, top + 52, "the rest", "fill=\"#666\"");
     const auto bar = [&](int row, double from, double length, const std::string& text, bool next_tile) {
       canvas.rect(90 + from * scale, top + 2 + 32 * row, length * scale - 2, 28,
                   next_tile ? "rx=\"2\" fill=\"#f2d0a4\"" : "rx=\"2\" fill=\"#9ec9e6\"");
-      canvas.text(90 + (from + length / 2) * scale, top + 20 + 32 * row, text,
-                  "text-anchor=\"middle\" font-size=\"11\"");
+      canvas.text(90 + (from + length / 2) * scale, top + 20 + 32 * row, text, "text-anchor=\"middle\"");
       return from + length;
     };
     // S of K/V tile 0 and PV of tile 1 are issued together; the softmax runs beside PV.
@@ -204,97 +338,28 @@ CELL("From one Q tile to the next") {
     next[diet] = at;
     bar(0, at, s, "S 2", true), bar(0, at + s, pv, "PV 3", true);
   }
-  canvas.text(90, 244, "blue: the Q tile that ends, orange: the next one; the numbers are those of K/V tiles, 3 to 0",
-              "fill=\"#666\"");
+  canvas.text(90, 244, "Blue: the Q tile that ends, orange: the next one; K/V tiles 3 to 0.", "fill=\"#666\"");
   picture("18-seam", canvas.str());
   expect(next[1] < next[0], "the loop of the next Q tile begins earlier");
 }
 
 // %% [markdown]
 // In phase 17 the first S of a Q tile has nothing to run beside. Here it stands where an S always stands: right before
-// a PV, which runs beside its softmax. The code pays for it. Two Q tiles are under way at once, so what belongs to the
-// one that ends has a name of its own, `done` and `its`, while `work`, `keys` and `rows` belong to the next.
-//
-// ```{region} attention.cuh consumer
-// ```
-// ```{region} attention.cuh loop
-// ```
-//
-// `step` is compiled twice, as in phase 13: for tiles that may be masked, and for those that are not.
-//
-// ## Q for each warpgroup
-//
-// In phase 17 Q has one pair of barriers. Here each warpgroup has a pair for its own 64 rows. The one that is done
-// first gets its rows of the next Q tile first, and it begins with them while the other is still at work.
-//
-// ```{region} attention.cuh setup
-// ```
-// ```{region} attention.cuh producer
-// ```
-//
-// The last rows are loaded first. Here the order hardly matters. In phase 19 it does: there warpgroups pass over tiles
-// that they do not see.
-//
-// The launch is as it was:
-//
-// ```{region} attention.cuh launch
-// ```
-//
-// ## From 17 to 18, step by step
-//
-// Each change is a kernel of its own here, on top of those before it. They are compiled for one setting: bf16,
-// D = 128, tiles of 128 × 128. What we expected of each leaned on
-// [a table of part 4](../../docs/book/part-4.md#what-each-part-is-worth), which takes most of these changes out of
-// phase 18, one at a time. What each was worth on an H200 stands behind it
-// ([all figures](../../docs/results/hopper-steps-h200.md)).
-//
-// **1. Q in registers.** `load_q` fetches Q once for a Q tile, and S takes its left operand as PV does. Q's place in
-// shared memory is free after the first S, not after the last. *Expected*: `wgmma` reads a fifth less. The tensor cores
-// did not wait for these reads often, so a per cent or two, and rather for short sequences. *Measured*: 0.5 to 1.2 %.
-//
-// ```{difference} ../17-persistent/attention.cuh steps/1-registers.cuh
-// ```
-//
-// **2. A third stage of K.** S runs ahead of PV, so a tile of K is needed earlier than its V, and there is room for one
-// more. *Expected*: a per cent or two for long sequences. With two stages most copies are early enough. *Measured*:
-// half a per cent for long ones, 1.6 % less at N = 512. It pays for what comes later.
-//
-// ```{difference} steps/1-registers.cuh steps/2-stages.cuh
-// ```
-//
-// **3. The maximum of three integers.** It takes half as many instructions. And c · m is kept, which saves two
-// multiplications for each tile. *Expected*: two per cent. A softmax has some ten instructions for two scores, and one
-// of them goes away. *Measured*: 0.6 to 0.8 %.
-//
-// ```{difference} steps/2-stages.cuh steps/3-maximum.cuh
-// ```
-//
-// **4. Two loops.** A Q tile's first K/V tile, those that may be masked, and all others have code of their own. None of
-// it asks what kind of tile it has. *Expected*: a per cent or two. A comparison for each tile costs little, but without
-// the branch the compiler may move instructions from one side of it to the other. *Measured*: 2 to 2.6 %, the largest
-// of these steps.
-//
-// ```{difference} steps/3-maximum.cuh steps/4-loops.cuh
-// ```
-//
-// **5. Q barriers for each warpgroup.** Each warpgroup's rows of Q have a ring of their own, which four warps release.
-// *Expected*: next to nothing. The two warpgroups have equally much to do, and K and V keep them together. *Measured*:
-// 0 to 0.6 %.
-//
-// ```{difference} steps/4-loops.cuh steps/5-barriers.cuh
-// ```
-//
-// **6. The seam.** `run` goes over all Q tiles of the block, and the next one begins before the last PV of this one.
-// *Expected*: a softmax less that nothing runs beside, once for each Q tile. With four K/V tiles, N = 512, that is some
-// three per cent; with 64 of them, nothing that can be measured. *Measured*: 0.7 % at N = 512, with a mask 1.5 %; 0.2 %
-// for longer ones, but with a mask a loss of 1 to 1.4 %.
+// a PV, which runs beside its softmax. The code pays for it. `run` goes over all Q tiles of the block, and two of them
+// are under way at once. So what belongs to the one that ends has a name of its own, `done` and `its`, while `work`,
+// `keys` and `rows` belong to the next.
 //
 // ```{difference} steps/5-barriers.cuh steps/6-seam.cuh
 // ```
 //
-// **7. What a backward pass needs.** Phase 18 can keep m, l and what rounding took from O, or store O in fp32. That is
-// a second kernel, `kKeeps`, in the words of [phase 13](../13-instruction-diet/notebook.cpp) and two more for
-// warpgroups. *Expected*: no change of the first. *Measured*: none.
+// *Expected*: a softmax less that nothing runs beside, once for each Q tile. With four K/V tiles, N = 512, that is some
+// three per cent; with 64 of them, nothing that can be measured. *Measured*: 0.7 % at N = 512, with a mask 1.5 %; 0.2 %
+// for longer ones, but with a mask a loss of 1 to 1.4 %.
+//
+// ## 7 · What a backward pass needs
+//
+// Phase 18 can keep m, l and what rounding took from O, or store O in fp32. That is a second kernel, `kKeeps`, which
+// uses functions of [phase 13](../13-instruction-diet/notebook.cpp) and two more for warpgroups.
 //
 // ```{region} ../13-instruction-diet/training.cuh hopper
 // ```
@@ -302,6 +367,10 @@ CELL("From one Q tile to the next") {
 // ```
 // ```{difference} steps/6-seam.cuh attention.cuh
 // ```
+//
+// *Expected*: no change of the first kernel. *Measured*: none.
+//
+// ## All seven, counted
 //
 // ```{question}
 // The simulator counts bytes and loads, no instructions and no time. Which of the seven changes do its counters show?
@@ -341,14 +410,36 @@ CELL("Step by step, counted") {
 // brings the loads from 85 to 277. With a third stage a block has 230,400 bytes of shared memory instead of 197,632.
 // The other five change when something is done, or by which instruction. The bits are the same throughout.
 // ```
+//
+// ## The kernel
+//
+// Shared memory and the barriers, Q as the left operand, and what a consumer does:
+//
+// ```{region} attention.cuh tiles
+// ```
+// ```{region} attention.cuh q-in-registers
+// ```
+// ```{region} attention.cuh consumer
+// ```
+//
+// The two roles, and the launch, which is as it was:
+//
+// ```{region} attention.cuh setup
+// ```
+// ```{region} attention.cuh producer
+// ```
+// ```{region} attention.cuh loop
+// ```
+// ```{region} attention.cuh launch
+// ```
 
 // %% [markdown]
 // ## Run it
 //
 // The products take the same numbers in the same order, wherever Q comes from, and a maximum is the same number however
 // it was found. Only the path that subtracts m first rounds in another way. With a causal mask the first rows of a Q
-// tile may take it: of the K/V tile that they begin with, the first row sees one key, whose score is as often negative
-// as not, and then its whole warp takes that path. Here K has the sign that makes it so for row 0.
+// tile may take it. Of the K/V tile that they begin with, the first row sees one key, whose score is as often negative
+// as not; if it is negative, the whole warp takes that path. Here K has the sign that makes it so for row 0.
 
 // %% tags=["hide-input"]
 CELL("The same bits, and where not") {
@@ -390,21 +481,37 @@ CELL("The same bits, and where not") {
 // %% [markdown]
 // ## What did not help
 //
-// - **Turns.** FlashAttention-3 lets its two warpgroups take turns by named barriers: while one has its softmax, the
-//   other multiplies ("ping-pong"). In this kernel it makes nothing faster. With two warpgroups and a PV that runs
-//   beside each softmax, the tensor cores have work without it.
+// - **Turns.** FlashAttention-3 lets its two warpgroups take turns by named barriers ([phase
+//   17](../17-persistent/notebook.cpp) has some): while one has its softmax, the other multiplies ("ping-pong"). In
+//   this kernel it makes nothing faster. With two warpgroups and a PV that runs beside each softmax, the tensor cores
+//   have work without it.
 // - **The exponentials before the wait.** The code waits for PV behind the softmax. The compiler moves most of the
 //   exponentials behind that wait. Forcing them in front of it made no difference.
 // - **A fence less.** `fence_proxy_async` behind `ldmatrix` costs nothing that could be measured, so nothing is saved
 //   by arguing it away.
 //
-// **What you saw.** Each of the five changes is small, and so is the gain. A kernel at this point gains by asking, for
-// each instruction, whether the tensor cores had to wait for it.
+// **What you saw.** Each of the changes is small, and so is what it gains. At this point a kernel becomes faster only
+// if one asks of each instruction whether the tensor cores had to wait for it.
 //
 // **Measured** on an H200: [the end of part 4](../../docs/book/part-4.md) has the table, and
 // [another](../../docs/book/part-4.md#what-each-part-is-worth) of this kernel with one change each.
 //
-// **Exercise.** 1. Q in registers costs 32 registers at D = 128. Why does that rule out tiles of 192 keys? 2. `max` of
-// two integers and NaN: what does `integer_maxima` make of a row that has one, and where is it noticed? 3. Release K
-// before `wgmma_wait<1>`. Which exhibit of tests/simt/museum_wgmma.cu is that? 4. With one K/V tile per Q tile, which
-// of the products still run beside a softmax?
+// **To think about.** 1. Q in registers costs 32 registers at D = 128. Why does that rule out tiles of 192 keys? 2.
+// `max` of two integers and NaN: what does `integer_maxima` make of a row that has one, and where is it noticed? 3.
+// Release K before `wgmma_wait<1>`. Which exhibit of tests/simt/museum_wgmma.cu is that? 4. With one K/V tile per Q
+// tile, which of the products still run beside a softmax?
+//
+// <details><summary>Answers</summary>
+//
+// 1. At D = 128 S would take 96 registers, P 48 and O 64: 208 of 232. With Q that makes 240.
+//
+// 2. As an integer a NaN without a sign is larger than all numbers, so m is NaN; one with a sign never wins against
+//    anything that is not negative. Either way its own exponential is NaN, and with it l: the row's O and LSE are NaN,
+//    as they must be. The warp's question is not disturbed, since a comparison with NaN is false.
+//
+// 3. `wgmma_released_early`: the stage is given back while S still reads K.
+//
+// 4. Each PV but the block's last: it runs beside the softmax of the next Q tile. No S does, since the next step is to
+//    wait for it.
+//
+// </details>

@@ -6,16 +6,12 @@
 // all. What is short there, and what is the design that has enough of it?
 //
 // **Idea.** Two budgets decide: 64 Ki registers and 227 KiB of shared memory for a block. O takes D/2 registers of each
-// thread, S takes half as many as a tile has keys, and P a quarter.
-//
-// - D = 64: registers are left over, so there are three or four warpgroups of consumers instead of two. While the
-//   softmax keeps some of them busy, the others multiply.
-// - D = 128: phase 18, as it is.
-// - D = 256: O takes 128 registers and Q 64 KiB of shared memory. Q cannot stay in registers, tiles have 64 or 80 keys,
-//   and there is no room for O on its way out. It is stored from registers, after an exchange between lanes.
+// thread, S takes half as many as a tile has keys, P a quarter, and Q D/4 if it is kept in registers. In shared memory
+// there are tiles of Q, stages of K and V, and O on its way out.
 //
 // **Changed since 18.** What was a constant is in a table. A warpgroup passes over tiles that only others see. At D =
-// 256 O has a third way out. [The page before](steps.cpp) goes from 18 to 19 in seven steps.
+// 256 O has a third way out. [The page before](steps.cpp) goes from 18 to 19 in seven steps, each a kernel. This page
+// works the table out, then takes its three new parts one at a time, and shows the kernel behind them.
 
 // %% tags=["hide-input"]
 #include "phases/19-beyond/phase.hpp"
@@ -25,11 +21,13 @@
 #include <cstring>
 
 #include "phases/18-diet/phase.hpp"
+#include "phases/19-beyond/steps/steps.hpp"
 #include "phases/pages/cell.hpp"
 #include "phases/pages/example.hpp"
 #include "phases/pages/svg.hpp"
 
 using namespace flash;
+using phase19::Budget;
 
 // Counts and checks every access; a build with a sanitizer leaves it out, and with it the claims about counters.
 static const Where machine = was_built(Where::Checked) ? Where::Checked : Where::Sim;
@@ -37,6 +35,73 @@ static const Where machine = was_built(Where::Checked) ? Where::Checked : Where:
 static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* what) {
   std::printf("%-38s predicted %10s   counted %10s\n", what, grouped(predicted).c_str(), grouped(counted).c_str());
   return counted == predicted;
+}
+
+// What a design takes: registers of a consumer's thread for S, P, O and Q; KiB of a block for Q, K, V and O.
+static constexpr int all_registers = 64 * 1024, most_kib = 227;
+static std::array<int, 4> registers_of(const Budget& b) {
+  return {b.Bc / 2, b.Bc / 4, b.D / 2, b.q_in_registers ? b.D / 4 : 0};
+}
+static std::array<int, 4> kib_of(const Budget& b) {
+  return {b.q_places * b.Br * b.D / 512, b.k_stages * b.Bc * b.D / 512, b.v_stages * b.Bc * b.D / 512,
+          b.staged ? b.Br * b.D / 512 : 0};
+}
+static int sum_of(const std::array<int, 4>& parts) {
+  return parts[0] + parts[1] + parts[2] + parts[3];
+}
+static int at_launch(int warpgroups) {  // registers of a thread, a multiple of 8
+  return all_registers / (128 * warpgroups) / 8 * 8;
+}
+
+static std::string drawn(const std::string& title, const std::vector<Budget>& budgets, const std::string& note) {
+  static const char* colours[] = {"#9ec9e6", "#f2d0a4", "#a8d5c2", "#d9b3d0"};
+  static const char *in_registers[] = {"S", "P", "O", "Q"}, *in_shared[] = {"Q", "K", "V", "O"};
+  const double row = 40, top = 76, left[2] = {100, 414}, scale[2] = {0.77, 0.57};
+  const double bottom = top + row * double(budgets.size());
+  svg::Canvas canvas(760, bottom + 26, title);
+  canvas.text(left[0], 52, "registers of a thread", "font-weight=\"bold\"");
+  canvas.text(left[1], 52, "KiB of shared memory", "font-weight=\"bold\"");
+  for (std::size_t i = 0; i < budgets.size(); ++i) {
+    const Budget& b = budgets[i];
+    const double y = top + row * double(i);
+    canvas.text(16, y + 12, "D = " + std::to_string(b.D), "font-weight=\"bold\"");
+    canvas.text(16, y + 27, std::to_string(b.Br) + " × " + std::to_string(b.Bc));
+    for (const int side : {0, 1}) {
+      const std::array<int, 4> parts = side == 0 ? registers_of(b) : kib_of(b);
+      const int limit = side == 0 ? b.registers : most_kib, all = sum_of(parts);
+      double x = left[side];
+      canvas.rect(x, y, scale[side] * limit, 28, "fill=\"#eeeeee\"");
+      for (int part = 0; part < 4; ++part) {
+        if (parts[part] == 0) continue;
+        const std::string name = (side == 0 ? in_registers : in_shared)[part];
+        const double width = scale[side] * parts[part];
+        canvas.rect(x, y, width, 28,
+                    std::string("stroke=\"white\" fill=\"") + colours[(part + (side == 0 ? 0 : 3)) % 4] + "\"");
+        const std::string label = width > 34 ? name + " " + std::to_string(parts[part]) : width > 12 ? name : "";
+        canvas.text(x + width / 2, y + 19, label, "text-anchor=\"middle\"");
+        x += width;
+      }
+      const double end = left[side] + scale[side] * limit;
+      canvas.line(end, y - 4, end, y + 32, "stroke=\"#c1272d\" stroke-width=\"2\"");
+      canvas.text(std::max(x, end) + 5, y + 19, std::to_string(all) + " of " + std::to_string(limit),
+                  all > limit ? "fill=\"#c1272d\" font-weight=\"bold\"" : "");
+    }
+  }
+  canvas.text(16, bottom + 14, note, "fill=\"#666\"");
+  return canvas.str();
+}
+
+CELL("Phase 18 at three head dimensions") {
+  Budget narrow = phase19::design_of_18, middle = phase19::designs[2], wide = middle;
+  wide.D = 256;  // there is no such kernel
+  bool same = true;
+  for (const Budget& b : {narrow, middle})  // the barriers' KiB aside
+    same = same && std::size_t(sum_of(kib_of(b)) + 1) * 1024 == b.shared_bytes;
+  picture("19-short", drawn("What phase 18 takes, or would take", {narrow, middle, wide},
+                            "The red line is what there is. Phase 18 has no kernel for D = 256."));
+  expect(same, "its kernels at D = 64 and 128 have as much shared memory, and one KiB that holds the barriers");
+  expect(sum_of(registers_of(wide)) > wide.registers && sum_of(kib_of(wide)) > most_kib,
+         "at D = 256 neither budget would be enough");
 }
 
 // %% [markdown]
@@ -72,7 +137,41 @@ CELL("Products and exponentials") {
 // keep them fed. At D = 64 both are busy equally long, even before the maxima, sums and conversions are counted. There
 // the softmax limits, and what helps is to have more warpgroups that can run beside each other.
 //
+// ## How many warpgroups
+//
+// A block's registers are dealt out when it starts: 64 Ki divided by its threads, rounded down to a multiple of 8. Then
+// the producer keeps 32 or 40 for each of its threads, and the consumers share the rest, again in multiples of 8.
+//
+// ```{question}
+// The producer keeps 32. How many registers can each thread of a consumer have, with three and with four warpgroups of
+// consumers? And which of them has room for S and P of 128 keys at D = 64, beside O?
+// ```
+
+// %% tags=["hide-input"]
+CELL("Registers for three and four") {
+  bool same = true;
+  std::printf("consumers   threads   at launch   a consumer   S, P, O of 128 keys   of 64 keys   (D = 64)\n");
+  for (const int consumers : {3, 4}) {
+    const int launched = at_launch(consumers + 1), each = ((consumers + 1) * launched - 32) / consumers / 8 * 8;
+    std::printf("%9d %9d %11d %12d %21d %12d\n", consumers, 128 * (consumers + 1), launched, each, 64 + 32 + 32,
+                32 + 16 + 32);
+    for (const Budget& b : phase19::designs)
+      if (b.consumers == consumers) same = same && b.registers == each && b.producer_registers == 32;
+  }
+  for (const Budget& b : phase19::designs)
+    same = same && b.consumers * b.registers + b.producer_registers <= (b.consumers + 1) * at_launch(b.consumers + 1);
+  expect(same, "these are the numbers of the kernel, and no design takes more than was dealt out");
+}
+
+// %% [markdown]
+// ```{answer}
+// 160 and 112. With 128 keys S, P and O take 128, so three warpgroups have room for them and four have not. With 64
+// keys they take 80.
+// ```
+//
 // ## The designs
+//
+// The table of the kernel says the same for each head dimension and each size of tiles:
 //
 // ```{region} attention.cuh design
 // ```
@@ -82,26 +181,19 @@ CELL("What fits") {
   std::printf("  D    tiles      registers of a consumer         of a block   shared memory\n");
   std::printf("                S    P    O    Q   of these   (65,536 at most)  (KiB, 227 at most)\n");
   bool fits = true, same = true;
-  struct Row {
-    int D, Br, Bc, registers, producer, q_buffers, k_stages, v_stages;
-    bool staged, q_in_registers;
-  };
-  for (const Row& r : {Row{64, 256, 64, 112, 32, 2, 4, 4, true, false},
-                       {64, 192, 128, 160, 32, 2, 2, 2, true, false},
-                       {128, 128, 128, 232, 40, 1, 3, 2, true, true},
-                       {256, 128, 64, 232, 40, 1, 2, 2, false, false},
-                       {256, 128, 80, 232, 40, 1, 2, 2, false, false}}) {
-    Rounded<half> e(random_example(r.Br, r.D));
-    const Run run = phase19::forward(e.problem({.block_q = r.Br, .block_k = r.Bc}), Where::Sim);
-    const int bytes = 2 * r.D * (r.q_buffers * r.Br + (r.k_stages + r.v_stages) * r.Bc + (r.staged ? r.Br : 0));
-    const int warpgroups = r.Br / 64, of_block = 128 * (warpgroups * r.registers + r.producer);
-    const int S = r.Bc / 2, P = r.Bc / 4, O = r.D / 2, Q = r.q_in_registers ? r.D / 4 : 0;
-    std::printf("%3d %4d x %3d %4d %4d %4d %4d %10d %18s %13d\n", r.D, r.Br, r.Bc, S, P, O, Q, r.registers,
-                grouped(std::uint64_t(of_block)).c_str(), bytes / 1024);
-    fits = fits && S + P + O + Q < r.registers && of_block <= 65536;
-    same = same && int(run.ledger.shared_bytes_peak) == bytes + 1024;
-    fits = fits && run.ledger.shared_bytes_peak <= 227 * 1024;
+  for (const Budget& b : phase19::designs) {
+    Rounded<half> e(random_example(b.Br, b.D));
+    const Run run = phase19::forward(e.problem({.block_q = b.Br, .block_k = b.Bc}), Where::Sim);
+    const std::array<int, 4> r = registers_of(b);
+    const int of_block = 128 * (b.consumers * b.registers + b.producer_registers), kib = sum_of(kib_of(b));
+    std::printf("%3d %4d x %3d %4d %4d %4d %4d %10d %18s %13d\n", b.D, b.Br, b.Bc, r[0], r[1], r[2], r[3], b.registers,
+                grouped(std::uint64_t(of_block)).c_str(), kib);
+    fits = fits && sum_of(r) < b.registers && of_block <= all_registers && b.shared_bytes <= most_kib * 1024;
+    same = same && run.ledger.shared_bytes_peak == b.shared_bytes && b.shared_bytes == std::size_t(kib + 1) * 1024;
   }
+  picture("19-budgets",
+          drawn("The two budgets of each design", {phase19::designs.begin(), phase19::designs.end()},
+                "Grey: what is left, for addresses, m, l and the rest; in shared memory for the barriers."));
   expect(fits, "registers and shared memory are enough for each design");
   expect(same, "the simulator counts the same shared memory, and one KiB that holds the barriers");
 }
@@ -111,9 +203,10 @@ CELL("What fits") {
 //   Tiles of 256 rows read K and V half as often as those of 128.
 // - D = 64, 192 × 128: three warpgroups with 160 registers. Fewer, longer steps: faster for long sequences.
 // - Both have two places for Q, so that a Q tile's load need not wait for the last product with the one before.
+// - D = 128: phase 18, as it is.
 // - D = 256: 80 keys are the most that fits, and a size that `wgmma` knows. 64 keys are better for short sequences, and
-//   divide 512 without a rest. There is one place for Q. While it is taken, the next Q tile is fetched into the L2
-//   cache (`cp.async.bulk.prefetch.tensor`): from there it arrives sooner.
+//   divide 512 without a rest. There is one place for Q, and none for O. While Q's place is taken, the next Q tile is
+//   fetched into the L2 cache (`cp.async.bulk.prefetch.tensor`): from there it arrives sooner.
 //
 // ## Tiles that only others see
 //
@@ -151,37 +244,11 @@ CELL("What a warpgroup passes over") {
 // first both warpgroups multiply 2 tiles, in the second 4.
 // ```
 //
-// ```{region} attention.cuh setup
-// ```
-// ```{region} attention.cuh producer
-// ```
-// ```{region} attention.cuh consumer
-// ```
-//
-// Five lines look as if they could stand elsewhere, or be written in another way.
-//
-// - Where a Q tile ends, phase 18 begins the next S before the last PV. Here PV comes first, and O goes out while the
-//   next S is multiplied. At D = 64 that is faster for short sequences
-//   ([measured](../../docs/book/part-4.md#what-each-part-is-worth)).
-// - `wait_for_output` comes before the exponentials, right behind the maximum. What follows it, such as the rescaling
-//   of O, can then run in the shadow of the exponentials. On an H200 the two orders are level.
-// - The producer loads the last warpgroup's rows of Q first. With a mask that warpgroup begins with tiles that the
-//   others pass over. In the other order D = 256 is slower with a mask
-//   ([measured](../../docs/book/part-4.md#what-each-part-is-worth)).
-// - `Q.next()` stands in `next_work`, on a path that all lanes take. Inside a branch, the compiler did not know that
-//   the place of Q is the same for all lanes. It kept the addresses in each lane's registers and copied them for each
-//   `wgmma` to those of the warp, which the instruction wants, four `R2UR` each time. D = 64 was clearly slower.
-//   tests/bench/loops.py fails where a loop has such copies.
-// - `uniform()` has the same purpose: `my_tiles`, `masked` and `unseen` are the same in all lanes, and now the compiler
-//   knows it.
-//
-// ```{region} attention.cuh loop
-// ```
-//
 // ## O out of registers
 //
-// In the accumulators a lane has two neighbouring columns of each group of eight, 4 bytes. Four lanes have a row of the
-// group together. If they exchange what they have, each can store a whole group, 16 bytes:
+// At D = 256 there is no place for O in shared memory. In the accumulators a lane has two neighbouring columns of each
+// group of eight, 4 bytes. Four lanes have a row of the group together. If they exchange what they have, each can store
+// a whole group, 16 bytes:
 
 // %% tags=["hide-input"]
 CELL("Four lanes exchange") {
@@ -192,16 +259,17 @@ CELL("Four lanes exchange") {
   std::array<std::array<Pair, 4>, 4> w;  // by lane and register
   for (int lane = 0; lane < 4; ++lane)
     for (int e = 0; e < 4; ++e) w[lane][e] = {e, lane};
-  svg::Canvas canvas(860, 252, "Four lanes exchange pairs of columns, in two steps of shuffles");
+  svg::Canvas canvas(760, 252, "Four lanes exchange pairs of columns, in two steps of shuffles");
   const auto draw = [&](int step, const char* title) {
-    const double left = 90 + 260 * step;
+    const double left = 76 + 230 * step, pair = 52;
     canvas.text(left, 56, title, "font-weight=\"bold\"");
     for (int lane = 0; lane < 4; ++lane) {
       if (step == 0) canvas.text(16, 92 + 38 * lane, "lane " + std::to_string(lane), "fill=\"#666\"");
       for (int e = 0; e < 4; ++e) {
         const Pair& p = w[lane][e];
-        canvas.rect(left + 56 * e, 70 + 38 * lane, 54, 34, std::string("rx=\"2\" fill=\"") + hues[p.group] + "\"");
-        canvas.text(left + 56 * e + 27, 92 + 38 * lane,
+        canvas.rect(left + pair * e, 70 + 38 * lane, pair - 2, 34,
+                    std::string("rx=\"2\" fill=\"") + hues[p.group] + "\"");
+        canvas.text(left + pair * e + 25, 92 + 38 * lane,
                     std::to_string(8 * p.group + 2 * p.pair) + ", " + std::to_string(8 * p.group + 2 * p.pair + 1),
                     "text-anchor=\"middle\" font-size=\"12\"");
       }
@@ -209,10 +277,10 @@ CELL("Four lanes exchange") {
   };
   draw(0, "four registers of a lane");
   for (const int lane : {0, 2}) std::swap(w[lane][1], w[lane + 1][0]), std::swap(w[lane][3], w[lane + 1][2]);
-  draw(1, "after the exchange with lane ^ 1");
+  draw(1, "exchanged with lane ^ 1");
   for (const int lane : {0, 1}) std::swap(w[lane][2], w[lane + 2][0]), std::swap(w[lane][3], w[lane + 2][1]);
-  draw(2, "after that with lane ^ 2");
-  canvas.text(90, 242, "The numbers are columns of O, the colours groups of eight.", "fill=\"#666\"");
+  draw(2, "then with lane ^ 2");
+  canvas.text(76, 242, "The numbers are columns of O, the colours groups of eight.", "fill=\"#666\"");
   picture("19-exchange", canvas.str());
   bool whole = true;
   for (int lane = 0; lane < 4; ++lane)
@@ -221,6 +289,9 @@ CELL("Four lanes exchange") {
 }
 
 // %% [markdown]
+// ```{exercise} 19.1
+// ```
+//
 // ```{region} attention.cuh store
 // ```
 
@@ -238,6 +309,34 @@ CELL("Stores of 16 bytes") {
 }
 
 // %% [markdown]
+// ## The kernel
+//
+// ```{region} attention.cuh setup
+// ```
+// ```{region} attention.cuh producer
+// ```
+// ```{region} attention.cuh consumer
+// ```
+// ```{region} attention.cuh loop
+// ```
+//
+// Five places look as if they could be written in another way.
+//
+// - Where a Q tile ends, phase 18 begins the next S before the last PV. Here PV comes first, and O goes out while the
+//   next S is multiplied. At D = 64 that is faster for short sequences
+//   ([measured](../../docs/book/part-4.md#what-each-part-is-worth)).
+// - `wait_for_output` comes before the exponentials, right behind the maximum. What follows it, such as the rescaling
+//   of O, can then run in the shadow of the exponentials. On an H200 the two orders are level.
+// - The producer loads the last warpgroup's rows of Q first. With a mask that warpgroup begins with tiles that the
+//   others pass over. In the other order D = 256 is slower with a mask
+//   ([measured](../../docs/book/part-4.md#what-each-part-is-worth)).
+// - `Q.next()` stands in `next_work`, on a path that all lanes take. Inside a branch, the compiler did not know that
+//   the place of Q is the same for all lanes. So it kept the addresses in each lane's registers and copied them, by
+//   four `R2UR` for each `wgmma`, to those that the whole warp shares. D = 64 was clearly slower. tests/bench/loops.py
+//   fails where a loop has such copies.
+// - `uniform()` has the same purpose: `my_tiles`, `masked` and `unseen` are the same in all lanes, and now the compiler
+//   knows it.
+//
 // ## Which design when
 //
 // ```{region} attention.cuh launch
@@ -282,12 +381,32 @@ CELL("The bits of phase 18, and what it cannot do") {
 
 // %% [markdown]
 // **What you saw.** The same parts in three arrangements. None of them is best for all head dimensions, because each D
-// is short of something else: of time for the softmax, of nothing in particular, or of registers and shared memory.
+// is short of something else: D = 64 of time for the softmax, D = 256 of registers and shared memory, D = 128 of
+// nothing in particular.
 //
 // **Measured** on an H200: [the end of part 4](../../docs/book/part-4.md) has the table, with every head dimension
 // beside the libraries.
 //
-// **Exercise.** 1. Which design would you try for D = 96? Work out its registers and its shared memory. 2. Five
+// **To think about.** 1. Which design would you try for D = 96? Work out its registers and its shared memory. 2. Five
 // warpgroups of consumers at D = 64: how many registers has each, and what fits? 3. In `store_rows`, exchange with lane
 // ^ 2 first. Does the result change? 4. Let `pass_K` arrive without waiting. With how many stages is that wrong, and
 // what would the checked simulator say?
+//
+// <details><summary>Answers</summary>
+//
+// 1. Three warpgroups with 160 registers and tiles of 192 × 96 are one that fits: S takes 48, P 24 and O 48, 120 in
+//    all. A row of 96 columns fills a panel of 64 and half of another. With whole panels Q takes 48 KiB, two stages of
+//    K and V 96 and O 48: 192 of 227, and no second place for Q.
+//
+// 2. 768 threads are launched with 80 registers each; if the producer keeps 32, a consumer has 88. S, P and O of 64
+//    keys take 80 of them, which leaves 8 for everything else. Tiles of 32 keys would fit, with 56.
+//
+// 3. No. One exchange swaps the lowest bit of the lane with that of the register, the other the next bit of both.
+//    Neither changes what the other one looks at.
+//
+// 4. With any number: what counts is how far another warpgroup may be behind in the Q tile before. Tried with N = 1024
+//    and 4 stages, where three tiles are passed: while copies are late the simulator finds nothing. With eager copies
+//    it reports an arrival "before anybody has waited for its last phase", races between TMA and `wgmma`, and
+//    deadlocks.
+//
+// </details>

@@ -5,7 +5,8 @@
 // What must change so that the same kernel serves D = 64 well, and D = 256 at all?
 //
 // **Idea.** Seven small changes, each a whole kernel. The first five are about D = 64, where there are registers for
-// more warpgroups. The last two are about D = 256, where nothing is left over. [Phase 19](notebook.cpp) has them all.
+// more warpgroups, as the picture shows. The last two are about D = 256, where nothing is left over. [Phase
+// 19](notebook.cpp) has them all.
 //
 // **The setting.** Each step is compiled for one case: bf16, D = 64 with tiles of 256 × 64 (the first one of 128 × 64),
 // from step 6 on D = 256 with tiles of 128 × 64. The predictions are about bytes, products and registers. How much time
@@ -20,6 +21,8 @@
 
 #include "phases/pages/cell.hpp"
 #include "phases/pages/example.hpp"
+#include "phases/pages/svg.hpp"
+#include "sim/report/recording.hpp"
 
 using namespace flash;
 using namespace flash::phase19;
@@ -62,6 +65,37 @@ static std::uint64_t squares(const Ledger& ledger, std::uint64_t D) {
   return ledger.tensor_flops / (4 * 64 * 64 * D);
 }
 
+CELL("64 Ki registers at D = 64") {
+  Budget before = design_of_18;  // its registers do not depend on the tiles' keys
+  const Budget& after = designs[0];
+  before.Bc = after.Bc;
+  svg::Canvas canvas(760, 216, "D = 64: what the registers of a block are for");
+  const double left = 16, scale = 728.0 / (64 * 1024);
+  const auto draw = [&](double top, const Budget& b, const std::string& title) {
+    const int held = b.Bc / 2 + b.Bc / 4 + b.D / 2 + (b.q_in_registers ? b.D / 4 : 0);
+    double x = left;
+    const auto box = [&](int registers, const char* colour, const std::string& text) {
+      const double width = scale * 128 * registers;
+      canvas.rect(x, top + 10, width, 40, std::string("stroke=\"white\" fill=\"") + colour + "\"");
+      canvas.text(x + width / 2, top + 35, text, "text-anchor=\"middle\"");
+      x += width;
+    };
+    canvas.text(left, top, title, "font-weight=\"bold\"");
+    for (int consumer = 0; consumer < b.consumers; ++consumer)
+      box(held, "#9ec9e6", std::to_string(held)),
+          box(b.registers - held, "#dddddd", std::to_string(b.registers - held));
+    box(b.producer_registers, "#f2d0a4", std::to_string(b.producer_registers));
+    std::printf("%s: %d of a thread's %d registers hold S, P, O or Q\n", title.c_str(), held, b.registers);
+    return held;
+  };
+  const int held = draw(60, before, "phase 18: two warpgroups of consumers");
+  draw(134, after, "from step 2 on: four");
+  canvas.text(left, 208, "Blue: S, P, O and Q; grey: all else; orange: the producer. Numbers: registers of a thread.",
+              "fill=\"#666\"");
+  picture("19-registers", canvas.str());
+  expect(2 * held < before.registers, "in phase 18 less than half of them hold matrices");
+}
+
 // %% [markdown]
 // ## 1 · Q stays in shared memory
 //
@@ -89,7 +123,7 @@ CELL("A third tile to read") {
 // ## 2 · A table in place of constants
 //
 // Stages, registers and warpgroups depend on D and on the tiles, so they move into a table. At D = 64 it asks for four
-// warpgroups of consumers, or three with tiles of 128 keys. Q now has two places. In step 1 the next Q could come only
+// warpgroups of consumers, or three with tiles of 128 keys. Q now has two places: in step 1 the next Q could come only
 // when the last product with this one was over.
 //
 // ```{difference} steps/1-shared.cuh steps/2-design.cuh
@@ -107,14 +141,26 @@ CELL("A third tile to read") {
 // ```{difference} steps/2-design.cuh steps/3-pass.cuh
 // ```
 //
-// *Prediction*: without a mask nothing changes. With one, each block of 256 rows saves six squares of 64 × 64 scores.
-// That is a quarter of all at N = 512, and 4 % at N = 4096.
+// *Prediction*: without a mask nothing changes. With one, each block of 256 rows saves six squares of 64 × 64 scores:
+// a quarter of all at N = 512, and 4 % at N = 4096.
 //
 // ```{question}
 // One head, N = 256, causal. How many squares of 64 × 64 scores are multiplied in step 1, in step 2 and in step 3?
 // ```
 
 // %% tags=["hide-input"]
+// How many K/V tiles each 64 rows of a step are multiplied with: as often as the kernel shows the maximum of the first.
+static std::array<int, 4> tiles_of(const Phase& step) {
+  Rounded<bfloat16> e(random_example(N, 64));
+  Recording run;
+  flash::forward(step, e.problem({.mask = Mask::top_left(), .block_k = 64}), Where::Checked, {.recording = &run});
+  std::array<int, 4> tiles{};
+  for (const Recording::Step& s : run.steps)
+    for (const Recording::Value& value : s.values)
+      if (value.name == std::string("m") && value.row % 64 == 0) ++tiles[std::size_t(value.row) / 64];
+  return tiles;
+}
+
 CELL("Squares that are multiplied") {
   Result &shared = result_of(shared_step), &design = result_of(design_step), &pass = result_of(pass_step);
   expect(shared == design && design == pass, "the same bits");
@@ -122,6 +168,30 @@ CELL("Squares that are multiplied") {
   bool same = equal(squares(shared.ledger, 64), 2 * 2 + 2 * 4, "1-shared: squares");
   same &= equal(squares(design.ledger, 64), 4 * 4, "2-design: squares");
   same &= equal(squares(pass.ledger, 64), 1 + 2 + 3 + 4, "3-pass:   squares");
+  svg::Canvas canvas(760, 236, "Squares of 64 × 64 scores that are multiplied: one head, N = 256, causal");
+  const std::pair<const char*, Result*> steps[] = {{"step 1", &shared}, {"step 2", &design}, {"step 3", &pass}};
+  for (int i = 0; i < 3; ++i) {
+    const std::array<int, 4> tiles = tiles_of(i == 0 ? shared_step : i == 1 ? design_step : pass_step);
+    const double left = 100 + 230 * i, top = 70, size = 34;
+    int all = 0;
+    for (int row = 0; row < 4; ++row) {
+      if (i == 0) canvas.text(16, top + size * row + 22, "rows " + std::to_string(64 * row), "fill=\"#666\"");
+      for (int column = 0; column < 4; ++column)
+        canvas.rect(left + size * column, top + size * row, size, size,
+                    std::string("stroke=\"white\" fill=\"") +
+                        (column >= tiles[row] ? "#eeeeee"
+                         : column > row       ? "#f2b96b"
+                                              : "#9ec9e6") +
+                        "\"");
+      all += tiles[row];
+    }
+    canvas.line(left, top, left + 4 * size, top + 4 * size, "stroke=\"#444\"");
+    canvas.text(left, 56, steps[i].first + (": " + std::to_string(all)), "font-weight=\"bold\"");
+    same = same && squares(steps[i].second->ledger, 64) == std::uint64_t(all);
+  }
+  canvas.text(16, 228, "Blue: needed; orange: multiplied, and hidden by the mask. K/V tiles from left to right.",
+              "fill=\"#666\"");
+  picture("19-squares", canvas.str());
   same &= equal(shared.ledger.array("K").read_bytes, (2 + 4) * 64 * 64 * 2, "1-shared: bytes of K");
   same &= equal(design.ledger.array("K").read_bytes, 4 * 64 * 64 * 2, "2-design: bytes of K");
   same &= equal(pass.ledger.array("K").read_bytes, 4 * 64 * 64 * 2, "3-pass:   bytes of K");
@@ -182,6 +252,9 @@ CELL("Two other orders") {
 // Four lanes have the pieces of 64 bytes of a row between them, 4 bytes here and 4 bytes there. They exchange these by
 // shuffles, so that each has 16 bytes in a row, as [the page of phase 19](notebook.cpp) draws it.
 //
+// ```{exercise} 19.1
+// ```
+//
 // ```{difference} steps/6-wide.cuh steps/7-exchange.cuh
 // ```
 //
@@ -231,8 +304,28 @@ CELL("The last steps have phase 19's bits") {
 // most. Phase 19 itself then takes tiles of 192 × 128 for long sequences: 7 to 14 %. At D = 256 the exchange brings 4
 // to 26 %, the most for short sequences, where O is a larger part of the work.
 //
+// What the predictions say of bits, bytes and squares came true in all seven steps; the cells above count it. Four of
+// them speak of time. Without a mask the second gained most, as we had thought, but with one it did so only for long
+// sequences. The third came true with a mask, and not without. The fourth came true for short sequences; for long ones
+// it gave a per cent more than nothing. The first had only seen that nothing is gained, not that a fifth is lost.
+//
 // **What you saw.** Q moves back into shared memory, and that pays for everything else. No step changes a bit: they
 // change where things are, who does them and when.
 //
-// **Exercise.** 1. Which of the steps would help D = 128, and why does phase 19 leave it as it is? 2. In step 2, give Q
-// one place again. Which wait becomes longer? 3. For which N does step 3 save less than 1 % of the products?
+// **To think about.** 1. Which of the steps would help D = 128, and why does phase 19 leave it as it is? 2. In step 2,
+// give Q one place again. Which wait becomes longer? 3. For which N does step 3 save less than 1 % of the products?
+//
+// <details><summary>Answers</summary>
+//
+// 1. At most the orders of steps 4 and 5. Q in shared memory makes phase 18 up to 4 % slower at D = 128
+//    (`18-q-in-shared` in part 4's table). A third warpgroup would have to do with 160 registers for each thread, and
+//    with 128 keys S, P and O alone take 160. Step 3 saves nothing, since both warpgroups of 128 rows see the same
+//    tiles of 128 keys.
+//
+// 2. That for Q at the beginning of a Q tile. Its load can begin only when the last S of the Q tile before is done, and
+//    then runs beside little more than one softmax.
+//
+// 3. With n = N / 256 blocks for a head, step 2 multiplies 8 n (n + 1) squares and step 3 saves 6 n of them: a share of
+//    3 / (4 n + 4). That is less than 1 % from n = 75 on, N = 19,200.
+//
+// </details>

@@ -353,6 +353,24 @@ TEST_CASE("The picture of the tensor-core phases: a bar per kernel and N, a line
   CHECK_THROWS_AS(tensor_core_staircase(rows_of(prediction)), Error);
 }
 
+TEST_CASE("The picture of speeds over N: a line per phase from a number on, libraries dashed") {
+  const auto row = [](const char* kernel, int N, const char* causal, const char* tflops) {
+    return R"({"kernel": ")" + std::string(kernel) + R"(", "N": )" + std::to_string(N) + R"(, "D": 128, "causal": )" +
+           causal + R"(, "type": "bfloat16", "tflops": )" + tflops + "}";
+  };
+  const std::string rows = row("12-old", 512, "false", "50") + ", " + row("13-diet", 512, "false", "200") + ", " +
+                           row("13-diet", 2048, "false", "300") + ", " + row("14-new", 512, "true", "250") + ", " +
+                           row("torch cudnn", 512, "false", "280") + ", " + row("torch flash", 512, "false", "210");
+  const std::string picture = speed_lines("13", rows_of(rows));
+  const auto at = [&](const std::string& text) { return picture.find(text); };
+  CHECK(at(">Phases 13 to 14 over N<") != std::string::npos);
+  CHECK(at(">12<") == std::string::npos);
+  // 200 and 300 are the ends of the axis, 270 pixels apart; N = 512 and 2048 of the panel, 12 pixels inside it.
+  CHECK(at("points=\"56,354 296,84 \"") != std::string::npos);
+  CHECK(at("stroke-dasharray") != std::string::npos);
+  CHECK_THROWS_AS(speed_lines("15", rows_of(row("13-diet", 512, "false", "200"))), Error);
+}
+
 TEST_CASE("Ceilings: a line per mix and number of warps, what a mix does not contain stays empty") {
   CHECK(
       ceilings_table(rows_of(

@@ -1,5 +1,6 @@
 // staircase.hpp: all phases in one picture: the bytes that each moves (its own formula) and, of kernels, the speed that
-// was measured, with libraries beside them; and the tensor-core phases in one, with what was predicted of them.
+// was measured, with libraries beside them; the tensor-core phases in one, with what was predicted of them; and the
+// last of these over N.
 // Use: flash-tables writes staircase(root / "docs/results") to docs/results/staircase.svg; README.md, the book show it.
 #pragma once
 #include <algorithm>
@@ -157,6 +158,74 @@ inline std::string tensor_core_staircase(const std::vector<Json>& rows) {
       canvas.text(middle, bottom + 32, kernels[k].substr(dash + 1), "text-anchor=\"middle\" font-size=\"10\"");
   }
   canvas.line(16, bottom, 24 + column * double(kernels.size()), bottom, "stroke=\"#999\"");
+  return canvas.str();
+}
+
+// Lines over N at D = 128, bf16, no mask and causal: the phases from `first` on ("13"), and two libraries, dashed.
+// `rows`: of the sweep beside.
+inline std::string speed_lines(const std::string& first, const std::vector<Json>& rows) {
+  static constexpr const char* colours[] = {"#b07800", "#56b4e9", "#0072b2", "#009e73",
+                                            "#cc79a7", "#d55e00", "#8a3d70"};
+  const double panel = 264, top = 84, height = 270;
+  std::map<std::string, std::string> shown;  // kernel: label, ours by their numbers
+  std::vector<double> lengths;
+  double low = INFINITY, high = 0;
+  const auto fits = [](const Json& row) {
+    return row.find("kernel") && row.find("tflops") && row.at("D").number == 128 && row.at("type").text == "bfloat16";
+  };
+  for (const Json& row : rows) {
+    if (!fits(row)) continue;
+    const std::string kernel = kernel_of(row);
+    const bool ours = std::isdigit(static_cast<unsigned char>(kernel[0])) && kernel[2] == '-';
+    if (ours && kernel.substr(0, 2) >= first) shown[kernel] = kernel.substr(0, 2);
+    if (kernel == "torch cudnn") shown[kernel] = "cuDNN";
+    if (kernel == "torch flash") shown[kernel] = "FA-2";
+    if (!shown.count(kernel)) continue;
+    lengths.push_back(row.at("N").number);
+    low = std::min(low, row.at("tflops").number), high = std::max(high, row.at("tflops").number);
+  }
+  if (shown.empty()) throw Error("no row of a phase from " + first + " on at D = 128 in bf16");
+  std::sort(lengths.begin(), lengths.end());
+  lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
+  low = 100 * std::floor(low / 100), high = 100 * std::ceil(high / 100);
+  const auto y_of = [&](double tflops) { return top + height * (high - tflops) / (high - low); };
+  svg::Canvas canvas(760, top + height + 46,
+                     "Phases " + first + " to " + std::prev(shown.end(), 3)->second + " over N");
+  canvas.text(16, 46, "TFLOP/s on an H200, bf16, D = 128, 16384 tokens in 16 heads: measured");
+  for (const bool causal : {false, true}) {
+    const double left = causal ? 430 : 44;
+    const auto x_of = [&](double N) {
+      return left + 12 + (panel - 24) * std::log2(N / lengths[0]) / std::log2(lengths.back() / lengths[0]);
+    };
+    canvas.text(left, 74, causal ? "causal" : "no mask", "font-weight=\"bold\"");
+    for (double t = low; t <= high; t += 100) {
+      canvas.line(left, y_of(t), left + panel, y_of(t), "stroke=\"#ddd\"");
+      canvas.text(left - 6, y_of(t) + 4, svg::num(t), "text-anchor=\"end\" fill=\"#666\"");
+    }
+    for (const double N : lengths)
+      canvas.text(x_of(N), top + height + 18, svg::short_number(N),
+                  "text-anchor=\"middle\" fill=\"#666\" font-size=\"11\"");
+    canvas.text(left + panel / 2, top + height + 38, "N", "text-anchor=\"middle\"");
+    std::multimap<double, std::pair<std::string, std::string>> ends;  // y: label, colour
+    std::size_t number = 0;
+    for (const auto& [kernel, label] : shown) {
+      const bool ours = label == kernel.substr(0, 2);
+      const std::string colour = ours ? colours[number++ % std::size(colours)] : "#555";
+      std::map<double, double> at;
+      for (const Json& row : rows)
+        if (fits(row) && kernel_of(row) == kernel && row.at("causal").truth == causal)
+          at[row.at("N").number] = row.at("tflops").number;
+      std::string points;
+      for (const auto& [N, tflops] : at) points += svg::num(x_of(N)) + "," + svg::num(y_of(tflops)) + " ";
+      canvas.path(points, "stroke-width=\"2\" stroke=\"" + colour + (ours ? "\"" : "\" stroke-dasharray=\"5 4\""));
+      if (!at.empty()) ends.insert({y_of(at.rbegin()->second), {label, colour}});
+    }
+    double lowest = 0;
+    for (const auto& [y, end] : ends) {  // from the top down, a line of text apart
+      lowest = std::max(lowest + 14, y);
+      canvas.text(left + panel + 4, lowest + 4, end.first, "font-weight=\"bold\" fill=\"" + end.second + "\"");
+    }
+  }
   return canvas.str();
 }
 

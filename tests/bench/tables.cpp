@@ -40,10 +40,14 @@ int main(int count, char** words) try {
   bench::Marker tensor_cores;
   for (const char* name : {"predictions-tensor-cores.json", "h200-beside.json", "h200-beside-steps.json"})
     if (fs::exists(results / name)) tensor_cores.files.push_back(name);
-  if (fs::exists(results / "h200-beside.json"))
+  bench::Marker beside;
+  beside.files = {"h200-beside.json"};
+  if (fs::exists(results / "h200-beside.json")) {
     whole[results / "tensor-cores.svg"] = [&] {
       return bench::tensor_core_staircase(bench::rows_of(tensor_cores, results));
     };
+    whole[results / "hopper.svg"] = [&] { return bench::speed_lines("13", bench::rows_of(beside, results)); };
+  }
   for (const auto& [path, draw] : whole) pages.push_back(path);
   int stale = 0;
   for (const fs::path& path : pages) {

@@ -1,8 +1,9 @@
 // steps.hpp: the kernels of the staircase from phase 18 to 19, each as a phase of its own that no list names. They are
-// compiled for one setting: bf16, and the head dimension and blocks that a step is about.
+// compiled for one setting: bf16, and the head dimension and blocks that a step is about. And what the designs take.
 // Use: const Run run = forward(*phase19::steps[2], problem, Where::Checked);
 #pragma once
 #include <array>
+#include <cstddef>
 
 #include "phases/19-beyond/phase.hpp"
 
@@ -33,5 +34,16 @@ inline constexpr Phase exchange_step{"19-beyond/7-exchange", "four lanes exchang
                                      &exchange_pass};
 inline constexpr std::array<const Phase*, 7> steps = {&shared_step, &design_step, &pass_step,    &order_step,
                                                       &early_step,  &wide_step,   &exchange_step};
+
+// What the kernels' own constants say of a design: warpgroups, registers of a thread, places, shared memory of a block.
+struct Budget {
+  int D = 0, Br = 0, Bc = 0, consumers = 2, registers = 0, producer_registers = 0, q_places = 1, k_stages = 0,
+      v_stages = 0;
+  bool staged = true, q_in_registers = false;  // O goes out through shared memory; Q is a left operand from registers
+  std::size_t shared_bytes = 0;
+};
+// Filled by host.cu, which knows the kernels: phase 19's designs; and phase 18's one at D = 64, where it has a kernel.
+inline constinit std::array<Budget, 5> designs{};
+inline constinit Budget design_of_18{};
 
 }  // namespace flash::phase19
