@@ -67,8 +67,8 @@ CELL("A GPU, as far as this page needs it") {
   };
   box(16, 44, 150, 258, "#f7f7f7", "host: the CPU");
   canvas.text(26, 92, "runs main()");
-  canvas.text(26, 128, "allocates, copies");
-  canvas.text(26, 146, "and launches");
+  canvas.text(26, 122, "launches kernels");
+  canvas.text(26, 276, "copies arrays");
   box(214, 44, 530, 258, "#f7f7f7", "device: the GPU");
   for (const double y : {122.0, 272.0}) arrow(canvas, 170, 208, y);
   canvas.text(190, 114, "launch", middle);
@@ -356,15 +356,14 @@ CELL("The way of one warp") {
              filled = words(tiled, block, warp, Kind::chip_write, "tile"),
              taken = words(tiled, block, warp, Kind::chip_read, "tile");
   const double cell = 2.6, side = cell * 64;
-  canvas.text(16, 60, "directly", bold);
+  canvas.text(16, 46, "directly", bold);
   square(90, 66, cell, 64, "in", direct_in, 32, 0, true);
   count(90, 84 + side, "read", direct_in);
   arrow(canvas, 100 + side, 564, 66 + side / 2);
   square(574, 66, cell, 64, "out", direct_out, 0, 32, false);
   count(574, 84 + side, "written", direct_out);
   const double y = 296;
-  canvas.text(16, y - 6, "through", bold);
-  canvas.text(16, y + 10, "a tile", bold);
+  canvas.text(16, y - 25, "through a tile", bold);
   square(90, y, cell, 64, "in", tiled_in, 32, 0, true);
   count(90, y + side + 18, "read", tiled_in);
   arrow(canvas, 98 + side, 278, y + side / 2);
@@ -607,8 +606,59 @@ CELL("Correct and wasteful") {
 // ## 4 · Tiles on the chip
 //
 // Now phase 04's algorithm. A block takes a Q tile of B_r = 64 rows, and a thread one row of it. The block walks along
-// the K/V tiles of B_c = 32 rows. A tile is copied into shared memory once, by all threads together, and then read by
-// all of them from there:
+// the K/V tiles of B_c = 32 rows.
+
+// %% tags=["hide-input"]
+CELL("What lies where") {
+  if (!counts()) return;
+  Ledger l = count(&Steps::tiled);
+  svg::Canvas canvas(760, 372, "Step 4: block 1 at its third K/V tile");
+  const double top = 92, row = 1.5, wide = 48;
+  const auto tile = [&](double x, double y, double rows, double columns, const char* colour) {
+    canvas.rect(x, y, columns * 1.5, rows * row, fill(colour, " stroke=\"white\" stroke-width=\"2\""));
+  };
+  canvas.text(16, 54, "HBM: 150 rows of 32", bold);
+  double x = 16;
+  const std::uint64_t once = 4 * n * d;
+  bool as_drawn = true;
+  for (const auto& [name, times] : {std::pair{"Q", 1u}, {"K", 3u}, {"V", 3u}, {"O", 1u}}) {
+    const bool of_rows = name[0] == 'Q' || name[0] == 'O', out = name[0] == 'O';
+    const int height = of_rows ? step_Br : step_Bc, current = of_rows ? 1 : 2;
+    canvas.text(x + wide / 2, top - 10, name, middle);
+    for (int first = 0, k = 0; first < N; first += height, ++k)
+      tile(x, top + row * first, std::min(height, N - first), 32,
+           k == current ? (of_rows ? "#f2b36b" : "#7fb8dc") : grey);
+    const std::uint64_t bytes = out ? l.array(name).written_bytes : l.array(name).read_bytes;
+    canvas.text(x + wide / 2, top + row * N + 18, "× " + std::to_string(bytes / once), middle + " " + bold);
+    as_drawn = as_drawn && bytes == times * once;
+    x += 74;
+  }
+  canvas.text(16, top + row * N + 42, "How often each array passes, all blocks together", faint);
+  arrow(canvas, 300, 346, top + 130);
+  canvas.text(356, 54, "shared memory: " + grouped(l.shared_bytes_peak) + " bytes", bold);
+  canvas.text(380, top - 10, "Q_tile", middle);
+  tile(356, top, step_Br, 32, "#f2b36b");
+  canvas.text(470, top - 10, "K_tile", middle);
+  tile(446, top, step_Bc, 32, "#7fb8dc");
+  canvas.text(470, top + 82, "V_tile", middle);
+  tile(446, top + 92, step_Bc, 32, "#7fb8dc");
+  for (int t = 0; t < step_Br; t += 4)
+    canvas.line(406, top + row * (t + 0.5), 414, top + row * (t + 0.5), "stroke=\"#666\"");
+  canvas.text(356, top + 164, "one thread for each row of Q_tile");
+  arrow(canvas, 520, 566, top + 130);
+  canvas.text(580, 54, "registers of a thread", bold);
+  const auto registers = [&](double y, const char* name, int numbers) {
+    canvas.text(580, y + 12, name);
+    for (int k = 0; k < numbers; ++k) canvas.rect(606 + 4.2 * k, y, 3.2, 16, fill("#cc79a7"));
+  };
+  registers(top, "m", 1), registers(top + 30, "l", 1), registers(top + 60, "o", D), registers(top + 90, "s", step_Bc);
+  picture("05-tiles", canvas.str());
+  expect(as_drawn && l.shared_bytes_peak == 4 * (step_Br + 2 * step_Bc) * D,
+         "Q and O pass once, K and V once for each of the three blocks; three tiles lie in shared memory");
+}
+
+// %% [markdown]
+// A tile is copied into shared memory once, by all threads together, and then read by all of them from there:
 //
 // ```{region} steps/4-tiled.cuh load-tile
 // ```
@@ -855,9 +905,12 @@ CELL("The same counts, other last bits") {
 // which in spite of its name is a part of HBM.
 //
 // So the loops over keys run to B_c instead of `keys`, and keys that do not exist get the score −∞. Their weight is
-// then zero (exercise 05.4 is about these keys). Only the loop of P·V stays as short as it was, and P needs an array that can be indexed there. It goes to
+// then zero. Only the loop of P·V stays as short as it was, and P needs an array that can be indexed there. It goes to
 // shared memory, in a column of the thread's own, so no barrier is needed. `__launch_bounds__(Br)` promises that blocks
 // have at most 64 threads. The compiler can then give each thread more of the multiprocessor's registers.
+//
+// ```{exercise} 05.4
+// ```
 //
 // ```{difference} steps/8-exp2.cuh steps/9-unrolled.cuh
 // ```
@@ -921,7 +974,27 @@ CELL("All steps") {
 // What is left for [05 · The first kernel](notebook.cpp): templates for the sizes, three element types, and any
 // strides.
 //
-// **Exercise.** 1. Delete a barrier in `steps/4-tiled.cuh` and run this page. Which lines does the finding name?
+// **To think about.** 1. Delete a barrier in `steps/4-tiled.cuh` and run this page. Which lines does the finding name?
 // 2. In step 7, make the rows D + 8 floats long. How many wavefronts does a request for Q take now? Check with the
 // counter. 3. In `3-naive.cuh`, let S be stored as [key, query] instead of [query, key]. Which sectors change, and how
 // many are left? 4. The tile of step 2 has a bank conflict, too. Which line, how many wavefronts, and what cures it?
+//
+// <details><summary>Answers</summary>
+//
+// 1. The line in `load_tile` that writes the tile, and a line that reads it: the one of the scores for K_tile, the one
+// of P·V for V_tile. Without the first barrier Q_tile is named as well, and there are reads of memory that nobody has
+// written yet. Without the second one there are only races: the tile is full, but the next round's copy overtakes the
+// reader.
+//
+// 2. 8 instead of 4. Rows of 40 floats begin 8 banks apart, so that every fourth row begins in the same bank, and only
+// 4 lanes' `float4` fill the banks without meeting. The counter of step 7 grows by 4 for each of the 240 requests for
+// Q, from 30,912 to 31,872.
+//
+// 3. Those of S, since neighbouring lanes then have neighbouring elements. The loads fall from 765,000 sectors to
+// 114,682, from 30 a request to 4.5; the stores from 45,000 to 6,746. It is 4.5 and not 4 because rows of 150 floats do
+// not all begin at a sector.
+//
+// 4. `tile[threadIdx.x][threadIdx.y]`: the lanes of a warp differ in threadIdx.x, so they read a column of rows of 32
+// floats, all in one bank, in 32 wavefronts. `tile[side][side + 1]` cures it.
+//
+// </details>
