@@ -365,7 +365,7 @@ CELL("A chip that starves") {
 //
 // 1. Both do, in the second cell. The fast simulator's result is far from fp64. The checked one reports a race and names
 // both sides: the write in `load_tile` by its line in `attention.cuh`, the read by that of `load4` in
-// `gpu/device.cuh`, through which the kernel loads. The place is told as bytes of the struct:
+// `phases/interface/device.cuh`, through which the kernel loads. The place is told as bytes of the struct:
 // `Tiles<32, 16, 16>+2304` is K[0][0], behind 16 rows of 36 floats.
 //
 // 2. "No bank conflict in the whole kernel" turns false: 6,720 are counted. A request for Q takes 32 wavefronts instead
