@@ -86,7 +86,7 @@ static void legend(svg::Canvas& canvas, double y, const std::vector<std::pair<co
 // Tilings side by side, to scale, with the edge of what each row sees.
 static std::string draw(const std::string& title, std::vector<Tiling> tilings, double scale) {
   double width = 16, height = 0;
-  for (const Tiling& t : tilings) width += std::max(scale * t.Sk, 148.0) + 40, height = std::max(height, scale * t.Sq);
+  for (const Tiling& t : tilings) width += std::max(scale * t.Sk, 146.0) + 40, height = std::max(height, scale * t.Sq);
   svg::Canvas canvas(std::max(width, 620.0), height + 142, title);
   double x0 = 16;
   const double y0 = 66;
@@ -114,7 +114,7 @@ static std::string draw(const std::string& title, std::vector<Tiling> tilings, d
     canvas.path(edge, "stroke=\"#222\" stroke-width=\"1.5\"");
     canvas.text(x0, y0 + scale * t.Sq + 18, std::to_string(n.full) + " full, " + std::to_string(n.masked) + " masked,");
     canvas.text(x0, y0 + scale * t.Sq + 34, std::to_string(n.skipped) + " skipped");
-    x0 += std::max(scale * t.Sk, 148.0) + 40;
+    x0 += std::max(scale * t.Sk, 146.0) + 40;
   }
   legend(canvas, height + 126,
          {{"full: no mask", colours[Full]},
