@@ -130,6 +130,29 @@ TEST_CASE("a phase's page ends with the exercises beside it") {
         "phases/07-x/exercises/1-a.cu:1: expected // NN.K name: title");
 }
 
+TEST_CASE("a page names an exercise where its idea appears, and ends with those that it names") {
+  const test::Folder folder;
+  const std::filesystem::path phase = folder.path() / "phases" / "07-x";
+  std::filesystem::create_directories(phase / "exercises");
+  const auto file = [&](const char* name, const char* text) { std::ofstream(phase / name) << text; };
+  file("exercises/1-a.cu", "// 07.1 a: how many?\n");
+  file("exercises/2-b.cu", "// 07.2 b: what is it?\n");
+  file("steps.cpp", "// %% [markdown]\n// Before.\n// ```{exercise} 07.2\n// ```\n// After.\n");
+  const std::vector<Part> parts = read_page(folder.path().string(), "phases/07-x/steps.cpp");
+  REQUIRE(parts.size() == 4);
+  CHECK(parts[0].text == "Before.\n");
+  CHECK(parts[1].kind == Kind::Exercise);
+  CHECK(parts[1].text == "07.2 what is it?\n");
+  CHECK(parts[2].text == "After.\n");
+  CHECK(parts[3].kind == Kind::Exercises);
+  CHECK(parts[3].text == "07.2 what is it?\n");
+  for (const std::string number : {"07.3", "08.1", ""}) {
+    file("steps.cpp", ("// %% [markdown]\n// ```{exercise} " + number + "\n// ```\n").c_str());
+    CHECK(refusal([&] { read_page(folder.path().string(), "phases/07-x/steps.cpp"); }) ==
+          "phases/07-x/steps.cpp:2: there is no exercise '" + number + "'");
+  }
+}
+
 TEST_CASE("a marker may say what its region holds") {
   write("code.hpp", "// #region sum: of all numbers\nint a;\n// #endregion\n");
   const std::vector<Region> regions = regions_of(root(), "code.hpp");

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -116,7 +117,7 @@ TEST_CASE("an error in a cell makes the notebook fail") {
   throws = false;
 }
 
-TEST_CASE("a page has its prose, quoted code and cells in order, and as JSON a line for each") {
+TEST_CASE("a page has its prose, quoted code and cells in order; as JSON a line for each cell") {
   measured = 1;
   const std::string page = printed({"--page", "--svg", folder});
   CHECK(ran == "12");
@@ -131,10 +132,8 @@ TEST_CASE("a page has its prose, quoted code and cells in order, and as JSON a l
   CHECK(at("\033") == page.npos);  // no colours in a file
 
   const std::string jsonl = printed({"--jsonl", "--svg", folder});
-  CHECK(jsonl.find("{\"kind\": \"prose\", \"line\": ") != jsonl.npos);
-  CHECK(jsonl.find("{\"kind\": \"question\", \"line\": ") < jsonl.find("\"title\": \"first\""));
-  CHECK(jsonl.find("\"title\": \"first\"") < jsonl.find("{\"kind\": \"answer\", \"line\": "));
-  CHECK(jsonl.find("\"text\": \"Two cells of a page.\\u000a{term}") != jsonl.npos);
+  CHECK(jsonl.find("\"title\": \"first\"") < jsonl.find("\"title\": \"second\""));
+  CHECK(std::count(jsonl.begin(), jsonl.end(), '\n') == 2);
   CHECK(jsonl.find("\"text\": \"\", \"claims\": [{\"claim\": \"small\", \"holds\": true}], \"pictures\": []}\n") !=
         jsonl.npos);
   CHECK(jsonl.find("\"text\": \"one\\u000a\", \"claims\": [], \"pictures\": [\"square.svg\"]}\n") != jsonl.npos);

@@ -38,6 +38,8 @@ expect 2 "phase 'x/..' is unknown; expected one of: 01" tour x/..
 expect 2 "'02' is one argument too many" test 01 02
 expect 2 "phase '99' is unknown; expected one of: 01" book 99
 expect 2 "'03' is one argument too many; --check is about all pages" book --check 03
+expect 2 "'--golden' is one argument too many; expected --run alone" book --run --golden
+expect 2 "'05' is one argument too many; expected at most one phase" book 04 05
 expect 2 "flag '--chekc' is unknown; expected --no-install or --cuda" book --chekc
 expect 2 'notebook wants the number of a phase' notebook
 expect 2 "phase 'x' is unknown; expected one of: 01" notebook x
@@ -132,6 +134,19 @@ second: --page' notebook 01
 called '--target phase01_pages'
 expect 0 'second: --page' notebook 1 notebook
 case $out in *first*) failed=1; echo 'notebook 1 notebook prints another page too' ;; esac
+
+# The book: the reader of its pages is all that is compiled, unless cells are to run.
+for tool in sphinx-build python3; do printf '#!/bin/sh\n[ "$1" = --version ] || exit 3\n' >"bin/$tool"; done
+chmod +x bin/sphinx-build bin/python3
+for words in '' --zip '--run 01' 01 --golden; do
+  # shellcheck disable=SC2086  # words
+  expect 1 'about' book $words
+  case $words in
+    *01) called '--target phase01_pages flash-pages' ;;
+    --golden) called '--target pages flash-pages' ;;
+    *) called '--target flash-pages' ;;
+  esac
+done
 
 # A checkout that was moved or copied: each command configures afresh, in the old build folder or one that came along.
 cp -R "$FLASH_BUILD" 'a copy'

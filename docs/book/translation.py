@@ -21,6 +21,7 @@ HEADER = 'msgid ""\nmsgstr ""\n"Language: {}\\n"\n"Content-Type: text/plain; cha
 JOINER = "\u2060"  # invisible; around a figure on a page
 FIGURE = re.compile(r"<!-- range\s[^>]*-->(.*?)<!-- end -->", re.S)
 FIGURE_NAME = re.compile(r"⟦(\d+)⟧")
+CELL_NUMBER = re.compile(r"(?<![\w.])\d+(?:[.,]\d+)*(?!\w)")
 TABLES = re.compile(r"<!-- results\s.*?<!-- end of results -->", re.S)
 
 
@@ -48,8 +49,11 @@ WORDS = {"zh_CN": {
     "verdict": "结论",
     "✓ holds": "✓\u00a0成\u2060立",  # on one line: Chinese may break anywhere
     "Predicted, counted, measured": "预测、计数、实测",
-    "Checked by this page's run, on the simulator or on the CPU; a claim that no longer held would have stopped the "
-    "book.": "以下断言在运行本页时由模拟器或 CPU 逐条检验；只要有一条不再成立，本书就无法生成。",
+    "Checked where the cells ran, on the simulator or on the CPU. `./flash book --check` runs them again, and a claim "
+    "that no longer holds stops it.": "以下断言在单元运行时由模拟器或 CPU 逐条检验。`./flash book --check` 会重新运行所有单元，"
+                                      "只要有一条断言不再成立就会报错。",
+    "in numbers": "具体数字",
+    "Answers": "答案",
     "This page is not translated yet.": "本页尚未译完，未译的段落保留英文原文。",
     " to ": " 到 ",
     "FlashAttention, phase by phase": "FlashAttention，逐阶段详解",
@@ -116,6 +120,16 @@ class Locale:
         named = {done.get(term, term).partition("（")[0].lower(): term for term in english}
         return {**{name: term for name, term in named.items() if len(name) > 1},
                 **dict.fromkeys(OTHER_WORDS[self.language])}
+
+    def cell_words(self, page):
+        """The function that says what a page's cells say: titles, claims, words in pictures. What has no translation yet
+        stays English."""
+        done = self.translations(page + ".cells")
+
+        def say(text):
+            named, numbers = with_numbers_named(text)
+            return FIGURE_NAME.sub(lambda m: numbers[int(m.group(1)) - 1], done.get(named, named))
+        return say
 
     def localized(self, page, figures, terms, plain):
         """The page's file for Sphinx: figures put in, and the first mention of each term linked, except in headings and
@@ -223,6 +237,18 @@ def with_figures_named(text):
     figures = [" ".join(f.split()) for f in FIGURE.findall(text)]
     numbers = itertools.count(1)
     return FIGURE.sub(lambda _: f"⟦{next(numbers)}⟧", text), figures
+
+
+def with_numbers_named(text):
+    """What a cell says, with ⟦1⟧, ⟦2⟧ … for its numbers, so that another count makes no translation stale; and them."""
+    numbers = CELL_NUMBER.findall(text)
+    names = itertools.count(1)
+    return CELL_NUMBER.sub(lambda _: f"⟦{next(names)}⟧", text), numbers
+
+
+def cell_messages(texts):
+    """What of that is to be translated, each once."""
+    return [m for m in dict.fromkeys(with_numbers_named(text)[0] for text in texts) if has_words(m)]
 
 
 def with_figures(text, figures, say=str, mark=""):
@@ -481,6 +507,9 @@ def try_myself():
     assert in_tables("x\n<!-- results a.json -->\n\n| a b | 1 |\n\nc\nd\n\n<!-- end of results -->\n") >= {"a b", "c d"}
     marked, figures = with_figures_named("at <!-- range kernel=a\nb -->1 to\n2<!-- end --> times")
     assert marked == "at ⟦1⟧ times" and with_figures(marked, figures, words("zh_CN")) == "at 1 到 2 times"
+
+    assert with_numbers_named("row 3: 1,024 of 0.5 fp64") == ("row ⟦1⟧: ⟦2⟧ of ⟦3⟧ fp64", ["3", "1,024", "0.5"])
+    assert cell_messages(["row 3 holds", "row 4 holds", "12"]) == ["row ⟦1⟧ holds"]
 
     assert with_new_numbers("of 12, 3f4e5a6", "of 14, 00aa1bb", "共 12 个，3f4e5a6") == "共 14 个，00aa1bb"
     assert with_new_numbers("2 of 2", "2 of 3", "2 个") is None and with_new_numbers("2 a", "2 b", "2 个") is None

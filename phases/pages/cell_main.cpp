@@ -1,8 +1,9 @@
 // cell_main.cpp: the main of every notebook: runs its cells in order and fails when a claim is false.
 // One object file for all notebooks; each notebook is linked with it and has no main of its own.
 // Use:  phase01_notebook [--list] [--cell N] [--svg DIR] [--page] [--jsonl]
-//   --page   the whole page: prose and quoted code between the cells' output    --jsonl   the same for programs,
-//   --svg    where pictures go, ./out unless said otherwise                               one JSON object per line
+//   --page   the whole page: prose and quoted code between the cells' output
+//   --jsonl  for programs: what each cell prints, claims and draws as a JSON object in a line of its own
+//   --svg    where pictures go, ./out unless said otherwise
 #include <unistd.h>
 
 #include <algorithm>
@@ -127,16 +128,11 @@ static bool run_as_json(const Cell& cell, int number) {
   return good;
 }
 
-static void print_as_json(const Part& part) {
-  static const char* kinds[] = {"prose", "code", "region", "difference", "question", "answer", "exercises"};
-  std::printf(
-      "{\"kind\": \"%s\", \"line\": %d, \"text\": %s, \"folded\": %s, \"file\": %s, \"other\": %s, \"first\": %d}\n",
-      kinds[static_cast<int>(part.kind)], part.line, json_string(part.text).c_str(), part.folded ? "true" : "false",
-      json_string(part.file).c_str(), json_string(part.other).c_str(), part.first);
-}
-
-// {term}`word` and {term}`words <word>` are links of the book's; a terminal shows the word.
-static std::string without_roles(std::string line) {
+// What a terminal shows of the book's markup: of {term}`word` and {term}`words <word>`, which are links, the word; of
+// <details><summary>word</summary>, which a browser folds, the word.
+static std::string without_markup(std::string line) {
+  for (const std::string tag : {"<details>", "<summary>", "</summary>", "</details>"})
+    if (const std::size_t at = line.find(tag); at != std::string::npos) line.erase(at, tag.size());
   for (std::size_t at; (at = line.find("{term}`")) != std::string::npos;) {
     line.erase(at, std::strlen("{term}`"));
     const std::size_t end = line.find('`', at), link = line.find(" <", at);
@@ -155,17 +151,16 @@ static void print(const Part& part) {
   const std::vector<std::string> lines = lines_of(part.text);
   for (const std::string& line : lines)
     if (part.kind == Part::Kind::Prose)
-      line[0] == '#' ? styled(bold, without_roles(line)) : void(std::printf("%s\n", without_roles(line).c_str()));
+      line[0] == '#' ? styled(bold, without_markup(line)) : void(std::printf("%s\n", without_markup(line).c_str()));
   if (part.kind == Part::Kind::Question || part.kind == Part::Kind::Answer) {
     const bool asks = part.kind == Part::Kind::Question;
     styled(bold, asks ? "? Predict, before you read on:" : "! The answer:");
-    for (const std::string& line : lines) std::printf("%s %s\n", asks ? "?" : "!", without_roles(line).c_str());
+    for (const std::string& line : lines) std::printf("%s %s\n", asks ? "?" : "!", without_markup(line).c_str());
   }
-  if (part.kind == Part::Kind::Exercises) {
-    styled(bold, "## Exercises that grade themselves");
+  if (part.kind == Part::Kind::Exercises) styled(bold, "## Exercises that grade themselves");
+  if (part.kind == Part::Kind::Exercises || part.kind == Part::Kind::Exercise)
     for (const std::string& line : lines)  // "05.1 how many blocks?"
       std::printf("  ./flash exercise %s  %s\n", line.substr(0, 4).c_str(), line.substr(5).c_str());
-  }
   if (part.kind == Part::Kind::Region) {
     styled(dim, "┌ " + part.file + ":" + std::to_string(part.first) + "  " + part.other);
     for (const std::string& line : lines) std::printf("│ %s\n", line.c_str());
@@ -187,7 +182,7 @@ static void print(const Part& part) {
 }
 
 // The whole page in order, each cell where its code stands in the source.
-static bool run_page(bool jsonl) {
+static bool run_page() {
   if (cells().empty()) return true;
   std::string notebook = cells().front().file;  // as the compiler was told; the page's names begin at the root
   for (const char* room : {"/phases/", "/tests/"})
@@ -196,17 +191,17 @@ static bool run_page(bool jsonl) {
   bool first = true;
   const auto run_next = [&] {
     const Cell& cell = cells()[next++];
-    return jsonl ? run_as_json(cell, int(next)) : run_titled(cell, int(next), true);
+    return run_titled(cell, int(next), true);
   };
   for (const Part& part : read_page(FLASH_SOURCE_DIR, notebook)) {
     while (next < cells().size() && cells()[next].line < part.line)
       if (!run_next()) return false;
-    if (!jsonl && part.kind != Part::Kind::Code) std::printf("%s", first ? "" : "\n");
+    if (part.kind != Part::Kind::Code) std::printf("%s", first ? "" : "\n");
     first = false;
-    jsonl ? print_as_json(part) : print(part);
+    print(part);
     const int end = part.line + static_cast<int>(lines_of(part.text).size());
     while (next < cells().size() && part.kind == Part::Kind::Code && cells()[next].line < end) {
-      if (!jsonl) std::printf("\n");
+      std::printf("\n");
       if (!run_next()) return false;
     }
   }
@@ -222,7 +217,7 @@ int main(int argc, char** argv) {
   NotebookOptions options;
   try {
     options = read_options(argc, argv);
-    if ((options.page || options.jsonl) && !run_page(options.jsonl)) return 1;
+    if (options.page && !run_page()) return 1;
   } catch (const Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 2;
@@ -231,8 +226,9 @@ int main(int argc, char** argv) {
   for (const Cell& cell : cells()) {
     ++number;
     if (options.list) std::printf("%2d  %s:%d  %s\n", number, cell.file, cell.line, cell.title);
-    if (options.list || options.page || options.jsonl || (options.only != 0 && options.only != number)) continue;
-    if (!run_titled(cell, number, number == 1 || options.only != 0)) return 1;
+    if (options.list || options.page || (options.only != 0 && options.only != number)) continue;
+    if (!(options.jsonl ? run_as_json(cell, number) : run_titled(cell, number, number == 1 || options.only != 0)))
+      return 1;
   }
   if (false_claims && !options.jsonl) std::printf("\n%d false claim(s)\n", false_claims);
   return false_claims ? 1 : 0;

@@ -1,5 +1,5 @@
 // page.cpp: see page.hpp. Plain text processing: no cell runs here, and nothing is printed.
-// The format is Jupyter's percent format; directives are MyST's, of which four are ours.
+// The format is Jupyter's percent format; directives are MyST's, of which five are ours.
 // Use: cell_main.cpp prints pages in the terminal and as JSON; tests/book_test.cpp checks their quotations.
 #include "phases/pages/page.hpp"
 
@@ -137,22 +137,36 @@ class OpenQuestion {
   bool shown_ = false;  // is there a cell behind it?
 };
 
-// "05.1 how many blocks?", a line for each exercise beside a phase's notebook.cpp, in their order.
-std::string exercises_beside(const std::string& root, const std::string& notebook) {
+// "05.1 how many blocks?": the number and the title in an exercise's first line, which is "// 05.1 name: title".
+std::string titled_exercise(const std::string& root, const std::filesystem::path& file) {
+  const std::string head = lines_of(read(root, file.string())).at(0);
+  const std::size_t title = head.find(": ");
+  if (!begins(head, "// ") || title == std::string::npos)
+    throw Error(file.string() + ":1: expected // NN.K name: title");
+  return head.substr(3, head.find(' ', 3) - 3) + head.substr(title + 1) + "\n";
+}
+
+// The exercises of a phase's folder, a line for each, in their order.
+std::string exercises_of(const std::string& root, const std::filesystem::path& phase) {
   namespace fs = std::filesystem;
-  const fs::path folder = fs::path(notebook).parent_path() / "exercises";
-  std::vector<std::string> files;
-  if (fs::path(notebook).filename() == "notebook.cpp" && fs::is_directory(root / folder))
-    for (const auto& entry : fs::directory_iterator(root / folder)) files.push_back(entry.path().filename().string());
+  std::vector<fs::path> files;
+  if (fs::is_directory(root / phase / "exercises"))
+    for (const auto& entry : fs::directory_iterator(root / phase / "exercises"))
+      files.push_back(phase / "exercises" / entry.path().filename());
   std::sort(files.begin(), files.end());
   std::string text;
-  for (const std::string& file : files) {  // whose first line is "// 05.1 name: title"
-    const std::string path = (folder / file).string(), head = lines_of(read(root, path)).at(0);
-    const std::size_t title = head.find(": ");
-    if (!begins(head, "// ") || title == std::string::npos) throw Error(path + ":1: expected // NN.K name: title");
-    text += head.substr(3, head.find(' ', 3) - 3) + head.substr(title + 1) + "\n";
-  }
+  for (const fs::path& file : files) text += titled_exercise(root, file);
   return text;
+}
+
+// The exercise NN.K, wherever its phase is: its line.
+std::string exercise_named(const std::string& root, const std::string& number, const std::string& notebook, int line) {
+  namespace fs = std::filesystem;
+  for (const auto& entry : fs::directory_iterator(fs::path(root) / "phases"))
+    if (begins(entry.path().filename().string(), number.substr(0, 2) + "-"))
+      for (const std::string& line : lines_of(exercises_of(root, "phases" / entry.path().filename())))
+        if (begins(line, number + " ")) return line + "\n";
+  throw Error(notebook + ":" + std::to_string(line) + ": there is no exercise '" + number + "'");
 }
 
 }  // namespace
@@ -205,6 +219,7 @@ std::vector<Part> read_page(const std::string& root, const std::string& notebook
   std::vector<std::string> lines;  // of the part that is being read
   Part current{Part::Kind::Code, 1};
   bool in_cell = false, in_quotation = false, in_question = false;  // the last: or in an answer
+  std::string named;                                                // the exercises that the page names
   OpenQuestion question(notebook);
   const auto close = [&](Part next) {
     const bool asked = current.kind == Part::Kind::Question || current.kind == Part::Kind::Answer;
@@ -238,6 +253,12 @@ std::vector<Part> read_page(const std::string& root, const std::string& notebook
         close({Part::Kind::Prose, number + 2});
         parts.push_back(quotation(root, notebook, number, prose));
         in_quotation = true;  // until the closing fence
+      } else if (const std::string directive = "```{exercise} "; begins(prose, directive)) {
+        const std::string line_of_it = exercise_named(root, prose.substr(directive.size()), notebook, number);
+        close({Part::Kind::Prose, number + 2});
+        parts.push_back({.kind = Part::Kind::Exercise, .line = number, .text = line_of_it});
+        named += line_of_it;
+        in_quotation = true;
       } else if (prose == "```{question}" || prose == "```{answer}") {
         const bool asks = prose == "```{question}";
         asks ? question.ask(number) : question.answer(number);
@@ -257,8 +278,9 @@ std::vector<Part> read_page(const std::string& root, const std::string& notebook
   }
   close({Part::Kind::Code, number});
   question.close("the page's end");
-  if (std::string text = exercises_beside(root, notebook); !text.empty())
-    parts.push_back({.kind = Part::Kind::Exercises, .line = number + 1, .text = std::move(text)});
+  const std::filesystem::path path = notebook;
+  std::string text = path.filename() == "notebook.cpp" ? exercises_of(root, path.parent_path()) : named;
+  if (!text.empty()) parts.push_back({.kind = Part::Kind::Exercises, .line = number + 1, .text = std::move(text)});
   return parts;
 }
 

@@ -1,7 +1,8 @@
 // page.hpp: a notebook's source, read as a page of the book: prose, code, and what the prose quotes from other files.
 // A quotation is a fenced directive: ```{region} FILE NAME``` shows the lines between `// #region NAME` and
 // `// #endregion`; ```{difference} FILE FILE``` what changed between two files, but for heads and phases' names.
-// ```{question}``` asks for a prediction before a cell, ```{answer}``` follows that cell; exercises end a page.
+// ```{question}``` asks for a prediction before a cell, ```{answer}``` follows that cell; ```{exercise} NN.K``` names an
+// exercise where its idea appears, and exercises end a page.
 // Use:  for (const Part& part : read_page(FLASH_SOURCE_DIR, "phases/01-naive/notebook.cpp")) …
 #pragma once
 #include <string>
@@ -10,19 +11,19 @@
 namespace flash {
 
 struct Part {
-  enum class Kind { Prose, Code, Region, Difference, Question, Answer, Exercises };
+  enum class Kind { Prose, Code, Region, Difference, Question, Answer, Exercise, Exercises };
   Kind kind;
   int line;                // where it begins in the notebook
-  std::string text = {};   // of a difference: each line begins with ' ', '+' or '-'; of exercises: "05.1 title"
+  std::string text = {};   // of a difference: each line begins with ' ', '+' or '-'; exercises: "05.1 title", a line each
   bool folded = false;     // code that is not the lesson: // %% tags=["hide-input"]
   std::string file = {};   // region: the file quoted; difference: the newer one. Paths begin at the root.
   std::string other = {};  // region: its name; difference: the older file
   int first = 0;           // region: its first line's number in the file
 };
 
-// The parts of a notebook, in order; a code part holds one cell at most. Refuses a region or file that is not there, a
-// question that no cell and no answer follow, and an answer to nothing. Last come the exercises of the phase whose
-// notebook.cpp it is: their numbers and titles, read from the first lines of exercises/*.cu beside it.
+// The parts of a notebook, in order; a code part holds one cell at most. Refuses a region, file or exercise that is not
+// there, a question that no cell and no answer follow, and an answer to nothing. Last come exercises, their numbers and
+// titles: of notebook.cpp all that its phase has, of another page those that it names.
 std::vector<Part> read_page(const std::string& root, const std::string& notebook);
 
 // A named region of a file: `// #region NAME` or `// #region NAME: what it holds`.
