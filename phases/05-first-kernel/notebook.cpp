@@ -61,10 +61,7 @@ CELL("Blocks, threads and what they share") {
       canvas.rect(left, top, wide, high, std::string("stroke=\"white\" fill=\"") + colours[i] + "\"");
     }
     const double end = x0 + scale * double(N) - 14;
-    canvas.line(x0 + 12, middle, end, middle, "stroke=\"#222\"");
-    canvas.path(svg::num(end - 6) + "," + svg::num(middle - 4) + " " + svg::num(end) + "," + svg::num(middle) + " " +
-                    svg::num(end - 6) + "," + svg::num(middle + 4),
-                "stroke=\"#222\"");
+    canvas.arrow(x0 + 12, middle, end, middle, "#222", 1);
   }
   canvas.text(16, y0 + scale * Br * Tr + 20, "dashed: computed, and left out of O", "fill=\"#666\"");
 

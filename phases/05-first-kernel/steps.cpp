@@ -52,13 +52,6 @@ static std::string fill(const std::string& colour, const std::string& more = "")
 static const std::string middle = "text-anchor=\"middle\"", bold = "font-weight=\"bold\"", faint = "fill=\"#666\"",
                          edge = " stroke=\"#999\"";
 
-static void arrow(svg::Canvas& canvas, double from, double to, double y) {
-  const std::string at = svg::num(to - 6) + ",";
-  canvas.line(from, y, to, y, "stroke=\"#222\"");
-  canvas.path(at + svg::num(y - 4) + " " + svg::num(to) + "," + svg::num(y) + " " + at + svg::num(y + 4),
-              "stroke=\"#222\"");
-}
-
 CELL("A GPU, as far as this page needs it") {
   svg::Canvas canvas(760, 318, "Two sides, and three kinds of memory");
   const auto box = [&](double x, double y, double w, double h, const char* colour, const std::string& text) {
@@ -70,7 +63,7 @@ CELL("A GPU, as far as this page needs it") {
   canvas.text(26, 122, "launches kernels");
   canvas.text(26, 276, "copies arrays");
   box(214, 44, 530, 258, "#f7f7f7", "device: the GPU");
-  for (const double y : {122.0, 272.0}) arrow(canvas, 170, 208, y);
+  for (const double y : {122.0, 272.0}) canvas.arrow(170, y, 208, y, "#222", 1);
   canvas.text(190, 114, "launch", middle);
   canvas.text(190, 264, "copy", middle);
   const char* names[] = {"multiprocessor 1", "multiprocessor 2", "… 132 on an H200"};
@@ -359,21 +352,21 @@ CELL("The way of one warp") {
   canvas.text(16, 46, "directly", bold);
   square(90, 66, cell, 64, "in", direct_in, 32, 0, true);
   count(90, 84 + side, "read", direct_in);
-  arrow(canvas, 100 + side, 564, 66 + side / 2);
+  canvas.arrow(100 + side, 66 + side / 2, 564, 66 + side / 2, "#222", 1);
   square(574, 66, cell, 64, "out", direct_out, 0, 32, false);
   count(574, 84 + side, "written", direct_out);
   const double y = 296;
   canvas.text(16, y - 25, "through a tile", bold);
   square(90, y, cell, 64, "in", tiled_in, 32, 0, true);
   count(90, y + side + 18, "read", tiled_in);
-  arrow(canvas, 98 + side, 278, y + side / 2);
+  canvas.arrow(98 + side, y + side / 2, 278, y + side / 2, "#222", 1);
   square(288, y + 42, cell, 32, "tile", filled, 0, 0, false);
   canvas.text(288, y + 42 + 32 * cell + 16, "a row written");
-  arrow(canvas, 376, 428, y + side / 2);
+  canvas.arrow(376, y + side / 2, 428, y + side / 2, "#222", 1);
   canvas.text(402, y + side / 2 - 8, "barrier", middle);
   square(438, y + 42, cell, 32, "tile", taken, 0, 0, true);
   canvas.text(438, y + 42 + 32 * cell + 16, "a column read");
-  arrow(canvas, 528, 564, y + side / 2);
+  canvas.arrow(528, y + side / 2, 564, y + side / 2, "#222", 1);
   square(574, y, cell, 64, "out", tiled_out, 0, 32, false);
   count(574, y + side + 18, "written", tiled_out);
   picture("05-transpose", canvas.str());
@@ -634,7 +627,7 @@ CELL("What lies where") {
     x += 74;
   }
   canvas.text(16, top + row * N + 42, "How often each array passes, all blocks together", faint);
-  arrow(canvas, 300, 346, top + 130);
+  canvas.arrow(300, top + 130, 346, top + 130, "#222", 1);
   canvas.text(356, 54, "shared memory: " + grouped(l.shared_bytes_peak) + " bytes", bold);
   canvas.text(380, top - 10, "Q_tile", middle);
   tile(356, top, step_Br, 32, "#f2b36b");
@@ -645,7 +638,7 @@ CELL("What lies where") {
   for (int t = 0; t < step_Br; t += 4)
     canvas.line(406, top + row * (t + 0.5), 414, top + row * (t + 0.5), "stroke=\"#666\"");
   canvas.text(356, top + 164, "one thread for each row of Q_tile");
-  arrow(canvas, 520, 566, top + 130);
+  canvas.arrow(520, top + 130, 566, top + 130, "#222", 1);
   canvas.text(580, 54, "registers of a thread", bold);
   const auto registers = [&](double y, const char* name, int numbers) {
     canvas.text(580, y + 12, name);

@@ -57,26 +57,19 @@ CELL("What could be kept") {
     canvas.rect(x, y, w, 30, std::string("fill=\"") + colour + "\"");
     canvas.text(x + w / 2, y + 20, text, "text-anchor=\"middle\"");
   };
-  const auto arrow = [&](double x, double y, double x2, double y2) {
-    const double dx = x2 > x ? 6 : 0, dy = x2 > x ? 0 : 6;  // to the right, or down
-    canvas.line(x, y, x2, y2, "stroke=\"#222\"");
-    canvas.path(svg::num(x2 - dx - dy / 1.5) + "," + svg::num(y2 - dy - dx / 1.5) + " " + svg::num(x2) + "," +
-                    svg::num(y2) + " " + svg::num(x2 - dx + dy / 1.5) + "," + svg::num(y2 - dy + dx / 1.5),
-                "stroke=\"#222\"");
-  };
   canvas.text(490, 60, "Who needs LSE?", "font-weight=\"bold\"");
   canvas.text(490, 88, "The backward pass: P again, from S");
   box(490, 98, 116, "S", "#e4e4e4");
   box(640, 98, 104, "exp(S − LSE)", "#f2b36b");
-  arrow(606, 113, 636, 113);
+  canvas.arrow(606, 113, 636, 113, "#222", 1);
   canvas.text(490, 170, "Whoever has only a part of the keys");
   for (const int part : {0, 1}) {
     const std::string n = std::to_string(part + 1);
     const double x = 490 + 138.0 * part;
     box(x, 180, 116, "keys, part " + n, "#e4e4e4");
     box(x, 234, 116, "O" + n + ", LSE" + n, "#f2b36b");
-    arrow(x + 58, 210, x + 58, 232);
-    arrow(x + 58, 264, x + 58, 286);
+    canvas.arrow(x + 58, 210, x + 58, 232, "#222", 1);
+    canvas.arrow(x + 58, 264, x + 58, 286, "#222", 1);
   }
   box(490, 288, 254, "O and LSE of all keys", "#bcd9ee");
   canvas.text(490, 340, "a part weighs exp(its LSE − LSE)", "fill=\"#666\"");

@@ -37,6 +37,15 @@ Canvas::Canvas(double width, double height, const std::string& title, const std:
   text(16, 24, title, "font-size=\"15\" font-weight=\"bold\"");
 }
 
+void Canvas::arrow(double x1, double y1, double x2, double y2, const std::string& colour, double width) {
+  const double length = std::hypot(x2 - x1, y2 - y1), dx = (x2 - x1) / length, dy = (y2 - y1) / length;
+  const double back = 2 + 3 * width, side = 1 + 1.5 * width;  // the head: how long, and half as wide as
+  const auto at = [](double x, double y) { return num(x) + "," + num(y) + " "; };
+  line(x1, y1, x2 - back * dx, y2 - back * dy, "stroke=\"" + colour + "\" stroke-width=\"" + num(width) + "\"");
+  raw("<polygon points=\"" + at(x2, y2) + at(x2 - back * dx - side * dy, y2 - back * dy + side * dx) +
+      at(x2 - back * dx + side * dy, y2 - back * dy - side * dx) + "\" fill=\"" + colour + "\"/>");
+}
+
 std::string heat_map(const std::string& title, const std::vector<double>& values, const std::vector<std::string>& rows,
                      const std::vector<std::string>& columns, const std::string& row_axis,
                      const std::string& column_axis) {

@@ -33,6 +33,8 @@ class Canvas {
   void text(double x, double y, const std::string& text, const std::string& more = "") {
     raw("<text" + at({{"x", x}, {"y", y}}) + more + ">" + escape(text) + "</text>");
   }
+  // A line with a head at its end.
+  void arrow(double x1, double y1, double x2, double y2, const std::string& colour, double width = 2);
   void path(const std::string& points, const std::string& more) {
     raw("<polyline points=\"" + points + "\" fill=\"none\" " + more + "/>");
   }
