@@ -354,14 +354,14 @@ CELL("A chip that starves") {
 // that it writes. Most of the chip has nothing to do, however good one block is: that is the subject of phase 06. The
 // times on an H200 are in [benchmarks](../../docs/benchmarks.md).
 //
-// **To think about.** 1. Delete one `__syncthreads()` in `attention.cuh` and run this page: which machine complains, and
-// does it name the line? 2. Make it `Q[Br][D]`: which claim turns false, and how many conflicts are counted? 3. Route O
-// through shared memory, so that neighbouring lanes store neighbouring columns. Which array can lend its space?
+// **To think about.** 1. Delete one `__syncthreads()` in `attention.cuh` and run this page: which machine complains,
+// and does it name the line? 2. Make it `Q[Br][D]`: which claim turns false, and how many conflicts are counted? 3.
+// Route O through shared memory, so that neighbouring lanes store neighbouring columns. Which array can lend its space?
 //
 // <details><summary>Answers</summary>
 //
-// 1. Both do, in the second cell. The fast simulator's result is far from fp64. The checked one reports a race and names
-// both sides: the write in `load_tile` by its line in `attention.cuh`, the read by that of `load4` in
+// 1. Both do, in the second cell. The fast simulator's result is far from fp64. The checked one reports a race and
+// names both sides: the write in `load_tile` by its line in `attention.cuh`, the read by that of `load4` in
 // `phases/interface/device.cuh`, through which the kernel loads. The place is told as bytes of the struct:
 // `Tiles<32, 16, 16>+2304` is K[0][0], behind 16 rows of 36 floats.
 //
@@ -370,7 +370,7 @@ CELL("A chip that starves") {
 // memory turn false, too.
 //
 // 3. Q's. After the loop nobody reads it, it has as many rows as the block has threads, and its spare columns avoid
-// conflicts here as well. Each thread writes its row of O there; a barrier; then the threads store the rows together, as
-// they loaded them.
+// conflicts here as well. Each thread writes its row of O there; a barrier; then the threads store the rows together,
+// as they loaded them.
 //
 // </details>

@@ -723,8 +723,8 @@ CELL("The bytes of phase 04") {
 //     K_tile[j][d]       all lanes read the same float: 1 wavefront
 //
 // That is a *bank conflict*. The cure is one spare float at the end of each row. Row r then begins in bank r mod 32,
-// and a column has an element in every bank. In the picture a line is 128 bytes of shared memory, one word of each bank.
-// The orange words are those that the 32 lanes read in one request, as the simulator saw it:
+// and a column has an element in every bank. In the picture a line is 128 bytes of shared memory, one word of each
+// bank. The orange words are those that the 32 lanes read in one request, as the simulator saw it:
 
 // %% tags=["hide-input"]
 // The first request that a warp makes to read Q_tile.

@@ -356,8 +356,8 @@ CELL("At full size") {
 // <details><summary>Answers</summary>
 //
 // 1. For B·H = 1 the two launch the same grid. With more heads phase 05 keeps up if one head fills the chip by itself,
-// several times over: ⌈S_q / B_r⌉ must be much larger than the number of blocks that run at once, 132 at the least on an
-// H200. With tiles of 64 rows that is far beyond 8192 rows.
+// several times over: ⌈S_q / B_r⌉ must be much larger than the number of blocks that run at once, 132 at the least on
+// an H200. With tiles of 64 rows that is far beyond 8192 rows.
 //
 // 2. B·H blocks, one for each head. With fewer heads than multiprocessors a part of the chip has nothing to do however
 // long the keys are. The keys must then be divided among blocks, too, and the results merged: phase 08 shows by what.

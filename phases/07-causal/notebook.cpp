@@ -341,11 +341,12 @@ CELL("Top-left and bottom-right") {
 // There is another way to leave tiles out. {term}`Triton`'s tutorial on fused attention
 // (`python/tutorials/06-fused-attention.py`) divides the loop in two: stage 1 from key 0 to `start_m·BLOCK_M` without a
 // mask, stage 2 from there to `(start_m + 1)·BLOCK_M` with one, both in steps of BLOCK_N. If BLOCK_N does not divide
-// BLOCK_M, the last tile of stage 1 reaches past `start_m·BLOCK_M`: keys of the future come in without a mask, and stage
-// 2 then takes keys of the present a second time. The tutorial's autotuner used to try such a pair, 64 × 128, where D is
-// 128 or more (commit 003da47 has it). Since [pull request 8853](https://github.com/triton-lang/triton/pull/8853) of
-// November 2025, which describes the wrong results, it leaves out pairs with BLOCK_M < BLOCK_N under a causal mask. This
-// page's kernel counts in keys and rounds to tiles last, so any two sizes will do.
+// BLOCK_M, the last tile of stage 1 reaches past `start_m·BLOCK_M`: keys of the future come in without a mask, and
+// stage 2 then takes keys of the present a second time. The tutorial's autotuner used to try such a pair, 64 × 128,
+// where D is 128 or more (commit 003da47 has it). Since [pull request
+// 8853](https://github.com/triton-lang/triton/pull/8853) of November 2025, which describes the wrong results, it leaves
+// out pairs with BLOCK_M < BLOCK_N under a causal mask. This page's kernel counts in keys and rounds to tiles last, so
+// any two sizes will do.
 
 // %% tags=["hide-input"]
 // How often row i of such a kernel takes each key.
@@ -474,8 +475,8 @@ CELL("The same bits as 06; a NaN in the future") {
 // last.
 //
 // **To think about.** 1. The last Q tile visits all tiles, the first only one: in which order should a GPU start the
-// blocks? 2. A sliding window (i − w < j ≤ i) has a second diagonal: which two numbers does `TileRange` need then? 3. How
-// much of Q Kᵀ is thrown away in diagonal tiles with 64 × 32, and how much with 32 × 64?
+// blocks? 2. A sliding window (i − w < j ≤ i) has a second diagonal: which two numbers does `TileRange` need then? 3.
+// How much of Q Kᵀ is thrown away in diagonal tiles with 64 × 32, and how much with 32 × 64?
 //
 // <details><summary>Answers</summary>
 //

@@ -345,14 +345,14 @@ CELL("Four bytes per row") {
 // computed separately. It costs next to nothing, and the forward pass is complete with it.
 //
 // **To think about.** 1. With {term}`logits <logit>` near −2·10⁶ an fp32 LSE has steps of 0.125: what becomes of P, and
-// of a merge? 2. Let the parts be causal: which option makes the right half of the keys see the right diagonal? 3. A sum
-// over 8 GPUs: what does each send, and how many bytes is that per row?
+// of a merge? 2. Let the parts be causal: which option makes the right half of the keys see the right diagonal? 3. A
+// sum over 8 GPUs: what does each send, and how many bytes is that per row?
 //
 // <details><summary>Answers</summary>
 //
-// 1. LSE is rounded by up to half a step, 0.0625, and exp turns that into a factor on all of the row: P is up to 6 % too
-// large or too small. In a merge only the ratio of the two weights counts; it is off by up to exp(0.125), 13 %, but O is
-// still a mean of the two parts. Phase 09 therefore keeps m and l apart.
+// 1. LSE is rounded by up to half a step, 0.0625, and exp turns that into a factor on all of the row: P is up to 6 %
+// too large or too small. In a merge only the ratio of the two weights counts; it is off by up to exp(0.125), 13 %, but
+// O is still a mean of the two parts. Phase 09 therefore keeps m and l apart.
 //
 // 2. Bottom-right. Row i sees j ≤ i, and key j is number j − N/2 of the right half, so there it sees numbers up to
 // i − N/2 = i + S_k − S_q with S_k = N/2 and S_q = N. Rows that see nothing have LSE = −∞ and the weight 0. The left

@@ -615,25 +615,26 @@ CELL("Sixteen bits") {
 // have a mean. δ computed again from P and dP is as good, but costs two more matrix products.
 //
 // **To think about.** 1. dS has rows that sum to 0. So dQ = scale · dS (K − c) for *any* row c: subtract the mean of K
-// before the last product, and use the rounded O. How precise is dQ now? When does this trick not help (think of a causal
-// mask, and of dLSE)? 2. Let the forward pass round P to bf16 before P·V, as phases 05-08 do, but keep O_lo: what does
-// δ lose? Then divide by the sum of the rounded P. 3. Let all keys be equal. Which of dQ, dK and dV is 0, and what do the
-// kernels return for it, if δ comes from the rounded O?
+// before the last product, and use the rounded O. How precise is dQ now? When does this trick not help (think of a
+// causal mask, and of dLSE)? 2. Let the forward pass round P to bf16 before P·V, as phases 05-08 do, but keep O_lo:
+// what does δ lose? Then divide by the sum of the rounded P. 3. Let all keys be equal. Which of dQ, dK and dV is 0, and
+// what do the kernels return for it, if δ comes from the rounded O?
 //
 // <details><summary>Answers</summary>
 //
 // The figures are for the example above (bf16, uniform, N = 1024, D = 64), with everything else in fp64.
 //
 // 1. 0.19 % of its size instead of 15 %; rounding dQ to bf16 costs 0.17 %. What is left of ε_i is multiplied by the
-// difference of two means of K, which is small. Under a causal mask it is 0.34 % instead of 7.6 %: rows that see few keys
-// have a mean of their own, and one c cannot serve them all. With dLSE a row of dS sums to dLSE_i and not to 0, so that
-// scale · dLSE_i · c must be added again.
+// difference of two means of K, which is small. Under a causal mask it is 0.34 % instead of 7.6 %: rows that see few
+// keys have a mean of their own, and one c cannot serve them all. With dLSE a row of dS sums to dLSE_i and not to 0, so
+// that scale · dLSE_i · c must be added again.
 //
-// 2. l sums weights that are not rounded, so that O is off by a factor for each row. δ is off by only 6·10⁻⁵ of its size,
-// but all of a row in the same direction, and dQ is off by 3.4 %. Divided by the sum of the rounded P, O is again a mean
-// of V, and dQ is off by 0.29 %.
+// 2. l sums weights that are not rounded, so that O is off by a factor for each row. δ is off by only 6·10⁻⁵ of its
+// size, but all of a row in the same direction, and dQ is off by 3.4 %. Divided by the sum of the rounded P, O is again
+// a mean of V, and dQ is off by 0.29 %.
 //
-// 3. dQ: it is dS times a matrix with equal rows, and a row of dS sums to 0. With the rounded O the sum is −ε_i, and what
-// comes out is −scale · ε_i times the key: of size 0.04 in this example, where that of dK is 19. dK and dV are not 0.
+// 3. dQ: it is dS times a matrix with equal rows, and a row of dS sums to 0. With the rounded O the sum is −ε_i, and
+// what comes out is −scale · ε_i times the key: of size 0.04 in this example, where that of dK is 19. dK and dV are not
+// 0.
 //
 // </details>
