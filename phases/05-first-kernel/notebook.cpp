@@ -345,8 +345,8 @@ CELL("A chip that starves") {
 
 // %% [markdown]
 // ```{answer}
-// 4: there are 128 blocks, one for each Q tile. The others have one block each, where there is room for several, and no
-// second block to turn to while the first waits for memory. At 512 rows 124 are idle.
+// 4: there are 128 blocks, one for each Q tile. Each of the other 128 multiprocessors has one block, where there is
+// room for several, and no second block to turn to while the first waits for memory. At 512 rows 124 are idle.
 // ```
 //
 // **What you saw.** Two loops of phase 04 became blocks and threads; the algorithm stayed, with the same tiles and the

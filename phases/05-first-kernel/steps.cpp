@@ -153,8 +153,8 @@ CELL("Who takes which element?") {
 // `kernel<<<blocks, threads>>>(arguments)` is the launch: the number of blocks, and the number of threads in each.
 // Together the blocks are the *grid*. A GPU consists of *multiprocessors* (NVIDIA's H200 has 132); each block runs on
 // one of them, and each of them runs several blocks at a time. A program of one file would call `cudaMalloc` and
-// `cudaMemcpy`; this project says `m.alloc`, `m.upload` and `m.download`, so that each array has a name and a size that
-// counters, and {term}`findings <finding>` of the simulator's checks, can report. `m` is the `Machine`, the device that
+// `cudaMemcpy`; this project says `m.alloc`, `m.upload` and `m.download`. So each array has a name and a size, and the
+// simulator can name it in its counters and in its {term}`findings <finding>`. `m` is the `Machine`, the device that
 // the kernel runs on; `ran` launches and collects what the machine reports. `data()` is the device pointer, which the
 // host must not dereference.
 //
@@ -186,7 +186,7 @@ CELL("A thread per element") {
 // aligned pieces of 32 bytes, the {term}`sectors <sector>`. If the 32 lanes want 32 neighbouring floats, the request is
 // for 128 bytes, which are 4 sectors. Nothing that is fetched is wasted, and the access is called {term}`coalesced`.
 //
-// Now let neighbouring threads take elements that lie far apart:
+// Now let neighbouring threads take elements that lie far apart, n / 32 from each other:
 //
 // ```{region} steps/1-index.cuh scale-apart
 // ```
@@ -476,9 +476,6 @@ CELL("Who writes before whom reads") {
 // `tile`, which is the element tile[1][0]. Fresh shared memory counts as unwritten, so a read that comes before any
 // write is a finding, too.
 //
-// ```{exercise} 05.2
-// ```
-//
 // ```{question}
 // The picture has four threads, and one of them reads too early. A tile has 32 × 32. How many of its 1024 elements does
 // the transpose get wrong on the fast simulator: nearly all, nearly half, or about 32?
@@ -524,6 +521,9 @@ CELL("A missing barrier") {
 // 496 of 1024, nearly half. Each thread reads the element that its mirror image across the diagonal writes. Of every
 // such pair the thread that runs first reads too early; the other finds what it needs, and on the diagonal a thread
 // reads what it has written itself. On a GPU it may be another number in each run.
+// ```
+//
+// ```{exercise} 05.2
 // ```
 //
 // ## 3 · Attention, one thread per row
@@ -709,8 +709,7 @@ CELL("The bytes of phase 04") {
 }
 
 // %% [markdown]
-// HBM traffic is now as low as the algorithm allows. The remaining steps do not change it. They are about what happens
-// on the chip.
+// HBM traffic is now that of phase 04. The remaining steps do not change it. They are about what happens on the chip.
 //
 // ## 5 · Padding: banks
 //

@@ -471,8 +471,7 @@ CELL("The same bits as 06; a NaN in the future") {
 // ```
 //
 // **What you saw.** Causal attention costs half because tiles are left out, not because pairs are masked; the mask is
-// needed on the diagonal only. Two integers per Q tile are enough, if they are counted in keys and rounded to tiles
-// last.
+// needed on the diagonal only. Two integers per Q tile are enough if one counts in keys, and rounds to tiles last.
 //
 // **To think about.** 1. The last Q tile visits all tiles, the first only one: in which order should a GPU start the
 // blocks? 2. A sliding window (i − w < j ≤ i) has a second diagonal: which two numbers does `TileRange` need then? 3.

@@ -117,8 +117,9 @@ CELL("What could be kept") {
 // ## Run it
 //
 // LSE is a natural logarithm, in fp32, of shape [B, H, S_q]. Inside the kernel m is in base 2 (it works with `exp2`),
-// so the kernel's last line is LSE = ln 2 · m + ln l. Others (Triton's tutorial and those after it) return log2 Σ
-// exp(s). A program that mistakes one for the other is off by a factor of 1.44. Hence the converters have names.
+// so the kernel's last line is LSE = ln 2 · m + ln l. Others, among them Triton's tutorial and FlashInfer, return it in
+// base 2, log2 Σ exp(s). A program that mistakes one for the other is off by a factor of 1.44. Hence the converters
+// have names.
 
 // %% tags=["hide-input"]
 CELL("LSE of the sentence, and O as before") {
@@ -243,7 +244,7 @@ CELL("Any split") {
 // ```
 //
 // How much does the left part weigh, as the cut moves from left to right? For `had` in head 7, which looks for what is
-// had, and `her` in head 3, which looks for whom: the curve jumps where the answer stands.
+// had, and `her` in head 3, which looks for whom, the curve jumps where the answer stands.
 
 // %% tags=["hide-input"]
 CELL("What the left part weighs") {
@@ -276,9 +277,9 @@ CELL("What the left part weighs") {
 // %% [markdown]
 // ## P, rebuilt
 //
-// This is what the backward pass (phase 09) will do: compute a tile of S again and take P_ij = exp(S_ij − LSE_i), with
-// no maximum, no sum, no second pass over the row, tile by tile and in any order. The largest exponent is log P ≤ 0, so
-// nothing overflows. The cell does it for a whole head at once, causal, in fp32.
+// This is what a backward pass does: compute a tile of S again and take P_ij = exp(S_ij − LSE_i), with no maximum, no
+// sum, no second pass over the row, tile by tile and in any order. (Phase 09 will keep m and l instead, and say why.)
+// The largest exponent is log P ≤ 0, so nothing overflows. The cell does it for a whole head at once, causal, in fp32.
 
 // %% tags=["hide-input"]
 CELL("P from S and LSE alone") {

@@ -453,13 +453,13 @@ CELL("Naive and tiled agree; the ledger does not") {
 // (an addition that no other thread can interrupt), in whatever order they come. Floating-point sums depend on the
 // order:
 //
-// ```{exercise} 09.2
-// ```
-//
 // ```{region} attention.cuh keys-add-dq
 // ```
 //
 // ```{region} attention.cuh finish
+// ```
+//
+// ```{exercise} 09.2
 // ```
 
 // %%
@@ -634,7 +634,7 @@ CELL("Sixteen bits") {
 // a mean of V, and dQ is off by 0.29 %.
 //
 // 3. dQ: it is dS times a matrix with equal rows, and a row of dS sums to 0. With the rounded O the sum is −ε_i, and
-// what comes out is −scale · ε_i times the key: of size 0.04 in this example, where that of dK is 19. dK and dV are not
-// 0.
+// what comes out is −scale · ε_i times the key: of size 0.04 in this example, where that of dK is 19. The other two are
+// not 0.
 //
 // </details>
