@@ -419,6 +419,24 @@ static std::vector<bool> right_elements(Ran (*transpose)(const MachineOptions&, 
   return right;
 }
 
+// The elements that come out wrong without the barrier, drawn and counted.
+static int draw_wrong(svg::Canvas& canvas, double x0, const char* title, Order order) {
+  const auto right = right_elements(steps_on(Where::Sim).transpose_without_barrier, order);
+  const double y0 = 62, cell = 8.5;
+  int wrong = 0;
+  canvas.text(x0, y0 - 8, title);
+  canvas.rect(x0, y0, 32 * cell, 32 * cell, fill("#cfe8df"));
+  for (int y = 0; y < 32; ++y)
+    for (int x = 0, end = 0; x < 32; x = end) {  // runs of wrong elements
+      const auto bad = [&](int at) { return !right[std::size_t(32 * y + at)]; };
+      for (end = x + 1; end < 32 && bad(end) == bad(x);) ++end;
+      if (!bad(x)) continue;
+      canvas.rect(x0 + cell * x, y0 + cell * y, cell * (end - x), cell, fill(orange));
+      wrong += end - x;
+    }
+  return wrong;
+}
+
 CELL("Who writes before whom reads") {
   const auto with = right_elements(steps_on(Where::Sim).transpose, Order::forward),
              without = right_elements(steps_on(Where::Sim).transpose_without_barrier, Order::forward);
@@ -484,27 +502,12 @@ CELL("Who writes before whom reads") {
 // %%
 CELL("A missing barrier") {
   svg::Canvas canvas(640, 356, "Without the barrier: elements of the result that are wrong (orange)");
-  int wrong[2] = {};
-  for (const Order order : {Order::forward, Order::reverse}) {
-    const auto right = right_elements(steps_on(Where::Sim).transpose_without_barrier, order);
-    const bool back = order == Order::reverse;
-    const double x0 = back ? 336 : 16, y0 = 62, cell = 8.5;
-    canvas.text(x0, y0 - 8, back ? "threads run from the last to the first" : "threads run from the first to the last");
-    canvas.rect(x0, y0, 32 * cell, 32 * cell, fill("#cfe8df"));
-    for (int y = 0; y < 32; ++y)
-      for (int x = 0, end = 0; x < 32; x = end) {  // runs of wrong elements
-        const auto bad = [&](int at) { return !right[std::size_t(32 * y + at)]; };
-        for (end = x + 1; end < 32 && bad(end) == bad(x);) ++end;
-        if (!bad(x)) continue;
-        canvas.rect(x0 + cell * x, y0 + cell * y, cell * (end - x), cell, fill(orange));
-        wrong[back] += end - x;
-      }
-  }
+  const int wrong = draw_wrong(canvas, 16, "threads run from the first to the last", Order::forward),
+            back = draw_wrong(canvas, 336, "threads run from the last to the first", Order::reverse);
   picture("05-early", canvas.str());
-  std::printf("fast simulator: %d of 1024 elements are wrong\n", wrong[0]);
-  expect(wrong[0] > 0, "without the barrier the transpose is wrong");
-  expect(wrong[0] == wrong[1] && wrong[0] == 32 * 31 / 2,
-         "in either order of threads, one of each pair across the diagonal");
+  std::printf("fast simulator: %d of 1024 elements are wrong\n", wrong);
+  expect(wrong > 0, "without the barrier the transpose is wrong");
+  expect(wrong == back && wrong == 32 * 31 / 2, "in either order of threads, one of each pair across the diagonal");
 
   if (!counts()) return;
   const Floats in = numbered(32 * 32);
