@@ -523,7 +523,9 @@ CELL("A missing barrier") {
 // ```{answer}
 // 496 of 1024, nearly half. Each thread reads the element that its mirror image across the diagonal writes. Of every
 // such pair the thread that runs first reads too early; the other finds what it needs, and on the diagonal a thread
-// reads what it has written itself. On a GPU it may be another number in each run.
+// reads what it has written itself. On a GPU it may be another number in each run. The first race that the checked
+// simulator names is the orange one of the four threads: lane 1 of warp 0 is thread (1, 0), which reads tile[1][0], and
+// lane 0 of warp 1 is thread (0, 1), which writes it.
 // ```
 //
 // ```{exercise} 05.2
@@ -743,40 +745,47 @@ static Recording::Request request_for_q(AttentionStep Steps::*step) {
   return {};
 }
 
+// Shared memory by banks, a line for 128 bytes, and the words of 32 rows of Q that a request reads. Lanes that are
+// served together, those of a quarter of the warp if each reads 16 bytes, have one colour.
+static void draw_banks(svg::Canvas& canvas, double x0, int pitch, const Recording::Request& request) {
+  static constexpr const char* colours[] = {"#d55e00", "#009e73", "#8a3d70", "#0072b2"};
+  const double y0 = 88, cell = 9.5;
+  const int lines = (31 * pitch + D + 31) / 32;
+  const std::int64_t first = *std::min_element(request.lanes.begin(), request.lanes.end());
+  const auto words = [&](std::int64_t word, std::int64_t count, const char* colour) {
+    canvas.rect(x0 + cell * double(word % 32), y0 + cell * double(word / 32), cell * double(count), cell, fill(colour));
+  };
+  canvas.text(x0, 54, "rows of " + std::to_string(pitch) + " floats", bold);
+  canvas.text(x0, y0 - 8, "bank 0", faint);
+  canvas.text(x0 + 32 * cell, y0 - 8, "bank 31", "text-anchor=\"end\" " + faint);
+  canvas.rect(x0, y0, 32 * cell, lines * cell, fill("#cfe3f2"));
+  for (int row = 0; row < 31; ++row)  // the spare words of each row
+    for (int word = row * pitch + D; word < (row + 1) * pitch; ++word) words(word, 1, "white");
+  for (int k = 1; k < 32; ++k)
+    canvas.line(x0 + cell * k, y0, x0 + cell * k, y0 + lines * cell, "stroke=\"white\" stroke-width=\"0.5\"");
+  for (int k = 1; k < lines; ++k)
+    canvas.line(x0, y0 + cell * k, x0 + 32 * cell, y0 + cell * k, "stroke=\"white\" stroke-width=\"0.5\"");
+  canvas.rect(x0, y0, 32 * cell, lines * cell, "fill=\"none\"" + edge);
+  for (int lane = 0; lane < 32; ++lane) {
+    const std::int64_t word = (request.lanes[lane] - first) / 4;
+    words(word, request.bytes / 4, colours[request.bytes == 16 ? lane / 8 : 0]);
+    if (lane % 31 == 0)
+      canvas.text(x0 - 6, y0 + cell * (double(word / 32) + 1), "lane " + std::to_string(lane), "text-anchor=\"end\"");
+  }
+  if (pitch > D) canvas.text(x0 + 32 * cell, y0 + lines * cell + 20, "white: spare", "text-anchor=\"end\" " + faint);
+  canvas.text(x0, y0 + lines * cell + 20,
+              std::to_string(request.wavefronts) + (request.wavefronts == 1 ? " wavefront" : " wavefronts"), bold);
+}
+
 CELL("A column of Q in the banks") {
   if (!counts()) return;
-  svg::Canvas canvas(760, 420, "Which bank holds the word that a lane reads?");
-  std::array<unsigned, 2> taken{};
-  for (const int padded : {0, 1}) {
-    const Recording::Request request = request_for_q(padded ? &Steps::padded : &Steps::tiled);
-    taken[padded] = request.wavefronts;
-    const double x0 = padded ? 436 : 76, y0 = 88, cell = 9.5;
-    const int pitch = D + padded;
-    const std::int64_t first = *std::min_element(request.lanes.begin(), request.lanes.end());
-    canvas.text(x0, 54, "rows of " + std::to_string(pitch) + " floats", bold);
-    canvas.text(x0, y0 - 8, "bank 0", faint);
-    canvas.text(x0 + 32 * cell, y0 - 8, "bank 31", "text-anchor=\"end\" " + faint);
-    canvas.rect(x0, y0, 32 * cell, 32 * cell, fill("#cfe3f2"));
-    for (int row = 0; row < 32 && padded; ++row) {  // the spare word of each row
-      const int word = row * pitch + D;
-      if (word < 32 * 32) canvas.rect(x0 + cell * (word % 32), y0 + cell * (word / 32), cell, cell, fill("white"));
-    }
-    for (int k = 1; k < 32; ++k) {
-      canvas.line(x0 + cell * k, y0, x0 + cell * k, y0 + 32 * cell, "stroke=\"white\" stroke-width=\"0.5\"");
-      canvas.line(x0, y0 + cell * k, x0 + 32 * cell, y0 + cell * k, "stroke=\"white\" stroke-width=\"0.5\"");
-    }
-    canvas.rect(x0, y0, 32 * cell, 32 * cell, "fill=\"none\"" + edge);
-    for (int lane = 0; lane < 32; ++lane) {
-      const std::int64_t word = (request.lanes[lane] - first) / 4;
-      canvas.rect(x0 + cell * double(word % 32), y0 + cell * double(word / 32), cell, cell, fill(orange));
-      if (lane % 31 == 0)
-        canvas.text(x0 - 6, y0 + cell * (double(word / 32) + 1), "lane " + std::to_string(lane), "text-anchor=\"end\"");
-    }
-    canvas.text(x0, y0 + 32 * cell + 20, std::to_string(request.wavefronts) + (padded ? " wavefront" : " wavefronts"),
-                bold);
-  }
+  const Recording::Request before = request_for_q(&Steps::tiled), after = request_for_q(&Steps::padded);
+  svg::Canvas canvas(760, 436, "Which bank holds the word that a lane reads?");
+  draw_banks(canvas, 76, D, before);
+  draw_banks(canvas, 436, D + 1, after);
   picture("05-banks", canvas.str());
-  expect(taken[0] == 32 && taken[1] == 1, "all lanes in one bank: 32 wavefronts; a bank for each lane: 1");
+  expect(before.wavefronts == 32 && after.wavefronts == 1,
+         "all lanes in one bank: 32 wavefronts; a bank for each lane: 1");
 }
 
 // %% [markdown]
@@ -842,8 +851,28 @@ CELL("A third of the requests disappears") {
 //
 // A lane can load 16 bytes with one instruction. `float4` is CUDA's type for it, four floats x, y, z and w. It needs an
 // address that is a multiple of 16. Hence `alignas(16)`, and rows of D + 4 floats instead of D + 1. Each row then
-// begins four banks after the one before, and 8 lanes with 4 floats each fill the 32 banks exactly.
-//
+// begins four banks after the one before, and 8 lanes with 4 floats each fill the 32 banks exactly. The hardware serves
+// 8 lanes at a time; in the picture they have one colour:
+
+// %% tags=["hide-input"]
+CELL("Eight lanes at a time") {
+  if (!counts()) return;
+  const Recording::Request request = request_for_q(&Steps::float4s);
+  svg::Canvas canvas(460, 456, "A float4 for each lane: four times all banks");
+  draw_banks(canvas, 76, D + 4, request);
+  picture("05-float4", canvas.str());
+  bool each_bank_once = true;
+  for (std::size_t lane = 0; lane < 32; lane += 8) {
+    std::set<std::int64_t> banks;
+    for (std::size_t k = lane; k < lane + 8; ++k)
+      for (int i = 0; i < 4; ++i) banks.insert((request.lanes[k] / 4 + i) % 32);
+    each_bank_once = each_bank_once && banks.size() == 32;
+  }
+  expect(request.bytes == 16 && request.wavefronts == 4 && each_bank_once,
+         "4 wavefronts: each time 8 lanes read a word from every bank");
+}
+
+// %% [markdown]
 // ```{difference} steps/6-reuse.cuh steps/7-float4.cuh
 // ```
 //

@@ -342,8 +342,8 @@ CELL("Top-left and bottom-right") {
 // (`python/tutorials/06-fused-attention.py`) divides the loop in two: stage 1 from key 0 to `start_m·BLOCK_M` without a
 // mask, stage 2 from there to `(start_m + 1)·BLOCK_M` with one, both in steps of BLOCK_N. If BLOCK_N does not divide
 // BLOCK_M, the last tile of stage 1 reaches past `start_m·BLOCK_M`: keys of the future come in without a mask, and
-// stage 2 then takes keys of the present a second time. The tutorial's autotuner used to try such a pair, 64 × 128,
-// where D is 128 or more (commit 003da47 has it). Since [pull request
+// stage 2 then takes keys of the present a second time. The tutorial tries several pairs and keeps the fastest;
+// 64 × 128 used to be among them, where D is 128 or more (commit 003da47). Since [pull request
 // 8853](https://github.com/triton-lang/triton/pull/8853) of November 2025, which describes the wrong results, it leaves
 // out pairs with BLOCK_M < BLOCK_N under a causal mask. This page's kernel counts in keys and rounds to tiles last, so
 // any two sizes will do.
