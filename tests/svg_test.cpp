@@ -35,6 +35,9 @@ TEST_CASE("text is escaped, numbers are short") {
   CHECK(svg::num(1.50) == "1.5");
   CHECK(svg::num(-0.001) == "0");
   CHECK(svg::num(100) == "100");
+  CHECK(svg::num(12.345) == "12.3");
+  CHECK(svg::num(12.345, 2) == "12.35");
+  CHECK(svg::num(100, 0) == "100");
   CHECK(svg::short_number(16384) == "16384");
   CHECK(svg::short_number(65536) == "64 Ki");
   CHECK(svg::short_number(1.5 * 1073741824) == "1.5 Gi");
@@ -58,13 +61,21 @@ TEST_CASE("bars are as long as their values, the largest as long as there is roo
 TEST_CASE("heat map: darkest is the largest, almost nothing is not drawn, NaN is red") {
   const std::string picture = svg::heat_map("P <1>", {0.5, 0.25, 0.0, nan_value}, {"r&1", "r2"}, {"c1", "c2"});
   CHECK(well_formed(picture));
-  CHECK(count(picture, "fill-opacity=\"1\"") == 1);
-  CHECK(count(picture, "fill-opacity=\"0.5\"") == 1);
-  CHECK(count(picture, "fill-opacity=") == 2);
+  CHECK(count(picture, "stroke-opacity=\"1\"") == 1);
+  CHECK(count(picture, "stroke-opacity=\"0.5\"") == 1);
+  CHECK(count(picture, "stroke-opacity=") == 2);
   CHECK(count(picture, "#d62728") == 1);
   CHECK(count(picture, "r&amp;1") == 1);
   CHECK(well_formed(svg::heat_map("empty", {}, {}, {})));
   CHECK(well_formed(svg::heat_map("all NaN", {nan_value}, {"r"}, {"c"})));
+}
+
+TEST_CASE("an arrow's head is at its end") {
+  svg::Canvas canvas(100, 100, "arrow");
+  canvas.arrow(10, 50, 90, 50, "#222");
+  CHECK(well_formed(canvas.str()));
+  CHECK(elements(canvas.str(), "polygon").at(0).word("points") == "90,50 82,54 82,46 ");
+  CHECK(elements(canvas.str(), "line").at(0).number("x2") == 82);
 }
 
 TEST_CASE("chart: every line has its label, bad points are left out") {
@@ -123,6 +134,51 @@ static bool inside(double at, double begin, double size) {
   return begin <= at && at <= begin + size;
 }
 
+// A run of equal cells in a row of a heat map: M<x> <y>h<width> of a path, a stroke as wide as the row is high.
+struct Run {
+  double x, y, width, height;
+  Element path;
+};
+static std::vector<Run> runs(const std::string& picture) {
+  double height = 0;
+  for (const Element& g : elements(picture, "g"))
+    if (!g.word("stroke-width").empty()) height = g.number("stroke-width");
+  std::vector<Run> all;
+  for (const Element& path : elements(picture, "path")) {
+    const std::string d = path.word("d");
+    for (std::size_t at = d.find('M'); at != std::string::npos; at = d.find('M', at + 1)) {
+      char *after_x = nullptr, *after_y = nullptr;
+      const double x = std::strtod(d.c_str() + at + 1, &after_x), middle = std::strtod(after_x, &after_y);
+      REQUIRE(*after_y == 'h');
+      all.push_back({x, middle - height / 2, std::strtod(after_y + 1, nullptr), height, path});
+    }
+  }
+  return all;
+}
+
+TEST_CASE("heat map: equal neighbours in a row are one stroke, equal rows are not") {
+  const std::string picture =
+      svg::heat_map("P", {1, 1, 0.5, 1, 0, 0, 1, 1, nan_value, nan_value}, {"a", "b"}, {"1", "2", "3", "4", "5"});
+  CHECK(well_formed(picture));
+  const double cell = runs(picture).at(0).height;
+  std::multimap<std::string, std::array<double, 2>> where;  // look -> {row, cells}
+  for (const Run& run : runs(picture))
+    where.insert({run.path.word("stroke") + run.path.word("stroke-opacity"),
+                  {(run.y - runs(picture)[0].y) / cell, run.width / cell}});
+  CHECK(where.count("1") == 3);
+  CHECK(where.count("0.5") == 1);
+  CHECK(where.count("#d62728") == 1);
+  CHECK(where.find("#d62728")->second[1] == 2);
+  CHECK(where.size() == 5);
+}
+
+TEST_CASE("heat map: as wide as a column of text where there are 50 keys") {
+  const std::vector<std::string> words(50, "w");
+  const std::string picture = svg::heat_map("P", std::vector<double>(2500, 1), words, words);
+  CHECK(elements(picture, "svg").at(0).number("width") <= 760);
+  CHECK(picture.size() < 20000);
+}
+
 TEST_CASE("heat map: the value of query i and key j stands in the row of label i and the column of label j") {
   const std::vector<double> values = {0.1, 0.2, 0.3, nan_value, 0.5, 0.9};  // 2 queries, 3 keys
   const std::vector<std::string> rows = {"query 0", "query 1"}, columns = {"key 0", "key 1", "key 2"};
@@ -137,16 +193,15 @@ TEST_CASE("heat map: the value of query i and key j stands in the row of label i
       const std::string turned = label(picture, columns[j]).word("transform");
       const double x = std::strtod(turned.c_str() + turned.find('(') + 1, nullptr);
       std::vector<Element> there;
-      for (const Element& rect : elements(picture, "rect"))
-        if (rect.number("width") == rect.number("height") && inside(x, rect.number("x"), rect.number("width")) &&
-            inside(y, rect.number("y"), rect.number("height")))
-          there.push_back(rect);
+      for (const Run& run : runs(picture))
+        if (run.width == run.height && inside(x, run.x, run.width) && inside(y, run.y, run.height))
+          there.push_back(run.path);
       REQUIRE(there.size() == 1);
       const double value = values[i * columns.size() + j];
       if (std::isnan(value))
-        CHECK(there[0].word("fill") == "#d62728");
+        CHECK(there[0].word("stroke") == "#d62728");
       else
-        CHECK(there[0].number("fill-opacity") == doctest::Approx(value / 0.9).epsilon(0.02));
+        CHECK(there[0].number("stroke-opacity") == doctest::Approx(value / 0.9).epsilon(0.02));
     }
   CHECK(label(picture, "white: 0, darkest: 0.9").number("y") > label(picture, "query 1").number("y"));
 }
@@ -281,4 +336,90 @@ TEST_CASE("tile walk: Q and O stand beside their rows, K and V above their colum
     for (std::size_t s = 0; s < path.size(); ++s)
       CHECK(path[s][0] == label(picture, std::to_string(s + 1)).number("x"));
   }
+}
+
+TEST_CASE("tile walks stand side by side where there is room, and below each other where there is none") {
+  svg::Walk wide{"", 2, 5, 0, {{0, 0}}};
+  std::vector<svg::Walk> walks(3, wide);
+  for (int w = 0; w < 3; ++w) walks[w].title = "walk " + std::to_string(w);
+  const std::string picture = svg::tile_walks("three", walks);
+  CHECK(well_formed(picture));
+  const Element svg = elements(picture, "svg").at(0), first = label(picture, "walk 0"),
+                second = label(picture, "walk 1"), third = label(picture, "walk 2");
+  CHECK(svg.number("width") <= 760);
+  CHECK(second.number("y") == first.number("y"));
+  CHECK(second.number("x") > first.number("x") + 300);
+  CHECK(third.number("x") == first.number("x"));
+  CHECK(third.number("y") > first.number("y") + 100);
+  for (const Element& rect : elements(picture, "rect")) {
+    CHECK(rect.number("x") + rect.number("width") <= svg.number("width"));
+    CHECK(rect.number("y") + rect.number("height") <= svg.number("height"));
+  }
+}
+
+// ---- One step: what moved, from the memory model --------------------------------------------------------------------
+
+// Two K/V tiles outside, two Q tiles inside; O comes and goes at each step.
+static void run_two_by_two() {
+  std::vector<float> q(8), k(8), o(8);
+  Memory memory(1024);
+  memory_observer->begins();
+  const auto Q = memory.matrix("Q", q.data(), 4, 2, 2), K = memory.matrix("K", k.data(), 4, 2, 2),
+             O = memory.matrix("O", o.data(), 4, 2, 2);
+  Tile Q_i = memory.tile("Q_i", 2, 2), K_j = memory.tile("K_j", 2, 2), O_i = memory.tile("O_i", 2, 2);
+  memory.count_write(O);  // passes by, nothing comes on chip
+  for (int j = 0; j < 4; j += 2) {
+    memory.load(K_j, K, j);
+    for (int i = 0; i < 4; i += 2) {
+      memory.load(Q_i, Q, i);
+      memory.load(O_i, O, i);
+      memory.show("m", i, 0);
+      memory.store(O_i, O, i);
+    }
+  }
+}
+
+TEST_CASE("moves: a step is what came for a tile of S and what left after it") {
+  Moves moves;
+  run_two_by_two();
+  REQUIRE(moves.steps.size() == 4);
+  CHECK(moves.tiles == std::map<std::string, std::uint64_t>{{"K_j", 4}, {"O_i", 4}, {"Q_i", 4}});
+  for (std::size_t s = 0; s < 4; ++s) {
+    INFO("step " << s);
+    const bool first_of_column = s % 2 == 0;
+    CHECK(moves.moves(s, "K", true) == first_of_column);
+    CHECK(moves.moves(s, "Q", true));
+    CHECK(moves.moves(s, "O", true));
+    CHECK(moves.moves(s, "O", false));
+    CHECK_FALSE(moves.moves(s, "Q", false));
+    CHECK(moves.bytes(s) == (first_of_column ? 4 : 3) * 16);
+  }
+  CHECK(moves.knows("O"));
+  CHECK_FALSE(moves.knows("l"));
+}
+
+TEST_CASE("moves: nobody is told once it is gone") {
+  { Moves moves; }
+  CHECK(memory_observer == nullptr);
+}
+
+TEST_CASE("one step: an arrow for each move, and what did not move is blue") {
+  Moves moves;
+  run_two_by_two();
+  const svg::Walk walk{"down", 2, 2, 1, {{0, 0}, {1, 0}, {0, 1}, {1, 1}}, "a note"};
+  for (const std::size_t step : {0, 1}) {
+    const std::string picture = svg::one_step("a & b", {4, 2, 2, 2}, {{walk, step, moves}});
+    CHECK(well_formed(picture));
+    CHECK(elements(picture, "polygon").size() == moves.steps[step].size());
+    // The tile of K, in HBM and on chip, is orange only in the step that loads it; the legend has one of each.
+    CHECK(count(picture, "fill=\"#f2b27a\"") == 1 + 2 * (step == 0 ? 3 : 2));
+    CHECK(count(picture, ">a note<") == 1);
+    CHECK(count(picture, ">Q " + std::to_string(step + 1) + "<") == 2);
+    CHECK(count(picture, ">K 1<") == 2);
+  }
+  const std::string two = svg::one_step("two", {50, 32, 13, 17}, {{walk, 0, moves}, {walk, 1, moves}});
+  const Element svg = elements(two, "svg").at(0);
+  CHECK(svg.number("width") <= 760);
+  for (const Element& rect : elements(two, "rect"))
+    CHECK(rect.number("x") + rect.number("width") <= svg.number("width"));
 }

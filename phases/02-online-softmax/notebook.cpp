@@ -56,6 +56,79 @@ static std::vector<int> all_keys() {
 }
 
 // %% [markdown]
+// ## Three looks, or one
+//
+// In head 8, the word `get` meets the first seven keys of its row. The code of this page computes the states below
+// them. The seventh score is the largest so far, so l and o are multiplied by α before that key is added.
+
+// %% tags=["hide-input"]
+static std::string fixed(double value) {
+  char text[16];
+  std::snprintf(text, sizeof text, "%.2f", value);
+  return text;
+}
+
+CELL("The state moves on") {
+  const Example e = sentence();
+  const std::vector<std::string> words = sentence_words();
+  const int h = 8, i = 5, n = 7;  // get
+  const RowMajor<float> S = scores<float>(e, h).row(i).leftCols(n);
+  const double left = 132, column = 88, box = 62;
+  svg::Canvas canvas(left + column * n + 8, 352, "The first seven keys of a row: three looks, or one");
+  const auto x_of = [&](int j) { return left + column * j; };
+  const auto text = [&](double x, double y, const std::string& words_) {
+    canvas.text(x, y, words_, "text-anchor=\"middle\"");
+  };
+  const auto scores_at = [&](double y) {
+    canvas.text(16, y + 16, "score s");
+    for (int j = 0; j < n; ++j) {
+      canvas.rect(x_of(j), y, box, 24, "fill=\"#dbe9f5\" stroke=\"#999\"");
+      text(x_of(j) + box / 2, y + 16, fixed(S(0, j)));
+    }
+  };
+
+  canvas.text(16, 52, "Three looks: all scores are kept until the third", "font-weight=\"bold\"");
+  for (int j = 0; j < n; ++j) text(x_of(j) + box / 2, 74, words[j]);
+  scores_at(82);
+  const char* looks[] = {"1: the maximum", "2: the sum", "3: the weights"};
+  for (int look = 0; look < 3; ++look) {
+    canvas.text(16, 128 + 18 * look, looks[look]);
+    canvas.arrow(left, 124 + 18 * look, x_of(n - 1) + box, 124 + 18 * look, "#0072b2");
+  }
+
+  canvas.text(16, 204, "One look: m, l and o are kept, and no score", "font-weight=\"bold\"");
+  scores_at(216);
+  for (const auto& [name, y] : {std::pair{"maximum m", 282.0}, {"sum l", 302.0}, {"sum o, first of 32", 322.0}}) {
+    canvas.text(16, y, name);
+  }
+  State state = state_of(e, h, i, {});
+  int moves = 0;
+  for (int j = 0; j < n; ++j) {
+    const float before = state.m;
+    phase02::add_key(state, S(0, j), head(e.v, h).row(j).transpose());
+    const bool moved = state.m != before;
+    moves += moved;
+    canvas.arrow(x_of(j) + box / 2, 242, x_of(j) + box / 2, 262, "#666", 1.5);
+    canvas.rect(x_of(j), 264, box, 66, std::string("fill=\"") + (moved ? "#f2b27a" : "#f1f1f1") + "\" stroke=\"#999\"");
+    text(x_of(j) + box / 2, 282, fixed(state.m));
+    text(x_of(j) + box / 2, 302, fixed(state.l));
+    text(x_of(j) + box / 2, 322, fixed(state.o[0]));
+    if (j > 0) {
+      canvas.arrow(x_of(j - 1) + box + 2, 290, x_of(j) - 2, 290, moved ? "#d55e00" : "#666", 1.5);
+      if (moved) text(x_of(j) - (column - box) / 2, 346, "l and o × " + fixed(std::exp(before - state.m)));
+    }
+  }
+  picture("02-state", canvas.str());
+
+  const RowMajor<double> O = exact_softmax(S.cast<double>()) * head(e.v, h).topRows(n).cast<double>();
+  std::printf("kept for a row: %d scores, or m, l and %d numbers of o, however many keys there are\n", 50,
+              int(state.o.size()));
+  expect(relative_error(RowMajor<float>(state.output().transpose()), O) <= 2e-6, "both ways give the same row of O");
+  expect(moves == 2 && state.m == S(0, 6),
+         "the maximum moves with the first key and with the last, and α is 1 between");
+}
+
+// %% [markdown]
 // ## The code
 //
 // A row's whole past is a struct of two numbers and a vector. The output and {term}`LSE`, the logarithm of the sum of
@@ -71,7 +144,10 @@ static std::vector<int> all_keys() {
 // ```{region} attention.hpp add-key
 // ```
 //
-// Two states are merged with the same correction on both sides. One of them may be empty.
+// ```{exercise} 02.1
+// ```
+//
+// Two states are merged with the same correction on both sides. Either of them may be empty, or both.
 //
 // ```{region} attention.hpp merge
 // ```
@@ -101,8 +177,9 @@ static std::vector<int> all_keys() {
 // %% [markdown]
 // ## Run it: one row, key by key
 //
-// In head 7, the word `had` (row 41) looks for what is had. We feed it the 50 keys from left to right and print the
-// state each time the maximum moves. The answer comes late; until then the state knows only what it has seen.
+// In head 7, the word `had` (row 41) looks for the thing that the book had. We feed it the 50 keys from left to right
+// and print the state each time the maximum moves. The best key comes late. Until then the state knows only the keys
+// that it has seen.
 //
 // ```{question}
 // The row meets 50 keys. The sentence does not sort them by score. How often will the maximum move: about 3 times, 25
@@ -150,6 +227,9 @@ CELL("One row, key by key") {
 // Two states of two disjoint sets of keys can be joined: the same correction, on both sides. The state of the empty
 // set, (−∞, 0, 0), changes nothing. So it does not matter which part saw which key, nor in which order: keys may be cut
 // into tiles, shared among threads or GPUs, and merged in any tree. Every later phase rests on this.
+//
+// ```{exercise} 02.2
+// ```
 
 // %% tags=["hide-input"]
 struct Part {
@@ -262,13 +342,27 @@ CELL("Bytes against N") {
 // %% [markdown]
 // ```{answer}
 // Phase 02, by a factor of 28.5. In place of 4N² numbers there are 2N²d: each score that is not stored is paid for with
-// a row of K and a row of V. The factor approaches d/2 as N grows.
+// a row of K and a row of V. As N grows, the factor comes close to d/2.
 // ```
 //
-// **What you saw.** No N × N matrix anywhere, and *more* traffic than naive attention: N² numbers became N² vectors.
-// The chip was nearly empty meanwhile. If B rows shared each key while it is on chip, K and V would pass N/B times
-// instead of N times. That is a tile, and phase 03.
+// **What you saw.** There is no N × N matrix anywhere, and yet *more* traffic than in naive attention, because each of
+// the N² scores now costs a row of K and a row of V. The chip was nearly empty meanwhile. If B rows shared each key
+// while it is on chip, K and V would pass N/B times instead of N times. That is a tile, and phase 03.
 //
-// **Exercise.** 1. The maximum moved only a few times. How often does it move for random scores? (Think of harmonic
-// numbers.) 2. Write `merge` for states that hold o already divided by l. What does it need besides the two outputs? 3.
-// Delete the two early returns of `merge`: which cells notice it?
+// **To think about.** 1. The maximum moved only a few times. How often does it move for random scores? (Think of
+// harmonic numbers.) 2. Write `merge` for states that hold o already divided by l. What does it need besides the two
+// outputs? 3. Delete the two early returns of `merge`: which cells notice it?
+//
+// <details><summary>Answers</summary>
+//
+// 1. Key j is the largest so far with probability 1/j. On average the maximum moves 1 + 1/2 + … + 1/N times: 4.5 times
+// for 50 keys, 7.5 times for 1024. Counted in the 1024 rows of `random_example(1024, 64)`: 7.47. In the sentence it
+// moves 1.5 times, because `[CLS]` comes first and has the largest score in more than half of the rows.
+//
+// 2. The LSE of each half, or m and l. With LSE = log(exp LSE_a + exp LSE_b) the output is exp(LSE_a − LSE) O_a +
+// exp(LSE_b − LSE) O_b. Phase 08 merges in this way.
+//
+// 3. "Any split, any order, any tree" and "Empty parts and empty rows". Both merge two empty states, which gives NaN.
+// One empty state alone does no harm: its factor is exp(−∞) = 0.
+//
+// </details>

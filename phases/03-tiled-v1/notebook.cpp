@@ -40,6 +40,41 @@ static svg::Walk v1_walk(const Problem<float>& p) {
 }
 
 // %% [markdown]
+// ## One step, before the code
+//
+// The sentence of page 01 has 50 tokens. With B_r = 13 and B_c = 17, S falls into 4 × 3 tiles. The picture shows one
+// step of the walk over them, to scale and as the memory model saw it: what is on chip while the third tile of Q meets
+// the second of K, and what had to move for it.
+
+// %% tags=["hide-input"]
+CELL("What moves in one step") {
+  Example e = sentence();
+  const Problem<float> p = e.problem({.block_q = 13, .block_k = 17, .threads = 1});
+  Moves moves;  // of each step of the run
+  const Ledger ledger = phase03::forward(p).ledger;
+  svg::Walk walk = v1_walk(p);
+  const std::size_t seventh = 6;  // the second column's third tile
+  walk.title = "K and V outside: down a column of S, then the next";
+  walk.note = grouped(moves.bytes(seventh)) + " bytes move in this step";
+  picture("03-step", svg::one_step("One step of FlashAttention-1", {50, 32, 13, 17}, {{walk, seventh, moves}}));
+
+  std::uint64_t numbers = 0;
+  for (const auto& [name, size] : moves.tiles) {
+    std::printf("%s %s", numbers ? "," : "on chip:", name.c_str());
+    numbers += size;
+  }
+  std::printf("; %s numbers\nmoved in this step:", grouped(numbers).c_str());
+  for (const Moved& move : moves.steps[seventh]) std::printf(" %s %s", move.array.c_str(), move.read ? "in" : "out");
+  std::printf("; %s bytes\n", grouped(moves.bytes(seventh)).c_str());
+  expect(moves.tiles.size() == 7 && 4 * numbers == ledger.shared_bytes_peak,
+         "these seven tiles are all that is on chip");
+  expect(moves.bytes(seventh) == 4 * (3 * 13 * 32 + 4 * 13), "Q_i comes in; O_i, l_i and m_i come in and go out again");
+}
+
+// %% [markdown]
+// K_2 and V_2 stay while all tiles of Q pass by. O, l and m of each row are unfinished until the last column, so they
+// come and go at each step.
+//
 // ## The code
 //
 // First, how large are the tiles? The paper's formula divides the chip among four tiles of d columns.
@@ -47,7 +82,7 @@ static svg::Walk v1_walk(const Problem<float>& p) {
 // ```{region} phase.hpp paper-blocks
 // ```
 //
-// In truth more has to be on chip: the scores, and l and m.
+// More than these four has to be on chip: the scores, and l and m.
 //
 // ```{region} phase.hpp on-chip-bytes
 // ```
@@ -85,13 +120,13 @@ static svg::Walk v1_walk(const Problem<float>& p) {
 // ```
 //
 // Line 10's two passes over a row, `scale_and_max` and `exp_minus`, take most of the time that the matrix products
-// leave. They go through the row a register full of numbers at a time:
+// leave. They go through the row one register full of numbers at a time:
 //
 // ```{region} softmax_row.hpp passes
 // ```
 //
-// Their exponential is a polynomial, since it need not mind what cannot occur here: x is never positive, and results
-// below 1e-38 may become 0.
+// Their exponential is a polynomial. It need not handle what cannot occur here: x is never positive, and results below
+// 1e-38 may become 0.
 //
 // ```{region} softmax_row.hpp exponential
 // ```
@@ -115,8 +150,8 @@ static svg::Walk v1_walk(const Problem<float>& p) {
 // %% [markdown]
 // ## Run it: the walk over the tiles
 //
-// The sentence has 50 tokens. With B_r = 13 and B_c = 17, S falls into 4 × 3 tiles that never exist all at once. The
-// walk goes down the columns.
+// Now all twelve steps, with the same tiles of 13 rows and 17 keys. The tiles of S never exist all at once: the walk
+// goes down the columns, and one tile replaces the other.
 //
 // ```{question}
 // 4 tiles of Q, 3 of K and V, and K and V outside. How often does each row of Q come on chip, and how often is each row
@@ -160,6 +195,9 @@ CELL("The walk") {
 // - **S is forgotten.** The 4 stands for Q_i, K_j, V_j, O_i. The scores S_ij, B_r × B_c numbers, are on chip as well.
 //   With B_r = d everything together takes 3M/4 + 2d² + 2d numbers: that fits only if M ≥ 8d² + 8d. The cell tries the
 //   sizes of real GPUs' memories; its last line says which.
+//
+// ```{exercise} 03.1
+// ```
 
 // %% tags=["hide-input"]
 CELL("The paper's tiles, and what they need") {
@@ -182,10 +220,10 @@ CELL("The paper's tiles, and what they need") {
 }
 
 // %% [markdown]
-// ## A tutorial's numbers
+// ## Bytes taken for numbers
 //
-// A PyTorch tutorial on FlashAttention-1 and 2 computes B_c = M/4/64 = 768 for N = 1024, d = 64 and an A100, M = 192
-// KB. Its Python code runs, since Python knows no SRAM. Our model does.
+// What if somebody puts an A100's 192 KiB into the formula as bytes? For d = 64 it then gives B_c = 768. A program in
+// Python would run with such tiles, since Python knows no SRAM. Our model does.
 
 // %% tags=["hide-input"]
 CELL("B_c = 768 on an A100") {
@@ -196,7 +234,7 @@ CELL("B_c = 768 on an A100") {
   expect(bytes_as_numbers.Bc == 768 && bytes_as_numbers.Br == 64, "768 comes from taking bytes for numbers");
 
   Example e = random_example(1024, 64, Distribution::Uniform);
-  Options options{.scale = 1.0f, .block_q = 64, .block_k = 768, .sram_bytes = sram};  // the tutorial has no 1/√d
+  Options options{.block_q = 64, .block_k = 768, .sram_bytes = sram};
   std::string refusal;
   try {
     phase03::forward(e.problem(options));
@@ -209,8 +247,7 @@ CELL("B_c = 768 on an A100") {
   const std::int64_t needed = phase03::sram_bytes_needed({64, 768}, 64);
   options.sram_bytes = needed;
   const Ledger ledger = phase03::forward(e.problem(options)).ledger;
-  RowMajor<double> S = scores<double>(e, 0) * 8;  // scale 1 instead of 1/√64
-  const double error = relative_error(head(e.o, 0), exact_softmax(S.cast<double>()) * head(e.v, 0).cast<double>());
+  const double error = worst_head(e);
   std::printf("with %s bytes (%.1f KiB) it runs: on-chip peak %s, relative error %.1e\n",
               grouped(std::uint64_t(needed)).c_str(), double(needed) / 1024, grouped(ledger.shared_bytes_peak).c_str(),
               error);
@@ -286,7 +323,7 @@ CELL("Bytes against SRAM") {
 
 // %% [markdown]
 // ```{answer}
-// They halve, nearly: B_c doubles, and T_c = N/B_c passes of Q and O become half as many. With 16 and 32 KiB V1 moves
+// They nearly halve: B_c doubles, and T_c = N/B_c passes of Q and O become half as many. With 16 and 32 KiB V1 moves
 // more than naive attention, because Q, O, l and m pass so often that S and P would have been cheaper.
 // ```
 //
@@ -294,6 +331,20 @@ CELL("Bytes against SRAM") {
 // Θ(N²d²/M), with its constant. Still quadratic in N, but divided by the size of the chip. With 32 KiB or less V1 moves
 // more than naive attention in the same SRAM: tiles need room.
 //
-// **Exercise.** 1. At which SRAM does V1 beat naive for d = 128? 2. O, l, m go to HBM and back in each pass although
-// they are results, not inputs. What would have to change so that they could stay? 3. Which of the 20 tiles above
-// would fit if K, V and S were fp16?
+// **To think about.** 1. At which SRAM does V1 beat naive for d = 128? 2. O, l, m go to HBM and back in each pass
+// although they are results, not inputs. What would have to change so that they could stay? 3. Which of the 20 tiles
+// above would fit if K, V and S were fp16?
+//
+// <details><summary>Answers</summary>
+//
+// 1. V1 moves about 12 N²d²/M numbers and naive attention about 4N², so V1 wins when M is larger than 3d² numbers: 48
+// KiB for d = 64, 192 KiB for d = 128. The exact formulas for N = 512 say from 51 KiB and from 202 KiB on, because S_ij
+// needs room, too.
+//
+// 2. The loop over Q would have to be outside. A row's state is then needed by one pass over K and V only, and can stay
+// on chip until the pass is over. Phase 04 does that.
+//
+// 3. All 20. The tightest fit is d = 128 with 227 KiB, of which 197.3 KiB are needed: K, V and S take half the room,
+// while Q, O, l and m need as much as before.
+//
+// </details>

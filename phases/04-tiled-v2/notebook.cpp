@@ -39,6 +39,41 @@ static svg::Walk v2_walk(const std::string& title, const Problem<float>& p, int 
 }
 
 // %% [markdown]
+// ## The same step, twice
+//
+// Both algorithms compute the same tile of S here: the third tile of Q meets the second of K and V. The memory model
+// says what had to move for it. The tiles have 13 rows of Q and 17 of K, as on page 03.
+
+// %% tags=["hide-input"]
+CELL("What stays, what moves") {
+  Example e = sentence();
+  const Options blocks{.block_q = 13, .block_k = 17, .threads = 1};
+  Moves moves1;
+  phase03::forward(e.problem(blocks));
+  Moves moves2;
+  const Ledger ledger = phase04::forward(e.problem(blocks)).ledger;
+  svg::Walk along = v2_walk("V2: Q outside, along the rows", e.problem(), 13, 17);
+  svg::Walk down{"V1: K, V outside, down the columns", along.rows, along.columns, 1, along.order};
+  std::stable_sort(down.order.begin(), down.order.end(), [](auto a, auto b) { return a[1] < b[1]; });
+  const std::size_t s1 = 1 * 4 + 2, s2 = 2 * 3 + 1;  // both are tile (3, 2)
+  down.note = grouped(moves1.bytes(s1)) + " bytes move in this step";
+  along.note = grouped(moves2.bytes(s2)) + " bytes move in this step";
+  picture("04-step", svg::one_step("The same tile of S, in both orders", {50, 32, 13, 17},
+                                   {{down, s1, moves1}, {along, s2, moves2}}));
+  expect(down.order[s1] == along.order[s2], "both steps compute the same tile");
+  for (const auto& [name, moves, step] : {std::tuple{"V1", &moves1, s1}, {"V2", &moves2, s2}}) {
+    std::printf("%s:", name);
+    for (const Moved& move : moves->steps[step]) std::printf(" %s %s", move.array.c_str(), move.read ? "in" : "out");
+    std::printf("; %s bytes\n", grouped(moves->bytes(step)).c_str());
+  }
+  expect(moves1.bytes(s1) == 4 * (3 * 13 * 32 + 4 * 13) && moves2.bytes(s2) == 4 * 2 * 17 * 32,
+         "V1 moves Q_i, and O_i, l_i, m_i in and out; V2 moves K_j and V_j alone");
+  std::uint64_t numbers = 0;
+  for (const auto& [tile, size] : moves2.tiles) numbers += size;
+  expect(moves1.tiles == moves2.tiles && 4 * numbers == ledger.shared_bytes_peak, "the same seven tiles are on chip");
+}
+
+// %% [markdown]
 // ## The code
 //
 // The same tiles are on chip as in phase 03. Which sizes are good has changed, though: K and V pass once for each Q
@@ -88,6 +123,9 @@ static svg::Walk v2_walk(const std::string& title, const Problem<float>& p, int 
 // ```{region} attention.hpp finish
 // ```
 //
+// ```{exercise} 04.1
+// ```
+//
 // What this changed, against phase 03:
 //
 // ```{difference} ../03-tiled-v1/attention.hpp attention.hpp
@@ -95,6 +133,8 @@ static svg::Walk v2_walk(const std::string& title, const Problem<float>& p, int 
 
 // %% [markdown]
 // ## Run it: two walks side by side
+//
+// Now all twelve steps of both, in their order.
 
 // %% tags=["hide-input"]
 CELL("Down the columns, or along the rows") {
@@ -153,7 +193,7 @@ CELL("Rescales, as the code declares them") {
 
 // %% [markdown]
 // ```{answer}
-// V1's halve, since there are two for each row and tile. V2's halve but for the N divisions at the end, which stay.
+// V1's halve, since there are two for each row and tile. V2's halve except for the N divisions at the end.
 // With a single tile, B_c = 256, both need 512: one correction and one division for each row.
 // ```
 //
@@ -214,10 +254,11 @@ CELL("Bytes against N") {
 }
 
 // %% [markdown]
-// ## "HBM access drops from O(N²) to O(N)"
+// ## What is O(N), and what is not
 //
-// So says the comment above a simplified kernel in {term}`Triton`, a Python dialect for GPUs, beside "32 MB → 72 KiB"
-// for N = 4096. Let us count.
+// FlashAttention is often called linear in N. The first paper says so of the memory: beyond inputs and output the
+// algorithm needs O(N) numbers (arXiv:2205.14135, Theorem 1). For the numbers that move between HBM and the chip it
+// gives Θ(N²d²/M) (Theorem 2). Let us count both, and what is on chip.
 //
 // ```{question}
 // N grows from 512 to 1024. Which of the two doubles: the memory that the arrays take, or the bytes that move?
@@ -225,28 +266,26 @@ CELL("Bytes against N") {
 
 // %% tags=["hide-input"]
 CELL("What is O(N) and what is not") {
-  std::uint64_t traffic[2], held[2];
+  std::uint64_t traffic[2], held[2], on_chip[2];
   for (const int k : {0, 1}) {
     Example e = random_example(512 << k, 64);
-    traffic[k] = phase04::forward(e.problem_with_lse()).ledger.hbm_bytes();
+    const Ledger ledger = phase04::forward(e.problem_with_lse()).ledger;
+    traffic[k] = ledger.hbm_bytes(), on_chip[k] = ledger.shared_bytes_peak;
     held[k] = 4 * (e.q.size() + e.k.size() + e.v.size() + e.o.size() + e.lse.size());
-    std::printf("N = %d: arrays in HBM %10s bytes, traffic %11s bytes\n", 512 << k, grouped(held[k]).c_str(),
-                grouped(traffic[k]).c_str());
+    std::printf("N = %4d: arrays in HBM %10s bytes, traffic %11s bytes, on chip %8s bytes\n", 512 << k,
+                grouped(held[k]).c_str(), grouped(traffic[k]).c_str(), grouped(on_chip[k]).c_str());
   }
   expect(held[1] == 2 * held[0], "twice the N, twice the memory: O(N)");
   expect(traffic[1] > 3.5 * traffic[0],
          "twice the N, more than three and a half times the traffic: O(N²), divided by the tile");
-  const std::uint64_t S_fp16 = 4096 * 4096 * 2, block = 3 * 64 * 64 * 2 + 3 * 64 * 64 * 4;
-  std::printf(
-      "S, N = 4096, fp16: %s bytes of HBM; 64 × 64 tiles of Q, K, V (fp16) and S, P, O (fp32): %s bytes of SRAM\n",
-      grouped(S_fp16).c_str(), grouped(block).c_str());
-  expect(block == 72 * 1024, "the comment's 72 KiB are one block's SRAM, compared with another memory");
+  expect(on_chip[1] == on_chip[0], "twice the N, the same tiles on chip");
 }
 
 // %% [markdown]
 // ```{answer}
 // The memory. The traffic grows by more than three and a half times, because K and V are twice as long and pass twice
-// as often, once for each Q tile. Θ(N²) is still there, divided by the tile.
+// as often, once for each Q tile. Θ(N²) is still there, divided by the tile. What is on chip does not grow at all, but
+// that is another memory than the one in which S would lie.
 // ```
 //
 // ## LSE, for free
@@ -334,9 +373,23 @@ CELL("Any number of threads, the same bits") {
 }
 
 // %% [markdown]
-// **What you saw.** The same arithmetic in another order: results do not travel, each Q tile stands alone, and the
-// by-product LSE opens the door to the backward pass. This is the algorithm of every later phase.
+// **What you saw.** The same arithmetic in another order: results do not travel, each Q tile stands alone, and LSE
+// comes at the price of one number for each row. This is the algorithm of every later phase.
 //
-// **Exercise.** 1. Which B_r, B_c move the fewest bytes within 99 KiB? 2. With S_q = 1 ({term}`decoding`) there is one
-// Q tile and no parallelism left: which property from phase 02 helps? 3. Half of the diagonal tiles' work is thrown
-// away: what share of the whole is that, as a function of N and B?
+// **To think about.** 1. Which B_r, B_c move the fewest bytes within 99 KiB? 2. With S_q = 1 ({term}`decoding`) there
+// is one Q tile and no parallelism left: which property from phase 02 helps? 3. With a causal mask about half of the
+// scores in the diagonal tiles are thrown away: what share of all scores is that, as a function of N and B = B_r = B_c?
+//
+// <details><summary>Answers</summary>
+//
+// 1. B_c = 1, and B_r as large as fits: with d = 64 that is 192 rows, and N = 1024 costs 3,670,016 bytes. With B_c = 16
+// there is room for 159 rows and it costs 4,194,304, with B_c = 64 for 88 rows and 6,815,744. But bytes are not time:
+// with one key at a time there is no matrix product left, only products of a matrix and a vector.
+//
+// 2. That states can be merged. The keys are divided among threads, each has a state (m, l, o) of its own, and the
+// states are merged in the end. Phase 08 does that.
+//
+// 3. (B − 1) / (N + B) of the scores that are computed. For N = 512 and B = 64 the phase computes 147,456 scores, of
+// which 131,328 are seen: 10.9 % are thrown away. The products P V leave them out.
+//
+// </details>

@@ -19,11 +19,11 @@ std::string escape(const std::string& text) {
   return out;
 }
 
-std::string num(double v) {
+std::string num(double v, int decimals) {
   char text[32];
-  std::snprintf(text, sizeof text, "%.2f", v);
+  std::snprintf(text, sizeof text, "%.*f", decimals, v);
   std::string s = text;
-  s.erase(s.find_last_not_of('0') + 1);
+  if (s.find('.') != std::string::npos) s.erase(s.find_last_not_of('0') + 1);
   if (s.back() == '.') s.pop_back();
   return s == "-0" ? "0" : s;
 }
@@ -49,33 +49,45 @@ void Canvas::arrow(double x1, double y1, double x2, double y2, const std::string
 std::string heat_map(const std::string& title, const std::vector<double>& values, const std::vector<std::string>& rows,
                      const std::vector<std::string>& columns, const std::string& row_axis,
                      const std::string& column_axis) {
-  const double cell = 14, left = 110, top = 128;
-  const double width = cell * static_cast<double>(columns.size()), height = cell * static_cast<double>(rows.size());
+  const double left = 110, top = 128, n_columns = static_cast<double>(columns.size());
+  const double cell = std::clamp(std::floor(620 / std::max(n_columns, 1.0)), 11.0, 14.0);  // 50 words are 734 wide
+  const double width = cell * n_columns, height = cell * static_cast<double>(rows.size());
   Canvas canvas(std::max(left + width + 24, 520.0), top + height + 24, title);
   canvas.text(16, top - 8, row_axis, "fill=\"#666\"");
   canvas.text(16, 46, column_axis + " →", "fill=\"#666\"");
   double largest = 0;
   for (const double v : values) largest = std::isfinite(v) ? std::max(largest, v) : largest;
+  canvas.raw("<g font-size=\"11\">");
   for (std::size_t c = 0; c < columns.size(); ++c) {
-    const std::string x = num(left + cell * (static_cast<double>(c) + 0.75)), y = num(top - 6);
-    canvas.text(0, 0, columns[c], "transform=\"translate(" + x + "," + y + ") rotate(-90)\" font-size=\"11\"");
+    const std::string x = num(left + cell * static_cast<double>(c) + cell / 2 + 4), y = num(top - 6);
+    canvas.text(0, 0, columns[c], "transform=\"translate(" + x + "," + y + ") rotate(-90)\"");
   }
-  canvas.raw("<g fill=\"#08519c\">");
+  for (std::size_t r = 0; r < rows.size(); ++r)
+    canvas.text(left - 6, top + cell * static_cast<double>(r) + cell - 3, rows[r], "text-anchor=\"end\"");
+  canvas.raw("</g>");
+
+  const auto style = [&](double v) {  // what a cell looks like; nothing where it stays white
+    if (!std::isfinite(v)) return std::string("stroke=\"#d62728\"");
+    const double shade = largest > 0 ? v / largest : 0;
+    return shade >= 0.01 ? "stroke-opacity=\"" + num(shade, 2) + "\"" : std::string();
+  };
+  std::map<std::string, std::string> strokes;  // how they look -> where they run
   for (std::size_t r = 0; r < rows.size(); ++r) {
-    const double y = top + cell * static_cast<double>(r);
-    canvas.text(left - 6, y + cell - 3, rows[r], "text-anchor=\"end\" font-size=\"11\" fill=\"#222\"");
-    for (std::size_t c = 0; c < columns.size(); ++c) {
-      const double v = values[r * columns.size() + c], shade = largest > 0 ? v / largest : 0;
-      const double x = left + cell * static_cast<double>(c);
-      if (!std::isfinite(v))
-        canvas.rect(x, y, cell, cell, "fill=\"#d62728\"");
-      else if (shade >= 0.01)
-        canvas.rect(x, y, cell, cell, "fill-opacity=\"" + num(shade) + "\"");
+    const auto look_of = [&](std::size_t c) { return style(values[r * columns.size() + c]); };
+    for (std::size_t c = 0, end; c < columns.size(); c = end) {
+      const std::string look = look_of(c);
+      for (end = c + 1; end < columns.size() && look_of(end) == look;) ++end;
+      if (!look.empty())
+        strokes[look] += "M" + num(left + cell * static_cast<double>(c)) + " " +
+                         num(top + cell * (static_cast<double>(r) + 0.5)) + "h" +
+                         num(cell * static_cast<double>(end - c));
     }
   }
+  canvas.raw("<g stroke=\"#08519c\" stroke-width=\"" + num(cell) + "\">");
+  for (const auto& [look, runs] : strokes) canvas.raw("<path " + look + " d=\"" + runs + "\"/>");
   canvas.raw("</g>");
   canvas.rect(left, top, width, height, "fill=\"none\" stroke=\"#999\"");
-  canvas.text(left, top + height + 16, "white: 0, darkest: " + num(largest), "fill=\"#666\"");
+  canvas.text(left, top + height + 16, "white: 0, darkest: " + num(largest, 2), "fill=\"#666\"");
   return canvas.str();
 }
 
@@ -105,7 +117,7 @@ std::string short_number(double v) {
   int unit = 0;
   if (std::abs(v) >= 32768)
     for (; std::abs(v) >= 1024 && unit < 5; ++unit) v /= 1024;
-  return num(v) + units[unit];
+  return num(v, 2) + units[unit];
 }
 
 std::vector<double> ticks(double lo, double hi, bool log) {

@@ -13,8 +13,8 @@ namespace flash::svg {
 // Text as XML wants it: & < > and quotes are escaped.
 std::string escape(const std::string& text);
 
-// A number with at most two decimals and no trailing zeros.
-std::string num(double v);
+// A number with at most so many decimals and no trailing zeros: one is enough for pixels.
+std::string num(double v, int decimals = 1);
 
 // An SVG document under construction. `more` is further attributes, written as they are.
 class Canvas {
@@ -49,7 +49,8 @@ class Canvas {
   std::string body_;
 };
 
-// values[r * columns.size() + c], drawn from white (0) to blue (the largest); what is not finite is red.
+// values[r * columns.size() + c], drawn from white (0) to blue (the largest); what is not finite is red. Cells of one
+// shade are one path: each run of them within a row is a stroke as wide as the row is high.
 std::string heat_map(const std::string& title, const std::vector<double>& values, const std::vector<std::string>& rows,
                      const std::vector<std::string>& columns, const std::string& row_axis = "query i (y)",
                      const std::string& column_axis = "key j (x)");

@@ -19,8 +19,9 @@ from results import gpu_environment, write_results
 
 Case = collections.namedtuple("Case", "sweep B H N D causal type")
 PHASES_FOLDER = pathlib.Path(__file__).resolve().parents[2] / "phases"
-OURS = ("beside", "few", "hot")  # sweeps in which our phases take part
-SWEEPS = (*OURS, "kernels", "naive-vs-flash", "steps")
+OURS = ("beside", "few", "hot", "summary")  # sweeps in which our phases take part
+BACKWARD = "summary-backward"  # of PyTorch's libraries; flash-backward-bench has our phases'
+SWEEPS = (*OURS, BACKWARD, "kernels", "naive-vs-flash", "steps")
 LIBRARIES = {"torch flash": "FLASH_ATTENTION", "torch efficient": "EFFICIENT_ATTENTION",
              "torch cudnn": "CUDNN_ATTENTION", "torch math": "MATH"}
 HOT_S = 0.4  # for so long a kernel runs back to back; clock and power are those of the second half
@@ -35,8 +36,11 @@ ROWS = 128  # that are compared with fp64
 
 def cases(sweep):
     """beside, hot: 16384 tokens, heads of 2048 columns together. few: so few Q tiles that some of the GPU has no work;
-    by these figures, too, a phase is chosen. The others: as cases() in cases.hpp."""
+    by these figures, too, a phase is chosen. summary: every phase at the largest shape of the kernels' sweep. The
+    others: as cases() in cases.hpp."""
     both = (False, True)
+    if sweep in ("summary", BACKWARD):
+        return [Case(sweep, 4, 48, 8192, 64, c, "float16") for c in both]
     if sweep == "few":
         return [Case(sweep, 1, H, N, D, c, "bfloat16") for D in (64, 128, 256) for c in both for H in (1, 4, 8, 16)
                 for N in (512, 1024, 2048, 4096)]
@@ -67,7 +71,10 @@ def participants(can):
 
 def contenders(case, phases, can):
     """Names. The phase without tensor cores would take half a minute for all sizes. hot: the last phase and cuDNN; few:
-    the phases with tensor cores and cuDNN."""
+    the phases with tensor cores and cuDNN; summary: all phases and the two libraries that phases are compared with."""
+    if case.sweep in ("summary", BACKWARD):
+        ours = [name for number, name in phases.items() if case.sweep == "summary" and can(number, case.type, case.D)]
+        return [*ours, "torch flash", "torch cudnn"]
     if case.sweep in ("hot", "few"):
         able = [name for number, name in phases.items()
                 if can(number, case.type, case.D) and not can(number, "float32", 64)]
@@ -79,8 +86,9 @@ def contenders(case, phases, can):
 
 
 def flops(case):
-    """4·D for every pair (query, key) that meets."""
-    return 4 * case.D * case.B * case.H * (case.N * (case.N + 1) // 2 if case.causal else case.N**2)
+    """4·D for every pair (query, key) that meets; for a backward pass 2.5 times as much, by convention."""
+    pairs = case.B * case.H * (case.N * (case.N + 1) // 2 if case.causal else case.N**2)
+    return (10 if case.sweep == BACKWARD else 4) * case.D * pairs
 
 
 def phase_names():
@@ -341,6 +349,8 @@ class Bench(Timer):
         torch.manual_seed(2026)
         q, k, v = (torch.randn(case.B, case.H, case.N, case.D, device="cuda", dtype=dtype) for _ in range(3))
         o, lse = torch.empty_like(q), torch.empty(case.B, case.H, case.N, device="cuda")
+        if case.sweep == BACKWARD:
+            return self.measure_backward(case, names, q, k, v), 0
         exact = self.exact_rows(case, q, k, v)
         whole = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, case.causal)[:2]
         works = self.works(case, names, phases, q, k, v, o, lse)
@@ -382,6 +392,31 @@ class Bench(Timer):
                 print(f"{name} on {tuple(case)}: gave other bits after it was timed than before")
                 wrong += 1
         return list(rows.values()), wrong
+
+    def measure_backward(self, case, names, q, k, v):
+        """Rows for the results: of libraries, which are compared with fp64 on one head."""
+        torch = self.torch
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+        from torch.nn.functional import scaled_dot_product_attention as sdpa
+
+        inputs, dout = [x.requires_grad_() for x in (q, k, v)], torch.randn_like(q)
+        ones = [x[:1, :1].detach().double().requires_grad_() for x in (q, k, v)]
+        with sdpa_kernel(SDPBackend.MATH):
+            exact = torch.autograd.grad(sdpa(*ones, is_causal=case.causal), ones, dout[:1, :1].double())
+        works, rows = {}, {}
+        for name in names:
+            with sdpa_kernel(getattr(SDPBackend, LIBRARIES[name])):
+                o = sdpa(*inputs, is_causal=case.causal)
+            call = functools.partial(torch.autograd.grad, o, inputs, dout, retain_graph=True)
+            errors = [float((got[:1, :1].double() - want).norm() / want.norm()) for got, want in zip(call(), exact)]
+            floors = [float((want.to(q.dtype).double() - want).norm() / want.norm()) for want in exact]
+            if not all(error <= 10 * floor for error, floor in zip(errors, floors)):
+                raise RuntimeError(f"{name} on {tuple(case)}: errors {errors}, floors {floors}")
+            works[name] = (contextlib.nullcontext, call)
+            rows[name] = case._asdict() | {"kernel": name, "flops": flops(case), "error": max(errors),
+                                           "rounding_floor": floors[errors.index(max(errors))]}
+        self.time(works, rows)
+        return list(rows.values())
 
     def time_hot(self, works, rows):
         """Back to back, and a large matrix product likewise."""

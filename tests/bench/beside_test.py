@@ -21,6 +21,8 @@ class Work(unittest.TestCase):
         for causal in (False, True):
             pairs = sum(1 for i in range(37) for j in range(37) if j <= i or not causal)
             self.assertEqual(beside.flops(beside.Case("s", 2, 3, 37, 16, causal, "float16")), 4 * 16 * 6 * pairs)
+        forward, backward = ([beside.flops(c) for c in beside.cases(s)] for s in ("summary", beside.BACKWARD))
+        self.assertEqual(backward, [2.5 * f for f in forward])
         self.assertEqual(beside.flops(beside.Case("s", 4, 12, 4096, 64, False, "float16")), 206158430208)
 
     def test_side_by_side_all_shapes_have_the_same_tokens_and_width(self):
@@ -46,7 +48,7 @@ class Work(unittest.TestCase):
         lines = subprocess.run([GPU_BENCH, "--dry-run"], capture_output=True, text=True, check=True).stdout
         theirs = {(m[1], *map(int, m.group(2, 3, 6, 4)), m[5] == "causal")
                   for m in re.finditer(r"^(\S+)  B(\d+) H(\d+) D(\d+) (causal|full) +N (\d+)", lines, re.MULTILINE)}
-        ours = {case[:-1] for sweep in beside.SWEEPS if sweep not in beside.OURS for case in beside.cases(sweep)}
+        ours = {case[:-1] for sweep in beside.SWEEPS if sweep not in (*beside.OURS, beside.BACKWARD) for case in beside.cases(sweep)}
         self.assertEqual(ours, theirs)
         self.assertGreater(len(ours), 50)
 
@@ -66,6 +68,8 @@ class Work(unittest.TestCase):
         self.assertEqual(names("few", 1, 4, 512, 64), ["13-instruction-diet", "14-tma-wgmma", "torch cudnn"])
         self.assertEqual(names("few", 1, 4, 512, 256), ["13-instruction-diet", "torch cudnn"])
         self.assertEqual(names("hot", 4, 16, 4096, 128), ["14-tma-wgmma", "torch cudnn"])
+        self.assertEqual(names("summary", 4, 48, 8192, 64), [*phases.values(), "torch flash", "torch cudnn"])
+        self.assertEqual(names(beside.BACKWARD, 4, 48, 8192, 64), ["torch flash", "torch cudnn"])
 
     def test_the_phases_are_those_of_the_library(self):
         can = beside.Library(LIBRARY).can

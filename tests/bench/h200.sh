@@ -2,14 +2,15 @@
 # h200.sh: what this folder measures on a GPU, in one go: builds, verifies, times, reads the hardware's counters. Some
 # seven minutes on an H200 with 16 cores: two to build, two for `phases`, about one for each other part.
 # tests/bench/h200.sh OUTPUT_DIRECTORY [ARCHITECTURE [PART…]]   then copy the *.json into docs/results, and write the
-# tables: flash-tables --write. Parts: ceilings beside diet few hopper long sectors phases torch training steps.
+# tables: flash-tables --write. Parts: backward beside ceilings diet few hopper long phases sectors steps summary torch
+# training.
 # Where Eigen, doctest and xtensor are not installed, CMAKE_PREFIX_PATH says where they are.
 set -eu
-[ $# -gt 0 ] || { sed -n '2,6s/^# //p' "$0" >&2; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,7s/^# //p' "$0" >&2; exit 2; }
 out=$1 architecture=${2:-90}
 [ $# -lt 2 ] || shift
 shift
-[ $# -gt 0 ] || set -- ceilings beside diet few hopper long sectors phases torch training steps
+[ $# -gt 0 ] || set -- ceilings backward beside diet few hopper long sectors phases summary torch training steps
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 cd "$(dirname "$0")/../.."
@@ -20,7 +21,8 @@ targets=
 for part; do
   case $part in
     ceilings) targets="$targets flash-ceilings" ;;
-    beside | few | long) targets="$targets flash_library" ;;
+    backward) targets="$targets flash-backward-bench" ;;
+    beside | few | long | summary) targets="$targets flash_library" ;;
     diet) targets="$targets flash-diet-bench" ;;
     hopper) targets="$targets flash-hopper-steps-bench" ;;
     sectors) targets="$targets flash-sectors" ;;
@@ -30,7 +32,8 @@ for part; do
     torch) ;;
     *)
       echo "h200.sh: part '$part' is unknown;" \
-        "expected ceilings, beside, diet, few, hopper, long, sectors, phases, torch, training or steps" >&2
+        "expected ceilings, backward, beside, diet, few, hopper, long, sectors, phases, summary, torch, training" \
+        "or steps" >&2
       exit 2
       ;;
   esac
@@ -58,6 +61,11 @@ run() {
 }
 for part; do
   case $part in
+    backward) run backward "$build/bin/flash-backward-bench" --out "$out/h200-backward.json" ;;
+    summary)
+      run summary python3 tests/bench/beside_h200.py "$out/h200-summary.json" --sweeps summary,summary-backward \
+        --library "$(find "$build" -name libflashphases.so | head -n 1)"
+      ;;
     ceilings) run ceilings "$build/bin/flash-ceilings" "$out/h200-ceilings.json" ;;
     beside | few)
       run "$part" python3 tests/bench/beside_h200.py "$out/h200-$part.json" --sweeps "$part" \

@@ -4,6 +4,7 @@
 // Words with = choose rows (beside.hpp). Files behind `else` serve while one before is missing. tables.cpp writes.
 #pragma once
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -16,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "phases/interface/phase.hpp"
 #include "phases/pages/text.hpp"
 #include "tests/bench/beside.hpp"
 
@@ -56,34 +58,39 @@ inline std::string sweep_tables(const std::string& sweep, const std::vector<Json
   return text;
 }
 
-// Every kernel at one shape, the largest of the kernels' sweep, and how far it is from the fastest one there.
+// Every kernel at one shape, the largest of the kernels' sweep: TFLOP/s of its forward and backward pass, and what share
+// that is of FlashAttention-2's and of cuDNN's. Of a phase's backward passes ("09 atomic 64x32") the fastest counts, of
+// two measurements of one kernel the later.
 inline std::string summary_table(const std::vector<Json>& all) {
-  const auto chosen = [&](bool causal) {
-    std::vector<Json> rows;
-    for (const Json& row : all)
-      if (row.at("sweep").text == "kernels" && N_of(row) == "8192" && row.at("D").number == 64 &&
-          row.at("causal").truth == causal && !row.find("out_of_memory_bytes"))
-        rows.push_back(row);
-    return rows;
-  };
-  const std::vector<Json> full = chosen(false), causal = chosen(true);
-  if (full.empty()) throw Error("no row of the summary's shape");
-  const auto cells = [](const std::vector<Json>& rows, const std::string& kernel) {
-    double best = 0;
-    for (const Json& row : rows) best = std::max(best, row.at("tflops").number);
-    for (const Json& row : rows)
-      if (kernel_of(row) == kernel)
-        return std::vector<std::string>{short_number(row.at("median_ms").number), short_number(row.at("tflops").number),
-                                        format("%.1f %%", 100 * row.at("tflops").number / best)};
-    return std::vector<std::string>{"", "", ""};
-  };
-  std::string text =
-      series_of(full[0]).substr(0, series_of(full[0]).rfind(' ')) + ", N = 8192, " + full[0].at("type").text + "\n\n" +
-      table_head({"kernel", "ms", "TFLOP/s", "of the fastest", "causal: ms", "TFLOP/s", "of the fastest"});
-  for (const std::string& kernel : values_of(full, kernel_of)) {
+  // By kernel: forward, forward causal, backward, backward causal.
+  std::map<std::string, std::array<double, 4>> speeds;
+  std::vector<Json> shown;
+  for (const Json& row : all) {
+    if (N_of(row) != "8192" || row.at("D").number != 64 || row.at("H").number != 48 || !row.find("tflops")) continue;
+    if (row.at("sweep").text != "kernels" && row.at("sweep").text.rfind("summary", 0) != 0) continue;
+    std::string kernel = kernel_of(row);
+    bool backward = row.at("sweep").text == "summary-backward";
+    if (kernel[2] == ' ')
+      for (const Phase* phase : all_phases())
+        if (std::string(phase->name).substr(0, 2) == kernel.substr(0, 2)) kernel = phase->name, backward = true;
+    if (kernel == "torch efficient" || kernel == "torch math" || kernel == "naive") continue;
+    double& speed = speeds[kernel][(backward ? 2 : 0) + row.at("causal").truth];
+    speed = kernel_of(row)[2] == ' ' ? std::max(speed, row.at("tflops").number) : row.at("tflops").number;
+    shown.push_back(row);
+  }
+  if (shown.empty()) throw Error("no row of the summary's shape");
+  const std::string shape = series_of(shown[0]);
+  std::string text = shape.substr(0, shape.rfind(' ')) + ", N = 8192, " + shown[0].at("type").text +
+                     ": TFLOP/s (% of FlashAttention-2, % of cuDNN)\n\n" +
+                     table_head({"kernel", "forward", "causal", "backward", "causal"});
+  for (const auto& [kernel, own] : speeds) {
     std::vector<std::string> line{kernel};
-    for (const auto& rows : {full, causal})
-      for (const std::string& c : cells(rows, kernel)) line.push_back(c);
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      const double flash = speeds["torch flash"][i], cudnn = speeds["torch cudnn"][i];
+      line.push_back(own[i] == 0 ? ""
+                                 : short_number(own[i]) + format(" (%.3g, ", 100 * own[i] / flash) +
+                                       format("%.3g)", 100 * own[i] / cudnn));
+    }
     text += table_line(line);
   }
   return text + "\n";
