@@ -19,6 +19,7 @@
 // %% [markdown]
 // Two cells of a page.
 // {term}`Words <word>` of a {term}`glossary`.
+// $$\alpha = \exp(m - m') \quad P = S^\top / \sqrt d$$
 // ```{region} tests/cell_test.cpp second
 // ```
 //
@@ -117,12 +118,13 @@ TEST_CASE("an error in a cell makes the notebook fail") {
   throws = false;
 }
 
-TEST_CASE("a page has its prose, quoted code and cells in order; as JSON a line for each cell") {
+TEST_CASE("a page has its prose, quoted code and cells in order, and as JSON a line for each cell") {
   measured = 1;
   const std::string page = printed({"--page", "--svg", folder});
   CHECK(ran == "12");
   const auto at = [&](const char* text) { return page.find(text); };
   CHECK(at("\nWords of a glossary.\n") != page.npos);
+  CHECK(at("\n    α = exp(m - m')   P = Sᵀ / √d\n") != page.npos);
   CHECK(at("Two cells of a page.") < at("│ ran += \"2\";"));
   CHECK(at("│ ran += \"2\";") < at("── 1. first ──\n✓ small\n"));
   CHECK(at("? Predict, before you read on:\n? Is it small?\n") < at("── 1. first ──"));

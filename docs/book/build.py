@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # build.py: writes the book: a static site that works from disk and asks no network for anything. Its pages come from
 # their sources (flash-pages reads them) and from what their cells printed and drew (kept.py); here they become Markdown
-# (pages.py) and a site (website.py), in two languages (translation.py). ./flash help says what the options of ./flash book are.
+# (pages.py) and a site (website.py), in two languages (translation.py). ./flash help says what ./flash book can do.
 import argparse
 import json
 import os
@@ -147,7 +147,8 @@ class Book:
 
     def write_sources(self):
         terms = self.glossary()
-        linked = pages.with_terms if self.language == "en" else lambda text, _: text  # a translation's terms: write_catalogs
+        # A translation's terms are linked in its messages: write_catalogs.
+        linked = pages.with_terms if self.language == "en" else lambda text, _: text
         self.made = {name_of(f): set() for f in self.files}
         parts_of = self.read()
         for _, file, _ in self.notebooks:
@@ -211,7 +212,7 @@ class Book:
                     page, self.figures.get(page, []), {} if own else dict(terms), plain))
 
     def messages(self):
-        """What is to be translated: page to messages; README.md is one of the pages, what a page's cells say another."""
+        """What is to be translated: page to messages. README.md is one of the pages, what a page's cells say too."""
         whole = translation.messages_of(self.source, self.made)
         cells = {page + ".cells": translation.cell_messages(texts) for page, texts in self.said.items()}
         return {"README": translation.Readme().messages(), **whole, **{p: m for p, m in cells.items() if m}}
@@ -232,11 +233,11 @@ def main():
     options = argparse.ArgumentParser(description="Writes the book from its pages and what is kept of their cells.")
     options.add_argument("build", type=pathlib.Path, help="the build folder, where `pages` lists the notebooks")
     options.add_argument("out", type=pathlib.Path, help="where the site goes")
-    options.add_argument("--run", nargs="?", const="all", metavar="NN", help="run the cells of this phase's pages, or of "
-                         "all, and show what they print now")
-    options.add_argument("--check", action="store_true", help="run all; what they print and draw is what is kept; links, "
+    options.add_argument("--run", nargs="?", const="all", metavar="NN", help="run the cells of this phase's "
+                         "pages, or of all, and show what they print now")
+    options.add_argument("--check", action="store_true", help="run all: they print and draw what is kept; links, "
                          "nothing from outside, complete translations; no warning")
-    options.add_argument("--golden", nargs="?", const="all", metavar="NN", help="run, and keep what they print and draw: "
+    options.add_argument("--golden", nargs="?", const="all", metavar="NN", help="run, and keep what they print: "
                          "docs/book/golden")
     options.add_argument("--zip", action="store_true", help="the site as one file, too")
     options.add_argument("--messages", nargs="*", metavar="PAGE", help="bring the translations' files up to date with "

@@ -1,7 +1,7 @@
-# kept.py: what the pages print, claim and draw, as it was when somebody last looked at it. The book is laid out from it,
-# and nothing need be compiled: docs/book/golden has PAGE.txt, pictures/NAME.svg, and the player's runs (gzip, since they
-# are numbers that nobody reads). ./flash book --run runs the cells again, --golden keeps what they print, --check compares.
-# build.py imports it.
+# kept.py: what the pages print, claim and draw, as it was when somebody last looked at it. The book is laid out from
+# it, and nothing need be compiled: docs/book/golden has PAGE.txt, pictures/NAME.svg, and the player's runs (gzip, since
+# they are numbers that nobody reads). ./flash book --run runs the cells again, --golden keeps what they print, --check
+# compares. build.py imports it.
 import gzip
 import json
 import pathlib
@@ -97,7 +97,7 @@ class Outputs:
                 if not drawn.exists():
                     stale.append(f"docs/book/golden/pictures/{name} is missing")
                 elif not alike(drawn.read_text(), self.picture(page, name)):
-                    stale.append(f"docs/book/golden/pictures/{name}: another picture is drawn; {self.fresh}/pictures has it")
+                    stale.append(f"docs/book/golden/pictures/{name}: now it is another; {self.fresh}/pictures has it")
         kept = {p.name for p in GOLDEN.rglob("*") if p.is_file()}
         known = {f"{page}.txt" for page in pages} | {"player.json.gz"}
         known |= {name for page in pages if (GOLDEN / f"{page}.txt").exists() for name in pictures_of(self.of(page))}
@@ -117,7 +117,8 @@ HEAD = re.compile(r"── (\d+)\. (.*) ──")
 
 def as_text(outputs):
     """What a reader of the file sees: of each cell a title, what it printed, its claims, its pictures."""
-    return "".join(f'── {o["number"]}. {o["title"]} ──\n{o["text"]}' + "".join(f'✓ {c["claim"]}\n' for c in o["claims"]) +
+    return "".join(f'── {o["number"]}. {o["title"]} ──\n{o["text"]}' +
+                   "".join(f'✓ {c["claim"]}\n' for c in o["claims"]) +
                    "".join(f"picture: {name}\n" for name in o["pictures"]) for o in outputs)
 
 
@@ -177,7 +178,8 @@ def try_myself():
     for old, new in [("N = 5", "N = 6"), ("2.0e-07", "8.1e-07"), ("1e-07", "-1e-07"), ("1e-07", "0e+00"),
                      ("a\nb", "a"), ("1e-07 2e-07", "1e-07"), ("a", "a\nb")]:
         assert list(unlike(old, new)), (old, new)
-    same = [{"kind": "output", "number": 1, "title": "a", "text": "x\n", "claims": [{"claim": "b"}], "pictures": ["c.svg"]}]
+    same = [{"kind": "output", "number": 1, "title": "a", "text": "x\n", "claims": [{"claim": "b"}],
+             "pictures": ["c.svg"]}]
     assert from_text(as_text(same)) == [{**same[0], "claims": ["b"]}]
     assert alike('x="10.1" fill="#0a0b0c"', 'x="10.2" fill="#0b0b0c"')
     for other in ('x="10.4" fill="#0a0b0c"', 'y="10.1" fill="#0a0b0c"', 'x="10.1" fill="#2a0b0c"', 'x="10.1"'):

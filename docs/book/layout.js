@@ -1,4 +1,4 @@
-// layout.js: opens each page of the site in a frame of each width, and light and dark, and says which text nobody can read:
+// layout.js: opens each page of the site in a frame of each width, light and dark, and says which text nobody can read:
 // cut off, beyond the window, too pale, in a picture that is too small. layout.py puts the lists in and reads the end.
 const complaints = [];
 const frame = document.createElement("iframe");

@@ -1,4 +1,4 @@
-# layout.py: is every word of the site readable on a phone, a tablet and a desk, light and dark? A browser says (layout.js).
+# layout.py: is every word of the site readable on a phone and on a desk, light and dark? A browser says (layout.js).
 # build.py calls it for --check where there is a browser.
 import html
 import json
@@ -26,10 +26,10 @@ def complaints(site, names):
                     f"<script>{(HERE / 'layout.js').read_text()}</script>")
     try:
         with tempfile.TemporaryDirectory() as profile:
-            done = subprocess.run([browser(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-                                   f"--user-data-dir={profile}", "--allow-file-access-from-files", "--window-size=2000,1000",
-                                   "--virtual-time-budget=100000000", "--dump-dom", page.as_uri()],
-                                  capture_output=True, text=True)
+            command = [browser(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                       f"--user-data-dir={profile}", "--allow-file-access-from-files", "--window-size=2000,1000",
+                       "--virtual-time-budget=100000000", "--dump-dom", page.as_uri()]
+            done = subprocess.run(command, capture_output=True, text=True)
     finally:
         page.unlink()
     said = re.search(r'<pre id="complaints">(.*?)</pre>', done.stdout, re.S)

@@ -46,8 +46,10 @@ class Page:
         self.book, self.file, self.name = book, file, name_of(file)
         self.say, self.cell = book.say, book.cell_words(self.name)
         self.made, self.missing = set(), []
-        self.said = [t for o in outputs for t in [o["title"], *o["claims"],
-                                                  *(t for p in o["pictures"] for t in svg_texts(book.drawn(self.name, p)))]]
+        self.said = []
+        for o in outputs:
+            self.said += [o["title"], *o["claims"]]
+            self.said += [text for picture in o["pictures"] for text in svg_texts(book.drawn(self.name, picture))]
         self.seen = False  # a picture that nobody has to unfold
         self.text = self.markdown(with_outputs(file, parts, outputs), command)
 
@@ -69,8 +71,8 @@ class Page:
             elif kind == "answer":
                 strange = [n for n in numbers_in(text) if n not in numbers_in(asked + shown)]
                 if strange:
-                    self.missing.append(f"{self.file}:{part['line']}: the answer says {', '.join(strange)}, which the cell "
-                                        "does not print")
+                    self.missing.append(f"{self.file}:{part['line']}: the answer says {', '.join(strange)}, which the "
+                                        "cell does not print")
                 body.append(f'<p class="answers">{say("Answer")}</p>\n\n{self.linked(text)}\n</details>\n')
                 asked = ""
             elif kind == "exercise":
@@ -147,8 +149,8 @@ class Page:
         say, made = self.say, self.made
         title, holds = say("Predicted, counted, measured"), say("✓ holds")
         head = [say(w) for w in ("cell", "claim", "verdict")]
-        intro = say("Checked where the cells ran, on the simulator or on the CPU. `./flash book --check` runs them again, "
-                    "and a claim that no longer holds stops it.")
+        intro = say("Checked where the cells ran, on the simulator or on the CPU. `./flash book --check` runs them "
+                    "again, and a claim that no longer holds stops it.")
         text = f"\n## {title}\n\n{intro}\n\n| {' | '.join(head)} |\n|---|---|---|\n"
         claims = [(markdown_escape(self.cell(cell)), markdown_escape(self.cell(claim))) for cell, claim in claims]
         made |= {title, intro, holds, *head, *(w for row in claims for w in row)}
@@ -288,7 +290,8 @@ def notebook_json(parts, drawn):
         elif kind == "exercise":
             text = exercise(text.strip())
         elif kind == "exercises":
-            text = "## Exercises that grade themselves\n\n" + "".join(f"- {exercise(line)}\n" for line in text.splitlines())
+            rows = "".join(f"- {exercise(line)}\n" for line in text.splitlines())
+            text = "## Exercises that grade themselves\n\n" + rows
         if kind in ("prose", "question", "answer", "exercise", "exercises"):
             cells.append({"cell_type": "markdown", "metadata": {}, "source": text})
         elif kind == "code":

@@ -122,8 +122,8 @@ class Locale:
                 **dict.fromkeys(OTHER_WORDS[self.language])}
 
     def cell_words(self, page):
-        """The function that says what a page's cells say: titles, claims, words in pictures. What has no translation yet
-        stays English."""
+        """The function that says what a page's cells say: titles, claims, words in pictures. What has no translation
+        yet stays English."""
         done = self.translations(page + ".cells")
 
         def say(text):

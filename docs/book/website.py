@@ -1,5 +1,5 @@
-# website.py: Sphinx turns the book's Markdown into a site, and what is wrong with the theme or the site is mended or said:
-# every link leads somewhere, nothing is loaded from outside. build.py imports it.
+# website.py: Sphinx turns the book's Markdown into a site. What is wrong with the theme is mended, what is wrong with
+# the site is said: every link leads somewhere, nothing is loaded from outside. build.py imports it.
 import html
 import os
 import pathlib

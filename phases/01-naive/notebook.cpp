@@ -7,7 +7,7 @@
 // Each of these rows holds d numbers. The score of query i and key j is S_ij = q_i · k_j / √d. Softmax turns a row of
 // scores into weights that sum to one, and the output row is the weighted mean of the values:
 //
-//     S = QKᵀ/√d   →   P = softmax(S), row by row   →   O = PV
+// $$S = Q K^\top / \sqrt d \quad\to\quad P = \mathrm{softmax}(S) \text{, row by row} \quad\to\quad O = P V$$
 //
 // In all pictures y is the row, the query that looks, and x is the column, the key that is looked at.
 

@@ -8,11 +8,11 @@
 // a known factor, so correct it. Let s_j be the row's score for key j, and v_j that key's row of V. Three things are
 // remembered for a row, whatever the number of keys:
 //
-//     m = max s_j      l = Σ exp(s_j − m)      o = Σ exp(s_j − m) v_j
+// $$m = \max_j s_j \qquad l = \sum_j \exp(s_j - m) \qquad o = \sum_j \exp(s_j - m) \, v_j$$
 //
 // and a new key (s, v) changes them to
 //
-//     m' = max(m, s)   α = exp(m − m')   l' = α l + exp(s − m')   o' = α o + exp(s − m') v
+// $$m' = \max(m, s) \quad \alpha = \exp(m - m') \quad l' = \alpha l + \exp(s - m') \quad o' = \alpha o + \exp(s - m') \, v$$
 //
 // At the end the output row is o / l.
 //

@@ -128,9 +128,22 @@ static bool run_as_json(const Cell& cell, int number) {
   return good;
 }
 
+// A formula for a terminal: of TeX's commands what the pages use, α for \\alpha, and spaces for \\quad.
+static std::string without_tex(std::string formula) {
+  static const std::pair<const char*, const char*> commands[] = {
+      {"$$", ""},         {"^\\top", "ᵀ"},  {"\\alpha", "α"}, {"\\delta", "δ"}, {"\\varepsilon", "ε"},
+      {"\\sum", "Σ"},     {"\\sqrt ", "√"}, {"\\cdot", "·"},  {"\\to", "→"},    {"\\infty", "∞"},
+      {"\\qquad", "   "}, {"\\quad", " "},  {"\\, ", ""},      {"\\text", ""},   {"\\mathrm", ""},
+      {"\\max", "max"},   {"\\exp", "exp"}, {"\\log", "log"}, {"{", ""},        {"}", ""}};
+  for (const auto& [tex, plain] : commands)
+    for (std::size_t at; (at = formula.find(tex)) != std::string::npos;) formula.replace(at, std::strlen(tex), plain);
+  return "    " + formula;
+}
+
 // What a terminal shows of the book's markup: of {term}`word` and {term}`words <word>`, which are links, the word; of
 // <details><summary>word</summary>, which a browser folds, the word.
 static std::string without_markup(std::string line) {
+  if (line.rfind("$$", 0) == 0) return without_tex(line);
   for (const std::string tag : {"<details>", "<summary>", "</summary>", "</details>"})
     if (const std::size_t at = line.find(tag); at != std::string::npos) line.erase(at, tag.size());
   for (std::size_t at; (at = line.find("{term}`")) != std::string::npos;) {

@@ -1,8 +1,8 @@
 // page.hpp: a notebook's source, read as a page of the book: prose, code, and what the prose quotes from other files.
 // A quotation is a fenced directive: ```{region} FILE NAME``` shows the lines between `// #region NAME` and
 // `// #endregion`; ```{difference} FILE FILE``` what changed between two files, but for heads and phases' names.
-// ```{question}``` asks for a prediction before a cell, ```{answer}``` follows that cell; ```{exercise} NN.K``` names an
-// exercise where its idea appears, and exercises end a page.
+// ```{question}``` asks for a prediction before a cell, ```{answer}``` follows that cell; ```{exercise} NN.K``` names
+// an exercise where its idea appears, and exercises end a page.
 // Use:  for (const Part& part : read_page(FLASH_SOURCE_DIR, "phases/01-naive/notebook.cpp")) …
 #pragma once
 #include <string>
@@ -14,7 +14,7 @@ struct Part {
   enum class Kind { Prose, Code, Region, Difference, Question, Answer, Exercise, Exercises };
   Kind kind;
   int line;                // where it begins in the notebook
-  std::string text = {};   // of a difference: each line begins with ' ', '+' or '-'; exercises: "05.1 title", a line each
+  std::string text = {};   // difference: each line begins with ' ', '+' or '-'; exercises: "05.1 title", a line each
   bool folded = false;     // code that is not the lesson: // %% tags=["hide-input"]
   std::string file = {};   // region: the file quoted; difference: the newer one. Paths begin at the root.
   std::string other = {};  // region: its name; difference: the older file

@@ -1,5 +1,5 @@
 // pages.cpp: reads the pages of the course and prints them as JSON, for the program that writes the book: one line for
-// each page, {"file": …, "parts": [{"kind": …, "line": …, "text": …, …}, …]}. No cell runs: this links with page.cpp alone.
+// each page, {"file": …, "parts": [{"kind": …, "line": …, "text": …, …}, …]}. No cell runs; all it needs is page.cpp.
 // build/default/bin/flash-pages ROOT phases/01-naive/notebook.cpp …
 #include <cstdio>
 

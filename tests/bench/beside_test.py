@@ -48,7 +48,8 @@ class Work(unittest.TestCase):
         lines = subprocess.run([GPU_BENCH, "--dry-run"], capture_output=True, text=True, check=True).stdout
         theirs = {(m[1], *map(int, m.group(2, 3, 6, 4)), m[5] == "causal")
                   for m in re.finditer(r"^(\S+)  B(\d+) H(\d+) D(\d+) (causal|full) +N (\d+)", lines, re.MULTILINE)}
-        ours = {case[:-1] for sweep in beside.SWEEPS if sweep not in (*beside.OURS, beside.BACKWARD) for case in beside.cases(sweep)}
+        ours = {case[:-1] for sweep in beside.SWEEPS if sweep not in (*beside.OURS, beside.BACKWARD)
+                for case in beside.cases(sweep)}
         self.assertEqual(ours, theirs)
         self.assertGreater(len(ours), 50)
 

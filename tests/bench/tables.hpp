@@ -58,7 +58,7 @@ inline std::string sweep_tables(const std::string& sweep, const std::vector<Json
   return text;
 }
 
-// Every kernel at one shape, the largest of the kernels' sweep: TFLOP/s of its forward and backward pass, and what share
+// Every kernel at one shape, the largest of the kernels' sweep: TFLOP/s of its forward and backward pass, and how much
 // that is of FlashAttention-2's and of cuDNN's. Of a phase's backward passes ("09 atomic 64x32") the fastest counts, of
 // two measurements of one kernel the later.
 inline std::string summary_table(const std::vector<Json>& all) {
@@ -82,14 +82,13 @@ inline std::string summary_table(const std::vector<Json>& all) {
   const std::string shape = series_of(shown[0]);
   std::string text = shape.substr(0, shape.rfind(' ')) + ", N = 8192, " + shown[0].at("type").text +
                      ": TFLOP/s (% of FlashAttention-2, % of cuDNN)\n\n" +
-                     table_head({"kernel", "forward", "causal", "backward", "causal"});
+                     table_head({"kernel", "forward", "forward, causal", "backward", "backward, causal"});
   for (const auto& [kernel, own] : speeds) {
     std::vector<std::string> line{kernel};
     for (std::size_t i = 0; i < own.size(); ++i) {
       const double flash = speeds["torch flash"][i], cudnn = speeds["torch cudnn"][i];
-      line.push_back(own[i] == 0 ? ""
-                                 : short_number(own[i]) + format(" (%.3g, ", 100 * own[i] / flash) +
-                                       format("%.3g)", 100 * own[i] / cudnn));
+      const auto share = [&](double of) { return format(own[i] < of / 10 ? "%.1f" : "%.0f", 100 * own[i] / of); };
+      line.push_back(own[i] == 0 ? "" : short_number(own[i]) + " (" + share(flash) + ", " + share(cudnn) + ")");
     }
     text += table_line(line);
   }
