@@ -1,10 +1,11 @@
-// phase_14_test.cpp: proof of phase 14: all that phases and kernels promise (promises.hpp); and the kernels of its
-// staircase (steps/), with their counters from formulas.
+// phase_14_test.cpp: proof of phase 14: all that phases and kernels promise (promises.hpp); the small kernels of its
+// pages; and the kernels of its staircase (steps/), with their counters from formulas.
 // ./flash test 14
 #include <doctest/doctest.h>
 
-#include <algorithm>
-#include <array>
+#include <functional>
+#include <string>
+#include <vector>
 
 #include "phases/13-instruction-diet/phase.hpp"
 #include "phases/14-tma-wgmma/phase.hpp"
@@ -23,13 +24,100 @@ TEST_CASE_TEMPLATE("copies and products may be done at any time", T, half, bfloa
   check_completions<T>();
 }
 
-TEST_CASE("checked: clean, the page's kernel too: each element of S has one thread") {
+// ---- The small kernels of the pages on TMA and wgmma ----------------------------------------------------------------
+
+namespace {
+
+using phase14::Floats;
+using phase14::Halves;
+using phase14::Numbers;
+using phase14::Ran;
+using phase14::small_on;
+
+// A tile whose elements are their own numbers, 64 · row + column - 2048: whole numbers that fp16 holds exactly; and one
+// that picks a column for each column.
+Halves numbered() {
+  Halves tile(64 * 64);
+  for (int i = 0; i < 64 * 64; ++i) tile[i] = from_float<half>(static_cast<float>(i - 2048));
+  return tile;
+}
+Halves one_where(const auto& picks) {
+  Halves tile(64 * 64);
+  for (int i = 0; i < 64 * 64; ++i) tile[i] = from_float<half>(picks(i / 64, i % 64) ? 1.0f : 0.0f);
+  return tile;
+}
+void check_clean(const Ran& ran) {
+  for (const Finding& finding : ran.findings) FAIL_CHECK(finding.text);
+}
+
+// All of them, on a machine.
+void check_small_kernels(Where where, const MachineOptions& options = {}) {
+  const phase14::Small& small = small_on(where);
+  Numbers tensor(20 * 128), seen(16 * 64);
+  for (std::size_t i = 0; i < tensor.size(); ++i) tensor[i] = static_cast<std::uint16_t>(i + 1);
+  check_clean(small.box(options, tensor, 128, 64, 8, seen));
+  for (int row = 0; row < 16; ++row)
+    for (int column = 0; column < 64; ++column)  // pieces of 8 change places; rows 20 and later do not exist
+      CHECK(seen[row * 64 + (column ^ row % 8 * 8)] == (row + 8 < 20 ? tensor[(row + 8) * 128 + 64 + column] : 0));
+
+  Numbers rows(70 * 64, 3);
+  std::vector<unsigned> sums(64);
+  check_clean(small.sums(options, rows, 1, sums));
+  CHECK(sums == std::vector<unsigned>(64, 210));
+
+  Floats S(64 * 64), O(64 * 64), first(64 * 64);
+  check_clean(small.product(options, numbered(), one_where(std::equal_to<>()), S));
+  std::vector<int> times(64 * 64);
+  for (const float element : S) ++times.at(static_cast<std::size_t>(element + 2048));
+  CHECK(times == std::vector<int>(64 * 64, 1));  // each element of S has one thread
+  check_clean(small.one_step(options, numbered(), one_where(std::equal_to<>()), first));
+  for (std::size_t i = 0; i < S.size(); ++i) CHECK(first[i] == (i % 32 < 8 ? S[i] : 0));  // its first 16 columns
+
+  const Halves next = one_where([](int k, int d) { return d == (k + 1) % 64; });  // V: column k goes to k + 1
+  const auto moved = [](float element, int by) {
+    const int at = static_cast<int>(element) + 2048;
+    return static_cast<float>(at / 64 * 64 + (at + by + 64) % 64 - 2048);
+  };
+  check_clean(small.second(options, S, next, O));
+  for (std::size_t i = 0; i < S.size(); ++i) CHECK(O[i] == moved(S[i], -1));
+  check_clean(small.second_k_major(options, S, next, O));  // taken for its transpose: column k goes to k - 1
+  for (std::size_t i = 0; i < S.size(); ++i) CHECK(O[i] == moved(S[i], 1));
+}
+
+}  // namespace
+
+TEST_CASE("sim: the small kernels") {
+  check_small_kernels(Where::Sim);
+}
+
+TEST_CASE("checked: the small kernels are clean, whenever copies and products are done") {
   if (skipped_without(Where::Checked)) return;
-  const phase14::Laid laid = phase14::ask_on(Where::Checked)();
-  std::array<int, 64 * 64> times{};
-  for (const auto& its_own : laid.S)
-    for (const int element : its_own) ++times.at(static_cast<std::size_t>(element));
-  CHECK(std::count(times.begin(), times.end(), 1) == 64 * 64);
+  for (const Completion completion : {Completion::late, Completion::eager, Completion::random})
+    check_small_kernels(Where::Checked, {.order = Order::random, .seed = 14, .completion = completion});
+}
+
+TEST_CASE("gpu: the small kernels") {
+  if (skipped_without(Where::Gpu)) return;
+  check_small_kernels(Where::Gpu);
+}
+
+TEST_CASE("checked: what the small kernels leave out on purpose is found") {
+  if (skipped_without(Where::Checked)) return;
+  const phase14::Small& small = small_on(Where::Checked);
+  const MachineOptions go_on{.threads = 1, .keep_going = true};
+  const Floats P(64 * 64, 1);
+  const Halves V = numbered();
+  Floats O(64 * 64);
+  const auto first_line = [](const Ran& ran) {
+    REQUIRE_FALSE(ran.findings.empty());
+    return ran.findings.front().text.substr(0, ran.findings.front().text.find('\n'));
+  };
+  std::vector<unsigned> sums(64);
+  CHECK(first_line(small.sums(go_on, Numbers(80 * 64), 0, sums)).find("asynchronous copy") != std::string::npos);
+  CHECK(first_line(small.without_fence(go_on, P, V, O)).find("without a wgmma_fence") != std::string::npos);
+  for (const auto wrong : {small.without_commit, small.wait_too_short})
+    CHECK(first_line(wrong(go_on, P, V, O)).find("names an array whose product it leaves under way") !=
+          std::string::npos);
 }
 
 // ---- The staircase --------------------------------------------------------------------------------------------------

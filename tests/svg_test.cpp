@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "phases/pages/stages.hpp"
 #include "phases/pages/svg.hpp"
 #include "phases/pages/tile_walk.hpp"
 #include "tests/markup.hpp"
@@ -78,6 +79,26 @@ TEST_CASE("an arrow's head is at its end") {
   CHECK(elements(canvas.str(), "line").at(0).number("x2") == 82);
 }
 
+TEST_CASE("patches: equal neighbours are one rectangle, and each cell is in one") {
+  const std::vector<int> values = {1, 1, 2,   //
+                                   1, 1, 2,   //
+                                   1, 2, 2};  // the last 1 is no rectangle with the others, nor is the last 2
+  std::vector<int> covered(values.size());
+  const std::vector<svg::Patch> patches = svg::patches(values, 3);
+  for (const svg::Patch& p : patches)
+    for (int r = p.row; r < p.row + p.rows; ++r)
+      for (int c = p.column; c < p.column + p.columns; ++c) {
+        CHECK(values.at(3 * r + c) == p.value);
+        ++covered.at(3 * r + c);
+      }
+  CHECK(covered == std::vector<int>(values.size(), 1));
+  CHECK(patches.size() == 4);
+  CHECK(patches.at(0).rows == 2);
+  CHECK(patches.at(0).columns == 2);
+  CHECK(svg::patches(std::vector<int>(12, 7), 4).size() == 1);
+  CHECK(svg::patches({}, 4).empty());
+}
+
 TEST_CASE("chart: every line has its label, bad points are left out") {
   const std::vector<svg::Line> lines = {{"a < b", {{1, 10}, {2, 100}, {4, 1000}}, {{1, 10}}},
                                         {"dots", {}, {{2, 50}, {4, nan_value}}},
@@ -132,6 +153,46 @@ static Element label(const std::string& picture, const std::string& words) {
 
 static bool inside(double at, double begin, double size) {
   return begin <= at && at <= begin + size;
+}
+
+TEST_CASE("stages: a stay is a copy, a phase that is complete, and who reads, of the first block alone") {
+  using Kind = Recording::Kind;
+  const auto step = [](int warp, Kind kind, std::uint64_t first, std::uint64_t from = 0) {
+    Recording::Step one{.warp = warp};
+    one.parts.push_back({.kind = kind, .place = 0, .bytes = 64, .spans = {{first, first + 64}}});
+    if (kind == Kind::copy) one.parts[0].source = 0, one.parts[0].from = {{from, from + 64}};
+    return one;
+  };
+  Recording recording;
+  recording.steps = {step(0, Kind::copy, 0, 128),  step(0, Kind::copy, 64, 64),   step(-1, Kind::landed, 0),
+                     step(0, Kind::product, 0),    step(0, Kind::multiplied, 0),  step(4, Kind::product, 0),
+                     step(4, Kind::multiplied, 0), step(0, Kind::chip_write, 256)};
+  recording.steps.push_back({.released = true});
+  recording.steps.push_back(step(0, Kind::copy, 0, 0));
+  recording.steps.push_back(step(0, Kind::copy, 64, 0));
+  recording.steps.back().block = 1;
+  const svg::Lives lives = svg::lives(recording, {{"A", 0, 64, "a", "S"}, {"B", 64, 128, "b", "PV"}});
+  CHECK(lives.events == 9);  // 7, the barrier and a copy: the store is somewhere else, the last copy another block's
+  CHECK(lives.barriers == std::vector<int>{7});
+  REQUIRE(lives.stays[0].size() == 2);
+  const svg::Stay& stay = lives.stays[0][0];
+  CHECK(stay.tile == 2);
+  CHECK(stay.bytes == 64);
+  CHECK(stay.begun == 0);
+  CHECK(stay.complete == 3);
+  REQUIRE(stay.readings.size() == 2);
+  CHECK(stay.readings[0].begin == 3);
+  CHECK(stay.readings[0].end == 5);
+  CHECK(stay.readings[1].reader == 4);
+  CHECK(lives.stays[0][1].begun == 8);
+  REQUIRE(lives.stays[1].size() == 1);
+  CHECK(lives.stays[1][0].complete == 0);  // nobody waited for it
+
+  const std::string picture = svg::stages("two & more", lives, {.between = "softmax"});
+  CHECK(well_formed(picture));
+  CHECK(count(picture, ">warpgroup ") == 2);
+  CHECK(count(picture, ">A<") == 1);
+  CHECK(count(picture, ">its phase<") == 2);
 }
 
 // A run of equal cells in a row of a heat map: M<x> <y>h<width> of a path, a stroke as wide as the row is high.

@@ -12,7 +12,7 @@
 // - A and B hold 16-bit numbers, fp16 or bf16. C stays fp32. So Q, K and V have to be 16-bit, and P is rounded before
 //   it is multiplied by V. Phases 05 to 08 round P as well, so nothing changes there.
 // - No lane holds a matrix. Each of the 32 lanes holds a few elements of A, of B and of C, in registers, at places that
-//   the instruction prescribes. NVIDIA calls this share a *fragment*.
+//   the instruction prescribes. NVIDIA calls a lane's share a {term}`fragment`.
 //
 // **Changed since 08.** A thread no longer owns a row. A warp owns 16 rows, and each row is spread over four lanes.
 // The loops over tiles, the masks and the arithmetic of online softmax stay what they were.
@@ -65,59 +65,126 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
 // %% tags=["hide-input"]
 static const char* hues[] = {"#8ecae6", "#ffb703", "#90be6d", "#f28482", "#cdb4db", "#d4a373", "#84a59d", "#ffd6a5"};
 
-// A matrix of 16 rows whose cells name the lane that holds them. Returns how many cells no lane or several hold.
+// Which lane holds which element of 16 rows, -1: none or several.
 template <class Elements>
-static int draw_lanes(svg::Canvas& canvas, double left, const char* title, const Elements& held, int columns) {
-  std::vector<int> owner(256, -1);
-  int wrong = 0;
+static std::vector<int> owners(const Elements& held, int columns) {
+  std::vector<int> owner(std::size_t(16 * columns), -1), holders(owner.size());
   for (std::size_t lane = 0; lane < 32; ++lane)
     for (const int element : held[lane]) {
-      wrong += owner[element] != -1;
-      owner[element] = int(lane);
+      const std::size_t at = std::size_t(element / 16 * columns + element % 16);
+      owner[at] = ++holders[at] == 1 ? int(lane) : -1;
     }
-  canvas.text(left, 62, title, "font-weight=\"bold\"");
-  for (int row = 0; row < 16; ++row)
-    for (int column = 0; column < columns; ++column) {
-      const int lane = owner[16 * row + column];
-      wrong += lane < 0;
-      const double x = left + 25 * column, y = 72 + 25 * row;
-      canvas.rect(x, y, 25, 25, std::string("stroke=\"white\" fill=\"") + hues[std::max(lane, 0) / 4] + "\"");
-      canvas.text(x + 12.5, y + 17, std::to_string(lane), "text-anchor=\"middle\" font-size=\"11\"");
-    }
-  return wrong;
+  return owner;
+}
+
+// A matrix whose cells name the lane that holds them: `colour` says which colour a lane has.
+template <class Colour>
+static void draw_lanes(svg::Canvas& canvas, double left, double top, double cell, const std::vector<int>& owner,
+                       int columns, const Colour& colour) {
+  std::vector<int> colours;
+  for (const int lane : owner) colours.push_back(colour(lane));
+  for (const svg::Patch& p : svg::patches(colours, columns))
+    canvas.rect(left + cell * p.column, top + cell * p.row, cell * p.columns, cell * p.rows,
+                "fill=\"" + std::string(p.value < 0 ? "#eee" : hues[p.value]) + "\"");
+  canvas.raw("<g stroke=\"white\" fill=\"none\">");
+  std::vector<svg::Patch> lanes = svg::patches(owner, columns);
+  for (const svg::Patch& p : lanes)
+    canvas.rect(left + cell * p.column, top + cell * p.row, cell * p.columns, cell * p.rows, "");
+  canvas.raw("</g><g text-anchor=\"middle\">");
+  for (const svg::Patch& p : lanes)
+    if (colour(p.value) >= 0)
+      canvas.text(left + cell * (p.column + p.columns / 2.0), top + cell * (p.row + p.rows / 2.0) + 4,
+                  std::to_string(p.value));
+  canvas.raw("</g>");
 }
 
 CELL("Which lane holds which element") {
   const phase10::Held held = phase10::ask_on(machine)();
-  svg::Canvas canvas(900, 500, "Each cell names the lane that holds it; a colour is a group of four lanes");
-  int wrong = draw_lanes(canvas, 16, "A [16, 16]: Q, P", held.A, 16);
-  wrong += draw_lanes(canvas, 446, "B [16, 8]: V, Kᵀ", held.B, 8);
-  wrong += draw_lanes(canvas, 676, "C [16, 8]: S, O", held.C, 8);
-  canvas.text(16, 492, "lane = 4 g + t. Found by a kernel that loads a tile of numbers.", "fill=\"#666\"");
+  svg::Canvas canvas(760, 456, "Each patch names the lane that holds it; a colour is a group of four lanes");
+  bool once = true;
+  const auto draw = [&](double left, const char* title, const std::vector<int>& owner, int columns) {
+    canvas.text(left, 54, title, "font-weight=\"bold\"");
+    draw_lanes(canvas, left, 64, 22, owner, columns, [](int lane) { return lane < 0 ? -1 : lane / 4; });
+    once = once && std::count(owner.begin(), owner.end(), -1) == 0;
+  };
+  draw(12, "A [16, 16]: Q, P", owners(held.A, 16), 16);
+  draw(384, "B [16, 8]: V, Kᵀ", owners(held.B, 8), 8);
+  draw(576, "C [16, 8]: S, O", owners(held.C, 8), 8);
+  canvas.text(12, 442, "lane = 4 g + t. Found by a kernel that loads a tile of numbers.", "fill=\"#666\"");
   picture("10-fragments", canvas.str());
-  expect(wrong == 0, "every element of A, B and C is held by exactly one lane: 8, 4 and 4 elements per lane");
+  expect(once, "every element of A, B and C is held by exactly one lane: 8, 4 and 4 elements per lane");
 
-  bool rows = true, transposed = true, same_lane = true;
+  bool rows = true, transposed = true;
   for (std::size_t lane = 0; lane < 32; ++lane) {
     const int g = int(lane) / 4;
     for (const int element : held.C[lane]) rows = rows && (element / 16 == g || element / 16 == g + 8);
     for (std::size_t i = 0; i < 4; ++i) {
       const int b = held.B[lane][i], bt = held.B_transposed[lane][i];
       transposed = transposed && b / 16 == bt % 16 && b % 16 == bt / 16;
-      same_lane = same_lane && held.C[lane][i] == held.A[lane][i];  // rows g and g + 8, of the left half
     }
   }
   expect(rows,
          "a row of C lies in the four lanes of one group: lane 4g + t holds columns 2t and 2t + 1 of rows g, g + 8");
   expect(transposed, "load_b_transposed gives each lane what load_b would give it of the transposed tile");
-  expect(same_lane, "C and the left half of A lie in the same lanes, in the same order");
 }
 
 // %% [markdown]
-// The last claim is the one that makes attention fit. S is a C: it comes out of the first product. P = exp(S − m) is an
-// A: it goes into the second. C has 8 columns and A has 16, so two neighbouring C make an A. Each lane computes exp of
-// its own elements of S, rounds them to 16 bits, puts two into a register, and holds its fragment of P. No element
-// changes its lane, and P never touches shared memory.
+// ```{exercise} 10.1
+// ```
+//
+// ## A row in four lanes, and C becomes A
+//
+// S is a C: it comes out of the first product. P = exp(S − m) is an A: it goes into the second. C has 8 columns and A
+// has 16, so two neighbouring C are as large as one A. Here are both, with one group of four lanes in colour: the four
+// lanes that share row 5. They share row 13, too.
+
+// %% tags=["hide-input"]
+CELL("The four lanes of a row") {
+  const phase10::Held held = phase10::ask_on(machine)();
+  const int quad = 5;                      // the lanes 4 · 5 … 4 · 5 + 3
+  std::array<std::vector<int>, 32> two_c;  // columns 0 to 7 of the first product, 8 to 15 of its neighbour
+  for (std::size_t lane = 0; lane < 32; ++lane)
+    for (const int right : {0, 8})
+      for (const int element : held.C[lane]) two_c[lane].push_back(element + right);
+
+  svg::Canvas canvas(760, 470, "The four lanes that share rows 5 and 13: of S, and of P");
+  const auto colour = [&](int lane) { return lane / 4 == quad ? lane % 4 : -1; };
+  const auto draw = [&](double left, const char* title, const std::vector<int>& owner) {
+    canvas.text(left, 54, title, "font-weight=\"bold\"");
+    draw_lanes(canvas, left, 64, 18, owner, 16, colour);
+    for (const int row : {quad, quad + 8})
+      canvas.text(left - 6, 64 + 18 * row + 13, std::to_string(row), "text-anchor=\"end\" fill=\"#666\"");
+  };
+  draw(40, "S: two neighbouring C", owners(two_c, 16));
+  draw(440, "P: one A", owners(held.A, 16));
+  canvas.line(184, 60, 184, 356, "stroke=\"#222\" stroke-width=\"2\"");  // between the two C
+  canvas.text(384, 196, "exp, round", "text-anchor=\"middle\"");
+  canvas.arrow(350, 210, 412, 210, "#222");
+
+  const std::size_t lane = 4 * quad + 1;
+  canvas.text(16, 382, "What lane 21 holds, register by register: (row, column)", "font-weight=\"bold\"");
+  const auto registers = [&](double y, const char* name, const auto& elements, int each) {
+    canvas.text(16, y + 18, name);
+    for (int i = 0; i < 8; i += each) {
+      canvas.rect(102 + 80 * i, y, 80 * each - 6, 26, std::string("rx=\"3\" fill=\"") + hues[lane % 4] + "\"");
+      for (int j = i; j < i + each; ++j)
+        canvas.text(102 + 80 * j + 37, y + 17,
+                    "(" + std::to_string(elements[j] / 16) + ", " + std::to_string(elements[j] % 16) + ")",
+                    "text-anchor=\"middle\"");
+    }
+  };
+  registers(392, "S, fp32", two_c[lane], 1);
+  registers(426, "P, 16 bits", held.A[lane], 2);
+  picture("10-quad", canvas.str());
+  bool same = true;
+  for (std::size_t each = 0; each < 32; ++each)
+    same = same && std::equal(two_c[each].begin(), two_c[each].end(), held.A[each].begin());
+  expect(same, "two neighbouring C and one A lie in the same lanes, in the same order");
+}
+
+// %% [markdown]
+// This is what makes attention fit. Each lane computes exp of its own elements of S, rounds them to 16 bits, puts two
+// into a register, and holds its fragment of P. No element changes its lane, and P never touches shared memory.
 //
 // ## The kernel, piece by piece
 //
@@ -140,14 +207,14 @@ CELL("Which lane holds which element") {
 // ```{region} keys.cuh tile-range
 // ```
 //
-// S and O are products, and so are those of all later phases. What a lane has of one is a flat array of registers; a
-// file of its own says once which of them is which row and column, and does what is done by rows:
+// S and O are products, here and in all later phases. What a lane has of a product is a flat array of registers. A file
+// of its own says which register is which row and column, and does what is done by rows:
 //
 // ```{region} rows.cuh layout
 // ```
 //
-// A mask selects by column (the next phases by this `hide`, this one in `mask` below), and a row's rescale multiplies
-// by row:
+// A mask selects by column. `hide` does that for the next phases; this one has a `mask` of its own, below. A rescale
+// multiplies each row by its factor:
 //
 // ```{region} rows.cuh hide
 // ```
@@ -160,16 +227,16 @@ CELL("Which lane holds which element") {
 // ```{region} rows.cuh four-lanes
 // ```
 //
-// And S becomes P. The claim above is why this needs no shuffle, and not even an index to think about: the pairs of a
-// lane's registers are in the order in which A wants them.
+// And S becomes P, as in the picture above: no shuffle, and not even an index to think about. The pairs of a lane's
+// registers are in the order in which A wants them.
 //
 // ```{region} rows.cuh round-p
 // ```
 // ```{region} rows.cuh log-sum
 // ```
 //
-// What a block does reads as in phase 08: it brings tiles to shared memory, and its warps multiply them. A warp has 16
-// rows, so a block of 64 rows has four warps, 128 threads.
+// What a block does is phase 08's: it brings tiles to shared memory, and its warps multiply them. A warp has 16 rows,
+// so a block of 64 rows has four warps, 128 threads.
 //
 // ```{region} attention.cuh head
 // ```
@@ -421,8 +488,8 @@ CELL("Bytes, FLOPs and wavefronts") {
 
 // %% [markdown]
 // ```{answer}
-// It is 79 of them: seven in eight where Q and K are loaded, three in four where V is. Only the stores, whole pieces
-// of a row, have none.
+// 79. Of the wavefronts that load Q and K seven in eight are conflicts, of those that load V three in four. Only the
+// stores, whole pieces of a row, have none.
 // ```
 //
 // **What you saw.** A warp multiplies 16 × 16 by 16 × 8 in one instruction, and its lanes hold the matrices in pieces.
@@ -431,7 +498,22 @@ CELL("Bytes, FLOPs and wavefronts") {
 //
 // **Measured:** on an H200; [the end of part 3](../../docs/book/part-3.md) has the table.
 //
-// **Exercise.** 1. Which lane holds element (5, 11) of A? Which register, which half? 2. m16n8k8 has an A of 16 × 8.
-// Does C still have A's layout then? 3. Phase 05 put 4 spare columns into each row of Q against bank conflicts. How
-// many elements would do here, and what is the next obstacle (think of 16-byte stores)? 4. Let V's tile be zeroed where
-// no row sees a key. Does that save the promise about NaN inside a tile?
+// **To think about.** 1. Which lane holds element (5, 11) of A? Which register, which half? 2. m16n8k8 has an A of
+// 16 × 8. Does C still have A's layout then? 3. Phase 05 put 4 spare columns, 16 bytes, into each row of Q against bank
+// conflicts. How many elements of 16 bits would do here, and why not fewer (think of 16-byte stores)? 4. Let V's tile
+// be zeroed where no row sees a key. Does that save the promise about NaN inside a tile?
+//
+// <details><summary>Answers</summary>
+//
+// 1. Lane 21, the upper half of its third register: row 5 is g = 5, and column 11 is 2t + 9 with t = 1. It stands in
+// the second picture.
+//
+// 2. Yes, and one C is one A then: lane 4g + t holds columns 2t and 2t + 1 of rows g and g + 8 of both.
+//
+// 3. 8 elements, 16 bytes again. Row r then begins 4 r banks further on, so that 4 g + t is another bank for each lane.
+// With 4 elements row 1 would begin 8 bytes behind a multiple of 16, where no store of 16 bytes may begin.
+//
+// 4. No. What no row of the Q tile sees is zero already. The promise breaks at a key that one row of the tile sees and
+// another does not, and that key's value cannot be zeroed.
+//
+// </details>

@@ -4,9 +4,10 @@
 // **Question.** In phase 10 four of five wavefronts of shared memory are bank conflicts. Where do they come from, and
 // how do they go away without spending memory on them?
 //
-// **Idea.** Two things change together. `ldmatrix` is an instruction that loads fragments: one of it does the work of
-// four or eight loads of phase 10. And the rows of a tile are stored with their pieces of 16 bytes in another order, a
-// different one for each of eight neighbouring rows: a *swizzle*. Nothing else changes, and not one bit of the result.
+// **Idea.** Two things change together. {term}`ldmatrix` is an instruction that loads fragments: one of these does the
+// work of four or eight loads of phase 10. And each row of a tile is stored with its pieces of 16 bytes in another
+// order, a different one for each of eight neighbouring rows: a {term}`swizzle`. Nothing else changes, and not one bit
+// of the result.
 //
 // **Changed since 10.** The index `swizzled(row, column)` in every access to a tile, and the three functions that load
 // fragments.
@@ -21,6 +22,7 @@
 #include "phases/pages/cell.hpp"
 #include "phases/pages/example.hpp"
 #include "phases/pages/svg.hpp"
+#include "sim/report/recording.hpp"
 
 using namespace flash;
 
@@ -38,8 +40,9 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
 // ## Why eight rows begin in one bank
 //
 // Shared memory has 32 banks of 4 bytes. A row of D = 64 elements is 128 bytes: it takes each bank once, and the next
-// row begins in bank 0 again. With D = 128 or 256 the same is true, a few rounds later. A fragment wants the same 16
-// bytes of eight rows. These lie below each other, in the same four banks, and four banks deliver 16 bytes at a time.
+// row begins in bank 0 again. With D = 128 or 256 a row goes round the banks two or four times, and the next one begins
+// in bank 0 as well. A fragment wants the same 16 bytes of eight rows. These lie below each other, in the same four
+// banks, and four banks deliver 16 bytes at a time.
 //
 // Phase 05 moved each row on by four banks with spare columns. That works here too, but D = 64 would pay an eighth more
 // shared memory for it. A permutation is free. Call 16 bytes a piece: a row of 128 bytes has 8 pieces, and piece c of
@@ -51,7 +54,11 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
 //
 // For a fixed c, c XOR r is a different number in each of eight rows, so the pieces lie in eight different groups of
 // four banks. For a fixed row the pieces only change places within 128 bytes, so a row that is stored as a whole still
-// fills all banks once.
+// fills all banks once. The picture asks the simulator: it saw where the 32 lanes of a warp read when they loaded a
+// fragment of K, in phase 10 and in this one, and counted the {term}`wavefronts <wavefront>`.
+//
+// ```{exercise} 11.1
+// ```
 
 // %% tags=["hide-input"]
 // Where piece c of row r lies in its row, without the swizzle and with it.
@@ -66,27 +73,61 @@ static int wavefronts(int first, int c, int D, bool swizzled) {
   return *std::max_element(pieces_of_bank_group.begin(), pieces_of_bank_group.end());
 }
 
-CELL("Eight rows, before and after") {
-  svg::Canvas canvas(860, 330, "Which piece of a row lies in which banks: piece 3 of each row is dark");
-  for (const bool swizzled : {false, true}) {
-    const double left = swizzled ? 474 : 64;
-    canvas.text(left, 60, swizzled ? "phase 11: piece c at c XOR r" : "phase 10: piece c at c", "font-weight=\"bold\"");
-    for (int group = 0; group < 8; ++group)
-      canvas.text(left + 44 * group + 22, 80, std::to_string(4 * group) + "–" + std::to_string(4 * group + 3),
-                  "text-anchor=\"middle\" font-size=\"10\" fill=\"#666\"");
-    for (int r = 0; r < 8; ++r) {
-      canvas.text(left - 46, 104 + 26 * r, "row " + std::to_string(r), "font-size=\"11\" fill=\"#666\"");
-      for (int c = 0; c < 8; ++c) {
-        const double x = left + 44 * place(r, c, swizzled);
-        canvas.rect(x, 87 + 26 * r, 44, 26,
-                    std::string("stroke=\"white\" fill=\"") + (c == 3 ? "#0072b2" : "#cfe3f1") + "\"");
-        canvas.text(x + 22, 104 + 26 * r, std::to_string(c),
-                    std::string("text-anchor=\"middle\"") + (c == 3 ? " fill=\"white\"" : ""));
-      }
+// A load of K by a warp, as the simulator saw it: where in the tile each lane's bytes begin, and what it cost.
+template <class Forward>
+static Recording::Request a_load_of_k(const Forward& forward) {
+  Recording recording;
+  Rounded<half> e(random_example(64, 64));
+  forward(e.problem(blocks), Where::Checked, {.recording = &recording});
+  for (const Recording::Step& step : recording.steps)
+    for (Recording::Request request : step.requests) {
+      const Recording::Place& place = recording.launches[step.launch].chip[request.place];
+      if (request.write || place.name != "K") continue;
+      for (std::int64_t& lane : request.lanes) lane -= std::int64_t(place.at);
+      return request;
     }
+  throw Error("nobody has read K");
+}
+
+CELL("Eight rows, before and after") {
+  if (!was_built(Where::Checked)) return void(std::printf("this build has no checked machine, which sees the lanes\n"));
+  svg::Canvas canvas(760, 342, "Rows of 128 bytes in 32 banks: what a fragment wants of eight rows");
+  canvas.raw("<g text-anchor=\"middle\">");
+  std::array<unsigned, 2> turns{};
+  for (const bool swizzled : {false, true}) {
+    const Recording::Request load = swizzled ? a_load_of_k(phase11::forward) : a_load_of_k(phase10::forward);
+    std::array<std::array<bool, 8>, 8> wanted{};            // of the first eight rows: pieces of 16 bytes
+    for (int lane = 0; lane < (swizzled ? 8 : 32); ++lane)  // the first of ldmatrix's four matrices
+      wanted.at(load.lanes[lane] / 128).at(load.lanes[lane] % 128 / 16) = true;
+    const double left = swizzled ? 420 : 68;
+    canvas.text(left + 160, 52, swizzled ? "phase 11: piece c lies at c XOR r" : "phase 10: piece c lies at c",
+                "font-weight=\"bold\"");
+    for (int at = 0; at < 8; ++at)
+      canvas.text(left + 40 * at + 20, 74, std::to_string(4 * at) + "–" + std::to_string(4 * at + 3),
+                  "font-size=\"11\" fill=\"#666\"");
+    for (int r = 0; r < 8; ++r)
+      for (int c = 0; c < 8; ++c) {
+        const int at = place(r, c, swizzled);
+        const bool dark = wanted[r][at];
+        canvas.rect(left + 40 * at, 82 + 26 * r, 40, 26,
+                    std::string("stroke=\"white\" fill=\"") + (dark ? "#0072b2" : "#cfe3f1") + "\"");
+        canvas.text(left + 40 * at + 20, 99 + 26 * r, std::to_string(c), dark ? "fill=\"white\"" : "");
+      }
+    // A wavefront brings 128 bytes at most: four lanes of 4 bytes in one row, or an 8 x 8 matrix of ldmatrix.
+    turns[swizzled] = load.wavefronts / (32 * load.bytes / 128);
+    canvas.text(left + 160, 310, std::to_string(turns[swizzled]) + (swizzled ? " wavefront" : " wavefronts"),
+                "font-size=\"14\" font-weight=\"bold\"");
+    std::printf("phase %d: a load of %3u bytes takes %u wavefronts, %u would do\n", swizzled ? 11 : 10, 32 * load.bytes,
+                load.wavefronts, load.ideal);
   }
-  canvas.text(16, 322, "Above the columns: their banks. A number is a piece of 16 bytes, 8 elements.", "fill=\"#666\"");
+  canvas.raw("</g>");
+  for (int r = 0; r < 8; ++r) canvas.text(16, 99 + 26 * r, "row " + std::to_string(r), "fill=\"#666\"");
+  canvas.text(16, 74, "banks", "font-size=\"11\" fill=\"#666\"");
+  canvas.text(16, 334,
+              "A number is a piece of 16 bytes. Strong blue: what a load of K was seen to read. Wavefronts: counted.",
+              "fill=\"#666\"");
   picture("11-banks", canvas.str());
+  expect(turns[0] == 8 && turns[1] == 1, "counted: the same 128 bytes of eight rows take 8 wavefronts, then 1");
 
   bool before = true, after = true;
   for (const int D : {64, 128, 256})
@@ -95,8 +136,8 @@ CELL("Eight rows, before and after") {
         before = before && wavefronts(first, c, D, false) == 8;
         after = after && wavefronts(first, c, D, true) == 1;
       }
-  expect(before, "without: a piece of eight rows takes 8 wavefronts, for each piece, D = 64, 128, 256");
-  expect(after, "with the swizzle: 1");
+  expect(before, "by hand, without a swizzle: 8 wavefronts for each piece of eight rows, D = 64, 128, 256");
+  expect(after, "by hand, with it: 1");
 }
 
 // %% [markdown]
@@ -254,7 +295,22 @@ CELL("Predicted = counted") {
 //
 // **Measured:** on an H200; [the end of part 3](../../docs/book/part-3.md) has the table.
 //
-// **Exercise.** 1. Draw the pieces of rows 8 to 15. Why is r mod 8 enough? 2. Rows of D = 32 elements are 64 bytes. In
-// how many wavefronts do eight of them deliver a piece without a swizzle? Which XOR would help? 3. Give `load_b` the
-// instruction without `_trans` and run `./flash test 11`. Which test notices first? 4. With spare columns instead, how
-// many must a row of D = 64 get, and why does phase 10's 16-byte store forbid fewer?
+// **To think about.** 1. Draw the pieces of rows 8 to 15. Why is r mod 8 enough? 2. Rows of D = 32 elements are 64
+// bytes. In how many wavefronts do eight of them deliver a piece without a swizzle? Which XOR would help? 3. Give
+// `load_b` the instruction without `_trans` and run this page. Which claim is the first to fail? 4. Spare columns would
+// do instead of the XOR. How many, and what would a block with D = 64 pay for them?
+//
+// <details><summary>Answers</summary>
+//
+// 1. They lie as those of rows 0 to 7. A row has only eight places for a piece, and `ldmatrix` takes eight neighbouring
+// rows at a time: these have eight different r mod 8, wherever they begin.
+//
+// 2. In 4. Row r begins in bank 0 if it is even and in bank 16 if it is odd, so four rows share the banks of a piece.
+// c XOR (r / 2 mod 4) helps: two neighbouring rows are 128 bytes, and the next two change places.
+//
+// 3. "O and LSE, fp16 and bf16, with each mask": the bits are not phase 10's. The banks are as before, and so are the
+// counts.
+//
+// 4. 8 elements, 16 bytes, as page 10 found. Three tiles of 64 rows would be 3,072 bytes larger: an eighth.
+//
+// </details>

@@ -6,9 +6,9 @@
 // not both at once?
 //
 // **Idea.** An ordinary load goes through registers: the thread has to wait for the value before it can store it to
-// shared memory. `cp.async` is a copy from global to shared memory that a thread only *begins*. It goes on to other
-// work, and says later that it wants to wait. With room for two K/V tiles, two *stages*, tile j + 1 arrives in one
-// while tile j is multiplied in the other.
+// shared memory. {term}`cp.async` is a copy from global to shared memory that a thread only *begins*. It goes on to
+// other work, and says later that it wants to wait. With room for two K/V tiles, two {term}`stages <stage>`, tile j + 1
+// arrives in one while tile j is multiplied in the other.
 //
 // **Changed since 11.** Two stages for K and V; `load_tile` begins copies instead of making them; one barrier per tile
 // instead of two. Q's fragments are loaded once, before the loop, and stay in registers.
@@ -20,6 +20,7 @@
 #include <cstring>
 
 #include "phases/11-swizzle/phase.hpp"
+#include "phases/12-async-copies/steps/steps.hpp"
 #include "phases/pages/cell.hpp"
 #include "phases/pages/example.hpp"
 #include "phases/pages/svg.hpp"
@@ -44,7 +45,7 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
 // - `cp_async_16(to, from, bytes)` begins to copy 16 bytes. If `bytes` is 0, it reads nothing and writes zeros: that is
 //   how rows beyond the end become zero.
 // - `cp_async_commit()` closes a *group*: all copies that this thread has begun since its last group.
-// - `cp_async_wait<n>()` waits until all but the last n groups of this thread are done. n is 0 here.
+// - `cp_async_wait<n>()` waits until all but the last n groups of this thread are done.
 //
 // Between the first and the third, nothing is known about the destination. It may hold the old bytes or the new ones,
 // and the source must not change. After the wait, the thread knows that its own copies are there. It knows nothing
@@ -52,6 +53,86 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
 //
 // A program that gets this wrong often works, because copies often arrive in time. The checked simulator therefore lets
 // them arrive as late as it is allowed to, keeps NaN in the destination until then, and reports whoever touches it.
+//
+// ## Two stages, and three
+//
+// Before attention, a kernel that does nothing but this. It adds up the tiles of x: tile j + 1 is on its way while tile
+// j is added. A thread copies 16 bytes of a tile, and adds four numbers that another thread has copied. It is compiled
+// for two stages and for three:
+//
+// ```{region} steps/stages.cuh stages
+// ```
+//
+// With two stages one tile is on its way while another is added. With three, two tiles are, and the wait leaves the
+// youngest group alone: `cp_async_wait<1>`. The picture is what the simulator recorded of one warp.
+
+// %% tags=["hide-input"]
+// The copies and the sums of a kernel with that many stages, as warp 0 went through them. Returns how many copies were
+// on their way while a tile was added, at most.
+static int draw_stages(svg::Canvas& canvas, double top, int stages, const std::vector<TraceEvent>& trace) {
+  const double left = 84, step = 15;
+  std::vector<TraceEvent> copies, waits;
+  for (const TraceEvent& e : trace)
+    if (e.warp == 0 && (e.name == "copy" || e.name == "wait")) (e.name == "copy" ? copies : waits).push_back(e);
+  canvas.text(16, top, stages == 2 ? "Two stages: cp_async_wait<0>" : "Three stages: cp_async_wait<1>",
+              "font-weight=\"bold\"");
+  for (int stage = 0; stage < stages; ++stage)
+    canvas.text(16, top + 30 + 32 * stage, "stage " + std::to_string(stage), "fill=\"#666\"");
+  const auto bar = [&](const char* what, int tile, std::uint64_t begin, std::uint64_t end, const char* colour) {
+    const double x = left + step * double(begin), y = top + 12 + 32 * (tile % stages),
+                 width = step * double(end - begin);
+    canvas.rect(x, y, width - 3, 27, std::string("rx=\"3\" fill=\"") + colour + "\"");
+    canvas.text(x + width / 2 - 1, y + 18, (width > 60 ? what : "") + std::to_string(tile), "text-anchor=\"middle\"");
+  };
+  for (const TraceEvent& e : trace)
+    if (e.warp == 0 && e.name == "barrier")
+      canvas.rect(left + step * double(e.end) - 3, top + 8, 3, 32 * stages + 2, "fill=\"#d55e00\"");
+  for (std::size_t tile = 0; tile < copies.size(); ++tile)
+    bar("copy ", int(tile), copies[tile].begin, copies[tile].end, "#f2d0a4");
+  int most = 0;
+  for (const TraceEvent& e : trace) {
+    if (e.warp != 0 || e.name != "add") continue;
+    std::uint64_t end = e.end;  // the mark lasts until the next one; the sum until the next wait
+    for (const TraceEvent& wait : waits)
+      if (wait.begin > e.begin) end = std::min(end, wait.begin);
+    bar("add ", int(e.value), e.begin, end, "#9ec9e6");
+    const auto beside = [&](const TraceEvent& copy) { return copy.begin <= e.begin && copy.end >= end; };
+    most = std::max(most, int(std::count_if(copies.begin(), copies.end(), beside)));
+  }
+  return most;
+}
+
+CELL("Copies on their way while a tile is added") {
+  std::vector<float> x(5 * 512);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = float(i % 512 + i / 512);
+  svg::Canvas canvas(760, 296, "Five tiles through two stages and three: what is copied while what is added");
+  bool right = true;
+  std::array<int, 2> beside{};
+  std::array<std::uint64_t, 2> in_flight{};
+  for (const int stages : {2, 3}) {
+    const phase12::SumWithStages& with = phase12::stages_on(machine);
+    const phase12::Sum sum = (stages == 2 ? with.two : with.three)({.trace = "memory"}, x);
+    beside[stages - 2] = draw_stages(canvas, stages == 2 ? 54 : 150, stages, sum.trace);
+    in_flight[stages - 2] = sum.ledger.async_bytes_peak;
+    for (std::size_t i = 0; i < 512; ++i) right = right && sum.y[i] == 5 * float(511 - i) + 10;
+  }
+  canvas.text(16, 282, "Time: steps of a warp. A copy lasts until it is waited for. Orange line: the barrier.",
+              "fill=\"#666\"");
+  picture("12-timeline", canvas.str());
+  expect(right, "both add up the tiles");
+  expect(beside[0] == 1 && beside[1] == 2,
+         "while a tile is added one copy is on its way with two stages, two with three");
+  if (!was_built(Where::Checked)) return;
+  expect(in_flight[0] == 512 * 4 && in_flight[1] == 2 * 512 * 4,
+         "counted: one tile of 2,048 bytes in flight, then two");
+}
+
+// %% [markdown]
+// A third stage gives each copy twice the time to arrive, for the price of another tile of shared memory. Attention's
+// tiles are large, and phase 12 takes two stages.
+//
+// ```{exercise} 12.1
+// ```
 //
 // ## The code
 //
@@ -81,25 +162,25 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
 // facts, because it had one place only.
 //
 // ```{question}
-// Two stages, one barrier a tile. When may the copies of tile 2 begin, at the earliest, and which tile is being
-// multiplied meanwhile?
+// The copies of tile 2 go to the stage of tile 0. Why may they not begin before the barrier of round 1? And which tile
+// is multiplied while they are under way?
 // ```
 
 // %% tags=["hide-input"]
 CELL("Two stages") {
-  svg::Canvas canvas(860, 196, "What the two stages hold, round by round");
+  svg::Canvas canvas(760, 196, "What the two stages hold, round by round");
   const int rounds = 5;
   bool alone = true;
   for (int stage = 0; stage < 2; ++stage)
     canvas.text(16, 82 + 44 * stage, "stage " + std::to_string(stage), "fill=\"#666\"");
   for (int round = 0; round <= rounds; ++round) {
-    const double x = 80 + 128 * round;
-    canvas.text(x + 62, 52, round == 0 ? "before the loop" : "round " + std::to_string(round - 1),
-                "text-anchor=\"middle\" font-size=\"11\" fill=\"#666\"");
+    const double x = 80 + 112 * round;
+    canvas.text(x + 54, 52, round == 0 ? "before the loop" : "round " + std::to_string(round - 1),
+                "text-anchor=\"middle\" fill=\"#666\"");
     if (round > 0) canvas.rect(x - 3, 58, 3, 84, "fill=\"#d55e00\"");
     const auto box = [&](int tile, const char* what, const char* colour) {
-      canvas.rect(x + 4, 60 + 44 * (tile % 2), 118, 38, std::string("rx=\"3\" fill=\"") + colour + "\"");
-      canvas.text(x + 63, 84 + 44 * (tile % 2), std::string(what) + std::to_string(tile), "text-anchor=\"middle\"");
+      canvas.rect(x + 4, 60 + 44 * (tile % 2), 102, 38, std::string("rx=\"3\" fill=\"") + colour + "\"");
+      canvas.text(x + 55, 84 + 44 * (tile % 2), std::string(what) + std::to_string(tile), "text-anchor=\"middle\"");
     };
     const int multiplied = round - 1, copied = round;
     if (multiplied >= 0) box(multiplied, "multiply tile ", "#9ec9e6");
@@ -113,8 +194,11 @@ CELL("Two stages") {
 
 // %% [markdown]
 // ```{answer}
-// In round 1, behind the barrier. They go to stage 0, from which tile 0 was read in the round before, and the barrier
-// says that all threads have left that round. Tile 1 is multiplied meanwhile.
+// Before it a slower thread may still be in round 0, and read tile 0. Behind the barrier all threads have left that
+// round. Tile 1 is multiplied meanwhile.
+// ```
+//
+// ```{exercise} 12.2
 // ```
 //
 // A fragment of Q is needed again for each K/V tile. Phase 11 fetched it again each time. Here a lane keeps its D/16
@@ -222,8 +306,24 @@ CELL("Barriers, shared memory, bytes in flight") {
 //
 // **Measured:** on an H200; [the end of part 3](../../docs/book/part-3.md) has the table.
 //
-// **Exercise.** 1. Put `begin_copies(tile + 1)` before the barrier. Which two threads race, and for what? 2. Make it
-// three stages and `cp_async_wait<1>`: what has to be committed in the last rounds, when there is nothing to copy? 3.
-// With one stage K and V can still take turns: V is copied while S is computed. Where do the barriers go? Phase 13 does
-// so for D = 256. 4. A multiprocessor has 228 KiB of shared memory. How many blocks of this kernel fit for D = 64, 128
-// and 256?
+// **To think about.** 1. `warp.begin()` loads Q's fragments in round 0, and the loop asks for the round each time. Why
+// does it not stand before the loop? 2. The small kernel commits an empty group where there is nothing left to copy.
+// Why? Phase 12 does not: why not? 3. With one place for K and one for V they can still take turns: V is copied while S
+// is computed, the next K while O is. Where do the barriers go? 4. A multiprocessor has 228 KiB of shared memory. How
+// many blocks of this kernel fit for D = 64, 128 and 256?
+//
+// <details><summary>Answers</summary>
+//
+// 1. Q's copies are in the first group. Before the first wait and the first barrier nothing is known about them. Phase
+// 13 takes a barrier more, in front of the loop.
+//
+// 2. Waits count groups. Without the empty one the youngest group in the last round is the last tile's own, and
+// `cp_async_wait<1>` would leave it under way. `cp_async_wait<0>` leaves nothing under way: phase 12 needs no empty
+// group.
+//
+// 3. Wait for K, barrier, begin V, compute S; wait for V, barrier, begin the next K, add to O. Each barrier also says
+// that all have left the place that is filled next. That is two barriers a tile, and phase 11's three tiles of memory.
+//
+// 4. Five tiles of 64 rows are 40, 80 and 160 KiB, and each block costs 1 KiB more: 5 blocks, 2 and 1.
+//
+// </details>

@@ -46,6 +46,32 @@ void Canvas::arrow(double x1, double y1, double x2, double y2, const std::string
       at(x2 - back * dx + side * dy, y2 - back * dy - side * dx) + "\" fill=\"" + colour + "\"/>");
 }
 
+std::vector<Patch> patches(const std::vector<int>& values, int columns) {
+  const int rows = static_cast<int>(values.size()) / columns;
+  const auto at = [&](int r, int c) { return static_cast<std::size_t>(r * columns + c); };
+  std::vector<bool> taken(values.size());
+  std::vector<Patch> all;
+  for (int r = 0; r < rows; ++r)
+    for (int c = 0; c < columns; ++c) {
+      if (taken[at(r, c)]) continue;
+      Patch patch{r, c, 1, 1, values[at(r, c)]};
+      const auto free = [&](int row, int column) {
+        return row < rows && column < columns && !taken[at(row, column)] && values[at(row, column)] == patch.value;
+      };
+      while (free(r, c + patch.columns)) ++patch.columns;
+      const auto free_row = [&](int row) {
+        for (int i = 0; i < patch.columns; ++i)
+          if (!free(row, c + i)) return false;
+        return true;
+      };
+      while (free_row(r + patch.rows)) ++patch.rows;
+      for (int i = 0; i < patch.rows; ++i)
+        for (int j = 0; j < patch.columns; ++j) taken[at(r + i, c + j)] = true;
+      all.push_back(patch);
+    }
+  return all;
+}
+
 std::string heat_map(const std::string& title, const std::vector<double>& values, const std::vector<std::string>& rows,
                      const std::vector<std::string>& columns, const std::string& row_axis,
                      const std::string& column_axis) {

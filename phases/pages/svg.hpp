@@ -49,6 +49,12 @@ class Canvas {
   std::string body_;
 };
 
+// The rectangles of equal neighbours in values[row * columns + column]: what can be drawn as one. Sizes are in cells.
+struct Patch {
+  int row, column, rows, columns, value;
+};
+std::vector<Patch> patches(const std::vector<int>& values, int columns);
+
 // values[r * columns.size() + c], drawn from white (0) to blue (the largest); what is not finite is red. Cells of one
 // shade are one path: each run of them within a row is a stroke as wide as the row is high.
 std::string heat_map(const std::string& title, const std::vector<double>& values, const std::vector<std::string>& rows,

@@ -26,7 +26,7 @@
 // 70 rows of 128 bytes: what lies outside is not read. But TMA writes zeros there, and the barrier counts the bytes of
 // the box. So it waits for 2,048 of the last tile too, of which 768 were read.
 //# next
-// phases/14-tma-wgmma/notebook.cpp, "The barrier that counts bytes": the same with K and V.
+// phases/14-tma-wgmma/tma.cpp, "The barrier that counts bytes"; notebook.cpp: the same with K and V.
 
 //# code
 

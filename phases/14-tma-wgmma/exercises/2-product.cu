@@ -27,7 +27,7 @@
 // Each product reads 16 keys of 128 columns, 2 bytes each. P costs nothing, since it is in registers. However many rows
 // a warpgroup has, it reads V once for all of its 64.
 //# next
-// phases/14-tma-wgmma/notebook.cpp, "A product of tiles". K is K-major: there the next 16 columns are 32 bytes on.
+// phases/14-tma-wgmma/wgmma.cpp, "The descriptor". K is K-major: there the next 16 columns are 32 bytes on.
 
 //# code
 

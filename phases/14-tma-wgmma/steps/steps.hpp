@@ -1,24 +1,45 @@
-// steps.hpp: how TMA lays a tile out and where a product's elements are, as the page of phase 14 asks the simulator:
-// elements are given as their number, 64 · row + column. And the kernels of the staircase from phase 12 to 14.
-// Use: const Laid laid = ask_on(Where::Sim)(); const Run run = forward(*phase14::steps[6], problem, Where::Checked);
+// steps.hpp: the small kernels of the pages on TMA and wgmma as host code calls them, on each machine that the program
+// holds. And the kernels of the staircase from phase 12 to 14.
+// Use: small_on(Where::Sim).box({}, tensor, 128, 64, 0, seen); forward(*phase14::steps[6], problem, Where::Checked);
 #pragma once
 #include <array>
+#include <cstdint>
+#include <vector>
 
 #include "phases/14-tma-wgmma/phase.hpp"
 #include "phases/interface/where.hpp"
 
 namespace flash::phase14 {
 
-// The tile's elements in the order in which they lie in shared memory, and the 32 of S that each of 128 threads holds.
-struct Laid {
-  std::array<std::array<int, 64>, 64> tile;
-  std::array<std::array<int, 32>, 128> S;
+// What a launch of a small kernel did: its counters, and what the checked machine found.
+struct Ran {
+  KernelReport report;
+  std::vector<Finding> findings;
+};
+using Numbers = std::vector<std::uint16_t>;
+using Halves = std::vector<half>;
+using Floats = std::vector<float>;
+
+// The small kernels of boxes.cuh and products.cuh. Results are vectors of the right size.
+using Second = Ran (*)(const MachineOptions&, const Floats& P, const Halves& V /*[64, 64]*/, Floats& O);
+struct Small {
+  // seen [16, 64]: the box at column x of row y of a tensor with so many columns, as it lies.
+  Ran (*box)(const MachineOptions&, const Numbers& tensor, int columns, int x, int y, Numbers& seen) = nullptr;
+  // sums [64]: of the columns of a tensor of 64 columns.
+  Ran (*sums)(const MachineOptions&, const Numbers& tensor, unsigned flip, std::vector<unsigned>& sums) = nullptr;
+  Ran (*descriptors)(const MachineOptions&, std::vector<unsigned>& bits /*[4, 2]*/) = nullptr;
+  // S [128, 32]: what each thread holds of A Bᵀ, of the first 16 columns of A and B [64, 64], or of all.
+  Ran (*one_step)(const MachineOptions&, const Halves& A, const Halves& B, Floats& S) = nullptr;
+  Ran (*product)(const MachineOptions&, const Halves& A, const Halves& B, Floats& S) = nullptr;
+  // O [128, 32] = P V, with P [128, 32] as threads hold it. On the GPU none where a word is left out.
+  Second second = nullptr, second_k_major = nullptr, without_fence = nullptr, without_commit = nullptr,
+         wait_too_short = nullptr;
 };
 
 // By machine; filled by host.cu, which is compiled once for each.
-inline constinit std::array<Laid (*)(), 3> ask_by_machine{};
-inline auto ask_on(Where where) {
-  return ask_by_machine[static_cast<std::size_t>(where)];
+inline constinit std::array<Small, 3> small_by_machine{};
+inline const Small& small_on(Where where) {
+  return small_by_machine[static_cast<std::size_t>(where)];
 }
 
 // The steps from phase 12 to 14, each as a phase of its own that no list names; compiled for one setting: bf16, D 128,
