@@ -17,7 +17,80 @@
 //
 // **Changed since 04.** The file is CUDA C++ (`attention.cuh`). One text runs on three machines: `Where::Sim`, a fast
 // simulator; `Where::Checked`, which watches every access; `Where::Gpu`.
-//
+
+// %% tags=["hide-input"]
+#include "phases/05-first-kernel/phase.hpp"
+
+#include <cstdio>
+#include <cstring>
+
+#include "phases/04-tiled-v2/phase.hpp"
+#include "phases/pages/cell.hpp"
+#include "phases/pages/example.hpp"
+#include "phases/pages/svg.hpp"
+
+using namespace flash;
+
+static const std::int64_t N = 150, D = 32, Br = 64, Bc = 32, Tr = 3, Tc = 5;
+static const Options blocks{.block_q = Br, .block_k = Bc};
+
+static bool same_bits(const Tensor<float>& a, const Tensor<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+// The machine that sees most, of those that this build holds (sanitizer builds have no Checked).
+static const Where watched = was_built(Where::Checked) ? Where::Checked : Where::Sim;
+
+CELL("Blocks, threads and what they share") {
+  Example e = random_example(N, D);
+  const KernelReport report = phase05::forward(e.problem(blocks), Where::Sim).kernels[0];
+  svg::Canvas canvas(760, 400, "S for 150 rows: a block for each Q tile, a thread for each row");
+  const double x0 = 96, y0 = 84, scale = 1.5;
+  static constexpr const char* colours[] = {"#bcd9ee", "#f2b36b", "#9fd8c4"};
+  canvas.rect(x0, y0, scale * double(Bc * Tc), scale * double(Br * Tr),
+              "fill=\"none\" stroke=\"#999\" stroke-dasharray=\"3 3\"");
+  for (int j = 0; j < Tc; ++j)
+    canvas.text(x0 + scale * double(Bc * j + Bc / 2), y0 - 10, "K V " + std::to_string(j + 1),
+                "text-anchor=\"middle\" font-size=\"11\"");
+  for (unsigned i = 0; i < report.grid[0]; ++i) {
+    const double top = y0 + scale * double(Br * i), middle = top + scale * double(std::min(N - Br * i, Br)) / 2;
+    canvas.text(16, middle + 4, "block " + std::to_string(i));
+    for (int j = 0; j < Tc; ++j) {
+      const double left = x0 + scale * double(Bc * j), wide = scale * double(std::min(N - Bc * j, Bc)),
+                   high = scale * double(std::min(N - Br * i, Br));
+      canvas.rect(left, top, wide, high, std::string("stroke=\"white\" fill=\"") + colours[i] + "\"");
+    }
+    const double end = x0 + scale * double(N) - 14;
+    canvas.arrow(x0 + 12, middle, end, middle, "#222", 1);
+  }
+  canvas.text(16, y0 + scale * Br * Tr + 20, "dashed: computed, and left out of O", "fill=\"#666\"");
+
+  const double at = 400;
+  canvas.text(at, y0 - 10, "shared memory of a block", "font-weight=\"bold\"");
+  double y = y0;
+  std::uint64_t all = 0;
+  struct Member {
+    const char* name;
+    std::int64_t rows, columns;
+  };
+  for (const auto& [name, rows, columns] : {Member{"Q", Br, D + 4}, {"K", Bc, D}, {"V", Bc, D}, {"P", Bc, Br}}) {
+    const auto bytes = static_cast<std::uint64_t>(4 * rows * columns);
+    canvas.rect(at, y, double(bytes) / 56, 24, "fill=\"#d9d9d9\"");
+    canvas.text(at + 8, y + 16, std::string(name) + "[" + std::to_string(rows) + "][" + std::to_string(columns) + "]");
+    canvas.text(at + double(bytes) / 56 + 8, y + 16, grouped(bytes) + " bytes");
+    all += bytes;
+    y += 32;
+  }
+  canvas.text(at, y + 14, "together " + grouped(report.ledger.shared_bytes_peak) + " bytes");
+  canvas.text(at, y + 60, "registers of a thread", "font-weight=\"bold\"");
+  canvas.text(at, y + 82, "m, l, o[32]: the state of its row");
+  canvas.text(at, y + 102, "s[32]: its scores in the current tile");
+  picture("05-block", canvas.str());
+  expect(report.grid[0] == Tr && report.block[0] == Br, "3 blocks of 64 threads: 192 threads for 150 rows");
+  expect(all == report.ledger.shared_bytes_peak, "Q, K, V and P are all that lies in shared memory");
+}
+
+// %% [markdown]
 // ## The kernel, piece by piece
 //
 // Registers and loops are laid out for D, B_r and B_c, so these are template arguments, and so is the element type T. A
@@ -50,6 +123,9 @@
 // ```{region} attention.cuh scores
 // ```
 //
+// ```{exercise} 05.4
+// ```
+//
 // The mask is for the last tile alone, so it has an `if` around it. Here it *selects*: a key that does not exist gets
 // −∞, whatever was computed for it. Multiplying by 0 would not do, because 0 · NaN is NaN:
 //
@@ -76,29 +152,6 @@
 //
 // ```{difference} steps/9-unrolled.cuh attention.cuh
 // ```
-
-// %% tags=["hide-input"]
-#include "phases/05-first-kernel/phase.hpp"
-
-#include <cstdio>
-#include <cstring>
-
-#include "phases/04-tiled-v2/phase.hpp"
-#include "phases/pages/cell.hpp"
-#include "phases/pages/example.hpp"
-#include "phases/pages/svg.hpp"
-
-using namespace flash;
-
-static const std::int64_t N = 150, D = 32, Br = 64, Bc = 32, Tr = 3, Tc = 5;
-static const Options blocks{.block_q = Br, .block_k = Bc};
-
-static bool same_bits(const Tensor<float>& a, const Tensor<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
-// The machine that sees most, of those that this build holds (sanitizer builds have no Checked).
-static const Where watched = was_built(Where::Checked) ? Where::Checked : Where::Sim;
 
 // %% [markdown]
 // ## Run it: the same attention
@@ -146,8 +199,8 @@ CELL("What each warp does") {
     end = std::max(end, event.end);
     if (event.name == "tile") walk[event.block[0] * 2 + event.warp].push_back(event.value);
   }
-  svg::Canvas canvas(820, 86 + 30 * Tr * 2, "Three blocks of two warps walk along five K/V tiles");
-  const auto x = [&](std::uint64_t t) { return 130 + 660 * double(t) / double(end); };
+  svg::Canvas canvas(760, 86 + 30 * Tr * 2, "Three blocks of two warps walk along five K/V tiles");
+  const auto x = [&](std::uint64_t t) { return 156 + 588 * double(t) / double(end); };
   const auto y = [&](const TraceEvent& event) { return 46 + 30.0 * (event.block[0] * 2 + event.warp); };
   for (const TraceEvent& event : run.trace)
     if (event.name == "tile") {
@@ -161,7 +214,7 @@ CELL("What each warp does") {
     canvas.text(
         16, 62 + 30 * w,
         "Q " + std::to_string(w / 2 + 1) + " = block " + std::to_string(w / 2) + ", warp " + std::to_string(w % 2),
-        "font-size=\"10\"");
+        "font-size=\"11\"");
   canvas.text(16, 66 + 30 * Tr * 2, std::string("logical time on ") + name(watched) + " →  orange: a barrier opens",
               "fill=\"#666\"");
   picture("05-walk", canvas.str());
@@ -292,8 +345,8 @@ CELL("A chip that starves") {
 
 // %% [markdown]
 // ```{answer}
-// 4: there are 128 blocks, one for each Q tile. The others have one block each, where there is room for several, and no
-// second block to turn to while the first waits for memory. At 512 rows 124 are idle.
+// 4: there are 128 blocks, one for each Q tile. Each of the other 128 multiprocessors has one block, where there is
+// room for several, and no second block to turn to while the first waits for memory. At 512 rows 124 are idle.
 // ```
 //
 // **What you saw.** Two loops of phase 04 became blocks and threads; the algorithm stayed, with the same tiles and the
@@ -301,6 +354,23 @@ CELL("A chip that starves") {
 // that it writes. Most of the chip has nothing to do, however good one block is: that is the subject of phase 06. The
 // times on an H200 are in [benchmarks](../../docs/benchmarks.md).
 //
-// **Exercise.** 1. Delete one `__syncthreads()` in `attention.cuh` and run this page: which machine complains, and does
-// it name the line? 2. Make it `Q[Br][D]`: which claim turns false, and how many conflicts are counted? 3. Route O
-// through shared memory, so that neighbouring lanes store neighbouring columns. Which array can lend its space?
+// **To think about.** 1. Delete one `__syncthreads()` in `attention.cuh` and run this page: which machine complains,
+// and does it name the line? 2. Make it `Q[Br][D]`: which claim turns false, and how many conflicts are counted? 3.
+// Route O through shared memory, so that neighbouring lanes store neighbouring columns. Which array can lend its space?
+//
+// <details><summary>Answers</summary>
+//
+// 1. Both do, in the second cell. The fast simulator's result is far from fp64. The checked one reports a race and
+// names both sides: the write in `load_tile` by its line in `attention.cuh`, the read by that of `load4` in
+// `phases/interface/device.cuh`, through which the kernel loads. The place is told as bytes of the struct:
+// `Tiles<32, 16, 16>+2304` is K[0][0], behind 16 rows of 36 floats.
+//
+// 2. "No bank conflict in the whole kernel" turns false: 6,720 are counted. A request for Q takes 32 wavefronts instead
+// of 4, and there are 240 of them (6 warps, 5 tiles, 8 `float4` in a row). The two claims about the size of shared
+// memory turn false, too.
+//
+// 3. Q's. After the loop nobody reads it, it has as many rows as the block has threads, and its spare columns avoid
+// conflicts here as well. Each thread writes its row of O there; a barrier; then the threads store the rows together,
+// as they loaded them.
+//
+// </details>

@@ -15,12 +15,14 @@
 #include "phases/05-first-kernel/steps/steps.hpp"
 
 #include <cstdio>
+#include <set>
 
 #include "phases/04-tiled-v2/phase.hpp"
 #include "phases/05-first-kernel/phase.hpp"
 #include "phases/pages/cell.hpp"
 #include "phases/pages/example.hpp"
 #include "phases/pages/svg.hpp"
+#include "sim/report/recording.hpp"
 
 using namespace flash;
 using namespace flash::phase05;
@@ -43,6 +45,47 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
   return counted == predicted;
 }
 
+static const char *blue = "#bcd9ee", *orange = "#d55e00", *grey = "#e4e4e4";
+static std::string fill(const std::string& colour, const std::string& more = "") {
+  return "fill=\"" + colour + "\"" + more;
+}
+static const std::string middle = "text-anchor=\"middle\"", bold = "font-weight=\"bold\"", faint = "fill=\"#666\"",
+                         edge = " stroke=\"#999\"";
+
+CELL("A GPU, as far as this page needs it") {
+  svg::Canvas canvas(760, 318, "Two sides, and three kinds of memory");
+  const auto box = [&](double x, double y, double w, double h, const char* colour, const std::string& text) {
+    canvas.rect(x, y, w, h, fill(colour, edge));
+    canvas.text(x + 10, y + 18, text, bold);
+  };
+  box(16, 44, 150, 258, "#f7f7f7", "host: the CPU");
+  canvas.text(26, 92, "runs main()");
+  canvas.text(26, 122, "launches kernels");
+  canvas.text(26, 276, "copies arrays");
+  box(214, 44, 530, 258, "#f7f7f7", "device: the GPU");
+  for (const double y : {122.0, 272.0}) canvas.arrow(170, y, 208, y, "#222", 1);
+  canvas.text(190, 114, "launch", middle);
+  canvas.text(190, 264, "copy", middle);
+  const char* names[] = {"multiprocessor 1", "multiprocessor 2", "… 132 on an H200"};
+  for (int m = 0; m < 3; ++m) {
+    const double x = 226 + 172.0 * m;
+    canvas.rect(x, 72, 162, 160, fill("white", edge));
+    canvas.text(x + 10, 90, names[m]);
+    for (int b = 0; b < 2; ++b) {
+      const double y = 98 + 66.0 * b;
+      canvas.rect(x + 8, y, 146, 58, fill(blue));
+      canvas.text(x + 14, y + 15, m < 2 ? "block " + std::to_string(2 * b + m) : "…");
+      for (int t = 0; t < 16; ++t) canvas.rect(x + 15 + 8.5 * t, y + 21, 5, 10, fill("#0072b2"));
+      canvas.rect(x + 14, y + 37, 134, 16, fill("#f2b36b"));
+      canvas.text(x + 81, y + 49, "shared memory", middle);
+    }
+  }
+  canvas.text(226, 254, "Each small bar is a thread, with registers of its own.", faint);
+  canvas.rect(226, 266, 506, 26, fill("#9fd8c4"));
+  canvas.text(479, 284, "HBM: the arrays, seen by all blocks", middle);
+  picture("05-machine", canvas.str());
+}
+
 // %% [markdown]
 // ## 1 · Threads, blocks and an index
 //
@@ -58,7 +101,50 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
 // `threadIdx.x` is the thread's number in its block, `blockIdx.x` the block's number, and `blockDim.x` the number of
 // threads in a block. The first line therefore gives every thread of the launch a different `i`, and there is no loop:
 // where phase 04 says `for (i = 0; i < n; ++i)`, a kernel has one thread for each `i`.
-//
+
+// %% tags=["hide-input"]
+CELL("Who takes which element?") {
+  const Floats x = numbered(1000);
+  Floats y(x.size());
+  const KernelReport report = steps_on(Where::Sim).scale({}, 2.0f, x, y).report;
+  const unsigned blocks = report.grid[0], threads = report.block[0], n = 1000, b = 2, t = 37, i = b * threads + t;
+  const double left = 90, wide = 640.0 / blocks, each = wide / threads;  // per block, per thread
+  svg::Canvas canvas(746, 268, "A launch for 1000 elements: 8 blocks of 128 threads");
+  const double top = 190, cell = 5;  // block 2 below, unfolded: a cell for each of its threads
+  canvas.raw("<polygon points=\"" + svg::num(left + wide * b) + ",78 " + svg::num(left + wide * (b + 1)) + ",78 " +
+             svg::num(left + 640) + "," + svg::num(top) + " " + svg::num(left) + "," + svg::num(top) +
+             "\" fill=\"#f2b36b\" fill-opacity=\"0.2\"/>");
+  canvas.text(16, 66, "grid");
+  canvas.text(16, 112, "array x");
+  for (unsigned k = 0; k < blocks; ++k) {
+    const double at = left + wide * k;
+    const unsigned elements = std::min(n - k * threads, threads);
+    canvas.rect(at, 48, wide - 2, 30, fill(k == b ? "#f2b36b" : blue));
+    canvas.text(at + wide / 2, 67, "block " + std::to_string(k), middle);
+    canvas.rect(at, 94, each * elements, 28, fill(k % 2 ? "#cfe8df" : "#9fd8c4"));
+    canvas.text(at + 2, 138, std::to_string(k * threads), faint + " font-size=\"11\"");
+  }
+  const double end = left + each * n, place = left + each * i;
+  canvas.rect(end, 94, left + 640 - end, 28, "fill=\"none\" stroke=\"#999\" stroke-dasharray=\"3 2\"");
+  canvas.text(left + 640, 156, std::to_string(blocks * threads - n) + " threads of block 7 have no element",
+              "text-anchor=\"end\" " + faint);
+  canvas.rect(place - 1.5, 92, 3, 32, fill(orange));
+  canvas.rect(left, top, cell * threads, 24, fill("#f2b36b"));
+  for (unsigned k = 1; k < threads; ++k)
+    canvas.line(left + cell * k, top, left + cell * k, top + 24, "stroke=\"white\"");
+  canvas.rect(left + cell * t, top, cell, 24, fill(orange));
+  canvas.path(svg::num(left + cell * (t + 0.5)) + "," + svg::num(top) + " " + svg::num(place) + ",124",
+              "stroke=\"" + std::string(orange) + "\"");
+  canvas.text(16, top + 17, "block 2");
+  canvas.text(left + cell * t, top + 42, "thread 37");
+  canvas.text(left + 640, top + 42, "thread 127", "text-anchor=\"end\" " + faint);
+  canvas.text(left, top + 42, "thread 0", faint);
+  canvas.text(left, top + 66, "i = blockIdx.x · blockDim.x + threadIdx.x = 2 · 128 + 37 = " + std::to_string(i), bold);
+  picture("05-grid", canvas.str());
+  expect(blocks == 8 && threads == 128 && i == 293, "thread 37 of block 2 takes element 2 · 128 + 37 = 293");
+}
+
+// %% [markdown]
 // The host allocates memory on the device, copies the input there, *launches* the kernel and copies the result back:
 //
 // ```{region} steps/host.cu host-scale
@@ -67,10 +153,13 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
 // `kernel<<<blocks, threads>>>(arguments)` is the launch: the number of blocks, and the number of threads in each.
 // Together the blocks are the *grid*. A GPU consists of *multiprocessors* (NVIDIA's H200 has 132); each block runs on
 // one of them, and each of them runs several blocks at a time. A program of one file would call `cudaMalloc` and
-// `cudaMemcpy`; this project says `m.alloc`, `m.upload` and `m.download`, so that each array has a name and a size that
-// counters, and {term}`findings <finding>` of the simulator's checks, can report. `m` is the `Machine`, the device that
+// `cudaMemcpy`; this project says `m.alloc`, `m.upload` and `m.download`. So each array has a name and a size, and the
+// simulator can name it in its counters and in its {term}`findings <finding>`. `m` is the `Machine`, the device that
 // the kernel runs on; `ran` launches and collects what the machine reports. `data()` is the device pointer, which the
 // host must not dereference.
+//
+// ```{exercise} 05.1
+// ```
 //
 // One more line stands at the top of every kernel file: `namespace flash::phase05::inline FLASH_MACHINE`. The build
 // compiles each file once per machine, and turns FLASH_MACHINE into `on_sim` (the fast simulator), `on_checked` (the
@@ -97,14 +186,89 @@ CELL("A thread per element") {
 // aligned pieces of 32 bytes, the {term}`sectors <sector>`. If the 32 lanes want 32 neighbouring floats, the request is
 // for 128 bytes, which are 4 sectors. Nothing that is fetched is wasted, and the access is called {term}`coalesced`.
 //
-// Now let neighbouring threads take elements that lie far apart:
+// Now let neighbouring threads take elements that lie far apart, n / 32 from each other:
 //
 // ```{region} steps/1-index.cuh scale-apart
 // ```
 //
 // Each lane's float lies in a sector of its own. The warp asks for 128 bytes and memory has to deliver 32 sectors, 1024
 // bytes. On the CPU it was good to give each thread a contiguous piece of the array; here it is the worst choice.
-//
+
+// %% tags=["hide-input"]
+// A run on the checked machine, written down step by step: which warp touched which bytes of which array.
+template <class Launch>
+static Recording recorded(const Launch& launch) {
+  Recording recording;
+  MachineOptions options;
+  options.recording = &recording;
+  launch(options);
+  return recording;
+}
+
+// The 4-byte words that a warp of a block touches at one place: the first time that it reads it, or writes it.
+static std::vector<std::uint64_t> words(const Recording& r, std::uint64_t block, int warp, Recording::Kind kind,
+                                        const std::string& place) {
+  std::vector<std::uint64_t> touched;
+  for (const Recording::Step& step : r.steps)
+    for (const Recording::Part& part : step.parts) {
+      const bool hbm = part.kind == Recording::Kind::read || part.kind == Recording::Kind::write;
+      const std::string& name = (hbm ? r.arrays : r.launches[step.launch].chip)[part.place].name;
+      if (!touched.empty() || step.block != block || step.warp != warp || part.kind != kind || name != place) continue;
+      for (const Recording::Span& span : part.spans)
+        for (std::uint64_t byte = span.first; byte < span.end; byte += 4) touched.push_back(byte / 4);
+    }
+  return touched;
+}
+static std::set<std::uint64_t> sectors_of(const std::vector<std::uint64_t>& words) {
+  std::set<std::uint64_t> sectors;
+  for (const std::uint64_t word : words) sectors.insert(word / 8);
+  return sectors;
+}
+
+CELL("One request, 4 sectors or 32") {
+  if (!counts()) return;
+  const Floats x = numbered(4096);
+  Floats y(x.size());
+  svg::Canvas canvas(712, 288, "A warp loads 32 floats: what memory has to deliver");
+  const double left = 56, lane = 20;
+  bool right = true;
+  int panel = 0;
+  for (const auto& [run, name] :
+       {std::pair{&Steps::scale, "neighbouring elements"}, {&Steps::scale_apart, "elements that lie 128 apart"}}) {
+    const Recording r = recorded([&](const MachineOptions& o) { (steps_on(Where::Checked).*run)(o, 2.0f, x, y); });
+    const std::vector<std::uint64_t> loaded = words(r, 0, 0, Recording::Kind::read, "x");
+    const std::set<std::uint64_t> sectors = sectors_of(loaded);
+    const double top = 66 + 122.0 * panel, wide = 32 * lane / double(sectors.size()), word = (wide - 3) / 8;
+    canvas.text(left, top - 6, name, bold);
+    canvas.text(16, top + 15, "lanes");
+    canvas.text(16, top + 62, "HBM");
+    for (int k = 0; k < 32; ++k) {
+      canvas.rect(left + lane * k + 1, top, lane - 3, 20, fill("#f2b36b"));
+      canvas.text(left + lane * (k + 0.5), top + 14, std::to_string(k), middle + " font-size=\"11\"");
+    }
+    double at = left;
+    std::size_t next = 0;  // lane; a lane's number grows with its address in both kernels
+    for (const std::uint64_t sector : sectors) {
+      canvas.rect(at, top + 46, wide - 3, 24, fill(grey, edge));
+      for (std::uint64_t w = 0; w < 8; ++w)
+        if (next < loaded.size() && loaded[next] == 8 * sector + w) {
+          const double middle_of = at + word * (double(w) + 0.5);
+          canvas.rect(at + word * double(w), top + 46, std::max(word - 1, 1.5), 24, fill(orange));
+          canvas.line(left + lane * (double(next++) + 0.5), top + 20, middle_of, top + 46, "stroke=\"#999\"");
+        }
+      at += wide;
+    }
+    canvas.text(left, top + 86,
+                std::to_string(sectors.size()) + " sectors: " + std::to_string(32 * sectors.size()) +
+                    " bytes come, 128 are used");
+    right = right && loaded.size() == 32 && next == 32 && sectors.size() == (panel == 0 ? 4 : 32);
+    ++panel;
+  }
+  picture("05-sectors", canvas.str());
+  expect(right, "as the first warp did it: 4 sectors with neighbours, 32 apart");
+}
+
+// %% [markdown]
 // *Prediction*, n = 4096: 4096 / 32 = 128 requests either way; 4 · 128 sectors with neighbours, 32 · 128 apart.
 
 // %%
@@ -146,6 +310,73 @@ CELL("Neighbours share sectors") {
 // Between the two halves stands `__syncthreads()`, a {term}`barrier`: no thread of the block passes it before all have
 // reached it. The kernel needs it, because each thread reads an element that another thread has written.
 //
+// The picture follows one warp through both kernels. Its 32 elements are drawn where the simulator saw them read (blue)
+// and written (orange):
+
+// %% tags=["hide-input"]
+CELL("The way of one warp") {
+  if (!counts()) return;
+  const int n = 64, warp = 5;
+  const std::uint64_t block = 1;  // the second of four: blockIdx is (1, 0)
+  const Floats in = numbered(n * n);
+  Floats out(in.size());
+  const auto run = [&](auto step) {
+    return recorded([&](const MachineOptions& o) { (steps_on(Where::Checked).*step)(o, in, out, n); });
+  };
+  const Recording direct = run(&Steps::transpose_directly), tiled = run(&Steps::transpose);
+  svg::Canvas canvas(760, 494, "A transpose: warp 5 of the second block");
+  // A square of `columns` words a row, with the tile of this block and the words that the warp touches.
+  const auto square = [&](double x, double y, double cell, int columns, const std::string& name,
+                          const std::vector<std::uint64_t>& touched, int tile_column, int tile_row, bool reads) {
+    canvas.rect(x, y, cell * columns, cell * columns, fill("#f7f7f7", edge));
+    canvas.rect(x + cell * tile_column, y + cell * tile_row, 32 * cell, 32 * cell, fill(grey));
+    for (std::size_t k = 0, end = 0; k < touched.size(); k = end) {  // neighbours in a row are one bar
+      for (end = k + 1; end < touched.size() && touched[end] == touched[end - 1] + 1;) ++end;
+      const auto c = static_cast<double>(touched[k] % std::uint64_t(columns)),
+                 r = static_cast<double>(touched[k] / std::uint64_t(columns));
+      canvas.rect(x + cell * c, y + cell * r, cell * double(end - k), cell, fill(reads ? "#0072b2" : orange));
+    }
+    canvas.text(x, y - 7, name);
+  };
+  const auto count = [&](double x, double y, const char* what, const std::vector<std::uint64_t>& touched) {
+    canvas.text(x, y, std::string(what) + ": " + std::to_string(sectors_of(touched).size()) + " sectors");
+  };
+  using Kind = Recording::Kind;
+  const auto direct_in = words(direct, block, warp, Kind::read, "in"),
+             direct_out = words(direct, block, warp, Kind::write, "out"),
+             tiled_in = words(tiled, block, warp, Kind::read, "in"),
+             tiled_out = words(tiled, block, warp, Kind::write, "out"),
+             filled = words(tiled, block, warp, Kind::chip_write, "tile"),
+             taken = words(tiled, block, warp, Kind::chip_read, "tile");
+  const double cell = 2.6, side = cell * 64;
+  canvas.text(16, 46, "directly", bold);
+  square(90, 66, cell, 64, "in", direct_in, 32, 0, true);
+  count(90, 84 + side, "read", direct_in);
+  canvas.arrow(100 + side, 66 + side / 2, 564, 66 + side / 2, "#222", 1);
+  square(574, 66, cell, 64, "out", direct_out, 0, 32, false);
+  count(574, 84 + side, "written", direct_out);
+  const double y = 296;
+  canvas.text(16, y - 25, "through a tile", bold);
+  square(90, y, cell, 64, "in", tiled_in, 32, 0, true);
+  count(90, y + side + 18, "read", tiled_in);
+  canvas.arrow(98 + side, y + side / 2, 278, y + side / 2, "#222", 1);
+  square(288, y + 42, cell, 32, "tile", filled, 0, 0, false);
+  canvas.text(288, y + 42 + 32 * cell + 16, "a row written");
+  canvas.arrow(376, y + side / 2, 428, y + side / 2, "#222", 1);
+  canvas.text(402, y + side / 2 - 8, "barrier", middle);
+  square(438, y + 42, cell, 32, "tile", taken, 0, 0, true);
+  canvas.text(438, y + 42 + 32 * cell + 16, "a column read");
+  canvas.arrow(528, y + side / 2, 564, y + side / 2, "#222", 1);
+  square(574, y, cell, 64, "out", tiled_out, 0, 32, false);
+  count(574, y + side + 18, "written", tiled_out);
+  picture("05-transpose", canvas.str());
+  expect(sectors_of(direct_in).size() == 4 && sectors_of(direct_out).size() == 32,
+         "directly: a row is read, a column written");
+  expect(sectors_of(tiled_in).size() == 4 && sectors_of(tiled_out).size() == 4 && filled != taken,
+         "through the tile: a row is read and a row written; the column is on the chip");
+}
+
+// %% [markdown]
 // *Prediction*, n = 64: 64 · 64 / 32 = 128 requests each way. Directly: 4 sectors for each load and 32 for each store.
 // Through the tile: 4 and 4.
 
@@ -172,28 +403,115 @@ CELL("Rows in, rows out") {
 // ```{region} steps/2-tile.cuh without-barrier
 // ```
 //
+// Take the four threads at the tile's upper left corner. Two of them read what they have written themselves; the other
+// two exchange their elements. Here is when each of them writes and reads on the fast simulator, which runs the threads
+// of a block one after another as far as it can:
+
+// %% tags=["hide-input"]
+// Is element [y][x] of the transposed 32 × 32 matrix what it should be? Thread (x, y) has written it.
+static std::vector<bool> right_elements(Ran (*transpose)(const MachineOptions&, const Floats&, Floats&, int),
+                                        Order order) {
+  const Floats in = numbered(32 * 32);
+  Floats out(in.size());
+  transpose({.order = order}, in, out, 32);
+  std::vector<bool> right(in.size());
+  for (std::size_t i = 0; i < in.size(); ++i) right[i] = out[i] == in[i % 32 * 32 + i / 32];
+  return right;
+}
+
+// The elements that come out wrong without the barrier, drawn and counted.
+static int draw_wrong(svg::Canvas& canvas, double x0, const char* title, Order order) {
+  const auto right = right_elements(steps_on(Where::Sim).transpose_without_barrier, order);
+  const double y0 = 62, cell = 8.5;
+  int wrong = 0;
+  canvas.text(x0, y0 - 8, title);
+  canvas.rect(x0, y0, 32 * cell, 32 * cell, fill("#cfe8df"));
+  for (int y = 0; y < 32; ++y)
+    for (int x = 0, end = 0; x < 32; x = end) {  // runs of wrong elements
+      const auto bad = [&](int at) { return !right[std::size_t(32 * y + at)]; };
+      for (end = x + 1; end < 32 && bad(end) == bad(x);) ++end;
+      if (!bad(x)) continue;
+      canvas.rect(x0 + cell * x, y0 + cell * y, cell * (end - x), cell, fill(orange));
+      wrong += end - x;
+    }
+  return wrong;
+}
+
+CELL("Who writes before whom reads") {
+  const auto with = right_elements(steps_on(Where::Sim).transpose, Order::forward),
+             without = right_elements(steps_on(Where::Sim).transpose_without_barrier, Order::forward);
+  svg::Canvas canvas(760, 358, "Four threads of a block: who writes before whom reads?");
+  // Thread (x, y) writes tile[y][x] and reads tile[x][y].
+  const std::array<std::array<int, 2>, 4> threads{{{0, 0}, {1, 0}, {0, 1}, {1, 1}}};  // x, y, in the order they run
+  const double left = 110, slot = 78, row = 30;
+  int wrong = 0;
+  for (const bool barrier : {true, false}) {
+    const double top = barrier ? 66 : 222;
+    canvas.text(16, top - 14, barrier ? "with the barrier" : "without it", bold);
+    std::array<double, 4> written{}, read{};  // when: the left edge of the box
+    for (int k = 0; k < 4; ++k) {
+      written[k] = left + slot * (barrier ? k : 2 * k);
+      read[k] = left + (barrier ? 14 + slot * (4 + k) : slot * (2 * k + 1));
+    }
+    for (int k = 0; k < 4; ++k)
+      canvas.line(left, top + row * k + 12, left + 8 * slot + 20, top + row * k + 12, "stroke=\"#ddd\"");
+    std::array<bool, 4> right{};
+    for (int k = 0; k < 4; ++k) {  // from the box that writes to the box that reads
+      const auto [x, y] = threads[k];
+      const int source = 2 * x + y;  // which of the four writes tile[x][y]
+      right[k] = (barrier ? with : without)[std::size_t(32 * y + x)];
+      wrong += !right[k];
+      if (source != k)
+        canvas.line(written[source] + (right[k] ? slot - 4 : 0), top + row * source + 12,
+                    read[k] + (right[k] ? 0 : slot - 4), top + row * k + 12,
+                    std::string("stroke-width=\"2\" stroke=\"") + (right[k] ? "#009e73\"" : "#d55e00\""));
+    }
+    for (int k = 0; k < 4; ++k) {
+      const auto [x, y] = threads[k];
+      canvas.text(16, top + row * k + 17, "thread (" + std::to_string(x) + ", " + std::to_string(y) + ")");
+      const auto box = [&](double from, const std::string& text, const char* colour, bool light) {
+        canvas.rect(from, top + row * k, slot - 4, 24, fill(colour));
+        canvas.text(from + slot / 2 - 2, top + row * k + 16, text,
+                    middle + " font-size=\"11\"" + (light ? " fill=\"white\"" : ""));
+      };
+      box(written[k], "writes [" + std::to_string(y) + "][" + std::to_string(x) + "]", blue, false);
+      box(read[k], "reads [" + std::to_string(x) + "][" + std::to_string(y) + "]", right[k] ? "#9fd8c4" : orange,
+          !right[k]);
+    }
+    if (barrier) canvas.rect(left + 4 * slot + 3, top - 8, 5, 4 * row + 8, fill("#8a3d70"));
+    if (barrier) canvas.text(left + 4 * slot + 14, top - 10, "barrier: all have written", "fill=\"#8a3d70\"");
+  }
+  canvas.text(left, 352, "time →   green: what it reads has been written; orange: not yet", faint);
+  picture("05-barrier", canvas.str());
+  expect(std::count(with.begin(), with.end(), false) == 0, "with the barrier all elements are right");
+  expect(wrong == 1, "without it, one of these four reads too early");
+}
+
+// %% [markdown]
 // On a GPU such a kernel may give the right answer for years, because the warps of a block often run in a lucky order.
-// The fast simulator runs the threads of a block one after another, so the damage shows. The checked one does not need
-// bad luck: it knows which accesses nothing puts in order, and names both sides. In its words `tile+128` is byte 128 of
+// The fast simulator's order does not vary, so the damage shows each time. The checked simulator does not need bad
+// luck: it knows which accesses nothing puts in order, and names both sides. In its words `tile+128` is byte 128 of
 // `tile`, which is the element tile[1][0]. Fresh shared memory counts as unwritten, so a read that comes before any
 // write is a finding, too.
 //
 // ```{question}
-// The fast simulator runs the threads of a block one after the other, and without the barrier nothing makes them wait.
-// How many of the 32 × 32 elements does the transpose get wrong: all, half, or a few?
+// The picture has four threads, and one of them reads too early. A tile has 32 × 32. How many of its 1024 elements does
+// the transpose get wrong on the fast simulator: nearly all, nearly half, or about 32?
 // ```
 
 // %%
 CELL("A missing barrier") {
-  const Floats in = numbered(32 * 32);
-  Floats out(in.size());
-  steps_on(Where::Sim).transpose_without_barrier({}, in, out, 32);
-  int wrong = 0;
-  for (std::size_t i = 0; i < in.size(); ++i) wrong += !(out[i % 32 * 32 + i / 32] == in[i]);
+  svg::Canvas canvas(640, 356, "Without the barrier: elements of the result that are wrong (orange)");
+  const int wrong = draw_wrong(canvas, 16, "threads run from the first to the last", Order::forward),
+            back = draw_wrong(canvas, 336, "threads run from the last to the first", Order::reverse);
+  picture("05-early", canvas.str());
   std::printf("fast simulator: %d of 1024 elements are wrong\n", wrong);
   expect(wrong > 0, "without the barrier the transpose is wrong");
+  expect(wrong == back && wrong == 32 * 31 / 2, "in either order of threads, one of each pair across the diagonal");
 
   if (!counts()) return;
+  const Floats in = numbered(32 * 32);
+  Floats out(in.size());
   const Ran ran = steps_on(Where::Checked).transpose_without_barrier({.threads = 1, .keep_going = true}, in, out, 32);
   for (const Finding& finding : ran.findings) std::printf("\n%s\n", finding.text.c_str());
   bool race = false;
@@ -205,7 +523,12 @@ CELL("A missing barrier") {
 // ```{answer}
 // 496 of 1024, nearly half. Each thread reads the element that its mirror image across the diagonal writes. Of every
 // such pair the thread that runs first reads too early; the other finds what it needs, and on the diagonal a thread
-// reads what it has written itself. On a GPU it may be another number in each run.
+// reads what it has written itself. On a GPU it may be another number in each run. The first race that the checked
+// simulator names is the orange one of the four threads: lane 1 of warp 0 is thread (1, 0), which reads tile[1][0], and
+// lane 0 of warp 1 is thread (0, 1), which writes it.
+// ```
+//
+// ```{exercise} 05.2
 // ```
 //
 // ## 3 · Attention, one thread per row
@@ -281,8 +604,59 @@ CELL("Correct and wasteful") {
 // ## 4 · Tiles on the chip
 //
 // Now phase 04's algorithm. A block takes a Q tile of B_r = 64 rows, and a thread one row of it. The block walks along
-// the K/V tiles of B_c = 32 rows. A tile is copied into shared memory once, by all threads together, and then read by
-// all of them from there:
+// the K/V tiles of B_c = 32 rows.
+
+// %% tags=["hide-input"]
+CELL("What lies where") {
+  if (!counts()) return;
+  Ledger l = count(&Steps::tiled);
+  svg::Canvas canvas(760, 372, "Step 4: block 1 at its third K/V tile");
+  const double top = 92, row = 1.5, wide = 48;
+  const auto tile = [&](double x, double y, double rows, double columns, const char* colour) {
+    canvas.rect(x, y, columns * 1.5, rows * row, fill(colour, " stroke=\"white\" stroke-width=\"2\""));
+  };
+  canvas.text(16, 54, "HBM: 150 rows of 32", bold);
+  double x = 16;
+  const std::uint64_t once = 4 * n * d;
+  bool as_drawn = true;
+  for (const auto& [name, times] : {std::pair{"Q", 1u}, {"K", 3u}, {"V", 3u}, {"O", 1u}}) {
+    const bool of_rows = name[0] == 'Q' || name[0] == 'O', out = name[0] == 'O';
+    const int height = of_rows ? step_Br : step_Bc, current = of_rows ? 1 : 2;
+    canvas.text(x + wide / 2, top - 10, name, middle);
+    for (int first = 0, k = 0; first < N; first += height, ++k)
+      tile(x, top + row * first, std::min(height, N - first), 32,
+           k == current ? (of_rows ? "#f2b36b" : "#7fb8dc") : grey);
+    const std::uint64_t bytes = out ? l.array(name).written_bytes : l.array(name).read_bytes;
+    canvas.text(x + wide / 2, top + row * N + 18, "× " + std::to_string(bytes / once), middle + " " + bold);
+    as_drawn = as_drawn && bytes == times * once;
+    x += 74;
+  }
+  canvas.text(16, top + row * N + 42, "How often each array passes, all blocks together", faint);
+  canvas.arrow(300, top + 130, 346, top + 130, "#222", 1);
+  canvas.text(356, 54, "shared memory: " + grouped(l.shared_bytes_peak) + " bytes", bold);
+  canvas.text(380, top - 10, "Q_tile", middle);
+  tile(356, top, step_Br, 32, "#f2b36b");
+  canvas.text(470, top - 10, "K_tile", middle);
+  tile(446, top, step_Bc, 32, "#7fb8dc");
+  canvas.text(470, top + 82, "V_tile", middle);
+  tile(446, top + 92, step_Bc, 32, "#7fb8dc");
+  for (int t = 0; t < step_Br; t += 4)
+    canvas.line(406, top + row * (t + 0.5), 414, top + row * (t + 0.5), "stroke=\"#666\"");
+  canvas.text(356, top + 164, "one thread for each row of Q_tile");
+  canvas.arrow(520, top + 130, 566, top + 130, "#222", 1);
+  canvas.text(580, 54, "registers of a thread", bold);
+  const auto registers = [&](double y, const char* name, int numbers) {
+    canvas.text(580, y + 12, name);
+    for (int k = 0; k < numbers; ++k) canvas.rect(606 + 4.2 * k, y, 3.2, 16, fill("#cc79a7"));
+  };
+  registers(top, "m", 1), registers(top + 30, "l", 1), registers(top + 60, "o", D), registers(top + 90, "s", step_Bc);
+  picture("05-tiles", canvas.str());
+  expect(as_drawn && l.shared_bytes_peak == 4 * (step_Br + 2 * step_Bc) * D,
+         "Q and O pass once, K and V once for each of the three blocks; three tiles lie in shared memory");
+}
+
+// %% [markdown]
+// A tile is copied into shared memory once, by all threads together, and then read by all of them from there:
 //
 // ```{region} steps/4-tiled.cuh load-tile
 // ```
@@ -340,8 +714,7 @@ CELL("The bytes of phase 04") {
 }
 
 // %% [markdown]
-// HBM traffic is now as low as the algorithm allows. The remaining steps do not change it. They are about what happens
-// on the chip.
+// HBM traffic is now that of phase 04. The remaining steps do not change it. They are about what happens on the chip.
 //
 // ## 5 · Padding: banks
 //
@@ -354,7 +727,72 @@ CELL("The bytes of phase 04") {
 //     K_tile[j][d]       all lanes read the same float: 1 wavefront
 //
 // That is a *bank conflict*. The cure is one spare float at the end of each row. Row r then begins in bank r mod 32,
-// and a column has an element in every bank:
+// and a column has an element in every bank. In the picture a line is 128 bytes of shared memory, one word of each
+// bank. The orange words are those that the 32 lanes read in one request, as the simulator saw it:
+
+// %% tags=["hide-input"]
+// The first request that a warp makes to read Q_tile.
+static Recording::Request request_for_q(AttentionStep Steps::*step) {
+  Example e = random_example(64, D);
+  const auto floats = [](const Tensor<float>& t) { return Floats(t.data(), t.data() + t.size()); };
+  Floats o(e.o.size());
+  const Recording r = recorded([&](const MachineOptions& options) {
+    (steps_on(Where::Checked).*step)(options, floats(e.q), floats(e.k), floats(e.v), o);
+  });
+  for (const Recording::Step& s : r.steps)
+    for (const Recording::Request& request : s.requests)
+      if (!request.write && r.launches[s.launch].chip[request.place].name == "Q_tile") return request;
+  return {};
+}
+
+// Shared memory by banks, a line for 128 bytes, and the words of 32 rows of Q that a request reads. Lanes that are
+// served together, those of a quarter of the warp if each reads 16 bytes, have one colour.
+static void draw_banks(svg::Canvas& canvas, double x0, int pitch, const Recording::Request& request) {
+  static constexpr const char* colours[] = {"#d55e00", "#009e73", "#8a3d70", "#0072b2"};
+  const double y0 = 88, cell = 9.5;
+  const int lines = (31 * pitch + D + 31) / 32;
+  const std::int64_t first = *std::min_element(request.lanes.begin(), request.lanes.end());
+  const auto words = [&](std::int64_t word, std::int64_t count, const char* colour) {
+    canvas.rect(x0 + cell * double(word % 32), y0 + cell * double(word / 32), cell * double(count), cell, fill(colour));
+  };
+  canvas.text(x0, 54, "rows of " + std::to_string(pitch) + " floats", bold);
+  canvas.text(x0, y0 - 8, "bank 0", faint);
+  canvas.text(x0 + 32 * cell, y0 - 8, "bank 31", "text-anchor=\"end\" " + faint);
+  canvas.rect(x0, y0, 32 * cell, lines * cell, fill("#cfe3f2"));
+  for (int row = 0; row < 31; ++row)  // the spare words of each row
+    for (int word = row * pitch + D; word < (row + 1) * pitch; ++word) words(word, 1, "white");
+  for (int k = 1; k < 32; ++k)
+    canvas.line(x0 + cell * k, y0, x0 + cell * k, y0 + lines * cell, "stroke=\"white\" stroke-width=\"0.5\"");
+  for (int k = 1; k < lines; ++k)
+    canvas.line(x0, y0 + cell * k, x0 + 32 * cell, y0 + cell * k, "stroke=\"white\" stroke-width=\"0.5\"");
+  canvas.rect(x0, y0, 32 * cell, lines * cell, "fill=\"none\"" + edge);
+  for (int lane = 0; lane < 32; ++lane) {
+    const std::int64_t word = (request.lanes[lane] - first) / 4;
+    words(word, request.bytes / 4, colours[request.bytes == 16 ? lane / 8 : 0]);
+    if (lane % 31 == 0)
+      canvas.text(x0 - 6, y0 + cell * (double(word / 32) + 1), "lane " + std::to_string(lane), "text-anchor=\"end\"");
+  }
+  if (pitch > D) canvas.text(x0 + 32 * cell, y0 + lines * cell + 20, "white: spare", "text-anchor=\"end\" " + faint);
+  canvas.text(x0, y0 + lines * cell + 20,
+              std::to_string(request.wavefronts) + (request.wavefronts == 1 ? " wavefront" : " wavefronts"), bold);
+}
+
+CELL("A column of Q in the banks") {
+  if (!counts()) return;
+  const Recording::Request before = request_for_q(&Steps::tiled), after = request_for_q(&Steps::padded);
+  svg::Canvas canvas(760, 436, "Which bank holds the word that a lane reads?");
+  draw_banks(canvas, 76, D, before);
+  draw_banks(canvas, 436, D + 1, after);
+  picture("05-banks", canvas.str());
+  expect(before.wavefronts == 32 && after.wavefronts == 1,
+         "all lanes in one bank: 32 wavefronts; a bank for each lane: 1");
+}
+
+// %% [markdown]
+// ```{exercise} 05.3
+// ```
+//
+// The change is one number:
 //
 // ```{difference} steps/4-tiled.cuh steps/5-padded.cuh
 // ```
@@ -413,8 +851,28 @@ CELL("A third of the requests disappears") {
 //
 // A lane can load 16 bytes with one instruction. `float4` is CUDA's type for it, four floats x, y, z and w. It needs an
 // address that is a multiple of 16. Hence `alignas(16)`, and rows of D + 4 floats instead of D + 1. Each row then
-// begins four banks after the one before, and 8 lanes with 4 floats each fill the 32 banks exactly.
-//
+// begins four banks after the one before, and 8 lanes with 4 floats each fill the 32 banks exactly. The hardware serves
+// 8 lanes at a time; in the picture they have one colour:
+
+// %% tags=["hide-input"]
+CELL("Eight lanes at a time") {
+  if (!counts()) return;
+  const Recording::Request request = request_for_q(&Steps::float4s);
+  svg::Canvas canvas(460, 456, "A float4 for each lane: four times all banks");
+  draw_banks(canvas, 76, D + 4, request);
+  picture("05-float4", canvas.str());
+  bool each_bank_once = true;
+  for (std::size_t lane = 0; lane < 32; lane += 8) {
+    std::set<std::int64_t> banks;
+    for (std::size_t k = lane; k < lane + 8; ++k)
+      for (int i = 0; i < 4; ++i) banks.insert((request.lanes[k] / 4 + i) % 32);
+    each_bank_once = each_bank_once && banks.size() == 32;
+  }
+  expect(request.bytes == 16 && request.wavefronts == 4 && each_bank_once,
+         "4 wavefronts: each time 8 lanes read a word from every bank");
+}
+
+// %% [markdown]
 // ```{difference} steps/6-reuse.cuh steps/7-float4.cuh
 // ```
 //
@@ -474,6 +932,9 @@ CELL("The same counts, other last bits") {
 // then zero. Only the loop of P·V stays as short as it was, and P needs an array that can be indexed there. It goes to
 // shared memory, in a column of the thread's own, so no barrier is needed. `__launch_bounds__(Br)` promises that blocks
 // have at most 64 threads. The compiler can then give each thread more of the multiprocessor's registers.
+//
+// ```{exercise} 05.4
+// ```
 //
 // ```{difference} steps/8-exp2.cuh steps/9-unrolled.cuh
 // ```
@@ -537,7 +998,27 @@ CELL("All steps") {
 // What is left for [05 · The first kernel](notebook.cpp): templates for the sizes, three element types, and any
 // strides.
 //
-// **Exercise.** 1. Delete a barrier in `steps/4-tiled.cuh` and run this page. Which lines does the finding name?
+// **To think about.** 1. Delete a barrier in `steps/4-tiled.cuh` and run this page. Which lines does the finding name?
 // 2. In step 7, make the rows D + 8 floats long. How many wavefronts does a request for Q take now? Check with the
 // counter. 3. In `3-naive.cuh`, let S be stored as [key, query] instead of [query, key]. Which sectors change, and how
 // many are left? 4. The tile of step 2 has a bank conflict, too. Which line, how many wavefronts, and what cures it?
+//
+// <details><summary>Answers</summary>
+//
+// 1. The line in `load_tile` that writes the tile, and a line that reads it: the one of the scores for K_tile, the one
+// of P·V for V_tile. Without the first barrier Q_tile is named as well, and there are reads of memory that nobody has
+// written yet. Without the second one there are only races: the tile is full, but the next round's copy overtakes the
+// reader.
+//
+// 2. 8 instead of 4. Rows of 40 floats begin 8 banks apart, so that every fourth row begins in the same bank, and only
+// 4 lanes' `float4` fill the banks without meeting. The counter of step 7 grows by 4 for each of the 240 requests for
+// Q, from 30,912 to 31,872.
+//
+// 3. Those of S, since neighbouring lanes then have neighbouring elements. The loads fall from 765,000 sectors to
+// 114,682, from 30 a request to 4.5; the stores from 45,000 to 6,746. It is 4.5 and not 4 because rows of 150 floats do
+// not all begin at a sector.
+//
+// 4. `tile[threadIdx.x][threadIdx.y]`: the lanes of a warp differ in threadIdx.x, so they read a column of rows of 32
+// floats, all in one bank, in 32 wavefronts. `tile[side][side + 1]` cures it.
+//
+// </details>

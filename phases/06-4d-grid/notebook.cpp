@@ -46,6 +46,41 @@ static std::string text(const std::array<unsigned, 3>& grid) {
 // The machine that sees most, of those that this build holds (sanitizer builds have no Checked).
 static const Where watched = was_built(Where::Checked) ? Where::Checked : Where::Sim;
 
+static const char* const head_colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e0b000", "#777777"};
+
+CELL("The same blocks, launched head by head or at once") {
+  Example e = sentence();
+  const auto many = phase05::forward(e.problem({.block_q = 16, .block_k = 16}), Where::Sim).kernels,
+             one = phase06::forward(e.problem({.block_q = 16, .block_k = 16}), Where::Sim).kernels;
+  svg::Canvas canvas(760, 346, "Twelve heads of 4 Q tiles on a chip with 132 multiprocessors");
+  const double y0 = 78, height = 216, slot = 25, place = height / 132;
+  unsigned blocks_of_05 = 0, blocks_of_06 = 0;
+  const auto panel = [&](double x0, const std::string& title, const std::vector<KernelReport>& launches,
+                         unsigned& all) {
+    canvas.text(x0, 60, title, "font-weight=\"bold\"");
+    canvas.rect(x0, y0, slot * 12, height, "fill=\"#f1f1f1\" stroke=\"#999\"");
+    for (std::size_t t = 0; t < launches.size(); ++t) {
+      const auto [tiles, heads, layers] = launches[t].grid;
+      for (unsigned h = 0; h < heads; ++h)  // a bar for each head: its Q tiles are neighbours
+        canvas.rect(x0 + slot * double(t) + 1, y0 + place * h * tiles, slot - 2, place * tiles - 0.5,
+                    std::string("fill=\"") + head_colours[(t + h) % std::size(head_colours)] + "\"");
+      all += tiles * heads * layers;
+    }
+    const unsigned busy = launches[0].grid[0] * launches[0].grid[1];
+    canvas.text(x0, y0 + height + 20,
+                std::to_string(busy) + " blocks at a time, " + std::to_string(132 - busy) + " places empty");
+  };
+  panel(66, "phase 05: a launch for each head", many, blocks_of_05);
+  panel(436, "phase 06: one launch", one, blocks_of_06);
+  canvas.text(16, y0 + 10, "place 1", "font-size=\"11\"");
+  canvas.text(60, y0 + height, "132", "text-anchor=\"end\" font-size=\"11\"");
+  canvas.text(66, 338, "time →   a colour is a head; assumed: a block for each place, all blocks equally long",
+              "fill=\"#666\"");
+  picture("06-launches", canvas.str());
+  expect(many.size() == 12 && one.size() == 1 && blocks_of_05 == 48 && blocks_of_06 == 48,
+         "48 blocks either way: 12 launches of 4, or 1 of 48");
+}
+
 // %% [markdown]
 // ## The code
 //
@@ -109,6 +144,9 @@ CELL("Phase 05, bit for bit") {
 // side by side. Attention is written for [B, H, S, D]. Many programs copy their tensors ("transpose, contiguous")
 // before they call it. It is enough to say where the next head and the next row begin: only D must be contiguous.
 // Strides and offsets are 64-bit numbers: B·H·S·D exceeds 2³¹ sooner than one expects.
+//
+// ```{exercise} 06.1
+// ```
 
 // %% tags=["hide-input"]
 CELL("No copy") {
@@ -220,7 +258,6 @@ struct Step {
 
 CELL("The same bytes, another order") {
   const std::int64_t B = 2, H = 3, q_tiles = 4, kv_tiles = 3, places = 8;
-  static const char* colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e0b000", "#777777"};
   svg::Canvas canvas(760, 690, "Three grids on a chip with 8 places: 6 heads (colours), 4 Q tiles each");
   Example base = random_heads(B, H, 256, 96, 32);
   const Run two = phase06::forward(base.problem(blocks), watched);
@@ -262,7 +299,7 @@ CELL("The same bytes, another order") {
       if (n < places) first_heads.insert(work[n][0].head);
       for (const Step& step : work[n]) {
         canvas.rect(90 + double(busy[place]) * scale, top + 10 + 20 * double(place), double(step.length) * scale, 18,
-                    std::string("stroke=\"white\" fill=\"") + colours[step.head] + "\"");
+                    std::string("stroke=\"white\" fill=\"") + head_colours[step.head] + "\"");
         busy[place] += step.length;
       }
     }
@@ -311,7 +348,23 @@ CELL("At full size") {
 // Those have to be measured: [benchmarks](../../docs/benchmarks.md) has phases 05 and 06 side by side on an H200, with
 // the prediction that was made before.
 //
-// **Exercise.** 1. For which B, H and S_q does phase 05 keep up with 06? 2. With one query ({term}`decoding`) T_r = 1:
-// how many blocks are left, and what does that say about B·H? 3. Let all heads share one K and V (multi-query
+// **To think about.** 1. For which B, H and S_q does phase 05 keep up with 06? 2. With one query ({term}`decoding`)
+// T_r = 1: how many blocks are left, and what does that say about B·H? 3. Let all heads share one K and V (multi-query
 // attention): which stride of K and V is 0 then? 4. Put the Q tile on z and the head on x: which row of the last table
 // do you get?
+//
+// <details><summary>Answers</summary>
+//
+// 1. For B·H = 1 the two launch the same grid. With more heads phase 05 keeps up if one head fills the chip by itself,
+// several times over: ⌈S_q / B_r⌉ must be much larger than the number of blocks that run at once, 132 at the least on
+// an H200. With tiles of 64 rows that is far beyond 8192 rows.
+//
+// 2. B·H blocks, one for each head. With fewer heads than multiprocessors a part of the chip has nothing to do however
+// long the keys are. The keys must then be divided among blocks, too, and the results merged: phase 08 shows by what.
+//
+// 3. The one from head to head. All heads then begin at the same address, and the kernel does not notice. The sizes and
+// the other strides stay.
+//
+// 4. The last one, with K and V of all 128 heads in flight: neighbouring blocks then belong to different heads.
+//
+// </details>

@@ -45,6 +45,97 @@ static bool same_bits(const Tensor<float>& a, const Tensor<float>& b) {
   return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
+enum Fate { Skipped, Full, Masked };
+static constexpr const char* colours[] = {"#e4e4e4", "#9ec9e6", "#f2b36b"};  // skipped, full, masked
+
+// What the trace says: which blocks loaded which tiles under which name.
+struct Tiling {
+  std::string title;
+  Problem<float> p;  // for its sizes and its mask
+  int Br, Bc, Sq, Sk;
+  std::vector<Fate> fate;  // [Q tiles, K/V tiles]
+  int rows() const { return (Sq + Br - 1) / Br; }
+  int columns() const { return (Sk + Bc - 1) / Bc; }
+  Fate& at(std::int64_t i, std::int64_t j) { return fate[i * columns() + j]; }
+  TileCounts counts() const {
+    const auto of = [&](Fate f) { return std::uint64_t(std::count(fate.begin(), fate.end(), f)); };
+    return {of(Full), of(Masked), of(Skipped)};
+  }
+};
+
+static Tiling empty_tiling(const std::string& title, const Problem<float>& p) {
+  Tiling t{title, p, int(p.options.block_q), int(p.options.block_k), int(p.Sq()), int(p.Sk()), {}};
+  t.fate.assign(t.rows() * t.columns(), Skipped);
+  return t;
+}
+static Tiling traced(const std::string& title, const Problem<float>& p, const Run& run) {
+  Tiling t = empty_tiling(title, p);
+  for (const TraceEvent& event : run.trace)
+    if (event.name != "barrier") t.at(event.block[0], event.value) = event.name == "full" ? Full : Masked;
+  return t;
+}
+static void legend(svg::Canvas& canvas, double y, const std::vector<std::pair<const char*, const char*>>& entries) {
+  double x = 16;
+  for (const auto& [name, colour] : entries) {
+    canvas.rect(x, y - 10, 12, 12, std::string("fill=\"") + colour + "\"");
+    canvas.text(x + 18, y, name);
+    x += 46 + 7.0 * double(std::strlen(name));
+  }
+}
+
+// Tilings side by side, to scale, with the edge of what each row sees.
+static std::string draw(const std::string& title, std::vector<Tiling> tilings, double scale) {
+  double width = 16, height = 0;
+  for (const Tiling& t : tilings) width += std::max(scale * t.Sk, 146.0) + 40, height = std::max(height, scale * t.Sq);
+  svg::Canvas canvas(std::max(width, 620.0), height + 142, title);
+  double x0 = 16;
+  const double y0 = 66;
+  for (Tiling& t : tilings) {
+    const TileCounts n = t.counts();
+    canvas.text(x0, y0 - 10, t.title, "font-weight=\"bold\"");
+    const auto x = [&](int key) { return x0 + scale * std::min(key, t.Sk); };
+    const auto y = [&](int row) { return y0 + scale * std::min(row, t.Sq); };
+    for (int i = 0; i < t.rows(); ++i)
+      for (int j = 0, end = 0; j < t.columns(); j = end) {  // neighbours of one kind
+        for (end = j + 1; end < t.columns() && t.at(i, end) == t.at(i, j);) ++end;
+        canvas.rect(x(j * t.Bc), y(i * t.Br), x(end * t.Bc) - x(j * t.Bc), y((i + 1) * t.Br) - y(i * t.Br),
+                    std::string("fill=\"") + colours[t.at(i, j)] + "\"");
+      }
+    for (int j = 1; j < t.columns(); ++j) canvas.line(x(j * t.Bc), y(0), x(j * t.Bc), y(t.Sq), "stroke=\"white\"");
+    for (int i = 1; i < t.rows(); ++i) canvas.line(x(0), y(i * t.Br), x(t.Sk), y(i * t.Br), "stroke=\"white\"");
+    std::string edge;
+    const auto end_of = [&](int row) { return static_cast<int>(t.p.visible(row).end); };
+    const auto step = [&](int row) { return end_of(row + 1) - end_of(row); };
+    for (int i = 0; i < t.Sq; ++i)  // a stair for each row where they can be seen, else where the edge bends
+      if (scale >= 2 || i == 0 || i + 1 == t.Sq || step(i) != step(i - 1)) {
+        edge += svg::num(x(end_of(i))) + "," + svg::num(y(i)) + " ";
+        if (scale >= 2 || i + 1 == t.Sq) edge += svg::num(x(end_of(i))) + "," + svg::num(y(i + 1)) + " ";
+      }
+    canvas.path(edge, "stroke=\"#222\" stroke-width=\"1.5\"");
+    canvas.text(x0, y0 + scale * t.Sq + 18, std::to_string(n.full) + " full, " + std::to_string(n.masked) + " masked,");
+    canvas.text(x0, y0 + scale * t.Sq + 34, std::to_string(n.skipped) + " skipped");
+    x0 += std::max(scale * t.Sk, 146.0) + 40;
+  }
+  legend(canvas, height + 126,
+         {{"full: no mask", colours[Full]},
+          {"masked element by element", colours[Masked]},
+          {"skipped: never loaded", colours[Skipped]}});
+  return canvas.str();
+}
+
+CELL("Which tiles a causal kernel loads") {
+  std::vector<Tiling> tilings;
+  for (const Mask mask : {Mask::none(), Mask::top_left()}) {
+    Example e = random_example(80, 16);
+    const Problem<float> p = e.problem({.mask = mask, .block_q = 16, .block_k = 16});
+    const Run run = phase07::forward(p, Where::Sim, {.trace = "memory"});
+    tilings.push_back(traced(mask == Mask::none() ? "no mask: as phase 06" : "causal", p, run));
+  }
+  picture("07-tiles", draw("S for 80 rows and 80 keys, in tiles of 16 × 16", tilings, 3.2));
+  expect(tilings[0].counts() == TileCounts{25, 0, 0} && tilings[1].counts() == TileCounts{10, 5, 10},
+         "of 25 tiles a causal kernel loads 15, and masks 5 of them");
+}
+
 // %% [markdown]
 // ## The code
 //
@@ -56,11 +147,17 @@ static bool same_bits(const Tensor<float>& a, const Tensor<float>& b) {
 // ```{region} ../interface/mask.hpp band
 // ```
 //
+// ```{exercise} 07.1
+// ```
+//
 // For a Q tile two numbers say everything. Its first row sees the least, so tiles that it sees whole are seen whole by
 // all rows: `full` of them, rounded down. Its last row sees the most, so no row needs a tile beyond that: `seen` of
 // them, rounded up.
 //
 // ```{region} attention.cuh tile-range
+// ```
+//
+// ```{exercise} 07.2
 // ```
 //
 // The loop over K/V tiles ends at `seen`. This line saves half of the work. `trace_mark` tells the simulator what the
@@ -119,35 +216,6 @@ CELL("The future, taken away") {
 // ```
 
 // %% tags=["hide-input"]
-enum Fate { Skipped, Full, Masked };
-static constexpr const char* colours[] = {"#e4e4e4", "#9ec9e6", "#f2b36b"};  // skipped, full, masked
-
-// What the trace says: which blocks loaded which tiles under which name.
-struct Tiling {
-  std::string title;
-  Problem<float> p;  // for its sizes and its mask
-  int Br, Bc, Sq, Sk;
-  std::vector<Fate> fate;  // [Q tiles, K/V tiles]
-  int rows() const { return (Sq + Br - 1) / Br; }
-  int columns() const { return (Sk + Bc - 1) / Bc; }
-  Fate& at(std::int64_t i, std::int64_t j) { return fate[i * columns() + j]; }
-  TileCounts counts() const {
-    const auto of = [&](Fate f) { return std::uint64_t(std::count(fate.begin(), fate.end(), f)); };
-    return {of(Full), of(Masked), of(Skipped)};
-  }
-};
-
-static Tiling empty_tiling(const std::string& title, const Problem<float>& p) {
-  Tiling t{title, p, int(p.options.block_q), int(p.options.block_k), int(p.Sq()), int(p.Sk()), {}};
-  t.fate.assign(t.rows() * t.columns(), Skipped);
-  return t;
-}
-static Tiling traced(const std::string& title, const Problem<float>& p, const Run& run) {
-  Tiling t = empty_tiling(title, p);
-  for (const TraceEvent& event : run.trace)
-    if (event.name != "barrier") t.at(event.block[0], event.value) = event.name == "full" ? Full : Masked;
-  return t;
-}
 static Tiling pair_by_pair(const Problem<float>& p) {
   Tiling t = empty_tiling("", p);
   for (int i = 0; i < t.rows(); ++i)
@@ -158,47 +226,6 @@ static Tiling pair_by_pair(const Problem<float>& p) {
       t.at(i, j) = seen == 0 ? Skipped : seen == rows * t.Bc ? Full : Masked;
     }
   return t;
-}
-
-static void legend(svg::Canvas& canvas, double y, const std::vector<std::pair<const char*, const char*>>& entries) {
-  double x = 16;
-  for (const auto& [name, colour] : entries) {
-    canvas.rect(x, y - 10, 12, 12, std::string("fill=\"") + colour + "\"");
-    canvas.text(x + 18, y, name);
-    x += 46 + 7.0 * double(std::strlen(name));
-  }
-}
-
-// Tilings side by side, to scale, with the edge of what each row sees.
-static std::string draw(const std::string& title, std::vector<Tiling> tilings, double scale) {
-  double width = 16, height = 0;
-  for (const Tiling& t : tilings) width += std::max(scale * t.Sk, 120.0) + 40, height = std::max(height, scale * t.Sq);
-  svg::Canvas canvas(std::max(width, 620.0), height + 142, title);
-  double x0 = 16;
-  const double y0 = 66;
-  for (Tiling& t : tilings) {
-    const TileCounts n = t.counts();
-    canvas.text(x0, y0 - 10, t.title, "font-weight=\"bold\"");
-    for (int i = 0; i < t.rows(); ++i)
-      for (int j = 0; j < t.columns(); ++j) {
-        const int bottom = std::min((i + 1) * t.Br, t.Sq), right = std::min((j + 1) * t.Bc, t.Sk);
-        canvas.rect(x0 + scale * j * t.Bc, y0 + scale * i * t.Br, scale * (right - j * t.Bc),
-                    scale * (bottom - i * t.Br), std::string("stroke=\"white\" fill=\"") + colours[t.at(i, j)] + "\"");
-      }
-    std::string edge;
-    for (int i = 0; i < t.Sq; ++i)
-      for (const int below : {0, 1})
-        edge += svg::num(x0 + scale * double(t.p.visible(i).end)) + "," + svg::num(y0 + scale * (i + below)) + " ";
-    canvas.path(edge, "stroke=\"#222\" stroke-width=\"1.5\"");
-    canvas.text(x0, y0 + scale * t.Sq + 18, std::to_string(n.full) + " full, " + std::to_string(n.masked) + " masked,");
-    canvas.text(x0, y0 + scale * t.Sq + 34, std::to_string(n.skipped) + " skipped");
-    x0 += std::max(scale * t.Sk, 120.0) + 40;
-  }
-  legend(canvas, height + 126,
-         {{"full: no mask", colours[Full]},
-          {"masked element by element", colours[Masked]},
-          {"skipped: never loaded", colours[Skipped]}});
-  return canvas.str();
 }
 
 CELL("Full, masked, skipped: four counts of the same tiles") {
@@ -218,7 +245,7 @@ CELL("Full, masked, skipped: four counts of the same tiles") {
   const std::uint64_t T = N / 16;
   expect(agree, "trace, pairs and run.tiles agree, tile by tile");
   expect(tilings[0].counts() == TileCounts{T * (T - 1) / 2, T, T * (T - 1) / 2}, "and the formula, for square tiles");
-  picture("07-triangle", draw("Causal, N = 256: what the kernel loaded", tilings, 0.9));
+  picture("07-triangle", draw("Causal, N = 256: what the kernel loaded", tilings, 0.8));
 }
 
 // %% [markdown]
@@ -311,13 +338,18 @@ CELL("Top-left and bottom-right") {
 // %% [markdown]
 // ## More keys than rows in a tile
 //
-// {term}`Triton`'s tutorial and its descendants split the loop in two: stage 1 from key 0 to `start_m·BLOCK_M` without
-// mask, stage 2 from there to `(start_m + 1)·BLOCK_M` with mask, both in steps of BLOCK_N. If BLOCK_N does not divide
-// BLOCK_M, stage 1's last tile reaches past `start_m·BLOCK_M`: future keys come in unmasked, and stage 2 then takes
-// present keys a second time. We count in keys and round to tiles last, so any two sizes will do.
+// There is another way to leave tiles out. {term}`Triton`'s tutorial on fused attention
+// (`python/tutorials/06-fused-attention.py`) divides the loop in two: stage 1 from key 0 to `start_m·BLOCK_M` without a
+// mask, stage 2 from there to `(start_m + 1)·BLOCK_M` with one, both in steps of BLOCK_N. If BLOCK_N does not divide
+// BLOCK_M, the last tile of stage 1 reaches past `start_m·BLOCK_M`: keys of the future come in without a mask, and
+// stage 2 then takes keys of the present a second time. The tutorial tries several pairs and keeps the fastest;
+// 64 × 128 used to be among them, where D is 128 or more (commit 003da47). Since [pull request
+// 8853](https://github.com/triton-lang/triton/pull/8853) of November 2025, which describes the wrong results, it leaves
+// out pairs with BLOCK_M < BLOCK_N under a causal mask. This page's kernel counts in keys and rounds to tiles last, so
+// any two sizes will do.
 
 // %% tags=["hide-input"]
-// How often row i of those kernels takes each key.
+// How often row i of such a kernel takes each key.
 static std::vector<int> stages_take(int N, int Br, int Bc, int i) {
   std::vector<int> takes(N, 0);
   const int begin = i / Br * Br;
@@ -351,7 +383,7 @@ CELL("Past the diagonal") {
     rule = rule && (Br % Bc == 0 ? future == 0 && twice == 0 && error <= 1e-13 : error > 0.1);
     if (Br == 32 && Bc == 64) future_32_64 = future, twice_32_64 = twice;
   }
-  expect(rule, "their way is right where Bc divides Br and wrong by over a tenth elsewhere");
+  expect(rule, "two stages are right where Bc divides Br and wrong by over a tenth elsewhere");
   expect(
       future_32_64 == N / 64 * (32 * 31 / 2) && twice_32_64 == N / 64 * (32 * 33 / 2),
       "32 × 64: every other Q tile lets the upper triangle of its diagonal square through and takes the lower twice");
@@ -378,7 +410,7 @@ CELL("Past the diagonal") {
     for (int i = 0; i < 4; ++i)
       for (int j = 0; j < 2; ++j) canvas.rect(x0 + 128 * j, 66 + 64 * i, 128, 64, "fill=\"none\" stroke=\"#777\"");
   };
-  panel(16, "stages of Triton's tutorial", [](int i) { return stages_take(128, 32, 64, i); });
+  panel(16, "two stages, 32 × 64", [](int i) { return stages_take(128, 32, 64, i); });
   panel(312, "phase 07: keys up to i", [](int i) {
     std::vector<int> takes(128, 0);
     std::fill_n(takes.begin(), i + 1, 1);
@@ -439,9 +471,23 @@ CELL("The same bits as 06; a NaN in the future") {
 // ```
 //
 // **What you saw.** Causal attention costs half because tiles are left out, not because pairs are masked; the mask is
-// needed on the diagonal only. Two integers per Q tile are enough, if they are counted in keys and rounded to tiles
-// last.
+// needed on the diagonal only. Two integers per Q tile are enough if one counts in keys, and rounds to tiles last.
 //
-// **Exercise.** 1. The last Q tile visits all tiles, the first only one: in which order should a GPU start the blocks?
-// 2. A sliding window (i − w < j ≤ i) has a second diagonal: which two numbers does `TileRange` need then? 3. How much
-// of Q Kᵀ is thrown away in diagonal tiles with 64 × 32, and how much with 32 × 64?
+// **To think about.** 1. The last Q tile visits all tiles, the first only one: in which order should a GPU start the
+// blocks? 2. A sliding window (i − w < j ≤ i) has a second diagonal: which two numbers does `TileRange` need then? 3.
+// How much of Q Kᵀ is thrown away in diagonal tiles with 64 × 32, and how much with 32 × 64?
+//
+// <details><summary>Answers</summary>
+//
+// 1. The longest first. If the last Q tile began last, one block would still walk along all keys when the others have
+// finished; short blocks at the end fill the gaps. [Phase 17](../17-persistent/notebook.cpp) gives out its work in this
+// order.
+//
+// 2. The first tile that any row sees, which is the one of the first row's first key, rounded down; and the first tile
+// that all rows see, which is the one of the last row's first key, rounded up. Between the two, tiles are masked on the
+// left.
+//
+// 3. 2,016 of 4,096 pairs, nearly half, in both. Two tiles of 64 × 32 side by side cover a square of 64 × 64 on the
+// diagonal, and so do two of 32 × 64 one below the other. Of the square 64 · 65 / 2 = 2,080 pairs are seen.
+//
+// </details>

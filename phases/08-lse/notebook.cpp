@@ -40,6 +40,46 @@ static double log_sum_exp(const Eigen::RowVectorXd& s) {
   return m == -infinity ? m : m + std::log((s.array() - m).exp().sum());
 }
 
+CELL("What could be kept") {
+  const int N = 256, D = 64;
+  Example e = random_example(N, D);
+  const Run run = phase08::forward(e.problem_with_lse(), machine);
+  svg::Canvas canvas(760, 372, "What the forward pass could leave behind: N = 256, D = 64, to scale");
+  const auto array = [&](double x, const char* name, int columns, const char* colour) {
+    canvas.rect(x, 70, columns, N, std::string("fill=\"") + colour + "\"");
+    canvas.text(x, 60, name, "font-weight=\"bold\"");
+    canvas.text(x, 346, grouped(std::uint64_t(4 * N * columns)) + " bytes", "font-size=\"11\"");
+  };
+  array(16, "P", N, "#e4e4e4");
+  array(300, "O", D, "#bcd9ee");
+  array(394, "LSE", 1, "#d55e00");
+  const auto box = [&](double x, double y, double w, const std::string& text, const char* colour) {
+    canvas.rect(x, y, w, 30, std::string("fill=\"") + colour + "\"");
+    canvas.text(x + w / 2, y + 20, text, "text-anchor=\"middle\"");
+  };
+  canvas.text(490, 60, "Who needs LSE?", "font-weight=\"bold\"");
+  canvas.text(490, 88, "The backward pass: P again, from S");
+  box(490, 98, 116, "S", "#e4e4e4");
+  box(640, 98, 104, "exp(S − LSE)", "#f2b36b");
+  canvas.arrow(606, 113, 636, 113, "#222", 1);
+  canvas.text(490, 170, "Whoever has only a part of the keys");
+  for (const int part : {0, 1}) {
+    const std::string n = std::to_string(part + 1);
+    const double x = 490 + 138.0 * part;
+    box(x, 180, 116, "keys, part " + n, "#e4e4e4");
+    box(x, 234, 116, "O" + n + ", LSE" + n, "#f2b36b");
+    canvas.arrow(x + 58, 210, x + 58, 232, "#222", 1);
+    canvas.arrow(x + 58, 264, x + 58, 286, "#222", 1);
+  }
+  box(490, 288, 254, "O and LSE of all keys", "#bcd9ee");
+  canvas.text(490, 340, "a part weighs exp(its LSE − LSE)", "fill=\"#666\"");
+  picture("08-kept", canvas.str());
+  expect(e.lse.size() == std::size_t(N), "one number per row");
+  if (!run.counted) return;
+  Ledger l = run.ledger;
+  expect(l.array("LSE").written_bytes == 4 * N && l.array("O").written_bytes == 4 * N * D, "bytes written as drawn");
+}
+
 // %% [markdown]
 // ## The code
 //
@@ -47,6 +87,9 @@ static double log_sum_exp(const Eigen::RowVectorXd& s) {
 // log₂ e, so m is in base 2. Hence the factor ln 2.
 //
 // ```{region} attention.cuh lse
+// ```
+//
+// ```{exercise} 08.1
 // ```
 //
 // The pointer may be null if the caller does not want LSE. Each block finds its head's part of the array.
@@ -74,8 +117,9 @@ static double log_sum_exp(const Eigen::RowVectorXd& s) {
 // ## Run it
 //
 // LSE is a natural logarithm, in fp32, of shape [B, H, S_q]. Inside the kernel m is in base 2 (it works with `exp2`),
-// so the kernel's last line is LSE = ln 2 · m + ln l. Others (Triton's tutorial and those after it) return log2 Σ
-// exp(s). A program that mistakes one for the other is off by a factor of 1.44. Hence the converters have names.
+// so the kernel's last line is LSE = ln 2 · m + ln l. Others, among them Triton's tutorial and FlashInfer, return it in
+// base 2, log2 Σ exp(s). A program that mistakes one for the other is off by a factor of 1.44. Hence the converters
+// have names.
 
 // %% tags=["hide-input"]
 CELL("LSE of the sentence, and O as before") {
@@ -125,6 +169,9 @@ CELL("LSE of the sentence, and O as before") {
 // weight is multiplied by w. O alone does not say how much its keys weighed: the mean of two halves is not the whole.
 // We have used nothing but O and LSE of finished kernels here, so the parts might as well have been on two GPUs, or on
 // two sets of blocks that share one long row of keys ({term}`split-K`, as in flash-decoding).
+//
+// ```{exercise} 08.2
+// ```
 //
 // ```{question}
 // O has been computed twice, each time from one half of the keys. How far is the mean of the two from the whole: by a
@@ -197,7 +244,7 @@ CELL("Any split") {
 // ```
 //
 // How much does the left part weigh, as the cut moves from left to right? For `had` in head 7, which looks for what is
-// had, and `her` in head 3, which looks for whom: the curve jumps where the answer stands.
+// had, and `her` in head 3, which looks for whom, the curve jumps where the answer stands.
 
 // %% tags=["hide-input"]
 CELL("What the left part weighs") {
@@ -230,9 +277,9 @@ CELL("What the left part weighs") {
 // %% [markdown]
 // ## P, rebuilt
 //
-// This is what the backward pass (phase 09) will do: compute a tile of S again and take P_ij = exp(S_ij − LSE_i), with
-// no maximum, no sum, no second pass over the row, tile by tile and in any order. The largest exponent is log P ≤ 0, so
-// nothing overflows. The cell does it for a whole head at once, causal, in fp32.
+// This is what a backward pass does: compute a tile of S again and take P_ij = exp(S_ij − LSE_i), with no maximum, no
+// sum, no second pass over the row, tile by tile and in any order. (Phase 09 will keep m and l instead, and say why.)
+// The largest exponent is log P ≤ 0, so nothing overflows. The cell does it for a whole head at once, causal, in fp32.
 
 // %% tags=["hide-input"]
 CELL("P from S and LSE alone") {
@@ -295,6 +342,20 @@ CELL("Four bytes per row") {
 // **What you saw.** LSE is m and l in one number: enough to rebuild any element of P, and enough to merge what was
 // computed separately. It costs next to nothing, and the forward pass is complete with it.
 //
-// **Exercise.** 1. With {term}`logits <logit>` near −2·10⁶ an fp32 LSE has steps of 0.125: what becomes of P, and of a
-// merge? 2. Let the parts be causal: which option makes the right half of the keys see the right diagonal? 3. A sum
-// over 8 GPUs: what does each send, and how many bytes is that per row?
+// **To think about.** 1. With {term}`logits <logit>` near −2·10⁶ an fp32 LSE has steps of 0.125: what becomes of P, and
+// of a merge? 2. Let the parts be causal: which option makes the right half of the keys see the right diagonal? 3. A
+// sum over 8 GPUs: what does each send, and how many bytes is that per row?
+//
+// <details><summary>Answers</summary>
+//
+// 1. LSE is rounded by up to half a step, 0.0625, and exp turns that into a factor on all of the row: P is up to 6 %
+// too large or too small. In a merge only the ratio of the two weights counts; it is off by up to exp(0.125), 13 %, but
+// O is still a mean of the two parts. Phase 09 therefore keeps m and l apart.
+//
+// 2. Bottom-right. Row i sees j ≤ i, and key j is number j − N/2 of the right half, so there it sees numbers up to
+// i − N/2 = i + S_k − S_q with S_k = N/2 and S_q = N. Rows that see nothing have LSE = −∞ and the weight 0. The left
+// half takes top-left.
+//
+// 3. Its row of O and its LSE, 4 (D + 1) bytes in fp32: 260 for D = 64. Its keys and values stay where they are.
+//
+// </details>

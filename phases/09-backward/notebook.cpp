@@ -86,6 +86,44 @@ struct Lesson {
   }
 };
 
+CELL("Five products, and what each sums over") {
+  svg::Canvas canvas(760, 396, "The products of the backward pass: N rows, N keys, D columns");
+  const double n = 48, d = 20;  // to scale with each other
+  const auto shape = [&](double x, double y, bool rows_are_n, bool columns_are_n, const std::string& name) {
+    const double w = columns_are_n ? n : d, h = rows_are_n ? n : d;
+    canvas.rect(x, y - h / 2, w, h,
+                std::string("fill=\"") + (rows_are_n && columns_are_n ? "#e4e4e4" : "#bcd9ee") + "\"");
+    canvas.text(x + w / 2, y + 4, name, "text-anchor=\"middle\" font-size=\"11\"");
+  };
+  struct Product {
+    const char *text, *then, *left, *right, *result, *sum, *loop;
+  };
+  const Product products[] = {
+      {"S = scale · Q Kᵀ", "then P = softmax(S)", "Q", "Kᵀ", "S", "the columns d", "any pair of tiles"},
+      {"dP = dO Vᵀ", "then dS = P ∘ (dP − δ)", "dO", "Vᵀ", "dP", "the columns d", "any pair of tiles"},
+      {"dV = Pᵀ dO", "", "Pᵀ", "dO", "dV", "the rows i", "keys outside, rows inside"},
+      {"dK = scale · dSᵀ Q", "", "dSᵀ", "Q", "dK", "the rows i", "keys outside, rows inside"},
+      {"dQ = scale · dS K", "", "dS", "K", "dQ", "the keys j", "rows outside, keys inside"}};
+  canvas.text(460, 52, "summed over", "fill=\"#666\"");
+  canvas.text(570, 52, "loops of the kernel", "fill=\"#666\"");
+  double y = 92;
+  for (const auto& [text, then, left, right, result, sum, loop] : products) {
+    const bool square = result[0] == 'S' || result[1] == 'P';
+    canvas.text(16, y + (*then ? -2 : 4), text, "font-weight=\"bold\"");
+    if (*then) canvas.text(16, y + 16, then, "fill=\"#666\"");
+    shape(square ? 226 : 198, y, true, !square, left);
+    canvas.text(256, y + 4, "·", "text-anchor=\"middle\"");
+    shape(266, y, !square, square, right);
+    canvas.text(square ? 326 : 300, y + 4, "=", "text-anchor=\"middle\"");
+    shape(square ? 340 : 314, y, true, square, result);
+    canvas.text(460, y + 4, sum);
+    canvas.text(570, y + 4, loop);
+    y += 62;
+  }
+  canvas.text(16, y - 18, "grey: N × N, never stored", "fill=\"#666\"");
+  picture("09-products", canvas.str());
+}
+
 // %% [markdown]
 // ## The formulas, with whole matrices
 //
@@ -183,6 +221,9 @@ CELL("Formula against finite difference") {
 //
 // This is a sum over D products of numbers from two arrays that exist anyway. That is why P need not be stored: δ comes
 // from O, and P is computed again from m and l.
+//
+// ```{exercise} 09.1
+// ```
 
 // %%
 CELL("Two sums, one delta") {
@@ -212,8 +253,73 @@ CELL("Two sums, one delta") {
 //
 // dV_j = Σ_i P_ij dO_i and dK_j are sums over *rows*. So the loops change places again: a block owns a K/V tile, keeps
 // its dK and dV in registers, and the Q tiles pass by. For each pair of tiles it computes S and dP, from them P and dS,
-// and adds two products.
-//
+// and adds two products. dQ, of which more below, wants the loops as they were. The picture has the order in which the
+// two kernels visited the tiles of S:
+
+// %% tags=["hide-input"]
+// The kernels' gradients of a lesson, on the machine that sees most.
+static const Where watched = was_built(Where::Checked) ? Where::Checked : Where::Sim;
+static Run run_kernels(Lesson<float>& lesson) {
+  phase09::forward_training(lesson.forward(), lesson.kept(), Where::Sim);
+  return phase09::backward(lesson.backward(), watched);
+}
+static ArrayTraffic traffic(const Ledger& ledger, const std::string& name) {
+  for (const ArrayTraffic& a : ledger.arrays)
+    if (a.name == name) return a;
+  return {};
+}
+
+CELL("Which loop is outside") {
+  Lesson<float> lesson(192, 64, Distribution::Normal);
+  phase09::forward_training(lesson.forward(), lesson.kept(), Where::Sim);
+  MachineOptions options;
+  options.trace = "memory";
+  const Run run = phase09::backward(lesson.backward(), Where::Sim, options);
+  const int rows = 3, columns = 6, wide = 44, high = 62;  // tiles of 64 rows and 32 keys
+  static constexpr const char* colours[] = {"#bcd9ee", "#f2b36b", "#9fd8c4", "#e3b7d0", "#e8d27a", "#c9c9c9"};
+  svg::Canvas canvas(760, 356, "192 rows and keys: a colour is a block, a number its step");
+  std::size_t visits = 0;
+  bool in_order = true;
+  for (const std::size_t launch : {1u, 2u}) {
+    const bool keys = launch == 1;
+    const double x0 = keys ? 66 : 412, y0 = 96;
+    canvas.text(x0, 54, keys ? "dK and dV: keys outside" : "dQ: rows outside", "font-weight=\"bold\"");
+    for (int j = 0; j < columns; ++j)
+      canvas.text(x0 + wide * (j + 0.5), y0 - 8, "K V " + std::to_string(j + 1),
+                  "text-anchor=\"middle\" font-size=\"11\"");
+    for (int i = 0; i < rows; ++i)
+      canvas.text(x0 - 8, y0 + high * (i + 0.5) + 4, "Q " + std::to_string(i + 1),
+                  "text-anchor=\"end\" font-size=\"11\"");
+    std::vector<int> step(6, 0);  // of each block
+    for (const TraceEvent& event : run.trace) {
+      if (event.launch != launch || event.name != "tile" || event.warp != 0) continue;
+      const int block = int(event.block[0]), tile = int(event.value), i = keys ? tile : block, j = keys ? block : tile;
+      in_order = in_order && tile == step[std::size_t(block)];
+      canvas.rect(x0 + wide * j, y0 + high * i, wide, high,
+                  std::string("stroke=\"white\" stroke-width=\"2\" fill=\"") + colours[block] + "\"");
+      canvas.text(x0 + wide * (j + 0.5), y0 + high * (i + 0.5) + 4, std::to_string(++step[std::size_t(block)]),
+                  "text-anchor=\"middle\"");
+      ++visits;
+    }
+    for (int b = 0; b < (keys ? columns : rows); ++b) {  // where a block's sums go
+      const double x = keys ? x0 + wide * b : x0 + wide * columns + 26,
+                   y = keys ? y0 + high * rows + 26 : y0 + high * b;
+      if (keys)
+        canvas.arrow(x + wide / 2, y - 24, x + wide / 2, y - 3, "#222", 1);
+      else
+        canvas.arrow(x - 24, y + high / 2, x - 3, y + high / 2, "#222", 1);
+      canvas.rect(x + 1, y + 1, wide - 2, (keys ? 34 : high) - 2, std::string("fill=\"") + colours[b] + "\"");
+      canvas.text(x + wide / 2, y + (keys ? 15 : high / 2 + 4), keys ? "dK" : "dQ",
+                  "text-anchor=\"middle\" font-size=\"11\"");
+      if (keys) canvas.text(x + wide / 2, y + 28, "dV", "text-anchor=\"middle\" font-size=\"11\"");
+    }
+  }
+  picture("09-loops", canvas.str());
+  expect(visits == 2 * rows * columns && in_order,
+         "each kernel visits each pair of tiles once, a block its own in order");
+}
+
+// %% [markdown]
 // A row of dK and one of dV at D = 128 are 256 numbers, more than the 255 registers of a thread. So several threads
 // share a key, each with 32 of its columns:
 //
@@ -259,19 +365,6 @@ CELL("Two sums, one delta") {
 //
 // ```{region} attention.cuh keys-store
 // ```
-
-// %% tags=["hide-input"]
-// The kernels' gradients of a lesson, on the machine that sees most.
-static const Where watched = was_built(Where::Checked) ? Where::Checked : Where::Sim;
-static Run run_kernels(Lesson<float>& lesson) {
-  phase09::forward_training(lesson.forward(), lesson.kept(), Where::Sim);
-  return phase09::backward(lesson.backward(), watched);
-}
-static ArrayTraffic traffic(const Ledger& ledger, const std::string& name) {
-  for (const ArrayTraffic& a : ledger.arrays)
-    if (a.name == name) return a;
-  return {};
-}
 
 // %%
 CELL("dK and dV") {
@@ -364,6 +457,9 @@ CELL("Naive and tiled agree; the ledger does not") {
 // ```
 //
 // ```{region} attention.cuh finish
+// ```
+//
+// ```{exercise} 09.2
 // ```
 
 // %%
@@ -518,7 +614,27 @@ CELL("Sixteen bits") {
 // **What you saw.** Two bytes per number of O, and no extra product: dQ is more than 50 times as precise where V and dO
 // have a mean. δ computed again from P and dP is as good, but costs two more matrix products.
 //
-// **Exercise.** 1. dS has rows that sum to 0. So dQ = scale · dS (K − c) for *any* row c: subtract the mean of K before
-// the last product, and use the rounded O. How precise is dQ now? When does this trick not help (think of a causal
-// mask, and of dLSE)? 2. Let the forward pass round P to bf16 before P·V, as phases 05-08 do, but keep O_lo: what does
-// δ lose? Then divide by the sum of the rounded P. 3. Which of dQ, dK, dV changes if dO is constant?
+// **To think about.** 1. dS has rows that sum to 0. So dQ = scale · dS (K − c) for *any* row c: subtract the mean of K
+// before the last product, and use the rounded O. How precise is dQ now? When does this trick not help (think of a
+// causal mask, and of dLSE)? 2. Let the forward pass round P to bf16 before P·V, as phases 05-08 do, but keep O_lo:
+// what does δ lose? Then divide by the sum of the rounded P. 3. Let all keys be equal. Which of dQ, dK and dV is 0, and
+// what do the kernels return for it, if δ comes from the rounded O?
+//
+// <details><summary>Answers</summary>
+//
+// The figures are for the example above (bf16, uniform, N = 1024, D = 64), with everything else in fp64.
+//
+// 1. 0.19 % of its size instead of 15 %; rounding dQ to bf16 costs 0.17 %. What is left of ε_i is multiplied by the
+// difference of two means of K, which is small. Under a causal mask it is 0.34 % instead of 7.6 %: rows that see few
+// keys have a mean of their own, and one c cannot serve them all. With dLSE a row of dS sums to dLSE_i and not to 0, so
+// that scale · dLSE_i · c must be added again.
+//
+// 2. l sums weights that are not rounded, so that O is off by a factor for each row. δ is off by only 6·10⁻⁵ of its
+// size, but all of a row in the same direction, and dQ is off by 3.4 %. Divided by the sum of the rounded P, O is again
+// a mean of V, and dQ is off by 0.29 %.
+//
+// 3. dQ: it is dS times a matrix with equal rows, and a row of dS sums to 0. With the rounded O the sum is −ε_i, and
+// what comes out is −scale · ε_i times the key: of size 0.04 in this example, where that of dK is 19. The other two are
+// not 0.
+//
+// </details>
