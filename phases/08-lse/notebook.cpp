@@ -7,7 +7,7 @@
 // cut in two, over blocks or over GPUs, merging the results requires the weight of each half. One number per row serves
 // both:
 //
-//     LSE_i = log Σ_j exp(S_ij) = m_i + log l_i        P_ij = exp(S_ij − LSE_i)
+// $$\mathrm{LSE}_i = \log \sum_j \exp(S_{ij}) = m_i + \log l_i \qquad P_{ij} = \exp(S_{ij} - \mathrm{LSE}_i)$$
 //
 // **Changed since 07.** One more pointer, one store per row. On the host: two converters, and `partial`, which makes a
 // row of O and its LSE into phase 02's state (m = LSE, l = 1), which `merge` accepts.

@@ -130,20 +130,20 @@ CELL("Five products, and what each sums over") {
 // L is the {term}`loss`, the number that training makes smaller, and dX stands for ∂L/∂X. dO comes from outside, from
 // the layer that used O. One head, no mask. The forward pass was
 //
-//     S = scale · Q Kᵀ        P = softmax(S), row by row        O = P V
+// $$S = \mathrm{scale} \cdot Q K^\top \qquad P = \mathrm{softmax}(S) \text{, row by row} \qquad O = P V$$
 //
 // O is linear in V and in P. So the gradients of both are products of dO with the other factor:
 //
-//     dV = Pᵀ dO              dP = dO Vᵀ
+// $$dV = P^\top \, dO \qquad dP = dO \, V^\top$$
 //
 // In a row of softmax every score changes every weight: ∂P_ij / ∂S_ik = P_ij (1[j = k] − P_ik), where 1[j = k] is 1 if
 // j = k and 0 otherwise. The second term gives the same sum for all keys of the row, δ_i:
 //
-//     dS_ij = P_ij (dP_ij − δ_i)        δ_i = Σ_j P_ij dP_ij
+// $$dS_{ij} = P_{ij} \, (dP_{ij} - \delta_i) \qquad \delta_i = \sum_j P_{ij} \, dP_{ij}$$
 //
 // And S is linear in Q and in K:
 //
-//     dQ = scale · dS K       dK = scale · dSᵀ Q
+// $$dQ = \mathrm{scale} \cdot dS \, K \qquad dK = \mathrm{scale} \cdot dS^\top \, Q$$
 //
 // `exact_gradients` in `phases/pages/exact.cpp` is this program with masks. Everything below is compared with it.
 
@@ -217,7 +217,8 @@ CELL("Formula against finite difference") {
 //
 // δ_i is a sum over the keys, of products from two N × N matrices. But there is another way to write it:
 //
-//     δ_i = Σ_j P_ij dP_ij = Σ_j P_ij Σ_d dO_id V_jd = Σ_d dO_id Σ_j P_ij V_jd = Σ_d dO_id O_id
+// $$\delta_i = \sum_j P_{ij} \, dP_{ij} = \sum_j P_{ij} \sum_d dO_{id} V_{jd} = \sum_d dO_{id} \sum_j P_{ij} V_{jd}$$
+// $$= \sum_d dO_{id} O_{id}$$
 //
 // This is a sum over D products of numbers from two arrays that exist anyway. That is why P need not be stored: δ comes
 // from O, and P is computed again from m and l.
@@ -574,7 +575,7 @@ CELL("Fifteen per cent of dQ is noise") {
 // **Why.** dP_ij is a sum of 64 products of positive numbers: near 16, for all keys, and so is δ_i. What matters is
 // their difference, near 1. If δ_i is wrong by ε_i, all of row i is wrong in the same direction, and dQ_i by
 //
-//     −scale · ε_i · Σ_j P_ij K_j
+// $$-\mathrm{scale} \cdot \varepsilon_i \cdot \sum_j P_{ij} K_j$$
 //
 // a weighted *mean* of K, which is ½ in every column and does not get smaller with N. The true dQ_i is a
 // {term}`covariance`, which does. If that is the whole story, it predicts the error of dQ from ε alone:
