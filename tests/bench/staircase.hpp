@@ -30,55 +30,56 @@ inline std::map<std::string, double> speeds(const std::filesystem::path& results
   return of;
 }
 
-// A column per entry, as tall as the logarithm of its value says, with the value above it.
-struct Bar {
-  double value;
-  std::string label, colour;
+// A bar from x on, as long as the logarithm of its value says, with the value behind it.
+struct Scale {
+  double x, width, low, high;
 };
-inline void draw_bars(svg::Canvas& canvas, double width, double top, double height, double low, double high,
-                      const std::map<int, Bar>& bars) {
-  for (const auto& [column, bar] : bars) {
-    const double h = height * std::log(bar.value / low) / std::log(high / low), x = 24 + 78.0 * column;
-    canvas.rect(x, top + height - h, 62, h, "fill=\"" + bar.colour + "\"");
-    canvas.text(x + 31, top + height - h - 5, bar.label, "text-anchor=\"middle\" font-size=\"11\"");
-  }
-  canvas.line(16, top + height, width - 18, top + height, "stroke=\"#999\"");
+inline void draw_bar(svg::Canvas& canvas, const Scale& scale, double y, double value, const std::string& label,
+                     const std::string& colour) {
+  const double length = scale.width * std::log(value / scale.low) / std::log(scale.high / scale.low);
+  canvas.rect(scale.x, y, length, 15, "fill=\"" + colour + "\"");
+  canvas.text(scale.x + length + 5, y + 12, label);
 }
 
+// A line for each phase, bytes at the left and speed at the right, and for two libraries: narrow enough for a page.
 inline std::string staircase(const std::filesystem::path& results) {
   const std::int64_t N = 8192, D = 64;
   std::map<std::string, double> tflops = speeds(results);
-  std::map<int, Bar> bytes, speed;
-  const double width = 42 + 78.0 * (double(all_phases().size()) + 3);  // an empty column, then two libraries
-  svg::Canvas canvas(width, 470, "FlashAttention, phase by phase");
-  canvas.text(
-      16, 52,
-      "HBM bytes, one head, N = 8192, D = 64, no cache: each phase's formula, equal to its counts; fp32, or fp16 "
-      "where a phase takes no fp32");
-  canvas.text(16, 262, "TFLOP/s on an H200, fp16, 64 to 192 heads: measured");
-  int column = 0;
+  const double line = 21, top = 92;
+  const Scale bytes{166, 190, 0.05e9, 40e9}, speed{450, 220, 1, 600};
+  svg::Canvas canvas(740, top + line * (double(all_phases().size()) + 2) + 62, "FlashAttention, phase by phase");
+  canvas.text(bytes.x, 56, "HBM bytes of one head", "font-weight=\"bold\"");
+  canvas.text(bytes.x, 74, "N = 8192, D = 64, no cache");
+  canvas.text(speed.x, 56, "TFLOP/s on an H200", "font-weight=\"bold\"");
+  canvas.text(speed.x, 74, "N = 8192, D = 64, fp16, 64 to 192 heads");
+  double y = top;
+  const auto name_line = [&](const std::string& number, const std::string& name) {
+    canvas.text(16, y + 12, number, "font-weight=\"bold\"");
+    canvas.text(40, y + 12, name);
+  };
   for (const Phase* phase : all_phases()) {
     const std::string name = phase->name;
     const Blocks blocks = phase->kernel() ? *phase->forward->features.blocks.begin() : Blocks{};
     const Type type = phase->forward->features.types.contains(Type::Float32) ? Type::Float32 : Type::Float16;
     const HbmBytes moved = phase->forward->features.hbm_bytes({{1, 1, 1, N, N, D, D}, type, {}}, blocks);
     const double all = double(moved.read + moved.written);
-    bytes[column] = {all, short_number(all * 1e-9) + " GB", phase->kernel() ? "#56b4e9" : "#0072b2"};
-    if (tflops.count(name)) speed[column] = {tflops[name], short_number(tflops[name]), "#e69f00"};
-    canvas.text(24 + 78.0 * column + 31, 446, name.substr(0, 2), "text-anchor=\"middle\" font-weight=\"bold\"");
-    canvas.text(24 + 78.0 * column + 31, 460, name.substr(3), "text-anchor=\"middle\" font-size=\"9\"");
-    ++column;
+    name_line(name.substr(0, 2), name.substr(3));
+    draw_bar(canvas, bytes, y, all, short_number(all * 1e-9) + " GB", phase->kernel() ? "#56b4e9" : "#0072b2");
+    if (phase == all_phases().front())
+      draw_bar(canvas, speed, y, tflops.at("naive"), short_number(tflops.at("naive")) + " (*)", "#bbb");
+    else if (tflops.count(name))
+      draw_bar(canvas, speed, y, tflops[name], short_number(tflops[name]), "#e69f00");
+    y += line;
   }
-  speed[0] = {tflops.at("naive"), short_number(tflops.at("naive")) + " (*)", "#bbb"};
-  for (const auto& [kernel, label] : {std::pair{"torch flash", "FA-2"}, {"torch cudnn", "cuDNN"}}) {
-    ++column;
-    speed[column] = {tflops.at(kernel), short_number(tflops.at(kernel)), "#999"};
-    canvas.text(24 + 78.0 * column + 31, 446, label, "text-anchor=\"middle\" font-weight=\"bold\"");
+  for (const auto& [kernel, label] : {std::pair{"torch flash", "FlashAttention-2"}, {"torch cudnn", "cuDNN"}}) {
+    name_line("", label);
+    draw_bar(canvas, speed, y, tflops.at(kernel), short_number(tflops.at(kernel)), "#999");
+    y += line;
   }
-  draw_bars(canvas, width, 76, 140, 0.05e9, 40e9, bytes);
-  draw_bars(canvas, width, 290, 140, 1, 500, speed);
-  canvas.text(330, 282, "(*) phase 01's three steps as CUDA kernels. Both scales are logarithmic.",
-              "font-size=\"10\" fill=\"#666\"");
+  canvas.text(16, y + 22,
+              "Bytes: each phase's formula, equal to its counts; fp32, or fp16 where a phase takes no fp32.",
+              "fill=\"#666\"");
+  canvas.text(16, y + 40, "(*) phase 01's three steps as CUDA kernels. Both scales are logarithmic.", "fill=\"#666\"");
   return canvas.str();
 }
 
