@@ -25,6 +25,7 @@ constexpr double kSeconds = 2;  // for a launch; a right one takes a twentieth o
 std::string number(double x) {
   std::ostringstream out;
   out.precision(5);
+  if (std::isnan(x)) return "nan";  // without the sign that some have
   out << x;
   return out.str();
 }
