@@ -164,7 +164,9 @@ void Trial::answer(const std::string& name, const Floats& got, const Doubles& ex
     sentence += seen;
     if (std::isnan(mine[c])) {
       sentence += ": look for 0/0, -inf - -inf or 0 * inf.";
-    } else if (const double f = factor(mine, theirs, columns); columns > 1 && std::isfinite(f)) {
+    } else if (const double f = factor(mine, theirs, columns); f == 0 && columns > 1) {
+      sentence += "; the whole " + std::string(row) + " is 0.";
+    } else if (columns > 1 && std::isfinite(f)) {
       sentence += "; the whole " + std::string(row) + " is " + number(f) +
                   " times the exact one: a factor or a divisor is missing, or there is one too many.";
     } else {
