@@ -176,6 +176,12 @@ void Trial::answer(const std::string& name, const Floats& got, const Doubles& ex
   throw Verdict{Verdict::Kind::WrongAnswer, sentence, ""};
 }
 
+int Trial::uses(const std::string& text) const {
+  int times = 0;
+  for (std::size_t at = code_.find(text); at != std::string::npos; at = code_.find(text, at + 1)) ++times;
+  return times;
+}
+
 void Trial::expect(bool good, const std::string& sentence) {
   if (!good) throw Verdict{Verdict::Kind::WrongAnswer, sentence, ""};
 }

@@ -13,7 +13,7 @@
 //# hint
 // blockIdx.x counts all heads of batch entry 0 first, then those of entry 1. There are B = 2 and H = 3 here.
 //# hint
-// b = blockIdx.x / H and h = blockIdx.x % H. Only strides say where things are; the sizes S and D do not.
+// b = blockIdx.x / H and h = blockIdx.x % H. Only strides say where things are, in 64 bits; the sizes S and D do not.
 //# hint
 // V.data + b * V.b_stride + h * V.h_stride + j * V.stride
 
@@ -63,8 +63,8 @@ __global__ void mean_of_values(Tensor4 V /*[B, H, S, D]*/, float* mean /*[B, H, 
     //| const int offset = b * V.b_stride + h * V.h_stride + j * V.stride;
     //| const float* row = V.data + offset;
     //# wrong strides-in-32-bits: has too few bits
-    //| const int b_stride = V.b_stride, h_stride = V.h_stride, stride = V.stride;
-    //| const float* row = V.data + blockIdx.x / H * b_stride + blockIdx.x % H * h_stride + j * stride;
+    //| const int b = blockIdx.x / H, h = blockIdx.x % H, b_stride = V.b_stride;
+    //| const float* row = V.data + b * b_stride + h * V.h_stride + j * V.stride;
     //# also moved
     //| const int b = blockIdx.x / H, h = blockIdx.x - b * H;
     //| const float* row = &V.data[j * V.stride + b * V.b_stride + h * V.h_stride];
