@@ -96,7 +96,8 @@ __global__ void merge(const float* O_a /*[N, D]*/, const float* LSE_a /*[N]*/, c
   //| const float m = fmaxf(LSE_a[i], LSE_b[i]), m_safe = m == -INFINITY ? 0.0f : m;
   //| float sum = expf(LSE_a[i] - m_safe) + expf(LSE_b[i] - m_safe);
   //| for (int d = 0; d < D; ++d)
-  //|   O[i * D + d] = sum == 0 ? 0.0f : (expf(LSE_a[i] - m_safe) * O_a[i * D + d] + expf(LSE_b[i] - m_safe) * O_b[i * D + d]) / sum;
+  //|   O[i * D + d] =
+  //|       sum == 0 ? 0 : (expf(LSE_a[i] - m_safe) * O_a[i * D + d] + expf(LSE_b[i] - m_safe) * O_b[i * D + d]) / sum;
   //| LSE[i] = m_safe + logf(sum);
   //# end
 }
