@@ -90,7 +90,8 @@ Verdict::Kind kind_named(const std::string& name) {
   return static_cast<Verdict::Kind>(found - std::begin(kKinds));
 }
 
-Trial::Trial() : machine({.threads = 1, .trace = "memory", .keep_going = true, .timeout = kSeconds}) {}
+Trial::Trial(Order order)
+    : machine({.order = order, .threads = 1, .trace = "memory", .keep_going = true, .timeout = kSeconds}) {}
 
 Floats Trial::normal(const std::string& name, std::size_t n) {
   const Random random(13, std::accumulate(name.begin(), name.end(), std::uint32_t{0}, [](std::uint32_t sum, char c) {

@@ -40,7 +40,7 @@ struct Mistake {
 
 class Trial {
  public:
-  Trial();
+  explicit Trial(Order order = Order::forward);  // of the blocks
 
   // The one that findings and counts are asked of. Launches on it; keeps going after findings.
   on_checked::Machine machine;

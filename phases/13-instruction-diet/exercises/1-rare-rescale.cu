@@ -198,8 +198,8 @@ __global__ void attention(const float* Q /*[32, D]*/, const float* K /*[N, D]*/,
 
 void judge(Trial& t) {
   constexpr int kRows = 32, kTiles = 12, kKeys = kTiles * Bc;
-  // Column 0 makes the scores rise from tile to tile, in odd rows eight times as fast as in even ones; the other columns
-  // add a little to each.
+  // Column 0 makes the scores rise from tile to tile, in odd rows eight times as fast as in even ones; the others add
+  // a little to each.
   Floats Q = t.normal("Q", kRows * D), K = t.normal("K", kKeys * D);
   for (float& x : Q) x *= 0.1f;
   for (float& x : K) x *= 0.1f;
