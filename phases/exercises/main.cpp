@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <chrono>
 #include <cstdlib>
 #include <exception>
@@ -165,7 +166,8 @@ int reset(const Exercise& exercise) {
   return 0;
 }
 
-int watch(const Exercise& exercise) {
+// Again after each save, until it is right; then the next one that is not, of `all`.
+int watch(const Exercise& exercise, const std::vector<Exercise>& all) {
   const fs::path copy = copy_of(exercise);
   begin(exercise);
   fs::file_time_type tried{};
@@ -174,7 +176,15 @@ int watch(const Exercise& exercise) {
     const fs::file_time_type saved = fs::last_write_time(copy, gone);
     if (!gone && saved != tried) {
       tried = saved;
-      if (attempt(exercise) == 0) return 0;
+      if (attempt(exercise) == 0) {
+        const Progress progress;
+        const auto next = std::find_if(all.begin(), all.end(), [&](const Exercise& e) {
+          return e.id > exercise.id && progress.of(e.id).kind != name(Verdict::Kind::Right);
+        });
+        if (next == all.end()) return 0;
+        std::cout << "\n" << std::flush;
+        return watch(*next, all);
+      }
       std::cout << "waiting for the next save; Ctrl-C ends\n\n" << std::flush;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
@@ -320,9 +330,11 @@ std::vector<Exercise> chosen(const std::vector<Exercise>& all, const std::string
   for (const Exercise& e : all)
     if (e.id == word || e.id.substr(0, 2) == word) some.push_back(e);
   if (!some.empty()) return some;
-  std::string ids;
-  for (const Exercise& e : all) ids += (ids.empty() ? "" : " ") + e.id;
-  refuse("exercise", "'" + word + "'", "a phase or one of " + ids, "./flash exercise lists them");
+  std::string ids;  // of its phase
+  for (const Exercise& e : all)
+    if (e.id.substr(0, 3) == word.substr(0, 3)) ids += (ids.empty() ? "one of " : " ") + e.id;
+  refuse("exercise", "'" + word + "'", ids.empty() ? "a phase that has some, as in 05, or one, as in 05.2" : ids,
+         "./flash exercise lists them");
 }
 
 int run(const Lines& words) {
@@ -332,6 +344,7 @@ int run(const Lines& words) {
     if (word.empty() || word[0] != '-') {
       if (!id.empty()) refuse("'" + word + "'", "one argument too many", "one exercise", "try them one by one");
       id = word;
+      if (std::isdigit(id[0]) && (id.size() == 1 || id[1] == '.')) id.insert(0, "0");  // 5.2 means 05.2
     } else if (word == "--help" || word == "-h") {
       std::cout << kUsage + 1;  // without the first line's end
       return 0;
@@ -356,7 +369,7 @@ int run(const Lines& words) {
   }
   if (mode == "--hint") return hint(some[0]);
   if (mode == "--reset") return reset(some[0]);
-  if (mode == "--watch") return watch(some[0]);
+  if (mode == "--watch") return watch(some[0], all);
   begin(some[0]);
   return attempt(some[0]);
 }
