@@ -7,7 +7,7 @@ program=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
-export FLASH_EXERCISES="$work/my files"
+export FLASH_EXERCISES="$work/my files" FLASH_LANG=en
 mine="$FLASH_EXERCISES/05.2-two-barriers.cu"
 failed=0
 
@@ -117,6 +117,14 @@ seen '05.4-ragged-tail.cu where it says TODO'
 ! grep -q '^05.3' watched || { failed=1; echo '--watch went on to an exercise that is right'; }
 kill "$watcher"
 wait "$watcher" 2>/dev/null || true
+
+# In Chinese, where the environment says so; the copy, too.
+rm -r "$FLASH_EXERCISES"
+FLASH_LANG=zh_CN.UTF-8
+expect 1 '还没有通过：诊断
+  一个线程可能在别的线程填好分块之前就读它' 5.2
+grep -q 'TODO: 这个线程可以读' "$mine" || { failed=1; echo 'the copy is not in Chinese'; }
+FLASH_LANG=en
 
 FLASH_EXERCISES=/proc/nowhere
 expect 2 'set FLASH_EXERCISES' 05.2
