@@ -122,7 +122,8 @@ void judge(Trial& t) {
                     : "The tile is read before it is there: a wait for the other parity goes "
                       "on at once, since the phase before counts as complete.";
   t.findings({{"", sentence}});
-  t.expect(parities <= 1, "A parity is 0 or 1: this counts the phases, and the parity is that number's last bit.");
+  t.expect(parities <= 1, "A parity is 0 or 1, and this says " + std::to_string(parities) +
+                              ": it counts the phases. The last bit of that is the parity.");
   Doubles exact(kColumns);
   for (int i = 0; i < kAll * kColumns; ++i) exact[i % kColumns] += __half2float(X[i]);
   t.answer("y", t.download(y), exact, 1, {}, 1e-5, "column");
