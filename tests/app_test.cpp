@@ -652,7 +652,7 @@ TEST_CASE("bfloat16 files of every name: each result has the name of the file th
        std::map<std::string, std::string>{{"o.npy", "|V2"}, {"dq.npy", "|V2"}, {"dk.npy", "<u2"}, {"dv.npy", "<V2"}})
     CHECK(read_npy(s / name, NpyType::Bfloat16).descr == descr);
   refused(s, run_words("04"),
-          "q.npy: has type '|V2', expected '<f2', '<f4' or '<f8'; pass --type bf16 if it holds bfloat16");
+          "q.npy: has type '|V2', expected '<f4' or '<f2'; pass --type bf16 if it holds bfloat16");
   write_npy<half>(s / "q.npy", {1}, reinterpret_cast<const half*>(in.q.data()));
   refused(s, run_words("04", {"--type", "bf16"}),
           "q.npy: has type '<f2', expected '|V2', '<V2' or '<u2' for bfloat16; omit --type");

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "phases/exercises/attempt.hpp"
+#include "phases/exercises/translation.hpp"
 #include "sim/error.hpp"
 #include "tests/folder.hpp"
 
@@ -195,6 +196,60 @@ TEST_CASE("the exact answer is softmax attention, with its LSE") {
   const Exact blind = exact_attention(Q, K, V, 1, 1, [](int) { return 0; });
   CHECK(blind.O[0] == 0);
   CHECK(blind.LSE[0] == -std::numeric_limits<double>::infinity());
+}
+
+TEST_CASE("numbers in a sentence are places, names are not") {
+  Lines numbers;
+  CHECK(with_places("O is wrong in rows 1 to 2: O[1][0] is -0.5, exactly 1e-05; fp32 and m2 stay, 2^8 too.", numbers) ==
+        "O is wrong in rows ⟦1⟧ to ⟦2⟧: O[⟦3⟧][⟦4⟧] is ⟦5⟧, exactly ⟦6⟧; fp32 and m2 stay, ⟦7⟧^⟦8⟧ too.");
+  CHECK(numbers == Lines{"1", "2", "1", "0", "-0.5", "1e-05", "2", "8"});
+  numbers.clear();
+  CHECK(with_places("nan, -inf and -infinity", numbers) == "⟦1⟧, ⟦2⟧ and -infinity");
+  CHECK(numbers == Lines{"nan", "-inf"});
+  CHECK(filled("⟦2⟧ of ⟦1⟧", {"3", "4"}) == "4 of 3");
+  CHECK(same_places("⟦1⟧ ⟦2⟧", "⟦2⟧⟦1⟧"));
+  CHECK_FALSE(same_places("⟦1⟧ ⟦2⟧", "⟦1⟧"));
+}
+
+TEST_CASE("an exercise is told in the reader's language") {
+  const Folder folder;
+  const auto po = folder.path() / "07.3.po";
+  const Exercise english = read("What is half?", "What is half\n// of it?\n//     x / 2");
+  const Lines messages = messages_of(english);
+  CHECK(messages == Lines{"two of them", "What is half of it?", "    x / 2", "How many?", "Halve it.", "The rest.",
+                          "one", "two", "three and more", "of that", "the next"});
+  std::ofstream(po) << "# a comment\nmsgid \"\"\nmsgstr \"\"\n\"Language: zh_CN\\n\"\n\n"
+                       "msgid \"What is half of it?\"\nmsgstr \"\"\n\"一半\"\n\"是多少\\\"？\\\"\"\n\n"
+                       "#, fuzzy\nmsgid \"How many?\"\nmsgstr \"几个？\"\n\n"
+                       "msgid \"two of them\"\nmsgstr \"\"\n\nmsgid \"Halve it.\"\nmsgstr \"除以二。\"\n\n"
+                       "msgid \"⟦1⟧ of ⟦2⟧\"\nmsgstr \"⟦2⟧ 之 ⟦1⟧\"\n";
+  const Catalog catalog(po);
+  const Exercise chinese = catalog.of(english);
+  CHECK(chinese.question == Lines{"一半是多少\"？\"", "    x / 2"});
+  CHECK(chinese.asked == "How many?");
+  CHECK(chinese.title == "two of them");
+  CHECK(holds(chinese.source("skeleton"), "// TODO: 除以二。\n"));
+  CHECK(catalog.sentence("3 of 4") == "4 之 3");
+  CHECK(catalog.sentence("3 from 4") == "3 from 4");
+  const std::string renewed = catalog.renewed(messages);
+  CHECK(holds(renewed, "msgid \"two of them\"\nmsgstr \"\"\n"));
+  CHECK(holds(renewed, "msgid \"Halve it.\"\nmsgstr \"除以二。\"\n"));
+  CHECK(holds(renewed, "#~ msgid \"⟦1⟧ of ⟦2⟧\"\n#~ msgstr \"⟦2⟧ 之 ⟦1⟧\"\n"));
+  std::ofstream(po) << renewed;
+  CHECK(Catalog(po).renewed(messages).find("#~") == std::string::npos);
+  CHECK(holds(Catalog(po).text("What is half of it?"), "？"));
+}
+
+TEST_CASE("a translated paragraph is broken into lines, not before a closing mark") {
+  const Folder folder;
+  const auto po = folder.path() / "07.3.po";
+  std::string text;
+  for (int i = 0; i < 58; ++i) text += "字";  // 116 columns
+  std::ofstream(po) << "msgid \"What is half?\"\nmsgstr \"" << text << "。字\"\n";
+  const Lines lines = Catalog(po).of(read()).question;
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[0].size() == 57 * 3);
+  CHECK(lines[1] == "字。字");
 }
 
 TEST_CASE("of a compiler's messages the reader sees the first error") {

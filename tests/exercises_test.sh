@@ -7,7 +7,7 @@ program=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
-export FLASH_EXERCISES="$work/my files"
+export FLASH_EXERCISES="$work/my files" FLASH_LANG=en
 mine="$FLASH_EXERCISES/05.2-two-barriers.cu"
 failed=0
 
@@ -28,7 +28,9 @@ edit() { sed -i "$1" "$mine"; }
 : >answer
 
 expect 0 'usage: ./flash exercise' --help
-expect 2 "flash exercise: exercise is '77'; expected a phase or one of " 77
+expect 2 "flash exercise: exercise is '77'; expected a phase that has some, as in 05, or one, as in 05.2; ./flash" 77
+expect 2 "exercise is '05.9'; expected one of 05.1 05.2 05.3 05.4" 5.9
+expect 2 "exercise is 'x'; expected a phase that has some" x
 expect 2 "flag is '--fast'; expected --hint" --fast
 expect 2 'one argument too many' 05.2 02.1
 expect 2 '--hint is without an exercise' --hint
@@ -62,7 +64,7 @@ lacks 'Two per tile'
 edit 's/= unknown/= 5/'
 expect 0 'You predicted 5; it is 6.
   Two per tile' 05.2
-expect 0 '[x] 05.2  two-barriers          right'
+expect 0 '[x] 05.2  two-barriers          right' 5
 
 # What harms the judge is told, too.
 expect 0 'is new.' 05.1 --reset
@@ -71,7 +73,7 @@ expect 1 'not yet: crash
   The program ended with status 134' 05.1
 rm "$FLASH_EXERCISES/05.1-grid.cu"
 
-expect 0 'hint 1 of 3' 05.2 --hint
+expect 0 'hint 1 of 3' 5.2 --hint
 lacks 'hint 2'
 expect 0 'hint 2 of 3' 05.2 --hint
 expect 0 'hint 3 of 3' 05.2 --hint
@@ -93,7 +95,8 @@ expect 0 'is new.' 05.2 --reset
 grep -q TODO "$mine" || { failed=1; echo 'not reset'; }
 expect 0 '[ ] 05.2  two-barriers          not tried'
 
-# --watch: again after each save, until it is right.
+# --watch: again after each save, until it is right; then the next one that is not.
+echo '05.3 0 right' >>"$FLASH_EXERCISES/progress"
 "$program" 05.2 --watch >watched 2>&1 &
 watcher=$!
 # seen TEXT: within a minute.
@@ -109,8 +112,19 @@ seen() {
 seen 'waiting for the next save'
 edit 's/= unknown/= 6/; s/^ *\/\/ TODO.*/__syncthreads();/'
 seen 'as you predicted: 6'
-kill "$watcher" 2>/dev/null || true # it has ended by itself, if all is well
-wait "$watcher" || { failed=1; echo '--watch did not end when it was right'; }
+seen '^05.4 ragged-tail'
+seen '05.4-ragged-tail.cu where it says TODO'
+! grep -q '^05.3' watched || { failed=1; echo '--watch went on to an exercise that is right'; }
+kill "$watcher"
+wait "$watcher" 2>/dev/null || true
+
+# In Chinese, where the environment says so; the copy, too.
+rm -r "$FLASH_EXERCISES"
+FLASH_LANG=zh_CN.UTF-8
+expect 1 '还没有通过：诊断
+  一个线程可能在别的线程填好分块之前就读它' 5.2
+grep -q 'TODO: 这个线程可以读' "$mine" || { failed=1; echo 'the copy is not in Chinese'; }
+FLASH_LANG=en
 
 FLASH_EXERCISES=/proc/nowhere
 expect 2 'set FLASH_EXERCISES' 05.2

@@ -74,6 +74,7 @@ for words in 'run --help' 'run -h' run 'tour --help' 'tour 04 --help' 'run --pha
   expect 0 'usage: ./flash run --q Q.npy' $words
 done
 expect 0 'phases: 01-naive 02-online-softmax' run --help
+expect 0 'phases: 01-naive 02-online-softmax' help
 [ ! -e "$FLASH_BUILD" ] || { failed=1; echo 'help made a build directory'; }
 
 # From here on all tools are there, but pretend: cmake writes down how it is called and makes what CMake would make.

@@ -138,7 +138,7 @@ TEST_CASE("truncated anywhere, or too long") {
 TEST_CASE("type and order that are not ours") {
   for (const std::string type : {"<i4", ">f4", "|u1", "<c8", "<f16", "|b1", "<U3", "f4", ""})
     header_refused("{'descr': '" + type + "', 'fortran_order': False, 'shape': (2, 3), }\n",
-                   "has type '" + type + "', expected '<f2', '<f4' or '<f8'; convert it with astype(np.float32)");
+                   "has type '" + type + "', expected '<f4' or '<f2'; convert it with astype(np.float32)");
   header_refused("{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }\n",
                  "is in Fortran order, expected C order; convert it with np.ascontiguousarray");
   header_refused("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2, 3), }\n", malformed);
@@ -223,7 +223,7 @@ TEST_CASE("bfloat16 goes by names that are not its own, so it must be asked for"
     CHECK(array.values<bfloat16>()[5].bits == 0x0101);
     CHECK_THROWS_WITH_AS(
         read_npy(path),
-        (path + ": has type '" + descr + "', expected '<f2', '<f4' or '<f8'; pass --type bf16 if it holds bfloat16")
+        (path + ": has type '" + descr + "', expected '<f4' or '<f2'; pass --type bf16 if it holds bfloat16")
             .c_str(),
         Error);
     write_npy(folder / "y.npy", descr, {2, 3}, array.bytes.data());

@@ -84,7 +84,8 @@ std::string type_of(const std::string& descr, NpyType type) {
 [[noreturn]] void refuse_type(const std::string& path, const std::string& descr, NpyType type) {
   if (type == NpyType::Bfloat16)
     fail(path, "has type '" + descr + "', expected '|V2', '<V2' or '<u2' for bfloat16", "omit --type");
-  fail(path, "has type '" + descr + "', expected '<f2', '<f4' or '<f8'",
+  // (fp64 can be read, too, and run refuses it: nobody is told to convert to it)
+  fail(path, "has type '" + descr + "', expected '<f4' or '<f2'",
        type_of(descr, NpyType::Bfloat16).empty() ? "convert it with astype(np.float32)"
                                                  : "pass --type bf16 if it holds bfloat16");
 }

@@ -120,14 +120,17 @@ std::vector<Verdict> try_exercise(const Exercise& exercise, const std::vector<fs
   program.close();
   if (!program) refuse("TMPDIR", fs::temp_directory_path(), "room for a program of some megabytes", "set TMPDIR");
 
-  // CXX, ROOT, LIBRARY, LAUNCHES, FLAGS_checked, LIBRARIES are the settings'; the flags are words.
+  // CXX, ROOT, LIBRARY, LAUNCHES, FLAGS_checked, LIBRARIES are the settings'; the flags are words. The checked machine
+  // (-u) is linked first: of inline functions that both have, as those of std::string, the first is taken, and the
+  // attempt's are instrumented: the checks would call themselves.
   const std::string errors = quoted((work / "errors").string()), binary = quoted((work / "program").string());
   const std::string object = quoted((work / "program.o").string());
-  const int compiled = shell(
-      ". " + quoted(workshop.settings.string()) + "; export LC_ALL=C; exec 2>" + errors +
-      "; \"$LAUNCHES\" \"$CXX\" $FLAGS_checked -w -fpch-preprocess -isystem \"$ROOT\" -include " +
-      quoted(workshop.header.string()) + " -x c++ -o " + object + " -c " + quoted((work / "attempt.cu").string()) +
-      " && \"$CXX\" " + object + " " + quoted(workshop.library.string()) + " \"$LIBRARY\" $LIBRARIES -o " + binary);
+  const int compiled =
+      shell(". " + quoted(workshop.settings.string()) + "; export LC_ALL=C; exec 2>" + errors +
+            "; \"$LAUNCHES\" \"$CXX\" $FLAGS_checked -w -fpch-preprocess -isystem \"$ROOT\" -include " +
+            quoted(workshop.header.string()) + " -x c++ -o " + object + " -c " +
+            quoted((work / "attempt.cu").string()) + " && \"$CXX\" -Wl,-u,__tsan_read4 \"$LIBRARY\" " + object + " " +
+            quoted(workshop.library.string()) + " \"$LIBRARY\" $LIBRARIES -o " + binary);
   std::vector<Verdict> verdicts;
   for (std::size_t i = 0; i < attempts.size(); ++i) {
     if (compiled != 0) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <chrono>
 #include <cstdlib>
 #include <exception>
@@ -18,6 +19,7 @@
 #include <thread>
 
 #include "phases/exercises/attempt.hpp"
+#include "phases/exercises/translation.hpp"
 #include "sim/error.hpp"
 
 namespace flash::exercise {
@@ -30,6 +32,52 @@ constexpr const char* kUsage =
     ;
 
 const Workshop kWorkshop{FLASH_CHECK_SETTINGS, FLASH_TRIAL_LIBRARY, FLASH_ATTEMPT_HEADER};
+
+// ---- the reader's language ------------------------------------------------------------------------------------------
+
+// The translations of an exercise, "05.2", or of what this program says, "program".
+fs::path po_of(const std::string& name, const std::string& to = "zh_CN") {
+  return fs::path(FLASH_SOURCE_DIR) / "docs/book/locale" / to / "exercises" / (name + ".po");
+}
+Catalog catalog_of(const std::string& name) {
+  return language().empty() ? Catalog() : Catalog(po_of(name, language()));
+}
+
+// All that this program says to a reader who works on an exercise.
+const Lines kWords{"right",
+                   "does not compile",
+                   "finding",
+                   "wrong answer",
+                   "wrong count",
+                   "no prediction yet",
+                   "crash",
+                   "not tried",
+                   "not yet: ",
+                   "next",
+                   "A solution: ",
+                   "your file: ",
+                   "a hint: ",
+                   "Predict: ",
+                   "Edit ⟦1⟧ where it says TODO. As it is now, it gets this:",
+                   "hint ⟦1⟧ of ⟦2⟧",
+                   "This replaces ⟦1⟧. Type ⟦2⟧ to do it: ",
+                   "Left as it is.",
+                   "⟦1⟧ is new.",
+                   "waiting for the next save; Ctrl-C ends",
+                   "⟦1⟧ of ⟦2⟧ are right",
+                   "; next: ",
+                   "(⟦1⟧ s)",
+                   "Right, and as you predicted: ⟦1⟧.",
+                   "Right. You predicted ⟦1⟧; it is ⟦2⟧.",
+                   "The code is right. Before you see the count: write your prediction, too.",
+                   "A loop in your code does not end: it was stopped after ⟦1⟧ seconds.",
+                   "It took longer than ⟦1⟧ seconds: does a loop on the host end?",
+                   "The program ended with status ⟦1⟧ and no verdict: your code harmed the judge.",
+                   "No kernel was launched."};
+std::string said(const std::string& english, const Lines& values = {}) {
+  static const Catalog words = catalog_of("program");
+  return values.empty() ? words.sentence(english) : filled(words.text(english), values);
+}
 
 // ---- the reader's folder --------------------------------------------------------------------------------------------
 
@@ -102,20 +150,24 @@ int attempt(const Exercise& exercise) {
   const Verdict verdict = try_exercise(exercise, {copy}, kWorkshop).front();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   const bool right = verdict.kind == Verdict::Kind::Right;
-  std::cout << (right ? "" : "not yet: ") << name(verdict.kind) << "\n  " << verdict.sentence << "\n";
+  const std::string sentence = said(catalog_of(exercise.id).sentence(verdict.sentence));
+  std::cout << (right ? "" : said("not yet: ")) << said(name(verdict.kind)) << "\n  " << sentence << "\n";
   if (right) {
     print(exercise.because, "  ");
-    std::cout << "next\n";
+    std::cout << said("next") << "\n";
     print(exercise.next, "  ");
-    std::cout << "  A solution: " << shown(exercise.file) << "\n";
+    std::cout << "  " << said("A solution: ") << shown(exercise.file) << "\n";
   } else {
     if (verdict.kind == Verdict::Kind::NoPrediction) std::cout << "  " << exercise.asked << "\n";
     std::istringstream details(verdict.details);
     std::string line;
     for (int n = 0; n < 12 && std::getline(details, line); ++n) std::cout << "    " << line << "\n";
-    std::cout << "your file: " << shown(copy) << "     a hint: ./flash exercise " << exercise.id << " --hint\n";
+    std::cout << said("your file: ") << shown(copy) << "     " << said("a hint: ") << "./flash exercise " << exercise.id
+              << " --hint\n";
   }
-  std::cout << "(" << std::fixed << std::setprecision(1) << seconds.count() << " s)\n" << std::flush;
+  std::ostringstream time;
+  time << std::fixed << std::setprecision(1) << seconds.count();
+  std::cout << said("(⟦1⟧ s)", {time.str()}) << "\n" << std::flush;
   Progress progress;
   Mark mark = progress.of(exercise.id);
   mark.kind = name(verdict.kind);
@@ -131,8 +183,8 @@ void begin(const Exercise& exercise) {
   write(copy, exercise.source("skeleton"));
   std::cout << "\n";
   print(exercise.question, "  ");
-  std::cout << "\n  Predict: " << exercise.asked << "\n\nEdit " << shown(copy)
-            << " where it says TODO. As it is now, it gets this:\n\n";
+  std::cout << "\n  " << said("Predict: ") << exercise.asked << "\n\n"
+            << said("Edit ⟦1⟧ where it says TODO. As it is now, it gets this:", {shown(copy)}) << "\n\n";
 }
 
 int hint(const Exercise& exercise) {
@@ -141,7 +193,7 @@ int hint(const Exercise& exercise) {
   const int all = static_cast<int>(exercise.hints.size());
   mark.hints = std::min(mark.hints + 1, all);
   for (int i = 0; i < mark.hints; ++i) {
-    std::cout << "hint " << i + 1 << " of " << all << "\n";
+    std::cout << said("hint ⟦1⟧ of ⟦2⟧", {std::to_string(i + 1), std::to_string(all)}) << "\n";
     print(exercise.hints[static_cast<std::size_t>(i)], "  ");
   }
   progress.set(exercise.id, mark);
@@ -151,21 +203,22 @@ int hint(const Exercise& exercise) {
 int reset(const Exercise& exercise) {
   const fs::path copy = copy_of(exercise);
   if (fs::exists(copy)) {
-    std::cout << "This replaces " << shown(copy) << ". Type " << exercise.id << " to do it: " << std::flush;
+    std::cout << said("This replaces ⟦1⟧. Type ⟦2⟧ to do it: ", {shown(copy), exercise.id}) << std::flush;
     std::string answer;
     std::getline(std::cin, answer);
     if (answer != exercise.id) {
-      std::cout << "\nLeft as it is.\n";
+      std::cout << "\n" << said("Left as it is.") << "\n";
       return 1;
     }
   }
   write(copy, exercise.source("skeleton"));
   Progress().set(exercise.id, Mark());
-  std::cout << shown(copy) << " is new.\n";
+  std::cout << said("⟦1⟧ is new.", {shown(copy)}) << "\n";
   return 0;
 }
 
-int watch(const Exercise& exercise) {
+// Again after each save, until it is right; then the next one that is not, of `all`.
+int watch(const Exercise& exercise, const std::vector<Exercise>& all) {
   const fs::path copy = copy_of(exercise);
   begin(exercise);
   fs::file_time_type tried{};
@@ -174,8 +227,16 @@ int watch(const Exercise& exercise) {
     const fs::file_time_type saved = fs::last_write_time(copy, gone);
     if (!gone && saved != tried) {
       tried = saved;
-      if (attempt(exercise) == 0) return 0;
-      std::cout << "waiting for the next save; Ctrl-C ends\n\n" << std::flush;
+      if (attempt(exercise) == 0) {
+        const Progress progress;
+        const auto next = std::find_if(all.begin(), all.end(), [&](const Exercise& e) {
+          return e.id > exercise.id && progress.of(e.id).kind != name(Verdict::Kind::Right);
+        });
+        if (next == all.end()) return 0;
+        std::cout << "\n" << std::flush;
+        return watch(*next, all);
+      }
+      std::cout << said("waiting for the next save; Ctrl-C ends") << "\n\n" << std::flush;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
   }
@@ -193,10 +254,10 @@ int list(const std::vector<Exercise>& exercises) {
     right += done;
     if (!done && !next) next = &e;
     std::cout << (done ? "  [x] " : "  [ ] ") << e.id << "  " << std::left << std::setw(22) << e.name << std::setw(20)
-              << mark.kind << e.title << "\n";
+              << said(mark.kind) << " " << e.title << "\n";
   }
-  std::cout << right << " of " << exercises.size() << " are right";
-  if (next) std::cout << "; next: ./flash exercise " << next->id;
+  std::cout << said("⟦1⟧ of ⟦2⟧ are right", {std::to_string(right), std::to_string(exercises.size())});
+  if (next) std::cout << said("; next: ") << "./flash exercise " << next->id;
   std::cout << "\n";
   return 0;
 }
@@ -276,8 +337,39 @@ int junit(const std::vector<Exercise>& exercises, const fs::path& file) {
   return failures ? 1 : 0;
 }
 
-// Each solution is right and as predicted; each skeleton and each variant gets its sentence.
-int check(const std::vector<Exercise>& exercises) {
+// The messages of a translation, with what the verdicts on all variants have said.
+Lines with_sentences(Lines messages, const std::vector<Verdict>& verdicts) {
+  for (const Verdict& verdict : verdicts) {
+    Lines numbers;
+    const std::string message = with_places(verdict.sentence, numbers);
+    if (std::find(kWords.begin(), kWords.end(), message) != kWords.end()) continue;  // the same in all exercises
+    if (std::find(messages.begin(), messages.end(), message) == messages.end()) messages.push_back(message);
+  }
+  return messages;
+}
+
+// What a translation lacks, in a line; "" if nothing, or if nobody has begun it.
+std::string lacking(const std::string& id, const Lines& messages) {
+  if (!fs::exists(po_of(id))) return "";
+  const Catalog catalog(po_of(id));
+  Lines missing;
+  for (const std::string& message : messages)
+    if (!catalog.has(message) || !same_places(message, catalog.text(message))) missing.push_back(message);
+  if (missing.empty()) return "";
+  return "zh_CN " + id + ": " + std::to_string(missing.size()) + " of " + std::to_string(messages.size()) +
+         " messages are missing, fuzzy or without a ⟦number⟧, the first: " + missing.front();
+}
+
+bool must_be_complete(const std::string& id) {
+  std::ifstream in(po_of(id).replace_filename("complete.txt"));
+  for (std::string line; std::getline(in, line);)
+    if (line == id) return true;
+  return false;
+}
+
+// Each solution is right and as predicted; each skeleton and each variant gets its sentence. And translations have all
+// of them; or are renewed.
+int check(const std::vector<Exercise>& exercises, bool renew) {
   std::string pattern = (fs::temp_directory_path() / "flash-exercises.XXXXXX").string();
   if (!mkdtemp(pattern.data())) refuse("TMPDIR", fs::temp_directory_path(), "a folder to write to", "set TMPDIR");
   const fs::path work = pattern;
@@ -294,6 +386,14 @@ int check(const std::vector<Exercise>& exercises) {
     }
     const std::vector<Verdict> verdicts = try_exercise(exercise, copies, kWorkshop);
     const std::lock_guard lock(mutex);
+    const Lines messages = with_sentences(messages_of(exercise), verdicts);
+    if (renew && (fs::exists(po_of(exercise.id)) || exercises.size() == 1))
+      write(po_of(exercise.id), Catalog(po_of(exercise.id)).renewed(messages));
+    if (const std::string lack = lacking(exercise.id, messages); !lack.empty()) {
+      failed += !renew && must_be_complete(exercise.id);
+      all += !renew && must_be_complete(exercise.id);
+      std::cout << (must_be_complete(exercise.id) ? "FAIL " : "     ") << lack << "\n";
+    }
     for (std::size_t v = 0; v < variants.size(); ++v) {
       const Verdict& verdict = verdicts[v];
       const std::string said = std::string(name(verdict.kind)) + ": " + verdict.sentence;
@@ -309,6 +409,10 @@ int check(const std::vector<Exercise>& exercises) {
   });
   std::error_code ignored;
   fs::remove_all(work, ignored);
+  if (renew) write(po_of("program"), Catalog(po_of("program")).renewed(kWords));
+  const std::string lack = lacking("program", kWords);
+  if (!lack.empty()) std::cout << (must_be_complete("program") ? "FAIL " : "     ") << lack << "\n";
+  failed += !lack.empty() && !renew && must_be_complete("program");
   std::cout << exercises.size() << " exercises, " << all - failed << " of " << all << " verdicts as they should be\n";
   return failed ? 1 : 0;
 }
@@ -320,9 +424,11 @@ std::vector<Exercise> chosen(const std::vector<Exercise>& all, const std::string
   for (const Exercise& e : all)
     if (e.id == word || e.id.substr(0, 2) == word) some.push_back(e);
   if (!some.empty()) return some;
-  std::string ids;
-  for (const Exercise& e : all) ids += (ids.empty() ? "" : " ") + e.id;
-  refuse("exercise", "'" + word + "'", "a phase or one of " + ids, "./flash exercise lists them");
+  std::string ids;  // of its phase
+  for (const Exercise& e : all)
+    if (e.id.substr(0, 3) == word.substr(0, 3)) ids += (ids.empty() ? "one of " : " ") + e.id;
+  refuse("exercise", "'" + word + "'", ids.empty() ? "a phase that has some, as in 05, or one, as in 05.2" : ids,
+         "./flash exercise lists them");
 }
 
 int run(const Lines& words) {
@@ -332,10 +438,12 @@ int run(const Lines& words) {
     if (word.empty() || word[0] != '-') {
       if (!id.empty()) refuse("'" + word + "'", "one argument too many", "one exercise", "try them one by one");
       id = word;
+      if (std::isdigit(id[0]) && (id.size() == 1 || id[1] == '.')) id.insert(0, "0");  // 5.2 means 05.2
     } else if (word == "--help" || word == "-h") {
       std::cout << kUsage + 1;  // without the first line's end
       return 0;
-    } else if (word == "--hint" || word == "--watch" || word == "--reset" || word == "--check" || word == "--junit") {
+    } else if (word == "--hint" || word == "--watch" || word == "--reset" || word == "--check" ||
+               word == "--messages" || word == "--junit") {
       if (!mode.empty()) refuse(word, "a second flag", "one of them", "leave " + mode + " out");
       mode = word;
       if (word == "--junit") {
@@ -343,12 +451,14 @@ int run(const Lines& words) {
         file = words[++i];
       }
     } else {
-      refuse("flag", "'" + word + "'", "--hint, --watch, --reset, --junit or --check", "see ./flash exercise --help");
+      refuse("flag", "'" + word + "'", "--hint, --watch, --reset, --junit, --check or --messages",
+             "see ./flash exercise --help");
     }
   }
-  const std::vector<Exercise> all = read_exercises(FLASH_SOURCE_DIR);
+  std::vector<Exercise> all = read_exercises(FLASH_SOURCE_DIR);
+  if (mode == "--check" || mode == "--messages") return check(id.empty() ? all : chosen(all, id), mode == "--messages");
+  for (Exercise& exercise : all) exercise = catalog_of(exercise.id).of(exercise);
   const std::vector<Exercise> some = id.empty() ? all : chosen(all, id);
-  if (mode == "--check") return check(some);
   if (mode == "--junit") return junit(some, file);
   if (id.size() < 4) {
     if (!mode.empty()) refuse(mode, "without an exercise", "one, as in 05.2", "./flash exercise lists them");
@@ -356,7 +466,7 @@ int run(const Lines& words) {
   }
   if (mode == "--hint") return hint(some[0]);
   if (mode == "--reset") return reset(some[0]);
-  if (mode == "--watch") return watch(some[0]);
+  if (mode == "--watch") return watch(some[0], all);
   begin(some[0]);
   return attempt(some[0]);
 }

@@ -25,6 +25,7 @@ constexpr double kSeconds = 2;  // for a launch; a right one takes a twentieth o
 std::string number(double x) {
   std::ostringstream out;
   out.precision(5);
+  if (std::isnan(x)) return "nan";  // without the sign that some have
   out << x;
   return out.str();
 }
@@ -89,7 +90,8 @@ Verdict::Kind kind_named(const std::string& name) {
   return static_cast<Verdict::Kind>(found - std::begin(kKinds));
 }
 
-Trial::Trial() : machine({.threads = 1, .trace = "memory", .keep_going = true, .timeout = kSeconds}) {}
+Trial::Trial(Order order)
+    : machine({.order = order, .threads = 1, .trace = "memory", .keep_going = true, .timeout = kSeconds}) {}
 
 Floats Trial::normal(const std::string& name, std::size_t n) {
   const Random random(13, std::accumulate(name.begin(), name.end(), std::uint32_t{0}, [](std::uint32_t sum, char c) {
@@ -163,7 +165,9 @@ void Trial::answer(const std::string& name, const Floats& got, const Doubles& ex
     sentence += seen;
     if (std::isnan(mine[c])) {
       sentence += ": look for 0/0, -inf - -inf or 0 * inf.";
-    } else if (const double f = factor(mine, theirs, columns); columns > 1 && std::isfinite(f)) {
+    } else if (const double f = factor(mine, theirs, columns); f == 0 && columns > 1) {
+      sentence += "; the whole " + std::string(row) + " is 0.";
+    } else if (columns > 1 && std::isfinite(f)) {
       sentence += "; the whole " + std::string(row) + " is " + number(f) +
                   " times the exact one: a factor or a divisor is missing, or there is one too many.";
     } else {
@@ -171,6 +175,12 @@ void Trial::answer(const std::string& name, const Floats& got, const Doubles& ex
     }
   }
   throw Verdict{Verdict::Kind::WrongAnswer, sentence, ""};
+}
+
+int Trial::uses(const std::string& text) const {
+  int times = 0;
+  for (std::size_t at = code_.find(text); at != std::string::npos; at = code_.find(text, at + 1)) ++times;
+  return times;
 }
 
 void Trial::expect(bool good, const std::string& sentence) {

@@ -40,7 +40,7 @@ struct Mistake {
 
 class Trial {
  public:
-  Trial();
+  explicit Trial(Order order = Order::forward);  // of the blocks
 
   // The one that findings and counts are asked of. Launches on it; keeps going after findings.
   on_checked::Machine machine;
@@ -76,8 +76,8 @@ class Trial {
   static void count(const std::string& what, std::uint64_t counted, std::uint64_t budget, const std::string& more);
   // Something else that was counted is as it must be.
   static void demand(bool good, const std::string& sentence);
-  // Does the reader's code, without its comments, hold this text?
-  bool uses(const std::string& text) const { return code_.find(text) != std::string::npos; }
+  // How often does the reader's code, without its comments, hold this text?
+  int uses(const std::string& text) const;
   // What the reader was asked to predict.
   void predicted(std::uint64_t counted) { counted_ = static_cast<long long>(counted); }
 

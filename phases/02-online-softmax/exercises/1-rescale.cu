@@ -62,6 +62,26 @@ __device__ void add_key(State& state, float s, const float* v /*[D]*/) {
   //| const float alpha = s > state.m ? expf(state.m - s) : 1.0f;
   //| state.l = alpha * state.l + p;
   //| for (int d = 0; d < D; ++d) state.o[d] = alpha * state.o[d] + p * v[d];
+  //# wrong alpha-infinite: Is alpha upside down
+  //| const float alpha = expf(m_new - state.m);
+  //| state.l = alpha * state.l + p;
+  //| for (int d = 0; d < D; ++d) state.o[d] = alpha * state.o[d] + p * v[d];
+  //# wrong divided-by-alpha: Is alpha upside down
+  //| const float alpha = expf(state.m - m_new);
+  //| state.l = state.l / alpha + p;
+  //| for (int d = 0; d < D; ++d) state.o[d] = state.o[d] / alpha + p * v[d];
+  //# wrong p-scaled-too: The new key was rescaled, too
+  //| const float alpha = expf(state.m - m_new);
+  //| state.l = alpha * (state.l + p);
+  //| for (int d = 0; d < D; ++d) state.o[d] = alpha * (state.o[d] + p * v[d]);
+  //# also only-when-it-grows
+  //| if (s > state.m) {
+  //|   const float alpha = expf(state.m - s);
+  //|   state.l *= alpha;
+  //|   for (float& x : state.o) x *= alpha;
+  //| }
+  //| state.l += p;
+  //| for (int d = 0; d < D; ++d) state.o[d] += p * v[d];
   //# end
   state.m = m_new;
 }
@@ -87,13 +107,13 @@ void judge(Trial& t) {
   t.findings();
 
   // What the state becomes when l and o are rescaled by functions of m - m_new.
-  const auto answer = [&](auto l_factor, auto o_factor) {
+  const auto answer = [&](auto l_factor, auto o_factor, bool rescale_p = false) {
     Doubles O(kRows * D);
     for (int r = 0; r < kRows; ++r) {
       double m = -INFINITY, l = 0, sum[D] = {};
       for (int j = 0; j < kKeys; ++j) {
-        const double score = S[r * kKeys + j], m_new = std::max(m, score), p = std::exp(score - m_new);
-        const double step = j == 0 ? -INFINITY : m - m_new;
+        const double score = S[r * kKeys + j], m_new = std::max(m, score), step = m - m_new;
+        const double p = std::exp(score - m_new) * (rescale_p ? std::exp(step) : 1);
         l = l_factor(step) * l + p;
         for (int d = 0; d < D; ++d) sum[d] = o_factor(step) * sum[d] + p * V[j * D + d];
         m = m_new;
@@ -106,11 +126,17 @@ void judge(Trial& t) {
   const auto none = [](double) { return 1.0; };
   const auto inverse = [](double step) { return std::isinf(step) ? 0.0 : std::exp(-step); };
   const std::string row0 = " Row 0, whose first key is the largest, does not notice.";
+  const Floats got = t.download(o);
+  t.expect(!std::all_of(got.begin(), got.end(), [](float x) { return std::isnan(x); }),
+           "O is NaN from the first key on. m is -infinity there: exp(m - m_new) is 0, but exp(m_new - m) is infinite, "
+           "and 0 * infinity is NaN. Is alpha upside down?");
   t.answer(
-      "O", t.download(o), answer(right, right), D,
+      "O", got, answer(right, right), D,
       {{answer(none, none), "Neither l nor o was brought up to date when the maximum grew." + row0},
        {answer(none, right), "l was not rescaled when the maximum grew, so O is divided by too much." + row0},
        {answer(right, none), "o was not rescaled when the maximum grew: old keys keep too much weight." + row0},
+       {answer(right, right, true),
+        "The new key was rescaled, too: its p is made with the new maximum already, and alpha is for the old sums."},
        {answer(inverse, inverse), "alpha is upside down: old sums must count for less, so exp(m - m_new)." + row0}});
   t.count("the number of exps", t.ledger().exps, 2 * kRows * kKeys,
           "Perhaps exp is called inside the loop over d: alpha is the same for all of o.");

@@ -60,6 +60,50 @@ __device__ State merge(const State& a, const State& b) {
   //| both.m = a.m;
   //| both.l = alpha * a.l + beta * b.l;
   //| for (int d = 0; d < D; ++d) both.o[d] = alpha * a.o[d] + beta * b.o[d];
+  //# wrong a-not-rescaled: a was added as it is
+  //| both.m = fmaxf(a.m, b.m);
+  //| const float beta = b.m == -INFINITY ? 0.0f : expf(b.m - both.m);
+  //| both.l = a.l + beta * b.l;
+  //| for (int d = 0; d < D; ++d) both.o[d] = a.o[d] + beta * b.o[d];
+  //# wrong l-not-rescaled: l was added as it is
+  //| both.m = fmaxf(a.m, b.m);
+  //| if (both.m == -INFINITY) return both;
+  //| const float alpha = expf(a.m - both.m), beta = expf(b.m - both.m);
+  //| both.l = a.l + b.l;
+  //| for (int d = 0; d < D; ++d) both.o[d] = alpha * a.o[d] + beta * b.o[d];
+  //# wrong o-not-rescaled: o was added as it is
+  //| both.m = fmaxf(a.m, b.m);
+  //| if (both.m == -INFINITY) return both;
+  //| const float alpha = expf(a.m - both.m), beta = expf(b.m - both.m);
+  //| both.l = alpha * a.l + beta * b.l;
+  //| for (int d = 0; d < D; ++d) both.o[d] = a.o[d] + b.o[d];
+  //# wrong upside-down: upside down
+  //| both.m = fmaxf(a.m, b.m);
+  //| if (both.m == -INFINITY) return both;
+  //| const float alpha = expf(both.m - a.m), beta = expf(both.m - b.m);
+  //| both.l = alpha * a.l + beta * b.l;
+  //| for (int d = 0; d < D; ++d) both.o[d] = alpha * a.o[d] + beta * b.o[d];
+  //# wrong upside-down-guarded: upside down
+  //| if (a.l == 0) return b;
+  //| if (b.l == 0) return a;
+  //| both.m = fmaxf(a.m, b.m);
+  //| const float alpha = expf(both.m - a.m), beta = expf(both.m - b.m);
+  //| both.l = alpha * a.l + beta * b.l;
+  //| for (int d = 0; d < D; ++d) both.o[d] = alpha * a.o[d] + beta * b.o[d];
+  //# also one-exp
+  //| if (a.l == 0) return b;
+  //| if (b.l == 0) return a;
+  //| const State &large = a.m < b.m ? b : a, &small = a.m < b.m ? a : b;
+  //| const float factor = expf(small.m - large.m);
+  //| both.m = large.m;
+  //| both.l = large.l + factor * small.l;
+  //| for (int d = 0; d < D; ++d) both.o[d] = large.o[d] + factor * small.o[d];
+  //# also factor-of-the-empty
+  //| both.m = fmaxf(a.m, b.m);
+  //| const float alpha = a.m == -INFINITY ? 1.0f : expf(a.m - both.m);
+  //| const float beta = b.m == -INFINITY ? 1.0f : expf(b.m - both.m);
+  //| both.l = alpha * a.l + beta * b.l;
+  //| for (int d = 0; d < D; ++d) both.o[d] = alpha * a.o[d] + beta * b.o[d];
   //# end
   return both;
 }
@@ -120,9 +164,19 @@ void judge(Trial& t) {
   bool m_is_right = true;
   for (int r = 0; r < kRows; ++r) m_is_right &= got[r * (D + 2)] == exact[r * (D + 2)];
   t.expect(m_is_right, "m is not the maximum of both halves: l and o are worth nothing without the m they belong to.");
-  t.answer("(m, l, o)", got, exact, D + 2,
-           {{as_they_are, "The states were added as they are, but each half's l and o were made with its own maximum."},
-            {b_as_it_is, "b was added as it is: right only while b has the larger maximum."},
-            {merged(none, right_weight), "a was added as it is: right only while a has the larger maximum."}});
+  const Doubles inverse = merged([](double x) { return std::exp(-x); }, [](double x) { return std::exp(-x); });
+  Doubles l_as_it_is = exact, o_as_it_is = as_they_are;
+  for (int r = 0; r < kRows; ++r) std::swap(l_as_it_is[r * (D + 2) + 1], o_as_it_is[r * (D + 2) + 1]);
+  // First the rows of two halves: mistakes are the same there, whatever is done for empty ones.
+  const auto halves = [](const auto& all) { return std::vector(all.begin(), all.begin() + 3 * (D + 2)); };
+  t.answer("(m, l, o)", halves(got), halves(exact), D + 2,
+           {{halves(as_they_are),
+             "The states were added as they are, but each half's l and o were made with its own maximum."},
+            {halves(b_as_it_is), "b was added as it is: right only while b has the larger maximum."},
+            {halves(merged(none, right_weight)), "a was added as it is: right only while a has the larger maximum."},
+            {halves(inverse), "The factors are upside down: each half's sums must count for less, so exp(a.m - m)."},
+            {halves(l_as_it_is), "l was added as it is: it is a sum of exp(s - m) like o, with the half's own m."},
+            {halves(o_as_it_is), "o was added as it is: it was made with the half's own m, as l was."}});
+  t.answer("(m, l, o)", got, exact, D + 2);
   t.predicted(sizeof(State));
 }

@@ -40,6 +40,14 @@ __device__ long bytes_on_chip(long B, long D) {
   //| return 4 * (4 * B * D + B * B);
   //# wrong one-of-each: There are four tiles of B x D
   //| return 4 * (3 * B * D + B * B + 2 * B);
+  //# wrong one-column: l and m are two columns
+  //| return 4 * (4 * B * D + B * B + B);
+  //# wrong p-too: P takes the place of S
+  //| return 4 * (4 * B * D + 2 * B * B + 2 * B);
+  //# also terms
+  //| return sizeof(float) * (B * D + B * D + B * D + B * D + B * B + B + B);
+  //# also by-rows
+  //| return 4 * B * (4 * D + B + 2);
   //# end
 }
 
@@ -79,7 +87,11 @@ void judge(Trial& t) {
             {largest([](long b, long D) { return 4 * (4 * b * D + b * b); }),
              "l and m are left out: a number of each for every row."},
             {largest([](long b, long D) { return 4 * (3 * b * D + b * b + 2 * b); }),
-             "There are four tiles of B x D: Q and O of the rows, K and V of the keys."}},
+             "There are four tiles of B x D: Q and O of the rows, K and V of the keys."},
+            {largest([](long b, long D) { return 4 * (4 * b * D + b * b + b); }),
+             "l and m are two columns: a number of each for every row."},
+            {largest([](long b, long D) { return 4 * (4 * b * D + 2 * b * b + 2 * b); }),
+             "S is counted twice. P takes the place of S, element by element."}},
            1e-5, "size");
   t.predicted(B[0]);
 }

@@ -76,6 +76,21 @@ __global__ void forward(const float* Q /*[N, D]*/, const float* K /*[N, D]*/, co
   //| }
   //| for (int r = 0; r < Br; ++r)
   //|   for (int d = 0; d < D; ++d) O[r * D + d] = o[r][d] / l[r];
+  //# wrong divided-and-written-each-time: O is divided by l after each tile
+  //|   for (int r = 0; r < Br; ++r)
+  //|     for (int d = 0; d < D; ++d) O[(first_row + r) * D + d] = o[r][d] /= l[r];
+  //| }
+  //# also if-last
+  //|   if (first_key + Bc == N)
+  //|     for (int r = 0; r < Br; ++r)
+  //|       for (int d = 0; d < D; ++d) O[(first_row + r) * D + d] = o[r][d] / l[r];
+  //| }
+  //# also reciprocal
+  //| }
+  //| for (int r = 0; r < Br; ++r) {
+  //|   const float one_over_l = 1 / l[r];
+  //|   for (int d = 0; d < D; ++d) O[(first_row + r) * D + d] = o[r][d] * one_over_l;
+  //| }
   //# end
 }
 

@@ -40,6 +40,18 @@ __global__ void scale(float a, const float* x /*[n]*/, float* y /*[n]*/, int n) 
   //# wrong guard-too-wide: One thread too many
   //| const int i = blockIdx.x * blockDim.x + threadIdx.x;
   //| if (i <= n) y[i] = a * x[i];
+  //# wrong grid-for-block: Two blocks write the same element
+  //| const int i = blockIdx.x * gridDim.x + threadIdx.x;
+  //| if (i < n) y[i] = a * x[i];
+  //# also interleaved
+  //| const int i = threadIdx.x * gridDim.x + blockIdx.x;
+  //| if (i < n) y[i] = a * x[i];
+  //# also grid-stride
+  //| for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) y[i] = a * x[i];
+  //# also early-return
+  //| const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  //| if (i >= n) return;
+  //| y[i] = a * x[i];
   //# end
 }
 
@@ -52,6 +64,12 @@ void launch(float a, const float* x, float* y, int n) {
   //| const int blocks = n / kThreads;
   //# wrong one-more: One block has nothing at all to do
   //| const int blocks = n / kThreads + 1;
+  //# wrong one-block: Too few blocks for 512 numbers: 1 of 128 threads
+  //| const int blocks = 1;
+  //# wrong block-per-element: 508 blocks have nothing at all to do
+  //| const int blocks = n;
+  //# also ceil
+  //| const int blocks = static_cast<int>(ceilf(static_cast<float>(n) / kThreads));
   //# end
   scale<<<blocks, kThreads>>>(a, x, y, n);
 }
@@ -66,7 +84,10 @@ void judge(Trial& t) {
     const auto y = t.alloc("y", n);
     launch(3, x.data(), y.data(), n);
     t.findings(
-        {{"race", "The blocks all work on the same elements: which block a thread is in must count, too."},
+        {{"race",
+          t.uses("blockIdx")
+              ? "Two blocks write the same element: a block's begin blockDim.x behind those of the block before."
+              : "The blocks all work on the same elements: which block a thread is in must count, too."},
          {"[" + std::to_string(n) + "]",
           t.uses("<=") ? "One thread too many goes on: element n is behind the end."
                        : "The last block runs past the end of the arrays: a thread without an element does nothing."},
@@ -75,12 +96,12 @@ void judge(Trial& t) {
     Doubles exact(X.begin(), X.end());
     for (double& value : exact) value = float(3 * value);
     const int blocks = t.machine.reports().back().grid[0], needed = (n + kThreads - 1) / kThreads;
-    t.expect(blocks >= needed, "Too few blocks for " + std::to_string(n) +
-                                   " numbers: the last ones, which fill no whole "
-                                   "block, were never written.");
+    t.expect(blocks >= needed, "Too few blocks for " + std::to_string(n) + " numbers: " + std::to_string(blocks) +
+                                   " of 128 threads. What fills no whole block needs one, too.");
     t.answer("y", Y, exact, 1, {}, 1e-5, "element");
     t.count("the number of blocks for " + std::to_string(n) + " numbers", blocks, needed,
-            "One block has nothing at all to do.");
+            blocks == needed + 1 ? "One block has nothing at all to do."
+                                 : std::to_string(blocks - needed) + " blocks have nothing at all to do.");
     idle = blocks * kThreads - n;
   }
   t.predicted(idle);

@@ -43,6 +43,8 @@ __global__ void multiply(const float* S /*[Br, N]*/, const float* V /*[N, D]*/, 
     //| __syncwarp();
     //# wrong divergent: Not all threads come to this barrier
     //| if (threadIdx.x < Bc) __syncthreads();
+    //# wrong only-at-first: in each round but the last
+    //| if (first_key == 0) __syncthreads();
     //# end
     for (int j = 0; j < Bc; ++j)
       for (int d = 0; d < D; ++d) o[d] = fmaf(S[row * N + first_key + j], tile[j][d], o[d]);
@@ -50,13 +52,17 @@ __global__ void multiply(const float* S /*[Br, N]*/, const float* V /*[N, D]*/, 
     __syncthreads();
     //# skeleton:
     //|
-    //# wrong second-forgotten: fills the tile again while another still reads it
+    //# wrong second-forgotten: A thread fills the tile while another still reads it
     //|
     //# also not-the-last
     //| if (first_key + Bc < N) __syncthreads();
     //# wrong one-too-many: Each barrier makes all wait
     //| __syncthreads();
     //| __syncthreads();
+    //# wrong only-at-first:
+    //| __syncthreads();
+    //# also at-the-front
+    //| if (first_key + Bc != N) __syncthreads();
     //# end
   }
   for (int d = 0; d < D; ++d) O[row * D + d] = o[d];
@@ -78,7 +84,9 @@ void judge(Trial& t) {
        {"uninitialised", t.uses("__syncwarp")
                              ? "__syncwarp() orders one warp only; the tile is filled by two."
                              : "A thread may read the tile before the others have filled it: let all wait in between."},
-       {"race", "A fast thread fills the tile again while another still reads it: let all wait before that."}});
+       {"race",
+        "A thread fills the tile while another still reads it, or reads it already: let all wait before the reads and "
+        "behind them, in each round but the last."}});
   Doubles exact(Br * D);
   for (int i = 0; i < Br; ++i)
     for (int j = 0; j < N; ++j)

@@ -36,6 +36,8 @@ constexpr int pitch = 33;
 //| constexpr int pitch = 31;
 //# wrong too-long: is 4480 where 4224 will do
 //| constexpr int pitch = 35;
+//# wrong odd-but-long: is 8320 where 4224 will do
+//| constexpr int pitch = 65;
 //# end
 
 // A block has 32 x 8 threads; pitch is a template's argument so that the judge can try others.

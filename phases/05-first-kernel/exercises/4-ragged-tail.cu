@@ -61,6 +61,16 @@ __global__ void attention(const float* Q /*[N, D]*/, const float* K /*[N, D]*/, 
     //| for (int j = keys + 1; j < Bc; ++j) s[j] = -INFINITY;
     //# wrong finite-sentinel: A large negative number is a score like others
     //| for (int j = keys; j < Bc; ++j) s[j] = -1e10f;
+    //# also lowest-float
+    //| for (int j = keys; j < Bc; ++j) s[j] = -3.40282347e38f;
+    //# wrong global-index: l counts keys that are not there
+    //| for (int j = 0; j < Bc; ++j)
+    //|   if (j >= N) s[j] = -INFINITY;
+    //# also by-key
+    //| for (int j = 0; j < Bc; ++j)
+    //|   if (first_key + j >= N) s[j] = -INFINITY;
+    //# also ternary
+    //| for (int j = 0; j < Bc; ++j) s[j] = j < keys ? s[j] : -INFINITY;
     //# end
 
     float m_new = m;

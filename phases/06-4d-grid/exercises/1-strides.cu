@@ -13,7 +13,7 @@
 //# hint
 // blockIdx.x counts all heads of batch entry 0 first, then those of entry 1. There are B = 2 and H = 3 here.
 //# hint
-// b = blockIdx.x / H and h = blockIdx.x % H. Only strides say where things are; the sizes S and D do not.
+// b = blockIdx.x / H and h = blockIdx.x % H. Only strides say where things are, in 64 bits; the sizes S and D do not.
 //# hint
 // V.data + b * V.b_stride + h * V.h_stride + j * V.stride
 
@@ -52,6 +52,22 @@ __global__ void mean_of_values(Tensor4 V /*[B, H, S, D]*/, float* mean /*[B, H, 
     //# wrong first-batch: the heads of batch entry 0
     //| const int h = blockIdx.x % H;
     //| const float* row = V.data + h * V.h_stride + j * V.stride;
+    //# wrong packed-by-heart: those of another layout are not
+    //| const int b = blockIdx.x / H, h = blockIdx.x % H;
+    //| const float* row = V.data + ((b * S + j) * 3 * H + h) * D;
+    //# wrong packed-batches: those of another layout are not
+    //| const int b = blockIdx.x / H, h = blockIdx.x % H;
+    //| const float* row = V.data + b * S * V.stride + h * V.h_stride + j * V.stride;
+    //# wrong offset-in-32-bits: has too few bits
+    //| const int b = blockIdx.x / H, h = blockIdx.x % H;
+    //| const int offset = b * V.b_stride + h * V.h_stride + j * V.stride;
+    //| const float* row = V.data + offset;
+    //# wrong strides-in-32-bits: has too few bits
+    //| const int b = blockIdx.x / H, h = blockIdx.x % H, b_stride = V.b_stride;
+    //| const float* row = V.data + b * b_stride + h * V.h_stride + j * V.stride;
+    //# also moved
+    //| const int b = blockIdx.x / H, h = blockIdx.x - b * H;
+    //| const float* row = &V.data[j * V.stride + b * V.b_stride + h * V.h_stride];
     //# end
     sum += row[d];
   }
@@ -95,5 +111,25 @@ void judge(Trial& t) {
             {answer([&](int x, int j) { return at(0, x % H, j); }),
              "All blocks read the heads of batch entry 0: which entry is block x's?"}},
            1e-5, "head");
+  // Another layout: [H, S, D] for each batch entry, 8 GiB apart: so many zones of 64 KiB are passed in between.
+  const Floats Values = t.normal("V", B * H * S * D);
+  const auto first = t.upload("first", Values);
+  for (int i = 0; i < 1 << 17; ++i) t.alloc("gap", 0);
+  const auto second = t.upload("second", Floats(Values.begin() + H * S * D, Values.end()));
+  mean_of_values<<<B * H, D>>>({first.data(), second.data() - first.data(), S * D, D}, mean.data(), H, S);
+  const std::string another =
+      "The means of the packed tensor are right, those of another layout are not: each head's rows lie together there. "
+      "Strides say where things are; S, H and D do not.";
+  t.findings({{"outside every device array",
+               "A number has too few bits: in another layout the batch entries are 2^31 elements apart and more, and "
+               "an int is negative there. Calculate with the strides' 64 bits."},
+              {"", another}});
+  const Floats got = t.download(mean);
+  for (int x = 0; x < B * H; ++x)
+    for (int d = 0; d < D; ++d) {
+      double sum = 0;
+      for (int j = 0; j < S; ++j) sum += Values[(x * S + j) * D + d];
+      t.expect(std::abs(got[x * D + d] - sum / S) < 1e-5, another);
+    }
   t.predicted(V.stride);
 }

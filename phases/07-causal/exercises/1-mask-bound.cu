@@ -41,6 +41,10 @@ __device__ int visible(int i, int Sq, int Sk) {
   //| return max(0, min(i + 1 + Sq - Sk, Sk));
   //# wrong one-too-many: Each row sees one key of the future
   //| return max(0, min(i + 2 + Sk - Sq, Sk));
+  //# wrong at-least-one: A row that sees no key
+  //| return max(1, min(i + 1 + Sk - Sq, Sk));
+  //# also unclamped
+  //| return i + 1 + Sk - Sq;
   //# end
 }
 
@@ -78,7 +82,9 @@ void judge(Trial& t) {
     };
     const Exact exact = masked(Sk - Sq);
     t.answer("O", t.download(o), exact.O, D,
-             {{masked(Sk).O, "All keys are seen, those of the future, too."},
+             {{exact_attention(Q, K, V, D, scale, [=](int i) { return std::max(1, i + Sk - Sq + 1); }).O,
+               "A row that sees no key is given one: where i + Sk - Sq is negative, there is none."},
+              {masked(Sk).O, "All keys are seen, those of the future, too."},
               {masked(Sk - Sq - 1).O, "Each row misses its last key: j <= x is x + 1 keys."},
               {masked(Sk - Sq + 1).O, "Each row sees one key of the future: j <= x is x + 1 keys, no more."},
               {masked(0).O, "That is top-left, j <= i: right only where Sq = Sk."},

@@ -37,7 +37,7 @@ __global__ void attention(const float* Q /*[N, D]*/, const float* K /*[N, D]*/, 
   const int tiles = (first_row + Br + Bc - 1) / Bc;
   //# skeleton: tiles are loaded that no row sees
   //| const int tiles = N / Bc;
-  //# wrong first-row: The first row decides
+  //# wrong first-row: One tile is missing
   //| const int tiles = first_row / Bc + 1;
   //# wrong half-of-all: tiles are loaded that no row sees
   //| const int tiles = max(N / Bc / 2, (first_row + Br) / Bc);
@@ -45,6 +45,16 @@ __global__ void attention(const float* Q /*[N, D]*/, const float* K /*[N, D]*/, 
   //| const int tiles = min((first_row + Br) / Bc + 1, N / Bc);
   //# wrong rows-for-keys: A tile has Bc keys
   //| const int tiles = blockIdx.x + 1;
+  //# wrong first-row-no-one: visits no tile at all
+  //| const int tiles = first_row / Bc;
+  //# wrong last-row-no-one: One tile is missing
+  //| const int tiles = (first_row + Br - 1) / Bc;
+  //# wrong own-row: must agree
+  //| const int tiles = row / Bc + 1;
+  //# also exact
+  //| const int tiles = (blockIdx.x + 1) * (Br / Bc);
+  //# also clamped
+  //| const int tiles = min((first_row + Br - 1) / Bc + 1, N / Bc);
   //# end
   for (int tile = 0; tile < tiles; ++tile) {
     for (int i = threadIdx.x; i < Bc * D; i += Br) {
@@ -75,14 +85,19 @@ void judge(Trial& t) {
   const auto q = t.upload("Q", Q), k = t.upload("K", K), v = t.upload("V", V);
   const auto o = t.alloc("O", N * D);
   attention<<<N / Br, Br>>>(q.data(), k.data(), v.data(), o.data(), N, float(scale));
-  t.findings({{"out of bounds", "There are only N / Bc tiles."}});
+  t.findings({{"out of bounds", "There are only N / Bc tiles."},
+              {"barrier", "The threads of a block must agree how many tiles it visits: they load them together."}});
   // Row i sees its past, of the keys that its block visits.
   const auto visiting = [&](auto keys) {
     return exact_attention(Q, K, V, D, scale, [=](int i) { return std::min(i + 1, keys(i / Br)); }).O;
   };
-  t.answer("O", t.download(o), visiting([](int) { return N; }), D,
+  const Floats got = t.download(o);
+  t.expect(
+      !std::isnan(got[0]),
+      "The block that begins with row 0 visits no tile at all, and yet each row sees itself: its last row decides.");
+  t.answer("O", got, visiting([](int) { return N; }), D,
            {{visiting([](int b) { return (b * Br / Bc + 1) * Bc; }),
-             "The first row decides how far the block goes, and the last one sees more keys."},
+             "One tile is missing: these are as many as the block's first row sees, and its last row sees more keys."},
             {visiting([](int b) { return (b + 1) * Bc; }),
              "A tile has Bc keys, not Br: a block of 16 rows moves the diagonal on by two tiles."}});
   const std::uint64_t tile_bytes = Bc * D * 4;

@@ -54,6 +54,20 @@ __global__ void attention(const float* Q /*[N, D]*/, const float* K /*[N, D]*/, 
   //| LSE[i] = kLn2 * m;
   //# wrong empty-row: The row that has seen no key
   //| LSE[i] = l == 0 ? 0.0f : kLn2 * m + logf(l);
+  //# wrong log2-of-l: log l is still in base 2
+  //| LSE[i] = kLn2 * m + log2f(l);
+  //# wrong ln2-of-both-twice: log l is natural already
+  //| LSE[i] = kLn2 * (m + logf(l));
+  //# wrong l-alone: That is log l alone
+  //| LSE[i] = logf(l);
+  //# wrong overflow: 2^m is infinite
+  //| LSE[i] = logf(exp2f(m) * l);
+  //# also in-base-2-first
+  //| LSE[i] = kLn2 * (m + log2f(l));
+  //# also divided
+  //| LSE[i] = (m + log2f(l)) / 1.44269504f;
+  //# also fma
+  //| LSE[i] = l == 0 ? -INFINITY : fmaf(m, kLn2, logf(l));
   //# end
 }
 
@@ -62,7 +76,9 @@ __global__ void attention(const float* Q /*[N, D]*/, const float* K /*[N, D]*/, 
 void judge(Trial& t) {
   constexpr int N = 40;
   const double scale = 1 / std::sqrt(D), ln2 = std::log(2.0);
-  const Floats Q = t.normal("Q", N * D), K = t.normal("K", N * D), V = t.normal("V", N * D);
+  Floats Q = t.normal("Q", N * D);
+  for (int d = 0; d < D; ++d) Q[(N - 1) * D + d] *= 60;  // the last row: exp of its scores is infinite in fp32
+  const Floats K = t.normal("K", N * D), V = t.normal("V", N * D);
   const auto q = t.upload("Q", Q), k = t.upload("K", K), v = t.upload("V", V);
   const auto o = t.alloc("O", N * D), lse = t.alloc("LSE", N);
   attention<<<1, N>>>(q.data(), k.data(), v.data(), o.data(), lse.data(), float(scale / ln2));
@@ -70,24 +86,31 @@ void judge(Trial& t) {
   const Exact exact = exact_attention(Q, K, V, D, scale, [](int i) { return i; });
   t.answer("O", t.download(o), exact.O, D);
   const Floats got = t.download(lse);
-  Doubles maximum(N, -INFINITY), mixed(N);
+  Doubles maximum(N, -INFINITY), mixed(N), l_in_2(N), l_twice(N), l_alone(N);
   for (int i = 0; i < N; ++i) {
     for (int j = 0; j < i; ++j) {
       double s = 0;
       for (int d = 0; d < D; ++d) s += scale * Q[i * D + d] * K[j * D + d];
       maximum[i] = std::max(maximum[i], s);
     }
-    mixed[i] = maximum[i] / ln2 + exact.LSE[i] - maximum[i];
+    l_alone[i] = i == 0 ? -INFINITY : exact.LSE[i] - maximum[i];
+    mixed[i] = maximum[i] / ln2 + l_alone[i];
+    l_in_2[i] = maximum[i] + l_alone[i] / ln2;
+    l_twice[i] = maximum[i] + l_alone[i] * ln2;
   }
-  mixed[0] = -INFINITY;
   t.expect(got[0] == -INFINITY,
            "The row that has seen no key must have LSE = -infinity: whoever merges it with others gives "
            "it the weight exp(-infinity) = 0.");
+  t.expect(!std::isinf(got[N - 1]),
+           "2^m is infinite where scores are large, as in the last row: m * ln 2 needs no exponential.");
   const Doubles& e = exact.LSE;
   t.answer("LSE", got, e, 1,
            {{times(e, 1 / ln2), "That is in base 2: log2 of the sum. The natural logarithm is ln 2 times as large."},
             {times(e, 1 / ln2 / ln2), "The base was changed the wrong way: ln x = ln 2 * log2 x."},
             {mixed, "m is still in base 2, and log l is natural: bring both to one base before they are added."},
+            {l_in_2, "log l is still in base 2, and ln 2 * m is natural: ln 2 belongs to both, or take logf(l)."},
+            {l_twice, "log l is natural already: ln 2 belongs to m alone."},
+            {l_alone, "That is log l alone: m was taken out of the sum, and must come back to it."},
             {maximum, "That is the maximum alone: the logarithm of l is missing."}},
            1e-4);
   t.predicted(t.traffic("O").written_bytes / t.traffic("LSE").written_bytes);

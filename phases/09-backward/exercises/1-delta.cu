@@ -46,6 +46,11 @@ __global__ void query_gradient(const float* Q /*[N, D]*/, const float* K /*[N, D
   //| for (int d = 0; d < D; ++d) delta += dO[i * D + d];
   //# wrong mean: divided by D
   //| for (int d = 0; d < D; ++d) delta = fmaf(dO[i * D + d], O[i * D + d] / D, delta);
+  //# wrong negative: delta has the wrong sign
+  //| for (int d = 0; d < D; ++d) delta = fmaf(-dO[i * D + d], O[i * D + d], delta);
+  //# wrong unweighted-mean: delta is the plain mean of dP
+  //| for (int j = 0; j < N; ++j)
+  //|   for (int d = 0; d < D; ++d) delta = fmaf(dO[i * D + d], V[j * D + d] / N, delta);
   //# end
   for (int j = 0; j < N; ++j) {
     float s = 0, dP = 0;
@@ -63,6 +68,10 @@ __global__ void query_gradient(const float* Q /*[N, D]*/, const float* K /*[N, D
     //| const float dS = scale * P * (dP - delta);
     //# wrong outside-the-bracket: delta is outside the bracket
     //| const float dS = P * dP - delta;
+    //# wrong plus: delta has the wrong sign
+    //| const float dS = P * (dP + delta);
+    //# wrong one-minus: a score of its own
+    //| const float dS = P * (1 - P) * dP;
     //# end
     sum += dS;
     for (int d = 0; d < D; ++d) dq[d] = fmaf(scale * dS, K[j * D + d], dq[d]);
@@ -109,12 +118,23 @@ void judge(Trial& t) {
   const auto none = [](int) { return 0.0; };
   const auto plain = [&](int i) { return std::accumulate(&dO[i * D], &dO[i * D] + D, 0.0); };
   const auto mean = [&](int i) { return delta(i) / D; };
+  const auto plain_mean = [&](int i) {
+    double x = 0;
+    for (int e = 0; e < N * D; ++e) x += double(dO[i * D + e % D]) * V[e] / N;
+    return x;
+  };
   const Doubles dQ = gradient(right, delta);
   t.answer("dQ", t.download(dq), dQ, D,
            {{gradient(right, none),
              "delta is 0 here: softmax's weights add up to 1, so what one key gains the others lose."},
             {gradient(right, plain), "delta is the sum of dO alone: each term is dO times O."},
             {gradient(right, mean), "delta is divided by D: it is a sum over the columns, no mean."},
+            {gradient([](double P, double dP, double delta) { return P * (dP + delta); }, delta),
+             "delta has the wrong sign: it is subtracted, so that a row of dS adds up to 0."},
+            {gradient(right, plain_mean), "delta is the plain mean of dP: each key counts for its weight P in it."},
+            {gradient([](double P, double dP, double) { return P * (1 - P) * dP; }, delta),
+             "That is what P_j takes from a score of its own; the other keys' scores move P_j, too, and delta says how "
+             "much."},
             {gradient([](double, double dP, double delta) { return dP - delta; }, delta),
              "P is missing: a key without weight has no gradient."},
             {times(dQ, -1), "The difference is the other way round: dS grows with dP."},

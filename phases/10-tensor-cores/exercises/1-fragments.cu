@@ -53,6 +53,13 @@ __global__ void multiply(const __half* A /*[16, 16]*/, const __half* B /*[16, 8]
     //| const int row = g + i / 2 * 8, column = t + i % 2 * 4;
     //# wrong g-for-t: g and t have changed places
     //| const int row = t + i / 2 * 8, column = 2 * g + i % 2;
+    //# wrong column-i: Rows end at 15 and columns at 7
+    //| const int row = g + i / 2 * 8, column = 2 * t + i;
+    //# also bits
+    //| const int row = (i & 2 ? 8 : 0) + (lane >> 2), column = ((lane & 3) << 1) | (i & 1);
+    //# also if
+    //| int row = g, column = 2 * t + i % 2;
+    //| if (i >= 2) row += 8;
     //# end
     C[row * 8 + column] = c[i];
     whose[row * 8 + column] = lane;
@@ -84,9 +91,10 @@ void judge(Trial& t) {
     return C;
   };
   const std::string swapped = "g and t have changed places: lane / 4 is a row, lane % 4 a pair of columns.";
-  t.findings({{"race", t.uses("2 * g") || t.uses("g * 2")
-                           ? swapped
-                           : "Two lanes, or two of a lane's numbers, claim the same element."}});
+  t.findings(
+      {{"race", t.uses("2 * g") || t.uses("g * 2") ? swapped
+                                                   : "Two lanes, or two of a lane's numbers, claim the same element."},
+       {"out of bounds", "Rows end at 15 and columns at 7: a lane has two rows, and two columns of each."}});
   const Floats C = t.download(c);
   t.expect(!std::all_of(&C[8 * 8], &C[8 * 8] + 8 * 8, [](float x) { return std::isnan(x); }),
            "Rows 8 to 15 were never written: c[2] and c[3] belong there, 8 rows below c[0] and c[1].");

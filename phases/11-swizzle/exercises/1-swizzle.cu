@@ -31,7 +31,7 @@ constexpr int kRows = 16, kColumns = 64;
 __device__ int swizzled(int row, int column) {
   //# hole Where in its row is this element stored?
   return column ^ row % 8 * 8;
-  //# skeleton: Nothing has moved
+  //# skeleton: must depend on its row
   //| return column;
   //# also added
   //| return (column + row % 8 * 8) % kColumns;
@@ -45,6 +45,21 @@ __device__ int swizzled(int row, int column) {
   //| return column ^ row % 4 * 8;
   //# wrong pairs-of-rows: Only some pieces have moved apart
   //| return column ^ row / 2 % 8 * 8;
+  //# wrong reversed: must depend on its row
+  //| return column ^ 7 * 8;
+  //# also by-piece
+  //| const int piece = column / 8, within = column % 8;
+  //| return (piece ^ (row & 7)) * 8 + within;
+  //# also subtracted
+  //| return (column + kColumns - row % 8 * 8) % kColumns;
+  //# also row-wrapped-late
+  //| return (column + row * 8) % kColumns;
+  //# also masked
+  //| return column ^ ((row & 7) << 3);
+  //# wrong collapses: share a place
+  //| return row % 8 * 8 + column % 8;
+  //# wrong minus-negative: The place is outside of the row
+  //| return (column - row % 8 * 8) % kColumns;
   //# end
 }
 
@@ -74,17 +89,19 @@ void judge(Trial& t) {
   const std::string outside =
       "The place is outside of the row: column / 8 must stay below 8. Only row % 8 matters, and "
       "what grows too large must wrap around.";
-  t.findings({{"misaligned", "Pieces of 16 bytes must stay whole: only the piece's number, column / 8, may change."},
-              {"ldmatrix of an address outside", outside},
-              {"out of bounds", outside},
-              {"race", outside},
-              {"uninitialised", outside}});
-  const Ledger swizzled_ledger = t.ledger();
-  read_blocks<false><<<1, 32>>>(in.data(), plain.data());
-  const auto got = t.download(out), exact = t.download(plain);
   bool inside = true;
   for (int r = 0; r < kRows; ++r)
     for (int c = 0; c < kColumns; ++c) inside &= swizzled(r, c) >= 0 && swizzled(r, c) < kColumns;
+  const std::string shared_place =
+      inside ? "Two pieces of a row share a place: each must have one of its own." : outside;
+  t.findings({{"misaligned", "Pieces of 16 bytes must stay whole: only the piece's number, column / 8, may change."},
+              {"ldmatrix of an address outside", outside},
+              {"out of bounds", outside},
+              {"race", shared_place},
+              {"uninitialised", shared_place}});
+  const Ledger swizzled_ledger = t.ledger();
+  read_blocks<false><<<1, 32>>>(in.data(), plain.data());
+  const auto got = t.download(out), exact = t.download(plain);
   t.expect(inside, outside);
   t.expect(got == exact,
            "ldmatrix gets other elements than were stored: pieces of 16 bytes must stay whole, and two pieces "
@@ -93,7 +110,9 @@ void judge(Trial& t) {
   const std::uint64_t before = t.ledger().shared_wavefronts - stores;
   const std::uint64_t now = swizzled_ledger.shared_wavefronts - stores;
   t.count("the number of turns for all loads", now, 4 * loads,
-          now == before ? "Nothing has moved: all eight rows of a matrix still meet in one group of banks."
-                        : "Only some pieces have moved apart: eight neighbouring rows need eight different places.");
+          now == before
+              ? "All eight rows of a matrix still meet in one group of banks: where a piece lies must depend on "
+                "its row."
+              : "Only some pieces have moved apart: eight neighbouring rows need eight different places.");
   t.predicted(before / loads);
 }

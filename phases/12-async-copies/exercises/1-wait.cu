@@ -54,7 +54,7 @@ __global__ void sum_tiles(const float* x /*[tiles, kTile]*/, float* y /*[kTile]*
     //| else
     //|   cp_async_wait<0>();
     //| __syncthreads();
-    //# wrong wait-too-few: This lets the two youngest groups run on
+    //# wrong wait-too-few: This lets more than the youngest group
     //| cp_async_wait<2>();
     //| __syncthreads();
     //# wrong no-barrier: A thread waits for its own copies only
@@ -64,6 +64,32 @@ __global__ void sum_tiles(const float* x /*[tiles, kTile]*/, float* y /*[kTile]*
     //| cp_async_wait<1>();
     //# wrong wait-for-all: nothing is copied while a tile is summed
     //| cp_async_wait<0>();
+    //| __syncthreads();
+    //# wrong two-barriers: One barrier behind the wait will do
+    //| cp_async_wait<1>();
+    //| __syncthreads();
+    //| __syncthreads();
+    //# wrong barrier-both-sides: One barrier behind the wait will do
+    //| __syncthreads();
+    //| cp_async_wait<1>();
+    //| __syncthreads();
+    //# wrong wait-3: This lets more than the youngest group
+    //| cp_async_wait<3>();
+    //| __syncthreads();
+    //# wrong commit-again: nothing is copied while a tile is summed
+    //| cp_async_commit();
+    //| cp_async_wait<1>();
+    //| __syncthreads();
+    //# also commit-and-wait-2
+    //| cp_async_commit();
+    //| cp_async_wait<2>();
+    //| __syncthreads();
+    //# wrong one-waits: each must wait
+    //| if (threadIdx.x == 0) cp_async_wait<1>();
+    //| __syncthreads();
+    //# also wait-all-at-the-end
+    //| if (tile == tiles - 1) cp_async_wait<0>();
+    //| cp_async_wait<1>();
     //| __syncthreads();
     //# end
     for (int k = 0; k < 4; ++k) sum[k] += stage[tile % 2][kTile - 1 - (i + k)];
@@ -82,9 +108,10 @@ void judge(Trial& t) {
   const auto y = t.alloc("y", kTile);
   sum_tiles<<<1, kThreads>>>(x.data(), y.data(), kTiles);
   const std::string no_barrier =
-      "A thread waits for its own copies only: after the wait a barrier must tell it that the others have waited, too.";
+      "A thread waits for its own copies only: each must wait, and then a barrier tells it that the others have, too.";
   t.findings(
-      {{"the last cp_async_wait<2>", "This lets the two youngest groups run on, and the tile's own is one of them."},
+      {{t.uses("cp_async_wait") && !t.uses("cp_async_wait<1>") ? "left it under way" : "none of these",
+        "This lets more than the youngest group run on, and the tile's own is one of them."},
        {"while cp.async writes it",
         t.uses("cp_async_wait") ? no_barrier : "Nobody has waited for the copies: they may arrive whenever they like."},
        {"race", no_barrier}});
@@ -92,8 +119,15 @@ void judge(Trial& t) {
   for (int tile = 0; tile < kTiles; ++tile)
     for (int i = 0; i < kTile; ++i) exact[i] += X[tile * kTile + kTile - 1 - i];
   t.answer("y", t.download(y), exact, 1);
-  const auto for_all = [](const TraceEvent& e) { return e.warp == 0 && e.name == "wait" && e.value == 0; };
-  t.demand(std::count_if(t.machine.trace().begin(), t.machine.trace().end(), for_all) <= 1,  // in the last round
+  t.count("the number of barriers", t.ledger().barriers, 2 * kTiles,
+          "One barrier behind the wait will do, and the other one, at the end of the round, was there.");
+  // Of the first warp: waits behind which a copy goes on.
+  int going_on = 0;
+  for (const TraceEvent& wait : t.machine.trace())
+    for (const TraceEvent& copy : t.machine.trace())
+      going_on += wait.warp == 0 && wait.name == "wait" && copy.warp == 0 && copy.name == "copy" &&
+                  copy.begin <= wait.begin && copy.end > wait.end;
+  t.demand(going_on >= kTiles - 1,
            "nothing is copied while a tile is summed: that wait is for the next tile's copies, too.");
   t.predicted(t.ledger().async_bytes_peak);
 }

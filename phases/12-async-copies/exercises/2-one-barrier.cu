@@ -68,6 +68,33 @@ __global__ void sum_tiles(const float* x /*[tiles, kTile]*/, float* y /*[kTile]*
     //| __syncthreads();
     //| begin_copy(tile + 1);
     //| cp_async_wait<0>();
+    //# wrong wait-1: has left a copy of this tile under way
+    //| cp_async_wait<1>();
+    //| __syncthreads();
+    //| begin_copy(tile + 1);
+    //# also wait-1-behind-an-empty-group
+    //| cp_async_commit();
+    //| cp_async_wait<1>();
+    //| __syncthreads();
+    //| begin_copy(tile + 1);
+    //# wrong copy-wait-1-barrier: The next copies begin while others still read
+    //| begin_copy(tile + 1);
+    //| cp_async_wait<1>();
+    //| __syncthreads();
+    //# wrong barrier-copy-wait-1: has left a copy of this tile under way
+    //| __syncthreads();
+    //| begin_copy(tile + 1);
+    //| cp_async_wait<1>();
+    //# wrong no-copy: that nobody has begun to copy
+    //| cp_async_wait<0>();
+    //| __syncthreads();
+    //# wrong no-wait: Nobody has waited for the copies
+    //| __syncthreads();
+    //| begin_copy(tile + 1);
+    //# also wait-only-once-there-is-one
+    //| if (tile < tiles) cp_async_wait<0>();
+    //| __syncthreads();
+    //| if (tile + 1 < tiles) begin_copy(tile + 1);
     //# end
     trace_mark("sum", tile);
     for (int k = 0; k < 4; ++k) sum[k] += stage[tile % 2][kTile - 1 - (i + k)];
@@ -84,15 +111,20 @@ void judge(Trial& t) {
   const auto x = t.upload("x", X);
   const auto y = t.alloc("y", kTile);
   sum_tiles<<<1, kThreads>>>(x.data(), y.data(), kTiles);
+  const std::string early =
+      !t.uses("cp_async_wait") ? "Nobody has waited for the copies: they may arrive whenever they like."
+      : t.uses("cp_async_wait<1>")
+          ? "The last wait has left a copy of this tile under way: cp_async_wait<1> waits for all groups but the "
+            "youngest, and before begin_copy(tile + 1) that is the tile's own. The barrier must come after the wait."
+          : "The barrier must come after the wait: else others may read before this thread's copies have arrived, and "
+            "it before theirs.";
   t.findings(
       {{"race: cp.async after read",
         "The next copies begin while others still read the stage that they fill: a barrier must come before them."},
-       {"race: read after cp.async",
-        "The barrier must come after the wait: else others may read before this thread's copies "
-        "have arrived, and it before theirs."},
-       {"while cp.async writes it",
-        "The barrier must come after the wait: else others may read before this thread's copies "
-        "have arrived, and it before theirs."}});
+       {"race: read after cp.async", early},
+       {"while cp.async writes it", early},
+       {"uninitialised",
+        "A tile is read that nobody has begun to copy: begin_copy(tile + 1) is a step of each round."}});
   Doubles exact(kTile);
   for (int tile = 0; tile < kTiles; ++tile)
     for (int i = 0; i < kTile; ++i) exact[i] += X[tile * kTile + kTile - 1 - i];

@@ -50,7 +50,7 @@ __global__ void attention(const float* Q /*[32, D]*/, const float* K /*[N, D]*/,
     }
     //# skeleton: m follows each maximum, but l and o keep the old one
     //| m = top;
-    //# wrong each-growth: A maximum that has grown by little needs no rescale
+    //# wrong each-growth: has grown by 8 or less
     //| if (__any_sync(0xffffffffu, top > m)) {
     //|   const float alpha = exp2f(m - top);
     //|   m = top;
@@ -85,15 +85,100 @@ __global__ void attention(const float* Q /*[32, D]*/, const float* K /*[N, D]*/,
     //|   l *= alpha;
     //|   for (int d = 0; d < D; ++d) o[d] *= alpha;
     //| }
-    //# wrong alpha-upside-down: alpha is upside down
+    //# wrong alpha-upside-down: Upside down it is infinite
     //| if (__any_sync(0xffffffffu, top > m + 8)) {
     //|   const float alpha = exp2f(top - m);
     //|   m = top;
     //|   l *= alpha;
     //|   for (int d = 0; d < D; ++d) o[d] *= alpha;
     //| }
-    //# also row-by-row
+    //# wrong row-by-row: the rows of the warp go their own ways
     //| if (top > m + 8) {
+    //|   const float alpha = exp2f(m - top);
+    //|   m = top;
+    //|   l *= alpha;
+    //|   for (int d = 0; d < D; ++d) o[d] *= alpha;
+    //| }
+    //# wrong all-rows: One row is enough
+    //| if (__all_sync(0xffffffffu, top > m + 8)) {
+    //|   const float alpha = exp2f(m - top);
+    //|   m = top;
+    //|   l *= alpha;
+    //|   for (int d = 0; d < D; ++d) o[d] *= alpha;
+    //| }
+    //# wrong beyond-16: m lags too far behind
+    //| if (__any_sync(0xffffffffu, top > m + 16)) {
+    //|   const float alpha = exp2f(m - top);
+    //|   m = top;
+    //|   l *= alpha;
+    //|   for (int d = 0; d < D; ++d) o[d] *= alpha;
+    //| }
+    //# wrong beyond-7: has grown by 8 or less
+    //| if (__any_sync(0xffffffffu, top > m + 7)) {
+    //|   const float alpha = exp2f(m - top);
+    //|   m = top;
+    //|   l *= alpha;
+    //|   for (int d = 0; d < D; ++d) o[d] *= alpha;
+    //| }
+    //# wrong beyond-9: m lags too far behind
+    //| if (__any_sync(0xffffffffu, top > m + 9)) {
+    //|   const float alpha = exp2f(m - top);
+    //|   m = top;
+    //|   l *= alpha;
+    //|   for (int d = 0; d < D; ++d) o[d] *= alpha;
+    //| }
+    //# wrong m-forgotten: m has not moved
+    //| if (__any_sync(0xffffffffu, top > m + 8)) {
+    //|   const float alpha = exp2f(m - top);
+    //|   l *= alpha;
+    //|   for (int d = 0; d < D; ++d) o[d] *= alpha;
+    //| }
+    //# wrong m-first: Neither l nor o was rescaled
+    //| if (__any_sync(0xffffffffu, top > m + 8)) {
+    //|   m = top;
+    //|   const float alpha = exp2f(m - top);
+    //|   l *= alpha;
+    //|   for (int d = 0; d < D; ++d) o[d] *= alpha;
+    //| }
+    //# wrong nothing-rescaled: Neither l nor o was rescaled
+    //| if (__any_sync(0xffffffffu, top > m + 8)) m = top;
+    //# wrong own-rows-in-a-vote: the rows of the warp go their own ways
+    //| if (__any_sync(0xffffffffu, top > m + 8) && top > m + 8) {
+    //|   const float alpha = exp2f(m - top);
+    //|   m = top;
+    //|   l *= alpha;
+    //|   for (int d = 0; d < D; ++d) o[d] *= alpha;
+    //| }
+    //# wrong absolute: Has m become top there
+    //| if (__any_sync(0xffffffffu, top > 8)) {
+    //|   const float alpha = exp2f(m - top);
+    //|   m = top;
+    //|   l *= alpha;
+    //|   for (int d = 0; d < D; ++d) o[d] *= alpha;
+    //| }
+    //# also difference
+    //| if (__any_sync(0xffffffffu, top - m > 8)) {
+    //|   const float alpha = exp2f(m - top);
+    //|   m = top;
+    //|   l *= alpha;
+    //|   for (int d = 0; d < D; ++d) o[d] *= alpha;
+    //| }
+    //# also ballot
+    //| if (__ballot_sync(0xffffffffu, top > m + 8) != 0) {
+    //|   const float alpha = exp2f(m - top);
+    //|   m = top;
+    //|   l *= alpha;
+    //|   for (int d = 0; d < D; ++d) o[d] *= alpha;
+    //| }
+    //# wrong lane-0: m lags too far behind
+    //| if (__shfl_sync(0xffffffffu, top - m, 0) > 8) {
+    //|   const float alpha = exp2f(m - top);
+    //|   m = top;
+    //|   l *= alpha;
+    //|   for (int d = 0; d < D; ++d) o[d] *= alpha;
+    //| }
+    //# also by-P
+    //| if (__any_sync(0xffffffffu, top - 8.0f > m)) {
     //|   const float alpha = exp2f(m - top);
     //|   m = top;
     //|   l *= alpha;
@@ -113,65 +198,84 @@ __global__ void attention(const float* Q /*[32, D]*/, const float* K /*[N, D]*/,
 
 void judge(Trial& t) {
   constexpr int kRows = 32, kTiles = 12, kKeys = kTiles * Bc;
-  // Column 0 makes the scores rise by 3 from tile to tile, the others add a little to each.
+  // Column 0 makes the scores rise from tile to tile, in odd rows eight times as fast as in even ones; the others add
+  // a little to each.
   Floats Q = t.normal("Q", kRows * D), K = t.normal("K", kKeys * D);
-  for (float& x : Q) x *= 0.2f;
-  for (float& x : K) x *= 0.2f;
-  for (int i = 0; i < kRows; ++i) Q[i * D] = 1;
-  for (int j = 0; j < kKeys; ++j) K[j * D] = float(3 * (j / Bc));
+  for (float& x : Q) x *= 0.1f;
+  for (float& x : K) x *= 0.1f;
+  for (int i = 0; i < kRows; ++i) Q[i * D] = i % 2 ? 1 : 0.125f;
   const Floats V = t.normal("V", kKeys * D);
-  const auto q = t.upload("Q", Q), k = t.upload("K", K), v = t.upload("V", V);
-  const auto o = t.alloc("O", kRows * D);
+  const auto q = t.upload("Q", Q), v = t.upload("V", V);
 
-  // The answer if key j of tile n, read behind tile `last`, counts for 2^(s - m) divided by what `rescaled` says.
+  // What comes of it if l and o are rescaled, or not; or if m follows each maximum and nothing is rescaled.
   const auto answer = [&](int tiles, bool rescale_l, bool rescale_o, bool m_follows) {
-    Doubles O(kRows * D);
-    for (int i = 0; i < kRows; ++i) {
-      double m = -INFINITY, l = 0, sum[D] = {};
-      for (int n = 0; n < tiles; ++n) {
-        double s[Bc] = {}, top = m;
+    Doubles O(kRows * D), m(kRows, -INFINITY), top(kRows), l(kRows), s(kRows * Bc);
+    for (int n = 0; n < tiles; ++n) {
+      bool vote = m_follows;
+      for (int i = 0; i < kRows; ++i) {
+        top[i] = m[i];
         for (int j = 0; j < Bc; ++j) {
-          for (int d = 0; d < D; ++d) s[j] += double(Q[i * D + d]) * K[(n * Bc + j) * D + d];
-          top = std::max(top, s[j]);
+          double& score = s[i * Bc + j] = 0;
+          for (int d = 0; d < D; ++d) score += double(Q[i * D + d]) * K[(n * Bc + j) * D + d];
+          top[i] = std::max(top[i], score);
         }
-        if (m_follows || top > m + 8) {
-          const double alpha = m_follows || n == 0 ? 1 : std::exp2(m - top);
-          if (rescale_l) l *= alpha;
-          for (double& x : sum) x *= rescale_o ? alpha : 1;
-          m = top;
-        }
+        vote |= top[i] > m[i] + 8;
+      }
+      for (int i = 0; i < kRows; ++i) {
+        const double alpha = m_follows || n == 0 ? 1 : std::exp2(m[i] - top[i]);
+        if (vote) m[i] = top[i];
+        if (vote && rescale_l) l[i] *= alpha;
+        for (int d = 0; d < D; ++d) O[i * D + d] *= vote && rescale_o ? alpha : 1;
         for (int j = 0; j < Bc; ++j) {
-          const double p = std::exp2(s[j] - m);
-          l += p;
-          for (int d = 0; d < D; ++d) sum[d] += p * V[(n * Bc + j) * D + d];
+          const double p = std::exp2(s[i * Bc + j] - m[i]);
+          l[i] += p;
+          for (int d = 0; d < D; ++d) O[i * D + d] += p * V[(n * Bc + j) * D + d];
         }
       }
-      for (int d = 0; d < D; ++d) O[i * D + d] = sum[d] / l;
     }
+    for (int i = 0; i < kRows * D; ++i) O[i] /= l[i / D];
     return O;
   };
-  const auto has_nan = [](const Floats& values) {
-    return std::any_of(values.begin(), values.end(), [](float x) { return !std::isfinite(x); });
-  };
-  for (const int tiles : {1, kTiles}) {
+  // Of so many tiles that rise so much, the warp must rescale with `needed`. A row's exps of alpha, as counted.
+  const auto launch = [&](int tiles, float rise, std::uint64_t needed) {
+    for (int j = 0; j < kKeys; ++j) K[j * D] = rise * float(j / Bc);
+    const auto k = t.upload("K", K);
+    const auto o = t.alloc("O", kRows * D);
     attention<<<1, kRows>>>(q.data(), k.data(), v.data(), o.data(), tiles);
     t.findings();
     const Floats got = t.download(o);
-    t.expect(tiles > 1 || !has_nan(got),
-             "NaN after the first tile: alpha is upside down. m is -infinity there, so exp2f(m - top) is 0, but "
-             "exp2f(top - m) is infinite, and 0 * infinity is NaN.");
-    t.expect(!has_nan(got),
-             "m lags too far behind: P has become infinite, since fp16 ends at 65504. Whenever a maximum is more than "
-             "8 ahead, m has to follow.");
+    const bool finite = std::all_of(got.begin(), got.end(), [](float x) { return std::isfinite(x); });
+    t.expect(finite || tiles > 1,
+             t.uses("m = ") + t.uses("m=") < 2  // the one that is there, m = -INFINITY
+                 ? "NaN after the first tile: m has not moved. It is -infinity, and P = 2^(s - m) is infinite."
+                 : "NaN after the first tile, before which m is -infinity. Has m become top there? And is alpha "
+                   "exp2f(m - top), which is 0 there? Upside down it is infinite, and 0 * infinity is NaN.");
+    t.expect(finite, t.uses("__all_sync")
+                         ? "One row is enough: P has become infinite in rows that have outgrown their m alone."
+                         : "m lags too far behind: P has become infinite, since fp16 ends at 65504. Whenever a "
+                           "maximum is more than 8 ahead, m has to follow.");
     t.answer("O", got, answer(tiles, true, true, false), D,
              {{answer(tiles, true, true, true),
                "m follows each maximum, but l and o keep the old one: what P, l and o are made with must be the same."},
+              {answer(tiles, false, false, false),
+               "Neither l nor o was rescaled when m moved. Is alpha made of the m that was there before?"},
               {answer(tiles, false, true, false), "l was not rescaled when m moved, so O is divided by too much."},
               {answer(tiles, true, false, false), "o was not rescaled when m moved: old keys keep too much weight."}},
              1e-3);
-  }
-  const std::uint64_t exps_of_p = std::uint64_t{kRows} * kKeys, rescales = (t.ledger().exps - exps_of_p) / kRows;
-  t.count("the number of rescales", rescales, 4,
-          "A maximum that has grown by little needs no rescale: 2^8 is in range.");
+    if (tiles == 1) return needed;
+    const std::uint64_t exps = t.ledger().exps - std::uint64_t(kRows) * tiles * Bc, of_a_row = exps / kRows;
+    t.demand(exps % kRows == 0,
+             "the rows of the warp go their own ways: where some row's top has outgrown its m, every row of the warp "
+             "brings m, l and o up to date. It takes a vote.");
+    t.count("the number of exps that a row spends on alpha", of_a_row, needed,
+            "A maximum that has grown by 8 or less needs none: 2^8 is in range.");
+    t.demand(of_a_row == needed, "m lags too far behind: the warp rescales with " + std::to_string(of_a_row) +
+                                     " tiles, where a bound of 8 asks for " + std::to_string(needed) + ".");
+    return of_a_row;
+  };
+  launch(1, 3, 1);
+  const std::uint64_t rescales = launch(kTiles, 3, 4);
+  launch(kTiles, 3.9f, 4);  // 7.8 with the second tile behind a rescale: not yet
+  launch(kTiles, 4.1f, 6);  // 8.2: now
   t.predicted(rescales);
 }

@@ -52,8 +52,24 @@ __global__ void attention(const float* Q /*[Sq, D]*/, const float* K /*[Sk, D]*/
   //| const int full = (first_row + shift + 1) / Bc;
   //# wrong shift-forgotten: the first row sees the keys up to first_row + shift
   //| const int full = min(first_row + 1, Sk) / Bc;
-  //# wrong one-less: j <= x are x + 1 keys
+  //# wrong one-less: which are first_row + shift + 1
   //| const int full = min(first_row + shift, Sk) / Bc;
+  //# wrong seen-minus-2: Two masked tiles are not always enough
+  //| const int full = seen - 2;
+  //# wrong seen-minus-blocks: Two masked tiles are not always enough
+  //| const int full = seen - Br / Bc;
+  //# wrong seen-minus-3: a tile that does not exist
+  //| const int full = seen - 3;
+  //# wrong shift-rounded: tiles are masked of which every row sees every key
+  //| const int full = min((first_row + 1) / Bc + shift / Bc, Sk / Bc);
+  //# wrong own-row: The threads of a block load each tile together
+  //| const int full = min(row + shift + 1, Sk) / Bc;
+  //# wrong two-more: j <= x are x + 1 keys, no more
+  //| const int full = min(first_row + shift + 2, Sk) / Bc;
+  //# also minimum-of-quotients
+  //| const int full = min((first_row + shift + 1) / Bc, Sk / Bc);
+  //# also rounded-differently
+  //| const int full = (min(first_row + shift, Sk - 1) + 1) / Bc;
   //# end
 
   int tile = seen - 1;
@@ -95,7 +111,10 @@ void judge(Trial& t) {
     const auto o = t.alloc("O", Sq * D);
     t.machine.clear();
     attention<<<(Sq + Br - 1) / Br, Br>>>(q.data(), k.data(), v.data(), o.data(), Sq, Sk, shift, float(scale));
-    t.findings({{"out of bounds", "A block goes on without a mask where K has no keys: K ends at Sk."}});
+    t.findings({{"divergent",
+                 "The threads of a block load each tile together, and wait: `full` must be the same for all its rows."},
+                {"[-", "The loop goes on to a tile that does not exist: `full` is below 0."},
+                {"out of bounds", "A block goes on without a mask where K has no keys: K ends at Sk."}});
     // Row i sees its own keys and, as no mask keeps them out, those of its block's first tiles; beyond Sk are zeros.
     const int whole = (Sk + Bc - 1) / Bc * Bc;
     Floats longer_K = K, longer_V = V;
@@ -115,6 +134,11 @@ void judge(Trial& t) {
           "The row that sees the most keys decides, and rows above it see their future. (" + mask + ")"},
          {taking([=](int, int last) { return (std::min(last + 1 + shift, Sk) + Bc - 1) / Bc - 1; }),
           "The tile before the last one that the block visits lies on the diagonal, too: Br is 2 Bc. (" + mask + ")"},
+         {taking([=](int first, int) { return std::min(first + 2 + shift, Sk) / Bc; }),
+          "A tile counts as full of whose last key the first row sees nothing: j <= x are x + 1 keys, no more. (" +
+              mask + ")"},
+         {taking([=](int, int last) { return (std::min(last + 1 + shift, Sk) + Bc - 1) / Bc - 2; }),
+          "Two masked tiles are not always enough: the first row may end in the third from the end. (" + mask + ")"},
          {taking([=](int first, int) { return (std::min(first + 1 + shift, Sk) + Bc - 1) / Bc; }),
           "A tile that the first row sees in part is not full: round down. (" + mask + ")"},
          {taking([=](int first, int) { return (first + 1 + shift) / Bc; }),
@@ -125,9 +149,12 @@ void judge(Trial& t) {
   };
   launch(40, 60, 60, "without a mask");
   launch(60, 60, 0, "top-left");
+  launch(48, 60, 12, "bottom-right, Sq = 48");
+  launch(46, 60, 14, "bottom-right, Sq = 46");
   const std::uint64_t masked = launch(45, 60, 15, "bottom-right");
-  t.count("the number of masked tiles", masked, 6,
-          std::string("Some tiles are masked of which every row sees every key") +
-              (masked == 9 ? ": j <= x are x + 1 keys." : ": the first row sees the keys up to first_row + shift."));
+  t.count(
+      "the number of masked tiles", masked, 6,
+      "Some tiles are masked of which every row sees every key: the first row sees the keys up to first_row + shift, "
+      "which are first_row + shift + 1.");
   t.predicted(masked);
 }

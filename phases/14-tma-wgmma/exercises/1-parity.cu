@@ -58,7 +58,14 @@ __global__ void sum_rows(const __grid_constant__ TensorMap x_map, float* y /*[kC
     //| const unsigned bytes = min(kRows, rows - tile * kRows) * kColumns * sizeof(__half);
     //# wrong both-stages: for more bytes than the box has
     //| const unsigned bytes = sizeof stages.tile;
+    //# also sizeof-a-tile
+    //| const unsigned bytes = sizeof stages.tile[0];
+    //# wrong zero-parity-right: The barrier waits for no bytes
+    //| const unsigned bytes = 0;
+    //# wrong all-of-x: for more bytes than the box has
+    //| const unsigned bytes = rows * kColumns * sizeof(__half);
     //# end
+    trace_mark("bytes", bytes);
     mbarrier_arrive_expect_tx(&stages.full[tile % 2], bytes);
     cp_async_bulk_tensor(stages.tile[tile % 2], &x_map, &stages.full[tile % 2], 0, tile * kRows);
   };
@@ -76,7 +83,12 @@ __global__ void sum_rows(const __grid_constant__ TensorMap x_map, float* y /*[kC
     //| const unsigned parity = tile % 2;
     //# wrong upside-down: the phase before counts as complete
     //| const unsigned parity = tile / 2 % 2 ^ 1;
+    //# also bits
+    //| const unsigned parity = (tile >> 1) & 1;
+    //# wrong not-reduced: A parity is 0 or 1
+    //| const unsigned parity = tile / 2;
     //# end
+    trace_mark("parity", parity);
     mbarrier_wait(&stages.full[tile % 2], parity);
     for (int r = 0; r < kRows; ++r) sum += __half2float(stages.tile[tile % 2][r][column ^ r % 8 * 8]);
     __syncthreads();  // all have read this stage, which the next copy fills
@@ -94,14 +106,24 @@ void judge(Trial& t) {
   const auto y = t.alloc("y", kColumns);
   const auto map = tensor_map<__half, 2>(x.data(), {kColumns, kAll}, {kColumns * 2}, {kColumns, kRows});
   sum_rows<<<1, kColumns, sizeof(Stages)>>>(map, y.data(), kAll);
-  t.findings({{"bytes too many", t.uses("bytes = 0;")
-                                     ? "The barrier waits for no bytes: its phase is complete before the tile is there."
-                                     : "The barrier does not wait for all bytes of the box: TMA counts what it writes "
-                                       "to shared memory, the zeros beyond the end of x too."},
-              {"bytes missing", "The barrier waits for more bytes than the box has: they never come."},
-              {"while cp.async",
-               "The tile is read before it is there: a wait for the other parity goes on at once, since the phase "
-               "before counts as complete."}});
+  constexpr int kBox = kRows * kColumns * sizeof(__half);
+  int fewest = kBox, most = kBox, parities = 0;  // what the holes have said
+  for (const TraceEvent& event : t.machine.trace()) {
+    const int value = int(event.value);
+    if (event.name == "bytes") fewest = std::min(fewest, value), most = std::max(most, value);
+    if (event.name == "parity") parities = std::max(parities, value);
+  }
+  const std::string sentence =
+      fewest <= 0 ? "The barrier waits for no bytes: its phase is complete before the tile is there."
+      : fewest < kBox
+          ? "The barrier does not wait for all bytes of the box: TMA counts what it writes to shared memory, the zeros "
+            "beyond the end of x too."
+      : most > kBox ? "The barrier waits for more bytes than the box has: they never come."
+                    : "The tile is read before it is there: a wait for the other parity goes "
+                      "on at once, since the phase before counts as complete.";
+  t.findings({{"", sentence}});
+  t.expect(parities <= 1, "A parity is 0 or 1, and this says " + std::to_string(parities) +
+                              ": it counts the phases. The last bit of that is the parity.");
   Doubles exact(kColumns);
   for (int i = 0; i < kAll * kColumns; ++i) exact[i % kColumns] += __half2float(X[i]);
   t.answer("y", t.download(y), exact, 1, {}, 1e-5, "column");

@@ -118,6 +118,44 @@ __global__ void __launch_bounds__(128) multiply(const unsigned* P /*[kKeys / 16,
   //| for (int k = 0; k < kKeys; k += 16) wgmma_m64nNk16<__half>(o, p[k / 16], v + k * 128, true);
   //| wgmma_commit();
   //| wgmma_wait<0>(o);
+  //# wrong k-major-step: 32 bytes further on
+  //| const MatrixDescriptor v = matrix_descriptor(tiles.V, sizeof tiles.V[0]);
+  //| wgmma_fence();
+  //| for (int k = 0; k < kKeys; k += 16) wgmma_m64nNk16<__half, Major::MN>(o, p[k / 16], v + k / 16 * 32, true);
+  //| wgmma_commit();
+  //| wgmma_wait<0>(o);
+  //# wrong not-added: has overwritten what the first
+  //| const MatrixDescriptor v = matrix_descriptor(tiles.V, sizeof tiles.V[0]);
+  //| wgmma_fence();
+  //| for (int k = 0; k < kKeys; k += 16) wgmma_m64nNk16<__half, Major::MN>(o, p[k / 16], v + k * 128, false);
+  //| wgmma_commit();
+  //| wgmma_wait<0>(o);
+  //# also first-not-added
+  //| const MatrixDescriptor v = matrix_descriptor(tiles.V, sizeof tiles.V[0]);
+  //| wgmma_fence();
+  //| for (int k = 0; k < kKeys; k += 16) wgmma_m64nNk16<__half, Major::MN>(o, p[k / 16], v + k * 128, k > 0);
+  //| wgmma_commit();
+  //| wgmma_wait<0>(o);
+  //# wrong one-product: Keys 16 to 31 are missing
+  //| const MatrixDescriptor v = matrix_descriptor(tiles.V, sizeof tiles.V[0]);
+  //| wgmma_fence();
+  //| wgmma_m64nNk16<__half, Major::MN>(o, p[0], v, true);
+  //| wgmma_commit();
+  //| wgmma_wait<0>(o);
+  //# wrong same-p: Both products have multiplied the same P
+  //| const MatrixDescriptor v = matrix_descriptor(tiles.V, sizeof tiles.V[0]);
+  //| wgmma_fence();
+  //| for (int k = 0; k < kKeys; k += 16) wgmma_m64nNk16<__half, Major::MN>(o, p[0], v + k * 128, true);
+  //| wgmma_commit();
+  //| wgmma_wait<0>(o);
+  //# also two-descriptors
+  //| wgmma_fence();
+  //| for (int k = 0; k < kKeys; k += 16) {
+  //|   const MatrixDescriptor v = matrix_descriptor(&tiles.V[0][k], sizeof tiles.V[0]);
+  //|   wgmma_m64nNk16<__half, Major::MN>(o, p[k / 16], v, true);
+  //| }
+  //| wgmma_commit();
+  //| wgmma_wait<0>(o, p);
   //# end
   const int row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4;
   for (int i = 0; i < D / 2; ++i) O[(row + i / 2 % 2 * 8) * D + i / 4 * 8 + threadIdx.x % 4 * 2 + i % 2] = o[i];
@@ -164,8 +202,25 @@ void judge(Trial& t) {
     return O;
   };
   const Doubles exact = product([](int k) { return k; });
+  // What they make of it if the second one's V begins 32 bytes further on, or if a part of P is another one.
+  Doubles columns_on(64 * D), first_alone(64 * D), second_alone(64 * D), same_p(64 * D);
+  for (int e = 0; e < 64 * D; ++e)
+    for (int k = 0; k < 16; ++k) {
+      const int i = e / D, d = e % D, on = d % 64 + 16;
+      const double p0 = __half2float(p[i * kKeys + k]), p1 = __half2float(p[i * kKeys + 16 + k]);
+      const double v0 = __half2float(V[k * D + d]), v1 = __half2float(V[(k + 16) * D + d]);
+      first_alone[e] += p0 * v0, second_alone[e] += p1 * v1, same_p[e] += p0 * (v0 + v1);
+      columns_on[e] += p0 * v0 + p1 * __half2float(V[(k + on / 64) * D + d / 64 * 64 + on % 64]);
+    }
   t.answer("O", t.download(o), exact, D,
-           {{Doubles(64 * D), "Nothing was added to O: no product was begun."},
+           {{columns_on,
+             "The second product begins 32 bytes further on, where the next columns of a K-major operand are. V's next "
+             "16 keys are 16 rows of 128 bytes on."},
+            {second_alone,
+             "The second product has overwritten what the first had made: the last argument says that it adds."},
+            {first_alone, "Keys 16 to 31 are missing: it takes a second product."},
+            {same_p, "Both products have multiplied the same P: keys 16 to 31 have p[1]."},
+            {Doubles(64 * D), "Nothing was added to O: no product was begun."},
             {product([](int k) { return k % 16; }),
              "The second product has read the keys of the first: its descriptor must be moved on."},
             {product([](int k) { return k < 16 ? k : k - 8; }),

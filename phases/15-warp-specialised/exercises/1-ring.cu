@@ -66,6 +66,12 @@ __global__ void sum_rows(const __grid_constant__ TensorMap x_map, float* y /*[kC
       //# wrong one-at-a-time: the producer does not run ahead
       //| mbarrier_wait(&ring.empty[stage], parity ^ 1);
       //| if (tile > 0) mbarrier_wait(&ring.empty[(stage + 2) % kStages], (tile - 1) / kStages % 2);
+      //# wrong wait-for-full: Producer and consumers wait for each other
+      //| mbarrier_wait(&ring.full[stage], parity);
+      //# also skips-the-first-round
+      //| if (tile >= kStages) mbarrier_wait(&ring.empty[stage], parity ^ 1);
+      //# wrong skips-the-first: Producer and consumers wait for each other
+      //| if (tile > 0) mbarrier_wait(&ring.empty[stage], parity);
       //# end
       mbarrier_arrive_expect_tx(&ring.full[stage], sizeof ring.tile[0]);
       cp_async_bulk_tensor(ring.tile[stage], &x_map, &ring.full[stage], 0, tile * kRows);
@@ -94,6 +100,12 @@ __global__ void sum_rows(const __grid_constant__ TensorMap x_map, float* y /*[kC
     //# wrong next-stage: given back before anybody
     //| __syncwarp();
     //| if (lane == 0) mbarrier_arrive(&ring.empty[(stage + 1) % kStages]);
+    //# wrong syncwarp-behind: A stage is filled again while
+    //| if (lane == 0) mbarrier_arrive(&ring.empty[stage]);
+    //| __syncwarp();
+    //# also last-lane
+    //| __syncwarp();
+    //| if (lane == 31) mbarrier_arrive(&ring.empty[stage]);
     //# end
   }
   for (int i = 0; i < 2; ++i) y[warp * kColumns + lane + 32 * i] = sum[i];

@@ -41,6 +41,7 @@ struct Tiles {
 template <int kPending, class... Arrays>
 __device__ void wait_for(Arrays&... arrays) {
   trace_mark("all but", kPending);
+  (trace_mark("named", std::rank_v<Arrays>), ...);  // 2: p
   wgmma_wait<kPending>(arrays...);
 }
 
@@ -90,6 +91,7 @@ __global__ void __launch_bounds__(128)
     }
   };
   const auto rescale_and_round = [&] {
+    trace_mark("round");
     for (int i = 0; i < D / 2; ++i) o[i] *= alpha[i / 2 % 2];
     for (int i = 0; i < kKeys / 4; ++i) {
       const unsigned low = __half_as_ushort(__float2half(s[2 * i]));
@@ -122,14 +124,14 @@ __global__ void __launch_bounds__(128)
     //| wait_for<0>(s, o, p);
     //| softmax(tile);
     //| rescale_and_round();
-    //# wrong output-first: This wait leaves the product that was begun last
+    //# wrong output-first: leaves a product under way whose array it names
     //| begin_output(tile - 1);
     //| begin_scores(tile);
     //| wait_for<1>(s);
     //| softmax(tile);
     //| wait_for<0>(o, p);
     //| rescale_and_round();
-    //# wrong all-at-once: This wait leaves the product that was begun last
+    //# wrong all-at-once: leaves a product under way whose array it names
     //| begin_scores(tile);
     //| begin_output(tile - 1);
     //| wait_for<1>(s, o, p);
@@ -161,6 +163,80 @@ __global__ void __launch_bounds__(128)
     //| wait_for<0>(s);
     //| softmax(tile);
     //| rescale_and_round();
+    //# wrong p-not-named: before a wait has named p
+    //| begin_scores(tile);
+    //| begin_output(tile - 1);
+    //| wait_for<1>(s);
+    //| softmax(tile);
+    //| wait_for<0>(o);
+    //| rescale_and_round();
+    //# wrong o-not-named: o and p are still in use
+    //| begin_scores(tile);
+    //| begin_output(tile - 1);
+    //| wait_for<1>(s);
+    //| softmax(tile);
+    //| wait_for<0>(p);
+    //| rescale_and_round();
+    //# wrong s-not-named: s of this tile is not there yet
+    //| begin_scores(tile);
+    //| begin_output(tile - 1);
+    //| wait_for<1>();
+    //| softmax(tile);
+    //| wait_for<0>(o, p);
+    //| rescale_and_round();
+    //# wrong s-not-waited-for: s of this tile is not there yet
+    //| begin_scores(tile);
+    //| begin_output(tile - 1);
+    //| softmax(tile);
+    //| wait_for<0>(o, p);
+    //| rescale_and_round();
+    //# wrong no-scores: S = Q K
+    //| begin_output(tile - 1);
+    //| softmax(tile);
+    //| wait_for<0>(o, p);
+    //| rescale_and_round();
+    //# wrong rescale-first: o and p are still in use
+    //| begin_scores(tile);
+    //| begin_output(tile - 1);
+    //| wait_for<1>(s);
+    //| rescale_and_round();
+    //| softmax(tile);
+    //| wait_for<0>(o, p);
+    //# wrong rescale-forgotten: rescale_and_round()
+    //| begin_scores(tile);
+    //| begin_output(tile - 1);
+    //| wait_for<1>(s);
+    //| softmax(tile);
+    //| wait_for<0>(o, p);
+    //# also all-named
+    //| begin_scores(tile);
+    //| begin_output(tile - 1);
+    //| wait_for<1>(s);
+    //| softmax(tile);
+    //| wait_for<0>(s, o, p);
+    //| rescale_and_round();
+    //# also named-one-by-one
+    //| begin_scores(tile);
+    //| begin_output(tile - 1);
+    //| wait_for<1>(s);
+    //| softmax(tile);
+    //| wait_for<0>(o);
+    //| wait_for<0>(p);
+    //| rescale_and_round();
+    //# wrong wait-2: leaves a product under way whose array it names
+    //| begin_scores(tile);
+    //| begin_output(tile - 1);
+    //| wait_for<2>(s);
+    //| softmax(tile);
+    //| wait_for<0>(o, p);
+    //| rescale_and_round();
+    //# wrong next-scores: S = Q K
+    //| begin_scores(tile + 1);
+    //| begin_output(tile - 1);
+    //| wait_for<1>(s);
+    //| softmax(tile);
+    //| wait_for<0>(o, p);
+    //| rescale_and_round();
     //# end
   }
   begin_output(tiles - 1);
@@ -187,11 +263,37 @@ void judge(Trial& t) {
   const auto map = [](const auto& x) { return tensor_map<__half, 2>(x.data(), {D, x.size() / D}, {D * 2}, {64, 64}); };
   cudaFuncSetAttribute(attention, cudaFuncAttributeMaxDynamicSharedMemorySize, int(sizeof(Tiles)));
   attention<<<1, 128, sizeof(Tiles)>>>(map(q), map(k), map(v), o.data(), kTiles);
+  // Of the first warp, what its steps have left under way when they came.
+  struct {
+    std::uint64_t products = 0, beside = 0;     // under way; softmaxes beside a product
+    bool scores = true, named = true;           // of S: waited for; of p: named by a wait behind its product
+    bool s_early = false, p_early = false;      // softmax without S; p written before
+    bool s_wrong = false, not_rounded = false;  // of another tile; a P that was never rounded
+  } seen;
+  long scores_of = 0, rounded = 0;
+  for (const TraceEvent& event : t.machine.trace()) {
+    if (event.warp != 0) continue;
+    if (event.name == "S") ++seen.products, scores_of = event.value, seen.scores = false;
+    if (event.name == "PV") ++seen.products, seen.named = false, seen.not_rounded |= event.value > 0 && !rounded--;
+    if (event.name == "all but") seen.products = std::min(seen.products, std::uint64_t(event.value));
+    if (event.name == "named" && event.value == 1) seen.scores = true;
+    if (event.name == "named" && event.value == 2) seen.named = true;
+    if (event.name == "round") seen.p_early |= !seen.named, rounded = 1;
+    if (event.name != "softmax") continue;
+    seen.beside += seen.products > 0, seen.s_early |= !seen.scores, seen.s_wrong |= scores_of != event.value;
+  }
   t.findings(
       {{"names an array whose product it leaves under way",
-        "This wait leaves the product that was begun last under way, and names an array of it: begin S before "
-        "PV, and name s alone."},
-       {"", "o and p are still in use: before o is rescaled and p written, wait for the product and name both."}});
+        "A wait leaves a product under way whose array it names: begin S before PV, and of the two wait for S, with "
+        "wait_for<1>(s)."},
+       {"", seen.s_early
+                ? "s of this tile is not there yet: before softmax(tile), wait for S, and name s."
+                : "o and p are still in use: before o is rescaled and p written, wait for the product and name "
+                  "both."}});
+  t.expect(!seen.s_wrong,
+           "softmax(tile) works on the scores of another tile: S = Q Kᵀ of this one has to be begun first.");
+  t.expect(!seen.not_rounded,
+           "P of a tile was multiplied before rescale_and_round() had made it, or o was not rescaled.");
 
   // P of tile n, multiplied by V of tile n + shift; of the tiles from `first` on.
   const auto answer = [&](int first, int shift) {
@@ -215,14 +317,9 @@ void judge(Trial& t) {
            {{answer(0, 1), "P of one tile was multiplied by V of another: p is still that of the tile before."},
             {answer(kTiles - 1, 0), "The last V tile alone is in O: what has become of the others?"}},
            2e-3);
-  // Of the first warp: the softmaxes while a product is under way.
-  std::uint64_t products = 0, beside = 0;
-  for (const TraceEvent& event : t.machine.trace()) {
-    if (event.warp != 0) continue;
-    if (event.name == "S" || event.name == "PV") ++products;
-    if (event.name == "all but") products = std::min(products, std::uint64_t(event.value));
-    if (event.name == "softmax") beside += products > 0;
-  }
-  t.demand(beside == kTiles - 1, "nothing is multiplied while a softmax is calculated.");
-  t.predicted(beside);
+  t.demand(
+      !seen.p_early,
+      "p is written before a wait has named p: on a GPU the compiler may write it while the product still reads it.");
+  t.demand(seen.beside == kTiles - 1, "nothing is multiplied while a softmax is calculated.");
+  t.predicted(seen.beside);
 }

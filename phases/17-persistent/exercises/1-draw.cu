@@ -75,6 +75,48 @@ __device__ int draw(int tiles, unsigned* counter) {
   //| if (tile < tiles) return tile;
   //| if (tile == tiles + gridDim.x) *counter = 0;
   //| return -1;
+  //# wrong less-or-equal: are the tiles
+  //| const int tile = atomicAdd(counter, 1u);
+  //| if (tile <= tiles) return tile;
+  //| if (tile == tiles + gridDim.x - 1) *counter = 0;
+  //| return -1;
+  //# wrong no-reset-but-sub: The counter is not 0 after the launch
+  //| const int tile = atomicAdd(counter, 1u);
+  //| if (tile < tiles) return tile;
+  //| atomicSub(counter, 1u);
+  //| return -1;
+  //# wrong last-block-resets: The counter is 0 again while
+  //| const int tile = atomicAdd(counter, 1u);
+  //| if (tile < tiles) return tile;
+  //| if (blockIdx.x == gridDim.x - 1) *counter = 0;
+  //| return -1;
+  //# wrong old-plus-one: The counter is 0 again while
+  //| const int tile = atomicAdd(counter, 1u) + 1;
+  //| if (tile <= tiles) return tile - 1;
+  //| if (tile == tiles + gridDim.x - 1) *counter = 0;
+  //| return -1;
+  //# also counted-from-one
+  //| const int tile = atomicAdd(counter, 1u) + 1;
+  //| if (tile == tiles + gridDim.x) *counter = 0;
+  //| return tile <= tiles ? tile - 1 : -1;
+  //# also compare-and-swap
+  //| unsigned seen = atomicAdd(counter, 0u), before;
+  //| do {
+  //|   before = seen;
+  //|   seen = atomicCAS(counter, before, before == tiles + gridDim.x - 1 ? 0 : before + 1);
+  //| } while (seen != before);
+  //| return before < tiles ? before : -1;
+  //# wrong reset-by-minus: The counter is not 0 after the launch
+  //| const int tile = atomicAdd(counter, 1u);
+  //| if (tile == tiles + gridDim.x - 1) atomicSub(counter, tiles + gridDim.x - 1);
+  //| return tile < tiles ? tile : -1;
+  //# wrong wrapped-early: Tiles are done twice
+  //| const int tile = atomicInc(counter, tiles - 1);
+  //| return tile < tiles ? tile : -1;
+  //# wrong volatile-read: Two blocks may read the counter before
+  //| const int tile = *(volatile unsigned*)counter;
+  //| *(volatile unsigned*)counter = tile + 1;
+  //| return tile < tiles ? tile : -1;
   //# end
 }
 
@@ -96,18 +138,23 @@ void judge(Trial& t) {
   const Floats X = t.normal("x", kTiles);
   Doubles exact(kTiles);
   for (int i = 0; i < kTiles; ++i) exact[i] = double(X[i]) * X[i];
+  const std::vector<Sign> signs{{"atomic after write",
+                                 "The counter is 0 again while others still draw: nothing says that the draws of the "
+                                 "other blocks come before this "
+                                 "store."},
+                                {"out of bounds", "The numbers 0 to tiles - 1 are the tiles. Number `tiles` is none."},
+                                {"",
+                                 "Two blocks may read the counter before either has raised it: reading and raising "
+                                 "must be one step, which nobody "
+                                 "can come between. That is what atomicAdd is."}};
   const auto x = t.upload("x", X);
   const auto counter = t.upload("counter", std::vector<unsigned>{0});
   for (int launch = 0; launch < 2; ++launch) {
     const auto y = t.alloc("y", kTiles);
     const auto times = t.upload("times", std::vector<unsigned>(kTiles));
     square_all<<<kBlocks, 1>>>(x.data(), y.data(), times.data(), kTiles, counter.data());
-    t.findings({{"atomic after write",
-                 "The counter is 0 again while others still draw: nothing says that the draws of the other blocks come "
-                 "before this store."},
-                {"",
-                 "Two blocks may read the counter before either has raised it: reading and raising must be one "
-                 "step, which nobody can come between. That is what atomicAdd is."}});
+    t.findings(signs);
+    t.expect(t.uses("atomic") > 1, signs.back().sentence);  // the one that is there counts how often a tile is done
     const auto done = t.download(times);
     t.expect(*std::max_element(done.begin(), done.end()) <= 1,
              "Tiles are done twice: the counter was 0 again while others were still drawing.");
@@ -116,6 +163,19 @@ void judge(Trial& t) {
     t.expect(t.download(counter)[0] == 0,
              "The counter is not 0 after the launch: it is " + std::to_string(t.download(counter)[0]) +
                  ", and the next launch finds nothing to do. Who knows that nobody will draw any more?");
+  }
+  // The same, with blocks that come in the opposite order: who is last is another one.
+  {
+    Trial backwards(Order::reverse);
+    const auto x2 = backwards.upload("x", X), y = backwards.alloc("y", kTiles);
+    const auto times = backwards.upload("times", std::vector<unsigned>(kTiles)),
+               again = backwards.upload("counter", std::vector<unsigned>{0});
+    square_all<<<kBlocks, 1>>>(x2.data(), y.data(), times.data(), kTiles, again.data());
+    backwards.findings(signs);
+    const auto left = backwards.download(again)[0];
+    t.expect(left == 0,
+             "The counter is not 0 after a launch whose blocks came in another order: which block is last is not known "
+             "before.");
   }
   const auto of_the_last_launch = [](const TraceEvent& e) { return e.launch == 1 && e.name == "draw"; };
   t.predicted(std::count_if(t.machine.trace().begin(), t.machine.trace().end(), of_the_last_launch));

@@ -10,7 +10,7 @@
 // `top` is the maximum of the integers. Say when the warp has to calculate its maxima again, as floats: when it must,
 // and not when it need not. All lanes of a warp go the same way. It is tried on seven tiles of 32 rows:
 //     (a) all scores are above zero                        (e) as (c), but m is 1
-//     (b) each row has scores of both signs                (f) as (c), and m is -infinity, as in the beginning
+//     (b) scores of both signs, and m is -infinity         (f) as (c), and m is -infinity, as in the beginning
 //     (c) all scores are below zero, and so is m           (g) all scores are 0, and so is m
 //     (d) one row is as in (c), the others as in (a)
 
@@ -63,6 +63,32 @@ __global__ void maxima(const float* S /*[tiles, 32, kScores]*/, const float* so_
     //| const bool floats_needed = __any_sync(0xffffffffu, __int_as_float(top) <= 0);
     //# wrong lane-0-decides: One row is enough
     //| const bool floats_needed = __shfl_sync(0xffffffffu, __int_as_float(top), 0) < 0;
+    //# wrong m-alone: Floats are needed in 3 of them
+    //| const bool floats_needed = __any_sync(0xffffffffu, m < 0);
+    //# wrong no-vote: All lanes of a warp go the same way
+    //| const bool floats_needed = top < 0;
+    //# also sign-bit
+    //| const bool floats_needed = __any_sync(0xffffffffu, (top & 0x80000000) != 0);
+    //# also reduced
+    //| const bool floats_needed = __reduce_min_sync(0xffffffffu, top) < 0;
+    //# also not-all-above
+    //| const bool floats_needed = !__all_sync(0xffffffffu, top >= 0);
+    //# also signbit
+    //| const bool floats_needed = __any_sync(0xffffffffu, signbit(__int_as_float(top)));
+    //# wrong all-scores-below: Floats are needed in 3 of them
+    //| bool below = true;
+    //| for (int i = 0; i < kScores; ++i) below &= s[i] < 0;
+    //| const bool floats_needed = __any_sync(0xffffffffu, below);
+    //# also all-below-with-m
+    //| bool below = m < 0;
+    //| for (int i = 0; i < kScores; ++i) below &= s[i] < 0;
+    //| const bool floats_needed = __any_sync(0xffffffffu, below);
+    //# also all-scores-checked
+    //| float best = m;
+    //| for (int i = 0; i < kScores; ++i) best = fmaxf(best, s[i]);
+    //| const bool floats_needed = __any_sync(0xffffffffu, best < 0);
+    //# wrong compared: Where all scores of a row are below zero
+    //| const bool floats_needed = __any_sync(0xffffffffu, __int_as_float(top) < m);
     //# end
     if (floats_needed) {
       trace_mark("floats", tile);
@@ -87,7 +113,7 @@ void judge(Trial& t) {
       if (tile != 'b') x = tile == 'g' ? 0 : below ? -1 - std::abs(x) : std::abs(x);
     }
     if (tile == 'b') S[row * kScores + row % kScores] = 3, S[row * kScores + (row + 5) % kScores] = -9;
-    so_far[row] = tile == 'e' ? 1 : tile == 'f' ? -INFINITY : tile == 'g' ? 0 : below ? -20 : 0.5f;
+    so_far[row] = tile == 'e' ? 1 : tile == 'b' || tile == 'f' ? -INFINITY : tile == 'g' ? 0 : below ? -20 : 0.5f;
   }
   Doubles exact(kRows);
   for (int i = 0; i < kRows; ++i)
@@ -104,6 +130,9 @@ void judge(Trial& t) {
            "Where all scores of a row are below zero, and m too, the largest integer is the smallest float.");
   std::uint64_t floats = 0;
   for (const TraceEvent& event : t.machine.trace()) floats += event.name == "floats";
+  t.demand(
+      floats >= 3,
+      "in tile (d) some lanes went one way and some the other. All lanes of a warp go the same way: it takes a vote.");
   t.demand(floats == 3, "floats were used in " + std::to_string(floats) +
                             " of the seven tiles. Floats are needed in 3 "
                             "of them: an integer that is not negative belongs to a float that is not below zero.");

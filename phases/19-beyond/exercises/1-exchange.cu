@@ -86,6 +86,24 @@ __global__ void store_rows(const unsigned* pairs /*[32, 4]*/, __half* O /*[8, 32
   //| (upper ? w[2] : w[0]) = y0, (upper ? w[3] : w[1]) = y1;
   //# wrong same-register: Each lane still has a pair of each group
   //| for (int e = 1; e < 4; ++e) w[e] = __shfl_xor_sync(0xffffffffu, w[e], e);
+  //# wrong in-a-row: All four lanes have got the same pairs
+  //| for (int e = 0; e < 4; ++e) w[e] = __shfl_sync(0xffffffffu, w[t], e, 4);
+  //# wrong broadcast: Nothing has been exchanged
+  //| for (int e = 0; e < 4; ++e) w[e] = __shfl_sync(0xffffffffu, w[e], t, 4);
+  //# wrong steps-swapped-registers: Each step has exchanged the pairs of the other
+  //| const bool odd = t & 1, upper = t & 2;
+  //| const unsigned x0 = __shfl_xor_sync(0xffffffffu, odd ? w[0] : w[2], 1);
+  //| const unsigned x1 = __shfl_xor_sync(0xffffffffu, odd ? w[1] : w[3], 1);
+  //| (odd ? w[0] : w[2]) = x0, (odd ? w[1] : w[3]) = x1;
+  //| const unsigned y0 = __shfl_xor_sync(0xffffffffu, upper ? w[0] : w[1], 2);
+  //| const unsigned y1 = __shfl_xor_sync(0xffffffffu, upper ? w[2] : w[3], 2);
+  //| (upper ? w[0] : w[1]) = y0, (upper ? w[2] : w[3]) = y1;
+  //# wrong divergent: the same call
+  //| const bool odd = t & 1, upper = t & 2;
+  //| if (odd) w[0] = __shfl_xor_sync(0xffffffffu, w[0], 1), w[2] = __shfl_xor_sync(0xffffffffu, w[2], 1);
+  //| else w[1] = __shfl_xor_sync(0xffffffffu, w[1], 1), w[3] = __shfl_xor_sync(0xffffffffu, w[3], 1);
+  //| if (upper) w[0] = __shfl_xor_sync(0xffffffffu, w[0], 2), w[1] = __shfl_xor_sync(0xffffffffu, w[1], 2);
+  //| else w[2] = __shfl_xor_sync(0xffffffffu, w[2], 2), w[3] = __shfl_xor_sync(0xffffffffu, w[3], 2);
   //# end
   *reinterpret_cast<uint4*>(&O[row * 32 + t * 8]) = make_uint4(w[0], w[1], w[2], w[3]);
 }
@@ -121,17 +139,24 @@ void judge(Trial& t) {
   Floats got;
   for (const __half x : t.download(out)) got.push_back(__half2float(x));
   const Doubles exact = stored(lane, place);
-  t.answer("O", got, exact, 32,
-           {{stored(place, lane), "Nothing has been exchanged: lane t still has a pair of each group."},
-            {stored([](int g, int k) { return k / 2 * 2 + g % 2; }, [](int g, int k) { return g / 2 * 2 + k % 2; }),
-             "The 2 x 2 blocks are transposed, but they are not in their places: lanes that are two apart must "
-             "exchange, too."},
-            {stored([](int g, int k) { return g / 2 * 2 + k % 2; }, [](int g, int k) { return k / 2 * 2 + g % 2; }),
-             "The 2 x 2 blocks have changed places, but each must be transposed, too: by neighbouring lanes."},
-            {stored([](int g, int) { return 3 - g; }, [](int, int k) { return 3 - k; }),
-             "Each lane has given away the pairs that it needs itself: an even lane keeps w[0] and w[2]."},
-            {stored(place, [](int g, int k) { return g ^ k; }),
-             "Each lane still has a pair of each group: what a lane gives must be what its partner needs, and that is "
-             "another register than the one it wants."}});
+  t.answer(
+      "O", got, exact, 32,
+      {{stored(place, lane), "Nothing has been exchanged: lane t still has a pair of each group."},
+       {stored([](int g, int k) { return k / 2 * 2 + g % 2; }, [](int g, int k) { return g / 2 * 2 + k % 2; }),
+        "The 2 x 2 blocks are transposed, but they are not in their places: lanes that are two apart must "
+        "exchange, too."},
+       {stored([](int g, int k) { return g / 2 * 2 + k % 2; }, [](int g, int k) { return k / 2 * 2 + g % 2; }),
+        "The 2 x 2 blocks have changed places, but each must be transposed, too: by neighbouring lanes."},
+       {stored([](int, int k) { return k; }, [](int, int k) { return k; }),
+        "All four lanes have got the same pairs: a shuffle returns the register that the other lane has chosen, and "
+        "each has chosen that of its own number."},
+       {stored([](int g, int) { return g / 2 + g % 2 * 2; }, [](int, int k) { return k / 2 + k % 2 * 2; }),
+        "Each step has exchanged the pairs of the other: with lane ^ 1 go w[0] and w[1], w[2] and w[3]; with lane ^ 2 "
+        "go w[0] and w[2], w[1] and w[3]."},
+       {stored([](int g, int) { return 3 - g; }, [](int, int k) { return 3 - k; }),
+        "Each lane has given away the pairs that it needs itself: an even lane keeps w[0] and w[2]."},
+       {stored(place, [](int g, int k) { return g ^ k; }),
+        "Each lane still has a pair of each group: what a lane gives must be what its partner needs, and that is "
+        "another register than the one it wants."}});
   t.predicted(before);
 }
