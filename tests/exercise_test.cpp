@@ -132,6 +132,15 @@ TEST_CASE("solution, skeleton and wrong variants are made from the file") {
   CHECK(holds(e.source("both"), "  return n;\n}\n  // The rest.\n  int nothing;\n"));
 }
 
+TEST_CASE("a variant may be the solution with a few words changed") {
+  const std::string lines = "  //| if (n)\n  //|   return 2 * n;\n  //|\n  //| return 0;\n";
+  CHECK(holds(read(lines, "  //~ n / 2 ==> 2 * n\n").source("twice"), "  return 2 * n;\n}\n  // The rest.\n"));
+  CHECK(holds(read(lines, "  //~ return  ==> return -\n  //~ / 2 ==>\n").source("twice"), "  return -n ;\n}\n"));
+  CHECK(holds(refusal(lines, "  //~ n / 3 ==> 3\n"), "3-halves.cu:25: expected 'n / 3' in the solution"));
+  CHECK(holds(refusal(lines, "  //~ n ==> m\n"), "3-halves.cu:25: expected 'n' once in the solution"));
+  CHECK(holds(refusal(lines, "  //~ n / 2\n"), "3-halves.cu:25: expected //~ OLD ==> NEW"));
+}
+
 TEST_CASE("a malformed exercise is refused with its line") {
   CHECK(refusal("// 07.3 halves", "// 07.4 halves") ==
         "3-halves.cu:1: expected a first line that begins with // 07.3 halves: ; docs/exercises.md has the format");
