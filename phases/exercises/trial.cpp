@@ -152,9 +152,14 @@ void Trial::answer(const std::string& name, const Floats& got, const Doubles& ex
   if (columns > 1) element += "[" + std::to_string(c) + "]";
   const std::string seen = element + " is " + number(static_cast<double>(mine[c])) + ", exactly " + number(theirs[c]);
 
-  for (const Mistake& mistake : mistakes)
-    if (wrong_rows(got, mistake.values, columns, 20 * bar).empty())
-      throw Verdict{Verdict::Kind::WrongAnswer, mistake.sentence, seen + "."};
+  // The nearer, the better; a mistake that makes no difference here is none.
+  for (const double tolerance : {bar, 20 * bar})
+    for (const Mistake& mistake : mistakes) {
+      const Floats values(mistake.values.begin(), mistake.values.end());
+      if (wrong_rows(got, mistake.values, columns, tolerance).empty() &&
+          !wrong_rows(values, exact, columns, tolerance).empty())
+        throw Verdict{Verdict::Kind::WrongAnswer, mistake.sentence, seen + "."};
+    }
 
   std::string sentence = name + " is wrong" + which(wrong, rows, row) + ": ";
   if (std::bit_cast<std::uint32_t>(mine[c]) == 0xffffffffu) {
