@@ -18,10 +18,11 @@
 // In turn k the block takes 128 elements in a row: blockIdx.x * kThreads * 4 + k * kThreads + threadIdx.x.
 
 //# because
-// The lanes of one load are 16 bytes apart then, so 32 of them reach over 512 bytes: 16 sectors, of which each load uses
-// a quarter. All four loads together touch each sector four times.
+// The lanes of one load are 16 bytes apart then, so 32 of them reach over 512 bytes: 16 sectors, of which each load
+// uses a quarter. All four loads together touch each sector four times.
 //# next
-// load_tile in phases/05-first-kernel/attention.cuh gives neighbouring threads neighbouring columns. Then exercise 05.3.
+// load_tile in phases/05-first-kernel/attention.cuh gives neighbouring threads neighbouring columns. Then exercise
+// 05.3.
 
 //# code
 

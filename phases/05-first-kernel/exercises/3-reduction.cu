@@ -12,8 +12,8 @@
 //# predict 8 With one barrier in each round: how many barriers does the loop have?
 
 //# hint
-// After the first round 128 numbers are left, those of threads 0 to 127. Which one does thread t < 128 have to add to its
-// own?
+// After the first round 128 numbers are left, those of threads 0 to 127. Which one does thread t < 128 have to add to
+// its own?
 //# hint
 // Thread t < half adds part[t + half]. Between two rounds all must wait: what a thread reads, another has written.
 //# hint

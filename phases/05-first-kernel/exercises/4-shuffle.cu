@@ -8,22 +8,23 @@
 //     __shfl_xor_sync(0xffffffffu, x, offset)     the x of lane (this lane ^ offset)
 //     __shfl_down_sync(0xffffffffu, x, offset)    the x of lane (this lane + offset)
 //     __shfl_sync(0xffffffffu, x, lane)           the x of that lane
-// All lanes that the mask names must make the call; 0xffffffff names all 32. Add the numbers up so that each lane has the
-// sum in the end. Five steps are enough. Use no shared memory.
+// All lanes that the mask names must make the call; 0xffffffff names all 32. Add the numbers up so that each lane has
+// the sum in the end. Five steps are enough. Use no shared memory.
 
 //# predict 8 After two steps, with __shfl_xor_sync and offsets 1 and 2: how many different sums are in the 32 lanes?
 
 //# hint
-// After x += __shfl_xor_sync(0xffffffffu, x, 1) lanes 0 and 1 both have the sum of two. Whose sum should lane 0 add next?
+// After x += __shfl_xor_sync(0xffffffffu, x, 1) lanes 0 and 1 both have the sum of two. Whose sum should lane 0 add
+// next?
 //# hint
 // Each step doubles how many numbers a lane has in its sum: 2, 4, 8, 16, 32. The offsets are powers of two.
 //# hint
 // for (int offset = 16; offset > 0; offset /= 2) x += __shfl_xor_sync(0xffffffffu, x, offset);
 
 //# because
-// After offsets 1 and 2 each group of four neighbours has a sum of its own. Tensor cores need no more: there a row belongs
-// to four lanes, and two shuffles find its maximum (exercise 10.1). To ask all 32 lanes one by one is right, too; it
-// takes 32 shuffles instead of 5, and the judge does not count them.
+// After offsets 1 and 2 each group of four neighbours has a sum of its own. Tensor cores need no more: there a row
+// belongs to four lanes, and two shuffles find its maximum (exercise 10.1). To ask all 32 lanes one by one is right,
+// too; it takes 32 shuffles instead of 5, and the judge does not count them.
 //# next
 // Exercise 05.5. row_max and row_sum in phases/10-tensor-cores/rows.cuh are this, for four lanes.
 

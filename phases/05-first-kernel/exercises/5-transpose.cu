@@ -3,9 +3,9 @@
 // Try it: ./flash exercise 05.5     Prove it: ./flash exercise --check 05.5
 
 //# question
-// out is the transposed matrix of in. A block reads a tile of 32 x 32 floats into shared memory, a warp a row at a time:
-// that is coalesced. If each thread stored what it has read itself, the lanes of a warp would write to 32 different rows
-// of out. So the tile is there for an exchange: a warp writes a row of out, which is a column of the tile.
+// out is the transposed matrix of in. A block reads a tile of 32 x 32 floats into shared memory, a warp a row at a
+// time: that is coalesced. If each thread stored what it has read itself, the lanes of a warp would write to 32
+// different rows of out. So the tile is there for an exchange: a warp writes a row of out, a column of the tile.
 // Write the tile to out. The matrix need not have whole tiles; the tile's 33rd column is the matter of exercise 05.7.
 
 //# predict 32 If each thread stored the element that it has read: how many sectors would a warp's store touch?
@@ -19,8 +19,8 @@
 // that row and column of out exist.
 
 //# because
-// Two neighbours of a row of in are a whole row of out apart, 160 bytes here, and a sector has 32: each lane a sector of
-// its own. Through the tile it is 4 for 32 lanes.
+// Two neighbours of a row of in end up a whole row of out apart, and a row has more than 32 bytes: each lane has a
+// sector of its own. Through the tile it is 4 for 32 lanes.
 //# next
 // Exercises 05.6 and 05.7: the barrier, and the 33rd column. phases/05-first-kernel/steps/5-padded.cuh has both.
 
