@@ -133,6 +133,15 @@ TEST_CASE("solution, skeleton and wrong variants are made from the file") {
   CHECK(holds(e.source("both"), "  return n;\n}\n  // The rest.\n  int nothing;\n"));
 }
 
+TEST_CASE("a variant may be the solution with a few words changed") {
+  const std::string lines = "  //| if (n)\n  //|   return 2 * n;\n  //|\n  //| return 0;\n";
+  CHECK(holds(read(lines, "  //~ n / 2 ==> 2 * n\n").source("twice"), "  return 2 * n;\n}\n  // The rest.\n"));
+  CHECK(holds(read(lines, "  //~ return  ==> return -\n  //~ / 2 ==>\n").source("twice"), "  return -n ;\n}\n"));
+  CHECK(holds(refusal(lines, "  //~ n / 3 ==> 3\n"), "3-halves.cu:25: expected 'n / 3' in the solution"));
+  CHECK(holds(refusal(lines, "  //~ n ==> m\n"), "3-halves.cu:25: expected 'n' once in the solution"));
+  CHECK(holds(refusal(lines, "  //~ n / 2\n"), "3-halves.cu:25: expected //~ OLD ==> NEW"));
+}
+
 TEST_CASE("a malformed exercise is refused with its line") {
   CHECK(refusal("// 07.3 halves", "// 07.4 halves") ==
         "3-halves.cu:1: expected a first line that begins with // 07.3 halves: ; docs/exercises.md has the format");
@@ -171,6 +180,41 @@ TEST_CASE("an answer's verdict names the rows, the element and what they have in
   CHECK(said([&] { Trial::answer("LSE", {-INFINITY}, {-inf}, 1); }) == "right: ");
   CHECK(said([&] { Trial::answer("LSE", {-1e30f}, {-inf}, 1); }) ==
         "wrong answer: LSE is wrong: LSE[0] is -1e+30, exactly -inf.");
+}
+
+TEST_CASE("the nearest mistake is told, and none that makes no difference") {
+  const Doubles exact{1, 2};
+  const auto of = [&](const Floats& got) {
+    return said([&] {
+      Trial::answer("O", got, exact, 1, {{exact, "None."}, {{1, 2.2}, "Far."}, {{1, 2.1}, "Near."}}, 0.003);
+    });
+  };
+  CHECK(of({1, 2.1f}) == "wrong answer: Near.");
+  CHECK(of({1, 2.3f}) == "wrong answer: Far.");
+  CHECK(holds(of({1, 2.03f}), "O is wrong in row 1 alone"));
+}
+
+TEST_CASE("what usual slips compute: heads, tiles, LSE") {
+  // Two heads of one query; one key and two columns would not show a rescaling: two keys, tiles of one.
+  const Floats Q{1, 1}, K{0, std::log(3.0f), 0, 0}, V{1, 5, 2, 4};
+  const Exact exact = exact_attention(Q, K, V, 1, 1, {}, 2);
+  CHECK(exact.O[0] == doctest::Approx(0.25 * 1 + 0.75 * 5));
+  CHECK(exact.O[1] == doctest::Approx(3));
+  CHECK(exact.m[0] == doctest::Approx(std::log(3.0)));
+  const auto told = [&](float first, float second) {
+    return said([&] { Trial::answer("O", {first, second}, exact.O, 1, slips(Q, K, V, 1, 1, {}, 2), 1e-3); });
+  };
+  // Sums with m = log 3: l = 1/3 + 1, o = 1/3 + 5; not rescaled: l = 1 + 1, o = 1 + 5.
+  CHECK(holds(told((1 / 3.0f + 5) / 2, 3), "l is not rescaled"));
+  CHECK(holds(told(6 / (4 / 3.0f), 3), "O is not rescaled"));
+  CHECK(holds(told(1 / 3.0f + 5, 6), "O was never divided by l"));
+  const auto lse = [&](double first, double second) {
+    const Floats got{static_cast<float>(first), static_cast<float>(second)};
+    return said([&] { Trial::answer("LSE", got, exact.LSE, 1, slips_of_lse(exact), 1e-3); });
+  };
+  CHECK(lse(std::log(4.0), std::log(2.0)) == "right: ");
+  CHECK(holds(lse(std::log(4 / 3.0), std::log(2.0)), "LSE lacks the maximum"));
+  CHECK(holds(lse(2, 1), "LSE is in base 2"));
 }
 
 TEST_CASE("counts and predictions have verdicts of their own") {

@@ -376,6 +376,12 @@ CELL("Any number of threads, the same bits") {
 // **What you saw.** The same arithmetic in another order: results do not travel, each Q tile stands alone, and LSE
 // comes at the price of one number for each row. This is the algorithm of every later phase.
 //
+// **Write it yourself.** The capstone of part 1 gives you an empty function and a promise: the answer, the
+// bytes that move, the exponentials.
+//
+// ```{exercise} 04.2
+// ```
+//
 // **To think about.** 1. Which B_r, B_c move the fewest bytes within 99 KiB? 2. With S_q = 1 ({term}`decoding`) there
 // is one Q tile and no parallelism left: which property from phase 02 helps? 3. With a causal mask about half of the
 // scores in the diagonal tiles are thrown away: what share of all scores is that, as a function of N and B = B_r = B_c?

@@ -123,7 +123,7 @@ CELL("Blocks, threads and what they share") {
 // ```{region} attention.cuh scores
 // ```
 //
-// ```{exercise} 05.4
+// ```{exercise} 05.8
 // ```
 //
 // The mask is for the last tile alone, so it has an `if` around it. Here it *selects*: a key that does not exist gets

@@ -286,6 +286,9 @@ CELL("Neighbours share sectors") {
 }
 
 // %% [markdown]
+// ```{exercise} 05.2
+// ```
+//
 // ## 2 · A tile in shared memory
 //
 // A transpose that goes element by element cannot be coalesced on both sides: if a warp reads along a row, it writes
@@ -528,7 +531,21 @@ CELL("A missing barrier") {
 // lane 0 of warp 1 is thread (0, 1), which writes it.
 // ```
 //
-// ```{exercise} 05.2
+// ```{exercise} 05.5
+// ```
+//
+// ```{exercise} 05.6
+// ```
+//
+// With shared memory and barriers the threads of a block can add up what each of them has: a *reduction*. The 32 lanes
+// of a warp need neither for that. `__shfl_xor_sync` hands each lane another lane's register: a *shuffle*. Softmax needs
+// such a sum for each row. This page has no use for it, because a thread owns a whole row; from phase 10 on four lanes
+// share one.
+//
+// ```{exercise} 05.3
+// ```
+//
+// ```{exercise} 05.4
 // ```
 //
 // ## 3 · Attention, one thread per row
@@ -789,7 +806,7 @@ CELL("A column of Q in the banks") {
 }
 
 // %% [markdown]
-// ```{exercise} 05.3
+// ```{exercise} 05.7
 // ```
 //
 // The change is one number:
@@ -933,7 +950,7 @@ CELL("The same counts, other last bits") {
 // shared memory, in a column of the thread's own, so no barrier is needed. `__launch_bounds__(Br)` promises that blocks
 // have at most 64 threads. The compiler can then give each thread more of the multiprocessor's registers.
 //
-// ```{exercise} 05.4
+// ```{exercise} 05.8
 // ```
 //
 // ```{difference} steps/8-exp2.cuh steps/9-unrolled.cuh

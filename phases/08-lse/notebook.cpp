@@ -342,6 +342,12 @@ CELL("Four bytes per row") {
 // **What you saw.** LSE is m and l in one number: enough to rebuild any element of P, and enough to merge what was
 // computed separately. It costs next to nothing, and the forward pass is complete with it.
 //
+// **Write it yourself.** The capstone of part 2 gives you an empty kernel, its launch and a promise: heads, a
+// ragged last tile, a causal mask, LSE; no race, no bank conflict, and few sectors.
+//
+// ```{exercise} 08.3
+// ```
+//
 // **To think about.** 1. With {term}`logits <logit>` near −2·10⁶ an fp32 LSE has steps of 0.125: what becomes of P, and
 // of a merge? 2. Let the parts be causal: which option makes the right half of the keys see the right diagonal? 3. A
 // sum over 8 GPUs: what does each send, and how many bytes is that per row?

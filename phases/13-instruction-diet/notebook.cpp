@@ -508,6 +508,12 @@ CELL("What a warp does not see") {
 // **Measured** on an H200: the steps one by one at the end of [the page before](steps.cpp), the kernel beside the
 // libraries at [the end of part 3](../../docs/book/part-3.md).
 //
+// **Write it yourself.** The capstone of part 3 is a kernel of your own with both products on tensor
+// cores.
+//
+// ```{exercise} 13.3
+// ```
+//
 // **To think about.** 1. Which of the changes would have helped phase 08? 2. Let scores rise from key to key. How often
 // does a warp rescale then? And if they fall? Remember which tile comes first. 3. By how much may m lag behind before
 // fp16 overflows in P, and before l does? 4. What are m, l, O and LSE of a row that sees no key?

@@ -387,6 +387,12 @@ CELL("The bits of phase 18, and what it cannot do") {
 // **Measured** on an H200: [the end of part 4](../../docs/book/part-4.md) has the table, with every head dimension
 // beside the libraries.
 //
+// **Write it yourself.** The capstone of part 4 is a kernel of your own that loads by TMA while it multiplies
+// by `wgmma`.
+//
+// ```{exercise} 19.2
+// ```
+//
 // **To think about.** 1. Which design would you try for D = 96? Work out its registers and its shared memory. 2. Five
 // warpgroups of consumers at D = 64: how many registers has each, and what fits? 3. In `store_rows`, exchange with lane
 // ^ 2 first. Does the result change? 4. Let `pass_K` arrive without waiting. With how many stages is that wrong, and

@@ -1,6 +1,6 @@
 // attempt.hpp: tries one exercise: compiles a reader's file with its judge for the checked simulator, and runs it.
 // A second or two; what is wrong comes back as one verdict.
-// Use: const Verdict v = try_exercise(exercise, {"exercises/05.2-two-barriers.cu"}, workshop).front();
+// Use: const Verdict v = try_exercise(exercise, {"exercises/05.6-two-barriers.cu"}, workshop).front();
 #pragma once
 #include <filesystem>
 #include <vector>

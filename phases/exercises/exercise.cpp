@@ -1,4 +1,5 @@
-// exercise.cpp: see exercise.hpp. Directives are comments "//# word text"; lines of variants begin with "//| ".
+// exercise.cpp: see exercise.hpp. Directives are comments "//# word text"; lines of variants begin with "//| ", and
+// "//~ old ==> new" changes the solution's lines instead.
 // A mistake in a file of ours must not reach a reader, so whatever is not understood is refused with its line.
 // Use: see exercise.hpp.
 #include "phases/exercises/exercise.hpp"
@@ -63,7 +64,7 @@ class Reader {
                 "; docs/exercises.md has the format");
   }
 
-  // "// 05.2 two-barriers: a tile is filled by all and read by all."
+  // "// 05.6 two-barriers: a tile is filled by all and read by all."
   void head(const std::string& line) {
     const std::string begin = "// " + exercise_.id + " " + exercise_.name + ": ";
     if (!begins_with(line, begin)) fail("a first line that begins with " + begin);
@@ -124,8 +125,10 @@ class Reader {
         now.lines.push_back(line);
       } else if (begins_with(text, "//|")) {
         now.variants.back().lines.push_back(text.size() > 4 ? now.indent + text.substr(4) : "");
+      } else if (begins_with(text, "//~ ")) {
+        substitute(now, text.substr(4));
       } else {
-        fail("//| before a variant's line, or //# end");
+        fail("//| before a variant's line, //~ before a substitution, or //# end");
       }
       return;
     }
@@ -136,6 +139,24 @@ class Reader {
     if (section_ == "because") exercise_.because.push_back(text);
     if (section_ == "next") exercise_.next.push_back(text);
     if (section_ == "hint") exercise_.hints.back().push_back(text);
+  }
+
+  // "old ==> new": the variant is the solution with this in place of that, which stands there once.
+  void substitute(Stretch& hole, const std::string& text) {
+    const std::size_t arrow = text.find(" ==>");
+    if (arrow == std::string::npos) fail("//~ OLD ==> NEW");
+    const std::string from = text.substr(0, arrow), to = without_indent(text.substr(arrow + 4));
+    Lines& lines = hole.variants.back().lines;
+    if (lines.empty()) lines = hole.lines;
+    std::string* place = nullptr;
+    for (std::string& line : lines) {
+      const std::size_t at = line.find(from);
+      if (at == std::string::npos) continue;
+      if (place || line.find(from, at + 1) != std::string::npos) fail("'" + from + "' once in the solution");
+      place = &line;
+    }
+    if (!place) fail("'" + from + "' in the solution");
+    place->replace(place->find(from), from.size(), to);
   }
 
   void check() {

@@ -29,7 +29,7 @@ struct Stretch {
 
 struct Exercise {
   std::filesystem::path file;
-  std::string id, name, title;  // "05.2", "two-barriers", "a tile is filled by all and read by all"
+  std::string id, name, title;  // "05.6", "two-barriers", "a tile is filled by all and read by all"
   Lines question;
   std::string asked;         // what to predict
   long long prediction = 0;  // and what is right
@@ -46,7 +46,7 @@ struct Exercise {
   std::string expected(const std::string& variant) const;
   // The file as a reader has it: "" solved, "skeleton", or with a variant's lines.
   std::string source(const std::string& variant) const;
-  // "05.2-two-barriers.cu"
+  // "05.6-two-barriers.cu"
   std::string copy_name() const { return id + "-" + name + ".cu"; }
 };
 

@@ -154,9 +154,14 @@ void Trial::answer(const std::string& name, const Floats& got, const Doubles& ex
   if (columns > 1) element += "[" + std::to_string(c) + "]";
   const std::string seen = element + " is " + number(static_cast<double>(mine[c])) + ", exactly " + number(theirs[c]);
 
-  for (const Mistake& mistake : mistakes)
-    if (wrong_rows(got, mistake.values, columns, 20 * bar).empty())
-      throw Verdict{Verdict::Kind::WrongAnswer, mistake.sentence, seen + "."};
+  // The nearer, the better; a mistake that makes no difference here is none.
+  for (const double tolerance : {bar, 20 * bar})
+    for (const Mistake& mistake : mistakes) {
+      const Floats values(mistake.values.begin(), mistake.values.end());
+      if (wrong_rows(got, mistake.values, columns, tolerance).empty() &&
+          !wrong_rows(values, exact, columns, tolerance).empty())
+        throw Verdict{Verdict::Kind::WrongAnswer, mistake.sentence, seen + "."};
+    }
 
   std::string sentence = name + " is wrong" + which(wrong, rows, row) + ": ";
   if (std::bit_cast<std::uint32_t>(mine[c]) == 0xffffffffu) {
@@ -197,22 +202,100 @@ void Trial::demand(bool good, const std::string& sentence) {
 }
 
 Exact exact_attention(const Floats& Q, const Floats& K, const Floats& V, int D, double scale,
-                      const std::function<int(int)>& visible) {
-  const int Sq = static_cast<int>(Q.size()) / D, Sk = static_cast<int>(K.size()) / D;
-  Exact exact{Doubles(Q.size()), Doubles(static_cast<std::size_t>(Sq))};
-  for (int i = 0; i < Sq; ++i) {
-    const int keys = visible ? std::clamp(visible(i), 0, Sk) : Sk;
+                      const std::function<int(int)>& visible, int heads) {
+  const int Sq = static_cast<int>(Q.size()) / D / heads, Sk = static_cast<int>(K.size()) / D / heads;
+  Exact exact{Doubles(Q.size()), Doubles(Q.size() / D), Doubles(Q.size() / D)};
+  for (int row = 0; row < heads * Sq; ++row) {
+    const int keys = visible ? std::clamp(visible(row % Sq), 0, Sk) : Sk;
+    const float *q = &Q[row * D], *k = &K[row / Sq * Sk * D], *v = &V[row / Sq * Sk * D];
     Doubles s(static_cast<std::size_t>(keys));
     for (int j = 0; j < keys; ++j)
-      for (int d = 0; d < D; ++d) s[j] += scale * static_cast<double>(Q[i * D + d]) * static_cast<double>(K[j * D + d]);
-    const double m = keys ? *std::max_element(s.begin(), s.end()) : 0;
+      for (int d = 0; d < D; ++d) s[j] += scale * static_cast<double>(q[d]) * static_cast<double>(k[j * D + d]);
+    const double m = keys ? *std::max_element(s.begin(), s.end()) : -std::numeric_limits<double>::infinity();
     double l = 0;
     for (double& x : s) l += x = std::exp(x - m);
     for (int j = 0; j < keys; ++j)
-      for (int d = 0; d < D; ++d) exact.O[i * D + d] += s[j] / l * static_cast<double>(V[j * D + d]);
-    exact.LSE[i] = m + std::log(l);
+      for (int d = 0; d < D; ++d) exact.O[row * D + d] += s[j] / l * static_cast<double>(v[j * D + d]);
+    exact.m[row] = m;
+    exact.LSE[row] = m + std::log(l);
   }
   return exact;
+}
+
+namespace {
+
+enum class Slip { Unscaled, Undivided, DividedEachTime, OldL, OldO, Inverted, TailDropped };
+
+// Of one row.
+void slip(Slip which, int tile, const float* q, const float* k, const float* v, int D, double scale, int keys,
+          double* o) {
+  double m = -std::numeric_limits<double>::infinity(), l = 0;
+  for (int first = 0; first < keys; first += tile) {
+    const int end = std::min(first + tile, keys);
+    if (which == Slip::TailDropped && end < first + tile) break;
+    Doubles s(static_cast<std::size_t>(end - first));
+    double m_new = m;
+    for (int j = first; j < end; ++j) {
+      double& x = s[j - first];
+      for (int d = 0; d < D; ++d) x += static_cast<double>(q[d]) * static_cast<double>(k[j * D + d]);
+      m_new = std::max(m_new, x *= which == Slip::Unscaled ? 1 : scale);
+    }
+    const double alpha = first == 0 ? 0 : std::exp(which == Slip::Inverted ? m_new - m : m - m_new);
+    m = m_new;
+    l *= which == Slip::OldL ? 1 : alpha;
+    for (int d = 0; d < D; ++d) o[d] *= which == Slip::OldO ? 1 : alpha;
+    for (int j = first; j < end; ++j) {
+      const double p = std::exp(s[j - first] - m);
+      l += p;
+      for (int d = 0; d < D; ++d) o[d] += p * static_cast<double>(v[j * D + d]);
+    }
+    for (int d = 0; d < D && which == Slip::DividedEachTime; ++d) o[d] /= l;
+  }
+  for (int d = 0; d < D && which != Slip::DividedEachTime && which != Slip::Undivided; ++d) o[d] /= l;
+}
+
+}  // namespace
+
+std::vector<Mistake> slips(const Floats& Q, const Floats& K, const Floats& V, int D, double scale,
+                           const std::function<int(int)>& visible, int heads) {
+  const int Sq = static_cast<int>(Q.size()) / D / heads, Sk = static_cast<int>(K.size()) / D / heads;
+  std::vector<Mistake> all;
+  const auto add = [&](Slip which, int tile, const char* sentence) {
+    Doubles O(Q.size());
+    for (int row = 0; row < heads * Sq; ++row)
+      slip(which, tile, &Q[row * D], &K[row / Sq * Sk * D], &V[row / Sq * Sk * D], D, scale,
+           visible ? std::clamp(visible(row % Sq), 0, Sk) : Sk, &O[row * D]);
+    all.push_back({O, sentence});
+  };
+  add(Slip::Unscaled, Sk, "The scores are not scaled.");
+  add(Slip::Undivided, Sk, "O was never divided by l: it is a sum of weights times values, not yet a mean.");
+  for (const int tile : {1, 4, 8, 16, 32, 64, 128}) {
+    add(Slip::OldL, tile, "l is not rescaled when the maximum grows: the old sum counts alpha times.");
+    add(Slip::OldO, tile, "O is not rescaled when the maximum grows: the old sums count alpha times.");
+    add(Slip::DividedEachTime, tile,
+        "O is divided by l after each tile, and the next tile adds undivided terms to it: divide once, at the end.");
+    add(Slip::Inverted, tile,
+        "alpha is upside down: it is exp(old maximum - new maximum), never more than 1, and the old sums count less.");
+    add(Slip::TailDropped, tile, "The last keys, which fill no whole tile, are missing.");
+  }
+  return all;
+}
+
+std::vector<Mistake> slips_of_lse(const Exact& exact) {
+  const double log2_e = 1 / std::log(2.0);
+  Doubles l_alone, base_2, l_itself, mixed;
+  for (std::size_t i = 0; i < exact.m.size(); ++i) {
+    const double m = exact.m[i], log_l = exact.LSE[i] - m;
+    l_alone.push_back(log_l);
+    base_2.push_back(m + log_l * log2_e);
+    l_itself.push_back(m + std::exp(log_l));
+    mixed.push_back(m * log2_e + log_l);
+  }
+  return {{l_alone, "LSE lacks the maximum: l is a sum of exp(s - m), so m must be added to its logarithm."},
+          {base_2, "LSE adds log2(l) to the maximum: l is a sum of exp, whose inverse is the natural logarithm."},
+          {l_itself, "LSE adds l itself to the maximum, not its logarithm."},
+          {mixed, "LSE adds a maximum in base 2 to a natural logarithm: times ln 2 the maximum is natural, too."},
+          {times(exact.LSE, log2_e), "LSE is in base 2: times ln 2 it is the natural one."}};
 }
 
 Doubles times(Doubles values, double factor) {

@@ -87,13 +87,18 @@ class Trial {
   std::string code_;
 };
 
-// Softmax attention in fp64 of Q [Sq, D], K [Sk, D], V [Sk, D]: O [Sq, D] and LSE [Sq]. Row i sees the keys
-// j < visible(i), all when it is empty; one that sees none has O = 0, LSE = -inf.
+// Softmax attention in fp64 of Q [heads, Sq, D], K [heads, Sk, D], V [heads, Sk, D]: O [heads, Sq, D], and of each row
+// LSE and m, its largest score. Row i of a head sees the keys j < visible(i), all when it is empty; one that sees none
+// has O = 0, LSE = m = -inf.
 struct Exact {
-  Doubles O, LSE;
+  Doubles O, LSE, m;
 };
 Exact exact_attention(const Floats& Q, const Floats& K, const Floats& V, int D, double scale,
-                      const std::function<int(int)>& visible = {});
+                      const std::function<int(int)>& visible = {}, int heads = 1);
+// What O becomes by the slips that are made most in online softmax, with their sentences; and LSE.
+std::vector<Mistake> slips(const Floats& Q, const Floats& K, const Floats& V, int D, double scale,
+                           const std::function<int(int)>& visible = {}, int heads = 1);
+std::vector<Mistake> slips_of_lse(const Exact& exact);
 
 // Each element of values times `factor`.
 Doubles times(Doubles values, double factor);

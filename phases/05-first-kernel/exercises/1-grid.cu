@@ -18,7 +18,7 @@
 //# because
 // 8 blocks have 1024 threads. A GPU starts whole blocks only, so nearly every kernel begins with such a question.
 //# next
-// phases/05-first-kernel/steps/1-index.cuh, then exercise 05.2: threads that need each other.
+// phases/05-first-kernel/steps/1-index.cuh, then exercise 05.2: four elements for each thread.
 
 //# code
 

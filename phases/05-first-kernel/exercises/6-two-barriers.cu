@@ -1,6 +1,6 @@
-// 05.2 two-barriers: a tile is filled by all threads and read by all threads: when may they go on?
+// 05.6 two-barriers: a tile is filled by all threads and read by all threads: when may they go on?
 // An exercise of phase 05; docs/exercises.md tells how these files are read.
-// Try it: ./flash exercise 05.2     Prove it: ./flash exercise --check 05.2
+// Try it: ./flash exercise 05.6     Prove it: ./flash exercise --check 05.6
 
 //# question
 // A block of 64 threads, two warps, computes 64 rows of S V. V arrives in tiles of 32 keys in shared memory: all

@@ -1,6 +1,6 @@
-// 05.4 ragged-tail: the last K/V tile is not full: what do its missing keys do to the softmax?
+// 05.8 ragged-tail: the last K/V tile is not full: what do its missing keys do to the softmax?
 // An exercise of phase 05; docs/exercises.md tells how these files are read.
-// Try it: ./flash exercise 05.4     Prove it: ./flash exercise --check 05.4
+// Try it: ./flash exercise 05.8     Prove it: ./flash exercise --check 05.8
 
 //# question
 // There are 40 keys, and K/V tiles of 16: the third tile has 8. The loader has filled its other rows with zeros, so the

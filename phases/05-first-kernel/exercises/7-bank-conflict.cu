@@ -1,6 +1,6 @@
-// 05.3 bank-conflict: a tile is written by rows and read by columns: where must the rows begin?
+// 05.7 bank-conflict: a tile is written by rows and read by columns: where must the rows begin?
 // An exercise of phase 05; docs/exercises.md tells how these files are read.
-// Try it: ./flash exercise 05.3     Prove it: ./flash exercise --check 05.3
+// Try it: ./flash exercise 05.7     Prove it: ./flash exercise --check 05.7
 
 //# question
 // A block transposes a tile of 32 x 32 floats through shared memory. A warp writes a row of the tile, and then reads a
