@@ -19,14 +19,26 @@ cat >begin <<'END'
 <script>
 const said = [], is = (what, ok) => said.push((ok ? "ok: " : "no: ") + what);
 const press = key => document.body.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}));
-const all = () => ["hbm", "chip", "warps", "bytes", "values", "banks", "say"].map(id => $(id).innerHTML).join();
+const one = id => document.getElementById(id) || views[0].$(id);
+for (const name of ["rec", "state"]) Object.defineProperty(window, name, {get: () => views[0][name]});
+const choose = index => { views[0].choose(index); go(0); };
+const all = () => ["hbm", "chip", "warps", "bytes", "values", "banks", "say", "code", "film", "line"]
+  .map(id => one(id).innerHTML).join();
 const wait = ms => new Promise(done => setTimeout(done, ms));
-const finish = () => document.body.append(el("pre", {id: "said"}, said.join("\n") + "\ndone\n"));
-const fits = () => is("no wider than the window", document.documentElement.scrollWidth <= innerWidth);
+const finish = () => document.body.append(el("pre", {id: "said"}, ["said:", ...said, "done", ""].join("\n")));
+const fits = () => {  // tables and the source may scroll; the names of steps end in dots where they are long
+  is("no wider than the window", document.documentElement.scrollWidth <= innerWidth);
+  const cut = [...document.querySelectorAll("body *")].filter(x => x.clientWidth && x.scrollWidth > x.clientWidth + 1 &&
+    !x.closest(".code, table, svg, .film span, select, .band, .banks"));
+  is("no text is cut off: " + cut.map(x => x.className || x.tagName).join(", "), !cut.length);
+  for (const x of document.querySelectorAll("select"))
+    if (x.id !== "beside" && x.offsetWidth) is("a choice is as wide as its words", x.scrollWidth <= x.clientWidth + 1);
+};
 (async () => { try {
 END
 
-# drive PAGE WIDTH: opens the page with the script on stdin; each "no: …" that it says is a failure, "done" must come.
+# drive PAGE WIDTH [QUERY]: opens the page with the script on stdin; each "no: …" that it says is a failure, "done" must
+# come.
 drive() {
   {
     cat "$1.html"
@@ -35,9 +47,9 @@ drive() {
     echo '} catch (error) { is(error, false); } finish(); })();</script>'
   } >"driven-$1.html"
   "$browser" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --user-data-dir="$work/profile" \
-    --window-size="$2,900" --virtual-time-budget=60000 --dump-dom "file://$work/driven-$1.html" >dom 2>log || true
+    --window-size="$2,900" --virtual-time-budget=60000 --dump-dom "file://$work/driven-$1.html${3-}" >dom 2>log || true
   sed -n '/<pre id="said">/,/<\/pre>/p' dom >said
-  if grep -q '^\(<pre id="said">\)\{0,1\}no: ' said || ! grep -q '^done' said; then
+  if grep -q '^no: ' said || ! grep -q '^done' said; then
     failed=1
     echo "$1:"
     cat said
@@ -50,24 +62,24 @@ data=$here/../docs/data
   --player run.html --q "$data/minilm_q.npy" --k "$data/minilm_k.npy" --v "$data/minilm_v.npy" --o o.npy >out
 drive run 1200 <<'END'
   const steps = rec.steps.length;
-  is("begins before the first step", at === 0 && $("count").textContent === `step 0 of ${steps}`);
+  is("begins before the first step", at === 0 && one("count").textContent === `step 0 of ${steps}`);
   is("nothing has moved", [...document.querySelectorAll("[data-bytes]")].every(c => c.textContent === "0"));
-  $("next").click();
+  one("next").click();
   press("ArrowRight");
   is("button and key go forward", at === 2);
   const two = all();
   press("End");
-  is("End", at === steps && $("verdict").className === "good");
-  const sums = [...$("bytes").rows[$("bytes").rows.length - 1].cells].slice(1);
+  is("End", at === steps && one("verdict").className === "verdict good");
+  const sums = [...one("bytes").rows[one("bytes").rows.length - 1].cells].slice(1);
   is("bytes at the end " + sums.map(c => c.textContent).join(" "), true);
-  $("scrub").value = 3;
-  $("scrub").dispatchEvent(new Event("input"));
+  one("scrub").value = 3;
+  one("scrub").dispatchEvent(new Event("input"));
   is("scrubbed", at === 3);
-  $("back").click();
+  one("back").click();
   is("the same going back as going forward", at === 2 && all() === two);
   press("Home");
-  is("Home", at === 0 && $("verdict").textContent === "");
-  $("speed").value = "80";
+  is("Home", at === 0 && one("verdict").textContent === "");
+  one("speed").value = "80";
   press(" ");
   await wait(500);
   const reached = at;
@@ -75,20 +87,32 @@ drive run 1200 <<'END'
   press(" ");
   await wait(500);
   is("pauses", at === reached);
-  $("play").click();
+  one("play").click();
   await wait(1000 * steps / 80 + 2000);
   is("plays to the end and stops", at === steps && !timer);
   // What is shown at some step is what the recording says of it.
   go(rec.steps.findIndex(s => s.a) + 1);
-  is("a warp waits at the barrier", /waits at attention.cuh:\d+/.test($("warps").textContent));
+  is("a warp waits at the barrier", /waits at attention.cuh:\d+/.test(one("warps").textContent));
   go(rec.steps.findIndex(s => s.q) + 1);
-  is("banks", document.querySelectorAll("#banks .one").length > 0);
+  is("banks", document.querySelectorAll(".banks .one").length > 0);
   go(rec.steps.findIndex(s => s.v) + 1);
   const [name, rows, values] = rec.steps[at - 1].v[0];
-  is("m of the chosen row", name === "m" && $("values").rows[1].cells[2].textContent === number(values[0]));
-  $("row").value = rows[5];
-  $("row").dispatchEvent(new Event("change"));
-  is("m of another row", $("values").rows[1].cells[2].textContent === number(values[5]));
+  is("m of the chosen row", name === "m" && one("values").rows[1].cells[2].textContent === number(values[0]));
+  one("row").value = rows[5];
+  one("row").dispatchEvent(new Event("change"));
+  is("m of another row", one("values").rows[1].cells[2].textContent === number(values[5]));
+  // The line at which the warps wait is a barrier of the kernel; all that move data or show numbers are somewhere.
+  const texts_of = s => [...document.querySelectorAll(".code .here span")].map(x => x.textContent);
+  const wait_at = rec.steps.findIndex(s => /^attention.cuh:\d+$/.test(s.a));
+  go(wait_at + 1);
+  const number_of = rec.steps[wait_at].a.split(":")[1];
+  is("the barrier's line", texts_of().some(x => x.includes("__syncthreads()")) &&
+    [...document.querySelectorAll(".code .here i")].some(x => x.textContent === number_of));
+  is("each access has a line", rec.steps.every(s => !(s.p || s.a) || linesOfStep(s).length));
+  function linesOfStep(s) { return s.s === undefined ? [] : rec.sets[s.s]; }
+  is("every line has its text", rec.lines.every(l => l[2] !== undefined) && rec.lines.some(l => /\w/.test(l[2])));
+  go(rec.steps.findIndex(s => (s.p || []).some(p => p[0] === WRITE)) + 1);
+  is("O is stored where the kernel says so", texts_of().some(x => x.includes("o_row[")));
   fits();
 END
 # "… HBM 1,056,768 bytes read, 8,192 written …"
@@ -125,45 +149,58 @@ sh "$here/../sim/cuda/check.sh" "$build/check.settings" --player race.html race.
 drive race 390 <<'END'
   press(" ");
   await wait(5000);
-  is("plays up to the finding", at === rec.steps.length && !timer && !$("alarm").hidden);
-  is("its text", /^race: .* of shared tile\+\d+ \(4 bytes\)\n/.test($("alarm").querySelector("pre").textContent));
-  is("both lines", ($("alarm").textContent.match(/race.cu:[57] /g) || []).length === 2);
-  is("its remedy", $("alarm").textContent.includes("remedy: put __sync"));
-  is("the place", document.querySelectorAll("#chip .bad").length === 1 && !document.querySelector("#hbm .bad"));
-  is("the warps", document.querySelectorAll("#warps .bad").length >= 1);
-  is("says nothing of the ledger", $("verdict").textContent === "");
+  is("plays up to the finding", at === rec.steps.length && !timer && !one("alarm").hidden);
+  is("its text", /^race: .* of shared tile\+\d+ \(4 bytes\)\n/.test(one("alarm").querySelector("pre").textContent));
+  is("both lines", (one("alarm").textContent.match(/race.cu:[57] /g) || []).length === 2);
+  is("its remedy", one("alarm").textContent.includes("remedy: put __sync"));
+  is("the place", document.querySelectorAll(".chip .bad").length === 1 && !document.querySelector(".hbm .bad"));
+  is("the warps", document.querySelectorAll(".warps .bad").length >= 1);
+  is("says nothing of the ledger", one("verdict").textContent === "");
   press("ArrowLeft");
-  is("not before", $("alarm").hidden && !document.querySelector("#chip .bad"));
+  is("not before", one("alarm").hidden && !document.querySelector(".chip .bad"));
   fits();
 END
 
 "$build/bin/flash-recordings" book.html >out
+"$build/bin/flash-recordings" --json book.json >out
+"$build/bin/flash-recordings" again.html >out
+same() { cmp "$1" "$2" || failed=1; }
+same book.html again.html
+# The array takes the place of the template's brackets.
+{
+  sed '/^const recordings = /,$d' "$here/../sim/report/player.html"
+  printf 'const recordings = %s;\n' "$(cat book.json)"
+  sed '1,/^const recordings = /d' "$here/../sim/report/player.html"
+} >again.html
+same book.html again.html
+size=$(gzip -9 -c book.html | wc -c)
+[ "$size" -le 400000 ] || { failed=1; echo "the book's recordings: $size bytes gzipped, more than 400000"; }
 drive book 390 <<'END'
   let equal = 0;
-  recordings.forEach((_, i) => { choose(i, Infinity); equal += $("verdict").className === "good"; });
+  recordings.forEach((_, i) => { choose(i); go(Infinity); equal += one("verdict").className === "verdict good"; });
   is(`all ${recordings.length} recordings end with the ledger`, equal === recordings.length && equal > 50);
   const select = name => document.querySelector(`[data-choice="${name}"]`);
   const pick = (name, value) => { select(name).value = value; select(name).dispatchEvent(new Event("change")); };
   for (const phase of [...select("phase").options].map(o => o.value)) {
     pick("phase", phase);
-    is("chosen " + phase, $("title").textContent === phase && at === 0);
+    is("chosen " + phase, one("title").textContent === phase && at === 0);
   }
   pick("phase", "12-async-copies");
   pick("causal", "top-left");
   pick("Br", "16");
   is("mask and block are chosen", rec.note.includes("causal top-left") && rec.note.includes("Br 16 · Bc 16"));
   go(rec.steps.findIndex(s => (s.p || []).some(p => p[0] === 4)) + 1);
-  is("a copy is in flight", document.querySelectorAll("#chip .flight").length > 0);
+  is("a copy is in flight", document.querySelectorAll(".chip .flight").length > 0);
   go(rec.steps.length);
-  is("none is at the end", !document.querySelector("#chip .flight") && state.flight === 0);
+  is("none is at the end", !document.querySelector(".chip .flight") && state.flight === 0);
   pick("phase", "15-warp-specialised");
   const until = (what, f) => {
     do go(at + 1); while (at < rec.steps.length && !f(rec.steps[at - 1]));
     is(what, f(rec.steps[at - 1]));
   };
-  const shown = (id, text) => is(`${id}: ${text}`, $(id).textContent.includes(text));
+  const shown = (id, text) => is(`${id}: ${text}`, one(id).textContent.includes(text));
   until("TMA copies", s => (s.p || []).some(p => p[0] === COPY));
-  is("a tile is in flight", document.querySelectorAll("#chip .flight").length > 0);
+  is("a tile is in flight", document.querySelectorAll(".chip .flight").length > 0);
   shown("say", "expects 16,384 bytes at Q_full; lets TMA copy Q rows 0–127 into Q");
   shown("mbarriers", "Q_full: 1 of 1 arrivals, 16,384 bytes to come");
   until("a stage is full", s => s.w < 0 && (s.p || []).some(p => rec.chips[0][p[1]].name === "K"));
@@ -174,29 +211,123 @@ drive book 390 <<'END'
   shown("warps", "warpgroup 0 · multiplies · works on rows 0–63 of Q · wgmma under way");
   shown("warps", "warpgroup 2 · warp 8 loads Q, K, V");
   until("its end", s => (s.p || []).some(p => p[0] === MULTIPLIED));
-  is("not under way any more", !$("warps").textContent.includes("under way"));
+  is("not under way any more", !one("warps").textContent.includes("under way"));
   shown("say", "shows its new m, α; arrives at K_ring.empty[0]");
   shown("mbarriers", "K_ring.empty[0]: 1 of 8 arrivals");
   const passed = name => s => (s.g || []).some(m => rec.launches[0].mbarriers[m][0] === name);
   until("a stage is released and filled again", passed("K_ring.empty[0]"));
   shown("mbarriers", "K_ring.empty[0]: phase 1 complete");
-  is("no mbarrier among the tiles", !/full|ring/.test($("chip").textContent));
+  is("no mbarrier among the tiles", !/full|ring/.test(one("chip").textContent));
   pick("phase", "17-persistent");
-  const q = () => [...$("warps").querySelectorAll("p")][0].textContent;
-  until("the first Q tile", () => q().includes("rows 0–63 of Q"));
+  const q = () => [...one("warps").querySelectorAll("p")][0].textContent;
+  until("the first Q tile", () => q().includes("(b 0, h 0) rows 0–63 of Q"));
   until("O leaves", s => (s.p || []).some(p => p[0] === STORE));
-  shown("say", "lets TMA store O into O rows 0–63");
-  until("the next Q tile", () => q().includes("rows 256–287 of Q"));
+  shown("say", "lets TMA store O into O (b 0, h 0) rows 0–63");
+  until("the next Q tile", () => q().includes("(b 0, h 1) rows 0–63 of Q"));
+  shown("bands", "0 (b 0, h 1)");
   is("in the same block", state.block === 0);
   go(rec.steps.length);
-  is("nothing is in flight at the end", !document.querySelector("#chip .flight") && state.flight === 0);
+  is("nothing is in flight at the end", !document.querySelector(".chip .flight") && state.flight === 0);
   fits();
   pick("phase", "19-beyond");
   until("the second warpgroup's product", s => s.w === 4 && (s.p || []).some(p => p[0] === PRODUCT));
-  shown("warps", "warpgroup 1 · multiplies · works on rows 64–127 of Q");
+  shown("warps", "warpgroup 1 · multiplies · works on (b 0, h 0) rows 64–127 of Q");
   pick("phase", "04-tiled-v2");
+  pick("N", "64");
+  pick("Br", "32");
+  const kinds = rec.labels.slice(0, 12).map(l => `${l.kinds} ${l.of}`).join("; ");
+  is("what the steps are: " + kinds, kinds === "load Q 0; compute O_i,l_i,m_i; load K 0; product Q 0,K 0; load V 0; " +
+    "softmax Q 0,K 0; product V 0; load K 1; product Q 0,K 1; load V 1; softmax Q 0,K 1; product V 1");
+  shown("bands", t.ktile);
+  const chip = name => [...document.querySelectorAll(".chip .array")]
+    .find(x => x.querySelector("b").textContent === name).querySelector("span").textContent;
+  const stands = text => is("line: " + text,
+    one("line").textContent.includes(text) && document.querySelectorAll(".code .here").length === 1);
+  go(1);
+  is("nothing calculated yet", ["O_i", "S_ij", "l_i", "m_i"].every(x => chip(x) === t.empty));
+  go(2);
+  is("O, l and m are calculated, S is not",
+    ["O_i", "l_i", "m_i"].every(x => chip(x) === "holds results") && chip("S_ij") === t.empty);
+  go(3);
+  stands("memory.load(K_j, K, j);");
+  go(4);
+  is("what S is calculated of", chip("S_ij") === "holds results (Q rows 0–31, K rows 0–15)");
+  shown("say", "multiplies Q_i, K_j into S_ij");
+  stands("product(memory, S, mat(Q_i), mat(K_j).transpose());");
+  go(6);
+  one("row").value = 3;
+  one("row").dispatchEvent(new Event("change"));
+  for (const name of ["m", "l"]) {
+    const value = number(rec.steps[5].v.find(v => v[0] === name)[2][3]);
+    is(`${name} on chip`, chip(name + "_i") === `holds results; row 3: ${value}`);
+  }
+  is("the lines of the loop", [...document.querySelectorAll(".code .here span")]
+    .some(x => x.textContent.includes("const float alpha = std::exp(m - m_safe);")));
+  const box = [...document.querySelectorAll(".film button")].find(x => x.textContent.startsWith("product"));
+  box.click();
+  is("a step's name leads to it", rec.labels[at - 1].kinds[0] === "product" &&
+    document.querySelector(".film .here").textContent.startsWith("product"));
+  scrollTo(0, 700);
+  await wait(50);
+  const bar = one("bar").getBoundingClientRect();
+  is("the buttons stay in view", scrollY > 300 && bar.top >= 0 && bar.bottom < 300);
+  scrollTo(0, 0);
+  fits();
   go(rec.steps.length);
-  is("a CPU phase has no warps", $("warps").hidden && $("verdict").className === "good");
+  is("a CPU phase has no warps", one("warps").hidden && one("verdict").className === "verdict good");
+  fits();
+END
+drive book 1366 '?phase=03-tiled-v1&N=64&Br=32&Bc=16&beside=04-tiled-v2' <<'END'
+  const n = views.map(v => v.rec.steps.length), titles = () => views.map(v => v.rec.title).join();
+  is("two phases beside each other, on the same problem: " + titles(),
+    titles() === "03-tiled-v1,04-tiled-v2" && views[0].rec.note === views[1].rec.note);
+  const [left, right] = [...document.querySelectorAll("article")].map(x => x.getBoundingClientRect());
+  is("side by side", left.right <= right.left && left.top === right.top);
+  press("ArrowRight");
+  press("ArrowRight");
+  is("by step", views.every(v => v.at === 2));
+  one("by").value = "share";
+  one("by").dispatchEvent(new Event("change"));
+  go(Math.round(n[0] / 2));
+  is("by share", views[0].at === at && Math.abs(views[1].at / n[1] - .5) < 1 / n[1] + 1 / n[0]);
+  press("End");
+  is("both end", views.every((v, i) => v.at === n[i] && v.$("verdict").className === "verdict good"));
+  const parts = [`r=${views[0].rec.index}`, `beside=${views[1].rec.index}`, "by=share"];
+  is("the address tells of both", parts.every(x => location.hash.includes(x)));
+  const bytes = views.map(v => v.$("bytes").textContent);
+  is("each has its own bytes", bytes[0] !== bytes[1]);
+  fits();
+  one("beside").value = "";
+  one("beside").dispatchEvent(new Event("change"));
+  is("alone again", views.length === 1 && document.querySelectorAll("article").length === 1);
+END
+
+drive book 390 '?lang=zh&phase=17-persistent&beside=16-overlap' <<'END'
+  const missing = [], walk = (a, b, path) => {
+    for (const k of new Set([...Object.keys(a), ...Object.keys(b)]))
+      if (typeof a[k] !== typeof b[k] || typeof a[k] !== "string" && a[k].length !== b[k].length)
+        missing.push(path + k);
+      else if (typeof a[k] === "object" && k !== "values") walk(a[k], b[k], path + k + ".");
+      else if (typeof a[k] === "string" && a[k] === b[k] && !["HBM", "softmax"].includes(a[k])) missing.push(path + k);
+  };
+  walk(words.en, words.zh, "");
+  is("both languages have all texts: " + missing, !missing.length);
+  is("the page is Chinese", document.documentElement.lang === "zh" && document.title === words.zh.title &&
+    one("next").title === "前进一步");
+  const english = new Set();
+  for (let step = 0; step < longest(); step += 7) {
+    go(step);
+    for (const id of ["say", "film", "warps", "chip", "hbm", "bands", "mbarriers", "byteshead", "rowhead"])
+      for (const v of views) {
+        const texts = document.createTreeWalker(v.$(id), NodeFilter.SHOW_TEXT);
+        while (texts.nextNode())
+          for (const word of texts.currentNode.data.match(/[a-z]{3,}/g) || []) english.add(word);
+      }
+  }
+  // Names of the kernel, and words that Chinese texts keep.
+  for (const word of ["warp", "warpgroup", "wgmma", "phase", "softmax", "counter", "tile", "ring", "full", "empty",
+    "mail", "work", "bar", "sync", "wait", "group", "attention", "cuh"]) english.delete(word);
+  is("no English word is left: " + [...english], !english.size);
   fits();
 END
 [ "$failed" = 0 ] && echo 'player: as it should be'

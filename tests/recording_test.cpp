@@ -11,9 +11,11 @@
 #include <map>
 #include <utility>
 
+#include "phases/app/player.hpp"
 #include "phases/interface/phase.hpp"
 #include "phases/pages/example.hpp"
 #include "sim/core/members.hpp"
+#include "sim/report/lines.hpp"
 #include "tests/recording.hpp"
 
 using namespace flash;
@@ -70,6 +72,14 @@ std::uint64_t sum(const Recording& r, Kind kind) {
     for (const Recording::Part& part : step.parts)
       if (part.kind == kind) total += part.bytes;
   return total;
+}
+
+// A CPU phase in small tiles.
+Recording tiled(const char* phase) {
+  Recording r;
+  Example example = random_example(41, 32);
+  forward(find_phase(phase), example.problem({.block_q = 16, .block_k = 8}), Where::Sim, {.recording = &r});
+  return r;
 }
 
 // So many rows that there are several Q tiles, and more K/V tiles than stages where there are few.
@@ -192,6 +202,8 @@ TEST_CASE("each warp's steps are the same under every schedule") {
         step.parts.clear();
         one.steps = {step};
         text += to_json(one).substr(to_json(one).find("\"steps\""));
+        for (const std::size_t at : step.at)
+          text += r.recording.lines[at].file + ":" + std::to_string(r.recording.lines[at].number) + "\n";
         for (const std::string& who : all) seen.back()[{step.block, who}] += text;
       }
     }
@@ -293,6 +305,102 @@ TEST_CASE("O on its way out: stmatrix writes the tile, TMA reads it, rows beyond
       if (part.kind == Kind::chip_write && r.launches[0].chip[part.place].name == "O") written += part.bytes;
   CHECK(written == 2 * 128 * 64 * sizeof(half));  // two Q tiles
   CHECK(sum(r, Kind::store) == 150 * 64 * sizeof(half));
+}
+
+TEST_CASE(
+    "source lines: each step that does something stands at lines of its phase, which hold what they are said to") {
+  for (const Phase* phase : all_phases()) {
+    CAPTURE(phase->name);
+    const Recording r = record(*phase, rows_of(*phase)).recording;
+    std::size_t own = 0;
+    for (const Recording::Step& step : r.steps) {
+      const bool from_trace = phase->kernel() && step.parts.empty() && step.arrivals.empty() && step.waits.empty();
+      if (step.released || step.ended || step.blocks || from_trace)
+        continue;  // numbers that a kernel shows have no line
+      if (!phase->kernel() || (step.parts.size() > 0 && step.parts[0].kind != Kind::stored)) CHECK(!step.at.empty());
+      for (const std::size_t at : step.at) own += r.lines[at].file.find(phase->name) != std::string::npos;
+      CHECK(std::is_sorted(step.at.begin(), step.at.end()));
+    }
+    CHECK(own > 10);
+    for (const Recording::Line& line : r.lines) CHECK(line.file.find('/') != std::string::npos);  // below the root
+  }
+  // A load, a product and a softmax of phase 04.
+  const Recording r = tiled("04");
+  const auto says = [&](const Recording::Step& step, const char* text) {
+    return std::any_of(step.at.begin(), step.at.end(),
+                       [&](std::size_t at) { return r.lines[at].text.find(text) != std::string::npos; });
+  };
+  int loads = 0, products = 0, softmaxes = 0;
+  for (const Recording::Step& step : r.steps) {
+    if (step.parts.empty()) continue;
+    const auto& chip = r.launches[0].chip;
+    const bool of_hbm = step.parts[0].kind == Kind::read || step.parts[0].kind == Kind::write;
+    if (step.parts[0].kind == Kind::read && r.arrays[step.parts[0].place].name == "K")
+      CHECK((step.at.size() == 1 && says(step, "memory.load(K_j, K, j);"))), ++loads;
+    else if (!step.values.empty())
+      CHECK((says(step, "const float alpha = std::exp(m - m_safe);") && !says(step, "memory.load"))), ++softmaxes;
+    else if (!of_hbm && chip[step.parts[0].place].name == "S_ij")
+      CHECK((step.at.size() == 1 && says(step, "product(memory, S, mat(Q_i), mat(K_j).transpose());"))), ++products;
+  }
+  CHECK(loads == 18);  // 3 tiles of Q times 6 of K
+  CHECK(products == loads);
+  CHECK(softmaxes == loads);
+}
+
+TEST_CASE("CPU phases: what is calculated on chip is told, tile by tile, and only where numbers have changed") {
+  const Recording r = tiled("04");
+  std::map<std::string, std::uint64_t> calculated, loaded;  // bytes
+  for (const Recording::Step& step : r.steps)
+    for (const Recording::Part& part : step.parts)
+      if (part.kind == Kind::chip_write)
+        (part.source < 0 ? calculated : loaded)[r.launches[0].chip[part.place].name] += part.bytes;
+  CHECK(calculated.count("Q_i") + calculated.count("K_j") + calculated.count("V_j") == 0);
+  CHECK(loaded.count("O_i") + loaded.count("S_ij") + loaded.count("l_i") + loaded.count("m_i") == 0);
+  for (const char* name : {"O_i", "S_ij", "l_i", "m_i"}) CHECK(calculated[name] > 0);
+  // l grows with each tile of keys; m does not in each row.
+  CHECK(calculated["m_i"] < calculated["l_i"]);
+  // 03 loads O, l and m as well.
+  std::map<std::string, int> kinds;
+  const Recording of_03 = tiled("03");
+  for (const Recording::Step& step : of_03.steps)
+    for (const Recording::Part& part : step.parts)
+      if (part.kind == Kind::chip_write) kinds[of_03.launches[0].chip[part.place].name] |= part.source < 0 ? 1 : 2;
+  CHECK(kinds == std::map<std::string, int>{
+                     {"Q_i", 2}, {"K_j", 2}, {"V_j", 2}, {"S_ij", 1}, {"O_i", 3}, {"l_i", 3}, {"m_i", 3}});
+}
+
+TEST_CASE("lines around those of a step come with them, and their texts once for several recordings") {
+  Recording r;
+  r.steps.push_back({.at = {r.line(__FILE__, 1)}});
+  r.steps.push_back({.at = {r.line(__FILE__, 9), r.line(__FILE__, 8)}});
+  r.sort_lines();
+  REQUIRE(r.lines.size() == 9);  // 1 to 3, 6 to 11
+  CHECK(r.lines[0].number == 1);
+  CHECK(r.lines[0].text.find("// recording_test.cpp: ") == 0);
+  CHECK(r.lines[r.steps[1].at[0]].number == 8);
+  CHECK(r.lines[r.steps[1].at[1]].number == 9);
+  Told told;
+  const std::string first = to_json(r, &told), second = to_json(r, &told);
+  CHECK(first.find("// recording_test.cpp: ") != std::string::npos);
+  CHECK(second.find("// recording_test.cpp: ") == std::string::npos);
+  CHECK(second.size() < first.size());
+  CHECK(to_json(r) == first);
+}
+
+TEST_CASE("several heads: a row of a tensor knows its head") {
+  Rounded<half> inputs([] {
+    const auto tensor = [](std::uint32_t stream) { return random_tensor<float>({1, 2, 40, 64}, 1, stream); };
+    return Example{tensor(0), tensor(1), tensor(2), make_tensor<float>({1, 2, 40, 64}), {}};
+  }());
+  const auto p = inputs.problem({});
+  Recording r;
+  const Phase& phase = find_phase("17");
+  const Run run = forward(phase, p, Where::Checked, {.recording = &r});
+  describe(r, phase, p, run.blocks);
+  int told = 0;
+  for (const Recording::Place& array : r.arrays)
+    if (array.name != "counter") CHECK((array.head_rows == 40 && array.heads == 2)), ++told;
+  CHECK(told == 5);
 }
 
 TEST_CASE("banks: without a swizzle requests are in conflict, with one none is") {
@@ -459,5 +567,6 @@ TEST_CASE("the page holds the recordings, and nothing in them ends its script") 
   CHECK(page.find("<\\/script><b>") != std::string::npos);
   CHECK(page.find("[\"m\",[3],[\"-inf\"]]") != std::string::npos);
   CHECK(page.find("http") == std::string::npos);  // it asks no network
+  CHECK(page.find("const recordings = " + json_array({to_json(r), to_json(r)}) + ";\n") != std::string::npos);
   CHECK(page.rfind("</html>") != std::string::npos);
 }

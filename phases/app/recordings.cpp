@@ -1,7 +1,9 @@
-// recordings.cpp: the player of the book: small runs of every phase, recorded now, in one page. The sizes are chosen so
-// that a tile is cut off somewhere and the page stays below 3 MB; any other choice: ./flash run --player.
-// build/default/bin/flash-recordings PLAYER.html
+// recordings.cpp: the player of the book: small runs of every phase, recorded now, in one page, or as the JSON array
+// that the page has in the place of `[/* recordings */]`. The sizes are chosen so that a tile is cut off somewhere and
+// the page stays below 400 KB gzipped; any other choice: ./flash run --player.
+// build/default/bin/flash-recordings PLAYER.html     build/default/bin/flash-recordings --json RECORDINGS.json
 #include <cstdio>
+#include <cstring>
 
 #include "phases/app/player.hpp"
 #include "phases/arrays/npy.hpp"
@@ -11,26 +13,32 @@ namespace flash {
 namespace {
 
 template <class Inputs>
-std::string recorded(const Phase& phase, Inputs& inputs, const Options& options) {
+std::string recorded(const Phase& phase, Inputs& inputs, const Options& options, Told& told) {
   Recording recording;
   const auto p = inputs.problem(options);
   const Where where = phase.kernel() ? Where::Checked : Where::Sim;
   const Run run = forward(phase, p, where, {.recording = &recording});
   const bool tiled = phase.kernel();
   describe(recording, phase, p, tiled ? run.blocks : Blocks{options.block_q, options.block_k});
-  return to_json(recording);
+  return to_json(recording, &told);
 }
 
-void record(const Phase& phase, std::int64_t N, Blocks blocks, Mask causal, std::vector<std::string>& all) {
+Example heads(std::int64_t H, std::int64_t N, std::int64_t D) {
+  const auto tensor = [&](std::uint32_t stream) { return random_tensor<float>({1, H, N, D}, 1, stream); };
+  return {tensor(0), tensor(1), tensor(2), make_tensor<float>({1, H, N, D}), {}};
+}
+
+void record(const Phase& phase, std::int64_t H, std::int64_t N, Blocks blocks, Mask causal,
+            std::vector<std::string>& all, Told& told) {
   const Features& can = phase.forward->features;
   const std::int64_t D = can.tensor_cores ? 64 : 32;
-  Example example = random_example(N, D);
+  Example example = heads(H, N, D);
   const Options options{.mask = causal, .block_q = blocks.Br, .block_k = blocks.Bc};
   if (can.types.contains(Type::Float32)) {
-    all.push_back(recorded(phase, example, options));
+    all.push_back(recorded(phase, example, options, told));
   } else {
     Rounded<half> rounded(example);
-    all.push_back(recorded(phase, rounded, options));
+    all.push_back(recorded(phase, rounded, options, told));
   }
 }
 
@@ -39,10 +47,12 @@ void record(const Phase& phase, std::int64_t N, Blocks blocks, Mask causal, std:
 
 int main(int count, char** words) {
   using namespace flash;
-  if (count != 2) {
-    std::fprintf(stderr, "usage: flash-recordings PLAYER.html\n");
+  const bool json = count == 3 && std::strcmp(words[1], "--json") == 0;
+  if (!json && (count != 2 || words[1][0] == '-')) {
+    std::fprintf(stderr, "usage: flash-recordings PLAYER.html | --json RECORDINGS.json\n");
     return 2;
   }
+  Told told;
   std::vector<std::string> all;
   try {
     for (const Phase* phase : all_phases()) {
@@ -59,16 +69,20 @@ int main(int count, char** words) {
         std::erase_if(blocks, [&](Blocks b) { return b.Bc != 128 || !can.has(64, b); });
         lengths = {288};
       }
+      // Blocks that stay for several Q tiles take them of two heads.
+      const bool draws = can.workspace != no_workspace;
+      const std::int64_t H = draws ? 2 : 1;
+      if (draws) lengths = {160};
       for (const std::int64_t N : lengths)
         for (const Blocks b : blocks)
           for (const Mask causal : {Mask::none(), Mask::top_left()})
             if (causal == Mask::none() || (can.meets(Demand::Causal) && !can.tensor_maps()))
-              record(*phase, N, b, causal, all);
+              record(*phase, H, N, b, causal, all, told);
     }
-    write_file(words[1], player_page(all));
+    write_file(words[count - 1], json ? json_array(all) : player_page(all));
   } catch (const Error& e) {
     std::fprintf(stderr, "flash-recordings: %s\n", e.what());
     return 2;
   }
-  std::printf("%zu runs -> %s\n", all.size(), words[1]);
+  std::printf("%zu runs -> %s\n", all.size(), words[count - 1]);
 }

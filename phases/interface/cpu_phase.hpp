@@ -22,6 +22,7 @@ Ledger recorded(Recording& recording, Problem<T> p, Attention attention) {
     throw;
   }
   memory_observer = nullptr;
+  recording.sort_lines();
   return recording.ledger;
 }
 

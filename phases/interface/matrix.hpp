@@ -34,14 +34,18 @@ inline Eigen::Map<RowMajor<float>, Eigen::Aligned64> mat(const Tile& tile) {
 
 // out = a · b and out += a · b. The FLOPs are counted by the sizes of what is multiplied.
 template <class Out, class A, class B>
-void product(Memory& memory, Out&& out, const A& a, const B& b) {
+void product(Memory& memory, Out&& out, const A& a, const B& b, Memory::Site site = Memory::Site::current()) {
+  memory.tell_product(false, out.rows(), a.data(), b.data(), site);
   out.noalias() = a * b;
   memory.count_matmul(a.rows(), b.cols(), a.cols());
+  memory.tell_product(true, out.rows(), a.data(), b.data(), site);
 }
 template <class Out, class A, class B>
-void add_product(Memory& memory, Out&& out, const A& a, const B& b) {
+void add_product(Memory& memory, Out&& out, const A& a, const B& b, Memory::Site site = Memory::Site::current()) {
+  memory.tell_product(false, out.rows(), a.data(), b.data(), site);
   out.noalias() += a * b;
   memory.count_matmul(a.rows(), b.cols(), a.cols());
+  memory.tell_product(true, out.rows(), a.data(), b.data(), site);
 }
 
 // Runs task(memory, t) for t = 0 … tasks-1 on `threads` threads (0: all cores). Tasks must not share output, so the

@@ -605,7 +605,7 @@ template <unsigned kBytes, Access kAccess>
     const Epoch mine = running_ | Epoch{s} << kThreadBits | flags<kAccess>();
     counters.log(s, reinterpret_cast<std::uintptr_t>(at), kBytes, kAccess, kSharedSpace);
     if (recorder_) [[unlikely]]
-      recorder_->chip(in_shared, kBytes, kAccess);
+      recorder_->chip(in_shared, kBytes, kAccess, site_key);
     touch_all<false, kBytes, kAccess>(cells_, in_shared, mine, false, address);
     if (is_volatile(kAccess)) order_volatile(address, is_write(kAccess));
     return;
@@ -626,7 +626,7 @@ template <unsigned kBytes, Access kAccess>
     if (!array.constant)
       counters.log(s, reinterpret_cast<std::uintptr_t>(at), kBytes, kAccess, static_cast<unsigned>(owner));
     if (recorder_ && !array.constant) [[unlikely]]
-      recorder_->global(owner, in_array, kBytes, kAccess);
+      recorder_->global(owner, in_array, kBytes, kAccess, site_key);
     if (is_write(kAccess) && !worker_.copies.empty()) [[unlikely]]
       if (const Copy* const copy = worker_.copies.reading(address, kBytes))
         disturbs_copy(*copy, kAccess, mine, address, kBytes);

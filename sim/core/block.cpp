@@ -88,8 +88,8 @@ void cp_async(void* shared, const void* global, unsigned bytes, unsigned source_
 void cp_async_commit() {
   Entered()->cp_async_commit();
 }
-void cp_async_wait(unsigned pending, Site) {
-  Entered()->cp_async_wait(pending);
+void cp_async_wait(unsigned pending, Site site) {
+  Entered()->cp_async_wait(pending, site);
 }
 void mark(const char* label, long value) {
   Entered()->mark(label, value);
@@ -312,11 +312,9 @@ void Worker::met(unsigned w) {
   if (observer) observer->converge(w);
   if (!recorder) return;
   const Warp& warp = warps[w];
-  if (warp.at_barrier)
-    recorder->arrives(w,
-                      site_of(threads[w * kWarpSize + static_cast<unsigned>(std::countr_zero(warp.at_barrier))].site));
-  else
-    recorder->ends(w);
+  if (!warp.at_barrier) return recorder->ends(w);
+  const Site& site = threads[w * kWarpSize + static_cast<unsigned>(std::countr_zero(warp.at_barrier))].site;
+  recorder->arrives(w, site_of(site), site);
 }
 
 // One barrier in a function that threads called from different lines: each call is a barrier of its own to the reader.
@@ -442,18 +440,18 @@ void Worker::cp_async(Copy copy) {
   if (launch->trace)
     tracer.copy(block, thread.warp, thread.lane, copies.committed(current), copy.bytes, requests_ahead(thread.warp));
   if (observer) observer->copy_begins(copy);
-  if (recorder) recorder->copy(copy, false);
+  if (recorder) recorder->copy(copy, false, copy.site);
   copies.issue(copy, current);
 }
 
-void Worker::cp_async_wait(unsigned pending) {
+void Worker::cp_async_wait(unsigned pending, Site site) {
   const Thread& thread = threads[current];
   const std::uint64_t groups = copies.committed(current);
   if (launch->trace && thread.lane == 0)
     tracer.wait(block, thread.warp, groups > pending ? groups - pending : 0, pending, requests_ahead(thread.warp));
-  copies.wait(current, pending, [this](const Copy& copy) {
+  copies.wait(current, pending, [&](const Copy& copy) {
     if (observer) observer->copy_ends(copy);
-    if (recorder) recorder->copy(copy, true);
+    if (recorder) recorder->copy(copy, true, site);
   });
 }
 

@@ -122,7 +122,7 @@ class Worker {
   void launch_bounds(unsigned bound, unsigned blocks_of_sm);
   void cp_async(Copy copy);
   void cp_async_commit() { copies.commit(current); }
-  void cp_async_wait(unsigned pending);
+  void cp_async_wait(unsigned pending, Site site);
   void mark(const char* label, long value);
 
   // An asynchronous operation that the running thread issues, for the checks; its end, when somebody knows that it is

@@ -136,7 +136,7 @@ void Bulk::arrive(std::uint64_t* at, bool expects, unsigned bytes, Site site) {
     accuse("an arrival at mbarrier " + worker_.place(at) + " before anybody has waited for its last phase",
            "wait for each phase before the arrivals of the next one", worker_.side("arrives", thread));
   if (worker_.observer) worker_.observer->releases(at);
-  if (worker_.recorder) worker_.recorder->arrives_at(barrier.at, barrier.phase, expects, bytes);
+  if (worker_.recorder) worker_.recorder->arrives_at(barrier.at, barrier.phase, expects, bytes, site);
   if (worker_.launch->trace)
     barrier.last_arrival =
         std::max(barrier.last_arrival, worker_.tracer.now(thread.warp, worker_.requests_ahead(thread.warp)));
@@ -148,7 +148,7 @@ void Bulk::arrive(std::uint64_t* at, bool expects, unsigned bytes, Site site) {
 void Bulk::wait(std::uint64_t* at, unsigned parity, Site site) {
   Mbarrier& barrier = barrier_at(at, "mbarrier.try_wait", site);
   maybe_complete();
-  if (worker_.recorder) worker_.recorder->waits_for(barrier.at, barrier.phase + !barrier.done(parity));
+  if (worker_.recorder) worker_.recorder->waits_for(barrier.at, barrier.phase + !barrier.done(parity), site);
   Thread& thread = worker_.threads[worker_.current];
   const auto returns = [&] {
     if (worker_.launch->trace && thread.lane == 0)
@@ -273,7 +273,7 @@ void Bulk::load(void* tile, const TensorMap* map, std::uint64_t* at, const int* 
   Mbarrier& barrier = barrier_at(at, kLoad, site);
   maybe_complete();
   Load load{box, &barrier, site, worker_.current, barrier.phase};
-  if (worker_.recorder) worker_.recorder->load(box, barrier.at);
+  if (worker_.recorder) worker_.recorder->load(box, barrier.at, site);
   if (worker_.launch->trace) {
     const unsigned warp = worker_.current / kWarpSize;
     load.event = worker_.tracer.load(worker_.block, warp, box.bytes(), worker_.requests_ahead(warp));
@@ -297,7 +297,7 @@ void Bulk::complete(std::list<Load>::iterator load) {
   const Load done = *load;
   loads_.erase(load);
   done.box.load();
-  if (worker_.recorder) worker_.recorder->brings(done.box, done.barrier->at);
+  if (worker_.recorder) worker_.recorder->brings(done.box, done.barrier->at, done.site);
   done.barrier->bytes -= static_cast<std::int64_t>(done.box.bytes());
   done.barrier->arrived.push_back({done.reading, done.writing, done.thread, done.site, done.event});
   end_phase_if_done(*done.barrier);
@@ -331,7 +331,7 @@ void Bulk::store(const TensorMap* map, const void* tile, const int* coordinates,
   maybe_complete();
   OfThread& own = threads_[worker_.current];
   Store store{box, site, worker_.current, own.committed, 0, 0, false, false, false, {}};
-  if (worker_.recorder) worker_.recorder->store(box, false);
+  if (worker_.recorder) worker_.recorder->store(box, false, site);
   if (worker_.observer) {
     AsyncOperation reading{kStore, kOfStoreRead, false, site, worker_.current, {}},
         writing{kStore, kOfStoreWrite, true, site, worker_.current, {}};
@@ -368,7 +368,7 @@ void Bulk::wait_stores(unsigned pending, bool only_read) {
     if (worker_.observer) worker_.observer->async_known(worker_.current, 1, worker_.current, clock);
   };
   for (auto store = own.stores.begin(); store != own.stores.end() && store->group + pending < own.committed;) {
-    if (worker_.recorder && !store->known) worker_.recorder->store(store->box, true);
+    if (worker_.recorder && !store->known) worker_.recorder->store(store->box, true, {});
     read(*store);
     if (!std::exchange(store->known, true)) learn(store->reading);
     if (only_read) {

@@ -155,7 +155,8 @@ bool Worker::run_for_warpgroup(unsigned group, const OpenOp& op) {
       own.commit();
       break;
     case WarpOp::wgmma_wait:
-      for (unsigned w = first / kWarpSize; recorder && w < last / kWarpSize; ++w) recorder->meets(w, name_of(op.op));
+      for (unsigned w = first / kWarpSize; recorder && w < last / kWarpSize; ++w)
+        recorder->meets(w, op.site, name_of(op.op));
       as_thread(first, [&] { wait_for_products(group, op.site); });
       break;
     default: {
@@ -209,7 +210,7 @@ void Worker::issue_product(unsigned group, Site site) {
     for (const unsigned last_lane : {31u, 63u, 95u, 127u})
       as_thread(first + last_lane, [&] { observer->async_shared(reads); });
   }
-  if (recorder) recorder->product(first / kWarpSize, product, false);
+  if (recorder) recorder->product(first / kWarpSize, product, false, site);
   products[group].issue(operands, std::move(product));
   if (launch->completion == Completion::eager) products[group].run_early(1);
 }
@@ -220,7 +221,7 @@ void Worker::wait_for_products(unsigned group, Site site) {
   std::uint64_t clock = 0;
   products[group].wait(wait.pending, [&](const Product& product) {
     clock = end_async(product.async);
-    if (recorder) recorder->product(first / kWarpSize, product, true);
+    if (recorder) recorder->product(first / kWarpSize, product, true, site);
     for (unsigned t = 0; observer && t < kWarpgroupThreads; ++t)
       observer->product_ends(first + t, product, product.accumulators->under_way == 0);
   });
@@ -269,9 +270,9 @@ void Worker::come_to_barrier(unsigned warp, const OpenOp& op) {
   barrier.arrived += kWarpSize;
   for (unsigned t = first; observer && t < first + kWarpSize; ++t) as_thread(t, [&] { observer->releases(&barrier); });
   if (recorder && op.op == WarpOp::bar_sync)
-    recorder->arrives(warp, std::string(name) + " " + std::to_string(said.barrier));
+    recorder->arrives(warp, std::string(name) + " " + std::to_string(said.barrier), op.site);
   else if (recorder)
-    recorder->meets(warp);
+    recorder->meets(warp, op.site);
   const auto let_go = [this](unsigned w) {
     for (unsigned t = w * kWarpSize; t < (w + 1) * kWarpSize; ++t) threads[t].state = State::ready;
     ready_.insert_lanes(w * kWarpSize, ~0u);

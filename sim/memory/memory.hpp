@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <new>
+#include <source_location>
 #include <string>
 #include <type_traits>
 
@@ -34,16 +35,24 @@ struct Matrix {
 
 class Memory;
 
-// Whoever wants to know what moves; the recording that the player plays does. Rows are those of a matrix and of a tile.
+// Whoever wants to know what moves; the recording that the player plays does. Rows are those of a matrix and of a tile;
+// a site is the phase's line that says so.
 class MemoryObserver {
  public:
+  using Site = std::source_location;
   virtual ~MemoryObserver() = default;
   virtual void begins() = 0;  // another task
-  virtual void tile(const char* name, std::int64_t rows, std::int64_t cols, std::int64_t at) = 0;
+  virtual void tile(const char* name, std::int64_t rows, std::int64_t cols, std::int64_t at, const float* data) = 0;
+  virtual void freed(const float* data) = 0;
+  // The phase is at this line, and nothing of it has happened, or (`counts`) it has counted what it did.
+  virtual void reaches(const Site& site, bool counts) = 0;
   // `tile`: its begin in SRAM; -1: none, the matrix passes by.
   virtual void moved(bool read, const ArrayTraffic& array, std::int64_t element_bytes, std::int64_t cols,
-                     std::int64_t all_rows, std::int64_t first, std::int64_t rows, std::int64_t tile) = 0;
-  virtual void value(const char* name, std::int64_t row, float value) = 0;
+                     std::int64_t all_rows, std::int64_t first, std::int64_t rows, std::int64_t tile,
+                     const Site& site) = 0;
+  // A product begins, or is done; its result has so many rows, its operands begin somewhere in these tiles.
+  virtual void product(bool done, std::int64_t rows, const float* a, const float* b, const Site& site) = 0;
+  virtual void value(const char* name, std::int64_t row, float value, const Site& site) = 0;
 };
 inline constinit thread_local MemoryObserver* memory_observer = nullptr;  // of what the thread's Memory does
 
@@ -74,6 +83,7 @@ class Tile {
 // One chip's view of both levels. Not thread-safe: each thread owns one, and `add` sums the ledgers.
 class Memory {
  public:
+  using Site = std::source_location;
   explicit Memory(std::int64_t sram_bytes) : capacity_(sram_bytes) {}
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
@@ -96,13 +106,15 @@ class Memory {
                   " are free; use smaller blocks or a larger --sram");
     used_ += bytes;
     peak_ = std::max(peak_, used_);
-    if (observer_) observer_->tile(name, rows, cols, used_ - bytes);
-    return Tile(rows, cols, take(bytes), {this, bytes}, used_ - bytes);
+    Tile made(rows, cols, take(bytes), {this, bytes}, used_ - bytes);
+    if (observer_) observer_->tile(name, rows, cols, used_ - bytes, made.data());
+    return made;
   }
 
   // HBM -> SRAM: rows first … first + capacity - 1 of the matrix, or as many as there are. Returns how many.
   template <class T>
-  std::int64_t load(Tile& tile, const Matrix<T>& from, std::int64_t first) {
+  std::int64_t load(Tile& tile, const Matrix<T>& from, std::int64_t first, Site site = Site::current()) {
+    if (observer_) observer_->reaches(site, false);
     tile.rows = std::clamp<std::int64_t>(from.rows - first, 0, tile.capacity_rows);
     for (std::int64_t r = 0; r < tile.rows; ++r) {
       const T* source = from.data + (first + r) * from.stride;
@@ -113,35 +125,40 @@ class Memory {
         for (std::int64_t c = 0; c < tile.cols; ++c) target[c] = to_float(source[c]);
     }
     from.traffic->read_bytes += from.bytes(tile.rows);
-    tell(true, from, first, tile.rows, tile.at_);
+    tell(true, from, first, tile.rows, tile.at_, site);
     return tile.rows;
   }
 
   // SRAM -> HBM: the tile's filled rows to rows first … of the matrix, rounded to its type.
   template <class T>
-  void store(const Tile& tile, const Matrix<T>& to, std::int64_t first) {
+  void store(const Tile& tile, const Matrix<T>& to, std::int64_t first, Site site = Site::current()) {
+    if (observer_) observer_->reaches(site, false);
     for (std::int64_t r = 0; r < tile.rows; ++r)
       for (std::int64_t c = 0; c < tile.cols; ++c)
         to.data[(first + r) * to.stride + c] = from_float<T>(tile.data()[r * tile.cols + c]);
     to.traffic->written_bytes += to.bytes(tile.rows);
-    tell(false, to, first, tile.rows, tile.at_);
+    tell(false, to, first, tile.rows, tile.at_, site);
   }
 
   // A whole matrix passes by once, as in an ideal matrix product: counted, nothing is copied.
   template <class T>
-  void count_read(const Matrix<T>& m) {
+  void count_read(const Matrix<T>& m, Site site = Site::current()) {
     m.traffic->read_bytes += m.bytes(m.rows);
-    tell(true, m, 0, m.rows, -1);
+    tell(true, m, 0, m.rows, -1, site);
   }
   template <class T>
-  void count_write(const Matrix<T>& m) {
+  void count_write(const Matrix<T>& m, Site site = Site::current()) {
     m.traffic->written_bytes += m.bytes(m.rows);
-    tell(false, m, 0, m.rows, -1);
+    tell(false, m, 0, m.rows, -1, site);
   }
 
   // Shows a number of this row to the observer.
-  void show(const char* name, std::int64_t row, float value) {
-    if (observer_) observer_->value(name, row, value);
+  void show(const char* name, std::int64_t row, float value, Site site = Site::current()) {
+    if (observer_) observer_->value(name, row, value, site);
+  }
+  // Tells the observer of a product, before and after it.
+  void tell_product(bool done, std::int64_t rows, const float* a, const float* b, const Site& site) {
+    if (observer_) observer_->product(done, rows, a, b, site);
   }
 
   // Arithmetic is counted by who does it: product() in matrix.hpp, by the sizes of its operands; exps and rescales by
@@ -149,8 +166,14 @@ class Memory {
   void count_matmul(std::int64_t m, std::int64_t n, std::int64_t k) {
     flops_ += 2 * as_count(m) * as_count(n) * as_count(k);
   }
-  void count_exps(std::int64_t n) { exps_ += as_count(n); }
-  void count_rescales(std::int64_t n) { rescales_ += as_count(n); }
+  void count_exps(std::int64_t n, Site site = Site::current()) {
+    exps_ += as_count(n);
+    if (observer_) observer_->reaches(site, true);
+  }
+  void count_rescales(std::int64_t n, Site site = Site::current()) {
+    rescales_ += as_count(n);
+    if (observer_) observer_->reaches(site, true);
+  }
 
   std::int64_t sram_bytes() const { return capacity_; }
 
@@ -192,8 +215,8 @@ class Memory {
   std::multimap<std::int64_t, std::unique_ptr<float[], Free>> kept_;
 
   template <class T>
-  void tell(bool read, const Matrix<T>& m, std::int64_t first, std::int64_t rows, std::int64_t tile) {
-    if (observer_) observer_->moved(read, *m.traffic, sizeof(T), m.cols, m.rows, first, rows, tile);
+  void tell(bool read, const Matrix<T>& m, std::int64_t first, std::int64_t rows, std::int64_t tile, const Site& site) {
+    if (observer_) observer_->moved(read, *m.traffic, sizeof(T), m.cols, m.rows, first, rows, tile, site);
   }
   MemoryObserver* const observer_ = memory_observer;
 
@@ -203,6 +226,7 @@ class Memory {
 };
 
 inline void Tile::Return::operator()(float* data) const {
+  if (memory->observer_) memory->observer_->freed(data);
   memory->used_ -= bytes;
   memory->kept_.emplace(bytes, data);
 }

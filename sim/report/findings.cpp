@@ -11,6 +11,7 @@
 #include <bit>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -43,32 +44,55 @@ backtrace_state* symbols() {
 }
 #endif
 
-// The lines that a call or access stands for, innermost first, the simulator's own left out.
-std::vector<std::string> looked_up(const void* return_address) {
-  const auto pc = reinterpret_cast<std::uintptr_t>(return_address) - 1;
-  std::vector<std::string> sites;
+// The lines that each of these calls or accesses stands for, innermost first, the simulator's own left out.
+std::vector<std::vector<CodeLine>> looked_up(const std::vector<const void*>& return_addresses) {
+  std::vector<std::vector<CodeLine>> all(return_addresses.size());
 #if FLASH_LIBBACKTRACE
   const auto take = [](void* data, std::uintptr_t, const char* file, int line, const char*) {
     if (file && !is_simulator(file))
-      static_cast<std::vector<std::string>*>(data)->push_back(last_component(file) + ":" + std::to_string(line));
+      static_cast<std::vector<CodeLine>*>(data)->push_back({file, static_cast<unsigned>(line)});
     return 0;
   };
-  backtrace_pcinfo(
-      symbols(), pc, take, [](void*, const char*, int) {}, &sites);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    backtrace_pcinfo(
+        symbols(), reinterpret_cast<std::uintptr_t>(return_addresses[i]) - 1, take, [](void*, const char*, int) {},
+        &all[i]);
 #else
-  Dl_info info{};
-  if (dladdr(return_address, &info) == 0) return {};
-  char command[512];
-  std::snprintf(command, sizeof command, "addr2line -i -e '%s' 0x%zx 2>/dev/null", info.dli_fname,
-                static_cast<std::size_t>(pc - reinterpret_cast<std::uintptr_t>(info.dli_fbase)));
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command, "r"), pclose);
-  char line[512];
-  while (pipe && std::fgets(line, sizeof line, pipe.get())) {
-    const std::string text = std::string(line, std::string(line).find_first_of(" \n"));
-    if (!is_simulator(text.substr(0, text.rfind(':')))) sites.push_back(last_component(text));
+  // A program reads its symbols for as many of them as a command line takes.
+  constexpr std::size_t kAtOnce = 1000;
+  for (std::size_t first = 0; first < all.size();) {
+    Dl_info info{};
+    if (dladdr(return_addresses[first], &info) == 0) {
+      ++first;
+      continue;
+    }
+    std::string command = std::string("addr2line -a -i -e '") + info.dli_fname + "'";
+    std::size_t end = first;
+    for (Dl_info other{}; end < all.size() && end < first + kAtOnce; ++end) {
+      if (dladdr(return_addresses[end], &other) == 0 || other.dli_fbase != info.dli_fbase) break;
+      char address[24];
+      std::snprintf(address, sizeof address, " 0x%zx",
+                    reinterpret_cast<std::uintptr_t>(return_addresses[end]) - 1 -
+                        reinterpret_cast<std::uintptr_t>(info.dli_fbase));
+      command += address;
+    }
+    const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen((command + " 2>/dev/null").c_str(), "r"), pclose);
+    char line[512];
+    std::size_t at = first - 1;  // the one that lines are of
+    while (pipe && std::fgets(line, sizeof line, pipe.get())) {
+      if (std::strncmp(line, "0x", 2) == 0) {
+        ++at;
+        continue;
+      }
+      const std::string text = std::string(line, std::string(line).find_first_of(" \n"));
+      const std::size_t colon = text.rfind(':');
+      if (at < end && colon != std::string::npos && !is_simulator(text.substr(0, colon)))
+        all[at].push_back({text.substr(0, colon), static_cast<unsigned>(std::atoi(text.c_str() + colon + 1))});
+    }
+    first = end;
   }
 #endif
-  return sites;
+  return all;
 }
 
 // Workers ask, too.
@@ -77,7 +101,11 @@ const std::vector<std::string>& sites_of(const void* return_address) {
   static std::map<const void*, std::vector<std::string>> known;
   const std::lock_guard lock(mutex);
   const auto [position, fresh] = known.try_emplace(return_address);
-  if (fresh) position->second = looked_up(return_address);
+  std::vector<std::vector<CodeLine>> found;
+  if (fresh) found = looked_up({return_address});
+  for (const std::vector<CodeLine>& all : found)
+    for (const CodeLine& at : all)
+      position->second.push_back(last_component(at.file) + ":" + (at.line ? std::to_string(at.line) : "?"));
   return position->second;
 }
 
@@ -104,6 +132,10 @@ std::deque<RawFinding> FindingLog::take() {
 
 std::string counted(std::uint64_t count, const char* what) {
   return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+std::vector<std::vector<CodeLine>> lines_of(const std::vector<const void*>& return_addresses) {
+  return looked_up(return_addresses);
 }
 
 std::string site_of(const void* return_address) {

@@ -166,6 +166,12 @@ std::string site_of(const void* return_address);
 std::string site_of(const Site& site);
 // All lines that the call at this return address stands for: several where functions are inlined.
 std::string calls_of(const void* return_address);
+// The lines that the calls at these return addresses stand for, with whole paths, innermost first.
+struct CodeLine {
+  std::string file;
+  unsigned line = 0;
+};
+std::vector<std::vector<CodeLine>> lines_of(const std::vector<const void*>& return_addresses);
 // "transpose" or "forward<float, 64>" for the address of a kernel.
 std::string function_name(const void* function);
 // "Smem<float>" without the namespaces of the machines.

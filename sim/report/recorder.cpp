@@ -4,12 +4,15 @@
 #include "sim/report/recorder.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <iterator>
 
+#include "sim/checks/keys.hpp"
 #include "sim/core/tensor_map.hpp"
 #include "sim/core/variables.hpp"
 #include "sim/core/warpgroup.hpp"
+#include "sim/report/lines.hpp"
 
 namespace flash::simt {
 namespace {
@@ -45,10 +48,18 @@ bool comes_beside(const Recording::Step& step, const Recording::Step& last) {
     return s.warp >= 0 && !s.waits.empty() && s.parts.empty() && s.values.empty() && s.arrivals.empty();
   };
   return bare(step) && bare(last) && step.launch == last.launch && step.block == last.block &&
-         step.waits == last.waits && step.label == last.label && step.waited == last.waited;
+         step.waits == last.waits && step.at == last.at && step.label == last.label && step.waited == last.waited;
+}
+
+void add(std::vector<std::size_t>& all, std::size_t one) {
+  if (std::find(all.begin(), all.end(), one) == all.end()) all.push_back(one);
 }
 
 }  // namespace
+
+Spot spot(const Site& site) {
+  return std::bit_cast<std::uintptr_t>(site) | kSourceLocation;
+}
 
 Recorder::Recorder(Recording& out, const DeviceMemory& memory, const Launch& launch)
     : out_(out), memory_(memory), launch_(launch), steps_(out.steps.size()) {
@@ -71,6 +82,36 @@ void Recorder::end_launch(const KernelReport& report) {
     std::stable_sort(step.values.begin(), step.values.end(),
                      [](const auto& a, const auto& b) { return a.row < b.row; });
   }
+  // Spots become lines, all at once: to look them up one by one takes long.
+  std::vector<const void*> calls;
+  for (const Spot spot : spots_)
+    if (!(spot & kSourceLocation)) calls.push_back(reinterpret_cast<const void*>(spot & kAddressBits));
+  const std::vector<std::vector<CodeLine>> looked_up = lines_of(calls);
+  std::vector<std::ptrdiff_t> line;  // of each spot; -1: nobody knows
+  for (std::size_t i = 0, call = 0; i < spots_.size(); ++i) {
+    CodeLine at;
+    if (spots_[i] & kSourceLocation) {
+      const auto site = std::bit_cast<Site>(spots_[i] & kAddressBits);
+      at = {site.file_name(), site.line()};
+    } else if (const auto& all = looked_up[call++]; !all.empty()) {
+      at = all[0];
+    }
+    line.push_back(at.line ? static_cast<std::ptrdiff_t>(out_.line(at.file, at.line)) : -1);
+  }
+  for (Recording::Step& step : out_.steps) {
+    if (step.launch + 1 != out_.launches.size()) continue;
+    std::vector<std::size_t> at;
+    for (const std::size_t spot : step.at)
+      if (line[spot] >= 0) add(at, static_cast<std::size_t>(line[spot]));
+    step.at = at;
+  }
+  out_.sort_lines();
+}
+
+void Recorder::stands(Recording::Step& step, Spot spot) {
+  const auto known = std::find(spots_.begin(), spots_.end(), spot);
+  add(step.at, static_cast<std::size_t>(known - spots_.begin()));
+  if (known == spots_.end()) spots_.push_back(spot);
 }
 
 void Recorder::struct_is(Members members) {
@@ -182,6 +223,7 @@ void Recorder::fuse(OfWarp& of) {
     all.values.insert(all.values.end(), step.values.begin(), step.values.end());
     all.arrivals.insert(all.arrivals.end(), step.arrivals.begin(), step.arrivals.end());
     all.wgmma.insert(all.wgmma.end(), step.wgmma.begin(), step.wgmma.end());
+    for (const std::size_t spot : step.at) add(all.at, spot);
   }
   of.open.resize(1);
   of.at = {};
@@ -232,7 +274,9 @@ void Recorder::emit(unsigned w, std::size_t count) {
       made->parts = std::move(segment.step.parts), made->values = std::move(segment.step.values);
       made->requests = std::move(segment.step.requests);
       made->arrivals = std::move(segment.step.arrivals), made->wgmma = std::move(segment.step.wgmma);
+      made->at = std::move(segment.step.at);
     }
+    if (waits && !of.open.front().step.at.empty()) add(made->at, of.open.front().step.at[0]);
     if (waits)
       made->waits = out_.launches.back().mbarriers[mbarrier(static_cast<const std::byte*>(std::get<1>(*next)))].name;
   }
@@ -258,21 +302,21 @@ void Recorder::goes_on(unsigned w) {
   release();
 }
 
-void Recorder::meets(unsigned w, const char* waits) {
+void Recorder::meets(unsigned w, const Site& site, const char* waits) {
   if (!wanted() || !detailed_) return;
   const std::size_t before = steps_;
   emit(w, warps_[w].open.size());
-  if (steps_ > before && !held_[w].empty()) held_[w].back().waits = waits;
+  if (steps_ > before && !held_[w].empty()) held_[w].back().waits = waits, stands(held_[w].back(), spot(site));
   warps_[w].shown = {};
   release();
 }
 
-void Recorder::arrives(unsigned w, const std::string& barrier) {
+void Recorder::arrives(unsigned w, const std::string& barrier, const Site& site) {
   if (!wanted() || !detailed_ || full()) return;
   const std::size_t before = steps_;
   emit(w, warps_[w].open.size());
   if (steps_ == before) step(static_cast<int>(w));
-  if (!held_[w].empty()) held_[w].back().waits = barrier;
+  if (!held_[w].empty()) held_[w].back().waits = barrier, stands(held_[w].back(), spot(site));
   warps_[w].shown = {};
   release();
 }
@@ -353,7 +397,7 @@ std::size_t Recorder::place_of(std::size_t offset) {
   return place;
 }
 
-void Recorder::global(std::size_t owner, std::size_t offset, unsigned bytes, Access access) {
+void Recorder::global(std::size_t owner, std::size_t offset, unsigned bytes, Access access, Spot spot) {
   const Outside outside;
   if (!wanted()) return;
   const std::size_t array = array_of(owner);
@@ -364,6 +408,7 @@ void Recorder::global(std::size_t owner, std::size_t offset, unsigned bytes, Acc
       in = &cut({is_read(access) ? kLoad : kStore, nullptr, static_cast<long>(array)});
     in->array = static_cast<std::ptrdiff_t>(array);
     to = &in->step;
+    stands(*to, spot);
   }
   for (const bool writes : {false, true}) {
     if (!(writes ? is_write(access) : is_read(access))) continue;
@@ -375,7 +420,7 @@ void Recorder::global(std::size_t owner, std::size_t offset, unsigned bytes, Acc
   last_ = {false, array, {offset, offset + bytes}};
 }
 
-void Recorder::chip(std::size_t offset, unsigned bytes, Access access) {
+void Recorder::chip(std::size_t offset, unsigned bytes, Access access, Spot spot) {
   const Outside outside;
   if (!wanted() || !detailed_) return;
   const std::size_t place = place_of(offset);
@@ -387,6 +432,7 @@ void Recorder::chip(std::size_t offset, unsigned bytes, Access access) {
     p.bytes += bytes, add_span(p.spans, offset, offset + bytes);
   }
   if (is_write(access)) put(*in, Recording::Kind::chip_write, place, offset, bytes);
+  stands(in->step, spot);
   last_ = {true, place, {offset, offset + bytes}};
 }
 
@@ -398,17 +444,20 @@ void Recorder::put(Segment& in, Recording::Kind kind, std::size_t place, std::si
   if (loaded.array >= 0) add_span(p.from, loaded.first, loaded.end);
 }
 
-void Recorder::copy(const Copy& copy, bool landed) {
+void Recorder::copy(const Copy& copy, bool landed, const Site& site) {
   if (!wanted() || !detailed_) return;
   const auto offset = static_cast<std::size_t>(copy.to - worker_->shared);
   const std::size_t place = place_of(offset);
   if (landed) {
-    Recording::Part& p = part(cut({kWait, nullptr, 0}).step, Recording::Kind::landed, place);
+    Recording::Step& step = cut({kWait, nullptr, 0}).step;
+    stands(step, spot(site));
+    Recording::Part& p = part(step, Recording::Kind::landed, place);
     p.bytes += copy.bytes, add_span(p.spans, offset, offset + copy.bytes);
   } else {
     Segment* in = &after_values();  // zeros alone are no part of what it calculates
     if (in->computes && copy.source_bytes == 0) in = &cut({kStore, nullptr, -1});
     put(*in, Recording::Kind::copy, place, offset, copy.bytes);
+    stands(in->step, spot(site));
     last_ = {true, place, {offset, offset + copy.bytes}};
   }
 }
@@ -472,21 +521,25 @@ Recorder::Segment* Recorder::traffic(const TensorBox& box, bool writes) {
   return in;
 }
 
-void Recorder::load(const TensorBox& box, const std::byte* at) {
+void Recorder::load(const TensorBox& box, const std::byte* at, const Site& site) {
   if (!wanted()) return;
   Segment* const in = traffic(box, false);
   if (!in) return;
   tile(in->step, Recording::Kind::copy, box);
+  stands(in->step, spot(site));
   arrival(in->step, at).begun += static_cast<std::int64_t>(box.bytes());
 }
 
-void Recorder::store(const TensorBox& box, bool was_read) {
+void Recorder::store(const TensorBox& box, bool was_read, const Site& site) {
   if (!wanted()) return;
-  if (!was_read) {
-    if (Segment* const in = traffic(box, true)) tile(in->step, Recording::Kind::store, box);
-  } else if (detailed_) {
-    tile(cut({kWait, nullptr, 0}).step, Recording::Kind::stored, box);
-  }
+  Segment* in = nullptr;
+  if (!was_read)
+    in = traffic(box, true);
+  else if (detailed_)
+    in = &cut({kWait, nullptr, 0});
+  if (!in) return;
+  tile(in->step, was_read ? Recording::Kind::stored : Recording::Kind::store, box);
+  stands(in->step, spot(site));
 }
 
 void Recorder::makes(const std::byte* at, unsigned arrivals) {
@@ -516,26 +569,28 @@ Recording::Arrival& Recorder::arrival(Recording::Step& step, const std::byte* at
 }
 
 // An arrival that expects bytes begins a step, which their copies follow.
-void Recorder::arrives_at(const std::byte* at, std::uint64_t phase, bool expects, unsigned bytes) {
+void Recorder::arrives_at(const std::byte* at, std::uint64_t phase, bool expects, unsigned bytes, const Site& site) {
   if (!wanted() || !detailed_) return;
   Segment* in = &segment();
   if (expects && !in->empty()) in = &cut({kExpect, at, static_cast<long>(phase)});
   Recording::Arrival& a = arrival(in->step, at);
   ++a.count, a.expected += bytes;
+  stands(in->step, spot(site));
 }
 
-void Recorder::waits_for(const std::byte* at, std::uint64_t phases) {
+void Recorder::waits_for(const std::byte* at, std::uint64_t phases, const Site& site) {
   if (!wanted() || !detailed_ || phases == 0) return;  // a fresh one: nothing to wait for
   warps_[worker_->current / kWarpSize].shown[worker_->current % kWarpSize] = false;
-  cut({kPhase, at, static_cast<long>(phases)});
+  stands(cut({kPhase, at, static_cast<long>(phases)}).step, spot(site));
   goes_on(worker_->current / kWarpSize);
 }
 
-void Recorder::brings(const TensorBox& box, const std::byte* at) {
+void Recorder::brings(const TensorBox& box, const std::byte* at, const Site& site) {
   if (!wanted() || !detailed_) return;
   Recording::Step& brought = seen_[mbarrier(at)].brought;
   tile(brought, Recording::Kind::landed, box);
   arrival(brought, at).come += static_cast<std::int64_t>(box.bytes());
+  stands(brought, spot(site));
 }
 
 void Recorder::completes(const std::byte* at) {
@@ -544,13 +599,15 @@ void Recorder::completes(const std::byte* at) {
   if (brought.parts.empty()) return;
   Recording::Step& made = step(-1);
   made.parts = std::move(brought.parts), made.arrivals = std::move(brought.arrivals);
+  made.at = std::move(brought.at);
   release();
 }
 
-void Recorder::product(unsigned w, const Product& product, bool done) {
+void Recorder::product(unsigned w, const Product& product, bool done, const Site& site) {
   if (!wanted() || !detailed_) return;
-  if (!segment().step.values.empty()) meets(w);  // all its lanes have come to the product
+  if (!segment().step.values.empty()) meets(w, site);  // all its lanes have come to the product
   Segment& in = segment();
+  stands(in.step, spot(site));
   const auto kind = done ? Recording::Kind::multiplied : Recording::Kind::product;
   for (const auto* chunks : {&product.a_chunks, &product.b_chunks})
     for (const std::byte* at : *chunks) {

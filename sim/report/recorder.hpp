@@ -18,9 +18,14 @@
 #include "sim/core/device_memory.hpp"
 #include "sim/core/members.hpp"
 #include "sim/counters/counters.hpp"
+#include "sim/report/findings.hpp"
 #include "sim/report/recording.hpp"
 
 namespace flash::simt {
+
+// Where in the program: what return_address() of a call is, or a source location, marked by kSourceLocation.
+using Spot = std::uintptr_t;
+Spot spot(const Site& site);
 
 class Recorder {
   static constexpr std::size_t kMostSteps = 4000;  // all that follows is one step
@@ -34,28 +39,30 @@ class Recorder {
   void struct_is(Members members);  // of the kernel's shared memory
 
   // Of the running thread.
-  void global(std::size_t owner, std::size_t offset, unsigned bytes, Access access);
-  void chip(std::size_t offset, unsigned bytes, Access access);
-  void copy(const Copy& copy, bool landed);
-  void load(const TensorBox& box, const std::byte* mbarrier);  // TMA begins to copy
-  void store(const TensorBox& box, bool was_read);  // the same, back to HBM; the thread knows that the tile was read
-  void arrives_at(const std::byte* mbarrier, std::uint64_t phase, bool expects, unsigned bytes);
-  void waits_for(const std::byte* mbarrier, std::uint64_t phases);  // until so many of them are complete
+  void global(std::size_t owner, std::size_t offset, unsigned bytes, Access access, Spot spot);
+  void chip(std::size_t offset, unsigned bytes, Access access, Spot spot);
+  void copy(const Copy& copy, bool landed, const Site& site);
+  void load(const TensorBox& box, const std::byte* mbarrier, const Site& site);  // TMA begins to copy
+  // The same, back to HBM; the thread knows that the tile was read.
+  void store(const TensorBox& box, bool was_read, const Site& site);
+  void arrives_at(const std::byte* mbarrier, std::uint64_t phase, bool expects, unsigned bytes, const Site& site);
+  void waits_for(const std::byte* mbarrier, std::uint64_t phases, const Site& site);  // until so many are complete
   void mark(const char* label, long value);
   void value(const char* name, long row, float value);
 
   void converged(unsigned warp);  // all its lanes are at one place, or have exited
   void goes_on(unsigned warp);    // one of them has come to a wait, or has exited
   // All of them are at an instruction of the warp, which divides steps; what it is that they wait for, if anything.
-  void meets(unsigned warp, const char* waits = "");
-  void arrives(unsigned warp, const std::string& barrier);  // all of them that have not exited are at the barrier
-  void ends(unsigned warp);                                 // all have exited
-  void released();                                          // all threads were at the barrier
+  void meets(unsigned warp, const Site& site, const char* waits = "");
+  // All of them that have not exited are at the barrier.
+  void arrives(unsigned warp, const std::string& barrier, const Site& site);
+  void ends(unsigned warp);  // all have exited
+  void released();           // all threads were at the barrier
   void makes(const std::byte* mbarrier, unsigned arrivals);
-  void brings(const TensorBox& box, const std::byte* mbarrier);  // a copy by TMA is there
-  void completes(const std::byte* mbarrier);                     // its phase: now others may know of those copies
+  void brings(const TensorBox& box, const std::byte* mbarrier, const Site& site);  // a copy by TMA is there
+  void completes(const std::byte* mbarrier);  // its phase: now others may know of those copies
   // A product of the warpgroup that begins with this warp is issued, or (`done`) its group has been waited for.
-  void product(unsigned warp, const Product& product, bool done);
+  void product(unsigned warp, const Product& product, bool done, const Site& site);
   // A finished request of shared memory; lanes without an address take no part.
   void request(unsigned warp, Access access, unsigned bytes, const std::array<std::uintptr_t, kWarpSize>& addresses,
                std::uint64_t wavefronts, std::uint64_t ideal);
@@ -103,6 +110,7 @@ class Recorder {
   void fuse(OfWarp& of);
   static Recording::Part& part(Recording::Step& step, Recording::Kind kind, std::size_t place,
                                std::ptrdiff_t source = -1);
+  void stands(Recording::Step& step, Spot spot);
   void put(Segment& in, Recording::Kind kind, std::size_t place, std::size_t offset, unsigned bytes);
   std::size_t place_of(std::size_t offset);
   std::size_t array_of(std::size_t owner);
@@ -123,6 +131,7 @@ class Recorder {
   const DeviceMemory& memory_;
   const Launch& launch_;
   const Worker* worker_ = nullptr;
+  std::vector<Spot> spots_;  // of this launch: while it runs, Recording::Step::at has their numbers
   std::vector<OfWarp> warps_;
   std::vector<Loaded> loaded_;                     // per thread
   std::vector<std::deque<Recording::Step>> held_;  // steps per warp, and those of no warp, that wait for others

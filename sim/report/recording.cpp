@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
+#include <map>
 #include <string_view>
 
 #include "sim/report/json.hpp"
+#include "sim/report/lines.hpp"
 
 // The page, as it is in the sources.
 asm(".section .rodata\n"
@@ -21,18 +24,16 @@ extern "C" const char flash_player_begin, flash_player_end;
 namespace flash {
 namespace {
 
-constexpr std::size_t kUntidy = 1024;  // spans that are kept before they are joined
-
 std::string json(std::uint64_t n) {
   return std::to_string(n);
 }
 
-// The shortest decimal that is this number; infinities and NaN are none in JSON, so they are text.
+// Five digits, which any compiler's order of adding leaves as they are, almost always; infinities and NaN are none in
+// JSON, so they are text.
 std::string json(float value) {
   char text[32];
-  const auto end = std::to_chars(text, text + sizeof text, value).ptr;
-  const std::string number(text, end);
-  return std::isfinite(value) ? number : json_string(number);
+  std::snprintf(text, sizeof text, "%.5g", static_cast<double>(value));
+  return std::isfinite(value) ? text : json_string(text);
 }
 
 template <class List, class One>
@@ -48,7 +49,8 @@ std::string json(const Recording::Spans& spans) {
 
 std::string json(const Recording::Place& place) {
   return "[" + json_string(place.name) + "," + json(place.at) + "," + json(place.bytes) + "," +
-         json(place.element_bytes) + "," + json(place.columns) + "]";
+         json(place.element_bytes) + "," + json(place.columns) +
+         (place.heads ? "," + json(place.head_rows) + "," + json(place.heads) : "") + "]";
 }
 
 std::string json(const Recording::Part& part) {
@@ -89,7 +91,9 @@ std::string json(const std::vector<Recording::Value>& values) {
                  [](const Named& n) { return "[" + json_string(n.name) + ",[" + n.rows + "],[" + n.numbers + "]]"; });
 }
 
-std::string json(const Recording::Step& step) {
+using Sets = std::map<std::vector<std::size_t>, std::size_t>;  // of lines that a step stands at, numbered
+
+std::string json(const Recording::Step& step, const Sets& sets) {
   std::string out = "{\"l\":" + json(std::uint64_t{step.launch}) + ",\"b\":" + json(step.block) +
                     ",\"w\":" + std::to_string(step.warp);
   const auto parts = [](const auto& part) { return json(part); };
@@ -109,6 +113,7 @@ std::string json(const Recording::Step& step) {
     out += ",\"x\":" + list_of(step.wgmma, [](const Recording::Wgmma& x) {
              return "[" + std::to_string(x.count) + "," + std::to_string(x.columns) + "]";
            });
+  if (!step.at.empty()) out += ",\"s\":" + json(std::uint64_t{sets.at(step.at)});
   if (!step.waits.empty()) out += ",\"a\":" + json_string(step.waits);
   if (step.released) out += ",\"r\":1";
   if (step.ended) out += ",\"e\":1";
@@ -117,26 +122,6 @@ std::string json(const Recording::Step& step) {
 }
 
 }  // namespace
-
-void add_span(Recording::Spans& spans, std::uint64_t first, std::uint64_t end) {
-  if (!spans.empty() && spans.back().first <= first && first <= spans.back().end) {
-    spans.back().end = std::max(spans.back().end, end);
-    return;
-  }
-  spans.push_back({first, end});
-  if (spans.size() >= kUntidy && (spans.size() & (spans.size() - 1)) == 0) tidy(spans);
-}
-
-void tidy(Recording::Spans& spans) {
-  std::sort(spans.begin(), spans.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  Recording::Spans joined;
-  for (const Recording::Span& span : spans)
-    if (!joined.empty() && span.first <= joined.back().end)
-      joined.back().end = std::max(joined.back().end, span.end);
-    else
-      joined.push_back(span);
-  spans = std::move(joined);
-}
 
 std::vector<ArrayTraffic> Recording::traffic(std::size_t count) const {
   std::vector<ArrayTraffic> all;
@@ -149,8 +134,23 @@ std::vector<ArrayTraffic> Recording::traffic(std::size_t count) const {
   return all;
 }
 
-std::string to_json(const Recording& r) {
+std::string to_json(const Recording& r, Told* told) {
   std::string out = "{\"title\":" + json_string(r.title) + ",\"note\":" + json_string(r.note);
+  std::vector<std::string> files;
+  std::string lines;
+  for (const Recording::Line& line : r.lines) {
+    if (files.empty() || files.back() != line.file) files.push_back(line.file);
+    lines += (lines.empty() ? "[" : ",\n[") + json(std::uint64_t{files.size() - 1}) + "," + std::to_string(line.number);
+    if (!told || told->insert({line.file, line.number}).second) lines += "," + json_string(line.text);
+    lines += "]";
+  }
+  Sets sets;
+  std::string all_sets;
+  for (const Recording::Step& step : r.steps)
+    if (!step.at.empty() && sets.emplace(step.at, sets.size()).second)
+      all_sets += (all_sets.empty() ? "" : ",") + list_of(step.at, [](std::size_t n) { return std::to_string(n); });
+  out += ",\n\"files\":" + list_of(files, [](const auto& file) { return json_string(file); }) + ",\n\"lines\":[" +
+         lines + "],\n\"sets\":[" + all_sets + "]";
   const auto places = [](const auto& place) { return json(place); };
   const auto three = [](const std::array<unsigned, 3>& n) {
     return list_of(n, [](unsigned i) { return std::to_string(i); });
@@ -179,18 +179,23 @@ std::string to_json(const Recording& r) {
                   ",\"span\":" + json(Recording::Spans{f.span}) + "}";
          });
   out += ",\n\"steps\":[";
-  for (std::size_t i = 0; i < r.steps.size(); ++i) out += (i ? ",\n" : "\n") + json(r.steps[i]);
+  for (std::size_t i = 0; i < r.steps.size(); ++i) out += (i ? ",\n" : "\n") + json(r.steps[i], sets);
   return out + "]}";
+}
+
+std::string json_array(const std::vector<std::string>& recordings) {
+  std::string all;
+  for (const std::string& recording : recordings) all += (all.empty() ? "[" : ",\n") + recording;
+  all += recordings.empty() ? "[]" : "]";
+  // "</script>" would end the script that holds them; in a string of JSON "<\/" is the same text.
+  for (std::size_t at = 0; (at = all.find("</", at)) != std::string::npos; ++at) all.replace(at, 2, "<\\/");
+  return all;
 }
 
 std::string player_page(const std::vector<std::string>& recordings) {
   std::string page(&flash_player_begin, &flash_player_end);
-  const std::string here = "/* recordings */";
-  std::string all;
-  for (const std::string& recording : recordings) all += (all.empty() ? "" : ",\n") + recording;
-  // "</script>" would end the script that holds them.
-  for (std::size_t at = 0; (at = all.find("</", at)) != std::string::npos; ++at) all.replace(at, 2, "<\\/");
-  return page.replace(page.find(here), here.size(), all);
+  const std::string here = "[/* recordings */]";
+  return page.replace(page.find(here), here.size(), json_array(recordings));
 }
 
 }  // namespace flash

@@ -1,10 +1,11 @@
 // recording.hpp: what a run did, step by step, for the player: which bytes of which array moved, what lies on chip, who
 // waits, which numbers a kernel showed with trace_value. Filled by Recorder (kernels, checked machine) and
-// MemoryRecorder (CPU phases), played by player.html. Use: MachineOptions::recording; write_file(path, player_page(…));
+// MemoryRecorder (CPU phases), played by player.html. Use: MachineOptions::recording; player_page({to_json(…)})
 #pragma once
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +25,14 @@ struct Recording {
   struct Place {
     std::string name;
     std::uint64_t at, bytes, element_bytes, columns;  // columns 0: nobody told
+    std::uint64_t head_rows = 0, heads = 0;           // of a tensor with several: rows of a head, heads of a batch
+  };
+  // A line of the program: its file below this repository's root (elsewhere its name alone), its text where the file
+  // could be read.
+  struct Line {
+    std::string file;
+    unsigned number;
+    std::string text, path;
   };
   struct Mbarrier {
     std::string name;   // "K_full[1]"
@@ -88,10 +97,11 @@ struct Recording {
     std::vector<Arrival> arrivals = {};
     std::vector<Waited> waited = {};
     std::vector<Wgmma> wgmma = {};
-    std::string waits = {};    // the barrier that the warp has come to
-    bool released = false;     // all have come to it
-    bool ended = false;        // the warp has
-    std::uint64_t blocks = 0;  // not 0: so many blocks as one step, with their bytes alone
+    std::vector<std::size_t> at = {};  // the lines that it stands at
+    std::string waits = {};            // the barrier that the warp has come to
+    bool released = false;             // all have come to it
+    bool ended = false;                // the warp has
+    std::uint64_t blocks = 0;          // not 0: so many blocks as one step, with their bytes alone
   };
   struct Finding {
     std::string kind, text;
@@ -102,6 +112,7 @@ struct Recording {
   };
 
   std::string title = {}, note = {};
+  std::vector<Line> lines = {};
   std::vector<Place> arrays = {};
   std::vector<Launch> launches = {};
   std::vector<Step> steps = {};
@@ -115,16 +126,25 @@ struct Recording {
     known->bytes = std::max(known->bytes, bytes);
     return static_cast<std::size_t>(known - arrays.begin());
   }
+  // The number of this line of a file, which is added when it is new. Code: it has more than a comment or a brace.
+  inline std::size_t line(const std::string& path, unsigned number);  // sim/report/lines.hpp
+  inline bool is_code(std::size_t line) const;
+  // Once all steps are there: lines in the order of the files, so that they do not tell in which order they came, and
+  // with those around them that a reader needs to see where they are.
+  inline void sort_lines();
   // The bytes of the first `count` steps by array, to be compared with the ledger.
   std::vector<ArrayTraffic> traffic(std::size_t count) const;
 };
 
 // Puts a span among others; tidy() sorts and joins them.
-void add_span(Recording::Spans& spans, std::uint64_t first, std::uint64_t end);
-void tidy(Recording::Spans& spans);
+inline void add_span(Recording::Spans& spans, std::uint64_t first, std::uint64_t end);
+inline void tidy(Recording::Spans& spans);
 
-std::string to_json(const Recording& recording);
-// player.html with these recordings in it: one page, which needs nothing else.
+// Texts of lines: of several recordings on one page the first one that has a line brings its text.
+using Told = std::set<std::pair<std::string, unsigned>>;
+std::string to_json(const Recording& recording, Told* told = nullptr);
+// An array of them, and player.html with it in it: one page, which needs nothing else.
+std::string json_array(const std::vector<std::string>& recordings);
 std::string player_page(const std::vector<std::string>& recordings);
 
 }  // namespace flash
