@@ -538,9 +538,9 @@ CELL("A missing barrier") {
 // ```
 //
 // With shared memory and barriers the threads of a block can add up what each of them has: a *reduction*. The 32 lanes
-// of a warp need neither for that: `__shfl_xor_sync` hands each lane another lane's register, a *shuffle*. Softmax wants
-// such a sum for each row. This page has no use for it, because a thread owns a whole row; from phase 10 on four lanes
-// share one.
+// of a warp need neither for that: `__shfl_xor_sync` hands each lane another lane's register, a *shuffle*. Softmax
+// wants such a sum for each row. This page has no use for it, because a thread owns a whole row; from phase 10 on four
+// lanes share one.
 //
 // ```{exercise} 05.3
 // ```
