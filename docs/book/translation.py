@@ -254,8 +254,11 @@ def cell_messages(texts):
 
 
 def with_figures(text, figures, say=str, mark=""):
-    """The figures in place of their names."""
-    return FIGURE_NAME.sub(lambda m: mark + figures[int(m.group(1)) - 1].replace(" to ", say(" to ")) + mark, text)
+    """The figures in place of their names; a name that the page has no figure for, in a message of old, stays."""
+    def figure(match):
+        number = int(match.group(1))
+        return mark + figures[number - 1].replace(" to ", say(" to ")) + mark if number <= len(figures) else match[0]
+    return FIGURE_NAME.sub(figure, text)
 
 
 def with_figures_marked(text, figures, say=str):

@@ -45,16 +45,19 @@ class Moves : public MemoryObserver {
 
  private:
   void begins() override { computed_ = true; }
-  void tile(const char* name, std::int64_t rows, std::int64_t cols, std::int64_t) override {
+  void tile(const char* name, std::int64_t rows, std::int64_t cols, std::int64_t, const float*) override {
     tiles[name] = static_cast<std::uint64_t>(rows * cols);
   }
   void moved(bool read, const ArrayTraffic& array, std::int64_t element_bytes, std::int64_t cols, std::int64_t,
-             std::int64_t, std::int64_t rows, std::int64_t tile) override {
+             std::int64_t, std::int64_t rows, std::int64_t tile, const Site&) override {
     if (tile < 0) return;  // nothing that comes on chip: O is set to zero in HBM
     if (read && computed_) steps.emplace_back(), computed_ = false;
     steps.back().push_back({array.name, read, static_cast<std::uint64_t>(rows * cols * element_bytes)});
   }
-  void value(const char*, std::int64_t, float) override { computed_ = true; }
+  void value(const char*, std::int64_t, float, const Site&) override { computed_ = true; }
+  void freed(const float*) override {}
+  void reaches(const Site&, bool) override {}
+  void product(bool, std::int64_t, const float*, const float*, const Site&) override {}
 
   bool computed_ = true;
 };
