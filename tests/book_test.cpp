@@ -243,6 +243,22 @@ static std::set<std::string> lines_shown(const Shown& shown, const std::string& 
   return lines;
 }
 
+TEST_CASE("every exercise is named by a page, where its idea appears") {
+  std::set<std::string> named;
+  std::vector<std::string> exercises;
+  for (const auto& phase : std::filesystem::directory_iterator(std::filesystem::path(FLASH_SOURCE_DIR) / "phases")) {
+    if (!std::isdigit(phase.path().filename().string()[0])) continue;
+    for (const std::string& page : folder_of(phase.path()).pages)
+      for (const Part& part : read_page(FLASH_SOURCE_DIR, page)) {
+        if (part.kind == Kind::Exercise) named.insert(part.text);
+        if (part.kind == Kind::Exercises && page.find("/notebook.cpp") != std::string::npos)
+          for (const std::string& line : lines_of(part.text)) exercises.push_back(line + "\n");
+      }
+  }
+  REQUIRE(exercises.size() >= 36);
+  for (const std::string& exercise : exercises) CHECK_MESSAGE(named.count(exercise), "no page names ", exercise);
+}
+
 TEST_CASE("every region stands in a page, and every line of the implementations") {
   std::set<std::filesystem::path> phases;
   for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(FLASH_SOURCE_DIR) / "phases"))

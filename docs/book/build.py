@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 import kept
+import layout
 import pages
 import website
 import translation
@@ -237,7 +238,7 @@ def main():
     options.add_argument("--run", nargs="?", const="all", metavar="NN", help="run the cells of this phase's "
                          "pages, or of all, and show what they print now")
     options.add_argument("--check", action="store_true", help="run all: they print and draw what is kept; links, "
-                         "nothing from outside, complete translations; no warning")
+                         "nothing from outside, complete translations, no text cut off; no warning")
     options.add_argument("--golden", nargs="?", const="all", metavar="NN", help="run, and keep what they print: "
                          "docs/book/golden")
     options.add_argument("--zip", action="store_true", help="the site as one file, too")
@@ -291,6 +292,13 @@ def write(chosen, build, out):
             print(f"{LOCALES[each.language][1]}: file://{each.site}/index.html", flush=True)
     if chosen.check:
         website.check(book, LOCALES)
+        names = [name_of(file) for file in book.files]
+        unreadable = [f"{each.language}: {line}" for each in [book, *translated]
+                      for line in layout.complaints(each.site, names)] if layout.browser() else []
+        if unreadable:
+            raise Wrong("there is text that nobody can read:\n" + "\n".join(unreadable))
+        if not layout.browser():
+            print("not looked at: whether text is cut off; that takes a browser (apt-get install chromium)")
         print(f"checked: {len(book.files)} pages, each in {len(LOCALES)} languages")
     if chosen.zip:
         file = out.parent / "flashphases-book.zip"
