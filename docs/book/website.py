@@ -34,6 +34,8 @@ def render(book, strict):
                "-d", book.source / ".doctrees", book.source, book.site]
     if subprocess.run(command, env={**os.environ, "PYTHONNOUSERSITE": "1"}).returncode != 0:
         raise Wrong("Sphinx found fault with the book; its messages are above")
+    for folder, place in (("extra", ""), ("static", "_static")):  # Sphinx copies them only where a page changed, too
+        shutil.copytree(book.source / folder, book.site / place, dirs_exist_ok=True)
     mend_theme(book.site)
 
 
