@@ -280,6 +280,20 @@ static svg::Points points_of(const std::string& text) {
   return points;
 }
 
+TEST_CASE("chart: labels of lines that end together at the bottom stand apart, and above the axis") {
+  const std::string picture =
+      svg::chart({"t", "N", "y"}, {{"high", {{1, 64}, {2, 64}}}, {"low", {{1, 1}, {2, 1}}}, {"too", {{1, 1}, {2, 1}}}});
+  const auto y_of = [&](const std::string& label) {
+    const std::size_t end = picture.find(">" + label + "</text>"), at = picture.rfind(" y=\"", end);
+    REQUIRE(end != std::string::npos);
+    return std::stod(picture.substr(at + 4));
+  };
+  const double axis = y_of("N") - 42;  // the axis' name stands below it
+  CHECK(std::abs(y_of("low") - y_of("too")) >= 16);
+  CHECK(std::max(y_of("low"), y_of("too")) <= axis + 8);
+  CHECK(y_of("high") < axis - 100);
+}
+
 TEST_CASE("chart: each point is where the grid says that its values are, more is higher and further right") {
   const svg::Points up = {{16, 1}, {32, 4}, {64, 8}, {128, 64}}, down = {{16, 32}, {128, 2}};
   for (const bool log : {true, false}) {

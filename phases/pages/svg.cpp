@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <vector>
 
 #include "phases/pages/text.hpp"
 
@@ -204,12 +205,15 @@ std::string chart(const Axes& axes, const std::vector<Line>& lines) {
     const Points& end = lines[i].points.empty() ? lines[i].dots : lines[i].points;
     label_at.emplace(end.empty() || !finite(end.back()) ? top : y_at(end.back()[1]), i);
   }
-  double lowest = top - 16;
-  for (const auto& [y, i] : label_at) {  // from the top down, at least one line of text apart
-    lowest = std::max(lowest + 16, y);
-    canvas.text(left + width + 10, lowest + 4, lines[i].label,
+  // At least one line of text apart: from the top down, and where that leads below the axis, from there up again.
+  std::vector<std::pair<double, std::size_t>> labels(label_at.begin(), label_at.end());
+  double lowest = top - 16, highest = top + height + 16;
+  for (auto& [y, i] : labels) lowest = y = std::max(lowest + 16, y);
+  for (auto label = labels.rbegin(); label != labels.rend(); ++label)
+    highest = label->first = std::min(highest - 16, label->first);
+  for (const auto& [y, i] : labels)
+    canvas.text(left + width + 10, y + 4, lines[i].label,
                 std::string("fill=\"") + colours[i % std::size(colours)] + "\"");
-  }
   return canvas.str();
 }
 
