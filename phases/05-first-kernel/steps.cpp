@@ -66,7 +66,7 @@ CELL("A GPU, as far as this page needs it") {
   for (const double y : {122.0, 272.0}) canvas.arrow(170, y, 208, y, "#222", 1);
   canvas.text(190, 114, "launch", middle);
   canvas.text(190, 264, "copy", middle);
-  const char* names[] = {"multiprocessor 1", "multiprocessor 2", "… 132 on an H200"};
+  const char* names[] = {"multiprocessor 1", "multiprocessor 2", "… 132 in an H200"};
   for (int m = 0; m < 3; ++m) {
     const double x = 226 + 172.0 * m;
     canvas.rect(x, 72, 162, 160, fill("white", edge));
