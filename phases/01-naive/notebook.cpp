@@ -1,7 +1,7 @@
 // %% [markdown]
 // # 01 · Attention as the textbook writes it
 //
-// **Question.** In a sentence of N words every word may look at every word. What is computed, and what does it cost?
+// **Question.** In a sentence of N words, each word may look at all of them. What is computed, and what does it cost?
 //
 // **Idea.** Each word asks a question (a row of Q), offers a key (a row of K) and carries a value (a row of V).
 // Each of these rows holds d numbers. The score of query i and key j is S_ij = q_i · k_j / √d. Softmax turns a row of
@@ -86,8 +86,8 @@ CELL("Who multiplies whom") {
 // %% [markdown]
 // ## Three lines of Eigen
 //
-// With a matrix library each step is one line. Q, K and V belong to another head of the same model. The cell compares O
-// with the same computation in {term}`fp64`, C++'s `double`.
+// With a matrix library each step is one line. `safe_softmax` is quoted below. Q, K and V belong to another head of the
+// same model. The cell compares O with the same computation in {term}`fp64`, C++'s `double`.
 
 // %%
 CELL("Three lines of Eigen") {
@@ -152,8 +152,8 @@ CELL("Three lines of Eigen") {
 // ```
 //
 // The third multiplies the weights by the values, piece by piece. Where every row sees every key of the piece, that is
-// one product. Elsewhere each row takes only the values that it sees. Weight 0 times NaN would be NaN, so a broken
-// value that the row may not see would spoil it.
+// one product. Elsewhere each row takes only the values that it sees. Otherwise a NaN in a value that the row may not
+// see would spoil the whole row, because 0 · NaN is NaN.
 //
 // ```{region} attention.hpp output
 // ```
@@ -163,9 +163,10 @@ CELL("Three lines of Eigen") {
 // %% [markdown]
 // ## Run it: words that look at words
 //
-// Q, K and V come from one layer of a real sentence encoder (see docs/data/README.md): 12 heads of 32 numbers, 50
-// tokens. A token is a word or a piece of one; `[CLS]` and `[SEP]` mark the beginning and the end. A head is one
-// independent attention. Head 8 has learned to look at the next word, and head 3 finds out who `she` and `her` are.
+// Q, K and V come from one layer of a real sentence encoder (see docs/data/README.md). There are 50 tokens, and 12
+// heads whose rows hold 32 numbers. A token is a word or a piece of one; `[CLS]` and `[SEP]` mark the beginning and the
+// end. Each head is an attention of its own. Head 8 has learned to look at the next word, and head 3 finds out who
+// `she` and `her` are.
 
 // %% tags=["hide-input"]
 CELL("Who looks at whom") {
@@ -194,11 +195,13 @@ CELL("Who looks at whom") {
 }
 
 // %% [markdown]
-// **What you saw.** Blue means weight. Head 8 is a line just above the diagonal; column 0, `[CLS]`, is where a head
-// rests when it finds nothing: a row must sum to one, so the weight has to go somewhere.
+// **What you saw.** The bluer a cell, the larger the weight. Head 8 is a line just above the diagonal. In head 3 the
+// largest weight in the rows of `she` and `her` lies on `alice`. Column 0, `[CLS]`, is where a head rests when it finds
+// nothing: a row must sum to one, so the weight has to go somewhere.
 //
-// Is it right? From here on every page compares with the same attention in fp64, numbers of 64 bits. The *error* of a
-// matrix is the size of the difference divided by the size of the exact matrix, both as the root of a sum of squares.
+// Is the result right? From here on every page compares its result with the same attention in fp64. This cell compares
+// NumPy's as well, because NumPy shares no code with this project. The *error* of a matrix is the size of the
+// difference divided by the size of the exact matrix, both as the root of a sum of squares.
 
 // %% tags=["hide-input"]
 CELL("The whole layer, against NumPy") {
@@ -217,8 +220,8 @@ CELL("The whole layer, against NumPy") {
 //
 // The definition, P_ij = exp(S_ij) / Σ_k exp(S_ik), divides two numbers that may be huge. Subtracting the row's maximum
 // m_i from every score changes nothing, since exp(S_ij − m_i) = exp(S_ij) / exp(m_i) in the numerator *and* in the
-// denominator, but now the largest exponent is 0. We compare P *and* O, on two kinds of input: an average over many
-// keys hides errors of P in O, and uniform numbers are too tame to show much.
+// denominator, but now the largest exponent is 0. The cell compares P *and* O, because O averages over many keys, which
+// hides errors of P. It does so on two kinds of input, because uniform numbers are too tame to show much.
 
 // %% tags=["hide-input"]
 CELL("Two softmaxes, one result") {
@@ -293,22 +296,21 @@ CELL("Where exp overflows") {
 //
 // ## What it costs
 //
-// A chip has a little fast memory (SRAM) and a lot of slow memory (HBM). Moving a byte between them costs more than
-// computing with it. Here every number that enters a computation comes through a model of these two memories: `load`
-// copies rows from HBM into a tile in SRAM, `store` copies them back, and both count the bytes. SRAM is 192 KiB, and a
-// tile that does not fit is an error.
+// Moving a byte between HBM and SRAM costs more than computing with it. So the memory model counts the bytes: `load`
+// copies rows from HBM into a tile in SRAM, `store` copies them back, and both enter what they copy in the ledger. SRAM
+// holds 192 KiB here.
 //
-// Three separate steps write S, read S, write P, read P: each N × N. The two products go tile by tile. They keep as
-// many rows of Q (or O) on chip as fit, B_r of them, and stream K (or V) past them. So K and V come in once for each of
-// T_r = ⌈N / B_r⌉ row tiles. The formula is derived by hand. Counted and predicted bytes are integers, so they must be
-// *equal*.
+// The three steps write S, read it, write P and read it, and each time N × N numbers move. The two products go tile by
+// tile. They keep as many rows of Q (or O) on chip as fit, B_r of them, and stream K (or V) past them. So K and V come
+// in once for each of T_r = ⌈N / B_r⌉ row tiles. The formula in the cell is derived by hand from this. Counted and
+// predicted bytes are integers, so they must be *equal*.
 //
 // In the code below `random_example(N, d)` is one head with N rows of d random numbers, and `grouped` writes a number
 // with commas.
 //
 // ```{question}
-// N = 256 and d = 64, so S and P have four times as many elements as Q, K, V or O. What share of all bytes moved is S's
-// and P's?
+// N = 256 and d = 64, so S has four times as many elements as Q, K, V or O, and so has P. What share of all the bytes
+// that move belongs to S and P?
 // ```
 
 // %%
@@ -334,8 +336,8 @@ CELL("The ledger") {
 
 // %% [markdown]
 // ```{answer}
-// 80 %. S and P are not only four times as large: each is written by one step and read by the next, while Q, K, V and O
-// pass once. The share grows with N, since S and P grow with N² and the others with N.
+// 80 %. S and P are not only four times as large. Each of them is also written by one step and read by the next, while
+// Q, K, V and O pass once. The share grows with N, since S and P grow with N² and the others with N.
 // ```
 
 // %% tags=["hide-input"]
@@ -358,13 +360,13 @@ CELL("Bytes against N") {
 }
 
 // %% [markdown]
-// **What you saw.** Twice the words cost almost four times the bytes, and the more words there are, the closer it comes
-// to four. The dashed line is what must move at the very least: read Q, K and V, write O. The gap between the lines is
-// what the next three phases close.
+// **What you saw.** From 64 to 128 words the bytes grow threefold. The more words there are, the closer each doubling
+// comes to four times the bytes. The dashed line is the least that must move: Q, K and V are read, O is written. The
+// next three phases work on the gap between the lines.
 //
 // **To think about.** 1. Which head of the sentence looks backwards? Draw heads 9 and 11. 2. Store S and P as
-// {term}`fp16`, in 2 bytes each: what factor do you save, and how does it grow with N? 3. Fuse the softmax with the
-// first step, so that S never leaves the chip: what is the formula now? Is it still O(N²)?
+// {term}`fp16`, in 2 bytes each: by what factor do the bytes shrink, and how does the factor change with N? 3. Fuse the
+// softmax with the first step, so that S never leaves the chip: what is the formula now? Is it still O(N²)?
 //
 // <details><summary>Answers</summary>
 //

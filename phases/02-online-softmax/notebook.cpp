@@ -59,8 +59,9 @@ static std::vector<int> all_keys() {
 // %% [markdown]
 // ## Three looks, or one
 //
-// In head 8, the word `get` meets the first seven keys of its row. The code of this page computes the states below
-// them. The seventh score is the largest so far, so l and o are multiplied by α before that key is added.
+// In head 8, the word `get` meets the first seven keys of its row. The boxes in the lower half are the states after
+// each key, computed by this page's code. Where a box is orange, the maximum has moved: with the first key, and again
+// with the seventh. That score is the largest so far, so l and o are multiplied by α before its key is added.
 
 // %% tags=["hide-input"]
 static std::string fixed(double value) {
@@ -148,7 +149,7 @@ CELL("The state moves on") {
 // ```{exercise} 02.1
 // ```
 //
-// Two states are merged with the same correction on both sides. Either of them may be empty, or both.
+// Two states are merged with the same correction, now on both sides. Either of them may be empty, or both.
 //
 // ```{region} attention.hpp merge
 // ```
@@ -158,9 +159,9 @@ CELL("The state moves on") {
 // ```{region} attention.hpp rows
 // ```
 //
-// Here is the pass: one row of Q stays on chip, and the rows of K and V come in beside it, one at a time. The `count_`
-// lines declare what the memory model cannot see: FLOPs, exponentials, and {term}`rescales <rescale>`, which are
-// multiplications of a whole row by one number.
+// Here is the pass over the keys: one row of Q stays on chip, and the rows of K and V come in beside it, one at a time.
+// The `count_` lines declare what the memory model cannot see: FLOPs, exponentials, and {term}`rescales <rescale>`,
+// which are multiplications of a whole row by one number.
 //
 // ```{region} attention.hpp stream-keys
 // ```
@@ -225,9 +226,10 @@ CELL("One row, key by key") {
 //
 // ## Merge
 //
-// Two states of two disjoint sets of keys can be joined: the same correction, on both sides. The state of the empty
-// set, (−∞, 0, 0), changes nothing. So it does not matter which part saw which key, nor in which order: keys may be cut
-// into tiles, shared among threads or GPUs, and merged in any tree. Every later phase rests on this.
+// `merge` joins the states of any two disjoint sets of keys, and the state of the empty set, (−∞, 0, 0), changes
+// nothing. Except for rounding it does not matter which state has seen which key, nor which states are merged first. So
+// keys may be cut into tiles or shared among threads or GPUs, and the states merged in any tree. Every later phase
+// rests on this.
 //
 // ```{exercise} 02.2
 // ```
@@ -343,7 +345,8 @@ CELL("Bytes against N") {
 // %% [markdown]
 // ```{answer}
 // Phase 02, by a factor of 28.5. In place of 4N² numbers there are 2N²d: each score that is not stored is paid for with
-// a row of K and a row of V. As N grows, the factor comes close to d/2.
+// a row of K and a row of V. The factor stays below d/2, because naive attention moves Q,
+// K, V and O, too.
 // ```
 //
 // **What you saw.** There is no N × N matrix anywhere, and yet *more* traffic than in naive attention, because each of

@@ -42,9 +42,9 @@ static svg::Walk v1_walk(const Problem<float>& p) {
 // %% [markdown]
 // ## One step, before the code
 //
-// The sentence of page 01 has 50 tokens. With B_r = 13 and B_c = 17, S falls into 4 × 3 tiles. The picture shows one
-// step of the walk over them, to scale and as the memory model saw it: what is on chip while the third tile of Q meets
-// the second of K, and what had to move for it.
+// The sentence of page 01 has 50 tokens. With B_r = 13 and B_c = 17, S falls into 4 × 3 tiles. The algorithm walks from
+// one to the next. The picture shows one step of this walk, to scale and as the memory model saw it: what is on chip
+// while the third tile of Q meets the second of K, and what had to move for it.
 
 // %% tags=["hide-input"]
 CELL("What moves in one step") {
@@ -119,8 +119,8 @@ CELL("What moves in one step") {
 // ```{region} attention.hpp online-softmax
 // ```
 //
-// Line 10's two passes over a row, `scale_and_max` and `exp_minus`, take most of the time that the matrix products
-// leave. They go through the row one register full of numbers at a time:
+// Beside the matrix products, most of the work is in line 10's two passes over each row, `scale_and_max` and
+// `exp_minus`. They go through the row one CPU register full of numbers at a time:
 //
 // ```{region} softmax_row.hpp passes
 // ```
@@ -151,11 +151,11 @@ CELL("What moves in one step") {
 // ## Run it: the walk over the tiles
 //
 // Now all twelve steps, with the same tiles of 13 rows and 17 keys. The tiles of S never exist all at once: the walk
-// goes down the columns, and one tile replaces the other.
+// goes down the columns, and each tile replaces the one before it.
 //
 // ```{question}
-// 4 tiles of Q, 3 of K and V, and K and V outside. How often does each row of Q come on chip, and how often is each row
-// of O written to HBM?
+// There are 4 tiles of Q and 3 of K and V, and the loop over K and V is outside. How often does each row of Q come on
+// chip, and how often is each row of O written to HBM?
 // ```
 
 // %% tags=["hide-input"]
@@ -193,8 +193,10 @@ CELL("The walk") {
 //
 // - **M counts numbers**, not bytes: 192 KiB hold 49,152 numbers of fp32.
 // - **S is forgotten.** The 4 stands for Q_i, K_j, V_j, O_i. The scores S_ij, B_r × B_c numbers, are on chip as well.
-//   With B_r = d everything together takes 3M/4 + 2d² + 2d numbers: that fits only if M ≥ 8d² + 8d. The cell tries the
-//   sizes of real GPUs' memories; its last line says which.
+//   With B_r = d everything together takes 3M/4 + 2d² + 2d numbers: that fits only if M ≥ 8d² + 8d.
+//
+// The cell tries the sizes of real GPUs' memories; its last line says whose they are. There a CUDA {term}`kernel` gets
+// 48 KiB without asking, the static limit, and more if it asks for it (opt-in).
 //
 // ```{exercise} 03.1
 // ```
@@ -222,8 +224,8 @@ CELL("The paper's tiles, and what they need") {
 // %% [markdown]
 // ## Bytes taken for numbers
 //
-// What if somebody puts an A100's 192 KiB into the formula as bytes? For d = 64 it then gives B_c = 768. A program in
-// Python would run with such tiles, since Python knows no SRAM. Our model does.
+// What if somebody puts an A100's 192 KiB into the formula as a number of bytes? For d = 64 it then gives B_c = 768. A
+// program in Python would run with such tiles, since Python knows no SRAM. Our model does.
 
 // %% tags=["hide-input"]
 CELL("B_c = 768 on an A100") {
@@ -323,15 +325,16 @@ CELL("Bytes against SRAM") {
 
 // %% [markdown]
 // ```{answer}
-// They nearly halve: B_c doubles, and T_c = N/B_c passes of Q and O become half as many. With 16 and 32 KiB V1 moves
-// more than naive attention, because Q, O, l and m pass so often that S and P would have been cheaper.
+// They nearly halve: B_c doubles, and Q and O pass T_c = N/B_c times, which is half as often. At the end of the table
+// they fall by less, because K, V and the first write of O remain. With 16 and 32 KiB V1 moves more than naive
+// attention, because Q, O, l and m pass so often that S and P would have been cheaper.
 // ```
 //
-// **What you saw.** T_c = N/B_c passes of about 3Nd numbers, and B_c ≈ M/4d: together 12 N²d²/M. That is the paper's
-// Θ(N²d²/M), with its constant. Still quadratic in N, but divided by the size of the chip. With 32 KiB or less V1 moves
-// more than naive attention in the same SRAM: tiles need room.
+// **What you saw.** There are T_c = N/B_c passes of about 3Nd numbers each, and B_c ≈ M/4d: together 12 N²d²/M. That is
+// the paper's Θ(N²d²/M), with its constant. The traffic is still quadratic in N, but divided by the size of the chip.
+// Tiles need room, though: in a small SRAM they lose to naive attention.
 //
-// **To think about.** 1. At which SRAM does V1 beat naive for d = 128? 2. O, l, m go to HBM and back in each pass
+// **To think about.** 1. At which SRAM does V1 beat naive for d = 128? 2. O, l and m go to HBM and back in each pass
 // although they are results, not inputs. What would have to change so that they could stay? 3. Which of the 20 tiles
 // above would fit if K, V and S were fp16?
 //

@@ -77,7 +77,7 @@ CELL("What stays, what moves") {
 // ## The code
 //
 // The same tiles are on chip as in phase 03. Which sizes are good has changed, though: K and V pass once for each Q
-// tile, so a large B_r saves bytes, and B_c does not matter for them.
+// tile, so a large B_r saves bytes. B_c does not change their number.
 //
 // ```{region} phase.hpp on-chip-bytes
 // ```
@@ -96,7 +96,7 @@ CELL("What stays, what moves") {
 // ```
 //
 // K and V pass by inside. The loop ends at the last key that the tile's last row may see, so a causal mask makes it
-// shorter. A tile is `full` if its first row sees all of it, because later rows see no less.
+// shorter. A K/V tile counts as `full` if the first row of the Q tile sees all of it, because later rows see no less.
 //
 // ```{region} attention.hpp kv-inside
 // ```
@@ -166,11 +166,11 @@ CELL("Down the columns, or along the rows") {
 // ## Fewer rescales
 //
 // Multiplying a row by a number is slow work for a GPU: its fastest units, the {term}`tensor cores <tensor core>`, only
-// do matrix products. V1 keeps O divided by l, so per tile it multiplies two rows: that of O by l α / l', and that of P
-// by β / l'. V2 multiplies the row of O by α and nothing else, and divides it once at the end.
+// do matrix products. V1 keeps O divided by l, so for each row and tile it multiplies twice: the row of O by l α / l',
+// and the row of P by β / l'. V2 multiplies only the row of O, by α, and divides it once at the end.
 //
 // ```{question}
-// N = 256. B_c doubles from line to line: what happens to the rescales of V1, and to those of V2? Is there a B_c at
+// N = 256, and B_c doubles from line to line. What happens to the rescales of V1, and to those of V2? Is there a B_c at
 // which V2 saves nothing?
 // ```
 
@@ -193,15 +193,15 @@ CELL("Rescales, as the code declares them") {
 
 // %% [markdown]
 // ```{answer}
-// V1's halve, since there are two for each row and tile. V2's halve except for the N divisions at the end.
-// With a single tile, B_c = 256, both need 512: one correction and one division for each row.
+// V1's halve, since there are two for each row and tile. V2's halve except for the N divisions at the end. With a
+// single tile, B_c = 256, both need 512, two for each row: V2's are one correction and one division.
 // ```
 //
 // ## What it costs
 //
-// Q and O once, K and V once per Q tile: 4·(2Nd + T_r·2Nd) bytes. With equal square tiles that is two thirds of V1. The
-// larger B_r, the fewer passes; B_c no longer matters, so a chip that has room for one large tile should spend it on Q
-// and O. The dashed line is the paper's Θ(N²d²/M), drawn with 12, V1's constant from phase 03.
+// Q and O move once, K and V once per Q tile: 4·(2Nd + T_r·2Nd) bytes. With the same square tiles that is about two
+// thirds of V1's. The larger B_r, the fewer passes; B_c no longer matters, so a chip that has room for one large tile
+// should spend it on Q and O. The dashed line is the paper's Θ(N²d²/M), drawn with 12, V1's constant from phase 03.
 
 // %% tags=["hide-input"]
 static std::uint64_t v2_bytes(std::uint64_t N, std::uint64_t d, std::uint64_t Tr) {
@@ -254,6 +254,10 @@ CELL("Bytes against N") {
 }
 
 // %% [markdown]
+// In the chart V1 with tiles of 64 × 192 and V2 with 128 × 64 run together: N/192 passes of 3Nd numbers are as many as
+// N/128 passes of 2Nd. What V2 gains is the choice. In the same SRAM there is room for tiles of 256 × 16, and with them
+// K and V pass half as often.
+//
 // ## What is O(N), and what is not
 //
 // FlashAttention is often called linear in N. The first paper says so of the memory: beyond inputs and output the
@@ -261,7 +265,8 @@ CELL("Bytes against N") {
 // gives Θ(N²d²/M) (Theorem 2). Let us count both, and what is on chip.
 //
 // ```{question}
-// N grows from 512 to 1024. Which of the two doubles: the memory that the arrays take, or the bytes that move?
+// N grows from 512 to 1024. By what factor does each of the three grow: the memory that the arrays take, the bytes that
+// move, and what is on chip?
 // ```
 
 // %% tags=["hide-input"]
@@ -283,9 +288,9 @@ CELL("What is O(N) and what is not") {
 
 // %% [markdown]
 // ```{answer}
-// The memory. The traffic grows by more than three and a half times, because K and V are twice as long and pass twice
-// as often, once for each Q tile. Θ(N²) is still there, divided by the tile. What is on chip does not grow at all, but
-// that is another memory than the one in which S would lie.
+// The memory doubles. The traffic grows by more than three and a half times, because K and V are twice as long and pass
+// twice as often, once for each Q tile. Θ(N²) is still there, divided by the tile. What is on chip does not grow at
+// all, but that is another memory than the one in which S would lie.
 // ```
 //
 // ## LSE, for free
@@ -354,8 +359,8 @@ CELL("Skipped tiles, counted") {
 //
 // ## Threads
 //
-// No Q tile needs another: (b, h, i) are B·H·T_r independent tasks, where V1 had B·H. No sum depends on which thread
-// does what, or when, so the result must be the same to the last bit.
+// No Q tile needs another: there is an independent task for each batch entry, head and Q tile, B·H·T_r in all, where V1
+// had B·H. No sum depends on which thread does what, or when, so the result must be the same to the last bit.
 
 // %% tags=["hide-input"]
 CELL("Any number of threads, the same bits") {
@@ -376,15 +381,16 @@ CELL("Any number of threads, the same bits") {
 // **What you saw.** The same arithmetic in another order: results do not travel, each Q tile stands alone, and LSE
 // comes at the price of one number for each row. This is the algorithm of every later phase.
 //
-// **Write it yourself.** The capstone of part 1 gives you an empty function and a promise: the answer, the
-// bytes that move, the exponentials.
+// **Write it yourself.** The last exercise of part 1 gives you an empty function. It says what has to come out, how
+// many bytes may move and how many exponentials may be computed.
 //
 // ```{exercise} 04.2
 // ```
 //
 // **To think about.** 1. Which B_r, B_c move the fewest bytes within 99 KiB? 2. With S_q = 1 ({term}`decoding`) there
 // is one Q tile and no parallelism left: which property from phase 02 helps? 3. With a causal mask about half of the
-// scores in the diagonal tiles are thrown away: what share of all scores is that, as a function of N and B = B_r = B_c?
+// scores in the diagonal tiles are thrown away: what share of all computed scores is that, as a function of N and B =
+// B_r = B_c?
 //
 // <details><summary>Answers</summary>
 //

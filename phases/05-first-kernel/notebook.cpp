@@ -102,20 +102,21 @@ CELL("Blocks, threads and what they share") {
 // Only Q needs spare columns, since K and V are read as broadcasts. In `load_tile` a `Head` is the matrix of one head:
 // pointer, rows, columns, and the `stride` from one row to the next, which is larger than the number of columns if
 // there are gaps between rows. Offsets are computed in 64 bits: a tensor may have more than 2³¹ elements. D is the next
-// compiled head dimension (32, 64, …); `cols` is the true one, and the columns beyond it are filled with zeros. `widen`
-// converts a T to float:
+// larger head dimension that is compiled (32, 64, …); `cols` is the true one, and the columns beyond it are filled with
+// zeros. `widen` converts a T to float:
 //
 // ```{region} attention.cuh load-tile
 // ```
 //
-// The head of the kernel. `shared<S>()` is the block's *dynamic* shared memory, taken as one struct. Its size is not
-// part of the kernel but of the launch: `kernel<<<blocks, threads, bytes>>>`. In ordinary CUDA one writes `extern
-// __shared__` and divides the bytes by hand:
+// The kernel begins with its arguments and its tiles. `shared<S>()` is the block's *dynamic* shared memory, taken as
+// one struct. Its size is not part of the kernel but of the launch: `kernel<<<blocks, threads, bytes>>>`. In ordinary
+// CUDA one writes `extern __shared__` and divides the bytes by hand:
 //
 // ```{region} attention.cuh head
 // ```
 //
-// The loop over the K/V tiles. `trace_mark` leaves a note for the picture further down, and costs nothing elsewhere:
+// Then comes the loop over the K/V tiles. `trace_mark` leaves a note for the picture further down, and costs nothing on
+// a GPU:
 //
 // ```{region} attention.cuh loop
 // ```
@@ -132,9 +133,9 @@ CELL("Blocks, threads and what they share") {
 // ```{region} attention.cuh mask
 // ```
 //
-// Online softmax. `m_safe` is new: as long as a row has only seen keys with the score −∞, m is −∞, and −∞ − (−∞) would
-// be NaN. `round_to<T>` rounds P to V's type, as {term}`tensor cores <tensor core>` require: there both operands of a
-// product have the same type:
+// In the online softmax `m_safe` is new since step 9: as long as a row has only seen keys with the score −∞, m is −∞,
+// and −∞ − (−∞) would be NaN. `round_to<T>` rounds P to V's type, because both operands of a product on {term}`tensor
+// cores <tensor core>` have the same type:
 //
 // ```{region} attention.cuh online-softmax
 // ```
@@ -142,8 +143,8 @@ CELL("Blocks, threads and what they share") {
 // ```{region} attention.cuh output
 // ```
 //
-// Last, the host. A block with more than 48 KiB of shared memory has to ask for it (`allow_shared_memory`), as on a
-// GPU:
+// Last comes the host's side. A block with more than 48 KiB of shared memory has to ask for it (`allow_shared_memory`),
+// as on a GPU:
 //
 // ```{region} attention.cuh launch
 // ```
@@ -156,9 +157,9 @@ CELL("Blocks, threads and what they share") {
 // %% [markdown]
 // ## Run it: the same attention
 //
-// Twelve heads of a real model. The kernel sums in another order than phase 04 and uses exp2(x·log2 e) for exp(x), so
-// the last bits differ from 04's. But between the machines, and whatever the order in which blocks and threads run, no
-// bit may differ: if one does, a thread has read what another thread was just writing.
+// The input is the twelve heads of the sentence. The kernel sums in another order than phase 04 and uses exp2(x·log2 e)
+// for exp(x), so the last bits differ from 04's. But between the machines, and whatever the order in which blocks and
+// threads run, no bit may differ: if one does, a thread has read what another thread was just writing.
 
 // %%
 CELL("Right, and the same bits on each machine") {
@@ -230,9 +231,8 @@ CELL("What each warp does") {
 //
 // The bytes are predicted by phase 04's formula: Q and O once, K and V once per Q tile. Work is done on whole tiles:
 // rows that do not exist are computed and thrown away, and keys that do not exist get a score (−∞) but never meet V.
-// Two costs that "Into CUDA" counted come back here. Q is read as `float4`, 8 lanes at a time: 8 rows of 32 floats
-// would all begin in bank 0, and `float Q[Br][D + 4]` moves each row on by four banks. And each lane stores its own row
-// of O, so a store touches one sector for each lane.
+// One cost that "Into CUDA" counted comes back here. Q is read as `float4`, 8 lanes at a time. 8 rows of 32 floats
+// would all begin in bank 0, so `float Q[Br][D + 4]` moves each row on by four banks.
 //
 // ```{question}
 // Which array costs the most bytes? And which one costs the most sectors of 32 bytes?
@@ -285,8 +285,8 @@ CELL("Predicted = counted") {
 // %% [markdown]
 // ```{answer}
 // K and V cost the most bytes, 57,600 each: they pass once for each of the three Q tiles, Q and O only once. But O
-// takes the most sectors, 4,800. Each of its requests touches nearly as many sectors as the warp has lanes, where a
-// load touches 4.
+// takes the most sectors, 4,800. Each lane stores its own row, so a request touches a sector for each lane that has a
+// row, where a load touches 4.
 // ```
 //
 // ## When something is wrong
@@ -351,8 +351,8 @@ CELL("A chip that starves") {
 //
 // **What you saw.** Two loops of phase 04 became blocks and threads; the algorithm stayed, with the same tiles and the
 // same bytes. Loads are coalesced, shared memory has no conflicts, and a warp's store touches eight times the bytes
-// that it writes. Most of the chip has nothing to do, however good one block is: that is the subject of phase 06. The
-// times on an H200 are in [benchmarks](../../docs/benchmarks.md).
+// that it writes. With few rows most of the chip has nothing to do, however good one block is. That is the subject of
+// phase 06. The times on an H200 are in [benchmarks](../../docs/benchmarks.md).
 //
 // **To think about.** 1. Delete one `__syncthreads()` in `attention.cuh` and run this page: which machine complains,
 // and does it name the line? 2. Make it `Q[Br][D]`: which claim turns false, and how many conflicts are counted? 3.

@@ -99,8 +99,8 @@ CELL("A GPU, as far as this page needs it") {
 //
 // The threads differ in their number. Threads come in {term}`blocks <block>` of equal size. Inside the function
 // `threadIdx.x` is the thread's number in its block, `blockIdx.x` the block's number, and `blockDim.x` the number of
-// threads in a block. The first line therefore gives every thread of the launch a different `i`, and there is no loop:
-// where phase 04 says `for (i = 0; i < n; ++i)`, a kernel has one thread for each `i`.
+// threads in a block. The first line therefore gives every thread a different `i`, and there is no loop: where phase 04
+// says `for (i = 0; i < n; ++i)`, a kernel has one thread for each `i`.
 
 // %% tags=["hide-input"]
 CELL("Who takes which element?") {
@@ -493,7 +493,7 @@ CELL("Who writes before whom reads") {
 // %% [markdown]
 // On a GPU such a kernel may give the right answer for years, because the warps of a block often run in a lucky order.
 // The fast simulator's order does not vary, so the damage shows each time. The checked simulator does not need bad
-// luck: it knows which accesses nothing puts in order, and names both sides. In its words `tile+128` is byte 128 of
+// luck: it notices when nothing puts two accesses in order, and names both. In its words `tile+128` is byte 128 of
 // `tile`, which is the element tile[1][0]. Fresh shared memory counts as unwritten, so a read that comes before any
 // write is a finding, too.
 //
@@ -526,7 +526,7 @@ CELL("A missing barrier") {
 // ```{answer}
 // 496 of 1024, nearly half. Each thread reads the element that its mirror image across the diagonal writes. Of every
 // such pair the thread that runs first reads too early; the other finds what it needs, and on the diagonal a thread
-// reads what it has written itself. On a GPU it may be another number in each run. The first race that the checked
+// reads what it has written itself. On a GPU the number may differ from run to run. The first race that the checked
 // simulator names is the orange one of the four threads: lane 1 of warp 0 is thread (1, 0), which reads tile[1][0], and
 // lane 0 of warp 1 is thread (0, 1), which writes it.
 // ```
@@ -539,7 +539,7 @@ CELL("A missing barrier") {
 //
 // With shared memory and barriers the threads of a block can add up what each of them has: a *reduction*. The 32 lanes
 // of a warp need neither for that: `__shfl_xor_sync` hands each lane another lane's register, a *shuffle*. Softmax
-// wants such a sum for each row. This page has no use for it, because a thread owns a whole row; from phase 10 on four
+// needs such a sum for each row. This page has no use for it, because a thread owns a whole row; from phase 10 on four
 // lanes share one.
 //
 // ```{exercise} 05.3
@@ -561,8 +561,8 @@ CELL("A missing barrier") {
 // ```
 //
 // Phase 01 brought tiles of Q, K, P and V into SRAM for its products. This kernel does not: each operand comes from HBM
-// every time it is used. Each of the N² pairs loads D elements of Q, of K and of V, and loads P once for each of the D
-// columns of O:
+// every time it is used. For each of the N² pairs of a query and a key it loads D elements of Q, of K and of V, and P
+// once for each of the D columns of O:
 //
 //     read     Q: N²D    K: N²D    V: N²D    S: N² (maximum) + N² (P) + N²D (O)
 //     written  S: N² (S) + N² (P)            O: ND
@@ -699,7 +699,8 @@ CELL("What lies where") {
 // ```{region} steps/4-tiled.cuh scores
 // ```
 //
-// The online softmax, as in phase 02, a tile at a time:
+// The compiler should keep `s` in registers, too; step 9 says why it does not yet. Then comes the online softmax, as in
+// phase 02, but a tile at a time:
 //
 // ```{region} steps/4-tiled.cuh online-softmax
 // ```
@@ -744,8 +745,8 @@ CELL("The bytes of phase 04") {
 //     K_tile[j][d]       all lanes read the same float: 1 wavefront
 //
 // That is a *bank conflict*. The cure is one spare float at the end of each row. Row r then begins in bank r mod 32,
-// and a column has an element in every bank. In the picture a line is 128 bytes of shared memory, one word of each
-// bank. The orange words are those that the 32 lanes read in one request, as the simulator saw it:
+// and a column has an element in every bank. In the picture a line is 128 bytes of shared memory, one word (4 bytes) of
+// each bank. The orange words are those that the 32 lanes read in one request, as the simulator saw it:
 
 // %% tags=["hide-input"]
 // The first request that a warp makes to read Q_tile.
@@ -869,7 +870,7 @@ CELL("A third of the requests disappears") {
 // A lane can load 16 bytes with one instruction. `float4` is CUDA's type for it, four floats x, y, z and w. It needs an
 // address that is a multiple of 16. Hence `alignas(16)`, and rows of D + 4 floats instead of D + 1. Each row then
 // begins four banks after the one before, and 8 lanes with 4 floats each fill the 32 banks exactly. The hardware serves
-// 8 lanes at a time; in the picture they have one colour:
+// 8 lanes at a time; in the picture the lanes that are served together have one colour:
 
 // %% tags=["hide-input"]
 CELL("Eight lanes at a time") {
@@ -895,8 +896,8 @@ CELL("Eight lanes at a time") {
 //
 // *Prediction*: a quarter of the requests that read. A `float4` from each lane's own row of Q is 32 · 16 = 512 bytes: 4
 // wavefronts of 128. The broadcasts of K and V take 2 wavefronts for each request. That is how the hardware serves
-// them; it was measured ([simulator](../../docs/simulator.md#counters)). So there are 4 times fewer requests, but only
-// about half the wavefronts.
+// them; it was measured ([simulator](../../docs/simulator.md#counters)). So the requests fall to a quarter, but the
+// wavefronts only to about half.
 
 // %%
 CELL("Fewer and wider") {
@@ -958,8 +959,8 @@ CELL("The same counts, other last bits") {
 //
 // *Prediction*: the counters get a little worse. Whole tiles are computed: T_c · B_c = 160 keys for N = 150. P adds one
 // write for each of 160 keys and one read for each of 150. No counter shows what is gained. nvcc 13.0 does put `s` into
-// local memory in steps 4 to 6 (`-Xptxas -v`: "128 bytes stack frame"). In steps 7 and 8 it unrolls by itself. From
-// here on we no longer depend on that.
+// local memory in steps 4 to 6 (`-Xptxas -v`: "128 bytes stack frame"). In steps 7 and 8 it unrolls the loops without
+// being asked. Step 9 no longer depends on that.
 
 // %%
 CELL("What registers cost") {
@@ -979,8 +980,8 @@ CELL("What registers cost") {
 // %% [markdown]
 // ## The staircase
 //
-// All seven attention kernels on the same input. From step 3 to step 4 the HBM traffic falls; after that, the work on
-// the chip.
+// Here are all seven attention kernels on the same input. From step 3 to step 4 the HBM traffic falls. From step 4 to
+// step 7 the work on the chip falls, and step 9 adds a little to it.
 
 // %% tags=["hide-input"]
 CELL("All steps") {
@@ -1009,16 +1010,17 @@ CELL("All steps") {
 // %% [markdown]
 // **What you saw.** A kernel is a function that every thread runs with an index of its own. Neighbouring threads should
 // touch neighbouring memory. Shared memory holds what several threads use, and a barrier stands between those who write
-// it and those who read it. And each optimisation had a counter that could be predicted before the kernel ran, except
-// for the two that only the compiler sees. What the steps are worth in milliseconds is at the end of this page.
+// it and those who read it. The effect of each step on the counters could be predicted before the kernel ran. What
+// steps 8 and 9 aim at is in no counter: only the compiler sees it. What the steps are worth in milliseconds is at the
+// end of this page.
 //
 // What is left for [05 · The first kernel](notebook.cpp): templates for the sizes, three element types, and any
 // strides.
 //
 // **To think about.** 1. Delete a barrier in `steps/4-tiled.cuh` and run this page. Which lines does the finding name?
 // 2. In step 7, make the rows D + 8 floats long. How many wavefronts does a request for Q take now? Check with the
-// counter. 3. In `3-naive.cuh`, let S be stored as [key, query] instead of [query, key]. Which sectors change, and how
-// many are left? 4. The tile of step 2 has a bank conflict, too. Which line, how many wavefronts, and what cures it?
+// counter. 3. In `3-naive.cuh`, store S as [key, query] instead of [query, key]. Whose sectors change, and how many are
+// left? 4. The tile of step 2 has a bank conflict, too. Which line, how many wavefronts, and what cures it?
 //
 // <details><summary>Answers</summary>
 //
