@@ -204,7 +204,7 @@ CELL("Who copies, and who multiplies") {
 // ## 6 · Panels
 //
 // TMA and `wgmma` want rows of 128 bytes. So a tile of 128 columns becomes two {term}`panels <panel>` of 64. Within a
-// panel pieces of 16 bytes are swizzled as before, by the row modulo 8. Phase 12's copies of fewer than 16 bytes are
+// panel pieces of 16 bytes are swizzled as before, by the row modulo 8. Phase 12's copies element by element are
 // dropped, since TMA wants strides that are multiples of 16 bytes.
 //
 // ```{difference} steps/5-ahead.cuh steps/6-panels.cuh
