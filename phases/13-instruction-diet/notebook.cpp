@@ -8,7 +8,8 @@
 // loop, into its first tile, or into a branch that is rarely taken. We take these one by one, try each, and then put
 // the kernel together.
 //
-// **Changed since 12.** Much of the file. The page before has the reasons step by step; this one has all of the file.
+// **Changed since 12.** Much of the file. The page before gives the reasons, step by step. This one shows the whole
+// file.
 
 // %% tags=["hide-input"]
 #include "phases/13-instruction-diet/phase.hpp"
@@ -103,8 +104,8 @@ CELL("32 rows where they fit") {
 // ## Copies, to the end of K
 //
 // As on the page before, a thread copies one column of pieces, and all its rows have one swizzle but for a constant.
-// New are the ends. The column's limit is worked out once. The rows' limit matters only to the first copies, since the
-// loop runs from the last tile to the first: all others are whole, `kWhole`.
+// What is new is the end of the tensor. Whether the column lies inside is worked out once. The rows' limit matters only
+// to the first copies, since the loop runs from the last tile to the first: all others are whole, `kWhole`.
 //
 // ```{region} copies.cuh load-tile
 // ```
@@ -115,8 +116,8 @@ CELL("32 rows where they fit") {
 //
 // ## Two loops
 //
-// A block goes from the last tile to the first, by two loops. Masked are the tiles on the diagonal, and the one in
-// which K ends. What a warp does with a tile is compiled for each loop.
+// A block goes from the last tile to the first, by two loops. The tiles on the diagonal are masked, and so is the one
+// in which K ends. What a warp does with a tile is compiled for each loop.
 //
 // ```{region} attention.cuh block
 // ```
@@ -175,8 +176,8 @@ CELL("Which loop takes which tile") {
 //
 // ## Any scale
 //
-// exp2(c · s − c · m) takes its maximum over unscaled scores. That is right for c > 0 only. So c is the size of the
-// scale, and a negative sign goes to Q: its bits are turned once, before the loop.
+// exp2(c · s − c · m) takes its maximum over unscaled scores. That is right for c > 0 only. So c is taken from the
+// scale's size, and a negative sign goes to Q, whose sign bits are flipped once, before the loop.
 //
 // ```{region} attention.cuh scores
 // ```
@@ -211,11 +212,11 @@ CELL("A negative scale, and a scale of 0") {
 // ## The maximum
 //
 // As in [step 6](steps.cpp), m follows only if a maximum has outgrown it by more than 2⁸ in P, and a {term}`vote` of
-// the warp decides. What is new is when the bound holds. Where m is the exact maximum, the largest P is 1 and has no
-// rounding error; otherwise it has one like all others. With tiles of 16 keys, where the first maximum is a poor guess,
-// 2 of the 424 cases of the {term}`contract <the contract>` then missed O's error bar, by 0.6 and 0.7 %. And a masked
-// tile may hold few keys that a row sees. So m follows each growth in small tiles and in masked ones, and the bound
-// holds from the first whole tile of 64 keys on: that is `slack`.
+// the warp decides. What is new is when this bound holds. Where m is the exact maximum, the largest P is 1 and has no
+// rounding error; otherwise it has one like all other elements of P. With tiles of 16 keys, where the first maximum is
+// a poor guess, 2 of the 424 cases of the {term}`contract <the contract>` then missed O's error bar, by 0.6 and 0.7 %.
+// And a masked tile may hold few keys that a row sees. So m follows each growth in small tiles and in masked ones, and
+// the bound holds from the first whole tile of 64 keys on: that is `slack`.
 //
 // With tiles of 16 keys, or a bottom-right mask, a row may see no key of a tile that its warp multiplies. Its m stays
 // −∞, and −∞ − −∞ would be NaN: 0 is subtracted then.
@@ -329,13 +330,13 @@ CELL("What the rounding of c · m does to P") {
 
 // %% [markdown]
 // ```{answer}
-// Between the last two rows: it is 0.000085 at 4096 and 0.001354 at 65536. Whoever subtracts m first does not have this
-// error at all. The kernel draws the line far below, at 512.
+// From somewhere between the last two rows: the error is 0.000085 at 4096 and 0.001354 at 65536. If m is subtracted
+// first there is no such error at all. The kernel draws the line far below, at 512.
 // ```
 //
-// So there are two ways to P, and a bit for the warp says which: {term}`moderate` maxima, 0 ≤ c · m ≤ 512, take the
-// multiply-add. All others, and rows that have seen no key, have m subtracted first. The same bit allows the maximum of
-// three integers, which wants positive numbers.
+// So there are two ways to compute P, and a bit for the warp says which one is taken: {term}`moderate` maxima, 0 ≤ c ·
+// m ≤ 512, take the multiply-add. All others, and rows that have seen no key, have m subtracted first. The same bit
+// allows the maximum of three integers, which wants positive numbers.
 //
 // ```{region} attention.cuh probabilities
 // ```
@@ -346,9 +347,9 @@ CELL("What the rounding of c · m does to P") {
 //
 // ## The way out
 //
-// Rows and columns may end before the tile does, and O's rows may begin anywhere: where they are no multiples of 16
-// bytes they leave element by element, in the same order. Of the four lanes that share their rows each divides, and
-// takes the logarithm, for one.
+// Rows and columns may end before the tile does, and O's rows may begin anywhere. Where they do not begin at multiples
+// of 16 bytes, they are stored element by element, in the same order. Four lanes share the same rows, and each of them
+// divides, and takes the logarithm, for one row.
 //
 // ```{region} attention.cuh output
 // ```
@@ -364,12 +365,12 @@ CELL("What the rounding of c · m does to P") {
 // ```{region} attention.cuh warp
 // ```
 //
-// What it does with a tile is five steps: S, the mask, the vote, what is subtracted, and P with the product.
+// What a warp does with a tile has five steps: S, the mask, the vote, what is subtracted, and P with the product.
 //
 // ```{region} attention.cuh multiply
 // ```
 //
-// Where a mask hides keys, the Q tiles take different times, and the long ones start first.
+// Where a mask hides keys, some Q tiles take longer than others, and these start first.
 //
 // ```{region} attention.cuh grid
 // ```
@@ -378,10 +379,10 @@ CELL("What the rounding of c · m does to P") {
 //
 // ## For a backward pass, or in fp32
 //
-// What phase 09's backward pass wants kept ([docs/backward.md](../../docs/backward.md)): m and l of each row, where l
-// sums P as P·V does, rounded; and what rounding to 16 bits takes from O, which leaves by the same way as O. Partial
-// results that are still to be added up want O in fp32. Both take a kernel of their own, `kKeeps`: where neither is
-// asked for, no instruction is added. LSE is the same in both, from the sum of P before it is rounded.
+// A backward pass like phase 09's needs more ([docs/backward.md](../../docs/backward.md)): m and l of each row, where l
+// sums P as P·V does, rounded; and what rounding to 16 bits takes from O, stored the same way as O. Partial results
+// that are still to be added up need O in fp32. A kernel of its own, `kKeeps`, serves both: where neither is asked for,
+// no instruction is added. LSE is the same in both, from the sum of P before it is rounded.
 //
 // ```{region} training.cuh outputs
 // ```
@@ -440,7 +441,7 @@ CELL("Right, and the same bits whenever copies arrive") {
 // ## Predicted = counted
 //
 // The simulator does not count instructions of every kind, but it counts some of those that were to be saved. Blocks
-// have 128 rows here and 64 in phase 12, so K and V pass half as often, too.
+// have 128 rows here and 64 in phase 12, so K and V are read half as often from HBM, too.
 //
 // ```{question}
 // A warp has 32 rows where phase 12 has 16, and the same products to compute. What becomes of the 33,280 wavefronts?
@@ -479,8 +480,8 @@ CELL("What is saved") {
 
 // %% [markdown]
 // ```{answer}
-// 17,920, somewhat more than half. A fragment of K or V that was loaded once for 16 rows now serves 32. O's way out
-// through shared memory adds some that phase 12 did not need; in return O takes an eighth of the stores.
+// 17,920, somewhat more than half. A fragment of K or V is loaded for 32 rows now, where it was loaded for 16. O's way
+// out through shared memory adds some that phase 12 did not need; in return O takes an eighth of the stores.
 // ```
 //
 // With a causal mask, Q tiles of 128 rows reach further beyond the diagonal than those of 64. The warps that see
@@ -502,8 +503,8 @@ CELL("What a warp does not see") {
 }
 
 // %% [markdown]
-// **What you saw.** A kernel that is tuned for one setting becomes one for all, and its loop stays as it was. What is
-// added stands before it, behind it, and in branches that whole tiles do not take.
+// **What you saw.** A kernel that was tuned for one setting becomes one for all, and its loop stays as it was. What is
+// added stands before the loop, after it, and in branches that whole tiles do not take.
 //
 // **Measured** on an H200: the steps one by one at the end of [the page before](steps.cpp), the kernel beside the
 // libraries at [the end of part 3](../../docs/book/part-3.md).

@@ -80,8 +80,8 @@ static const ArrayTraffic& traffic(const Ledger& ledger, const std::string& arra
 // ## 0 · Where we begin: phase 12
 //
 // This is [phase 12](../12-async-copies/notebook.cpp) in the setting above. A block has 64 rows and four warps, 16 rows
-// for each. What does one of these warps issue for one K/V tile? Three kinds of instructions have a counter. Of the
-// others the kernel's loops tell how many they are.
+// for each. What does one of these warps issue for one K/V tile? Three kinds of instructions have a counter. How many
+// of the others there are follows from the kernel's loops.
 
 // %% tags=["hide-input"]
 constexpr std::uint64_t pairs = N / 64 * (N / 64), warps = N / 16;
@@ -131,11 +131,11 @@ CELL("What a warp issues for one K/V tile") {
 }
 
 // %% [markdown]
-// Only the first bar is what the tensor cores want. And the picture is not complete: nvcc makes more than twice as many
-// instructions of this loop (the first table at the end). The others are addresses and comparisons, and what `exp2f`
-// does besides the exponential.
+// Only the first bar is work for the tensor cores. And the picture is not complete: nvcc makes more than twice as many
+// instructions of this loop (the first table at the end). The rest are addresses and comparisons, and what `exp2f` does
+// besides the exponential.
 //
-// Now the counters as a whole, for N = 256. 4 Q tiles meet 4 K/V tiles each, that is 16 pairs of tiles.
+// Now the counters as a whole, for N = 256. Each of 4 Q tiles meets 4 K/V tiles, which makes 16 pairs of tiles.
 //
 // ```{question}
 // A warp loads K and V of a pair in squares of 16 × 16, and its 16 rows of Q once. How many `ldmatrix` is that for the
@@ -170,8 +170,8 @@ CELL("Phase 12, counted") {
 // than one instruction, because it gets subnormal results right. `ex2_approx_ftz` is one; a weight below 2⁻¹²⁶ becomes
 // 0, which is what it is worth.
 //
-// Two things follow. The maximum of unscaled scores is the right one for c > 0 only: a negative scale turns the signs
-// of Q once. And a scale of 0 becomes tiny, since −∞ · 0 is NaN.
+// Two things follow. The maximum of unscaled scores is the right one for c > 0 only, so a negative scale turns the
+// signs of Q, once. And a scale of 0 becomes tiny, since −∞ · 0 is NaN.
 //
 // ```{difference} ../12-async-copies/attention.cuh steps/1-scale.cuh
 // ```
@@ -200,7 +200,7 @@ CELL("A multiply-add per element of P") {
 //
 // ## 2 · Two loops
 //
-// Only the tiles on the diagonal are masked, and only the first tile fetches Q. Phase 12's loop asks about both for
+// Only the tiles on the diagonal are masked, and only the first tile fetches Q. Phase 12's loop tests for both with
 // each tile. Now its body is compiled twice, once for masked tiles and once for whole ones, and Q is fetched before the
 // loops. Tiles go from the last to the first: the masked ones come first, and no loop has to look for the end of K, not
 // even where the last tile is ragged.
@@ -303,8 +303,8 @@ CELL("An eighth of the stores") {
 //
 // ## 5 · 32 rows per warp
 //
-// A fragment of K, once loaded, is multiplied by 16 rows of Q. Let a warp have 32 rows, two row tiles of 16, and it is
-// multiplied by both. That halves the loads of K and V, and since the block has 128 rows now, their bytes too.
+// A fragment of K, once loaded, is multiplied by 16 rows of Q. If a warp has 32 rows, two row tiles of 16, the fragment
+// is multiplied by both. That halves the loads of K and V, and since the block has 128 rows now, their bytes too.
 //
 // The price is registers: a lane has twice as much of S, P and O. Q's fragments no longer fit into the 255 that a
 // thread may have, and are fetched again for each tile. With a mask, a block's last tile may be out of sight for all
@@ -323,9 +323,9 @@ CELL("An eighth of the stores") {
 // ```{difference} steps/5-state.cuh steps/5-rows.cuh
 // ```
 //
-// With a mask, larger Q tiles make the times of blocks differ more. So in a step of its own the blocks are numbered so
-// that the long ones of all heads start first. Short ones then fill the gaps at the end. CUDA does not promise an order
-// of blocks; this is a hint.
+// With a mask, larger Q tiles make the blocks' times differ more. So, in a step of its own, the blocks are numbered in
+// such a way that the long ones of all heads start first. Short ones then fill the gaps at the end. CUDA does not
+// promise an order of blocks; this is a hint.
 //
 // ```{difference} steps/5-rows.cuh steps/5-order.cuh
 // ```
@@ -439,8 +439,8 @@ CELL("Once per warp") {
 //
 // Positive floats are ordered like the integers with the same bits, and there is an instruction for the maximum of
 // three integers. It takes two scores at once. A score with a negative sign is a negative integer, so it never beats a
-// positive m. The kernel keeps one bit a warp, `moderate`, for this: are all m of the warp positive? It can change only
-// when an m does.
+// positive m. For this the kernel keeps one bit for each warp, `moderate`: are all m of the warp positive? It can
+// change only when an m does.
 //
 // {term}`Moderate <moderate>` says something else at the same time. The multiply-add rounds c · s − c · m once, but
 // c · m was rounded before. Up to 512 that does not show in P, as [the next page](notebook.cpp) tries. Beyond that, the
@@ -565,9 +565,9 @@ CELL("The staircase") {
 //   slower at D = 128, where it costs registers, and nothing at D = 64.
 // - **One stage instead of two for D = 256**, which would leave room for a second block: 0.96 to 0.99 times the speed.
 //
-// **What you saw.** No new idea, but a list of things that a loop need not do each time. Three of the eight steps move
-// no counter of the simulator: 3, 7 and 8. The machine code shows the first two, in registers and instructions. Step 8
-// only changes the order, and only the clock can tell what that is worth.
+// **What you saw.** There was no new idea, but a list of things that a loop need not do each time. Three of the eight
+// steps move no counter of the simulator: 3, 7 and 8. The machine code shows the first two, in registers and
+// instructions. Step 8 only changes the order, and only the clock can tell what that is worth.
 //
 // **To think about.** 1. Step 5 has fewer wavefronts. What would 48 rows a warp bring, and which limit forbids it? 2.
 // Let `6-rescale.cuh` rescale beyond 2⁰ and count the exponentials. How many warps rescale in their second tile? 3.

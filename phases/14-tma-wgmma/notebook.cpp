@@ -99,12 +99,12 @@ CELL("Shared memory of a block") {
 // %% [markdown]
 // ```{answer}
 // 164,864 bytes: five tiles of 32,768, and the barriers. One block fits. While it waits, no other block is there to
-// multiply. With D = 64 the memory would do for two.
+// multiply. With D = 64 there is memory for two.
 // ```
 //
 // ## Barriers and first copies
 //
-// Thread 0 makes the barriers. It begins to copy Q, and as many K/V tiles as there are stages.
+// Thread 0 makes the barriers. Then it begins to copy Q, and as many K/V tiles as there are stages.
 //
 // ```{region} attention.cuh setup
 // ```
@@ -113,10 +113,10 @@ CELL("Shared memory of a block") {
 //
 // ## The loop
 //
-// What a thread holds of its warpgroup's 64 rows has one place, and so has what it does with a K/V tile. Its words were
-// introduced one at a time: `hide` by phase 10, `softmax` and `finish_rows` by [the steps](steps.cpp), `load_tile`,
-// `begin_scores` and `begin_output` by the pages on the two instructions. They stand in `tiles.cuh` and `softmax.cuh`,
-// and the phases after this one use them as they are.
+// What a thread holds of its warpgroup's 64 rows, and what it does with a K/V tile, stand together in a struct. The
+// functions that it calls were introduced one at a time: `hide` by phase 10, `softmax` and `finish_rows` by [the
+// steps](steps.cpp), `load_tile`, `begin_scores` and `begin_output` by the pages on the two instructions. They stand in
+// `tiles.cuh` and `softmax.cuh`, and the phases after this one use them as they are.
 //
 // ```{region} attention.cuh consumer
 // ```
@@ -135,8 +135,8 @@ CELL("Shared memory of a block") {
 //
 // ## Run it: whenever bytes and products arrive
 //
-// Copies and products have no thread. The simulator finishes them as late as the program allows, at once, or at random,
-// and what is not there yet is NaN.
+// Copies and products run beside the threads. The simulator finishes them as late as the program allows, at once, or at
+// random, and what is not there yet is NaN.
 
 // %% tags=["hide-input"]
 CELL("Right, and the same bits in every order") {
@@ -214,20 +214,20 @@ CELL("What moves") {
 // %% [markdown]
 // ```{answer}
 // None, and fewer. TMA fills the tiles, `wgmma` reads them, and S, P and O live in registers. A product reads B once
-// for 64 rows where a warp of phase 13 fetched it for 32, so K and V pass half as often.
+// for 64 rows where a warp of phase 13 fetched it for 32, so K and V are read half as often.
 // ```
 //
 // The bytes of phase 13 are its wavefronts times 128, the most that 32 banks deliver. A fifth of what is left here is
 // Q, which is read again with each K tile. [Phase 18](../18-diet/notebook.cpp) keeps it in registers.
 //
-// **What you saw.** One thread copies, a barrier counts bytes, a warpgroup multiplies what lies in shared memory, and
-// every word that was left out has a finding. The threads' work has shrunk to softmax, and to waiting.
+// **What you saw.** One thread copies, a barrier counts bytes, and a warpgroup multiplies what lies in shared memory.
+// The threads' work has shrunk to softmax and waiting.
 //
-// **Measured** on an H200, with the table at the end of this part: for long sequences and D = 128 this kernel is faster
-// than phase 13 by a good part. For 512 tokens it is not, nor with D = 64 at any length. Phase 13 has two blocks on a
-// multiprocessor, and while one begins or ends the other one multiplies. Here a block of D = 128 has its multiprocessor
-// to itself, and all of its threads wait for the same tile at the same time. [The next
-// page](../15-warp-specialised/notebook.cpp) takes that apart.
+// **Measured** on an H200, with the table at the end of this part: for long sequences and D = 128 this kernel is
+// clearly faster than phase 13. For 512 tokens it is slower, and so it is with D = 64 at every length. Phase 13 has two
+// blocks on a multiprocessor, and while one begins or ends the other one multiplies. Here a block of D = 128 has its
+// multiprocessor to itself, and all of its threads wait for the same tile at the same time. On [the next
+// page](../15-warp-specialised/notebook.cpp) some threads load and others multiply.
 //
 // **To think about.** 1. Expect `sizeof tiles.K[stage] / 2` bytes and run `./flash test 14`. What does the finding say?
 // With D = 64 a tile is one panel, with D = 128 two: what is the difference? 2. TMA writes zeros for keys behind the

@@ -6,9 +6,9 @@
 //
 // **Where it starts.** At [phase 12](../12-async-copies/notebook.cpp), not at 13. Phase 13's diet saves instructions
 // between two `mma`: row tiles, addresses that differ by a constant, a rescale that is rare. Here there will be no
-// `mma`, no fragments of K and no addresses of theirs. So 14 does not take up most of that diet, and growing it from 13
-// would mean to take it out again. What 14 does keep of it comes back below, in its own words: the scale in a
-// multiply-add, tiles from the last to the first, one division for a row, the longest Q tiles first.
+// `mma`, no fragments of K, and so no addresses of fragments. Growing 14 from 13 would mean taking most of that diet
+// out again. What 14 does keep of it comes back below: the scale in a multiply-add, tiles from the last to the first,
+// one division for a row, the longest Q tiles first.
 //
 // **Idea.** Eight small changes, each a whole kernel. The first five bring the softmax and the loop into the form that
 // all Hopper phases share. Then come the layout, [TMA](tma.cpp) and [wgmma](wgmma.cpp), one at a time. The kernel of
@@ -134,12 +134,12 @@ CELL("Who copies, and who multiplies") {
 // %% [markdown]
 // ## 1 · Softmax in words
 //
-// What a lane does with its two rows is the same in all phases from here on, so it gets words of its own, in
+// What a lane does with its two rows is the same in all phases from here on, so it gets functions of its own, in
 // `softmax.cuh`. The scale goes into the multiply-add before the exponential, as [in phase
 // 13](../13-instruction-diet/steps.cpp). That saves a multiplication for each score. What a lane holds is phase 10's
-// layout: two rows, 8 apart, and of each a quarter of the columns. A negative scale turns the signs of S, and where c ·
-// m is large m is subtracted first. What is gone is the bound of 2⁸ below which phase 13 does not rescale O: the
-// maximum is exact again.
+// layout: two rows, 8 apart, and of each a quarter of the columns. A negative scale turns the signs of S. Where c · m
+// is large, c being the scale times log₂ e, m is subtracted first. What is gone is the bound of 2⁸ below which phase 13
+// does not rescale O: the maximum is exact again.
 //
 // ```{region} softmax.cuh softmax
 // ```
@@ -168,9 +168,9 @@ CELL("Who copies, and who multiplies") {
 //
 // ## 3 · One division for a row
 //
-// Each element of O was divided, and stored by itself. Now each row is divided once, and a lane stores two neighbouring
-// elements at a time. S and P become members, beside O: what `wgmma` works on must stay in the same registers while it
-// runs.
+// Until now each element of O was divided and stored by itself. Now each row is divided once, and a lane stores two
+// neighbouring elements at a time. S and P become members, beside O: what `wgmma` works on must stay in the same
+// registers while it runs.
 //
 // ```{region} softmax.cuh finish
 // ```
@@ -183,7 +183,7 @@ CELL("Who copies, and who multiplies") {
 //
 // ## 4 · From the last tile to the first
 //
-// Masked tiles come first then, and where a mask hides keys the longest Q tiles of all heads start first.
+// Now the masked tiles come first. And where a mask hides keys, the longest Q tiles of all heads start first.
 //
 // ```{difference} steps/3-finish.cuh steps/4-order.cuh
 // ```
@@ -192,7 +192,7 @@ CELL("Who copies, and who multiplies") {
 //
 // ## 5 · Two tiles ahead
 //
-// Phase 12 begins to copy a tile when the one before is multiplied. Now both stages are filled before the first
+// Phase 12 begins to copy a tile while the one before it is multiplied. Now both stages are filled before the first
 // product. A stage is filled again when all have read it, and a second barrier says so. That is the loop in which one
 // thread can do all the copying.
 //
@@ -204,8 +204,8 @@ CELL("Who copies, and who multiplies") {
 // ## 6 · Panels
 //
 // TMA and `wgmma` want rows of 128 bytes. So a tile of 128 columns becomes two {term}`panels <panel>` of 64. Within a
-// panel pieces of 16 bytes are swizzled as before, by the row modulo 8. Copies of other sizes go: TMA wants strides of
-// 16 bytes.
+// panel pieces of 16 bytes are swizzled as before, by the row modulo 8. Phase 12's copies element by element are
+// dropped, since TMA wants strides that are multiples of 16 bytes.
 //
 // ```{difference} steps/5-ahead.cuh steps/6-panels.cuh
 // ```
@@ -240,21 +240,22 @@ CELL("The loop and the layout of the Hopper phases") {
 // Each thread computed addresses and began copies of 16 bytes. Now one thread names a tile, and TMA copies it. An
 // mbarrier counts the bytes. The products are still `mma` on fragments: what TMA has written, `ldmatrix` can read.
 //
-// Two kinds of access meet here: TMA writes by another way to shared memory, the async proxy. So each thread fences its
-// reads before TMA may write where it has read. The checked simulator does not ask for this one, since PTX says how
-// writes become visible to the other proxy and little about reads.
+// Two kinds of access meet here, since TMA writes to shared memory by a way of its own, the async {term}`proxy`. So
+// each thread fences its reads before TMA may write where it has read. The checked simulator does not ask for this
+// fence: PTX says how writes become visible to the other proxy, and little about reads.
 //
 // ```{difference} steps/6-panels.cuh steps/7-tma.cuh
 // ```
 //
-// *Prediction*: no bit changes. Of each pair of barriers one is left, and one more at the start. K comes in two copies
-// a tile, a panel each. Before, K and V took 8 copies of each thread for a tile, with their addresses and comparisons.
+// *Prediction*: no bit changes. Of each pair of barriers one is left, and each block has one more at its start. K comes
+// in two copies a tile, a panel each. Before, K and V took 8 copies of each thread for a tile, with their addresses and
+// comparisons.
 //
 // ## 8 · S by wgmma
 //
 // A warpgroup multiplies 64 rows of Q by a tile of K. Both operands stay in shared memory. Q's fragments are gone, and
 // with them D/4 registers of each thread. A descriptor must be the same in all lanes of a warp, and the compiler has to
-// know that it is. One word tells it:
+// know that it is. One function tells it:
 //
 // ```{region} tiles.cuh uniform
 // ```
@@ -316,11 +317,11 @@ CELL("Who reads shared memory") {
 // ## What each step was worth
 //
 // Measured on an H200 for N = 512, 2048 and 8192, without a mask and with one; each figure is over the step before
-// ([all of them](../../docs/results/hopper-steps-h200.md)). The new softmax costs 7 to 14 % at first. Rows' ends worked
-// out once give 2 % back, the new way out 4 to 18 %, and the new order 4 to 17 %. With that the kernel is ahead of
-// phase 12 again. Copies that begin earlier bring 1 to 2 %, panels 7 to 12 %: a load of a fragment needs fewer
-// instructions for its address. TMA brings 4 to 8 %. The two `wgmma` bring the most, 15 to 30 % for S and 12 to 28 %
-// for PV.
+// ([all of them](../../docs/results/hopper-steps-h200.md)). The new softmax costs 7 to 14 % at first. To work out only
+// once which keys a row sees gives 2 % back, one division for a row 4 to 18 %, and the new order 4 to 17 %. With that
+// the kernel is ahead of phase 12 again. Copies that begin earlier bring 1 to 2 %, panels 7 to 12 %: a load of a
+// fragment needs fewer instructions for its address. TMA brings 4 to 8 %. The two `wgmma` bring the most, 15 to 30 %
+// for S and 12 to 28 % for PV.
 //
 // **How often the predictions were right.** The page makes 19 predictions about bits and counters, and the cells say
 // that all of them are right. It makes one about time, that step 5 by itself brings no speed. That one was wrong: the

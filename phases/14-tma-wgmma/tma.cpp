@@ -2,15 +2,15 @@
 // # 14 · TMA: one thread copies a tile
 //
 // **Question.** In [phase 12](../12-async-copies/notebook.cpp) all threads copy. Each computes addresses, compares rows
-// with the tensor's end, and begins copies of 16 bytes. K and V of a tile of 64 × 128 take 2,048 of these. Could one
-// thread say "that tile, please", and the hardware do the rest?
+// with the tensor's end, and begins copies of 16 bytes. A tile of K and one of V, 64 × 128 each, take 2,048 of these.
+// Could one thread say "that tile, please", and the hardware do the rest?
 //
 // **Idea.** Hopper has a unit for this, **TMA**, the Tensor Memory Accelerator. *One thread* names a box of a tensor
 // and a place in shared memory, and goes on. TMA works out the addresses, copies, and writes zeros for what lies
 // outside the tensor. The threads learn that the bytes are there from an **mbarrier**, a barrier that counts bytes as
 // well as threads.
 //
-// This page and [the next one](wgmma.cpp) are about an instruction each, in kernels of a few lines. [After
+// This page and [the next one](wgmma.cpp) are about one instruction each, in kernels of a few lines. [After
 // them](steps.cpp) both are built into attention. TMA needs compute capability 9.0, and the simulator has it.
 
 // %% tags=["hide-input"]
@@ -141,7 +141,7 @@ CELL("A box of a tensor becomes a tile") {
 //
 // ```{question}
 // The box at x = 64, y = 8 has 16 rows of 64 columns, 2 bytes each. The tensor has 20 rows. How many bytes does TMA
-// read from HBM? How many does the barrier have to expect?
+// read from HBM? Why does the barrier expect 2,048 all the same?
 // ```
 
 // %%
@@ -161,13 +161,13 @@ CELL("What one copy costs") {
 
 // %% [markdown]
 // ```{answer}
-// It reads 1,536 bytes: 12 rows lie inside. The barrier expects 2,048, since TMA writes zeros for the other 4 rows, and
-// counts what it writes.
+// It reads 1,536 bytes: 12 rows lie inside. For the other 4 rows TMA writes zeros, and the barrier counts what is
+// written to shared memory: 2,048 bytes.
 // ```
 //
-// **Not every tensor can be copied so.** TMA moves 16 bytes at a time. The tensor's address and all of its strides must
-// be multiples of 16 bytes, and rows are counted in 32 bits. Other tensors are refused by name, and phase 13 takes
-// them, since its threads can copy element by element.
+// **Not every tensor can be copied this way.** TMA moves 16 bytes at a time. The tensor's address and all of its
+// strides must be multiples of 16 bytes, and rows are counted in 32 bits. Other tensors are refused by name, and phase
+// 13 takes them, since its threads can copy element by element.
 
 // %% tags=["hide-input"]
 CELL("What TMA cannot copy") {
@@ -185,7 +185,7 @@ CELL("What TMA cannot copy") {
 // %% [markdown]
 // ## Panels
 //
-// Other instructions are going to read the tile, and rows of 128 bytes all begin at the same bank. [Phase
+// `wgmma` is going to read the tile, and rows of 128 bytes all begin at the same bank. [Phase
 // 11](../11-swizzle/notebook.cpp) mended that by a swizzle: a row's pieces of 16 bytes change places. TMA does this
 // itself while it writes, if the map says so, for rows of up to 128 bytes. That is 64 elements.
 //
@@ -230,18 +230,18 @@ CELL("Which piece lies where") {
 // ```
 //
 // The hardware takes the row's number from the address: three bits of it, at 128 bytes a row. That is why a tile must
-// begin at a multiple of 1,024 bytes, which is eight rows. We tried one that began 512 bytes further on. On an H200
-// that kernel's results were garbage.
+// begin at a multiple of 1,024 bytes, which is eight rows. We tried a tile that began 512 bytes behind such a multiple.
+// On an H200 that kernel's results were garbage.
 //
-// The attention kernels say it like this. Tensors have four axes there, so the map has four sizes, and a copy has four
-// coordinates:
+// In the attention kernels tensors have four axes, so the map has four sizes, and a copy has four coordinates:
 //
 // ```{region} tiles.cuh maps
 // ```
 // ```{region} tiles.cuh load-tile
 // ```
 //
-// The keys' maps end where the last row of Q stops seeing. What lies behind, NaN included, is outside the tensor.
+// The maps of K and V end with the last key that the last row of Q sees. What lies behind it, NaN included, counts as
+// outside the tensor.
 //
 // ## The barrier that counts bytes
 //
@@ -252,9 +252,9 @@ CELL("Which piece lies where") {
 //
 // A waiting thread has to say which phase it means. It says so with one bit, the phase's **parity**: phases 0, 2, 4 …
 // have parity 0, and phases 1, 3, 5 … have parity 1. `mbarrier_wait(b, parity)` goes on if the phase of that parity is
-// complete. The phase that lasts then has the other parity.
+// complete. The phase under way then has the other parity.
 //
-// With two stages a box can come while the one before is read. Tile t lies in stage t mod 2, and each stage has a
+// With two stages a box can come while the one before it is read. Tile t lies in stage t mod 2, and each stage has a
 // barrier:
 //
 // ```{region} steps/boxes.cuh two-stages
@@ -340,13 +340,13 @@ CELL("One barrier, three phases") {
 
 // %% [markdown]
 // ```{answer}
-// For tiles 2 and 3. They come in phase 1 of their barriers. A wait for parity 0 goes on while phase 1 lasts, because
-// phase 0 is complete. The threads would read what lies there, a tile that is about to be overwritten, half of it
-// perhaps already. From there on nothing is certain.
+// For tiles 2 and 3. They come in phase 1 of their barriers. While phase 1 lasts, a wait for parity 0 goes on at once,
+// because phase 0 is complete. The threads then read what lies in the stage: the old tile, perhaps half overwritten.
+// From there on nothing is certain.
 // ```
 //
-// The last line is the checked simulator's. It knows which bytes a thread may know of, however fast the copies are. On
-// a GPU the same program may give the right sums, as long as the copies are in time.
+// The last line of the output is the checked simulator's. It knows which bytes a thread may rely on, however fast the
+// copies are. On a GPU the same program may give the right sums, as long as the copies happen to be in time.
 //
 // ```{exercise} 14.1
 // ```

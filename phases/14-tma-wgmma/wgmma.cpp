@@ -92,8 +92,8 @@ CELL("One instruction") {
 // ```{region} steps/products.cuh first-product
 // ```
 //
-// Three calls stand around the product, `wgmma_fence`, `wgmma_commit` and `wgmma_wait`. Below they get a section of
-// their own. First the operands, and what an instruction is worth:
+// Three calls stand around the product, `wgmma_fence`, `wgmma_commit` and `wgmma_wait`. They have a section of their
+// own further down. First, how much does one instruction do?
 //
 // ```{question}
 // How many FLOP are in one m64n64k16? How many bytes of shared memory does it read? And how many FLOP are in one `mma`
@@ -122,8 +122,8 @@ CELL("What one instruction does") {
 //
 // ## The descriptor
 //
-// `wgmma` gets no address, and no fragments. It gets a **descriptor** for each operand in shared memory. That is 64
-// bits which say where the matrix begins and how it is laid out. All distances in it are counted in units of 16 bytes:
+// `wgmma` gets neither a pointer nor fragments. It gets a **descriptor** for each operand in shared memory: 64 bits
+// that say where the matrix begins and how it is laid out. All distances in it are counted in units of 16 bytes:
 //
 // - `address`: where the matrix begins;
 // - `stride`: how far it is from eight rows to the next eight. Rows have 128 bytes, so that is 1,024. PTX says *stride
@@ -133,7 +133,8 @@ CELL("What one instruction does") {
 // - `base`: 0 for tiles that begin at multiples of 1,024 bytes, as ours do;
 // - `swizzle`: 1 stands for the swizzle of 128 bytes, the one that TMA has used.
 //
-// The next 16 columns are the same descriptor with another address. That is the whole address arithmetic of a product.
+// The next 16 columns have the same descriptor, with another address. That is the whole address arithmetic of a
+// product.
 //
 // ```{region} steps/products.cuh describe
 // ```
@@ -196,19 +197,19 @@ CELL("Descriptors, bit by bit") {
 }
 
 // %% [markdown]
-// K and V need different distances because of the index that is summed over. In S = Q Kᵀ the sum runs over the columns
-// of K. Neighbours in the sum are neighbours in memory. The operand is called **K-major** then; that k is the index of
-// the sum, not our matrix. In O = P V the sum runs over V's rows. Neighbours in memory are columns of O, and V is
-// **MN-major**. `wgmma` reads both as they lie. What took phase 11 two kinds of `ldmatrix` is one template argument,
-// `Major`.
+// In `leading`, and in the step to the next 16, K and V differ because of the index that is summed over. In S = Q Kᵀ
+// the sum runs over the columns of K, so neighbours in the sum are neighbours in memory. Such an operand is called
+// **K-major**; its k is the index of the sum, not our matrix. In O = P V the sum runs over V's rows. Neighbours in
+// memory belong to neighbouring columns of O, and V is **MN-major**. `wgmma` reads both as they lie. What took phase 11
+// two kinds of `ldmatrix` is one template argument, `Major`.
 //
 // An instruction on V reads 16 rows of all panels, so it must know how far apart they are. An instruction on K reads 16
 // columns of all rows, and these lie in one panel.
 //
 // ## Who holds what
 //
-// S comes out in the registers of all 128 threads, 32 numbers each. Our A is full of its own numbers, and B is the
-// identity. So we can ask the result where each element went.
+// S comes out in the registers of all 128 threads, 32 numbers each. Each element of our A is its own number, and B is
+// the identity. So the result tells where each element went.
 
 // %% tags=["hide-input"]
 CELL("The accumulators of a warpgroup") {
@@ -260,7 +261,7 @@ CELL("The accumulators of a warpgroup") {
 // ```{region} steps/products.cuh second-product
 // ```
 //
-// `if constexpr` is there for the section after this one.
+// The `if constexpr` lines are for the section after this one.
 //
 // ```{question}
 // V is zero but for V[k][k + 1] = 1: O = P V moves the columns of P by one to the right. What does the product become
@@ -289,8 +290,8 @@ CELL("MN-major, and taken for K-major") {
 
 // %% [markdown]
 // ```{answer}
-// P Vᵀ: the columns move to the left. Both are products that somebody might want, so no check can object. Only the
-// comparison with the right result tells.
+// P Vᵀ: the columns move to the left. Both are products that somebody might want, so no check can object. Only a
+// comparison with the right result shows the mistake.
 // ```
 //
 // ```{exercise} 14.2
@@ -298,13 +299,13 @@ CELL("MN-major, and taken for K-major") {
 //
 // ## Three words around a product
 //
-// A product runs beside the threads that issued it. So three things have to be said:
+// A product runs beside the threads that issued it, so three calls say what comes before what:
 //
 // - `wgmma_fence()`: what the threads have done with the registers comes before it. It stands before the first product.
 // - `wgmma_commit()`: the products since the last commit become a *group*.
-// - `wgmma_wait<n>(…)`: all but the last n groups are done. Until then nobody may read or write their registers, and
-//   nobody may overwrite the tiles that they read. The arguments are the arrays that the wait is about: the compiler
-//   must not move their use to before it.
+// - `wgmma_wait<n>(…)` waits until all but the last n groups are done. Until then nobody may read or write their
+//   registers, and nobody may overwrite the tiles that they read. The arguments are the arrays that the wait is about:
+//   the compiler must not move a use of theirs to before it.
 //
 // ```{question}
 // Leave out the fence, or the commit, or wait by `wgmma_wait<1>` for the only group. Which of the three does the
@@ -332,8 +333,8 @@ CELL("A word left out") {
 
 // %% [markdown]
 // ```{answer}
-// All three. Without a commit the products are in no group, and no wait is for them. `wgmma_wait<1>` leaves the
-// youngest group under way, which here is the only one.
+// All three. Without a commit the products are in no group, so no wait covers them. `wgmma_wait<1>` leaves the youngest
+// group under way, which here is the only one.
 // ```
 //
 // In the museum these are `wgmma_no_fence`, `wgmma_no_commit` and `wgmma_wait_too_short` (tests/simt/museum_wgmma.cu).
@@ -341,7 +342,7 @@ CELL("A word left out") {
 // H200. The reason is `ptxas`, the program that turns PTX into machine code. It notices that the fence is missing and
 // puts one in. It says so in a message, C7519, which stops no build. For the kernel above nvcc 13.0 does the same.
 //
-// Where `ptxas` cannot tell what belongs before a product and what behind it, it does something worse: it puts a wait
+// Where `ptxas` cannot tell what belongs before a product and what after it, it does something worse: it puts a wait
 // behind every single product. The kernel is right, and slow. The messages are C7509 to C7515. C7512, too few registers
 // for the products under way, is one that later pages meet. Our test `ptxas` fails on all of them.
 //
@@ -351,8 +352,8 @@ CELL("A word left out") {
 // ```{region} tiles.cuh products
 // ```
 //
-// **What you saw.** An operand is 64 bits that say how a tile lies. A product of 64 rows costs its threads one
-// instruction for 16 columns. Its result lies so that it can be the next product's left operand.
+// **What you saw.** An operand in shared memory is named by 64 bits that say how it lies. A product of 64 rows costs
+// its threads one instruction for 16 columns. Its result lies so that it can be the next product's left operand.
 //
 // **To think about.** 1. A tile of Q has 64 rows and 128 columns. By how many bytes does the descriptor move from
 // columns 48 … 63 to columns 64 … 79? 2. S of 64 × 128 and O of 64 × 128 are in registers at the same time, and P

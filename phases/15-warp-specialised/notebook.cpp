@@ -90,8 +90,8 @@ CELL("Who does what") {
 // ```
 //
 // For each tile it waits until the stage is empty, says how many bytes will come, and begins the copies. It waits with
-// the other parity. Before a barrier's first phase, parity 1 counts as complete, so the first time round nobody has to
-// say that the stages are empty.
+// the opposite of its cursor's parity. Before a barrier's first phase, parity 1 counts as complete, so the first time
+// round nobody has to say that the stages are empty.
 //
 // The thread returns while its last copies are under way. It may: the consumers wait for each of them before they end.
 //
@@ -142,15 +142,14 @@ CELL("The life of K's two stages") {
 // tile. Before it the products may still be reading, and the producer would overwrite K under them.
 // ```
 //
-// The checked simulator finds such mistakes. Its tests have a *museum* of kernels that are wrong on purpose; each
-// *exhibit* is one mistake, beside the kernel that is right. An arrival that comes too early gets *write after wgmma*
-// (`wgmma_released_early`). Where a wait is missing, the finding is the read of a tile whose copy is under way
-// (`tma_refilled_early`). Without the arrival no thread can go on: a deadlock, and the report says how many arrivals
-// are missing (`mbarrier_arrivals_missing`).
+// The checked simulator finds such mistakes, and its museum has them as exhibits. An arrival that comes too early gets
+// *write after wgmma* (`wgmma_released_early`). Where the wait for *empty* is missing, TMA writes a tile that is still
+// read (`tma_refilled_early`). Without the arrival no thread can go on: a deadlock, and the report says how many
+// arrivals are missing (`mbarrier_arrivals_missing`).
 //
 // ## Without a common barrier
 //
-// What did the barrier of the block cost? A model with lengths of its own has to say, since the simulator has no clock.
+// What did the barrier of the block cost? The simulator has no clock, so a model with made-up lengths has to answer.
 
 // %% tags=["hide-input"]
 // A declared model, to show who waits for whom: how long each warpgroup works on each tile, and how long a copy takes.
@@ -218,11 +217,11 @@ CELL("Two warpgroups, with a barrier of the block and without") {
 }
 
 // %% [markdown]
-// In the picture a warpgroup takes now 3 steps, now 5, and while one is slow the other is fast. With a barrier for each
-// tile both take 5. Without it each goes its own way, as far as two stages let it: a warpgroup can be one tile ahead,
-// then it waits until the other one has emptied a stage.
+// In the picture a warpgroup takes 3 steps for one tile and 5 for the next, and while one is slow the other is fast.
+// With a barrier for each tile both take 5. Without it each goes its own way, as far as two stages let it: a warpgroup
+// can be one tile ahead, then it waits until the other one has emptied a stage.
 //
-// The steps are declared, but there is a reason for them. When one warpgroup has the tensor cores, the other has to
+// The lengths are made up, but there is a reason for them. When one warpgroup has the tensor cores, the other has to
 // wait. Once it is half a tile behind, one multiplies while the other calculates its softmax, and nothing brings them
 // back into step.
 
@@ -250,10 +249,10 @@ CELL("How many registers") {
 // 168 there is next to nothing left for the rest. A compiler that runs out of registers does something worse to `wgmma`
 // than to other code: it waits for each product as soon as it is issued, and says so in a warning, C7512. This phase
 // just fits into 168. Phase 18 does not: without `setmaxnreg` it is less than half as fast. The end of part 4 has the
-// [measurements](../../docs/book/part-4.md#what-each-part-is-worth), and those of warpgroups that take turns.
+// [measurements](../../docs/book/part-4.md#what-each-part-is-worth).
 //
-// A warpgroup that wants more waits until the others have given back enough. If the sum is too large, they never have:
-// a deadlock, on a GPU too (exhibit `setmaxnreg_over_budget`).
+// A warpgroup that wants more registers waits until the others have given back enough. If the sum is too large, that
+// never happens: a deadlock, on a GPU too (exhibit `setmaxnreg_over_budget`).
 //
 // ```{region} attention.cuh launch
 // ```
@@ -261,7 +260,8 @@ CELL("How many registers") {
 // %% [markdown]
 // ## Run it: the same bits
 //
-// Each warpgroup does what it did, with the same tiles in the same order. Only who loads them has changed.
+// Each warpgroup does what it did before, with the same tiles in the same order. All that has changed is who loads
+// them.
 //
 // ```{question}
 // Against phase 14, what becomes of the barriers of the block, of the bytes from HBM, and of the bytes that `wgmma`

@@ -7,7 +7,7 @@
 //
 // **Idea.** `wgmma` runs beside the threads, so a warpgroup can have products under way while it calculates. It only
 // needs two that do not wait for each other. S of the *next* tile is one: it needs Q and K, and nothing of this tile's
-// softmax. So S of tile j + 1 is issued before PV of tile j, and while PV runs the softmax of tile j + 1 begins.
+// softmax. So S of tile j + 1 is issued before PV of tile j, and the softmax of tile j + 1 begins while that PV runs.
 //
 // **Changed since 15.** The order of the consumer's loop, the order in which the producer loads, and P, which now lives
 // beside the next S. No product and no exponential is added or left out.
@@ -111,8 +111,8 @@ CELL("Phase 15, one step after the other") {
 // multiprocessor.
 //
 // ```{question}
-// How many FLOP of tensor cores come on one exponential, for D = 128? How many cycles do the tensor cores have work for
-// while the other unit does 16 exponentials?
+// How many FLOP of the tensor cores are there for each exponential, for D = 128? While the other unit does 16
+// exponentials in one cycle, how many cycles' worth of work do the tensor cores get?
 // ```
 
 // %% tags=["hide-input"]
@@ -140,7 +140,8 @@ CELL("FLOP for each exponential") {
 // ```
 //
 // And exponentials are not all of it. Maximum, multiply-add, sum and rounding are several instructions for each score,
-// on units that the tensor cores do not use. Done one after the other, each side idles while the other works.
+// on units that the tensor cores do not use. If the products and all of this take turns, each side is idle while the
+// other works.
 //
 // ## Two products under way
 //
@@ -155,14 +156,15 @@ CELL("FLOP for each exponential") {
 // 4. `wgmma_wait<0>(o, p)`: PV is done, too. V's stage is released.
 // 5. Rescale O by this tile's alpha, and round P. Both had to wait, since PV was using these registers.
 //
-// In phase 15 O was rescaled before PV was added, here it is rescaled after the PV of the tile before. That is the same
+// In phase 15 O was rescaled before PV was added; here it is rescaled after the PV of the tile before. That is the same
 // place in the sequence of operations, so not a bit changes.
 //
 // ```{exercise} 16.1
 // ```
 //
 // ```{question}
-// A warpgroup goes through five K/V tiles. During how many of the five softmaxes has it a product under way, and which?
+// A warpgroup goes through five K/V tiles. During how many of the five softmaxes does it have a product under way, and
+// which?
 // ```
 
 // %% tags=["hide-input"]
@@ -252,8 +254,8 @@ CELL("One warpgroup, in turns and overlapped") {
 
 // %% [markdown]
 // A second warpgroup fills part of the gaps of phase 15, as the page before has shown. It does not fill them all: both
-// have the same sequence of work, and when both calculate, nobody multiplies. With two products under way in each, it
-// happens less often that the tensor cores have nothing to do.
+// warpgroups have the same sequence of work, and when both calculate, nobody multiplies. With two products under way in
+// each, it happens less often that the tensor cores have nothing to do.
 //
 // ## In the order of use
 //
@@ -339,9 +341,9 @@ CELL("Not one count changes") {
 // **What you saw.** Two products under way, one wait for the first of them, and the same operations in another order.
 // No counter of the simulator moved, because the simulator has no clock.
 //
-// **Measured** on an H200, with the table at the end of this part: for long sequences this is the largest step since
-// `wgmma`. Short ones gain less, and with a mask they gain least: there blocks begin and end all the time. [Phase
-// 17](../17-persistent/notebook.cpp) is about that.
+// **Measured** on an H200, with the table at the end of this part: for long sequences and D = 128 this is the largest
+// step since `wgmma`. Short ones gain less, and with a mask they gain least: there blocks begin and end all the time.
+// [Phase 17](../17-persistent/notebook.cpp) is about that.
 //
 // **To think about.** 1. What would the simulator say if `wgmma_wait<1>(s)` were `wgmma_wait<1>(s, o)`, and the
 // rescaling came right behind it? 2. Issue PV before S. What does `wgmma_wait<1>` wait for then, and which array may be

@@ -1,8 +1,8 @@
 // %% [markdown]
 // # 17 · A block that stays
 //
-// **Question.** In phase 16 the tensor cores are busy in the middle of a block's life, but not at its ends. In the
-// beginning the block makes its barriers and waits for Q and the first K tile. In the end it writes O. A second block
+// **Question.** In phase 16 the tensor cores are busy in the middle of a block's life, but not at its ends. At the
+// beginning the block makes its barriers and waits for Q and the first K tile. At the end it writes O. A second block
 // on the same multiprocessor could fill these gaps, but there is no room for one: at D = 128 a block takes well over
 // half of the shared memory. With N = 512 a block has four K/V tiles between its two ends. How can one Q tile's ends be
 // hidden behind the middle of another?
@@ -14,7 +14,8 @@
 // thread begins a TMA store, and the next tile begins while O is on its way.
 //
 // **Changed since 16.** A loop over Q tiles around both roles; a second loading thread; two more pairs of barriers; and
-// O's way out. What is done for one Q tile has stayed as it was. Further down four kernels lead from there to here.
+// O's way out. What is done for one Q tile has stayed as it was. Further down, four kernels lead from phase 16 to this
+// one.
 
 // %% tags=["hide-input"]
 #include "phases/17-persistent/phase.hpp"
@@ -44,8 +45,8 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
 // %% [markdown]
 // ## The gaps
 //
-// The picture shows three Q tiles on one multiprocessor. The lengths of the bars are made up. What may overlap is not:
-// each bar begins when what it needs is there.
+// The picture shows three Q tiles on one multiprocessor. The lengths of the bars are made up. What may overlap is not
+// made up: each bar begins when what it needs is there.
 
 // %% tags=["hide-input"]
 CELL("Three Q tiles, one after the other") {
@@ -108,22 +109,22 @@ CELL("Three Q tiles, one after the other") {
 // ```{region} schedule.cuh schedule
 // ```
 //
-// Without a mask, all Q tiles take equally long. They go head by head, so that the blocks at work read the K and V of
-// few heads, which then are in the L2 cache. With a causal mask the last Q tile of a head is the longest. If it were
+// Without a mask, all Q tiles take equally long. They go head by head, so that the blocks at work read K and V of only
+// a few heads, which then stay in the L2 cache. With a causal mask the last Q tile of a head is the longest. If it were
 // begun last, all other blocks would be done and wait for it. So the longest tiles of several heads come first, and the
-// short ones fill the gaps in the end. "Several" is a *section*: as many heads as the cache has room for, with their K
-// and V.
+// short ones fill the gaps at the end. Such a group of heads is a *section*: no more of them than the cache can hold K
+// and V of.
 //
-// The first number of a block is its own, `blockIdx.x`: nobody need wait for a counter before there is anything else to
-// do. A block whose number is too large leaves. Each block draws exactly one such number, so the one who draws the very
-// last of them knows that nobody will draw again. It sets the counter to 0 for the next launch.
+// The first number of a block is its own, `blockIdx.x`, so no block waits for the counter at its start. A block that
+// draws a number beyond the list leaves. Each block draws exactly one such number, so the one that draws the very last
+// of them knows that nobody will draw again. It sets the counter to 0 for the next launch.
 //
 // This kernel has blocks of one thread that do nothing but draw:
 //
 // ```{region} steps/draw.cuh draw-all
 // ```
 //
-// It tells the order, which the picture shows for 6 heads of 8 Q tiles.
+// The picture shows in which order they draw 6 heads of 8 Q tiles.
 
 // %% tags=["hide-input"]
 static constexpr unsigned heads = 6, q_tiles = 8, blocks_drawing = 5;
@@ -193,7 +194,7 @@ CELL("How many draws") {
 
 // %% [markdown]
 // ```{answer}
-// 48 times: for the 43 tiles that are nobody's first, and once for each block, to learn that there is nothing left.
+// 48 times: for the 43 tiles that are not a block's first, and once by each block, to learn that there is nothing left.
 // ```
 //
 // ```{region} attention.cuh setup
@@ -218,9 +219,9 @@ CELL("How many draws") {
 // to the third K/V tile from the end. A number that is drawn early binds a tile to this block, while another block may
 // be free for it sooner. On an H200, drawing earlier made nothing faster, and long causal sequences slower.
 //
-// Rows that see no key used to skip the loop. Here each Q tile has at least one K/V tile, so that all roles count
-// alike: `Keys` gives such rows a tile from far beyond the end of K. TMA fills it with zeros and reads nothing, and the
-// mask hides all of it.
+// Until now a block whose rows see no key skipped the loop. Here each Q tile has at least one K/V tile, so that all
+// roles count alike: `Keys` gives such rows a tile from far beyond the end of K. TMA fills it with zeros and reads
+// nothing, and the mask hides all of it.
 //
 // ## The consumers
 //
@@ -250,14 +251,14 @@ CELL("How many draws") {
 // swizzled as TMA expects it. Then a box of 64 × 64 leaves for each panel, as whole rows of 128 bytes, and rows beyond
 // the end of O are dropped by TMA itself. In phase 16 a lane stored 4 bytes at a time.
 //
-// Four instructions guard this way:
+// Four instructions guard this way out:
 //
 // - `fence_proxy_async`: TMA reads shared memory by a way of its own. Without the fence it may not see what the lanes
 //   have just stored. (Exhibit `tma_no_proxy_fence` of the simulator's museum, tests/simt/museum_tma.cu.)
 // - `bar_sync`, a *named barrier*: a block has sixteen barriers with numbers, and says with each use how many threads
-//   meet there. `__syncthreads()` is number 0 with all of them. Here it is the 128 threads of this warpgroup: one
-//   thread may begin the store only when all four warps have written. The other warpgroup need not be there.
-//   (`tma_store_no_barrier`)
+//   meet there. `__syncthreads()` is number 0 with all threads of the block. Here it is the 128 threads of this
+//   warpgroup: one thread may begin the store only when all four warps have written. The other warpgroup need not be
+//   there. (`tma_store_no_barrier`)
 // - `cp_async_bulk_wait_read<0>` before the next O is written: the last store must have read the place. Only the thread
 //   that began it can wait for it; a second `bar_sync` tells the others. (`tma_staging_reused`)
 // - `cp_async_bulk_wait<0>` before the block ends: its shared memory must live until then. (`tma_left_early`)
@@ -272,8 +273,8 @@ CELL("How many draws") {
 // ```{region} attention.cuh launch
 // ```
 //
-// Why is a section smaller for short sequences? This bound was found by trying. At first it was 32 MB of K and V for
-// all lengths, which an H200's L2 cache holds with room to spare. At N = 512, 8 MB were faster.
+// Why is a section smaller for short sequences? Its bound was found by trying. At first it was 32 MB of K and V for all
+// lengths, which an H200's L2 cache holds with room to spare. At N = 512, 8 MB were faster.
 
 // %% [markdown]
 // ## From 16 to 17, step by step
@@ -284,8 +285,8 @@ CELL("How many draws") {
 // came true, the second. Two came true without a mask and failed with one, the third and the last. The first was wrong,
 // and so was the fourth for short sequences.
 //
-// **1. O's way out.** `stmatrix` puts O into shared memory, and TMA stores it as whole rows. There is one Q tile for
-// each block still, so the block has to wait until its O has been read. *Expected*: hardly anything. There are fewer
+// **1. O's way out.** `stmatrix` puts O into shared memory, and TMA stores it as whole rows. There is still one Q tile
+// for each block, so the block has to wait until its O has been read. *Expected*: hardly anything. There are fewer
 // stores, but nobody works while they are under way. *Measured*: 14 % at N = 512, 5 % at 2048, 1 % at 8192. So phase
 // 16's stores, 4 bytes of a lane each, were a good part of a short block's end.
 //
@@ -310,15 +311,16 @@ CELL("How many draws") {
 //
 // **4. A thread for Q.** With one thread for all loads, the next Q tile's first K waits behind Q, and Q waits until its
 // place is free. K has a free stage earlier than that. *Expected*: a few per cent for short sequences, nothing for long
-// ones. *Measured*: nothing, half a per cent less. It is there for the next step: who draws must not wait for K and V.
+// ones. *Measured*: no gain, but a loss of up to 1 %. It is there for the next step: the thread that draws must not
+// wait for K and V.
 //
 // ```{difference} steps/3-stays.cuh steps/4-threads.cuh
 // ```
 //
-// **5. Drawn numbers.** What is left to phase 17 is the counter and the mail. *Expected*: nothing without a mask, where
-// all Q tiles take equally long and fixed shares are fair. A few per cent with one: the list begins with the longest Q
-// tiles, so the first share has the longest of each round. *Measured*: up to 1 % without a mask; with one 33 %, 13 %
-// and 15 %. Fixed shares were far more unfair than we thought.
+// **5. Drawn numbers.** What phase 17 itself adds is the counter and the mail. *Expected*: nothing without a mask,
+// where all Q tiles take equally long and fixed shares are fair. A few per cent with one: the list begins with the
+// longest Q tiles, so the first share has the longest of each round. *Measured*: up to 1 % without a mask; with one
+// 33 %, 13 % and 15 %. Fixed shares were far more unfair than we thought.
 //
 // ```{difference} steps/4-threads.cuh attention.cuh
 // ```
@@ -423,14 +425,14 @@ CELL("What leaves, and by whom") {
 
 // %% [markdown]
 // ```{answer}
-// 512, and 8: four Q tiles, and a box for each of two warpgroups. The stores to shared memory, which take the place of
-// the 512, are a quarter as many, since `stmatrix` moves four registers of each lane. The six stores beyond these are
-// the numbers that were drawn.
+// 512, and 8: a box for each of two warpgroups, in four Q tiles. The 512 stores are replaced by a quarter as many to
+// shared memory, since `stmatrix` moves four registers of each lane. The table counts six more there, which are the
+// mail: a number for each Q tile, and for each of the two blocks the one at which it ends.
 // ```
 //
 // **What you saw.** A block that stays hides the beginning and the end of a Q tile behind its neighbours. All it takes
-// is a number that passes through shared memory, and a store that needs no thread. A persistent kernel also chooses its
-// own order.
+// is a number that passes through shared memory, and a store that needs no thread. A persistent kernel can also choose
+// its own order of Q tiles.
 //
 // **Measured** on an H200: [the end of part 4](../../docs/book/part-4.md) has the table. For short sequences this step
 // is the largest of the part; for long ones it is worth much less.

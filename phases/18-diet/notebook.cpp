@@ -1,15 +1,15 @@
 // %% [markdown]
 // # 18 · A diet for warpgroups
 //
-// **Question.** In phase 17 the tensor cores still wait. Not for memory any more: a warpgroup has instructions of its
-// own to issue between two products, and its products read operands that they have read before. Phase 13 took
+// **Question.** In phase 17 the tensor cores still wait, though no longer for memory. A warpgroup has instructions of
+// its own to issue between two products, and its products read operands that they have read before. Phase 13 took
 // instructions out of a loop around `mma`. What is there to take out around `wgmma`?
 //
 // **Idea.** Six things, none of them large. The picture numbers them where they act.
 //
 // **Changed since 17.** The consumers' code, a third stage for K, and the barriers of Q. Each of the six is a kernel of
-// its own on this page, on top of those before it, and a seventh step makes phase 18 of the last one. Behind them
-// stands the kernel as a whole.
+// its own on this page, on top of those before it, and a seventh step makes phase 18 of the last one. The whole kernel
+// follows.
 
 // %% tags=["hide-input"]
 #include "phases/18-diet/phase.hpp"
@@ -77,33 +77,33 @@ CELL("Where there is something to take out") {
 }
 
 // %% [markdown]
-// The steps are compiled for one setting: bf16, D = 128, tiles of 128 × 128. What we expected of each leaned on
-// [a table of part 4](../../docs/book/part-4.md#what-each-part-is-worth), which takes most of these changes out of
-// phase 18, one at a time. What each was worth on an H200 stands behind it
-// ([all figures](../../docs/results/hopper-steps-h200.md)). Of the seven predictions two came true, the fifth and the
-// seventh, and the first at two of six shapes. From the second, third and sixth we had hoped for more than they gave,
-// and from the fourth for less.
+// The steps are compiled for one setting: bf16, D = 128, tiles of 128 × 128. What we expected of each leaned on [a
+// table of part 4](../../docs/book/part-4.md#what-each-part-is-worth), in which most of these changes are taken out of
+// phase 18, one at a time. What each was worth on an H200 follows the expectation ([all
+// figures](../../docs/results/hopper-steps-h200.md)). Of the seven predictions two came true, the fifth and the
+// seventh, and the first at two of six shapes. The second, third and sixth gave less than we had expected, the fourth
+// more.
 //
 // ## 1 · Q in registers
 //
 // `wgmma` takes its left operand from shared memory or from registers. P has come from registers since phase 14. Q does
-// not change while a block goes through K and V, so it can stay in registers, too. For Q the layout is the same, and
-// the fragments are fetched as in phase 11, out of a tile that TMA has swizzled. `load_q` does it once for a Q tile.
+// not change while a block goes through K and V, so it can stay in registers, too. Its layout there is P's, and its
+// fragments are fetched as in phase 11, out of a tile that TMA has swizzled. `load_q` does it once for a Q tile.
 //
 // A lane needs D/4 registers for Q. At D = 128 that makes 32, beside 64 for S, 32 for P and 64 for O: 192 of the 232
 // that a consumer has.
 //
 // Once Q has been fetched, its place in shared memory is free for the next Q tile, after the first S instead of the
 // last. But when exactly? `ldmatrix` reads by the ordinary way, and TMA will write by its own. So the lane puts
-// `fence_proxy_async` between the two, and it arrives at the ring's `empty` only when the first S is done, which needs
-// what was fetched. A release right behind `ldmatrix` went wrong in a trial on an H200: the arrival overtook the fetch,
-// TMA overwrote Q, and a few rows were wrong in most runs. (The checked simulator reports it: exhibit
-// `tma_q_released_early` of its museum, tests/simt/museum_tma.cu.)
+// `fence_proxy_async` between the two. And it arrives at the ring's `empty` only when the first S is done: S needs what
+// was fetched, so the fetch is over then. A release right behind `ldmatrix` went wrong in a trial on an H200: the
+// arrival overtook the fetch, TMA overwrote Q, and a few rows were wrong in most runs. (The checked simulator reports
+// it: exhibit `tma_q_released_early` of its museum, tests/simt/museum_tma.cu.)
 //
 // ```{difference} ../17-persistent/attention.cuh steps/1-registers.cuh
 // ```
 //
-// *Expected*: `wgmma` reads less. The tensor cores did not wait for these reads often, so a per cent or two, and rather
+// *Expected*: `wgmma` reads less. The tensor cores did not often wait for these reads, so a per cent or two, and mostly
 // for short sequences.
 //
 // ```{question}
@@ -133,7 +133,7 @@ CELL("What wgmma reads") {
 
 // %% [markdown]
 // ```{answer}
-// 40,960 and 32,768: a fifth less. Of what S alone reads it is a third.
+// 40,960 and 32,768: a fifth less. Of what S alone reads, Q is a third.
 // ```
 //
 // *Measured*: 0.5 to 1.2 %.
@@ -146,24 +146,25 @@ CELL("What wgmma reads") {
 // ```
 //
 // *Expected*: a per cent or two for long sequences. With two stages most copies are early enough. *Measured*: half a
-// per cent for long ones, 1.6 % less at N = 512. It pays for what comes later.
+// per cent for long ones, and a loss of 1.6 % at N = 512. In the finished phase 18 the third stage helps long causal
+// sequences, and does next to nothing at the other shapes of part 4's table (`18-two-stages-of-k`).
 //
 // ## 3 · The maximum of three integers
 //
 // Phase 13 did this with its `mma`, [in its seventh step](../13-instruction-diet/steps.cpp), and here it is done again
 // for a warpgroup's scores. Of a tile of 128 keys a lane has 64 scores, 32 of each of its two rows, and for each score
-// there is one `fmaxf`. Hopper has an instruction for the maximum of three integers, which halves that. The bits of
-// floats that are not negative are in the same order as the floats, when they are read as integers. A negative float is
-// a negative integer, so it can never win against one that is not negative. Only among negative floats the order is
+// there is one `fmaxf`. Hopper has an instruction for the maximum of three integers, which halves that. Read as
+// integers, the bits of floats that are not negative are in the same order as the floats. A negative float is a
+// negative integer, so it can never win against one that is not negative. Only among negative floats is the order
 // reversed.
 //
 // ```{region} maximum.cuh maximum
 // ```
 //
-// So the result is right if it is 0 or more. It may also be less, or so large that c · m would lose its last bits
-// (`is_extreme`). The lanes of a warp ask each other, by `__any_sync`, and if it is so for one of them, the whole warp
-// goes the way of phase 14, which also subtracts m first. Rows that have seen no key go that way, too: their −∞ is
-// negative.
+// So the result is right if it is 0 or more. It may also be negative, or so large that the rounding of c · m would show
+// in P (`is_extreme`). The lanes of a warp take a {term}`vote`, `__any_sync`. If one of them says yes, the whole warp
+// goes the way that phase 14 goes for large maxima: `fmaxf`, and m is subtracted first. Rows that have seen no key go
+// that way, too: their −∞ is negative.
 //
 // ```{exercise} 18.1
 // ```
@@ -172,7 +173,7 @@ CELL("What wgmma reads") {
 // ```
 //
 // *Expected*: two per cent. A softmax has some ten instructions for two scores, and one of them goes away. Besides, c ·
-// m is kept, which saves two multiplications for each tile.
+// m is kept from tile to tile, which saves two multiplications for each.
 //
 // ```{question}
 // All scores of a row are negative. What does `integer_maxima` find, and what becomes of the row?
@@ -231,9 +232,9 @@ CELL("Floats as integers") {
 //
 // ## 4 · Two loops
 //
-// Until here each tile asks whether it is the first of its Q tile, and whether a mask hides some of it. Now a Q tile's
-// first K/V tile, those that may be masked, and all others have code of their own, and none of it asks. `step` is
-// compiled twice, as in phase 13.
+// Until here the code asks for each tile whether it is the first of its Q tile, and whether a mask hides some of it.
+// Now a Q tile's first K/V tile, those that may be masked, and all others have code of their own, and none of it asks.
+// `step` is compiled twice, as in phase 13.
 //
 // ```{difference} steps/3-maximum.cuh steps/4-loops.cuh
 // ```
@@ -244,9 +245,9 @@ CELL("Floats as integers") {
 //
 // ## 5 · Q for each warpgroup
 //
-// In phase 17 Q has one pair of barriers. Here each warpgroup has a pair for its own 64 rows. The drawing thread fills
-// the last rows first, when their warpgroup has left them, then the first ones. Here this order hardly matters. In
-// phase 19 it does: there warpgroups pass over tiles that they do not see.
+// In phase 17 Q has one pair of barriers. Here each warpgroup has a pair for its own 64 rows. The drawing thread first
+// fills the last rows, once their warpgroup has left them, and then the first ones. Here this order hardly matters. In
+// phase 19 it does, where warpgroups pass over tiles that they do not see.
 //
 // ```{difference} steps/4-loops.cuh steps/5-barriers.cuh
 // ```
@@ -294,17 +295,17 @@ CELL("The life of Q's barriers") {
 
 // %% [markdown]
 // ```{answer}
-// 8 and 4: of each warp that reads the place, one lane. In phase 17 it waits for both warpgroups. In phase 18 it waits
-// for the second one alone. Before it loads the first one's rows it has waited for both, since it fills one place after
-// the other.
+// 8 and 4: one lane arrives for each warp that reads the place. In phase 17 the drawing thread waits for both
+// warpgroups. In phase 18 it waits for warpgroup 1 alone. By the time it loads the rows of warpgroup 0 it has waited
+// for both, since it fills one place after the other.
 // ```
 //
 // *Measured*: 0 to 0.6 %.
 //
 // ## 6 · The seam
 //
-// How a Q tile ends and the next one begins, as one warpgroup sees it. The lengths of the bars are made up; their order
-// is not.
+// The picture shows how a Q tile ends and the next one begins, as one warpgroup sees it. The lengths of the bars are
+// made up; their order is not.
 
 // %% tags=["hide-input"]
 CELL("From one Q tile to the next") {
@@ -344,22 +345,22 @@ CELL("From one Q tile to the next") {
 }
 
 // %% [markdown]
-// In phase 17 the first S of a Q tile has nothing to run beside. Here it stands where an S always stands: right before
-// a PV, which runs beside its softmax. The code pays for it. `run` goes over all Q tiles of the block, and two of them
-// are under way at once. So what belongs to the one that ends has a name of its own, `done` and `its`, while `work`,
-// `keys` and `rows` belong to the next.
+// In phase 17 nothing runs beside the first softmax of a Q tile. Here the first S stands where an S always stands:
+// right before a PV, which then runs beside its softmax. The code pays for it. `run` goes over all Q tiles of the
+// block, and two of them are under way at once. So what belongs to the one that ends has a name of its own, `done` and
+// `its`, while `work`, `keys` and `rows` belong to the next.
 //
 // ```{difference} steps/5-barriers.cuh steps/6-seam.cuh
 // ```
 //
-// *Expected*: a softmax less that nothing runs beside, once for each Q tile. With four K/V tiles, N = 512, that is some
-// three per cent; with 64 of them, nothing that can be measured. *Measured*: 0.7 % at N = 512, with a mask 1.5 %; 0.2 %
-// for longer ones, but with a mask a loss of 1 to 1.4 %.
+// *Expected*: for each Q tile there is one softmax fewer that nothing runs beside. With four K/V tiles, N = 512, that
+// is some three per cent; with 64 of them, nothing that can be measured. *Measured*: 0.7 % at N = 512, with a mask
+// 1.5 %; 0.2 % for longer ones, but with a mask a loss of 1 to 1.4 %.
 //
 // ## 7 · What a backward pass needs
 //
-// Phase 18 can keep m, l and what rounding took from O, or store O in fp32. That is a second kernel, `kKeeps`, which
-// uses functions of [phase 13](../13-instruction-diet/notebook.cpp) and two more for warpgroups.
+// For a backward pass phase 18 can keep m, l and what rounding took from O, or store O in fp32. A second kernel does
+// that, `kKeeps`. It uses functions of [phase 13](../13-instruction-diet/notebook.cpp) and two more for warpgroups.
 //
 // ```{region} ../13-instruction-diet/training.cuh hopper
 // ```
@@ -438,8 +439,8 @@ CELL("Step by step, counted") {
 //
 // The products take the same numbers in the same order, wherever Q comes from, and a maximum is the same number however
 // it was found. Only the path that subtracts m first rounds in another way. With a causal mask the first rows of a Q
-// tile may take it. Of the K/V tile that they begin with, the first row sees one key, whose score is as often negative
-// as not; if it is negative, the whole warp takes that path. Here K has the sign that makes it so for row 0.
+// tile may take it. In the K/V tile that they begin with, the first row sees a single key, whose score is as often
+// negative as not. If it is negative, the whole warp takes that path. Here K has the sign that makes it so for row 0.
 
 // %% tags=["hide-input"]
 CELL("The same bits, and where not") {
@@ -487,11 +488,11 @@ CELL("The same bits, and where not") {
 //   have work without it.
 // - **The exponentials before the wait.** The code waits for PV behind the softmax. The compiler moves most of the
 //   exponentials behind that wait. Forcing them in front of it made no difference.
-// - **A fence less.** `fence_proxy_async` behind `ldmatrix` costs nothing that could be measured, so nothing is saved
-//   by arguing it away.
+// - **One fence fewer.** `fence_proxy_async` behind `ldmatrix` costs nothing that could be measured, so nothing would
+//   be gained without it.
 //
-// **What you saw.** Each of the changes is small, and so is what it gains. At this point a kernel becomes faster only
-// if one asks of each instruction whether the tensor cores had to wait for it.
+// **What you saw.** Each of the changes is small, and so is what it gains. What counts for an instruction now is
+// whether the tensor cores had to wait for it.
 //
 // **Measured** on an H200: [the end of part 4](../../docs/book/part-4.md) has the table, and
 // [another](../../docs/book/part-4.md#what-each-part-is-worth) of this kernel with one change each.

@@ -3,15 +3,15 @@
 //
 // **Question.** Phase 18 was made for D = 128. There two warpgroups of 64 rows fill the registers, and three stages of
 // K and two of V fill the shared memory. At D = 64 much of that lies idle, and phase 18 has no kernel for D = 256 at
-// all. What is short there, and what is the design that has enough of it?
+// all. What is short there, and which design makes do with it?
 //
 // **Idea.** Two budgets decide: 64 Ki registers and 227 KiB of shared memory for a block. O takes D/2 registers of each
 // thread, S takes half as many as a tile has keys, P a quarter, and Q D/4 if it is kept in registers. In shared memory
 // there are tiles of Q, stages of K and V, and O on its way out.
 //
-// **Changed since 18.** What was a constant is in a table. A warpgroup passes over tiles that only others see. At D =
-// 256 O has a third way out. [The page before](steps.cpp) goes from 18 to 19 in seven steps, each a kernel. This page
-// works the table out, then takes its three new parts one at a time, and shows the kernel behind them.
+// **Changed since 18.** What were constants are now entries of a table. A warpgroup passes over tiles that only others
+// see. At D = 256 O has a third way out. [The page before](steps.cpp) goes from 18 to 19 in seven steps, each a kernel.
+// This page works the table out, then takes its three new parts one at a time, and shows the kernel behind them.
 
 // %% tags=["hide-input"]
 #include "phases/19-beyond/phase.hpp"
@@ -165,8 +165,8 @@ CELL("Registers for three and four") {
 
 // %% [markdown]
 // ```{answer}
-// 160 and 112. With 128 keys S, P and O take 128, so three warpgroups have room for them and four have not. With 64
-// keys they take 80.
+// 160 and 112. With 128 keys S, P and O take 128. With three warpgroups a thread has room for them, with four it has
+// not. With 64 keys they take 80.
 // ```
 //
 // ## The designs
@@ -204,9 +204,9 @@ CELL("What fits") {
 // - D = 64, 192 × 128: three warpgroups with 160 registers. Fewer, longer steps: faster for long sequences.
 // - Both have two places for Q, so that a Q tile's load need not wait for the last product with the one before.
 // - D = 128: phase 18, as it is.
-// - D = 256: 80 keys are the most that fits, and a size that `wgmma` knows. 64 keys are better for short sequences, and
-//   divide 512 without a rest. There is one place for Q, and none for O. While Q's place is taken, the next Q tile is
-//   fetched into the L2 cache (`cp.async.bulk.prefetch.tensor`): from there it arrives sooner.
+// - D = 256: 80 keys are the most that fit, and `wgmma` has products of that size. 64 keys are better for short
+//   sequences, and divide 512 without a remainder. There is one place for Q, and none for O. While Q's place is taken,
+//   the next Q tile is fetched into the L2 cache (`cp.async.bulk.prefetch.tensor`): from there it arrives sooner.
 //
 // ## Tiles that only others see
 //
@@ -217,8 +217,9 @@ CELL("What fits") {
 // wait. An arrival counts for the phase that the barrier is in, and without the wait it might be too early.
 //
 // ```{question}
-// One head, N = 256, causal, D = 64, tiles of 256 × 64. All products together are 16 squares of 64 × 64 scores. How
-// many of them are multiplied here, and how many in phase 18 with tiles of 128 × 64?
+// One head, N = 256, causal, D = 64. The page before counted 10 squares of 64 × 64 scores for blocks of 256 rows that
+// pass over tiles, and 12 for blocks of 128 rows, which phase 18 has. How many bytes of K does each of the two kernels
+// read?
 // ```
 
 // %% tags=["hide-input"]
@@ -240,15 +241,15 @@ CELL("What a warpgroup passes over") {
 
 // %% [markdown]
 // ```{answer}
-// 10 and 12. The four squares on the diagonal and the six below it are needed. In phase 18 there are two blocks: in the
-// first both warpgroups multiply 2 tiles, in the second 4.
+// Phase 19 reads 32,768: one block goes through K once, even where a warpgroup passes over a tile. Phase 18 reads
+// 49,152: of its two blocks the first reads half of K, and the second all of it.
 // ```
 //
 // ## O out of registers
 //
 // At D = 256 there is no place for O in shared memory. In the accumulators a lane has two neighbouring columns of each
-// group of eight, 4 bytes. Four lanes have a row of the group together. If they exchange what they have, each can store
-// a whole group, 16 bytes:
+// group of eight: rounded, 4 bytes. Four lanes together have a row of the group. If they exchange what they have, each
+// can store a whole group, 16 bytes:
 
 // %% tags=["hide-input"]
 CELL("Four lanes exchange") {
@@ -323,17 +324,17 @@ CELL("Stores of 16 bytes") {
 // Five places look as if they could be written in another way.
 //
 // - Where a Q tile ends, phase 18 begins the next S before the last PV. Here PV comes first, and O goes out while the
-//   next S is multiplied. At D = 64 that is faster for short sequences
-//   ([measured](../../docs/book/part-4.md#what-each-part-is-worth)).
+//   next S is multiplied. Without a mask the other order is slower, by a few per cent at D = 64 and by up to a tenth at
+//   D = 256 ([measured](../../docs/book/part-4.md#what-each-part-is-worth)).
 // - `wait_for_output` comes before the exponentials, right behind the maximum. What follows it, such as the rescaling
-//   of O, can then run in the shadow of the exponentials. On an H200 the two orders are level.
+//   of O, can then run beside the exponentials. On an H200 the two orders are equally fast.
 // - The producer loads the last warpgroup's rows of Q first. With a mask that warpgroup begins with tiles that the
 //   others pass over. In the other order D = 256 is slower with a mask
 //   ([measured](../../docs/book/part-4.md#what-each-part-is-worth)).
 // - `Q.next()` stands in `next_work`, on a path that all lanes take. Inside a branch, the compiler did not know that
 //   the place of Q is the same for all lanes. So it kept the addresses in each lane's registers and copied them, by
-//   four `R2UR` for each `wgmma`, to those that the whole warp shares. D = 64 was clearly slower. tests/bench/loops.py
-//   fails where a loop has such copies.
+//   four {term}`R2UR` for each `wgmma`, to those that the whole warp shares. D = 64 was clearly slower.
+//   tests/bench/loops.py fails where a loop has such copies.
 // - `uniform()` has the same purpose: `my_tiles`, `masked` and `unseen` are the same in all lanes, and now the compiler
 //   knows it.
 //
@@ -342,7 +343,7 @@ CELL("Stores of 16 bytes") {
 // ```{region} attention.cuh launch
 // ```
 //
-// `preferred` is a table of measurements. Whoever asks for other blocks gets them.
+// `preferred` names the tiles that were measured to be fastest. Whoever asks for other blocks gets them.
 
 // %% [markdown]
 // ## Run it

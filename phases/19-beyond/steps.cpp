@@ -99,8 +99,9 @@ CELL("64 Ki registers at D = 64") {
 // %% [markdown]
 // ## 1 · Q stays in shared memory
 //
-// Phase 18 loads Q into registers, D/4 of each thread. At D = 256 there are none for it. At D = 64 they are what a
-// fourth warpgroup needs. So products read Q where TMA has put it, and a Q tile is given back behind its last product.
+// Phase 18 loads Q into registers, D/4 of each thread. At D = 256 there is no room for it there. At D = 64 these
+// registers are what a fourth warpgroup needs. So products read Q where TMA has put it, and a Q tile is given back
+// behind its last product.
 //
 // ```{difference} ../18-diet/attention.cuh steps/1-shared.cuh
 // ```
@@ -129,14 +130,15 @@ CELL("A third tile to read") {
 // ```{difference} steps/1-shared.cuh steps/2-design.cuh
 // ```
 //
-// *Prediction*: at D = 64 the exponentials take as long as the products, so with more warpgroups there is more often
-// one that multiplies while others do their softmax. This should be the step that gains most. A block has 256 rows,
-// which halves what is read of K and V without a mask. With a causal mask the larger tiles cost products.
+// *Prediction*: at D = 64 the exponentials take as long as the products (phase 16 counted it). With more warpgroups
+// there is more often one that multiplies while others do their softmax. This should be the step that gains most. A
+// block has 256 rows, which halves what is read of K and V without a mask. With a causal mask the larger Q tiles bring
+// products that nobody needs.
 //
 // ## 3 · Tiles that only later rows see
 //
-// Of 256 rows on the diagonal the first 64 see one of four K/V tiles. Each warpgroup counts its own tiles. It passes
-// over the others: it waits for each and gives it back.
+// Of 256 rows on the diagonal the first 64 see only one of four K/V tiles. Now each warpgroup counts its own tiles. It
+// passes over the others: it waits for each and gives it back at once.
 //
 // ```{difference} steps/2-design.cuh steps/3-pass.cuh
 // ```
@@ -206,20 +208,20 @@ CELL("Squares that are multiplied") {
 //
 // ## 4 · The last PV first
 //
-// Where a Q tile ends, phase 18 begins S of the next one before the last PV of this one. It must keep m and l of both
-// Q tiles meanwhile. Now PV comes first, and O goes out while the next S is multiplied.
+// Where a Q tile ends, phase 18 begins S of the next one before the last PV of this one. Meanwhile it must keep m and l
+// of both Q tiles. Now PV comes first, and O goes out while the next S is multiplied.
 //
 // ```{difference} steps/3-pass.cuh steps/4-order.cuh
 // ```
 //
 // *Prediction*: nothing for long sequences, where a Q tile rarely ends. For short ones the stores of O are hidden. And
-// the copy of m and l is gone: with 112 registers a thread, nvcc 13.0 spilled 20 bytes in step 2 and 8 in step 3,
+// the second m and l are gone. With 112 registers a thread, nvcc 13.0 spilled 20 bytes in step 2 and 8 in step 3,
 // outside of the loops. Now it spills none.
 //
 // ## 5 · Wait for PV early
 //
-// PV of the tile before was waited for behind the exponentials. Now the wait comes right behind the maximum, so that
-// what follows PV can run beside the exponentials.
+// Until now the wait for PV of the tile before came after the exponentials. Now it comes right after the maximum, so
+// that what follows PV can run beside the exponentials.
 //
 // ```{difference} steps/4-order.cuh steps/5-early.cuh
 // ```
@@ -258,7 +260,7 @@ CELL("Two other orders") {
 // ```{difference} steps/6-wide.cuh steps/7-exchange.cuh
 // ```
 //
-// *Prediction*: a quarter of the stores and half of the sectors, for a few shuffles. No bit changes.
+// *Prediction*: a quarter of the stores and half of the sectors, at the price of a few shuffles. No bit changes.
 
 // %%
 CELL("Stores of O") {
@@ -299,18 +301,19 @@ CELL("The last steps have phase 19's bits") {
 //
 // Measured on an H200 for N = 512, 2048 and 8192, without a mask and with one; each figure is over the step before
 // ([all of them](../../docs/results/hopper-steps-h200.md)). Q in shared memory costs a fifth by itself. Four warpgroups
-// win 25 to 31 % without a mask and 6 to 20 % with one. To pass over tiles brings 9 to 31 % with a mask; without one
-// the questions that it asks cost 1 to 2 %. The new order brings 1 to 3 %, and to wait ahead of the exponentials 1 % at
-// most. Phase 19 itself then takes tiles of 192 × 128 for long sequences: 7 to 14 %. At D = 256 the exchange brings 4
-// to 26 %, the most for short sequences, where O is a larger part of the work.
+// win 25 to 31 % without a mask and 6 to 20 % with one. Passing over tiles brings 9 to 31 % with a mask; without one
+// the questions that it asks cost 1 to 2 %. The new order brings 1.3 to 3.5 %, and waiting ahead of the exponentials
+// 1.3 % at most. Phase 19 itself then takes tiles of 192 × 128 for long sequences: 7 to 14 %. At D = 256 the exchange
+// brings 4 to 26 %, the most for short sequences, where O is a larger part of the work.
 //
 // What the predictions say of bits, bytes and squares came true in all seven steps; the cells above count it. Four of
 // them speak of time. Without a mask the second gained most, as we had thought, but with one it did so only for long
-// sequences. The third came true with a mask, and not without. The fourth came true for short sequences; for long ones
-// it gave a per cent more than nothing. The first had only seen that nothing is gained, not that a fifth is lost.
+// sequences. The third came true with a mask, and not without. The fourth came true for short sequences; for long ones,
+// where nothing was predicted, it gave 1.3 to 1.8 %. The first said only that nothing is gained, not that a fifth is
+// lost.
 //
-// **What you saw.** Q moves back into shared memory, and that pays for everything else. No step changes a bit: they
-// change where things are, who does them and when.
+// **What you saw.** Q moves back into shared memory, and that makes room for the steps after it. No step changes a bit:
+// they change where things are, who does them and when.
 //
 // **To think about.** 1. Which of the steps would help D = 128, and why does phase 19 leave it as it is? 2. In step 2,
 // give Q one place again. Which wait becomes longer? 3. For which N does step 3 save less than 1 % of the products?
