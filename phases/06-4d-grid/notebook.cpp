@@ -7,8 +7,9 @@
 // **Idea.** One launch with a grid of two dimensions: `blockIdx.x` is the Q tile, `blockIdx.y` the head. A block does
 // the same work as before; it only looks up where its head begins.
 //
-// **Changed since 05.** `Tensor` (a pointer, and 64-bit {term}`strides <stride>` for b, h and s) in place of `Head`;
-// the kernel's first three lines; one `launch` where there was a loop. `attend` is phase 05's kernel.
+// **Changed since 05.** `Heads` (a pointer, and 64-bit {term}`strides <stride>` for b, h and s) in place of `Head`; a
+// kernel of three lines, which finds its block's head; one launch where there was a loop. The work itself, `attend`, is
+// phase 05's kernel.
 
 // %% tags=["hide-input"]
 #include "phases/06-4d-grid/phase.hpp"
@@ -84,22 +85,22 @@ CELL("The same blocks, launched head by head or at once") {
 // %% [markdown]
 // ## The code
 //
-// What was the kernel has become an ordinary device function, `attend`. It is told which Q tile is its own instead of
-// asking `blockIdx`, so that any grid can call it. `__device__` marks a function that kernels call. Everything after
-// these lines is phase 05's.
+// Phase 05's kernel has become a device function, `attend`. (`__device__` marks a function that kernels call.) It is
+// told which Q tile is its own instead of asking `blockIdx`, so that the kernel of any grid can call it. Everything
+// after these lines is as in phase 05.
 //
 // ```{region} attention.cuh attend
 // ```
 //
-// The kernel itself is five lines. It works out which head its block belongs to, and `Q.head(b, h)` finds where that
-// head begins: `b` times one stride plus `h` times another. A grid may be 65,535 blocks high, so further heads continue
-// in z, and the last layer of z may hold blocks without a head. They leave at once.
+// The kernel itself has three lines. It works out which head its block belongs to, and `Q.head(b, h)` finds where that
+// head begins: `b` times one stride plus `h` times another. CUDA allows at most 65,535 blocks along y, so further heads
+// continue in z. In the last layer of z there may be blocks without a head. They do nothing: `if (b < B)`.
 //
 // ```{region} attention.cuh grid
 // ```
 //
 // On the host, one launch takes the place of two loops. `grid_of` folds the heads as just described.
-// `allow_shared_memory` asks for more than the 48 KiB that a block gets unasked.
+// `allow_shared_memory` asks for more than the 48 KiB that a block gets without asking.
 //
 // ```{region} attention.cuh launch
 // ```
@@ -140,10 +141,11 @@ CELL("Phase 05, bit for bit") {
 // %% [markdown]
 // ## Strides
 //
-// A linear layer, the matrix product that makes Q, K and V from the tokens, writes [B, S, H, D]: the heads of one token
-// side by side. Attention is written for [B, H, S, D]. Many programs copy their tensors ("transpose, contiguous")
-// before they call it. It is enough to say where the next head and the next row begin: only D must be contiguous.
-// Strides and offsets are 64-bit numbers: B·H·S·D exceeds 2³¹ sooner than one expects.
+// A kernel for attention is written for [B, H, S, D], where the rows of a head follow each other. But the linear layer,
+// the matrix product that makes Q, K and V from the tokens, writes [B, S, H, D]: the heads of one token side by side.
+// Many programs therefore copy their tensors ("transpose, contiguous") before they call attention. It is enough to say
+// where the next head and the next row begin. Only the D numbers of a row must lie side by side. Strides and offsets
+// have 64 bits, because B·H·S·D may exceed 2³¹.
 //
 // ```{exercise} 06.1
 // ```
@@ -177,8 +179,7 @@ CELL("No copy") {
 // %% [markdown]
 // ## More heads than a grid is wide
 //
-// CUDA allows 65,535 blocks along y and z (along x, 2³¹ − 1). Heads that do not fit are folded into z; in the last
-// layer of the fold some blocks have no head and leave at once: `if (b < B)`.
+// The limit of 65,535 holds along y and z; along x it is 2³¹ − 1. Heads that do not fit along y are folded into z.
 //
 // ```{question}
 // 65,536 heads with a single Q tile each: one more than y allows. What is the grid now, and how many of its blocks have
@@ -211,17 +212,17 @@ CELL("65,536 heads") {
 
 // %% [markdown]
 // ```{answer}
-// (1, 65535, 2). The second layer of z has room for as many heads as the first, and holds the last one alone: all its
-// other blocks, one fewer than 65,535, leave at once (`if (b < B)`).
+// (1, 65535, 2), and 65,534 blocks have no head. The second layer of z has room for as many heads as the first, and
+// holds only the last one. Its other blocks leave at once.
 // ```
 //
 // ## Three grids
 //
 // `variants.cuh` has two more grids, which other projects use: (Q tile) with a loop over heads inside the block, and
-// (batch, head, Q tile). The work of a block is the same, and so are the bits and the counters. What differs is the
-// number of blocks, and which of them run at the same time. CUDA does not promise an order. Suppose that blocks start
-// in the order of their index, x fastest. Then the picture below shows which heads are read at once. Blocks of one head
-// read the same K and V. Whether a cache benefits was not measured.
+// (batch, head, Q tile). The work for a Q tile is the same, and so are the bits and the counters. What differs is the
+// number of blocks, and which of them run at the same time. Blocks of one head read the same K and V. CUDA does not
+// promise an order in which blocks start. Suppose that it is the order of their index, x fastest. Then the picture
+// below shows which heads are read at once. Whether a cache gains from it was not measured.
 //
 // Each grid has a name, and a number of blocks along each of x, y and z:
 //
@@ -343,10 +344,10 @@ CELL("At full size") {
 // tile), where neighbours belong to different heads until every head has had its first Q tile.
 // ```
 //
-// **What you saw.** Not one bit and not one counted byte has changed, and yet this is the step that makes the kernel
-// worth launching: the blocks of all heads at once. The simulator counts requests and knows neither time nor caches.
-// Those have to be measured: [benchmarks](../../docs/benchmarks.md) has phases 05 and 06 side by side on an H200, with
-// the prediction that was made before.
+// **What you saw.** Not one bit and not one counted byte has changed. What has changed is that the blocks of all heads
+// can run at once. The simulator counts requests and knows neither time nor caches, so it cannot say what that is
+// worth. [The benchmarks](../../docs/benchmarks.md) have phases 05 and 06 side by side on an H200, with the prediction
+// that was made before.
 //
 // **To think about.** 1. For which B, H and S_q does phase 05 keep up with 06? 2. With one query ({term}`decoding`)
 // T_r = 1: how many blocks are left, and what does that say about B·H? 3. Let all heads share one K and V (multi-query
@@ -359,8 +360,8 @@ CELL("At full size") {
 // several times over: ⌈S_q / B_r⌉ must be much larger than the number of blocks that run at once, 132 at the least on
 // an H200. With tiles of 64 rows that is far beyond 8192 rows.
 //
-// 2. B·H blocks, one for each head. With fewer heads than multiprocessors a part of the chip has nothing to do however
-// long the keys are. The keys must then be divided among blocks, too, and the results merged: phase 08 shows by what.
+// 2. B·H blocks, one for each head. With fewer heads than multiprocessors a part of the chip has nothing to do, however
+// many keys there are. The keys must then be divided among blocks, too, and the results merged: phase 08 shows by what.
 //
 // 3. The one from head to head. All heads then begin at the same address, and the kernel does not notice. The sizes and
 // the other strides stay.

@@ -1,11 +1,13 @@
 // %% [markdown]
 // # 07 · Causal: which tiles are needed?
 //
-// **Question.** A word that is being written knows the words before it, not those after it: row i may see keys j ≤ i.
-// Half of all pairs are forbidden. Does the kernel then cost half, or as much as before plus a mask?
+// **Question.** A program that writes a text word by word knows the words so far and none of those to come: row i may
+// see only the keys j ≤ i. Nearly half of all pairs are forbidden. Does the kernel then cost half as much, or as much
+// as before and a mask on top?
 //
-// **Idea.** A tile is one of three things. Left of the diagonal each row sees all of it: no mask. On the diagonal some
-// pairs are forbidden: mask element by element. Right of it no row sees anything: it is not even loaded.
+// **Idea.** A tile of S is of one of three kinds. Left of the diagonal each row sees all of it, and no mask is needed.
+// On the diagonal some pairs are forbidden, and it is masked element by element. Right of the diagonal no row sees
+// anything, and the tile is not even loaded.
 //
 // **Changed since 06.** A `band` says which keys a row sees; `tile_range` turns it into two tile numbers per Q tile,
 // `full` and `seen`; the loop ends at `seen` instead of at the last tile, and masks from `full` on.
@@ -139,10 +141,11 @@ CELL("Which tiles a causal kernel loads") {
 // %% [markdown]
 // ## The code
 //
-// A row sees an interval of keys: of S, a band along the diagonal. The two masks of this phase end it on the right
-// only. Then one number says what row i sees: `end(i)`, one past its last key. For the top-left mask `right` is 0, for
-// the bottom-right one S_k − S_q; without a mask it is S_k − 1, and every row sees all keys. `left` waits for windows,
-// a later phase. Host, kernels and formulas all ask this struct.
+// A row sees an interval of keys, and all rows together see a band of S along the diagonal. This phase has two masks,
+// {term}`top-left` and {term}`bottom-right`, which differ where S_q ≠ S_k. Both bound the band on the right only, so
+// one number says what row i sees: `end(i)`, one past its last key. For the top-left mask `right` is 0, for the
+// bottom-right one S_k − S_q; without a mask it is S_k − 1, and every row sees all keys. This phase does not use
+// `left`, which is for sliding windows. Host, kernels and formulas all ask this struct.
 //
 // ```{region} ../interface/mask.hpp band
 // ```
@@ -167,7 +170,7 @@ CELL("Which tiles a causal kernel loads") {
 // ```
 //
 // From tile `full` on, scores of keys that the row does not see become −∞. The condition on `tile` is the same for all
-// threads of a block, so no thread waits while another takes its own branch.
+// threads of a block, so no thread has to wait while another takes a branch of its own.
 //
 // ```{region} attention.cuh mask
 // ```
@@ -206,10 +209,11 @@ CELL("The future, taken away") {
 // %% [markdown]
 // ## Which tiles
 //
-// A tile is *full* if all its pairs may be seen, *skipped* if none may, and *masked* otherwise. The cell below finds
-// out in four ways: look at every pair; the kernel's formula, added up over the Q tiles, `run.tiles`; the simulator's
-// {term}`trace`, in which the kernel leaves a mark for each tile that it loads; and by hand, for square tiles that
-// divide N: T(T − 1)/2 full, T masked, T(T − 1)/2 skipped, with T = N/B.
+// A tile is *full* if all its pairs may be seen, *skipped* if none may, and *masked* otherwise. The cell below counts
+// the three kinds in four ways. It looks at every pair. It adds up the kernel's formula over the Q tiles (`run.tiles`).
+// It reads the simulator's {term}`trace`, in which the kernel leaves a mark for each tile that it loads. And it counts
+// by hand: with square tiles of B rows and B keys, where T = N/B is whole, T(T − 1)/2 are full, T masked and T(T − 1)/2
+// skipped.
 //
 // ```{question}
 // N = 256. Which tiles need the mask more often: those of 64 rows and 32 keys, or those of 32 rows and 64 keys?
@@ -256,9 +260,9 @@ CELL("Full, masked, skipped: four counts of the same tiles") {
 //
 // ## What it costs
 //
-// Predicted, for square tiles that divide N: Q and O once, and per visited tile B rows of K and B rows of V. Q Kᵀ is
-// computed for whole tiles, so half of each diagonal tile is wasted; P V is computed only over the pairs that are seen;
-// l takes one multiply-add per row and tile.
+// This is the prediction, again for square tiles that divide N. Q and O pass once, and each visited tile brings B rows
+// of K and B rows of V. Q Kᵀ is computed for whole tiles, so nearly half of each diagonal tile is wasted. P V is
+// computed only over the pairs that are seen. l takes one multiply-add per row and tile.
 //
 // ```{question}
 // The mask hides half of all pairs. Does it halve the bytes? Guess their share for N = 64 and for N = 512, with tiles
@@ -301,9 +305,9 @@ CELL("Bytes and multiply-adds: predicted = counted") {
 // ## Where is the diagonal when S_q ≠ S_k?
 //
 // *Top-left*: query 0 sees key 0 (j ≤ i). *Bottom-right*: the last query sees all keys (j ≤ i + S_k − S_q), as it must
-// when the keys of earlier words come from a cache ({term}`decoding`). Both are called "causal", so here the caller
-// names one. With more queries than keys, bottom-right leaves the first S_q − S_k queries nothing to see: O = 0, LSE =
-// −∞ (phase 02).
+// when the keys of earlier words come from a cache ({term}`decoding`). Both are called "causal", so here the caller has
+// to name one of them. With more queries than keys, bottom-right leaves the first S_q − S_k queries nothing to see.
+// Their O is 0 and their LSE −∞ (phase 02).
 
 // %% tags=["hide-input"]
 CELL("Top-left and bottom-right") {
@@ -339,11 +343,12 @@ CELL("Top-left and bottom-right") {
 // ## More keys than rows in a tile
 //
 // There is another way to leave tiles out. {term}`Triton`'s tutorial on fused attention
-// (`python/tutorials/06-fused-attention.py`) divides the loop in two: stage 1 from key 0 to `start_m·BLOCK_M` without a
-// mask, stage 2 from there to `(start_m + 1)·BLOCK_M` with one, both in steps of BLOCK_N. If BLOCK_N does not divide
-// BLOCK_M, the last tile of stage 1 reaches past `start_m·BLOCK_M`: keys of the future come in without a mask, and
-// stage 2 then takes keys of the present a second time. The tutorial tries several pairs and keeps the fastest;
-// 64 × 128 used to be among them, where D is 128 or more (commit 003da47). Since [pull request
+// (`python/tutorials/06-fused-attention.py`) has BLOCK_M rows in a Q tile and BLOCK_N keys in a K/V tile. For Q tile
+// number `start_m` it divides the loop in two: stage 1 from key 0 to `start_m·BLOCK_M` without a mask, stage 2 from
+// there to `(start_m + 1)·BLOCK_M` with one, both in steps of BLOCK_N. If BLOCK_N does not divide `start_m·BLOCK_M`,
+// the last tile of stage 1 reaches past it. Keys of the future come in without a mask, and stage 2 takes keys that
+// stage 1 has taken a second time. The tutorial tries several pairs and keeps the fastest; 64 × 128 used to be among
+// them, where D is 128 or more (commit 003da47). Since [pull request
 // 8853](https://github.com/triton-lang/triton/pull/8853) of November 2025, which describes the wrong results, it leaves
 // out pairs with BLOCK_M < BLOCK_N under a causal mask. This page's kernel counts in keys and rounds to tiles last, so
 // any two sizes will do.
@@ -423,13 +428,13 @@ CELL("Past the diagonal") {
 // %% [markdown]
 // ## Two promises
 //
-// Without a mask not one bit has changed. And a key that a row may not see has no influence, whatever it holds. A mask
-// that multiplies by 0 cannot promise that, as 0 · NaN = NaN; ours selects, and does not touch the values of unseen
-// keys.
+// The first promise: without a mask not one bit has changed. The second: a key that a row may not see has no influence
+// on the row, whatever it holds. A mask that multiplies by 0 cannot promise that, as 0 · NaN = NaN. Ours selects, and
+// does not touch the values of unseen keys.
 //
 // ```{question}
-// Key 40 and its value are NaN, in all 12 heads of 50 rows. Tiles have 16 rows and 16 keys. How many rows of O change:
-// those that see key 40, or all whose Q tile loads it?
+// Key 40 and its value are NaN, in all 12 heads of 50 rows, and the mask is causal. Tiles have 16 rows and 16 keys. If
+// the second promise holds, how many rows of O become NaN?
 // ```
 
 // %% tags=["hide-input"]
@@ -466,16 +471,16 @@ CELL("The same bits as 06; a NaN in the future") {
 
 // %% [markdown]
 // ```{answer}
-// Only those that see it, 120: the last ten of each head. The rows before them in the same tile compute the score of
-// key 40, too, and throw it away; their bits stay as they were.
+// 120, those that see the key: the last ten of each head. The rows before them in the same tile compute the score of
+// key 40, too, and throw it away. Their bits stay as they were.
 // ```
 //
 // **What you saw.** Causal attention costs half because tiles are left out, not because pairs are masked; the mask is
 // needed on the diagonal only. Two integers per Q tile are enough if one counts in keys, and rounds to tiles last.
 //
 // **To think about.** 1. The last Q tile visits all tiles, the first only one: in which order should a GPU start the
-// blocks? 2. A sliding window (i − w < j ≤ i) has a second diagonal: which two numbers does `TileRange` need then? 3.
-// How much of Q Kᵀ is thrown away in diagonal tiles with 64 × 32, and how much with 32 × 64?
+// blocks? 2. A sliding window (i − w < j ≤ i) has a second diagonal: which two further numbers does `TileRange` need
+// then? 3. How much of Q Kᵀ is thrown away in diagonal tiles with 64 × 32, and how much with 32 × 64?
 //
 // <details><summary>Answers</summary>
 //
@@ -488,6 +493,6 @@ CELL("The same bits as 06; a NaN in the future") {
 // left.
 //
 // 3. 2,016 of 4,096 pairs, nearly half, in both. Two tiles of 64 × 32 side by side cover a square of 64 × 64 on the
-// diagonal, and so do two of 32 × 64 one below the other. Of the square 64 · 65 / 2 = 2,080 pairs are seen.
+// diagonal, and so do two of 32 × 64 one below the other. Of this square, 64 · 65 / 2 = 2,080 pairs are seen.
 //
 // </details>

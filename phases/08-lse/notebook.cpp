@@ -3,14 +3,14 @@
 //
 // **Question.** The kernel throws m and l away and keeps only O. Who would miss them?
 //
-// **Idea.** Two would. The backward pass needs P again, and N × N numbers are too many to store. And if the keys were
-// cut in two, over blocks or over GPUs, merging the results requires the weight of each half. One number per row serves
-// both:
+// **Idea.** Two kinds of caller would. The backward pass needs P again, and N × N numbers are too many to store. And
+// where the keys are cut in two, for two blocks or two GPUs, merging the results takes the weight of each half. One
+// number per row serves both:
 //
 // $$\mathrm{LSE}_i = \log \sum_j \exp(S_{ij}) = m_i + \log l_i \qquad P_{ij} = \exp(S_{ij} - \mathrm{LSE}_i)$$
 //
-// **Changed since 07.** One more pointer, one store per row. On the host: two converters, and `partial`, which makes a
-// row of O and its LSE into phase 02's state (m = LSE, l = 1), which `merge` accepts.
+// **Changed since 07.** One more pointer, one store per row. On the host: two converters, and `partial`, which turns a
+// row of O and its LSE into phase 02's state (m = LSE, l = 1), so that phase 02's `merge` accepts it.
 
 // %% tags=["hide-input"]
 #include "phases/08-lse/lse.hpp"
@@ -102,13 +102,15 @@ CELL("What could be kept") {
 // ```{difference} ../07-causal/attention.cuh attention.cuh
 // ```
 //
-// On the host, LSE becomes useful. Other programs keep it in base 2, so there are two converters:
+// On the host, LSE becomes useful. Other programs, among them Triton's tutorial and FlashInfer, return it in base 2:
+// log2 Σ exp(s). A program that mistakes one for the other is off by a factor of 1.44. So there are two converters, and
+// their names say which way they go:
 //
 // ```{region} lse.hpp base-2
 // ```
 //
-// and a finished row of O with its LSE is a state in the sense of phase 02. O is divided by l already, which is the
-// same as l = 1 with m = LSE.
+// A finished row of O with its LSE is a state in the sense of phase 02. O is divided by l already, which is the same as
+// l = 1 with m = LSE.
 //
 // ```{region} lse.hpp partial
 // ```
@@ -116,10 +118,7 @@ CELL("What could be kept") {
 // %% [markdown]
 // ## Run it
 //
-// LSE is a natural logarithm, in fp32, of shape [B, H, S_q]. Inside the kernel m is in base 2 (it works with `exp2`),
-// so the kernel's last line is LSE = ln 2 · m + ln l. Others, among them Triton's tutorial and FlashInfer, return it in
-// base 2, log2 Σ exp(s). A program that mistakes one for the other is off by a factor of 1.44. Hence the converters
-// have names.
+// LSE is a natural logarithm, in fp32, of shape [B, H, S_q]. The cell compares it with fp64, and O with phase 07's.
 
 // %% tags=["hide-input"]
 CELL("LSE of the sentence, and O as before") {
@@ -165,10 +164,10 @@ CELL("LSE of the sentence, and O as before") {
 // %% [markdown]
 // ## Merge
 //
-// Cut the keys, run each part alone, and merge by LSE. A part that holds the share w = exp(LSE_part − LSE) of the
-// weight is multiplied by w. O alone does not say how much its keys weighed: the mean of two halves is not the whole.
-// We have used nothing but O and LSE of finished kernels here, so the parts might as well have been on two GPUs, or on
-// two sets of blocks that share one long row of keys ({term}`split-K`, as in flash-decoding).
+// Cut the keys into parts, run the kernel on each part alone, and merge the results by LSE. Of the whole weight a part
+// holds the share w = exp(LSE_part − LSE), and its O is multiplied by w. O alone does not say how much its keys
+// weighed. The merge uses nothing but O and LSE of finished kernels, so the parts might as well be on two GPUs, or
+// belong to two sets of blocks that share one long row of keys ({term}`split-K`, as in flash-decoding).
 //
 // ```{exercise} 08.2
 // ```
@@ -239,12 +238,12 @@ CELL("Any split") {
 
 // %% [markdown]
 // ```{answer}
-// By nearly the size of O. A head that looks at one word has nearly all its weight in one half, and the mean gives the
-// other half the same say. With the LSE of each half the error is that of the kernel itself.
+// By nearly the size of O. A head that looks at one word has nearly all its weight in one half, but the mean counts
+// both halves alike. With the LSE of each half the error is that of the kernel itself.
 // ```
 //
-// How much does the left part weigh, as the cut moves from left to right? For `had` in head 7, which looks for what is
-// had, and `her` in head 3, which looks for whom, the curve jumps where the answer stands.
+// How much does the left part weigh, as the cut moves from left to right? In head 7 `had` looks for what is had, and in
+// head 3 `her` looks for the person who is meant. Each curve jumps most at the word that it looks for.
 
 // %% tags=["hide-input"]
 CELL("What the left part weighs") {
@@ -277,9 +276,9 @@ CELL("What the left part weighs") {
 // %% [markdown]
 // ## P, rebuilt
 //
-// This is what a backward pass does: compute a tile of S again and take P_ij = exp(S_ij − LSE_i), with no maximum, no
-// sum, no second pass over the row, tile by tile and in any order. (Phase 09 will keep m and l instead, and say why.)
-// The largest exponent is log P ≤ 0, so nothing overflows. The cell does it for a whole head at once, causal, in fp32.
+// A backward pass computes a tile of S again and takes P_ij = exp(S_ij − LSE_i). It needs no maximum, no sum and no
+// second pass over the row, so the tiles may come in any order. (Phase 09 will keep m and l instead, and say why.) The
+// largest exponent is log P ≤ 0, so nothing overflows. The cell does it for a whole head at once, causal, in fp32.
 
 // %% tags=["hide-input"]
 CELL("P from S and LSE alone") {
@@ -308,11 +307,11 @@ CELL("P from S and LSE alone") {
 // %% [markdown]
 // ## What it costs
 //
-// 4 bytes per row, written once by the thread that has m and l in registers. m and l apart would be 8 bytes, a row of P
-// would be 4N.
+// LSE costs 4 bytes per row, written once by the thread that has m and l in registers. m and l apart would be 8 bytes,
+// a row of P would be 4N.
 //
 // ```{question}
-// What share of all bytes moved is LSE's, for N = 512 and d = 64? And does the share grow or shrink with N?
+// What share of all bytes moved is LSE's, for N = 512 and D = 64? And does the share grow or shrink with N?
 // ```
 
 // %% tags=["hide-input"]
@@ -349,8 +348,8 @@ CELL("Four bytes per row") {
 // ```
 //
 // **To think about.** 1. With {term}`logits <logit>` near −2·10⁶ an fp32 LSE has steps of 0.125: what becomes of P, and
-// of a merge? 2. Let the parts be causal: which option makes the right half of the keys see the right diagonal? 3. A
-// sum over 8 GPUs: what does each send, and how many bytes is that per row?
+// of a merge? 2. Cut the keys of a causal problem in half: which mask gives each half its part of the diagonal? 3.
+// Eight GPUs have a part of the keys each: what does each of them send, and how many bytes is that per row?
 //
 // <details><summary>Answers</summary>
 //
@@ -358,10 +357,10 @@ CELL("Four bytes per row") {
 // too large or too small. In a merge only the ratio of the two weights counts; it is off by up to exp(0.125), 13 %, but
 // O is still a mean of the two parts. Phase 09 therefore keeps m and l apart.
 //
-// 2. Bottom-right. Row i sees j ≤ i, and key j is number j − N/2 of the right half, so there it sees numbers up to
-// i − N/2 = i + S_k − S_q with S_k = N/2 and S_q = N. Rows that see nothing have LSE = −∞ and the weight 0. The left
-// half takes top-left.
+// 2. Top-left for the left half, bottom-right for the right half. Row i sees j ≤ i, and key j is number j − N/2 of the
+// right half, so there it sees numbers up to i − N/2 = i + S_k − S_q with S_k = N/2 and S_q = N. Rows that see nothing
+// have LSE = −∞ and the weight 0.
 //
-// 3. Its row of O and its LSE, 4 (D + 1) bytes in fp32: 260 for D = 64. Its keys and values stay where they are.
+// 3. For each row its O and its LSE, 4 (D + 1) bytes in fp32: 260 for D = 64. Keys and values stay where they are.
 //
 // </details>

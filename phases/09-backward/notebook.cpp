@@ -1,14 +1,15 @@
 // %% [markdown]
 // # 09 · The backward pass
 //
-// **Question.** Training needs dQ, dK and dV, and their formulas contain P, the very matrix that we took such pains not
-// to store. What now?
+// **Question.** Training needs dQ, dK and dV, the {term}`gradients <gradient>` of Q, K and V. Their formulas contain P,
+// the very matrix that we took such pains not to store. What now?
 //
 // **Idea.** Store two numbers per row, the m and l that online softmax ended with, and compute P again, tile by tile:
 // P_ij = exp(S_ij − m_i) / l_i. Arithmetic is cheap, memory is not.
 //
-// **The way.** First the formulas with whole matrices, in six lines of Eigen. Then the same in tiles: δ, dK and dV, dQ,
-// each a kernel of its own.
+// **The way.** First come the formulas with whole matrices, in six lines of Eigen. Then three kernels do the same in
+// tiles: one for δ, a number per row that the formulas contain, one for dK and dV, and one for dQ. In the picture ∘
+// multiplies element by element.
 //
 // **Changed since 08.** Five matrix products where the forward pass has two; a second kernel with the loops in the
 // other order; several threads per row; and a forward pass that keeps m, l and the bits of O that rounding would lose.
@@ -145,7 +146,8 @@ CELL("Five products, and what each sums over") {
 //
 // $$dQ = \mathrm{scale} \cdot dS \, K \qquad dK = \mathrm{scale} \cdot dS^\top \, Q$$
 //
-// `exact_gradients` in `phases/pages/exact.cpp` is this program with masks. Everything below is compared with it.
+// The next cell is this in Eigen. `exact_gradients` in `phases/pages/exact.cpp` is the same program with masks. The
+// gradients below are compared with one of the two.
 
 // %%
 struct Matrices {
@@ -220,7 +222,7 @@ CELL("Formula against finite difference") {
 // $$\delta_i = \sum_j P_{ij} \, dP_{ij} = \sum_j P_{ij} \sum_d dO_{id} V_{jd} = \sum_d dO_{id} \sum_j P_{ij} V_{jd}$$
 // $$= \sum_d dO_{id} O_{id}$$
 //
-// This is a sum over D products of numbers from two arrays that exist anyway. That is why P need not be stored: δ comes
+// This is a sum of D products of numbers from two arrays that exist anyway. That is why P need not be stored: δ comes
 // from O, and P is computed again from m and l.
 //
 // ```{exercise} 09.1
@@ -252,10 +254,10 @@ CELL("Two sums, one delta") {
 //
 // ## dK and dV: a block keeps a K/V tile
 //
-// dV_j = Σ_i P_ij dO_i and dK_j are sums over *rows*. So the loops change places again: a block owns a K/V tile, keeps
-// its dK and dV in registers, and the Q tiles pass by. For each pair of tiles it computes S and dP, from them P and dS,
-// and adds two products. dQ, of which more below, wants the loops as they were. The picture has the order in which the
-// two kernels visited the tiles of S:
+// dV_j = Σ_i P_ij dO_i and dK_j are sums over *rows*. So the outer loop goes over the keys, as in phase 03: a block
+// owns a K/V tile, keeps its dK and dV in registers, and the Q tiles pass by. For each pair of tiles it computes S and
+// dP, from them P and dS, and adds the products with dO and Q to its sums. dQ, which comes further below, needs the
+// loops of the forward pass. The picture shows the order in which the two kernels visited the tiles of S:
 
 // %% tags=["hide-input"]
 // The kernels' gradients of a lesson, on the machine that sees most.
@@ -407,7 +409,7 @@ CELL("dK and dV") {
 //
 // ```{question}
 // The naive backward pass has S, P, dP and dS as whole matrices. How many times does an N × N matrix go to HBM or come
-// back? And which of the small arrays must pay for it in the tiled version, by passing more than once?
+// back? The tiled version moves none of them. Which of the small arrays pass more than once instead?
 // ```
 
 // %%
@@ -442,9 +444,9 @@ CELL("Naive and tiled agree; the ledger does not") {
 
 // %% [markdown]
 // ```{answer}
-// Ten times: four are written, and the six reads are those of the steps that need them, P and dS by more than one.
-// Tiled, none of them moves. Q and dO pay: they pass once for each K/V tile and once more for dQ, and K and V likewise
-// for each Q tile.
+// Ten times: each of the four is written once, S and dP are read once, P and dS twice. In the tiled version Q and dO
+// pass once for each K/V tile and once more for dQ, and dO passes a further time for δ. K and V pass once for each Q
+// tile and once more for dK and dV.
 // ```
 //
 // ## One pass instead of two
@@ -536,10 +538,10 @@ CELL("A row of P sums to 1, or to what LSE makes of it") {
 //
 // ## The story of δ
 //
-// The formulas above are in every library. Now give Q, K, V and dO a mean, as activations, the outputs of a network's
-// layers, often have: uniform numbers between 0 and 1, in {term}`bf16`. Libraries compute δ = rowsum(dO ∘ O) from the O
-// that they returned, rounded to 8 bits (∘ multiplies element by element). The *floor* in the table is the error of the
-// exact dQ after rounding to bf16: no result in bf16 can be better.
+// Libraries compute δ_i = Σ_d dO_id O_id from the O that they returned, which in {term}`bf16` is rounded to 8 bits. Is
+// that good enough? Activations, the outputs of a network's layers, often have a mean that is not 0. So let Q, K, V and
+// dO be uniform numbers between 0 and 1, in bf16. The *floor* in the table is the error of the exact dQ after rounding
+// to bf16: no result in bf16 can be better.
 
 // %%
 CELL("Fifteen per cent of dQ is noise") {
@@ -577,8 +579,8 @@ CELL("Fifteen per cent of dQ is noise") {
 //
 // $$-\mathrm{scale} \cdot \varepsilon_i \cdot \sum_j P_{ij} K_j$$
 //
-// a weighted *mean* of K, which is ½ in every column and does not get smaller with N. The true dQ_i is a
-// {term}`covariance`, which does. If that is the whole story, it predicts the error of dQ from ε alone:
+// The sum is a weighted *mean* of K. It is near ½ in every column and does not get smaller with N. The true dQ_i is a
+// {term}`covariance`, which does. If that is the whole story, ε alone predicts the error of dQ:
 
 // %%
 CELL("The error, predicted") {
@@ -597,6 +599,12 @@ CELL("The error, predicted") {
   expect((error - predicted).norm() <= 0.05 * error.norm(), "ε explains the error to within 5 %");
 }
 
+// %% [markdown]
+// So δ needs O as it was before it was rounded. The forward pass has it in fp32. `O_lo` keeps what rounding took away:
+// the distance from the rounded number to the exact one, in units of fp32's last place, in 16 bits. `restore` adds it
+// again.
+
+// %%
 CELL("Sixteen bits") {
   const float exact = 0.5017092f;
   const bfloat16 rounded = from_float<bfloat16>(exact);
@@ -612,12 +620,12 @@ CELL("Sixteen bits") {
 }
 
 // %% [markdown]
-// **What you saw.** Two bytes per number of O, and no extra product: dQ is more than 50 times as precise where V and dO
-// have a mean. δ computed again from P and dP is as good, but costs two more matrix products.
+// **What you saw.** In this example two bytes for each number of O make dQ 30 to 92 times as precise, without any
+// further matrix product. δ computed from P and dP is as good, but costs two more matrix products.
 //
 // **To think about.** 1. dS has rows that sum to 0. So dQ = scale · dS (K − c) for *any* row c: subtract the mean of K
 // before the last product, and use the rounded O. How precise is dQ now? When does this trick not help (think of a
-// causal mask, and of dLSE)? 2. Let the forward pass round P to bf16 before P·V, as phases 05-08 do, but keep O_lo:
+// causal mask, and of dLSE)? 2. Let the forward pass round P to bf16 before P·V, as phases 05 to 08 do, but keep O_lo:
 // what does δ lose? Then divide by the sum of the rounded P. 3. Let all keys be equal. Which of dQ, dK and dV is 0, and
 // what do the kernels return for it, if δ comes from the rounded O?
 //

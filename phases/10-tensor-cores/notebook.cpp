@@ -44,16 +44,17 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
 // %% [markdown]
 // ## Which lane holds what
 //
-// The instruction's description (PTX ISA, "Matrix Fragments for `mma.m16n8k16`") numbers the lanes by two digits: g =
-// lane / 4, from 0 to 7, and t = lane % 4, from 0 to 3. A register holds two neighbouring 16-bit elements. Three
-// functions load fragments out of a tile in shared memory:
+// The instruction's description (PTX ISA, "Matrix Fragments for `mma.m16n8k16`") gives each lane two numbers: g = lane
+// / 4, from 0 to 7, and t = lane % 4, from 0 to 3. A register holds two neighbouring 16-bit elements. Three functions
+// load fragments out of a tile in shared memory:
 //
 // ```{region} fragments.cuh fragments
 // ```
 //
-// Q is an A, as it lies. K is a B that has to be transposed: S = QKᵀ wants column n of B to be key n, and key n is a
-// row of K. Its two neighbouring elements lie side by side, so one load of 4 bytes brings both. V is a B as it lies,
-// and there the two elements of a register belong to two keys, so they come from two rows by two loads of 2 bytes.
+// Q is an A as it lies in memory. K is a B that has to be transposed: S = QKᵀ wants column n of B to be key n, and key
+// n is a row of K. The two elements of a register lie side by side in that row, so one load of 4 bytes brings both. V
+// is a B as it lies. There the two elements of a register belong to two keys, so they come from two rows, by two loads
+// of 2 bytes.
 //
 // We do not have to believe the comment. This kernel fills a tile with the elements' own numbers, 16 · row + column,
 // loads fragments with these functions, and writes down what each lane got. For C it multiplies the numbers by the
@@ -183,8 +184,9 @@ CELL("The four lanes of a row") {
 }
 
 // %% [markdown]
-// This is what makes attention fit. Each lane computes exp of its own elements of S, rounds them to 16 bits, puts two
-// into a register, and holds its fragment of P. No element changes its lane, and P never touches shared memory.
+// This is why attention suits tensor cores. Each lane computes exp of its own elements of S, rounds them to 16 bits,
+// puts two into a register, and holds its fragment of P. No element changes its lane, and P never touches shared
+// memory.
 //
 // ## The kernel, piece by piece
 //
@@ -202,13 +204,13 @@ CELL("The four lanes of a row") {
 // ```
 //
 // `key_tiles` is phase 07's `tile_range` with a third number: no row of the Q tile sees the keys from `keys` on, so
-// they are not loaded, and zeros take their place. It stands in a file of its own, since phases 11 to 13 ask the same.
+// they are not loaded, and zeros take their place. It stands in a file of its own, since phases 11 to 13 use it, too.
 //
 // ```{region} keys.cuh tile-range
 // ```
 //
 // S and O are products, here and in all later phases. What a lane has of a product is a flat array of registers. A file
-// of its own says which register is which row and column, and does what is done by rows:
+// of its own, `rows.cuh`, says which row and column each register belongs to, and has the functions that work by rows:
 //
 // ```{region} rows.cuh layout
 // ```
@@ -221,14 +223,14 @@ CELL("The four lanes of a row") {
 // ```{region} rows.cuh rescale
 // ```
 //
-// A row's elements lie in four neighbouring lanes. So its maximum takes two shuffles: with the neighbour, then with the
-// pair next door.
+// A row's elements lie in four neighbouring lanes. So its maximum takes two {term}`shuffles <shuffle>`: with the
+// neighbouring lane, then with the neighbouring pair of lanes.
 //
 // ```{region} rows.cuh four-lanes
 // ```
 //
-// And S becomes P, as in the picture above: no shuffle, and not even an index to think about. The pairs of a lane's
-// registers are in the order in which A wants them.
+// S becomes P as in the picture above. It takes no shuffle and no computed index, because the pairs of a lane's
+// registers are already in the order in which A wants them.
 //
 // ```{region} rows.cuh round-p
 // ```
@@ -317,7 +319,7 @@ CELL("The sentence, in fp16") {
 // element. NVIDIA does not document how; others have found it by probing (Li et al., "MMA-Sim"), and the simulator
 // follows them: all terms are aligned to the largest one's exponent, the bits beyond 25 binary places are cut off, the
 // rest is added exactly, and the sum is rounded towards zero. An H200 gave the same bits for 14 families of random
-// operands, 131,072 results each (docs/results/conformance-h200.txt). So a result of the simulator is the GPU's.
+// operands, 131,072 results each (docs/results/conformance-h200.txt). So we take the simulator's `mma` for the GPU's.
 //
 // Take one product of 1 and fifteen small ones. Terms of 2⁻²⁴ all count, and the sum is cut off once; `fmaf` rounds
 // each of them away. Terms of 2⁻²⁶ are cut off before they are added:
@@ -361,8 +363,8 @@ CELL("Sixteen products, one rounding") {
 // %% [markdown]
 // What does that do to attention? To O, very little: 16-bit inputs and outputs are coarser by far. LSE is fp32 and
 // would show it. A score is D/16 such sums, each of which may be short by 2 · 2⁻²⁴ of the size of its terms. So for
-// these kernels LSE's bar is 2·10⁻⁶ · max(1, |LSE|) plus D/16 · 2 · 2⁻²⁴ times that size, which is Σ|q·k| · scale,
-// averaged over the keys as softmax weighs them.
+// these kernels {term}`the contract` allows LSE an error of 2·10⁻⁶ · max(1, |LSE|) plus D/16 · 2 · 2⁻²⁴ times that
+// size, which is Σ|q·k| · scale, averaged over the keys as softmax weighs them.
 
 // %% tags=["hide-input"]
 struct LseError {
@@ -401,10 +403,11 @@ CELL("What LSE loses") {
 // %% [markdown]
 // ## 0 · NaN
 //
-// Until now a key that a row may not see could hold anything. The mask selected, and P's zero was skipped or never
-// made. A tensor core cannot skip: it multiplies the row's 0 by the value, and 0 · NaN is NaN. The promise that is left
-// is about tiles: NaN in V spreads to the rows of a Q tile if one row of that tile sees the key. NaN in K does not
-// spread, because the mask still selects scores. Here NaN stands in one key of 128, with a causal mask:
+// Until now a key that a row may not see could hold anything. The mask replaced its score by −∞, and its value was
+// never multiplied. A tensor core leaves nothing out: it multiplies the row's 0 by the value, and 0 · NaN is NaN. The
+// promise that is left is about tiles: NaN in V spreads to the rows of a Q tile if one row of that tile sees the key.
+// NaN in K does not spread, because the mask still selects scores. Here NaN stands in one key of 128, with a causal
+// mask:
 //
 // ```{question}
 // N = 128, tiles of 64, a causal mask, and NaN in key 100 of V. How many rows of O become NaN in phase 08, and how many
@@ -441,14 +444,14 @@ CELL("NaN behind the mask") {
 //
 // ## Predicted = counted
 //
-// One head, N = 128, D = 64, tiles of 64 × 64, so T_r = T_c = 2 and four pairs of tiles. HBM bytes are phase 04's
-// formula with 2-byte elements. A pair of tiles costs 2 · 64 · 64 · D multiply-adds, all on tensor cores.
+// One head, N = 128, D = 64, tiles of 64 × 64, so T_r = T_c = 2 and four pairs of tiles. HBM bytes follow phase 04's
+// formula, with 2 bytes for each element. A pair of tiles costs 2 · 64 · 64 · D multiply-adds, all on tensor cores.
 //
 // Shared memory is where this kernel is bad, and one can see why without running it. Rows of D = 64 elements are 128
 // bytes, exactly 32 banks. A fragment's load takes 4 words from each of 8 rows, and all 8 rows begin in bank 0. So 4
-// banks serve 32 words, 8 each: 8 {term}`wavefronts <wavefront>` where 1 would do. For V a warp
-// reads 8 neighbouring elements, 16 bytes, from each of four rows: 4 wavefronts, for half a register. Loads per pair of
-// tiles, all four warps:
+// banks serve 32 words, 8 each: 8 {term}`wavefronts <wavefront>` where 1 would do. For V a warp reads 8 neighbouring
+// elements, 16 bytes, from each of four rows. That takes 4 wavefronts and brings each lane half a register. Loads per
+// pair of tiles, all four warps:
 //
 //     Q   4 warps · D/16 fragments · 4 registers                  8 wavefronts each
 //     K   4 warps · 64/8 · D/16 fragments · 2 registers           8
@@ -501,7 +504,7 @@ CELL("Bytes, FLOPs and wavefronts") {
 // **To think about.** 1. Which lane holds element (5, 11) of A? Which register, which half? 2. m16n8k8 has an A of
 // 16 × 8. Does C still have A's layout then? 3. Phase 05 put 4 spare columns, 16 bytes, into each row of Q against bank
 // conflicts. How many elements of 16 bits would do here, and why not fewer (think of 16-byte stores)? 4. Let V's tile
-// be zeroed where no row sees a key. Does that save the promise about NaN inside a tile?
+// be zeroed where no row of the Q tile sees the key. Does that save the promise about NaN inside a tile?
 //
 // <details><summary>Answers</summary>
 //

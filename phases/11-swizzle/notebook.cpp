@@ -4,10 +4,10 @@
 // **Question.** In phase 10 four of five wavefronts of shared memory are bank conflicts. Where do they come from, and
 // how do they go away without spending memory on them?
 //
-// **Idea.** Two things change together. {term}`ldmatrix` is an instruction that loads fragments: one of these does the
-// work of four or eight loads of phase 10. And each row of a tile is stored with its pieces of 16 bytes in another
-// order, a different one for each of eight neighbouring rows: a {term}`swizzle`. Nothing else changes, and not one bit
-// of the result.
+// **Idea.** Two things change together. {term}`ldmatrix` is an instruction that loads fragments, and one `ldmatrix`
+// does the work of four or eight loads of phase 10. And each row of a tile is stored with its pieces of 16 bytes in
+// another order, a different one for each of eight neighbouring rows: a {term}`swizzle`. Nothing else changes, and
+// every bit of the result stays.
 //
 // **Changed since 10.** The index `swizzled(row, column)` in every access to a tile, and the three functions that load
 // fragments.
@@ -45,17 +45,18 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
 // banks, and four banks deliver 16 bytes at a time.
 //
 // Phase 05 moved each row on by four banks with spare columns. That works here too, but D = 64 would pay an eighth more
-// shared memory for it. A permutation is free. Call 16 bytes a piece: a row of 128 bytes has 8 pieces, and piece c of
-// row r is stored where piece c XOR (r mod 8) would be. This, and what follows about `ldmatrix`, stands in a file of
-// its own, `fragments.cuh`, since later phases lay out their tiles in the same way:
+// shared memory for it. A permutation takes no memory. Call 16 bytes a piece: a row of 128 bytes has 8 pieces, and
+// piece c of row r is stored where piece c {term}`XOR` (r mod 8) would be. This function, and those with `ldmatrix`
+// further below, stand in a file of their own, `fragments.cuh`, since later phases lay out their tiles in the same way:
 //
 // ```{region} fragments.cuh swizzled
 // ```
 //
-// For a fixed c, c XOR r is a different number in each of eight rows, so the pieces lie in eight different groups of
-// four banks. For a fixed row the pieces only change places within 128 bytes, so a row that is stored as a whole still
-// fills all banks once. The picture asks the simulator: it saw where the 32 lanes of a warp read when they loaded a
-// fragment of K, in phase 10 and in this one, and counted the {term}`wavefronts <wavefront>`.
+// For a fixed c, c XOR (r mod 8) is a different number in each of eight neighbouring rows, so the pieces lie in eight
+// different groups of four banks. For a fixed row the pieces only change places within 128 bytes, so a row that is
+// stored as a whole still fills all banks once. The picture shows what the simulator recorded: where the lanes of a
+// warp read when they loaded a fragment of K, in phase 10 and in this one, and how many {term}`wavefronts <wavefront>`
+// that took.
 //
 // ```{exercise} 11.1
 // ```
@@ -147,7 +148,8 @@ CELL("Eight rows, before and after") {
 // one matrix: lanes 0 to 7 the rows of the first matrix, 8 to 15 of the second, and so on. A row is 16 bytes, one
 // piece. What a lane gets has nothing to do with the address that it gave: of each matrix lane 4g + t receives the
 // elements 2t and 2t + 1 of row g, in one register. That is the layout that `mma` wants of A and of a transposed B.
-// `ldmatrix_x4_trans` hands out columns instead of rows, which is what a B wants that lies as it is multiplied: V.
+// `ldmatrix_x4_trans` hands out columns instead of rows, which is the layout that `mma` wants of a B that is not
+// transposed, as V is.
 //
 // ```{question}
 // Lane 5 points to row 5 of the first matrix. Which two elements of that matrix does it get?
@@ -186,8 +188,8 @@ CELL("Who gives an address, and who gets what") {
 
 // %% [markdown]
 // ```{answer}
-// Elements 2 and 3 of row 1, because 5 = 4 · 1 + 1. None of them lies where the lane pointed to. Transposed it gets
-// rows 2 and 3 of column 1.
+// Elements 2 and 3 of row 1, because 5 = 4 · 1 + 1. Neither lies where the lane pointed. With the transposed load it
+// gets rows 2 and 3 of column 1.
 // ```
 //
 // A fragment of A, 16 × 16, is four such matrices: upper left, lower left, upper right, lower right. Lanes 0 to 15
@@ -282,8 +284,8 @@ CELL("Predicted = counted") {
 
 // %% [markdown]
 // ```{answer}
-// 2.9, less than a sixth. Two things have gone: the conflicts, and most requests, because one `ldmatrix` brings four
-// registers where a load brought one or half of one.
+// 2.9, less than a sixth. Taking away the conflicts alone would have left more: a load of V brought half a register,
+// and so used half of what a wavefront can deliver. `ldmatrix` uses all of it.
 // ```
 //
 // The simulator's rule for `ldmatrix` is not an assumption: the same access patterns were run on an H200 under Nsight
@@ -291,7 +293,7 @@ CELL("Predicted = counted") {
 //
 // **What you saw.** A permutation by XOR and an instruction made for fragments take away every conflict, and with them
 // most of what shared memory had to do. Results keep their bits. But the kernel still loads a tile, waits, multiplies
-// it, waits, and loads the next one. Phase 12 does both at once.
+// it, waits, and loads the next one. Phase 12 loads and multiplies at the same time.
 //
 // **Measured:** on an H200; [the end of part 3](../../docs/book/part-3.md) has the table.
 //
@@ -306,7 +308,8 @@ CELL("Predicted = counted") {
 // rows at a time: these have eight different r mod 8, wherever they begin.
 //
 // 2. In 4. Row r begins in bank 0 if it is even and in bank 16 if it is odd, so four rows share the banks of a piece.
-// c XOR (r / 2 mod 4) helps: two neighbouring rows are 128 bytes, and the next two change places.
+// c XOR (r / 2 mod 4) helps: two neighbouring rows fill all banks once, so the order of the pieces need only change
+// with every second row.
 //
 // 3. "O and LSE, fp16 and bf16, with each mask": the bits are not phase 10's. The banks are as before, and so are the
 // counts.

@@ -7,11 +7,11 @@
 //
 // **Idea.** An ordinary load goes through registers: the thread has to wait for the value before it can store it to
 // shared memory. {term}`cp.async` is a copy from global to shared memory that a thread only *begins*. It goes on to
-// other work, and says later that it wants to wait. With room for two K/V tiles, two {term}`stages <stage>`, tile j + 1
-// arrives in one while tile j is multiplied in the other.
+// other work, and waits for the copy later. With room for two K/V tiles, two {term}`stages <stage>`, tile j + 1 arrives
+// in one while tile j is multiplied in the other.
 //
 // **Changed since 11.** Two stages for K and V; `load_tile` begins copies instead of making them; one barrier per tile
-// instead of two. Q's fragments are loaded once, before the loop, and stay in registers.
+// instead of two. Q's fragments are loaded once, in the first round, and stay in registers.
 
 // %% tags=["hide-input"]
 #include "phases/12-async-copies/phase.hpp"
@@ -56,9 +56,9 @@ static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* wh
 //
 // ## Two stages, and three
 //
-// Before attention, a kernel that does nothing but this. It adds up the tiles of x: tile j + 1 is on its way while tile
-// j is added. A thread copies 16 bytes of a tile, and adds four numbers that another thread has copied. It is compiled
-// for two stages and for three:
+// Before attention comes a kernel that does nothing but this. It adds up the tiles of x: tile j + 1 is on its way while
+// tile j is added. A thread copies 16 bytes of a tile, and adds four numbers that another thread has copied. It is
+// compiled for two stages and for three:
 //
 // ```{region} steps/stages.cuh stages
 // ```
@@ -128,7 +128,7 @@ CELL("Copies on their way while a tile is added") {
 }
 
 // %% [markdown]
-// A third stage gives each copy twice the time to arrive, for the price of another tile of shared memory. Attention's
+// A third stage gives each copy twice the time to arrive, at the price of another tile of shared memory. Attention's
 // tiles are large, and phase 12 takes two stages.
 //
 // ```{exercise} 12.1
@@ -143,8 +143,8 @@ CELL("Copies on their way while a tile is added") {
 // ```{region} attention.cuh load-tile
 // ```
 //
-// The plain loop at the end is for rows that are no multiple of 16 bytes. It copies at once, as before; the barrier
-// that follows covers it too.
+// The plain loop at the end of `load_tile` is for rows that are no multiple of 16 bytes. It copies at once, as before,
+// and the barrier that follows covers it, too.
 //
 // Copies of K and V of one tile are a group. Those of Q are in the first:
 //
@@ -157,9 +157,8 @@ CELL("Copies on their way while a tile is added") {
 // ```
 //
 // The wait says: my copies of tile j are there. The barrier then says two things. All threads have come past their
-// waits, so the whole tile is there. And all threads have left the round before, so nobody reads tile j − 1 any more;
-// its stage is where tile j + 1 goes. Only then do the next copies begin. Phase 11 needed two barriers for the same two
-// facts, because it had one place only.
+// waits, so the whole tile is there. The second is the subject of the question below. Phase 11 needed two barriers to
+// say the same, because it had one place only.
 //
 // ```{question}
 // The copies of tile 2 go to the stage of tile 0. Why may they not begin before the barrier of round 1? And which tile
@@ -194,8 +193,8 @@ CELL("Two stages") {
 
 // %% [markdown]
 // ```{answer}
-// Before it a slower thread may still be in round 0, and read tile 0. Behind the barrier all threads have left that
-// round. Tile 1 is multiplied meanwhile.
+// Before it a slower thread may still be in round 0 and read tile 0, which the copies would overwrite. The barrier says
+// that all threads have left that round. Tile 1 is multiplied meanwhile.
 // ```
 //
 // ```{exercise} 12.2
@@ -295,14 +294,15 @@ CELL("Barriers, shared memory, bytes in flight") {
 // ```
 //
 // The wavefronts of `cp.async` itself are not in this count: the simulator counts requests of threads, and these bytes
-// reach shared memory without one. How many a GPU takes for them was not measured.
+// reach shared memory without one. Nsight Compute counted them on an H200: four for each copy of a warp, where tiles
+// are full ([benchmarks](../../docs/benchmarks.md)).
 //
-// The price is shared memory. Five tiles instead of three means fewer blocks on a multiprocessor at a time, and blocks
-// are the other way to have something to do while one waits.
+// The price is shared memory. With five tiles instead of three fewer blocks fit on a multiprocessor at a time, and a
+// second block is the other way to have something to do while one waits.
 //
-// **What you saw.** A copy that is begun and waited for later, two places, and one barrier per tile that guards both.
-// Nothing that is counted in bytes or products has changed; what changed is *when*. The simulator has no clock, so this
-// page cannot show what it is worth.
+// **What you saw.** A copy is begun, and waited for later. There are two places for tiles, and one barrier per tile
+// guards both. Nothing that is counted in bytes or products has changed; what changed is *when*. The simulator has no
+// clock, so this page cannot show what it is worth.
 //
 // **Measured:** on an H200; [the end of part 3](../../docs/book/part-3.md) has the table.
 //
@@ -315,7 +315,7 @@ CELL("Barriers, shared memory, bytes in flight") {
 // <details><summary>Answers</summary>
 //
 // 1. Q's copies are in the first group. Before the first wait and the first barrier nothing is known about them. Phase
-// 13 takes a barrier more, in front of the loop.
+// 13 takes one barrier more, in front of the loop.
 //
 // 2. Waits count groups. Without the empty one the youngest group in the last round is the last tile's own, and
 // `cp_async_wait<1>` would leave it under way. `cp_async_wait<0>` leaves nothing under way: phase 12 needs no empty
