@@ -177,7 +177,7 @@ CELL("No copy") {
 }
 
 // %% [markdown]
-// ## More heads than a grid is wide
+// ## More heads than a grid is high
 //
 // The limit of 65,535 holds along y and z; along x it is 2³¹ − 1. Heads that do not fit along y are folded into z.
 //

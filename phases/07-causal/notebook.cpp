@@ -181,7 +181,7 @@ CELL("Which tiles a causal kernel loads") {
 // ```
 
 // %% [markdown]
-// ## Run it: the sentence, without a look ahead
+// ## Run it: the sentence, without looking ahead
 //
 // The encoder that our sentence went through lets each word see all others. How much do its heads look ahead?
 
