@@ -218,7 +218,7 @@ def without_marks(text):
 
 def numbers_in(text):
     """The numbers of two digits and more that a text says; phase 04 is a name."""
-    return re.findall(r"(?<![\w.,])(?<!phase )\d[\d.,]*\d(?!\w)", text)
+    return re.findall(r"(?<![\w.,])(?<![Pp]hase )\d[\d.,]*\d(?!\w)", text)
 
 
 def fence(text, language):
@@ -323,7 +323,7 @@ def try_myself():
     assert with_terms("# warp\n\n    warp\n\n[warp](x) $$warp$$", ["warp"]).count("term") == 0
     assert without_marks("x <!-- range kernel=a\nb.json -->1 to 2<!-- end --> y <!-- phases -->") == \
         "x 1 to 2 y <!-- phases -->"
-    assert numbers_in("4,096 in phase 04, 0.5; 3 x20 12.") == ["4,096", "0.5", "12"]
+    assert numbers_in("4,096 in phase 04, 0.5; Phase 19 x20 12.") == ["4,096", "0.5", "12"]
     assert outside_code("a `a`\n```\na\n```\na", str.upper) == "A `a`\n```\na\n```\nA"
     assert with_code("`a<b>` is 1 < 2") == "<code>a&lt;b&gt;</code> is 1 &lt; 2"
     assert markdown_escape("a_b `c_d`") == "a\\_b `c_d`"
