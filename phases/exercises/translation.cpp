@@ -53,7 +53,7 @@ Lines wrapped(const std::string& text) {
     if (text[at] == ' ' || (wide == 2 && !closing.count(text.substr(at, bytes)))) last = at;
     width += wide;
     if (width <= kColumns || last <= begin) continue;
-    lines.push_back(text.substr(begin, last - begin));
+    lines.push_back(text.substr(begin, last - begin - (text[last - 1] == ' ')));  // no space at a line's end
     begin = last + (text[last] == ' ');
     at = begin;
     width = columns(text, at, bytes);
