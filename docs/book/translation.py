@@ -492,8 +492,10 @@ class Readme:
         return "".join(p if p == "" or p.isspace() else block(p) for p in parts) + "\n"
 
     def translated(self, locale):
-        done = locale.translations("README")
-        return with_figures(self.changed(lambda text: done.get(text, text)), self.figures, words(locale.language))
+        done, say = locale.translations("README"), words(locale.language)
+        # Figures first, since they are longer than their names: lines are broken behind that.
+        return with_figures(self.changed(lambda text: with_figures(done.get(text, text), self.figures, say)),
+                            self.figures, say)
 
 
 # -------------------------------------------------------------------- tests
