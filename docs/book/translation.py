@@ -310,7 +310,7 @@ MARKDOWN = MarkdownIt()
 def markers(text):
     """What a translation must have in common with its text: kind and what of code, links, terms, formulas, numbers."""
     found, plain, target = [], "", None
-    text = re.sub(r"\$[^$]+\$", lambda m: found.append(("formula", m.group(0))) or " ", text)
+    text = re.sub(r"\$[^$`]+\$", lambda m: found.append(("formula", m.group(0))) or " ", text)
     text = re.sub(r"⟦\d+⟧", lambda m: found.append(("figure", m.group(0))) or " ", text)
     for token in MARKDOWN.parseInline(text)[0].children:
         if token.type == "code_inline":
@@ -492,8 +492,10 @@ class Readme:
         return "".join(p if p == "" or p.isspace() else block(p) for p in parts) + "\n"
 
     def translated(self, locale):
-        done = locale.translations("README")
-        return with_figures(self.changed(lambda text: done.get(text, text)), self.figures, words(locale.language))
+        done, say = locale.translations("README"), words(locale.language)
+        # Figures first, since they are longer than their names: lines are broken behind that.
+        return with_figures(self.changed(lambda text: with_figures(done.get(text, text), self.figures, say)),
+                            self.figures, say)
 
 
 # -------------------------------------------------------------------- tests
@@ -506,6 +508,7 @@ def try_myself():
     for wrong in ("`load`", "(a.md#b)", "$N^2$", "{term}`分块 <tile>`", "12.5", "⟦1⟧", "⁻²⁴", "**"):
         assert unlike(text, good.replace(wrong, "")), wrong
     assert unlike("a **b.** c", "甲**乙。**丙")  # Markdown would print the stars
+    assert not unlike("`$A` or `$B`", "`$A` 或 `$B`")  # what lies between two dollars of code is no formula
     for bad in ("用load", "分块,然后", "分块 (一块)", "分块， 然后", "分 块", "分块."):
         assert style(bad), bad
     assert in_tables("x\n\n| a |\n\ny", True) == {"", "a"} and not in_tables("x\n\n| a |\n\ny")
