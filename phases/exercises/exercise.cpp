@@ -206,10 +206,10 @@ std::string Exercise::expected(const std::string& variant) const {
 std::string Exercise::source(const std::string& variant) const {
   std::ostringstream out;
   const bool skeleton = variant == "skeleton";
-  out << "// Exercise " << id << ", " << name << ": " << title << "\n//\n";
+  out << "// " << phrases.exercise << " " << id << ", " << name << ": " << title << "\n//\n";
   for (const std::string& line : question) out << "//" << (line.empty() ? "" : " ") << line << "\n";
-  out << "//\n// Try it: ./flash exercise " << id << "     A hint: ./flash exercise " << id << " --hint\n\n";
-  out << "// Before you run it, predict:\n// " << asked << "\n"
+  out << "//\n// " << phrases.try_it << "./flash exercise " << id << "     " << phrases.hint << "./flash exercise "
+      << id << " --hint\n\n// " << phrases.predict << "\n// " << asked << "\n"
       << "constexpr long long prediction = " << (skeleton ? "unknown" : std::to_string(prediction)) << ";\n";
   for (const Stretch& stretch : code) {
     const Lines* lines = &stretch.lines;

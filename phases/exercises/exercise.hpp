@@ -27,6 +27,11 @@ struct Stretch {
   std::vector<Variant> variants;
 };
 
+// What stands around an exercise in the reader's file, in the reader's language.
+struct Phrases {
+  std::string exercise = "Exercise", try_it = "Try it: ", hint = "A hint: ", predict = "Before you run it, predict:";
+};
+
 struct Exercise {
   std::filesystem::path file;
   std::string id, name, title;  // "05.6", "two-barriers", "a tile is filled by all and read by all"
@@ -39,6 +44,7 @@ struct Exercise {
   std::vector<Stretch> code;
   Lines judge;
   std::size_t judge_line = 0;  // of its first line in the file
+  Phrases phrases = {};
 
   // The names of the variants but the skeleton, in their order, each once.
   Lines variants() const;

@@ -73,7 +73,11 @@ const Lines kWords{"right",
                    "A loop in your code does not end: it was stopped after ⟦1⟧ seconds.",
                    "It took longer than ⟦1⟧ seconds: does a loop on the host end?",
                    "The program ended with status ⟦1⟧ and no verdict: your code harmed the judge.",
-                   "No kernel was launched."};
+                   "No kernel was launched.",
+                   "Exercise",
+                   "Try it: ",
+                   "A hint: ",
+                   "Before you run it, predict:"};
 std::string said(const std::string& english, const Lines& values = {}) {
   static const Catalog words = catalog_of("program");
   return values.empty() ? words.sentence(english) : filled(words.text(english), values);
@@ -457,7 +461,10 @@ int run(const Lines& words) {
   }
   std::vector<Exercise> all = read_exercises(FLASH_SOURCE_DIR);
   if (mode == "--check" || mode == "--messages") return check(id.empty() ? all : chosen(all, id), mode == "--messages");
-  for (Exercise& exercise : all) exercise = catalog_of(exercise.id).of(exercise);
+  for (Exercise& exercise : all) {
+    exercise = catalog_of(exercise.id).of(exercise);
+    exercise.phrases = {said("Exercise"), said("Try it: "), said("A hint: "), said("Before you run it, predict:")};
+  }
   const std::vector<Exercise> some = id.empty() ? all : chosen(all, id);
   if (mode == "--junit") return junit(some, file);
   if (id.size() < 4) {
