@@ -138,7 +138,7 @@ class Page:
         drawing = translated_svg(self.book.drawn(self.name, name), self.cell)
         self.book.write("pictures/" + name, drawing)
         title = svg_title(drawing)
-        self.made |= {f"![{title}](pictures/{name})", title}
+        self.made |= {f"![{title}](pictures/{name})", title, svg_texts(drawing)[0]}
         return framed(f"![{title}](pictures/{name})")
 
     def linked(self, text):
