@@ -113,6 +113,7 @@ class Assembly {
       }
       if (!function || line[1] == '.') return;
       for (std::size_t i = line.find_first_of(" \t", 1); i < line.size();) {
+        if (line[i] == '$') ++i;  // an immediate operand: $tile@tpoff
         std::size_t end = i;
         while (end < line.size() && in_symbol(line[end])) ++end;
         const std::string word = line.substr(i, end - i);

@@ -68,6 +68,27 @@ __global__ void several(int* sum) {
   if (t < 32) of_the_file[t] = t, atomicAdd(sum, of_the_file[t]);
 }
 
+// Two arrays, each handed to two helpers, in a loop: g++ adds $As@tpoff to the thread's pointer.
+__device__ void fill(const int* a, const int* b, int* As, int* Bs, int row, int column) {
+  for (int i = 0; i + 8 <= 32; i += 8) As[column * 32 + row + i] = a[(row + i) * 16 + column];
+  for (int i = 0; i + 8 <= 8; i += 8) Bs[(i + row % 8) * 32 + column] = b[(i + row % 8) * 32 + column];
+}
+__device__ int product(const int* As, const int* Bs, int t) {
+  int sum = 0;
+  for (int k = 0; k < 8; ++k) sum += As[k * 32 + t % 32] * Bs[k * 32 + t % 8];
+  return sum;
+}
+__global__ void handed_on(const int* a, const int* b, int* sum) {
+  __shared__ int As[8 * 32];
+  __shared__ int Bs[8 * 32];
+  for (int k = 0; k < 16; k += 8) {
+    fill(a + k, b + k * 32, As, Bs, threadIdx.x / 8, threadIdx.x % 8);
+    __syncthreads();
+    atomicAdd(sum, product(As, Bs, threadIdx.x));
+    __syncthreads();
+  }
+}
+
 __device__ float* dynamic_floats() {
   extern __shared__ float raw[];
   return raw;
@@ -172,6 +193,12 @@ std::vector<VariableForm> run_variables(Machine& m) {
   const Array<int> f = fresh();
   construct<<<1, 8>>>(f.data());
   expect("a constructor's array", 28 + 8, downloaded(m, f));
+
+  const std::vector<int> ones(32 * 16, 1);
+  const Array<int> ones_a = m.upload("a", ones.data(), ones.size()), ones_b = m.upload("b", ones.data(), ones.size());
+  const Array<int> g = fresh();
+  handed_on<<<1, 64>>>(ones_a.data(), ones_b.data(), g.data());
+  expect("two arrays, each handed to two functions", 64 * 16, downloaded(m, g));
   return forms;
 }
 
