@@ -5,23 +5,13 @@
 
 #include <bit>
 #include <string>
-#include <utility>
 
 #include "sim/checks/keys.hpp"
 #include "sim/checks/shadow.hpp"
+#include "sim/core/outside.hpp"
 
 namespace flash::simt {
 namespace {
-
-// While it lives, what is called is the simulator's own, not the kernel's.
-class Outside {
- public:
-  Outside() : worker_(std::exchange(active_worker, nullptr)) {}
-  ~Outside() { active_worker = worker_; }
-
- private:
-  Worker* worker_;
-};
 
 // d[3] or a[3]: the array as the instruction calls it.
 std::string element_of(const Product& product, unsigned thread, const void* address) {
@@ -76,7 +66,6 @@ void Checker::disturbs_product(RegisterLog::Word& word, const std::byte* address
   const Products& products = worker_.products[t / kWarpgroupThreads];
   const RegisterLog::State state = word.state;
   word.state = RegisterLog::State::free;  // once
-  // The kernel's file has strings' functions, too, and the linker may take them: their memory would be a kernel's.
   const Outside outside;
   if (worker_.findings.repeated("asynchronous product", site_index_of(mine), static_cast<unsigned>(state),
                                 worker_.block))

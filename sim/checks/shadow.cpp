@@ -10,6 +10,7 @@
 
 #include "sim/checks/keys.hpp"
 #include "sim/core/copies.hpp"
+#include "sim/core/outside.hpp"
 #include "sim/error.hpp"
 
 extern "C" const char __executable_start, _end;  // the linker's: the program's own constants lie between them
@@ -48,16 +49,6 @@ std::string plain_type(std::string name) {
     for (std::size_t at; (at = name.find(word)) != std::string::npos;) name.erase(at, std::strlen(word));
   return without_machine(name);
 }
-
-// While it lives, accesses are the simulator's own, not the kernel's.
-class Outside {
- public:
-  Outside() : worker_(std::exchange(active_worker, nullptr)) {}
-  ~Outside() { active_worker = worker_; }
-
- private:
-  Worker* worker_;
-};
 
 }  // namespace
 

@@ -9,6 +9,7 @@
 #include <iterator>
 
 #include "sim/checks/keys.hpp"
+#include "sim/core/outside.hpp"
 #include "sim/core/tensor_map.hpp"
 #include "sim/core/variables.hpp"
 #include "sim/core/warpgroup.hpp"
@@ -20,16 +21,6 @@ namespace {
 constexpr std::size_t kMostOpen = 24;  // segments of a warp between two meetings
 
 enum : int { kBegin, kMark, kLoad, kStore, kCompute, kWait, kValue, kExpect, kPhase };
-
-// While it lives, accesses are ours, not the kernel's.
-class Outside {
- public:
-  Outside() : worker_(std::exchange(active_worker, nullptr)) {}
-  ~Outside() { active_worker = worker_; }
-
- private:
-  Worker* worker_;
-};
 
 // "K" of "… S::K)]"; of a member of a member "K_ring.full", or "Q_ring[1].full".
 std::string member_name(const Member& member) {
