@@ -158,8 +158,8 @@ class Book:
             self.made[name], self.said[name] = page.made, page.said
             self.missing += page.missing
             self.write_page(name, linked(page.text, terms))
-            joined = pages.with_outputs(file, parts_of[file], outputs)
-            self.write(f"extra/{name}.ipynb", pages.notebook_json(joined, lambda picture: self.drawn(name, picture)))
+            notebook = pages.notebook_json(page.parts, lambda picture: self.drawn(name, picture))
+            self.write(f"extra/{name}.ipynb", notebook)
             if not page.seen:
                 self.hidden.append(f"{file}: every picture is folded into an answer; expected one that sets the scene")
         for file in self.files:

@@ -39,8 +39,9 @@ def with_outputs(file, parts, outputs):
 
 
 class Page:
-    """One page of a book in its language. Afterwards: its Markdown (text), what this program itself wrote on it, which
-    nobody translates (made), what its cells say, for a translation (said), and complaints (missing)."""
+    """One page of a book in its language. Afterwards: its parts with what its cells gave, its Markdown (text), what
+    this program itself wrote on it, which nobody translates (made), what its cells say, for a translation (said), and
+    complaints (missing)."""
 
     def __init__(self, book, file, parts, outputs, command):
         self.book, self.file, self.name = book, file, name_of(file)
@@ -51,7 +52,8 @@ class Page:
             self.said += [o["title"], *o["claims"]]
             self.said += [text for picture in o["pictures"] for text in svg_texts(book.drawn(self.name, picture))]
         self.seen = False  # a picture that nobody has to unfold
-        self.text = self.markdown(with_outputs(file, parts, outputs), command)
+        self.parts = with_outputs(file, parts, outputs)
+        self.text = self.markdown(self.parts, command)
 
     def markdown(self, parts, command):
         body, code_lines, words, claims = [], 0, 0, []
