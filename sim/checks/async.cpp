@@ -12,8 +12,9 @@
 namespace flash::simt {
 namespace {
 
-Epoch of_companion(Epoch running, unsigned issuer, unsigned site) {
-  return (running >> kClockShift << kClockShift) | Epoch{site} << kThreadBits | kCompanion | issuer;
+Epoch of_companion(Epoch running, const AsyncOperation& operation, unsigned site) {
+  const unsigned companion = kCompanion | (operation.in_order ? kInOrder : 0) | operation.thread;
+  return (running >> kClockShift << kClockShift) | Epoch{site} << kThreadBits | companion;
 }
 
 // The largest access that fits: pieces are multiples of 2 bytes at addresses that are.
@@ -25,18 +26,23 @@ unsigned next_size(const std::byte* at, std::size_t bytes) {
 
 }  // namespace
 
-void Checker::async_begins(const AsyncOperation& operation) {
+std::uint64_t Checker::async_begins(const AsyncOperation& operation) {
   not_only_barriers();
   any_state_ = true;
   const std::uintptr_t key = std::bit_cast<std::uintptr_t>(operation.site) | kSourceLocation |
                              (operation.writes ? kOfAsyncWrite : kOfAsyncRead);
   const unsigned s = site(key);
-  async_sites_[s] = {operation.instruction, operation.remedy};
-  const Epoch mine = of_companion(running_, operation.thread, s);
-  const Access access_ = operation.writes ? Access::write : Access::read;
+  if (async_sites_.try_emplace(s, AsyncSite{operation.instruction, operation.remedy}).second) {
+    const std::lock_guard lock(global_.mutex);
+    global_.async_sites[s] = {operation.instruction, operation.remedy};
+  }
+  if (operation.in_order) advance();  // each has a clock of its own
+  const Epoch mine = of_companion(operation.in_order ? now_ << kClockShift : running_, operation, s);
+  const Access access_ = operation.adds ? Access::reduction : operation.writes ? Access::write : Access::read;
   if (!operation.pieces.empty() && global_.memory.contains(operation.pieces[0].begin)) {
-    for (const AsyncPiece& piece : operation.pieces) global_piece(piece, access_, mine, key);
-    return count_traffic(operation);
+    for (const AsyncPiece& piece : operation.pieces) global_piece(operation, piece, access_, mine, key);
+    count_traffic(operation);
+    return now_;
   }
   for (const AsyncPiece& piece : operation.pieces) {
     const auto offset = static_cast<std::size_t>(piece.begin - shared_);
@@ -58,23 +64,34 @@ void Checker::async_begins(const AsyncOperation& operation) {
     }
     for (std::size_t word = offset / 4; word < (offset + piece.bytes) / 4; ++word) cells_.state[word] |= Cells::kAsync;
   }
+  return now_;
 }
 
 // A run of elements of a global array: judged, and counted as one instruction's traffic.
-void Checker::global_piece(const AsyncPiece& piece, Access access_, Epoch mine, std::uintptr_t key) {
+void Checker::global_piece(const AsyncOperation& operation, const AsyncPiece& piece, Access access_, Epoch mine,
+                           std::uintptr_t key) {
   const std::size_t owner = global_.memory.owner(piece.begin);
   if (owner >= global_.memory.arrays.size()) bad_address(piece.begin, 2, access_, key);
   const DeviceArray& array = global_.memory.arrays[owner];
   const std::size_t in_array = static_cast<std::size_t>(piece.begin - array.begin);
   if (in_array >= array.bytes || !array.live || (is_write(access_) && array.constant))
     bad_address(piece.begin, 2, access_, key);
+  if (reinterpret_cast<std::uintptr_t>(piece.begin) % operation.alignment != 0)
+    misaligned(piece.begin, operation.writes ? "a destination of a bulk copy" : "a source of a bulk copy",
+               operation.alignment, key);
   if (in_array + piece.bytes > array.bytes) bad_address(array.begin + array.bytes, 2, access_, key);
+  if (const AsyncOperation* const other =
+          worker_.async.disturbed(piece.begin, piece.bytes, operation.writes, operation.adds))
+    return disturbs_async(*other, access_, mine, piece.begin, next_size(piece.begin, piece.bytes));
   for (std::size_t at = 0; at < piece.bytes;) {
     const std::byte* const address = piece.begin + at;
     const unsigned size = next_size(address, piece.bytes - at);
     for_size<2, 4, 8, 16>(size, [&]<unsigned kBytes>() {
       const std::size_t offset = global_.memory.offset(address);
-      if (is_write(access_))
+      if (is_reduction(access_))
+        touch_all<true, std::max(kBytes, 4u), Access::reduction>(global_.cells, offset, mine, array.initialised,
+                                                                 address);
+      else if (is_write(access_))
         touch_all<true, kBytes, Access::write>(global_.cells, offset, mine, array.initialised, address);
       else
         touch_all<true, kBytes, Access::read>(global_.cells, offset, mine, array.initialised, address);
@@ -96,16 +113,24 @@ void Checker::count_traffic(const AsyncOperation& operation) {
     bytes += piece.bytes, sectors += end - first - (first + 1 == last);
     last = end;
   }
-  (operation.writes ? traffic.written_bytes : traffic.read_bytes) += bytes;
-  (operation.writes ? traffic.write_sectors : traffic.read_sectors) += sectors;
-  ++(operation.writes ? traffic.write_requests : traffic.read_requests);
+  const auto count = [&](std::uint64_t& own_bytes, std::uint64_t& requests, std::uint64_t& own_sectors) {
+    own_bytes += bytes, ++requests, own_sectors += sectors;
+  };
+  if (operation.adds)
+    count(traffic.reduced_bytes, traffic.reduce_requests, traffic.reduce_sectors);
+  else if (operation.writes)
+    count(traffic.written_bytes, traffic.write_requests, traffic.write_sectors);
+  else
+    count(traffic.read_bytes, traffic.read_requests, traffic.read_sectors);
 }
 
+// One of a bulk group is known as far as its thread had come when it issued it: the mark of that time stays.
 std::uint64_t Checker::async_ends(const AsyncOperation& operation) {
+  if (operation.in_order) return operation.begun + 1;
   advance();
   const std::uintptr_t key = std::bit_cast<std::uintptr_t>(operation.site) | kSourceLocation |
                              (operation.writes ? kOfAsyncWrite : kOfAsyncRead);
-  const Epoch mine = of_companion(now_ << kClockShift, operation.thread, site(key));
+  const Epoch mine = of_companion(now_ << kClockShift, operation, site(key));
   for (const AsyncPiece& piece : operation.pieces) {
     if (global_.memory.contains(piece.begin)) {
       leave_marks<true>(global_.cells, global_.memory.offset(piece.begin), piece.bytes, operation.writes, mine);
@@ -141,10 +166,10 @@ void Checker::leave_marks(Cells& cells, std::size_t offset, std::size_t bytes, b
   }
 }
 
-void Checker::async_known(unsigned first, unsigned threads, unsigned issuer, std::uint64_t clock) {
+void Checker::async_known(unsigned first, unsigned threads, unsigned issuer, std::uint64_t clock, bool in_order) {
   not_only_barriers();
   View ended;
-  ended.of(worker_.block).raise(issuer | kCompanion, clock);
+  ended.of(worker_.block).raise(issuer | kCompanion | (in_order ? kInOrder : 0), clock);
   for (unsigned t = first; t < first + threads; ++t) extra_of(t).known.join(ended);
 }
 
@@ -198,9 +223,35 @@ void Checker::mbarrier(const void* barrier, const char* instruction, bool makes,
   async_sites_[s] = {instruction, ""};
   const Epoch mine = running_ | Epoch{s} << kThreadBits;
   any_state_ = true;
-  if (!makes) return touch_all<false, 8, Access::atomic>(cells_, offset, mine | kLastEpoch, true, barrier);
+  if (!makes) {
+    std::vector<Epoch>& uses = uses_[barrier];
+    uses.resize(worker_.threads.size());
+    uses[worker_.current] = mine;
+    return touch_all<false, 8, Access::atomic>(cells_, offset, mine | kLastEpoch, true, barrier);
+  }
+  handovers_.erase(barrier), uses_.erase(barrier);  // of one that was here before
   touch_all<false, 8, Access::write>(cells_, offset, mine, true, barrier);
   for (const std::size_t word : {offset / 4, offset / 4 + 1}) cells_.state[word] |= Cells::kMbarrier;
+}
+
+// Its last use as an ordinary store, behind which its bytes are ordinary memory. Atomics that follow one another keep
+// the last mark alone, so each thread's own use is looked at.
+void Checker::mbarrier_ends(const void* barrier, Site site_) {
+  const std::uintptr_t key = std::bit_cast<std::uintptr_t>(site_) | kSourceLocation | kOfMbarrier;
+  const auto offset = static_cast<std::size_t>(static_cast<const std::byte*>(barrier) - shared_);
+  const unsigned s = site(key);
+  async_sites_[s] = {"mbarrier.inval", ""};
+  const Epoch mine = running_ | Epoch{s} << kThreadBits;
+  Wrong wrong;
+  for (const Epoch use : uses_[barrier])
+    if (collides<false>(use) && distance(mine, use, false) > wrong.distance)
+      wrong.distance = distance(mine, use, false), wrong.before = Access::atomic, wrong.earlier = use;
+  if (wrong.distance > 0) race(wrong, Access::atomic, mine, barrier, 8);
+  for (const std::size_t word : {offset / 4, offset / 4 + 1}) {
+    cells_.state[word] &= static_cast<std::uint8_t>(~Cells::kMbarrier);
+    cells_.planes[0].atomics[word] = {};
+  }
+  touch_all<false, 8, Access::write>(cells_, offset, mine, true, barrier);
 }
 
 void Checker::completes_on(const void* barrier, bool fenced, Site copy) {
@@ -296,7 +347,10 @@ void Checker::disturbs_async(const AsyncOperation& operation, Access access_, Ep
       {"asynchronous copy",
        std::string(now) + " of " + element(address, bytes) + " (" + counted(bytes) + ") while " +
            (is_of_companion(mine) ? "another " : "") + operation.instruction +
-           (operation.writes ? " writes" : " reads") + " it",
+           (operation.adds     ? " adds to"
+            : operation.writes ? " writes"
+                               : " reads") +
+           " it",
        std::string(operation.remedy) + " before this " + now,
        {side(now, mine), {operation.instruction, nullptr, operation.site, true, worker_.block, operation.thread}},
        worker_.block});

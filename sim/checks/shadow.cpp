@@ -20,7 +20,7 @@ namespace {
 
 constexpr Epoch kNever = ~Epoch{0};
 constexpr std::size_t kMostMarks = 8;  // of a kind at one place, beyond two
-constexpr std::size_t kChunkTable = std::size_t{1} << 32;
+constexpr std::size_t kChunkTable = std::size_t{1} << 31;
 
 // The struct that the running kernel takes its shared memory for.
 std::string shared_name(const Worker& worker) {
@@ -56,17 +56,18 @@ std::string plain_type(std::string name) {
 
 std::uint64_t Clocks::of(unsigned thread) const {
   const auto found = std::ranges::lower_bound(later_, thread, {}, &Later::thread);
-  return found == later_.end() || found->thread != thread ? all_ : found->clock;
+  if (found != later_.end() && found->thread == thread) return found->clock;
+  return thread < kCompanion ? all_ : 0;
 }
 
 void Clocks::raise_all(std::uint64_t clock) {
   if (clock <= all_) return;
   all_ = clock;
-  std::erase_if(later_, [this](const Later& later) { return later.clock <= all_; });
+  std::erase_if(later_, [this](const Later& later) { return later.clock <= all_ && later.thread < kCompanion; });
 }
 
 void Clocks::raise(unsigned thread, std::uint64_t clock) {
-  if (clock <= all_) return;
+  if (clock <= all_ && thread < kCompanion) return;
   const auto found = std::ranges::lower_bound(later_, thread, {}, &Later::thread);
   if (found == later_.end() || found->thread != thread)
     later_.insert(found, {thread, clock});
@@ -84,7 +85,7 @@ void Clocks::join(const Clocks& other) {
     while (mine != later_.end() && mine->thread < theirs.thread) both.push_back(*mine++);
     if (mine != later_.end() && mine->thread == theirs.thread)
       both.push_back({theirs.thread, std::max(mine++->clock, theirs.clock)});
-    else if (theirs.clock > all_)
+    else if (theirs.clock > all_ || theirs.thread >= kCompanion)
       both.push_back(theirs);
   }
   both.insert(both.end(), mine, later_.end());
@@ -151,6 +152,7 @@ void GlobalShadow::begin_launch(std::size_t workers) {
   launch_begin = Epoch{first_chunk_ * kChunk} << kClockShift;
   sites_.assign(1, 0);
   site_indices_.clear();
+  async_sites.clear();
   published.clear();
   any_published = false;
   more.clear();
@@ -169,12 +171,14 @@ void GlobalShadow::end_launch(const std::vector<Checker*>& checkers, Ledger& led
       total.read_bytes += part.read_bytes, total.written_bytes += part.written_bytes;
       total.read_requests += part.read_requests, total.read_sectors += part.read_sectors;
       total.write_requests += part.write_requests, total.write_sectors += part.write_sectors;
+      total.reduced_bytes += part.reduced_bytes;
+      total.reduce_requests += part.reduce_requests, total.reduce_sectors += part.reduce_sectors;
     }
-    const bool wanted =
-        !array.variable || own.read_requests + own.write_requests > 0;  // variables: where they are used
+    // Variables: where they are used.
+    const bool wanted = !array.variable || own.read_requests + own.write_requests + own.reduce_requests > 0;
     if (!array.of_kernel && wanted) ledger.arrays.push_back(own);
   }
-  if (heap.read_requests + heap.write_requests > 0) ledger.arrays.push_back(heap);
+  if (heap.read_requests + heap.write_requests + heap.reduce_requests > 0) ledger.arrays.push_back(heap);
   for (const Checker* checker : checkers) {
     const Counters& c = checker->counters;
     ledger.flops += c.tally.flops, ledger.exps += c.tally.exps, ledger.tensor_flops += c.tally.tensor_flops;
@@ -252,6 +256,7 @@ void Checker::begin_block() {
   quick_bytes_ = recorder_ ? 0 : shared_bytes_ / 16 * 16;  // it wants to know of each access
   published_.clear();
   handovers_.clear();
+  uses_.clear();
   registers_.begin_block(worker_.threads.size());
   asked_ = false;
   counters.begin_block(worker_.warps.size());
@@ -527,9 +532,15 @@ void Checker::write_by_copy(const Copy& copy) {
 
 // What made the access: an instruction that copies, or the kind of access.
 const char* Checker::named(Epoch epoch, Access access_) const {
-  const auto async = async_sites_.find(site_index_of(epoch));
-  if (async != async_sites_.end()) return async->second.instruction;
+  if (const char* const instruction = async_site(site_index_of(epoch)).instruction) return instruction;
   return is_of_copy(epoch) ? "cp.async" : name_of(access_);
+}
+
+AsyncSite Checker::async_site(unsigned site) const {
+  if (const auto own = async_sites_.find(site); own != async_sites_.end()) return own->second;
+  const std::lock_guard lock(global_.mutex);
+  const auto others = global_.async_sites.find(site);
+  return others == global_.async_sites.end() ? AsyncSite{} : others->second;
 }
 
 bool Checker::is_of_copy(Epoch epoch) const {
@@ -712,12 +723,12 @@ void Checker::race(const Wrong& wrong, Access access_, Epoch mine, const void* a
   if (!finding || wrong.distance > finding->distance) {
     FindingSide later_side = side(now, mine), earlier_side = side(before, wrong.earlier);
     if (global_.memory.contains(address)) earlier_side.block = global_.block_of(clock_of(wrong.earlier));
-    const bool flag = asked_ && is_plain(wrong.before) && is_plain(access_);
+    const bool flag = asked_ && (is_plain(wrong.before) || is_of_companion(wrong.earlier)) && is_plain(access_);
     RawFinding found{
         "race",
         std::string(now) + " after " + before + " of " + element(address, bytes) + " (" + counted(bytes) + ")",
         is_of_companion(wrong.earlier) && wrong.distance < 3
-            ? std::string(async_sites_.at(site_index_of(wrong.earlier)).remedy) + " before this " + now
+            ? std::string(async_site(site_index_of(wrong.earlier)).remedy) + " before this " + now
         : is_of_companion(mine) && wrong.distance < 3 ? "put __syncthreads() or an mbarrier between the two; a "
                                                         "lane that arrives for its warp needs __syncwarp() first"
         : copied && wrong.distance < 3
@@ -726,6 +737,9 @@ void Checker::race(const Wrong& wrong, Access access_, Epoch mine, const void* a
         : wrong.distance == 1 ? "put __syncwarp() between the two"
         : wrong.distance == 2 ? std::string("put __syncthreads() between the two") +
                                     (flag ? "; with a flag: __threadfence() before it is set and after it is read" : "")
+        : flag && is_of_companion(wrong.earlier)
+            ? std::string("if a flag orders the blocks: ") + async_site(site_index_of(wrong.earlier)).remedy +
+                  " and call __threadfence() before it is set; __threadfence() after it is read"
         : flag ? "if a flag orders the blocks: __threadfence() before it is set and after it is read; else split the "
                  "kernel"
                : "blocks are unordered: give each block its own elements, use an atomic, or split the kernel",

@@ -10,6 +10,7 @@
 // - same warp, and t and u met in a __syncwarp at a clock after c (or through others: `seen_` rows are joined);
 // - u released and t acquired: fence, atomic or volatile write, the same read, fence or barrier (`View`);
 // - it is an atomic whose value, or what further atomics made of it, an atomic read that happened before (follow()).
+// Of companions' accesses (cells.hpp) no barrier of their block tells the threads of another block.
 #pragma once
 #include <atomic>
 #include <map>
@@ -80,6 +81,11 @@ using MoreMarks = std::unordered_map<const Marks*, std::vector<Epoch>>;
 
 class Checker;
 
+// Of the marks of an instruction: its name, and what is to be done about a race with it.
+struct AsyncSite {
+  const char *instruction, *remedy;
+};
+
 // What all workers of a machine share.
 class GlobalShadow {
  public:
@@ -105,7 +111,8 @@ class GlobalShadow {
   Epoch launch_begin = 0;
   bool parallel = false;  // several workers: cells are then exchanged atomically
 
-  std::set<const void*> point_to_point;  // kernels that use more than barriers and whole warps
+  std::unordered_map<unsigned, AsyncSite> async_sites;  // by index of the site, of all workers
+  std::set<const void*> point_to_point;                 // kernels that use more than barriers and whole warps
   MoreMarks more;
 
   // Views published by atomics and volatile writes, by address.
@@ -145,15 +152,16 @@ class Checker : public Observer {
   void matrix_row_written(void* row, Site site) override;
   void copy_begins(const Copy& copy) override;
   void copy_ends(const Copy& copy) override;
-  void async_begins(const AsyncOperation& operation) override;
+  std::uint64_t async_begins(const AsyncOperation& operation) override;
   std::uint64_t async_ends(const AsyncOperation& operation) override;
-  void async_known(unsigned first, unsigned threads, unsigned issuer, std::uint64_t clock) override;
+  void async_known(unsigned first, unsigned threads, unsigned issuer, std::uint64_t clock, bool in_order) override;
   void async_handed_over(const void* object, unsigned issuer, std::uint64_t clock) override;
   void releases(const void* object) override;
   void completes(const void* object) override;
   void acquires(const void* object, unsigned thread) override;
   void learns_all(const void* object, unsigned thread) override;
   void mbarrier(const void* barrier, const char* instruction, bool makes, Site site) override;
+  void mbarrier_ends(const void* barrier, Site site) override;
   void completes_on(const void* barrier, bool fenced, Site copy) override;
   void fence_proxy() override;
   void async_shared(const AsyncOperation& operation) override;
@@ -262,7 +270,9 @@ class Checker : public Observer {
                 std::size_t bytes);
   void disturbs_mbarrier(Access access, Epoch mine, const void* address, std::size_t bytes);
   void count_traffic(const AsyncOperation& operation);
-  void global_piece(const AsyncPiece& piece, Access access, Epoch mine, std::uintptr_t site_key);
+  void global_piece(const AsyncOperation& operation, const AsyncPiece& piece, Access access, Epoch mine,
+                    std::uintptr_t site_key);
+  AsyncSite async_site(unsigned site) const;  // its instruction is null where it is none
   template <bool kGlobal>
   void leave_marks(Cells& cells, std::size_t offset, std::size_t bytes, bool writes, Epoch mine);
   bool is_fenced(Epoch write) const;
@@ -322,13 +332,11 @@ class Checker : public Observer {
     } released, complete, joined;  // the latter: by who released last; the others of its warp often know the same
   };
   std::unordered_map<const void*, Handover> handovers_;
-  struct AsyncSite {
-    const char *instruction, *remedy;
-  };
-  std::unordered_map<unsigned, AsyncSite> async_sites_;  // of companions' marks, of this launch
-  Scope scope_ = Scope::device;                          // of the atomic that runs
-  std::unique_lock<std::mutex> value_;                   // of global memory, while it does (several workers)
-  const SharedLayout* layout_ = nullptr;                 // of the kernel's __shared__ variables; null: no gaps
+  std::unordered_map<const void*, std::vector<Epoch>> uses_;  // of an mbarrier: the last one of each thread
+  std::unordered_map<unsigned, AsyncSite> async_sites_;       // of companions' marks, of this launch
+  Scope scope_ = Scope::device;                               // of the atomic that runs
+  std::unique_lock<std::mutex> value_;                        // of global memory, while it does (several workers)
+  const SharedLayout* layout_ = nullptr;                      // of the kernel's __shared__ variables; null: no gaps
   struct BuiltIn {
     const std::byte* begin;
     std::size_t bytes;
@@ -501,7 +509,10 @@ template <bool kGlobal, Access kAccess>
       if (is_write(kAccess))
         lockstep<kGlobal>(plane.loads[word], more, Access::volatile_read, kAccess, mine, address, bytes);
     }
-    if constexpr (is_atomic(kAccess))
+    // Who adds reads no value, so that no order follows from it.
+    if constexpr (is_reduction(kAccess))
+      remember_one_more<kGlobal>(cells, word, plane.atomics[word], mine, false);
+    else if constexpr (is_atomic(kAccess))
       follow<kGlobal>(cells, word, plane.atomics[word], mine);
     else
       remember<kGlobal, kAccess>(cells, word, (is_write(kAccess) ? plane.stores : plane.loads)[word], mine);
@@ -631,7 +642,8 @@ template <unsigned kBytes, Access kAccess>
       if (const Copy* const copy = worker_.copies.reading(address, kBytes))
         disturbs_copy(*copy, kAccess, mine, address, kBytes);
     if (!worker_.async.empty()) [[unlikely]]
-      if (const AsyncOperation* const operation = worker_.async.disturbed(address, kBytes, is_write(kAccess)))
+      if (const AsyncOperation* const operation =
+              worker_.async.disturbed(address, kBytes, is_write(kAccess), is_atomic(kAccess)))
         disturbs_async(*operation, kAccess, mine, address, kBytes);
     touch_all<true, kBytes, kAccess>(global_.cells, global_.memory.offset(address), mine, array.initialised, address);
     if (is_volatile(kAccess)) order_volatile(address, is_write(kAccess));

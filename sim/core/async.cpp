@@ -39,11 +39,13 @@ void AsyncRanges::count(const AsyncOperation& operation, int change) {
   }
 }
 
-const AsyncOperation* AsyncRanges::disturbed(const void* address, std::size_t bytes, bool writes) const {
+const AsyncOperation* AsyncRanges::disturbed(const void* address, std::size_t bytes, bool writes, bool atomic) const {
   const auto* at = static_cast<const std::byte*>(address);
   for (const auto& [id, under_way] : operations_) {
     const AsyncOperation& operation = under_way.operation;
-    if ((!writes && !operation.writes) || at >= under_way.end || under_way.begin >= at + bytes) continue;
+    if ((!writes && !operation.writes) || (atomic && operation.adds) || at >= under_way.end ||
+        under_way.begin >= at + bytes)
+      continue;
     for (const AsyncPiece& piece : operation.pieces)
       if (at < piece.begin + piece.bytes && piece.begin < at + bytes) return &operation;
   }

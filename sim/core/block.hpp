@@ -57,7 +57,7 @@ class ReadySet {
   unsigned summary_ = 0;
 };
 
-enum class State : std::uint8_t { ready, spins, at_barrier, at_warp_op, at_mbarrier, ended };
+enum class State : std::uint8_t { ready, spins, polls, at_barrier, at_warp_op, at_mbarrier, ended };
 
 struct Thread {
   uint3 index;
@@ -172,6 +172,7 @@ class Worker {
  private:
   friend class Bulk;  // whose threads wait, too
   static void fiber_main();
+  void spin(State how, Site site, const void* pc);
   void run_next(bool ended = false);
   void choose();
   void make_ready(unsigned thread);

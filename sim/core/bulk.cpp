@@ -3,6 +3,7 @@
 #include "sim/core/bulk.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
@@ -17,10 +18,35 @@ namespace {
 
 constexpr char kLoad[] = "cp.async.bulk.tensor", kStore[] = "cp.async.bulk.tensor (store)";
 constexpr char kPrefetch[] = "cp.async.bulk.prefetch.tensor";
+constexpr char kLineLoad[] = "cp.async.bulk", kLineStore[] = "cp.async.bulk (store)";
+constexpr char kReduction[] = "cp.reduce.async.bulk", kLinePrefetch[] = "cp.async.bulk.prefetch";
 constexpr char kOfLoad[] = "let the thread wait on the load's mbarrier (mbarrier_wait)";
 constexpr char kOfStoreRead[] = "let the issuing thread wait for it (cp_async_bulk_wait_read), then a barrier,";
 constexpr char kOfStoreWrite[] = "let the issuing thread wait for the writes (cp_async_bulk_wait, not its _read form)";
-constexpr std::size_t kTileAlignment = 128;
+constexpr std::size_t kTileAlignment = 128, kLineAlignment = 16;
+
+// The bytes of a box in shared memory, or those that hold elements of the tensor; of a line they are one piece.
+std::vector<AsyncPiece> pieces_on_chip(const TensorBox& box, bool inside) {
+  if (box.is_line()) return {{box.tile(), box.bytes()}};
+  std::vector<AsyncPiece> pieces;
+  box.for_each_piece(inside, [&](const std::byte* begin) { pieces.push_back({begin, 16}); });
+  return pieces;
+}
+
+// Adds floats to those in global memory, to which other workers may add at the same time.
+void add(const TensorBox& line, const std::byte* bytes) {
+  line.for_each_run([&](std::byte* begin, std::size_t size) {
+    for (std::size_t at = 0; at < size; at += sizeof(float)) {
+      float more;
+      std::memcpy(&more, bytes + at, sizeof more);
+      auto* const word = reinterpret_cast<std::uint32_t*>(begin + at);
+      std::uint32_t old = __atomic_load_n(word, __ATOMIC_RELAXED), sum;
+      do sum = std::bit_cast<std::uint32_t>(bulk_sum(std::bit_cast<float>(old), more));
+      while (!__atomic_compare_exchange_n(word, &old, sum, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    }
+  });
+  memory_changed = true;
+}
 
 }  // namespace
 
@@ -36,6 +62,21 @@ void mbarrier_arrive(std::uint64_t* barrier, bool expects, unsigned bytes, Site 
 }
 void mbarrier_wait(std::uint64_t* barrier, unsigned parity, Site site) {
   Entered()->bulk.wait(barrier, parity, site);
+}
+bool mbarrier_test_wait(std::uint64_t* barrier, unsigned parity, const char* instruction, Site site) {
+  return Entered()->bulk.test_wait(barrier, parity, instruction, site);
+}
+void mbarrier_inval(std::uint64_t* barrier, Site site) {
+  Entered()->bulk.invalidate(barrier, site);
+}
+void bulk_load(void* shared, const void* global, unsigned bytes, std::uint64_t* barrier, Site site) {
+  Entered()->bulk.load(shared, global, bytes, barrier, site);
+}
+void bulk_prefetch(const void* global, unsigned bytes, Site site) {
+  Entered()->bulk.prefetch(global, bytes, site);
+}
+void bulk_store(void* global, const void* shared, unsigned bytes, bool adds, Site site) {
+  Entered()->bulk.store(global, shared, bytes, adds, site);
 }
 void tensor_load(void* tile, const TensorMap* map, std::uint64_t* barrier, const int* coordinates, unsigned rank,
                  Site site) {
@@ -58,11 +99,16 @@ void fence_proxy_async() {
   if (worker->observer) worker->observer->fence_proxy();
 }
 
+float bulk_sum(float a, float b) {
+  const float sum = a + b;
+  return sum != sum ? std::bit_cast<float>(0x7fffffffu) : sum;
+}
+
 void Bulk::begin_block(Completion completion, std::uint64_t seed) {
   completion_ = completion;
   if (completion == Completion::random) random_.seed(seed + 1);
   if (barriers_.empty() && threads_.empty()) return;
-  barriers_.clear(), at_.clear(), loads_.clear(), threads_.clear();
+  barriers_.clear(), at_.clear(), were_at_.clear(), loads_.clear(), threads_.clear();
 }
 
 // ---- mbarriers -----------------------------------------------------------------------------------------------------
@@ -89,6 +135,7 @@ void Bulk::init(std::uint64_t* barrier, unsigned arrivals, Site site) {
   made.at = reinterpret_cast<std::byte*>(barrier);
   made.expected = made.missing = arrivals, made.site = site, made.thread = worker_.current;
   at_[barrier] = &made;
+  were_at_.erase(barrier);
   if (worker_.recorder) worker_.recorder->makes(made.at, arrivals);
 }
 
@@ -100,6 +147,12 @@ Mbarrier& Bulk::barrier_at(std::uint64_t* barrier, const char* instruction, Site
   Thread& thread = worker_.threads[worker_.current];
   thread.site = site, thread.atomics_in_a_row = 0;
   const auto found = at_.find(barrier);
+  if (const auto was = were_at_.find(barrier); was != were_at_.end())
+    worker_.misuse("mbarrier",
+                   std::string(instruction) + " on " + worker_.place(barrier) + " after mbarrier.inval of it",
+                   "invalidate it behind its last use, or let mbarrier_init make another one of it",
+                   {worker_.side("uses", thread),
+                    {"mbarrier.inval", nullptr, was->second.site, true, worker_.block, was->second.thread}});
   if (found == at_.end())
     worker_.misuse("mbarrier",
                    std::string(instruction) + " on " +
@@ -150,21 +203,66 @@ void Bulk::wait(std::uint64_t* at, unsigned parity, Site site) {
   maybe_complete();
   if (worker_.recorder) worker_.recorder->waits_for(barrier.at, barrier.phase + !barrier.done(parity), site);
   Thread& thread = worker_.threads[worker_.current];
-  const auto returns = [&] {
-    if (worker_.launch->trace && thread.lane == 0)
-      worker_.tracer.waited(worker_.block, thread.warp, barrier.completed_at, worker_.requests_ahead(thread.warp));
-  };
   if (!barrier.done(parity)) {
     thread.value = reinterpret_cast<std::uintptr_t>(at), thread.param = parity, thread.state = State::at_mbarrier;
     barrier.waiting.push_back(worker_.current);
     worker_.run_next();
     barrier.released.reset(worker_.current);
-    return returns();
+    return returned(barrier);
   }
-  returns();
+  returned(barrier);
   if (barrier.phase == 0) return;  // a fresh one: as if a phase before the first were complete
   barrier.observed = true;
   learn(barrier, worker_.current);
+}
+
+// The running thread's wait.
+void Bulk::returned(Mbarrier& barrier) {
+  const Thread& thread = worker_.threads[worker_.current];
+  if (worker_.launch->trace && thread.lane == 0)
+    worker_.tracer.waited(worker_.block, thread.warp, barrier.completed_at, worker_.requests_ahead(thread.warp));
+}
+
+// A false answer says nothing: it is no wait, and nobody has observed a phase by it. The thread will ask again.
+bool Bulk::test_wait(std::uint64_t* at, unsigned parity, const char* instruction, Site site) {
+  Mbarrier& barrier = barrier_at(at, instruction, site);
+  maybe_complete();
+  if (!barrier.done(parity)) {
+    Thread& thread = worker_.threads[worker_.current];
+    thread.value = reinterpret_cast<std::uintptr_t>(at), thread.param = parity;
+    ++barrier.polling, barrier.polled = barrier.phase;
+    worker_.spin(State::polls, site, nullptr);
+    --barrier.polling;
+    return false;
+  }
+  if (worker_.recorder) worker_.recorder->waits_for(barrier.at, barrier.phase, site);
+  returned(barrier);
+  if (barrier.phase == 0) return true;
+  barrier.observed = true;
+  learn(barrier, worker_.current);
+  return true;
+}
+
+void Bulk::invalidate(std::uint64_t* at, Site site) {
+  Mbarrier& barrier = barrier_at(at, "mbarrier.inval", site);
+  const FindingSide here = worker_.side("mbarrier.inval", worker_.threads[worker_.current]);
+  const std::string what = "mbarrier.inval of " + worker_.place(at);
+  if (!barrier.waiting.empty())
+    worker_.misuse("mbarrier", what + " while a thread waits at it", "let all waits return before mbarrier_inval",
+                   {here, worker_.side("waits", worker_.threads[barrier.waiting[0]])});
+  const auto unawaited = [&](const char* name, Site copy, unsigned issuer) {
+    worker_.misuse("mbarrier", what + ", and no thread has waited for a copy that completes on it",
+                   "wait for it (mbarrier_wait) before mbarrier_inval",
+                   {here, {name, nullptr, copy, true, worker_.block, issuer}});
+  };
+  for (const Load& load : loads_)
+    if (load.barrier == &barrier) unawaited(load.name, load.site, load.thread);
+  for (const auto* copies : {&barrier.arrived, &barrier.complete})
+    for (const Mbarrier::Brought& copy : *copies) unawaited(copy.name, copy.site, copy.issuer);
+  if (worker_.observer) worker_.observer->mbarrier_ends(at, site);
+  std::memset(at, 0xff, sizeof *at);
+  at_.erase(at);
+  were_at_[at] = {site, worker_.current};
 }
 
 void Bulk::end_phase_if_done(Mbarrier& barrier) {
@@ -174,8 +272,7 @@ void Bulk::end_phase_if_done(Mbarrier& barrier) {
       accuse("a phase of mbarrier " + worker_.place(barrier.at) + " expects " +
                  counted(static_cast<std::uint64_t>(barrier.expected_bytes)) + ", its copies bring " +
                  std::to_string(barrier.copied_bytes),
-             "expect as many bytes as the boxes of the phase's copies have, edges included",
-             {kLoad, nullptr, load.site, true, worker_.block, load.thread});
+             kExpectBytes, {load.name, nullptr, load.site, true, worker_.block, load.thread});
       break;
     }
   if (barrier.released.any())
@@ -222,8 +319,9 @@ void Bulk::learn(Mbarrier& barrier, unsigned thread) {
 }
 
 std::string Bulk::missing(const std::byte* at, unsigned parity) const {
+  if (!at_.contains(at)) return " an mbarrier that is none any more";
   const Mbarrier& barrier = *at_.at(at);
-  std::string text = " wait at mbarrier " + worker_.place(at) + ", parity " + std::to_string(parity & 1) + ": ";
+  std::string text = " mbarrier " + worker_.place(at) + ", parity " + std::to_string(parity & 1) + ": ";
   if (barrier.missing > 0) text += counted(barrier.missing, "arrival");
   if (barrier.missing > 0 && barrier.bytes != 0) text += " and ";
   if (barrier.bytes != 0) text += counted(static_cast<std::uint64_t>(std::abs(barrier.bytes)));
@@ -232,6 +330,7 @@ std::string Bulk::missing(const std::byte* at, unsigned parity) const {
 }
 
 bool Bulk::misses_bytes(const std::byte* at) const {
+  if (!at_.contains(at)) return false;
   const Mbarrier& barrier = *at_.at(at);
   return barrier.missing == 0 || barrier.bytes < 0;
 }
@@ -268,11 +367,52 @@ TensorBox Bulk::box_at(const TensorMap* map, const void* tile, const int* coordi
   return box;
 }
 
+void Bulk::check_line(const void* global, unsigned bytes, const char* name, const char* verb, Site site) {
+  Thread& thread = worker_.threads[worker_.current];
+  thread.site = site;
+  if (bytes == 0 || bytes % kLineAlignment != 0)
+    worker_.misuse("asynchronous copy", std::string(name) + " of " + counted(bytes),
+                   "copy a multiple of 16 bytes, at least 16", {worker_.side(verb, thread)});
+  const auto in_shared = static_cast<std::size_t>(static_cast<const std::byte*>(global) - worker_.shared);
+  if (in_shared < worker_.shared_bytes)
+    worker_.misuse("out of bounds", std::string(name) + ": its address in global memory is one of shared memory",
+                   "give it the address of an array in global memory", {worker_.side(verb, thread)});
+  // With checks the finding names the array: Checker::async_begins.
+  if (reinterpret_cast<std::uintptr_t>(global) % kLineAlignment != 0 && (!worker_.observer || name == kLinePrefetch))
+    worker_.misuse("misaligned", std::string(name) + " with an address in global memory that is no multiple of 16",
+                   "both addresses are multiples of 16", {worker_.side(verb, thread)});
+}
+
+TensorBox Bulk::line_at(const void* shared, const void* global, unsigned bytes, const char* name, const char* verb,
+                        Site site) {
+  check_line(global, bytes, name, verb, site);
+  const Thread& thread = worker_.threads[worker_.current];
+  auto* const at = static_cast<std::byte*>(const_cast<void*>(shared));
+  if (!worker_.near_shared(at) || !worker_.near_shared(at + bytes))
+    worker_.misuse("out of bounds", std::string(name) + " with bytes outside the block's shared memory",
+                   "give it an address in shared memory", {worker_.side(verb, thread)});
+  if (reinterpret_cast<std::uintptr_t>(at) % kLineAlignment != 0)
+    worker_.misuse("misaligned", std::string(name) + " with " + worker_.place(at), "both addresses are multiples of 16",
+                   {worker_.side(verb, thread)});
+  return {global, at, bytes};
+}
+
+void Bulk::prefetch(const void* global, unsigned bytes, Site site) {
+  check_line(global, bytes, kLinePrefetch, "fetches", site);
+}
+
 void Bulk::load(void* tile, const TensorMap* map, std::uint64_t* at, const int* coordinates, unsigned rank, Site site) {
-  const TensorBox box = box_at(map, tile, coordinates, rank, kLoad, site);
-  Mbarrier& barrier = barrier_at(at, kLoad, site);
+  begin(box_at(map, tile, coordinates, rank, kLoad, site), at, kLoad, site);
+}
+
+void Bulk::load(void* shared, const void* global, unsigned bytes, std::uint64_t* at, Site site) {
+  begin(line_at(shared, global, bytes, kLineLoad, "loads", site), at, kLineLoad, site);
+}
+
+void Bulk::begin(const TensorBox& box, std::uint64_t* at, const char* name, Site site) {
+  Mbarrier& barrier = barrier_at(at, name, site);
   maybe_complete();
-  Load load{box, &barrier, site, worker_.current, barrier.phase};
+  Load load{box, &barrier, name, site, worker_.current, barrier.phase};
   if (worker_.recorder) worker_.recorder->load(box, barrier.at, site);
   if (worker_.launch->trace) {
     const unsigned warp = worker_.current / kWarpSize;
@@ -280,10 +420,10 @@ void Bulk::load(void* tile, const TensorMap* map, std::uint64_t* at, const int* 
   }
   if (worker_.observer) {
     worker_.observer->completes_on(at, barrier.fenced, site);
-    AsyncOperation reading{kLoad, kOfLoad, false, site, worker_.current, {}}, writing = reading;
-    writing.writes = true;
+    AsyncOperation reading{name, kOfLoad, false, site, worker_.current, {}}, writing = reading;
+    writing.writes = true, writing.pieces = pieces_on_chip(box, false);
     box.for_each_run([&](const std::byte* begin, std::size_t bytes) { reading.pieces.push_back({begin, bytes}); });
-    box.for_each_piece(false, [&](const std::byte* begin) { writing.pieces.push_back({begin, 16}); });
+    if (box.is_line()) reading.alignment = kLineAlignment;
     load.reading = worker_.begin_async(std::move(reading));
     load.writing = worker_.begin_async(std::move(writing));
   }
@@ -299,13 +439,13 @@ void Bulk::complete(std::list<Load>::iterator load) {
   done.box.load();
   if (worker_.recorder) worker_.recorder->brings(done.box, done.barrier->at, done.site);
   done.barrier->bytes -= static_cast<std::int64_t>(done.box.bytes());
-  done.barrier->arrived.push_back({done.reading, done.writing, done.thread, done.site, done.event});
+  done.barrier->arrived.push_back({done.reading, done.writing, done.thread, done.name, done.site, done.event});
   end_phase_if_done(*done.barrier);
 }
 
 bool Bulk::advance() {
   const auto wanted =
-      std::find_if(loads_.begin(), loads_.end(), [](const Load& load) { return !load.barrier->waiting.empty(); });
+      std::find_if(loads_.begin(), loads_.end(), [](const Load& load) { return load.barrier->awaited(); });
   if (wanted == loads_.end()) return false;
   complete(wanted);
   return true;
@@ -324,23 +464,32 @@ void Bulk::maybe_complete() {
     }
 }
 
-// ---- stores --------------------------------------------------------------------------------------------------------
+// ---- stores and reductions -----------------------------------------------------------------------------------------
 
 void Bulk::store(const TensorMap* map, const void* tile, const int* coordinates, unsigned rank, Site site) {
-  const TensorBox box = box_at(map, tile, coordinates, rank, kStore, site);
+  begin(box_at(map, tile, coordinates, rank, kStore, site), false, kStore, site);
+}
+
+void Bulk::store(void* global, const void* shared, unsigned bytes, bool adds, Site site) {
+  const char* const name = adds ? kReduction : kLineStore;
+  begin(line_at(shared, global, bytes, name, adds ? "adds" : "stores", site), adds, name, site);
+}
+
+void Bulk::begin(const TensorBox& box, bool adds, const char* name, Site site) {
   maybe_complete();
   OfThread& own = threads_[worker_.current];
-  Store store{box, site, worker_.current, own.committed, 0, 0, false, false, false, {}};
+  Store store{box, name, adds, site, worker_.current, own.committed, 0, 0, false, false, false, {}};
   if (worker_.recorder) worker_.recorder->store(box, false, site);
   if (worker_.observer) {
-    AsyncOperation reading{kStore, kOfStoreRead, false, site, worker_.current, {}},
-        writing{kStore, kOfStoreWrite, true, site, worker_.current, {}};
-    box.for_each_piece(true, [&](const std::byte* begin) { reading.pieces.push_back({begin, 16}); });
+    AsyncOperation reading{name, kOfStoreRead, false, site, worker_.current, pieces_on_chip(box, true)},
+        writing{name, kOfStoreWrite, true, site, worker_.current, {}};
     box.for_each_run([&](const std::byte* begin, std::size_t bytes) { writing.pieces.push_back({begin, bytes}); });
+    writing.adds = adds, writing.in_order = true;
+    if (box.is_line()) writing.alignment = kLineAlignment;
     store.reading = worker_.begin_async(std::move(reading));
     store.writing = worker_.begin_async(std::move(writing));
   }
-  box.for_each_run([](std::byte* begin, std::size_t bytes) { std::memset(begin, 0xff, bytes); });
+  if (!adds) box.for_each_run([](std::byte* begin, std::size_t bytes) { std::memset(begin, 0xff, bytes); });
   own.stores.push_back(std::move(store));
   if (completion_ == Completion::eager) read(own.stores.back()), write(own.stores.back());
 }
@@ -353,7 +502,17 @@ void Bulk::read(Store& store) {
 
 void Bulk::write(Store& store) {
   if (std::exchange(store.was_written, true)) return;
-  store.box.store(store.bytes.data());
+  store.adds ? add(store.box, store.bytes.data()) : store.box.store(store.bytes.data());
+}
+
+bool Bulk::finish_stores() {
+  bool any = false;
+  for (auto& [thread, own] : threads_)
+    for (Store& store : own.stores) {
+      any |= !store.was_written;
+      read(store), write(store);
+    }
+  return any;
 }
 
 void Bulk::commit() {
@@ -363,20 +522,20 @@ void Bulk::commit() {
 void Bulk::wait_stores(unsigned pending, bool only_read) {
   maybe_complete();
   OfThread& own = threads_[worker_.current];
-  const auto learn = [&](AsyncRanges::Id id) {
+  const auto learn = [&](AsyncRanges::Id id, bool in_order) {
     const std::uint64_t clock = worker_.end_async(id);
-    if (worker_.observer) worker_.observer->async_known(worker_.current, 1, worker_.current, clock);
+    if (worker_.observer) worker_.observer->async_known(worker_.current, 1, worker_.current, clock, in_order);
   };
   for (auto store = own.stores.begin(); store != own.stores.end() && store->group + pending < own.committed;) {
     if (worker_.recorder && !store->known) worker_.recorder->store(store->box, true, {});
     read(*store);
-    if (!std::exchange(store->known, true)) learn(store->reading);
+    if (!std::exchange(store->known, true)) learn(store->reading, false);
     if (only_read) {
       ++store;
       continue;
     }
     write(*store);
-    learn(store->writing);
+    learn(store->writing, true);
     store = own.stores.erase(store);
   }
 }
@@ -398,11 +557,12 @@ void Bulk::end_block(bool regularly) {
   for (auto& [thread, own] : threads_)
     for (Store& store : own.stores) {
       if (!store.known) {
-        left("before a store was known to have read its tile",
+        left(store.adds ? "before a reduction was known to have read its source"
+                        : "before a store was known to have read its tile",
              store.group < own.committed
                  ? "let the issuing thread wait for it (cp_async_bulk_wait_read<0>) before it exits"
                  : "commit it (cp_async_bulk_commit) and wait for it (cp_async_bulk_wait_read<0>) before the exit",
-             kStore, store.site, thread);
+             store.name, store.site, thread);
         if (!std::exchange(store.was_read, true)) store.bytes.assign(store.box.bytes(), std::byte{0xff});
       }
       write(store);
@@ -410,10 +570,10 @@ void Bulk::end_block(bool regularly) {
   if (worker_.findings.any(worker_.block)) return;  // what was wrong with their mbarriers was said
   constexpr char kUnawaited[] = "and no thread has waited for a load";
   constexpr char kAwait[] = "wait on its mbarrier (mbarrier_wait) before the block ends, or do not load";
-  for (const Load& load : loads_) left(kUnawaited, kAwait, kLoad, load.site, load.thread);
+  for (const Load& load : loads_) left(kUnawaited, kAwait, load.name, load.site, load.thread);
   for (const Mbarrier& barrier : barriers_)
     for (const auto* copies : {&barrier.arrived, &barrier.complete})
-      for (const Mbarrier::Brought& copy : *copies) left(kUnawaited, kAwait, kLoad, copy.site, copy.issuer);
+      for (const Mbarrier::Brought& copy : *copies) left(kUnawaited, kAwait, copy.name, copy.site, copy.issuer);
 }
 
 }  // namespace flash::simt

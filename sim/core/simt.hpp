@@ -150,6 +150,11 @@ void mbarrier_init(std::uint64_t* barrier, unsigned arrivals, Site site);
 void fence_mbarrier_init();
 void mbarrier_arrive(std::uint64_t* barrier, bool expects, unsigned bytes, Site site);
 void mbarrier_wait(std::uint64_t* barrier, unsigned parity, Site site);
+bool mbarrier_test_wait(std::uint64_t* barrier, unsigned parity, const char* instruction, Site site);
+void mbarrier_inval(std::uint64_t* barrier, Site site);
+void bulk_load(void* shared, const void* global, unsigned bytes, std::uint64_t* barrier, Site site);
+void bulk_prefetch(const void* global, unsigned bytes, Site site);
+void bulk_store(void* global, const void* shared, unsigned bytes, bool adds, Site site);  // adds: floats
 void tensor_load(void* tile, const TensorMap* map, std::uint64_t* barrier, const int* coordinates, unsigned rank,
                  Site site);
 void tensor_store(const TensorMap* map, const void* tile, const int* coordinates, unsigned rank, Site site);

@@ -1,4 +1,4 @@
-// hopper.hpp: Hopper's instructions for barriers and copies of tiles: mbarrier, tensor maps, TMA, proxy fences, elect.
+// hopper.hpp: Hopper's instructions for barriers and bulk copies: mbarrier, tensor maps, TMA, proxy fences, elect.
 // gpu/hopper.cuh has the same functions in inline assembly. Meaning: PTX ISA 9.0, whose sections are named here; what
 // the simulator makes of it: sim/core/mbarrier.hpp, bulk.hpp, tensor_map.hpp. Use: #include "gpu/hopper.cuh".
 #pragma once
@@ -37,6 +37,42 @@ FLASH_INLINE void mbarrier_arrive_expect_tx(std::uint64_t* barrier, unsigned byt
 // CTA), and the bytes that the phase's copies have brought.
 FLASH_INLINE void mbarrier_wait(std::uint64_t* barrier, unsigned parity, FLASH_SITE) {
   flash::simt::mbarrier_wait(barrier, parity, site);
+}
+// The same without waiting: is the phase complete? True means what a returned wait means; false says nothing. A loop
+// that asks again lets the other threads run.
+FLASH_INLINE bool mbarrier_test_wait(std::uint64_t* barrier, unsigned parity, FLASH_SITE) {
+  return flash::simt::mbarrier_test_wait(barrier, parity, "mbarrier.test_wait", site);
+}
+// The same; on a GPU it may sleep for a while before it says false. Here it answers at once.
+FLASH_INLINE bool mbarrier_try_wait(std::uint64_t* barrier, unsigned parity, FLASH_SITE) {
+  return flash::simt::mbarrier_test_wait(barrier, parity, "mbarrier.try_wait", site);
+}
+// Ends the mbarrier: its 8 bytes are ordinary memory again, of which mbarrier_init may make another one. One thread,
+// in order after all that the others did with it; nobody waits at it, and no copy is to complete on it.
+FLASH_INLINE void mbarrier_inval(std::uint64_t* barrier, FLASH_SITE) {
+  flash::simt::mbarrier_inval(barrier, site);
+}
+
+// ---- copies of bytes that follow one another: "Data Movement and Conversion: cp.async.bulk" -------------------------
+// Both addresses are multiples of 16, as is the number of bytes, which is not 0. One thread. No tensor map is needed.
+
+// Begins to copy bytes to shared memory. They complete on the mbarrier: they are there for who has waited for its phase.
+FLASH_INLINE void cp_async_bulk(void* shared, const void* global, unsigned bytes, std::uint64_t* barrier, FLASH_SITE) {
+  flash::simt::bulk_load(shared, global, bytes, barrier, site);
+}
+// Begins to fetch bytes into the L2 cache: nothing that a program could see or wait for. "cp.async.bulk.prefetch"
+FLASH_INLINE void cp_async_bulk_prefetch(const void* global, unsigned bytes, FLASH_SITE) {
+  flash::simt::bulk_prefetch(global, bytes, site);
+}
+// Begins to copy bytes to global memory. Proxy fence and groups: as of cp_async_bulk_tensor_store below.
+FLASH_INLINE void cp_async_bulk_store(void* global, const void* shared, unsigned bytes, FLASH_SITE) {
+  flash::simt::bulk_store(global, shared, bytes, false, site);
+}
+// Begins to add floats to those in global memory, each by an atomic addition of its own (relaxed, of the device): in
+// which order those of several blocks come is open. Rounds to nearest, keeps subnormals. Proxy fence and groups: the
+// same. "cp.reduce.async.bulk"
+FLASH_INLINE void cp_reduce_async_bulk_add(float* global, const float* shared, unsigned bytes, FLASH_SITE) {
+  flash::simt::bulk_store(global, shared, bytes, true, site);
 }
 
 // ---- copies of tiles (TMA): "Data Movement and Conversion: cp.async.bulk.tensor" -----------------------------------
@@ -94,11 +130,11 @@ FLASH_INLINE void cp_async_bulk_tensor_store(const TensorMap* map, const void* s
   const int coordinates[] = {x, y, z, w};
   flash::simt::tensor_store(map, shared, coordinates, 4, site);
 }
-// The stores that this thread began since its last group become a group (perhaps an empty one).
+// The stores and reductions that this thread began since its last group become a group (perhaps an empty one).
 FLASH_INLINE void cp_async_bulk_commit() {
   flash::simt::bulk_commit();
 }
-// Waits until all but the last kPending groups of this thread are done: have written what they write.
+// Waits until all but the last kPending groups of this thread are done: have written, or added, what they are to.
 template <int kPending>
 FLASH_INLINE void cp_async_bulk_wait() {
   flash::simt::bulk_wait(kPending, false);

@@ -80,8 +80,8 @@
 //     "1 exited  block (0,0,0) warp 1 lane 31" when there are any.
 //     Remedy: "make every waiting thread's partners arrive". The block stops there.
 //     At an mbarrier: "64 wait at mbarrier shared Smem+0, parity 0: 1 arrival and 1024 bytes missing  k.cu:9  …"; where
-//     bytes alone are missing, or too many came, the remedy is "expect as many bytes as the boxes of the phase's copies
-//     have, edges included".
+//     bytes alone are missing, or too many came, the remedy is "expect as many bytes as the phase's copies have,
+//     edges of boxes included".
 //     It is used when neither of the more precise kinds above explains why nothing moves, and for threads that
 //     spin on an atomic, or a volatile load, which nobody changes ("32 spin on an atomic  k.cu:9  ...").
 //   "asynchronous copy": "read of <element> (<n> bytes) while cp.async writes it" (or a write), "write of <element>

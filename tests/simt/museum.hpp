@@ -1,6 +1,6 @@
 // museum.hpp: the bug museum's catalogue: which exhibits exist, what each must make a checker say, what it stands for.
-// An exhibit is a kernel of museum.cu, museum_ptx.cu, museum_tma.cu or museum_wgmma.cu, as a bug and as a correct twin,
-// at which every tool is silent.
+// An exhibit is a kernel of museum.cu, museum_ptx.cu, museum_tma.cu, museum_bulk.cu or museum_wgmma.cu, as a bug and as
+// a correct twin, at which every tool is silent.
 // Use: for (const Exhibit& e : exhibits) on_checked::run_exhibit(e.name, Bug, options);   (on_gpu, on_sim alike)
 #pragma once
 #include <string>
@@ -210,6 +210,50 @@ inline constexpr Exhibit exhibits[] = {
      "synccheck"},
     {"mbarrier_overwritten", "a tile's element too far is the mbarrier behind it", "tile one column too small", ""},
     {"mbarrier_of_none", "mbarrier_init of 0 arrivals", "a count of consumers that rounds down", "synccheck"},
+    {"bulk_no_wait", "reads bytes without a wait on the mbarrier of their copy", "a barrier taken for a wait", ""},
+    {"bulk_odd_bytes", "copies 20 bytes", "a number of rows that is no multiple of 4", "memcheck"},
+    {"bulk_no_bytes", "adds 0 bytes", "a length that rounds down", "memcheck"},
+    {"bulk_misaligned", "the destination is a multiple of 8 bytes, not of 16", "tiles behind a small array",
+     "memcheck"},
+    {"bulk_misaligned_source", "the source is a multiple of 4 bytes, not of 16", "rows of an odd length", "memcheck"},
+    {"bulk_source_past_end", "the copy's last 8 bytes lie past the end of its array", "the last tile's statistics",
+     "memcheck"},
+    {"bulk_past_end", "the destination's second half lies past the end of the shared struct", "a stage too many",
+     "memcheck"},
+    {"bulk_to_shared", "a bulk store whose destination is shared memory", "arguments in memcpy's manner", "memcheck"},
+    {"bulk_expects_too_much", "the mbarrier expects 16 bytes more than are copied", "a tile that was made smaller",
+     "synccheck"},
+    {"bulk_expects_too_little", "the mbarrier expects the bytes of one copy, there are two", "statistics added to Q",
+     ""},
+    {"bulk_staging_reused", "the source of a bulk store is written again before it was read", "O's staging",
+     "racecheck"},
+    {"bulk_flag_too_early", "a flag tells another block of a store that was waited for with .read",
+     "the two waits confused", ""},
+    {"reduce_staging_reused", "the wait leaves two of the reductions that read two tiles", "dQ's staging, off by one",
+     "racecheck"},
+    {"reduce_no_proxy_fence", "a reduction of what ordinary stores wrote, without a proxy fence", "dQ's staging", ""},
+    {"reduce_left_early", "the block ends before its reduction is known to have read its source",
+     "the last line of an epilogue", ""},
+    {"reduce_read_is_not_added", "reads the sums after the wait with .read", "the two waits confused", ""},
+    {"reduce_flag_too_early", "a flag tells another block of sums to which .read alone has waited to add",
+     "deterministic dQ: a semaphore behind .read", ""},
+    {"reduce_turn_too_early", "a semaphore says that two reductions are done, the wait leaves one",
+     "deterministic dQ with two staging tiles", ""},
+    {"reduce_and_plain", "a block clears what others add to; the twin adds by atomics", "dQ cleared in the same kernel",
+     ""},
+    {"reduce_on_fresh", "a reduction adds to memory that was never written", "dQ that is not cleared", "initcheck"},
+    {"poll_wrong_parity", "asks for the parity of the phase before the first, which counts as complete",
+     "the consumer's parity begun at 1, as the producer's", ""},
+    {"poll_in_vain", "asks for ever: an arrival is missing", "a count of producers that is too large", "synccheck"},
+    {"inval_waiting", "mbarrier_inval while other threads wait at it", "clean-up by the first to finish", "synccheck"},
+    {"inval_under_way", "mbarrier_inval before anybody has waited for a copy that completes on it",
+     "a tile loaded ahead that nobody needs", "synccheck"},
+    {"inval_used_after", "arrives at an mbarrier that was invalidated", "shared memory that is used twice",
+     "synccheck"},
+    {"inval_unordered", "mbarrier_inval after the thread's own wait; the others' may not have returned",
+     "a wait taken for a barrier", "synccheck"},
+    {"inval_forgotten", "uses an mbarrier's bytes for numbers, without mbarrier_inval",
+     "shared memory that is used twice", ""},
     {"wgmma_no_fence", "the first product has no wgmma_fence before it", "registers that are written too late", ""},
     {"wgmma_rescaled", "accumulators are multiplied between two products, without a fence behind that",
      "an attention kernel's rescaling of O", ""},
@@ -296,9 +340,13 @@ inline bool is_of_wgmma(const std::string& name) {
   return name.starts_with("wgmma_") || name.starts_with("stmatrix_") || name.starts_with("bar_") ||
          name.starts_with("setmaxnreg_");
 }
+inline bool is_of_bulk(const std::string& name) {
+  return name.starts_with("bulk_") || name.starts_with("reduce_") || name.starts_with("poll_") ||
+         name.starts_with("inval_");
+}
 inline bool is_of_ptx(const std::string& name) {
   return name.starts_with("mma_") || name.starts_with("ldmatrix_") || name.starts_with("cp_async_") ||
-         is_of_tma(name) || is_of_wgmma(name);
+         is_of_tma(name) || is_of_wgmma(name) || is_of_bulk(name);
 }
 
 // Runs one exhibit on a fresh machine and returns what the machine has to say (nothing on `on_sim` and `on_gpu`).
@@ -308,18 +356,21 @@ std::vector<Finding> run_exhibit(const std::string& name, Variant variant, const
 PtxExhibit run_ptx_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 PtxExhibit run_tma_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 PtxExhibit run_wgmma_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
+PtxExhibit run_bulk_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 }  // namespace on_sim
 namespace on_checked {
 std::vector<Finding> run_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 PtxExhibit run_ptx_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 PtxExhibit run_tma_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 PtxExhibit run_wgmma_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
+PtxExhibit run_bulk_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 }  // namespace on_checked
 namespace on_gpu {
 std::vector<Finding> run_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 PtxExhibit run_ptx_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 PtxExhibit run_tma_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 PtxExhibit run_wgmma_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
+PtxExhibit run_bulk_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 }  // namespace on_gpu
 
 }  // namespace flash

@@ -1,5 +1,6 @@
-// museum_expected.hpp: what the checked machine must say of the exhibits of museum_tma.cu and museum_wgmma.cu, word for
-// word; the others' are in museum_test.cpp. "{k}" is the file and line that carries the mark "//@ exhibit:k".
+// museum_expected.hpp: what the checked machine must say of the exhibits of museum_tma.cu, museum_bulk.cu and
+// museum_wgmma.cu, word for word; the others' are in museum_test.cpp. "{k}" is the file and line that carries the mark
+// "//@ exhibit:k".
 // Use: museum_test.cpp.
 #pragma once
 
@@ -36,18 +37,18 @@ inline constexpr Expected tma_expected[] = {
     {"tma_expects_too_much",
      R"(deadlock: no thread of the block can go on
   64 wait at mbarrier shared Box+1024, parity 0: 1024 bytes missing  {1}  block (0,0,0) warp 0 lane 0
-  remedy: expect as many bytes as the boxes of the phase's copies have, edges included
+  remedy: expect as many bytes as the phase's copies have, edges of boxes included
 )"},
     {"tma_counts_valid_rows",
      R"(deadlock: no thread of the block can go on
   2 wait at mbarrier shared Box+1024, parity 0: 512 bytes too many  {1}  block (0,0,0) warp 0 lane 0
   62 wait at __syncwarp                                             {2}  block (0,0,0) warp 0 lane 1
-  remedy: expect as many bytes as the boxes of the phase's copies have, edges included
+  remedy: expect as many bytes as the phase's copies have, edges of boxes included
 )"},
     {"tma_expects_too_little",
      R"(mbarrier: a phase of mbarrier shared TwoBoxes+2048 expects 1024 bytes, its copies bring 2048
   cp.async.bulk.tensor  {2}  block (0,0,0) warp 0 lane 0
-  remedy: expect as many bytes as the boxes of the phase's copies have, edges included
+  remedy: expect as many bytes as the phase's copies have, edges of boxes included
 asynchronous copy: read of shared TwoBoxes+1024 (2 bytes) while cp.async.bulk.tensor writes it
   read                  {1}  block (0,0,0) warp 0 lane 0
   cp.async.bulk.tensor  {2}  block (0,0,0) warp 0 lane 0
@@ -199,6 +200,10 @@ asynchronous copy: read of shared TwoBoxes+1024 (2 bytes) while cp.async.bulk.te
   remedy: expect 1 to 1048575 arrivals
 )"},
 };
+inline constexpr Expected bulk_expected[] = {
+    {"", ""},
+};
+
 inline constexpr Expected wgmma_expected[] = {
     {"wgmma_no_fence",
      R"(warpgroup operation: wgmma without a wgmma_fence before it
