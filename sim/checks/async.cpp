@@ -46,11 +46,8 @@ std::uint64_t Checker::async_begins(const AsyncOperation& operation) {
   }
   for (const AsyncPiece& piece : operation.pieces) {
     const auto offset = static_cast<std::size_t>(piece.begin - shared_);
-    if (offset >= shared_bytes_ || offset + piece.bytes > shared_bytes_ ||
-        (layout_ && !(layout_->holds(offset, 4) && layout_->holds(offset + piece.bytes - 4, 4)))) {
-      const bool begins_outside = offset >= shared_bytes_ || (layout_ && !layout_->holds(offset, 4));
-      bad_address(begins_outside ? piece.begin : piece.begin + piece.bytes - 4, 4, access_, key);
-    }
+    for (std::size_t at = offset; at < offset + piece.bytes; at += 4)
+      if (at >= shared_bytes_ || (layout_ && !layout_->holds(at, 4))) bad_address(shared_ + at, 4, access_, key);
     needs_proxy_fence(operation, piece, mine);
     for (std::size_t at = 0; at < piece.bytes;) {
       const unsigned size = next_size(piece.begin + at, piece.bytes - at);
@@ -79,19 +76,23 @@ void Checker::global_piece(const AsyncOperation& operation, const AsyncPiece& pi
   if (reinterpret_cast<std::uintptr_t>(piece.begin) % operation.alignment != 0)
     misaligned(piece.begin, operation.writes ? "a destination of a bulk copy" : "a source of a bulk copy",
                operation.alignment, key);
-  if (in_array + piece.bytes > array.bytes) bad_address(array.begin + array.bytes, 2, access_, key);
+  const unsigned unit = operation.alignment > 1 ? 4 : 2;  // lines are of words, boxes of 16-bit elements
+  if (in_array + piece.bytes > array.bytes) bad_address(array.begin + array.bytes, unit, access_, key);
   if (const AsyncOperation* const other =
           worker_.async.disturbed(piece.begin, piece.bytes, operation.writes, operation.adds))
     return disturbs_async(*other, access_, mine, piece.begin, next_size(piece.begin, piece.bytes));
   for (std::size_t at = 0; at < piece.bytes;) {
     const std::byte* const address = piece.begin + at;
+    if (is_reduction(access_)) {  // each float by itself
+      touch_all<true, 4, Access::reduction>(global_.cells, global_.memory.offset(address), mine, array.initialised,
+                                            address);
+      at += 4;
+      continue;
+    }
     const unsigned size = next_size(address, piece.bytes - at);
     for_size<2, 4, 8, 16>(size, [&]<unsigned kBytes>() {
       const std::size_t offset = global_.memory.offset(address);
-      if (is_reduction(access_))
-        touch_all<true, std::max(kBytes, 4u), Access::reduction>(global_.cells, offset, mine, array.initialised,
-                                                                 address);
-      else if (is_write(access_))
+      if (is_write(access_))
         touch_all<true, kBytes, Access::write>(global_.cells, offset, mine, array.initialised, address);
       else
         touch_all<true, kBytes, Access::read>(global_.cells, offset, mine, array.initialised, address);

@@ -737,9 +737,8 @@ void Checker::race(const Wrong& wrong, Access access_, Epoch mine, const void* a
         : wrong.distance == 1 ? "put __syncwarp() between the two"
         : wrong.distance == 2 ? std::string("put __syncthreads() between the two") +
                                     (flag ? "; with a flag: __threadfence() before it is set and after it is read" : "")
-        : flag && is_of_companion(wrong.earlier)
-            ? std::string("if a flag orders the blocks: ") + async_site(site_index_of(wrong.earlier)).remedy +
-                  " and call __threadfence() before it is set; __threadfence() after it is read"
+        : flag && thread_of(wrong.earlier) & kInOrder
+            ? "a flag needs cp_async_bulk_wait (not _read) and __threadfence() before it is set, __threadfence() after"
         : flag ? "if a flag orders the blocks: __threadfence() before it is set and after it is read; else split the "
                  "kernel"
                : "blocks are unordered: give each block its own elements, use an atomic, or split the kernel",
@@ -844,10 +843,11 @@ bool Checker::uninitialised(Access access_, Epoch mine, const void* address, std
   const Outside outside;
   if (only_padding(static_cast<const std::byte*>(address), bytes)) return false;
   if (worker_.findings.repeated("uninitialised", site_index_of(mine), 0, worker_.block)) return true;
+  const char* const now = is_reduction(access_) ? named(mine, access_) : name_of(access_);
   worker_.findings.add({"uninitialised",
-                        std::string(name_of(access_)) + " of " + element(address, bytes) + " (" + counted(bytes) + ")",
+                        std::string(now) + " of " + element(address, bytes) + " (" + counted(bytes) + ")",
                         "write it before reading it: fresh memory holds NaN",
-                        {side(name_of(access_), mine)},
+                        {side(now, mine)},
                         worker_.block});
   return true;
 }

@@ -56,7 +56,8 @@ FLASH_INLINE void mbarrier_inval(std::uint64_t* barrier, FLASH_SITE) {
 // ---- copies of bytes that follow one another: "Data Movement and Conversion: cp.async.bulk" -------------------------
 // Both addresses are multiples of 16, as is the number of bytes, which is not 0. One thread. No tensor map is needed.
 
-// Begins to copy bytes to shared memory. They complete on the mbarrier: they are there for who has waited for its phase.
+// Begins to copy bytes to shared memory. They complete on the mbarrier: they are there for who has waited for its
+// phase.
 FLASH_INLINE void cp_async_bulk(void* shared, const void* global, unsigned bytes, std::uint64_t* barrier, FLASH_SITE) {
   flash::simt::bulk_load(shared, global, bytes, barrier, site);
 }

@@ -1,6 +1,6 @@
 // bulk.hpp: copies of bytes and bulk reductions as a kernel uses them. Each block copies its part of `in` to shared
-// memory, asks for it, doubles it, stores it to its part of `out`, and adds it to `sum`; where `turns` says so the blocks
-// add one after another, each reading the sum of those before it. Then the mbarrier is made anew.
+// memory, asks for it, doubles it, stores it to its part of `out`, and adds it to `sum`; where `turns` says so the
+// blocks add one after another, each reading the sum of those before it. Then the mbarrier is made anew.
 // Use: run_bulk(options, case) on each machine; bulk_test.cpp says what must come out.
 #pragma once
 #include <vector>

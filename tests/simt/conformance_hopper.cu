@@ -1,5 +1,5 @@
 // conformance_hopper.cu: as conformance.cu for Hopper's copies of bytes, bulk reductions and mbarriers, which need
-// sm_90a: copies of every size up to 1 KiB; additions of numbers that round, are subnormal, infinite, no number or zero;
+// sm_90a: copies of every size up to 1 KiB; additions that round, or of subnormals, infinities, NaN and zeros;
 // what mbarrier_test_wait answers, and an mbarrier that is made anew.
 // Run: simt_conformance_test (against docs/results/conformance-hopper-h200.txt); record.cpp makes that file on a GPU.
 #include "gpu/hopper.cuh"

@@ -1,6 +1,6 @@
-// museum_bulk.cu: the museum's exhibits of copies of bytes, bulk reductions, and mbarriers that are asked or invalidated
-// (gpu/hopper.cuh), which need compute capability 9.0. Each has the switch `Fixed` and the marks of museum.cu; its name
-// begins with bulk_, reduce_, poll_ or inval_.
+// museum_bulk.cu: the museum's exhibits of copies of bytes, bulk reductions, and mbarriers that are asked or
+// invalidated (gpu/hopper.cuh), which need compute capability 9.0. Each has the switch `Fixed` and the marks of
+// museum.cu; its name begins with bulk_, reduce_, poll_ or inval_.
 // Run: as museum_ptx.cu, whose run_ptx_exhibit comes here.
 #include "gpu/hopper.cuh"
 #include "sim/error.hpp"
@@ -431,8 +431,10 @@ __global__ void inval_waiting(const float*, float* out, unsigned*) {
     mbarrier_wait(&s.full, 0);  //@ inval_waiting:2
   } else {
     mbarrier_wait(&s.empty, 0);
-    mbarrier_arrive(&s.full);
-    if (!Fixed) mbarrier_inval(&s.full);  //@ inval_waiting:1
+    if (Fixed)
+      mbarrier_arrive(&s.full);
+    else
+      mbarrier_inval(&s.full);  //@ inval_waiting:1
   }
   __syncthreads();
   if (Fixed && t == 0) mbarrier_inval(&s.full);

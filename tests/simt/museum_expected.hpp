@@ -201,7 +201,170 @@ asynchronous copy: read of shared TwoBoxes+1024 (2 bytes) while cp.async.bulk.te
 )"},
 };
 inline constexpr Expected bulk_expected[] = {
-    {"", ""},
+    {"bulk_no_wait",
+     R"(asynchronous copy: read of shared Line+0 (4 bytes) while cp.async.bulk writes it
+  read           {1}  block (0,0,0) warp 0 lane 0
+  cp.async.bulk  {2}  block (0,0,0) warp 0 lane 0
+  remedy: let the thread wait on the load's mbarrier (mbarrier_wait) before this read
+  seen 64 times
+)"},
+    {"bulk_odd_bytes",
+     R"(asynchronous copy: cp.async.bulk of 20 bytes
+  loads  {1}  block (0,0,0) warp 0 lane 0
+  remedy: copy a multiple of 16 bytes, at least 16
+)"},
+    {"bulk_no_bytes",
+     R"(asynchronous copy: cp.reduce.async.bulk of 0 bytes
+  adds  {1}  block (0,0,0) warp 0 lane 0
+  remedy: copy a multiple of 16 bytes, at least 16
+)"},
+    {"bulk_misaligned",
+     R"(misaligned: cp.async.bulk with shared Line+8
+  loads  {1}  block (0,0,0) warp 0 lane 0
+  remedy: both addresses are multiples of 16
+)"},
+    {"bulk_misaligned_source",
+     R"(misaligned: use of a source of a bulk copy at byte 20 of in
+  uses  {1}  block (0,0,0) warp 0 lane 0
+  remedy: its type needs an address that is a multiple of 16
+)"},
+    {"bulk_source_past_end",
+     R"(out of bounds: read of in[130] (4 bytes); in has 130 elements
+  cp.async.bulk  {1}  block (0,0,0) warp 0 lane 0
+  remedy: guard the access or fix the index
+)"},
+    {"bulk_past_end",
+     R"(out of bounds: write of shared Line+544 (4 bytes); Line has 544 bytes
+  cp.async.bulk  {1}  block (0,0,0) warp 0 lane 0
+  remedy: guard the access or fix the index
+)"},
+    {"bulk_to_shared",
+     R"(out of bounds: cp.async.bulk (store): its address in global memory is one of shared memory
+  stores  {1}  block (0,0,0) warp 0 lane 0
+  remedy: give it the address of an array in global memory
+)"},
+    {"bulk_expects_too_much",
+     R"(deadlock: no thread of the block can go on
+  64 wait at mbarrier shared Line+512, parity 0: 16 bytes missing  {1}  block (0,0,0) warp 0 lane 0
+  remedy: expect as many bytes as the phase's copies have, edges of boxes included
+)"},
+    {"bulk_expects_too_little",
+     R"(mbarrier: a phase of mbarrier shared Line+512 expects 256 bytes, its copies bring 512
+  cp.async.bulk  {2}  block (0,0,0) warp 0 lane 0
+  remedy: expect as many bytes as the phase's copies have, edges of boxes included
+asynchronous copy: read of shared Line+256 (4 bytes) while cp.async.bulk writes it
+  read           {1}  block (0,0,0) warp 0 lane 0
+  cp.async.bulk  {2}  block (0,0,0) warp 0 lane 0
+  remedy: let the thread wait on the load's mbarrier (mbarrier_wait) before this read
+  seen 64 times
+)"},
+    {"bulk_staging_reused",
+     R"(asynchronous copy: write of shared Line+0 (4 bytes) while cp.async.bulk (store) reads it
+  write                  {1}  block (0,0,0) warp 0 lane 0
+  cp.async.bulk (store)  {2}  block (0,0,0) warp 0 lane 0
+  remedy: let the issuing thread wait for it (cp_async_bulk_wait_read), then a barrier, before this write
+  seen 64 times
+)"},
+    {"bulk_flag_too_early",
+     R"(race: read after cp.async.bulk (store) of out[0] (4 bytes)
+  read                   {1}  block (1,0,0) warp 0 lane 0
+  cp.async.bulk (store)  {2}  block (0,0,0) warp 0 lane 0
+  remedy: a flag needs cp_async_bulk_wait (not _read) and __threadfence() before it is set, __threadfence() after
+  seen 64 times
+)"},
+    {"reduce_staging_reused",
+     R"(asynchronous copy: write of shared Line+0 (4 bytes) while cp.reduce.async.bulk reads it
+  write                 {1}  block (0,0,0) warp 0 lane 0
+  cp.reduce.async.bulk  {2}  block (0,0,0) warp 0 lane 0
+  remedy: let the issuing thread wait for it (cp_async_bulk_wait_read), then a barrier, before this write
+  seen 128 times
+)"},
+    {"reduce_no_proxy_fence",
+     R"(proxy fence: cp.reduce.async.bulk reads shared Line+0, written by an ordinary store without a proxy fence
+  cp.reduce.async.bulk  {1}  block (0,0,0) warp 0 lane 0
+  write                 {2}  block (0,0,0) warp 0 lane 0
+  remedy: let the storing thread call fence_proxy_async() before the barrier
+)"},
+    {"reduce_left_early",
+     R"(asynchronous copy: the block ends before a reduction was known to have read its source
+  cp.reduce.async.bulk  {1}  block (0,0,0) warp 0 lane 0
+  remedy: let the issuing thread wait for it (cp_async_bulk_wait_read<0>) before it exits
+)"},
+    {"reduce_read_is_not_added",
+     R"(asynchronous copy: read of out[0] (4 bytes) while cp.reduce.async.bulk adds to it
+  read                  {1}  block (0,0,0) warp 0 lane 0
+  cp.reduce.async.bulk  {2}  block (0,0,0) warp 0 lane 0
+  remedy: let the issuing thread wait for the writes (cp_async_bulk_wait, not its _read form) before this read
+  seen 64 times
+)"},
+    {"reduce_flag_too_early",
+     R"(race: read after cp.reduce.async.bulk of out[0] (4 bytes)
+  read                  {1}  block (1,0,0) warp 0 lane 0
+  cp.reduce.async.bulk  {2}  block (0,0,0) warp 0 lane 0
+  remedy: a flag needs cp_async_bulk_wait (not _read) and __threadfence() before it is set, __threadfence() after
+  seen 64 times
+)"},
+    {"reduce_turn_too_early",
+     R"(race: write after cp.reduce.async.bulk of out[64] (4 bytes)
+  write                 {1}  block (1,0,0) warp 0 lane 0
+  cp.reduce.async.bulk  {2}  block (0,0,0) warp 0 lane 0
+  remedy: a flag needs cp_async_bulk_wait (not _read) and __threadfence() before it is set, __threadfence() after
+  seen 64 times
+)"},
+    {"reduce_and_plain",
+     R"(race: cp.reduce.async.bulk after write of out[0] (4 bytes)
+  cp.reduce.async.bulk  {1}  block (1,0,0) warp 0 lane 0
+  write                 {2}  block (0,0,0) warp 0 lane 0
+  remedy: blocks are unordered: give each block its own elements, use an atomic, or split the kernel
+  seen 64 times
+)"},
+    {"reduce_on_fresh",
+     R"(uninitialised: cp.reduce.async.bulk of fresh[0] (4 bytes)
+  cp.reduce.async.bulk  {1}  block (0,0,0) warp 0 lane 0
+  remedy: write it before reading it: fresh memory holds NaN
+  seen 64 times
+)"},
+    {"poll_wrong_parity",
+     R"(asynchronous copy: read of shared Line+0 (4 bytes) while cp.async.bulk writes it
+  read           {1}  block (0,0,0) warp 0 lane 0
+  cp.async.bulk  {2}  block (0,0,0) warp 0 lane 0
+  remedy: let the thread wait on the load's mbarrier (mbarrier_wait) before this read
+  seen 64 times
+)"},
+    {"poll_in_vain",
+     R"(deadlock: no thread of the block can go on
+  64 poll mbarrier shared Line+512, parity 0: 1 arrival missing  {1}  block (0,0,0) warp 0 lane 0
+  remedy: make every waiting thread's partners arrive
+)"},
+    {"inval_waiting",
+     R"(mbarrier: mbarrier.inval of shared Line+512 while a thread waits at it
+  mbarrier.inval  {1}  block (0,0,0) warp 0 lane 0
+  waits           {2}  block (0,0,0) warp 0 lane 1
+  remedy: let all waits return before mbarrier_inval
+)"},
+    {"inval_under_way",
+     R"(mbarrier: mbarrier.inval of shared Line+512, and no thread has waited for a copy that completes on it
+  mbarrier.inval  {1}  block (0,0,0) warp 0 lane 0
+  cp.async.bulk   {2}  block (0,0,0) warp 0 lane 0
+  remedy: wait for it (mbarrier_wait) before mbarrier_inval
+)"},
+    {"inval_used_after",
+     R"(mbarrier: mbarrier.arrive on shared Line+512 after mbarrier.inval of it
+  uses            {1}  block (0,0,0) warp 0 lane 0
+  mbarrier.inval  {2}  block (0,0,0) warp 0 lane 0
+  remedy: invalidate it behind its last use, or let mbarrier_init make another one of it
+)"},
+    {"inval_unordered",
+     R"(race: mbarrier.inval after mbarrier.try_wait of shared Line+512 (8 bytes)
+  mbarrier.inval     {1}  block (0,0,0) warp 1 lane 31
+  mbarrier.try_wait  {2}  block (0,0,0) warp 0 lane 0
+  remedy: put __syncthreads() between the two
+)"},
+    {"inval_forgotten",
+     R"(mbarrier: write of shared Line+512 (4 bytes), which is an mbarrier
+  write  {1}  block (0,0,0) warp 0 lane 1
+  remedy: leave an mbarrier's 8 bytes to the instructions on mbarriers
+)"},
 };
 
 inline constexpr Expected wgmma_expected[] = {
