@@ -46,7 +46,6 @@ __global__ void copy_and_add(BulkArrays a, BulkCase c) {
   for (unsigned i = t; i < c.floats; i += blockDim.x) {
     a.seen[part + i] = s.in[i];
     s.staging[0][i] = s.staging[1][i] = 2 * s.in[i];
-    if (c.atomics_beside) atomicAdd(&a.sum[i], 1.0f);
   }
   fence_proxy_async();
   __syncthreads();
@@ -67,6 +66,10 @@ __global__ void copy_and_add(BulkArrays a, BulkCase c) {
     cp_async_bulk_commit();
     cp_reduce_async_bulk_add(a.sum, s.staging[1], bytes);
     cp_async_bulk_commit();
+  }
+  if (c.atomics_beside)
+    for (unsigned i = t; i < c.floats; i += blockDim.x) atomicAdd(&a.sum[i], 1.0f);
+  if (t == 0) {
     cp_async_bulk_wait_read<0>();
     if (c.turns) {
       cp_async_bulk_wait<0>();

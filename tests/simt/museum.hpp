@@ -237,6 +237,8 @@ inline constexpr Exhibit exhibits[] = {
     {"reduce_read_is_not_added", "reads the sums after the wait with .read", "the two waits confused", ""},
     {"reduce_flag_too_early", "a flag tells another block of sums to which .read alone has waited to add",
      "deterministic dQ: a semaphore behind .read", ""},
+    {"reduce_own_wait", "reads the sums after the wait for its own addition; another block adds, too",
+     "a sum over blocks that is read too early", ""},
     {"reduce_turn_too_early", "a semaphore says that two reductions are done, the wait leaves one",
      "deterministic dQ with two staging tiles", ""},
     {"reduce_and_plain", "a block clears what others add to; the twin adds by atomics", "dQ cleared in the same kernel",

@@ -292,7 +292,7 @@ __global__ void reduce_read_is_not_added(const float* in, float* out, unsigned*)
   out[kFloats + t] = out[t];  //@ reduce_read_is_not_added:1
 }
 
-// The last of the blocks, which take tickets, reads the sums of all.
+// The same of a reduction, with a barrier before the flag is set.
 template <bool Fixed>
 __global__ void reduce_flag_too_early(const float*, float* out, unsigned* flags) {
   Line& s = shared<Line>();
@@ -316,6 +316,26 @@ __global__ void reduce_flag_too_early(const float*, float* out, unsigned* flags)
     __syncthreads();
     out[kFloats + t] = out[t];  //@ reduce_flag_too_early:1
   }
+}
+
+// The reader has waited for its own addition, which says nothing of the other block's.
+template <bool Fixed>
+__global__ void reduce_own_wait(const float*, float* out, unsigned* flags) {
+  Line& s = shared<Line>();
+  const int t = threadIdx.x;
+  const unsigned role = role_of_block(s, flags);
+  s.tile[0][t] = 1;
+  fence_proxy_async();
+  __syncthreads();
+  if (t == 0) {
+    cp_reduce_async_bulk_add(out, s.tile[0], kBytes);  //@ reduce_own_wait:2
+    cp_async_bulk_commit();
+    cp_async_bulk_wait<0>();
+    if (role == 0) set_flag(flags + 1);
+    if (role == 1 && Fixed) wait_for_flag(flags + 1);
+  }
+  __syncthreads();
+  if (role == 1) out[kFloats + t] = out[t];  //@ reduce_own_wait:1
 }
 
 // Two tiles in turn: the semaphore says that both were added, the wait leaves the second one under way.
@@ -372,7 +392,7 @@ __global__ void reduce_and_plain(const float*, float* out, unsigned* flags) {
   cp_async_bulk_wait<0>();
 }
 
-// `flags` has 64 words behind the two, which the host has left as they were.
+// `fresh` is as the host has allocated it.
 template <bool Fixed>
 __global__ void reduce_on_fresh(const float*, float* out, unsigned*, float* fresh) {
   Line& s = shared<Line>();
@@ -540,6 +560,7 @@ PtxExhibit bulk_variant(Machine& m, const std::string& name) {
   if (name == "reduce_left_early") return show(m, 1, reduce_left_early<Fixed>);
   if (name == "reduce_read_is_not_added") return show(m, 1, reduce_read_is_not_added<Fixed>);
   if (name == "reduce_flag_too_early") return show(m, 2, reduce_flag_too_early<Fixed>);
+  if (name == "reduce_own_wait") return show(m, 2, reduce_own_wait<Fixed>);
   if (name == "reduce_turn_too_early") return show(m, 2, reduce_turn_too_early<Fixed>);
   if (name == "reduce_and_plain") return show(m, 2, reduce_and_plain<Fixed>);
   if (name == "reduce_on_fresh") return show(m, 1, reduce_on_fresh<Fixed>);
