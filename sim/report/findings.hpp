@@ -103,8 +103,8 @@
 //     "cp.async.bulk of 20 bytes", "cp.reduce.async.bulk of 0 bytes": one side "loads", "stores", "adds" or "fetches".
 //     Remedy: "copy a multiple of 16 bytes, at least 16". The block stops there.
 //     "the block ends before a store was known to have read its tile" (of a reduction: "its source"), "the block ends
-//     and no thread has waited for a load" (where nothing else was wrong): one side, the copy. "cp.async.bulk.tensor with 3 coordinates, its
-//     tensor map has 2 dimensions": one side "loads" or "stores". The block stops there.
+//     and no thread has waited for a load" (where nothing else was wrong): one side, the copy. "cp.async.bulk.tensor
+//     with 3 coordinates, its tensor map has 2 dimensions": one side "loads" or "stores". The block stops there.
 //   "proxy fence": "cp.async.bulk.tensor (store) reads shared Smem+0, written by an ordinary store without a proxy
 //     fence" (or "overwrites"): two sides, the second "write". Remedy: "let the storing thread call
 //     fence_proxy_async() before the barrier". "a copy completes on mbarrier shared Smem+0, which no fence has
