@@ -36,6 +36,7 @@ void Checker::async_begins(const AsyncOperation& operation) {
   const Access access_ = operation.writes ? Access::write : Access::read;
   if (!operation.pieces.empty() && global_.memory.contains(operation.pieces[0].begin)) {
     for (const AsyncPiece& piece : operation.pieces) global_piece(piece, access_, mine, key);
+    if (operation.adds) adds_under_way(operation, mine);
     return count_traffic(operation);
   }
   for (const AsyncPiece& piece : operation.pieces) {
@@ -116,6 +117,7 @@ std::uint64_t Checker::async_ends(const AsyncOperation& operation) {
     for (std::size_t word = offset / 4; word < (offset + piece.bytes) / 4; ++word)
       if (!worker_.async.uses(word)) cells_.state[word] &= static_cast<std::uint8_t>(~Cells::kAsync);
   }
+  if (operation.adds) added(operation, mine);
   advance();  // so that this operation is before the clock, and the next one is not
   return now_;
 }

@@ -25,6 +25,8 @@ struct AsyncOperation {
   Site site;                       // where it was issued
   unsigned thread;                 // by whom; of a warpgroup the first one
   std::vector<AsyncPiece> pieces;  // none of them overlap
+  // It adds to floating-point elements of so many bytes in global memory, each by an atomic addition; 0: it does not.
+  unsigned adds = 0;
 };
 
 class AsyncRanges {

@@ -165,6 +165,8 @@ enum class Scope : std::uint8_t { block, device };
 // `reads`: the old value matters, as it does not to atomicExch.
 void before_atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site);
 void after_atomic(const void* address);
+// Called between the two where the atomic adds floating-point numbers, to elements of so many bytes (checked build).
+void adds(const void* address, std::size_t bytes, unsigned element, Site site);
 void fence(Scope scope);
 // An atomic or volatile store by a thread of this worker changed memory: who spins may go on, so nobody is stuck.
 extern constinit thread_local bool memory_changed;
@@ -205,6 +207,7 @@ struct Launch {
   Stuck* stuck;                // what they know of one another
   bool cooperative;            // all blocks must run at a time: cudaLaunchCooperativeKernel
   const SharedLayout* layout;  // of the kernel's __shared__ variables; null: it has none
+  bool deterministic = false;  // atomic additions of floating-point numbers are to have a fixed order
 
   unsigned threads() const { return block.x * block.y * block.z; }
   std::uint64_t blocks() const { return std::uint64_t{grid.x} * grid.y * grid.z; }

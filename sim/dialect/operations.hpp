@@ -65,9 +65,21 @@ template <class T>
 struct Same { using type = T; };
 template <class T>
 using same_t = typename Same<T>::type;
+// The bytes of each floating-point number that a sum of two T adds up; 0: it is one of integers, exact in any order.
+template <class T>
+consteval unsigned added_bytes() {
+  if constexpr (std::is_integral_v<T>) return 0;
+  if constexpr (requires(T v) { v.y; }) return sizeof(T::x);  // of half2
+  return sizeof(T);
+}
+// `adds`: added_bytes() of an addition; 0 of all else.
 template <class T, class Change>
-FLASH_INLINE T atomic_step(T* p, Change change, simt::Scope scope, simt::Site site, bool reads) {
+FLASH_INLINE T atomic_step(T* p, Change change, simt::Scope scope, simt::Site site, bool reads,
+                           [[maybe_unused]] unsigned adds = 0) {
   flash::simt::before_atomic(p, sizeof(T), reads, scope, site);
+#if defined(FLASH_CHECKED)
+  if (adds) flash::simt::adds(p, sizeof(T), adds, site);
+#endif
   const T old = exchange_with(p, change);
 #if defined(FLASH_CHECKED)
   flash::simt::after_atomic(p);
