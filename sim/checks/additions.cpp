@@ -32,6 +32,9 @@ void Checker::adds(const void* address, std::size_t bytes, unsigned element, Sit
   const auto key = std::bit_cast<std::uintptr_t>(site_) | kSourceLocation | std::uintptr_t{bytes} << kPieceShift;
   const Epoch mine = running_ | Epoch{site(key)} << kThreadBits;
   const auto* const begin = static_cast<const std::byte*>(address);
+  if (element == sizeof(float) && bytes > element && !global_.memory.contains(address))
+    worker_.misuse("out of bounds", "addition of a vector of floats to " + this->element(address, bytes),
+                   "vectors are added in global memory only: add the floats one by one", {side("adds", mine)});
   for (std::size_t at = 0; at < bytes; at += element) adds_one(begin + at, element, mine);
   // Each element is an atomic of its own: what a fence released goes with every one of them.
   for (std::size_t at = element; at < bytes; at += element) publish(begin + at, true);

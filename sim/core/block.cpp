@@ -72,6 +72,10 @@ void adds(const void* address, std::size_t bytes, unsigned element, Site site) {
 void after_atomic(const void* address) {
   Entered()->observer->after_atomic(address);
 }
+bool is_shared(const void* address) {
+  const Entered worker;
+  return static_cast<std::size_t>(static_cast<const std::byte*>(address) - worker->shared) < worker->shared_bytes;
+}
 void fence(Scope scope) {
   Entered()->fence(scope);
 }

@@ -13,6 +13,7 @@ namespace flash {
 struct WgmmaShape {
   bool bfloat16 = true;  // else half
   bool a_in_registers = false;
+  bool a_mn_major = false;  // A lies as [k][64], else as [64][k]; not in registers
   bool b_mn_major = false;  // B lies as [k][n], else as [n][k]
   int n = 64, k = 64;
   int warpgroups = 1;  // all multiply the same
