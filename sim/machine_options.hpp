@@ -34,8 +34,8 @@ struct MachineOptions {
   int samples = 0;  // gpu: launch again so many times at most, and take the time (gpu/timer.cuh); 0: do not
 };
 
-// An array to whose elements atomics add floating-point numbers in an order that nothing fixes: the bits of the sums may
-// differ from run to run.
+// An array to whose elements atomics add floating-point numbers in an order that nothing fixes: the bits of the sums
+// may differ from run to run.
 struct UnorderedAdditions {
   std::string array;           // its name, or "shared memory"
   std::uint64_t elements = 0;  // so many of them

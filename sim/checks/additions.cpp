@@ -1,4 +1,4 @@
-// additions.cpp: what the checks make of atomic additions: whether their order is fixed, and what is told where it is not.
+// additions.cpp: what the checks make of atomic additions: whether their order is fixed, what is told where it is not.
 // Use: see additions.hpp.
 #include "sim/checks/additions.hpp"
 
@@ -96,7 +96,7 @@ void Checker::no_order(Epoch earlier, Epoch mine, const std::byte* at, unsigned 
       "additions to " + element(at, bytes) + " (" + counted(bytes) + ") in no fixed order",
       std::string("fix the order: let threads take turns at a semaphore") +
           (under_way ? ", each after the full wait for the additions before it (cp_async_bulk_wait)," : ",") +
-          " or store the parts and add them up in a pass of its own",
+          " or store the parts and add them up in a second pass",
       {side("adds", mine), std::move(earlier_side)},
       worker_.block};
   found.distance = far;

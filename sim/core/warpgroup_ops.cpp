@@ -221,7 +221,7 @@ void Worker::wait_for_products(unsigned group, Site site) {
   const WgmmaWait& wait = *reinterpret_cast<const WgmmaWait*>(threads[first].value);
   for (unsigned t = first; t < first + kWarpgroupThreads; ++t)
     if (reinterpret_cast<const WgmmaWait*>(threads[t].value)->pending != wait.pending)
-      differs("numbers of groups that may be left", threads[t], first);
+      differs("numbers of groups to leave", threads[t], first);
   std::uint64_t clock = 0;
   products[group].wait(wait.pending, [&](const Product& product) {
     clock = end_async(product.async);

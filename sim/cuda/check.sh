@@ -119,8 +119,8 @@ while [ $# -gt 0 ]; do
       ;;
     -D?* | -I?*) pass="$pass '$(printf %s "$1" | sed "s/'/'\\\\''/g")'" ;;
     -*)
-      refuse "flag '$1' is unknown; expected --json, --sim, --deterministic, --order, --completion, --seed, --threads," \
-        '--profile, --arch, --timeout, --player, -o, -D… or -I…; see --help'
+      refuse "flag '$1' is unknown; expected --json, --sim, --deterministic, --order, --completion, --seed," \
+        '--threads, --profile, --arch, --timeout, --player, -o, -D… or -I…; see --help'
       ;;
     *)
       [ -z "$file" ] || refuse "'$1' is one file too many; expected one CUDA program; put its arguments behind --"

@@ -100,8 +100,7 @@ std::string to_json(const std::vector<KernelReport>& reports) {
         << ",\n   \"shared_read_requests\": " << l.shared_read_requests
         << ", \"shared_write_requests\": " << l.shared_write_requests
         << ", \"shared_wavefronts\": " << l.shared_wavefronts << ", \"bank_conflicts\": " << l.bank_conflicts()
-        << ", \"wgmma_shared_bytes\": " << l.wgmma_shared_bytes
-        << ",\n   \"arrays\": [";
+        << ", \"wgmma_shared_bytes\": " << l.wgmma_shared_bytes << ",\n   \"arrays\": [";
     const char* comma = "";
     for (const ArrayTraffic& a : l.arrays) {
       out << comma << "\n    {\"name\": " << json_string(a.name) << ", \"read_bytes\": " << a.read_bytes

@@ -139,7 +139,8 @@ TEST_CASE("wgmma: the same bits as an H200, in both builds and under every sched
     const auto [first, fresh] = of_shape.try_emplace(shape, &family);
     if (fresh) hashes.insert(hash(family));
     const auto& words = first->second->words;  // some families have fewer blocks
-    CHECK(std::equal(words.begin(), words.begin() + static_cast<long>(std::min(words.size(), family.words.size())), family.words.begin()));
+    CHECK(std::equal(words.begin(), words.begin() + static_cast<long>(std::min(words.size(), family.words.size())),
+                     family.words.begin()));
   }
   CHECK(hashes.size() == of_shape.size());
 }

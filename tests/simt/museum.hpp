@@ -268,7 +268,7 @@ inline constexpr Exhibit exhibits[] = {
     {"wgmma_at_overwritten", "the next dS is stored over the tile whose transposed the product still reads",
      "a staging buffer too few", "racecheck"},
     {"wgmma_at_past_end", "a fifth step of 16 rows in a tile of 64", "the steps of another tile's height", ""},
-    {"wgmma_at_stride", "the groups of eight rows of a transposed A lie 1040 bytes apart", "tiles with padded rows", ""},
+    {"wgmma_at_stride", "groups of eight rows of a transposed A lie 1040 bytes apart", "tiles with padded rows", ""},
     {"red_no_order", "three warps add four floats at a time to one place", "dQ in fragment order", ""},
     {"red_misaligned", "red.v4 to an address that is a multiple of 4", "a row length of 5", "memcheck"},
     {"red_of_shared", "red.v4 to shared memory", "a sum that was to be staged", "memcheck"},
@@ -319,8 +319,8 @@ inline bool is_of_additions(const std::string& name) {
   return name.starts_with("add_") || name.starts_with("red_");
 }
 inline bool is_of_wgmma(const std::string& name) {
-  return name.starts_with("wgmma_") || name.starts_with("red_") || name.starts_with("stmatrix_") || name.starts_with("bar_") ||
-         name.starts_with("setmaxnreg_");
+  return name.starts_with("wgmma_") || name.starts_with("red_") || name.starts_with("stmatrix_") ||
+         name.starts_with("bar_") || name.starts_with("setmaxnreg_");
 }
 inline bool is_of_ptx(const std::string& name) {
   return name.starts_with("mma_") || name.starts_with("ldmatrix_") || name.starts_with("cp_async_") ||

@@ -13,6 +13,7 @@
 #include <random>
 #include <sstream>
 
+#include "sim/checks/additions.hpp"
 #include "sim/machine.hpp"
 #include "tests/simt/races.hpp"
 
@@ -294,14 +295,15 @@ Program random_program(std::mt19937_64& random) {
   return p;
 }
 
-// The same with floats: what is added is added to floats, what is exchanged, too; flags stay whole numbers.
+// The same with floats, in the first 8 bytes many more of them: only plain stores stay what they are.
 Program of_floats(Program program, bool clears) {
   program.clears = clears;
-  for (Operation& op : program.operations)
-    if (op.offset < 12 && atomic(op.what))
-      op.what = Do::float_add;
-    else if (op.what == Do::write && op.bytes < 4)
-      op.bytes = 4, op.offset = static_cast<std::uint8_t>(op.offset / 4 * 4);
+  for (Operation& op : program.operations) {
+    const bool access = op.what >= Do::read && op.what < Do::fence;
+    const bool adds = atomic(op.what) ? op.offset < 12 : access && op.what != Do::write && op.offset < 8;
+    if (adds) op.what = Do::float_add;
+    if (adds || op.what == Do::write) op.bytes = 4, op.offset = static_cast<std::uint8_t>(op.offset / 4 * 4);
+  }
   return program;
 }
 
@@ -398,6 +400,38 @@ TEST_CASE("random programs: additions of floats in no fixed order are found, and
   MESSAGE(judged, " programs without a race, ", told, " with additions in no fixed order, ", wrong, " judged wrongly");
   CHECK(wrong == 0);
   CHECK(told > judged / 20);
+}
+
+TEST_CASE("an asynchronous addition has no order to later ones until it has ended") {
+  using namespace flash::simt;
+  Additions additions(4096);
+  const auto at_clock = [](Epoch clock) { return clock << kClockShift | 7; };
+  const Epoch begin = at_clock(1), under_way = at_clock(2) | Additions::kUnderWay, ended = at_clock(3);
+  const auto add = [&](std::size_t offset, Epoch mine, bool onto_zero) {
+    const auto ordered = [&](Epoch earlier) { return !(earlier & Additions::kUnderWay) && earlier <= ended; };
+    return additions.add(offset, mine, begin, ordered, [=] { return onto_zero; });
+  };
+  const auto end = [&](std::size_t offset) {
+    additions.end(offset, ended, [&](Epoch epoch) { return epoch == at_clock(2); });
+  };
+  CHECK(add(0, under_way, false) == 0);
+  CHECK(add(0, at_clock(4), false) == under_way);
+  CHECK(add(0, at_clock(5), false) == 0);  // said once for an element
+  CHECK(add(4, under_way, false) == 0);
+  CHECK(add(6, at_clock(4), false) == 0);  // the other half of the word
+  end(4);
+  CHECK(add(4, at_clock(4), false) == 0);
+  // Two to 0: each must have ended before a third.
+  for (const int ends : {1, 2}) {
+    const std::size_t offset = 8 * static_cast<std::size_t>(ends);
+    CHECK(add(offset, under_way, true) == 0);
+    CHECK(add(offset, under_way, true) == 0);
+    for (int i = 0; i < ends; ++i) end(offset);
+    CHECK(add(offset, at_clock(4), false) == (ends == 2 ? 0 : under_way));
+  }
+  // What was added before the launch is over.
+  CHECK(add(24, at_clock(1) - 1, false) == 0);
+  CHECK(add(24, at_clock(4), false) == 0);
 }
 
 TEST_CASE("with several workers, too, the last atomic comes after the others") {

@@ -127,4 +127,23 @@ WgmmaResult multiply_variables(const MachineOptions& options) {
   return result;
 }
 
+__global__ void vectors_added(float* d /*[256]*/, float* old /*[64]*/) {
+  const int t = threadIdx.x;
+  red_add_v4(d + 4 * t, make_float4(1, 1, 1, 1));
+  old[t] = atomicAdd(reinterpret_cast<float4*>(d) + t, make_float4(2, 2, 2, 2)).w;
+}
+
+WgmmaResult add_vectors(const MachineOptions& options) {
+  Machine m(options);
+  WgmmaResult result;
+  for (int i = 0; i < 256; ++i) result.d.push_back(static_cast<float>(i));
+  const Array<float> d = m.upload("d", result.d.data(), 256), old = m.alloc<float>("old", 64);
+  launch(m, vectors_added, dim3(1), dim3(64), d.data(), old.data());
+  result.d.resize(256 + 64);
+  m.download(result.d.data(), d);
+  m.download(result.d.data() + 256, old);
+  result.ledger = m.reports().back().ledger;
+  return result;
+}
+
 }  // namespace flash::inline FLASH_MACHINE

@@ -67,7 +67,10 @@ std::vector<WgmmaShape> shapes() {
 }
 
 std::string name(const WgmmaShape& s) {
-  return std::string(s.bfloat16 ? "bfloat16" : "half") + (s.a_in_registers ? " RS" : s.a_mn_major ? " SS MN" : " SS K") +
+  return std::string(s.bfloat16 ? "bfloat16" : "half") +
+         (s.a_in_registers ? " RS"
+          : s.a_mn_major   ? " SS MN"
+                           : " SS K") +
          (s.b_mn_major ? " MN" : " K") + " n " + std::to_string(s.n);
 }
 
@@ -121,6 +124,18 @@ TEST_CASE("tiles may be __shared__ variables") {
   for (int i = 0; i < 64 * 64; ++i) want.push_back(static_cast<float>(64 * (i / 64 + 1)));
   CHECK(flash::on_sim::multiply_variables({}).d == want);
   CHECK(flash::on_checked::multiply_variables({}).d == want);
+}
+
+// A warp's 512 bytes lie in 16 sectors; an atomic reads and writes them.
+TEST_CASE("a vector is added in one request, and element by element") {
+  std::vector<float> want;
+  for (int i = 0; i < 256; ++i) want.push_back(static_cast<float>(i + 3));
+  for (int t = 0; t < 64; ++t) want.push_back(static_cast<float>(4 * t + 4));
+  CHECK(flash::on_sim::add_vectors({}).d == want);
+  const WgmmaResult checked = flash::on_checked::add_vectors({});
+  CHECK(checked.d == want);
+  const flash::ArrayTraffic& d = checked.ledger.arrays[0];
+  CHECK(d == flash::ArrayTraffic{"d", 2048, 2048, 4, 64, 4, 64});
 }
 
 // As the layouts are written down: a row of 128 bytes is 8 chunks; in row r chunk c lies at c ^ r % 8.
