@@ -225,67 +225,79 @@ __device__ __forceinline__ void wgmma_wait(Registers&... done) {
 }
 
 // The accumulator's registers as they stand in the assembly, and as its operands; after them come operands number N/2…
+#define FLASH_D16 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15"
 #define FLASH_D32                                                                                                  \
   "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29," \
   "%30,%31"
 #define FLASH_D40 FLASH_D32 ",%32,%33,%34,%35,%36,%37,%38,%39"
 #define FLASH_D48 FLASH_D40 ",%40,%41,%42,%43,%44,%45,%46,%47"
 #define FLASH_D64 FLASH_D48 ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
-#define FLASH_D128                                                                                   \
-  FLASH_D64                                                                                          \
-  ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87" \
-  ",%88,%89,%90,%91,%92,%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108"    \
-  ",%109,%110,%111,%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
+#define FLASH_D96                                                                                \
+  FLASH_D64                                                                                      \
+  ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86" \
+  ",%87,%88,%89,%90,%91,%92,%93,%94,%95"
+#define FLASH_D128                                                                              \
+  FLASH_D96                                                                                     \
+  ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114" \
+  ",%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 #define FLASH_F8(i)                                                                                           \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
       "+f"(d[i + 7])
-#define FLASH_F32 FLASH_F8(0), FLASH_F8(8), FLASH_F8(16), FLASH_F8(24)
+#define FLASH_F16 FLASH_F8(0), FLASH_F8(8)
+#define FLASH_F32 FLASH_F16, FLASH_F8(16), FLASH_F8(24)
 #define FLASH_F40 FLASH_F32, FLASH_F8(32)
 #define FLASH_F48 FLASH_F40, FLASH_F8(40)
 #define FLASH_F64 FLASH_F48, FLASH_F8(48), FLASH_F8(56)
-#define FLASH_F128                                                                                               \
-  FLASH_F64, FLASH_F8(64), FLASH_F8(72), FLASH_F8(80), FLASH_F8(88), FLASH_F8(96), FLASH_F8(104), FLASH_F8(112), \
-      FLASH_F8(120)
+#define FLASH_F96 FLASH_F64, FLASH_F8(64), FLASH_F8(72), FLASH_F8(80), FLASH_F8(88)
+#define FLASH_F128 FLASH_F96, FLASH_F8(96), FLASH_F8(104), FLASH_F8(112), FLASH_F8(120)
 
 // One instruction: type, n, the n / 2 registers, and the numbers of the operands behind them.
-#define FLASH_WGMMA_SS(type, n, r, o0, o1, o2, o3, o4, o5)                                                        \
+#define FLASH_WGMMA_SS(type, n, r, o0, o1, o2, o3, o4, o5, o6)                                                    \
   asm volatile("{\n.reg .pred p;\n.reg .b64 a, b;\nmov.b64 a, {%" #o0 ", %" #o1 "};\nmov.b64 b, {%" #o2 ", %" #o3 \
                "};\nsetp.ne.b32 p, %" #o4 ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type   \
-               " {" FLASH_D##r "}, a, b, p, 1, 1, 0, %" #o5 ";\n}\n"                                              \
+               " {" FLASH_D##r "}, a, b, p, 1, 1, %" #o5 ", %" #o6 ";\n}\n"                                       \
                : FLASH_F##r                                                                                       \
                : "r"(a.low), "r"(a.high), "r"(b.low), "r"(b.high), "r"(static_cast<int>(accumulate)),             \
-                 "n"(kTransposed))
+                 "n"(kA == Major::MN), "n"(kB == Major::MN))
 #define FLASH_WGMMA_RS(type, n, r, o0, o1, o2, o3, o4, o5, o6, o7)                                      \
   asm volatile("{\n.reg .pred p;\n.reg .b64 b;\nmov.b64 b, {%" #o4 ", %" #o5 "};\nsetp.ne.b32 p, %" #o6 \
                ", 0;\nwgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type " {" FLASH_D##r    \
                "}, {%" #o0 ", %" #o1 ", %" #o2 ", %" #o3 "}, b, p, 1, 1, %" #o7 ";\n}\n"                \
                : FLASH_F##r                                                                             \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b.low), "r"(b.high),                   \
-                 "r"(static_cast<int>(accumulate)), "n"(kTransposed))
+                 "r"(static_cast<int>(accumulate)), "n"(kB == Major::MN))
 #define FLASH_WGMMA_SIZES(SS_OR_RS, type)                            \
+  if constexpr (kRegisters == 16) FLASH_WGMMA_##SS_OR_RS##_16(type); \
   if constexpr (kRegisters == 32) FLASH_WGMMA_##SS_OR_RS##_32(type); \
   if constexpr (kRegisters == 40) FLASH_WGMMA_##SS_OR_RS##_40(type); \
   if constexpr (kRegisters == 48) FLASH_WGMMA_##SS_OR_RS##_48(type); \
   if constexpr (kRegisters == 64) FLASH_WGMMA_##SS_OR_RS##_64(type); \
+  if constexpr (kRegisters == 96) FLASH_WGMMA_##SS_OR_RS##_96(type); \
   if constexpr (kRegisters == 128) FLASH_WGMMA_##SS_OR_RS##_128(type)
-#define FLASH_WGMMA_SS_32(type) FLASH_WGMMA_SS(type, 64, 32, 32, 33, 34, 35, 36, 37)
-#define FLASH_WGMMA_SS_40(type) FLASH_WGMMA_SS(type, 80, 40, 40, 41, 42, 43, 44, 45)
-#define FLASH_WGMMA_SS_48(type) FLASH_WGMMA_SS(type, 96, 48, 48, 49, 50, 51, 52, 53)
-#define FLASH_WGMMA_SS_64(type) FLASH_WGMMA_SS(type, 128, 64, 64, 65, 66, 67, 68, 69)
-#define FLASH_WGMMA_SS_128(type) FLASH_WGMMA_SS(type, 256, 128, 128, 129, 130, 131, 132, 133)
+#define FLASH_WGMMA_SS_16(type) FLASH_WGMMA_SS(type, 32, 16, 16, 17, 18, 19, 20, 21, 22)
+#define FLASH_WGMMA_SS_32(type) FLASH_WGMMA_SS(type, 64, 32, 32, 33, 34, 35, 36, 37, 38)
+#define FLASH_WGMMA_SS_40(type) FLASH_WGMMA_SS(type, 80, 40, 40, 41, 42, 43, 44, 45, 46)
+#define FLASH_WGMMA_SS_48(type) FLASH_WGMMA_SS(type, 96, 48, 48, 49, 50, 51, 52, 53, 54)
+#define FLASH_WGMMA_SS_64(type) FLASH_WGMMA_SS(type, 128, 64, 64, 65, 66, 67, 68, 69, 70)
+#define FLASH_WGMMA_SS_96(type) FLASH_WGMMA_SS(type, 192, 96, 96, 97, 98, 99, 100, 101, 102)
+#define FLASH_WGMMA_SS_128(type) FLASH_WGMMA_SS(type, 256, 128, 128, 129, 130, 131, 132, 133, 134)
+#define FLASH_WGMMA_RS_16(type) FLASH_WGMMA_RS(type, 32, 16, 16, 17, 18, 19, 20, 21, 22, 23)
 #define FLASH_WGMMA_RS_32(type) FLASH_WGMMA_RS(type, 64, 32, 32, 33, 34, 35, 36, 37, 38, 39)
 #define FLASH_WGMMA_RS_40(type) FLASH_WGMMA_RS(type, 80, 40, 40, 41, 42, 43, 44, 45, 46, 47)
 #define FLASH_WGMMA_RS_48(type) FLASH_WGMMA_RS(type, 96, 48, 48, 49, 50, 51, 52, 53, 54, 55)
 #define FLASH_WGMMA_RS_64(type) FLASH_WGMMA_RS(type, 128, 64, 64, 65, 66, 67, 68, 69, 70, 71)
+#define FLASH_WGMMA_RS_96(type) FLASH_WGMMA_RS(type, 192, 96, 96, 97, 98, 99, 100, 101, 102, 103)
 #define FLASH_WGMMA_RS_128(type) FLASH_WGMMA_RS(type, 256, 128, 128, 129, 130, 131, 132, 133, 134, 135)
 
-template <class T, Major kB = Major::K, int kRegisters>
+// N has a form here: 32, 64, 80, 96, 128, 192, 256.
+template <int n>
+inline constexpr bool is_wgmma_size = n == 32 || n == 64 || n == 80 || n == 96 || n == 128 || n == 192 || n == 256;
+
+template <class T, Major kB = Major::K, Major kA = Major::K, int kRegisters>
 __device__ __forceinline__ void wgmma_m64nNk16(float (&d)[kRegisters], MatrixDescriptor a, MatrixDescriptor b,
                                                bool accumulate) {
   static_assert(std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>, "wgmma multiplies 16-bit floats");
-  static_assert(kRegisters == 32 || kRegisters == 40 || kRegisters == 48 || kRegisters == 64 || kRegisters == 128,
-                "wgmma: N is 64, 80, 96, 128 or 256 here");
-  constexpr int kTransposed = kB == Major::MN;
+  static_assert(is_wgmma_size<2 * kRegisters>, "wgmma: N is 32, 64, 80, 96, 128, 192 or 256 here");
   if constexpr (std::is_same_v<T, __half>) {
     FLASH_WGMMA_SIZES(SS, "f16");
   } else {
@@ -296,9 +308,7 @@ template <class T, Major kB = Major::K, int kRegisters>
 __device__ __forceinline__ void wgmma_m64nNk16(float (&d)[kRegisters], const unsigned (&a)[4], MatrixDescriptor b,
                                                bool accumulate) {
   static_assert(std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>, "wgmma multiplies 16-bit floats");
-  static_assert(kRegisters == 32 || kRegisters == 40 || kRegisters == 48 || kRegisters == 64 || kRegisters == 128,
-                "wgmma: N is 64, 80, 96, 128 or 256 here");
-  constexpr int kTransposed = kB == Major::MN;
+  static_assert(is_wgmma_size<2 * kRegisters>, "wgmma: N is 32, 64, 80, 96, 128, 192 or 256 here");
   if constexpr (std::is_same_v<T, __half>) {
     FLASH_WGMMA_SIZES(RS, "f16");
   } else {
@@ -325,6 +335,11 @@ __device__ __forceinline__ void setmaxnreg_inc() {
 template <int kRegisters>
 __device__ __forceinline__ void setmaxnreg_dec() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+__device__ __forceinline__ void red_add_v4(float* global, float4 value) {
+  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(global)),
+               "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w)
+               : "memory");
 }
 __device__ __forceinline__ bool elect_sync() {
   unsigned elected;

@@ -234,7 +234,7 @@ void MachineCore::run(Launch& launch) {
   if (launch.blocks() > 0xffffffffu)
     refuse("blocks in a grid", launch.blocks(), "at most 4294967295", "split the launch");
   launch.order = s.options.order, launch.completion = s.options.completion, launch.seed = s.options.seed;
-  launch.trace = !s.options.trace.empty();
+  launch.trace = !s.options.trace.empty(), launch.deterministic = s.options.deterministic;
 
   // One worker per core, at most one per block; the calling thread is worker 0.
   const bool one = s.options.recording;  // blocks are recorded one after another
@@ -325,7 +325,7 @@ void MachineCore::run(Launch& launch) {
                    {},
                    0});
   if (s.shadow)
-    s.shadow->end_launch({s.checkers.begin(), s.checkers.begin() + static_cast<long>(count)}, report.ledger);
+    s.shadow->end_launch({s.checkers.begin(), s.checkers.begin() + static_cast<long>(count)}, report);
   const auto coordinates = [&](unsigned b) {
     return std::array<unsigned, 3>{b % launch.grid.x, b / launch.grid.x % launch.grid.y,
                                    b / (launch.grid.x * launch.grid.y)};

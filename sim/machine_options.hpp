@@ -26,6 +26,7 @@ struct MachineOptions {
   int threads = 0;          // worker threads, 0 = all cores; 1 makes reports of races between blocks repeatable
   std::string trace = "";   // "" = none, "memory" = only Machine::trace(), else a path for Chrome/Perfetto JSON
   bool keep_going = false;  // collect findings instead of throwing flash::Error after the launch
+  bool deterministic = false;  // checked: additions of floats in no fixed order are a finding
   bool progress = false;    // the simulator: a launch that takes long says on stderr how far it is; for a terminal
   double timeout = 0;       // seconds that a launch may take on the simulator, 0: no limit
   bool in_place = false;    // sim: kernels work on the caller's own memory, nothing is copied
@@ -33,10 +34,21 @@ struct MachineOptions {
   int samples = 0;  // gpu: launch again so many times at most, and take the time (gpu/timer.cuh); 0: do not
 };
 
+// An array to whose elements atomics add floating-point numbers in an order that nothing fixes: the bits of the sums
+// may differ from run to run.
+struct UnorderedAdditions {
+  std::string array;           // its name, or "shared memory"
+  std::uint64_t elements = 0;  // so many of them
+  std::string first, second;   // two of the additions, as file:line, in the order of these words
+
+  bool operator==(const UnorderedAdditions&) const = default;
+};
+
 struct KernelReport {
   std::string kernel;  // as in the source, without namespace: "transpose", "forward<float, 64>"
   std::array<unsigned, 3> grid{}, block{};
   Ledger ledger;  // checked: every counter; sim: shared_bytes_peak and barriers; gpu: shared_bytes_peak
+  std::vector<UnorderedAdditions> unordered;  // checked
 };
 
 // One defect of a kernel, first of its kind (kind and sites), with the number of times that it was seen.

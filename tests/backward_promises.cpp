@@ -498,7 +498,8 @@ TEST_CASE_TEMPLATE("poison stays where it is seen", T, float, half) {
 namespace {
 // No finding, gradients within their bars, and the bits of the fast machine.
 template <class T>
-void check_clean(const Case& c, BackwardMode mode, bool with_dlse, const MachineOptions& options) {
+void check_clean(const Case& c, BackwardMode mode, bool with_dlse, MachineOptions options) {
+  options.deterministic = mode == BackwardMode::Deterministic;
   INFO(std::string(type_name<T>()) << " " << text(c) << " order " << static_cast<int>(options.order));
   GradientInputs<T> checked(c), sim(c);
   REQUIRE_NOTHROW(run_both(checked, Where::Checked, mode, with_dlse, options));

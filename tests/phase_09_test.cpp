@@ -203,6 +203,7 @@ TEST_CASE("the ledger is the formula's: bytes of each array, FLOPs, exps, tiles"
       // Walk over the pairs of tiles as docs/backward.md says.
       const std::int64_t wide = s.D <= 16 ? 16 : s.D <= 32 ? 32 : 64;  // the instantiated head dimension
       std::uint64_t tiles = 0, full = 0, pairs = 0, rows_streamed = 0, keys_streamed = 0, added_rows = 0;
+      std::vector<int> additions(static_cast<std::size_t>(s.Sq));  // to each row of dQ
       for (std::int64_t i0 = 0; i0 < s.Sq; i0 += s.Br)
         for (std::int64_t j0 = 0; j0 < s.Sk; j0 += s.Bc) {
           std::uint64_t seen = 0;
@@ -210,7 +211,7 @@ TEST_CASE("the ledger is the formula's: bytes of each array, FLOPs, exps, tiles"
             std::uint64_t of_row = 0;
             for (std::int64_t j = j0; j < std::min(j0 + s.Bc, s.Sk); ++j) of_row += sees(s.causal, i, j, s.Sq, s.Sk);
             seen += of_row;
-            added_rows += of_row > 0;
+            added_rows += of_row > 0, additions[static_cast<std::size_t>(i)] += of_row > 0;
           }
           pairs += seen;
           tiles += seen > 0;
@@ -245,6 +246,16 @@ TEST_CASE("the ledger is the formula's: bytes of each array, FLOPs, exps, tiles"
       is("dQ", 0, Sq * row);
       is("dK", 0, Sk * row);
       is("dV", 0, Sk * row);
+      // Two additions to 0 give the same bits in either order; nothing fixes the order of three.
+      std::uint64_t unordered = 0, rows_of_three = 0;
+      for (const int count : additions) rows_of_three += count >= 3;
+      for (const KernelReport& kernel : run.kernels)
+        for (const UnorderedAdditions& u : kernel.unordered) {
+          CHECK(u.array == "dQ_sum");
+          CHECK(u.first == u.second);
+          unordered += u.elements;
+        }
+      CHECK(unordered == (atomic ? heads * rows_of_three * D : 0));
       if (atomic) is("dQ_sum", added_rows * D * 4 + Sq * D * 4, added_rows * D * 4 + Sq * D * 4);
 
       // Tiles: S and dP whole, once per pass; dV, dK and dQ only for pairs that see each other.

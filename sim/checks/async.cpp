@@ -41,6 +41,7 @@ std::uint64_t Checker::async_begins(const AsyncOperation& operation) {
   const Access access_ = operation.adds ? Access::reduction : operation.writes ? Access::write : Access::read;
   if (!operation.pieces.empty() && global_.memory.contains(operation.pieces[0].begin)) {
     for (const AsyncPiece& piece : operation.pieces) global_piece(operation, piece, access_, mine, key);
+    if (operation.adds) adds(operation, mine);
     count_traffic(operation);
     return now_;
   }

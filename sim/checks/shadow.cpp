@@ -136,13 +136,16 @@ void View::join(const View& other) {
 // ---- shared by all workers -----------------------------------------------------------------------------------------
 
 GlobalShadow::GlobalShadow(DeviceMemory& device_memory)
-    : memory(device_memory), cells(DeviceMemory::kSpan / 4), owners_(kChunkTable) {}
+    : memory(device_memory), cells(DeviceMemory::kSpan / 4), additions(DeviceMemory::kSpan / 4), owners_(kChunkTable) {}
 
 void GlobalShadow::forget(const void* begin) {
   const std::size_t i = memory.contains(begin) ? memory.owner(begin) : memory.arrays.size();
   if (i >= memory.arrays.size() || memory.arrays[i].bytes == 0) return;
   constexpr std::size_t kGranule = DeviceMemory::kGranule;
-  cells.forget(memory.offset(begin) / 4, (memory.arrays[i].bytes / kGranule + 1) * kGranule / 4);
+  const std::size_t first = memory.offset(begin) / 4;
+  const std::size_t words = (memory.arrays[i].bytes / kGranule + 1) * kGranule / 4;
+  cells.forget(first, words);
+  additions.forget(first, words);
 }
 
 void GlobalShadow::begin_launch(std::size_t workers) {
@@ -158,7 +161,8 @@ void GlobalShadow::begin_launch(std::size_t workers) {
   more.clear();
 }
 
-void GlobalShadow::end_launch(const std::vector<Checker*>& checkers, Ledger& ledger) {
+void GlobalShadow::end_launch(const std::vector<Checker*>& checkers, KernelReport& report) {
+  Ledger& ledger = report.ledger;
   ArrayTraffic heap{"heap"};  // what kernels allocated, as one
   for (std::size_t i = 0; i < memory.arrays.size(); ++i) {
     const DeviceArray& array = memory.arrays[i];
@@ -185,6 +189,7 @@ void GlobalShadow::end_launch(const std::vector<Checker*>& checkers, Ledger& led
     ledger.shared_read_requests += c.shared_reads, ledger.shared_write_requests += c.shared_writes;
     ledger.shared_wavefronts += c.wavefronts, ledger.shared_wavefronts_ideal += c.ideal_wavefronts;
   }
+  report.unordered = unordered(checkers);
 }
 
 std::uint64_t GlobalShadow::new_clocks(unsigned block) {
@@ -215,6 +220,7 @@ Checker::Checker(Worker& worker, GlobalShadow& global)
     : worker_(worker),
       global_(global),
       cells_(kSharedSpan / 4),
+      additions_(kSharedSpan / 4),
       shared_(worker.shared),
       epochs_(kMaxThreads),
       seen_(kMaxThreads),
@@ -224,6 +230,7 @@ Checker::Checker(Worker& worker, GlobalShadow& global)
 void Checker::begin_launch() {
   site_cache_.fill({});
   async_sites_.clear();
+  unordered_.clear();
   counters.begin_launch(global_.memory.arrays.size());
   // The built-in variables of this OS thread, which a kernel reads all the time; shared variables may lie between them.
   const auto range = [](const auto& variable) {
@@ -469,7 +476,8 @@ void Checker::atomic(const void* address, std::size_t bytes, bool reads, Scope s
   const auto one = [&]<unsigned kBytes>() {
     return reads ? access<kBytes, Access::atomic>(at, key) : access<kBytes, Access::exchange>(at, key);
   };
-  for_size<2, 4, 8>(bytes, one);
+  for_size<2, 4, 8, 16>(bytes, one);
+  added_ = {};
   publish(address, true);
 }
 
@@ -551,6 +559,8 @@ bool Checker::is_of_copy(Epoch epoch) const {
 void Checker::after_atomic(const void* address) {
   if (value_) value_.unlock();
   acquire(worker_.current, address, scope_);
+  for (std::size_t at = added_.element; at < added_.bytes; at += added_.element)
+    acquire(worker_.current, static_cast<const std::byte*>(address) + at, scope_);
 }
 
 // What a thread released goes with its atomic or volatile store. An atomic passes on what it reads, too.

@@ -18,10 +18,12 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "sim/checks/additions.hpp"
 #include "sim/checks/cells.hpp"
 #include "sim/checks/registers.hpp"
 #include "sim/core/block.hpp"
@@ -92,22 +94,25 @@ class GlobalShadow {
   explicit GlobalShadow(DeviceMemory& memory);
   void forget(const void* begin);  // an array is freed
   void begin_launch(std::size_t workers);
-  void end_launch(const std::vector<Checker*>& checkers, Ledger& ledger);
+  void end_launch(const std::vector<Checker*>& checkers, KernelReport& report);
 
   // The first clock of a new chunk, which from now on belongs to the block.
   std::uint64_t new_clocks(unsigned block);
   unsigned block_of(std::uint64_t clock) const { return owners_[clock / kChunk - first_chunk_]; }
-  // Until the atomic has changed the value, other atomics wait. Wide ones begin at multiples of their size.
+  // Until the atomic has changed the value, other atomics wait. Wide ones, of up to 16 bytes, begin at multiples of
+  // their size.
   std::unique_lock<std::mutex> lock_value(const void* address) {
-    return std::unique_lock(atomics[reinterpret_cast<std::uintptr_t>(address) / 8 % atomics.size()]);
+    return std::unique_lock(atomics[reinterpret_cast<std::uintptr_t>(address) / 16 % atomics.size()]);
   }
   // Dense index of a site (a program counter or a source location) in this launch; 0 is "unknown".
   unsigned site_index(std::uintptr_t key);
   std::uintptr_t site_key(unsigned index);
+  std::vector<UnorderedAdditions> unordered(const std::vector<Checker*>& checkers);
 
   static constexpr std::uint64_t kChunk = 16;
   DeviceMemory& memory;
   Cells cells;
+  Additions additions;
   Epoch launch_begin = 0;
   bool parallel = false;  // several workers: cells are then exchanged atomically
 
@@ -146,6 +151,7 @@ class Checker : public Observer {
   void converge(unsigned warp) override;
   std::size_t pending(unsigned warp) const override { return counters.pending(warp); }
   void atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site) override;
+  void adds(const void* address, std::size_t bytes, unsigned element, Site site) override;
   void after_atomic(const void* address) override;
   void fence(Scope scope) override;
   void matrix_row(const void* row, Site site) override;
@@ -278,6 +284,9 @@ class Checker : public Observer {
   bool is_fenced(Epoch write) const;
   void needs_proxy_fence(const AsyncOperation& operation, const AsyncPiece& piece, Epoch mine);
   void no_proxy_fence(const AsyncOperation& operation, Epoch mine, Epoch write, const std::byte* address);
+  void adds_one(const std::byte* at, unsigned bytes, Epoch mine);
+  void adds(const AsyncOperation& operation, Epoch mine);
+  void no_order(Epoch earlier, Epoch mine, const std::byte* at, unsigned bytes, bool global);
   void on_stack(const std::byte* address, unsigned bytes, Access access, std::uintptr_t site_key);
   void disturbs_product(RegisterLog::Word& word, const std::byte* address, Access access, Epoch mine);
   std::size_t in_shared(const void* address, std::size_t bytes, Access access, std::uintptr_t site_key);
@@ -291,6 +300,10 @@ class Checker : public Observer {
   RegisterLog registers_;
   Recorder* recorder_ = nullptr;  // of the worker
   Cells cells_;                   // of shared memory
+  Additions additions_;           // the same
+  // Where elements had additions in no fixed order: in which array, and by which two sites; how many elements.
+  static constexpr std::size_t kInShared = ~std::size_t{0};
+  std::map<std::tuple<std::size_t, unsigned, unsigned>, std::uint64_t> unordered_;
   const std::byte* shared_;
   std::size_t shared_bytes_ = 0, quick_bytes_ = 0;  // the latter a multiple of 16
   std::uint64_t now_ = 0, chunk_end_ = 0;
@@ -335,8 +348,12 @@ class Checker : public Observer {
   std::unordered_map<const void*, std::vector<Epoch>> uses_;  // of an mbarrier: the last one of each thread
   std::unordered_map<unsigned, AsyncSite> async_sites_;       // of companions' marks, of this launch
   Scope scope_ = Scope::device;                               // of the atomic that runs
-  std::unique_lock<std::mutex> value_;                        // of global memory, while it does (several workers)
-  const SharedLayout* layout_ = nullptr;                      // of the kernel's __shared__ variables; null: no gaps
+  struct {
+    std::size_t bytes;
+    unsigned element;
+  } added_{};                           // by it, if it adds floating-point numbers
+  std::unique_lock<std::mutex> value_;  // of global memory, while it does (several workers)
+  const SharedLayout* layout_ = nullptr;  // of the kernel's __shared__ variables; null: no gaps
   struct BuiltIn {
     const std::byte* begin;
     std::size_t bytes;

@@ -43,7 +43,7 @@ const AsyncOperation* AsyncRanges::disturbed(const void* address, std::size_t by
   const auto* at = static_cast<const std::byte*>(address);
   for (const auto& [id, under_way] : operations_) {
     const AsyncOperation& operation = under_way.operation;
-    if ((!writes && !operation.writes) || (atomic && operation.adds) || at >= under_way.end ||
+    if ((!writes && !operation.writes) || (atomic && operation.adds != 0) || at >= under_way.end ||
         under_way.begin >= at + bytes)
       continue;
     for (const AsyncPiece& piece : operation.pieces)

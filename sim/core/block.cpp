@@ -66,8 +66,15 @@ void check_launch_bounds(unsigned threads, unsigned blocks, unsigned) {
 void before_atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site) {
   Entered()->before_atomic(address, bytes, reads, scope, site);
 }
+void adds(const void* address, std::size_t bytes, unsigned element, Site site) {
+  Entered()->observer->adds(address, bytes, element, site);
+}
 void after_atomic(const void* address) {
   Entered()->observer->after_atomic(address);
+}
+bool is_shared(const void* address) {
+  const Entered worker;
+  return static_cast<std::size_t>(static_cast<const std::byte*>(address) - worker->shared) < worker->shared_bytes;
 }
 void fence(Scope scope) {
   Entered()->fence(scope);

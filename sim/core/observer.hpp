@@ -32,6 +32,9 @@ class Observer {
 
   // `reads`: the old value matters, unlike to atomicExch.
   virtual void atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site) = 0;
+  // The atomic that runs adds floating-point numbers: to as many elements of so many bytes (2, 4 or 8) as there are.
+  // Called after atomic(), before the values change. Asynchronous additions: AsyncOperation::adds.
+  virtual void adds(const void* address, std::size_t bytes, unsigned element, Site site) = 0;
   virtual void after_atomic(const void* address) = 0;
   virtual void fence(Scope scope) = 0;
 

@@ -111,8 +111,8 @@ struct WgmmaOperands {
   float* d;                // [columns / 2]
   const std::uint32_t* a;  // [4], two elements each; null: A is where its descriptor says
   std::uint64_t a_descriptor, b_descriptor;
-  unsigned columns;                       // N
-  bool accumulate, b_mn_major, bfloat16;  // else D = A B; else K-major; else half
+  unsigned columns;                                   // N
+  bool accumulate, a_mn_major, b_mn_major, bfloat16;  // else D = A B; else K-major; else half
 };
 // Of wgmma.wait_group: the groups that may be left, and the registers that the caller uses from here on.
 struct WgmmaWait {
@@ -170,7 +170,11 @@ enum class Scope : std::uint8_t { block, device };
 // `reads`: the old value matters, as it does not to atomicExch.
 void before_atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site);
 void after_atomic(const void* address);
+// Called between the two where the atomic adds floating-point numbers, to elements of so many bytes (checked build).
+void adds(const void* address, std::size_t bytes, unsigned element, Site site);
 void fence(Scope scope);
+// Is it an address of the running block's shared memory?
+bool is_shared(const void* address);
 // An atomic or volatile store by a thread of this worker changed memory: who spins may go on, so nobody is stuck.
 extern constinit thread_local bool memory_changed;
 
@@ -210,6 +214,7 @@ struct Launch {
   Stuck* stuck;                // what they know of one another
   bool cooperative;            // all blocks must run at a time: cudaLaunchCooperativeKernel
   const SharedLayout* layout;  // of the kernel's __shared__ variables; null: it has none
+  bool deterministic = false;  // atomic additions of floating-point numbers are to have a fixed order
 
   unsigned threads() const { return block.x * block.y * block.z; }
   std::uint64_t blocks() const { return std::uint64_t{grid.x} * grid.y * grid.z; }

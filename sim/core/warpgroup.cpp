@@ -115,7 +115,7 @@ void Products::run(Product& product) {
     for (int i = 0; i < 2 * kRows; ++i) {
       std::uint16_t chunk[8];
       std::memcpy(chunk, product.a_chunks[static_cast<std::size_t>(i)], sizeof chunk);
-      for (int k = 0; k < 8; ++k) a[(i % 2 * 8 + k) * kRows + i / 2] = chunk[k];
+      for (int j = 0; j < 8; ++j) a[product.of.a_mn_major ? i * 8 + j : (i % 2 * 8 + j) * kRows + i / 2] = chunk[j];
     }
   }
   for (int i = 0; i < 2 * columns; ++i) {

@@ -184,13 +184,14 @@ void Worker::issue_product(unsigned group, Site site) {
     const WgmmaOperands &one = *operands[0], &other = *operands[t];
     if (one.a_descriptor != other.a_descriptor || one.b_descriptor != other.b_descriptor)
       differs("matrix descriptors", threads[first + t], first);
-    if (one.columns != other.columns || one.accumulate != other.accumulate || one.b_mn_major != other.b_mn_major ||
-        one.bfloat16 != other.bfloat16 || (one.a == nullptr) != (other.a == nullptr))
+    if (one.columns != other.columns || one.accumulate != other.accumulate || one.a_mn_major != other.a_mn_major ||
+        one.b_mn_major != other.b_mn_major || one.bfloat16 != other.bfloat16 ||
+        (one.a == nullptr) != (other.a == nullptr))
       differs("shapes, types or values of `accumulate`", threads[first + t], first);
   }
   const WgmmaOperands& of = *operands[0];
   Product product{of, {}, {}, chunks(of.b_descriptor, of.columns, of.b_mn_major, "B"), site};
-  if (!of.a) product.a_chunks = chunks(of.a_descriptor, 64, false, "A");
+  if (!of.a) product.a_chunks = chunks(of.a_descriptor, 64, of.a_mn_major, "A");
   tally.tensor_flops += 2 * 64 * 16 * std::uint64_t{of.columns};
   if (observer) {
     matrix_bytes += 16 * (product.a_chunks.size() + product.b_chunks.size());
@@ -218,6 +219,9 @@ void Worker::issue_product(unsigned group, Site site) {
 void Worker::wait_for_products(unsigned group, Site site) {
   const unsigned first = group * kWarpgroupThreads;
   const WgmmaWait& wait = *reinterpret_cast<const WgmmaWait*>(threads[first].value);
+  for (unsigned t = first; t < first + kWarpgroupThreads; ++t)
+    if (reinterpret_cast<const WgmmaWait*>(threads[t].value)->pending != wait.pending)
+      differs("numbers of groups to leave", threads[t], first);
   std::uint64_t clock = 0;
   products[group].wait(wait.pending, [&](const Product& product) {
     clock = end_async(product.async);

@@ -16,6 +16,7 @@ unchanged. docs/check.md says what works, what is refused and what differs.
   --sim              the fast simulator, without checks
   --order ORDER      in which threads and blocks run: forward (the default), reverse, random
   --completion WHEN  asynchronous copies arrive: late (the default: when they are waited for), eager, random
+  --deterministic    additions of floats by atomics, in an order that nothing fixes, are findings, too
   --seed N           for --order random and --completion random
   --threads N        threads of the host, 0: one per core; 1: reports repeat exactly
   --profile sm_90    whose limits hold: sm_90 (the default) or sm_80
@@ -40,6 +41,7 @@ machine=checked
 json=no
 order=forward
 completion=late
+deterministic=no
 seed=0
 profile=sm_90
 threads=0
@@ -58,6 +60,7 @@ while [ $# -gt 0 ]; do
     --) shift; break ;;
     --json) json=yes ;;
     --sim) machine=sim ;;
+    --deterministic) deterministic=yes ;;
     --order)
       value "$1" 'forward, reverse or random' ${2+"$2"}
       case $2 in
@@ -116,8 +119,8 @@ while [ $# -gt 0 ]; do
       ;;
     -D?* | -I?*) pass="$pass '$(printf %s "$1" | sed "s/'/'\\\\''/g")'" ;;
     -*)
-      refuse "flag '$1' is unknown; expected --json, --sim, --order, --completion, --seed, --threads, --profile," \
-        '--arch, --timeout, --player, -o, -D… or -I…; see --help'
+      refuse "flag '$1' is unknown; expected --json, --sim, --deterministic, --order, --completion, --seed," \
+        '--threads, --profile, --arch, --timeout, --player, -o, -D… or -I…; see --help'
       ;;
     *)
       [ -z "$file" ] || refuse "'$1' is one file too many; expected one CUDA program; put its arguments behind --"
@@ -168,6 +171,7 @@ eval "\"\$LAUNCHES\" \"\$CXX\" $flags -DFLASH_PROGRAM -isystem \"\$ROOT/sim/cuda
 [ -z "$program" ] || exit 0
 
 FLASH_CHECK="order=$order completion=$completion seed=$seed profile=$profile threads=$threads timeout=$timeout"
+FLASH_CHECK="$FLASH_CHECK deterministic=$deterministic"
 FLASH_CHECK_STATUS=$work/status
 export FLASH_CHECK FLASH_CHECK_STATUS
 if [ -n "$player" ]; then

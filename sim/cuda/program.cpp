@@ -41,6 +41,8 @@ MachineOptions options() {
       result.completion = value == "random"  ? Completion::random
                           : value == "eager" ? Completion::eager
                                              : Completion::late;
+    } else if (word.starts_with("deterministic=")) {
+      result.deterministic = value == "yes";
     } else if (word.starts_with("seed=")) {
       result.seed = std::strtoull(value.c_str(), nullptr, 10);
     } else if (word.starts_with("threads=")) {
@@ -77,6 +79,14 @@ void Program::run(simt::Launch& launch) {
     kernels_.push_back({report, 1});
   } else {
     known->total.ledger.add(report.ledger);
+    for (const UnorderedAdditions& unordered : report.unordered) {  // of several launches the one with most elements
+      const auto array = std::find_if(known->total.unordered.begin(), known->total.unordered.end(),
+                                      [&](const UnorderedAdditions& other) { return other.array == unordered.array; });
+      if (array == known->total.unordered.end())
+        known->total.unordered.push_back(unordered);
+      else if (array->elements < unordered.elements)
+        *array = unordered;
+    }
     ++known->launches;
   }
   for (const Finding& finding : machine_->findings()) {

@@ -273,27 +273,27 @@ FLASH_REDUCE(unsigned, __reduce_xor_sync, reduce_xor)
 // ---- atomics: on global and shared memory, relaxed, for the whole device --------------------------------------------
 
 // Each also for one block (_block) and with the host (_system), which is taken for the device. `reads`: the old value
-// matters.
-#define FLASH_ATOMIC(name, reads, result)                                                                       \
-  FLASH_ATOMIC_OF(name, device, reads, result)                                                                  \
-  FLASH_ATOMIC_OF(name##_block, block, reads, result)                                                           \
-  FLASH_ATOMIC_OF(name##_system, device, reads, result)
-#define FLASH_ATOMIC_OF(name, scope, reads, result)                                                             \
+// matters. `adds`: of floating-point numbers it is an addition, whose order matters.
+#define FLASH_ATOMIC(name, reads, adds, result)                                                                 \
+  FLASH_ATOMIC_OF(name, device, reads, adds, result)                                                            \
+  FLASH_ATOMIC_OF(name##_block, block, reads, adds, result)                                                     \
+  FLASH_ATOMIC_OF(name##_system, device, reads, adds, result)
+#define FLASH_ATOMIC_OF(name, scope, reads, adds, result)                                                       \
   template <class T>                                                                                            \
   FLASH_INLINE T name(T* p, flash::same_t<T> v, FLASH_SITE) {                                                   \
-    const auto change = [v](T old) { (void)old; return static_cast<T>(result); };                               \
-    return flash::atomic_step(p, change, flash::simt::Scope::scope, site, reads);                               \
+    const auto change = [p, v](T old) { (void)p, (void)old; return static_cast<T>(result); };                   \
+    return flash::atomic_step(p, change, flash::simt::Scope::scope, site, reads, adds);                         \
   }
-FLASH_ATOMIC(atomicAdd, true, old + v)
-FLASH_ATOMIC(atomicSub, true, old - v)
-FLASH_ATOMIC(atomicMin, true, v < old ? v : old)
-FLASH_ATOMIC(atomicMax, true, old < v ? v : old)
-FLASH_ATOMIC(atomicAnd, true, old & v)
-FLASH_ATOMIC(atomicOr, true, old | v)
-FLASH_ATOMIC(atomicXor, true, old ^ v)
-FLASH_ATOMIC(atomicInc, true, old >= v ? T{0} : old + 1)
-FLASH_ATOMIC(atomicDec, true, old == 0 || old > v ? v : old - 1)
-FLASH_ATOMIC(atomicExch, false, v)
+FLASH_ATOMIC(atomicAdd, true, flash::added_bytes<T>(), flash::atomic_sum(p, old, v))
+FLASH_ATOMIC(atomicSub, true, flash::added_bytes<T>(), old - v)
+FLASH_ATOMIC(atomicMin, true, 0, v < old ? v : old)
+FLASH_ATOMIC(atomicMax, true, 0, old < v ? v : old)
+FLASH_ATOMIC(atomicAnd, true, 0, old & v)
+FLASH_ATOMIC(atomicOr, true, 0, old | v)
+FLASH_ATOMIC(atomicXor, true, 0, old ^ v)
+FLASH_ATOMIC(atomicInc, true, 0, old >= v ? T{0} : old + 1)
+FLASH_ATOMIC(atomicDec, true, 0, old == 0 || old > v ? v : old - 1)
+FLASH_ATOMIC(atomicExch, false, 0, v)
 #undef FLASH_ATOMIC
 #undef FLASH_ATOMIC_OF
 #define FLASH_ATOMIC_CAS(name, scope)                                                                           \
@@ -308,13 +308,19 @@ FLASH_ATOMIC_CAS(atomicCAS, device)
 FLASH_ATOMIC_CAS(atomicCAS_block, block)
 FLASH_ATOMIC_CAS(atomicCAS_system, device)
 #undef FLASH_ATOMIC_CAS
-// Vectors are atomic element by element.
+// Vectors are atomic element by element, in global memory only; compute capability 9.0.
 FLASH_INLINE float2 atomicAdd(float2* p, float2 v, FLASH_SITE) {
-  return {atomicAdd(&p->x, v.x, site), atomicAdd(&p->y, v.y, site)};
+  flash::begin_vector_add(p, sizeof v, site);
+  const float2 old = {flash::add_in_vector(&p->x, v.x), flash::add_in_vector(&p->y, v.y)};
+  flash::end_vector_add(p);
+  return old;
 }
 FLASH_INLINE float4 atomicAdd(float4* p, float4 v, FLASH_SITE) {
-  return {atomicAdd(&p->x, v.x, site), atomicAdd(&p->y, v.y, site), atomicAdd(&p->z, v.z, site),
-          atomicAdd(&p->w, v.w, site)};
+  flash::begin_vector_add(p, sizeof v, site);
+  const float4 old = {flash::add_in_vector(&p->x, v.x), flash::add_in_vector(&p->y, v.y),
+                      flash::add_in_vector(&p->z, v.z), flash::add_in_vector(&p->w, v.w)};
+  flash::end_vector_add(p);
+  return old;
 }
 
 FLASH_WORDS_END

@@ -153,6 +153,12 @@ FLASH_INLINE void fence_proxy_async() {
 
 // ---- and around them -----------------------------------------------------------------------------------------------
 
+// Adds four floats to four that begin at `global`, a multiple of 16 in global memory: four atomic additions, relaxed,
+// for the whole device, in one request; nothing comes back. Subnormal numbers count as zeros. "red"
+FLASH_INLINE void red_add_v4(float* global, float4 value, FLASH_SITE) {
+  atomicAdd(reinterpret_cast<float4*>(global), value, site);
+}
+
 // True for one lane of the warp, whose 32 lanes call it: the lowest here; PTX does not say which. "elect.sync"
 FLASH_INLINE bool elect_sync(FLASH_SITE) {
   return flash::simt::warp_op(flash::simt::WarpOp::elect, 0xffffffffu, 0, site) != 0;

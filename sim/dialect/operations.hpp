@@ -54,25 +54,68 @@ T exchange_with(T* p, Change change) {
   Bits* word = reinterpret_cast<Bits*>(p);
   Bits old = __atomic_load_n(word, __ATOMIC_RELAXED);
   Bits changed;
-  do
-    changed = __builtin_bit_cast(Bits, static_cast<T>(change(__builtin_bit_cast(T, old))));
+  do changed = __builtin_bit_cast(Bits, static_cast<T>(change(__builtin_bit_cast(T, old))));
   while (!__atomic_compare_exchange_n(word, &old, changed, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
   if (changed != old) flash::simt::memory_changed = true;
   return __builtin_bit_cast(T, old);
 }
+// What atomicAdd leaves at p, where a was. Of fp32 an H200 gives (docs/results/conformance-wgmma-h200.txt, families
+// add_…): in global memory subnormal numbers count as zeros of their sign, addends and sum alike; in shared memory they
+// do not; any NaN is 0x7fffffff. Copies that reduce in bulk keep subnormal numbers in global memory, too.
+template <class T>
+FLASH_INLINE T atomic_sum(const T* p, T a, T b) {
+  if constexpr (!std::is_same_v<T, float>) return static_cast<T>(a + b);
+  const auto is_subnormal = [](float x) { return x != 0 && __builtin_fabsf(x) < 0x1p-126f; };
+  const float sum = a + b;
+  if (is_subnormal(a) || is_subnormal(b) || is_subnormal(sum)) [[unlikely]] {
+    if (flash::simt::is_shared(p)) return sum;
+    const auto flushed = [&](float x) { return is_subnormal(x) ? __builtin_copysignf(0.0f, x) : x; };
+    return flushed(flushed(a) + flushed(b));
+  }
+  return sum == sum ? sum : std::bit_cast<float>(0x7fffffff);
+}
 // The operand's type follows from the address, as with CUDA's overloads.
 template <class T>
-struct Same { using type = T; };
+struct Same {
+  using type = T;
+};
 template <class T>
 using same_t = typename Same<T>::type;
+// The bytes of each floating-point number that a sum of two T adds up; 0: it is one of integers, exact in any order.
+template <class T>
+consteval unsigned added_bytes() {
+  if constexpr (std::is_integral_v<T>) return 0;
+  if constexpr (requires(T v) { v.y; }) return sizeof(T::x);  // of half2
+  return sizeof(T);
+}
+// `adds`: added_bytes() of an addition; 0 of all else.
 template <class T, class Change>
-FLASH_INLINE T atomic_step(T* p, Change change, simt::Scope scope, simt::Site site, bool reads) {
+FLASH_INLINE T atomic_step(T* p, Change change, simt::Scope scope, simt::Site site, bool reads,
+                           [[maybe_unused]] unsigned adds = 0) {
   flash::simt::before_atomic(p, sizeof(T), reads, scope, site);
+#if defined(FLASH_CHECKED)
+  if (adds) flash::simt::adds(p, sizeof(T), adds, site);
+#endif
   const T old = exchange_with(p, change);
 #if defined(FLASH_CHECKED)
   flash::simt::after_atomic(p);
 #endif
   return old;
+}
+// An addition to a vector of floats: one request, each element an atomic of its own.
+FLASH_INLINE void begin_vector_add(void* p, unsigned bytes, simt::Site site) {
+  flash::simt::before_atomic(p, bytes, true, flash::simt::Scope::device, site);
+#if defined(FLASH_CHECKED)
+  flash::simt::adds(p, bytes, sizeof(float), site);
+#endif
+}
+FLASH_INLINE float add_in_vector(float* p, float v) {
+  return exchange_with(p, [p, v](float old) { return atomic_sum(p, old, v); });
+}
+FLASH_INLINE void end_vector_add([[maybe_unused]] void* p) {
+#if defined(FLASH_CHECKED)
+  flash::simt::after_atomic(p);
+#endif
 }
 
 // The block's shared memory, of which the launch gives sizeof(S) bytes or more, as a struct. Findings name the struct.
@@ -85,11 +128,15 @@ FLASH_INLINE S& shared() {
 }
 
 // Begins a named region of this warp in the trace; nothing on the GPU. `label` is a string literal.
-FLASH_INLINE void trace_mark(const char* label, long value = 0) { flash::simt::mark(label, value); }
+FLASH_INLINE void trace_mark(const char* label, long value = 0) {
+  flash::simt::mark(label, value);
+}
 // Shows a number, of this row for instance, in the recording that the player plays; nothing where there is none: on the
 // fast machine and on the GPU. `name` is a string literal.
 #if defined(FLASH_CHECKED)
-FLASH_INLINE void trace_value(const char* name, long row, float value) { flash::simt::show(name, row, value); }
+FLASH_INLINE void trace_value(const char* name, long row, float value) {
+  flash::simt::show(name, row, value);
+}
 #else
 FLASH_INLINE void trace_value(const char*, long, float) {}
 #endif

@@ -26,35 +26,39 @@ FLASH_INLINE MatrixDescriptor matrix_descriptor(const void* tile, unsigned leadi
 }
 
 // How B lies: K, each column's 16 elements side by side (the rows of a K tile of attention); MN, each row's N elements
-// (the rows of a V tile).
+// (the rows of a V tile). A: K, each row's 16 elements side by side (the rows of a Q tile); MN, each column's 64 (A is
+// the transposed of what lies there, dS where dSᵀ does).
 enum class Major { K, MN };
 
 FLASH_INLINE void wgmma_of(float* d, const unsigned* a, MatrixDescriptor a_matrix, MatrixDescriptor b, unsigned columns,
-                           bool accumulate, bool b_mn_major, bool bfloat16, flash::simt::Site site) {
+                           bool accumulate, Major a_major, Major b_major, bool bfloat16, flash::simt::Site site) {
   const auto bits = [](MatrixDescriptor m) { return static_cast<std::uint64_t>(m.high) << 32 | m.low; };
-  const flash::simt::WgmmaOperands operands{d, a, bits(a_matrix), bits(b), columns, accumulate, b_mn_major, bfloat16};
+  const flash::simt::WgmmaOperands operands{
+      d, a, bits(a_matrix), bits(b), columns, accumulate, a_major == Major::MN, b_major == Major::MN, bfloat16};
   flash::simt::warp_op(flash::simt::WarpOp::wgmma, 0xffffffffu, reinterpret_cast<std::uintptr_t>(&operands), site);
 }
 
-// D = A B, or D += A B with `accumulate`, by the warpgroup, beside what its threads do: D [64,N] in fp32, N = 64, 80,
-// 96, 128 or 256, A [64,16] and B [16,N] of T (half or bfloat16). Lane l of warp w has of D in d[4 j + i] row
-// 16 w + l / 4 + 8 (i / 2), column 8 j + 2 (l % 4) + i % 2. A is K-major in shared memory, or in registers: those of
-// rows 16 w … as mma_m16n8k16 takes them. Until wgmma_wait nobody may touch d or a, nor write A and B's tiles.
-template <class T, Major kB = Major::K, int kRegisters>
+// N has a form here: 32, 64, 80, 96, 128, 192, 256.
+template <int n>
+inline constexpr bool is_wgmma_size = n == 32 || n == 64 || n == 80 || n == 96 || n == 128 || n == 192 || n == 256;
+
+// D = A B, or D += A B with `accumulate`, by the warpgroup, beside what its threads do: D [64,N] in fp32, N = 32, 64,
+// 80, 96, 128, 192 or 256, A [64,16] and B [16,N] of T (half or bfloat16). Lane l of warp w has of D in d[4 j + i] row
+// 16 w + l / 4 + 8 (i / 2), column 8 j + 2 (l % 4) + i % 2. A is in shared memory, or in registers: those of rows
+// 16 w … as mma_m16n8k16 takes them. Until wgmma_wait nobody may touch d or a, nor write A and B's tiles.
+template <class T, Major kB = Major::K, Major kA = Major::K, int kRegisters>
 FLASH_INLINE void wgmma_m64nNk16(float (&d)[kRegisters], MatrixDescriptor a, MatrixDescriptor b, bool accumulate,
                                  FLASH_SITE) {
   static_assert(std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>, "wgmma multiplies 16-bit floats");
-  static_assert(kRegisters == 32 || kRegisters == 40 || kRegisters == 48 || kRegisters == 64 || kRegisters == 128,
-                "wgmma: N is 64, 80, 96, 128 or 256 here");
-  wgmma_of(d, nullptr, a, b, 2 * kRegisters, accumulate, kB == Major::MN, std::is_same_v<T, __nv_bfloat16>, site);
+  static_assert(is_wgmma_size<2 * kRegisters>, "wgmma: N is 32, 64, 80, 96, 128, 192 or 256 here");
+  wgmma_of(d, nullptr, a, b, 2 * kRegisters, accumulate, kA, kB, std::is_same_v<T, __nv_bfloat16>, site);
 }
 template <class T, Major kB = Major::K, int kRegisters>
 FLASH_INLINE void wgmma_m64nNk16(float (&d)[kRegisters], const unsigned (&a)[4], MatrixDescriptor b, bool accumulate,
                                  FLASH_SITE) {
   static_assert(std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>, "wgmma multiplies 16-bit floats");
-  static_assert(kRegisters == 32 || kRegisters == 40 || kRegisters == 48 || kRegisters == 64 || kRegisters == 128,
-                "wgmma: N is 64, 80, 96, 128 or 256 here");
-  wgmma_of(d, a, {}, b, 2 * kRegisters, accumulate, kB == Major::MN, std::is_same_v<T, __nv_bfloat16>, site);
+  static_assert(is_wgmma_size<2 * kRegisters>, "wgmma: N is 32, 64, 80, 96, 128, 192 or 256 here");
+  wgmma_of(d, a, {}, b, 2 * kRegisters, accumulate, Major::K, kB, std::is_same_v<T, __nv_bfloat16>, site);
 }
 
 // Puts what the warpgroup's threads did with their registers before the products that follow. Needed before the first

@@ -123,6 +123,12 @@
 //     d[0], and no wgmma_fence between the two". The block stops there, but for fences.
 //   "named barrier", "register budget": "bar.sync 1, 128: the first to come said 96 threads", "setmaxnreg.inc 40: the
 //     warpgroup's threads have 168". The block stops there. tests/simt/museum_expected.hpp has an example of each.
+//     Also "wgmma.wait_group: the threads of a warpgroup give different numbers of groups to leave".
+//   "nondeterministic" (MachineOptions::deterministic): "additions to <element> (<n> bytes) in no fixed order", once
+//     for each element. Two sides "adds", the later one first. Remedy: "fix the order: let threads take turns at a
+//     semaphore, or store the parts and add them up in a second pass"; where the earlier one is asynchronous and may be
+//     under way: "…, each after the full wait for the additions before it (cp_async_bulk_wait), or …".
+//     A vector of floats in shared memory: "out of bounds", "addition of a vector of floats to <element>".
 //   "no end", "division by zero", "stack overflow", "out of bounds" on the fast machine: sim/core/faults.cpp has the
 //     words. One side "runs". The block stops there.
 namespace flash::simt {

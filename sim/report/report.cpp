@@ -82,6 +82,9 @@ void print_report(std::ostream& out, const KernelReport& report) {
   value("FLOP", l.flops, "");
   if (l.tensor_flops) value("tensor FLOP", l.tensor_flops, "");
   value("exp calls", l.exps, "");
+  for (const UnorderedAdditions& u : report.unordered)
+    value("additions in no fixed order", u.elements,
+          ("elements of " + u.array + ", " + u.first + (u.first == u.second ? "" : " and " + u.second)).c_str());
   out << text.str();
 }
 
@@ -108,7 +111,14 @@ std::string to_json(const std::vector<KernelReport>& reports) {
           << ", \"reduce_requests\": " << a.reduce_requests << ", \"reduce_sectors\": " << a.reduce_sectors << "}";
       comma = ",";
     }
-    out << "]}";
+    out << "]";
+    comma = ",\n   \"unordered_additions\": [";
+    for (const UnorderedAdditions& u : r.unordered) {
+      out << comma << "\n    {\"name\": " << json_string(u.array) << ", \"elements\": " << u.elements
+          << ", \"first\": " << json_string(u.first) << ", \"second\": " << json_string(u.second) << "}";
+      comma = ",";
+    }
+    out << (r.unordered.empty() ? "}" : "]}");
     separator = ",\n";
   }
   out << "\n]\n";

@@ -123,20 +123,24 @@ TEST_CASE("wgmma: the same bits as an H200, in both builds and under every sched
   compare_with_hardware(families, "conformance-wgmma-h200.txt");
   CHECK(equal(flash::on_checked::run_wgmma_conformance({}), families));
   for (const flash::Completion completion : {flash::Completion::eager, flash::Completion::random})
-    CHECK(equal(flash::on_sim::run_wgmma_conformance(
-                    {.order = flash::Order::random, .seed = 5, .completion = completion}),
-                families));
+    CHECK(equal(
+        flash::on_sim::run_wgmma_conformance({.order = flash::Order::random, .seed = 5, .completion = completion}),
+        families));
   // The same operands in every form, and with any leading distance: the same products. Others give others.
-  std::map<std::string, std::uint64_t> of_shape;
+  std::map<std::string, const Family*> of_shape;
   std::set<std::uint64_t> hashes;
   for (const Family& family : families) {
     CAPTURE(family.name);
-    hashes.insert(hash(family));
+    if (family.name.starts_with("add_")) continue;
     std::string shape = family.name;
-    for (const char* form : {"_ss_k", "_ss_mn", "_rs_k", "_rs_mn", "_leading"})
+    for (const char* form : {"_ss_k", "_ss_mn", "_rs_k", "_rs_mn", "_at_k", "_at_mn", "_at_leading", "_leading"})
       if (const std::size_t at = shape.find(form); at != std::string::npos)
-        shape.replace(at, std::string(form).size(), form == std::string("_leading") ? "_n64" : "");
-    CHECK(of_shape.try_emplace(shape, hash(family)).first->second == hash(family));
+        shape.replace(at, std::string(form).size(), std::string(form).ends_with("_leading") ? "_n64" : "");
+    const auto [first, fresh] = of_shape.try_emplace(shape, &family);
+    if (fresh) hashes.insert(hash(family));
+    const auto& words = first->second->words;  // some families have fewer blocks
+    CHECK(std::equal(words.begin(), words.begin() + static_cast<long>(std::min(words.size(), family.words.size())),
+                     family.words.begin()));
   }
   CHECK(hashes.size() == of_shape.size());
 }

@@ -1,7 +1,10 @@
 // conformance_wgmma.cu: as conformance.cu for wgmma and stmatrix, which need sm_90a: products in each form (A in shared
-// memory or in registers, B K-major or MN-major, every N) by the kinds of operands that could tell one rounding from
-// another, and descriptors whose fields do not matter, or do.
+// memory or in registers, A and B K-major or MN-major, every N) by the kinds of operands that could tell one rounding
+// from another, descriptors whose fields do not matter, or do, and matrices that begin anywhere in a row of the
+// swizzle. And atomic additions of floats, which treat numbers as no other instruction does.
 // Run: simt_conformance_test (against docs/results/conformance-wgmma-h200.txt); record.cpp makes that file on a GPU.
+#include <utility>
+
 #include "gpu/hopper.cuh"
 #include "tests/simt/conformance.cuh"
 
@@ -22,10 +25,16 @@ struct WgmmaTiles {
 
 constexpr int kProducts = 8;
 
+// What no other descriptor says: the leading distance where it has no meaning; that A and B begin so many bytes further
+// on, and how many steps of 16 there are; and how many blocks.
+struct WgmmaPlaces {
+  unsigned leading = 16, at_a = 0, at_b = 0, steps = 4, blocks = 1;
+};
+
 // Each block multiplies eight times 64 columns of A with 64 rows of B; D of one is C of the next but for every fourth,
-// where C is random. `leading` is what a K-major descriptor says there, which has no meaning.
-template <class T, Major kB, bool kRegistersA, int kN>
-__global__ void wgmma_products(WgmmaOperandKind kind, unsigned leading,
+// where C is random.
+template <class T, Major kA, Major kB, bool kRegistersA, int kN>
+__global__ void wgmma_products(WgmmaOperandKind kind, WgmmaPlaces places,
                                unsigned* out /*[blocks][kProducts][kN / 2][128]*/) {
   WgmmaTiles& s = shared<WgmmaTiles>();
   const unsigned t = threadIdx.x, lane = t % 32;
@@ -43,9 +52,12 @@ __global__ void wgmma_products(WgmmaOperandKind kind, unsigned leading,
     const auto a_of = [&](unsigned row, unsigned k) { return pair(row * 32 + k / 2, false); };
     __syncthreads();
     for (unsigned n = t; n < 64 * 32; n += 128) {
-      const unsigned row = n / 32, k = n % 32 * 2, word = a_of(row, k);
-      s.a[row * 64 + (k / 8 ^ row % 8) * 8 + k % 8] = static_cast<unsigned short>(word);
-      s.a[row * 64 + (k / 8 ^ row % 8) * 8 + k % 8 + 1] = static_cast<unsigned short>(word >> 16);
+      const unsigned row = n / 32, word = a_of(row, n % 32 * 2);
+      for (unsigned k = n % 32 * 2, half = 0; half < 2; ++half, ++k) {
+        const unsigned at =
+            kA == Major::K ? row * 64 + (k / 8 ^ row % 8) * 8 + k % 8 : k * 64 + (row / 8 ^ k % 8) * 8 + row % 8;
+        s.a[at] = static_cast<unsigned short>(word >> 16 * half);
+      }
     }
     for (unsigned n = t; n < kN * 32; n += 128) {
       const unsigned column = n / 32, word = pair(n, true);
@@ -64,17 +76,18 @@ __global__ void wgmma_products(WgmmaOperandKind kind, unsigned leading,
     for (unsigned step = 0; kRegistersA && step < 4; ++step)
       for (unsigned r = 0; r < 4; ++r)
         a[step][r] = a_of(t / 32 * 16 + lane / 4 + r % 2 * 8, step * 16 + lane % 4 * 2 + r / 2 * 8);
-    const MatrixDescriptor of_a = matrix_descriptor(s.a, leading);
-    const MatrixDescriptor of_b = matrix_descriptor(s.b, kB == Major::K ? leading : 8192);
+    const MatrixDescriptor of_a = matrix_descriptor(s.a, places.leading) + places.at_a;
+    const MatrixDescriptor of_b = matrix_descriptor(s.b, kB == Major::K ? places.leading : 8192) + places.at_b;
     wgmma_fence();
 #pragma unroll
     for (unsigned step = 0; step < 4; ++step) {
-      const unsigned at = kB == Major::K ? step * 32 : step * 2048;
+      if (step >= places.steps) break;
+      const unsigned at_b = kB == Major::K ? step * 32 : step * 2048;
       const bool accumulate = kind.accumulate || step > 0;
       if constexpr (kRegistersA)
-        wgmma_m64nNk16<T, kB>(d, a[step], of_b + at, accumulate);
+        wgmma_m64nNk16<T, kB>(d, a[step], of_b + at_b, accumulate);
       else
-        wgmma_m64nNk16<T, kB>(d, of_a + step * 32, of_b + at, accumulate);
+        wgmma_m64nNk16<T, kB, kA>(d, of_a + step * (kA == Major::K ? 32 : 2048), of_b + at_b, accumulate);
     }
     wgmma_commit();
     wgmma_wait<0>(d, a);
@@ -101,17 +114,56 @@ __global__ void matrix_stores(unsigned* out /*[256]*/) {
     out[i] = s.rows[i / 4][i % 4 * 2] | static_cast<unsigned>(s.rows[i / 4][i % 4 * 2 + 1]) << 16;
 }
 
+// ---- atomic additions of floats ------------------------------------------------------------------------------------
+
+constexpr unsigned kAddends = 32, kSums = kAddends * kAddends;
+
+// Zeros, the smallest and largest subnormal and normal numbers, halves of units in the last place, infinities, NaN.
+__device__ inline unsigned addend(unsigned i) {
+  constexpr unsigned some[16] = {0u,          1u,          0x400000u,   0x7fffffu,   0x800000u,   0x800001u,
+                                 0x800003u,   0x1000000u,  0x3f800000u, 0x3f800001u, 0x33800000u, 0x33800001u,
+                                 0x7f7fffffu, 0x73000000u, 0x7f800000u, 0x7fc12345u};
+  return some[i % 16] | i / 16 << 31;
+}
+
+enum class Add { global, global_unused, shared, float2s, float4s, red };
+
+// Word i: what is left of addend i / 32 when addend i % 32 was added to it, once.
+template <Add kAdd>
+__global__ void atomic_sums(float4* scratch /*[kSums]*/, unsigned* out /*[kSums]*/) {
+  __shared__ float own[128];
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  const float before = __uint_as_float(addend(i / kAddends)), v = __uint_as_float(addend(i % kAddends));
+  float4& at = scratch[i];
+  at = make_float4(before, before, before, before);
+  own[threadIdx.x] = before;
+  __syncthreads();
+  float* const place = kAdd == Add::shared ? &own[threadIdx.x] : &at.w;
+  unsigned old = addend(i / kAddends);
+  if (kAdd == Add::global) old = __float_as_uint(atomicAdd(place, v));
+  if (kAdd == Add::global_unused || kAdd == Add::shared) atomicAdd(place, v);
+  if (kAdd == Add::float2s) atomicAdd(reinterpret_cast<float2*>(&at.z), make_float2(v, v));
+  if (kAdd == Add::float4s) atomicAdd(&at, make_float4(v, v, v, v));
+  if (kAdd == Add::red) red_add_v4(&at.x, make_float4(v, v, v, v));
+  __syncthreads();
+  out[i] = old == addend(i / kAddends) ? __float_as_uint(*place) : 0xdeadu;
+}
+
 std::vector<Family> run_wgmma_conformance(const MachineOptions& options) {
   Machine m(options);
   std::vector<Family> all;
-  const auto collect_wgmma = [&]<class T, Major kB, bool kRegistersA, int kN>(const std::string& name,
-                                                                              WgmmaOperandKind kind, unsigned leading) {
-    constexpr unsigned kBlocks = 2;
-    Family family{name, std::vector<std::uint32_t>(kBlocks * kProducts * kN / 2 * 128), 0};
+  const auto collect_of = [&]<class T, Major kA, Major kB, bool kRegistersA, int kN>(
+                              const std::string& name, WgmmaOperandKind kind, WgmmaPlaces places) {
+    Family family{name, std::vector<std::uint32_t>(places.blocks * kProducts * kN / 2 * 128), 0};
     const Array<unsigned> out = m.upload(name.c_str(), family.words.data(), family.words.size());
-    launch<WgmmaTiles>(m, wgmma_products<T, kB, kRegistersA, kN>, dim3(kBlocks), dim3(128), kind, leading, out.data());
+    launch<WgmmaTiles>(m, wgmma_products<T, kA, kB, kRegistersA, kN>, dim3(places.blocks), dim3(128), kind, places,
+                       out.data());
     m.download(family.words.data(), out);
     all.push_back(std::move(family));
+  };
+  const auto collect_wgmma = [&]<class T, Major kB, bool kRegistersA, int kN>(const std::string& name,
+                                                                              WgmmaOperandKind kind, unsigned leading) {
+    collect_of.template operator()<T, Major::K, kB, kRegistersA, kN>(name, kind, {.leading = leading, .blocks = 2});
   };
   // Every form, with numbers near 1.
   const auto forms = [&]<class T>(T, const std::string& type, WgmmaOperandKind kind) {
@@ -151,6 +203,52 @@ std::vector<Family> run_wgmma_conformance(const MachineOptions& options) {
   // K-major: the leading distance has no meaning.
   collect_wgmma.template operator()<__half, Major::K, false, 64>(
       "wgmma_half_leading", {0x8fff, 0x3000, 0x81ffffff, 0x3c000000, false, true, false}, 1232);
+  // A that is MN-major, and the sizes that a backward pass adds.
+  const auto more_forms = [&]<class T>(T, const std::string& type, WgmmaOperandKind kind) {
+    const auto sizes = [&]<Major kB, int... kN>(const std::string& form, std::integer_sequence<int, kN...>) {
+      (collect_of.template operator()<T, Major::MN, kB, false, kN>(type + form + "_n" + std::to_string(kN), kind, {}),
+       ...);
+    };
+    constexpr std::integer_sequence<int, 32, 64, 80, 96, 128, 192, 256> all_sizes;
+    sizes.template operator()<Major::K>("_at_k", all_sizes);
+    sizes.template operator()<Major::MN>("_at_mn", all_sizes);
+    const auto new_sizes = [&]<Major kB, bool kRegistersA>(const std::string& form) {
+      collect_of.template operator()<T, Major::K, kB, kRegistersA, 32>(type + form + "_n32", kind, {});
+      collect_of.template operator()<T, Major::K, kB, kRegistersA, 192>(type + form + "_n192", kind, {});
+    };
+    new_sizes.template operator()<Major::K, false>("_ss_k");
+    new_sizes.template operator()<Major::MN, false>("_ss_mn");
+    new_sizes.template operator()<Major::K, true>("_rs_k");
+    new_sizes.template operator()<Major::MN, true>("_rs_mn");
+  };
+  constexpr WgmmaOperandKind half_near_1{0x8fff, 0x3000, 0x81ffffff, 0x3c000000, false, true, false};
+  more_forms(__half{}, "wgmma_half", half_near_1);
+  more_forms(__nv_bfloat16{}, "wgmma_bfloat16", {0x83ff, 0x3c00, 0x81ffffff, 0x3c000000, false, true, false});
+  // One panel of A: the leading distance has no meaning. Matrices that begin in the middle of a row, or of a panel.
+  const auto places = [&]<Major kA, Major kB, int kN>(const std::string& name, WgmmaPlaces at) {
+    collect_of.template operator()<__half, kA, kB, false, kN>("wgmma_half" + name, half_near_1, at);
+  };
+  places.template operator()<Major::MN, Major::K, 64>("_at_leading", {.leading = 1232});
+  places.template operator()<Major::K, Major::K, 64>("_begin_16_48", {.at_a = 16, .at_b = 48, .steps = 2});
+  places.template operator()<Major::K, Major::K, 32>("_begin_80_96", {.at_a = 80, .at_b = 96, .steps = 1});
+  places.template operator()<Major::MN, Major::K, 64>("_at_begin_4096", {.at_a = 4096, .at_b = 64, .steps = 2});
+  places.template operator()<Major::MN, Major::MN, 32>("_at_begin_2048", {.at_a = 2048, .at_b = 64, .steps = 2});
+  places.template operator()<Major::MN, Major::MN, 64>("_at_begin_48", {.at_a = 48, .at_b = 16, .steps = 3});
+  // Sums.
+  const auto sums = [&]<Add kAdd>(const char* name) {
+    Family family{name, std::vector<std::uint32_t>(kSums), 0};
+    const Array<float4> scratch = m.template alloc<float4>("scratch", kSums);
+    const Array<unsigned> out = m.upload(name, family.words.data(), family.words.size());
+    launch(m, atomic_sums<kAdd>, dim3(kSums / 128), dim3(128), scratch.data(), out.data());
+    m.download(family.words.data(), out);
+    all.push_back(std::move(family));
+  };
+  sums.template operator()<Add::global>("add_global");
+  sums.template operator()<Add::global_unused>("add_global_unused");
+  sums.template operator()<Add::shared>("add_shared");
+  sums.template operator()<Add::float2s>("add_float2");
+  sums.template operator()<Add::float4s>("add_float4");
+  sums.template operator()<Add::red>("add_red_v4");
   {
     Family family{"stmatrix", std::vector<std::uint32_t>(256), 0};
     const Array<unsigned> out = m.upload("stmatrix", family.words.data(), family.words.size());

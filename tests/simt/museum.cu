@@ -357,6 +357,78 @@ __global__ void init_accumulate(const float* in, float* out, int) {
   out[63 - t] = out[63 - t] + in[t];  //@ init_accumulate:1
 }
 
+// ---- Sums whose bits nothing fixes (MachineOptions::deterministic) -----------------------------------------------
+
+// Split-K: each block adds its part. Two parts give the same sum in either order, three do not.
+template <bool Fixed>
+__global__ void add_blocks(const float* in, float* sums /*[64], 0*/, unsigned*) {
+  const int t = threadIdx.x;
+  if (Fixed && blockIdx.x == 2) return;
+  atomicAdd(&sums[t], in[t]);  //@ add_blocks:1
+}
+
+// Onto what is there already two parts are one too many.
+template <bool Fixed>
+__global__ void add_to_value(const float* in, float* sums /*[128], 0, then 0.5*/, unsigned*) {
+  const int t = threadIdx.x;
+  atomicAdd(&sums[Fixed ? t : t + 64], in[t]);  //@ add_to_value:1
+}
+
+// A histogram of one bin: whole numbers have no order.
+template <bool Fixed>
+__global__ void add_counts(const float* in, float* sums, unsigned* counts) {
+  const int t = threadIdx.x;
+  if (Fixed)
+    atomicAdd(counts, in[t] >= 0 ? 1u : 0u);
+  else
+    atomicAdd(sums, in[t] >= 0 ? 1.0f : 0.0f);  //@ add_counts:1
+}
+
+// Warps take turns at a semaphore, as blocks do at a tile of dQ.
+template <bool Fixed>
+__global__ void add_in_turns(const float* in, float* sums, unsigned* turn) {
+  const unsigned t = threadIdx.x, warp = t / 32;  // 96 threads
+  while (atomicAdd(turn, 0u) < 32 * warp) {
+  }
+  if (Fixed) __threadfence();
+  atomicAdd(&sums[t % 32], in[t]);  //@ add_in_turns:1
+  if (Fixed) __threadfence();
+  atomicAdd(turn, 1u);
+}
+
+// The lanes of a warp, at one element of shared memory.
+template <bool Fixed>
+__global__ void add_lanes(const float* in, float* sums, unsigned*) {
+  __shared__ float sum;
+  const int lane = threadIdx.x;  // 32 threads
+  float part = in[lane];
+  if (lane == 0) sum = 0;
+  __syncwarp();
+  if (Fixed)
+    for (int apart = 16; apart > 0; apart /= 2) part += __shfl_xor_sync(all_lanes, part, apart);
+  if (!Fixed || lane == 0) atomicAdd(&sum, part);  //@ add_lanes:1
+  __syncwarp();
+  if (lane == 0) sums[0] = sum;
+}
+
+// A bin for two warps, which is emptied for the next turn: each turn has two additions to 0.
+template <bool Fixed>
+__global__ void add_again(const float* in, float* sums, unsigned*) {
+  __shared__ float bins[32];
+  const int t = threadIdx.x;  // 64 threads
+  float sum = 0;
+  for (int turn = 0; turn < 3; ++turn) {
+    if (Fixed || turn == 0)
+      if (t < 32) bins[t] = 0;
+    __syncthreads();
+    atomicAdd(&bins[t % 32], in[t]);  //@ add_again:1
+    __syncthreads();
+    sum += bins[t % 32];
+    __syncthreads();
+  }
+  sums[t] = sum;
+}
+
 template <bool Fixed>
 __global__ void atomic_and_plain(const float* in, float* out, int) {
   const int t = threadIdx.x;
@@ -745,6 +817,17 @@ void show_volatile_flag(Machine& m) {
   launch(m, volatile_flag<Fixed>, dim3(1), dim3(64), in.data(), data.data(), out.data(), flag.data());
 }
 
+void show_additions(Machine& m, void (*kernel)(const float*, float*, unsigned*), int threads = 64, int blocks = 1) {
+  float host[128];
+  const unsigned zero = 0;
+  const Array<unsigned> counts = m.upload("counts", &zero, 1);
+  for (int i = 0; i < 128; ++i) host[i] = i < 64 ? 0.0f : 0.5f;
+  const Array<float> sums = m.upload("sums", host, 128);
+  for (int i = 0; i < 128; ++i) host[i] = 1.0f / static_cast<float>(i + 1);
+  const Array<float> in = m.upload("in", host, 128);
+  launch(m, kernel, dim3(blocks), dim3(threads), in.data(), sums.data(), counts.data());
+}
+
 template <bool Fixed>
 void run_variant(Machine& m, const std::string& name) {
   if (name == "write_past_end") return show(m, write_past_end<Fixed>, 40);
@@ -781,6 +864,12 @@ void run_variant(Machine& m, const std::string& name) {
   if (name == "warp_synchronous") return show<Row32>(m, warp_synchronous<Fixed>, 64, 32);
   if (name == "init_accumulate") return show(m, init_accumulate<Fixed>);
   if (name == "atomic_and_plain") return show(m, atomic_and_plain<Fixed>);
+  if (name == "add_blocks") return show_additions(m, add_blocks<Fixed>, 64, 3);
+  if (name == "add_to_value") return show_additions(m, add_to_value<Fixed>, 64, 2);
+  if (name == "add_counts") return show_additions(m, add_counts<Fixed>);
+  if (name == "add_in_turns") return show_additions(m, add_in_turns<Fixed>, 96);
+  if (name == "add_lanes") return show_additions(m, add_lanes<Fixed>, 32);
+  if (name == "add_again") return show_additions(m, add_again<Fixed>);
   if (name == "blocks_write_same") return show(m, blocks_write_same<Fixed>, 64, 32, 2);
   if (name == "blocks_read_halo") return show_blocks_read_halo<Fixed>(m);
   if (name == "last_block_without_fence") return show_last_block(m, last_block_without_fence<Fixed>);
@@ -806,8 +895,10 @@ void run_variant(Machine& m, const std::string& name) {
 }
 
 std::vector<Finding> run_exhibit(const std::string& name, Variant variant, const MachineOptions& options) {
-  if (is_of_ptx(name)) return run_ptx_exhibit(name, variant, options).findings;
-  Machine m(options);
+  MachineOptions all = options;
+  all.deterministic = is_of_additions(name);
+  if (is_of_ptx(name)) return run_ptx_exhibit(name, variant, all).findings;
+  Machine m(all);
   if (variant == Variant::bug)
     run_variant<false>(m, name);
   else

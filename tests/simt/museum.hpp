@@ -76,6 +76,17 @@ inline constexpr Exhibit exhibits[] = {
      "karpathy/llm.c#847", ""},
     {"atomic_and_plain", "a plain store of the initial value mixes with the others' atomicAdd",
      "karpathy/llm.c#847 with atomics", ""},
+    {"add_blocks", "three blocks add to one element in no fixed order; the twin's two add to 0, in either order alike",
+     "split-K with atomics, dQ of a backward pass", ""},
+    {"add_to_value", "two blocks add to what a third one, or the launch before, has left", "gradients that accumulate",
+     ""},
+    {"add_counts", "a count of floats by all threads; the twin's are whole numbers", "histograms", ""},
+    {"add_in_turns", "warps take turns at a semaphore, without fences around the additions",
+     "deterministic dQ: the semaphore of a tile", ""},
+    {"add_lanes", "all lanes of a warp add to one element; the twin adds up by shuffles first", "reductions in a hurry",
+     ""},
+    {"add_again", "a bin to which two warps add in each turn is not emptied between two turns",
+     "partial sums of a loop over tiles", ""},
     {"blocks_write_same", "two blocks write the same elements: the block's index is missing",
      "grid mapping mistakes, split-K without a reduction", ""},
     {"blocks_read_halo", "a stencil in place: a block reads what its neighbour overwrites",
@@ -270,6 +281,8 @@ inline constexpr Exhibit exhibits[] = {
     {"wgmma_two_shapes", "a product of another shape accumulates in registers of one that is under way",
      "causal trimming of N", ""},
     {"wgmma_never_waited", "the block ends while a product is under way", "an early exit", ""},
+    {"wgmma_waits_differ", "one warp waits for all groups, the other three leave one under way",
+     "a wait whose number is a template's", ""},
     {"wgmma_without_barrier", "other warps write the tiles, the barrier before the product is missing",
      "tiles loaded by other warps", "racecheck"},
     {"wgmma_one_warp_waits", "one warp waits for the tile, the warpgroup's four read it", "a wait in a branch",
@@ -296,6 +309,15 @@ inline constexpr Exhibit exhibits[] = {
     {"wgmma_two_sites", "two warps of a warpgroup reach another product than the other two",
      "a product in both sides of a branch", ""},
     {"wgmma_part_of_warpgroup", "a product in a warpgroup of two warps", "block sizes that are no multiple of 128", ""},
+    {"wgmma_at_no_proxy_fence", "A is the transposed of a tile that stmatrix has stored, the proxy fence is missing",
+     "dQ = dS K of a backward pass, where dS lies by keys", ""},
+    {"wgmma_at_overwritten", "the next dS is stored over the tile whose transposed the product still reads",
+     "a staging buffer too few", "racecheck"},
+    {"wgmma_at_past_end", "a fifth step of 16 rows in a tile of 64", "the steps of another tile's height", ""},
+    {"wgmma_at_stride", "groups of eight rows of a transposed A lie 1040 bytes apart", "tiles with padded rows", ""},
+    {"red_no_order", "three warps add four floats at a time to one place", "dQ in fragment order", ""},
+    {"red_misaligned", "red.v4 to an address that is a multiple of 4", "a row length of 5", "memcheck"},
+    {"red_of_shared", "red.v4 to shared memory", "a sum that was to be staged", "memcheck"},
     {"stmatrix_without_barrier", "reads what other lanes have stored by stmatrix, without a barrier",
      "P through shared memory", "racecheck"},
     {"stmatrix_misaligned", "rows of stmatrix begin at multiples of 8 bytes", "tiles padded by half a row", "memcheck"},
@@ -338,9 +360,13 @@ struct PtxExhibit {
 inline bool is_of_tma(const std::string& name) {
   return name.starts_with("tma_") || name.starts_with("mbarrier_");
 }
+// Additions of floats in no fixed order, which are findings where MachineOptions::deterministic asks for it.
+inline bool is_of_additions(const std::string& name) {
+  return name.starts_with("add_") || name.starts_with("red_");
+}
 inline bool is_of_wgmma(const std::string& name) {
-  return name.starts_with("wgmma_") || name.starts_with("stmatrix_") || name.starts_with("bar_") ||
-         name.starts_with("setmaxnreg_");
+  return name.starts_with("wgmma_") || name.starts_with("red_") || name.starts_with("stmatrix_") ||
+         name.starts_with("bar_") || name.starts_with("setmaxnreg_");
 }
 inline bool is_of_bulk(const std::string& name) {
   return name.starts_with("bulk_") || name.starts_with("reduce_") || name.starts_with("poll_") ||

@@ -523,6 +523,52 @@ inline constexpr Expected wgmma_expected[] = {
   calls  {1}  block (0,0,0) warp 4 lane 0
   remedy: give the block whole warpgroups, of 128 threads
 )"},
+    {"wgmma_waits_differ",
+     R"(warpgroup operation: wgmma.wait_group: the threads of a warpgroup give different numbers of groups to leave
+  calls  {1}  block (0,0,0) warp 1 lane 0
+  calls  {1}  block (0,0,0) warp 0 lane 0
+  remedy: it is one instruction of all 128 threads: let it not depend on the lane or the warp
+)"},
+    {"wgmma_at_no_proxy_fence",
+     R"(proxy fence: wgmma reads shared Panels+0, written by an ordinary store without a proxy fence
+  wgmma  {1}  block (0,0,0) warp 0 lane 0
+  write  {2}  block (0,0,0) warp 0 lane 0
+  remedy: let the storing thread call fence_proxy_async() before the barrier
+)"},
+    {"wgmma_at_overwritten",
+     R"(asynchronous copy: write of shared Panels+6144 (16 bytes) while wgmma reads it
+  write  {1}  block (0,0,0) warp 3 lane 0
+  wgmma  {2}  block (0,0,0) warp 0 lane 0
+  remedy: let the warpgroup wait for it (wgmma_wait) before this write
+  seen 128 times
+)"},
+    {"wgmma_at_past_end",
+     R"(out of bounds: wgmma: A's descriptor (start 16384, stride 1024) reaches byte 16384 of shared memory
+  calls  {1}  block (0,0,0) warp 0 lane 0
+  remedy: fix the descriptor, or make the tile as large as it says
+)"},
+    {"wgmma_at_stride",
+     R"(misaligned: wgmma: A's descriptor: start 0, stride 1040
+  calls  {1}  block (0,0,0) warp 0 lane 0
+  remedy: begin tiles and panels at multiples of 1024 bytes, as the swizzle's pattern does
+)"},
+    {"red_no_order",
+     R"(nondeterministic: additions to out[1] (4 bytes) in no fixed order
+  adds  {1}  block (0,0,0) warp 1 lane 0
+  adds  {1}  block (0,0,0) warp 0 lane 0
+  remedy: fix the order: let threads take turns at a semaphore, or store the parts and add them up in a second pass
+  seen 128 times
+)"},
+    {"red_misaligned",
+     R"(misaligned: atomic of 16 bytes at byte 20 of out
+  atomic  {1}  block (0,0,0) warp 0 lane 1
+  remedy: an n-byte access needs an address that is a multiple of n
+)"},
+    {"red_of_shared",
+     R"(out of bounds: addition of a vector of floats to shared Panels+0
+  adds  {1}  block (0,0,0) warp 0 lane 0
+  remedy: vectors are added in global memory only: add the floats one by one
+)"},
     {"stmatrix_without_barrier",
      R"(race: write after read of shared Rows16+352 (16 bytes)
   write  {1}  block (0,0,0) warp 0 lane 11

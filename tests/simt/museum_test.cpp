@@ -191,6 +191,40 @@ race: write after write of out[31] (4 bytes)
   remedy: put __syncthreads() between the two
   seen 63 times
 )"},
+    {"add_blocks", R"(nondeterministic: additions to sums[0] (4 bytes) in no fixed order
+  adds  {1}  block (2,0,0) warp 0 lane 0
+  adds  {1}  block (1,0,0) warp 0 lane 0
+  remedy: fix the order: let threads take turns at a semaphore, or store the parts and add them up in a second pass
+  seen 64 times
+)"},
+    {"add_to_value", R"(nondeterministic: additions to sums[64] (4 bytes) in no fixed order
+  adds  {1}  block (1,0,0) warp 0 lane 0
+  adds  {1}  block (0,0,0) warp 0 lane 0
+  remedy: fix the order: let threads take turns at a semaphore, or store the parts and add them up in a second pass
+  seen 64 times
+)"},
+    {"add_counts", R"(nondeterministic: additions to sums[0] (4 bytes) in no fixed order
+  adds  {1}  block (0,0,0) warp 0 lane 2
+  adds  {1}  block (0,0,0) warp 0 lane 1
+  remedy: fix the order: let threads take turns at a semaphore, or store the parts and add them up in a second pass
+)"},
+    {"add_in_turns", R"(nondeterministic: additions to sums[0] (4 bytes) in no fixed order
+  adds  {1}  block (0,0,0) warp 2 lane 0
+  adds  {1}  block (0,0,0) warp 1 lane 0
+  remedy: fix the order: let threads take turns at a semaphore, or store the parts and add them up in a second pass
+  seen 32 times
+)"},
+    {"add_lanes", R"(nondeterministic: additions to shared sum+0 (4 bytes) in no fixed order
+  adds  {1}  block (0,0,0) warp 0 lane 2
+  adds  {1}  block (0,0,0) warp 0 lane 1
+  remedy: fix the order: let threads take turns at a semaphore, or store the parts and add them up in a second pass
+)"},
+    {"add_again", R"(nondeterministic: additions to shared bins+0 (4 bytes) in no fixed order
+  adds  {1}  block (0,0,0) warp 1 lane 0
+  adds  {1}  block (0,0,0) warp 0 lane 0
+  remedy: fix the order: let threads take turns at a semaphore, or store the parts and add them up in a second pass
+  seen 32 times
+)"},
     {"blocks_write_same", R"(race: write after write of out[0] (4 bytes)
   write  {1}  block (1,0,0) warp 0 lane 0
   write  {1}  block (0,0,0) warp 0 lane 0

@@ -121,6 +121,26 @@ __global__ void wgmma_named_early(const float* in, float* out, int) {
   out[threadIdx.x] = d[0] + e[0] + in[threadIdx.x];
 }
 
+template <int kPending>
+__device__ inline void wait_for(float (&d)[32], float (&e)[32]) {
+  wgmma_wait<kPending>(d, e);  //@ wgmma_waits_differ:1
+}
+template <bool Fixed>
+__global__ void wgmma_waits_differ(const float* in, float* out, int) {
+  Panels& s = ones();
+  float d[32], e[32];
+  wgmma_fence();
+  wgmma_m64nNk16<half>(d, matrix_descriptor(s.a), matrix_descriptor(s.b), false);
+  wgmma_commit();
+  wgmma_m64nNk16<half>(e, matrix_descriptor(s.a), matrix_descriptor(s.b), false);
+  wgmma_commit();
+  if (Fixed || threadIdx.x < 32)
+    wait_for<0>(d, e);
+  else
+    wait_for<1>(d, e);
+  out[threadIdx.x] = d[0] + e[0] + in[threadIdx.x];
+}
+
 template <bool Fixed>
 __global__ void wgmma_unnamed(const float* in, float* out, int) {
   Panels& s = ones();
@@ -440,6 +460,97 @@ __global__ void stmatrix_no_proxy_fence(const float* in, float* out, int) {
   out[t] = d[0] + in[t];
 }
 
+// ---- A that lies transposed: dQ = dS K ---------------------------------------------------------------------------
+
+// A warp's 16 rows of dSᵀ, one of 64 keys each.
+__device__ inline void store_rows(half* tile) {
+  const unsigned twos[4] = {0x40004000u, 0x40004000u, 0x40004000u, 0x40004000u};
+  const int t = threadIdx.x, lane = t % 32, row = t / 32 * 16 + lane % 16;
+  for (int k = 0; k < 4; ++k) {
+    half* const to = &tile[row * 64 + ((k * 2 + lane / 16) ^ (row % 8)) * 8];
+    stmatrix_x4(to, twos);  //@ wgmma_at_no_proxy_fence:2 wgmma_at_overwritten:1
+  }
+}
+
+template <bool Fixed>
+__global__ void wgmma_at_no_proxy_fence(const float* in, float* out, int) {
+  Panels& s = ones();
+  store_rows(s.a);
+  if (Fixed) fence_proxy_async();
+  bar_sync(1, 128);
+  float d[32];
+  const MatrixDescriptor a = matrix_descriptor(s.a), b = matrix_descriptor(s.b);
+  wgmma_fence();
+  wgmma_m64nNk16<half, Major::MN, Major::MN>(d, a, b, false);  //@ wgmma_at_no_proxy_fence:1
+  wgmma_commit();
+  wgmma_wait<0>(d);
+  out[threadIdx.x] = d[0] + in[threadIdx.x];
+}
+
+template <bool Fixed>
+__global__ void wgmma_at_overwritten(const float* in, float* out, int) {
+  Panels& s = ones();
+  float d[32];
+  const MatrixDescriptor a = matrix_descriptor(s.a), b = matrix_descriptor(s.b);
+  wgmma_fence();
+  wgmma_m64nNk16<half, Major::MN, Major::MN>(d, a + 3 * 2048, b + 3 * 2048, false);  //@ wgmma_at_overwritten:2
+  wgmma_commit();
+  if (Fixed) wgmma_wait<0>(d);
+  if (Fixed) bar_sync(1, 128);
+  store_rows(s.a);
+  wgmma_wait<0>(d);
+  out[threadIdx.x] = d[0] + in[threadIdx.x];
+}
+
+template <bool Fixed>
+__global__ void wgmma_at_past_end(const float* in, float* out, int) {
+  Panels& s = ones();
+  float d[32];
+  const MatrixDescriptor a = matrix_descriptor(s.b), b = matrix_descriptor(s.a);
+  wgmma_fence();
+  for (int k = 0; k < (Fixed ? 64 : 80); k += 16)
+    wgmma_m64nNk16<half, Major::MN, Major::MN>(d, a + k * 128, b + k * 128, k > 0);  //@ wgmma_at_past_end:1
+  wgmma_commit();
+  wgmma_wait<0>(d);
+  out[threadIdx.x] = d[0] + in[threadIdx.x];
+}
+
+template <bool Fixed>
+__global__ void wgmma_at_stride(const float* in, float* out, int) {
+  Panels& s = ones();
+  float d[32];
+  const MatrixDescriptor a = matrix_descriptor(s.a, 16, Fixed ? 1024 : 1040), b = matrix_descriptor(s.b);
+  wgmma_fence();
+  wgmma_m64nNk16<half, Major::MN, Major::MN>(d, a, b, false);  //@ wgmma_at_stride:1
+  wgmma_commit();
+  wgmma_wait<0>(d);
+  out[threadIdx.x] = d[0] + in[threadIdx.x];
+}
+
+// ---- red -------------------------------------------------------------------------------------------------------
+
+template <bool Fixed>
+__global__ void red_no_order(const float* in, float* out, int) {
+  const int t = threadIdx.x;  // 96 threads, a warp for each third of `out`
+  const float4 four = make_float4(in[t], in[t], in[t], in[t]);
+  red_add_v4(&out[t % 32 * 4 + (Fixed ? t / 32 * 128 : 0)], four);  //@ red_no_order:1
+}
+
+template <bool Fixed>
+__global__ void red_misaligned(const float* in, float* out, int) {
+  const int t = threadIdx.x;  // 32 threads
+  red_add_v4(&out[t * (Fixed ? 8 : 5)], make_float4(in[t], 0, 0, 0));  //@ red_misaligned:1
+}
+
+template <bool Fixed>
+__global__ void red_of_shared(const float* in, float* out, int) {
+  Panels& s = shared<Panels>();
+  const int t = threadIdx.x;  // 32 threads
+  auto* const sums = reinterpret_cast<float*>(s.a) + 4 * t;
+  for (int i = 0; i < 4; ++i) sums[i] = 0;
+  red_add_v4(Fixed ? &out[4 * t] : sums, make_float4(in[t], 0, 0, 0));  //@ red_of_shared:1
+}
+
 // ---- named barriers --------------------------------------------------------------------------------------------
 
 struct Message {
@@ -600,6 +711,14 @@ PtxExhibit run_wgmma_variant(Machine& m, const std::string& name) {
   if (name == "wgmma_wait_too_short") return show_warpgroups<Panels>(m, wgmma_wait_too_short<Fixed>);
   if (name == "wgmma_no_commit") return show_warpgroups<Panels>(m, wgmma_no_commit<Fixed>);
   if (name == "wgmma_named_early") return show_warpgroups<Panels>(m, wgmma_named_early<Fixed>);
+  if (name == "wgmma_waits_differ") return show_warpgroups<Panels>(m, wgmma_waits_differ<Fixed>);
+  if (name == "wgmma_at_no_proxy_fence") return show_warpgroups<Panels>(m, wgmma_at_no_proxy_fence<Fixed>);
+  if (name == "wgmma_at_overwritten") return show_warpgroups<Panels>(m, wgmma_at_overwritten<Fixed>);
+  if (name == "wgmma_at_past_end") return show_warpgroups<Panels>(m, wgmma_at_past_end<Fixed>);
+  if (name == "wgmma_at_stride") return show_warpgroups<Panels>(m, wgmma_at_stride<Fixed>);
+  if (name == "red_no_order") return show_warpgroups<Message>(m, red_no_order<Fixed>, 96);
+  if (name == "red_misaligned") return show_warpgroups<Message>(m, red_misaligned<Fixed>, 32);
+  if (name == "red_of_shared") return show_warpgroups<Panels>(m, red_of_shared<Fixed>, 32);
   if (name == "wgmma_unnamed") return show_warpgroups<Panels>(m, wgmma_unnamed<Fixed>);
   if (name == "wgmma_a_rewritten") return show_warpgroups<Panels>(m, wgmma_a_rewritten<Fixed>);
   if (name == "wgmma_two_shapes") return show_warpgroups<Panels>(m, wgmma_two_shapes<Fixed>);

@@ -21,11 +21,11 @@ __device__ unsigned read(const unsigned char* at) {
   return static_cast<unsigned>(*reinterpret_cast<const T*>(at));
 }
 template <class T>
-__device__ void write(unsigned char* at) {
-  *reinterpret_cast<T*>(at) = 1;
+__device__ void write(unsigned char* at, T value) {
+  *reinterpret_cast<T*>(at) = value;
 }
 
-__device__ unsigned perform(Operation op, unsigned char* memory) {
+__device__ unsigned perform(Operation op, unsigned char* memory, unsigned char stored) {
   unsigned char* const at = memory + op.offset;
   unsigned* const word = reinterpret_cast<unsigned*>(at);
   switch (op.what) {
@@ -35,10 +35,10 @@ __device__ unsigned perform(Operation op, unsigned char* memory) {
              : op.bytes == 4 ? read<unsigned>(at)
                              : read<unsigned long long>(at);
     case Do::write:
-      if (op.bytes == 1) write<unsigned char>(at);
-      if (op.bytes == 2) write<unsigned short>(at);
-      if (op.bytes == 4) write<unsigned>(at);
-      if (op.bytes == 8) write<unsigned long long>(at);
+      if (op.bytes == 1) write<unsigned char>(at, stored);
+      if (op.bytes == 2) write<unsigned short>(at, stored);
+      if (op.bytes == 4) write<unsigned>(at, stored);
+      if (op.bytes == 8) write<unsigned long long>(at, stored);
       return 0;
     case Do::volatile_read:
       return *const_cast<volatile unsigned*>(word);
@@ -49,6 +49,9 @@ __device__ unsigned perform(Operation op, unsigned char* memory) {
       return op.block_scope ? atomicAdd_block(word, 1u) : atomicAdd(word, 1u);
     case Do::atomic_exchange:
       return op.block_scope ? atomicExch_block(word, 3u) : atomicExch(word, 3u);
+    case Do::float_add:
+      return op.block_scope ? atomicAdd_block(reinterpret_cast<float*>(at), 1.0f) > 9
+                            : atomicAdd(reinterpret_cast<float*>(at), 1.0f) > 9;
     case Do::fence:
       if (op.block_scope)
         __threadfence_block();
@@ -65,7 +68,7 @@ __device__ unsigned perform(Operation op, unsigned char* memory) {
 }
 
 __global__ void run_lists(const Operation* operations /*[threads, length]*/, unsigned length, bool in_shared,
-                          unsigned char* global /*[kBytes]*/, unsigned* out /*[threads]*/) {
+                          unsigned char stored, unsigned char* global /*[kBytes]*/, unsigned* out /*[threads]*/) {
   const unsigned t = blockIdx.x * blockDim.x + threadIdx.x;
   unsigned char* memory = global;
   if (in_shared) {
@@ -79,7 +82,7 @@ __global__ void run_lists(const Operation* operations /*[threads, length]*/, uns
     const Operation op = operations[std::size_t{t} * length + i];
     if (op.what == Do::end) break;
     write_down(t);
-    sum += perform(op, memory);
+    sum += perform(op, memory, stored);
   }
   out[t] = sum;
 }
@@ -113,8 +116,8 @@ std::vector<unsigned> run_program(Machine& m, const Program& p) {
   const Array<unsigned char> memory = m.upload("memory", zeros, Program::kBytes);
   const Array<unsigned> out = m.alloc<unsigned>("out", p.blocks * p.threads);
   order_length = 0;
-  run_lists<<<p.blocks, p.threads, sizeof(Memory)>>>(operations.data(), p.length, p.in_shared, memory.data(),
-                                                     out.data());
+  run_lists<<<p.blocks, p.threads, sizeof(Memory)>>>(operations.data(), p.length, p.in_shared, p.clears ? 0 : 1,
+                                                     memory.data(), out.data());
   return {order, order + order_length};
 }
 

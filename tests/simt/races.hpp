@@ -19,7 +19,8 @@ enum class Do : std::uint8_t {
   atomic_exchange,
   fence,
   syncwarp,
-  barrier
+  barrier,
+  float_add  // atomicAdd of 1.0f
 };
 
 struct Operation {
@@ -32,6 +33,7 @@ struct Operation {
 struct Program {
   static constexpr int kBytes = 16;  // of the memory that all threads work on
   bool in_shared = false;
+  bool clears = false;  // plain stores are of zeros
   unsigned blocks = 1, threads = 64;  // per block
   unsigned length = 0;                // operations of a thread at most
   std::vector<Operation> operations;  // [blocks * threads, length], each thread's list ends with Do::end or is full

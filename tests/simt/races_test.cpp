@@ -13,6 +13,7 @@
 #include <random>
 #include <sstream>
 
+#include "sim/checks/additions.hpp"
 #include "sim/machine.hpp"
 #include "tests/simt/races.hpp"
 
@@ -29,7 +30,7 @@ bool plain(Do what) {
   return what == Do::read || what == Do::write;
 }
 bool atomic(Do what) {
-  return what == Do::atomic_add || what == Do::atomic_exchange;
+  return what == Do::atomic_add || what == Do::atomic_exchange || what == Do::float_add;
 }
 bool changes(Do what) {
   return what == Do::write || what == Do::volatile_write || atomic(what);
@@ -41,8 +42,10 @@ class Verdict {
   Verdict(const Program& program, const std::vector<unsigned>& order)
       : program_(program), count_(program.blocks * program.threads), threads_(count_, Thread(count_)) {
     for (unsigned t : order) step(t, program.at(t, threads_[t].done++));
+    for (const auto& [offset, additions] : additions_) unordered += in_no_order(additions);
   }
   bool race = false, lockstep = false;
+  unsigned unordered = 0;  // elements to which floats are added in an order that nothing fixes
 
  private:
   struct Thread {
@@ -83,6 +86,7 @@ class Verdict {
       me.released = me.released_near = me.known;
       return;
     }
+    note(t, op);
     for (unsigned byte = op.offset; byte < op.offset + op.bytes; ++byte) {
       const bool flag = me.fenced && op.what == Do::volatile_write;
       for (const Past& past : pasts_[byte])
@@ -105,6 +109,38 @@ class Verdict {
     }
     if (op.what == Do::volatile_write) writers.clear();
     if (op.what != Do::volatile_read) writers.push_back({t, op.block_scope, me.released, me.released_near});
+  }
+
+  // An addition of a float: onto which value, and after which of those before it.
+  struct Addition {
+    unsigned thread, when;
+    bool onto_zero;
+    std::vector<bool> after;
+  };
+
+  // Two without order are allowed where they come onto 0, and all others before or after both.
+  static bool in_no_order(const std::vector<Addition>& all) {
+    const auto ordered = [&](std::size_t i, std::size_t j) { return i < j ? all[j].after[i] : all[i].after[j]; };
+    for (std::size_t j = 0; j < all.size(); ++j)
+      for (std::size_t i = 0; i < j; ++i) {
+        if (ordered(i, j)) continue;
+        if (!all[i].onto_zero || i + 1 != j) return true;
+        for (std::size_t k = 0; k < all.size(); ++k)
+          if (k != i && k != j && !(ordered(k, i) && ordered(k, j))) return true;
+      }
+    return false;
+  }
+
+  void note(unsigned t, const Operation& op) {
+    if (op.what == Do::float_add) {
+      std::vector<Addition>& all = additions_[op.offset];
+      Addition own{t, threads_[t].done, !holds_value_[op.offset / 4], {}};
+      for (const Addition& other : all) own.after.push_back(threads_[t].known[other.thread] >= other.when);
+      all.push_back(std::move(own));
+    }
+    if (changes(op.what))
+      for (unsigned byte = op.offset; byte < op.offset + op.bytes; byte += 4)
+        holds_value_[byte / 4] = op.what != Do::write || !program_.clears;
   }
 
   // Each scope includes the other's thread.
@@ -182,7 +218,9 @@ class Verdict {
   unsigned count_;
   std::vector<Thread> threads_;
   std::array<std::vector<Past>, Program::kBytes> pasts_;
-  std::map<unsigned, std::vector<Writer>> writers_;  // by address
+  std::map<unsigned, std::vector<Addition>> additions_;  // by address
+  std::array<bool, Program::kBytes / 4> holds_value_{};  // other than 0
+  std::map<unsigned, std::vector<Writer>> writers_;      // by address
   std::map<std::pair<unsigned, unsigned>, std::vector<unsigned>> waiting_;
 };
 
@@ -257,9 +295,21 @@ Program random_program(std::mt19937_64& random) {
   return p;
 }
 
+// The same with floats, in the first 8 bytes many more of them: only plain stores stay what they are.
+Program of_floats(Program program, bool clears) {
+  program.clears = clears;
+  for (Operation& op : program.operations) {
+    const bool access = op.what >= Do::read && op.what < Do::fence;
+    const bool adds = atomic(op.what) ? op.offset < 12 : access && op.what != Do::write && op.offset < 8;
+    if (adds) op.what = Do::float_add;
+    if (adds || op.what == Do::write) op.bytes = 4, op.offset = static_cast<std::uint8_t>(op.offset / 4 * 4);
+  }
+  return program;
+}
+
 std::string listing(const Program& p) {
-  const char* names[] = {"end", "read",     "write", "volatile read", "volatile write",
-                         "add", "exchange", "fence", "syncwarp",      "barrier"};
+  const char* names[] = {"end",      "read",  "write",    "volatile read", "volatile write", "add",
+                         "exchange", "fence", "syncwarp", "barrier",       "float add"};
   std::ostringstream text;
   text << (p.in_shared ? "shared" : "global") << ", " << p.blocks << " blocks of " << p.threads << "\n";
   for (unsigned t = 0; t < p.blocks * p.threads; ++t) {
@@ -269,7 +319,7 @@ std::string listing(const Program& p) {
       const Operation& op = p.at(t, i);
       text << " " << names[static_cast<int>(op.what)];
       if (op.block_scope) text << " of the block";
-      if (op.what < Do::fence) text << "@" << int{op.offset} << "+" << int{op.bytes};
+      if (op.what < Do::fence || op.what == Do::float_add) text << "@" << int{op.offset} << "+" << int{op.bytes};
       if (op.what == Do::syncwarp) text << "(" << std::hex << op.mask << std::dec << ")";
       text << ";";
     }
@@ -317,6 +367,71 @@ TEST_CASE("random programs: each race is found, and no other") {
   CHECK(missed + accused == 0);
   CHECK(racy > programs / 5);  // neither rare nor the rule
   CHECK(racy < programs * 4 / 5);
+}
+
+TEST_CASE("random programs: additions of floats in no fixed order are found, and no others") {
+  std::mt19937_64 random(from_environment("FLASH_SEED", 2));
+  std::optional<flash::on_checked::Machine> machine;
+  const unsigned long programs = from_environment("FLASH_PROGRAMS", 6'000);
+  unsigned long judged = 0, told = 0, wrong = 0;
+  for (unsigned long i = 0; i < programs; ++i) {
+    const Program program = of_floats(random_program(random), i % 2);
+    if (i % 64 == 0)
+      machine.emplace(MachineOptions{.order = static_cast<Order>(i / 64 % 3),
+                                     .seed = i,
+                                     .threads = 1,
+                                     .keep_going = true,
+                                     .deterministic = i / 64 % 2 == 0});
+    machine->clear();
+    const Verdict verdict(program, run_program(*machine, program));
+    if (verdict.race || verdict.lockstep) continue;
+    ++judged, told += verdict.unordered > 0;
+    std::uint64_t elements = 0, found = 0;
+    std::string text;
+    for (const flash::UnorderedAdditions& u : machine->reports()[0].unordered) elements += u.elements;
+    for (const flash::Finding& f : machine->findings()) found += f.count, text += f.text + "\n";
+    const bool right =
+        elements == verdict.unordered && found == (machine->options().deterministic ? verdict.unordered : 0);
+    wrong += !right;
+    if (!right && wrong <= 5)
+      FAIL_CHECK("program ", i, ": ", verdict.unordered, " elements, told ", elements, ", found ", found, "\n",
+                 listing(program), text);
+  }
+  MESSAGE(judged, " programs without a race, ", told, " with additions in no fixed order, ", wrong, " judged wrongly");
+  CHECK(wrong == 0);
+  CHECK(told > judged / 20);
+}
+
+TEST_CASE("an asynchronous addition has no order to later ones until it has ended") {
+  using namespace flash::simt;
+  Additions additions(4096);
+  const auto at_clock = [](Epoch clock) { return clock << kClockShift | 7; };
+  const Epoch begin = at_clock(1), under_way = at_clock(2) | Additions::kUnderWay, ended = at_clock(3);
+  const auto add = [&](std::size_t offset, Epoch mine, bool onto_zero) {
+    const auto ordered = [&](Epoch earlier) { return !(earlier & Additions::kUnderWay) && earlier <= ended; };
+    return additions.add(offset, mine, begin, ordered, [=] { return onto_zero; });
+  };
+  const auto end = [&](std::size_t offset) {
+    additions.end(offset, ended, [&](Epoch epoch) { return epoch == at_clock(2); });
+  };
+  CHECK(add(0, under_way, false) == 0);
+  CHECK(add(0, at_clock(4), false) == under_way);
+  CHECK(add(0, at_clock(5), false) == 0);  // said once for an element
+  CHECK(add(4, under_way, false) == 0);
+  CHECK(add(6, at_clock(4), false) == 0);  // the other half of the word
+  end(4);
+  CHECK(add(4, at_clock(4), false) == 0);
+  // Two to 0: each must have ended before a third.
+  for (const int ends : {1, 2}) {
+    const std::size_t offset = 8 * static_cast<std::size_t>(ends);
+    CHECK(add(offset, under_way, true) == 0);
+    CHECK(add(offset, under_way, true) == 0);
+    for (int i = 0; i < ends; ++i) end(offset);
+    CHECK(add(offset, at_clock(4), false) == (ends == 2 ? 0 : under_way));
+  }
+  // What was added before the launch is over.
+  CHECK(add(24, at_clock(1) - 1, false) == 0);
+  CHECK(add(24, at_clock(4), false) == 0);
 }
 
 TEST_CASE("with several workers, too, the last atomic comes after the others") {

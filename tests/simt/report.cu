@@ -42,6 +42,14 @@ __global__ void sparse(float4* out /*[8]*/) {
   if (t % 4 == 0) out[t / 4] = s.quad[t / 4];
 }
 
+// Three blocks add to each of `sums`, two to each of `pairs`, which are 0.
+__global__ void added(float* sums /*[32]*/, float* pairs /*[32]*/, unsigned* counts /*[32]*/) {
+  const int t = threadIdx.x;
+  atomicAdd(&sums[t], 0.1f);
+  if (blockIdx.x > 0) atomicAdd(&pairs[t], 0.1f);
+  atomicAdd(&counts[t], 1u);
+}
+
 std::vector<KernelReport> run_uneven(const MachineOptions& options) {
   Machine m(options);
   const std::vector<float> zeros(6 * 64);
@@ -65,6 +73,17 @@ std::vector<KernelReport> run_sparse(const MachineOptions& options) {
   Machine m(options);
   const auto out = m.alloc<float4>("out", 8);
   launch<Quads>(m, sparse, dim3(1), dim3(32), out.data());
+  return m.reports();
+}
+
+std::vector<KernelReport> run_added(const MachineOptions& options) {
+  Machine m(options);
+  const std::vector<float> zeros(32);
+  const std::vector<unsigned> none(32);
+  const auto sums = m.upload("sums", zeros.data(), 32), pairs = m.upload("pairs", zeros.data(), 32);
+  const auto counts = m.upload("counts", none.data(), 32);
+  launch(m, added, dim3(3), dim3(32), sums.data(), pairs.data(), counts.data());
+  launch(m, added, dim3(1), dim3(32), sums.data(), pairs.data(), counts.data());
   return m.reports();
 }
 

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <tuple>
 
+#include "sim/error.hpp"
 #include "sim/report/trace.hpp"
 #include "tests/simt/report.hpp"
 
@@ -85,6 +86,31 @@ TEST_CASE("tensor cores and asynchronous copies: every figure stands where it be
         "  exp calls                                  0  \n");
   for (const flash::Completion completion : {flash::Completion::eager, flash::Completion::random})
     CHECK(flash::on_checked::run_tiles_ahead({.completion = completion}).reports[0].ledger == reports[0].ledger);
+}
+
+TEST_CASE("additions of floats in no fixed order are told, array by array, whatever the schedule") {
+  const std::vector<KernelReport> reports = flash::on_checked::run_added({});
+  REQUIRE(reports[0].unordered.size() == 1);
+  const flash::UnorderedAdditions& sums = reports[0].unordered[0];
+  CHECK(sums.array == "sums");
+  CHECK(sums.elements == 32);
+  CHECK(sums.first.starts_with("report.cu:"));
+  CHECK(sums.second == sums.first);
+  CHECK(reports[1].unordered.empty());  // one block, after all of the last launch
+  CHECK(flash::to_json({reports[0]})
+            .ends_with(",\n   \"unordered_additions\": [\n    {\"name\": \"sums\", \"elements\": "
+                       "32, \"first\": \"" +
+                       sums.first + "\", \"second\": \"" + sums.first + "\"}]}\n]\n"));
+  CHECK(flash::to_json({reports[1]}).find("unordered") == std::string::npos);
+  std::ostringstream table;
+  print_report(table, reports[0]);
+  CHECK(
+      table.str().ends_with("  additions in no fixed order               32  elements of sums, " + sums.first + "\n"));
+  for (const flash::Order order : {flash::Order::forward, flash::Order::reverse, flash::Order::random})
+    for (const int threads : {1, 3})
+      CHECK(flash::on_checked::run_added({.order = order, .threads = threads})[0].unordered == reports[0].unordered);
+  CHECK_THROWS_WITH_AS(flash::on_checked::run_added({.deterministic = true}), doctest::Contains("nondeterministic"),
+                       flash::Error);
 }
 
 TEST_CASE("the trace: a copy lasts from its first lane to the wait that ends its group, beside its warp's bars") {

@@ -17,10 +17,11 @@ __device__ inline int swizzled(int row, int x, int rows) {
   return x / 64 * rows * 64 + row * 64 + ((x % 64 / 8) ^ (row % 8)) * 8 + x % 8;
 }
 
-template <class T, Major kB, bool kRegistersA, int kN>
+template <class T, Major kA, Major kB, bool kRegistersA, int kN>
 __global__ void product(const unsigned short* a, const unsigned short* b, const float* c, float* d, int k) {
   Tiles& s = shared<Tiles>();
-  for (int i = threadIdx.x; i < 64 * k; i += blockDim.x) s.a[swizzled(i / k, i % k, 64)] = a[i];
+  for (int i = threadIdx.x; i < 64 * k; i += blockDim.x)
+    s.a[kA == Major::MN ? swizzled(i % k, i / k, k) : swizzled(i / k, i % k, 64)] = a[i];
   for (int i = threadIdx.x; i < k * kN; i += blockDim.x)
     s.b[kB == Major::MN ? swizzled(i / kN, i % kN, k) : swizzled(i % kN, i / kN, kN)] = b[i];
   fence_proxy_async();
@@ -41,27 +42,28 @@ __global__ void product(const unsigned short* a, const unsigned short* b, const 
   const MatrixDescriptor of_a = matrix_descriptor(s.a), of_b = matrix_descriptor(s.b, kB == Major::MN ? k * 128 : 16);
   wgmma_fence();
   for (int step = 0; step < k / 16; ++step) {
-    const unsigned at_a = step / 4 * 64 * 128 + step % 4 * 32;
+    const unsigned at_a = kA == Major::MN ? step * 2048 : step / 4 * 64 * 128 + step % 4 * 32;
     const unsigned at_b = kB == Major::MN ? step * 2048 : step / 4 * kN * 128 + step % 4 * 32;
     if constexpr (kRegistersA)
       wgmma_m64nNk16<T, kB>(acc, registers[step], of_b + at_b, true);
     else
-      wgmma_m64nNk16<T, kB>(acc, of_a + at_a, of_b + at_b, true);
+      wgmma_m64nNk16<T, kB, kA>(acc, of_a + at_a, of_b + at_b, true);
   }
   wgmma_commit();
   wgmma_wait<0>(acc, registers);
   for (int i = 0; i < kN / 2; ++i) d[threadIdx.x / 128 * 64 * kN + element(i)] = acc[i];
 }
 
-template <class T, Major kB, bool kRegistersA>
+template <class T, Major kA, Major kB, bool kRegistersA>
 void launch_product(Machine& m, const WgmmaShape& shape, const unsigned short* a, const unsigned short* b,
                     const float* c, float* d) {
   const auto run = [&]<int kN>(std::integral_constant<int, kN>) {
     if (shape.n == kN)
-      launch<Tiles>(m, product<T, kB, kRegistersA, kN>, dim3(1), dim3(128 * shape.warpgroups), a, b, c, d, shape.k);
+      launch<Tiles>(m, product<T, kA, kB, kRegistersA, kN>, dim3(1), dim3(128 * shape.warpgroups), a, b, c, d, shape.k);
   };
-  run(std::integral_constant<int, 64>{}), run(std::integral_constant<int, 80>{});
-  run(std::integral_constant<int, 96>{}), run(std::integral_constant<int, 128>{});
+  run(std::integral_constant<int, 32>{}), run(std::integral_constant<int, 64>{});
+  run(std::integral_constant<int, 80>{}), run(std::integral_constant<int, 96>{});
+  run(std::integral_constant<int, 128>{}), run(std::integral_constant<int, 192>{});
   run(std::integral_constant<int, 256>{});
 }
 
@@ -72,16 +74,19 @@ WgmmaResult multiply(const WgmmaShape& shape, const std::vector<std::uint16_t>& 
   result.d.resize(static_cast<std::size_t>(shape.warpgroups * 64 * shape.n));
   const Array<std::uint16_t> on_a = m.upload("a", a.data(), a.size()), on_b = m.upload("b", b.data(), b.size());
   const Array<float> on_c = m.upload("c", c.data(), c.size()), d = m.upload("d", result.d.data(), result.d.size());
-  const auto run = [&]<class T, Major kB, bool kRegistersA> {
-    launch_product<T, kB, kRegistersA>(m, shape, on_a.data(), on_b.data(), on_c.data(), d.data());
+  const auto run = [&]<class T, Major kA, Major kB, bool kRegistersA> {
+    launch_product<T, kA, kB, kRegistersA>(m, shape, on_a.data(), on_b.data(), on_c.data(), d.data());
+  };
+  const auto of_a = [&]<class T, Major kB> {
+    if (shape.a_in_registers)
+      run.template operator()<T, Major::K, kB, true>();
+    else if (shape.a_mn_major)
+      run.template operator()<T, Major::MN, kB, false>();
+    else
+      run.template operator()<T, Major::K, kB, false>();
   };
   const auto of_type = [&]<class T> {
-    if (shape.b_mn_major)
-      shape.a_in_registers ? run.template operator()<T, Major::MN, true>()
-                           : run.template operator()<T, Major::MN, false>();
-    else
-      shape.a_in_registers ? run.template operator()<T, Major::K, true>()
-                           : run.template operator()<T, Major::K, false>();
+    shape.b_mn_major ? of_a.template operator()<T, Major::MN>() : of_a.template operator()<T, Major::K>();
   };
   shape.bfloat16 ? of_type.template operator()<__nv_bfloat16>() : of_type.template operator()<__half>();
   m.download(result.d.data(), d);
@@ -118,6 +123,25 @@ WgmmaResult multiply_variables(const MachineOptions& options) {
   const Array<float> d = m.upload("d", result.d.data(), result.d.size());
   product_of_variables<<<1, 128>>>(d.data());
   m.download(result.d.data(), d);
+  result.ledger = m.reports().back().ledger;
+  return result;
+}
+
+__global__ void vectors_added(float* d /*[256]*/, float* old /*[64]*/) {
+  const int t = threadIdx.x;
+  red_add_v4(d + 4 * t, make_float4(1, 1, 1, 1));
+  old[t] = atomicAdd(reinterpret_cast<float4*>(d) + t, make_float4(2, 2, 2, 2)).w;
+}
+
+WgmmaResult add_vectors(const MachineOptions& options) {
+  Machine m(options);
+  WgmmaResult result;
+  for (int i = 0; i < 256; ++i) result.d.push_back(static_cast<float>(i));
+  const Array<float> d = m.upload("d", result.d.data(), 256), old = m.alloc<float>("old", 64);
+  launch(m, vectors_added, dim3(1), dim3(64), d.data(), old.data());
+  result.d.resize(256 + 64);
+  m.download(result.d.data(), d);
+  m.download(result.d.data() + 256, old);
   result.ledger = m.reports().back().ledger;
   return result;
 }

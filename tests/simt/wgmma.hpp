@@ -13,6 +13,7 @@ namespace flash {
 struct WgmmaShape {
   bool bfloat16 = true;  // else half
   bool a_in_registers = false;
+  bool a_mn_major = false;  // A lies as [k][64], else as [64][k]; not in registers
   bool b_mn_major = false;  // B lies as [k][n], else as [n][k]
   int n = 64, k = 64;
   int warpgroups = 1;  // all multiply the same
@@ -29,11 +30,14 @@ WgmmaResult multiply(const WgmmaShape& shape, const std::vector<std::uint16_t>& 
                      const std::vector<float>& c, const MachineOptions& options);
 // With tiles that are __shared__ variables: A is row + 1 in all columns, B is 1.
 WgmmaResult multiply_variables(const MachineOptions& options);
+// Each of 64 threads adds 1 to 4 floats of 0, 1, 2 … by red_add_v4, 2 by atomicAdd of a float4.
+WgmmaResult add_vectors(const MachineOptions& options);
 }
 namespace on_checked {
 WgmmaResult multiply(const WgmmaShape& shape, const std::vector<std::uint16_t>& a, const std::vector<std::uint16_t>& b,
                      const std::vector<float>& c, const MachineOptions& options);
 WgmmaResult multiply_variables(const MachineOptions& options);
+WgmmaResult add_vectors(const MachineOptions& options);
 }
 
 }  // namespace flash

@@ -55,16 +55,22 @@ Operands operands(const WgmmaShape& shape) {
 
 std::vector<WgmmaShape> shapes() {
   std::vector<WgmmaShape> all;
+  struct A {
+    bool in_registers, mn_major;
+  };
   for (const bool bfloat16 : {false, true})
-    for (const bool registers : {false, true})
+    for (const A a : {A{false, false}, A{false, true}, A{true, false}})
       for (const bool mn_major : {false, true})
-        for (const int n : {64, 80, 96, 128, 256})
-          all.push_back({bfloat16, registers, mn_major, n, n == 80 ? 128 : 64});
+        for (const int n : {32, 64, 80, 96, 128, 192, 256})
+          all.push_back({bfloat16, a.in_registers, a.mn_major, mn_major, n, n == 80 ? 128 : 64});
   return all;
 }
 
 std::string name(const WgmmaShape& s) {
-  return std::string(s.bfloat16 ? "bfloat16" : "half") + (s.a_in_registers ? " RS" : " SS") +
+  return std::string(s.bfloat16 ? "bfloat16" : "half") +
+         (s.a_in_registers ? " RS"
+          : s.a_mn_major   ? " SS MN"
+                           : " SS K") +
          (s.b_mn_major ? " MN" : " K") + " n " + std::to_string(s.n);
 }
 
@@ -81,6 +87,7 @@ TEST_CASE("every form gives the exact product") {
 
 TEST_CASE("products give the same bits and counters under every schedule") {
   for (const WgmmaShape& shape : {WgmmaShape{.bfloat16 = true, .n = 96, .k = 128, .warpgroups = 2},
+                                  WgmmaShape{.a_mn_major = true, .b_mn_major = true, .n = 64, .warpgroups = 2},
                                   WgmmaShape{.a_in_registers = true, .b_mn_major = true, .n = 128, .warpgroups = 2}}) {
     CAPTURE(name(shape));
     const Operands of = operands(shape);
@@ -119,6 +126,18 @@ TEST_CASE("tiles may be __shared__ variables") {
   CHECK(flash::on_checked::multiply_variables({}).d == want);
 }
 
+// A warp's 512 bytes lie in 16 sectors; an atomic reads and writes them.
+TEST_CASE("a vector is added in one request, and element by element") {
+  std::vector<float> want;
+  for (int i = 0; i < 256; ++i) want.push_back(static_cast<float>(i + 3));
+  for (int t = 0; t < 64; ++t) want.push_back(static_cast<float>(4 * t + 4));
+  CHECK(flash::on_sim::add_vectors({}).d == want);
+  const WgmmaResult checked = flash::on_checked::add_vectors({});
+  CHECK(checked.d == want);
+  const flash::ArrayTraffic& d = checked.ledger.arrays[0];
+  CHECK(d == flash::ArrayTraffic{"d", 2048, 2048, 4, 64, 4, 64});
+}
+
 // As the layouts are written down: a row of 128 bytes is 8 chunks; in row r chunk c lies at c ^ r % 8.
 TEST_CASE("a descriptor means the addresses that the hardware reads") {
   using namespace flash::simt;
@@ -138,6 +157,14 @@ TEST_CASE("a descriptor means the addresses that the hardware reads") {
   for (unsigned k = 0; k < 16; ++k)
     for (unsigned j = 0; j < 12; ++j)
       CHECK(chunks[k * 12 + j] == swizzled(2048 + j / 8 * 8192 + k / 8 * 1024 + k % 8 * 128 + j % 8 * 16));
+  // A that is MN-major fits one panel: `leading` has no meaning.
+  for (const unsigned leading : {0u, 16u, 1232u}) {
+    const DescribedMatrix a{8192, leading, 1024, 0, 1};
+    const std::vector<unsigned> rows = chunks_of(a, 64, true);
+    REQUIRE(rows.size() == 128);
+    for (unsigned k = 0; k < 16; ++k)
+      for (unsigned j = 0; j < 8; ++j) CHECK(rows[k * 8 + j] == swizzled(8192 + k * 128 + j * 16));
+  }
   // The bits.
   const DescribedMatrix fields = described(0x4000004000000000u | 512u << 16 | 128u);
   CHECK(fields.start == 2048);
