@@ -41,6 +41,30 @@ __global__ void long_walk(unsigned stop, unsigned* out) {
   out[blockIdx.x] = steps;
 }
 
+// Loops without end, each spending its time elsewhere: in the C library, in shared memory, in the simulator's atomics
+// and barriers, in its hooks for volatile loads, in a function, in the C++ library.
+__device__ __noinline__ unsigned stepped(unsigned n) {  //@ endless
+  return n * 1664525u + 1013904223u;                    //@ endless
+}
+
+template <int Kind>
+__global__ void endless(unsigned* sum, const volatile unsigned* flag) {  //@ endless
+  __shared__ unsigned tile[64];
+  tile[threadIdx.x] = threadIdx.x;
+  __syncthreads();
+  unsigned n = threadIdx.x;
+  while (*sum != ~0u) {                                                             //@ endless
+    if constexpr (Kind == 0) n = static_cast<unsigned>(sinf(n + 0.5f) * 1e6f);      //@ endless
+    if constexpr (Kind == 1) tile[threadIdx.x] = n = tile[threadIdx.x] + n;         //@ endless
+    if constexpr (Kind == 2) n += atomicAdd(&sum[1], 1u);                           //@ endless
+    if constexpr (Kind == 3) __syncthreads();                                       //@ endless
+    if constexpr (Kind == 4) n += *flag;                                            //@ endless
+    if constexpr (Kind == 5) n = stepped(n);                                        //@ endless
+    if constexpr (Kind == 6) std::swap(tile[threadIdx.x], n), n = std::max(n, 7u);  //@ endless
+    sum[2 + threadIdx.x] = n;                                                       //@ endless
+  }
+}
+
 __global__ void wild(const float* in, ptrdiff_t index, float* out) {
   out[0] = in[index];  //@ wild
 }
@@ -78,6 +102,15 @@ unsigned run_long(Machine& m, unsigned stop, int blocks) {
   std::vector<unsigned> result(static_cast<std::size_t>(blocks));
   m.download(result.data(), out);
   return result[0];
+}
+
+void run_endless(Machine& m, int kind) {
+  static constexpr decltype(&endless<0>) kKinds[] = {endless<0>, endless<1>, endless<2>, endless<3>,
+                                                     endless<4>, endless<5>, endless<6>};
+  const std::vector<unsigned> zeros(2 + 64);
+  const auto sum = m.upload("sum", zeros.data(), zeros.size());
+  const auto flag = m.upload("flag", zeros.data(), 1);
+  kKinds[kind]<<<1, 64>>>(sum.data(), flag.data());
 }
 
 float run_wild(Machine& m, ptrdiff_t index) {

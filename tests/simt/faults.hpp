@@ -9,6 +9,7 @@
   int run_local_array(Machine& m, int kilobytes, int from); \
   int run_division(Machine& m, int a, int b);               \
   unsigned run_long(Machine& m, unsigned stop, int blocks); \
+  void run_endless(Machine& m, int kind);                   \
   float run_wild(Machine& m, std::ptrdiff_t index);         \
   void run_huge_allocation(Machine& m);
 

@@ -91,6 +91,24 @@ TEST_CASE_TEMPLATE("a launch that takes too long is stopped where it is", Machin
   CHECK(run_long(patient, 1013904223u, 3) == 1);
 }
 
+TEST_CASE_TEMPLATE("a launch that is stopped names a line of its kernel, wherever the thread is", Machine, MACHINES) {
+  // The C library, shared memory, atomics, barriers, volatile loads, a function, the C++ library.
+  for (int kind = 0; kind < 7; ++kind) {
+    for (int run = 0; run < 3;) {
+      Machine m({.threads = 1, .keep_going = true, .timeout = 0.01 + 0.0007 * run});
+      run_endless(m, kind);
+      INFO("kind " << kind << ", run " << run);
+      REQUIRE(m.findings().size() == 1);
+      const std::string& text = m.findings()[0].text;
+      INFO(text);
+      CHECK(text.rfind("no end: ", 0) == 0);
+      if (text.find(" blocks had run") != std::string::npos) continue;  // a busy computer: it had not begun
+      CHECK(names(text, "endless"));
+      ++run;
+    }
+  }
+}
+
 namespace {
 volatile std::sig_atomic_t own_answers = 0;
 }
