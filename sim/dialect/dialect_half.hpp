@@ -52,7 +52,10 @@ struct alignas(2) Narrow {
   FLASH_INLINE Narrow(double x) : bits(narrow<Narrow>(flash::to_odd(x)).bits) {}
   template <class Integer, class = std::enable_if_t<std::is_integral_v<Integer>>>
   FLASH_INLINE Narrow(Integer x) : Narrow(static_cast<double>(x)) {}
-  FLASH_INLINE Narrow& operator=(const Raw& raw) { bits = raw.x; return *this; }
+#define FLASH_FROM(Number) FLASH_INLINE Narrow& operator=(Number x) { return *this = Narrow(x); }
+  FLASH_FROM(float) FLASH_FROM(double) FLASH_FROM(short) FLASH_FROM(unsigned short) FLASH_FROM(int)
+  FLASH_FROM(unsigned) FLASH_FROM(long long) FLASH_FROM(unsigned long long)
+#undef FLASH_FROM
   FLASH_INLINE volatile Narrow& operator=(const Raw& raw) volatile { bits = raw.x; return *this; }
   FLASH_INLINE volatile Narrow& operator=(const volatile Raw& raw) volatile { bits = raw.x; return *this; }
   FLASH_INLINE operator Raw() const { return {bits}; }
@@ -83,7 +86,6 @@ static_assert(std::is_trivially_copyable_v<__half> && std::is_trivially_default_
     H2() = default;                                                                          \
     FLASH_INLINE constexpr H2(const H& a, const H& b) : x(a), y(b) {}                        \
     FLASH_INLINE constexpr H2(const H2##_raw& raw) : x(H##_raw{raw.x}), y(H##_raw{raw.y}) {} \
-    FLASH_INLINE H2& operator=(const H2##_raw& raw) { return *this = H2(raw); }              \
     FLASH_INLINE operator H2##_raw() const { return {x.bits, y.bits}; }                      \
   };                                                                                         \
   static_assert(std::is_trivially_copyable_v<H2> && std::is_trivially_default_constructible_v<H2>);
