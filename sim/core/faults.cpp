@@ -226,14 +226,17 @@ void handler(int signal, siginfo_t* info, void* context) {
 #elif defined(__aarch64__)
   auto &pc = registers.pc, &sp = registers.sp;
 #endif
-  // Does this OS thread run a fiber? Its stack pointer lies there, or in the guard that it has just hit.
+  // Does this OS thread run a fiber? Its stack pointer lies there, or in the guard that it has just hit, or up to a page
+  // below the word of the guard that it has tried.
   Worker* const worker = running_worker;
   const auto in_fiber = [&](std::uintptr_t address) {
     const auto stack = reinterpret_cast<std::uintptr_t>(worker->stack);
     return address - (stack - kStackGuard) < worker->stack_bytes + kStackGuard;
   };
   const auto* address = static_cast<const std::byte*>(info->si_addr);
-  const bool ours = worker && worker->stack && in_fiber(static_cast<std::uintptr_t>(sp));
+  const bool ours = worker && worker->stack &&
+                    (in_fiber(static_cast<std::uintptr_t>(sp)) ||
+                     (signal == SIGSEGV && in_fiber(reinterpret_cast<std::uintptr_t>(address))));
   if (signal == kTimeIsUp) {
     if (running == 0 && before[signal].sa_handler != SIG_DFL) return pass_on(signal, info, context);
     // In the simulator's own code (active_worker is null) and in the C library locks may be held: the watchdog asks

@@ -27,6 +27,13 @@ __global__ void local_array(int from, int* out) {
   out[threadIdx.x] = sum + local[from];
 }
 
+// An array whose length the thread knows alone.
+__global__ void variable_array(int kilobytes, int* out) {
+  int* const local = static_cast<int*>(__builtin_alloca(static_cast<std::size_t>(kilobytes) * 1024));  //@ variable
+  for (int i = 0; i < kilobytes * 256; ++i) local[i] = i;
+  out[threadIdx.x] = local[kilobytes * 256 - 1];
+}
+
 __global__ void division(int a, int b, int* out) {
   out[threadIdx.x] = a / b;  //@ division
 }
@@ -83,6 +90,14 @@ int run_local_array(Machine& m, int kilobytes, int from) {
     local_array<400><<<1, 1>>>(from, out.data());
   else
     local_array<900><<<1, 1>>>(from, out.data());
+  int result = 0;
+  m.download(&result, out);
+  return result;
+}
+
+int run_variable_array(Machine& m, int kilobytes) {
+  const auto out = m.alloc<int>("out", 1);
+  variable_array<<<1, 1>>>(kilobytes, out.data());
   int result = 0;
   m.download(&result, out);
   return result;

@@ -53,6 +53,11 @@ TEST_CASE_TEMPLATE("a stack that is full is a finding", Machine, MACHINES) {
   run_local_array(m, 900, 3);
   expect(m.findings(), "stack overflow: local variables and calls need more than the thread's 640 KiB", "");
   m.clear();
+  CHECK(run_variable_array(m, 400) == 400 * 256 - 1);
+  CHECK(m.findings().empty());
+  run_variable_array(m, 700);  // steps over all of the guard
+  expect(m.findings(), "stack overflow: local variables and calls need more than the thread's 640 KiB", "variable");
+  m.clear();
   CHECK(run_recursion(m, 1000) == 500500);
   CHECK(m.findings().empty());
 }
