@@ -226,7 +226,7 @@ void handler(int signal, siginfo_t* info, void* context) {
 #elif defined(__aarch64__)
   auto &pc = registers.pc, &sp = registers.sp;
 #endif
-  // Does this OS thread run a fiber? Its stack pointer lies there, or in the guard that it has just hit, or up to a page
+  // Does this OS thread run a fiber? Its stack pointer lies there, in the guard that it has just hit, or up to a page
   // below the word of the guard that it has tried.
   Worker* const worker = running_worker;
   const auto in_fiber = [&](std::uintptr_t address) {
