@@ -41,7 +41,7 @@ struct alignas(2) __nv_bfloat16_raw {
   unsigned short x;
 };
 
-// As in CUDA: numbers become halfs, and halfs numbers, without a word; one too large for an integer becomes the largest.
+// As in CUDA: numbers become halfs, and halfs numbers, without a word; what an integer cannot hold becomes its limit.
 // Without an initialiser it has no value, as fits unions and shared memory.
 template <class Host, class Raw>
 struct alignas(2) Narrow {
