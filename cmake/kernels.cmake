@@ -133,7 +133,7 @@ function(flash_add_kernel name file)
     set_property(SOURCE ${source} APPEND PROPERTY OBJECT_DEPENDS ${path} ${FLASH_LAUNCHES_SOURCE})
     add_library(${name}_${machine} OBJECT ${source})
     target_link_libraries(${name}_${machine} PUBLIC flash_simt)
-    target_compile_definitions(${name}_${machine} PRIVATE FLASH_MACHINE=on_${machine})
+    target_compile_definitions(${name}_${machine} PRIVATE FLASH_MACHINE=on_${machine} FLASH_KERNEL_FILE="${path}")
     target_compile_options(${name}_${machine} PRIVATE ${FLASH_BOTH_FLAGS})
     set_property(TARGET ${name}_${machine} PROPERTY
       CXX_COMPILER_LAUNCHER $<TARGET_FILE:flash-launches> ${CMAKE_CXX_COMPILER_LAUNCHER})

@@ -23,6 +23,7 @@
 #include "sim/core/block.hpp"
 #include "sim/core/device_memory.hpp"
 #include "sim/core/faults.hpp"
+#include "sim/core/layouts.hpp"
 #include "sim/core/variables.hpp"
 #include "sim/limits.hpp"
 #include "sim/report/recorder.hpp"
@@ -92,6 +93,7 @@ struct MachineCore::State {
 };
 
 MachineCore::MachineCore(const MachineOptions& options, bool checked) : state_(std::make_unique<State>()) {
+  refuse_two_layouts();
   state_->options = options;
   state_->checked = checked;
   if (options.threads < 0) refuse("threads", options.threads, "0 (all cores) or more", "pass 0");

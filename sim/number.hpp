@@ -14,12 +14,18 @@
 
 namespace flash {
 
+// Not aggregates: half{1} and half(1.5f) would take a number for bits. from_float<half>(1.5f) is the number,
+// half::of_bits(0x3e00) the bits. Without an initialiser they have no value.
 struct half {
   std::uint16_t bits;
+  half() = default;
+  [[gnu::always_inline]] static constexpr half of_bits(std::uint16_t b) { return __builtin_bit_cast(half, b); }
 };
 
 struct bfloat16 {
   std::uint16_t bits;
+  bfloat16() = default;
+  [[gnu::always_inline]] static constexpr bfloat16 of_bits(std::uint16_t b) { return __builtin_bit_cast(bfloat16, b); }
 };
 
 inline float to_float(float x) {
@@ -62,15 +68,15 @@ inline double from_float<double>(float x) {
 template <>
 inline half from_float<half>(float x) {
 #ifdef FLASH_NATIVE_HALF
-  return {std::bit_cast<std::uint16_t>(static_cast<_Float16>(x))};
+  return half::of_bits(std::bit_cast<std::uint16_t>(static_cast<_Float16>(x)));
 #else
+  const auto of = [](std::uint32_t bits) { return half::of_bits(static_cast<std::uint16_t>(bits)); };
   const std::uint32_t u = std::bit_cast<std::uint32_t>(x), sign = (u >> 16) & 0x8000u, magnitude = u & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return {static_cast<std::uint16_t>(sign | 0x7e00u | ((u >> 13) & 0x1ffu))};
-  if (magnitude >= 0x477ff000u) return {static_cast<std::uint16_t>(sign | 0x7c00u)};
+  if (magnitude > 0x7f800000u) return of(sign | 0x7e00u | ((u >> 13) & 0x1ffu));
+  if (magnitude >= 0x477ff000u) return of(sign | 0x7c00u);
   if (magnitude < 0x38800000u)  // subnormal result: adding 0.5 aligns the last place to 2^-24 and rounds
-    return {static_cast<std::uint16_t>(
-        sign | (std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u))};
-  return {static_cast<std::uint16_t>(sign | ((magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13))};
+    return of(sign | (std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u));
+  return of(sign | ((magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13));
 #endif
 }
 
@@ -78,8 +84,8 @@ inline half from_float<half>(float x) {
 template <>
 inline bfloat16 from_float<bfloat16>(float x) {
   const std::uint32_t u = std::bit_cast<std::uint32_t>(x);
-  if ((u & 0x7fffffffu) > 0x7f800000u) return {0x7fffu};
-  return {static_cast<std::uint16_t>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16)};
+  if ((u & 0x7fffffffu) > 0x7f800000u) return bfloat16::of_bits(0x7fffu);
+  return bfloat16::of_bits(static_cast<std::uint16_t>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16));
 }
 
 template <class T>

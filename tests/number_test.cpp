@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <random>
 #include <string>
+#include <type_traits>
 
 using namespace flash;
 
@@ -68,7 +69,7 @@ template <class T>
 void check_all(int exponent_bits, int fraction_bits) {
   std::int64_t wrong = 0;
   for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
-    const T x{static_cast<std::uint16_t>(bits)};
+    const T x = T::of_bits(static_cast<std::uint16_t>(bits));
     wrong += !same(static_cast<double>(to_float(x)), meaning(x.bits, exponent_bits, fraction_bits));
     if (!std::isnan(to_float(x))) wrong += from_float<T>(to_float(x)).bits != x.bits;  // there and back
   }
@@ -94,7 +95,7 @@ TEST_CASE("bfloat16: all 65536 numbers and the hard roundings") {
 TEST_CASE("half equals the compiler's _Float16") {
   std::int64_t wrong = 0;
   for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
-    const half x{static_cast<std::uint16_t>(bits)};
+    const half x = half::of_bits(static_cast<std::uint16_t>(bits));
     const float want = static_cast<float>(std::bit_cast<_Float16>(x.bits));
     wrong += !same(static_cast<double>(to_float(x)), static_cast<double>(want));
   }
@@ -121,6 +122,30 @@ TEST_CASE("landmarks") {
   CHECK(from_float<double>(1.5f) == 1.5);
   CHECK(sizeof(half) == 2);
   CHECK(sizeof(bfloat16) == 2);
+}
+
+// A number in their braces would be taken for bits.
+template <class T, class Number>
+concept takes = requires(Number x) {
+  T{x};
+}
+|| requires(Number x) {
+  T(x);
+}
+|| std::is_convertible_v<Number, T>;
+
+TEST_CASE("no number becomes the bits of a half without a word") {
+  CHECK(!takes<half, float>);
+  CHECK(!takes<half, int>);
+  CHECK(!takes<half, std::uint16_t>);
+  CHECK(!takes<bfloat16, double>);
+  CHECK(!takes<bfloat16, std::uint16_t>);
+  CHECK(!std::is_aggregate_v<half>);
+  CHECK(!std::is_aggregate_v<bfloat16>);
+  CHECK(half::of_bits(0x3e00).bits == 0x3e00);
+  CHECK(to_float(bfloat16::of_bits(0x3fc0)) == 1.5f);
+  CHECK(std::is_trivially_copyable_v<half>);
+  CHECK(std::is_trivially_default_constructible_v<bfloat16>);  // unions, shared memory
 }
 
 TEST_CASE("type names are NumPy's") {

@@ -11,12 +11,14 @@
 
 #include "sim/checks/shadow.hpp"
 #include "sim/core/block.hpp"
+#include "sim/core/outside.hpp"
 
 namespace {
 
 using flash::simt::Access;
 using flash::simt::active_worker;
 using flash::simt::Checker;
+using flash::simt::Outside;
 using flash::simt::Worker;
 
 // The machine gives each worker that runs checked kernels a Checker as its observer.
@@ -24,10 +26,13 @@ using flash::simt::Worker;
   return static_cast<Checker*>(worker->observer.get());
 }
 
-// Out of line, so that the quick path below needs no stack frame.
+// Out of line, so that the quick path below needs no stack frame. What it keeps books in must not be left half written
+// when the launch is stopped: outside of the kernel nobody stops it.
 template <unsigned kBytes, Access kAccess>
 [[gnu::noinline]] void accessed_slowly(void* address, std::uintptr_t pc) {
-  checker(active_worker)->access<kBytes, kAccess>(address, pc);
+  Checker* const checks = checker(active_worker);
+  const Outside outside;
+  checks->access<kBytes, kAccess>(address, pc);
 }
 
 // A volatile load may be one of a loop that waits: others run now and then. A volatile store is what they wait for.
@@ -54,8 +59,10 @@ template <unsigned kBytes, Access kAccess>
 }
 
 void moved(const void* address, std::size_t bytes, Access access, void* return_address) {
-  if (Worker* const worker = active_worker)
-    checker(worker)->range(address, bytes, 16, access, reinterpret_cast<std::uintptr_t>(return_address));
+  Worker* const worker = active_worker;
+  if (!worker) return;
+  const Outside outside;
+  checker(worker)->range(address, bytes, 16, access, reinterpret_cast<std::uintptr_t>(return_address));
 }
 
 // A struct, which a GPU moves in pieces. Its alignment is not told, but it divides the size, and is less than it here
@@ -66,6 +73,7 @@ void copied(const void* address, std::size_t bytes, Access access, void* return_
   const auto pc = reinterpret_cast<std::uintptr_t>(return_address);
   const std::size_t divisor = bytes & -bytes, widest = divisor == bytes ? bytes / 2 : divisor;
   if (is_volatile(access)) waits(access, pc);
+  const Outside outside;
   checker(worker)->range(address, bytes, std::clamp<std::size_t>(widest, 1, 16), access, pc);
 }
 

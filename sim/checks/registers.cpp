@@ -67,6 +67,13 @@ void Checker::disturbs_product(RegisterLog::Word& word, const std::byte* address
   const RegisterLog::State state = word.state;
   word.state = RegisterLog::State::free;  // once
   const Outside outside;
+  const bool accumulates = state == RegisterLog::State::accumulator;
+  const Product* product = nullptr;
+  if (state != RegisterLog::State::unnamed) {
+    product = accumulates ? products.accumulating(in_group, address) : products.reading(in_group, address);
+    if (!product) return;
+  }
+  // Asked last: what is asked for is taken for found.
   if (worker_.findings.repeated("asynchronous product", site_index_of(mine), static_cast<unsigned>(state),
                                 worker_.block))
     return;
@@ -79,10 +86,6 @@ void Checker::disturbs_product(RegisterLog::Word& word, const std::byte* address
                           worker_.block});
     return;
   }
-  const bool accumulates = state == RegisterLog::State::accumulator;
-  const Product* const product =
-      accumulates ? products.accumulating(in_group, address) : products.reading(in_group, address);
-  if (!product) return;
   worker_.findings.add(
       {"asynchronous product",
        now + " of " + element_of(*product, in_group, address) + " while wgmma " + (accumulates ? "writes" : "reads") +

@@ -1,13 +1,17 @@
-// faults.cpp: see faults.hpp. The handler itself only looks and redirects; words are found after it has returned, on
-// the fiber, whose own frames are abandoned: the block stops.
+// faults.cpp: see faults.hpp. The handler itself only notes where the thread is, by which calls, and redirects; words
+// are found after it has returned, on the fiber, whose own frames are abandoned: the block stops.
 // Use: see faults.hpp.
 #include "sim/core/faults.hpp"
 
+#include <dlfcn.h>
+#include <link.h>
 #include <semaphore.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <unistd.h>
+#include <unwind.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -86,25 +90,91 @@ namespace {
 
 // What the handler found, for explain().
 struct Fault {
+  static constexpr int kMostCalls = 128;
   int signal = 0;
   const std::byte* address = nullptr;
   const void* pc = nullptr;
-  const void *const *sp = nullptr, *const *stack_end = nullptr;
+  const void* calls[kMostCalls];  // the return addresses of the calls that are under way, innermost first
+  int call_count = 0;
 };
 thread_local Fault fault;
 
-// The line that runs; where that is the simulator's own code, the caller's: the first word on the stack that is an
-// address in a kernel. A side's program counter is the one after the call or access.
-const void* line_of_kernel() {
-  const void* after = static_cast<const char*>(fault.pc) + 1;
-  if (site_of(after) != "?") return after;
-  for (const void* const* word = fault.sp; word < fault.stack_end; ++word)
-    if (site_of(*word) != "?") return *word;
-  return after;
+// Where the code of the library lies that has this function; nowhere, if that is the program itself.
+struct CodeOf {
+  std::uintptr_t begin = 0, end = 0;
+
+  explicit CodeOf(const char* function) {
+    const auto contains = [](const dl_phdr_info& object, const void* address) {
+      for (const auto* segment = object.dlpi_phdr; segment != object.dlpi_phdr + object.dlpi_phnum; ++segment)
+        if (segment->p_type == PT_LOAD &&
+            reinterpret_cast<std::uintptr_t>(address) - object.dlpi_addr - segment->p_vaddr < segment->p_memsz)
+          return segment;
+      return static_cast<decltype(object.dlpi_phdr)>(nullptr);
+    };
+    struct Search {
+      decltype(contains)& in;
+      const void* function;
+      CodeOf& found;
+    } search{contains, dlsym(RTLD_DEFAULT, function), *this};
+    const auto look = [](dl_phdr_info* object, std::size_t, void* data) {
+      const Search& s = *static_cast<Search*>(data);
+      const auto* segment = s.in(*object, s.function);
+      if (!segment || s.in(*object, reinterpret_cast<const void*>(&running))) return 0;
+      s.found.begin = object->dlpi_addr + segment->p_vaddr, s.found.end = s.found.begin + segment->p_memsz;
+      return 1;
+    };
+    dl_iterate_phdr(look, &search);
+  }
+  bool has(std::uintptr_t pc) const { return pc - begin < end - begin; }
+};
+
+// There a thread may hold the heap's lock, or that of stdout.
+bool holds_lock(std::uintptr_t pc) {
+  static const CodeOf library("abort"), heap("malloc");
+  return library.has(pc) || heap.has(pc);
+}
+
+// Where the handler goes on when it follows calls on a stack that the kernel has overwritten, and faults itself.
+thread_local sigjmp_buf lost;
+thread_local volatile bool following = false;
+
+// Notes the calls that led to the interrupted instruction. The unwinder reads the compiler's tables, so that it finds
+// its way out of functions without frame pointers, the C library's too. It begins with the handler's own calls.
+void follow_calls() {
+  const auto note = [](_Unwind_Context* frame, void*) {
+    int interrupted = 0;
+    const auto* const pc = reinterpret_cast<const char*>(_Unwind_GetIPInfo(frame, &interrupted));
+    if (interrupted && pc == fault.pc) {
+      fault.call_count = 0;
+    } else if (fault.call_count < Fault::kMostCalls) {
+      fault.calls[fault.call_count++] = pc + interrupted;
+    } else {
+      return _URC_END_OF_STACK;
+    }
+    return _URC_NO_REASON;
+  };
+  sigset_t faults;
+  sigemptyset(&faults), sigaddset(&faults, SIGSEGV), sigaddset(&faults, SIGBUS);
+  pthread_sigmask(SIG_UNBLOCK, &faults, nullptr);  // until the handler returns
+  following = true;
+  if (sigsetjmp(lost, 0) == 0) _Unwind_Backtrace(note, nullptr);
+  following = false;
+}
+
+// The line of the kernel that runs: the interrupted instruction's, or, where that is code of the simulator or of a
+// library, the innermost call's that comes from the kernel. A side's program counter is the one after the instruction.
+const void* line_of_kernel(const Launch& launch) {
+  const auto* const program = reinterpret_cast<const void*>(launch.invoke);
+  const void* const after = static_cast<const char*>(fault.pc) + 1;
+  if (is_kernels(after, program)) return after;
+  for (int i = 0; i < fault.call_count; ++i)
+    if (is_kernels(fault.calls[i], program)) return fault.calls[i];
+  // The thread is about to call the kernel: the kernel's first line.
+  return launch.kernel ? static_cast<const char*>(launch.kernel) + 1 : after;
 }
 
 RawFinding described(const Worker& worker) {
-  RawFinding finding{"out of bounds", "", "", {worker.side("runs", line_of_kernel())}, worker.block};
+  RawFinding finding{"out of bounds", "", "", {worker.side("runs", line_of_kernel(*worker.launch))}, worker.block};
   std::ostringstream what;
   if (fault.signal == kTimeIsUp) {
     finding.kind = kNoEnd;
@@ -149,33 +219,36 @@ void pass_on(int signal, siginfo_t* info, void* context) {
 }
 
 void handler(int signal, siginfo_t* info, void* context) {
+  if (following && (signal == SIGSEGV || signal == SIGBUS)) siglongjmp(lost, 1);
   auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext;
 #if defined(__x86_64__)
   auto &pc = registers.gregs[REG_RIP], &sp = registers.gregs[REG_RSP];
 #elif defined(__aarch64__)
   auto &pc = registers.pc, &sp = registers.sp;
 #endif
-  // Does this OS thread run a fiber? Its stack pointer lies there, or in the guard that it has just hit.
+  // Does this OS thread run a fiber? Its stack pointer lies there, in the guard that it has just hit, or up to a page
+  // below the word of the guard that it has tried.
   Worker* const worker = running_worker;
   const auto in_fiber = [&](std::uintptr_t address) {
     const auto stack = reinterpret_cast<std::uintptr_t>(worker->stack);
     return address - (stack - kStackGuard) < worker->stack_bytes + kStackGuard;
   };
   const auto* address = static_cast<const std::byte*>(info->si_addr);
-  const bool ours = worker && worker->stack && in_fiber(static_cast<std::uintptr_t>(sp));
+  const bool ours = worker && worker->stack &&
+                    (in_fiber(static_cast<std::uintptr_t>(sp)) ||
+                     (signal == SIGSEGV && in_fiber(reinterpret_cast<std::uintptr_t>(address))));
   if (signal == kTimeIsUp) {
     if (running == 0 && before[signal].sa_handler != SIG_DFL) return pass_on(signal, info, context);
-    // In the simulator's own code (active_worker is null) locks may be held: the watchdog asks again.
-    if (!ours || !active_worker) return;
+    // In the simulator's own code (active_worker is null) and in the C library locks may be held: the watchdog asks
+    // again.
+    if (!ours || !active_worker || holds_lock(static_cast<std::uintptr_t>(pc))) return;
   } else if (!ours) {
     return pass_on(signal, info, context);
   }
-  // In the guard there is nothing to read, and above the stack neither; 4 KiB hold the caller's frame.
-  const auto words = std::max(static_cast<std::uintptr_t>(sp), reinterpret_cast<std::uintptr_t>(worker->stack));
-  const auto first = (words + 7) / 8 * 8;
   const auto top = reinterpret_cast<std::uintptr_t>(worker->stack) + worker->stack_bytes - 256;
-  const auto pointer = [](std::uintptr_t at) { return reinterpret_cast<const void* const*>(at); };
-  fault = {signal, address, reinterpret_cast<const void*>(pc), pointer(first), pointer(std::min(first + 4096, top))};
+  fault.signal = signal, fault.address = address, fault.pc = reinterpret_cast<const void*>(pc);
+  fault.call_count = 0;
+  follow_calls();
   pc = static_cast<decltype(pc + 0)>(reinterpret_cast<std::uintptr_t>(&explain));
   sp = static_cast<decltype(sp + 0)>(top / 16 * 16 - 8);  // as after a call
 }
@@ -213,6 +286,7 @@ thread_local SignalStack signal_stack;
 
 // From the first machine's begin to the last one's end.
 void handle(bool begins) {
+  holds_lock(0);  // a handler may not look for libraries
   struct sigaction ours {};
   ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
   for (const int signal : kSignals) {

@@ -10,6 +10,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "sim/core/layouts.hpp"
+
 namespace flash::simt {
 
 struct Member {
@@ -156,8 +158,26 @@ std::size_t members(Member* out) {
   return count;
 }
 
+// A hash of the members' sizes, for note_layout(); 0: they are not known.
+template <class S>
+consteval std::uint64_t members_hash() {
+  std::uint64_t hash = 0;
+  const auto mix = [&](std::uint64_t value) { hash = (hash ^ (value + 1)) * 0x100000001b3u; };
+  const auto one = [&]<class M>() {
+    using Element = std::remove_all_extents_t<M>;
+    mix(sizeof(M)), mix(sizeof(Element)), mix(alignof(M));
+    if constexpr (member_count<Element>() > 0) mix(members_hash<Element>());
+  };
+  const auto each = [&]<class... M>(std::tuple<M...>*) {
+    (one.template operator()<std::remove_cvref_t<std::remove_pointer_t<M>>>(), ...);
+  };
+  each(static_cast<decltype(member_pointers(std::declval<const S&>()))*>(nullptr));
+  return hash;
+}
+
 template <class S>
 constexpr Members members_of() {
+  note_layout<S, members_hash<S>()>();
   return members<S>;
 }
 

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "sim/core/layouts.hpp"
+
 namespace flash::simt {
 
 // Sets bytes[i] to 1 where byte i of the type is padding, else to 0.
@@ -23,6 +25,7 @@ __attribute__((no_sanitize("thread"))) void mark_padding(unsigned char* bytes) {
 // Null where the type says nothing: plain bytes may hold anything.
 template <class T>
 constexpr Padding padding_of() {
+  note_layout<T>();
   if constexpr (sizeof(T) == 1 || !std::is_trivially_copyable_v<T>)
     return nullptr;
   else

@@ -33,37 +33,82 @@ FLASH_INLINE float to_odd(double x) {
   return std::bit_cast<float>(bits);
 }
 
-// As in CUDA: numbers become halfs, and halfs numbers, without a word. Without an initialiser it has no value, as fits
-// unions and shared memory.
-template <class Host>
+// Bits under CUDA's name: an aggregate, as there.
+struct alignas(2) __half_raw {
+  unsigned short x;
+};
+struct alignas(2) __nv_bfloat16_raw {
+  unsigned short x;
+};
+
+// As in CUDA: numbers become halfs, and halfs numbers, without a word; what an integer cannot hold becomes its limit.
+// Without an initialiser it has no value, as fits unions and shared memory.
+template <class Host, class Raw>
 struct alignas(2) Narrow {
   std::uint16_t bits;
   Narrow() = default;
+  FLASH_INLINE constexpr Narrow(const Raw& raw) : bits(raw.x) {}
   FLASH_INLINE Narrow(float x) : bits(narrow<Narrow>(x).bits) {}
   FLASH_INLINE Narrow(double x) : bits(narrow<Narrow>(flash::to_odd(x)).bits) {}
   template <class Integer, class = std::enable_if_t<std::is_integral_v<Integer>>>
   FLASH_INLINE Narrow(Integer x) : Narrow(static_cast<double>(x)) {}
+#define FLASH_FROM(Number) FLASH_INLINE Narrow& operator=(Number x) { return *this = Narrow(x); }
+  FLASH_FROM(float) FLASH_FROM(double) FLASH_FROM(short) FLASH_FROM(unsigned short) FLASH_FROM(int)
+  FLASH_FROM(unsigned) FLASH_FROM(long long) FLASH_FROM(unsigned long long)
+#undef FLASH_FROM
+  FLASH_INLINE volatile Narrow& operator=(const Raw& raw) volatile { bits = raw.x; return *this; }
+  FLASH_INLINE volatile Narrow& operator=(const volatile Raw& raw) volatile { bits = raw.x; return *this; }
+  FLASH_INLINE operator Raw() const { return {bits}; }
+  FLASH_INLINE operator Raw() const volatile { return {bits}; }
   FLASH_INLINE operator float() const;
+  FLASH_INLINE operator bool() const { return (bits & 0x7fffu) != 0; }
+#define FLASH_TO(Integer) FLASH_INLINE operator Integer() const;
+#define FLASH_TO_INTEGERS                                                                               \
+  FLASH_TO(char) FLASH_TO(signed char) FLASH_TO(unsigned char) FLASH_TO(short) FLASH_TO(unsigned short) \
+  FLASH_TO(int) FLASH_TO(unsigned) FLASH_TO(long) FLASH_TO(unsigned long) FLASH_TO(long long)           \
+  FLASH_TO(unsigned long long)
+  FLASH_TO_INTEGERS
+#undef FLASH_TO
 };
-template <class Host>
-struct HostType<Narrow<Host>> { using type = Host; };
-using __half = Narrow<flash::half>;
-using __nv_bfloat16 = Narrow<flash::bfloat16>;
+template <class Host, class Raw>
+struct HostType<Narrow<Host, Raw>> { using type = Host; };
+using __half = Narrow<flash::half, __half_raw>;
+using __nv_bfloat16 = Narrow<flash::bfloat16, __nv_bfloat16_raw>;
 static_assert(std::is_trivially_copyable_v<__half> && std::is_trivially_default_constructible_v<__half>);
-struct alignas(4) __half2 {
-  __half x, y;
-};
-struct alignas(4) __nv_bfloat162 {
-  __nv_bfloat16 x, y;
-};
+
+// A pair is made of two halfs, not of one.
+#define FLASH_PAIR(H2, H)                                                                    \
+  struct alignas(4) H2##_raw {                                                               \
+    unsigned short x, y;                                                                     \
+  };                                                                                         \
+  struct alignas(4) H2 {                                                                     \
+    H x, y;                                                                                  \
+    H2() = default;                                                                          \
+    FLASH_INLINE constexpr H2(const H& a, const H& b) : x(a), y(b) {}                        \
+    FLASH_INLINE constexpr H2(const H2##_raw& raw) : x(H##_raw{raw.x}), y(H##_raw{raw.y}) {} \
+    FLASH_INLINE operator H2##_raw() const { return {x.bits, y.bits}; }                      \
+  };                                                                                         \
+  static_assert(std::is_trivially_copyable_v<H2> && std::is_trivially_default_constructible_v<H2>);
+FLASH_PAIR(__half2, __half)
+FLASH_PAIR(__nv_bfloat162, __nv_bfloat16)
+#undef FLASH_PAIR
 
 // Widening is exact; the GPU turns a half NaN into the one canonical NaN, and keeps a bfloat16 NaN's bits.
 FLASH_INLINE float half_to_float(__half x) {
-  return (x.bits & 0x7fffu) > 0x7c00u ? std::bit_cast<float>(0x7fffffffu) : flash::to_float(flash::half{x.bits});
+  if ((x.bits & 0x7fffu) > 0x7c00u) return std::bit_cast<float>(0x7fffffffu);
+  return flash::to_float(flash::half::of_bits(x.bits));
 }
-FLASH_INLINE float half_to_float(__nv_bfloat16 x) { return flash::to_float(flash::bfloat16{x.bits}); }
-template <class Host>
-FLASH_INLINE Narrow<Host>::operator float() const { return flash::half_to_float(*this); }
+FLASH_INLINE float half_to_float(__nv_bfloat16 x) { return flash::to_float(flash::bfloat16::of_bits(x.bits)); }
+template <class Host, class Raw>
+FLASH_INLINE Narrow<Host, Raw>::operator float() const { return flash::half_to_float(*this); }
+#define FLASH_TO(Integer)                                                       \
+  template <class Host, class Raw>                                              \
+  FLASH_INLINE Narrow<Host, Raw>::operator Integer() const {                    \
+    return to_integer<Integer>(flash::half_to_float(*this), Rounding::to_zero); \
+  }
+FLASH_TO_INTEGERS
+#undef FLASH_TO
+#undef FLASH_TO_INTEGERS
 // a*b+c with one rounding to H: the double sum is rounded to odd first, so that rounding it again is harmless.
 template <class H>
 FLASH_INLINE H fused(H a, H b, H c) {
@@ -128,8 +173,29 @@ FLASH_INLINE H fused(H a, H b, H c) {
   FLASH_INLINE H2& operator*=(H2& a, H2 b) { return a = a * b; }                                                \
   FLASH_INLINE H& operator/=(H& a, H b) { return a = a / b; }                                                   \
   FLASH_INLINE bool operator!=(H a, H b) { return !__heq(a, b); }                                               \
-  FLASH_INLINE bool operator==(H2 a, H2 b) { return __heq(a.x, b.x) && __heq(a.y, b.y); }                       \
-  FLASH_INLINE bool __hbeq2(H2 a, H2 b) { return a == b; }                                                      \
+  FLASH_INLINE H operator+(H a) { return a; }                                                                   \
+  FLASH_INLINE H& operator++(H& a) { return a += narrow<H>(1); }                                                \
+  FLASH_INLINE H& operator--(H& a) { return a -= narrow<H>(1); }                                                \
+  FLASH_INLINE H operator++(H& a, int) { const H before = a; ++a; return before; }                              \
+  FLASH_INLINE H operator--(H& a, int) { const H before = a; --a; return before; }                              \
+  FLASH_INLINE bool __hbeq2(H2 a, H2 b) { return __heq(a.x, b.x) && __heq(a.y, b.y); }                          \
+  FLASH_INLINE bool __hbne2(H2 a, H2 b) { return __hne(a.x, b.x) && __hne(a.y, b.y); }                          \
+  FLASH_INLINE bool __hblt2(H2 a, H2 b) { return __hlt(a.x, b.x) && __hlt(a.y, b.y); }                          \
+  FLASH_INLINE bool __hble2(H2 a, H2 b) { return __hle(a.x, b.x) && __hle(a.y, b.y); }                          \
+  FLASH_INLINE bool __hbgt2(H2 a, H2 b) { return __hgt(a.x, b.x) && __hgt(a.y, b.y); }                          \
+  FLASH_INLINE bool __hbge2(H2 a, H2 b) { return __hge(a.x, b.x) && __hge(a.y, b.y); }                          \
+  FLASH_INLINE bool operator==(H2 a, H2 b) { return __hbeq2(a, b); }                                            \
+  FLASH_INLINE bool operator!=(H2 a, H2 b) { return a.x != b.x && a.y != b.y; }                                 \
+  FLASH_INLINE bool operator<(H2 a, H2 b) { return __hblt2(a, b); }                                             \
+  FLASH_INLINE bool operator<=(H2 a, H2 b) { return __hble2(a, b); }                                            \
+  FLASH_INLINE bool operator>(H2 a, H2 b) { return __hbgt2(a, b); }                                             \
+  FLASH_INLINE bool operator>=(H2 a, H2 b) { return __hbge2(a, b); }                                            \
+  FLASH_INLINE H2 operator+(H2 a) { return a; }                                                                 \
+  FLASH_INLINE H2& operator/=(H2& a, H2 b) { return a = a / b; }                                                \
+  FLASH_INLINE H2& operator++(H2& a) { return a += H2(narrow<H>(1), narrow<H>(1)); }                            \
+  FLASH_INLINE H2& operator--(H2& a) { return a -= H2(narrow<H>(1), narrow<H>(1)); }                            \
+  FLASH_INLINE H2 operator++(H2& a, int) { const H2 before = a; ++a; return before; }                           \
+  FLASH_INLINE H2 operator--(H2& a, int) { const H2 before = a; --a; return before; }                           \
   FLASH_INLINE bool __hisinf(H a) { return to(a) - to(a) != 0 && to(a) == to(a); }                              \
   FLASH_INLINE H hexp(H a) { FLASH_COUNT(exps, 1); return narrow<H>(__builtin_expf(to(a))); }                   \
   FLASH_INLINE H hexp2(H a) { FLASH_COUNT(exps, 1); return narrow<H>(__builtin_exp2f(to(a))); }                 \
@@ -201,6 +267,7 @@ using flash::make_bfloat162, flash::make_half2;
 #endif
 // Within namespace flash `half` is the host's type, here as under nvcc.
 using flash::__half, flash::__half2, flash::__nv_bfloat16, flash::__nv_bfloat162;
+using flash::__half_raw, flash::__half2_raw, flash::__nv_bfloat16_raw, flash::__nv_bfloat162_raw;
 using half = flash::__half;
 using half2 = flash::__half2;
 using nv_bfloat16 = flash::__nv_bfloat16;

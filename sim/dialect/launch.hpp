@@ -6,6 +6,7 @@
 #include <tuple>
 #include <type_traits>
 
+#include "sim/core/layouts.hpp"
 #include "sim/core/simt.hpp"
 #if !defined(FLASH_PROGRAM)
 #include "sim/core/variables.hpp"
@@ -108,6 +109,7 @@ struct Launching {
   void run(const void* kernel, Call call, Arguments... arguments) const {
     static_assert(std::is_pointer_v<Call> || !(passed_by_address<Arguments> || ...),
                   "an argument has a copy constructor: write the kernel's template arguments at the launch");
+    (simt::note_layout<Arguments>(), ...);
     struct Bound {
       Call call;
       std::tuple<Arguments...> arguments;

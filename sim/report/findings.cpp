@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -33,6 +34,13 @@ bool is_simulator(const std::string& path) {
   const auto has = [&](const char* part) { return path.find(part) != std::string::npos; };
   return has("/sim/dialect/") || has("/sim/checks/") || path.ends_with("/sim/core/simt.hpp") ||
          path.ends_with("/sim/number.hpp");
+}
+// Code that kernels call and that nobody means to read about: the C++ library's, and all else of the simulator.
+bool is_library(const std::string& path) {
+  using Path = std::filesystem::path;
+  static const std::string root = Path(__FILE__).lexically_normal().parent_path().parent_path() / "";  // sim/
+  return path.find("/include/c++/") != std::string::npos || path.starts_with("/usr/include/") ||
+         Path(path).lexically_normal().string().starts_with(root);
 }
 
 #if FLASH_LIBBACKTRACE
@@ -92,6 +100,11 @@ std::vector<std::vector<CodeLine>> looked_up(const std::vector<const void*>& ret
     first = end;
   }
 #endif
+  // Where the library's code is part of a kernel's function, the line that matters is the kernel's.
+  for (std::vector<CodeLine>& lines : all) {
+    const auto of_library = [](const CodeLine& line) { return is_library(line.file); };
+    if (!std::all_of(lines.begin(), lines.end(), of_library)) std::erase_if(lines, of_library);
+  }
   return all;
 }
 
@@ -141,6 +154,14 @@ std::vector<std::vector<CodeLine>> lines_of(const std::vector<const void*>& retu
 std::string site_of(const void* return_address) {
   const std::vector<std::string>& sites = sites_of(return_address);
   return sites.empty() ? "?" : sites[0];
+}
+
+bool is_kernels(const void* return_address, const void* kernel) {
+  Dl_info here{}, there{};
+  if (dladdr(return_address, &here) == 0 || dladdr(kernel, &there) == 0 || here.dli_fbase != there.dli_fbase)
+    return false;
+  const std::vector<std::vector<CodeLine>> all = looked_up({return_address});
+  return !all[0].empty() && !is_library(all[0][0].file);
 }
 
 std::string calls_of(const void* return_address) {

@@ -175,6 +175,9 @@ std::string counted(std::uint64_t count, const char* what = "byte");
 // "reduce.cu:31" for a program counter (the call's return address) or a source location; "?" when unknown.
 std::string site_of(const void* return_address);
 std::string site_of(const Site& site);
+// Is the code before this address the kernel's or a function's of its program: neither the simulator's nor a library's?
+// `kernel`: an address in the code that launches it; a shared library of its own is no part of the program.
+bool is_kernels(const void* return_address, const void* kernel);
 // All lines that the call at this return address stands for: several where functions are inlined.
 std::string calls_of(const void* return_address);
 // The lines that the calls at these return addresses stand for, with whole paths, innermost first.

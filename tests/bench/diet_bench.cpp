@@ -67,7 +67,7 @@ int main(int count, char** words) try {
       std::vector<std::vector<bfloat16>> verified(kernel_count);
       for (int round = 0; round < rounds; ++round)
         for (std::size_t i = 0; i < kernel_count; ++i) {
-          std::fill(o.begin(), o.end(), bfloat16{0x7fc0});  // NaN
+          std::fill(o.begin(), o.end(), bfloat16::of_bits(0x7fc0));  // NaN
           const Timing timing = run(i, p, {.samples = 30}).timing;
           try {
             if (round == 0) {

@@ -198,6 +198,7 @@ __global__ void atomics_report(const AtomicCells* c, unsigned* out) {
 
 struct Half {
   using T = __half;
+  using Pair = __half2;
   static __device__ T from_bits(unsigned b) { return __ushort_as_half(static_cast<unsigned short>(b)); }
   static __device__ unsigned bits(T x) { return __half_as_ushort(x); }
   static __device__ float widen(T x) { return __half2float(x); }
@@ -206,6 +207,7 @@ struct Half {
 
 struct Bfloat16 {
   using T = __nv_bfloat16;
+  using Pair = __nv_bfloat162;
   static __device__ T from_bits(unsigned b) { return __ushort_as_bfloat16(static_cast<unsigned short>(b)); }
   static __device__ unsigned bits(T x) { return __bfloat16_as_ushort(x); }
   static __device__ float widen(T x) { return __bfloat162float(x); }
@@ -335,6 +337,52 @@ __global__ void bfloat162_arithmetic(unsigned* out /*[4096][10]*/) {
   sum += a * b;
   row[8] = Bfloat16::bits(sum) | Bfloat16::bits((a - b) / b) << 16;
   row[9] = word(__float2bfloat162_rn(wide.x)) ^ static_cast<unsigned>(a < b) ^ static_cast<unsigned>(a == -b) << 1;
+}
+
+// What a program writes without intrinsics: numbers that become halfs and back, by name, by assignment, by braces.
+template <class N>
+__global__ void half_forms(unsigned* out /*[4096][16]*/) {
+  using T = typename N::T;
+  using Pair = typename N::Pair;
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x, pattern = mix(9000 + i) & 0xffffu;
+  const T any = N::from_bits(pattern), h = any == any ? any : T(1.0f);
+  const float x = N::widen(h) * 1.001f;
+  const double wide = 1 + pattern * 0x1p-20;
+  const int whole = static_cast<int>(mix(i)) >> i % 32;
+  unsigned* row = out + i * 16;
+  T assigned;
+  assigned = x;
+  row[0] = N::bits(T(x)) | N::bits(static_cast<T>(wide)) << 16;
+  row[1] = N::bits(assigned) | N::bits(T{whole}) << 16;
+  assigned = static_cast<unsigned>(whole);
+  const T made = static_cast<unsigned long long>(i) << i % 40;
+  row[2] = N::bits(assigned) | N::bits(made) << 16;
+  const float back = h;
+  row[3] = __float_as_uint(back);
+  row[4] = static_cast<unsigned>(static_cast<int>(any)) ^ static_cast<unsigned>(any) << 1;
+  row[5] = static_cast<unsigned>(static_cast<short>(any)) << 16 | static_cast<unsigned short>(any);
+  row[6] = static_cast<unsigned>(static_cast<signed char>(any)) << 8 | static_cast<unsigned char>(any);
+  const long long large = any;
+  const unsigned long long positive = any;
+  row[7] = static_cast<unsigned>(large) ^ static_cast<unsigned>(large >> 32) << 1;
+  row[8] = static_cast<unsigned>(positive) ^ static_cast<unsigned>(positive >> 32) << 1;
+  T up = h, down = h;
+  const T before = up++;
+  --down;
+  row[9] = N::bits(up) | N::bits(down) << 16;
+  T quotient = before, difference = h;
+  quotient /= T(3), difference -= T(x);
+  row[10] = N::bits(quotient) | N::bits(difference) << 16;
+  row[11] = N::bits(-h) | N::bits(+before) << 16;
+  row[12] = (any ? 1u : 0u) | (any != any ? 2u : 0u) | (any < up ? 4u : 0u) | (any >= down ? 8u : 0u);
+  const Pair a(h, up), b = {down, h};
+  Pair c = a;
+  c += b;
+  row[13] = word(c);
+  c *= b, c -= a;
+  ++c;
+  row[14] = word(c);
+  row[15] = (a == b ? 1u : 0u) | (a != b ? 2u : 0u) | (a > b ? 4u : 0u) | (a <= b ? 8u : 0u) | N::bits(-b.x) << 16;
 }
 
 // ---- float -----------------------------------------------------------------------------------------------------
@@ -589,6 +637,8 @@ std::vector<Family> run_conformance(const MachineOptions& options) {
   add({u32("bfloat16_random", 163840, dim3(64), dim3(256), arithmetic_random<Bfloat16>, 0x01ffu, 0x3e00u)});
   add({u32("half2", 4096 * 10, dim3(16), dim3(256), half2_arithmetic)});
   add({u32("bfloat162", 4096 * 10, dim3(16), dim3(256), bfloat162_arithmetic)});
+  add({u32("half_forms", 4096 * 16, dim3(16), dim3(256), half_forms<Half>)});
+  add({u32("bfloat16_forms", 4096 * 16, dim3(16), dim3(256), half_forms<Bfloat16>)});
 
   // float
   {

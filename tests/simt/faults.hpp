@@ -7,8 +7,10 @@
   class Machine;                                            \
   int run_recursion(Machine& m, int depth);                 \
   int run_local_array(Machine& m, int kilobytes, int from); \
+  int run_variable_array(Machine& m, int kilobytes);        \
   int run_division(Machine& m, int a, int b);               \
   unsigned run_long(Machine& m, unsigned stop, int blocks); \
+  void run_endless(Machine& m, int kind);                   \
   float run_wild(Machine& m, std::ptrdiff_t index);         \
   void run_huge_allocation(Machine& m);
 

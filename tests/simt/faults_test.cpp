@@ -53,6 +53,11 @@ TEST_CASE_TEMPLATE("a stack that is full is a finding", Machine, MACHINES) {
   run_local_array(m, 900, 3);
   expect(m.findings(), "stack overflow: local variables and calls need more than the thread's 640 KiB", "");
   m.clear();
+  CHECK(run_variable_array(m, 400) == 400 * 256 - 1);
+  CHECK(m.findings().empty());
+  run_variable_array(m, 700);  // steps over all of the guard
+  expect(m.findings(), "stack overflow: local variables and calls need more than the thread's 640 KiB", "variable");
+  m.clear();
   CHECK(run_recursion(m, 1000) == 500500);
   CHECK(m.findings().empty());
 }
@@ -89,6 +94,24 @@ TEST_CASE_TEMPLATE("a launch that takes too long is stopped where it is", Machin
   CHECK(m.findings().empty());
   Machine patient({.threads = 1});
   CHECK(run_long(patient, 1013904223u, 3) == 1);
+}
+
+TEST_CASE_TEMPLATE("a launch that is stopped names a line of its kernel, wherever the thread is", Machine, MACHINES) {
+  // The C library, shared memory, atomics, barriers, volatile loads, a function, the C++ library.
+  for (int kind = 0; kind < 7; ++kind) {
+    for (int run = 0; run < 3;) {
+      Machine m({.threads = 1, .keep_going = true, .timeout = 0.01 + 0.0007 * run});
+      run_endless(m, kind);
+      INFO("kind " << kind << ", run " << run);
+      REQUIRE(m.findings().size() == 1);
+      const std::string& text = m.findings()[0].text;
+      INFO(text);
+      CHECK(text.rfind("no end: ", 0) == 0);
+      if (text.find(" blocks had run") != std::string::npos) continue;  // a busy computer: it had not begun
+      CHECK(names(text, "endless"));
+      ++run;
+    }
+  }
 }
 
 namespace {

@@ -305,3 +305,90 @@ TEST_CASE("what is no launch passes, without a new warning: operator<<<, strings
                  "template void operator<< <long>(A, long);\n"
                  "const char* s = \"k<<<1, 2>>\"; const char* r = R\"x(k)\" <<<1 )x\"; int c = '\\'';\n") == "");
 }
+
+// ---- two files of one program ---------------------------------------------------------------------------------------
+
+namespace {
+
+// What a program of two kernel files prints, linked as the build's are; the folder's name is left out.
+class TwoFiles {
+ public:
+  explicit TwoFiles(const std::string& first) { compile("a.cu", first); }
+  std::string with(const std::string& second) {
+    compile("b.cu", second);
+    return printed("\"$CXX\" a.o b.o \"$LIBRARY\" $LIBRARIES -o p && ./p");
+  }
+
+ private:
+  void compile(const std::string& name, const std::string& text) {
+    std::ofstream(folder_ / name) << "#include \"gpu/kernel.cuh\"\n" << text;
+    const std::string object = name.substr(0, 1) + ".o";
+    CHECK(printed("\"$LAUNCHES\" \"$CXX\" $FLAGS_sim -O0 -I\"$ROOT\" -x c++ -c " + name + " -o " + object) == "");
+  }
+  std::string printed(const std::string& command) const {
+    const std::string at = folder_.path().string();
+    FILE* const pipe = popen((". '" FLASH_CHECK_SETTINGS "'; cd '" + at + "'; { " + command + "; } 2>&1").c_str(), "r");
+    REQUIRE(pipe);
+    std::string all;
+    std::array<char, 4096> part;
+    while (std::fgets(part.data(), part.size(), pipe)) all += part.data();
+    pclose(pipe);
+    return all;
+  }
+  flash::test::Folder folder_;
+};
+
+}  // namespace
+
+TEST_CASE("two files that mean different structs by one name make no program") {
+  const std::string begin = "namespace flash::inline FLASH_MACHINE {\n";
+  TwoFiles program(begin + R"(
+struct Smem { float q[64], k[32]; };
+struct Alike { float a; int b; };
+namespace { struct Mine { float a[100]; }; }
+struct Options { int rows; };
+__global__ void first(Options o) {
+  shared<Smem>().q[threadIdx.x] = static_cast<float>(o.rows);
+}
+void run_second(Machine&);
+void use(Machine& m) {
+  m.alloc<Alike>("alike", 3), m.alloc<Mine>("mine", 3);
+  launch<Smem>(m, first, 1, 32, Options{1});
+  run_second(m);
+}
+}
+#include <cstdio>
+#include "sim/error.hpp"
+int main() {
+  try {
+    flash::Machine m;
+    flash::use(m);
+    std::puts("runs");
+  } catch (const flash::Error& error) {
+    std::puts(error.what());
+  }
+})");
+  const auto second = [&](const std::string& smem, const std::string& options) {
+    return program.with(begin + "struct Smem { " + smem + " };\nstruct Options { " + options + R"( };
+struct Alike { float a; int b; };
+namespace { struct Mine { double a[7]; }; }
+__global__ void second(Options) {
+  shared<Smem>().k[threadIdx.x] = 1;
+}
+void run_second(Machine& m) {
+  m.alloc<Alike>("alike", 3), m.alloc<Mine>("mine", 3);
+  launch<Smem>(m, second, 1, 32, Options{});
+}
+})");
+  };
+  const std::string remedy =
+      "; expected one definition in a program; give one of the two another name, or put each into an unnamed "
+      "namespace\n";
+  CHECK(second("float q[64], k[32];", "int rows;") == "runs\n");
+  CHECK(second("float q[64], k[64];", "int rows;") ==
+        "struct Smem is 384 bytes in a.cu and 512 bytes in b.cu" + remedy);
+  CHECK(second("float q[32], k[64];", "int rows;") ==
+        "struct Smem is 384 bytes in a.cu and in b.cu, of other members there" + remedy);
+  CHECK(second("float q[64], k[32];", "long rows;") ==
+        "struct Options is 4 bytes in a.cu and 8 bytes in b.cu" + remedy);
+}

@@ -16,7 +16,7 @@ static Held ask_a_warp() {
   std::array<float, 128> c;
   m.download(a.data(), A), m.download(b.data(), B), m.download(bt.data(), Bt), m.download(c.data(), C);
   const auto element = [](const auto& registers, std::size_t i) {
-    return static_cast<int>(to_float(half{static_cast<std::uint16_t>(registers[i / 2] >> 16 * (i % 2))}));
+    return static_cast<int>(to_float(half::of_bits(static_cast<std::uint16_t>(registers[i / 2] >> 16 * (i % 2)))));
   };
   Held held;
   for (std::size_t lane = 0; lane < 32; ++lane) {
