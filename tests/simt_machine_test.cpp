@@ -331,7 +331,7 @@ TEST_CASE("all of the device's memory costs nothing until it is written, and is 
   };
   flash::simt::DeviceMemory memory;
   // A page in each of the mapped pieces, the last one shorter, and the bytes beside the borders between them.
-  const std::size_t places[] = {0, (16 << 20) - 1, 16 << 20, kTotal / 2 + 5, kTotal - 4096 - 3, kTotal - 100};
+  const std::size_t places[] = {0, (8 << 20) - 1, 8 << 20, kTotal / 2 + 5, kTotal - 4096 - 3, kTotal - 100};
   const auto fresh = [&](const std::byte* array) {
     bool all = true;
     for (const std::size_t at : places) all = all && array[at] == std::byte{0xff};

@@ -1,5 +1,5 @@
-// device_memory.cpp: see device_memory.hpp. Address space is reserved, memory is taken as it is written: a large array is
-// one file of 0xff bytes, mapped over and over, of which the kernel copies the pages that somebody writes.
+// device_memory.cpp: see device_memory.hpp. Address space is reserved, memory is taken as it is written: a large array
+// is one file of 0xff bytes, mapped over and over, of which the system copies the pages that somebody writes.
 // Red zones stay inaccessible, so that in the fast build a far out-of-bounds access at least faults.
 // Use: through Machine.
 #include "sim/core/device_memory.hpp"
@@ -19,8 +19,8 @@ constexpr std::ptrdiff_t kVariableRedZone = 2048;  // sim/compiler/assembly.cpp
 constexpr std::size_t kGranules = DeviceMemory::kReserved / DeviceMemory::kGranule;
 constexpr std::size_t kOwnerBytes = kGranules * sizeof(std::uint32_t);
 constexpr std::size_t kRemembered = 1024;  // arrays: the names of freed ones are for findings only
-// Smaller arrays are filled at once. A process may have 65530 mappings: 80 GiB make 5120.
-constexpr std::size_t kMapped = std::size_t{1} << 20, kPattern = std::size_t{16} << 20;
+// Smaller arrays are filled at once. A process may have 65530 mappings: 80 GiB make 10240.
+constexpr std::size_t kMapped = std::size_t{1} << 20, kPattern = std::size_t{8} << 20;
 
 void* reserve(std::size_t bytes, int protection) {
   void* memory = mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -37,8 +37,8 @@ class DeviceMemory {
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-  // A new array, filled with 0xff bytes (NaN in each floating-point type). Of a large one only the pages that are written
-  // take memory. Refuses what goes beyond kTotal.
+  // A new array, filled with 0xff bytes (NaN in each floating-point type). Of a large one only the pages that are
+  // written take memory. Refuses what goes beyond kTotal.
   std::byte* allocate(const std::string& name, std::size_t bytes, std::size_t element_bytes, Padding padding);
   // The same for a kernel, null if there is no room; several workers, one at a time, after make_room().
   std::byte* allocate_in_kernel(const std::string& name, std::size_t bytes);
