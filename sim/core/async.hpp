@@ -25,6 +25,7 @@ struct AsyncOperation {
   Site site;                       // where it was issued
   unsigned thread;                 // by whom; of a warpgroup the first one
   std::vector<AsyncPiece> pieces;  // none of them overlap
+  bool copies = true;              // what it reads it writes elsewhere; else it uses it
 };
 
 class AsyncRanges {

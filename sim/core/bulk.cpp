@@ -285,7 +285,12 @@ void Bulk::load(void* tile, const TensorMap* map, std::uint64_t* at, const int* 
     box.for_each_run([&](const std::byte* begin, std::size_t bytes) { reading.pieces.push_back({begin, bytes}); });
     box.for_each_piece(false, [&](const std::byte* begin) { writing.pieces.push_back({begin, 16}); });
     load.reading = worker_.begin_async(std::move(reading));
-    load.writing = worker_.begin_async(std::move(writing));
+    const bool unwritten = worker_.observer->read_unwritten();
+    load.writing = worker_.begin_async(writing);
+    if (unwritten)
+      box.for_each_pair([&](const std::byte* to, const std::byte* from, std::size_t bytes) {
+        worker_.observer->carries(writing, to, from, bytes);
+      });
   }
   box.for_each_piece(false, [](std::byte* begin) { std::memset(begin, 0xff, 16); });
   barrier.copied_bytes += static_cast<std::int64_t>(box.bytes());
@@ -338,7 +343,12 @@ void Bulk::store(const TensorMap* map, const void* tile, const int* coordinates,
     box.for_each_piece(true, [&](const std::byte* begin) { reading.pieces.push_back({begin, 16}); });
     box.for_each_run([&](const std::byte* begin, std::size_t bytes) { writing.pieces.push_back({begin, bytes}); });
     store.reading = worker_.begin_async(std::move(reading));
-    store.writing = worker_.begin_async(std::move(writing));
+    const bool unwritten = worker_.observer->read_unwritten();
+    store.writing = worker_.begin_async(writing);
+    if (unwritten)
+      box.for_each_pair([&](const std::byte* from, const std::byte* to, std::size_t bytes) {
+        worker_.observer->carries(writing, to, from, bytes);
+      });
   }
   box.for_each_run([](std::byte* begin, std::size_t bytes) { std::memset(begin, 0xff, bytes); });
   own.stores.push_back(std::move(store));
