@@ -171,6 +171,7 @@ const DeviceArray* MachineCore::array_at(const void* address) const {
 
 void MachineCore::manage(const void* begin) {
   DeviceArray& array = state_->memory.arrays[state_->memory.owner(begin)];
+  state_->memory.clear(array.begin);
   array.managed = array.initialised = true;
 }
 
@@ -179,10 +180,7 @@ void MachineCore::forget_type(const void* begin) {
 }
 
 std::size_t MachineCore::used_memory() const {
-  std::size_t bytes = 0;
-  for (const DeviceArray& array : state_->memory.arrays)
-    if (array.live && !array.variable) bytes += array.bytes;
-  return bytes;
+  return state_->memory.used();
 }
 
 MachineCore& MachineCore::current(bool checked, const char* action, const char* kernel) {

@@ -48,7 +48,7 @@ class MachineCore {
   // The array whose memory or red zone an address is in, freed ones included; null: it is the host's.
   const DeviceArray* array_at(const void* address) const;
   std::size_t used_memory() const;
-  // Of an array that begins there: the host uses it, too, without a call that tells, and it counts as written.
+  // Of an array that begins there: the host uses it, too, without a call that tells. It is zero and counts as written.
   void manage(const void* begin);
   // Of an array that begins there: nobody told what its elements are.
   void forget_type(const void* begin);

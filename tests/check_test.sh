@@ -142,6 +142,16 @@ int main(int argc, char** argv) {
     cudaMallocManaged(&x, 8);
     return x[1] = 0;
   }
+  if (std::strcmp(what, "memory") == 0) {  // all that is free, and no byte more; managed memory is zero
+    size_t free, total;
+    char* all;
+    if (cudaMemGetInfo(&free, &total) != cudaSuccess || free != total - 400) return 8;
+    if (cudaMalloc(&all, free + 1) != cudaErrorMemoryAllocation) return 8;
+    if (cudaMalloc(&all, free) != cudaSuccess || cudaMemset(all + free - 8, 1, 8) != cudaSuccess) return 8;
+    cudaFree(all);
+    cudaMallocManaged(&all, free);
+    return all[0] + all[free - 8];
+  }
   if (std::strcmp(what, "shared") == 0)
     return cudaFuncSetAttribute(scale, cudaFuncAttributeMaxDynamicSharedMemorySize, 200000) == cudaSuccess ? 0 : 8;
   cudaMemcpy(host, x, sizeof host, cudaMemcpyDeviceToHost);
@@ -226,8 +236,9 @@ contains err 'host access: host code reads last[0]'
 run 0 'call: cudaMemcpy2D: a row is wider than its pitch' rows
 run 0 '' managed
 [ "$(cat findings)" = 0 ] || { failed=1; echo 'managed memory is not the host'\''s'; }
+run 0 '' memory
 run 0 'call: cudaFree: the pointer is not one that cudaMalloc gave, or was freed before
-  calls  a program.cu:124' twice
+  calls  a program.cu:134' twice
 run 0 '' class
 [ "$(cat out)" = 'alive 1' ] || { failed=1; echo 'copies of an argument are not destroyed once each'; }
 [ "$(cat findings)" = 0 ] || { failed=1; echo 'an argument with a destructor is accused'; }

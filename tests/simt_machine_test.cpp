@@ -316,10 +316,46 @@ TEST_CASE("addresses are used again as late as possible, and then they are") {
   CHECK(now > first);
   while (now > last) {  // until it goes back to the start
     memory.release(now);
-    last = now, now = memory.allocate("next", 4, 4, nullptr);
+    last = now, now = memory.allocate("next", std::size_t{1} << 30, 4, nullptr);
   }
   CHECK(now == first);
   CHECK(memory.arrays[memory.owner(kept)].live);
+}
+
+TEST_CASE("all of the device's memory costs nothing until it is written, and is NaN again when it was freed") {
+  constexpr std::size_t kTotal = flash::simt::DeviceMemory::kTotal;
+  const auto resident = [] {  // pages of this process that are in memory
+    std::size_t size = 0, pages = 0;
+    std::ifstream("/proc/self/statm") >> size >> pages;
+    return pages;
+  };
+  flash::simt::DeviceMemory memory;
+  // A page in each of the mapped pieces, the last one shorter, and the bytes beside the borders between them.
+  const std::size_t places[] = {0, (8 << 20) - 1, 8 << 20, kTotal / 2 + 5, kTotal - 4096 - 3, kTotal - 100};
+  const auto fresh = [&](const std::byte* array) {
+    bool all = true;
+    for (const std::size_t at : places) all = all && array[at] == std::byte{0xff};
+    return all;
+  };
+  const std::size_t before = resident();
+  std::byte* const all = memory.allocate("all", kTotal - 99, 1, nullptr);
+  CHECK(fresh(all));
+  for (const std::size_t at : places) all[at] = std::byte{1};
+  CHECK(resident() - before < (64 << 20) / 4096);
+  CHECK(memory.used() == kTotal - 99);
+  CHECK_NOTHROW(memory.release(memory.allocate("rest", 99, 1, nullptr)));
+  CHECK_THROWS_WITH_AS(memory.allocate("more", 100, 1, nullptr),
+                       "device memory for more is 100 bytes; expected at most 99, what is left of 42949672960; use a "
+                       "smaller problem or free arrays",
+                       flash::Error);
+  memory.release(all);
+  CHECK(memory.used() == 0);
+  std::byte* const again = memory.allocate("again", kTotal - 50, 1, nullptr);
+  CHECK(again == all);
+  CHECK(fresh(again));
+  again[places[1]] = std::byte{1};
+  memory.clear(again);
+  for (const std::size_t at : places) CHECK(again[at] == std::byte{0});
 }
 
 TEST_CASE("a float3 promises 4-byte alignment: three loads") {

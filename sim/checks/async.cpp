@@ -8,6 +8,7 @@
 
 #include "sim/checks/keys.hpp"
 #include "sim/checks/shadow.hpp"
+#include "sim/core/outside.hpp"
 
 namespace flash::simt {
 namespace {
@@ -39,12 +40,21 @@ std::uint64_t Checker::async_begins(const AsyncOperation& operation) {
   if (operation.in_order) advance();  // each has a clock of its own
   const Epoch mine = of_companion(operation.in_order ? now_ << kClockShift : running_, operation, s);
   const Access access_ = operation.adds ? Access::reduction : operation.writes ? Access::write : Access::read;
+  copying_ = operation.copies;
+  if (!operation.writes)
+    read_unwritten_ = false, tile_written_ = false;
+  else if (!operation.adds)
+    for (const AsyncPiece& piece : operation.pieces) forget_carried(piece.begin, piece.bytes);
   if (!operation.pieces.empty() && global_.memory.contains(operation.pieces[0].begin)) {
     for (const AsyncPiece& piece : operation.pieces) global_piece(operation, piece, access_, mine, key);
+    copying_ = false;
     if (operation.adds) adds(operation, mine);
     count_traffic(operation);
     return now_;
   }
+  for (const AsyncPiece& piece : operation.pieces)
+    for (std::size_t at = 0; !operation.writes && !tile_written_ && at < piece.bytes; at += 2)
+      tile_written_ = static_cast<std::size_t>(piece.begin + at - shared_) < shared_bytes_ && written(piece.begin + at);
   for (const AsyncPiece& piece : operation.pieces) {
     const auto offset = static_cast<std::size_t>(piece.begin - shared_);
     for (std::size_t at = offset; at < offset + piece.bytes; at += 4)
@@ -62,6 +72,7 @@ std::uint64_t Checker::async_begins(const AsyncOperation& operation) {
     }
     for (std::size_t word = offset / 4; word < (offset + piece.bytes) / 4; ++word) cells_.state[word] |= Cells::kAsync;
   }
+  copying_ = false;
   return now_;
 }
 
@@ -285,26 +296,60 @@ bool Checker::is_fenced(Epoch write) const {
   return fenced && clock_of(write) < fenced->of(thread_of(write));
 }
 
-// Ordinary stores that an asynchronous operation reads or overwrites must lie before a proxy fence.
+// The atomic's mark is about to make way for the mark of one that reads its value, by a thread that need not know of
+// it: a proxy fence of that thread says nothing of this atomic.
+void Checker::overtakes(const Marks& marks, Epoch earlier) {
+  if (thread_of(earlier) == thread_of(running_)) return;
+  const Outside outside;
+  std::array<Epoch, kThreadBits>& all = overtaken_[&marks];
+  if (all[0] < barrier_) all = {};
+  const unsigned differs = all[0] == 0 ? 0 : thread_of(all[0]) ^ thread_of(earlier);
+  Epoch& place = all[static_cast<std::size_t>(std::bit_width(differs))];
+  if (place == 0 || thread_of(place) == thread_of(earlier)) place = earlier;
+}
+
+// Stores and atomics that an asynchronous operation reads or overwrites must lie before a proxy fence.
 void Checker::needs_proxy_fence(const AsyncOperation& operation, const AsyncPiece& piece, Epoch mine) {
   const auto offset = static_cast<std::size_t>(piece.begin - shared_);
   for (std::size_t word = offset / 4; word < (offset + piece.bytes) / 4; ++word)
     for (unsigned byte = 0; byte < 4; ++byte) {
       const unsigned level = cells_.state[word] & Cells::kLevel;
       if (byte % (level == 0 ? 4 : level == Cells::kHalves ? 2 : 1) != 0) continue;
-      const Epoch write = cells_.planes[byte].write[word];
-      if (write < block_begin_ || is_of_companion(write) || !ordered<false>(write)) continue;
-      if (!is_fenced(write)) return no_proxy_fence(operation, mine, write, shared_ + word * 4);
+      const auto judge = [&](Epoch write, Access access_) {
+        if (write < block_begin_ || is_of_companion(write) || !ordered<false>(write) || is_fenced(write)) return false;
+        no_proxy_fence(operation, mine, write, access_, shared_ + word * 4);
+        return true;
+      };
+      const Cells::Plane& plane = cells_.planes[byte];
+      if (judge(plane.write[word], Access::write)) return;
+      if (!(cells_.state[word] & Cells::kUnusual)) continue;
+      const auto judge_all = [&](const Marks& marks, Access access_) {
+        if (judge(marks.one, access_) || judge(marks.other, access_)) return true;
+        if (!(cells_.state[word] & Cells::kMore)) return false;
+        return std::ranges::any_of(kept(marks, false), [&](Epoch epoch) { return judge(epoch, access_); });
+      };
+      const Marks& atomics = plane.atomics[word];
+      if (judge_all(plane.stores[word], Access::volatile_write) || judge_all(atomics, Access::atomic)) return;
+      const auto others = overtaken_.find(&atomics);
+      if (others == overtaken_.end() || (atomics.one | atomics.other) == 0) continue;
+      for (const Epoch epoch : others->second)
+        if (judge(epoch, Access::atomic)) return;
+      if (operation.writes) overtaken_.erase(others);
     }
 }
 
-void Checker::no_proxy_fence(const AsyncOperation& operation, Epoch mine, Epoch write, const std::byte* address) {
+void Checker::no_proxy_fence(const AsyncOperation& operation, Epoch mine, Epoch write, Access access_,
+                             const std::byte* address) {
   if (worker_.findings.repeated("proxy fence", site_index_of(mine), site_index_of(write), worker_.block)) return;
   worker_.findings.add({"proxy fence",
                         std::string(operation.instruction) + (operation.writes ? " overwrites " : " reads ") +
-                            element(address, 4) + ", written by an ordinary store without a proxy fence",
+                            element(address, 4) + ", written by " +
+                            (access_ == Access::write    ? "an ordinary store"
+                             : access_ == Access::atomic ? "an atomic"
+                                                         : "a volatile store") +
+                            " without a proxy fence",
                         "let the storing thread call fence_proxy_async() before the barrier",
-                        {side(operation.instruction, mine), side("write", write)},
+                        {side(operation.instruction, mine), side(named(write, access_), write)},
                         worker_.block});
 }
 
@@ -323,6 +368,7 @@ bool Checker::disturbs(std::uint8_t state, std::size_t word, Access access_, Epo
     if (!std::exchange(said, true)) disturbs_mbarrier(access_, mine, address, bytes);
     return true;
   }
+  if (!(state & Cells::kAsync)) return false;
   const AsyncOperation* const operation = worker_.async.disturbed(at, 4, is_write(access_));
   if (operation && !std::exchange(said, true)) disturbs_async(*operation, access_, mine, address, bytes);
   return operation;

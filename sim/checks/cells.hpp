@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <source_location>
 
 namespace flash::simt {
 
@@ -86,9 +87,20 @@ class Cells {
   // Bits 0, 1: one cell for the word, one for each half, one for each byte; 3 = being split. Bit 2: there are marks of
   // atomics or volatile accesses. Bit 3: of some kind there are more than two (Checker::keep). Bit 4: an asynchronous
   // copy (cp.async) writes here. Bit 5: another asynchronous operation reads or writes here. Bit 6: an mbarrier.
+  // Bit 7: a copy has brought bytes here that nobody had written (Carried).
   static constexpr std::uint8_t kLevel = 3, kHalves = 1, kSingle = 2, kSplitting = 3, kUnusual = 4, kMore = 8,
-                                kInFlight = 16, kAsync = 32, kMbarrier = 64;
+                                kInFlight = 16, kAsync = 32, kMbarrier = 64, kCarried = 128;
   Table<std::uint8_t> state;
+};
+
+// Bytes of a word that a copy has brought from memory which nobody had written. To copy them is no defect, to use them
+// is.
+struct Carried {
+  std::uint8_t bytes = 0;             // a bit for each
+  const std::byte* from = nullptr;    // the first of them; null: shared memory
+  const char* instruction = nullptr;  // that copied them
+  std::source_location site{};
+  unsigned block = 0, thread = 0;
 };
 
 }  // namespace flash::simt

@@ -146,6 +146,8 @@ void GlobalShadow::forget(const void* begin) {
   const std::size_t words = (memory.arrays[i].bytes / kGranule + 1) * kGranule / 4;
   cells.forget(first, words);
   additions.forget(first, words);
+  written_.erase(begin);
+  std::erase_if(carried, [=](const auto& entry) { return entry.first - first < words; });
 }
 
 void GlobalShadow::begin_launch(std::size_t workers) {
@@ -256,7 +258,8 @@ void Checker::begin_block() {
   only_barriers_ = !point_to_point_;
   enough_from_ = point_to_point_ ? kNever : barrier_;
   if (std::exchange(any_state_, false)) std::memset(&cells_.state[0], 0, shared_bytes_ / 4 + 1);  // the last block's
-  more_.clear();
+  more_.clear(), overtaken_.clear(), carried_.clear();
+  copying_ = false;
   ways_.clear();
   shared_ = worker_.shared, shared_bytes_ = worker_.shared_bytes, layout_ = worker_.launch->layout;
   recorder_ = counters.recorder = worker_.recorder;
@@ -504,6 +507,7 @@ void Checker::copy_begins(const Copy& copy) {
   const auto key = std::bit_cast<std::uintptr_t>(copy.site) | kSourceLocation;
   const std::uintptr_t whole = key | std::uintptr_t{copy.bytes} << kPieceShift;
   auto* const from = const_cast<std::byte*>(copy.from);
+  copying_ = true, read_unwritten_ = false;
   if (copy.source_bytes > 0 && copy.source_bytes < copy.bytes &&
       reinterpret_cast<std::uintptr_t>(from) % copy.bytes != 0)
     misaligned(from, "a source of cp.async", copy.bytes, key);
@@ -512,7 +516,11 @@ void Checker::copy_begins(const Copy& copy) {
   else
     for_size<4, 8, 16>(copy.bytes, [&]<unsigned kBytes>() { access<kBytes, Access::read>(from, whole); });
   const std::size_t offset = in_shared(copy.to, copy.bytes, Access::write, key | kOfCopy);
+  forget_carried(copy.to, copy.bytes);
   write_by_copy(copy);
+  copying_ = false;
+  if (read_unwritten_)
+    carries({"cp.async", "", true, copy.site, copy.thread, {}}, copy.to, copy.from, copy.source_bytes);
   for (std::size_t i = 0; i < copy.bytes; i += 4) cells_.state[(offset + i) / 4] |= Cells::kInFlight;
   any_state_ = true;
 }
@@ -521,7 +529,9 @@ void Checker::copy_ends(const Copy& copy) {
   const auto offset = static_cast<std::size_t>(copy.to - shared_);
   for (std::size_t i = 0; i < copy.bytes; i += 4)
     cells_.state[(offset + i) / 4] &= static_cast<std::uint8_t>(~Cells::kInFlight);
+  copying_ = true;
   write_by_copy(copy);
+  copying_ = false;
   const auto key = std::bit_cast<std::uintptr_t>(copy.site) | kSourceLocation;
   const Epoch mine = running_ | Epoch{site(key | std::uintptr_t{copy.bytes} << kPieceShift)} << kThreadBits;
   for (unsigned i = 0; i + 4 <= copy.source_bytes; i += 4)  // whole words: those of a tail were judged at the beginning
@@ -789,6 +799,7 @@ bool Checker::written(const std::byte* at) const {
   const Cells& cells = global ? global_.cells : cells_;
   const auto offset = global ? global_.memory.offset(at) : static_cast<std::size_t>(at - shared_);
   const unsigned state = cells.state[offset / 4], level = state & Cells::kLevel;
+  if (state & Cells::kCarried && carried_at(at).bytes) return false;
   const Cells::Plane& plane = cells.planes[level == 0 ? 0 : offset % 4 & (level == Cells::kHalves ? 2 : 3)];
   const Epoch begin = global ? Epoch{1} : block_begin_;
   return plane.write[offset / 4] >= begin ||
@@ -852,6 +863,10 @@ void Checker::disturbs_copy(const Copy& copy, Access access_, Epoch mine, const 
 bool Checker::uninitialised(Access access_, Epoch mine, const void* address, std::size_t bytes) {
   const Outside outside;
   if (only_padding(static_cast<const std::byte*>(address), bytes)) return false;
+  if (copying_ && may_carry(static_cast<const std::byte*>(address))) {
+    read_unwritten_ = true;
+    return false;
+  }
   if (worker_.findings.repeated("uninitialised", site_index_of(mine), 0, worker_.block)) return true;
   const char* const now = is_reduction(access_) ? named(mine, access_) : name_of(access_);
   worker_.findings.add({"uninitialised",

@@ -120,6 +120,13 @@ class GlobalShadow {
   std::set<const void*> point_to_point;                 // kernels that use more than barriers and whole warps
   MoreMarks more;
 
+  // Has any byte of the array been written?
+  bool any_written(const DeviceArray& array);
+
+  // By word of `cells`; and whether there are any.
+  std::unordered_map<std::size_t, Carried> carried;
+  std::atomic<bool> any_carried{false};
+
   // Views published by atomics and volatile writes, by address.
   std::mutex mutex;
   std::unordered_map<const void*, Published> published;
@@ -130,7 +137,8 @@ class GlobalShadow {
  private:
   std::atomic<std::uint64_t> next_chunk_{1};
   std::uint64_t first_chunk_ = 1;
-  Table<unsigned> owners_;  // per chunk of this launch: its block
+  Table<unsigned> owners_;         // per chunk of this launch: its block
+  std::set<const void*> written_;  // arrays that any_written() has found to be
   std::vector<std::uintptr_t> sites_;
   std::unordered_map<std::uintptr_t, unsigned> site_indices_;
 };
@@ -160,6 +168,8 @@ class Checker : public Observer {
   void copy_ends(const Copy& copy) override;
   std::uint64_t async_begins(const AsyncOperation& operation) override;
   std::uint64_t async_ends(const AsyncOperation& operation) override;
+  bool read_unwritten() const override { return read_unwritten_; }
+  void carries(const AsyncOperation& copy, const std::byte* to, const std::byte* from, std::size_t bytes) override;
   void async_known(unsigned first, unsigned threads, unsigned issuer, std::uint64_t clock, bool in_order) override;
   void async_handed_over(const void* object, unsigned issuer, std::uint64_t clock) override;
   void releases(const void* object) override;
@@ -173,6 +183,7 @@ class Checker : public Observer {
   void async_shared(const AsyncOperation& operation) override;
   void registers_fenced(unsigned thread) override;
   void product_begins(unsigned thread, const WgmmaOperands& operands, Site site) override;
+  void product_adds(const Product& product) override;
   void product_ends(unsigned thread, const Product& product, bool last) override;
   void registers_named(unsigned thread, const void* begin, std::size_t bytes, unsigned left, Site site) override;
 
@@ -283,15 +294,23 @@ class Checker : public Observer {
   void leave_marks(Cells& cells, std::size_t offset, std::size_t bytes, bool writes, Epoch mine);
   bool is_fenced(Epoch write) const;
   void needs_proxy_fence(const AsyncOperation& operation, const AsyncPiece& piece, Epoch mine);
-  void no_proxy_fence(const AsyncOperation& operation, Epoch mine, Epoch write, const std::byte* address);
+  void no_proxy_fence(const AsyncOperation& operation, Epoch mine, Epoch write, Access access,
+                      const std::byte* address);
   void adds_one(const std::byte* at, unsigned bytes, Epoch mine);
   void adds(const AsyncOperation& operation, Epoch mine);
   void no_order(Epoch earlier, Epoch mine, const std::byte* at, unsigned bytes, bool global);
+  void overtakes(const Marks& marks, Epoch earlier);
   void on_stack(const std::byte* address, unsigned bytes, Access access, std::uintptr_t site_key);
   void disturbs_product(RegisterLog::Word& word, const std::byte* address, Access access, Epoch mine);
   std::size_t in_shared(const void* address, std::size_t bytes, Access access, std::uintptr_t site_key);
   bool uninitialised(Access access, Epoch mine, const void* address, std::size_t bytes);
   bool written(const std::byte* address) const;
+  bool may_carry(const std::byte* address) const;
+  Carried carried_at(const std::byte* address) const;
+  Carried take_carried(bool global, std::size_t word, unsigned bytes, bool written);
+  void forget_carried(const std::byte* begin, std::size_t bytes);
+  bool meets_carried(bool global, std::size_t word, Access access, Epoch mine, const void* address, std::size_t bytes);
+  void uses_carried(const Carried& carried, const std::string& what, const char* remedy, FindingSide user);
   bool only_padding(const std::byte* address, std::size_t bytes) const;
   [[noreturn]] void bad_address(const void* address, std::size_t bytes, Access access, std::uintptr_t site_key);
 
@@ -345,6 +364,14 @@ class Checker : public Observer {
     } released, complete, joined;  // the latter: by who released last; the others of its warp often know the same
   };
   std::unordered_map<const void*, Handover> handovers_;
+  // Atomics to whose values others were added, at places whose marks they were; the first one, and of those that differ
+  // from its thread in bit b, and in no higher one, the first. Whichever threads of a group made a fence, an aligned
+  // group of 2^n: if others did not, one of them is here.
+  std::unordered_map<const Marks*, std::array<Epoch, kThreadBits>> overtaken_;
+  std::unordered_map<std::size_t, Carried> carried_;  // by word of shared memory
+  bool copying_ = false;                              // an instruction that copies makes the accesses
+  bool tile_written_ = false;                         // some of the tile that it reads has been written
+  bool read_unwritten_ = false;                       // it has read what nobody had written
   std::unordered_map<const void*, std::vector<Epoch>> uses_;  // of an mbarrier: the last one of each thread
   std::unordered_map<unsigned, AsyncSite> async_sites_;       // of companions' marks, of this launch
   Scope scope_ = Scope::device;                               // of the atomic that runs
@@ -439,7 +466,10 @@ void Checker::follow(Cells& cells, std::size_t word, Marks& marks, Epoch mine) {
   const auto set = [](Epoch& mark, Epoch to) { __atomic_store_n(&mark, to, __ATOMIC_SEQ_CST); };
   for (Epoch* mark : {&marks.one, &marks.other}) {
     if (!(*mark & kLastEpoch)) continue;
-    if (!((*mark | mine) & kBlockEpoch) || distance(mine, *mark, kGlobal) < 3) return set(*mark, mine);
+    if (!((*mark | mine) & kBlockEpoch) || distance(mine, *mark, kGlobal) < 3) {
+      if (!kGlobal && !(cells.state[word] & Cells::kMbarrier) && collides<kGlobal>(*mark)) overtakes(marks, *mark);
+      return set(*mark, mine);
+    }
     set(*mark, *mark & ~kLastEpoch);
   }
   for (Epoch* mark : {&marks.one, &marks.other})
@@ -475,8 +505,12 @@ template <bool kGlobal, Access kAccess>
     if (far > wrong.distance) wrong.distance = far, wrong.before = before, wrong.earlier = earlier;
   };
   const std::uint8_t state = cells.state[word];
-  if (!kGlobal && state & (Cells::kInFlight | Cells::kAsync | Cells::kMbarrier)) [[unlikely]]
-    if (disturbs(state, word, kAccess, mine, wrong.said, address, bytes)) return;
+  constexpr std::uint8_t kUsed = kGlobal ? 0 : Cells::kInFlight | Cells::kAsync | Cells::kMbarrier;
+  if (state & (kUsed | Cells::kCarried)) [[unlikely]] {
+    if (state & kUsed && disturbs(state, word, kAccess, mine, wrong.said, address, bytes)) return;
+    if (state & Cells::kCarried && !initialised && !wrong.said)
+      wrong.said = meets_carried(kGlobal, word, kAccess, mine, address, bytes);
+  }
   const bool more = state & Cells::kMore;
   const auto check_all = [&](const Marks& marks, Access before) {
     check(marks.one, before), check(marks.other, before);

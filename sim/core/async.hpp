@@ -30,6 +30,7 @@ struct AsyncOperation {
   // It belongs to a bulk group, and is what the group writes: who knows that it is complete knows the same of those
   // that its thread issued before, and of no others.
   bool in_order = false;
+  bool copies = true;       // what it reads it writes elsewhere; else it uses it
   unsigned alignment = 1;   // of the pieces in global memory
   std::uint64_t begun = 0;  // the clock of the checks
 };

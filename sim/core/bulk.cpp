@@ -425,7 +425,12 @@ void Bulk::begin(const TensorBox& box, std::uint64_t* at, const char* name, Site
     box.for_each_run([&](const std::byte* begin, std::size_t bytes) { reading.pieces.push_back({begin, bytes}); });
     if (box.is_line()) reading.alignment = kLineAlignment;
     load.reading = worker_.begin_async(std::move(reading));
-    load.writing = worker_.begin_async(std::move(writing));
+    const bool unwritten = worker_.observer->read_unwritten();
+    load.writing = worker_.begin_async(writing);
+    if (unwritten)
+      box.for_each_pair([&](const std::byte* to, const std::byte* from, std::size_t bytes) {
+        worker_.observer->carries(writing, to, from, bytes);
+      });
   }
   box.for_each_piece(false, [](std::byte* begin) { std::memset(begin, 0xff, 16); });
   barrier.copied_bytes += static_cast<std::int64_t>(box.bytes());
@@ -484,10 +489,15 @@ void Bulk::begin(const TensorBox& box, bool adds, const char* name, Site site) {
     AsyncOperation reading{name, kOfStoreRead, false, site, worker_.current, pieces_on_chip(box, true)},
         writing{name, kOfStoreWrite, true, site, worker_.current, {}};
     box.for_each_run([&](const std::byte* begin, std::size_t bytes) { writing.pieces.push_back({begin, bytes}); });
-    writing.adds = adds ? sizeof(float) : 0, writing.in_order = true;
+    reading.copies = !adds, writing.adds = adds ? sizeof(float) : 0, writing.in_order = true;
     if (box.is_line()) writing.alignment = kLineAlignment;
     store.reading = worker_.begin_async(std::move(reading));
-    store.writing = worker_.begin_async(std::move(writing));
+    const bool unwritten = worker_.observer->read_unwritten();
+    store.writing = worker_.begin_async(writing);
+    if (unwritten)
+      box.for_each_pair([&](const std::byte* from, const std::byte* to, std::size_t bytes) {
+        worker_.observer->carries(writing, to, from, bytes);
+      });
   }
   if (!adds) box.for_each_run([](std::byte* begin, std::size_t bytes) { std::memset(begin, 0xff, bytes); });
   own.stores.push_back(std::move(store));

@@ -1,9 +1,11 @@
-// device_memory.cpp: see device_memory.hpp. Address space is reserved, memory is taken as it is touched.
+// device_memory.cpp: see device_memory.hpp. Address space is reserved, memory is taken as it is written: a large array
+// is one file of 0xff bytes, mapped over and over, of which the system copies the pages that somebody writes.
 // Red zones stay inaccessible, so that in the fast build a far out-of-bounds access at least faults.
 // Use: through Machine.
 #include "sim/core/device_memory.hpp"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -17,6 +19,8 @@ constexpr std::ptrdiff_t kVariableRedZone = 2048;  // sim/compiler/assembly.cpp
 constexpr std::size_t kGranules = DeviceMemory::kReserved / DeviceMemory::kGranule;
 constexpr std::size_t kOwnerBytes = kGranules * sizeof(std::uint32_t);
 constexpr std::size_t kRemembered = 1024;  // arrays: the names of freed ones are for findings only
+// Smaller arrays are filled at once. A process may have 65530 mappings: 40 GiB make 10240.
+constexpr std::size_t kMapped = std::size_t{1} << 20, kPattern = std::size_t{8} << 20;
 
 void* reserve(std::size_t bytes, int protection) {
   void* memory = mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -25,6 +29,39 @@ void* reserve(std::size_t bytes, int protection) {
 }
 std::size_t rounded(std::size_t bytes, std::size_t unit) {
   return (bytes + unit - 1) / unit * unit;
+}
+// Maps a range anew, and with it gives back what memory it had.
+bool map(std::byte* begin, std::size_t bytes, int protection, int file) {
+  const int flags = MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE | (file < 0 ? MAP_ANONYMOUS : 0);
+  return mmap(begin, bytes, protection, flags, file, 0) != MAP_FAILED;
+}
+
+// A file in memory, all of its kPattern bytes 0xff; below 0 where the system makes none.
+int pattern() {
+  static const int file = [] {
+    const int made = memfd_create("fresh device memory", MFD_CLOEXEC);
+    const std::vector<char> bytes(std::size_t{1} << 20, '\xff');
+    for (std::size_t at = 0; made >= 0 && at < kPattern; at += bytes.size())
+      if (write(made, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) return close(made), -1;
+    return made;
+  }();
+  return file;
+}
+
+// Makes the pages usable, each byte 0xff. False: the system has no room for them.
+bool poison(std::byte* begin, std::size_t bytes) {
+  const std::size_t pages = rounded(bytes, 4096);
+  if (bytes < kMapped || pattern() < 0) {
+    if (mprotect(begin, pages, PROT_READ | PROT_WRITE) != 0) return false;
+    std::memset(begin, 0xff, bytes);
+    return true;
+  }
+  for (std::size_t at = 0; at < pages; at += kPattern)
+    if (!map(begin + at, std::min(pages - at, kPattern), PROT_READ | PROT_WRITE, pattern())) {
+      map(begin, pages, PROT_NONE, -1);
+      return false;
+    }
+  return true;
 }
 }  // namespace
 
@@ -66,17 +103,15 @@ DeviceMemory::~DeviceMemory() {
 std::byte* DeviceMemory::allocate(const std::string& name, std::size_t bytes, std::size_t element_bytes,
                                   Padding padding) {
   const std::size_t extent = rounded(bytes + kGranule, kGranule) / kGranule;  // with its red zone, in granules
-  const std::size_t first = bytes > kReserved ? 0 : find_room(extent);
+  const std::size_t first = bytes > kTotal - used_ ? 0 : find_room(extent);
   if (first == 0)
     refuse("device memory for " + name, std::to_string(bytes) + " bytes",
-           "what is left of " + std::to_string(kReserved), "use a smaller problem or free arrays");
+           "at most " + std::to_string(kTotal - used_) + ", what is left of " + std::to_string(kTotal),
+           "use a smaller problem or free arrays");
   std::byte* begin = base_ + first * kGranule;
-  if (bytes > 0) {
-    if (mprotect(begin, rounded(bytes, 4096), PROT_READ | PROT_WRITE) != 0) throw Error("no memory for array " + name);
-    std::memset(begin, 0xff, bytes);
-  }
+  if (bytes > 0 && !poison(begin, bytes)) throw Error("no memory for array " + name);
   arrays.push_back({name, begin, bytes, element_bytes, false, true, padding});
-  ++live_;
+  ++live_, used_ += bytes;
   // The space before the first array is that array's, too: an index below 0 names it.
   for (std::size_t g = first == 1 ? 0 : first; g < first + extent; ++g)
     owner_[g] = static_cast<std::uint32_t>(arrays.size());
@@ -107,15 +142,19 @@ void DeviceMemory::release(const void* begin) {
 
 void DeviceMemory::end_life(DeviceArray& array) {
   array.live = false;
-  --live_;
-  const std::size_t bytes = rounded(array.bytes, 4096);
-  if (bytes == 0) return;
-  madvise(array.begin, bytes, MADV_DONTNEED);
-  mprotect(array.begin, bytes, PROT_NONE);
+  --live_, used_ -= array.bytes;
+  if (array.bytes > 0) map(array.begin, rounded(array.bytes, 4096), PROT_NONE, -1);
+}
+
+void DeviceMemory::clear(const std::byte* begin) {
+  const DeviceArray& array = arrays[owner(begin)];
+  if (array.bytes > 0 && !map(array.begin, rounded(array.bytes, 4096), PROT_READ | PROT_WRITE, -1))
+    throw Error("no memory for array " + array.name);
 }
 
 std::byte* DeviceMemory::allocate_in_kernel(const std::string& name, std::size_t bytes) {
-  if (arrays.size() == arrays.capacity() || bytes > kReserved || find_room(bytes / kGranule + 2) == 0) return nullptr;
+  if (arrays.size() == arrays.capacity() || bytes > kTotal - used_ || find_room(bytes / kGranule + 2) == 0)
+    return nullptr;
   std::byte* const begin = allocate(name, bytes, 1, nullptr);
   arrays.back().of_kernel = arrays.back().untyped = true;
   return begin;

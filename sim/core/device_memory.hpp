@@ -37,7 +37,8 @@ class DeviceMemory {
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-  // A new array, filled with 0xff bytes (NaN in each floating-point type).
+  // A new array, filled with 0xff bytes (NaN in each floating-point type). Of a large one only the pages that are
+  // written take memory. Refuses what goes beyond kTotal.
   std::byte* allocate(const std::string& name, std::size_t bytes, std::size_t element_bytes, Padding padding);
   // The same for a kernel, null if there is no room; several workers, one at a time, after make_room().
   std::byte* allocate_in_kernel(const std::string& name, std::size_t bytes);
@@ -45,6 +46,10 @@ class DeviceMemory {
   void make_room() { arrays.reserve(arrays.size() + kOfKernels); }  // so that they stay where they are
   // Frees it. Its addresses are used again when all others have been.
   void release(const void* begin);
+  // Fills the array that begins there with zeros, page by page as they are touched.
+  void clear(const std::byte* begin);
+  // Bytes of the arrays that live, the program's variables left out.
+  std::size_t used() const { return used_; }
 
   bool contains(const void* address) const {
     return in_reserved(address) || (in_variables(address) < variable_bytes_ && variable_at(address) < variables_);
@@ -61,7 +66,8 @@ class DeviceMemory {
   }
   std::vector<DeviceArray> arrays;  // variables, then in order of allocation, the last freed ones included
 
-  static constexpr std::size_t kReserved = std::size_t{16} << 30, kGranule = 64 * 1024;
+  // The device has as much memory as an A100. There are more addresses, for red zones and for those not used again.
+  static constexpr std::size_t kTotal = std::size_t{40} << 30, kReserved = std::size_t{48} << 30, kGranule = 64 * 1024;
   static constexpr std::size_t kSpan = kReserved + (std::size_t{2} << 30);  // variables lie in the program's 2 GiB
 
  private:
@@ -81,7 +87,8 @@ class DeviceMemory {
   std::byte* base_;
   std::uint32_t* owner_;  // per granule: index into arrays + 1, 0 = none
   std::size_t next_ = 1;  // granule behind the youngest array
-  std::size_t live_ = 0;
+  std::size_t live_ = 0;  // arrays
+  std::size_t used_ = 0;
   std::size_t variables_ = 0;  // the first so many arrays are variables
   const std::byte* variables_begin_ = nullptr;
   std::size_t variable_bytes_ = 0;  // from the first one's red zone to the last one's

@@ -48,6 +48,10 @@ class Observer {
   // just ended, and who knows of the clock that comes back knows of it.
   virtual std::uint64_t async_begins(const AsyncOperation& operation) = 0;  // AsyncOperation::begun
   virtual std::uint64_t async_ends(const AsyncOperation& operation) = 0;
+  // Has the operation that began last read memory that nobody had written? Then the one that writes begins, too, and
+  // for each run of bytes this says where they come from.
+  virtual bool read_unwritten() const = 0;
+  virtual void carries(const AsyncOperation& copy, const std::byte* to, const std::byte* from, std::size_t bytes) = 0;
   // So many threads, from `first` on, have waited for operations that `issuer` issued, the last of which ended at that
   // clock; `in_order`: for such ones. Or: who acquires the object, from here on, has.
   virtual void async_known(unsigned first, unsigned threads, unsigned issuer, std::uint64_t clock,
@@ -78,6 +82,8 @@ class Observer {
   // accumulators; a wait that left so many groups named an array.
   virtual void registers_fenced(unsigned thread) = 0;
   virtual void product_begins(unsigned thread, const WgmmaOperands& operands, Site site) = 0;
+  // The same product has its accumulators; read_unwritten() is about its tiles.
+  virtual void product_adds(const Product& product) = 0;
   virtual void product_ends(unsigned thread, const Product& product, bool last) = 0;
   virtual void registers_named(unsigned thread, const void* begin, std::size_t bytes, unsigned left, Site site) = 0;
 };

@@ -2,6 +2,7 @@
 // cuTensorMapEncodeTiled describes it: 16-bit elements, 128-byte swizzle, zeros outside. Plain types, for kernels too.
 // Use: tensor_map(…) of sim/dialect/hopper.hpp makes one on the host; a kernel takes it by value.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -51,6 +52,17 @@ class TensorBox {
       const Run run = run_of(row);
       for (std::size_t at = 0; at < row_bytes_; at += 16)
         if (!inside || (run.bytes > 0 && at + 16 > run.skipped && at < run.skipped + run.bytes)) use(place(row, at));
+    }
+  }
+  // And for each run of elements inside the tensor that lies in 16 bytes of the tile: use(tile, global, bytes).
+  template <class Use>
+  void for_each_pair(const Use& use) const {
+    for (std::size_t row = 0; row < rows_; ++row) {
+      const Run run = run_of(row);
+      for (std::size_t at = run.skipped, end = at + run.bytes, next; at < end; at = next) {
+        next = std::min(at / 16 * 16 + 16, end);
+        use(place(row, at / 16 * 16) + at % 16, run.global + (at - run.skipped), next - at);
+      }
     }
   }
   void load() const;                         // global memory to the tile

@@ -42,6 +42,10 @@ struct Accumulators {
   std::array<float*, kWarpgroupThreads> registers;
   unsigned columns = 0, under_way = 0;  // the latter: products
   std::vector<float> values;            // [columns][64], and room to align them
+  // For the checks, of the products since the registers were read: have some been added; which elements are sums of
+  // unwritten memory alone ([columns][64], or empty: none).
+  bool summed = false;
+  std::vector<bool> unwritten;
 
   float* matrix();
   void load();          // from the registers

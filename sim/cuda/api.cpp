@@ -64,10 +64,7 @@ cudaError_t allocate(void** pointer, std::size_t bytes, std::size_t element_byte
     if (untyped) element_bytes = 1, padding = nullptr;
     *pointer = program().machine().allocate(name.c_str(), bytes / element_bytes, element_bytes, padding);
     if (untyped) program().machine().forget_type(*pointer);
-    if (memory != Memory::device) {
-      std::memset(*pointer, 0, bytes);
-      program().machine().manage(*pointer);
-    }
+    if (memory != Memory::device) program().machine().manage(*pointer);
     return cudaSuccess;
   } catch (const Error&) {
     return failed(cudaErrorMemoryAllocation);
@@ -218,7 +215,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   const bool hopper = profile == flash::Profile::sm_90;
   *p = {};
   std::snprintf(p->name, sizeof p->name, "FlashPhases simulator (%s)", hopper ? "sm_90" : "sm_80");
-  p->totalGlobalMem = flash::simt::DeviceMemory::kReserved;
+  p->totalGlobalMem = flash::simt::DeviceMemory::kTotal;
   p->sharedMemPerBlock = flash::kSharedWithoutAsking;
   p->sharedMemPerBlockOptin = flash::shared_memory_limit(profile);
   p->sharedMemPerMultiprocessor = p->sharedMemPerBlockOptin + 1024;
@@ -283,7 +280,7 @@ cudaError_t cudaDeviceReset() {
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
-  *total = flash::simt::DeviceMemory::kReserved;
+  *total = flash::simt::DeviceMemory::kTotal;
   *free = *total - program().machine().used_memory();
   return cudaSuccess;
 }

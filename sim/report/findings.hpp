@@ -54,6 +54,11 @@
 //     of the two is a write. Two sides. Remedy: "put __syncwarp() between the two: lanes need not run in step"
 //   "uninitialised": "read of out[3] (4 bytes)" or "read of shared Smem+12 (4 bytes)". One side.
 //     Remedy: "write it before reading it: fresh memory holds NaN"
+//     "read of shared Smem+12 (4 bytes), copied from in[3], which nobody had written", by cp.async or TMA: two sides,
+//     the second is the copy. Remedy: "write it before it is copied, or do not read what was copied from there: fresh
+//     memory holds NaN". "wgmma sums over shared Smem+12 (2 bytes), copied from in[3], …", together with others that
+//     were written. Remedy: "let the copy bring zeros (a tensor map that ends before them) or fill them: 0 times NaN
+//     is NaN"
 //   "barrier divergence": (a) "threads of one block wait at different barriers", two sides, each "waits";
 //     Remedy: "let all threads reach the same __syncthreads()"
 //   "divergent call": "threads of one block wait at one barrier in different calls of its function", two sides "waits"
@@ -106,9 +111,10 @@
 //     and no thread has waited for a load" (where nothing else was wrong): one side, the copy. "cp.async.bulk.tensor
 //     with 3 coordinates, its tensor map has 2 dimensions": one side "loads" or "stores". The block stops there.
 //   "proxy fence": "cp.async.bulk.tensor (store) reads shared Smem+0, written by an ordinary store without a proxy
-//     fence" (or "overwrites"): two sides, the second "write". Remedy: "let the storing thread call
-//     fence_proxy_async() before the barrier". "a copy completes on mbarrier shared Smem+0, which no fence has
-//     published since mbarrier_init": two sides, "copies" and "mbarrier.init".
+//     fence" (or "overwrites"; "by an atomic", "by a volatile store"): two sides, the second "write", "atomic" or
+//     "volatile write". Remedy: "let the storing thread call fence_proxy_async() before the barrier".
+//     "a copy completes on mbarrier shared Smem+0, which no fence has published since mbarrier_init": two sides,
+//     "copies" and "mbarrier.init".
 //   "mbarrier": misuse of one; one side, or two: "mbarrier_init of shared Smem+0, which is an mbarrier already". The
 //     words are in sim/core/bulk.cpp; tests/simt/museum_expected.hpp has an example of most.
 //   "asynchronous product": of wgmma's registers. "read of d[5] while wgmma writes it" (d: the accumulators), "write of

@@ -108,6 +108,79 @@ asynchronous copy: read of shared TwoBoxes+1024 (2 bytes) while cp.async.bulk.te
   remedy: let the storing thread call fence_proxy_async() before the barrier
   seen 64 times
 )"},
+    {"tma_after_atomics",
+     R"(proxy fence: cp.async.bulk.tensor (store) reads shared Box+0, written by an atomic without a proxy fence
+  cp.async.bulk.tensor (store)  {1}  block (0,0,0) warp 0 lane 0
+  atomic                        {2}  block (0,0,0) warp 0 lane 1
+  remedy: let the storing thread call fence_proxy_async() before the barrier
+  seen 8 times
+)"},
+    {"tma_after_exchange",
+     R"(proxy fence: cp.async.bulk.tensor (store) reads shared Box+0, written by an atomic without a proxy fence
+  cp.async.bulk.tensor (store)  {1}  block (0,0,0) warp 0 lane 0
+  atomic                        {2}  block (0,0,0) warp 0 lane 0
+  remedy: let the storing thread call fence_proxy_async() before the barrier
+  seen 16 times
+)"},
+    {"tma_after_volatile",
+     R"(proxy fence: cp.async.bulk.tensor (store) reads shared Box+0, written by a volatile store without a proxy fence
+  cp.async.bulk.tensor (store)  {1}  block (0,0,0) warp 0 lane 0
+  volatile write                {2}  block (0,0,0) warp 0 lane 0
+  remedy: let the storing thread call fence_proxy_async() before the barrier
+  seen 16 times
+)"},
+    {"tma_one_fences",
+     R"(proxy fence: cp.async.bulk.tensor (store) reads shared Box+0, written by an atomic without a proxy fence
+  cp.async.bulk.tensor (store)  {1}  block (0,0,0) warp 0 lane 0
+  atomic                        {2}  block (0,0,0) warp 1 lane 31
+  remedy: let the storing thread call fence_proxy_async() before the barrier
+)"},
+    {"tma_over_atomics",
+     R"(proxy fence: cp.async.bulk.tensor overwrites shared Box+0, written by an atomic without a proxy fence
+  cp.async.bulk.tensor  {1}  block (0,0,0) warp 0 lane 0
+  atomic                {2}  block (0,0,0) warp 0 lane 0
+  remedy: let the storing thread call fence_proxy_async() before the barrier
+  seen 16 times
+)"},
+    {"tma_unwritten_row",
+     R"(uninitialised: read of shared Box+512 (2 bytes), copied from cache[2592], which nobody had written
+  read                  {1}  block (0,0,0) warp 0 lane 0
+  cp.async.bulk.tensor  {2}  block (0,0,0) warp 0 lane 0
+  remedy: write it before it is copied, or do not read what was copied from there: fresh memory holds NaN
+  seen 128 times
+)"},
+    {"tma_unwritten_stored",
+     R"(uninitialised: read of stored[256] (2 bytes), copied from cache[2560], which nobody had written
+  read                          {1}  block (0,0,0) warp 0 lane 0
+  cp.async.bulk.tensor (store)  {2}  block (0,0,0) warp 0 lane 0
+  remedy: write it before it is copied, or do not read what was copied from there: fresh memory holds NaN
+  seen 128 times
+)"},
+    {"tma_half_filled",
+     R"(uninitialised: read of stored[256] (2 bytes), copied from shared memory, which nobody had written
+  read                          {1}  block (0,0,0) warp 0 lane 0
+  cp.async.bulk.tensor (store)  {2}  block (0,0,0) warp 0 lane 0
+  remedy: write it before it is copied, or do not read what was copied from there: fresh memory holds NaN
+  seen 128 times
+)"},
+    {"tma_nothing_written",
+     R"(uninitialised: read of cache[2304] (16 bytes)
+  read  {1}  block (0,0,0) warp 0 lane 0
+  remedy: write it before reading it: fresh memory holds NaN
+  seen 64 times
+)"},
+    {"tma_unwritten_v",
+     R"(uninitialised: wgmma sums over shared Attend+13312 (2 bytes), copied from cache[2560], which nobody had written
+  wgmma                 {1}  block (0,0,0) warp 0 lane 0
+  cp.async.bulk.tensor  {2}  block (0,0,0) warp 0 lane 0
+  remedy: let the copy bring zeros (a tensor map that ends before them) or fill them: 0 times NaN is NaN
+)"},
+    {"tma_unwritten_step",
+     R"(uninitialised: wgmma sums over shared Attend+14336 (2 bytes), copied from cache[3072], which nobody had written
+  wgmma                 {1}  block (0,0,0) warp 0 lane 0
+  cp.async.bulk.tensor  {2}  block (0,0,0) warp 0 lane 0
+  remedy: let the copy bring zeros (a tensor map that ends before them) or fill them: 0 times NaN is NaN
+)"},
     {"tma_store_no_barrier",
      R"(race: cp.async.bulk.tensor (store) after write of shared Box+0 (16 bytes)
   cp.async.bulk.tensor (store)  {1}  block (0,0,0) warp 1 lane 31
@@ -459,6 +532,13 @@ inline constexpr Expected wgmma_expected[] = {
   write  {2}   block (0,0,0) warp 0 lane 0
   remedy: let the storing thread call fence_proxy_async() before the barrier
   seen 113 times
+)"},
+    {"wgmma_after_atomics",
+     R"(proxy fence: wgmma reads shared Panels+0, written by an atomic without a proxy fence
+  wgmma   {1}  block (0,0,0) warp 0 lane 0
+  atomic  {2}  block (0,0,0) warp 0 lane 0
+  remedy: let the storing thread call fence_proxy_async() before the barrier
+  seen 4 times
 )"},
     {"wgmma_ragged_tile",
      R"(uninitialised: read of shared Panels+13312 (16 bytes)

@@ -342,6 +342,22 @@ __global__ void cp_async_source_too_large(const float* in, float* out, int n) {
   out[t] = s.x[4 * t + 3];
 }
 
+// The array has 64 elements, of which n are written. What is copied along need not be; what is read must be.
+__global__ void write_first(float* in, int n) {
+  if (static_cast<int>(threadIdx.x) < n) in[threadIdx.x] = threadIdx.x;
+}
+
+template <bool Fixed>
+__global__ void cp_async_unwritten_read(const float* in, float* out, int n) {
+  Tile& s = shared<Tile>();
+  const int t = threadIdx.x;                         // 64 threads, n = 42
+  if (t < 16) cp_async_16(&s.x[4 * t], &in[4 * t]);  //@ cp_async_unwritten_read:2
+  cp_async_commit();
+  cp_async_wait<0>();
+  __syncthreads();
+  out[t] = s.x[Fixed ? min(t, n - 1) : t];  //@ cp_async_unwritten_read:1
+}
+
 // ---- Host side -------------------------------------------------------------------------------------------------
 
 template <class Shared>
@@ -352,6 +368,17 @@ PtxExhibit show(Machine& m, void (*kernel)(const float*, float*, int), int threa
   const Array<float> in = m.upload("in", shown.out.data(), static_cast<std::size_t>(n));
   const Array<float> out = m.upload("out", shown.out.data(), 64);  // written: only the planted bug may show
   launch<Shared>(m, kernel, dim3(1), dim3(threads), in.data(), out.data(), n);
+  m.download(shown.out.data(), out);
+  shown.findings = m.findings(), shown.ledger = m.reports().back().ledger;
+  return shown;
+}
+
+PtxExhibit show_partly_written(Machine& m, void (*kernel)(const float*, float*, int), int n) {
+  PtxExhibit shown;
+  shown.out.resize(64);
+  const Array<float> in = m.alloc<float>("in", 64), out = m.upload("out", shown.out.data(), 64);
+  launch<char>(m, write_first, dim3(1), dim3(64), in.data(), n);
+  launch<Tile>(m, kernel, dim3(1), dim3(64), in.data(), out.data(), n);
   m.download(shown.out.data(), out);
   shown.findings = m.findings(), shown.ledger = m.reports().back().ledger;
   return shown;
@@ -384,6 +411,7 @@ PtxExhibit run_variant(Machine& m, const std::string& name) {
   if (name == "cp_async_misaligned_tail") return show<Tile>(m, cp_async_misaligned_tail<Fixed>, 8);
   if (name == "cp_async_source_past_end") return show<Tile>(m, cp_async_source_past_end<Fixed>, 16, 42);
   if (name == "cp_async_source_too_large") return show<Tile>(m, cp_async_source_too_large<Fixed>, 16, 42);
+  if (name == "cp_async_unwritten_read") return show_partly_written(m, cp_async_unwritten_read<Fixed>, 42);
   refuse("exhibit", name, "a name from museum.hpp", "list them with museum --list");
 }
 

@@ -475,6 +475,13 @@ race: read after cp.async of shared Stages+124 (4 bytes)
   read  {1}  block (0,0,0) warp 0 lane 10
   remedy: guard the access or fix the index
 )"},
+    {"cp_async_unwritten_read",
+     R"(uninitialised: read of shared Tile+168 (4 bytes), copied from in[42], which nobody had written
+  read      {1}  block (0,0,0) warp 1 lane 10
+  cp.async  {2}  block (0,0,0) warp 0 lane 10
+  remedy: write it before it is copied, or do not read what was copied from there: fresh memory holds NaN
+  seen 22 times
+)"},
     {"cp_async_source_too_large", R"(asynchronous copy: cp.async of 16 bytes reads 168
   copies  {1}  block (0,0,0) warp 0 lane 0
   remedy: the source has at most the bytes of the copy

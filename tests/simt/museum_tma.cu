@@ -364,6 +364,201 @@ __global__ void tma_read_is_not_written(const __grid_constant__ TensorMap, const
   out[t] = result[t];  //@ tma_read_is_not_written:1
 }
 
+// ---- atomics and volatile stores need the proxy fence, too ----------------------------------------------------------
+
+// The box's 256 words, cleared for all threads and the async proxy.
+__device__ inline unsigned* cleared_words(Box& s) {
+  auto* const words = reinterpret_cast<unsigned*>(s.tile);
+  for (int i = threadIdx.x; i < kBoxRows * 32; i += blockDim.x) words[i] = 0;
+  fence_proxy_async();
+  __syncthreads();
+  return words;
+}
+// All threads have written the box. One stores it.
+__device__ inline void store_box(Box& s, const TensorMap& to) {
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  cp_async_bulk_tensor_store(&to, s.tile, 0, 0);  //@ tma_after_atomics:1 tma_after_exchange:1 tma_after_volatile:1
+  cp_async_bulk_commit();
+  cp_async_bulk_wait_read<0>();
+}
+
+template <bool Fixed>
+__global__ void tma_after_atomics(const __grid_constant__ TensorMap, const __grid_constant__ TensorMap to, float* out) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;
+  unsigned* const words = cleared_words(s);
+  atomicAdd(&words[t / 2], 1u + static_cast<unsigned>(t));  //@ tma_after_atomics:2
+  if (Fixed) fence_proxy_async();
+  store_box(s, to);
+  out[t] = 0;
+}
+
+template <bool Fixed>
+__global__ void tma_after_exchange(const __grid_constant__ TensorMap, const __grid_constant__ TensorMap to,
+                                   float* out) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;
+  unsigned* const words = cleared_words(s);
+  atomicExch(&words[t], static_cast<unsigned>(t));  //@ tma_after_exchange:2
+  if (Fixed) fence_proxy_async();
+  store_box(s, to);
+  out[t] = 0;
+}
+
+template <bool Fixed>
+__global__ void tma_after_volatile(const __grid_constant__ TensorMap, const __grid_constant__ TensorMap to,
+                                   float* out) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;
+  volatile unsigned* const words = cleared_words(s);
+  words[t] = static_cast<unsigned>(t);  //@ tma_after_volatile:2
+  if (Fixed) fence_proxy_async();
+  store_box(s, to);
+  out[t] = 0;
+}
+
+// All threads add to the same words. A fence of the thread that stores, before the barrier, is for its own addition.
+template <bool Fixed>
+__global__ void tma_one_fences(const __grid_constant__ TensorMap, const __grid_constant__ TensorMap to, float* out) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;
+  unsigned* const words = cleared_words(s);
+  for (int i = 0; i < 4; ++i) atomicAdd(&words[i], static_cast<unsigned>(t));  //@ tma_one_fences:2
+  if (Fixed || t < 32) fence_proxy_async();
+  __syncthreads();
+  if (t == 0) {
+    cp_async_bulk_tensor_store(&to, s.tile, 0, 0);  //@ tma_one_fences:1
+    cp_async_bulk_commit();
+    cp_async_bulk_wait_read<0>();
+  }
+  out[t] = 0;
+}
+
+template <bool Fixed>
+__global__ void tma_over_atomics(const __grid_constant__ TensorMap in, const __grid_constant__ TensorMap, float* out) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;
+  unsigned* const words = cleared_words(s);
+  atomicAdd(&words[t], 1u);  //@ tma_over_atomics:2
+  const unsigned sum = words[t];
+  if (Fixed) fence_proxy_async();
+  make_for_all(&s.full, 1);
+  if (t == 0) {
+    mbarrier_arrive_expect_tx(&s.full, kBoxBytes);
+    cp_async_bulk_tensor(s.tile, &in, &s.full, 0, 0);  //@ tma_over_atomics:1
+  }
+  mbarrier_wait(&s.full, 0);
+  out[t] = static_cast<float>(s.tile[0][t] + sum);
+}
+
+// ---- a cache that is not full --------------------------------------------------------------------------------------
+
+// It has room for 64 rows of 64 elements, of which the first ones are written.
+__global__ void append(unsigned short* cache, int rows) {
+  for (int i = threadIdx.x; i < rows * 64; i += blockDim.x) cache[i] = 0x3c00;  // 1, as a half
+}
+constexpr int kFirstRow = 36;  // of the box in which the last written rows lie
+
+// Loads the box, for all threads.
+__device__ inline void load_box(Box& s, const TensorMap& cache) {
+  make_for_all(&s.full, 1);
+  if (threadIdx.x == 0) {
+    mbarrier_arrive_expect_tx(&s.full, kBoxBytes);
+    cp_async_bulk_tensor(s.tile, &cache, &s.full, 0, kFirstRow);  //@ tma_unwritten_row:2 tma_nothing_written:1
+  }
+  mbarrier_wait(&s.full, 0);
+}
+
+template <bool Fixed>
+__global__ void tma_unwritten_row(const __grid_constant__ TensorMap cache, const __grid_constant__ TensorMap,
+                                  float* out, const unsigned short*, int rows) {
+  Box& s = shared<Box>();
+  load_box(s, cache);
+  out[threadIdx.x] = s.tile[rows - kFirstRow - Fixed][threadIdx.x % 64];  //@ tma_unwritten_row:1
+}
+
+template <bool Fixed>
+__global__ void tma_unwritten_stored(const __grid_constant__ TensorMap cache, const __grid_constant__ TensorMap to,
+                                     float* out, const unsigned short* stored, int rows) {
+  Box& s = shared<Box>();
+  load_box(s, cache);
+  if (threadIdx.x == 0) {
+    cp_async_bulk_tensor_store(&to, s.tile, 0, 0);  //@ tma_unwritten_stored:2
+    cp_async_bulk_commit();
+    cp_async_bulk_wait<0>();
+  }
+  __syncthreads();
+  out[threadIdx.x] = stored[(rows - kFirstRow - Fixed) * 64 + threadIdx.x % 64];  //@ tma_unwritten_stored:1
+}
+
+// The tile has four rows of results; the box that is stored has eight.
+template <bool Fixed>
+__global__ void tma_half_filled(const __grid_constant__ TensorMap, const __grid_constant__ TensorMap to, float* out,
+                                const unsigned short* stored, int) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;  // 128 threads
+  for (int row = t / 64; row < 4; row += 2) s.tile[row][t % 64] = 1;
+  fence_proxy_async();
+  __syncthreads();
+  if (t == 0) {
+    cp_async_bulk_tensor_store(&to, s.tile, 0, 0);  //@ tma_half_filled:2
+    cp_async_bulk_commit();
+    cp_async_bulk_wait<0>();
+  }
+  __syncthreads();
+  out[t] = stored[(Fixed ? 3 : 4) * 64 + t % 64];  //@ tma_half_filled:1
+}
+
+// K and V are one cache here. Scores of rows that are not there are thrown away. Their weights are 0, and 0 times what
+// lies there need not be 0. With 40 rows, one of the four steps of the sum has both kinds; with 48 none.
+struct Attend {
+  alignas(1024) unsigned short q[64 * 64], kv[64 * 64];
+  alignas(8) std::uint64_t full;
+};
+
+template <bool Fixed>
+__global__ void tma_unwritten_v(const __grid_constant__ TensorMap cache, const __grid_constant__ TensorMap, float* out,
+                                const unsigned short*, int rows) {
+  Attend& s = shared<Attend>();
+  const int t = threadIdx.x, column = t % 4 * 2;  // 128 threads
+  for (int i = t; i < 64 * 64; i += 128) s.q[i] = 0x3c00;
+  fence_proxy_async();
+  make_for_all(&s.full, 1);
+  if (t == 0) {
+    mbarrier_arrive_expect_tx(&s.full, sizeof s.kv);
+    cp_async_bulk_tensor(s.kv, &cache, &s.full, 0, 0);  //@ tma_unwritten_v:2 tma_unwritten_step:2
+  }
+  mbarrier_wait(&s.full, 0);
+  float scores[32], o[32];
+  wgmma_fence();
+  for (int step = 0; step < 4; ++step)
+    wgmma_m64nNk16<__half>(scores, matrix_descriptor(s.q) + step * 32, matrix_descriptor(s.kv) + step * 32, step > 0);
+  wgmma_commit();
+  wgmma_wait<0>(scores);
+  float score = 0;
+  for (int i = 0; i < 32; ++i)
+    if (column + i / 4 * 8 + i % 2 < rows) score += scores[i];
+  unsigned p[4][4];
+  for (int i = 0; i < 16; ++i) {
+    const int k = i / 4 * 16 + column + i % 4 / 2 * 8;
+    p[i / 4][i % 4] = k < rows ? 0x3c003c00u : 0;
+  }
+  if (Fixed) {
+    __syncthreads();
+    for (int i = rows * 64 + t; i < 64 * 64; i += 128) s.kv[i] = 0;
+    fence_proxy_async();
+    __syncthreads();
+  }
+  const MatrixDescriptor v = matrix_descriptor(s.kv);
+  wgmma_fence();
+  for (int step = 0; step < 4; ++step)
+    wgmma_m64nNk16<__half, Major::MN>(o, p[step], v + step * 2048, step);  //@ tma_unwritten_v:1 tma_unwritten_step:1
+  wgmma_commit();
+  wgmma_wait<0>(o, p);
+  out[t] = score + o[0];
+}
+
 // ---- mbarriers -------------------------------------------------------------------------------------------------
 
 template <bool Fixed>
@@ -544,6 +739,24 @@ PtxExhibit show(Machine& m, void (*kernel)(TensorMap, TensorMap, float*, More...
   return shown;
 }
 
+// A cache with so many rows; boxes of `box` rows.
+template <class Shared>
+PtxExhibit show_cache(Machine& m, void (*kernel)(TensorMap, TensorMap, float*, const unsigned short*, int),
+                      int rows = 40, int written = 40, std::uint32_t box = kBoxRows) {
+  PtxExhibit shown;
+  shown.out.resize(128);
+  const auto cache = m.alloc<std::uint16_t>("cache", kElements), stored = m.alloc<std::uint16_t>("stored", kElements);
+  const auto out = m.upload("out", shown.out.data(), 128);
+  const auto map = [&](const unsigned short* data) {
+    return tensor_map<__half, 2>(reinterpret_cast<const __half*>(data), {64, 64}, {128}, {64, box});
+  };
+  launch<char>(m, append, dim3(1), dim3(64), cache.data(), written);
+  launch<Shared>(m, kernel, dim3(1), dim3(128), map(cache.data()), map(stored.data()), out.data(), stored.data(), rows);
+  m.download(shown.out.data(), out);
+  shown.findings = m.findings(), shown.ledger = m.reports().back().ledger;
+  return shown;
+}
+
 template <bool Fixed>
 PtxExhibit tma_variant(Machine& m, const std::string& name) {
   if (name == "tma_no_wait") return show<Box>(m, tma_no_wait<Fixed>);
@@ -566,6 +779,17 @@ PtxExhibit tma_variant(Machine& m, const std::string& name) {
   if (name == "tma_left_early") return show<Box>(m, tma_left_early<Fixed>);
   if (name == "tma_no_commit") return show<Box>(m, tma_no_commit<Fixed>);
   if (name == "tma_read_is_not_written") return show<Box>(m, tma_read_is_not_written<Fixed>);
+  if (name == "tma_after_atomics") return show<Box>(m, tma_after_atomics<Fixed>);
+  if (name == "tma_after_exchange") return show<Box>(m, tma_after_exchange<Fixed>);
+  if (name == "tma_after_volatile") return show<Box>(m, tma_after_volatile<Fixed>);
+  if (name == "tma_one_fences") return show<Box>(m, tma_one_fences<Fixed>);
+  if (name == "tma_over_atomics") return show<Box>(m, tma_over_atomics<Fixed>);
+  if (name == "tma_unwritten_row") return show_cache<Box>(m, tma_unwritten_row<Fixed>);
+  if (name == "tma_unwritten_stored") return show_cache<Box>(m, tma_unwritten_stored<Fixed>);
+  if (name == "tma_half_filled") return show_cache<Box>(m, tma_half_filled<Fixed>);
+  if (name == "tma_nothing_written") return show_cache<Box>(m, tma_unwritten_row<true>, 40, Fixed ? 40 : 0);
+  if (name == "tma_unwritten_v") return show_cache<Attend>(m, tma_unwritten_v<Fixed>, 40, 40, 64);
+  if (name == "tma_unwritten_step") return show_cache<Attend>(m, tma_unwritten_v<Fixed>, 48, 48, 64);
   if (name == "mbarrier_not_published") return show<Box>(m, mbarrier_not_published<Fixed>);
   if (name == "mbarrier_init_unordered") return show<Box>(m, mbarrier_init_unordered<Fixed>);
   if (name == "mbarrier_arrivals_missing") return show<Box>(m, mbarrier_arrivals_missing<Fixed>);

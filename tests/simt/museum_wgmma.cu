@@ -246,6 +246,20 @@ __global__ void wgmma_no_proxy_fence(const float* in, float* out, int) {
 }
 
 template <bool Fixed>
+__global__ void wgmma_after_atomics(const float* in, float* out, int) {
+  Panels& s = ones();
+  atomicExch(reinterpret_cast<unsigned*>(s.a) + threadIdx.x, 0x40004000u);  //@ wgmma_after_atomics:2
+  if (Fixed) fence_proxy_async();
+  __syncthreads();
+  float d[32];
+  wgmma_fence();
+  wgmma_m64nNk16<half>(d, matrix_descriptor(s.a), matrix_descriptor(s.b), false);  //@ wgmma_after_atomics:1
+  wgmma_commit();
+  wgmma_wait<0>(d);
+  out[threadIdx.x] = d[0] + in[threadIdx.x];
+}
+
+template <bool Fixed>
 __global__ void wgmma_ragged_tile(const float* in, float* out, int n) {
   Panels& s = shared<Panels>();
   fill(s.a, 1);
@@ -726,6 +740,7 @@ PtxExhibit run_wgmma_variant(Machine& m, const std::string& name) {
   if (name == "wgmma_without_barrier") return show_warpgroups<Panels>(m, wgmma_without_barrier<Fixed>);
   if (name == "wgmma_one_warp_waits") return show_warpgroups<Panels>(m, wgmma_one_warp_waits<Fixed>, 256);
   if (name == "wgmma_no_proxy_fence") return show_warpgroups<Panels>(m, wgmma_no_proxy_fence<Fixed>);
+  if (name == "wgmma_after_atomics") return show_warpgroups<Panels>(m, wgmma_after_atomics<Fixed>);
   if (name == "wgmma_ragged_tile") return show_warpgroups<Panels>(m, wgmma_ragged_tile<Fixed>, 128, 40);
   if (name == "wgmma_overwritten") return show_warpgroups<Panels>(m, wgmma_overwritten<Fixed>);
   if (name == "wgmma_released_early") return show_warpgroups<Panels>(m, wgmma_released_early<Fixed>, 256);

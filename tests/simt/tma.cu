@@ -96,6 +96,48 @@ BoxResult run_box(const MachineOptions& options, const BoxCase& c) {
   return result;
 }
 
+__global__ void write_first(unsigned short* in, int elements) {
+  for (int i = threadIdx.x; i < elements; i += blockDim.x) in[i] = static_cast<unsigned short>(i);
+}
+
+// The box begins at column 3 of row 2: what is copied from one word lies in two.
+__global__ void use_first(const __grid_constant__ TensorMap from, const __grid_constant__ TensorMap to,
+                          const unsigned short* copied, unsigned short* out, int used) {
+  Tiles& s = shared<Tiles>();
+  const int t = threadIdx.x;
+  if (t == 0) {
+    mbarrier_init(&s.full, 1);
+    fence_mbarrier_init();
+    mbarrier_arrive_expect_tx(&s.full, 8 * 128);
+    cp_async_bulk_tensor(s.in, &from, &s.full, 3, 2);
+  }
+  __syncthreads();
+  mbarrier_wait(&s.full, 0);
+  if (t == 0) {
+    cp_async_bulk_tensor_store(&to, s.in, 1, 0);
+    cp_async_bulk_commit();
+    cp_async_bulk_wait<0>();
+  }
+  __syncthreads();
+  for (int i = t; i < 8 * 64; i += blockDim.x) {
+    const int row = i / 64, column = i % 64;
+    const bool inside = row < 6 && column < 61, wanted = (row + 2) * 64 + column + 3 < used;
+    if (inside && wanted) out[i] = s.in[swizzled_index(i)] + copied[row * 64 + column + 1];
+  }
+}
+
+std::vector<Finding> run_partly_written(const MachineOptions& options, int written, int used) {
+  Machine m(options);
+  const auto in = m.alloc<std::uint16_t>("in", 8 * 64), copied = m.alloc<std::uint16_t>("copied", 8 * 64),
+             out = m.alloc<std::uint16_t>("out", 8 * 64);
+  const auto map = [](const unsigned short* data) {
+    return tensor_map<__half, 2>(reinterpret_cast<const __half*>(data), {64, 8}, {128}, {64, 8});
+  };
+  launch<char>(m, write_first, dim3(1), dim3(64), in.data(), written);
+  launch<Tiles>(m, use_first, dim3(1), dim3(64), map(in.data()), map(copied.data()), copied.data(), out.data(), used);
+  return m.findings();
+}
+
 __global__ void fetch_ahead(const __grid_constant__ TensorMap in) {
   cp_async_bulk_prefetch_tensor(&in, 0, 0, 0, 0);
 }

@@ -2,6 +2,7 @@
 // tensor: whatever its rank, and wherever it lies.
 // And all of it together, as an attention kernel uses it: a warp that loads, four that compute, a ring between them.
 // And a box of 8 rows in a __shared__ array, whose mbarrier expects so many bytes: 1024 are right.
+// And a box of which some elements were never written.
 // And a prefetch with four coordinates by a map of two dimensions.
 // Use: run_box(options, box), run_ring(options), … on each machine; tma_test.cpp says what must come out.
 #pragma once
@@ -47,23 +48,28 @@ struct RingResult {
   Ledger ledger;
 };
 
+// A tensor of 8 rows of 64 elements, of which the first `written` are. TMA loads the box from column 3 of row 2 on, and
+// stores it. Threads use what comes from the first `used` elements, in shared memory and where it was stored.
 namespace on_sim {
 BoxResult run_box(const MachineOptions& options, const BoxCase& box);
 RingResult run_ring(const MachineOptions& options);
 std::vector<Finding> run_wrong_prefetch(const MachineOptions& options);
 BoxResult run_static_tile(const MachineOptions& options, unsigned expected_bytes);
+std::vector<Finding> run_partly_written(const MachineOptions& options, int written, int used);
 }  // namespace on_sim
 namespace on_checked {
 BoxResult run_box(const MachineOptions& options, const BoxCase& box);
 RingResult run_ring(const MachineOptions& options);
 std::vector<Finding> run_wrong_prefetch(const MachineOptions& options);
 BoxResult run_static_tile(const MachineOptions& options, unsigned expected_bytes);
+std::vector<Finding> run_partly_written(const MachineOptions& options, int written, int used);
 }  // namespace on_checked
 namespace on_gpu {
 BoxResult run_box(const MachineOptions& options, const BoxCase& box);
 RingResult run_ring(const MachineOptions& options);
 std::vector<Finding> run_wrong_prefetch(const MachineOptions& options);
 BoxResult run_static_tile(const MachineOptions& options, unsigned expected_bytes);
+std::vector<Finding> run_partly_written(const MachineOptions& options, int written, int used);
 }  // namespace on_gpu
 
 }  // namespace flash

@@ -213,6 +213,25 @@ TEST_CASE("what a box moves is counted: bytes inside the tensor, sectors, one re
   CHECK(fetched.read_requests == 1);
 }
 
+TEST_CASE("of a box that is partly written each element is known, through shared memory and back") {
+  for (const int written : {64 * 5, 64 * 5 + 1, 64 * 4 + 33, 64 * 4 + 10})
+    for (const MachineOptions& options : schedules()) {
+      CAPTURE(written);
+      CHECK(flash::on_checked::run_partly_written(options, written, written).empty());
+      const int one = written % 64 < 3 ? 4 - written % 64 : 1;  // the box begins at column 3
+      const auto found = flash::on_checked::run_partly_written(options, written, written + one);
+      REQUIRE(found.size() == 2);  // where it lies in shared memory, and where the store has brought it
+      const std::string from = "copied from in[" + std::to_string(written < 64 * 5 ? written : 64 * 5 + 3) + "]";
+      for (const flash::Finding& finding : found) {
+        CHECK(finding.kind == "uninitialised");
+        CHECK(finding.text.find(from) != std::string::npos);
+        CHECK(finding.count == 1);
+      }
+      CHECK(found[0].text.find("read of shared Tiles+") != std::string::npos);
+      CHECK(found[1].text.find("read of copied[") != std::string::npos);
+    }
+}
+
 TEST_CASE("a prefetch needs a coordinate for each dimension, as a load does") {
   const std::vector<flash::Finding> refused = flash::on_checked::run_wrong_prefetch({.keep_going = true});
   REQUIRE(refused.size() == 1);
