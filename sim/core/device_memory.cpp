@@ -19,7 +19,7 @@ constexpr std::ptrdiff_t kVariableRedZone = 2048;  // sim/compiler/assembly.cpp
 constexpr std::size_t kGranules = DeviceMemory::kReserved / DeviceMemory::kGranule;
 constexpr std::size_t kOwnerBytes = kGranules * sizeof(std::uint32_t);
 constexpr std::size_t kRemembered = 1024;  // arrays: the names of freed ones are for findings only
-// Smaller arrays are filled at once. A process may have 65530 mappings: 40 GiB make 10240.
+// Smaller arrays are filled at once. A process may have 65530 mappings: 40 GiB make 5120.
 constexpr std::size_t kMapped = std::size_t{1} << 20, kPattern = std::size_t{8} << 20;
 
 void* reserve(std::size_t bytes, int protection) {
