@@ -276,6 +276,10 @@ pipeline=$(dirname "$check")/../../tests/simt/programs/pipeline.cu
 expect 1 'pipeline: right' --completion eager "$pipeline" -- defect
 expect 1 'pipeline: WRONG' --completion late "$pipeline" -- defect
 
+# Sums of floats by atomics: legal, unless their order is to be fixed.
+dot=$(dirname "$check")/../../tests/simt/programs/dot_product.cu
+expect 1 'nondeterministic: additions to result[0] (8 bytes) in no fixed order' --deterministic "$dot"
+
 # What does not compile is bad input.
 printf '__global__ void k() {\n  undeclared = 1;\n}\nint main() {}\n' >a.cu
 expect 2 'a.cu:2:3: error' a.cu

@@ -59,7 +59,7 @@ __global__ void wgmma_products(WgmmaOperandKind kind, WgmmaPlaces places,
         s.a[at] = static_cast<unsigned short>(word >> 16 * half);
       }
     }
-    for (unsigned n = t; n < kN * 32; n += 128) {
+    for (unsigned n = t; n < (kN < 64 ? 64 : kN) * 32; n += 128) {  // a whole panel, of which 32 columns are a part
       const unsigned column = n / 32, word = pair(n, true);
       for (unsigned k = n % 32 * 2, half = 0; half < 2; ++half, ++k) {
         const unsigned at = kB == Major::K ? column * 64 + (k / 8 ^ column % 8) * 8 + k % 8
