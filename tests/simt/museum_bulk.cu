@@ -371,6 +371,29 @@ __global__ void reduce_turn_too_early(const float*, float* out, unsigned* flags)
   }
 }
 
+// Three blocks take turns at a semaphore, so that the order of their additions, and with it the bits, is always the same.
+template <bool Fixed>
+__global__ void reduce_in_turns(const float* in, float* out, unsigned* flags) {
+  Line& s = shared<Line>();
+  const int t = threadIdx.x;
+  const unsigned role = role_of_block(s, flags);
+  s.tile[0][t] = in[t] / static_cast<float>(role + 3);
+  fence_proxy_async();
+  __syncthreads();
+  if (t > 0) return;
+  while (atomicAdd(flags + 1, 0u) != role) {
+  }
+  __threadfence();
+  cp_reduce_async_bulk_add(out, s.tile[0], kBytes);  //@ reduce_in_turns:1
+  cp_async_bulk_commit();
+  if (Fixed)
+    cp_async_bulk_wait<0>();
+  else
+    cp_async_bulk_wait_read<0>();
+  __threadfence();
+  atomicAdd(flags + 1, 1u);
+}
+
 // A block clears what others add to; the twin adds 0 by atomics, which leave one another be.
 template <bool Fixed>
 __global__ void reduce_and_plain(const float*, float* out, unsigned* flags) {
@@ -562,6 +585,7 @@ PtxExhibit bulk_variant(Machine& m, const std::string& name) {
   if (name == "reduce_flag_too_early") return show(m, 2, reduce_flag_too_early<Fixed>);
   if (name == "reduce_own_wait") return show(m, 2, reduce_own_wait<Fixed>);
   if (name == "reduce_turn_too_early") return show(m, 2, reduce_turn_too_early<Fixed>);
+  if (name == "reduce_in_turns") return show(m, 3, reduce_in_turns<Fixed>);
   if (name == "reduce_and_plain") return show(m, 2, reduce_and_plain<Fixed>);
   if (name == "reduce_on_fresh") return show(m, 1, reduce_on_fresh<Fixed>);
   if (name == "poll_wrong_parity") return show(m, 1, poll_wrong_parity<Fixed>);

@@ -391,6 +391,14 @@ asynchronous copy: read of shared Line+256 (4 bytes) while cp.async.bulk writes 
   remedy: a flag needs cp_async_bulk_wait (not _read) and __threadfence() before it is set, __threadfence() after
   seen 64 times
 )"},
+    {"reduce_in_turns",
+     R"(nondeterministic: additions to out[0] (4 bytes) in no fixed order
+  adds  {1}  block (2,0,0) warp 0 lane 0
+  adds  {1}  block (1,0,0) warp 0 lane 0
+  remedy: fix the order: let threads take turns at a semaphore, each after the full wait for the additions before it \
+(cp_async_bulk_wait), or store the parts and add them up in a second pass
+  seen 64 times
+)"},
     {"reduce_and_plain",
      R"(race: cp.reduce.async.bulk after write of out[0] (4 bytes)
   cp.reduce.async.bulk  {1}  block (1,0,0) warp 0 lane 0

@@ -402,38 +402,6 @@ TEST_CASE("random programs: additions of floats in no fixed order are found, and
   CHECK(told > judged / 20);
 }
 
-TEST_CASE("an asynchronous addition has no order to later ones until it has ended") {
-  using namespace flash::simt;
-  Additions additions(4096);
-  const auto at_clock = [](Epoch clock) { return clock << kClockShift | 7; };
-  const Epoch begin = at_clock(1), under_way = at_clock(2) | Additions::kUnderWay, ended = at_clock(3);
-  const auto add = [&](std::size_t offset, Epoch mine, bool onto_zero) {
-    const auto ordered = [&](Epoch earlier) { return !(earlier & Additions::kUnderWay) && earlier <= ended; };
-    return additions.add(offset, mine, begin, ordered, [=] { return onto_zero; });
-  };
-  const auto end = [&](std::size_t offset) {
-    additions.end(offset, ended, [&](Epoch epoch) { return epoch == at_clock(2); });
-  };
-  CHECK(add(0, under_way, false) == 0);
-  CHECK(add(0, at_clock(4), false) == under_way);
-  CHECK(add(0, at_clock(5), false) == 0);  // said once for an element
-  CHECK(add(4, under_way, false) == 0);
-  CHECK(add(6, at_clock(4), false) == 0);  // the other half of the word
-  end(4);
-  CHECK(add(4, at_clock(4), false) == 0);
-  // Two to 0: each must have ended before a third.
-  for (const int ends : {1, 2}) {
-    const std::size_t offset = 8 * static_cast<std::size_t>(ends);
-    CHECK(add(offset, under_way, true) == 0);
-    CHECK(add(offset, under_way, true) == 0);
-    for (int i = 0; i < ends; ++i) end(offset);
-    CHECK(add(offset, at_clock(4), false) == (ends == 2 ? 0 : under_way));
-  }
-  // What was added before the launch is over.
-  CHECK(add(24, at_clock(1) - 1, false) == 0);
-  CHECK(add(24, at_clock(4), false) == 0);
-}
-
 TEST_CASE("with several workers, too, the last atomic comes after the others") {
   flash::on_checked::Machine machine({.threads = 4, .keep_going = true});
   take_tickets(machine, 4, 200'000);
