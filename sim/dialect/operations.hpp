@@ -63,8 +63,10 @@ T exchange_with(T* p, Change change) {
 // add_…): in global memory subnormal numbers count as zeros of their sign, addends and sum alike; in shared memory they
 // do not; any NaN is 0x7fffffff. Copies that reduce in bulk keep subnormal numbers in global memory, too.
 template <class T>
-FLASH_INLINE T atomic_sum(const T* p, T a, T b) {
-  if constexpr (!std::is_same_v<T, float>) return static_cast<T>(a + b);
+FLASH_INLINE T atomic_sum(const T*, T a, T b) {
+  return static_cast<T>(a + b);
+}
+FLASH_INLINE float atomic_sum(const float* p, float a, float b) {
   const auto is_subnormal = [](float x) { return x != 0 && __builtin_fabsf(x) < 0x1p-126f; };
   const float sum = a + b;
   if (is_subnormal(a) || is_subnormal(b) || is_subnormal(sum)) [[unlikely]] {
