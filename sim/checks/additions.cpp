@@ -83,9 +83,9 @@ void Checker::no_order(Epoch earlier, Epoch mine, const std::byte* at, unsigned 
   RawFinding found{
       "nondeterministic",
       "additions to " + element(at, bytes) + " (" + counted(bytes) + ") in no fixed order",
-      std::string("fix the order: let threads take turns at a semaphore") +
-          (is_of_companion(earlier) ? ", each after the full wait for the additions before it (cp_async_bulk_wait)," : ",") +
-          " or store the parts and add them up in a second pass",
+      is_of_companion(earlier)
+          ? "fix the order: signal the next block behind the full wait (cp_async_bulk_wait), or add up in a second pass"
+          : "fix the order: let threads take turns at a semaphore, or store the parts and add them up in a second pass",
       {side("adds", mine), std::move(earlier_side)},
       worker_.block};
   found.distance = far;

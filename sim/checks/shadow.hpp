@@ -368,18 +368,18 @@ class Checker : public Observer {
   // from its thread in bit b, and in no higher one, the first. Whichever threads of a group made a fence, an aligned
   // group of 2^n: if others did not, one of them is here.
   std::unordered_map<const Marks*, std::array<Epoch, kThreadBits>> overtaken_;
-  std::unordered_map<std::size_t, Carried> carried_;  // by word of shared memory
-  bool copying_ = false;                              // an instruction that copies makes the accesses
-  bool tile_written_ = false;                         // some of the tile that it reads has been written
-  bool read_unwritten_ = false;                       // it has read what nobody had written
+  std::unordered_map<std::size_t, Carried> carried_;          // by word of shared memory
+  bool copying_ = false;                                      // an instruction that copies makes the accesses
+  bool tile_written_ = false;                                 // some of the tile that it reads has been written
+  bool read_unwritten_ = false;                               // it has read what nobody had written
   std::unordered_map<const void*, std::vector<Epoch>> uses_;  // of an mbarrier: the last one of each thread
   std::unordered_map<unsigned, AsyncSite> async_sites_;       // of companions' marks, of this launch
   Scope scope_ = Scope::device;                               // of the atomic that runs
   struct {
     std::size_t bytes;
     unsigned element;
-  } added_{};                           // by it, if it adds floating-point numbers
-  std::unique_lock<std::mutex> value_;  // of global memory, while it does (several workers)
+  } added_{};                             // by it, if it adds floating-point numbers
+  std::unique_lock<std::mutex> value_;    // of global memory, while it does (several workers)
   const SharedLayout* layout_ = nullptr;  // of the kernel's __shared__ variables; null: no gaps
   struct BuiltIn {
     const std::byte* begin;

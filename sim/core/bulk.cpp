@@ -489,7 +489,7 @@ void Bulk::begin(const TensorBox& box, bool adds, const char* name, Site site) {
     AsyncOperation reading{name, kOfStoreRead, false, site, worker_.current, pieces_on_chip(box, true)},
         writing{name, kOfStoreWrite, true, site, worker_.current, {}};
     box.for_each_run([&](const std::byte* begin, std::size_t bytes) { writing.pieces.push_back({begin, bytes}); });
-    reading.copies = !adds, writing.adds = adds ? sizeof(float) : 0, writing.in_order = true;
+    reading.copies = writing.copies = !adds, writing.adds = adds ? sizeof(float) : 0, writing.in_order = true;
     if (box.is_line()) writing.alignment = kLineAlignment;
     store.reading = worker_.begin_async(std::move(reading));
     const bool unwritten = worker_.observer->read_unwritten();

@@ -206,8 +206,8 @@ void Worker::issue_product(unsigned group, Site site) {
         pieces.back().bytes += 16;
       else
         pieces.push_back({chunk, 16});
-    AsyncOperation reads{"wgmma", "let the warpgroup wait for it (wgmma_wait)", false, site, first, std::move(pieces),
-                         false};
+    AsyncOperation reads{"wgmma", "let the warpgroup wait for it (wgmma_wait)", false, site, first, std::move(pieces)};
+    reads.copies = false;
     product.async = begin_async(reads);
     for (const unsigned last_lane : {31u, 63u, 95u, 127u})
       as_thread(first + last_lane, [&] { observer->async_shared(reads); });

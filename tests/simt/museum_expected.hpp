@@ -395,8 +395,7 @@ asynchronous copy: read of shared Line+256 (4 bytes) while cp.async.bulk writes 
      R"(nondeterministic: additions to out[0] (4 bytes) in no fixed order
   adds  {1}  block (2,0,0) warp 0 lane 0
   adds  {1}  block (1,0,0) warp 0 lane 0
-  remedy: fix the order: let threads take turns at a semaphore, each after the full wait for the additions before it \
-(cp_async_bulk_wait), or store the parts and add them up in a second pass
+  remedy: fix the order: signal the next block behind the full wait (cp_async_bulk_wait), or add up in a second pass
   seen 64 times
 )"},
     {"reduce_and_plain",
