@@ -25,7 +25,8 @@ struct AsyncOperation {
   Site site;                       // where it was issued
   unsigned thread;                 // by whom; of a warpgroup the first one
   std::vector<AsyncPiece> pieces;  // none of them overlap
-  // It adds to floats of so many bytes in global memory, each by an atomic of its own: it `writes` then. 0: it does not.
+  // It adds to floats of so many bytes in global memory, each by an atomic of its own, and `writes` then; 0: it does
+  // not.
   unsigned adds = 0;
   // It belongs to a bulk group, and is what the group writes: who knows that it is complete knows the same of those
   // that its thread issued before, and of no others.

@@ -371,7 +371,7 @@ __global__ void reduce_turn_too_early(const float*, float* out, unsigned* flags)
   }
 }
 
-// Three blocks take turns at a semaphore, so that the order of their additions, and with it the bits, is always the same.
+// Three blocks take turns at a semaphore, so that their additions have an order, and the sums the same bits every time.
 template <bool Fixed>
 __global__ void reduce_in_turns(const float* in, float* out, unsigned* flags) {
   Line& s = shared<Line>();
