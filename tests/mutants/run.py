@@ -1,0 +1,315 @@
+# run.py: tests of the tests. Each mutant of the lists beside this file makes a source wrong in one named way, and the
+# test that its entry names must notice. Deleting any __syncthreads() of a phase's kernel must make the checked simulator
+# object. Uses the objects of a built tree (Ninja) and compiles only what a mutant changes.
+#   python3 tests/mutants/run.py BUILD                one of each area, picked by a hash of the sources; kept by that hash
+#   python3 tests/mutants/run.py BUILD all            all of them
+#   python3 tests/mutants/run.py BUILD simulator      those of an area, of a list (phase07), or one (phase07/mask-ignored)
+# --jobs N runs N at a time; --json FILE writes the verdicts as a results file (docs/results/mutants.json).
+# Exits with 1 if one survives, does not apply or does not compile, or if another test than its own notices it.
+import argparse
+import concurrent.futures
+import datetime
+import functools
+import hashlib
+import json
+import os
+import pathlib
+import re
+import resource
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+import mutants  # noqa: E402
+
+ROOT = mutants.ROOT
+CPU_SECONDS = 300  # for one run of a test program; a busy computer is no test, so no clock on the wall but a wide one
+WALL_SECONDS = 1800
+NO_CHECKED = "CMakeFiles/flash_common.dir/phases/interface/where.cpp.o"  # says whether there are checked kernels
+COMPILER = "bin/flash-launches"  # stands before g++ where kernel files are compiled
+
+
+class Failed(Exception):
+    """Something that a mutant needs did not compile or link."""
+
+
+def shell(command, **options):
+    return subprocess.run(command, shell=True, capture_output=True, text=True, **options)
+
+
+def barriers():
+    """Every __syncthreads() of the phases' kernels, as a mutant without it."""
+    for path in sorted([*ROOT.glob("phases/*/*.cuh"), *ROOT.glob("phases/*/steps/*.cuh")]):
+        file = path.relative_to(ROOT)
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if "__syncthreads();" in line:
+                name = f"barrier@{file}@{number}"
+                yield mutants.Mutant(f"phase{file.parts[1][:2]}", name, "", [(str(file), number)], "*checked: clean*")
+
+
+def changed_files(mutant):
+    if not mutant.name.startswith("barrier@"):
+        return mutants.applied(mutant)
+    (file, number), = mutant.edits
+    lines = (ROOT / file).read_text().splitlines(keepends=True)
+    lines[number - 1] = lines[number - 1].replace("__syncthreads();", "")
+    return {file: "".join(lines)}
+
+
+class Build:
+    """A built tree: how its programs are linked, how its objects are compiled, and from what."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.depends = {}
+        lines = iter(self.ninja("-t deps").splitlines())
+        for line in lines:
+            if line and not line.startswith(" "):
+                target = line.split(":")[0]
+                self.depends[target] = set()
+            elif line:
+                self.depends[target].add(os.path.normpath(line.strip()))
+
+    def ninja(self, words):
+        return shell(f"ninja {words}", cwd=self.folder, check=True).stdout
+
+    @functools.lru_cache(maxsize=None)
+    def command(self, target):
+        return self.ninja(f"-t commands -s {target}").strip()
+
+    @functools.lru_cache(maxsize=None)
+    def link(self, target):
+        """The link command without what is around it."""
+        return re.sub(r"^: && | && .*", "", self.command(target))
+
+    @functools.lru_cache(maxsize=None)
+    def objects(self, target):
+        """The objects that a program is linked from, those of its archives too."""
+        found = []
+        for word in self.link(target).split():
+            if word.endswith(".o"):
+                found.append(word)
+            elif word.endswith(".a") and (self.folder / word).exists():
+                inputs = re.findall(r"^    ([^|\n]*\.o)$", self.ninja(f"-t query {word}"), re.M)
+                found += [name for name in inputs if "/sim/cuda/" not in name]  # what ./flash check alone has
+        return sorted({name for name in found if "_gpu.dir/" not in name})  # judged on the simulators alone
+
+    def compiles(self, target, flags, output):
+        """The command that compiles an object, with more flags and into another file."""
+        return re.sub(r" -MD -MT \S+ -MF \S+ -o \S+", f" {flags} -o {output}", self.command(target))
+
+
+class Trial:
+    """One mutant: a folder with its files, where #include finds them first, and the programs made with them."""
+
+    def __init__(self, build, mutant, unchecked):
+        self.build, self.mutant, self.unchecked = build, mutant, unchecked
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="mutant-"))
+        self.files = changed_files(mutant)
+        for file, text in self.files.items():
+            (self.folder / file).parent.mkdir(parents=True, exist_ok=True)
+            (self.folder / file).write_text(text)
+        self.environment = {**os.environ, "FLASH_PROGRAM": str(self.folder / "flash-phases")}
+        self.compiler = None
+
+    def verdict(self):
+        """(kind, by whom): caught, SURVIVED, MOVED, BROKEN."""
+        program = self.mutant.program
+        if any(file.startswith("sim/compiler/") for file in self.files):
+            self.relink(COMPILER, self.folder / "flash-launches", "all")
+            self.compiler = self.folder / "flash-launches"
+        # Most kernels are caught on the fast simulator, in a program without the checked one (else what disagrees with
+        # the checked one would count as caught). Only those that are not are compiled for it too.
+        machines = ["checked"] if self.mutant.name.startswith("barrier@") else ["all"]
+        if program.startswith("phase") and machines == ["all"]:
+            machines = ["sim", "all"]
+        for machine in machines:
+            fresh = self.relink(f"bin/{program}_test", self.folder / "test", machine)
+            if machine == "sim" and not fresh:
+                continue  # the fast simulator has no part in it
+            if program in ("app", "tour"):
+                self.relink("bin/flash-phases", self.folder / "flash-phases", machine)
+            if self.fails(self.mutant.noticed, []):
+                return "caught", self.by
+        for of_program in (["--source-file=*_test.cpp"], ["--source-file-exclude=*_test.cpp"]):
+            if not self.mutant.name.startswith("barrier@") and self.fails("*", of_program):
+                return "MOVED", f"{self.by}, not by: {self.mutant.noticed}"
+        return "SURVIVED", ""
+
+    def fails(self, test, more):
+        """Does the program fail in this test? Then `by` is the first case that did."""
+        names = re.sub(r"[,*?\\]", "?", test) if test != "*" and "*checked" not in test else test
+        command = [str(self.folder / "test"), "--abort-after=1", f"--test-case={names}", *more]
+        limit = functools.partial(resource.setrlimit, resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", env=self.environment,
+                                  cwd=self.build.folder, timeout=WALL_SECONDS, preexec_fn=limit)
+            code, text = done.returncode, done.stdout
+        except subprocess.TimeoutExpired as expired:
+            code, text = 1, (expired.stdout or b"").decode(errors="replace")
+        if code == 0:
+            return False
+        # The first that failed: after an exception, unlike after a failed CHECK, doctest goes on. None: it was stopped.
+        case = None
+        for line in text.splitlines():
+            if line.startswith("TEST CASE: "):
+                case = line[len("TEST CASE: "):].strip()
+            elif " ERROR: " in line:
+                break
+        else:
+            if not case:
+                raise Failed(f"no test case failed, and yet: {text.strip().splitlines()[-1:]}")
+            case = f"the limit of time, after {case}"
+        finding = re.search(r"race: [a-z ]* of shared [A-Za-z0-9_:]*", text)
+        self.by = case + (f": {finding[0]}" if finding else "")
+        return True
+
+    def stale(self, name, machine):
+        """Must this object be compiled anew?"""
+        if machine == "sim" and "_checked.dir/" in name or machine == "checked" and "_sim.dir/" in name:
+            return False
+        if self.compiler and COMPILER in self.build.command(name):
+            return True
+        depends = self.build.depends.get(name, ())
+        return any(path.endswith(f"/{file}") for file in self.files for path in depends)
+
+    def relink(self, program, output, machine):
+        """Links a program with what the mutant changes; True if it compiled something."""
+        link, fresh = self.build.link(program), False
+        for name in self.build.objects(program):
+            if not self.stale(name, machine):
+                continue
+            mine = self.folder / name.replace("/", "_")
+            if not mine.exists():
+                fresh = True
+                self.run(self.compile_command(name, mine))
+            if "_sim.dir/" in name:
+                # First: what is inlined at -O2 is a function of its own at -Og, and the checked kernels have one of
+                # the same name, which calls the checker.
+                link = re.sub(r" (\S*\.o) ", f" {mine} \\1 ", link.replace(f" {name}", ""), count=1)
+            elif f" {name} " in link:
+                link = link.replace(f" {name} ", f" {mine} ")
+            else:
+                link = link.replace(" -o ", f" {mine} -o ", 1)  # out of an archive: ours comes first
+        if machine == "sim":
+            link = link.replace(" -o ", f" {self.unchecked} -o ", 1)
+        self.run(link.replace(f" -o {program}", f" -o {output}"))
+        return fresh
+
+    def compile_command(self, name, output):
+        # Less optimisation, and no error for what a mutant leaves unused. (Checked kernels have -Og anyway; what they
+        # count depends on it.)
+        kernel = "_checked.dir/" in name or "_sim.dir/" in name
+        command = self.build.compiles(name, "-Wno-error -Og" if kernel else "-Wno-error -O1", output)
+        command = re.sub(r' ("?-I)', f" -I{self.folder} \\1", command, count=1)
+        source = re.search(r" -c \"?(\S+?)\"?$", command)
+        for file in self.files:  # the mutant's copy, where the source file itself is the mutant
+            if source and source[1].endswith(f"/{file}"):
+                command = command[:source.start()] + f" -c {self.folder / file}"
+        return command.replace(str(self.build.folder / COMPILER), str(self.compiler)) if self.compiler else command
+
+    def run(self, command):
+        done = shell(command, cwd=self.build.folder)
+        if done.returncode != 0:
+            errors = [line for line in (done.stderr + done.stdout).splitlines() if "error" in line]
+            raise Failed(f"does not compile: {(errors or ['?'])[0]}")
+
+
+def tried(build, unchecked, mutant):
+    trial = None
+    try:
+        trial = Trial(build, mutant, unchecked)
+        kind, by = trial.verdict()
+    except (mutants.Wrong, Failed) as wrong:
+        kind, by = "BROKEN", str(wrong)
+    finally:
+        if trial:
+            shutil.rmtree(trial.folder, ignore_errors=True)
+    print(f"{kind:9} {mutant.full}" + (f", by: {by}" if by else ""), flush=True)
+    return mutant, kind, by
+
+
+def hash_of_sources():
+    digest = hashlib.sha256()
+    for folder in ("phases", "sim", "gpu", "tests"):
+        for path in sorted(p for p in (ROOT / folder).rglob("*") if p.is_file() and p.suffix != ".pyc"):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def area_of(mutant):
+    return mutants.areas()[mutant.program]
+
+
+def chosen(every, word, digest):
+    if word == "all":
+        return every
+    if word:
+        wanted = [m for m in every if word in (m.full, m.program, area_of(m))]
+        if not wanted:
+            sys.exit(f"flash: mutant '{word}' is none of tests/mutants; name an area ({', '.join(sorted(set(mutants.areas().values())))}), "
+                     "a list, or LIST/NAME as in SURVIVED lines")
+        return wanted
+    one = {}
+    for m in sorted(every, key=lambda m: hashlib.sha256((digest + m.full).encode()).digest()):
+        one.setdefault(area_of(m), m)
+    return list(one.values())
+
+
+def write_json(path, results):
+    """The verdicts as a results file, in the order of their names; a kind, so that each gets a table of its own."""
+    rows = []
+    for mutant, kind, by in results:
+        barrier = mutant.name.startswith("barrier@")
+        name = mutant.name.removeprefix("barrier@phases/").replace("@", ":") if barrier else mutant.name
+        rows.append({"kind": "deleted barriers" if barrier else mutant.program, "mutant": name, "verdict": kind, "by": by})
+    rows.sort(key=lambda row: (row["kind"], row["mutant"]))
+    commit = shell("git rev-parse --short HEAD", cwd=ROOT).stdout.strip() or "unknown"
+    date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+    lines = ",\n".join("    " + json.dumps(row, ensure_ascii=False) for row in rows)
+    head = json.dumps({"commit": os.environ.get("FLASH_COMMIT", commit), "date": date}, indent=4).replace("\n}", "\n  }")
+    pathlib.Path(path).write_text(f'{{\n  "environment": {head},\n  "rows": [\n{lines}\n  ]\n}}\n')
+
+
+def main():
+    options = argparse.ArgumentParser()
+    options.add_argument("build")
+    options.add_argument("which", nargs="?", default="")
+    options.add_argument("--jobs", type=int, default=2)
+    options.add_argument("--json")
+    given = options.parse_args()
+    try:
+        listed = mutants.all_mutants()
+        wrong = mutants.problems(listed)  # what the sources have left behind is noticed whichever ones are run
+    except mutants.Wrong as error:
+        wrong = [str(error)]
+    if wrong:
+        sys.exit("\n".join(wrong))
+    digest = hash_of_sources()
+    build = Build(pathlib.Path(given.build).resolve())
+    kept = build.folder / f"mutants-{digest}.txt"
+    if not given.which and kept.exists():
+        print(kept.read_text(), end="")
+        return
+    with tempfile.TemporaryDirectory() as work:
+        unchecked = pathlib.Path(work) / "where.o"
+        shell(build.compiles(NO_CHECKED, "-DFLASH_NO_CHECKED_KERNELS", unchecked), cwd=build.folder, check=True)
+        wanted = chosen([*listed, *barriers()], given.which, digest)
+        with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
+            results = list(pool.map(functools.partial(tried, build, unchecked), wanted))
+    caught = sum(kind == "caught" for _, kind, _ in results)
+    score = f"mutants: {caught} of {len(results)} caught (hash of the sources {digest})"
+    print(score)
+    if given.json:
+        write_json(given.json, results)
+    if caught != len(results):
+        sys.exit(1)
+    if not given.which:
+        kept.write_text("".join(f"{kind:9} {m.full}, by: {by}\n" for m, kind, by in results) + score + "\n")
+
+
+if __name__ == "__main__":
+    main()
