@@ -9,7 +9,8 @@
 #
 # Lines with - stand in the file, one after the other, those with + take their place; lines with = stand there and stay.
 # Line numbers and indentation do not count, so a mutant follows its text; the text must stand there exactly once.
-# "noticed by *": some test of the program. A list begins with "# area: NAME"; ./flash test tries one mutant of each area.
+# "noticed by *": some test of the program.
+# A list begins with "# area: NAME"; ./flash test tries one mutant of each area.
 # Use: run.py runs them; python3 tests/mutants/mutants.py says which do not apply (CTest: mutants_apply).
 import dataclasses
 import functools

@@ -1,9 +1,9 @@
 # run.py: tests of the tests. Each mutant of the lists beside this file makes a source wrong in one named way, and the
-# test that its entry names must notice. Deleting any __syncthreads() of a phase's kernel must make the checked simulator
-# object. Uses the objects of a built tree (Ninja) and compiles only what a mutant changes.
-#   python3 tests/mutants/run.py BUILD                one of each area, picked by a hash of the sources; kept by that hash
-#   python3 tests/mutants/run.py BUILD all            all of them
-#   python3 tests/mutants/run.py BUILD simulator      those of an area, of a list (phase07), or one (phase07/mask-ignored)
+# test that its entry names must notice. Deleting any __syncthreads() of a phase's kernel must make the checked
+# simulator object. Uses the objects of a built tree (Ninja) and compiles only what a mutant changes.
+#   python3 tests/mutants/run.py BUILD             one of each area, picked by a hash of the sources, kept by that hash
+#   python3 tests/mutants/run.py BUILD all         all of them
+#   python3 tests/mutants/run.py BUILD simulator   those of an area, of a list (phase07), or one: phase07/mask-ignored
 # --jobs N runs N at a time; --json FILE writes the verdicts as a results file (docs/results/mutants.json).
 # Exits with 1 if one survives, does not apply or does not compile, or if another test than its own notices it.
 import argparse
@@ -250,8 +250,9 @@ def chosen(every, word, digest):
     if word:
         wanted = [m for m in every if word in (m.full, m.program, area_of(m))]
         if not wanted:
-            sys.exit(f"flash: mutant '{word}' is none of tests/mutants; name an area ({', '.join(sorted(set(mutants.areas().values())))}), "
-                     "a list, or LIST/NAME as in SURVIVED lines")
+            areas = ", ".join(sorted(set(mutants.areas().values())))
+            sys.exit(f"flash: mutant '{word}' is none of tests/mutants; name an area ({areas}), a list, or LIST/NAME as in "
+                     "SURVIVED lines")
         return wanted
     one = {}
     for m in sorted(every, key=lambda m: hashlib.sha256((digest + m.full).encode()).digest()):
@@ -265,12 +266,14 @@ def write_json(path, results):
     for mutant, kind, by in results:
         barrier = mutant.name.startswith("barrier@")
         name = mutant.name.removeprefix("barrier@phases/").replace("@", ":") if barrier else mutant.name
-        rows.append({"kind": "deleted barriers" if barrier else mutant.program, "mutant": name, "verdict": kind, "by": by})
+        of = "deleted barriers" if barrier else mutant.program
+        rows.append({"kind": of, "mutant": name, "verdict": kind, "by": by})
     rows.sort(key=lambda row: (row["kind"], row["mutant"]))
     commit = shell("git rev-parse --short HEAD", cwd=ROOT).stdout.strip() or "unknown"
     date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
     lines = ",\n".join("    " + json.dumps(row, ensure_ascii=False) for row in rows)
-    head = json.dumps({"commit": os.environ.get("FLASH_COMMIT", commit), "date": date}, indent=4).replace("\n}", "\n  }")
+    where = {"commit": os.environ.get("FLASH_COMMIT", commit), "date": date}
+    head = json.dumps(where, indent=4).replace("\n}", "\n  }")
     pathlib.Path(path).write_text(f'{{\n  "environment": {head},\n  "rows": [\n{lines}\n  ]\n}}\n')
 
 
