@@ -121,13 +121,15 @@ std::uint64_t Checker::async_ends(const AsyncOperation& operation) {
 }
 
 // The marks of an operation's accesses, younger ones than when it began; nobody was there meanwhile, or it was said.
-template <bool kGlobal>
+template <int kSpace>
 void Checker::leave_marks(Cells& cells, std::size_t offset, std::size_t bytes, bool writes, Epoch mine) {
   const auto leave = [&](const Cells::Plane& plane, std::size_t word) {
     if (writes)
       __atomic_store_n(&plane.write[word], mine, __ATOMIC_SEQ_CST);
+    else if (kSpace == kOwn && cells.state[word] & Cells::kCluster)
+      remember<kCluster, Access::read>(cells, word, plane.readers[word], mine);
     else
-      remember<kGlobal, Access::read>(cells, word, plane.readers[word], mine);
+      remember<kSpace, Access::read>(cells, word, plane.readers[word], mine);
   };
   const std::size_t end = offset + bytes;
   for (std::size_t word = offset / 4; word * 4 < end; ++word) {
@@ -149,8 +151,8 @@ void Checker::async_known(unsigned first, unsigned threads, unsigned issuer, std
 }
 
 void Checker::async_handed_over(const void* object, unsigned issuer, std::uint64_t clock) {
-  Handover& handover = handovers_[object];
-  for (View* known : {&handover.released.known, &handover.complete.known})
+  Handover& handed = handover(object);
+  for (View* known : {&handed.released.known, &handed.complete.known})
     known->of(worker_.block).raise(issuer | kCompanion, clock);
 }
 
@@ -159,23 +161,23 @@ void Checker::async_handed_over(const void* object, unsigned issuer, std::uint64
 void Checker::releases(const void* object) {
   not_only_barriers();
   const Extra& extra = extra_of(worker_.current);
-  Handover& handover = handovers_[object];
+  Handover& handed = handover(object);
   const auto give = [](const View& view, View& released, View& last) {
     if (!last.is(view)) released.join(view), last = view;
   };
-  give(extra.known, handover.released.known, handover.joined.known);
-  give(extra.fenced, handover.released.fenced, handover.joined.fenced);
-  add_own(handover.released.known.of(worker_.block));
+  give(extra.known, handed.released.known, handed.joined.known);
+  give(extra.fenced, handed.released.fenced, handed.joined.fenced);
+  add_own(handed.released.known.of(worker_.block));
 }
 
 void Checker::completes(const void* object) {
-  Handover& handover = handovers_[object];
-  handover.complete = handover.released;
+  Handover& handed = handover(object);
+  handed.complete = handed.released;
 }
 
 void Checker::acquires(const void* object, unsigned thread) {
   not_only_barriers();
-  const Handover::Views& complete = handovers_[object].complete;
+  const Handover::Views& complete = handover(object).complete;
   Extra& extra = extra_of(thread);
   extra.known.join(complete.known);
   extra.fenced.join(complete.fenced);
@@ -184,7 +186,7 @@ void Checker::acquires(const void* object, unsigned thread) {
 // What it knew before is part of what was handed over. Many threads then share one View, and what they learn later is
 // joined once.
 void Checker::learns_all(const void* object, unsigned thread) {
-  const Handover::Views& complete = handovers_[object].complete;
+  const Handover::Views& complete = handover(object).complete;
   Extra& extra = extra_of(thread);
   extra.known = complete.known;
   extra.fenced = complete.fenced;
@@ -206,7 +208,7 @@ void Checker::mbarrier(const void* barrier, const char* instruction, bool makes,
 void Checker::completes_on(const void* barrier, bool fenced, Site copy) {
   const auto word = static_cast<std::size_t>(static_cast<const std::byte*>(barrier) - shared_) / 4;
   const Epoch made = cells_.planes[0].write[word];
-  if (fenced || is_fenced(made) || !ordered<false>(made)) return;  // without order it is a race
+  if (fenced || is_fenced(made) || !ordered_in_shared(word, made)) return;  // without order it is a race
   const unsigned s = site(std::bit_cast<std::uintptr_t>(copy) | kSourceLocation | kOfMbarrier);
   if (worker_.findings.repeated("proxy fence", s, site_index_of(made), worker_.block)) return;
   worker_.findings.add(
@@ -228,7 +230,7 @@ void Checker::fence_proxy() {
 
 bool Checker::is_fenced(Epoch write) const {
   const auto& extra = extra_[worker_.current];
-  const Clocks* const fenced = extra ? extra->fenced.find(worker_.block) : nullptr;
+  const Clocks* const fenced = extra ? extra->fenced.find(global_.block_of(clock_of(write))) : nullptr;
   return fenced && clock_of(write) < fenced->of(thread_of(write));
 }
 
@@ -240,7 +242,7 @@ void Checker::needs_proxy_fence(const AsyncOperation& operation, const AsyncPiec
       const unsigned level = cells_.state[word] & Cells::kLevel;
       if (byte % (level == 0 ? 4 : level == Cells::kHalves ? 2 : 1) != 0) continue;
       const Epoch write = cells_.planes[byte].write[word];
-      if (write < block_begin_ || is_of_companion(write) || !ordered<false>(write)) continue;
+      if (write < block_begin_ || is_of_companion(write) || !ordered_in_shared(word, write)) continue;
       if (!is_fenced(write)) return no_proxy_fence(operation, mine, write, shared_ + word * 4);
     }
 }
@@ -261,16 +263,16 @@ void Checker::no_proxy_fence(const AsyncOperation& operation, Epoch mine, Epoch 
 // for an access.
 bool Checker::disturbs(std::uint8_t state, std::size_t word, Access access_, Epoch mine, bool& said,
                        const void* address, std::size_t bytes) {
-  const std::byte* const at = shared_ + word * 4;
+  const std::byte* const at = home_->shared_ + word * 4;
   if (state & Cells::kInFlight) {
-    if (!std::exchange(said, true)) disturbs_copy(*worker_.copies.writing(at), access_, mine, address, bytes);
+    if (!std::exchange(said, true)) disturbs_copy(*home_->worker_.copies.writing(at), access_, mine, address, bytes);
     return true;
   }
   if (state & Cells::kMbarrier && !is_atomic(access_)) {
     if (!std::exchange(said, true)) disturbs_mbarrier(access_, mine, address, bytes);
     return true;
   }
-  const AsyncOperation* const operation = worker_.async.disturbed(at, 4, is_write(access_));
+  const AsyncOperation* const operation = home_->worker_.async.disturbed(at, 4, is_write(access_));
   if (operation && !std::exchange(said, true)) disturbs_async(*operation, access_, mine, address, bytes);
   return operation;
 }
@@ -298,7 +300,7 @@ void Checker::disturbs_async(const AsyncOperation& operation, Access access_, Ep
            (is_of_companion(mine) ? "another " : "") + operation.instruction +
            (operation.writes ? " writes" : " reads") + " it",
        std::string(operation.remedy) + " before this " + now,
-       {side(now, mine), {operation.instruction, nullptr, operation.site, true, worker_.block, operation.thread}},
+       {side(now, mine), {operation.instruction, nullptr, operation.site, true, home_->worker_.block, operation.thread}},
        worker_.block});
 }
 

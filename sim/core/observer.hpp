@@ -18,7 +18,7 @@ class Observer {
   virtual ~Observer() = default;
 
   virtual void begin_block() = 0;
-  virtual void end_block() = 0;
+  virtual void end_block(bool regularly) = 0;  // else a finding has stopped it
   virtual void switched() = 0;  // another thread runs from here on
 
   // All threads that have not exited are at the barrier, the site is the first one's.

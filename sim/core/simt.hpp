@@ -175,6 +175,16 @@ extern constinit thread_local bool memory_changed;
 long long cycles();
 void pause(Site site);
 
+// Clusters of blocks; sim/core/cluster.hpp. Without one: rank 0 of 1. map_shared: mapa.
+unsigned cluster_rank();
+unsigned cluster_size();
+dim3 cluster_shape();
+void barrier_cluster_arrive(Site site);
+void barrier_cluster_wait(Site site);
+void* map_shared(const void* address, unsigned rank, Site site);
+// The kernel has __cluster_dims__(x, y, z). The launch begins once more if it did not know.
+void check_cluster_dims(unsigned x, unsigned y = 1, unsigned z = 1);
+
 // Begins a named region of this thread's warp in the trace.
 void mark(const char* label, long value);
 // Shows a number of the running thread in the recording.
@@ -187,6 +197,11 @@ void let_other_blocks_run();
 
 class SharedLayout;
 class Stuck;
+
+// Thrown by a kernel's first statement: it is to be launched in clusters of this shape.
+struct NeedsCluster {
+  dim3 cluster;
+};
 
 // One kernel launch, as all workers see it.
 struct Launch {
@@ -205,9 +220,19 @@ struct Launch {
   Stuck* stuck;                // what they know of one another
   bool cooperative;            // all blocks must run at a time: cudaLaunchCooperativeKernel
   const SharedLayout* layout;  // of the kernel's __shared__ variables; null: it has none
+  dim3 cluster;                // blocks of a cluster
 
   unsigned threads() const { return block.x * block.y * block.z; }
   std::uint64_t blocks() const { return std::uint64_t{grid.x} * grid.y * grid.z; }
+  unsigned cluster_blocks() const { return cluster.x * cluster.y * cluster.z; }
+  // The linear index of the block that has this rank in a cluster, counted as blocks are.
+  std::uint64_t block_of(std::uint64_t index, unsigned rank) const {
+    const std::uint64_t wide = grid.x / cluster.x, high = grid.y / cluster.y;
+    const std::uint64_t x = index % wide * cluster.x + rank % cluster.x;
+    const std::uint64_t y = index / wide % high * cluster.y + rank / cluster.x % cluster.y;
+    const std::uint64_t z = index / (wide * high) * cluster.z + rank / (cluster.x * cluster.y);
+    return x + grid.x * (y + grid.y * z);
+  }
 };
 
 }  // namespace flash::simt

@@ -114,6 +114,24 @@ FLASH_INLINE void fence_proxy_async() {
   flash::simt::fence_proxy_async();
 }
 
+// ---- clusters of blocks: "Cluster of Cooperative Thread Arrays", "barrier.cluster", "mapa" --------------------------
+
+// A kernel that says __cluster_dims__(2) is launched in clusters of two blocks, which run at a time and reach one
+// another's shared memory. This block's rank in its cluster and the cluster's number of blocks: 0 and 1 without one.
+FLASH_INLINE unsigned cluster_ctarank() { return flash::simt::cluster_rank(); }
+FLASH_INLINE unsigned cluster_nctarank() { return flash::simt::cluster_size(); }
+// The barrier of all threads of the cluster that have not exited: each arrives and then waits, once in turn. What a
+// thread did before it arrived is known to all that have waited (release, acquire; scope: the cluster).
+FLASH_INLINE void barrier_cluster_arrive(FLASH_SITE) { flash::simt::barrier_cluster_arrive(site); }
+FLASH_INLINE void barrier_cluster_wait(FLASH_SITE) { flash::simt::barrier_cluster_wait(site); }
+// The address of the same variable in the shared memory of the block of that rank, for ordinary loads and stores and
+// for atomics. `shared` is an address in the block's own shared memory. The other block must have begun, and must not
+// end before the last access.
+template <class T>
+FLASH_INLINE T* mapa(T* shared, unsigned rank, FLASH_SITE) {
+  return static_cast<T*>(flash::simt::map_shared(shared, rank, site));
+}
+
 // ---- and around them -----------------------------------------------------------------------------------------------
 
 // True for one lane of the warp, whose 32 lanes call it: the lowest here; PTX does not say which. "elect.sync"
