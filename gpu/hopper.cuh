@@ -297,6 +297,28 @@ __device__ __forceinline__ T* mapa(T* shared, unsigned rank) {
   return mapped;
 }
 
+// This block's address in shared memory, in the block of that rank.
+__device__ __forceinline__ unsigned mapped_address(const void* shared, unsigned rank) {
+  unsigned mapped;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(mapped) : "r"(shared_address(shared)), "r"(rank));
+  return mapped;
+}
+__device__ __forceinline__ void mbarrier_arrive_cluster(std::uint64_t* barrier, unsigned rank) {
+  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(mapped_address(barrier, rank))
+               : "memory");
+}
+__device__ __forceinline__ void mbarrier_wait_cluster(std::uint64_t* barrier, unsigned parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra again;\n"
+      "}\n" ::"r"(shared_address(barrier)),
+      "r"(parity)
+      : "memory");
+}
+
 __device__ __forceinline__ bool elect_sync() {
   unsigned elected;
   asm volatile(

@@ -162,6 +162,11 @@ void Checker::releases(const void* object) {
   not_only_barriers();
   const Extra& extra = extra_of(worker_.current);
   Handover& handed = handover(object);
+  if (worker_.cluster && object != worker_.cluster && &home_of(object) != this) {  // another block's mbarrier
+    handed.far_released.known.join(extra.known);
+    handed.far_released.fenced.join(extra.fenced);
+    return add_own(handed.far_released.known.of(worker_.block));
+  }
   const auto give = [](const View& view, View& released, View& last) {
     if (!last.is(view)) released.join(view), last = view;
   };
@@ -173,14 +178,18 @@ void Checker::releases(const void* object) {
 void Checker::completes(const void* object) {
   Handover& handed = handover(object);
   handed.complete = handed.released;
+  handed.far_complete = handed.far_released;
 }
 
-void Checker::acquires(const void* object, unsigned thread) {
+void Checker::acquires(const void* object, unsigned thread, bool far) {
   not_only_barriers();
-  const Handover::Views& complete = handover(object).complete;
+  const Handover& handed = handover(object);
   Extra& extra = extra_of(thread);
-  extra.known.join(complete.known);
-  extra.fenced.join(complete.fenced);
+  for (const Handover::Views* views : {&handed.complete, &handed.far_complete}) {
+    if (views == &handed.far_complete && !far) continue;
+    extra.known.join(views->known);
+    extra.fenced.join(views->fenced);
+  }
 }
 
 // What it knew before is part of what was handed over. Many threads then share one View, and what they learn later is

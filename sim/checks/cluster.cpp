@@ -4,6 +4,7 @@
 // that it has begun, and the other block, before it ends, of the access: both follow from what synchronises them.
 // Use: see shadow.hpp; PTX ISA, "mapa", "barrier.cluster"; CUDA Programming Guide, "Distributed Shared Memory".
 #include <algorithm>
+#include <bit>
 
 #include "sim/checks/keys.hpp"
 #include "sim/checks/shadow.hpp"
@@ -70,6 +71,23 @@ void Checker::look_at_visits() {
     if (std::none_of(extra_.begin(), extra_.begin() + static_cast<long>(worker_.threads.size()), knows))
       visit.by->no_block_there(visit.epoch, visit.what, visit.address, visit.bytes, true);
   }
+}
+
+// The making is an ordinary store of the other block's thread.
+bool Checker::far_mbarrier(const void* barrier, const char* instruction, Site site_) {
+  Checker& other = home_of(barrier);
+  const unsigned s = site(std::bit_cast<std::uintptr_t>(site_) | kSourceLocation | kOfMbarrier);
+  async_sites_[s] = {instruction, ""};
+  const Epoch mine = running_ | Epoch{s} << kThreadBits;
+  if (!visits(other, mine, instruction, barrier, 8)) worker_.stop_block();
+  const auto offset = static_cast<std::size_t>(static_cast<const std::byte*>(barrier) - other.shared_);
+  const Epoch made = other.cells_.planes[0].write[offset / 4];
+  if (made < block_begin_ || !ordered<kCluster>(made)) return false;
+  other.share(offset, 8);
+  home_ = &other;
+  touch_all<kCluster, 8, Access::atomic>(other.cells_, offset, mine | kLastEpoch, true, barrier);
+  home_ = this;
+  return true;
 }
 
 // The words belong to several blocks from here on.

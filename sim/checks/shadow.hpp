@@ -152,9 +152,10 @@ class Checker : public Observer {
   void async_handed_over(const void* object, unsigned issuer, std::uint64_t clock) override;
   void releases(const void* object) override;
   void completes(const void* object) override;
-  void acquires(const void* object, unsigned thread) override;
+  void acquires(const void* object, unsigned thread, bool far) override;
   void learns_all(const void* object, unsigned thread) override;
   void mbarrier(const void* barrier, const char* instruction, bool makes, Site site) override;
+  bool far_mbarrier(const void* barrier, const char* instruction, Site site) override;
   void completes_on(const void* barrier, bool fenced, Site copy) override;
   void fence_proxy() override;
   void async_shared(const AsyncOperation& operation) override;

@@ -71,7 +71,7 @@ struct Thread {
   WarpOp op;
   unsigned atomics_in_a_row;    // and volatile loads: a spinning thread lets others run
   std::uint64_t value, result;  // operand and result of a warp operation, predicate and vote of a barrier; an mbarrier
-  unsigned param, width;
+  unsigned param, width;        // at an mbarrier: the parity; 1: its wait has the cluster's scope
   std::uint32_t cluster_phase;  // 1 + that of barrier.cluster at which it has arrived and not waited; 0: none
 };
 

@@ -35,7 +35,13 @@ void mbarrier_arrive(std::uint64_t* barrier, bool expects, unsigned bytes, Site 
   Entered()->bulk.arrive(barrier, expects, bytes, site);
 }
 void mbarrier_wait(std::uint64_t* barrier, unsigned parity, Site site) {
-  Entered()->bulk.wait(barrier, parity, site);
+  Entered()->bulk.wait(barrier, parity, false, site);
+}
+void mbarrier_arrive_cluster(std::uint64_t* barrier, unsigned rank, Site site) {
+  Entered()->bulk.arrive_cluster(barrier, rank, site);
+}
+void mbarrier_wait_cluster(std::uint64_t* barrier, unsigned parity, Site site) {
+  Entered()->bulk.wait(barrier, parity, true, site);
 }
 void tensor_load(void* tile, const TensorMap* map, std::uint64_t* barrier, const int* coordinates, unsigned rank,
                  Site site) {
@@ -119,25 +125,51 @@ void Bulk::accuse(const std::string& what, const std::string& remedy, FindingSid
 }
 
 void Bulk::arrive(std::uint64_t* at, bool expects, unsigned bytes, Site site) {
-  Mbarrier& barrier = barrier_at(at, expects ? "mbarrier.arrive.expect_tx" : "mbarrier.arrive", site);
-  const Thread& thread = worker_.threads[worker_.current];
+  arrive(barrier_at(at, expects ? "mbarrier.arrive.expect_tx" : "mbarrier.arrive", site), worker_, expects, bytes,
+         site);
+}
+
+void Bulk::arrive_cluster(std::uint64_t* own, unsigned rank, Site site) {
+  constexpr char kArrive[] = "mbarrier.arrive";
+  auto* const at = reinterpret_cast<std::uint64_t*>(worker_.map(own, rank, site));
+  if (at == own) return arrive(own, false, 0, site);
+  Worker& other = worker_.cluster->member(rank);
+  Thread& thread = worker_.threads[worker_.current];
+  thread.atomics_in_a_row = 0;
+  const auto found = other.bulk.at_.find(at);
+  const bool known = !worker_.observer || worker_.observer->far_mbarrier(at, kArrive, site);
+  if (found == other.bulk.at_.end() || !known)
+    worker_.misuse("mbarrier",
+                   std::string(kArrive) + " on " + worker_.place(at) + ", which " +
+                       (found == other.bulk.at_.end() && !worker_.observer ? "is no mbarrier"
+                                                                           : "is not known to be an mbarrier"),
+                   "let its block call mbarrier_init and fence_mbarrier_init for it, then let all threads pass a "
+                   "barrier of the cluster",
+                   {worker_.side("uses", thread)});
+  other.bulk.arrive(*found->second, worker_, false, 0, site);
+}
+
+// By a thread of this block, or of another one of the cluster.
+void Bulk::arrive(Mbarrier& barrier, Worker& by, bool expects, unsigned bytes, Site site) {
+  const std::byte* const at = barrier.at;
+  const Thread& thread = by.threads[by.current];
   maybe_complete();
   if (barrier.bytes + bytes > Mbarrier::kMost)
-    worker_.misuse(
+    by.misuse(
         "mbarrier",
-        "mbarrier " + worker_.place(at) + " is to expect " + counted(static_cast<std::uint64_t>(barrier.bytes + bytes)),
-        "expect at most 1048575 bytes in a phase", {worker_.side("expects", thread)});
+        "mbarrier " + by.place(at) + " is to expect " + counted(static_cast<std::uint64_t>(barrier.bytes + bytes)),
+        "expect at most 1048575 bytes in a phase", {by.side("expects", thread)});
   if (barrier.missing == 0)
-    worker_.misuse("mbarrier",
-                   "a phase of mbarrier " + worker_.place(at) + " has more arrivals than the " +
-                       std::to_string(barrier.expected) + " of its mbarrier_init",
-                   "let as many threads arrive as mbarrier_init was told", {worker_.side("arrives", thread)});
+    by.misuse("mbarrier",
+              "a phase of mbarrier " + by.place(at) + " has more arrivals than the " +
+                  std::to_string(barrier.expected) + " of its mbarrier_init",
+              "let as many threads arrive as mbarrier_init was told", {by.side("arrives", thread)});
   if (!barrier.observed)
-    accuse("an arrival at mbarrier " + worker_.place(at) + " before anybody has waited for its last phase",
-           "wait for each phase before the arrivals of the next one", worker_.side("arrives", thread));
-  if (worker_.observer) worker_.observer->releases(at);
+    by.bulk.accuse("an arrival at mbarrier " + by.place(at) + " before anybody has waited for its last phase",
+                   "wait for each phase before the arrivals of the next one", by.side("arrives", thread));
+  if (by.observer) by.observer->releases(at);
   if (worker_.recorder) worker_.recorder->arrives_at(barrier.at, barrier.phase, expects, bytes, site);
-  if (worker_.launch->trace)
+  if (worker_.launch->trace && &by == &worker_)
     barrier.last_arrival =
         std::max(barrier.last_arrival, worker_.tracer.now(thread.warp, worker_.requests_ahead(thread.warp)));
   barrier.bytes += bytes, barrier.expected_bytes += bytes;
@@ -145,11 +177,12 @@ void Bulk::arrive(std::uint64_t* at, bool expects, unsigned bytes, Site site) {
   end_phase_if_done(barrier);
 }
 
-void Bulk::wait(std::uint64_t* at, unsigned parity, Site site) {
+void Bulk::wait(std::uint64_t* at, unsigned parity, bool far, Site site) {
   Mbarrier& barrier = barrier_at(at, "mbarrier.try_wait", site);
   maybe_complete();
   if (worker_.recorder) worker_.recorder->waits_for(barrier.at, barrier.phase + !barrier.done(parity), site);
   Thread& thread = worker_.threads[worker_.current];
+  thread.width = far;
   const auto returns = [&] {
     if (worker_.launch->trace && thread.lane == 0)
       worker_.tracer.waited(worker_.block, thread.warp, barrier.completed_at, worker_.requests_ahead(thread.warp));
@@ -164,7 +197,7 @@ void Bulk::wait(std::uint64_t* at, unsigned parity, Site site) {
   returns();
   if (barrier.phase == 0) return;  // a fresh one: as if a phase before the first were complete
   barrier.observed = true;
-  learn(barrier, worker_.current);
+  learn(barrier, worker_.current, far);
 }
 
 void Bulk::end_phase_if_done(Mbarrier& barrier) {
@@ -194,7 +227,7 @@ void Bulk::end_phase_if_done(Mbarrier& barrier) {
   barrier.released.reset();
   for (const unsigned thread : barrier.waiting) {
     barrier.released.set(thread);
-    learn(barrier, thread);
+    learn(barrier, thread, worker_.threads[thread].width);
     worker_.make_ready(thread);
   }
   barrier.waiting.clear();
@@ -212,13 +245,13 @@ void Bulk::trace_completion(Mbarrier& barrier) {
 }
 
 // The thread's wait has returned: what was released and what was copied before the phase was complete is known to it.
-void Bulk::learn(Mbarrier& barrier, unsigned thread) {
+void Bulk::learn(Mbarrier& barrier, unsigned thread, bool far) {
   if (!worker_.observer) return barrier.complete.clear();
   for (const Mbarrier::Brought& copy : std::exchange(barrier.complete, {})) {
     worker_.end_async(copy.reading);
     worker_.observer->async_handed_over(barrier.at, copy.issuer, worker_.end_async(copy.writing));
   }
-  worker_.observer->acquires(barrier.at, thread);
+  worker_.observer->acquires(barrier.at, thread, far);
 }
 
 std::string Bulk::missing(const std::byte* at, unsigned parity) const {

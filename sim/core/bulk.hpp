@@ -34,7 +34,9 @@ class Bulk {
   void init(std::uint64_t* barrier, unsigned arrivals, Site site);
   void fence_init();
   void arrive(std::uint64_t* barrier, bool expects, unsigned bytes, Site site);
-  void wait(std::uint64_t* barrier, unsigned parity, Site site);
+  void arrive_cluster(std::uint64_t* barrier, unsigned rank, Site site);
+  // `far`: it knows of what other blocks of the cluster have released, too.
+  void wait(std::uint64_t* barrier, unsigned parity, bool far, Site site);
   void load(void* tile, const TensorMap* map, std::uint64_t* barrier, const int* coordinates, unsigned rank, Site site);
   void prefetch(const TensorMap* map, unsigned rank, Site site);
   void store(const TensorMap* map, const void* tile, const int* coordinates, unsigned rank, Site site);
@@ -78,7 +80,8 @@ class Bulk {
   void complete(std::list<Load>::iterator load);
   void maybe_complete();
   void end_phase_if_done(Mbarrier& barrier);
-  void learn(Mbarrier& barrier, unsigned thread);
+  void arrive(Mbarrier& barrier, Worker& by, bool expects, unsigned bytes, Site site);
+  void learn(Mbarrier& barrier, unsigned thread, bool far = false);
   void read(Store& store);
   void write(Store& store);
   void trace_completion(Mbarrier& barrier);

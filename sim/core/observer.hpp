@@ -54,11 +54,14 @@ class Observer {
   // when the object completes, who acquires it (from then until it completes again) knows what was released before.
   virtual void releases(const void* object) = 0;
   virtual void completes(const void* object) = 0;
-  virtual void acquires(const void* object, unsigned thread) = 0;
+  // `far`: of an mbarrier, what other blocks' threads have released, too.
+  virtual void acquires(const void* object, unsigned thread, bool far = false) = 0;
   // The same of a thread that has released, too, and has waited since.
   virtual void learns_all(const void* object, unsigned thread) = 0;
   // The running thread makes an mbarrier of these 8 bytes, or uses the one that they are.
   virtual void mbarrier(const void* barrier, const char* instruction, bool makes, Site site) = 0;
+  // The running thread uses an mbarrier of another block. False: it does not know that it is one.
+  virtual bool far_mbarrier(const void* barrier, const char* instruction, Site site) = 0;
   // A copy is about to complete on it; `fenced`: fence_mbarrier_init came behind its making.
   virtual void completes_on(const void* barrier, bool fenced, Site copy) = 0;
   // What the running thread knows of is seen by the async proxy from here on, too.

@@ -150,6 +150,9 @@ void mbarrier_init(std::uint64_t* barrier, unsigned arrivals, Site site);
 void fence_mbarrier_init();
 void mbarrier_arrive(std::uint64_t* barrier, bool expects, unsigned bytes, Site site);
 void mbarrier_wait(std::uint64_t* barrier, unsigned parity, Site site);
+// The same of the mbarrier of the cluster's block of that rank; a wait that knows of other blocks' arrivals, too.
+void mbarrier_arrive_cluster(std::uint64_t* barrier, unsigned rank, Site site);
+void mbarrier_wait_cluster(std::uint64_t* barrier, unsigned parity, Site site);
 void tensor_load(void* tile, const TensorMap* map, std::uint64_t* barrier, const int* coordinates, unsigned rank,
                  Site site);
 void tensor_store(const TensorMap* map, const void* tile, const int* coordinates, unsigned rank, Site site);

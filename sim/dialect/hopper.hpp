@@ -132,6 +132,18 @@ FLASH_INLINE T* mapa(T* shared, unsigned rank, FLASH_SITE) {
   return static_cast<T*>(flash::simt::map_shared(shared, rank, site));
 }
 
+// An arrival at the mbarrier of the cluster's block of that rank; `barrier` is this block's own, at the same place. What
+// this thread did before it is known to who waits there with mbarrier_wait_cluster (release, cluster).
+// The mbarrier is made, published and known: mbarrier_init, fence_mbarrier_init, then a barrier of the cluster.
+FLASH_INLINE void mbarrier_arrive_cluster(std::uint64_t* barrier, unsigned rank, FLASH_SITE) {
+  flash::simt::mbarrier_arrive_cluster(barrier, rank, site);
+}
+// mbarrier_wait with the scope of the cluster: knows of other blocks' arrivals what they released (acquire, cluster).
+// mbarrier_wait itself, whose scope is the block, returns as well, but knows of its own block's arrivals only.
+FLASH_INLINE void mbarrier_wait_cluster(std::uint64_t* barrier, unsigned parity, FLASH_SITE) {
+  flash::simt::mbarrier_wait_cluster(barrier, parity, site);
+}
+
 // ---- and around them -----------------------------------------------------------------------------------------------
 
 // True for one lane of the warp, whose 32 lanes call it: the lowest here; PTX does not say which. "elect.sync"

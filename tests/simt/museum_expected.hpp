@@ -454,6 +454,9 @@ race: read after write of shared Rows16+320 (2 bytes)
   remedy: give both numbers: they say how many registers a thread has at the launch
 )"},
 };
+inline constexpr Expected cluster_expected[] = {
+    {"", ""},
+};
 // clang-format on
 
 }  // namespace flash

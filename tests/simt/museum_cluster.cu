@@ -1,0 +1,312 @@
+// museum_cluster.cu: the museum's exhibits of clusters, of two blocks here (gpu/hopper.cuh), which need compute
+// capability 9.0. Each has the switch `Fixed` and the marks of museum.cu; its name begins with cluster_.
+// Run: as museum_ptx.cu, whose run_ptx_exhibit comes here.
+#include "gpu/hopper.cuh"
+#include "sim/error.hpp"
+#include "tests/simt/museum.hpp"
+
+namespace flash::inline FLASH_MACHINE {
+
+// Each block has a row of 64 numbers, a thread for each.
+struct Pair {
+  float row[64];
+  alignas(8) std::uint64_t full, empty;
+};
+
+__device__ inline void barrier_of_cluster() {
+  barrier_cluster_arrive();
+  barrier_cluster_wait();
+}
+
+// ---- is the other block there? -------------------------------------------------------------------------------------
+
+template <bool Fixed>
+__global__ void __cluster_dims__(2) cluster_not_begun(const float* in /*[128]*/, float* out /*[128]*/) {
+  Pair& s = shared<Pair>();
+  const int t = threadIdx.x, i = blockIdx.x * 64 + t;
+  const unsigned other = cluster_ctarank() ^ 1;
+  if (Fixed) barrier_of_cluster();
+  mapa(s.row, other)[t] = in[i];  //@ cluster_not_begun:1
+  barrier_of_cluster();
+  out[i] = s.row[t];
+}
+
+template <bool Fixed>
+__global__ void __cluster_dims__(2) cluster_left_early(const float* in, float* out) {
+  Pair& s = shared<Pair>();
+  const int t = threadIdx.x, i = blockIdx.x * 64 + t;
+  s.row[t] = in[i];
+  barrier_of_cluster();
+  if (cluster_ctarank() == 0) out[t] = mapa(s.row, 1)[t];  //@ cluster_left_early:1
+  if (cluster_ctarank() == 1) out[64 + t] = s.row[t];
+  if (Fixed) barrier_of_cluster();
+}
+
+template <bool Fixed>
+__global__ void __cluster_dims__(2) cluster_left_before_arrival(const float* in, float* out) {
+  Pair& s = shared<Pair>();
+  const int t = threadIdx.x, i = blockIdx.x * 64 + t;
+  if (t == 0) {
+    mbarrier_init(&s.full, 1);
+    fence_mbarrier_init();
+  }
+  barrier_of_cluster();
+  out[i] = in[i];
+  if (t == 0) mbarrier_arrive_cluster(&s.full, cluster_ctarank() ^ 1);  //@ cluster_left_before_arrival:1
+  if (Fixed) mbarrier_wait_cluster(&s.full, 0);
+}
+
+// ---- is what it wrote there? ---------------------------------------------------------------------------------------
+
+template <bool Fixed>
+__global__ void __cluster_dims__(2) cluster_no_barrier(const float* in, float* out) {
+  Pair& s = shared<Pair>();
+  const int t = threadIdx.x, i = blockIdx.x * 64 + t;
+  barrier_of_cluster();
+  mapa(s.row, cluster_ctarank() ^ 1)[t] = in[i];  //@ cluster_no_barrier:2
+  __syncthreads();
+  barrier_cluster_arrive();
+  if (Fixed) barrier_cluster_wait();
+  out[i] = s.row[t];  //@ cluster_no_barrier:1
+  if (!Fixed) barrier_cluster_wait();
+}
+
+// The barrier of the block alone: both blocks have begun, but what the other one has written since is not known.
+template <bool Fixed>
+__global__ void __cluster_dims__(2) cluster_syncthreads(const float* in, float* out) {
+  Pair& s = shared<Pair>();
+  const int t = threadIdx.x, i = blockIdx.x * 64 + t;
+  barrier_of_cluster();
+  s.row[t] = in[i];  //@ cluster_syncthreads:2
+  __syncthreads();
+  if (Fixed) barrier_of_cluster();
+  out[i] = mapa(s.row, cluster_ctarank() ^ 1)[63 - t];  //@ cluster_syncthreads:1
+  barrier_of_cluster();
+}
+
+// A flag in the other block's shared memory: without a fence it says nothing of the row.
+template <bool Fixed>
+__global__ void __cluster_dims__(2) cluster_flag_without_fence(const float* in, float* out) {
+  Pair& s = shared<Pair>();
+  auto* flag = reinterpret_cast<unsigned long long*>(&s.full);
+  const int t = threadIdx.x, i = blockIdx.x * 64 + t;
+  const unsigned other = cluster_ctarank() ^ 1;
+  if (t == 0) *flag = 0;
+  barrier_of_cluster();
+  if (t == 0) {
+    mapa(s.row, other)[5] = in[i];  //@ cluster_flag_without_fence:2
+    if (Fixed) __threadfence();
+    atomicExch(mapa(flag, other), 1);
+    while (atomicAdd(flag, 0) == 0) {
+    }
+    if (Fixed) __threadfence();
+    out[i] = s.row[5];  //@ cluster_flag_without_fence:1
+  } else {
+    out[i] = 0;
+  }
+  barrier_of_cluster();
+}
+
+// ---- mbarriers of the other block ----------------------------------------------------------------------------------
+
+template <bool Fixed>
+__global__ void __cluster_dims__(2) cluster_mbarrier_not_known(const float* in, float* out) {
+  Pair& s = shared<Pair>();
+  const int t = threadIdx.x, i = blockIdx.x * 64 + t;
+  barrier_of_cluster();
+  if (t == 0) {
+    mbarrier_init(&s.full, 1);
+    fence_mbarrier_init();
+  }
+  __syncthreads();
+  if (Fixed) barrier_of_cluster();
+  if (t == 0) mbarrier_arrive_cluster(&s.full, cluster_ctarank() ^ 1);  //@ cluster_mbarrier_not_known:1
+  mbarrier_wait_cluster(&s.full, 0);
+  out[i] = in[i];
+  barrier_of_cluster();
+}
+
+// The wait has the scope of the block: of what the other block has written it says nothing.
+template <bool Fixed>
+__global__ void __cluster_dims__(2) cluster_wait_of_block(const float* in, float* out) {
+  Pair& s = shared<Pair>();
+  const int t = threadIdx.x, i = blockIdx.x * 64 + t;
+  const unsigned other = cluster_ctarank() ^ 1;
+  if (t == 0) {
+    mbarrier_init(&s.full, 64);
+    fence_mbarrier_init();
+  }
+  barrier_of_cluster();
+  mapa(s.row, other)[t] = in[i];  //@ cluster_wait_of_block:2
+  mbarrier_arrive_cluster(&s.full, other);
+  if (Fixed)
+    mbarrier_wait_cluster(&s.full, 0);
+  else
+    mbarrier_wait(&s.full, 0);
+  out[i] = s.row[t];  //@ cluster_wait_of_block:1
+  barrier_of_cluster();
+}
+
+// Tiles of dS go to the partner, one after the other, each in the place of the last one: the partner has to say that it
+// has read it.
+template <bool Fixed>
+__global__ void __cluster_dims__(2) cluster_tile_refilled(const float* in, float* out) {
+  Pair& s = shared<Pair>();
+  const int t = threadIdx.x, i = blockIdx.x * 64 + t;
+  const unsigned other = cluster_ctarank() ^ 1;
+  if (t == 0) {
+    mbarrier_init(&s.full, 64);
+    mbarrier_init(&s.empty, 64);
+    fence_mbarrier_init();
+  }
+  barrier_of_cluster();
+  float sum = 0;
+  for (int tile = 0; tile < 3; ++tile) {
+    if (Fixed && tile > 0) mbarrier_wait_cluster(&s.empty, (tile - 1) & 1);
+    mapa(s.row, other)[t] = in[i] * static_cast<float>(tile + 1);  //@ cluster_tile_refilled:1
+    mbarrier_arrive_cluster(&s.full, other);
+    mbarrier_wait_cluster(&s.full, tile & 1);
+    sum += s.row[63 - t];                                    //@ cluster_tile_refilled:2
+    if (Fixed || tile == 2) mbarrier_arrive_cluster(&s.empty, other);
+  }
+  out[i] = sum;
+  barrier_of_cluster();
+}
+
+// Each block waits for the other one's arrival before it arrives there.
+template <bool Fixed>
+__global__ void __cluster_dims__(2) cluster_deadlock(const float* in, float* out) {
+  Pair& s = shared<Pair>();
+  const int t = threadIdx.x, i = blockIdx.x * 64 + t;
+  const unsigned other = cluster_ctarank() ^ 1;
+  if (t == 0) {
+    mbarrier_init(&s.full, 1);
+    fence_mbarrier_init();
+  }
+  barrier_of_cluster();
+  if (Fixed && t == 0) mbarrier_arrive_cluster(&s.full, other);
+  mbarrier_wait_cluster(&s.full, 0);  //@ cluster_deadlock:1
+  if (!Fixed && t == 0) mbarrier_arrive_cluster(&s.full, other);
+  out[i] = in[i];
+  barrier_of_cluster();
+}
+
+// ---- the barrier itself, and addresses -----------------------------------------------------------------------------
+
+// Half of a block does not come to the barrier, and waits for the other half.
+template <bool Fixed>
+__global__ void __cluster_dims__(2) cluster_half_arrives(const float* in, float* out) {
+  const int t = threadIdx.x, i = blockIdx.x * 64 + t;
+  if (Fixed || blockIdx.x == 0 || t < 32) barrier_of_cluster();  //@ cluster_half_arrives:3
+  __syncthreads();                                               //@ cluster_half_arrives:2
+  out[i] = in[i];
+}
+
+template <bool Fixed>
+__global__ void __cluster_dims__(2) cluster_wait_alone(const float* in, float* out) {
+  const int t = threadIdx.x, i = blockIdx.x * 64 + t;
+  if (Fixed || blockIdx.x == 0) barrier_cluster_arrive();
+  barrier_cluster_wait();  //@ cluster_wait_alone:1
+  out[i] = in[i];
+}
+
+template <bool Fixed>
+__global__ void __cluster_dims__(2) cluster_arrives_twice(const float* in, float* out) {
+  const int t = threadIdx.x, i = blockIdx.x * 64 + t;
+  barrier_cluster_arrive();
+  if (Fixed) barrier_cluster_wait();
+  barrier_cluster_arrive();  //@ cluster_arrives_twice:1
+  barrier_cluster_wait();
+  out[i] = in[i];
+}
+
+template <bool Fixed>
+__global__ void __cluster_dims__(2) cluster_rank_too_large(const float* in, float* out) {
+  Pair& s = shared<Pair>();
+  const int t = threadIdx.x, i = blockIdx.x * 64 + t;
+  s.row[t] = in[i];
+  barrier_of_cluster();
+  const unsigned next = Fixed ? (cluster_ctarank() + 1) % cluster_nctarank() : cluster_ctarank() + 1;
+  out[i] = mapa(s.row, next)[t];  //@ cluster_rank_too_large:1
+  barrier_of_cluster();
+}
+
+template <bool Fixed>
+__global__ void __cluster_dims__(2) cluster_mapa_of_global(const float* in, float* out) {
+  Pair& s = shared<Pair>();
+  const int t = threadIdx.x, i = blockIdx.x * 64 + t;
+  s.row[t] = in[i];
+  barrier_of_cluster();
+  out[i] = *mapa(Fixed ? s.row + t : const_cast<float*>(in) + t, 1);  //@ cluster_mapa_of_global:1
+  barrier_of_cluster();
+}
+
+template <bool Fixed>
+__global__ void __cluster_dims__(2) cluster_past_end(const float* in, float* out) {
+  Pair& s = shared<Pair>();
+  const int t = threadIdx.x, i = blockIdx.x * 64 + t;
+  s.row[t] = in[i];
+  barrier_of_cluster();
+  out[i] = mapa(s.row, 1)[Fixed ? t : t + 64];  //@ cluster_past_end:1
+  barrier_of_cluster();
+}
+
+template <bool Fixed>
+__global__ void __cluster_dims__(2) cluster_unwritten(const float* in, float* out) {
+  Pair& s = shared<Pair>();
+  const int t = threadIdx.x, i = blockIdx.x * 64 + t;
+  if (Fixed || t != 40) s.row[t] = in[i];
+  barrier_of_cluster();
+  out[i] = mapa(s.row, cluster_ctarank() ^ 1)[t];  //@ cluster_unwritten:1
+  barrier_of_cluster();
+}
+
+// ---- running them --------------------------------------------------------------------------------------------------
+
+template <class Shared = Pair>
+PtxExhibit show(Machine& m, void (*kernel)(const float*, float*)) {
+  PtxExhibit shown;
+  std::vector<float> numbers(128);
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i);
+  shown.out.resize(128);
+  const auto in = m.upload("in", numbers.data(), 128);
+  const auto out = m.upload("out", shown.out.data(), 128);
+#if defined(__CUDACC__)
+  kernel<<<2, 64, sizeof(Shared)>>>(in.data(), out.data());
+#else
+  launch<Shared>(m, kernel, dim3(2), dim3(64), in.data(), out.data());
+#endif
+  m.download(shown.out.data(), out);
+  shown.findings = m.findings();
+  if (!m.reports().empty()) shown.ledger = m.reports().back().ledger;
+  return shown;
+}
+
+template <bool Fixed>
+PtxExhibit cluster_variant(Machine& m, const std::string& name) {
+  if (name == "cluster_not_begun") return show(m, cluster_not_begun<Fixed>);
+  if (name == "cluster_left_early") return show(m, cluster_left_early<Fixed>);
+  if (name == "cluster_left_before_arrival") return show(m, cluster_left_before_arrival<Fixed>);
+  if (name == "cluster_no_barrier") return show(m, cluster_no_barrier<Fixed>);
+  if (name == "cluster_syncthreads") return show(m, cluster_syncthreads<Fixed>);
+  if (name == "cluster_flag_without_fence") return show(m, cluster_flag_without_fence<Fixed>);
+  if (name == "cluster_mbarrier_not_known") return show(m, cluster_mbarrier_not_known<Fixed>);
+  if (name == "cluster_wait_of_block") return show(m, cluster_wait_of_block<Fixed>);
+  if (name == "cluster_tile_refilled") return show(m, cluster_tile_refilled<Fixed>);
+  if (name == "cluster_deadlock") return show(m, cluster_deadlock<Fixed>);
+  if (name == "cluster_half_arrives") return show(m, cluster_half_arrives<Fixed>);
+  if (name == "cluster_wait_alone") return show(m, cluster_wait_alone<Fixed>);
+  if (name == "cluster_arrives_twice") return show(m, cluster_arrives_twice<Fixed>);
+  if (name == "cluster_rank_too_large") return show(m, cluster_rank_too_large<Fixed>);
+  if (name == "cluster_mapa_of_global") return show(m, cluster_mapa_of_global<Fixed>);
+  if (name == "cluster_past_end") return show(m, cluster_past_end<Fixed>);
+  if (name == "cluster_unwritten") return show(m, cluster_unwritten<Fixed>);
+  refuse("exhibit", name, "a name from museum.hpp", "list them with museum --list");
+}
+
+PtxExhibit run_cluster_exhibit(const std::string& name, Variant variant, const MachineOptions& options) {
+  Machine m(options);
+  return variant == Variant::bug ? cluster_variant<false>(m, name) : cluster_variant<true>(m, name);
+}
+
+}  // namespace flash::inline FLASH_MACHINE
