@@ -36,15 +36,16 @@ bool Checker::knows_of(unsigned block) const {
   return extra && extra->known.find(block);
 }
 
-// The running thread accesses shared memory of another block. False: that block may not be there, which is said.
+// The running thread accesses shared memory of another block, which may not be there: that is said. False: the block has
+// ended.
 bool Checker::visits(Checker& other, Epoch mine, const char* what, const void* address, std::size_t bytes) {
-  const bool begun = knows_of(other.worker_.block);
-  if (begun && !other.ended_) {
+  if (!knows_of(other.worker_.block))
+    no_block_there(mine, what, address, bytes, false);
+  else if (other.ended_)
+    no_block_there(mine, what, address, bytes, true);
+  else
     other.visits_[{worker_.block, worker_.current}] = {mine, what, address, bytes, this};
-    return true;
-  }
-  no_block_there(mine, what, address, bytes, begun);
-  return false;
+  return !other.ended_;
 }
 
 void Checker::no_block_there(Epoch mine, const char* what, const void* address, std::size_t bytes, bool begun) {
@@ -79,7 +80,7 @@ bool Checker::far_mbarrier(const void* barrier, const char* instruction, Site si
   const unsigned s = site(std::bit_cast<std::uintptr_t>(site_) | kSourceLocation | kOfMbarrier);
   async_sites_[s] = {instruction, ""};
   const Epoch mine = running_ | Epoch{s} << kThreadBits;
-  if (!visits(other, mine, instruction, barrier, 8)) worker_.stop_block();
+  if (!visits(other, mine, instruction, barrier, 8) || !knows_of(other.worker_.block)) worker_.stop_block();
   const auto offset = static_cast<std::size_t>(static_cast<const std::byte*>(barrier) - other.shared_);
   const Epoch made = other.cells_.planes[0].write[offset / 4];
   if (made < block_begin_ || !ordered<kCluster>(made)) return false;

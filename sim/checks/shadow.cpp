@@ -320,7 +320,7 @@ void Checker::warp_sync(unsigned warp, unsigned lanes) {
 
 void Checker::end_block(bool regularly) {
   see_what_was_stored();
-  if (worker_.cluster) ended_ = true;
+  ended_ = regularly;
   if (regularly && !visits_.empty()) look_at_visits();
   if (value_) value_.unlock();                                      // the block ended in an atomic: its time was up
   for (unsigned w = 0; w < worker_.warps.size(); ++w) converge(w);  // what a stopped block left

@@ -494,8 +494,10 @@ void Worker::mark(const char* label, long value) {
 }
 
 std::string Worker::place(const void* address) const {
-  if (const Worker* const owner = cluster ? cluster->nearest_owner(address) : this; owner && owner != this)
-    return owner->place(address) + " of block " + owner->coordinates();
+  const Worker* const owner = cluster ? cluster->nearest_owner(address) : nullptr;
+  if (owner && owner != this)  // the same place here, where the struct's name is known
+    return place(shared + (static_cast<const std::byte*>(address) - owner->shared)) + " of block " +
+           owner->coordinates();
   const std::ptrdiff_t offset = static_cast<const std::byte*>(address) - shared;
   if (launch->layout) {
     const SharedLayout::Array* const array = launch->layout->nearest(offset);

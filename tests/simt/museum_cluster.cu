@@ -62,6 +62,7 @@ template <bool Fixed>
 __global__ void __cluster_dims__(2) cluster_no_barrier(const float* in, float* out) {
   Pair& s = shared<Pair>();
   const int t = threadIdx.x, i = blockIdx.x * 64 + t;
+  s.row[t] = 0;
   barrier_of_cluster();
   mapa(s.row, cluster_ctarank() ^ 1)[t] = in[i];  //@ cluster_no_barrier:2
   __syncthreads();
@@ -76,6 +77,7 @@ template <bool Fixed>
 __global__ void __cluster_dims__(2) cluster_syncthreads(const float* in, float* out) {
   Pair& s = shared<Pair>();
   const int t = threadIdx.x, i = blockIdx.x * 64 + t;
+  s.row[t] = 0;
   barrier_of_cluster();
   s.row[t] = in[i];  //@ cluster_syncthreads:2
   __syncthreads();
