@@ -39,6 +39,59 @@ __device__ __forceinline__ void mbarrier_wait(std::uint64_t* barrier, unsigned p
       "r"(parity)
       : "memory");
 }
+__device__ __forceinline__ bool mbarrier_test_wait(std::uint64_t* barrier, unsigned parity) {
+  unsigned done;
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p;\n"
+      "}\n"
+      : "=r"(done)
+      : "r"(shared_address(barrier)), "r"(parity)
+      : "memory");
+  return done;
+}
+__device__ __forceinline__ bool mbarrier_try_wait(std::uint64_t* barrier, unsigned parity) {
+  unsigned done;
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p;\n"
+      "}\n"
+      : "=r"(done)
+      : "r"(shared_address(barrier)), "r"(parity)
+      : "memory");
+  return done;
+}
+__device__ __forceinline__ void mbarrier_inval(std::uint64_t* barrier) {
+  asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
+
+// ---- copies of bytes ----------------------------------------------------------------------------------------------
+__device__ __forceinline__ void cp_async_bulk(void* shared, const void* global, unsigned bytes,
+                                              std::uint64_t* barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                   shared_address(shared)),
+               "l"(__cvta_generic_to_global(global)), "r"(bytes), "r"(shared_address(barrier))
+               : "memory");
+}
+__device__ __forceinline__ void cp_async_bulk_prefetch(const void* global, unsigned bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(global)), "r"(bytes)
+               : "memory");
+}
+__device__ __forceinline__ void cp_async_bulk_store(void* global, const void* shared, unsigned bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(__cvta_generic_to_global(global)),
+               "r"(shared_address(shared)), "r"(bytes)
+               : "memory");
+}
+__device__ __forceinline__ void cp_reduce_async_bulk_add(float* global, const float* shared, unsigned bytes) {
+  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(
+                   __cvta_generic_to_global(global)),
+               "r"(shared_address(shared)), "r"(bytes)
+               : "memory");
+}
 
 // ---- copies of tiles (TMA) ----------------------------------------------------------------------------------------
 using TensorMap = CUtensorMap;
@@ -316,6 +369,41 @@ __device__ __forceinline__ void mbarrier_wait_cluster(std::uint64_t* barrier, un
       "@!done bra again;\n"
       "}\n" ::"r"(shared_address(barrier)),
       "r"(parity)
+      : "memory");
+}
+
+__device__ __forceinline__ void cp_async_bulk_cluster(void* remote, const void* shared, unsigned bytes,
+                                                      std::uint64_t* remote_barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                   shared_address(remote)),
+               "r"(shared_address(shared)), "r"(bytes), "r"(shared_address(remote_barrier))
+               : "memory");
+}
+__device__ __forceinline__ void cp_async_bulk_tensor_multicast(void* shared, const TensorMap* map,
+                                                               std::uint64_t* barrier, int x, int y,
+                                                               unsigned short blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+      "[%1, {%4, %5}], [%2], %3;" ::"r"(shared_address(shared)),
+      "l"(map), "r"(shared_address(barrier)), "h"(blocks), "r"(x), "r"(y)
+      : "memory");
+}
+__device__ __forceinline__ void cp_async_bulk_tensor_multicast(void* shared, const TensorMap* map,
+                                                               std::uint64_t* barrier, int x, int y, int z,
+                                                               unsigned short blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+      "[%1, {%4, %5, %6}], [%2], %3;" ::"r"(shared_address(shared)),
+      "l"(map), "r"(shared_address(barrier)), "h"(blocks), "r"(x), "r"(y), "r"(z)
+      : "memory");
+}
+__device__ __forceinline__ void cp_async_bulk_tensor_multicast(void* shared, const TensorMap* map,
+                                                               std::uint64_t* barrier, int x, int y, int z, int w,
+                                                               unsigned short blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+      "[%1, {%4, %5, %6, %7}], [%2], %3;" ::"r"(shared_address(shared)),
+      "l"(map), "r"(shared_address(barrier)), "h"(blocks), "r"(x), "r"(y), "r"(z), "r"(w)
       : "memory");
 }
 

@@ -16,6 +16,8 @@ struct ArrayTraffic {
   // Filled by the SIMT machine's checked build only.
   std::uint64_t read_requests = 0, read_sectors = 0;    // warp-level loads; 32-byte sectors that they touch
   std::uint64_t write_requests = 0, write_sectors = 0;  // the same for stores
+  // Added to what is there, with no value coming back: bulk reductions. In neither of the others.
+  std::uint64_t reduced_bytes = 0, reduce_requests = 0, reduce_sectors = 0;
 
   bool operator==(const ArrayTraffic&) const = default;
 };
@@ -36,7 +38,8 @@ struct Ledger {
 
   std::uint64_t hbm_read_bytes() const { return sum(&ArrayTraffic::read_bytes); }
   std::uint64_t hbm_written_bytes() const { return sum(&ArrayTraffic::written_bytes); }
-  std::uint64_t hbm_bytes() const { return hbm_read_bytes() + hbm_written_bytes(); }
+  std::uint64_t hbm_reduced_bytes() const { return sum(&ArrayTraffic::reduced_bytes); }
+  std::uint64_t hbm_bytes() const { return hbm_read_bytes() + hbm_written_bytes() + hbm_reduced_bytes(); }
   std::uint64_t bank_conflicts() const { return shared_wavefronts - shared_wavefronts_ideal; }
 
   // The array's traffic; a fresh zero entry is appended when the name is new.
@@ -56,6 +59,9 @@ struct Ledger {
       a.read_sectors += b.read_sectors;
       a.write_requests += b.write_requests;
       a.write_sectors += b.write_sectors;
+      a.reduced_bytes += b.reduced_bytes;
+      a.reduce_requests += b.reduce_requests;
+      a.reduce_sectors += b.reduce_sectors;
     }
     flops += other.flops;
     tensor_flops += other.tensor_flops;

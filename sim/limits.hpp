@@ -48,7 +48,8 @@ inline void check_launch(Profile profile, const std::array<unsigned, 3>& grid, c
 constexpr unsigned kMostClusterBlocks = 8;
 
 // A grid in clusters: whole ones, on each axis.
-inline void check_cluster(Profile profile, const std::array<unsigned, 3>& grid, const std::array<unsigned, 3>& cluster) {
+inline void check_cluster(Profile profile, const std::array<unsigned, 3>& grid,
+                          const std::array<unsigned, 3>& cluster) {
   constexpr const char* kAxis[] = {"x", "y", "z"};
   const std::uint64_t blocks = std::uint64_t{cluster[0]} * cluster[1] * cluster[2];
   if (blocks == 1) return;

@@ -275,8 +275,7 @@ void MachineCore::run(Launch& launch) {
   const std::uint64_t clusters = blocks / in_cluster;
   if (in_cluster > 1 && launch.cooperative)
     refuse("a cooperative launch in clusters of", in_cluster, "1 block", "launch it without clusters");
-  if (in_cluster > 1 && one)
-    refuse("a recording of clusters of", in_cluster, "1 block", "do not record it");
+  if (in_cluster > 1 && one) refuse("a recording of clusters of", in_cluster, "1 block", "do not record it");
   const std::size_t teams = static_cast<std::size_t>(launch.cooperative ? blocks : std::min(cores, clusters));
   const std::size_t count = teams * in_cluster;
   launch.workers = count;
@@ -351,7 +350,7 @@ void MachineCore::run(Launch& launch) {
   for (std::size_t w = 1; w < count; ++w) pool.emplace_back(work, w);
   work(0);
   for (std::thread& thread : pool) thread.join();
-  progress.reset();  // findings follow
+  progress.reset();                                                 // findings follow
   if (const std::optional<dim3> needed = needed_cluster(errors)) {  // its first statement said so: nothing was done
     if (in_cluster > 1)
       refuse("the cluster of the launch of " + kernel_name(launch.kernel, launch.kernel_name), written(launch.cluster),

@@ -12,8 +12,9 @@
 namespace flash::simt {
 namespace {
 
-Epoch of_companion(Epoch running, unsigned issuer, unsigned site) {
-  return (running >> kClockShift << kClockShift) | Epoch{site} << kThreadBits | kCompanion | issuer;
+Epoch of_companion(Epoch running, const AsyncOperation& operation, unsigned site) {
+  const unsigned companion = kCompanion | (operation.in_order ? kInOrder : 0) | operation.thread;
+  return (running >> kClockShift << kClockShift) | Epoch{site} << kThreadBits | companion;
 }
 
 // The largest access that fits: pieces are multiples of 2 bytes at addresses that are.
@@ -25,52 +26,76 @@ unsigned next_size(const std::byte* at, std::size_t bytes) {
 
 }  // namespace
 
-void Checker::async_begins(const AsyncOperation& operation) {
+std::uint64_t Checker::async_begins(const AsyncOperation& operation) {
   not_only_barriers();
-  any_state_ = true;
   const std::uintptr_t key = std::bit_cast<std::uintptr_t>(operation.site) | kSourceLocation |
                              (operation.writes ? kOfAsyncWrite : kOfAsyncRead);
   const unsigned s = site(key);
-  async_sites_[s] = {operation.instruction, operation.remedy};
-  const Epoch mine = of_companion(running_, operation.thread, s);
-  const Access access_ = operation.writes ? Access::write : Access::read;
-  if (!operation.pieces.empty() && global_.memory.contains(operation.pieces[0].begin)) {
-    for (const AsyncPiece& piece : operation.pieces) global_piece(piece, access_, mine, key);
-    return count_traffic(operation);
+  if (async_sites_.try_emplace(s, AsyncSite{operation.instruction, operation.remedy}).second) {
+    const std::lock_guard lock(global_.mutex);
+    global_.async_sites[s] = {operation.instruction, operation.remedy};
   }
+  if (operation.in_order) advance();  // each has a clock of its own
+  const Epoch mine = of_companion(operation.in_order ? now_ << kClockShift : running_, operation, s);
+  const Access access_ = operation.adds ? Access::reduction : operation.writes ? Access::write : Access::read;
+  if (!operation.pieces.empty() && global_.memory.contains(operation.pieces[0].begin)) {
+    for (const AsyncPiece& piece : operation.pieces) global_piece(operation, piece, access_, mine, key);
+    if (!operation.counted) count_traffic(operation);
+    return now_;
+  }
+  if (operation.pieces.empty()) return now_;
+  Checker& other = home_of(operation.pieces[0].begin);
+  other.any_state_ = true;
+  if (&other != this && !is_there(other, mine, operation.instruction, operation.pieces[0].begin, 16)) return now_;
   for (const AsyncPiece& piece : operation.pieces) {
-    const auto offset = static_cast<std::size_t>(piece.begin - shared_);
-    if (offset >= shared_bytes_ || offset + piece.bytes > shared_bytes_ ||
-        (layout_ && !(layout_->holds(offset, 4) && layout_->holds(offset + piece.bytes - 4, 4)))) {
-      const bool begins_outside = offset >= shared_bytes_ || (layout_ && !layout_->holds(offset, 4));
-      bad_address(begins_outside ? piece.begin : piece.begin + piece.bytes - 4, 4, access_, key);
-    }
+    const auto offset = static_cast<std::size_t>(piece.begin - other.shared_);
+    for (std::size_t at = offset; at < offset + piece.bytes; at += 4)
+      if (at >= shared_bytes_ || (layout_ && !layout_->holds(at, 4))) bad_address(other.shared_ + at, 4, access_, key);
+    if (&other != this) other.share(offset, piece.bytes);
+    home_ = &other;
     needs_proxy_fence(operation, piece, mine);
     for (std::size_t at = 0; at < piece.bytes;) {
       const unsigned size = next_size(piece.begin + at, piece.bytes - at);
       for_size<2, 4, 8, 16>(size, [&]<unsigned kBytes>() {
         if (operation.writes)
-          touch_all<false, kBytes, Access::write>(cells_, offset + at, mine, false, piece.begin + at);
+          touch_all<false, kBytes, Access::write>(other.cells_, offset + at, mine, false, piece.begin + at);
         else
-          touch_all<false, kBytes, Access::read>(cells_, offset + at, mine, false, piece.begin + at);
+          touch_all<false, kBytes, Access::read>(other.cells_, offset + at, mine, false, piece.begin + at);
       });
       at += size;
     }
-    for (std::size_t word = offset / 4; word < (offset + piece.bytes) / 4; ++word) cells_.state[word] |= Cells::kAsync;
+    home_ = this;
+    for (std::size_t word = offset / 4; word < (offset + piece.bytes) / 4; ++word)
+      other.cells_.state[word] |= Cells::kAsync;
   }
+  return now_;
 }
 
 // A run of elements of a global array: judged, and counted as one instruction's traffic.
-void Checker::global_piece(const AsyncPiece& piece, Access access_, Epoch mine, std::uintptr_t key) {
+void Checker::global_piece(const AsyncOperation& operation, const AsyncPiece& piece, Access access_, Epoch mine,
+                           std::uintptr_t key) {
   const std::size_t owner = global_.memory.owner(piece.begin);
   if (owner >= global_.memory.arrays.size()) bad_address(piece.begin, 2, access_, key);
   const DeviceArray& array = global_.memory.arrays[owner];
   const std::size_t in_array = static_cast<std::size_t>(piece.begin - array.begin);
   if (in_array >= array.bytes || !array.live || (is_write(access_) && array.constant))
     bad_address(piece.begin, 2, access_, key);
-  if (in_array + piece.bytes > array.bytes) bad_address(array.begin + array.bytes, 2, access_, key);
+  if (reinterpret_cast<std::uintptr_t>(piece.begin) % operation.alignment != 0)
+    misaligned(piece.begin, operation.writes ? "a destination of a bulk copy" : "a source of a bulk copy",
+               operation.alignment, key);
+  const unsigned unit = operation.alignment > 1 ? 4 : 2;  // lines are of words, boxes of 16-bit elements
+  if (in_array + piece.bytes > array.bytes) bad_address(array.begin + array.bytes, unit, access_, key);
+  if (const AsyncOperation* const other =
+          worker_.async.disturbed(piece.begin, piece.bytes, operation.writes, operation.adds))
+    return disturbs_async(*other, access_, mine, piece.begin, next_size(piece.begin, piece.bytes));
   for (std::size_t at = 0; at < piece.bytes;) {
     const std::byte* const address = piece.begin + at;
+    if (is_reduction(access_)) {  // each float by itself
+      touch_all<true, 4, Access::reduction>(global_.cells, global_.memory.offset(address), mine, array.initialised,
+                                            address);
+      at += 4;
+      continue;
+    }
     const unsigned size = next_size(address, piece.bytes - at);
     for_size<2, 4, 8, 16>(size, [&]<unsigned kBytes>() {
       const std::size_t offset = global_.memory.offset(address);
@@ -96,16 +121,27 @@ void Checker::count_traffic(const AsyncOperation& operation) {
     bytes += piece.bytes, sectors += end - first - (first + 1 == last);
     last = end;
   }
-  (operation.writes ? traffic.written_bytes : traffic.read_bytes) += bytes;
-  (operation.writes ? traffic.write_sectors : traffic.read_sectors) += sectors;
-  ++(operation.writes ? traffic.write_requests : traffic.read_requests);
+  const auto count = [&](std::uint64_t& own_bytes, std::uint64_t& requests, std::uint64_t& own_sectors) {
+    own_bytes += bytes, ++requests, own_sectors += sectors;
+  };
+  if (operation.adds)
+    count(traffic.reduced_bytes, traffic.reduce_requests, traffic.reduce_sectors);
+  else if (operation.writes)
+    count(traffic.written_bytes, traffic.write_requests, traffic.write_sectors);
+  else
+    count(traffic.read_bytes, traffic.read_requests, traffic.read_sectors);
 }
 
+// One of a bulk group is known as far as its thread had come when it issued it: the mark of that time stays.
 std::uint64_t Checker::async_ends(const AsyncOperation& operation) {
+  if (operation.in_order) return operation.begun + 1;
   advance();
   const std::uintptr_t key = std::bit_cast<std::uintptr_t>(operation.site) | kSourceLocation |
                              (operation.writes ? kOfAsyncWrite : kOfAsyncRead);
-  const Epoch mine = of_companion(now_ << kClockShift, operation.thread, site(key));
+  const Epoch mine = of_companion(now_ << kClockShift, operation, site(key));
+  if (operation.sends)  // the block must know of it before it ends, as of another block's read
+    visits_[{worker_.block, thread_of(mine)}] = {mine, operation.instruction, operation.pieces[0].begin,
+                                                 operation.pieces[0].bytes, this};
   for (const AsyncPiece& piece : operation.pieces) {
     if (global_.memory.contains(piece.begin)) {
       leave_marks<true>(global_.cells, global_.memory.offset(piece.begin), piece.bytes, operation.writes, mine);
@@ -143,17 +179,17 @@ void Checker::leave_marks(Cells& cells, std::size_t offset, std::size_t bytes, b
   }
 }
 
-void Checker::async_known(unsigned first, unsigned threads, unsigned issuer, std::uint64_t clock) {
+void Checker::async_known(unsigned first, unsigned threads, unsigned issuer, std::uint64_t clock, bool in_order) {
   not_only_barriers();
   View ended;
-  ended.of(worker_.block).raise(issuer | kCompanion, clock);
+  ended.of(worker_.block).raise(issuer | kCompanion | (in_order ? kInOrder : 0), clock);
   for (unsigned t = first; t < first + threads; ++t) extra_of(t).known.join(ended);
 }
 
-void Checker::async_handed_over(const void* object, unsigned issuer, std::uint64_t clock) {
+void Checker::async_handed_over(const void* object, unsigned block, unsigned issuer, std::uint64_t clock) {
   Handover& handed = handover(object);
   for (View* known : {&handed.released.known, &handed.complete.known})
-    known->of(worker_.block).raise(issuer | kCompanion, clock);
+    known->of(block).raise(issuer | kCompanion, clock);
 }
 
 // ---- what they complete on, and other objects where threads meet ----------------------------------------------------
@@ -209,22 +245,51 @@ void Checker::mbarrier(const void* barrier, const char* instruction, bool makes,
   async_sites_[s] = {instruction, ""};
   const Epoch mine = running_ | Epoch{s} << kThreadBits;
   any_state_ = true;
-  if (!makes) return touch_all<false, 8, Access::atomic>(cells_, offset, mine | kLastEpoch, true, barrier);
+  if (!makes) {
+    std::vector<Epoch>& uses = uses_[barrier];
+    uses.resize(worker_.threads.size());
+    uses[worker_.current] = mine;
+    return touch_all<false, 8, Access::atomic>(cells_, offset, mine | kLastEpoch, true, barrier);
+  }
+  handovers_.erase(barrier), uses_.erase(barrier);  // of one that was here before
   touch_all<false, 8, Access::write>(cells_, offset, mine, true, barrier);
   for (const std::size_t word : {offset / 4, offset / 4 + 1}) cells_.state[word] |= Cells::kMbarrier;
 }
 
+// Its last use as an ordinary store, behind which its bytes are ordinary memory. Atomics that follow one another keep
+// the last mark alone, so each thread's own use is looked at.
+void Checker::mbarrier_ends(const void* barrier, Site site_) {
+  const std::uintptr_t key = std::bit_cast<std::uintptr_t>(site_) | kSourceLocation | kOfMbarrier;
+  const auto offset = static_cast<std::size_t>(static_cast<const std::byte*>(barrier) - shared_);
+  const unsigned s = site(key);
+  async_sites_[s] = {"mbarrier.inval", ""};
+  const Epoch mine = running_ | Epoch{s} << kThreadBits;
+  Wrong wrong;
+  for (const Epoch use : uses_[barrier])
+    if (collides<false>(use) && distance(mine, use, false) > wrong.distance)
+      wrong.distance = distance(mine, use, false), wrong.before = Access::atomic, wrong.earlier = use;
+  for (const auto& [who, use] : far_uses_[barrier])
+    if (collides<kCluster>(use)) wrong.distance = 3, wrong.before = Access::atomic, wrong.earlier = use;
+  if (wrong.distance > 0) race(wrong, Access::atomic, mine, barrier, 8);
+  for (const std::size_t word : {offset / 4, offset / 4 + 1}) {
+    cells_.state[word] &= static_cast<std::uint8_t>(~Cells::kMbarrier);
+    cells_.planes[0].atomics[word] = {};
+  }
+  touch_all<false, 8, Access::write>(cells_, offset, mine, true, barrier);
+}
+
 void Checker::completes_on(const void* barrier, bool fenced, Site copy) {
-  const auto word = static_cast<std::size_t>(static_cast<const std::byte*>(barrier) - shared_) / 4;
-  const Epoch made = cells_.planes[0].write[word];
-  if (fenced || is_fenced(made) || !ordered_in_shared(word, made)) return;  // without order it is a race
+  const Checker& other = home_of(barrier);
+  const auto word = static_cast<std::size_t>(static_cast<const std::byte*>(barrier) - other.shared_) / 4;
+  const Epoch made = other.cells_.planes[0].write[word];
+  if (fenced || is_fenced(made) || !ordered_at(other.cells_, word, made)) return;  // without order it is a race
   const unsigned s = site(std::bit_cast<std::uintptr_t>(copy) | kSourceLocation | kOfMbarrier);
   if (worker_.findings.repeated("proxy fence", s, site_index_of(made), worker_.block)) return;
   worker_.findings.add(
       {"proxy fence",
        "a copy completes on mbarrier " + element(barrier, 8) + ", which no fence has published since mbarrier_init",
        "call fence_mbarrier_init() behind mbarrier_init, before the barrier",
-       {side("copies", running_ | Epoch{s} << kThreadBits), side("mbarrier.init", made)},
+       {side("copies", running_ | Epoch{s} << kThreadBits), side("mbarrier.init", made, other.worker_.block)},
        worker_.block});
 }
 
@@ -245,14 +310,15 @@ bool Checker::is_fenced(Epoch write) const {
 
 // Ordinary stores that an asynchronous operation reads or overwrites must lie before a proxy fence.
 void Checker::needs_proxy_fence(const AsyncOperation& operation, const AsyncPiece& piece, Epoch mine) {
-  const auto offset = static_cast<std::size_t>(piece.begin - shared_);
+  const Cells& cells = home_->cells_;
+  const auto offset = static_cast<std::size_t>(piece.begin - home_->shared_);
   for (std::size_t word = offset / 4; word < (offset + piece.bytes) / 4; ++word)
     for (unsigned byte = 0; byte < 4; ++byte) {
-      const unsigned level = cells_.state[word] & Cells::kLevel;
+      const unsigned level = cells.state[word] & Cells::kLevel;
       if (byte % (level == 0 ? 4 : level == Cells::kHalves ? 2 : 1) != 0) continue;
-      const Epoch write = cells_.planes[byte].write[word];
-      if (write < block_begin_ || is_of_companion(write) || !ordered_in_shared(word, write)) continue;
-      if (!is_fenced(write)) return no_proxy_fence(operation, mine, write, shared_ + word * 4);
+      const Epoch write = cells.planes[byte].write[word];
+      if (write < block_begin_ || is_of_companion(write) || !ordered_at(cells, word, write)) continue;
+      if (!is_fenced(write)) return no_proxy_fence(operation, mine, write, home_->shared_ + word * 4);
     }
 }
 
@@ -262,7 +328,7 @@ void Checker::no_proxy_fence(const AsyncOperation& operation, Epoch mine, Epoch 
                         std::string(operation.instruction) + (operation.writes ? " overwrites " : " reads ") +
                             element(address, 4) + ", written by an ordinary store without a proxy fence",
                         "let the storing thread call fence_proxy_async() before the barrier",
-                        {side(operation.instruction, mine), side("write", write)},
+                        {side(operation.instruction, mine), side("write", write, global_.block_of(clock_of(write)))},
                         worker_.block});
 }
 
@@ -303,14 +369,18 @@ void Checker::disturbs_async(const AsyncOperation& operation, Access access_, Ep
   if (worker_.findings.repeated("asynchronous copy", std::uintptr_t{site_index_of(mine)} << 32 | operation.site.line(),
                                 operation.site.column(), worker_.block))
     return;
-  worker_.findings.add(
-      {"asynchronous copy",
-       std::string(now) + " of " + element(address, bytes) + " (" + counted(bytes) + ") while " +
-           (is_of_companion(mine) ? "another " : "") + operation.instruction +
-           (operation.writes ? " writes" : " reads") + " it",
-       std::string(operation.remedy) + " before this " + now,
-       {side(now, mine), {operation.instruction, nullptr, operation.site, true, home_->worker_.block, operation.thread}},
-       worker_.block});
+  worker_.findings.add({"asynchronous copy",
+                        std::string(now) + " of " + element(address, bytes) + " (" + counted(bytes) + ") while " +
+                            (is_of_companion(mine) ? "another " : "") + operation.instruction +
+                            (operation.adds     ? " adds to"
+                             : operation.writes ? " writes"
+                                                : " reads") +
+                            " it",
+                        std::string(operation.remedy) + " before this " + now,
+                        {side(now, mine),
+                         {operation.instruction, nullptr, operation.site, true,
+                          operation.block == ~0u ? home_->worker_.block : operation.block, operation.thread}},
+                        worker_.block});
 }
 
 }  // namespace flash::simt

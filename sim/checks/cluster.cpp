@@ -36,24 +36,28 @@ bool Checker::knows_of(unsigned block) const {
   return extra && extra->known.find(block);
 }
 
-// The running thread accesses shared memory of another block, which may not be there: that is said. False: the block has
+// Is the other block, whose shared memory the running thread is to access, there? If not, that is said. False: it has
 // ended.
-bool Checker::visits(Checker& other, Epoch mine, const char* what, const void* address, std::size_t bytes) {
-  if (!knows_of(other.worker_.block))
-    no_block_there(mine, what, address, bytes, false);
-  else if (other.ended_)
-    no_block_there(mine, what, address, bytes, true);
-  else
-    other.visits_[{worker_.block, worker_.current}] = {mine, what, address, bytes, this};
+bool Checker::is_there(const Checker& other, Epoch mine, const char* what, const void* address, std::size_t bytes) {
+  const bool begun = knows_of(other.worker_.block);
+  if (!begun || other.ended_) no_block_there(mine, what, address, bytes, begun);
   return !other.ended_;
+}
+
+// The same, and that block must know of the access before it ends.
+bool Checker::visits(Checker& other, Epoch mine, const char* what, const void* address, std::size_t bytes) {
+  if (!is_there(other, mine, what, address, bytes)) return false;
+  if (knows_of(other.worker_.block))
+    other.visits_[{worker_.block, worker_.current}] = {mine, what, address, bytes, this};
+  return true;
 }
 
 void Checker::no_block_there(Epoch mine, const char* what, const void* address, std::size_t bytes, bool begun) {
   const Outside outside;
   if (worker_.findings.repeated("cluster", site_index_of(mine), begun, worker_.block)) return;
   worker_.findings.add({"cluster",
-                        std::string(what) + " of " + element(address, bytes) + " (" + counted(bytes) + "), which may " +
-                            (begun ? "have ended" : "not have begun"),
+                        std::string(what) + " of " + element(address, bytes) + " (" + counted(bytes) +
+                            "), whose block may " + (begun ? "have ended" : "not have begun"),
                         begun ? "let that block wait, before it ends, for all who access its shared memory: a barrier "
                                 "of the cluster, for instance"
                               : "let all threads pass a barrier of the cluster (barrier_cluster_arrive, "
@@ -64,6 +68,11 @@ void Checker::no_block_there(Epoch mine, const char* what, const void* address, 
 
 // The block ends: does one of its threads know of what others did to its shared memory?
 void Checker::look_at_visits() {
+  if (const AsyncOperation* const copy = worker_.async.sending()) {
+    const unsigned s = site(std::bit_cast<std::uintptr_t>(copy->site) | kSourceLocation | kOfAsyncRead);
+    no_block_there(Epoch{s} << kThreadBits | copy->thread, copy->instruction, copy->pieces[0].begin,
+                   copy->pieces[0].bytes, true);
+  }
   for (const auto& [who, visit] : visits_) {
     const auto knows = [&, block = who.first](const std::unique_ptr<Extra>& extra) {
       const Clocks* const clocks = extra ? extra->known.find(block) : nullptr;
@@ -74,17 +83,22 @@ void Checker::look_at_visits() {
   }
 }
 
-// The making is an ordinary store of the other block's thread.
-bool Checker::far_mbarrier(const void* barrier, const char* instruction, Site site_) {
+// The making is an ordinary store of the other block's thread. What a copy does when it completes is no access of the
+// thread that issues it.
+bool Checker::far_mbarrier(const void* barrier, const char* instruction, bool arrives, Site site_) {
   Checker& other = home_of(barrier);
   const unsigned s = site(std::bit_cast<std::uintptr_t>(site_) | kSourceLocation | kOfMbarrier);
   async_sites_[s] = {instruction, ""};
   const Epoch mine = running_ | Epoch{s} << kThreadBits;
-  if (!visits(other, mine, instruction, barrier, 8) || !knows_of(other.worker_.block)) worker_.stop_block();
+  const bool there =
+      arrives ? visits(other, mine, instruction, barrier, 8) : is_there(other, mine, instruction, barrier, 8);
+  if (!there || !knows_of(other.worker_.block)) worker_.stop_block();
   const auto offset = static_cast<std::size_t>(static_cast<const std::byte*>(barrier) - other.shared_);
   const Epoch made = other.cells_.planes[0].write[offset / 4];
   if (made < block_begin_ || !ordered<kCluster>(made)) return false;
+  if (!arrives) return true;
   other.share(offset, 8);
+  other.far_uses_[barrier][{worker_.block, worker_.current}] = mine;
   home_ = &other;
   touch_all<kCluster, 8, Access::atomic>(other.cells_, offset, mine | kLastEpoch, true, barrier);
   home_ = this;

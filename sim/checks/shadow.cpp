@@ -20,7 +20,7 @@ namespace {
 
 constexpr Epoch kNever = ~Epoch{0};
 constexpr std::size_t kMostMarks = 8;  // of a kind at one place, beyond two
-constexpr std::size_t kChunkTable = std::size_t{1} << 32;
+constexpr std::size_t kChunkTable = std::size_t{1} << 31;
 
 // The struct that the running kernel takes its shared memory for.
 std::string shared_name(const Worker& worker) {
@@ -56,17 +56,18 @@ const char* name_of(Access access) {
 
 std::uint64_t Clocks::of(unsigned thread) const {
   const auto found = std::ranges::lower_bound(later_, thread, {}, &Later::thread);
-  return found == later_.end() || found->thread != thread ? all_ : found->clock;
+  if (found != later_.end() && found->thread == thread) return found->clock;
+  return thread < kCompanion ? all_ : 0;
 }
 
 void Clocks::raise_all(std::uint64_t clock) {
   if (clock <= all_) return;
   all_ = clock;
-  std::erase_if(later_, [this](const Later& later) { return later.clock <= all_; });
+  std::erase_if(later_, [this](const Later& later) { return later.clock <= all_ && later.thread < kCompanion; });
 }
 
 void Clocks::raise(unsigned thread, std::uint64_t clock) {
-  if (clock <= all_) return;
+  if (clock <= all_ && thread < kCompanion) return;
   const auto found = std::ranges::lower_bound(later_, thread, {}, &Later::thread);
   if (found == later_.end() || found->thread != thread)
     later_.insert(found, {thread, clock});
@@ -84,7 +85,7 @@ void Clocks::join(const Clocks& other) {
     while (mine != later_.end() && mine->thread < theirs.thread) both.push_back(*mine++);
     if (mine != later_.end() && mine->thread == theirs.thread)
       both.push_back({theirs.thread, std::max(mine++->clock, theirs.clock)});
-    else if (theirs.clock > all_)
+    else if (theirs.clock > all_ || theirs.thread >= kCompanion)
       both.push_back(theirs);
   }
   both.insert(both.end(), mine, later_.end());
@@ -151,6 +152,7 @@ void GlobalShadow::begin_launch(std::size_t workers) {
   launch_begin = Epoch{first_chunk_ * kChunk} << kClockShift;
   sites_.assign(1, 0);
   site_indices_.clear();
+  async_sites.clear();
   published.clear();
   any_published = false;
   more.clear();
@@ -169,12 +171,14 @@ void GlobalShadow::end_launch(const std::vector<Checker*>& checkers, Ledger& led
       total.read_bytes += part.read_bytes, total.written_bytes += part.written_bytes;
       total.read_requests += part.read_requests, total.read_sectors += part.read_sectors;
       total.write_requests += part.write_requests, total.write_sectors += part.write_sectors;
+      total.reduced_bytes += part.reduced_bytes;
+      total.reduce_requests += part.reduce_requests, total.reduce_sectors += part.reduce_sectors;
     }
-    const bool wanted =
-        !array.variable || own.read_requests + own.write_requests > 0;  // variables: where they are used
+    // Variables: where they are used.
+    const bool wanted = !array.variable || own.read_requests + own.write_requests + own.reduce_requests > 0;
     if (!array.of_kernel && wanted) ledger.arrays.push_back(own);
   }
-  if (heap.read_requests + heap.write_requests > 0) ledger.arrays.push_back(heap);
+  if (heap.read_requests + heap.write_requests + heap.reduce_requests > 0) ledger.arrays.push_back(heap);
   for (const Checker* checker : checkers) {
     const Counters& c = checker->counters;
     ledger.flops += c.tally.flops, ledger.exps += c.tally.exps, ledger.tensor_flops += c.tally.tensor_flops;
@@ -257,6 +261,7 @@ void Checker::begin_block() {
   quick_bytes_ = recorder_ ? 0 : shared_bytes_ / 16 * 16;  // it wants to know of each access
   published_.clear();
   handovers_.clear();
+  uses_.clear(), far_uses_.clear();
   registers_.begin_block(worker_.threads.size());
   asked_ = false;
   counters.begin_block(worker_.warps.size());
@@ -321,7 +326,7 @@ void Checker::warp_sync(unsigned warp, unsigned lanes) {
 void Checker::end_block(bool regularly) {
   see_what_was_stored();
   ended_ = regularly;
-  if (regularly && !visits_.empty()) look_at_visits();
+  if (regularly && worker_.cluster) look_at_visits();
   if (value_) value_.unlock();                                      // the block ended in an atomic: its time was up
   for (unsigned w = 0; w < worker_.warps.size(); ++w) converge(w);  // what a stopped block left
 }
@@ -536,9 +541,15 @@ void Checker::write_by_copy(const Copy& copy) {
 
 // What made the access: an instruction that copies, or the kind of access.
 const char* Checker::named(Epoch epoch, Access access_) const {
-  const auto async = async_sites_.find(site_index_of(epoch));
-  if (async != async_sites_.end()) return async->second.instruction;
+  if (const char* const instruction = async_site(site_index_of(epoch)).instruction) return instruction;
   return is_of_copy(epoch) ? "cp.async" : name_of(access_);
+}
+
+AsyncSite Checker::async_site(unsigned site) const {
+  if (const auto own = async_sites_.find(site); own != async_sites_.end()) return own->second;
+  const std::lock_guard lock(global_.mutex);
+  const auto others = global_.async_sites.find(site);
+  return others == global_.async_sites.end() ? AsyncSite{} : others->second;
 }
 
 bool Checker::is_of_copy(Epoch epoch) const {
@@ -603,9 +614,10 @@ void Checker::acquire(unsigned thread, const void* address, Scope scope) {
   if (near != found->second.blocks.end()) extra.pending_near.join(near->second.near);
 }
 
-// The same for a mark of this block's shared memory.
-bool Checker::ordered_in_shared(std::size_t word, Epoch earlier) const {
-  return cells_.state[word] & Cells::kCluster ? ordered<kCluster>(earlier) : ordered<kOwn>(earlier);
+// Of a mark in shared memory.
+bool Checker::ordered_at(const Cells& cells, std::size_t word, Epoch earlier) const {
+  const bool cluster = &cells != &cells_ || cells.state[word] & Cells::kCluster;
+  return cluster ? ordered<kCluster>(earlier) : ordered<kOwn>(earlier);
 }
 
 bool Checker::ordered_otherwise(Epoch earlier, bool global) const {
@@ -708,8 +720,8 @@ std::string Checker::element(const void* address, std::size_t bytes) const {
   return array.name + "[" + std::to_string(array.index(at, bytes)) + "]";
 }
 
-FindingSide Checker::side(const char* what, Epoch epoch) const {
-  FindingSide side{what, nullptr, {}, true, worker_.block, thread_of(epoch) % kCompanion};
+FindingSide Checker::side(const char* what, Epoch epoch, unsigned block) const {
+  FindingSide side{what, nullptr, {}, true, block, thread_of(epoch) % kCompanion};
   const std::uintptr_t key = global_.site_key(site_index_of(epoch));
   if (key & kSourceLocation)
     side.site = std::bit_cast<Site>(key & kAddressBits);
@@ -730,12 +742,12 @@ void Checker::race(const Wrong& wrong, Access access_, Epoch mine, const void* a
     FindingSide later_side = side(now, mine), earlier_side = side(before, wrong.earlier);
     if (global_.memory.contains(address) || worker_.cluster)
       earlier_side.block = global_.block_of(clock_of(wrong.earlier));
-    const bool flag = asked_ && is_plain(wrong.before) && is_plain(access_);
+    const bool flag = asked_ && (is_plain(wrong.before) || is_of_companion(wrong.earlier)) && is_plain(access_);
     RawFinding found{
         "race",
         std::string(now) + " after " + before + " of " + element(address, bytes) + " (" + counted(bytes) + ")",
         is_of_companion(wrong.earlier) && wrong.distance < 3
-            ? std::string(async_sites_.at(site_index_of(wrong.earlier)).remedy) + " before this " + now
+            ? std::string(async_site(site_index_of(wrong.earlier)).remedy) + " before this " + now
         : is_of_companion(mine) && wrong.distance < 3 ? "put __syncthreads() or an mbarrier between the two; a "
                                                         "lane that arrives for its warp needs __syncwarp() first"
         : copied && wrong.distance < 3
@@ -743,11 +755,12 @@ void Checker::race(const Wrong& wrong, Access access_, Epoch mine, const void* a
                   " between the copying thread's cp_async_wait and this " + (is_of_copy(mine) ? "copy" : now)
         : wrong.distance == 1 ? "put __syncwarp() between the two"
         : is_in_cluster(earlier_side.block) && wrong.distance == 3
-            ? std::string(
-                  "put a barrier of the cluster between the two, or let the one arrive at the other's mbarrier "
-                  "(mbarrier_arrive_cluster), and the other wait (mbarrier_wait_cluster)")
+            ? std::string("put a barrier of the cluster between the two, or let the one arrive at the other's mbarrier "
+                          "(mbarrier_arrive_cluster), and the other wait (mbarrier_wait_cluster)")
         : wrong.distance == 2 ? std::string("put __syncthreads() between the two") +
                                     (flag ? "; with a flag: __threadfence() before it is set and after it is read" : "")
+        : flag && thread_of(wrong.earlier) & kInOrder
+            ? "a flag needs cp_async_bulk_wait (not _read) and __threadfence() before it is set, __threadfence() after"
         : flag ? "if a flag orders the blocks: __threadfence() before it is set and after it is read; else split the "
                  "kernel"
                : "blocks are unordered: give each block its own elements, use an atomic, or split the kernel",
@@ -852,10 +865,11 @@ bool Checker::uninitialised(Access access_, Epoch mine, const void* address, std
   const Outside outside;
   if (only_padding(static_cast<const std::byte*>(address), bytes)) return false;
   if (worker_.findings.repeated("uninitialised", site_index_of(mine), 0, worker_.block)) return true;
+  const char* const now = is_reduction(access_) ? named(mine, access_) : name_of(access_);
   worker_.findings.add({"uninitialised",
-                        std::string(name_of(access_)) + " of " + element(address, bytes) + " (" + counted(bytes) + ")",
+                        std::string(now) + " of " + element(address, bytes) + " (" + counted(bytes) + ")",
                         "write it before reading it: fresh memory holds NaN",
-                        {side(name_of(access_), mine)},
+                        {side(now, mine)},
                         worker_.block});
   return true;
 }
@@ -921,8 +935,8 @@ void Checker::bad_address(const void* address, std::size_t bytes, Access access_
     remedy = "free an array after the last kernel that uses it";
   } else if (base && at >= base && at + bytes <= base + limit) {
     kind = "misaligned";
-    what +=
-        " of " + counted(bytes) + " at byte " + std::to_string(at - base) + " of " + (global ? name : "shared " + name + whose);
+    what += " of " + counted(bytes) + " at byte " + std::to_string(at - base) + " of " +
+            (global ? name : "shared " + name + whose);
     remedy = "an n-byte access needs an address that is a multiple of n";
   } else if (global) {
     what += " of " + name + "[" + std::to_string(begin) + "]" + size + "; " + name + " has ";

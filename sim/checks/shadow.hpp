@@ -10,6 +10,7 @@
 // - same warp, and t and u met in a __syncwarp at a clock after c (or through others: `seen_` rows are joined);
 // - u released and t acquired: fence, atomic or volatile write, the same read, fence or barrier (`View`);
 // - it is an atomic whose value, or what further atomics made of it, an atomic read that happened before (follow()).
+// Of companions' accesses (cells.hpp) no barrier of their block tells the threads of another block.
 #pragma once
 #include <atomic>
 #include <map>
@@ -81,6 +82,11 @@ using MoreMarks = std::unordered_map<const Marks*, std::vector<Epoch>>;
 class Checker;
 const char* name_of(Access access);  // "read", "volatile write"
 
+// Of the marks of an instruction: its name, and what is to be done about a race with it.
+struct AsyncSite {
+  const char *instruction, *remedy;
+};
+
 // What all workers of a machine share.
 class GlobalShadow {
  public:
@@ -106,7 +112,8 @@ class GlobalShadow {
   Epoch launch_begin = 0;
   bool parallel = false;  // several workers: cells are then exchanged atomically
 
-  std::set<const void*> point_to_point;  // kernels that use more than barriers and whole warps
+  std::unordered_map<unsigned, AsyncSite> async_sites;  // by index of the site, of all workers
+  std::set<const void*> point_to_point;                 // kernels that use more than barriers and whole warps
   MoreMarks more;
 
   // Views published by atomics and volatile writes, by address.
@@ -146,16 +153,17 @@ class Checker : public Observer {
   void matrix_row_written(void* row, Site site) override;
   void copy_begins(const Copy& copy) override;
   void copy_ends(const Copy& copy) override;
-  void async_begins(const AsyncOperation& operation) override;
+  std::uint64_t async_begins(const AsyncOperation& operation) override;
   std::uint64_t async_ends(const AsyncOperation& operation) override;
-  void async_known(unsigned first, unsigned threads, unsigned issuer, std::uint64_t clock) override;
-  void async_handed_over(const void* object, unsigned issuer, std::uint64_t clock) override;
+  void async_known(unsigned first, unsigned threads, unsigned issuer, std::uint64_t clock, bool in_order) override;
+  void async_handed_over(const void* object, unsigned block, unsigned issuer, std::uint64_t clock) override;
   void releases(const void* object) override;
   void completes(const void* object) override;
   void acquires(const void* object, unsigned thread, bool far) override;
   void learns_all(const void* object, unsigned thread) override;
   void mbarrier(const void* barrier, const char* instruction, bool makes, Site site) override;
-  bool far_mbarrier(const void* barrier, const char* instruction, Site site) override;
+  bool far_mbarrier(const void* barrier, const char* instruction, bool arrives, Site site) override;
+  void mbarrier_ends(const void* barrier, Site site) override;
   void completes_on(const void* barrier, bool fenced, Site copy) override;
   void fence_proxy() override;
   void async_shared(const AsyncOperation& operation) override;
@@ -235,7 +243,7 @@ class Checker : public Observer {
   bool elsewhere(const void* address, Access access) const;
   template <int kSpace>
   bool ordered(Epoch earlier) const;
-  bool ordered_in_shared(std::size_t word, Epoch earlier) const;
+  bool ordered_at(const Cells& cells, std::size_t word, Epoch earlier) const;
   bool ordered_otherwise(Epoch earlier, bool global) const;
   bool ordered_by_views(Epoch earlier, unsigned block) const;
   unsigned distance(Epoch a, Epoch b, bool global) const;
@@ -256,7 +264,8 @@ class Checker : public Observer {
   void meet(const std::vector<unsigned>& threads);
 
   std::string element(const void* address, std::size_t bytes) const;
-  FindingSide side(const char* what, Epoch epoch) const;
+  FindingSide side(const char* what, Epoch epoch) const { return side(what, epoch, worker_.block); }
+  FindingSide side(const char* what, Epoch epoch, unsigned block) const;
   void race(const Wrong& wrong, Access access, Epoch mine, const void* address, std::size_t bytes);
   void see_what_was_stored();
   void assumes_lockstep(Epoch earlier, Access before, Access access, Epoch mine, const void* address,
@@ -271,7 +280,9 @@ class Checker : public Observer {
                 std::size_t bytes);
   void disturbs_mbarrier(Access access, Epoch mine, const void* address, std::size_t bytes);
   void count_traffic(const AsyncOperation& operation);
-  void global_piece(const AsyncPiece& piece, Access access, Epoch mine, std::uintptr_t site_key);
+  void global_piece(const AsyncOperation& operation, const AsyncPiece& piece, Access access, Epoch mine,
+                    std::uintptr_t site_key);
+  AsyncSite async_site(unsigned site) const;  // its instruction is null where it is none
   template <int kSpace>
   void leave_marks(Cells& cells, std::size_t offset, std::size_t bytes, bool writes, Epoch mine);
   bool is_fenced(Epoch write) const;
@@ -288,6 +299,7 @@ class Checker : public Observer {
   // ---- clusters (cluster.cpp) ----
   Checker& of(const Worker& worker) const { return static_cast<Checker&>(*worker.observer); }
   Checker& home_of(const void* address) const;
+  bool is_there(const Checker& other, Epoch mine, const char* what, const void* address, std::size_t bytes);
   bool visits(Checker& other, Epoch mine, const char* what, const void* address, std::size_t bytes);
   void no_block_there(Epoch mine, const char* what, const void* address, std::size_t bytes, bool begun);
   void look_at_visits();
@@ -349,14 +361,14 @@ class Checker : public Observer {
   struct Handover {                                       // at an mbarrier or a named barrier
     struct Views {
       View known, fenced;
-    } released, complete, joined;  // the latter: by who released last; the others of its warp often know the same
+    } released, complete, joined;      // the latter: by who released last; the others of its warp often know the same
     Views far_released, far_complete;  // by other blocks: an mbarrier's wait of the cluster's scope learns of it
   };
   std::unordered_map<const void*, Handover> handovers_;
   Handover& handover(const void* object);
-  struct AsyncSite {
-    const char *instruction, *remedy;
-  };
+  std::unordered_map<const void*, std::vector<Epoch>> uses_;  // of an mbarrier: the last one of each thread
+  // The same by threads of other blocks.
+  std::map<const void*, std::map<std::pair<unsigned, unsigned>, Epoch>> far_uses_;
   std::unordered_map<unsigned, AsyncSite> async_sites_;  // of companions' marks, of this launch
   Scope scope_ = Scope::device;                          // of the atomic that runs
   std::unique_lock<std::mutex> value_;                   // of global memory, while it does (several workers)
@@ -415,7 +427,9 @@ template <int kSpace>
 template <int kSpace, Access kAccess>
 [[gnu::always_inline]] inline void Checker::remember(Cells& cells, std::size_t word, Marks& marks, Epoch mine) {
   constexpr bool kGlobal = kSpace == kGlobalMemory;
-  if (marks.one < (kGlobal ? global_.launch_begin : kSpace == kCluster ? block_begin_ : barrier_) &&
+  if (marks.one < (kGlobal              ? global_.launch_begin
+                   : kSpace == kCluster ? block_begin_
+                                        : barrier_) &&
       !(kGlobal && global_.parallel))
     marks.one = mine;
   else if (kSpace != kOwn || is_volatile(kAccess) || !enough(marks))
@@ -545,7 +559,10 @@ template <int kSpace, Access kAccess>
       if (is_write(kAccess))
         lockstep<kSpace>(plane.loads[word], more, Access::volatile_read, kAccess, mine, address, bytes);
     }
-    if constexpr (is_atomic(kAccess))
+    // Who adds reads no value, so that no order follows from it.
+    if constexpr (is_reduction(kAccess))
+      remember_one_more<kSpace>(cells, word, plane.atomics[word], mine, false);
+    else if constexpr (is_atomic(kAccess))
       follow<kSpace>(cells, word, plane.atomics[word], mine);
     else
       remember<kSpace, kAccess>(cells, word, (is_write(kAccess) ? plane.stores : plane.loads)[word], mine);
@@ -589,7 +606,8 @@ template <int kSpace, unsigned kBytes, Access kAccess>
     if (level != Cells::kHalves) touch_one(1);
     touch_one(2);
     if (level != Cells::kHalves) touch_one(3);
-    if (kSpace != kGlobalMemory && kAccess == Access::write) cells.state[word] &= static_cast<std::uint8_t>(~Cells::kLevel);
+    if (kSpace != kGlobalMemory && kAccess == Access::write)
+      cells.state[word] &= static_cast<std::uint8_t>(~Cells::kLevel);
   }
   judge();
 }
@@ -675,7 +693,8 @@ template <unsigned kBytes, Access kAccess>
       if (const Copy* const copy = worker_.copies.reading(address, kBytes))
         disturbs_copy(*copy, kAccess, mine, address, kBytes);
     if (!worker_.async.empty()) [[unlikely]]
-      if (const AsyncOperation* const operation = worker_.async.disturbed(address, kBytes, is_write(kAccess)))
+      if (const AsyncOperation* const operation =
+              worker_.async.disturbed(address, kBytes, is_write(kAccess), is_atomic(kAccess)))
         disturbs_async(*operation, kAccess, mine, address, kBytes);
     touch_all<true, kBytes, kAccess>(global_.cells, global_.memory.offset(address), mine, array.initialised, address);
     if (is_volatile(kAccess)) order_volatile(address, is_write(kAccess));

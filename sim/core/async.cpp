@@ -29,6 +29,12 @@ AsyncOperation AsyncRanges::end(Id id) {
   return operation;
 }
 
+const AsyncOperation* AsyncRanges::sending() const {
+  for (const auto& [id, under_way] : operations_)
+    if (under_way.operation.sends) return &under_way.operation;
+  return nullptr;
+}
+
 void AsyncRanges::count(const AsyncOperation& operation, int change) {
   for (const AsyncPiece& piece : operation.pieces) {
     const auto offset = static_cast<std::size_t>(piece.begin - shared_);
@@ -39,11 +45,13 @@ void AsyncRanges::count(const AsyncOperation& operation, int change) {
   }
 }
 
-const AsyncOperation* AsyncRanges::disturbed(const void* address, std::size_t bytes, bool writes) const {
+const AsyncOperation* AsyncRanges::disturbed(const void* address, std::size_t bytes, bool writes, bool atomic) const {
   const auto* at = static_cast<const std::byte*>(address);
   for (const auto& [id, under_way] : operations_) {
     const AsyncOperation& operation = under_way.operation;
-    if ((!writes && !operation.writes) || at >= under_way.end || under_way.begin >= at + bytes) continue;
+    if ((!writes && !operation.writes) || (atomic && operation.adds) || at >= under_way.end ||
+        under_way.begin >= at + bytes)
+      continue;
     for (const AsyncPiece& piece : operation.pieces)
       if (at < piece.begin + piece.bytes && piece.begin < at + bytes) return &operation;
   }

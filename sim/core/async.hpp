@@ -25,6 +25,15 @@ struct AsyncOperation {
   Site site;                       // where it was issued
   unsigned thread;                 // by whom; of a warpgroup the first one
   std::vector<AsyncPiece> pieces;  // none of them overlap
+  bool adds = false;               // floats to what is there, atomically: then it `writes`, too
+  // It belongs to a bulk group, and is what the group writes: who knows that it is complete knows the same of those
+  // that its thread issued before, and of no others.
+  bool in_order = false;
+  unsigned alignment = 1;   // of the pieces in global memory
+  std::uint64_t begun = 0;  // the clock of the checks
+  unsigned block = ~0u;     // of another block of the cluster: its number
+  bool sends = false;       // from a block's shared memory to another's: it reads the former
+  bool counted = false;     // its traffic is: a multicast reads once for all blocks
 };
 
 class AsyncRanges {
@@ -34,8 +43,10 @@ class AsyncRanges {
   Id begin(AsyncOperation operation);
   AsyncOperation end(Id id);
   bool empty() const { return operations_.empty(); }
-  // The oldest operation that an access to these bytes disturbs; null: none.
-  const AsyncOperation* disturbed(const void* address, std::size_t bytes, bool writes) const;
+  // The oldest operation that an access to these bytes disturbs; null: none. Atomics do not disturb additions.
+  const AsyncOperation* disturbed(const void* address, std::size_t bytes, bool writes, bool atomic = false) const;
+  // One that reads the block's shared memory for another block; null: none.
+  const AsyncOperation* sending() const;
   // Does any operation use this word of shared memory?
   bool uses(std::size_t word) const { return word < users_.size() && users_[word] > 0; }
 

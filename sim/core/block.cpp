@@ -273,7 +273,10 @@ void Worker::run_next(bool ended) {
 // All threads that could run spin: is there nothing that they could wait for?
 bool Worker::hopeless() {
   const std::uint64_t limit = launch->stuck->found() ? kLeastSpins : kSpinsBeforeDeadlock / launch->workers;
-  if (yields_without_progress_ >= std::max(limit, kLeastSpins)) return launch->stuck->hopeless(look);
+  if (yields_without_progress_ >= std::max(limit, kLeastSpins)) {
+    if (!bulk.finish_stores()) return launch->stuck->hopeless(look);
+    yields_without_progress_ = 0;
+  }
   launch->stuck->goes_on(look);
   return false;
 }
@@ -413,9 +416,12 @@ void Worker::before_volatile_read(const void* pc) {
 
 // Every now and then, since the thread may be waiting for one of them in a loop.
 void Worker::let_others_run(Site site, const void* pc) {
+  if (++threads[current].atomics_in_a_row >= kAtomicsBeforeYield) spin(State::spins, site, pc);
+}
+
+void Worker::spin(State how, Site site, const void* pc) {
   Thread& thread = threads[current];
-  if (++thread.atomics_in_a_row < kAtomicsBeforeYield) return;
-  thread.atomics_in_a_row = 0, thread.site = site, thread.pc = pc, thread.state = State::spins;
+  thread.atomics_in_a_row = 0, thread.site = site, thread.pc = pc, thread.state = how;
   if (std::exchange(memory_changed, false)) yields_without_progress_ = 0;
   ++yields_without_progress_;
   spinning_.insert(current);
@@ -475,10 +481,11 @@ void Worker::cp_async_wait(unsigned pending, Site site) {
   });
 }
 
-AsyncRanges::Id Worker::begin_async(AsyncOperation operation) {
+AsyncRanges::Id Worker::begin_async(Worker& owner, AsyncOperation operation) {
   if (!observer) return 0;
-  observer->async_begins(operation);
-  return async.begin(std::move(operation));
+  if (&owner != this) operation.block = block;
+  operation.begun = observer->async_begins(operation);
+  return owner.async.begin(std::move(operation));
 }
 
 std::uint64_t Worker::end_async(AsyncRanges::Id id) {
@@ -541,7 +548,8 @@ bool Worker::explain_block() {
       const Thread& caller = threads[w * kWarpSize + op.first_lane];
       const Thread& absent = threads[w * kWarpSize + std::countr_zero(missing)];
       // That is what all wait for.
-      if (absent.state == State::at_mbarrier || absent.state == State::at_cluster) continue;
+      if (absent.state == State::at_mbarrier || absent.state == State::polls || absent.state == State::at_cluster)
+        continue;
       const bool ended = absent.state == State::ended;
       findings.add({"warp operation",
                     described(op) + " waits for a lane that " +
@@ -571,7 +579,8 @@ void Worker::add_waiting(RawFinding& finding) const {
       std::size_t group = 0;
       while (group < firsts.size() &&
              !(firsts[group]->state == thread.state &&
-               (thread.state != State::at_mbarrier || firsts[group]->value == thread.value) &&
+               ((thread.state != State::at_mbarrier && thread.state != State::polls) ||
+                firsts[group]->value == thread.value) &&
                (thread.state != State::at_warp_op || place_of(*firsts[group]) == place_of(thread)) &&
                (exited || (firsts[group]->pc == thread.pc && same_site(firsts[group]->site, thread.site)))))
         ++group;
@@ -581,15 +590,15 @@ void Worker::add_waiting(RawFinding& finding) const {
   for (std::size_t group = 0; group < firsts.size(); ++group) {
     const Thread& first = *firsts[group];
     const auto* const barrier = reinterpret_cast<const std::byte*>(first.value);
-    bytes_missing |= first.state == State::at_mbarrier && bulk.misses_bytes(barrier);
-    const std::string where = first.state == State::ended         ? " exited"
-                              : first.state == State::at_barrier  ? " wait at __syncthreads"
-                              : first.state == State::at_mbarrier ? bulk.missing(barrier, first.param)
-                              : first.state == State::at_cluster
-                                  ? " wait at barrier.cluster: " + (cluster ? *cluster : *alone_).arrivals()
-                              : first.state == State::spins
-                                  ? first.pc ? " spin on a volatile load" : " spin on an atomic"
-                                  : " wait at " + place_of(first);
+    bytes_missing |= (first.state == State::at_mbarrier || first.state == State::polls) && bulk.misses_bytes(barrier);
+    const std::string where =
+        first.state == State::ended         ? " exited"
+        : first.state == State::at_barrier  ? " wait at __syncthreads"
+        : first.state == State::at_mbarrier ? " wait at" + bulk.missing(barrier, first.param)
+        : first.state == State::polls       ? " poll" + bulk.missing(barrier, first.param)
+        : first.state == State::at_cluster  ? " wait at barrier.cluster: " + (cluster ? *cluster : *alone_).arrivals()
+        : first.state == State::spins       ? first.pc ? " spin on a volatile load" : " spin on an atomic"
+                                            : " wait at " + place_of(first);
     finding.sides.push_back(side(std::to_string(counts[group]) + where, first));
   }
   const auto asks = [](const Thread& thread) {
@@ -598,7 +607,7 @@ void Worker::add_waiting(RawFinding& finding) const {
   if (std::any_of(threads.begin(), threads.end(), asks))
     finding.remedy = "let the numbers add up, over the warpgroups, to no more than " + std::to_string(products.size()) +
                      " times the " + std::to_string(budget_.at_launch) + " of the launch";
-  if (bytes_missing) finding.remedy = "expect as many bytes as the boxes of the phase's copies have, edges included";
+  if (bytes_missing) finding.remedy = kExpectBytes;
 }
 
 }  // namespace flash::simt

@@ -59,7 +59,7 @@ class ReadySet {
   unsigned summary_ = 0;
 };
 
-enum class State : std::uint8_t { ready, spins, at_barrier, at_warp_op, at_mbarrier, at_cluster, ended };
+enum class State : std::uint8_t { ready, spins, polls, at_barrier, at_warp_op, at_mbarrier, at_cluster, ended };
 
 struct Thread {
   uint3 index;
@@ -136,7 +136,9 @@ class Worker {
 
   // An asynchronous operation that the running thread issues, for the checks; its end, when somebody knows that it is
   // complete, with the clock that who waits for it learns of (Observer::async_known). Without checks they do nothing.
-  AsyncRanges::Id begin_async(AsyncOperation operation);
+  AsyncRanges::Id begin_async(AsyncOperation operation) { return begin_async(*this, std::move(operation)); }
+  // The same of one whose pieces lie in the shared memory of `owner`, a block of the cluster.
+  AsyncRanges::Id begin_async(Worker& owner, AsyncOperation operation);
   std::uint64_t end_async(AsyncRanges::Id id);
 
   // Where a thread's stack ends.
@@ -158,8 +160,8 @@ class Worker {
                            std::vector<FindingSide> sides);
 
   const Launch* launch = nullptr;
-  unsigned block = 0;    // linear index of the running block
-  unsigned current = 0;  // linear index of the running thread
+  unsigned block = 0;          // linear index of the running block
+  unsigned current = 0;        // linear index of the running thread
   Cluster* cluster = nullptr;  // of two blocks or more; null: none
   unsigned rank = 0;           // of the block in it
   std::vector<Thread> threads;
@@ -188,6 +190,7 @@ class Worker {
   friend class Bulk;     // whose threads wait, too
   friend class Cluster;  // the same
   static void fiber_main();
+  void spin(State how, Site site, const void* pc);
   void run_next(bool ended = false);
   void choose();
   void make_ready(unsigned thread);

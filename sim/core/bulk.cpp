@@ -3,6 +3,7 @@
 #include "sim/core/bulk.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
@@ -17,10 +18,36 @@ namespace {
 
 constexpr char kLoad[] = "cp.async.bulk.tensor", kStore[] = "cp.async.bulk.tensor (store)";
 constexpr char kPrefetch[] = "cp.async.bulk.prefetch.tensor";
+constexpr char kLineLoad[] = "cp.async.bulk", kLineStore[] = "cp.async.bulk (store)";
+constexpr char kReduction[] = "cp.reduce.async.bulk", kLinePrefetch[] = "cp.async.bulk.prefetch";
+constexpr char kMulticast[] = "cp.async.bulk.tensor (multicast)", kSend[] = "cp.async.bulk (cluster)";
 constexpr char kOfLoad[] = "let the thread wait on the load's mbarrier (mbarrier_wait)";
 constexpr char kOfStoreRead[] = "let the issuing thread wait for it (cp_async_bulk_wait_read), then a barrier,";
 constexpr char kOfStoreWrite[] = "let the issuing thread wait for the writes (cp_async_bulk_wait, not its _read form)";
-constexpr std::size_t kTileAlignment = 128;
+constexpr std::size_t kTileAlignment = 128, kLineAlignment = 16;
+
+// The bytes of a box in shared memory, or those that hold elements of the tensor; of a line they are one piece.
+std::vector<AsyncPiece> pieces_on_chip(const TensorBox& box, bool inside) {
+  if (box.is_line()) return {{box.tile(), box.bytes()}};
+  std::vector<AsyncPiece> pieces;
+  box.for_each_piece(inside, [&](const std::byte* begin) { pieces.push_back({begin, 16}); });
+  return pieces;
+}
+
+// Adds floats to those in global memory, to which other workers may add at the same time.
+void add(const TensorBox& line, const std::byte* bytes) {
+  line.for_each_run([&](std::byte* begin, std::size_t size) {
+    for (std::size_t at = 0; at < size; at += sizeof(float)) {
+      float more;
+      std::memcpy(&more, bytes + at, sizeof more);
+      auto* const word = reinterpret_cast<std::uint32_t*>(begin + at);
+      std::uint32_t old = __atomic_load_n(word, __ATOMIC_RELAXED), sum;
+      do sum = std::bit_cast<std::uint32_t>(bulk_sum(std::bit_cast<float>(old), more));
+      while (!__atomic_compare_exchange_n(word, &old, sum, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+    }
+  });
+  memory_changed = true;
+}
 
 }  // namespace
 
@@ -43,9 +70,31 @@ void mbarrier_arrive_cluster(std::uint64_t* barrier, unsigned rank, Site site) {
 void mbarrier_wait_cluster(std::uint64_t* barrier, unsigned parity, Site site) {
   Entered()->bulk.wait(barrier, parity, true, site);
 }
+bool mbarrier_test_wait(std::uint64_t* barrier, unsigned parity, const char* instruction, Site site) {
+  return Entered()->bulk.test_wait(barrier, parity, instruction, site);
+}
+void mbarrier_inval(std::uint64_t* barrier, Site site) {
+  Entered()->bulk.invalidate(barrier, site);
+}
+void bulk_load(void* shared, const void* global, unsigned bytes, std::uint64_t* barrier, Site site) {
+  Entered()->bulk.load(shared, global, bytes, barrier, site);
+}
+void bulk_prefetch(const void* global, unsigned bytes, Site site) {
+  Entered()->bulk.prefetch(global, bytes, site);
+}
+void bulk_store(void* global, const void* shared, unsigned bytes, bool adds, Site site) {
+  Entered()->bulk.store(global, shared, bytes, adds, site);
+}
 void tensor_load(void* tile, const TensorMap* map, std::uint64_t* barrier, const int* coordinates, unsigned rank,
                  Site site) {
   Entered()->bulk.load(tile, map, barrier, coordinates, rank, site);
+}
+void tensor_multicast(void* tile, const TensorMap* map, std::uint64_t* barrier, const int* coordinates, unsigned rank,
+                      unsigned blocks, Site site) {
+  Entered()->bulk.multicast(tile, map, barrier, coordinates, rank, blocks, site);
+}
+void bulk_send(void* to, const void* from, unsigned bytes, std::uint64_t* barrier, Site site) {
+  Entered()->bulk.send(to, from, bytes, barrier, site);
 }
 void tensor_store(const TensorMap* map, const void* tile, const int* coordinates, unsigned rank, Site site) {
   Entered()->bulk.store(map, tile, coordinates, rank, site);
@@ -64,11 +113,16 @@ void fence_proxy_async() {
   if (worker->observer) worker->observer->fence_proxy();
 }
 
+float bulk_sum(float a, float b) {
+  const float sum = a + b;
+  return sum != sum ? std::bit_cast<float>(0x7fffffffu) : sum;
+}
+
 void Bulk::begin_block(Completion completion, std::uint64_t seed) {
   completion_ = completion;
   if (completion == Completion::random) random_.seed(seed + 1);
   if (barriers_.empty() && threads_.empty()) return;
-  barriers_.clear(), at_.clear(), loads_.clear(), threads_.clear();
+  barriers_.clear(), at_.clear(), were_at_.clear(), loads_.clear(), threads_.clear();
 }
 
 // ---- mbarriers -----------------------------------------------------------------------------------------------------
@@ -95,6 +149,7 @@ void Bulk::init(std::uint64_t* barrier, unsigned arrivals, Site site) {
   made.at = reinterpret_cast<std::byte*>(barrier);
   made.expected = made.missing = arrivals, made.site = site, made.thread = worker_.current;
   at_[barrier] = &made;
+  were_at_.erase(barrier);
   if (worker_.recorder) worker_.recorder->makes(made.at, arrivals);
 }
 
@@ -106,6 +161,12 @@ Mbarrier& Bulk::barrier_at(std::uint64_t* barrier, const char* instruction, Site
   Thread& thread = worker_.threads[worker_.current];
   thread.site = site, thread.atomics_in_a_row = 0;
   const auto found = at_.find(barrier);
+  if (const auto was = were_at_.find(barrier); was != were_at_.end())
+    worker_.misuse("mbarrier",
+                   std::string(instruction) + " on " + worker_.place(barrier) + " after mbarrier.inval of it",
+                   "invalidate it behind its last use, or let mbarrier_init make another one of it",
+                   {worker_.side("uses", thread),
+                    {"mbarrier.inval", nullptr, was->second.site, true, worker_.block, was->second.thread}});
   if (found == at_.end())
     worker_.misuse("mbarrier",
                    std::string(instruction) + " on " +
@@ -130,23 +191,25 @@ void Bulk::arrive(std::uint64_t* at, bool expects, unsigned bytes, Site site) {
 }
 
 void Bulk::arrive_cluster(std::uint64_t* own, unsigned rank, Site site) {
-  constexpr char kArrive[] = "mbarrier.arrive";
   auto* const at = reinterpret_cast<std::uint64_t*>(worker_.map(own, rank, site));
   if (at == own) return arrive(own, false, 0, site);
   Worker& other = worker_.cluster->member(rank);
   Thread& thread = worker_.threads[worker_.current];
   thread.atomics_in_a_row = 0;
+  other.bulk.arrive(far_barrier_at(other, at, "mbarrier.arrive", true, site), worker_, false, 0, site);
+}
+
+// An mbarrier of another block, which the running thread uses.
+Mbarrier& Bulk::far_barrier_at(Worker& other, std::uint64_t* at, const char* instruction, bool arrives, Site site) {
   const auto found = other.bulk.at_.find(at);
-  const bool known = !worker_.observer || worker_.observer->far_mbarrier(at, kArrive, site);
+  const bool known = !worker_.observer || worker_.observer->far_mbarrier(at, instruction, arrives, site);
   if (found == other.bulk.at_.end() || !known)
     worker_.misuse("mbarrier",
-                   std::string(kArrive) + " on " + worker_.place(at) + ", which " +
-                       (found == other.bulk.at_.end() && !worker_.observer ? "is no mbarrier"
-                                                                           : "is not known to be an mbarrier"),
+                   std::string(instruction) + " on " + worker_.place(at) + ", which is not known to be an mbarrier",
                    "let its block call mbarrier_init and fence_mbarrier_init for it, then let all threads pass a "
                    "barrier of the cluster",
-                   {worker_.side("uses", thread)});
-  other.bulk.arrive(*found->second, worker_, false, 0, site);
+                   {worker_.side("uses", worker_.threads[worker_.current])});
+  return *found->second;
 }
 
 // By a thread of this block, or of another one of the cluster.
@@ -183,21 +246,66 @@ void Bulk::wait(std::uint64_t* at, unsigned parity, bool far, Site site) {
   if (worker_.recorder) worker_.recorder->waits_for(barrier.at, barrier.phase + !barrier.done(parity), site);
   Thread& thread = worker_.threads[worker_.current];
   thread.width = far;
-  const auto returns = [&] {
-    if (worker_.launch->trace && thread.lane == 0)
-      worker_.tracer.waited(worker_.block, thread.warp, barrier.completed_at, worker_.requests_ahead(thread.warp));
-  };
   if (!barrier.done(parity)) {
     thread.value = reinterpret_cast<std::uintptr_t>(at), thread.param = parity, thread.state = State::at_mbarrier;
     barrier.waiting.push_back(worker_.current);
     worker_.run_next();
     barrier.released.reset(worker_.current);
-    return returns();
+    return returned(barrier);
   }
-  returns();
+  returned(barrier);
   if (barrier.phase == 0) return;  // a fresh one: as if a phase before the first were complete
   barrier.observed = true;
   learn(barrier, worker_.current, far);
+}
+
+// The running thread's wait.
+void Bulk::returned(Mbarrier& barrier) {
+  const Thread& thread = worker_.threads[worker_.current];
+  if (worker_.launch->trace && thread.lane == 0)
+    worker_.tracer.waited(worker_.block, thread.warp, barrier.completed_at, worker_.requests_ahead(thread.warp));
+}
+
+// A false answer says nothing: it is no wait, and nobody has observed a phase by it. The thread will ask again.
+bool Bulk::test_wait(std::uint64_t* at, unsigned parity, const char* instruction, Site site) {
+  Mbarrier& barrier = barrier_at(at, instruction, site);
+  maybe_complete();
+  if (!barrier.done(parity)) {
+    Thread& thread = worker_.threads[worker_.current];
+    thread.value = reinterpret_cast<std::uintptr_t>(at), thread.param = parity;
+    ++barrier.polling, barrier.polled = barrier.phase;
+    worker_.spin(State::polls, site, nullptr);
+    --barrier.polling;
+    return false;
+  }
+  if (worker_.recorder) worker_.recorder->waits_for(barrier.at, barrier.phase, site);
+  returned(barrier);
+  if (barrier.phase == 0) return true;
+  barrier.observed = true;
+  learn(barrier, worker_.current);
+  return true;
+}
+
+void Bulk::invalidate(std::uint64_t* at, Site site) {
+  Mbarrier& barrier = barrier_at(at, "mbarrier.inval", site);
+  const FindingSide here = worker_.side("mbarrier.inval", worker_.threads[worker_.current]);
+  const std::string what = "mbarrier.inval of " + worker_.place(at);
+  if (!barrier.waiting.empty())
+    worker_.misuse("mbarrier", what + " while a thread waits at it", "let all waits return before mbarrier_inval",
+                   {here, worker_.side("waits", worker_.threads[barrier.waiting[0]])});
+  const auto unawaited = [&](const char* name, Site copy, unsigned block, unsigned issuer) {
+    worker_.misuse("mbarrier", what + ", and no thread has waited for a copy that completes on it",
+                   "wait for it (mbarrier_wait) before mbarrier_inval",
+                   {here, {name, nullptr, copy, true, block, issuer}});
+  };
+  for (const Load& load : loads_)
+    if (load.barrier == &barrier) unawaited(load.name, load.site, load.block, load.thread);
+  for (const auto* copies : {&barrier.arrived, &barrier.complete})
+    for (const Mbarrier::Brought& copy : *copies) unawaited(copy.name, copy.site, copy.block, copy.issuer);
+  if (worker_.observer) worker_.observer->mbarrier_ends(at, site);
+  std::memset(at, 0xff, sizeof *at);
+  at_.erase(at);
+  were_at_[at] = {site, worker_.current};
 }
 
 void Bulk::end_phase_if_done(Mbarrier& barrier) {
@@ -207,8 +315,7 @@ void Bulk::end_phase_if_done(Mbarrier& barrier) {
       accuse("a phase of mbarrier " + worker_.place(barrier.at) + " expects " +
                  counted(static_cast<std::uint64_t>(barrier.expected_bytes)) + ", its copies bring " +
                  std::to_string(barrier.copied_bytes),
-             "expect as many bytes as the boxes of the phase's copies have, edges included",
-             {kLoad, nullptr, load.site, true, worker_.block, load.thread});
+             kExpectBytes, {load.name, nullptr, load.site, true, load.block, load.thread});
       break;
     }
   if (barrier.released.any())
@@ -248,15 +355,18 @@ void Bulk::trace_completion(Mbarrier& barrier) {
 void Bulk::learn(Mbarrier& barrier, unsigned thread, bool far) {
   if (!worker_.observer) return barrier.complete.clear();
   for (const Mbarrier::Brought& copy : std::exchange(barrier.complete, {})) {
-    worker_.end_async(copy.reading);
-    worker_.observer->async_handed_over(barrier.at, copy.issuer, worker_.end_async(copy.writing));
+    Worker& reader = copy.reader ? *copy.reader : worker_;
+    const std::uint64_t read = reader.end_async(copy.reading);
+    if (copy.reader) worker_.observer->async_handed_over(barrier.at, reader.block, copy.issuer, read);
+    worker_.observer->async_handed_over(barrier.at, worker_.block, copy.issuer, worker_.end_async(copy.writing));
   }
   worker_.observer->acquires(barrier.at, thread, far);
 }
 
 std::string Bulk::missing(const std::byte* at, unsigned parity) const {
+  if (!at_.contains(at)) return " an mbarrier that is none any more";
   const Mbarrier& barrier = *at_.at(at);
-  std::string text = " wait at mbarrier " + worker_.place(at) + ", parity " + std::to_string(parity & 1) + ": ";
+  std::string text = " mbarrier " + worker_.place(at) + ", parity " + std::to_string(parity & 1) + ": ";
   if (barrier.missing > 0) text += counted(barrier.missing, "arrival");
   if (barrier.missing > 0 && barrier.bytes != 0) text += " and ";
   if (barrier.bytes != 0) text += counted(static_cast<std::uint64_t>(std::abs(barrier.bytes)));
@@ -265,6 +375,7 @@ std::string Bulk::missing(const std::byte* at, unsigned parity) const {
 }
 
 bool Bulk::misses_bytes(const std::byte* at) const {
+  if (!at_.contains(at)) return false;
   const Mbarrier& barrier = *at_.at(at);
   return barrier.missing == 0 || barrier.bytes < 0;
 }
@@ -301,24 +412,122 @@ TensorBox Bulk::box_at(const TensorMap* map, const void* tile, const int* coordi
   return box;
 }
 
+void Bulk::check_line(const void* global, unsigned bytes, const char* name, const char* verb, Site site) {
+  Thread& thread = worker_.threads[worker_.current];
+  thread.site = site;
+  if (bytes == 0 || bytes % kLineAlignment != 0)
+    worker_.misuse("asynchronous copy", std::string(name) + " of " + counted(bytes),
+                   "copy a multiple of 16 bytes, at least 16", {worker_.side(verb, thread)});
+  const auto in_shared = static_cast<std::size_t>(static_cast<const std::byte*>(global) - worker_.shared);
+  if (in_shared < worker_.shared_bytes)
+    worker_.misuse("out of bounds", std::string(name) + ": its address in global memory is one of shared memory",
+                   "give it the address of an array in global memory", {worker_.side(verb, thread)});
+  // With checks the finding names the array: Checker::async_begins.
+  if (reinterpret_cast<std::uintptr_t>(global) % kLineAlignment != 0 && (!worker_.observer || name == kLinePrefetch))
+    worker_.misuse("misaligned", std::string(name) + " with an address in global memory that is no multiple of 16",
+                   "both addresses are multiples of 16", {worker_.side(verb, thread)});
+}
+
+TensorBox Bulk::line_at(const void* shared, const void* global, unsigned bytes, const char* name, const char* verb,
+                        Site site) {
+  check_line(global, bytes, name, verb, site);
+  const Thread& thread = worker_.threads[worker_.current];
+  auto* const at = static_cast<std::byte*>(const_cast<void*>(shared));
+  if (!worker_.near_shared(at) || !worker_.near_shared(at + bytes))
+    worker_.misuse("out of bounds", std::string(name) + " with bytes outside the block's shared memory",
+                   "give it an address in shared memory", {worker_.side(verb, thread)});
+  if (reinterpret_cast<std::uintptr_t>(at) % kLineAlignment != 0)
+    worker_.misuse("misaligned", std::string(name) + " with " + worker_.place(at), "both addresses are multiples of 16",
+                   {worker_.side(verb, thread)});
+  return {global, at, bytes};
+}
+
+void Bulk::prefetch(const void* global, unsigned bytes, Site site) {
+  check_line(global, bytes, kLinePrefetch, "fetches", site);
+}
+
 void Bulk::load(void* tile, const TensorMap* map, std::uint64_t* at, const int* coordinates, unsigned rank, Site site) {
-  const TensorBox box = box_at(map, tile, coordinates, rank, kLoad, site);
-  Mbarrier& barrier = barrier_at(at, kLoad, site);
+  begin(box_at(map, tile, coordinates, rank, kLoad, site), at, kLoad, site);
+}
+
+void Bulk::load(void* shared, const void* global, unsigned bytes, std::uint64_t* at, Site site) {
+  begin(line_at(shared, global, bytes, kLineLoad, "loads", site), at, kLineLoad, site);
+}
+
+void Bulk::begin(const TensorBox& box, std::uint64_t* at, const char* name, Site site) {
+  begin(box, barrier_at(at, name, site), name, site, worker_);
+}
+
+void Bulk::multicast(void* tile, const TensorMap* map, std::uint64_t* at, const int* coordinates, unsigned rank,
+                     unsigned blocks, Site site) {
+  const TensorBox box = box_at(map, tile, coordinates, rank, kMulticast, site);
+  const Thread& thread = worker_.threads[worker_.current];
+  const unsigned size = worker_.cluster ? worker_.cluster->size() : 1;
+  if (blocks == 0 || blocks >> size != 0)
+    worker_.misuse("cluster",
+                   std::string(kMulticast) + " to the blocks " + std::to_string(blocks) + " of a cluster of " +
+                       counted(size, "block"),
+                   "set a bit for each rank below cluster_nctarank() that is to get the box",
+                   {worker_.side("loads", thread)});
+  bool counted = false;
+  for (unsigned to = 0; to < size; ++to) {
+    if (!(blocks >> to & 1)) continue;
+    Worker& other = worker_.cluster ? worker_.cluster->member(to) : worker_;
+    auto* const theirs = reinterpret_cast<std::uint64_t*>(worker_.map(at, to, site));
+    Mbarrier& barrier =
+        &other == &worker_ ? barrier_at(at, kMulticast, site) : far_barrier_at(other, theirs, kMulticast, false, site);
+    other.bulk.begin(TensorBox(*map, coordinates, worker_.map(tile, to, site)), barrier, kMulticast, site, worker_,
+                     std::exchange(counted, true));
+  }
+}
+
+void Bulk::send(void* to, const void* from, unsigned bytes, std::uint64_t* at, Site site) {
+  Thread& thread = worker_.threads[worker_.current];
+  thread.site = site;
+  const auto wrong = [&](const char* kind, const std::string& what, const char* remedy) {
+    worker_.misuse(kind, kSend + what, remedy, {worker_.side("copies", thread)});
+  };
+  const auto owner_of = [&](const void* address) {
+    return worker_.cluster                ? worker_.cluster->nearest_owner(address)
+           : worker_.near_shared(address) ? &worker_
+                                          : nullptr;
+  };
+  if (bytes == 0 || bytes % kLineAlignment != 0)
+    wrong("asynchronous copy", " of " + counted(bytes), "copy a multiple of 16 bytes, at least 16");
+  if (!worker_.near_shared(from))
+    wrong("out of bounds", " from an address outside the block's shared memory",
+          "copy from the block's own shared memory to that of a block of the cluster");
+  Worker* const other = owner_of(to);
+  if (!other) wrong("out of bounds", " to an address outside the cluster's shared memory", "give it what mapa gives");
+  if (owner_of(at) != other)
+    wrong("cluster", " completes on an mbarrier that is not in the block which gets the bytes",
+          "let mapa give both addresses with the same rank");
+  for (const void* address : {from, static_cast<const void*>(to)})
+    if (reinterpret_cast<std::uintptr_t>(address) % kLineAlignment != 0)
+      wrong("misaligned", " with " + worker_.place(address), "both addresses are multiples of 16");
+  Mbarrier& barrier = other == &worker_ ? barrier_at(at, kSend, site) : far_barrier_at(*other, at, kSend, false, site);
+  other->bulk.begin(TensorBox(from, static_cast<std::byte*>(to), bytes), barrier, kSend, site, worker_);
+}
+
+// A copy to this block, issued by its own thread or by one of another block of the cluster.
+void Bulk::begin(const TensorBox& box, Mbarrier& barrier, const char* name, Site site, Worker& by, bool counted) {
   maybe_complete();
-  Load load{box, &barrier, site, worker_.current, barrier.phase};
+  Load load{box, &barrier, name, site, by.current, barrier.phase};
+  load.block = by.block, load.reader = name == kSend ? &by : nullptr;
   if (worker_.recorder) worker_.recorder->load(box, barrier.at, site);
   if (worker_.launch->trace) {
-    const unsigned warp = worker_.current / kWarpSize;
+    const unsigned warp = by.current / kWarpSize;
     load.event = worker_.tracer.load(worker_.block, warp, box.bytes(), worker_.requests_ahead(warp));
   }
-  if (worker_.observer) {
-    worker_.observer->completes_on(at, barrier.fenced, site);
-    AsyncOperation reading{kLoad, kOfLoad, false, site, worker_.current, {}}, writing = reading;
-    writing.writes = true;
+  if (by.observer) {
+    by.observer->completes_on(barrier.at, barrier.fenced, site);
+    AsyncOperation reading{name, kOfLoad, false, site, by.current, {}}, writing = reading;
+    writing.writes = true, writing.pieces = pieces_on_chip(box, false);
     box.for_each_run([&](const std::byte* begin, std::size_t bytes) { reading.pieces.push_back({begin, bytes}); });
-    box.for_each_piece(false, [&](const std::byte* begin) { writing.pieces.push_back({begin, 16}); });
-    load.reading = worker_.begin_async(std::move(reading));
-    load.writing = worker_.begin_async(std::move(writing));
+    if (box.is_line()) reading.alignment = kLineAlignment;
+    reading.counted = counted, reading.sends = load.reader;
+    load.reading = by.begin_async(load.reader ? by : worker_, std::move(reading));
+    load.writing = by.begin_async(worker_, std::move(writing));
   }
   box.for_each_piece(false, [](std::byte* begin) { std::memset(begin, 0xff, 16); });
   barrier.copied_bytes += static_cast<std::int64_t>(box.bytes());
@@ -332,13 +541,14 @@ void Bulk::complete(std::list<Load>::iterator load) {
   done.box.load();
   if (worker_.recorder) worker_.recorder->brings(done.box, done.barrier->at, done.site);
   done.barrier->bytes -= static_cast<std::int64_t>(done.box.bytes());
-  done.barrier->arrived.push_back({done.reading, done.writing, done.thread, done.site, done.event});
+  done.barrier->arrived.push_back(
+      {done.reading, done.writing, done.thread, done.name, done.site, done.event, done.block, done.reader});
   end_phase_if_done(*done.barrier);
 }
 
 bool Bulk::advance() {
   const auto wanted =
-      std::find_if(loads_.begin(), loads_.end(), [](const Load& load) { return !load.barrier->waiting.empty(); });
+      std::find_if(loads_.begin(), loads_.end(), [](const Load& load) { return load.barrier->awaited(); });
   if (wanted == loads_.end()) return false;
   complete(wanted);
   return true;
@@ -357,23 +567,32 @@ void Bulk::maybe_complete() {
     }
 }
 
-// ---- stores --------------------------------------------------------------------------------------------------------
+// ---- stores and reductions -----------------------------------------------------------------------------------------
 
 void Bulk::store(const TensorMap* map, const void* tile, const int* coordinates, unsigned rank, Site site) {
-  const TensorBox box = box_at(map, tile, coordinates, rank, kStore, site);
+  begin(box_at(map, tile, coordinates, rank, kStore, site), false, kStore, site);
+}
+
+void Bulk::store(void* global, const void* shared, unsigned bytes, bool adds, Site site) {
+  const char* const name = adds ? kReduction : kLineStore;
+  begin(line_at(shared, global, bytes, name, adds ? "adds" : "stores", site), adds, name, site);
+}
+
+void Bulk::begin(const TensorBox& box, bool adds, const char* name, Site site) {
   maybe_complete();
   OfThread& own = threads_[worker_.current];
-  Store store{box, site, worker_.current, own.committed, 0, 0, false, false, false, {}};
+  Store store{box, name, adds, site, worker_.current, own.committed, 0, 0, false, false, false, {}};
   if (worker_.recorder) worker_.recorder->store(box, false, site);
   if (worker_.observer) {
-    AsyncOperation reading{kStore, kOfStoreRead, false, site, worker_.current, {}},
-        writing{kStore, kOfStoreWrite, true, site, worker_.current, {}};
-    box.for_each_piece(true, [&](const std::byte* begin) { reading.pieces.push_back({begin, 16}); });
+    AsyncOperation reading{name, kOfStoreRead, false, site, worker_.current, pieces_on_chip(box, true)},
+        writing{name, kOfStoreWrite, true, site, worker_.current, {}};
     box.for_each_run([&](const std::byte* begin, std::size_t bytes) { writing.pieces.push_back({begin, bytes}); });
+    writing.adds = adds, writing.in_order = true;
+    if (box.is_line()) writing.alignment = kLineAlignment;
     store.reading = worker_.begin_async(std::move(reading));
     store.writing = worker_.begin_async(std::move(writing));
   }
-  box.for_each_run([](std::byte* begin, std::size_t bytes) { std::memset(begin, 0xff, bytes); });
+  if (!adds) box.for_each_run([](std::byte* begin, std::size_t bytes) { std::memset(begin, 0xff, bytes); });
   own.stores.push_back(std::move(store));
   if (completion_ == Completion::eager) read(own.stores.back()), write(own.stores.back());
 }
@@ -386,7 +605,17 @@ void Bulk::read(Store& store) {
 
 void Bulk::write(Store& store) {
   if (std::exchange(store.was_written, true)) return;
-  store.box.store(store.bytes.data());
+  store.adds ? add(store.box, store.bytes.data()) : store.box.store(store.bytes.data());
+}
+
+bool Bulk::finish_stores() {
+  bool any = false;
+  for (auto& [thread, own] : threads_)
+    for (Store& store : own.stores) {
+      any |= !store.was_written;
+      read(store), write(store);
+    }
+  return any;
 }
 
 void Bulk::commit() {
@@ -396,20 +625,20 @@ void Bulk::commit() {
 void Bulk::wait_stores(unsigned pending, bool only_read) {
   maybe_complete();
   OfThread& own = threads_[worker_.current];
-  const auto learn = [&](AsyncRanges::Id id) {
+  const auto learn = [&](AsyncRanges::Id id, bool in_order) {
     const std::uint64_t clock = worker_.end_async(id);
-    if (worker_.observer) worker_.observer->async_known(worker_.current, 1, worker_.current, clock);
+    if (worker_.observer) worker_.observer->async_known(worker_.current, 1, worker_.current, clock, in_order);
   };
   for (auto store = own.stores.begin(); store != own.stores.end() && store->group + pending < own.committed;) {
     if (worker_.recorder && !store->known) worker_.recorder->store(store->box, true, {});
     read(*store);
-    if (!std::exchange(store->known, true)) learn(store->reading);
+    if (!std::exchange(store->known, true)) learn(store->reading, false);
     if (only_read) {
       ++store;
       continue;
     }
     write(*store);
-    learn(store->writing);
+    learn(store->writing, true);
     store = own.stores.erase(store);
   }
 }
@@ -419,23 +648,25 @@ void Bulk::wait_stores(unsigned pending, bool only_read) {
 // What the block leaves behind: writes that are under way still come; a tile that was not read is no more.
 void Bulk::end_block(bool regularly) {
   if (!regularly) return;
-  const auto left = [this](const char* what, const char* remedy, const char* name, Site site, unsigned thread) {
+  const auto left = [this](const char* what, const char* remedy, const char* name, Site site, unsigned block,
+                           unsigned thread) {
     if (!worker_.observer || worker_.findings.repeated("asynchronous copy", site.line(), site.column(), worker_.block))
       return;
     worker_.findings.add({"asynchronous copy",
                           std::string("the block ends ") + what,
                           remedy,
-                          {{name, nullptr, site, true, worker_.block, thread}},
+                          {{name, nullptr, site, true, block, thread}},
                           worker_.block});
   };
   for (auto& [thread, own] : threads_)
     for (Store& store : own.stores) {
       if (!store.known) {
-        left("before a store was known to have read its tile",
+        left(store.adds ? "before a reduction was known to have read its source"
+                        : "before a store was known to have read its tile",
              store.group < own.committed
                  ? "let the issuing thread wait for it (cp_async_bulk_wait_read<0>) before it exits"
                  : "commit it (cp_async_bulk_commit) and wait for it (cp_async_bulk_wait_read<0>) before the exit",
-             kStore, store.site, thread);
+             store.name, store.site, worker_.block, thread);
         if (!std::exchange(store.was_read, true)) store.bytes.assign(store.box.bytes(), std::byte{0xff});
       }
       write(store);
@@ -443,10 +674,11 @@ void Bulk::end_block(bool regularly) {
   if (worker_.findings.any(worker_.block)) return;  // what was wrong with their mbarriers was said
   constexpr char kUnawaited[] = "and no thread has waited for a load";
   constexpr char kAwait[] = "wait on its mbarrier (mbarrier_wait) before the block ends, or do not load";
-  for (const Load& load : loads_) left(kUnawaited, kAwait, kLoad, load.site, load.thread);
+  for (const Load& load : loads_) left(kUnawaited, kAwait, load.name, load.site, load.block, load.thread);
   for (const Mbarrier& barrier : barriers_)
     for (const auto* copies : {&barrier.arrived, &barrier.complete})
-      for (const Mbarrier::Brought& copy : *copies) left(kUnawaited, kAwait, kLoad, copy.site, copy.issuer);
+      for (const Mbarrier::Brought& copy : *copies)
+        left(kUnawaited, kAwait, copy.name, copy.site, copy.block, copy.issuer);
 }
 
 }  // namespace flash::simt

@@ -119,7 +119,12 @@ bool Cluster::hopeless() {
   yields_ = yields, spinning_ = spinning;
   const Launch& launch = *members_[0]->launch;
   const std::uint64_t limit = launch.stuck->found() ? kLeastSpins : kSpinsBeforeDeadlock / launch.workers;
-  if (in_vain_ >= std::max(limit, kLeastSpins)) return launch.stuck->hopeless(look);
+  if (in_vain_ >= std::max(limit, kLeastSpins)) {
+    bool finished = false;
+    for (unsigned rank = 0; rank < size(); ++rank) finished |= members_[rank]->bulk.finish_stores();
+    if (!finished) return launch.stuck->hopeless(look);
+    in_vain_ = 0;
+  }
   launch.stuck->goes_on(look);
   return false;
 }

@@ -12,6 +12,8 @@
 
 namespace flash::simt {
 
+class Worker;
+
 struct Mbarrier {
   static constexpr std::int64_t kMost = (1 << 20) - 1;  // arrivals, and bytes
 
@@ -28,17 +30,24 @@ struct Mbarrier {
   bool observed = true;                               // a wait has returned for the last complete one
   std::vector<unsigned> waiting;                      // threads, for the current phase
   std::bitset<1024> released;                         // threads that waited for the last one and have not run since
+  unsigned polling = 0;                               // threads that let others run before they ask again
+  std::uint64_t polled = 0;                           // the phase that the last of these asked for
 
   // Copies whose bytes came in this phase; in earlier ones, and no wait has returned since.
   struct Brought {
     AsyncRanges::Id reading, writing;
     unsigned issuer;
+    const char* name;  // of its instruction
     Site site;
     std::size_t event;  // in the trace
+    unsigned block;     // the issuer's
+    Worker* reader;     // the block whose shared memory it reads; null: it reads global memory
   };
   std::vector<Brought> arrived, complete;
   std::uint64_t last_arrival = 0, completed_at = 0;  // the trace's time: in this phase; the last complete one
 
+  // Does a thread want the current phase to be complete?
+  bool awaited() const { return !waiting.empty() || (polling > 0 && polled == phase); }
   bool done(unsigned parity) const { return (phase & 1) != (parity & 1); }
 };
 

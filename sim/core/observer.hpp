@@ -43,12 +43,14 @@ class Observer {
   // An asynchronous operation (sim/core/async.hpp): the running thread has issued it; its pieces are judged as that
   // thread's accesses. Then somebody may know that it is complete: it is an access of the thread's companion that has
   // just ended, and who knows of the clock that comes back knows of it.
-  virtual void async_begins(const AsyncOperation& operation) = 0;
+  virtual std::uint64_t async_begins(const AsyncOperation& operation) = 0;  // AsyncOperation::begun
   virtual std::uint64_t async_ends(const AsyncOperation& operation) = 0;
   // So many threads, from `first` on, have waited for operations that `issuer` issued, the last of which ended at that
-  // clock. Or: who acquires the object, from here on, has.
-  virtual void async_known(unsigned first, unsigned threads, unsigned issuer, std::uint64_t clock) = 0;
-  virtual void async_handed_over(const void* object, unsigned issuer, std::uint64_t clock) = 0;
+  // clock; `in_order`: for such ones. Or: who acquires the object, from here on, has.
+  virtual void async_known(unsigned first, unsigned threads, unsigned issuer, std::uint64_t clock,
+                           bool in_order = false) = 0;
+  // `block`: whose clock it is.
+  virtual void async_handed_over(const void* object, unsigned block, unsigned issuer, std::uint64_t clock) = 0;
 
   // What threads hand over at objects other than __syncthreads: mbarriers, named barriers. The running thread releases;
   // when the object completes, who acquires it (from then until it completes again) knows what was released before.
@@ -60,8 +62,11 @@ class Observer {
   virtual void learns_all(const void* object, unsigned thread) = 0;
   // The running thread makes an mbarrier of these 8 bytes, or uses the one that they are.
   virtual void mbarrier(const void* barrier, const char* instruction, bool makes, Site site) = 0;
-  // The running thread uses an mbarrier of another block. False: it does not know that it is one.
-  virtual bool far_mbarrier(const void* barrier, const char* instruction, Site site) = 0;
+  // The running thread arrives at an mbarrier of another block, or issues a copy that completes on it. False: it does
+  // not know that it is one.
+  virtual bool far_mbarrier(const void* barrier, const char* instruction, bool arrives, Site site) = 0;
+  // The running thread ends it: all uses must be in order with that.
+  virtual void mbarrier_ends(const void* barrier, Site site) = 0;
   // A copy is about to complete on it; `fenced`: fence_mbarrier_init came behind its making.
   virtual void completes_on(const void* barrier, bool fenced, Site copy) = 0;
   // What the running thread knows of is seen by the async proxy from here on, too.

@@ -153,8 +153,16 @@ void mbarrier_wait(std::uint64_t* barrier, unsigned parity, Site site);
 // The same of the mbarrier of the cluster's block of that rank; a wait that knows of other blocks' arrivals, too.
 void mbarrier_arrive_cluster(std::uint64_t* barrier, unsigned rank, Site site);
 void mbarrier_wait_cluster(std::uint64_t* barrier, unsigned parity, Site site);
+bool mbarrier_test_wait(std::uint64_t* barrier, unsigned parity, const char* instruction, Site site);
+void mbarrier_inval(std::uint64_t* barrier, Site site);
+void bulk_load(void* shared, const void* global, unsigned bytes, std::uint64_t* barrier, Site site);
+void bulk_prefetch(const void* global, unsigned bytes, Site site);
+void bulk_store(void* global, const void* shared, unsigned bytes, bool adds, Site site);  // adds: floats
 void tensor_load(void* tile, const TensorMap* map, std::uint64_t* barrier, const int* coordinates, unsigned rank,
                  Site site);
+void tensor_multicast(void* tile, const TensorMap* map, std::uint64_t* barrier, const int* coordinates, unsigned rank,
+                      unsigned blocks, Site site);
+void bulk_send(void* to, const void* from, unsigned bytes, std::uint64_t* barrier, Site site);
 void tensor_store(const TensorMap* map, const void* tile, const int* coordinates, unsigned rank, Site site);
 void tensor_prefetch(const TensorMap* map, unsigned rank, Site site);
 void bulk_commit();

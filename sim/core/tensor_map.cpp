@@ -52,7 +52,11 @@ TensorBox::TensorBox(const TensorMap& map, const int* coordinates, std::byte* ti
   }
 }
 
+TensorBox::TensorBox(const void* global, std::byte* shared, std::size_t bytes)
+    : line_(static_cast<std::byte*>(const_cast<void*>(global))), tile_(shared), rows_(bytes / 16), row_bytes_(16) {}
+
 TensorBox::Run TensorBox::run_of(std::size_t row) const {
+  if (line_) return {line_ + row * row_bytes_, 0, row_bytes_};
   const auto* base = static_cast<const std::byte*>(map_.data);
   for (unsigned axis = 1; axis < map_.rank; ++axis) {
     const std::int64_t at = coordinates_[axis] + static_cast<std::int64_t>(row % map_.box[axis]);

@@ -28,15 +28,19 @@ constexpr std::uintptr_t swizzled(std::uintptr_t address) {
   return address ^ (address >> 3 & 0x70);
 }
 
-// A box of a tensor and its tile in shared memory: rows of box[0] elements, one after the other, swizzled.
+// A box of a tensor and its tile in shared memory: rows of box[0] elements, one after the other, swizzled. Or a line:
+// a multiple of 16 bytes that follow one another in global memory and, not swizzled, in shared memory.
 class TensorBox {
  public:
   TensorBox(const TensorMap& map, const int* coordinates, std::byte* tile);
+  TensorBox(const void* global, std::byte* shared, std::size_t bytes);  // a line
+  bool is_line() const { return line_; }
   std::size_t bytes() const { return rows_ * row_bytes_; }
   std::byte* tile() const { return tile_; }
   // Calls piece(begin, bytes) for each run of elements in global memory that lies inside the tensor.
   template <class Use>
   void for_each_run(const Use& use) const {
+    if (line_) return use(line_, bytes());
     for (std::size_t row = 0; row < rows_; ++row)
       if (const Run run = run_of(row); run.bytes > 0) use(run.global, run.bytes);
   }
@@ -60,9 +64,11 @@ class TensorBox {
   };
   Run run_of(std::size_t row) const;
   std::byte* place(std::size_t row, std::size_t at) const {
+    if (line_) return tile_ + row * row_bytes_ + at;
     return reinterpret_cast<std::byte*>(swizzled(reinterpret_cast<std::uintptr_t>(tile_ + row * row_bytes_ + at)));
   }
-  TensorMap map_;
+  TensorMap map_{};
+  std::byte* line_ = nullptr;  // in global memory
   std::int64_t coordinates_[kMostDimensions] = {};
   std::byte* tile_;
   std::size_t rows_ = 1, row_bytes_ = 0;

@@ -192,6 +192,10 @@ void Counters::count(const Site& at, const Addresses& addresses, unsigned lanes,
     if (space >= arrays.size()) arrays.resize(space + 1);  // the kernel allocated it
     ArrayTraffic& array = arrays[space];
     const std::uint64_t requested = std::uint64_t{bytes} * std::popcount(lanes);
+    if (is_reduction(at.access)) {
+      array.reduced_bytes += requested, ++array.reduce_requests, array.reduce_sectors += distinct;
+      return;
+    }
     if (is_read(at.access)) array.read_bytes += requested, ++array.read_requests, array.read_sectors += distinct;
     if (is_write(at.access)) array.written_bytes += requested, ++array.write_requests, array.write_sectors += distinct;
     return;

@@ -1,4 +1,4 @@
-// hopper.hpp: Hopper's instructions for barriers and copies of tiles: mbarrier, tensor maps, TMA, proxy fences, elect.
+// hopper.hpp: Hopper's instructions for barriers and bulk copies: mbarrier, tensor maps, TMA, proxy fences, elect.
 // gpu/hopper.cuh has the same functions in inline assembly. Meaning: PTX ISA 9.0, whose sections are named here; what
 // the simulator makes of it: sim/core/mbarrier.hpp, bulk.hpp, tensor_map.hpp. Use: #include "gpu/hopper.cuh".
 #pragma once
@@ -37,6 +37,43 @@ FLASH_INLINE void mbarrier_arrive_expect_tx(std::uint64_t* barrier, unsigned byt
 // CTA), and the bytes that the phase's copies have brought.
 FLASH_INLINE void mbarrier_wait(std::uint64_t* barrier, unsigned parity, FLASH_SITE) {
   flash::simt::mbarrier_wait(barrier, parity, site);
+}
+// The same without waiting: is the phase complete? True means what a returned wait means; false says nothing. A loop
+// that asks again lets the other threads run.
+FLASH_INLINE bool mbarrier_test_wait(std::uint64_t* barrier, unsigned parity, FLASH_SITE) {
+  return flash::simt::mbarrier_test_wait(barrier, parity, "mbarrier.test_wait", site);
+}
+// The same; on a GPU it may sleep for a while before it says false. Here it answers at once.
+FLASH_INLINE bool mbarrier_try_wait(std::uint64_t* barrier, unsigned parity, FLASH_SITE) {
+  return flash::simt::mbarrier_test_wait(barrier, parity, "mbarrier.try_wait", site);
+}
+// Ends the mbarrier: its 8 bytes are ordinary memory again, of which mbarrier_init may make another one. One thread,
+// in order after all that the others did with it; nobody waits at it, and no copy is to complete on it.
+FLASH_INLINE void mbarrier_inval(std::uint64_t* barrier, FLASH_SITE) {
+  flash::simt::mbarrier_inval(barrier, site);
+}
+
+// ---- copies of bytes that follow one another: "Data Movement and Conversion: cp.async.bulk" -------------------------
+// Both addresses are multiples of 16, as is the number of bytes, which is not 0. One thread. No tensor map is needed.
+
+// Begins to copy bytes to shared memory. They complete on the mbarrier: they are there for who has waited for its
+// phase.
+FLASH_INLINE void cp_async_bulk(void* shared, const void* global, unsigned bytes, std::uint64_t* barrier, FLASH_SITE) {
+  flash::simt::bulk_load(shared, global, bytes, barrier, site);
+}
+// Begins to fetch bytes into the L2 cache: nothing that a program could see or wait for. "cp.async.bulk.prefetch"
+FLASH_INLINE void cp_async_bulk_prefetch(const void* global, unsigned bytes, FLASH_SITE) {
+  flash::simt::bulk_prefetch(global, bytes, site);
+}
+// Begins to copy bytes to global memory. Proxy fence and groups: as of cp_async_bulk_tensor_store below.
+FLASH_INLINE void cp_async_bulk_store(void* global, const void* shared, unsigned bytes, FLASH_SITE) {
+  flash::simt::bulk_store(global, shared, bytes, false, site);
+}
+// Begins to add floats to those in global memory, each by an atomic addition of its own (relaxed, of the device): in
+// which order those of several blocks come is open. Rounds to nearest, keeps subnormals. Proxy fence and groups: the
+// same. "cp.reduce.async.bulk"
+FLASH_INLINE void cp_reduce_async_bulk_add(float* global, const float* shared, unsigned bytes, FLASH_SITE) {
+  flash::simt::bulk_store(global, shared, bytes, true, site);
 }
 
 // ---- copies of tiles (TMA): "Data Movement and Conversion: cp.async.bulk.tensor" -----------------------------------
@@ -94,11 +131,11 @@ FLASH_INLINE void cp_async_bulk_tensor_store(const TensorMap* map, const void* s
   const int coordinates[] = {x, y, z, w};
   flash::simt::tensor_store(map, shared, coordinates, 4, site);
 }
-// The stores that this thread began since its last group become a group (perhaps an empty one).
+// The stores and reductions that this thread began since its last group become a group (perhaps an empty one).
 FLASH_INLINE void cp_async_bulk_commit() {
   flash::simt::bulk_commit();
 }
-// Waits until all but the last kPending groups of this thread are done: have written what they write.
+// Waits until all but the last kPending groups of this thread are done: have written, or added, what they are to.
 template <int kPending>
 FLASH_INLINE void cp_async_bulk_wait() {
   flash::simt::bulk_wait(kPending, false);
@@ -118,12 +155,20 @@ FLASH_INLINE void fence_proxy_async() {
 
 // A kernel that says __cluster_dims__(2) is launched in clusters of two blocks, which run at a time and reach one
 // another's shared memory. This block's rank in its cluster and the cluster's number of blocks: 0 and 1 without one.
-FLASH_INLINE unsigned cluster_ctarank() { return flash::simt::cluster_rank(); }
-FLASH_INLINE unsigned cluster_nctarank() { return flash::simt::cluster_size(); }
+FLASH_INLINE unsigned cluster_ctarank() {
+  return flash::simt::cluster_rank();
+}
+FLASH_INLINE unsigned cluster_nctarank() {
+  return flash::simt::cluster_size();
+}
 // The barrier of all threads of the cluster that have not exited: each arrives and then waits, once in turn. What a
 // thread did before it arrived is known to all that have waited (release, acquire; scope: the cluster).
-FLASH_INLINE void barrier_cluster_arrive(FLASH_SITE) { flash::simt::barrier_cluster_arrive(site); }
-FLASH_INLINE void barrier_cluster_wait(FLASH_SITE) { flash::simt::barrier_cluster_wait(site); }
+FLASH_INLINE void barrier_cluster_arrive(FLASH_SITE) {
+  flash::simt::barrier_cluster_arrive(site);
+}
+FLASH_INLINE void barrier_cluster_wait(FLASH_SITE) {
+  flash::simt::barrier_cluster_wait(site);
+}
 // The address of the same variable in the shared memory of the block of that rank, for ordinary loads and stores and
 // for atomics. `shared` is an address in the block's own shared memory. The other block must have begun, and must not
 // end before the last access.
@@ -142,6 +187,32 @@ FLASH_INLINE void mbarrier_arrive_cluster(std::uint64_t* barrier, unsigned rank,
 // mbarrier_wait itself, whose scope is the block, returns as well, but knows of its own block's arrivals only.
 FLASH_INLINE void mbarrier_wait_cluster(std::uint64_t* barrier, unsigned parity, FLASH_SITE) {
   flash::simt::mbarrier_wait_cluster(barrier, parity, site);
+}
+
+// Begins to copy that many bytes, a multiple of 16, from this block's shared memory to that of another one. The addresses
+// are multiples of 16. `remote` and `remote_barrier` are what mapa gives for one rank; the bytes complete on that
+// mbarrier. The source may be written again when the block that has got it says so. "cp.async.bulk"
+FLASH_INLINE void cp_async_bulk_cluster(void* remote, const void* shared, unsigned bytes, std::uint64_t* remote_barrier,
+                                        FLASH_SITE) {
+  flash::simt::bulk_send(remote, shared, bytes, remote_barrier, site);
+}
+// cp_async_bulk_tensor to several blocks of the cluster, those of the ranks whose bits are set in `blocks`: the box goes
+// to the same place in the shared memory of each, and its bytes complete on the mbarrier at the same place there. Each
+// block expects its own. The bytes are read from global memory once. "cp.async.bulk.tensor", .multicast::cluster
+FLASH_INLINE void cp_async_bulk_tensor_multicast(void* shared, const TensorMap* map, std::uint64_t* barrier, int x,
+                                                 int y, unsigned short blocks, FLASH_SITE) {
+  const int coordinates[] = {x, y};
+  flash::simt::tensor_multicast(shared, map, barrier, coordinates, 2, blocks, site);
+}
+FLASH_INLINE void cp_async_bulk_tensor_multicast(void* shared, const TensorMap* map, std::uint64_t* barrier, int x,
+                                                 int y, int z, unsigned short blocks, FLASH_SITE) {
+  const int coordinates[] = {x, y, z};
+  flash::simt::tensor_multicast(shared, map, barrier, coordinates, 3, blocks, site);
+}
+FLASH_INLINE void cp_async_bulk_tensor_multicast(void* shared, const TensorMap* map, std::uint64_t* barrier, int x,
+                                                 int y, int z, int w, unsigned short blocks, FLASH_SITE) {
+  const int coordinates[] = {x, y, z, w};
+  flash::simt::tensor_multicast(shared, map, barrier, coordinates, 4, blocks, site);
 }
 
 // ---- and around them -----------------------------------------------------------------------------------------------

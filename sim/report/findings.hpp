@@ -80,8 +80,8 @@
 //     "1 exited  block (0,0,0) warp 1 lane 31" when there are any.
 //     Remedy: "make every waiting thread's partners arrive". The block stops there.
 //     At an mbarrier: "64 wait at mbarrier shared Smem+0, parity 0: 1 arrival and 1024 bytes missing  k.cu:9  …"; where
-//     bytes alone are missing, or too many came, the remedy is "expect as many bytes as the boxes of the phase's copies
-//     have, edges included".
+//     bytes alone are missing, or too many came, the remedy is "expect as many bytes as the phase's copies have,
+//     edges of boxes included".
 //     It is used when neither of the more precise kinds above explains why nothing moves, and for threads that
 //     spin on an atomic, or a volatile load, which nobody changes ("32 spin on an atomic  k.cu:9  ...").
 //   "asynchronous copy": "read of <element> (<n> bytes) while cp.async writes it" (or a write), "write of <element>
@@ -93,13 +93,18 @@
 //     "cp.async of <element> (<n> bytes) while another writes it", two sides "cp.async". Remedy: "copy to
 //     another place, or let the other copy's thread wait for it first (cp_async_wait)"
 //     "cp.async of 16 bytes reads 20", "cp.async of 12 bytes": one side "copies". The block stops there.
-//     Of TMA ("cp.async.bulk.tensor", "cp.async.bulk.tensor (store)") and wgmma the same two forms, with the remedies
+//     Of TMA ("cp.async.bulk.tensor", "cp.async.bulk.tensor (store)", "cp.async.bulk", "cp.async.bulk (store)",
+//     "cp.reduce.async.bulk", which "adds to it") and wgmma the same two forms, with the remedies
 //     "let the thread wait on the load's mbarrier (mbarrier_wait) before this read"; "let the issuing thread wait for
 //     it (cp_async_bulk_wait_read), then a barrier, before this write"; "let the issuing thread wait for the writes
-//     (cp_async_bulk_wait, not its _read form) before this read". Races name them as they name cp.async.
-//     "the block ends before a store was known to have read its tile", "the block ends and no thread has waited for
-//     a load" (where nothing else was wrong): one side, the copy. "cp.async.bulk.tensor with 3 coordinates, its
-//     tensor map has 2 dimensions": one side "loads" or "stores". The block stops there.
+//     (cp_async_bulk_wait, not its _read form) before this read". Races name them as they name cp.async; where another
+//     block reads what a flag tells of: "a flag needs cp_async_bulk_wait (not _read) and __threadfence() before it is
+//     set, __threadfence() after".
+//     "cp.async.bulk of 20 bytes", "cp.reduce.async.bulk of 0 bytes": one side "loads", "stores", "adds" or "fetches".
+//     Remedy: "copy a multiple of 16 bytes, at least 16". The block stops there.
+//     "the block ends before a store was known to have read its tile" (of a reduction: "its source"), "the block ends
+//     and no thread has waited for a load" (where nothing else was wrong): one side, the copy. "cp.async.bulk.tensor
+//     with 3 coordinates, its tensor map has 2 dimensions": one side "loads" or "stores". The block stops there.
 //   "proxy fence": "cp.async.bulk.tensor (store) reads shared Smem+0, written by an ordinary store without a proxy
 //     fence" (or "overwrites"): two sides, the second "write". Remedy: "let the storing thread call
 //     fence_proxy_async() before the barrier". "a copy completes on mbarrier shared Smem+0, which no fence has

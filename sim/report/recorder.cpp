@@ -459,7 +459,8 @@ void Recorder::copy(const Copy& copy, bool landed, const Site& site) {
 Recorder::Runs Recorder::runs_of(const TensorBox& box) {
   Runs runs;
   box.for_each_run([&](const std::byte* begin, std::size_t bytes) {
-    const std::size_t owner = memory_.owner(begin);
+    const std::size_t owner = memory_.contains(begin) ? memory_.owner(begin) : memory_.arrays.size();
+    if (owner == memory_.arrays.size()) return;  // a finding follows
     const auto first = static_cast<std::uint64_t>(begin - memory_.arrays[owner].begin);
     runs.array = static_cast<std::ptrdiff_t>(array_of(owner)), runs.bytes += bytes;
     add_span(runs.spans, first, first + bytes);
@@ -545,6 +546,7 @@ void Recorder::makes(const std::byte* at, unsigned arrivals) {
   const auto m = static_cast<std::size_t>(same - known.begin());
   if (same == known.end()) known.push_back({name, arrivals});
   seen_.resize(known.size());
+  if (seen_[m].complete > 0) release(true);  // of the one that was here before
   seen_[m] = {at, arrivals, arrivals};
 }
 

@@ -169,7 +169,8 @@ std::string to_json(const Recording& r, Told* told) {
   out += ",\n\"ledger\":{";
   for (std::size_t i = 0; i < r.ledger.arrays.size(); ++i) {
     const ArrayTraffic& a = r.ledger.arrays[i];
-    out += (i ? "," : "") + json_string(a.name) + ":[" + json(a.read_bytes) + "," + json(a.written_bytes) + "]";
+    out += (i ? "," : "") + json_string(a.name) + ":[" + json(a.read_bytes) + "," +
+           json(a.written_bytes + a.reduced_bytes) + "]";
   }
   out += "},\n\"finding\":" + list_of(r.finding, [](const Recording::Finding& f) {
            return "{\"kind\":" + json_string(f.kind) + ",\"text\":" + json_string(f.text) + ",\"threads\":" +

@@ -46,8 +46,9 @@ struct Recording {
     std::vector<Mbarrier> mbarriers = {};
   };
 
-  // copy, landed: an asynchronous copy to the chip begins, is done; store, stored: TMA's way back, until the tile has
-  // been read; product, multiplied: wgmma reads its operands from here on, its group has been waited for.
+  // copy, landed: an asynchronous copy to the chip begins, is done; store, stored: TMA's way back, by copies or
+  // reductions, until the tile has been read; product, multiplied: wgmma reads its operands from here on, its group has
+  // been waited for.
   enum class Kind { read, write, chip_read, chip_write, copy, landed, product, multiplied, store, stored };
   // What a step did at one place. HBM: places of `arrays`; the chip: places of its launch.
   struct Part {
@@ -132,7 +133,7 @@ struct Recording {
   // Once all steps are there: lines in the order of the files, so that they do not tell in which order they came, and
   // with those around them that a reader needs to see where they are.
   inline void sort_lines();
-  // The bytes of the first `count` steps by array, to be compared with the ledger.
+  // The bytes of the first `count` steps by array, to be compared with the ledger. What is added counts as written.
   std::vector<ArrayTraffic> traffic(std::size_t count) const;
 };
 

@@ -25,7 +25,7 @@ double ratio(std::uint64_t a, std::uint64_t b) {
 std::vector<ArrayTraffic> folded(const std::vector<ArrayTraffic>& arrays) {
   const auto stem = [](const ArrayTraffic& a) { return a.name.substr(0, a.name.find('#')); };
   std::map<std::string, int> used;
-  for (const ArrayTraffic& a : arrays) used[stem(a)] += a.read_requests + a.write_requests > 0;
+  for (const ArrayTraffic& a : arrays) used[stem(a)] += a.read_requests + a.write_requests + a.reduce_requests > 0;
   Ledger result;
   for (const ArrayTraffic& a : arrays) {
     const int count = used[stem(a)];
@@ -65,6 +65,7 @@ void print_report(std::ostream& out, const KernelReport& report) {
   for (const ArrayTraffic& a : folded(l.arrays)) {
     row(a.name, "load", a.read_bytes, a.read_requests, a.read_sectors);
     row(a.name, "store", a.written_bytes, a.write_requests, a.write_sectors);
+    row(a.name, "reduce", a.reduced_bytes, a.reduce_requests, a.reduce_sectors);
   }
   const auto value = [&](const char* name, std::uint64_t number, const char* metric) {
     text << "  " << std::left << std::setw(28) << name << std::right << std::setw(16) << number << "  " << metric
@@ -109,7 +110,8 @@ std::string to_json(const std::vector<KernelReport>& reports) {
       out << comma << "\n    {\"name\": " << json_string(a.name) << ", \"read_bytes\": " << a.read_bytes
           << ", \"read_requests\": " << a.read_requests << ", \"read_sectors\": " << a.read_sectors
           << ", \"written_bytes\": " << a.written_bytes << ", \"write_requests\": " << a.write_requests
-          << ", \"write_sectors\": " << a.write_sectors << "}";
+          << ", \"write_sectors\": " << a.write_sectors << ", \"reduced_bytes\": " << a.reduced_bytes
+          << ", \"reduce_requests\": " << a.reduce_requests << ", \"reduce_sectors\": " << a.reduce_sectors << "}";
       comma = ",";
     }
     out << "]}";

@@ -117,6 +117,75 @@ __global__ void __cluster_dims__(kBlocks) spin(const unsigned* in, unsigned* out
   out[i] = row[t];
 }
 
+struct Letters {
+  alignas(16) unsigned out[kClusterThreads], in[kClusterThreads];
+  alignas(8) std::uint64_t full, empty;
+};
+
+template <unsigned kBlocks>
+__global__ void __cluster_dims__(kBlocks) send(const unsigned* in, unsigned* out) {
+  Letters& s = shared<Letters>();
+  const unsigned t = threadIdx.x, i = blockIdx.x * kClusterThreads + t;
+  const unsigned partner = cluster_ctarank() ^ 1;
+  if (t == 0) {
+    mbarrier_init(&s.full, 1);
+    mbarrier_init(&s.empty, kClusterThreads);
+    fence_mbarrier_init();
+  }
+  barrier_of_cluster();
+  unsigned sum = 0;
+  for (unsigned letter = 0; letter < 5; ++letter) {
+    if (letter > 0) mbarrier_wait_cluster(&s.empty, (letter - 1) & 1);
+    s.out[t] = in[i] + letter;
+    fence_proxy_async();
+    __syncthreads();
+    if (t == 0) {
+      mbarrier_arrive_expect_tx(&s.full, sizeof s.in);
+      cp_async_bulk_cluster(mapa(s.in, partner), s.out, sizeof s.out, mapa(&s.full, partner));
+    }
+    mbarrier_wait(&s.full, letter & 1);
+    sum += s.in[kClusterThreads - 1 - t];
+    mbarrier_arrive_cluster(&s.empty, partner);
+  }
+  out[i] = sum;
+  barrier_of_cluster();
+}
+
+// Boxes of 8 rows, of 64 elements each, of which every block loads 8 / kBlocks.
+struct SharedBox {
+  alignas(1024) unsigned short rows[8][64];
+  alignas(8) std::uint64_t full, empty;
+};
+
+template <unsigned kBlocks>
+__global__ void __cluster_dims__(kBlocks)
+    multicast(const __grid_constant__ TensorMap in /*[boxes * 8, 64]*/, unsigned boxes, unsigned* out) {
+  SharedBox& s = shared<SharedBox>();
+  constexpr unsigned kRows = 8 / kBlocks;
+  const unsigned t = threadIdx.x, rank = cluster_ctarank();
+  if (t == 0) {
+    mbarrier_init(&s.full, 1);
+    mbarrier_init(&s.empty, kBlocks);
+    fence_mbarrier_init();
+  }
+  barrier_of_cluster();
+  unsigned sum = 0;
+  for (unsigned box = 0; box < boxes; ++box) {
+    if (t == 0) {
+      mbarrier_arrive_expect_tx(&s.full, sizeof s.rows);
+      if (box > 0) mbarrier_wait_cluster(&s.empty, (box - 1) & 1);
+      cp_async_bulk_tensor_multicast(s.rows[rank * kRows], &in, &s.full, 0, static_cast<int>(box * 8 + rank * kRows),
+                                     (1u << kBlocks) - 1);
+    }
+    mbarrier_wait(&s.full, box & 1);
+    sum += s.rows[rank][((t / 8 ^ rank) * 8) + t % 8];  // as the 128-byte swizzle puts it
+    __syncthreads();
+    if (t < kBlocks) mbarrier_arrive_cluster(&s.empty, t);
+  }
+  out[blockIdx.x * kClusterThreads + t] = sum;
+  barrier_of_cluster();
+}
+
 // Without __cluster_dims__.
 __global__ void alone(const unsigned* in, unsigned* out) {
   Mailbox& s = shared<Mailbox>();
@@ -182,8 +251,28 @@ ClusterResult run(Machine& m, Kernel kernel, dim3 grid) {
 }
 
 template <unsigned kBlocks>
+ClusterResult run_multicast(Machine& m, unsigned clusters) {
+  constexpr unsigned kBoxes = 3;
+  std::vector<std::uint16_t> numbers(kBoxes * 8 * 64);
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<std::uint16_t>(i);
+  ClusterResult result;
+  result.out.resize(std::size_t{clusters} * kBlocks * kClusterThreads);
+  const auto in = m.upload("in", numbers.data(), numbers.size());
+  const auto out = m.upload("out", result.out.data(), result.out.size());
+  const TensorMap map =
+      tensor_map(reinterpret_cast<const __half*>(in.data()), std::array<std::uint64_t, 2>{64, kBoxes * 8},
+                 std::array<std::uint64_t, 1>{128}, std::array<std::uint32_t, 2>{64, 8 / kBlocks});
+  launch<SharedBox>(m, multicast<kBlocks>, dim3(clusters * kBlocks), dim3(kClusterThreads), map, kBoxes, out.data());
+  m.download(result.out.data(), out);
+  result.findings = m.findings(), result.ledger = m.reports().back().ledger;
+  return result;
+}
+
+template <unsigned kBlocks>
 ClusterResult run(Machine& m, const std::string& name, unsigned clusters) {
   const dim3 grid(kBlocks * clusters);
+  if (name == "send") return run<Letters>(m, send<kBlocks>, grid);
+  if (name == "multicast") return run_multicast<kBlocks>(m, clusters);
   if (name == "ring") return run<Bins>(m, ring<kBlocks>, grid);
   if (name == "static ring") return run<NoShared>(m, static_ring<kBlocks>, grid);
   if (name == "global ring") return run<NoShared>(m, global_ring<kBlocks>, grid);

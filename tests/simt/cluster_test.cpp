@@ -38,7 +38,8 @@ unsigned expected(const std::string& name, unsigned blocks, unsigned b, unsigned
   const unsigned next = first + (rank + 1) % blocks, before = first + (rank + blocks - 1) % blocks;
   if (name == "ring" || name == "static ring" || name == "global ring" || name == "exits")
     return next * kClusterThreads + t;
-  if (name == "exchange") {
+  if (name == "multicast") return (3 * (rank * 64 + t) + (0 + 1 + 2) * 8 * 64);
+  if (name == "exchange" || name == "send") {
     const unsigned from = (b ^ 1) * kClusterThreads + kClusterThreads - 1 - t;
     return 5 * from + 0 + 1 + 2 + 3 + 4;
   }
@@ -57,7 +58,8 @@ unsigned expected(const std::string& name, unsigned blocks, unsigned b, unsigned
 }  // namespace
 
 TEST_CASE_TEMPLATE("blocks of a cluster reach one another's shared memory, whatever the schedule", Machine, MACHINES) {
-  for (const std::string name : {"ring", "static ring", "global ring", "histogram", "exchange", "spin", "exits"})
+  for (const std::string name : {"ring", "static ring", "global ring", "histogram", "exchange", "send", "multicast",
+                                 "spin", "exits"})
     for (const unsigned blocks : {2u, 4u, 8u}) {
       std::vector<unsigned> right;
       for (unsigned b = 0; b < blocks * kClusters; ++b)
@@ -82,7 +84,8 @@ TEST_CASE_TEMPLATE("ranks and shapes of clusters of three dimensions", Machine, 
 
 TEST_CASE_TEMPLATE("without a cluster a block is one of its own", Machine, MACHINES) {
   const std::vector<unsigned> out = run<Machine>({}, "alone", 2, 1).out;
-  for (unsigned i = 0; i < out.size(); ++i) CHECK(out[i] == (i / kClusterThreads + 1) * kClusterThreads - 1 - i % kClusterThreads);
+  for (unsigned i = 0; i < out.size(); ++i)
+    CHECK(out[i] == (i / kClusterThreads + 1) * kClusterThreads - 1 - i % kClusterThreads);
 }
 
 TEST_CASE_TEMPLATE("a block that stops ends its cluster, and says once why; other clusters run", Machine, MACHINES) {
@@ -97,14 +100,14 @@ TEST_CASE_TEMPLATE("a block that stops ends its cluster, and says once why; othe
 }
 
 TEST_CASE_TEMPLATE("launches that no GPU takes are refused", Machine, MACHINES) {
-  const auto ragged = Machine::checks ? flash::on_checked::launch_ragged_clusters : flash::on_sim::launch_ragged_clusters;
+  const auto ragged =
+      Machine::checks ? flash::on_checked::launch_ragged_clusters : flash::on_sim::launch_ragged_clusters;
   const auto large = Machine::checks ? flash::on_checked::launch_large_clusters : flash::on_sim::launch_large_clusters;
   CHECK_NOTHROW(ragged({}, 4));
   CHECK_THROWS_WITH_AS(ragged({}, 5), doctest::Contains("grid.x is 5; expected a multiple of the cluster's 2 blocks"),
                        flash::Error);
   CHECK_THROWS_WITH_AS(ragged({.profile = flash::Profile::sm_80}, 4), doctest::Contains("1 on sm_80"), flash::Error);
-  CHECK_THROWS_WITH_AS(large({}), doctest::Contains("blocks in a cluster is 4 x 4 x 1; expected 1 to 8"),
-                       flash::Error);
+  CHECK_THROWS_WITH_AS(large({}), doctest::Contains("blocks in a cluster is 4 x 4 x 1; expected 1 to 8"), flash::Error);
 }
 
 #ifndef FLASH_NO_CHECKED_KERNELS
@@ -118,6 +121,8 @@ TEST_CASE("bytes of other blocks' shared memory are counted apart") {
     const flash::Ledger written = run<Checked>(options, "static ring", 4, kClusters).ledger;
     CHECK(written.cluster_read_bytes == 0);
     CHECK(written.cluster_written_bytes == kClusters * 4 * kClusterThreads * 4);
+    // Three boxes of 1024 bytes, which each cluster reads once.
+    CHECK(run<Checked>(options, "multicast", 4, kClusters).ledger.arrays[0].read_bytes == kClusters * 3 * 1024);
   }
 }
 #endif

@@ -1,6 +1,6 @@
 // conformance.hpp: the intrinsics' conformance suite as the host sees it: families, each a list of 32-bit words.
 // One source (conformance.cu) runs on every machine; what an H200 gave is in docs/results/conformance-h200.txt, and for
-// the families of conformance_wgmma.cu in conformance-wgmma-h200.txt.
+// the families of conformance_wgmma.cu and conformance_hopper.cu in conformance-wgmma-h200.txt, conformance-hopper-….
 // Use: for (const Family& f : on_checked::run_conformance(options)) compare(f, recorded);
 #pragma once
 #include <cstdint>
@@ -29,16 +29,22 @@ namespace on_sim {
 std::vector<Family> run_conformance(const MachineOptions& options);      // all of them
 std::vector<Family> run_ptx_conformance(const MachineOptions& options);  // conformance_ptx.cu
 std::vector<Family> run_wgmma_conformance(const MachineOptions& options);  // conformance_wgmma.cu, not among them
+std::vector<Family> run_hopper_conformance(const MachineOptions& options);  // conformance_hopper.cu, nor these
+std::vector<Family> run_cluster_conformance(const MachineOptions& options);  // conformance_cluster.cu, nor these
 }
 namespace on_checked {
 std::vector<Family> run_conformance(const MachineOptions& options);      // all of them
 std::vector<Family> run_ptx_conformance(const MachineOptions& options);  // conformance_ptx.cu
 std::vector<Family> run_wgmma_conformance(const MachineOptions& options);  // conformance_wgmma.cu, not among them
+std::vector<Family> run_hopper_conformance(const MachineOptions& options);  // conformance_hopper.cu, nor these
+std::vector<Family> run_cluster_conformance(const MachineOptions& options);  // conformance_cluster.cu, nor these
 }
 namespace on_gpu {
 std::vector<Family> run_conformance(const MachineOptions& options);      // all of them
 std::vector<Family> run_ptx_conformance(const MachineOptions& options);  // conformance_ptx.cu
 std::vector<Family> run_wgmma_conformance(const MachineOptions& options);  // conformance_wgmma.cu, not among them
+std::vector<Family> run_hopper_conformance(const MachineOptions& options);  // conformance_hopper.cu, nor these
+std::vector<Family> run_cluster_conformance(const MachineOptions& options);  // conformance_cluster.cu, nor these
 }
 
 }  // namespace flash

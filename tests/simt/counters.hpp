@@ -23,14 +23,28 @@ inline constexpr const char* counter_cases[] = {
     "matmul_tiled",      // fp32, 32 x 32 tiles
 };
 
+// The same of counters_tma.cu and run_tma_counters.
+inline constexpr const char* tma_counter_cases[] = {
+    "bulk_load",        // 64 KiB, 1 KiB a copy
+    "tensor_load",      // the same by boxes
+    "bulk_store",       //
+    "tensor_store",     //
+    "bulk_reduce",      // each block has its own KiB
+    "bulk_reduce_one",  // all blocks add to one KiB
+    "atomic_add",       // the same floats as bulk_reduce, by the threads; they count as read and written
+};
+
 namespace on_sim {
 std::vector<Ledger> run_counters(const MachineOptions& options);
-}
+std::vector<Ledger> run_tma_counters(const MachineOptions& options);
+}  // namespace on_sim
 namespace on_checked {
 std::vector<Ledger> run_counters(const MachineOptions& options);
-}
+std::vector<Ledger> run_tma_counters(const MachineOptions& options);
+}  // namespace on_checked
 namespace on_gpu {
 std::vector<Ledger> run_counters(const MachineOptions& options);
-}
+std::vector<Ledger> run_tma_counters(const MachineOptions& options);
+}  // namespace on_gpu
 
 }  // namespace flash

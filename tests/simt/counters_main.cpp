@@ -1,7 +1,9 @@
 // counters_main.cpp: launches the kernels of counters.cu once each and prints what the machine counted, as CSV.
 // Built for the GPU it runs under Nsight Compute, which does the counting there.
 // Run: counters_checked > ours.csv, ncu_counters.sh on a GPU; counters_table.py joins the two.
+// counters tma: those of counters_tma.cu, which move whole sectors by TMA; bytes and sectors of each kind.
 #include <cstdio>
+#include <cstring>
 
 #include "tests/simt/counters.hpp"
 
@@ -9,7 +11,30 @@
 #define FLASH_COUNTERS_MACHINE on_gpu
 #endif
 
-int main() {
+namespace {
+
+int print_tma() {
+  const std::vector<flash::Ledger> ledgers = flash::FLASH_COUNTERS_MACHINE::run_tma_counters({});
+  if (ledgers.size() != std::size(flash::tma_counter_cases)) return 1;
+  std::printf("case,load sectors,store sectors,reduction sectors,load bytes,store bytes,reduction bytes\n");
+  const auto number = [](std::uint64_t x) { return static_cast<unsigned long long>(x); };
+  for (std::size_t i = 0; i < ledgers.size(); ++i) {
+    flash::ArrayTraffic all;
+    for (const flash::ArrayTraffic& a : ledgers[i].arrays) {
+      all.read_sectors += a.read_sectors, all.write_sectors += a.write_sectors;
+      all.reduce_sectors += a.reduce_sectors;
+    }
+    std::printf("%s,%llu,%llu,%llu,%llu,%llu,%llu\n", flash::tma_counter_cases[i], number(all.read_sectors),
+                number(all.write_sectors), number(all.reduce_sectors), number(ledgers[i].hbm_read_bytes()),
+                number(ledgers[i].hbm_written_bytes()), number(ledgers[i].hbm_reduced_bytes()));
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 2 && std::strcmp(argv[1], "tma") == 0) return print_tma();
   const std::vector<flash::Ledger> ledgers = flash::FLASH_COUNTERS_MACHINE::run_counters({});
   if (ledgers.size() != std::size(flash::counter_cases)) return 1;
   std::printf(

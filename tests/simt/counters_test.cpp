@@ -58,6 +58,26 @@ constexpr std::uint64_t warps = n / 32;  // requests when each lane moves one el
 constexpr std::uint64_t coalesced = 4;   // sectors of 32 lanes * 4 bytes
 constexpr Shared no_shared{0, 0, 0, 0};
 
+// Rows of docs/results/ncu-counters.csv: "ID", ..., "Metric Name", "Metric Unit", "Metric Value"; one ID per launch.
+std::map<std::size_t, std::map<std::string, std::uint64_t>> read_by_ncu(const std::string& name) {
+  std::map<std::size_t, std::map<std::string, std::uint64_t>> hardware;
+  std::ifstream file(FLASH_SOURCE_DIR "/docs/results/" + name);
+  for (std::string line; std::getline(file, line);) {
+    std::vector<std::string> fields{""};
+    for (std::size_t i = 1; i + 1 < line.size(); ++i) {  // between the first and the last quote
+      if (line.compare(i, 3, "\",\"") == 0) {
+        fields.emplace_back();
+        i += 2;
+      } else if (line[i] != ',') {  // 16,384
+        fields.back() += line[i];
+      }
+    }
+    if (fields.size() > 3 && fields[0] != "ID")
+      hardware[std::stoul(fields[0])][fields[fields.size() - 3]] = std::stoull(fields.back());
+  }
+  return hardware;
+}
+
 }  // namespace
 
 TEST_CASE("copies: sectors per request") {
@@ -117,26 +137,11 @@ TEST_CASE("every schedule gives the same counters") {
 }
 
 TEST_CASE("the same numbers as Nsight Compute read on an H200") {
-  // Rows of docs/results/ncu-counters.csv: "ID", ..., "Metric Name", "Metric Unit", "Metric Value"; one ID per launch.
-  std::map<std::size_t, std::map<std::string, std::uint64_t>> hardware;
-  std::ifstream file(FLASH_SOURCE_DIR "/docs/results/ncu-counters.csv");
-  for (std::string line; std::getline(file, line);) {
-    std::vector<std::string> fields{""};
-    for (std::size_t i = 1; i + 1 < line.size(); ++i) {  // between the first and the last quote
-      if (line.compare(i, 3, "\",\"") == 0) {
-        fields.emplace_back();
-        i += 2;
-      } else if (line[i] != ',') {  // 16,384
-        fields.back() += line[i];
-      }
-    }
-    if (fields.size() > 3 && fields[0] != "ID")
-      hardware[std::stoul(fields[0])][fields[fields.size() - 3]] = std::stoull(fields.back());
-  }
+  const auto hardware = read_by_ncu("ncu-counters.csv");
   REQUIRE(hardware.size() == ledgers().size());
   for (std::size_t i = 0; i < ledgers().size(); ++i) {
     CAPTURE(i);
-    const auto metric = [&](const std::string& name) { return hardware[i].at(name + ".sum"); };
+    const auto metric = [&](const std::string& name) { return hardware.at(i).at(name + ".sum"); };
     const std::string lsu = "_pipe_lsu_mem_global_op_";
     CHECK(traffic(ledgers()[i]) ==
           Traffic{metric("l1tex__t_requests" + lsu + "ld"), metric("l1tex__t_sectors" + lsu + "ld"),
@@ -147,5 +152,50 @@ TEST_CASE("the same numbers as Nsight Compute read on an H200") {
                                                  metric("smsp__sass_inst_executed_op_shared_st"),
                                                  metric(wavefronts + "ld") + metric(wavefronts + "st"),
                                                  metric(conflicts + "ld") + metric(conflicts + "st")});
+  }
+}
+
+TEST_CASE("what TMA moves: bytes and sectors of loads, stores and reductions, each by itself") {
+  const std::vector<Ledger> all = flash::on_checked::run_tma_counters({});
+  REQUIRE(all.size() == std::size(flash::tma_counter_cases));
+  constexpr std::uint64_t bytes = 64 * 1024;
+  const auto moved = [&](const char* name) {
+    flash::ArrayTraffic sum;
+    for (std::size_t i = 0; i < all.size(); ++i)
+      for (const flash::ArrayTraffic& a : all[i].arrays) {
+        if (std::strcmp(flash::tma_counter_cases[i], name) != 0) continue;
+        sum.read_bytes += a.read_bytes, sum.read_requests += a.read_requests, sum.read_sectors += a.read_sectors;
+        sum.written_bytes += a.written_bytes, sum.write_requests += a.write_requests;
+        sum.write_sectors += a.write_sectors, sum.reduced_bytes += a.reduced_bytes;
+        sum.reduce_requests += a.reduce_requests, sum.reduce_sectors += a.reduce_sectors;
+      }
+    return sum;
+  };
+  using flash::ArrayTraffic;
+  for (const char* name : {"bulk_load", "tensor_load"})
+    CHECK(moved(name) == ArrayTraffic{"", bytes, 0, 64, bytes / 32});
+  for (const char* name : {"bulk_store", "tensor_store"})
+    CHECK(moved(name) == ArrayTraffic{"", 0, bytes, 0, 0, 64, bytes / 32});
+  for (const char* name : {"bulk_reduce", "bulk_reduce_one"})
+    CHECK(moved(name) == ArrayTraffic{"", 0, 0, 0, 0, 0, 0, bytes, 64, bytes / 32});
+  // An atomic counts as a read and a write, a request for each warp.
+  CHECK(moved("atomic_add") == ArrayTraffic{"", bytes, bytes, bytes / 128, bytes / 32, bytes / 128, bytes / 32});
+  // The L2 cache of an H200 sees the same stores and reductions. Loads: no fewer, as other things are read there, too.
+  const auto hardware = read_by_ncu("ncu-counters-tma.csv");
+  if (hardware.empty()) {
+    MESSAGE("skipped: not recorded yet: ncu-counters-tma.csv");
+    return;
+  }
+  REQUIRE(hardware.size() == all.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    CAPTURE(flash::tma_counter_cases[i]);
+    const auto sectors = [&](const char* op) {
+      return hardware.at(i).at(std::string("lts__t_sectors_op_") + op + ".sum");
+    };
+    const ArrayTraffic ours = moved(flash::tma_counter_cases[i]);
+    const bool atomics = std::strcmp(flash::tma_counter_cases[i], "atomic_add") == 0;
+    CHECK(sectors("red") + sectors("atom") == (atomics ? ours.write_sectors : ours.reduce_sectors));
+    if (!atomics) CHECK(sectors("write") >= ours.write_sectors);
+    CHECK(sectors("read") >= (atomics ? 0 : ours.read_sectors));
   }
 }

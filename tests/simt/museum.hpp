@@ -210,6 +210,52 @@ inline constexpr Exhibit exhibits[] = {
      "synccheck"},
     {"mbarrier_overwritten", "a tile's element too far is the mbarrier behind it", "tile one column too small", ""},
     {"mbarrier_of_none", "mbarrier_init of 0 arrivals", "a count of consumers that rounds down", "synccheck"},
+    {"bulk_no_wait", "reads bytes without a wait on the mbarrier of their copy", "a barrier taken for a wait", ""},
+    {"bulk_odd_bytes", "copies 20 bytes", "a number of rows that is no multiple of 4", "memcheck"},
+    {"bulk_no_bytes", "adds 0 bytes", "a length that rounds down", "memcheck"},
+    {"bulk_misaligned", "the destination is a multiple of 8 bytes, not of 16", "tiles behind a small array",
+     "memcheck"},
+    {"bulk_misaligned_source", "the source is a multiple of 4 bytes, not of 16", "rows of an odd length", "memcheck"},
+    {"bulk_source_past_end", "the copy's last 8 bytes lie past the end of its array", "the last tile's statistics",
+     "memcheck"},
+    {"bulk_past_end", "the destination's second half lies past the end of the shared struct", "a stage too many",
+     "memcheck"},
+    {"bulk_to_shared", "a bulk store whose destination is shared memory", "arguments in memcpy's manner", "memcheck"},
+    {"bulk_expects_too_much", "the mbarrier expects 16 bytes more than are copied", "a tile that was made smaller",
+     "synccheck"},
+    {"bulk_expects_too_little", "the mbarrier expects the bytes of one copy, there are two", "statistics added to Q",
+     ""},
+    {"bulk_staging_reused", "the source of a bulk store is written again before it was read", "O's staging",
+     "racecheck"},
+    {"bulk_flag_too_early", "a flag tells another block of a store that was waited for with .read",
+     "the two waits confused", ""},
+    {"reduce_staging_reused", "the wait leaves two of the reductions that read two tiles", "dQ's staging, off by one",
+     "racecheck"},
+    {"reduce_no_proxy_fence", "a reduction of what ordinary stores wrote, without a proxy fence", "dQ's staging", ""},
+    {"reduce_left_early", "the block ends before its reduction is known to have read its source",
+     "the last line of an epilogue", ""},
+    {"reduce_read_is_not_added", "reads the sums after the wait with .read", "the two waits confused", ""},
+    {"reduce_flag_too_early", "a flag tells another block of sums to which .read alone has waited to add",
+     "deterministic dQ: a semaphore behind .read", ""},
+    {"reduce_own_wait", "reads the sums after the wait for its own addition; another block adds, too",
+     "a sum over blocks that is read too early", ""},
+    {"reduce_turn_too_early", "a semaphore says that two reductions are done, the wait leaves one",
+     "deterministic dQ with two staging tiles", ""},
+    {"reduce_and_plain", "a block clears what others add to; the twin adds by atomics", "dQ cleared in the same kernel",
+     ""},
+    {"reduce_on_fresh", "a reduction adds to memory that was never written", "dQ that is not cleared", "initcheck"},
+    {"poll_wrong_parity", "asks for the parity of the phase before the first, which counts as complete",
+     "the consumer's parity begun at 1, as the producer's", ""},
+    {"poll_in_vain", "asks for ever: an arrival is missing", "a count of producers that is too large", "synccheck"},
+    {"inval_waiting", "mbarrier_inval while other threads wait at it", "clean-up by the first to finish", "synccheck"},
+    {"inval_under_way", "mbarrier_inval before anybody has waited for a copy that completes on it",
+     "a tile loaded ahead that nobody needs", "synccheck"},
+    {"inval_used_after", "arrives at an mbarrier that was invalidated", "shared memory that is used twice",
+     "synccheck"},
+    {"inval_unordered", "mbarrier_inval after the thread's own wait; the others' may not have returned",
+     "a wait taken for a barrier", "synccheck"},
+    {"inval_forgotten", "uses an mbarrier's bytes for numbers, without mbarrier_inval",
+     "shared memory that is used twice", ""},
     {"wgmma_no_fence", "the first product has no wgmma_fence before it", "registers that are written too late", ""},
     {"wgmma_rescaled", "accumulators are multiplied between two products, without a fence behind that",
      "an attention kernel's rescaling of O", ""},
@@ -309,6 +355,18 @@ inline constexpr Exhibit exhibits[] = {
     {"cluster_mapa_of_global", "mapa of an address in global memory", "a pointer taken for another one", ""},
     {"cluster_past_end", "reads past the end of the other block's shared struct", "an index of the whole cluster",
      "memcheck"},
+    {"cluster_multicast_half", "each block expects the bytes of its own multicast; those of the other one come, too",
+     "a box that is split over the blocks that load it", ""},
+    {"cluster_multicast_to_none", "a multicast to a rank that does not exist", "a mask for larger clusters", ""},
+    {"cluster_multicast_refilled", "a multicast over a tile that the other block may still read",
+     "a stage that one block alone releases", ""},
+    {"cluster_send_refilled", "writes to a row again before its copy to the other block has read it",
+     "dS is sent and made anew", ""},
+    {"cluster_send_no_fence", "a copy to the other block of a row that ordinary stores wrote, without a proxy fence",
+     "a tile sent by cp.async.bulk", ""},
+    {"cluster_send_own_barrier", "a copy to the other block that completes on an mbarrier of the own one",
+     "one mapa of two forgotten", ""},
+    {"cluster_send_left_early", "the block ends before the other one has got its copy", "a last tile that is sent", ""},
     {"cluster_unwritten", "reads an element that the other block has not written", "an edge that nobody fills", ""},
 };
 
@@ -328,9 +386,14 @@ inline bool is_of_wgmma(const std::string& name) {
 inline bool is_of_cluster(const std::string& name) {
   return name.starts_with("cluster_");
 }
+inline bool is_of_bulk(const std::string& name) {
+  return name.starts_with("bulk_") || name.starts_with("reduce_") || name.starts_with("poll_") ||
+         name.starts_with("inval_");
+}
 inline bool is_of_ptx(const std::string& name) {
   return name.starts_with("mma_") || name.starts_with("ldmatrix_") || name.starts_with("cp_async_") ||
-         is_of_tma(name) || is_of_wgmma(name) || is_of_cluster(name);
+         is_of_tma(name) || is_of_wgmma(name) || is_of_bulk(name) ||
+         is_of_cluster(name);
 }
 
 // Runs one exhibit on a fresh machine and returns what the machine has to say (nothing on `on_sim` and `on_gpu`).
@@ -341,6 +404,7 @@ PtxExhibit run_ptx_exhibit(const std::string& name, Variant variant, const Machi
 PtxExhibit run_tma_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 PtxExhibit run_wgmma_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 PtxExhibit run_cluster_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
+PtxExhibit run_bulk_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 }  // namespace on_sim
 namespace on_checked {
 std::vector<Finding> run_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
@@ -348,6 +412,7 @@ PtxExhibit run_ptx_exhibit(const std::string& name, Variant variant, const Machi
 PtxExhibit run_tma_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 PtxExhibit run_wgmma_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 PtxExhibit run_cluster_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
+PtxExhibit run_bulk_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 }  // namespace on_checked
 namespace on_gpu {
 std::vector<Finding> run_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
@@ -355,6 +420,7 @@ PtxExhibit run_ptx_exhibit(const std::string& name, Variant variant, const Machi
 PtxExhibit run_tma_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 PtxExhibit run_wgmma_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 PtxExhibit run_cluster_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
+PtxExhibit run_bulk_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 }  // namespace on_gpu
 
 }  // namespace flash

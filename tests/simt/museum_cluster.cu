@@ -15,7 +15,7 @@ struct Pair {
 
 __device__ inline void barrier_of_cluster() {
   barrier_cluster_arrive();
-  barrier_cluster_wait();
+  barrier_cluster_wait();  //@ cluster_half_arrives:1
 }
 
 // ---- is the other block there? -------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ __global__ void __cluster_dims__(2) cluster_tile_refilled(const float* in, float
     mapa(s.row, other)[t] = in[i] * static_cast<float>(tile + 1);  //@ cluster_tile_refilled:1
     mbarrier_arrive_cluster(&s.full, other);
     mbarrier_wait_cluster(&s.full, tile & 1);
-    sum += s.row[63 - t];                                    //@ cluster_tile_refilled:2
+    sum += s.row[63 - t];  //@ cluster_tile_refilled:2
     if (Fixed || tile == 2) mbarrier_arrive_cluster(&s.empty, other);
   }
   out[i] = sum;
@@ -199,8 +199,8 @@ __global__ void __cluster_dims__(2) cluster_deadlock(const float* in, float* out
 template <bool Fixed>
 __global__ void __cluster_dims__(2) cluster_half_arrives(const float* in, float* out) {
   const int t = threadIdx.x, i = blockIdx.x * 64 + t;
-  if (Fixed || blockIdx.x == 0 || t < 32) barrier_of_cluster();  //@ cluster_half_arrives:3
-  __syncthreads();                                               //@ cluster_half_arrives:2
+  if (Fixed || blockIdx.x == 0 || t < 32) barrier_of_cluster();
+  __syncthreads();  //@ cluster_half_arrives:2
   out[i] = in[i];
 }
 
@@ -263,6 +263,165 @@ __global__ void __cluster_dims__(2) cluster_unwritten(const float* in, float* ou
   barrier_of_cluster();
 }
 
+// ---- copies to other blocks ----------------------------------------------------------------------------------------
+
+// A tensor of 64 rows of 64 elements; each block loads half of a box of 8 rows and gives it to both.
+constexpr unsigned kHalfBytes = 4 * 64 * 2;
+struct Halves {
+  alignas(1024) unsigned short tile[2][4][64];
+  alignas(8) std::uint64_t full, empty;
+};
+__device__ inline void make_barriers(std::uint64_t* full, std::uint64_t* empty, unsigned arrivals) {
+  if (threadIdx.x == 0) {
+    mbarrier_init(full, 1);
+    mbarrier_init(empty, arrivals);
+    fence_mbarrier_init();
+  }
+  barrier_of_cluster();
+}
+
+template <bool Fixed>
+__global__ void __cluster_dims__(2) cluster_multicast_half(const __grid_constant__ TensorMap in, float* out) {
+  Halves& s = shared<Halves>();
+  const unsigned t = threadIdx.x, rank = cluster_ctarank();
+  make_barriers(&s.full, &s.empty, 1);
+  if (t == 0) {
+    mbarrier_arrive_expect_tx(&s.full, Fixed ? 2 * kHalfBytes : kHalfBytes);
+    cp_async_bulk_tensor_multicast(s.tile[rank], &in, &s.full, 0, static_cast<int>(4 * rank),
+                                   3);  //@ cluster_multicast_half:1
+  }
+  mbarrier_wait(&s.full, 0);
+  out[rank * 64 + t] = s.tile[0][0][t] + s.tile[1][0][t];  //@ cluster_multicast_half:2
+  barrier_of_cluster();
+}
+
+template <bool Fixed>
+__global__ void __cluster_dims__(2) cluster_multicast_to_none(const __grid_constant__ TensorMap in, float* out) {
+  Halves& s = shared<Halves>();
+  const unsigned t = threadIdx.x, rank = cluster_ctarank();
+  make_barriers(&s.full, &s.empty, 1);
+  if (t == 0) {
+    mbarrier_arrive_expect_tx(&s.full, kHalfBytes);
+    if (rank == 0)
+      cp_async_bulk_tensor_multicast(s.tile[0], &in, &s.full, 0, 0, Fixed ? 3 : 7);  //@ cluster_multicast_to_none:1
+  }
+  mbarrier_wait(&s.full, 0);
+  out[rank * 64 + t] = s.tile[0][0][t];
+  barrier_of_cluster();
+}
+
+// The next box comes when the own block has read the last one; the other one may not have.
+template <bool Fixed>
+__global__ void __cluster_dims__(2) cluster_multicast_refilled(const __grid_constant__ TensorMap in, float* out) {
+  Halves& s = shared<Halves>();
+  const unsigned t = threadIdx.x, rank = cluster_ctarank();
+  make_barriers(&s.full, &s.empty, Fixed ? 128 : 64);
+  float sum = 0;
+  for (int box = 0; box < 3; ++box) {
+    if (t == 0) {
+      mbarrier_arrive_expect_tx(&s.full, kHalfBytes);
+      if (rank == 0) {
+        if (box > 0) mbarrier_wait_cluster(&s.empty, (box - 1) & 1);
+        cp_async_bulk_tensor_multicast(s.tile[0], &in, &s.full, 0, 4 * box, 3);  //@ cluster_multicast_refilled:1
+      }
+    }
+    mbarrier_wait(&s.full, box & 1);
+    sum += s.tile[0][0][t];  //@ cluster_multicast_refilled:2
+    if (Fixed || rank == 0) mbarrier_arrive_cluster(&s.empty, 0);
+    __syncthreads();
+  }
+  out[rank * 64 + t] = sum;
+  barrier_of_cluster();
+}
+
+// A row goes to the partner as bytes; then the row is to hold the next one.
+struct Sent {
+  alignas(16) float row[64];
+  alignas(16) float got[64];
+  alignas(8) std::uint64_t full, empty;
+};
+
+template <bool Fixed>
+__global__ void __cluster_dims__(2) cluster_send_refilled(const float* in, float* out) {
+  Sent& s = shared<Sent>();
+  const int t = threadIdx.x, i = blockIdx.x * 64 + t;
+  const unsigned other = cluster_ctarank() ^ 1;
+  make_barriers(&s.full, &s.empty, 64);
+  float sum = 0;
+  for (int turn = 0; turn < 2; ++turn) {
+    if (turn > 0 && Fixed) mbarrier_wait_cluster(&s.empty, 0);
+    s.row[t] = in[i] + static_cast<float>(turn);  //@ cluster_send_refilled:1
+    fence_proxy_async();
+    __syncthreads();
+    if (turn > 0 && !Fixed) mbarrier_wait_cluster(&s.empty, 0);
+    if (t == 0) {
+      mbarrier_arrive_expect_tx(&s.full, sizeof s.got);
+      cp_async_bulk_cluster(mapa(s.got, other), s.row, sizeof s.row, mapa(&s.full, other));  //@ cluster_send_refilled:2
+    }
+    mbarrier_wait(&s.full, turn & 1);
+    sum += s.got[t];
+    mbarrier_arrive_cluster(&s.empty, other);
+  }
+  out[i] = sum;
+  barrier_of_cluster();
+}
+
+template <bool Fixed>
+__global__ void __cluster_dims__(2) cluster_send_no_fence(const float* in, float* out) {
+  Sent& s = shared<Sent>();
+  const int t = threadIdx.x, i = blockIdx.x * 64 + t;
+  const unsigned other = cluster_ctarank() ^ 1;
+  make_barriers(&s.full, &s.empty, 64);
+  s.row[t] = in[i];  //@ cluster_send_no_fence:2
+  if (Fixed) fence_proxy_async();
+  __syncthreads();
+  if (t == 0) {
+    mbarrier_arrive_expect_tx(&s.full, sizeof s.got);
+    cp_async_bulk_cluster(mapa(s.got, other), s.row, sizeof s.row, mapa(&s.full, other));  //@ cluster_send_no_fence:1
+  }
+  mbarrier_wait(&s.full, 0);
+  out[i] = s.got[t];
+  barrier_of_cluster();
+}
+
+template <bool Fixed>
+__global__ void __cluster_dims__(2) cluster_send_own_barrier(const float* in, float* out) {
+  Sent& s = shared<Sent>();
+  const int t = threadIdx.x, i = blockIdx.x * 64 + t;
+  const unsigned other = cluster_ctarank() ^ 1;
+  make_barriers(&s.full, &s.empty, 64);
+  s.row[t] = in[i];
+  fence_proxy_async();
+  __syncthreads();
+  if (t == 0) {
+    mbarrier_arrive_expect_tx(&s.full, sizeof s.got);
+    cp_async_bulk_cluster(mapa(s.got, other), s.row, sizeof s.row,
+                          Fixed ? mapa(&s.full, other) : &s.full);  //@ cluster_send_own_barrier:1
+  }
+  mbarrier_wait(&s.full, 0);
+  out[i] = s.got[t];
+  barrier_of_cluster();
+}
+
+// The block's own row may not have been read when it ends: the other one's has come, but who has got this one?
+template <bool Fixed>
+__global__ void __cluster_dims__(2) cluster_send_left_early(const float* in, float* out) {
+  Sent& s = shared<Sent>();
+  const int t = threadIdx.x, i = blockIdx.x * 64 + t;
+  const unsigned other = cluster_ctarank() ^ 1;
+  make_barriers(&s.full, &s.empty, 64);
+  s.row[t] = in[i];
+  fence_proxy_async();
+  __syncthreads();
+  if (t == 0) {
+    mbarrier_arrive_expect_tx(&s.full, sizeof s.got);
+    cp_async_bulk_cluster(mapa(s.got, other), s.row, sizeof s.row, mapa(&s.full, other));  //@ cluster_send_left_early:1
+  }
+  mbarrier_wait(&s.full, 0);
+  out[i] = s.got[t];
+  if (Fixed) barrier_of_cluster();
+}
+
 // ---- running them --------------------------------------------------------------------------------------------------
 
 template <class Shared = Pair>
@@ -277,6 +436,26 @@ PtxExhibit show(Machine& m, void (*kernel)(const float*, float*)) {
   kernel<<<2, 64, sizeof(Shared)>>>(in.data(), out.data());
 #else
   launch<Shared>(m, kernel, dim3(2), dim3(64), in.data(), out.data());
+#endif
+  m.download(shown.out.data(), out);
+  shown.findings = m.findings();
+  if (!m.reports().empty()) shown.ledger = m.reports().back().ledger;
+  return shown;
+}
+
+PtxExhibit show(Machine& m, void (*kernel)(TensorMap, float*)) {
+  PtxExhibit shown;
+  std::vector<std::uint16_t> numbers(64 * 64);
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<std::uint16_t>(i);
+  shown.out.resize(128);
+  const auto in = m.upload("in", numbers.data(), numbers.size());
+  const auto out = m.upload("out", shown.out.data(), 128);
+  const TensorMap map = tensor_map(reinterpret_cast<const __half*>(in.data()), std::array<std::uint64_t, 2>{64, 64},
+                                   std::array<std::uint64_t, 1>{128}, std::array<std::uint32_t, 2>{64, 4});
+#if defined(__CUDACC__)
+  kernel<<<2, 64, sizeof(Halves)>>>(map, out.data());
+#else
+  launch<Halves>(m, kernel, dim3(2), dim3(64), map, out.data());
 #endif
   m.download(shown.out.data(), out);
   shown.findings = m.findings();
@@ -303,6 +482,13 @@ PtxExhibit cluster_variant(Machine& m, const std::string& name) {
   if (name == "cluster_mapa_of_global") return show(m, cluster_mapa_of_global<Fixed>);
   if (name == "cluster_past_end") return show(m, cluster_past_end<Fixed>);
   if (name == "cluster_unwritten") return show(m, cluster_unwritten<Fixed>);
+  if (name == "cluster_multicast_half") return show(m, cluster_multicast_half<Fixed>);
+  if (name == "cluster_multicast_to_none") return show(m, cluster_multicast_to_none<Fixed>);
+  if (name == "cluster_multicast_refilled") return show(m, cluster_multicast_refilled<Fixed>);
+  if (name == "cluster_send_refilled") return show<Sent>(m, cluster_send_refilled<Fixed>);
+  if (name == "cluster_send_no_fence") return show<Sent>(m, cluster_send_no_fence<Fixed>);
+  if (name == "cluster_send_own_barrier") return show<Sent>(m, cluster_send_own_barrier<Fixed>);
+  if (name == "cluster_send_left_early") return show<Sent>(m, cluster_send_left_early<Fixed>);
   refuse("exhibit", name, "a name from museum.hpp", "list them with museum --list");
 }
 

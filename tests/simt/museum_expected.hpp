@@ -1,5 +1,6 @@
-// museum_expected.hpp: what the checked machine must say of the exhibits of museum_tma.cu and museum_wgmma.cu, word for
-// word; the others' are in museum_test.cpp. "{k}" is the file and line that carries the mark "//@ exhibit:k".
+// museum_expected.hpp: what the checked machine must say of the exhibits of museum_tma.cu, museum_bulk.cu and
+// museum_wgmma.cu, word for word; the others' are in museum_test.cpp. "{k}" is the file and line that carries the mark
+// "//@ exhibit:k".
 // Use: museum_test.cpp.
 #pragma once
 
@@ -36,18 +37,18 @@ inline constexpr Expected tma_expected[] = {
     {"tma_expects_too_much",
      R"(deadlock: no thread of the block can go on
   64 wait at mbarrier shared Box+1024, parity 0: 1024 bytes missing  {1}  block (0,0,0) warp 0 lane 0
-  remedy: expect as many bytes as the boxes of the phase's copies have, edges included
+  remedy: expect as many bytes as the phase's copies have, edges of boxes included
 )"},
     {"tma_counts_valid_rows",
      R"(deadlock: no thread of the block can go on
   2 wait at mbarrier shared Box+1024, parity 0: 512 bytes too many  {1}  block (0,0,0) warp 0 lane 0
   62 wait at __syncwarp                                             {2}  block (0,0,0) warp 0 lane 1
-  remedy: expect as many bytes as the boxes of the phase's copies have, edges included
+  remedy: expect as many bytes as the phase's copies have, edges of boxes included
 )"},
     {"tma_expects_too_little",
      R"(mbarrier: a phase of mbarrier shared TwoBoxes+2048 expects 1024 bytes, its copies bring 2048
   cp.async.bulk.tensor  {2}  block (0,0,0) warp 0 lane 0
-  remedy: expect as many bytes as the boxes of the phase's copies have, edges included
+  remedy: expect as many bytes as the phase's copies have, edges of boxes included
 asynchronous copy: read of shared TwoBoxes+1024 (2 bytes) while cp.async.bulk.tensor writes it
   read                  {1}  block (0,0,0) warp 0 lane 0
   cp.async.bulk.tensor  {2}  block (0,0,0) warp 0 lane 0
@@ -199,6 +200,173 @@ asynchronous copy: read of shared TwoBoxes+1024 (2 bytes) while cp.async.bulk.te
   remedy: expect 1 to 1048575 arrivals
 )"},
 };
+inline constexpr Expected bulk_expected[] = {
+    {"bulk_no_wait",
+     R"(asynchronous copy: read of shared Line+0 (4 bytes) while cp.async.bulk writes it
+  read           {1}  block (0,0,0) warp 0 lane 0
+  cp.async.bulk  {2}  block (0,0,0) warp 0 lane 0
+  remedy: let the thread wait on the load's mbarrier (mbarrier_wait) before this read
+  seen 64 times
+)"},
+    {"bulk_odd_bytes",
+     R"(asynchronous copy: cp.async.bulk of 20 bytes
+  loads  {1}  block (0,0,0) warp 0 lane 0
+  remedy: copy a multiple of 16 bytes, at least 16
+)"},
+    {"bulk_no_bytes",
+     R"(asynchronous copy: cp.reduce.async.bulk of 0 bytes
+  adds  {1}  block (0,0,0) warp 0 lane 0
+  remedy: copy a multiple of 16 bytes, at least 16
+)"},
+    {"bulk_misaligned",
+     R"(misaligned: cp.async.bulk with shared Line+8
+  loads  {1}  block (0,0,0) warp 0 lane 0
+  remedy: both addresses are multiples of 16
+)"},
+    {"bulk_misaligned_source",
+     R"(misaligned: use of a source of a bulk copy at byte 20 of in
+  uses  {1}  block (0,0,0) warp 0 lane 0
+  remedy: its type needs an address that is a multiple of 16
+)"},
+    {"bulk_source_past_end",
+     R"(out of bounds: read of in[130] (4 bytes); in has 130 elements
+  cp.async.bulk  {1}  block (0,0,0) warp 0 lane 0
+  remedy: guard the access or fix the index
+)"},
+    {"bulk_past_end",
+     R"(out of bounds: write of shared Line+544 (4 bytes); Line has 544 bytes
+  cp.async.bulk  {1}  block (0,0,0) warp 0 lane 0
+  remedy: guard the access or fix the index
+)"},
+    {"bulk_to_shared",
+     R"(out of bounds: cp.async.bulk (store): its address in global memory is one of shared memory
+  stores  {1}  block (0,0,0) warp 0 lane 0
+  remedy: give it the address of an array in global memory
+)"},
+    {"bulk_expects_too_much",
+     R"(deadlock: no thread of the block can go on
+  64 wait at mbarrier shared Line+512, parity 0: 16 bytes missing  {1}  block (0,0,0) warp 0 lane 0
+  remedy: expect as many bytes as the phase's copies have, edges of boxes included
+)"},
+    {"bulk_expects_too_little",
+     R"(mbarrier: a phase of mbarrier shared Line+512 expects 256 bytes, its copies bring 512
+  cp.async.bulk  {2}  block (0,0,0) warp 0 lane 0
+  remedy: expect as many bytes as the phase's copies have, edges of boxes included
+asynchronous copy: read of shared Line+256 (4 bytes) while cp.async.bulk writes it
+  read           {1}  block (0,0,0) warp 0 lane 0
+  cp.async.bulk  {2}  block (0,0,0) warp 0 lane 0
+  remedy: let the thread wait on the load's mbarrier (mbarrier_wait) before this read
+  seen 64 times
+)"},
+    {"bulk_staging_reused",
+     R"(asynchronous copy: write of shared Line+0 (4 bytes) while cp.async.bulk (store) reads it
+  write                  {1}  block (0,0,0) warp 0 lane 0
+  cp.async.bulk (store)  {2}  block (0,0,0) warp 0 lane 0
+  remedy: let the issuing thread wait for it (cp_async_bulk_wait_read), then a barrier, before this write
+  seen 64 times
+)"},
+    {"bulk_flag_too_early",
+     R"(race: read after cp.async.bulk (store) of out[0] (4 bytes)
+  read                   {1}  block (1,0,0) warp 0 lane 0
+  cp.async.bulk (store)  {2}  block (0,0,0) warp 0 lane 0
+  remedy: a flag needs cp_async_bulk_wait (not _read) and __threadfence() before it is set, __threadfence() after
+  seen 64 times
+)"},
+    {"reduce_staging_reused",
+     R"(asynchronous copy: write of shared Line+0 (4 bytes) while cp.reduce.async.bulk reads it
+  write                 {1}  block (0,0,0) warp 0 lane 0
+  cp.reduce.async.bulk  {2}  block (0,0,0) warp 0 lane 0
+  remedy: let the issuing thread wait for it (cp_async_bulk_wait_read), then a barrier, before this write
+  seen 128 times
+)"},
+    {"reduce_no_proxy_fence",
+     R"(proxy fence: cp.reduce.async.bulk reads shared Line+0, written by an ordinary store without a proxy fence
+  cp.reduce.async.bulk  {1}  block (0,0,0) warp 0 lane 0
+  write                 {2}  block (0,0,0) warp 0 lane 0
+  remedy: let the storing thread call fence_proxy_async() before the barrier
+)"},
+    {"reduce_left_early",
+     R"(asynchronous copy: the block ends before a reduction was known to have read its source
+  cp.reduce.async.bulk  {1}  block (0,0,0) warp 0 lane 0
+  remedy: let the issuing thread wait for it (cp_async_bulk_wait_read<0>) before it exits
+)"},
+    {"reduce_read_is_not_added",
+     R"(asynchronous copy: read of out[0] (4 bytes) while cp.reduce.async.bulk adds to it
+  read                  {1}  block (0,0,0) warp 0 lane 0
+  cp.reduce.async.bulk  {2}  block (0,0,0) warp 0 lane 0
+  remedy: let the issuing thread wait for the writes (cp_async_bulk_wait, not its _read form) before this read
+  seen 64 times
+)"},
+    {"reduce_flag_too_early",
+     R"(race: read after cp.reduce.async.bulk of out[0] (4 bytes)
+  read                  {1}  block (1,0,0) warp 0 lane 0
+  cp.reduce.async.bulk  {2}  block (0,0,0) warp 0 lane 0
+  remedy: a flag needs cp_async_bulk_wait (not _read) and __threadfence() before it is set, __threadfence() after
+  seen 64 times
+)"},
+    {"reduce_turn_too_early",
+     R"(race: write after cp.reduce.async.bulk of out[64] (4 bytes)
+  write                 {1}  block (1,0,0) warp 0 lane 0
+  cp.reduce.async.bulk  {2}  block (0,0,0) warp 0 lane 0
+  remedy: a flag needs cp_async_bulk_wait (not _read) and __threadfence() before it is set, __threadfence() after
+  seen 64 times
+)"},
+    {"reduce_and_plain",
+     R"(race: cp.reduce.async.bulk after write of out[0] (4 bytes)
+  cp.reduce.async.bulk  {1}  block (1,0,0) warp 0 lane 0
+  write                 {2}  block (0,0,0) warp 0 lane 0
+  remedy: blocks are unordered: give each block its own elements, use an atomic, or split the kernel
+  seen 64 times
+)"},
+    {"reduce_on_fresh",
+     R"(uninitialised: cp.reduce.async.bulk of fresh[0] (4 bytes)
+  cp.reduce.async.bulk  {1}  block (0,0,0) warp 0 lane 0
+  remedy: write it before reading it: fresh memory holds NaN
+  seen 64 times
+)"},
+    {"poll_wrong_parity",
+     R"(asynchronous copy: read of shared Line+0 (4 bytes) while cp.async.bulk writes it
+  read           {1}  block (0,0,0) warp 0 lane 0
+  cp.async.bulk  {2}  block (0,0,0) warp 0 lane 0
+  remedy: let the thread wait on the load's mbarrier (mbarrier_wait) before this read
+  seen 64 times
+)"},
+    {"poll_in_vain",
+     R"(deadlock: no thread of the block can go on
+  64 poll mbarrier shared Line+512, parity 0: 1 arrival missing  {1}  block (0,0,0) warp 0 lane 0
+  remedy: make every waiting thread's partners arrive
+)"},
+    {"inval_waiting",
+     R"(mbarrier: mbarrier.inval of shared Line+512 while a thread waits at it
+  mbarrier.inval  {1}  block (0,0,0) warp 0 lane 0
+  waits           {2}  block (0,0,0) warp 0 lane 1
+  remedy: let all waits return before mbarrier_inval
+)"},
+    {"inval_under_way",
+     R"(mbarrier: mbarrier.inval of shared Line+512, and no thread has waited for a copy that completes on it
+  mbarrier.inval  {1}  block (0,0,0) warp 0 lane 0
+  cp.async.bulk   {2}  block (0,0,0) warp 0 lane 0
+  remedy: wait for it (mbarrier_wait) before mbarrier_inval
+)"},
+    {"inval_used_after",
+     R"(mbarrier: mbarrier.arrive on shared Line+512 after mbarrier.inval of it
+  uses            {1}  block (0,0,0) warp 0 lane 0
+  mbarrier.inval  {2}  block (0,0,0) warp 0 lane 0
+  remedy: invalidate it behind its last use, or let mbarrier_init make another one of it
+)"},
+    {"inval_unordered",
+     R"(race: mbarrier.inval after mbarrier.try_wait of shared Line+512 (8 bytes)
+  mbarrier.inval     {1}  block (0,0,0) warp 1 lane 31
+  mbarrier.try_wait  {2}  block (0,0,0) warp 0 lane 0
+  remedy: put __syncthreads() between the two
+)"},
+    {"inval_forgotten",
+     R"(mbarrier: write of shared Line+512 (4 bytes), which is an mbarrier
+  write  {1}  block (0,0,0) warp 0 lane 1
+  remedy: leave an mbarrier's 8 bytes to the instructions on mbarriers
+)"},
+};
+
 inline constexpr Expected wgmma_expected[] = {
     {"wgmma_no_fence",
      R"(warpgroup operation: wgmma without a wgmma_fence before it
@@ -455,7 +623,190 @@ race: read after write of shared Rows16+320 (2 bytes)
 )"},
 };
 inline constexpr Expected cluster_expected[] = {
-    {"", ""},
+    {"cluster_not_begun",
+     R"(cluster: write of shared Pair+0 of block (1,0,0) (4 bytes), whose block may not have begun
+  write  {1}  block (0,0,0) warp 0 lane 0
+  remedy: let all threads pass a barrier of the cluster (barrier_cluster_arrive, barrier_cluster_wait) before the first access to another block's shared memory
+  seen 128 times
+)"},
+    {"cluster_left_early",
+     R"(cluster: read of shared Pair+0 of block (1,0,0) (4 bytes), whose block may have ended
+  read  {1}  block (0,0,0) warp 0 lane 0
+  remedy: let that block wait, before it ends, for all who access its shared memory: a barrier of the cluster, for instance
+  seen 64 times
+)"},
+    {"cluster_left_before_arrival",
+     R"(cluster: mbarrier.arrive of shared Pair+256 of block (1,0,0) (8 bytes), whose block may have ended
+  mbarrier.arrive  {1}  block (0,0,0) warp 0 lane 0
+  remedy: let that block wait, before it ends, for all who access its shared memory: a barrier of the cluster, for instance
+)"},
+    {"cluster_no_barrier",
+     R"(race: write after read of shared Pair+0 of block (1,0,0) (4 bytes)
+  write  {2}  block (0,0,0) warp 0 lane 0
+  read   {1}  block (1,0,0) warp 0 lane 0
+  remedy: put a barrier of the cluster between the two, or let the one arrive at the other's mbarrier (mbarrier_arrive_cluster), and the other wait (mbarrier_wait_cluster)
+  seen 64 times
+race: read after write of shared Pair+0 (4 bytes)
+  read   {1}  block (0,0,0) warp 0 lane 0
+  write  {2}  block (1,0,0) warp 0 lane 0
+  remedy: put a barrier of the cluster between the two, or let the one arrive at the other's mbarrier (mbarrier_arrive_cluster), and the other wait (mbarrier_wait_cluster)
+  seen 64 times
+)"},
+    {"cluster_syncthreads",
+     R"(race: write after read of shared Pair+0 (4 bytes)
+  write  {2}  block (0,0,0) warp 0 lane 0
+  read   {1}  block (1,0,0) warp 1 lane 31
+  remedy: put a barrier of the cluster between the two, or let the one arrive at the other's mbarrier (mbarrier_arrive_cluster), and the other wait (mbarrier_wait_cluster)
+  seen 64 times
+race: read after write of shared Pair+252 of block (1,0,0) (4 bytes)
+  read   {1}  block (0,0,0) warp 0 lane 0
+  write  {2}  block (1,0,0) warp 1 lane 31
+  remedy: put a barrier of the cluster between the two, or let the one arrive at the other's mbarrier (mbarrier_arrive_cluster), and the other wait (mbarrier_wait_cluster)
+  seen 64 times
+)"},
+    {"cluster_flag_without_fence",
+     R"(race: read after write of shared Pair+20 (4 bytes)
+  read   {1}  block (0,0,0) warp 0 lane 0
+  write  {2}   block (1,0,0) warp 0 lane 0
+  remedy: put a barrier of the cluster between the two, or let the one arrive at the other's mbarrier (mbarrier_arrive_cluster), and the other wait (mbarrier_wait_cluster)
+  seen 2 times
+)"},
+    {"cluster_mbarrier_not_known",
+     R"(mbarrier: mbarrier.arrive on shared Pair+256 of block (1,0,0), which is not known to be an mbarrier
+  uses  {1}  block (0,0,0) warp 0 lane 0
+  remedy: let its block call mbarrier_init and fence_mbarrier_init for it, then let all threads pass a barrier of the cluster
+  seen 2 times
+)"},
+    {"cluster_wait_of_block",
+     R"(race: read after write of shared Pair+0 (4 bytes)
+  read   {1}  block (0,0,0) warp 0 lane 0
+  write  {2}  block (1,0,0) warp 0 lane 0
+  remedy: put a barrier of the cluster between the two, or let the one arrive at the other's mbarrier (mbarrier_arrive_cluster), and the other wait (mbarrier_wait_cluster)
+  seen 128 times
+)"},
+    {"cluster_tile_refilled",
+     R"(mbarrier: a phase of mbarrier shared Pair+256 completes while a thread waits for the last one
+  waits  museum_cluster.cu:170  block (0,0,0) warp 0 lane 0
+  remedy: let who waits for a phase release the next one
+  seen 2 times
+race: read after write of shared Pair+252 (4 bytes)
+  read   {2}  block (0,0,0) warp 0 lane 0
+  write  {1}  block (1,0,0) warp 1 lane 31
+  remedy: put a barrier of the cluster between the two, or let the one arrive at the other's mbarrier (mbarrier_arrive_cluster), and the other wait (mbarrier_wait_cluster)
+  seen 64 times
+race: write after read of shared Pair+0 of block (1,0,0) (4 bytes)
+  write  {1}  block (0,0,0) warp 0 lane 0
+  read   {2}  block (1,0,0) warp 1 lane 31
+  remedy: put a barrier of the cluster between the two, or let the one arrive at the other's mbarrier (mbarrier_arrive_cluster), and the other wait (mbarrier_wait_cluster)
+  seen 64 times
+)"},
+    {"cluster_deadlock",
+     R"(deadlock: no thread of the cluster can go on
+  64 wait at mbarrier shared Pair+256, parity 0: 1 arrival missing  {1}  block (0,0,0) warp 0 lane 0
+  64 wait at mbarrier shared Pair+256, parity 0: 1 arrival missing  {1}  block (1,0,0) warp 0 lane 0
+  remedy: make every waiting thread's partners arrive
+)"},
+    {"cluster_half_arrives",
+     R"(deadlock: no thread of the cluster can go on
+  64 wait at barrier.cluster: 96 of 128 threads have arrived  {1}   block (0,0,0) warp 0 lane 0
+  32 wait at barrier.cluster: 96 of 128 threads have arrived  {1}   block (1,0,0) warp 0 lane 0
+  32 wait at __syncthreads                                    {2}  block (1,0,0) warp 1 lane 0
+  remedy: make every waiting thread's partners arrive
+)"},
+    {"cluster_wait_alone",
+     R"(cluster: barrier.cluster.wait by a thread that has not arrived
+  waits  {1}  block (1,0,0) warp 0 lane 0
+  remedy: let each thread call barrier_cluster_arrive() before it
+)"},
+    {"cluster_arrives_twice",
+     R"(cluster: barrier.cluster.arrive by a thread that has not waited since it arrived last
+  arrives  {1}  block (0,0,0) warp 0 lane 0
+  remedy: let each thread call barrier_cluster_wait() between two arrivals
+  seen 2 times
+)"},
+    {"cluster_rank_too_large",
+     R"(cluster: mapa of rank 2 in a cluster of 2 blocks
+  maps  {1}  block (1,0,0) warp 1 lane 31
+  remedy: give a rank below cluster_nctarank()
+)"},
+    {"cluster_mapa_of_global",
+     R"(cluster: mapa of an address outside the block's shared memory
+  maps  {1}  block (0,0,0) warp 0 lane 0
+  remedy: give it an address in the block's own shared memory
+  seen 2 times
+)"},
+    {"cluster_past_end",
+     R"(uninitialised: read of shared Pair+256 of block (1,0,0) (4 bytes)
+  read  {1}  block (0,0,0) warp 0 lane 0
+  remedy: write it before reading it: fresh memory holds NaN
+  seen 4 times
+out of bounds: read of shared Pair+272 of block (1,0,0) (4 bytes); Pair has 272 bytes
+  read  {1}  block (0,0,0) warp 0 lane 4
+  remedy: guard the access or fix the index
+  seen 2 times
+)"},
+    {"cluster_multicast_half",
+     R"(mbarrier: a phase of mbarrier shared Halves+1024 expects 512 bytes, its copies bring 1024
+  cp.async.bulk.tensor (multicast)  museum_cluster.cu:290  block (0,0,0) warp 0 lane 0
+  remedy: expect as many bytes as the phase's copies have, edges of boxes included
+  seen 2 times
+asynchronous copy: read of shared Halves+0 (2 bytes) while cp.async.bulk.tensor (multicast) writes it
+  read                              {2}  block (0,0,0) warp 0 lane 0
+  cp.async.bulk.tensor (multicast)  museum_cluster.cu:290  block (0,0,0) warp 0 lane 0
+  remedy: let the thread wait on the load's mbarrier (mbarrier_wait) before this read
+  seen 128 times
+)"},
+    {"cluster_multicast_to_none",
+     R"(cluster: cp.async.bulk.tensor (multicast) to the blocks 7 of a cluster of 2 blocks
+  loads  {1}  block (0,0,0) warp 0 lane 0
+  remedy: set a bit for each rank below cluster_nctarank() that is to get the box
+)"},
+    {"cluster_multicast_refilled",
+     R"(asynchronous copy: cp.async.bulk.tensor (multicast) of shared Halves+0 of block (1,0,0) (16 bytes) while another cp.async.bulk.tensor (multicast) writes it
+  cp.async.bulk.tensor (multicast)  {1}  block (0,0,0) warp 0 lane 0
+  cp.async.bulk.tensor (multicast)  {1}  block (0,0,0) warp 0 lane 0
+  remedy: let the thread wait on the load's mbarrier (mbarrier_wait) before this cp.async.bulk.tensor (multicast)
+  seen 64 times
+mbarrier: a phase of mbarrier shared Halves+1024 expects 512 bytes, its copies bring 1536
+  cp.async.bulk.tensor (multicast)  {1}  block (0,0,0) warp 0 lane 0
+  remedy: expect as many bytes as the phase's copies have, edges of boxes included
+asynchronous copy: read of shared Halves+0 (2 bytes) while cp.async.bulk.tensor (multicast) writes it
+  read                              {2}  block (1,0,0) warp 0 lane 0
+  cp.async.bulk.tensor (multicast)  {1}  block (0,0,0) warp 0 lane 0
+  remedy: let the thread wait on the load's mbarrier (mbarrier_wait) before this read
+  seen 128 times
+)"},
+    {"cluster_send_refilled",
+     R"(asynchronous copy: write of shared Sent+0 (4 bytes) while cp.async.bulk (cluster) reads it
+  write                    {1}  block (0,0,0) warp 0 lane 0
+  cp.async.bulk (cluster)  {2}  block (0,0,0) warp 0 lane 0
+  remedy: let the thread wait on the load's mbarrier (mbarrier_wait) before this write
+  seen 64 times
+)"},
+    {"cluster_send_no_fence",
+     R"(proxy fence: cp.async.bulk (cluster) reads shared Sent+0, written by an ordinary store without a proxy fence
+  cp.async.bulk (cluster)  {1}  block (0,0,0) warp 0 lane 0
+  write                    {2}  block (0,0,0) warp 0 lane 0
+  remedy: let the storing thread call fence_proxy_async() before the barrier
+  seen 2 times
+)"},
+    {"cluster_send_own_barrier",
+     R"(cluster: cp.async.bulk (cluster) completes on an mbarrier that is not in the block which gets the bytes
+  copies  museum_cluster.cu:398  block (0,0,0) warp 0 lane 0
+  remedy: let mapa give both addresses with the same rank
+  seen 2 times
+)"},
+    {"cluster_send_left_early",
+     R"(cluster: cp.async.bulk (cluster) of shared Sent+0 (256 bytes), whose block may have ended
+  cp.async.bulk (cluster)  {1}  block (0,0,0) warp 0 lane 0
+  remedy: let that block wait, before it ends, for all who access its shared memory: a barrier of the cluster, for instance
+)"},
+    {"cluster_unwritten",
+     R"(uninitialised: read of shared Pair+160 of block (1,0,0) (4 bytes)
+  read  {1}  block (0,0,0) warp 1 lane 8
+  remedy: write it before reading it: fresh memory holds NaN
+  seen 2 times
+)"},
 };
 // clang-format on
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # ncu_counters.sh: reads the hardware's counters of the kernels in counters.cu with Nsight Compute, as CSV.
 # counters_table.py turns the CSV into docs/results/counters-h200.md.
+# Of counters_tma.cu's kernels it reads what comes to the L2 cache: ncu-counters-tma.csv.
 # Run: tests/simt/ncu_counters.sh COUNTERS_PROGRAM OUTPUT_DIRECTORY "where it was measured"
 set -eu
 program=$1 out=$2 note=$3
@@ -16,8 +17,15 @@ for op in ld st; do
 done
 
 # One row per launch and metric. The clocks are left alone; counters do not need them fixed.
-ncu --clock-control none --csv --print-units base --log-file "$out/ncu.log" --metrics "$metrics" "$program" \
-  > /dev/null ||
-  { cat "$out/ncu.log" >&2; exit 1; }
-{ echo "# $note"; grep '^"' "$out/ncu.log"; } > "$out/ncu-counters.csv"
-rm "$out/ncu.log"
+# measure METRICS FILE [ARGUMENT OF THE PROGRAM]
+measure() {
+  ncu --clock-control none --csv --print-units base --log-file "$out/ncu.log" --metrics "$1" "$program" ${3:+"$3"} \
+    > /dev/null ||
+    { cat "$out/ncu.log" >&2; exit 1; }
+  { echo "# $note"; grep '^"' "$out/ncu.log"; } > "$out/$2"
+  rm "$out/ncu.log"
+}
+measure "$metrics" ncu-counters.csv
+l2=
+for op in read write red atom; do l2=$l2,lts__t_sectors_op_$op.sum; done
+measure "${l2#,}" ncu-counters-tma.csv tma

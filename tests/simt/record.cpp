@@ -1,6 +1,7 @@
 // record.cpp: runs the conformance suite on one machine and prints one line per family: name, words, hash, and the
 // words themselves where they are few or may differ. What an H200 prints is docs/results/conformance-h200.txt.
-// With -DFLASH_RECORD=run_wgmma_conformance: conformance_wgmma.cu's families, which need sm_90a, and their file.
+// With -DFLASH_RECORD=run_wgmma_conformance: conformance_wgmma.cu's families, which need sm_90a, and their file; with
+// run_hopper_conformance those of conformance_hopper.cu.
 // Run: conformance "where it was recorded" [words.bin]     (words.bin gets all words, for finding a difference)
 #include <cstdio>
 
