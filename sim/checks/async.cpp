@@ -13,8 +13,8 @@ namespace flash::simt {
 namespace {
 
 Epoch of_companion(Epoch running, const AsyncOperation& operation, unsigned site) {
-  const unsigned companion = kCompanion | (operation.in_order ? kInOrder : 0) | operation.thread;
-  return (running >> kClockShift << kClockShift) | Epoch{site} << kThreadBits | companion;
+  return (running >> kClockShift << kClockShift) | (operation.in_order ? kInOrderEpoch : 0) |
+         Epoch{site} << kThreadBits | kCompanion | operation.thread;
 }
 
 // The largest access that fits: pieces are multiples of 2 bytes at addresses that are.

@@ -8,22 +8,26 @@
 
 namespace flash::simt {
 
-// An access as a mark: clock, site, thread. Ordered by clock, so that one comparison tells age. Most numbers of threads
-// are their companions', who run their asynchronous operations (sim/core/async.hpp): one for what bulk groups write
-// (`in_order`), one for all else.
+// An access as a mark: clock, site, thread. Ordered by clock, so that one comparison tells age. Half of the numbers of
+// threads are their companions', who run their asynchronous operations (sim/core/async.hpp).
 using Epoch = std::uint64_t;
-constexpr int kThreadBits = 12, kSiteBits = 15, kClockShift = kThreadBits + kSiteBits + 2;
+constexpr int kThreadBits = 11, kSiteBits = 15, kClockShift = kThreadBits + kSiteBits + 2;
 // Of a volatile store: behind a fence of its thread, which is how a flag is set. Of an atomic: the value is still its
 // own, so that the next atomic reads it.
 constexpr Epoch kFlagEpoch = Epoch{1} << (kThreadBits + kSiteBits), kLastEpoch = kFlagEpoch;
-// Of an atomic: its scope is the block.
-constexpr Epoch kBlockEpoch = kFlagEpoch << 1;
+// Of an atomic: its scope is the block. Of a companion: a bulk group writes this (AsyncOperation::in_order).
+constexpr Epoch kBlockEpoch = kFlagEpoch << 1, kInOrderEpoch = kBlockEpoch;
 constexpr unsigned thread_of(Epoch e) {
   return e & ((1u << kThreadBits) - 1);
 }
-constexpr unsigned kCompanion = 1u << (kThreadBits - 2), kInOrder = 1u << (kThreadBits - 1);
+constexpr unsigned kCompanion = 1u << (kThreadBits - 1);
 constexpr bool is_of_companion(Epoch e) {
   return e & kCompanion;
+}
+// What others know of a companion's bulk groups is apart from what they know of its other operations.
+constexpr unsigned kInOrder = kCompanion << 1;
+constexpr unsigned known_as(Epoch e) {
+  return thread_of(e) | (is_of_companion(e) && e & kInOrderEpoch ? kInOrder : 0);
 }
 constexpr unsigned site_index_of(Epoch e) {
   return e >> kThreadBits & ((1u << kSiteBits) - 1);

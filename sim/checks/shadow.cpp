@@ -20,7 +20,7 @@ namespace {
 
 constexpr Epoch kNever = ~Epoch{0};
 constexpr std::size_t kMostMarks = 8;  // of a kind at one place, beyond two
-constexpr std::size_t kChunkTable = std::size_t{1} << 31;
+constexpr std::size_t kChunkTable = std::size_t{1} << 32;
 
 // The struct that the running kernel takes its shared memory for.
 std::string shared_name(const Worker& worker) {
@@ -635,7 +635,7 @@ bool Checker::ordered_by_views(Epoch earlier, unsigned block) const {
   if (!extra) return false;
   const Outside outside;
   const Clocks* clocks = extra->known.find(block);
-  return clocks && clock_of(earlier) < clocks->of(thread_of(earlier));
+  return clocks && clock_of(earlier) < clocks->of(known_as(earlier));
 }
 
 // How far apart two unordered accesses are: 1 same warp, 2 same block, 3 different blocks.
@@ -759,7 +759,7 @@ void Checker::race(const Wrong& wrong, Access access_, Epoch mine, const void* a
                           "(mbarrier_arrive_cluster), and the other wait (mbarrier_wait_cluster)")
         : wrong.distance == 2 ? std::string("put __syncthreads() between the two") +
                                     (flag ? "; with a flag: __threadfence() before it is set and after it is read" : "")
-        : flag && thread_of(wrong.earlier) & kInOrder
+        : flag && known_as(wrong.earlier) & kInOrder
             ? "a flag needs cp_async_bulk_wait (not _read) and __threadfence() before it is set, __threadfence() after"
         : flag ? "if a flag orders the blocks: __threadfence() before it is set and after it is read; else split the "
                  "kernel"

@@ -110,8 +110,11 @@ std::string to_json(const std::vector<KernelReport>& reports) {
       out << comma << "\n    {\"name\": " << json_string(a.name) << ", \"read_bytes\": " << a.read_bytes
           << ", \"read_requests\": " << a.read_requests << ", \"read_sectors\": " << a.read_sectors
           << ", \"written_bytes\": " << a.written_bytes << ", \"write_requests\": " << a.write_requests
-          << ", \"write_sectors\": " << a.write_sectors << ", \"reduced_bytes\": " << a.reduced_bytes
-          << ", \"reduce_requests\": " << a.reduce_requests << ", \"reduce_sectors\": " << a.reduce_sectors << "}";
+          << ", \"write_sectors\": " << a.write_sectors;
+      if (a.reduce_requests)
+        out << ", \"reduced_bytes\": " << a.reduced_bytes << ", \"reduce_requests\": " << a.reduce_requests
+            << ", \"reduce_sectors\": " << a.reduce_sectors;
+      out << "}";
       comma = ",";
     }
     out << "]}";

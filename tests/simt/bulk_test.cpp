@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -12,6 +13,7 @@
 
 #include "phases/interface/where.hpp"
 #include "sim/core/bulk.hpp"
+#include "sim/report/recording.hpp"
 #include "sim/report/report.hpp"
 
 namespace {
@@ -109,6 +111,33 @@ TEST_CASE("the trace shows each copy until its mbarrier's phase is complete, and
   }
   CHECK(copies == 1);
   CHECK(waits >= 2);
+}
+
+TEST_CASE("a recording has the bytes of bulk copies, what is added as written, and the mbarrier that was asked") {
+  flash::Recording recording;
+  const BulkResult r = flash::on_checked::run_bulk({.recording = &recording}, {100, 2});
+  is_right({100, 2}, r);
+  const std::vector<flash::ArrayTraffic> recorded = recording.traffic(recording.steps.size());
+  for (const flash::ArrayTraffic& ours : r.ledger.arrays)
+    for (const flash::ArrayTraffic& a : recorded) {
+      if (a.name != ours.name) continue;
+      CHECK(a.read_bytes == ours.read_bytes);
+      CHECK(a.written_bytes == ours.written_bytes + ours.reduced_bytes);
+    }
+  using Kind = flash::Recording::Kind;
+  const auto bytes = [&](Kind kind) {
+    std::uint64_t sum = 0;
+    for (const flash::Recording::Step& step : recording.steps)
+      for (const flash::Recording::Part& part : step.parts) sum += part.kind == kind ? part.bytes : 0;
+    return sum;
+  };
+  CHECK(bytes(Kind::copy) == 2 * 400);
+  CHECK(bytes(Kind::landed) == 2 * 400);
+  CHECK(bytes(Kind::store) == 2 * 2 * 400);
+  CHECK(bytes(Kind::stored) == 2 * 2 * 400);
+  const auto waited = [](const flash::Recording::Step& step) { return !step.waited.empty(); };
+  CHECK(std::any_of(recording.steps.begin(), recording.steps.end(), waited));
+  CHECK(flash::to_json(recording).find("\"sum\":[0,800]") != std::string::npos);
 }
 
 TEST_CASE("a bulk reduction adds as an H200 does: subnormals kept, one NaN") {

@@ -1,5 +1,6 @@
 // counters_tma.cu: as counters.cu for what TMA moves, which needs sm_90a, and for atomics beside it: each of 64 blocks
-// moves 1 KiB. Nsight Compute counts them in the L2 cache: lts__t_sectors_op_read, _write, _red, _atom.
+// moves 1 KiB. Nsight Compute counts what multiprocessors ask of the L2 cache: lts__t_sectors_srcunit_tex_op_read,
+// _write, _red, _atom; without srcunit_tex what one half of an H200's cache asks of the other is counted, too.
 // Run: counters tma on a GPU under Nsight Compute (ncu_counters.sh).
 #include "gpu/hopper.cuh"
 #include "tests/simt/counters.hpp"

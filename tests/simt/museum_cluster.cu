@@ -86,23 +86,29 @@ __global__ void __cluster_dims__(2) cluster_syncthreads(const float* in, float* 
   barrier_of_cluster();
 }
 
-// A flag in the other block's shared memory: without a fence it says nothing of the row.
+// A flag in the other block's shared memory: without a fence it says nothing of the row. (The arrival and the wait of
+// the block's scope, which say nothing of it either, see to it that the flag is set.)
 template <bool Fixed>
 __global__ void __cluster_dims__(2) cluster_flag_without_fence(const float* in, float* out) {
   Pair& s = shared<Pair>();
   auto* flag = reinterpret_cast<unsigned long long*>(&s.full);
   const int t = threadIdx.x, i = blockIdx.x * 64 + t;
   const unsigned other = cluster_ctarank() ^ 1;
-  if (t == 0) *flag = 0;
+  if (t == 0) {
+    *flag = 0;
+    mbarrier_init(&s.empty, 1);
+    fence_mbarrier_init();
+  }
   barrier_of_cluster();
   if (t == 0) {
     mapa(s.row, other)[5] = in[i];  //@ cluster_flag_without_fence:2
     if (Fixed) __threadfence();
     atomicExch(mapa(flag, other), 1);
-    while (atomicAdd(flag, 0) == 0) {
-    }
+    mbarrier_arrive_cluster(&s.empty, other);
+    mbarrier_wait(&s.empty, 0);
+    const bool set = atomicAdd(flag, 0) == 1;
     if (Fixed) __threadfence();
-    out[i] = s.row[5];  //@ cluster_flag_without_fence:1
+    out[i] = set ? s.row[5] : -1;  //@ cluster_flag_without_fence:1
   } else {
     out[i] = 0;
   }
@@ -167,8 +173,8 @@ __global__ void __cluster_dims__(2) cluster_tile_refilled(const float* in, float
     if (Fixed && tile > 0) mbarrier_wait_cluster(&s.empty, (tile - 1) & 1);
     mapa(s.row, other)[t] = in[i] * static_cast<float>(tile + 1);  //@ cluster_tile_refilled:1
     mbarrier_arrive_cluster(&s.full, other);
-    mbarrier_wait_cluster(&s.full, tile & 1);
-    sum += s.row[63 - t];  //@ cluster_tile_refilled:2
+    mbarrier_wait_cluster(&s.full, tile & 1);  //@ cluster_tile_refilled:3
+    sum += s.row[63 - t];                      //@ cluster_tile_refilled:2
     if (Fixed || tile == 2) mbarrier_arrive_cluster(&s.empty, other);
   }
   out[i] = sum;
@@ -287,8 +293,8 @@ __global__ void __cluster_dims__(2) cluster_multicast_half(const __grid_constant
   make_barriers(&s.full, &s.empty, 1);
   if (t == 0) {
     mbarrier_arrive_expect_tx(&s.full, Fixed ? 2 * kHalfBytes : kHalfBytes);
-    cp_async_bulk_tensor_multicast(s.tile[rank], &in, &s.full, 0, static_cast<int>(4 * rank),
-                                   3);  //@ cluster_multicast_half:1
+    const int row = static_cast<int>(4 * rank);
+    cp_async_bulk_tensor_multicast(s.tile[rank], &in, &s.full, 0, row, 3);  //@ cluster_multicast_half:1
   }
   mbarrier_wait(&s.full, 0);
   out[rank * 64 + t] = s.tile[0][0][t] + s.tile[1][0][t];  //@ cluster_multicast_half:2
@@ -395,8 +401,8 @@ __global__ void __cluster_dims__(2) cluster_send_own_barrier(const float* in, fl
   __syncthreads();
   if (t == 0) {
     mbarrier_arrive_expect_tx(&s.full, sizeof s.got);
-    cp_async_bulk_cluster(mapa(s.got, other), s.row, sizeof s.row,
-                          Fixed ? mapa(&s.full, other) : &s.full);  //@ cluster_send_own_barrier:1
+    std::uint64_t* const full = Fixed ? mapa(&s.full, other) : &s.full;
+    cp_async_bulk_cluster(mapa(s.got, other), s.row, sizeof s.row, full);  //@ cluster_send_own_barrier:1
   }
   mbarrier_wait(&s.full, 0);
   out[i] = s.got[t];

@@ -304,6 +304,13 @@ asynchronous copy: read of shared Line+256 (4 bytes) while cp.async.bulk writes 
   remedy: a flag needs cp_async_bulk_wait (not _read) and __threadfence() before it is set, __threadfence() after
   seen 64 times
 )"},
+    {"reduce_own_wait",
+     R"(race: read after cp.reduce.async.bulk of out[0] (4 bytes)
+  read                  {1}  block (1,0,0) warp 0 lane 0
+  cp.reduce.async.bulk  {2}  block (0,0,0) warp 0 lane 0
+  remedy: a flag needs cp_async_bulk_wait (not _read) and __threadfence() before it is set, __threadfence() after
+  seen 64 times
+)"},
     {"reduce_turn_too_early",
      R"(race: write after cp.reduce.async.bulk of out[64] (4 bytes)
   write                 {1}  block (1,0,0) warp 0 lane 0

@@ -488,6 +488,12 @@ std::vector<MachineOptions> schedules() {
   return all;
 }
 
+// How often a block looks at a flag is the schedule's affair.
+flash::Ledger without_flags(flash::Ledger ledger) {
+  std::erase_if(ledger.arrays, [](const flash::ArrayTraffic& a) { return a.name == "flags"; });
+  return ledger;
+}
+
 }  // namespace
 
 TEST_CASE("each bug is reported word for word") {
@@ -533,7 +539,7 @@ TEST_CASE("tensor cores and asynchronous copies: a twin's result and counters ar
     for (const MachineOptions& options : schedules()) {
       const flash::PtxExhibit other = flash::on_checked::run_ptx_exhibit(exhibit.name, Variant::twin, options);
       CHECK(other.out == first.out);
-      CHECK(other.ledger == first.ledger);
+      CHECK(without_flags(other.ledger) == without_flags(first.ledger));
     }
   }
 }

@@ -27,5 +27,5 @@ measure() {
 }
 measure "$metrics" ncu-counters.csv
 l2=
-for op in read write red atom; do l2=$l2,lts__t_sectors_op_$op.sum; done
+for op in read write red atom; do l2=$l2,lts__t_sectors_srcunit_tex_op_$op.sum; done
 measure "${l2#,}" ncu-counters-tma.csv tma

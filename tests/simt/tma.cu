@@ -69,8 +69,9 @@ TensorMap map_of(const unsigned short* data, const BoxCase& c) {
 template <std::size_t kRank>
 void run(Machine& m, const BoxCase& c, const unsigned short* in, unsigned short* out, unsigned short* seen,
          int elements) {
-  launch<Tiles>(m, copy_box<kRank>, dim3(c.blocks), dim3(96), map_of<kRank>(in, c), map_of<kRank>(out, c),
-                make_int4(c.at[0], c.at[1], c.at[2], c.at[3]), seen, elements, static_cast<int>(c.box[0]));
+  launch<Tiles>(m, copy_box<kRank>, dim3(c.blocks), dim3(96), map_of<kRank>(in, c),
+                map_of<kRank>(c.in_place ? in : out, c), make_int4(c.at[0], c.at[1], c.at[2], c.at[3]), seen, elements,
+                static_cast<int>(c.box[0]));
 }
 
 BoxResult run_box(const MachineOptions& options, const BoxCase& c) {

@@ -20,6 +20,7 @@ struct BoxCase {
   std::array<std::uint32_t, 4> box;
   std::array<int, 4> at;  // of the box's first element
   unsigned blocks = 1;    // thread blocks, each with a box to the right of the last one's
+  bool in_place = false;  // it is stored where it came from
 };
 
 struct BoxResult {

@@ -118,6 +118,9 @@ TEST_CASE("boxes of two blocks side by side are no race, and two on one place ar
     const BoxResult result = flash::on_checked::run_box(options, beside);
     CHECK(result.findings.empty());
     CHECK(result.out == flash::on_checked::run_box(options, both).out);
+    BoxCase in_place = beside;
+    in_place.in_place = true;
+    CHECK(flash::on_checked::run_box(options, in_place).findings.empty());
   }
   BoxCase same = beside;
   same.strides[1] = 8, same.sizes = {16, 8, 1, 1};  // rows overlap
