@@ -58,10 +58,9 @@ void Checker::no_block_there(Epoch mine, const char* what, const void* address, 
   worker_.findings.add({"cluster",
                         std::string(what) + " of " + element(address, bytes) + " (" + counted(bytes) +
                             "), whose block may " + (begun ? "have ended" : "not have begun"),
-                        begun ? "let that block wait, before it ends, for all who access its shared memory: a barrier "
-                                "of the cluster, for instance"
-                              : "let all threads pass a barrier of the cluster (barrier_cluster_arrive, "
-                                "barrier_cluster_wait) before the first access to another block's shared memory",
+                        begun ? "let the block end behind a barrier of the cluster that all who access its memory pass"
+                              : "let all threads pass a barrier of the cluster before the first access to another "
+                                "block's shared memory",
                         {side(what, mine)},
                         worker_.block});
 }

@@ -755,8 +755,8 @@ void Checker::race(const Wrong& wrong, Access access_, Epoch mine, const void* a
                   " between the copying thread's cp_async_wait and this " + (is_of_copy(mine) ? "copy" : now)
         : wrong.distance == 1 ? "put __syncwarp() between the two"
         : is_in_cluster(earlier_side.block) && wrong.distance == 3
-            ? std::string("put a barrier of the cluster between the two, or let the one arrive at the other's mbarrier "
-                          "(mbarrier_arrive_cluster), and the other wait (mbarrier_wait_cluster)")
+            ? std::string("put a barrier of the cluster between the two; or mbarrier_arrive_cluster there, "
+                          "mbarrier_wait_cluster here")
         : wrong.distance == 2 ? std::string("put __syncthreads() between the two") +
                                     (flag ? "; with a flag: __threadfence() before it is set and after it is read" : "")
         : flag && known_as(wrong.earlier) & kInOrder

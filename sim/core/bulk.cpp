@@ -20,7 +20,7 @@ constexpr char kLoad[] = "cp.async.bulk.tensor", kStore[] = "cp.async.bulk.tenso
 constexpr char kPrefetch[] = "cp.async.bulk.prefetch.tensor";
 constexpr char kLineLoad[] = "cp.async.bulk", kLineStore[] = "cp.async.bulk (store)";
 constexpr char kReduction[] = "cp.reduce.async.bulk", kLinePrefetch[] = "cp.async.bulk.prefetch";
-constexpr char kMulticast[] = "cp.async.bulk.tensor (multicast)", kSend[] = "cp.async.bulk (cluster)";
+constexpr char kMulticast[] = "multicast", kSend[] = "cp.async.bulk (cluster)";
 constexpr char kOfLoad[] = "let the thread wait on the load's mbarrier (mbarrier_wait)";
 constexpr char kOfStoreRead[] = "let the issuing thread wait for it (cp_async_bulk_wait_read), then a barrier,";
 constexpr char kOfStoreWrite[] = "let the issuing thread wait for the writes (cp_async_bulk_wait, not its _read form)";
@@ -206,8 +206,7 @@ Mbarrier& Bulk::far_barrier_at(Worker& other, std::uint64_t* at, const char* ins
   if (found == other.bulk.at_.end() || !known)
     worker_.misuse("mbarrier",
                    std::string(instruction) + " on " + worker_.place(at) + ", which is not known to be an mbarrier",
-                   "let its block call mbarrier_init and fence_mbarrier_init for it, then let all threads pass a "
-                   "barrier of the cluster",
+                   "call mbarrier_init and fence_mbarrier_init, then let all threads pass a barrier of the cluster",
                    {worker_.side("uses", worker_.threads[worker_.current])});
   return *found->second;
 }
@@ -460,7 +459,7 @@ void Bulk::begin(const TensorBox& box, std::uint64_t* at, const char* name, Site
 
 void Bulk::multicast(void* tile, const TensorMap* map, std::uint64_t* at, const int* coordinates, unsigned rank,
                      unsigned blocks, Site site) {
-  const TensorBox box = box_at(map, tile, coordinates, rank, kMulticast, site);
+  box_at(map, tile, coordinates, rank, kMulticast, site);  // the own block's stands for all
   const Thread& thread = worker_.threads[worker_.current];
   const unsigned size = worker_.cluster ? worker_.cluster->size() : 1;
   if (blocks == 0 || blocks >> size != 0)

@@ -1,6 +1,6 @@
 // museum.hpp: the bug museum's catalogue: which exhibits exist, what each must make a checker say, what it stands for.
-// An exhibit is a kernel of museum.cu or of one of its parts (museum_ptx.cu, museum_tma.cu …), as a bug and as a correct
-// twin, at which every tool is silent.
+// An exhibit is a kernel of museum.cu or of one of its parts (museum_ptx.cu, museum_tma.cu …), as a bug and as a
+// correct twin, at which every tool is silent.
 // Use: for (const Exhibit& e : exhibits) on_checked::run_exhibit(e.name, Bug, options);   (on_gpu, on_sim alike)
 #pragma once
 #include <string>

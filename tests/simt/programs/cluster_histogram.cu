@@ -1,5 +1,5 @@
-// cluster_histogram.cu: a histogram whose bins lie in the shared memory of a cluster's blocks, as in the CUDA Programming
-// Guide ("Distributed Shared Memory"); launched with cudaLaunchKernelEx.
+// cluster_histogram.cu: a histogram whose bins lie in the shared memory of a cluster's blocks, as in the CUDA
+// Programming Guide ("Distributed Shared Memory"); launched with cudaLaunchKernelEx.
 // ./flash check tests/simt/programs/cluster_histogram.cu; nvcc -arch=sm_90 cluster_histogram.cu.
 // With an argument a block does not wait for the others before it ends.
 #include <cooperative_groups.h>
