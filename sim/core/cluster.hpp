@@ -30,7 +30,7 @@ class Cluster {
   Worker* owner(const void* address) const;
   Worker* nearest_owner(const void* address) const;
 
-  // ---- turns: each OS thread of the team calls these for the block that it runs --------------------------------------
+  // ---- turns: each OS thread of the team calls these for the block that it runs -----------------------------------
 
   // Waits for the whole team. One of them draws the number of the next cluster, the same for all.
   template <class Draw>
@@ -44,7 +44,7 @@ class Cluster {
   // The block has ended. `stopped`: before all of its threads had.
   void leave(unsigned rank, bool stopped);
 
-  // ---- barrier.cluster -----------------------------------------------------------------------------------------------
+  // ---- barrier.cluster --------------------------------------------------------------------------------------------
 
   void begin_barrier();
   std::uint32_t phase() const { return phase_; }  // the number of the current one, from 0

@@ -208,7 +208,7 @@ FLASH_INLINE void __threadfence() { flash::simt::fence(flash::simt::Scope::devic
 FLASH_INLINE void __threadfence_block() { flash::simt::fence(flash::simt::Scope::block); }
 FLASH_INLINE void __threadfence_system() { flash::simt::fence(flash::simt::Scope::device); }
 
-// ---- clusters of blocks (sim/core/cluster.hpp): in a launch without them a block is a cluster of its own -------------
+// ---- clusters of blocks (sim/core/cluster.hpp): in a launch without them a block is a cluster of its own ----------
 
 // All threads of the cluster: an arrival, and the wait for all of them. What was done before an arrival is known after
 // the wait.

@@ -177,8 +177,8 @@ FLASH_INLINE T* mapa(T* shared, unsigned rank, FLASH_SITE) {
   return static_cast<T*>(flash::simt::map_shared(shared, rank, site));
 }
 
-// An arrival at the mbarrier of the cluster's block of that rank; `barrier` is this block's own, at the same place. What
-// this thread did before it is known to who waits there with mbarrier_wait_cluster (release, cluster).
+// An arrival at the mbarrier of the cluster's block of that rank; `barrier` is this block's own, at the same place.
+// What this thread did before it is known to who waits there with mbarrier_wait_cluster (release, cluster).
 // The mbarrier is made, published and known: mbarrier_init, fence_mbarrier_init, then a barrier of the cluster.
 FLASH_INLINE void mbarrier_arrive_cluster(std::uint64_t* barrier, unsigned rank, FLASH_SITE) {
   flash::simt::mbarrier_arrive_cluster(barrier, rank, site);
@@ -189,16 +189,16 @@ FLASH_INLINE void mbarrier_wait_cluster(std::uint64_t* barrier, unsigned parity,
   flash::simt::mbarrier_wait_cluster(barrier, parity, site);
 }
 
-// Begins to copy that many bytes, a multiple of 16, from this block's shared memory to that of another one. The addresses
-// are multiples of 16. `remote` and `remote_barrier` are what mapa gives for one rank; the bytes complete on that
-// mbarrier. The source may be written again when the block that has got it says so. "cp.async.bulk"
+// Begins to copy that many bytes, a multiple of 16, from this block's shared memory to that of another one. The
+// addresses are multiples of 16. `remote` and `remote_barrier` are what mapa gives for one rank; the bytes complete on
+// that mbarrier. The source may be written again when the block that has got it says so. "cp.async.bulk"
 FLASH_INLINE void cp_async_bulk_cluster(void* remote, const void* shared, unsigned bytes, std::uint64_t* remote_barrier,
                                         FLASH_SITE) {
   flash::simt::bulk_send(remote, shared, bytes, remote_barrier, site);
 }
-// cp_async_bulk_tensor to several blocks of the cluster, those of the ranks whose bits are set in `blocks`: the box goes
-// to the same place in the shared memory of each, and its bytes complete on the mbarrier at the same place there. Each
-// block expects its own. The bytes are read from global memory once. "cp.async.bulk.tensor", .multicast::cluster
+// cp_async_bulk_tensor to several blocks of the cluster, those of the ranks whose bits are set in `blocks`: the box
+// goes to the same place in the shared memory of each, and its bytes complete on the mbarrier at the same place there.
+// Each block expects its own. The bytes are read from global memory once. "cp.async.bulk.tensor", .multicast::cluster
 FLASH_INLINE void cp_async_bulk_tensor_multicast(void* shared, const TensorMap* map, std::uint64_t* barrier, int x,
                                                  int y, unsigned short blocks, FLASH_SITE) {
   const int coordinates[] = {x, y};

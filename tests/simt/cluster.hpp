@@ -22,8 +22,8 @@ namespace on_sim {
 // the same through a __shared__ array. "global ring": through global memory.
 // "histogram": of each cluster, numbers below 64 * blocks, each block with its own 64 bins.
 // "exchange": pairs send one another tiles by mbarriers. "spin": the same by flags.
-// "send": the same as bytes, which complete on the other's mbarrier. "multicast": each block loads its part of boxes and
-// gives it to all: out[t] = the sum over the boxes of what column t of the block's row has.
+// "send": the same as bytes, which complete on the other's mbarrier. "multicast": each block loads its part of boxes
+// and gives it to all: out[t] = the sum over the boxes of what column t of the block's row has.
 // "alone": the barrier and mapa in a launch without clusters. "exits": half of the threads exit before a barrier.
 // "trap": a block of the first cluster traps, the other one waits for it.
 // "ranks": rank, size, number and shape of 2 x 2 x 2 blocks.
