@@ -341,6 +341,88 @@ __device__ __forceinline__ void red_add_v4(float* global, float4 value) {
                "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w)
                : "memory");
 }
+
+// ---- clusters of blocks -------------------------------------------------------------------------------------------
+__device__ __forceinline__ unsigned cluster_ctarank() {
+  unsigned rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+__device__ __forceinline__ unsigned cluster_nctarank() {
+  unsigned blocks;
+  asm volatile("mov.u32 %0, %%cluster_nctarank;" : "=r"(blocks));
+  return blocks;
+}
+__device__ __forceinline__ void barrier_cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+}
+__device__ __forceinline__ void barrier_cluster_wait() {
+  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+}
+template <class T>
+__device__ __forceinline__ T* mapa(T* shared, unsigned rank) {
+  T* mapped;
+  asm volatile("mapa.u64 %0, %1, %2;" : "=l"(mapped) : "l"(shared), "r"(rank));
+  return mapped;
+}
+
+// This block's address in shared memory, in the block of that rank.
+__device__ __forceinline__ unsigned mapped_address(const void* shared, unsigned rank) {
+  unsigned mapped;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(mapped) : "r"(shared_address(shared)), "r"(rank));
+  return mapped;
+}
+__device__ __forceinline__ void mbarrier_arrive_cluster(std::uint64_t* barrier, unsigned rank) {
+  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(mapped_address(barrier, rank))
+               : "memory");
+}
+__device__ __forceinline__ void mbarrier_wait_cluster(std::uint64_t* barrier, unsigned parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra again;\n"
+      "}\n" ::"r"(shared_address(barrier)),
+      "r"(parity)
+      : "memory");
+}
+
+__device__ __forceinline__ void cp_async_bulk_cluster(void* remote, const void* shared, unsigned bytes,
+                                                      std::uint64_t* remote_barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                   shared_address(remote)),
+               "r"(shared_address(shared)), "r"(bytes), "r"(shared_address(remote_barrier))
+               : "memory");
+}
+__device__ __forceinline__ void cp_async_bulk_tensor_multicast(void* shared, const TensorMap* map,
+                                                               std::uint64_t* barrier, int x, int y,
+                                                               unsigned short blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+      "[%1, {%4, %5}], [%2], %3;" ::"r"(shared_address(shared)),
+      "l"(map), "r"(shared_address(barrier)), "h"(blocks), "r"(x), "r"(y)
+      : "memory");
+}
+__device__ __forceinline__ void cp_async_bulk_tensor_multicast(void* shared, const TensorMap* map,
+                                                               std::uint64_t* barrier, int x, int y, int z,
+                                                               unsigned short blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+      "[%1, {%4, %5, %6}], [%2], %3;" ::"r"(shared_address(shared)),
+      "l"(map), "r"(shared_address(barrier)), "h"(blocks), "r"(x), "r"(y), "r"(z)
+      : "memory");
+}
+__device__ __forceinline__ void cp_async_bulk_tensor_multicast(void* shared, const TensorMap* map,
+                                                               std::uint64_t* barrier, int x, int y, int z, int w,
+                                                               unsigned short blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+      "[%1, {%4, %5, %6, %7}], [%2], %3;" ::"r"(shared_address(shared)),
+      "l"(map), "r"(shared_address(barrier)), "h"(blocks), "r"(x), "r"(y), "r"(z), "r"(w)
+      : "memory");
+}
+
 __device__ __forceinline__ bool elect_sync() {
   unsigned elected;
   asm volatile(

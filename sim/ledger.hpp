@@ -33,6 +33,7 @@ struct Ledger {
   std::uint64_t barriers = 0;           // block-wide barriers, one per block and barrier
   std::uint64_t shared_read_requests = 0, shared_write_requests = 0;
   std::uint64_t shared_wavefronts = 0, shared_wavefronts_ideal = 0;  // bank conflicts = wavefronts - ideal
+  std::uint64_t cluster_read_bytes = 0, cluster_written_bytes = 0;  // of shared memory of a cluster's other blocks
   std::uint64_t wgmma_shared_bytes = 0;  // that wgmma reads from shared memory: B, and A where it lies there
 
   std::uint64_t hbm_read_bytes() const { return sum(&ArrayTraffic::read_bytes); }
@@ -73,6 +74,8 @@ struct Ledger {
     shared_write_requests += other.shared_write_requests;
     shared_wavefronts += other.shared_wavefronts;
     shared_wavefronts_ideal += other.shared_wavefronts_ideal;
+    cluster_read_bytes += other.cluster_read_bytes;
+    cluster_written_bytes += other.cluster_written_bytes;
     wgmma_shared_bytes += other.wgmma_shared_bytes;
   }
 

@@ -4,6 +4,7 @@
 #pragma once
 #include <array>
 #include <cstddef>
+#include <cstdint>
 
 #include "sim/error.hpp"
 #include "sim/machine_options.hpp"
@@ -41,6 +42,28 @@ inline void check_launch(Profile profile, const std::array<unsigned, 3>& grid, c
            "at most " + std::to_string(shared_memory_limit(profile)) + " bytes on " +
                (profile == Profile::sm_80 ? "sm_80" : "sm_90"),
            "use smaller tiles");
+}
+
+// Blocks of a cluster that every GPU with clusters takes.
+constexpr unsigned kMostClusterBlocks = 8;
+
+// A grid in clusters: whole ones, on each axis.
+inline void check_cluster(Profile profile, const std::array<unsigned, 3>& grid,
+                          const std::array<unsigned, 3>& cluster) {
+  constexpr const char* kAxis[] = {"x", "y", "z"};
+  const std::uint64_t blocks = std::uint64_t{cluster[0]} * cluster[1] * cluster[2];
+  if (blocks == 1) return;
+  if (blocks == 0 || cluster[0] > 8 || cluster[1] > 8 || blocks > kMostClusterBlocks)
+    refuse("blocks in a cluster",
+           std::to_string(cluster[0]) + " x " + std::to_string(cluster[1]) + " x " + std::to_string(cluster[2]),
+           "1 to " + std::to_string(kMostClusterBlocks), "use smaller clusters");
+  if (profile == Profile::sm_80)
+    refuse("blocks in a cluster", blocks, "1 on sm_80", "use the profile sm_90, which has clusters");
+  for (int a = 0; a < 3; ++a)
+    if (grid[a] % cluster[a] != 0)
+      refuse(std::string("grid.") + kAxis[a], grid[a],
+             "a multiple of the cluster's " + std::to_string(cluster[a]) + " blocks",
+             "add blocks that have nothing to do, or use smaller clusters");
 }
 
 // How many multiprocessors a persistent grid finds on the simulator: two, so that its blocks draw work in turn.

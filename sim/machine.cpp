@@ -90,6 +90,7 @@ struct MachineCore::State {
   std::vector<Finding> findings;
   std::vector<TraceEvent> trace;
   std::map<const void*, std::size_t> allowed_shared;  // bytes, by kernel
+  std::map<const void*, dim3> cluster_dims;           // of kernels that have said so
 };
 
 MachineCore::MachineCore(const MachineOptions& options, bool checked) : state_(std::make_unique<State>()) {
@@ -205,8 +206,31 @@ void MachineCore::allow_shared_memory(const void* kernel, std::int64_t bytes) {
   state_->allowed_shared[kernel] = static_cast<std::size_t>(bytes);
 }
 
+namespace {
+
+std::string written(dim3 shape) {
+  return std::to_string(shape.x) + " x " + std::to_string(shape.y) + " x " + std::to_string(shape.z);
+}
+
+// The shape that a kernel asked for in vain.
+std::optional<dim3> needed_cluster(const std::vector<std::exception_ptr>& errors) {
+  for (const std::exception_ptr& error : errors) try {
+      if (error) std::rethrow_exception(error);
+    } catch (const NeedsCluster& needs) {
+      return needs.cluster;
+    } catch (...) {
+    }
+  return {};
+}
+
+}  // namespace
+
 void MachineCore::run(Launch& launch) {
   State& s = *state_;
+  // A kernel's __cluster_dims__ are known from its first launch on.
+  const void* const kernel = launch.kernel ? launch.kernel : reinterpret_cast<const void*>(launch.invoke);
+  if (const auto known = s.cluster_dims.find(kernel); known != s.cluster_dims.end() && launch.cluster_blocks() == 1)
+    launch.cluster = known->second;
   KernelReport report;
   report.grid = {launch.grid.x, launch.grid.y, launch.grid.z};
   report.block = {launch.block.x, launch.block.y, launch.block.z};
@@ -214,6 +238,7 @@ void MachineCore::run(Launch& launch) {
   launch.layout = layout.empty() ? nullptr : &layout;
   const std::size_t statically = layout.static_bytes();
   check_launch(s.options.profile, report.grid, report.block, statically + launch.shared_bytes);
+  check_cluster(s.options.profile, report.grid, {launch.cluster.x, launch.cluster.y, launch.cluster.z});
   if (statically > kSharedWithoutAsking)
     refuse("static shared memory of " + kernel_name(launch.kernel, launch.kernel_name),
            std::to_string(statically) + " bytes", "at most " + std::to_string(kSharedWithoutAsking),
@@ -245,9 +270,16 @@ void MachineCore::run(Launch& launch) {
   if (launch.cooperative && blocks > kCooperativeBlocks)
     refuse("blocks of a cooperative launch", blocks, "at most " + std::to_string(kCooperativeBlocks),
            "use fewer blocks, each with a loop over its share of the work");
-  const std::size_t count = static_cast<std::size_t>(launch.cooperative ? blocks : std::min(cores, blocks));
+  // Each block of a cluster has a worker; they take turns, so that a team of them keeps one core busy.
+  const std::size_t in_cluster = launch.cluster_blocks();
+  const std::uint64_t clusters = blocks / in_cluster;
+  if (in_cluster > 1 && launch.cooperative)
+    refuse("a cooperative launch in clusters of", in_cluster, "1 block", "launch it without clusters");
+  if (in_cluster > 1 && one) refuse("a recording of clusters of", in_cluster, "1 block", "do not record it");
+  const std::size_t teams = static_cast<std::size_t>(launch.cooperative ? blocks : std::min(cores, clusters));
+  const std::size_t count = teams * in_cluster;
   launch.workers = count;
-  Stuck stuck(count);
+  Stuck stuck(teams);
   launch.stuck = &stuck;
   while (s.workers.size() < count) {
     s.workers.push_back(std::make_unique<Worker>());
@@ -256,7 +288,7 @@ void MachineCore::run(Launch& launch) {
     s.checkers.push_back(checker.get());
     s.workers.back()->observer = std::move(checker);
   }
-  if (s.shadow) s.shadow->begin_launch(count);
+  if (s.shadow) s.shadow->begin_launch(teams);
   if (one && count > 1) refuse("a cooperative launch", blocks, "1 block in a recording", "do not record it");
   std::optional<Recorder> recorder;
   if (one && s.checked) recorder.emplace(*s.options.recording, s.memory, launch);
@@ -265,9 +297,18 @@ void MachineCore::run(Launch& launch) {
   // Workers take blocks in the order that the options ask for.
   std::vector<std::uint32_t> shuffled;
   if (launch.order == Order::random) {
-    shuffled.resize(blocks);
+    shuffled.resize(clusters);
     std::iota(shuffled.begin(), shuffled.end(), 0u);
     std::shuffle(shuffled.begin(), shuffled.end(), std::mt19937_64(launch.seed));
+  }
+  const auto taken = [&](std::uint64_t i) {
+    return launch.order == Order::forward ? i : launch.order == Order::reverse ? clusters - 1 - i : shuffled[i];
+  };
+  std::vector<std::unique_ptr<Cluster>> in_turns;  // of each team
+  for (std::size_t team = 0; team < teams && in_cluster > 1; ++team) {
+    std::vector<Worker*> members;
+    for (std::size_t w = team * in_cluster; w < (team + 1) * in_cluster; ++w) members.push_back(s.workers[w].get());
+    in_turns.push_back(std::make_unique<Cluster>(members, team));
   }
   std::atomic<std::uint64_t> next{0};
   std::vector<std::exception_ptr> errors(count);
@@ -281,19 +322,27 @@ void MachineCore::run(Launch& launch) {
     worker.tracer.events.clear();
     tally = {};
     watched.enter();
-    try {
-      if (s.checked) s.checkers[w]->begin_launch();
-      for (std::uint64_t i; !watched.over() && (i = next.fetch_add(1, std::memory_order_relaxed)) < blocks;) {
-        if (w == 0) progress->show(i, blocks);
-        worker.run(launch, launch.order == Order::forward   ? i
-                           : launch.order == Order::reverse ? blocks - 1 - i
-                                                            : shuffled[i]);
+    worker.cluster = in_turns.empty() ? nullptr : in_turns[w / in_cluster].get();
+    worker.rank = static_cast<unsigned>(w % in_cluster);
+    const auto draw = [&]() -> std::uint64_t {
+      return watched.over() ? clusters : next.fetch_add(1, std::memory_order_relaxed);
+    };
+    const auto attempt = [&](const auto& act) {
+      try {
+        act();
+      } catch (...) {
+        errors[w] = std::current_exception();
+        next = clusters;
       }
-    } catch (...) {
-      errors[w] = std::current_exception();
-      next = blocks;
+    };
+    attempt([&] {
+      if (s.checked) s.checkers[w]->begin_launch();
+    });
+    for (std::uint64_t i; (i = worker.cluster ? worker.cluster->meet(draw) : draw()) < clusters;) {
+      if (w == 0) progress->show(i * in_cluster, blocks);
+      attempt([&] { worker.run(launch, launch.block_of(taken(i), worker.rank)); });
     }
-    stuck.done(worker.look);
+    if (worker.rank == 0) stuck.done(worker.cluster ? worker.cluster->look : worker.look);
     watched.leave();
     if (s.checked) s.checkers[w]->end_launch(tally);
   };
@@ -301,7 +350,17 @@ void MachineCore::run(Launch& launch) {
   for (std::size_t w = 1; w < count; ++w) pool.emplace_back(work, w);
   work(0);
   for (std::thread& thread : pool) thread.join();
-  progress.reset();  // findings follow
+  progress.reset();                                                 // findings follow
+  if (const std::optional<dim3> needed = needed_cluster(errors)) {  // its first statement said so: nothing was done
+    if (in_cluster > 1)
+      refuse("the cluster of the launch of " + kernel_name(launch.kernel, launch.kernel_name), written(launch.cluster),
+             written(*needed) + ", as its __cluster_dims__ say", "launch it in those, or leave the attribute out");
+    for (std::size_t w = 0; w < count; ++w) s.workers[w]->findings.take();
+    if (recorder) s.options.recording->launches.pop_back();
+    s.workers[0]->recorder = nullptr;
+    launch.cluster = s.cluster_dims[kernel] = *needed;
+    return run(launch);
+  }
 
   // Add up what the workers know.
   report.ledger.shared_bytes_peak = statically + launch.shared_bytes;
@@ -319,7 +378,8 @@ void MachineCore::run(Launch& launch) {
       std::any_of(raw.begin(), raw.end(), [](const RawFinding& finding) { return finding.kind == kNoEnd; });
   if (watched.over() && !stopped_running)  // the time was over between two blocks
     raw.push_back({kNoEnd,
-                   std::to_string(std::min<std::uint64_t>(next, blocks)) + " of " + std::to_string(blocks) +
+                   std::to_string(std::min<std::uint64_t>(next * in_cluster, blocks)) + " of " +
+                       std::to_string(blocks) +
                        " blocks had run when the launch was to end (its time is over, or Ctrl-C)",
                    "give it more time, or less work",
                    {},

@@ -47,15 +47,20 @@ void Checker::adds(const void* address, std::size_t bytes, unsigned element, Sit
 }
 
 void Checker::adds_one(const std::byte* at, unsigned bytes, Epoch mine) {
-  const auto judge = [&]<bool kGlobal>(Additions& additions, std::size_t offset, Epoch begin) {
-    const auto is_ordered = [this](Epoch earlier) { return ordered<kGlobal>(as_issued(earlier)); };
+  const auto judge = [&]<int kSpace>(Additions& additions, std::size_t offset, Epoch begin) {
+    const auto is_ordered = [this](Epoch earlier) { return ordered<kSpace>(as_issued(earlier)); };
     const Epoch earlier = additions.add(offset, mine, begin, is_ordered, [=] { return holds_zero(at, bytes); });
-    if (earlier) no_order(earlier, mine, at, bytes, kGlobal);
+    if (earlier) no_order(earlier, mine, at, bytes);
   };
   if (global_.memory.contains(at))
-    judge.operator()<true>(global_.additions, global_.memory.offset(at), global_.launch_begin);
-  else if (const auto offset = static_cast<std::size_t>(at - shared_); offset < shared_bytes_)
-    judge.operator()<false>(additions_, offset, block_begin_);
+    return judge.operator()<kGlobalMemory>(global_.additions, global_.memory.offset(at), global_.launch_begin);
+  Checker& home = home_of(at);
+  const auto offset = static_cast<std::size_t>(at - home.shared_);
+  if (offset >= shared_bytes_) return;
+  if (worker_.cluster)
+    judge.operator()<kCluster>(home.additions_, offset, block_begin_);
+  else
+    judge.operator()<kOwn>(additions_, offset, block_begin_);
 }
 
 // An asynchronous operation's additions, in order before those of who has waited for its bulk group.
@@ -69,17 +74,18 @@ void Checker::adds(const AsyncOperation& operation, Epoch mine) {
 }
 
 // An addition to which this one has no order: told in the report, and a finding where the order is to be fixed.
-void Checker::no_order(Epoch earlier, Epoch mine, const std::byte* at, unsigned bytes, bool global) {
+void Checker::no_order(Epoch earlier, Epoch mine, const std::byte* at, unsigned bytes) {
   const Outside outside;
+  const bool global = global_.memory.contains(at);
   const std::size_t array = global ? global_.memory.owner(at) : kInShared;
   ++unordered_[{array, site_index_of(earlier), site_index_of(mine)}];
   if (!worker_.launch->deterministic) return;
   const std::uintptr_t sites = std::uintptr_t{site_index_of(mine)} << 16 | site_index_of(earlier);
-  const unsigned far = distance(mine, earlier, global);
+  const unsigned far = distance(mine, earlier, global || worker_.cluster);
   RawFinding* const known = worker_.findings.repeated("nondeterministic", sites, 0, worker_.block);
   if (known && known->distance >= far) return;
   FindingSide earlier_side = side("adds", earlier);
-  if (global) earlier_side.block = global_.block_of(clock_of(earlier));
+  if (global || worker_.cluster) earlier_side.block = global_.block_of(clock_of(earlier));
   RawFinding found{
       "nondeterministic",
       "additions to " + element(at, bytes) + " (" + counted(bytes) + ") in no fixed order",

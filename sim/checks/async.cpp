@@ -29,7 +29,6 @@ unsigned next_size(const std::byte* at, std::size_t bytes) {
 
 std::uint64_t Checker::async_begins(const AsyncOperation& operation) {
   not_only_barriers();
-  any_state_ = true;
   const std::uintptr_t key = std::bit_cast<std::uintptr_t>(operation.site) | kSourceLocation |
                              (operation.writes ? kOfAsyncWrite : kOfAsyncRead);
   const unsigned s = site(key);
@@ -49,28 +48,40 @@ std::uint64_t Checker::async_begins(const AsyncOperation& operation) {
     for (const AsyncPiece& piece : operation.pieces) global_piece(operation, piece, access_, mine, key);
     copying_ = false;
     if (operation.adds) adds(operation, mine);
-    count_traffic(operation);
+    if (!operation.counted) count_traffic(operation);
     return now_;
   }
+  if (operation.pieces.empty()) return now_;
+  Checker& other = home_of(operation.pieces[0].begin);
+  other.any_state_ = true;
+  if (&other != this && !is_there(other, mine, operation.instruction, operation.pieces[0].begin, 16)) return now_;
+  copying_ = operation.copies;
+  home_ = &other;
   for (const AsyncPiece& piece : operation.pieces)
     for (std::size_t at = 0; !operation.writes && !tile_written_ && at < piece.bytes; at += 2)
-      tile_written_ = static_cast<std::size_t>(piece.begin + at - shared_) < shared_bytes_ && written(piece.begin + at);
+      tile_written_ =
+          static_cast<std::size_t>(piece.begin + at - other.shared_) < shared_bytes_ && written(piece.begin + at);
+  home_ = this;
   for (const AsyncPiece& piece : operation.pieces) {
-    const auto offset = static_cast<std::size_t>(piece.begin - shared_);
+    const auto offset = static_cast<std::size_t>(piece.begin - other.shared_);
     for (std::size_t at = offset; at < offset + piece.bytes; at += 4)
-      if (at >= shared_bytes_ || (layout_ && !layout_->holds(at, 4))) bad_address(shared_ + at, 4, access_, key);
+      if (at >= shared_bytes_ || (layout_ && !layout_->holds(at, 4))) bad_address(other.shared_ + at, 4, access_, key);
+    if (&other != this) other.share(offset, piece.bytes);
+    home_ = &other;
     needs_proxy_fence(operation, piece, mine);
     for (std::size_t at = 0; at < piece.bytes;) {
       const unsigned size = next_size(piece.begin + at, piece.bytes - at);
       for_size<2, 4, 8, 16>(size, [&]<unsigned kBytes>() {
         if (operation.writes)
-          touch_all<false, kBytes, Access::write>(cells_, offset + at, mine, false, piece.begin + at);
+          touch_all<false, kBytes, Access::write>(other.cells_, offset + at, mine, false, piece.begin + at);
         else
-          touch_all<false, kBytes, Access::read>(cells_, offset + at, mine, false, piece.begin + at);
+          touch_all<false, kBytes, Access::read>(other.cells_, offset + at, mine, false, piece.begin + at);
       });
       at += size;
     }
-    for (std::size_t word = offset / 4; word < (offset + piece.bytes) / 4; ++word) cells_.state[word] |= Cells::kAsync;
+    home_ = this;
+    for (std::size_t word = offset / 4; word < (offset + piece.bytes) / 4; ++word)
+      other.cells_.state[word] |= Cells::kAsync;
   }
   copying_ = false;
   return now_;
@@ -144,6 +155,9 @@ std::uint64_t Checker::async_ends(const AsyncOperation& operation) {
   const std::uintptr_t key = std::bit_cast<std::uintptr_t>(operation.site) | kSourceLocation |
                              (operation.writes ? kOfAsyncWrite : kOfAsyncRead);
   const Epoch mine = of_companion(now_ << kClockShift, operation, site(key));
+  if (operation.sends)  // the block must know of it before it ends, as of another block's read
+    visits_[{worker_.block, thread_of(mine)}] = {mine, operation.instruction, operation.pieces[0].begin,
+                                                 operation.pieces[0].bytes, this};
   for (const AsyncPiece& piece : operation.pieces) {
     if (global_.memory.contains(piece.begin)) {
       leave_marks<true>(global_.cells, global_.memory.offset(piece.begin), piece.bytes, operation.writes, mine);
@@ -159,13 +173,15 @@ std::uint64_t Checker::async_ends(const AsyncOperation& operation) {
 }
 
 // The marks of an operation's accesses, younger ones than when it began; nobody was there meanwhile, or it was said.
-template <bool kGlobal>
+template <int kSpace>
 void Checker::leave_marks(Cells& cells, std::size_t offset, std::size_t bytes, bool writes, Epoch mine) {
   const auto leave = [&](const Cells::Plane& plane, std::size_t word) {
     if (writes)
       __atomic_store_n(&plane.write[word], mine, __ATOMIC_SEQ_CST);
+    else if (kSpace == kOwn && cells.state[word] & Cells::kCluster)
+      remember<kCluster, Access::read>(cells, word, plane.readers[word], mine);
     else
-      remember<kGlobal, Access::read>(cells, word, plane.readers[word], mine);
+      remember<kSpace, Access::read>(cells, word, plane.readers[word], mine);
   };
   const std::size_t end = offset + bytes;
   for (std::size_t word = offset / 4; word * 4 < end; ++word) {
@@ -186,10 +202,10 @@ void Checker::async_known(unsigned first, unsigned threads, unsigned issuer, std
   for (unsigned t = first; t < first + threads; ++t) extra_of(t).known.join(ended);
 }
 
-void Checker::async_handed_over(const void* object, unsigned issuer, std::uint64_t clock) {
-  Handover& handover = handovers_[object];
-  for (View* known : {&handover.released.known, &handover.complete.known})
-    known->of(worker_.block).raise(issuer | kCompanion, clock);
+void Checker::async_handed_over(const void* object, unsigned block, unsigned issuer, std::uint64_t clock) {
+  Handover& handed = handover(object);
+  for (View* known : {&handed.released.known, &handed.complete.known})
+    known->of(block).raise(issuer | kCompanion, clock);
 }
 
 // ---- what they complete on, and other objects where threads meet ----------------------------------------------------
@@ -197,32 +213,41 @@ void Checker::async_handed_over(const void* object, unsigned issuer, std::uint64
 void Checker::releases(const void* object) {
   not_only_barriers();
   const Extra& extra = extra_of(worker_.current);
-  Handover& handover = handovers_[object];
+  Handover& handed = handover(object);
+  if (worker_.cluster && object != worker_.cluster && &home_of(object) != this) {  // another block's mbarrier
+    handed.far_released.known.join(extra.known);
+    handed.far_released.fenced.join(extra.fenced);
+    return add_own(handed.far_released.known.of(worker_.block));
+  }
   const auto give = [](const View& view, View& released, View& last) {
     if (!last.is(view)) released.join(view), last = view;
   };
-  give(extra.known, handover.released.known, handover.joined.known);
-  give(extra.fenced, handover.released.fenced, handover.joined.fenced);
-  add_own(handover.released.known.of(worker_.block));
+  give(extra.known, handed.released.known, handed.joined.known);
+  give(extra.fenced, handed.released.fenced, handed.joined.fenced);
+  add_own(handed.released.known.of(worker_.block));
 }
 
 void Checker::completes(const void* object) {
-  Handover& handover = handovers_[object];
-  handover.complete = handover.released;
+  Handover& handed = handover(object);
+  handed.complete = handed.released;
+  handed.far_complete = handed.far_released;
 }
 
-void Checker::acquires(const void* object, unsigned thread) {
+void Checker::acquires(const void* object, unsigned thread, bool far) {
   not_only_barriers();
-  const Handover::Views& complete = handovers_[object].complete;
+  const Handover& handed = handover(object);
   Extra& extra = extra_of(thread);
-  extra.known.join(complete.known);
-  extra.fenced.join(complete.fenced);
+  for (const Handover::Views* views : {&handed.complete, &handed.far_complete}) {
+    if (views == &handed.far_complete && !far) continue;
+    extra.known.join(views->known);
+    extra.fenced.join(views->fenced);
+  }
 }
 
 // What it knew before is part of what was handed over. Many threads then share one View, and what they learn later is
 // joined once.
 void Checker::learns_all(const void* object, unsigned thread) {
-  const Handover::Views& complete = handovers_[object].complete;
+  const Handover::Views& complete = handover(object).complete;
   Extra& extra = extra_of(thread);
   extra.known = complete.known;
   extra.fenced = complete.fenced;
@@ -259,6 +284,8 @@ void Checker::mbarrier_ends(const void* barrier, Site site_) {
   for (const Epoch use : uses_[barrier])
     if (collides<false>(use) && distance(mine, use, false) > wrong.distance)
       wrong.distance = distance(mine, use, false), wrong.before = Access::atomic, wrong.earlier = use;
+  for (const auto& [who, use] : far_uses_[barrier])
+    if (collides<kCluster>(use)) wrong.distance = 3, wrong.before = Access::atomic, wrong.earlier = use;
   if (wrong.distance > 0) race(wrong, Access::atomic, mine, barrier, 8);
   for (const std::size_t word : {offset / 4, offset / 4 + 1}) {
     cells_.state[word] &= static_cast<std::uint8_t>(~Cells::kMbarrier);
@@ -268,16 +295,17 @@ void Checker::mbarrier_ends(const void* barrier, Site site_) {
 }
 
 void Checker::completes_on(const void* barrier, bool fenced, Site copy) {
-  const auto word = static_cast<std::size_t>(static_cast<const std::byte*>(barrier) - shared_) / 4;
-  const Epoch made = cells_.planes[0].write[word];
-  if (fenced || is_fenced(made) || !ordered<false>(made)) return;  // without order it is a race
+  const Checker& other = home_of(barrier);
+  const auto word = static_cast<std::size_t>(static_cast<const std::byte*>(barrier) - other.shared_) / 4;
+  const Epoch made = other.cells_.planes[0].write[word];
+  if (fenced || is_fenced(made) || !ordered_at(other.cells_, word, made)) return;  // without order it is a race
   const unsigned s = site(std::bit_cast<std::uintptr_t>(copy) | kSourceLocation | kOfMbarrier);
   if (worker_.findings.repeated("proxy fence", s, site_index_of(made), worker_.block)) return;
   worker_.findings.add(
       {"proxy fence",
        "a copy completes on mbarrier " + element(barrier, 8) + ", which no fence has published since mbarrier_init",
        "call fence_mbarrier_init() behind mbarrier_init, before the barrier",
-       {side("copies", running_ | Epoch{s} << kThreadBits), side("mbarrier.init", made)},
+       {side("copies", running_ | Epoch{s} << kThreadBits), side("mbarrier.init", made, other.worker_.block)},
        worker_.block});
 }
 
@@ -292,7 +320,7 @@ void Checker::fence_proxy() {
 
 bool Checker::is_fenced(Epoch write) const {
   const auto& extra = extra_[worker_.current];
-  const Clocks* const fenced = extra ? extra->fenced.find(worker_.block) : nullptr;
+  const Clocks* const fenced = extra ? extra->fenced.find(global_.block_of(clock_of(write))) : nullptr;
   return fenced && clock_of(write) < fenced->of(thread_of(write));
 }
 
@@ -301,7 +329,7 @@ bool Checker::is_fenced(Epoch write) const {
 void Checker::overtakes(const Marks& marks, Epoch earlier) {
   if (thread_of(earlier) == thread_of(running_)) return;
   const Outside outside;
-  std::array<Epoch, kThreadBits>& all = overtaken_[&marks];
+  std::array<Epoch, kThreadBits>& all = home_->overtaken_[&marks];
   if (all[0] < barrier_) all = {};
   const unsigned differs = all[0] == 0 ? 0 : thread_of(all[0]) ^ thread_of(earlier);
   Epoch& place = all[static_cast<std::size_t>(std::bit_width(differs))];
@@ -310,47 +338,50 @@ void Checker::overtakes(const Marks& marks, Epoch earlier) {
 
 // Stores and atomics that an asynchronous operation reads or overwrites must lie before a proxy fence.
 void Checker::needs_proxy_fence(const AsyncOperation& operation, const AsyncPiece& piece, Epoch mine) {
-  const auto offset = static_cast<std::size_t>(piece.begin - shared_);
+  const Cells& cells = home_->cells_;
+  const auto offset = static_cast<std::size_t>(piece.begin - home_->shared_);
   for (std::size_t word = offset / 4; word < (offset + piece.bytes) / 4; ++word)
     for (unsigned byte = 0; byte < 4; ++byte) {
-      const unsigned level = cells_.state[word] & Cells::kLevel;
+      const unsigned level = cells.state[word] & Cells::kLevel;
       if (byte % (level == 0 ? 4 : level == Cells::kHalves ? 2 : 1) != 0) continue;
       const auto judge = [&](Epoch write, Access access_) {
-        if (write < block_begin_ || is_of_companion(write) || !ordered<false>(write) || is_fenced(write)) return false;
-        no_proxy_fence(operation, mine, write, access_, shared_ + word * 4);
+        if (write < block_begin_ || is_of_companion(write) || !ordered_at(cells, word, write) || is_fenced(write))
+          return false;
+        no_proxy_fence(operation, mine, write, access_, home_->shared_ + word * 4);
         return true;
       };
-      const Cells::Plane& plane = cells_.planes[byte];
+      const Cells::Plane& plane = cells.planes[byte];
       if (judge(plane.write[word], Access::write)) return;
-      if (!(cells_.state[word] & Cells::kUnusual)) continue;
+      if (!(cells.state[word] & Cells::kUnusual)) continue;
       const auto judge_all = [&](const Marks& marks, Access access_) {
         if (judge(marks.one, access_) || judge(marks.other, access_)) return true;
-        if (!(cells_.state[word] & Cells::kMore)) return false;
+        if (!(cells.state[word] & Cells::kMore)) return false;
         return std::ranges::any_of(kept(marks, false), [&](Epoch epoch) { return judge(epoch, access_); });
       };
       const Marks& atomics = plane.atomics[word];
       if (judge_all(plane.stores[word], Access::volatile_write) || judge_all(atomics, Access::atomic)) return;
-      const auto others = overtaken_.find(&atomics);
-      if (others == overtaken_.end() || (atomics.one | atomics.other) == 0) continue;
+      const auto others = home_->overtaken_.find(&atomics);
+      if (others == home_->overtaken_.end() || (atomics.one | atomics.other) == 0) continue;
       for (const Epoch epoch : others->second)
         if (judge(epoch, Access::atomic)) return;
-      if (operation.writes) overtaken_.erase(others);
+      if (operation.writes) home_->overtaken_.erase(others);
     }
 }
 
 void Checker::no_proxy_fence(const AsyncOperation& operation, Epoch mine, Epoch write, Access access_,
                              const std::byte* address) {
   if (worker_.findings.repeated("proxy fence", site_index_of(mine), site_index_of(write), worker_.block)) return;
-  worker_.findings.add({"proxy fence",
-                        std::string(operation.instruction) + (operation.writes ? " overwrites " : " reads ") +
-                            element(address, 4) + ", written by " +
-                            (access_ == Access::write    ? "an ordinary store"
-                             : access_ == Access::atomic ? "an atomic"
-                                                         : "a volatile store") +
-                            " without a proxy fence",
-                        "let the storing thread call fence_proxy_async() before the barrier",
-                        {side(operation.instruction, mine), side(named(write, access_), write)},
-                        worker_.block});
+  worker_.findings.add(
+      {"proxy fence",
+       std::string(operation.instruction) + (operation.writes ? " overwrites " : " reads ") + element(address, 4) +
+           ", written by " +
+           (access_ == Access::write    ? "an ordinary store"
+            : access_ == Access::atomic ? "an atomic"
+                                        : "a volatile store") +
+           " without a proxy fence",
+       "let the storing thread call fence_proxy_async() before the barrier",
+       {side(operation.instruction, mine), side(named(write, access_), write, global_.block_of(clock_of(write)))},
+       worker_.block});
 }
 
 // ---- findings ------------------------------------------------------------------------------------------------------
@@ -359,9 +390,9 @@ void Checker::no_proxy_fence(const AsyncOperation& operation, Epoch mine, Epoch 
 // for an access.
 bool Checker::disturbs(std::uint8_t state, std::size_t word, Access access_, Epoch mine, bool& said,
                        const void* address, std::size_t bytes) {
-  const std::byte* const at = shared_ + word * 4;
+  const std::byte* const at = home_->shared_ + word * 4;
   if (state & Cells::kInFlight) {
-    if (!std::exchange(said, true)) disturbs_copy(*worker_.copies.writing(at), access_, mine, address, bytes);
+    if (!std::exchange(said, true)) disturbs_copy(*home_->worker_.copies.writing(at), access_, mine, address, bytes);
     return true;
   }
   if (state & Cells::kMbarrier && !is_atomic(access_)) {
@@ -369,7 +400,7 @@ bool Checker::disturbs(std::uint8_t state, std::size_t word, Access access_, Epo
     return true;
   }
   if (!(state & Cells::kAsync)) return false;
-  const AsyncOperation* const operation = worker_.async.disturbed(at, 4, is_write(access_));
+  const AsyncOperation* const operation = home_->worker_.async.disturbed(at, 4, is_write(access_));
   if (operation && !std::exchange(said, true)) disturbs_async(*operation, access_, mine, address, bytes);
   return operation;
 }
@@ -391,17 +422,18 @@ void Checker::disturbs_async(const AsyncOperation& operation, Access access_, Ep
   if (worker_.findings.repeated("asynchronous copy", std::uintptr_t{site_index_of(mine)} << 32 | operation.site.line(),
                                 operation.site.column(), worker_.block))
     return;
-  worker_.findings.add(
-      {"asynchronous copy",
-       std::string(now) + " of " + element(address, bytes) + " (" + counted(bytes) + ") while " +
-           (is_of_companion(mine) ? "another " : "") + operation.instruction +
-           (operation.adds     ? " adds to"
-            : operation.writes ? " writes"
-                               : " reads") +
-           " it",
-       std::string(operation.remedy) + " before this " + now,
-       {side(now, mine), {operation.instruction, nullptr, operation.site, true, worker_.block, operation.thread}},
-       worker_.block});
+  worker_.findings.add({"asynchronous copy",
+                        std::string(now) + " of " + element(address, bytes) + " (" + counted(bytes) + ") while " +
+                            (is_of_companion(mine) ? "another " : "") + operation.instruction +
+                            (operation.adds     ? " adds to"
+                             : operation.writes ? " writes"
+                                                : " reads") +
+                            " it",
+                        std::string(operation.remedy) + " before this " + now,
+                        {side(now, mine),
+                         {operation.instruction, nullptr, operation.site, true,
+                          operation.block == ~0u ? home_->worker_.block : operation.block, operation.thread}},
+                        worker_.block});
 }
 
 }  // namespace flash::simt

@@ -52,8 +52,9 @@ Carried Checker::carried_at(const std::byte* at) const {
   const bool global = global_.memory.contains(at);
   std::unique_lock<std::mutex> lock(global_.mutex, std::defer_lock);
   if (global) lock.lock();
-  const std::size_t offset = global ? global_.memory.offset(at) : static_cast<std::size_t>(at - shared_);
-  const auto& all = global ? global_.carried : carried_;
+  const Checker& home = home_of(at);
+  const std::size_t offset = global ? global_.memory.offset(at) : static_cast<std::size_t>(at - home.shared_);
+  const auto& all = global ? global_.carried : home.carried_;
   const auto found = all.find(offset / 4);
   return found != all.end() && found->second.bytes >> offset % 4 & 1 ? found->second : Carried{};
 }
@@ -61,6 +62,7 @@ Carried Checker::carried_at(const std::byte* at) const {
 void Checker::carries(const AsyncOperation& copy, const std::byte* to, const std::byte* from, std::size_t bytes) {
   const Outside outside;
   const bool into_global = global_.memory.contains(to), of_global = global_.memory.contains(from);
+  Checker& home = home_of(to);
   if (into_global && global_.memory.arrays[global_.memory.owner(to)].initialised) return;
   if (of_global && global_.memory.arrays[global_.memory.owner(from)].initialised) return;
   for (std::size_t i = 0; i < bytes; ++i) {
@@ -69,27 +71,30 @@ void Checker::carries(const AsyncOperation& copy, const std::byte* to, const std
     const std::byte* const origin = before.bytes ? before.from : of_global ? from + i : nullptr;
     std::unique_lock<std::mutex> lock(global_.mutex, std::defer_lock);
     if (into_global) lock.lock(), global_.any_carried = true;
-    const std::size_t offset = into_global ? global_.memory.offset(to + i) : static_cast<std::size_t>(to + i - shared_);
-    Carried& carried = (into_global ? global_.carried : carried_)[offset / 4];
+    const std::size_t offset =
+        into_global ? global_.memory.offset(to + i) : static_cast<std::size_t>(to + i - home.shared_);
+    Carried& carried = (into_global ? global_.carried : home.carried_)[offset / 4];
     if (carried.bytes == 0) carried = {0, origin, copy.instruction, copy.site, worker_.block, copy.thread};
     carried.bytes |= static_cast<std::uint8_t>(1u << offset % 4);
-    (into_global ? global_.cells : cells_).set(offset / 4, Cells::kCarried);
+    (into_global ? global_.cells : home.cells_).set(offset / 4, Cells::kCarried);
   }
-  any_state_ = true;
+  home.any_state_ = true;
 }
 
 // These bytes are written anew, by a copy.
 void Checker::forget_carried(const std::byte* begin, std::size_t bytes) {
   const bool global = global_.memory.contains(begin);
-  if (global ? !global_.any_carried.load() : carried_.empty()) return;
-  const auto offset = global ? global_.memory.offset(begin) : static_cast<std::size_t>(begin - shared_);
+  Checker& home = home_of(begin);
+  if (global ? !global_.any_carried.load() : home.carried_.empty()) return;
+  const auto offset = global ? global_.memory.offset(begin) : static_cast<std::size_t>(begin - home.shared_);
   const std::size_t end = (offset + bytes + 3) / 4, words = (global ? DeviceMemory::kSpan : kSharedSpan) / 4;
   for (std::size_t word = offset / 4; word < end && word < words; ++word)
-    if ((global ? global_.cells : cells_).state[word] & Cells::kCarried)
-      take_carried(global, word, bytes_of(word, offset, bytes), true);
+    if ((global ? global_.cells : home.cells_).state[word] & Cells::kCarried)
+      home.take_carried(global, word, bytes_of(word, offset, bytes), true);
 }
 
-// What a word has among these of its bytes, and no more from here on where they are written.
+// What a word of global or of this block's memory has among these of its bytes; where they are written, no more from
+// here on.
 Carried Checker::take_carried(bool global, std::size_t word, unsigned bytes, bool written) {
   const Outside outside;
   std::unique_lock<std::mutex> lock(global_.mutex, std::defer_lock);
@@ -101,21 +106,20 @@ Carried Checker::take_carried(bool global, std::size_t word, unsigned bytes, boo
   here.bytes &= static_cast<std::uint8_t>(bytes);
   if (!written || (found->second.bytes &= static_cast<std::uint8_t>(~bytes)) != 0) return here;
   all.erase(found);
-  std::uint8_t& state = (global ? global_.cells : cells_).state[word];
-  __atomic_fetch_and(&state, static_cast<std::uint8_t>(~Cells::kCarried), __ATOMIC_SEQ_CST);
   return here;
 }
 
 // An access to a word that has such bytes; true: it uses one of them, and that was said.
 bool Checker::meets_carried(bool global, std::size_t word, Access access_, Epoch mine, const void* address,
                             std::size_t bytes) {
+  if (global ? !global_.any_carried.load() : home_->carried_.empty()) return false;
   if (copying_ || is_of_companion(mine)) {  // what is written was forgotten when the copy began
     read_unwritten_ |= is_read(access_);
     return false;
   }
   const auto* at = static_cast<const std::byte*>(address);
-  const std::size_t offset = global ? global_.memory.offset(at) : static_cast<std::size_t>(at - shared_);
-  const Carried here = take_carried(global, word, bytes_of(word, offset, bytes), is_write(access_));
+  const std::size_t offset = global ? global_.memory.offset(at) : static_cast<std::size_t>(at - home_->shared_);
+  const Carried here = home_->take_carried(global, word, bytes_of(word, offset, bytes), is_write(access_));
   if (here.bytes == 0 || !needs_value(access_)) return false;
   const Outside outside;
   if (worker_.findings.repeated("uninitialised", site_index_of(mine), 0, worker_.block)) return true;

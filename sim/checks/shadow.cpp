@@ -27,12 +27,6 @@ std::string shared_name(const Worker& worker) {
   return worker.shared_struct ? type_name(worker.shared_struct) : "memory";
 }
 
-const char* name_of(Access access) {
-  if (is_atomic(access)) return "atomic";
-  if (is_volatile(access)) return is_write(access) ? "volatile write" : "volatile read";
-  return is_write(access) ? "write" : "read";
-}
-
 // A type's padding, looked up once.
 const std::vector<unsigned char>& padding_bytes(Padding padding, std::size_t bytes) {
   static std::mutex mutex;
@@ -51,6 +45,12 @@ std::string plain_type(std::string name) {
 }
 
 }  // namespace
+
+const char* name_of(Access access) {
+  if (is_atomic(access)) return "atomic";
+  if (is_volatile(access)) return is_write(access) ? "volatile write" : "volatile read";
+  return is_write(access) ? "write" : "read";
+}
 
 // ---- what a thread has learned -------------------------------------------------------------------------------------
 
@@ -189,6 +189,7 @@ void GlobalShadow::end_launch(const std::vector<Checker*>& checkers, KernelRepor
     const Counters& c = checker->counters;
     ledger.flops += c.tally.flops, ledger.exps += c.tally.exps, ledger.tensor_flops += c.tally.tensor_flops;
     ledger.shared_read_requests += c.shared_reads, ledger.shared_write_requests += c.shared_writes;
+    ledger.cluster_read_bytes += c.cluster_read_bytes, ledger.cluster_written_bytes += c.cluster_written_bytes;
     ledger.shared_wavefronts += c.wavefronts, ledger.shared_wavefronts_ideal += c.ideal_wavefronts;
   }
   report.unordered = unordered(checkers);
@@ -245,7 +246,11 @@ void Checker::begin_block() {
   now_ = global_.new_clocks(worker_.block);
   chunk_end_ = now_ + GlobalShadow::kChunk;
   block_begin_ = barrier_ = Epoch{now_} << kClockShift;
-  written_before_ = 0;
+  // Of a cluster all blocks begin before a thread runs, the block of rank 0 first.
+  if (worker_.rank > 0) block_begin_ = of(worker_.cluster->member(0)).block_begin_;
+  written_before_ = barrier_ - block_begin_;
+  home_ = this, ended_ = false;
+  visits_.clear();
   for (unsigned t = 0; t < worker_.threads.size(); ++t) set_clock(t, now_);
   if (any_extra_)
     for (auto& extra : extra_) extra.reset();
@@ -266,7 +271,7 @@ void Checker::begin_block() {
   quick_bytes_ = recorder_ ? 0 : shared_bytes_ / 16 * 16;  // it wants to know of each access
   published_.clear();
   handovers_.clear();
-  uses_.clear();
+  uses_.clear(), far_uses_.clear();
   registers_.begin_block(worker_.threads.size());
   asked_ = false;
   counters.begin_block(worker_.warps.size());
@@ -328,8 +333,10 @@ void Checker::warp_sync(unsigned warp, unsigned lanes) {
   if (any_extra_) meet(threads);
 }
 
-void Checker::end_block() {
+void Checker::end_block(bool regularly) {
   see_what_was_stored();
+  ended_ = regularly;
+  if (regularly && worker_.cluster) look_at_visits();
   if (value_) value_.unlock();                                      // the block ended in an atomic: its time was up
   for (unsigned w = 0; w < worker_.warps.size(); ++w) converge(w);  // what a stopped block left
 }
@@ -403,25 +410,27 @@ void Checker::not_only_barriers() {
 }
 
 // Whatever comes later and collides with an access that was ordered before this one collides with this one.
-template <bool kGlobal>
+template <int kSpace>
 void Checker::keep(Cells& cells, std::size_t word, const Marks& marks, Epoch epoch) {
+  constexpr bool kGlobal = kSpace == kGlobalMemory;
   const Outside outside;
   std::unique_lock<std::mutex> lock(global_.mutex, std::defer_lock);
   if (kGlobal) lock.lock();
-  std::vector<Epoch>& all = (kGlobal ? global_.more : more_)[&marks];
-  std::erase_if(all, [&](Epoch earlier) { return !collides<kGlobal>(earlier); });
+  std::vector<Epoch>& all = (kGlobal ? global_.more : home_->more_)[&marks];
+  std::erase_if(all, [&](Epoch earlier) { return !collides<kSpace>(earlier); });
   if (all.size() < kMostMarks) all.push_back(epoch);
   cells.set(word, Cells::kMore);
-  any_state_ = true;
+  home_->any_state_ = true;
 }
-template void Checker::keep<false>(Cells&, std::size_t, const Marks&, Epoch);
-template void Checker::keep<true>(Cells&, std::size_t, const Marks&, Epoch);
+template void Checker::keep<Checker::kOwn>(Cells&, std::size_t, const Marks&, Epoch);
+template void Checker::keep<Checker::kGlobalMemory>(Cells&, std::size_t, const Marks&, Epoch);
+template void Checker::keep<Checker::kCluster>(Cells&, std::size_t, const Marks&, Epoch);
 
 std::vector<Epoch> Checker::kept(const Marks& marks, bool global) const {
   const Outside outside;
   std::unique_lock<std::mutex> lock(global_.mutex, std::defer_lock);
   if (global) lock.lock();
-  const MoreMarks& more = global ? global_.more : more_;
+  const MoreMarks& more = global ? global_.more : home_->more_;
   const auto found = more.find(&marks);
   return found == more.end() ? std::vector<Epoch>{} : found->second;
 }
@@ -431,7 +440,7 @@ void Checker::drop(const Cells::Plane& plane, std::size_t word, bool global) {
   std::unique_lock<std::mutex> lock(global_.mutex, std::defer_lock);
   if (global) lock.lock();
   for (const Table<Marks>* table : {&plane.readers, &plane.atomics, &plane.loads, &plane.stores})
-    (global ? global_.more : more_).erase(&(*table)[word]);
+    (global ? global_.more : home_->more_).erase(&(*table)[word]);
 }
 
 void Checker::fence(Scope scope) {
@@ -578,10 +587,11 @@ void Checker::publish(const void* address, bool atomic) {
   static const Extra nothing;
   const Extra& extra = extra_[worker_.current] ? *extra_[worker_.current] : nothing;
   const bool in_shared = !global_.memory.contains(address);
-  if (extra.released_near.empty() && (in_shared ? published_.empty() : !global_.any_published.load())) return;
+  auto& shared_published = home_of(address).published_;
+  if (extra.released_near.empty() && (in_shared ? shared_published.empty() : !global_.any_published.load())) return;
   std::unique_lock<std::mutex> lock(global_.mutex, std::defer_lock);
   if (!in_shared) lock.lock();
-  Published& all = (in_shared ? published_ : global_.published)[address];
+  Published& all = (in_shared ? shared_published : global_.published)[address];
   const unsigned block = worker_.block;
   const bool reads = atomic && (!all.own || all.blocks.contains(block));
   if (!reads) all = {};
@@ -610,10 +620,11 @@ void Checker::order_volatile(const void* address, bool writes) {
 
 void Checker::acquire(unsigned thread, const void* address, Scope scope) {
   const bool in_shared = !global_.memory.contains(address);
-  if (in_shared ? published_.empty() : !global_.any_published.load()) return;
+  const auto& shared_published = home_of(address).published_;
+  if (in_shared ? shared_published.empty() : !global_.any_published.load()) return;
   std::unique_lock<std::mutex> lock(global_.mutex, std::defer_lock);
   if (!in_shared) lock.lock();
-  const auto& all = in_shared ? published_ : global_.published;
+  const auto& all = in_shared ? shared_published : global_.published;
   const auto found = all.find(address);
   if (found == all.end()) return;
   only_barriers_ = false, point_to_point_ = true, enough_from_ = kNever;  // as the one that published noted
@@ -621,6 +632,12 @@ void Checker::acquire(unsigned thread, const void* address, Scope scope) {
   if (scope == Scope::device) extra.pending.join(found->second.far);
   const auto near = found->second.blocks.find(worker_.block);
   if (near != found->second.blocks.end()) extra.pending_near.join(near->second.near);
+}
+
+// Of a mark in shared memory.
+bool Checker::ordered_at(const Cells& cells, std::size_t word, Epoch earlier) const {
+  const bool cluster = &cells != &cells_ || cells.state[word] & Cells::kCluster;
+  return cluster ? ordered<kCluster>(earlier) : ordered<kOwn>(earlier);
 }
 
 bool Checker::ordered_otherwise(Epoch earlier, bool global) const {
@@ -715,6 +732,7 @@ void Checker::release(void* begin, const void* pc) {
 
 std::string Checker::element(const void* address, std::size_t bytes) const {
   const auto* at = static_cast<const std::byte*>(address);
+  if (worker_.cluster && worker_.cluster->nearest_owner(address)) return worker_.place(address);
   if (layout_ ? static_cast<std::size_t>(at - worker_.shared) < worker_.shared_bytes
               : static_cast<std::size_t>(at - (worker_.shared - kSharedBefore)) < kSharedRegion)
     return worker_.place(address);
@@ -722,8 +740,8 @@ std::string Checker::element(const void* address, std::size_t bytes) const {
   return array.name + "[" + std::to_string(array.index(at, bytes)) + "]";
 }
 
-FindingSide Checker::side(const char* what, Epoch epoch) const {
-  FindingSide side{what, nullptr, {}, true, worker_.block, thread_of(epoch) % kCompanion};
+FindingSide Checker::side(const char* what, Epoch epoch, unsigned block) const {
+  FindingSide side{what, nullptr, {}, true, block, thread_of(epoch) % kCompanion};
   const std::uintptr_t key = global_.site_key(site_index_of(epoch));
   if (key & kSourceLocation)
     side.site = std::bit_cast<Site>(key & kAddressBits);
@@ -742,7 +760,8 @@ void Checker::race(const Wrong& wrong, Access access_, Epoch mine, const void* a
   RawFinding* finding = worker_.findings.repeated("race", sites, kinds, worker_.block);
   if (!finding || wrong.distance > finding->distance) {
     FindingSide later_side = side(now, mine), earlier_side = side(before, wrong.earlier);
-    if (global_.memory.contains(address)) earlier_side.block = global_.block_of(clock_of(wrong.earlier));
+    if (global_.memory.contains(address) || worker_.cluster)
+      earlier_side.block = global_.block_of(clock_of(wrong.earlier));
     const bool flag = asked_ && (is_plain(wrong.before) || is_of_companion(wrong.earlier)) && is_plain(access_);
     RawFinding found{
         "race",
@@ -755,6 +774,9 @@ void Checker::race(const Wrong& wrong, Access access_, Epoch mine, const void* a
             ? std::string("put ") + (wrong.distance == 1 ? "__syncwarp()" : "__syncthreads()") +
                   " between the copying thread's cp_async_wait and this " + (is_of_copy(mine) ? "copy" : now)
         : wrong.distance == 1 ? "put __syncwarp() between the two"
+        : is_in_cluster(earlier_side.block) && wrong.distance == 3
+            ? std::string("put a barrier of the cluster between the two; or mbarrier_arrive_cluster there, "
+                          "mbarrier_wait_cluster here")
         : wrong.distance == 2 ? std::string("put __syncthreads() between the two") +
                                     (flag ? "; with a flag: __threadfence() before it is set and after it is read" : "")
         : flag && known_as(wrong.earlier) & kInOrder
@@ -796,8 +818,8 @@ void Checker::assumes_lockstep(Epoch earlier, Access before, Access access_, Epo
 // Was this byte of shared or global memory ever written?
 bool Checker::written(const std::byte* at) const {
   const bool global = global_.memory.contains(at);
-  const Cells& cells = global ? global_.cells : cells_;
-  const auto offset = global ? global_.memory.offset(at) : static_cast<std::size_t>(at - shared_);
+  const Cells& cells = global ? global_.cells : home_->cells_;
+  const auto offset = global ? global_.memory.offset(at) : static_cast<std::size_t>(at - home_->shared_);
   const unsigned state = cells.state[offset / 4], level = state & Cells::kLevel;
   if (state & Cells::kCarried && carried_at(at).bytes) return false;
   const Cells::Plane& plane = cells.planes[level == 0 ? 0 : offset % 4 & (level == Cells::kHalves ? 2 : 3)];
@@ -809,7 +831,7 @@ bool Checker::written(const std::byte* at) const {
 // Is all that was not written padding? The type of the memory tells. Where it has none and a struct is copied: what may
 // be padding, that is to say what lies behind a member and before an address that a larger member could have.
 bool Checker::only_padding(const std::byte* address, std::size_t bytes) const {
-  const std::byte* begin = shared_;
+  const std::byte* begin = home_->shared_;
   std::size_t element_bytes = worker_.shared_struct_bytes;
   Padding padding = worker_.shared_padding;
   if (global_.memory.contains(address)) {
@@ -843,12 +865,12 @@ void Checker::disturbs_copy(const Copy& copy, Access access_, Epoch mine, const 
   std::string remedy;
   if (is_of_copy(mine))
     remedy = "copy to another place, or let the other copy's thread wait for it first (cp_async_wait)";
-  else if (!worker_.copies.is_committed(copy))
+  else if (!home_->worker_.copies.is_committed(copy))
     remedy = "commit the copy's group (cp_async_commit) before the wait";
   else if (copy.left > 0)
     remedy =
         "wait for the copy's group, too: the last cp_async_wait<" + std::to_string(copy.left) + "> left it under way";
-  else if (copy.thread == thread_of(mine))
+  else if (copy.thread == thread_of(mine) && home_ == this)
     remedy = std::string("let the thread wait for its copy (cp_async_wait) before this ") + now;
   else
     remedy = "let the copying thread wait for its copy (cp_async_wait), then __syncthreads()";
@@ -856,7 +878,7 @@ void Checker::disturbs_copy(const Copy& copy, Access access_, Epoch mine, const 
                         std::string(now) + " of " + element(address, bytes) + " (" + counted(bytes) + ") while " +
                             (is_of_copy(mine) ? "another " : "cp.async ") + (of_source ? "reads it" : "writes it"),
                         remedy,
-                        {side(now, mine), {"cp.async", nullptr, copy.site, true, worker_.block, copy.thread}},
+                        {side(now, mine), {"cp.async", nullptr, copy.site, true, home_->worker_.block, copy.thread}},
                         worker_.block});
 }
 
@@ -908,12 +930,15 @@ void Checker::bad_address(const void* address, std::size_t bytes, Access access_
   const DeviceArray* global = nullptr;
   const std::byte* base = nullptr;
   bool freed = false;
-  const auto in_region = static_cast<std::size_t>(at - (worker_.shared - kSharedBefore));
-  const SharedLayout::Array* array = layout_ ? layout_->nearest(at - worker_.shared) : nullptr;
+  const Worker* const near = worker_.cluster ? worker_.cluster->nearest_owner(address) : nullptr;
+  const Worker& owner = near ? *near : worker_;
+  const std::string whose = &owner == &worker_ ? "" : " of block " + owner.coordinates();
+  const auto in_region = static_cast<std::size_t>(at - (owner.shared - kSharedBefore));
+  const SharedLayout::Array* array = layout_ ? layout_->nearest(at - owner.shared) : nullptr;
   if (array) {
-    base = worker_.shared + array->at, limit = static_cast<std::ptrdiff_t>(array->bytes), name = array->name;
+    base = owner.shared + array->at, limit = static_cast<std::ptrdiff_t>(array->bytes), name = array->name;
   } else if (!layout_ && in_region < kSharedRegion) {
-    base = worker_.shared, limit = static_cast<std::ptrdiff_t>(worker_.launch->shared_bytes);
+    base = owner.shared, limit = static_cast<std::ptrdiff_t>(worker_.launch->shared_bytes);
     name = limit ? shared_name(worker_) : "";
   } else if (global_.memory.contains(address) && global_.memory.owner(address) < global_.memory.arrays.size()) {
     // The nearest array: an index below 0 of one is beyond the red zone of the one before.
@@ -935,8 +960,8 @@ void Checker::bad_address(const void* address, std::size_t bytes, Access access_
     remedy = "free an array after the last kernel that uses it";
   } else if (base && at >= base && at + bytes <= base + limit) {
     kind = "misaligned";
-    what +=
-        " of " + counted(bytes) + " at byte " + std::to_string(at - base) + " of " + (global ? name : "shared " + name);
+    what += " of " + counted(bytes) + " at byte " + std::to_string(at - base) + " of " +
+            (global ? name : "shared " + name + whose);
     remedy = "an n-byte access needs an address that is a multiple of n";
   } else if (global) {
     what += " of " + name + "[" + std::to_string(begin) + "]" + size + "; " + name + " has ";
@@ -944,7 +969,8 @@ void Checker::bad_address(const void* address, std::size_t bytes, Access access_
         global->untyped ? counted(global->bytes) : std::to_string(global->bytes / global->element_bytes) + " elements";
   } else if (base && !name.empty()) {
     const std::ptrdiff_t offset = at - base;
-    what += " of shared " + name + (offset < 0 ? "" : "+") + std::to_string(offset) + size + "; " + name + " has " +
+    what += " of shared " + name + (offset < 0 ? "" : "+") + std::to_string(offset) + whose + size + "; " + name +
+            " has " +
             std::to_string(worker_.shared_struct ? static_cast<std::ptrdiff_t>(worker_.shared_struct_bytes) : limit) +
             " bytes";
     if (worker_.shared_struct && worker_.shared_struct_bytes < worker_.launch->shared_bytes)

@@ -82,6 +82,7 @@ struct Published {
 using MoreMarks = std::unordered_map<const Marks*, std::vector<Epoch>>;
 
 class Checker;
+const char* name_of(Access access);  // "read", "volatile write"
 
 // Of the marks of an instruction: its name, and what is to be done about a race with it.
 struct AsyncSite {
@@ -151,7 +152,7 @@ class Checker : public Observer {
 
   // What the scheduler tells (sim/core/observer.hpp).
   void begin_block() override;
-  void end_block() override;
+  void end_block(bool regularly) override;
   void switched() override;
   void block_barrier(bool some_exited, Site site) override;
   void thread_ends() override;
@@ -171,12 +172,13 @@ class Checker : public Observer {
   bool read_unwritten() const override { return read_unwritten_; }
   void carries(const AsyncOperation& copy, const std::byte* to, const std::byte* from, std::size_t bytes) override;
   void async_known(unsigned first, unsigned threads, unsigned issuer, std::uint64_t clock, bool in_order) override;
-  void async_handed_over(const void* object, unsigned issuer, std::uint64_t clock) override;
+  void async_handed_over(const void* object, unsigned block, unsigned issuer, std::uint64_t clock) override;
   void releases(const void* object) override;
   void completes(const void* object) override;
-  void acquires(const void* object, unsigned thread) override;
+  void acquires(const void* object, unsigned thread, bool far) override;
   void learns_all(const void* object, unsigned thread) override;
   void mbarrier(const void* barrier, const char* instruction, bool makes, Site site) override;
+  bool far_mbarrier(const void* barrier, const char* instruction, bool arrives, Site site) override;
   void mbarrier_ends(const void* barrier, Site site) override;
   void completes_on(const void* barrier, bool fenced, Site copy) override;
   void fence_proxy() override;
@@ -193,6 +195,9 @@ class Checker : public Observer {
   // The same for the most frequent case: shared memory, nothing remarkable. False, and nothing done, in any other.
   template <unsigned kBytes, Access kAccess>
   bool quick(void* address, std::uintptr_t site_key);
+  // The same for shared memory of another block of the cluster. False: it is none.
+  template <unsigned kBytes, Access kAccess>
+  [[gnu::noinline]] bool of_other_block(void* address, std::uintptr_t site_key);
   // The same for the running thread's stack.
   bool quick_on_stack(const void* address, unsigned bytes, Access access, std::uintptr_t site_key);
   // A struct's copy, or memcpy and memset: accesses of `widest` bytes at most (a power of two up to 16).
@@ -231,14 +236,17 @@ class Checker : public Observer {
     Access before{};
     Epoch earlier = 0;
   };
-  template <bool kGlobal, Access kAccess>
+  // Whose cells are looked at, as the first argument of the templates below: the own block's shared memory (false),
+  // global memory (true), shared memory that several blocks of the cluster access.
+  static constexpr int kOwn = 0, kGlobalMemory = 1, kCluster = 2;
+  template <int kSpace, Access kAccess>
   void touch(Cells& cells, const Cells::Plane& plane, std::size_t word, Epoch mine, bool initialised, Wrong& wrong,
              const void* address, std::size_t bytes);
-  template <bool kGlobal, unsigned kBytes, Access kAccess>
+  template <int kSpace, unsigned kBytes, Access kAccess>
   void touch_all(Cells& cells, std::size_t offset, Epoch mine, bool initialised, const void* address);
-  template <bool kGlobal>
+  template <int kSpace>
   bool collides(Epoch earlier) const;
-  template <bool kGlobal>
+  template <int kSpace>
   void lockstep(const Marks& marks, bool more, Access before, Access access, Epoch mine, const void* address,
                 std::size_t bytes);
   template <Access kAccess>
@@ -250,18 +258,19 @@ class Checker : public Observer {
   void acquire(unsigned thread, const void* address, Scope scope);
   bool is_built_in(const std::byte* at) const;
   bool elsewhere(const void* address, Access access) const;
-  template <bool kGlobal>
+  template <int kSpace>
   bool ordered(Epoch earlier) const;
+  bool ordered_at(const Cells& cells, std::size_t word, Epoch earlier) const;
   bool ordered_otherwise(Epoch earlier, bool global) const;
   bool ordered_by_views(Epoch earlier, unsigned block) const;
   unsigned distance(Epoch a, Epoch b, bool global) const;
-  template <bool kGlobal, Access kAccess>
+  template <int kSpace, Access kAccess>
   void remember(Cells& cells, std::size_t word, Marks& marks, Epoch mine);
-  template <bool kGlobal>
+  template <int kSpace>
   void remember_one_more(Cells& cells, std::size_t word, Marks& marks, Epoch mine, bool all);
-  template <bool kGlobal>
+  template <int kSpace>
   void follow(Cells& cells, std::size_t word, Marks& marks, Epoch mine);
-  template <bool kGlobal>
+  template <int kSpace>
   void keep(Cells& cells, std::size_t word, const Marks& marks, Epoch epoch);
   std::vector<Epoch> kept(const Marks& marks, bool global) const;
   void drop(const Cells::Plane& plane, std::size_t word, bool global);
@@ -272,7 +281,8 @@ class Checker : public Observer {
   void meet(const std::vector<unsigned>& threads);
 
   std::string element(const void* address, std::size_t bytes) const;
-  FindingSide side(const char* what, Epoch epoch) const;
+  FindingSide side(const char* what, Epoch epoch) const { return side(what, epoch, worker_.block); }
+  FindingSide side(const char* what, Epoch epoch, unsigned block) const;
   void race(const Wrong& wrong, Access access, Epoch mine, const void* address, std::size_t bytes);
   void see_what_was_stored();
   void assumes_lockstep(Epoch earlier, Access before, Access access, Epoch mine, const void* address,
@@ -290,7 +300,7 @@ class Checker : public Observer {
   void global_piece(const AsyncOperation& operation, const AsyncPiece& piece, Access access, Epoch mine,
                     std::uintptr_t site_key);
   AsyncSite async_site(unsigned site) const;  // its instruction is null where it is none
-  template <bool kGlobal>
+  template <int kSpace>
   void leave_marks(Cells& cells, std::size_t offset, std::size_t bytes, bool writes, Epoch mine);
   bool is_fenced(Epoch write) const;
   void needs_proxy_fence(const AsyncOperation& operation, const AsyncPiece& piece, Epoch mine);
@@ -298,7 +308,7 @@ class Checker : public Observer {
                       const std::byte* address);
   void adds_one(const std::byte* at, unsigned bytes, Epoch mine);
   void adds(const AsyncOperation& operation, Epoch mine);
-  void no_order(Epoch earlier, Epoch mine, const std::byte* at, unsigned bytes, bool global);
+  void no_order(Epoch earlier, Epoch mine, const std::byte* at, unsigned bytes);
   void overtakes(const Marks& marks, Epoch earlier);
   void on_stack(const std::byte* address, unsigned bytes, Access access, std::uintptr_t site_key);
   void disturbs_product(RegisterLog::Word& word, const std::byte* address, Access access, Epoch mine);
@@ -314,8 +324,30 @@ class Checker : public Observer {
   bool only_padding(const std::byte* address, std::size_t bytes) const;
   [[noreturn]] void bad_address(const void* address, std::size_t bytes, Access access, std::uintptr_t site_key);
 
+  // ---- clusters (cluster.cpp) ----
+  Checker& of(const Worker& worker) const { return static_cast<Checker&>(*worker.observer); }
+  Checker& home_of(const void* address) const;
+  bool is_there(const Checker& other, Epoch mine, const char* what, const void* address, std::size_t bytes);
+  bool visits(Checker& other, Epoch mine, const char* what, const void* address, std::size_t bytes);
+  void no_block_there(Epoch mine, const char* what, const void* address, std::size_t bytes, bool begun);
+  void look_at_visits();
+  void share(std::size_t offset, std::size_t bytes);
+  bool knows_of(unsigned block) const;
+  bool is_in_cluster(unsigned block) const;
+
   Worker& worker_;
   GlobalShadow& global_;
+  Checker* home_ = this;  // whose cells the running access looks at: another block's of the cluster
+  bool ended_ = false;    // the block
+  // What threads of other blocks did last to this block's shared memory: by block and thread.
+  struct Visit {
+    Epoch epoch;
+    const char* what;
+    const void* address;
+    std::size_t bytes;
+    Checker* by;
+  };
+  std::map<std::pair<unsigned, unsigned>, Visit> visits_;
   RegisterLog registers_;
   Recorder* recorder_ = nullptr;  // of the worker
   Cells cells_;                   // of shared memory
@@ -361,9 +393,11 @@ class Checker : public Observer {
   struct Handover {                                       // at an mbarrier or a named barrier
     struct Views {
       View known, fenced;
-    } released, complete, joined;  // the latter: by who released last; the others of its warp often know the same
+    } released, complete, joined;      // the latter: by who released last; the others of its warp often know the same
+    Views far_released, far_complete;  // by other blocks: an mbarrier's wait of the cluster's scope learns of it
   };
   std::unordered_map<const void*, Handover> handovers_;
+  Handover& handover(const void* object);
   // Atomics to whose values others were added, at places whose marks they were; the first one, and of those that differ
   // from its thread in bit b, and in no higher one, the first. Whichever threads of a group made a fence, an aligned
   // group of 2^n: if others did not, one of them is here.
@@ -373,8 +407,10 @@ class Checker : public Observer {
   bool tile_written_ = false;                                 // some of the tile that it reads has been written
   bool read_unwritten_ = false;                               // it has read what nobody had written
   std::unordered_map<const void*, std::vector<Epoch>> uses_;  // of an mbarrier: the last one of each thread
-  std::unordered_map<unsigned, AsyncSite> async_sites_;       // of companions' marks, of this launch
-  Scope scope_ = Scope::device;                               // of the atomic that runs
+  // The same by threads of other blocks.
+  std::map<const void*, std::map<std::pair<unsigned, unsigned>, Epoch>> far_uses_;
+  std::unordered_map<unsigned, AsyncSite> async_sites_;  // of companions' marks, of this launch
+  Scope scope_ = Scope::device;                          // of the atomic that runs
   struct {
     std::size_t bytes;
     unsigned element;
@@ -408,17 +444,20 @@ template <Access kAccess>
   return kAccess == Access::volatile_write && fenced_[worker_.current] ? kFlagEpoch : 0;
 }
 
-template <bool kGlobal>
+template <int kSpace>
 [[gnu::always_inline]] inline bool Checker::ordered(Epoch earlier) const {
+  if (kSpace == kCluster) return earlier < block_begin_ || ordered_otherwise(earlier, true);
+  constexpr bool kGlobal = kSpace == kGlobalMemory;
   if (!kGlobal && (earlier < barrier_ || thread_of(earlier) == thread_of(running_))) return true;
   if (!kGlobal && only_barriers_) return false;
   if (kGlobal && earlier < global_.launch_begin) return true;
   return ordered_otherwise(earlier, kGlobal);
 }
 
-template <bool kGlobal>
+template <int kSpace>
 [[gnu::always_inline]] inline bool Checker::collides(Epoch earlier) const {
-  return earlier >= (kGlobal ? global_.launch_begin : barrier_) && !ordered<kGlobal>(earlier);
+  const Epoch first = kSpace == kGlobalMemory ? global_.launch_begin : kSpace == kCluster ? block_begin_ : barrier_;
+  return earlier >= first && !ordered<kSpace>(earlier);
 }
 
 // The frequent case: two threads of this block are there, as far apart as the running one could make them.
@@ -429,31 +468,36 @@ template <bool kGlobal>
 }
 
 // Puts `mine` among the marks, unless two that are at least as far apart are there already.
-template <bool kGlobal, Access kAccess>
+template <int kSpace, Access kAccess>
 [[gnu::always_inline]] inline void Checker::remember(Cells& cells, std::size_t word, Marks& marks, Epoch mine) {
-  if (marks.one < (kGlobal ? global_.launch_begin : barrier_) && !(kGlobal && global_.parallel))
+  constexpr bool kGlobal = kSpace == kGlobalMemory;
+  if (marks.one < (kGlobal              ? global_.launch_begin
+                   : kSpace == kCluster ? block_begin_
+                                        : barrier_) &&
+      !(kGlobal && global_.parallel))
     marks.one = mine;
-  else if (kGlobal || is_volatile(kAccess) || !enough(marks))
-    remember_one_more<kGlobal>(cells, word, marks, mine, is_volatile(kAccess) || point_to_point_);
+  else if (kSpace != kOwn || is_volatile(kAccess) || !enough(marks))
+    remember_one_more<kSpace>(cells, word, marks, mine, is_volatile(kAccess) || point_to_point_);
 }
 
-template <bool kGlobal>
+template <int kSpace>
 void Checker::remember_one_more(Cells& cells, std::size_t word, Marks& marks, Epoch mine, bool all) {
+  constexpr bool kGlobal = kSpace == kGlobalMemory, kFar = kSpace != kOwn;
   for (Epoch* mark : {&marks.one, &marks.other}) {
     for (;;) {
       Epoch old = __atomic_load_n(mark, __ATOMIC_RELAXED);
-      const bool again = !kGlobal && thread_of(old) == thread_of(mine);  // what knows of this one knows of that
-      const bool near = again || !collides<kGlobal>(old);
+      const bool again = !kFar && thread_of(old) == thread_of(mine);  // what knows of this one knows of that
+      const bool near = again || !collides<kSpace>(old);
       if (!near && mark == &marks.one) break;  // keep it, try the other one
-      if (!near && distance(mine, marks.one, kGlobal) <= distance(old, marks.one, kGlobal)) {
-        if (all) keep<kGlobal>(cells, word, marks, mine);
+      if (!near && distance(mine, marks.one, kFar) <= distance(old, marks.one, kFar)) {
+        if (all) keep<kSpace>(cells, word, marks, mine);
         return;
       }
       if (!kGlobal || !global_.parallel)
         *mark = mine;
       else if (!__atomic_compare_exchange_n(mark, &old, mine, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
         continue;
-      if (all && !near) keep<kGlobal>(cells, word, marks, old);
+      if (all && !near) keep<kSpace>(cells, word, marks, old);
       return;
     }
   }
@@ -461,53 +505,59 @@ void Checker::remember_one_more(Cells& cells, std::size_t word, Marks& marks, Ep
 
 // An atomic comes after the one whose value it reads (PTX: observation order), and after those whose values that one
 // read. What comes after it comes after all of them, so its mark takes the place of theirs.
-template <bool kGlobal>
+template <int kSpace>
 void Checker::follow(Cells& cells, std::size_t word, Marks& marks, Epoch mine) {
   const auto set = [](Epoch& mark, Epoch to) { __atomic_store_n(&mark, to, __ATOMIC_SEQ_CST); };
   for (Epoch* mark : {&marks.one, &marks.other}) {
     if (!(*mark & kLastEpoch)) continue;
-    if (!((*mark | mine) & kBlockEpoch) || distance(mine, *mark, kGlobal) < 3) {
-      if (!kGlobal && !(cells.state[word] & Cells::kMbarrier) && collides<kGlobal>(*mark)) overtakes(marks, *mark);
+    if (!((*mark | mine) & kBlockEpoch) || distance(mine, *mark, kSpace != kOwn) < 3) {
+      if (kSpace != kGlobalMemory && !(cells.state[word] & Cells::kMbarrier) && collides<kSpace>(*mark))
+        overtakes(marks, *mark);
       return set(*mark, mine);
     }
     set(*mark, *mark & ~kLastEpoch);
   }
   for (Epoch* mark : {&marks.one, &marks.other})
-    if (!collides<kGlobal>(*mark)) return set(*mark, mine);
-  keep<kGlobal>(cells, word, marks, marks.other);
+    if (!collides<kSpace>(*mark)) return set(*mark, mine);
+  keep<kSpace>(cells, word, marks, marks.other);
   set(marks.other, mine);
 }
 
 // Is there a volatile access of another lane of the warp to which this one has no order? One of the two is a store.
-template <bool kGlobal>
+template <int kSpace>
 void Checker::lockstep(const Marks& marks, bool more, Access before, Access access, Epoch mine, const void* address,
                        std::size_t bytes) {
   const auto meets = [&](Epoch earlier) {
-    return !(earlier & kFlagEpoch) && collides<kGlobal>(earlier) && distance(mine, earlier, kGlobal) == 1 &&
+    return !(earlier & kFlagEpoch) && collides<kSpace>(earlier) && distance(mine, earlier, kSpace != kOwn) == 1 &&
            !(before == access && site_index_of(earlier) == site_index_of(mine));
   };
   for (const Epoch earlier : {marks.one, marks.other})
     if (meets(earlier)) return assumes_lockstep(earlier, before, access, mine, address, bytes);
   if (more)
-    for (const Epoch earlier : kept(marks, kGlobal))
+    for (const Epoch earlier : kept(marks, kSpace == kGlobalMemory))
       if (meets(earlier)) return assumes_lockstep(earlier, before, access, mine, address, bytes);
 }
 
 // One cell. Leave the own mark first, then look at the others': of two workers at one cell at least one sees the other.
-template <bool kGlobal, Access kAccess>
+template <int kSpace, Access kAccess>
 [[gnu::always_inline]] inline void Checker::touch(Cells& cells, const Cells::Plane& plane, std::size_t word, Epoch mine,
                                                   bool initialised, Wrong& wrong, const void* address,
                                                   std::size_t bytes) {
+  constexpr bool kGlobal = kSpace == kGlobalMemory;
   const auto check = [&](Epoch earlier, Access before) {
-    if (!collides<kGlobal>(earlier)) [[likely]]
+    if (!collides<kSpace>(earlier)) [[likely]]
       return;
-    const unsigned far = distance(mine, earlier, kGlobal);
+    const unsigned far = distance(mine, earlier, kSpace != kOwn);
     if (far > wrong.distance) wrong.distance = far, wrong.before = before, wrong.earlier = earlier;
   };
   const std::uint8_t state = cells.state[word];
-  constexpr std::uint8_t kUsed = kGlobal ? 0 : Cells::kInFlight | Cells::kAsync | Cells::kMbarrier;
-  if (state & (kUsed | Cells::kCarried)) [[unlikely]] {
-    if (state & kUsed && disturbs(state, word, kAccess, mine, wrong.said, address, bytes)) return;
+  constexpr std::uint8_t kTaken = kGlobal ? 0 : Cells::kInFlight | Cells::kAsync | Cells::kMbarrier;
+  constexpr std::uint8_t kOfOthers = kSpace == kOwn ? Cells::kCluster : 0;
+  if (state & (kTaken | kOfOthers | Cells::kCarried)) [[unlikely]] {
+    if (state & kTaken && disturbs(state, word, kAccess, mine, wrong.said, address, bytes)) return;
+    if constexpr (kSpace == kOwn)
+      if (state & Cells::kCluster)
+        return touch<kCluster, kAccess>(cells, plane, word, mine, initialised, wrong, address, bytes);
     if (state & Cells::kCarried && !initialised && !wrong.said)
       wrong.said = meets_carried(kGlobal, word, kAccess, mine, address, bytes);
   }
@@ -552,21 +602,21 @@ template <bool kGlobal, Access kAccess>
       wrong.said = uninitialised(kAccess, mine, address, bytes);
   }
   if constexpr (kAccess == Access::read) {
-    remember<kGlobal, kAccess>(cells, word, readers, mine);
+    remember<kSpace, kAccess>(cells, word, readers, mine);
   } else {
-    if (!unusual) cells.set(word, Cells::kUnusual), unusual = true, any_state_ = true;
+    if (!unusual) cells.set(word, Cells::kUnusual), unusual = true, home_->any_state_ = true;
     if (is_volatile(kAccess) && !(mine & kFlagEpoch)) {
-      lockstep<kGlobal>(plane.stores[word], more, Access::volatile_write, kAccess, mine, address, bytes);
+      lockstep<kSpace>(plane.stores[word], more, Access::volatile_write, kAccess, mine, address, bytes);
       if (is_write(kAccess))
-        lockstep<kGlobal>(plane.loads[word], more, Access::volatile_read, kAccess, mine, address, bytes);
+        lockstep<kSpace>(plane.loads[word], more, Access::volatile_read, kAccess, mine, address, bytes);
     }
     // Who adds reads no value, so that no order follows from it.
     if constexpr (is_reduction(kAccess))
-      remember_one_more<kGlobal>(cells, word, plane.atomics[word], mine, false);
+      remember_one_more<kSpace>(cells, word, plane.atomics[word], mine, false);
     else if constexpr (is_atomic(kAccess))
-      follow<kGlobal>(cells, word, plane.atomics[word], mine);
+      follow<kSpace>(cells, word, plane.atomics[word], mine);
     else
-      remember<kGlobal, kAccess>(cells, word, (is_write(kAccess) ? plane.stores : plane.loads)[word], mine);
+      remember<kSpace, kAccess>(cells, word, (is_write(kAccess) ? plane.stores : plane.loads)[word], mine);
     if (kAccess == Access::volatile_write)  // no atomic reads what was there
       for (Epoch* mark : {&plane.atomics[word].one, &plane.atomics[word].other})
         if (*mark & kLastEpoch) __atomic_fetch_and(mark, ~kLastEpoch, __ATOMIC_RELAXED);
@@ -579,13 +629,13 @@ template <bool kGlobal, Access kAccess>
   }
 }
 
-template <bool kGlobal, unsigned kBytes, Access kAccess>
+template <int kSpace, unsigned kBytes, Access kAccess>
 [[gnu::always_inline]] inline void Checker::touch_all(Cells& cells, std::size_t offset, Epoch mine, bool initialised,
                                                       const void* address) {
   Wrong wrong;
   std::size_t word = offset / 4;
   const auto touch_one = [&](unsigned plane) {
-    touch<kGlobal, kAccess>(cells, cells.planes[plane], word, mine, initialised, wrong, address, kBytes);
+    touch<kSpace, kAccess>(cells, cells.planes[plane], word, mine, initialised, wrong, address, kBytes);
   };
   const auto judge = [&] {
     if (wrong.distance > 0 && !wrong.said) [[unlikely]]
@@ -594,7 +644,7 @@ template <bool kGlobal, unsigned kBytes, Access kAccess>
   if constexpr (kBytes < 4) {
     unsigned level = cells.state[word] & Cells::kLevel;
     if (level == Cells::kSplitting || level < (kBytes == 2 ? Cells::kHalves : Cells::kSingle)) [[unlikely]]
-      level = cells.split(word, kBytes) & Cells::kLevel, any_state_ = true;
+      level = cells.split(word, kBytes) & Cells::kLevel, home_->any_state_ = true;
     touch_one(offset % 4);
     if (kBytes == 2 && level == Cells::kSingle) touch_one(offset % 4 + 1);
     return judge();
@@ -607,7 +657,8 @@ template <bool kGlobal, unsigned kBytes, Access kAccess>
     if (level != Cells::kHalves) touch_one(1);
     touch_one(2);
     if (level != Cells::kHalves) touch_one(3);
-    if (!kGlobal && kAccess == Access::write) cells.state[word] &= static_cast<std::uint8_t>(~Cells::kLevel);
+    if (kSpace != kGlobalMemory && kAccess == Access::write)
+      cells.state[word] &= static_cast<std::uint8_t>(~Cells::kLevel);
   }
   judge();
 }
@@ -704,8 +755,30 @@ template <unsigned kBytes, Access kAccess>
     if (registers_.fenced(worker_.current)) on_stack(at, kBytes, kAccess, site_key);
     return;
   }
+  if (worker_.cluster && of_other_block<kBytes, kAccess>(address, site_key)) return;
   if (!elsewhere(address, kAccess)) [[unlikely]]
     bad_address(address, kBytes, kAccess, site_key);
+}
+
+// Shared memory of another block of the cluster.
+template <unsigned kBytes, Access kAccess>
+[[gnu::noinline]] bool Checker::of_other_block(void* address, std::uintptr_t site_key) {
+  const Worker* const owner = worker_.cluster->owner(address);
+  if (!owner || owner == &worker_) return false;
+  Checker& other = of(*owner);
+  const auto offset = static_cast<std::size_t>(static_cast<const std::byte*>(address) - owner->shared);
+  if (offset + kBytes > owner->shared_bytes || offset % kBytes != 0 || (layout_ && !layout_->holds(offset, kBytes)))
+    bad_address(address, kBytes, kAccess, site_key);
+  const unsigned s = site(site_key);
+  const Epoch mine = running_ | Epoch{s} << kThreadBits | flags<kAccess>();
+  counters.log(s, reinterpret_cast<std::uintptr_t>(address), kBytes, kAccess, kClusterSpace);
+  if (!visits(other, mine, name_of(kAccess), address, kBytes)) return true;
+  other.share(offset, kBytes);
+  home_ = &other;
+  touch_all<kCluster, kBytes, kAccess>(other.cells_, offset, mine, false, address);
+  home_ = this;
+  if (is_volatile(kAccess)) order_volatile(address, is_write(kAccess));
+  return true;
 }
 
 }  // namespace flash::simt

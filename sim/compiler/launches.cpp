@@ -1,7 +1,8 @@
 // launches.cpp: turns CUDA's launches into C++: kernel<<<grid, block>>>(x) becomes a call of launch.hpp's
-// on_this_machine(grid, block).kernel(…)(x), and __launch_bounds__(n) a check where the kernel begins. The text is
-// preprocessed, so launches that macros make are seen too. Use: rewrite_launches(source); main.cpp does.
+// on_this_machine(grid, block).kernel(…)(x); __launch_bounds__ and __cluster_dims__ checks where the kernel begins. The
+// text is preprocessed, so launches that macros make are seen too. Use: rewrite_launches(source); main.cpp does.
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "sim/compiler/source.hpp"
@@ -19,7 +20,9 @@ class Launches {
       if (opens_launch(i))
         launch(i);
       else if (at(i) == "flash_launch_bounds")
-        launch_bounds(i);
+        check_at_begin(i, "check_launch_bounds");
+      else if (at(i) == "flash_cluster_dims")
+        check_at_begin(i, "check_cluster_dims");
   }
 
  private:
@@ -131,8 +134,9 @@ class Launches {
                         "(flash_arguments...); })");
   }
 
-  // __launch_bounds__(n, …) of a kernel becomes the first statement of its body; of a declaration, nothing.
-  void launch_bounds(std::size_t i) {
+  // An attribute of a kernel, such as __launch_bounds__(n, …), becomes one of the first statements of its body; of a
+  // declaration, nothing.
+  void check_at_begin(std::size_t i, const char* check) {
     std::size_t close = i + 1;
     for (int depth = 0; close < source_.size(); ++close) {
       if (at(close) == "(") ++depth;
@@ -140,12 +144,14 @@ class Launches {
     }
     const std::size_t begin = source_.token(i).begin, end = source_.token(std::min(close, source_.size() - 1)).end;
     source_.replace(begin, end, source_.line_breaks(begin, end));
-    const std::string bounds = one_line(i + 2, close);
+    const std::string values = one_line(i + 2, close);
     int depth = 0;
     for (std::size_t j = close + 1; j < source_.size() && !(depth == 0 && at(j) == ";"); ++j) {
       if (depth == 0 && at(j) == "{") {
         const std::size_t body = source_.token(j).end;
-        source_.replace(body, body, " ::flash::simt::check_launch_bounds(" + bounds + ");");
+        std::string& statements = first_statements_[body];
+        statements += std::string(" ::flash::simt::") + check + "(" + values + ");";
+        source_.replace(body, body, statements);
         return;
       }
       if (at(j) == "(") ++depth;
@@ -176,6 +182,7 @@ class Launches {
   }
 
   Source& source_;
+  std::map<std::size_t, std::string> first_statements_;  // by where a body begins
 };
 
 }  // namespace

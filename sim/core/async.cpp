@@ -29,6 +29,12 @@ AsyncOperation AsyncRanges::end(Id id) {
   return operation;
 }
 
+const AsyncOperation* AsyncRanges::sending() const {
+  for (const auto& [id, under_way] : operations_)
+    if (under_way.operation.sends) return &under_way.operation;
+  return nullptr;
+}
+
 void AsyncRanges::count(const AsyncOperation& operation, int change) {
   for (const AsyncPiece& piece : operation.pieces) {
     const auto offset = static_cast<std::size_t>(piece.begin - shared_);

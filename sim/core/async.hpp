@@ -34,6 +34,9 @@ struct AsyncOperation {
   bool copies = true;       // what it reads it writes elsewhere; else it uses it
   unsigned alignment = 1;   // of the pieces in global memory
   std::uint64_t begun = 0;  // the clock of the checks
+  unsigned block = ~0u;     // of another block of the cluster: its number
+  bool sends = false;       // from a block's shared memory to another's: it reads the former
+  bool counted = false;     // its traffic is: a multicast reads once for all blocks
 };
 
 class AsyncRanges {
@@ -45,6 +48,8 @@ class AsyncRanges {
   bool empty() const { return operations_.empty(); }
   // The oldest operation that an access to these bytes disturbs; null: none. Atomics do not disturb additions.
   const AsyncOperation* disturbed(const void* address, std::size_t bytes, bool writes, bool atomic = false) const;
+  // One that reads the block's shared memory for another block; null: none.
+  const AsyncOperation* sending() const;
   // Does any operation use this word of shared memory?
   bool uses(std::size_t word) const { return word < users_.size() && users_[word] > 0; }
 

@@ -24,14 +24,6 @@ constinit thread_local Worker* active_worker = nullptr;
 void (*host_accessed)(const void*, bool, const void*) = nullptr;
 constinit thread_local Worker* running_worker = nullptr;
 
-namespace {
-
-// Without any progress for so long, all workers together, blocks are taken to be stuck; the next ones of such a launch
-// sooner.
-constexpr std::uint64_t kSpinsBeforeDeadlock = 1u << 14, kLeastSpins = 1u << 8;
-
-}  // namespace
-
 bool same_site(const Site& a, const Site& b) {
   return a.line() == b.line() && a.column() == b.column() && std::strcmp(a.file_name(), b.file_name()) == 0;
 }
@@ -112,6 +104,12 @@ unsigned ReadySet::remove(unsigned word, unsigned bit) {
   return word * 64 + bit;
 }
 
+unsigned ReadySet::count() const {
+  unsigned count = 0;
+  for (const std::uint64_t word : words_) count += static_cast<unsigned>(std::popcount(word));
+  return count;
+}
+
 unsigned ReadySet::pop(Order order, std::mt19937_64& random) {
   if (order == Order::forward) {
     const unsigned word = std::countr_zero(summary_);
@@ -121,9 +119,7 @@ unsigned ReadySet::pop(Order order, std::mt19937_64& random) {
     const unsigned word = 31 - std::countl_zero(summary_);
     return remove(word, 63 - std::countl_zero(words_[word]));
   }
-  unsigned count = 0;
-  for (std::uint64_t word : words_) count += std::popcount(word);
-  unsigned skip = random() % count, word = 0;
+  unsigned skip = random() % count(), word = 0;
   while (skip >= static_cast<unsigned>(std::popcount(words_[word]))) skip -= std::popcount(words_[word++]);
   std::uint64_t bits = words_[word];
   while (skip-- > 0) bits &= bits - 1;
@@ -142,12 +138,29 @@ Worker::~Worker() {
 }
 
 void Worker::run(const Launch& this_launch, std::uint64_t linear_block) {
+  error_ = nullptr;
+  if (cluster) cluster->lay_out(rank);
+  try {
+    lay_out(this_launch, linear_block);
+  } catch (...) {  // no memory: the others must not wait for this block
+    error_ = std::current_exception();
+    ready_.clear();
+  }
+  const bool failed = error_ != nullptr;
+  if (cluster) cluster->laid_out(failed);
+  if (cluster || !failed) run_threads();
+  if (!failed) finish();
+  if (cluster) cluster->leave(rank, stopped_ || error_);
+  if (error_) std::rethrow_exception(error_);
+}
+
+// Threads, warps, poisoned shared memory.
+void Worker::lay_out(const Launch& this_launch, std::uint64_t linear_block) {
   launch = &this_launch;
   block = static_cast<unsigned>(linear_block);
   const dim3 g = launch->grid, b = launch->block;
   const unsigned n = launch->threads();
 
-  // Lay out the block: threads, warps, poisoned shared memory.
   main_ = this_thread_as_fiber();
   if (fibers_.size() < n) fibers_.reserve(n);
   threads.assign(n, Thread{});
@@ -188,33 +201,37 @@ void Worker::run(const Launch& this_launch, std::uint64_t linear_block) {
   waiting_ = ended_ = 0;
   yields_without_progress_ = 0;
   stopped_ = barrier_divergence_seen_ = false;
-  error_ = nullptr;
   if (launch->trace) tracer.begin_block(warps.size());
   if (recorder) recorder->begin_block(*this);
+  if (alone_) alone_->begin_barrier();
   if (observer) observer->begin_block();
+}
 
-  // Run until all threads have ended, a finding stops the block, or nothing can move.
-  running_worker = this;
-  for (;;) {
+// Until all threads have ended, a finding stops the block, or nothing can move.
+void Worker::run_threads() {
+  while (!cluster || cluster->turn(rank)) {
+    running_worker = this;
     choose();
     switch_fiber(main_, fibers_[current]);
-    if (stopped_ || error_ || ended_ == n) break;
-    if (!ready_.empty()) continue;
+    active_worker = running_worker = nullptr;  // a stopped fiber left them set
+    if (stopped_ || error_ || ended_ == threads.size()) break;
+    if (cluster || !ready_.empty()) continue;
     if (!bulk.advance() && !resolve_activemask()) {
       explain_stall();
       break;
     }
   }
-  active_worker = running_worker = nullptr;  // a stopped fiber left them set
-  const bool to_the_end = ended_ == n && !stopped_ && !error_;
+}
+
+void Worker::finish() {
+  const bool to_the_end = ended_ == threads.size() && !stopped_ && !error_;
   bulk.end_block(to_the_end);
   if (to_the_end) left_under_way();
   most_copied = std::max(most_copied, copies.most_bytes());
-  launch->stuck->goes_on(look);
-  if (observer) observer->end_block();
+  launch->stuck->goes_on(cluster ? cluster->look : look);
+  if (observer) observer->end_block(to_the_end);
   if (recorder) recorder->end_block();
   if (launch->trace) tracer.end_block();
-  if (error_) std::rethrow_exception(error_);
 }
 
 // A fiber's life.
@@ -240,15 +257,18 @@ void Worker::fiber_main() {
   else if (worker->recorder)
     worker->recorder->goes_on(thread.warp);
   if (worker->waiting_ > 0 && worker->waiting_ + worker->ended_ == worker->threads.size()) worker->complete_barrier();
+  worker->exits_cluster();
   worker->run_next(true);
 }
 
 // Leaves the running fiber for the next ready one, or for run() when there is none.
 void Worker::run_next(bool ended) {
   Fiber& from = fibers_[current];
-  while (ready_.empty() && !error_ && bulk.advance()) {
+  if (!cluster) {  // else another block comes first
+    while (ready_.empty() && !error_ && bulk.advance()) {
+    }
+    if (ready_.empty() && !spinning_.empty() && !hopeless()) std::swap(ready_, spinning_);
   }
-  if (ready_.empty() && !spinning_.empty() && !hopeless()) std::swap(ready_, spinning_);
   if (ready_.empty() || error_) {
     switch_fiber(from, main_, ended);
     return;
@@ -468,10 +488,11 @@ void Worker::cp_async_wait(unsigned pending, Site site) {
   });
 }
 
-AsyncRanges::Id Worker::begin_async(AsyncOperation operation) {
+AsyncRanges::Id Worker::begin_async(Worker& owner, AsyncOperation operation) {
   if (!observer) return 0;
+  if (&owner != this) operation.block = block;
   operation.begun = observer->async_begins(operation);
-  return async.begin(std::move(operation));
+  return owner.async.begin(std::move(operation));
 }
 
 std::uint64_t Worker::end_async(AsyncRanges::Id id) {
@@ -487,6 +508,10 @@ void Worker::mark(const char* label, long value) {
 }
 
 std::string Worker::place(const void* address) const {
+  const Worker* const owner = cluster ? cluster->nearest_owner(address) : nullptr;
+  if (owner && owner != this)  // the same place here, where the struct's name is known
+    return place(shared + (static_cast<const std::byte*>(address) - owner->shared)) + " of block " +
+           owner->coordinates();
   const std::ptrdiff_t offset = static_cast<const std::byte*>(address) - shared;
   if (launch->layout) {
     const SharedLayout::Array* const array = launch->layout->nearest(offset);
@@ -495,6 +520,12 @@ std::string Worker::place(const void* address) const {
   }
   return "shared " + (shared_struct ? type_name(shared_struct) : "memory") + (offset < 0 ? "" : "+") +
          std::to_string(offset);
+}
+
+std::string Worker::coordinates() const {
+  const dim3 g = launch->grid;
+  return "(" + std::to_string(block % g.x) + "," + std::to_string(block / g.x % g.y) + "," +
+         std::to_string(block / (g.x * g.y)) + ")";
 }
 
 FindingSide Worker::side(const char* what, const void* pc) const {
@@ -508,6 +539,14 @@ FindingSide Worker::side(const std::string& what, const Thread& thread) const {
 
 // Nothing is ready: finds the most precise reason, one finding per block.
 void Worker::explain_stall() {
+  if (explain_block()) return;
+  RawFinding finding = deadlock("no thread of the block can go on", block);
+  add_waiting(finding);
+  findings.add(std::move(finding));
+}
+
+// What is wrong within one warp or warpgroup; false: nothing.
+bool Worker::explain_block() {
   bool spinning = false;
   for (const Thread& thread : threads) spinning |= thread.state == State::spins;
   for (unsigned w = 0; w < warps.size() && !spinning; ++w)
@@ -515,7 +554,9 @@ void Worker::explain_stall() {
       const unsigned missing = op.mask & warps[w].exists & ~op.arrived;
       const Thread& caller = threads[w * kWarpSize + op.first_lane];
       const Thread& absent = threads[w * kWarpSize + std::countr_zero(missing)];
-      if (absent.state == State::at_mbarrier || absent.state == State::polls) continue;  // what all wait for
+      // That is what all wait for.
+      if (absent.state == State::at_mbarrier || absent.state == State::polls || absent.state == State::at_cluster)
+        continue;
       const bool ended = absent.state == State::ended;
       findings.add({"warp operation",
                     described(op) + " waits for a lane that " +
@@ -525,12 +566,17 @@ void Worker::explain_stall() {
                     remedy_for_missing(op.op),
                     {side("calls", caller), side(ended ? "exited" : "waits", absent)},
                     block});
-      return;
+      return true;
     }
-  if (!spinning && explain_warpgroup()) return;
-  // Group the threads by what they wait for; the exited ones come last.
-  RawFinding finding{
-      "deadlock", "no thread of the block can go on", "make every waiting thread's partners arrive", {}, block};
+  return !spinning && explain_warpgroup();
+}
+
+RawFinding Worker::deadlock(const char* what, unsigned block) {
+  return {"deadlock", what, "make every waiting thread's partners arrive", {}, block};
+}
+
+// A side for each group of threads that wait for one thing; the exited ones come last.
+void Worker::add_waiting(RawFinding& finding) const {
   bool bytes_missing = false;
   std::vector<unsigned> counts;
   std::vector<const Thread*> firsts;
@@ -552,13 +598,14 @@ void Worker::explain_stall() {
     const Thread& first = *firsts[group];
     const auto* const barrier = reinterpret_cast<const std::byte*>(first.value);
     bytes_missing |= (first.state == State::at_mbarrier || first.state == State::polls) && bulk.misses_bytes(barrier);
-    const std::string where = first.state == State::ended         ? " exited"
-                              : first.state == State::at_barrier  ? " wait at __syncthreads"
-                              : first.state == State::at_mbarrier ? " wait at" + bulk.missing(barrier, first.param)
-                              : first.state == State::polls       ? " poll" + bulk.missing(barrier, first.param)
-                              : first.state == State::spins
-                                  ? first.pc ? " spin on a volatile load" : " spin on an atomic"
-                                  : " wait at " + place_of(first);
+    const std::string where =
+        first.state == State::ended         ? " exited"
+        : first.state == State::at_barrier  ? " wait at __syncthreads"
+        : first.state == State::at_mbarrier ? " wait at" + bulk.missing(barrier, first.param)
+        : first.state == State::polls       ? " poll" + bulk.missing(barrier, first.param)
+        : first.state == State::at_cluster  ? " wait at barrier.cluster: " + (cluster ? *cluster : *alone_).arrivals()
+        : first.state == State::spins       ? first.pc ? " spin on a volatile load" : " spin on an atomic"
+                                            : " wait at " + place_of(first);
     finding.sides.push_back(side(std::to_string(counts[group]) + where, first));
   }
   const auto asks = [](const Thread& thread) {
@@ -568,7 +615,6 @@ void Worker::explain_stall() {
     finding.remedy = "let the numbers add up, over the warpgroups, to no more than " + std::to_string(products.size()) +
                      " times the " + std::to_string(budget_.at_launch) + " of the launch";
   if (bytes_missing) finding.remedy = kExpectBytes;
-  findings.add(std::move(finding));
 }
 
 }  // namespace flash::simt

@@ -16,6 +16,7 @@
 
 #include "sim/core/async.hpp"
 #include "sim/core/bulk.hpp"
+#include "sim/core/cluster.hpp"
 #include "sim/core/copies.hpp"
 #include "sim/core/fiber.hpp"
 #include "sim/core/members.hpp"
@@ -48,6 +49,7 @@ class ReadySet {
     summary_ |= 1u << first / 64;
   }
   bool empty() const { return summary_ == 0; }
+  unsigned count() const;
   unsigned pop(Order order, std::mt19937_64& random);
   void clear() { *this = {}; }
 
@@ -57,7 +59,7 @@ class ReadySet {
   unsigned summary_ = 0;
 };
 
-enum class State : std::uint8_t { ready, spins, polls, at_barrier, at_warp_op, at_mbarrier, ended };
+enum class State : std::uint8_t { ready, spins, polls, at_barrier, at_warp_op, at_mbarrier, at_cluster, ended };
 
 struct Thread {
   uint3 index;
@@ -69,9 +71,13 @@ struct Thread {
   WarpOp op;
   unsigned atomics_in_a_row;    // and volatile loads: a spinning thread lets others run
   std::uint64_t value, result;  // operand and result of a warp operation, predicate and vote of a barrier; an mbarrier
-  unsigned param, width;
+  unsigned param, width;        // at an mbarrier: the parity; 1: its wait has the cluster's scope
+  std::uint32_t cluster_phase;  // 1 + that of barrier.cluster at which it has arrived and not waited; 0: none
 };
 
+// Without any progress for so long, all workers together, blocks are taken to be stuck; the next ones of such a launch
+// sooner.
+constexpr std::uint64_t kSpinsBeforeDeadlock = 1u << 14, kLeastSpins = 1u << 8;
 constexpr unsigned kAtomicsBeforeYield = 64;  // then a spinning thread lets others run
 
 // A warp operation that some lanes of its mask have reached. Disjoint masks may be open at the same time.
@@ -124,10 +130,15 @@ class Worker {
   void cp_async_commit() { copies.commit(current); }
   void cp_async_wait(unsigned pending, Site site);
   void mark(const char* label, long value);
+  void cluster_arrive(Site site);
+  void cluster_wait(Site site);
+  std::byte* map(const void* address, unsigned rank, Site site);  // mapa
 
   // An asynchronous operation that the running thread issues, for the checks; its end, when somebody knows that it is
   // complete, with the clock that who waits for it learns of (Observer::async_known). Without checks they do nothing.
-  AsyncRanges::Id begin_async(AsyncOperation operation);
+  AsyncRanges::Id begin_async(AsyncOperation operation) { return begin_async(*this, std::move(operation)); }
+  // The same of one whose pieces lie in the shared memory of `owner`, a block of the cluster.
+  AsyncRanges::Id begin_async(Worker& owner, AsyncOperation operation);
   std::uint64_t end_async(AsyncRanges::Id id);
 
   // Where a thread's stack ends.
@@ -137,16 +148,22 @@ class Worker {
   // A finding by the running thread.
   FindingSide side(const char* what, const void* pc) const;
   FindingSide side(const std::string& what, const Thread& thread) const;
-  std::string place(const void* shared_address) const;  // "shared Smem+128"
+  std::string place(const void* shared_address) const;  // "shared Smem+128", "shared Smem+128 of block (1,0,0)"
+  std::string coordinates() const;                      // of the block: "(1,0,0)"
   // Requests of the warp that the trace's clock does not know of yet.
   std::uint64_t requests_ahead(unsigned warp) const { return observer ? observer->pending(warp) : 0; }
+  bool in_shared(const void* address) const {
+    return static_cast<std::size_t>(static_cast<const std::byte*>(address) - shared) < shared_bytes;
+  }
   bool near_shared(const void* address) const;
   [[noreturn]] void misuse(const char* kind, const std::string& what, const std::string& remedy,
                            std::vector<FindingSide> sides);
 
   const Launch* launch = nullptr;
-  unsigned block = 0;    // linear index of the running block
-  unsigned current = 0;  // linear index of the running thread
+  unsigned block = 0;          // linear index of the running block
+  unsigned current = 0;        // linear index of the running thread
+  Cluster* cluster = nullptr;  // of two blocks or more; null: none
+  unsigned rank = 0;           // of the block in it
   std::vector<Thread> threads;
   std::vector<Warp> warps;
   std::byte* shared = nullptr;          // the block's shared memory begins here
@@ -170,7 +187,8 @@ class Worker {
   Recorder* recorder = nullptr;        // none unless MachineOptions::recording asks for it
 
  private:
-  friend class Bulk;  // whose threads wait, too
+  friend class Bulk;     // whose threads wait, too
+  friend class Cluster;  // the same
   static void fiber_main();
   void spin(State how, Site site, const void* pc);
   void run_next(bool ended = false);
@@ -197,7 +215,15 @@ class Worker {
   [[noreturn]] void differs(const char* what, const Thread& thread, unsigned first);
   [[noreturn]] void barrier_zero();
   void left_under_way();
+  Cluster& group();
+  void exits_cluster();
+  void lay_out(const Launch& launch, std::uint64_t linear_block);
+  void run_threads();
+  void finish();
   void explain_stall();
+  bool explain_block();
+  static RawFinding deadlock(const char* what, unsigned block);
+  void add_waiting(RawFinding& finding) const;
   bool explain_warpgroup();
   std::string place_of(const Thread& thread) const;
   bool hopeless();
@@ -211,6 +237,7 @@ class Worker {
   std::vector<Warpgroup> warpgroups_;
   NamedBarriers named_barriers_;
   RegisterBudget budget_;
+  std::unique_ptr<Cluster> alone_;  // of a block without a cluster that calls for one's barrier
   Vote vote_ = Vote::none;
   Site barrier_site_;
   unsigned barrier_first_ = 0;

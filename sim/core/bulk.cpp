@@ -20,6 +20,7 @@ constexpr char kLoad[] = "cp.async.bulk.tensor", kStore[] = "cp.async.bulk.tenso
 constexpr char kPrefetch[] = "cp.async.bulk.prefetch.tensor";
 constexpr char kLineLoad[] = "cp.async.bulk", kLineStore[] = "cp.async.bulk (store)";
 constexpr char kReduction[] = "cp.reduce.async.bulk", kLinePrefetch[] = "cp.async.bulk.prefetch";
+constexpr char kMulticast[] = "multicast", kSend[] = "cp.async.bulk (cluster)";
 constexpr char kOfLoad[] = "let the thread wait on the load's mbarrier (mbarrier_wait)";
 constexpr char kOfStoreRead[] = "let the issuing thread wait for it (cp_async_bulk_wait_read), then a barrier,";
 constexpr char kOfStoreWrite[] = "let the issuing thread wait for the writes (cp_async_bulk_wait, not its _read form)";
@@ -61,7 +62,13 @@ void mbarrier_arrive(std::uint64_t* barrier, bool expects, unsigned bytes, Site 
   Entered()->bulk.arrive(barrier, expects, bytes, site);
 }
 void mbarrier_wait(std::uint64_t* barrier, unsigned parity, Site site) {
-  Entered()->bulk.wait(barrier, parity, site);
+  Entered()->bulk.wait(barrier, parity, false, site);
+}
+void mbarrier_arrive_cluster(std::uint64_t* barrier, unsigned rank, Site site) {
+  Entered()->bulk.arrive_cluster(barrier, rank, site);
+}
+void mbarrier_wait_cluster(std::uint64_t* barrier, unsigned parity, Site site) {
+  Entered()->bulk.wait(barrier, parity, true, site);
 }
 bool mbarrier_test_wait(std::uint64_t* barrier, unsigned parity, const char* instruction, Site site) {
   return Entered()->bulk.test_wait(barrier, parity, instruction, site);
@@ -81,6 +88,13 @@ void bulk_store(void* global, const void* shared, unsigned bytes, bool adds, Sit
 void tensor_load(void* tile, const TensorMap* map, std::uint64_t* barrier, const int* coordinates, unsigned rank,
                  Site site) {
   Entered()->bulk.load(tile, map, barrier, coordinates, rank, site);
+}
+void tensor_multicast(void* tile, const TensorMap* map, std::uint64_t* barrier, const int* coordinates, unsigned rank,
+                      unsigned blocks, Site site) {
+  Entered()->bulk.multicast(tile, map, barrier, coordinates, rank, blocks, site);
+}
+void bulk_send(void* to, const void* from, unsigned bytes, std::uint64_t* barrier, Site site) {
+  Entered()->bulk.send(to, from, bytes, barrier, site);
 }
 void tensor_store(const TensorMap* map, const void* tile, const int* coordinates, unsigned rank, Site site) {
   Entered()->bulk.store(map, tile, coordinates, rank, site);
@@ -172,25 +186,52 @@ void Bulk::accuse(const std::string& what, const std::string& remedy, FindingSid
 }
 
 void Bulk::arrive(std::uint64_t* at, bool expects, unsigned bytes, Site site) {
-  Mbarrier& barrier = barrier_at(at, expects ? "mbarrier.arrive.expect_tx" : "mbarrier.arrive", site);
-  const Thread& thread = worker_.threads[worker_.current];
+  arrive(barrier_at(at, expects ? "mbarrier.arrive.expect_tx" : "mbarrier.arrive", site), worker_, expects, bytes,
+         site);
+}
+
+void Bulk::arrive_cluster(std::uint64_t* own, unsigned rank, Site site) {
+  auto* const at = reinterpret_cast<std::uint64_t*>(worker_.map(own, rank, site));
+  if (at == own) return arrive(own, false, 0, site);
+  Worker& other = worker_.cluster->member(rank);
+  Thread& thread = worker_.threads[worker_.current];
+  thread.atomics_in_a_row = 0;
+  other.bulk.arrive(far_barrier_at(other, at, "mbarrier.arrive", true, site), worker_, false, 0, site);
+}
+
+// An mbarrier of another block, which the running thread uses.
+Mbarrier& Bulk::far_barrier_at(Worker& other, std::uint64_t* at, const char* instruction, bool arrives, Site site) {
+  const auto found = other.bulk.at_.find(at);
+  const bool known = !worker_.observer || worker_.observer->far_mbarrier(at, instruction, arrives, site);
+  if (found == other.bulk.at_.end() || !known)
+    worker_.misuse("mbarrier",
+                   std::string(instruction) + " on " + worker_.place(at) + ", which is not known to be an mbarrier",
+                   "call mbarrier_init and fence_mbarrier_init, then let all threads pass a barrier of the cluster",
+                   {worker_.side("uses", worker_.threads[worker_.current])});
+  return *found->second;
+}
+
+// By a thread of this block, or of another one of the cluster.
+void Bulk::arrive(Mbarrier& barrier, Worker& by, bool expects, unsigned bytes, Site site) {
+  const std::byte* const at = barrier.at;
+  const Thread& thread = by.threads[by.current];
   maybe_complete();
   if (barrier.bytes + bytes > Mbarrier::kMost)
-    worker_.misuse(
+    by.misuse(
         "mbarrier",
-        "mbarrier " + worker_.place(at) + " is to expect " + counted(static_cast<std::uint64_t>(barrier.bytes + bytes)),
-        "expect at most 1048575 bytes in a phase", {worker_.side("expects", thread)});
+        "mbarrier " + by.place(at) + " is to expect " + counted(static_cast<std::uint64_t>(barrier.bytes + bytes)),
+        "expect at most 1048575 bytes in a phase", {by.side("expects", thread)});
   if (barrier.missing == 0)
-    worker_.misuse("mbarrier",
-                   "a phase of mbarrier " + worker_.place(at) + " has more arrivals than the " +
-                       std::to_string(barrier.expected) + " of its mbarrier_init",
-                   "let as many threads arrive as mbarrier_init was told", {worker_.side("arrives", thread)});
+    by.misuse("mbarrier",
+              "a phase of mbarrier " + by.place(at) + " has more arrivals than the " +
+                  std::to_string(barrier.expected) + " of its mbarrier_init",
+              "let as many threads arrive as mbarrier_init was told", {by.side("arrives", thread)});
   if (!barrier.observed)
-    accuse("an arrival at mbarrier " + worker_.place(at) + " before anybody has waited for its last phase",
-           "wait for each phase before the arrivals of the next one", worker_.side("arrives", thread));
-  if (worker_.observer) worker_.observer->releases(at);
+    by.bulk.accuse("an arrival at mbarrier " + by.place(at) + " before anybody has waited for its last phase",
+                   "wait for each phase before the arrivals of the next one", by.side("arrives", thread));
+  if (by.observer) by.observer->releases(at);
   if (worker_.recorder) worker_.recorder->arrives_at(barrier.at, barrier.phase, expects, bytes, site);
-  if (worker_.launch->trace)
+  if (worker_.launch->trace && &by == &worker_)
     barrier.last_arrival =
         std::max(barrier.last_arrival, worker_.tracer.now(thread.warp, worker_.requests_ahead(thread.warp)));
   barrier.bytes += bytes, barrier.expected_bytes += bytes;
@@ -198,11 +239,12 @@ void Bulk::arrive(std::uint64_t* at, bool expects, unsigned bytes, Site site) {
   end_phase_if_done(barrier);
 }
 
-void Bulk::wait(std::uint64_t* at, unsigned parity, Site site) {
+void Bulk::wait(std::uint64_t* at, unsigned parity, bool far, Site site) {
   Mbarrier& barrier = barrier_at(at, "mbarrier.try_wait", site);
   maybe_complete();
   if (worker_.recorder) worker_.recorder->waits_for(barrier.at, barrier.phase + !barrier.done(parity), site);
   Thread& thread = worker_.threads[worker_.current];
+  thread.width = far;
   if (!barrier.done(parity)) {
     thread.value = reinterpret_cast<std::uintptr_t>(at), thread.param = parity, thread.state = State::at_mbarrier;
     barrier.waiting.push_back(worker_.current);
@@ -213,7 +255,7 @@ void Bulk::wait(std::uint64_t* at, unsigned parity, Site site) {
   returned(barrier);
   if (barrier.phase == 0) return;  // a fresh one: as if a phase before the first were complete
   barrier.observed = true;
-  learn(barrier, worker_.current);
+  learn(barrier, worker_.current, far);
 }
 
 // The running thread's wait.
@@ -250,15 +292,15 @@ void Bulk::invalidate(std::uint64_t* at, Site site) {
   if (!barrier.waiting.empty())
     worker_.misuse("mbarrier", what + " while a thread waits at it", "let all waits return before mbarrier_inval",
                    {here, worker_.side("waits", worker_.threads[barrier.waiting[0]])});
-  const auto unawaited = [&](const char* name, Site copy, unsigned issuer) {
+  const auto unawaited = [&](const char* name, Site copy, unsigned block, unsigned issuer) {
     worker_.misuse("mbarrier", what + ", and no thread has waited for a copy that completes on it",
                    "wait for it (mbarrier_wait) before mbarrier_inval",
-                   {here, {name, nullptr, copy, true, worker_.block, issuer}});
+                   {here, {name, nullptr, copy, true, block, issuer}});
   };
   for (const Load& load : loads_)
-    if (load.barrier == &barrier) unawaited(load.name, load.site, load.thread);
+    if (load.barrier == &barrier) unawaited(load.name, load.site, load.block, load.thread);
   for (const auto* copies : {&barrier.arrived, &barrier.complete})
-    for (const Mbarrier::Brought& copy : *copies) unawaited(copy.name, copy.site, copy.issuer);
+    for (const Mbarrier::Brought& copy : *copies) unawaited(copy.name, copy.site, copy.block, copy.issuer);
   if (worker_.observer) worker_.observer->mbarrier_ends(at, site);
   std::memset(at, 0xff, sizeof *at);
   at_.erase(at);
@@ -272,7 +314,7 @@ void Bulk::end_phase_if_done(Mbarrier& barrier) {
       accuse("a phase of mbarrier " + worker_.place(barrier.at) + " expects " +
                  counted(static_cast<std::uint64_t>(barrier.expected_bytes)) + ", its copies bring " +
                  std::to_string(barrier.copied_bytes),
-             kExpectBytes, {load.name, nullptr, load.site, true, worker_.block, load.thread});
+             kExpectBytes, {load.name, nullptr, load.site, true, load.block, load.thread});
       break;
     }
   if (barrier.released.any())
@@ -291,7 +333,7 @@ void Bulk::end_phase_if_done(Mbarrier& barrier) {
   barrier.released.reset();
   for (const unsigned thread : barrier.waiting) {
     barrier.released.set(thread);
-    learn(barrier, thread);
+    learn(barrier, thread, worker_.threads[thread].width);
     worker_.make_ready(thread);
   }
   barrier.waiting.clear();
@@ -309,13 +351,15 @@ void Bulk::trace_completion(Mbarrier& barrier) {
 }
 
 // The thread's wait has returned: what was released and what was copied before the phase was complete is known to it.
-void Bulk::learn(Mbarrier& barrier, unsigned thread) {
+void Bulk::learn(Mbarrier& barrier, unsigned thread, bool far) {
   if (!worker_.observer) return barrier.complete.clear();
   for (const Mbarrier::Brought& copy : std::exchange(barrier.complete, {})) {
-    worker_.end_async(copy.reading);
-    worker_.observer->async_handed_over(barrier.at, copy.issuer, worker_.end_async(copy.writing));
+    Worker& reader = copy.reader ? *copy.reader : worker_;
+    const std::uint64_t read = reader.end_async(copy.reading);
+    if (copy.reader) worker_.observer->async_handed_over(barrier.at, reader.block, copy.issuer, read);
+    worker_.observer->async_handed_over(barrier.at, worker_.block, copy.issuer, worker_.end_async(copy.writing));
   }
-  worker_.observer->acquires(barrier.at, thread);
+  worker_.observer->acquires(barrier.at, thread, far);
 }
 
 std::string Bulk::missing(const std::byte* at, unsigned parity) const {
@@ -410,26 +454,83 @@ void Bulk::load(void* shared, const void* global, unsigned bytes, std::uint64_t*
 }
 
 void Bulk::begin(const TensorBox& box, std::uint64_t* at, const char* name, Site site) {
-  Mbarrier& barrier = barrier_at(at, name, site);
+  begin(box, barrier_at(at, name, site), name, site, worker_);
+}
+
+void Bulk::multicast(void* tile, const TensorMap* map, std::uint64_t* at, const int* coordinates, unsigned rank,
+                     unsigned blocks, Site site) {
+  box_at(map, tile, coordinates, rank, kMulticast, site);  // the own block's stands for all
+  const Thread& thread = worker_.threads[worker_.current];
+  const unsigned size = worker_.cluster ? worker_.cluster->size() : 1;
+  if (blocks == 0 || blocks >> size != 0)
+    worker_.misuse("cluster",
+                   std::string(kMulticast) + " to the blocks " + std::to_string(blocks) + " of a cluster of " +
+                       counted(size, "block"),
+                   "set a bit for each rank below cluster_nctarank() that is to get the box",
+                   {worker_.side("loads", thread)});
+  bool counted = false;
+  for (unsigned to = 0; to < size; ++to) {
+    if (!(blocks >> to & 1)) continue;
+    Worker& other = worker_.cluster ? worker_.cluster->member(to) : worker_;
+    auto* const theirs = reinterpret_cast<std::uint64_t*>(worker_.map(at, to, site));
+    Mbarrier& barrier =
+        &other == &worker_ ? barrier_at(at, kMulticast, site) : far_barrier_at(other, theirs, kMulticast, false, site);
+    other.bulk.begin(TensorBox(*map, coordinates, worker_.map(tile, to, site)), barrier, kMulticast, site, worker_,
+                     std::exchange(counted, true));
+  }
+}
+
+void Bulk::send(void* to, const void* from, unsigned bytes, std::uint64_t* at, Site site) {
+  Thread& thread = worker_.threads[worker_.current];
+  thread.site = site;
+  const auto wrong = [&](const char* kind, const std::string& what, const char* remedy) {
+    worker_.misuse(kind, kSend + what, remedy, {worker_.side("copies", thread)});
+  };
+  const auto owner_of = [&](const void* address) {
+    return worker_.cluster                ? worker_.cluster->nearest_owner(address)
+           : worker_.near_shared(address) ? &worker_
+                                          : nullptr;
+  };
+  if (bytes == 0 || bytes % kLineAlignment != 0)
+    wrong("asynchronous copy", " of " + counted(bytes), "copy a multiple of 16 bytes, at least 16");
+  if (!worker_.near_shared(from))
+    wrong("out of bounds", " from an address outside the block's shared memory",
+          "copy from the block's own shared memory to that of a block of the cluster");
+  Worker* const other = owner_of(to);
+  if (!other) wrong("out of bounds", " to an address outside the cluster's shared memory", "give it what mapa gives");
+  if (owner_of(at) != other)
+    wrong("cluster", " completes on an mbarrier that is not in the block which gets the bytes",
+          "let mapa give both addresses with the same rank");
+  for (const void* address : {from, static_cast<const void*>(to)})
+    if (reinterpret_cast<std::uintptr_t>(address) % kLineAlignment != 0)
+      wrong("misaligned", " with " + worker_.place(address), "both addresses are multiples of 16");
+  Mbarrier& barrier = other == &worker_ ? barrier_at(at, kSend, site) : far_barrier_at(*other, at, kSend, false, site);
+  other->bulk.begin(TensorBox(from, static_cast<std::byte*>(to), bytes), barrier, kSend, site, worker_);
+}
+
+// A copy to this block, issued by its own thread or by one of another block of the cluster.
+void Bulk::begin(const TensorBox& box, Mbarrier& barrier, const char* name, Site site, Worker& by, bool counted) {
   maybe_complete();
-  Load load{box, &barrier, name, site, worker_.current, barrier.phase};
+  Load load{box, &barrier, name, site, by.current, barrier.phase};
+  load.block = by.block, load.reader = name == kSend ? &by : nullptr;
   if (worker_.recorder) worker_.recorder->load(box, barrier.at, site);
   if (worker_.launch->trace) {
-    const unsigned warp = worker_.current / kWarpSize;
+    const unsigned warp = by.current / kWarpSize;
     load.event = worker_.tracer.load(worker_.block, warp, box.bytes(), worker_.requests_ahead(warp));
   }
-  if (worker_.observer) {
-    worker_.observer->completes_on(at, barrier.fenced, site);
-    AsyncOperation reading{name, kOfLoad, false, site, worker_.current, {}}, writing = reading;
+  if (by.observer) {
+    by.observer->completes_on(barrier.at, barrier.fenced, site);
+    AsyncOperation reading{name, kOfLoad, false, site, by.current, {}}, writing = reading;
     writing.writes = true, writing.pieces = pieces_on_chip(box, false);
     box.for_each_run([&](const std::byte* begin, std::size_t bytes) { reading.pieces.push_back({begin, bytes}); });
     if (box.is_line()) reading.alignment = kLineAlignment;
-    load.reading = worker_.begin_async(std::move(reading));
-    const bool unwritten = worker_.observer->read_unwritten();
-    load.writing = worker_.begin_async(writing);
+    reading.counted = counted, reading.sends = load.reader;
+    load.reading = by.begin_async(load.reader ? by : worker_, std::move(reading));
+    const bool unwritten = by.observer->read_unwritten();
+    load.writing = by.begin_async(worker_, writing);
     if (unwritten)
       box.for_each_pair([&](const std::byte* to, const std::byte* from, std::size_t bytes) {
-        worker_.observer->carries(writing, to, from, bytes);
+        by.observer->carries(writing, to, from, bytes);
       });
   }
   box.for_each_piece(false, [](std::byte* begin) { std::memset(begin, 0xff, 16); });
@@ -444,7 +545,8 @@ void Bulk::complete(std::list<Load>::iterator load) {
   done.box.load();
   if (worker_.recorder) worker_.recorder->brings(done.box, done.barrier->at, done.site);
   done.barrier->bytes -= static_cast<std::int64_t>(done.box.bytes());
-  done.barrier->arrived.push_back({done.reading, done.writing, done.thread, done.name, done.site, done.event});
+  done.barrier->arrived.push_back(
+      {done.reading, done.writing, done.thread, done.name, done.site, done.event, done.block, done.reader});
   end_phase_if_done(*done.barrier);
 }
 
@@ -555,13 +657,14 @@ void Bulk::wait_stores(unsigned pending, bool only_read) {
 // What the block leaves behind: writes that are under way still come; a tile that was not read is no more.
 void Bulk::end_block(bool regularly) {
   if (!regularly) return;
-  const auto left = [this](const char* what, const char* remedy, const char* name, Site site, unsigned thread) {
+  const auto left = [this](const char* what, const char* remedy, const char* name, Site site, unsigned block,
+                           unsigned thread) {
     if (!worker_.observer || worker_.findings.repeated("asynchronous copy", site.line(), site.column(), worker_.block))
       return;
     worker_.findings.add({"asynchronous copy",
                           std::string("the block ends ") + what,
                           remedy,
-                          {{name, nullptr, site, true, worker_.block, thread}},
+                          {{name, nullptr, site, true, block, thread}},
                           worker_.block});
   };
   for (auto& [thread, own] : threads_)
@@ -572,7 +675,7 @@ void Bulk::end_block(bool regularly) {
              store.group < own.committed
                  ? "let the issuing thread wait for it (cp_async_bulk_wait_read<0>) before it exits"
                  : "commit it (cp_async_bulk_commit) and wait for it (cp_async_bulk_wait_read<0>) before the exit",
-             store.name, store.site, thread);
+             store.name, store.site, worker_.block, thread);
         if (!std::exchange(store.was_read, true)) store.bytes.assign(store.box.bytes(), std::byte{0xff});
       }
       write(store);
@@ -580,10 +683,11 @@ void Bulk::end_block(bool regularly) {
   if (worker_.findings.any(worker_.block)) return;  // what was wrong with their mbarriers was said
   constexpr char kUnawaited[] = "and no thread has waited for a load";
   constexpr char kAwait[] = "wait on its mbarrier (mbarrier_wait) before the block ends, or do not load";
-  for (const Load& load : loads_) left(kUnawaited, kAwait, load.name, load.site, load.thread);
+  for (const Load& load : loads_) left(kUnawaited, kAwait, load.name, load.site, load.block, load.thread);
   for (const Mbarrier& barrier : barriers_)
     for (const auto* copies : {&barrier.arrived, &barrier.complete})
-      for (const Mbarrier::Brought& copy : *copies) left(kUnawaited, kAwait, copy.name, copy.site, copy.issuer);
+      for (const Mbarrier::Brought& copy : *copies)
+        left(kUnawaited, kAwait, copy.name, copy.site, copy.block, copy.issuer);
 }
 
 }  // namespace flash::simt

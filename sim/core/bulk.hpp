@@ -41,11 +41,18 @@ class Bulk {
   void init(std::uint64_t* barrier, unsigned arrivals, Site site);
   void fence_init();
   void arrive(std::uint64_t* barrier, bool expects, unsigned bytes, Site site);
-  void wait(std::uint64_t* barrier, unsigned parity, Site site);
+  void arrive_cluster(std::uint64_t* barrier, unsigned rank, Site site);
+  // `far`: it knows of what other blocks of the cluster have released, too.
+  void wait(std::uint64_t* barrier, unsigned parity, bool far, Site site);
   bool test_wait(std::uint64_t* barrier, unsigned parity, const char* instruction, Site site);
   void invalidate(std::uint64_t* barrier, Site site);
   void load(void* tile, const TensorMap* map, std::uint64_t* barrier, const int* coordinates, unsigned rank, Site site);
   void load(void* shared, const void* global, unsigned bytes, std::uint64_t* barrier, Site site);
+  // To the same place in the cluster's blocks whose bits are set, each with its own mbarrier.
+  void multicast(void* tile, const TensorMap* map, std::uint64_t* barrier, const int* coordinates, unsigned rank,
+                 unsigned blocks, Site site);
+  // From this block's shared memory to that of the cluster's block that the mbarrier is of.
+  void send(void* to, const void* from, unsigned bytes, std::uint64_t* barrier, Site site);
   void prefetch(const TensorMap* map, unsigned rank, Site site);
   void prefetch(const void* global, unsigned bytes, Site site);
   void store(const TensorMap* map, const void* tile, const int* coordinates, unsigned rank, Site site);
@@ -70,7 +77,9 @@ class Bulk {
     unsigned thread;
     std::uint64_t phase;  // of the barrier when it was issued
     AsyncRanges::Id reading = 0, writing = 0;
-    std::size_t event = 0;  // in the trace
+    std::size_t event = 0;     // in the trace
+    unsigned block = 0;        // the issuer's
+    Worker* reader = nullptr;  // as Mbarrier::Brought's
   };
   struct Store {
     TensorBox box;
@@ -96,12 +105,15 @@ class Bulk {
   TensorBox line_at(const void* shared, const void* global, unsigned bytes, const char* name, const char* verb,
                     Site site);
   void begin(const TensorBox& box, std::uint64_t* barrier, const char* name, Site site);
+  void begin(const TensorBox& box, Mbarrier& barrier, const char* name, Site site, Worker& by, bool counted = false);
+  Mbarrier& far_barrier_at(Worker& other, std::uint64_t* barrier, const char* instruction, bool arrives, Site site);
   void begin(const TensorBox& box, bool adds, const char* name, Site site);
   void returned(Mbarrier& barrier);
   void complete(std::list<Load>::iterator load);
   void maybe_complete();
   void end_phase_if_done(Mbarrier& barrier);
-  void learn(Mbarrier& barrier, unsigned thread);
+  void arrive(Mbarrier& barrier, Worker& by, bool expects, unsigned bytes, Site site);
+  void learn(Mbarrier& barrier, unsigned thread, bool far = false);
   void read(Store& store);
   void write(Store& store);
   void trace_completion(Mbarrier& barrier);

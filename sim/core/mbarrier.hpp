@@ -12,6 +12,8 @@
 
 namespace flash::simt {
 
+class Worker;
+
 struct Mbarrier {
   static constexpr std::int64_t kMost = (1 << 20) - 1;  // arrivals, and bytes
 
@@ -38,6 +40,8 @@ struct Mbarrier {
     const char* name;  // of its instruction
     Site site;
     std::size_t event;  // in the trace
+    unsigned block;     // the issuer's
+    Worker* reader;     // the block whose shared memory it reads; null: it reads global memory
   };
   std::vector<Brought> arrived, complete;
   std::uint64_t last_arrival = 0, completed_at = 0;  // the trace's time: in this phase; the last complete one

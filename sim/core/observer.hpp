@@ -18,7 +18,7 @@ class Observer {
   virtual ~Observer() = default;
 
   virtual void begin_block() = 0;
-  virtual void end_block() = 0;
+  virtual void end_block(bool regularly) = 0;  // else a finding has stopped it
   virtual void switched() = 0;  // another thread runs from here on
 
   // All threads that have not exited are at the barrier, the site is the first one's.
@@ -56,17 +56,22 @@ class Observer {
   // clock; `in_order`: for such ones. Or: who acquires the object, from here on, has.
   virtual void async_known(unsigned first, unsigned threads, unsigned issuer, std::uint64_t clock,
                            bool in_order = false) = 0;
-  virtual void async_handed_over(const void* object, unsigned issuer, std::uint64_t clock) = 0;
+  // `block`: whose clock it is.
+  virtual void async_handed_over(const void* object, unsigned block, unsigned issuer, std::uint64_t clock) = 0;
 
   // What threads hand over at objects other than __syncthreads: mbarriers, named barriers. The running thread releases;
   // when the object completes, who acquires it (from then until it completes again) knows what was released before.
   virtual void releases(const void* object) = 0;
   virtual void completes(const void* object) = 0;
-  virtual void acquires(const void* object, unsigned thread) = 0;
+  // `far`: of an mbarrier, what other blocks' threads have released, too.
+  virtual void acquires(const void* object, unsigned thread, bool far = false) = 0;
   // The same of a thread that has released, too, and has waited since.
   virtual void learns_all(const void* object, unsigned thread) = 0;
   // The running thread makes an mbarrier of these 8 bytes, or uses the one that they are.
   virtual void mbarrier(const void* barrier, const char* instruction, bool makes, Site site) = 0;
+  // The running thread arrives at an mbarrier of another block, or issues a copy that completes on it. False: it does
+  // not know that it is one.
+  virtual bool far_mbarrier(const void* barrier, const char* instruction, bool arrives, Site site) = 0;
   // The running thread ends it: all uses must be in order with that.
   virtual void mbarrier_ends(const void* barrier, Site site) = 0;
   // A copy is about to complete on it; `fenced`: fence_mbarrier_init came behind its making.

@@ -150,6 +150,9 @@ void mbarrier_init(std::uint64_t* barrier, unsigned arrivals, Site site);
 void fence_mbarrier_init();
 void mbarrier_arrive(std::uint64_t* barrier, bool expects, unsigned bytes, Site site);
 void mbarrier_wait(std::uint64_t* barrier, unsigned parity, Site site);
+// The same of the mbarrier of the cluster's block of that rank; a wait that knows of other blocks' arrivals, too.
+void mbarrier_arrive_cluster(std::uint64_t* barrier, unsigned rank, Site site);
+void mbarrier_wait_cluster(std::uint64_t* barrier, unsigned parity, Site site);
 bool mbarrier_test_wait(std::uint64_t* barrier, unsigned parity, const char* instruction, Site site);
 void mbarrier_inval(std::uint64_t* barrier, Site site);
 void bulk_load(void* shared, const void* global, unsigned bytes, std::uint64_t* barrier, Site site);
@@ -157,6 +160,9 @@ void bulk_prefetch(const void* global, unsigned bytes, Site site);
 void bulk_store(void* global, const void* shared, unsigned bytes, bool adds, Site site);  // adds: floats
 void tensor_load(void* tile, const TensorMap* map, std::uint64_t* barrier, const int* coordinates, unsigned rank,
                  Site site);
+void tensor_multicast(void* tile, const TensorMap* map, std::uint64_t* barrier, const int* coordinates, unsigned rank,
+                      unsigned blocks, Site site);
+void bulk_send(void* to, const void* from, unsigned bytes, std::uint64_t* barrier, Site site);
 void tensor_store(const TensorMap* map, const void* tile, const int* coordinates, unsigned rank, Site site);
 void tensor_prefetch(const TensorMap* map, unsigned rank, Site site);
 void bulk_commit();
@@ -184,6 +190,16 @@ extern constinit thread_local bool memory_changed;
 long long cycles();
 void pause(Site site);
 
+// Clusters of blocks; sim/core/cluster.hpp. Without one: rank 0 of 1. map_shared: mapa.
+unsigned cluster_rank();
+unsigned cluster_size();
+dim3 cluster_shape();
+void barrier_cluster_arrive(Site site);
+void barrier_cluster_wait(Site site);
+void* map_shared(const void* address, unsigned rank, Site site);
+// The kernel has __cluster_dims__(x, y, z). The launch begins once more if it did not know.
+void check_cluster_dims(unsigned x, unsigned y = 1, unsigned z = 1);
+
 // Begins a named region of this thread's warp in the trace.
 void mark(const char* label, long value);
 // Shows a number of the running thread in the recording.
@@ -196,6 +212,11 @@ void let_other_blocks_run();
 
 class SharedLayout;
 class Stuck;
+
+// Thrown by a kernel's first statement: it is to be launched in clusters of this shape.
+struct NeedsCluster {
+  dim3 cluster;
+};
 
 // One kernel launch, as all workers see it.
 struct Launch {
@@ -215,9 +236,19 @@ struct Launch {
   bool cooperative;            // all blocks must run at a time: cudaLaunchCooperativeKernel
   const SharedLayout* layout;  // of the kernel's __shared__ variables; null: it has none
   bool deterministic = false;  // atomic additions of floating-point numbers are to have a fixed order
+  dim3 cluster;                // blocks of a cluster
 
   unsigned threads() const { return block.x * block.y * block.z; }
   std::uint64_t blocks() const { return std::uint64_t{grid.x} * grid.y * grid.z; }
+  unsigned cluster_blocks() const { return cluster.x * cluster.y * cluster.z; }
+  // The linear index of the block that has this rank in a cluster, counted as blocks are.
+  std::uint64_t block_of(std::uint64_t index, unsigned rank) const {
+    const std::uint64_t wide = grid.x / cluster.x, high = grid.y / cluster.y;
+    const std::uint64_t x = index % wide * cluster.x + rank % cluster.x;
+    const std::uint64_t y = index / wide % high * cluster.y + rank / cluster.x % cluster.y;
+    const std::uint64_t z = index / (wide * high) * cluster.z + rank / (cluster.x * cluster.y);
+    return x + grid.x * (y + grid.y * z);
+  }
 };
 
 }  // namespace flash::simt

@@ -41,6 +41,7 @@ bool neighbours_agree(const Addresses& addresses, unsigned lanes) {
 void Counters::begin_launch(std::size_t array_count) {
   arrays.assign(array_count, ArrayTraffic{});
   shared_reads = shared_writes = wavefronts = ideal_wavefronts = 0;
+  cluster_read_bytes = cluster_written_bytes = 0;
   for (Warp& warp : warps_) warp.sites.clear();  // sites are numbered anew
 }
 
@@ -171,6 +172,12 @@ void Counters::count(const Warp& warp, const Site& at, const Request& request) {
 
 void Counters::count(const Site& at, const Addresses& addresses, unsigned lanes, unsigned space) {
   const unsigned bytes = at.bytes;
+  if (space == kClusterSpace) {
+    const std::uint64_t requested = std::uint64_t{bytes} * static_cast<unsigned>(std::popcount(lanes));
+    if (is_read(at.access)) cluster_read_bytes += requested;
+    if (is_write(at.access)) cluster_written_bytes += requested;
+    return;
+  }
   if (space != kSharedSpace) {
     std::array<std::uintptr_t, kLanes> sectors;
     std::size_t touched = 0;

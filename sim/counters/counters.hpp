@@ -48,7 +48,8 @@ constexpr bool needs_value(Access a) {
   return is_read(a) && !(static_cast<unsigned>(a) & 16);
 }
 
-constexpr unsigned kSharedSpace = ~0u;  // instead of an array's index
+// Instead of an array's index: shared memory, that of another block of the cluster.
+constexpr unsigned kSharedSpace = ~0u, kClusterSpace = kSharedSpace - 1;
 
 // One instruction of one warp. Most requests are affine in the lane (also with stride 0: a broadcast). Irregular ones,
 // marked by a bit that no address has, are those with one lane so far (its address is the base) and those that keep
@@ -82,6 +83,7 @@ class Counters {
 
   std::vector<ArrayTraffic> arrays;
   std::uint64_t shared_reads = 0, shared_writes = 0, wavefronts = 0, ideal_wavefronts = 0;
+  std::uint64_t cluster_read_bytes = 0, cluster_written_bytes = 0;
   Tally tally{};
   Recorder* recorder = nullptr;  // is told of requests to shared memory
 

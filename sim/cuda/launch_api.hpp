@@ -1,4 +1,5 @@
-// launch_api.hpp: launches by function call (cudaLaunchKernel, cudaLaunchCooperativeKernel) and occupancy.
+// launch_api.hpp: launches by function call (cudaLaunchKernel, cudaLaunchCooperativeKernel, cudaLaunchKernelEx) and
+// occupancy.
 // The kernel's parameter types say what the array of pointers points to.
 // Use: through <cuda_runtime.h>.
 #pragma once
@@ -30,6 +31,54 @@ cudaError_t cudaLaunchCooperativeKernel(void (*kernel)(Parameters...), dim3 grid
                          std::index_sequence_for<Parameters...>());
   return cudaPeekAtLastError();
 }
+// With attributes, of which two have a meaning here: the shape of clusters, and a cooperative launch.
+enum cudaLaunchAttributeID {
+  cudaLaunchAttributeIgnore = 0,
+  cudaLaunchAttributeAccessPolicyWindow = 1,
+  cudaLaunchAttributeCooperative = 2,
+  cudaLaunchAttributeSynchronizationPolicy = 3,
+  cudaLaunchAttributeClusterDimension = 4,
+  cudaLaunchAttributeClusterSchedulingPolicyPreference = 5,
+  cudaLaunchAttributeProgrammaticStreamSerialization = 6,
+  cudaLaunchAttributePriority = 8
+};
+union cudaLaunchAttributeValue {
+  char pad[64];
+  int cooperative;
+  struct {
+    unsigned x, y, z;
+  } clusterDim;
+  int programmaticStreamSerializationAllowed, priority;
+};
+struct cudaLaunchAttribute {
+  cudaLaunchAttributeID id;
+  cudaLaunchAttributeValue val;
+};
+struct cudaLaunchConfig_t {
+  dim3 gridDim, blockDim;
+  std::size_t dynamicSmemBytes;
+  cudaStream_t stream;
+  cudaLaunchAttribute* attrs;
+  unsigned numAttrs;
+};
+namespace flash::cuda {
+template <class... Parameters, class... Arguments>
+cudaError_t launch_kernel_ex(simt::Site site, const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
+                             Arguments&&... arguments) {
+  Target target{site};
+  for (unsigned i = 0; i < config->numAttrs; ++i) {
+    const cudaLaunchAttribute& attribute = config->attrs[i];
+    const auto& cluster = attribute.val.clusterDim;
+    if (attribute.id == cudaLaunchAttributeClusterDimension) target.cluster = dim3(cluster.x, cluster.y, cluster.z);
+    if (attribute.id == cudaLaunchAttributeCooperative) target.cooperative = attribute.val.cooperative != 0;
+  }
+  const Launching launching{target, "cudaLaunchKernelEx", config->gridDim, config->blockDim, config->dynamicSmemBytes};
+  launching.run(reinterpret_cast<const void*>(kernel), kernel, static_cast<Parameters>(arguments)...);
+  return cudaPeekAtLastError();
+}
+}  // namespace flash::cuda
+// A macro, so that what is refused names the line of the program.
+#define cudaLaunchKernelEx(...) ::flash::cuda::launch_kernel_ex(::flash::simt::Site::current(), __VA_ARGS__)
 // A (void*) in front of the kernel's name: nvcc takes it, but the types are lost.
 #define FLASH_NO_TYPES [[gnu::error("write the kernel's name without (void*): its parameters' types are needed here")]]
 FLASH_NO_TYPES cudaError_t cudaLaunchKernel(const void* kernel, dim3, dim3, void**, std::size_t = 0,

@@ -19,6 +19,7 @@
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...) flash_launch_bounds(__VA_ARGS__)  // sim/compiler/launches.cpp makes a check of it
+#define __cluster_dims__(...) flash_cluster_dims(__VA_ARGS__)    // the same
 #define __grid_constant__
 #define __align__(n) __attribute__((__aligned__(n)))
 // __device__, __shared__, __constant__, __managed__: sim/compiler/variables.cpp.
@@ -206,6 +207,32 @@ FLASH_INLINE int __syncthreads_or(int predicate, FLASH_SITE) {
 FLASH_INLINE void __threadfence() { flash::simt::fence(flash::simt::Scope::device); }
 FLASH_INLINE void __threadfence_block() { flash::simt::fence(flash::simt::Scope::block); }
 FLASH_INLINE void __threadfence_system() { flash::simt::fence(flash::simt::Scope::device); }
+
+// ---- clusters of blocks (sim/core/cluster.hpp): in a launch without them a block is a cluster of its own ----------
+
+// All threads of the cluster: an arrival, and the wait for all of them. What was done before an arrival is known after
+// the wait.
+FLASH_INLINE void __cluster_barrier_arrive(FLASH_SITE) { flash::simt::barrier_cluster_arrive(site); }
+FLASH_INLINE void __cluster_barrier_wait(FLASH_SITE) { flash::simt::barrier_cluster_wait(site); }
+// The same shared variable of the cluster's block of that rank.
+FLASH_INLINE void* __cluster_map_shared_rank(const void* shared, unsigned rank, FLASH_SITE) {
+  return flash::simt::map_shared(shared, rank, site);
+}
+FLASH_INLINE unsigned __clusterRelativeBlockRank() { return flash::simt::cluster_rank(); }
+FLASH_INLINE unsigned __clusterSizeInBlocks() { return flash::simt::cluster_size(); }
+FLASH_INLINE dim3 __clusterDim() { return flash::simt::cluster_shape(); }
+FLASH_INLINE dim3 __clusterGridDimInClusters() {
+  const dim3 shape = flash::simt::cluster_shape();
+  return dim3(gridDim.x / shape.x, gridDim.y / shape.y, gridDim.z / shape.z);
+}
+FLASH_INLINE dim3 __clusterIdx() {
+  const dim3 shape = flash::simt::cluster_shape();
+  return dim3(blockIdx.x / shape.x, blockIdx.y / shape.y, blockIdx.z / shape.z);
+}
+FLASH_INLINE dim3 __clusterRelativeBlockIdx() {
+  const dim3 shape = flash::simt::cluster_shape();
+  return dim3(blockIdx.x % shape.x, blockIdx.y % shape.y, blockIdx.z % shape.z);
+}
 
 // ---- the thread itself --------------------------------------------------------------------------------------------
 

@@ -151,6 +151,70 @@ FLASH_INLINE void fence_proxy_async() {
   flash::simt::fence_proxy_async();
 }
 
+// ---- clusters of blocks: "Cluster of Cooperative Thread Arrays", "barrier.cluster", "mapa" --------------------------
+
+// A kernel that says __cluster_dims__(2) is launched in clusters of two blocks, which run at a time and reach one
+// another's shared memory. This block's rank in its cluster and the cluster's number of blocks: 0 and 1 without one.
+FLASH_INLINE unsigned cluster_ctarank() {
+  return flash::simt::cluster_rank();
+}
+FLASH_INLINE unsigned cluster_nctarank() {
+  return flash::simt::cluster_size();
+}
+// The barrier of all threads of the cluster that have not exited: each arrives and then waits, once in turn. What a
+// thread did before it arrived is known to all that have waited (release, acquire; scope: the cluster).
+FLASH_INLINE void barrier_cluster_arrive(FLASH_SITE) {
+  flash::simt::barrier_cluster_arrive(site);
+}
+FLASH_INLINE void barrier_cluster_wait(FLASH_SITE) {
+  flash::simt::barrier_cluster_wait(site);
+}
+// The address of the same variable in the shared memory of the block of that rank, for ordinary loads and stores and
+// for atomics. `shared` is an address in the block's own shared memory. The other block must have begun, and must not
+// end before the last access.
+template <class T>
+FLASH_INLINE T* mapa(T* shared, unsigned rank, FLASH_SITE) {
+  return static_cast<T*>(flash::simt::map_shared(shared, rank, site));
+}
+
+// An arrival at the mbarrier of the cluster's block of that rank; `barrier` is this block's own, at the same place.
+// What this thread did before it is known to who waits there with mbarrier_wait_cluster (release, cluster).
+// The mbarrier is made, published and known: mbarrier_init, fence_mbarrier_init, then a barrier of the cluster.
+FLASH_INLINE void mbarrier_arrive_cluster(std::uint64_t* barrier, unsigned rank, FLASH_SITE) {
+  flash::simt::mbarrier_arrive_cluster(barrier, rank, site);
+}
+// mbarrier_wait with the scope of the cluster: knows of other blocks' arrivals what they released (acquire, cluster).
+// mbarrier_wait itself, whose scope is the block, returns as well, but knows of its own block's arrivals only.
+FLASH_INLINE void mbarrier_wait_cluster(std::uint64_t* barrier, unsigned parity, FLASH_SITE) {
+  flash::simt::mbarrier_wait_cluster(barrier, parity, site);
+}
+
+// Begins to copy that many bytes, a multiple of 16, from this block's shared memory to that of another one. The
+// addresses are multiples of 16. `remote` and `remote_barrier` are what mapa gives for one rank; the bytes complete on
+// that mbarrier. The source may be written again when the block that has got it says so. "cp.async.bulk"
+FLASH_INLINE void cp_async_bulk_cluster(void* remote, const void* shared, unsigned bytes, std::uint64_t* remote_barrier,
+                                        FLASH_SITE) {
+  flash::simt::bulk_send(remote, shared, bytes, remote_barrier, site);
+}
+// cp_async_bulk_tensor to several blocks of the cluster, those of the ranks whose bits are set in `blocks`: the box
+// goes to the same place in the shared memory of each, and its bytes complete on the mbarrier at the same place there.
+// Each block expects its own. The bytes are read from global memory once. "cp.async.bulk.tensor", .multicast::cluster
+FLASH_INLINE void cp_async_bulk_tensor_multicast(void* shared, const TensorMap* map, std::uint64_t* barrier, int x,
+                                                 int y, unsigned short blocks, FLASH_SITE) {
+  const int coordinates[] = {x, y};
+  flash::simt::tensor_multicast(shared, map, barrier, coordinates, 2, blocks, site);
+}
+FLASH_INLINE void cp_async_bulk_tensor_multicast(void* shared, const TensorMap* map, std::uint64_t* barrier, int x,
+                                                 int y, int z, unsigned short blocks, FLASH_SITE) {
+  const int coordinates[] = {x, y, z};
+  flash::simt::tensor_multicast(shared, map, barrier, coordinates, 3, blocks, site);
+}
+FLASH_INLINE void cp_async_bulk_tensor_multicast(void* shared, const TensorMap* map, std::uint64_t* barrier, int x,
+                                                 int y, int z, int w, unsigned short blocks, FLASH_SITE) {
+  const int coordinates[] = {x, y, z, w};
+  flash::simt::tensor_multicast(shared, map, barrier, coordinates, 4, blocks, site);
+}
+
 // ---- and around them -----------------------------------------------------------------------------------------------
 
 // Adds four floats to four that begin at `global`, a multiple of 16 in global memory: four atomic additions, relaxed,

@@ -63,8 +63,9 @@ inline cudaError_t copy_symbol(void* variable, const void* host, void* into_host
 struct Target {
   simt::Site site;
   bool cooperative = false;
+  simt::dim3 cluster{};  // of cudaLaunchKernelEx
   void run(simt::Launch& spec) const {
-    spec.cooperative = cooperative;
+    spec.cooperative = cooperative, spec.cluster = cluster;
     cuda::launch(spec, site);
   }
   static Target current(const char*, simt::Site site) { return {site}; }

@@ -75,6 +75,8 @@ void print_report(std::ostream& out, const KernelReport& report) {
   value("shared store requests", l.shared_write_requests, "smsp__inst_executed_op_shared_st");
   value("shared wavefronts", l.shared_wavefronts, "l1tex__data_pipe_lsu_wavefronts_mem_shared");
   value("bank conflicts", l.bank_conflicts(), "l1tex__data_bank_conflicts_pipe_lsu_mem_shared");
+  if (l.cluster_read_bytes) value("bytes from cluster's blocks", l.cluster_read_bytes, "");
+  if (l.cluster_written_bytes) value("bytes to cluster's blocks", l.cluster_written_bytes, "");
   if (l.wgmma_shared_bytes) value("shared bytes read by wgmma", l.wgmma_shared_bytes, "");
   value("shared memory per block", l.shared_bytes_peak, "launch__shared_mem_per_block");
   value("barriers of all blocks", l.barriers, "");
@@ -101,7 +103,11 @@ std::string to_json(const std::vector<KernelReport>& reports) {
         << ",\n   \"shared_read_requests\": " << l.shared_read_requests
         << ", \"shared_write_requests\": " << l.shared_write_requests
         << ", \"shared_wavefronts\": " << l.shared_wavefronts << ", \"bank_conflicts\": " << l.bank_conflicts()
-        << ", \"wgmma_shared_bytes\": " << l.wgmma_shared_bytes << ",\n   \"arrays\": [";
+        << ", \"wgmma_shared_bytes\": " << l.wgmma_shared_bytes;
+    if (l.cluster_read_bytes + l.cluster_written_bytes > 0)
+      out << ", \"cluster_read_bytes\": " << l.cluster_read_bytes
+          << ", \"cluster_written_bytes\": " << l.cluster_written_bytes;
+    out << ",\n   \"arrays\": [";
     const char* comma = "";
     for (const ArrayTraffic& a : l.arrays) {
       out << comma << "\n    {\"name\": " << json_string(a.name) << ", \"read_bytes\": " << a.read_bytes

@@ -155,6 +155,16 @@ TEST_CASE("bulk copies, reductions and mbarriers: the same bits as an H200, in b
                 families));
 }
 
+TEST_CASE("clusters: the same bits as an H200, in both builds and under every schedule") {
+  const std::vector<Family> families = flash::on_sim::run_cluster_conformance({});
+  compare_with_hardware(families, "conformance-cluster-h200.txt");
+  CHECK(equal(flash::on_checked::run_cluster_conformance({}), families));
+  for (const flash::Completion completion : {flash::Completion::eager, flash::Completion::random})
+    CHECK(equal(flash::on_checked::run_cluster_conformance(
+                    {.order = flash::Order::random, .seed = 5, .completion = completion}),
+                families));
+}
+
 TEST_CASE("asynchronous copies give the same bits whenever they arrive") {
   for (const flash::Completion completion :
        {flash::Completion::late, flash::Completion::eager, flash::Completion::random}) {

@@ -1,6 +1,6 @@
 // museum.hpp: the bug museum's catalogue: which exhibits exist, what each must make a checker say, what it stands for.
-// An exhibit is a kernel of museum.cu, museum_ptx.cu, museum_tma.cu, museum_bulk.cu or museum_wgmma.cu, as a bug and as
-// a correct twin, at which every tool is silent.
+// An exhibit is a kernel of museum.cu or of one of its parts (museum_ptx.cu, museum_tma.cu …), as a bug and as a
+// correct twin, at which every tool is silent.
 // Use: for (const Exhibit& e : exhibits) on_checked::run_exhibit(e.name, Bug, options);   (on_gpu, on_sim alike)
 #pragma once
 #include <string>
@@ -373,6 +373,47 @@ inline constexpr Exhibit exhibits[] = {
      false},
     {"blind_row_overrun", "a column index overruns its row into the next row of the same array",
      "leading dimension mistakes", "", false},
+    {"cluster_not_begun", "writes to the other block's shared memory before that has begun",
+     "a cluster kernel without its first barrier", ""},
+    {"cluster_left_early", "the block ends while the other one reads its shared memory",
+     "a cluster kernel without its last barrier", ""},
+    {"cluster_left_before_arrival", "the block may end before the other one arrives at its mbarrier",
+     "a consumer's last release of a stage", ""},
+    {"cluster_no_barrier", "reads what the other block writes here after its own arrival, without the wait",
+     "a split barrier used too early", ""},
+    {"cluster_syncthreads", "reads the other block's row behind __syncthreads", "a barrier of the wrong scope", ""},
+    {"cluster_flag_without_fence", "a flag in the other block's shared memory, set and read without fences",
+     "atomics are relaxed there, too", ""},
+    {"cluster_mbarrier_not_known", "arrives at the other block's mbarrier, whose making no barrier has told of",
+     "__syncthreads after mbarrier_init in a cluster", ""},
+    {"cluster_wait_of_block", "waits with the scope of the block for what the other block has written",
+     "mbarrier.try_wait without .cluster", ""},
+    {"cluster_tile_refilled", "sends the next tile to the partner before that has read the last one",
+     "dS between the two blocks of a backward pass", ""},
+    {"cluster_deadlock", "each block waits for the other one's arrival before its own", "a release in the wrong place",
+     ""},
+    {"cluster_half_arrives", "half of a block does not come to the cluster's barrier", "a barrier in a branch", ""},
+    {"cluster_wait_alone", "a wait at the cluster's barrier without an arrival", "a split barrier with one half", ""},
+    {"cluster_arrives_twice", "two arrivals at the cluster's barrier without a wait between them",
+     "a split barrier in a loop", ""},
+    {"cluster_rank_too_large", "the last block's neighbour has a rank that does not exist", "a ring without its modulo",
+     ""},
+    {"cluster_mapa_of_global", "mapa of an address in global memory", "a pointer taken for another one", ""},
+    {"cluster_past_end", "reads past the end of the other block's shared struct", "an index of the whole cluster",
+     "memcheck"},
+    {"cluster_multicast_half", "each block expects the bytes of its own multicast; those of the other one come, too",
+     "a box that is split over the blocks that load it", ""},
+    {"cluster_multicast_to_none", "a multicast to a rank that does not exist", "a mask for larger clusters", ""},
+    {"cluster_multicast_refilled", "a multicast over a tile that the other block may still read",
+     "a stage that one block alone releases", ""},
+    {"cluster_send_refilled", "writes to a row again before its copy to the other block has read it",
+     "dS is sent and made anew", ""},
+    {"cluster_send_no_fence", "a copy to the other block of a row that ordinary stores wrote, without a proxy fence",
+     "a tile sent by cp.async.bulk", ""},
+    {"cluster_send_own_barrier", "a copy to the other block that completes on an mbarrier of the own one",
+     "one mapa of two forgotten", ""},
+    {"cluster_send_left_early", "the block ends before the other one has got its copy", "a last tile that is sent", ""},
+    {"cluster_unwritten", "reads an element that the other block has not written", "an edge that nobody fills", ""},
 };
 
 // An exhibit of an instruction of PTX: with what it calculated and what was counted, which no schedule may change.
@@ -392,13 +433,17 @@ inline bool is_of_wgmma(const std::string& name) {
   return name.starts_with("wgmma_") || name.starts_with("red_") || name.starts_with("stmatrix_") ||
          name.starts_with("bar_") || name.starts_with("setmaxnreg_");
 }
+inline bool is_of_cluster(const std::string& name) {
+  return name.starts_with("cluster_");
+}
 inline bool is_of_bulk(const std::string& name) {
   return name.starts_with("bulk_") || name.starts_with("reduce_") || name.starts_with("poll_") ||
          name.starts_with("inval_");
 }
 inline bool is_of_ptx(const std::string& name) {
   return name.starts_with("mma_") || name.starts_with("ldmatrix_") || name.starts_with("cp_async_") ||
-         is_of_tma(name) || is_of_wgmma(name) || is_of_bulk(name);
+         is_of_tma(name) || is_of_wgmma(name) || is_of_bulk(name) ||
+         is_of_cluster(name);
 }
 
 // Runs one exhibit on a fresh machine and returns what the machine has to say (nothing on `on_sim` and `on_gpu`).
@@ -408,6 +453,7 @@ std::vector<Finding> run_exhibit(const std::string& name, Variant variant, const
 PtxExhibit run_ptx_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 PtxExhibit run_tma_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 PtxExhibit run_wgmma_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
+PtxExhibit run_cluster_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 PtxExhibit run_bulk_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 }  // namespace on_sim
 namespace on_checked {
@@ -415,6 +461,7 @@ std::vector<Finding> run_exhibit(const std::string& name, Variant variant, const
 PtxExhibit run_ptx_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 PtxExhibit run_tma_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 PtxExhibit run_wgmma_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
+PtxExhibit run_cluster_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 PtxExhibit run_bulk_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 }  // namespace on_checked
 namespace on_gpu {
@@ -422,6 +469,7 @@ std::vector<Finding> run_exhibit(const std::string& name, Variant variant, const
 PtxExhibit run_ptx_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 PtxExhibit run_tma_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 PtxExhibit run_wgmma_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
+PtxExhibit run_cluster_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 PtxExhibit run_bulk_exhibit(const std::string& name, Variant variant, const MachineOptions& options);
 }  // namespace on_gpu
 

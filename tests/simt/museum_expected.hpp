@@ -762,6 +762,192 @@ race: read after write of shared Rows16+320 (2 bytes)
   remedy: give both numbers: they say how many registers a thread has at the launch
 )"},
 };
+inline constexpr Expected cluster_expected[] = {
+    {"cluster_not_begun",
+     R"(cluster: write of shared Pair+0 of block (1,0,0) (4 bytes), whose block may not have begun
+  write  {1}  block (0,0,0) warp 0 lane 0
+  remedy: let all threads pass a barrier of the cluster before the first access to another block's shared memory
+  seen 128 times
+)"},
+    {"cluster_left_early",
+     R"(cluster: read of shared Pair+0 of block (1,0,0) (4 bytes), whose block may have ended
+  read  {1}  block (0,0,0) warp 0 lane 0
+  remedy: let the block end behind a barrier of the cluster that all who access its memory pass
+  seen 64 times
+)"},
+    {"cluster_left_before_arrival",
+     R"(cluster: mbarrier.arrive of shared Pair+256 of block (1,0,0) (8 bytes), whose block may have ended
+  mbarrier.arrive  {1}  block (0,0,0) warp 0 lane 0
+  remedy: let the block end behind a barrier of the cluster that all who access its memory pass
+)"},
+    {"cluster_no_barrier",
+     R"(race: write after read of shared Pair+0 of block (1,0,0) (4 bytes)
+  write  {2}  block (0,0,0) warp 0 lane 0
+  read   {1}  block (1,0,0) warp 0 lane 0
+  remedy: put a barrier of the cluster between the two; or mbarrier_arrive_cluster there, mbarrier_wait_cluster here
+  seen 64 times
+race: read after write of shared Pair+0 (4 bytes)
+  read   {1}  block (0,0,0) warp 0 lane 0
+  write  {2}  block (1,0,0) warp 0 lane 0
+  remedy: put a barrier of the cluster between the two; or mbarrier_arrive_cluster there, mbarrier_wait_cluster here
+  seen 64 times
+)"},
+    {"cluster_syncthreads",
+     R"(race: write after read of shared Pair+0 (4 bytes)
+  write  {2}  block (0,0,0) warp 0 lane 0
+  read   {1}  block (1,0,0) warp 1 lane 31
+  remedy: put a barrier of the cluster between the two; or mbarrier_arrive_cluster there, mbarrier_wait_cluster here
+  seen 64 times
+race: read after write of shared Pair+252 of block (1,0,0) (4 bytes)
+  read   {1}  block (0,0,0) warp 0 lane 0
+  write  {2}  block (1,0,0) warp 1 lane 31
+  remedy: put a barrier of the cluster between the two; or mbarrier_arrive_cluster there, mbarrier_wait_cluster here
+  seen 64 times
+)"},
+    {"cluster_flag_without_fence",
+     R"(race: read after write of shared Pair+20 (4 bytes)
+  read   {1}  block (0,0,0) warp 0 lane 0
+  write  {2}  block (1,0,0) warp 0 lane 0
+  remedy: put a barrier of the cluster between the two; or mbarrier_arrive_cluster there, mbarrier_wait_cluster here
+  seen 2 times
+)"},
+    {"cluster_mbarrier_not_known",
+     R"(mbarrier: mbarrier.arrive on shared Pair+256 of block (1,0,0), which is not known to be an mbarrier
+  uses  {1}  block (0,0,0) warp 0 lane 0
+  remedy: call mbarrier_init and fence_mbarrier_init, then let all threads pass a barrier of the cluster
+  seen 2 times
+)"},
+    {"cluster_wait_of_block",
+     R"(race: read after write of shared Pair+0 (4 bytes)
+  read   {1}  block (0,0,0) warp 0 lane 0
+  write  {2}  block (1,0,0) warp 0 lane 0
+  remedy: put a barrier of the cluster between the two; or mbarrier_arrive_cluster there, mbarrier_wait_cluster here
+  seen 128 times
+)"},
+    {"cluster_tile_refilled",
+     R"(mbarrier: a phase of mbarrier shared Pair+256 completes while a thread waits for the last one
+  waits  {3}  block (0,0,0) warp 0 lane 0
+  remedy: let who waits for a phase release the next one
+  seen 2 times
+race: read after write of shared Pair+252 (4 bytes)
+  read   {2}  block (0,0,0) warp 0 lane 0
+  write  {1}  block (1,0,0) warp 1 lane 31
+  remedy: put a barrier of the cluster between the two; or mbarrier_arrive_cluster there, mbarrier_wait_cluster here
+  seen 64 times
+race: write after read of shared Pair+0 of block (1,0,0) (4 bytes)
+  write  {1}  block (0,0,0) warp 0 lane 0
+  read   {2}  block (1,0,0) warp 1 lane 31
+  remedy: put a barrier of the cluster between the two; or mbarrier_arrive_cluster there, mbarrier_wait_cluster here
+  seen 64 times
+)"},
+    {"cluster_deadlock",
+     R"(deadlock: no thread of the cluster can go on
+  64 wait at mbarrier shared Pair+256, parity 0: 1 arrival missing  {1}  block (0,0,0) warp 0 lane 0
+  64 wait at mbarrier shared Pair+256, parity 0: 1 arrival missing  {1}  block (1,0,0) warp 0 lane 0
+  remedy: make every waiting thread's partners arrive
+)"},
+    {"cluster_half_arrives",
+     R"(deadlock: no thread of the cluster can go on
+  64 wait at barrier.cluster: 96 of 128 threads have arrived  {1}   block (0,0,0) warp 0 lane 0
+  32 wait at barrier.cluster: 96 of 128 threads have arrived  {1}   block (1,0,0) warp 0 lane 0
+  32 wait at __syncthreads                                    {2}  block (1,0,0) warp 1 lane 0
+  remedy: make every waiting thread's partners arrive
+)"},
+    {"cluster_wait_alone",
+     R"(cluster: barrier.cluster.wait by a thread that has not arrived
+  waits  {1}  block (1,0,0) warp 0 lane 0
+  remedy: let each thread call barrier_cluster_arrive() before it
+)"},
+    {"cluster_arrives_twice",
+     R"(cluster: barrier.cluster.arrive by a thread that has not waited since it arrived last
+  arrives  {1}  block (0,0,0) warp 0 lane 0
+  remedy: let each thread call barrier_cluster_wait() between two arrivals
+  seen 2 times
+)"},
+    {"cluster_rank_too_large",
+     R"(cluster: mapa of rank 2 in a cluster of 2 blocks
+  maps  {1}  block (1,0,0) warp 1 lane 31
+  remedy: give a rank below cluster_nctarank()
+)"},
+    {"cluster_mapa_of_global",
+     R"(cluster: mapa of an address outside the block's shared memory
+  maps  {1}  block (0,0,0) warp 0 lane 0
+  remedy: give it an address in the block's own shared memory
+  seen 2 times
+)"},
+    {"cluster_past_end",
+     R"(uninitialised: read of shared Pair+256 of block (1,0,0) (4 bytes)
+  read  {1}  block (0,0,0) warp 0 lane 0
+  remedy: write it before reading it: fresh memory holds NaN
+  seen 4 times
+out of bounds: read of shared Pair+272 of block (1,0,0) (4 bytes); Pair has 272 bytes
+  read  {1}  block (0,0,0) warp 0 lane 4
+  remedy: guard the access or fix the index
+  seen 2 times
+)"},
+    {"cluster_multicast_half",
+     R"(mbarrier: a phase of mbarrier shared Halves+1024 expects 512 bytes, its copies bring 1024
+  multicast  {1}  block (0,0,0) warp 0 lane 0
+  remedy: expect as many bytes as the phase's copies have, edges of boxes included
+  seen 2 times
+asynchronous copy: read of shared Halves+0 (2 bytes) while multicast writes it
+  read       {2}  block (0,0,0) warp 0 lane 0
+  multicast  {1}  block (0,0,0) warp 0 lane 0
+  remedy: let the thread wait on the load's mbarrier (mbarrier_wait) before this read
+  seen 128 times
+)"},
+    {"cluster_multicast_to_none",
+     R"(cluster: multicast to the blocks 7 of a cluster of 2 blocks
+  loads  {1}  block (0,0,0) warp 0 lane 0
+  remedy: set a bit for each rank below cluster_nctarank() that is to get the box
+)"},
+    {"cluster_multicast_refilled",
+     R"(asynchronous copy: multicast of shared Halves+0 of block (1,0,0) (16 bytes) while another multicast writes it
+  multicast  {1}  block (0,0,0) warp 0 lane 0
+  multicast  {1}  block (0,0,0) warp 0 lane 0
+  remedy: let the thread wait on the load's mbarrier (mbarrier_wait) before this multicast
+  seen 64 times
+mbarrier: a phase of mbarrier shared Halves+1024 expects 512 bytes, its copies bring 1536
+  multicast  {1}  block (0,0,0) warp 0 lane 0
+  remedy: expect as many bytes as the phase's copies have, edges of boxes included
+asynchronous copy: read of shared Halves+0 (2 bytes) while multicast writes it
+  read       {2}  block (1,0,0) warp 0 lane 0
+  multicast  {1}  block (0,0,0) warp 0 lane 0
+  remedy: let the thread wait on the load's mbarrier (mbarrier_wait) before this read
+  seen 128 times
+)"},
+    {"cluster_send_refilled",
+     R"(asynchronous copy: write of shared Sent+0 (4 bytes) while cp.async.bulk (cluster) reads it
+  write                    {1}  block (0,0,0) warp 0 lane 0
+  cp.async.bulk (cluster)  {2}  block (0,0,0) warp 0 lane 0
+  remedy: let the thread wait on the load's mbarrier (mbarrier_wait) before this write
+  seen 64 times
+)"},
+    {"cluster_send_no_fence",
+     R"(proxy fence: cp.async.bulk (cluster) reads shared Sent+0, written by an ordinary store without a proxy fence
+  cp.async.bulk (cluster)  {1}  block (0,0,0) warp 0 lane 0
+  write                    {2}  block (0,0,0) warp 0 lane 0
+  remedy: let the storing thread call fence_proxy_async() before the barrier
+  seen 2 times
+)"},
+    {"cluster_send_own_barrier",
+     R"(cluster: cp.async.bulk (cluster) completes on an mbarrier that is not in the block which gets the bytes
+  copies  {1}  block (0,0,0) warp 0 lane 0
+  remedy: let mapa give both addresses with the same rank
+  seen 2 times
+)"},
+    {"cluster_send_left_early",
+     R"(cluster: cp.async.bulk (cluster) of shared Sent+0 (256 bytes), whose block may have ended
+  cp.async.bulk (cluster)  {1}  block (0,0,0) warp 0 lane 0
+  remedy: let the block end behind a barrier of the cluster that all who access its memory pass
+)"},
+    {"cluster_unwritten",
+     R"(uninitialised: read of shared Pair+160 of block (1,0,0) (4 bytes)
+  read  {1}  block (0,0,0) warp 1 lane 8
+  remedy: write it before reading it: fresh memory holds NaN
+  seen 2 times
+)"},
+};
 // clang-format on
 
 }  // namespace flash

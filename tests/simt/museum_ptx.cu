@@ -418,6 +418,7 @@ PtxExhibit run_variant(Machine& m, const std::string& name) {
 PtxExhibit run_ptx_exhibit(const std::string& name, Variant variant, const MachineOptions& options) {
   if (is_of_tma(name)) return run_tma_exhibit(name, variant, options);
   if (is_of_wgmma(name)) return run_wgmma_exhibit(name, variant, options);
+  if (is_of_cluster(name)) return run_cluster_exhibit(name, variant, options);
   if (is_of_bulk(name)) return run_bulk_exhibit(name, variant, options);
   Machine m(options);
   return variant == Variant::bug ? run_variant<false>(m, name) : run_variant<true>(m, name);

@@ -493,7 +493,8 @@ race: read after cp.async of shared Stages+124 (4 bytes)
 std::map<std::string, std::string> marks() {
   std::map<std::string, std::string> found;
   const std::regex mark("[a-z_0-9]+:[0-9]+");
-  for (const std::string file : {"museum.cu", "museum_ptx.cu", "museum_tma.cu", "museum_bulk.cu", "museum_wgmma.cu"}) {
+  for (const std::string file : {"museum.cu", "museum_ptx.cu", "museum_tma.cu", "museum_bulk.cu", "museum_wgmma.cu",
+                                 "museum_cluster.cu"}) {
     std::ifstream source(FLASH_SOURCE_DIR "/tests/simt/" + file);
     int number = 0;
     for (std::string line; std::getline(source, line);) {
@@ -547,6 +548,8 @@ TEST_CASE("each bug is reported word for word") {
     for (const Expected& e : flash::bulk_expected)
       if (std::string(e.exhibit) == exhibit.name) report = e.report;
     for (const Expected& e : flash::tma_expected)
+      if (std::string(e.exhibit) == exhibit.name) report = e.report;
+    for (const Expected& e : flash::cluster_expected)
       if (std::string(e.exhibit) == exhibit.name) report = e.report;
     if (!exhibit.visible) report = "";
     for (int k = 1; k <= 3; ++k)

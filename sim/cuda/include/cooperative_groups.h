@@ -1,6 +1,6 @@
 // cooperative_groups.h: in place of CUDA's header of this name, for programs that ./flash check compiles: blocks, tiles
-// of a warp, coalesced threads, and grids whose blocks all run at a time (cudaLaunchCooperativeKernel).
-// Use: #include <cooperative_groups.h>; not here: clusters.
+// of a warp, coalesced threads, clusters of blocks, and grids whose blocks all run at a time
+// (cudaLaunchCooperativeKernel). Use: #include <cooperative_groups.h>
 #pragma once
 #include <cuda_runtime.h>
 
@@ -144,6 +144,49 @@ __device__ coalesced_group labeled_partition(const flash_lanes& group, Label lab
 __device__ inline coalesced_group binary_partition(const flash_lanes& group, bool predicate, FLASH_SITE) {
   const unsigned yes = __ballot_sync(group.mask(), predicate, site);
   return coalesced_group(predicate ? yes : group.mask() & ~yes);
+}
+
+// ---- clusters -----------------------------------------------------------------------------------------------------
+
+// The blocks of a cluster: __cluster_dims__ or cudaLaunchKernelEx. Without one, the block.
+class cluster_group {
+ public:
+  struct arrival_token {};
+  __device__ void sync(FLASH_SITE) const {
+    __cluster_barrier_arrive(site);
+    __cluster_barrier_wait(site);
+  }
+  __device__ arrival_token barrier_arrive(FLASH_SITE) const {
+    __cluster_barrier_arrive(site);
+    return {};
+  }
+  __device__ void barrier_wait(FLASH_SITE) const { __cluster_barrier_wait(site); }
+  __device__ void barrier_wait(arrival_token&&, FLASH_SITE) const { __cluster_barrier_wait(site); }
+  template <class T>
+  __device__ T* map_shared_rank(T* shared, int rank, FLASH_SITE) const {
+    return static_cast<T*>(__cluster_map_shared_rank(shared, static_cast<unsigned>(rank), site));
+  }
+  __device__ dim3 block_index() const { return __clusterRelativeBlockIdx(); }
+  __device__ unsigned block_rank() const { return __clusterRelativeBlockRank(); }
+  __device__ dim3 dim_blocks() const { return __clusterDim(); }
+  __device__ unsigned num_blocks() const { return __clusterSizeInBlocks(); }
+  __device__ dim3 thread_index() const {
+    const dim3 block = block_index();
+    return dim3(block.x * blockDim.x + threadIdx.x, block.y * blockDim.y + threadIdx.y,
+                block.z * blockDim.z + threadIdx.z);
+  }
+  __device__ unsigned thread_rank() const {
+    return block_rank() * this_thread_block().size() + this_thread_block().thread_rank();
+  }
+  __device__ dim3 dim_threads() const {
+    const dim3 blocks = dim_blocks();
+    return dim3(blocks.x * blockDim.x, blocks.y * blockDim.y, blocks.z * blockDim.z);
+  }
+  __device__ unsigned num_threads() const { return num_blocks() * this_thread_block().size(); }
+  __device__ unsigned size() const { return num_threads(); }
+};
+__device__ inline cluster_group this_cluster() {
+  return {};
 }
 
 // ---- grids --------------------------------------------------------------------------------------------------------
