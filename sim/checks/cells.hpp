@@ -86,9 +86,9 @@ class Cells {
   std::array<Plane, 4> planes;
   // Bits 0, 1: one cell for the word, one for each half, one for each byte; 3 = being split. Bit 2: there are marks of
   // atomics or volatile accesses. Bit 3: more of the word lies beside the cells: marks where there are more than two of
-  // a kind (Checker::keep), or what a copy has brought here unwritten (Carried). Bit 4: an asynchronous copy (cp.async)
-  // writes here. Bit 5: another asynchronous operation reads or writes here. Bit 6: an mbarrier. Bit 7: another block of
-  // the cluster has been here.
+  // a kind (Checker::keep), or what a copy has brought here unwritten (Carried). Bit 4: an asynchronous copy
+  // (cp.async) writes here. Bit 5: another asynchronous operation reads or writes here. Bit 6: an mbarrier. Bit 7:
+  // another block of the cluster has been here.
   static constexpr std::uint8_t kLevel = 3, kHalves = 1, kSingle = 2, kSplitting = 3, kUnusual = 4, kMore = 8,
                                 kCarried = kMore, kInFlight = 16, kAsync = 32, kMbarrier = 64, kCluster = 128;
   Table<std::uint8_t> state;

@@ -251,8 +251,8 @@ def chosen(every, word, digest):
         wanted = [m for m in every if word in (m.full, m.program, area_of(m))]
         if not wanted:
             areas = ", ".join(sorted(set(mutants.areas().values())))
-            sys.exit(f"flash: mutant '{word}' is none of tests/mutants; name an area ({areas}), a list, or LIST/NAME as "
-                     "in SURVIVED lines")
+            sys.exit(f"flash: mutant '{word}' is none of tests/mutants; name an area ({areas}), a list, or LIST/NAME "
+                     "as in SURVIVED lines")
         return wanted
     one = {}
     for m in sorted(every, key=lambda m: hashlib.sha256((digest + m.full).encode()).digest()):
