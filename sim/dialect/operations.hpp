@@ -69,12 +69,14 @@ FLASH_INLINE T atomic_sum(const T*, T a, T b) {
 FLASH_INLINE float atomic_sum(const float* p, float a, float b) {
   const auto is_subnormal = [](float x) { return x != 0 && __builtin_fabsf(x) < 0x1p-126f; };
   const float sum = a + b;
+  if (sum != sum) [[unlikely]]
+    return std::bit_cast<float>(0x7fffffff);
   if (is_subnormal(a) || is_subnormal(b) || is_subnormal(sum)) [[unlikely]] {
     if (flash::simt::is_shared(p)) return sum;
     const auto flushed = [&](float x) { return is_subnormal(x) ? __builtin_copysignf(0.0f, x) : x; };
     return flushed(flushed(a) + flushed(b));
   }
-  return sum == sum ? sum : std::bit_cast<float>(0x7fffffff);
+  return sum;
 }
 // The operand's type follows from the address, as with CUDA's overloads.
 template <class T>
