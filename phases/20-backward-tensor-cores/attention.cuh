@@ -266,8 +266,10 @@ __global__ void __launch_bounds__(256, 1) keys_backward(Backward<T> a) {
     load_rows<Br>(tiles.rows[tile % 2], a.row_m + row, a.row_inverse_l + row, a.row_delta + row);
     cp_async_commit();
   };
-  load_tile<false, 256>(tiles.K, a.K.head(b, h), first_key, a.K.rows);
-  load_tile<false, 256>(tiles.V, a.V.head(b, h), first_key, a.K.rows);
+  const std::int64_t keys = Q.rows > 0 ? a.band.end(Q.rows - 1) : 0;  // that some row sees; the others count as zeros
+  load_tile<false, 256>(tiles.K, a.K.head(b, h), first_key, keys);
+  load_tile<false, 256>(tiles.V, a.V.head(b, h), first_key, keys);
+  cp_async_commit();
   if (first < end) begin_copies(first);
 
 #pragma unroll 1

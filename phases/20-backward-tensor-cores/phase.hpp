@@ -62,7 +62,8 @@ inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
   const std::int64_t padded = backward_features.padded(D), all_rows = padded_rows(Sq);
   const bool atomic = p.options.mode == BackwardMode::Atomic;
   const std::int64_t lo = p.o_lo.given() ? 2 * D : 0, dlse = p.dlse.given() ? 4 : 0, ml = p.m.given() ? 8 : 4;
-  std::int64_t read = Sq * (2 * row + lo + dlse + ml) + 2 * Sk * row, written = 12 * all_rows + 2 * Sk * row + Sq * row;
+  const std::int64_t keys = Sq > 0 ? p.visible(Sq - 1).end : 0;  // that some row sees
+  std::int64_t read = Sq * (2 * row + lo + dlse + ml) + 2 * keys * row, written = 12 * all_rows + 2 * Sk * row + Sq * row;
   // Pairs of tiles that see each other, as the kernel of dK and dV walks over them.
   std::int64_t pairs = 0;
   for (std::int64_t j0 = 0; j0 < Sk; j0 += blocks.Bc)
