@@ -67,12 +67,13 @@ struct Warp {
 
   Tiles<D, Br, Bc>& tiles;
   const Backward<T>& a;
-  const std::int64_t first_key;  // of the K/V tile
 
   unsigned own[kRowTiles][L::kKeepOwn ? D / 16 : 1][4] = {};  // kKeepOwn: the fragments of the warp's keys
   float sum[kRowTiles][D / 2] = {};                           // dV or dK
 
   static __device__ bool makes_p() { return threadIdx.x < 128; }
+  // Functions, not members: they cost no registers.
+  static __device__ std::int64_t first_key() { return std::int64_t{blockIdx.x} * Bc; }  // of the K/V tile
   static __device__ int pair() { return threadIdx.x / 32 % 4; }
   static __device__ int warp_key() { return pair() * L::kKeys; }
 
@@ -112,7 +113,7 @@ struct Warp {
     for (int rt = 0; rt < kRowTiles; ++rt) {
       int from[2];  // the first query that sees the key, from the lane's first column on
       for (int r = 0; r < 2; ++r) {
-        const std::int64_t key = first_key + warp_key() + 16 * rt + 8 * r + lane_row();
+        const std::int64_t key = first_key() + warp_key() + 16 * rt + 8 * r + lane_row();
         const std::int64_t first = key < a.K.rows ? key - a.band.right - first_row : kStep;
         from[r] = static_cast<int>(max(min(first, std::int64_t{kStep}), std::int64_t{0})) - lane_column();
       }
@@ -174,7 +175,7 @@ struct Warp {
       }
   }
   // The warp's rectangle of dQ = dS K, added to what other blocks add: dS is read transposed.
-  __device__ void add_dq(std::int64_t head, std::int64_t tile) {
+  __device__ void add_dq(float* head_sum, int tile) {
     constexpr int kRows = L::kRowsOfDQ, kColumns = L::kColumnsOfDQ, kTiles = kRows / 16, kGroups = Br / kRows;
     const int warp = threadIdx.x / 32, row = warp % kGroups * kRows, column = warp / kGroups * kColumns;
     const Fragments<Tiles<D, Br, Bc>::kPitch> ds_rows(&tiles, tiles.dS[tile % 2], b_row(), row + b_column());
@@ -196,18 +197,18 @@ struct Warp {
         }
       }
     }
-    float* head_sum = a.dQ_sum + head * a.rows * D;
+    float* fragment = dq_fragment<D>(head_sum, std::int64_t{tile} * Br + row, column);
 #pragma unroll
     for (int rt = 0; rt < kTiles; ++rt)
 #pragma unroll
       for (int n = 0; n < kColumns / 8; ++n)
-        add_fragment(dq_fragment<D>(head_sum, tile * Br + row + rt * 16, column + n * 8), c_fragment(dq[rt], n));
+        add_fragment(dq_fragment<D>(fragment, rt * 16, n * 8), c_fragment(dq[rt], n));
   }
   // #endregion
 
   // #region multiply
   // A Q tile: its share of dV and dK, and dS for dQ. masked: some row may not see all keys.
-  __device__ void multiply(std::int64_t tile, bool masked) {
+  __device__ void multiply(int tile, bool masked) {
     const int stage = tile % 2;
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
@@ -218,7 +219,7 @@ struct Warp {
         probabilities(c, stage, step);
       else
         gradients(c, stage, step);
-      if (masked) mask(c, tile * Br + step * kStep);
+      if (masked) mask(c, std::int64_t{tile} * Br + step * kStep);
       if (makes_p()) hand_over(c, step);
 #pragma unroll
       for (int rt = 0; rt < kRowTiles; ++rt) round_p<T>(rounded[rt], c[rt]);
@@ -237,7 +238,7 @@ struct Warp {
       for (float& x : sum[rt]) x *= factor;
     auto& rows = makes_p() ? reinterpret_cast<std::uint16_t(&)[Bc][D]>(tiles.Q) : tiles.V;
     phase13::put_rows(sum, rows, warp_key(), pack<T>);
-    phase13::store_rows<L::kKeys>(rows, warp_key(), to, first_key);
+    phase13::store_rows<L::kKeys>(rows, warp_key(), to, first_key());
   }
   // #endregion
 };
@@ -251,18 +252,20 @@ __global__ void __launch_bounds__(256, 1) keys_backward(Backward<T> a) {
   const std::int64_t head = std::int64_t{blockIdx.z} * gridDim.y + blockIdx.y, b = head / a.H, h = head % a.H;
   if (b >= a.B) return;
   const Head<const T> Q = a.Q.head(b, h), dO = a.dO.head(b, h);  // [Sq, D]
-  const std::int64_t first_key = std::int64_t{blockIdx.x} * Bc;
-  Warp<T, D, Br, Bc, kAddQ> warp{tiles, a, first_key};
+  Warp<T, D, Br, Bc, kAddQ> warp{tiles, a};
+  const std::int64_t first_key = warp.first_key();
 
   // Q tiles from the one with the first row that sees the first key; those before `full` are seen in part, and all of
   // them where the K/V tile is not whole.
-  const std::int64_t first = max(first_key - a.band.right, std::int64_t{0}) / Br, end = (Q.rows + Br - 1) / Br;
+  const auto tile_of = [](std::int64_t row) { return static_cast<int>(max(row, std::int64_t{0}) / Br); };
   const std::int64_t last_key = first_key + Bc - 1;
-  const std::int64_t full = last_key >= a.K.rows ? end : (max(last_key - a.band.right, std::int64_t{0}) + Br - 1) / Br;
-  const auto begin_copies = [&](std::int64_t tile) {
-    const std::int64_t row = head * a.rows + tile * Br;
-    load_tile<false, 256>(tiles.Q[tile % 2], Q, tile * Br, Q.rows);
-    load_tile<false, 256>(tiles.dO[tile % 2], dO, tile * Br, Q.rows);
+  const int first = tile_of(first_key - a.band.right), end = tile_of(Q.rows + Br - 1);
+  const int full = last_key >= a.K.rows ? end : tile_of(last_key - a.band.right + Br - 1);
+  float* const head_sum = kAddQ ? a.dQ_sum + head * a.rows * D : nullptr;
+  const auto begin_copies = [&](int tile) {
+    const std::int64_t first_row = std::int64_t{tile} * Br, row = head * a.rows + first_row;
+    load_tile<false, 256>(tiles.Q[tile % 2], Q, first_row, Q.rows);
+    load_tile<false, 256>(tiles.dO[tile % 2], dO, first_row, Q.rows);
     load_rows<Br>(tiles.rows[tile % 2], a.row_m + row, a.row_inverse_l + row, a.row_delta + row);
     cp_async_commit();
   };
@@ -273,20 +276,20 @@ __global__ void __launch_bounds__(256, 1) keys_backward(Backward<T> a) {
   if (first < end) begin_copies(first);
 
 #pragma unroll 1
-  for (std::int64_t tile = first; tile < end; ++tile) {
+  for (int tile = first; tile < end; ++tile) {
     trace_mark(tile >= full ? "full" : "masked", tile);
     cp_async_wait<0>();
     __syncthreads();  // all threads' copies and dS are there; all have read the other stage, which the next ones fill
     if (tile + 1 < end) begin_copies(tile + 1);
     if (tile == first) warp.begin();
     // The warps that wait for P begin with dQ, the others end with it.
-    if (kAddQ && tile > first && !warp.makes_p()) warp.add_dq(head, tile - 1);
+    if (kAddQ && tile > first && !warp.makes_p()) warp.add_dq(head_sum, tile - 1);
     warp.multiply(tile, tile < full);
-    if (kAddQ && tile > first && warp.makes_p()) warp.add_dq(head, tile - 1);
+    if (kAddQ && tile > first && warp.makes_p()) warp.add_dq(head_sum, tile - 1);
   }
   cp_async_wait<0>();
   __syncthreads();  // the last dS is there; all have read Q and dO, and no copy of V is under way
-  if (kAddQ && first < end) warp.add_dq(head, end - 1);
+  if (kAddQ && first < end) warp.add_dq(head_sum, end - 1);
 
   // scale, once: dS is the gradient of S = scale · Q Kᵀ.
   if (warp.makes_p())

@@ -85,7 +85,8 @@ __global__ void __launch_bounds__(128) row_terms(Backward<T> a) {
   }
   if (a.dQ_sum && head < std::int64_t{a.B} * a.H) {
     float4* cleared = reinterpret_cast<float4*>(a.dQ_sum + row * D + c);
-    cleared[0] = cleared[1] = make_float4(0, 0, 0, 0);
+    cleared[0] = make_float4(0, 0, 0, 0);
+    cleared[1] = make_float4(0, 0, 0, 0);
   }
 #pragma unroll
   for (int distance = kLanes / 2; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);

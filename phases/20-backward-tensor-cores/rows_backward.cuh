@@ -65,6 +65,7 @@ __global__ void __launch_bounds__(128, D <= 128 ? 2 : 1) rows_backward(Backward<
     cp_async_wait<0>();
     __syncthreads();  // all threads' copies are there; and all have read the other stage, which the next ones fill
     if (first_key + kKeys < end) begin_copies(first_key + kKeys);
+    if (a.band.end(first_row + warp_row + 16 * kRowTiles - 1) <= first_key) continue;  // no row of the warp sees it
     const int stage = first_key / kKeys % 2;
 
     // S = Q Kᵀ and dP = dO Vᵀ, then dS = P ∘ (dP - δ), 0 by selection where the row does not see the key.
