@@ -251,7 +251,8 @@ TEST_CASE_TEMPLATE("gradient check: against finite differences in fp64", T, floa
           const double rounded = backward_under_test().tensor_cores ? r : 0;
           CHECK(gradient_error<T>(gather64(got), want, g, 5e-6, most, 0, rounded).share <= 1);
         };
-        near(p.dq, wide.q, size.gq, size.rq), near(p.dk, wide.k, size.gk, size.rk), near(p.dv, wide.v, size.gv, size.rv);
+        near(p.dq, wide.q, size.gq, size.rq), near(p.dk, wide.k, size.gk, size.rk),
+            near(p.dv, wide.v, size.gv, size.rv);
       }
 }
 

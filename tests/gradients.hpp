@@ -75,7 +75,7 @@ GradientErrors gradient_errors(const GradientProblem<T>& p, const GradientRefere
 // be twice as far off as O was in the same run, dQ and dK four times, `more` on top.
 template <class T>
 GradientErrors gradient_errors_beside_o(const GradientProblem<T>& p, const GradientReference& want, double error_of_o,
-                                        double more = 0);
+                                        double more = 0, bool tensor_cores = false);
 
 // A problem's numbers in fp64, dense, with room for the gradients: each can be moved a little, for finite differences.
 struct WideProblem {

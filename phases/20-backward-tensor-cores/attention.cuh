@@ -1,5 +1,5 @@
-// Phase 20: the backward pass on tensor cores. New since 09: the five products are mma's. Two warps share 16 or 32 keys:
-// one makes P and dV, the other dS and dK. Sᵀ and dPᵀ have keys as rows, so that P and dS are operands where they lie.
+// Phase 20: the backward pass on tensor cores. New since 09: the five products are mma's. Two warps share 16 or 32
+// keys: one makes P and dV, the other dS and dK. Products are transposed, so that P and dS are operands where they lie.
 // Run it: ctest -L phase20     The derivation: docs/backward.md
 #pragma once
 #include "gpu/hopper.cuh"  // bar_sync, bar_arrive
@@ -29,8 +29,8 @@ struct Tiles {
   static constexpr int kPitch = Br < 64 ? 64 : Br;  // of dS: the swizzle wants rows of 128 bytes
 
   alignas(16) std::uint16_t K[Bc][D];
-  alignas(16) std::uint16_t V[Bc][D];      // in the end dK, on its way out
-  alignas(16) std::uint16_t Q[2][Br][D];   // tile i is in stage i % 2; in the end dV, on its way out
+  alignas(16) std::uint16_t V[Bc][D];     // in the end dK, on its way out
+  alignas(16) std::uint16_t Q[2][Br][D];  // tile i is in stage i % 2; in the end dV, on its way out
   alignas(16) std::uint16_t dO[2][Br][D];
   alignas(16) std::uint16_t dS[2][Bc][kPitch];  // dSᵀ, rounded: of tile i in i % 2
   // P in fp32, from a warp to the one that has the same keys, in the order of their registers.
@@ -158,8 +158,12 @@ struct Warp {
       x[2] = p.z * (x[2] - delta.x), x[3] = p.w * (x[3] - delta.y);
     });
   }
-  static __device__ int barrier(int step) { return 1 + pair() * kSteps + step; }
-  static __device__ float2 load_two(const float* p) { return *reinterpret_cast<const float2*>(p); }
+  static __device__ int barrier(int step) {
+    return 1 + pair() * kSteps + step;
+  }
+  static __device__ float2 load_two(const float* p) {
+    return *reinterpret_cast<const float2*>(p);
+  }
   // #endregion
 
   // #region dq
@@ -303,19 +307,36 @@ __global__ void __launch_bounds__(256, 1) keys_backward(Backward<T> a) {
 // The host's side: the numbers of rows; dK and dV; dQ. Atomic: the second makes all three, the last rounds dQ.
 struct Gradients {
   template <int D, int Br, int Bc>
-  using Shared =
-      std::conditional_t<(sizeof(Tiles<D, Br, Bc>) > sizeof(RowsTiles<D>)), Tiles<D, Br, Bc>, RowsTiles<D>>;
+  using Shared = std::conditional_t<(sizeof(Tiles<D, Br, Bc>) > sizeof(RowsTiles<D>)), Tiles<D, Br, Bc>, RowsTiles<D>>;
 
   template <class T, int D, int Br, int Bc>
   static void launch(const DeviceProblem<T>& p) {
     const bool atomic = p.mode == Mode::Atomic;
     const auto numbers = [&](int piece) { return static_cast<float*>(p.workspace[static_cast<std::size_t>(piece)]); };
     const std::int64_t heads = std::int64_t{p.B} * p.H, rows = padded_rows(p.Q.rows);
-    const Backward<T> a{p.Q,        p.O,        p.dO,       p.O_lo,     p.K,
-                        p.V,        p.dQ,       p.dK,       p.dV,       p.LSE,
-                        p.dLSE,     p.m,        p.l,        numbers(0), numbers(1),
-                        numbers(2), atomic ? numbers(3) : nullptr, p.scale, p.scale_log2, p.band,
-                        p.B,        p.H,        rows};
+    const Backward<T> a{p.Q,
+                        p.O,
+                        p.dO,
+                        p.O_lo,
+                        p.K,
+                        p.V,
+                        p.dQ,
+                        p.dK,
+                        p.dV,
+                        p.LSE,
+                        p.dLSE,
+                        p.m,
+                        p.l,
+                        numbers(0),
+                        numbers(1),
+                        numbers(2),
+                        atomic ? numbers(3) : nullptr,
+                        p.scale,
+                        p.scale_log2,
+                        p.band,
+                        p.B,
+                        p.H,
+                        rows};
     const auto keys_kernel = atomic ? keys_backward<T, D, Br, Bc, true> : keys_backward<T, D, Br, Bc, false>;
     const auto rows_kernel = rows_backward<T, D>;
     allow_shared_memory(keys_kernel, sizeof(Tiles<D, Br, Bc>));
@@ -325,8 +346,7 @@ struct Gradients {
     const auto finish_blocks = static_cast<unsigned>(heads * ((p.Q.rows + 63) / 64));
     const dim3 row_tiles = grid_of(p.Q.rows, RowsTiles<D>::kRows, heads);
     if (rows > 0) row_terms<T, D><<<terms_blocks, 128, 0, p.stream>>>(a);
-    if (p.K.rows > 0)
-      keys_kernel<<<grid_of(p.K.rows, Bc, heads), 256, sizeof(Tiles<D, Br, Bc>), p.stream>>>(a);
+    if (p.K.rows > 0) keys_kernel<<<grid_of(p.K.rows, Bc, heads), 256, sizeof(Tiles<D, Br, Bc>), p.stream>>>(a);
     if (rows > 0 && !atomic) rows_kernel<<<row_tiles, 128, sizeof(RowsTiles<D>), p.stream>>>(a);
     if (rows > 0 && atomic) finish_dq<T, D><<<finish_blocks, 128, sizeof(FinishTiles<D>), p.stream>>>(a);
   }

@@ -63,7 +63,8 @@ inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
   const bool atomic = p.options.mode == BackwardMode::Atomic;
   const std::int64_t lo = p.o_lo.given() ? 2 * D : 0, dlse = p.dlse.given() ? 4 : 0, ml = p.m.given() ? 8 : 4;
   const std::int64_t keys = Sq > 0 ? p.visible(Sq - 1).end : 0;  // that some row sees
-  std::int64_t read = Sq * (2 * row + lo + dlse + ml) + 2 * keys * row, written = 12 * all_rows + 2 * Sk * row + Sq * row;
+  std::int64_t read = Sq * (2 * row + lo + dlse + ml) + 2 * keys * row;
+  std::int64_t written = 12 * all_rows + 2 * Sk * row + Sq * row;
   // Pairs of tiles that see each other, as the kernel of dK and dV walks over them.
   std::int64_t pairs = 0;
   for (std::int64_t j0 = 0; j0 < Sk; j0 += blocks.Bc)
@@ -76,8 +77,7 @@ inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
   } else {
     const Blocks own = dq_blocks(static_cast<int>(padded));
     read += Sq * (2 * row + 4 * 12);
-    for (std::int64_t i0 = 0; i0 < Sq; i0 += own.Br)
-      read += p.visible(std::min(i0 + own.Br, Sq) - 1).end * 2 * row;
+    for (std::int64_t i0 = 0; i0 < Sq; i0 += own.Br) read += p.visible(std::min(i0 + own.Br, Sq) - 1).end * 2 * row;
   }
   return {static_cast<std::uint64_t>(heads * read), static_cast<std::uint64_t>(heads * written)};
 }

@@ -15,11 +15,11 @@ struct Backward {
   Heads<const T> Q;  // [B, H, Sq, D]
   Heads<T> O;        // [B, H, Sq, D], as dO and O_lo: only read
   Heads<const T> dO;
-  Heads<std::int16_t> O_lo;  // its data may be null
-  Heads<const T> K, V;       // [B, H, Sk, D]
-  Heads<T> dQ, dK, dV;       // as Q, K, V
-  const float *LSE, *dLSE;   // [B, H, Sq], natural log; dLSE may be null
-  const float *m, *l;        // [B, H, Sq], the forward pass's; null: LSE stands in for them
+  Heads<std::int16_t> O_lo;                  // its data may be null
+  Heads<const T> K, V;                       // [B, H, Sk, D]
+  Heads<T> dQ, dK, dV;                       // as Q, K, V
+  const float *LSE, *dLSE;                   // [B, H, Sq], natural log; dLSE may be null
+  const float *m, *l;                        // [B, H, Sq], the forward pass's; null: LSE stands in for them
   float *row_m, *row_inverse_l, *row_delta;  // [B, H, padded rows]
   float* dQ_sum;  // [B, H, padded rows / 16, D / 8, 32 lanes, 4]: the one-pass variant adds to it; else null
   float scale, scale_log2;
@@ -102,10 +102,12 @@ __global__ void __launch_bounds__(128) row_terms(Backward<T> a) {
 
 // #region dq-sum
 // dQ_sum lies as the accumulators of mma do, so that what a warp adds at once are 512 bytes on end: of each 16 rows and
-// 8 columns the 4 numbers of lane 0, of lane 1 … From compute capability 9.0 on an atomic addition takes 4 numbers, below
-// that one: there the first numbers of all lanes come first, then the second ones …
+// 8 columns the 4 numbers of lane 0, of lane 1 … From compute capability 9.0 on an atomic addition takes 4 numbers,
+// below that one: there the first numbers of all lanes come first, then the second ones …
 template <class Four>
-inline constexpr bool kAddFour = requires(Four* p, Four x) { atomicAdd(p, x); };
+inline constexpr bool kAddFour = requires(Four* p, Four x) {
+  atomicAdd(p, x);
+};
 // Where a fragment of 16 x 8 begins.
 template <int D>
 __device__ float* dq_fragment(float* head_sum, std::int64_t row, int column) {
