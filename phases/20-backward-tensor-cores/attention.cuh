@@ -16,6 +16,7 @@ struct Layout {
   static constexpr int kThreads = 256;
   static constexpr int kRowTiles = Bc / 64, kKeys = 16 * kRowTiles;  // of a warp; a row tile has 16 keys
   static constexpr int kStep = Br < 64 ? Br : 64, kSteps = Br / kStep;
+  static_assert(4 * kSteps <= 15, "a named barrier for each pair of warps and step: a block has 15");
   static constexpr bool kKeepOwn = D <= 64;  // K's fragments, or V's, stay in registers
   // dQ of a Q tile: each of the eight warps makes a rectangle of it.
   static constexpr int kRowsOfDQ = Br >= 64 ? 32 : 16;
