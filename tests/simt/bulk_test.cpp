@@ -98,7 +98,7 @@ TEST_CASE("what bulk copies move is counted: bytes, sectors, one request each") 
   CHECK(traffic("sum") == flash::ArrayTraffic{"sum", 0, 0, 0, 0, 0, 0, 5 * 400, 5, 5 * 13});
   CHECK(r.ledger.hbm_reduced_bytes() == 5 * 400);
   CHECK(r.ledger.hbm_bytes() == r.ledger.hbm_read_bytes() + r.ledger.hbm_written_bytes() + 5 * 400);
-  const std::string json = flash::to_json({{"k", {1, 1, 1}, {1, 1, 1}, r.ledger}});
+  const std::string json = flash::to_json({{"k", {1, 1, 1}, {1, 1, 1}, r.ledger, {}}});
   CHECK(json.find("\"reduced_bytes\": 2000, \"reduce_requests\": 5, \"reduce_sectors\": 65}") != std::string::npos);
 }
 
