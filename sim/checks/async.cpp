@@ -39,19 +39,19 @@ std::uint64_t Checker::async_begins(const AsyncOperation& operation) {
   if (operation.in_order) advance();  // each has a clock of its own
   const Epoch mine = of_companion(operation.in_order ? now_ << kClockShift : running_, operation, s);
   const Access access_ = operation.adds ? Access::reduction : operation.writes ? Access::write : Access::read;
-  copying_ = operation.copies;
   if (!operation.writes)
     read_unwritten_ = false, tile_written_ = false;
   else if (!operation.adds)
     for (const AsyncPiece& piece : operation.pieces) forget_carried(piece.begin, piece.bytes);
-  if (!operation.pieces.empty() && global_.memory.contains(operation.pieces[0].begin)) {
+  if (operation.pieces.empty()) return now_;  // a box wholly outside its tensor
+  if (global_.memory.contains(operation.pieces[0].begin)) {
+    copying_ = operation.copies;
     for (const AsyncPiece& piece : operation.pieces) global_piece(operation, piece, access_, mine, key);
     copying_ = false;
     if (operation.adds) adds(operation, mine);
     if (!operation.counted) count_traffic(operation);
     return now_;
   }
-  if (operation.pieces.empty()) return now_;
   Checker& other = home_of(operation.pieces[0].begin);
   other.any_state_ = true;
   if (&other != this && !is_there(other, mine, operation.instruction, operation.pieces[0].begin, 16)) return now_;

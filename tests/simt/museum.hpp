@@ -209,6 +209,8 @@ inline constexpr Exhibit exhibits[] = {
      "pages copied as a whole", ""},
     {"tma_half_filled", "reads what a bulk store has brought from a row of its tile that nobody has filled",
      "an output's last tile", ""},
+    {"tma_unwritten_beside", "reads a row that no bulk store has written, after one whose box lies outside the tensor",
+     "an output's last tile", ""},
     {"tma_nothing_written", "a load from an array of which nothing was written", "a forgotten upload", ""},
     {"tma_unwritten_v", "rows of V that nobody has written, times weights of 0; the twin clears them",
      "NaN in the last tile of a cache", ""},

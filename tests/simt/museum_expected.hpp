@@ -163,6 +163,12 @@ asynchronous copy: read of shared TwoBoxes+1024 (2 bytes) while cp.async.bulk.te
   remedy: write it before it is copied, or do not read what was copied from there: fresh memory holds NaN
   seen 128 times
 )"},
+    {"tma_unwritten_beside",
+     R"(uninitialised: read of stored[1280] (2 bytes)
+  read  {1}  block (0,0,0) warp 0 lane 0
+  remedy: write it before reading it: fresh memory holds NaN
+  seen 128 times
+)"},
     {"tma_nothing_written",
      R"(uninitialised: read of cache[2304] (16 bytes)
   read  {1}  block (0,0,0) warp 0 lane 0

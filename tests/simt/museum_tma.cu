@@ -510,6 +510,25 @@ __global__ void tma_half_filled(const __grid_constant__ TensorMap, const __grid_
   out[t] = stored[(Fixed ? 3 : 4) * 64 + t % 64];  //@ tma_half_filled:1
 }
 
+// Another box lies wholly outside the tensor: of its store nothing is left to copy.
+template <bool Fixed>
+__global__ void tma_unwritten_beside(const __grid_constant__ TensorMap, const __grid_constant__ TensorMap to,
+                                     float* out, const unsigned short* stored, int) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;  // 128 threads
+  for (int i = t; i < kBoxRows * 64; i += 128) s.tile[i / 64][i % 64] = 1;
+  fence_proxy_async();
+  __syncthreads();
+  if (t == 0) {
+    cp_async_bulk_tensor_store(&to, s.tile, 0, 0);
+    cp_async_bulk_tensor_store(&to, s.tile, 0, 64);
+    cp_async_bulk_commit();
+    cp_async_bulk_wait<0>();
+  }
+  __syncthreads();
+  out[t] = stored[(Fixed ? 3 : 20) * 64 + t % 64];  //@ tma_unwritten_beside:1
+}
+
 // K and V are one cache here. Scores of rows that are not there are thrown away. Their weights are 0, and 0 times what
 // lies there need not be 0. With 40 rows, one of the four steps of the sum has both kinds; with 48 none.
 struct Attend {
@@ -787,6 +806,7 @@ PtxExhibit tma_variant(Machine& m, const std::string& name) {
   if (name == "tma_unwritten_row") return show_cache<Box>(m, tma_unwritten_row<Fixed>);
   if (name == "tma_unwritten_stored") return show_cache<Box>(m, tma_unwritten_stored<Fixed>);
   if (name == "tma_half_filled") return show_cache<Box>(m, tma_half_filled<Fixed>);
+  if (name == "tma_unwritten_beside") return show_cache<Box>(m, tma_unwritten_beside<Fixed>);
   if (name == "tma_nothing_written") return show_cache<Box>(m, tma_unwritten_row<true>, 40, Fixed ? 40 : 0);
   if (name == "tma_unwritten_v") return show_cache<Attend>(m, tma_unwritten_v<Fixed>, 40, 40, 64);
   if (name == "tma_unwritten_step") return show_cache<Attend>(m, tma_unwritten_v<Fixed>, 48, 48, 64);
