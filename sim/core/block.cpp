@@ -65,8 +65,7 @@ void after_atomic(const void* address) {
   Entered()->observer->after_atomic(address);
 }
 bool is_shared(const void* address) {
-  const Entered worker;
-  return static_cast<std::size_t>(static_cast<const std::byte*>(address) - worker->shared) < worker->shared_bytes;
+  return Entered()->in_shared(address);
 }
 void fence(Scope scope) {
   Entered()->fence(scope);

@@ -252,6 +252,11 @@ void Bulk::wait(std::uint64_t* at, unsigned parity, bool far, Site site) {
     barrier.released.reset(worker_.current);
     return returned(barrier);
   }
+  finds_complete(barrier, far);
+}
+
+// The running thread asks for a phase that is complete already.
+void Bulk::finds_complete(Mbarrier& barrier, bool far) {
   returned(barrier);
   if (barrier.phase == 0) return;  // a fresh one: as if a phase before the first were complete
   barrier.observed = true;
@@ -278,10 +283,7 @@ bool Bulk::test_wait(std::uint64_t* at, unsigned parity, const char* instruction
     return false;
   }
   if (worker_.recorder) worker_.recorder->waits_for(barrier.at, barrier.phase, site);
-  returned(barrier);
-  if (barrier.phase == 0) return true;
-  barrier.observed = true;
-  learn(barrier, worker_.current);
+  finds_complete(barrier, false);
   return true;
 }
 
@@ -417,8 +419,7 @@ void Bulk::check_line(const void* global, unsigned bytes, const char* name, cons
   if (bytes == 0 || bytes % kLineAlignment != 0)
     worker_.misuse("asynchronous copy", std::string(name) + " of " + counted(bytes),
                    "copy a multiple of 16 bytes, at least 16", {worker_.side(verb, thread)});
-  const auto in_shared = static_cast<std::size_t>(static_cast<const std::byte*>(global) - worker_.shared);
-  if (in_shared < worker_.shared_bytes)
+  if (worker_.in_shared(global))
     worker_.misuse("out of bounds", std::string(name) + ": its address in global memory is one of shared memory",
                    "give it the address of an array in global memory", {worker_.side(verb, thread)});
   // With checks the finding names the array: Checker::async_begins.

@@ -108,12 +108,13 @@ class Bulk {
   void begin(const TensorBox& box, Mbarrier& barrier, const char* name, Site site, Worker& by, bool counted = false);
   Mbarrier& far_barrier_at(Worker& other, std::uint64_t* barrier, const char* instruction, bool arrives, Site site);
   void begin(const TensorBox& box, bool adds, const char* name, Site site);
+  void finds_complete(Mbarrier& barrier, bool far);
   void returned(Mbarrier& barrier);
   void complete(std::list<Load>::iterator load);
   void maybe_complete();
   void end_phase_if_done(Mbarrier& barrier);
   void arrive(Mbarrier& barrier, Worker& by, bool expects, unsigned bytes, Site site);
-  void learn(Mbarrier& barrier, unsigned thread, bool far = false);
+  void learn(Mbarrier& barrier, unsigned thread, bool far);
   void read(Store& store);
   void write(Store& store);
   void trace_completion(Mbarrier& barrier);
