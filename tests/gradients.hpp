@@ -27,6 +27,7 @@ struct GradientReference {
   std::vector<double> dq, dk, dv;        // dense
   double max_abs_logit = 0;              // as in the forward pass's reference
   double gq = 0, gk = 0, gv = 0;         // ‖G‖ of dQ, dK, dV
+  double rq = 0, rk = 0, rv = 0;         // the same with the root of the sum of squares: what errors of chance become
   std::vector<double> p, dp, delta, ds;  // [B, H, Sq, Sk]; delta [B, H, Sq]: the steps, for the derivation's tests
 };
 
@@ -43,9 +44,11 @@ struct GradientError {
 };
 
 // ‖got - want‖ against bar·‖want‖ + 4·2^-24·‖G‖, all as the contract words it; `more` is added to either type's bar.
+// `rounded`: of a backward pass on tensor cores the root of the sum of squares of the terms, else 0. There P and dS are
+// rounded to T before the products, each number by chance, and these errors remain where the gradient itself cancels.
 template <class T>
 GradientError gradient_error(const std::vector<double>& got, const std::vector<double>& want, double g, double bar_fp32,
-                             double floors, double more = 0);
+                             double floors, double more = 0, double rounded = 0);
 
 struct GradientErrors {
   GradientError dq, dk, dv;
@@ -63,16 +66,16 @@ double floors(Input input, const Features& can, bool low_bits);
 
 // dQ, dK, dV as they are now in the problem's memory, against fp64. With the large logits of Q*60, dQ and dK get in
 // fp32 what O is allowed for them, 4·2^-24·max|S|: P is exp of a number that fp32 rounds to 2^-24 of its size.
-// `can`: the features of the pass.
+// `can`: the features of the pass; of a backward pass `backward`, which may have tensor cores of its own.
 template <class T>
 GradientErrors gradient_errors(const GradientProblem<T>& p, const GradientReference& want, Input input,
-                               const Features& can);
+                               const Features& can, bool backward = true);
 
 // At large logits fp32 itself limits P, in the forward pass as in the backward pass. Beside the contract's bar dV may
 // be twice as far off as O was in the same run, dQ and dK four times, `more` on top.
 template <class T>
 GradientErrors gradient_errors_beside_o(const GradientProblem<T>& p, const GradientReference& want, double error_of_o,
-                                        double more = 0);
+                                        double more = 0, bool tensor_cores = false);
 
 // A problem's numbers in fp64, dense, with room for the gradients: each can be moved a little, for finite differences.
 struct WideProblem {
