@@ -78,17 +78,13 @@ __device__ inline void restore_row(float (&o)[8], const Head<std::int16_t>& O_lo
 // #endregion
 
 // #region row-terms
-// Of row `row` of all heads' padded ones m, l and δ = Σ_d dO_d O_d - dLSE, as phase 09 has them: D / 8 lanes share a
-// row, and lane 0 gets them. P of a row that does not exist or sees no finite logit is to be 0: its m is +inf. dQ_sum
-// is cleared, too: 8 numbers a lane.
-struct RowNumbers {
-  float m, l, delta;
-  __device__ float inverse_l() const { return m == INFINITY ? 0.0f : 1 / l; }
-};
-template <int D, class T>
-__device__ RowNumbers row_numbers(const Backward<T>& a, std::int64_t row, int lane) {
+// Of each row m, 1 / l and δ = Σ_d dO_d O_d - dLSE, as phase 09 has them: D / 8 lanes share a row. P of a row that does
+// not exist or sees no finite logit is to be 0: its m is +inf. dQ_sum is cleared, too: 8 numbers a lane.
+template <class T, int D>
+__global__ void __launch_bounds__(128) row_terms(Backward<T> a) {
   constexpr int kLanes = D / 8;
-  const int c = lane * 8;
+  const std::int64_t row = std::int64_t{blockIdx.x} * (128 / kLanes) + threadIdx.x / kLanes;  // of all heads' padded
+  const int lane = threadIdx.x % kLanes, c = lane * 8;
   const std::int64_t head = row / a.rows, i = row % a.rows, b = head / a.H, h = head % a.H;
   const bool exists = head < std::int64_t{a.B} * a.H && i < a.Q.rows;
   float sum = 0;
@@ -108,19 +104,13 @@ __device__ RowNumbers row_numbers(const Backward<T>& a, std::int64_t row, int la
   }
 #pragma unroll
   for (int distance = kLanes / 2; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-  if (!exists || lane > 0) return {INFINITY, 1, 0};
+  if (lane > 0 || head >= std::int64_t{a.B} * a.H) return;
   const std::int64_t n = head * a.Q.rows + i;  // of all heads' rows
-  const float m = a.m ? a.m[n] : a.LSE[n] * 1.4426950408889634f;
-  return {m == -INFINITY ? INFINITY : m, a.l ? a.l[n] : 1.0f, sum - (a.dLSE ? a.dLSE[n] : 0.0f)};
-}
-template <class T, int D>
-__global__ void __launch_bounds__(128) row_terms(Backward<T> a) {
-  constexpr int kLanes = D / 8;
-  const std::int64_t row = std::int64_t{blockIdx.x} * (128 / kLanes) + threadIdx.x / kLanes;
-  const int lane = threadIdx.x % kLanes;
-  const RowNumbers numbers = row_numbers<D>(a, row, lane);
-  if (lane > 0 || row >= std::int64_t{a.B} * a.H * a.rows) return;
-  a.row_m[row] = numbers.m, a.row_inverse_l[row] = numbers.inverse_l(), a.row_delta[row] = numbers.delta;
+  const float m = !exists ? -INFINITY : a.m ? a.m[n] : a.LSE[n] * 1.4426950408889634f;
+  const float l = exists && a.l ? a.l[n] : 1.0f;
+  a.row_m[row] = m == -INFINITY ? INFINITY : m;
+  a.row_inverse_l[row] = m == -INFINITY ? 0.0f : 1 / l;
+  a.row_delta[row] = exists ? sum - (a.dLSE ? a.dLSE[n] : 0.0f) : 0.0f;
 }
 // #endregion
 

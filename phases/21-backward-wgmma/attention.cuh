@@ -138,12 +138,12 @@ __global__ void __launch_bounds__(Bc * 2, 1)
     if (loads && tile + kStages < range.end) load(tile + kStages);
     if (kAddQ) consumer.add_dq(loaded % kStages);
   }
-  __syncthreads();  // both have read K, in whose place dK goes out
   // #endregion
 
   // #region store: dV and dK; scale, once: dS is the gradient of S = scale · Q Kᵀ
   const int my_keys = first_key + warpgroup * 64;
   store_tile<T>(consumer.dv, {1, 1}, tiles.V[warpgroup], &dV_map, my_keys, h, b, warpgroup);
+  __syncthreads();  // both have read K, in whose place dK goes out
   store_tile<T>(consumer.dk, {a.scale, a.scale}, tiles.K[warpgroup], &dK_map, my_keys, h, b, warpgroup);
   wait_for_stores();
 }

@@ -153,12 +153,12 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
 #pragma unroll 1
   for (int left = range.end - range.first, masked = range.full - range.first; left > 0; --left, --masked)
     consumer.step(range.end - left, masked > 0);
-  bar_sync(kOfConsumers, Bc * 2);  // both have read K, in whose place dK goes out
   // #endregion
 
   // #region store: dV and dK; scale, once: dS is the gradient of S = scale · Q Kᵀ
   const int my_keys = first_key + warpgroup * 64;
   store_tile<T>(consumer.dv, {1, 1}, tiles.V[warpgroup], &dV_map, my_keys, h, b, warpgroup);
+  bar_sync(kOfConsumers, Bc * 2);  // both have read K, in whose place dK goes out
   store_tile<T>(consumer.dk, {a.scale, a.scale}, tiles.K[warpgroup], &dK_map, my_keys, h, b, warpgroup);
   wait_for_stores();
 }

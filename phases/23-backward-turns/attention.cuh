@@ -2,7 +2,6 @@
 // other the next one's, each a tile behind; dQ leaves through shared memory, added up by one thread's bulk reductions.
 // Run it: ctest -L phase23     The derivation: docs/backward.md
 #pragma once
-#include "phases/14-tma-wgmma/softmax.cuh"    // is_extreme
 #include "phases/17-persistent/schedule.cuh"  // store_tile, wait_for_stores
 #include "phases/23-backward-turns/phase.hpp"
 #include "phases/23-backward-turns/pieces.cuh"
@@ -21,7 +20,7 @@ struct Tiles {
   alignas(1024) float4 dQ[kStages][Br / 16][D / 8][32];      // on its way out, as it lies in dQ_sum
   RowPiece rows[kStages][Br / 64];
   // barrier         who arrives                     how many       who waits               for what
-  // KV_full         the loading thread              1, and bytes   consumers, once         K and V are there
+  // K_full, V_full  the loading thread              1, and bytes   consumers, once         K is there, or V
   // Q_ring.full     the loading thread              1, and bytes   consumers, before S     Q, the numbers of its rows
   // Q_ring.empty    a lane of each consumer's warp  Bc / 16        the loading thread      nobody reads them any more
   // dO_ring         as Q_ring, but before dP
@@ -29,7 +28,7 @@ struct Tiles {
   // dS_ring.empty   a lane of each of its warps     4              consumers, before dS    dQ has been made of it
   // dQ_ring.full    a lane of each of its warps     4              the adding thread       dQ of a tile is there
   // dQ_ring.empty   the adding thread               1              whose turn dQ is        it has been read
-  std::uint64_t KV_full;
+  std::uint64_t K_full, V_full;
   Ring<kStages> Q_ring, dO_ring, dS_ring, dQ_ring;
 };
 constexpr int kOfConsumers = 3;  // a named barrier, for the end; 1 and 2 are store_tile's
@@ -61,14 +60,16 @@ struct Consumer {
     const int my_key = first_key + warpgroup * 64 + threadIdx.x % 128 / 32 * 16 + lane_row();
     for (int r = 0; r < 2; ++r) from[r] = first_query(my_key + 8 * r, band) - first_row - lane_column();
   }
-  __device__ __forceinline__ void step(int tile, bool masked) {
+  __device__ __forceinline__ void step(int tile, bool first, bool masked) {
     trace_mark(masked ? "masked" : "full", tile);
     tiles.Q_ring.wait_full(at);
     begin_scores<T>(s, tiles.K[warpgroup], tiles.Q[at.stage]);
+    const bool extreme = any_extreme(tiles.rows[at.stage]);
+    if (first) mbarrier_wait(&tiles.V_full, 0);
     tiles.dO_ring.wait_full(at);
     begin_scores<T>(dp, tiles.V[warpgroup], tiles.dO[at.stage]);
     wgmma_wait<1>(s);  // all but the last: S is there
-    probabilities(s, tiles.rows[at.stage], a);
+    probabilities(s, tiles.rows[at.stage], extreme, a);
     if (masked) hide_queries(s, from);
     from[0] -= Br, from[1] -= Br;
     if (kEarly) {
@@ -128,7 +129,7 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
   const int warpgroup = uniform(threadIdx.x / 128);
 
   if (threadIdx.x == 0) {
-    mbarrier_init(&tiles.KV_full, 1);
+    mbarrier_init(&tiles.K_full, 1), mbarrier_init(&tiles.V_full, 1);
     tiles.Q_ring.init(Bc / 16), tiles.dO_ring.init(Bc / 16);  // warps
     init_handover(tiles.dS_ring, Bc / 16, 4);                 // all write, one warpgroup reads
     init_handover(tiles.dQ_ring, 4, 1);                       // that writes, a thread reads
@@ -145,18 +146,20 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
     const bool adds = threadIdx.x % 128 == 32;  // of another: neither waits where the other does
     Cursor<kStages> at;
     if (loads && count > 0) {
-      mbarrier_arrive_expect_tx(&tiles.KV_full, sizeof tiles.K + sizeof tiles.V);
-      for (int i = 0; i < Bc / 64; ++i) {
-        load_tile(tiles.K[i], &K_map, &tiles.KV_full, first_key + i * 64, h, b);
-        load_tile(tiles.V[i], &V_map, &tiles.KV_full, first_key + i * 64, h, b);
-      }
+      const int first_piece = work.head * static_cast<int>(a.rows / 64);  // of the head
+      const auto load_keys = [&](auto& keys, const TensorMap* map, std::uint64_t* full) {
+        mbarrier_arrive_expect_tx(full, sizeof keys);
+        for (int i = 0; i < Bc / 64; ++i) load_tile(keys[i], map, full, first_key + i * 64, h, b);
+      };
+      load_keys(tiles.K, &K_map, &tiles.K_full);
 #pragma unroll 1
       for (int tile = range.first; tile < range.end; ++tile, at.next()) {
         std::uint64_t* const full = &tiles.Q_ring.full[at.stage];
         tiles.Q_ring.wait_empty(at);
         mbarrier_arrive_expect_tx(full, sizeof tiles.Q[0] + sizeof tiles.rows[0]);
         load_tile(tiles.Q[at.stage], &Q_map, full, tile * Br, h, b);
-        cp_async_bulk(tiles.rows[at.stage], pieces + (work.head * a.rows + tile * Br) / 64, sizeof tiles.rows[0], full);
+        cp_async_bulk(tiles.rows[at.stage], pieces + first_piece + tile * (Br / 64), sizeof tiles.rows[0], full);
+        if (tile == range.first) load_keys(tiles.V, &V_map, &tiles.V_full);  // S comes first, which needs Q
         tiles.dO_ring.fill(tiles.dO, at, &dO_map, tile * Br, h, b);
       }
     }
@@ -179,19 +182,19 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
   // #region loop: the consumers, over the Q tiles that see the keys
   setmaxnreg_inc<kConsumerRegisters>();
   Consumer<T, D, Br, Bc, kAddQ> consumer(tiles, a, warpgroup, range.first * Br, first_key, band);
-  if (count > 0) mbarrier_wait(&tiles.KV_full, 0);
+  if (count > 0) mbarrier_wait(&tiles.K_full, 0);
 #pragma unroll 1
   for (int left = count, masked = range.full - range.first; left > 0; --left, --masked) {
-    consumer.step(range.end - left, masked > 0);
+    consumer.step(range.end - left, left == count, masked > 0);
     if (kAddQ && left < count) consumer.take_turn();
   }
   if (kAddQ && count > 0) consumer.take_turn();
-  bar_sync(kOfConsumers, Bc * 2);  // both have read K, in whose place dK goes out
   // #endregion
 
   // #region store: dV and dK; scale, once: dS is the gradient of S = scale · Q Kᵀ
   const int my_keys = first_key + warpgroup * 64;
   store_tile<T>(consumer.dv, {1, 1}, tiles.V[warpgroup], &dV_map, my_keys, h, b, warpgroup);
+  bar_sync(kOfConsumers, Bc * 2);  // both have read K, in whose place dK goes out
   store_tile<T>(consumer.dk, {a.scale, a.scale}, tiles.K[warpgroup], &dK_map, my_keys, h, b, warpgroup);
   wait_for_stores();
 }
@@ -215,7 +218,7 @@ struct Gradients {
     const auto row_blocks = static_cast<unsigned>(heads * a.rows / 64);
     constexpr int threads = Bc * 2 + 128;
     auto* const pieces = static_cast<RowPiece*>(p.workspace[4]);
-    if (row_blocks > 0) row_pieces<T, D><<<row_blocks, 256, 0, p.stream>>>(a, pieces);
+    if (row_blocks > 0) row_pieces<T, D><<<row_blocks, 256, sizeof(PieceSums), p.stream>>>(a, pieces);
     if (grid > 0)
       kernel<<<grid, threads, shared_bytes, p.stream>>>(
           map_of_queries(p, p.Q, Br), map_of_queries(p, p.dO, Br), map_of_seen_keys(p, p.K), map_of_seen_keys(p, p.V),

@@ -1,7 +1,8 @@
 // pieces.cuh: words of phase 23: the numbers of rows in pieces, P from a piece; rings that warps fill, not TMA;
 // and sections of heads for causal masks.
-// Use: row_pieces<T, D><<<…>>>(a, pieces);  probabilities(s, rows, a);  publish(ring, at);
+// Use: row_pieces<T, D><<<…>>>(a, pieces);  probabilities(s, rows, extreme, a);  publish(ring, at);
 #pragma once
+#include "phases/14-tma-wgmma/softmax.cuh"  // is_extreme
 #include "phases/15-warp-specialised/ring.cuh"
 #include "phases/21-backward-wgmma/tiles.cuh"
 #include "phases/23-backward-turns/phase.hpp"
@@ -9,66 +10,105 @@
 namespace flash::phase23::inline FLASH_MACHINE {
 
 // #region row-pieces: m + log2 l in one number
-// m and l are two numbers since their sum in base 2 rounds: by 2^-16 at most up to 512, which P in 16 bits does not
-// show, but by any factor where logits are huge (docs/backward.md, "P must be the forward's"). A piece with such an
-// extreme row has log2 l alone, and m is subtracted by itself. A row that does not exist or sees no finite logit has
-// +inf, and so P = exp2(-inf) = 0; it is not extreme.
+// 8 neighbours of a row, which TMA's demands let be read at once; zeros where there are none.
+template <class U>
+__device__ __forceinline__ uint4 load_eight(const Head<U>& from, std::int64_t row, int column) {
+  if (row >= from.rows || column >= from.cols) return make_uint4(0, 0, 0, 0);
+  return load8(reinterpret_cast<const std::uint16_t*>(from.data) + row * from.stride + column);
+}
+// Of two neighbours of O, dO and O's low bits: Σ dO O, with what rounding took from O.
+template <class T>
+__device__ __forceinline__ float products(unsigned o, unsigned dout, unsigned low) {
+  const float2 x = unpack<T>(o), y = unpack<T>(dout);
+  return fmaf(y.x, phase09::restore(x.x, static_cast<std::int16_t>(low & 0xffff)),
+              y.y * phase09::restore(x.y, static_cast<std::int16_t>(low >> 16)));
+}
+
+// A block makes a piece: m, l and δ = Σ_d dO_d O_d - dLSE of 64 rows, as row_terms of phase 20 does; D / 8 lanes share a
+// row. It clears 64 rows of dQ_sum, too.
+// m and l are two numbers since their sum in base 2 rounds: by 2^-16 at most up to 512, which P in 16 bits does not show,
+// but by any factor where logits are huge (docs/backward.md, "P must be the forward's"). A piece with such an extreme row
+// has log2 l alone, and m is subtracted by itself. A row that does not exist or sees no finite logit has +inf, and so
+// P = exp2(-inf) = 0; it is not extreme.
+struct PieceSums {
+  float delta[64];
+};
 template <class T, int D>
 __global__ void __launch_bounds__(256) row_pieces(Backward<T> a, RowPiece* pieces) {
   constexpr int kLanes = D / 8, kRowsAtOnce = 256 / kLanes, kRounds = 64 / kRowsAtOnce;
-  const int lane = threadIdx.x % kLanes;
+  PieceSums& sums = shared<PieceSums>();
+  const int pieces_of_head = static_cast<int>(a.rows / 64), head = blockIdx.x / pieces_of_head;
+  const std::int64_t first = std::int64_t{blockIdx.x % pieces_of_head} * 64, padded = std::int64_t{blockIdx.x} * 64;
+  const int lane = threadIdx.x % kLanes, b = head / a.H, h = head % a.H;
+
+  // All loads at once; zeros meanwhile.
+  uint4 o[kRounds], dout[kRounds], low[kRounds];
+#pragma unroll
+  for (int i = 0; i < kRounds; ++i) {
+    const std::int64_t row = first + i * kRowsAtOnce + threadIdx.x / kLanes;
+    o[i] = load_eight(a.O.head(b, h), row, lane * 8), dout[i] = load_eight(a.dO.head(b, h), row, lane * 8);
+    low[i] = a.O_lo.data ? load_eight(a.O_lo.head(b, h), row, lane * 8) : make_uint4(0, 0, 0, 0);
+  }
+  if (a.dQ_sum)
+#pragma unroll
+    for (int i = 0; i < 64 * D; i += 256 * 4)
+      *reinterpret_cast<float4*>(a.dQ_sum + padded * D + i + threadIdx.x * 4) = make_float4(0, 0, 0, 0);
+  // 64 threads have a row each for m, l and dLSE.
+  const std::int64_t my_row = first + threadIdx.x, n = head * a.Q.rows + my_row;  // of the head; of all heads
+  const bool exists = threadIdx.x < 64 && my_row < a.Q.rows;
+  const float l = exists && a.l ? a.l[n] : 1.0f, dlse = exists && a.dLSE ? a.dLSE[n] : 0.0f;
+  float m = !exists ? -INFINITY : a.m ? a.m[n] : a.LSE[n] * 1.4426950408889634f;
+  if (m == -INFINITY) m = INFINITY;
+
+#pragma unroll
+  for (int i = 0; i < kRounds; ++i) {
+    float sum = products<T>(o[i].x, dout[i].x, low[i].x) + products<T>(o[i].y, dout[i].y, low[i].y) +
+                products<T>(o[i].z, dout[i].z, low[i].z) + products<T>(o[i].w, dout[i].w, low[i].w);
+#pragma unroll
+    for (int distance = kLanes / 2; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+    if (lane == 0) sums.delta[i * kRowsAtOnce + threadIdx.x / kLanes] = sum;
+  }
+  const bool extreme = __syncthreads_or(is_extreme(m));  // and the sums are there
+  if (threadIdx.x >= 64) return;
   RowPiece& piece = pieces[blockIdx.x];
-  phase20::RowNumbers numbers[kRounds];
-  bool extreme = false;
-#pragma unroll
-  for (int round = 0; round < kRounds; ++round) {
-    const std::int64_t row = std::int64_t{blockIdx.x} * 64 + round * kRowsAtOnce + threadIdx.x / kLanes;
-    numbers[round] = phase20::row_numbers<D>(a, row, lane);
-    extreme = extreme || is_extreme(numbers[round].m);
-    if (lane > 0) continue;
-    a.row_m[row] = numbers[round].m, a.row_inverse_l[row] = numbers[round].inverse_l();
-    a.row_delta[row] = numbers[round].delta;
-  }
-  extreme = __syncthreads_or(extreme);
+  const float delta = sums.delta[threadIdx.x] - dlse;
+  piece.base[threadIdx.x] = m == INFINITY ? m : (extreme ? 0.0f : m) + log2f(l);
+  piece.delta[threadIdx.x] = delta;
   if (threadIdx.x == 0) piece.extreme = extreme, piece.number = static_cast<int>(blockIdx.x);
-#pragma unroll
-  for (int round = 0; round < kRounds; ++round) {
-    const int i = round * kRowsAtOnce + threadIdx.x / kLanes;
-    const float m = numbers[round].m;
-    if (lane > 0) continue;
-    piece.base[i] = m == INFINITY ? m : (extreme ? 0.0f : m) + log2f(numbers[round].l);
-    piece.delta[i] = numbers[round].delta;
-  }
+  a.row_m[padded + threadIdx.x] = m, a.row_inverse_l[padded + threadIdx.x] = m == INFINITY ? 0.0f : 1 / l;
+  a.row_delta[padded + threadIdx.x] = delta;
 }
 // #endregion
 
 // #region elements: P and dS from pieces, in place
-// Sᵀ becomes Pᵀ = exp2(c · Sᵀ - base); of an extreme piece exp2((c · Sᵀ - m) - log2 l), rounded as the forward pass
+template <int kPieces>
+__device__ __forceinline__ bool any_extreme(const RowPiece (&rows)[kPieces]) {
+  return rows[0].extreme || rows[kPieces - 1].extreme;
+}
+// Sᵀ becomes Pᵀ = exp2(c · Sᵀ - base); where a piece is extreme exp2((c · Sᵀ - m) - log2 l), rounded as the forward pass
 // does, with m from HBM.
 template <int kPieces, int N, class T>
-__device__ __forceinline__ void probabilities(float (&s)[N], const RowPiece (&rows)[kPieces], const Backward<T>& a) {
+__device__ __forceinline__ void probabilities(float (&s)[N], const RowPiece (&rows)[kPieces], bool extreme,
+                                              const Backward<T>& a) {
+  float factor = a.scale_log2;
+  if (extreme) {
 #pragma unroll
-  for (int piece = 0; piece < kPieces; ++piece) {
-    const float* base = rows[piece].base + lane_column();
-    float factor = a.scale_log2;
-    if (rows[piece].extreme) {
-      const float* row_m = a.row_m + std::int64_t{rows[piece].number} * 64 + lane_column();
+    for (int n = 0; n < N / 4; ++n) {
+      const RowPiece& piece = rows[n / 8];
+      const std::int64_t row = std::int64_t{piece.number} * 64 + n % 8 * 8 + lane_column();
+      const float2 m = piece.extreme ? load_two(a.row_m + row) : make_float2(0, 0);
+      float(&x)[4] = c_fragment(s, n);
 #pragma unroll
-      for (int n = 0; n < 8; ++n) {
-        const float2 m = load_two(row_m + n * 8);
-        float(&x)[4] = c_fragment(s, piece * 8 + n);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) x[i] = x[i] * factor - (i % 2 ? m.y : m.x);
-      }
-      factor = 1;
+      for (int i = 0; i < 4; ++i) x[i] = x[i] * factor - (i % 2 ? m.y : m.x);
     }
+    factor = 1;
+  }
 #pragma unroll
-    for (int n = 0; n < 8; ++n) {
-      const float2 of = load_two(base + n * 8);
-      float(&x)[4] = c_fragment(s, piece * 8 + n);
+  for (int n = 0; n < N / 4; ++n) {
+    const float2 base = load_two(&rows[n / 8].base[n % 8 * 8 + lane_column()]);
+    float(&x)[4] = c_fragment(s, n);
 #pragma unroll
-      for (int i = 0; i < 4; ++i) x[i] = ex2_approx_ftz(fmaf(x[i], factor, i % 2 ? -of.y : -of.x));
-    }
+    for (int i = 0; i < 4; ++i) x[i] = ex2_approx_ftz(fmaf(x[i], factor, i % 2 ? -base.y : -base.x));
   }
 }
 // dPᵀ becomes dSᵀ = Pᵀ ∘ (dPᵀ - δ).
