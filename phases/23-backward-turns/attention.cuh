@@ -40,7 +40,8 @@ constexpr int kConsumerRegisters = 240, kProducerRegisters = 24;
 // #region consumer: what a thread holds of its warpgroup's 64 keys, and what it does with a Q tile
 template <class T, int D, int Br, int Bc, bool kAddQ>
 struct Consumer {
-  // dV is begun before dS is made where registers allow it: it hides dS. With 128 queries there are too few.
+  // Where S and dP have 64 queries, dV is begun before dS is made, which it hides; and dQ, all of whose columns are 64
+  // numbers a lane, has to wait for dV and dK. With 128 queries registers are short in the one place and not in the other.
   static constexpr bool kEarly = Br == 64;
 
   Tiles<D, Br, Bc>& tiles;
@@ -87,30 +88,43 @@ struct Consumer {
     if (!kEarly) begin_output<T>(dv, p, tiles.dO[at.stage]);
     if (kAddQ) publish(tiles.dS_ring, at);
     begin_output<T>(dk, ds, tiles.Q[at.stage]);
-    wgmma_wait<0>(dv, dk, p, ds);  // all: dQ gets the registers of S and dP
-    __syncwarp();                  // all lanes have read the numbers of rows
+    if (kAddQ && !first && my_turn()) {
+      if (kEarly) leave_tile<0>();  // dQ gets the registers of S and dP
+      begin_turn();
+      if (!kEarly) leave_tile<Br / 64>();  // all but dQ
+      finish_turn();
+    } else {
+      leave_tile<0>();
+    }
+    if (!first) turn.next();
+  }
+  // dV and dK of a tile are there; kPending groups of dQ are not.
+  template <int kPending>
+  __device__ __forceinline__ void leave_tile() {
+    wgmma_wait<kPending>(dv, dk, p, ds);
+    __syncwarp();  // all lanes have read the numbers of rows
     tiles.dO_ring.release(at), tiles.Q_ring.release(at), at.next();
   }
-  // dQ of the next tile whose turn it is: this warpgroup's, or the other one's.
-  __device__ __forceinline__ void take_turn() {
-    if (turn.stage != warpgroup) {
-      tiles.dS_ring.wait_full(turn);
+  // Whose turn is dQ of the tile before? Tiles with an even number are warpgroup 1's.
+  __device__ bool my_turn() const { return turn.stage != warpgroup; }
+  __device__ __forceinline__ void begin_turn() {
+    tiles.dS_ring.wait_full(turn);
 #pragma unroll
-      for (int i = 0; i < Br / 64; ++i) begin_dq<T>(dq[i], tiles.dS[turn.stage][i], tiles.K, 0);
-      wgmma_wait<0>(dq);
-      tiles.dS_ring.release(turn);
-      tiles.dQ_ring.wait_empty(turn);
-      const int warp = threadIdx.x % 128 / 32;
+    for (int i = 0; i < Br / 64; ++i) begin_dq<T>(dq[i], tiles.dS[turn.stage][i], tiles.K, 0);
+  }
+  __device__ __forceinline__ void finish_turn() {
+    wgmma_wait<0>(dq);
+    tiles.dS_ring.release(turn);
+    tiles.dQ_ring.wait_empty(turn);
+    const int warp = threadIdx.x % 128 / 32;
 #pragma unroll
-      for (int i = 0; i < Br / 64; ++i)
+    for (int i = 0; i < Br / 64; ++i)
 #pragma unroll
-        for (int n = 0; n < D / 8; ++n) {
-          const float(&x)[4] = c_fragment(dq[i], n);
-          tiles.dQ[turn.stage][i * 4 + warp][n][threadIdx.x % 32] = make_float4(x[0], x[1], x[2], x[3]);
-        }
-      publish(tiles.dQ_ring, turn);
-    }
-    turn.next();
+      for (int n = 0; n < D / 8; ++n) {
+        const float(&x)[4] = c_fragment(dq[i], n);
+        tiles.dQ[turn.stage][i * 4 + warp][n][threadIdx.x % 32] = make_float4(x[0], x[1], x[2], x[3]);
+      }
+    publish(tiles.dQ_ring, turn);
   }
 };
 // #endregion
@@ -184,11 +198,12 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
   Consumer<T, D, Br, Bc, kAddQ> consumer(tiles, a, warpgroup, range.first * Br, first_key, band);
   if (count > 0) mbarrier_wait(&tiles.K_full, 0);
 #pragma unroll 1
-  for (int left = count, masked = range.full - range.first; left > 0; --left, --masked) {
+  for (int left = count, masked = range.full - range.first; left > 0; --left, --masked)
     consumer.step(range.end - left, left == count, masked > 0);
-    if (kAddQ && left < count) consumer.take_turn();
+  if (kAddQ && count > 0 && consumer.my_turn()) {  // the last tile's
+    consumer.begin_turn();
+    consumer.finish_turn();
   }
-  if (kAddQ && count > 0) consumer.take_turn();
   // #endregion
 
   // #region store: dV and dK; scale, once: dS is the gradient of S = scale · Q Kᵀ

@@ -85,31 +85,32 @@ template <int kPieces>
 __device__ __forceinline__ bool any_extreme(const RowPiece (&rows)[kPieces]) {
   return rows[0].extreme || rows[kPieces - 1].extreme;
 }
-// Sᵀ becomes Pᵀ = exp2(c · Sᵀ - base); where a piece is extreme exp2((c · Sᵀ - m) - log2 l), rounded as the forward pass
-// does, with m from HBM.
-template <int kPieces, int N, class T>
-__device__ __forceinline__ void probabilities(float (&s)[N], const RowPiece (&rows)[kPieces], bool extreme,
-                                              const Backward<T>& a) {
-  float factor = a.scale_log2;
-  if (extreme) {
-#pragma unroll
-    for (int n = 0; n < N / 4; ++n) {
-      const RowPiece& piece = rows[n / 8];
-      const std::int64_t row = std::int64_t{piece.number} * 64 + n % 8 * 8 + lane_column();
-      const float2 m = piece.extreme ? load_two(a.row_m + row) : make_float2(0, 0);
-      float(&x)[4] = c_fragment(s, n);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) x[i] = x[i] * factor - (i % 2 ? m.y : m.x);
-    }
-    factor = 1;
-  }
+// Sᵀ becomes Pᵀ = exp2(c · Sᵀ - base).
+template <int kPieces, int N>
+__device__ __forceinline__ void exponentials(float (&s)[N], const RowPiece (&rows)[kPieces], float c) {
 #pragma unroll
   for (int n = 0; n < N / 4; ++n) {
     const float2 base = load_two(&rows[n / 8].base[n % 8 * 8 + lane_column()]);
     float(&x)[4] = c_fragment(s, n);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) x[i] = ex2_approx_ftz(fmaf(x[i], factor, i % 2 ? -base.y : -base.x));
+    for (int i = 0; i < 4; ++i) x[i] = ex2_approx_ftz(fmaf(x[i], c, i % 2 ? -base.y : -base.x));
   }
+}
+// The same; where a piece is extreme exp2((c · Sᵀ - m) - log2 l), rounded as the forward pass does, with m from HBM.
+template <int kPieces, int N, class T>
+__device__ __forceinline__ void probabilities(float (&s)[N], const RowPiece (&rows)[kPieces], bool extreme,
+                                              const Backward<T>& a) {
+  if (!extreme) return exponentials(s, rows, a.scale_log2);
+#pragma unroll
+  for (int n = 0; n < N / 4; ++n) {
+    const RowPiece& piece = rows[n / 8];
+    const std::int64_t row = std::int64_t{piece.number} * 64 + n % 8 * 8 + lane_column();
+    const float2 m = piece.extreme ? load_two(a.row_m + row) : make_float2(0, 0);
+    float(&x)[4] = c_fragment(s, n);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) x[i] = x[i] * a.scale_log2 - (i % 2 ? m.y : m.x);
+  }
+  exponentials(s, rows, 1.0f);
 }
 // dPᵀ becomes dSᵀ = Pᵀ ∘ (dPᵀ - δ).
 template <int kPieces, int N>
