@@ -41,7 +41,8 @@ constexpr int kConsumerRegisters = 240, kProducerRegisters = 24;
 template <class T, int D, int Br, int Bc, bool kAddQ>
 struct Consumer {
   // Where S and dP have 64 queries, dV is begun before dS is made, which it hides; and dQ, all of whose columns are 64
-  // numbers a lane, has to wait for dV and dK. With 128 queries registers are short in the one place and not in the other.
+  // numbers a lane, has to wait for dV and dK. With 128 queries registers are short in the one place and not in the
+  // other.
   static constexpr bool kEarly = Br == 64;
 
   Tiles<D, Br, Bc>& tiles;

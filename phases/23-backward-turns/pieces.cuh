@@ -24,12 +24,11 @@ __device__ __forceinline__ float products(unsigned o, unsigned dout, unsigned lo
               y.y * phase09::restore(x.y, static_cast<std::int16_t>(low >> 16)));
 }
 
-// A block makes a piece: m, l and δ = Σ_d dO_d O_d - dLSE of 64 rows, as row_terms of phase 20 does; D / 8 lanes share a
-// row. It clears 64 rows of dQ_sum, too.
-// m and l are two numbers since their sum in base 2 rounds: by 2^-16 at most up to 512, which P in 16 bits does not show,
-// but by any factor where logits are huge (docs/backward.md, "P must be the forward's"). A piece with such an extreme row
-// has log2 l alone, and m is subtracted by itself. A row that does not exist or sees no finite logit has +inf, and so
-// P = exp2(-inf) = 0; it is not extreme.
+// A block makes a piece: m, l and δ = Σ_d dO_d O_d - dLSE of 64 rows, as row_terms of phase 20 does; D / 8 lanes share
+// a row. It clears 64 rows of dQ_sum, too. m and l are two numbers since their sum in base 2 rounds: by 2^-16 at most
+// up to 512, which P in 16 bits does not show, but by any factor where logits are huge (docs/backward.md, "P must be
+// the forward's"). A piece with such an extreme row has log2 l alone, and m is subtracted by itself. A row that does
+// not exist or sees no finite logit has +inf, and so P = exp2(-inf) = 0; it is not extreme.
 struct PieceSums {
   float delta[64];
 };
