@@ -309,7 +309,7 @@ race: write after write of out[31] (4 bytes)
     {"spin_forever", R"(deadlock: no thread of the block can go on
   63 spin on an atomic  {1}  block (0,0,0) warp 0 lane 1
   1 exited                             block (0,0,0) warp 0 lane 0
-  remedy: make every waiting thread's partners arrive
+  remedy: let a thread that runs at the same time change what they spin on
 )"},
     {"shuffle_outside_mask", R"(warp operation: __shfl_sync with mask 0x0000ffff called by a lane that is not in it
   calls  {1}  block (0,0,0) warp 0 lane 16
