@@ -263,9 +263,8 @@ void MachineCore::run(Launch& launch) {
 
   // One worker per core, at most one per block; the calling thread is worker 0.
   const bool one = s.options.recording;  // blocks are recorded one after another
-  const std::uint64_t cores = one                 ? 1
-                              : s.options.threads ? s.options.threads
-                                                  : std::max(1u, std::thread::hardware_concurrency());
+  static const unsigned all_cores = std::max(1u, std::thread::hardware_concurrency());  // it opens a file
+  const std::uint64_t cores = one ? 1 : s.options.threads ? s.options.threads : all_cores;
   const std::uint64_t blocks = launch.blocks();
   if (launch.cooperative && blocks > kCooperativeBlocks)
     refuse("blocks of a cooperative launch", blocks, "at most " + std::to_string(kCooperativeBlocks),
@@ -384,8 +383,7 @@ void MachineCore::run(Launch& launch) {
                    "give it more time, or less work",
                    {},
                    0});
-  if (s.shadow)
-    s.shadow->end_launch({s.checkers.begin(), s.checkers.begin() + static_cast<long>(count)}, report);
+  if (s.shadow) s.shadow->end_launch({s.checkers.begin(), s.checkers.begin() + static_cast<long>(count)}, report);
   const auto coordinates = [&](unsigned b) {
     return std::array<unsigned, 3>{b % launch.grid.x, b / launch.grid.x % launch.grid.y,
                                    b / (launch.grid.x * launch.grid.y)};

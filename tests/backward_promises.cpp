@@ -26,12 +26,6 @@ Case within(Case c) {
   return c;
 }
 
-bool skipped_kept() {
-  if (keeps()) return false;
-  MESSAGE("skipped: no m, l and low bits of O are kept in this phase");
-  return true;
-}
-
 template <class T>
 GradientInputs<T>::GradientInputs(const Case& c)
     : in(c),
@@ -157,14 +151,8 @@ FLASH_INSTANTIATE(bfloat16)
 
 namespace {
 
-// A test for a machine, a type or a feature that is not there says so.
 bool skipped_backward_without(Where where) {
   return skipped_without(features_under_test(), where) || skipped_without(backward_under_test(), where);
-}
-bool skipped_mode(BackwardMode mode) {
-  if (mode == BackwardMode::Deterministic || backward_under_test().meets(Demand::Atomic)) return false;
-  MESSAGE("skipped: no one-pass variant in this phase");
-  return true;
 }
 // The contract's list, as far as both passes go.
 std::vector<Case> gradient_cases() {
@@ -204,19 +192,19 @@ void check_gradients(Where where, BackwardMode mode) {
 }
 }  // namespace
 
-TEST_CASE_TEMPLATE("backward: the contract on the simulator", T, float, half, bfloat16) {
-  if (skipped_gradients<T>()) return;
+TEST_CASE_TEMPLATE("backward: the contract on the simulator" * only_if(both_have_type), T, float, half, bfloat16) {
   check_gradients<T>(Where::Sim, BackwardMode::Deterministic);
 }
 
-TEST_CASE_TEMPLATE("one-pass variant: the contract on the simulator", T, float, half, bfloat16) {
-  if (skipped_gradients<T>() || skipped_mode(BackwardMode::Atomic)) return;
+TEST_CASE_TEMPLATE("one-pass variant: the contract on the simulator" * only_if(both_have_type) *
+                       only_if(modes().size() > 1),
+                   T, float, half, bfloat16) {
   check_gradients<T>(Where::Sim, BackwardMode::Atomic);
 }
 
 // A caller with somebody else's LSE: the same bars, at the logits of the list.
-TEST_CASE_TEMPLATE("from LSE alone: the contract on the simulator", T, float, half, bfloat16) {
-  if (skipped_gradients<T>()) return;
+TEST_CASE_TEMPLATE("from LSE alone: the contract on the simulator" * only_if(both_have_type), T, float, half,
+                   bfloat16) {
   Worst worst;
   for (const Case& c : gradient_cases()) {
     if (c.seed % 3 != 2) continue;
@@ -232,8 +220,8 @@ TEST_CASE_TEMPLATE("from LSE alone: the contract on the simulator", T, float, ha
 }
 
 // With no reference in between: the gradients are what a little more of each number does to the loss.
-TEST_CASE_TEMPLATE("gradient check: against finite differences in fp64", T, float, half, bfloat16) {
-  if (skipped_gradients<T>()) return;
+TEST_CASE_TEMPLATE("gradient check: against finite differences in fp64" * only_if(both_have_type), T, float, half,
+                   bfloat16) {
   for (const Mask mask : masks())
     for (const auto& [Sq, Sk] : {std::pair<std::int64_t, std::int64_t>{5, 5}, {7, 4}, {3, 8}, {1, 1}})
       for (const BackwardMode mode : modes()) {
@@ -256,8 +244,7 @@ TEST_CASE_TEMPLATE("gradient check: against finite differences in fp64", T, floa
 }
 
 // Each is within its bar of fp64, and so within both bars of every other.
-TEST_CASE_TEMPLATE("block sizes and the one-pass variant agree", T, float, half, bfloat16) {
-  if (skipped_gradients<T>()) return;
+TEST_CASE_TEMPLATE("block sizes and the one-pass variant agree" * only_if(both_have_type), T, float, half, bfloat16) {
   Case c = within({.B = 1, .H = 2, .Sq = 130, .Sk = 97, .D = 48, .mask = Mask::top_left()});
   for (const Blocks& blocks : blocks_for(backward_under_test(), c.D))
     for (const BackwardMode mode : modes()) {
@@ -268,8 +255,7 @@ TEST_CASE_TEMPLATE("block sizes and the one-pass variant agree", T, float, half,
     }
 }
 
-TEST_CASE_TEMPLATE("empty tensors", T, float, half, bfloat16) {
-  if (skipped_gradients<T>()) return;
+TEST_CASE_TEMPLATE("empty tensors" * only_if(both_have_type), T, float, half, bfloat16) {
   for (const BackwardMode mode : modes())
     for (const Mask mask : masks())
       for (const auto& [B, Sq, Sk] : {std::array<std::int64_t, 3>{2, 0, 20}, {2, 20, 0}, {2, 0, 0}, {0, 5, 5}}) {
@@ -282,8 +268,7 @@ TEST_CASE_TEMPLATE("empty tensors", T, float, half, bfloat16) {
 
 // All logits of a row overflow to -inf: O = 0 and LSE = -inf, as if the row saw nothing, and its gradients are 0. fp16
 // has no numbers that are large enough.
-TEST_CASE_TEMPLATE("a row whose logits are all -inf has gradient 0", T, float, bfloat16) {
-  if (skipped_gradients<T>()) return;
+TEST_CASE_TEMPLATE("a row whose logits are all -inf has gradient 0" * only_if(both_have_type), T, float, bfloat16) {
   for (const BackwardMode mode : modes()) {
     GradientInputs<T> in(within({.B = 1, .H = 1, .Sq = 3, .Sk = 5, .D = 4}));
     in.in.q.fill(3, [](std::uint64_t, std::int64_t s) { return s == 1 ? 1e30f : 0.0f; });
@@ -301,12 +286,8 @@ TEST_CASE_TEMPLATE("a row whose logits are all -inf has gradient 0", T, float, b
 
 // CUDA's grid.y ends at 65,535: more heads than that, each with gradients of its own. Phases that copy by TMA number
 // their blocks in x alone, or draw them from a counter.
-TEST_CASE("backward: 65,792 heads") {
-  if (skipped_gradients<half>()) return;
-  if (features_under_test().tensor_maps() || backward_under_test().tensor_maps()) {
-    MESSAGE("skipped: no grid.y in this phase");
-    return;
-  }
+TEST_CASE("backward: 65,792 heads" * only_if(both_have_type(Type::Float16)) *
+          only_if(!features_under_test().tensor_maps() && !backward_under_test().tensor_maps())) {
   Case c = within({.B = 257, .H = 256, .Sq = 1, .Sk = 2, .D = 3});
   const Blocks smallest = smallest_blocks(c.D);
   c.block_q = smallest.Br, c.block_k = smallest.Bc;
@@ -317,8 +298,8 @@ TEST_CASE("backward: 65,792 heads") {
   }
 }
 
-TEST_CASE_TEMPLATE("backward: gpu", T, float, half, bfloat16) {
-  if (skipped_backward_without(Where::Gpu) || skipped_gradients<T>()) return;
+TEST_CASE_TEMPLATE("backward: gpu" * only_if(both_have_type), T, float, half, bfloat16) {
+  if (skipped_backward_without(Where::Gpu)) return;
   for (const BackwardMode mode : modes()) check_gradients<T>(Where::Gpu, mode);
   const Case c = within({.B = 2, .H = 3, .Sq = 300, .Sk = 200, .D = 64, .mask = Mask::bottom_right()});
   GradientInputs<T> first(c), again(c);
@@ -331,8 +312,8 @@ TEST_CASE_TEMPLATE("backward: gpu", T, float, half, bfloat16) {
 
 // Large enough for the means to matter: the figures of docs/backward.md. The last column is what libraries do: δ from
 // the rounded O. It must miss the bar, or this test could not tell the difference.
-TEST_CASE_TEMPLATE("precision: delta keeps what rounding cuts off", T, half, bfloat16) {
-  if (skipped_gradients<T>() || skipped_kept()) return;
+TEST_CASE_TEMPLATE("precision: delta keeps what rounding cuts off" * only_if(both_have_type) * only_if(keeps()), T,
+                   half, bfloat16) {
   for (const Input input : {Input::Normal, Input::Shifted, Input::Uniform, Input::Outliers, Input::QKV4}) {
     GradientInputs<T> in(within({.B = 1, .H = 1, .Sq = 1024, .Sk = 1024, .D = 64, .input = input}));
     run_both(in, Where::Sim);
@@ -355,12 +336,9 @@ TEST_CASE_TEMPLATE("precision: delta keeps what rounding cuts off", T, half, bfl
 }
 
 // Where P is rounded to T for P·V, O in fp32 is off by that: training_promises.cpp says how far.
-TEST_CASE_TEMPLATE("forward: O and O_lo together hold the fp32 result", T, half, bfloat16) {
-  if (skipped_gradients<T>() || skipped_kept()) return;
-  if (features_under_test().tensor_cores) {
-    MESSAGE("skipped: no P in fp32 in this phase");
-    return;
-  }
+TEST_CASE_TEMPLATE("forward: O and O_lo together hold the fp32 result" * only_if(!features_under_test().tensor_cores) *
+                       only_if(both_have_type) * only_if(keeps()),
+                   T, half, bfloat16) {
   for (const Input input : {Input::Normal, Input::Uniform, Input::QKV4}) {
     const Case c =
         within({.Sq = 70, .Sk = 50, .D = 40, .input = input, .mask = Mask::top_left(), .layout = Layout::Mixed});
@@ -381,8 +359,8 @@ TEST_CASE_TEMPLATE("forward: O and O_lo together hold the fp32 result", T, half,
 }
 
 // What the backward pass is spared costs the forward pass 2·D + 8 bytes per row; what nobody wants costs nothing.
-TEST_CASE("forward: bytes of what is kept") {
-  if (skipped_backward_without(Where::Checked) || skipped_gradients<half>() || skipped_kept()) return;
+TEST_CASE("forward: bytes of what is kept" * only_if(both_have_type(Type::Float16)) * only_if(keeps())) {
+  if (skipped_backward_without(Where::Checked)) return;
   const Case c = within({.B = 2, .H = 3, .Sq = 37, .Sk = 20, .D = 24, .layout = Layout::Padded});
   GradientInputs<half> in(c);
   const auto written = [&](const Kept& kept, bool lse, const char* name) {
@@ -403,8 +381,7 @@ TEST_CASE("forward: bytes of what is kept") {
 // --- Where things are and who sees them ------------------------------------------------------------------------------
 
 // Each tensor's rows, heads and batch entries further apart than 2^31 elements: the same bits as close together.
-TEST_CASE_TEMPLATE("backward: strides over 2^31", T, float, half, bfloat16) {
-  if (skipped_gradients<T>()) return;
+TEST_CASE_TEMPLATE("backward: strides over 2^31" * only_if(both_have_type), T, float, half, bfloat16) {
   const Case c = within({.B = 2, .H = 2, .Sq = 18, .Sk = 18, .D = 8, .mask = Mask::top_left()});
   GradientInputs<T> near(c);
   FarApart far(c.granule);
@@ -483,8 +460,8 @@ void check_poison(const Case& c, BackwardMode mode) {
 }  // namespace
 
 // NaN or Inf in one key, value, row of Q or row of dO reaches only the gradients that see it.
-TEST_CASE_TEMPLATE("poison stays where it is seen", T, float, half) {
-  if (skipped_gradients<T>()) return;
+TEST_CASE_TEMPLATE("poison stays where it is seen" * only_if(masks().size() > 1) * only_if(both_have_type), T, float,
+                   half) {
   for (const BackwardMode mode : modes())
     for (const Mask mask : masks())
       for (const auto& [Sq, Sk] : {std::pair<std::int64_t, std::int64_t>{40, 40}, {25, 45}, {45, 25}})
@@ -554,9 +531,9 @@ TEST_CASE("backward: checked: clean, and the same bits as the fast simulator") {
   }
 }
 
-TEST_CASE_TEMPLATE("deterministic: the same bits in every run, order, company and number of workers", T, float, half,
-                   bfloat16) {
-  if (skipped_gradients<T>()) return;
+TEST_CASE_TEMPLATE("deterministic: the same bits in every run, order, company and number of workers" *
+                       only_if(both_have_type),
+                   T, float, half, bfloat16) {
   const Case c =
       within({.B = 2, .H = 2, .Sq = 70, .Sk = 83, .D = 64, .mask = Mask::bottom_right(), .block_q = 16, .block_k = 16});
   GradientInputs<T> first(c);
@@ -589,13 +566,10 @@ TEST_CASE_TEMPLATE("deterministic: the same bits in every run, order, company an
 
 // Predicted = counted, read and written, as integers: each block size, ragged and not, each mask and mode; low bits of
 // O, m and l, and dLSE are there and are not.
-TEST_CASE("backward: bytes equal the formula") {
-  if (skipped_backward_without(Where::Checked) || skipped_gradients<half>()) return;
+TEST_CASE("backward: bytes equal the formula" * only_if(backward_under_test().hbm_bytes != nullptr) *
+          only_if(both_have_type(Type::Float16))) {
+  if (skipped_backward_without(Where::Checked)) return;
   const Features& can = backward_under_test();
-  if (!can.hbm_bytes) {
-    MESSAGE("skipped: no formula of this pass");
-    return;
-  }
   int number = 0;
   for (const Blocks& blocks : blocks_for(can, 40))
     for (const auto& [Sq, Sk] : {std::pair<std::int64_t, std::int64_t>{53, 100}, {100, 53}, {64, 64}, {20, 0}, {0, 20}})
@@ -627,8 +601,7 @@ TEST_CASE("backward: bytes equal the formula") {
 
 // The backward pass needs more shared memory than the forward one. Without a wish the first blocks that fit are taken;
 // where listed ones do not fit, they are refused with the bytes.
-TEST_CASE("backward: blocks fall back to what fits") {
-  if (skipped_gradients<half>()) return;
+TEST_CASE("backward: blocks fall back to what fits" * only_if(both_have_type(Type::Float16))) {
   const Features& can = backward_under_test();
   const Case c = within({.B = 1, .H = 1, .Sq = 20, .Sk = 30, .D = can.largest_D()});
   for (const Profile profile : {Profile::sm_80, Profile::sm_90}) {
@@ -660,8 +633,7 @@ TEST_CASE("backward: blocks fall back to what fits") {
 
 // --- Bad input -------------------------------------------------------------------------------------------------------
 
-TEST_CASE("bad input is refused with one line, and nothing is written") {
-  if (skipped_gradients<half>()) return;
+TEST_CASE("bad input is refused with one line, and nothing is written" * only_if(both_have_type(Type::Float16))) {
   const Case c{.B = 2, .H = 3, .Sq = 4, .Sk = 5, .D = 8};
   using P = GradientProblem<half>;
   const auto refused = [&](const std::string& message, const auto& break_it) {
@@ -710,8 +682,8 @@ TEST_CASE("bad input is refused with one line, and nothing is written") {
 }
 
 // The forward pass writes what is kept: O's low bits need Q's shape and memory of their own.
-TEST_CASE("bad input for what is kept is refused with one line, and nothing is written") {
-  if (skipped_gradients<half>() || skipped_kept()) return;
+TEST_CASE("bad input for what is kept is refused with one line, and nothing is written" *
+          only_if(both_have_type(Type::Float16)) * only_if(keeps())) {
   const auto refused = [](const std::string& message, const auto& break_it) {
     GradientInputs<half> in({.B = 2, .H = 3, .Sq = 4, .Sk = 5, .D = 8});
     Kept kept = in.kept();
@@ -737,8 +709,7 @@ TEST_CASE("bad input for what is kept is refused with one line, and nothing is w
   refused("l is null; expected a pointer beside m; keep both or neither", [](Kept& kept) { kept.l = nullptr; });
 }
 
-TEST_CASE("low bits of an O in fp32 are refused") {
-  if (skipped_gradients<float>() || skipped_kept()) return;
+TEST_CASE("low bits of an O in fp32 are refused" * only_if(both_have_type(Type::Float32)) * only_if(keeps())) {
   GradientInputs<float> in({});
   GradientProblem<float> p = in.problem();
   p.kept.o_lo = in.o_lo.view;

@@ -280,6 +280,33 @@ expect 1 'pipeline: WRONG' --completion late "$pipeline" -- defect
 dot=$(dirname "$check")/../../tests/simt/programs/dot_product.cu
 expect 1 'nondeterministic: additions to result[0] (8 bytes) in no fixed order' --deterministic "$dot"
 
+# The machine's functions are its own: of those that the program has, too, as std::string's, none is instrumented.
+cat >strings.cu <<'END'
+#include <cstdio>
+#include <string>
+#include <vector>
+__global__ void set(int* x) { *x = 1; }
+int main(int n, char** words) {
+  std::vector<std::string> all(words, words + n);
+  std::string line = "a" + std::to_string(n) + all[0];
+  line.replace(0, 1, all[0]).append("b");
+  int* x;
+  cudaMalloc(&x, 4);
+  set<<<1, 1>>>(x);
+  std::puts(line.c_str());
+}
+END
+expect 0 '' -o strings strings.cu
+library=$(sed -n "s/^LIBRARY='\(.*\)'/\1/p" "$settings")
+nm strings | awk '$2 == "W" { print $3 }' >of_program
+nm "$library" 2>/dev/null | awk '$2 == "W" { print $3 }' | sort -u | grep -Fxf of_program >shared_names
+objdump -d --no-show-raw-insn strings | awk '
+  FILENAME == "shared_names" { shared[$1] = 1; next }
+  /^[0-9a-f]+ <.*>:$/ { name = substr($2, 2, length($2) - 3) }
+  /call.*<__tsan_/ && name in shared { print "instrumented, and the machine calls it: " name; found = 1 }
+  END { exit found }' shared_names - || failed=1
+[ -s shared_names ] || { failed=1; echo 'the program and the machine share no function'; }
+
 # What does not compile is bad input.
 printf '__global__ void k() {\n  undeclared = 1;\n}\nint main() {}\n' >a.cu
 expect 2 'a.cu:2:3: error' a.cu

@@ -48,7 +48,7 @@ expect 2 "'more' is one argument too many" notebook 01 notebook more
 
 # A system that has the shell's tools and nothing else.
 mkdir bin
-for tool in sh dirname readlink nproc id sed sort head tr grep cat env mkdir uname basename; do
+for tool in sh dirname readlink nproc id sed sort uniq head tr grep cat env mkdir uname basename; do
   ln -s "$(command -v $tool)" "bin/$tool"
 done
 path=$work/bin
@@ -133,6 +133,21 @@ called '--target flash-exercise'
 expect 0 'first: --page
 second: --page' notebook 01
 called '--target phase01_pages'
+
+# The tests: why some were skipped stands at the end, also where one failed, and ctest's exit status is passed on.
+cat >bin/ctest <<'END'
+#!/bin/sh
+mkdir -p "$2/Testing/Temporary"
+printf 'skipped: no GPU\nOutput:\nskipped: no browser here\nskipped: no GPU\n' >"$2/Testing/Temporary/LastTest.log"
+[ ! -e "$WORK/failing" ] || exit 8
+END
+chmod +x bin/ctest
+expect 0 'skipped, and why:
+      2 no GPU
+      1 no browser here' test 01
+: >failing
+expect 8 '      1 no browser here' test 01
+rm failing
 expect 0 'second: --page' notebook 1 notebook
 case $out in *first*) failed=1; echo 'notebook 1 notebook prints another page too' ;; esac
 

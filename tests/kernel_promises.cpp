@@ -17,8 +17,8 @@ Run run(const Problem<T>& p, Where where, const MachineOptions& options = {}) {
 // No finding on the contract's cases and each head dimension, and the bits of the fast machine. What is checked does
 // not depend on the order of threads, what waits for what may: under three orders where there are several K/V tiles or
 // the head dimension is new, else under one of them after the other.
-TEST_CASE_TEMPLATE("checked: clean", T, float, half, bfloat16) {
-  if (skipped_without(Where::Checked) || skipped_type<T>()) return;
+TEST_CASE_TEMPLATE("checked: clean" * only_if(has_type), T, float, half, bfloat16) {
+  if (skipped_without(Where::Checked)) return;
   const Features& can = features_under_test();
   std::vector<Case> cases = pairwise(checked_domain(can));
   for (const int D : can.head_dims)  // each is code of its own; four K/V tiles
@@ -50,8 +50,8 @@ TEST_CASE_TEMPLATE("checked: clean", T, float, half, bfloat16) {
 }
 
 // sim = checked, any order, any number of worker threads: each two of these meet.
-TEST_CASE_TEMPLATE("any schedule gives the same bits", T, float, half, bfloat16) {
-  if (skipped_without(Where::Checked) || skipped_type<T>()) return;
+TEST_CASE_TEMPLATE("any schedule gives the same bits" * only_if(has_type), T, float, half, bfloat16) {
+  if (skipped_without(Where::Checked)) return;
   const Features& can = features_under_test();
   for (const Blocks& blocks : blocks_for(can, 20)) {
     const Case c{.Sq = 45,
@@ -80,9 +80,10 @@ TEST_CASE_TEMPLATE("any schedule gives the same bits", T, float, half, bfloat16)
 }
 
 // Bit for bit as the phase before, where that is declared, on cases that both can do.
-TEST_CASE_TEMPLATE("same bits as the phase before", T, float, half, bfloat16) {
+TEST_CASE_TEMPLATE("same bits as the phase before" * only_if(features_under_test().same_bits) *
+                       only_if(phase_before_has_type_too),
+                   T, float, half, bfloat16) {
   const Features& can = features_under_test();
-  if (!can.same_bits || skipped_type<T>() || !phase_before()->forward->features.types.contains(type_of<T>)) return;
   const Features& could = phase_before()->forward->features;
   for (const Blocks& blocks : blocks_for(can, 16))
     for (const Mask causal : {Mask::none(), Mask::top_left(), Mask::bottom_right()})
@@ -108,9 +109,9 @@ TEST_CASE_TEMPLATE("same bits as the phase before", T, float, half, bfloat16) {
 }
 
 // What became of the tiles, from the definition of the mask alone: loops over rows and keys.
-TEST_CASE("tiles whole, masked and skipped") {
+TEST_CASE("tiles whole, masked and skipped" * only_if(features_under_test().meets(Demand::Causal)) *
+          only_if(has_type(Type::Float16))) {
   const Features& can = features_under_test();
-  if (!can.meets(Demand::Causal) || skipped_type<half>()) return;
   for (const Blocks& blocks : blocks_for(can, 16))
     for (const auto& [Sq, Sk] : {std::pair<std::int64_t, std::int64_t>{128, 128}, {53, 200}, {300, 100}, {256, 40}})
       for (const Mask causal : {Mask::none(), Mask::top_left(), Mask::bottom_right()}) {
@@ -133,13 +134,8 @@ TEST_CASE("tiles whole, masked and skipped") {
 
 // CUDA's grid.y ends at 65,535: more heads than that, each with an answer of its own. Phases that copy by TMA number
 // their blocks in x alone, or draw them from a counter; their tiles are too large for so many on the simulator.
-TEST_CASE("65,792 heads") {
+TEST_CASE("65,792 heads" * only_if(has_type(Type::Float16)) * only_if(!features_under_test().tensor_maps())) {
   const Features& can = features_under_test();
-  if (skipped_type<half>()) return;
-  if (can.tensor_maps()) {
-    MESSAGE("skipped: no grid.y in this phase");
-    return;
-  }
   const std::vector<Blocks> listed = blocks_for(can, 3);
   const Blocks smallest =
       *std::min_element(listed.begin(), listed.end(), [](const Blocks& a, const Blocks& b) { return a.Br < b.Br; });
@@ -155,9 +151,8 @@ TEST_CASE("65,792 heads") {
 }
 
 // Each D is padded to the next instantiated one and no further: as much shared memory as that one.
-TEST_CASE("head dimensions are padded to the next one") {
+TEST_CASE("head dimensions are padded to the next one" * only_if(has_type(Type::Float16))) {
   const Features& can = features_under_test();
-  if (skipped_type<half>()) return;
   const auto shared_bytes = [&](std::int64_t D) {
     const Case c{.B = 1, .H = 1, .Sq = 3, .Sk = 3, .D = next_D(D, can)};
     Inputs<half> in(c);
@@ -172,8 +167,7 @@ TEST_CASE("head dimensions are padded to the next one") {
   }
 }
 
-TEST_CASE_TEMPLATE("block sizes", T, float, half, bfloat16) {
-  if (skipped_type<T>()) return;
+TEST_CASE_TEMPLATE("block sizes" * only_if(has_type), T, float, half, bfloat16) {
   const Features& can = features_under_test();
   const Forward<T> forward = [](const Problem<T>& p) { run(p, Where::Sim); };
   const auto blocks = [](std::int64_t q, std::int64_t k) {
@@ -216,8 +210,7 @@ TEST_CASE_TEMPLATE("block sizes", T, float, half, bfloat16) {
   }
 }
 
-TEST_CASE_TEMPLATE("more heads than a kernel can number are refused", T, float, half, bfloat16) {
-  if (skipped_type<T>()) return;
+TEST_CASE_TEMPLATE("more heads than a kernel can number are refused" * only_if(has_type), T, float, half, bfloat16) {
   for (const auto& [B, H] : {std::array{std::int64_t{1} << 31, std::int64_t{1}}, {1 << 16, 1 << 15}}) {
     T none[1]{};  // no rows: such a problem needs no memory
     Problem<T> p;
@@ -229,8 +222,7 @@ TEST_CASE_TEMPLATE("more heads than a kernel can number are refused", T, float, 
   }
 }
 
-TEST_CASE("a machine that this build does not hold is refused by name") {
-  if (was_built(Where::Gpu)) return;
+TEST_CASE("a machine that this build does not hold is refused by name" * only_if(!was_built(Where::Gpu))) {
   Inputs<float> in({.Sq = 3, .Sk = 4});
   CHECK_THROWS_WITH_AS(require(phase_under_test().name, features_under_test(), Where::Gpu),
                        "machine is gpu; expected sim or checked here; this build has no CUDA: configure with "
@@ -238,15 +230,15 @@ TEST_CASE("a machine that this build does not hold is refused by name") {
                        Error);
 }
 
-TEST_CASE_TEMPLATE("gpu", T, float, half, bfloat16) {
-  if (skipped_without(Where::Gpu) || skipped_type<T>()) return;
+TEST_CASE_TEMPLATE("gpu" * only_if(has_type), T, float, half, bfloat16) {
+  if (skipped_without(Where::Gpu)) return;
   check_contract<T>(Where::Gpu);
   check_published<T>(Where::Gpu);
   check_promises<T>(Where::Gpu);
 }
 
-TEST_CASE_TEMPLATE("gpu: long sequences", T, float, half, bfloat16) {
-  if (skipped_without(Where::Gpu) || skipped_type<T>()) return;
+TEST_CASE_TEMPLATE("gpu: long sequences" * only_if(has_type), T, float, half, bfloat16) {
+  if (skipped_without(Where::Gpu)) return;
   for (const int exponent : {15, 17, 20}) check_long<T>(Where::Gpu, std::int64_t{1} << exponent);
 }
 

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "phases/interface/validate.hpp"
+#include "tests/skip.hpp"
 
 namespace flash::test {
 
@@ -57,9 +58,9 @@ void* FarApart::reserve(std::size_t bytes) {
 bool skipped_without(const Features& can, Where where) {
   if (available(can, where)) return false;
   if (where == Where::Gpu)
-    MESSAGE("skipped: no GPU that can run this phase");
+    skip("no GPU that can run this phase");
   else
-    MESSAGE("skipped: no checked machine in a build with sanitizers");
+    skip("no checked machine in a build with sanitizers");
   return true;
 }
 
@@ -456,34 +457,27 @@ FLASH_INSTANTIATE(float)
 FLASH_INSTANTIATE(half)
 FLASH_INSTANTIATE(bfloat16)
 
-TEST_CASE_TEMPLATE("contract", T, float, half, bfloat16) {
-  if (skipped_type<T>()) return;
+TEST_CASE_TEMPLATE("contract" * only_if(has_type), T, float, half, bfloat16) {
   check_contract<T>(Where::Sim);
 }
-TEST_CASE("published shapes") {
-  if (skipped_type<half>()) return;
+TEST_CASE("published shapes" * only_if(has_type(Type::Float16))) {
   check_published<half>(Where::Sim);
 }
-TEST_CASE_TEMPLATE("long sequences", T, float, half, bfloat16) {
-  if (skipped_type<T>()) return;
+TEST_CASE_TEMPLATE("long sequences" * only_if(has_type), T, float, half, bfloat16) {
   check_long<T>(Where::Sim, std::int64_t{1} << 15);
 }
-TEST_CASE_TEMPLATE("promises", T, float, half, bfloat16) {
-  if (skipped_type<T>()) return;
+TEST_CASE_TEMPLATE("promises" * only_if(has_type), T, float, half, bfloat16) {
   check_promises<T>(Where::Sim);
 }
-TEST_CASE_TEMPLATE("range of V", T, float, half, bfloat16) {
-  if (skipped_type<T>()) return;
+TEST_CASE_TEMPLATE("range of V" * only_if(has_type), T, float, half, bfloat16) {
   const bool beyond = check_range_of_v<T>(Where::Sim);
   MESSAGE(std::string(type_name<T>()) << " beyond FLT_MAX / n: " << std::string(beyond ? "infinite" : "right"));
 }
-TEST_CASE_TEMPLATE("strides over 2^31", T, float, half, bfloat16) {
-  if (skipped_type<T>()) return;
+TEST_CASE_TEMPLATE("strides over 2^31" * only_if(has_type), T, float, half, bfloat16) {
   check_far_strides<T>(8);
   check_far_strides<T>(features_under_test().largest_D());
 }
-TEST_CASE_TEMPLATE("bad input", T, float, half, bfloat16) {
-  if (skipped_type<T>()) return;
+TEST_CASE_TEMPLATE("bad input" * only_if(has_type), T, float, half, bfloat16) {
   check_refusals<T>(on<T>(phase_under_test(), Where::Sim), features_under_test());
 }
 
@@ -563,14 +557,13 @@ TEST_CASE("what the phase does not meet is refused by name") {
 }
 
 // A backward pass of which CMakeLists.txt says nothing (GRADIENTS) would be proved by nothing.
-TEST_CASE("a backward pass brings its promises") {
-  if (phase_under_test().backward && !backward_promises) FAIL("they are not linked: say GRADIENTS in CMakeLists.txt");
+TEST_CASE("a backward pass brings its promises" * only_if(phase_under_test().backward != nullptr)) {
+  CHECK_MESSAGE(backward_promises, "they are not linked: say GRADIENTS in CMakeLists.txt");
 }
 
 // A type that the phase does not declare is refused by name.
-TEST_CASE_TEMPLATE("types", T, float, half, bfloat16) {
+TEST_CASE_TEMPLATE("types" * only_if(lacks_type), T, float, half, bfloat16) {
   const Features& can = features_under_test();
-  if (can.types.contains(type_of<T>)) return;
   std::string types;
   for (const Type type : can.types) types += (types.empty() ? "" : " or ") + std::string(name(type));
   check_refused<T>(on<T>(phase_under_test(), Where::Sim), can,
@@ -580,8 +573,7 @@ TEST_CASE_TEMPLATE("types", T, float, half, bfloat16) {
 }
 
 // The same problem through the phase before.
-TEST_CASE_TEMPLATE("equals the phase before", T, float, half, bfloat16) {
-  if (!phase_before() || skipped_type<T>() || !phase_before()->forward->features.types.contains(type_of<T>)) return;
+TEST_CASE_TEMPLATE("equals the phase before" * only_if(phase_before_has_type_too), T, float, half, bfloat16) {
   const Features &can = features_under_test(), &could = phase_before()->forward->features;
   constexpr std::int64_t D = 40;
   const auto has_more_keys = [](const Features& phase) {  // than rows, in some blocks
@@ -601,10 +593,10 @@ TEST_CASE_TEMPLATE("equals the phase before", T, float, half, bfloat16) {
 
 // Predicted = counted, read and written, as integers: each block size or budget, ragged and not, each mask; each of
 // these with LSE and without.
-TEST_CASE_TEMPLATE("bytes equal the formula", T, float, half, bfloat16) {
+TEST_CASE_TEMPLATE("bytes equal the formula" * only_if(has_type), T, float, half, bfloat16) {
   const Features& can = features_under_test();
   const Where where = can.kernel ? Where::Checked : Where::Sim;
-  if (skipped_without(where) || skipped_type<T>()) return;
+  if (skipped_without(where)) return;
   std::vector<Blocks> all = {{0, 0}, {16, 48}, {13, 7}};
   if (can.kernel) all = blocks_for(can, 24);
   std::size_t number = 0;

@@ -136,7 +136,11 @@ void View::join(const View& other) {
 // ---- shared by all workers -----------------------------------------------------------------------------------------
 
 GlobalShadow::GlobalShadow(DeviceMemory& device_memory)
-    : memory(device_memory), cells(DeviceMemory::kSpan / 4), additions(DeviceMemory::kSpan / 4), owners_(kChunkTable) {}
+    : memory(device_memory),
+      space_(DeviceMemory::kSpan / 4 * (Cells::kBytes + Additions::kBytes) + kChunkTable * sizeof(unsigned)),
+      cells(space_, DeviceMemory::kSpan / 4),
+      additions(space_, DeviceMemory::kSpan / 4),
+      owners_(space_, kChunkTable) {}
 
 void GlobalShadow::forget(const void* begin) {
   const std::size_t i = memory.contains(begin) ? memory.owner(begin) : memory.arrays.size();
@@ -222,8 +226,9 @@ std::uintptr_t GlobalShadow::site_key(unsigned index) {
 Checker::Checker(Worker& worker, GlobalShadow& global)
     : worker_(worker),
       global_(global),
-      cells_(kSharedSpan / 4),
-      additions_(kSharedSpan / 4),
+      space_(kSharedSpan / 4 * (Cells::kBytes + Additions::kBytes)),
+      cells_(space_, kSharedSpan / 4),
+      additions_(space_, kSharedSpan / 4),
       shared_(worker.shared),
       epochs_(kMaxThreads),
       seen_(kMaxThreads),

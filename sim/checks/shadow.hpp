@@ -112,6 +112,11 @@ class GlobalShadow {
 
   static constexpr std::uint64_t kChunk = 16;
   DeviceMemory& memory;
+
+ private:
+  Space space_;  // of the tables
+
+ public:
   Cells cells;
   Additions additions;
   Epoch launch_begin = 0;
@@ -350,6 +355,7 @@ class Checker : public Observer {
   std::map<std::pair<unsigned, unsigned>, Visit> visits_;
   RegisterLog registers_;
   Recorder* recorder_ = nullptr;  // of the worker
+  Space space_;                   // of what follows
   Cells cells_;                   // of shared memory
   Additions additions_;           // the same
   // Where elements had additions in no fixed order: in which array, and by which two sites; how many elements.

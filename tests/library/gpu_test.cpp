@@ -13,11 +13,12 @@
 
 #include "phases/arrays/random.hpp"
 #include "phases/library/automatic.hpp"
+#include "tests/skip.hpp"
 
 #ifndef FLASH_HAVE_CUDA
 
 TEST_CASE("gpu: bits, streams, graphs, refusals") {
-  MESSAGE("skipped: no CUDA in this build");
+  flash::test::skip("no CUDA in this build");
 }
 
 #else
@@ -30,7 +31,7 @@ namespace {
 
 bool skipped() {
   if (available(Where::Gpu)) return false;
-  MESSAGE("skipped: no GPU");
+  test::skip("no GPU");
   return true;
 }
 

@@ -15,6 +15,7 @@
 import dataclasses
 import functools
 import pathlib
+import re
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -110,9 +111,15 @@ def applied(mutant, root=ROOT):
     return files
 
 
+def titles():
+    """The text of all test cases, literals that follow one another joined."""
+    text = "\n".join(path.read_text() for path in sorted((ROOT / "tests").rglob("*.[ch]pp")))
+    return re.sub(r'"\s*\n\s*"', "", text)
+
+
 def problems(mutants):
-    """A line for each mutant that does not apply, changes nothing, or does not say who must notice it."""
-    lines, names = [], set()
+    """A line for each mutant that does not apply, changes nothing, or does not say which test must notice it."""
+    lines, names, tests = [], set(), titles()
     for mutant in mutants:
         try:
             if not any((ROOT / file).read_text() != text for file, text in applied(mutant).items()):
@@ -121,6 +128,8 @@ def problems(mutants):
             lines.append(str(wrong))
         if not mutant.noticed:
             lines.append(f"{mutant.full}: says nothing of who must notice it")
+        elif '"' + re.sub("<[^<>]*>$", "", mutant.noticed) + '"' not in tests and "*" not in mutant.noticed:
+            lines.append(f"{mutant.full}: there is no test '{mutant.noticed}'")
         if mutant.full in names:
             lines.append(f"{mutant.full}: two mutants of one name")
         names.add(mutant.full)

@@ -29,6 +29,7 @@ ROOT = mutants.ROOT
 CPU_SECONDS = 300  # for one run of a test program; a busy computer is no test, so no clock on the wall but a wide one
 WALL_SECONDS = 1800
 NO_CHECKED = "CMakeFiles/flash_common.dir/phases/interface/where.cpp.o"  # says whether there are checked kernels
+SKIPPED, NO_SUCH_TEST = 77, "ERROR: there is no such test case"  # tests/doctest_main.cpp
 COMPILER = "bin/flash-launches"  # stands before g++ where kernel files are compiled
 
 
@@ -150,7 +151,11 @@ class Trial:
             code, text = done.returncode, done.stdout
         except subprocess.TimeoutExpired as expired:
             code, text = 1, (expired.stdout or b"").decode(errors="replace")
-        if code == 0:
+        if code in (0, SKIPPED):
+            return False
+        if NO_SUCH_TEST in text:
+            if not more:
+                raise Failed(f"there is no test '{test}'")
             return False
         # The first that failed: after an exception, unlike after a failed CHECK, doctest goes on. None: it was stopped.
         case = None

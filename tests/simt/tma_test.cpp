@@ -9,6 +9,7 @@
 #include "phases/interface/where.hpp"
 #include "sim/core/tensor_map.hpp"
 #include "sim/error.hpp"
+#include "tests/skip.hpp"
 #include "tests/simt/tma.hpp"
 
 namespace {
@@ -269,11 +270,8 @@ TEST_CASE("a tensor map that the driver refuses is refused") {
 
 #ifdef FLASH_HAVE_CUDA
 TEST_CASE("the GPU agrees") {
-  const flash::Features hopper{.phase = "tma", .change = "", .capability = {9, 0, true}};
-  if (!flash::available(hopper, flash::Where::Gpu)) {
-    MESSAGE("skipped: no GPU of compute capability 9.0");
-    return;
-  }
+  const flash::Features hopper{.kernel = true, .capability = {9, 0, true}};
+  if (!flash::available(hopper, flash::Where::Gpu)) return flash::test::skip("no GPU of compute capability 9.0");
   for (const BoxCase& c : cases()) is_right(c, flash::on_gpu::run_box({}, c));
 }
 #endif

@@ -182,6 +182,7 @@ TEST_CASE("a product of 64 rows gives the bits of the tensor core's rule") {
   const auto below = [&](unsigned n) { return static_cast<unsigned>(random() % n); };
   for (const MmaType type : {MmaType::half, MmaType::bfloat16}) {
     const unsigned fraction = type == MmaType::half ? 10 : 7, fields = 1u << (15 - fraction);
+    std::array<int, 2> finite{};  // elements of D that are not, and are
     for (int i = 0; i < 60; ++i) {
       const int columns = 8 * static_cast<int>(1 + below(32));
       const unsigned width = 1 + below(i % 2 ? 8 : fields - 1), first = below(fields - 1), zeros = below(3);
@@ -207,7 +208,9 @@ TEST_CASE("a product of 64 rows gives the bits of the tensor core's rule") {
           const float want = mma_element(of_a, of_b, c[n * 64 + row], type), got = d[n * 64 + row];
           if (std::bit_cast<std::uint32_t>(got) != std::bit_cast<std::uint32_t>(want))
             FAIL("product " << i << ", row " << row << ", column " << n << ": " << got << ", not " << want);
+          ++finite[std::isfinite(want)];
         }
     }
+    for (const int elements : finite) CHECK(elements > 1000);
   }
 }
