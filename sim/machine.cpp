@@ -48,8 +48,8 @@ Living& living() {
   return all;
 }
 
-std::string kernel_name(const void* kernel, const char* as_written) {
-  return kernel ? function_name(kernel) : without_machine(as_written);
+std::string kernel_name(const void* kernel, const char* in_launch) {
+  return kernel ? function_name(kernel) : as_written(in_launch);
 }
 
 // How many blocks of a launch have run, on one line of a terminal that is written over and over, ten times a second.

@@ -41,7 +41,7 @@ const std::vector<unsigned char>& padding_bytes(Padding padding, std::size_t byt
 std::string plain_type(std::string name) {
   for (const char* word : {"'", "const ", "volatile ", "struct "})
     for (std::size_t at; (at = name.find(word)) != std::string::npos;) name.erase(at, std::strlen(word));
-  return without_machine(name);
+  return as_written(name);
 }
 
 }  // namespace

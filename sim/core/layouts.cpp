@@ -54,7 +54,7 @@ void refuse_two_layouts() {
                                                     std::free);
   const auto in = [](const Known& one) { return counted(one.layout.bytes) + " in " + one.file; };
   const bool one_size = two.first.layout.bytes == two.second.layout.bytes;
-  refuse("struct " + without_machine(name ? name.get() : two.type->name()),
+  refuse("struct " + as_written(name ? name.get() : two.type->name()),
          in(two.first) + " and " +
              (one_size ? std::string("in ") + two.second.file + ", of other members there" : in(two.second)),
          "one definition in a program", "give one of the two another name, or put each into an unnamed namespace");
