@@ -40,13 +40,9 @@ void add(const TensorBox& line, const std::byte* bytes) {
     for (std::size_t at = 0; at < size; at += sizeof(float)) {
       float more;
       std::memcpy(&more, bytes + at, sizeof more);
-      auto* const word = reinterpret_cast<std::uint32_t*>(begin + at);
-      std::uint32_t old = __atomic_load_n(word, __ATOMIC_RELAXED), sum;
-      do sum = std::bit_cast<std::uint32_t>(bulk_sum(std::bit_cast<float>(old), more));
-      while (!__atomic_compare_exchange_n(word, &old, sum, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+      replace(reinterpret_cast<float*>(begin + at), [more](float old) { return bulk_sum(old, more); });
     }
   });
-  memory_changed = true;
 }
 
 }  // namespace
