@@ -41,7 +41,7 @@ const std::vector<unsigned char>& padding_bytes(Padding padding, std::size_t byt
 std::string plain_type(std::string name) {
   for (const char* word : {"'", "const ", "volatile ", "struct "})
     for (std::size_t at; (at = name.find(word)) != std::string::npos;) name.erase(at, std::strlen(word));
-  return without_machine(name);
+  return as_written(name);
 }
 
 }  // namespace
@@ -511,7 +511,7 @@ void Checker::matrix_row(const void* row, Site site_) {
   const std::size_t offset = in_shared(row, 16, Access::read, key);
   const unsigned s = site(key);
   counters.log(s, reinterpret_cast<std::uintptr_t>(row), 16, Access::matrix_row, kSharedSpace);
-  if (recorder_) recorder_->chip(offset, 16, Access::matrix_row, key);
+  if (recorder_) recorder_->chip(worker_.rank, offset, 16, Access::matrix_row, key);
   touch_all<false, 16, Access::read>(cells_, offset, running_ | Epoch{s} << kThreadBits, false, row);
 }
 

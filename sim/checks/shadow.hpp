@@ -724,7 +724,7 @@ template <unsigned kBytes, Access kAccess>
     const Epoch mine = running_ | Epoch{s} << kThreadBits | flags<kAccess>();
     counters.log(s, reinterpret_cast<std::uintptr_t>(at), kBytes, kAccess, kSharedSpace);
     if (recorder_) [[unlikely]]
-      recorder_->chip(in_shared, kBytes, kAccess, site_key);
+      recorder_->chip(worker_.rank, in_shared, kBytes, kAccess, site_key);
     touch_all<false, kBytes, kAccess>(cells_, in_shared, mine, false, address);
     if (is_volatile(kAccess)) order_volatile(address, is_write(kAccess));
     return;
@@ -778,6 +778,7 @@ template <unsigned kBytes, Access kAccess>
   const unsigned s = site(site_key);
   const Epoch mine = running_ | Epoch{s} << kThreadBits | flags<kAccess>();
   counters.log(s, reinterpret_cast<std::uintptr_t>(address), kBytes, kAccess, kClusterSpace);
+  if (recorder_) recorder_->chip(owner->rank, offset, kBytes, kAccess, site_key);
   if (!visits(other, mine, name_of(kAccess), address, kBytes)) return true;
   other.share(offset, kBytes);
   home_ = &other;

@@ -51,7 +51,7 @@ void check_launch_bounds(unsigned threads, unsigned blocks, unsigned) {
   Entered worker;
   const Launch& launch = *worker->launch;
   if (launch.threads() <= threads) return worker->launch_bounds(threads, blocks);
-  const std::string name = launch.kernel ? function_name(launch.kernel) : without_machine(launch.kernel_name);
+  const std::string name = launch.kernel ? function_name(launch.kernel) : as_written(launch.kernel_name);
   refuse("threads in a block of " + name, launch.threads(),
          "at most " + std::to_string(threads) + ", as its __launch_bounds__ says", "launch fewer or raise the bound");
 }

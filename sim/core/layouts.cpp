@@ -40,7 +40,7 @@ void Layouts::refuse_two() const {
   const auto in = [](const Known& one) { return counted(one.layout.bytes) + " in " + one.file; };
   const bool one_size = first_.layout.bytes == second_.layout.bytes;
   refuse(
-      "struct " + without_machine(name ? name.get() : two_->name()),
+      "struct " + as_written(name ? name.get() : two_->name()),
       in(first_) + " and " + (one_size ? std::string("in ") + second_.file + ", of other members there" : in(second_)),
       "one definition in a program", "give one of the two another name, or put each into an unnamed namespace");
 }

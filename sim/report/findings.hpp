@@ -196,8 +196,8 @@ struct CodeLine {
 std::vector<std::vector<CodeLine>> lines_of(const std::vector<const void*>& return_addresses);
 // "transpose" or "forward<float, 64>" for the address of a kernel.
 std::string function_name(const void* function);
-// "Smem<float>" without the namespaces of the machines.
-std::string without_machine(std::string name);
+// "Smem<__half>" without the namespaces of the machines and the simulator's own types.
+std::string as_written(std::string name);
 // The same from a function's __PRETTY_FUNCTION__, "... [with S = flash::on_checked::Smem<float>]".
 std::string type_name(const std::string& pretty_function);
 
