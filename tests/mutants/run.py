@@ -227,6 +227,8 @@ class Trial:
             return False
         if self.compiler and COMPILER in self.build.command(name):
             return True
+        if any(file.endswith(".html") and f"/{file}" in self.build.command(name) for file in self.files):
+            return True  # a page that the compiler is told to include by its name
         depends = self.build.depends.get(name, ())
         return any(path.endswith(f"/{file}") for file in self.files for path in depends)
 
@@ -263,6 +265,8 @@ class Trial:
         for file in self.files:  # the mutant's copy, where the source file itself is the mutant
             if source and source[1].endswith(f"/{file}"):
                 command = command[:source.start()] + f" -c {self.folder / file}"
+            if file.endswith(".html"):
+                command = re.sub(rf'[^\s"\\]*/{re.escape(file)}', str(self.folder / file), command)
         return command.replace(str(self.build.folder / COMPILER), str(self.compiler)) if self.compiler else command
 
     def run(self, command):
