@@ -493,8 +493,8 @@ race: read after cp.async of shared Stages+124 (4 bytes)
 std::map<std::string, std::string> marks() {
   std::map<std::string, std::string> found;
   const std::regex mark("[a-z_0-9]+:[0-9]+");
-  for (const std::string file : {"museum.cu", "museum_ptx.cu", "museum_tma.cu", "museum_bulk.cu", "museum_wgmma.cu",
-                                 "museum_cluster.cu"}) {
+  for (const std::string file :
+       {"museum.cu", "museum_ptx.cu", "museum_tma.cu", "museum_bulk.cu", "museum_wgmma.cu", "museum_cluster.cu"}) {
     std::ifstream source(FLASH_SOURCE_DIR "/tests/simt/" + file);
     int number = 0;
     for (std::string line; std::getline(source, line);) {
@@ -614,6 +614,16 @@ TEST_CASE("operands are read as late as they may be") {
     return flash::on_sim::run_ptx_exhibit("wgmma_a_rewritten", Variant::bug, options).out[0];
   };
   CHECK(first(Completion::late) > first(Completion::eager));
+}
+
+// Thread t copies from out[4 t], overwrites it, and stores what has come into out[4 t + 1].
+TEST_CASE("the source of an asynchronous copy is read as late as it may be") {
+  for (const auto& run : {flash::on_sim::run_ptx_exhibit, flash::on_checked::run_ptx_exhibit})
+    for (const Completion completion : {Completion::late, Completion::eager}) {
+      const MachineOptions options{.completion = completion, .threads = 1, .keep_going = true};
+      const std::vector<float> out = run("cp_async_source_overwritten", Variant::bug, options).out;
+      for (std::size_t t = 1; t < 16; ++t) CHECK((out[4 * t + 1] == out[4 * t]) == (completion == Completion::late));
+    }
 }
 
 TEST_CASE("each bug is found, whatever the schedule") {
