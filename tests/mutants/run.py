@@ -32,8 +32,8 @@ NO_CHECKED = "CMakeFiles/flash_common.dir/phases/interface/where.cpp.o"  # says 
 COMPILER = "bin/flash-launches"  # stands before g++ where kernel files are compiled
 CHECK_LIBRARY = "libflash_simt.a"  # what ./flash check links
 # Which programs a test starts, beside its own. Of a list that is named after a shell script, the script is the test.
-STARTED = {"app": ["flash-phases"], "tour": ["flash-phases"], "exercises": ["flash-exercise"],
-           "player": ["flash-phases", "flash-recordings"]}
+STARTED = {"app": ["flash-phases"], "tour": ["flash-phases", "flash-wrong-prediction"],
+           "exercises": ["flash-exercise"], "player": ["flash-phases", "flash-recordings"]}
 TREE = ["flash", "sim", "gpu", "phases", "tests", "docs", ".devcontainer"]  # what such a script may read
 
 
