@@ -2,6 +2,10 @@
 // simulators and under every schedule, any number of heads, block sizes and machines refused by name; and on a GPU all
 // that is promised on the simulator. Compiled once, linked into the test of each phase that has a kernel.
 // ./flash test 07
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
 #include "tests/promises.hpp"
 
 namespace flash::test {
@@ -130,6 +134,120 @@ TEST_CASE("tiles whole, masked and skipped" * only_if(features_under_test().meet
         Inputs<half> in(c);
         CHECK(run(in.problem(can.meets(Demand::Lse)), Where::Sim).tiles == want);
       }
+}
+
+// A lane of a tensor core has rows eight apart, and lanes agree on how they go on. Half of the rows see equal scores of
+// a million, half of them scores that become large with half of the keys; the former must not hang on the latter. Of
+// the former P is 1, and V is 0 for half of the keys: O is 1/2, exactly.
+TEST_CASE_TEMPLATE("a row with huge scores beside one whose scores become large", T, half, bfloat16) {
+  const Features& can = features_under_test();
+  if (skipped_type<T>()) return;
+  if (!can.tensor_cores) {
+    MESSAGE("skipped: no tensor cores in this phase");
+    return;
+  }
+  const Case c{.B = 1, .H = 1, .Sq = 128, .Sk = 512, .D = 64};
+  const auto row_and_column = [&](std::uint64_t i) { return std::pair(i / 64, i % 64); };
+  for (const std::uint64_t huge : {0, 8})        // these rows of 16, and the seven behind
+    for (const std::int64_t large : {0, 256}) {  // these keys, and those behind as many
+      CAPTURE(huge);
+      CAPTURE(large);
+      Inputs<T> in(c);
+      in.q.fill(c.Sq, [&](std::uint64_t i, std::int64_t) {
+        const auto [row, column] = row_and_column(i);
+        if (row / 8 * 8 % 16 == huge) return column < 32 ? 1000.0f + 8.0f * static_cast<float>(row) : 0.0f;
+        return column < 32 ? 0.0f : 10.0f;
+      });
+      in.k.fill(c.Sk, [&](std::uint64_t i, std::int64_t j) {
+        return i % 64 < 32 || (j >= large && j < large + 256) ? 100.0f : 0.0f;
+      });
+      in.v.fill(c.Sk, [&](std::uint64_t, std::int64_t j) { return j < 256 ? 0.0f : 1.0f; });
+      run(in.problem(can.meets(Demand::Lse)), Where::Sim);
+      int others = 0;
+      for (std::int64_t row = 0; row < c.Sq; ++row)
+        for (std::int64_t d = 0; d < c.D; ++d) {
+          const bool is_huge = static_cast<std::uint64_t>(row) / 8 * 8 % 16 == huge;
+          others += to_float(in.o.view.row(0, 0, row)[d]) != (is_huge ? 0.5f : large == 256 ? 1.0f : 0.0f);
+        }
+      CHECK(others == 0);
+    }
+}
+
+// A row whose scores are infinite is lost. The others, of the same lanes too, have the bits that they have without it.
+// Not so in phase 13, where a warp rounds all its rows in one way or all in the other, whatever the reason.
+TEST_CASE_TEMPLATE("a row of infinite scores leaves the bits of the others", T, float, half, bfloat16) {
+  const Features& can = features_under_test();
+  if (skipped_type<T>()) return;
+  if (can.tensor_cores && !can.tensor_maps()) {
+    MESSAGE("skipped: not promised before phase 14");
+    return;
+  }
+  const Case c{.B = 1, .H = 1, .Sq = 64, .Sk = 150, .D = 64};
+  Inputs<T> finite(c), infinite(c);
+  for (const std::int64_t row : {5, 27})
+    for (std::int64_t d = 0; d < c.D; ++d) infinite.q.view.row(0, 0, row)[d] = from_float<T>(d == 0 ? INFINITY : 0.0f);
+  run(finite.problem(can.meets(Demand::Lse)), Where::Sim);
+  run(infinite.problem(can.meets(Demand::Lse)), Where::Sim);
+  int others = 0;
+  for (std::int64_t row = 0; row < c.Sq; ++row)
+    if (row != 5 && row != 27)
+      others += std::memcmp(finite.o.view.row(0, 0, row), infinite.o.view.row(0, 0, row),
+                            static_cast<std::size_t>(c.D) * sizeof(T)) != 0;
+  CHECK(others == 0);
+}
+
+// Kernels that move 16 bytes at a time look at strides and at where a head begins: here the second one begins one
+// element beyond 16 bytes, in Q, K, V or O. TMA refuses that.
+TEST_CASE_TEMPLATE("a head may begin anywhere", T, float, half, bfloat16) {
+  const Features& can = features_under_test();
+  if (skipped_type<T>()) return;
+  if (can.tensor_maps()) {
+    MESSAGE("skipped: TMA wants multiples of 16 bytes");
+    return;
+  }
+  const Case c{.B = 1, .H = 2, .Sq = 50, .Sk = 61, .D = 64};
+  Inputs<T> in(c);
+  const Problem<T> given = in.problem(false);
+  run(given, Where::Sim);
+  const std::vector<double> want = gather(given.o);
+  std::vector<T> copy(2 * 64 * 64);
+  for (const Where where : {Where::Sim, Where::Checked})
+    for (int moved = 0; moved < 4 && available(can, where); ++moved) {
+      CAPTURE(moved);
+      Problem<T> p = given;
+      const auto move = [&](auto& view) {
+        auto to = view;
+        to.data = copy.data(), to.stride = {2 * 64 * 64, view.S() * 64 + 1, 64, 1};
+        for (std::int64_t h = 0; h < 2; ++h)
+          for (std::int64_t row = 0; row < view.S(); ++row)
+            std::copy_n(view.row(0, h, row), c.D, copy.data() + h * to.stride[1] + row * 64);
+        view = to;
+      };
+      moved == 0 ? move(p.q) : moved == 1 ? move(p.k) : moved == 2 ? move(p.v) : move(p.o);
+      for (std::int64_t h = 0; h < 2; ++h)
+        for (std::int64_t row = 0; row < c.Sq; ++row) std::fill_n(p.o.row(0, h, row), c.D, from_float<T>(-1));
+      run(p, where);
+      CHECK(gather(p.o) == want);
+    }
+}
+
+// A stride that is never gone, that of a batch of one, may be anything: PyTorch makes such.
+TEST_CASE_TEMPLATE("any stride of an axis of length 1", T, float, half, bfloat16) {
+  const Features& can = features_under_test();
+  if (skipped_type<T>()) return;
+  const Case c{.B = 1, .H = 1, .Sq = 50, .Sk = 61, .D = 64};
+  Inputs<T> in(c);
+  Problem<T> p = in.problem(false);
+  run(p, Where::Sim);
+  const std::vector<double> want = gather(p.o);
+  p.q.stride[0] = 7, p.q.stride[1] = 3, p.k.stride[0] = 1, p.k.stride[1] = 5, p.v.stride[0] = 12345;
+  p.o.stride[0] = 100'001, p.o.stride[1] = 50'001;
+  for (const Where where : {Where::Sim, Where::Checked}) {
+    if (!available(can, where)) continue;
+    for (std::int64_t row = 0; row < c.Sq; ++row) std::fill_n(p.o.row(0, 0, row), c.D, from_float<T>(-1));
+    run(p, where);
+    CHECK(gather(p.o) == want);
+  }
 }
 
 // CUDA's grid.y ends at 65,535: more heads than that, each with an answer of its own. Phases that copy by TMA number

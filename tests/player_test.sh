@@ -131,27 +131,29 @@ if [ -z "$printed" ] || ! grep -q "bytes at the end $printed\$" said; then
 fi
 
 cat >race.cu <<'END'
-__global__ void sums(const float* in, float* out) {
+__global__ void sums(const float* in, float* out, int rounds) {
   __shared__ float tile[64];
   float sum = 0;
-  for (int t = 0; t < 4; ++t) {
+  for (int t = 0; t < rounds; ++t) {
     tile[threadIdx.x] = in[t * 64 + threadIdx.x];
     __syncthreads();
-    for (int j = 0; j < 32; ++j) sum += tile[(threadIdx.x + j) % 64];
-    // The next round overwrites what others may still read.
+    for (int j = threadIdx.x % 32 < 21 ? 32 : 0; j < 32; ++j) sum += tile[(threadIdx.x + j) % 64];
+    // The next round overwrites what others may still read: lane 22 what 21 has read. The last block alone has one.
+    rounds += blockIdx.x + blockIdx.y + blockIdx.z == 4 && t < 3;
   }
-  out[threadIdx.x] = sum;
+  out[((blockIdx.z * 3 + blockIdx.y) * 2 + blockIdx.x) * 64 + threadIdx.x] = sum;
 }
 int main() {
   float *in, *out;
   cudaMalloc(&in, 256 * sizeof(float));
-  cudaMalloc(&out, 64 * sizeof(float));
+  cudaMalloc(&out, 12 * 64 * sizeof(float));
   cudaMemset(in, 0, 256 * sizeof(float));
-  sums<<<1, 64>>>(in, out);
+  sums<<<dim3(2, 3, 2), 64>>>(in, out, 1);
 }
 END
 check race.cu race 1
 drive race 390 <<'END'
+  one("speed").value = "80";
   press(" ");
   await wait(5000);
   is("plays up to the finding", at === rec.steps.length && !timer && !one("alarm").hidden);
@@ -159,10 +161,23 @@ drive race 390 <<'END'
   is("both lines", (one("alarm").textContent.match(/race.cu:[57] /g) || []).length === 2);
   is("its remedy", one("alarm").textContent.includes("remedy: put __sync"));
   is("the place", document.querySelectorAll(".chip .bad").length === 1 && !document.querySelector(".hbm .bad"));
-  is("the warps", document.querySelectorAll(".warps .bad").length >= 1);
+  const guilty = [...document.querySelectorAll(".warps .bad")].map(x => x.textContent);
+  is("the warp and its lanes: " + guilty, guilty.length === 1 && guilty[0].startsWith("warp 0 lane 22, 21"));
   is("says nothing of the ledger", one("verdict").textContent === "");
   press("ArrowLeft");
   is("not before", one("alarm").hidden && !document.querySelector(".chip .bad"));
+  const blocks = [], heads = [];
+  for (let step = 1; step <= rec.steps.length; ++step) {
+    go(step);
+    const block = one("chiphead").textContent.match(/block (.*)$/)[1];
+    if (block !== blocks.at(-1)) blocks.push(block);
+    const head = one("warphead").textContent;
+    if (blocks.length === 1 && head !== heads.at(-1)) heads.push(head);
+  }
+  is("x of a grid is the fastest, z the slowest: " + blocks.join(" "), blocks.join(" ") ===
+    "(0,0,0) (1,0,0) (0,1,0) (1,1,0) (0,2,0) (1,2,0) (0,0,1) (1,0,1) (0,1,1) (1,1,1) (0,2,1) (1,2,1)");
+  is("warps come to the barrier one by one, and are released together: " + heads.join("; "),
+    heads.join("; ") === "1 of 2 warps wait at the barrier; 2 of 2 warps wait at the barrier; Warps");
   fits();
 END
 

@@ -9,7 +9,8 @@
 #
 # Lines with - stand in the file, one after the other, those with + take their place; lines with = stand there and stay.
 # Line numbers and indentation do not count, so a mutant follows its text; the text must stand there exactly once.
-# "noticed by *": some test of the program.
+# "noticed by *": some test of the program. A list that is named after a shell script (check: tests/check_test.sh) gives
+# words of what the script prints instead.
 # A list begins with "# area: NAME"; ./flash test tries one mutant of each area.
 # Use: run.py runs them; python3 tests/mutants/mutants.py says which do not apply (CTest: mutants_apply).
 import dataclasses
@@ -24,7 +25,7 @@ ROOT = HERE.parent.parent
 
 @dataclasses.dataclass
 class Mutant:
-    program: str  # the list's name: bin/PROGRAM_test must notice
+    program: str  # the list's name: bin/PROGRAM_test must notice, or a script of this name
     name: str
     says: str
     edits: list = dataclasses.field(default_factory=list)  # of (file, [(mark, text)])

@@ -622,6 +622,16 @@ TEST_CASE("operands are read as late as they may be") {
   CHECK(first(Completion::late) > first(Completion::eager));
 }
 
+// Thread t copies from out[4 t], overwrites it, and stores what has come into out[4 t + 1].
+TEST_CASE("the source of an asynchronous copy is read as late as it may be") {
+  for (const auto& run : {flash::on_sim::run_ptx_exhibit, flash::on_checked::run_ptx_exhibit})
+    for (const Completion completion : {Completion::late, Completion::eager}) {
+      const MachineOptions options{.completion = completion, .threads = 1, .keep_going = true};
+      const std::vector<float> out = run("cp_async_source_overwritten", Variant::bug, options).out;
+      for (std::size_t t = 1; t < 16; ++t) CHECK((out[4 * t + 1] == out[4 * t]) == (completion == Completion::late));
+    }
+}
+
 TEST_CASE("each bug is found, whatever the schedule") {
   for (const Exhibit& exhibit : flash::exhibits)
     for (const MachineOptions& options : schedules(exhibit))
