@@ -2,7 +2,6 @@
 // keys: one makes P and dV, the other dS and dK. Products are transposed, so that P and dS are operands where they lie.
 // Run it: ctest -L phase20     The derivation: docs/backward.md
 #pragma once
-#include "gpu/hopper.cuh"  // bar_sync, bar_arrive
 #include "phases/20-backward-tensor-cores/rows_backward.cuh"
 #include "phases/interface/kernel_phase.cuh"
 
