@@ -12,7 +12,6 @@ namespace flash::phase20::inline FLASH_MACHINE {
 // the same keys. What does not fit their registers at once is done in steps of `kStep` queries.
 template <int D, int Br, int Bc>
 struct Layout {
-  static constexpr int kThreads = 256;
   static constexpr int kRowTiles = Bc / 64, kKeys = 16 * kRowTiles;  // of a warp; a row tile has 16 keys
   static constexpr int kStep = Br < 64 ? Br : 64, kSteps = Br / kStep;
   static_assert(4 * kSteps <= 15, "a named barrier for each pair of warps and step: a block has 15");
@@ -312,31 +311,8 @@ struct Gradients {
   template <class T, int D, int Br, int Bc>
   static void launch(const DeviceProblem<T>& p) {
     const bool atomic = p.mode == Mode::Atomic;
-    const auto numbers = [&](int piece) { return static_cast<float*>(p.workspace[static_cast<std::size_t>(piece)]); };
     const std::int64_t heads = std::int64_t{p.B} * p.H, rows = padded_rows(p.Q.rows);
-    const Backward<T> a{p.Q,
-                        p.O,
-                        p.dO,
-                        p.O_lo,
-                        p.K,
-                        p.V,
-                        p.dQ,
-                        p.dK,
-                        p.dV,
-                        p.LSE,
-                        p.dLSE,
-                        p.m,
-                        p.l,
-                        numbers(0),
-                        numbers(1),
-                        numbers(2),
-                        atomic ? numbers(3) : nullptr,
-                        p.scale,
-                        p.scale_log2,
-                        p.band,
-                        p.B,
-                        p.H,
-                        rows};
+    const Backward<T> a = arguments_of(p);
     const auto keys_kernel = atomic ? keys_backward<T, D, Br, Bc, true> : keys_backward<T, D, Br, Bc, false>;
     const auto rows_kernel = rows_backward<T, D>;
     allow_shared_memory(keys_kernel, sizeof(Tiles<D, Br, Bc>));

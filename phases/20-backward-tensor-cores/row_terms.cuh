@@ -27,6 +27,19 @@ struct Backward {
   int B, H;
   std::int64_t rows;  // padded rows of a head
 };
+template <class T>
+Backward<T> arguments_of(const DeviceProblem<T>& p) {
+  const auto numbers = [&](std::size_t piece) { return static_cast<float*>(p.workspace[piece]); };
+  Backward<T> a{};
+  a.Q = p.Q, a.O = p.O, a.dO = p.dO, a.O_lo = p.O_lo, a.K = p.K, a.V = p.V;
+  a.dQ = p.dQ, a.dK = p.dK, a.dV = p.dV;
+  a.LSE = p.LSE, a.dLSE = p.dLSE, a.m = p.m, a.l = p.l;
+  a.row_m = numbers(0), a.row_inverse_l = numbers(1), a.row_delta = numbers(2);
+  a.dQ_sum = p.mode == Mode::Atomic ? numbers(3) : nullptr;
+  a.scale = p.scale, a.scale_log2 = p.scale_log2, a.band = p.band;
+  a.B = p.B, a.H = p.H, a.rows = padded_rows(p.Q.rows);
+  return a;
+}
 // #endregion
 
 // #region pieces
