@@ -189,14 +189,20 @@ void check_same_gradients(const GradientInputs<T>& a, const GradientInputs<T>& b
 
 // --- Against fp64 ----------------------------------------------------------------------------------------------------
 
+// Where a pass has fp16 and bf16 alone, every other case is one's, the rest the other's.
+template <class T>
+bool takes(const Case& c) {
+  return backward_under_test().types.contains(Type::Float32) || c.seed % 2 == (type_of<T> == Type::Float16 ? 0 : 1);
+}
+
 // The contract's gradient bars on every case of the list.
 template <class T>
 void check_gradients(Where where, BackwardMode mode) {
   Worst worst;
   for (const Case& c : gradient_cases()) {
-    if (mode == BackwardMode::Atomic && c.seed % 3 != 1) continue;
+    if (!takes<T>(c) || (mode == BackwardMode::Atomic && c.seed % 3 != 1)) continue;
     GradientInputs<T> in(c);
-    const bool with_dlse = c.seed % 2 == 0;
+    const bool with_dlse = c.seed / 2 % 2 == 0;
     run_both(in, where, mode, with_dlse);
     expect_none(examine_gradients(in, with_dlse, &worst));
   }
@@ -219,9 +225,9 @@ TEST_CASE_TEMPLATE("from LSE alone: the contract on the simulator", T, float, ha
   if (skipped_gradients<T>()) return;
   Worst worst;
   for (const Case& c : gradient_cases()) {
-    if (c.seed % 3 != 2) continue;
+    if (!takes<T>(c) || c.seed % 3 != 2) continue;
     GradientInputs<T> in(c);
-    const bool with_dlse = c.seed % 2 == 0;
+    const bool with_dlse = c.seed / 2 % 2 == 0;
     run_training(in, Where::Sim);
     GradientProblem<T> p = in.problem(with_dlse);
     p.kept.m = p.kept.l = nullptr;
