@@ -26,8 +26,8 @@ endforeach()
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${script}")
 endfunction()
 
-# flash_add_phase(<number> <name> [GRADIENTS] [CAPABILITY <nn>] [FORWARD <number>] [USES <number>…] [NOTEBOOKS <name>…]):
-# its objects, pages and proof. GRADIENTS: it has a backward pass. CAPABILITY: the lowest that its kernel is compiled
+# flash_add_phase(<number> <name> [GRADIENTS] [CAPABILITY <nn>] [FORWARD <number>] [USES <number>…]
+# [NOTEBOOKS <name>…]): its objects, pages and proof. GRADIENTS: it has a backward pass. CAPABILITY: the lowest that its kernel is compiled
 # for. FORWARD: its forward pass is that of another phase, and is proved there. The phase before is always at hand; USES
 # names further phases that the pages or the proof compare with. NOTEBOOKS: the pages in their order, <name>.cpp;
 # notebook alone where nothing is said.

@@ -339,8 +339,8 @@ TEST_CASE_TEMPLATE("backward: gpu", T, float, half, bfloat16) {
 
 // --- What the forward pass keeps -------------------------------------------------------------------------------------
 
-// Large enough for the means to matter. The last column is what libraries do: δ from the rounded O. It must miss the bar,
-// or this test could not tell the difference.
+// Large enough for the means to matter. The last column is what libraries do: δ from the rounded O. It must miss the
+// bar, or this test could not tell the difference.
 TEST_CASE_TEMPLATE("precision: delta keeps what rounding cuts off", T, half, bfloat16) {
   if (skipped_gradients<T>() || skipped_kept()) return;
   struct Moved {
