@@ -27,10 +27,10 @@ endforeach()
 endfunction()
 
 # flash_add_phase(<number> <name> [GRADIENTS] [CAPABILITY <nn>] [FORWARD <number>] [USES <number>…]
-# [NOTEBOOKS <name>…]): its objects, pages and proof. GRADIENTS: it has a backward pass. CAPABILITY: the lowest that its kernel is compiled
-# for. FORWARD: its forward pass is that of another phase, and is proved there. The phase before is always at hand; USES
-# names further phases that the pages or the proof compare with. NOTEBOOKS: the pages in their order, <name>.cpp;
-# notebook alone where nothing is said.
+# [NOTEBOOKS <name>…]): its objects, pages and proof. GRADIENTS: it has a backward pass. CAPABILITY: the lowest that its
+# kernel is compiled for. FORWARD: its forward pass is that of another phase, and is proved there. The phase before is
+# always at hand; USES names further phases that the pages or the proof compare with. NOTEBOOKS: the pages in their
+# order, <name>.cpp; notebook alone where nothing is said.
 function(flash_add_phase number name)
   cmake_parse_arguments(PARSE_ARGV 2 arg "GRADIENTS" "CAPABILITY;FORWARD" "USES;NOTEBOOKS")
   if(NOT arg_NOTEBOOKS)

@@ -48,8 +48,9 @@ struct GradientError {
 // ‖got - want‖ against bar·‖want‖ + 4·2^-24·‖G‖, all as the contract words it; `more` is added to either type's bar.
 // `rounded`: of a backward pass on tensor cores the root of the sum of squares of the terms, else 0. There P and dS are
 // rounded to T before the products, and where a gradient cancels these errors remain. The root of the sum of squares of
-// two such roundings, dS's and that of the forward pass's P, is √2 · 0.85 · u of `rounded`, u = 2^-12 in fp16 and 2^-9 in
-// bf16; 1.5 is allowed instead of 1.2, and 2 below 500 numbers, too few to average; beside them the gradient's own rounding.
+// two such roundings, dS's and that of the forward pass's P, is √2 · 0.85 · u of `rounded`, u = 2^-12 in fp16 and 2^-9
+// in bf16. 1.5 is allowed instead of 1.2, and 2 below 500 numbers, too few to average; beside them the gradient's own
+// rounding.
 template <class T>
 GradientError gradient_error(const std::vector<double>& got, const std::vector<double>& want, double g, double bar_fp32,
                              double floors, double more = 0, double rounded = 0);

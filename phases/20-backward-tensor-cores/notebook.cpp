@@ -488,7 +488,7 @@ CELL("What is multiplied, and what moves") {
 // %% [markdown]
 // ```{answer}
 // Seven: S and dP twice. Q and dO pass once for each K/V tile, and the atomic mode also reads and writes dQ_sum that
-// often, in fp32. With tiles of 128 keys that is a quarter of what phase 09's 32 would cost.
+// often, in fp32. These tiles have four times the keys of phase 09's, so that they pass a quarter as often.
 // ```
 //
 // ## A row of dS has a sum, and rounding does not know it
@@ -570,6 +570,7 @@ CELL("dQ in floors, with and without the cure") {
     worst = std::max(worst, kernel);
   }
   std::printf("predicted for uniform[0,1): %.2f, then %.2f\n", std::sqrt(5.0), std::sqrt(8.0));
+  std::printf("for N(0,1), K + 4, with E[K²] = 17 and μ² = 16: %.2f, then %.2f\n", std::sqrt(18.0), std::sqrt(34.0));
   expect(std::abs(uniform / std::sqrt(5.0) - 1) < 0.1, "rounding dS alone: √(1 + E[K²] / var K), within a tenth");
   expect(std::abs(both / std::sqrt(8.0) - 1) < 0.1, "and δ of rounded weights: within a tenth of √8");
   expect(worst <= 2, "the kernel: within 2 floors on all of them");
@@ -578,16 +579,16 @@ CELL("dQ in floors, with and without the cure") {
 
 // %% [markdown]
 // ```{answer}
-// Not at all: a row of dS sums to 0. Without the cure it would be √(1 + 17 + 16) = 5.8 floors, since E[K²] is 17 and μ²
-// is 16 where the variance is 1.
+// Not at all: a row of dS sums to 0. Without the cure it would be 5.83 floors by the formula, since E[K²] is 17 and μ²
+// is 16. Emulated, it is 5.62.
 // ```
 //
 // ```{exercise} 20.2
 // ```
 //
 // In fp16 the cure removes one more error. Tensor cores cut O's sums towards zero ([page
-// 10](../10-tensor-cores/notebook.cpp)), and δ misses by that. With uniform inputs and 1,024 keys dQ was 20 floors away,
-// and is 1.9.
+// 10](../10-tensor-cores/notebook.cpp)), and δ misses by that. With uniform inputs and 1,024 keys dQ was 20 floors
+// away, and is 1.9.
 //
 // ## What was tried
 //
