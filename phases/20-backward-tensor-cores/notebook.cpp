@@ -606,7 +606,7 @@ CELL("dQ in floors, with and without the cure") {
 //
 // <details><summary>Answers</summary>
 //
-// 1. Six instead of five, a fifth more for the tensor cores, in exchange for 32 KiB of shared memory and a wait.
+// 1. Six instead of five, a fifth more for the tensor cores, in exchange for up to 64 KiB of shared memory and a wait.
 //
 // 2. A column of dS need not sum to 0. dO has a mean here, so the numbers of a column have one sign for the most part:
 // dK grows with the number of rows, and errors of chance grow only with its root.
