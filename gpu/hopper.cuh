@@ -307,12 +307,6 @@ __device__ __forceinline__ void stmatrix_x4(void* row, const unsigned (&register
                "r"(registers[0]), "r"(registers[1]), "r"(registers[2]), "r"(registers[3])
                : "memory");
 }
-__device__ __forceinline__ void bar_sync(int barrier, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
-__device__ __forceinline__ void bar_arrive(int barrier, int threads) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
 template <int kRegisters>
 __device__ __forceinline__ void setmaxnreg_inc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));

@@ -177,14 +177,20 @@ void check_same_gradients(const GradientInputs<T>& a, const GradientInputs<T>& b
 
 // --- Against fp64 ----------------------------------------------------------------------------------------------------
 
+// Where a pass has fp16 and bf16 alone, every other case is one's, the rest the other's.
+template <class T>
+bool takes(const Case& c) {
+  return backward_under_test().types.contains(Type::Float32) || c.seed % 2 == (type_of<T> == Type::Float16 ? 0 : 1);
+}
+
 // The contract's gradient bars on every case of the list.
 template <class T>
 void check_gradients(Where where, BackwardMode mode) {
   Worst worst;
   for (const Case& c : gradient_cases()) {
-    if (mode == BackwardMode::Atomic && c.seed % 3 != 1) continue;
+    if (!takes<T>(c) || (mode == BackwardMode::Atomic && c.seed % 3 != 1)) continue;
     GradientInputs<T> in(c);
-    const bool with_dlse = c.seed % 2 == 0;
+    const bool with_dlse = c.seed / 2 % 2 == 0;
     run_both(in, where, mode, with_dlse);
     expect_none(examine_gradients(in, with_dlse, &worst));
   }
@@ -207,9 +213,9 @@ TEST_CASE_TEMPLATE("from LSE alone: the contract on the simulator" * only_if(bot
                    bfloat16) {
   Worst worst;
   for (const Case& c : gradient_cases()) {
-    if (c.seed % 3 != 2) continue;
+    if (!takes<T>(c) || c.seed % 3 != 2) continue;
     GradientInputs<T> in(c);
-    const bool with_dlse = c.seed % 2 == 0;
+    const bool with_dlse = c.seed / 2 % 2 == 0;
     run_training(in, Where::Sim);
     GradientProblem<T> p = in.problem(with_dlse);
     p.kept.m = p.kept.l = nullptr;
@@ -233,13 +239,14 @@ TEST_CASE_TEMPLATE("gradient check: against finite differences in fp64" * only_i
         const GradientProblem<T> p = in.problem(true);
         const GradientReference size = gradient_reference(p);
         WideProblem wide(p);
-        const auto near = [&](const View<T>& got, std::vector<double>& x, double g) {
+        const double most = floors(c.input, backward_under_test(), keeps());
+        const auto near = [&](const View<T>& got, std::vector<double>& x, double g, double r) {
           const std::vector<double> want = finite_differences(x, [&] { return wide.loss(); });
-          CHECK(
-              gradient_error<T>(gather64(got), want, g, 5e-6, floors(c.input, backward_under_test(), keeps())).share <=
-              1);
+          const double rounded = backward_under_test().tensor_cores ? r : 0;
+          CHECK(gradient_error<T>(gather64(got), want, g, 5e-6, most, 0, rounded).share <= 1);
         };
-        near(p.dq, wide.q, size.gq), near(p.dk, wide.k, size.gk), near(p.dv, wide.v, size.gv);
+        near(p.dq, wide.q, size.gq, size.rq), near(p.dk, wide.k, size.gk, size.rk),
+            near(p.dv, wide.v, size.gv, size.rv);
       }
 }
 
@@ -288,12 +295,15 @@ TEST_CASE_TEMPLATE("a row whose logits are all -inf has gradient 0" * only_if(bo
 // their blocks in x alone, or draw them from a counter.
 TEST_CASE("backward: 65,792 heads" * only_if(both_have_type(Type::Float16)) *
           only_if(!features_under_test().tensor_maps() && !backward_under_test().tensor_maps())) {
+  // On tensor cores a head is whole tiles, however small it is: ten minutes for the simulator.
+  const Where where = backward_under_test().tensor_cores ? Where::Gpu : Where::Sim;
+  if (skipped_backward_without(where)) return;
   Case c = within({.B = 257, .H = 256, .Sq = 1, .Sk = 2, .D = 3});
   const Blocks smallest = smallest_blocks(c.D);
   c.block_q = smallest.Br, c.block_k = smallest.Bc;
   for (const BackwardMode mode : modes()) {
     GradientInputs<half> in(c);
-    run_both(in, Where::Sim, mode);
+    run_both(in, where, mode);
     expect_none(examine_gradients(in, false));
   }
 }
@@ -310,12 +320,30 @@ TEST_CASE_TEMPLATE("backward: gpu" * only_if(both_have_type), T, float, half, bf
 
 // --- What the forward pass keeps -------------------------------------------------------------------------------------
 
-// Large enough for the means to matter: the figures of docs/backward.md. The last column is what libraries do: δ from
-// the rounded O. It must miss the bar, or this test could not tell the difference.
+// Large enough for the means to matter. The last column is what libraries do: δ from the rounded O. It must miss the
+// bar, or this test could not tell the difference.
 TEST_CASE_TEMPLATE("precision: delta keeps what rounding cuts off" * only_if(both_have_type) * only_if(keeps()), T,
                    half, bfloat16) {
-  for (const Input input : {Input::Normal, Input::Shifted, Input::Uniform, Input::Outliers, Input::QKV4}) {
-    GradientInputs<T> in(within({.B = 1, .H = 1, .Sq = 1024, .Sk = 1024, .D = 64, .input = input}));
+  struct Moved {
+    Input input;
+    float of_k = 0, of_v = 0;  // added to all of K, of V
+  };
+  for (const auto& [input, of_k, of_v] : {Moved{Input::Normal},
+                                          {Input::Shifted},
+                                          {Input::Uniform},
+                                          {Input::Outliers},
+                                          {Input::QKV4},
+                                          {Input::Normal, 4, 0},
+                                          {Input::Normal, 0, 4}}) {
+    GradientInputs<T> in(within({.B = 1, .H = 1, .Sq = 256, .Sk = 1024, .D = 64, .input = input}));
+    const auto add = [](const Strided<T>& x, float shift) {
+      for (std::int64_t i = 0; i < x.view.S(); ++i)
+        for (std::int64_t d = 0; d < x.view.D(); ++d) {
+          T& number = x.view.row(0, 0, i)[d];
+          number = from_float<T>(to_float(number) + shift);
+        }
+    };
+    add(in.in.k, of_k), add(in.in.v, of_v);
     run_both(in, Where::Sim);
     const GradientProblem<T> p = in.problem();
     const GradientReference want = gradient_reference(p);
@@ -323,15 +351,17 @@ TEST_CASE_TEMPLATE("precision: delta keeps what rounding cuts off" * only_if(bot
     GradientProblem<T> rounded = p;
     rounded.kept.o_lo = {};
     run_backward(rounded, Where::Sim);
-    const GradientErrors theirs = gradient_errors(rounded, want, input, backward_under_test());
+    const GradientErrors theirs = gradient_errors(p, want, input, backward_under_test());
+    const double most = floors(input, backward_under_test(), true);
     std::ostringstream s;
     s.precision(3);
-    s << type_name<T>() << " " << name(input) << ": error over floor of dQ " << ours.dq.relative / ours.dq.floor
-      << ", dK " << ours.dk.relative / ours.dk.floor << ", dV " << ours.dv.relative / ours.dv.floor << " (floor "
-      << ours.dq.floor << "); dQ with δ from the rounded O " << theirs.dq.relative / theirs.dq.floor;
+    s << type_name<T>() << " " << name(input) << ", K + " << of_k << ", V + " << of_v << ": error over floor of dQ "
+      << ours.dq.relative / ours.dq.floor << ", dK " << ours.dk.relative / ours.dk.floor << ", dV "
+      << ours.dv.relative / ours.dv.floor << " (floor " << ours.dq.floor << "); dQ with δ from the rounded O "
+      << theirs.dq.relative / theirs.dq.floor;
     MESSAGE(s.str());
-    CHECK(ours.worst_share() <= 1);
-    if (input == Input::Uniform) CHECK_FALSE(theirs.dq.share <= 1);
+    for (const GradientError& e : {ours.dq, ours.dk, ours.dv}) CHECK(e.relative <= most * e.floor);
+    if (input == Input::Uniform) CHECK_FALSE(theirs.dq.relative <= most * theirs.dq.floor);
   }
 }
 
@@ -428,7 +458,6 @@ void check_poison(const Case& c, BackwardMode mode) {
         Strided<T>* tensors[] = {&poisoned.in.k, &poisoned.in.v, &poisoned.in.q, &poisoned.dout};
         T* row = tensors[static_cast<int>(tensor)]->view.row(0, 1, place);
         std::fill(row, row + c.D, from_float<T>(bad));
-        run_both(poisoned, Where::Sim, mode);
         // A bad key or value spoils the rows that see it; a bad row of Q or dO spoils itself. A spoilt row spoils the
         // keys that it sees.
         const auto spoilt_row = [&](std::int64_t i) { return of_keys ? reaches(i, place) : i == place; };
@@ -437,6 +466,18 @@ void check_poison(const Case& c, BackwardMode mode) {
             if (spoilt_row(i) && reaches(i, j)) return true;
           return false;
         };
+        run_training(poisoned, Where::Sim);
+        // What the forward pass made of other rows is its own promise: there a large number may change their last bits.
+        for (std::int64_t h = 0; h < 2; ++h)
+          for (std::int64_t i = 0; i < c.Sq; ++i) {
+            if (h == 1 && spoilt_row(i)) continue;
+            const auto row = static_cast<std::size_t>(h * c.Sq + i);
+            std::copy_n(clean.in.o.view.row(0, h, i), c.D, poisoned.in.o.view.row(0, h, i));
+            std::copy_n(clean.o_lo.view.row(0, h, i), c.D, poisoned.o_lo.view.row(0, h, i));
+            poisoned.m[row] = clean.m[row], poisoned.l[row] = clean.l[row];
+            poisoned.forward().lse[row] = clean.forward().lse[row];
+          }
+        run_backward(poisoned.problem(), Where::Sim, mode);
         int touched = 0;
         const auto compare = [&](const View<T>& a, const View<T>& b, std::int64_t h, std::int64_t s) {
           for (std::int64_t d = 0; d < c.D; ++d) {

@@ -25,6 +25,7 @@ GradientReference gradient_reference(const GradientProblem<T>& p, bool keep_step
   r.dk.resize(K.size());
   r.dv.resize(V.size());
   std::vector<double> Gq(Q.size()), Gk(K.size()), Gv(V.size());
+  const auto add_square = [](double& sum, double x) { sum += x * x; };  // rq, rk and rv, until the end
   std::vector<double> P(static_cast<std::size_t>(Sk)), dP(P.size()), dS(P.size());
   for (std::int64_t head = 0; head < heads; ++head)
     for (std::int64_t i = 0; i < Sq; ++i) {
@@ -62,6 +63,9 @@ GradientReference gradient_reference(const GradientProblem<T>& p, bool keep_step
           Gq[row + d] += std::abs(scale * size * K[key(j) + d]);
           Gk[key(j) + d] += std::abs(scale * size * Q[row + d]);
           Gv[key(j) + d] += std::abs(P[j] * dO[row + d]);
+          add_square(r.rq, scale * dS[j] * K[key(j) + d]);
+          add_square(r.rk, scale * dS[j] * Q[row + d]);
+          add_square(r.rv, P[j] * dO[row + d]);
         }
       }
       if (!keep_steps) continue;
@@ -78,12 +82,13 @@ GradientReference gradient_reference(const GradientProblem<T>& p, bool keep_step
   r.gq = norm(Gq);
   r.gk = norm(Gk);
   r.gv = norm(Gv);
+  for (double* sum : {&r.rq, &r.rk, &r.rv}) *sum = std::sqrt(*sum);
   return r;
 }
 
 template <class T>
 GradientError gradient_error(const std::vector<double>& got, const std::vector<double>& want, double g, double bar_fp32,
-                             double floors, double more) {
+                             double floors, double more, double rounded) {
   double difference = 0, size = 0, rounding = 0;
   for (std::size_t i = 0; i < want.size(); ++i) {
     const double rounded = as_double(from_float<T>(static_cast<float>(want[i])));
@@ -92,39 +97,44 @@ GradientError gradient_error(const std::vector<double>& got, const std::vector<d
     size += want[i] * want[i];
   }
   GradientError e;
-  const double allowed = (sizeof(T) == 2 ? floors * std::sqrt(rounding) : bar_fp32 * std::sqrt(size)) +
-                         more * std::sqrt(size) + 4 * 0x1p-24 * g;
+  const double unit = std::is_same_v<T, half> ? 0x1p-12 : 0x1p-9, often = want.size() < 500 ? 2 : 1.5;
+  const double narrow = std::max(floors * std::sqrt(rounding), std::hypot(std::sqrt(rounding), often * unit * rounded));
+  const double allowed =
+      (sizeof(T) == 2 ? narrow : bar_fp32 * std::sqrt(size)) + more * std::sqrt(size) + 4 * 0x1p-24 * g;
   e.relative = ratio(difference, size);
   e.floor = ratio(rounding, size);
   e.share = difference == 0 ? 0 : std::sqrt(difference) / allowed;
   return e;
 }
 
-double floors(Input input, const Features& can, bool low_bits) {
-  if (can.tensor_cores && low_bits && input == Input::Uniform) return 2;
-  if (can.tensor_cores && low_bits && input == Input::Shifted) return 2.4;
-  if (input == Input::Uniform || input == Input::Shifted) return 10;
-  return input == Input::Normal || input == Input::Halved ? 2 : 4;
+double floors(Input input, const Features& can, bool low_bits, bool backward) {
+  const bool mean = input == Input::Uniform || input == Input::Shifted;
+  const bool normal = input == Input::Normal || input == Input::Halved;
+  if (can.tensor_cores && low_bits && backward && input == Input::Outliers) return 3;
+  if (can.tensor_cores && low_bits && backward && (mean || input == Input::Q4 || input == Input::QKV4)) return 2;
+  if (can.tensor_cores && low_bits && mean) return input == Input::Uniform ? 2 : 2.4;
+  return normal ? 2 : mean ? 10 : 4;
 }
 
 template <class T>
 GradientErrors gradient_errors(const GradientProblem<T>& p, const GradientReference& want, Input input,
-                               const Features& can) {
+                               const Features& can, bool backward) {
   const bool shifted = input == Input::Uniform || input == Input::Shifted;
   const double bar = 5e-6 + (input == Input::Q60 ? 4 * 0x1p-24 * want.max_abs_logit : 0);
   const double dq_bar = shifted ? 1e-4 * std::max(1.0, static_cast<double>(p.Sk()) / 1024) : bar;
-  const double most = floors(input, can, p.kept.o_lo.given());
-  return {gradient_error<T>(gather64(p.dq), want.dq, want.gq, dq_bar, most),
-          gradient_error<T>(gather64(p.dk), want.dk, want.gk, bar, most),
-          gradient_error<T>(gather64(p.dv), want.dv, want.gv, 5e-6, most)};
+  const double most = floors(input, can, p.kept.o_lo.given(), backward), rounds = backward && can.tensor_cores ? 1 : 0;
+  return {gradient_error<T>(gather64(p.dq), want.dq, want.gq, dq_bar, most, 0, rounds * want.rq),
+          gradient_error<T>(gather64(p.dk), want.dk, want.gk, bar, most, 0, rounds * want.rk),
+          gradient_error<T>(gather64(p.dv), want.dv, want.gv, 5e-6, most, 0, rounds * want.rv)};
 }
 
 template <class T>
 GradientErrors gradient_errors_beside_o(const GradientProblem<T>& p, const GradientReference& want, double error_of_o,
-                                        double more) {
-  return {gradient_error<T>(gather64(p.dq), want.dq, want.gq, 5e-6, 2, 4 * error_of_o + more),
-          gradient_error<T>(gather64(p.dk), want.dk, want.gk, 5e-6, 2, 4 * error_of_o + more),
-          gradient_error<T>(gather64(p.dv), want.dv, want.gv, 5e-6, 2, 2 * error_of_o)};
+                                        double more, bool tensor_cores) {
+  const double rounds = tensor_cores ? 1 : 0;
+  return {gradient_error<T>(gather64(p.dq), want.dq, want.gq, 5e-6, 2, 4 * error_of_o + more, rounds * want.rq),
+          gradient_error<T>(gather64(p.dk), want.dk, want.gk, 5e-6, 2, 4 * error_of_o + more, rounds * want.rk),
+          gradient_error<T>(gather64(p.dv), want.dv, want.gv, 5e-6, 2, 2 * error_of_o, rounds * want.rv)};
 }
 
 template <class T>
@@ -204,14 +214,15 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
 
 template std::vector<double> gather64(const View<double>&);
 template std::vector<double> gather64(const View<const double>&);
-#define FLASH_GRADIENTS(T)                                                                                         \
-  template GradientReference gradient_reference(const GradientProblem<T>&, bool, const std::vector<double>*);      \
-  template GradientError gradient_error<T>(const std::vector<double>&, const std::vector<double>&, double, double, \
-                                           double, double);                                                        \
-  template GradientErrors gradient_errors(const GradientProblem<T>&, const GradientReference&, Input,              \
-                                          const Features&);                                                        \
-  template WideProblem::WideProblem(const GradientProblem<T>&);                                                    \
-  template GradientErrors gradient_errors_beside_o(const GradientProblem<T>&, const GradientReference&, double, double);
+#define FLASH_GRADIENTS(T)                                                                                             \
+  template GradientReference gradient_reference(const GradientProblem<T>&, bool, const std::vector<double>*);          \
+  template GradientError gradient_error<T>(const std::vector<double>&, const std::vector<double>&, double, double,     \
+                                           double, double, double);                                                    \
+  template GradientErrors gradient_errors(const GradientProblem<T>&, const GradientReference&, Input, const Features&, \
+                                          bool);                                                                       \
+  template WideProblem::WideProblem(const GradientProblem<T>&);                                                        \
+  template GradientErrors gradient_errors_beside_o(const GradientProblem<T>&, const GradientReference&, double,        \
+                                                   double, bool);
 FLASH_GRADIENTS(float)
 FLASH_GRADIENTS(half)
 FLASH_GRADIENTS(bfloat16)

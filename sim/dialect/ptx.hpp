@@ -1,6 +1,7 @@
 // ptx.hpp: PTX instructions that CUDA C++ has no word for: one function each, with the instruction's name.
 // gpu/ptx.cuh has the same functions in inline assembly. Meaning: PTX ISA; what the simulator makes of it:
-// sim/core/tensor_core.cpp (mma), warp.cpp (ldmatrix), copies.hpp (cp.async). Use: through "gpu/kernel.cuh".
+// sim/core/tensor_core.cpp (mma), warp.cpp (ldmatrix), copies.hpp (cp.async), named_barriers.hpp (bar). Use: through
+// "gpu/kernel.cuh".
 #pragma once
 
 namespace flash::inline FLASH_MACHINE {
@@ -53,6 +54,18 @@ FLASH_INLINE void cp_async_commit() {
 template <int kPending>
 FLASH_INLINE void cp_async_wait(FLASH_SITE) {
   flash::simt::cp_async_wait(kPending, site);
+}
+
+// Barriers 1 to 15 of the block, of so many threads (whole warps): the barrier completes when that many have come, by
+// either call; those of bar_sync wait for it, those of bar_arrive go on. Orders memory like __syncthreads, which is
+// barrier 0, between those that come and those that wait.
+FLASH_INLINE void bar_sync(int barrier, int threads, FLASH_SITE) {
+  const flash::simt::NamedBarrierOperands operands{barrier, threads};
+  flash::simt::warp_op(flash::simt::WarpOp::bar_sync, 0xffffffffu, reinterpret_cast<std::uintptr_t>(&operands), site);
+}
+FLASH_INLINE void bar_arrive(int barrier, int threads, FLASH_SITE) {
+  const flash::simt::NamedBarrierOperands operands{barrier, threads};
+  flash::simt::warp_op(flash::simt::WarpOp::bar_arrive, 0xffffffffu, reinterpret_cast<std::uintptr_t>(&operands), site);
 }
 
 }  // namespace flash::inline FLASH_MACHINE

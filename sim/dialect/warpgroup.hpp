@@ -1,6 +1,6 @@
 // warpgroup.hpp: Hopper's matrix products of a warpgroup (wgmma) and the words around them: one function each, with the
 // instruction's name. gpu/hopper.cuh has the same functions in inline assembly. Meaning: PTX ISA 9.0, sections
-// "Asynchronous warpgroup level matrix instructions", "stmatrix", "bar", "setmaxnreg"; what the simulator makes of it:
+// "Asynchronous warpgroup level matrix instructions", "stmatrix", "setmaxnreg"; what the simulator makes of it:
 // sim/core/warpgroup.hpp. A warpgroup is four warps, the first a multiple of four. Where "the warpgroup" does something
 // all its 128 threads must come to the same call. Use: through "gpu/hopper.cuh".
 #pragma once
@@ -105,18 +105,6 @@ FLASH_INLINE void stmatrix_x4(void* row, const unsigned (&registers)[4], FLASH_S
   flash::simt::StmatrixRegisters exchanged{registers, {}};
   flash::simt::warp_op(flash::simt::WarpOp::stmatrix, 0xffffffffu, reinterpret_cast<std::uintptr_t>(&exchanged), site);
   flash::simt::stmatrix_row(row, exchanged, site);
-}
-
-// Barriers 1 to 15 of the block, of so many threads (whole warps): the barrier completes when that many have come, by
-// either call; those of bar_sync wait for it, those of bar_arrive go on. Orders memory like __syncthreads, which is
-// barrier 0, between those that come and those that wait.
-FLASH_INLINE void bar_sync(int barrier, int threads, FLASH_SITE) {
-  const flash::simt::NamedBarrierOperands operands{barrier, threads};
-  flash::simt::warp_op(flash::simt::WarpOp::bar_sync, 0xffffffffu, reinterpret_cast<std::uintptr_t>(&operands), site);
-}
-FLASH_INLINE void bar_arrive(int barrier, int threads, FLASH_SITE) {
-  const flash::simt::NamedBarrierOperands operands{barrier, threads};
-  flash::simt::warp_op(flash::simt::WarpOp::bar_arrive, 0xffffffffu, reinterpret_cast<std::uintptr_t>(&operands), site);
 }
 
 // The warpgroup's threads take more registers from what the block has left, waiting until there are so many; or give

@@ -1,0 +1,338 @@
+// Phase 20: the backward pass on tensor cores. New since 09: the five products are mma's. Two warps share 16 or 32
+// keys: one makes P and dV, the other dS and dK. Products are transposed, so that P and dS are operands where they lie.
+// Run it: ctest -L phase20     The derivation: docs/backward.md
+#pragma once
+#include "phases/20-backward-tensor-cores/rows_backward.cuh"
+#include "phases/interface/kernel_phase.cuh"
+
+namespace flash::phase20::inline FLASH_MACHINE {
+
+// #region layout
+// A block owns a K/V tile; Q tiles stream by. Warps 0 … 3 make P and dV, warps 4 … 7 dS and dK; warps w and w + 4 have
+// the same keys. What does not fit their registers at once is done in steps of `kStep` queries.
+template <int D, int Br, int Bc>
+struct Layout {
+  static constexpr int kRowTiles = Bc / 64, kKeys = 16 * kRowTiles;  // of a warp; a row tile has 16 keys
+  static constexpr int kStep = Br < 64 ? Br : 64, kSteps = Br / kStep;
+  static_assert(4 * kSteps <= 15, "a named barrier for each pair of warps and step: a block has 15");
+  static constexpr bool kKeepOwn = D <= 64;  // K's fragments, or V's, stay in registers
+  // dQ of a Q tile: each of the eight warps makes a rectangle of it.
+  static constexpr int kRowsOfDQ = Br >= 64 ? 32 : 16;
+  static constexpr int kColumnsOfDQ = D * Br / kRowsOfDQ / 8;
+};
+
+// Shared memory of a block. 16-bit elements as bits; element (row, column) of a tile is at [row][swizzled(…)].
+template <int D, int Br, int Bc>
+struct Tiles {
+  using L = Layout<D, Br, Bc>;
+  static constexpr int kPitch = Br < 64 ? 64 : Br;  // of dS: the swizzle wants rows of 128 bytes
+
+  alignas(16) std::uint16_t K[Bc][D];
+  alignas(16) std::uint16_t V[Bc][D];     // in the end dK, on its way out
+  alignas(16) std::uint16_t Q[2][Br][D];  // tile i is in stage i % 2; in the end dV, on its way out
+  alignas(16) std::uint16_t dO[2][Br][D];
+  alignas(16) std::uint16_t dS[2][Bc][kPitch];  // dSᵀ, rounded: of tile i in i % 2
+  // P in fp32, from a warp to the one that has the same keys, in the order of their registers.
+  alignas(16) float4 P[4][L::kSteps][L::kRowTiles * L::kStep / 8][32];
+  struct {
+    alignas(16) float m[Br];
+    alignas(16) float inverse_l[Br];
+    alignas(16) float delta[Br];
+  } rows[2];
+};
+// #endregion
+
+// #region copies
+// Begins to copy a Q tile's numbers: 4 at a time.
+template <int Br, class Rows>
+__device__ void load_rows(Rows& rows, const float* m, const float* inverse_l, const float* delta) {
+  const int i = threadIdx.x * 4;
+  if (i < Br)
+    cp_async_16(&rows.m[i], &m[i]);
+  else if (i < 2 * Br)
+    cp_async_16(&rows.inverse_l[i - Br], &inverse_l[i - Br]);
+  else if (i < 3 * Br)
+    cp_async_16(&rows.delta[i - 2 * Br], &delta[i - 2 * Br]);
+}
+// #endregion
+
+// What a warp does with a Q tile. Products are transposed: their rows are keys, their columns queries. C is Sᵀ, then Pᵀ
+// in the first four warps; dPᵀ, then dSᵀ in the others.
+template <class T, int D, int Br, int Bc, bool kAddQ>
+struct Warp {
+  using L = Layout<D, Br, Bc>;
+  static constexpr int kRowTiles = L::kRowTiles, kStep = L::kStep, kSteps = L::kSteps;
+  using Product = float[kRowTiles][kStep / 2];
+
+  Tiles<D, Br, Bc>& tiles;
+  const Backward<T>& a;
+
+  unsigned own[kRowTiles][L::kKeepOwn ? D / 16 : 1][4] = {};  // kKeepOwn: the fragments of the warp's keys
+  float sum[kRowTiles][D / 2] = {};                           // dV or dK
+
+  static __device__ bool makes_p() { return threadIdx.x < 128; }
+  // Functions, not members: they cost no registers.
+  static __device__ std::int64_t first_key() { return std::int64_t{blockIdx.x} * Bc; }  // of the K/V tile
+  static __device__ int pair() { return threadIdx.x / 32 % 4; }
+  static __device__ int warp_key() { return pair() * L::kKeys; }
+
+  // #region product
+  // The warp's rows of K or V.
+  __device__ Fragments<D> own_rows() const {
+    return {&tiles, makes_p() ? tiles.K : tiles.V, warp_key() + a_row(), a_column()};
+  }
+  __device__ void begin() {
+    if constexpr (L::kKeepOwn) {
+      const Fragments<D> rows = own_rows();
+#pragma unroll
+      for (int rt = 0; rt < kRowTiles; ++rt)
+#pragma unroll
+        for (int d = 0; d < D; d += 16) ldmatrix_x4(own[rt][d / 16], rows.at(rt * 16, d));
+    }
+  }
+  // Sᵀ = K Qᵀ or dPᵀ = V dOᵀ: all of the warp's keys, the queries of a step.
+  __device__ void product(Product& c, int stage, int step) {
+    const Fragments<D> streamed(&tiles, makes_p() ? tiles.Q[stage] : tiles.dO[stage], b_row(), b_column());
+    if constexpr (L::kKeepOwn)
+      add_product_of_kept<T, D>(c, own, streamed, step * kStep);
+    else
+      add_product<T, D>(c, own_rows(), streamed, step * kStep);
+  }
+  // dV += Pᵀ dO or dK += dSᵀ Q.
+  __device__ void add_gradient(const unsigned (&c)[kRowTiles][kStep / 16][4], int stage, int step) {
+    const Fragments<D> streamed(&tiles, makes_p() ? tiles.dO[stage] : tiles.Q[stage], a_row(), a_column());
+    add_product_of_registers<T, D>(sum, c, streamed, step * kStep);
+  }
+  // #endregion
+
+  // #region elements
+  // 0 where the query does not see the key, by selection. Queries are counted from `first_row`, so that int holds them.
+  __device__ void mask(Product& c, std::int64_t first_row) const {
+#pragma unroll
+    for (int rt = 0; rt < kRowTiles; ++rt) {
+      int from[2];  // the first query that sees the key, from the lane's first column on
+      for (int r = 0; r < 2; ++r) {
+        const std::int64_t key = first_key() + warp_key() + 16 * rt + 8 * r + lane_row();
+        const std::int64_t first = key < a.K.rows ? key - a.band.right - first_row : kStep;
+        from[r] = static_cast<int>(max(min(first, std::int64_t{kStep}), std::int64_t{0})) - lane_column();
+      }
+#pragma unroll
+      for (int i = 0; i < kStep / 2; ++i) c[rt][i] = column_of(i) < from[row_of(i)] ? 0.0f : c[rt][i];
+    }
+  }
+
+  // Calls f(four numbers of the product, the query of the first, where they are exchanged).
+  template <class F>
+  __device__ void for_each_four(Product& c, int step, const F& f) {
+#pragma unroll
+    for (int n = 0; n < kStep / 8; ++n)
+#pragma unroll
+      for (int rt = 0; rt < kRowTiles; ++rt)
+        f(c_fragment(c[rt], n), step * kStep + n * 8 + lane_column(),
+          tiles.P[pair()][step][rt * (kStep / 8) + n][threadIdx.x % 32]);
+  }
+
+  // P from S.
+  __device__ void probabilities(Product& s, int stage, int step) {
+    const auto& rows = tiles.rows[stage];
+    for_each_four(s, step, [&](float(&x)[4], int query, float4&) {
+      const float2 m = load_two(&rows.m[query]), inverse_l = load_two(&rows.inverse_l[query]);
+      x[0] = p_again(x[0], a.scale_log2, m.x, inverse_l.x), x[1] = p_again(x[1], a.scale_log2, m.y, inverse_l.y);
+      x[2] = p_again(x[2], a.scale_log2, m.x, inverse_l.x), x[3] = p_again(x[3], a.scale_log2, m.y, inverse_l.y);
+    });
+  }
+  // P to the warp with the same keys.
+  __device__ void hand_over(Product& p, int step) {
+    for_each_four(p, step, [](float(&x)[4], int, float4& to) { to = make_float4(x[0], x[1], x[2], x[3]); });
+    bar_arrive(barrier(step), 64);  // P is there
+  }
+  // dS = P ∘ (dP - δ), with that P.
+  __device__ void gradients(Product& dp, int stage, int step) {
+    const auto& rows = tiles.rows[stage];
+    bar_sync(barrier(step), 64);  // P is there
+    for_each_four(dp, step, [&](float(&x)[4], int query, float4& from) {
+      const float2 delta = load_two(&rows.delta[query]);
+      const float4 p = from;
+      x[0] = p.x * (x[0] - delta.x), x[1] = p.y * (x[1] - delta.y);
+      x[2] = p.z * (x[2] - delta.x), x[3] = p.w * (x[3] - delta.y);
+    });
+  }
+  static __device__ int barrier(int step) {
+    return 1 + pair() * kSteps + step;
+  }
+  static __device__ float2 load_two(const float* p) {
+    return *reinterpret_cast<const float2*>(p);
+  }
+  // #endregion
+
+  // #region dq
+  // dSᵀ, rounded, for all warps: dQ sums over the keys of all of them.
+  __device__ void store_ds(const unsigned (&ds)[kRowTiles][kStep / 16][4], int stage, int step) {
+#pragma unroll
+    for (int rt = 0; rt < kRowTiles; ++rt)
+#pragma unroll
+      for (int i = 0; i < kStep / 4; ++i) {
+        const int row = warp_key() + 16 * rt + 8 * row_of(2 * i) + lane_row();
+        const int column = step * kStep + column_of(2 * i) + lane_column();
+        store2(&tiles.dS[stage][row][swizzled(row, column)], ds[rt][i / 4][i % 4]);
+      }
+  }
+  // The warp's rectangle of dQ = dS K, added to what other blocks add: dS is read transposed.
+  __device__ void add_dq(float* head_sum, float* head_excess, int tile) {
+    constexpr int kRows = L::kRowsOfDQ, kColumns = L::kColumnsOfDQ, kTiles = kRows / 16, kGroups = Br / kRows;
+    const int warp = threadIdx.x / 32, row = warp % kGroups * kRows, column = warp / kGroups * kColumns;
+    const Fragments<Tiles<D, Br, Bc>::kPitch> ds_rows(&tiles, tiles.dS[tile % 2], b_row(), row + b_column());
+    const Fragments<D> k_rows(&tiles, tiles.K, a_row(), column + a_column());
+    float dq[kTiles][kColumns / 2] = {}, excess[kTiles][4] = {};
+#pragma unroll
+    for (int key = 0; key < Bc; key += 16) {
+      unsigned ds[kTiles][4];
+#pragma unroll
+      for (int rt = 0; rt < kTiles; ++rt) ldmatrix_x4_trans(ds[rt], ds_rows.at(key, rt * 16));
+      if (key / 16 % (8 / kGroups) == warp / kGroups) add_row_sums<T>(excess, ds);  // so many warps have these rows
+#pragma unroll
+      for (int n = 0; n < kColumns / 8; n += 2) {
+        unsigned k[4];
+        ldmatrix_x4_trans(k, k_rows.at(key, n * 8));
+#pragma unroll
+        for (int rt = 0; rt < kTiles; ++rt) {
+          mma_m16n8k16<T>(c_fragment(dq[rt], n), ds[rt], {k[0], k[1]}, c_fragment(dq[rt], n));
+          mma_m16n8k16<T>(c_fragment(dq[rt], n + 1), ds[rt], {k[2], k[3]}, c_fragment(dq[rt], n + 1));
+        }
+      }
+    }
+    float* fragment = dq_fragment<D>(head_sum, std::int64_t{tile} * Br + row, column);
+#pragma unroll
+    for (int rt = 0; rt < kTiles; ++rt)
+#pragma unroll
+      for (int n = 0; n < kColumns / 8; ++n)
+        add_fragment(dq_fragment<D>(fragment, rt * 16, n * 8), c_fragment(dq[rt], n));
+    if (threadIdx.x % 4 == 0)  // four lanes have the same sums
+#pragma unroll
+      for (int i = 0; i < 2 * kTiles; ++i)
+        atomicAdd(&head_excess[std::int64_t{tile} * Br + row + 8 * i + lane_row()], excess[i / 2][i % 2 * 2]);
+  }
+  // #endregion
+
+  // #region multiply
+  // A Q tile: its share of dV and dK, and dS for dQ. masked: some row may not see all keys.
+  __device__ void multiply(int tile, bool masked) {
+    const int stage = tile % 2;
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      Product c = {};
+      unsigned rounded[kRowTiles][kStep / 16][4];
+      product(c, stage, step);
+      if (makes_p())
+        probabilities(c, stage, step);
+      else
+        gradients(c, stage, step);
+      if (masked) mask(c, std::int64_t{tile} * Br + step * kStep);
+      if (makes_p()) hand_over(c, step);
+#pragma unroll
+      for (int rt = 0; rt < kRowTiles; ++rt) round_p<T>(rounded[rt], c[rt]);
+      if (kAddQ && !makes_p()) store_ds(rounded, stage, step);
+      add_gradient(rounded, stage, step);
+    }
+  }
+  // #endregion
+
+  // #region store
+  // dV through the rows of Q and dO, or dK through the warp's rows of V: nobody reads these any more.
+  __device__ void store(const Head<T>& to, float factor) {
+#pragma unroll
+    for (int rt = 0; rt < kRowTiles; ++rt)
+#pragma unroll
+      for (float& x : sum[rt]) x *= factor;
+    auto& rows = makes_p() ? reinterpret_cast<std::uint16_t(&)[Bc][D]>(tiles.Q) : tiles.V;
+    phase13::put_rows(sum, rows, warp_key(), pack<T>);
+    phase13::store_rows<L::kKeys>(rows, warp_key(), to, first_key());
+  }
+  // #endregion
+};
+
+// #region keys-backward
+// dK and dV of a K/V tile; with kAddQ its share of dQ, a Q tile later: when dS of all warps is there.
+template <class T, int D, int Br, int Bc, bool kAddQ>
+__global__ void __launch_bounds__(256, 1) keys_backward(Backward<T> a) {
+  static_assert(sizeof(Tiles<D, Br, Bc>::Q) >= sizeof(Tiles<D, Br, Bc>::V), "dV goes out through Q");
+  Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
+  const std::int64_t head = std::int64_t{blockIdx.z} * gridDim.y + blockIdx.y, b = head / a.H, h = head % a.H;
+  if (b >= a.B) return;
+  const Head<const T> Q = a.Q.head(b, h), dO = a.dO.head(b, h);  // [Sq, D]
+  Warp<T, D, Br, Bc, kAddQ> warp{tiles, a};
+  const std::int64_t first_key = warp.first_key();
+
+  // Q tiles from the one with the first row that sees the first key; those before `full` are seen in part, and all of
+  // them where the K/V tile is not whole.
+  const auto tile_of = [](std::int64_t row) { return static_cast<int>(max(row, std::int64_t{0}) / Br); };
+  const std::int64_t last_key = first_key + Bc - 1;
+  const int first = tile_of(first_key - a.band.right), end = tile_of(Q.rows + Br - 1);
+  const int full = last_key >= a.K.rows ? end : tile_of(last_key - a.band.right + Br - 1);
+  float* const head_sum = kAddQ ? a.dQ_sum + head * a.rows * D : nullptr;
+  float* const head_excess = a.row_excess + head * a.rows;
+  const auto begin_copies = [&](int tile) {
+    const std::int64_t first_row = std::int64_t{tile} * Br, row = head * a.rows + first_row;
+    load_tile<false, 256>(tiles.Q[tile % 2], Q, first_row, Q.rows);
+    load_tile<false, 256>(tiles.dO[tile % 2], dO, first_row, Q.rows);
+    load_rows<Br>(tiles.rows[tile % 2], a.row_m + row, a.row_inverse_l + row, a.row_delta + row);
+    cp_async_commit();
+  };
+  const std::int64_t keys = Q.rows > 0 ? a.band.end(Q.rows - 1) : 0;  // that some row sees; the others count as zeros
+  load_tile<false, 256>(tiles.K, a.K.head(b, h), first_key, keys);
+  load_tile<false, 256>(tiles.V, a.V.head(b, h), first_key, keys);
+  cp_async_commit();
+  if (first < end) begin_copies(first);
+
+#pragma unroll 1
+  for (int tile = first; tile < end; ++tile) {
+    trace_mark(tile >= full ? "full" : "masked", tile);
+    cp_async_wait<0>();
+    __syncthreads();  // all threads' copies and dS are there; all have read the other stage, which the next ones fill
+    if (tile + 1 < end) begin_copies(tile + 1);
+    if (tile == first) warp.begin();
+    // The warps that wait for P begin with dQ, the others end with it.
+    if (kAddQ && tile > first && !warp.makes_p()) warp.add_dq(head_sum, head_excess, tile - 1);
+    warp.multiply(tile, tile < full);
+    if (kAddQ && tile > first && warp.makes_p()) warp.add_dq(head_sum, head_excess, tile - 1);
+  }
+  cp_async_wait<0>();
+  __syncthreads();  // the last dS is there; all have read Q and dO, and no copy of V is under way
+  if (kAddQ && first < end) warp.add_dq(head_sum, head_excess, end - 1);
+
+  // scale, once: dS is the gradient of S = scale · Q Kᵀ.
+  if (warp.makes_p())
+    warp.store(a.dV.head(b, h), 1);
+  else
+    warp.store(a.dK.head(b, h), a.scale);
+}
+// #endregion
+
+// #region host
+// The host's side: the numbers of rows; dK and dV; dQ. Atomic: the second makes all three, the last rounds dQ.
+struct Gradients {
+  template <int D, int Br, int Bc>
+  using Shared = std::conditional_t<(sizeof(Tiles<D, Br, Bc>) > sizeof(RowsTiles<D>)), Tiles<D, Br, Bc>, RowsTiles<D>>;
+
+  template <class T, int D, int Br, int Bc>
+  static void launch(const DeviceProblem<T>& p) {
+    const bool atomic = p.mode == Mode::Atomic;
+    const std::int64_t heads = std::int64_t{p.B} * p.H, rows = padded_rows(p.Q.rows);
+    const Backward<T> a = arguments_of(p);
+    const auto keys_kernel = atomic ? keys_backward<T, D, Br, Bc, true> : keys_backward<T, D, Br, Bc, false>;
+    const auto rows_kernel = rows_backward<T, D>;
+    allow_shared_memory(keys_kernel, sizeof(Tiles<D, Br, Bc>));
+    allow_shared_memory(rows_kernel, sizeof(RowsTiles<D>));
+    allow_shared_memory(finish_dq<T, D>, sizeof(FinishTiles<D>));
+    const auto terms_blocks = static_cast<unsigned>(heads * rows * (D / 8) / 128);
+    const auto finish_blocks = static_cast<unsigned>(heads * ((p.Q.rows + 63) / 64));
+    const dim3 row_tiles = grid_of(p.Q.rows, RowsTiles<D>::kRows, heads);
+    if (rows > 0) row_terms<T, D><<<terms_blocks, 128, 0, p.stream>>>(a);
+    if (p.K.rows > 0) keys_kernel<<<grid_of(p.K.rows, Bc, heads), 256, sizeof(Tiles<D, Br, Bc>), p.stream>>>(a);
+    if (rows > 0 && !atomic) rows_kernel<<<row_tiles, 128, sizeof(RowsTiles<D>), p.stream>>>(a);
+    if (rows > 0 && atomic) finish_dq<T, D><<<finish_blocks, 128, sizeof(FinishTiles<D>), p.stream>>>(a);
+  }
+};
+// #endregion
+
+}  // namespace flash::phase20::inline FLASH_MACHINE

@@ -1,0 +1,107 @@
+// Phase 20 declares itself: the backward pass on tensor cores, and its entry points. Its forward pass is phase 13's.
+// New since 09: the five products by mma, by two kinds of warps. The kernels are in attention.cuh.
+// Use: phase20::forward_training(problem, kept, Where::Sim);  phase20::backward(gradients, Where::Sim);
+#pragma once
+#include <algorithm>
+
+#include "phases/09-backward/phase.hpp"
+#include "phases/13-instruction-diet/phase.hpp"
+#include "phases/interface/phase.hpp"
+
+namespace flash::phase20 {
+
+using Mode = BackwardMode;
+
+// #region sizes: known to the kernels and to the formulas
+// The workspace has rows for whole tiles, whatever a kernel's Br is.
+inline constexpr std::int64_t row_multiple = 128;
+constexpr std::int64_t padded_rows(std::int64_t Sq) {
+  return (Sq + row_multiple - 1) / row_multiple * row_multiple;
+}
+
+// The deterministic mode's kernel of dQ has tiles of its own: what fits two blocks per multiprocessor (D = 256: one).
+constexpr Blocks dq_blocks(int D) {
+  return D <= 64 ? Blocks{128, 64} : D <= 128 ? Blocks{128, 32} : Blocks{64, 32};
+}
+// #endregion
+
+// Blocks: four warps share a K/V tile's keys, 16 or 32 each; with 32 at D = 256 dK would not fit their registers.
+constexpr bool has(int D, Blocks blocks) {
+  if (blocks == Blocks{32, 64}) return true;
+  return D <= 64    ? blocks == Blocks{128, 128} || blocks == Blocks{64, 128}
+         : D <= 128 ? blocks == Blocks{64, 128}
+                    : blocks == Blocks{64, 64};
+}
+
+inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks);
+
+// What it reads of each row but for the tensors: m, 1 / l and δ. And what the one-pass variant adds dQ up in.
+inline Workspace workspace(const AnyProblem& p) {
+  const std::int64_t rows = p.B() * p.H() * padded_rows(p.Sq());
+  const bool atomic = p.options.mode == BackwardMode::Atomic;
+  const std::int64_t D = p.D() <= 64 ? 64 : p.D() <= 128 ? 128 : 256;
+  return {{"row_m", rows},      {"row_inverse_l", rows},       {"row_delta", rows},
+          {"row_excess", rows}, {"centre", p.B() * p.H() * D}, {"dQ_sum", atomic ? rows * D : 0}};
+}
+
+inline constexpr Features backward_features{.kernel = true,
+                                            .meets = {Demand::Causal, Demand::Kept, Demand::AnyStride, Demand::Atomic},
+                                            .tensor_cores = true,
+                                            .types = {Type::Float16, Type::BFloat16},
+                                            .head_dims = {64, 128, 256},
+                                            .blocks = {{128, 128}, {64, 128}, {64, 64}, {32, 64}},
+                                            .has = has,
+                                            .capability = {8, 0},
+                                            .hbm_bytes = hbm_bytes,
+                                            .workspace = workspace};
+
+// What moves: the first kernel reads O, O_lo, dO, a row's numbers and 64 keys, and clears dQ_sum; a K/V tile is read
+// once, Q, dO and three numbers a row as often as they stream by. Deterministic: the other way round for dQ, four lanes
+// a row. Atomic: whole tiles are added to dQ_sum, by four warps a row or two also to row_excess, and 16 rows at a time
+// read from there. Each warp reads the centre, two of its columns a lane, for 16 rows.
+inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
+  const std::int64_t heads = p.B() * p.H(), Sq = p.Sq(), Sk = p.Sk(), row = p.row_bytes(), D = p.D();
+  const std::int64_t padded = backward_features.padded(D), all_rows = padded_rows(Sq);
+  const bool atomic = p.options.mode == BackwardMode::Atomic;
+  const std::int64_t lo = p.o_lo.given() ? 2 * D : 0, dlse = p.dlse.given() ? 4 : 0, ml = p.m.given() ? 8 : 4;
+  const std::int64_t keys = Sq > 0 ? p.visible(Sq - 1).end : 0;  // that some row sees
+  std::int64_t read = Sq * (2 * row + lo + dlse + ml) + 2 * keys * row;
+  std::int64_t written = 16 * all_rows + 2 * Sk * row + Sq * row;
+  if (Sq > 0) read += std::min<std::int64_t>(keys, 64) * row, written += 4 * padded;  // the centre
+  // Pairs of tiles that see each other, as the kernel of dK and dV walks over them.
+  std::int64_t pairs = 0;
+  for (std::int64_t j0 = 0; j0 < Sk; j0 += blocks.Bc)
+    for (std::int64_t i0 = 0; i0 < Sq; i0 += blocks.Br)
+      if (const std::int64_t end = std::min(i0 + blocks.Br, Sq); p.visible(end - 1).end > j0)
+        read += (end - i0) * 2 * row + 12 * blocks.Br, ++pairs;
+  if (atomic) {
+    const std::int64_t added = pairs * (blocks.Br * padded * 4 + (blocks.Br < 64 ? 16 : 32) * 8 * 4);
+    read += added + (Sq + 15) / 16 * (16 * padded * 4 + 32 * (padded + 8)), written += added + all_rows * padded * 4;
+  } else {
+    const Blocks own = dq_blocks(static_cast<int>(padded));
+    read += Sq * (2 * row + 4 * 16);
+    for (std::int64_t i0 = 0; i0 < Sq; i0 += own.Br)
+      read += p.visible(std::min(i0 + own.Br, Sq) - 1).end * 2 * row + own.Br / 16 * 32 * padded;
+  }
+  return {static_cast<std::uint64_t>(heads * read), static_cast<std::uint64_t>(heads * written)};
+}
+
+inline constinit Pass backward_pass{backward_features, &phase09::phase};
+inline constinit Phase phase{"20-backward-tensor-cores",
+                             "the backward pass by mma: half of the warps make P and dV, half of them dS and dK",
+                             &phase13::forward_pass, &backward_pass};
+// O = softmax(Q Kᵀ · scale) V on the machine that `where` names.
+inline constexpr ForwardOf forward{phase};
+// The same, with what the backward pass needs of it.
+template <class T>
+Run forward_training(const Problem<T>& p, const Kept& kept, Where where, const MachineOptions& options = {}) {
+  return flash::forward_training(phase, p, kept, where, options);
+}
+// dQ, dK and dV.
+template <class T>
+Run backward(const GradientProblem<T>& p, Where where, const MachineOptions& options = {},
+             Mode mode = Mode::Deterministic) {
+  return flash::backward(phase, p, where, options, mode);
+}
+
+}  // namespace flash::phase20
