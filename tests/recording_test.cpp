@@ -575,7 +575,8 @@ TEST_CASE("several heads: a row of a tensor knows its head") {
   }());
   const auto p = inputs.problem({});
   Recording r;
-  const Phase& phase = find_phase("17");
+  const std::string name = "17";
+  const Phase& phase = find_phase(name);
   const Run run = forward(phase, p, Where::Checked, {.recording = &r});
   describe(r, phase, p, run.blocks);
   int told = 0;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "phases/interface/where.hpp"
+#include "tests/skip.hpp"
 
 static_assert(sizeof(flashphases_tensor) == 32 && sizeof(flashphases_forward_args) == 208,
               "the layout is an interface: flashphases.py has it too");
@@ -72,7 +73,7 @@ TEST_CASE("a good call is refused only for want of a GPU, and says which want") 
     else if (!flash::available(flash::Where::Gpu))
       refused(&args, "the GPU is missing; expected a CUDA device; look at nvidia-smi", FLASHPHASES_NO_GPU);
     else
-      MESSAGE("there is a GPU: see gpu_test.cpp");
+      flash::test::skip("there is a GPU: see gpu_test.cpp");
   }
 }
 

@@ -130,7 +130,7 @@ class Trial:
         if any(file.startswith("sim/compiler/") for file in self.files):
             self.relink(COMPILER, self.folder / "flash-launches", "all")
             self.compiler = self.folder / "flash-launches"
-        if (ROOT / "tests" / f"{program}_test.sh").exists():
+        if mutants.is_script(program):
             return self.verdict_of_script()
         # Most kernels are caught on the fast simulator, in a program without the checked one (else what disagrees with
         # the checked one would count as caught). Only those that are not are compiled for it too.
