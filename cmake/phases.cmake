@@ -20,18 +20,19 @@ function(flash_add_test name source)
   set(script "${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake")
   file(WRITE "${script}" "foreach(t IN LISTS ${name}_test_TESTS)
   set_tests_properties(\"\${t}\" PROPERTIES LABELS \"${arg_LABELS}\" TIMEOUT 300
-    SKIP_REGULAR_EXPRESSION \"skipped: no\")
+    SKIP_RETURN_CODE 77)
 endforeach()
 ")
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${script}")
 endfunction()
 
-# flash_add_phase(<number> <name> [GRADIENTS] [CAPABILITY <nn>] [USES <number>…] [NOTEBOOKS <name>…]): its objects,
-# pages and proof. GRADIENTS: it has a backward pass. CAPABILITY: the lowest that its kernel is compiled for. The phase
-# before is always at hand; USES names further phases that the pages or the proof compare with. NOTEBOOKS: the pages in
-# their order, <name>.cpp; notebook alone where nothing is said.
+# flash_add_phase(<number> <name> [GRADIENTS] [CAPABILITY <nn>] [FORWARD <number>] [USES <number>…]
+# [NOTEBOOKS <name>…]): its objects, pages and proof. GRADIENTS: it has a backward pass. CAPABILITY: the lowest that its
+# kernel is compiled for. FORWARD: its forward pass is that of another phase, and is proved there. The phase before is
+# always at hand; USES names further phases that the pages or the proof compare with. NOTEBOOKS: the pages in their
+# order, <name>.cpp; notebook alone where nothing is said.
 function(flash_add_phase number name)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "GRADIENTS" "CAPABILITY" "USES;NOTEBOOKS")
+  cmake_parse_arguments(PARSE_ARGV 2 arg "GRADIENTS" "CAPABILITY;FORWARD" "USES;NOTEBOOKS")
   if(NOT arg_NOTEBOOKS)
     set(arg_NOTEBOOKS notebook)
   endif()
@@ -41,7 +42,7 @@ function(flash_add_phase number name)
   set(objects ${phase}_objects)
   get_property(all GLOBAL PROPERTY flash_phases)
   list(POP_BACK all compared)
-  foreach(other IN LISTS arg_USES)
+  foreach(other IN LISTS arg_FORWARD arg_USES)
     list(APPEND compared phase${other}_objects)
   endforeach()
 
@@ -69,9 +70,14 @@ function(flash_add_phase number name)
   if(arg_GRADIENTS)  # promises.cpp knows whether that is true
     list(APPEND promises flash_backward_promises)
   endif()
+  if(arg_FORWARD)
+    list(REMOVE_ITEM promises flash_promises)
+  endif()
   set(capability)
   if(EXISTS "${folder}/attention.cuh")
-    list(APPEND promises flash_kernel_promises)
+    if(NOT arg_FORWARD)
+      list(APPEND promises flash_kernel_promises)
+    endif()
     if(arg_CAPABILITY)
       set(capability LOWEST_CAPABILITY ${arg_CAPABILITY})
     else()

@@ -28,42 +28,27 @@ __device__ __forceinline__ void mbarrier_arrive_expect_tx(std::uint64_t* barrier
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
                : "memory");
 }
+// What waits for a phase: the instruction again and again until it says that the phase is complete, or once.
+#define FLASH_MBARRIER_WAIT(instruction)                                                  \
+  asm volatile("{\n.reg .pred done;\nagain:\n" instruction                                \
+               " done, [%0], %1;\n@!done bra again;\n}\n" ::"r"(shared_address(barrier)), \
+               "r"(parity)                                                                \
+               : "memory")
+#define FLASH_MBARRIER_ASK(instruction)                                                     \
+  unsigned done;                                                                            \
+  asm volatile("{\n.reg .pred p;\n" instruction " p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}\n" \
+               : "=r"(done)                                                                 \
+               : "r"(shared_address(barrier)), "r"(parity)                                  \
+               : "memory");                                                                 \
+  return done
 __device__ __forceinline__ void mbarrier_wait(std::uint64_t* barrier, unsigned parity) {
-  asm volatile(
-      "{\n"
-      ".reg .pred done;\n"
-      "again:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "@!done bra again;\n"
-      "}\n" ::"r"(shared_address(barrier)),
-      "r"(parity)
-      : "memory");
+  FLASH_MBARRIER_WAIT("mbarrier.try_wait.parity.shared::cta.b64");
 }
 __device__ __forceinline__ bool mbarrier_test_wait(std::uint64_t* barrier, unsigned parity) {
-  unsigned done;
-  asm volatile(
-      "{\n"
-      ".reg .pred p;\n"
-      "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-      "selp.u32 %0, 1, 0, p;\n"
-      "}\n"
-      : "=r"(done)
-      : "r"(shared_address(barrier)), "r"(parity)
-      : "memory");
-  return done;
+  FLASH_MBARRIER_ASK("mbarrier.test_wait.parity.shared::cta.b64");
 }
 __device__ __forceinline__ bool mbarrier_try_wait(std::uint64_t* barrier, unsigned parity) {
-  unsigned done;
-  asm volatile(
-      "{\n"
-      ".reg .pred p;\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-      "selp.u32 %0, 1, 0, p;\n"
-      "}\n"
-      : "=r"(done)
-      : "r"(shared_address(barrier)), "r"(parity)
-      : "memory");
-  return done;
+  FLASH_MBARRIER_ASK("mbarrier.try_wait.parity.shared::cta.b64");
 }
 __device__ __forceinline__ void mbarrier_inval(std::uint64_t* barrier) {
   asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
@@ -371,15 +356,7 @@ __device__ __forceinline__ void mbarrier_arrive_cluster(std::uint64_t* barrier, 
                : "memory");
 }
 __device__ __forceinline__ void mbarrier_wait_cluster(std::uint64_t* barrier, unsigned parity) {
-  asm volatile(
-      "{\n"
-      ".reg .pred done;\n"
-      "again:\n"
-      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
-      "@!done bra again;\n"
-      "}\n" ::"r"(shared_address(barrier)),
-      "r"(parity)
-      : "memory");
+  FLASH_MBARRIER_WAIT("mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64");
 }
 
 __device__ __forceinline__ void cp_async_bulk_cluster(void* remote, const void* shared, unsigned bytes,

@@ -48,8 +48,8 @@ Living& living() {
   return all;
 }
 
-std::string kernel_name(const void* kernel, const char* as_written) {
-  return kernel ? function_name(kernel) : without_machine(as_written);
+std::string kernel_name(const void* kernel, const char* in_launch) {
+  return kernel ? function_name(kernel) : as_written(in_launch);
 }
 
 // How many blocks of a launch have run, on one line of a terminal that is written over and over, ten times a second.
@@ -263,9 +263,8 @@ void MachineCore::run(Launch& launch) {
 
   // One worker per core, at most one per block; the calling thread is worker 0.
   const bool one = s.options.recording;  // blocks are recorded one after another
-  const std::uint64_t cores = one                 ? 1
-                              : s.options.threads ? s.options.threads
-                                                  : std::max(1u, std::thread::hardware_concurrency());
+  static const unsigned all_cores = std::max(1u, std::thread::hardware_concurrency());  // it opens a file
+  const std::uint64_t cores = one ? 1 : s.options.threads ? s.options.threads : all_cores;
   const std::uint64_t blocks = launch.blocks();
   if (launch.cooperative && blocks > kCooperativeBlocks)
     refuse("blocks of a cooperative launch", blocks, "at most " + std::to_string(kCooperativeBlocks),
@@ -275,7 +274,6 @@ void MachineCore::run(Launch& launch) {
   const std::uint64_t clusters = blocks / in_cluster;
   if (in_cluster > 1 && launch.cooperative)
     refuse("a cooperative launch in clusters of", in_cluster, "1 block", "launch it without clusters");
-  if (in_cluster > 1 && one) refuse("a recording of clusters of", in_cluster, "1 block", "do not record it");
   const std::size_t teams = static_cast<std::size_t>(launch.cooperative ? blocks : std::min(cores, clusters));
   const std::size_t count = teams * in_cluster;
   launch.workers = count;
@@ -289,10 +287,11 @@ void MachineCore::run(Launch& launch) {
     s.workers.back()->observer = std::move(checker);
   }
   if (s.shadow) s.shadow->begin_launch(teams);
-  if (one && count > 1) refuse("a cooperative launch", blocks, "1 block in a recording", "do not record it");
-  std::optional<Recorder> recorder;
+  if (one && launch.cooperative && blocks > 1)
+    refuse("a cooperative launch", blocks, "1 block in a recording", "do not record it");
+  std::optional<LaunchRecorder> recorder;
   if (one && s.checked) recorder.emplace(*s.options.recording, s.memory, launch);
-  s.workers[0]->recorder = recorder ? &*recorder : nullptr;
+  for (unsigned rank = 0; recorder && rank < in_cluster; ++rank) s.workers[rank]->recorder = &recorder->of(rank);
 
   // Workers take blocks in the order that the options ask for.
   std::vector<std::uint32_t> shuffled;
@@ -356,8 +355,8 @@ void MachineCore::run(Launch& launch) {
       refuse("the cluster of the launch of " + kernel_name(launch.kernel, launch.kernel_name), written(launch.cluster),
              written(*needed) + ", as its __cluster_dims__ say", "launch it in those, or leave the attribute out");
     for (std::size_t w = 0; w < count; ++w) s.workers[w]->findings.take();
-    if (recorder) s.options.recording->launches.pop_back();
-    s.workers[0]->recorder = nullptr;
+    if (recorder) recorder->forget();
+    for (const auto& worker : s.workers) worker->recorder = nullptr;
     launch.cluster = s.cluster_dims[kernel] = *needed;
     return run(launch);
   }
@@ -384,8 +383,7 @@ void MachineCore::run(Launch& launch) {
                    "give it more time, or less work",
                    {},
                    0});
-  if (s.shadow)
-    s.shadow->end_launch({s.checkers.begin(), s.checkers.begin() + static_cast<long>(count)}, report);
+  if (s.shadow) s.shadow->end_launch({s.checkers.begin(), s.checkers.begin() + static_cast<long>(count)}, report);
   const auto coordinates = [&](unsigned b) {
     return std::array<unsigned, 3>{b % launch.grid.x, b / launch.grid.x % launch.grid.y,
                                    b / (launch.grid.x * launch.grid.y)};
@@ -395,7 +393,7 @@ void MachineCore::run(Launch& launch) {
     s.trace.push_back({s.reports.size(), coordinates(e.block), e.warp, e.name, e.value, e.begin, e.end, e.beside});
   s.reports.push_back(report);
   s.unnamed.emplace_back(launch.kernel, launch.kernel_name);
-  s.workers[0]->recorder = nullptr;
+  for (const auto& worker : s.workers) worker->recorder = nullptr;
   if (recorder) recorder->end_launch(reports().back());
   for (const std::exception_ptr& error : errors)
     if (error) std::rethrow_exception(error);

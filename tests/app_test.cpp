@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
+#include <chrono>
 #include <functional>
 #include <set>
 
@@ -313,7 +314,9 @@ void try_phase(const Promise& phase, const std::string& machine, const std::stri
   if (phase.lse) words = join(words, {"--lse", "lse.npy"});
   if (std::is_same_v<T, bfloat16>) words = join(words, {"--type", "bf16"});
   const std::map<std::string, std::string> before = s.files();
+  const auto begin = std::chrono::steady_clock::now();
   const Answer r = s.run(words);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   const bool typed = takes<T>(phase);
   const bool no_machine = refused_machine(r, machine);
   if (!typed && !no_machine) CHECK(contains(r.err, std::string("type is ") + type_name<T>() + "; expected "));
@@ -330,6 +333,7 @@ void try_phase(const Promise& phase, const std::string& machine, const std::stri
   if (phase.lse) check_lse(s, {B, H, Sq}, want.lse);
   const Json report = parse_json(get(s / "r.json"), "r.json");
   check_question<T>(report, phase, machine, causal);
+  CHECK(report.at("seconds").number <= seconds.count());  // of the whole process
   const bool counted = machine == "checked" || !phase.kernel();
   if (counted) {
     check_counts(report, phase, causal, sizeof(T), phase.lse);
@@ -424,6 +428,10 @@ TEST_CASE("options change the result as they should") {
   const Reference plain = reference(in.problem("none"));
   REQUIRE(s.run(run_words("4", {"--scale=-0.5", "--lse=lse.npy"})).status == 0);
   const Reference scaled = reference(in.problem("none", -0.5f));
+  REQUIRE(
+      s.run({"run", "--phase", "04", "--q", "q.npy", "--k=k.npy", "--v=v.npy", "--scale=-0.5", "--o=a=b.npy"}).status ==
+      0);
+  CHECK(get(s / "a=b.npy") == get(s / "o.npy"));  // the first = ends the name
   CHECK(distance(scaled.o, plain.o, D).relative > 0.1);
   check_output<float>(s, "o.npy", {B, H, Sq, D}, scaled.o, D);
   check_lse(s, {B, H, Sq}, scaled.lse);
@@ -651,8 +659,7 @@ TEST_CASE("bfloat16 files of every name: each result has the name of the file th
   for (const auto& [name, descr] :
        std::map<std::string, std::string>{{"o.npy", "|V2"}, {"dq.npy", "|V2"}, {"dk.npy", "<u2"}, {"dv.npy", "<V2"}})
     CHECK(read_npy(s / name, NpyType::Bfloat16).descr == descr);
-  refused(s, run_words("04"),
-          "q.npy: has type '|V2', expected '<f4' or '<f2'; pass --type bf16 if it holds bfloat16");
+  refused(s, run_words("04"), "q.npy: has type '|V2', expected '<f4' or '<f2'; pass --type bf16 if it holds bfloat16");
   write_npy<half>(s / "q.npy", {1}, reinterpret_cast<const half*>(in.q.data()));
   refused(s, run_words("04", {"--type", "bf16"}),
           "q.npy: has type '<f2', expected '|V2', '<V2' or '<u2' for bfloat16; omit --type");

@@ -25,15 +25,9 @@ inline const char* name(BackwardMode mode) {
 std::vector<Mask> masks();
 Case within(Case c);
 
-// A test for a type that the two passes do not have, or for what is kept where nothing is, says so.
-template <class T>
-bool skipped_gradients() {
-  if (features_under_test().types.contains(type_of<T>) && backward_under_test().types.contains(type_of<T>))
-    return false;
-  MESSAGE("skipped: no " << std::string(type_name<T>()) << " in this phase's two passes");
-  return true;
+inline bool both_have_type(Type type) {
+  return has_type(type) && backward_under_test().types.contains(type);
 }
-bool skipped_kept();
 
 // A case with everything that the backward pass takes and gives, each array in poison of its own.
 template <class T>

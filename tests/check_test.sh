@@ -271,6 +271,148 @@ contains err 7
 expect 0 'flash check: no findings' --sim 'a program.cu' -- race
 contains out 7
 
+# Options reach the compiler and the program. What it prints hangs on each of them.
+mkdir 'a folder' tmp
+echo '#define FROM "a folder"' >'a folder/from.h'
+cat >options.cu <<'END'
+#include <cstdio>
+#include <cuda_pipeline.h>
+#if __has_include("from.h")
+#include "from.h"
+#else
+#define FROM "nowhere"
+#endif
+#ifndef NAME
+#define NAME "nobody"
+#endif
+__device__ int last, in_time, arrived, numbers[64];
+__global__ void who_is_last() { last = threadIdx.x; }
+__global__ void no_wait() {  // on purpose
+  __shared__ int copied[64];
+  __pipeline_memcpy_async(&copied[threadIdx.x], &numbers[threadIdx.x], 4);
+  __pipeline_commit();
+  __syncthreads();
+  if (copied[threadIdx.x] == 7) atomicAdd(&in_time, 1);
+  __pipeline_wait_prior(0);
+}
+__global__ void meet() {  // comes to an end where two blocks run at a time
+  atomicAdd(&arrived, 1);
+  while (atomicAdd(&arrived, 0) < 2) {}
+}
+int main(int, char** argv) {
+  int sevens[64], value;
+  cudaDeviceProp device;
+  cudaGetDeviceProperties(&device, 0);
+  std::printf("%s, %s from %s, last", device.name, NAME, FROM);
+  for (int i = 0; i < 4; ++i) {
+    who_is_last<<<1, 64>>>();
+    cudaMemcpyFromSymbol(&value, last, sizeof value);
+    std::printf(" %d", value);
+  }
+  for (int& seven : sevens) seven = 7;
+  cudaMemcpyToSymbol(numbers, sevens, sizeof sevens);
+  no_wait<<<1, 64>>>();
+  cudaMemcpyFromSymbol(&value, in_time, sizeof value);
+  std::printf(", %d copies in time", value);
+  meet<<<2, 1>>>();
+  std::printf(", met, in %s\n", argv[0]);
+}
+END
+TMPDIR="$work/tmp"
+export TMPDIR
+expect 1 'simulator (sm_90), nobody from nowhere, last 63 63 63 63, 0 copies in time' --threads 2 options.cu
+contains out ", met, in $work/tmp/flash-check."
+contains err 'flash check: 2 findings' # the race of four launches is one
+expect 1 'simulator (sm_80), it'\''s "me" from a folder, last 0 0 0 0, 64 copies in time, met' --profile sm_80 \
+  --order reverse --completion eager --threads 2 '-DNAME="it'\''s \"me\""' '-Ia folder' options.cu
+random() { sed 's/.*last \(.*\) in time.*/\1/' out; }
+expect 1 'deadlock: no thread' --order random --completion random --seed 1 --threads 1 options.cu
+one=$(random)
+expect 1 'met' --order random --completion random --seed 2 --threads 2 options.cu
+[ "$one" != "$(random)" ] || { failed=1; echo 'the seed changes nothing'; }
+case $one in *', 0 copies' | *', 64 copies' | '63 63 63 63,'*) failed=1; echo "nothing is random: $one" ;; esac
+[ -z "$(ls -A tmp)" ] || { failed=1; echo 'left behind:'; ls tmp; }
+unset TMPDIR
+
+# The host interface, and groups of threads: each figure beside what CUDA's guide says of it.
+cat >calls.cu <<'END'
+#include <cooperative_groups.h>
+#include <cooperative_groups/reduce.h>
+#include <cstdio>
+#include <unistd.h>
+namespace cg = cooperative_groups;
+enum { votes, least, most, tiles, tile_number, sent, block_in_cluster, block_in_grid, thread_in_grid, figures };
+constexpr unsigned threads = 64, blocks = 8;  // a grid of 2 x 2 x 2
+
+__global__ void __cluster_dims__(2, 1, 1) groups(unsigned (*out)[figures]) {
+  const unsigned t = threadIdx.x, all = cg::this_grid().thread_rank();
+  const auto tile = cg::tiled_partition<16>(cg::this_thread_block());
+  out[all][votes] = tile.ballot(tile.thread_rank() <= tile.meta_group_rank());
+  out[all][least] = cg::reduce(tile, 100 + t * 5 % 16, cg::less<unsigned>());
+  out[all][most] = cg::reduce(tile, 100 + t * 5 % 16, cg::greater<unsigned>());
+  out[all][tiles] = tile.meta_group_size();
+  out[all][tile_number] = tile.meta_group_rank();
+  out[all][sent] = 0;
+  if (t % 3 == 1) out[all][sent] = cg::coalesced_threads().shfl(t, 2);  // 1 4 7 …, 34 37 40 …
+  out[all][block_in_cluster] = cg::this_cluster().block_rank();
+  out[all][block_in_grid] = cg::this_grid().block_rank();
+  out[all][thread_in_grid] = all;
+}
+__global__ void chosen(int* x) { *x = 5; }
+
+#define EXPECT(what) \
+  if (!(what)) std::printf("line %d: %s\n", __LINE__, #what)
+int main(int argc, char**) {
+  float *x, milliseconds;
+  int device = 7;
+  EXPECT(cudaSetDevice(0) == cudaSuccess);
+  EXPECT(cudaGetLastError() == cudaSuccess);
+  EXPECT(cudaSetDevice(1) == cudaErrorInvalidDevice);
+  EXPECT(cudaGetDevice(&device) == cudaSuccess && device == 0);
+  EXPECT(cudaPeekAtLastError() == cudaErrorInvalidDevice);  // looks
+  EXPECT(cudaGetLastError() == cudaErrorInvalidDevice);     // takes
+  EXPECT(cudaPeekAtLastError() == cudaSuccess);
+  EXPECT(cudaMalloc(&x, 400) == cudaSuccess);
+  EXPECT(cudaFree(x + 4) == cudaErrorInvalidValue);
+  EXPECT(cudaGetLastError() == cudaErrorInvalidValue);
+  EXPECT(cudaFree(x) == cudaSuccess);
+
+  cudaEvent_t begin, end;
+  EXPECT(cudaEventCreate(&begin) == cudaSuccess && cudaEventCreate(&end) == cudaSuccess);
+  EXPECT(cudaEventElapsedTime(&milliseconds, begin, end) == cudaErrorInvalidResourceHandle);  // not recorded
+  cudaEventRecord(begin);
+  usleep(20000);
+  cudaEventRecord(end);
+  EXPECT(cudaEventElapsedTime(&milliseconds, begin, end) == cudaSuccess);
+  EXPECT(milliseconds >= 20 && milliseconds < 10000);
+
+  int* y;
+  void (*f)(int*) = chosen;
+  cudaMallocManaged(&y, sizeof *y);
+  if (argc > 9)
+    f = nullptr;
+  else (*f)<<<1, 1>>>(y);
+  EXPECT(*y == 5);
+
+  unsigned (*out)[figures];
+  cudaMallocManaged(&out, threads * blocks * sizeof *out);
+  groups<<<dim3(2, 2, 2), threads>>>(out);
+  for (unsigned i = 0; i < threads * blocks; ++i) {
+    const unsigned t = i % threads, block = i / threads, tile = t / 16;
+    EXPECT(out[i][votes] == (2u << tile) - 1);
+    EXPECT(out[i][least] == 100 && out[i][most] == 115);
+    EXPECT(out[i][tiles] == 4 && out[i][tile_number] == tile);
+    EXPECT(out[i][sent] == (t % 3 != 1 ? 0 : t < 32 ? 7 : 40));
+    EXPECT(out[i][block_in_cluster] == block % 2);
+    EXPECT(out[i][block_in_grid] == block && out[i][thread_in_grid] == i);
+  }
+  std::printf("all asked\n");
+}
+END
+expect 1 'call: cudaFree: the pointer is not one that cudaMalloc gave' calls.cu
+contains err 'flash check: 1 finding'
+[ "$(cat out)" = 'all asked' ] || { failed=1; cat out; }
+
 # When asynchronous copies arrive: a wait that is too short reads NaN, or the right value by luck.
 pipeline=$(dirname "$check")/../../tests/simt/programs/pipeline.cu
 expect 1 'pipeline: right' --completion eager "$pipeline" -- defect
@@ -279,6 +421,33 @@ expect 1 'pipeline: WRONG' --completion late "$pipeline" -- defect
 # Sums of floats by atomics: legal, unless their order is to be fixed.
 dot=$(dirname "$check")/../../tests/simt/programs/dot_product.cu
 expect 1 'nondeterministic: additions to result[0] (8 bytes) in no fixed order' --deterministic "$dot"
+
+# The machine's functions are its own: of those that the program has, too, as std::string's, none is instrumented.
+cat >strings.cu <<'END'
+#include <cstdio>
+#include <string>
+#include <vector>
+__global__ void set(int* x) { *x = 1; }
+int main(int n, char** words) {
+  std::vector<std::string> all(words, words + n);
+  std::string line = "a" + std::to_string(n) + all[0];
+  line.replace(0, 1, all[0]).append("b");
+  int* x;
+  cudaMalloc(&x, 4);
+  set<<<1, 1>>>(x);
+  std::puts(line.c_str());
+}
+END
+expect 0 '' -o strings strings.cu
+library=$(sed -n "s/^LIBRARY='\(.*\)'/\1/p" "$settings")
+nm strings | awk '$2 == "W" { print $3 }' >of_program
+nm "$library" 2>/dev/null | awk '$2 == "W" { print $3 }' | sort -u | grep -Fxf of_program >shared_names
+objdump -d --no-show-raw-insn strings | awk '
+  FILENAME == "shared_names" { shared[$1] = 1; next }
+  /^[0-9a-f]+ <.*>:$/ { name = substr($2, 2, length($2) - 3) }
+  /call.*<__tsan_/ && name in shared { print "instrumented, and the machine calls it: " name; found = 1 }
+  END { exit found }' shared_names - || failed=1
+[ -s shared_names ] || { failed=1; echo 'the program and the machine share no function'; }
 
 # What does not compile is bad input.
 printf '__global__ void k() {\n  undeclared = 1;\n}\nint main() {}\n' >a.cu

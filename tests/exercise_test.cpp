@@ -296,6 +296,14 @@ TEST_CASE("a translated paragraph is broken into lines, not before a closing mar
   CHECK(lines[1] == "字。字");
 }
 
+TEST_CASE("no message names the namespace that keeps attempts apart") {
+  CHECK(without_attempts("race: write after read of shared attempt0::Tiles+128 (4 bytes)") ==
+        "race: write after read of shared Tiles+128 (4 bytes)");
+  CHECK(without_attempts("attempt12::f<attempt12::S>") == "f<S>");
+  CHECK(without_attempts("attempt::f, attempt1, attempts: attempt2") == "attempt::f, attempt1, attempts: attempt2");
+  CHECK(first_error("/x/05.2-a.cu:31:7: error: 'attempt0::x' is private\n", "05.2-a.cu") == "line 31: 'x' is private");
+}
+
 TEST_CASE("of a compiler's messages the reader sees the first error") {
   CHECK(first_error("In file included from a.cu:5:\n/x/05.2-a.cu: In function 'f':\n/x/05.2-a.cu:31:7: error: 'y' was\n"
                     "/x/05.2-a.cu:32:7: error: more\n",

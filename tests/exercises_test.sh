@@ -81,10 +81,23 @@ expect 0 'hint 3 of 3' 05.6 --hint
 expect 0 '[x] 05.6  two-barriers          right'
 
 # A teacher tries the files again: what is remembered does not count.
+# has TEXT: the report does.
+has() { grep -qF -e "$1" report.xml || { failed=1; printf '"%s" is not in the report:\n' "$1"; cat report.xml; }; }
+expect 0 '1 right, 0 not yet, 0 not begun; report.xml' 05.6 --junit report.xml
+has '<testsuite name="flash exercise" tests="1" failures="0" skipped="0">'
+has '<testcase classname="exercises" name="05.6 two-barriers"/>'
 edit '0,/__syncthreads();/s///'
-expect 1 '0 right, 1 not yet, ' --junit report.xml
-grep -q '<testcase classname="exercises" name="05.6 two-barriers"><failure type="finding" message="A thread may' \
-  report.xml || { failed=1; cat report.xml; }
+expect 0 'is new.' 05.1 --reset
+echo 'static_assert(2 < 1, "Q & A");' >>"$FLASH_EXERCISES/05.1-grid.cu"
+all=$("$program" | sed -n 's/^[0-9]* of \([0-9]*\) are right.*/\1/p')
+expect 1 "0 right, 2 not yet, $((all - 2)) not begun; report.xml" --junit report.xml
+has "<testsuite name=\"flash exercise\" tests=\"$all\" failures=\"2\" skipped=\"$((all - 2))\">"
+has '<testcase classname="exercises" name="05.6 two-barriers"><failure type="finding" message="A thread may'
+has 'name="05.1 grid"><failure type="does not compile" message="line '
+has 'static assertion failed: Q &amp; A"'
+has 'name="05.2 '
+[ "$(grep -c '><skipped message="not begun"/></testcase>' report.xml)" = $((all - 2)) ] || { failed=1; cat report.xml; }
+rm "$FLASH_EXERCISES/05.1-grid.cu"
 expect 2 '--junit is "/nowhere/report.xml"; expected a file that can be written' --junit /nowhere/report.xml
 
 # Overwritten by name only.

@@ -48,7 +48,7 @@ expect 2 "'more' is one argument too many" notebook 01 notebook more
 
 # A system that has the shell's tools and nothing else.
 mkdir bin
-for tool in sh dirname readlink nproc id sed sort head tr grep cat env mkdir uname basename; do
+for tool in sh dirname readlink nproc id sed sort uniq head tr grep cat env mkdir uname basename; do
   ln -s "$(command -v $tool)" "bin/$tool"
 done
 path=$work/bin
@@ -68,6 +68,34 @@ chmod +x bin/sudo
 expect 1 'sudo wants a password; run: sudo apt-get install' test
 [ ! -e "$FLASH_BUILD" ] || { failed=1; echo 'a build directory was made although tools are missing'; }
 
+# A system without the libraries, too: the same script, which looks for them elsewhere than in /usr.
+mkdir bare usr
+ln -s "$(dirname "$flash")/phases" bare
+sed "s|/usr/local /usr|$work/usr|" "$flash" >bare/flash
+chmod +x bare/flash
+cat >bin/apt-get <<'END'
+#!/bin/sh
+echo "$DEBIAN_FRONTEND: $*" >>"$WORK/apt"
+END
+export WORK="$work"
+everything='cmake ninja-build g++ libeigen3-dev doctest-dev xtl-dev libxtensor-dev'
+flash_here=$flash
+flash=$work/bare/flash
+for user in 0 1000; do # root, and one whom sudo lets do it
+  printf '#!/bin/sh\necho %s\n' $user >bin/id
+  printf '#!/bin/sh\n[ "$1" != -n ] || exit 0\necho sudo >>"$WORK/apt"\nexec "$@"\n' >bin/sudo
+  : >apt
+  expect 1 "missing: $everything python3; " test
+  case $(cat apt) in
+    *'noninteractive: update'*"noninteractive: "*" install -y --no-install-recommends $everything python3") ;;
+    *) failed=1; echo "apt-get was called so: $(cat apt)" ;;
+  esac
+  [ "$(grep -c sudo apt)" = $((user / 500)) ] || { failed=1; echo "user $user calls sudo so: $(cat apt)"; }
+done
+expect 1 "run as root: apt-get install -y --no-install-recommends $everything python3" --no-install test
+flash=$flash_here
+rm bin/sudo
+
 # Help of the program needs no program.
 for words in 'run --help' 'run -h' run 'tour --help' 'tour 04 --help' 'run --phase 04 --help'; do
   # shellcheck disable=SC2086  # words
@@ -83,11 +111,11 @@ mkdir -p prefix/include/eigen3/Eigen prefix/include/doctest prefix/include/xtl p
 : >prefix/include/doctest/doctest.h
 : >prefix/include/xtl/xtl_config.hpp
 : >prefix/include/xtensor/xtensor_config.hpp
-export CMAKE_PREFIX_PATH="$work/prefix" WORK="$work"
+export CMAKE_PREFIX_PATH="$work/prefix"
 ln -s "$(command -v touch)" "$(command -v chmod)" "$(command -v cp)" bin
 cat >bin/cmake <<'END'
 #!/bin/sh
-[ "$1" != --version ] || { echo 'cmake version 3.25.1'; exit; }
+[ "$1" != --version ] || { echo "cmake version ${CMAKE_IS:-3.25.1}"; exit; }
 echo "$*" >>"$WORK/calls"
 [ ! -e "$WORK/talkative" ] || while :; do echo 'a line of a long story'; done
 [ ! -e "$WORK/broken" ] || { echo 'it cannot be done'; exit 1; }
@@ -102,9 +130,10 @@ if [ "$1" = --preset ]; then
 fi
 END
 printf '#!/bin/sh\nexit 0\n' >bin/ninja
-printf '#!/bin/sh\ncase $1 in --version) echo "g++ (Debian) 12.2.0" ;; *) echo 12.2.0 ;; esac\n' >bin/g++
+printf '#!/bin/sh\ncase $1 in --version) echo "g++ (Debian)" ;; *) echo "${GXX_IS:-12.2.0}" ;; esac\n' >bin/g++
 printf '#!/bin/sh\ncase $1 in --version) echo "Debian clang version 14.0.6" ;; *) echo 14.0.6 ;; esac\n' >bin/clang++
-chmod +x bin/cmake bin/ninja bin/g++ bin/clang++
+printf '#!/bin/sh\necho "ctest $*" >>"$WORK/calls"\n' >bin/ctest
+chmod +x bin/cmake bin/ninja bin/g++ bin/clang++ bin/ctest
 
 # called TEXT: cmake was called so since the last time that this was asked. not_called TEXT: it was not.
 called() {
@@ -124,7 +153,14 @@ for name in clang++ "$work/bin/clang++"; do
 done
 unset CXX
 
-expect 0 'program: run --phase 04' run --phase 04
+# Versions are compared number by number.
+for version in 3.9.6 3.25.0; do
+  CMAKE_IS=$version expect 1 "cmake is $version; expected 3.25.1 or newer" tour
+  CMAKE_IS=$version expect 1 'CMake              MISSING  3.25.1 or newer' doctor
+done
+GXX_IS=9.5.0 expect 1 'g++ is 9.5.0; expected 12 or newer' tour
+
+CMAKE_IS=3.100.0 GXX_IS=100.1.0 expect 0 'program: run --phase 04' run --phase 04
 called '-DCMAKE_CXX_COMPILER=g++' # not CMake's own choice, c++
 expect 0 'program: run --phase 04' run --phase 04
 not_called --preset # built before: no second configuration
@@ -133,8 +169,53 @@ called '--target flash-exercise'
 expect 0 'first: --page
 second: --page' notebook 01
 called '--target phase01_pages'
+
+# The tests: why some were skipped stands at the end, also where one failed, and ctest's exit status is passed on.
+cat >bin/ctest <<'END'
+#!/bin/sh
+mkdir -p "$2/Testing/Temporary"
+printf 'skipped: no GPU\nOutput:\nskipped: no browser here\nskipped: no GPU\n' >"$2/Testing/Temporary/LastTest.log"
+[ ! -e "$WORK/failing" ] || exit 8
+END
+chmod +x bin/ctest
+expect 0 'skipped, and why:
+      2 no GPU
+      1 no browser here' test 01
+: >failing
+expect 8 '      1 no browser here' test 01
+rm failing
 expect 0 'second: --page' notebook 1 notebook
 case $out in *first*) failed=1; echo 'notebook 1 notebook prints another page too' ;; esac
+
+# Progress goes to stderr where what a program prints may be read by another; both are shown where they are progress.
+for words in 'run --phase 04' 'exercise 05.2' 'notebook 01 notebook'; do
+  rm -rf "$FLASH_BUILD"
+  # shellcheck disable=SC2086  # words
+  (PATH=$path; "$flash" $words >out 2>err </dev/null) || failed=1
+  case $words:$(cat out) in
+    "run --phase 04:program: run --phase 04" | "exercise 05.2:program: 05.2" | "notebook 01 notebook:second: --page") ;;
+    *) failed=1; echo "./flash $words prints on stdout: $(cat out)" ;;
+  esac
+  grep -q '^+ cmake --preset default' err || { failed=1; echo "./flash $words is silent about its steps: $(cat err)"; }
+done
+
+# The tests: all, or those with a phase's label; for the GPU, too, where that is asked for.
+: >calls
+expect 0 '+ ctest --test-dir' test
+grep -qx -e "ctest --test-dir $FLASH_BUILD/default --output-on-failure --no-tests=error -j [0-9]*" calls ||
+  { failed=1; echo "test: $(cat calls)"; }
+grep -qx -e "--build $FLASH_BUILD/default" calls || { failed=1; echo "test does not build all: $(cat calls)"; }
+called '-DFLASH_CUDA=OFF'
+for number in 4 04; do
+  expect 0 '+ ctest --test-dir' test $number
+  grep -q -e '^ctest .* -L ^phase04\$$' calls || { failed=1; echo "test $number: $(cat calls)"; }
+  called '--target phase04'
+done
+for words in 'test --cuda 04' '--cuda test 04' 'test 04 --cuda'; do
+  # shellcheck disable=SC2086  # words
+  expect 0 '+ ctest --test-dir' $words
+  called '-DFLASH_CUDA=ON'
+done
 
 # The book: the reader of its pages is all that is compiled, unless cells are to run.
 for tool in sphinx-build python3; do printf '#!/bin/sh\n[ "$1" = --version ] || exit 3\n' >"bin/$tool"; done

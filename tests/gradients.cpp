@@ -97,8 +97,8 @@ GradientError gradient_error(const std::vector<double>& got, const std::vector<d
     size += want[i] * want[i];
   }
   GradientError e;
-  const double half_unit = std::is_same_v<T, half> ? 0x1p-12 : 0x1p-9;  // of T's last place, at most, in a number of 1
-  const double narrow = std::hypot(floors * std::sqrt(rounding), 1.5 * half_unit * rounded);
+  const double unit = std::is_same_v<T, half> ? 0x1p-12 : 0x1p-9, often = want.size() < 500 ? 2 : 1.5;
+  const double narrow = std::max(floors * std::sqrt(rounding), std::hypot(std::sqrt(rounding), often * unit * rounded));
   const double allowed =
       (sizeof(T) == 2 ? narrow : bar_fp32 * std::sqrt(size)) + more * std::sqrt(size) + 4 * 0x1p-24 * g;
   e.relative = ratio(difference, size);
@@ -107,11 +107,13 @@ GradientError gradient_error(const std::vector<double>& got, const std::vector<d
   return e;
 }
 
-double floors(Input input, const Features& can, bool low_bits) {
-  if (can.tensor_cores && low_bits && input == Input::Uniform) return 2;
-  if (can.tensor_cores && low_bits && input == Input::Shifted) return 2.4;
-  if (input == Input::Uniform || input == Input::Shifted) return 10;
-  return input == Input::Normal || input == Input::Halved ? 2 : 4;
+double floors(Input input, const Features& can, bool low_bits, bool backward) {
+  const bool mean = input == Input::Uniform || input == Input::Shifted;
+  const bool normal = input == Input::Normal || input == Input::Halved;
+  if (can.tensor_cores && low_bits && backward && input == Input::Outliers) return 3;
+  if (can.tensor_cores && low_bits && backward && (mean || input == Input::Q4 || input == Input::QKV4)) return 2;
+  if (can.tensor_cores && low_bits && mean) return input == Input::Uniform ? 2 : 2.4;
+  return normal ? 2 : mean ? 10 : 4;
 }
 
 template <class T>
@@ -120,7 +122,7 @@ GradientErrors gradient_errors(const GradientProblem<T>& p, const GradientRefere
   const bool shifted = input == Input::Uniform || input == Input::Shifted;
   const double bar = 5e-6 + (input == Input::Q60 ? 4 * 0x1p-24 * want.max_abs_logit : 0);
   const double dq_bar = shifted ? 1e-4 * std::max(1.0, static_cast<double>(p.Sk()) / 1024) : bar;
-  const double most = floors(input, can, p.kept.o_lo.given()), rounds = backward && can.tensor_cores ? 1 : 0;
+  const double most = floors(input, can, p.kept.o_lo.given(), backward), rounds = backward && can.tensor_cores ? 1 : 0;
   return {gradient_error<T>(gather64(p.dq), want.dq, want.gq, dq_bar, most, 0, rounds * want.rq),
           gradient_error<T>(gather64(p.dk), want.dk, want.gk, bar, most, 0, rounds * want.rk),
           gradient_error<T>(gather64(p.dv), want.dv, want.gv, 5e-6, most, 0, rounds * want.rv)};

@@ -24,10 +24,12 @@ std::vector<double> gather64(const View<T>& x);
 
 // The exact gradients of the inputs as stored, and for each the norm of G: the same sums with every term positive.
 struct GradientReference {
-  std::vector<double> dq, dk, dv;        // dense
-  double max_abs_logit = 0;              // as in the forward pass's reference
-  double gq = 0, gk = 0, gv = 0;         // ‖G‖ of dQ, dK, dV
-  double rq = 0, rk = 0, rv = 0;         // the same with the root of the sum of squares: what errors of chance become
+  std::vector<double> dq, dk, dv;  // dense
+  double max_abs_logit = 0;        // as in the forward pass's reference
+  double gq = 0, gk = 0, gv = 0;   // ‖G‖ of dQ, dK, dV
+  // The root of the sum of the squares of all terms: what errors of chance in P and dS become, each in proportion to
+  // its number.
+  double rq = 0, rk = 0, rv = 0;
   std::vector<double> p, dp, delta, ds;  // [B, H, Sq, Sk]; delta [B, H, Sq]: the steps, for the derivation's tests
 };
 
@@ -45,7 +47,10 @@ struct GradientError {
 
 // ‖got - want‖ against bar·‖want‖ + 4·2^-24·‖G‖, all as the contract words it; `more` is added to either type's bar.
 // `rounded`: of a backward pass on tensor cores the root of the sum of squares of the terms, else 0. There P and dS are
-// rounded to T before the products, each number by chance, and these errors remain where the gradient itself cancels.
+// rounded to T before the products, and where a gradient cancels these errors remain. The root of the sum of squares of
+// two such roundings, dS's and that of the forward pass's P, is √2 · 0.85 · u of `rounded`, u = 2^-12 in fp16 and 2^-9
+// in bf16. 1.5 is allowed instead of 1.2, and 2 below 500 numbers, too few to average; beside them the gradient's own
+// rounding.
 template <class T>
 GradientError gradient_error(const std::vector<double>& got, const std::vector<double>& want, double g, double bar_fp32,
                              double floors, double more = 0, double rounded = 0);
@@ -61,8 +66,9 @@ struct GradientErrors {
 };
 
 // How many rounding floors fp16 and bf16 may be away: 2 for N(0,1), 10 where a mean makes dP and δ nearly equal; 4.
-// Where there is a mean, tensor cores that get O's low bits are held to 2 floors, for N(1,1) to 2.4.
-double floors(Input input, const Features& can, bool low_bits);
+// A forward pass on tensor cores (`backward` false) that keeps O's low bits is held to 2 floors where there is a mean,
+// for N(1,1) to 2.4; a backward pass that gets them to 2 there and for large logits, to 3 with outliers.
+double floors(Input input, const Features& can, bool low_bits, bool backward = true);
 
 // dQ, dK, dV as they are now in the problem's memory, against fp64. With the large logits of Q*60, dQ and dK get in
 // fp32 what O is allowed for them, 4·2^-24·max|S|: P is exp of a number that fp32 rounds to 2^-24 of its size.

@@ -113,18 +113,18 @@ double worst_row_sum(const std::vector<double>& P, const Case& c) {
   }
   return worst;
 }
+// Of the types that both passes have, the one that hides least.
+bool widest_type(Type type) {
+  return both_have_type(type) && (type == Type::Float32 || !both_have_type(Type::Float32));
+}
 }  // namespace
 
 // P itself: each row sums to 1, and each element is the forward pass's. fp32 shows it best. In the other types O and dV
 // are rounded, and so may P be before either product: tried only where a phase has no fp32.
-TEST_CASE_TEMPLATE("large logits: the backward pass has the forward's P, whose rows sum to 1", T, float, half,
-                   bfloat16) {
-  if (skipped_gradients<T>() || skipped_kept()) return;
+TEST_CASE_TEMPLATE("large logits: the backward pass has the forward's P, whose rows sum to 1" * only_if(widest_type) *
+                       only_if(keeps()),
+                   T, float, half, bfloat16) {
   constexpr bool wide = std::is_same_v<T, float>;
-  if (!wide && backward_under_test().types.contains(Type::Float32)) {
-    MESSAGE("skipped: no need of " << std::string(type_name<T>()) << " beside float32");
-    return;
-  }
   const double more = wide ? 0 : 2 * rounding<T>;  // P's rounding, and that of O or dV
   double worst_kept = 0, worst_alone = 0, worst_element = 0;
   for (const LargeCase& l : large_cases())
@@ -151,12 +151,10 @@ TEST_CASE_TEMPLATE("large logits: the backward pass has the forward's P, whose r
 
 // Inputs that fp16 and bf16 hold give them the P that fp32 has: what they store of dV is the rounded fp32. On tensor
 // cores P itself is rounded.
-TEST_CASE_TEMPLATE("large logits: fp16 and bf16 have the P of fp32", T, half, bfloat16) {
-  if (skipped_gradients<float>() || skipped_gradients<T>() || skipped_kept()) return;
-  if (features_under_test().tensor_cores || backward_under_test().tensor_cores) {
-    MESSAGE("skipped: no P in fp32 in this phase");
-    return;
-  }
+TEST_CASE_TEMPLATE("large logits: fp16 and bf16 have the P of fp32" *
+                       only_if(!features_under_test().tensor_cores && !backward_under_test().tensor_cores) *
+                       only_if(both_have_type(flash::Type::Float32)) * only_if(both_have_type) * only_if(keeps()),
+                   T, half, bfloat16) {
   for (const LargeCase& l : large_cases()) {
     INFO(text(l));
     GradientInputs<T> in(l.c);
@@ -186,8 +184,8 @@ TEST_CASE_TEMPLATE("large logits: fp16 and bf16 have the P of fp32", T, half, bf
 
 // The gradients are those of the forward pass's P: in fp64 from that very P they differ by the contract's bar alone. O
 // tells P exactly in fp32 alone.
-TEST_CASE("large logits: the gradients are those of the forward's P") {
-  if (skipped_gradients<float>() || skipped_kept()) return;
+TEST_CASE("large logits: the gradients are those of the forward's P" * only_if(both_have_type(Type::Float32)) *
+          only_if(keeps())) {
   for (const LargeCase& l : large_cases())
     for (const BackwardMode mode : modes()) {
       INFO(text(l) << " " << std::string(name(mode)));
@@ -203,8 +201,8 @@ TEST_CASE("large logits: the gradients are those of the forward's P") {
 // And so they are about as right as O is. A spread of logits leaves one key, or two that are nearly equal: there fp32's
 // rounding of the logits is all of dQ and dK and little of O, and they are allowed what O is allowed for such logits.
 // From LSE alone the bar must be missed, or this test could not tell the difference.
-TEST_CASE_TEMPLATE("large logits: dV, dQ and dK are as precise as O", T, float, half, bfloat16) {
-  if (skipped_gradients<T>() || skipped_kept()) return;
+TEST_CASE_TEMPLATE("large logits: dV, dQ and dK are as precise as O" * only_if(both_have_type) * only_if(keeps()), T,
+                   float, half, bfloat16) {
   double worst = 0, worst_alone = 0;
   for (const LargeCase& l : large_cases()) {
     const BackwardMode mode = l.c.seed % 2 ? modes().front() : modes().back();

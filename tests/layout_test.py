@@ -26,7 +26,7 @@ SVG = ('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 600 40" width="600"
 def main():
     if not layout.browser():
         print("skipped: no browser here (apt-get install chromium)")
-        return 0
+        return 77
     with tempfile.TemporaryDirectory() as folder:
         site = pathlib.Path(folder)
         (site / "_images").mkdir()

@@ -1,6 +1,6 @@
 #!/bin/sh
 # player_test.sh: the player's page in a browser: its buttons and keys, its figures beside those that ./flash run
-# prints, a race, the book's recordings. A script that is appended to the page presses and looks.
+# prints, a race, pairs of blocks, the book's recordings. A script that is appended to the page presses and looks.
 # sh tests/player_test.sh BUILD
 set -eu
 build=$1
@@ -8,7 +8,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
 if [ -z "$browser" ]; then
   echo 'skipped: no browser here (apt-get install chromium)'
-  exit 0
+  exit 77
 fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -55,6 +55,13 @@ drive() {
     cat said
     [ -s said ] || tail -n 5 log
   fi
+}
+
+# check PROGRAM PAGE STATUS [OPTION]: runs it with the checks, which end with this status, and writes the page.
+check() {
+  status=0
+  sh "$here/../sim/cuda/check.sh" "$build/check.settings" ${4-} --player "$2.html" "$1" >out 2>&1 || status=$?
+  [ "$status" = "$3" ] || { failed=1; echo "check $1: exit $status"; cat out; }
 }
 
 data=$here/../docs/data
@@ -124,29 +131,29 @@ if [ -z "$printed" ] || ! grep -q "bytes at the end $printed\$" said; then
 fi
 
 cat >race.cu <<'END'
-__global__ void sums(const float* in, float* out) {
+__global__ void sums(const float* in, float* out, int rounds) {
   __shared__ float tile[64];
   float sum = 0;
-  for (int t = 0; t < 4; ++t) {
+  for (int t = 0; t < rounds; ++t) {
     tile[threadIdx.x] = in[t * 64 + threadIdx.x];
     __syncthreads();
-    for (int j = 0; j < 32; ++j) sum += tile[(threadIdx.x + j) % 64];
-    // The next round overwrites what others may still read.
+    for (int j = threadIdx.x % 32 < 21 ? 32 : 0; j < 32; ++j) sum += tile[(threadIdx.x + j) % 64];
+    // The next round overwrites what others may still read: lane 22 what 21 has read. The last block alone has one.
+    rounds += blockIdx.x + blockIdx.y + blockIdx.z == 4 && t < 3;
   }
-  out[threadIdx.x] = sum;
+  out[((blockIdx.z * 3 + blockIdx.y) * 2 + blockIdx.x) * 64 + threadIdx.x] = sum;
 }
 int main() {
   float *in, *out;
   cudaMalloc(&in, 256 * sizeof(float));
-  cudaMalloc(&out, 64 * sizeof(float));
+  cudaMalloc(&out, 12 * 64 * sizeof(float));
   cudaMemset(in, 0, 256 * sizeof(float));
-  sums<<<1, 64>>>(in, out);
+  sums<<<dim3(2, 3, 2), 64>>>(in, out, 1);
 }
 END
-status=0
-sh "$here/../sim/cuda/check.sh" "$build/check.settings" --player race.html race.cu >out 2>&1 || status=$?
-[ "$status" = 1 ] || { failed=1; echo "check: exit $status"; cat out; }
+check race.cu race 1
 drive race 390 <<'END'
+  one("speed").value = "80";
   press(" ");
   await wait(5000);
   is("plays up to the finding", at === rec.steps.length && !timer && !one("alarm").hidden);
@@ -154,11 +161,141 @@ drive race 390 <<'END'
   is("both lines", (one("alarm").textContent.match(/race.cu:[57] /g) || []).length === 2);
   is("its remedy", one("alarm").textContent.includes("remedy: put __sync"));
   is("the place", document.querySelectorAll(".chip .bad").length === 1 && !document.querySelector(".hbm .bad"));
-  is("the warps", document.querySelectorAll(".warps .bad").length >= 1);
+  const guilty = [...document.querySelectorAll(".warps .bad")].map(x => x.textContent);
+  is("the warp and its lanes: " + guilty, guilty.length === 1 && guilty[0].startsWith("warp 0 lane 22, 21"));
   is("says nothing of the ledger", one("verdict").textContent === "");
   press("ArrowLeft");
   is("not before", one("alarm").hidden && !document.querySelector(".chip .bad"));
+  const blocks = [], heads = [];
+  for (let step = 1; step <= rec.steps.length; ++step) {
+    go(step);
+    const block = one("chiphead").textContent.match(/block (.*)$/)[1];
+    if (block !== blocks.at(-1)) blocks.push(block);
+    const head = one("warphead").textContent;
+    if (blocks.length === 1 && head !== heads.at(-1)) heads.push(head);
+  }
+  is("x of a grid is the fastest, z the slowest: " + blocks.join(" "), blocks.join(" ") ===
+    "(0,0,0) (1,0,0) (0,1,0) (1,1,0) (0,2,0) (1,2,0) (0,0,1) (1,0,1) (0,1,1) (1,1,1) (0,2,1) (1,2,1)");
+  is("warps come to the barrier one by one, and are released together: " + heads.join("; "),
+    heads.join("; ") === "1 of 2 warps wait at the barrier; 2 of 2 warps wait at the barrier; Warps");
   fits();
+END
+
+# Clusters of two blocks: each makes a tile and sends it to the other one, which adds it to its own.
+cat >pair.cu <<'END'
+#include "gpu/hopper.cuh"
+using namespace flash;
+__global__ void __cluster_dims__(2) pair(const float* in, float* out) {
+  __shared__ alignas(16) float dS[64], partner_dS[64];
+  __shared__ std::uint64_t full, empty;
+  const int t = threadIdx.x, i = blockIdx.x * 64 + t;
+  const unsigned partner = cluster_ctarank() ^ 1;
+  if (t == 0) {
+    mbarrier_init(&full, 1);
+    mbarrier_init(&empty, 64);
+    fence_mbarrier_init();
+  }
+  barrier_cluster_arrive();
+  barrier_cluster_wait();
+  float sum = 0;
+  for (int tile = 0; tile < 3; ++tile) {
+    if (tile > 0) mbarrier_wait_cluster(&empty, (tile - 1) & 1);
+    dS[t] = in[i] + tile;
+    fence_proxy_async();
+    __syncthreads();
+    if (t == 0) {
+      mbarrier_arrive_expect_tx(&full, sizeof partner_dS);
+      cp_async_bulk_cluster(mapa(partner_dS, partner), dS, sizeof dS, mapa(&full, partner));
+    }
+    mbarrier_wait(&full, tile & 1);
+    sum += dS[t] + partner_dS[t];
+    mbarrier_arrive_cluster(&empty, partner);
+  }
+#ifdef RACE
+  if (partner == 1) mapa(dS, partner)[t] = 0;
+#endif
+  out[i] = sum;
+  barrier_cluster_arrive();
+  barrier_cluster_wait();
+}
+int main() {
+  float *in, *out;
+  cudaMalloc(&in, 256 * sizeof(float));
+  cudaMalloc(&out, 256 * sizeof(float));
+  cudaMemset(in, 0, 256 * sizeof(float));
+  pair<<<4, 64>>>(in, out);
+}
+END
+check pair.cu pair 0
+drive pair 1200 <<'END'
+  const boxes = id => [...one(id).querySelectorAll(":scope > div:not(.all)")];
+  const until = (what, f) => {
+    do go(at + 1); while (at < rec.steps.length && !f(rec.steps[at - 1]));
+    is(what, f(rec.steps[at - 1]));
+  };
+  const said = (id, text) => is(`${id}: ${one(id).textContent}`, one(id).textContent.includes(text));
+  const holds = (rank, name, text) => {
+    const rows = [...boxes("chip")[rank].querySelectorAll(".array")];
+    const row = rows.find(x => x.querySelector("b").textContent === name);
+    is(`${name} of rank ${rank}: ${row.textContent}`, row.querySelector("span").textContent === text);
+  };
+  go(1);
+  for (const id of ["chip", "warps", "mbarriers"]) {
+    const [left, right] = boxes(id).map(x => x.getBoundingClientRect());
+    is(`${id}: the blocks side by side`, boxes(id).length === 2 && left.right <= right.left && left.top === right.top);
+  }
+  said("mbarriers", "barrier.cluster: 64 of 128 arrivals");
+  until("both blocks are at the cluster's barrier", s => s.r && s.m);
+  said("mbarriers", "barrier.cluster: phase 1 complete");
+  said("say", t.releasedall);
+  is("they go on", !one("warps").querySelector(".waits"));
+  until("a tile is sent", s => (s.p || []).some(p => p[0] === COPY && p.rank === 0));
+  said("say", "block (1,0,0), warp 0: expects 256 bytes at full; " +
+    "lets TMA copy dS into partner_dS of block (0,0,0); waits at full");
+  holds(0, "partner_dS", "holds dS of block (1,0,0) (in flight)");
+  holds(1, "dS", "holds in elements 64–127 (being sent)");
+  is("its name", rec.labels[at - 1].kinds[0] === "send" &&
+    one("film").querySelector(".here").textContent.includes("(1,0,0) warp 0"));
+  until("it is there", s => s.w < 0 && s.h === 0 && (s.p || []).some(p => p[0] === LANDED));
+  said("say", "block (0,0,0): TMA has brought dS of block (1,0,0) into partner_dS: full is complete");
+  holds(0, "partner_dS", "holds dS of block (1,0,0)");
+  holds(1, "dS", "holds in elements 64–127");
+  until("a warp has read it", s => (s.m || []).some(m => m[3] !== s.h && m[1] === 32));
+  said("say", "arrives at empty of block (1,0,0)");
+  until("the other one has, too", () => boxes("mbarriers")[1].textContent.includes("empty: phase 1 complete"));
+  said("mbarriers", "empty: phase 1 complete, by block (0,0,0) warp 1");
+  // Three tiles in each of four blocks: a copy, and an arrival of two warps.
+  is("an arrow for each step that reaches the other block",
+    one("time").querySelectorAll(".arrow").length === 3 * 4 * 3);
+  is("thin where block 0 waits for block 1 at the first barrier",
+    [...one("time").querySelectorAll(".waited")].some(x => +x.getAttribute("x") === 1));
+  is("a band for each block", one("stepsword").textContent === "rank 0rank 1");
+  until("the next cluster", s => s.b === 2);
+  is("its blocks",
+    boxes("warps").map(x => x.querySelector("h3").textContent).join() === "block (2,0,0),block (3,0,0)");
+  fits();
+  go(rec.steps.length);
+  is("nothing is in flight at the end",
+    !document.querySelector(".chip .flight, .chip .busy") && one("verdict").className === "verdict good");
+END
+drive pair 390 '?lang=zh&step=12' <<'END'
+  is("two blocks on a narrow page", one("chip").querySelectorAll(":scope > div").length === 2);
+  fits();
+  const english = new Set();
+  for (; at < rec.steps.length; go(at + 1))
+    for (const id of ["say", "film", "warps", "chip", "chiphead", "mbarriers"])
+      for (const word of one(id).textContent.match(/[a-z]{3,}/g) || []) english.add(word);
+  for (const word of ["warp", "warpgroup", "phase", "pair", "partner", "full", "empty", "out", "barrier", "cluster"])
+    english.delete(word);
+  is("no English word is left: " + [...english], !english.size);
+END
+check pair.cu pair_race 1 -DRACE  # block 0 writes where block 1 may still read
+drive pair_race 1200 <<'END'
+  press("End");
+  const bad = [...document.querySelectorAll(".chip .bad")];
+  is("the place, in one block", bad.length === 1 && !one("alarm").hidden);
+  is("that of the memory", bad[0].closest(".blocks > div").querySelector("h3").textContent === "block (1,0,0)");
+  is("the warps of both", [...one("warps").querySelectorAll(":scope > div")].every(x => x.querySelector(".bad")));
 END
 
 "$build/bin/flash-recordings" book.html >out
@@ -214,7 +351,7 @@ drive book 390 <<'END'
   is("not under way any more", !one("warps").textContent.includes("under way"));
   shown("say", "shows its new m, α; arrives at K_ring.empty[0]");
   shown("mbarriers", "K_ring.empty[0]: 1 of 8 arrivals");
-  const passed = name => s => (s.g || []).some(m => rec.launches[0].mbarriers[m][0] === name);
+  const passed = name => s => (s.g || []).some(([m]) => rec.launches[0].mbarriers[m][0] === name);
   until("a stage is released and filled again", passed("K_ring.empty[0]"));
   shown("mbarriers", "K_ring.empty[0]: phase 1 complete");
   is("no mbarrier among the tiles", !/full|ring/.test(one("chip").textContent));

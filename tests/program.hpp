@@ -26,13 +26,17 @@ struct Answer {
 
 class Session {
  public:
+  Session() = default;
+  explicit Session(const std::string& program) : program_(program) {}  // another one, which lies beside flash-phases
+
   // In the session's folder. `file_limit`: the most bytes that it may write into one file: then the disk is full.
   Answer run(const std::vector<std::string>& words, rlim_t file_limit = RLIM_INFINITY) const {
     const std::string out = talk_ / "out", err = talk_ / "err";
     const pid_t child = fork();
     if (child < 0) throw Error(std::string("fork: ") + std::strerror(errno));
     if (child == 0) {
-      std::vector<char*> argv{const_cast<char*>(program())};
+      const std::string file = program();
+      std::vector<char*> argv{const_cast<char*>(file.c_str())};
       for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
       argv.push_back(nullptr);
       const bool ready = chdir(folder_.path().c_str()) == 0 && dup2(open("/dev/null", O_RDONLY), 0) == 0 &&
@@ -43,7 +47,7 @@ class Session {
         setrlimit(RLIMIT_FSIZE, &limit);
         signal(SIGXFSZ, SIG_IGN);  // or the kernel would kill it
       }
-      if (ready) execv(program(), argv.data());
+      if (ready) execv(file.c_str(), argv.data());
       _exit(127);
     }
     int status = 0;
@@ -63,11 +67,13 @@ class Session {
 
  private:
   // FLASH_PROGRAM in the environment names another program to judge: one that is wrong on purpose.
-  static const char* program() {
+  std::string program() const {
     const char* other = std::getenv("FLASH_PROGRAM");
-    return other ? other : FLASH_PROGRAM_FILE;
+    const std::filesystem::path flash = other ? other : FLASH_PROGRAM_FILE;
+    return program_.empty() ? flash.string() : (flash.parent_path() / program_).string();
   }
 
+  std::string program_;
   Folder folder_, talk_;  // talk_: its output, so that the folder holds the user's files alone
 };
 

@@ -3,65 +3,10 @@
 // ./flash test 07 runs them for phase 07, beside phase_07_test.cpp.
 #include "tests/promises.hpp"
 
-#include <sys/mman.h>
-
 #include "phases/interface/validate.hpp"
+#include "tests/skip.hpp"
 
 namespace flash::test {
-
-Domain restrict_to(Domain domain, const Features& can) {
-  if (!can.meets(Demand::Causal)) domain.causals = {Mask::none()};
-  std::erase_if(domain.dims, [&](std::int64_t D) { return D > can.largest_D(); });
-  for (std::int64_t& D : domain.dims) D = next_D(D, can);
-  domain.granule = granule(can);
-  if (can.kernel) {
-    domain.blocks = {{0, 0}};
-    for (const Blocks& blocks : can.blocks) domain.blocks.push_back({blocks.Br, blocks.Bc});
-  }
-  return domain;
-}
-
-Domain checked_domain(const Features& can) {
-  Domain domain;
-  domain.batch_heads = {{1, 2}, {2, 1}};
-  domain.lengths = {{1, 1}, {1, 97}, {97, 1}, {17, 53}, {70, 40}, {33, 200}, {65, 65}};
-  domain.dims = {16, 33, 40};
-  domain.inputs = {Input::Normal, Input::Rising, Input::LowEqual};
-  domain = restrict_to(domain, can);
-  domain.dims.erase(std::unique(domain.dims.begin(), domain.dims.end()), domain.dims.end());
-  if (can.kernel)  // not those of larger head dimensions alone
-    std::erase_if(domain.blocks, [&](const auto& blocks) {
-      return blocks.first > 0 && !can.has(can.padded(40), {blocks.first, blocks.second});
-    });
-  return domain;
-}
-
-std::string text(const std::vector<Blocks>& list) {
-  std::string out;
-  for (const Blocks& blocks : list)
-    out += (out.empty() ? "" : ", ") + std::to_string(blocks.Br) + "x" + std::to_string(blocks.Bc);
-  return out;
-}
-
-FarApart::~FarApart() {
-  for (const auto& [map, bytes] : maps_) munmap(map, bytes);
-}
-
-void* FarApart::reserve(std::size_t bytes) {
-  void* map = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  REQUIRE(map != MAP_FAILED);
-  maps_.emplace_back(map, bytes);
-  return map;
-}
-
-bool skipped_without(const Features& can, Where where) {
-  if (available(can, where)) return false;
-  if (where == Where::Gpu)
-    MESSAGE("skipped: no GPU that can run this phase");
-  else
-    MESSAGE("skipped: no checked machine in a build with sanitizers");
-  return true;
-}
 
 namespace {
 
@@ -456,34 +401,27 @@ FLASH_INSTANTIATE(float)
 FLASH_INSTANTIATE(half)
 FLASH_INSTANTIATE(bfloat16)
 
-TEST_CASE_TEMPLATE("contract", T, float, half, bfloat16) {
-  if (skipped_type<T>()) return;
+TEST_CASE_TEMPLATE("contract" * only_if(has_type), T, float, half, bfloat16) {
   check_contract<T>(Where::Sim);
 }
-TEST_CASE("published shapes") {
-  if (skipped_type<half>()) return;
+TEST_CASE("published shapes" * only_if(has_type(Type::Float16))) {
   check_published<half>(Where::Sim);
 }
-TEST_CASE_TEMPLATE("long sequences", T, float, half, bfloat16) {
-  if (skipped_type<T>()) return;
+TEST_CASE_TEMPLATE("long sequences" * only_if(has_type), T, float, half, bfloat16) {
   check_long<T>(Where::Sim, std::int64_t{1} << 15);
 }
-TEST_CASE_TEMPLATE("promises", T, float, half, bfloat16) {
-  if (skipped_type<T>()) return;
+TEST_CASE_TEMPLATE("promises" * only_if(has_type), T, float, half, bfloat16) {
   check_promises<T>(Where::Sim);
 }
-TEST_CASE_TEMPLATE("range of V", T, float, half, bfloat16) {
-  if (skipped_type<T>()) return;
+TEST_CASE_TEMPLATE("range of V" * only_if(has_type), T, float, half, bfloat16) {
   const bool beyond = check_range_of_v<T>(Where::Sim);
   MESSAGE(std::string(type_name<T>()) << " beyond FLT_MAX / n: " << std::string(beyond ? "infinite" : "right"));
 }
-TEST_CASE_TEMPLATE("strides over 2^31", T, float, half, bfloat16) {
-  if (skipped_type<T>()) return;
+TEST_CASE_TEMPLATE("strides over 2^31" * only_if(has_type), T, float, half, bfloat16) {
   check_far_strides<T>(8);
   check_far_strides<T>(features_under_test().largest_D());
 }
-TEST_CASE_TEMPLATE("bad input", T, float, half, bfloat16) {
-  if (skipped_type<T>()) return;
+TEST_CASE_TEMPLATE("bad input" * only_if(has_type), T, float, half, bfloat16) {
   check_refusals<T>(on<T>(phase_under_test(), Where::Sim), features_under_test());
 }
 
@@ -563,14 +501,13 @@ TEST_CASE("what the phase does not meet is refused by name") {
 }
 
 // A backward pass of which CMakeLists.txt says nothing (GRADIENTS) would be proved by nothing.
-TEST_CASE("a backward pass brings its promises") {
-  if (phase_under_test().backward && !backward_promises) FAIL("they are not linked: say GRADIENTS in CMakeLists.txt");
+TEST_CASE("a backward pass brings its promises" * only_if(phase_under_test().backward != nullptr)) {
+  CHECK_MESSAGE(backward_promises, "they are not linked: say GRADIENTS in CMakeLists.txt");
 }
 
 // A type that the phase does not declare is refused by name.
-TEST_CASE_TEMPLATE("types", T, float, half, bfloat16) {
+TEST_CASE_TEMPLATE("types" * only_if(lacks_type), T, float, half, bfloat16) {
   const Features& can = features_under_test();
-  if (can.types.contains(type_of<T>)) return;
   std::string types;
   for (const Type type : can.types) types += (types.empty() ? "" : " or ") + std::string(name(type));
   check_refused<T>(on<T>(phase_under_test(), Where::Sim), can,
@@ -580,8 +517,7 @@ TEST_CASE_TEMPLATE("types", T, float, half, bfloat16) {
 }
 
 // The same problem through the phase before.
-TEST_CASE_TEMPLATE("equals the phase before", T, float, half, bfloat16) {
-  if (!phase_before() || skipped_type<T>() || !phase_before()->forward->features.types.contains(type_of<T>)) return;
+TEST_CASE_TEMPLATE("equals the phase before" * only_if(phase_before_has_type_too), T, float, half, bfloat16) {
   const Features &can = features_under_test(), &could = phase_before()->forward->features;
   constexpr std::int64_t D = 40;
   const auto has_more_keys = [](const Features& phase) {  // than rows, in some blocks
@@ -601,10 +537,10 @@ TEST_CASE_TEMPLATE("equals the phase before", T, float, half, bfloat16) {
 
 // Predicted = counted, read and written, as integers: each block size or budget, ragged and not, each mask; each of
 // these with LSE and without.
-TEST_CASE_TEMPLATE("bytes equal the formula", T, float, half, bfloat16) {
+TEST_CASE_TEMPLATE("bytes equal the formula" * only_if(has_type), T, float, half, bfloat16) {
   const Features& can = features_under_test();
   const Where where = can.kernel ? Where::Checked : Where::Sim;
-  if (skipped_without(where) || skipped_type<T>()) return;
+  if (skipped_without(where)) return;
   std::vector<Blocks> all = {{0, 0}, {16, 48}, {13, 7}};
   if (can.kernel) all = blocks_for(can, 24);
   std::size_t number = 0;

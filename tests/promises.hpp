@@ -99,17 +99,39 @@ class FarApart {
   std::vector<std::pair<void*, std::size_t>> maps_;
 };
 
-// A test for a machine that this build or computer lacks, or for a type that the phase does not have, says so; CTest
-// shows it as skipped.
+// A promise that says nothing of this phase is no test of it: doctest neither lists nor runs it. (Declarations are
+// constinit: they are there before any test is registered.)
+//   TEST_CASE("bytes of what is kept" * only_if(keeps()))
+//   TEST_CASE_TEMPLATE("contract" * only_if(has_type), T, float, half, bfloat16)
+class only_if {
+ public:
+  explicit only_if(bool concerned) : concerned_(concerned) {}
+  explicit only_if(bool (*concerns)(Type)) : concerns_(concerns) {}
+  void fill(doctest::detail::TestCase& test) const {
+    const Type type = test.m_type == doctest::toString<float>()  ? Type::Float32
+                      : test.m_type == doctest::toString<half>() ? Type::Float16
+                                                                 : Type::BFloat16;
+    if (!(concerns_ ? concerns_(type) : concerned_)) test.m_skip = true;
+  }
+
+ private:
+  bool concerned_ = true;
+  bool (*concerns_)(Type) = nullptr;  // of a TEST_CASE_TEMPLATE: by its type
+};
+inline bool has_type(Type type) {
+  return features_under_test().types.contains(type);
+}
+inline bool lacks_type(Type type) {
+  return !has_type(type);
+}
+inline bool phase_before_has_type_too(Type type) {
+  return phase_before() && has_type(type) && phase_before()->forward->features.types.contains(type);
+}
+
+// A test for a machine that this build or computer lacks says so; CTest shows it as skipped.
 bool skipped_without(const Features& can, Where where);
 inline bool skipped_without(Where where) {
   return skipped_without(features_under_test(), where);
-}
-template <class T>
-bool skipped_type() {
-  if (features_under_test().types.contains(type_of<T>)) return false;
-  MESSAGE("skipped: no " << std::string(type_name<T>()) << " in this phase");
-  return true;
 }
 
 // The whole pairwise list on one machine.

@@ -8,7 +8,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 nvcc=$(command -v nvcc || command -v /usr/local/cuda/bin/nvcc || true)
 if [ -z "$nvcc" ]; then
   echo 'skipped: no nvcc here (it comes with the CUDA toolkit)'
-  exit 0
+  exit 77
 fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -14,9 +14,9 @@ expect() {
   cat >"$work/table"
   status=0
   sh "$here/ptxas.sh" "$3" "$4" "$work/table" >"$work/out" 2>&1 || status=$?
-  if grep -q 'skipped: no' "$work/out"; then
+  if [ "$status" = 77 ]; then # there is no nvcc
     cat "$work/out"
-    exit 0
+    exit 77
   fi
   if [ "$status" != "$1" ] || ! grep -q "$2" "$work/out"; then
     failed=1

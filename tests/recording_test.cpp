@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "phases/app/player.hpp"
@@ -59,7 +60,8 @@ using Bytes = std::map<std::string, std::pair<std::uint64_t, std::uint64_t>>;
 Bytes bytes(const std::vector<ArrayTraffic>& arrays) {
   Bytes all;
   for (const ArrayTraffic& a : arrays)
-    if (a.read_bytes + a.written_bytes > 0) all[a.name] = {a.read_bytes, a.written_bytes};
+    if (a.read_bytes + a.written_bytes + a.reduced_bytes > 0)
+      all[a.name] = {a.read_bytes, a.written_bytes + a.reduced_bytes};
   return all;
 }
 Bytes bytes(const Recording& r) {
@@ -106,6 +108,114 @@ std::map<long, float> last(const Recording& r, const char* name) {
     for (const Recording::Value& v : step.values)
       if (std::strcmp(v.name, name) == 0) all[v.row] = v.value;
   return all;
+}
+
+// What each warp of each block does, in its own words: what a schedule decides is left out.
+using ByWarp = std::map<std::pair<std::uint64_t, std::string>, std::string>;
+ByWarp by_warp(const Recording& r) {
+  ByWarp all;
+  for (Recording::Step step : r.steps) {
+    Recording one;
+    std::vector<std::string> whose;
+    for (const int warp : warps_of(step)) whose.push_back(std::to_string(warp));
+    const auto& mbarriers = r.launches[step.launch].mbarriers;
+    // TMA's steps: in which order barriers complete is the schedule's affair, too.
+    if (whose.empty()) whose = {step.arrivals.empty() ? "all" : mbarriers[step.arrivals[0].mbarrier].name};
+    // Of warps that come to the cluster's barrier together one step has the sum.
+    for (Recording::Arrival& a : step.arrivals)
+      if (mbarriers[a.mbarrier].of_cluster) a.count /= static_cast<unsigned>(whose.size());
+    // So are the numbers of mbarriers: here their names count.
+    const auto by_name = [&](std::size_t m) {
+      return static_cast<std::size_t>(std::count_if(mbarriers.begin(), mbarriers.end(),
+                                                    [&](const auto& other) { return other.name < mbarriers[m].name; }));
+    };
+    for (Recording::Arrival& a : step.arrivals) a.mbarrier = by_name(a.mbarrier);
+    for (Recording::Waited& wait : step.waited) wait.mbarrier = by_name(wait.mbarrier);
+    for (Recording::Made& made : step.made) made.mbarrier = by_name(made.mbarrier);
+    step.warp = 0, step.also.clear();
+    step.requests.clear();  // of equally slow ones the first is shown
+    // In which order the arrays came into being, and the parts of a step, is the schedule's affair.
+    one.arrays = r.arrays;
+    std::vector<std::string> parts;
+    for (Recording::Part part : step.parts) {
+      std::string names;
+      if (part.kind == Kind::read || part.kind == Kind::write) names = one.arrays[std::exchange(part.place, 0)].name;
+      if (part.source >= 0 && part.from_rank < 0)
+        names += " " + one.arrays[static_cast<std::size_t>(std::exchange(part.source, 0))].name;
+      one.steps = {{.parts = {part}}};
+      parts.push_back(names + to_json(one).substr(to_json(one).find("\"steps\"")) + "\n");
+    }
+    std::sort(parts.begin(), parts.end());
+    std::string text;
+    for (const std::string& part : parts) text += part;
+    step.parts.clear();
+    one.steps = {step};
+    text += to_json(one).substr(to_json(one).find("\"steps\""));
+    for (const std::size_t at : step.at) text += r.lines[at].file + ":" + std::to_string(r.lines[at].number) + "\n";
+    for (const std::string& who : whose) all[{step.block, who}] += text;
+  }
+  return all;
+}
+const MachineOptions kSchedules[] = {{.order = Order::forward},
+                                     {.order = Order::reverse, .completion = Completion::eager},
+                                     {.order = Order::random, .seed = 3, .completion = Completion::random}};
+
+// Plays what the steps do to mbarriers and to the cluster's barrier, and what is under way: a wait is for phases that
+// are complete, no phase has more arrivals than it expects, nothing ends that has not begun. How many waits there were.
+std::uint64_t waits_played(const Recording& r) {
+  struct Barrier {
+    unsigned expected, missing = expected;
+    std::int64_t bytes = 0;
+    std::uint64_t complete = 0;
+  };
+  std::map<std::pair<unsigned, std::size_t>, Barrier> barriers;  // by rank and number
+  std::uint64_t cluster = ~std::uint64_t{0}, waits = 0;
+  std::map<std::tuple<Kind, unsigned, std::size_t>, std::int64_t> under_way;  // bytes
+  for (const Recording::Step& step : r.steps) {
+    const Recording::Launch& launch = r.launches[step.launch];
+    if (std::exchange(cluster, step.block / launch.cluster[0]) != step.block / launch.cluster[0]) {
+      barriers.clear();
+      for (unsigned rank = 0; rank < launch.cluster[0]; ++rank)
+        for (std::size_t m = 0; m < launch.mbarriers.size(); ++m) barriers[{rank, m}] = {launch.mbarriers[m].arrivals};
+    }
+    for (const Recording::Waited& wait : step.waited) {
+      CHECK(barriers[{wait.rank, wait.mbarrier}].complete >= wait.phases);
+      ++waits;
+    }
+    for (const Recording::Made& made : step.made) barriers[{step.rank, made.mbarrier}] = {made.arrivals};
+    for (const Recording::Arrival& a : step.arrivals) {
+      Barrier& barrier = barriers[{a.rank, a.mbarrier}];
+      CHECK(a.count <= barrier.missing);
+      barrier.missing -= a.count;
+      if (launch.mbarriers[a.mbarrier].of_cluster) {
+        CHECK(a.rank == 0);
+        if (!step.released) continue;
+        CHECK(a.come == barrier.expected - barrier.missing);
+      } else {
+        barrier.bytes += a.expected - a.come;
+        if (barrier.missing > 0 || barrier.bytes != 0) continue;
+      }
+      barrier.missing = barrier.expected, ++barrier.complete;
+    }
+    for (const Recording::Part& part : step.parts)
+      for (const auto& [begins, ends] :
+           {std::pair{Kind::copy, Kind::landed}, {Kind::product, Kind::multiplied}, {Kind::store, Kind::stored}}) {
+        if (part.kind != begins && part.kind != ends) continue;
+        std::int64_t& bytes = under_way[{begins, part.rank, part.place}];
+        bytes += (part.kind == begins ? 1 : -1) * static_cast<std::int64_t>(part.bytes);
+        CHECK(bytes >= 0);
+      }
+  }
+  for (const auto& [what, bytes] : under_way) CHECK(bytes == 0);
+  return waits;
+}
+
+Recording recorded(const char* cluster_kernel, int blocks, const MachineOptions& machine = {}) {
+  Recording r;
+  MachineOptions options = machine;
+  options.recording = &r;
+  on_checked::run_cluster_kernel(cluster_kernel, blocks, options);
+  return r;
 }
 
 }  // namespace
@@ -169,44 +279,9 @@ TEST_CASE("each warp's steps are the same under every schedule") {
     const std::int64_t N = !phase->forward->features.tensor_maps() ? 64
                            : draws(record(*phase, 16).recording)   ? 128
                                                                    : 150;
-    std::vector<std::map<std::pair<std::uint64_t, std::string>, std::string>> seen;
-    for (const MachineOptions& machine :
-         {MachineOptions{.order = Order::forward},
-          MachineOptions{.order = Order::reverse, .completion = Completion::eager},
-          MachineOptions{.order = Order::random, .seed = 3, .completion = Completion::random}}) {
-      const Recorded r = record(*phase, N, Mask::none(), machine);
-      seen.emplace_back();
-      for (Recording::Step step : r.recording.steps) {
-        Recording one;
-        std::vector<std::string> all;  // whose step it is
-        for (const int warp : warps_of(step)) all.push_back(std::to_string(warp));
-        // TMA's steps: in which order barriers complete is the schedule's affair, too.
-        if (all.empty())
-          all = {step.released ? "all" : r.recording.launches[0].mbarriers[step.arrivals[0].mbarrier].name};
-        step.warp = 0, step.also.clear();
-        step.requests.clear();  // of equally slow ones the first is shown
-        // In which order the arrays came into being, and the parts of a step, is the schedule's affair.
-        one.arrays = r.recording.arrays;
-        std::vector<std::string> parts;
-        for (Recording::Part part : step.parts) {
-          std::string names;
-          if (part.kind == Kind::read || part.kind == Kind::write)
-            names = one.arrays[std::exchange(part.place, 0)].name;
-          if (part.source >= 0) names += " " + one.arrays[static_cast<std::size_t>(std::exchange(part.source, 0))].name;
-          one.steps = {{.parts = {part}}};
-          parts.push_back(names + to_json(one).substr(to_json(one).find("\"steps\"")) + "\n");
-        }
-        std::sort(parts.begin(), parts.end());
-        std::string text;
-        for (const std::string& part : parts) text += part;
-        step.parts.clear();
-        one.steps = {step};
-        text += to_json(one).substr(to_json(one).find("\"steps\""));
-        for (const std::size_t at : step.at)
-          text += r.recording.lines[at].file + ":" + std::to_string(r.recording.lines[at].number) + "\n";
-        for (const std::string& who : all) seen.back()[{step.block, who}] += text;
-      }
-    }
+    std::vector<ByWarp> seen;
+    for (const MachineOptions& machine : kSchedules)
+      seen.push_back(by_warp(record(*phase, N, Mask::none(), machine).recording));
     CHECK(seen[0] == seen[1]);
     CHECK(seen[0] == seen[2]);
   }
@@ -220,41 +295,7 @@ TEST_CASE("a step follows those that it has waited for: arrivals and copies at m
          {MachineOptions{.order = Order::reverse},
           MachineOptions{.order = Order::random, .seed = 7, .completion = Completion::random}}) {
       const Recording r = record(*phase, 280, Mask::top_left(), machine).recording;  // three Q tiles
-      struct Barrier {
-        unsigned missing;
-        std::int64_t bytes = 0;
-        std::uint64_t complete = 0;
-      };
-      std::vector<Barrier> barriers;
-      std::uint64_t block = ~std::uint64_t{0}, waits = 0;
-      std::map<std::pair<Kind, std::size_t>, std::int64_t> under_way;  // bytes
-      for (const Recording::Step& step : r.steps) {
-        if (std::exchange(block, step.block) != step.block) {
-          barriers.clear();
-          for (const Recording::Mbarrier& m : r.launches[0].mbarriers) barriers.push_back({m.arrivals});
-        }
-        for (const Recording::Waited& wait : step.waited) {
-          CHECK(barriers[wait.mbarrier].complete >= wait.phases);
-          ++waits;
-        }
-        for (const Recording::Arrival& a : step.arrivals) {
-          Barrier& barrier = barriers[a.mbarrier];
-          CHECK(a.count <= barrier.missing);
-          barrier.missing -= a.count, barrier.bytes += a.expected - a.come;
-          if (barrier.missing > 0 || barrier.bytes != 0) continue;
-          barrier.missing = r.launches[0].mbarriers[a.mbarrier].arrivals, ++barrier.complete;
-        }
-        for (const Recording::Part& part : step.parts)
-          for (const auto& [begins, ends] :
-               {std::pair{Kind::copy, Kind::landed}, {Kind::product, Kind::multiplied}, {Kind::store, Kind::stored}}) {
-            if (part.kind != begins && part.kind != ends) continue;
-            std::int64_t& bytes = under_way[{begins, part.place}];
-            bytes += (part.kind == begins ? 1 : -1) * static_cast<std::int64_t>(part.bytes);
-            CHECK(bytes >= 0);
-          }
-      }
-      for (const auto& [what, bytes] : under_way) CHECK(bytes == 0);
-      CHECK(waits > 20);
+      CHECK(waits_played(r) > 20);
     }
   }
 }
@@ -295,6 +336,146 @@ TEST_CASE("TMA and wgmma: which rows are in which stage, who loads, who multipli
     }
   // Two blocks, in each two warpgroups, three tiles of four times 16 columns (of 16 keys).
   CHECK(products == std::map<std::string, unsigned>{{"Q", 48}, {"K", 48}, {"V", 48}});
+}
+
+TEST_CASE("clusters and their words: bytes, order, and each warp's steps under every schedule") {
+  for (const auto& [kernel, blocks] :
+       {std::pair<std::string, int>{"pair", 4}, {"around", 8}, {"leaves", 4}, {"both", 4}, {"words", 1}}) {
+    CAPTURE(kernel);
+    std::vector<ByWarp> seen;
+    for (const MachineOptions& machine : kSchedules) {
+      const Recording r = recorded(kernel.c_str(), blocks, machine);
+      CHECK(r.launches.size() == 1);
+      CHECK(r.finding.empty());
+      CHECK(bytes(r) == bytes(r.ledger.arrays));
+      CHECK(waits_played(r) >= 4);
+      seen.push_back(by_warp(r));
+    }
+    CHECK(seen[0] == seen[1]);
+    CHECK(seen[0] == seen[2]);
+  }
+}
+
+TEST_CASE("pairs of blocks: what is sent to which block, and where an arrival from the other block counts") {
+  const Recording r = recorded("pair", 4);
+  const auto& [chip, mbarriers] = std::tie(r.launches[0].chip, r.launches[0].mbarriers);
+  CHECK(r.launches[0].cluster == std::array<unsigned, 3>{2, 1, 1});
+  std::map<std::pair<std::uint64_t, std::string>, unsigned> sent, arrived;  // by block
+  for (const Recording::Step& step : r.steps) {
+    CHECK(step.rank == step.block % 2);
+    for (const Recording::Part& part : step.parts) {
+      if (part.kind != Kind::copy) continue;
+      CHECK(part.rank == 1 - step.rank);
+      CHECK(part.from_rank == static_cast<int>(step.rank));
+      REQUIRE(part.spans.size() == 1);
+      REQUIRE(part.from.size() == 1);
+      CHECK(chip[part.place].name == "partner_dS");
+      CHECK(chip[static_cast<std::size_t>(part.source)].name == "dS");
+      CHECK(part.spans[0].first == chip[part.place].at);
+      CHECK(part.from[0].first == chip[static_cast<std::size_t>(part.source)].at);
+      CHECK(part.bytes == 256);
+      ++sent[{step.block, step.label}];
+    }
+    for (const Recording::Arrival& a : step.arrivals)
+      if (mbarriers[a.mbarrier].name == "empty") {
+        CHECK(a.rank == 1 - step.rank);
+        arrived[{step.block, step.label}] += a.count;
+      }
+  }
+  CHECK(sent.size() == 4 * 3);
+  CHECK(arrived.size() == 4 * 3);
+  for (const auto& [who, times] : sent) CHECK(times == 1);
+  for (const auto& [who, arrivals] : arrived) CHECK(arrivals == 64);
+  // One cluster after the other.
+  CHECK(std::is_sorted(r.steps.begin(), r.steps.end(),
+                       [](const auto& a, const auto& b) { return a.block / 2 < b.block / 2; }));
+}
+
+TEST_CASE("accesses to another block's shared memory: in which block, and where the bytes are from") {
+  const Recording r = recorded("around", 4);
+  std::map<std::pair<unsigned, unsigned>, std::uint64_t> written, read;  // from, to
+  for (const Recording::Step& step : r.steps)
+    for (const Recording::Part& part : step.parts) {
+      if (part.kind == Kind::chip_read) read[{step.rank, part.rank}] += part.bytes;
+      if (part.kind != Kind::chip_write) continue;
+      written[{step.rank, part.rank}] += part.bytes;
+      if (part.rank == step.rank) continue;  // zeros
+      REQUIRE(part.from.size() == 1);
+      CHECK(part.from[0].first / 256 == step.block);
+    }
+  CHECK(written.size() == 8);
+  CHECK(read.size() == 8);
+  for (unsigned rank = 0; rank < 4; ++rank) {
+    CHECK(written[{rank, (rank + 3) % 4}] == 256);
+    CHECK(read[{rank, (rank + 3) % 4}] == 256);
+    CHECK(read[{rank, rank}] == 256);
+  }
+}
+
+TEST_CASE("the cluster's barrier: its phases end when all have come that have not exited") {
+  const Recording r = recorded("leaves", 2);
+  REQUIRE(r.launches[0].mbarriers.size() == 1);
+  CHECK(r.launches[0].mbarriers[0].name == "barrier.cluster");
+  CHECK(r.launches[0].mbarriers[0].of_cluster);
+  CHECK(r.launches[0].mbarriers[0].arrivals == 128);
+  std::vector<std::int64_t> phases;
+  for (const Recording::Step& step : r.steps)
+    if (step.released) phases.push_back(step.arrivals.at(0).come);
+  CHECK(phases == std::vector<std::int64_t>{128, 64});
+}
+
+TEST_CASE("multicast: a tile comes to both blocks, and is read once") {
+  const Recording r = recorded("both", 2);
+  CHECK(bytes(r)["tile"].first == 8 * 128);
+  std::map<std::pair<unsigned, unsigned>, std::uint64_t> copied, landed;  // rank and half of the tile
+  for (const Recording::Step& step : r.steps)
+    for (const Recording::Part& part : step.parts) {
+      if (part.kind != Kind::copy && part.kind != Kind::landed) continue;
+      CHECK(part.from_rank == -1);
+      const auto half = static_cast<unsigned>(part.spans.at(0).first / 512);
+      CHECK(part.from.at(0).first == half * 512);
+      if (part.kind == Kind::landed) CHECK(part.rank == step.rank);
+      if (part.kind == Kind::copy) CHECK(half == step.rank);
+      (part.kind == Kind::copy ? copied : landed)[{part.rank, half}] += part.bytes;
+    }
+  CHECK(copied.size() == 4);
+  CHECK(landed == copied);
+  for (const auto& [where, n] : copied) CHECK(n == 512);
+}
+
+TEST_CASE("a reduction adds, mbarrier.inval ends an mbarrier, and another one is made in its place") {
+  const Recording r = recorded("words", 1);
+  std::vector<unsigned> made;
+  std::map<std::string, std::pair<int, int>> stores;  // by array: those that store, those that add
+  for (const Recording::Step& step : r.steps) {
+    for (const Recording::Made& one : step.made) made.push_back(one.arrivals);
+    for (const Recording::Part& part : step.parts)
+      if (part.kind == Kind::store) {
+        auto& [plain, adds] = stores[r.arrays[static_cast<std::size_t>(part.source)].name];
+        ++(part.adds ? adds : plain);
+      }
+  }
+  CHECK(made == std::vector<unsigned>{0, 2, 0});
+  CHECK(stores == std::map<std::string, std::pair<int, int>>{{"out", {2, 0}}, {"sums", {0, 2}}});
+}
+
+TEST_CASE("a race between blocks of a cluster: the recording ends there, with the block whose memory it is") {
+  for (const Order order : {Order::forward, Order::reverse}) {
+    Recording r;
+    CHECK_THROWS_AS(on_checked::run_cluster_kernel("around, unordered", 4, {.order = order, .recording = &r}), Error);
+    REQUIRE(r.finding.size() == 1);
+    const Recording::Finding& f = r.finding[0];
+    CAPTURE(f.text);
+    CHECK(f.kind == "race");
+    CHECK(f.on_chip);
+    // Block 0 writes the row of block 3, which has read it; or block 3 reads what block 0 has written there.
+    const bool forward = order == Order::forward;
+    CHECK(f.threads.at(0).first == (forward ? 0 : 3));
+    CHECK(f.threads.at(1).first == (forward ? 3 : 0));
+    CHECK(f.rank == 3);
+    CHECK((f.text.find(" of block (3,0,0)") != std::string::npos) == forward);
+    CHECK(r.steps.back().block == (forward ? 0 : 3));
+  }
 }
 
 TEST_CASE("O on its way out: stmatrix writes the tile, TMA reads it, rows beyond the end stay") {
@@ -394,7 +575,8 @@ TEST_CASE("several heads: a row of a tensor knows its head") {
   }());
   const auto p = inputs.problem({});
   Recording r;
-  const Phase& phase = find_phase("17");
+  const std::string name = "17";
+  const Phase& phase = find_phase(name);
   const Run run = forward(phase, p, Where::Checked, {.recording = &r});
   describe(r, phase, p, run.blocks);
   int told = 0;
@@ -541,6 +723,12 @@ TEST_CASE("many blocks: the first ones step by step, all others in one step, and
   CHECK(r.steps.back().blocks + shown <= 1200);
   CHECK(r.steps.back().blocks + shown + 1 >= 1200);
   CHECK(bytes(r) == bytes(r.ledger.arrays));
+  // The same of clusters of four, of which one is shown in part.
+  const Recording clusters = recorded("around", 1200);
+  CHECK(clusters.steps.size() < 4100);
+  const std::uint64_t last = clusters.steps[clusters.steps.size() - 2].block / 4 * 4;  // block of its cluster
+  CHECK(clusters.steps.back().blocks == 1200 - last);
+  CHECK(bytes(clusters) == bytes(clusters.ledger.arrays));
 }
 
 TEST_CASE("two arrays in turn: too many steps become one, and no byte is lost") {

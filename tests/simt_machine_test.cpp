@@ -200,7 +200,7 @@ TEST_CASE_TEMPLATE("a deadlock is reported with who waits where", Machine, MACHI
             "  39 wait at __syncthreads  " +
             line("wait") +
             "  block (0,0,0) warp 0 lane 1\n"
-            "  remedy: make every waiting thread's partners arrive");
+            "  remedy: these wait for one another: let all threads come to both places, in one order");
   Machine strict({.threads = 1});
   CHECK_THROWS_WITH_AS(run_crossed(strict), "kernel crossed has 1 finding: deadlock: no thread of the block can go on",
                        flash::Error);

@@ -428,11 +428,11 @@ TEST_CASE("The life of a stage: filled, there, read and given back, and who wait
   const auto leaves = Recording::Arrival{.mbarrier = 1, .count = 1};
   step(0, {fills});
   step(2, {}, "full").also = {3};
-  step(2, {leaves}, "", {{0, 1}}, 1);  // of another block
+  step(2, {leaves}, "", {{0, 0, 1}}, 1);  // of another block
   step(-1, {{.mbarrier = 0, .come = 16}});
-  step(2, {leaves}, "", {{0, 1}});
-  step(3, {leaves}, "", {{0, 1}});
-  step(0, {fills}, "", {{1, 1}});  // of a filling that is not asked for
+  step(2, {leaves}, "", {{0, 0, 1}});
+  step(3, {leaves}, "", {{0, 0, 1}});
+  step(0, {fills}, "", {{1, 0, 1}});  // of a filling that is not asked for
 
   CHECK(svg::arrived_at(run, "empty") == std::vector<int>{2, 3});
   const std::string picture =

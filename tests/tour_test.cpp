@@ -267,6 +267,16 @@ TEST_CASE("one phase of the tour: its section and row alone, in the folder that 
   CHECK(s.files().size() == phases.size());
 }
 
+TEST_CASE("a prediction that is missed is marked, and the tour fails") {
+  const Session s("flash-wrong-prediction");
+  const Answer r = s.run({"tour", "01"});
+  const std::uint64_t counted = costs.at("01-naive").read + costs.at("01-naive").written;
+  CHECK(contains(r.out, "predicted " + grouped(counted + 1) + ", counted " + grouped(counted)));
+  CHECK(contains(r.out, "  <-- THEY DIFFER\n"));
+  CHECK(r.err == "flash: 01-naive missed its prediction or its error bar\n");
+  CHECK(r.status == 1);
+}
+
 TEST_CASE("a tour that cannot be given is refused in one line") {
   const Session s;
   put(s / "file", "");

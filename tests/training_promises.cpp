@@ -56,12 +56,6 @@ void run(Kept<T>& kept, bool in_fp32, Where where) {
   enter(phase_under_test(), kept.problem(in_fp32), where, {.in_place = where == Where::Sim});
 }
 
-bool meets(Demand demand) {
-  if (features_under_test().meets(demand)) return true;
-  MESSAGE("skipped: not in this phase");
-  return false;
-}
-
 // Each head dimension and one between, each mask, several K/V tiles; rows without keys.
 std::vector<Case> training_cases() {
   const Features& can = features_under_test();
@@ -132,7 +126,6 @@ void check_row(Kept<T>& kept, const Problem<T>& p, std::int64_t b, std::int64_t 
 
 template <class T>
 void check_training(Where where) {
-  if (skipped_without(where) || skipped_type<T>() || !meets(Demand::Kept)) return;
   for (const Case& c : training_cases()) {
     INFO(text(c));
     Inputs<T> plain(c);
@@ -150,7 +143,6 @@ void check_training(Where where) {
 // divided by the sum of what P was before it was rounded, it would be off by far more, and a row's δ with it.
 template <class T>
 void check_mean(Where where) {
-  if (skipped_without(where) || skipped_type<T>() || !meets(Demand::Kept)) return;
   for (const Case& c : training_cases()) {
     INFO(text(c));
     Kept<T> kept(c);
@@ -172,7 +164,6 @@ void check_mean(Where where) {
 // bits hold; of a subnormal fp16 it is cut off); m, l and LSE are the same, and nothing else is touched.
 template <class T>
 void check_wide(Where where) {
-  if (skipped_without(where) || skipped_type<T>() || !meets(Demand::WideOutput)) return;
   for (const Case& c : training_cases()) {
     INFO(text(c));
     Kept<T> narrow(c), wide(c);
@@ -198,24 +189,34 @@ void check_wide(Where where) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("training: m, l, LSE and O's low bits", T, float, half, bfloat16) {
+TEST_CASE_TEMPLATE("training: m, l, LSE and O's low bits" * only_if(has_type) *
+                       only_if(features_under_test().meets(Demand::Kept)),
+                   T, float, half, bfloat16) {
   check_training<T>(Where::Sim);
 }
-TEST_CASE_TEMPLATE("training: O is a mean of V", T, float, half, bfloat16) {
+TEST_CASE_TEMPLATE("training: O is a mean of V" * only_if(has_type) *
+                       only_if(features_under_test().meets(Demand::Kept)),
+                   T, float, half, bfloat16) {
   check_mean<T>(Where::Sim);
 }
-TEST_CASE_TEMPLATE("O in fp32", T, half, bfloat16) {
+TEST_CASE_TEMPLATE("O in fp32" * only_if(has_type) * only_if(features_under_test().meets(Demand::WideOutput)), T, half,
+                   bfloat16) {
   check_wide<T>(Where::Sim);
 }
-TEST_CASE_TEMPLATE("gpu: training, and O in fp32", T, float, half, bfloat16) {
+TEST_CASE_TEMPLATE("gpu: training, and O in fp32" * only_if(has_type) *
+                       only_if(features_under_test().meets(Demand::Kept)),
+                   T, float, half, bfloat16) {
+  if (skipped_without(Where::Gpu)) return;
   check_training<T>(Where::Gpu);
   check_mean<T>(Where::Gpu);
-  check_wide<T>(Where::Gpu);
+  if (features_under_test().meets(Demand::WideOutput)) check_wide<T>(Where::Gpu);
 }
 
 // On the checked machine: no finding, the bits of the fast one, the bytes of the formula.
-TEST_CASE_TEMPLATE("checked: training, and O in fp32", T, float, half, bfloat16) {
-  if (skipped_without(Where::Checked) || skipped_type<T>()) return;
+TEST_CASE_TEMPLATE("checked: training, and O in fp32" * only_if(has_type) *
+                       only_if(features_under_test().meets(Demand::Kept)),
+                   T, float, half, bfloat16) {
+  if (skipped_without(Where::Checked)) return;
   const Features& can = features_under_test();
   for (const bool in_fp32 : {false, true}) {
     if (!can.meets(in_fp32 ? Demand::WideOutput : Demand::Kept)) continue;

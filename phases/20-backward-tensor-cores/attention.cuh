@@ -178,17 +178,18 @@ struct Warp {
       }
   }
   // The warp's rectangle of dQ = dS K, added to what other blocks add: dS is read transposed.
-  __device__ void add_dq(float* head_sum, int tile) {
+  __device__ void add_dq(float* head_sum, float* head_excess, int tile) {
     constexpr int kRows = L::kRowsOfDQ, kColumns = L::kColumnsOfDQ, kTiles = kRows / 16, kGroups = Br / kRows;
     const int warp = threadIdx.x / 32, row = warp % kGroups * kRows, column = warp / kGroups * kColumns;
     const Fragments<Tiles<D, Br, Bc>::kPitch> ds_rows(&tiles, tiles.dS[tile % 2], b_row(), row + b_column());
     const Fragments<D> k_rows(&tiles, tiles.K, a_row(), column + a_column());
-    float dq[kTiles][kColumns / 2] = {};
+    float dq[kTiles][kColumns / 2] = {}, excess[kTiles][4] = {};
 #pragma unroll
     for (int key = 0; key < Bc; key += 16) {
       unsigned ds[kTiles][4];
 #pragma unroll
       for (int rt = 0; rt < kTiles; ++rt) ldmatrix_x4_trans(ds[rt], ds_rows.at(key, rt * 16));
+      if (key / 16 % (8 / kGroups) == warp / kGroups) add_row_sums<T>(excess, ds);  // so many warps have these rows
 #pragma unroll
       for (int n = 0; n < kColumns / 8; n += 2) {
         unsigned k[4];
@@ -206,6 +207,10 @@ struct Warp {
 #pragma unroll
       for (int n = 0; n < kColumns / 8; ++n)
         add_fragment(dq_fragment<D>(fragment, rt * 16, n * 8), c_fragment(dq[rt], n));
+    if (threadIdx.x % 4 == 0)  // four lanes have the same sums
+#pragma unroll
+      for (int i = 0; i < 2 * kTiles; ++i)
+        atomicAdd(&head_excess[std::int64_t{tile} * Br + row + 8 * i + lane_row()], excess[i / 2][i % 2 * 2]);
   }
   // #endregion
 
@@ -265,6 +270,7 @@ __global__ void __launch_bounds__(256, 1) keys_backward(Backward<T> a) {
   const int first = tile_of(first_key - a.band.right), end = tile_of(Q.rows + Br - 1);
   const int full = last_key >= a.K.rows ? end : tile_of(last_key - a.band.right + Br - 1);
   float* const head_sum = kAddQ ? a.dQ_sum + head * a.rows * D : nullptr;
+  float* const head_excess = a.row_excess + head * a.rows;
   const auto begin_copies = [&](int tile) {
     const std::int64_t first_row = std::int64_t{tile} * Br, row = head * a.rows + first_row;
     load_tile<false, 256>(tiles.Q[tile % 2], Q, first_row, Q.rows);
@@ -286,13 +292,13 @@ __global__ void __launch_bounds__(256, 1) keys_backward(Backward<T> a) {
     if (tile + 1 < end) begin_copies(tile + 1);
     if (tile == first) warp.begin();
     // The warps that wait for P begin with dQ, the others end with it.
-    if (kAddQ && tile > first && !warp.makes_p()) warp.add_dq(head_sum, tile - 1);
+    if (kAddQ && tile > first && !warp.makes_p()) warp.add_dq(head_sum, head_excess, tile - 1);
     warp.multiply(tile, tile < full);
-    if (kAddQ && tile > first && warp.makes_p()) warp.add_dq(head_sum, tile - 1);
+    if (kAddQ && tile > first && warp.makes_p()) warp.add_dq(head_sum, head_excess, tile - 1);
   }
   cp_async_wait<0>();
   __syncthreads();  // the last dS is there; all have read Q and dO, and no copy of V is under way
-  if (kAddQ && first < end) warp.add_dq(head_sum, end - 1);
+  if (kAddQ && first < end) warp.add_dq(head_sum, head_excess, end - 1);
 
   // scale, once: dS is the gradient of S = scale · Q Kᵀ.
   if (warp.makes_p())

@@ -71,6 +71,16 @@ __device__ __forceinline__ void add_product_of_registers(float (&c)[kRowTiles][D
 }
 // #endregion
 
+// #region add-row-sums
+// The sums of X's rows: X times ones. All columns of the product are alike, so a lane has those of its two rows twice.
+template <class T, int kRowTiles>
+__device__ __forceinline__ void add_row_sums(float (&sums)[kRowTiles][4], const unsigned (&x)[kRowTiles][4]) {
+  constexpr unsigned ones = std::is_same_v<T, __half> ? 0x3c003c00u : 0x3f803f80u;
+#pragma unroll
+  for (int rt = 0; rt < kRowTiles; ++rt) mma_m16n8k16<T>(sums[rt], x[rt], {ones, ones}, sums[rt]);
+}
+// #endregion
+
 // #region p-again
 // P_ij by the operations of docs/backward.md, "P must be the forward's": scale, round, subtract m, as phase 09 does.
 __device__ __forceinline__ float p_again(float s, float scale_log2, float m, float inverse_l) {

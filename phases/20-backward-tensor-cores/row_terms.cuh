@@ -22,6 +22,8 @@ struct Backward {
   const float *LSE, *dLSE;                   // [B, H, Sq], natural log; dLSE may be null
   const float *m, *l;                        // [B, H, Sq], the forward pass's; null: LSE stands in for them
   float *row_m, *row_inverse_l, *row_delta;  // [B, H, padded rows]
+  float* row_excess;                         // [B, H, padded rows]: by how much a row of dS, rounded, misses its sum
+  float* centre;                             // [B, H, D], D as padded: a row near the keys' mean
   float* dQ_sum;  // [B, H, padded rows / 16, D / 8, 32 lanes, 4]: the one-pass variant adds to it; else null
   float scale, scale_log2;
   Band<std::int64_t> band;  // row i sees the keys 0 … band.end(i) - 1
@@ -36,7 +38,8 @@ Backward<T> arguments_of(const DeviceProblem<T>& p) {
   a.dQ = p.dQ, a.dK = p.dK, a.dV = p.dV;
   a.LSE = p.LSE, a.dLSE = p.dLSE, a.m = p.m, a.l = p.l;
   a.row_m = numbers(0), a.row_inverse_l = numbers(1), a.row_delta = numbers(2);
-  a.dQ_sum = p.mode == Mode::Atomic ? numbers(3) : nullptr;
+  a.row_excess = numbers(3), a.centre = numbers(4);
+  a.dQ_sum = p.mode == Mode::Atomic ? numbers(5) : nullptr;
   a.scale = p.scale, a.scale_log2 = p.scale_log2, a.band = p.band;
   a.B = p.B, a.H = p.H, a.rows = padded_rows(p.Q.rows);
   return a;
@@ -77,6 +80,33 @@ __device__ inline void restore_row(float (&o)[8], const Head<std::int16_t>& O_lo
 }
 // #endregion
 
+// #region centre
+// Of the first keys, at most 64, the mean: a row of zeros where no row sees a key.
+template <class T, int D>
+__device__ void find_centre(const Backward<T>& a, std::int64_t head) {
+  const Head<const T> K = a.K.head(head / a.H, head % a.H);
+  const int keys = static_cast<int>(min(a.band.end(a.Q.rows - 1), std::int64_t{64}));
+  for (int c = threadIdx.x; c < D; c += 128) {
+    float sum = 0;
+    for (int j = 0; j < keys; ++j) sum += c < K.cols ? widen(K.data[j * K.stride + c]) : 0.0f;
+    a.centre[head * D + c] = keys > 0 ? sum / static_cast<float>(keys) : 0.0f;
+  }
+}
+// dQ is linear in K: moving all keys by the centre moves it by what a row of dS sums to. dQ [rows, D] in the order of a
+// product; a row whose sum is right, as one that sees nothing, is left alone whatever the keys are.
+template <int D>
+__device__ __forceinline__ void move_to_centre(float (&dq)[D / 2], const float* centre, float excess_0,
+                                               float excess_8) {
+#pragma unroll
+  for (int n = 0; n < D / 8; ++n) {
+    const float2 c = *reinterpret_cast<const float2*>(&centre[n * 8 + lane_column()]);
+    float(&x)[4] = c_fragment(dq, n);
+    x[0] -= excess_0 == 0 ? 0.0f : excess_0 * c.x, x[1] -= excess_0 == 0 ? 0.0f : excess_0 * c.y;
+    x[2] -= excess_8 == 0 ? 0.0f : excess_8 * c.x, x[3] -= excess_8 == 0 ? 0.0f : excess_8 * c.y;
+  }
+}
+// #endregion
+
 // #region row-terms
 // Of each row m, 1 / l and δ = Σ_d dO_d O_d - dLSE, as phase 09 has them: D / 8 lanes share a row. P of a row that does
 // not exist or sees no finite logit is to be 0: its m is +inf. dQ_sum is cleared, too: 8 numbers a lane.
@@ -97,6 +127,7 @@ __global__ void __launch_bounds__(128) row_terms(Backward<T> a) {
 #pragma unroll
     for (int e = 0; e < 8; ++e) sum = fmaf(dout[e], o[e], sum);
   }
+  if (head < std::int64_t{a.B} * a.H && i < 128 / kLanes) find_centre<T, D>(a, head);  // the head's first block
   if (a.dQ_sum && head < std::int64_t{a.B} * a.H) {
     float4* cleared = reinterpret_cast<float4*>(a.dQ_sum + row * D + c);
     cleared[0] = make_float4(0, 0, 0, 0);
@@ -107,10 +138,11 @@ __global__ void __launch_bounds__(128) row_terms(Backward<T> a) {
   if (lane > 0 || head >= std::int64_t{a.B} * a.H) return;
   const std::int64_t n = head * a.Q.rows + i;  // of all heads' rows
   const float m = !exists ? -INFINITY : a.m ? a.m[n] : a.LSE[n] * 1.4426950408889634f;
-  const float l = exists && a.l ? a.l[n] : 1.0f;
+  const float l = exists && a.l ? a.l[n] : 1.0f, dLSE = exists && a.dLSE ? a.dLSE[n] : 0.0f;
   a.row_m[row] = m == -INFINITY ? INFINITY : m;
   a.row_inverse_l[row] = m == -INFINITY ? 0.0f : 1 / l;
-  a.row_delta[row] = exists ? sum - (a.dLSE ? a.dLSE[n] : 0.0f) : 0.0f;
+  a.row_delta[row] = sum - dLSE;
+  a.row_excess[row] = m == -INFINITY ? 0.0f : -dLSE;
 }
 // #endregion
 
@@ -162,8 +194,12 @@ __global__ void __launch_bounds__(128) finish_dq(Backward<T> a) {
   for (int n = 0; n < D / 8; ++n) {
     const float4 x = load_fragment(dq_fragment<D>(a.dQ_sum + head * a.rows * D, first_row + warp_row, n * 8));
     float(&of)[4] = c_fragment(dq[0], n);
-    of[0] = x.x * a.scale, of[1] = x.y * a.scale, of[2] = x.z * a.scale, of[3] = x.w * a.scale;
+    of[0] = x.x, of[1] = x.y, of[2] = x.z, of[3] = x.w;
   }
+  const float* excess = a.row_excess + head * a.rows + first_row + warp_row + lane_row();
+  move_to_centre<D>(dq[0], a.centre + head * D, excess[0], excess[8]);
+#pragma unroll
+  for (float& x : dq[0]) x *= a.scale;
   phase13::put_rows(dq, tiles.dQ, warp_row, pack<T>);
   phase13::store_rows<16>(tiles.dQ, warp_row, a.dQ.head(head / a.H, head % a.H), first_row);
 }

@@ -49,7 +49,8 @@ __global__ void __launch_bounds__(128, D <= 128 ? 2 : 1) rows_backward(Backward<
   begin_copies(0);
 
   // The numbers of the lane's rows.
-  float m[kRowTiles][2], inverse_l[kRowTiles][2], delta[kRowTiles][2], dq[kRowTiles][D / 2] = {};
+  float m[kRowTiles][2], inverse_l[kRowTiles][2], delta[kRowTiles][2], excess[kRowTiles][4];
+  float dq[kRowTiles][D / 2] = {};
 #pragma unroll
   for (int i = 0; i < 2 * kRowTiles; ++i) {
     const std::int64_t row = first_row + warp_row + 8 * i + lane_row(), n = head * a.rows + row;
@@ -57,6 +58,7 @@ __global__ void __launch_bounds__(128, D <= 128 ? 2 : 1) rows_backward(Backward<
     m[i / 2][i % 2] = exists ? a.row_m[n] : INFINITY;
     inverse_l[i / 2][i % 2] = exists ? a.row_inverse_l[n] : 0.0f;
     delta[i / 2][i % 2] = exists ? a.row_delta[n] : 0.0f;
+    excess[i / 2][i % 2 * 2] = excess[i / 2][i % 2 * 2 + 1] = exists ? a.row_excess[n] : 0.0f;
   }
 
 #pragma unroll 1
@@ -95,7 +97,14 @@ __global__ void __launch_bounds__(128, D <= 128 ? 2 : 1) rows_backward(Backward<
       round_p<T>(ds[rt], s[rt]);
     }
 
-    // dQ += dS K.
+    // dQ += dS K, and the sums of dS's rows.
+#pragma unroll
+    for (int k = 0; k < kKeys / 16; ++k) {
+      unsigned x[kRowTiles][4];
+#pragma unroll
+      for (int i = 0; i < 4 * kRowTiles; ++i) x[i / 4][i % 4] = ds[i / 4][k][i % 4];
+      add_row_sums<T>(excess, x);
+    }
     add_product_of_registers<T, D>(dq, ds, Fragments<D>(&tiles, tiles.K[stage], a_row(), a_column()), 0);
   }
 
@@ -103,9 +112,11 @@ __global__ void __launch_bounds__(128, D <= 128 ? 2 : 1) rows_backward(Backward<
   cp_async_wait<0>();
   __syncthreads();  // no copy of Q is under way, where no row sees a key
 #pragma unroll
-  for (int rt = 0; rt < kRowTiles; ++rt)
+  for (int rt = 0; rt < kRowTiles; ++rt) {
+    move_to_centre<D>(dq[rt], a.centre + head * D, excess[rt][0], excess[rt][2]);
 #pragma unroll
     for (float& x : dq[rt]) x *= a.scale;
+  }
   phase13::put_rows(dq, tiles.Q, warp_row, pack<T>);
   phase13::store_rows<16 * kRowTiles>(tiles.Q, warp_row, a.dQ.head(b, h), first_row);
 }

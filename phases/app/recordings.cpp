@@ -55,7 +55,7 @@ int main(int count, char** words) {
   Told told;
   std::vector<std::string> all;
   try {
-    for (const Phase* phase : all_phases()) {
+    for (const Phase* phase : forward_phases()) {
       const Features& can = phase->forward->features;
       if (can.kernel && !available(can, Where::Checked)) continue;
       // Without tiles a row is a step of its own: few rows.

@@ -75,13 +75,24 @@ Verdict verdict_in(const fs::path& file, int status) {
             "The program ended with status " + std::to_string(status) + " and no verdict: your code harmed the judge.",
             ""};
   for (std::string line; std::getline(in, line);) details += (details.empty() ? "" : "\n") + line;
-  return {kind_named(kind), sentence, details};
+  return {kind_named(kind), without_attempts(sentence), without_attempts(details)};
 }
 
 }  // namespace
 
+std::string without_attempts(std::string text) {
+  for (std::size_t at = 0; (at = text.find("attempt", at)) != std::string::npos;) {
+    const std::size_t end = text.find_first_not_of("0123456789", at + 7);
+    if (end != at + 7 && text.compare(std::min(end, text.size()), 2, "::") == 0)
+      text.erase(at, end + 2 - at);
+    else
+      at += 7;
+  }
+  return text;
+}
+
 std::string first_error(const std::string& messages, const std::string& attempt_name) {
-  std::istringstream lines(messages);
+  std::istringstream lines(without_attempts(messages));
   std::string first;
   for (std::string line; std::getline(lines, line);) {
     if (first.empty() && !line.empty()) first = line;

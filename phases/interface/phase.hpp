@@ -2,6 +2,7 @@
 // They know a phase by this object alone, never by its number: adding one touches its folder, its test and one line of
 // CMakeLists.txt. Use: for (const Phase* phase : all_phases()) forward(*phase, problem, Where::Checked);
 #pragma once
+#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
@@ -93,6 +94,14 @@ struct ForwardOf {
 
 // The list of CMakeLists.txt, in its order.
 const std::vector<const Phase*>& all_phases();
+// Those whose forward pass is their own, not an earlier phase's.
+inline std::vector<const Phase*> forward_phases() {
+  std::vector<const Phase*> own;
+  for (const Phase* phase : all_phases())
+    if (std::none_of(own.begin(), own.end(), [&](const Phase* other) { return other->forward == phase->forward; }))
+      own.push_back(phase);
+  return own;
+}
 // "4", "04" or "04-tiled-v2"; anything else is refused.
 const Phase& find_phase(const std::string& text);
 

@@ -142,7 +142,7 @@ def main():
         torch = None
     if torch is None or not torch.cuda.is_available():
         print("skipped: no PyTorch with a GPU")
-        return
+        sys.exit(77)
     check_against_torch(torch)
 
 

@@ -13,7 +13,8 @@ namespace flash::simt {
 
 class Additions {
  public:
-  explicit Additions(std::size_t words) : planes_{Plane(words), Plane(words)} {}
+  static constexpr std::size_t kBytes = 2 * 2 * sizeof(Epoch);  // for each word
+  Additions(Space& space, std::size_t words) : planes_{Plane(space, words), Plane(space, words)} {}
   // Back to what fresh memory has.
   void forget(std::size_t first_word, std::size_t words);
 
@@ -32,7 +33,7 @@ class Additions {
 
   // Elements begin at even bytes: those at the second half of a word have a plane of their own.
   struct Plane {
-    explicit Plane(std::size_t words) : last(words), other(words) {}
+    Plane(Space& space, std::size_t words) : last(space, words), other(space, words) {}
     Table<Epoch> last;   // the last addition, and the state
     Table<Epoch> other;  // of kTwoOntoZero: the one before
   };

@@ -10,6 +10,8 @@
 namespace flash::simt {
 namespace {
 
+constexpr std::size_t kPage = 4096, kTables = 32;  // at most: each may end in a page that is not full
+
 void copy(const Cells::Plane& from, const Cells::Plane& to, std::size_t word, bool unusual) {
   to.write[word] = from.write[word];
   to.readers[word] = from.readers[word];
@@ -21,16 +23,21 @@ void copy(const Cells::Plane& from, const Cells::Plane& to, std::size_t word, bo
 
 }  // namespace
 
-template <class T>
-void* Table<T>::reserved(std::size_t bytes) {
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+Space::Space(std::size_t bytes) : bytes_(bytes + kTables * kPage) {
+  void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) throw Error("cannot reserve address space for the checks; raise the limit (ulimit -v)");
-  return memory;
+  memory_ = static_cast<std::byte*>(memory);
 }
-template <class T>
-void Table<T>::released(void* memory, std::size_t bytes) {
-  munmap(memory, bytes);
+Space::~Space() {
+  munmap(memory_, bytes_);
 }
+void* Space::take(std::size_t bytes) {
+  std::byte* const next = memory_ + taken_;
+  taken_ += (bytes + kPage - 1) / kPage * kPage;
+  if (taken_ > bytes_) throw Error("the checks' tables need more address space than was reserved for them");
+  return next;
+}
+
 template <class T>
 void Table<T>::forgotten(void* memory, std::size_t bytes) {
   madvise(memory, bytes, MADV_DONTNEED);
@@ -40,11 +47,16 @@ template class Table<Marks>;
 template class Table<std::uint8_t>;
 template class Table<unsigned>;
 
-Cells::Cells(std::size_t words) : planes{Plane(words), Plane(words), Plane(words), Plane(words)}, state(words) {}
+Cells::Cells(Space& space, std::size_t words)
+    : planes{Plane(space, words), Plane(space, words), Plane(space, words), Plane(space, words)}, state(space, words) {}
 
 void Cells::forget(std::size_t first, std::size_t words) {
-  for (Plane& plane : planes) {
+  const std::uint8_t used = __atomic_load_n(&used_, __ATOMIC_RELAXED);
+  for (std::size_t i = 0; i < planes.size(); ++i) {
+    if (i > 0 && !(used & (i == 2 ? kLevel : kSingle))) continue;
+    Plane& plane = planes[i];
     plane.write.forget(first, words), plane.readers.forget(first, words);
+    if (!(used & kUnusual)) continue;
     plane.atomics.forget(first, words), plane.loads.forget(first, words), plane.stores.forget(first, words);
   }
   state.forget(first, words);
@@ -52,6 +64,7 @@ void Cells::forget(std::size_t first, std::size_t words) {
 
 unsigned Cells::split(std::size_t word, unsigned bytes) {
   const std::uint8_t wanted = bytes == 2 ? kHalves : kSingle;
+  uses(wanted);
   for (;;) {
     std::uint8_t now = __atomic_load_n(&state[word], __ATOMIC_ACQUIRE);
     const unsigned level = now & kLevel;

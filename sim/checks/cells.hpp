@@ -43,12 +43,27 @@ struct Marks {
   Epoch one, other;
 };
 
+// Address space for all tables of a checker: one system call, and not one for each of them.
+class Space {
+ public:
+  // As many bytes as the tables have.
+  explicit Space(std::size_t bytes);
+  ~Space();
+  Space(const Space&) = delete;
+  Space& operator=(const Space&) = delete;
+  // The next bytes of it, from a page's begin on.
+  void* take(std::size_t bytes);
+
+ private:
+  std::byte* memory_;
+  std::size_t bytes_, taken_ = 0;
+};
+
 // An array of zeros whose pages are taken as they are touched.
 template <class T>
 class Table {
  public:
-  explicit Table(std::size_t count) : data_(static_cast<T*>(reserved(count * sizeof(T)))), count_(count) {}
-  ~Table() { released(data_, count_ * sizeof(T)); }
+  Table(Space& space, std::size_t count) : data_(static_cast<T*>(space.take(count * sizeof(T)))) {}
   Table(const Table&) = delete;
   Table& operator=(const Table&) = delete;
   T& operator[](std::size_t i) const { return data_[i]; }
@@ -56,11 +71,8 @@ class Table {
   void forget(std::size_t first, std::size_t count) { forgotten(data_ + first, count * sizeof(T)); }
 
  private:
-  static void* reserved(std::size_t bytes);
-  static void released(void* memory, std::size_t bytes);
   static void forgotten(void* memory, std::size_t bytes);
   T* data_;
-  std::size_t count_;
 };
 
 // Each kind of access has marks of its own, so that none displaces another that collides with more. They lie in planes,
@@ -68,16 +80,25 @@ class Table {
 // 2. Plane n holds the cell that begins at byte n of each word.
 class Cells {
  public:
-  explicit Cells(std::size_t words);
+  static constexpr std::size_t kBytes = 4 * (sizeof(Epoch) + 4 * sizeof(Marks)) + 1;  // for each word
+  Cells(Space& space, std::size_t words);
   // Back to what fresh memory has.
   void forget(std::size_t first_word, std::size_t words);
   // Sees to it that the word has cells of at most `bytes` (1 or 2); returns its state. By several workers at a time.
   unsigned split(std::size_t word, unsigned bytes);
   // Says that the word has what the bits stand for; they are never taken back.
-  void set(std::size_t word, std::uint8_t bits) { __atomic_fetch_or(&state[word], bits, __ATOMIC_SEQ_CST); }
+  void set(std::size_t word, std::uint8_t bits) {
+    uses(bits);
+    __atomic_fetch_or(&state[word], bits, __ATOMIC_SEQ_CST);
+  }
 
   struct Plane {
-    explicit Plane(std::size_t words) : write(words), readers(words), atomics(words), loads(words), stores(words) {}
+    Plane(Space& space, std::size_t words)
+        : write(space, words),
+          readers(space, words),
+          atomics(space, words),
+          loads(space, words),
+          stores(space, words) {}
     Table<Epoch> write;          // the last plain write
     Table<Marks> readers;        // plain reads
     Table<Marks> atomics;        // since that write
@@ -92,6 +113,13 @@ class Cells {
   static constexpr std::uint8_t kLevel = 3, kHalves = 1, kSingle = 2, kSplitting = 3, kUnusual = 4, kMore = 8,
                                 kCarried = kMore, kInFlight = 16, kAsync = 32, kMbarrier = 64, kCluster = 128;
   Table<std::uint8_t> state;
+
+ private:
+  // Bits that some word has had: tables that none has asked for need not be forgotten.
+  void uses(std::uint8_t bits) {
+    if ((__atomic_load_n(&used_, __ATOMIC_RELAXED) & bits) != bits) __atomic_fetch_or(&used_, bits, __ATOMIC_RELAXED);
+  }
+  std::uint8_t used_ = 0;
 };
 
 // Bytes of a word that a copy has brought from memory which nobody had written. To copy them is no defect, to use them

@@ -176,7 +176,7 @@ void Checker::matrix_row_written(void* row, Site site_) {
   const std::size_t offset = in_shared(row, 16, Access::write, key);
   const unsigned s = site(key);
   counters.log(s, reinterpret_cast<std::uintptr_t>(row), 16, Access::matrix_row_written, kSharedSpace);
-  if (recorder_) recorder_->chip(offset, 16, Access::matrix_row_written, key);
+  if (recorder_) recorder_->chip(worker_.rank, offset, 16, Access::matrix_row_written, key);
   touch_all<false, 16, Access::write>(cells_, offset, running_ | Epoch{s} << kThreadBits, false, row);
 }
 

@@ -41,7 +41,7 @@ const std::vector<unsigned char>& padding_bytes(Padding padding, std::size_t byt
 std::string plain_type(std::string name) {
   for (const char* word : {"'", "const ", "volatile ", "struct "})
     for (std::size_t at; (at = name.find(word)) != std::string::npos;) name.erase(at, std::strlen(word));
-  return without_machine(name);
+  return as_written(name);
 }
 
 }  // namespace
@@ -136,7 +136,11 @@ void View::join(const View& other) {
 // ---- shared by all workers -----------------------------------------------------------------------------------------
 
 GlobalShadow::GlobalShadow(DeviceMemory& device_memory)
-    : memory(device_memory), cells(DeviceMemory::kSpan / 4), additions(DeviceMemory::kSpan / 4), owners_(kChunkTable) {}
+    : memory(device_memory),
+      space_(DeviceMemory::kSpan / 4 * (Cells::kBytes + Additions::kBytes) + kChunkTable * sizeof(unsigned)),
+      cells(space_, DeviceMemory::kSpan / 4),
+      additions(space_, DeviceMemory::kSpan / 4),
+      owners_(space_, kChunkTable) {}
 
 void GlobalShadow::forget(const void* begin) {
   const std::size_t i = memory.contains(begin) ? memory.owner(begin) : memory.arrays.size();
@@ -222,8 +226,9 @@ std::uintptr_t GlobalShadow::site_key(unsigned index) {
 Checker::Checker(Worker& worker, GlobalShadow& global)
     : worker_(worker),
       global_(global),
-      cells_(kSharedSpan / 4),
-      additions_(kSharedSpan / 4),
+      space_(kSharedSpan / 4 * (Cells::kBytes + Additions::kBytes)),
+      cells_(space_, kSharedSpan / 4),
+      additions_(space_, kSharedSpan / 4),
       shared_(worker.shared),
       epochs_(kMaxThreads),
       seen_(kMaxThreads),
@@ -506,7 +511,7 @@ void Checker::matrix_row(const void* row, Site site_) {
   const std::size_t offset = in_shared(row, 16, Access::read, key);
   const unsigned s = site(key);
   counters.log(s, reinterpret_cast<std::uintptr_t>(row), 16, Access::matrix_row, kSharedSpace);
-  if (recorder_) recorder_->chip(offset, 16, Access::matrix_row, key);
+  if (recorder_) recorder_->chip(worker_.rank, offset, 16, Access::matrix_row, key);
   touch_all<false, 16, Access::read>(cells_, offset, running_ | Epoch{s} << kThreadBits, false, row);
 }
 

@@ -112,6 +112,11 @@ class GlobalShadow {
 
   static constexpr std::uint64_t kChunk = 16;
   DeviceMemory& memory;
+
+ private:
+  Space space_;  // of the tables
+
+ public:
   Cells cells;
   Additions additions;
   Epoch launch_begin = 0;
@@ -350,6 +355,7 @@ class Checker : public Observer {
   std::map<std::pair<unsigned, unsigned>, Visit> visits_;
   RegisterLog registers_;
   Recorder* recorder_ = nullptr;  // of the worker
+  Space space_;                   // of what follows
   Cells cells_;                   // of shared memory
   Additions additions_;           // the same
   // Where elements had additions in no fixed order: in which array, and by which two sites; how many elements.
@@ -718,7 +724,7 @@ template <unsigned kBytes, Access kAccess>
     const Epoch mine = running_ | Epoch{s} << kThreadBits | flags<kAccess>();
     counters.log(s, reinterpret_cast<std::uintptr_t>(at), kBytes, kAccess, kSharedSpace);
     if (recorder_) [[unlikely]]
-      recorder_->chip(in_shared, kBytes, kAccess, site_key);
+      recorder_->chip(worker_.rank, in_shared, kBytes, kAccess, site_key);
     touch_all<false, kBytes, kAccess>(cells_, in_shared, mine, false, address);
     if (is_volatile(kAccess)) order_volatile(address, is_write(kAccess));
     return;
@@ -772,6 +778,7 @@ template <unsigned kBytes, Access kAccess>
   const unsigned s = site(site_key);
   const Epoch mine = running_ | Epoch{s} << kThreadBits | flags<kAccess>();
   counters.log(s, reinterpret_cast<std::uintptr_t>(address), kBytes, kAccess, kClusterSpace);
+  if (recorder_) recorder_->chip(owner->rank, offset, kBytes, kAccess, site_key);
   if (!visits(other, mine, name_of(kAccess), address, kBytes)) return true;
   other.share(offset, kBytes);
   home_ = &other;

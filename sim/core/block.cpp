@@ -51,7 +51,7 @@ void check_launch_bounds(unsigned threads, unsigned blocks, unsigned) {
   Entered worker;
   const Launch& launch = *worker->launch;
   if (launch.threads() <= threads) return worker->launch_bounds(threads, blocks);
-  const std::string name = launch.kernel ? function_name(launch.kernel) : without_machine(launch.kernel_name);
+  const std::string name = launch.kernel ? function_name(launch.kernel) : as_written(launch.kernel_name);
   refuse("threads in a block of " + name, launch.threads(),
          "at most " + std::to_string(threads) + ", as its __launch_bounds__ says", "launch fewer or raise the bound");
 }
@@ -570,8 +570,20 @@ bool Worker::explain_block() {
   return !spinning && explain_warpgroup();
 }
 
+namespace {
+constexpr char kWaitForEachOther[] = "these wait for one another: let all threads come to both places, in one order";
+
+const char* remedy_for_waiting(State state) {
+  if (state == State::spins) return "let a thread that runs at the same time change what they spin on";
+  if (state == State::at_mbarrier || state == State::polls)
+    return "let as many arrive in each phase as mbarrier_init counts";
+  if (state == State::at_cluster) return "let all threads of the cluster arrive, and as often";
+  return "let as many threads come as are waited for, and as often";
+}
+}  // namespace
+
 RawFinding Worker::deadlock(const char* what, unsigned block) {
-  return {"deadlock", what, "make every waiting thread's partners arrive", {}, block};
+  return {"deadlock", what, "", {}, block};  // add_waiting() knows the remedy
 }
 
 // A side for each group of threads that wait for one thing; the exited ones come last.
@@ -610,6 +622,13 @@ void Worker::add_waiting(RawFinding& finding) const {
   const auto asks = [](const Thread& thread) {
     return thread.state == State::at_warp_op && thread.op == WarpOp::setmaxnreg;
   };
+  // One way of waiting has its remedy; where there are several, also among the blocks of a cluster, one keeps another
+  // from coming.
+  for (const Thread* first : firsts) {
+    if (first->state == State::ended || finding.remedy == kExpectBytes) continue;
+    const char* const remedy = remedy_for_waiting(first->state);
+    finding.remedy = finding.remedy.empty() || finding.remedy == remedy ? remedy : kWaitForEachOther;
+  }
   if (std::any_of(threads.begin(), threads.end(), asks))
     finding.remedy = "let the numbers add up, over the warpgroups, to no more than " + std::to_string(products.size()) +
                      " times the " + std::to_string(budget_.at_launch) + " of the launch";

@@ -40,13 +40,9 @@ void add(const TensorBox& line, const std::byte* bytes) {
     for (std::size_t at = 0; at < size; at += sizeof(float)) {
       float more;
       std::memcpy(&more, bytes + at, sizeof more);
-      auto* const word = reinterpret_cast<std::uint32_t*>(begin + at);
-      std::uint32_t old = __atomic_load_n(word, __ATOMIC_RELAXED), sum;
-      do sum = std::bit_cast<std::uint32_t>(bulk_sum(std::bit_cast<float>(old), more));
-      while (!__atomic_compare_exchange_n(word, &old, sum, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+      replace(reinterpret_cast<float*>(begin + at), [more](float old) { return bulk_sum(old, more); });
     }
   });
-  memory_changed = true;
 }
 
 }  // namespace
@@ -150,7 +146,7 @@ void Bulk::init(std::uint64_t* barrier, unsigned arrivals, Site site) {
   made.expected = made.missing = arrivals, made.site = site, made.thread = worker_.current;
   at_[barrier] = &made;
   were_at_.erase(barrier);
-  if (worker_.recorder) worker_.recorder->makes(made.at, arrivals);
+  if (worker_.recorder) worker_.recorder->makes(made.at, arrivals, site);
 }
 
 void Bulk::fence_init() {
@@ -230,7 +226,7 @@ void Bulk::arrive(Mbarrier& barrier, Worker& by, bool expects, unsigned bytes, S
     by.bulk.accuse("an arrival at mbarrier " + by.place(at) + " before anybody has waited for its last phase",
                    "wait for each phase before the arrivals of the next one", by.side("arrives", thread));
   if (by.observer) by.observer->releases(at);
-  if (worker_.recorder) worker_.recorder->arrives_at(barrier.at, barrier.phase, expects, bytes, site);
+  if (by.recorder) by.recorder->arrives_at(barrier.at, barrier.phase, expects, bytes, site);
   if (worker_.launch->trace && &by == &worker_)
     barrier.last_arrival =
         std::max(barrier.last_arrival, worker_.tracer.now(thread.warp, worker_.requests_ahead(thread.warp)));
@@ -304,6 +300,7 @@ void Bulk::invalidate(std::uint64_t* at, Site site) {
   for (const auto* copies : {&barrier.arrived, &barrier.complete})
     for (const Mbarrier::Brought& copy : *copies) unawaited(copy.name, copy.site, copy.block, copy.issuer);
   if (worker_.observer) worker_.observer->mbarrier_ends(at, site);
+  if (worker_.recorder) worker_.recorder->invalidates(barrier.at, site);
   std::memset(at, 0xff, sizeof *at);
   at_.erase(at);
   were_at_[at] = {site, worker_.current};
@@ -514,7 +511,7 @@ void Bulk::begin(const TensorBox& box, Mbarrier& barrier, const char* name, Site
   maybe_complete();
   Load load{box, &barrier, name, site, by.current, barrier.phase};
   load.block = by.block, load.reader = name == kSend ? &by : nullptr;
-  if (worker_.recorder) worker_.recorder->load(box, barrier.at, site);
+  if (by.recorder) by.recorder->load(box, counted, barrier.at, site);
   if (worker_.launch->trace) {
     const unsigned warp = by.current / kWarpSize;
     load.event = worker_.tracer.load(worker_.block, warp, box.bytes(), worker_.requests_ahead(warp));
@@ -587,7 +584,7 @@ void Bulk::begin(const TensorBox& box, bool adds, const char* name, Site site) {
   maybe_complete();
   OfThread& own = threads_[worker_.current];
   Store store{box, name, adds, site, worker_.current, own.committed, 0, 0, false, false, false, {}};
-  if (worker_.recorder) worker_.recorder->store(box, false, site);
+  if (worker_.recorder) worker_.recorder->store(box, adds, false, site);
   if (worker_.observer) {
     AsyncOperation reading{name, kOfStoreRead, false, site, worker_.current, pieces_on_chip(box, true)},
         writing{name, kOfStoreWrite, true, site, worker_.current, {}};
@@ -640,7 +637,7 @@ void Bulk::wait_stores(unsigned pending, bool only_read) {
     if (worker_.observer) worker_.observer->async_known(worker_.current, 1, worker_.current, clock, in_order);
   };
   for (auto store = own.stores.begin(); store != own.stores.end() && store->group + pending < own.committed;) {
-    if (worker_.recorder && !store->known) worker_.recorder->store(store->box, true, {});
+    if (worker_.recorder && !store->known) worker_.recorder->store(store->box, store->adds, true, {});
     read(*store);
     if (!std::exchange(store->known, true)) learn(store->reading, false);
     if (only_read) {

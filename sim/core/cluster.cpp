@@ -9,6 +9,7 @@
 
 #include "sim/core/block.hpp"
 #include "sim/core/observer.hpp"
+#include "sim/report/recorder.hpp"
 
 namespace flash::simt {
 
@@ -170,6 +171,7 @@ void Cluster::complete_if_all_came() {
   arrived_ = 0;
   for (Worker* member : members_) member->yields_without_progress_ = 0;
   if (Observer* const observer = members_[0]->observer.get()) observer->completes(this);
+  if (Recorder* const recorder = members_[0]->recorder) recorder->completes_cluster(this);
   for (const Waiting& waiting : std::exchange(waiting_, {})) waiting.worker->make_ready(waiting.thread);
 }
 
@@ -194,6 +196,7 @@ void Worker::cluster_arrive(Site site) {
   Cluster& all = group();
   thread.cluster_phase = all.phase() + 1;
   if (observer) observer->releases(&all);
+  if (recorder) recorder->arrives_at_cluster(&all, site);
   all.arrive();
 }
 
@@ -204,6 +207,7 @@ void Worker::cluster_wait(Site site) {
     misuse("cluster", "barrier.cluster.wait by a thread that has not arrived",
            "let each thread call barrier_cluster_arrive() before it", {side("waits", thread)});
   Cluster& all = group();
+  if (recorder) recorder->waits_for(&all, thread.cluster_phase, site);
   if (all.phase() < thread.cluster_phase) {
     thread.state = State::at_cluster;
     all.wait(*this, current);

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <source_location>
+#include <type_traits>
 
 #include "sim/order.hpp"
 
@@ -183,6 +184,19 @@ void fence(Scope scope);
 bool is_shared(const void* address);
 // An atomic or volatile store by a thread of this worker changed memory: who spins may go on, so nobody is stuck.
 extern constinit thread_local bool memory_changed;
+// Replaces *p by change(*p) in one step, whatever other workers do to it meanwhile; the old value.
+template <class T, class Change>
+[[gnu::always_inline]] inline T replace(T* p, const Change& change) {
+  using Small = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint16_t>;
+  using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, Small>;
+  Bits* word = reinterpret_cast<Bits*>(p);
+  Bits old = __atomic_load_n(word, __ATOMIC_RELAXED);
+  Bits changed;
+  do changed = __builtin_bit_cast(Bits, static_cast<T>(change(__builtin_bit_cast(T, old))));
+  while (!__atomic_compare_exchange_n(word, &old, changed, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+  if (changed != old) memory_changed = true;
+  return __builtin_bit_cast(T, old);
+}
 
 // __trap and a failed assert: a finding, and the block ends. The host's cycles. Lets the block's other threads run.
 [[noreturn]] void trap(Site site);

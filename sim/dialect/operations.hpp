@@ -49,15 +49,7 @@ __attribute__((noinline, no_sanitize("thread")))
 FLASH_INLINE
 #endif
 T exchange_with(T* p, Change change) {
-  using Small = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint16_t>;
-  using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, Small>;
-  Bits* word = reinterpret_cast<Bits*>(p);
-  Bits old = __atomic_load_n(word, __ATOMIC_RELAXED);
-  Bits changed;
-  do changed = __builtin_bit_cast(Bits, static_cast<T>(change(__builtin_bit_cast(T, old))));
-  while (!__atomic_compare_exchange_n(word, &old, changed, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-  if (changed != old) flash::simt::memory_changed = true;
-  return __builtin_bit_cast(T, old);
+  return flash::simt::replace(p, change);
 }
 // What atomicAdd leaves at p, where a was. Of fp32 an H200 gives (docs/results/conformance-wgmma-h200.txt, families
 // add_…): in global memory subnormal numbers count as zeros of their sign, addends and sum alike; in shared memory they

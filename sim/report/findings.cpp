@@ -174,16 +174,20 @@ std::string site_of(const Site& site) {
   return site.line() == 0 ? "?" : last_component(site.file_name()) + ":" + std::to_string(site.line());
 }
 
-std::string without_machine(std::string name) {
+std::string as_written(std::string name) {
+  const auto replace = [&name](const std::string& text, const char* by) {
+    for (std::size_t at; (at = name.find(text)) != std::string::npos;) name.replace(at, text.size(), by);
+  };
   for (const char* prefix : {"flash::on_sim::", "flash::on_checked::", "(anonymous namespace)::", "flash::"})
-    for (std::size_t at; (at = name.find(prefix)) != std::string::npos;)
-      name.erase(at, std::char_traits<char>::length(prefix));
+    replace(prefix, "");
+  // What sim/dialect/dialect_half.hpp makes of these types.
+  replace("Narrow<half, __half_raw>", "__half"), replace("Narrow<bfloat16, __nv_bfloat16_raw>", "__nv_bfloat16");
   return name;
 }
 
 std::string type_name(const std::string& pretty_function) {
   const std::size_t begin = pretty_function.find("S = ") + 4;
-  return without_machine(pretty_function.substr(begin, pretty_function.find_last_of(']') - begin));
+  return as_written(pretty_function.substr(begin, pretty_function.find_last_of(']') - begin));
 }
 
 std::string function_name(const void* function) {
@@ -201,7 +205,7 @@ std::string function_name(const void* function) {
   if (name.empty()) return name = "kernel";
   const std::unique_ptr<char, void (*)(void*)> plain(abi::__cxa_demangle(name.c_str(), nullptr, nullptr, nullptr),
                                                      std::free);
-  if (plain) name = without_machine(plain.get());
+  if (plain) name = as_written(plain.get());
   // "void forward<float, 64>(float const*, int)": drop the parameters and, for templates, the result type.
   int depth = 0;
   for (std::size_t i = name.size(); i-- > 0;) {

@@ -83,7 +83,9 @@
 //   "deadlock": "no thread of the block can go on" and one side per group of threads that wait at one place:
 //     "31 wait at __syncthreads  k.cu:12  block (0,0,0) warp 0 lane 0" (the group's first thread), at the end
 //     "1 exited  block (0,0,0) warp 1 lane 31" when there are any.
-//     Remedy: "make every waiting thread's partners arrive". The block stops there.
+//     The remedy is that of what they wait for: "let as many arrive in each phase as mbarrier_init counts"; where some
+//     wait in one way and some in another, "these wait for one another: let all threads come to both places, in one
+//     order". The block stops there.
 //     At an mbarrier: "64 wait at mbarrier shared Smem+0, parity 0: 1 arrival and 1024 bytes missing  k.cu:9  …"; where
 //     bytes alone are missing, or too many came, the remedy is "expect as many bytes as the phase's copies have,
 //     edges of boxes included".
@@ -194,8 +196,8 @@ struct CodeLine {
 std::vector<std::vector<CodeLine>> lines_of(const std::vector<const void*>& return_addresses);
 // "transpose" or "forward<float, 64>" for the address of a kernel.
 std::string function_name(const void* function);
-// "Smem<float>" without the namespaces of the machines.
-std::string without_machine(std::string name);
+// "Smem<__half>" without the namespaces of the machines and the simulator's own types.
+std::string as_written(std::string name);
 // The same from a function's __PRETTY_FUNCTION__, "... [with S = flash::on_checked::Smem<float>]".
 std::string type_name(const std::string& pretty_function);
 

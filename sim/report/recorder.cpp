@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t kMostOpen = 24;  // segments of a warp between two meetings
 
-enum : int { kBegin, kMark, kLoad, kStore, kCompute, kWait, kValue, kExpect, kPhase };
+enum : int { kBegin, kMark, kLoad, kStore, kCompute, kWait, kValue, kExpect, kPhase, kMake };
 
 // "K" of "… S::K)]"; of a member of a member "K_ring.full", or "Q_ring[1].full".
 std::string member_name(const Member& member) {
@@ -33,80 +33,16 @@ std::string member_name(const Member& member) {
   return name(member.within) + element + "." + name(member.pretty);
 }
 
-// Two warps that have come to one barrier, and nothing else.
-bool comes_beside(const Recording::Step& step, const Recording::Step& last) {
-  const auto bare = [](const Recording::Step& s) {
-    return s.warp >= 0 && !s.waits.empty() && s.parts.empty() && s.values.empty() && s.arrivals.empty();
-  };
-  return bare(step) && bare(last) && step.launch == last.launch && step.block == last.block &&
-         step.waits == last.waits && step.at == last.at && step.label == last.label && step.waited == last.waited;
-}
-
-void add(std::vector<std::size_t>& all, std::size_t one) {
-  if (std::find(all.begin(), all.end(), one) == all.end()) all.push_back(one);
-}
-
 }  // namespace
 
-Spot spot(const Site& site) {
-  return std::bit_cast<std::uintptr_t>(site) | kSourceLocation;
-}
+Recorder::Recorder(LaunchRecorder& all) : all_(all), out_(all.out_) {}
 
-Recorder::Recorder(Recording& out, const DeviceMemory& memory, const Launch& launch)
-    : out_(out), memory_(memory), launch_(launch), steps_(out.steps.size()) {
-  const auto three = [](dim3 n) { return std::array<unsigned, 3>{n.x, n.y, n.z}; };
-  Recording::Launch own{"", three(launch.grid), three(launch.block), launch.shared_bytes};
-  if (launch.layout) {
-    own.chip_bytes = launch.layout->extent();
-    for (const SharedLayout::Array& array : launch.layout->arrays())
-      own.chip.push_back({array.name, array.at, array.bytes, 1, 0});
-  }
-  out_.launches.push_back(own);
-}
-
-void Recorder::end_launch(const KernelReport& report) {
-  out_.launches.back().kernel = report.kernel;
-  out_.ledger.add(report.ledger);
-  if (first_) out_.finding[0].text = worded({*first_}, report.grid)[0].text;
-  for (Recording::Step& step : out_.steps) {
-    for (Recording::Part& part : step.parts) tidy(part.spans), tidy(part.from);
-    std::stable_sort(step.values.begin(), step.values.end(),
-                     [](const auto& a, const auto& b) { return a.row < b.row; });
-  }
-  // Spots become lines, all at once: to look them up one by one takes long.
-  std::vector<const void*> calls;
-  for (const Spot spot : spots_)
-    if (!(spot & kSourceLocation)) calls.push_back(reinterpret_cast<const void*>(spot & kAddressBits));
-  const std::vector<std::vector<CodeLine>> looked_up = lines_of(calls);
-  std::vector<std::ptrdiff_t> line;  // of each spot; -1: nobody knows
-  for (std::size_t i = 0, call = 0; i < spots_.size(); ++i) {
-    CodeLine at;
-    if (spots_[i] & kSourceLocation) {
-      const auto site = std::bit_cast<Site>(spots_[i] & kAddressBits);
-      at = {site.file_name(), site.line()};
-    } else if (const auto& all = looked_up[call++]; !all.empty()) {
-      at = all[0];
-    }
-    line.push_back(at.line ? static_cast<std::ptrdiff_t>(out_.line(at.file, at.line)) : -1);
-  }
-  for (Recording::Step& step : out_.steps) {
-    if (step.launch + 1 != out_.launches.size()) continue;
-    std::vector<std::size_t> at;
-    for (const std::size_t spot : step.at)
-      if (line[spot] >= 0) add(at, static_cast<std::size_t>(line[spot]));
-    step.at = at;
-  }
-  out_.sort_lines();
-}
-
-void Recorder::stands(Recording::Step& step, Spot spot) {
-  const auto known = std::find(spots_.begin(), spots_.end(), spot);
-  add(step.at, static_cast<std::size_t>(known - spots_.begin()));
-  if (known == spots_.end()) spots_.push_back(spot);
+void Recorder::stands(Recording::Step& step, const Site& site) {
+  all_.stands(step, spot(site));
 }
 
 void Recorder::struct_is(Members members) {
-  std::vector<Recording::Place>& chip = out_.launches.back().chip;
+  std::vector<Recording::Place>& chip = all_.told().chip;
   if (!chip.empty() || !members) return;
   std::array<Member, kMostMembers> all;
   const std::size_t count = members(all.data());
@@ -121,50 +57,55 @@ void Recorder::begin_block(const Worker& worker) {
   warps_.assign(worker.warps.size(), {});
   held_.assign(worker.warps.size() + 1, {});
   loaded_.assign(worker.threads.size(), {});
-  seen_.assign(out_.launches.back().mbarriers.size(), {});
-  detailed_ = !full();
-  if (!detailed_ && wanted()) ++rest().blocks;
+  seen_.assign(all_.told().mbarriers.size(), {});
+  ++all_.running_;
+  detailed_ = !all_.full(), in_rest_ = false;
+  if (!detailed_ && wanted()) rest();
 }
 
 // The step of all that is not shown step by step.
 Recording::Step& Recorder::rest() {
-  release(true);
+  all_.release(true);
   Recording::Step* last = &out_.steps.back();
   if (last->blocks == 0 || last->launch + 1 != out_.launches.size())
-    last = &(step(-1), release(true), out_.steps.back());
+    last = &(step(-1), all_.release(true), out_.steps.back());
+  if (!std::exchange(in_rest_, true)) ++last->blocks;
   return *last;
 }
 
+// Steps that wait for others do so until the last block of the cluster has ended.
 void Recorder::end_block() {
-  if (wanted())
-    for (unsigned w = 0; w < warps_.size(); ++w) emit(w, warps_[w].open.size());
-  release(true);
-  if (!first_) return;
+  if (wanted()) emit_all();
+  all_.release(--all_.running_ == 0);
+  if (all_.found_by_ != worker_) return;
   // The report shows two threads farther apart where there are such, and their remedy holds for the first two as well.
   const RawFinding& now = worker_->findings.all().front();
-  first_->remedy = now.remedy, first_->same_value = now.same_value;
+  all_.first_->remedy = now.remedy, all_.first_->same_value = now.same_value;
 }
 
 // Nothing is recorded after a finding, which the last access or meeting made.
 bool Recorder::wanted() {
-  if (out_.finding.empty() && !worker_->findings.all().empty()) found(worker_->findings.all().front());
+  for (Recorder& block : all_.blocks_)
+    if (out_.finding.empty() && block.worker_ && !block.worker_->findings.all().empty())
+      block.found(block.worker_->findings.all().front());
   return out_.finding.empty();
 }
 
 void Recorder::found(const RawFinding& raw) {
   // What happened before; of the warp that noticed, what its lanes did until the one that noticed was there.
-  const unsigned thread = raw.sides.empty() ? 0 : raw.sides[0].thread, noticed = thread / kWarpSize;
-  for (unsigned w = 0; w < warps_.size(); ++w)
-    if (w != noticed) emit(w, warps_[w].open.size());
-  if (const OfWarp& of = warps_[noticed]; !of.open.empty()) emit(noticed, of.at[thread % kWarpSize] + 1);
-  release(true);
-  first_ = raw;
+  const unsigned thread = raw.sides.empty() ? 0 : raw.sides[0].thread;
+  const unsigned noticed = raw.sides.empty() || raw.sides[0].block == worker_->block ? thread / kWarpSize : kNoWarp;
+  for (Recorder& block : all_.blocks_) block.emit_all(&block == this ? noticed : kNoWarp);
+  if (noticed != kNoWarp && !warps_[noticed].open.empty()) emit(noticed, warps_[noticed].at[thread % kWarpSize] + 1);
+  all_.release(true);
+  all_.first_ = raw, all_.found_by_ = worker_;
   Recording::Finding finding{raw.kind, ""};
   for (const FindingSide& side : raw.sides) finding.threads.push_back({side.block, side.thread});
   const auto of_access = {"race", "lockstep assumed", "asynchronous copy", "uninitialised"};
-  if (std::find(of_access.begin(), of_access.end(), raw.kind) != of_access.end())
-    finding.on_chip = last_.on_chip, finding.place = static_cast<std::ptrdiff_t>(last_.place),
-    finding.span = last_.span;
+  if (std::find(of_access.begin(), of_access.end(), raw.kind) != of_access.end()) {
+    finding.on_chip = last_.on_chip, finding.place = static_cast<std::ptrdiff_t>(last_.place);
+    finding.rank = last_.rank, finding.span = last_.span;
+  }
   out_.finding.push_back(finding);
 }
 
@@ -206,35 +147,42 @@ void Recorder::fuse(OfWarp& of) {
   for (std::size_t i = 1; i < of.open.size(); ++i) {
     Recording::Step& step = of.open[i].step;
     for (const Recording::Part& from : step.parts) {
-      Recording::Part& to = part(all, from.kind, from.place, from.source);
+      Recording::Part& to = part(all, from.kind, from.place, from.rank, from.source);
       to.bytes += from.bytes;
       to.spans.insert(to.spans.end(), from.spans.begin(), from.spans.end());
       to.from.insert(to.from.end(), from.from.begin(), from.from.end());
     }
     all.values.insert(all.values.end(), step.values.begin(), step.values.end());
     all.arrivals.insert(all.arrivals.end(), step.arrivals.begin(), step.arrivals.end());
+    all.made.insert(all.made.end(), step.made.begin(), step.made.end());
     all.wgmma.insert(all.wgmma.end(), step.wgmma.begin(), step.wgmma.end());
-    for (const std::size_t spot : step.at) add(all.at, spot);
+    for (const std::size_t spot : step.at) add_once(all.at, spot);
   }
   of.open.resize(1);
   of.at = {};
   of.fused = true;
 }
 
-Recording::Part& Recorder::part(Recording::Step& step, Recording::Kind kind, std::size_t place, std::ptrdiff_t source) {
+Recording::Part& Recorder::part(Recording::Step& step, Recording::Kind kind, std::size_t place, unsigned rank,
+                                std::ptrdiff_t source) {
   for (Recording::Part& p : step.parts)
-    if (p.kind == kind && p.place == place && p.source == source) return p;
-  return step.parts.emplace_back(Recording::Part{.kind = kind, .place = place, .source = source});
+    if (p.kind == kind && p.place == place && p.rank == rank && p.source == source) return p;
+  return step.parts.emplace_back(Recording::Part{.kind = kind, .place = place, .source = source, .rank = rank});
 }
 
 Recording::Step& Recorder::step(int warp) {
-  ++steps_;
+  ++all_.steps_;
   const auto w = static_cast<std::size_t>(warp);
   Recording::Step& made = held_[warp < 0 ? warps_.size() : w].emplace_back();
-  made.launch = out_.launches.size() - 1, made.block = worker_->block, made.warp = warp;
+  made.launch = out_.launches.size() - 1, made.block = worker_->block, made.rank = worker_->rank, made.warp = warp;
   if (warp < 0) return made;
   made.label = warps_[w].label, made.waited = std::exchange(warps_[w].waited, {});
   return made;
+}
+
+void Recorder::emit_all(unsigned but) {
+  for (unsigned w = 0; w < warps_.size(); ++w)
+    if (w != but) emit(w, warps_[w].open.size());
 }
 
 // The warp's first segments are complete: each becomes a step.
@@ -246,15 +194,16 @@ void Recorder::emit(unsigned w, std::size_t count) {
     of.open.pop_front();
     const auto& [kind, what, number] = segment.key;
     if (kind == kMark) of.label = static_cast<const char*>(what) + (" " + std::to_string(number));
-    if (kind == kPhase)
-      of.waited.push_back({mbarrier(static_cast<const std::byte*>(what)), static_cast<std::uint64_t>(number)});
+    if (kind == kPhase) {
+      const auto [rank, m] = barrier(what);
+      of.waited.push_back({m, rank, static_cast<std::uint64_t>(number)});
+    }
     const Key* const next = of.open.empty() ? nullptr : &of.open.front().key;
     const bool waits = next && std::get<0>(*next) == kPhase;
     if (segment.empty() && !waits) continue;
-    if (full()) {
+    if (all_.full()) {
       made = nullptr;
       Recording::Step& all = rest();
-      all.blocks = std::max<std::uint64_t>(all.blocks, 1);  // what is left of this one
       for (const Recording::Part& p : segment.step.parts)
         if (p.kind == Recording::Kind::read || p.kind == Recording::Kind::write)
           part(all, p.kind, p.place).bytes += p.bytes;
@@ -264,12 +213,12 @@ void Recorder::emit(unsigned w, std::size_t count) {
       made = &step(static_cast<int>(w));
       made->parts = std::move(segment.step.parts), made->values = std::move(segment.step.values);
       made->requests = std::move(segment.step.requests);
-      made->arrivals = std::move(segment.step.arrivals), made->wgmma = std::move(segment.step.wgmma);
+      made->arrivals = std::move(segment.step.arrivals), made->made = std::move(segment.step.made);
+      made->wgmma = std::move(segment.step.wgmma);
       made->at = std::move(segment.step.at);
     }
-    if (waits && !of.open.front().step.at.empty()) add(made->at, of.open.front().step.at[0]);
-    if (waits)
-      made->waits = out_.launches.back().mbarriers[mbarrier(static_cast<const std::byte*>(std::get<1>(*next)))].name;
+    if (waits && !of.open.front().step.at.empty()) add_once(made->at, of.open.front().step.at[0]);
+    if (waits) made->waits = all_.told().mbarriers[barrier(std::get<1>(*next)).number].name;
   }
   for (std::size_t& at : of.at) at -= std::min(at, count);
   if (of.open.empty()) of.fused = false;
@@ -290,108 +239,51 @@ void Recorder::goes_on(unsigned w) {
   for (unsigned m = worker_->warps[w].exists & ~worker_->warps[w].ended; m; m &= m - 1)
     complete = std::min(complete, of.at[static_cast<std::size_t>(std::countr_zero(m))]);
   emit(w, complete);
-  release();
+  all_.release();
 }
 
 void Recorder::meets(unsigned w, const Site& site, const char* waits) {
   if (!wanted() || !detailed_) return;
-  const std::size_t before = steps_;
+  const std::size_t before = all_.steps_;
   emit(w, warps_[w].open.size());
-  if (steps_ > before && !held_[w].empty()) held_[w].back().waits = waits, stands(held_[w].back(), spot(site));
+  if (all_.steps_ > before && !held_[w].empty()) held_[w].back().waits = waits, stands(held_[w].back(), site);
   warps_[w].shown = {};
-  release();
+  all_.release();
 }
 
 void Recorder::arrives(unsigned w, const std::string& barrier, const Site& site) {
-  if (!wanted() || !detailed_ || full()) return;
-  const std::size_t before = steps_;
+  if (!wanted() || !detailed_ || all_.full()) return;
+  const std::size_t before = all_.steps_;
   emit(w, warps_[w].open.size());
-  if (steps_ == before) step(static_cast<int>(w));
-  if (!held_[w].empty()) held_[w].back().waits = barrier, stands(held_[w].back(), spot(site));
+  if (all_.steps_ == before) step(static_cast<int>(w));
+  if (!held_[w].empty()) held_[w].back().waits = barrier, stands(held_[w].back(), site);
   warps_[w].shown = {};
-  release();
+  all_.release();
 }
 
 void Recorder::ends(unsigned w) {
   if (!wanted() || !detailed_) return;
-  const std::size_t before = steps_;
-  const bool was_full = full();
+  const std::size_t before = all_.steps_;
+  const bool was_full = all_.full();
   emit(w, warps_[w].open.size());
   if (was_full) return;
-  if (steps_ == before) step(static_cast<int>(w));
+  if (all_.steps_ == before) step(static_cast<int>(w));
   if (!held_[w].empty()) held_[w].back().ended = true;
-  release();
+  all_.release();
 }
 
 void Recorder::released() {
-  if (!wanted() || !detailed_ || full()) return;
+  if (!wanted() || !detailed_ || all_.full()) return;
   step(-1).released = true;
-  release();
-}
-
-// ---- in which order ------------------------------------------------------------------------------------------------
-
-// What a step has waited for, and the copies that it says are there, must have been told before.
-bool Recorder::may_follow(const Recording::Step& step) const {
-  for (const Recording::Waited& wait : step.waited)
-    if (seen_[wait.mbarrier].complete < wait.phases) return false;
-  for (const Recording::Arrival& a : step.arrivals)
-    if (seen_[a.mbarrier].begun < a.come) return false;
-  return true;
-}
-
-// The step is told: what it does to mbarriers.
-void Recorder::follows(const Recording::Step& step) {
-  for (Recording::Arrival a : step.arrivals) {
-    Seen& seen = seen_[a.mbarrier];
-    seen.begun += a.begun - a.come, seen.bytes += a.expected - a.come;
-    do {
-      const unsigned now = std::min(a.count, seen.missing);
-      a.count -= now, seen.missing -= now;
-      if (seen.missing > 0 || seen.bytes != 0) break;
-      ++seen.complete, seen.missing = seen.expected;
-    } while (a.count > 0);
-  }
-}
-
-void Recorder::release(bool all) {
-  for (bool any = true; any;) {
-    any = false;
-    for (std::deque<Recording::Step>& steps : held_)
-      for (; !steps.empty() && (all || may_follow(steps.front())); steps.pop_front(), any = true) {
-        follows(steps.front());
-        if (!out_.steps.empty() && comes_beside(steps.front(), out_.steps.back()))
-          out_.steps.back().also.push_back(steps.front().warp);
-        else
-          out_.steps.push_back(std::move(steps.front()));
-      }
-  }
+  all_.release();
 }
 
 // ---- accesses ------------------------------------------------------------------------------------------------------
 
-std::size_t Recorder::array_of(std::size_t owner) {
-  if (owner >= arrays_.size()) arrays_.resize(owner + 1, -1);
-  if (arrays_[owner] < 0) {
-    const DeviceArray& a = memory_.arrays[owner];
-    arrays_[owner] = static_cast<std::ptrdiff_t>(
-        out_.array(a.of_kernel ? "heap" : a.name, a.bytes, a.untyped ? 1 : a.element_bytes, 0));
-  }
-  return static_cast<std::size_t>(arrays_[owner]);
-}
-
-std::size_t Recorder::place_of(std::size_t offset) {
-  std::vector<Recording::Place>& chip = out_.launches.back().chip;
-  if (chip.empty()) chip.push_back({"shared memory", 0, launch_.shared_bytes, 1, 0});
-  std::size_t place = 0;
-  while (place + 1 < chip.size() && chip[place + 1].at <= offset) ++place;
-  return place;
-}
-
 void Recorder::global(std::size_t owner, std::size_t offset, unsigned bytes, Access access, Spot spot) {
   const Outside outside;
   if (!wanted()) return;
-  const std::size_t array = array_of(owner);
+  const std::size_t array = all_.array_of(owner);
   Recording::Step* to = detailed_ ? nullptr : &rest();
   if (detailed_) {
     Segment* in = &after_values();
@@ -399,7 +291,7 @@ void Recorder::global(std::size_t owner, std::size_t offset, unsigned bytes, Acc
       in = &cut({is_read(access) ? kLoad : kStore, nullptr, static_cast<long>(array)});
     in->array = static_cast<std::ptrdiff_t>(array);
     to = &in->step;
-    stands(*to, spot);
+    all_.stands(*to, spot);
   }
   for (const bool writes : {false, true}) {
     if (!(writes ? is_write(access) : is_read(access))) continue;
@@ -408,29 +300,30 @@ void Recorder::global(std::size_t owner, std::size_t offset, unsigned bytes, Acc
     if (detailed_) add_span(p.spans, offset, offset + bytes);
   }
   if (is_read(access)) loaded_[worker_->current] = {static_cast<std::ptrdiff_t>(array), offset, offset + bytes};
-  last_ = {false, array, {offset, offset + bytes}};
+  last_ = {false, 0, array, {offset, offset + bytes}};
 }
 
-void Recorder::chip(std::size_t offset, unsigned bytes, Access access, Spot spot) {
+void Recorder::chip(unsigned rank, std::size_t offset, unsigned bytes, Access access, Spot spot) {
   const Outside outside;
   if (!wanted() || !detailed_) return;
-  const std::size_t place = place_of(offset);
+  const std::size_t place = all_.place_of(offset);
   Segment* in = &after_values();
   if (is_read(access) && in->array >= 0 && !in->computes) in = &cut({kCompute, nullptr, 0});
   if (is_read(access)) {
     in->computes = true;
-    Recording::Part& p = part(in->step, Recording::Kind::chip_read, place);
+    Recording::Part& p = part(in->step, Recording::Kind::chip_read, place, rank);
     p.bytes += bytes, add_span(p.spans, offset, offset + bytes);
   }
-  if (is_write(access)) put(*in, Recording::Kind::chip_write, place, offset, bytes);
-  stands(in->step, spot);
-  last_ = {true, place, {offset, offset + bytes}};
+  if (is_write(access)) put(*in, Recording::Kind::chip_write, place, rank, offset, bytes);
+  all_.stands(in->step, spot);
+  last_ = {true, rank, place, {offset, offset + bytes}};
 }
 
 // Bytes come to a place on chip; where from, the thread's last load tells.
-void Recorder::put(Segment& in, Recording::Kind kind, std::size_t place, std::size_t offset, unsigned bytes) {
+void Recorder::put(Segment& in, Recording::Kind kind, std::size_t place, unsigned rank, std::size_t offset,
+                   unsigned bytes) {
   const Loaded loaded = std::exchange(loaded_[worker_->current], {});
-  Recording::Part& p = part(in.step, kind, place, loaded.array);
+  Recording::Part& p = part(in.step, kind, place, rank, loaded.array);
   p.bytes += bytes, add_span(p.spans, offset, offset + bytes);
   if (loaded.array >= 0) add_span(p.from, loaded.first, loaded.end);
 }
@@ -438,38 +331,50 @@ void Recorder::put(Segment& in, Recording::Kind kind, std::size_t place, std::si
 void Recorder::copy(const Copy& copy, bool landed, const Site& site) {
   if (!wanted() || !detailed_) return;
   const auto offset = static_cast<std::size_t>(copy.to - worker_->shared);
-  const std::size_t place = place_of(offset);
+  const std::size_t place = all_.place_of(offset);
   if (landed) {
     Recording::Step& step = cut({kWait, nullptr, 0}).step;
-    stands(step, spot(site));
-    Recording::Part& p = part(step, Recording::Kind::landed, place);
+    stands(step, site);
+    Recording::Part& p = part(step, Recording::Kind::landed, place, worker_->rank);
     p.bytes += copy.bytes, add_span(p.spans, offset, offset + copy.bytes);
   } else {
     Segment* in = &after_values();  // zeros alone are no part of what it calculates
     if (in->computes && copy.source_bytes == 0) in = &cut({kStore, nullptr, -1});
-    put(*in, Recording::Kind::copy, place, offset, copy.bytes);
-    stands(in->step, spot(site));
-    last_ = {true, place, {offset, offset + copy.bytes}};
+    put(*in, Recording::Kind::copy, place, worker_->rank, offset, copy.bytes);
+    stands(in->step, site);
+    last_ = {true, worker_->rank, place, {offset, offset + copy.bytes}};
   }
 }
 
 // ---- TMA, mbarriers, wgmma -----------------------------------------------------------------------------------------
 
-// What a box has of its tensor in HBM.
+Recorder::OnChip Recorder::on_chip(const void* address) const {
+  const Worker* const near = worker_->cluster ? worker_->cluster->nearest_owner(address) : nullptr;
+  const Worker& owner = near ? *near : *worker_;
+  return {owner.rank, static_cast<std::size_t>(static_cast<const std::byte*>(address) - owner.shared)};
+}
+
+// What a box has of its tensor in HBM; of bytes that another block sends, what they are on its chip.
 Recorder::Runs Recorder::runs_of(const TensorBox& box) {
+  const DeviceMemory& memory = all_.memory_;
   Runs runs;
   box.for_each_run([&](const std::byte* begin, std::size_t bytes) {
-    const std::size_t owner = memory_.contains(begin) ? memory_.owner(begin) : memory_.arrays.size();
-    if (owner == memory_.arrays.size()) return;  // a finding follows
-    const auto first = static_cast<std::uint64_t>(begin - memory_.arrays[owner].begin);
-    runs.array = static_cast<std::ptrdiff_t>(array_of(owner)), runs.bytes += bytes;
+    if (worker_->cluster && worker_->cluster->owner(begin)) {
+      const auto [rank, offset] = on_chip(begin);
+      runs.array = static_cast<std::ptrdiff_t>(all_.place_of(offset)), runs.rank = static_cast<int>(rank);
+      return add_span(runs.spans, offset, offset + bytes);
+    }
+    const std::size_t owner = memory.contains(begin) ? memory.owner(begin) : memory.arrays.size();
+    if (owner == memory.arrays.size()) return;  // a finding follows
+    const auto first = static_cast<std::uint64_t>(begin - memory.arrays[owner].begin);
+    runs.array = static_cast<std::ptrdiff_t>(all_.array_of(owner)), runs.bytes += bytes;
     add_span(runs.spans, first, first + bytes);
   });
   return runs;
 }
 
 // The tile of a box on chip: what is of the tensor, and, of a load, the zeros beside it.
-void Recorder::tile(Recording::Step& step, Recording::Kind kind, const TensorBox& box) {
+void Recorder::tile(Recording::Step& step, Recording::Kind kind, const TensorBox& box, bool adds) {
   const Runs runs = runs_of(box);
   std::vector<const std::byte*> inside, all;
   box.for_each_piece(true, [&](const std::byte* at) { inside.push_back(at); });
@@ -479,31 +384,36 @@ void Recorder::tile(Recording::Step& step, Recording::Kind kind, const TensorBox
   std::vector<const std::byte*> zeros;
   std::set_difference(all.begin(), all.end(), inside.begin(), inside.end(), std::back_inserter(zeros));
   // A part of its own for each box: so it is known which rows lie where.
-  const auto add = [&](const std::vector<const std::byte*>& pieces, std::ptrdiff_t source,
-                       const Recording::Spans& from) {
+  const auto add = [&](const std::vector<const std::byte*>& pieces, const Runs& from) {
     if (pieces.empty()) return;
-    const std::size_t place = place_of(static_cast<std::size_t>(pieces[0] - worker_->shared));
-    Recording::Part& p = step.parts.emplace_back(
-        Recording::Part{.kind = kind, .place = place, .bytes = 16 * pieces.size(), .source = source, .from = from});
+    const auto [rank, first] = on_chip(pieces[0]);
+    Recording::Part& p = step.parts.emplace_back(Recording::Part{.kind = kind,
+                                                                 .place = all_.place_of(first),
+                                                                 .bytes = 16 * pieces.size(),
+                                                                 .source = from.array,
+                                                                 .from = from.spans,
+                                                                 .rank = rank,
+                                                                 .from_rank = from.rank,
+                                                                 .adds = adds});
     for (const std::byte* at : pieces) {
-      const auto offset = static_cast<std::uint64_t>(at - worker_->shared);
+      const std::uint64_t offset = first + static_cast<std::uint64_t>(at - pieces[0]);
       add_span(p.spans, offset, offset + 16);
     }
   };
-  add(inside, runs.array, runs.spans), add(zeros, -1, {});
+  add(inside, runs), add(zeros, {});
 }
 
 // What a copy moves in HBM, in a step of the running thread; null: it is not shown step by step.
-Recorder::Segment* Recorder::traffic(const TensorBox& box, bool writes) {
-  const Runs runs = runs_of(box);
+Recorder::Segment* Recorder::traffic(const TensorBox& box, bool writes, bool counted) {
+  const Runs runs = counted ? Runs{} : runs_of(box);
   const auto kind = writes ? Recording::Kind::write : Recording::Kind::read;
   const auto array = static_cast<std::size_t>(runs.array);
   if (!detailed_) {
     if (runs.bytes > 0) part(rest(), kind, array).bytes += runs.bytes;
     return nullptr;
   }
-  const auto offset = static_cast<std::size_t>(box.tile() - worker_->shared);
-  last_ = {true, place_of(offset), {offset, offset + box.bytes()}};
+  const auto [rank, offset] = on_chip(box.tile());
+  last_ = {true, rank, all_.place_of(offset), {offset, offset + box.bytes()}};
   Segment* in = &after_values();
   if (runs.bytes == 0) return in;
   if (in->array >= 0 && in->array != runs.array) in = &cut({writes ? kStore : kLoad, nullptr, runs.array});
@@ -513,16 +423,16 @@ Recorder::Segment* Recorder::traffic(const TensorBox& box, bool writes) {
   return in;
 }
 
-void Recorder::load(const TensorBox& box, const std::byte* at, const Site& site) {
+void Recorder::load(const TensorBox& box, bool counted, const std::byte* at, const Site& site) {
   if (!wanted()) return;
-  Segment* const in = traffic(box, false);
+  Segment* const in = traffic(box, false, counted);
   if (!in) return;
   tile(in->step, Recording::Kind::copy, box);
-  stands(in->step, spot(site));
+  stands(in->step, site);
   arrival(in->step, at).begun += static_cast<std::int64_t>(box.bytes());
 }
 
-void Recorder::store(const TensorBox& box, bool was_read, const Site& site) {
+void Recorder::store(const TensorBox& box, bool adds, bool was_read, const Site& site) {
   if (!wanted()) return;
   Segment* in = nullptr;
   if (!was_read)
@@ -530,34 +440,50 @@ void Recorder::store(const TensorBox& box, bool was_read, const Site& site) {
   else if (detailed_)
     in = &cut({kWait, nullptr, 0});
   if (!in) return;
-  tile(in->step, was_read ? Recording::Kind::stored : Recording::Kind::store, box);
-  stands(in->step, spot(site));
+  tile(in->step, was_read ? Recording::Kind::stored : Recording::Kind::store, box, adds && !was_read);
+  stands(in->step, site);
 }
 
-void Recorder::makes(const std::byte* at, unsigned arrivals) {
+// From its first making on the block has it; a later one is told of, as its end is.
+void Recorder::makes(const std::byte* at, unsigned arrivals, const Site& site) {
   if (!wanted() || !detailed_) return;
   const auto offset = static_cast<std::size_t>(at - worker_->shared);
-  const std::size_t number = place_of(offset);
-  const Recording::Place& place = out_.launches.back().chip[number];
+  const Recording::Place& place = all_.told().chip[all_.place_of(offset)];
   const std::string name =
       place.name + (place.bytes > 8 ? "[" + std::to_string((offset - place.at) / 8) + "]" : std::string());
-  std::vector<Recording::Mbarrier>& known = out_.launches.back().mbarriers;
-  const auto same = std::find_if(known.begin(), known.end(), [&](const auto& m) { return m.name == name; });
-  const auto m = static_cast<std::size_t>(same - known.begin());
-  if (same == known.end()) known.push_back({name, arrivals});
-  seen_.resize(known.size());
-  if (seen_[m].complete > 0) release(true);  // of the one that was here before
+  const std::size_t m = all_.mbarrier(name, arrivals, false);
+  if (m >= seen_.size() || !seen_[m].at) return knows(m, at, arrivals);
+  remakes(m, arrivals, site);
+}
+
+void Recorder::invalidates(const std::byte* at, const Site& site) {
+  if (!wanted() || !detailed_) return;
+  remakes(barrier(at).number, 0, site);
+}
+
+void Recorder::remakes(std::size_t m, unsigned arrivals, const Site& site) {
+  Segment* in = &segment();
+  if (!in->empty()) in = &cut({kMake, nullptr, 0});
+  in->step.made.push_back({m, arrivals});
+  stands(in->step, site);
+}
+
+void Recorder::knows(std::size_t m, const void* at, unsigned arrivals) {
+  if (m >= seen_.size()) seen_.resize(m + 1);
   seen_[m] = {at, arrivals, arrivals};
 }
 
-std::size_t Recorder::mbarrier(const std::byte* at) const {
-  const auto known = std::find_if(seen_.begin(), seen_.end(), [&](const Seen& seen) { return seen.at == at; });
-  return static_cast<std::size_t>(known - seen_.begin());
+Recorder::Barrier Recorder::barrier(const void* at) const {
+  for (const Recorder& block : all_.blocks_)
+    for (std::size_t m = 0; m < block.seen_.size(); ++m)
+      if (block.seen_[m].at == at) return {block.worker_->rank, m};
+  return {0, 0};  // there is none: a finding follows
 }
 
-Recording::Arrival& Recorder::arrival(Recording::Step& step, const std::byte* at) const {
-  const std::size_t m = mbarrier(at);
-  if (step.arrivals.empty() || step.arrivals.back().mbarrier != m) step.arrivals.push_back({m});
+Recording::Arrival& Recorder::arrival(Recording::Step& step, const void* at) const {
+  const auto [rank, m] = barrier(at);
+  if (step.arrivals.empty() || step.arrivals.back().mbarrier != m || step.arrivals.back().rank != rank)
+    step.arrivals.push_back({m, rank});
   return step.arrivals.back();
 }
 
@@ -568,44 +494,66 @@ void Recorder::arrives_at(const std::byte* at, std::uint64_t phase, bool expects
   if (expects && !in->empty()) in = &cut({kExpect, at, static_cast<long>(phase)});
   Recording::Arrival& a = arrival(in->step, at);
   ++a.count, a.expected += bytes;
-  stands(in->step, spot(site));
+  stands(in->step, site);
 }
 
-void Recorder::waits_for(const std::byte* at, std::uint64_t phases, const Site& site) {
+// The barrier is one of the block of rank 0.
+void Recorder::arrives_at_cluster(const void* at, const Site& site) {
+  if (!wanted() || !detailed_) return;
+  const unsigned blocks = worker_->cluster ? worker_->cluster->size() : 1;
+  const std::size_t m = all_.mbarrier("barrier.cluster", blocks * all_.launch_.threads(), true);
+  Recorder& first = all_.of(0);
+  if (m >= first.seen_.size() || !first.seen_[m].at) first.knows(m, at, 0);
+  Recording::Step& step = segment().step;
+  Recording::Arrival& a = arrival(step, at);
+  ++a.count, ++a.begun, ++first.seen_[m].arrived;
+  stands(step, site);
+}
+
+void Recorder::completes_cluster(const void* at) {
+  if (!wanted() || !detailed_ || all_.full()) return;
+  const std::size_t m = barrier(at).number;
+  Recording::Step& made = step(-1);
+  made.released = true;
+  made.arrivals.push_back({.mbarrier = m, .come = std::exchange(all_.of(0).seen_[m].arrived, 0)});
+  all_.release();
+}
+
+void Recorder::waits_for(const void* at, std::uint64_t phases, const Site& site) {
   if (!wanted() || !detailed_ || phases == 0) return;  // a fresh one: nothing to wait for
   warps_[worker_->current / kWarpSize].shown[worker_->current % kWarpSize] = false;
-  stands(cut({kPhase, at, static_cast<long>(phases)}).step, spot(site));
+  stands(cut({kPhase, at, static_cast<long>(phases)}).step, site);
   goes_on(worker_->current / kWarpSize);
 }
 
 void Recorder::brings(const TensorBox& box, const std::byte* at, const Site& site) {
   if (!wanted() || !detailed_) return;
-  Recording::Step& brought = seen_[mbarrier(at)].brought;
+  Recording::Step& brought = seen_[barrier(at).number].brought;
   tile(brought, Recording::Kind::landed, box);
   arrival(brought, at).come += static_cast<std::int64_t>(box.bytes());
-  stands(brought, spot(site));
+  stands(brought, site);
 }
 
 void Recorder::completes(const std::byte* at) {
-  if (!wanted() || !detailed_ || full()) return;
-  Recording::Step brought = std::exchange(seen_[mbarrier(at)].brought, {});
+  if (!wanted() || !detailed_ || all_.full()) return;
+  Recording::Step brought = std::exchange(seen_[barrier(at).number].brought, {});
   if (brought.parts.empty()) return;
   Recording::Step& made = step(-1);
   made.parts = std::move(brought.parts), made.arrivals = std::move(brought.arrivals);
   made.at = std::move(brought.at);
-  release();
+  all_.release();
 }
 
 void Recorder::product(unsigned w, const Product& product, bool done, const Site& site) {
   if (!wanted() || !detailed_) return;
   if (!segment().step.values.empty()) meets(w, site);  // all its lanes have come to the product
   Segment& in = segment();
-  stands(in.step, spot(site));
+  stands(in.step, site);
   const auto kind = done ? Recording::Kind::multiplied : Recording::Kind::product;
   for (const auto* chunks : {&product.a_chunks, &product.b_chunks})
     for (const std::byte* at : *chunks) {
       const auto offset = static_cast<std::size_t>(at - worker_->shared);
-      Recording::Part& p = part(in.step, kind, place_of(offset));
+      Recording::Part& p = part(in.step, kind, all_.place_of(offset), worker_->rank);
       p.bytes += 16, add_span(p.spans, offset, offset + 16);
     }
   if (done) return;
@@ -643,12 +591,13 @@ void Recorder::request(unsigned w, Access access, unsigned bytes,
     seen.lanes[lane] = -1;
     if (!addresses[lane]) continue;
     seen.lanes[lane] = reinterpret_cast<const std::byte*>(addresses[lane]) - worker_->shared;
-    seen.place = place_of(static_cast<std::size_t>(seen.lanes[lane]));
+    seen.place = all_.place_of(static_cast<std::size_t>(seen.lanes[lane]));
   }
   // It belongs to the first step that reads or writes there; of several the one that takes longest is kept.
   for (Segment& segment : warps_[w].open)
     for (const Recording::Part& p : segment.step.parts) {
-      if (p.place != seen.place || p.kind != (seen.write ? Recording::Kind::chip_write : Recording::Kind::chip_read))
+      if (p.place != seen.place || p.rank != worker_->rank ||
+          p.kind != (seen.write ? Recording::Kind::chip_write : Recording::Kind::chip_read))
         continue;
       for (Recording::Request& known : segment.step.requests)
         if (known.place == seen.place && known.write == seen.write) {

@@ -1,9 +1,10 @@
-// recorder.hpp: turns what the checked machine sees of one launch into the steps of a Recording. There is one only
-// where MachineOptions::recording asks for it: the launch then has one worker, and its blocks run one after another.
+// recorder.hpp: turns what the checked machine sees of one launch into the steps of a Recording, where
+// MachineOptions::recording asks for it: blocks, or clusters of them, then run one after another. Each block of a
+// cluster has a Recorder; since the blocks take turns (sim/core/cluster.hpp), so do these.
 // A warp's lanes run one by one here. Each lane's way is cut where its occupation changes (another array, a mark, a
 // wait, a value shown); what the lanes do between the same two cuts is one step of the warp. A step is complete later
-// than what it tells of, so steps are held back until all is there that they had to wait for.
-// Use: Machine::run makes it; Worker, Checker and Counters tell it.
+// than what it tells of, so steps are held back until all is there that they had to wait for, in whichever block.
+// Use: Machine::run makes a LaunchRecorder; Worker, Checker and Counters tell the Recorder of their block.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -26,27 +27,34 @@ namespace flash::simt {
 // Where in the program: what return_address() of a call is, or a source location, marked by kSourceLocation.
 using Spot = std::uintptr_t;
 Spot spot(const Site& site);
+void add_once(std::vector<std::size_t>& all, std::size_t one);
 
+class LaunchRecorder;
+
+// The block that a worker runs.
 class Recorder {
-  static constexpr std::size_t kMostSteps = 4000;  // all that follows is one step
-
  public:
-  Recorder(Recording& out, const DeviceMemory& memory, const Launch& launch);
-  void end_launch(const KernelReport& report);
+  explicit Recorder(LaunchRecorder& all);
 
   void begin_block(const Worker& worker);
   void end_block();
   void struct_is(Members members);  // of the kernel's shared memory
 
-  // Of the running thread.
+  // Of the running thread, which is one of this block's; what it reaches may be another block's of the cluster.
   void global(std::size_t owner, std::size_t offset, unsigned bytes, Access access, Spot spot);
-  void chip(std::size_t offset, unsigned bytes, Access access, Spot spot);
+  // Shared memory of the cluster's block of this rank.
+  void chip(unsigned rank, std::size_t offset, unsigned bytes, Access access, Spot spot);
   void copy(const Copy& copy, bool landed, const Site& site);
-  void load(const TensorBox& box, const std::byte* mbarrier, const Site& site);  // TMA begins to copy
+  // TMA begins to copy. `counted`: its bytes of global memory are, by the same load to another block.
+  void load(const TensorBox& box, bool counted, const std::byte* mbarrier, const Site& site);
   // The same, back to HBM; the thread knows that the tile was read.
-  void store(const TensorBox& box, bool was_read, const Site& site);
+  void store(const TensorBox& box, bool adds, bool was_read, const Site& site);
   void arrives_at(const std::byte* mbarrier, std::uint64_t phase, bool expects, unsigned bytes, const Site& site);
-  void waits_for(const std::byte* mbarrier, std::uint64_t phases, const Site& site);  // until so many are complete
+  // Until so many are complete, of an mbarrier or of the cluster's barrier.
+  void waits_for(const void* barrier, std::uint64_t phases, const Site& site);
+  void makes(const std::byte* mbarrier, unsigned arrivals, const Site& site);
+  void invalidates(const std::byte* mbarrier, const Site& site);
+  void arrives_at_cluster(const void* barrier, const Site& site);
   void mark(const char* label, long value);
   void value(const char* name, long row, float value);
 
@@ -56,9 +64,9 @@ class Recorder {
   void meets(unsigned warp, const Site& site, const char* waits = "");
   // All of them that have not exited are at the barrier.
   void arrives(unsigned warp, const std::string& barrier, const Site& site);
-  void ends(unsigned warp);  // all have exited
-  void released();           // all threads were at the barrier
-  void makes(const std::byte* mbarrier, unsigned arrivals);
+  void ends(unsigned warp);                     // all have exited
+  void released();                              // all threads were at the barrier
+  void completes_cluster(const void* barrier);  // its phase: all of the cluster's threads were there
   void brings(const TensorBox& box, const std::byte* mbarrier, const Site& site);  // a copy by TMA is there
   void completes(const std::byte* mbarrier);  // its phase: now others may know of those copies
   // A product of the warpgroup that begins with this warp is issued, or (`done`) its group has been waited for.
@@ -68,11 +76,14 @@ class Recorder {
                std::uint64_t wavefronts, std::uint64_t ideal);
 
  private:
+  friend class LaunchRecorder;
   using Key = std::tuple<int, const void*, long>;  // what a lane is occupied with
   struct Segment {                                 // from one cut to the next
     Key key;
     Recording::Step step = {};
-    bool empty() const { return step.parts.empty() && step.values.empty() && step.arrivals.empty(); }
+    bool empty() const {
+      return step.parts.empty() && step.values.empty() && step.arrivals.empty() && step.made.empty();
+    }
     std::ptrdiff_t array = -1;  // the one in HBM that it reads or writes
     bool computes = false;      // it has read shared memory
   };
@@ -88,19 +99,29 @@ class Recorder {
     std::ptrdiff_t array = -1;
     std::uint64_t first = 0, end = 0;
   };
-  // An mbarrier of the block, as far as `out_.steps` tell.
+  // An mbarrier of the block, or the cluster's barrier, as far as `out_.steps` tell.
   struct Seen {
-    const std::byte* at;
-    unsigned expected, missing;
+    const void* at;
+    unsigned expected, missing;    // 0: the cluster's barrier
     std::int64_t bytes = 0;        // expected, and not there yet
-    std::int64_t begun = 0;        // bytes of copies
+    std::int64_t begun = 0;        // bytes of copies; of the cluster's barrier: arrivals
     std::uint64_t complete = 0;    // phases
+    std::int64_t arrived = 0;      // in the current phase of the cluster's barrier, told of or not
     Recording::Step brought = {};  // by the copies of the current phase
   };
-  struct Runs {
+  struct Runs {  // of the array; or, of a block of the cluster, of the place on its chip
     std::ptrdiff_t array = -1;
-    std::uint64_t bytes = 0;
+    int rank = -1;
+    std::uint64_t bytes = 0;  // in HBM
     Recording::Spans spans = {};
+  };
+  struct Barrier {
+    unsigned rank;
+    std::size_t number;  // in the launch's mbarriers
+  };
+  struct OnChip {
+    unsigned rank;
+    std::size_t offset;
   };
   bool wanted();
   void found(const RawFinding& raw);
@@ -108,43 +129,75 @@ class Recorder {
   Segment& cut(const Key& key);
   Segment& after_values();
   void fuse(OfWarp& of);
-  static Recording::Part& part(Recording::Step& step, Recording::Kind kind, std::size_t place,
+  static Recording::Part& part(Recording::Step& step, Recording::Kind kind, std::size_t place, unsigned rank = 0,
                                std::ptrdiff_t source = -1);
+  void stands(Recording::Step& step, const Site& site);
+  void put(Segment& in, Recording::Kind kind, std::size_t place, unsigned rank, std::size_t offset, unsigned bytes);
+  OnChip on_chip(const void* address) const;
+  void knows(std::size_t mbarrier, const void* at, unsigned arrivals);
+  void remakes(std::size_t mbarrier, unsigned arrivals, const Site& site);
+  Barrier barrier(const void* at) const;
+  Recording::Arrival& arrival(Recording::Step& step, const void* barrier) const;
+  Runs runs_of(const TensorBox& box);
+  void tile(Recording::Step& step, Recording::Kind kind, const TensorBox& box, bool adds = false);
+  Segment* traffic(const TensorBox& box, bool writes, bool counted = false);
+  Recording::Step& step(int warp);
+  Recording::Step& rest();
+  void emit(unsigned warp, std::size_t count);
+  static constexpr unsigned kNoWarp = ~0u;
+  void emit_all(unsigned but = kNoWarp);
+
+  LaunchRecorder& all_;
+  Recording& out_;
+  const Worker* worker_ = nullptr;
+  std::vector<OfWarp> warps_;
+  std::vector<Loaded> loaded_;                     // per thread
+  std::vector<std::deque<Recording::Step>> held_;  // steps per warp, and those of no warp, that wait for others
+  std::vector<Seen> seen_;                         // by number in the launch's mbarriers
+  bool detailed_ = true;                           // is this block shown step by step?
+  bool in_rest_ = false;                           // is it one of those that are not, or not to its end?
+  struct {
+    bool on_chip;
+    unsigned rank;
+    std::size_t place;
+    Recording::Span span;
+  } last_{};  // access
+};
+
+// What the blocks of a launch have in common: names, lines, and in which order steps are told.
+class LaunchRecorder {
+  static constexpr std::size_t kMostSteps = 4000;  // all that follows is one step
+
+ public:
+  LaunchRecorder(Recording& out, const DeviceMemory& memory, const Launch& launch);
+  Recorder& of(unsigned rank) { return blocks_[rank]; }
+  void end_launch(const KernelReport& report);
+  void forget();  // the launch, which is to begin once more
+
+ private:
+  friend class Recorder;
+  Recording::Launch& told() { return out_.launches.back(); }
   void stands(Recording::Step& step, Spot spot);
-  void put(Segment& in, Recording::Kind kind, std::size_t place, std::size_t offset, unsigned bytes);
   std::size_t place_of(std::size_t offset);
   std::size_t array_of(std::size_t owner);
-  std::size_t mbarrier(const std::byte* at) const;
-  Recording::Arrival& arrival(Recording::Step& step, const std::byte* at) const;
-  Runs runs_of(const TensorBox& box);
-  void tile(Recording::Step& step, Recording::Kind kind, const TensorBox& box);
-  Segment* traffic(const TensorBox& box, bool writes);
+  std::size_t mbarrier(const std::string& name, unsigned arrivals, bool of_cluster);
   bool full() const { return steps_ >= kMostSteps; }
-  Recording::Step& step(int warp);
+  bool comes_beside(const Recording::Step& step, const Recording::Step& last) const;
+  void tell(Recording::Step&& step);
   bool may_follow(const Recording::Step& step) const;
   void follows(const Recording::Step& step);
   void release(bool all = false);
-  Recording::Step& rest();
-  void emit(unsigned warp, std::size_t count);
 
   Recording& out_;
   const DeviceMemory& memory_;
   const Launch& launch_;
-  const Worker* worker_ = nullptr;
-  std::vector<Spot> spots_;  // of this launch: while it runs, Recording::Step::at has their numbers
-  std::vector<OfWarp> warps_;
-  std::vector<Loaded> loaded_;                     // per thread
-  std::vector<std::deque<Recording::Step>> held_;  // steps per warp, and those of no warp, that wait for others
-  std::size_t steps_ = 0;                          // in all, of all launches
-  std::vector<Seen> seen_;                         // by number in the launch's mbarriers
-  std::vector<std::ptrdiff_t> arrays_;             // per array of the memory: its number in the recording
-  std::optional<RawFinding> first_;                // of this launch, as it was when it was found
-  bool detailed_ = true;                           // is this block shown step by step?
-  struct {
-    bool on_chip;
-    std::size_t place;
-    Recording::Span span;
-  } last_{};  // access
+  std::deque<Recorder> blocks_;         // of a cluster, by rank; a block without one is alone
+  unsigned running_ = 0;                // of them
+  std::vector<Spot> spots_;             // while the launch runs, Recording::Step::at has their numbers
+  std::size_t steps_;                   // in all, of all launches
+  std::vector<std::ptrdiff_t> arrays_;  // per array of the memory: its number in the recording
+  std::optional<RawFinding> first_;     // of this launch, as it was when it was found
+  const Worker* found_by_ = nullptr;
 };
 
 }  // namespace flash::simt

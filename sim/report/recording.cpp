@@ -53,11 +53,18 @@ std::string json(const Recording::Place& place) {
          (place.heads ? "," + json(place.head_rows) + "," + json(place.heads) : "") + "]";
 }
 
-std::string json(const Recording::Part& part) {
+// `rank`: of the step's block. What few parts have is an object behind the others: r, in which block; f, from which
+// block's chip; d, it adds.
+std::string json(const Recording::Part& part, unsigned rank) {
   std::string out = "[" + json(static_cast<std::uint64_t>(part.kind)) + "," + json(std::uint64_t{part.place}) + "," +
-                    json(part.bytes) + "," + json(part.spans);
-  if (part.source >= 0) out += "," + json(static_cast<std::uint64_t>(part.source)) + "," + json(part.from);
-  return out + "]";
+                    json(part.bytes) + "," + json(part.spans),
+              more;
+  const auto add = [&](const char* name, std::uint64_t n) { more += (more.empty() ? "" : ",") + (name + json(n)); };
+  if (part.kind > Recording::Kind::write && part.rank != rank) add("\"r\":", part.rank);
+  if (part.from_rank >= 0) add("\"f\":", static_cast<std::uint64_t>(part.from_rank));
+  if (part.adds) add("\"d\":", 1);
+  if (part.source >= 0 || !more.empty()) out += "," + std::to_string(part.source) + "," + json(part.from);
+  return out + (more.empty() ? "]" : ",{" + more + "}]");
 }
 
 // The lanes' addresses, or the first one and the distance to the next where that is all there is to say.
@@ -96,19 +103,29 @@ using Sets = std::map<std::vector<std::size_t>, std::size_t>;  // of lines that 
 std::string json(const Recording::Step& step, const Sets& sets) {
   std::string out = "{\"l\":" + json(std::uint64_t{step.launch}) + ",\"b\":" + json(step.block) +
                     ",\"w\":" + std::to_string(step.warp);
-  const auto parts = [](const auto& part) { return json(part); };
+  if (step.rank) out += ",\"h\":" + std::to_string(step.rank);
+  const auto requests = [](const auto& request) { return json(request); };
+  const auto parts = [&](const auto& part) { return json(part, step.rank); };
+  // Of another block's mbarrier the rank follows.
+  const auto rank = [&](unsigned rank) { return rank == step.rank ? "" : "," + std::to_string(rank); };
   if (!step.also.empty()) out += ",\"u\":" + list_of(step.also, [](int warp) { return std::to_string(warp); });
   if (!step.label.empty()) out += ",\"k\":" + json_string(step.label);
   if (!step.parts.empty()) out += ",\"p\":" + list_of(step.parts, parts);
   if (!step.values.empty()) out += ",\"v\":" + json(step.values);
-  if (!step.requests.empty()) out += ",\"q\":" + list_of(step.requests, parts);
-  if (!step.arrivals.empty())  // [mbarrier, arrivals, bytes expected (below 0: come)]
-    out += ",\"m\":" + list_of(step.arrivals, [](const Recording::Arrival& a) {
+  if (!step.requests.empty()) out += ",\"q\":" + list_of(step.requests, requests);
+  if (!step.arrivals.empty())  // [mbarrier, arrivals, bytes expected (below 0: come), rank]
+    out += ",\"m\":" + list_of(step.arrivals, [&](const Recording::Arrival& a) {
              return "[" + json(std::uint64_t{a.mbarrier}) + "," + std::to_string(a.count) + "," +
-                    std::to_string(a.expected - a.come) + "]";
+                    std::to_string(a.expected - a.come) + rank(a.rank) + "]";
            });
   if (!step.waited.empty())
-    out += ",\"g\":" + list_of(step.waited, [](const auto& wait) { return json(std::uint64_t{wait.mbarrier}); });
+    out += ",\"g\":" + list_of(step.waited, [&](const Recording::Waited& wait) {
+             return "[" + json(std::uint64_t{wait.mbarrier}) + rank(wait.rank) + "]";
+           });
+  if (!step.made.empty())
+    out += ",\"i\":" + list_of(step.made, [](const Recording::Made& made) {
+             return "[" + json(std::uint64_t{made.mbarrier}) + "," + std::to_string(made.arrivals) + "]";
+           });
   if (!step.wgmma.empty())
     out += ",\"x\":" + list_of(step.wgmma, [](const Recording::Wgmma& x) {
              return "[" + std::to_string(x.count) + "," + std::to_string(x.columns) + "]";
@@ -155,14 +172,16 @@ std::string to_json(const Recording& r, Told* told) {
   const auto three = [](const std::array<unsigned, 3>& n) {
     return list_of(n, [](unsigned i) { return std::to_string(i); });
   };
+  const std::array<unsigned, 3> none{1, 1, 1};
   out += ",\n\"arrays\":" + list_of(r.arrays, places);
   out += ",\n\"launches\":" + list_of(r.launches, [&](const Recording::Launch& l) {
            return "{\"kernel\":" + json_string(l.kernel) + ",\"grid\":" + three(l.grid) +
-                  ",\"block\":" + three(l.block) + ",\"bytes\":" + json(l.chip_bytes) +
-                  ",\"chip\":" + list_of(l.chip, places) + ",\"mbarriers\":" +
+                  ",\"block\":" + three(l.block) + (l.cluster == none ? "" : ",\"cluster\":" + three(l.cluster)) +
+                  ",\"bytes\":" + json(l.chip_bytes) + ",\"chip\":" + list_of(l.chip, places) + ",\"mbarriers\":" +
                   list_of(l.mbarriers,
                           [](const Recording::Mbarrier& m) {
-                            return "[" + json_string(m.name) + "," + std::to_string(m.arrivals) + "]";
+                            return "[" + json_string(m.name) + "," + std::to_string(m.arrivals) +
+                                   (m.of_cluster ? ",1]" : "]");
                           }) +
                   "}";
          });
@@ -177,6 +196,7 @@ std::string to_json(const Recording& r, Told* told) {
                   list_of(f.threads,
                           [](const auto& t) { return "[" + json(t.first) + "," + std::to_string(t.second) + "]"; }) +
                   ",\"chip\":" + (f.on_chip ? "1" : "0") + ",\"place\":" + std::to_string(f.place) +
+                  (f.rank ? ",\"rank\":" + std::to_string(f.rank) : "") +
                   ",\"span\":" + json(Recording::Spans{f.span}) + "}";
          });
   out += ",\n\"steps\":[";

@@ -35,12 +35,13 @@ struct Recording {
     std::string text, path;
   };
   struct Mbarrier {
-    std::string name;   // "K_full[1]"
-    unsigned arrivals;  // of each phase
+    std::string name;   // "K_full[1]"; "barrier.cluster"
+    unsigned arrivals;  // of each phase; of the cluster's barrier: all of its threads, also those that have exited
+    bool of_cluster = false;  // the cluster's barrier, in the block of rank 0: a step says when a phase is complete
   };
   struct Launch {
     std::string kernel;
-    std::array<unsigned, 3> grid{}, block{};
+    std::array<unsigned, 3> grid{}, block{}, cluster{1, 1, 1};
     std::uint64_t chip_bytes = 0;
     std::vector<Place> chip = {};
     std::vector<Mbarrier> mbarriers = {};
@@ -58,6 +59,9 @@ struct Recording {
     Spans spans = {};
     std::ptrdiff_t source = -1;  // of chip_write, copy and landed: the array that the bytes were read from; of store:
     Spans from = {};             // the one that they go to
+    unsigned rank = 0;           // on chip: of the block of the cluster whose place it is
+    int from_rank = -1;          // 0 or more: the bytes were read from this block's chip, source is its place
+    bool adds = false;           // of store: a reduction
   };
   struct Value {
     const char* name;
@@ -72,16 +76,24 @@ struct Recording {
     std::array<std::int64_t, 32> lanes;  // the byte of shared memory where each lane's access begins; -1: takes no part
   };
   // What happens at an mbarrier: arrivals, bytes that they expect, bytes of copies that begin, bytes that have come.
+  // At the cluster's barrier an arrival is begun, too, and the step that completes a phase takes them away.
   struct Arrival {
     std::size_t mbarrier;
+    unsigned rank = 0;  // of the block of the cluster that it is in
     unsigned count = 0;
     std::int64_t expected = 0, begun = 0, come = 0;
   };
   // A wait for an mbarrier that has returned: so many of its phases were complete.
   struct Waited {
     std::size_t mbarrier;
+    unsigned rank;
     std::uint64_t phases;
     bool operator==(const Waited&) const = default;
+  };
+  // Of the block's mbarriers: made once more, with so many arrivals; 0: ended by mbarrier.inval.
+  struct Made {
+    std::size_t mbarrier;
+    unsigned arrivals;
   };
   struct Wgmma {  // so many of m64nNk16
     unsigned count, columns;
@@ -89,6 +101,7 @@ struct Recording {
   struct Step {
     std::size_t launch = 0;
     std::uint64_t block = 0;
+    unsigned rank = 0;           // of the block in its cluster
     int warp = -1;               // -1: all of the block, or TMA, which has brought bytes
     std::vector<int> also = {};  // further warps that did the same: came to a barrier, and nothing else
     std::string label = {};      // of the last trace_mark
@@ -97,10 +110,11 @@ struct Recording {
     std::vector<Request> requests = {};
     std::vector<Arrival> arrivals = {};
     std::vector<Waited> waited = {};
+    std::vector<Made> made = {};
     std::vector<Wgmma> wgmma = {};
     std::vector<std::size_t> at = {};  // the lines that it stands at
     std::string waits = {};            // the barrier that the warp has come to
-    bool released = false;             // all have come to it
+    bool released = false;             // all have come to it; with an arrival: to the cluster's barrier
     bool ended = false;                // the warp has
     std::uint64_t blocks = 0;          // not 0: so many blocks as one step, with their bytes alone
   };
@@ -109,6 +123,7 @@ struct Recording {
     std::vector<std::pair<std::uint64_t, unsigned>> threads = {};  // of each side: block and thread
     bool on_chip = false;
     std::ptrdiff_t place = -1;  // where the last access was; -1: at none
+    unsigned rank = 0;          // on chip: of which block of the cluster
     Span span{};
   };
 

@@ -1,16 +1,20 @@
 # backward_beside.py: a phase's backward pass on tensor cores and PyTorch's (FlashAttention-2, cuDNN) in one process, on
 # the same tensors, in turn; verified against fp64 before they are timed. nvcc compiles the phase's kernels here.
-# python3 tests/bench/backward_beside.py 20 [--patch FILE]… [--out OUT.json]     (needs nvcc, PyTorch and a GPU)
+# With --tries the variants in backward_variants run beside them: patches whose first line says what they change.
+# python3 tests/bench/backward_beside.py 20 --out h200-backward-beside.json --tries h200-backward-tries.json
 import argparse
+import concurrent.futures
 import ctypes
-import json
 import math
 import pathlib
+import re
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+
+from results import gpu_environment, write_results
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # D, Br, Bc of what is measured; the first of each D is the phase's own choice.
@@ -38,7 +42,7 @@ extern "C" int flash_backward(int D, int Br, int Bc, int causal, int atomic, int
   p.band = (causal ? Mask::top_left() : Mask::none()).band(S, S);
   p.B = B, p.H = H, p.mode = atomic ? BackwardMode::Atomic : BackwardMode::Deterministic;
   p.stream = static_cast<cudaStream_t>(stream);
-  for (int i = 0; i < 4; ++i) p.workspace[i] = workspace[i];
+  for (int i = 0; i < 6; ++i) p.workspace[i] = workspace[i];
   try {{
     if (false) {{}}
 {sizes}
@@ -53,15 +57,15 @@ extern "C" int flash_backward(int D, int Br, int Bc, int causal, int atomic, int
 SIZE = "    else if (D == {0} && Br == {1} && Bc == {2}) Gradients::launch<T, {0}, {1}, {2}>(p);"
 
 
-def build(number, patches, folder):
-    """The phase's kernels as a library; with patches, of a copy of the sources."""
+def build(number, folder, patch=None):
+    """The phase's kernels as a library; with a patch, of a copy of the sources."""
+    folder.mkdir()
     include = ROOT
-    if patches:
+    if patch:
         include = folder / "sources"
         for part in ("phases", "gpu", "sim"):
             shutil.copytree(ROOT / part, include / part)
-        for patch in patches:
-            subprocess.run(["patch", "-s", "-p1", "-i", str(pathlib.Path(patch).resolve())], cwd=include, check=True)
+        subprocess.run(["patch", "-s", "-p1", "-i", str(patch)], cwd=include, check=True)
     name = next(p.name for p in (ROOT / "phases").iterdir() if p.name.startswith(f"{number}-"))
     source, library = folder / "backward.cu", folder / "libbackward.so"
     sizes = "\n".join(SIZE.format(*size) for size in SIZES)
@@ -76,25 +80,39 @@ def build(number, patches, folder):
 def main(words):
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("phase", help="its number, 20")
-    parser.add_argument("--patch", action="append", default=[], help="a variant: a patch of the phase's sources")
     parser.add_argument("--out", help="a file for the figures, JSON")
+    parser.add_argument("--tries", help="another one, for those of the variants")
     parser.add_argument("--build-only", action="store_true", help="compile the kernels and end: needs no GPU")
     parser.add_argument("--lengths", type=int, nargs="+", default=list(LENGTHS))
     options = parser.parse_args(words)
+    patches = sorted((ROOT / "tests/bench/backward_variants").glob("*.patch")) if options.tries else []
     with tempfile.TemporaryDirectory() as folder:
-        library = build(options.phase, options.patch, pathlib.Path(folder))
+        with concurrent.futures.ThreadPoolExecutor() as pool:  # nvcc takes a minute for each
+            names = ["", *(patch.stem for patch in patches)]
+            folders = [pathlib.Path(folder) / (name or "phase") for name in names]
+            built = pool.map(build, [options.phase] * len(names), folders, [None, *patches])
+            libraries = dict(zip(names, built))
         if options.build_only:
-            print("built")
+            print("built:", len(libraries))
             return
-        figures = measure(library, options.lengths)
+        rows = measure(options.phase, libraries, options.lengths)
+    said = {patch.stem: patch.read_text() for patch in patches}
     if options.out:
-        pathlib.Path(options.out).write_text(json.dumps(figures, indent=1) + "\n")
+        write_results(options.out, gpu_environment(), [row for row in rows if "base" not in row])
+    if options.tries:
+        for row in (tries := [row for row in rows if "base" in row]):
+            text = said.get(row.pop("try"), "\n")
+            predicted = re.search(r"^Predicted: (.*)$", text, re.M)
+            row |= {"what": text.split("\n")[0], "predicted": float(predicted[1]) if predicted else None}
+        write_results(options.tries, gpu_environment(), tries)
 
 
-def measure(library, lengths):
+def measure(number, libraries, lengths):
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
-    library.flash_backward.argtypes = [ctypes.c_int] * 7 + [ctypes.c_longlong] + [ctypes.c_void_p] * 3
+    for library in libraries.values():
+        library.flash_backward.argtypes = [ctypes.c_int] * 7 + [ctypes.c_longlong] + [ctypes.c_void_p] * 3
+    phase = next(p.name for p in (ROOT / "phases").iterdir() if p.name.startswith(f"{number}-"))
     torch.manual_seed(0)
 
     def tensors(B, H, N, D, causal):
@@ -102,7 +120,7 @@ def measure(library, lengths):
         o, lse = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal)[:2]
         return q, k, v, o, dout, lse
 
-    def ours(given, size, atomic, causal):
+    def ours(library, given, size, atomic, causal):
         """A function that fills dq, dk, dv, and these."""
         q, k, v, o, dout, lse = given
         B, H, N, D = q.shape
@@ -110,9 +128,10 @@ def measure(library, lengths):
         dq, dk, dv = (torch.full_like(q, torch.nan) for _ in range(3))
         o = o.contiguous()
         rows = B * H * ((N + 127) // 128 * 128)
-        work = [torch.full((n,), torch.nan, device="cuda") for n in (rows, rows, rows, rows * D if atomic else 1)]
+        pieces = (rows, rows, rows, rows, B * H * D, rows * D if atomic else 1)  # workspace() of the phase
+        work = [torch.full((n,), torch.nan, device="cuda") for n in pieces]
         pointers = (ctypes.c_void_p * 9)(*(t.data_ptr() for t in (q, k, v, o, dout, dq, dk, dv, lse)))
-        spaces = (ctypes.c_void_p * 4)(*(t.data_ptr() for t in work))
+        spaces = (ctypes.c_void_p * len(work))(*(t.data_ptr() for t in work))
 
         def run():
             status = library.flash_backward(*size, causal, atomic, B, H, N, pointers, spaces,
@@ -138,32 +157,39 @@ def measure(library, lengths):
                 if causal:
                     s = s.masked_fill(torch.ones(N, N, device="cuda", dtype=torch.bool).triu(1), -math.inf)
                 exact = torch.autograd.grad(torch.softmax(s, 3) @ v, (q, k, v), given[4].double())
-                for size in (s for s in SIZES if s[0] == D):
+                for size, library in ((s, x) for s in SIZES if s[0] == D for x in libraries.values()):
                     for atomic in (1, 0):
-                        run, got = ours(given, size, atomic, causal)
+                        run, got = ours(library, given, size, atomic, causal)
                         run()
                         errors = [(torch.linalg.norm(g.double() - e) / torch.linalg.norm(e)).item()
                                   for g, e in zip(got, exact)]
                         if not all(e <= 3.3e-3 for e in errors):
                             sys.exit(f"wrong: {size}, N {N}, causal {causal}, atomic {atomic}: {errors}")
-    print("verified against fp64: dQ, dK, dV within 3.3e-3 for all sizes, both modes")
+    print("verified against fp64: dQ, dK, dV within 3.3e-3 for all sizes, variants and both modes")
 
     flush = torch.empty(64 << 20, device="cuda")
-    figures = []
+    rows = []
     for D in (64, 128):
         for causal in (False, True):
             for N in lengths:
                 B, H = TOKENS // N, COLUMNS // D
                 given = tensors(B, H, N, D, causal)
                 sizes = [size for size in SIZES if size[0] == D]
-                runs = {f"{size[1]}x{size[2]} atomic": ours(given, size, 1, causal)[0] for size in sizes}
-                first = sizes[0]
-                runs[f"{first[1]}x{first[2]} deterministic"] = ours(given, first, 0, causal)[0]
-                runs["FA2"] = torchs(given, SDPBackend.FLASH_ATTENTION, causal)
-                runs["cuDNN"] = torchs(given, SDPBackend.CUDNN_ATTENTION, causal)
+                first, base = sizes[0], f"{number}-as-it-is-{D}"
+                library = libraries[""]
+                runs = {phase: ours(library, given, first, 1, causal)[0]}
+                runs[f"{phase} deterministic"] = ours(library, given, first, 0, causal)[0]
+                for size in sizes[1:]:
+                    runs[f"{phase} {size[1]}x{size[2]}"] = ours(library, given, size, 1, causal)[0]
+                for name, changed in libraries.items():
+                    if name:
+                        runs[f"{number}-{name}-{D}"] = ours(changed, given, first, 1, causal)[0]
+                runs["torch flash"] = torchs(given, SDPBackend.FLASH_ATTENTION, causal)
+                runs["torch cudnn"] = torchs(given, SDPBackend.CUDNN_ATTENTION, causal)
                 times = {name: [] for name in runs}
                 for turn in range(ROUNDS + 1):
-                    for name in sorted(runs, key=lambda n: hash((n, turn))):
+                    names = list(runs)
+                    for name in names[turn % len(names):] + names[:turn % len(names)]:
                         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
                         flush.zero_()
                         torch.cuda._sleep(100000)  # the launches are queued before the GPU begins
@@ -173,22 +199,34 @@ def measure(library, lengths):
                         torch.cuda.synchronize()
                         if turn:
                             times[name].append(begin.elapsed_time(end))
-                work = 10 * B * H * N * N * D / (2 if causal else 1)
-                rates = {name: work / statistics.median(t) * 1e-9 for name, t in times.items()}
-                print(f"D {D:3} {'causal' if causal else 'full  '} N {N:5}  " +
-                      "  ".join(f"{name} {rate:.0f}" for name, rate in rates.items()), flush=True)
-                figures.append({"D": D, "causal": causal, "N": N, "tflops": rates})
+                flops = 10 * B * H * (N * (N + 1) // 2 if causal else N * N) * D
+                shape = {"sweep": "backward", "B": B, "H": H, "N": N, "D": D, "causal": causal, "type": "bfloat16"}
+                for name, samples in times.items():
+                    ms = statistics.median(samples)
+                    row = {**shape, "kernel": name, "samples": len(samples), "median_ms": ms,
+                           "tflops": flops / ms * 1e-9}
+                    tried = re.fullmatch(rf"{number}-(.*)-{D}", name)
+                    if tried:
+                        row |= {"base": base, "try": tried[1], "wrong": False}
+                    rows.append(row)
+                    if name == phase and len(libraries) > 1:
+                        rows.append({**row, "kernel": base, "base": base, "try": "", "wrong": False})
+                print(f"D {D:3} {'causal' if causal else 'full  '} N {N:5}  " + "  ".join(
+                    f"{name} {flops / statistics.median(t) * 1e-9:.0f}" for name, t in times.items()), flush=True)
                 del given, runs
     # The bar: the phase's own choice over FA2, geometric mean over N 2k, 8k, 16k.
     for D in (64, 128):
-        choice = next(f"{size[1]}x{size[2]} atomic" for size in SIZES if size[0] == D)
         for causal in (False, True):
-            ratios = [f["tflops"][choice] / f["tflops"]["FA2"] for f in figures
-                      if f["D"] == D and f["causal"] == causal and f["N"] in (2048, 8192, 16384)]
+            ratios = []
+            for N in (2048, 8192, 16384):
+                of = {row["kernel"]: row["tflops"] for row in rows
+                      if (row["D"], row["causal"], row["N"]) == (D, causal, N)}
+                if of:
+                    ratios.append(of[phase] / of["torch flash"])
             if ratios:
                 mean = statistics.geometric_mean(ratios)
-                print(f"D {D} {'causal' if causal else 'full'}: {choice} over FA2 {mean:.2f}")
-    return figures
+                print(f"D {D} {'causal' if causal else 'full'}: {phase} over FA2 {mean:.2f}")
+    return rows
 
 
 if __name__ == "__main__":

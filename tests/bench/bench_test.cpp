@@ -403,7 +403,7 @@ TEST_CASE("The CPU beside another library: a line per D and mask, a column per N
 }
 
 TEST_CASE(
-    "Phase 13's steps: speed beside prediction and step before, judged where there is both; instructions per mma") {
+    "Phase 13's steps: speed beside prediction and step before, judged where there is both, and instructions per mma") {
   const std::string predicted = R"({"kernel": "0-a", "N": 512, "causal": false, "predicted": 100},
                                    {"kernel": "1-b", "N": 512, "causal": false, "predicted": 200})";
   const std::string measured = R"({"kernel": "0-a", "N": 512, "causal": false, "tflops": 109},

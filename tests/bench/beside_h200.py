@@ -92,7 +92,9 @@ def flops(case):
 
 
 def phase_names():
-    return {int(path.name[:2]): path.name for path in sorted(PHASES_FOLDER.glob("[0-9][0-9]-*"))}
+    """Of the phases with a forward pass of their own."""
+    return {int(path.name[:2]): path.name for path in sorted(PHASES_FOLDER.glob("[0-9][0-9]-*"))
+            if "Pass forward_pass" in (path / "phase.hpp").read_text(encoding="utf-8")}
 
 
 def quantile(samples, q):

@@ -39,10 +39,8 @@ inline std::uint64_t least_bytes(const Case& c) {
 inline const std::vector<const Phase*>& kernels() {
   static const std::vector<const Phase*> all = [] {
     std::vector<const Phase*> list = {&naive::phase};
-    for (const Phase* phase : all_phases())
-      if (phase->kernel() &&
-          std::none_of(list.begin(), list.end(), [&](const Phase* other) { return other->forward == phase->forward; }))
-        list.push_back(phase);
+    for (const Phase* phase : forward_phases())
+      if (phase->kernel()) list.push_back(phase);
     return list;
   }();
   return all;

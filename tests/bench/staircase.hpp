@@ -47,7 +47,7 @@ inline std::string staircase(const std::filesystem::path& results) {
   std::map<std::string, double> tflops = speeds(results);
   const double line = 21, top = 92;
   const Scale bytes{166, 190, 0.05e9, 40e9}, speed{450, 220, 1, 600};
-  svg::Canvas canvas(740, top + line * (double(all_phases().size()) + 2) + 62, "FlashAttention, phase by phase");
+  svg::Canvas canvas(740, top + line * (double(forward_phases().size()) + 2) + 62, "FlashAttention, phase by phase");
   canvas.text(bytes.x, 56, "HBM bytes of one head", "font-weight=\"bold\"");
   canvas.text(bytes.x, 74, "N = 8192, D = 64, no cache");
   canvas.text(speed.x, 56, "TFLOP/s on an H200", "font-weight=\"bold\"");
@@ -57,7 +57,7 @@ inline std::string staircase(const std::filesystem::path& results) {
     canvas.text(16, y + 12, number, "font-weight=\"bold\"");
     canvas.text(40, y + 12, name);
   };
-  for (const Phase* phase : all_phases()) {
+  for (const Phase* phase : forward_phases()) {
     const std::string name = phase->name;
     const Blocks blocks = phase->kernel() ? *phase->forward->features.blocks.begin() : Blocks{};
     const Type type = phase->forward->features.types.contains(Type::Float32) ? Type::Float32 : Type::Float16;

@@ -62,7 +62,7 @@ int main(int count, char** words) try {
   for (const std::int64_t D : {64, 128, 256})
     for (const bool causal : {false, true})
       for (const std::int64_t N : {512, 2048, 16384})
-        for (const Phase* phase : all_phases()) {
+        for (const Phase* phase : forward_phases()) {
           const Features& can = phase->forward->features;
           if (!can.meets(Demand::Kept) || !can.tensor_cores || D > can.largest_D()) continue;
           require(phase->name, can, Where::Gpu);

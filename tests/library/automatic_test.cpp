@@ -136,7 +136,8 @@ TEST_CASE("what a phase cannot do, no figure makes up for") {
   gradients.direction = Direction::Backward;
   const Choice backward = choose_phase(gradients, Where::Sim, figures);
   CHECK(backward.phase->backward);
-  CHECK(backward.why() == "auto: no other can");
+  CHECK(backward.why() == "auto: the newest that can; none of them was measured");
+  CHECK(choose_phase(of_type(gradients, Type::Float32), Where::Sim, figures).why() == "auto: no other can");
   CHECK(backward.figure.phase.empty());  // a forward pass's figure says nothing of gradients
 }
 

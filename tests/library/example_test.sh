@@ -8,7 +8,7 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 page=$root/docs/library.md
 PATH=$PATH:/usr/local/cuda/bin
 for tool in nvcc pkg-config; do
-  command -v "$tool" > /dev/null || { echo "skipped: no $tool"; exit 0; }
+  command -v "$tool" > /dev/null || { echo "skipped: no $tool"; exit 77; }
 done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

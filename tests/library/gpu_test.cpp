@@ -13,11 +13,12 @@
 
 #include "phases/arrays/random.hpp"
 #include "phases/library/automatic.hpp"
+#include "tests/skip.hpp"
 
 #ifndef FLASH_HAVE_CUDA
 
 TEST_CASE("gpu: bits, streams, graphs, refusals") {
-  MESSAGE("skipped: no CUDA in this build");
+  flash::test::skip("no CUDA in this build");
 }
 
 #else
@@ -30,7 +31,7 @@ namespace {
 
 bool skipped() {
   if (available(Where::Gpu)) return false;
-  MESSAGE("skipped: no GPU");
+  test::skip("no GPU");
   return true;
 }
 
@@ -132,6 +133,8 @@ class Twin {
     REQUIRE(status == cudaSuccess);
   }
 
+  void* workspace(std::ptrdiff_t offset) const { return static_cast<char*>(workspace_) + offset; }
+
   cudaStream_t stream = nullptr;
   static constexpr std::size_t workspace_bytes = 16;  // more than any phase wants; zeroed once
 
@@ -168,6 +171,13 @@ int number_of(const Phase& phase) {
   return std::atoi(phase.name);
 }
 
+// Do this GPU's kernels reach the host's memory? Then none of it is refused.
+bool reads_host_memory() {
+  int reads = 0;
+  Twin<float>::check(cudaDeviceGetAttribute(&reads, cudaDevAttrPageableMemoryAccess, 0));
+  return reads != 0;
+}
+
 // Work on a stream that waits until it is released.
 struct Gate {
   std::atomic<bool> open = false;
@@ -195,8 +205,11 @@ TEST_CASE_TEMPLATE("gpu: each phase gives the bits of its own run, whatever type
             (can.tensor_maps() && D % 8))
           continue;
         INFO(phase->name << ", mask " << name(causal) << ", D " << D);
-        Twin<T> twin(2, 3, 150, 210, D, {.scale = D == 40 ? std::optional(-0.3f) : std::nullopt, .mask = causal},
-                     can.meets(Demand::Lse), static_cast<std::uint64_t>(D));
+        const std::optional<float> scale = D == 40   ? std::optional(-0.3f)
+                                           : D == 33 ? std::optional(0.0f)  // the mean of V, not 1/sqrt(D)
+                                                     : std::nullopt;
+        Twin<T> twin(2, 3, 150, 210, D, {.scale = scale, .mask = causal}, can.meets(Demand::Lse),
+                     static_cast<std::uint64_t>(D));
         check_ok(twin.enqueue(number_of(*phase)));
         CHECK(twin.same_as(*phase));
         ++tried;
@@ -280,6 +293,15 @@ TEST_CASE("gpu: a phase that draws its work wants a workspace, and leaves it as 
           "workspace_bytes is 0; expected " + std::to_string(bytes) + " or more; ask flashphases_workspace");
     CHECK(flashphases_forward(&args, nullptr, bytes, twin.stream) == FLASHPHASES_BAD_ARGUMENT);
     CHECK(flashphases_error() == std::string("workspace is null; expected a pointer; pass one"));
+    CHECK(flashphases_forward(&args, twin.workspace(2), bytes, twin.stream) == FLASHPHASES_BAD_ARGUMENT);
+    CHECK(flashphases_error() ==
+          std::string("workspace's address modulo 4 is 2; expected 0; align it to its elements"));
+    if (!reads_host_memory()) {
+      std::vector<unsigned> host(bytes / sizeof(unsigned) + 1);
+      CHECK(flashphases_forward(&args, host.data(), bytes, twin.stream) == FLASHPHASES_BAD_ARGUMENT);
+      CHECK(flashphases_error() ==
+            std::string("workspace's memory is the host's; expected device memory; copy it with cudaMemcpy"));
+    }
     CHECK(twin.o_is_untouched());
     for (int round = 0; round < 20; ++round) check_ok(twin.enqueue(args));  // one after the other, on one counter
     CHECK(twin.same_as(*phase));
@@ -325,6 +347,7 @@ TEST_CASE("gpu: what is refused or fails leaves the stream, and the program's ow
     CHECK(cudaPeekAtLastError() == cudaSuccess);
     twin.fill(9);
     check_ok(twin.enqueue());
+    CHECK(flashphases_error() == text);  // of the last call that was refused, not of the last call
     CHECK(twin.same_as(*choose_phase(twin.problem(), Where::Gpu).phase));
   };
   flashphases_forward_args args = twin.args();
@@ -333,9 +356,7 @@ TEST_CASE("gpu: what is refused or fails leaves the stream, and the program's ow
   args = twin.args();
   args.v.data = static_cast<char*>(args.v.data) + 1;
   refused(args, FLASHPHASES_BAD_ARGUMENT, "V's address modulo 2 is 1");
-  int reads_host_memory = 0;
-  Twin<half>::check(cudaDeviceGetAttribute(&reads_host_memory, cudaDevAttrPageableMemoryAccess, 0));
-  if (!reads_host_memory) {
+  if (!reads_host_memory()) {
     std::vector<half> host(2 * 3 * 100 * 72);
     args = twin.args();
     args.k.data = host.data();

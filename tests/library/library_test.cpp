@@ -8,8 +8,10 @@
 #include <cstring>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "phases/interface/where.hpp"
+#include "tests/skip.hpp"
 
 static_assert(sizeof(flashphases_tensor) == 32 && sizeof(flashphases_forward_args) == 208,
               "the layout is an interface: flashphases.py has it too");
@@ -62,14 +64,17 @@ TEST_CASE("the version is the header's") {
 }
 
 TEST_CASE("a good call is refused only for want of a GPU, and says which want") {
-  const Args args = good();
-  if (!flash::was_built(flash::Where::Gpu))
-    refused(&args, "the library is built without CUDA; expected one with it; configure it with -DFLASH_CUDA=ON",
-            FLASHPHASES_NO_GPU);
-  else if (!flash::available(flash::Where::Gpu))
-    refused(&args, "the GPU is missing; expected a CUDA device; look at nvidia-smi", FLASHPHASES_NO_GPU);
-  else
-    MESSAGE("there is a GPU: see gpu_test.cpp");
+  Args with_scale = good();
+  with_scale.has_scale = 1;  // and it is 0
+  for (const Args& args : {good(), with_scale}) {
+    if (!flash::was_built(flash::Where::Gpu))
+      refused(&args, "the library is built without CUDA; expected one with it; configure it with -DFLASH_CUDA=ON",
+              FLASHPHASES_NO_GPU);
+    else if (!flash::available(flash::Where::Gpu))
+      refused(&args, "the GPU is missing; expected a CUDA device; look at nvidia-smi", FLASHPHASES_NO_GPU);
+    else
+      flash::test::skip("there is a GPU: see gpu_test.cpp");
+  }
 }
 
 TEST_CASE("null pointers and other versions of the struct") {
@@ -91,9 +96,11 @@ TEST_CASE("null pointers and other versions of the struct") {
   next.args.struct_size = sizeof next;
   next.args.type = 9;
   refused(&next.args, "type is 9; expected 0 (float32), 1 (float16) or 2 (bfloat16); see enum flashphases_type");
-  next.later[1] = 1;
-  refused(&next.args, std::string("byte 212 of the arguments is 1; expected 0 for version ") + flashphases_version() +
-                          "; use a newer libflashphases");
+  for (const auto& [value, byte] : {std::pair(1, "byte 212"), std::pair(256, "byte 213")}) {
+    next.later[1] = value;
+    refused(&next.args, std::string(byte) + " of the arguments is 1; expected 0 for version " + flashphases_version() +
+                            "; use a newer libflashphases");
+  }
 }
 
 TEST_CASE("enumerations, scale, phase and blocks") {

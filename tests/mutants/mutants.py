@@ -9,12 +9,14 @@
 #
 # Lines with - stand in the file, one after the other, those with + take their place; lines with = stand there and stay.
 # Line numbers and indentation do not count, so a mutant follows its text; the text must stand there exactly once.
-# "noticed by *": some test of the program.
+# "noticed by *": some test of the program. A list that is named after a shell script (check: tests/check_test.sh) gives
+# words of what the script prints instead.
 # A list begins with "# area: NAME"; ./flash test tries one mutant of each area.
 # Use: run.py runs them; python3 tests/mutants/mutants.py says which do not apply (CTest: mutants_apply).
 import dataclasses
 import functools
 import pathlib
+import re
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -23,7 +25,7 @@ ROOT = HERE.parent.parent
 
 @dataclasses.dataclass
 class Mutant:
-    program: str  # the list's name: bin/PROGRAM_test must notice
+    program: str  # the list's name: bin/PROGRAM_test must notice, or a script of this name
     name: str
     says: str
     edits: list = dataclasses.field(default_factory=list)  # of (file, [(mark, text)])
@@ -110,9 +112,20 @@ def applied(mutant, root=ROOT):
     return files
 
 
+def is_script(program):
+    """Whether the test of a list is a shell script: what it prints is no test case's title."""
+    return (ROOT / f"tests/{program}_test.sh").is_file()
+
+
+def titles():
+    """The text of all test cases, literals that follow one another joined."""
+    text = "\n".join(path.read_text() for path in sorted((ROOT / "tests").rglob("*.[ch]pp")))
+    return re.sub(r'"\s*\n\s*"', "", text)
+
+
 def problems(mutants):
-    """A line for each mutant that does not apply, changes nothing, or does not say who must notice it."""
-    lines, names = [], set()
+    """A line for each mutant that does not apply, changes nothing, or does not say which test must notice it."""
+    lines, names, tests = [], set(), titles()
     for mutant in mutants:
         try:
             if not any((ROOT / file).read_text() != text for file, text in applied(mutant).items()):
@@ -121,6 +134,9 @@ def problems(mutants):
             lines.append(str(wrong))
         if not mutant.noticed:
             lines.append(f"{mutant.full}: says nothing of who must notice it")
+        elif not is_script(mutant.program) and "*" not in mutant.noticed and (
+                '"' + re.sub("<[^<>]*>$", "", mutant.noticed) + '"' not in tests):
+            lines.append(f"{mutant.full}: there is no test '{mutant.noticed}'")
         if mutant.full in names:
             lines.append(f"{mutant.full}: two mutants of one name")
         names.add(mutant.full)

@@ -29,7 +29,13 @@ ROOT = mutants.ROOT
 CPU_SECONDS = 300  # for one run of a test program; a busy computer is no test, so no clock on the wall but a wide one
 WALL_SECONDS = 1800
 NO_CHECKED = "CMakeFiles/flash_common.dir/phases/interface/where.cpp.o"  # says whether there are checked kernels
+SKIPPED, NO_SUCH_TEST = 77, "ERROR: there is no such test case"  # tests/doctest_main.cpp
 COMPILER = "bin/flash-launches"  # stands before g++ where kernel files are compiled
+CHECK_LIBRARY = "libflash_simt.a"  # what ./flash check links
+# Which programs a test starts, beside its own. Of a list that is named after a shell script, the script is the test.
+STARTED = {"app": ["flash-phases"], "tour": ["flash-phases", "flash-wrong-prediction"],
+           "exercises": ["flash-exercise"], "player": ["flash-phases", "flash-recordings"]}
+TREE = ["flash", "sim", "gpu", "phases", "tests", "docs", ".devcontainer"]  # what such a script may read
 
 
 class Failed(Exception):
@@ -86,6 +92,10 @@ class Build:
         return re.sub(r"^: && | && .*", "", self.command(target))
 
     @functools.lru_cache(maxsize=None)
+    def members(self, archive):
+        return re.findall(r"^    ([^|\n]*\.o)$", self.ninja(f"-t query {archive}"), re.M)
+
+    @functools.lru_cache(maxsize=None)
     def objects(self, target):
         """The objects that a program is linked from, those of its archives too."""
         found = []
@@ -93,8 +103,7 @@ class Build:
             if word.endswith(".o"):
                 found.append(word)
             elif word.endswith(".a") and (self.folder / word).exists():
-                inputs = re.findall(r"^    ([^|\n]*\.o)$", self.ninja(f"-t query {word}"), re.M)
-                found += [name for name in inputs if "/sim/cuda/" not in name]  # what ./flash check alone has
+                found += [name for name in self.members(word) if "/sim/cuda/" not in name]  # ./flash check alone has it
         return sorted({name for name in found if "_gpu.dir/" not in name})  # judged on the simulators alone
 
     def compiles(self, target, flags, output):
@@ -121,6 +130,8 @@ class Trial:
         if any(file.startswith("sim/compiler/") for file in self.files):
             self.relink(COMPILER, self.folder / "flash-launches", "all")
             self.compiler = self.folder / "flash-launches"
+        if mutants.is_script(program):
+            return self.verdict_of_script()
         # Most kernels are caught on the fast simulator, in a program without the checked one (else what disagrees with
         # the checked one would count as caught). Only those that are not are compiled for it too.
         machines = ["checked"] if self.mutant.name.startswith("barrier@") else ["all"]
@@ -130,14 +141,58 @@ class Trial:
             fresh = self.relink(f"bin/{program}_test", self.folder / "test", machine)
             if machine == "sim" and not fresh:
                 continue  # the fast simulator has no part in it
-            if program in ("app", "tour"):
-                self.relink("bin/flash-phases", self.folder / "flash-phases", machine)
+            for started in STARTED.get(program, []):
+                self.relink(f"bin/{started}", self.folder / started, machine)
+            for library in re.findall(r" (\S+\.so[.\d]*)(?= |$)", self.build.link(f"bin/{program}_test")):
+                self.environment["LD_PRELOAD"] = str(self.folder / "library.so")  # of two of a name the first counts
+                self.relink(library, self.folder / "library.so", machine)
             if self.fails(self.mutant.noticed, []):
                 return "caught", self.by
         for of_program in (["--source-file=*_test.cpp"], ["--source-file-exclude=*_test.cpp"]):
             if not self.mutant.name.startswith("barrier@") and self.fails("*", of_program):
                 return "MOVED", f"{self.by}, not by: {self.mutant.noticed}"
         return "SURVIVED", ""
+
+    def verdict_of_script(self):
+        """The script runs in a copy of the tree and beside a copy of the build, both with the mutant."""
+        tree, build = self.folder / "tree", self.folder / "build"
+        tree.mkdir()
+        for name in TREE:
+            (shutil.copytree if (ROOT / name).is_dir() else shutil.copy2)(ROOT / name, tree / name)
+        for file, text in self.files.items():
+            (tree / file).write_text(text)
+        (build / "bin").mkdir(parents=True)
+        for path in [*self.build.folder.iterdir(), *(self.build.folder / "bin").iterdir()]:
+            copy = build / path.relative_to(self.build.folder)
+            if not copy.exists():
+                copy.symlink_to(path)
+        for started in STARTED.get(self.mutant.program, []):
+            (build / "bin" / started).unlink()
+            self.relink(f"bin/{started}", build / "bin" / started, "all")
+        self.settings_of_check(tree, build / "check.settings")
+        tests = json.loads(shell(f"ctest --show-only=json-v1 -R '^{self.mutant.program}_test$'", cwd=self.build.folder,
+                                 check=True).stdout)["tests"]
+        command = [word.replace(str(self.build.folder), str(build)).replace(f"{ROOT}/tests", f"{tree}/tests")
+                   for word in tests[0]["command"]]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=WALL_SECONDS)
+        if done.returncode == 0:
+            return "SURVIVED", ""
+        lines = (done.stdout + done.stderr).splitlines() or ["?"]
+        noticed = [line for line in lines if self.mutant.noticed == "*" or self.mutant.noticed in line]
+        return ("caught", noticed[0]) if noticed else ("MOVED", f"{lines[0]}, not by: {self.mutant.noticed}")
+
+    def settings_of_check(self, tree, settings):
+        """How ./flash check compiles and links, with the mutant's headers, objects and compiler."""
+        library = self.folder / CHECK_LIBRARY  # for the linker: these files, the changed ones first
+        fresh = [name for name in self.build.members(CHECK_LIBRARY) if self.stale(name, "all")]
+        for i, name in enumerate(fresh):
+            self.run(self.compile_command(name, self.folder / f"check{i}.o"))
+        mine = " ".join(str(self.folder / f"check{i}.o") for i in range(len(fresh)))
+        library.write_text(f"INPUT({mine} {self.build.folder / CHECK_LIBRARY})\n")
+        text = settings.read_text()
+        settings.unlink()  # a link until here
+        changed = {"ROOT": tree, "LIBRARY": library, "LAUNCHES": self.compiler or self.build.folder / COMPILER}
+        settings.write_text(text + "".join(f"{name}='{value}'\n" for name, value in changed.items()))
 
     def fails(self, test, more):
         """Does the program fail in this test? Then `by` is the first case that did."""
@@ -150,7 +205,11 @@ class Trial:
             code, text = done.returncode, done.stdout
         except subprocess.TimeoutExpired as expired:
             code, text = 1, (expired.stdout or b"").decode(errors="replace")
-        if code == 0:
+        if code in (0, SKIPPED):
+            return False
+        if NO_SUCH_TEST in text:
+            if not more:
+                raise Failed(f"there is no test '{test}'")
             return False
         # The first that failed: after an exception, unlike after a failed CHECK, doctest goes on. None: it was stopped.
         case = None
@@ -173,6 +232,8 @@ class Trial:
             return False
         if self.compiler and COMPILER in self.build.command(name):
             return True
+        if any(file.endswith(".html") and f"/{file}" in self.build.command(name) for file in self.files):
+            return True  # a page that the compiler is told to include by its name
         depends = self.build.depends.get(name, ())
         return any(path.endswith(f"/{file}") for file in self.files for path in depends)
 
@@ -209,6 +270,8 @@ class Trial:
         for file in self.files:  # the mutant's copy, where the source file itself is the mutant
             if source and source[1].endswith(f"/{file}"):
                 command = command[:source.start()] + f" -c {self.folder / file}"
+            if file.endswith(".html"):
+                command = re.sub(rf'[^\s"\\]*/{re.escape(file)}', str(self.folder / file), command)
         return command.replace(str(self.build.folder / COMPILER), str(self.compiler)) if self.compiler else command
 
     def run(self, command):

@@ -15,6 +15,7 @@
 #include "sim/core/bulk.hpp"
 #include "sim/report/recording.hpp"
 #include "sim/report/report.hpp"
+#include "tests/skip.hpp"
 
 namespace {
 
@@ -154,11 +155,8 @@ TEST_CASE("a bulk reduction adds as an H200 does: subnormals kept, one NaN") {
 
 #ifdef FLASH_HAVE_CUDA
 TEST_CASE("the GPU agrees") {
-  const flash::Features hopper{.phase = "bulk", .change = "", .capability = {9, 0, true}};
-  if (!flash::available(hopper, flash::Where::Gpu)) {
-    MESSAGE("skipped: no GPU of compute capability 9.0");
-    return;
-  }
+  const flash::Features hopper{.kernel = true, .capability = {9, 0, true}};
+  if (!flash::available(hopper, flash::Where::Gpu)) return flash::test::skip("no GPU of compute capability 9.0");
   for (const BulkCase& c : cases) is_right(c, flash::on_gpu::run_bulk({}, c));
 }
 #endif

@@ -78,7 +78,7 @@ __global__ void __cluster_dims__(kBlocks) exchange(const unsigned* in, unsigned*
   }
   barrier_of_cluster();
   unsigned sum = 0;
-  for (unsigned tile = 0; tile < 5; ++tile) {
+  for (unsigned tile = 0; tile < 3; ++tile) {
     if (tile > 0) mbarrier_wait_cluster(&s.empty, (tile - 1) & 1);
     mapa(s.tile, partner)[t] = in[i] + tile;
     mbarrier_arrive_cluster(&s.full, partner);
@@ -134,7 +134,7 @@ __global__ void __cluster_dims__(kBlocks) send(const unsigned* in, unsigned* out
   }
   barrier_of_cluster();
   unsigned sum = 0;
-  for (unsigned letter = 0; letter < 5; ++letter) {
+  for (unsigned letter = 0; letter < 3; ++letter) {
     if (letter > 0) mbarrier_wait_cluster(&s.empty, (letter - 1) & 1);
     s.out[t] = in[i] + letter;
     fence_proxy_async();

@@ -31,6 +31,32 @@ struct WgmmaPlaces {
   unsigned leading = 16, at_a = 0, at_b = 0, steps = 4, blocks = 1;
 };
 
+// Elements 2i and 2i + 1 of A's rows, or of B's columns: a word.
+__device__ inline unsigned operands(WgmmaOperandKind kind, unsigned seed, unsigned n, bool of_b) {
+  unsigned word = (mix(seed + n + (of_b ? 32768 : 0)) & (kind.keep << 16 | kind.keep)) | kind.set << 16 | kind.set;
+  if (kind.cancel) word = (word & 0xffffu) | (word << 16 ^ (of_b ? 0x80000000u : 0));
+  if (kind.cancel && !of_b && mix(seed + n) % 64 == 0) word ^= 1u;
+  if (kind.specials && mix(seed + n + 49152) % 256 != 0) word &= 0xbfffbfffu;
+  return word;
+}
+
+// Where element k of a row of A or of a column of B lies, in panels of 64 of them.
+__device__ inline unsigned place_of(Major major, unsigned i, unsigned k) {
+  return major == Major::K ? i * 64 + (k / 8 ^ i % 8) * 8 + k % 8
+                           : i / 64 * 4096 + k * 64 + (i % 64 / 8 ^ k % 8) * 8 + i % 8;
+}
+
+// All of A, and `columns` of B. No template, so that it is compiled once.
+__device__ inline void fill(WgmmaTiles& s, WgmmaOperandKind kind, unsigned seed, Major a, Major b, unsigned columns) {
+  for (unsigned n = threadIdx.x; n < (64 + columns) * 32; n += 128) {
+    const bool of_b = n >= 64 * 32;
+    const unsigned pair = of_b ? n - 64 * 32 : n, word = operands(kind, seed, pair, of_b);
+    for (unsigned half = 0; half < 2; ++half)
+      (of_b ? s.b : s.a)[place_of(of_b ? b : a, pair / 32, pair % 32 * 2 + half)] =
+          static_cast<unsigned short>(word >> 16 * half);
+  }
+}
+
 // Each block multiplies eight times 64 columns of A with 64 rows of B; D of one is C of the next but for every fourth,
 // where C is random.
 template <class T, Major kA, Major kB, bool kRegistersA, int kN>
@@ -41,32 +67,8 @@ __global__ void wgmma_products(WgmmaOperandKind kind, WgmmaPlaces places,
   float d[kN / 2];
   for (unsigned i = 0; i < kProducts; ++i) {
     const unsigned seed = (blockIdx.x * kProducts + i) * 65536;
-    // Elements 2i and 2i + 1 of A's rows and of B's columns: a word.
-    const auto pair = [&](unsigned n, bool of_b) {
-      unsigned word = (mix(seed + n + (of_b ? 32768 : 0)) & (kind.keep << 16 | kind.keep)) | kind.set << 16 | kind.set;
-      if (kind.cancel) word = (word & 0xffffu) | (word << 16 ^ (of_b ? 0x80000000u : 0));
-      if (kind.cancel && !of_b && mix(seed + n) % 64 == 0) word ^= 1u;
-      if (kind.specials && mix(seed + n + 49152) % 256 != 0) word &= 0xbfffbfffu;
-      return word;
-    };
-    const auto a_of = [&](unsigned row, unsigned k) { return pair(row * 32 + k / 2, false); };
     __syncthreads();
-    for (unsigned n = t; n < 64 * 32; n += 128) {
-      const unsigned row = n / 32, word = a_of(row, n % 32 * 2);
-      for (unsigned k = n % 32 * 2, half = 0; half < 2; ++half, ++k) {
-        const unsigned at =
-            kA == Major::K ? row * 64 + (k / 8 ^ row % 8) * 8 + k % 8 : k * 64 + (row / 8 ^ k % 8) * 8 + row % 8;
-        s.a[at] = static_cast<unsigned short>(word >> 16 * half);
-      }
-    }
-    for (unsigned n = t; n < (kN < 64 ? 64 : kN) * 32; n += 128) {  // a whole panel, of which 32 columns are a part
-      const unsigned column = n / 32, word = pair(n, true);
-      for (unsigned k = n % 32 * 2, half = 0; half < 2; ++half, ++k) {
-        const unsigned at = kB == Major::K ? column * 64 + (k / 8 ^ column % 8) * 8 + k % 8
-                                           : column / 64 * 4096 + k * 64 + (column % 64 / 8 ^ k % 8) * 8 + column % 8;
-        s.b[at] = static_cast<unsigned short>(word >> 16 * half);
-      }
-    }
+    fill(s, kind, seed, kA, kB, kN < 64 ? 64 : kN);  // a whole panel, of which 32 columns are a part
     fence_proxy_async();
     __syncthreads();
     if (i % 4 == 0)
@@ -75,7 +77,8 @@ __global__ void wgmma_products(WgmmaOperandKind kind, WgmmaPlaces places,
     unsigned a[4][4] = {};
     for (unsigned step = 0; kRegistersA && step < 4; ++step)
       for (unsigned r = 0; r < 4; ++r)
-        a[step][r] = a_of(t / 32 * 16 + lane / 4 + r % 2 * 8, step * 16 + lane % 4 * 2 + r / 2 * 8);
+        a[step][r] =
+            operands(kind, seed, (t / 32 * 16 + lane / 4 + r % 2 * 8) * 32 + step * 8 + lane % 4 + r / 2 * 4, false);
     const MatrixDescriptor of_a = matrix_descriptor(s.a, places.leading) + places.at_a;
     const MatrixDescriptor of_b = matrix_descriptor(s.b, kB == Major::K ? places.leading : 8192) + places.at_b;
     wgmma_fence();
@@ -152,14 +155,17 @@ __global__ void atomic_sums(float4* scratch /*[kSums]*/, unsigned* out /*[kSums]
 std::vector<Family> run_wgmma_conformance(const MachineOptions& options) {
   Machine m(options);
   std::vector<Family> all;
-  const auto collect_of = [&]<class T, Major kA, Major kB, bool kRegistersA, int kN>(
-                              const std::string& name, WgmmaOperandKind kind, WgmmaPlaces places) {
-    Family family{name, std::vector<std::uint32_t>(places.blocks * kProducts * kN / 2 * 128), 0};
+  const auto run = [&](void (*kernel)(WgmmaOperandKind, WgmmaPlaces, unsigned*), int N, const std::string& name,
+                       WgmmaOperandKind kind, WgmmaPlaces places) {
+    Family family{name, std::vector<std::uint32_t>(places.blocks * kProducts * N / 2 * 128), 0};
     const Array<unsigned> out = m.upload(name.c_str(), family.words.data(), family.words.size());
-    launch<WgmmaTiles>(m, wgmma_products<T, kA, kB, kRegistersA, kN>, dim3(places.blocks), dim3(128), kind, places,
-                       out.data());
+    launch<WgmmaTiles>(m, kernel, dim3(places.blocks), dim3(128), kind, places, out.data());
     m.download(family.words.data(), out);
     all.push_back(std::move(family));
+  };
+  const auto collect_of = [&]<class T, Major kA, Major kB, bool kRegistersA, int kN>(
+                              const std::string& name, WgmmaOperandKind kind, WgmmaPlaces places) {
+    run(wgmma_products<T, kA, kB, kRegistersA, kN>, kN, name, kind, places);
   };
   const auto collect_wgmma = [&]<class T, Major kB, bool kRegistersA, int kN>(const std::string& name,
                                                                               WgmmaOperandKind kind, unsigned leading) {

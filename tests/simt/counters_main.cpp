@@ -1,6 +1,6 @@
 // counters_main.cpp: launches the kernels of counters.cu once each and prints what the machine counted, as CSV.
 // Built for the GPU it runs under Nsight Compute, which does the counting there.
-// Run: counters_checked > ours.csv, ncu_counters.sh on a GPU; counters_table.py joins the two.
+// Run: counters_table.py PROGRAM puts it beside what ncu_counters.sh has read on a GPU.
 // counters tma: those of counters_tma.cu, which move whole sectors by TMA; bytes and sectors of each kind.
 #include <cstdio>
 #include <cstring>

@@ -234,7 +234,7 @@ asynchronous copy: read of shared TwoBoxes+1024 (2 bytes) while cp.async.bulk.te
     {"mbarrier_arrivals_missing",
      R"(deadlock: no thread of the block can go on
   64 wait at mbarrier shared Box+1024, parity 0: 31 arrivals missing  {1}  block (0,0,0) warp 0 lane 0
-  remedy: make every waiting thread's partners arrive
+  remedy: let as many arrive in each phase as mbarrier_init counts
 )"},
     {"mbarrier_too_many_arrivals",
      R"(mbarrier: a phase of mbarrier shared Box+1024 has more arrivals than the 1 of its mbarrier_init
@@ -250,7 +250,7 @@ asynchronous copy: read of shared TwoBoxes+1024 (2 bytes) while cp.async.bulk.te
      R"(deadlock: no thread of the block can go on
   63 wait at mbarrier shared Box+1024, parity 0: 1 arrival missing  {1}  block (0,0,0) warp 0 lane 1
   1 exited                                                                             block (0,0,0) warp 0 lane 0
-  remedy: make every waiting thread's partners arrive
+  remedy: let as many arrive in each phase as mbarrier_init counts
 )"},
     {"mbarrier_misaligned",
      R"(misaligned: mbarrier_init of shared Box+1028
@@ -427,7 +427,7 @@ asynchronous copy: read of shared Line+256 (4 bytes) while cp.async.bulk writes 
     {"poll_in_vain",
      R"(deadlock: no thread of the block can go on
   64 poll mbarrier shared Line+512, parity 0: 1 arrival missing  {1}  block (0,0,0) warp 0 lane 0
-  remedy: make every waiting thread's partners arrive
+  remedy: let as many arrive in each phase as mbarrier_init counts
 )"},
     {"inval_waiting",
      R"(mbarrier: mbarrier.inval of shared Line+512 while a thread waits at it
@@ -695,7 +695,7 @@ race: read after write of shared Rows16+320 (2 bytes)
      R"(deadlock: no thread of the block can go on
   128 wait at bar.sync 1, where 128 of 256 threads have come  {1}  block (0,0,0) warp 0 lane 0
   128 exited                                                                       block (0,0,0) warp 4 lane 0
-  remedy: make every waiting thread's partners arrive
+  remedy: let as many threads come as are waited for, and as often
 )"},
     {"bar_too_few",
      R"(race: write after read of shared Message+256 (4 bytes)
@@ -743,7 +743,7 @@ race: read after write of shared Rows16+320 (2 bytes)
      R"(deadlock: no thread of the block can go on
   128 wait at bar.sync 2, where 128 of 256 threads have come  {1}  block (0,0,0) warp 4 lane 0
   128 exited                                                                       block (0,0,0) warp 0 lane 0
-  remedy: make every waiting thread's partners arrive
+  remedy: let as many threads come as are waited for, and as often
 )"},
     {"setmaxnreg_over_budget",
      R"(deadlock: no thread of the block can go on
@@ -850,14 +850,14 @@ race: write after read of shared Pair+0 of block (1,0,0) (4 bytes)
      R"(deadlock: no thread of the cluster can go on
   64 wait at mbarrier shared Pair+256, parity 0: 1 arrival missing  {1}  block (0,0,0) warp 0 lane 0
   64 wait at mbarrier shared Pair+256, parity 0: 1 arrival missing  {1}  block (1,0,0) warp 0 lane 0
-  remedy: make every waiting thread's partners arrive
+  remedy: let as many arrive in each phase as mbarrier_init counts
 )"},
     {"cluster_half_arrives",
      R"(deadlock: no thread of the cluster can go on
   64 wait at barrier.cluster: 96 of 128 threads have arrived  {1}   block (0,0,0) warp 0 lane 0
   32 wait at barrier.cluster: 96 of 128 threads have arrived  {1}   block (1,0,0) warp 0 lane 0
   32 wait at __syncthreads                                    {2}  block (1,0,0) warp 1 lane 0
-  remedy: make every waiting thread's partners arrive
+  remedy: these wait for one another: let all threads come to both places, in one order
 )"},
     {"cluster_wait_alone",
      R"(cluster: barrier.cluster.wait by a thread that has not arrived

@@ -1,7 +1,7 @@
 #!/bin/sh
 # ncu_counters.sh: reads the hardware's counters of the kernels in counters.cu with Nsight Compute, as CSV.
-# counters_table.py turns the CSV into docs/results/counters-h200.md.
 # Of counters_tma.cu's kernels it reads what comes to the L2 cache: ncu-counters-tma.csv.
+# counters_table.py makes docs/results/counters-h200.md of both.
 # Run: tests/simt/ncu_counters.sh COUNTERS_PROGRAM OUTPUT_DIRECTORY "where it was measured"
 set -eu
 program=$1 out=$2 note=$3

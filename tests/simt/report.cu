@@ -50,6 +50,11 @@ __global__ void added(float* sums /*[32]*/, float* pairs /*[32]*/, unsigned* cou
   atomicAdd(&counts[t], 1u);
 }
 
+template <class T, int kTimes>
+__global__ void doubled(T* x /*[32]*/) {
+  for (int i = 0; i < kTimes; ++i) x[threadIdx.x] = x[threadIdx.x] + x[threadIdx.x];
+}
+
 std::vector<KernelReport> run_uneven(const MachineOptions& options) {
   Machine m(options);
   const std::vector<float> zeros(6 * 64);
@@ -84,6 +89,15 @@ std::vector<KernelReport> run_added(const MachineOptions& options) {
   const auto counts = m.upload("counts", none.data(), 32);
   launch(m, added, dim3(3), dim3(32), sums.data(), pairs.data(), counts.data());
   launch(m, added, dim3(1), dim3(32), sums.data(), pairs.data(), counts.data());
+  return m.reports();
+}
+
+std::vector<KernelReport> run_typed(const MachineOptions& options) {
+  Machine m(options);
+  const std::vector<std::uint16_t> zeros(32);
+  const auto x = m.upload("x", zeros.data(), zeros.size());
+  launch(m, doubled<__half, 2>, dim3(1), dim3(32), reinterpret_cast<__half*>(x.data()));
+  launch(m, doubled<__nv_bfloat16, 3>, dim3(1), dim3(32), reinterpret_cast<__nv_bfloat16*>(x.data()));
   return m.reports();
 }
 

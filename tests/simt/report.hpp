@@ -19,6 +19,7 @@ struct Traced {
   std::vector<KernelReport> run_sparse(const MachineOptions& options);      \
   std::vector<KernelReport> run_added(const MachineOptions& options);       \
   std::vector<KernelReport> run_freed(const MachineOptions& options);       \
+  std::vector<KernelReport> run_typed(const MachineOptions& options);       \
   Traced run_tiles_ahead(const MachineOptions& options); /* report_ptx.cu */
 
 namespace on_sim {

@@ -16,6 +16,14 @@
 using flash::KernelReport;
 using flash::Ledger;
 
+TEST_CASE("a kernel's name has the types that its author wrote") {
+  for (const std::vector<KernelReport>& reports : {flash::on_sim::run_typed({}), flash::on_checked::run_typed({})}) {
+    REQUIRE(reports.size() == 2);
+    CHECK(reports[0].kernel == "doubled<__half, 2>");
+    CHECK(reports[1].kernel == "doubled<__nv_bfloat16, 3>");
+  }
+}
+
 // uneven: 6 blocks of 2 warps. Per warp: loads of `in` 2 requests of 4 sectors and 128 bytes, 1 store of `out`; shared:
 // 1 store, 3 loads; wavefronts 1 for the store, 2 for the strided load, 1 for the reversed one, 1 for the broadcast.
 TEST_CASE("every figure stands where it belongs, in JSON and in the table") {

@@ -250,14 +250,16 @@ RingResult run_ring(const MachineOptions& options) {
 
 // ---- __shared__ arrays, and a launch as CUDA writes it -------------------------------------------------------------
 
-__global__ void static_tile(const __grid_constant__ TensorMap in, unsigned short* seen /*[512]*/, unsigned bytes) {
+__global__ void static_tile(const __grid_constant__ TensorMap in, unsigned short* seen /*[512]*/, unsigned bytes,
+                            unsigned more_bytes) {
   __shared__ __align__(1024) unsigned short tile[kBoxRows * 64];
   __shared__ std::uint64_t full;
   const int t = threadIdx.x;
   if (t == 0) {
-    mbarrier_init(&full, 1);
+    mbarrier_init(&full, more_bytes ? 2 : 1);
     fence_mbarrier_init();
     mbarrier_arrive_expect_tx(&full, bytes);
+    if (more_bytes) mbarrier_arrive_expect_tx(&full, more_bytes);
     cp_async_bulk_tensor(tile, &in, &full, 0, 0);
   }
   __syncthreads();
@@ -265,7 +267,7 @@ __global__ void static_tile(const __grid_constant__ TensorMap in, unsigned short
   for (int i = t; i < kBoxRows * 64; i += blockDim.x) seen[i] = tile[swizzled_index(i)];
 }
 
-BoxResult run_static_tile(const MachineOptions& options, unsigned expected_bytes) {
+BoxResult run_static_tile(const MachineOptions& options, unsigned expected_bytes, unsigned more_bytes) {
   Machine m(options);
   BoxResult result;
   result.seen.resize(kBoxRows * 64);
@@ -275,7 +277,7 @@ BoxResult run_static_tile(const MachineOptions& options, unsigned expected_bytes
   const auto seen = m.alloc<std::uint16_t>("seen", numbers.size());
   const TensorMap map =
       tensor_map<__half, 2>(reinterpret_cast<const __half*>(in.data()), {64, kBoxRows}, {128}, {64, kBoxRows});
-  static_tile<<<1, 64>>>(map, seen.data(), expected_bytes);
+  static_tile<<<1, 64>>>(map, seen.data(), expected_bytes, more_bytes);
   m.download(result.seen.data(), seen);
   result.findings = m.findings();
   return result;

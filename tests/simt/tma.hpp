@@ -54,21 +54,21 @@ namespace on_sim {
 BoxResult run_box(const MachineOptions& options, const BoxCase& box);
 RingResult run_ring(const MachineOptions& options);
 std::vector<Finding> run_wrong_prefetch(const MachineOptions& options);
-BoxResult run_static_tile(const MachineOptions& options, unsigned expected_bytes);
+BoxResult run_static_tile(const MachineOptions& options, unsigned expected_bytes, unsigned more_bytes = 0);
 std::vector<Finding> run_partly_written(const MachineOptions& options, int written, int used);
 }  // namespace on_sim
 namespace on_checked {
 BoxResult run_box(const MachineOptions& options, const BoxCase& box);
 RingResult run_ring(const MachineOptions& options);
 std::vector<Finding> run_wrong_prefetch(const MachineOptions& options);
-BoxResult run_static_tile(const MachineOptions& options, unsigned expected_bytes);
+BoxResult run_static_tile(const MachineOptions& options, unsigned expected_bytes, unsigned more_bytes = 0);
 std::vector<Finding> run_partly_written(const MachineOptions& options, int written, int used);
 }  // namespace on_checked
 namespace on_gpu {
 BoxResult run_box(const MachineOptions& options, const BoxCase& box);
 RingResult run_ring(const MachineOptions& options);
 std::vector<Finding> run_wrong_prefetch(const MachineOptions& options);
-BoxResult run_static_tile(const MachineOptions& options, unsigned expected_bytes);
+BoxResult run_static_tile(const MachineOptions& options, unsigned expected_bytes, unsigned more_bytes = 0);
 std::vector<Finding> run_partly_written(const MachineOptions& options, int written, int used);
 }  // namespace on_gpu
 

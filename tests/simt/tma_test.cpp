@@ -9,6 +9,7 @@
 #include "phases/interface/where.hpp"
 #include "sim/core/tensor_map.hpp"
 #include "sim/error.hpp"
+#include "tests/skip.hpp"
 #include "tests/simt/tma.hpp"
 
 namespace {
@@ -159,9 +160,12 @@ TEST_CASE("tiles and mbarriers may be __shared__ variables, and a phase has no m
   for (const BoxResult& result :
        {flash::on_sim::run_static_tile({}, 1024), flash::on_checked::run_static_tile({}, 1024)})
     for (std::size_t i = 0; i < result.seen.size(); ++i) CHECK(result.seen[i] == i);
-  const BoxResult refused = flash::on_checked::run_static_tile({.threads = 1, .keep_going = true}, 1 << 20);
-  REQUIRE(refused.findings.size() == 1);
-  CHECK(refused.findings[0].text.starts_with("mbarrier: mbarrier shared full+0 is to expect 1048576 bytes\n"));
+  // At once, and by two arrivals, each of which expects less.
+  for (const auto& [bytes, more] : {std::pair{1u << 20, 0u}, {(1u << 20) - 1024, 1024u}}) {
+    const BoxResult refused = flash::on_checked::run_static_tile({.threads = 1, .keep_going = true}, bytes, more);
+    REQUIRE(refused.findings.size() == 1);
+    CHECK(refused.findings[0].text.starts_with("mbarrier: mbarrier shared full+0 is to expect 1048576 bytes\n"));
+  }
 }
 
 TEST_CASE("the trace shows each load until its mbarrier's phase is complete, and who waits for it") {
@@ -269,11 +273,8 @@ TEST_CASE("a tensor map that the driver refuses is refused") {
 
 #ifdef FLASH_HAVE_CUDA
 TEST_CASE("the GPU agrees") {
-  const flash::Features hopper{.phase = "tma", .change = "", .capability = {9, 0, true}};
-  if (!flash::available(hopper, flash::Where::Gpu)) {
-    MESSAGE("skipped: no GPU of compute capability 9.0");
-    return;
-  }
+  const flash::Features hopper{.kernel = true, .capability = {9, 0, true}};
+  if (!flash::available(hopper, flash::Where::Gpu)) return flash::test::skip("no GPU of compute capability 9.0");
   for (const BoxCase& c : cases()) is_right(c, flash::on_gpu::run_box({}, c));
 }
 #endif

@@ -22,6 +22,7 @@ __shared__ int of_the_file[32];
 namespace inner { __device__ long wide = 1l << 40; }
 template <class T> struct Table { T values[3]; };
 __device__ Table<double> table = {{1, 2, 3}};
+__device__ double halves[4];
 
 // A function with a variable of its own: each kernel that calls it has one.
 __device__ int rotated(int x) {
@@ -232,6 +233,9 @@ __global__ void over_regular(int* out, int) {
 __global__ void over_device(int*, int i) {
   reinterpret_cast<int*>(&counter)[i] = 1;  //@ over_device
 }
+__global__ void over_double(int*, int i) {
+  halves[i] = 0.5;  //@ over_double
+}
 __global__ void over_struct(int* out, int i) {
   out[0] = static_cast<int>(table.values[i]);  //@ over_struct
 }
@@ -279,6 +283,7 @@ void run_defect(Machine& m, const std::string& name, int index) {
   if (name == "over_dynamic") over_dynamic<<<1, 32, 32 * sizeof(float)>>>(out.data(), index);
   if (name == "over_regular") over_regular<<<1, 32>>>(out.data(), index);
   if (name == "over_device") over_device<<<1, 1>>>(out.data(), index);
+  if (name == "over_double") over_double<<<1, 1>>>(out.data(), index);
   if (name == "over_struct") over_struct<<<1, 1>>>(out.data(), index);
   if (name == "over_constant") over_constant<<<1, 1>>>(out.data(), index);
   if (name == "write_constant") write_constant<<<1, 1>>>(out.data(), index);

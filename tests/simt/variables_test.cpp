@@ -92,6 +92,9 @@ TEST_CASE("__device__ and __constant__ variables have ends, too") {
         "out of bounds: write of counter[1] (4 bytes); counter has 1 elements | " + line_of("over_device"));
   CHECK(found("over_device", -1) ==
         "out of bounds: write of counter[-1] (4 bytes); counter has 1 elements | " + line_of("over_device"));
+  CHECK(found("over_double", 3) == "");
+  CHECK(found("over_double", 4) ==
+        "out of bounds: write of halves[4] (8 bytes); halves has 4 elements | " + line_of("over_double"));
   CHECK(found("over_struct", 2) == "");
   CHECK(found("over_struct", 3) ==
         "out of bounds: read of table.bytes[24] (8 bytes); table.bytes has 24 elements | " + line_of("over_struct"));

@@ -127,6 +127,38 @@ WgmmaResult multiply_variables(const MachineOptions& options) {
   return result;
 }
 
+__global__ void product_from(float* d /*[128]*/, unsigned start) {
+  __shared__ alignas(1024) unsigned short tile[2 * 64 * 64];
+  for (int i = threadIdx.x; i < 2 * 64 * 64; i += blockDim.x) tile[i] = 0;
+  fence_proxy_async();
+  __syncthreads();
+  float acc[16];
+  wgmma_fence();
+  wgmma_m64nNk16<__half>(acc, matrix_descriptor(tile) + start, matrix_descriptor(tile), false);
+  wgmma_commit();
+  wgmma_wait<0>(acc);
+  d[threadIdx.x] = acc[0];
+}
+
+std::vector<Finding> multiply_from(const MachineOptions& options, unsigned start) {
+  Machine m(options);
+  product_from<<<1, 128>>>(m.alloc<float>("d", 128).data(), start);
+  return m.findings();
+}
+
+__global__ void __launch_bounds__(128, 1) asked_differently() {
+  if (threadIdx.x % 32 == 5)
+    setmaxnreg_dec<24>();
+  else
+    setmaxnreg_dec<40>();
+}
+
+std::vector<Finding> ask_differently(const MachineOptions& options) {
+  Machine m(options);
+  asked_differently<<<1, 128>>>();
+  return m.findings();
+}
+
 __global__ void vectors_added(float* d /*[256]*/, float* old /*[64]*/) {
   const int t = threadIdx.x;
   red_add_v4(d + 4 * t, make_float4(1, 1, 1, 1));

@@ -32,12 +32,20 @@ WgmmaResult multiply(const WgmmaShape& shape, const std::vector<std::uint16_t>& 
 WgmmaResult multiply_variables(const MachineOptions& options);
 // Each of 64 threads adds 1 to 4 floats of 0, 1, 2 … by red_add_v4, 2 by atomicAdd of a float4.
 WgmmaResult add_vectors(const MachineOptions& options);
-}
+// What is found when A's descriptor begins `start` bytes behind a multiple of 1024.
+std::vector<Finding> multiply_from(const MachineOptions& options, unsigned start);
+// What is found when one lane of each warp asks for another number of registers than the others.
+std::vector<Finding> ask_differently(const MachineOptions& options);
+}  // namespace on_sim
 namespace on_checked {
 WgmmaResult multiply(const WgmmaShape& shape, const std::vector<std::uint16_t>& a, const std::vector<std::uint16_t>& b,
                      const std::vector<float>& c, const MachineOptions& options);
 WgmmaResult multiply_variables(const MachineOptions& options);
 WgmmaResult add_vectors(const MachineOptions& options);
-}
+// What is found when A's descriptor begins `start` bytes behind a multiple of 1024.
+std::vector<Finding> multiply_from(const MachineOptions& options, unsigned start);
+// What is found when one lane of each warp asks for another number of registers than the others.
+std::vector<Finding> ask_differently(const MachineOptions& options);
+}  // namespace on_checked
 
 }  // namespace flash

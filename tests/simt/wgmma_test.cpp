@@ -175,6 +175,29 @@ TEST_CASE("a descriptor means the addresses that the hardware reads") {
   CHECK(described(std::uint64_t{5} << 49).base_offset == 5);
 }
 
+TEST_CASE("a descriptor begins in the first row of the swizzle's pattern") {
+  const flash::MachineOptions options{.threads = 1, .keep_going = true};
+  for (const unsigned start : {0u, 96u, 112u, 1024u, 128u, 144u, 1152u}) {
+    CAPTURE(start);
+    for (const auto& found :
+         {flash::on_sim::multiply_from(options, start), flash::on_checked::multiply_from(options, start)}) {
+      REQUIRE(found.size() == (start % 1024 < 128 ? 0 : 1));
+      for (const flash::Finding& one : found)
+        CHECK(one.text.starts_with("misaligned: wgmma: A's descriptor: start " + std::to_string(start) + ", "));
+    }
+  }
+}
+
+TEST_CASE("setmaxnreg is for one number of registers, whichever lane differs") {
+  const auto found = flash::on_sim::ask_differently({.threads = 1, .keep_going = true});
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].text.starts_with(
+      "warpgroup operation: setmaxnreg: the threads of a warpgroup give different numbers of registers\n"));
+  const auto checked = flash::on_checked::ask_differently({.threads = 1, .keep_going = true});
+  REQUIRE(checked.size() == 1);  // which sees two places in the source
+  CHECK(checked[0].kind == "warp operation");
+}
+
 // Exponents near and far, cancelling, zeros, infinities: the wide product is the same sum of 17 terms as mma's.
 TEST_CASE("a product of 64 rows gives the bits of the tensor core's rule") {
   using namespace flash::simt;
@@ -182,6 +205,7 @@ TEST_CASE("a product of 64 rows gives the bits of the tensor core's rule") {
   const auto below = [&](unsigned n) { return static_cast<unsigned>(random() % n); };
   for (const MmaType type : {MmaType::half, MmaType::bfloat16}) {
     const unsigned fraction = type == MmaType::half ? 10 : 7, fields = 1u << (15 - fraction);
+    std::array<int, 2> finite{};  // elements of D that are not, and are
     for (int i = 0; i < 60; ++i) {
       const int columns = 8 * static_cast<int>(1 + below(32));
       const unsigned width = 1 + below(i % 2 ? 8 : fields - 1), first = below(fields - 1), zeros = below(3);
@@ -207,7 +231,9 @@ TEST_CASE("a product of 64 rows gives the bits of the tensor core's rule") {
           const float want = mma_element(of_a, of_b, c[n * 64 + row], type), got = d[n * 64 + row];
           if (std::bit_cast<std::uint32_t>(got) != std::bit_cast<std::uint32_t>(want))
             FAIL("product " << i << ", row " << row << ", column " << n << ": " << got << ", not " << want);
+          ++finite[std::isfinite(want)];
         }
     }
+    for (const int elements : finite) CHECK(elements > 1000);
   }
 }

@@ -13,6 +13,9 @@
 #include "phases/05-first-kernel/steps/8-exp2.cuh"
 #include "phases/05-first-kernel/steps/9-unrolled.cuh"
 #include "phases/interface/kernel_phase.cuh"
+#ifdef __CUDACC__
+#include "gpu/timer.cuh"
+#endif
 
 namespace flash::phase05::inline FLASH_MACHINE {
 namespace {
