@@ -178,12 +178,12 @@ struct Gradients {
     allow_shared_memory(kernel, shared_bytes);
     const auto grid = static_cast<unsigned>((p.K.rows + Bc - 1) / Bc * p.B * p.H);
     constexpr int threads = Bc * 2 + 128;
-    phase20::launch_row_terms<D>(p, a);
+    phase20::launch_row_terms<D, false>(p, a);
     if (grid > 0)
       kernel<<<grid, threads, shared_bytes, p.stream>>>(
           map_of_queries(p, p.Q, Br), map_of_queries(p, p.dO, Br), map_of_seen_keys(p, p.K), map_of_seen_keys(p, p.V),
           map_of(p.dK, p.B, p.H, 64), map_of(p.dV, p.B, p.H, 64), a, narrow(p.band));
-    phase20::launch_dq<D>(p, a);
+    phase20::launch_dq<D, false>(p, a);
   }
 };
 // #endregion

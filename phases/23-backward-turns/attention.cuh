@@ -239,7 +239,7 @@ struct Gradients {
       kernel<<<grid, threads, shared_bytes, p.stream>>>(
           map_of_queries(p, p.Q, Br), map_of_queries(p, p.dO, Br), map_of_seen_keys(p, p.K), map_of_seen_keys(p, p.V),
           map_of(p.dK, p.B, p.H, 64), map_of(p.dV, p.B, p.H, 64), a, pieces, narrow(p.band), section);
-    phase20::launch_dq<D>(p, a);
+    phase20::launch_dq<D, false>(p, a);
   }
 };
 // #endregion

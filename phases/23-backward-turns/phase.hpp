@@ -20,15 +20,11 @@ struct alignas(16) RowPiece {
 
 inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks);
 
-// Phase 20's, and the pieces.
+// Phase 22's, and the pieces.
 inline Workspace workspace(const AnyProblem& p) {
-  const std::int64_t rows = p.B() * p.H() * phase20::padded_rows(p.Sq());
-  const bool atomic = p.options.mode == BackwardMode::Atomic;
-  return {{"row_m", rows},
-          {"row_inverse_l", rows},
-          {"row_delta", rows},
-          {"dQ_sum", atomic ? rows * phase21::backward_features.padded(p.D()) : 0},
-          {"row_pieces", rows / 64 * static_cast<std::int64_t>(sizeof(RowPiece) / 4)}};
+  const Workspace all = phase22::backward_features.workspace(p);
+  const std::int64_t pieces = p.B() * p.H() * phase20::padded_rows(p.Sq()) / 64;
+  return {all[0], all[1], all[2], all[3], {"row_pieces", pieces * static_cast<std::int64_t>(sizeof(RowPiece) / 4)}};
 }
 
 constexpr Features with_pieces(Features features) {
@@ -37,17 +33,15 @@ constexpr Features with_pieces(Features features) {
 }
 inline constexpr Features backward_features = with_pieces(phase22::backward_features);
 
-// As phase 20's, but for two things: a piece for 64 rows is written once and read as often as they stream by, in place
+// As phase 22's, but for two things: a piece for 64 rows is written once and read as often as they stream by, in place
 // of three numbers a row; and bulk reductions add to dQ_sum, which is neither reading nor writing. (Of extreme pieces m
 // is read, too.)
 inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
-  HbmBytes bytes = phase20::hbm_bytes(p, blocks);
+  HbmBytes bytes = phase22::backward_features.hbm_bytes(p, blocks);
   const bool atomic = p.options.mode == BackwardMode::Atomic;
   const std::uint64_t heads = static_cast<std::uint64_t>(p.B() * p.H());
   std::int64_t pairs = 0;
-  for (std::int64_t j0 = 0; j0 < p.Sk(); j0 += blocks.Bc)
-    for (std::int64_t i0 = 0; i0 < p.Sq(); i0 += blocks.Br)
-      pairs += p.visible(std::min(i0 + blocks.Br, p.Sq()) - 1).end > j0;
+  phase20::for_each_pair(p, blocks, [&](std::int64_t) { ++pairs; });
   const auto of_pairs = [&](std::int64_t bytes_of_pair) {
     return heads * static_cast<std::uint64_t>(pairs * bytes_of_pair);
   };

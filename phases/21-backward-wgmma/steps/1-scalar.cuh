@@ -177,14 +177,14 @@ struct Gradients {
     constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
     allow_shared_memory(kernel, shared_bytes);
     const auto grid = static_cast<unsigned>((p.K.rows + Bc - 1) / Bc * p.B * p.H);
-    phase20::launch_row_terms<D>(p, a);
+    phase20::launch_row_terms<D, false>(p, a);
     if (grid > 0)
       kernel<<<grid, Bc * 2, shared_bytes, p.stream>>>(
           map_of_queries(p, p.Q, Br), map_of_queries(p, p.dO, Br), map_of_seen_keys(p, p.K), map_of_seen_keys(p, p.V),
           map_of(p.dK, p.B, p.H, 64), map_of(p.dV, p.B, p.H, 64), a, narrow(p.band));
     const auto finish_blocks = static_cast<unsigned>(std::int64_t{p.B} * p.H * a.rows * (D / 8) / 128);
     if (!a.dQ_sum)
-      phase20::launch_dq<D>(p, a);
+      phase20::launch_dq<D, false>(p, a);
     else if (a.rows > 0)
       finish_rows<T, D><<<finish_blocks, 128, 0, p.stream>>>(a);
   }
