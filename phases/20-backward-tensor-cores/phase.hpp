@@ -48,6 +48,7 @@ inline Workspace workspace(const AnyProblem& p) {
 inline constexpr Features backward_features{.kernel = true,
                                             .meets = {Demand::Causal, Demand::Kept, Demand::AnyStride, Demand::Atomic},
                                             .tensor_cores = true,
+                                            .sums_rows = true,
                                             .types = {Type::Float16, Type::BFloat16},
                                             .head_dims = {64, 128, 256},
                                             .blocks = {{128, 128}, {64, 128}, {64, 64}, {32, 64}},
