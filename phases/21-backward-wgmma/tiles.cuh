@@ -9,7 +9,9 @@
 
 namespace flash::inline FLASH_MACHINE {
 
+// #region words: of phase 20 that are used as they are
 using phase20::Backward, phase20::dq_fragment, phase20::p_again;
+// #endregion
 
 // #region queries: a block's K/V tile, and which Q tiles see it
 struct KeyWork {
