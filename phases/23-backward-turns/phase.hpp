@@ -10,6 +10,7 @@ namespace flash::phase23 {
 
 using Mode = BackwardMode;
 
+// #region piece
 // The numbers of 64 rows, as the kernel of dK and dV reads them.
 struct alignas(16) RowPiece {
   float base[64];  // m + log2 l, or log2 l alone; +inf where P is to be 0
@@ -17,6 +18,7 @@ struct alignas(16) RowPiece {
   std::int32_t extreme;  // is some m too large to have log2 l added to it? Then there is log2 l alone
   std::int32_t number;   // of the piece, counted through all heads
 };
+// #endregion
 
 inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks);
 
