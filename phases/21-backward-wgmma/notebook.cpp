@@ -9,10 +9,11 @@
 // is a bit of the instruction. One copy of each tile serves all five products.
 //
 // **Changed since 20.** Hopper's instructions. TMA brings the tiles, an mbarrier says when one is there, and a
-// warpgroup makes all five products for its 64 keys. So nobody hands P over any more, and `ldmatrix` is gone. The
-// formulas are [phase 20](../20-backward-tensor-cores/notebook.cpp)'s, and so are its three small kernels. The forward
-// pass is [phase 19](../19-beyond/notebook.cpp)'s. This kernel has one role and waits for each product; [phase
-// 22](../22-backward-roles/notebook.cpp) and [phase 23](../23-backward-turns/notebook.cpp) are about that.
+// warpgroup makes all five products for its 64 keys. So nobody hands P over any more, and the loop has no `ldmatrix`.
+// The formulas are [phase 20](../20-backward-tensor-cores/notebook.cpp)'s, and so are the three small kernels around
+// the loop. The forward pass is [phase 19](../19-beyond/notebook.cpp)'s. Here all threads have one role and wait for
+// each product. [Phase 22](../22-backward-roles/notebook.cpp) and [phase 23](../23-backward-turns/notebook.cpp) change
+// that.
 
 // %% tags=["hide-input"]
 #include "phases/21-backward-wgmma/phase.hpp"
@@ -172,7 +173,7 @@ CELL("One panel, read in both majors") {
 // ```
 //
 // ```{question}
-// How often is a K/V tile of shared memory read for each Q tile, in units of the tile: K, V, and then Q, dO and dSᵀ?
+// For each pair of a Q tile and a K/V tile: how often do products read K, V, Q, dO and dSᵀ, in units of the tile?
 // D = 64, 128 queries, 128 keys, two warpgroups.
 // ```
 
@@ -215,8 +216,8 @@ CELL("What products read, tile by tile") {
 //
 // ## What a thread holds
 //
-// Phase 20 had two kinds of warps, because the accumulators of dK and dV and of S and dP did not fit one. A warpgroup
-// of 64 keys has 128 threads for them.
+// Phase 20 had two kinds of warps, because dK, dV, S and dP did not fit the registers of one. A warpgroup has 128
+// threads for 64 keys.
 //
 // ```{region} attention.cuh consumer
 // ```
@@ -250,8 +251,8 @@ CELL("Accumulators of a thread, and a block's shared memory") {
 // %% [markdown]
 // ```{answer}
 // D + Br: 64 rows of D columns are D / 2 numbers of each of 128 threads, twice; 64 rows of Br columns are Br / 2,
-// twice. So it is 192 for both. With 128 queries at D = 128 it would be 256, and a thread has no more than 255. dQ takes
-// the place of S and dP, which are dead by then.
+// twice. So it is 192 for both. With 128 queries at D = 128 it would be 256, and a thread has no more than 255. dQ
+// takes the place of S and dP, which are dead by then.
 // ```
 //
 // ## Whose tile is where
@@ -332,18 +333,22 @@ CELL("Who writes dSᵀ, and who adds dQ") {
         const int warpgroup = D == 64 ? row / 64 : column / 64, warp = warpgroup * 4 + row % 64 / 16;
         right = right && dq.at(static_cast<std::size_t>(row / 16 * D / 8 + column / 8) * 512) == warp;
       }
-    const std::uint64_t per_tile = run.ledger.barriers;
-    std::printf("D = %3d: warp w writes keys 16 w to 16 w + 15 of dSᵀ; warpgroup w adds %s of dQ; %d barriers\n",
-                int(D), D == 64 ? "64 rows" : "64 columns", int(per_tile));
+    right = right && run.ledger.barriers == static_cast<std::uint64_t>(2 + 128 / Br);
+    std::printf(
+        "D = %3d: warp w writes keys 16 w to 16 w + 15 of dSᵀ; warpgroup w adds 64 %s of each tile's dQ; "
+        "%d Q tile(s), %d barriers\n",
+        int(D), D == 64 ? "rows" : "columns", int(128 / Br), int(run.ledger.barriers));
   }
-  expect(right, "each warp writes the dSᵀ of its own keys, and a warpgroup adds 64 × 64 of the tile's dQ");
+  expect(right,
+         "each warp writes dSᵀ of its own keys, a warpgroup adds 64 × 64 of a tile's dQ; a barrier for each Q tile, "
+         "and two");
 }
 
 // %% [markdown]
 // ```{answer}
-// A fast warpgroup would write the next tile's dSᵀ while the other one still makes dQ of this one: the checked
-// simulator reports *write after wgmma*. With one place a second barrier would have to stand behind dQ. Two places cost
-// 16 or 32 KiB of shared memory, and save it.
+// A fast warpgroup would write the next tile's dSᵀ while the other one still makes dQ of this one. With one place a
+// second barrier would have to stand behind dQ. The second place costs 16 KiB of shared memory at D = 128 and 32 KiB at
+// D = 64, and saves that barrier.
 // ```
 //
 // ```{exercise} 21.2
@@ -362,8 +367,8 @@ CELL("Who writes dSᵀ, and who adds dQ") {
 // ## A sum may lie in any order
 //
 // The first kernel that one would write keeps dQ_sum as dQ lies, row by row, and each lane adds its 32 numbers one at a
-// time. That is a step file, compiled for bf16 and D = 128. Lines with a minus are phase 21's, those with a plus are the
-// step's:
+// time. That is a step file, compiled for bf16 and D = 128. Lines with a minus are phase 21's, those with a plus are
+// the step's:
 //
 // ```{difference} attention.cuh steps/1-scalar.cuh
 // ```
@@ -399,14 +404,14 @@ CELL("Number by number, or four at once") {
 
 // %% [markdown]
 // ```{answer}
-// In the step 32 requests of 8 sectors: a lane's two neighbours are added one after the other, so each request uses half
-// of every sector. In phase 21 it is 8 requests of 512 bytes on end, 16 sectors each. That is 256 sectors before and 128
-// after, and the latter is what 4,096 bytes need at least.
+// In the step 32 requests of 8 sectors: a lane's two neighbours are added one after the other, so each request uses
+// half of every sector. In phase 21 it is 8 requests of 512 bytes on end, 16 sectors each. That is 256 sectors before
+// and 128 after, and the latter is what 4,096 bytes need at least.
 // ```
 //
-// *Prediction*: additions go to the L2 cache, and a quarter of the requests should be worth more there than anything in
-// the products. A trial kernel suggested a factor of 1.6 at N = 8192. What it is here is in the table at [the end of
-// part 5](../../docs/book/part-5.md).
+// *Prediction*: additions go to the L2 cache, and a quarter of the requests with half of the sectors should be worth
+// more than any change to the products. From a trial kernel we expect a factor of 1.6 at D = 128 and N = 8192. What
+// became of it is in the table at [the end of part 5](../../docs/book/part-5.md).
 //
 // ## Run it: the same gradients
 
@@ -516,13 +521,13 @@ CELL("What is multiplied, and what moves") {
 // beside phase 20, cuDNN and the phases that follow.
 //
 // **What you saw.** Five products out of one copy of each tile. An operand lies as it is or across, and the instruction
-// is told which. What is left for shared memory is dSᵀ. And a sum that nobody else reads may lie in the order in which
-// it is made.
+// is told which. All that threads still store in shared memory during the loop is dSᵀ. And a sum that nobody else reads
+// may lie in the order in which it is made.
 //
 // **To think about.** 1. In fp16 and bf16 both operands may be MN-major. For fp8 `wgmma` takes K-major operands only.
-// Which tiles would need a transposed copy? 2. Phase 20 keeps P in shared memory for the other warps. Where has it gone?
-// 3. The 64 × 64 numbers of dQ that a warpgroup makes are other rows at D = 64, and other columns at D = 128. Could it be
-// the other way round?
+// Which tiles would need a transposed copy? 2. Phase 20 keeps P in shared memory for the other warps. Where has it
+// gone? 3. The 64 × 64 numbers of dQ that a warpgroup makes are other rows at D = 64, and other columns at D = 128.
+// Could it be the other way round?
 //
 // <details><summary>Answers</summary>
 //

@@ -1,7 +1,5 @@
-// tiles.cuh: words of the backward passes on wgmma, phases 21 to 23: which Q tiles see a K/V tile, the numbers of their
-// rows, P and dS of a product, and dQ = dS K. Products are transposed, as in phase 20: their rows are keys, their
-// columns queries. Sᵀ = K Qᵀ and dPᵀ = V dOᵀ are begun by begin_scores, dV += Pᵀ dO and dK += dSᵀ Q by begin_output:
-// phase 14.
+// tiles.cuh: words of phases 21 to 23: which Q tiles see a K/V tile, numbers of rows, P and dS, and dQ = dS K. As in
+// phase 20 a product's rows are keys and its columns queries. The others: phase 14's begin_scores and begin_output.
 // Use: begin_scores<T>(s, tiles.K[warpgroup], tiles.Q[stage]); wgmma_wait<0>(s); probabilities(s, rows, scale_log2); …
 #pragma once
 #include "phases/14-tma-wgmma/tiles.cuh"
