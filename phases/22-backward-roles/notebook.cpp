@@ -451,8 +451,8 @@ CELL("Predicted = counted") {
 // mask it is faster than phase 21 at every length, and with a causal mask for long sequences. With a causal mask and up
 // to 2,048 tokens next to nothing is won, which phase 23 takes up.
 //
-// **What you saw.** One thread that loads, and an order in which three products run beside other work. No count of
-// bytes or products has changed, and not a bit of dK and dV.
+// **What you saw.** One thread that loads, and an order in which P is made beside dP, and dQ is added beside dK. No
+// count of bytes or products has changed, and not a bit of dK and dV.
 //
 // **To think about.** 1. In the picture of the rings dO's stages are given back before Q's, and filled after
 // them. What would it take to fill them earlier? 2. Issue dK before dQ. Which work is then done beside which product?
