@@ -225,16 +225,15 @@ CELL("Phase 21: no work beside a product") {
 //
 // ## A warpgroup that loads
 //
-// The roles are those of phase 15: a third warpgroup of which one thread loads, and two consumers. Q and dO pass through
-// a ring of two stages each:
+// The roles are those of phase 15: a third warpgroup of which one thread loads, and two consumers. Q and dO pass
+// through a ring of two stages each:
 //
 // ```{region} attention.cuh tiles
 // ```
 // ```{region} attention.cuh setup
 // ```
 //
-// Two rings, since Q and dO are not wanted at the same time. S needs Q alone, and can begin while dO is on its way. At
-// the other end of the tile dV has read dO before dK has read Q, and dO's stage can be filled again that much earlier.
+// Two rings, since Q and dO are not wanted at the same time: S needs Q alone, and can begin while dO is on its way.
 // With Q come the numbers of its rows, m, 1 / l and δ, on the same barrier:
 //
 // ```{region} attention.cuh producer
@@ -293,7 +292,7 @@ CELL("The life of Q's and dO's stages") {
 // The tile has three places where that one stays under way:
 //
 // 1. S and dP are issued together. P is made from S while dP runs.
-// 2. dV is issued as soon as P is rounded. It runs while the warpgroups meet, and while dQ is issued.
+// 2. dV is issued as soon as dS has been stored. It runs while the warpgroups meet, before dQ.
 // 3. dK is issued behind dQ. dQ is added in HBM while dK runs.
 //
 // ```{question}
@@ -318,9 +317,9 @@ CELL("Phase 22: products beside the work") {
 // For P it is dP, and for dQ's additions it is dK. dS has none: it needs dP, which was the last product under way.
 // ```
 //
-// dV could be that product: it needs P alone, and P is there. But then P must be rounded while S is still wanted for dS,
-// and both must be kept. [Phase 23](../23-backward-turns/notebook.cpp) does so at D = 128. Here the other warpgroup has
-// to keep the tensor cores busy while dS is made.
+// dV could be that product: it needs P alone, and P is there. But dS needs P as well, so that the rounded P and the
+// one in fp32 would have to be kept side by side. [Phase 23](../23-backward-turns/notebook.cpp) does so at D = 128.
+// Here the other warpgroup has to keep the tensor cores busy while dS is made.
 //
 // ```{exercise} 22.2
 // ```
@@ -332,9 +331,9 @@ CELL("Phase 22: products beside the work") {
 //
 // - dS of this tile is there. `fence_proxy_async` comes first, since `stmatrix` writes as threads do and `wgmma` reads
 //   through the asynchronous proxy.
-// - The dS of two tiles ago has been read. Its place is written anew in this tile, *before* this tile's barrier. But who
-//   writes has passed the barrier of the tile before, and the other warpgroup came there only after it had waited for
-//   its dQ of two tiles ago. With one place instead of two there would have to be a second barrier in each tile.
+// - The dS of two tiles ago has been read. Its place is written anew in this tile, *before* this tile's barrier. But
+//   who writes has passed the barrier of the tile before, and the other warpgroup came there only after it had waited
+//   for its dQ of two tiles ago. With one place instead of two there would have to be a second barrier in each tile.
 //
 // The producer does not come to this barrier. It is the only thing left that joins the two warpgroups, and phase 23 is
 // about doing without it.
@@ -429,7 +428,7 @@ CELL("Predicted = counted") {
   const Ledger now = phase22::backward(lesson.backward(options), machine, {}, Mode::Atomic).ledger;
   options.mode = Mode::Atomic;
   const HbmBytes formula = phase22::backward_features.hbm_bytes(lesson.backward(options), {kQueries, kKeys});
-  bool same = equal(now.hbm_bytes(), formula.read + formula.written, "HBM bytes, by phase 20's formula");
+  bool same = equal(now.hbm_bytes(), formula.read + formula.written, "HBM bytes, by the declared formula");
   same &= equal(before.hbm_bytes(), now.hbm_bytes(), "HBM bytes, phase 21");
   same &= equal(now.tensor_flops, before.tensor_flops, "FLOP of tensor cores");
   same &= equal(now.wgmma_shared_bytes, before.wgmma_shared_bytes, "bytes that wgmma reads");
@@ -440,32 +439,31 @@ CELL("Predicted = counted") {
 
 // %% [markdown]
 // ```{answer}
-// A block has one for each Q tile and one in the end less: the first one is left, behind which the mbarriers may be used.
-// The bytes stay the same, to the last one.
+// A block has one fewer for each Q tile, and one fewer in the end. The first one is left, behind which the mbarriers
+// may be used. The bytes stay the same, to the last one.
 // ```
 //
 // ## Predicted and measured
 //
 // Before it was measured we predicted 590 TFLOP/s for D = 128 and 8,192 tokens without a mask.
 //
-// **Measured** on an H200 ([the end of part 5](../../docs/book/part-5.md) has the tables): faster than phase 21 for long
-// sequences, but less than predicted. Phase 21 keeps P and dS in registers already, and was faster than predicted itself.
-// With a causal mask and short sequences nothing is won, which phase 23 takes up.
+// **Measured** on an H200 ([the end of part 5](../../docs/book/part-5.md) has the tables): less than that. Without a
+// mask it is faster than phase 21 at every length, and with a causal mask for long sequences. With a causal mask and up
+// to 2,048 tokens next to nothing is won, which phase 23 takes up.
 //
-// **What you saw.** One thread that loads, and an order in which three products run beside something else. No count of
-// bytes or products has changed, and not a bit of dK and dV.
+// **What you saw.** One thread that loads, and an order in which P is made beside dP, and dQ is added beside dK. No
+// count of bytes or products has changed, and not a bit of dK and dV.
 //
-// **To think about.** 1. Give Q and dO one stage each. Does the kernel still work, and what can no longer overlap?
-// 2. Issue dK before dQ. Which work is then done beside which product? 3. Could the producer clear a part of dQ_sum while
-// it waits? 4. Why does dV's product name `p` in its wait, and dP's none?
+// **To think about.** 1. In the picture of the rings dO's stages are given back before Q's, and filled after
+// them. What would it take to fill them earlier? 2. Issue dK before dQ. Which work is then done beside which product?
+// 3. Could the producer clear a part of dQ_sum while it waits? 4. Why does the wait for dV name `p` as well,
+// and that for dP no operand?
 //
 // <details><summary>Answers</summary>
 //
-// 1. It works. Q of the next tile can be loaded only when dK has read this one, so each tile begins with a wait for a
-//    copy. dO comes a little earlier, while dK runs.
+// 1. The loading thread waits for Q's stage first, and it waits for one thing at a time. A second thread could load dO.
 //
-// 2. `wgmma_wait<1>` would then wait for dV and dK, and `wgmma_wait<0>` for dQ. dQ would be the last one and have nothing
-//    behind it: it is added with no product under way.
+// 2. dQ would be the last group, so to wait for it is to wait for dK, too: dQ is added with no product under way.
 //
 // 3. No. Blocks of other K/V tiles add to the same rows, perhaps before this block has cleared them. It must be done
 //    before any block begins, and so a kernel before this one does it.
