@@ -608,6 +608,13 @@ CELL("What is left out, and what it costs") {
 // reductions together. Either one alone was slower than phase 22. Sections should help where many heads are short.
 // **Measured** on an H200: [the end of part 5](../../docs/book/part-5.md) has the table.
 //
+// What was tried beside it, on the same H200:
+//
+// - Slower: dV behind dS at D = 128, too; at D = 64, dQ behind dV and dK; sections of 8 MB for long sequences.
+// - No difference: waiting until all reductions have read, instead of all but the last; a hint to the L2 cache to keep
+//   the sum of dQ.
+// - The price of extreme rows: the branch costs a little at D = 64, and nothing that can be measured at D = 128.
+//
 // **What you saw.** A sum over the work of two warpgroups does not need both to be there at the same time. It needs two
 // places, and two barriers for each of them. What only leaves the chip needs no warp at all.
 //
