@@ -13,7 +13,7 @@ inline constexpr Features backward_features = phase21::backward_features;
 
 inline constinit Pass backward_pass{backward_features, &phase21::phase};
 inline constinit Phase phase{"22-backward-roles",
-                             "the backward pass with roles: one warpgroup loads, and products run under the work on others",
+                             "the backward pass with roles: one warpgroup loads, products run under the work on others",
                              &phase19::forward_pass, &backward_pass};
 // O = softmax(Q Kᵀ · scale) V on the machine that `where` names.
 inline constexpr ForwardOf forward{phase};
