@@ -339,6 +339,7 @@ CELL("Who writes dSᵀ, and who adds dQ") {
         "%d Q tile(s), %d barriers\n",
         int(D), D == 64 ? "rows" : "columns", int(128 / Br), int(run.ledger.barriers));
   }
+  for (const int D : {64, 128}) std::printf("D = %3d: a place of dSᵀ has %d KiB\n", D, 64 * 128 / D * 128 * 2 / 1024);
   expect(right,
          "each warp writes dSᵀ of its own keys, a warpgroup adds 64 × 64 of a tile's dQ; a barrier for each Q tile, "
          "and two");
@@ -392,6 +393,10 @@ CELL("Number by number, or four at once") {
     Run run = flash::backward(phase, lesson.backward(tiles_of(D)), machine, {}, Mode::Atomic);
     added[step] = run.ledger.array("dQ_sum"), dq[step] = lesson.dq;
   }
+  const std::uint64_t bytes = 16 * 64 * 4;
+  std::printf("a warp's 16 x 64 numbers are %s bytes: in the step %d requests of %d sectors, %d in all;\n",
+              grouped(bytes).c_str(), 32, 8, 32 * 8);
+  std::printf("in phase 21 %d requests of 512 bytes, %d sectors each, %d in all\n", 8, 16, int(bytes / 32));
   // Both clear the sum alike, so the difference is that of the additions.
   const std::uint64_t warps = N / Br * (N / Bc) * 8;  // that add 16 x 64, in all
   bool same = equal(added[1].write_requests - added[0].write_requests, warps * (32 - 8), "requests, more in the step");
