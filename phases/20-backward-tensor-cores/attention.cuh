@@ -56,6 +56,7 @@ __device__ void load_rows(Rows& rows, const float* m, const float* inverse_l, co
 }
 // #endregion
 
+// #region warp
 // What a warp does with a Q tile. Products are transposed: their rows are keys, their columns queries. C is Sᵀ, then Pᵀ
 // in the first four warps; dPᵀ, then dSᵀ in the others.
 template <class T, int D, int Br, int Bc, bool kAddQ>
@@ -75,6 +76,7 @@ struct Warp {
   static __device__ std::int64_t first_key() { return std::int64_t{blockIdx.x} * Bc; }  // of the K/V tile
   static __device__ int pair() { return threadIdx.x / 32 % 4; }
   static __device__ int warp_key() { return pair() * L::kKeys; }
+  // #endregion
 
   // #region product
   // The warp's rows of K or V.

@@ -285,6 +285,12 @@ CELL("Who writes what") {
 // ```{region} attention.cuh elements
 // ```
 //
+// P itself is made from S by the operations of the forward pass, in the same order
+// ([docs/backward.md](../../docs/backward.md#p-must-be-the-forwards)):
+//
+// ```{region} products.cuh p-again
+// ```
+//
 // ```{question}
 // There is one place for each step's P, and no barrier says that the other warp has read it. Why may warp w write the
 // next tile's P there?
@@ -348,24 +354,66 @@ CELL("A tile of two warps, in units of mma") {
 // that barrier, and warp w writes the next P behind it.
 // ```
 //
+// One struct serves both kinds of warps. A warp is of one kind from the beginning to the end, and so the same registers
+// are dV in the one and dK in the other:
+//
+// ```{region} attention.cuh warp
+// ```
+//
+// Either kind makes two products and takes the operands from other tiles: K by Q and P by dO, or V by dO and dS by Q.
+// So the code is the same, and only addresses differ:
+//
+// ```{region} attention.cuh product
+// ```
+//
+// At D = 64 the fragments of a warp's keys fit into 32 registers of a lane. `begin` loads them once, and the Q tiles
+// that follow need not load them again:
+//
+// ```{region} products.cuh add-product-of-kept
+// ```
+//
 // What a warp does with a Q tile, with steps of 64 queries, so that S or dP needs 64 registers of a lane:
 //
 // ```{region} attention.cuh multiply
+// ```
+//
+// With a tile of Q and dO come m, 1 / l and δ of its rows. They are copied in the same group, so that one wait covers
+// everything:
+//
+// ```{region} attention.cuh copies
 // ```
 //
 // And the kernel, from a block's first Q tile to its last:
 //
 // ```{region} attention.cuh keys-backward
 // ```
+//
+// dV and dK leave through shared memory, as O does in [phase 13](../13-instruction-diet/notebook.cpp): then
+// neighbouring lanes store neighbouring bytes. dV takes the place of Q, and dK that of V, since nobody reads them any
+// more:
+//
+// ```{region} attention.cuh store
+// ```
 
 // %% [markdown]
 // ## Three small kernels around it
+//
+// All kernels get the same struct. Besides the tensors, it has what one kernel leaves for the next:
+//
+// ```{region} row_terms.cuh arguments
+// ```
 //
 // Before the loop can begin, each row needs m, 1 / l and δ. They are written by a kernel of their own, several lanes to
 // a row, and padded to whole tiles. A row that does not exist or sees nothing has m = +∞, so its P is 0 and the loop
 // need not ask.
 //
 // ```{region} row_terms.cuh row-terms
+// ```
+//
+// Reading O and dO is most of its work. So a lane reads 8 elements by one access where rows begin at multiples of 16
+// bytes, and one by one elsewhere:
+//
+// ```{region} row_terms.cuh pieces
 // ```
 //
 // In the *atomic* mode dQ is added up in HBM in fp32, by all blocks of a head. Nobody else reads this array, so it may
@@ -380,7 +428,21 @@ CELL("A tile of two warps, in units of mma") {
 // In the *deterministic* mode nobody adds to the same number. As in phase 09 a third kernel has the loops of the
 // forward pass: a block owns a Q tile and makes S and dP again. Here rows are queries: dS is the left operand of dQ.
 //
+// Its tiles are small enough for two blocks on a multiprocessor, up to D = 128. Then one of them can multiply while the
+// other waits for its copies:
+//
+// ```{region} rows_backward.cuh rows-tiles
+// ```
+//
+// The loop has no P to wait for, since each warp makes its own:
+//
 // ```{region} rows_backward.cuh rows-backward
+// ```
+//
+// Each mode has three launches. The last one makes dQ, or rounds the sum that the second has made of it. It begins when
+// the second has ended, so that nothing is missing in that sum:
+//
+// ```{region} attention.cuh host
 // ```
 //
 // ```{exercise} 20.1
@@ -592,8 +654,11 @@ CELL("dQ in floors, with and without the cure") {
 //
 // ## What was tried
 //
-// **Measured** on an H200: [the end of part 5](../../docs/book/part-5.md) has the speeds beside FlashAttention-2 and
-// cuDNN, and what changes to the order, the steps and the registers would bring.
+// **Measured** on an H200 ([the end of part 5](../../docs/book/part-5.md) has the tables): the atomic mode is faster
+// than FlashAttention-2 at every length from 512 to 16,384 tokens. cuDNN is faster than both for long sequences.
+//
+// Changes to the order of the products, to the steps and to the registers made nothing faster. The sums of dS's rows
+// take 3 to 9 % of the time, more than the number of their `mma`s says.
 //
 // **What you saw.** Five products, of which two are computed transposed, so that their results are operands of the next
 // two where they lie. Two kinds of warps with half of the sums each. And a sum that is known in advance, which a

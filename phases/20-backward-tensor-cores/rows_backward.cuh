@@ -9,10 +9,10 @@
 
 namespace flash::phase20::inline FLASH_MACHINE {
 
+// #region rows-tiles
 using phase13::a_column, phase13::a_row, phase13::b_column, phase13::b_row;
 using phase13::Fragments, phase13::load_tile;
 
-// #region rows-tiles
 template <int D>
 struct RowsTiles {
   static constexpr int kRows = dq_blocks(D).Br, kKeys = dq_blocks(D).Bc, kRowTiles = kRows / 64;

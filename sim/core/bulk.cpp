@@ -400,7 +400,7 @@ TensorBox Bulk::box_at(const TensorMap* map, const void* tile, const int* coordi
   const char* const verb = name == kStore ? "stores" : "loads";
   check_rank(*map, rank, name, verb, site);
   const TensorBox box(*map, coordinates, const_cast<std::byte*>(static_cast<const std::byte*>(tile)));
-  if (!worker_.near_shared(tile) || !worker_.near_shared(box.tile() + box.bytes()))
+  if (!worker_.near_shared(tile) || !worker_.near_shared(box.tile_end()))
     worker_.misuse("out of bounds", std::string(name) + " with a tile outside the block's shared memory",
                    "give it a tile in shared memory", {worker_.side(verb, thread)});
   if (reinterpret_cast<std::uintptr_t>(tile) % kTileAlignment != 0)
@@ -572,7 +572,14 @@ void Bulk::maybe_complete() {
 // ---- stores and reductions -----------------------------------------------------------------------------------------
 
 void Bulk::store(const TensorMap* map, const void* tile, const int* coordinates, unsigned rank, Site site) {
-  begin(box_at(map, tile, coordinates, rank, kStore, site), false, kStore, site);
+  const TensorBox box = box_at(map, tile, coordinates, rank, kStore, site);
+  if (const unsigned axis = box.negative_axis(); axis < rank)
+    worker_.misuse(
+        "out of bounds",
+        std::string(kStore) + " to a box that begins at " + std::to_string(coordinates[axis]) + " of " + "xyzw"[axis],
+        "a store's box may end beyond the tensor, but not begin before it (an H200 stops the kernel)",
+        {worker_.side("stores", worker_.threads[worker_.current])});
+  begin(box, false, kStore, site);
 }
 
 void Bulk::store(void* global, const void* shared, unsigned bytes, bool adds, Site site) {

@@ -13,7 +13,7 @@ namespace flash::simt {
 namespace {
 
 constexpr const char* kAxes[] = {"x", "y", "z", "w"};
-constexpr std::size_t kElementBytes = 2, kSwizzleBytes = 128;
+constexpr std::size_t kElementBytes = 2;
 
 [[noreturn]] void refuse_map(const std::string& what, std::uint64_t value, const std::string& limit) {
   throw MachineError("tensor_map: " + what + " is " + std::to_string(value) + "; expected " + limit);

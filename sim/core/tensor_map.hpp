@@ -29,8 +29,11 @@ constexpr std::uintptr_t swizzled(std::uintptr_t address) {
   return address ^ (address >> 3 & 0x70);
 }
 
-// A box of a tensor and its tile in shared memory: rows of box[0] elements, one after the other, swizzled. Or a line:
-// a multiple of 16 bytes that follow one another in global memory and, not swizzled, in shared memory.
+constexpr std::size_t kSwizzleBytes = 128;
+
+// A box of a tensor and its tile in shared memory: rows of box[0] elements, swizzled, each at a multiple of 128 bytes
+// (an H200 leaves the rest of shorter ones alone). Or a line: a multiple of 16 bytes that follow one another in global
+// memory and, not swizzled, in shared memory.
 class TensorBox {
  public:
   TensorBox(const TensorMap& map, const int* coordinates, std::byte* tile);
@@ -38,6 +41,13 @@ class TensorBox {
   bool is_line() const { return line_; }
   std::size_t bytes() const { return rows_ * row_bytes_; }
   std::byte* tile() const { return tile_; }
+  std::byte* tile_end() const { return tile_ + rows_ * pitch(); }
+  // The first axis on which it begins before the tensor: a load has zeros there, a store may not. 4: none.
+  unsigned negative_axis() const {
+    return static_cast<unsigned>(
+        std::find_if(coordinates_, coordinates_ + kMostDimensions, [](std::int64_t at) { return at < 0; }) -
+        coordinates_);
+  }
   // Calls piece(begin, bytes) for each run of elements in global memory that lies inside the tensor.
   template <class Use>
   void for_each_run(const Use& use) const {
@@ -75,9 +85,10 @@ class TensorBox {
     std::size_t skipped, bytes;  // of the row: before the tensor's first element, and of the tensor
   };
   Run run_of(std::size_t row) const;
+  std::size_t pitch() const { return line_ ? row_bytes_ : kSwizzleBytes; }  // from row to row of the tile
   std::byte* place(std::size_t row, std::size_t at) const {
     if (line_) return tile_ + row * row_bytes_ + at;
-    return reinterpret_cast<std::byte*>(swizzled(reinterpret_cast<std::uintptr_t>(tile_ + row * row_bytes_ + at)));
+    return reinterpret_cast<std::byte*>(swizzled(reinterpret_cast<std::uintptr_t>(tile_ + row * pitch() + at)));
   }
   TensorMap map_{};
   std::byte* line_ = nullptr;  // in global memory

@@ -93,8 +93,8 @@ TensorMap tensor_map(const T* data, const std::array<std::uint64_t, kRank>& size
 }
 
 // Begins to copy the box at these coordinates (x first; they may be negative, or past the end) to a tile in shared
-// memory, a multiple of 128 bytes. Elements outside the tensor become zeros. The box's bytes, all of them, complete on
-// the mbarrier: they are there for who has waited for its phase. One thread.
+// memory, a multiple of 128 bytes. Elements outside the tensor become zeros. Rows lie 128 bytes apart, however short.
+// The box's bytes, all of them, complete on the mbarrier: they are there for who has waited for its phase. One thread.
 FLASH_INLINE void cp_async_bulk_tensor(void* shared, const TensorMap* map, std::uint64_t* barrier, int x, int y,
                                        FLASH_SITE) {
   const int coordinates[] = {x, y};
@@ -115,8 +115,8 @@ FLASH_INLINE void cp_async_bulk_tensor(void* shared, const TensorMap* map, std::
 FLASH_INLINE void cp_async_bulk_prefetch_tensor(const TensorMap* map, int, int, int, int, FLASH_SITE) {
   flash::simt::tensor_prefetch(map, 4, site);
 }
-// Begins to copy a tile to the box at these coordinates; what lies outside the tensor is left out. The tile's ordinary
-// stores need fence_proxy_async by the threads that made them, and a barrier, before this.
+// Begins to copy a tile to the box at these coordinates, none of them negative; what lies outside the tensor is left
+// out. The tile's ordinary stores need fence_proxy_async by the threads that made them, and a barrier, before this.
 FLASH_INLINE void cp_async_bulk_tensor_store(const TensorMap* map, const void* shared, int x, int y, FLASH_SITE) {
   const int coordinates[] = {x, y};
   flash::simt::tensor_store(map, shared, coordinates, 2, site);

@@ -52,7 +52,7 @@ __global__ void long_walk(unsigned stop, unsigned* out) {
 // and barriers, in its hooks for volatile loads, in a function, in the C++ library.
 __device__ __noinline__ unsigned stepped(unsigned n) {  //@ endless
   return n * 1664525u + 1013904223u;                    //@ endless
-}
+}                                                       //@ endless
 
 template <int Kind>
 __global__ void endless(unsigned* sum, const volatile unsigned* flag) {  //@ endless

@@ -13,7 +13,7 @@ struct Tiles {
   std::uint64_t full;
 };
 
-// Where element i of a tile lies, whose rows have `row` elements: 16 bytes at a time, swizzled.
+// Where element i of a tile lies, whose rows have 64 elements: 16 bytes at a time, swizzled.
 __device__ inline int swizzled_index(int i) {
   const int piece = i / 8, line = piece / 8;
   return (line * 8 + (piece % 8 ^ line % 8)) * 8 + i % 8;
@@ -21,7 +21,7 @@ __device__ inline int swizzled_index(int i) {
 
 template <int kRank>
 __global__ void copy_box(const __grid_constant__ TensorMap from, const __grid_constant__ TensorMap to, int4 at,
-                         unsigned short* seen /*[blocks, elements]*/, int elements, int width) {
+                         unsigned short* seen /*[blocks, elements]*/, int elements, int width, bool stores) {
   Tiles& s = shared<Tiles>();
   const int t = threadIdx.x;
   at.x += static_cast<int>(blockIdx.x) * width;
@@ -40,12 +40,12 @@ __global__ void copy_box(const __grid_constant__ TensorMap from, const __grid_co
   }
   mbarrier_wait(&s.full, 0);
   for (int i = t; i < elements; i += blockDim.x) {
-    seen[i] = s.in[swizzled_index(i)];
-    s.out[swizzled_index(i)] = s.in[swizzled_index(i)];
+    const int at = swizzled_index(i / width * 64 + i % width);  // shorter rows are 128 bytes apart, too
+    seen[i] = s.in[at], s.out[at] = s.in[at];
   }
   fence_proxy_async();
   __syncthreads();
-  if (t == 0) {
+  if (t == 0 && stores) {
     if constexpr (kRank == 2) cp_async_bulk_tensor_store(&to, s.out, at.x, at.y);
     if constexpr (kRank == 3) cp_async_bulk_tensor_store(&to, s.out, at.x, at.y, at.z);
     if constexpr (kRank == 4) cp_async_bulk_tensor_store(&to, s.out, at.x, at.y, at.z, at.w);
@@ -71,7 +71,7 @@ void run(Machine& m, const BoxCase& c, const unsigned short* in, unsigned short*
          int elements) {
   launch<Tiles>(m, copy_box<kRank>, dim3(c.blocks), dim3(96), map_of<kRank>(in, c),
                 map_of<kRank>(c.in_place ? in : out, c), make_int4(c.at[0], c.at[1], c.at[2], c.at[3]), seen, elements,
-                static_cast<int>(c.box[0]));
+                static_cast<int>(c.box[0]), c.stores);
 }
 
 BoxResult run_box(const MachineOptions& options, const BoxCase& c) {

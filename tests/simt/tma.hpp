@@ -22,6 +22,7 @@ struct BoxCase {
   std::array<int, 4> at;  // of the box's first element
   unsigned blocks = 1;    // thread blocks, each with a box to the right of the last one's
   bool in_place = false;  // it is stored where it came from
+  bool stores = true;     // it is stored
 };
 
 struct BoxResult {

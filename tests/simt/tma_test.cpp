@@ -3,14 +3,17 @@
 // Run: ctest -L simt, or simt_tma_test; the GPU takes part where there is one of compute capability 9.0.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <random>
+#include <string>
+#include <tuple>
 
 #include "phases/interface/where.hpp"
 #include "sim/core/tensor_map.hpp"
 #include "sim/error.hpp"
-#include "tests/skip.hpp"
 #include "tests/simt/tma.hpp"
+#include "tests/skip.hpp"
 
 namespace {
 
@@ -68,6 +71,7 @@ std::vector<BoxCase> cases() {
       c.at[axis] = static_cast<int>(upto(static_cast<unsigned>(c.sizes[axis]) + 20)) - 10;
     all.push_back(c);
   }
+  for (BoxCase& c : all) c.stores = std::all_of(c.at.begin(), c.at.end(), [](int at) { return at >= 0; });
   return all;
 }
 
@@ -76,7 +80,7 @@ void is_right(const BoxCase& c, const BoxResult& result) {
   bool right = true;
   for_each_element(c, [&](std::size_t i, bool inside, std::size_t index) {
     right = right && result.seen[i] == (inside ? static_cast<std::uint16_t>(index) : 0);
-    if (inside) out[index] = static_cast<std::uint16_t>(index);
+    if (inside && c.stores) out[index] = static_cast<std::uint16_t>(index);
   });
   CHECK(right);
   CHECK(result.out == out);
@@ -154,6 +158,18 @@ TEST_CASE("a ring of tiles, from a warp that loads to warps that compute, is rig
       CHECK(other.findings.empty());
       CHECK(is_right(flash::on_sim::run_ring(options)));
     }
+}
+
+// An H200 stops such a kernel: "an illegal instruction was encountered".
+TEST_CASE("a store does not begin before its tensor") {
+  for (const auto& [x, y, words] : {std::tuple{-8, 0, "-8 of x"}, {0, -3, "-3 of y"}}) {
+    const BoxCase c{2, {64, 10, 1, 1}, {1, 64, 0, 0}, {64, 4, 1, 1}, {x, y, 0, 0}};
+    const BoxResult result = flash::on_checked::run_box({.keep_going = true}, c);
+    REQUIRE(result.findings.size() == 1);
+    CHECK(result.findings[0].text.starts_with("out of bounds: cp.async.bulk.tensor (store) to a box that begins at " +
+                                              std::string(words) + "\n"));
+    CHECK_THROWS(flash::on_sim::run_box({}, c));
+  }
 }
 
 TEST_CASE("tiles and mbarriers may be __shared__ variables, and a phase has no more than 2^20 - 1 bytes") {
