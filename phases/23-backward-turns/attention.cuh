@@ -49,6 +49,7 @@ struct Consumer {
   const Backward<T>& a;
   const int warpgroup;
   int from[2];  // the first queries that see the lane's two keys, counted from the lane's first column of the next tile
+  float* row_excess;  // of the tile whose turn it is
 
   float s[Br / 2], dp[Br / 2];             // Sᵀ, then Pᵀ; dPᵀ, then dSᵀ
   float dv[D / 2] = {}, dk[D / 2] = {};    // 64 keys
@@ -57,8 +58,8 @@ struct Consumer {
   Cursor<kStages> at, turn;                // of Q, dO and dS; of dS and dQ, a tile behind
 
   __device__ Consumer(Tiles<D, Br, Bc>& tiles, const Backward<T>& a, int warpgroup, int first_row, int first_key,
-                      const Band<int>& band)
-      : tiles(tiles), a(a), warpgroup(warpgroup) {
+                      const Band<int>& band, float* row_excess)
+      : tiles(tiles), a(a), warpgroup(warpgroup), row_excess(row_excess) {
     const int my_key = first_key + warpgroup * 64 + threadIdx.x % 128 / 32 * 16 + lane_row();
     for (int r = 0; r < 2; ++r) from[r] = first_query(my_key + 8 * r, band) - first_row - lane_column();
   }
@@ -93,11 +94,12 @@ struct Consumer {
       if (kEarly) leave_tile<0>();  // dQ gets the registers of S and dP
       begin_turn();
       if (!kEarly) leave_tile<Br / 64>();  // all but dQ
+      add_excess();
       finish_turn();
     } else {
       leave_tile<0>();
     }
-    if (!first) turn.next();
+    if (!first) turn.next(), row_excess += Br;
   }
   // dV and dK of a tile are there; kPending groups of dQ are not.
   template <int kPending>
@@ -113,8 +115,28 @@ struct Consumer {
 #pragma unroll
     for (int i = 0; i < Br / 64; ++i) begin_dq<T>(dq[i], tiles.dS[turn.stage][i], tiles.K, 0);
   }
+  // While wgmma makes dQ: the sums of dS's rows, 16 of them a warp in each panel. Lanes of four have the same ones.
+  __device__ __forceinline__ void add_excess() {
+    const int row = threadIdx.x % 128 / 32 * 16;
+#pragma unroll
+    for (int i = 0; i < Br / 64; ++i) {
+      const phase13::Fragments<64> rows(&tiles, tiles.dS[turn.stage][i], phase13::b_row(), row + phase13::b_column());
+      float excess[1][4] = {};
+#pragma unroll
+      for (int key = 0; key < Bc; key += 16) {
+        unsigned x[1][4];
+        ldmatrix_x4_trans(x[0], rows.at(key, 0));
+        phase20::add_row_sums<T>(excess, x);
+      }
+      if (threadIdx.x % 4 == 0) {
+        atomicAdd(&row_excess[i * 64 + row + lane_row()], excess[0][0]);
+        atomicAdd(&row_excess[i * 64 + row + 8 + lane_row()], excess[0][2]);
+      }
+    }
+  }
   __device__ __forceinline__ void finish_turn() {
     wgmma_wait<0>(dq);
+    __syncwarp();  // all lanes have read dS
     tiles.dS_ring.release(turn);
     tiles.dQ_ring.wait_empty(turn);
     const int warp = threadIdx.x % 128 / 32;
@@ -196,13 +218,15 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
 
   // #region loop: the consumers, over the Q tiles that see the keys
   setmaxnreg_inc<kConsumerRegisters>();
-  Consumer<T, D, Br, Bc, kAddQ> consumer(tiles, a, warpgroup, range.first * Br, first_key, band);
+  Consumer<T, D, Br, Bc, kAddQ> consumer(tiles, a, warpgroup, range.first * Br, first_key, band,
+                                         a.row_excess + work.head * a.rows + range.first * Br);
   if (count > 0) mbarrier_wait(&tiles.K_full, 0);
 #pragma unroll 1
   for (int left = count, masked = range.full - range.first; left > 0; --left, --masked)
     consumer.step(range.end - left, left == count, masked > 0);
   if (kAddQ && count > 0 && consumer.my_turn()) {  // the last tile's
     consumer.begin_turn();
+    consumer.add_excess();
     consumer.finish_turn();
   }
   // #endregion
@@ -224,7 +248,8 @@ struct Gradients {
 
   template <class T, int D, int Br, int Bc>
   static void launch(const DeviceProblem<T>& p) {
-    const Backward<T> a = phase20::arguments_of(p);
+    Backward<T> a = phase20::arguments_of(p);
+    a.row_excess = static_cast<float*>(p.workspace[5]), a.centre = static_cast<float*>(p.workspace[6]);
     const auto kernel = a.dQ_sum ? keys_backward<T, D, Br, Bc, true> : keys_backward<T, D, Br, Bc, false>;
     constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
     allow_shared_memory(kernel, shared_bytes);
@@ -239,7 +264,7 @@ struct Gradients {
       kernel<<<grid, threads, shared_bytes, p.stream>>>(
           map_of_queries(p, p.Q, Br), map_of_queries(p, p.dO, Br), map_of_seen_keys(p, p.K), map_of_seen_keys(p, p.V),
           map_of(p.dK, p.B, p.H, 64), map_of(p.dV, p.B, p.H, 64), a, pieces, narrow(p.band), section);
-    phase20::launch_dq<D, false>(p, a);
+    phase20::launch_dq<D, true>(p, a);
   }
 };
 // #endregion

@@ -26,11 +26,17 @@ inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks);
 inline Workspace workspace(const AnyProblem& p) {
   const Workspace all = phase22::backward_features.workspace(p);
   const std::int64_t pieces = p.B() * p.H() * phase20::padded_rows(p.Sq()) / 64;
-  return {all[0], all[1], all[2], all[3], {"row_pieces", pieces * static_cast<std::int64_t>(sizeof(RowPiece) / 4)}};
+  return {all[0],
+          all[1],
+          all[2],
+          all[3],
+          {"row_pieces", pieces * static_cast<std::int64_t>(sizeof(RowPiece) / 4)},
+          phase20::workspace(p)[4],
+          phase20::workspace(p)[5]};
 }
 
 constexpr Features with_pieces(Features features) {
-  features.hbm_bytes = hbm_bytes, features.workspace = workspace;
+  features.sums_rows = true, features.hbm_bytes = hbm_bytes, features.workspace = workspace;
   return features;
 }
 inline constexpr Features backward_features = with_pieces(phase22::backward_features);

@@ -52,6 +52,7 @@ __global__ void __launch_bounds__(256) row_pieces(Backward<T> a, RowPiece* piece
 #pragma unroll
     for (int i = 0; i < 64 * D; i += 256 * 4)
       *reinterpret_cast<float4*>(a.dQ_sum + padded * D + i + threadIdx.x * 4) = make_float4(0, 0, 0, 0);
+  if (first == 0 && threadIdx.x < 128) phase20::find_centre<T, D>(a, head);
   // 64 threads have a row each for m, l and dLSE.
   const std::int64_t my_row = first + threadIdx.x, n = head * a.Q.rows + my_row;  // of the head; of all heads
   const bool exists = threadIdx.x < 64 && my_row < a.Q.rows;
@@ -76,6 +77,7 @@ __global__ void __launch_bounds__(256) row_pieces(Backward<T> a, RowPiece* piece
   if (threadIdx.x == 0) piece.extreme = extreme, piece.number = static_cast<int>(blockIdx.x);
   a.row_m[padded + threadIdx.x] = m, a.row_inverse_l[padded + threadIdx.x] = m == INFINITY ? 0.0f : 1 / l;
   a.row_delta[padded + threadIdx.x] = delta;
+  a.row_excess[padded + threadIdx.x] = m == INFINITY ? 0.0f : -dlse;
 }
 // #endregion
 
