@@ -445,9 +445,6 @@ CELL("A tile of two warps, in units of mma") {
 // ```{region} attention.cuh host
 // ```
 //
-// ```{region} rows_backward.cuh before-and-behind
-// ```
-//
 // ```{exercise} 20.1
 // ```
 //
