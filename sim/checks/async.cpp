@@ -185,13 +185,13 @@ void Checker::leave_marks(Cells& cells, std::size_t offset, std::size_t bytes, b
   };
   const std::size_t end = offset + bytes;
   for (std::size_t word = offset / 4; word * 4 < end; ++word) {
-    const bool first = word * 4 >= offset, second = word * 4 + 4 <= end;  // halves of the word
+    const bool whole = word * 4 + 4 <= end;  // a row may end with half of a word; it begins with a word
     unsigned level = cells.state[word] & Cells::kLevel;
-    if (level == 0 && !(first && second)) level = cells.split(word, 2) & Cells::kLevel;
-    if (first) leave(cells.planes[0], word);
-    if (first && level == Cells::kSingle) leave(cells.planes[1], word);
-    if (second && level != 0) leave(cells.planes[2], word);
-    if (second && level == Cells::kSingle) leave(cells.planes[3], word);
+    if (level == 0 && !whole) level = cells.split(word, 2) & Cells::kLevel;
+    leave(cells.planes[0], word);
+    if (level == Cells::kSingle) leave(cells.planes[1], word);
+    if (whole && level != 0) leave(cells.planes[2], word);
+    if (whole && level == Cells::kSingle) leave(cells.planes[3], word);
   }
 }
 

@@ -407,6 +407,10 @@ TensorBox Bulk::box_at(const TensorMap* map, const void* tile, const int* coordi
     worker_.misuse("misaligned", std::string(name) + " with a tile at " + worker_.place(tile),
                    "a tile begins at a multiple of 128 bytes; of 1024, if its first row is not to be swizzled",
                    {worker_.side(verb, thread)});
+  if (coordinates[0] % 8 != 0)
+    worker_.misuse("misaligned",
+                   std::string(name) + " of a box that begins at " + std::to_string(coordinates[0]) + " of x",
+                   "x is a multiple of 8, which are 16 bytes (an H200 stops the kernel)", {worker_.side(verb, thread)});
   return box;
 }
 

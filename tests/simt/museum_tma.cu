@@ -344,6 +344,19 @@ __global__ void tma_no_commit(const __grid_constant__ TensorMap, const __grid_co
 }
 
 template <bool Fixed>
+__global__ void tma_odd_column(const __grid_constant__ TensorMap in, const __grid_constant__ TensorMap, float* out) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;
+  make_for_all(&s.full, 1);
+  if (t == 0) {
+    mbarrier_arrive_expect_tx(&s.full, kBoxBytes);
+    cp_async_bulk_tensor(s.tile, &in, &s.full, Fixed ? 8 : 4, 0);  //@ tma_odd_column:1
+  }
+  mbarrier_wait(&s.full, 0);
+  out[t] = s.tile[0][t];
+}
+
+template <bool Fixed>
 __global__ void tma_store_before(const __grid_constant__ TensorMap, const __grid_constant__ TensorMap to, float* out) {
   Box& s = shared<Box>();
   const int t = threadIdx.x;
@@ -812,6 +825,7 @@ PtxExhibit tma_variant(Machine& m, const std::string& name) {
   if (name == "tma_staging_reused") return show<Box>(m, tma_staging_reused<Fixed>);
   if (name == "tma_left_early") return show<Box>(m, tma_left_early<Fixed>);
   if (name == "tma_no_commit") return show<Box>(m, tma_no_commit<Fixed>);
+  if (name == "tma_odd_column") return show<Box>(m, tma_odd_column<Fixed>);
   if (name == "tma_store_before") return show<Box>(m, tma_store_before<Fixed>);
   if (name == "tma_read_is_not_written") return show<Box>(m, tma_read_is_not_written<Fixed>);
   if (name == "tma_after_atomics") return show<Box>(m, tma_after_atomics<Fixed>);

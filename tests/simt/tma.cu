@@ -100,7 +100,7 @@ __global__ void write_first(unsigned short* in, int elements) {
   for (int i = threadIdx.x; i < elements; i += blockDim.x) in[i] = static_cast<unsigned short>(i);
 }
 
-// The box begins at column 3 of row 2: what is copied from one word lies in two.
+// The box begins at column 8 of row 2, and goes to column 16 of row 0.
 __global__ void use_first(const __grid_constant__ TensorMap from, const __grid_constant__ TensorMap to,
                           const unsigned short* copied, unsigned short* out, int used) {
   Tiles& s = shared<Tiles>();
@@ -109,20 +109,20 @@ __global__ void use_first(const __grid_constant__ TensorMap from, const __grid_c
     mbarrier_init(&s.full, 1);
     fence_mbarrier_init();
     mbarrier_arrive_expect_tx(&s.full, 8 * 128);
-    cp_async_bulk_tensor(s.in, &from, &s.full, 3, 2);
+    cp_async_bulk_tensor(s.in, &from, &s.full, 8, 2);
   }
   __syncthreads();
   mbarrier_wait(&s.full, 0);
   if (t == 0) {
-    cp_async_bulk_tensor_store(&to, s.in, 1, 0);
+    cp_async_bulk_tensor_store(&to, s.in, 16, 0);
     cp_async_bulk_commit();
     cp_async_bulk_wait<0>();
   }
   __syncthreads();
   for (int i = t; i < 8 * 64; i += blockDim.x) {
     const int row = i / 64, column = i % 64;
-    const bool inside = row < 6 && column < 61, wanted = (row + 2) * 64 + column + 3 < used;
-    if (inside && wanted) out[i] = s.in[swizzled_index(i)] + copied[row * 64 + column + 1];
+    const bool inside = row < 6 && column < 48, wanted = (row + 2) * 64 + column + 8 < used;
+    if (inside && wanted) out[i] = s.in[swizzled_index(i)] + copied[row * 64 + column + 16];
   }
 }
 
@@ -135,6 +135,31 @@ std::vector<Finding> run_partly_written(const MachineOptions& options, int writt
   };
   launch<char>(m, write_first, dim3(1), dim3(64), in.data(), written);
   launch<Tiles>(m, use_first, dim3(1), dim3(64), map(in.data()), map(copied.data()), copied.data(), out.data(), used);
+  return m.findings();
+}
+
+// Rows of 9 elements, each at a multiple of 16: the last one lies in the first half of a word.
+__global__ void store_odd_rows(const __grid_constant__ TensorMap to, unsigned short* out, int column) {
+  Tiles& s = shared<Tiles>();
+  const int t = threadIdx.x;
+  for (int i = t; i < 4 * 64; i += blockDim.x) s.out[i] = 1;
+  fence_proxy_async();
+  __syncthreads();
+  if (t == 0) {
+    cp_async_bulk_tensor_store(&to, s.out, 0, 0);
+    cp_async_bulk_commit();
+    cp_async_bulk_wait<0>();
+  }
+  if (t == 1)
+    for (int row = 0; row < 4; ++row) out[row * 16 + column] = 2;
+}
+
+std::vector<Finding> run_odd_rows(const MachineOptions& options, int column) {
+  Machine m(options);
+  const auto out = m.alloc<std::uint16_t>("out", 4 * 16);
+  launch<Tiles>(m, store_odd_rows, dim3(1), dim3(32),
+                tensor_map<__half, 2>(reinterpret_cast<const __half*>(out.data()), {9, 4}, {32}, {64, 4}), out.data(),
+                column);
   return m.findings();
 }
 

@@ -4,6 +4,7 @@
 // And a box of 8 rows in a __shared__ array, whose mbarrier expects so many bytes: 1024 are right.
 // And a box of which some elements were never written.
 // And a prefetch with four coordinates by a map of two dimensions.
+// And a store of rows of 9 elements while a thread writes column 8, which is the last of them, or 9 of each row.
 // Use: run_box(options, box), run_ring(options), … on each machine; tma_test.cpp says what must come out.
 #pragma once
 #include <array>
@@ -49,12 +50,13 @@ struct RingResult {
   Ledger ledger;
 };
 
-// A tensor of 8 rows of 64 elements, of which the first `written` are. TMA loads the box from column 3 of row 2 on, and
+// A tensor of 8 rows of 64 elements, of which the first `written` are. TMA loads the box from column 8 of row 2 on, and
 // stores it. Threads use what comes from the first `used` elements, in shared memory and where it was stored.
 namespace on_sim {
 BoxResult run_box(const MachineOptions& options, const BoxCase& box);
 RingResult run_ring(const MachineOptions& options);
 std::vector<Finding> run_wrong_prefetch(const MachineOptions& options);
+std::vector<Finding> run_odd_rows(const MachineOptions& options, int column);
 BoxResult run_static_tile(const MachineOptions& options, unsigned expected_bytes, unsigned more_bytes = 0);
 std::vector<Finding> run_partly_written(const MachineOptions& options, int written, int used);
 }  // namespace on_sim
@@ -62,6 +64,7 @@ namespace on_checked {
 BoxResult run_box(const MachineOptions& options, const BoxCase& box);
 RingResult run_ring(const MachineOptions& options);
 std::vector<Finding> run_wrong_prefetch(const MachineOptions& options);
+std::vector<Finding> run_odd_rows(const MachineOptions& options, int column);
 BoxResult run_static_tile(const MachineOptions& options, unsigned expected_bytes, unsigned more_bytes = 0);
 std::vector<Finding> run_partly_written(const MachineOptions& options, int written, int used);
 }  // namespace on_checked
@@ -69,6 +72,7 @@ namespace on_gpu {
 BoxResult run_box(const MachineOptions& options, const BoxCase& box);
 RingResult run_ring(const MachineOptions& options);
 std::vector<Finding> run_wrong_prefetch(const MachineOptions& options);
+std::vector<Finding> run_odd_rows(const MachineOptions& options, int column);
 BoxResult run_static_tile(const MachineOptions& options, unsigned expected_bytes, unsigned more_bytes = 0);
 std::vector<Finding> run_partly_written(const MachineOptions& options, int written, int used);
 }  // namespace on_gpu

@@ -69,6 +69,7 @@ std::vector<BoxCase> cases() {
     for (unsigned axis = 1; axis < 4; ++axis) c.strides[axis] = stride, stride *= c.sizes[axis];
     for (unsigned axis = 0; axis < 4; ++axis)
       c.at[axis] = static_cast<int>(upto(static_cast<unsigned>(c.sizes[axis]) + 20)) - 10;
+    c.at[0] = c.at[0] / 8 * 8;
     all.push_back(c);
   }
   for (BoxCase& c : all) c.stores = std::all_of(c.at.begin(), c.at.end(), [](int at) { return at >= 0; });
@@ -114,9 +115,8 @@ TEST_CASE("a box comes and goes as a loop over its elements would take it") {
   }
 }
 
-// The boundary lies in the middle of a word.
 TEST_CASE("boxes of two blocks side by side are no race, and two on one place are") {
-  const BoxCase beside{2, {40, 8, 1, 1}, {1, 40, 0, 0}, {8, 8, 1, 1}, {1, 0, 0, 0}, 2};
+  const BoxCase beside{2, {40, 8, 1, 1}, {1, 40, 0, 0}, {8, 8, 1, 1}, {8, 0, 0, 0}, 2};
   BoxCase both = beside;
   both.blocks = 1, both.box[0] = 16;
   for (MachineOptions options : schedules()) {
@@ -128,7 +128,7 @@ TEST_CASE("boxes of two blocks side by side are no race, and two on one place ar
     CHECK(flash::on_checked::run_box(options, in_place).findings.empty());
   }
   BoxCase same = beside;
-  same.strides[1] = 8, same.sizes = {16, 8, 1, 1};  // rows overlap
+  same.at = {}, same.strides[1] = 8, same.sizes = {16, 8, 1, 1};  // rows overlap
   const BoxResult result = flash::on_checked::run_box({.threads = 1, .keep_going = true}, same);
   REQUIRE(!result.findings.empty());
   CHECK(result.findings[0].kind == "race");
@@ -169,6 +169,27 @@ TEST_CASE("a store does not begin before its tensor") {
     CHECK(result.findings[0].text.starts_with("out of bounds: cp.async.bulk.tensor (store) to a box that begins at " +
                                               std::string(words) + "\n"));
     CHECK_THROWS(flash::on_sim::run_box({}, c));
+  }
+}
+
+TEST_CASE("a box begins at a multiple of 16 bytes of its rows, to be loaded or stored") {
+  for (const int x : {4, -1, 65}) {
+    const BoxCase c{2, {64, 10, 1, 1}, {1, 64, 0, 0}, {64, 4, 1, 1}, {x, 0, 0, 0}};
+    const BoxResult result = flash::on_checked::run_box({.keep_going = true}, c);
+    REQUIRE(!result.findings.empty());
+    CHECK(result.findings[0].text.starts_with("misaligned: cp.async.bulk.tensor of a box that begins at " +
+                                              std::to_string(x) + " of x\n"));
+    CHECK_THROWS(flash::on_sim::run_box({}, c));
+  }
+}
+
+TEST_CASE("a row that ends with half of a word leaves the other half alone") {
+  for (const MachineOptions& options : schedules()) {
+    CHECK(flash::on_checked::run_odd_rows(options, 9).empty());
+    const auto found = flash::on_checked::run_odd_rows(options, 8);
+    REQUIRE(found.size() == 1);
+    CHECK(found[0].kind == "race");
+    CHECK(found[0].count == 4);
   }
 }
 
@@ -238,10 +259,10 @@ TEST_CASE("of a box that is partly written each element is known, through shared
     for (const MachineOptions& options : schedules()) {
       CAPTURE(written);
       CHECK(flash::on_checked::run_partly_written(options, written, written).empty());
-      const int one = written % 64 < 3 ? 4 - written % 64 : 1;  // the box begins at column 3
+      const int one = written % 64 < 8 ? 9 - written % 64 : 1;  // the box begins at column 8
       const auto found = flash::on_checked::run_partly_written(options, written, written + one);
       REQUIRE(found.size() == 2);  // where it lies in shared memory, and where the store has brought it
-      const std::string from = "copied from in[" + std::to_string(written < 64 * 5 ? written : 64 * 5 + 3) + "]";
+      const std::string from = "copied from in[" + std::to_string(written < 64 * 5 ? written : 64 * 5 + 8) + "]";
       for (const flash::Finding& finding : found) {
         CHECK(finding.kind == "uninitialised");
         CHECK(finding.text.find(from) != std::string::npos);
