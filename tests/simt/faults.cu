@@ -40,7 +40,7 @@ __global__ void division(int a, int b, int* out) {
 
 // A walk of period 2^32: seconds long, unless `stop` is near.
 __global__ void long_walk(unsigned stop, unsigned* out) {  //@ loop
-  unsigned n = threadIdx.x, steps = 0;
+  unsigned n = threadIdx.x, steps = 0;  //@ loop
   while (n != stop) {                //@ loop
     n = n * 1664525u + 1013904223u;  //@ loop
     ++steps;                         //@ loop

@@ -138,28 +138,37 @@ std::vector<Finding> run_partly_written(const MachineOptions& options, int writt
   return m.findings();
 }
 
-// Rows of 9 elements, each at a multiple of 16: the last one lies in the first half of a word.
-__global__ void store_odd_rows(const __grid_constant__ TensorMap to, unsigned short* out, int column) {
+// Rows of 9 elements, each at a multiple of 24: the last one lies in the first half of a word.
+__global__ void copy_odd_rows(const __grid_constant__ TensorMap map, unsigned short* rows, bool stores, int column) {
   Tiles& s = shared<Tiles>();
   const int t = threadIdx.x;
   for (int i = t; i < 4 * 64; i += blockDim.x) s.out[i] = 1;
+  if (t == 0) {
+    mbarrier_init(&s.full, 1);
+    fence_mbarrier_init();
+  }
   fence_proxy_async();
   __syncthreads();
-  if (t == 0) {
-    cp_async_bulk_tensor_store(&to, s.out, 0, 0);
+  if (t == 0 && stores) {
+    cp_async_bulk_tensor_store(&map, s.out, 0, 0);
     cp_async_bulk_commit();
     cp_async_bulk_wait<0>();
+  } else if (t == 0) {
+    mbarrier_arrive_expect_tx(&s.full, 4 * 128);
+    cp_async_bulk_tensor(s.in, &map, &s.full, 0, 0);
+    mbarrier_wait(&s.full, 0);
   }
   if (t == 1)
-    for (int row = 0; row < 4; ++row) out[row * 16 + column] = 2;
+    for (int row = 0; row < 4; ++row) rows[row * 24 + column] = 2;
 }
 
-std::vector<Finding> run_odd_rows(const MachineOptions& options, int column) {
+std::vector<Finding> run_odd_rows(const MachineOptions& options, bool stores, int column) {
   Machine m(options);
-  const auto out = m.alloc<std::uint16_t>("out", 4 * 16);
-  launch<Tiles>(m, store_odd_rows, dim3(1), dim3(32),
-                tensor_map<__half, 2>(reinterpret_cast<const __half*>(out.data()), {9, 4}, {32}, {64, 4}), out.data(),
-                column);
+  const std::vector<std::uint16_t> numbers(4 * 24);
+  const auto rows = m.upload("rows", numbers.data(), numbers.size());
+  launch<Tiles>(m, copy_odd_rows, dim3(1), dim3(32),
+                tensor_map<__half, 2>(reinterpret_cast<const __half*>(rows.data()), {9, 4}, {48}, {64, 4}), rows.data(),
+                stores, column);
   return m.findings();
 }
 

@@ -4,7 +4,7 @@
 // And a box of 8 rows in a __shared__ array, whose mbarrier expects so many bytes: 1024 are right.
 // And a box of which some elements were never written.
 // And a prefetch with four coordinates by a map of two dimensions.
-// And a store of rows of 9 elements while a thread writes column 8, which is the last of them, or 9 of each row.
+// And a load or store of rows of 9 elements while another thread writes a column of each.
 // Use: run_box(options, box), run_ring(options), … on each machine; tma_test.cpp says what must come out.
 #pragma once
 #include <array>
@@ -35,10 +35,14 @@ struct BoxResult {
 
 // The first tensor's memory holds its index in each place, the other's 0xabcd.
 inline constexpr std::uint16_t kUntouched = 0xabcd;
+// A row ends with 16 bytes, of which stores write all.
+constexpr std::uint64_t whole_pieces(std::uint64_t elements) {
+  return (elements + 7) / 8 * 8;
+}
 inline std::size_t extent(const BoxCase& c) {
-  std::size_t last = 0;
-  for (unsigned axis = 0; axis < c.rank; ++axis) last += (c.sizes[axis] - 1) * c.strides[axis];
-  return last + 1;
+  std::size_t all = whole_pieces(c.sizes[0]);
+  for (unsigned axis = 1; axis < c.rank; ++axis) all += (c.sizes[axis] - 1) * c.strides[axis];
+  return all;
 }
 
 // For each item i: out[i, half, x] = q[i, x] * the sum over the rows r with r / 4 % 2 = half of k[r, x], modulo 2^16.
@@ -56,7 +60,7 @@ namespace on_sim {
 BoxResult run_box(const MachineOptions& options, const BoxCase& box);
 RingResult run_ring(const MachineOptions& options);
 std::vector<Finding> run_wrong_prefetch(const MachineOptions& options);
-std::vector<Finding> run_odd_rows(const MachineOptions& options, int column);
+std::vector<Finding> run_odd_rows(const MachineOptions& options, bool stores, int column);
 BoxResult run_static_tile(const MachineOptions& options, unsigned expected_bytes, unsigned more_bytes = 0);
 std::vector<Finding> run_partly_written(const MachineOptions& options, int written, int used);
 }  // namespace on_sim
@@ -64,7 +68,7 @@ namespace on_checked {
 BoxResult run_box(const MachineOptions& options, const BoxCase& box);
 RingResult run_ring(const MachineOptions& options);
 std::vector<Finding> run_wrong_prefetch(const MachineOptions& options);
-std::vector<Finding> run_odd_rows(const MachineOptions& options, int column);
+std::vector<Finding> run_odd_rows(const MachineOptions& options, bool stores, int column);
 BoxResult run_static_tile(const MachineOptions& options, unsigned expected_bytes, unsigned more_bytes = 0);
 std::vector<Finding> run_partly_written(const MachineOptions& options, int written, int used);
 }  // namespace on_checked
@@ -72,7 +76,7 @@ namespace on_gpu {
 BoxResult run_box(const MachineOptions& options, const BoxCase& box);
 RingResult run_ring(const MachineOptions& options);
 std::vector<Finding> run_wrong_prefetch(const MachineOptions& options);
-std::vector<Finding> run_odd_rows(const MachineOptions& options, int column);
+std::vector<Finding> run_odd_rows(const MachineOptions& options, bool stores, int column);
 BoxResult run_static_tile(const MachineOptions& options, unsigned expected_bytes, unsigned more_bytes = 0);
 std::vector<Finding> run_partly_written(const MachineOptions& options, int written, int used);
 }  // namespace on_gpu
