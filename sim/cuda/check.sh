@@ -165,10 +165,12 @@ fi
 eval "\"\$LAUNCHES\" \"\$CXX\" $flags -DFLASH_PROGRAM -isystem \"\$ROOT/sim/cuda/include\" -isystem \"\$ROOT\" $pass \
   -x c++ -include cuda_runtime.h -o \"\$work/program.o\" -c \"\$file\"" ||
   refuse "$file does not compile; the compiler's message is above; docs/check.md says what is not simulated"
-# The machine (-u) is linked first: of inline functions that both have, as those of std::string, the first is taken, and
-# the program's are instrumented: the checks would call themselves.
+# The machine (-u: its checks, and cudaDeviceReset with all that the calls of CUDA need) is linked first: of inline
+# functions that both have, as those of std::string, the first is taken, and the program's are instrumented: the checks
+# would call themselves.
 # shellcheck disable=SC2086
-"$CXX" -Wl,-u,__tsan_read4 "$LIBRARY" "$work/program.o" $wrap "$LIBRARY" $LIBRARIES -o "${program:-$work/program}" ||
+"$CXX" -Wl,-u,__tsan_read4,-u,_Z15cudaDeviceResetv "$LIBRARY" "$work/program.o" $wrap "$LIBRARY" $LIBRARIES \
+  -o "${program:-$work/program}" ||
   refuse "$file does not link; the linker's message is above; one file must hold the whole program"
 [ -z "$program" ] || exit 0
 
