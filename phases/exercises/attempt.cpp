@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <regex>
 #include <sstream>
 
 #include "sim/error.hpp"
@@ -80,15 +81,9 @@ Verdict verdict_in(const fs::path& file, int status) {
 
 }  // namespace
 
-std::string without_attempts(std::string text) {
-  for (std::size_t at = 0; (at = text.find("attempt", at)) != std::string::npos;) {
-    const std::size_t end = text.find_first_not_of("0123456789", at + 7);
-    if (end != at + 7 && text.compare(std::min(end, text.size()), 2, "::") == 0)
-      text.erase(at, end + 2 - at);
-    else
-      at += 7;
-  }
-  return text;
+std::string without_attempts(const std::string& text) {
+  static const std::regex prefix("attempt[0-9]+::");
+  return std::regex_replace(text, prefix, "");
 }
 
 std::string first_error(const std::string& messages, const std::string& attempt_name) {

@@ -25,7 +25,7 @@ std::vector<Verdict> try_exercise(const Exercise& exercise, const std::vector<st
                                   const Workshop& workshop);
 
 // Without the namespace that keeps attempts apart, "attempt0::", which no reader has written.
-std::string without_attempts(std::string text);
+std::string without_attempts(const std::string& text);
 
 // The error that a reader should see first, of a compiler's messages: "line 31: 'foo' was not declared in this scope".
 std::string first_error(const std::string& messages, const std::string& attempt_name);
