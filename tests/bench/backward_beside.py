@@ -1,12 +1,15 @@
-# backward_beside.py: a phase's backward pass on tensor cores and PyTorch's (FlashAttention-2, cuDNN) in one process, on
-# the same tensors, in turn; verified against fp64 before they are timed. nvcc compiles the phase's kernels here.
-# With --tries the variants in backward_variants run beside them: patches whose first line says what they change.
-# python3 tests/bench/backward_beside.py 20 --out h200-backward-beside.json --tries h200-backward-tries.json
+# backward_beside.py: phases' backward passes on tensor cores and PyTorch's (FlashAttention-2, cuDNN) in one process, on
+# the same tensors, in turn; verified against fp64 before they are timed. nvcc compiles the phases' kernels here.
+# With --tries the variants in backward_variants run beside the first phase: patches that say what they change.
+# python3 tests/bench/backward_beside.py 20 21 22 23 24 --out h200-backward-beside.json
+# python3 tests/bench/backward_beside.py 20 --tries h200-backward-tries.json
 import argparse
 import concurrent.futures
 import ctypes
+import itertools
 import math
 import pathlib
+import random
 import re
 import shutil
 import statistics
@@ -18,7 +21,9 @@ from results import gpu_environment, write_results
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # D, Br, Bc of what is measured; the first of each D is the phase's own choice.
-SIZES = [(64, 128, 128), (64, 64, 128), (64, 32, 64), (128, 64, 128), (128, 32, 64)]
+HOPPER = [(64, 128, 128), (128, 64, 128)]
+SIZES = {20: [(64, 128, 128), (64, 64, 128), (64, 32, 64), (128, 64, 128), (128, 32, 64), (256, 64, 64)],
+         21: HOPPER, 22: HOPPER, 23: HOPPER, 24: HOPPER}
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
 TOKENS, COLUMNS = 16384, 2048  # B * N, H * D
 ROUNDS = 9
@@ -42,7 +47,7 @@ extern "C" int flash_backward(int D, int Br, int Bc, int causal, int atomic, int
   p.band = (causal ? Mask::top_left() : Mask::none()).band(S, S);
   p.B = B, p.H = H, p.mode = atomic ? BackwardMode::Atomic : BackwardMode::Deterministic;
   p.stream = static_cast<cudaStream_t>(stream);
-  for (int i = 0; i < 6; ++i) p.workspace[i] = workspace[i];
+  for (int i = 0; i < {pieces}; ++i) p.workspace[i] = workspace[i];
   try {{
     if (false) {{}}
 {sizes}
@@ -54,7 +59,12 @@ extern "C" int flash_backward(int D, int Br, int Bc, int causal, int atomic, int
   return cudaGetLastError();
 }}
 """
+PIECES = 8  # of workspace, at most
 SIZE = "    else if (D == {0} && Br == {1} && Bc == {2}) Gradients::launch<T, {0}, {1}, {2}>(p);"
+
+
+def name_of(number):
+    return next(p.name for p in (ROOT / "phases").iterdir() if p.name.startswith(f"{number}-"))
 
 
 def build(number, folder, patch=None):
@@ -66,10 +76,10 @@ def build(number, folder, patch=None):
         for part in ("phases", "gpu", "sim"):
             shutil.copytree(ROOT / part, include / part)
         subprocess.run(["patch", "-s", "-p1", "-i", str(patch)], cwd=include, check=True)
-    name = next(p.name for p in (ROOT / "phases").iterdir() if p.name.startswith(f"{number}-"))
     source, library = folder / "backward.cu", folder / "libbackward.so"
-    sizes = "\n".join(SIZE.format(*size) for size in SIZES)
-    source.write_text("#include <cstdio>\n" + SOURCE.format(folder=name, number=number, sizes=sizes))
+    sizes = "\n".join(SIZE.format(*size) for size in SIZES[number])
+    source.write_text("#include <cstdio>\n" + SOURCE.format(folder=name_of(number), number=number, sizes=sizes,
+                                                            pieces=PIECES))
     nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     subprocess.run([nvcc, "-std=c++20", "-O3", "-DNDEBUG", "-gencode=arch=compute_90a,code=sm_90a", "-fmad=false",
                     "--expt-relaxed-constexpr", f"-I{include}", "-shared", "-Xcompiler", "-fPIC", "-o", str(library),
@@ -79,23 +89,23 @@ def build(number, folder, patch=None):
 
 def main(words):
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("phase", help="its number, 20")
+    parser.add_argument("phases", type=int, nargs="+", help="their numbers, 20 and more")
     parser.add_argument("--out", help="a file for the figures, JSON")
     parser.add_argument("--tries", help="another one, for those of the variants")
     parser.add_argument("--build-only", action="store_true", help="compile the kernels and end: needs no GPU")
     parser.add_argument("--lengths", type=int, nargs="+", default=list(LENGTHS))
     options = parser.parse_args(words)
     patches = sorted((ROOT / "tests/bench/backward_variants").glob("*.patch")) if options.tries else []
+    wanted = {name_of(number): (number, None) for number in options.phases}
+    wanted |= {f"{options.phases[0]}-{patch.stem}": (options.phases[0], patch) for patch in patches}
     with tempfile.TemporaryDirectory() as folder:
         with concurrent.futures.ThreadPoolExecutor() as pool:  # nvcc takes a minute for each
-            names = ["", *(patch.stem for patch in patches)]
-            folders = [pathlib.Path(folder) / (name or "phase") for name in names]
-            built = pool.map(build, [options.phase] * len(names), folders, [None, *patches])
-            libraries = dict(zip(names, built))
+            built = pool.map(lambda name: build(wanted[name][0], pathlib.Path(folder) / name, wanted[name][1]), wanted)
+            libraries = dict(zip(wanted, built))
         if options.build_only:
             print("built:", len(libraries))
             return
-        rows = measure(options.phase, libraries, options.lengths)
+        rows = measure({name: (wanted[name][0], library) for name, library in libraries.items()}, options)
     said = {patch.stem: patch.read_text() for patch in patches}
     if options.out:
         write_results(options.out, gpu_environment(), [row for row in rows if "base" not in row])
@@ -107,18 +117,23 @@ def main(words):
         write_results(options.tries, gpu_environment(), tries)
 
 
-def measure(number, libraries, lengths):
+def measure(libraries, options):
+    """Rows of all that runs; libraries: by the phase's name or the variant's, the phase's number and its kernels."""
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
-    for library in libraries.values():
+    for _, library in libraries.values():
         library.flash_backward.argtypes = [ctypes.c_int] * 7 + [ctypes.c_longlong] + [ctypes.c_void_p] * 3
-    phase = next(p.name for p in (ROOT / "phases").iterdir() if p.name.startswith(f"{number}-"))
+    base = name_of(options.phases[0])
+    head_dims = sorted({size[0] for number in options.phases for size in SIZES[number]})
     torch.manual_seed(0)
+    random.seed(0)
 
     def tensors(B, H, N, D, causal):
         q, k, v, dout = (torch.randn(B, H, N, D, device="cuda", dtype=torch.bfloat16) for _ in range(4))
         o, lse = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal)[:2]
         return q, k, v, o, dout, lse
+
+    workspace = []  # all kernels', one after the other
 
     def ours(library, given, size, atomic, causal):
         """A function that fills dq, dk, dv, and these."""
@@ -127,18 +142,20 @@ def measure(number, libraries, lengths):
         # Outputs and workspace are poison before the first call.
         dq, dk, dv = (torch.full_like(q, torch.nan) for _ in range(3))
         o = o.contiguous()
-        rows = B * H * ((N + 127) // 128 * 128)
-        pieces = (rows, rows, rows, rows, B * H * D, rows * D if atomic else 1)  # workspace() of the phase
-        work = [torch.full((n,), torch.nan, device="cuda") for n in pieces]
+        most = B * H * ((N + 127) // 128 * 128) * D  # numbers of any piece of workspace: the sum of dQ has so many
+        while len(workspace) < PIECES or workspace[0].numel() < most:
+            workspace[:] = [torch.empty(most, device="cuda") for _ in range(PIECES)]
+        for piece in workspace:
+            piece.fill_(torch.nan)
         pointers = (ctypes.c_void_p * 9)(*(t.data_ptr() for t in (q, k, v, o, dout, dq, dk, dv, lse)))
-        spaces = (ctypes.c_void_p * len(work))(*(t.data_ptr() for t in work))
+        spaces = (ctypes.c_void_p * PIECES)(*(t.data_ptr() for t in workspace))
 
         def run():
             status = library.flash_backward(*size, causal, atomic, B, H, N, pointers, spaces,
                                             torch.cuda.current_stream().cuda_stream)
             if status:
                 sys.exit(f"the launch failed: {status}")
-        run.keep = (given, o, work, pointers, spaces)
+        run.keep = (given, o, pointers, spaces)
         return run, (dq, dk, dv)
 
     def torchs(given, backend, causal):
@@ -148,7 +165,7 @@ def measure(number, libraries, lengths):
         return lambda: torch.autograd.grad(out, (q, k, v), given[4], retain_graph=True)
 
     # Right, before anything is timed: relative error of dQ, dK, dV against fp64.
-    for D in (64, 128):
+    for D in head_dims:
         for N in (77, 512, 1000, 2048):
             for causal in (False, True):
                 given = tensors(1, 1, N, D, causal)
@@ -157,39 +174,43 @@ def measure(number, libraries, lengths):
                 if causal:
                     s = s.masked_fill(torch.ones(N, N, device="cuda", dtype=torch.bool).triu(1), -math.inf)
                 exact = torch.autograd.grad(torch.softmax(s, 3) @ v, (q, k, v), given[4].double())
-                for size, library in ((s, x) for s in SIZES if s[0] == D for x in libraries.values()):
-                    for atomic in (1, 0):
-                        run, got = ours(library, given, size, atomic, causal)
-                        run()
-                        errors = [(torch.linalg.norm(g.double() - e) / torch.linalg.norm(e)).item()
-                                  for g, e in zip(got, exact)]
-                        if not all(e <= 3.3e-3 for e in errors):
-                            sys.exit(f"wrong: {size}, N {N}, causal {causal}, atomic {atomic}: {errors}")
+                for name, (number, library) in libraries.items():
+                    for size in (size for size in SIZES[number] if size[0] == D):
+                        for atomic in (1, 0):
+                            run, got = ours(library, given, size, atomic, causal)
+                            run()
+                            errors = [(torch.linalg.norm(g.double() - e) / torch.linalg.norm(e)).item()
+                                      for g, e in zip(got, exact)]
+                            if not all(e <= 3.3e-3 for e in errors):
+                                sys.exit(f"wrong: {name} {size}, N {N}, causal {causal}, atomic {atomic}: {errors}")
     print("verified against fp64: dQ, dK, dV within 3.3e-3 for all sizes, variants and both modes")
 
     flush = torch.empty(64 << 20, device="cuda")
+    square = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
     rows = []
-    for D in (64, 128):
+    for D in head_dims:
         for causal in (False, True):
-            for N in lengths:
+            for N in options.lengths:
                 B, H = TOKENS // N, COLUMNS // D
                 given = tensors(B, H, N, D, causal)
-                sizes = [size for size in SIZES if size[0] == D]
-                first, base = sizes[0], f"{number}-as-it-is-{D}"
-                library = libraries[""]
-                runs = {phase: ours(library, given, first, 1, causal)[0]}
-                runs[f"{phase} deterministic"] = ours(library, given, first, 0, causal)[0]
-                for size in sizes[1:]:
-                    runs[f"{phase} {size[1]}x{size[2]}"] = ours(library, given, size, 1, causal)[0]
-                for name, changed in libraries.items():
-                    if name:
-                        runs[f"{number}-{name}-{D}"] = ours(changed, given, first, 1, causal)[0]
+                runs = {}
+                for name, (number, library) in libraries.items():
+                    sizes = [size for size in SIZES[number] if size[0] == D]
+                    if name != name_of(number):
+                        runs |= {f"{name}-{D}": ours(library, given, size, 1, causal)[0] for size in sizes[:1]}
+                        continue
+                    for size in sizes:
+                        sized = name if size == sizes[0] else f"{name} {size[1]}x{size[2]}"
+                        runs[sized] = ours(library, given, size, 1, causal)[0]
+                    for size in sizes[:1]:
+                        runs[f"{name} deterministic"] = ours(library, given, size, 0, causal)[0]
                 runs["torch flash"] = torchs(given, SDPBackend.FLASH_ATTENTION, causal)
                 runs["torch cudnn"] = torchs(given, SDPBackend.CUDNN_ATTENTION, causal)
                 times = {name: [] for name in runs}
+                for _ in range(10):  # heats the GPU
+                    square @ square
                 for turn in range(ROUNDS + 1):
-                    names = list(runs)
-                    for name in names[turn % len(names):] + names[:turn % len(names)]:
+                    for name in random.sample(list(runs), len(runs)):
                         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
                         flush.zero_()
                         torch.cuda._sleep(100000)  # the launches are queued before the GPU begins
@@ -201,31 +222,29 @@ def measure(number, libraries, lengths):
                             times[name].append(begin.elapsed_time(end))
                 flops = 10 * B * H * (N * (N + 1) // 2 if causal else N * N) * D
                 shape = {"sweep": "backward", "B": B, "H": H, "N": N, "D": D, "causal": causal, "type": "bfloat16"}
+                as_it_is = f"{options.phases[0]}-as-it-is-{D}"
                 for name, samples in times.items():
                     ms = statistics.median(samples)
                     row = {**shape, "kernel": name, "samples": len(samples), "median_ms": ms,
                            "tflops": flops / ms * 1e-9}
-                    tried = re.fullmatch(rf"{number}-(.*)-{D}", name)
-                    if tried:
-                        row |= {"base": base, "try": tried[1], "wrong": False}
+                    tried = name.removesuffix(f"-{D}")
+                    if tried != name and tried in libraries:
+                        row |= {"base": as_it_is, "try": tried.split("-", 1)[1], "wrong": False}
                     rows.append(row)
-                    if name == phase and len(libraries) > 1:
-                        rows.append({**row, "kernel": base, "base": base, "try": "", "wrong": False})
+                    if name == base and options.tries:
+                        rows.append({**row, "kernel": as_it_is, "base": as_it_is, "try": "", "wrong": False})
                 print(f"D {D:3} {'causal' if causal else 'full  '} N {N:5}  " + "  ".join(
                     f"{name} {flops / statistics.median(t) * 1e-9:.0f}" for name, t in times.items()), flush=True)
                 del given, runs
-    # The bar: the phase's own choice over FA2, geometric mean over N 2k, 8k, 16k.
-    for D in (64, 128):
-        for causal in (False, True):
-            ratios = []
-            for N in (2048, 8192, 16384):
-                of = {row["kernel"]: row["tflops"] for row in rows
-                      if (row["D"], row["causal"], row["N"]) == (D, causal, N)}
-                if of:
-                    ratios.append(of[phase] / of["torch flash"])
-            if ratios:
-                mean = statistics.geometric_mean(ratios)
-                print(f"D {D} {'causal' if causal else 'full'}: {phase} over FA2 {mean:.2f}")
+    # Each phase's own choice over FA2 and over cuDNN, geometric mean over N 2k, 8k, 16k.
+    for number in options.phases:
+        for D, causal in itertools.product(head_dims, (False, True)):
+            of = {(row["kernel"], row["N"]): row["tflops"] for row in rows
+                  if (row["D"], row["causal"]) == (D, causal)}
+            lengths = [N for N in (2048, 8192, 16384) if (name_of(number), N) in of]
+            for torchs_name in ("torch flash", "torch cudnn") if lengths else ():
+                mean = statistics.geometric_mean(of[name_of(number), N] / of[torchs_name, N] for N in lengths)
+                print(f"D {D} {'causal' if causal else 'full'}: {name_of(number)} over {torchs_name} {mean:.2f}")
     return rows
 
 
