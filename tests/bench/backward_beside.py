@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import typing
 
 from results import gpu_environment, write_results
 
@@ -23,13 +24,15 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # D, Br, Bc of what is measured; the first of each D is the phase's own choice.
 HOPPER = [(64, 128, 128), (128, 64, 128)]
 SIZES = {20: [(64, 128, 128), (64, 64, 128), (64, 32, 64), (128, 64, 128), (128, 32, 64), (256, 64, 64)],
-         21: HOPPER, 22: HOPPER, 23: HOPPER, 24: HOPPER}
+         21: HOPPER, 22: HOPPER, 23: HOPPER, 24: [*HOPPER, (256, 64, 128)]}
+# Kernels on the way to a phase: its number, header, what is launched, sizes.
+STEPS = [(21, "steps/1-scalar.cuh", "scalar::Gradients", [(128, 64, 128)])]
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
 TOKENS, COLUMNS = 16384, 2048  # B * N, H * D
 ROUNDS = 9
 
 SOURCE = """
-#include "phases/{folder}/attention.cuh"
+#include "phases/{folder}/{header}"
 namespace flash {{ [[noreturn]] void refuse_size() {{ throw Error("the sizes are not compiled here"); }} }}
 extern "C" int flash_backward(int D, int Br, int Bc, int causal, int atomic, int B, int H, long long S, void** t,
                               void** workspace, void* stream) {{
@@ -60,26 +63,34 @@ extern "C" int flash_backward(int D, int Br, int Bc, int causal, int atomic, int
 }}
 """
 PIECES = 8  # of workspace, at most
-SIZE = "    else if (D == {0} && Br == {1} && Bc == {2}) Gradients::launch<T, {0}, {1}, {2}>(p);"
+SIZE = "    else if (D == {0} && Br == {1} && Bc == {2}) {3}::launch<T, {0}, {1}, {2}>(p);"
 
 
 def name_of(number):
     return next(p.name for p in (ROOT / "phases").iterdir() if p.name.startswith(f"{number}-"))
 
 
-def build(number, folder, patch=None):
+class Kernel(typing.NamedTuple):
+    number: int  # of the phase
+    sizes: list
+    header: str = "attention.cuh"
+    launched: str = "Gradients"
+    patch: pathlib.Path | None = None
+
+
+def build(kernel, folder):
     """The phase's kernels as a library; with a patch, of a copy of the sources."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     include = ROOT
-    if patch:
+    if kernel.patch:
         include = folder / "sources"
         for part in ("phases", "gpu", "sim"):
             shutil.copytree(ROOT / part, include / part)
-        subprocess.run(["patch", "-s", "-p1", "-i", str(patch)], cwd=include, check=True)
+        subprocess.run(["patch", "-s", "-p1", "-i", str(kernel.patch)], cwd=include, check=True)
     source, library = folder / "backward.cu", folder / "libbackward.so"
-    sizes = "\n".join(SIZE.format(*size) for size in SIZES[number])
-    source.write_text("#include <cstdio>\n" + SOURCE.format(folder=name_of(number), number=number, sizes=sizes,
-                                                            pieces=PIECES))
+    sizes = "\n".join(SIZE.format(*size, kernel.launched) for size in kernel.sizes)
+    source.write_text("#include <cstdio>\n" + SOURCE.format(
+        folder=name_of(kernel.number), header=kernel.header, number=kernel.number, sizes=sizes, pieces=PIECES))
     nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     subprocess.run([nvcc, "-std=c++20", "-O3", "-DNDEBUG", "-gencode=arch=compute_90a,code=sm_90a", "-fmad=false",
                     "--expt-relaxed-constexpr", f"-I{include}", "-shared", "-Xcompiler", "-fPIC", "-o", str(library),
@@ -96,16 +107,19 @@ def main(words):
     parser.add_argument("--lengths", type=int, nargs="+", default=list(LENGTHS))
     options = parser.parse_args(words)
     patches = sorted((ROOT / "tests/bench/backward_variants").glob("*.patch")) if options.tries else []
-    wanted = {name_of(number): (number, None) for number in options.phases}
-    wanted |= {f"{options.phases[0]}-{patch.stem}": (options.phases[0], patch) for patch in patches}
+    first = options.phases[0]
+    wanted = {name_of(number): Kernel(number, SIZES[number]) for number in options.phases}
+    wanted |= {f"{name_of(number)}/{pathlib.Path(header).stem}": Kernel(number, sizes, header, launched)
+               for number, header, launched, sizes in STEPS if number in options.phases}
+    wanted |= {f"{first}-{patch.stem}": Kernel(first, SIZES[first], patch=patch) for patch in patches}
     with tempfile.TemporaryDirectory() as folder:
         with concurrent.futures.ThreadPoolExecutor() as pool:  # nvcc takes a minute for each
-            built = pool.map(lambda name: build(wanted[name][0], pathlib.Path(folder) / name, wanted[name][1]), wanted)
+            built = pool.map(lambda name: build(wanted[name], pathlib.Path(folder) / name), wanted)
             libraries = dict(zip(wanted, built))
         if options.build_only:
             print("built:", len(libraries))
             return
-        rows = measure({name: (wanted[name][0], library) for name, library in libraries.items()}, options)
+        rows = measure({name: (wanted[name], library) for name, library in libraries.items()}, options)
     said = {patch.stem: patch.read_text() for patch in patches}
     if options.out:
         write_results(options.out, gpu_environment(), [row for row in rows if "base" not in row])
@@ -118,13 +132,13 @@ def main(words):
 
 
 def measure(libraries, options):
-    """Rows of all that runs; libraries: by the phase's name or the variant's, the phase's number and its kernels."""
+    """Rows of all that runs; libraries: by the name of phase, step or variant, a Kernel and its library."""
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
     for _, library in libraries.values():
         library.flash_backward.argtypes = [ctypes.c_int] * 7 + [ctypes.c_longlong] + [ctypes.c_void_p] * 3
     base = name_of(options.phases[0])
-    head_dims = sorted({size[0] for number in options.phases for size in SIZES[number]})
+    head_dims = sorted({size[0] for kernel, _ in libraries.values() for size in kernel.sizes})
     torch.manual_seed(0)
     random.seed(0)
 
@@ -174,8 +188,8 @@ def measure(libraries, options):
                 if causal:
                     s = s.masked_fill(torch.ones(N, N, device="cuda", dtype=torch.bool).triu(1), -math.inf)
                 exact = torch.autograd.grad(torch.softmax(s, 3) @ v, (q, k, v), given[4].double())
-                for name, (number, library) in libraries.items():
-                    for size in (size for size in SIZES[number] if size[0] == D):
+                for name, (kernel, library) in libraries.items():
+                    for size in (size for size in kernel.sizes if size[0] == D):
                         for atomic in (1, 0):
                             run, got = ours(library, given, size, atomic, causal)
                             run()
@@ -194,9 +208,9 @@ def measure(libraries, options):
                 B, H = TOKENS // N, COLUMNS // D
                 given = tensors(B, H, N, D, causal)
                 runs = {}
-                for name, (number, library) in libraries.items():
-                    sizes = [size for size in SIZES[number] if size[0] == D]
-                    if name != name_of(number):
+                for name, (kernel, library) in libraries.items():
+                    sizes = [size for size in kernel.sizes if size[0] == D]
+                    if kernel.patch:
                         runs |= {f"{name}-{D}": ours(library, given, size, 1, causal)[0] for size in sizes[:1]}
                         continue
                     for size in sizes:
