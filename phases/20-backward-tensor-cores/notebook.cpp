@@ -445,6 +445,9 @@ CELL("A tile of two warps, in units of mma") {
 // ```{region} attention.cuh host
 // ```
 //
+// ```{region} rows_backward.cuh before-and-behind
+// ```
+//
 // ```{exercise} 20.1
 // ```
 //
