@@ -25,6 +25,7 @@ struct Backward {
   float* dQ_sum;      // [B, H, padded rows / 16, D / 8, 32 lanes, 4]: the one-pass variant adds to it; else null
   float* row_excess;  // [B, H, padded rows]: by how much a row of dS, rounded, misses its sum
   float* centre;      // [B, H, D], D as padded: a row near the keys' mean
+  int* off_centre;    // [B, H], from phase 23 on, else null: is that row another one than zeros?
   float scale, scale_log2;
   Band<std::int64_t> band;  // row i sees the keys 0 … band.end(i) - 1
   int B, H;

@@ -24,10 +24,8 @@ struct Tiles {
   // Q_ring.full     the loading thread              1, and bytes   consumers, before S     Q, the numbers of its rows
   // Q_ring.empty    a lane of each consumer's warp  Bc / 16        the loading thread      nobody reads them any more
   // dO_ring         as Q_ring, but before dP
-  // dS_ring.full    a lane of each consumer's warp  Bc / 16        whose turn dQ is, and   dS of all keys is there
-  //                                                                the summing warps
-  // dS_ring.empty   a lane of each of its warps     4 + kSumming   consumers, before dS    dQ has been made of it, and
-  //                 and of the summing ones                                                its rows have been summed
+  // dS_ring.full    a lane of each consumer's warp  Bc / 16        whose turn dQ is        dS of all keys is there
+  // dS_ring.empty   a lane of each of its warps     4              consumers, before dS    dQ has been made of it
   // dQ_ring.full    a lane of each of its warps     4              the adding thread       dQ of a tile is there
   // dQ_ring.empty   the adding thread               1              whose turn dQ is        it has been read
   std::uint64_t K_full, V_full;
@@ -58,10 +56,12 @@ struct Consumer {
   float dq[Br / 64][D / 2];                // all of a tile
   unsigned p[Br / 16][4], ds[Br / 16][4];  // Pᵀ and dSᵀ, rounded, as left operands
   Cursor<kStages> at, turn;                // of Q, dO and dS; of dS and dQ, a tile behind
+  float* excess;                           // [Br], of the tile whose turn it is
+  const int sums;                          // are rows of dS summed? The same in all lanes
 
   __device__ Consumer(Tiles<D, Br, Bc>& tiles, const Backward<T>& a, int warpgroup, int first_row, int first_key,
-                      const Band<int>& band)
-      : tiles(tiles), a(a), warpgroup(warpgroup) {
+                      const Band<int>& band, float* excess, int sums)
+      : tiles(tiles), a(a), warpgroup(warpgroup), excess(excess), sums(sums) {
     const int my_key = first_key + warpgroup * 64 + threadIdx.x % 128 / 32 * 16 + lane_row();
     for (int r = 0; r < 2; ++r) from[r] = first_query(my_key + 8 * r, band) - first_row - lane_column();
   }
@@ -100,7 +100,7 @@ struct Consumer {
     } else {
       leave_tile<0>();
     }
-    if (!first) turn.next();
+    if (!first) turn.next(), excess += Br;
   }
   // dV and dK of a tile are there; kPending groups of dQ are not.
   template <int kPending>
@@ -117,10 +117,16 @@ struct Consumer {
     for (int i = 0; i < Br / 64; ++i) begin_dq<T>(dq[i], tiles.dS[turn.stage][i], tiles.K, 0);
   }
   __device__ __forceinline__ void finish_turn() {
+    const int warp = threadIdx.x % 128 / 32;
     wgmma_wait<0>(dq);
+    if (sums) {
+#pragma unroll
+      for (int i = 0; i < Br / 64; ++i)
+        add_excess<T, Bc / 4>(excess + i * 64, tiles.dS[turn.stage][i], warp * (Bc / 4));
+      __syncwarp();  // all lanes have read dS
+    }
     tiles.dS_ring.release(turn);
     tiles.dQ_ring.wait_empty(turn);
-    const int warp = threadIdx.x % 128 / 32;
 #pragma unroll
     for (int i = 0; i < Br / 64; ++i)
 #pragma unroll
@@ -149,20 +155,19 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
   if (threadIdx.x == 0) {
     mbarrier_init(&tiles.K_full, 1), mbarrier_init(&tiles.V_full, 1);
     tiles.Q_ring.init(Bc / 16), tiles.dO_ring.init(Bc / 16);  // warps
-    init_handover(tiles.dS_ring, Bc / 16, 4 + kSumming);      // all write; one warpgroup and the summing warps read
-    init_handover(tiles.dQ_ring, 4, 1);                       // that warpgroup writes, a thread reads
+    init_handover(tiles.dS_ring, Bc / 16, 4);                 // all write, one warpgroup reads
+    init_handover(tiles.dQ_ring, 4, 1);                       // that writes, a thread reads
     fence_mbarrier_init();
   }
   __syncthreads();  // the barriers are there, for TMA too
   // #endregion
 
-  // #region producer: one thread loads, another adds, two warps sum
+  // #region producer: one thread loads, another adds
   const int count = range.end - range.first;  // of Q tiles
   if (warpgroup == Bc / 64) {
     setmaxnreg_dec<kProducerRegisters>();
     const bool loads = threadIdx.x % 128 == 0;  // one thread of a warp, and one
     const bool adds = threadIdx.x % 128 == 32;  // of another: neither waits where the other does
-    const int summing = static_cast<int>(threadIdx.x % 128 / 32) - (4 - kSumming);  // which of these warps
     Cursor<kStages> at;
     if (loads && count > 0) {
       const int first_piece = work.head * static_cast<int>(a.rows / 64);  // of the head
@@ -181,7 +186,8 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
         if (tile == range.first) load_keys(tiles.V, &V_map, &tiles.V_full);  // S comes first, which needs Q
         tiles.dO_ring.fill(tiles.dO, at, &dO_map, tile * Br, h, b);
       }
-    } else if (kAddQ && adds) {
+    }
+    if (kAddQ && adds) {
       float* to = a.dQ_sum + (work.head * a.rows + range.first * Br) * D;
 #pragma unroll 1
       for (int i = 0; i < count; ++i, to += Br * D, at.next()) {
@@ -192,17 +198,6 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
         if (i > 0) mbarrier_arrive(&tiles.dQ_ring.empty[at.stage ^ 1]);
       }
       cp_async_bulk_wait<0>();  // shared memory must live until then
-    } else if (kAddQ && summing >= 0) {
-      constexpr int kPanels = Br / 64, kShare = kSumming / kPanels;  // so many warps have a panel, and part its keys
-      const int panel = summing / kShare, first_key = summing % kShare * (Bc / kShare);
-      float* excess = a.row_excess + work.head * a.rows + range.first * Br;
-#pragma unroll 1
-      for (int tile = range.first; tile < range.end; ++tile, excess += Br, at.next()) {
-        tiles.dS_ring.wait_full(at);
-        add_excess<T, Bc / kShare>(excess + panel * 64, tiles.dS[at.stage][panel], first_key);
-        __syncwarp();  // all lanes have read dS
-        tiles.dS_ring.release(at);
-      }
     }
     return;
   }
@@ -210,7 +205,9 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
 
   // #region loop: the consumers, over the Q tiles that see the keys
   setmaxnreg_inc<kConsumerRegisters>();
-  Consumer<T, D, Br, Bc, kAddQ> consumer(tiles, a, warpgroup, range.first * Br, first_key, band);
+  const int sums = std::is_same_v<T, __half> || (kAddQ && uniform(a.off_centre[work.head]));
+  Consumer<T, D, Br, Bc, kAddQ> consumer(tiles, a, warpgroup, range.first * Br, first_key, band,
+                                         a.row_excess + work.head * a.rows + range.first * Br, sums);
   if (count > 0) mbarrier_wait(&tiles.K_full, 0);
 #pragma unroll 1
   for (int left = count, masked = range.full - range.first; left > 0; --left, --masked)
@@ -238,7 +235,8 @@ struct Gradients {
 
   template <class T, int D, int Br, int Bc>
   static void launch(const DeviceProblem<T>& p) {
-    const Backward<T> a = phase20::arguments_of(p);
+    Backward<T> a = phase20::arguments_of(p);
+    a.off_centre = static_cast<int*>(p.workspace[7]);
     const auto kernel = a.dQ_sum ? keys_backward<T, D, Br, Bc, true> : keys_backward<T, D, Br, Bc, false>;
     constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
     allow_shared_memory(kernel, shared_bytes);

@@ -27,7 +27,8 @@ inline Workspace workspace(const AnyProblem& p) {
   const Workspace all = phase22::backward_features.workspace(p);
   const std::int64_t pieces = p.B() * p.H() * phase20::padded_rows(p.Sq()) / 64;
   constexpr std::int64_t numbers = sizeof(RowPiece) / 4;
-  return {all[0], all[1], all[2], all[3], all[4], all[5], {"row_pieces", pieces * numbers}};
+  return {
+      all[0], all[1], all[2], all[3], all[4], all[5], {"row_pieces", pieces * numbers}, {"off_centre", p.B() * p.H()}};
 }
 
 constexpr Features with_pieces(Features features) {
@@ -37,11 +38,12 @@ constexpr Features with_pieces(Features features) {
 inline constexpr Features backward_features = with_pieces(phase22::backward_features);
 
 // As phase 22's, but for three things: a piece for 64 rows is written once and read as often as they stream by, in place
-// of three numbers a row; bulk reductions add to dQ_sum, which is neither reading nor writing; and two
-// warps add the sums of 64 rows each. (Of extreme pieces m is read, too.)
+// of three numbers a row; bulk reductions add to dQ_sum, which is neither reading nor writing; and in
+// fp16 four warps add sums of all rows of a tile. In bf16 threads ask for off_centre, and find 0. (Where they do not, as
+// many sums are added. Of extreme pieces m is read, too.)
 inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
-  HbmBytes bytes = phase20::bytes_with_sums(p, blocks, 2 * 64);
-  const bool atomic = p.options.mode == BackwardMode::Atomic;
+  const bool atomic = p.options.mode == BackwardMode::Atomic, sums = p.type == Type::Float16;
+  HbmBytes bytes = phase20::bytes_with_sums(p, blocks, sums ? 4 * blocks.Br : 0);
   const std::uint64_t heads = static_cast<std::uint64_t>(p.B() * p.H());
   std::int64_t pairs = 0;
   phase20::for_each_pair(p, blocks, [&](std::int64_t) { ++pairs; });
@@ -50,6 +52,8 @@ inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
   };
   const std::int64_t piece = sizeof(RowPiece), added = atomic ? blocks.Br * backward_features.padded(p.D()) * 4 : 0;
   bytes.read += of_pairs(blocks.Br / 64 * piece), bytes.read -= of_pairs(blocks.Br * 12 + added);
+  if (atomic && !sums) bytes.read += heads * static_cast<std::uint64_t>((p.Sk() + blocks.Bc - 1) / blocks.Bc * 4 * 256);
+  if (p.Sq() > 0) bytes.written += heads * 4;
   const std::int64_t written = piece - 8;  // but for the gap at its end
   bytes.written += heads * static_cast<std::uint64_t>(phase20::padded_rows(p.Sq()) / 64 * written);
   bytes.written -= of_pairs(added);
