@@ -71,16 +71,16 @@ struct Consumer {
       fence_proxy_async();  // wgmma is to see what stmatrix wrote
     }
   }
-  // Of the tile's Br x D numbers each warpgroup makes 64 x 64: other rows, or other columns. Meanwhile all warps that
-  // have a panel of dSᵀ share its keys, and sum.
+  // Of the tile's Br x D numbers each warpgroup makes 64 x 64: other rows, or other columns. Meanwhile its warps sum
+  // rows of dS; where both warpgroups have the same rows each takes its own half of the keys.
   __device__ __forceinline__ void add_dq(int stage) {
-    constexpr int kPanels = D / 64, kKeys = Bc / (4 * kPanels);
+    constexpr int kPanels = D / 64, kKeys = Bc / kPanels;
     const int rows = warpgroup / kPanels, columns = warpgroup % kPanels;
     begin_dq<T>(dq, tiles.dS[stage][rows], tiles.K, columns);
-    add_excess<T, kKeys>(row_excess + rows * 64, tiles.dS[stage][rows], (columns * 4 + threadIdx.x % 128 / 32) * kKeys);
+    const int warp_row = rows * 64 + threadIdx.x % 128 / 32 * 16;
+    add_excess<T, kKeys>(row_excess + warp_row, tiles.dS[stage][rows], columns * kKeys, warp_row % 64);
     wgmma_wait<0>(dq);
-    const int row = rows * 64 + threadIdx.x % 128 / 32 * 16;
-    float* fragment = dq_fragment<D>(dQ_sum, row, columns * 64);
+    float* fragment = dq_fragment<D>(dQ_sum, warp_row, columns * 64);
 #pragma unroll
     for (int n = 0; n < 8; ++n) phase20::add_fragment(dq_fragment<D>(fragment, 0, n * 8), c_fragment(dq, n));
     dQ_sum += Br * D, row_excess += Br;

@@ -121,21 +121,24 @@ __device__ __forceinline__ void begin_dq(float (&dq)[N], const std::uint16_t (&d
 // #endregion
 
 // #region excess: what rows of dS, rounded, sum to; finish_dq takes it from dQ, times the centre of K (phase 20)
-// A warp adds up a panel of dSᵀ over kKeys keys, from `first_key` on: 64 rows of dS, two neighbours a lane.
+// A warp sums 16 rows of dS over kKeys keys, from `first_key` on. In shared memory these rows are columns of a panel of
+// dSᵀ, from `column` on. Lanes of four have the same sums.
 template <class T, int kKeys, int Bc>
-__device__ __forceinline__ void add_excess(float* excess /*[64]*/, const std::uint16_t (&dS)[Bc][64], int first_key) {
-  const int column = threadIdx.x % 32 * 2;
-  float2 sum = make_float2(0, 0);
-#pragma unroll 1
-  for (int i = 0; i < 8; ++i)  // rows that are eight apart are swizzled alike: the same address but for a constant
+__device__ __forceinline__ void add_excess(float* excess /*[16]*/, const std::uint16_t (&dS)[Bc][64], int first_key,
+                                           int column) {
+  const int row = first_key + phase20::b_row();  // the lane's, of the first 16 keys; the next 16 lie alike
+  const std::uint16_t* const from = &dS[row][swizzled(row, column + phase20::b_column())];
+  float sums[1][4] = {};
 #pragma unroll
-    for (int key = 0; key < kKeys; key += 8) {
-      const std::uint16_t* const from = &dS[first_key + i + key][swizzled(i, column)];
-      const float2 x = unpack<T>(*reinterpret_cast<const unsigned*>(from));
-      sum.x += x.x, sum.y += x.y;
-    }
-  atomicAdd(&excess[column], sum.x);
-  atomicAdd(&excess[column + 1], sum.y);
+  for (int key = 0; key < kKeys; key += 16) {
+    unsigned x[1][4];
+    ldmatrix_x4_trans(x[0], from + key * 64);
+    phase20::add_row_sums<T>(sums, x);
+  }
+  if (threadIdx.x % 4 == 0) {
+    atomicAdd(&excess[lane_row()], sums[0][0]);
+    atomicAdd(&excess[lane_row() + 8], sums[0][2]);
+  }
 }
 // #endregion
 

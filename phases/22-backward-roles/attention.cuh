@@ -92,15 +92,15 @@ struct Consumer {
   // Of the tile's Br x D numbers of dQ each warpgroup makes 64 x 64: other rows, or other columns.
   __device__ int unit_row() const { return warpgroup / (D / 64); }
   __device__ int unit_column() const { return warpgroup % (D / 64); }
-  // All warps that have a panel of dSᵀ share its keys.
+  __device__ int warp_row() const { return unit_row() * 64 + threadIdx.x % 128 / 32 * 16; }
+  // Each warp sums 16 rows of dS; where both warpgroups have the same rows each takes its own half of the keys.
   __device__ __forceinline__ void sum_rows() {
-    constexpr int kPanels = D / 64, kKeys = Bc / (4 * kPanels);
-    add_excess<T, kKeys>(row_excess + unit_row() * 64, tiles.dS[at.stage][unit_row()],
-                         (unit_column() * 4 + threadIdx.x % 128 / 32) * kKeys);
+    constexpr int kKeys = Bc / (D / 64);
+    add_excess<T, kKeys>(row_excess + warp_row(), tiles.dS[at.stage][unit_row()], unit_column() * kKeys,
+                         warp_row() % 64);
   }
   __device__ __forceinline__ void add_dq() {
-    const int row = unit_row() * 64 + threadIdx.x % 128 / 32 * 16;
-    float* fragment = dq_fragment<D>(dQ_sum, row, unit_column() * 64);
+    float* fragment = dq_fragment<D>(dQ_sum, warp_row(), unit_column() * 64);
 #pragma unroll
     for (int n = 0; n < 8; ++n) phase20::add_fragment(dq_fragment<D>(fragment, 0, n * 8), c_fragment(dq, n));
     dQ_sum += Br * D, row_excess += Br;

@@ -28,6 +28,7 @@
 #include "phases/pages/cell.hpp"
 #include "phases/pages/exact.hpp"
 #include "phases/pages/example.hpp"
+#include "phases/pages/lesson.hpp"
 #include "phases/pages/svg.hpp"
 #include "sim/report/recording.hpp"
 
@@ -47,55 +48,8 @@ static bool counts() {
   return false;
 }
 
-// One head: inputs, what the forward pass leaves behind, room for gradients.
 template <class T>
-struct Lesson {
-  std::int64_t N, D;
-  std::vector<T> q, k, v, o, dout, dq, dk, dv;
-  std::vector<std::int16_t> o_lo;
-  std::vector<float> lse, m, l;
-
-  Lesson(std::int64_t N_, std::int64_t D_, const Mask& mask = {}, Distribution distribution = Distribution::Normal)
-      : N(N_), D(D_) {
-    const auto n = static_cast<std::size_t>(N * D);
-    for (auto* x : {&o, &dq, &dk, &dv}) x->resize(n);
-    o_lo.resize(n);
-    for (auto* x : {&lse, &m, &l}) x->resize(static_cast<std::size_t>(N));
-    std::uint32_t stream = 0;
-    for (auto* x : {&q, &k, &v, &dout}) {
-      const Random random(22, stream++);
-      for (std::size_t i = 0; i < n; ++i) x->push_back(from_float<T>(draw(random, distribution, i)));
-    }
-    const GradientProblem<T> p = backward();
-    const Problem<T> problem{p.q, p.k, p.v, view<T>(o), lse.data(), {.mask = mask}};
-    phase22::forward_training(problem, p.kept, Where::Sim);
-  }
-  template <class U>
-  View<U> view(std::vector<std::remove_const_t<U>>& x) {
-    return dense_view<U>(x.data(), {1, 1, N, D});
-  }
-  GradientProblem<T> backward(const Options& options = {}) {
-    const Kept kept{view<std::int16_t>(o_lo), m.data(), l.data()};
-    return {view<const T>(q), view<const T>(k), view<const T>(v), view<T>(o), kept,    view<const T>(dout),
-            view<T>(dq),      view<T>(dk),      view<T>(dv),      lse.data(), nullptr, options};
-  }
-  RowMajor<double> matrix(const std::vector<T>& x) const {
-    RowMajor<double> out(N, D);
-    for (std::int64_t i = 0; i < N * D; ++i) out.data()[i] = to_float(x[static_cast<std::size_t>(i)]);
-    return out;
-  }
-};
-
-// Errors of dQ, dK and dV in floors: a floor is the error of the exact gradient, rounded to T.
-template <class T>
-static std::array<double, 3> floors(Lesson<T>& lesson, const Options& options = {}) {
-  const ExactGradients exact = exact_gradients(lesson.backward(options));
-  std::array<double, 3> out{};
-  int i = 0;
-  for (const auto& [got, want] : {std::pair{&lesson.dq, &exact.dq}, {&lesson.dk, &exact.dk}, {&lesson.dv, &exact.dv}})
-    out[i++] = relative_error(lesson.matrix(*got), *want) / rounding_floor<T>(*want);
-  return out;
-}
+using Lesson = HeadOf<T, phase22::phase>;
 // %% [markdown]
 // ## One thing after the other
 //
@@ -108,6 +62,7 @@ static constexpr int kQueries = 64, kKeys = 128, kColumns = 128, kRows = 256;  /
 // The kernel of dK and dV alone: its steps in the first block.
 static Recording recorded(const Phase& phase) {
   Lesson<half> lesson(kRows, kColumns);
+  lesson.forward();
   Recording all, out;
   backward(phase, lesson.backward({.block_q = kQueries, .block_k = kKeys}), Where::Checked,
            {.threads = 1, .recording = &all}, Mode::Atomic);
@@ -395,7 +350,8 @@ static bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
 template <class T>
 static bool same_as_phase_21(std::int64_t N, std::int64_t D, const Mask& mask, const MachineOptions& how = {}) {
   const Options options{.mask = mask};
-  Lesson<T> before(N, D, mask), now(N, D, mask);
+  Lesson<T> before(N, D), now(N, D);
+  before.forward(mask), now.forward(mask);
   phase21::backward(before.backward(options), Where::Sim, {}, Mode::Atomic);
   phase22::backward(now.backward(options), machine, how, Mode::Atomic);
   const bool one_block = N <= 128;  // where several blocks add, the order of the additions is not fixed
@@ -413,6 +369,7 @@ CELL("Phase 21, bit for bit, in every order") {
   expect(again, "and dQ, where one block makes it: copies and products late, eager or random, threads in two orders");
 
   Lesson<bfloat16> lesson(300, 64);
+  lesson.forward();
   phase22::backward(lesson.backward(), Where::Sim, {}, Mode::Atomic);
   const std::array<double, 3> error = floors(lesson);
   std::printf("errors in floors, bf16, N = 300, D = 64: dQ %.2f, dK %.2f, dV %.2f\n", error[0], error[1], error[2]);
@@ -424,6 +381,7 @@ CELL("Predicted = counted") {
   const std::uint64_t Tr = kRows / kQueries, blocks = kRows / kKeys;
   Options options{.block_q = kQueries, .block_k = kKeys};
   Lesson<half> lesson(kRows, kColumns);
+  lesson.forward();
   const Ledger before = phase21::backward(lesson.backward(options), machine, {}, Mode::Atomic).ledger;
   const Ledger now = phase22::backward(lesson.backward(options), machine, {}, Mode::Atomic).ledger;
   options.mode = Mode::Atomic;

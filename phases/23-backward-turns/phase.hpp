@@ -39,11 +39,11 @@ inline constexpr Features backward_features = with_pieces(phase22::backward_feat
 
 // As phase 22's, but for three things: a piece for 64 rows is written once and read as often as they stream by, in place
 // of three numbers a row; bulk reductions add to dQ_sum, which is neither reading nor writing; and in
-// fp16 four warps add sums of all rows of a tile. In bf16 threads ask for off_centre, and find 0. (Where they do not, as
+// fp16 sums of all rows of a tile are added once. In bf16 threads ask for off_centre, and find 0. (Where they do not, as
 // many sums are added. Of extreme pieces m is read, too.)
 inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
   const bool atomic = p.options.mode == BackwardMode::Atomic, sums = p.type == Type::Float16;
-  HbmBytes bytes = phase20::bytes_with_sums(p, blocks, sums ? 4 * blocks.Br : 0);
+  HbmBytes bytes = phase20::bytes_with_sums(p, blocks, sums ? blocks.Br : 0);
   const std::uint64_t heads = static_cast<std::uint64_t>(p.B() * p.H());
   std::int64_t pairs = 0;
   phase20::for_each_pair(p, blocks, [&](std::int64_t) { ++pairs; });

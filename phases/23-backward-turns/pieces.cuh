@@ -9,26 +9,7 @@
 
 namespace flash::phase23::inline FLASH_MACHINE {
 
-// #region row-pieces: m + log2 l in one number
-// 8 neighbours of a row, which TMA's demands let be read at once; zeros where there are none.
-template <class U>
-__device__ __forceinline__ uint4 load_eight(const Head<U>& from, std::int64_t row, int column) {
-  if (row >= from.rows || column >= from.cols) return make_uint4(0, 0, 0, 0);
-  return load8(reinterpret_cast<const std::uint16_t*>(from.data) + row * from.stride + column);
-}
-// Of two neighbours of O, dO and O's low bits: Σ dO O, with what rounding took from O.
-template <class T>
-__device__ __forceinline__ float products(unsigned o, unsigned dout, unsigned low) {
-  const float2 x = unpack<T>(o), y = unpack<T>(dout);
-  return fmaf(y.x, phase09::restore(x.x, static_cast<std::int16_t>(low & 0xffff)),
-              y.y * phase09::restore(x.y, static_cast<std::int16_t>(low >> 16)));
-}
-
-// A block makes a piece: m, l and δ = Σ_d dO_d O_d - dLSE of 64 rows, as row_terms of phase 20 does; D / 8 lanes share
-// a row. It clears 64 rows of dQ_sum, too. m and l are two numbers since their sum in base 2 rounds: by 2^-16 at most
-// up to 512, which P in 16 bits does not show, but by any factor where logits are huge (docs/backward.md, "P must be
-// the forward's"). A piece with such an extreme row has log2 l alone, and m is subtracted by itself. A row that does
-// not exist or sees no finite logit has +inf, and so P = exp2(-inf) = 0; it is not extreme.
+// #region centre: of a head's keys, or zeros
 struct PieceSums {
   float delta[64];
   float2 keys[256];   // of a thread's: their sum and that of their squares
@@ -74,7 +55,28 @@ __device__ void find_centre(const Backward<T>& a, int head, PieceSums& sums) {
   a.centre[head * D + threadIdx.x] = off ? mean : 0.0f;
   if (threadIdx.x == 0) a.off_centre[head] = off;
 }
+// #endregion
 
+// #region row-pieces: m + log2 l in one number
+// 8 neighbours of a row, which TMA's demands let be read at once; zeros where there are none.
+template <class U>
+__device__ __forceinline__ uint4 load_eight(const Head<U>& from, std::int64_t row, int column) {
+  if (row >= from.rows || column >= from.cols) return make_uint4(0, 0, 0, 0);
+  return load8(reinterpret_cast<const std::uint16_t*>(from.data) + row * from.stride + column);
+}
+// Of two neighbours of O, dO and O's low bits: Σ dO O, with what rounding took from O.
+template <class T>
+__device__ __forceinline__ float products(unsigned o, unsigned dout, unsigned low) {
+  const float2 x = unpack<T>(o), y = unpack<T>(dout);
+  return fmaf(y.x, phase09::restore(x.x, static_cast<std::int16_t>(low & 0xffff)),
+              y.y * phase09::restore(x.y, static_cast<std::int16_t>(low >> 16)));
+}
+
+// A block makes a piece: m, l and δ = Σ_d dO_d O_d - dLSE of 64 rows, as row_terms of phase 20 does; D / 8 lanes share
+// a row. It clears 64 rows of dQ_sum, too. m and l are two numbers since their sum in base 2 rounds: by 2^-16 at most
+// up to 512, which P in 16 bits does not show, but by any factor where logits are huge (docs/backward.md, "P must be
+// the forward's"). A piece with such an extreme row has log2 l alone, and m is subtracted by itself. A row that does
+// not exist or sees no finite logit has +inf, and so P = exp2(-inf) = 0; it is not extreme.
 template <class T, int D>
 __global__ void __launch_bounds__(256) row_pieces(Backward<T> a, RowPiece* pieces) {
   constexpr int kLanes = D / 8, kRowsAtOnce = 256 / kLanes, kRounds = 64 / kRowsAtOnce;

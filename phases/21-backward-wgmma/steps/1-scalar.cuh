@@ -71,15 +71,16 @@ struct Consumer {
       fence_proxy_async();  // wgmma is to see what stmatrix wrote
     }
   }
-  // Of the tile's Br x D numbers each warpgroup makes 64 x 64: other rows, or other columns. Meanwhile all warps that
-  // have a panel of dSᵀ share its keys, and sum.
+  // Of the tile's Br x D numbers each warpgroup makes 64 x 64: other rows, or other columns. Meanwhile its warps sum
+  // rows of dS; where both warpgroups have the same rows each takes its own half of the keys.
   __device__ __forceinline__ void add_dq(int stage) {
-    constexpr int kPanels = D / 64, kKeys = Bc / (4 * kPanels);
+    constexpr int kPanels = D / 64, kKeys = Bc / kPanels;
     const int rows = warpgroup / kPanels, columns = warpgroup % kPanels;
     begin_dq<T>(dq, tiles.dS[stage][rows], tiles.K, columns);
-    add_excess<T, kKeys>(row_excess + rows * 64, tiles.dS[stage][rows], (columns * 4 + threadIdx.x % 128 / 32) * kKeys);
+    const int warp_row = rows * 64 + threadIdx.x % 128 / 32 * 16;
+    add_excess<T, kKeys>(row_excess + warp_row, tiles.dS[stage][rows], columns * kKeys, warp_row % 64);
     wgmma_wait<0>(dq);
-    float* to = dQ_sum + (rows * 64 + threadIdx.x % 128 / 32 * 16 + lane_row()) * D + columns * 64 + lane_column();
+    float* to = dQ_sum + (warp_row + lane_row()) * D + columns * 64 + lane_column();
 #pragma unroll
     for (int i = 0; i < 32; ++i) atomicAdd(to + 8 * row_of(i) * D + column_of(i), dq[i]);
     dQ_sum += Br * D, row_excess += Br;
