@@ -67,7 +67,8 @@ struct GradientErrors {
 
 // How many rounding floors fp16 and bf16 may be away: 2 for N(0,1), 10 where a mean makes dP and δ nearly equal; 4.
 // A forward pass on tensor cores (`backward` false) that keeps O's low bits is held to 2 floors where there is a mean,
-// for N(1,1) to 2.4; a backward pass that gets them to 2 there and for large logits, to 3 with outliers.
+// for N(1,1) to 2.4; a backward pass that gets them to 2 there and for large logits, to 3 with outliers; one
+// that does not sum dS's rows to 2.4 for uniform[0,1), of which rounding dS is 2.24.
 double floors(Input input, const Features& can, bool low_bits, bool backward = true);
 
 // dQ, dK, dV as they are now in the problem's memory, against fp64. With the large logits of Q*60, dQ and dK get in

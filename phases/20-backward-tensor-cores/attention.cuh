@@ -318,21 +318,13 @@ struct Gradients {
 
   template <class T, int D, int Br, int Bc>
   static void launch(const DeviceProblem<T>& p) {
-    const bool atomic = p.mode == Mode::Atomic;
-    const std::int64_t heads = std::int64_t{p.B} * p.H, rows = padded_rows(p.Q.rows);
     const Backward<T> a = arguments_of(p);
-    const auto keys_kernel = atomic ? keys_backward<T, D, Br, Bc, true> : keys_backward<T, D, Br, Bc, false>;
-    const auto rows_kernel = rows_backward<T, D>;
+    const auto keys_kernel = a.dQ_sum ? keys_backward<T, D, Br, Bc, true> : keys_backward<T, D, Br, Bc, false>;
     allow_shared_memory(keys_kernel, sizeof(Tiles<D, Br, Bc>));
-    allow_shared_memory(rows_kernel, sizeof(RowsTiles<D>));
-    allow_shared_memory(finish_dq<T, D>, sizeof(FinishTiles<D>));
-    const auto terms_blocks = static_cast<unsigned>(heads * rows * (D / 8) / 128);
-    const auto finish_blocks = static_cast<unsigned>(heads * ((p.Q.rows + 63) / 64));
-    const dim3 row_tiles = grid_of(p.Q.rows, RowsTiles<D>::kRows, heads);
-    if (rows > 0) row_terms<T, D><<<terms_blocks, 128, 0, p.stream>>>(a);
-    if (p.K.rows > 0) keys_kernel<<<grid_of(p.K.rows, Bc, heads), 256, sizeof(Tiles<D, Br, Bc>), p.stream>>>(a);
-    if (rows > 0 && !atomic) rows_kernel<<<row_tiles, 128, sizeof(RowsTiles<D>), p.stream>>>(a);
-    if (rows > 0 && atomic) finish_dq<T, D><<<finish_blocks, 128, sizeof(FinishTiles<D>), p.stream>>>(a);
+    launch_row_terms<D>(p, a);
+    if (p.K.rows > 0)
+      keys_kernel<<<grid_of(p.K.rows, Bc, std::int64_t{p.B} * p.H), 256, sizeof(Tiles<D, Br, Bc>), p.stream>>>(a);
+    launch_dq<D>(p, a);
   }
 };
 // #endregion

@@ -26,6 +26,7 @@
 #include "phases/pages/cell.hpp"
 #include "phases/pages/exact.hpp"
 #include "phases/pages/example.hpp"
+#include "phases/pages/lesson.hpp"
 #include "phases/pages/svg.hpp"
 #include "sim/report/recording.hpp"
 
@@ -45,58 +46,8 @@ static bool counts() {
   return false;
 }
 
-// One head: inputs, what the forward pass leaves behind, room for gradients.
 template <class T>
-struct Lesson {
-  std::int64_t N, D;
-  std::vector<T> q, k, v, o, dout, dq, dk, dv;
-  std::vector<std::int16_t> o_lo;
-  std::vector<float> lse, m, l;
-
-  Lesson(std::int64_t N_, std::int64_t D_, Distribution distribution = Distribution::Normal, float to_k = 0)
-      : N(N_), D(D_) {
-    const auto n = static_cast<std::size_t>(N * D);
-    for (auto* x : {&o, &dq, &dk, &dv}) x->resize(n);
-    o_lo.resize(n);
-    for (auto* x : {&lse, &m, &l}) x->resize(static_cast<std::size_t>(N));
-    std::uint32_t stream = 0;
-    for (auto* x : {&q, &k, &v, &dout}) {
-      const Random random(20, stream++);
-      for (std::size_t i = 0; i < n; ++i)
-        x->push_back(from_float<T>(draw(random, distribution, i) + (x == &k ? to_k : 0)));
-    }
-  }
-  template <class U>
-  View<U> view(std::vector<std::remove_const_t<U>>& x) {
-    return dense_view<U>(x.data(), {1, 1, N, D});
-  }
-  GradientProblem<T> backward(const Options& options = {}, bool low_bits = true) {
-    const Kept kept{low_bits ? view<std::int16_t>(o_lo) : View<std::int16_t>{}, m.data(), l.data()};
-    return {view<const T>(q), view<const T>(k), view<const T>(v), view<T>(o), kept,    view<const T>(dout),
-            view<T>(dq),      view<T>(dk),      view<T>(dv),      lse.data(), nullptr, options};
-  }
-  void forward(const Options& options = {}) {
-    const GradientProblem<T> p = backward();
-    const Problem<T> problem{p.q, p.k, p.v, view<T>(o), lse.data(), {.mask = options.mask}};
-    phase20::forward_training(problem, p.kept, Where::Sim);
-  }
-  RowMajor<double> matrix(const std::vector<T>& x) const {
-    RowMajor<double> out(N, D);
-    for (std::int64_t i = 0; i < N * D; ++i) out.data()[i] = to_float(x[static_cast<std::size_t>(i)]);
-    return out;
-  }
-};
-
-// Errors of dQ, dK and dV in floors: a floor is the error of the exact gradient, rounded to T.
-template <class T>
-static std::array<double, 3> floors(Lesson<T>& lesson, const Options& options = {}) {
-  const ExactGradients exact = exact_gradients(lesson.backward(options));
-  std::array<double, 3> out{};
-  int i = 0;
-  for (const auto& [got, want] : {std::pair{&lesson.dq, &exact.dq}, {&lesson.dk, &exact.dk}, {&lesson.dv, &exact.dv}})
-    out[i++] = relative_error(lesson.matrix(*got), *want) / rounding_floor<T>(*want);
-  return out;
-}
+using Lesson = HeadOf<T, phase20::phase>;
 
 // %% [markdown]
 // ## Rows are keys
@@ -445,6 +396,9 @@ CELL("A tile of two warps, in units of mma") {
 // ```{region} attention.cuh host
 // ```
 //
+// ```{region} rows_backward.cuh before-and-behind
+// ```
+//
 // ```{exercise} 20.1
 // ```
 //
@@ -478,14 +432,14 @@ CELL("Right, and the same bits whenever copies arrive") {
   for (const Completion completion : {Completion::eager, Completion::random})
     for (const Order order : {Order::forward, Order::random}) {
       Lesson<bfloat16> again(300, 64);
-      again.forward(causal);
+      again.forward(causal.mask);
       phase20::backward(again.backward(causal), machine, {.order = order, .seed = 20, .completion = completion});
       same = same && same_bits(again.dq, ours.dq) && same_bits(again.dk, ours.dk) && same_bits(again.dv, ours.dv);
     }
   expect(same, "deterministic: copies eager or random, threads in two orders: the same bits");
 
   Lesson<bfloat16> atomic(300, 64);
-  atomic.forward(causal);
+  atomic.forward(causal.mask);
   phase20::backward(atomic.backward(causal), machine, {}, Mode::Atomic);
   expect(same_bits(atomic.dk, ours.dk) && same_bits(atomic.dv, ours.dv), "dK and dV are the same in both modes");
   expect(relative_error(atomic.matrix(atomic.dq), ours.matrix(ours.dq)) <= 3e-3, "dQ is, but for rounding");

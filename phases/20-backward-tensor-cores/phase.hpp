@@ -35,13 +35,14 @@ constexpr bool has(int D, Blocks blocks) {
 
 inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks);
 
-// What it reads of each row but for the tensors: m, 1 / l and δ. And what the one-pass variant adds dQ up in.
+// What it reads of each row but for the tensors: m, 1 / l and δ. What the one-pass variant adds dQ up in. And by how
+// much the rows of dS miss their sums.
 inline Workspace workspace(const AnyProblem& p) {
   const std::int64_t rows = p.B() * p.H() * padded_rows(p.Sq());
   const bool atomic = p.options.mode == BackwardMode::Atomic;
   const std::int64_t D = p.D() <= 64 ? 64 : p.D() <= 128 ? 128 : 256;
-  return {{"row_m", rows},      {"row_inverse_l", rows},       {"row_delta", rows},
-          {"row_excess", rows}, {"centre", p.B() * p.H() * D}, {"dQ_sum", atomic ? rows * D : 0}};
+  return {{"row_m", rows},      {"row_inverse_l", rows},      {"row_delta", rows}, {"dQ_sum", atomic ? rows * D : 0},
+          {"row_excess", rows}, {"centre", p.B() * p.H() * D}};
 }
 
 inline constexpr Features backward_features{.kernel = true,
@@ -55,35 +56,61 @@ inline constexpr Features backward_features{.kernel = true,
                                             .hbm_bytes = hbm_bytes,
                                             .workspace = workspace};
 
-// What moves: the first kernel reads O, O_lo, dO, a row's numbers and 64 keys, and clears dQ_sum; a K/V tile is read
-// once, Q, dO and three numbers a row as often as they stream by. Deterministic: the other way round for dQ, four lanes
-// a row. Atomic: whole tiles are added to dQ_sum, by four warps a row or two also to row_excess, and 16 rows at a time
-// read from there. Each warp reads the centre, two of its columns a lane, for 16 rows.
-inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
+// Calls f(rows of the Q tile) for each pair of tiles that see each other, as the kernel of dK and dV walks over them.
+template <class F>
+void for_each_pair(const AnyProblem& p, Blocks blocks, const F& f) {
+  for (std::int64_t j0 = 0; j0 < p.Sk(); j0 += blocks.Bc)
+    for (std::int64_t i0 = 0; i0 < p.Sq(); i0 += blocks.Br)
+      if (const std::int64_t end = std::min(i0 + blocks.Br, p.Sq()); p.visible(end - 1).end > j0) f(end - i0);
+}
+// The keys that some row sees.
+inline std::int64_t seen_keys(const AnyProblem& p) {
+  return p.Sq() > 0 ? p.visible(p.Sq() - 1).end : 0;
+}
+
+// What moves but for the sums of dS's rows: the first kernel reads O, O_lo, dO and a row's numbers, and clears dQ_sum;
+// a K/V tile is read once, Q, dO and three numbers a row as often as they stream by. Deterministic: the other way round
+// for dQ, four lanes a row. Atomic: whole tiles are added to dQ_sum, and 16 rows at a time read from there.
+inline HbmBytes bytes_without_sums(const AnyProblem& p, Blocks blocks) {
   const std::int64_t heads = p.B() * p.H(), Sq = p.Sq(), Sk = p.Sk(), row = p.row_bytes(), D = p.D();
   const std::int64_t padded = backward_features.padded(D), all_rows = padded_rows(Sq);
   const bool atomic = p.options.mode == BackwardMode::Atomic;
   const std::int64_t lo = p.o_lo.given() ? 2 * D : 0, dlse = p.dlse.given() ? 4 : 0, ml = p.m.given() ? 8 : 4;
-  const std::int64_t keys = Sq > 0 ? p.visible(Sq - 1).end : 0;  // that some row sees
-  std::int64_t read = Sq * (2 * row + lo + dlse + ml) + 2 * keys * row;
-  std::int64_t written = 16 * all_rows + 2 * Sk * row + Sq * row;
-  if (Sq > 0) read += std::min<std::int64_t>(keys, 64) * row, written += 4 * padded;  // the centre
-  // Pairs of tiles that see each other, as the kernel of dK and dV walks over them.
-  std::int64_t pairs = 0;
-  for (std::int64_t j0 = 0; j0 < Sk; j0 += blocks.Bc)
-    for (std::int64_t i0 = 0; i0 < Sq; i0 += blocks.Br)
-      if (const std::int64_t end = std::min(i0 + blocks.Br, Sq); p.visible(end - 1).end > j0)
-        read += (end - i0) * 2 * row + 12 * blocks.Br, ++pairs;
+  std::int64_t read = Sq * (2 * row + lo + dlse + ml) + 2 * seen_keys(p) * row;
+  std::int64_t written = 12 * all_rows + 2 * Sk * row + Sq * row, added = 0;
+  for_each_pair(p, blocks,
+                [&](std::int64_t rows) { read += rows * 2 * row + 12 * blocks.Br, added += blocks.Br * padded * 4; });
   if (atomic) {
-    const std::int64_t added = pairs * (blocks.Br * padded * 4 + (blocks.Br < 64 ? 16 : 32) * 8 * 4);
-    read += added + (Sq + 15) / 16 * (16 * padded * 4 + 32 * (padded + 8)), written += added + all_rows * padded * 4;
+    read += added + (Sq + 15) / 16 * 16 * padded * 4, written += added + all_rows * padded * 4;
   } else {
     const Blocks own = dq_blocks(static_cast<int>(padded));
-    read += Sq * (2 * row + 4 * 16);
-    for (std::int64_t i0 = 0; i0 < Sq; i0 += own.Br)
-      read += p.visible(std::min(i0 + own.Br, Sq) - 1).end * 2 * row + own.Br / 16 * 32 * padded;
+    read += Sq * (2 * row + 4 * 12);
+    for (std::int64_t i0 = 0; i0 < Sq; i0 += own.Br) read += p.visible(std::min(i0 + own.Br, Sq) - 1).end * 2 * row;
   }
   return {static_cast<std::uint64_t>(heads * read), static_cast<std::uint64_t>(heads * written)};
+}
+
+// With the sums: the first kernel reads 64 keys, and writes their mean and a number a row. Deterministic: four lanes a
+// row read that. Atomic: `summed` rows of a pair of tiles are added to it, and two numbers a lane are read for 16 rows.
+// Each warp reads the mean, two of its columns a lane, for 16 rows.
+inline HbmBytes bytes_with_sums(const AnyProblem& p, Blocks blocks, std::int64_t summed) {
+  const std::int64_t heads = p.B() * p.H(), Sq = p.Sq(), padded = backward_features.padded(p.D());
+  std::int64_t read = 0, written = 4 * padded_rows(Sq), added = 0;
+  if (Sq > 0) read += std::min<std::int64_t>(seen_keys(p), 64) * p.row_bytes(), written += 4 * padded;
+  if (p.options.mode == BackwardMode::Atomic) {
+    for_each_pair(p, blocks, [&](std::int64_t) { added += summed * 4; });
+    read += added + (Sq + 15) / 16 * 32 * (padded + 8), written += added;
+  } else {
+    const std::int64_t rows = dq_blocks(static_cast<int>(padded)).Br;
+    read += Sq * 4 * 4 + (Sq + rows - 1) / rows * (rows / 16) * 32 * padded;
+  }
+  HbmBytes bytes = bytes_without_sums(p, blocks);
+  bytes.read += static_cast<std::uint64_t>(heads * read), bytes.written += static_cast<std::uint64_t>(heads * written);
+  return bytes;
+}
+// Each of eight warps adds the sums of 16 rows or of 32: several have the same rows, and other keys.
+inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
+  return bytes_with_sums(p, blocks, 8 * (blocks.Br < 64 ? 16 : 32));
 }
 
 inline constinit Pass backward_pass{backward_features, &phase09::phase};

@@ -5,6 +5,7 @@
 #include "phases/09-backward/attention.cuh"  // restore
 #include "phases/13-instruction-diet/output.cuh"
 #include "phases/20-backward-tensor-cores/phase.hpp"
+#include "phases/interface/kernel_phase.cuh"
 
 namespace flash::phase20::inline FLASH_MACHINE {
 
@@ -21,9 +22,10 @@ struct Backward {
   const float *LSE, *dLSE;                   // [B, H, Sq], natural log; dLSE may be null
   const float *m, *l;                        // [B, H, Sq], the forward pass's; null: LSE stands in for them
   float *row_m, *row_inverse_l, *row_delta;  // [B, H, padded rows]
-  float* row_excess;                         // [B, H, padded rows]: by how much a row of dS, rounded, misses its sum
-  float* centre;                             // [B, H, D], D as padded: a row near the keys' mean
-  float* dQ_sum;  // [B, H, padded rows / 16, D / 8, 32 lanes, 4]: the one-pass variant adds to it; else null
+  float* dQ_sum;      // [B, H, padded rows / 16, D / 8, 32 lanes, 4]: the one-pass variant adds to it; else null
+  float* row_excess;  // [B, H, padded rows]: by how much a row of dS, rounded, misses its sum
+  float* centre;      // [B, H, D], D as padded: a row near the keys' mean
+  int* off_centre;    // [B, H], from phase 23 on, else null: is that row another one than zeros?
   float scale, scale_log2;
   Band<std::int64_t> band;  // row i sees the keys 0 … band.end(i) - 1
   int B, H;
@@ -37,8 +39,8 @@ Backward<T> arguments_of(const DeviceProblem<T>& p) {
   a.dQ = p.dQ, a.dK = p.dK, a.dV = p.dV;
   a.LSE = p.LSE, a.dLSE = p.dLSE, a.m = p.m, a.l = p.l;
   a.row_m = numbers(0), a.row_inverse_l = numbers(1), a.row_delta = numbers(2);
-  a.row_excess = numbers(3), a.centre = numbers(4);
-  a.dQ_sum = p.mode == Mode::Atomic ? numbers(5) : nullptr;
+  a.dQ_sum = p.mode == Mode::Atomic ? numbers(3) : nullptr;
+  a.row_excess = numbers(4), a.centre = numbers(5);
   a.scale = p.scale, a.scale_log2 = p.scale_log2, a.band = p.band;
   a.B = p.B, a.H = p.H, a.rows = padded_rows(p.Q.rows);
   return a;
@@ -82,13 +84,14 @@ __device__ inline void restore_row(float (&o)[8], const Head<std::int16_t>& O_lo
 // #region centre
 // Of the first keys, at most 64, the mean: a row of zeros where no row sees a key.
 template <class T, int D>
-__device__ void find_centre(const Backward<T>& a, std::int64_t head) {
+__device__ void find_centre(const Backward<T>& a, int head) {
   const Head<const T> K = a.K.head(head / a.H, head % a.H);
   const int keys = static_cast<int>(min(a.band.end(a.Q.rows - 1), std::int64_t{64}));
   for (int c = threadIdx.x; c < D; c += 128) {
     float sum = 0;
+#pragma unroll 16
     for (int j = 0; j < keys; ++j) sum += c < K.cols ? widen(K.data[j * K.stride + c]) : 0.0f;
-    a.centre[head * D + c] = keys > 0 ? sum / static_cast<float>(keys) : 0.0f;
+    a.centre[std::int64_t{head} * D + c] = keys > 0 ? sum / static_cast<float>(keys) : 0.0f;
   }
 }
 // dQ is linear in K: moving all keys by the centre moves it by what a row of dS sums to. dQ [rows, D] in the order of a
@@ -126,7 +129,8 @@ __global__ void __launch_bounds__(128) row_terms(Backward<T> a) {
 #pragma unroll
     for (int e = 0; e < 8; ++e) sum = fmaf(dout[e], o[e], sum);
   }
-  if (head < std::int64_t{a.B} * a.H && i < 128 / kLanes) find_centre<T, D>(a, head);  // the head's first block
+  if (head < std::int64_t{a.B} * a.H && i < 128 / kLanes)
+    find_centre<T, D>(a, static_cast<int>(head));  // the head's first block
   if (a.dQ_sum && head < std::int64_t{a.B} * a.H) {
     float4* cleared = reinterpret_cast<float4*>(a.dQ_sum + row * D + c);
     cleared[0] = make_float4(0, 0, 0, 0);

@@ -122,4 +122,29 @@ __global__ void __launch_bounds__(128, D <= 128 ? 2 : 1) rows_backward(Backward<
 }
 // #endregion
 
+// #region before-and-behind
+// What the host launches before the kernel of dK and dV, and behind it: the numbers of rows; dQ, which is rounded where
+// that kernel has added it up, and else made by a kernel of its own.
+template <int D, class T>
+void launch_row_terms(const DeviceProblem<T>& p, const Backward<T>& a) {
+  const auto blocks = static_cast<unsigned>(std::int64_t{p.B} * p.H * a.rows * (D / 8) / 128);
+  if (a.rows > 0) row_terms<T, D><<<blocks, 128, 0, p.stream>>>(a);
+}
+template <int D, class T>
+void launch_dq(const DeviceProblem<T>& p, const Backward<T>& a) {
+  const std::int64_t heads = std::int64_t{p.B} * p.H;
+  if (a.rows == 0) return;
+  if (a.dQ_sum) {
+    const auto blocks = static_cast<unsigned>(heads * ((p.Q.rows + 63) / 64));
+    const auto kernel = finish_dq<T, D>;
+    allow_shared_memory(kernel, sizeof(FinishTiles<D>));
+    kernel<<<blocks, 128, sizeof(FinishTiles<D>), p.stream>>>(a);
+  } else {
+    const auto kernel = rows_backward<T, D>;
+    allow_shared_memory(kernel, sizeof(RowsTiles<D>));
+    kernel<<<grid_of(p.Q.rows, RowsTiles<D>::kRows, heads), 128, sizeof(RowsTiles<D>), p.stream>>>(a);
+  }
+}
+// #endregion
+
 }  // namespace flash::phase20::inline FLASH_MACHINE

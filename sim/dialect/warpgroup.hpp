@@ -98,6 +98,10 @@ template <int kPending, class A, class B, class C>
 FLASH_INLINE void wgmma_wait(A& a, B& b, C& c, FLASH_SITE) {
   wgmma_wait_at<kPending>(site, a, b, c);
 }
+template <int kPending, class A, class B, class C, class D>
+FLASH_INLINE void wgmma_wait(A& a, B& b, C& c, D& d, FLASH_SITE) {
+  wgmma_wait_at<kPending>(site, a, b, c, d);
+}
 
 // Four matrices of 8 x 8 16-bit elements to shared memory, ldmatrix's way back: lane 8 i + r gives the address of row r
 // of matrix i (16 bytes, a multiple of 16), each lane the elements 2 (lane % 4) and the next one of row lane / 4.

@@ -1,0 +1,68 @@
+// backward_neighbours.hpp: what the backward passes on tensor cores are tried on beside what all backward passes
+// promise (backward_promises.hpp): against the phase before, and whatever is asynchronous done at any time.
+// Use: TEST_CASE_TEMPLATE("gradients are those of phase 20", T, half, bfloat16) { check_same_as_before<T>(); }
+#pragma once
+#include <doctest/doctest.h>
+
+#include "tests/backward_promises.hpp"
+
+namespace flash::test {
+
+// Each is within its bar of fp64; this is dQ, dK and dV of the phase before from the same O, m and l, within the sum of
+// both. Each head dimension, each mode.
+template <class T>
+void check_same_as_before() {
+  const double bar = std::is_same_v<T, half> ? 4 * 0x1p-12 : 4 * 0x1p-9;
+  const Phase& before = *phase_under_test().backward->before;
+  for (const int D : backward_under_test().head_dims)
+    for (const BackwardMode mode : modes()) {
+      const Case c = within({.B = 1, .H = 2, .Sq = 150, .Sk = 130, .D = D, .mask = Mask::bottom_right()});
+      INFO(text(c) << " " << std::string(name(mode)));
+      GradientInputs<T> in(c);
+      run_both(in, Where::Sim, mode, true);
+      std::vector<std::vector<double>> ours, theirs;
+      for (const View<T>& x : {in.dq.view, in.dk.view, in.dv.view}) ours.push_back(gather64(x));
+      const GradientProblem<T> p = in.problem(true);
+      flash::backward(before, p, Where::Sim);
+      for (const View<T>& x : {in.dq.view, in.dk.view, in.dv.view}) theirs.push_back(gather64(x));
+      for (std::size_t which = 0; which < 3; ++which) {
+        double difference = 0, size = 0;
+        for (std::size_t i = 0; i < ours[which].size(); ++i) {
+          difference += std::pow(ours[which][i] - theirs[which][i], 2);
+          size += std::pow(theirs[which][i], 2);
+        }
+        CHECK(std::sqrt(difference) <= bar * std::sqrt(size));
+      }
+    }
+}
+
+// The same bits, and no finding, whenever copies and products complete and in whatever order threads run; K/V tiles
+// that no row sees, too.
+template <class T>
+void check_backward_completions(const std::vector<std::pair<std::int64_t, std::int64_t>>& lengths, Blocks blocks) {
+  if (skipped_without(Where::Checked)) return;
+  for (const auto& [Sq, Sk] : lengths) {
+    const Case c = within({.B = 1,
+                           .H = 1,
+                           .Sq = Sq,
+                           .Sk = Sk,
+                           .D = 64,
+                           .mask = Mask::top_left(),
+                           .block_q = blocks.Br,
+                           .block_k = blocks.Bc});
+    GradientInputs<T> first(c);
+    run_both(first, Where::Sim);
+    for (const Completion completion : {Completion::eager, Completion::late, Completion::random})
+      for (const Order order : {Order::forward, Order::reverse, Order::random})
+        for (const BackwardMode mode : modes()) {
+          GradientInputs<T> again(c);
+          REQUIRE_NOTHROW(
+              run_both(again, Where::Checked, mode, false, {.order = order, .seed = 3, .completion = completion}));
+          CHECK(same_bits(first.dk.memory, again.dk.memory));
+          CHECK(same_bits(first.dv.memory, again.dv.memory));
+          if (mode == BackwardMode::Deterministic) CHECK(same_bits(first.dq.memory, again.dq.memory));
+        }
+  }
+}
+
+}  // namespace flash::test
