@@ -1,0 +1,4 @@
+// %% [markdown]
+// # 24 · D = 256
+#include <cstdio>
+// %%
