@@ -12,7 +12,14 @@ inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks);
 constexpr bool has(int D, Blocks blocks) {
   return D == 256 && blocks == Blocks{64, 128};
 }
+inline Workspace workspace(const AnyProblem& p) {
+  const Workspace all = phase23::workspace(p);
+  const std::int64_t rows = p.B() * p.H() * phase20::padded_rows(p.Sq());
+  const bool atomic = p.options.mode == BackwardMode::Atomic;
+  return {all[0], all[1], all[2], {"dQ_sum", atomic ? rows * 256 : 0}, all[4], all[5], {"centre", p.B() * p.H() * 256}};
+}
 constexpr Features wide(Features features) {
+  features.workspace = workspace;
   features.head_dims = {256}, features.blocks = {{64, 128}}, features.has = has, features.hbm_bytes = hbm_bytes;
   return features;
 }

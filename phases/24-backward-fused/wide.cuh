@@ -116,9 +116,11 @@ struct WideConsumer {
     for (int n = 0; n < 8; ++n) phase20::add_fragment(phase20::dq_fragment<kWide>(to, 0, n * 8), c_fragment(dq, n));
     row += kWideBr;
   }
-  // Begins dV += Pᵀ dO or dK += dSᵀ Q, and ends dQ of the tile before meanwhile. Then Q and dO may go.
+  // dQ of the tile before, which takes over the registers of S or dP; and dV += Pᵀ dO or dK += dSᵀ Q, while dQ leaves.
+  // Then Q and dO may go.
   template <bool kTurn>
   __device__ __forceinline__ void add_gradient(const std::uint16_t (&streamed)[4][64][64]) {
+    if constexpr (kTurn) begin_dq();
     begin_output<T>(sum, rounded, streamed);
     if constexpr (kTurn) {
       wgmma_wait<1>(dq);  // all but the last: dQ is there
@@ -157,8 +159,7 @@ struct MakesP : WideConsumer<T, kAddQ> {
     mbarrier_wait(&tiles.Q_full[at.stage], at.parity);
     begin_scores<T>(x, tiles.K, tiles.Q[at.stage]);
     const bool extreme = phase23::any_extreme(tiles.rows[at.stage]);
-    if constexpr (kTurn) this->begin_dq();
-    wgmma_wait<kTurn>(x);  // all but dQ: S is there
+    wgmma_wait<0>(x);
     phase23::probabilities(x, tiles.rows[at.stage], extreme, a);
     if (masked) hide_queries(x, from);
     from[0] -= kWideBr, from[1] -= kWideBr;
@@ -241,7 +242,6 @@ struct MakesDS : WideConsumer<T, kAddQ> {
     } else if (threadIdx.x % 32 == 0) {
       mbarrier_arrive(&tiles.dS_empty[at.stage]);
     }
-    if constexpr (kTurn) this->begin_dq();  // it takes over the registers of dP
     this->template add_gradient<kTurn>(tiles.Q[at.stage]);
   }
 };
@@ -313,8 +313,9 @@ __global__ void __cluster_dims__(2) __launch_bounds__(384, 1)
     if (kAddQ && threadIdx.x % 128 == 32) {
 #pragma unroll 1
       for (int i = 0; i < count; ++i, at.next()) {
-        mbarrier_arrive_expect_tx(&tiles.other_full[at.stage], sizeof tiles.dS_other[0]);
+        // Behind dS of this tile other_full's phase before is over: dQ of that tile has been begun.
         mbarrier_wait(&tiles.dS_full[at.stage], at.parity);
+        mbarrier_arrive_expect_tx(&tiles.other_full[at.stage], sizeof tiles.dS_other[0]);
         cp_async_bulk_cluster(mapa(&tiles.dS_other[at.stage], other), &tiles.dS[at.stage], sizeof tiles.dS[0],
                               mapa(&tiles.other_full[at.stage], other));
       }
