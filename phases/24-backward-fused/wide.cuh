@@ -70,10 +70,24 @@ struct WideConsumer {
   float x[kWideBr / 2];                       // Sᵀ, then Pᵀ; or dPᵀ, then dSᵀ
   float dq[32];                               // 64 queries, 64 columns
   unsigned rounded[kWideBr / 16][4];          // Pᵀ or dSᵀ, as left operands
+  unsigned kept[8][4];                        // of K or V columns 128 … 255, as left operands
   Cursor<kStages> at;                         // of the tile
 
   __device__ WideConsumer(WideTiles& tiles, const Backward<T>& a, int warpgroup, int rank, std::int64_t first_row)
       : tiles(tiles), a(a), warpgroup(warpgroup), rank(rank), row(first_row + threadIdx.x % 128 / 32 * 16) {}
+  // Begins Sᵀ = K Qᵀ or dPᵀ = V dOᵀ: of K or V columns 0 … 127 are in shared memory, the others in registers.
+  __device__ __forceinline__ void begin_product(const std::uint16_t (*own)[64][64],
+                                                const std::uint16_t (&streamed)[4][64][64]) {
+    const MatrixDescriptor left = matrix_descriptor(own), right = matrix_descriptor(streamed);
+    const auto at_column = [](int d) { return static_cast<unsigned>(d / 64 * sizeof *own + d % 64 * 2); };
+    wgmma_fence();
+#pragma unroll
+    for (int d = 0; d < 128; d += 16)
+      wgmma_m64nNk16<T>(x, left + at_column(d), right + at_column(d), d != 0);
+#pragma unroll
+    for (int d = 128; d < 256; d += 16) wgmma_m64nNk16<T>(x, kept[d / 16 - 8], right + at_column(d), true);
+    wgmma_commit();
+  }
   // Of the tile before, whose dQ is made.
   __device__ Cursor<kStages> turn() const { return {at.stage ^ 1, at.parity ^ (at.stage ^ 1u)}; }
   // Begins dQ = dS K of the tile before: 64 queries, 64 columns, the keys of both blocks.
@@ -144,7 +158,7 @@ struct WideConsumer {
 template <class T, bool kAddQ>
 struct MakesP : WideConsumer<T, kAddQ> {
   using WideConsumer<T, kAddQ>::tiles, WideConsumer<T, kAddQ>::at, WideConsumer<T, kAddQ>::x;
-  using WideConsumer<T, kAddQ>::rounded, WideConsumer<T, kAddQ>::a;
+  using WideConsumer<T, kAddQ>::rounded, WideConsumer<T, kAddQ>::a, WideConsumer<T, kAddQ>::kept;
   int from[2];  // the first queries that see the lane's two keys, counted from the lane's first column of the next tile
 
   __device__ MakesP(WideTiles& tiles, const Backward<T>& a, int rank, std::int64_t row, int first_row, int first_key,
@@ -153,11 +167,16 @@ struct MakesP : WideConsumer<T, kAddQ> {
     const int my_key = first_key + threadIdx.x % 128 / 32 * 16 + lane_row();
     for (int r = 0; r < 2; ++r) from[r] = first_query(my_key + 8 * r, band) - first_row - lane_column();
   }
+  __device__ void keep_k() {
+    mbarrier_wait(&tiles.K_full, 0);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) ldmatrix_x4(kept[i], fragment_of(tiles.K[2 + i / 4], i % 4 * 16));
+  }
   template <bool kTurn>
   __device__ __forceinline__ void step(int tile, bool masked) {
     trace_mark(masked ? "masked" : "full", tile);
     mbarrier_wait(&tiles.Q_full[at.stage], at.parity);
-    begin_scores<T>(x, tiles.K, tiles.Q[at.stage]);
+    this->begin_product(tiles.K, tiles.Q[at.stage]);
     const bool extreme = phase23::any_extreme(tiles.rows[at.stage]);
     wgmma_wait<0>(x);
     phase23::probabilities(x, tiles.rows[at.stage], extreme, a);
@@ -182,8 +201,7 @@ struct MakesP : WideConsumer<T, kAddQ> {
 template <class T, bool kAddQ>
 struct MakesDS : WideConsumer<T, kAddQ> {
   using WideConsumer<T, kAddQ>::tiles, WideConsumer<T, kAddQ>::at, WideConsumer<T, kAddQ>::x;
-  using WideConsumer<T, kAddQ>::rounded;
-  unsigned kept[8][4];  // V, columns 128 … 255, as left operands
+  using WideConsumer<T, kAddQ>::rounded, WideConsumer<T, kAddQ>::kept;
 
   __device__ MakesDS(WideTiles& tiles, const Backward<T>& a, int rank, std::int64_t row)
       : WideConsumer<T, kAddQ>(tiles, a, 1, rank, row) {}
@@ -192,18 +210,6 @@ struct MakesDS : WideConsumer<T, kAddQ> {
 #pragma unroll
     for (int i = 0; i < 8; ++i) ldmatrix_x4(kept[i], fragment_of(tiles.dS[i / 4][0], i % 4 * 16));
     bar_arrive(kOfConsumers, 256);  // P may take its place
-  }
-  // Begins dPᵀ = V dOᵀ.
-  __device__ __forceinline__ void begin_dp() {
-    const MatrixDescriptor v = matrix_descriptor(tiles.V), dout = matrix_descriptor(tiles.dO[at.stage]);
-    wgmma_fence();
-#pragma unroll
-    for (int d = 0; d < 128; d += 16)
-      wgmma_m64nNk16<T>(x, v + (d / 64 * 8192 + d % 64 * 2), dout + (d / 64 * 8192 + d % 64 * 2), d != 0);
-#pragma unroll
-    for (int d = 128; d < 256; d += 16)
-      wgmma_m64nNk16<T>(x, kept[d / 16 - 8], dout + (d / 64 * 8192 + d % 64 * 2), true);
-    wgmma_commit();
   }
   // dSᵀ = Pᵀ ∘ (dPᵀ - δ), rounded; P is the other warpgroup's.
   __device__ __forceinline__ void gradients() {
@@ -225,7 +231,7 @@ struct MakesDS : WideConsumer<T, kAddQ> {
   __device__ __forceinline__ void step() {
     mbarrier_wait(&tiles.Q_full[at.stage], at.parity);
     mbarrier_wait(&tiles.dO_full[at.stage], at.parity);
-    begin_dp();
+    this->begin_product(tiles.V, tiles.dO[at.stage]);
     if constexpr (kTurn) {
       mbarrier_wait(&tiles.dS_full[at.stage ^ 1], this->turn().parity);
       this->add_excess();
@@ -331,7 +337,7 @@ __global__ void __cluster_dims__(2) __launch_bounds__(384, 1)
     MakesP<T, kAddQ> p(tiles, a, rank, row, range.first * kWideBr, first_key, band);
     int masked = range.full - range.first;
     if (count > 0) {
-      mbarrier_wait(&tiles.K_full, 0);
+      p.keep_k();
       bar_sync(kOfConsumers, 256);  // the other warpgroup has V in its registers
       p.template step<false>(range.first, masked > 0);
 #pragma unroll 1
