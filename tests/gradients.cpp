@@ -111,7 +111,6 @@ double floors(Input input, const Features& can, bool low_bits, bool backward) {
   const bool mean = input == Input::Uniform || input == Input::Shifted;
   const bool normal = input == Input::Normal || input == Input::Halved;
   if (can.tensor_cores && low_bits && backward && input == Input::Outliers) return 3;
-  if (can.tensor_cores && low_bits && backward && input == Input::Uniform && !can.sums_rows) return 2.4;
   if (can.tensor_cores && low_bits && backward && (mean || input == Input::Q4 || input == Input::QKV4)) return 2;
   if (can.tensor_cores && low_bits && mean) return input == Input::Uniform ? 2 : 2.4;
   return normal ? 2 : mean ? 10 : 4;

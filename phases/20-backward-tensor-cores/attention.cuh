@@ -318,14 +318,13 @@ struct Gradients {
 
   template <class T, int D, int Br, int Bc>
   static void launch(const DeviceProblem<T>& p) {
-    Backward<T> a = arguments_of(p);
-    a.row_excess = static_cast<float*>(p.workspace[4]), a.centre = static_cast<float*>(p.workspace[5]);
+    const Backward<T> a = arguments_of(p);
     const auto keys_kernel = a.dQ_sum ? keys_backward<T, D, Br, Bc, true> : keys_backward<T, D, Br, Bc, false>;
     allow_shared_memory(keys_kernel, sizeof(Tiles<D, Br, Bc>));
-    launch_row_terms<D, true>(p, a);
+    launch_row_terms<D>(p, a);
     if (p.K.rows > 0)
       keys_kernel<<<grid_of(p.K.rows, Bc, std::int64_t{p.B} * p.H), 256, sizeof(Tiles<D, Br, Bc>), p.stream>>>(a);
-    launch_dq<D, true>(p, a);
+    launch_dq<D>(p, a);
   }
 };
 // #endregion

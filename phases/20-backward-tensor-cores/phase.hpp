@@ -48,7 +48,6 @@ inline Workspace workspace(const AnyProblem& p) {
 inline constexpr Features backward_features{.kernel = true,
                                             .meets = {Demand::Causal, Demand::Kept, Demand::AnyStride, Demand::Atomic},
                                             .tensor_cores = true,
-                                            .sums_rows = true,
                                             .types = {Type::Float16, Type::BFloat16},
                                             .head_dims = {64, 128, 256},
                                             .blocks = {{128, 128}, {64, 128}, {64, 64}, {32, 64}},
@@ -92,14 +91,14 @@ inline HbmBytes bytes_without_sums(const AnyProblem& p, Blocks blocks) {
 }
 
 // With the sums: the first kernel reads 64 keys, and writes their mean and a number a row. Deterministic: four lanes a
-// row read that. Atomic: four warps a row or two add to it, and two numbers a lane are read for 16 rows. Each warp
-// reads the mean, two of its columns a lane, for 16 rows.
-inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
+// row read that. Atomic: `summed` rows of a pair of tiles are added to it, and two numbers a lane are read for 16 rows.
+// Each warp reads the mean, two of its columns a lane, for 16 rows.
+inline HbmBytes bytes_with_sums(const AnyProblem& p, Blocks blocks, std::int64_t summed) {
   const std::int64_t heads = p.B() * p.H(), Sq = p.Sq(), padded = backward_features.padded(p.D());
   std::int64_t read = 0, written = 4 * padded_rows(Sq), added = 0;
   if (Sq > 0) read += std::min<std::int64_t>(seen_keys(p), 64) * p.row_bytes(), written += 4 * padded;
   if (p.options.mode == BackwardMode::Atomic) {
-    for_each_pair(p, blocks, [&](std::int64_t) { added += (blocks.Br < 64 ? 16 : 32) * 8 * 4; });
+    for_each_pair(p, blocks, [&](std::int64_t) { added += summed * 4; });
     read += added + (Sq + 15) / 16 * 32 * (padded + 8), written += added;
   } else {
     const std::int64_t rows = dq_blocks(static_cast<int>(padded)).Br;
@@ -108,6 +107,10 @@ inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
   HbmBytes bytes = bytes_without_sums(p, blocks);
   bytes.read += static_cast<std::uint64_t>(heads * read), bytes.written += static_cast<std::uint64_t>(heads * written);
   return bytes;
+}
+// Each of eight warps adds the sums of 16 rows or of 32: several have the same rows, and other keys.
+inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
+  return bytes_with_sums(p, blocks, 8 * (blocks.Br < 64 ? 16 : 32));
 }
 
 inline constinit Pass backward_pass{backward_features, &phase09::phase};

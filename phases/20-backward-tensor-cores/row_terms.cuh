@@ -1,6 +1,6 @@
 // row_terms.cuh: what stands before the products and behind them: m, 1 / l and δ of each row; the sum of dQ, cleared in
 // the first kernel and rounded in the last.
-// Use: row_terms<T, D, kSumRows><<<…>>>(a); … finish_dq<T, D, kSumRows><<<…>>>(a);
+// Use: row_terms<T, D><<<…>>>(a); … finish_dq<T, D><<<…>>>(a);
 #pragma once
 #include "phases/09-backward/attention.cuh"  // restore
 #include "phases/13-instruction-diet/output.cuh"
@@ -22,8 +22,7 @@ struct Backward {
   const float *LSE, *dLSE;                   // [B, H, Sq], natural log; dLSE may be null
   const float *m, *l;                        // [B, H, Sq], the forward pass's; null: LSE stands in for them
   float *row_m, *row_inverse_l, *row_delta;  // [B, H, padded rows]
-  float* dQ_sum;  // [B, H, padded rows / 16, D / 8, 32 lanes, 4]: the one-pass variant adds to it; else null
-  // Where kernels have kSumRows, else null:
+  float* dQ_sum;      // [B, H, padded rows / 16, D / 8, 32 lanes, 4]: the one-pass variant adds to it; else null
   float* row_excess;  // [B, H, padded rows]: by how much a row of dS, rounded, misses its sum
   float* centre;      // [B, H, D], D as padded: a row near the keys' mean
   float scale, scale_log2;
@@ -31,7 +30,6 @@ struct Backward {
   int B, H;
   std::int64_t rows;  // padded rows of a head
 };
-// All but row_excess and centre, which are null.
 template <class T>
 Backward<T> arguments_of(const DeviceProblem<T>& p) {
   const auto numbers = [&](std::size_t piece) { return static_cast<float*>(p.workspace[piece]); };
@@ -41,6 +39,7 @@ Backward<T> arguments_of(const DeviceProblem<T>& p) {
   a.LSE = p.LSE, a.dLSE = p.dLSE, a.m = p.m, a.l = p.l;
   a.row_m = numbers(0), a.row_inverse_l = numbers(1), a.row_delta = numbers(2);
   a.dQ_sum = p.mode == Mode::Atomic ? numbers(3) : nullptr;
+  a.row_excess = numbers(4), a.centre = numbers(5);
   a.scale = p.scale, a.scale_log2 = p.scale_log2, a.band = p.band;
   a.B = p.B, a.H = p.H, a.rows = padded_rows(p.Q.rows);
   return a;
@@ -84,13 +83,14 @@ __device__ inline void restore_row(float (&o)[8], const Head<std::int16_t>& O_lo
 // #region centre
 // Of the first keys, at most 64, the mean: a row of zeros where no row sees a key.
 template <class T, int D>
-__device__ void find_centre(const Backward<T>& a, std::int64_t head) {
+__device__ void find_centre(const Backward<T>& a, int head) {
   const Head<const T> K = a.K.head(head / a.H, head % a.H);
   const int keys = static_cast<int>(min(a.band.end(a.Q.rows - 1), std::int64_t{64}));
   for (int c = threadIdx.x; c < D; c += 128) {
     float sum = 0;
+#pragma unroll 16
     for (int j = 0; j < keys; ++j) sum += c < K.cols ? widen(K.data[j * K.stride + c]) : 0.0f;
-    a.centre[head * D + c] = keys > 0 ? sum / static_cast<float>(keys) : 0.0f;
+    a.centre[std::int64_t{head} * D + c] = keys > 0 ? sum / static_cast<float>(keys) : 0.0f;
   }
 }
 // dQ is linear in K: moving all keys by the centre moves it by what a row of dS sums to. dQ [rows, D] in the order of a
@@ -110,9 +110,8 @@ __device__ __forceinline__ void move_to_centre(float (&dq)[D / 2], const float* 
 
 // #region row-terms
 // Of each row m, 1 / l and δ = Σ_d dO_d O_d - dLSE, as phase 09 has them: D / 8 lanes share a row. P of a row that does
-// not exist or sees no finite logit is to be 0: its m is +inf. dQ_sum is cleared, too: 8 numbers a lane. kSumRows: rows
-// of dS are summed for dQ.
-template <class T, int D, bool kSumRows>
+// not exist or sees no finite logit is to be 0: its m is +inf. dQ_sum is cleared, too: 8 numbers a lane.
+template <class T, int D>
 __global__ void __launch_bounds__(128) row_terms(Backward<T> a) {
   constexpr int kLanes = D / 8;
   const std::int64_t row = std::int64_t{blockIdx.x} * (128 / kLanes) + threadIdx.x / kLanes;  // of all heads' padded
@@ -129,8 +128,8 @@ __global__ void __launch_bounds__(128) row_terms(Backward<T> a) {
 #pragma unroll
     for (int e = 0; e < 8; ++e) sum = fmaf(dout[e], o[e], sum);
   }
-  if (kSumRows && head < std::int64_t{a.B} * a.H && i < 128 / kLanes)
-    find_centre<T, D>(a, head);  // the head's first block
+  if (head < std::int64_t{a.B} * a.H && i < 128 / kLanes)
+    find_centre<T, D>(a, static_cast<int>(head));  // the head's first block
   if (a.dQ_sum && head < std::int64_t{a.B} * a.H) {
     float4* cleared = reinterpret_cast<float4*>(a.dQ_sum + row * D + c);
     cleared[0] = make_float4(0, 0, 0, 0);
@@ -145,7 +144,7 @@ __global__ void __launch_bounds__(128) row_terms(Backward<T> a) {
   a.row_m[row] = m == -INFINITY ? INFINITY : m;
   a.row_inverse_l[row] = m == -INFINITY ? 0.0f : 1 / l;
   a.row_delta[row] = sum - dLSE;
-  if (kSumRows) a.row_excess[row] = m == -INFINITY ? 0.0f : -dLSE;
+  a.row_excess[row] = m == -INFINITY ? 0.0f : -dLSE;
 }
 // #endregion
 
@@ -185,7 +184,7 @@ template <int D>
 struct FinishTiles {
   alignas(16) std::uint16_t dQ[64][D];
 };
-template <class T, int D, bool kSumRows>
+template <class T, int D>
 __global__ void __launch_bounds__(128) finish_dq(Backward<T> a) {
   FinishTiles<D>& tiles = shared<FinishTiles<D>>();
   const int warp_row = threadIdx.x / 32 * 16;
@@ -199,10 +198,8 @@ __global__ void __launch_bounds__(128) finish_dq(Backward<T> a) {
     float(&of)[4] = c_fragment(dq[0], n);
     of[0] = x.x, of[1] = x.y, of[2] = x.z, of[3] = x.w;
   }
-  if constexpr (kSumRows) {
-    const float* excess = a.row_excess + head * a.rows + first_row + warp_row + lane_row();
-    move_to_centre<D>(dq[0], a.centre + head * D, excess[0], excess[8]);
-  }
+  const float* excess = a.row_excess + head * a.rows + first_row + warp_row + lane_row();
+  move_to_centre<D>(dq[0], a.centre + head * D, excess[0], excess[8]);
 #pragma unroll
   for (float& x : dq[0]) x *= a.scale;
   phase13::put_rows(dq, tiles.dQ, warp_row, pack<T>);

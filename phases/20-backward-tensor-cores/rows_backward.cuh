@@ -1,6 +1,6 @@
 // rows_backward.cuh: dQ in a pass of its own, for the deterministic mode: a block owns a Q tile and walks over the K/V
 // tiles, as the forward pass does; P and dS are made again. No two blocks add to the same number: same bits.
-// Use: rows_backward<T, D, kSumRows><<<…>>>(a);
+// Use: rows_backward<T, D><<<…>>>(a);
 #pragma once
 #include "phases/13-instruction-diet/copies.cuh"
 #include "phases/13-instruction-diet/fragments.cuh"
@@ -25,7 +25,7 @@ struct RowsTiles {
 
 // #region rows-backward
 // Four warps of 16 or 32 rows each.
-template <class T, int D, bool kSumRows>
+template <class T, int D>
 __global__ void __launch_bounds__(128, D <= 128 ? 2 : 1) rows_backward(Backward<T> a) {
   using Tiles = RowsTiles<D>;
   constexpr int kRows = Tiles::kRows, kKeys = Tiles::kKeys, kRowTiles = Tiles::kRowTiles;
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(128, D <= 128 ? 2 : 1) rows_backward(Backward<
     m[i / 2][i % 2] = exists ? a.row_m[n] : INFINITY;
     inverse_l[i / 2][i % 2] = exists ? a.row_inverse_l[n] : 0.0f;
     delta[i / 2][i % 2] = exists ? a.row_delta[n] : 0.0f;
-    excess[i / 2][i % 2 * 2] = excess[i / 2][i % 2 * 2 + 1] = kSumRows && exists ? a.row_excess[n] : 0.0f;
+    excess[i / 2][i % 2 * 2] = excess[i / 2][i % 2 * 2 + 1] = exists ? a.row_excess[n] : 0.0f;
   }
 
 #pragma unroll 1
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(128, D <= 128 ? 2 : 1) rows_backward(Backward<
 
     // dQ += dS K, and the sums of dS's rows.
 #pragma unroll
-    for (int k = 0; kSumRows && k < kKeys / 16; ++k) {
+    for (int k = 0; k < kKeys / 16; ++k) {
       unsigned x[kRowTiles][4];
 #pragma unroll
       for (int i = 0; i < 4 * kRowTiles; ++i) x[i / 4][i % 4] = ds[i / 4][k][i % 4];
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(128, D <= 128 ? 2 : 1) rows_backward(Backward<
   __syncthreads();  // no copy of Q is under way, where no row sees a key
 #pragma unroll
   for (int rt = 0; rt < kRowTiles; ++rt) {
-    if (kSumRows) move_to_centre<D>(dq[rt], a.centre + head * D, excess[rt][0], excess[rt][2]);
+    move_to_centre<D>(dq[rt], a.centre + head * D, excess[rt][0], excess[rt][2]);
 #pragma unroll
     for (float& x : dq[rt]) x *= a.scale;
   }
@@ -125,22 +125,22 @@ __global__ void __launch_bounds__(128, D <= 128 ? 2 : 1) rows_backward(Backward<
 // #region before-and-behind
 // What the host launches before the kernel of dK and dV, and behind it: the numbers of rows; dQ, which is rounded where
 // that kernel has added it up, and else made by a kernel of its own.
-template <int D, bool kSumRows, class T>
+template <int D, class T>
 void launch_row_terms(const DeviceProblem<T>& p, const Backward<T>& a) {
   const auto blocks = static_cast<unsigned>(std::int64_t{p.B} * p.H * a.rows * (D / 8) / 128);
-  if (a.rows > 0) row_terms<T, D, kSumRows><<<blocks, 128, 0, p.stream>>>(a);
+  if (a.rows > 0) row_terms<T, D><<<blocks, 128, 0, p.stream>>>(a);
 }
-template <int D, bool kSumRows, class T>
+template <int D, class T>
 void launch_dq(const DeviceProblem<T>& p, const Backward<T>& a) {
   const std::int64_t heads = std::int64_t{p.B} * p.H;
   if (a.rows == 0) return;
   if (a.dQ_sum) {
     const auto blocks = static_cast<unsigned>(heads * ((p.Q.rows + 63) / 64));
-    const auto kernel = finish_dq<T, D, kSumRows>;
+    const auto kernel = finish_dq<T, D>;
     allow_shared_memory(kernel, sizeof(FinishTiles<D>));
     kernel<<<blocks, 128, sizeof(FinishTiles<D>), p.stream>>>(a);
   } else {
-    const auto kernel = rows_backward<T, D, kSumRows>;
+    const auto kernel = rows_backward<T, D>;
     allow_shared_memory(kernel, sizeof(RowsTiles<D>));
     kernel<<<grid_of(p.Q.rows, RowsTiles<D>::kRows, heads), 128, sizeof(RowsTiles<D>), p.stream>>>(a);
   }

@@ -120,6 +120,25 @@ __device__ __forceinline__ void begin_dq(float (&dq)[N], const std::uint16_t (&d
 }
 // #endregion
 
+// #region excess: what rows of dS, rounded, sum to; finish_dq takes it from dQ, times the centre of K (phase 20)
+// A warp adds up a panel of dSᵀ over kKeys keys, from `first_key` on: 64 rows of dS, two neighbours a lane.
+template <class T, int kKeys, int Bc>
+__device__ __forceinline__ void add_excess(float* excess /*[64]*/, const std::uint16_t (&dS)[Bc][64], int first_key) {
+  const int column = threadIdx.x % 32 * 2;
+  float2 sum = make_float2(0, 0);
+#pragma unroll 1
+  for (int i = 0; i < 8; ++i)  // rows that are eight apart are swizzled alike: the same address but for a constant
+#pragma unroll
+    for (int key = 0; key < kKeys; key += 8) {
+      const std::uint16_t* const from = &dS[first_key + i + key][swizzled(i, column)];
+      const float2 x = unpack<T>(*reinterpret_cast<const unsigned*>(from));
+      sum.x += x.x, sum.y += x.y;
+    }
+  atomicAdd(&excess[column], sum.x);
+  atomicAdd(&excess[column + 1], sum.y);
+}
+// #endregion
+
 // #region maps: what TMA copies
 // Q or dO, in boxes of a Q tile's rows; K instead where they have no rows, and nothing is copied.
 template <class T>

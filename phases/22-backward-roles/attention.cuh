@@ -39,7 +39,8 @@ template <class T, int D, int Br, int Bc, bool kAddQ>
 struct Consumer {
   Tiles<D, Br, Bc>& tiles;
   const float scale_log2;
-  float* dQ_sum;  // [Br / 16, D / 8, 32 lanes, 4], of the next tile
+  float* dQ_sum;      // [Br / 16, D / 8, 32 lanes, 4], of the next tile
+  float* row_excess;  // [Br], likewise
   const int warpgroup;
   int from[2];  // the first queries that see the lane's two keys, counted from the lane's first column of the next tile
 
@@ -49,9 +50,9 @@ struct Consumer {
   unsigned p[Br / 16][4], ds[Br / 16][4];  // Pᵀ and dSᵀ, rounded, as left operands
   Cursor<kStages> at;                      // of Q and dO
 
-  __device__ Consumer(Tiles<D, Br, Bc>& tiles, float scale_log2, float* dQ_sum, int warpgroup, int first_row,
-                      int first_key, const Band<int>& band)
-      : tiles(tiles), scale_log2(scale_log2), dQ_sum(dQ_sum), warpgroup(warpgroup) {
+  __device__ Consumer(Tiles<D, Br, Bc>& tiles, float scale_log2, float* dQ_sum, float* row_excess, int warpgroup,
+                      int first_row, int first_key, const Band<int>& band)
+      : tiles(tiles), scale_log2(scale_log2), dQ_sum(dQ_sum), row_excess(row_excess), warpgroup(warpgroup) {
     const int my_key = first_key + warpgroup * 64 + threadIdx.x % 128 / 32 * 16 + lane_row();
     for (int r = 0; r < 2; ++r) from[r] = first_query(my_key + 8 * r, band) - first_row - lane_column();
   }
@@ -80,6 +81,7 @@ struct Consumer {
     tiles.dO_ring.release(at);
     begin_output<T>(dk, ds, tiles.Q[at.stage]);
     if (kAddQ) {
+      sum_rows();
       wgmma_wait<1>(dq);
       add_dq();
     }
@@ -90,12 +92,18 @@ struct Consumer {
   // Of the tile's Br x D numbers of dQ each warpgroup makes 64 x 64: other rows, or other columns.
   __device__ int unit_row() const { return warpgroup / (D / 64); }
   __device__ int unit_column() const { return warpgroup % (D / 64); }
+  // All warps that have a panel of dSᵀ share its keys.
+  __device__ __forceinline__ void sum_rows() {
+    constexpr int kPanels = D / 64, kKeys = Bc / (4 * kPanels);
+    add_excess<T, kKeys>(row_excess + unit_row() * 64, tiles.dS[at.stage][unit_row()],
+                         (unit_column() * 4 + threadIdx.x % 128 / 32) * kKeys);
+  }
   __device__ __forceinline__ void add_dq() {
     const int row = unit_row() * 64 + threadIdx.x % 128 / 32 * 16;
     float* fragment = dq_fragment<D>(dQ_sum, row, unit_column() * 64);
 #pragma unroll
     for (int n = 0; n < 8; ++n) phase20::add_fragment(dq_fragment<D>(fragment, 0, n * 8), c_fragment(dq, n));
-    dQ_sum += Br * D;
+    dQ_sum += Br * D, row_excess += Br;
   }
 };
 // #endregion
@@ -148,7 +156,9 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
   // #region loop: the consumers, over the Q tiles that see the keys
   setmaxnreg_inc<kConsumerRegisters>();
   float* const dQ_sum = kAddQ ? a.dQ_sum + (work.head * a.rows + range.first * Br) * D : nullptr;
-  Consumer<T, D, Br, Bc, kAddQ> consumer(tiles, a.scale_log2, dQ_sum, warpgroup, range.first * Br, first_key, band);
+  float* const row_excess = a.row_excess + work.head * a.rows + range.first * Br;
+  Consumer<T, D, Br, Bc, kAddQ> consumer(tiles, a.scale_log2, dQ_sum, row_excess, warpgroup, range.first * Br,
+                                         first_key, band);
   if (range.first < range.end) mbarrier_wait(&tiles.KV_full, 0);
 #pragma unroll 1
   for (int left = range.end - range.first, masked = range.full - range.first; left > 0; --left, --masked)
@@ -178,12 +188,12 @@ struct Gradients {
     allow_shared_memory(kernel, shared_bytes);
     const auto grid = static_cast<unsigned>((p.K.rows + Bc - 1) / Bc * p.B * p.H);
     constexpr int threads = Bc * 2 + 128;
-    phase20::launch_row_terms<D, false>(p, a);
+    phase20::launch_row_terms<D>(p, a);
     if (grid > 0)
       kernel<<<grid, threads, shared_bytes, p.stream>>>(
           map_of_queries(p, p.Q, Br), map_of_queries(p, p.dO, Br), map_of_seen_keys(p, p.K), map_of_seen_keys(p, p.V),
           map_of(p.dK, p.B, p.H, 64), map_of(p.dV, p.B, p.H, 64), a, narrow(p.band));
-    phase20::launch_dq<D, false>(p, a);
+    phase20::launch_dq<D>(p, a);
   }
 };
 // #endregion

@@ -24,13 +24,16 @@ struct Tiles {
   // Q_ring.full     the loading thread              1, and bytes   consumers, before S     Q, the numbers of its rows
   // Q_ring.empty    a lane of each consumer's warp  Bc / 16        the loading thread      nobody reads them any more
   // dO_ring         as Q_ring, but before dP
-  // dS_ring.full    a lane of each consumer's warp  Bc / 16        whose turn dQ is        dS of all keys is there
-  // dS_ring.empty   a lane of each of its warps     4              consumers, before dS    dQ has been made of it
+  // dS_ring.full    a lane of each consumer's warp  Bc / 16        whose turn dQ is, and   dS of all keys is there
+  //                                                                the summing warps
+  // dS_ring.empty   a lane of each of its warps     4 + kSumming   consumers, before dS    dQ has been made of it, and
+  //                 and of the summing ones                                                its rows have been summed
   // dQ_ring.full    a lane of each of its warps     4              the adding thread       dQ of a tile is there
   // dQ_ring.empty   the adding thread               1              whose turn dQ is        it has been read
   std::uint64_t K_full, V_full;
   Ring<kStages> Q_ring, dO_ring, dS_ring, dQ_ring;
 };
+constexpr int kSumming = 2;      // warps that sum the rows of dS
 constexpr int kOfConsumers = 3;  // a named barrier, for the end; 1 and 2 are store_tile's
 
 // Registers per thread: the block is launched with 168 for each; 128 · (2 · 240 + 24) are no more than 384 · 168.
@@ -49,7 +52,6 @@ struct Consumer {
   const Backward<T>& a;
   const int warpgroup;
   int from[2];  // the first queries that see the lane's two keys, counted from the lane's first column of the next tile
-  float* row_excess;  // of the tile whose turn it is
 
   float s[Br / 2], dp[Br / 2];             // Sᵀ, then Pᵀ; dPᵀ, then dSᵀ
   float dv[D / 2] = {}, dk[D / 2] = {};    // 64 keys
@@ -58,8 +60,8 @@ struct Consumer {
   Cursor<kStages> at, turn;                // of Q, dO and dS; of dS and dQ, a tile behind
 
   __device__ Consumer(Tiles<D, Br, Bc>& tiles, const Backward<T>& a, int warpgroup, int first_row, int first_key,
-                      const Band<int>& band, float* row_excess)
-      : tiles(tiles), a(a), warpgroup(warpgroup), row_excess(row_excess) {
+                      const Band<int>& band)
+      : tiles(tiles), a(a), warpgroup(warpgroup) {
     const int my_key = first_key + warpgroup * 64 + threadIdx.x % 128 / 32 * 16 + lane_row();
     for (int r = 0; r < 2; ++r) from[r] = first_query(my_key + 8 * r, band) - first_row - lane_column();
   }
@@ -94,12 +96,11 @@ struct Consumer {
       if (kEarly) leave_tile<0>();  // dQ gets the registers of S and dP
       begin_turn();
       if (!kEarly) leave_tile<Br / 64>();  // all but dQ
-      add_excess();
       finish_turn();
     } else {
       leave_tile<0>();
     }
-    if (!first) turn.next(), row_excess += Br;
+    if (!first) turn.next();
   }
   // dV and dK of a tile are there; kPending groups of dQ are not.
   template <int kPending>
@@ -115,28 +116,8 @@ struct Consumer {
 #pragma unroll
     for (int i = 0; i < Br / 64; ++i) begin_dq<T>(dq[i], tiles.dS[turn.stage][i], tiles.K, 0);
   }
-  // While wgmma makes dQ: the sums of dS's rows, 16 of them a warp in each panel. Lanes of four have the same ones.
-  __device__ __forceinline__ void add_excess() {
-    const int row = threadIdx.x % 128 / 32 * 16;
-#pragma unroll
-    for (int i = 0; i < Br / 64; ++i) {
-      const phase13::Fragments<64> rows(&tiles, tiles.dS[turn.stage][i], phase13::b_row(), row + phase13::b_column());
-      float excess[1][4] = {};
-#pragma unroll
-      for (int key = 0; key < Bc; key += 16) {
-        unsigned x[1][4];
-        ldmatrix_x4_trans(x[0], rows.at(key, 0));
-        phase20::add_row_sums<T>(excess, x);
-      }
-      if (threadIdx.x % 4 == 0) {
-        atomicAdd(&row_excess[i * 64 + row + lane_row()], excess[0][0]);
-        atomicAdd(&row_excess[i * 64 + row + 8 + lane_row()], excess[0][2]);
-      }
-    }
-  }
   __device__ __forceinline__ void finish_turn() {
     wgmma_wait<0>(dq);
-    __syncwarp();  // all lanes have read dS
     tiles.dS_ring.release(turn);
     tiles.dQ_ring.wait_empty(turn);
     const int warp = threadIdx.x % 128 / 32;
@@ -168,19 +149,20 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
   if (threadIdx.x == 0) {
     mbarrier_init(&tiles.K_full, 1), mbarrier_init(&tiles.V_full, 1);
     tiles.Q_ring.init(Bc / 16), tiles.dO_ring.init(Bc / 16);  // warps
-    init_handover(tiles.dS_ring, Bc / 16, 4);                 // all write, one warpgroup reads
-    init_handover(tiles.dQ_ring, 4, 1);                       // that writes, a thread reads
+    init_handover(tiles.dS_ring, Bc / 16, 4 + kSumming);      // all write; one warpgroup and the summing warps read
+    init_handover(tiles.dQ_ring, 4, 1);                       // that warpgroup writes, a thread reads
     fence_mbarrier_init();
   }
   __syncthreads();  // the barriers are there, for TMA too
   // #endregion
 
-  // #region producer: one thread loads, another adds
+  // #region producer: one thread loads, another adds, two warps sum
   const int count = range.end - range.first;  // of Q tiles
   if (warpgroup == Bc / 64) {
     setmaxnreg_dec<kProducerRegisters>();
     const bool loads = threadIdx.x % 128 == 0;  // one thread of a warp, and one
     const bool adds = threadIdx.x % 128 == 32;  // of another: neither waits where the other does
+    const int summing = static_cast<int>(threadIdx.x % 128 / 32) - (4 - kSumming);  // which of these warps
     Cursor<kStages> at;
     if (loads && count > 0) {
       const int first_piece = work.head * static_cast<int>(a.rows / 64);  // of the head
@@ -199,8 +181,7 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
         if (tile == range.first) load_keys(tiles.V, &V_map, &tiles.V_full);  // S comes first, which needs Q
         tiles.dO_ring.fill(tiles.dO, at, &dO_map, tile * Br, h, b);
       }
-    }
-    if (kAddQ && adds) {
+    } else if (kAddQ && adds) {
       float* to = a.dQ_sum + (work.head * a.rows + range.first * Br) * D;
 #pragma unroll 1
       for (int i = 0; i < count; ++i, to += Br * D, at.next()) {
@@ -211,6 +192,17 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
         if (i > 0) mbarrier_arrive(&tiles.dQ_ring.empty[at.stage ^ 1]);
       }
       cp_async_bulk_wait<0>();  // shared memory must live until then
+    } else if (kAddQ && summing >= 0) {
+      constexpr int kPanels = Br / 64, kShare = kSumming / kPanels;  // so many warps have a panel, and part its keys
+      const int panel = summing / kShare, first_key = summing % kShare * (Bc / kShare);
+      float* excess = a.row_excess + work.head * a.rows + range.first * Br;
+#pragma unroll 1
+      for (int tile = range.first; tile < range.end; ++tile, excess += Br, at.next()) {
+        tiles.dS_ring.wait_full(at);
+        add_excess<T, Bc / kShare>(excess + panel * 64, tiles.dS[at.stage][panel], first_key);
+        __syncwarp();  // all lanes have read dS
+        tiles.dS_ring.release(at);
+      }
     }
     return;
   }
@@ -218,15 +210,13 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
 
   // #region loop: the consumers, over the Q tiles that see the keys
   setmaxnreg_inc<kConsumerRegisters>();
-  Consumer<T, D, Br, Bc, kAddQ> consumer(tiles, a, warpgroup, range.first * Br, first_key, band,
-                                         a.row_excess + work.head * a.rows + range.first * Br);
+  Consumer<T, D, Br, Bc, kAddQ> consumer(tiles, a, warpgroup, range.first * Br, first_key, band);
   if (count > 0) mbarrier_wait(&tiles.K_full, 0);
 #pragma unroll 1
   for (int left = count, masked = range.full - range.first; left > 0; --left, --masked)
     consumer.step(range.end - left, left == count, masked > 0);
   if (kAddQ && count > 0 && consumer.my_turn()) {  // the last tile's
     consumer.begin_turn();
-    consumer.add_excess();
     consumer.finish_turn();
   }
   // #endregion
@@ -248,8 +238,7 @@ struct Gradients {
 
   template <class T, int D, int Br, int Bc>
   static void launch(const DeviceProblem<T>& p) {
-    Backward<T> a = phase20::arguments_of(p);
-    a.row_excess = static_cast<float*>(p.workspace[5]), a.centre = static_cast<float*>(p.workspace[6]);
+    const Backward<T> a = phase20::arguments_of(p);
     const auto kernel = a.dQ_sum ? keys_backward<T, D, Br, Bc, true> : keys_backward<T, D, Br, Bc, false>;
     constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
     allow_shared_memory(kernel, shared_bytes);
@@ -258,13 +247,13 @@ struct Gradients {
     const auto grid = static_cast<unsigned>((p.K.rows + Bc - 1) / Bc * heads);
     const auto row_blocks = static_cast<unsigned>(heads * a.rows / 64);
     constexpr int threads = Bc * 2 + 128;
-    auto* const pieces = static_cast<RowPiece*>(p.workspace[4]);
+    auto* const pieces = static_cast<RowPiece*>(p.workspace[6]);
     if (row_blocks > 0) row_pieces<T, D><<<row_blocks, 256, sizeof(PieceSums), p.stream>>>(a, pieces);
     if (grid > 0)
       kernel<<<grid, threads, shared_bytes, p.stream>>>(
           map_of_queries(p, p.Q, Br), map_of_queries(p, p.dO, Br), map_of_seen_keys(p, p.K), map_of_seen_keys(p, p.V),
           map_of(p.dK, p.B, p.H, 64), map_of(p.dV, p.B, p.H, 64), a, pieces, narrow(p.band), section);
-    phase20::launch_dq<D, true>(p, a);
+    phase20::launch_dq<D>(p, a);
   }
 };
 // #endregion

@@ -26,26 +26,21 @@ inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks);
 inline Workspace workspace(const AnyProblem& p) {
   const Workspace all = phase22::backward_features.workspace(p);
   const std::int64_t pieces = p.B() * p.H() * phase20::padded_rows(p.Sq()) / 64;
-  return {all[0],
-          all[1],
-          all[2],
-          all[3],
-          {"row_pieces", pieces * static_cast<std::int64_t>(sizeof(RowPiece) / 4)},
-          phase20::workspace(p)[4],
-          phase20::workspace(p)[5]};
+  constexpr std::int64_t numbers = sizeof(RowPiece) / 4;
+  return {all[0], all[1], all[2], all[3], all[4], all[5], {"row_pieces", pieces * numbers}};
 }
 
 constexpr Features with_pieces(Features features) {
-  features.sums_rows = true, features.hbm_bytes = hbm_bytes, features.workspace = workspace;
+  features.hbm_bytes = hbm_bytes, features.workspace = workspace;
   return features;
 }
 inline constexpr Features backward_features = with_pieces(phase22::backward_features);
 
-// As phase 22's, but for two things: a piece for 64 rows is written once and read as often as they stream by, in place
-// of three numbers a row; and bulk reductions add to dQ_sum, which is neither reading nor writing. (Of extreme pieces m
-// is read, too.)
+// As phase 22's, but for three things: a piece for 64 rows is written once and read as often as they stream by, in place
+// of three numbers a row; bulk reductions add to dQ_sum, which is neither reading nor writing; and two
+// warps add the sums of 64 rows each. (Of extreme pieces m is read, too.)
 inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
-  HbmBytes bytes = phase22::backward_features.hbm_bytes(p, blocks);
+  HbmBytes bytes = phase20::bytes_with_sums(p, blocks, 2 * 64);
   const bool atomic = p.options.mode == BackwardMode::Atomic;
   const std::uint64_t heads = static_cast<std::uint64_t>(p.B() * p.H());
   std::int64_t pairs = 0;

@@ -90,9 +90,6 @@ struct Features {
   // The products are made by mma. It rounds towards zero, once per 16 columns (LSE's bar is wider by that), and it
   // multiplies by P = 0 the values that a row does not see but another row of its tile does: NaN there spreads.
   bool tensor_cores = false;
-  // A backward pass on tensor cores rounds dS. Does it take from dQ what that adds to the sums of dS's rows, times the
-  // mean of K (docs/backward.md)?
-  bool sums_rows = false;
   Few<Type> types = {Type::Float32, Type::Float16, Type::BFloat16};
   // Of a kernel: the head dimensions and blocks that are instantiated. D is padded to the next of these; of the blocks
   // the first that fits is taken, unless the caller asks for one.

@@ -32,7 +32,8 @@ template <class T, int D, int Br, int Bc, bool kAddQ>
 struct Consumer {
   Tiles<D, Br, Bc>& tiles;
   const float scale_log2;
-  float* dQ_sum;  // [Br, D], of the next tile
+  float* dQ_sum;      // [Br, D], of the next tile
+  float* row_excess;  // [Br], likewise
   const int warpgroup;
   int from[2];  // the first queries that see the lane's two keys, counted from the lane's first column of the next tile
 
@@ -41,9 +42,9 @@ struct Consumer {
   float dq[32];                            // 64 of the tile's queries, 64 columns
   unsigned p[Br / 16][4], ds[Br / 16][4];  // Pᵀ and dSᵀ, rounded, as left operands
 
-  __device__ Consumer(Tiles<D, Br, Bc>& tiles, float scale_log2, float* dQ_sum, int warpgroup, int first_row,
-                      int first_key, const Band<int>& band)
-      : tiles(tiles), scale_log2(scale_log2), dQ_sum(dQ_sum), warpgroup(warpgroup) {
+  __device__ Consumer(Tiles<D, Br, Bc>& tiles, float scale_log2, float* dQ_sum, float* row_excess, int warpgroup,
+                      int first_row, int first_key, const Band<int>& band)
+      : tiles(tiles), scale_log2(scale_log2), dQ_sum(dQ_sum), row_excess(row_excess), warpgroup(warpgroup) {
     const int my_key = first_key + warpgroup * 64 + threadIdx.x % 128 / 32 * 16 + lane_row();
     for (int r = 0; r < 2; ++r) from[r] = first_query(my_key + 8 * r, band) - first_row - lane_column();
   }
@@ -70,16 +71,18 @@ struct Consumer {
       fence_proxy_async();  // wgmma is to see what stmatrix wrote
     }
   }
-  // Of the tile's Br x D numbers each warpgroup makes 64 x 64: other rows, or other columns.
+  // Of the tile's Br x D numbers each warpgroup makes 64 x 64: other rows, or other columns. Meanwhile all warps that
+  // have a panel of dSᵀ share its keys, and sum.
   __device__ __forceinline__ void add_dq(int stage) {
-    constexpr int kPanels = D / 64;
+    constexpr int kPanels = D / 64, kKeys = Bc / (4 * kPanels);
     const int rows = warpgroup / kPanels, columns = warpgroup % kPanels;
     begin_dq<T>(dq, tiles.dS[stage][rows], tiles.K, columns);
+    add_excess<T, kKeys>(row_excess + rows * 64, tiles.dS[stage][rows], (columns * 4 + threadIdx.x % 128 / 32) * kKeys);
     wgmma_wait<0>(dq);
     float* to = dQ_sum + (rows * 64 + threadIdx.x % 128 / 32 * 16 + lane_row()) * D + columns * 64 + lane_column();
 #pragma unroll
     for (int i = 0; i < 32; ++i) atomicAdd(to + 8 * row_of(i) * D + column_of(i), dq[i]);
-    dQ_sum += Br * D;
+    dQ_sum += Br * D, row_excess += Br;
   }
 };
 // #endregion
@@ -128,7 +131,9 @@ __global__ void __launch_bounds__(Bc * 2, 1)
 
   // #region loop: over the Q tiles that see the keys
   float* const dQ_sum = kAddQ ? a.dQ_sum + (work.head * a.rows + range.first * Br) * D : nullptr;
-  Consumer<T, D, Br, Bc, kAddQ> consumer(tiles, a.scale_log2, dQ_sum, warpgroup, range.first * Br, first_key, band);
+  float* const row_excess = a.row_excess + work.head * a.rows + range.first * Br;
+  Consumer<T, D, Br, Bc, kAddQ> consumer(tiles, a.scale_log2, dQ_sum, row_excess, warpgroup, range.first * Br,
+                                         first_key, band);
   if (range.first < range.end) mbarrier_wait(&tiles.KV_full, 0);
 #pragma unroll 1
   for (int tile = range.first, loaded = 0; tile < range.end; ++tile, ++loaded) {
@@ -157,10 +162,14 @@ __global__ void __launch_bounds__(128) finish_rows(Backward<T> a) {
   const std::int64_t head = row / a.rows, i = row % a.rows;
   if (head >= std::int64_t{a.B} * a.H || i >= a.dQ.rows || column >= a.dQ.cols) return;
   const float4 x = load4(a.dQ_sum + row * D + column), y = load4(a.dQ_sum + row * D + column + 4);
+  const float excess = a.row_excess[row];
+  const auto final = [&](float x, int c) {
+    return (x - (excess == 0 ? 0.0f : excess * a.centre[head * D + column + c])) * a.scale;
+  };
   const Head<T> dQ = a.dQ.head(head / a.H, head % a.H);
   store8(reinterpret_cast<std::uint16_t*>(dQ.data) + i * dQ.stride + column,
-         make_uint4(pack<T>(x.x * a.scale, x.y * a.scale), pack<T>(x.z * a.scale, x.w * a.scale),
-                    pack<T>(y.x * a.scale, y.y * a.scale), pack<T>(y.z * a.scale, y.w * a.scale)));
+         make_uint4(pack<T>(final(x.x, 0), final(x.y, 1)), pack<T>(final(x.z, 2), final(x.w, 3)),
+                    pack<T>(final(y.x, 4), final(y.y, 5)), pack<T>(final(y.z, 6), final(y.w, 7))));
 }
 // #endregion
 
@@ -177,14 +186,14 @@ struct Gradients {
     constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
     allow_shared_memory(kernel, shared_bytes);
     const auto grid = static_cast<unsigned>((p.K.rows + Bc - 1) / Bc * p.B * p.H);
-    phase20::launch_row_terms<D, false>(p, a);
+    phase20::launch_row_terms<D>(p, a);
     if (grid > 0)
       kernel<<<grid, Bc * 2, shared_bytes, p.stream>>>(
           map_of_queries(p, p.Q, Br), map_of_queries(p, p.dO, Br), map_of_seen_keys(p, p.K), map_of_seen_keys(p, p.V),
           map_of(p.dK, p.B, p.H, 64), map_of(p.dV, p.B, p.H, 64), a, narrow(p.band));
     const auto finish_blocks = static_cast<unsigned>(std::int64_t{p.B} * p.H * a.rows * (D / 8) / 128);
     if (!a.dQ_sum)
-      phase20::launch_dq<D, false>(p, a);
+      phase20::launch_dq<D>(p, a);
     else if (a.rows > 0)
       finish_rows<T, D><<<finish_blocks, 128, 0, p.stream>>>(a);
   }
