@@ -8,18 +8,16 @@ namespace flash::phase24::inline FLASH_MACHINE {
 
 struct Gradients {
   template <int D, int Br, int Bc>
-  using Shared = WideTiles;
+  using Shared = wide::Tiles;
 
   template <class T, int D, int Br, int Bc>
   static void launch(const DeviceProblem<T>& p) {
-    Backward<T> a = phase20::arguments_of(p);
-    a.row_excess = static_cast<float*>(p.workspace[5]), a.centre = static_cast<float*>(p.workspace[6]);
-    auto* const pieces = static_cast<RowPiece*>(p.workspace[4]);
+    const Backward<T> a = phase20::arguments_of(p);
+    auto* const pieces = static_cast<phase23::RowPiece*>(p.workspace[6]);
     const auto row_blocks = static_cast<unsigned>(std::int64_t{p.B} * p.H * a.rows / 64);
-    if (row_blocks > 0)
-      phase23::row_pieces<T, D><<<row_blocks, 256, sizeof(phase23::PieceSums), p.stream>>>(a, pieces);
-    launch_wide(p, a, pieces);
-    phase20::launch_dq<D, true>(p, a);
+    if (row_blocks > 0) phase23::row_pieces<T, D><<<row_blocks, 256, sizeof(phase23::PieceSums), p.stream>>>(a, pieces);
+    wide::launch(p, a, pieces);
+    phase20::launch_dq<D>(p, a);
   }
 };
 
