@@ -25,9 +25,9 @@ constexpr Features alone(Features features) {
 }
 inline constexpr Features backward_features = alone(phase23::backward_features);
 
-// As phase 23's, but for four things: additions to dQ_sum are reading and writing; both blocks that share a K/V tile read
-// the pieces; each reads of the other's keys the columns of which it makes dQ; and each has two warps that add the sums
-// of 64 rows. D is padded to 256 whatever it is: phase 20's formula has smaller ones.
+// As phase 23's, but for three things: additions to dQ_sum are reading and writing; both blocks that share a K/V tile
+// read the pieces; and each reads of the other's keys the columns of which it makes dQ. (Provisionally D is padded to
+// 256 whatever it is, where the formulas of phases 20 and 23 have smaller ones.)
 inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
   const std::int64_t D = p.D(), heads = p.B() * p.H(), lacking = 256 - phase20::backward_features.padded(D);
   HbmBytes bytes = phase23::hbm_bytes(p, blocks);
@@ -38,7 +38,7 @@ inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
   read += pairs * static_cast<std::int64_t>(sizeof(phase23::RowPiece));
   if (Sq > 0) written += 4 * lacking;  // centre
   if (atomic) {
-    const std::int64_t added = pairs * (blocks.Br * 256 * 4 + 2 * 64 * 4);
+    const std::int64_t added = pairs * blocks.Br * 256 * 4;
     read += added, written += added;
     written += all_rows * lacking * 4;                                          // cleared
     read += (Sq + 15) / 16 * 16 * lacking * 4 + (Sq + 15) / 16 * 32 * lacking;  // rounded

@@ -1,17 +1,16 @@
 // wide.cuh: phase 24's kernel for D = 256. dV and dK of 64 keys fill the registers of two warpgroups: one makes P and
 // dV, the other dS and dK, and hands to the other what it needs of it. Two blocks of a cluster share each Q tile, which
 // is loaded once for both, and the work of dQ: each makes half of its columns, of both blocks' keys.
-// Use: launch(p, a, pieces);  between row_pieces and launch_dq
+// Use: wide::launch(p, a, pieces);  between row_pieces and launch_dq
 #pragma once
 #include "phases/17-persistent/schedule.cuh"  // store_tile, wait_for_stores
 #include "phases/23-backward-turns/pieces.cuh"
 
 namespace flash::phase24::wide::inline FLASH_MACHINE {
 
-// #region wide-tiles: shared memory of a block, and its barriers
 using phase23::RowPiece;
-constexpr int kD = 256, kBr = 64, kBc = 128;  // two blocks have 64 keys each
-constexpr int kStages = 2;
+// #region wide-tiles: shared memory of a block, and its barriers
+constexpr int kD = 256, kBr = 64, kBc = 128, kStages = 2;  // two blocks have 64 keys each
 struct Tiles {
   alignas(1024) std::uint16_t K[4][64][64];            // of the block's keys
   alignas(1024) std::uint16_t K_other[2][64][64];      // of the other block's: the columns of which dQ is made here
@@ -21,20 +20,18 @@ struct Tiles {
   alignas(1024) std::uint16_t dS[kStages][1][64][64];  // Pᵀ, then dSᵀ in its place; at first columns 128 … 255 of V
   alignas(1024) std::uint16_t dS_other[kStages][64][64];  // the other block's dSᵀ
   RowPiece rows[kStages][1];
-  // barrier         who arrives                    how many      who waits              for what
-  // K_full, V_full  the loading thread             1, and bytes  consumers, once        K is there, or V
-  // Q_full, dO_full the loading thread             1, and bytes  consumers              Q and the numbers of its rows
-  // Q_empty         a lane of each consumer's warp 16, of both   the loading thread     nobody reads Q and dO any more
-  // P_full          a lane of its warps            4             who makes dS           P is there
-  // dS_full         a lane of its warps            4             consumers, before dQ;  dS is there
-  //                                                              the sending thread
-  // dS_empty        a lane of each consumer's warp 16, of both   who makes P            dQ has been made of it, by both
-  // other_full      the sending thread             1, and bytes  consumers, before dQ   the other block's dS is there
-  std::uint64_t K_full, V_full;
-  std::uint64_t Q_full[kStages], dO_full[kStages], Q_empty[kStages];
+  // barrier          who arrives                     how many      who waits              for what
+  // K_full, V_full   the loading thread              1, and bytes  consumers, once        K is there, or V
+  // Q_full, dO_full  the loading thread              1, and bytes  consumers              Q, its rows' numbers, or dO
+  // Q_empty          a lane of each consumer's warp  16, of both   the loading thread     both have read Q and dO
+  // P_full           a lane of its warps             4             who makes dS           P is there
+  // dS_full          a lane of its warps             4             consumers, who sends   dS is there
+  // other_full       the sending thread              1, and bytes  consumers, before dQ   the other block's dS is there
+  // dS_empty         a lane of each consumer's warp  16, of both   who makes P            both have made dQ of it
+  //                  without dQ: of who makes dS     4                                    dS has been made of P
+  std::uint64_t K_full, V_full, Q_full[kStages], dO_full[kStages], Q_empty[kStages];
   std::uint64_t P_full[kStages], dS_full[kStages], dS_empty[kStages], other_full[kStages];
 };
-constexpr int kSumming = 2;      // warps that sum the rows of dS
 constexpr int kOfConsumers = 3;  // a named barrier; 1 and 2 are store_tile's
 
 // Registers per thread: the block is launched with 168 for each; 128 · (2 · 240 + 24) are no more than 384 · 168.
@@ -97,6 +94,7 @@ struct Consumer {
     for (int tile = range.first + 1; tile < range.end; ++tile) step<kMakesP, kAddQ>(tile, --masked > 0);
     if (!kAddQ) return;
     begin_dq();  // the last tile's
+    if (!kMakesP) add_sums();
     wgmma_wait<0>(dq);
     finish_dq();
   }
@@ -115,7 +113,7 @@ struct Consumer {
     if constexpr (kMakesP)
       make_p(masked);
     else
-      make_ds();
+      make_ds<kTurn>();
     add_gradient<kTurn>(kMakesP ? tiles.dO[at.stage] : tiles.Q[at.stage]);
   }
   // Pᵀ, for dV and for the other warpgroup.
@@ -137,9 +135,11 @@ struct Consumer {
     mbarrier_wait(&tiles.dO_full[at.stage], at.parity);
   }
   // dSᵀ = Pᵀ ∘ (dPᵀ - δ), for dK and, in the place of P, for dQ.
+  template <bool kTurn>
   __device__ __forceinline__ void make_ds() {
     mbarrier_wait(&tiles.dO_full[at.stage], at.parity);
     begin_product(tiles.V, tiles.dO[at.stage]);
+    if (kTurn) add_sums();
     wgmma_wait<0>(x);
     mbarrier_wait(&tiles.P_full[at.stage], at.parity);
 #pragma unroll
@@ -192,21 +192,35 @@ struct Consumer {
     const Cursor<kStages> before = this->before();
     mbarrier_wait(&tiles.dS_full[before.stage], before.parity);
     mbarrier_wait(&tiles.other_full[before.stage], before.parity);
-    const MatrixDescriptor ds = matrix_descriptor(tiles.dS[before.stage]);
-    const MatrixDescriptor k = matrix_descriptor(tiles.K[2 * rank + warpgroup]);
-    const MatrixDescriptor ds_other = matrix_descriptor(tiles.dS_other[before.stage]);
-    const MatrixDescriptor k_other = matrix_descriptor(tiles.K_other[warpgroup]);
+    const MatrixDescriptor ds[2] = {matrix_descriptor(tiles.dS[before.stage]),
+                                    matrix_descriptor(tiles.dS_other[before.stage])};
+    const MatrixDescriptor k[2] = {matrix_descriptor(tiles.K[2 * rank + warpgroup]),
+                                   matrix_descriptor(tiles.K_other[warpgroup])};
     wgmma_fence();
 #pragma unroll
-    for (int key = 0; key < 64; key += 16)
-      wgmma_m64nNk16<T, Major::MN, Major::MN>(dq, ds + key * 128, k + key * 128, key != 0);
-#pragma unroll
-    for (int key = 0; key < 64; key += 16)
-      wgmma_m64nNk16<T, Major::MN, Major::MN>(dq, ds_other + key * 128, k_other + key * 128, true);
+    for (int i = 0; i < 128; i += 16)
+      wgmma_m64nNk16<T, Major::MN, Major::MN>(dq, ds[i / 64] + i % 64 * 128, k[i / 64] + i % 64 * 128, i != 0);
     wgmma_commit();
+  }
+  // What rows of dS of the tile before sum to, over this block's keys: a warp adds up 16 rows. Lanes of four have the
+  // same sums.
+  __device__ __forceinline__ void add_sums() {
+    mbarrier_wait(&tiles.dS_full[before().stage], before().parity);
+    const int column = threadIdx.x % 128 / 32 * 16 + phase13::b_column();
+    const phase13::Fragments<64> rows(&tiles, tiles.dS[before().stage][0], phase13::b_row(), column);
+    float sums[1][4] = {};
+#pragma unroll
+    for (int key = 0; key < 64; key += 16) {
+      unsigned ds[1][4];
+      ldmatrix_x4_trans(ds[0], rows.at(key, 0));
+      phase20::add_row_sums<T>(sums, ds);
+    }
+    float* const to = a.row_excess + row + lane_row();
+    if (threadIdx.x % 4 == 0) atomicAdd(to, sums[0][0]), atomicAdd(to + 8, sums[0][2]);
   }
   // dQ is there: dS may go, and dQ to the sum.
   __device__ __forceinline__ void finish_dq() {
+    __syncwarp();  // all lanes have read dS
     tell_both(&tiles.dS_empty[before().stage]);
     float* const to = phase20::dq_fragment<kD>(a.dQ_sum, row, rank * 128 + warpgroup * 64);
 #pragma unroll
@@ -238,14 +252,14 @@ __global__ void __cluster_dims__(2) __launch_bounds__(384, 1)
     for (int i = 0; i < kStages; ++i) {
       mbarrier_init(&tiles.Q_full[i], 1), mbarrier_init(&tiles.dO_full[i], 1), mbarrier_init(&tiles.Q_empty[i], 16);
       mbarrier_init(&tiles.P_full[i], 4), mbarrier_init(&tiles.dS_full[i], 4);
-      mbarrier_init(&tiles.dS_empty[i], kAddQ ? 16 + kSumming : 4), mbarrier_init(&tiles.other_full[i], 1);
+      mbarrier_init(&tiles.dS_empty[i], kAddQ ? 16 : 4), mbarrier_init(&tiles.other_full[i], 1);
     }
     fence_mbarrier_init();
   }
   barrier_of_blocks();  // the barriers of both blocks are there, for TMA too
   // #endregion
 
-  // #region producer: one thread loads, another sends dS to the other block, two warps sum its rows
+  // #region producer: one thread loads, another sends dS to the other block
   const int count = range.end - range.first;  // of Q tiles
   if (warpgroup == 2) {
     setmaxnreg_dec<kProducerRegisters>();
@@ -254,9 +268,9 @@ __global__ void __cluster_dims__(2) __launch_bounds__(384, 1)
       const RowPiece* piece = pieces + work.head * static_cast<int>(a.rows / 64) + range.first;
       mbarrier_arrive_expect_tx(&tiles.K_full, sizeof tiles.K + (kAddQ ? sizeof tiles.K_other : 0));
       load_tile(tiles.K, &K_map, &tiles.K_full, first_key, h, b);
-      const int other_key = work.kv_tile * kBc + other * 64;
       for (int i = 0; kAddQ && i < 2; ++i)
-        cp_async_bulk_tensor(tiles.K_other[i], &K_map, &tiles.K_full, 64 * (2 * rank + i), other_key, h, b);
+        cp_async_bulk_tensor(tiles.K_other[i], &K_map, &tiles.K_full, 64 * (2 * rank + i),
+                             first_key + (other - rank) * 64, h, b);
       // A block loads half of a tile's columns for both.
       const auto load_half = [&](auto& tile, const TensorMap* map, std::uint64_t* full, int row) {
 #pragma unroll
@@ -281,18 +295,7 @@ __global__ void __cluster_dims__(2) __launch_bounds__(384, 1)
         mbarrier_arrive_expect_tx(dO_full, sizeof tiles.dO[0]);
         load_half(tiles.dO[at.stage], &dO_map, dO_full, tile * kBr);
       }
-    }
-    const int summing = static_cast<int>(threadIdx.x % 128 / 32) - (4 - kSumming);  // which of these warps
-    if (kAddQ && summing >= 0) {
-      float* excess = a.row_excess + work.head * a.rows + range.first * kBr;
-#pragma unroll 1
-      for (int tile = range.first; tile < range.end; ++tile, excess += kBr, at.next()) {
-        mbarrier_wait(&tiles.dS_full[at.stage], at.parity);
-        add_excess<T, 64 / kSumming>(excess, tiles.dS[at.stage][0], summing * (64 / kSumming));
-        tell(&tiles.dS_empty[at.stage]);
-      }
-    }
-    if (kAddQ && threadIdx.x % 128 == 32) {
+    } else if (kAddQ && threadIdx.x % 128 == 32) {
 #pragma unroll 1
       for (int i = 0; i < count; ++i, at.next()) {
         // Behind dS of this tile other_full's phase before is over: dQ of that tile has been begun.
