@@ -356,6 +356,10 @@ __device__ __forceinline__ void mbarrier_arrive_cluster(std::uint64_t* barrier, 
   asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(mapped_address(barrier, rank))
                : "memory");
 }
+__device__ __forceinline__ void mbarrier_arrive_cluster_relaxed(std::uint64_t* barrier, unsigned rank) {
+  asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(mapped_address(barrier, rank))
+               : "memory");
+}
 __device__ __forceinline__ void mbarrier_wait_cluster(std::uint64_t* barrier, unsigned parity) {
   FLASH_MBARRIER_WAIT("mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64");
 }

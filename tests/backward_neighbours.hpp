@@ -39,14 +39,15 @@ void check_same_as_before() {
 // The same bits, and no finding, whenever copies and products complete and in whatever order threads run; K/V tiles
 // that no row sees, too.
 template <class T>
-void check_backward_completions(const std::vector<std::pair<std::int64_t, std::int64_t>>& lengths, Blocks blocks) {
+void check_backward_completions(const std::vector<std::pair<std::int64_t, std::int64_t>>& lengths, Blocks blocks,
+                                std::int64_t D = 64) {
   if (skipped_without(Where::Checked)) return;
   for (const auto& [Sq, Sk] : lengths) {
     const Case c = within({.B = 1,
                            .H = 1,
                            .Sq = Sq,
                            .Sk = Sk,
-                           .D = 64,
+                           .D = D,
                            .mask = Mask::top_left(),
                            .block_q = blocks.Br,
                            .block_k = blocks.Bc});

@@ -190,10 +190,12 @@ __device__ __forceinline__ void publish(Ring<kStages>& ring, const Cursor<kStage
 // #region sections: causal masks
 // Without a mask a head's K/V tiles, then the next one's. With one: heads in sections, of each the K/V tiles that most
 // rows see first, in all of its heads, so that short ones fill the gaps in the end.
-__device__ inline KeyWork keys_of_section(unsigned heads, unsigned section) {
-  if (section == 0) return keys_of_block(heads, false);
-  const unsigned kv_tiles = gridDim.x / heads, first = blockIdx.x / (section * kv_tiles) * section;
-  const unsigned rank = blockIdx.x - first * kv_tiles, width = min(section, heads - first);
+// `sharing`: so many blocks, neighbours, have a K/V tile in common.
+__device__ inline KeyWork keys_of_section(unsigned heads, unsigned section, unsigned sharing = 1) {
+  const unsigned block = blockIdx.x / sharing, kv_tiles = gridDim.x / sharing / heads;
+  if (section == 0) return {static_cast<int>(block / kv_tiles), static_cast<int>(block % kv_tiles)};
+  const unsigned first = block / (section * kv_tiles) * section;
+  const unsigned rank = block - first * kv_tiles, width = min(section, heads - first);
   return {static_cast<int>(first + rank % width), static_cast<int>(rank / width)};
 }
 // Heads whose Q, dO (2 bytes a number) and dQ_sum (4) stay in the L2 cache while all their K/V tiles are done: 32 MB of

@@ -183,6 +183,11 @@ FLASH_INLINE T* mapa(T* shared, unsigned rank, FLASH_SITE) {
 FLASH_INLINE void mbarrier_arrive_cluster(std::uint64_t* barrier, unsigned rank, FLASH_SITE) {
   flash::simt::mbarrier_arrive_cluster(barrier, rank, site);
 }
+// The same for a thread that has only read: nobody is to see what it wrote. (A release at the cluster's scope makes the
+// GPU wait for all that the thread has written, additions to global memory too. The simulator takes one for the other.)
+FLASH_INLINE void mbarrier_arrive_cluster_relaxed(std::uint64_t* barrier, unsigned rank, FLASH_SITE) {
+  flash::simt::mbarrier_arrive_cluster(barrier, rank, site);
+}
 // mbarrier_wait with the scope of the cluster: knows of other blocks' arrivals what they released (acquire, cluster).
 // mbarrier_wait itself, whose scope is the block, returns as well, but knows of its own block's arrivals only.
 FLASH_INLINE void mbarrier_wait_cluster(std::uint64_t* barrier, unsigned parity, FLASH_SITE) {
