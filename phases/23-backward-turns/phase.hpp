@@ -38,8 +38,8 @@ constexpr Features with_pieces(Features features) {
 inline constexpr Features backward_features = with_pieces(phase22::backward_features);
 
 // As phase 22's, but for three things. A piece for 64 rows is written once and read as often as they stream by, in
-// place of three numbers a row. Bulk reductions add to dQ_sum, which is neither reading nor writing. And a tile's rows
-// are summed and added to once, in fp16; in bf16 the consumers of a block ask for off_centre, and find 0. (Where they do not, as
+// place of three numbers a row. Bulk reductions add to dQ_sum, which is neither reading nor writing. And in fp16 a
+// tile's rows are summed once; in bf16 the consumers of a block ask for off_centre, and find 0. (Where they do not, as
 // many sums are added. Of extreme pieces m is read, too.)
 inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
   const bool atomic = p.options.mode == BackwardMode::Atomic, sums = p.type == Type::Float16;
