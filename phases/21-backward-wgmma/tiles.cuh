@@ -129,7 +129,7 @@ __device__ __forceinline__ void add_excess(float* excess /*[16]*/, const std::ui
   const int row = first_key + phase20::b_row();  // the lane's, of the first 16 keys; the next 16 lie alike
   const std::uint16_t* const from = &dS[row][swizzled(row, column + phase20::b_column())];
   float sums[1][4] = {};
-#pragma unroll
+#pragma unroll 2
   for (int key = 0; key < kKeys; key += 16) {
     unsigned x[1][4];
     ldmatrix_x4_trans(x[0], from + key * 64);

@@ -57,15 +57,14 @@ struct Consumer {
   unsigned p[Br / 16][4], ds[Br / 16][4];  // Pᵀ and dSᵀ, rounded, as left operands
   Cursor<kStages> at, turn;                // of Q, dO and dS; of dS and dQ, a tile behind
   float* excess;                           // [Br], of the tile whose turn it is
+  const int sums;                          // are rows of dS summed? The same in all lanes
 
   __device__ Consumer(Tiles<D, Br, Bc>& tiles, const Backward<T>& a, int warpgroup, int first_row, int first_key,
-                      const Band<int>& band, float* excess)
-      : tiles(tiles), a(a), warpgroup(warpgroup), excess(excess) {
+                      const Band<int>& band, float* excess, int sums)
+      : tiles(tiles), a(a), warpgroup(warpgroup), excess(excess), sums(sums) {
     const int my_key = first_key + warpgroup * 64 + threadIdx.x % 128 / 32 * 16 + lane_row();
     for (int r = 0; r < 2; ++r) from[r] = first_query(my_key + 8 * r, band) - first_row - lane_column();
   }
-  // kSums: rows of dS are summed.
-  template <bool kSums>
   __device__ __forceinline__ void step(int tile, bool first, bool masked) {
     trace_mark(masked ? "masked" : "full", tile);
     tiles.Q_ring.wait_full(at);
@@ -97,12 +96,11 @@ struct Consumer {
       if (kEarly) leave_tile<0>();  // dQ gets the registers of S and dP
       begin_turn();
       if (!kEarly) leave_tile<Br / 64>();  // all but dQ
-      finish_turn<kSums>();
+      finish_turn();
     } else {
       leave_tile<0>();
     }
-    if (!first) turn.next();
-    if (!first && kSums) excess += Br;
+    if (!first) turn.next(), excess += Br;
   }
   // dV and dK of a tile are there; kPending groups of dQ are not.
   template <int kPending>
@@ -118,16 +116,15 @@ struct Consumer {
 #pragma unroll
     for (int i = 0; i < Br / 64; ++i) begin_dq<T>(dq[i], tiles.dS[turn.stage][i], tiles.K, 0);
   }
-  template <bool kSums>
   __device__ __forceinline__ void finish_turn() {
     const int warp = threadIdx.x % 128 / 32;
-    if (kSums) {  // while wgmma makes dQ
-#pragma unroll 1
+    wgmma_wait<0>(dq);
+    if (sums) {
+#pragma unroll
       for (int i = 0; i < Br / 64; ++i)
         add_excess<T, Bc>(excess + i * 64 + warp * 16, tiles.dS[turn.stage][i], 0, warp * 16);
       __syncwarp();  // all lanes have read dS
     }
-    wgmma_wait<0>(dq);
     tiles.dS_ring.release(turn);
     tiles.dQ_ring.wait_empty(turn);
 #pragma unroll
@@ -208,24 +205,17 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
 
   // #region loop: the consumers, over the Q tiles that see the keys
   setmaxnreg_inc<kConsumerRegisters>();
+  const int sums = !kChooses<T> || (kAddQ && count > 0 && uniform(a.off_centre[work.head]));
   Consumer<T, D, Br, Bc, kAddQ> consumer(tiles, a, warpgroup, range.first * Br, first_key, band,
-                                         a.row_excess + work.head * a.rows + range.first * Br);
+                                         a.row_excess + work.head * a.rows + range.first * Br, sums);
   if (count > 0) mbarrier_wait(&tiles.K_full, 0);
-  const auto walk = [&]<bool kSums>() {
 #pragma unroll 1
-    for (int left = count, masked = range.full - range.first; left > 0; --left, --masked)
-      consumer.template step<kSums>(range.end - left, left == count, masked > 0);
-    if (kAddQ && count > 0 && consumer.my_turn()) {  // the last tile's
-      consumer.begin_turn();
-      consumer.template finish_turn<kSums>();
-    }
-  };
-  bool sums = kAddQ;
-  if constexpr (kAddQ && !std::is_same_v<T, __half>) sums = uniform(a.off_centre[work.head]);
-  if (sums)
-    walk.template operator()<kAddQ>();
-  else
-    walk.template operator()<false>();
+  for (int left = count, masked = range.full - range.first; left > 0; --left, --masked)
+    consumer.step(range.end - left, left == count, masked > 0);
+  if (kAddQ && count > 0 && consumer.my_turn()) {  // the last tile's
+    consumer.begin_turn();
+    consumer.finish_turn();
+  }
   // #endregion
 
   // #region store: dV and dK; scale, once: dS is the gradient of S = scale · Q Kᵀ

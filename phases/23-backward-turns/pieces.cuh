@@ -10,6 +10,9 @@
 namespace flash::phase23::inline FLASH_MACHINE {
 
 // #region centre: of a head's keys, or zeros
+// Are there heads whose rows of dS are not summed? In bf16.
+template <class T>
+inline constexpr bool kChooses = !std::is_same_v<T, __half>;
 struct PieceSums {
   float delta[64];
   float2 keys[256];   // of a thread's: their sum and that of their squares
@@ -17,8 +20,8 @@ struct PieceSums {
 };
 // The head's first block finds its centre, the mean of the first keys, at most 64. Is it worth it that rows of dS are
 // summed for it? In bf16 dQ is √(2 + 2 μ² / σ²) floors off without, for keys of mean μ and variance σ²: where μ² is
-// less than σ² / 16, at most 1.46 in place of √2. Then zeros are the centre. In fp16 the sums also hold what tensor cores
-// cut off O, and are always made (docs/backward.md).
+// less than σ² / 16, at most 1.46 in place of √2. Then zeros are the centre. In fp16 the sums also hold what tensor
+// cores cut off O, and are always made (docs/backward.md).
 template <class T, int D>
 __device__ void find_centre(const Backward<T>& a, int head, PieceSums& sums) {
   constexpr int kGroups = 256 / D;
@@ -51,7 +54,7 @@ __device__ void find_centre(const Backward<T>& a, int head, PieceSums& sums) {
   sum = sums.columns[0];
 #pragma unroll
   for (int i = 1; i < D / 32; ++i) sum.x += sums.columns[i].x, sum.y += sums.columns[i].y;
-  const bool off = std::is_same_v<T, __half> || !(16 * sum.x < sum.y);
+  const bool off = !kChooses<T> || !(16 * sum.x < sum.y);
   a.centre[head * D + threadIdx.x] = off ? mean : 0.0f;
   if (threadIdx.x == 0) a.off_centre[head] = off;
 }
