@@ -50,6 +50,7 @@ __device__ __forceinline__ bool mbarrier_test_wait(std::uint64_t* barrier, unsig
 __device__ __forceinline__ bool mbarrier_try_wait(std::uint64_t* barrier, unsigned parity) {
   FLASH_MBARRIER_ASK("mbarrier.try_wait.parity.shared::cta.b64");
 }
+#undef FLASH_MBARRIER_ASK
 __device__ __forceinline__ void mbarrier_inval(std::uint64_t* barrier) {
   asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
 }
@@ -358,6 +359,7 @@ __device__ __forceinline__ void mbarrier_arrive_cluster(std::uint64_t* barrier, 
 __device__ __forceinline__ void mbarrier_wait_cluster(std::uint64_t* barrier, unsigned parity) {
   FLASH_MBARRIER_WAIT("mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64");
 }
+#undef FLASH_MBARRIER_WAIT
 
 __device__ __forceinline__ void cp_async_bulk_cluster(void* remote, const void* shared, unsigned bytes,
                                                       std::uint64_t* remote_barrier) {

@@ -573,12 +573,13 @@ void Bulk::maybe_complete() {
 
 void Bulk::store(const TensorMap* map, const void* tile, const int* coordinates, unsigned rank, Site site) {
   const TensorBox box = box_at(map, tile, coordinates, rank, kStore, site);
-  if (const unsigned axis = box.negative_axis(); axis < rank)
-    worker_.misuse(
-        "out of bounds",
-        std::string(kStore) + " to a box that begins at " + std::to_string(coordinates[axis]) + " of " + "xyzw"[axis],
-        "a store's box may end beyond the tensor, but not begin before it (an H200 stops the kernel)",
-        {worker_.side("stores", worker_.threads[worker_.current])});
+  const int* const before = std::find_if(coordinates, coordinates + rank, [](int at) { return at < 0; });
+  if (before < coordinates + rank)
+    worker_.misuse("out of bounds",
+                   std::string(kStore) + " to a box that begins at " + std::to_string(*before) + " of " +
+                       "xyzw"[before - coordinates],
+                   "a store's box may end beyond the tensor, but not begin before it (an H200 stops the kernel)",
+                   {worker_.side("stores", worker_.threads[worker_.current])});
   begin(box, false, kStore, site);
 }
 

@@ -42,12 +42,6 @@ class TensorBox {
   std::size_t bytes() const { return rows_ * row_bytes_; }
   std::byte* tile() const { return tile_; }
   std::byte* tile_end() const { return tile_ + rows_ * pitch(); }
-  // The first axis on which it begins before the tensor: a load has zeros there, a store may not. 4: none.
-  unsigned negative_axis() const {
-    return static_cast<unsigned>(
-        std::find_if(coordinates_, coordinates_ + kMostDimensions, [](std::int64_t at) { return at < 0; }) -
-        coordinates_);
-  }
   // Calls piece(begin, bytes) for each run of elements in global memory that lies inside the tensor.
   template <class Use>
   void for_each_run(const Use& use) const {

@@ -223,6 +223,8 @@ inline constexpr Exhibit exhibits[] = {
     {"tma_left_early", "the block ends before its bulk store is known to have read its tile",
      "the last line of an epilogue; an H200 shows nothing", ""},
     {"tma_no_commit", "the wait is for groups, the store is in none", "a forgotten commit", ""},
+    {"tma_store_before", "a bulk store of a box that begins before its tensor; it may end beyond it",
+     "tiles counted from the last row; an H200 stops the kernel", ""},
     {"tma_read_is_not_written", "reads what a bulk store writes after the wait with .read", "the two waits confused",
      ""},
     {"mbarrier_not_published", "a load completes on an mbarrier that fence_mbarrier_init has not published",

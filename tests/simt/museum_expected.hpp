@@ -211,6 +211,11 @@ asynchronous copy: read of shared TwoBoxes+1024 (2 bytes) while cp.async.bulk.te
   cp.async.bulk.tensor (store)  {1}  block (0,0,0) warp 0 lane 0
   remedy: commit it (cp_async_bulk_commit) and wait for it (cp_async_bulk_wait_read<0>) before the exit
 )"},
+    {"tma_store_before",
+     R"(out of bounds: cp.async.bulk.tensor (store) to a box that begins at -4 of y
+  stores  {1}  block (0,0,0) warp 0 lane 0
+  remedy: a store's box may end beyond the tensor, but not begin before it (an H200 stops the kernel)
+)"},
     {"tma_read_is_not_written",
      R"(asynchronous copy: read of to[0] (2 bytes) while cp.async.bulk.tensor (store) writes it
   read                          {1}  block (0,0,0) warp 0 lane 0

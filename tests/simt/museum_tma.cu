@@ -343,6 +343,21 @@ __global__ void tma_no_commit(const __grid_constant__ TensorMap, const __grid_co
   }
 }
 
+template <bool Fixed>
+__global__ void tma_store_before(const __grid_constant__ TensorMap, const __grid_constant__ TensorMap to, float* out) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;
+  for (int row = 0; row < kBoxRows; ++row) s.tile[row][t] = static_cast<unsigned short>(t);
+  fence_proxy_async();
+  __syncthreads();
+  out[t] = 0;
+  if (t == 0) {
+    cp_async_bulk_tensor_store(&to, s.tile, 0, Fixed ? 60 : -4);  //@ tma_store_before:1
+    cp_async_bulk_commit();
+    cp_async_bulk_wait_read<0>();
+  }
+}
+
 // The block reads back what it has stored. `result` is where the stored tensor lies: out is its memory.
 template <bool Fixed>
 __global__ void tma_read_is_not_written(const __grid_constant__ TensorMap, const __grid_constant__ TensorMap to,
@@ -797,6 +812,7 @@ PtxExhibit tma_variant(Machine& m, const std::string& name) {
   if (name == "tma_staging_reused") return show<Box>(m, tma_staging_reused<Fixed>);
   if (name == "tma_left_early") return show<Box>(m, tma_left_early<Fixed>);
   if (name == "tma_no_commit") return show<Box>(m, tma_no_commit<Fixed>);
+  if (name == "tma_store_before") return show<Box>(m, tma_store_before<Fixed>);
   if (name == "tma_read_is_not_written") return show<Box>(m, tma_read_is_not_written<Fixed>);
   if (name == "tma_after_atomics") return show<Box>(m, tma_after_atomics<Fixed>);
   if (name == "tma_after_exchange") return show<Box>(m, tma_after_exchange<Fixed>);
