@@ -1,0 +1,81 @@
+// Phase 24 declares itself: the backward pass fused, and its entry points. New since 23: dQ is passed on from block to
+// block. The first one stores its share, the last one rounds the sum; no kernel clears dQ_sum, none comes behind, and
+// the same order in every run costs little. The kernel is in attention.cuh.
+// Use: phase24::forward_training(problem, kept, Where::Sim);  phase24::backward(gradients, Where::Sim);
+#pragma once
+#include "phases/23-backward-turns/phase.hpp"
+#include "phases/interface/phase.hpp"
+
+namespace flash::phase24 {
+
+using Mode = BackwardMode;
+using phase23::RowPiece;
+
+// The kernel counts the blocks that have begun, and for each Q tile those that have added their share of dQ.
+inline Workspace workspace(const AnyProblem& p) {
+  const std::int64_t heads = p.B() * p.H(), rows = heads * phase20::padded_rows(p.Sq());
+  const std::int64_t D = p.D() <= 64 ? 64 : 128;
+  return {{"row_m", rows},
+          {"row_excess", rows},
+          {"row_pieces", rows / 64 * static_cast<std::int64_t>(sizeof(RowPiece) / 4)},
+          {"centre", heads * D},
+          {"dQ_sum", rows * D},
+          {"counts", 1 + rows / 64}};
+}
+
+// What moves: the first kernel reads O, O_lo, dO, a row's numbers and 64 keys; it writes two numbers a row, the pieces,
+// the centre and the counts. A K/V tile and the centre are read once, Q, dO and pieces as often as they stream by. Of
+// each pair of tiles the first K/V tile stores dQ's share, the last one reads the sum; the others add, which is neither.
+// Each looks at the count once, which is an atomic, all but the first; and counts, all but the last.
+inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
+  const std::int64_t heads = p.B() * p.H(), Sq = p.Sq(), Sk = p.Sk(), row = p.row_bytes(), D = p.D();
+  const std::int64_t padded = p.D() <= 64 ? 64 : 128, rows = phase20::padded_rows(Sq), piece = sizeof(RowPiece);
+  const std::int64_t lo = p.o_lo.given() ? 2 * D : 0, dlse = p.dlse.given() ? 4 : 0, ml = p.m.given() ? 8 : 4;
+  std::int64_t read = Sq * (2 * row + lo + dlse + ml) + 2 * phase20::seen_keys(p) * row;
+  std::int64_t written = rows / 64 * (64 * 8 + piece - 8 + 4) + 2 * Sk * row + Sq * row;
+  if (Sq > 0) read += std::min<std::int64_t>(phase20::seen_keys(p), 64) * row, written += 4 * padded;
+  for (std::int64_t j0 = 0; j0 < Sk; j0 += blocks.Bc) {
+    if (Sq > 0) read += 4, written += 4;                            // the block draws its number
+    if (p.visible(Sq - 1).end > j0 && Sq > 0) read += 4 * padded;   // the centre
+    for (std::int64_t i0 = 0; i0 < Sq; i0 += blocks.Br) {
+      const std::int64_t end = std::min(i0 + blocks.Br, Sq), keys = p.visible(end - 1).end;
+      if (keys <= j0) continue;
+      const bool first = j0 == 0, last = keys <= j0 + blocks.Bc;
+      read += (end - i0) * 2 * row + blocks.Br / 64 * piece;
+      if (first && p.dlse.given()) read += blocks.Br * 4 * 4;  // four lanes a row
+      if (!first) read += 4, written += 4;
+      if (!last) read += 4, written += 4;
+      if (first && !last) written += blocks.Br * padded * 4;
+      if (last && !first) read += blocks.Br * padded * 4;
+    }
+  }
+  HbmBytes bytes{static_cast<std::uint64_t>(heads * read), static_cast<std::uint64_t>(heads * written)};
+  if (heads * rows > 0) bytes.written += 4;  // the number of blocks that have begun
+  return bytes;
+}
+
+constexpr Features fused(Features features) {
+  features.hbm_bytes = hbm_bytes, features.workspace = workspace;
+  return features;
+}
+inline constexpr Features backward_features = fused(phase23::backward_features);
+
+inline constinit Pass backward_pass{backward_features, &phase23::phase};
+inline constinit Phase phase{
+    "24-backward-fused", "the backward pass fused: dQ goes from block to block, and the last one rounds it",
+    &phase19::forward_pass, &backward_pass};
+// O = softmax(Q Kᵀ · scale) V on the machine that `where` names.
+inline constexpr ForwardOf forward{phase};
+// The same, with what the backward pass needs of it.
+template <class T>
+Run forward_training(const Problem<T>& p, const Kept& kept, Where where, const MachineOptions& options = {}) {
+  return flash::forward_training(phase, p, kept, where, options);
+}
+// dQ, dK and dV.
+template <class T>
+Run backward(const GradientProblem<T>& p, Where where, const MachineOptions& options = {},
+             Mode mode = Mode::Deterministic) {
+  return flash::backward(phase, p, where, options, mode);
+}
+
+}  // namespace flash::phase24
