@@ -19,7 +19,7 @@ struct Tiles {
   alignas(1024) std::uint16_t dS[kStages][Br / 64][Bc][64];  // dSᵀ, rounded: [panel of queries][key][query]
   alignas(1024) float4 dQ[kStages][Br / 16][D / 8][32];      // on its way out, as it lies in dQ_sum, or rounded
   RowPiece rows[kStages][Br / 64];
-  alignas(16) float centre[D];
+  alignas(16) float centre[D + 4];  // behind it: does it matter?
   Share share;  // what the block does
   // barrier         who arrives                     how many       who waits               for what
   // K_full, V_full  the loading thread              1, and bytes   consumers, once         K is there, or V; centre: K
@@ -114,43 +114,39 @@ struct Consumer {
 #pragma unroll
     for (int i = 0; i < Br / 64; ++i) begin_dq<T>(dq[i], tiles.dS[turn.stage][i], tiles.K, 0);
   }
-  // While wgmma makes dQ: the sums of dS's rows, 16 of them a warp in each panel. Lanes of four have the same ones.
-  __device__ __forceinline__ void sum_rows(float (&excess)[Br / 64][4]) const {
+  // dQ of the block's keys less the centre, by as much as dS's rows miss their sums. A warp has 16 rows of each panel,
+  // lanes of four the same ones.
+  __device__ __forceinline__ void move_to_centre() {
     const int row = threadIdx.x % 128 / 32 * 16;
 #pragma unroll
     for (int i = 0; i < Br / 64; ++i) {
       const phase13::Fragments<64> rows(&tiles, tiles.dS[turn.stage][i], phase13::b_row(), row + phase13::b_column());
-      float sums[1][4] = {};
-      // The first share: less what they are to be.
-      if (const float* less = tiles.share.row_excess) {
+      float excess[1][4] = {};
+      if (const float* less = tiles.share.row_excess) {  // the first share: less what the sums are to be
         less += turn_tile * Br + i * 64 + row + lane_row();
-        sums[0][0] = less[0], sums[0][2] = less[8];
+        excess[0][0] = less[0], excess[0][2] = less[8];
       }
 #pragma unroll
       for (int key = 0; key < Bc; key += 16) {
         unsigned x[1][4];
         ldmatrix_x4_trans(x[0], rows.at(key, 0));
-        phase20::add_row_sums<T>(sums, x);
+        phase20::add_row_sums<T>(excess, x);
       }
-      excess[i][0] = sums[0][0], excess[i][2] = sums[0][2];
-    }
-  }
-  // dQ of a tile leaves: the block's share, or where it is the last one the sum.
-  __device__ __forceinline__ void finish_turn() {
-    float excess[Br / 64][4];
-    sum_rows(excess);
-    wgmma_wait<0>(dq);
-    __syncwarp();  // all lanes have read dS
-    tiles.dS_ring.release(turn);
-#pragma unroll
-    for (int i = 0; i < Br / 64; ++i)
 #pragma unroll
       for (int n = 0; n < D / 8; ++n) {
         const float2 c = load_two(&tiles.centre[n * 8 + lane_column()]);
         float(&x)[4] = c_fragment(dq[i], n);
-        x[0] = fmaf(-excess[i][0], c.x, x[0]), x[1] = fmaf(-excess[i][0], c.y, x[1]);
-        x[2] = fmaf(-excess[i][2], c.x, x[2]), x[3] = fmaf(-excess[i][2], c.y, x[3]);
+        x[0] = fmaf(-excess[0][0], c.x, x[0]), x[1] = fmaf(-excess[0][0], c.y, x[1]);
+        x[2] = fmaf(-excess[0][2], c.x, x[2]), x[3] = fmaf(-excess[0][2], c.y, x[3]);
       }
+    }
+  }
+  // dQ of a tile leaves: the block's share, or where it is the last one the sum.
+  __device__ __forceinline__ void finish_turn() {
+    wgmma_wait<0>(dq);
+    if (tiles.centre[D] != 0) move_to_centre();
+    __syncwarp();  // all lanes have read dS
+    tiles.dS_ring.release(turn);
     mbarrier_wait(&tiles.dQ_ring.empty[turn.stage], turn.parity);  // the place is free; others' shares are there
     if (turn_tile < tiles.share.rounded_end)
       put_rounded();
@@ -241,7 +237,7 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
         for (int i = 0; i < Bc / 64; ++i) load_tile(keys[i], map, full, first_key + i * 64, h, b);
       };
       load_keys(tiles.K, &K_map, &tiles.K_full, sizeof tiles.centre);
-      cp_async_bulk(tiles.centre, a.centre + work.head * D, sizeof tiles.centre, &tiles.K_full);
+      cp_async_bulk(tiles.centre, a.centre + work.head * std::int64_t{D + 4}, sizeof tiles.centre, &tiles.K_full);
 #pragma unroll 1
       for (int tile = range.end - 1; tile >= range.first; --tile, at.next()) {
         std::uint64_t* const full = &tiles.Q_ring.full[at.stage];
@@ -307,7 +303,7 @@ struct Gradients {
     const auto row_blocks = static_cast<unsigned>(heads * a.rows / 64);
     constexpr int threads = Bc * 2 + 128;
     if (row_blocks > 0)
-      row_pieces<T, D, Br><<<row_blocks, 256, sizeof(phase23::PieceSums), p.stream>>>(a, pieces, relay);
+      row_pieces<T, D, Br><<<row_blocks, 256, sizeof(PieceSums<D>), p.stream>>>(a, pieces, relay);
     if (grid > 0)
       kernel<<<grid, threads, shared_bytes, p.stream>>>(
           map_of_queries(p, p.Q, Br), map_of_queries(p, p.dO, Br), map_of_seen_keys(p, p.K), map_of_seen_keys(p, p.V),

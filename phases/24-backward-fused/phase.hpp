@@ -18,7 +18,7 @@ inline Workspace workspace(const AnyProblem& p) {
   return {{"row_m", rows},
           {"row_excess", rows},
           {"row_pieces", rows / 64 * static_cast<std::int64_t>(sizeof(RowPiece) / 4)},
-          {"centre", heads * D},
+          {"centre", heads * (D + 4)},
           {"dQ_sum", rows * D},
           {"counts", 1 + rows / 64}};
 }
@@ -26,23 +26,23 @@ inline Workspace workspace(const AnyProblem& p) {
 // What moves: the first kernel reads O, O_lo, dO, a row's numbers and 64 keys; it writes two numbers a row, the pieces,
 // the centre and the counts. A K/V tile and the centre are read once, Q, dO and pieces as often as they stream by. Of
 // each pair of tiles the first K/V tile stores dQ's share, the last one reads the sum; the others add, which is neither.
-// Each looks at the count once, which is an atomic, all but the first; and counts, all but the last.
+// Each looks at the count once, which is an atomic, all but the first; and counts, all but the last. (Where the mean of
+// K matters, the first ones read their rows' dLSE, too.)
 inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
   const std::int64_t heads = p.B() * p.H(), Sq = p.Sq(), Sk = p.Sk(), row = p.row_bytes(), D = p.D();
   const std::int64_t padded = p.D() <= 64 ? 64 : 128, rows = phase20::padded_rows(Sq), piece = sizeof(RowPiece);
   const std::int64_t lo = p.o_lo.given() ? 2 * D : 0, dlse = p.dlse.given() ? 4 : 0, ml = p.m.given() ? 8 : 4;
   std::int64_t read = Sq * (2 * row + lo + dlse + ml) + 2 * phase20::seen_keys(p) * row;
   std::int64_t written = rows / 64 * (64 * 8 + piece - 8 + 4) + 2 * Sk * row + Sq * row;
-  if (Sq > 0) read += std::min<std::int64_t>(phase20::seen_keys(p), 64) * row, written += 4 * padded;
+  if (Sq > 0) read += std::min<std::int64_t>(phase20::seen_keys(p), 64) * row, written += 4 * (padded + 4);
   for (std::int64_t j0 = 0; j0 < Sk; j0 += blocks.Bc) {
     if (Sq > 0) read += 4, written += 4;                            // the block draws its number
-    if (p.visible(Sq - 1).end > j0 && Sq > 0) read += 4 * padded;   // the centre
+    if (p.visible(Sq - 1).end > j0 && Sq > 0) read += 4 * (padded + 4);  // the centre
     for (std::int64_t i0 = 0; i0 < Sq; i0 += blocks.Br) {
       const std::int64_t end = std::min(i0 + blocks.Br, Sq), keys = p.visible(end - 1).end;
       if (keys <= j0) continue;
       const bool first = j0 == 0, last = keys <= j0 + blocks.Bc;
       read += (end - i0) * 2 * row + blocks.Br / 64 * piece;
-      if (first && p.dlse.given()) read += blocks.Br * 4 * 4;  // four lanes a row
       if (!first) read += 4, written += 4;
       if (!last) read += 4, written += 4;
       if (first && !last) written += blocks.Br * padded * 4;
