@@ -51,7 +51,6 @@ struct Consumer {
   const Backward<T>& a;
   const int warpgroup;
   int from[2];  // the first queries that see the lane's two keys, counted from the lane's first column of the next tile
-  int turn_tile;  // whose turn it is
 
   float s[Br / 2], dp[Br / 2];             // Sᵀ, then Pᵀ; dPᵀ, then dSᵀ
   float dv[D / 2] = {}, dk[D / 2] = {};    // 64 keys
@@ -61,21 +60,29 @@ struct Consumer {
 
   __device__ Consumer(Tiles<D, Br, Bc>& tiles, const Backward<T>& a, int warpgroup, int first_key,
                       const Band<int>& band, int last_tile)
-      : tiles(tiles), a(a), warpgroup(warpgroup), turn_tile(last_tile) {
+      : tiles(tiles), a(a), warpgroup(warpgroup) {
     const int my_key = first_key + warpgroup * 64 + threadIdx.x % 128 / 32 * 16 + lane_row();
     for (int r = 0; r < 2; ++r) from[r] = first_query(my_key + 8 * r, band) - last_tile * Br - lane_column();
   }
+  // masked: some row may not see all keys. Nearly all tiles are plain, not masked and with nothing extreme: they have a
+  // copy of the code of their own, in which what others need is not in the way.
   __device__ __forceinline__ void step(int tile, bool first, bool masked) {
     trace_mark(masked ? "masked" : "full", tile);
     tiles.Q_ring.wait_full(at);
+    if (masked || tiles.centre[D] != 0 || any_extreme(tiles.rows[at.stage]))
+      step<false>(tile, first, masked);
+    else
+      step<true>(tile, first, false);
+  }
+  template <bool kPlain>
+  __device__ __forceinline__ void step(int tile, bool first, bool masked) {
     begin_scores<T>(s, tiles.K[warpgroup], tiles.Q[at.stage]);
-    const bool extreme = any_extreme(tiles.rows[at.stage]);
     if (first) mbarrier_wait(&tiles.V_full, 0);
     tiles.dO_ring.wait_full(at);
     begin_scores<T>(dp, tiles.V[warpgroup], tiles.dO[at.stage]);
     wgmma_wait<1>(s);  // all but the last: S is there
-    probabilities(s, tiles.rows[at.stage], extreme, a);
-    if (masked) hide_queries(s, from);
+    probabilities(s, tiles.rows[at.stage], !kPlain && any_extreme(tiles.rows[at.stage]), a);
+    if (!kPlain && masked) hide_queries(s, from);
     from[0] += Br, from[1] += Br;
     if (kEarly) {
       round_p<T>(p, s);
@@ -94,11 +101,11 @@ struct Consumer {
       if (kEarly) leave_tile<0>();  // dQ gets the registers of S and dP
       begin_turn();
       if (!kEarly) leave_tile<Br / 64>();  // all but dQ
-      finish_turn();
+      finish_turn<kPlain>(tile + 1);
     } else {
       leave_tile<0>();
     }
-    if (!first) turn.next(), --turn_tile;
+    if (!first) turn.next();
   }
   // dV and dK of a tile are there; kPending groups of dQ are not.
   template <int kPending>
@@ -116,14 +123,14 @@ struct Consumer {
   }
   // dQ of the block's keys less the centre, by as much as dS's rows miss their sums. A warp has 16 rows of each panel,
   // lanes of four the same ones.
-  __device__ __forceinline__ void move_to_centre() {
+  __device__ __forceinline__ void move_to_centre(int tile) {
     const int row = threadIdx.x % 128 / 32 * 16;
 #pragma unroll
     for (int i = 0; i < Br / 64; ++i) {
       const phase13::Fragments<64> rows(&tiles, tiles.dS[turn.stage][i], phase13::b_row(), row + phase13::b_column());
       float excess[1][4] = {};
       if (const float* less = tiles.share.row_excess) {  // the first share: less what the sums are to be
-        less += turn_tile * Br + i * 64 + row + lane_row();
+        less += tile * Br + i * 64 + row + lane_row();
         excess[0][0] = less[0], excess[0][2] = less[8];
       }
 #pragma unroll
@@ -142,13 +149,14 @@ struct Consumer {
     }
   }
   // dQ of a tile leaves: the block's share, or where it is the last one the sum.
-  __device__ __forceinline__ void finish_turn() {
+  template <bool kPlain>
+  __device__ __forceinline__ void finish_turn(int tile) {
     wgmma_wait<0>(dq);
-    if (tiles.centre[D] != 0) move_to_centre();
+    if (!kPlain && tiles.centre[D] != 0) move_to_centre(tile);
     __syncwarp();  // all lanes have read dS
     tiles.dS_ring.release(turn);
     mbarrier_wait(&tiles.dQ_ring.empty[turn.stage], turn.parity);  // the place is free; others' shares are there
-    if (turn_tile < tiles.share.rounded_end)
+    if (tile < tiles.share.rounded_end)
       put_rounded();
     else
       put_share();
@@ -218,18 +226,17 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
     tiles.share = share_of<Br, Bc>(number, a, section, band);
   }
   __syncthreads();  // the barriers are there, for TMA too; and what is to be done
-  const KeyWork work{uniform(tiles.share.work.head), uniform(tiles.share.work.kv_tile)};
-  const int b = work.head / a.H, h = work.head % a.H, first_key = work.kv_tile * Bc;
-  const QueryRange range = query_range<Br, Bc>(first_key, band);
   // #endregion
 
   // #region producer: one thread loads, two pass dQ on
-  const int count = range.end - range.first;  // of Q tiles
   if (warpgroup == Bc / 64) {
     setmaxnreg_dec<kProducerRegisters>();
     const int warp = threadIdx.x % 128 / 32;  // a thread of each of the first three: none waits where another does
-    if (threadIdx.x % 32 != 0 || count <= 0) return;
+    const KeyWork work = tiles.share.work;
+    const QueryRange range = tiles.share.tiles;
+    if (threadIdx.x % 32 != 0 || range.end <= range.first) return;
     if (warp == 0) {
+      const int b = tiles.share.b, h = tiles.share.h, first_key = work.kv_tile * Bc;
       const int first_piece = work.head * static_cast<int>(a.rows / 64);  // of the head
       Cursor<kStages> at;
       const auto load_keys = [&](auto& keys, const TensorMap* map, std::uint64_t* full, int more) {
@@ -251,7 +258,7 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
     } else if (warp <= kStages) {
       const int place = warp - 1;
       pass_on<Br>(tiles.dQ[place], &tiles.dQ_ring.full[place], &tiles.dQ_ring.empty[place], a, relay, &dQ_map,
-                  h, b, range.end - 1 - place, range.first, tiles.share);
+                  range.end - 1 - place, tiles.share);
     }
     return;
   }
@@ -259,14 +266,18 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
 
   // #region loop: the consumers, over the Q tiles that see the keys, from the last one on
   setmaxnreg_inc<kConsumerRegisters>();
+  const int b = uniform(tiles.share.b), h = uniform(tiles.share.h), first_key = uniform(tiles.share.work.kv_tile) * Bc;
+  const QueryRange range{uniform(tiles.share.tiles.first), uniform(tiles.share.tiles.full),
+                         uniform(tiles.share.tiles.end)};
+  const bool any = range.end > range.first;
   Consumer<T, D, Br, Bc> consumer(tiles, a, warpgroup, first_key, band, range.end - 1);
-  if (count > 0) mbarrier_wait(&tiles.K_full, 0);
+  if (any) mbarrier_wait(&tiles.K_full, 0);
 #pragma unroll 1
-  for (int left = count; left > 0; --left)
-    consumer.step(range.first + left - 1, left == count, range.first + left - 1 < range.full);
-  if (count > 0 && consumer.my_turn()) {  // the last tile's
+  for (int tile = range.end - 1; tile >= range.first; --tile)
+    consumer.step(tile, tile == range.end - 1, tile < range.full);
+  if (any && consumer.my_turn()) {  // the last tile's
     consumer.begin_turn();
-    consumer.finish_turn();
+    consumer.template finish_turn<false>(range.first);
   }
   // #endregion
 
@@ -298,7 +309,7 @@ struct Gradients {
     constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
     allow_shared_memory(kernel, shared_bytes);
     const std::int64_t heads = std::int64_t{p.B} * p.H;
-    const unsigned section = p.band.cuts_right() ? phase23::section_of_keys(heads, p.Q.rows, p.K.rows, D) : 0;
+    const unsigned section = p.band.cuts_right() ? phase23::section_of_keys(heads, p.Q.rows, p.K.rows, D) : 0;  // SECTION
     const auto grid = static_cast<unsigned>((p.K.rows + Bc - 1) / Bc * heads);
     const auto row_blocks = static_cast<unsigned>(heads * a.rows / 64);
     constexpr int threads = Bc * 2 + 128;

@@ -28,6 +28,8 @@ __device__ inline KeyWork keys_of_number(unsigned number, unsigned heads, unsign
 // What a block does. kv_tile: the number of its share of dQ, too, in Q tiles that see it, 0 for the first.
 struct Share {
   KeyWork work;
+  int h, b;                 // the head's
+  QueryRange tiles;         // that see the keys
   int rounded_end;          // Q tiles before that one see no further K/V tile: its share is the last
   const float* row_excess;  // of the head, in the first share, where rows of dS have other sums than 0
 };
@@ -35,7 +37,7 @@ template <int Br, int Bc, class T>
 __device__ Share share_of(unsigned number, const Backward<T>& a, unsigned section, const Band<int>& band) {
   const KeyWork work = keys_of_number(number, a.B * a.H, section);
   const int next_key = (work.kv_tile + 1) * Bc;
-  return {work, next_key < band.Sk ? query_range<Br, Bc>(next_key, band).first : 0x7fffffff,
+  return {work, work.head % a.H, work.head / a.H, query_range<Br, Bc>(next_key - Bc, band), next_key < band.Sk ? query_range<Br, Bc>(next_key, band).first : 0x7fffffff,
           work.kv_tile == 0 && a.dLSE ? a.row_excess + work.head * a.rows : nullptr};
 }
 // #endregion
@@ -160,15 +162,15 @@ __global__ void __launch_bounds__(256) row_pieces(Backward<T> a, RowPiece* piece
 // #endregion
 
 // #region pass-on: one thread for each of the two places that dQ leaves through
-// What the thread does about all of the block's Q tiles, or every other one, from `tile` down to `first`: gives the
+// What the thread does about every other one of the block's Q tiles, from `tile` down: gives the
 // place to the consumers when it is free, with the sum of the others' shares in it where theirs is the last share; and
 // when their numbers are there, sends them on.
 template <int Br, class Place, class T>
 __device__ __forceinline__ void pass_on(Place& place, std::uint64_t* full, std::uint64_t* empty, const Backward<T>& a,
-                                        const Relay& relay, const TensorMap* dQ_map, int h, int b, int tile,
-                                        int first, const Share& share) {
+                                        const Relay& relay, const TensorMap* dQ_map, int tile, const Share& share) {
   constexpr int kColumns = sizeof place / sizeof(float) / Br;
   const int kv_tile = share.work.kv_tile, first_piece = share.work.head * static_cast<int>(a.rows / 64);
+  const int first = share.tiles.first;
   const auto takes_sum = [&](int tile) { return kv_tile > 0 && tile < share.rounded_end; };
   if (tile >= first && !takes_sum(tile)) mbarrier_arrive(empty);
 #pragma unroll 1
@@ -188,7 +190,7 @@ __device__ __forceinline__ void pass_on(Place& place, std::uint64_t* full, std::
       for (int i = 0; i < Br; i += 16)
 #pragma unroll
         for (int panel = 0; panel < kColumns / 64; ++panel)
-          cp_async_bulk_tensor_store(dQ_map, &place[i / 16][panel * 4][0], 64 * panel, tile * Br + i, h, b);
+          cp_async_bulk_tensor_store(dQ_map, &place[i / 16][panel * 4][0], 64 * panel, tile * Br + i, share.h, share.b);
     } else if (kv_tile > 0) {
       cp_reduce_async_bulk_add(sum, &place[0][0][0].x, sizeof place);
     } else {
