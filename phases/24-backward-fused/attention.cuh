@@ -64,25 +64,17 @@ struct Consumer {
     const int my_key = first_key + warpgroup * 64 + threadIdx.x % 128 / 32 * 16 + lane_row();
     for (int r = 0; r < 2; ++r) from[r] = first_query(my_key + 8 * r, band) - last_tile * Br - lane_column();
   }
-  // masked: some row may not see all keys. Nearly all tiles are plain, not masked and with nothing extreme: they have a
-  // copy of the code of their own, in which what others need is not in the way.
   __device__ __forceinline__ void step(int tile, bool first, bool masked) {
     trace_mark(masked ? "masked" : "full", tile);
     tiles.Q_ring.wait_full(at);
-    if (masked || tiles.centre[D] != 0 || any_extreme(tiles.rows[at.stage]))
-      step<false>(tile, first, masked);
-    else
-      step<true>(tile, first, false);
-  }
-  template <bool kPlain>
-  __device__ __forceinline__ void step(int tile, bool first, bool masked) {
     begin_scores<T>(s, tiles.K[warpgroup], tiles.Q[at.stage]);
+    const bool extreme = any_extreme(tiles.rows[at.stage]);
     if (first) mbarrier_wait(&tiles.V_full, 0);
     tiles.dO_ring.wait_full(at);
     begin_scores<T>(dp, tiles.V[warpgroup], tiles.dO[at.stage]);
     wgmma_wait<1>(s);  // all but the last: S is there
-    probabilities(s, tiles.rows[at.stage], !kPlain && any_extreme(tiles.rows[at.stage]), a);
-    if (!kPlain && masked) hide_queries(s, from);
+    probabilities(s, tiles.rows[at.stage], extreme, a);
+    if (masked) hide_queries(s, from);
     from[0] += Br, from[1] += Br;
     if (kEarly) {
       round_p<T>(p, s);
@@ -101,7 +93,7 @@ struct Consumer {
       if (kEarly) leave_tile<0>();  // dQ gets the registers of S and dP
       begin_turn();
       if (!kEarly) leave_tile<Br / 64>();  // all but dQ
-      finish_turn<kPlain>(tile + 1);
+      finish_turn(tile + 1);
     } else {
       leave_tile<0>();
     }
@@ -149,10 +141,9 @@ struct Consumer {
     }
   }
   // dQ of a tile leaves: the block's share, or where it is the last one the sum.
-  template <bool kPlain>
   __device__ __forceinline__ void finish_turn(int tile) {
     wgmma_wait<0>(dq);
-    if (!kPlain && tiles.centre[D] != 0) move_to_centre(tile);
+    if (tiles.centre[D] != 0) move_to_centre(tile);
     __syncwarp();  // all lanes have read dS
     tiles.dS_ring.release(turn);
     mbarrier_wait(&tiles.dQ_ring.empty[turn.stage], turn.parity);  // the place is free; others' shares are there
@@ -232,12 +223,13 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
   if (warpgroup == Bc / 64) {
     setmaxnreg_dec<kProducerRegisters>();
     const int warp = threadIdx.x % 128 / 32;  // a thread of each of the first three: none waits where another does
-    const KeyWork work = tiles.share.work;
-    const QueryRange range = tiles.share.tiles;
-    if (threadIdx.x % 32 != 0 || range.end <= range.first) return;
-    if (warp == 0) {
-      const int b = tiles.share.b, h = tiles.share.h, first_key = work.kv_tile * Bc;
-      const int first_piece = work.head * static_cast<int>(a.rows / 64);  // of the head
+    const Share& share = tiles.share;
+    if (threadIdx.x % 32 != 0) return;
+    if (warp == 0 && share.tiles.end > share.tiles.first) {
+      const KeyWork work = share.work;
+      const QueryRange range = share.tiles;
+      const int b = share.b, h = share.h, first_key = work.kv_tile * Bc;
+      const int first_piece = share.first_piece;
       Cursor<kStages> at;
       const auto load_keys = [&](auto& keys, const TensorMap* map, std::uint64_t* full, int more) {
         mbarrier_arrive_expect_tx(full, sizeof keys + more);
@@ -255,10 +247,10 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
         if (tile == range.end - 1) load_keys(tiles.V, &V_map, &tiles.V_full, 0);  // S comes first, which needs Q
         tiles.dO_ring.fill(tiles.dO, at, &dO_map, tile * Br, h, b);
       }
-    } else if (warp <= kStages) {
+    } else if (warp > 0 && warp <= kStages) {
       const int place = warp - 1;
       pass_on<Br>(tiles.dQ[place], &tiles.dQ_ring.full[place], &tiles.dQ_ring.empty[place], a, relay, &dQ_map,
-                  range.end - 1 - place, tiles.share);
+                  share.tiles.end - 1 - place, share);
     }
     return;
   }
@@ -277,7 +269,7 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
     consumer.step(tile, tile == range.end - 1, tile < range.full);
   if (any && consumer.my_turn()) {  // the last tile's
     consumer.begin_turn();
-    consumer.template finish_turn<false>(range.first);
+    consumer.finish_turn(range.first);
   }
   // #endregion
 
@@ -309,7 +301,7 @@ struct Gradients {
     constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
     allow_shared_memory(kernel, shared_bytes);
     const std::int64_t heads = std::int64_t{p.B} * p.H;
-    const unsigned section = p.band.cuts_right() ? phase23::section_of_keys(heads, p.Q.rows, p.K.rows, D) : 0;  // SECTION
+    const unsigned section = section_of(heads, p.Q.rows, D);
     const auto grid = static_cast<unsigned>((p.K.rows + Bc - 1) / Bc * heads);
     const auto row_blocks = static_cast<unsigned>(heads * a.rows / 64);
     constexpr int threads = Bc * 2 + 128;
