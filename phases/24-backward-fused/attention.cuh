@@ -1,5 +1,5 @@
-// Phase 24: dQ goes from block to block. New since 23: of each Q tile the first block stores its share of dQ, the others
-// add theirs, and the last one rounds the sum on its way out. Nobody clears dQ_sum, and no kernel comes behind.
+// Phase 24: dQ goes from block to block. New since 23: of each Q tile the first block stores its share of dQ, others add
+// theirs, and the last one rounds the sum on its way out. Nobody clears dQ_sum, and no kernel comes behind.
 // Run it: ctest -L phase24     The derivation: docs/backward.md
 #pragma once
 #include "phases/17-persistent/schedule.cuh"  // store_tile, wait_for_stores
@@ -20,7 +20,7 @@ struct Tiles {
   alignas(1024) float4 dQ[kStages][Br / 16][D / 8][32];      // on its way out, as it lies in dQ_sum, or rounded
   RowPiece rows[kStages][Br / 64];
   alignas(16) float centre[D + 4];  // behind it: does it matter?
-  Share share;  // what the block does
+  Share share;                      // what the block does
   // barrier         who arrives                     how many       who waits               for what
   // K_full, V_full  the loading thread              1, and bytes   consumers, once         K is there, or V; centre: K
   // Q_ring.full     the loading thread              1, and bytes   consumers, before S     Q, the numbers of its rows
@@ -64,6 +64,14 @@ struct Consumer {
     const int my_key = first_key + warpgroup * 64 + threadIdx.x % 128 / 32 * 16 + lane_row();
     for (int r = 0; r < 2; ++r) from[r] = first_query(my_key + 8 * r, band) - last_tile * Br - lane_column();
   }
+  // All tiles, but for the way of the last one's dQ.
+  template <bool kCentred>
+  __device__ __forceinline__ void run(const QueryRange& range) {
+#pragma unroll 1
+    for (int tile = range.end - 1; tile >= range.first; --tile)
+      step<kCentred>(tile, tile == range.end - 1, tile < range.full);
+  }
+  template <bool kCentred>
   __device__ __forceinline__ void step(int tile, bool first, bool masked) {
     trace_mark(masked ? "masked" : "full", tile);
     tiles.Q_ring.wait_full(at);
@@ -93,7 +101,8 @@ struct Consumer {
       if (kEarly) leave_tile<0>();  // dQ gets the registers of S and dP
       begin_turn();
       if (!kEarly) leave_tile<Br / 64>();  // all but dQ
-      finish_turn(tile + 1);
+      finish_product<kCentred>(tile + 1);
+      hand_over(tile + 1);
     } else {
       leave_tile<0>();
     }
@@ -107,7 +116,9 @@ struct Consumer {
     tiles.dO_ring.release(at), tiles.Q_ring.release(at), at.next();
   }
   // Whose turn is dQ of the tile before? Tiles with an even number are warpgroup 1's.
-  __device__ bool my_turn() const { return turn.stage != warpgroup; }
+  __device__ bool my_turn() const {
+    return turn.stage != warpgroup;
+  }
   __device__ __forceinline__ void begin_turn() {
     tiles.dS_ring.wait_full(turn);
 #pragma unroll
@@ -140,12 +151,15 @@ struct Consumer {
       }
     }
   }
-  // dQ of a tile leaves: the block's share, or where it is the last one the sum.
-  __device__ __forceinline__ void finish_turn(int tile) {
+  template <bool kCentred>
+  __device__ __forceinline__ void finish_product(int tile) {
     wgmma_wait<0>(dq);
-    if (tiles.centre[D] != 0) move_to_centre(tile);
+    if (kCentred && tiles.centre[D] != 0) move_to_centre(tile);
     __syncwarp();  // all lanes have read dS
     tiles.dS_ring.release(turn);
+  }
+  // dQ of a tile leaves: the block's share, or where it is the last one the sum.
+  __device__ __forceinline__ void hand_over(int tile) {
     mbarrier_wait(&tiles.dQ_ring.empty[turn.stage], turn.parity);  // the place is free; others' shares are there
     if (tile < tiles.share.rounded_end)
       put_rounded();
@@ -264,20 +278,28 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
   const bool any = range.end > range.first;
   Consumer<T, D, Br, Bc> consumer(tiles, a, warpgroup, first_key, band, range.end - 1);
   if (any) mbarrier_wait(&tiles.K_full, 0);
-#pragma unroll 1
-  for (int tile = range.end - 1; tile >= range.first; --tile)
-    consumer.step(tile, tile == range.end - 1, tile < range.full);
-  if (any && consumer.my_turn()) {  // the last tile's
-    consumer.begin_turn();
-    consumer.finish_turn(range.first);
-  }
+  const bool last_turn = any && (range.end - range.first) % 2 != warpgroup;  // is the last tile's this one's?
+  if (any && tiles.centre[D] != 0)
+    consumer.template run<true>(range);
+  else if (any)
+    consumer.template run<false>(range);
   // #endregion
 
   // #region store: dV and dK; scale, once: dS is the gradient of S = scale · Q Kᵀ
   const int my_keys = first_key + warpgroup * 64;
-  store_tile<T>(consumer.dv, {1, 1}, tiles.V[warpgroup], &dV_map, my_keys, h, b, warpgroup);
-  bar_sync(kOfConsumers, Bc * 2);  // both have read K, in whose place dK goes out
-  store_tile<T>(consumer.dk, {a.scale, a.scale}, tiles.K[warpgroup], &dK_map, my_keys, h, b, warpgroup);
+  const auto store = [&] {
+    store_tile<T>(consumer.dv, {1, 1}, tiles.V[warpgroup], &dV_map, my_keys, h, b, warpgroup);
+    bar_sync(kOfConsumers, Bc * 2);  // both have read K, in whose place dK goes out
+    store_tile<T>(consumer.dk, {a.scale, a.scale}, tiles.K[warpgroup], &dK_map, my_keys, h, b, warpgroup);
+  };
+  if (last_turn) {  // the last tile's: others' shares may be late, and dV and dK need not wait for them
+    consumer.begin_turn();
+    consumer.template finish_product<true>(range.first);
+    store();
+    consumer.hand_over(range.first);
+  } else {
+    store();
+  }
   wait_for_stores();
 }
 // #endregion
@@ -305,8 +327,7 @@ struct Gradients {
     const auto grid = static_cast<unsigned>((p.K.rows + Bc - 1) / Bc * heads);
     const auto row_blocks = static_cast<unsigned>(heads * a.rows / 64);
     constexpr int threads = Bc * 2 + 128;
-    if (row_blocks > 0)
-      row_pieces<T, D, Br><<<row_blocks, 256, sizeof(PieceSums<D>), p.stream>>>(a, pieces, relay);
+    if (row_blocks > 0) row_pieces<T, D, Br><<<row_blocks, 256, sizeof(PieceSums<D>), p.stream>>>(a, pieces, relay);
     if (grid > 0)
       kernel<<<grid, threads, shared_bytes, p.stream>>>(
           map_of_queries(p, p.Q, Br), map_of_queries(p, p.dO, Br), map_of_seen_keys(p, p.K), map_of_seen_keys(p, p.V),

@@ -25,7 +25,7 @@ inline Workspace workspace(const AnyProblem& p) {
 
 // What moves: the first kernel reads O, O_lo, dO, a row's numbers and 64 keys; it writes two numbers a row, the pieces,
 // the centre and the counts. A K/V tile and the centre are read once, Q, dO and pieces as often as they stream by. Of
-// each pair of tiles the first K/V tile stores dQ's share, the last one reads the sum; the others add, which is neither.
+// each pair of tiles the first K/V tile stores dQ's share, the last one reads the sum; others add, which is neither.
 // Each looks at the count once, which is an atomic, all but the first; and counts, all but the last. (Where the mean of
 // K matters, the first ones read their rows' dLSE, too.)
 inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
@@ -36,7 +36,7 @@ inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
   std::int64_t written = rows / 64 * (64 * 8 + piece - 8 + 4) + 2 * Sk * row + Sq * row;
   if (Sq > 0) read += std::min<std::int64_t>(phase20::seen_keys(p), 64) * row, written += 4 * (padded + 4);
   for (std::int64_t j0 = 0; j0 < Sk; j0 += blocks.Bc) {
-    if (Sq > 0) read += 4, written += 4;                            // the block draws its number
+    if (Sq > 0) read += 4, written += 4;                                 // the block draws its number
     if (p.visible(Sq - 1).end > j0 && Sq > 0) read += 4 * (padded + 4);  // the centre
     for (std::int64_t i0 = 0; i0 < Sq; i0 += blocks.Br) {
       const std::int64_t end = std::min(i0 + blocks.Br, Sq), keys = p.visible(end - 1).end;
@@ -61,9 +61,9 @@ constexpr Features fused(Features features) {
 inline constexpr Features backward_features = fused(phase23::backward_features);
 
 inline constinit Pass backward_pass{backward_features, &phase23::phase};
-inline constinit Phase phase{
-    "24-backward-fused", "the backward pass fused: dQ goes from block to block, and the last one rounds it",
-    &phase19::forward_pass, &backward_pass};
+inline constinit Phase phase{"24-backward-fused",
+                             "the backward pass fused: dQ goes from block to block, and the last one rounds it",
+                             &phase19::forward_pass, &backward_pass};
 // O = softmax(Q Kᵀ · scale) V on the machine that `where` names.
 inline constexpr ForwardOf forward{phase};
 // The same, with what the backward pass needs of it.

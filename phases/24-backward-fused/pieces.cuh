@@ -17,8 +17,8 @@ struct Relay {
   bool in_order;   // do the shares of a Q tile come in the order of the keys? Sums then have the same bits in every run
 };
 // The K/V tile of the block that has drawn `number`. Heads in sections, of each the first K/V tile in all of its heads,
-// then the second one: blocks of a head begin one after another, and the first share of dQ has long been stored when the
-// last one wants the sum. A block waits only for those with smaller numbers, which have begun: they run, or have ended,
+// then the second one: blocks of a head begin one after another, and the first share of dQ has long been there when
+// the last one wants the sum. A block waits only for those with smaller numbers, which have begun: they run, or have ended,
 // in whatever order the GPU starts blocks.
 __device__ inline KeyWork keys_of_number(unsigned number, unsigned heads, unsigned section) {
   const unsigned kv_tiles = gridDim.x / heads;
@@ -44,7 +44,12 @@ template <int Br, int Bc, class T>
 __device__ Share share_of(unsigned number, const Backward<T>& a, unsigned section, const Band<int>& band) {
   const KeyWork work = keys_of_number(number, a.B * a.H, section);
   const int next_key = (work.kv_tile + 1) * Bc;
-  return {work, work.head % a.H, work.head / a.H, work.head * static_cast<int>(a.rows / 64), query_range<Br, Bc>(next_key - Bc, band), next_key < band.Sk ? query_range<Br, Bc>(next_key, band).first : 0x7fffffff,
+  return {work,
+          work.head % a.H,
+          work.head / a.H,
+          work.head * static_cast<int>(a.rows / 64),
+          query_range<Br, Bc>(next_key - Bc, band),
+          next_key < band.Sk ? query_range<Br, Bc>(next_key, band).first : 0x7fffffff,
           work.kv_tile == 0 && a.dLSE ? a.row_excess + work.head * a.rows : nullptr};
 }
 // #endregion
@@ -56,8 +61,8 @@ struct PieceSums {
   float keys[8][D], squares[8];  // of each warp
   float lengths[8];
 };
-// By a head's first block: of the first keys, at most 64, the mean; a row of zeros where no row sees a key. Behind it, 1
-// where it matters: a row of dS, rounded, misses its sum e, and dQ errs by e · mean, beside what rounding does anyway,
+// By a head's first block: of the first keys, at most 64, the mean; a row of zeros where no row sees a key. Behind it,
+// 1 where it matters: a row of dS, rounded, misses its sum e, and dQ errs by e · mean, beside what rounding does anyway,
 // which goes by how the keys differ. Where a mean is short beside that, |mean|² < 1/8 of their variance, the rows need
 // not be summed.
 template <class T, int D>
