@@ -292,11 +292,18 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
     bar_sync(kOfConsumers, Bc * 2);  // both have read K, in whose place dK goes out
     store_tile<T>(consumer.dk, {a.scale, a.scale}, tiles.K[warpgroup], &dK_map, my_keys, h, b, warpgroup);
   };
-  if (last_turn) {  // the last tile's: others' shares may be late, and dV and dK need not wait for them
+  // The last tile's turn. Others wait for its share; where it is the last one it waits for theirs, dV and dK need not.
+  // (Written so that dQ's registers are no one else's meanwhile.)
+  if (last_turn) {
     consumer.begin_turn();
     consumer.template finish_product<true>(range.first);
-    store();
-    consumer.hand_over(range.first);
+    if (range.first < tiles.share.rounded_end) {
+      store();
+      consumer.hand_over(range.first);
+    } else {
+      consumer.hand_over(range.first);
+      store();
+    }
   } else {
     store();
   }
