@@ -322,6 +322,17 @@ __device__ __forceinline__ void red_add_v4(float* global, float4 value) {
                : "memory");
 }
 
+__device__ __forceinline__ void red_release_add(unsigned* count, unsigned value) {
+  asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(__cvta_generic_to_global(count)), "r"(value)
+               : "memory");
+}
+__device__ __forceinline__ void wait_at_least(const unsigned* count, unsigned least) {
+  unsigned seen;
+  do {
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(__cvta_generic_to_global(count)) : "memory");
+  } while (seen < least);
+}
+
 // ---- clusters of blocks -------------------------------------------------------------------------------------------
 __device__ __forceinline__ unsigned cluster_ctarank() {
   unsigned rank;

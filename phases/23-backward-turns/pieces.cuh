@@ -16,7 +16,7 @@ inline constexpr bool kChooses = !std::is_same_v<T, __half>;
 struct PieceSums {
   float delta[64];
   float2 keys[256];   // of a thread's: their sum and that of their squares
-  float2 columns[4];  // of a warp's: the squares of the keys' means, and their variances
+  float2 columns[8];  // of a warp's: the squares of the keys' means, and their variances
 };
 // The head's first block finds its centre, the mean of the first keys, at most 64. Is it worth it that rows of dS are
 // summed for it? In bf16 dQ is √(2 + 2 μ² / σ²) floors off without, for keys of mean μ and variance σ²: where μ² is

@@ -1,5 +1,5 @@
 // Phase 24's kernels, compiled once per machine (cmake/kernels.cmake): their entry points are added to the phase.
-// All there is to read is in attention.cuh and wide.cuh.
+// All there is to read is in attention.cuh, pieces.cuh and wide.cuh.
 // Use: phase.hpp declares what is here.
 #include "phases/24-backward-fused/attention.cuh"
 

@@ -1,24 +1,348 @@
-// Phase 24, provisional: the backward pass for D = 256 alone. The kernel is in wide.cuh.
+// Phase 24: dQ goes from block to block. New since 23: of each Q tile the first block stores its share of dQ, others add
+// theirs, and the last one rounds the sum on its way out. Nobody clears dQ_sum, and no kernel comes behind.
 // Run it: ctest -L phase24     The derivation: docs/backward.md
 #pragma once
+#include "phases/17-persistent/schedule.cuh"  // store_tile, wait_for_stores
 #include "phases/24-backward-fused/phase.hpp"
+#include "phases/24-backward-fused/pieces.cuh"
 #include "phases/24-backward-fused/wide.cuh"
 
 namespace flash::phase24::inline FLASH_MACHINE {
 
+// #region tiles: shared memory of a block, and its barriers
+constexpr int kStages = 2;  // one Q tile is multiplied while the next one is loaded
+template <int D, int Br, int Bc>
+struct Tiles {
+  alignas(1024) std::uint16_t K[Bc / 64][D / 64][64][64];  // of each warpgroup; in the end dK, on its way out
+  alignas(1024) std::uint16_t V[Bc / 64][D / 64][64][64];  // likewise dV
+  alignas(1024) std::uint16_t Q[kStages][D / 64][Br][64];
+  alignas(1024) std::uint16_t dO[kStages][D / 64][Br][64];
+  alignas(1024) std::uint16_t dS[kStages][Br / 64][Bc][64];  // dSᵀ, rounded: [panel of queries][key][query]
+  alignas(1024) float4 dQ[kStages][Br / 16][D / 8][32];      // on its way out, as it lies in dQ_sum, or rounded
+  RowPiece rows[kStages][Br / 64];
+  alignas(16) float centre[D + 4];  // behind it: does it matter?
+  Share share;                      // what the block does
+  // barrier         who arrives                     how many       who waits               for what
+  // K_full, V_full  the loading thread              1, and bytes   consumers, once         K is there, or V; centre: K
+  // Q_ring.full     the loading thread              1, and bytes   consumers, before S     Q, the numbers of its rows
+  // Q_ring.empty    a lane of each consumer's warp  Bc / 16        the loading thread      nobody reads them any more
+  // dO_ring         as Q_ring, but before dP
+  // dS_ring.full    a lane of each consumer's warp  Bc / 16        whose turn dQ is        dS of all keys is there
+  // dS_ring.empty   a lane of each of its warps     4              consumers, before dS    dQ has been made of it
+  // dQ_ring.full    a lane of each of its warps     4              the place's thread      dQ of a tile is there
+  // dQ_ring.empty   the place's thread              1, and bytes   whose turn dQ is        it is free; others' dQ there
+  std::uint64_t K_full, V_full;
+  Ring<kStages> Q_ring, dO_ring, dS_ring, dQ_ring;
+};
+constexpr int kOfConsumers = 3;  // a named barrier, for the end; 1 and 2 are store_tile's
+
+// Registers per thread: the block is launched with 168 for each; 128 · (2 · 240 + 24) are no more than 384 · 168.
+constexpr int kConsumerRegisters = 240, kProducerRegisters = 24;
+// #endregion
+
+// #region consumer: what a thread holds of its warpgroup's 64 keys, and what it does with a Q tile
+template <class T, int D, int Br, int Bc>
+struct Consumer {
+  // Where S and dP have 64 queries, dV is begun before dS is made, which it hides; and dQ, all of whose columns are 64
+  // numbers a lane, has to wait for dV and dK. With 128 queries registers are short in the one place and not in the
+  // other.
+  static constexpr bool kEarly = Br == 64;
+
+  Tiles<D, Br, Bc>& tiles;
+  const Backward<T>& a;
+  const int warpgroup;
+  int from[2];  // the first queries that see the lane's two keys, counted from the lane's first column of the next tile
+
+  float s[Br / 2], dp[Br / 2];             // Sᵀ, then Pᵀ; dPᵀ, then dSᵀ
+  float dv[D / 2] = {}, dk[D / 2] = {};    // 64 keys
+  float dq[Br / 64][D / 2];                // all of a tile
+  unsigned p[Br / 16][4], ds[Br / 16][4];  // Pᵀ and dSᵀ, rounded, as left operands
+  Cursor<kStages> at, turn;                // of Q, dO and dS; of dS and dQ, a tile behind
+
+  __device__ Consumer(Tiles<D, Br, Bc>& tiles, const Backward<T>& a, int warpgroup, int first_key,
+                      const Band<int>& band, int last_tile)
+      : tiles(tiles), a(a), warpgroup(warpgroup) {
+    const int my_key = first_key + warpgroup * 64 + threadIdx.x % 128 / 32 * 16 + lane_row();
+    for (int r = 0; r < 2; ++r) from[r] = first_query(my_key + 8 * r, band) - last_tile * Br - lane_column();
+  }
+  // All tiles, but for the way of the last one's dQ.
+  template <bool kCentred>
+  __device__ __forceinline__ void run(const QueryRange& range) {
+#pragma unroll 1
+    for (int tile = range.end - 1; tile >= range.first; --tile)
+      step<kCentred>(tile, tile == range.end - 1, tile < range.full);
+  }
+  template <bool kCentred>
+  __device__ __forceinline__ void step(int tile, bool first, bool masked) {
+    trace_mark(masked ? "masked" : "full", tile);
+    tiles.Q_ring.wait_full(at);
+    begin_scores<T>(s, tiles.K[warpgroup], tiles.Q[at.stage]);
+    const bool extreme = any_extreme(tiles.rows[at.stage]);
+    if (first) mbarrier_wait(&tiles.V_full, 0);
+    tiles.dO_ring.wait_full(at);
+    begin_scores<T>(dp, tiles.V[warpgroup], tiles.dO[at.stage]);
+    wgmma_wait<1>(s);  // all but the last: S is there
+    probabilities(s, tiles.rows[at.stage], extreme, a);
+    if (masked) hide_queries(s, from);
+    from[0] += Br, from[1] += Br;
+    if (kEarly) {
+      round_p<T>(p, s);
+      begin_output<T>(dv, p, tiles.dO[at.stage]);
+    }
+    wgmma_wait<kEarly>(dp);
+    gradients(dp, s, tiles.rows[at.stage]);
+    if (!kEarly) round_p<T>(p, s);
+    round_p<T>(ds, dp);
+    tiles.dS_ring.wait_empty(at);
+    store_ds(tiles.dS[at.stage], ds, warpgroup * 64);
+    if (!kEarly) begin_output<T>(dv, p, tiles.dO[at.stage]);
+    publish(tiles.dS_ring, at);
+    begin_output<T>(dk, ds, tiles.Q[at.stage]);
+    if (!first && my_turn()) {
+      if (kEarly) leave_tile<0>();  // dQ gets the registers of S and dP
+      begin_turn();
+      if (!kEarly) leave_tile<Br / 64>();  // all but dQ
+      finish_product<kCentred>(tile + 1);
+      hand_over(tile + 1);
+    } else {
+      leave_tile<0>();
+    }
+    if (!first) turn.next();
+  }
+  // dV and dK of a tile are there; kPending groups of dQ are not.
+  template <int kPending>
+  __device__ __forceinline__ void leave_tile() {
+    wgmma_wait<kPending>(dv, dk, p, ds);
+    __syncwarp();  // all lanes have read the numbers of rows
+    tiles.dO_ring.release(at), tiles.Q_ring.release(at), at.next();
+  }
+  // Whose turn is dQ of the tile before? Tiles with an even number are warpgroup 1's.
+  __device__ bool my_turn() const {
+    return turn.stage != warpgroup;
+  }
+  __device__ __forceinline__ void begin_turn() {
+    tiles.dS_ring.wait_full(turn);
+#pragma unroll
+    for (int i = 0; i < Br / 64; ++i) begin_dq<T>(dq[i], tiles.dS[turn.stage][i], tiles.K, 0);
+  }
+  // dQ of the block's keys less the centre, by as much as dS's rows miss their sums. A warp has 16 rows of each panel,
+  // lanes of four the same ones.
+  __device__ __forceinline__ void move_to_centre(int tile) {
+    const int row = threadIdx.x % 128 / 32 * 16;
+#pragma unroll
+    for (int i = 0; i < Br / 64; ++i) {
+      const phase13::Fragments<64> rows(&tiles, tiles.dS[turn.stage][i], phase13::b_row(), row + phase13::b_column());
+      float excess[1][4] = {};
+      if (const float* less = tiles.share.row_excess) {  // the first share: less what the sums are to be
+        less += tile * Br + i * 64 + row + lane_row();
+        excess[0][0] = less[0], excess[0][2] = less[8];
+      }
+#pragma unroll
+      for (int key = 0; key < Bc; key += 16) {
+        unsigned x[1][4];
+        ldmatrix_x4_trans(x[0], rows.at(key, 0));
+        phase20::add_row_sums<T>(excess, x);
+      }
+#pragma unroll
+      for (int n = 0; n < D / 8; ++n) {
+        const float2 c = load_two(&tiles.centre[n * 8 + lane_column()]);
+        float(&x)[4] = c_fragment(dq[i], n);
+        x[0] = fmaf(-excess[0][0], c.x, x[0]), x[1] = fmaf(-excess[0][0], c.y, x[1]);
+        x[2] = fmaf(-excess[0][2], c.x, x[2]), x[3] = fmaf(-excess[0][2], c.y, x[3]);
+      }
+    }
+  }
+  template <bool kCentred>
+  __device__ __forceinline__ void finish_product(int tile) {
+    wgmma_wait<0>(dq);
+    if (kCentred && tiles.centre[D] != 0) move_to_centre(tile);
+    __syncwarp();  // all lanes have read dS
+    tiles.dS_ring.release(turn);
+  }
+  // dQ of a tile leaves: the block's share, or where it is the last one the sum.
+  __device__ __forceinline__ void hand_over(int tile) {
+    mbarrier_wait(&tiles.dQ_ring.empty[turn.stage], turn.parity);  // the place is free; others' shares are there
+    if (tile < tiles.share.rounded_end)
+      put_rounded();
+    else
+      put_share();
+    publish(tiles.dQ_ring, turn);
+  }
+  // The warp's 16 rows of each panel.
+  __device__ __forceinline__ auto& my_place(int i) {
+    return tiles.dQ[turn.stage][i * 4 + threadIdx.x % 128 / 32];
+  }
+  __device__ __forceinline__ void put_share() {
+#pragma unroll
+    for (int i = 0; i < Br / 64; ++i)
+#pragma unroll
+      for (int n = 0; n < D / 8; ++n) {
+        const float(&x)[4] = c_fragment(dq[i], n);
+        my_place(i)[n][threadIdx.x % 32] = make_float4(x[0], x[1], x[2], x[3]);
+      }
+  }
+  // The sum, rounded, where the others' shares were: D / 64 panels of 16 rows.
+  __device__ __forceinline__ void put_rounded() {
+    if (tiles.share.work.kv_tile > 0)
+#pragma unroll
+      for (int i = 0; i < Br / 64; ++i)
+#pragma unroll
+        for (int n = 0; n < D / 8; ++n) {
+          const float4 sum = my_place(i)[n][threadIdx.x % 32];
+          float(&x)[4] = c_fragment(dq[i], n);
+          x[0] += sum.x, x[1] += sum.y, x[2] += sum.z, x[3] += sum.w;
+        }
+    __syncwarp();  // all lanes have read what is overwritten now
+    const int row = threadIdx.x % 16, column = threadIdx.x % 32 / 16 * 8;
+#pragma unroll
+    for (int i = 0; i < Br / 64; ++i) {
+      auto& panels = reinterpret_cast<std::uint16_t(&)[D / 64][16][64]>(my_place(i));
+#pragma unroll
+      for (int d = 0; d < D; d += 16) {
+        unsigned packed[4];
+#pragma unroll
+        for (int k = 0; k < 4; ++k)
+          packed[k] = pack<T>(dq[i][d / 2 + 2 * k] * a.scale, dq[i][d / 2 + 2 * k + 1] * a.scale);
+        stmatrix_x4(&panels[d / 64][row][swizzled(row, d % 64 + column)], packed);
+      }
+    }
+  }
+};
+// #endregion
+
+// #region setup: whose K/V tile, and the barriers
+template <class T, int D, int Br, int Bc>
+__global__ void __launch_bounds__(Bc * 2 + 128, 1)
+    keys_backward(const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap dO_map,
+                  const __grid_constant__ TensorMap K_map, const __grid_constant__ TensorMap V_map,
+                  const __grid_constant__ TensorMap dQ_map, const __grid_constant__ TensorMap dK_map,
+                  const __grid_constant__ TensorMap dV_map, Backward<T> a,
+                  const RowPiece* pieces /*[B * H * padded rows / 64]*/, Band<int> band, unsigned section,
+                  Relay relay) {
+  Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
+  const int warpgroup = uniform(threadIdx.x / 128);
+
+  if (threadIdx.x == 0) {
+    const unsigned number = a.rows > 0 ? atomicAdd(relay.begun, 1u) : blockIdx.x;
+    mbarrier_init(&tiles.K_full, 1), mbarrier_init(&tiles.V_full, 1);
+    tiles.Q_ring.init(Bc / 16), tiles.dO_ring.init(Bc / 16);  // warps
+    init_handover(tiles.dS_ring, Bc / 16, 4);                 // all write, one warpgroup reads
+    init_handover(tiles.dQ_ring, 4, 1);                       // that writes, a thread reads
+    fence_mbarrier_init();
+    tiles.share = share_of<Br, Bc>(number, a, section, band);
+  }
+  __syncthreads();  // the barriers are there, for TMA too; and what is to be done
+  // #endregion
+
+  // #region producer: one thread loads, two pass dQ on
+  if (warpgroup == Bc / 64) {
+    setmaxnreg_dec<kProducerRegisters>();
+    const int warp = threadIdx.x % 128 / 32;  // a thread of each of the first three: none waits where another does
+    const Share& share = tiles.share;
+    if (threadIdx.x % 32 != 0) return;
+    if (warp == 0 && share.tiles.end > share.tiles.first) {
+      const KeyWork work = share.work;
+      const QueryRange range = share.tiles;
+      const int b = share.b, h = share.h, first_key = work.kv_tile * Bc;
+      const int first_piece = share.first_piece;
+      Cursor<kStages> at;
+      const auto load_keys = [&](auto& keys, const TensorMap* map, std::uint64_t* full, int more) {
+        mbarrier_arrive_expect_tx(full, sizeof keys + more);
+        for (int i = 0; i < Bc / 64; ++i) load_tile(keys[i], map, full, first_key + i * 64, h, b);
+      };
+      load_keys(tiles.K, &K_map, &tiles.K_full, sizeof tiles.centre);
+      cp_async_bulk(tiles.centre, a.centre + work.head * std::int64_t{D + 4}, sizeof tiles.centre, &tiles.K_full);
+#pragma unroll 1
+      for (int tile = range.end - 1; tile >= range.first; --tile, at.next()) {
+        std::uint64_t* const full = &tiles.Q_ring.full[at.stage];
+        tiles.Q_ring.wait_empty(at);
+        mbarrier_arrive_expect_tx(full, sizeof tiles.Q[0] + sizeof tiles.rows[0]);
+        load_tile(tiles.Q[at.stage], &Q_map, full, tile * Br, h, b);
+        cp_async_bulk(tiles.rows[at.stage], pieces + first_piece + tile * (Br / 64), sizeof tiles.rows[0], full);
+        if (tile == range.end - 1) load_keys(tiles.V, &V_map, &tiles.V_full, 0);  // S comes first, which needs Q
+        tiles.dO_ring.fill(tiles.dO, at, &dO_map, tile * Br, h, b);
+      }
+    } else if (warp > 0 && warp <= kStages) {
+      const int place = warp - 1;
+      pass_on<Br>(tiles.dQ[place], &tiles.dQ_ring.full[place], &tiles.dQ_ring.empty[place], a, relay, &dQ_map,
+                  share.tiles.end - 1 - place, share);
+    }
+    return;
+  }
+  // #endregion
+
+  // #region loop: the consumers, over the Q tiles that see the keys, from the last one on
+  setmaxnreg_inc<kConsumerRegisters>();
+  const int b = uniform(tiles.share.b), h = uniform(tiles.share.h), first_key = uniform(tiles.share.work.kv_tile) * Bc;
+  const QueryRange range{uniform(tiles.share.tiles.first), uniform(tiles.share.tiles.full),
+                         uniform(tiles.share.tiles.end)};
+  const bool any = range.end > range.first;
+  Consumer<T, D, Br, Bc> consumer(tiles, a, warpgroup, first_key, band, range.end - 1);
+  if (any) mbarrier_wait(&tiles.K_full, 0);
+  const bool last_turn = any && (range.end - range.first) % 2 != warpgroup;  // is the last tile's this one's?
+  if (any && tiles.centre[D] != 0)
+    consumer.template run<true>(range);
+  else if (any)
+    consumer.template run<false>(range);
+  // #endregion
+
+  // #region store: dV and dK; scale, once: dS is the gradient of S = scale · Q Kᵀ
+  const int my_keys = first_key + warpgroup * 64;
+  const auto store = [&] {
+    store_tile<T>(consumer.dv, {1, 1}, tiles.V[warpgroup], &dV_map, my_keys, h, b, warpgroup);
+    bar_sync(kOfConsumers, Bc * 2);  // both have read K, in whose place dK goes out
+    store_tile<T>(consumer.dk, {a.scale, a.scale}, tiles.K[warpgroup], &dK_map, my_keys, h, b, warpgroup);
+  };
+  if (last_turn) {  // the last tile's: others' shares may be late, and dV and dK need not wait for them
+    consumer.begin_turn();
+    consumer.template finish_product<true>(range.first);
+    store();
+    consumer.hand_over(range.first);
+  } else {
+    store();
+  }
+  wait_for_stores();
+}
+// #endregion
+
+// #region launch
+// The host's side: the numbers of rows; then all three gradients.
 struct Gradients {
   template <int D, int Br, int Bc>
-  using Shared = wide::Tiles;
+  using Shared = std::conditional_t<D == 256, wide::Tiles, Tiles<D, Br, Bc>>;
 
   template <class T, int D, int Br, int Bc>
   static void launch(const DeviceProblem<T>& p) {
-    const Backward<T> a = phase20::arguments_of(p);
-    auto* const pieces = static_cast<phase23::RowPiece*>(p.workspace[6]);
-    const auto row_blocks = static_cast<unsigned>(std::int64_t{p.B} * p.H * a.rows / 64);
-    if (row_blocks > 0) phase23::row_pieces<T, D><<<row_blocks, 256, sizeof(phase23::PieceSums), p.stream>>>(a, pieces);
-    wide::launch(p, a, pieces);
-    phase20::launch_dq<D>(p, a);
+    if constexpr (D == 256)
+      wide::launch(p);
+    else
+      launch_fused<T, D, Br, Bc>(p);
+  }
+  template <class T, int D, int Br, int Bc>
+  static void launch_fused(const DeviceProblem<T>& p) {
+    Backward<T> a = phase20::arguments_of(p);
+    const auto floats = [&](int piece) { return static_cast<float*>(p.workspace[piece]); };
+    a.row_m = floats(0), a.row_excess = floats(1), a.centre = floats(3), a.dQ_sum = floats(4);
+    a.row_inverse_l = a.row_delta = nullptr;  // the pieces have them
+    auto* const pieces = static_cast<RowPiece*>(p.workspace[2]);
+    auto* const counts = static_cast<unsigned*>(p.workspace[5]);
+    const Relay relay{counts, counts + 1, p.mode == Mode::Deterministic};
+    const auto kernel = keys_backward<T, D, Br, Bc>;
+    constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
+    allow_shared_memory(kernel, shared_bytes);
+    const std::int64_t heads = std::int64_t{p.B} * p.H;
+    const unsigned section = section_of(heads, p.Q.rows, D);
+    const auto grid = static_cast<unsigned>((p.K.rows + Bc - 1) / Bc * heads);
+    const auto row_blocks = static_cast<unsigned>(heads * a.rows / 64);
+    constexpr int threads = Bc * 2 + 128;
+    if (row_blocks > 0) row_pieces<T, D, Br><<<row_blocks, 256, sizeof(PieceSums<D>), p.stream>>>(a, pieces, relay);
+    if (grid > 0)
+      kernel<<<grid, threads, shared_bytes, p.stream>>>(
+          map_of_queries(p, p.Q, Br), map_of_queries(p, p.dO, Br), map_of_seen_keys(p, p.K), map_of_seen_keys(p, p.V),
+          map_of(p.dQ.rows > 0 ? p.dQ : p.dK, p.B, p.H, 16), map_of(p.dK, p.B, p.H, 64), map_of(p.dV, p.B, p.H, 64), a,
+          pieces, narrow(p.band), section, relay);
   }
 };
+// #endregion
 
 }  // namespace flash::phase24::inline FLASH_MACHINE

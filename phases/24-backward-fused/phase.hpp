@@ -1,4 +1,6 @@
-// Phase 24 declares itself, provisionally: D = 256 alone.
+// Phase 24 declares itself: the backward pass fused, and its entry points. New since 23: dQ is passed on from block to
+// block. The first one stores its share, the last one rounds the sum; no kernel clears dQ_sum, none comes behind, and
+// the same order in every run costs little. The kernel is in attention.cuh. New, too: D = 256, in wide.cuh.
 // Use: phase24::forward_training(problem, kept, Where::Sim);  phase24::backward(gradients, Where::Sim);
 #pragma once
 #include "phases/23-backward-turns/phase.hpp"
@@ -7,62 +9,85 @@
 namespace flash::phase24 {
 
 using Mode = BackwardMode;
+using phase23::RowPiece;
 
-inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks);
 constexpr bool has(int D, Blocks blocks) {
-  return D == 256 && blocks == Blocks{64, 128};
+  return D > 128 ? blocks == Blocks{64, 128} : phase23::backward_features.has(D, blocks);
 }
-inline Workspace workspace(const AnyProblem& p) {
-  const Workspace all = phase23::workspace(p);
-  const std::int64_t rows = p.B() * p.H() * phase20::padded_rows(p.Sq());
-  const bool atomic = p.options.mode == BackwardMode::Atomic;
-  return {all[0], all[1], all[2], {"dQ_sum", atomic ? rows * 256 : 0}, all[4], {"centre", p.B() * p.H() * 256}, all[6]};
-}
-constexpr Features alone(Features features) {
-  features.workspace = workspace;
-  features.head_dims = {256}, features.blocks = {{64, 128}}, features.has = has, features.hbm_bytes = hbm_bytes;
-  return features;
-}
-inline constexpr Features backward_features = alone(phase23::backward_features);
 
-// As phase 23's, but for three things: additions to dQ_sum are reading and writing; both blocks that share a K/V tile
-// read the pieces; and each reads of the other's keys the columns of which it makes dQ. (Provisionally D is padded to
-// 256 whatever it is, where the formulas of phases 20 and 23 have smaller ones.)
-inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
-  const std::int64_t D = p.D(), heads = p.B() * p.H(), lacking = 256 - phase20::backward_features.padded(D);
-  HbmBytes bytes = phase23::hbm_bytes(p, blocks);
-  const bool atomic = p.options.mode == BackwardMode::Atomic;
-  const std::int64_t Sq = p.Sq(), seen = phase20::seen_keys(p), all_rows = phase20::padded_rows(Sq);
-  std::int64_t read = 0, written = 0, pairs = 0;
-  phase20::for_each_pair(p, blocks, [&](std::int64_t) { ++pairs; });
-  read += pairs * static_cast<std::int64_t>(sizeof(phase23::RowPiece));
-  if (Sq > 0) written += 4 * lacking;  // centre
-  if (atomic) {
-    const std::int64_t added = pairs * blocks.Br * 256 * 4;
-    read += added, written += added;
-    written += all_rows * lacking * 4;                                          // cleared
-    read += (Sq + 15) / 16 * 16 * lacking * 4 + (Sq + 15) / 16 * 32 * lacking;  // rounded
+// The kernel counts the blocks that have begun, and for each Q tile those that have added their share of dQ. D = 256:
+// phase 23's.
+inline Workspace workspace(const AnyProblem& p) {
+  if (p.D() > 128) return phase23::workspace(p);
+  const std::int64_t heads = p.B() * p.H(), rows = heads * phase20::padded_rows(p.Sq());
+  const std::int64_t D = p.D() <= 64 ? 64 : 128;
+  return {{"row_m", rows},
+          {"row_excess", rows},
+          {"row_pieces", rows / 64 * static_cast<std::int64_t>(sizeof(RowPiece) / 4)},
+          {"centre", heads * (D + 4)},
+          {"dQ_sum", rows * D},
+          {"counts", 1 + rows / 64}};
+}
+
+// What moves at D = 256: as in phase 20, with pieces in place of three numbers a row, which both blocks of a pair read,
+// as both add the sums of 64 rows. Atomic: each reads the columns of the other's keys of which it makes dQ.
+inline HbmBytes wide_bytes(const AnyProblem& p, Blocks blocks) {
+  const std::int64_t heads = p.B() * p.H(), D = p.D(), seen = phase20::seen_keys(p), piece = sizeof(RowPiece);
+  HbmBytes bytes = phase20::bytes_with_sums(p, blocks, 2 * 64);
+  std::int64_t read = 0, written = phase20::padded_rows(p.Sq()) / 64 * (piece - 8) + (p.Sq() > 0 ? 4 : 0);
+  phase20::for_each_pair(p, blocks, [&](std::int64_t) { read += 2 * piece - blocks.Br * 12; });
+  if (p.options.mode == BackwardMode::Atomic)
     for (std::int64_t j0 = 0; j0 < seen; j0 += 128) {
-      const std::int64_t first = std::min<std::int64_t>(seen - j0, 64),
-                         second = std::min<std::int64_t>(seen - j0, 128) - first;
-      read += (first * std::max<std::int64_t>(D - 128, 0) + second * std::min<std::int64_t>(D, 128)) * 2;
+      const std::int64_t first = std::min<std::int64_t>(seen - j0, 64), second = std::min<std::int64_t>(seen - j0, 128);
+      read += (first * (D - 128) + (second - first) * 128) * 2;
     }
-  } else {
-    const Blocks theirs = phase20::dq_blocks(static_cast<int>(256 - lacking)), ours = phase20::dq_blocks(256);
-    for (std::int64_t i0 = 0; i0 < Sq; i0 += ours.Br)
-      read += p.visible(std::min(i0 + ours.Br, Sq) - 1).end * 2 * p.row_bytes();
-    for (std::int64_t i0 = 0; i0 < Sq; i0 += theirs.Br)
-      read -= p.visible(std::min(i0 + theirs.Br, Sq) - 1).end * 2 * p.row_bytes();
-    read += (Sq + ours.Br - 1) / ours.Br * (ours.Br / 16) * 32 * 256;
-    read -= (Sq + theirs.Br - 1) / theirs.Br * (theirs.Br / 16) * 32 * (256 - lacking);
-  }
   bytes.read += static_cast<std::uint64_t>(heads * read), bytes.written += static_cast<std::uint64_t>(heads * written);
   return bytes;
 }
 
-inline constinit Pass backward_pass{backward_features, &phase20::phase};
-inline constinit Phase phase{"24-backward-fused", "the backward pass for D = 256", &phase19::forward_pass,
-                             &backward_pass};
+// And up to 128: the first kernel reads O, O_lo, dO, a row's numbers and 64 keys; it writes two numbers a row, the pieces,
+// the centre and the counts. A K/V tile and the centre are read once, Q, dO and pieces as often as they stream by. Of
+// each pair of tiles the first K/V tile stores dQ's share, the last one reads the sum; others add, which is neither.
+// Each looks at the count once, which is an atomic, all but the first; and counts, all but the last. (Where the mean of
+// K matters, the first ones read their rows' dLSE, too.)
+inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
+  if (p.D() > 128) return wide_bytes(p, blocks);
+  const std::int64_t heads = p.B() * p.H(), Sq = p.Sq(), Sk = p.Sk(), row = p.row_bytes(), D = p.D();
+  const std::int64_t padded = p.D() <= 64 ? 64 : 128, rows = phase20::padded_rows(Sq), piece = sizeof(RowPiece);
+  const std::int64_t lo = p.o_lo.given() ? 2 * D : 0, dlse = p.dlse.given() ? 4 : 0, ml = p.m.given() ? 8 : 4;
+  std::int64_t read = Sq * (2 * row + lo + dlse + ml) + 2 * phase20::seen_keys(p) * row;
+  std::int64_t written = rows / 64 * (64 * 8 + piece - 8 + 4) + 2 * Sk * row + Sq * row;
+  if (Sq > 0) read += std::min<std::int64_t>(phase20::seen_keys(p), 64) * row, written += 4 * (padded + 4);
+  for (std::int64_t j0 = 0; j0 < Sk; j0 += blocks.Bc) {
+    if (Sq > 0) read += 4, written += 4;                                 // the block draws its number
+    if (p.visible(Sq - 1).end > j0 && Sq > 0) read += 4 * (padded + 4);  // the centre
+    for (std::int64_t i0 = 0; i0 < Sq; i0 += blocks.Br) {
+      const std::int64_t end = std::min(i0 + blocks.Br, Sq), keys = p.visible(end - 1).end;
+      if (keys <= j0) continue;
+      const bool first = j0 == 0, last = keys <= j0 + blocks.Bc;
+      read += (end - i0) * 2 * row + blocks.Br / 64 * piece;
+      if (!first) read += 4, written += 4;
+      if (!last) read += 4, written += 4;
+      if (first && !last) written += blocks.Br * padded * 4;
+      if (last && !first) read += blocks.Br * padded * 4;
+    }
+  }
+  HbmBytes bytes{static_cast<std::uint64_t>(heads * read), static_cast<std::uint64_t>(heads * written)};
+  if (heads * rows > 0) bytes.written += 4;  // the number of blocks that have begun
+  return bytes;
+}
+
+constexpr Features fused(Features features) {
+  features.head_dims = {64, 128, 256}, features.has = has;
+  features.hbm_bytes = hbm_bytes, features.workspace = workspace;
+  return features;
+}
+inline constexpr Features backward_features = fused(phase23::backward_features);
+
+inline constinit Pass backward_pass{backward_features, &phase23::phase};
+inline constinit Phase phase{"24-backward-fused",
+                             "the backward pass fused: dQ goes from block to block, and the last one rounds it",
+                             &phase19::forward_pass, &backward_pass};
 // O = softmax(Q Kᵀ · scale) V on the machine that `where` names.
 inline constexpr ForwardOf forward{phase};
 // The same, with what the backward pass needs of it.

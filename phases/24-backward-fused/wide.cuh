@@ -1,7 +1,7 @@
 // wide.cuh: phase 24's kernel for D = 256. dV and dK of 64 keys fill the registers of two warpgroups: one makes P and
 // dV, the other dS and dK, and hands to the other what it needs of it. Two blocks of a cluster share each Q tile, which
 // is loaded once for both, and the work of dQ: each makes half of its columns, of both blocks' keys.
-// Use: wide::launch(p, a, pieces);  between row_pieces and launch_dq
+// Use: wide::launch(p);
 #pragma once
 #include "phases/17-persistent/schedule.cuh"  // store_tile, wait_for_stores
 #include "phases/23-backward-turns/pieces.cuh"
@@ -333,17 +333,24 @@ __global__ void __cluster_dims__(2) __launch_bounds__(384, 1)
 // #endregion
 
 // #region launch
+// The host's side: the numbers of rows; dK and dV, or all three; dQ.
 template <class T>
-void launch(const DeviceProblem<T>& p, const Backward<T>& a, const RowPiece* pieces) {
+void launch(const DeviceProblem<T>& p) {
+  Backward<T> a = phase20::arguments_of(p);
+  a.off_centre = static_cast<int*>(p.workspace[7]);
+  auto* const pieces = static_cast<RowPiece*>(p.workspace[6]);
   const auto kernel = a.dQ_sum ? keys_backward<T, true> : keys_backward<T, false>;
   allow_shared_memory(kernel, sizeof(Tiles));
   const std::int64_t heads = std::int64_t{p.B} * p.H;
   const unsigned section = p.band.cuts_right() ? phase23::section_of_keys(heads, p.Q.rows, p.K.rows, kD) : 0;
   const auto grid = static_cast<unsigned>((p.K.rows + kBc - 1) / kBc * heads * 2);
+  const auto row_blocks = static_cast<unsigned>(heads * a.rows / 64);
+  if (row_blocks > 0) phase23::row_pieces<T, kD><<<row_blocks, 256, sizeof(phase23::PieceSums), p.stream>>>(a, pieces);
   if (grid > 0)
     kernel<<<grid, 384, sizeof(Tiles), p.stream>>>(
         map_of_queries(p, p.Q, kBr), map_of_queries(p, p.dO, kBr), map_of_seen_keys(p, p.K), map_of_seen_keys(p, p.V),
         map_of(p.dK, p.B, p.H, 64), map_of(p.dV, p.B, p.H, 64), a, pieces, narrow(p.band), section);
+  phase20::launch_dq<kD>(p, a);
 }
 // #endregion
 

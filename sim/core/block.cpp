@@ -70,6 +70,9 @@ bool is_shared(const void* address) {
 void fence(Scope scope) {
   Entered()->fence(scope);
 }
+void wait_at_least(const unsigned* count, unsigned least, Site site) {
+  while (__atomic_load_n(count, __ATOMIC_ACQUIRE) < least) Entered()->look_again(site);
+}
 void ldmatrix_row(const void* row, LdmatrixRegisters& registers, Site site) {
   Entered()->matrix_row(row, registers, site);
 }
@@ -418,6 +421,10 @@ void Worker::before_atomic(const void* address, std::size_t bytes, bool reads, S
 
 void Worker::before_volatile_read(const void* pc) {
   let_others_run({}, pc);
+}
+
+void Worker::look_again(Site site) {
+  spin(State::spins, site, nullptr);
 }
 
 // Every now and then, since the thread may be waiting for one of them in a loop.

@@ -120,6 +120,7 @@ class Worker {
   std::byte* shared_memory(std::size_t bytes, const char* type, Padding padding, Members members);
   void before_atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site);
   void before_volatile_read(const void* pc);
+  void look_again(Site site);  // lets others run: what the thread waits for has not come yet
   void let_others_run(Site site, const void* pc);
   void fence(Scope scope);
   void matrix_row(const void* row, LdmatrixRegisters& registers, Site site);

@@ -180,6 +180,8 @@ void after_atomic(const void* address);
 // Called between the two where the atomic adds floating-point numbers, to elements of so many bytes (checked build).
 void adds(const void* address, std::size_t bytes, unsigned element, Site site);
 void fence(Scope scope);
+// Lets others run until the number is at least that large; neither checked nor counted.
+void wait_at_least(const unsigned* count, unsigned least, Site site);
 // Is it an address of the running block's shared memory?
 bool is_shared(const void* address);
 // An atomic or volatile store by a thread of this worker changed memory: who spins may go on, so nobody is stuck.

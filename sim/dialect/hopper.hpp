@@ -228,6 +228,21 @@ FLASH_INLINE void red_add_v4(float* global, float4 value, FLASH_SITE) {
   atomicAdd(reinterpret_cast<float4*>(global), value, site);
 }
 
+// Adds to a number in global memory, a relaxed atomic of the device. Who reads the sum by wait_at_least knows what this
+// thread did before it, and what it knew of (release). "red"
+FLASH_INLINE void red_release_add(unsigned* count, unsigned value, FLASH_SITE) {
+  __threadfence();
+  atomicAdd(count, value, site);
+}
+// Waits until the number is at least that large: one that blocks count up. Knows then what those did that have counted
+// (acquire, device). Counts as one atomic, however often it has to look. Who counts must run: a block may not wait for
+// one that begins after it. "ld"
+FLASH_INLINE void wait_at_least(unsigned* count, unsigned least, FLASH_SITE) {
+  flash::simt::wait_at_least(count, least, site);
+  atomicAdd(count, 0u, site);
+  __threadfence();
+}
+
 // True for one lane of the warp, whose 32 lanes call it: the lowest here; PTX does not say which. "elect.sync"
 FLASH_INLINE bool elect_sync(FLASH_SITE) {
   return flash::simt::warp_op(flash::simt::WarpOp::elect, 0xffffffffu, 0, site) != 0;
