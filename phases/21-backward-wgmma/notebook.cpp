@@ -438,8 +438,8 @@ CELL("Inputs with a mean") {
 // %% [markdown]
 // ## Predicted = counted
 //
-// The five products are 10 N² D FLOP. What `wgmma` reads is the sum of the bytes above, for each pair of a Q tile and a
-// K/V tile.
+// The five products are 10 N² D FLOP, and each number of dS is summed by an `mma` with 8 columns of ones. What
+// `wgmma` reads is the sum of the bytes above, for each pair of a Q tile and a K/V tile.
 
 // %%
 CELL("What is multiplied, and what moves") {
@@ -454,11 +454,11 @@ CELL("What is multiplied, and what moves") {
     Ledger l = phase21::backward(lesson.backward(options), machine, {}, Mode::Atomic).ledger;
     const std::uint64_t of_pair = 2 * Bc * D * 2 + 8 * Br * D * 2 + 4 * Bc * 64 * 2;
     std::printf("D = %d\n", int(D));
-    bool same = equal(l.tensor_flops, 10 * N * N * D, "  FLOP of wgmma: five products");
+    bool same = equal(l.tensor_flops, 10 * N * N * D + 16 * N * N, "  FLOP: five products, and sums of dS");
     same &= equal(l.exps, N * N, "  exponentials");
     same &= equal(l.wgmma_shared_bytes, pairs * of_pair, "  bytes that wgmma reads");
     same &= equal(l.array("Q").read_bytes, N / Bc * N * D * 2, "  bytes of Q, for each K/V tile");
-    same &= equal(l.array("K").read_bytes, N * D * 2, "  bytes of K, once");
+    same &= equal(l.array("K").read_bytes, (N + 64) * D * 2, "  bytes of K, once, and 64 for the centre");
     same &= equal(l.array("dQ_sum").written_bytes, (N / Bc + 1) * wide, "  of dQ_sum: added, and cleared");
     same &= equal(l.hbm_bytes(), formula.read + formula.written, "  all bytes, by the phase's formula");
     same &= equal(l.bank_conflicts(), 0, "  bank conflicts");

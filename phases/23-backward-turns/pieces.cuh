@@ -15,8 +15,8 @@ template <class T>
 inline constexpr bool kChooses = !std::is_same_v<T, __half>;
 struct PieceSums {
   float delta[64];
-  float2 keys[256];   // of a thread's: their sum and that of their squares
-  float2 columns[8];  // of a warp's: the squares of the keys' means, and their variances
+  float keys[256], squares[256];  // of a thread's keys, their sum and that of their squares
+  float2 columns[8];              // of a warp's: the squares of the keys' means, and their variances
 };
 // The head's first block finds its centre, the mean of the first keys, at most 64. Is it worth it that rows of dS are
 // summed for it? In bf16 dQ is √(2 + 2 μ² / σ²) floors off without, for keys of mean μ and variance σ²: where μ² is
@@ -34,12 +34,12 @@ __device__ void find_centre(const Backward<T>& a, int head, PieceSums& sums) {
       const float x = widen(K.data[key * K.stride + column]);
       sum.x += x, sum.y = fmaf(x, x, sum.y);
     }
-  sums.keys[threadIdx.x] = sum;
+  sums.keys[threadIdx.x] = sum.x, sums.squares[threadIdx.x] = sum.y;
   __syncthreads();  // all sums are there
   float mean = 0;
   if (threadIdx.x < D) {
 #pragma unroll
-    for (int i = 1; i < kGroups; ++i) sum.x += sums.keys[column + i * D].x, sum.y += sums.keys[column + i * D].y;
+    for (int i = 1; i < kGroups; ++i) sum.x += sums.keys[column + i * D], sum.y += sums.squares[column + i * D];
     mean = keys > 0 ? sum.x / static_cast<float>(keys) : 0.0f;
     sum = make_float2(mean * mean, keys > 0 ? sum.y / static_cast<float>(keys) - mean * mean : 0.0f);
 #pragma unroll
