@@ -116,11 +116,11 @@ static std::array<double, 3> floors(Lesson<T>& lesson, const Options& options = 
 CELL("Whose share is which") {
   constexpr int kQ = 6, kK = 3;
   static constexpr const char *stored = "#9ec9e6", *added = "#f2b96b", *last = "#7fc8a9", *alone = "#cfe8dc";
-  svg::Canvas canvas(760, 232, "Shares of dQ: which are stored, added, rounded");
+  svg::Canvas canvas(760, 256, "Shares of dQ: which are stored, added, rounded");
   int counts_of[2][4] = {};
   for (const bool causal : {false, true}) {
     const double left = causal ? 420 : 40;
-    canvas.text(left, 24, causal ? "causal" : "no mask");
+    canvas.text(left, 48, causal ? "causal: Q tile, K/V tile" : "no mask: Q tile, K/V tile");
     for (int q = 0; q < kQ; ++q)
       for (int k = 0; k < kK; ++k) {
         const int shares = causal ? q / 2 + 1 : kK;
@@ -128,15 +128,15 @@ CELL("Whose share is which") {
         const int role = shares == 1 ? 3 : k == 0 ? 0 : k == shares - 1 ? 2 : 1;
         ++counts_of[causal][role];
         const char* const colours[] = {stored, added, last, alone};
-        canvas.rect(left + 44 * q, 36 + 44 * k, 42, 42, std::string("fill=\"") + colours[role] + "\"");
-        canvas.text(left + 44 * q + 8, 62 + 44 * k, std::to_string(q) + "," + std::to_string(k), "font-size=\"12\"");
+        canvas.rect(left + 44 * q, 60 + 44 * k, 42, 42, std::string("fill=\"") + colours[role] + "\"");
+        canvas.text(left + 44 * q + 10, 86 + 44 * k, std::to_string(q) + "," + std::to_string(k), "font-size=\"12\"");
       }
   }
   const std::pair<const char*, const char*> legend[] = {
       {stored, "stores"}, {added, "adds"}, {last, "takes the sum, rounds"}, {alone, "alone: rounds"}};
   for (int i = 0; i < 4; ++i) {
-    canvas.rect(40 + 170 * i, 196, 16, 16, std::string("fill=\"") + legend[i].first + "\"");
-    canvas.text(62 + 170 * i, 209, legend[i].second);
+    canvas.rect(40 + 170 * i, 220, 16, 16, std::string("fill=\"") + legend[i].first + "\"");
+    canvas.text(62 + 170 * i, 233, legend[i].second);
   }
   picture("24-shares", canvas.str());
   std::printf("Q tile, K/V tile                stored  added  taken  alone\n");
@@ -249,10 +249,10 @@ static std::map<std::pair<int, int>, Deed> recorded_deeds() {
 CELL("From which end") {
   static constexpr const char* colours[] = {"#9ec9e6", "#f2b96b", "#7fc8a9", "#cfe8dc"};
   const double left = 92, wide = 58, high = 28;
-  svg::Canvas canvas(760, 356, "Four blocks of a head, causal: what each does with its share of which Q tile");
+  svg::Canvas canvas(760, 384, "Four blocks of a head, causal: what each does with its share of which Q tile");
   int waited[2] = {}, length[2] = {};
   for (const bool downwards : {true, false}) {
-    const double top = downwards ? 34 : 184;
+    const double top = downwards ? 62 : 212;
     canvas.text(16, top - 10, downwards ? "from the last Q tile down" : "from the first one up",
                 "font-weight=\"bold\"");
     const auto steps = steps_of(downwards);
@@ -272,8 +272,8 @@ CELL("From which end") {
   const char* names[] = {"stores", "adds", "adds the sum, rounds", "alone: rounds"};
   for (int i = 0; i < 5; ++i) {
     const double x = 16 + 132 * i + (i > 2 ? 48 : 0);
-    canvas.rect(x, 318, 16, 16, std::string("fill=\"") + (i == 4 ? "#dddddd" : colours[i]) + "\"");
-    canvas.text(x + 22, 331, i == 4 ? "waits" : names[i]);
+    canvas.rect(x, 346, 16, 16, std::string("fill=\"") + (i == 4 ? "#dddddd" : colours[i]) + "\"");
+    canvas.text(x + 22, 359, i == 4 ? "waits" : names[i]);
   }
   picture("24-which-end", canvas.str());
   std::printf("                            down   up\n");
