@@ -21,11 +21,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <map>
 
 #include "phases/pages/cell.hpp"
 #include "phases/pages/exact.hpp"
 #include "phases/pages/example.hpp"
 #include "phases/pages/svg.hpp"
+#include "sim/report/recording.hpp"
 
 using namespace flash;
 using phase24::Mode;
@@ -114,11 +116,11 @@ static std::array<double, 3> floors(Lesson<T>& lesson, const Options& options = 
 CELL("Whose share is which") {
   constexpr int kQ = 6, kK = 3;
   static constexpr const char *stored = "#9ec9e6", *added = "#f2b96b", *last = "#7fc8a9", *alone = "#cfe8dc";
-  svg::Canvas canvas(760, 232, "Shares of dQ: which are stored, added, rounded");
+  svg::Canvas canvas(760, 256, "Shares of dQ: which are stored, added, rounded");
   int counts_of[2][4] = {};
   for (const bool causal : {false, true}) {
     const double left = causal ? 420 : 40;
-    canvas.text(left, 24, causal ? "causal" : "no mask");
+    canvas.text(left, 48, causal ? "causal: Q tile, K/V tile" : "no mask: Q tile, K/V tile");
     for (int q = 0; q < kQ; ++q)
       for (int k = 0; k < kK; ++k) {
         const int shares = causal ? q / 2 + 1 : kK;
@@ -126,15 +128,15 @@ CELL("Whose share is which") {
         const int role = shares == 1 ? 3 : k == 0 ? 0 : k == shares - 1 ? 2 : 1;
         ++counts_of[causal][role];
         const char* const colours[] = {stored, added, last, alone};
-        canvas.rect(left + 44 * q, 36 + 44 * k, 42, 42, std::string("fill=\"") + colours[role] + "\"");
-        canvas.text(left + 44 * q + 8, 62 + 44 * k, std::to_string(q) + "," + std::to_string(k), "font-size=\"12\"");
+        canvas.rect(left + 44 * q, 60 + 44 * k, 42, 42, std::string("fill=\"") + colours[role] + "\"");
+        canvas.text(left + 44 * q + 10, 86 + 44 * k, std::to_string(q) + "," + std::to_string(k), "font-size=\"12\"");
       }
   }
   const std::pair<const char*, const char*> legend[] = {
       {stored, "stores"}, {added, "adds"}, {last, "takes the sum, rounds"}, {alone, "alone: rounds"}};
   for (int i = 0; i < 4; ++i) {
-    canvas.rect(40 + 170 * i, 196, 16, 16, std::string("fill=\"") + legend[i].first + "\"");
-    canvas.text(62 + 170 * i, 209, legend[i].second);
+    canvas.rect(40 + 170 * i, 220, 16, 16, std::string("fill=\"") + legend[i].first + "\"");
+    canvas.text(62 + 170 * i, 233, legend[i].second);
   }
   picture("24-shares", canvas.str());
   std::printf("Q tile, K/V tile                stored  added  taken  alone\n");
@@ -188,13 +190,109 @@ CELL("Whose share is which") {
 //
 // ```{question}
 // Q tiles are done from the last one down. With a causal mask block 0 of a head has all Q tiles, the last block one or
-// two. All of a head's blocks begin at the same time. What would happen if they began with the *first* tile that they
-// see, as in phase 23?
+// two. Four blocks with eight Q tiles begin at the same time, and each makes a tile per step. How many steps does a
+// block wait, all together? And how many would it be from the *first* tile up, as in phase 23?
 // ```
-//
+
+// %% tags=["hide-input"]
+// Four blocks of a head, eight Q tiles, a causal mask: tile q has shares of blocks 0 to q / 2.
+static constexpr int kBlocks = 4, kTiles = 8;
+enum Deed { kStores, kAdds, kRounds, kAlone };
+static Deed deed_of(int block, int tile) {
+  return tile / 2 == 0 ? kAlone : block == 0 ? kStores : block == tile / 2 ? kRounds : kAdds;
+}
+// What a block does in each step: a tile, or -1, where it waits. A share stands in one of two places until it may
+// leave, between two steps. A block makes no tile whose place is taken; and no last share before the others have left.
+static std::vector<std::vector<int>> steps_of(bool downwards) {
+  std::vector<std::vector<int>> steps(kBlocks);
+  int made[kBlocks] = {}, shares[kTiles] = {}, places[kBlocks][2];  // places: the tile that stands there
+  std::fill_n(&places[0][0], 2 * kBlocks, -1);
+  for (bool busy = true; std::exchange(busy, false);) {
+    for (int block = 0; block < kBlocks; ++block)
+      for (int& tile : places[block])
+        if (tile >= 0 && (block == 0 || deed_of(block, tile) == kRounds || shares[tile] > 0)) ++shares[tile], tile = -1;
+    for (int block = 0; block < kBlocks; ++block) {
+      const int first = 2 * block, all = kTiles - first;
+      if (made[block] == all) continue;
+      busy = true;
+      const int tile = downwards ? kTiles - 1 - made[block] : first + made[block];
+      int& place = places[block][made[block] % 2];
+      const bool waits = place >= 0 || (deed_of(block, tile) == kRounds && shares[tile] < block);
+      steps[block].push_back(waits ? -1 : tile);
+      if (!waits) place = tile, ++made[block];
+    }
+  }
+  return steps;
+}
+// The recorded kernel on such a problem: of each block and Q tile what was done with the share.
+static std::map<std::pair<int, int>, Deed> recorded_deeds() {
+  constexpr int N = 64 * kTiles, D = 128;
+  Lesson<half> lesson(N, D);
+  Options options = blocks_of(D);
+  options.mask = Mask::top_left();
+  lesson.forward(options);
+  Recording run;
+  backward(phase24::phase, lesson.backward(options), Where::Checked, {.threads = 1, .recording = &run}, Mode::Atomic);
+  std::map<std::pair<int, int>, Deed> deeds;
+  for (const Recording::Step& step : run.steps)
+    for (const Recording::Part& part : step.parts) {
+      if (part.kind != Recording::Kind::store || run.launches[step.launch].block[0] != 384) continue;
+      const Recording::Place& array = run.arrays[std::size_t(part.source)];
+      const bool sum = array.name == "dQ_sum";
+      if (!sum && array.name != "dQ") continue;
+      const int block = int(step.block), tile = int(part.from[0].first / (64 * D * (sum ? 4 : 2)));
+      deeds[{block, tile}] = !sum ? (block == 0 ? kAlone : kRounds) : part.adds ? kAdds : kStores;
+    }
+  return deeds;
+}
+
+CELL("From which end") {
+  static constexpr const char* colours[] = {"#9ec9e6", "#f2b96b", "#7fc8a9", "#cfe8dc"};
+  const double left = 92, wide = 58, high = 28;
+  svg::Canvas canvas(760, 384, "Four blocks of a head, causal: what each does with its share of which Q tile");
+  int waited[2] = {}, length[2] = {};
+  for (const bool downwards : {true, false}) {
+    const double top = downwards ? 62 : 212;
+    canvas.text(16, top - 10, downwards ? "from the last Q tile down" : "from the first one up",
+                "font-weight=\"bold\"");
+    const auto steps = steps_of(downwards);
+    for (int block = 0; block < kBlocks; ++block) {
+      const double y = top + high * block;
+      canvas.text(16, y + 18, "block " + std::to_string(block));
+      length[downwards] = std::max(length[downwards], int(steps[block].size()));
+      for (std::size_t i = 0; i < steps[block].size(); ++i) {
+        const int tile = steps[block][i];
+        waited[downwards] += tile < 0;
+        canvas.rect(left + wide * double(i), y, wide - 2, high - 3,
+                    std::string("fill=\"") + (tile < 0 ? "#dddddd" : colours[deed_of(block, tile)]) + "\"");
+        if (tile >= 0) canvas.text(left + wide * double(i) + 24, y + 17, std::to_string(tile));
+      }
+    }
+  }
+  const char* names[] = {"stores", "adds", "adds the sum, rounds", "alone: rounds"};
+  for (int i = 0; i < 5; ++i) {
+    const double x = 16 + 132 * i + (i > 2 ? 48 : 0);
+    canvas.rect(x, 346, 16, 16, std::string("fill=\"") + (i == 4 ? "#dddddd" : colours[i]) + "\"");
+    canvas.text(x + 22, 359, i == 4 ? "waits" : names[i]);
+  }
+  picture("24-which-end", canvas.str());
+  std::printf("                            down   up\n");
+  std::printf("steps that blocks wait      %4d %4d\n", waited[1], waited[0]);
+  std::printf("steps until all have ended  %4d %4d\n", length[1], length[0]);
+  expect(waited[1] == kBlocks - 1, "downwards each block but the first waits for one step");
+  expect(waited[0] == 3 + 6 + 9, "upwards they wait for 3, 6 and 9 steps");
+  if (!counts()) return;
+  const auto deeds = recorded_deeds();
+  bool same = deeds.size() == 8 + 6 + 4 + 2;
+  for (const auto& [key, deed] : deeds) same = same && deed == deed_of(key.first, key.second);
+  expect(same, "a recorded run: the same shares are stored, added and rounded");
+}
+
+// %% [markdown]
 // ```{answer}
-// The last block would begin with a tile that block 0 reaches at the very end. Its share is the last one there, so it
-// would wait for nearly all of block 0's life. From the last tile down, all blocks begin with the same one.
+// Downwards 3 steps: all blocks begin with the same tile, and the last share waits until the others have left. Upwards
+// 18: the last block has two tiles, and block 0 reaches them at its very end. All the while it would keep a
+// multiprocessor from working for another head.
 // ```
 //
 // A thread for each of the two places sends dQ on. It gives the place to the consumers when it is free. Where theirs is
@@ -218,7 +316,8 @@ CELL("Whose share is which") {
 // ```{region} attention.cuh consumer
 // ```
 //
-// The last tile's turn is a case of its own. Others' shares may be late there, and dV and dK need not wait for them:
+// The last tile's turn is a case of its own. Where the block's share is the last one it has to wait for others, and dV
+// and dK leave meanwhile. Else others wait for it, and it goes first:
 //
 // ```{region} attention.cuh store
 // ```
@@ -317,19 +416,63 @@ CELL("Where the mean matters") {
 // ```{region} attention.cuh launch
 // ```
 //
-// **Expected**, from the bytes that are no longer moved: 90 µs less, that is 20 % at N = 512, 7 % at 2048, 12 % with a
-// mask; determinism at 10 %. **Measured** on an H200: [the end of part 5](../../docs/book/part-5.md) has the table.
+// ## D = 256
 //
-// What was tried beside it, on the same H200:
+// Here another thing is short. dV and dK of 64 keys are 128 KiB, half of a multiprocessor's registers, and so a block
+// cannot have 128 keys. With half of the keys it adds to dQ twice as often. The kernel is in a file of its own,
+// `wide.cuh`. One warpgroup makes P and dV, the other dS and dK, and each hands to the other what that needs.
 //
-// - Slower: blocks of a head begin together, as without sections: 4 % up to N = 2048, and the order of the shares cost
-//   7 % where it now costs 2.
+// ```{question}
+// A tile of 64 queries and 64 keys has five products of 512 clocks each. A multiprocessor's share of what the memory
+// system can add is about 16 bytes a clock. What limits such a block? And two of them that each make half of the
+// columns of dQ, for the keys of both?
+// ```
+
+// %% tags=["hide-input"]
+CELL("Why pairs of blocks") {
+  constexpr int Br = 64, Bc = 64, D = 256, kProducts = 5, kMacs = 2048, kAdded = 16;  // a clock: products, bytes
+  const int products = kProducts * Br * Bc * D / kMacs, alone = Br * D * 4 / kAdded, pair = alone / 2;
+  std::printf("clocks of a tile, for each block\n");
+  std::printf("  products                     %5d\n", products);
+  std::printf("  dQ added, a block by itself  %5d\n", alone);
+  std::printf("  dQ added, by a pair          %5d\n", pair);
+  expect(products < alone && pair < products, "alone the additions are the limit; in pairs the products are");
+  const int registers = Bc * D / 128 + Br * Bc / 128 + Bc * 128 / 2 / 128 + Br * Bc / 2 / 128;
+  std::printf("registers of a lane: dV or dK, S or dP, half of K or V, P or dS: %d of 240\n", registers);
+  expect(registers <= 240 && Bc * D / 128 * 2 > 240, "one of dV and dK fits a lane, both do not");
+}
+
+// %% [markdown]
+// ```{answer}
+// By itself a block adds 64 KiB for each tile: 4096 clocks, beside 2560 for the products. Two blocks of a cluster send
+// each other dS, 8 KiB a tile. Then each adds half of the columns, for both: 2048 clocks.
+// ```
+//
+// ## What came of it
+//
+// On an H200, in bf16, with 16,384 tokens and heads of 2,048 columns together, all kernels of a pass counted:
+//
+// | | expected | measured | |
+// |---|---|---|---|
+// | what stands around 23's kernel, N = 512 | | 123 µs, 27 % of its time | |
+// | the same, N = 2048; causal | | 10 %; 16 % | |
+// | 24 over 23, up to N = 2048, on the mean | 1.05 at least | 1.15 | better |
+// | the same, longer | | 1.08 | |
+// | the order of shares costs, D = 128 | 12 % | 1 to 14 % | as expected |
+// | the same, D = 64 (23: 42 to 47 %) | 12 % | 1 to 25 % | worse, for some |
+// | D = 256, no mask, over cuDNN | 1.15 | 1.46 | better |
+// | D = 256, causal, over cuDNN | 1.15 | 1.32 | better |
+//
+// [The end of part 5](../../docs/book/part-5.md) has the tables. Tried beside it, on the same H200:
+//
+// - Slower: blocks of a head begin together, as without sections: 4 % up to N = 2048, and more where shares keep their
+//   order.
 // - Slower: code of its own for Q tiles without a mask and without extreme rows. Which code a tile needs must be known
 //   before S is begun, and that wait cost 6 % at D = 128.
-// - No difference: blocks numbered by `blockIdx.x`, without drawing. It gains half a percent and no longer says why
+// - Hardly faster: blocks numbered by `blockIdx.x`, without drawing. It gains half a percent and no longer says why
 //   blocks cannot wait for ever.
-// - Slower, from N = 4096 on, than phase 23 would be without sums of rows: waiting for shares costs 1 to 5 % there, and
-//   clearing and rounding have become too small a part to make up for it.
+// - From N = 4096 on, waiting for shares costs 1 to 5 %. Clearing and rounding have become too small a part there to
+//   make up for it: phase 23 without its sums of rows would be faster.
 //
 // **What you saw.** A sum over blocks needs neither a clear before it nor a pass behind it, if the first one knows that
 // it is the first, and the last one that it is the last. An order that is kept by counting costs only the delay from

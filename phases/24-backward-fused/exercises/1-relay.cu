@@ -22,11 +22,12 @@
 //# hint
 // A block may only wait for blocks that have begun already. Which number tells it how many have?
 //# hint
-// Say of each share what it has to wait for: of the first one nothing, of the last one all others, and of those between?
-// And when is a share in `sum`, not only read?
+// Say of each share what it waits for: the first one for nothing, the last one for all others. And those between?
+// When is a share in `sum`, not only read?
 //# hint
 // share = atomicAdd(&counts[0], 1u). Then: if (share > 0) wait_at_least(done, 1); store or add; commit;
-// cp_async_bulk_wait<0>(); red_release_add(done, 1). The last one: wait_at_least(done, last); four = plus(four, *others);
+// cp_async_bulk_wait<0>(); red_release_add(done, 1). The last one: wait_at_least(done, last);
+// four = plus(four, others[threadIdx.x]);
 
 //# because
 // Of 4 shares of a tile the first is stored, and the last is added in registers. Two are left for TMA, in each of 6
