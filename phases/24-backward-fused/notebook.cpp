@@ -378,7 +378,7 @@ CELL("Right, and the same bits") {
 // where the mean is long. Pages 20 and 23 add up e of a row over all blocks. Here each block takes its own part of e
 // times the mean off its share, in registers. So no sums of rows go through HBM, and their order is no question.
 //
-// Adding up the rows of dS costs 8 % of the time, though. And where the mean is short beside what the keys differ by,
+// Adding up the rows of dS costs 7 % of the time, though. And where the mean is short beside what the keys differ by,
 // it changes dQ's error by a few percent only. The kernel in front knows both. It looks at 64 keys and says, for each
 // head, whether the rows are to be summed:
 //
@@ -465,14 +465,14 @@ CELL("Why pairs of blocks") {
 //
 // [The end of part 5](../../docs/book/part-5.md) has the tables. Tried beside it, on the same H200:
 //
-// - Slower: blocks of a head begin together, as without sections: 4 % up to N = 2048, and more where shares keep their
-//   order.
+// - Slower: blocks of a head begin together, as without sections: 3 % up to N = 2048, and the order of the shares cost
+//   7 % where it now costs 2.
 // - Slower: code of its own for Q tiles without a mask and without extreme rows. Which code a tile needs must be known
 //   before S is begun, and that wait cost 6 % at D = 128.
 // - Hardly faster: blocks numbered by `blockIdx.x`, without drawing. It gains half a percent and no longer says why
 //   blocks cannot wait for ever.
-// - From N = 4096 on, waiting for shares costs 1 to 5 %. Clearing and rounding have become too small a part there to
-//   make up for it: phase 23 without its sums of rows would be faster.
+// - Hardly faster, from N = 4096 on, than phase 23 would be without sums of rows: waiting for shares costs 1 to 5 %
+//   there, as much as clearing and rounding did.
 //
 // **What you saw.** A sum over blocks needs neither a clear before it nor a pass behind it, if the first one knows that
 // it is the first, and the last one that it is the last. An order that is kept by counting costs only the delay from
