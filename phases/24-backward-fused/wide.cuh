@@ -38,7 +38,6 @@ constexpr int kOfConsumers = 3;  // a named barrier; 1 and 2 are store_tile's
 constexpr int kConsumerRegisters = 240, kProducerRegisters = 24;
 // #endregion
 
-// #region words
 // A warp's lane tells the barrier what all of its lanes have done.
 __device__ __forceinline__ void tell(std::uint64_t* barrier) {
   __syncwarp();
@@ -59,7 +58,6 @@ __device__ __forceinline__ std::uint16_t* fragment_of(std::uint16_t (&panel)[64]
 }
 // P goes from one warpgroup to the other as fp16, times 2^15: it has 11 bits down to 2^-29, and fits.
 constexpr float kRaise = 0x1p15f, kLower = 0x1p-15f;
-// #endregion
 
 // #region consumer: what a thread holds of the block's 64 keys, and what it does with a Q tile
 template <class T, bool kAddQ>
@@ -274,10 +272,8 @@ __global__ void __cluster_dims__(2) __launch_bounds__(384, 1)
       // A block loads half of a tile's columns for both.
       const auto load_half = [&](auto& tile, const TensorMap* map, std::uint64_t* full, int row) {
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const int panel = 2 * rank + i;
-          cp_async_bulk_tensor_multicast(tile[panel], map, full, 64 * panel, row, h, b, 3);
-        }
+        for (int i = 2 * rank; i < 2 * rank + 2; ++i)
+          cp_async_bulk_tensor_multicast(tile[i], map, full, 64 * i, row, h, b, 3);
       };
 #pragma unroll 1
       for (int tile = range.first; tile < range.end; ++tile, ++piece, at.next()) {
@@ -332,8 +328,6 @@ __global__ void __cluster_dims__(2) __launch_bounds__(384, 1)
 }
 // #endregion
 
-// #region launch
-// The host's side: the numbers of rows; dK and dV, or all three; dQ.
 template <class T>
 void launch(const DeviceProblem<T>& p) {
   Backward<T> a = phase20::arguments_of(p);
@@ -343,8 +337,8 @@ void launch(const DeviceProblem<T>& p) {
   allow_shared_memory(kernel, sizeof(Tiles));
   const std::int64_t heads = std::int64_t{p.B} * p.H;
   const unsigned section = p.band.cuts_right() ? phase23::section_of_keys(heads, p.Q.rows, p.K.rows, kD) : 0;
-  const auto grid = static_cast<unsigned>((p.K.rows + kBc - 1) / kBc * heads * 2);
   const auto row_blocks = static_cast<unsigned>(heads * a.rows / 64);
+  const auto grid = static_cast<unsigned>((p.K.rows + kBc - 1) / kBc * heads * 2);
   if (row_blocks > 0) phase23::row_pieces<T, kD><<<row_blocks, 256, sizeof(phase23::PieceSums), p.stream>>>(a, pieces);
   if (grid > 0)
     kernel<<<grid, 384, sizeof(Tiles), p.stream>>>(
@@ -352,6 +346,5 @@ void launch(const DeviceProblem<T>& p) {
         map_of(p.dK, p.B, p.H, 64), map_of(p.dV, p.B, p.H, 64), a, pieces, narrow(p.band), section);
   phase20::launch_dq<kD>(p, a);
 }
-// #endregion
 
 }  // namespace flash::phase24::wide::inline FLASH_MACHINE
