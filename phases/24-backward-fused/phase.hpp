@@ -48,8 +48,8 @@ inline HbmBytes wide_bytes(const AnyProblem& p, Blocks blocks) {
 // And up to 128: the first kernel reads O, O_lo, dO, a row's numbers and 64 keys; it writes two numbers a row, the
 // pieces, the centre and the counts. A K/V tile and the centre are read once, Q, dO and pieces as often as they stream
 // by. Of each pair of tiles the first K/V tile stores dQ's share, the last one reads the sum; others add, which is
-// neither. Each looks at the count once, which is an atomic, all but the first; and counts, all but the last. (Where the
-// mean of K matters, the first ones read their rows' dLSE, too.)
+// neither. Each looks at the count once, which is an atomic, all but the first; and counts, all but the last. (Where
+// the mean of K matters, the first ones read their rows' dLSE, too.)
 inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
   if (p.D() > 128) return wide_bytes(p, blocks);
   const std::int64_t heads = p.B() * p.H(), Sq = p.Sq(), Sk = p.Sk(), row = p.row_bytes(), D = p.D();

@@ -227,7 +227,7 @@ def measure(libraries, options):
                     for name in random.sample(list(runs), len(runs)):
                         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
                         flush.zero_()
-                        torch.cuda._sleep(100000)  # the launches are queued before the GPU begins
+                        torch.cuda._sleep(1000000)  # half a millisecond: the launches are queued before the GPU begins
                         begin.record()
                         runs[name]()
                         end.record()
