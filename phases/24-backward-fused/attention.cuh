@@ -1,5 +1,5 @@
-// Phase 24: dQ goes from block to block. New since 23: of each Q tile the first block stores its share of dQ, others add
-// theirs, and the last one rounds the sum on its way out. Nobody clears dQ_sum, and no kernel comes behind.
+// Phase 24: dQ goes from block to block. New since 23: of each Q tile the first block stores its share of dQ, others
+// add theirs, and the last one rounds the sum on its way out. Nobody clears dQ_sum, and no kernel comes behind.
 // Run it: ctest -L phase24     The derivation: docs/backward.md
 #pragma once
 #include "phases/17-persistent/schedule.cuh"  // store_tile, wait_for_stores

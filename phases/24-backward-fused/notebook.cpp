@@ -291,8 +291,8 @@ CELL("From which end") {
 // %% [markdown]
 // ```{answer}
 // Downwards 3: all blocks begin with the same tile, and each but the first waits once, when its own share is first the
-// last one. Upwards 18: the last block has two tiles, and block 0 comes to them at its very end. All the while the block
-// keeps a multiprocessor from working for another head.
+// last one. Upwards 18: the last block has two tiles, and block 0 comes to them at its very end. All the while the
+// block keeps a multiprocessor from working for another head.
 // ```
 //
 // A thread for each of the two places sends dQ on. It gives the place to the consumers when it is free. Where theirs is
@@ -465,15 +465,15 @@ CELL("Why pairs of blocks") {
 //
 // [The end of part 5](../../docs/book/part-5.md) has the tables. Tried beside it, on the same H200:
 //
-// - The sums of dS's rows cost 8 %. They are left out where K's mean does not ask for them.
-// - Slower: blocks of a head begin together, as without sections: 4 % up to N = 2048, and more where shares keep their
-//   order.
+// - The sums of dS's rows cost 7 %. They are left out where K's mean does not ask for them.
+// - Slower: blocks of a head begin together, as without sections: 3 % up to N = 2048. The order of the shares cost
+//   7 % then; now it costs 2 %.
 // - Slower: code of its own for Q tiles without a mask and without extreme rows. Which code a tile needs must be known
 //   before S is begun, and that wait cost 6 % at D = 128.
 // - Hardly faster: blocks numbered by `blockIdx.x`, without drawing. It gains half a percent and no longer says why
 //   blocks cannot wait for ever.
-// - From N = 4096 on, waiting for shares costs 1 to 5 %. Clearing and rounding have become too small a part there to
-//   make up for it: phase 23 without its sums of rows would be faster.
+// - From N = 4096 on, waiting for shares costs 1 to 5 %, as much as clearing and rounding did. Phase 23 without its sums
+//   of rows would be hardly slower there.
 //
 // **What you saw.** A sum over blocks needs neither a clear before it nor a pass behind it, if the first one knows that
 // it is the first, and the last one that it is the last. An order that is kept by counting costs only the delay from

@@ -11,10 +11,14 @@ namespace flash::phase24 {
 using Mode = BackwardMode;
 using phase23::RowPiece;
 
+constexpr std::int64_t padded(std::int64_t D) {
+  return D <= 64 ? 64 : D <= 128 ? 128 : 256;
+}
+
 // The kernel counts the blocks that have begun, and for each Q tile those that have added their share of dQ.
 inline Workspace workspace(const AnyProblem& p) {
   const std::int64_t heads = p.B() * p.H(), rows = heads * phase20::padded_rows(p.Sq());
-  const std::int64_t D = p.D() <= 64 ? 64 : 128;
+  const std::int64_t D = padded(p.D());
   return {{"row_m", rows},
           {"row_excess", rows},
           {"row_pieces", rows / 64 * static_cast<std::int64_t>(sizeof(RowPiece) / 4)},
@@ -30,7 +34,7 @@ inline Workspace workspace(const AnyProblem& p) {
 // K matters, the first ones read their rows' dLSE, too.)
 inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
   const std::int64_t heads = p.B() * p.H(), Sq = p.Sq(), Sk = p.Sk(), row = p.row_bytes(), D = p.D();
-  const std::int64_t padded = p.D() <= 64 ? 64 : 128, rows = phase20::padded_rows(Sq), piece = sizeof(RowPiece);
+  const std::int64_t padded = phase24::padded(p.D()), rows = phase20::padded_rows(Sq), piece = sizeof(RowPiece);
   const std::int64_t lo = p.o_lo.given() ? 2 * D : 0, dlse = p.dlse.given() ? 4 : 0, ml = p.m.given() ? 8 : 4;
   std::int64_t read = Sq * (2 * row + lo + dlse + ml) + 2 * phase20::seen_keys(p) * row;
   std::int64_t written = rows / 64 * (64 * 8 + piece - 8 + 4) + 2 * Sk * row + Sq * row;

@@ -18,8 +18,8 @@ struct Relay {
 };
 // The K/V tile of the block that has drawn `number`. Heads in sections, of each the first K/V tile in all of its heads,
 // then the second one: blocks of a head begin one after another, and the first share of dQ has long been there when
-// the last one wants the sum. A block waits only for those with smaller numbers, which have begun: they run, or have ended,
-// in whatever order the GPU starts blocks.
+// the last one wants the sum. A block waits only for those with smaller numbers, which have begun: they run, or have
+// ended, in whatever order the GPU starts blocks.
 __device__ inline KeyWork keys_of_number(unsigned number, unsigned heads, unsigned section) {
   const unsigned kv_tiles = gridDim.x / heads;
   const unsigned first = number / (section * kv_tiles) * section, rank = number - first * kv_tiles;
@@ -62,9 +62,9 @@ struct PieceSums {
   float lengths[8];
 };
 // By a head's first block: of the first keys, at most 64, the mean; a row of zeros where no row sees a key. Behind it,
-// 1 where it matters: a row of dS, rounded, misses its sum e, and dQ errs by e · mean, beside what rounding does anyway,
-// which goes by how the keys differ. Where a mean is short beside that, |mean|² < 1/8 of their variance, the rows need
-// not be summed.
+// 1 where it matters: a row of dS, rounded, misses its sum by e, and dQ errs by e · mean beside what rounding does
+// anyway, which goes by how the keys differ. Where the mean is short beside that, |mean|² < 1/8 of their variance, the
+// rows need not be summed.
 template <class T, int D>
 __device__ void find_centre(const Backward<T>& a, PieceSums<D>& sums, int head) {
   constexpr int kLanes = D / 8, kRowsAtOnce = 256 / kLanes;
