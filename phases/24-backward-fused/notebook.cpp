@@ -2,18 +2,18 @@
 // # 24 · Passed on
 //
 // **Question.** In phase 23 the products are fast, and two small kernels stand around them. The one in front clears the
-// sum of dQ, the one behind reads it again and rounds it. They only move bytes: 123 µs on an H200, a quarter of the
-// time at N = 512. Can the kernel between them do both on the way?
+// sum of dQ, the one behind reads it again and rounds it. They only move bytes, and yet take a quarter of the time
+// where N is 512. Can the kernel between them do both on the way?
 //
 // **Idea.** All blocks of a head add to the same Q tiles. Let each tile go from block to block: the first one *stores*
 // its share of dQ, so nobody has to clear anything. The last one does not add its share. It takes the sum of the others
-// out of the L2 cache, adds its own in registers, rounds, and stores dQ. Whoever knows that the others are done can do
-// so at once, and only blocks that have begun before are waited for.
+// out of the L2 cache, adds its own in registers, rounds, and stores dQ. It must know that the others are there. So
+// shares are counted, and a block waits only for blocks that have begun before it.
 //
 // **Changed since 23.** Each Q tile has a count of the shares that have come. Two threads instead of one send dQ on,
 // one for each place in shared memory. A block draws its number when it begins. Q tiles are done from the last one
-// to the first. And if the count is to be just what it would be in the order of the keys, the sum has the same bits in
-// every run: the deterministic mode needs no kernel of its own any more.
+// to the first. And where each share waits for all before it, the sum has the same bits in every run: the deterministic
+// mode needs no kernel of its own any more.
 
 // %% tags=["hide-input"]
 #include "phases/24-backward-fused/phase.hpp"
@@ -290,9 +290,9 @@ CELL("From which end") {
 
 // %% [markdown]
 // ```{answer}
-// Downwards 3 steps: all blocks begin with the same tile, and the last share waits until the others have left. Upwards
-// 18: the last block has two tiles, and block 0 reaches them at its very end. All the while it would keep a
-// multiprocessor from working for another head.
+// Downwards 3: all blocks begin with the same tile, and each but the first waits once, when its own share is first the
+// last one. Upwards 18: the last block has two tiles, and block 0 comes to them at its very end. All the while the
+// block keeps a multiprocessor from working for another head.
 // ```
 //
 // A thread for each of the two places sends dQ on. It gives the place to the consumers when it is free. Where theirs is
@@ -364,8 +364,8 @@ CELL("Right, and the same bits") {
 // %% [markdown]
 // ```{answer}
 // No. While one block's share of a tile is on its way, the next tile's is being made. A block runs a little behind the
-// one before it, by the time that a share takes to get to the L2 cache and be counted, two or three microseconds. Once
-// all have fallen into step nobody waits, and the delay is paid once.
+// one before it, by the time that a share takes to get to the L2 cache and be counted. Once all have fallen into step
+// nobody waits, and the delay is paid once.
 // ```
 //
 // The delay shrinks further where blocks of a head do not begin together. So heads are done in sections, with a mask
@@ -378,9 +378,9 @@ CELL("Right, and the same bits") {
 // where the mean is long. Pages 20 and 23 add up e of a row over all blocks. Here each block takes its own part of e
 // times the mean off its share, in registers. So no sums of rows go through HBM, and their order is no question.
 //
-// Adding up the rows of dS costs 7 % of the time, though. And where the mean is short beside what the keys differ by,
-// it changes dQ's error by a few percent only. The kernel in front knows both. It looks at 64 keys and says, for each
-// head, whether the rows are to be summed:
+// Adding up the rows of dS takes time, though. And where the mean is short beside what the keys differ by, it changes
+// dQ's error by a few percent only. The kernel in front finds out: it looks at 64 keys and says, for each head, whether
+// the rows are to be summed:
 //
 // ```{region} pieces.cuh centre
 // ```
@@ -465,14 +465,15 @@ CELL("Why pairs of blocks") {
 //
 // [The end of part 5](../../docs/book/part-5.md) has the tables. Tried beside it, on the same H200:
 //
-// - Slower: blocks of a head begin together, as without sections: 3 % up to N = 2048, and the order of the shares cost
-//   7 % where it now costs 2.
+// - The sums of dS's rows cost 7 %. They are left out where K's mean does not ask for them.
+// - Slower: blocks of a head begin together, as without sections: 3 % up to N = 2048. The order of the shares cost
+//   7 % then; now it costs 2 %.
 // - Slower: code of its own for Q tiles without a mask and without extreme rows. Which code a tile needs must be known
 //   before S is begun, and that wait cost 6 % at D = 128.
 // - Hardly faster: blocks numbered by `blockIdx.x`, without drawing. It gains half a percent and no longer says why
 //   blocks cannot wait for ever.
-// - Hardly faster, from N = 4096 on, than phase 23 would be without sums of rows: waiting for shares costs 1 to 5 %
-//   there, as much as clearing and rounding did.
+// - From N = 4096 on, waiting for shares costs 1 to 5 %, as much as clearing and rounding did. Phase 23 without its sums
+//   of rows would be hardly slower there.
 //
 // **What you saw.** A sum over blocks needs neither a clear before it nor a pass behind it, if the first one knows that
 // it is the first, and the last one that it is the last. An order that is kept by counting costs only the delay from
