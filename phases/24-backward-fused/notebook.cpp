@@ -454,14 +454,16 @@ CELL("Why pairs of blocks") {
 //
 // | | expected | measured | |
 // |---|---|---|---|
-// | what stands around 23's kernel, N = 512 | | 123 µs, 27 % of its time | |
-// | the same, N = 2048; causal | | 10 %; 16 % | |
-// | 24 over 23, up to N = 2048, on the mean | 1.05 at least | 1.15 | better |
-// | the same, longer | | 1.08 | |
-// | the order of shares costs, D = 128 | 12 % | 1 to 14 % | as expected |
-// | the same, D = 64 (23: 42 to 47 %) | 12 % | 1 to 25 % | worse, for some |
-// | D = 256, no mask, over cuDNN | 1.15 | 1.46 | better |
-// | D = 256, causal, over cuDNN | 1.15 | 1.32 | better |
+// | what stands around 23's kernel, N = 512 | | 130 µs, 27 % of its time | |
+// | the same, N = 2048; causal | | 11 %; 17 % | |
+// | 24 over 23, up to N = 2048, on the mean | 1.05 at least | 1.10 | better |
+// | the same, longer | | 1.02 | |
+// | the order of shares costs, D = 128 | 12 % | 0 to 6 % | better |
+// | the same, D = 64 (23: 13 to 49 %) | 12 % | 0 to 13 % | as expected |
+// | D = 256, no mask, over cuDNN | 1.15 | 1.64 | better |
+// | D = 256, causal, over cuDNN | 1.15 | 1.51 | better |
+//
+// (24 and 23 ran in two processes, with one kernel that ran in both; the third and fourth row go by way of that one.)
 //
 // [The end of part 5](../../docs/book/part-5.md) has the tables. Tried beside it, on the same H200:
 //
@@ -472,8 +474,8 @@ CELL("Why pairs of blocks") {
 //   before S is begun, and that wait cost 6 % at D = 128.
 // - Hardly faster: blocks numbered by `blockIdx.x`, without drawing. It gains half a percent and no longer says why
 //   blocks cannot wait for ever.
-// - From N = 4096 on, waiting for shares costs 1 to 5 %, as much as clearing and rounding did. Phase 23 without its sums
-//   of rows would be hardly slower there.
+// - From N = 4096 on, waiting for shares costs 1 to 5 %, as much as clearing and rounding did. Phase 23 without its
+//   sums of rows would be hardly slower there.
 //
 // **What you saw.** A sum over blocks needs neither a clear before it nor a pass behind it, if the first one knows that
 // it is the first, and the last one that it is the last. An order that is kept by counting costs only the delay from
