@@ -316,8 +316,7 @@ CELL("From which end") {
 // ```{region} attention.cuh consumer
 // ```
 //
-// The last tile's turn is a case of its own. Where the block's share is the last one it has to wait for others, and dV
-// and dK leave meanwhile. Else others wait for it, and it goes first:
+// The last tile's turn is a case of its own. Others' shares may be late, and dV and dK need not wait for them:
 //
 // ```{region} attention.cuh store
 // ```
