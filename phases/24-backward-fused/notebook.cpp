@@ -447,6 +447,19 @@ CELL("Why pairs of blocks") {
 // each other dS, 8 KiB a tile. Then each adds half of the columns, for both: 2048 clocks.
 // ```
 //
+// ```{region} wide.cuh wide-tiles
+// ```
+// ```{region} wide.cuh consumer
+// ```
+// ```{region} wide.cuh setup
+// ```
+// ```{region} wide.cuh producer
+// ```
+// ```{region} wide.cuh loop
+// ```
+// ```{region} wide.cuh store
+// ```
+//
 // ## What came of it
 //
 // On an H200, in bf16, with 16,384 tokens and heads of 2,048 columns together, all kernels of a pass counted:

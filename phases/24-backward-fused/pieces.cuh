@@ -7,9 +7,8 @@
 
 namespace flash::phase24::inline FLASH_MACHINE {
 
-using phase23::any_extreme, phase23::gradients, phase23::init_handover, phase23::probabilities, phase23::publish;
-
 // #region relay: blocks that pass dQ on
+using phase23::any_extreme, phase23::gradients, phase23::init_handover, phase23::probabilities, phase23::publish;
 // Blocks count: those that have begun, and of each Q tile those whose share of dQ is in dQ_sum.
 struct Relay {
   unsigned* begun;

@@ -1,6 +1,5 @@
-// wide.cuh: phase 24's kernel for D = 256. dV and dK of 64 keys fill the registers of two warpgroups: one makes P and
-// dV, the other dS and dK, and hands to the other what it needs of it. Two blocks of a cluster share each Q tile, which
-// is loaded once for both, and the work of dQ: each makes half of its columns, of both blocks' keys.
+// wide.cuh: phase 24's kernel for D = 256. Registers hold dV and dK of 64 keys: one warpgroup makes P and dV, the other
+// dS and dK. Two blocks of a cluster share each Q tile and the work of dQ: half of its columns each, of both's keys.
 // Use: wide::launch(p);
 #pragma once
 #include "phases/17-persistent/schedule.cuh"  // store_tile, wait_for_stores
@@ -8,8 +7,8 @@
 
 namespace flash::phase24::wide::inline FLASH_MACHINE {
 
-using phase23::RowPiece;
 // #region wide-tiles: shared memory of a block, and its barriers
+using phase23::RowPiece;
 constexpr int kD = 256, kBr = 64, kBc = 128, kStages = 2;  // two blocks have 64 keys each
 struct Tiles {
   alignas(1024) std::uint16_t K[4][64][64];            // of the block's keys
@@ -36,7 +35,6 @@ constexpr int kOfConsumers = 3;  // a named barrier; 1 and 2 are store_tile's
 
 // Registers per thread: the block is launched with 168 for each; 128 · (2 · 240 + 24) are no more than 384 · 168.
 constexpr int kConsumerRegisters = 240, kProducerRegisters = 24;
-// #endregion
 
 // A warp's lane tells the barrier what all of its lanes have done.
 __device__ __forceinline__ void tell(std::uint64_t* barrier) {
@@ -58,6 +56,7 @@ __device__ __forceinline__ std::uint16_t* fragment_of(std::uint16_t (&panel)[64]
 }
 // P goes from one warpgroup to the other as fp16, times 2^15: it has 11 bits down to 2^-29, and fits.
 constexpr float kRaise = 0x1p15f, kLower = 0x1p-15f;
+// #endregion
 
 // #region consumer: what a thread holds of the block's 64 keys, and what it does with a Q tile
 template <class T, bool kAddQ>
@@ -326,7 +325,6 @@ __global__ void __cluster_dims__(2) __launch_bounds__(384, 1)
   wait_for_stores();
   barrier_of_blocks();  // as above
 }
-// #endregion
 
 template <class T>
 void launch(const DeviceProblem<T>& p) {
@@ -346,5 +344,6 @@ void launch(const DeviceProblem<T>& p) {
         map_of(p.dK, p.B, p.H, 64), map_of(p.dV, p.B, p.H, 64), a, pieces, narrow(p.band), section);
   phase20::launch_dq<kD>(p, a);
 }
+// #endregion
 
 }  // namespace flash::phase24::wide::inline FLASH_MACHINE
