@@ -107,10 +107,8 @@ static std::array<double, 3> floors(Lesson<T>& lesson, const Options& options = 
 // A share of dQ is what one K/V tile adds to one Q tile. Which share is the last one is known without asking: with a
 // causal mask it is that of the tile on the diagonal, without a mask that of the last K/V tile.
 //
-// ```{question}
-// Three K/V tiles and six Q tiles (N = 384, D = 128). How many shares are stored, added, and taken for the rounding,
-// without a mask? And with a causal one? Not every Q tile has a sum in HBM.
-// ```
+// Here are the shares of three K/V tiles and six Q tiles (N = 384, D = 128), without a mask and with a causal one. Not
+// every Q tile has a sum in HBM:
 
 // %% tags=["hide-input"]
 CELL("Whose share is which") {
@@ -171,10 +169,9 @@ CELL("Whose share is which") {
 }
 
 // %% [markdown]
-// ```{answer}
-// Without a mask six of each. With one, Q tiles 0 and 1 see a single K/V tile: they are rounded where they are made.
-// Four are stored and taken, and two shares are added in between.
-// ```
+// Without a mask six shares are stored, six are added, and six sums are taken for the rounding. With one, Q tiles 0 and
+// 1 see a single K/V tile: they are rounded where they are made. Four are stored and taken, and two shares are added in
+// between.
 //
 // ## Who waits for whom
 //
