@@ -19,24 +19,12 @@
 
 #include "phases/12-async-copies/phase.hpp"
 #include "phases/pages/cell.hpp"
+#include "phases/pages/counted.hpp"
 #include "phases/pages/example.hpp"
 #include "phases/pages/svg.hpp"
 #include "sim/report/recording.hpp"
 
 using namespace flash;
-
-// Counts and checks every access; a build with a sanitizer leaves it out, and with it the claims about counters.
-static const Where machine = was_built(Where::Checked) ? Where::Checked : Where::Sim;
-
-static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* what) {
-  std::printf("%-34s predicted %10s   counted %10s\n", what, grouped(predicted).c_str(), grouped(counted).c_str());
-  return counted == predicted;
-}
-static bool counts() {
-  if (was_built(Where::Checked)) return true;
-  std::printf("this build has no checked machine, and the fast one does not count\n");
-  return false;
-}
 
 // %% [markdown]
 // ## What fits

@@ -24,6 +24,7 @@
 
 #include "phases/09-backward/phase.hpp"
 #include "phases/pages/cell.hpp"
+#include "phases/pages/counted.hpp"
 #include "phases/pages/exact.hpp"
 #include "phases/pages/example.hpp"
 #include "phases/pages/lesson.hpp"
@@ -32,19 +33,6 @@
 
 using namespace flash;
 using phase20::Mode;
-
-// Counts and checks every access; a build with a sanitizer leaves it out, and with it the claims about counters.
-static const Where machine = was_built(Where::Checked) ? Where::Checked : Where::Sim;
-
-static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* what) {
-  std::printf("%-34s predicted %10s   counted %10s\n", what, grouped(predicted).c_str(), grouped(counted).c_str());
-  return counted == predicted;
-}
-static bool counts() {
-  if (was_built(Where::Checked)) return true;
-  std::printf("this build has no checked machine, and the fast one does not count\n");
-  return false;
-}
 
 template <class T>
 using Lesson = HeadOf<T, phase20::phase>;
@@ -410,11 +398,6 @@ CELL("A tile of two warps, in units of mma") {
 // ```
 
 // %%
-template <class T>
-static bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
-  return std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
-}
-
 CELL("Right, and the same bits whenever copies arrive") {
   const Options causal{.mask = Mask::top_left()};
   Lesson<bfloat16> ours(300, 64), theirs(300, 64);

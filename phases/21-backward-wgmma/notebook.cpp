@@ -379,11 +379,6 @@ CELL("Number by number, or four at once") {
 // ## Run it: the same gradients
 
 // %%
-template <class T>
-static bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
-  return std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
-}
-
 CELL("Right, and the same bits whenever copies and products are done") {
   const Mask mask = Mask::top_left();
   const Options causal{.mask = mask};

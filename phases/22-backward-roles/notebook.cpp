@@ -343,11 +343,6 @@ CELL("What a consumer's thread holds") {
 
 // %%
 template <class T>
-static bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
-  return std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
-}
-
-template <class T>
 static bool same_as_phase_21(std::int64_t N, std::int64_t D, const Mask& mask, const MachineOptions& how = {}) {
   const Options options{.mask = mask};
   Lesson<T> before(N, D), now(N, D);

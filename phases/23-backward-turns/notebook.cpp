@@ -24,6 +24,7 @@
 #include <tuple>
 
 #include "phases/pages/cell.hpp"
+#include "phases/pages/counted.hpp"
 #include "phases/pages/exact.hpp"
 #include "phases/pages/example.hpp"
 #include "phases/pages/lesson.hpp"
@@ -32,19 +33,6 @@
 
 using namespace flash;
 using phase23::Mode;
-
-// Counts and checks every access; a build with a sanitizer leaves it out, and with it the claims about counters.
-static const Where machine = was_built(Where::Checked) ? Where::Checked : Where::Sim;
-
-static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* what) {
-  std::printf("%-34s predicted %10s   counted %10s\n", what, grouped(predicted).c_str(), grouped(counted).c_str());
-  return counted == predicted;
-}
-static bool counts() {
-  if (was_built(Where::Checked)) return true;
-  std::printf("this build has no checked machine, and the fast one does not count\n");
-  return false;
-}
 
 // The tiles of a block: 64 queries at D = 128, 128 at D = 64, and always 128 keys.
 static Options blocks_of(std::int64_t D) {
@@ -505,11 +493,6 @@ CELL("A full multiprocessor") {
 // ## Run it: the gradients of phase 22
 
 // %%
-template <class T>
-static bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
-  return std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
-}
-
 CELL("Right, whenever copies arrive") {
   for (const std::int64_t D : {64, 128}) {
     const Options causal{.mask = Mask::top_left(), .block_q = blocks_of(D).block_q, .block_k = 128};

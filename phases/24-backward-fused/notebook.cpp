@@ -24,82 +24,23 @@
 #include <map>
 
 #include "phases/pages/cell.hpp"
+#include "phases/pages/counted.hpp"
 #include "phases/pages/exact.hpp"
 #include "phases/pages/example.hpp"
+#include "phases/pages/lesson.hpp"
 #include "phases/pages/svg.hpp"
 #include "sim/report/recording.hpp"
 
 using namespace flash;
 using phase24::Mode;
 
-// Counts and checks every access; a build with a sanitizer leaves it out, and with it the claims about counters.
-static const Where machine = was_built(Where::Checked) ? Where::Checked : Where::Sim;
-
-static bool equal(std::uint64_t counted, std::uint64_t predicted, const char* what) {
-  std::printf("%-34s predicted %10s   counted %10s\n", what, grouped(predicted).c_str(), grouped(counted).c_str());
-  return counted == predicted;
-}
-static bool counts() {
-  if (was_built(Where::Checked)) return true;
-  std::printf("this build has no checked machine, and the fast one does not count\n");
-  return false;
-}
-
 // The tiles of a block: 64 queries at D = 128, 128 at D = 64, and always 128 keys.
 static Options blocks_of(std::int64_t D) {
   return {.block_q = D == 64 ? 128 : 64, .block_k = 128};
 }
 
-// One head: inputs, what the forward pass leaves behind, room for gradients.
 template <class T>
-struct Lesson {
-  std::int64_t N, D;
-  std::vector<T> q, k, v, o, dout, dq, dk, dv;
-  std::vector<std::int16_t> o_lo;
-  std::vector<float> lse, m, l;
-
-  Lesson(std::int64_t N_, std::int64_t D_, Distribution distribution = Distribution::Normal) : N(N_), D(D_) {
-    const auto n = static_cast<std::size_t>(N * D);
-    for (auto* x : {&o, &dq, &dk, &dv}) x->resize(n);
-    o_lo.resize(n);
-    for (auto* x : {&lse, &m, &l}) x->resize(static_cast<std::size_t>(N));
-    std::uint32_t stream = 0;
-    for (auto* x : {&q, &k, &v, &dout}) {
-      const Random random(24, stream++);
-      for (std::size_t i = 0; i < n; ++i) x->push_back(from_float<T>(draw(random, distribution, i)));
-    }
-  }
-  template <class U>
-  View<U> view(std::vector<std::remove_const_t<U>>& x) {
-    return dense_view<U>(x.data(), {1, 1, N, D});
-  }
-  GradientProblem<T> backward(const Options& options = {}) {
-    const Kept kept{view<std::int16_t>(o_lo), m.data(), l.data()};
-    return {view<const T>(q), view<const T>(k), view<const T>(v), view<T>(o), kept,    view<const T>(dout),
-            view<T>(dq),      view<T>(dk),      view<T>(dv),      lse.data(), nullptr, options};
-  }
-  void forward(const Options& options = {}) {
-    const GradientProblem<T> p = backward();
-    const Problem<T> problem{p.q, p.k, p.v, view<T>(o), lse.data(), {.mask = options.mask}};
-    phase24::forward_training(problem, p.kept, Where::Sim);
-  }
-  RowMajor<double> matrix(const std::vector<T>& x) const {
-    RowMajor<double> out(N, D);
-    for (std::int64_t i = 0; i < N * D; ++i) out.data()[i] = to_float(x[static_cast<std::size_t>(i)]);
-    return out;
-  }
-};
-
-// Errors of dQ, dK and dV in floors: a floor is the error of the exact gradient, rounded to T.
-template <class T>
-static std::array<double, 3> floors(Lesson<T>& lesson, const Options& options = {}) {
-  const ExactGradients exact = exact_gradients(lesson.backward(options));
-  std::array<double, 3> out{};
-  int i = 0;
-  for (const auto& [got, want] : {std::pair{&lesson.dq, &exact.dq}, {&lesson.dk, &exact.dk}, {&lesson.dv, &exact.dv}})
-    out[i++] = relative_error(lesson.matrix(*got), *want) / rounding_floor<T>(*want);
-  return out;
-}
+using Lesson = HeadOf<T, phase24::phase>;
 
 // %% [markdown]
 // ## First, last, between
@@ -151,7 +92,7 @@ CELL("Whose share is which") {
     Lesson<half> lesson(N, D);
     Options options = blocks_of(D);
     options.mask = causal ? Mask::top_left() : Mask::none();
-    lesson.forward(options);
+    lesson.forward(options.mask);
     const int(&of)[4] = counts_of[causal];
     std::printf("%s\n", causal ? "causal" : "no mask");
     Ledger l = phase24::backward(lesson.backward(options), machine, {}, Mode::Atomic).ledger;
@@ -227,7 +168,7 @@ static std::map<std::pair<int, int>, Deed> recorded_deeds() {
   Lesson<half> lesson(N, D);
   Options options = blocks_of(D);
   options.mask = Mask::top_left();
-  lesson.forward(options);
+  lesson.forward(options.mask);
   Recording run;
   backward(phase24::phase, lesson.backward(options), Where::Checked, {.threads = 1, .recording = &run}, Mode::Atomic);
   std::map<std::pair<int, int>, Deed> deeds;
@@ -328,16 +269,11 @@ CELL("From which end") {
 // ```
 
 // %%
-template <class T>
-static bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
-  return std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
-}
-
 CELL("Right, and the same bits") {
   for (const std::int64_t D : {64, 128}) {
     const Options causal{.mask = Mask::top_left(), .block_q = blocks_of(D).block_q, .block_k = 128};
     Lesson<bfloat16> before(300, D), now(300, D);
-    before.forward(causal), now.forward(causal);
+    before.forward(causal.mask), now.forward(causal.mask);
     phase23::backward(before.backward(causal), Where::Sim, {}, Mode::Atomic);
     phase24::backward(now.backward(causal), machine, {}, Mode::Deterministic);
     const auto old = floors(before, causal), ours = floors(now, causal);
@@ -348,7 +284,7 @@ CELL("Right, and the same bits") {
     for (const Completion completion : {Completion::eager, Completion::random})
       for (const Order order : {Order::reverse, Order::random}) {
         Lesson<bfloat16> again(300, D);
-        again.forward(causal);
+        again.forward(causal.mask);
         phase24::backward(again.backward(causal), machine, {.order = order, .seed = 24, .completion = completion},
                           Mode::Deterministic);
         same = same && same_bits(again.dq, now.dq) && same_bits(again.dk, now.dk) && same_bits(again.dv, now.dv);

@@ -1,8 +1,9 @@
 // lesson.hpp: what the pages on the backward pass by tensor cores try it on: one head of random numbers, what the
-// forward pass leaves behind, and room for gradients; their errors in floors.
+// forward pass leaves behind, and room for gradients; their errors in floors, and whether they are the same bits.
 // Use: using Lesson = HeadOf<T, phase21::phase>;  Lesson<half> x(N, 64);  x.forward();  …  floors(x);
 #pragma once
 #include <array>
+#include <cstring>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -54,6 +55,11 @@ struct HeadOf {
     return out;
   }
 };
+
+template <class T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  return std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+}
 
 // Errors of dQ, dK and dV in floors: a floor is the error of the exact gradient, rounded to T.
 template <class T, Phase& phase>
