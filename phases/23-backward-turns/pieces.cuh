@@ -191,22 +191,29 @@ __device__ __forceinline__ void publish(Ring<kStages>& ring, const Cursor<kStage
 // #endregion
 
 // #region sections: causal masks
-// Without a mask a head's K/V tiles, then the next one's. With one: heads in sections, of each the K/V tiles that most
-// rows see first, in all of its heads, so that short ones fill the gaps in the end.
-// `sharing`: so many blocks, neighbours, have a K/V tile in common.
+// Heads in sections, of each the first K/V tile in all of its heads, then the second one.
+__device__ inline KeyWork keys_in_sections(unsigned number, unsigned kv_tiles, unsigned heads, unsigned section) {
+  const unsigned first = number / (section * kv_tiles) * section;
+  const unsigned rank = number - first * kv_tiles, width = min(section, heads - first);
+  return {static_cast<int>(first + rank % width), static_cast<int>(rank / width)};
+}
+// Without a mask a head's K/V tiles, then the next one's. With one: sections, whose first K/V tiles most rows see, so
+// that short ones fill the gaps in the end. `sharing`: so many blocks, neighbours, have a K/V tile in common.
 __device__ inline KeyWork keys_of_section(unsigned heads, unsigned section, unsigned sharing = 1) {
   const unsigned block = blockIdx.x / sharing, kv_tiles = gridDim.x / sharing / heads;
   if (section == 0) return {static_cast<int>(block / kv_tiles), static_cast<int>(block % kv_tiles)};
-  const unsigned first = block / (section * kv_tiles) * section;
-  const unsigned rank = block - first * kv_tiles, width = min(section, heads - first);
-  return {static_cast<int>(first + rank % width), static_cast<int>(rank / width)};
+  return keys_in_sections(block, kv_tiles, heads, section);
 }
-// Heads whose Q, dO (2 bytes a number) and dQ_sum (4) stay in the L2 cache while all their K/V tiles are done: 32 MB of
-// an H200's 50; a quarter of that up to 1024 keys.
-inline unsigned section_of_keys(std::int64_t heads, std::int64_t Sq, std::int64_t Sk, int D) {
-  const std::int64_t bytes = std::max<std::int64_t>(Sq * D * 8, 1), cache = Sk <= 1024 ? 8 << 20 : 32 << 20;
-  const std::int64_t most = std::max<std::int64_t>(cache / bytes, 1), sections = (heads + most - 1) / most;
+// Heads whose Q, dO (2 bytes a number) and dQ_sum (4) stay in `cache` bytes of the L2 cache while all their K/V tiles
+// are done.
+inline unsigned heads_in_cache(std::int64_t heads, std::int64_t Sq, int D, std::int64_t cache) {
+  const std::int64_t most = std::max<std::int64_t>(cache / std::max<std::int64_t>(Sq * D * 8, 1), 1);
+  const std::int64_t sections = (heads + most - 1) / most;
   return static_cast<unsigned>((heads + sections - 1) / sections);
+}
+// Of an H200's 50 MB 32; a quarter of that up to 1024 keys.
+inline unsigned section_of_keys(std::int64_t heads, std::int64_t Sq, std::int64_t Sk, int D) {
+  return heads_in_cache(heads, Sq, D, Sk <= 1024 ? 8 << 20 : 32 << 20);
 }
 // #endregion
 

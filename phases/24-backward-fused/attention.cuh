@@ -331,7 +331,7 @@ struct Gradients {
     constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
     allow_shared_memory(kernel, shared_bytes);
     const std::int64_t heads = std::int64_t{p.B} * p.H;
-    const unsigned section = section_of(heads, p.Q.rows, D);
+    const unsigned section = phase23::heads_in_cache(heads, p.Q.rows, D, 32 << 20);
     const auto grid = static_cast<unsigned>((p.K.rows + Bc - 1) / Bc * heads);
     const auto row_blocks = static_cast<unsigned>(heads * a.rows / 64);
     constexpr int threads = Bc * 2 + 128;

@@ -15,21 +15,11 @@ struct Relay {
   unsigned* done;  // [B, H, padded rows / 64]: of a Q tile its first number
   bool in_order;   // do the shares of a Q tile come in the order of the keys? Sums then have the same bits in every run
 };
-// The K/V tile of the block that has drawn `number`. Heads in sections, of each the first K/V tile in all of its heads,
-// then the second one: blocks of a head begin one after another, and the first share of dQ has long been there when
-// the last one wants the sum. A block waits only for those with smaller numbers, which have begun: they run, or have
-// ended, in whatever order the GPU starts blocks.
+// The K/V tile of the block that has drawn `number`. In sections blocks of a head begin one after another, and the
+// first share of dQ has long been stored when the last one wants the sum. A block waits only for those with smaller
+// numbers, which have begun: they run, or have ended, in whatever order the GPU starts blocks.
 __device__ inline KeyWork keys_of_number(unsigned number, unsigned heads, unsigned section) {
-  const unsigned kv_tiles = gridDim.x / heads;
-  const unsigned first = number / (section * kv_tiles) * section, rank = number - first * kv_tiles;
-  const unsigned width = min(section, heads - first);
-  return {static_cast<int>(first + rank % width), static_cast<int>(rank / width)};
-}
-// Heads whose Q, dO (2 bytes a number) and dQ_sum (4) stay in the L2 cache meanwhile: 32 MB of an H200's 50.
-inline unsigned section_of(std::int64_t heads, std::int64_t Sq, int D) {
-  const std::int64_t most = std::max<std::int64_t>((32 << 20) / std::max<std::int64_t>(Sq * D * 8, 1), 1);
-  const std::int64_t sections = (heads + most - 1) / most;
-  return static_cast<unsigned>((heads + sections - 1) / sections);
+  return phase23::keys_in_sections(number, gridDim.x / heads, heads, section);
 }
 // What a block does. kv_tile: the number of its share of dQ, too, in Q tiles that see it, 0 for the first.
 struct Share {
