@@ -399,10 +399,7 @@ TensorBox Bulk::box_at(const TensorMap* map, const void* tile, const int* coordi
   const Thread& thread = worker_.threads[worker_.current];
   const char* const verb = name == kStore ? "stores" : "loads";
   check_rank(*map, rank, name, verb, site);
-  TensorMap reached = *map;
-  // A load has zeros from the last element on; a store writes all of the 16 bytes in which it lies (so does an H200).
-  if (name == kStore) reached.sizes[0] = (reached.sizes[0] + 7) / 8 * 8;
-  const TensorBox box(reached, coordinates, const_cast<std::byte*>(static_cast<const std::byte*>(tile)));
+  const TensorBox box(*map, coordinates, const_cast<std::byte*>(static_cast<const std::byte*>(tile)));
   if (!worker_.near_shared(tile) || !worker_.near_shared(box.tile_end()))
     worker_.misuse("out of bounds", std::string(name) + " with a tile outside the block's shared memory",
                    "give it a tile in shared memory", {worker_.side(verb, thread)});
@@ -579,7 +576,10 @@ void Bulk::maybe_complete() {
 // ---- stores and reductions -----------------------------------------------------------------------------------------
 
 void Bulk::store(const TensorMap* map, const void* tile, const int* coordinates, unsigned rank, Site site) {
-  const TensorBox box = box_at(map, tile, coordinates, rank, kStore, site);
+  // A load has zeros behind a row's last element; a store writes all of the 16 bytes where it lies (so does an H200).
+  TensorMap written = *map;
+  written.sizes[0] = (map->sizes[0] + 7) / 8 * 8;
+  const TensorBox box = box_at(&written, tile, coordinates, rank, kStore, site);
   const int* const before = std::find_if(coordinates, coordinates + rank, [](int at) { return at < 0; });
   if (before < coordinates + rank)
     worker_.misuse("out of bounds",
