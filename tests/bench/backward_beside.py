@@ -157,7 +157,7 @@ def measure(libraries, options):
         dq, dk, dv = (torch.full_like(q, torch.nan) for _ in range(3))
         o = o.contiguous()
         most = B * H * ((N + 127) // 128 * 128) * D  # numbers of any piece of workspace: the sum of dQ has so many
-        while len(workspace) < PIECES or workspace[0].numel() < most:
+        if not workspace or workspace[0].numel() < most:
             workspace[:] = [torch.empty(most, device="cuda") for _ in range(PIECES)]
         for piece in workspace:
             piece.fill_(torch.nan)
