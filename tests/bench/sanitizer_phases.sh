@@ -1,6 +1,6 @@
 #!/bin/sh
 # sanitizer_phases.sh: each kernel phase under each tool of compute-sanitizer, as ./flash run calls it, on files made
-# here; flash-tables makes docs/results/sanitizer-phases-h200.md of what it writes. A GPU, python3 with NumPy.
+# here; docs/results/tables.py puts what it writes into sanitizer-phases-h200.md. A GPU, python3 with NumPy.
 # tests/bench/sanitizer_phases.sh FLASH_PHASES FLASH_PHASES_WITHOUT_POISON OUT.json [PHASE…]     by default all
 # The second program is built with -DFLASH_NO_POISON: initcheck would take the NaN of fresh memory for data.
 set -eu
