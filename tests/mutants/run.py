@@ -32,7 +32,7 @@ NO_CHECKED = "CMakeFiles/flash_common.dir/phases/interface/where.cpp.o"  # says 
 SKIPPED, NO_SUCH_TEST = 77, "ERROR: there is no such test case"  # tests/doctest_main.cpp
 COMPILER = "bin/flash-launches"  # stands before g++ where kernel files are compiled
 CHECK_LIBRARY = "libflash_simt.a"  # what ./flash check links
-# Which programs a test starts, beside its own. Of a list that is named after a shell script, the script is the test.
+# Which programs a test starts, beside its own. Of a list that is named after a script, the script is the test.
 STARTED = {"app": ["flash-phases"], "tour": ["flash-phases", "flash-wrong-prediction"],
            "exercises": ["flash-exercise"], "player": ["flash-phases", "flash-recordings"]}
 TREE = ["flash", "sim", "gpu", "phases", "tests", "docs", ".devcontainer"]  # what such a script may read
@@ -297,7 +297,7 @@ def tried(build, unchecked, mutant):
 
 def hash_of_sources():
     digest = hashlib.sha256()
-    for folder in ("phases", "sim", "gpu", "tests"):
+    for folder in ("phases", "sim", "gpu", "tests", "docs/results"):
         for path in sorted(p for p in (ROOT / folder).rglob("*") if p.is_file() and p.suffix != ".pyc"):
             digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
