@@ -214,7 +214,7 @@ def with_terms(text, terms):
 
 
 def without_marks(text):
-    """Leaves out the marks around a figure within a sentence, which flash-tables needs: their words are no prose."""
+    """Leaves out the marks around a figure within a sentence, which tables.py needs: their words are no prose."""
     return re.sub(r"<!-- (range\s[^>]*--|end --)>", "", text)
 
 
