@@ -147,17 +147,19 @@ def matches(row, wanted):
 
 
 def verdict_on(claim, measured):
-    """What was expected, what was measured, and the verdict. Nothing of its sweep is there, or the two kernels that it
-    is about were not timed together: not measured yet."""
+    """What was expected, what was measured, and the verdict. Not measured yet is what no row of its sweep is there for,
+    and how fast a kernel is beside another one that was timed only apart from it."""
     of, wanted, low, high = claim["of"], claim["rows"], claim.get("low"), claim.get("high")
     expected = f"at most {number(high):g}" if low is None else f"at least {number(low):g}" if high is None else \
         f"{number(low):g} to {number(high):g}"
     claimed = f"{claim['claim']}: {expected} {of}"
-    values = [quantity(of, row, measured) for row in measured if matches(row, wanted)]
+    rows = [row for row in measured if matches(row, wanted)]
     over = re.fullmatch(r"times (.+)'s TFLOP/s", of)
-    apart = over and values and set(values) == {None} and any(row.get("kernel") == over[1] for row in measured)
-    if apart or "sweep" in wanted and not any(row.get("sweep") == wanted["sweep"] for row in measured):
+    beside = {row.file for row in measured if over and row.get("kernel") == over[1]}
+    together = [row for row in rows if row.file in beside] if beside else rows
+    if rows and not together or "sweep" in wanted and not any(row.get("sweep") == wanted["sweep"] for row in measured):
         return claimed, "not yet", ""
+    values = [quantity(of, row, measured) for row in together]
     if not values or None in values:
         raise Wrong(f"'{claim['claim']}': " + (f"a row without {of}" if values else "no such row"))
     if "take" in claim:

@@ -275,6 +275,9 @@ class Predictions(Case):
         self.write("other.json", timed("b", tflops=2))
         claim = {"claim": "c", "low": 1, "of": "times b's TFLOP/s", "rows": {"kernel": "a"}}
         self.assertIn("| not yet |", self.shown("predictions other.json", claim, timed(tflops=3)))
+        # Of a file with both, and one with either: those of the first count.
+        self.assertIn("| 1.50 | as predicted |",
+                      self.shown("predictions other.json", claim, timed(tflops=3), timed("b", tflops=2)))
         self.refused("no row of a beside b", self.shown, "ratios kernel=a over=b other.json", timed(tflops=3))
 
     def test_about_one_kernel(self):
