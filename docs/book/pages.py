@@ -162,7 +162,8 @@ class Page:
             before = cell
         measured = f"docs/book/measured/{self.name}.md"
         if (ROOT / measured).exists():
-            text += "\n" + self.book.with_links((ROOT / measured).read_text(), measured)
+            figures = self.book.with_figures((ROOT / measured).read_text(), self.name)
+            text += "\n" + self.book.with_links(figures, measured)
         return text
 
 
