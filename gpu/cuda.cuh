@@ -6,6 +6,7 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include <cstdlib>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -51,9 +52,8 @@ class Array {
                         " bytes wanted");
     }
     check_cuda(status, ("cudaMalloc of " + name).c_str());
-#if !defined(FLASH_NO_POISON)  // compute-sanitizer's initcheck takes poison for data
-    check_cuda(cudaMemset(data_, 0xff, count * sizeof(T)), "cudaMemset");  // poison: NaN
-#endif
+    // Poison: NaN. compute-sanitizer's initcheck would take it for data: not there.
+    if (!std::getenv("FLASH_NO_POISON")) check_cuda(cudaMemset(data_, 0xff, count * sizeof(T)), "cudaMemset");
   }
   Array(Array&& other) noexcept : data_(std::exchange(other.data_, nullptr)), size_(other.size_) {}
   Array& operator=(Array&& other) noexcept {

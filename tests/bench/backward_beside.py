@@ -7,7 +7,6 @@ import argparse
 import concurrent.futures
 import ctypes
 import itertools
-import math
 import pathlib
 import random
 import re
@@ -18,7 +17,9 @@ import sys
 import tempfile
 import typing
 
+from passes import name_of
 from results import gpu_environment, write_results
+from torch_side import Turns, backend, exact_gradients, relative
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # D, Br, Bc of what is measured; the first of each D is the phase's own choice.
@@ -64,10 +65,6 @@ extern "C" int flash_backward(int D, int Br, int Bc, int causal, int atomic, int
 """
 PIECES = 8  # of workspace, at most
 SIZE = "    else if (D == {0} && Br == {1} && Bc == {2}) {3}::launch<T, {0}, {1}, {2}>(p);"
-
-
-def name_of(number):
-    return next(p.name for p in (ROOT / "phases").iterdir() if p.name.startswith(f"{number}-"))
 
 
 class Kernel(typing.NamedTuple):
@@ -134,7 +131,7 @@ def main(words):
 def measure(libraries, options):
     """Rows of all that runs; libraries: by the name of phase, step or variant, a Kernel and its library."""
     import torch
-    from torch.nn.attention import SDPBackend, sdpa_kernel
+    from torch.nn.attention import sdpa_kernel
     for _, library in libraries.values():
         library.flash_backward.argtypes = [ctypes.c_int] * 7 + [ctypes.c_longlong] + [ctypes.c_void_p] * 3
     base = name_of(options.phases[0])
@@ -172,9 +169,9 @@ def measure(libraries, options):
         run.keep = (given, o, pointers, spaces)
         return run, (dq, dk, dv)
 
-    def torchs(given, backend, causal):
+    def torchs(given, which, causal):
         q, k, v = (t.detach().requires_grad_() for t in given[:3])
-        with sdpa_kernel(backend):
+        with sdpa_kernel(which):
             out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
         return lambda: torch.autograd.grad(out, (q, k, v), given[4], retain_graph=True)
 
@@ -183,25 +180,18 @@ def measure(libraries, options):
         for N in (77, 512, 1000, 2048):
             for causal in (False, True):
                 given = tensors(1, 1, N, D, causal)
-                q, k, v = (t.double().requires_grad_() for t in given[:3])
-                s = q @ k.transpose(2, 3) / math.sqrt(D)
-                if causal:
-                    s = s.masked_fill(torch.ones(N, N, device="cuda", dtype=torch.bool).triu(1), -math.inf)
-                exact = torch.autograd.grad(torch.softmax(s, 3) @ v, (q, k, v), given[4].double())
+                exact = exact_gradients(*given[:3], given[4], causal)[1:]
                 for name, (kernel, library) in libraries.items():
                     for size in (size for size in kernel.sizes if size[0] == D):
                         for atomic in (1, 0):
                             run, got = ours(library, given, size, atomic, causal)
                             run()
-                            errors = [(torch.linalg.norm(g.double() - e) / torch.linalg.norm(e)).item()
-                                      for g, e in zip(got, exact)]
+                            errors = [relative(g, e) for g, e in zip(got, exact)]
                             if not all(e <= 3.3e-3 for e in errors):
                                 sys.exit(f"wrong: {name} {size}, N {N}, causal {causal}, atomic {atomic}: {errors}")
     print("verified against fp64: dQ, dK, dV within 3.3e-3 for all sizes, variants and both modes")
 
-    flush = torch.empty(64 << 20, device="cuda")
-    square = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
-    rows = []
+    turns, rows = Turns(), []
     for D in head_dims:
         for causal in (False, True):
             for N in options.lengths:
@@ -218,22 +208,9 @@ def measure(libraries, options):
                         runs[sized] = ours(library, given, size, 1, causal)[0]
                     for size in sizes[:1]:
                         runs[f"{name} deterministic"] = ours(library, given, size, 0, causal)[0]
-                runs["torch flash"] = torchs(given, SDPBackend.FLASH_ATTENTION, causal)
-                runs["torch cudnn"] = torchs(given, SDPBackend.CUDNN_ATTENTION, causal)
-                times = {name: [] for name in runs}
-                for _ in range(10):  # heats the GPU
-                    square @ square
-                for turn in range(ROUNDS + 1):
-                    for name in random.sample(list(runs), len(runs)):
-                        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-                        flush.zero_()
-                        torch.cuda._sleep(1000000)  # half a millisecond: the launches are queued before the GPU begins
-                        begin.record()
-                        runs[name]()
-                        end.record()
-                        torch.cuda.synchronize()
-                        if turn:
-                            times[name].append(begin.elapsed_time(end))
+                for torchs_name in ("torch flash", "torch cudnn"):
+                    runs[torchs_name] = torchs(given, backend(torchs_name), causal)
+                times = turns.times(runs, ROUNDS)
                 flops = 10 * B * H * (N * (N + 1) // 2 if causal else N * N) * D
                 shape = {"sweep": "backward", "B": B, "H": H, "N": N, "D": D, "causal": causal, "type": "bfloat16"}
                 as_it_is = f"{options.phases[0]}-as-it-is-{D}"

@@ -1,14 +1,13 @@
-// backward_precision.cpp: inputs of five distributions, or of large logits, and the results of the newest backward pass
+// backward_precision.cpp: large logits of five sizes, and the results of the newest backward pass that takes all types
 // for them as .npy files, so that another program can judge them and run other libraries on the very same numbers
-// (precision_h200.py, logits_h200.py; the file `phase` says whose results they are); or, on the simulator, what a delta
-// from the rounded O costs, as JSON for docs/backward.md.
-// flash-backward-precision [--logits] DIRECTORY [gpu|sim] [S] [D] [B] [H]   default: gpu 2048 128 2 8, about 1.2 GB
-// flash-backward-precision --delta OUT.json [S] [D]                 default: 1024 64, one head
+// (logits_h200.py; the file `phase` says whose results they are); or, on the simulator, what a delta from the rounded O
+// costs, as JSON for docs/backward.md. Other inputs on the GPU: precision_h200.py.
+// flash-backward-precision --logits DIRECTORY [gpu|sim] [S] [D] [B] [H]   default: gpu 2048 128 2 8, about 1.2 GB
+// flash-backward-precision --delta OUT.json [S] [D]                       default: 1024 64, one head
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -112,14 +111,12 @@ void write_files(const std::string& directory, Where where, const Input& input, 
   write(start + "dout.npy", shape, pass.dout), write(start + "o.npy", shape, pass.o);
   write(start + "dq.npy", shape, pass.dq), write(start + "dk.npy", shape, pass.dk);
   write(start + "dv.npy", shape, pass.dv);
-  if (input.large_logits) {
-    // The P of the backward pass: dV = Pᵀ dO, so where column d of dO has its only 1 in row d, column d of dV is row d
-    // of P: the first D rows of each head.
-    const std::size_t D = static_cast<std::size_t>(shape[3]), S = static_cast<std::size_t>(shape[2]);
-    for (std::size_t i = 0; i < pass.dout.size(); ++i) pass.dout[i] = from_float<T>(i / D % S == i % D ? 1.0f : 0.0f);
-    backward(phase(), pass.problem(), where);
-    write(start + "p.npy", shape, pass.dv);
-  }
+  // The P of the backward pass: dV = Pᵀ dO, so where column d of dO has its only 1 in row d, column d of dV is row d of
+  // P: the first D rows of each head.
+  const std::size_t D = static_cast<std::size_t>(shape[3]), S = static_cast<std::size_t>(shape[2]);
+  for (std::size_t i = 0; i < pass.dout.size(); ++i) pass.dout[i] = from_float<T>(i / D % S == i % D ? 1.0f : 0.0f);
+  backward(phase(), pass.problem(), where);
+  write(start + "p.npy", shape, pass.dv);
   std::printf("%s %s\n", input.name, type_name<T>());
 }
 
@@ -151,29 +148,27 @@ void compare_deltas(const Input& input, const Sizes& shape, std::vector<std::str
 
 int main(int argc, char** argv) {
   try {
-    if (argc < 2) refuse("arguments", "missing", "[--logits] DIRECTORY [gpu|sim] [S] [D] [B] [H]", "name a directory");
+    const std::string mode = argc > 1 ? argv[1] : "";
+    if (mode != "--logits" && mode != "--delta") refuse("mode", "'" + mode + "'", "--logits or --delta", "pass one");
+    if (argc < 3) refuse(mode, "alone", mode + (mode == "--delta" ? " OUT.json" : " DIRECTORY"), "name it");
     const auto number = [&](int i, std::int64_t otherwise) { return argc > i ? std::atoll(argv[i]) : otherwise; };
-    if (std::string(argv[1]) == "--delta") {
-      if (argc < 3) refuse("--delta", "alone", "--delta OUT.json [S] [D]", "name the file");
+    if (mode == "--delta") {
       std::vector<std::string> rows;
       for (const Input& input : inputs) compare_deltas<half>(input, {1, 1, number(3, 1024), number(4, 64)}, rows);
       for (const Input& input : inputs) compare_deltas<bfloat16>(input, {1, 1, number(3, 1024), number(4, 64)}, rows);
       bench::write_file(argv[2], bench::results_text(bench::cpu_environment("one head on the simulator"), rows));
       return 0;
     }
-    const bool large = std::string(argv[1]) == "--logits";
-    if (large) --argc, ++argv;
-    if (argc < 2) refuse("--logits", "alone", "--logits DIRECTORY", "name a directory");
-    const std::string machine = argc > 2 ? argv[2] : "gpu";
+    const std::string machine = argc > 3 ? argv[3] : "gpu";
     if (machine != "gpu" && machine != "sim") refuse("machine", machine, "gpu or sim", "omit it for gpu");
     const Where where = machine == "gpu" ? Where::Gpu : Where::Sim;
-    const Sizes shape{number(5, 2), number(6, 8), number(3, 2048), number(4, 128)};
-    std::filesystem::create_directories(argv[1]);
-    write_file(std::string(argv[1]) + "/phase", phase().name);
-    for (const Input& input : large ? std::span<const Input>(logits) : std::span<const Input>(inputs)) {
-      if (large) write_files<float>(argv[1], where, input, shape);
-      write_files<half>(argv[1], where, input, shape);
-      write_files<bfloat16>(argv[1], where, input, shape);
+    const Sizes shape{number(6, 2), number(7, 8), number(4, 2048), number(5, 128)};
+    std::filesystem::create_directories(argv[2]);
+    write_file(std::string(argv[2]) + "/phase", phase().name);
+    for (const Input& input : logits) {
+      write_files<float>(argv[2], where, input, shape);
+      write_files<half>(argv[2], where, input, shape);
+      write_files<bfloat16>(argv[2], where, input, shape);
     }
   } catch (const Error& error) {
     std::fprintf(stderr, "flash-backward-precision: %s\n", error.what());

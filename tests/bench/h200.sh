@@ -2,7 +2,7 @@
 # h200.sh: what this folder measures on a GPU, in one go: builds, verifies, times, reads the hardware's counters. Some
 # seven minutes on an H200 with 16 cores: two to build, two for `phases`, about one for each other part.
 # tests/bench/h200.sh OUTPUT_DIRECTORY [ARCHITECTURE [PART…]]   then copy the *.json into docs/results, and write the
-# tables: docs/results/tables.py --write. Parts: backward beside ceilings diet few hopper long phases sectors steps
+# tables: docs/results/tables.py --write. Parts: backward beside ceilings diet few gradients hopper long phases sectors steps
 # summary torch training.
 # Where Eigen, doctest and xtensor are not installed, CMAKE_PREFIX_PATH says where they are.
 set -eu
@@ -10,7 +10,8 @@ set -eu
 out=$1 architecture=${2:-90}
 [ $# -lt 2 ] || shift
 shift
-[ $# -gt 0 ] || set -- ceilings backward beside diet few hopper long sectors phases summary torch training steps
+[ $# -gt 0 ] ||
+  set -- ceilings backward beside diet few gradients hopper long sectors phases summary torch training steps
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 cd "$(dirname "$0")/../.."
@@ -28,12 +29,13 @@ for part; do
     sectors) targets="$targets flash-sectors" ;;
     phases) targets="$targets flash-gpu-bench" ;;
     steps) targets="$targets flash-steps-bench" ;;
-    training) targets="$targets flash-training-bench" ;;
+    gradients) targets="$targets flash-passes" ;;
+    training) targets="$targets flash-training-bench flash-passes" ;;
     torch) ;;
     *)
       echo "h200.sh: part '$part' is unknown;" \
-        "expected ceilings, backward, beside, diet, few, hopper, long, sectors, phases, summary, torch, training" \
-        "or steps" >&2
+        "expected ceilings, backward, beside, diet, few, gradients, hopper, long, sectors, phases, summary, torch," \
+        "training or steps" >&2
       exit 2
       ;;
   esac
@@ -83,7 +85,15 @@ for part; do
     torch)
       run torch python3 tests/bench/beside_h200.py "$out/h200-torch.json" --sweeps kernels,naive-vs-flash,steps
       ;;
-    training) run training "$build/bin/flash-training-bench" "$out/h200-training.json" "$out/training-h200.md" ;;
+    gradients)
+      run gradients python3 tests/bench/precision_h200.py "$(find "$build" -name libflash-passes.so | head -n 1)" \
+        "$out/h200-gradients.json"
+      ;;
+    training)
+      run training "$build/bin/flash-training-bench" "$out/h200-training.json" "$out/training-h200.md"
+      run training-beside python3 tests/bench/training_beside.py --out "$out/h200-training-beside.json" \
+        --library "$(find "$build" -name libflash-passes.so | head -n 1)"
+      ;;
     steps) run steps "$build/bin/flash-steps-bench" "$out/h200-steps.json" ;;
   esac
 done

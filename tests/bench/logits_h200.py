@@ -12,9 +12,10 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
-from precision_h200 import BACKENDS, TYPES
 from results import gpu_environment, our_phase, write_results
+from torch_side import BACKENDS, backend
 
+TYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 INPUTS = {"1e1": "10", "1e3": "1e3", "1e4": "1e4", "1e6": "1e6", "signs": "Q, K of +-1e4: 1e9"}
 SHAPE = {"cuda": [1, 8, 1024, 64], "cpu": [1, 1, 96, 32]}  # [B, H, S, D]
 
@@ -35,12 +36,12 @@ def exact(q, k, v, do):
     return [torch.stack(x).view(q.shape) for x in zip(*heads)], squares.sqrt().tolist()
 
 
-def from_torch(backend, q, k, v, do):
+def from_torch(which, q, k, v, do):
     """O, the gradients for dO, and dV for a dO that shows the first D rows of P (backward_precision.cpp)."""
     leaves = [x.detach().clone().requires_grad_() for x in (q, k, v)]
     unit = torch.zeros_like(do)
     unit[..., range(do.shape[-1]), range(do.shape[-1])] = 1
-    with sdpa_kernel(backend):
+    with sdpa_kernel(which):
         o = sdpa(*leaves)
         grads = torch.autograd.grad(o, leaves, do, retain_graph=True)
         return [o.detach(), *grads, torch.autograd.grad(o, leaves[2], unit)[0]]
@@ -68,7 +69,7 @@ def judge(results, want, G, dtype, max_logit):
 
 
 def main(programs, out, device="cuda"):
-    backends = BACKENDS if device == "cuda" else {"torch math": SDPBackend.MATH}
+    backends = {name: backend(name) for name in BACKENDS} if device == "cuda" else {"torch math": SDPBackend.MATH}
     rows = []
     with tempfile.TemporaryDirectory() as directory:
         B, H, S, D = (str(x) for x in SHAPE[device])
@@ -77,7 +78,7 @@ def main(programs, out, device="cuda"):
                        check=True, stdout=subprocess.DEVNULL)
         ours = our_phase(directory)
         for key, label in INPUTS.items():
-            for type_name, dtype in {"float32": torch.float32, **TYPES}.items():
+            for type_name, dtype in TYPES.items():
                 def load(x):
                     return torch.from_numpy(numpy.load(f"{directory}/{key}_{type_name}_{x}.npy")).to(device).to(dtype)
 
@@ -85,9 +86,9 @@ def main(programs, out, device="cuda"):
                 want, G = exact(q, k, v, do)
                 max_logit = float((q.double() @ k.double().transpose(-1, -2)).abs().max()) * q.shape[-1] ** -0.5
                 results = {ours: [load(x) for x in ("o", "dq", "dk", "dv", "p")]}
-                for backend_name, backend in backends.items():
+                for backend_name, which in backends.items():
                     try:
-                        results[backend_name] = from_torch(backend, q, k, v, do)
+                        results[backend_name] = from_torch(which, q, k, v, do)
                     except RuntimeError as error:  # a backend that has no such type
                         print(f"# {backend_name}, {label}, {type_name}: {str(error).splitlines()[0]}", file=sys.stderr)
                 for who, got in results.items():

@@ -1,89 +1,87 @@
-# precision_h200.py: how precise are dQ, dK and dV? Ours, from the files of flash-backward-precision, beside those of
-# PyTorch's flash, efficient and cuDNN backends on the same inputs; against fp64 on the GPU. Writes JSON.
-# build/bin/flash-backward-precision /tmp/gradients && python3 tests/bench/precision_h200.py /tmp/gradients OUT.json
-import math
-import os
+# precision_h200.py: how precise are dQ, dK and dV? Those of the phases that have a backward pass, with what a forward
+# pass for training keeps and from LSE alone, beside PyTorch's flash, efficient and cuDNN backends on the same inputs;
+# against fp64 on the GPU. Writes JSON. A minute on an H200.
+# python3 tests/bench/precision_h200.py build/default/lib/libflash-passes.so docs/results/h200-gradients.json
+import argparse
 import sys
 
-import numpy
-import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.functional import scaled_dot_product_attention as sdpa
+from passes import Passes, Training, name_of
+from results import gpu_environment, write_results
+from torch_side import BACKENDS, backend, exact_gradients, relative
 
-from results import gpu_environment, our_phase, write_results
-
-INPUTS = {
-    "normal": "N(0,1)",
-    "shifted": "N(1,1)",
-    "uniform": "uniform[0,1)",
-    "outliers": "outliers",
-    "times4": "Q, K, V times 4",
-}
-TYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
-BACKENDS = {
-    "torch flash": SDPBackend.FLASH_ATTENTION,
-    "torch efficient": SDPBackend.EFFICIENT_ATTENTION,
-    "torch cudnn": SDPBackend.CUDNN_ATTENTION,
-}
-# The project's bars, in rounding floors.
-BARS = {"normal": 2, "shifted": 10, "uniform": 10, "outliers": 4, "times4": 4}
+# Each draws a tensor; of Q, K, V and dO in turn. The bars are the project's, in rounding floors, of dQ, dK and dV.
+INPUTS = ("N(0,1)", "N(1,1)", "uniform[0,1)", "outliers", "Q, K, V times 4", "Q, K times 4", "K + 4", "V + 4")
+BARS = {"uniform[0,1)": 2.4, "outliers": 3}
+OTHER_BAR = 2
+TYPES = ("float16", "bfloat16")
+PHASES = (9, 20, 21, 22, 23, 24)
 
 
-def exact(q, k, v, do):
-    """Gradients in fp64, head by head, from the definition: P and dP as whole matrices, delta from them."""
-    grads = [torch.empty(x.shape, dtype=torch.float64, device=x.device) for x in (q, k, v)]
-    # What kernels compute with: the scale rounded to fp32.
-    scale = float(numpy.float32(1 / math.sqrt(q.shape[-1])))
-    for b in range(q.shape[0]):
-        for h in range(q.shape[1]):
-            Q, K, V, dO = (x[b, h].double() for x in (q, k, v, do))
-            P = torch.softmax(Q @ K.T * scale, -1)
-            dP = dO @ V.T
-            dS = P * (dP - (P * dP).sum(-1, keepdim=True))
-            grads[0][b, h], grads[1][b, h], grads[2][b, h] = dS @ K * scale, dS.T @ Q * scale, P.T @ dO
-    return grads
+def inputs(torch, name, shape, dtype):
+    """Q, K, V and dO."""
+    torch.manual_seed(9)
+
+    def draw(which):
+        if name == "uniform[0,1)":
+            return torch.rand(shape, device="cuda")
+        x = torch.randn(shape, device="cuda")
+        if name == "N(1,1)":
+            return x + 1
+        if name == "outliers":  # N(0,1) + N(0,100) · Bernoulli(0.001)
+            return x + 10 * torch.randn(shape, device="cuda") * (torch.rand(shape, device="cuda") < 0.001)
+        times = 4 if which in "QKV" and name == "Q, K, V times 4" or which in "QK" and name == "Q, K times 4" else 1
+        return x * times + (4 if name == f"{which} + 4" else 0)
+
+    return [draw(which).to(dtype) for which in ("Q", "K", "V", "dO")]
 
 
-def relative(got, want):
-    return float((got.double() - want).norm() / want.norm())
+def from_torch(name, q, k, v, dout):
+    import torch
+    from torch.nn.attention import sdpa_kernel
 
-
-def from_torch(backend, q, k, v, do):
     leaves = [x.detach().clone().requires_grad_() for x in (q, k, v)]
-    with sdpa_kernel(backend):
-        return torch.autograd.grad(sdpa(*leaves), leaves, do)
+    with sdpa_kernel(backend(name)):
+        return torch.autograd.grad(torch.nn.functional.scaled_dot_product_attention(*leaves), leaves, dout)
 
 
-def main(directory, out, device="cuda"):
-    rows, wrong, ours = [], 0, our_phase(directory)
-    for key, label in INPUTS.items():
-        for type_name, dtype in TYPES.items():
-            def load(x):
-                path = os.path.join(directory, f"{key}_{type_name}_{x}.npy")
-                return torch.from_numpy(numpy.load(path)).to(device).to(dtype)
+def main(words):
+    parser = argparse.ArgumentParser(description="Rounding floors of dQ, dK and dV, ours and PyTorch's.")
+    parser.add_argument("library", help="libflash-passes.so")
+    parser.add_argument("out", help="a file for the figures, JSON")
+    parser.add_argument("--phases", type=int, nargs="+", default=PHASES)
+    parser.add_argument("--shape", type=int, nargs=4, default=(2, 8, 2048, 128), metavar=("B", "H", "S", "D"))
+    options = parser.parse_args(words)
+    import torch
 
-            q, k, v, do = (load(x) for x in ("q", "k", "v", "dout"))
-            want = exact(q, k, v, do)
-            floor = [relative(x.to(dtype), x) for x in want]
-            results = {ours: [load(x) for x in ("dq", "dk", "dv")]}
-            for backend_name, backend in BACKENDS.items():
+    passes, rows, wrong = Passes(options.library), [], 0
+    for name in INPUTS:
+        for type_name in TYPES:
+            given = inputs(torch, name, options.shape, getattr(torch, type_name))
+            want = exact_gradients(*given)[1:]
+            floor = [relative(x.to(given[0].dtype), x) for x in want]
+            results = {}
+            for phase in options.phases:
+                for kept in (True, False):
+                    training = Training(passes, phase, *given, atomic=False, kept=kept)
+                    training()
+                    results[name_of(phase) + ("" if kept else " from LSE")] = training.gradients()
+            for library in BACKENDS:
                 try:
-                    results[backend_name] = from_torch(backend, q, k, v, do)
+                    results[library] = from_torch(library, *given)
                 except RuntimeError as error:
-                    print(f"# {backend_name}, {label}, {type_name}: {str(error).splitlines()[0]}", file=sys.stderr)
+                    print(f"# {library}, {name}, {type_name}: {str(error).splitlines()[0]}", file=sys.stderr)
+            bar = BARS.get(name, OTHER_BAR)
             for who, got in results.items():
                 errors = [relative(x, w) for x, w in zip(got, want)]
-                rows.append({"input": label, "type": type_name, "who": who, "shape": list(q.shape), "bar": BARS[key],
+                rows.append({"input": name, "type": type_name, "who": who, "shape": list(options.shape), "bar": bar,
                              "floor": floor, "error": errors})
-                within = all(e <= BARS[key] * f for e, f in zip(errors, floor))
-                wrong += who == ours and not within
-                print(f"{label:16} {type_name:9} {who:16} floors " +
+                within = all(e <= bar * f for e, f in zip(errors, floor))
+                wrong += who[0].isdigit() and "LSE" not in who and not within
+                print(f"{name:16} {type_name:9} {who:34} floors " +
                       " ".join(f"{e / f:8.2f}" for e, f in zip(errors, floor)) + ("" if within else "  over the bar"))
-    write_results(out, gpu_environment(), rows)
+    write_results(options.out, gpu_environment(), rows)
     return 1 if wrong else 0
 
 
 if __name__ == "__main__":
-    if len(sys.argv) not in (3, 4):
-        sys.exit("usage: precision_h200.py DIRECTORY OUT.json [cpu]")
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

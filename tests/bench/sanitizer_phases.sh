@@ -1,40 +1,60 @@
 #!/bin/sh
 # sanitizer_phases.sh: each kernel phase under each tool of compute-sanitizer, as ./flash run calls it, on files made
-# here; docs/results/tables.py puts what it writes into sanitizer-phases-h200.md. A GPU, python3 with NumPy.
-# tests/bench/sanitizer_phases.sh FLASH_PHASES FLASH_PHASES_WITHOUT_POISON OUT.json [PHASE…]     by default all
-# The second program is built with -DFLASH_NO_POISON: initcheck would take the NaN of fresh memory for data.
+# here; docs/results/tables.py puts what it writes into sanitizer-phases-h200.md. A GPU, python3.
+# tests/bench/sanitizer_phases.sh FLASH_PHASES OUT.json [PHASE…]     by default all
+# tests/bench/sanitizer_phases.sh --gradients …      both modes, and several D, of phases that have a backward pass
+# FLASH_JOBS: so many run at a time, 1 where nothing is said.
 set -eu
-program=${1:?usage: sanitizer_phases.sh FLASH_PHASES FLASH_PHASES_WITHOUT_POISON OUT.json [PHASE...]}
-unpoisoned=$2 out=$3
-shift 3
+# Rows and keys; of gradients several tiles, since blocks hand dQ on.
+gradients='' rows=100 keys=77
+[ "${1:-}" != --gradients ] || { gradients=yes rows=200 keys=300; shift; }
+: "${2:?usage: sanitizer_phases.sh [--gradients] FLASH_PHASES OUT.json [PHASE...]}"
+program=$(realpath "$1") out=$2
+shift 2
 root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-for type in float16 float32 bfloat16; do
-  mkdir "$work/$type"
-  python3 - "$work/$type" "$type" << 'END'
+for D in 40 ${gradients:+128 256}; do
+  for type in float16 float32 bfloat16; do
+    mkdir "$work/$type-$D"
+    python3 - "$work/$type-$D" "$type" "$D" "$rows" "$keys" << 'END'
+import random
+import struct
 import sys
-import numpy as np
 
-folder, kind = sys.argv[1:]
-random = np.random.default_rng(1)
-for name, rows in (("q", 100), ("do", 100), ("k", 77), ("v", 77)):
-    x = random.standard_normal((2, 3, rows, 40))
-    # NumPy has no bfloat16: the upper half of a float32, as unsigned integers.
-    x = (x.astype("float32").view("uint32") >> 16).astype("uint16") if kind == "bfloat16" else x.astype(kind)
-    np.save(f"{folder}/{name}.npy", x)
+folder, kind, D, rows, keys = *sys.argv[1:3], *map(int, sys.argv[3:])
+random.seed(1)
+# .npy knows no bfloat16: the upper half of a float32, as unsigned integers.
+letter, descr = {"float32": ("f", "<f4"), "float16": ("e", "<f2"), "bfloat16": ("H", "<u2")}[kind]
+for name, S in (("q", rows), ("do", rows), ("k", keys), ("v", keys)):
+    x = [random.gauss(0, 1) for _ in range(2 * 3 * S * D)]
+    if kind == "bfloat16":
+        x = [bits >> 16 for bits in struct.unpack(f"<{len(x)}I", struct.pack(f"<{len(x)}f", *x))]
+    head = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': (2, 3, {S}, {D}), }}".ljust(117) + "\n"
+    with open(f"{folder}/{name}.npy", "wb") as file:
+        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode())
+        file.write(struct.pack(f"<{len(x)}{letter}", *x))
 END
+  done
 done
 
+# initcheck would take the NaN of fresh memory for data.
+export FLASH_NO_POISON=1
 inputs='--machine gpu --q q.npy --k k.npy --v v.npy --o o.npy'
+backward='--lse lse.npy --dout do.npy --dq dq.npy --dk dk.npy --dv dv.npy'
+
+# takes PHASE TYPE D FLAGS: does it run? What it says is in the log.
+takes() {
+  # shellcheck disable=SC2086  # flags are words
+  (cd "$work/$2-$3" && "$program" run --phase "$1" $inputs $4) > "$work/log" 2>&1
+}
 
 # The flags of the most that a phase can do: the first that it does not refuse.
 flags_of() {
-  for lse in '--lse lse.npy --dout do.npy --dq dq.npy --dk dk.npy --dv dv.npy' '--lse lse.npy' ''; do
+  for lse in "$backward" '--lse lse.npy' ''; do
     for causal in '--causal bottom-right' ''; do
-      # shellcheck disable=SC2086  # flags are words
-      if (cd "$work/float16" && "$program" run --phase "$1" $inputs $lse $causal) > "$work/log" 2>&1; then
+      if takes "$1" float16 40 "$lse $causal"; then
         echo "$lse $causal"
         return
       fi
@@ -44,33 +64,60 @@ flags_of() {
   exit 1
 }
 
-# float16, and float32; where the phase refuses that, bfloat16, which takes the same path as float16 elsewhere.
-types_of() {
-  # shellcheck disable=SC2086  # flags are words
-  if (cd "$work/float32" && "$program" run --phase "$1" $inputs) > "$work/log" 2>&1; then
-    echo float16 float32
+# What is run of a phase, a line each: D, type, how it is called in the table ("-": by its number), flags.
+cases_of() {
+  flags=$(flags_of "$1")
+  if [ -n "$gradients" ]; then
+    printf '%s\n' "40 float16 - $flags" "40 bfloat16 - $flags" "40 bfloat16 atomic $flags --mode atomic"
+    for D in 128 256; do
+      ! takes "$1" float16 "$D" "$flags" ||
+        printf '%s\n' "$D bfloat16 D_$D $flags" "$D float16 D_${D}_atomic $flags --mode atomic"
+    done
   else
-    echo float16 bfloat16
+    # float16, and float32; where the phase refuses that, bfloat16, which takes the same path as float16 elsewhere.
+    other=bfloat16
+    ! takes "$1" float32 40 '' || other=float32
+    printf '%s\n' "40 float16 - $flags" "40 $other - $flags"
   fi
 }
 
-# One run: phase, type, tool, flags; its line of JSON.
+# one FOLDER PHASE TOOL D TYPE NAME FLAG…: a run in a new folder; its line of JSON.
 one() {
-  run=$program
-  [ "$3" != initcheck ] || run=$unpoisoned
+  folder=$1 phase=$2 tool=$3 type=$5 name=$6
+  mkdir "$folder"
+  ln -s "$work/$type-$4/"q.npy "$work/$type-$4/"k.npy "$work/$type-$4/"v.npy "$work/$type-$4/"do.npy "$folder"
+  shift 6
   as=
-  [ "$2" != bfloat16 ] || as='--type bf16'
-  rm -f "$work/$2/o.npy"
+  [ "$type" != bfloat16 ] || as='--type bf16'
   # shellcheck disable=SC2086  # flags are words
-  (cd "$work/$2" && compute-sanitizer --tool "$3" "$run" run --phase "$1" $inputs $as $4) > "$work/log" 2>&1 || true
+  (cd "$folder" && timeout 120 compute-sanitizer --tool "$tool" "$program" run --phase "$phase" $inputs $as "$@") \
+    > "$folder/log" 2>&1 || true
   found=$(sed -n -e 's/.*ERROR SUMMARY: \([0-9]*\) error.*/\1/p' \
-    -e 's/.*RACECHECK SUMMARY: \([0-9]*\) hazard.*/\1/p' "$work/log" | tail -n 1)
+    -e 's/.*RACECHECK SUMMARY: \([0-9]*\) hazard.*/\1/p' "$folder/log" | tail -n 1)
+  [ "$name" = - ] || phase="$phase, $(echo "$name" | tr _ ' ')"
   # A run that ended before its end, with nothing found, proves nothing.
-  [ "${found:-0}" -gt 0 ] || [ -e "$work/$2/o.npy" ] || found=
-  [ -n "$found" ] || { echo "sanitizer_phases.sh: $3 on phase $1, $2: $(tail -n 3 "$work/log")" >&2; exit 1; }
-  printf '    {"phase": "%s", "type": "%s", "tool": "%s", "found": %s}' "$1" "$2" "$3" "$found"
+  if [ -z "$found" ] || { [ "$found" -eq 0 ] && [ ! -e "$folder/o.npy" ]; }; then
+    echo "sanitizer_phases.sh: $tool on phase $phase, $type: $(tail -n 3 "$folder/log")" >&2
+    return
+  fi
+  printf '    {"phase": "%s", "type": "%s", "tool": "%s", "found": %s}' "$phase" "$type" "$tool" "$found"
 }
 
+[ $# -gt 0 ] || set -- "$root"/phases/[0-9][0-9]-*/attention.cuh
+number=1000
+for phase; do
+  [ "${phase%attention.cuh}" = "$phase" ] || phase=$(basename "$(dirname "$phase")" | cut -c 1-2)
+  cases_of "$phase" > "$work/cases"
+  while read -r case; do
+    for tool in memcheck racecheck synccheck initcheck; do
+      number=$((number + 1))
+      # shellcheck disable=SC2086  # a case is words
+      one "$work/run-$number" "$phase" "$tool" $case > "$work/row-$number" &
+      [ $((number % ${FLASH_JOBS:-1})) -ne 0 ] || wait
+    done
+  done < "$work/cases"
+done
+wait
 { printf '{\n  "environment": {\n    "gpu": "%s",\n    "driver": "%s",\n    "cuda": "%s",\n' \
     "$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1)" \
     "$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)" \
@@ -79,17 +126,13 @@ one() {
     "$(compute-sanitizer --version | sed -n 's/^Version *//p' | head -n 1)" \
     "${FLASH_COMMIT:-$(git -C "$root" rev-parse --short HEAD)}" "$(date -u +%Y-%m-%d)"
   separator=
-  [ $# -gt 0 ] || set -- "$root"/phases/[0-9][0-9]-*/attention.cuh
-  for phase; do
-    [ "${phase%attention.cuh}" = "$phase" ] || phase=$(basename "$(dirname "$phase")" | cut -c 1-2)
-    flags=$(flags_of "$phase")
-    for type in $(types_of "$phase"); do
-      for tool in memcheck racecheck synccheck initcheck; do
-        printf '%b' "$separator"
-        one "$phase" "$type" "$tool" "$flags"
-        separator=',\n'
-      done
-    done
+  for row in "$work"/row-*; do
+    [ -s "$row" ] || continue
+    printf '%b' "$separator"
+    cat "$row"
+    separator=',\n'
   done
   printf '\n  ]\n}\n'
 } > "$out"
+# A run without a result has said why, and is missing in the table.
+for row in "$work"/row-*; do [ -s "$row" ] || exit 1; done

@@ -12,14 +12,15 @@ here=tests/simt
 # Host and device without contraction: a*b+c is two roundings unless the source says fmaf.
 flags="-std=c++20 -O2 -lineinfo -gencode=arch=compute_${arch#sm_},code=$arch -fmad=false -I. -x cu"
 # Fresh memory is not poisoned here: initcheck would take the poison for data.
+export FLASH_NO_POISON=1
 # Further kernel files of a program (museum_ptx.cu, museum_tma.cu) need sm_80, or sm_90a.
 for name in conformance:record counters:counters_main museum:museum_main; do
   # shellcheck disable=SC2086  # flags are words
-  nvcc $flags -DFLASH_NO_POISON "$here/${name%%:*}"*.cu "$here/${name##*:}.cpp" -o "$build/${name%%:*}" &
+  nvcc $flags "$here/${name%%:*}"*.cu "$here/${name##*:}.cpp" -o "$build/${name%%:*}" &
 done
 for part in wgmma hopper cluster; do
   # shellcheck disable=SC2086
-  nvcc $flags -DFLASH_NO_POISON -DFLASH_RECORD=run_${part}_conformance "$here/conformance_$part.cu" \
+  nvcc $flags -DFLASH_RECORD=run_${part}_conformance "$here/conformance_$part.cu" \
     "$here/record.cpp" -o "$build/conformance_$part" &
 done
 wait
