@@ -32,14 +32,19 @@ list(REMOVE_ITEM simulator ${FLASH_LAUNCHES_SOURCE})
 add_library(flash_simt STATIC ${simulator})
 target_include_directories(flash_simt PUBLIC ${FLASH_ROOT})
 target_compile_features(flash_simt PUBLIC cxx_std_20)
-# -g: gdb can print threadIdx. Where optimised code keeps its locals is half of the debug information; nobody reads it.
-target_compile_options(flash_simt PRIVATE -O2 -g -fno-var-tracking ${FLASH_KERNEL_FLAGS})
+# Findings and gdb name lines by -g1, and gdb can print threadIdx by -g in the file that has it. The rest of debug
+# information is what a third of compiling goes into; a build of the types Debug and RelWithDebInfo has it.
+if(NOT CMAKE_BUILD_TYPE MATCHES "Deb")
+  set(FLASH_LINES -g1)
+endif()
+target_compile_options(flash_simt PRIVATE -O2 ${FLASH_LINES} ${FLASH_KERNEL_FLAGS})
 # The player's page becomes part of it.
 set_source_files_properties(${FLASH_ROOT}/sim/report/recording.cpp PROPERTIES
   COMPILE_DEFINITIONS "FLASH_PLAYER_HTML=\"${FLASH_ROOT}/sim/report/player.html\""
   OBJECT_DEPENDS ${FLASH_ROOT}/sim/report/player.html)
 # Its loops are to become vectors.
 set_source_files_properties(${FLASH_ROOT}/sim/core/tensor_core.cpp PROPERTIES COMPILE_OPTIONS -O3)
+set_source_files_properties(${FLASH_ROOT}/sim/core/block.cpp PROPERTIES COMPILE_OPTIONS "-g;-fno-var-tracking")
 target_link_libraries(flash_simt PUBLIC Threads::Threads ${CMAKE_DL_LIBS})
 if(TARGET flash_options)  # warnings, sanitizers
   target_link_libraries(flash_simt PRIVATE flash_options)
@@ -140,14 +145,14 @@ function(flash_add_kernel name file)
     add_dependencies(${name}_${machine} flash-launches)
     target_sources(${name} INTERFACE $<TARGET_OBJECTS:${name}_${machine}>)
   endforeach()
-  # -g1: findings name lines. A kernel begins with a cache line: where it fell otherwise was worth 8 % of simt-speed.
-  target_compile_options(${name}_sim PRIVATE -O2 -g1 -falign-functions=64)
+  # A kernel begins with a cache line: where it fell otherwise was worth 8 % of simt-speed.
+  target_compile_options(${name}_sim PRIVATE -O2 ${FLASH_LINES} -falign-functions=64)
   if(TARGET flash_options)
     target_link_libraries(${name}_sim PRIVATE flash_options)
   endif()
   if(FLASH_CHECKED_KERNELS)
     target_compile_definitions(${name}_checked PRIVATE FLASH_CHECKED)
-    target_compile_options(${name}_checked PRIVATE ${FLASH_CHECKED_FLAGS} -g)
+    target_compile_options(${name}_checked PRIVATE ${FLASH_CHECKED_FLAGS} ${FLASH_LINES})
   endif()
   if(FLASH_HAVE_CUDA)
     find_package(CUDAToolkit REQUIRED)

@@ -39,6 +39,8 @@ struct GradientInputs {
 
   explicit GradientInputs(const Case& c);
   Problem<T> forward() { return in.problem(true); }
+  // Makes the gradients poison again, for another run.
+  void forget();
   // fp16 and bf16 keep O's low-order bits, fp32 has none.
   Kept kept();
   GradientProblem<T> problem(bool with_dlse = false);
@@ -64,9 +66,10 @@ struct Worst {
   std::string line() const;
 };
 
-// What is wrong with the gradients that lie in `in`.
+// What is wrong with the gradients that lie in `in`; `known`: what they should be, where it is known already.
 template <class T>
-Complaints examine_gradients(GradientInputs<T>& in, bool with_dlse, Worst* worst = nullptr);
+Complaints examine_gradients(GradientInputs<T>& in, bool with_dlse, Worst* worst = nullptr,
+                             const GradientReference* known = nullptr);
 
 // How Q and K are made large (large_logits.cpp).
 enum class Large {

@@ -20,7 +20,8 @@ Run run(const Problem<T>& p, Where where, const MachineOptions& options = {}) {
 
 // No finding on the contract's cases and each head dimension, and the bits of the fast machine. What is checked does
 // not depend on the order of threads, what waits for what may: under three orders where there are several K/V tiles or
-// the head dimension is new, else under one of them after the other.
+// the head dimension is new, else under one of them after the other. So with bf16 after fp16: it waits in the same
+// places.
 TEST_CASE_TEMPLATE("checked: clean" * only_if(has_type), T, float, half, bfloat16) {
   if (skipped_without(Where::Checked)) return;
   const Features& can = features_under_test();
@@ -33,13 +34,16 @@ TEST_CASE_TEMPLATE("checked: clean" * only_if(has_type), T, float, half, bfloat1
                      .D = D,
                      .mask = can.meets(Demand::Causal) ? Mask::bottom_right() : Mask::none()});
   constexpr Order orders[] = {Order::forward, Order::reverse, Order::random};
+  const bool all_orders = !(std::is_same_v<T, bfloat16> && has_type(Type::Float16));
+  std::size_t number = 0;
   for (const Case& c : cases) {
     INFO(text(c));
+    ++number;
     Inputs<T> fast(c);
     const Run quick = run(with_listed_blocks(fast.problem(can.meets(Demand::Lse)), can), Where::Sim);
     CHECK(!quick.counted);
     for (const Order order : orders) {
-      if (c.Sk < 200 && c.D < 64 && order != orders[c.seed % 3]) continue;
+      if (!(all_orders && (c.Sk >= 200 || c.D >= 64)) && order != orders[number % 3]) continue;
       Inputs<T> checked(c);
       Run watched;
       CHECK_NOTHROW(watched = run(with_listed_blocks(checked.problem(can.meets(Demand::Lse)), can), Where::Checked,
@@ -58,7 +62,8 @@ TEST_CASE_TEMPLATE("any schedule gives the same bits" * only_if(has_type), T, fl
   if (skipped_without(Where::Checked)) return;
   const Features& can = features_under_test();
   for (const Blocks& blocks : blocks_for(can, 20)) {
-    const Case c{.Sq = 45,
+    const Case c{.B = 1,
+                 .Sq = 45,
                  .Sk = 130,
                  .D = next_D(20, can),
                  .mask = can.meets(Demand::Causal) ? Mask::bottom_right() : Mask::none(),
@@ -95,7 +100,8 @@ TEST_CASE_TEMPLATE("same bits as the phase before" * only_if(features_under_test
         for (const Input input : {Input::Normal, Input::Outliers, Input::Rising}) {
           if (causal != Mask::none() && !(can.meets(Demand::Causal) && could.meets(Demand::Causal))) continue;
           if (D > can.largest_D() || !could.blocks.contains(blocks)) continue;
-          const Case c{.Sq = 77,
+          const Case c{.B = 1,
+                       .Sq = 77,
                        .Sk = 101,
                        .D = D,
                        .input = input,
@@ -119,7 +125,7 @@ TEST_CASE("tiles whole, masked and skipped" * only_if(features_under_test().meet
   for (const Blocks& blocks : blocks_for(can, 16))
     for (const auto& [Sq, Sk] : {std::pair<std::int64_t, std::int64_t>{128, 128}, {53, 200}, {300, 100}, {256, 40}})
       for (const Mask causal : {Mask::none(), Mask::top_left(), Mask::bottom_right()}) {
-        const Case c{.Sq = Sq, .Sk = Sk, .mask = causal, .block_q = blocks.Br, .block_k = blocks.Bc};
+        const Case c{.B = 1, .Sq = Sq, .Sk = Sk, .mask = causal, .block_q = blocks.Br, .block_k = blocks.Bc};
         INFO(text(c));
         TileCounts want;
         for (std::int64_t i = 0; i < Sq; i += blocks.Br)
@@ -243,9 +249,7 @@ TEST_CASE_TEMPLATE("any stride of an axis of length 1" * only_if(has_type), T, f
 // their blocks in x alone, or draw them from a counter; their tiles are too large for so many on the simulator.
 TEST_CASE("65,792 heads" * only_if(has_type(Type::Float16)) * only_if(!features_under_test().tensor_maps())) {
   const Features& can = features_under_test();
-  const std::vector<Blocks> listed = blocks_for(can, 3);
-  const Blocks smallest =
-      *std::min_element(listed.begin(), listed.end(), [](const Blocks& a, const Blocks& b) { return a.Br < b.Br; });
+  const Blocks smallest = smallest_blocks(can, 3);
   const Case c{
       .B = 257, .H = 256, .Sq = 1, .Sk = 2, .D = next_D(3, can), .block_q = smallest.Br, .block_k = smallest.Bc};
   Inputs<half> in(c);

@@ -25,14 +25,14 @@ std::vector<LargeCase> large_cases() {
                                     {Large::Offset, 1e3f},
                                     {Large::Offset, 1e4f},
                                     {Large::Offset, 1e6f},
-                                    {Large::Signs, 1e4f}})
-    for (Case c : shapes) {
-      // The forward passes on tensor cores subtract m before they scale, and keep it scaled and rounded: by 2^-24 of
-      // 1e6, which is 6 % of P. Their m tells P up to logits of 1e4, or where one key takes all.
-      if (large == Large::Offset && size > 1e4f && features_under_test().tensor_cores) continue;
-      c.seed = cases.size() + 1, c.layout = Layout::Mixed;
-      cases.push_back({large, size, within(c)});
-    }
+                                    {Large::Signs, 1e4f}}) {
+    // The forward passes on tensor cores subtract m before they scale, and keep it scaled and rounded: by 2^-24 of
+    // 1e6, which is 6 % of P. Their m tells P up to logits of 1e4, or where one key takes all.
+    if (large == Large::Offset && size > 1e4f && features_under_test().tensor_cores) continue;
+    Case c = shapes[cases.size() % 3];
+    c.seed = cases.size() + 1, c.layout = Layout::Mixed;
+    cases.push_back({large, size, within(c)});
+  }
   return cases;
 }
 
@@ -127,12 +127,13 @@ TEST_CASE_TEMPLATE("large logits: the backward pass has the forward's P, whose r
   constexpr bool wide = std::is_same_v<T, float>;
   const double more = wide ? 0 : 2 * rounding<T>;  // P's rounding, and that of O or dV
   double worst_kept = 0, worst_alone = 0, worst_element = 0;
-  for (const LargeCase& l : large_cases())
+  for (const LargeCase& l : large_cases()) {
+    GradientInputs<T> in(l.c);
+    make_large(in, l);
+    const std::vector<double> forward = p_of_forward(in);
     for (const BackwardMode mode : modes()) {
       INFO(text(l) << " " << std::string(name(mode)));
-      GradientInputs<T> in(l.c);
-      make_large(in, l);
-      const std::vector<double> forward = p_of_forward(in), P = p_of_backward(in, mode, in.kept());
+      const std::vector<double> P = p_of_backward(in, mode, in.kept());
       const double off = worst_row_sum(P, l.c);
       CHECK(off <= 1e-6 + more);
       int different = 0;
@@ -144,6 +145,7 @@ TEST_CASE_TEMPLATE("large logits: the backward pass has the forward's P, whose r
       worst_kept = std::max(worst_kept, off);
       worst_alone = std::max(worst_alone, worst_row_sum(p_of_backward(in, mode, {}), l.c));
     }
+  }
   MESSAGE("row sums of P are off by " << worst_kept << " at most, elements by " << worst_element
                                       << "; from LSE alone the sums are off by " << worst_alone);
   CHECK_FALSE(worst_alone <= 1e-2);  // or these logits would prove nothing
@@ -206,7 +208,7 @@ TEST_CASE_TEMPLATE("large logits: dV, dQ and dK are as precise as O" * only_if(b
   double worst = 0, worst_alone = 0;
   for (const LargeCase& l : large_cases()) {
     const BackwardMode mode = l.c.seed % 2 ? modes().front() : modes().back();
-    const bool with_dlse = l.c.seed % 3 == 0;
+    const bool with_dlse = l.c.seed / 2 % 2 == 1;
     GradientInputs<T> in(l.c);
     make_large(in, l);
     run_both(in, Where::Sim, mode, with_dlse);

@@ -24,6 +24,12 @@ inline std::vector<Blocks> blocks_for(const Features& can, std::int64_t D) {
     if (can.has(can.padded(D), blocks)) all.push_back(blocks);
   return all;
 }
+// Those whose tiles are the smallest: many of them, and little shared memory.
+inline Blocks smallest_blocks(const Features& can, std::int64_t D) {
+  const std::vector<Blocks> listed = blocks_for(can, D);
+  return *std::min_element(listed.begin(), listed.end(),
+                           [](const Blocks& a, const Blocks& b) { return a.Br * a.Bc < b.Br * b.Bc; });
+}
 // "64x32, 32x64, 16x16".
 std::string text(const std::vector<Blocks>& list);
 
