@@ -206,7 +206,7 @@ void check_gradients(Where where) {
     p.kept.m = p.kept.l = nullptr;
     if (c.seed % 3 == 2 && where == Where::Sim) run("from LSE alone", BackwardMode::Deterministic, alone);
   }
-  for (const auto& [how, of] : {std::pair{"", &worst}, {"one-pass variant: ", &one_pass}, {"from LSE alone: ", &alone})
+  for (const auto& [how, of] : {std::pair{"", &worst}, {"one-pass variant: ", &one_pass}, {"from LSE alone: ", &alone}})
     MESSAGE(std::string(type_name<T>()) << ": " << std::string(how) << of->line());
 }
 }  // namespace

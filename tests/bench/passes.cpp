@@ -80,7 +80,8 @@ int flash_pass_workspace(const Request* request, std::int64_t* bytes, std::int32
 int flash_pass_enqueue(const Request* request, void* const* workspace, void* stream) {
   return guarded([&] {
     const AnyProblem p = problem_of(*request);
-    const Phase& phase = find_phase(std::to_string(request->phase));
+    const std::string number = std::to_string(request->phase);
+    const Phase& phase = find_phase(number);
     validate(p, phase);
     const Pass& pass = pass_of(phase, p.direction);
     require(phase.name, pass.features, Where::Gpu);
