@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "sim/machine.hpp"
 #include "tests/promises.hpp"
 
 namespace flash::test {
@@ -14,6 +15,12 @@ namespace {
 template <class T>
 Run run(const Problem<T>& p, Where where, const MachineOptions& options = {}) {
   return flash::forward(phase_under_test(), p, where, options);
+}
+
+// Do its blocks draw their Q tiles from a counter?
+bool draws() {
+  const Workspace workspace = features_under_test().workspace({});
+  return workspace.size() == 1 && workspace[0].name == std::string("counter");
 }
 
 }  // namespace
@@ -259,6 +266,42 @@ TEST_CASE("65,792 heads" * only_if(has_type(Type::Float16)) * only_if(!features_
   CHECK(distance(gather(in.o.view), want.o, c.D).relative <= bars<half>(c, want).relative);
   for (std::size_t i = 0; can.meets(Demand::Lse) && i < want.lse.size(); ++i)
     if (!(std::abs(p.lse[i] - want.lse[i]) <= lse_bar(want.lse[i]))) FAIL_CHECK("LSE of head " << i);
+}
+
+// LSE of more than 2^31 rows, and m and l, of which the first and the last ones are done: blocks that draw their Q tiles
+// begin with the first, and the counter stands before the last two of the last head. Rows of Q and O lie on one another.
+TEST_CASE("rows of LSE beyond 2^31" * only_if(draws())) {
+  const Features& can = features_under_test();
+  const std::int64_t H = 1024, Sq = (1 << 21) + 4165, D = 64;
+  const auto [Br, Bc] = blocks_for(can, D)[0];
+  REQUIRE((H - 1) * Sq > std::int64_t{1} << 31);
+  FarApart memory(8);
+  const auto rows = [&] { return static_cast<float*>(memory.reserve(static_cast<std::size_t>(H * Sq) * 4)); };
+  std::vector<half> q(H * D), o(H * D), kv(D, from_float<half>(0.5f));
+  for (std::int64_t h = 0; h < H; ++h) std::fill_n(&q[h * D], D, from_float<half>(h % 8 / 8.0f));
+  AnyProblem p({1, H, H, Sq, 1, D, D}, Type::Float16, {.scale = 1.0f, .block_q = Br, .block_k = Bc}, true);
+  p.q = {q.data(), {1, H, Sq, D}, {H * D, D, 0, 1}};
+  p.o = {o.data(), {1, H, Sq, D}, {H * D, D, 0, 1}};
+  p.k = {kv.data(), {1, H, 1, D}, {D, 0, D, 1}};
+  p.v = p.k;
+  p.lse.data = rows();
+  if (can.meets(Demand::Kept)) p.m = p.l = p.lse, p.m.data = rows(), p.l.data = rows();
+
+  const on_sim::Machine machine({.threads = 1});
+  unsigned counter = static_cast<unsigned>(H * ((Sq + Br - 1) / Br)) - 4;  // two blocks: the first number is 2
+  const Stream stream{nullptr, {&counter}};
+  phase_under_test().forward->on_stream(Where::Sim, p, &stream);
+  CHECK(counter == 0);  // all that was to be done is done
+  for (const auto& [h, row] : {std::pair{std::int64_t{0}, std::int64_t{0}}, {H - 1, Sq - Br - 1}, {H - 1, Sq - 1}}) {
+    CAPTURE(h);
+    CAPTURE(row);
+    const auto at = [&](const AnyView& view) { return static_cast<const float*>(view.data)[h * Sq + row]; };
+    const float score = 32 * (h % 8 / 8.0f);
+    CHECK(at(p.lse) == doctest::Approx(score));
+    if (!can.meets(Demand::Kept)) continue;
+    CHECK(at(p.m) == doctest::Approx(score * 1.44269504f));
+    CHECK(at(p.l) == 1);
+  }
 }
 
 // Each D is padded to the next instantiated one and no further: as much shared memory as that one.

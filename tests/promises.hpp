@@ -98,9 +98,10 @@ class FarApart {
         for (std::int64_t s = 0; s < view.S(); ++s) std::copy_n(view.row(b, h, s), view.D(), moved.row(b, h, s));
     return moved;
   }
+  // Zeros, which take no memory until they are written.
+  void* reserve(std::size_t bytes);
 
  private:
-  void* reserve(std::size_t bytes);
   std::int64_t row, head, batch;
   std::vector<std::pair<void*, std::size_t>> maps_;
 };

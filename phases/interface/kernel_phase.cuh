@@ -224,7 +224,7 @@ Run run_pass(const AnyProblem& p, const MachineOptions& options) {
   return run;
 }
 
-// A pass on a stream of the current device (StreamEntry).
+// A pass on a stream of the current device (StreamEntry). The simulator has one stream.
 template <const Features& kCan, class Kernel>
 void enqueue_pass(const AnyProblem& p, const Stream* stream) {
   const Blocks blocks = blocks_of_pass<kCan, Kernel>(p, {});
@@ -236,8 +236,7 @@ void enqueue_pass(const AnyProblem& p, const Stream* stream) {
 // Adds a pass's entry points for this machine when the program starts.
 template <const Features& kCan, class Kernel>
 Added added_pass(Pass& pass) {
-  return {pass, this_machine, run_pass<kCan, Kernel>,
-          this_machine == Where::Gpu ? enqueue_pass<kCan, Kernel> : nullptr};
+  return {pass, this_machine, run_pass<kCan, Kernel>, enqueue_pass<kCan, Kernel>};
 }
 
 }  // namespace flash::inline FLASH_MACHINE

@@ -16,8 +16,9 @@ struct Phase;
 
 // On one machine, with the problem's arrays in the host's memory.
 using Entry = Run (*)(const AnyProblem& p, const MachineOptions& options);
-// On a stream of the current GPU: the arrays are device memory, nothing is waited for, nothing allocated. `workspace`:
-// a pointer for each piece that the features ask for. Without a stream it only throws what it would throw.
+// On a stream of the current GPU, or on the current simulator: the arrays are device memory, nothing is waited for,
+// nothing allocated. `workspace`: a pointer for each piece that the features ask for. Without a stream it only throws
+// what it would throw.
 struct Stream {
   void* stream;  // a cudaStream_t
   std::array<void*, 8> workspace;
@@ -29,7 +30,11 @@ struct Pass {
   const Features& features;
   const Phase* before = nullptr;   // its proof compares it with this phase's pass
   std::array<Entry, 3> entries{};  // by machine; null where this program does not hold it
-  StreamEntry on_stream = nullptr;
+  std::array<StreamEntry, 3> stream_entries{};
+
+  void on_stream(Where where, const AnyProblem& p, const Stream* stream) const {
+    stream_entries[static_cast<std::size_t>(where)](p, stream);
+  }
 };
 
 struct Phase {
@@ -46,7 +51,7 @@ struct Phase {
 struct Added {
   Added(Pass& pass, Where where, Entry entry, StreamEntry on_stream = nullptr) {
     pass.entries[static_cast<std::size_t>(where)] = entry;
-    if (on_stream) pass.on_stream = on_stream;
+    pass.stream_entries[static_cast<std::size_t>(where)] = on_stream;
   }
 };
 

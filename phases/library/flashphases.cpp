@@ -207,7 +207,7 @@ Taken call(const Args* given, const Launch* launch) {
   std::size_t bytes = 0;  // the last piece needs no room behind it
   for (const Piece& piece : workspace)
     bytes = &piece == workspace.end() - 1 ? bytes + static_cast<std::size_t>(piece.count) * 4 : after(bytes, piece);
-  pass.on_stream(p, nullptr);
+  pass.on_stream(Where::Gpu, p, nullptr);
   if (!launch) return {&phase, bytes};
   Stream stream{launch->stream, {}};
   if (bytes > 0) {
@@ -221,7 +221,7 @@ Taken call(const Args* given, const Launch* launch) {
     for (int i = 0; i < workspace.size(); begin = after(begin, workspace[i++]))
       stream.workspace[static_cast<std::size_t>(i)] = static_cast<char*>(launch->workspace) + begin;
   }
-  pass.on_stream(p, &stream);
+  pass.on_stream(Where::Gpu, p, &stream);
   return {&phase, bytes};
 }
 

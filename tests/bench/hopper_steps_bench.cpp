@@ -78,7 +78,7 @@ class OnGpu {
 class Timed {
  public:
   Timed(const Phase& kernel, const AnyProblem& p) : pass_(*kernel.forward), p_(p) {
-    pass_.on_stream(p_, nullptr);
+    pass_.on_stream(Where::Gpu, p_, nullptr);
     for (const Piece& piece : pass_.features.workspace(p)) {
       pieces_.push_back(std::make_unique<OnGpu<float>>(static_cast<std::size_t>(piece.count)));
       check(cudaMemset(pieces_.back()->data(), 0, pieces_.back()->bytes()));
@@ -97,7 +97,7 @@ class Timed {
   double ms() const { return ms(samples_); }
 
  private:
-  void launch() const { pass_.on_stream(p_, &stream_); }
+  void launch() const { pass_.on_stream(Where::Gpu, p_, &stream_); }
   double ms(int samples) const {
     float ms = 0;
     check(cudaEventRecord(events_[0]));
