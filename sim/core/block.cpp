@@ -28,9 +28,8 @@ bool same_site(const Site& a, const Site& b) {
   return a.line() == b.line() && a.column() == b.column() && std::strcmp(a.file_name(), b.file_name()) == 0;
 }
 
-Entered::Entered() : worker_(active_worker) {
-  if (!worker_) throw Error("a device function was called outside of a kernel; call it from a kernel");
-  active_worker = nullptr;
+Entered::Entered() {
+  if (!worker()) throw Error("a device function was called outside of a kernel; call it from a kernel");
 }
 
 // The functions that kernels call: find the worker, leave kernel code, do it.

@@ -22,6 +22,7 @@
 #include "sim/core/members.hpp"
 #include "sim/core/named_barriers.hpp"
 #include "sim/core/observer.hpp"
+#include "sim/core/outside.hpp"
 #include "sim/core/padding.hpp"
 #include "sim/core/simt.hpp"
 #include "sim/core/stuck.hpp"
@@ -249,23 +250,6 @@ class Worker {
   std::uint64_t yields_without_progress_ = 0;
   bool stopped_ = false;
   std::exception_ptr error_;
-};
-
-// The worker whose block the calling OS thread runs; null outside of kernels and inside the simulator's own code,
-// so that an instrumented function of the C++ library that the simulator calls is not taken for the kernel's.
-extern constinit thread_local Worker* active_worker;
-// The worker whose block the calling OS thread runs, inside the simulator's own code too.
-extern constinit thread_local Worker* running_worker;
-
-// The worker whose fiber calls a function of simt.hpp. While it lives, hooks ignore the simulator's own accesses.
-class Entered {
- public:
-  Entered();
-  ~Entered() { active_worker = worker_; }
-  Worker* operator->() const { return worker_; }
-
- private:
-  Worker* worker_;
 };
 
 // Told of the accesses of instrumented host code; null: nobody wants to know.
