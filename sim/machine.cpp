@@ -280,18 +280,22 @@ void MachineCore::run(Launch& launch) {
   Stuck stuck(teams);
   launch.stuck = &stuck;
   while (s.workers.size() < count) {
-    s.workers.push_back(std::make_unique<Worker>());
+    Worker& worker = *s.workers.emplace_back(std::make_unique<Worker>());
     if (!s.checked) continue;
-    auto checker = std::make_unique<Checker>(*s.workers.back(), *s.shadow);
+    auto checker = std::make_unique<Checker>(worker, *s.shadow);
     s.checkers.push_back(checker.get());
-    s.workers.back()->observer = std::move(checker);
+    worker.observers.push_back(checker.get());
+    worker.checks = std::move(checker);
   }
   if (s.shadow) s.shadow->begin_launch(teams);
   if (one && launch.cooperative && blocks > 1)
     refuse("a cooperative launch", blocks, "1 block in a recording", "do not record it");
   std::optional<LaunchRecorder> recorder;
-  if (one && s.checked) recorder.emplace(*s.options.recording, s.memory, launch);
-  for (unsigned rank = 0; recorder && rank < in_cluster; ++rank) s.workers[rank]->recorder = &recorder->of(rank);
+  if (one && s.checked) {
+    std::vector<Worker*> recorded;
+    for (std::size_t rank = 0; rank < in_cluster; ++rank) recorded.push_back(s.workers[rank].get());
+    recorder.emplace(*s.options.recording, s.memory, launch, recorded);
+  }
 
   // Workers take blocks in the order that the options ask for.
   std::vector<std::uint32_t> shuffled;
@@ -356,7 +360,7 @@ void MachineCore::run(Launch& launch) {
              written(*needed) + ", as its __cluster_dims__ say", "launch it in those, or leave the attribute out");
     for (std::size_t w = 0; w < count; ++w) s.workers[w]->findings.take();
     if (recorder) recorder->forget();
-    for (const auto& worker : s.workers) worker->recorder = nullptr;
+    recorder.reset();
     launch.cluster = s.cluster_dims[kernel] = *needed;
     return run(launch);
   }
@@ -393,7 +397,6 @@ void MachineCore::run(Launch& launch) {
     s.trace.push_back({s.reports.size(), coordinates(e.block), e.warp, e.name, e.value, e.begin, e.end, e.beside});
   s.reports.push_back(report);
   s.unnamed.emplace_back(launch.kernel, launch.kernel_name);
-  for (const auto& worker : s.workers) worker->recorder = nullptr;
   if (recorder) recorder->end_launch(reports().back());
   for (const std::exception_ptr& error : errors)
     if (error) std::rethrow_exception(error);

@@ -20,9 +20,9 @@ using flash::simt::Checker;
 using flash::simt::Outside;
 using flash::simt::Worker;
 
-// The machine gives each worker that runs checked kernels a Checker as its observer.
+// The machine gives each worker that runs checked kernels a Checker.
 [[gnu::always_inline]] inline Checker* checker(Worker* worker) {
-  return static_cast<Checker*>(worker->observer.get());
+  return static_cast<Checker*>(worker->checks.get());
 }
 
 // Out of line, so that the quick path below needs no stack frame. What it keeps books in must not be left half written

@@ -30,7 +30,6 @@
 #include "sim/core/device_memory.hpp"
 #include "sim/core/variables.hpp"
 #include "sim/counters/counters.hpp"
-#include "sim/report/recorder.hpp"
 
 namespace flash::simt {
 
@@ -149,7 +148,7 @@ class GlobalShadow {
   std::unordered_map<std::uintptr_t, unsigned> site_indices_;
 };
 
-class Checker : public Observer {
+class Checker : public Checks {
  public:
   Checker(Worker& worker, GlobalShadow& global);
   void begin_launch();
@@ -171,7 +170,7 @@ class Checker : public Observer {
   void matrix_row(const void* row, Site site) override;
   void matrix_row_written(void* row, Site site) override;
   void copy_begins(const Copy& copy) override;
-  void copy_ends(const Copy& copy) override;
+  void copy_ends(const Copy& copy, Site wait) override;
   std::uint64_t async_begins(const AsyncOperation& operation) override;
   std::uint64_t async_ends(const AsyncOperation& operation) override;
   bool read_unwritten() const override { return read_unwritten_; }
@@ -182,7 +181,8 @@ class Checker : public Observer {
   void completes(const void* object) override;
   void acquires(const void* object, unsigned thread, bool far) override;
   void learns_all(const void* object, unsigned thread) override;
-  void mbarrier(const void* barrier, const char* instruction, bool makes, Site site) override;
+  void mbarrier_begins(const void* barrier, unsigned arrivals, Site site) override;
+  void mbarrier_used(const void* barrier, const char* instruction, Site site) override;
   bool far_mbarrier(const void* barrier, const char* instruction, bool arrives, Site site) override;
   void mbarrier_ends(const void* barrier, Site site) override;
   void completes_on(const void* barrier, bool fenced, Site copy) override;
@@ -233,6 +233,8 @@ class Checker : public Observer {
   Passed& way_of(unsigned site);
   void went_around(unsigned site);
   unsigned site(std::uintptr_t key);
+  void tell_shared(unsigned rank, std::size_t offset, unsigned bytes, Access access, Spot spot) const;
+  void tell_global(std::size_t array, std::size_t offset, unsigned bytes, Access access, Spot spot) const;
   // What is wrong with one access: a read of unwritten memory or an asynchronous copy's destination, which is said at
   // once, or a race; of several that with the access farthest away.
   struct Wrong {
@@ -300,6 +302,7 @@ class Checker : public Observer {
                       std::size_t bytes);
   bool disturbs(std::uint8_t state, std::size_t word, Access access, Epoch mine, bool& said, const void* address,
                 std::size_t bytes);
+  Epoch at_mbarrier(const char* instruction, Site site);
   void disturbs_mbarrier(Access access, Epoch mine, const void* address, std::size_t bytes);
   void count_traffic(const AsyncOperation& operation);
   void global_piece(const AsyncOperation& operation, const AsyncPiece& piece, Access access, Epoch mine,
@@ -330,7 +333,7 @@ class Checker : public Observer {
   [[noreturn]] void bad_address(const void* address, std::size_t bytes, Access access, std::uintptr_t site_key);
 
   // ---- clusters (cluster.cpp) ----
-  Checker& of(const Worker& worker) const { return static_cast<Checker&>(*worker.observer); }
+  Checker& of(const Worker& worker) const { return static_cast<Checker&>(*worker.checks); }
   Checker& home_of(const void* address) const;
   bool is_there(const Checker& other, Epoch mine, const char* what, const void* address, std::size_t bytes);
   bool visits(Checker& other, Epoch mine, const char* what, const void* address, std::size_t bytes);
@@ -354,10 +357,10 @@ class Checker : public Observer {
   };
   std::map<std::pair<unsigned, unsigned>, Visit> visits_;
   RegisterLog registers_;
-  Recorder* recorder_ = nullptr;  // of the worker
-  Space space_;                   // of what follows
-  Cells cells_;                   // of shared memory
-  Additions additions_;           // the same
+  bool others_watch_ = false;  // the worker: they want to know of each access
+  Space space_;                // of what follows
+  Cells cells_;                // of shared memory
+  Additions additions_;        // the same
   // Where elements had additions in no fixed order: in which array, and by which two sites; how many elements.
   static constexpr std::size_t kInShared = ~std::size_t{0};
   std::map<std::tuple<std::size_t, unsigned, unsigned>, std::uint64_t> unordered_;
@@ -723,8 +726,8 @@ template <unsigned kBytes, Access kAccess>
     const unsigned s = site(site_key);
     const Epoch mine = running_ | Epoch{s} << kThreadBits | flags<kAccess>();
     counters.log(s, reinterpret_cast<std::uintptr_t>(at), kBytes, kAccess, kSharedSpace);
-    if (recorder_) [[unlikely]]
-      recorder_->chip(worker_.rank, in_shared, kBytes, kAccess, site_key);
+    if (others_watch_) [[unlikely]]
+      tell_shared(worker_.rank, in_shared, kBytes, kAccess, site_key);
     touch_all<false, kBytes, kAccess>(cells_, in_shared, mine, false, address);
     if (is_volatile(kAccess)) order_volatile(address, is_write(kAccess));
     return;
@@ -744,8 +747,8 @@ template <unsigned kBytes, Access kAccess>
     // The constant cache serves one address at a time and is no part of global memory's traffic.
     if (!array.constant)
       counters.log(s, reinterpret_cast<std::uintptr_t>(at), kBytes, kAccess, static_cast<unsigned>(owner));
-    if (recorder_ && !array.constant) [[unlikely]]
-      recorder_->global(owner, in_array, kBytes, kAccess, site_key);
+    if (others_watch_ && !array.constant) [[unlikely]]
+      tell_global(owner, in_array, kBytes, kAccess, site_key);
     if (is_write(kAccess) && !worker_.copies.empty()) [[unlikely]]
       if (const Copy* const copy = worker_.copies.reading(address, kBytes))
         disturbs_copy(*copy, kAccess, mine, address, kBytes);
@@ -778,7 +781,7 @@ template <unsigned kBytes, Access kAccess>
   const unsigned s = site(site_key);
   const Epoch mine = running_ | Epoch{s} << kThreadBits | flags<kAccess>();
   counters.log(s, reinterpret_cast<std::uintptr_t>(address), kBytes, kAccess, kClusterSpace);
-  if (recorder_) recorder_->chip(owner->rank, offset, kBytes, kAccess, site_key);
+  if (others_watch_) tell_shared(owner->rank, offset, kBytes, kAccess, site_key);
   if (!visits(other, mine, name_of(kAccess), address, kBytes)) return true;
   other.share(offset, kBytes);
   home_ = &other;

@@ -106,8 +106,6 @@ struct CallFrame {
   const void* return_address;
 };
 
-class Recorder;
-
 class Worker {
  public:
   Worker();
@@ -137,7 +135,7 @@ class Worker {
   std::byte* map(const void* address, unsigned rank, Site site);  // mapa
 
   // An asynchronous operation that the running thread issues, for the checks; its end, when somebody knows that it is
-  // complete, with the clock that who waits for it learns of (Observer::async_known). Without checks they do nothing.
+  // complete, with the clock that who waits for it learns of (Checks::async_known). Without checks they do nothing.
   AsyncRanges::Id begin_async(AsyncOperation operation) { return begin_async(*this, std::move(operation)); }
   // The same of one whose pieces lie in the shared memory of `owner`, a block of the cluster.
   AsyncRanges::Id begin_async(Worker& owner, AsyncOperation operation);
@@ -153,7 +151,7 @@ class Worker {
   std::string place(const void* shared_address) const;  // "shared Smem+128", "shared Smem+128 of block (1,0,0)"
   std::string coordinates() const;                      // of the block: "(1,0,0)"
   // Requests of the warp that the trace's clock does not know of yet.
-  std::uint64_t requests_ahead(unsigned warp) const { return observer ? observer->pending(warp) : 0; }
+  std::uint64_t requests_ahead(unsigned warp) const { return checks ? checks->pending(warp) : 0; }
   bool in_shared(const void* address) const {
     return static_cast<std::size_t>(static_cast<const std::byte*>(address) - shared) < shared_bytes;
   }
@@ -185,8 +183,8 @@ class Worker {
   std::uint64_t most_copied = 0;   // the most bytes that asynchronous copies of one block had under way
   Stuck::Look look;                // of this launch
   Tracer tracer;
-  std::unique_ptr<Observer> observer;  // none in the fast build
-  Recorder* recorder = nullptr;        // none unless MachineOptions::recording asks for it
+  std::unique_ptr<Checks> checks;  // none in the fast build
+  Observers observers;             // the checks, and who else watches
 
  private:
   friend class Bulk;     // whose threads wait, too
