@@ -21,12 +21,15 @@
 
 #include "sim/checks/shadow.hpp"
 #include "sim/core/block.hpp"
+#include "sim/core/code_names.hpp"
 #include "sim/core/device_memory.hpp"
 #include "sim/core/faults.hpp"
 #include "sim/core/layouts.hpp"
 #include "sim/core/variables.hpp"
 #include "sim/limits.hpp"
+#include "sim/report/findings.hpp"
 #include "sim/report/recorder.hpp"
+#include "sim/report/trace.hpp"
 
 namespace flash::simt {
 namespace {

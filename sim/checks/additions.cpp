@@ -9,6 +9,7 @@
 
 #include "sim/checks/keys.hpp"
 #include "sim/checks/shadow.hpp"
+#include "sim/core/code_names.hpp"
 #include "sim/core/outside.hpp"
 
 namespace flash::simt {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "sim/checks/keys.hpp"
+#include "sim/core/code_names.hpp"
 #include "sim/core/copies.hpp"
 #include "sim/core/outside.hpp"
 #include "sim/error.hpp"

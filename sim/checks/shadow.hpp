@@ -30,6 +30,7 @@
 #include "sim/core/device_memory.hpp"
 #include "sim/core/variables.hpp"
 #include "sim/counters/counters.hpp"
+#include "sim/machine_options.hpp"
 
 namespace flash::simt {
 

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "sim/core/code_names.hpp"
 #include "sim/core/observer.hpp"
 #include "sim/core/variables.hpp"
 #include "sim/error.hpp"

@@ -19,6 +19,7 @@
 #include "sim/core/cluster.hpp"
 #include "sim/core/copies.hpp"
 #include "sim/core/fiber.hpp"
+#include "sim/core/findings.hpp"
 #include "sim/core/members.hpp"
 #include "sim/core/named_barriers.hpp"
 #include "sim/core/observer.hpp"
@@ -26,9 +27,8 @@
 #include "sim/core/padding.hpp"
 #include "sim/core/simt.hpp"
 #include "sim/core/stuck.hpp"
+#include "sim/core/tracer.hpp"
 #include "sim/core/warpgroup.hpp"
-#include "sim/report/findings.hpp"
-#include "sim/report/trace.hpp"
 
 namespace flash::simt {
 

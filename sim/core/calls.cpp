@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "sim/core/block.hpp"
+#include "sim/core/code_names.hpp"
 #include "sim/error.hpp"
 
 namespace flash::simt {

@@ -3,6 +3,7 @@
 // Use: see recorder.hpp.
 #include <algorithm>
 
+#include "sim/core/code_names.hpp"
 #include "sim/core/variables.hpp"
 #include "sim/report/lines.hpp"
 #include "sim/report/recorder.hpp"

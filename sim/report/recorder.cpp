@@ -8,6 +8,7 @@
 #include <cstring>
 #include <iterator>
 
+#include "sim/core/code_names.hpp"
 #include "sim/core/tensor_map.hpp"
 #include "sim/core/variables.hpp"
 #include "sim/core/warpgroup.hpp"
