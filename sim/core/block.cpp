@@ -171,7 +171,7 @@ void Worker::lay_out(const Launch& this_launch, std::uint64_t linear_block) {
   for (Warp& warp : warps) warp = Warp{};
   ready_.clear(), spinning_.clear();
   for (unsigned i = 0; i < n; ++i) {
-    threads[i].index = {i % b.x, i / b.x % b.y, i / (b.x * b.y)};
+    threads[i].index = position(i, b);
     threads[i].warp = i / kWarpSize, threads[i].lane = i % kWarpSize;
     warps[i / kWarpSize].exists |= 1u << i % kWarpSize;
     fibers_.prepare(i, fiber_main);
@@ -185,7 +185,7 @@ void Worker::lay_out(const Launch& this_launch, std::uint64_t linear_block) {
     std::memset(shared, 0xff, shared_bytes);
   }
   shared_struct = nullptr, shared_struct_bytes = 0, shared_padding = nullptr;
-  blockIdx = {block % g.x, block / g.x % g.y, block / (g.x * g.y)};
+  blockIdx = position(block, g);
   blockDim = b, gridDim = g;
   std::uint64_t seed_of_copies = 0;
   if (launch->order == Order::random || launch->completion == Completion::random) {  // seeding takes a while
@@ -524,9 +524,8 @@ std::string Worker::place(const void* address) const {
 }
 
 std::string Worker::coordinates() const {
-  const dim3 g = launch->grid;
-  return "(" + std::to_string(block % g.x) + "," + std::to_string(block / g.x % g.y) + "," +
-         std::to_string(block / (g.x * g.y)) + ")";
+  const uint3 at = position(block, launch->grid);
+  return "(" + std::to_string(at.x) + "," + std::to_string(at.y) + "," + std::to_string(at.z) + ")";
 }
 
 FindingSide Worker::side(const char* what, const void* pc) const {

@@ -76,6 +76,11 @@ struct Thread {
   std::uint32_t cluster_phase;  // 1 + that of barrier.cluster at which it has arrived and not waited; 0: none
 };
 
+// Of a block in its grid, a thread in its block: where the one with that number is.
+inline uint3 position(unsigned number, dim3 shape) {
+  return {number % shape.x, number / shape.x % shape.y, number / (shape.x * shape.y)};
+}
+
 // Without any progress for so long, all workers together, blocks are taken to be stuck; the next ones of such a launch
 // sooner.
 constexpr std::uint64_t kSpinsBeforeDeadlock = 1u << 14, kLeastSpins = 1u << 8;
