@@ -176,15 +176,8 @@ void GlobalShadow::end_launch(const std::vector<Checker*>& checkers, KernelRepor
     if (!array.live && !array.of_kernel) continue;
     ArrayTraffic own{array.name};
     ArrayTraffic& total = array.of_kernel ? heap : own;
-    for (const Checker* checker : checkers) {
-      if (i >= checker->counters.arrays.size()) continue;
-      const ArrayTraffic& part = checker->counters.arrays[i];
-      total.read_bytes += part.read_bytes, total.written_bytes += part.written_bytes;
-      total.read_requests += part.read_requests, total.read_sectors += part.read_sectors;
-      total.write_requests += part.write_requests, total.write_sectors += part.write_sectors;
-      total.reduced_bytes += part.reduced_bytes;
-      total.reduce_requests += part.reduce_requests, total.reduce_sectors += part.reduce_sectors;
-    }
+    for (const Checker* checker : checkers)
+      if (i < checker->counters.arrays.size()) total.add(checker->counters.arrays[i]);
     // Variables: where they are used.
     const bool wanted = !array.variable || own.read_requests + own.write_requests + own.reduce_requests > 0;
     if (!array.of_kernel && wanted) ledger.arrays.push_back(own);
