@@ -1,5 +1,5 @@
 // registers.cpp: the checks of wgmma's registers: no fence behind an access, an access before the wait, an array that
-// no wait has named. And stmatrix, whose rows are stores.
+// no wait has named.
 // Use: see shadow.hpp; PTX ISA, "wgmma.fence", "wgmma.wait_group", "wgmma.mma_async".
 #include "sim/checks/registers.hpp"
 
@@ -166,17 +166,6 @@ void Checker::registers_named(unsigned thread, const void* begin, std::size_t by
                           worker_.block});
     return;
   }
-}
-
-// ---- stmatrix ------------------------------------------------------------------------------------------------------
-
-void Checker::matrix_row_written(void* row, Site site_) {
-  const auto key = spot(site_);
-  const std::size_t offset = in_shared(row, 16, Access::write, key);
-  const unsigned s = site(key);
-  counters.log(s, reinterpret_cast<std::uintptr_t>(row), 16, Access::matrix_row_written, kSharedSpace);
-  if (others_watch_) tell_shared(worker_.rank, offset, 16, Access::matrix_row_written, key);
-  touch_all<false, 16, Access::write>(cells_, offset, running_ | Epoch{s} << kThreadBits, false, row);
 }
 
 }  // namespace flash::simt

@@ -500,13 +500,24 @@ std::size_t Checker::in_shared(const void* address, std::size_t bytes, Access ac
   return offset;
 }
 
-void Checker::matrix_row(const void* row, Site site_) {
-  const auto key = spot(site_);
-  const std::size_t offset = in_shared(row, 16, Access::read, key);
+// A lane's row of ldmatrix or stmatrix.
+template <Access kAccess>
+void Checker::row_of_matrix(const void* row, Site site_) {
+  constexpr Access kTouches = is_write(kAccess) ? Access::write : Access::read;
+  const Spot key = spot(site_);
+  const std::size_t offset = in_shared(row, 16, kTouches, key);
   const unsigned s = site(key);
-  counters.log(s, reinterpret_cast<std::uintptr_t>(row), 16, Access::matrix_row, kSharedSpace);
-  if (others_watch_) tell_shared(worker_.rank, offset, 16, Access::matrix_row, key);
-  touch_all<false, 16, Access::read>(cells_, offset, running_ | Epoch{s} << kThreadBits, false, row);
+  counters.log(s, reinterpret_cast<std::uintptr_t>(row), 16, kAccess, kSharedSpace);
+  if (others_watch_) tell_shared(worker_.rank, offset, 16, kAccess, key);
+  touch_all<kOwn, 16, kTouches>(cells_, offset, running_ | Epoch{s} << kThreadBits, false, row);
+}
+
+void Checker::matrix_row(const void* row, Site site_) {
+  row_of_matrix<Access::matrix_row>(row, site_);
+}
+
+void Checker::matrix_row_written(void* row, Site site_) {
+  row_of_matrix<Access::matrix_row_written>(row, site_);
 }
 
 // An asynchronous copy: its thread writes the destination and reads the source when it begins, and does both again when

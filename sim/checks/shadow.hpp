@@ -247,6 +247,15 @@ class Checker : public Checks {
   // Whose cells are looked at, as the first argument of the templates below: the own block's shared memory (false),
   // global memory (true), shared memory that several blocks of the cluster access.
   static constexpr int kOwn = 0, kGlobalMemory = 1, kCluster = 2;
+  template <int kSpace>
+  void check(Epoch earlier, Access before, Epoch mine, Wrong& wrong) const;
+  template <int kSpace>
+  void check_all(const Marks& marks, bool more, Access before, Epoch mine, Wrong& wrong) const;
+  template <int kSpace>
+  void overwrite(const Cells::Plane& plane, std::size_t word, std::uint8_t state, Epoch mine, Wrong& wrong);
+  template <int kSpace, Access kAccess>
+  void leave_unusual(Cells& cells, const Cells::Plane& plane, std::size_t word, bool more, Epoch mine,
+                     const void* address, std::size_t bytes);
   template <int kSpace, Access kAccess>
   void touch(Cells& cells, const Cells::Plane& plane, std::size_t word, Epoch mine, bool initialised, Wrong& wrong,
              const void* address, std::size_t bytes);
@@ -322,6 +331,8 @@ class Checker : public Checks {
   void on_stack(const std::byte* address, unsigned bytes, Access access, std::uintptr_t site_key);
   void disturbs_product(RegisterLog::Word& word, const std::byte* address, Access access, Epoch mine);
   std::size_t in_shared(const void* address, std::size_t bytes, Access access, std::uintptr_t site_key);
+  template <Access kAccess>
+  void row_of_matrix(const void* row, Site site);
   bool uninitialised(Access access, Epoch mine, const void* address, std::size_t bytes);
   bool written(const std::byte* address) const;
   bool may_carry(const std::byte* address) const;
@@ -548,18 +559,79 @@ void Checker::lockstep(const Marks& marks, bool more, Access before, Access acce
       if (meets(earlier)) return assumes_lockstep(earlier, before, access, mine, address, bytes);
 }
 
+// Is the earlier access unordered with the running one, and farther away than what was found so far?
+template <int kSpace>
+[[gnu::always_inline]] inline void Checker::check(Epoch earlier, Access before, Epoch mine, Wrong& wrong) const {
+  if (!collides<kSpace>(earlier)) [[likely]]
+    return;
+  const unsigned far = distance(mine, earlier, kSpace != kOwn);
+  if (far > wrong.distance) wrong.distance = far, wrong.before = before, wrong.earlier = earlier;
+}
+
+template <int kSpace>
+[[gnu::always_inline]] inline void Checker::check_all(const Marks& marks, bool more, Access before, Epoch mine,
+                                                      Wrong& wrong) const {
+  check<kSpace>(marks.one, before, mine, wrong), check<kSpace>(marks.other, before, mine, wrong);
+  if (more) [[unlikely]]
+    for (const Epoch earlier : kept(marks, kSpace == kGlobalMemory)) check<kSpace>(earlier, before, mine, wrong);
+}
+
+// A plain write collides with everything. What comes later and collides with what was here collides with it, too.
+template <int kSpace>
+[[gnu::always_inline]] inline void Checker::overwrite(const Cells::Plane& plane, std::size_t word, std::uint8_t state,
+                                                      Epoch mine, Wrong& wrong) {
+  constexpr bool kGlobal = kSpace == kGlobalMemory;
+  const bool more = state & Cells::kMore;
+  Epoch& write = plane.write[word];
+  Marks& readers = plane.readers[word];
+  Epoch before = mine;
+  if (kGlobal && global_.parallel)
+    before = __atomic_exchange_n(&write, mine, __ATOMIC_SEQ_CST);
+  else
+    std::swap(before, write);
+  if ((readers.one | readers.other) != 0) {
+    check_all<kSpace>(readers, more, Access::read, mine, wrong);
+    readers = {};
+  }
+  if (state & Cells::kUnusual) [[unlikely]] {
+    check_all<kSpace>(plane.atomics[word], more, Access::atomic, mine, wrong);
+    check_all<kSpace>(plane.loads[word], more, Access::volatile_read, mine, wrong);
+    check_all<kSpace>(plane.stores[word], more, Access::volatile_write, mine, wrong);
+    plane.atomics[word] = plane.loads[word] = plane.stores[word] = {};
+  }
+  check<kSpace>(before, Access::write, mine, wrong);
+  if (more) [[unlikely]]
+    drop(plane, word, kGlobal);
+}
+
+// The mark of an atomic or a volatile access; the cell is known to have such.
+template <int kSpace, Access kAccess>
+[[gnu::always_inline]] inline void Checker::leave_unusual(Cells& cells, const Cells::Plane& plane, std::size_t word,
+                                                          bool more, Epoch mine, const void* address,
+                                                          std::size_t bytes) {
+  if (is_volatile(kAccess) && !(mine & kFlagEpoch)) {
+    lockstep<kSpace>(plane.stores[word], more, Access::volatile_write, kAccess, mine, address, bytes);
+    if (is_write(kAccess))
+      lockstep<kSpace>(plane.loads[word], more, Access::volatile_read, kAccess, mine, address, bytes);
+  }
+  // Who adds reads no value, so that no order follows from it.
+  if constexpr (is_reduction(kAccess))
+    remember_one_more<kSpace>(cells, word, plane.atomics[word], mine, false);
+  else if constexpr (is_atomic(kAccess))
+    follow<kSpace>(cells, word, plane.atomics[word], mine);
+  else
+    remember<kSpace, kAccess>(cells, word, (is_write(kAccess) ? plane.stores : plane.loads)[word], mine);
+  if (kAccess == Access::volatile_write)  // no atomic reads what was there
+    for (Epoch* mark : {&plane.atomics[word].one, &plane.atomics[word].other})
+      if (*mark & kLastEpoch) __atomic_fetch_and(mark, ~kLastEpoch, __ATOMIC_RELAXED);
+}
+
 // One cell. Leave the own mark first, then look at the others': of two workers at one cell at least one sees the other.
 template <int kSpace, Access kAccess>
 [[gnu::always_inline]] inline void Checker::touch(Cells& cells, const Cells::Plane& plane, std::size_t word, Epoch mine,
                                                   bool initialised, Wrong& wrong, const void* address,
                                                   std::size_t bytes) {
   constexpr bool kGlobal = kSpace == kGlobalMemory;
-  const auto check = [&](Epoch earlier, Access before) {
-    if (!collides<kSpace>(earlier)) [[likely]]
-      return;
-    const unsigned far = distance(mine, earlier, kSpace != kOwn);
-    if (far > wrong.distance) wrong.distance = far, wrong.before = before, wrong.earlier = earlier;
-  };
   const std::uint8_t state = cells.state[word];
   constexpr std::uint8_t kTaken = kGlobal ? 0 : Cells::kInFlight | Cells::kAsync | Cells::kMbarrier;
   constexpr std::uint8_t kOfOthers = kSpace == kOwn ? Cells::kCluster : 0;
@@ -571,39 +643,12 @@ template <int kSpace, Access kAccess>
     if (state & Cells::kCarried && !initialised && !wrong.said)
       wrong.said = meets_carried(kGlobal, word, kAccess, mine, address, bytes);
   }
+  if constexpr (kAccess == Access::write) return overwrite<kSpace>(plane, word, state, mine, wrong);
+
   const bool more = state & Cells::kMore;
-  const auto check_all = [&](const Marks& marks, Access before) {
-    check(marks.one, before), check(marks.other, before);
-    if (more) [[unlikely]]
-      for (const Epoch earlier : kept(marks, kGlobal)) check(earlier, before);
-  };
+  bool unusual = state & Cells::kUnusual;
   Epoch& write = plane.write[word];
   Marks& readers = plane.readers[word];
-  bool unusual = state & Cells::kUnusual;
-
-  // A plain write collides with everything. What comes later and collides with what was here collides with it, too.
-  if constexpr (kAccess == Access::write) {
-    Epoch before = mine;
-    if (kGlobal && global_.parallel)
-      before = __atomic_exchange_n(&write, mine, __ATOMIC_SEQ_CST);
-    else
-      std::swap(before, write);
-    if ((readers.one | readers.other) != 0) {
-      check_all(readers, Access::read);
-      readers = {};
-    }
-    if (unusual) [[unlikely]] {
-      check_all(plane.atomics[word], Access::atomic);
-      check_all(plane.loads[word], Access::volatile_read);
-      check_all(plane.stores[word], Access::volatile_write);
-      plane.atomics[word] = plane.loads[word] = plane.stores[word] = {};
-    }
-    check(before, Access::write);
-    if (more) [[unlikely]]
-      drop(plane, word, kGlobal);
-    return;
-  }
-
   const Epoch begin = kGlobal ? Epoch{1} : block_begin_;  // older marks are of memory that was fresh since
   if (needs_value(kAccess)) {
     const bool written = write >= begin || initialised ||
@@ -615,27 +660,13 @@ template <int kSpace, Access kAccess>
     remember<kSpace, kAccess>(cells, word, readers, mine);
   } else {
     if (!unusual) cells.set(word, Cells::kUnusual), unusual = true, home_->any_state_ = true;
-    if (is_volatile(kAccess) && !(mine & kFlagEpoch)) {
-      lockstep<kSpace>(plane.stores[word], more, Access::volatile_write, kAccess, mine, address, bytes);
-      if (is_write(kAccess))
-        lockstep<kSpace>(plane.loads[word], more, Access::volatile_read, kAccess, mine, address, bytes);
-    }
-    // Who adds reads no value, so that no order follows from it.
-    if constexpr (is_reduction(kAccess))
-      remember_one_more<kSpace>(cells, word, plane.atomics[word], mine, false);
-    else if constexpr (is_atomic(kAccess))
-      follow<kSpace>(cells, word, plane.atomics[word], mine);
-    else
-      remember<kSpace, kAccess>(cells, word, (is_write(kAccess) ? plane.stores : plane.loads)[word], mine);
-    if (kAccess == Access::volatile_write)  // no atomic reads what was there
-      for (Epoch* mark : {&plane.atomics[word].one, &plane.atomics[word].other})
-        if (*mark & kLastEpoch) __atomic_fetch_and(mark, ~kLastEpoch, __ATOMIC_RELAXED);
+    leave_unusual<kSpace, kAccess>(cells, plane, word, more, mine, address, bytes);
   }
-  check(__atomic_load_n(&write, __ATOMIC_RELAXED), Access::write);
-  if (is_write(kAccess)) check_all(readers, Access::read);
+  check<kSpace>(__atomic_load_n(&write, __ATOMIC_RELAXED), Access::write, mine, wrong);
+  if (is_write(kAccess)) check_all<kSpace>(readers, more, Access::read, mine, wrong);
   if (kAccess == Access::read && unusual) {
-    check_all(plane.atomics[word], Access::atomic);
-    check_all(plane.stores[word], Access::volatile_write);
+    check_all<kSpace>(plane.atomics[word], more, Access::atomic, mine, wrong);
+    check_all<kSpace>(plane.stores[word], more, Access::volatile_write, mine, wrong);
   }
 }
 
