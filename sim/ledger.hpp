@@ -19,6 +19,13 @@ struct ArrayTraffic {
   // Added to what is there, with no value coming back: bulk reductions. In neither of the others.
   std::uint64_t reduced_bytes = 0, reduce_requests = 0, reduce_sectors = 0;
 
+  void add(const ArrayTraffic& other) {
+    read_bytes += other.read_bytes, written_bytes += other.written_bytes;
+    read_requests += other.read_requests, read_sectors += other.read_sectors;
+    write_requests += other.write_requests, write_sectors += other.write_sectors;
+    reduced_bytes += other.reduced_bytes;
+    reduce_requests += other.reduce_requests, reduce_sectors += other.reduce_sectors;
+  }
   bool operator==(const ArrayTraffic&) const = default;
 };
 
@@ -51,18 +58,7 @@ struct Ledger {
 
   // Work done beside this one by another worker: counts add up, the on-chip peak is per worker.
   void add(const Ledger& other) {
-    for (const ArrayTraffic& b : other.arrays) {
-      ArrayTraffic& a = array(b.name);
-      a.read_bytes += b.read_bytes;
-      a.written_bytes += b.written_bytes;
-      a.read_requests += b.read_requests;
-      a.read_sectors += b.read_sectors;
-      a.write_requests += b.write_requests;
-      a.write_sectors += b.write_sectors;
-      a.reduced_bytes += b.reduced_bytes;
-      a.reduce_requests += b.reduce_requests;
-      a.reduce_sectors += b.reduce_sectors;
-    }
+    for (const ArrayTraffic& theirs : other.arrays) array(theirs.name).add(theirs);
     flops += other.flops;
     tensor_flops += other.tensor_flops;
     exps += other.exps;

@@ -17,6 +17,7 @@ namespace flash::simt {
 
 struct DeviceArray;
 struct Launch;
+struct MachineState;
 
 // The kernel's type for a host type, on the fast machine and on the checked one: the same bits, another name.
 // gpu/kernel.cuh says which those of halfs are.
@@ -63,8 +64,7 @@ class MachineCore {
   static MachineCore& current(bool checked, const char* action, const char* kernel);
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<MachineState> state_;
 };
 
 // A device array; frees itself. data() goes to kernels; host code must not follow it (it would not work on a GPU).

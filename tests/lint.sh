@@ -56,6 +56,13 @@ rules() {
     rule 'a kernel file may not include Eigen, xtensor or doctest'
   files '*.hpp' '*.cpp' '*.cuh' '*.cu' | grep -E '^\./(sim|gpu)/' | include 'Eigen|xtensor|xtl/|doctest|phases/' |
     rule 'sim/ and gpu/ know nothing of attention, Eigen, xtensor or doctest'
+  # They stand one above the other: the core runs blocks and tells whoever observes it, the checks produce findings, a
+  # report renders them.
+  above='machine\.hpp|cuda/|dialect/|compiler/'
+  for room in report checks counters core; do
+    files '*.hpp' '*.cpp' | grep "^\./sim/$room/" | include "sim/($above)"
+    above="$above|$room/"
+  done | rule 'the rooms of sim/ include those below them only: report, checks, counters, core'
   files '*.hpp' '*.cpp' '*.cuh' '*.cu' '*.c' '*.h' | grep '^\./phases/' | include 'tests/' |
     rule 'phases/ includes nothing of tests/'
   # They know a phase by its declaration (phases/interface). Tests may name one, and so do three benchmarks and a reader

@@ -3,13 +3,13 @@
 #include "sim/checks/additions.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <map>
 #include <string>
 #include <utility>
 
 #include "sim/checks/keys.hpp"
 #include "sim/checks/shadow.hpp"
+#include "sim/core/code_names.hpp"
 #include "sim/core/outside.hpp"
 
 namespace flash::simt {
@@ -34,7 +34,7 @@ void Additions::forget(std::size_t first, std::size_t words) {
 }
 
 void Checker::adds(const void* address, std::size_t bytes, unsigned element, Site site_) {
-  const auto key = std::bit_cast<std::uintptr_t>(site_) | kSourceLocation | std::uintptr_t{bytes} << kPieceShift;
+  const auto key = spot(site_) | std::uintptr_t{bytes} << kPieceShift;
   const Epoch mine = running_ | Epoch{site(key)} << kThreadBits;
   const auto* const begin = static_cast<const std::byte*>(address);
   if (element == sizeof(float) && bytes > element && !global_.memory.contains(address))
@@ -105,7 +105,7 @@ void Checker::no_order(Epoch earlier, Epoch mine, const std::byte* at, unsigned 
 std::vector<UnorderedAdditions> GlobalShadow::unordered(const std::vector<Checker*>& checkers) {
   const auto line_of = [this](unsigned index) {
     const std::uintptr_t key = site_key(index);
-    return key & kSourceLocation ? site_of(std::bit_cast<Site>(key & kAddressBits)) : "?";
+    return key & kSourceLocation ? site_of(site_at(key)) : "?";
   };
   std::map<std::size_t, UnorderedAdditions> of_array;
   for (const Checker* checker : checkers)

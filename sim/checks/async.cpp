@@ -29,8 +29,7 @@ unsigned next_size(const std::byte* at, std::size_t bytes) {
 
 std::uint64_t Checker::async_begins(const AsyncOperation& operation) {
   not_only_barriers();
-  const std::uintptr_t key = std::bit_cast<std::uintptr_t>(operation.site) | kSourceLocation |
-                             (operation.writes ? kOfAsyncWrite : kOfAsyncRead);
+  const std::uintptr_t key = spot(operation.site) | (operation.writes ? kOfAsyncWrite : kOfAsyncRead);
   const unsigned s = site(key);
   if (async_sites_.try_emplace(s, AsyncSite{operation.instruction, operation.remedy}).second) {
     const std::lock_guard lock(global_.mutex);
@@ -152,8 +151,7 @@ void Checker::count_traffic(const AsyncOperation& operation) {
 std::uint64_t Checker::async_ends(const AsyncOperation& operation) {
   if (operation.in_order) return operation.begun + 1;
   advance();
-  const std::uintptr_t key = std::bit_cast<std::uintptr_t>(operation.site) | kSourceLocation |
-                             (operation.writes ? kOfAsyncWrite : kOfAsyncRead);
+  const std::uintptr_t key = spot(operation.site) | (operation.writes ? kOfAsyncWrite : kOfAsyncRead);
   const Epoch mine = of_companion(now_ << kClockShift, operation, site(key));
   if (operation.sends)  // the block must know of it before it ends, as of another block's read
     visits_[{worker_.block, thread_of(mine)}] = {mine, operation.instruction, operation.pieces[0].begin,
@@ -254,32 +252,36 @@ void Checker::learns_all(const void* object, unsigned thread) {
 }
 
 // An mbarrier is made by an ordinary store and used by atomics, which must be in order with that.
-void Checker::mbarrier(const void* barrier, const char* instruction, bool makes, Site site_) {
-  const std::uintptr_t key = std::bit_cast<std::uintptr_t>(site_) | kSourceLocation | kOfMbarrier;
-  const std::size_t offset = in_shared(barrier, 8, makes ? Access::write : Access::atomic, key);
-  const unsigned s = site(key);
+Epoch Checker::at_mbarrier(const char* instruction, Site site_) {
+  const unsigned s = site(spot(site_) | kOfMbarrier);
   async_sites_[s] = {instruction, ""};
-  const Epoch mine = running_ | Epoch{s} << kThreadBits;
+  return running_ | Epoch{s} << kThreadBits;
+}
+
+void Checker::mbarrier_begins(const void* barrier, unsigned, Site site_) {
+  const std::size_t offset = in_shared(barrier, 8, Access::write, spot(site_) | kOfMbarrier);
+  const Epoch mine = at_mbarrier("mbarrier.init", site_);
   any_state_ = true;
-  if (!makes) {
-    std::vector<Epoch>& uses = uses_[barrier];
-    uses.resize(worker_.threads.size());
-    uses[worker_.current] = mine;
-    return touch_all<false, 8, Access::atomic>(cells_, offset, mine | kLastEpoch, true, barrier);
-  }
   handovers_.erase(barrier), uses_.erase(barrier);  // of one that was here before
   touch_all<false, 8, Access::write>(cells_, offset, mine, true, barrier);
   for (const std::size_t word : {offset / 4, offset / 4 + 1}) cells_.state[word] |= Cells::kMbarrier;
 }
 
+void Checker::mbarrier_used(const void* barrier, const char* instruction, Site site_) {
+  const std::size_t offset = in_shared(barrier, 8, Access::atomic, spot(site_) | kOfMbarrier);
+  const Epoch mine = at_mbarrier(instruction, site_);
+  any_state_ = true;
+  std::vector<Epoch>& uses = uses_[barrier];
+  uses.resize(worker_.threads.size());
+  uses[worker_.current] = mine;
+  touch_all<false, 8, Access::atomic>(cells_, offset, mine | kLastEpoch, true, barrier);
+}
+
 // Its last use as an ordinary store, behind which its bytes are ordinary memory. Atomics that follow one another keep
 // the last mark alone, so each thread's own use is looked at.
 void Checker::mbarrier_ends(const void* barrier, Site site_) {
-  const std::uintptr_t key = std::bit_cast<std::uintptr_t>(site_) | kSourceLocation | kOfMbarrier;
   const auto offset = static_cast<std::size_t>(static_cast<const std::byte*>(barrier) - shared_);
-  const unsigned s = site(key);
-  async_sites_[s] = {"mbarrier.inval", ""};
-  const Epoch mine = running_ | Epoch{s} << kThreadBits;
+  const Epoch mine = at_mbarrier("mbarrier.inval", site_);
   Wrong wrong;
   for (const Epoch use : uses_[barrier])
     if (collides<false>(use) && distance(mine, use, false) > wrong.distance)
@@ -299,7 +301,7 @@ void Checker::completes_on(const void* barrier, bool fenced, Site copy) {
   const auto word = static_cast<std::size_t>(static_cast<const std::byte*>(barrier) - other.shared_) / 4;
   const Epoch made = other.cells_.planes[0].write[word];
   if (fenced || is_fenced(made) || !ordered_at(other.cells_, word, made)) return;  // without order it is a race
-  const unsigned s = site(std::bit_cast<std::uintptr_t>(copy) | kSourceLocation | kOfMbarrier);
+  const unsigned s = site(spot(copy) | kOfMbarrier);
   if (worker_.findings.repeated("proxy fence", s, site_index_of(made), worker_.block)) return;
   worker_.findings.add(
       {"proxy fence",

@@ -4,7 +4,6 @@
 // Use: see shadow.hpp; the rule for wgmma stands at product_adds().
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <utility>
 

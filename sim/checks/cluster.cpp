@@ -4,7 +4,6 @@
 // that it has begun, and the other block, before it ends, of the access: both follow from what synchronises them.
 // Use: see shadow.hpp; PTX ISA, "mapa", "barrier.cluster"; CUDA Programming Guide, "Distributed Shared Memory".
 #include <algorithm>
-#include <bit>
 
 #include "sim/checks/keys.hpp"
 #include "sim/checks/shadow.hpp"
@@ -68,7 +67,7 @@ void Checker::no_block_there(Epoch mine, const char* what, const void* address, 
 // The block ends: does one of its threads know of what others did to its shared memory?
 void Checker::look_at_visits() {
   if (const AsyncOperation* const copy = worker_.async.sending()) {
-    const unsigned s = site(std::bit_cast<std::uintptr_t>(copy->site) | kSourceLocation | kOfAsyncRead);
+    const unsigned s = site(spot(copy->site) | kOfAsyncRead);
     no_block_there(Epoch{s} << kThreadBits | copy->thread, copy->instruction, copy->pieces[0].begin,
                    copy->pieces[0].bytes, true);
   }
@@ -86,9 +85,7 @@ void Checker::look_at_visits() {
 // thread that issues it.
 bool Checker::far_mbarrier(const void* barrier, const char* instruction, bool arrives, Site site_) {
   Checker& other = home_of(barrier);
-  const unsigned s = site(std::bit_cast<std::uintptr_t>(site_) | kSourceLocation | kOfMbarrier);
-  async_sites_[s] = {instruction, ""};
-  const Epoch mine = running_ | Epoch{s} << kThreadBits;
+  const Epoch mine = at_mbarrier(instruction, site_);
   const bool there =
       arrives ? visits(other, mine, instruction, barrier, 8) : is_there(other, mine, instruction, barrier, 8);
   if (!there || !knows_of(other.worker_.block)) worker_.stop_block();

@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
-#include <utility>
 
 #include "sim/checks/shadow.hpp"
 #include "sim/core/block.hpp"
@@ -21,9 +20,9 @@ using flash::simt::Checker;
 using flash::simt::Outside;
 using flash::simt::Worker;
 
-// The machine gives each worker that runs checked kernels a Checker as its observer.
+// The machine gives each worker that runs checked kernels a Checker.
 [[gnu::always_inline]] inline Checker* checker(Worker* worker) {
-  return static_cast<Checker*>(worker->observer.get());
+  return static_cast<Checker*>(worker->checks.get());
 }
 
 // Out of line, so that the quick path below needs no stack frame. What it keeps books in must not be left half written
@@ -39,9 +38,8 @@ template <unsigned kBytes, Access kAccess>
 void waits(Access access, std::uintptr_t pc) {
   if (access == Access::volatile_write) flash::simt::memory_changed = true;
   if (access != Access::volatile_read) return;
-  Worker* const worker = std::exchange(active_worker, nullptr);
-  worker->before_volatile_read(reinterpret_cast<const void*>(pc));
-  active_worker = worker;
+  const Outside outside;
+  outside.worker()->before_volatile_read(reinterpret_cast<const void*>(pc));
 }
 
 template <unsigned kBytes, Access kAccess>
@@ -195,32 +193,24 @@ void* flash_memset(void* to, int value, std::size_t bytes) noexcept {
 
 // The heap of kernels. Host code of kernel files comes here as well, and gets the host's.
 void* flash_malloc(std::size_t bytes) noexcept {
-  Worker* const worker = std::exchange(active_worker, nullptr);
-  void* const memory = worker ? checker(worker)->allocate(bytes, __builtin_return_address(0)) : std::malloc(bytes);
-  active_worker = worker;
-  return memory;
+  const Outside outside;
+  if (Worker* const worker = outside.worker()) return checker(worker)->allocate(bytes, __builtin_return_address(0));
+  return std::malloc(bytes);
 }
 void flash_free(void* memory) noexcept {
-  Worker* const worker = std::exchange(active_worker, nullptr);
-  if (worker)
-    checker(worker)->release(memory, __builtin_return_address(0));
-  else
-    std::free(memory);
-  active_worker = worker;
+  const Outside outside;
+  if (Worker* const worker = outside.worker()) return checker(worker)->release(memory, __builtin_return_address(0));
+  std::free(memory);
 }
 void* flash_new(std::size_t bytes) {
-  Worker* const worker = std::exchange(active_worker, nullptr);
-  void* const memory = worker ? checker(worker)->allocate(bytes, __builtin_return_address(0)) : ::operator new(bytes);
-  active_worker = worker;
-  return memory;
+  const Outside outside;
+  if (Worker* const worker = outside.worker()) return checker(worker)->allocate(bytes, __builtin_return_address(0));
+  return ::operator new(bytes);
 }
 void flash_delete(void* memory) noexcept {
-  Worker* const worker = std::exchange(active_worker, nullptr);
-  if (worker)
-    checker(worker)->release(memory, __builtin_return_address(0));
-  else
-    ::operator delete(memory);
-  active_worker = worker;
+  const Outside outside;
+  if (Worker* const worker = outside.worker()) return checker(worker)->release(memory, __builtin_return_address(0));
+  ::operator delete(memory);
 }
 
 FLASH_ATOMICS(8, std::uint8_t)

@@ -1,9 +1,8 @@
 // registers.cpp: the checks of wgmma's registers: no fence behind an access, an access before the wait, an array that
-// no wait has named. And stmatrix, whose rows are stores.
+// no wait has named.
 // Use: see shadow.hpp; PTX ISA, "wgmma.fence", "wgmma.wait_group", "wgmma.mma_async".
 #include "sim/checks/registers.hpp"
 
-#include <bit>
 #include <string>
 
 #include "sim/checks/keys.hpp"
@@ -27,7 +26,7 @@ std::string element_of(const Product& product, unsigned thread, const void* addr
 }  // namespace
 
 void Checker::async_shared(const AsyncOperation& operation) {
-  const unsigned s = site(std::bit_cast<std::uintptr_t>(operation.site) | kSourceLocation | kOfAsyncRead);
+  const unsigned s = site(spot(operation.site) | kOfAsyncRead);
   const Epoch mine = (running_ >> kClockShift << kClockShift) | Epoch{s} << kThreadBits | kCompanion | worker_.current;
   Epoch known = 0;  // to be in order: copies write many words at one time
   for (const AsyncPiece& piece : operation.pieces) {
@@ -167,17 +166,6 @@ void Checker::registers_named(unsigned thread, const void* begin, std::size_t by
                           worker_.block});
     return;
   }
-}
-
-// ---- stmatrix ------------------------------------------------------------------------------------------------------
-
-void Checker::matrix_row_written(void* row, Site site_) {
-  const auto key = std::bit_cast<std::uintptr_t>(site_) | kSourceLocation;
-  const std::size_t offset = in_shared(row, 16, Access::write, key);
-  const unsigned s = site(key);
-  counters.log(s, reinterpret_cast<std::uintptr_t>(row), 16, Access::matrix_row_written, kSharedSpace);
-  if (recorder_) recorder_->chip(worker_.rank, offset, 16, Access::matrix_row_written, key);
-  touch_all<false, 16, Access::write>(cells_, offset, running_ | Epoch{s} << kThreadBits, false, row);
 }
 
 }  // namespace flash::simt

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "sim/checks/keys.hpp"
+#include "sim/core/code_names.hpp"
 #include "sim/core/copies.hpp"
 #include "sim/core/outside.hpp"
 #include "sim/error.hpp"
@@ -175,15 +176,8 @@ void GlobalShadow::end_launch(const std::vector<Checker*>& checkers, KernelRepor
     if (!array.live && !array.of_kernel) continue;
     ArrayTraffic own{array.name};
     ArrayTraffic& total = array.of_kernel ? heap : own;
-    for (const Checker* checker : checkers) {
-      if (i >= checker->counters.arrays.size()) continue;
-      const ArrayTraffic& part = checker->counters.arrays[i];
-      total.read_bytes += part.read_bytes, total.written_bytes += part.written_bytes;
-      total.read_requests += part.read_requests, total.read_sectors += part.read_sectors;
-      total.write_requests += part.write_requests, total.write_sectors += part.write_sectors;
-      total.reduced_bytes += part.reduced_bytes;
-      total.reduce_requests += part.reduce_requests, total.reduce_sectors += part.reduce_sectors;
-    }
+    for (const Checker* checker : checkers)
+      if (i < checker->counters.arrays.size()) total.add(checker->counters.arrays[i]);
     // Variables: where they are used.
     const bool wanted = !array.variable || own.read_requests + own.write_requests + own.reduce_requests > 0;
     if (!array.of_kernel && wanted) ledger.arrays.push_back(own);
@@ -272,8 +266,9 @@ void Checker::begin_block() {
   copying_ = false;
   ways_.clear();
   shared_ = worker_.shared, shared_bytes_ = worker_.shared_bytes, layout_ = worker_.launch->layout;
-  recorder_ = counters.recorder = worker_.recorder;
-  quick_bytes_ = recorder_ ? 0 : shared_bytes_ / 16 * 16;  // it wants to know of each access
+  others_watch_ = worker_.observers.size() > 1;
+  counters.observers = others_watch_ ? &worker_.observers : nullptr;
+  quick_bytes_ = others_watch_ ? 0 : shared_bytes_ / 16 * 16;
   published_.clear();
   handovers_.clear();
   uses_.clear(), far_uses_.clear();
@@ -355,7 +350,6 @@ void Checker::converge(unsigned warp) {
   };
   const std::size_t requests = counters.flush(warp, w.exists & ~w.ended, reached);
   if (worker_.launch->trace) worker_.tracer.step(warp, requests);
-  if (recorder_) recorder_->converged(warp);
 }
 
 // A thread may exit while others wait at barriers to come. If what it did last is what the others do only after such a
@@ -488,7 +482,7 @@ void Checker::add_own(Clocks& known) {
 
 void Checker::atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site_) {
   scope_ = scope, asked_ = true;
-  const auto key = std::bit_cast<std::uintptr_t>(site_) | kSourceLocation | std::uintptr_t{bytes} << kPieceShift;
+  const auto key = spot(site_) | std::uintptr_t{bytes} << kPieceShift;
   void* at = const_cast<void*>(address);
   const auto one = [&]<unsigned kBytes>() {
     return reads ? access<kBytes, Access::atomic>(at, key) : access<kBytes, Access::exchange>(at, key);
@@ -506,19 +500,30 @@ std::size_t Checker::in_shared(const void* address, std::size_t bytes, Access ac
   return offset;
 }
 
-void Checker::matrix_row(const void* row, Site site_) {
-  const auto key = std::bit_cast<std::uintptr_t>(site_) | kSourceLocation;
-  const std::size_t offset = in_shared(row, 16, Access::read, key);
+// A lane's row of ldmatrix or stmatrix.
+template <Access kAccess>
+void Checker::row_of_matrix(const void* row, Site site_) {
+  constexpr Access kTouches = is_write(kAccess) ? Access::write : Access::read;
+  const Spot key = spot(site_);
+  const std::size_t offset = in_shared(row, 16, kTouches, key);
   const unsigned s = site(key);
-  counters.log(s, reinterpret_cast<std::uintptr_t>(row), 16, Access::matrix_row, kSharedSpace);
-  if (recorder_) recorder_->chip(worker_.rank, offset, 16, Access::matrix_row, key);
-  touch_all<false, 16, Access::read>(cells_, offset, running_ | Epoch{s} << kThreadBits, false, row);
+  counters.log(s, reinterpret_cast<std::uintptr_t>(row), 16, kAccess, kSharedSpace);
+  if (others_watch_) tell_shared(worker_.rank, offset, 16, kAccess, key);
+  touch_all<kOwn, 16, kTouches>(cells_, offset, running_ | Epoch{s} << kThreadBits, false, row);
+}
+
+void Checker::matrix_row(const void* row, Site site_) {
+  row_of_matrix<Access::matrix_row>(row, site_);
+}
+
+void Checker::matrix_row_written(void* row, Site site_) {
+  row_of_matrix<Access::matrix_row_written>(row, site_);
 }
 
 // An asynchronous copy: its thread writes the destination and reads the source when it begins, and does both again when
 // it has waited, which is what others may not overtake. In between nobody may touch the one or write the other.
 void Checker::copy_begins(const Copy& copy) {
-  const auto key = std::bit_cast<std::uintptr_t>(copy.site) | kSourceLocation;
+  const auto key = spot(copy.site);
   const std::uintptr_t whole = key | std::uintptr_t{copy.bytes} << kPieceShift;
   auto* const from = const_cast<std::byte*>(copy.from);
   copying_ = true, read_unwritten_ = false;
@@ -539,14 +544,14 @@ void Checker::copy_begins(const Copy& copy) {
   any_state_ = true;
 }
 
-void Checker::copy_ends(const Copy& copy) {
+void Checker::copy_ends(const Copy& copy, Site) {
   const auto offset = static_cast<std::size_t>(copy.to - shared_);
   for (std::size_t i = 0; i < copy.bytes; i += 4)
     cells_.state[(offset + i) / 4] &= static_cast<std::uint8_t>(~Cells::kInFlight);
   copying_ = true;
   write_by_copy(copy);
   copying_ = false;
-  const auto key = std::bit_cast<std::uintptr_t>(copy.site) | kSourceLocation;
+  const auto key = spot(copy.site);
   const Epoch mine = running_ | Epoch{site(key | std::uintptr_t{copy.bytes} << kPieceShift)} << kThreadBits;
   for (unsigned i = 0; i + 4 <= copy.source_bytes; i += 4)  // whole words: those of a tail were judged at the beginning
     if (global_.memory.contains(copy.from))
@@ -554,7 +559,7 @@ void Checker::copy_ends(const Copy& copy) {
 }
 
 void Checker::write_by_copy(const Copy& copy) {
-  const unsigned s = site(std::bit_cast<std::uintptr_t>(copy.site) | kSourceLocation | kOfCopy);
+  const unsigned s = site(spot(copy.site) | kOfCopy);
   const Epoch mine = running_ | Epoch{s} << kThreadBits;
   const auto offset = static_cast<std::size_t>(copy.to - shared_);
   for_size<4, 8, 16>(copy.bytes, [&]<unsigned kBytes>() {
@@ -669,6 +674,16 @@ unsigned Checker::distance(Epoch a, Epoch b, bool global) const {
   return thread_of(a) / kWarpSize == thread_of(b) / kWarpSize ? 1 : 2;
 }
 
+void Checker::tell_shared(unsigned rank, std::size_t offset, unsigned bytes, Access access_, Spot spot) const {
+  const Outside outside;
+  for (Observer* observer : worker_.observers) observer->shared_access(rank, offset, bytes, access_, spot);
+}
+
+void Checker::tell_global(std::size_t array, std::size_t offset, unsigned bytes, Access access_, Spot spot) const {
+  const Outside outside;
+  for (Observer* observer : worker_.observers) observer->global_access(array, offset, bytes, access_, spot);
+}
+
 // ---- other addresses -----------------------------------------------------------------------------------------------
 
 void Checker::range(const void* address, std::size_t bytes, std::size_t widest, Access access_,
@@ -749,7 +764,7 @@ FindingSide Checker::side(const char* what, Epoch epoch, unsigned block) const {
   FindingSide side{what, nullptr, {}, true, block, thread_of(epoch) % kCompanion};
   const std::uintptr_t key = global_.site_key(site_index_of(epoch));
   if (key & kSourceLocation)
-    side.site = std::bit_cast<Site>(key & kAddressBits);
+    side.site = site_at(key);
   else
     side.pc = reinterpret_cast<const void*>(key & kAddressBits);
   return side;

@@ -30,7 +30,7 @@
 #include "sim/core/device_memory.hpp"
 #include "sim/core/variables.hpp"
 #include "sim/counters/counters.hpp"
-#include "sim/report/recorder.hpp"
+#include "sim/machine_options.hpp"
 
 namespace flash::simt {
 
@@ -149,7 +149,7 @@ class GlobalShadow {
   std::unordered_map<std::uintptr_t, unsigned> site_indices_;
 };
 
-class Checker : public Observer {
+class Checker : public Checks {
  public:
   Checker(Worker& worker, GlobalShadow& global);
   void begin_launch();
@@ -171,7 +171,7 @@ class Checker : public Observer {
   void matrix_row(const void* row, Site site) override;
   void matrix_row_written(void* row, Site site) override;
   void copy_begins(const Copy& copy) override;
-  void copy_ends(const Copy& copy) override;
+  void copy_ends(const Copy& copy, Site wait) override;
   std::uint64_t async_begins(const AsyncOperation& operation) override;
   std::uint64_t async_ends(const AsyncOperation& operation) override;
   bool read_unwritten() const override { return read_unwritten_; }
@@ -182,7 +182,8 @@ class Checker : public Observer {
   void completes(const void* object) override;
   void acquires(const void* object, unsigned thread, bool far) override;
   void learns_all(const void* object, unsigned thread) override;
-  void mbarrier(const void* barrier, const char* instruction, bool makes, Site site) override;
+  void mbarrier_begins(const void* barrier, unsigned arrivals, Site site) override;
+  void mbarrier_used(const void* barrier, const char* instruction, Site site) override;
   bool far_mbarrier(const void* barrier, const char* instruction, bool arrives, Site site) override;
   void mbarrier_ends(const void* barrier, Site site) override;
   void completes_on(const void* barrier, bool fenced, Site copy) override;
@@ -233,6 +234,8 @@ class Checker : public Observer {
   Passed& way_of(unsigned site);
   void went_around(unsigned site);
   unsigned site(std::uintptr_t key);
+  void tell_shared(unsigned rank, std::size_t offset, unsigned bytes, Access access, Spot spot) const;
+  void tell_global(std::size_t array, std::size_t offset, unsigned bytes, Access access, Spot spot) const;
   // What is wrong with one access: a read of unwritten memory or an asynchronous copy's destination, which is said at
   // once, or a race; of several that with the access farthest away.
   struct Wrong {
@@ -244,6 +247,15 @@ class Checker : public Observer {
   // Whose cells are looked at, as the first argument of the templates below: the own block's shared memory (false),
   // global memory (true), shared memory that several blocks of the cluster access.
   static constexpr int kOwn = 0, kGlobalMemory = 1, kCluster = 2;
+  template <int kSpace>
+  void check(Epoch earlier, Access before, Epoch mine, Wrong& wrong) const;
+  template <int kSpace>
+  void check_all(const Marks& marks, bool more, Access before, Epoch mine, Wrong& wrong) const;
+  template <int kSpace>
+  void overwrite(const Cells::Plane& plane, std::size_t word, std::uint8_t state, Epoch mine, Wrong& wrong);
+  template <int kSpace, Access kAccess>
+  void leave_unusual(Cells& cells, const Cells::Plane& plane, std::size_t word, bool more, Epoch mine,
+                     const void* address, std::size_t bytes);
   template <int kSpace, Access kAccess>
   void touch(Cells& cells, const Cells::Plane& plane, std::size_t word, Epoch mine, bool initialised, Wrong& wrong,
              const void* address, std::size_t bytes);
@@ -300,6 +312,7 @@ class Checker : public Observer {
                       std::size_t bytes);
   bool disturbs(std::uint8_t state, std::size_t word, Access access, Epoch mine, bool& said, const void* address,
                 std::size_t bytes);
+  Epoch at_mbarrier(const char* instruction, Site site);
   void disturbs_mbarrier(Access access, Epoch mine, const void* address, std::size_t bytes);
   void count_traffic(const AsyncOperation& operation);
   void global_piece(const AsyncOperation& operation, const AsyncPiece& piece, Access access, Epoch mine,
@@ -318,6 +331,8 @@ class Checker : public Observer {
   void on_stack(const std::byte* address, unsigned bytes, Access access, std::uintptr_t site_key);
   void disturbs_product(RegisterLog::Word& word, const std::byte* address, Access access, Epoch mine);
   std::size_t in_shared(const void* address, std::size_t bytes, Access access, std::uintptr_t site_key);
+  template <Access kAccess>
+  void row_of_matrix(const void* row, Site site);
   bool uninitialised(Access access, Epoch mine, const void* address, std::size_t bytes);
   bool written(const std::byte* address) const;
   bool may_carry(const std::byte* address) const;
@@ -330,7 +345,7 @@ class Checker : public Observer {
   [[noreturn]] void bad_address(const void* address, std::size_t bytes, Access access, std::uintptr_t site_key);
 
   // ---- clusters (cluster.cpp) ----
-  Checker& of(const Worker& worker) const { return static_cast<Checker&>(*worker.observer); }
+  Checker& of(const Worker& worker) const { return static_cast<Checker&>(*worker.checks); }
   Checker& home_of(const void* address) const;
   bool is_there(const Checker& other, Epoch mine, const char* what, const void* address, std::size_t bytes);
   bool visits(Checker& other, Epoch mine, const char* what, const void* address, std::size_t bytes);
@@ -354,10 +369,10 @@ class Checker : public Observer {
   };
   std::map<std::pair<unsigned, unsigned>, Visit> visits_;
   RegisterLog registers_;
-  Recorder* recorder_ = nullptr;  // of the worker
-  Space space_;                   // of what follows
-  Cells cells_;                   // of shared memory
-  Additions additions_;           // the same
+  bool others_watch_ = false;  // the worker: they want to know of each access
+  Space space_;                // of what follows
+  Cells cells_;                // of shared memory
+  Additions additions_;        // the same
   // Where elements had additions in no fixed order: in which array, and by which two sites; how many elements.
   static constexpr std::size_t kInShared = ~std::size_t{0};
   std::map<std::tuple<std::size_t, unsigned, unsigned>, std::uint64_t> unordered_;
@@ -544,18 +559,79 @@ void Checker::lockstep(const Marks& marks, bool more, Access before, Access acce
       if (meets(earlier)) return assumes_lockstep(earlier, before, access, mine, address, bytes);
 }
 
+// Is the earlier access unordered with the running one, and farther away than what was found so far?
+template <int kSpace>
+[[gnu::always_inline]] inline void Checker::check(Epoch earlier, Access before, Epoch mine, Wrong& wrong) const {
+  if (!collides<kSpace>(earlier)) [[likely]]
+    return;
+  const unsigned far = distance(mine, earlier, kSpace != kOwn);
+  if (far > wrong.distance) wrong.distance = far, wrong.before = before, wrong.earlier = earlier;
+}
+
+template <int kSpace>
+[[gnu::always_inline]] inline void Checker::check_all(const Marks& marks, bool more, Access before, Epoch mine,
+                                                      Wrong& wrong) const {
+  check<kSpace>(marks.one, before, mine, wrong), check<kSpace>(marks.other, before, mine, wrong);
+  if (more) [[unlikely]]
+    for (const Epoch earlier : kept(marks, kSpace == kGlobalMemory)) check<kSpace>(earlier, before, mine, wrong);
+}
+
+// A plain write collides with everything. What comes later and collides with what was here collides with it, too.
+template <int kSpace>
+[[gnu::always_inline]] inline void Checker::overwrite(const Cells::Plane& plane, std::size_t word, std::uint8_t state,
+                                                      Epoch mine, Wrong& wrong) {
+  constexpr bool kGlobal = kSpace == kGlobalMemory;
+  const bool more = state & Cells::kMore;
+  Epoch& write = plane.write[word];
+  Marks& readers = plane.readers[word];
+  Epoch before = mine;
+  if (kGlobal && global_.parallel)
+    before = __atomic_exchange_n(&write, mine, __ATOMIC_SEQ_CST);
+  else
+    std::swap(before, write);
+  if ((readers.one | readers.other) != 0) {
+    check_all<kSpace>(readers, more, Access::read, mine, wrong);
+    readers = {};
+  }
+  if (state & Cells::kUnusual) [[unlikely]] {
+    check_all<kSpace>(plane.atomics[word], more, Access::atomic, mine, wrong);
+    check_all<kSpace>(plane.loads[word], more, Access::volatile_read, mine, wrong);
+    check_all<kSpace>(plane.stores[word], more, Access::volatile_write, mine, wrong);
+    plane.atomics[word] = plane.loads[word] = plane.stores[word] = {};
+  }
+  check<kSpace>(before, Access::write, mine, wrong);
+  if (more) [[unlikely]]
+    drop(plane, word, kGlobal);
+}
+
+// The mark of an atomic or a volatile access; the cell is known to have such.
+template <int kSpace, Access kAccess>
+[[gnu::always_inline]] inline void Checker::leave_unusual(Cells& cells, const Cells::Plane& plane, std::size_t word,
+                                                          bool more, Epoch mine, const void* address,
+                                                          std::size_t bytes) {
+  if (is_volatile(kAccess) && !(mine & kFlagEpoch)) {
+    lockstep<kSpace>(plane.stores[word], more, Access::volatile_write, kAccess, mine, address, bytes);
+    if (is_write(kAccess))
+      lockstep<kSpace>(plane.loads[word], more, Access::volatile_read, kAccess, mine, address, bytes);
+  }
+  // Who adds reads no value, so that no order follows from it.
+  if constexpr (is_reduction(kAccess))
+    remember_one_more<kSpace>(cells, word, plane.atomics[word], mine, false);
+  else if constexpr (is_atomic(kAccess))
+    follow<kSpace>(cells, word, plane.atomics[word], mine);
+  else
+    remember<kSpace, kAccess>(cells, word, (is_write(kAccess) ? plane.stores : plane.loads)[word], mine);
+  if (kAccess == Access::volatile_write)  // no atomic reads what was there
+    for (Epoch* mark : {&plane.atomics[word].one, &plane.atomics[word].other})
+      if (*mark & kLastEpoch) __atomic_fetch_and(mark, ~kLastEpoch, __ATOMIC_RELAXED);
+}
+
 // One cell. Leave the own mark first, then look at the others': of two workers at one cell at least one sees the other.
 template <int kSpace, Access kAccess>
 [[gnu::always_inline]] inline void Checker::touch(Cells& cells, const Cells::Plane& plane, std::size_t word, Epoch mine,
                                                   bool initialised, Wrong& wrong, const void* address,
                                                   std::size_t bytes) {
   constexpr bool kGlobal = kSpace == kGlobalMemory;
-  const auto check = [&](Epoch earlier, Access before) {
-    if (!collides<kSpace>(earlier)) [[likely]]
-      return;
-    const unsigned far = distance(mine, earlier, kSpace != kOwn);
-    if (far > wrong.distance) wrong.distance = far, wrong.before = before, wrong.earlier = earlier;
-  };
   const std::uint8_t state = cells.state[word];
   constexpr std::uint8_t kTaken = kGlobal ? 0 : Cells::kInFlight | Cells::kAsync | Cells::kMbarrier;
   constexpr std::uint8_t kOfOthers = kSpace == kOwn ? Cells::kCluster : 0;
@@ -567,39 +643,12 @@ template <int kSpace, Access kAccess>
     if (state & Cells::kCarried && !initialised && !wrong.said)
       wrong.said = meets_carried(kGlobal, word, kAccess, mine, address, bytes);
   }
+  if constexpr (kAccess == Access::write) return overwrite<kSpace>(plane, word, state, mine, wrong);
+
   const bool more = state & Cells::kMore;
-  const auto check_all = [&](const Marks& marks, Access before) {
-    check(marks.one, before), check(marks.other, before);
-    if (more) [[unlikely]]
-      for (const Epoch earlier : kept(marks, kGlobal)) check(earlier, before);
-  };
+  bool unusual = state & Cells::kUnusual;
   Epoch& write = plane.write[word];
   Marks& readers = plane.readers[word];
-  bool unusual = state & Cells::kUnusual;
-
-  // A plain write collides with everything. What comes later and collides with what was here collides with it, too.
-  if constexpr (kAccess == Access::write) {
-    Epoch before = mine;
-    if (kGlobal && global_.parallel)
-      before = __atomic_exchange_n(&write, mine, __ATOMIC_SEQ_CST);
-    else
-      std::swap(before, write);
-    if ((readers.one | readers.other) != 0) {
-      check_all(readers, Access::read);
-      readers = {};
-    }
-    if (unusual) [[unlikely]] {
-      check_all(plane.atomics[word], Access::atomic);
-      check_all(plane.loads[word], Access::volatile_read);
-      check_all(plane.stores[word], Access::volatile_write);
-      plane.atomics[word] = plane.loads[word] = plane.stores[word] = {};
-    }
-    check(before, Access::write);
-    if (more) [[unlikely]]
-      drop(plane, word, kGlobal);
-    return;
-  }
-
   const Epoch begin = kGlobal ? Epoch{1} : block_begin_;  // older marks are of memory that was fresh since
   if (needs_value(kAccess)) {
     const bool written = write >= begin || initialised ||
@@ -611,27 +660,13 @@ template <int kSpace, Access kAccess>
     remember<kSpace, kAccess>(cells, word, readers, mine);
   } else {
     if (!unusual) cells.set(word, Cells::kUnusual), unusual = true, home_->any_state_ = true;
-    if (is_volatile(kAccess) && !(mine & kFlagEpoch)) {
-      lockstep<kSpace>(plane.stores[word], more, Access::volatile_write, kAccess, mine, address, bytes);
-      if (is_write(kAccess))
-        lockstep<kSpace>(plane.loads[word], more, Access::volatile_read, kAccess, mine, address, bytes);
-    }
-    // Who adds reads no value, so that no order follows from it.
-    if constexpr (is_reduction(kAccess))
-      remember_one_more<kSpace>(cells, word, plane.atomics[word], mine, false);
-    else if constexpr (is_atomic(kAccess))
-      follow<kSpace>(cells, word, plane.atomics[word], mine);
-    else
-      remember<kSpace, kAccess>(cells, word, (is_write(kAccess) ? plane.stores : plane.loads)[word], mine);
-    if (kAccess == Access::volatile_write)  // no atomic reads what was there
-      for (Epoch* mark : {&plane.atomics[word].one, &plane.atomics[word].other})
-        if (*mark & kLastEpoch) __atomic_fetch_and(mark, ~kLastEpoch, __ATOMIC_RELAXED);
+    leave_unusual<kSpace, kAccess>(cells, plane, word, more, mine, address, bytes);
   }
-  check(__atomic_load_n(&write, __ATOMIC_RELAXED), Access::write);
-  if (is_write(kAccess)) check_all(readers, Access::read);
+  check<kSpace>(__atomic_load_n(&write, __ATOMIC_RELAXED), Access::write, mine, wrong);
+  if (is_write(kAccess)) check_all<kSpace>(readers, more, Access::read, mine, wrong);
   if (kAccess == Access::read && unusual) {
-    check_all(plane.atomics[word], Access::atomic);
-    check_all(plane.stores[word], Access::volatile_write);
+    check_all<kSpace>(plane.atomics[word], more, Access::atomic, mine, wrong);
+    check_all<kSpace>(plane.stores[word], more, Access::volatile_write, mine, wrong);
   }
 }
 
@@ -723,8 +758,8 @@ template <unsigned kBytes, Access kAccess>
     const unsigned s = site(site_key);
     const Epoch mine = running_ | Epoch{s} << kThreadBits | flags<kAccess>();
     counters.log(s, reinterpret_cast<std::uintptr_t>(at), kBytes, kAccess, kSharedSpace);
-    if (recorder_) [[unlikely]]
-      recorder_->chip(worker_.rank, in_shared, kBytes, kAccess, site_key);
+    if (others_watch_) [[unlikely]]
+      tell_shared(worker_.rank, in_shared, kBytes, kAccess, site_key);
     touch_all<false, kBytes, kAccess>(cells_, in_shared, mine, false, address);
     if (is_volatile(kAccess)) order_volatile(address, is_write(kAccess));
     return;
@@ -744,8 +779,8 @@ template <unsigned kBytes, Access kAccess>
     // The constant cache serves one address at a time and is no part of global memory's traffic.
     if (!array.constant)
       counters.log(s, reinterpret_cast<std::uintptr_t>(at), kBytes, kAccess, static_cast<unsigned>(owner));
-    if (recorder_ && !array.constant) [[unlikely]]
-      recorder_->global(owner, in_array, kBytes, kAccess, site_key);
+    if (others_watch_ && !array.constant) [[unlikely]]
+      tell_global(owner, in_array, kBytes, kAccess, site_key);
     if (is_write(kAccess) && !worker_.copies.empty()) [[unlikely]]
       if (const Copy* const copy = worker_.copies.reading(address, kBytes))
         disturbs_copy(*copy, kAccess, mine, address, kBytes);
@@ -778,7 +813,7 @@ template <unsigned kBytes, Access kAccess>
   const unsigned s = site(site_key);
   const Epoch mine = running_ | Epoch{s} << kThreadBits | flags<kAccess>();
   counters.log(s, reinterpret_cast<std::uintptr_t>(address), kBytes, kAccess, kClusterSpace);
-  if (recorder_) recorder_->chip(owner->rank, offset, kBytes, kAccess, site_key);
+  if (others_watch_) tell_shared(owner->rank, offset, kBytes, kAccess, site_key);
   if (!visits(other, mine, name_of(kAccess), address, kBytes)) return true;
   other.share(offset, kBytes);
   home_ = &other;

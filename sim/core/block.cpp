@@ -9,10 +9,10 @@
 #include <cstring>
 #include <utility>
 
+#include "sim/core/code_names.hpp"
 #include "sim/core/observer.hpp"
 #include "sim/core/variables.hpp"
 #include "sim/error.hpp"
-#include "sim/report/recorder.hpp"
 
 namespace flash::simt {
 
@@ -28,9 +28,8 @@ bool same_site(const Site& a, const Site& b) {
   return a.line() == b.line() && a.column() == b.column() && std::strcmp(a.file_name(), b.file_name()) == 0;
 }
 
-Entered::Entered() : worker_(active_worker) {
-  if (!worker_) throw Error("a device function was called outside of a kernel; call it from a kernel");
-  active_worker = nullptr;
+Entered::Entered() {
+  if (!worker()) throw Error("a device function was called outside of a kernel; call it from a kernel");
 }
 
 // The functions that kernels call: find the worker, leave kernel code, do it.
@@ -59,10 +58,12 @@ void before_atomic(const void* address, std::size_t bytes, bool reads, Scope sco
   Entered()->before_atomic(address, bytes, reads, scope, site);
 }
 void adds(const void* address, std::size_t bytes, unsigned element, Site site) {
-  Entered()->observer->adds(address, bytes, element, site);
+  Entered worker;
+  for (Observer* observer : worker->observers) observer->adds(address, bytes, element, site);
 }
 void after_atomic(const void* address) {
-  Entered()->observer->after_atomic(address);
+  Entered worker;
+  for (Observer* observer : worker->observers) observer->after_atomic(address);
 }
 bool is_shared(const void* address) {
   return Entered()->in_shared(address);
@@ -97,7 +98,7 @@ void mark(const char* label, long value) {
 }
 void show(const char* name, long row, float value) {
   Entered worker;
-  if (worker->recorder) worker->recorder->value(name, row, value);
+  for (Observer* observer : worker->observers) observer->value(name, row, value);
 }
 
 unsigned ReadySet::remove(unsigned word, unsigned bit) {
@@ -170,7 +171,7 @@ void Worker::lay_out(const Launch& this_launch, std::uint64_t linear_block) {
   for (Warp& warp : warps) warp = Warp{};
   ready_.clear(), spinning_.clear();
   for (unsigned i = 0; i < n; ++i) {
-    threads[i].index = {i % b.x, i / b.x % b.y, i / (b.x * b.y)};
+    threads[i].index = position(i, b);
     threads[i].warp = i / kWarpSize, threads[i].lane = i % kWarpSize;
     warps[i / kWarpSize].exists |= 1u << i % kWarpSize;
     fibers_.prepare(i, fiber_main);
@@ -184,7 +185,7 @@ void Worker::lay_out(const Launch& this_launch, std::uint64_t linear_block) {
     std::memset(shared, 0xff, shared_bytes);
   }
   shared_struct = nullptr, shared_struct_bytes = 0, shared_padding = nullptr;
-  blockIdx = {block % g.x, block / g.x % g.y, block / (g.x * g.y)};
+  blockIdx = position(block, g);
   blockDim = b, gridDim = g;
   std::uint64_t seed_of_copies = 0;
   if (launch->order == Order::random || launch->completion == Completion::random) {  // seeding takes a while
@@ -204,9 +205,8 @@ void Worker::lay_out(const Launch& this_launch, std::uint64_t linear_block) {
   yields_without_progress_ = 0;
   stopped_ = barrier_divergence_seen_ = false;
   if (launch->trace) tracer.begin_block(warps.size());
-  if (recorder) recorder->begin_block(*this);
   if (alone_) alone_->begin_barrier();
-  if (observer) observer->begin_block();
+  for (Observer* observer : observers) observer->begin_block();
 }
 
 // Until all threads have ended, a finding stops the block, or nothing can move.
@@ -231,8 +231,7 @@ void Worker::finish() {
   if (to_the_end) left_under_way();
   most_copied = std::max(most_copied, copies.most_bytes());
   launch->stuck->goes_on(cluster ? cluster->look : look);
-  if (observer) observer->end_block(to_the_end);
-  if (recorder) recorder->end_block();
+  for (Observer* observer : observers) observer->end_block(to_the_end);
   if (launch->trace) tracer.end_block();
 }
 
@@ -253,11 +252,8 @@ void Worker::fiber_main() {
   warp.ended |= 1u << thread.lane;
   ++worker->ended_;
   worker->yields_without_progress_ = 0;
-  if (worker->observer) worker->observer->thread_ends();
-  if ((warp.ended | warp.at_barrier) == warp.exists)
-    worker->met(thread.warp);
-  else if (worker->recorder)
-    worker->recorder->goes_on(thread.warp);
+  for (Observer* observer : worker->observers) observer->thread_ends();
+  if ((warp.ended | warp.at_barrier) == warp.exists) worker->met(thread.warp);
   if (worker->waiting_ > 0 && worker->waiting_ + worker->ended_ == worker->threads.size()) worker->complete_barrier();
   worker->exits_cluster();
   worker->run_next(true);
@@ -295,7 +291,7 @@ void Worker::choose() {
   current = ready_.pop(launch->order, random_);
   threadIdx = threads[current].index;
   stack = fibers_[current].stack, stack_bytes = fibers_[current].stack_bytes;
-  if (observer) observer->switched();
+  for (Observer* observer : observers) observer->switched();
 }
 
 void Worker::make_ready(unsigned thread) {
@@ -321,7 +317,7 @@ int Worker::barrier(Vote vote, int predicate, Site site, const CallFrame* frame)
     barrier_site_ = site, barrier_first_ = current, vote_ = vote;
     barrier_calls_.clear();
   }
-  if (observer && !barrier_divergence_seen_) {
+  if (checks && !barrier_divergence_seen_) {
     if (same_site(site, barrier_site_)) {
       compare_calls(frame);
     } else {
@@ -341,12 +337,14 @@ int Worker::barrier(Vote vote, int predicate, Site site, const CallFrame* frame)
 
 // All lanes of a warp are at the barrier or have exited.
 void Worker::met(unsigned w) {
-  if (observer) observer->converge(w);
-  if (!recorder) return;
-  const Warp& warp = warps[w];
-  if (!warp.at_barrier) return recorder->ends(w);
-  const Site& site = threads[w * kWarpSize + static_cast<unsigned>(std::countr_zero(warp.at_barrier))].site;
-  recorder->arrives(w, site_of(site), site);
+  const unsigned waiting = warps[w].at_barrier;
+  for (Observer* observer : observers) {
+    observer->converge(w);
+    if (waiting)
+      observer->warp_at_barrier(w, threads[w * kWarpSize + static_cast<unsigned>(std::countr_zero(waiting))].site);
+    else
+      observer->warp_ends(w);
+  }
 }
 
 // One barrier in a function that threads called from different lines: each call is a barrier of its own to the reader.
@@ -394,9 +392,8 @@ void Worker::complete_barrier() {
   barrier_divergence_seen_ = false;
   yields_without_progress_ = 0;
   ++barriers;
-  if (observer) observer->block_barrier(ended_ > 0, barrier_site_);
+  for (Observer* observer : observers) observer->block_barrier(ended_ > 0, barrier_site_);
   if (launch->trace) tracer.barrier(block);
-  if (recorder) recorder->released();
 }
 
 std::byte* Worker::shared_memory(std::size_t bytes, const char* type, Padding padding, Members members) {
@@ -410,13 +407,13 @@ std::byte* Worker::shared_memory(std::size_t bytes, const char* type, Padding pa
            "at most the " + std::to_string(launch->shared_bytes) + " that the launch gives",
            "launch with <<<grid, block, sizeof(" + name + ")>>>");
   }
-  if (recorder) recorder->struct_is(members);
+  for (Observer* observer : observers) observer->shared_struct(members);
   return shared;
 }
 
 void Worker::before_atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site) {
   let_others_run(site, nullptr);
-  if (observer) observer->atomic(address, bytes, reads, scope, site);
+  for (Observer* observer : observers) observer->atomic(address, bytes, reads, scope, site);
 }
 
 void Worker::before_volatile_read(const void* pc) {
@@ -443,7 +440,7 @@ void Worker::spin(State how, Site site, const void* pc) {
 }
 
 void Worker::fence(Scope scope) {
-  if (observer) observer->fence(scope);
+  for (Observer* observer : observers) observer->fence(scope);
 }
 
 // Shared memory and what lies just beside it, where the checks know what was meant.
@@ -458,7 +455,7 @@ void Worker::matrix_row(const void* row, LdmatrixRegisters& registers, Site site
   if (!near_shared(row))
     misuse("out of bounds", "ldmatrix of an address outside the block's shared memory",
            "give it the address of a row in shared memory", {side("reads", thread)});
-  if (observer) observer->matrix_row(row, site);
+  for (Observer* observer : observers) observer->matrix_row(row, site);
   std::memcpy(registers.row, row, sizeof registers.row);
 }
 
@@ -478,8 +475,7 @@ void Worker::cp_async(Copy copy) {
   copy.thread = current;
   if (launch->trace)
     tracer.copy(block, thread.warp, thread.lane, copies.committed(current), copy.bytes, requests_ahead(thread.warp));
-  if (observer) observer->copy_begins(copy);
-  if (recorder) recorder->copy(copy, false, copy.site);
+  for (Observer* observer : observers) observer->copy_begins(copy);
   copies.issue(copy, current);
 }
 
@@ -489,26 +485,25 @@ void Worker::cp_async_wait(unsigned pending, Site site) {
   if (launch->trace && thread.lane == 0)
     tracer.wait(block, thread.warp, groups > pending ? groups - pending : 0, pending, requests_ahead(thread.warp));
   copies.wait(current, pending, [&](const Copy& copy) {
-    if (observer) observer->copy_ends(copy);
-    if (recorder) recorder->copy(copy, true, site);
+    for (Observer* observer : observers) observer->copy_ends(copy, site);
   });
 }
 
 AsyncRanges::Id Worker::begin_async(Worker& owner, AsyncOperation operation) {
-  if (!observer) return 0;
+  if (!checks) return 0;
   if (&owner != this) operation.block = block;
-  operation.begun = observer->async_begins(operation);
+  operation.begun = checks->async_begins(operation);
   return owner.async.begin(std::move(operation));
 }
 
 std::uint64_t Worker::end_async(AsyncRanges::Id id) {
-  if (!observer) return 0;
-  return observer->async_ends(async.end(id));
+  if (!checks) return 0;
+  return checks->async_ends(async.end(id));
 }
 
 void Worker::mark(const char* label, long value) {
   const Thread& thread = threads[current];
-  if (recorder) recorder->mark(label, value);
+  for (Observer* observer : observers) observer->mark(label, value);
   if (!launch->trace || thread.lane != 0) return;
   tracer.mark(block, thread.warp, label, value, requests_ahead(thread.warp));
 }
@@ -529,9 +524,8 @@ std::string Worker::place(const void* address) const {
 }
 
 std::string Worker::coordinates() const {
-  const dim3 g = launch->grid;
-  return "(" + std::to_string(block % g.x) + "," + std::to_string(block / g.x % g.y) + "," +
-         std::to_string(block / (g.x * g.y)) + ")";
+  const uint3 at = position(block, launch->grid);
+  return "(" + std::to_string(at.x) + "," + std::to_string(at.y) + "," + std::to_string(at.z) + ")";
 }
 
 FindingSide Worker::side(const char* what, const void* pc) const {

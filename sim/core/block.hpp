@@ -19,15 +19,16 @@
 #include "sim/core/cluster.hpp"
 #include "sim/core/copies.hpp"
 #include "sim/core/fiber.hpp"
+#include "sim/core/findings.hpp"
 #include "sim/core/members.hpp"
 #include "sim/core/named_barriers.hpp"
 #include "sim/core/observer.hpp"
+#include "sim/core/outside.hpp"
 #include "sim/core/padding.hpp"
 #include "sim/core/simt.hpp"
 #include "sim/core/stuck.hpp"
+#include "sim/core/tracer.hpp"
 #include "sim/core/warpgroup.hpp"
-#include "sim/report/findings.hpp"
-#include "sim/report/trace.hpp"
 
 namespace flash::simt {
 
@@ -75,6 +76,11 @@ struct Thread {
   std::uint32_t cluster_phase;  // 1 + that of barrier.cluster at which it has arrived and not waited; 0: none
 };
 
+// Of a block in its grid, a thread in its block: where the one with that number is.
+inline uint3 position(unsigned number, dim3 shape) {
+  return {number % shape.x, number / shape.x % shape.y, number / (shape.x * shape.y)};
+}
+
 // Without any progress for so long, all workers together, blocks are taken to be stuck; the next ones of such a launch
 // sooner.
 constexpr std::uint64_t kSpinsBeforeDeadlock = 1u << 14, kLeastSpins = 1u << 8;
@@ -105,8 +111,6 @@ struct CallFrame {
   const void* return_address;
 };
 
-class Recorder;
-
 class Worker {
  public:
   Worker();
@@ -136,7 +140,7 @@ class Worker {
   std::byte* map(const void* address, unsigned rank, Site site);  // mapa
 
   // An asynchronous operation that the running thread issues, for the checks; its end, when somebody knows that it is
-  // complete, with the clock that who waits for it learns of (Observer::async_known). Without checks they do nothing.
+  // complete, with the clock that who waits for it learns of (Checks::async_known). Without checks they do nothing.
   AsyncRanges::Id begin_async(AsyncOperation operation) { return begin_async(*this, std::move(operation)); }
   // The same of one whose pieces lie in the shared memory of `owner`, a block of the cluster.
   AsyncRanges::Id begin_async(Worker& owner, AsyncOperation operation);
@@ -152,7 +156,7 @@ class Worker {
   std::string place(const void* shared_address) const;  // "shared Smem+128", "shared Smem+128 of block (1,0,0)"
   std::string coordinates() const;                      // of the block: "(1,0,0)"
   // Requests of the warp that the trace's clock does not know of yet.
-  std::uint64_t requests_ahead(unsigned warp) const { return observer ? observer->pending(warp) : 0; }
+  std::uint64_t requests_ahead(unsigned warp) const { return checks ? checks->pending(warp) : 0; }
   bool in_shared(const void* address) const {
     return static_cast<std::size_t>(static_cast<const std::byte*>(address) - shared) < shared_bytes;
   }
@@ -184,8 +188,8 @@ class Worker {
   std::uint64_t most_copied = 0;   // the most bytes that asynchronous copies of one block had under way
   Stuck::Look look;                // of this launch
   Tracer tracer;
-  std::unique_ptr<Observer> observer;  // none in the fast build
-  Recorder* recorder = nullptr;        // none unless MachineOptions::recording asks for it
+  std::unique_ptr<Checks> checks;  // none in the fast build
+  Observers observers;             // the checks, and who else watches
 
  private:
   friend class Bulk;     // whose threads wait, too
@@ -249,23 +253,6 @@ class Worker {
   std::uint64_t yields_without_progress_ = 0;
   bool stopped_ = false;
   std::exception_ptr error_;
-};
-
-// The worker whose block the calling OS thread runs; null outside of kernels and inside the simulator's own code,
-// so that an instrumented function of the C++ library that the simulator calls is not taken for the kernel's.
-extern constinit thread_local Worker* active_worker;
-// The worker whose block the calling OS thread runs, inside the simulator's own code too.
-extern constinit thread_local Worker* running_worker;
-
-// The worker whose fiber calls a function of simt.hpp. While it lives, hooks ignore the simulator's own accesses.
-class Entered {
- public:
-  Entered();
-  ~Entered() { active_worker = worker_; }
-  Worker* operator->() const { return worker_; }
-
- private:
-  Worker* worker_;
 };
 
 // Told of the accesses of instrumented host code; null: nobody wants to know.

@@ -11,7 +11,6 @@
 
 #include "sim/core/block.hpp"
 #include "sim/core/observer.hpp"
-#include "sim/report/recorder.hpp"
 
 namespace flash::simt {
 namespace {
@@ -106,7 +105,7 @@ void bulk_wait(unsigned pending, bool read) {
 }
 void fence_proxy_async() {
   const Entered worker;
-  if (worker->observer) worker->observer->fence_proxy();
+  for (Observer* observer : worker->observers) observer->fence_proxy();
 }
 
 float bulk_sum(float a, float b) {
@@ -140,13 +139,12 @@ void Bulk::init(std::uint64_t* barrier, unsigned arrivals, Site site) {
                    "make each mbarrier once; its phases follow one another",
                    {worker_.side("makes", thread),
                     {"made", nullptr, found->second->site, true, worker_.block, found->second->thread}});
-  if (worker_.observer) worker_.observer->mbarrier(barrier, "mbarrier.init", true, site);
+  for (Observer* observer : worker_.observers) observer->mbarrier_begins(barrier, arrivals, site);
   Mbarrier& made = barriers_.emplace_back();
   made.at = reinterpret_cast<std::byte*>(barrier);
   made.expected = made.missing = arrivals, made.site = site, made.thread = worker_.current;
   at_[barrier] = &made;
   were_at_.erase(barrier);
-  if (worker_.recorder) worker_.recorder->makes(made.at, arrivals, site);
 }
 
 void Bulk::fence_init() {
@@ -170,13 +168,13 @@ Mbarrier& Bulk::barrier_at(std::uint64_t* barrier, const char* instruction, Site
                        ", which is no mbarrier",
                    "let one thread call mbarrier_init and fence_mbarrier_init for it, then __syncthreads()",
                    {worker_.side("uses", thread)});
-  if (worker_.observer) worker_.observer->mbarrier(barrier, instruction, false, site);
+  for (Observer* observer : worker_.observers) observer->mbarrier_used(barrier, instruction, site);
   return *found->second;
 }
 
 // A rule that is broken although the block can go on.
 void Bulk::accuse(const std::string& what, const std::string& remedy, FindingSide side) {
-  if (!worker_.observer || worker_.findings.repeated("mbarrier", side.site.line(), side.site.column(), worker_.block))
+  if (!worker_.checks || worker_.findings.repeated("mbarrier", side.site.line(), side.site.column(), worker_.block))
     return;
   worker_.findings.add({"mbarrier", what, remedy, {std::move(side)}, worker_.block});
 }
@@ -198,7 +196,7 @@ void Bulk::arrive_cluster(std::uint64_t* own, unsigned rank, Site site) {
 // An mbarrier of another block, which the running thread uses.
 Mbarrier& Bulk::far_barrier_at(Worker& other, std::uint64_t* at, const char* instruction, bool arrives, Site site) {
   const auto found = other.bulk.at_.find(at);
-  const bool known = !worker_.observer || worker_.observer->far_mbarrier(at, instruction, arrives, site);
+  const bool known = !worker_.checks || worker_.checks->far_mbarrier(at, instruction, arrives, site);
   if (found == other.bulk.at_.end() || !known)
     worker_.misuse("mbarrier",
                    std::string(instruction) + " on " + worker_.place(at) + ", which is not known to be an mbarrier",
@@ -225,8 +223,8 @@ void Bulk::arrive(Mbarrier& barrier, Worker& by, bool expects, unsigned bytes, S
   if (!barrier.observed)
     by.bulk.accuse("an arrival at mbarrier " + by.place(at) + " before anybody has waited for its last phase",
                    "wait for each phase before the arrivals of the next one", by.side("arrives", thread));
-  if (by.observer) by.observer->releases(at);
-  if (by.recorder) by.recorder->arrives_at(barrier.at, barrier.phase, expects, bytes, site);
+  for (Observer* observer : by.observers)
+    observer->releases(at), observer->arrives(at, barrier.phase, expects, bytes, site);
   if (worker_.launch->trace && &by == &worker_)
     barrier.last_arrival =
         std::max(barrier.last_arrival, worker_.tracer.now(thread.warp, worker_.requests_ahead(thread.warp)));
@@ -238,7 +236,8 @@ void Bulk::arrive(Mbarrier& barrier, Worker& by, bool expects, unsigned bytes, S
 void Bulk::wait(std::uint64_t* at, unsigned parity, bool far, Site site) {
   Mbarrier& barrier = barrier_at(at, "mbarrier.try_wait", site);
   maybe_complete();
-  if (worker_.recorder) worker_.recorder->waits_for(barrier.at, barrier.phase + !barrier.done(parity), site);
+  for (Observer* observer : worker_.observers)
+    observer->waits_for(barrier.at, barrier.phase + !barrier.done(parity), site);
   Thread& thread = worker_.threads[worker_.current];
   thread.width = far;
   if (!barrier.done(parity)) {
@@ -278,7 +277,7 @@ bool Bulk::test_wait(std::uint64_t* at, unsigned parity, const char* instruction
     --barrier.polling;
     return false;
   }
-  if (worker_.recorder) worker_.recorder->waits_for(barrier.at, barrier.phase, site);
+  for (Observer* observer : worker_.observers) observer->waits_for(barrier.at, barrier.phase, site);
   finds_complete(barrier, false);
   return true;
 }
@@ -299,8 +298,7 @@ void Bulk::invalidate(std::uint64_t* at, Site site) {
     if (load.barrier == &barrier) unawaited(load.name, load.site, load.block, load.thread);
   for (const auto* copies : {&barrier.arrived, &barrier.complete})
     for (const Mbarrier::Brought& copy : *copies) unawaited(copy.name, copy.site, copy.block, copy.issuer);
-  if (worker_.observer) worker_.observer->mbarrier_ends(at, site);
-  if (worker_.recorder) worker_.recorder->invalidates(barrier.at, site);
+  for (Observer* observer : worker_.observers) observer->mbarrier_ends(at, site);
   std::memset(at, 0xff, sizeof *at);
   at_.erase(at);
   were_at_[at] = {site, worker_.current};
@@ -321,14 +319,13 @@ void Bulk::end_phase_if_done(Mbarrier& barrier) {
            "let who waits for a phase release the next one",
            worker_.side("waits", worker_.threads[barrier.released._Find_first()]));
   if (worker_.launch->trace) trace_completion(barrier);
-  if (worker_.recorder) worker_.recorder->completes(barrier.at);
   ++barrier.phase;
   barrier.missing = barrier.expected, barrier.expected_bytes = barrier.copied_bytes = 0;
   barrier.complete.insert(barrier.complete.end(), barrier.arrived.begin(), barrier.arrived.end());
   barrier.arrived.clear();
   barrier.observed = !barrier.waiting.empty();
   worker_.yields_without_progress_ = 0;
-  if (worker_.observer) worker_.observer->completes(barrier.at);
+  for (Observer* observer : worker_.observers) observer->completes(barrier.at);
   barrier.released.reset();
   for (const unsigned thread : barrier.waiting) {
     barrier.released.set(thread);
@@ -351,14 +348,14 @@ void Bulk::trace_completion(Mbarrier& barrier) {
 
 // The thread's wait has returned: what was released and what was copied before the phase was complete is known to it.
 void Bulk::learn(Mbarrier& barrier, unsigned thread, bool far) {
-  if (!worker_.observer) return barrier.complete.clear();
+  if (!worker_.checks) return barrier.complete.clear();
   for (const Mbarrier::Brought& copy : std::exchange(barrier.complete, {})) {
     Worker& reader = copy.reader ? *copy.reader : worker_;
     const std::uint64_t read = reader.end_async(copy.reading);
-    if (copy.reader) worker_.observer->async_handed_over(barrier.at, reader.block, copy.issuer, read);
-    worker_.observer->async_handed_over(barrier.at, worker_.block, copy.issuer, worker_.end_async(copy.writing));
+    if (copy.reader) worker_.checks->async_handed_over(barrier.at, reader.block, copy.issuer, read);
+    worker_.checks->async_handed_over(barrier.at, worker_.block, copy.issuer, worker_.end_async(copy.writing));
   }
-  worker_.observer->acquires(barrier.at, thread, far);
+  for (Observer* observer : worker_.observers) observer->acquires(barrier.at, thread, far);
 }
 
 std::string Bulk::missing(const std::byte* at, unsigned parity) const {
@@ -424,7 +421,7 @@ void Bulk::check_line(const void* global, unsigned bytes, const char* name, cons
     worker_.misuse("out of bounds", std::string(name) + ": its address in global memory is one of shared memory",
                    "give it the address of an array in global memory", {worker_.side(verb, thread)});
   // With checks the finding names the array: Checker::async_begins.
-  if (reinterpret_cast<std::uintptr_t>(global) % kLineAlignment != 0 && (!worker_.observer || name == kLinePrefetch))
+  if (reinterpret_cast<std::uintptr_t>(global) % kLineAlignment != 0 && (!worker_.checks || name == kLinePrefetch))
     worker_.misuse("misaligned", std::string(name) + " with an address in global memory that is no multiple of 16",
                    "both addresses are multiples of 16", {worker_.side(verb, thread)});
 }
@@ -515,24 +512,24 @@ void Bulk::begin(const TensorBox& box, Mbarrier& barrier, const char* name, Site
   maybe_complete();
   Load load{box, &barrier, name, site, by.current, barrier.phase};
   load.block = by.block, load.reader = name == kSend ? &by : nullptr;
-  if (by.recorder) by.recorder->load(box, counted, barrier.at, site);
+  for (Observer* observer : by.observers) observer->load_begins(box, counted, barrier.at, site);
   if (worker_.launch->trace) {
     const unsigned warp = by.current / kWarpSize;
     load.event = worker_.tracer.load(worker_.block, warp, box.bytes(), worker_.requests_ahead(warp));
   }
-  if (by.observer) {
-    by.observer->completes_on(barrier.at, barrier.fenced, site);
+  for (Observer* observer : by.observers) observer->completes_on(barrier.at, barrier.fenced, site);
+  if (by.checks) {
     AsyncOperation reading{name, kOfLoad, false, site, by.current, {}}, writing = reading;
     writing.writes = true, writing.pieces = pieces_on_chip(box, false);
     box.for_each_run([&](const std::byte* begin, std::size_t bytes) { reading.pieces.push_back({begin, bytes}); });
     if (box.is_line()) reading.alignment = kLineAlignment;
     reading.counted = counted, reading.sends = load.reader;
     load.reading = by.begin_async(load.reader ? by : worker_, std::move(reading));
-    const bool unwritten = by.observer->read_unwritten();
+    const bool unwritten = by.checks->read_unwritten();
     load.writing = by.begin_async(worker_, writing);
     if (unwritten)
       box.for_each_pair([&](const std::byte* to, const std::byte* from, std::size_t bytes) {
-        by.observer->carries(writing, to, from, bytes);
+        by.checks->carries(writing, to, from, bytes);
       });
   }
   box.for_each_piece(false, [](std::byte* begin) { std::memset(begin, 0xff, 16); });
@@ -545,7 +542,7 @@ void Bulk::complete(std::list<Load>::iterator load) {
   const Load done = *load;
   loads_.erase(load);
   done.box.load();
-  if (worker_.recorder) worker_.recorder->brings(done.box, done.barrier->at, done.site);
+  for (Observer* observer : worker_.observers) observer->load_ends(done.box, done.barrier->at, done.site);
   done.barrier->bytes -= static_cast<std::int64_t>(done.box.bytes());
   done.barrier->arrived.push_back(
       {done.reading, done.writing, done.thread, done.name, done.site, done.event, done.block, done.reader});
@@ -599,19 +596,19 @@ void Bulk::begin(const TensorBox& box, bool adds, const char* name, Site site) {
   maybe_complete();
   OfThread& own = threads_[worker_.current];
   Store store{box, name, adds, site, worker_.current, own.committed, 0, 0, false, false, false, {}};
-  if (worker_.recorder) worker_.recorder->store(box, adds, false, site);
-  if (worker_.observer) {
+  for (Observer* observer : worker_.observers) observer->store_begins(box, adds, site);
+  if (worker_.checks) {
     AsyncOperation reading{name, kOfStoreRead, false, site, worker_.current, pieces_on_chip(box, true)},
         writing{name, kOfStoreWrite, true, site, worker_.current, {}};
     box.for_each_run([&](const std::byte* begin, std::size_t bytes) { writing.pieces.push_back({begin, bytes}); });
     reading.copies = writing.copies = !adds, writing.adds = adds ? sizeof(float) : 0, writing.in_order = true;
     if (box.is_line()) writing.alignment = kLineAlignment;
     store.reading = worker_.begin_async(std::move(reading));
-    const bool unwritten = worker_.observer->read_unwritten();
+    const bool unwritten = worker_.checks->read_unwritten();
     store.writing = worker_.begin_async(writing);
     if (unwritten)
       box.for_each_pair([&](const std::byte* from, const std::byte* to, std::size_t bytes) {
-        worker_.observer->carries(writing, to, from, bytes);
+        worker_.checks->carries(writing, to, from, bytes);
       });
   }
   if (!adds) box.for_each_run([](std::byte* begin, std::size_t bytes) { std::memset(begin, 0xff, bytes); });
@@ -649,10 +646,11 @@ void Bulk::wait_stores(unsigned pending, bool only_read) {
   OfThread& own = threads_[worker_.current];
   const auto learn = [&](AsyncRanges::Id id, bool in_order) {
     const std::uint64_t clock = worker_.end_async(id);
-    if (worker_.observer) worker_.observer->async_known(worker_.current, 1, worker_.current, clock, in_order);
+    if (worker_.checks) worker_.checks->async_known(worker_.current, 1, worker_.current, clock, in_order);
   };
   for (auto store = own.stores.begin(); store != own.stores.end() && store->group + pending < own.committed;) {
-    if (worker_.recorder && !store->known) worker_.recorder->store(store->box, store->adds, true, {});
+    if (!store->known)
+      for (Observer* observer : worker_.observers) observer->store_was_read(store->box);
     read(*store);
     if (!std::exchange(store->known, true)) learn(store->reading, false);
     if (only_read) {
@@ -672,7 +670,7 @@ void Bulk::end_block(bool regularly) {
   if (!regularly) return;
   const auto left = [this](const char* what, const char* remedy, const char* name, Site site, unsigned block,
                            unsigned thread) {
-    if (!worker_.observer || worker_.findings.repeated("asynchronous copy", site.line(), site.column(), worker_.block))
+    if (!worker_.checks || worker_.findings.repeated("asynchronous copy", site.line(), site.column(), worker_.block))
       return;
     worker_.findings.add({"asynchronous copy",
                           std::string("the block ends ") + what,

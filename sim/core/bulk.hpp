@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "sim/core/async.hpp"
+#include "sim/core/findings.hpp"
 #include "sim/core/mbarrier.hpp"
 #include "sim/core/simt.hpp"
 #include "sim/core/tensor_map.hpp"
-#include "sim/report/findings.hpp"
 
 namespace flash::simt {
 

@@ -3,17 +3,17 @@
 // atomics: sim/cuda/include/cooperative_groups.h. Use: see sim/core/simt.hpp.
 #include <chrono>
 #include <thread>
-#include <utility>
 
 #include "sim/core/block.hpp"
+#include "sim/core/code_names.hpp"
 #include "sim/error.hpp"
 
 namespace flash::simt {
 
 void trap(Site site) {
-  Worker* const worker = active_worker;
+  const Outside outside;
+  Worker* const worker = outside.worker();
   if (!worker) throw Error("__trap() was called outside of a kernel");
-  active_worker = nullptr;  // from here on accesses are ours, not the kernel's
   worker->threads[worker->current].site = site;
   worker->findings.add({"trap",
                         "a thread called __trap()",
@@ -24,8 +24,8 @@ void trap(Site site) {
 }
 
 void failed_assertion(const char* expression, const void* return_address) {
-  Worker* const worker = active_worker;
-  active_worker = nullptr;
+  const Outside outside;
+  Worker* const worker = outside.worker();
   worker->findings.add({"assertion",
                         std::string("`") + expression + "` is false",
                         "make it true",
@@ -43,11 +43,8 @@ long long cycles() {
 }
 
 void pause(Site site) {
-  if (Worker* const worker = active_worker) {
-    active_worker = nullptr;
-    worker->let_others_run(site, nullptr);
-    active_worker = worker;
-  }
+  const Outside outside;
+  if (Worker* const worker = outside.worker()) worker->let_others_run(site, nullptr);
 }
 
 bool all_blocks_run() {

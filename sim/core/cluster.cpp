@@ -9,7 +9,6 @@
 
 #include "sim/core/block.hpp"
 #include "sim/core/observer.hpp"
-#include "sim/report/recorder.hpp"
 
 namespace flash::simt {
 
@@ -170,8 +169,7 @@ void Cluster::complete_if_all_came() {
   ++phase_;
   arrived_ = 0;
   for (Worker* member : members_) member->yields_without_progress_ = 0;
-  if (Observer* const observer = members_[0]->observer.get()) observer->completes(this);
-  if (Recorder* const recorder = members_[0]->recorder) recorder->completes_cluster(this);
+  for (Observer* observer : members_[0]->observers) observer->completes(this);
   for (const Waiting& waiting : std::exchange(waiting_, {})) waiting.worker->make_ready(waiting.thread);
 }
 
@@ -195,8 +193,7 @@ void Worker::cluster_arrive(Site site) {
            "let each thread call barrier_cluster_wait() between two arrivals", {side("arrives", thread)});
   Cluster& all = group();
   thread.cluster_phase = all.phase() + 1;
-  if (observer) observer->releases(&all);
-  if (recorder) recorder->arrives_at_cluster(&all, site);
+  for (Observer* observer : observers) observer->releases(&all), observer->arrives_at_cluster(&all, site);
   all.arrive();
 }
 
@@ -207,14 +204,14 @@ void Worker::cluster_wait(Site site) {
     misuse("cluster", "barrier.cluster.wait by a thread that has not arrived",
            "let each thread call barrier_cluster_arrive() before it", {side("waits", thread)});
   Cluster& all = group();
-  if (recorder) recorder->waits_for(&all, thread.cluster_phase, site);
+  for (Observer* observer : observers) observer->waits_for(&all, thread.cluster_phase, site);
   if (all.phase() < thread.cluster_phase) {
     thread.state = State::at_cluster;
     all.wait(*this, current);
     run_next();
   }
   thread.cluster_phase = 0;
-  if (observer) observer->acquires(&all, current);
+  for (Observer* observer : observers) observer->acquires(&all, current);
 }
 
 // The running thread exits: nobody waits for it any more. What it did before is known to who waits, as with a block's
@@ -222,7 +219,8 @@ void Worker::cluster_wait(Site site) {
 void Worker::exits_cluster() {
   if (!cluster && !alone_) return;
   const bool arrived = threads[current].cluster_phase > group().phase();
-  if (observer && !arrived) observer->releases(&group());
+  if (!arrived)
+    for (Observer* observer : observers) observer->releases(&group());
   group().exits(arrived);
 }
 

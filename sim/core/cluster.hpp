@@ -3,7 +3,7 @@
 // Each block has an OS thread of its own, since __shared__ variables are the OS thread's; but only one of them runs at
 // a time. A block gives its turn away when none of its threads can run. Whose turn is next follows from the order and
 // the seed, so the blocks may touch one another's state without locks, and runs repeat.
-// Use: MachineCore::run has one for each team of workers. A block without a cluster is a cluster of one.
+// Use: a launch (sim/launch.cpp) has one for each team of workers. A block without a cluster is a cluster of one.
 #pragma once
 #include <condition_variable>
 #include <cstdint>

@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "sim/core/block.hpp"
+#include "sim/core/code_names.hpp"
 
 namespace flash::simt {
 namespace {

@@ -1,7 +1,7 @@
 // faults.hpp: what only the processor notices of a kernel's mistakes (a full stack, a division by zero, an address that
 // is nobody's) becomes a finding with its line; a launch that takes too long, or that Ctrl-C ends, says where it is.
 // A fault's signal is answered on a stack of its own: it sends the fiber to a function that ends the block.
-// Use: a machine has a Handlers, MachineCore::run a Watched. A launch makes no system call for them.
+// Use: a machine has a Handlers, a launch (sim/launch.cpp) a Watched. A launch makes no system call for them.
 #pragma once
 #include <pthread.h>
 

@@ -8,9 +8,10 @@
 #include <memory>
 #include <string>
 
+#include "sim/core/code_names.hpp"
+#include "sim/core/findings.hpp"
 #include "sim/core/known_layouts.hpp"
 #include "sim/error.hpp"
-#include "sim/report/findings.hpp"
 
 namespace flash::simt {
 namespace {

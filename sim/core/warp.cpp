@@ -155,7 +155,7 @@ std::uint64_t Worker::warp_op(WarpOp op, unsigned mask, std::uint64_t value, Sit
   if (i == warp.open.size()) warp.open.push_back({op, mask, 0, site, thread.lane});
   OpenOp& open = warp.open[i];
   // A __syncwarp may meet another one: "a __syncwarp with the same mask" (CUDA Programming Guide).
-  if (observer && open.op != WarpOp::sync ? !same_place(open, op, site) : open.op != op)
+  if (checks && open.op != WarpOp::sync ? !same_place(open, op, site) : open.op != op)
     misuse("warp operation", "lanes of one mask meet at different operations",
            is_aligned(op)        ? remedy_for_missing(op)
            : is_aligned(open.op) ? remedy_for_missing(open.op)
@@ -181,7 +181,7 @@ void Worker::misuse(const char* kind, const std::string& what, const std::string
 void Worker::shuffle(Thread& thread, const Thread* t, unsigned lanes, unsigned mask) {
   const unsigned source = source_lane(thread);
   thread.result = lanes >> source & 1 ? t[source].value : ~std::uint64_t{0};  // undefined on the GPU: poison
-  if (!observer || lanes >> source & 1) return;
+  if (!checks || lanes >> source & 1) return;
   const bool named = mask >> source & 1;
   const std::string what = std::string(name_of(thread.op)) + " reads lane " + std::to_string(source) + ", ";
   findings.add({"warp operation",
@@ -206,7 +206,7 @@ void Worker::complete(Warp& warp, unsigned first_thread, const OpenOp& op) {
   if (op.op == WarpOp::ldmatrix) hand_out_matrices(t);
   if (op.op == WarpOp::stmatrix) collect_rows(t);
   if (op.op >= WarpOp::bar_sync) {
-    if (observer) observer->converge(first_thread / kWarpSize);
+    for (Observer* observer : observers) observer->converge(first_thread / kWarpSize);
     if (is_of_warpgroup(op.op)) return join_warpgroup(first_thread / kWarpSize, op);
     return come_to_barrier(first_thread / kWarpSize, op);
   }
@@ -228,7 +228,7 @@ void Worker::complete(Warp& warp, unsigned first_thread, const OpenOp& op) {
   }
   ready_.insert_lanes(first_thread, lanes);
   yields_without_progress_ = 0;
-  if (observer) {
+  for (Observer* observer : observers) {
     if (op.op == WarpOp::sync) observer->warp_sync(first_thread / kWarpSize, lanes);
     if (lanes == warp.exists) observer->converge(first_thread / kWarpSize);
   }

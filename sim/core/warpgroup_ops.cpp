@@ -8,7 +8,6 @@
 
 #include "sim/core/block.hpp"
 #include "sim/core/variables.hpp"
-#include "sim/report/recorder.hpp"
 
 namespace flash::simt {
 
@@ -96,7 +95,7 @@ void Worker::matrix_row_written(void* row, const StmatrixRegisters& registers, S
   if (!near_shared(row))
     misuse("out of bounds", "stmatrix to an address outside the block's shared memory",
            "give it the address of a row in shared memory", {side("writes", thread)});
-  if (observer) observer->matrix_row_written(row, site);
+  for (Observer* observer : observers) observer->matrix_row_written(row, site);
   std::memcpy(row, registers.row, sizeof registers.row);
 }
 
@@ -106,7 +105,7 @@ void Worker::join_warpgroup(unsigned warp, const OpenOp& op) {
   Warpgroup& group = warpgroups_[warp / 4];
   const Thread& caller = threads[warp * kWarpSize];
   if (group.arrived == 0) group.op = op, group.first_warp = warp;
-  if (group.op.op != op.op || (observer && !same_site(group.op.site, op.site)))
+  if (group.op.op != op.op || (checks && !same_site(group.op.site, op.site)))
     misuse("warpgroup operation", "warps of one warpgroup meet at different instructions",
            "let all four warps of the warpgroup come to the same instruction",
            {side("calls", caller), side("calls", threads[group.first_warp * kWarpSize])});
@@ -128,10 +127,10 @@ void Worker::let_warpgroup_go(unsigned group) {
 template <class Act>
 void Worker::as_thread(unsigned thread, const Act& act) {
   const unsigned runs = std::exchange(current, thread);
-  if (observer) observer->switched();
+  for (Observer* observer : observers) observer->switched();
   act();
   current = runs;
-  if (observer) observer->switched();
+  for (Observer* observer : observers) observer->switched();
 }
 
 // The threads of a warpgroup gave different values where one is meant for all.
@@ -149,14 +148,16 @@ bool Worker::run_for_warpgroup(unsigned group, const OpenOp& op) {
       as_thread(first, [&] { issue_product(group, op.site); });  // what concerns the warpgroup as one is its first's
       break;
     case WarpOp::wgmma_fence:
-      for (unsigned t = first; observer && t < last; ++t) observer->registers_fenced(t);
+      for (Observer* observer : observers)
+        for (unsigned t = first; t < last; ++t) observer->registers_fenced(t);
       break;
     case WarpOp::wgmma_commit:
       own.commit();
       break;
     case WarpOp::wgmma_wait:
-      for (unsigned w = first / kWarpSize; recorder && w < last / kWarpSize; ++w)
-        recorder->meets(w, op.site, name_of(op.op));
+      for (Observer* observer : observers)
+        for (unsigned w = first / kWarpSize; w < last / kWarpSize; ++w)
+          observer->warp_waits(w, name_of(op.op), op.site);
       as_thread(first, [&] { wait_for_products(group, op.site); });
       break;
     default: {
@@ -193,9 +194,10 @@ void Worker::issue_product(unsigned group, Site site) {
   Product product{of, {}, {}, chunks(of.b_descriptor, of.columns, of.b_mn_major, "B"), site};
   if (!of.a) product.a_chunks = chunks(of.a_descriptor, 64, of.a_mn_major, "A");
   tally.tensor_flops += 2 * 64 * 16 * std::uint64_t{of.columns};
-  if (observer) {
-    matrix_bytes += 16 * (product.a_chunks.size() + product.b_chunks.size());
+  for (Observer* observer : observers)
     for (unsigned t = 0; t < kWarpgroupThreads; ++t) observer->product_begins(first + t, *operands[t], site);
+  if (checks) {
+    matrix_bytes += 16 * (product.a_chunks.size() + product.b_chunks.size());
     std::vector<const std::byte*> all = product.a_chunks;
     all.insert(all.end(), product.b_chunks.begin(), product.b_chunks.end());
     std::sort(all.begin(), all.end());
@@ -210,11 +212,11 @@ void Worker::issue_product(unsigned group, Site site) {
     reads.copies = false;
     product.async = begin_async(reads);
     for (const unsigned last_lane : {31u, 63u, 95u, 127u})
-      as_thread(first + last_lane, [&] { observer->async_shared(reads); });
+      as_thread(first + last_lane, [&] { checks->async_shared(reads); });
   }
-  if (recorder) recorder->product(first / kWarpSize, product, false, site);
+  for (Observer* observer : observers) observer->product_issued(first / kWarpSize, product, site);
   products[group].issue(operands, std::move(product));
-  if (observer) observer->product_adds(products[group].under_way().back());
+  if (checks) checks->product_adds(products[group].under_way().back());
   if (launch->completion == Completion::eager) products[group].run_early(1);
 }
 
@@ -227,17 +229,19 @@ void Worker::wait_for_products(unsigned group, Site site) {
   std::uint64_t clock = 0;
   products[group].wait(wait.pending, [&](const Product& product) {
     clock = end_async(product.async);
-    if (recorder) recorder->product(first / kWarpSize, product, true, site);
-    for (unsigned t = 0; observer && t < kWarpgroupThreads; ++t)
-      observer->product_ends(first + t, product, product.accumulators->under_way == 0);
+    for (Observer* observer : observers) {
+      observer->product_waited_for(first / kWarpSize, product, site);
+      for (unsigned t = 0; t < kWarpgroupThreads; ++t)
+        observer->product_ends(first + t, product, product.accumulators->under_way == 0);
+    }
   });
-  if (!observer) return;
-  if (clock) observer->async_known(first, kWarpgroupThreads, first, clock);
-  for (unsigned t = first; t < first + kWarpgroupThreads; ++t) {
-    const WgmmaWait& named = *reinterpret_cast<const WgmmaWait*>(threads[t].value);
-    for (unsigned i = 0; i < named.count; ++i)
-      observer->registers_named(t, named.done[i].begin, named.done[i].bytes, wait.pending, site);
-  }
+  if (clock) checks->async_known(first, kWarpgroupThreads, first, clock);
+  for (Observer* observer : observers)
+    for (unsigned t = first; t < first + kWarpgroupThreads; ++t) {
+      const WgmmaWait& named = *reinterpret_cast<const WgmmaWait*>(threads[t].value);
+      for (unsigned i = 0; i < named.count; ++i)
+        observer->registers_named(t, named.done[i].begin, named.done[i].bytes, wait.pending, site);
+    }
 }
 
 // ---- named barriers ------------------------------------------------------------------------------------------------
@@ -274,11 +278,10 @@ void Worker::come_to_barrier(unsigned warp, const OpenOp& op) {
            {side("calls", thread), {"calls", nullptr, barrier.site, true, block, barrier.first_thread}});
   }
   barrier.arrived += kWarpSize;
-  for (unsigned t = first; observer && t < first + kWarpSize; ++t) as_thread(t, [&] { observer->releases(&barrier); });
-  if (recorder && op.op == WarpOp::bar_sync)
-    recorder->arrives(warp, std::string(name) + " " + std::to_string(said.barrier), op.site);
-  else if (recorder)
-    recorder->meets(warp, op.site);
+  for (Observer* observer : observers) {
+    for (unsigned t = first; t < first + kWarpSize; ++t) as_thread(t, [&] { observer->releases(&barrier); });
+    observer->warp_at_named_barrier(warp, name, said.barrier, op.op == WarpOp::bar_sync, op.site);
+  }
   const auto let_go = [this](unsigned w) {
     for (unsigned t = w * kWarpSize; t < (w + 1) * kWarpSize; ++t) threads[t].state = State::ready;
     ready_.insert_lanes(w * kWarpSize, ~0u);
@@ -289,9 +292,10 @@ void Worker::come_to_barrier(unsigned warp, const OpenOp& op) {
     let_go(warp);
   if (barrier.arrived < barrier.threads) return;
   yields_without_progress_ = 0;
-  if (observer) observer->completes(&barrier);
+  for (Observer* observer : observers) observer->completes(&barrier);
   for (const unsigned w : barrier.waiting) {
-    for (unsigned t = w * kWarpSize; observer && t < (w + 1) * kWarpSize; ++t) observer->learns_all(&barrier, t);
+    for (Observer* observer : observers)
+      for (unsigned t = w * kWarpSize; t < (w + 1) * kWarpSize; ++t) observer->learns_all(&barrier, t);
     let_go(w);
   }
   barrier.waiting.clear();

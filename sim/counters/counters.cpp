@@ -7,8 +7,6 @@
 #include <bit>
 #include <cstdlib>
 
-#include "sim/report/recorder.hpp"
-
 namespace flash::simt {
 
 namespace {
@@ -108,7 +106,7 @@ std::size_t Counters::flush(unsigned w) {
   std::size_t requests = 0;
   for (unsigned site : warp.touched) {
     for (const Request& request : warp.sites[site].requests)
-      recorder ? tell(w, warp.sites[site], request) : count(warp, warp.sites[site], request);
+      observers ? tell(w, warp.sites[site], request) : count(warp, warp.sites[site], request);
     requests += warp.sites[site].requests.size();
     warp.sites[site].requests.clear();
     warp.sites[site].count = 0;
@@ -124,7 +122,7 @@ void Counters::tell(unsigned w, const Site& at, const Request& request) {
   const std::uint64_t wavefronts_before = wavefronts, ideal_before = ideal_wavefronts;
   count(warps_[w], at, request);
   if (wavefronts == wavefronts_before) return;
-  std::array<std::uintptr_t, kLanes> addresses{};
+  SharedRequest told{w, at.access, at.bytes, {}, wavefronts - wavefronts_before, ideal_wavefronts - ideal_before};
   const bool table = request.base & kIrregular && request.stride != 0;
   for (unsigned m = request.lanes; m; m &= m - 1) {
     const auto lane = static_cast<std::size_t>(std::countr_zero(m));
@@ -132,9 +130,9 @@ void Counters::tell(unsigned w, const Site& at, const Request& request) {
                                   static_cast<std::uintptr_t>(std::int64_t{request.stride} * static_cast<int>(lane));
     const LaneAddress own =
         table ? warps_[w].scattered[static_cast<std::size_t>(request.stride) - 1][lane] : LaneAddress{affine, at.space};
-    if (own.space == kSharedSpace) addresses[lane] = own.address;
+    if (own.space == kSharedSpace) told.addresses[lane] = own.address;
   }
-  recorder->request(w, at.access, at.bytes, addresses, wavefronts - wavefronts_before, ideal_wavefronts - ideal_before);
+  for (Observer* observer : *observers) observer->request(told);
 }
 
 void Counters::count(const Warp& warp, const Site& at, const Request& request) {

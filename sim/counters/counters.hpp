@@ -8,45 +8,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "sim/core/simt.hpp"
+#include "sim/core/access.hpp"
+#include "sim/core/observer.hpp"
 #include "sim/ledger.hpp"
 
 namespace flash::simt {
-
-// Bits: 1 reads, 2 writes, 4 atomic, 8 volatile, 16 replaces a value whatever it is (atomicExch), 32 of a matrix, 64
-// gives no value back.
-enum class Access : std::uint8_t {
-  read = 1,
-  write = 2,
-  atomic = 7,
-  volatile_read = 9,
-  volatile_write = 10,
-  exchange = 23,
-  matrix_row = 33,
-  matrix_row_written = 34,
-  reduction = 71
-};
-constexpr bool is_read(Access a) {
-  return static_cast<unsigned>(a) & 1;
-}
-constexpr bool is_write(Access a) {
-  return static_cast<unsigned>(a) & 2;
-}
-constexpr bool is_atomic(Access a) {
-  return static_cast<unsigned>(a) & 4;
-}
-constexpr bool is_volatile(Access a) {
-  return static_cast<unsigned>(a) & 8;
-}
-constexpr bool is_reduction(Access a) {
-  return static_cast<unsigned>(a) & 64;
-}
-constexpr bool is_plain(Access a) {
-  return !is_atomic(a) && !is_volatile(a);
-}
-constexpr bool needs_value(Access a) {
-  return is_read(a) && !(static_cast<unsigned>(a) & 16);
-}
 
 // Instead of an array's index: shared memory, that of another block of the cluster.
 constexpr unsigned kSharedSpace = ~0u, kClusterSpace = kSharedSpace - 1;
@@ -60,8 +26,6 @@ struct Request {
   std::uint32_t lanes;  // mask
 };
 constexpr std::uintptr_t kIrregular = std::uintptr_t{1} << 63;
-
-class Recorder;
 
 class Counters {
  public:
@@ -85,7 +49,7 @@ class Counters {
   std::uint64_t shared_reads = 0, shared_writes = 0, wavefronts = 0, ideal_wavefronts = 0;
   std::uint64_t cluster_read_bytes = 0, cluster_written_bytes = 0;
   Tally tally{};
-  Recorder* recorder = nullptr;  // is told of requests to shared memory
+  const Observers* observers = nullptr;  // who is told of requests to shared memory; null: nobody
 
  private:
   static constexpr unsigned kLanes = 32;

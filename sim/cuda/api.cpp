@@ -11,6 +11,7 @@
 #include <string>
 
 #include "sim/core/block.hpp"
+#include "sim/core/code_names.hpp"
 #include "sim/core/device_memory.hpp"
 #include "sim/core/variables.hpp"
 #include "sim/cuda/program.hpp"

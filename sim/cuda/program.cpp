@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "sim/core/block.hpp"
+#include "sim/core/code_names.hpp"
 #include "sim/core/device_memory.hpp"
 #include "sim/report/json.hpp"
 #include "sim/report/recording.hpp"

@@ -1,15 +1,11 @@
-// findings.hpp: how the simulator reports a defect of a kernel, and the collector that keeps the first of each kind.
+// findings.hpp: how the simulator reports the defects of a kernel that the core and the checks have found.
 // The text is stable: tests assert it. Sites are file:line with the file's last path component.
-// Use: worker code fills a RawFinding (cheap, no symbol look-up); Machine turns it into a Finding after the launch.
+// Use: Machine turns the findings of its workers into reports after the launch.
 #pragma once
-#include <cstdint>
-#include <deque>
-#include <map>
-#include <source_location>
-#include <string>
-#include <tuple>
+#include <array>
 #include <vector>
 
+#include "sim/core/findings.hpp"
 #include "sim/machine_options.hpp"
 
 // The format. First line "<kind>: <what>", then one line per side, the remedy, and the count when it is above 1.
@@ -140,66 +136,6 @@
 //   "no end", "division by zero", "stack overflow", "out of bounds" on the fast machine: sim/core/faults.cpp has the
 //     words. One side "runs". The block stops there.
 namespace flash::simt {
-
-using Site = std::source_location;
-
-// One line of a report. The site is a program counter (an access) or a source location (a barrier, a warp operation).
-struct FindingSide {
-  std::string what;
-  const void* pc = nullptr;
-  Site site{};
-  bool has_site = true;
-  unsigned block = 0, thread = 0;  // linear indices
-};
-
-struct RawFinding {
-  std::string kind, what, remedy;
-  std::vector<FindingSide> sides;
-  unsigned block = 0;  // of the first side; findings are sorted by it
-  std::uint64_t count = 1;
-  unsigned distance = 0;    // of a race: 1 within a warp, 2 within a block, 3 between blocks
-  bool same_value = false;  // of a race: all were stores, and none changed the value
-};
-
-// The findings of one worker during one launch, in the order of discovery; repetitions only count.
-class FindingLog {
- public:
-  // The finding with this kind and these sites that was seen in this block before (it is counted then); null: none.
-  RawFinding* repeated(const char* kind, std::uintptr_t side0, std::uintptr_t side1, unsigned block);
-  bool any(unsigned block) const { return !findings_.empty() && findings_.back().block == block; }
-  RawFinding& add(RawFinding finding) { return findings_.emplace_back(std::move(finding)); }
-  std::deque<RawFinding> take();
-  const std::deque<RawFinding>& all() const { return findings_; }
-
- private:
-  using Key = std::tuple<const char*, std::uintptr_t, std::uintptr_t>;
-  std::map<Key, std::size_t> seen_;
-  unsigned block_ = 0;
-  std::deque<RawFinding> findings_;  // stay where they are
-};
-
-// "1 byte", "2 bytes".
-std::string counted(std::uint64_t count, const char* what = "byte");
-// "reduce.cu:31" for a program counter (the call's return address) or a source location; "?" when unknown.
-std::string site_of(const void* return_address);
-std::string site_of(const Site& site);
-// Is the code before this address the kernel's or a function's of its program: neither the simulator's nor a library's?
-// `kernel`: an address in the code that launches it; a shared library of its own is no part of the program.
-bool is_kernels(const void* return_address, const void* kernel);
-// All lines that the call at this return address stands for: several where functions are inlined.
-std::string calls_of(const void* return_address);
-// The lines that the calls at these return addresses stand for, with whole paths, innermost first.
-struct CodeLine {
-  std::string file;
-  unsigned line = 0;
-};
-std::vector<std::vector<CodeLine>> lines_of(const std::vector<const void*>& return_addresses);
-// "transpose" or "forward<float, 64>" for the address of a kernel.
-std::string function_name(const void* function);
-// "Smem<__half>" without the namespaces of the machines and the simulator's own types.
-std::string as_written(std::string name);
-// The same from a function's __PRETTY_FUNCTION__, "... [with S = flash::on_checked::Smem<float>]".
-std::string type_name(const std::string& pretty_function);
 
 // Sorts by block, words the reports, merges what has the same kind and sites.
 std::vector<Finding> worded(std::vector<RawFinding> raw, const std::array<unsigned, 3>& grid);

@@ -2,10 +2,8 @@
 // barriers, the lines of the program, and in which order the steps of all blocks are told.
 // Use: see recorder.hpp.
 #include <algorithm>
-#include <bit>
 
-#include "sim/checks/keys.hpp"
-#include "sim/core/outside.hpp"
+#include "sim/core/code_names.hpp"
 #include "sim/core/variables.hpp"
 #include "sim/report/lines.hpp"
 #include "sim/report/recorder.hpp"
@@ -16,12 +14,9 @@ void add_once(std::vector<std::size_t>& all, std::size_t one) {
   if (std::find(all.begin(), all.end(), one) == all.end()) all.push_back(one);
 }
 
-Spot spot(const Site& site) {
-  return std::bit_cast<std::uintptr_t>(site) | kSourceLocation;
-}
-
-LaunchRecorder::LaunchRecorder(Recording& out, const DeviceMemory& memory, const Launch& launch)
-    : out_(out), memory_(memory), launch_(launch), steps_(out.steps.size()) {
+LaunchRecorder::LaunchRecorder(Recording& out, const DeviceMemory& memory, const Launch& launch,
+                               std::vector<Worker*> workers)
+    : out_(out), memory_(memory), launch_(launch), workers_(std::move(workers)), steps_(out.steps.size()) {
   const auto three = [](dim3 n) { return std::array<unsigned, 3>{n.x, n.y, n.z}; };
   Recording::Launch own{"", three(launch.grid), three(launch.block), three(launch.cluster), launch.shared_bytes};
   if (launch.layout) {
@@ -30,7 +25,11 @@ LaunchRecorder::LaunchRecorder(Recording& out, const DeviceMemory& memory, const
       own.chip.push_back({array.name, array.at, array.bytes, 1, 0});
   }
   out_.launches.push_back(own);
-  for (unsigned rank = 0; rank < launch.cluster_blocks(); ++rank) blocks_.emplace_back(*this);
+  for (Worker* worker : workers_) worker->observers.push_back(&blocks_.emplace_back(*this, *worker));
+}
+
+LaunchRecorder::~LaunchRecorder() {
+  for (std::size_t rank = 0; rank < workers_.size(); ++rank) std::erase(workers_[rank]->observers, &blocks_[rank]);
 }
 
 void LaunchRecorder::end_launch(const KernelReport& report) {
@@ -51,7 +50,7 @@ void LaunchRecorder::end_launch(const KernelReport& report) {
   for (std::size_t i = 0, call = 0; i < spots_.size(); ++i) {
     CodeLine at;
     if (spots_[i] & kSourceLocation) {
-      const auto site = std::bit_cast<Site>(spots_[i] & kAddressBits);
+      const auto site = site_at(spots_[i]);
       at = {site.file_name(), site.line()};
     } else if (const auto& all = looked_up[call++]; !all.empty()) {
       at = all[0];

@@ -8,8 +8,7 @@
 #include <cstring>
 #include <iterator>
 
-#include "sim/checks/keys.hpp"
-#include "sim/core/outside.hpp"
+#include "sim/core/code_names.hpp"
 #include "sim/core/tensor_map.hpp"
 #include "sim/core/variables.hpp"
 #include "sim/core/warpgroup.hpp"
@@ -35,13 +34,13 @@ std::string member_name(const Member& member) {
 
 }  // namespace
 
-Recorder::Recorder(LaunchRecorder& all) : all_(all), out_(all.out_) {}
+Recorder::Recorder(LaunchRecorder& all, const Worker& worker) : all_(all), out_(all.out_), worker_(&worker) {}
 
-void Recorder::stands(Recording::Step& step, const Site& site) {
+void Recorder::stands(Recording::Step& step, Site site) {
   all_.stands(step, spot(site));
 }
 
-void Recorder::struct_is(Members members) {
+void Recorder::shared_struct(Members members) {
   std::vector<Recording::Place>& chip = all_.told().chip;
   if (!chip.empty() || !members) return;
   std::array<Member, kMostMembers> all;
@@ -52,11 +51,10 @@ void Recorder::struct_is(Members members) {
 
 // ---- blocks --------------------------------------------------------------------------------------------------------
 
-void Recorder::begin_block(const Worker& worker) {
-  worker_ = &worker;
-  warps_.assign(worker.warps.size(), {});
-  held_.assign(worker.warps.size() + 1, {});
-  loaded_.assign(worker.threads.size(), {});
+void Recorder::begin_block() {
+  warps_.assign(worker_->warps.size(), {});
+  held_.assign(worker_->warps.size() + 1, {});
+  loaded_.assign(worker_->threads.size(), {});
   seen_.assign(all_.told().mbarriers.size(), {});
   ++all_.running_;
   detailed_ = !all_.full(), in_rest_ = false;
@@ -74,7 +72,8 @@ Recording::Step& Recorder::rest() {
 }
 
 // Steps that wait for others do so until the last block of the cluster has ended.
-void Recorder::end_block() {
+void Recorder::end_block(bool) {
+  for (unsigned w = 0; w < warps_.size(); ++w) converge(w);  // what a stopped block left
   if (wanted()) emit_all();
   all_.release(--all_.running_ == 0);
   if (all_.found_by_ != worker_) return;
@@ -86,7 +85,7 @@ void Recorder::end_block() {
 // Nothing is recorded after a finding, which the last access or meeting made.
 bool Recorder::wanted() {
   for (Recorder& block : all_.blocks_)
-    if (out_.finding.empty() && block.worker_ && !block.worker_->findings.all().empty())
+    if (out_.finding.empty() && !block.worker_->findings.all().empty())
       block.found(block.worker_->findings.all().front());
   return out_.finding.empty();
 }
@@ -224,14 +223,23 @@ void Recorder::emit(unsigned w, std::size_t count) {
   if (of.open.empty()) of.fused = false;
 }
 
+// ---- warps ---------------------------------------------------------------------------------------------------------
+
 // All lanes go on where the one is that has come farthest.
-void Recorder::converged(unsigned w) {
+void Recorder::converge(unsigned w) {
   if (!wanted() || !detailed_) return;
   OfWarp& of = warps_[w];
   of.at.fill(*std::max_element(of.at.begin(), of.at.end()));
   goes_on(w);
 }
 
+void Recorder::thread_ends() {
+  const unsigned w = worker_->current / kWarpSize;
+  const Warp& warp = worker_->warps[w];
+  if ((warp.ended | warp.at_barrier) != warp.exists) goes_on(w);  // else the warp has met
+}
+
+// A lane has come to a wait, or has exited.
 void Recorder::goes_on(unsigned w) {
   if (!wanted() || !detailed_) return;
   const OfWarp& of = warps_[w];
@@ -242,7 +250,8 @@ void Recorder::goes_on(unsigned w) {
   all_.release();
 }
 
-void Recorder::meets(unsigned w, const Site& site, const char* waits) {
+// All lanes are at an instruction of the warp, which divides steps; what it is that they wait for, if anything.
+void Recorder::meets(unsigned w, Site site, const char* waits) {
   if (!wanted() || !detailed_) return;
   const std::size_t before = all_.steps_;
   emit(w, warps_[w].open.size());
@@ -251,7 +260,12 @@ void Recorder::meets(unsigned w, const Site& site, const char* waits) {
   all_.release();
 }
 
-void Recorder::arrives(unsigned w, const std::string& barrier, const Site& site) {
+void Recorder::warp_waits(unsigned w, const char* instruction, Site site) {
+  meets(w, site, instruction);
+}
+
+// All lanes that have not exited are at the barrier.
+void Recorder::comes_to(unsigned w, const std::string& barrier, Site site) {
   if (!wanted() || !detailed_ || all_.full()) return;
   const std::size_t before = all_.steps_;
   emit(w, warps_[w].open.size());
@@ -261,7 +275,15 @@ void Recorder::arrives(unsigned w, const std::string& barrier, const Site& site)
   all_.release();
 }
 
-void Recorder::ends(unsigned w) {
+void Recorder::warp_at_barrier(unsigned w, Site site) {
+  comes_to(w, site_of(site), site);
+}
+
+void Recorder::warp_at_named_barrier(unsigned w, const char* instruction, int barrier, bool waits, Site site) {
+  waits ? comes_to(w, instruction + (" " + std::to_string(barrier)), site) : meets(w, site);
+}
+
+void Recorder::warp_ends(unsigned w) {
   if (!wanted() || !detailed_) return;
   const std::size_t before = all_.steps_;
   const bool was_full = all_.full();
@@ -272,7 +294,7 @@ void Recorder::ends(unsigned w) {
   all_.release();
 }
 
-void Recorder::released() {
+void Recorder::block_barrier(bool, Site) {
   if (!wanted() || !detailed_ || all_.full()) return;
   step(-1).released = true;
   all_.release();
@@ -280,8 +302,7 @@ void Recorder::released() {
 
 // ---- accesses ------------------------------------------------------------------------------------------------------
 
-void Recorder::global(std::size_t owner, std::size_t offset, unsigned bytes, Access access, Spot spot) {
-  const Outside outside;
+void Recorder::global_access(std::size_t owner, std::size_t offset, unsigned bytes, Access access, Spot spot) {
   if (!wanted()) return;
   const std::size_t array = all_.array_of(owner);
   Recording::Step* to = detailed_ ? nullptr : &rest();
@@ -303,8 +324,7 @@ void Recorder::global(std::size_t owner, std::size_t offset, unsigned bytes, Acc
   last_ = {false, 0, array, {offset, offset + bytes}};
 }
 
-void Recorder::chip(unsigned rank, std::size_t offset, unsigned bytes, Access access, Spot spot) {
-  const Outside outside;
+void Recorder::shared_access(unsigned rank, std::size_t offset, unsigned bytes, Access access, Spot spot) {
   if (!wanted() || !detailed_) return;
   const std::size_t place = all_.place_of(offset);
   Segment* in = &after_values();
@@ -328,22 +348,24 @@ void Recorder::put(Segment& in, Recording::Kind kind, std::size_t place, unsigne
   if (loaded.array >= 0) add_span(p.from, loaded.first, loaded.end);
 }
 
-void Recorder::copy(const Copy& copy, bool landed, const Site& site) {
+void Recorder::copy_begins(const Copy& copy) {
   if (!wanted() || !detailed_) return;
   const auto offset = static_cast<std::size_t>(copy.to - worker_->shared);
   const std::size_t place = all_.place_of(offset);
-  if (landed) {
-    Recording::Step& step = cut({kWait, nullptr, 0}).step;
-    stands(step, site);
-    Recording::Part& p = part(step, Recording::Kind::landed, place, worker_->rank);
-    p.bytes += copy.bytes, add_span(p.spans, offset, offset + copy.bytes);
-  } else {
-    Segment* in = &after_values();  // zeros alone are no part of what it calculates
-    if (in->computes && copy.source_bytes == 0) in = &cut({kStore, nullptr, -1});
-    put(*in, Recording::Kind::copy, place, worker_->rank, offset, copy.bytes);
-    stands(in->step, site);
-    last_ = {true, worker_->rank, place, {offset, offset + copy.bytes}};
-  }
+  Segment* in = &after_values();  // zeros alone are no part of what it calculates
+  if (in->computes && copy.source_bytes == 0) in = &cut({kStore, nullptr, -1});
+  put(*in, Recording::Kind::copy, place, worker_->rank, offset, copy.bytes);
+  stands(in->step, copy.site);
+  last_ = {true, worker_->rank, place, {offset, offset + copy.bytes}};
+}
+
+void Recorder::copy_ends(const Copy& copy, Site wait) {
+  if (!wanted() || !detailed_) return;
+  const auto offset = static_cast<std::size_t>(copy.to - worker_->shared);
+  Recording::Step& step = cut({kWait, nullptr, 0}).step;
+  stands(step, wait);
+  Recording::Part& p = part(step, Recording::Kind::landed, all_.place_of(offset), worker_->rank);
+  p.bytes += copy.bytes, add_span(p.spans, offset, offset + copy.bytes);
 }
 
 // ---- TMA, mbarriers, wgmma -----------------------------------------------------------------------------------------
@@ -423,7 +445,7 @@ Recorder::Segment* Recorder::traffic(const TensorBox& box, bool writes, bool cou
   return in;
 }
 
-void Recorder::load(const TensorBox& box, bool counted, const std::byte* at, const Site& site) {
+void Recorder::load_begins(const TensorBox& box, bool counted, const void* at, Site site) {
   if (!wanted()) return;
   Segment* const in = traffic(box, false, counted);
   if (!in) return;
@@ -432,22 +454,22 @@ void Recorder::load(const TensorBox& box, bool counted, const std::byte* at, con
   arrival(in->step, at).begun += static_cast<std::int64_t>(box.bytes());
 }
 
-void Recorder::store(const TensorBox& box, bool adds, bool was_read, const Site& site) {
+void Recorder::store_begins(const TensorBox& box, bool adds, Site site) {
   if (!wanted()) return;
-  Segment* in = nullptr;
-  if (!was_read)
-    in = traffic(box, true);
-  else if (detailed_)
-    in = &cut({kWait, nullptr, 0});
+  Segment* const in = traffic(box, true);
   if (!in) return;
-  tile(in->step, was_read ? Recording::Kind::stored : Recording::Kind::store, box, adds && !was_read);
+  tile(in->step, Recording::Kind::store, box, adds);
   stands(in->step, site);
 }
 
+void Recorder::store_was_read(const TensorBox& box) {
+  if (wanted() && detailed_) tile(cut({kWait, nullptr, 0}).step, Recording::Kind::stored, box);
+}
+
 // From its first making on the block has it; a later one is told of, as its end is.
-void Recorder::makes(const std::byte* at, unsigned arrivals, const Site& site) {
+void Recorder::mbarrier_begins(const void* at, unsigned arrivals, Site site) {
   if (!wanted() || !detailed_) return;
-  const auto offset = static_cast<std::size_t>(at - worker_->shared);
+  const auto offset = static_cast<std::size_t>(static_cast<const std::byte*>(at) - worker_->shared);
   const Recording::Place& place = all_.told().chip[all_.place_of(offset)];
   const std::string name =
       place.name + (place.bytes > 8 ? "[" + std::to_string((offset - place.at) / 8) + "]" : std::string());
@@ -456,12 +478,12 @@ void Recorder::makes(const std::byte* at, unsigned arrivals, const Site& site) {
   remakes(m, arrivals, site);
 }
 
-void Recorder::invalidates(const std::byte* at, const Site& site) {
+void Recorder::mbarrier_ends(const void* at, Site site) {
   if (!wanted() || !detailed_) return;
   remakes(barrier(at).number, 0, site);
 }
 
-void Recorder::remakes(std::size_t m, unsigned arrivals, const Site& site) {
+void Recorder::remakes(std::size_t m, unsigned arrivals, Site site) {
   Segment* in = &segment();
   if (!in->empty()) in = &cut({kMake, nullptr, 0});
   in->step.made.push_back({m, arrivals});
@@ -473,11 +495,16 @@ void Recorder::knows(std::size_t m, const void* at, unsigned arrivals) {
   seen_[m] = {at, arrivals, arrivals};
 }
 
-Recorder::Barrier Recorder::barrier(const void* at) const {
+// An mbarrier, or the cluster's barrier; nothing else.
+std::optional<Recorder::Barrier> Recorder::known(const void* at) const {
   for (const Recorder& block : all_.blocks_)
     for (std::size_t m = 0; m < block.seen_.size(); ++m)
-      if (block.seen_[m].at == at) return {block.worker_->rank, m};
-  return {0, 0};  // there is none: a finding follows
+      if (block.seen_[m].at == at) return Barrier{block.worker_->rank, m};
+  return {};
+}
+
+Recorder::Barrier Recorder::barrier(const void* at) const {
+  return known(at).value_or(Barrier{0, 0});  // there is none: a finding follows
 }
 
 Recording::Arrival& Recorder::arrival(Recording::Step& step, const void* at) const {
@@ -488,7 +515,7 @@ Recording::Arrival& Recorder::arrival(Recording::Step& step, const void* at) con
 }
 
 // An arrival that expects bytes begins a step, which their copies follow.
-void Recorder::arrives_at(const std::byte* at, std::uint64_t phase, bool expects, unsigned bytes, const Site& site) {
+void Recorder::arrives(const void* at, std::uint64_t phase, bool expects, unsigned bytes, Site site) {
   if (!wanted() || !detailed_) return;
   Segment* in = &segment();
   if (expects && !in->empty()) in = &cut({kExpect, at, static_cast<long>(phase)});
@@ -498,11 +525,11 @@ void Recorder::arrives_at(const std::byte* at, std::uint64_t phase, bool expects
 }
 
 // The barrier is one of the block of rank 0.
-void Recorder::arrives_at_cluster(const void* at, const Site& site) {
+void Recorder::arrives_at_cluster(const void* at, Site site) {
   if (!wanted() || !detailed_) return;
   const unsigned blocks = worker_->cluster ? worker_->cluster->size() : 1;
   const std::size_t m = all_.mbarrier("barrier.cluster", blocks * all_.launch_.threads(), true);
-  Recorder& first = all_.of(0);
+  Recorder& first = all_.blocks_[0];
   if (m >= first.seen_.size() || !first.seen_[m].at) first.knows(m, at, 0);
   Recording::Step& step = segment().step;
   Recording::Arrival& a = arrival(step, at);
@@ -510,23 +537,29 @@ void Recorder::arrives_at_cluster(const void* at, const Site& site) {
   stands(step, site);
 }
 
-void Recorder::completes_cluster(const void* at) {
-  if (!wanted() || !detailed_ || all_.full()) return;
-  const std::size_t m = barrier(at).number;
+// What copies have brought to an mbarrier others may know of from here on.
+void Recorder::completes(const void* object) {
+  const std::optional<Barrier> barrier = known(object);
+  if (!barrier || !wanted() || !detailed_ || all_.full()) return;
+  const bool of_cluster = all_.told().mbarriers[barrier->number].of_cluster;
+  of_cluster ? cluster_completes(barrier->number) : mbarrier_completes(barrier->number);
+}
+
+void Recorder::cluster_completes(std::size_t m) {
   Recording::Step& made = step(-1);
   made.released = true;
-  made.arrivals.push_back({.mbarrier = m, .come = std::exchange(all_.of(0).seen_[m].arrived, 0)});
+  made.arrivals.push_back({.mbarrier = m, .come = std::exchange(all_.blocks_[0].seen_[m].arrived, 0)});
   all_.release();
 }
 
-void Recorder::waits_for(const void* at, std::uint64_t phases, const Site& site) {
+void Recorder::waits_for(const void* at, std::uint64_t phases, Site site) {
   if (!wanted() || !detailed_ || phases == 0) return;  // a fresh one: nothing to wait for
   warps_[worker_->current / kWarpSize].shown[worker_->current % kWarpSize] = false;
   stands(cut({kPhase, at, static_cast<long>(phases)}).step, site);
   goes_on(worker_->current / kWarpSize);
 }
 
-void Recorder::brings(const TensorBox& box, const std::byte* at, const Site& site) {
+void Recorder::load_ends(const TensorBox& box, const void* at, Site site) {
   if (!wanted() || !detailed_) return;
   Recording::Step& brought = seen_[barrier(at).number].brought;
   tile(brought, Recording::Kind::landed, box);
@@ -534,9 +567,8 @@ void Recorder::brings(const TensorBox& box, const std::byte* at, const Site& sit
   stands(brought, site);
 }
 
-void Recorder::completes(const std::byte* at) {
-  if (!wanted() || !detailed_ || all_.full()) return;
-  Recording::Step brought = std::exchange(seen_[barrier(at).number].brought, {});
+void Recorder::mbarrier_completes(std::size_t m) {
+  Recording::Step brought = std::exchange(seen_[m].brought, {});
   if (brought.parts.empty()) return;
   Recording::Step& made = step(-1);
   made.parts = std::move(brought.parts), made.arrivals = std::move(brought.arrivals);
@@ -544,7 +576,15 @@ void Recorder::completes(const std::byte* at) {
   all_.release();
 }
 
-void Recorder::product(unsigned w, const Product& product, bool done, const Site& site) {
+void Recorder::product_issued(unsigned w, const Product& issued, Site site) {
+  product(w, issued, false, site);
+}
+
+void Recorder::product_waited_for(unsigned w, const Product& done, Site wait) {
+  product(w, done, true, wait);
+}
+
+void Recorder::product(unsigned w, const Product& product, bool done, Site site) {
   if (!wanted() || !detailed_) return;
   if (!segment().step.values.empty()) meets(w, site);  // all its lanes have come to the product
   Segment& in = segment();
@@ -581,20 +621,22 @@ void Recorder::value(const char* name, long row, float value) {
   warps_[worker_->current / kWarpSize].shown[worker_->current % kWarpSize] = true;
 }
 
-void Recorder::request(unsigned w, Access access, unsigned bytes,
-                       const std::array<std::uintptr_t, kWarpSize>& addresses, std::uint64_t wavefronts,
-                       std::uint64_t ideal) {
+void Recorder::request(const SharedRequest& request) {
   if (!wanted() || !detailed_) return;
-  Recording::Request seen{0, bytes, static_cast<unsigned>(wavefronts), static_cast<unsigned>(ideal), is_write(access),
+  Recording::Request seen{0,
+                          request.bytes,
+                          static_cast<unsigned>(request.wavefronts),
+                          static_cast<unsigned>(request.ideal),
+                          is_write(request.access),
                           {}};
   for (unsigned lane = kWarpSize; lane-- > 0;) {
     seen.lanes[lane] = -1;
-    if (!addresses[lane]) continue;
-    seen.lanes[lane] = reinterpret_cast<const std::byte*>(addresses[lane]) - worker_->shared;
+    if (!request.addresses[lane]) continue;
+    seen.lanes[lane] = reinterpret_cast<const std::byte*>(request.addresses[lane]) - worker_->shared;
     seen.place = all_.place_of(static_cast<std::size_t>(seen.lanes[lane]));
   }
   // It belongs to the first step that reads or writes there; of several the one that takes longest is kept.
-  for (Segment& segment : warps_[w].open)
+  for (Segment& segment : warps_[request.warp].open)
     for (const Recording::Part& p : segment.step.parts) {
       if (p.place != seen.place || p.rank != worker_->rank ||
           p.kind != (seen.write ? Recording::Kind::chip_write : Recording::Kind::chip_read))

@@ -4,7 +4,7 @@
 // A warp's lanes run one by one here. Each lane's way is cut where its occupation changes (another array, a mark, a
 // wait, a value shown); what the lanes do between the same two cuts is one step of the warp. A step is complete later
 // than what it tells of, so steps are held back until all is there that they had to wait for, in whichever block.
-// Use: Machine::run makes a LaunchRecorder; Worker, Checker and Counters tell the Recorder of their block.
+// Use: a launch makes a LaunchRecorder, which watches its workers for as long as it lives.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -18,62 +18,54 @@
 #include "sim/core/block.hpp"
 #include "sim/core/device_memory.hpp"
 #include "sim/core/members.hpp"
-#include "sim/counters/counters.hpp"
+#include "sim/core/observer.hpp"
 #include "sim/report/findings.hpp"
 #include "sim/report/recording.hpp"
 
 namespace flash::simt {
 
-// Where in the program: what return_address() of a call is, or a source location, marked by kSourceLocation.
-using Spot = std::uintptr_t;
-Spot spot(const Site& site);
 void add_once(std::vector<std::size_t>& all, std::size_t one);
 
 class LaunchRecorder;
 
 // The block that a worker runs.
-class Recorder {
+class Recorder : public Observer {
  public:
-  explicit Recorder(LaunchRecorder& all);
+  Recorder(LaunchRecorder& all, const Worker& worker);
 
-  void begin_block(const Worker& worker);
-  void end_block();
-  void struct_is(Members members);  // of the kernel's shared memory
+  // What the scheduler and the checks tell (sim/core/observer.hpp). What the running thread, which is one of this
+  // block's, reaches may be another block's of the cluster.
+  void begin_block() override;
+  void end_block(bool regularly) override;
+  void thread_ends() override;
+  void converge(unsigned warp) override;
+  void warp_at_barrier(unsigned warp, Site site) override;
+  void warp_ends(unsigned warp) override;
+  void block_barrier(bool some_exited, Site site) override;
+  void warp_at_named_barrier(unsigned warp, const char* instruction, int barrier, bool waits, Site site) override;
+  void warp_waits(unsigned warp, const char* instruction, Site site) override;
+  void shared_struct(Members members) override;
+  void mark(const char* label, long value) override;
+  void value(const char* name, long row, float value) override;
 
-  // Of the running thread, which is one of this block's; what it reaches may be another block's of the cluster.
-  void global(std::size_t owner, std::size_t offset, unsigned bytes, Access access, Spot spot);
-  // Shared memory of the cluster's block of this rank.
-  void chip(unsigned rank, std::size_t offset, unsigned bytes, Access access, Spot spot);
-  void copy(const Copy& copy, bool landed, const Site& site);
-  // TMA begins to copy. `counted`: its bytes of global memory are, by the same load to another block.
-  void load(const TensorBox& box, bool counted, const std::byte* mbarrier, const Site& site);
-  // The same, back to HBM; the thread knows that the tile was read.
-  void store(const TensorBox& box, bool adds, bool was_read, const Site& site);
-  void arrives_at(const std::byte* mbarrier, std::uint64_t phase, bool expects, unsigned bytes, const Site& site);
-  // Until so many are complete, of an mbarrier or of the cluster's barrier.
-  void waits_for(const void* barrier, std::uint64_t phases, const Site& site);
-  void makes(const std::byte* mbarrier, unsigned arrivals, const Site& site);
-  void invalidates(const std::byte* mbarrier, const Site& site);
-  void arrives_at_cluster(const void* barrier, const Site& site);
-  void mark(const char* label, long value);
-  void value(const char* name, long row, float value);
+  void global_access(std::size_t array, std::size_t offset, unsigned bytes, Access access, Spot spot) override;
+  void shared_access(unsigned rank, std::size_t offset, unsigned bytes, Access access, Spot spot) override;
+  void request(const SharedRequest& request) override;
 
-  void converged(unsigned warp);  // all its lanes are at one place, or have exited
-  void goes_on(unsigned warp);    // one of them has come to a wait, or has exited
-  // All of them are at an instruction of the warp, which divides steps; what it is that they wait for, if anything.
-  void meets(unsigned warp, const Site& site, const char* waits = "");
-  // All of them that have not exited are at the barrier.
-  void arrives(unsigned warp, const std::string& barrier, const Site& site);
-  void ends(unsigned warp);                     // all have exited
-  void released();                              // all threads were at the barrier
-  void completes_cluster(const void* barrier);  // its phase: all of the cluster's threads were there
-  void brings(const TensorBox& box, const std::byte* mbarrier, const Site& site);  // a copy by TMA is there
-  void completes(const std::byte* mbarrier);  // its phase: now others may know of those copies
-  // A product of the warpgroup that begins with this warp is issued, or (`done`) its group has been waited for.
-  void product(unsigned warp, const Product& product, bool done, const Site& site);
-  // A finished request of shared memory; lanes without an address take no part.
-  void request(unsigned warp, Access access, unsigned bytes, const std::array<std::uintptr_t, kWarpSize>& addresses,
-               std::uint64_t wavefronts, std::uint64_t ideal);
+  void copy_begins(const Copy& copy) override;
+  void copy_ends(const Copy& copy, Site wait) override;
+  void completes(const void* object) override;
+  void arrives(const void* mbarrier, std::uint64_t phase, bool expects, unsigned bytes, Site site) override;
+  void arrives_at_cluster(const void* barrier, Site site) override;
+  void waits_for(const void* barrier, std::uint64_t phases, Site site) override;
+  void mbarrier_begins(const void* barrier, unsigned arrivals, Site site) override;
+  void mbarrier_ends(const void* barrier, Site site) override;
+  void load_begins(const TensorBox& box, bool counted, const void* mbarrier, Site site) override;
+  void load_ends(const TensorBox& box, const void* mbarrier, Site site) override;
+  void store_begins(const TensorBox& box, bool adds, Site site) override;
+  void store_was_read(const TensorBox& box) override;
+  void product_issued(unsigned warp, const Product& product, Site site) override;
+  void product_waited_for(unsigned warp, const Product& product, Site wait) override;
 
  private:
   friend class LaunchRecorder;
@@ -124,6 +116,9 @@ class Recorder {
     std::size_t offset;
   };
   bool wanted();
+  void goes_on(unsigned warp);
+  void meets(unsigned warp, Site site, const char* waits = "");
+  void comes_to(unsigned warp, const std::string& barrier, Site site);
   void found(const RawFinding& raw);
   Segment& segment();
   Segment& cut(const Key& key);
@@ -131,16 +126,20 @@ class Recorder {
   void fuse(OfWarp& of);
   static Recording::Part& part(Recording::Step& step, Recording::Kind kind, std::size_t place, unsigned rank = 0,
                                std::ptrdiff_t source = -1);
-  void stands(Recording::Step& step, const Site& site);
+  void stands(Recording::Step& step, Site site);
   void put(Segment& in, Recording::Kind kind, std::size_t place, unsigned rank, std::size_t offset, unsigned bytes);
   OnChip on_chip(const void* address) const;
   void knows(std::size_t mbarrier, const void* at, unsigned arrivals);
-  void remakes(std::size_t mbarrier, unsigned arrivals, const Site& site);
+  void remakes(std::size_t mbarrier, unsigned arrivals, Site site);
+  std::optional<Barrier> known(const void* at) const;
   Barrier barrier(const void* at) const;
+  void mbarrier_completes(std::size_t mbarrier);
+  void cluster_completes(std::size_t barrier);
   Recording::Arrival& arrival(Recording::Step& step, const void* barrier) const;
   Runs runs_of(const TensorBox& box);
   void tile(Recording::Step& step, Recording::Kind kind, const TensorBox& box, bool adds = false);
   Segment* traffic(const TensorBox& box, bool writes, bool counted = false);
+  void product(unsigned warp, const Product& product, bool done, Site site);
   Recording::Step& step(int warp);
   Recording::Step& rest();
   void emit(unsigned warp, std::size_t count);
@@ -149,7 +148,7 @@ class Recorder {
 
   LaunchRecorder& all_;
   Recording& out_;
-  const Worker* worker_ = nullptr;
+  const Worker* worker_;
   std::vector<OfWarp> warps_;
   std::vector<Loaded> loaded_;                     // per thread
   std::vector<std::deque<Recording::Step>> held_;  // steps per warp, and those of no warp, that wait for others
@@ -169,8 +168,11 @@ class LaunchRecorder {
   static constexpr std::size_t kMostSteps = 4000;  // all that follows is one step
 
  public:
-  LaunchRecorder(Recording& out, const DeviceMemory& memory, const Launch& launch);
-  Recorder& of(unsigned rank) { return blocks_[rank]; }
+  // The workers run the blocks of a cluster, by rank; or one of them runs all blocks.
+  LaunchRecorder(Recording& out, const DeviceMemory& memory, const Launch& launch, std::vector<Worker*> workers);
+  ~LaunchRecorder();
+  LaunchRecorder(const LaunchRecorder&) = delete;
+  LaunchRecorder& operator=(const LaunchRecorder&) = delete;
   void end_launch(const KernelReport& report);
   void forget();  // the launch, which is to begin once more
 
@@ -191,6 +193,7 @@ class LaunchRecorder {
   Recording& out_;
   const DeviceMemory& memory_;
   const Launch& launch_;
+  const std::vector<Worker*> workers_;  // that it watches
   std::deque<Recorder> blocks_;         // of a cluster, by rank; a block without one is alone
   unsigned running_ = 0;                // of them
   std::vector<Spot> spots_;             // while the launch runs, Recording::Step::at has their numbers
