@@ -268,8 +268,9 @@ TEST_CASE("65,792 heads" * only_if(has_type(Type::Float16)) * only_if(!features_
     if (!(std::abs(p.lse[i] - want.lse[i]) <= lse_bar(want.lse[i]))) FAIL_CHECK("LSE of head " << i);
 }
 
-// LSE of more than 2^31 rows, and m and l, of which the first and the last ones are done: blocks that draw their Q tiles
-// begin with the first, and the counter stands before the last two of the last head. Rows of Q and O lie on one another.
+// LSE of more than 2^31 rows, and m and l, of which only the first and the last are done: blocks that draw their Q
+// tiles begin with the first ones, and the counter stands before the last two of the last head. Rows of Q and O lie on
+// one another.
 TEST_CASE("rows of LSE beyond 2^31" * only_if(draws())) {
   const Features& can = features_under_test();
   const std::int64_t H = 1024, Sq = (1 << 21) + 4165, D = 64;

@@ -178,9 +178,12 @@ bool reads_host_memory() {
   return reads != 0;
 }
 
-// Work on a stream that waits until it is released.
+// Work on a stream that waits until it is released, or until the test ends.
 struct Gate {
   std::atomic<bool> open = false;
+  Gate() = default;
+  Gate(const Gate&) = delete;
+  ~Gate() { open = true, cudaDeviceSynchronize(); }
   void close(cudaStream_t stream) {
     const auto wait = [](void* gate) {
       while (!static_cast<Gate*>(gate)->open) {

@@ -10,7 +10,8 @@
 # Lines with - stand in the file, one after the other, those with + take their place; lines with = stand there and stay.
 # Line numbers and indentation do not count, so a mutant follows its text; the text must stand there exactly once.
 # "noticed by *": some test of the program. A list that is named after a script (check: tests/check_test.sh, tables:
-# tests/bench/tables_test.py) gives words of what the script prints instead.
+# tests/bench/tables_test.py, simt_counters_table: tests/simt/counters_table.py) gives words of what the script prints
+# instead.
 # A list begins with "# area: NAME"; ./flash test tries one mutant of each area.
 # Use: run.py runs them; python3 tests/mutants/mutants.py says which do not apply (CTest: mutants_apply); with
 # --name FILE, a results file of run.py, it writes the test that noticed in place of each "*".
@@ -116,7 +117,9 @@ def applied(mutant, root=ROOT):
 
 def is_script(program):
     """Whether the test of a list is a script: what it prints is no test case's title."""
-    return any((ROOT / file).is_file() for file in (f"tests/{program}_test.sh", f"tests/bench/{program}_test.py"))
+    room, _, name = program.partition("_")
+    return any((ROOT / "tests" / file).is_file()
+               for file in (f"{program}_test.sh", f"bench/{program}_test.py", f"{room}/{name}.py"))
 
 
 @functools.lru_cache(maxsize=None)
