@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/checks/shadow.hpp"
+#include "sim/checks/checker.hpp"
 #include "sim/core/block.hpp"
 #include "sim/core/device_memory.hpp"
 #include "sim/core/faults.hpp"

@@ -10,7 +10,7 @@
 #include <numeric>
 #include <sstream>
 
-#include "sim/checks/shadow.hpp"
+#include "sim/checks/checker.hpp"
 #include "sim/error.hpp"
 #include "sim/machine.hpp"
 #include "sim/report/report.hpp"

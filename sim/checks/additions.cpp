@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "sim/checks/accesses.hpp"
 #include "sim/checks/keys.hpp"
-#include "sim/checks/shadow.hpp"
 #include "sim/core/code_names.hpp"
 #include "sim/core/outside.hpp"
 

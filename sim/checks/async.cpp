@@ -1,13 +1,13 @@
 // async.cpp: the checks of asynchronous operations (TMA, wgmma), of what they complete on, and of proxy fences.
 // A companion's marks lie in the cells like a thread's (sim/core/async.hpp). What an operation reads or overwrites must
 // be in order with the issuing thread and, if it was written by ordinary stores, behind a proxy fence.
-// Use: see shadow.hpp; PTX ISA, "Async proxy", "mbarrier".
+// Use: see checker.hpp; PTX ISA, "Async proxy", "mbarrier".
 #include <algorithm>
 #include <bit>
 #include <utility>
 
+#include "sim/checks/accesses.hpp"
 #include "sim/checks/keys.hpp"
-#include "sim/checks/shadow.hpp"
 #include "sim/core/outside.hpp"
 
 namespace flash::simt {

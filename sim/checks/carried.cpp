@@ -1,14 +1,14 @@
 // carried.cpp: unwritten memory that a copy takes along. A box of TMA may have rows that a kernel never uses, such as
 // those behind the last one of a KV cache. So a copy (cp.async, TMA) of memory that is partly unwritten is no defect;
 // what it brings counts as unwritten where it lies then, and who uses that is accused, with the copy.
-// Use: see shadow.hpp; the rule for wgmma stands at product_adds().
+// Use: see checker.hpp; the rule for wgmma stands at product_adds().
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <utility>
 
+#include "sim/checks/checker.hpp"
 #include "sim/checks/keys.hpp"
-#include "sim/checks/shadow.hpp"
 #include "sim/core/outside.hpp"
 
 namespace flash::simt {

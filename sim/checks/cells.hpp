@@ -1,6 +1,6 @@
 // cells.hpp: what is remembered of each piece of memory: who wrote it last, who read it, who used atomics or volatile.
 // A word (4 bytes) has one cell until somebody accesses a part of it; then each half, and later each byte, has its own.
-// Use: Checker (shadow.hpp) looks at cells and leaves marks in them; one Cells for global memory, one per block.
+// Use: Checker (checker.hpp) looks at cells and leaves marks in them; one Cells for global memory, one per block.
 #pragma once
 #include <array>
 #include <cstddef>

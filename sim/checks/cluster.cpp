@@ -2,11 +2,11 @@
 // block that owns it; who looks at them is the accessing thread's checker, with that thread's knowledge.
 // A block's shared memory is there from when the block has begun until it ends. Who accesses another block's must know
 // that it has begun, and the other block, before it ends, of the access: both follow from what synchronises them.
-// Use: see shadow.hpp; PTX ISA, "mapa", "barrier.cluster"; CUDA Programming Guide, "Distributed Shared Memory".
+// Use: see checker.hpp; PTX ISA, "mapa", "barrier.cluster"; CUDA Programming Guide, "Distributed Shared Memory".
 #include <algorithm>
 
+#include "sim/checks/accesses.hpp"
 #include "sim/checks/keys.hpp"
-#include "sim/checks/shadow.hpp"
 #include "sim/core/outside.hpp"
 
 namespace flash::simt {

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <new>
 
-#include "sim/checks/shadow.hpp"
+#include "sim/checks/accesses.hpp"
 #include "sim/core/block.hpp"
 #include "sim/core/outside.hpp"
 

@@ -1,5 +1,5 @@
 // keys.hpp: what a site's key says: where in the program (sim/core/spot.hpp), and the kind of access in its upper bits.
-// Use: sim/checks/shadow.cpp and async.cpp; Checker::site() makes an index of a key.
+// Use: whoever tells a Checker of an access; Checker::site() makes an index of a key.
 #pragma once
 #include <cstddef>
 #include <cstdint>

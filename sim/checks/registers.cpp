@@ -1,12 +1,12 @@
 // registers.cpp: the checks of wgmma's registers: no fence behind an access, an access before the wait, an array that
 // no wait has named.
-// Use: see shadow.hpp; PTX ISA, "wgmma.fence", "wgmma.wait_group", "wgmma.mma_async".
+// Use: see checker.hpp; PTX ISA, "wgmma.fence", "wgmma.wait_group", "wgmma.mma_async".
 #include "sim/checks/registers.hpp"
 
 #include <string>
 
+#include "sim/checks/accesses.hpp"
 #include "sim/checks/keys.hpp"
-#include "sim/checks/shadow.hpp"
 #include "sim/core/outside.hpp"
 
 namespace flash::simt {

@@ -1,5 +1,5 @@
 // simt.hpp: the few functions and variables through which a compiled kernel talks to the simulator. dialect.hpp wraps
-// them in CUDA's names; sim/core/block.cpp and sim/checks/shadow.cpp implement them. Plain types only: fast and checked
+// them in CUDA's names; sim/core implements them. Plain types only: fast and checked
 // kernels share them, so nothing here may be a function that both would compile.
 // Use: not directly; include "gpu/kernel.cuh" in a kernel file and "sim/machine.hpp" elsewhere.
 #pragma once
