@@ -165,6 +165,9 @@ expect 0 'program: run --phase 04' run --phase 04
 not_called --preset # built before: no second configuration
 expect 0 'program: 05.2 --hint' exercise 05.2 --hint
 called '--target flash-exercise'
+expect 2 "flash check: --order is 'sideways'; expected forward, reverse or random" check --order sideways a.cu
+called '--target flash-check'
+expect 2 'flash check: no one.cu is not there' check 'no one.cu'
 expect 0 'first: --page
 second: --page' notebook 01
 called '--target phase01_pages'

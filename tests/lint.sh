@@ -83,6 +83,9 @@ rules() {
   # CTest would make two tests of it, of which doctest knows neither, and both would pass.
   files '*.cpp' | tr '\n' '\0' | { xargs -0 -r grep -HnE '(TEST_CASE|TEST_CASE_TEMPLATE)\("[^"]*;' || true; } |
     rule 'no semicolon in the title of a test'
+  # Whoever prints what is expected and then crashes has not passed, and whoever says "skipped: no" is not skipped.
+  files '*.cmake' CMakeLists.txt | tr '\n' '\0' | { xargs -0 -r grep -HnE '(PASS|SKIP)_REGULAR_EXPRESSION' || true; } |
+    rule 'a test tells by its exit status whether it has passed'
   files '*.hpp' '*.cpp' '*.cuh' '*.cu' '*.cl' '*.cmake' CMakeLists.txt '*.sh' flash '*.py' '*.md' | tr '\n' '\0' |
     { LC_ALL=C xargs -0 -r awk "$too_long"; } | rule 'lines of 120 characters at most'
   files '*.hpp' '*.cpp' '*.cuh' '*.cu' '*.h' '*.c' '*.cl' '*.cmake' CMakeLists.txt '*.sh' '*.py' flash | tr '\n' '\0' |

@@ -63,6 +63,8 @@ offence docs/x.md "see /home/somebody/file" 'no paths of one machine'
 offence sim/x.hpp 'using namespace std;' 'no using namespace'
 offence tests/a_test.cpp 'TEST_CASE("one; two") {' 'no semicolon in the title'
 offence tests/a_test.cpp 'TEST_CASE("one, two") { int x; }' ''
+offence cmake/x.cmake 'set_tests_properties(x PROPERTIES SKIP_REGULAR_EXPRESSION "skipped:")' 'by its exit status'
+offence tests/CMakeLists.txt 'set_tests_properties(x PROPERTIES PASS_REGULAR_EXPRESSION "[1-9]")' 'by its exit status'
 # repeat COUNT TEXT
 repeat() { awk -v n="$1" -v text="$2" 'BEGIN { while (n-- > 0) printf "%s", text }'; }
 offence sim/x.hpp "// $(repeat 118 x)" 'lines of 120 characters'

@@ -160,7 +160,7 @@ int main(int count, char** words) try {
   }
   if (dry) {
     dry_run(entries);
-    return 0;
+    return entries.empty() ? 1 : 0;
   }
 #ifdef FLASH_HAVE_CUDA
   if (available(Where::Gpu)) {
