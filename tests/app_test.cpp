@@ -390,6 +390,11 @@ TEST_CASE("help: the flags, and a line for each phase with what it can do") {
     CHECK(p.change.size() > 20);
   }
   CHECK(names.empty());  // each folder has its line
+  // By formula: Q and O once, K and V once for each of 128 Q tiles, fp32.
+  const std::size_t kernel = help.out.find("\n  05-first-kernel");
+  CHECK(help.out.find("HBM bytes: 541,065,216 for a head with N = 8192, D = 64\n", kernel) <
+        help.out.find("\n  06-", kernel));
+  CHECK(contains(help.out, "HBM bytes: those of "));  // a phase whose forward pass is another's
 }
 
 TEST_CASE_TEMPLATE("every phase on every machine: O, LSE and the report", T, float, half, bfloat16) {

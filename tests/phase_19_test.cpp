@@ -7,6 +7,7 @@
 #include "phases/18-diet/phase.hpp"
 #include "phases/19-beyond/steps/steps.hpp"
 #include "phases/pages/example.hpp"
+#include "tests/steps.hpp"
 #include "tests/tensor_kernels.hpp"
 #include "tests/training_gradients.hpp"
 
@@ -29,6 +30,17 @@ TEST_CASE_TEMPLATE("copies and products may be done at any time", T, half, bfloa
 TEST_CASE_TEMPLATE("columns beyond D are not stored", T, half, bfloat16) {
   const Case c{.Sq = 70, .Sk = 100, .D = 200, .layout = Layout::Padded, .granule = 8};
   check_forward<T>(c, on<T>(phase_under_test(), Where::Sim), features_under_test());
+}
+
+// Where a block has two Q tiles, and copies come at once, a warpgroup that sees few keys is ahead of the others by more
+// than the stages of K: it gives no stage back twice before the others have given it back once.
+TEST_CASE("checked: K that a warpgroup does not see is given back when it is there") {
+  if (skipped_without(Where::Checked)) return;
+  for (const auto& [D, Br, Bc] : {std::array<std::int64_t, 3>{64, 256, 64}, {64, 192, 128}, {256, 128, 64}}) {
+    const Case c{.B = 1, .H = 4, .Sq = Br, .Sk = Br, .D = D, .mask = Mask::top_left(), .block_q = Br, .block_k = Bc};
+    INFO(text(c));
+    CHECK_NOTHROW(Outcome(phase_under_test(), c, Where::Checked, {.completion = Completion::eager}));
+  }
 }
 
 // ---- The staircase --------------------------------------------------------------------------------------------------

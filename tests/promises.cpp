@@ -445,7 +445,7 @@ TEST_CASE("what the phase does not meet is refused by name") {
       p.direction = pass == phase.forward ? Direction::Forward : Direction::Backward;
       for (const Operand& operand : operands) {
         std::array<std::int64_t, 4> shape{};
-        for (int i = 0; i < 4; ++i) shape[i] = length_of(operand.shape[i], {2, 4, 4, 5, 6, 8, 8});
+        for (int i = 0; i < 4; ++i) shape[i] = length_of(operand.shape[i], {2, 4, 4, 5, 6, 8, 8, 2});
         if (!operand.optional || operand.view == &AnyProblem::lse)
           p.*operand.view = dense(shape[0], shape[1], shape[2], shape[3]);
       }
@@ -470,6 +470,33 @@ TEST_CASE("what the phase does not meet is refused by name") {
           break;
         case Demand::OtherDv:
           p.v = dense(2, 4, 6, 16), p.o = dense(2, 4, 5, 16);
+          break;
+        case Demand::Lengths:
+          p.keys_of = dense(1, 1, 2, 1);
+          break;
+        case Demand::Softcap:
+          p.options.softcap = 30;
+          break;
+        case Demand::Alibi:
+          p.slopes = dense(1, 4, 1, 1);
+          break;
+        case Demand::Bias:
+          p.bias = dense(1, 4, 1, 6);
+          break;
+        case Demand::BoolMask:
+          p.allowed = dense(2, 1, 5, 6);
+          break;
+        case Demand::Documents:
+          p.document_q = dense(1, 1, 5, 1), p.document_k = dense(1, 1, 6, 1);
+          break;
+        case Demand::BlockMask:
+          p.blocks = dense(1, 4, 1, 1);
+          break;
+        case Demand::Sinks:
+          p.sinks = dense(1, 4, 1, 1);
+          break;
+        case Demand::Dropout:
+          p.options.dropout.p = 0.1f;
           break;
         case Demand::AnyStride:
           p.k.stride[2] = 12, p.k.stride[1] = 72, p.k.stride[0] = 288;

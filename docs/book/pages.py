@@ -162,7 +162,8 @@ class Page:
             before = cell
         measured = f"docs/book/measured/{self.name}.md"
         if (ROOT / measured).exists():
-            text += "\n" + self.book.with_links((ROOT / measured).read_text(), measured)
+            figures = self.book.with_figures((ROOT / measured).read_text(), self.name)
+            text += "\n" + self.book.with_links(figures, measured)
         return text
 
 
@@ -214,7 +215,7 @@ def with_terms(text, terms):
 
 
 def without_marks(text):
-    """Leaves out the marks around a figure within a sentence, which flash-tables needs: their words are no prose."""
+    """Leaves out the marks around a figure within a sentence, which tables.py needs: their words are no prose."""
     return re.sub(r"<!-- (range\s[^>]*--|end --)>", "", text)
 
 

@@ -219,7 +219,7 @@ def has_words(text):
 
 
 def in_tables(text, whole=False):
-    """The texts of the tables that flash-tables writes from results, which stay as they are, and what is said around
+    """The texts of the tables that tables.py writes from results, which stay as they are, and what is said around
     them; of a page that is written as a whole the cells alone."""
     found = cells(text) if whole else set()
     for table in TABLES.findall(text):
@@ -234,7 +234,7 @@ def cells(text):
 
 
 def with_figures_named(text):
-    """A figure within a sentence, which flash-tables renews, is ⟦1⟧, ⟦2⟧ … in a message, so that a new measurement
+    """A figure within a sentence, which tables.py renews, is ⟦1⟧, ⟦2⟧ … in a message, so that a new measurement
     makes no translation stale. The text, and the figures."""
     figures = [" ".join(f.split()) for f in FIGURE.findall(text)]
     numbers = itertools.count(1)

@@ -5,6 +5,7 @@
 #include "phases/app/commands.hpp"
 #include "phases/interface/demands.hpp"
 #include "phases/interface/phase.hpp"
+#include "phases/pages/text.hpp"
 #include "sim/error.hpp"
 
 // One text for this program and for ./flash, which prints it without building anything.
@@ -25,11 +26,28 @@ static void print_pass(const char* name, const flash::Features& can) {
   std::printf("\n");
 }
 
+// What its forward pass moves by its formula, with the first of its types and blocks; or whose pass that is. The table
+// of phases and the picture of all of them are made of these lines (docs/results/tables.py).
+static void print_bytes(const flash::Phase& phase) {
+  for (const flash::Phase* other : flash::forward_phases())
+    if (other != &phase && other->forward == phase.forward) {
+      std::printf("      HBM bytes: those of %s\n", other->name);
+      return;
+    }
+  const flash::Features& can = phase.forward->features;
+  if (!can.hbm_bytes) return;
+  const flash::AnyProblem head{{1, 1, 1, 8192, 8192, 64, 64}, can.types[0], {}};
+  const flash::HbmBytes moved = can.hbm_bytes(head, can.blocks.size() ? can.blocks[0] : flash::Blocks{});
+  std::printf("      HBM bytes: %s for a head with N = 8192, D = 64\n",
+              flash::grouped(moved.read + moved.written).c_str());
+}
+
 static int help() {
   std::printf("%s\nphases\n", usage + 1);
   for (const flash::Phase* phase : flash::all_phases()) {
     std::printf("  %-20s %s\n      machines: %s\n", phase->name, phase->change,
                 phase->kernel() ? "sim checked gpu" : "sim");
+    print_bytes(*phase);
     print_pass("forward:  ", phase->forward->features);
     if (phase->backward) print_pass("gradients:", phase->backward->features);
   }

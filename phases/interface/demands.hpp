@@ -35,6 +35,14 @@ inline std::string distance(std::int64_t keys) {
   return keys >= Mask::all ? "all" : std::to_string(keys);
 }
 
+// An array that may be left out.
+template <AnyView AnyProblem::*view>
+std::optional<Refusal> array_given(const AnyProblem& p) {
+  for (const Operand& operand : operands)
+    if (operand.view == view) return when((p.*view).given(), {operand.name, "given", "none", another});
+  return {};
+}
+
 // The first thing that keeps TMA from copying the tensors: it wants bases, strides and rows in multiples of 16 bytes,
 // and counts rows in 32 bits.
 inline std::optional<Refusal> tma_obstacle(const AnyProblem& p) {
@@ -45,7 +53,8 @@ inline std::optional<Refusal> tma_obstacle(const AnyProblem& p) {
   };
   for (const Operand& operand : operands) {
     const AnyView& view = p.*operand.view;
-    if (!is_given(operand, p) || operand.shape[3] == Length::One || view.elements() == 0) continue;
+    const bool copied = operand.shape[3] == Length::D || operand.shape[3] == Length::Dv;
+    if (!is_given(operand, p) || !copied || view.elements() == 0) continue;
     const std::string name = operand.name;
     const std::int64_t element = bytes_of(type_of_elements(operand.element, p));
     if (view.S() > most_rows) return refusal(name + "'s sequence length S", view.S(), "at most 2^30");
@@ -95,6 +104,26 @@ inline const DemandRow rows[] = {
      [](const AnyProblem& p) {
        return when(p.shape().Dv != p.shape().D, {"V's head dimension D", std::to_string(p.shape().Dv),
                                                  std::to_string(p.shape().D) + " as in Q", another});
+     }},
+    {Demand::Lengths, "lengths",
+     [](const AnyProblem& p) {
+       for (const auto asked : {array_given<&AnyProblem::first_rows>, array_given<&AnyProblem::rows_of>})
+         if (const std::optional<Refusal> refusal = asked(p)) return refusal;
+       return array_given<&AnyProblem::keys_of>(p);
+     }},
+    {Demand::Softcap, "softcap",
+     [](const AnyProblem& p) {
+       return when(p.options.softcap != 0, {"softcap", std::to_string(p.options.softcap), "none", another});
+     }},
+    {Demand::Alibi, "ALiBi", array_given<&AnyProblem::slopes>},
+    {Demand::Bias, "bias", array_given<&AnyProblem::bias>},
+    {Demand::BoolMask, "bool mask", array_given<&AnyProblem::allowed>},
+    {Demand::Documents, "documents", array_given<&AnyProblem::document_q>},
+    {Demand::BlockMask, "block mask", array_given<&AnyProblem::blocks>},
+    {Demand::Sinks, "sinks", array_given<&AnyProblem::sinks>},
+    {Demand::Dropout, "dropout",
+     [](const AnyProblem& p) {
+       return when(p.options.dropout.given(), {"dropout", std::to_string(p.options.dropout.p), "none", another});
      }},
     {Demand::AnyStride, "any stride", tma_obstacle},
     {Demand::Atomic, "atomic",

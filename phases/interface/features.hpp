@@ -33,7 +33,26 @@ class Few {
 };
 
 // What a problem may ask of a phase; demands.hpp says when it is asked.
-enum class Demand : std::uint8_t { Causal, Window, Lse, Kept, WideOutput, FewerHeads, OtherDv, AnyStride, Atomic };
+enum class Demand : std::uint8_t {
+  Causal,
+  Window,
+  Lse,
+  Kept,
+  WideOutput,
+  FewerHeads,
+  OtherDv,
+  Lengths,
+  Softcap,
+  Alibi,
+  Bias,
+  BoolMask,
+  Documents,
+  BlockMask,
+  Sinks,
+  Dropout,
+  AnyStride,
+  Atomic
+};
 
 // A set of demands.
 class Demands {

@@ -112,6 +112,10 @@ void with_type(Type type, const F& f) {
       return f.template operator()<bfloat16>();
     case Type::Int16:
       return f.template operator()<std::int16_t>();
+    case Type::Int32:
+      return f.template operator()<std::int32_t>();
+    case Type::Byte:
+      return f.template operator()<std::uint8_t>();
   }
 }
 

@@ -9,20 +9,23 @@ namespace flash {
 enum class Role : std::uint8_t { None, In, Out };
 
 // The lengths that a problem has, and the array that says how long each is.
-enum class Length : std::uint8_t { B, H, Hk, Sq, Sk, D, Dv, One };
+enum class Length : std::uint8_t { B, H, Hk, Sq, Sk, D, Dv, One, N, Ends, RowBlocks, KeyBlocks };
 constexpr std::int64_t length_of(Length length, const Shape& s) {
-  const std::int64_t lengths[] = {s.B, s.H, s.Hk, s.Sq, s.Sk, s.D, s.Dv, 1};
+  const auto blocks = [](std::int64_t S) { return (S + mask_block - 1) / mask_block; };
+  const std::int64_t lengths[] = {s.B, s.H, s.Hk, s.Sq, s.Sk, s.D, s.Dv, 1, s.N, s.N + 1, blocks(s.Sq), blocks(s.Sk)};
   return lengths[static_cast<int>(length)];
 }
 constexpr const char* defined_by(Length length) {
-  constexpr const char* names[] = {"Q", "Q", "K", "Q", "K", "Q", "V", "a row's number"};
+  constexpr const char* names[] = {
+      "Q",        "Q",       "K", "Q", "K", "Q", "V", "a row's number", "the sequences", "the sequences' ends",
+      "Q in 64s", "K in 64s"};
   return names[static_cast<int>(length)];
 }
 
 // What an array's elements are.
-enum class Element : std::uint8_t { Input, Output, Float32, Int16 };
+enum class Element : std::uint8_t { Input, Output, Float32, Int16, Int32, Byte };
 constexpr Type type_of_elements(Element element, const AnyProblem& p) {
-  const Type types[] = {p.type, p.out, Type::Float32, Type::Int16};
+  const Type types[] = {p.type, p.out, Type::Float32, Type::Int16, Type::Int32, Type::Byte};
   return types[static_cast<int>(element)];
 }
 
@@ -33,6 +36,7 @@ struct Operand {
   Element element;
   Role forward, backward;
   bool optional = false;
+  int shared = 0;  // of how many axes from the first on each may be 1 instead: all share what is there
 
   constexpr Role role(Direction direction) const { return direction == Direction::Forward ? forward : backward; }
 };
@@ -56,6 +60,19 @@ inline constexpr Operand operands[] = {
     {"dQ", &P::dq, {B, H, Sq, D}, Input, None, Out},
     {"dK", &P::dk, {B, Hk, Sk, D}, Input, None, Out},
     {"dV", &P::dv, {B, Hk, Sk, Dv}, Input, None, Out},
+    {"slopes", &P::slopes, {B, H, One, One}, Float32, In, In, true, 1},
+    {"bias", &P::bias, {B, H, Sq, Sk}, Input, In, In, true, 3},
+    {"dbias", &P::dbias, {B, H, Sq, Sk}, Float32, None, Out, true, 3},
+    {"mask", &P::allowed, {B, H, Sq, Sk}, Byte, In, In, true, 3},
+    {"doc_q", &P::document_q, {B, One, Sq, One}, Int32, In, In, true, 1},
+    {"doc_k", &P::document_k, {B, One, Sk, One}, Int32, In, In, true, 1},
+    {"block_mask", &P::blocks, {B, H, RowBlocks, KeyBlocks}, Byte, In, In, true, 2},
+    {"sinks", &P::sinks, {One, H, One, One}, Float32, In, In, true},
+    {"dsinks", &P::dsinks, {One, H, One, One}, Float32, None, Out, true},
+    {"cu_seqlens_q", &P::first_rows, {One, One, Ends, One}, Int32, In, In, true},
+    {"cu_seqlens_k", &P::first_keys, {One, One, Ends, One}, Int32, In, In, true},
+    {"seqused_q", &P::rows_of, {One, One, N, One}, Int32, In, In, true},
+    {"seqused_k", &P::keys_of, {One, One, N, One}, Int32, In, In, true},
 };
 }  // namespace lists
 using lists::operands;

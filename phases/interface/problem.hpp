@@ -13,7 +13,7 @@
 
 namespace flash {
 
-enum class Type : std::uint8_t { Float32, Float16, BFloat16, Int16 };
+enum class Type : std::uint8_t { Float32, Float16, BFloat16, Int16, Int32, Byte };
 template <class T>
 inline constexpr Type type_of = Type::Float32;
 template <>
@@ -24,11 +24,11 @@ template <>
 inline constexpr Type type_of<std::int16_t> = Type::Int16;
 
 inline const char* name(Type type) {
-  static constexpr const char* names[] = {"float32", "float16", "bfloat16", "int16"};
+  static constexpr const char* names[] = {"float32", "float16", "bfloat16", "int16", "int32", "bool"};
   return names[static_cast<int>(type)];
 }
 constexpr std::int64_t bytes_of(Type type) {
-  return type == Type::Float32 ? 4 : 2;
+  return type == Type::Float32 || type == Type::Int32 ? 4 : type == Type::Byte ? 1 : 2;
 }
 
 // A strided [B, H, S, D] tensor that somebody else owns. Strides count elements; the last one must be 1.
@@ -82,9 +82,22 @@ View<T> view_as(const AnyView& view) {
 // that makes dK and dV, by atomic additions in whatever order they come; 5 matrix products in place of 7.
 enum class BackwardMode : std::uint8_t { Deterministic, Atomic };
 
+// Which numbers of P are left out of P V, by (b, h, i, j) and the seed alone; the others count as much more
+// (docs/conventions.md).
+struct Dropout {
+  float p = 0;  // the share that is left out, in steps of 2^-16; 0: none
+  std::uint64_t seed = 0;
+
+  constexpr bool given() const { return threshold() > 0; }
+  constexpr std::uint32_t threshold() const { return static_cast<std::uint32_t>(double{p} * 65536 + 0.5); }  // of 65536
+  constexpr float factor() const { return 65536.0f / static_cast<float>(65536 - threshold()); }  // of what is left
+};
+
 struct Options {
   std::optional<float> scale = {};  // default 1/sqrt(D); any finite number
   Mask mask = {};
+  float softcap = 0;  // S becomes softcap · tanh(S / softcap); 0: it stays
+  Dropout dropout = {};
   std::int64_t block_q = 0;              // rows of a Q tile (Br); 0: the phase chooses
   std::int64_t block_k = 0;              // rows of a K/V tile (Bc); 0: the phase chooses
   std::int64_t sram_bytes = 192 * 1024;  // on-chip memory of the two-level model (an A100's L1)
@@ -92,10 +105,18 @@ struct Options {
   BackwardMode mode = BackwardMode::Deterministic;
 };
 
-// Hk: heads of K and V; Dv: columns of V and O.
+// Hk: heads of K and V; Dv: columns of V and O; N: sequences.
 struct Shape {
-  std::int64_t B, H, Hk, Sq, Sk, D, Dv;
+  std::int64_t B, H, Hk, Sq, Sk, D, Dv, N = B;
 };
+
+// Rows `first_row` … and keys `first_key` … of batch entry b that attend to each other and to nothing else.
+struct Sequence {
+  std::int64_t b, first_row, rows, first_key, keys;
+};
+// A block mask has a number for each block of so many rows and keys.
+inline constexpr std::int64_t mask_block = 64;
+enum class BlockKind : std::uint8_t { None, Ask, Whole };  // seen by no row; as mask and documents say; whole
 
 // What the training forward pass keeps for the backward pass, beside O and LSE: with it the backward pass works with
 // the P and the δ that the forward pass had. What is null is not kept; docs/backward.md says what that costs.
@@ -123,6 +144,15 @@ struct AnyProblem {
   AnyView lse, m, l;          // [B, H, Sq, 1], dense
   AnyView dout, dlse;         // as O, as LSE
   AnyView dq, dk, dv;         // as Q, K, V
+  // What else may bear on a score; docs/conventions.md has the formulas. Where an axis is 1, all share what is there.
+  AnyView slopes;                  // [B|1, H, 1, 1], fp32: ALiBi
+  AnyView bias, dbias;             // [B|1, H|1, Sq|1, Sk], of `type`, and fp32: is added to S
+  AnyView allowed;                 // likewise, bytes: 0 hides the key
+  AnyView document_q, document_k;  // [B|1, 1, Sq, 1] and [B|1, 1, Sk, 1], int32: a row sees the keys of its document
+  AnyView blocks;                  // [B|1, H|1, ⌈Sq/64⌉, ⌈Sk/64⌉], BlockKind
+  AnyView sinks, dsinks;           // [1, H, 1, 1], fp32: a logit that only the denominator sees
+  AnyView first_rows, first_keys;  // [1, 1, N + 1, 1], int32: sequences packed one behind the other (cu_seqlens)
+  AnyView rows_of, keys_of;        // [1, 1, N, 1], int32: how long each is (seqused)
   Options options;
 
   AnyProblem() = default;
@@ -133,7 +163,7 @@ struct AnyProblem {
   // Without data, dense: what a formula is asked about.
   AnyProblem(const Shape& shape, Type type, const Options& options, bool with_lse = false);
 
-  Shape shape() const { return {q.B(), q.H(), k.H(), q.S(), k.S(), q.D(), v.D()}; }
+  Shape shape() const { return {q.B(), q.H(), k.H(), q.S(), k.S(), q.D(), v.D(), sequences()}; }
   std::int64_t B() const { return q.B(); }
   std::int64_t H() const { return q.H(); }
   std::int64_t Sq() const { return q.S(); }
@@ -145,6 +175,11 @@ struct AnyProblem {
   }
   KeyRange<std::int64_t> visible(std::int64_t i) const { return options.mask.visible(i, Sq(), Sk()); }
   bool backward() const { return direction == Direction::Backward; }
+  // Sequences are batch entries, or pieces of the only one.
+  bool packed() const { return first_rows.given(); }
+  std::int64_t sequences() const { return packed() ? first_rows.S() - 1 : B(); }
+  // Reads the lengths, which must be the host's.
+  Sequence sequence(std::int64_t n) const;
 };
 
 // A forward problem as a caller fills it and CPU phases read it.
@@ -228,6 +263,18 @@ AnyProblem::AnyProblem(const GradientProblem<T>& p)
       dk(any_of(p.dk)),
       dv(any_of(p.dv)),
       options(p.options) {}
+
+inline Sequence AnyProblem::sequence(std::int64_t n) const {
+  const auto number = [](const AnyView& of, std::int64_t i) { return static_cast<const std::int32_t*>(of.data)[i]; };
+  Sequence s{packed() ? 0 : n, 0, Sq(), 0, Sk()};
+  if (packed()) {
+    s.first_row = number(first_rows, n), s.rows = number(first_rows, n + 1) - s.first_row;
+    s.first_key = number(first_keys, n), s.keys = number(first_keys, n + 1) - s.first_key;
+  }
+  if (rows_of.given()) s.rows = number(rows_of, n);
+  if (keys_of.given()) s.keys = number(keys_of, n);
+  return s;
+}
 
 inline AnyProblem::AnyProblem(const Shape& s, Type type, const Options& options, bool with_lse)
     : type(type), out(type), options(options) {

@@ -6,6 +6,7 @@ namespace flash {
 
 Run enter(const Phase& phase, const AnyProblem& p, Where where, const MachineOptions& options) {
   validate(p, phase);
+  check_lengths(p);
   const Pass& pass = pass_of(phase, p.direction);
   require(phase.name, pass.features, where);
   const Entry entry = pass.entries[static_cast<std::size_t>(where)];

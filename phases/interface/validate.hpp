@@ -58,6 +58,10 @@ inline void check_options(const Options& options) {
     refuse("block_k", options.block_k, "0 (automatic) to " + std::to_string(max_block), "omit --block-k");
   if (options.sram_bytes < 1) refuse("sram", options.sram_bytes, "at least 1 byte", "pass --sram 196608");
   if (options.threads < 0) refuse("threads", options.threads, "0 (all cores) or more", "omit --threads");
+  if (!(options.softcap >= 0 && std::isfinite(options.softcap)))
+    refuse("softcap", options.softcap, "more than 0, or 0 for none", "omit it");
+  if (!(options.dropout.p >= 0 && options.dropout.p < 1 && options.dropout.threshold() < 65536))
+    refuse("dropout", options.dropout.p, "0 to 65535/65536", "omit it for none");
 }
 
 // m, l and O_lo go together as docs/backward.md says, and the backward pass needs what a forward pass has left.
@@ -69,6 +73,28 @@ inline void check_kept(const AnyProblem& p) {
     refuse("O_lo", "given", std::string("none for ") + name(p.out), "omit it: O itself is precise enough");
   if (p.backward() && !p.lse.given() && !p.m.given() && p.q.elements() > 0)
     refuse("LSE's data", "null", "a pointer", "run forward_training with LSE, or with m and l, first");
+}
+
+// Arrays that go together, or cannot.
+inline void check_scores(const AnyProblem& p) {
+  const auto needs = [](const AnyView& given, const char* name, const AnyView& other, const char* its_name) {
+    if (given.given() && !other.given())
+      refuse(its_name, "null", std::string("a pointer beside ") + name, std::string("pass it, or omit ") + name);
+  };
+  needs(p.dbias, "dbias", p.bias, "bias"), needs(p.dsinks, "dsinks", p.sinks, "sinks");
+  needs(p.document_q, "doc_q", p.document_k, "doc_k"), needs(p.document_k, "doc_k", p.document_q, "doc_q");
+  needs(p.first_rows, "cu_seqlens_q", p.first_keys, "cu_seqlens_k");
+  needs(p.first_keys, "cu_seqlens_k", p.first_rows, "cu_seqlens_q");
+  if (p.slopes.given() && p.options.mask.shift != 0)
+    refuse("slopes", "given", "none with a shifted mask", "add the shift as a bias");
+  if (!p.packed()) return;
+  if (p.first_rows.S() < 1) refuse("cu_seqlens_q's number of elements", 0, "at least 1, a 0", "pass N + 1 of them");
+  if (p.B() != 1) refuse("Q's batch size B", p.B(), "1 with cu_seqlens_q", "pack the sequences into one");
+  const std::pair<const char*, const AnyView*> of_rows_and_keys[] = {
+      {"bias", &p.bias}, {"mask", &p.allowed}, {"doc_q", &p.document_q}, {"block_mask", &p.blocks}};
+  for (const auto& [name, view] : of_rows_and_keys)
+    if (view->given())
+      refuse(name, "given", "none with cu_seqlens_q", "pad the sequences and pass seqused_q and seqused_k");
 }
 
 // Each length is what the array says that defines it; to a phase without grouped heads K's heads are Q's.
@@ -84,9 +110,10 @@ inline void check_shapes(const AnyProblem& p, const Demands& meets) {
       if (!is_given(operand, p)) continue;
       const Length length = known(operand.shape[i]);
       const std::int64_t is = (p.*operand.view).shape[i], want = length_of(length, shape);
-      if (is != want)
+      if (is != want && !(is == 1 && i < operand.shared))
         refuse(std::string(operand.name) + "'s " + axis_names[i], is,
-               std::to_string(want) + " as in " + defined_by(length), "make the shapes agree");
+               std::to_string(want) + (i < operand.shared ? " or 1" : "") + " as in " + defined_by(length),
+               "make the shapes agree");
     }
   for (const Operand& operand : operands) {
     const AnyView& view = p.*operand.view;
@@ -120,8 +147,31 @@ inline void validate(const AnyProblem& p, const Phase& phase) {
     if (is_written(operand, p)) checks::check_written(operand.name, p.*operand.view);
   checks::check_options(p.options);
   checks::check_kept(p);
+  checks::check_scores(p);
   if (const std::optional<Refusal> r = unmet(p, can.meets))
     refuse(r->argument, r->value, r->expected + in_phase, r->remedy);
+}
+
+// The values of cu_seqlens and seqused, which must be the host's: kernels take them as they are.
+inline void check_lengths(const AnyProblem& p) {
+  const auto check = [](const char* name, const AnyView& of, auto least, auto most) {
+    for (std::int64_t i = 0; i < of.elements(); ++i)
+      if (const std::int64_t is = static_cast<const std::int32_t*>(of.data)[i]; is < least(i) || is > most(i))
+        refuse(std::string(name) + "[" + std::to_string(i) + "]", is,
+               std::to_string(least(i)) + " to " + std::to_string(most(i)), "correct the lengths");
+  };
+  const auto check_ends = [&](const char* name, const AnyView& ends, std::int64_t S) {
+    const auto* const values = static_cast<const std::int32_t*>(ends.data);
+    check(
+        name, ends, [&](std::int64_t i) { return i > 0 ? values[i - 1] : 0; },
+        [&](std::int64_t i) { return i > 0 ? S : 0; });
+  };
+  check_ends("cu_seqlens_q", p.first_rows, p.Sq()), check_ends("cu_seqlens_k", p.first_keys, p.Sk());
+  AnyProblem whole = p;  // without the lengths that are checked against it
+  whole.rows_of = whole.keys_of = {};
+  const auto none = [](std::int64_t) { return std::int64_t{0}; };
+  check("seqused_q", p.rows_of, none, [&](std::int64_t n) { return whole.sequence(n).rows; });
+  check("seqused_k", p.keys_of, none, [&](std::int64_t n) { return whole.sequence(n).keys; });
 }
 
 }  // namespace flash

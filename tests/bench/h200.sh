@@ -2,7 +2,7 @@
 # h200.sh: what this folder measures on a GPU, in one go: builds, verifies, times, reads the hardware's counters. Some
 # seven minutes on an H200 with 16 cores: two to build, two for `phases`, about one for each other part.
 # tests/bench/h200.sh OUTPUT_DIRECTORY [ARCHITECTURE [PART…]]   then copy the *.json into docs/results, and write the
-# tables: flash-tables --write. Parts: backward beside ceilings diet few gradients hopper long phases sectors steps
+# tables: docs/results/tables.py --write. Parts: backward beside ceilings diet few gradients hopper long phases sectors steps
 # summary torch training.
 # Where Eigen, doctest and xtensor are not installed, CMAKE_PREFIX_PATH says where they are.
 set -eu

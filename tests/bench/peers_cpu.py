@@ -141,7 +141,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--quick", action="store_true", help="N = 1024 and 2048 only")
-    parser.add_argument("--json", metavar="FILE", help="all figures, for flash-tables")
+    parser.add_argument("--json", metavar="FILE", help="all figures, for docs/results/tables.py")
     parser.add_argument("--note", default="", help="what the file says beside the processor: the library of products")
     args = parser.parse_args()
     try:

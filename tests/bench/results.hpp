@@ -1,5 +1,5 @@
 // results.hpp: measurements as JSON files (docs/results/*.json): the computer, the commit, one line per measurement.
-// Programs in Python write the same format (results.py); flash-tables puts it into README.md and docs (tables.hpp).
+// Programs in Python write the same format (results.py); docs/results/tables.py puts it into README.md and docs.
 // Use: write_results(path, environment(), rows);
 #pragma once
 #include <cstdio>

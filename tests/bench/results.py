@@ -1,5 +1,5 @@
 # results.py: result files as results.hpp writes them: the computer, the commit, one line per measurement.
-# For the benchmarks in Python; flash-tables puts these files into README.md and docs.
+# For the benchmarks in Python; docs/results/tables.py puts these files into README.md and docs.
 # from results import gpu_environment, write_results; write_results("out.json", gpu_environment(), rows)
 import datetime
 import json

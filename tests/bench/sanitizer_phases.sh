@@ -1,6 +1,6 @@
 #!/bin/sh
 # sanitizer_phases.sh: each kernel phase under each tool of compute-sanitizer, as ./flash run calls it, on files made
-# here; flash-tables makes docs/results/sanitizer-phases-h200.md of what it writes. A GPU, python3.
+# here; docs/results/tables.py puts what it writes into sanitizer-phases-h200.md. A GPU, python3.
 # tests/bench/sanitizer_phases.sh FLASH_PHASES OUT.json [PHASE…]     by default all
 # tests/bench/sanitizer_phases.sh --gradients …      both modes, and several D, of phases that have a backward pass
 # FLASH_JOBS: so many run at a time, 1 where nothing is said.

@@ -9,12 +9,14 @@
 #
 # Lines with - stand in the file, one after the other, those with + take their place; lines with = stand there and stay.
 # Line numbers and indentation do not count, so a mutant follows its text; the text must stand there exactly once.
-# "noticed by *": some test of the program. A list that is named after a shell script (check: tests/check_test.sh) gives
-# words of what the script prints instead.
+# "noticed by *": some test of the program. A list that is named after a script (check: tests/check_test.sh, tables:
+# tests/bench/tables_test.py) gives words of what the script prints instead.
 # A list begins with "# area: NAME"; ./flash test tries one mutant of each area.
-# Use: run.py runs them; python3 tests/mutants/mutants.py says which do not apply (CTest: mutants_apply).
+# Use: run.py runs them; python3 tests/mutants/mutants.py says which do not apply (CTest: mutants_apply); with
+# --name FILE, a results file of run.py, it writes the test that noticed in place of each "*".
 import dataclasses
 import functools
+import json
 import pathlib
 import re
 import sys
@@ -113,10 +115,11 @@ def applied(mutant, root=ROOT):
 
 
 def is_script(program):
-    """Whether the test of a list is a shell script: what it prints is no test case's title."""
-    return (ROOT / f"tests/{program}_test.sh").is_file()
+    """Whether the test of a list is a script: what it prints is no test case's title."""
+    return any((ROOT / file).is_file() for file in (f"tests/{program}_test.sh", f"tests/bench/{program}_test.py"))
 
 
+@functools.lru_cache(maxsize=None)
 def titles():
     """The text of all test cases, literals that follow one another joined."""
     text = "\n".join(path.read_text() for path in sorted((ROOT / "tests").rglob("*.[ch]pp")))
@@ -143,7 +146,23 @@ def problems(mutants):
     return lines
 
 
+def name_tests(results):
+    """In the lists: for "noticed by *" the test that noticed it in this results file."""
+    by = {(row["kind"], row["mutant"]): row["by"] for row in json.loads(results.read_text())["rows"]}
+    for path in HERE.glob("*.txt"):
+        lines, name = path.read_text().splitlines(keepends=True), ""
+        for i, line in enumerate(lines):
+            if line[0] not in " #\n":
+                name = line.partition(":")[0]
+            test = re.sub(": race: .*", "", by.get((path.stem, name), ""))
+            if test and line.strip() == "noticed by *" and '"' + re.sub("<[^<>]*>$", "", test) + '"' in titles():
+                lines[i] = f"  noticed by {test}\n"
+        path.write_text("".join(lines))
+
+
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["--name"]:
+        name_tests(pathlib.Path(sys.argv[2]))
     try:
         found = problems(all_mutants())
     except Wrong as wrong:

@@ -4,14 +4,18 @@
 #   python3 tests/mutants/run.py BUILD             one of each area, picked by a hash of the sources, kept by that hash
 #   python3 tests/mutants/run.py BUILD all         all of them
 #   python3 tests/mutants/run.py BUILD simulator   those of an area, of a list (phase07), or one: phase07/mask-ignored
-# --jobs N runs N at a time; --json FILE writes the verdicts as a results file (docs/results/mutants.json).
+# --jobs N runs N at a time; --json FILE writes the verdicts as a results file (docs/results/mutants.json), anew after
+# each; --seconds N begins no mutant later than that; --but FILE … leaves out what these files have a verdict of.
+#   python3 tests/mutants/run.py --merge FILE … --json docs/results/mutants.json    joins files; the later one counts
 # Exits with 1 if one survives, does not apply or does not compile, or if another test than its own notices it.
 import argparse
+import collections
 import concurrent.futures
 import datetime
 import functools
 import hashlib
 import json
+import math
 import os
 import pathlib
 import re
@@ -21,6 +25,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.dont_write_bytecode = True
 import mutants  # noqa: E402
@@ -32,9 +37,10 @@ NO_CHECKED = "CMakeFiles/flash_common.dir/phases/interface/where.cpp.o"  # says 
 SKIPPED, NO_SUCH_TEST = 77, "ERROR: there is no such test case"  # tests/doctest_main.cpp
 COMPILER = "bin/flash-launches"  # stands before g++ where kernel files are compiled
 CHECK_LIBRARY = "libflash_simt.a"  # what ./flash check links
-# Which programs a test starts, beside its own. Of a list that is named after a shell script, the script is the test.
+# Which programs a test starts, beside its own. Of a list that is named after a script, the script is the test.
 STARTED = {"app": ["flash-phases"], "tour": ["flash-phases", "flash-wrong-prediction"],
            "exercises": ["flash-exercise"], "player": ["flash-phases", "flash-recordings"]}
+UNJUDGED = ("left", "skipped")  # for want of time; for want of what its test needs
 TREE = ["flash", "sim", "gpu", "phases", "tests", "docs", ".devcontainer"]  # what such a script may read
 
 
@@ -122,10 +128,10 @@ class Trial:
             (self.folder / file).parent.mkdir(parents=True, exist_ok=True)
             (self.folder / file).write_text(text)
         self.environment = {**os.environ, "FLASH_PROGRAM": str(self.folder / "flash-phases")}
-        self.compiler = None
+        self.compiler, self.skipped = None, False
 
     def verdict(self):
-        """(kind, by whom): caught, SURVIVED, MOVED, BROKEN."""
+        """(kind, by whom): caught, SURVIVED, MOVED, BROKEN, or skipped: its test cannot be made on this computer."""
         program = self.mutant.program
         if any(file.startswith("sim/compiler/") for file in self.files):
             self.relink(COMPILER, self.folder / "flash-launches", "all")
@@ -148,6 +154,8 @@ class Trial:
                 self.relink(library, self.folder / "library.so", machine)
             if self.fails(self.mutant.noticed, []):
                 return "caught", self.by
+        if self.skipped:  # with all machines that there are
+            return "skipped", self.mutant.noticed
         for of_program in (["--source-file=*_test.cpp"], ["--source-file-exclude=*_test.cpp"]):
             if not self.mutant.name.startswith("barrier@") and self.fails("*", of_program):
                 return "MOVED", f"{self.by}, not by: {self.mutant.noticed}"
@@ -205,6 +213,7 @@ class Trial:
             code, text = done.returncode, done.stdout
         except subprocess.TimeoutExpired as expired:
             code, text = 1, (expired.stdout or b"").decode(errors="replace")
+        self.skipped = code == SKIPPED
         if code in (0, SKIPPED):
             return False
         if NO_SUCH_TEST in text:
@@ -281,7 +290,9 @@ class Trial:
             raise Failed(f"does not compile: {(errors or ['?'])[0]}")
 
 
-def tried(build, unchecked, mutant):
+def tried(build, unchecked, deadline, mutant):
+    if time.monotonic() > deadline:
+        return mutant, "left", ""
     trial = None
     try:
         trial = Trial(build, mutant, unchecked)
@@ -297,7 +308,7 @@ def tried(build, unchecked, mutant):
 
 def hash_of_sources():
     digest = hashlib.sha256()
-    for folder in ("phases", "sim", "gpu", "tests"):
+    for folder in ("phases", "sim", "gpu", "tests", "docs/results"):
         for path in sorted(p for p in (ROOT / folder).rglob("*") if p.is_file() and p.suffix != ".pyc"):
             digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
@@ -323,30 +334,70 @@ def chosen(every, word, digest):
     return list(one.values())
 
 
-def write_json(path, results):
-    """The verdicts as a results file, in the order of their names; a kind, so that each gets a table of its own."""
-    rows = []
-    for mutant, kind, by in results:
-        barrier = mutant.name.startswith("barrier@")
-        name = mutant.name.removeprefix("barrier@phases/").replace("@", ":") if barrier else mutant.name
-        of = "deleted barriers" if barrier else mutant.program
-        rows.append({"kind": of, "mutant": name, "verdict": kind, "by": by})
-    rows.sort(key=lambda row: (row["kind"], row["mutant"]))
-    commit = shell("git rev-parse --short HEAD", cwd=ROOT).stdout.strip() or "unknown"
+def key_of(mutant):
+    """Its kind and name in a results file; each kind gets a table of its own."""
+    if not mutant.name.startswith("barrier@"):
+        return mutant.program, mutant.name
+    return "deleted barriers", mutant.name.removeprefix("barrier@phases/").replace("@", ":")
+
+
+def verdicts_of(files):
+    """The verdicts of results files, key -> row; of two of a mutant the later one. And the files' commits."""
+    rows, commits = {}, {}
+    for file in files:
+        kept = json.loads(pathlib.Path(file).read_text())
+        rows.update({(row["kind"], row["mutant"]): row for row in kept["rows"]})
+        commits[kept["environment"]["commit"]] = None
+    return rows, ", ".join(commits)
+
+
+def write_json(path, rows, commit):
+    """A results file, in the order of the names."""
+    lines = ",\n".join("    " + json.dumps(rows[key], ensure_ascii=False) for key in sorted(rows))
     date = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
-    lines = ",\n".join("    " + json.dumps(row, ensure_ascii=False) for row in rows)
-    where = {"commit": os.environ.get("FLASH_COMMIT", commit), "date": date}
-    head = json.dumps(where, indent=4).replace("\n}", "\n  }")
+    head = json.dumps({"commit": commit, "date": date}, indent=4).replace("\n}", "\n  }")
     pathlib.Path(path).write_text(f'{{\n  "environment": {head},\n  "rows": [\n{lines}\n  ]\n}}\n')
+
+
+def merge(files, path, every):
+    """Joins results files, without what is no mutant any more."""
+    rows, commits = verdicts_of(files)
+    rows = {key: rows[key] for key in map(key_of, every) if key in rows}
+    write_json(path, rows, commits)
+    caught = sum(row["verdict"] == "caught" for row in rows.values())
+    print(f"mutants: {caught} of {len(rows)} caught, {len(every) - len(rows)} of {len(every)} without a verdict")
+
+
+def run_all(build, wanted, given):
+    """(mutant, verdict, by whom) of each; the results file has those that are there, even if it is stopped."""
+    results, rows = {}, {}
+    commit = os.environ.get("FLASH_COMMIT") or shell("git rev-parse --short HEAD", cwd=ROOT).stdout.strip() or "unknown"
+    with tempfile.TemporaryDirectory() as work:
+        unchecked = pathlib.Path(work) / "where.o"
+        shell(build.compiles(NO_CHECKED, "-DFLASH_NO_CHECKED_KERNELS", unchecked), cwd=build.folder, check=True)
+        begin = functools.partial(tried, build, unchecked, time.monotonic() + given.seconds)
+        with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
+            for done in concurrent.futures.as_completed([pool.submit(begin, mutant) for mutant in wanted]):
+                mutant, kind, by = results[done.result()[0].full] = done.result()
+                if given.json and kind not in UNJUDGED:
+                    key = key_of(mutant)
+                    rows[key] = {"kind": key[0], "mutant": key[1], "verdict": kind, "by": by}
+                    write_json(given.json, rows, commit)
+    return [results[mutant.full] for mutant in wanted]
 
 
 def main():
     options = argparse.ArgumentParser()
-    options.add_argument("build")
+    options.add_argument("build", nargs="?")
     options.add_argument("which", nargs="?", default="")
     options.add_argument("--jobs", type=int, default=2)
     options.add_argument("--json")
+    options.add_argument("--seconds", type=float, default=math.inf)
+    options.add_argument("--but", nargs="+", default=[], metavar="FILE")
+    options.add_argument("--merge", nargs="+", metavar="FILE")
     given = options.parse_args()
+    if (given.merge is None) == (given.build is None) or (given.merge and not given.json):
+        options.error("give a build folder, or --merge FILE … --json FILE")
     try:
         listed = mutants.all_mutants()
         wrong = mutants.problems(listed)  # what the sources have left behind is noticed whichever ones are run
@@ -354,26 +405,25 @@ def main():
         wrong = [str(error)]
     if wrong:
         sys.exit("\n".join(wrong))
+    every = [*listed, *barriers()]
+    if given.merge:
+        return merge(given.merge, given.json, every)
     digest = hash_of_sources()
     build = Build(pathlib.Path(given.build).resolve())
     kept = build.folder / f"mutants-{digest}.txt"
     if not given.which and kept.exists():
         print(kept.read_text(), end="")
         return
-    with tempfile.TemporaryDirectory() as work:
-        unchecked = pathlib.Path(work) / "where.o"
-        shell(build.compiles(NO_CHECKED, "-DFLASH_NO_CHECKED_KERNELS", unchecked), cwd=build.folder, check=True)
-        wanted = chosen([*listed, *barriers()], given.which, digest)
-        with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
-            results = list(pool.map(functools.partial(tried, build, unchecked), wanted))
-    caught = sum(kind == "caught" for _, kind, _ in results)
-    score = f"mutants: {caught} of {len(results)} caught (hash of the sources {digest})"
+    before, _ = verdicts_of(given.but)
+    results = run_all(build, [m for m in chosen(every, given.which, digest) if key_of(m) not in before], given)
+    kinds = collections.Counter(kind for _, kind, _ in results)
+    judged = len(results) - sum(kinds[kind] for kind in UNJUDGED)
+    score = f"mutants: {kinds['caught']} of {judged} caught (hash of the sources {digest})" + "".join(
+        f", {kinds[kind]} {kind}" for kind in UNJUDGED if kinds[kind])
     print(score)
-    if given.json:
-        write_json(given.json, results)
-    if caught != len(results):
+    if kinds["caught"] != judged:
         sys.exit(1)
-    if not given.which:
+    if not given.which and judged == len(results):
         kept.write_text("".join(f"{kind:9} {m.full}, by: {by}\n" for m, kind, by in results) + score + "\n")
 
 

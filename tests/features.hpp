@@ -1,0 +1,78 @@
+// features.hpp: problems with any set of the features of docs/conventions.md, in memory with poison around it, and how
+// far their results are from whole.hpp's. Used by the definition's proof and by phases that have such features.
+// Use: FeatureInputs<half> in({{Feature::Window, Feature::Sinks}}); …; expect_none(in.complaints());
+#pragma once
+#include <set>
+
+#include "tests/contract.hpp"
+#include "tests/gradients.hpp"
+#include "tests/whole.hpp"
+
+namespace flash::test {
+
+enum class Feature {
+  GroupedHeads,
+  OtherDv,
+  Causal,  // bottom-right, with Sq != Sk
+  Window,  // both bounds
+  Packed,  // sequences of several lengths, empty ones among them, and rows of none
+  Used,    // padded batch entries, or packed ones, and how much of each is used
+  Softcap,
+  Alibi,
+  Bias,  // some of it -inf
+  BoolMask,
+  Documents,
+  BlockMask,
+  Sinks,
+  Dropout,
+  LseGradient,
+  WideOutput,
+};
+inline constexpr int features = static_cast<int>(Feature::WideOutput) + 1;
+const char* name(Feature feature);
+
+using FeatureSet = std::set<Feature>;
+// Is the set refused, as conventions.md says?
+bool is_refused(const FeatureSet& set);
+// None, each alone, each two that are not refused.
+std::vector<FeatureSet> singles_and_pairs();
+
+struct FeatureCase {
+  FeatureSet on = {};
+  std::int64_t B = 2, H = 4, Sq = 70, Sk = 90, D = 16;
+  Layout layout = Layout::Mixed;
+  std::uint64_t seed = 1;
+  bool keeps = true;  // m, l and O's low bits go from the forward pass to the backward pass; else LSE alone
+  int sharing = 0;    // of the axes B, H and Sq of bias and mask those that are 1, as bits
+
+  bool has(Feature feature) const { return on.count(feature) > 0; }
+};
+std::string text(const FeatureCase& c);
+
+template <class T>
+struct FeatureInputs {
+  FeatureCase c;
+  Shape shape;
+  Strided<T> q, k, v, o, dout, dq, dk, dv;
+  Strided<float> o_wide;
+  Strided<std::int16_t> o_lo;
+  std::vector<float> lse, m, l, dlse, slopes, dbias, sinks, dsinks;
+  std::vector<T> bias;
+  std::vector<std::uint8_t> allowed, blocks;
+  std::vector<std::int32_t> document_q, document_k, first_rows, first_keys, rows_of, keys_of;
+
+  explicit FeatureInputs(const FeatureCase& c);
+  AnyProblem problem();    // forward
+  AnyProblem gradients();  // backward
+  // What is wrong with what the two passes have left, in words. floors: how many rounding floors gradients in fp16 and
+  // bf16 may be away.
+  Complaints complaints(bool backward = true, double floors = 2);
+  // All that they have written, as bytes.
+  std::vector<unsigned char> results();
+
+ private:
+  std::array<std::int64_t, 4> shared_shape() const;
+  AnyProblem arrays();
+};
+
+}  // namespace flash::test
