@@ -2,8 +2,8 @@
 # h200.sh: what this folder measures on a GPU, in one go: builds, verifies, times, reads the hardware's counters. Some
 # seven minutes on an H200 with 16 cores: two to build, two for `phases`, about one for each other part.
 # tests/bench/h200.sh OUTPUT_DIRECTORY [ARCHITECTURE [PART…]]   then copy the *.json into docs/results, and write the
-# tables: docs/results/tables.py --write. Parts: backward beside ceilings diet few gradients hopper long phases sectors steps
-# summary torch training.
+# tables: docs/results/tables.py --write. Parts: backward beside ceilings diet few gradients hopper long phases sectors
+# steps summary torch training.
 # Where Eigen, doctest and xtensor are not installed, CMAKE_PREFIX_PATH says where they are.
 set -eu
 [ $# -gt 0 ] || { sed -n '2,7s/^# //p' "$0" >&2; exit 2; }
