@@ -120,7 +120,7 @@ int run_typed(const Phase* named, const Arguments& args, NpyType type, const Npy
   std::string why = "by --phase";
   if (!named) {
     AnyProblem asked(p);
-    if (args.has("dout")) asked.direction = Direction::Backward;
+    if (args.has("dout")) asked.direction = Direction::Backward, asked.options.mode = backward_mode(args);
     const Choice choice = choose_phase(asked, where);
     named = choice.phase, why = choice.why();
   }

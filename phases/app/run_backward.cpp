@@ -7,7 +7,8 @@
 
 namespace flash {
 
-static BackwardMode parse_mode(const std::string& text) {
+BackwardMode backward_mode(const Arguments& args) {
+  const std::string text = args.text("mode", "deterministic");
   if (text == "deterministic") return BackwardMode::Deterministic;
   if (text == "atomic") return BackwardMode::Atomic;
   refuse("--mode", "'" + text + "'", "deterministic or atomic", "omit it for deterministic");
@@ -23,13 +24,13 @@ void check_backward(const Arguments& args, const Phase* phase) {
     refuse("--dout", "given", std::string("none for phase ") + phase->name,
            "choose a phase with gradients: ./flash help");
   for (const char* flag : {"dq", "dk", "dv"}) args.required(flag);
-  parse_mode(args.text("mode", "deterministic"));
+  backward_mode(args);
 }
 
 template <class T>
 Gradients<T> run_backward(const Phase& phase, const Problem<T>& p, const Arguments& args, Where where, NpyType type,
                           const MachineOptions& options) {
-  const BackwardMode mode = parse_mode(args.text("mode", "deterministic"));
+  const BackwardMode mode = backward_mode(args);
   const Tensor<T> dout = to_tensor<T>(read_npy(args.text("dout"), type), args.text("dout"));
   const std::size_t rows = static_cast<std::size_t>(p.B() * p.H() * p.Sq());
   Gradients<T> g{make_tensor<T>(p.q.shape), make_tensor<T>(p.k.shape), make_tensor<T>(p.v.shape), {}};

@@ -16,6 +16,8 @@ inline constexpr const char* backward_flags[] = {"dout", "dlse", "dq", "dk", "dv
 // Refuses a gradient flag without --dout, --dout without all three outputs, and --dout for a phase without gradients
 // (the one that was named, or null).
 void check_backward(const Arguments& args, const Phase* phase);
+// By --mode.
+BackwardMode backward_mode(const Arguments& args);
 
 template <class T>
 struct Gradients {

@@ -3,6 +3,8 @@
 // Use: require(phase.name, pass.features, Where::Gpu);
 #include "phases/interface/where.hpp"
 
+#include "phases/interface/capability.hpp"
+
 #ifdef FLASH_HAVE_CUDA
 #include <cuda_runtime_api.h>
 #endif
@@ -30,12 +32,6 @@ Capability device_capability() {
   return {0, 0};
 }
 #endif
-
-bool runs_on(const Features& can, const Capability& device) {
-  const Capability& wants = can.capability;
-  if (wants.exactly) return device.major == wants.major && device.minor == wants.minor;
-  return device.major > wants.major || (device.major == wants.major && device.minor >= wants.minor);
-}
 
 std::string text(const Capability& c) {
   return std::to_string(c.major) + "." + std::to_string(c.minor);

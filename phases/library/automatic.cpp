@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <functional>
 #include <tuple>
 
 #include "phases/interface/demands.hpp"
@@ -28,6 +27,11 @@ double expected_tflops(const Measured& m, const AnyProblem& p) {
   return m.tflops * std::min(1.0, q_tiles(p.B() * p.H(), p.Sq()) / q_tiles(m.heads, m.N));
 }
 
+// Does the figure mean this phase, by its name or by its number?
+bool is_of(std::string_view figure, std::string_view phase) {
+  return figure == phase || figure == phase.substr(0, phase.find('-'));
+}
+
 // Of each phase the figure nearest to the problem, or null. One pass: this is done at each call of libflashphases.
 std::vector<const Measured*> nearest(const std::vector<const Phase*>& phases, const AnyProblem& p,
                                      const std::vector<Measured>& figures) {
@@ -36,7 +40,8 @@ std::vector<const Measured*> nearest(const std::vector<const Phase*>& phases, co
   const bool causal = p.options.mask.is_causal();
   const auto is_half = [](Type t) { return t != Type::Float32; };
   const auto distance = [&](const Measured& m) {
-    return std::make_tuple(is_half(m.type) != is_half(p.type), m.causal != causal, ratio(static_cast<double>(m.D), D),
+    return std::make_tuple(p.backward() && m.mode != p.options.mode, is_half(m.type) != is_half(p.type),
+                           m.causal != causal, ratio(static_cast<double>(m.D), D),
                            ratio(q_tiles(m.heads, m.N), tiles) * ratio(static_cast<double>(m.N), keys),
                            m.type != p.type);
   };
@@ -45,10 +50,11 @@ std::vector<const Measured*> nearest(const std::vector<const Phase*>& phases, co
   std::string_view name;
   std::size_t i = phases.size();  // the phase with this name
   for (const Measured& m : figures) {
+    if (m.direction != p.direction) continue;
     if (m.phase != name) {
       name = m.phase;
       i = static_cast<std::size_t>(
-          std::find_if(phases.begin(), phases.end(), [&](const Phase* phase) { return name == phase->name; }) -
+          std::find_if(phases.begin(), phases.end(), [&](const Phase* phase) { return is_of(name, phase->name); }) -
           phases.begin());
     }
     if (i == phases.size()) continue;
@@ -67,6 +73,12 @@ bool lists_blocks(const Features& can, const Options& o) {
 }  // namespace
 
 Choice choose_phase(const AnyProblem& p, Where where, const std::vector<Measured>& figures) {
+  return choose_phase(
+      p, [where](const Features& can) { return where != Where::Gpu || available(can, where); }, figures);
+}
+
+Choice choose_phase(const AnyProblem& p, const std::function<bool(const Features&)>& runs,
+                    const std::vector<Measured>& figures) {
   std::vector<const Phase*> able = all_phases();
   // Those that meet a demand; a demand that nobody meets is left to validate() or require(), which refuse it by name.
   const auto keep = [&](auto meets) {
@@ -79,7 +91,7 @@ Choice choose_phase(const AnyProblem& p, Where where, const std::vector<Measured
   keep([&](const Features& can) { return can.types.contains(p.type); });
   for (const DemandRow& row : demands::rows)
     if (row.asked(p)) keep([&](const Features& can) { return can.meets(row.demand); });
-  keep([&](const Features& can) { return where != Where::Gpu || available(can, where); });
+  keep(runs);
   int largest_D = 0;  // a larger one, or 0, is refused by a phase that says this
   for (const Phase* phase : able) largest_D = std::max(largest_D, pass_of(*phase, p.direction).features.largest_D());
   const std::int64_t D = p.D() < 1 ? largest_D : std::min<std::int64_t>(p.D(), largest_D);
@@ -87,7 +99,6 @@ Choice choose_phase(const AnyProblem& p, Where where, const std::vector<Measured
   keep([&](const Features& can) { return lists_blocks(can, p.options); });
 
   Choice choice{able.back(), {}, able.size() == 1};
-  if (p.backward()) return choice;  // the figures are of forward passes
   const std::vector<const Measured*> found = nearest(able, p, figures);
   double best = 0;
   for (const Measured* m : found)
@@ -101,9 +112,10 @@ std::string Choice::why() const {
   if (only) return "auto: no other can";
   if (figure.phase.empty()) return "auto: the newest that can; none of them was measured";
   char text[160];
-  std::snprintf(text, sizeof text, "auto: %.3g TFLOP/s at B·H %lld, N %lld, D %lld, %s%s on %s", figure.tflops,
-                static_cast<long long>(figure.heads), static_cast<long long>(figure.N),
-                static_cast<long long>(figure.D), figure.causal ? "causal, " : "", name(figure.type), measured_gpu);
+  std::snprintf(text, sizeof text, "auto: %.3g TFLOP/s%s at B·H %lld, N %lld, D %lld, %s%s on %s", figure.tflops,
+                figure.direction == Direction::Forward ? "" : " backward", static_cast<long long>(figure.heads),
+                static_cast<long long>(figure.N), static_cast<long long>(figure.D), figure.causal ? "causal, " : "",
+                name(figure.type), measured_gpu);
   return text;
 }
 

@@ -4,6 +4,7 @@
 // Use: const Choice chosen = choose_phase(problem, where);  chosen.phase, chosen.why()
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,11 +15,13 @@ namespace flash {
 
 // One measurement: Sq = Sk = N, in so many heads, B·H.
 struct Measured {
-  std::string_view phase;
+  std::string_view phase;  // its name, or its number
   Type type;
   bool causal;
   std::int64_t D, N, heads;
   double tflops;
+  Direction direction = Direction::Forward;
+  BackwardMode mode = BackwardMode::Deterministic;  // of a backward pass
 };
 
 struct Choice {
@@ -37,6 +40,7 @@ const std::vector<Measured>& measured_figures();
 // Of the kernel phases that can do it (direction, type, demands, D, blocks, and the GPU where that is the machine; the
 // simulator runs them all) the one with the highest figure. A phase is judged by the figure nearest to the problem.
 // What counts first comes first:
+//   0. the pass: a figure of the other direction says nothing. Of a backward pass then the mode;
 //   1. the size of the type: 16-bit types are as fast as each other;
 //   2. with or without a mask, as here;
 //   3. D, as a ratio;
@@ -46,8 +50,10 @@ const std::vector<Measured>& measured_figures();
 // A figure of more Q tiles than the problem has counts in proportion: with fewer tiles less of the GPU has work, and a
 // phase that was measured with many alone must not win by that.
 // Of those within 2 % of the highest, which is noise, the newest is taken; where nothing was measured, the newest of
-// all, and so with gradients: the figures are of forward passes. If none can do it, the answer is one whose validate()
-// or require() says why.
+// all. If none can do it, the answer is one whose validate() or require() says why.
 Choice choose_phase(const AnyProblem& p, Where where, const std::vector<Measured>& figures = measured_figures());
+// The same of the phases that `runs` says yes to, as for a GPU that is not here.
+Choice choose_phase(const AnyProblem& p, const std::function<bool(const Features&)>& runs,
+                    const std::vector<Measured>& figures = measured_figures());
 
 }  // namespace flash

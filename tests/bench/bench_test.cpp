@@ -162,6 +162,38 @@ TEST_CASE("The figures by which a phase is chosen: of our phases, the later file
                   "    {\"06-4d-grid\", Type::Float16, false, 64, 512, 128, 2.14748},\n"
                   "    {\"08-lse\", Type::Float16, true, 64, 512, 128, 2.15168},\n"
                   "};\n") != std::string::npos);
+  // Backward passes: the mode, the first of several blocks, and no step on the way to a phase.
+  const auto backward_row = [](const std::string& sweep, const std::string& kernel, double tflops) {
+    return "{\"sweep\": \"" + sweep + "\", \"kernel\": \"" + kernel +
+           "\", \"type\": \"bfloat16\", \"causal\": false, \"D\": 64, \"N\": 512, \"B\": 4, \"H\": 32, \"tflops\": " +
+           std::to_string(tflops) + "}";
+  };
+  write_file(folder / "backward.json",
+             results_text({{"gpu", "G"}}, {backward_row("kernels", "09 deterministic 64x32", 3),
+                                           backward_row("kernels", "09 atomic 64x32", 4),
+                                           backward_row("kernels", "09 deterministic 32x64", 5),
+                                           backward_row("backward", "20-backward-tensor-cores", 6),
+                                           backward_row("backward", "20-backward-tensor-cores 32x64", 7),
+                                           backward_row("backward", "20-backward-tensor-cores deterministic", 2),
+                                           backward_row("backward", "21-backward-wgmma/1-scalar", 8),
+                                           backward_row("backward", "torch cudnn", 9)}));
+  const std::string backward = measured_source({folder / "second.json", folder / "backward.json"});
+  const std::string at = "Type::BFloat16, false, 64, 512, 128, ", direction = ", Direction::Backward, BackwardMode::";
+  CHECK(backward.find("[] = {\n"
+                      "    {\"06-4d-grid\", Type::Float16, false, 64, 512, 128, 2.14748},\n"
+                      "    {\"09\", " +
+                      at + "4" + direction +
+                      "Atomic},\n"
+                      "    {\"09\", " +
+                      at + "3" + direction +
+                      "Deterministic},\n"
+                      "    {\"20-backward-tensor-cores\", " +
+                      at + "6" + direction +
+                      "Atomic},\n"
+                      "    {\"20-backward-tensor-cores\", " +
+                      at + "2" + direction +
+                      "Deterministic},\n"
+                      "};\n") != std::string::npos);
   CHECK_THROWS_WITH_AS(measured_source({folder / "first.json", folder / "other.json"}),
                        "other.json is of H, the files before it of G", Error);
   CHECK_THROWS_AS(measured_source({folder / "none.json"}), Error);
@@ -194,4 +226,3 @@ TEST_CASE_TEMPLATE("A forward result is verified before it is timed", T, half, b
   CHECK_THROWS_WITH_AS(verify(p, 1e-6), "the LSE is wrong", Error);
   CHECK(verify(p, 1e-3).floor == 0);
 }
-

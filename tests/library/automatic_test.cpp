@@ -3,6 +3,7 @@
 // ctest -L library -R "^automatic\."
 #include "phases/library/automatic.hpp"
 
+#include "phases/interface/capability.hpp"
 #include "phases/interface/validate.hpp"
 
 #include <doctest/doctest.h>
@@ -141,6 +142,68 @@ TEST_CASE("what a phase cannot do, no figure makes up for") {
   CHECK(backward.figure.phase.empty());  // a forward pass's figure says nothing of gradients
 }
 
+TEST_CASE("gradients are judged by backward figures, of the mode that is asked for") {
+  constexpr BackwardMode deterministic = BackwardMode::Deterministic, atomic = BackwardMode::Atomic;
+  const auto figure = [](std::string_view phase, double tflops, BackwardMode mode, std::int64_t D = 64) {
+    return Measured{phase, half_type, false, D, 512, 6, tflops, Direction::Backward, mode};
+  };
+  // A phase stands in a file by its name or by its number.
+  const std::vector<Measured> figures = {figure("09", 40, atomic),
+                                         figure("09", 30, deterministic),
+                                         figure("21-backward-wgmma", 50, atomic),
+                                         figure("21-backward-wgmma", 10, deterministic),
+                                         figure("22-backward-roles", 20, deterministic),
+                                         figure("22-backward-roles", 60, deterministic, 128),
+                                         {"19-beyond", half_type, false, 64, 512, 6, 900},
+                                         {"22-backward-roles", half_type, false, 64, 512, 6, 900}};
+  const auto choice = [&](std::int64_t D, BackwardMode mode) {
+    AnyProblem p = sizes(512, D);
+    p.direction = Direction::Backward;
+    p.options.mode = mode;
+    return choose_phase(p, Where::Sim, figures);
+  };
+  CHECK(choice(64, deterministic).phase->name == std::string("09-backward"));
+  CHECK(choice(64, deterministic).why() ==
+        std::string("auto: 30 TFLOP/s backward at B·H 6, N 512, D 64, float16 on ") + measured_gpu);
+  CHECK(choice(64, atomic).phase->name == std::string("21-backward-wgmma"));
+  CHECK(choice(128, deterministic).phase->name == std::string("22-backward-roles"));
+  // Its forward figure of 900 is no figure of gradients, nor theirs one of a forward pass.
+  CHECK(choice(64, atomic).figure.tflops == 50);
+  CHECK(chosen(sizes(512, 64), half_type, figures) == "22-backward-roles");
+}
+
+TEST_CASE("on each kind of GPU gradients get the fastest that it can run") {
+  for (const BackwardMode mode : {BackwardMode::Deterministic, BackwardMode::Atomic})
+    for (const Type type : {Type::Float16, Type::BFloat16})
+      for (const Mask mask : {Mask::none(), Mask::bottom_right()})
+        for (const std::int64_t D : {64, 128, 256}) {
+          AnyProblem p = of_type({{8, 16, 16, 1024, 1024, D, D}, type, {.mask = mask}}, type);
+          p.direction = Direction::Backward;
+          p.options.mode = mode;
+          INFO(name(type), " D ", D, mask.is_causal() ? " causal" : "", ", mode ", static_cast<int>(mode));
+          const auto on = [&](Capability device) {
+            return choose_phase(p, [device](const Features& can) { return runs_on(can, device); });
+          };
+          double best = 0;  // with so many tokens and heads, whoever was measured
+          for (const Measured& m : measured_figures())
+            if (m.direction == Direction::Backward && m.mode == mode && m.D == D && m.N == 1024 &&
+                m.causal == mask.is_causal() && m.heads == 32768 / D)
+              best = std::max(best, m.tflops);
+          REQUIRE(best > 0);
+          const Choice hopper = on({9, 0}), ampere = on({8, 0}), turing = on({7, 5});
+          CHECK(hopper.figure.tflops >= 0.98 * best);
+          CHECK(hopper.phase->backward->features.capability.exactly);
+          CHECK(ampere.phase->backward->features.capability.major == 8);
+          CHECK(ampere.figure.tflops < 0.9 * best);
+          CHECK(runs_on(turing.phase->backward->features, {7, 5}));
+          CHECK(turing.only);
+          CHECK(on({10, 0}).phase == ampere.phase);  // what is of one capability alone does not run on the next
+          // fp32 is nobody's but the one's that has no tensor cores.
+          p = of_type(p, Type::Float32);
+          CHECK(on({9, 0}).phase == turing.phase);
+        }
+}
+
 TEST_CASE("figures of the type's size, else of any, and of the very type where two are as near") {
   const std::vector<Measured> figures = {{"06-4d-grid", Type::Float32, false, 64, 512, 6, 30},
                                          {"06-4d-grid", Type::Float16, false, 64, 512, 6, 10},
@@ -217,7 +280,8 @@ TEST_CASE("the figures are of phases that there are, and positive") {
   }
   const Choice choice = choose_phase({{8, 32, 32, 2048, 2048, 64, 64}, half_type, {}, true}, Where::Sim);
   for (const Measured& m : measured_figures())
-    if (m.type == half_type && !m.causal && m.D == 64 && m.N == 2048 && m.heads == 256)
+    if (m.direction == Direction::Forward && m.type == half_type && !m.causal && m.D == 64 && m.N == 2048 &&
+        m.heads == 256)
       CHECK(0.98 * m.tflops <= choice.figure.tflops);
   CHECK(choice.why().find(" TFLOP/s at B·H 256, N 2048, D 64, float16 on ") != std::string::npos);
 }
