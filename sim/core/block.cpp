@@ -101,23 +101,13 @@ void show(const char* name, long row, float value) {
   for (Observer* observer : worker->observers) observer->value(name, row, value);
 }
 
-unsigned ReadySet::remove(unsigned word, unsigned bit) {
-  words_[word] &= ~(std::uint64_t{1} << bit);
-  if (words_[word] == 0) summary_ &= ~(1u << word);
-  return word * 64 + bit;
-}
-
 unsigned ReadySet::count() const {
   unsigned count = 0;
   for (const std::uint64_t word : words_) count += static_cast<unsigned>(std::popcount(word));
   return count;
 }
 
-unsigned ReadySet::pop(Order order, std::mt19937_64& random) {
-  if (order == Order::forward) {
-    const unsigned word = std::countr_zero(summary_);
-    return remove(word, std::countr_zero(words_[word]));
-  }
+unsigned ReadySet::pop_otherwise(Order order, std::mt19937_64& random) {
   if (order == Order::reverse) {
     const unsigned word = 31 - std::countl_zero(summary_);
     return remove(word, 63 - std::countl_zero(words_[word]));

@@ -51,11 +51,20 @@ class ReadySet {
   }
   bool empty() const { return summary_ == 0; }
   unsigned count() const;
-  unsigned pop(Order order, std::mt19937_64& random);
+  unsigned pop(Order order, std::mt19937_64& random) {
+    if (order != Order::forward) return pop_otherwise(order, random);
+    const unsigned word = static_cast<unsigned>(std::countr_zero(summary_));
+    return remove(word, static_cast<unsigned>(std::countr_zero(words_[word])));
+  }
   void clear() { *this = {}; }
 
  private:
-  unsigned remove(unsigned word, unsigned bit);
+  unsigned pop_otherwise(Order order, std::mt19937_64& random);
+  unsigned remove(unsigned word, unsigned bit) {
+    words_[word] &= ~(std::uint64_t{1} << bit);
+    if (words_[word] == 0) summary_ &= ~(1u << word);
+    return word * 64 + bit;
+  }
   std::array<std::uint64_t, kMaxThreads / 64> words_{};
   unsigned summary_ = 0;
 };
@@ -202,6 +211,9 @@ class Worker {
   void compare_calls(const CallFrame* frame);
   void met(unsigned warp);
   void complete_barrier();
+  // What is wrong with a warp operation, out of the way of those with which nothing is: their stack frame is small.
+  [[gnu::cold, gnu::noinline]] void judge(const Thread& thread, const Warp& warp);
+  [[noreturn, gnu::cold, gnu::noinline]] void differs(const Thread& thread, const OpenOp& open);
   void shuffle(Thread& thread, const Thread* t, unsigned lanes, unsigned mask);
   void complete(Warp& warp, unsigned first_thread, const OpenOp& op);
   bool resolve_activemask();

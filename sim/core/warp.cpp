@@ -133,21 +133,9 @@ std::uint64_t Worker::warp_op(WarpOp op, unsigned mask, std::uint64_t value, Sit
     return thread.result;
   }
   const unsigned bit = 1u << thread.lane;
-  if (!(mask & bit))
-    misuse("warp operation", described({op, mask, 0, site, 0}) + " called by a lane that is not in it", kMaskRemedy,
-           {side("calls", thread)});
-
-  if (is_aligned(op) && warp.exists != ~0u)
-    misuse("warp operation",
-           described({op, mask, 0, site, 0}) + " in a warp of " + std::to_string(std::popcount(warp.exists)) + " lanes",
-           "give the block whole warps", {side("calls", thread)});
-  if (is_of_warpgroup(op) && thread.warp / 4u >= warps.size() / 4)
-    misuse("warpgroup operation",
-           std::string(name_of(op)) + " in a warpgroup of " + std::to_string(warps.size() % 4) + " warps",
-           "give the block whole warpgroups, of 128 threads", {side("calls", thread)});
-  if (!std::has_single_bit(width) || width > kWarpSize)
-    misuse("warp operation", std::string(name_of(op)) + " with width " + std::to_string(width),
-           "the width is 1, 2, 4, 8, 16 or 32", {side("calls", thread)});
+  if (!(mask & bit) || warp.exists != ~0u || width != kWarpSize ||
+      (is_of_warpgroup(op) && thread.warp / 4u >= warps.size() / 4))
+    judge(thread, warp);
 
   // Join the operation that lanes of the same mask have begun, or begin it.
   std::size_t i = 0;
@@ -155,12 +143,7 @@ std::uint64_t Worker::warp_op(WarpOp op, unsigned mask, std::uint64_t value, Sit
   if (i == warp.open.size()) warp.open.push_back({op, mask, 0, site, thread.lane});
   OpenOp& open = warp.open[i];
   // A __syncwarp may meet another one: "a __syncwarp with the same mask" (CUDA Programming Guide).
-  if (checks && open.op != WarpOp::sync ? !same_place(open, op, site) : open.op != op)
-    misuse("warp operation", "lanes of one mask meet at different operations",
-           is_aligned(op)        ? remedy_for_missing(op)
-           : is_aligned(open.op) ? remedy_for_missing(open.op)
-                                 : "let all lanes of the mask make the same call",
-           {side("calls", thread), side("calls", threads[thread.warp * kWarpSize + open.first_lane])});
+  if (checks && open.op != WarpOp::sync ? !same_place(open, op, site) : open.op != op) differs(thread, open);
   open.arrived |= bit;
   if (open.arrived == (mask & warp.exists)) {
     const OpenOp done = open;
@@ -169,6 +152,31 @@ std::uint64_t Worker::warp_op(WarpOp op, unsigned mask, std::uint64_t value, Sit
   }
   run_next();
   return thread.result;
+}
+
+void Worker::judge(const Thread& thread, const Warp& warp) {
+  const WarpOp op = thread.op;
+  const auto called = [&] { return described({op, thread.mask, 0, thread.site, 0}); };
+  if (!(thread.mask >> thread.lane & 1))
+    misuse("warp operation", called() + " called by a lane that is not in it", kMaskRemedy, {side("calls", thread)});
+  if (is_aligned(op) && warp.exists != ~0u)
+    misuse("warp operation", called() + " in a warp of " + std::to_string(std::popcount(warp.exists)) + " lanes",
+           "give the block whole warps", {side("calls", thread)});
+  if (is_of_warpgroup(op) && thread.warp / 4u >= warps.size() / 4)
+    misuse("warpgroup operation",
+           std::string(name_of(op)) + " in a warpgroup of " + std::to_string(warps.size() % 4) + " warps",
+           "give the block whole warpgroups, of 128 threads", {side("calls", thread)});
+  if (!std::has_single_bit(thread.width) || thread.width > kWarpSize)
+    misuse("warp operation", std::string(name_of(op)) + " with width " + std::to_string(thread.width),
+           "the width is 1, 2, 4, 8, 16 or 32", {side("calls", thread)});
+}
+
+void Worker::differs(const Thread& thread, const OpenOp& open) {
+  misuse("warp operation", "lanes of one mask meet at different operations",
+         is_aligned(thread.op) ? remedy_for_missing(thread.op)
+         : is_aligned(open.op) ? remedy_for_missing(open.op)
+                               : "let all lanes of the mask make the same call",
+         {side("calls", thread), side("calls", threads[thread.warp * kWarpSize + open.first_lane])});
 }
 
 void Worker::misuse(const char* kind, const std::string& what, const std::string& remedy,
