@@ -159,11 +159,10 @@ namespace {
 bool skipped_backward_without(Where where) {
   return skipped_without(features_under_test(), where) || skipped_without(backward_under_test(), where);
 }
-// The contract's list, as far as both passes go. On tensor cores dS is rounded, and the bars are for errors that
-// average: no fewer than four heads there.
+// The contract's list, as far as both passes go.
 std::vector<Case> gradient_cases() {
   Domain all;
-  if (backward_under_test().tensor_cores) all.batch_heads = {{2, 2}, {3, 2}, {2, 3}}, all.evenly = true;
+  all.batch_heads = {{2, 2}, {3, 2}, {2, 3}}, all.evenly = true;
   Domain domain = restrict_to(restrict_to(all, features_under_test()), backward_under_test());
   domain.granule = within({}).granule;
   return pairwise(domain);
