@@ -10,9 +10,9 @@
 namespace flash::phase24::inline FLASH_MACHINE {
 
 // #region tiles: shared memory of a block, and its barriers
-constexpr int kStages = 2;  // one Q tile is multiplied while the next one is loaded
 template <int D, int Br, int Bc>
 struct Tiles {
+  static constexpr int kStages = Bc / 64;  // of all that streams by; each warpgroup's turn at dQ has its own
   alignas(1024) std::uint16_t K[Bc / 64][D / 64][64][64];  // of each warpgroup; in the end dK, on its way out
   alignas(1024) std::uint16_t V[Bc / 64][D / 64][64][64];  // likewise dV
   alignas(1024) std::uint16_t Q[kStages][D / 64][Br][64];
@@ -34,19 +34,23 @@ struct Tiles {
   std::uint64_t K_full, V_full;
   Ring<kStages> Q_ring, dO_ring, dS_ring, dQ_ring;
 };
-constexpr int kOfConsumers = 3;  // a named barrier, for the end; 1 and 2 are store_tile's
+constexpr int kOfConsumers = 4;  // a named barrier, for the end; 1 to 3 are store_tile's
 
-// Registers per thread: the block is launched with 168 for each; 128 · (2 · 240 + 24) are no more than 384 · 168.
-constexpr int kConsumerRegisters = 240, kProducerRegisters = 24;
+// Registers per thread. With two warpgroups of consumers a block is launched with 168 for each, and 128 · (2 · 240 + 24)
+// are no more than 384 · 168; with three it is launched with 128, and 128 · (3 · 160 + 32) are 512 · 128.
+template <int Bc>
+constexpr int kConsumerRegisters = Bc == 128 ? 240 : 160;
+template <int Bc>
+constexpr int kProducerRegisters = Bc == 128 ? 24 : 32;
 // #endregion
 
 // #region consumer: what a thread holds of its warpgroup's 64 keys, and what it does with a Q tile
 template <class T, int D, int Br, int Bc>
 struct Consumer {
-  // Where S and dP have 64 queries, dV is begun before dS is made, which it hides; and dQ, all of whose columns are 64
-  // numbers a lane, has to wait for dV and dK. With 128 queries registers are short in the one place and not in the
-  // other.
-  static constexpr bool kEarly = Br == 64;
+  // At D = 128 dV is begun before dS is made, which it hides; and dQ, all of whose columns are 64 numbers a lane, has to
+  // wait for dV and dK. At D = 64 registers are short in the one place and not in the other.
+  static constexpr bool kEarly = D == 128;
+  static constexpr int kStages = Tiles<D, Br, Bc>::kStages;
 
   Tiles<D, Br, Bc>& tiles;
   const Backward<T>& a;
@@ -116,9 +120,9 @@ struct Consumer {
     __syncwarp();  // all lanes have read the numbers of rows
     tiles.dO_ring.release(at), tiles.Q_ring.release(at), at.next();
   }
-  // Whose turn is dQ of the tile before? Tiles with an even number are warpgroup 1's.
+  // Whose turn is dQ of the tile before? The one's that has the number of this tile's stage.
   __device__ bool my_turn() const {
-    return turn.stage != warpgroup;
+    return at.stage == warpgroup;
   }
   __device__ __forceinline__ void begin_turn() {
     tiles.dS_ring.wait_full(turn);
@@ -220,6 +224,7 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
                   const RowPiece* pieces /*[B * H * padded rows / 64]*/, Band<int> band, unsigned section,
                   Relay relay) {
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
+  constexpr int kStages = Tiles<D, Br, Bc>::kStages;
   const int warpgroup = uniform(threadIdx.x / 128);
 
   if (threadIdx.x == 0) {
@@ -234,10 +239,10 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
   __syncthreads();  // the barriers are there, for TMA too; and what is to be done
   // #endregion
 
-  // #region producer: one thread loads, two pass dQ on
+  // #region producer: one thread loads, others pass dQ on
   if (warpgroup == Bc / 64) {
-    setmaxnreg_dec<kProducerRegisters>();
-    const int warp = threadIdx.x % 128 / 32;  // a thread of each of the first three: none waits where another does
+    setmaxnreg_dec<kProducerRegisters<Bc>>();
+    const int warp = threadIdx.x % 128 / 32;  // a thread of each: none waits where another does
     const Share& share = tiles.share;
     if (threadIdx.x % 32 != 0) return;
     if (warp == 0 && share.tiles.end > share.tiles.first) {
@@ -264,7 +269,7 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
       }
     } else if (warp > 0 && warp <= kStages) {
       const int place = warp - 1;
-      pass_on<Br>(tiles.dQ[place], &tiles.dQ_ring.full[place], &tiles.dQ_ring.empty[place], a, relay, &dQ_map,
+      pass_on<Br, kStages>(tiles.dQ[place], &tiles.dQ_ring.full[place], &tiles.dQ_ring.empty[place], a, relay, &dQ_map,
                   share.tiles.end - 1 - place, share);
     }
     return;
@@ -272,14 +277,14 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
   // #endregion
 
   // #region loop: the consumers, over the Q tiles that see the keys, from the last one on
-  setmaxnreg_inc<kConsumerRegisters>();
+  setmaxnreg_inc<kConsumerRegisters<Bc>>();
   const int b = uniform(tiles.share.b), h = uniform(tiles.share.h), first_key = uniform(tiles.share.work.kv_tile) * Bc;
   const QueryRange range{uniform(tiles.share.tiles.first), uniform(tiles.share.tiles.full),
                          uniform(tiles.share.tiles.end)};
   const bool any = range.end > range.first;
   Consumer<T, D, Br, Bc> consumer(tiles, a, warpgroup, first_key, band, range.end - 1);
   if (any) mbarrier_wait(&tiles.K_full, 0);
-  const bool last_turn = any && (range.end - range.first) % 2 != warpgroup;  // is the last tile's this one's?
+  const bool last_turn = any && (range.end - range.first) % kStages == warpgroup;  // is the last tile's this one's?
   if (any && tiles.centre[D] != 0)
     consumer.template run<true>(range);
   else if (any)

@@ -12,6 +12,7 @@ using Mode = BackwardMode;
 using phase23::RowPiece;
 
 constexpr bool has(int D, Blocks blocks) {
+  if (blocks == Blocks{64, 192}) return D == 64;
   return D > 128 ? blocks == Blocks{64, 128} : phase23::backward_features.has(D, blocks);
 }
 
@@ -79,6 +80,7 @@ inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
 
 constexpr Features fused(Features features) {
   features.head_dims = {64, 128, 256}, features.has = has;
+  features.blocks = {{64, 192}, {128, 128}, {64, 128}};
   features.hbm_bytes = hbm_bytes, features.workspace = workspace;
   return features;
 }

@@ -162,11 +162,11 @@ __global__ void __launch_bounds__(256) row_pieces(Backward<T> a, RowPiece* piece
 }
 // #endregion
 
-// #region pass-on: one thread for each of the two places that dQ leaves through
-// What the thread does about every other one of the block's Q tiles, from `tile` down: gives the
+// #region pass-on: one thread for each of the places that dQ leaves through
+// What the thread does about every kPlaces-th one of the block's Q tiles, from `tile` down: gives the
 // place to the consumers when it is free, with the sum of the others' shares in it where theirs is the last share; and
 // when their numbers are there, sends them on.
-template <int Br, class Place, class T>
+template <int Br, int kPlaces, class Place, class T>
 __device__ __forceinline__ void pass_on(Place& place, std::uint64_t* full, std::uint64_t* empty, const Backward<T>& a,
                                         const Relay& relay, const TensorMap* dQ_map, int tile, const Share& share) {
   constexpr int kColumns = sizeof place / sizeof(float) / Br;
@@ -175,7 +175,7 @@ __device__ __forceinline__ void pass_on(Place& place, std::uint64_t* full, std::
   const auto takes_sum = [&](int tile) { return kv_tile > 0 && tile < share.rounded_end; };
   if (tile >= first && !takes_sum(tile)) mbarrier_arrive(empty);
 #pragma unroll 1
-  for (unsigned parity = 0; tile >= first; tile -= 2, parity ^= 1) {
+  for (unsigned parity = 0; tile >= first; tile -= kPlaces, parity ^= 1) {
     const int piece = share.first_piece + tile * (Br / 64);
     float* const sum = a.dQ_sum + std::int64_t{piece} * 64 * kColumns;
     const bool rounded = tile < share.rounded_end;
@@ -199,7 +199,7 @@ __device__ __forceinline__ void pass_on(Place& place, std::uint64_t* full, std::
     }
     cp_async_bulk_commit();
     cp_async_bulk_wait_read<0>();
-    if (tile - 2 >= first && !takes_sum(tile - 2)) mbarrier_arrive(empty);  // the place has been read
+    if (tile - kPlaces >= first && !takes_sum(tile - kPlaces)) mbarrier_arrive(empty);  // the place has been read
     if (!rounded) {
       cp_async_bulk_wait<0>();  // not only read: the share is in dQ_sum
       red_release_add(relay.done + piece, 1);
