@@ -15,23 +15,27 @@ struct Relay {
   unsigned* done;  // [B, H, padded rows / 64]: of a Q tile its first number
   bool in_order;   // do the shares of a Q tile come in the order of the keys? Sums then have the same bits in every run
 };
-// The K/V tile of the block that has drawn `number`. In sections blocks of a head begin one after another, and the
-// first share of dQ has long been stored when the last one wants the sum. A block waits only for those with smaller
-// numbers, which have begun: they run, or have ended, in whatever order the GPU starts blocks.
-__device__ inline KeyWork keys_of_number(unsigned number, unsigned heads, unsigned section) {
-  return phase23::keys_in_sections(number, gridDim.x / heads, heads, section);
+// The number of the block's next share. Blocks draw them. A block waits only for shares with smaller numbers, which
+// others have begun, or do before: they run, or have ended, in whatever order the GPU starts blocks. `relayed`: are
+// there Q tiles, and so numbers to draw? Else nobody waits.
+__device__ inline unsigned draw(const Relay& relay, bool relayed, unsigned round) {
+  return relayed ? atomicAdd(relay.begun, 1u) : blockIdx.x + round * gridDim.x;
 }
-// What a block does. kv_tile: the number of its share of dQ, too, in Q tiles that see it, 0 for the first.
+// What a block does next. kv_tile: the number of its share of dQ, too, in Q tiles that see it, 0 for the first.
 struct Share {
-  KeyWork work;
+  KeyWork work;             // head < 0: there is no further one
   int h, b, first_piece;    // the head's
   QueryRange tiles;         // that see the keys
   int rounded_end;          // Q tiles before that one see no further K/V tile: its share is the last
   const float* row_excess;  // of the head, in the first share, where rows of dS have other sums than 0
 };
+// In sections shares of a head begin one after another, and the first one of dQ has long been stored when the last one
+// wants the sum.
 template <int Br, int Bc, class T>
 __device__ Share share_of(unsigned number, const Backward<T>& a, unsigned section, const Band<int>& band) {
-  const KeyWork work = keys_of_number(number, a.B * a.H, section);
+  const unsigned heads = a.B * a.H, kv_tiles = (band.Sk + Bc - 1) / Bc;
+  if (number >= heads * kv_tiles) return {{-1, 0}, 0, 0, 0, {0, 0, 0}, 0, nullptr};
+  const KeyWork work = phase23::keys_in_sections(number, kv_tiles, heads, section);
   const int next_key = (work.kv_tile + 1) * Bc;
   return {work,
           work.head % a.H,
@@ -167,7 +171,7 @@ __global__ void __launch_bounds__(256) row_pieces(Backward<T> a, RowPiece* piece
 // place to the consumers when it is free, with the sum of the others' shares in it where theirs is the last share; and
 // when their numbers are there, sends them on.
 template <int Br, int kPlaces, class Place, class T>
-__device__ __forceinline__ void pass_on(Place& place, std::uint64_t* full, std::uint64_t* empty, const Backward<T>& a,
+__device__ __forceinline__ void pass_on(Place& place, std::uint64_t* full, std::uint64_t* empty, unsigned& parity, const Backward<T>& a,
                                         const Relay& relay, const TensorMap* dQ_map, int tile, const Share& share) {
   constexpr int kColumns = sizeof place / sizeof(float) / Br;
   const int kv_tile = share.work.kv_tile;
@@ -175,7 +179,7 @@ __device__ __forceinline__ void pass_on(Place& place, std::uint64_t* full, std::
   const auto takes_sum = [&](int tile) { return kv_tile > 0 && tile < share.rounded_end; };
   if (tile >= first && !takes_sum(tile)) mbarrier_arrive(empty);
 #pragma unroll 1
-  for (unsigned parity = 0; tile >= first; tile -= kPlaces, parity ^= 1) {
+  for (; tile >= first; tile -= kPlaces, parity ^= 1) {
     const int piece = share.first_piece + tile * (Br / 64);
     float* const sum = a.dQ_sum + std::int64_t{piece} * 64 * kColumns;
     const bool rounded = tile < share.rounded_end;
@@ -205,7 +209,6 @@ __device__ __forceinline__ void pass_on(Place& place, std::uint64_t* full, std::
       red_release_add(relay.done + piece, 1);
     }
   }
-  cp_async_bulk_wait<0>();  // shared memory must live until then
 }
 // #endregion
 
