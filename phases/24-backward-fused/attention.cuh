@@ -34,11 +34,13 @@ struct Tiles {
   // dO_ring         as Q_ring, but before dP
   // dS_ring.full    a lane of each consumer's warp  Bc / 16        whose turn dQ is        dS of all keys is there
   // dS_ring.empty   a lane of each of its warps     4              consumers, before dS    dQ has been made of it
-  // dQ_ring.full    a lane of each of its warps     4              the place's thread      dQ of a tile is there
-  // dQ_ring.empty   the place's thread              1, and bytes   whose turn dQ is        it is free; others' dQ there
+  // dQ_ring.full    a lane of each of its warps     4              the place's warp        dQ of a tile is there
+  // dQ_ring.empty   a lane of the place's warp      1              whose turn dQ is        it has left
+  // sum_full        the same                        1, and bytes   the place's warp        dQ of all blocks is there
   Ring<2> share_ring;
   Ring<1> K_ring, V_ring;
   Ring<kStages> Q_ring, dO_ring, dS_ring, dQ_ring;
+  std::uint64_t turn[kPassing], sum_full[kPassing];
 };
 constexpr int kOfConsumers = 4;  // a named barrier, for the end; 1 to 3 are store_tile's
 
@@ -109,10 +111,10 @@ struct Consumer {
     trace_mark(masked ? "masked" : "full", tile);
     tiles.Q_ring.wait_full(at);
     begin_scores<T>(s, tiles.K[warpgroup], tiles.Q[at.stage]);
-    const bool extreme = any_extreme(tiles.rows[at.stage]);
     if (first) tiles.V_ring.wait_full(keys);
     tiles.dO_ring.wait_full(at);
     begin_scores<T>(dp, tiles.V[warpgroup], tiles.dO[at.stage]);
+    const bool extreme = any_extreme(tiles.rows[at.stage]);  // not before: shared memory is slow beside products
     wgmma_wait<1>(s);  // all but the last: S is there
     probabilities(s, tiles.rows[at.stage], extreme, a);
     if (masked) hide_queries(s, from);
@@ -135,7 +137,7 @@ struct Consumer {
       begin_turn();
       if (!kEarly) leave_tile<Br / 64>();  // all but dQ
       finish_product<kCentred>(tile + 1);
-      hand_over(tile + 1);
+      hand_over();
     } else {
       leave_tile<0>();
     }
@@ -191,53 +193,17 @@ struct Consumer {
     __syncwarp();  // all lanes have read dS
     tiles.dS_ring.release(turn);
   }
-  // dQ of a tile leaves: the block's share, or where it is the last one the sum.
-  __device__ __forceinline__ void hand_over(int tile) {
-    mbarrier_wait(&tiles.dQ_ring.empty[turn.stage], turn.parity);  // the place is free; others' shares are there
-    if (tile < share().rounded_end)
-      put_rounded();
-    else
-      put_share();
-    publish(tiles.dQ_ring, turn);
-  }
-  // The warp's 16 rows of each panel.
-  __device__ __forceinline__ auto& my_place(int i) {
-    return tiles.dQ[turn.stage][i * 4 + threadIdx.x % 128 / 32];
-  }
-  __device__ __forceinline__ void put_share() {
+  // dQ of a tile leaves: the block's share. The warp has 16 rows of each panel.
+  __device__ __forceinline__ void hand_over() {
+    tiles.dQ_ring.wait_empty(turn);
 #pragma unroll
     for (int i = 0; i < Br / 64; ++i)
 #pragma unroll
       for (int n = 0; n < D / 8; ++n) {
         const float(&x)[4] = c_fragment(dq[i], n);
-        my_place(i)[n][threadIdx.x % 32] = make_float4(x[0], x[1], x[2], x[3]);
+        tiles.dQ[turn.stage][i * 4 + threadIdx.x % 128 / 32][n][threadIdx.x % 32] = make_float4(x[0], x[1], x[2], x[3]);
       }
-  }
-  // The sum, rounded, where the others' shares were: D / 64 panels of 16 rows.
-  __device__ __forceinline__ void put_rounded() {
-    if (share().work.kv_tile > 0)
-#pragma unroll
-      for (int i = 0; i < Br / 64; ++i)
-#pragma unroll
-        for (int n = 0; n < D / 8; ++n) {
-          const float4 sum = my_place(i)[n][threadIdx.x % 32];
-          float(&x)[4] = c_fragment(dq[i], n);
-          x[0] += sum.x, x[1] += sum.y, x[2] += sum.z, x[3] += sum.w;
-        }
-    __syncwarp();  // all lanes have read what is overwritten now
-    const int row = threadIdx.x % 16, column = threadIdx.x % 32 / 16 * 8;
-#pragma unroll
-    for (int i = 0; i < Br / 64; ++i) {
-      auto& panels = reinterpret_cast<std::uint16_t(&)[D / 64][16][64]>(my_place(i));
-#pragma unroll
-      for (int d = 0; d < D; d += 16) {
-        unsigned packed[4];
-#pragma unroll
-        for (int k = 0; k < 4; ++k)
-          packed[k] = pack<T>(dq[i][d / 2 + 2 * k] * a.scale, dq[i][d / 2 + 2 * k + 1] * a.scale);
-        stmatrix_x4(&panels[d / 64][row][swizzled(row, d % 64 + column)], packed);
-      }
-    }
+    publish(tiles.dQ_ring, turn);
   }
   // The last tile's dQ, dV and dK leave; scale, once: dS is the gradient of S = scale · Q Kᵀ. Others' shares of dQ may
   // be late, and dV and dK need not wait for them.
@@ -246,7 +212,7 @@ struct Consumer {
     if (last_turn) {
       begin_turn();
       finish_product<true>(range.first);
-      hand_over(range.first);
+      hand_over();
     }
     const int h = uniform(share().h), b = uniform(share().b);
     store_tile<T>(dv, {1, 1}, tiles.V[warpgroup], dV_map, first_key, h, b, warpgroup);
@@ -278,11 +244,13 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
   const int warpgroup = uniform(threadIdx.x / 128);
 
   if (threadIdx.x == 0) {
-    tiles.share_ring.init(Bc / 16 + kStages);  // warps, and threads
+    tiles.share_ring.init(Bc / 16 + kPassing);                // warps
     tiles.K_ring.init(Bc / 64), tiles.V_ring.init(Bc / 64);
     tiles.Q_ring.init(Bc / 16), tiles.dO_ring.init(Bc / 16);  // warps
     init_handover(tiles.dS_ring, Bc / 16, 4);                 // all write, one warpgroup reads
-    init_handover(tiles.dQ_ring, 4, 1);                       // that writes, a thread reads
+    init_handover(tiles.dQ_ring, 4, 1);                       // that writes, a warp reads
+    for (int i = 0; i < kPassing; ++i) mbarrier_init(&tiles.turn[i], 1), mbarrier_init(&tiles.sum_full[i], 1);
+    tiles.shares[1].number = blockIdx.x - gridDim.x;
     fence_mbarrier_init();
   }
   __syncthreads();  // the barriers are there, for TMA too
@@ -291,58 +259,43 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
   // #region producer: one thread draws shares and loads, others pass dQ on
   if (warpgroup == Bc / 64) {
     setmaxnreg_dec<kProducerRegisters<Bc>>();
-    const int warp = threadIdx.x % 128 / 32;  // a thread of each: none waits where another does
-    if (threadIdx.x % 32 != 0) return;
+    const int warp = threadIdx.x % 128 / 32;  // none waits where another does
     Cursor<2> to;
-    if (warp == 0) {
+    if (threadIdx.x % 128 == 0) {
       Cursor<kStages> at;
-      Cursor<1> keys;
-      for (unsigned round = 0;; ++round, to.next(), keys.next()) {
+#pragma unroll 1
+      for (;; to.next()) {
         tiles.share_ring.wait_empty(to);
         Share& share = tiles.shares[to.stage];
-        share = share_of<Br, Bc>(draw(relay, a.rows > 0, round), a, section, band);
+        share = share_of<Br, Bc>(draw(relay, tiles.shares[to.stage ^ 1].number, a), a, section, band);
         mbarrier_arrive(&tiles.share_ring.full[to.stage]);
         if (share.work.head < 0) return;
-        const QueryRange range = share.tiles;
-        const int b = share.b, h = share.h, first_key = share.work.kv_tile * Bc, head = share.work.head;
-        const bool any = range.end > range.first;
-        const auto load = [&](auto& tile, Ring<1>& ring, const TensorMap* map, int more) {
-          ring.wait_empty(keys);
-          if (!any) return mbarrier_arrive(ring.full);
-          mbarrier_arrive_expect_tx(ring.full, sizeof tile + more);
-          for (int i = 0; i < Bc / 64; ++i) load_tile(tile[i], map, ring.full, first_key + i * 64, h, b);
-        };
-        const auto load_keys = [&] {
-          load(tiles.K, tiles.K_ring, &K_map, sizeof tiles.centre);
-          if (any) cp_async_bulk(tiles.centre, a.centre + head * std::int64_t{D + 4}, sizeof tiles.centre, tiles.K_ring.full);
-          load(tiles.V, tiles.V_ring, &V_map, 0);
-        };
 #pragma unroll 1
-        for (int tile = range.end - 1; tile >= range.first; --tile, at.next()) {
+        for (int tile = share.tiles.end - 1; tile >= share.tiles.first; --tile, at.next()) {
           std::uint64_t* const full = &tiles.Q_ring.full[at.stage];
           tiles.Q_ring.wait_empty(at);
           mbarrier_arrive_expect_tx(full, sizeof tiles.Q[0] + sizeof tiles.rows[0]);
-          load_tile(tiles.Q[at.stage], &Q_map, full, tile * Br, h, b);
+          load_tile(tiles.Q[at.stage], &Q_map, full, tile * Br, share.h, share.b);
           cp_async_bulk(tiles.rows[at.stage], pieces + share.first_piece + tile * (Br / 64), sizeof tiles.rows[0], full);
-          tiles.dO_ring.fill(tiles.dO, at, &dO_map, tile * Br, h, b);
-          if (tile == max(range.end - kStages, range.first)) load_keys();  // dK and dV of the share before are late
+          tiles.dO_ring.fill(tiles.dO, at, &dO_map, tile * Br, share.h, share.b);
+          // dK and dV of the share before leave late.
+          if (tile == max(share.tiles.end - kStages, share.tiles.first))
+            load_keys(tiles, share, &K_map, &V_map, a.centre, to.stage);
         }
-        if (!any) load_keys();
+        if (share.tiles.end <= share.tiles.first) load_keys(tiles, share, &K_map, &V_map, a.centre, to.stage);
       }
-    } else if (warp <= kStages) {
-      const int place = warp - 1;
-      int skip = place;  // of the share's tiles, which pass through the places in turn
-      unsigned parity = 0;
+    } else if (warp > 0) {
+      Passage<Br, Tiles<D, Br, Bc>> passage{tiles, warp - 1};
+#pragma unroll 1
       for (;; to.next()) {
         tiles.share_ring.wait_full(to);
         const Share& share = tiles.shares[to.stage];
         if (share.work.head < 0) break;
-        pass_on<Br, kStages>(tiles.dQ[place], &tiles.dQ_ring.full[place], &tiles.dQ_ring.empty[place], parity, a, relay,
-                             &dQ_map, share.tiles.end - 1 - skip, share);
-        skip = (skip + (kStages - 1) * max(share.tiles.end - share.tiles.first, 0)) % kStages;
-        mbarrier_arrive(&tiles.share_ring.empty[to.stage]);
+        passage.pass_on(a, relay, &dQ_map, share);
+        __syncwarp();  // all lanes have read the share
+        tiles.share_ring.release(to);
       }
-      cp_async_bulk_wait<0>();  // shared memory must live until then
+      cp_async_bulk_wait_read<0>();  // shared memory must live until then
     }
     return;
   }

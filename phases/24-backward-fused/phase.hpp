@@ -5,6 +5,7 @@
 #pragma once
 #include "phases/23-backward-turns/phase.hpp"
 #include "phases/interface/phase.hpp"
+#include "sim/limits.hpp"
 
 namespace flash::phase24 {
 
@@ -73,8 +74,13 @@ inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
       if (last && !first) read += blocks.Br * padded * 4;
     }
   }
+  const std::int64_t kv_tiles = (Sk + blocks.Bc - 1) / blocks.Bc;
   HbmBytes bytes{static_cast<std::uint64_t>(heads * read), static_cast<std::uint64_t>(heads * written)};
-  if (heads * rows > 0) bytes.written += 4;  // the number of blocks that have begun
+  if (heads * rows > 0) bytes.written += 4;  // the number of shares that have begun
+  if (Sq > 0) {  // and of each block one too many, in vain
+    const std::int64_t stay = std::min<std::int64_t>(heads * kv_tiles, simulated_multiprocessors);
+    bytes.read += static_cast<std::uint64_t>(4 * stay), bytes.written += static_cast<std::uint64_t>(4 * stay);
+  }
   return bytes;
 }
 

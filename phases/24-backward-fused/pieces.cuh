@@ -15,35 +15,57 @@ struct Relay {
   unsigned* done;  // [B, H, padded rows / 64]: of a Q tile its first number
   bool in_order;   // do the shares of a Q tile come in the order of the keys? Sums then have the same bits in every run
 };
-// The number of the block's next share. Blocks draw them. A block waits only for shares with smaller numbers, which
-// others have begun, or do before: they run, or have ended, in whatever order the GPU starts blocks. `relayed`: are
-// there Q tiles, and so numbers to draw? Else nobody waits.
-__device__ inline unsigned draw(const Relay& relay, bool relayed, unsigned round) {
-  return relayed ? atomicAdd(relay.begun, 1u) : blockIdx.x + round * gridDim.x;
-}
 // What a block does next. kv_tile: the number of its share of dQ, too, in Q tiles that see it, 0 for the first.
 struct Share {
+  unsigned number;
   KeyWork work;             // head < 0: there is no further one
   int h, b, first_piece;    // the head's
   QueryRange tiles;         // that see the keys
   int rounded_end;          // Q tiles before that one see no further K/V tile: its share is the last
   const float* row_excess;  // of the head, in the first share, where rows of dS have other sums than 0
 };
+// The number of a block's next share. A block waits only for shares with smaller numbers. They have been drawn, so a
+// block does them, or has them before it behind smaller ones still, in whatever order the GPU starts blocks. Where there
+// are no Q tiles nobody waits, and `before`, the block's share before, says enough.
+template <class T>
+__device__ unsigned draw(const Relay& relay, unsigned before, const Backward<T>& a) {
+  return a.rows > 0 ? atomicAdd(relay.begun, 1u) : before + gridDim.x;
+}
 // In sections shares of a head begin one after another, and the first one of dQ has long been stored when the last one
 // wants the sum.
 template <int Br, int Bc, class T>
 __device__ Share share_of(unsigned number, const Backward<T>& a, unsigned section, const Band<int>& band) {
   const unsigned heads = a.B * a.H, kv_tiles = (band.Sk + Bc - 1) / Bc;
-  if (number >= heads * kv_tiles) return {{-1, 0}, 0, 0, 0, {0, 0, 0}, 0, nullptr};
+  if (number >= heads * kv_tiles) return {number, {-1, 0}, 0, 0, 0, {0, 0, 0}, 0, nullptr};
   const KeyWork work = phase23::keys_in_sections(number, kv_tiles, heads, section);
   const int next_key = (work.kv_tile + 1) * Bc;
-  return {work,
+  return {number,
+          work,
           work.head % a.H,
           work.head / a.H,
           work.head * static_cast<int>(a.rows / 64),
           query_range<Br, Bc>(next_key - Bc, band),
           next_key < band.Sk ? query_range<Br, Bc>(next_key, band).first : 0x7fffffff,
           work.kv_tile == 0 && a.dLSE ? a.row_excess + work.head * a.rows : nullptr};
+}
+// One thread begins to load K and V of a share, and the centre; where no Q tile sees the keys, nothing. `parity`: of
+// the number of shares before.
+template <class Tiles>
+__device__ void load_keys(Tiles& tiles, const Share& share, const TensorMap* K_map, const TensorMap* V_map,
+                          const float* centre, int parity) {
+  const auto load = [&](auto& keys, Ring<1>& ring, const TensorMap* map, unsigned more) {
+    ring.wait_empty({0, static_cast<unsigned>(parity)});
+    if (share.tiles.end <= share.tiles.first) return mbarrier_arrive(ring.full);
+    mbarrier_arrive_expect_tx(ring.full, sizeof keys + more);
+    int key = share.work.kv_tile * static_cast<int>(sizeof keys / sizeof keys[0]) * 64;
+#pragma unroll 1
+    for (auto& of_warpgroup : keys) load_tile(of_warpgroup, map, ring.full, key, share.h, share.b), key += 64;
+  };
+  constexpr unsigned kCentre = sizeof tiles.centre;
+  load(tiles.K, tiles.K_ring, K_map, kCentre);
+  if (share.tiles.end > share.tiles.first)
+    cp_async_bulk(tiles.centre, centre + share.work.head * std::int64_t{kCentre / 4}, kCentre, tiles.K_ring.full);
+  load(tiles.V, tiles.V_ring, V_map, 0);
 }
 // #endregion
 
@@ -166,50 +188,106 @@ __global__ void __launch_bounds__(256) row_pieces(Backward<T> a, RowPiece* piece
 }
 // #endregion
 
-// #region pass-on: one thread for each of the places that dQ leaves through
-// What the thread does about every kPlaces-th one of the block's Q tiles, from `tile` down: gives the
-// place to the consumers when it is free, with the sum of the others' shares in it where theirs is the last share; and
-// when their numbers are there, sends them on.
-template <int Br, int kPlaces, class Place, class T>
-__device__ __forceinline__ void pass_on(Place& place, std::uint64_t* full, std::uint64_t* empty, unsigned& parity, const Backward<T>& a,
-                                        const Relay& relay, const TensorMap* dQ_map, int tile, const Share& share) {
-  constexpr int kColumns = sizeof place / sizeof(float) / Br;
-  const int kv_tile = share.work.kv_tile;
-  const int first = share.tiles.first;
-  const auto takes_sum = [&](int tile) { return kv_tile > 0 && tile < share.rounded_end; };
-  if (tile >= first && !takes_sum(tile)) mbarrier_arrive(empty);
+// #region pass-on: warps that pass dQ on
+// Three warps do it in turn, each for every third tile of dQ: a share takes longer to get to the L2 cache and be counted
+// than the next one to come.
+constexpr int kPassing = 3;
+// What a warp does: sends the block's share on, and where it is the last one fetches the sum and rounds it, in the same
+// place. Nobody waits for that but who wants the place.
+template <int Br, class Tiles>
+struct Passage {
+  Tiles& tiles;
+  const int warp;
+  unsigned count = 0;        // tiles of dQ of the shares before
+  unsigned sum_parity = 0;
+
+  template <class T>
+  __device__ __forceinline__ void pass_on(const Backward<T>& a, const Relay& relay, const TensorMap* dQ_map,
+                                          const Share& share) {
+    constexpr int kColumns = sizeof tiles.dQ[0] / sizeof(float) / Br;
+    const bool leads = threadIdx.x % 32 == 0;
 #pragma unroll 1
-  for (; tile >= first; tile -= kPlaces, parity ^= 1) {
-    const int piece = share.first_piece + tile * (Br / 64);
-    float* const sum = a.dQ_sum + std::int64_t{piece} * 64 * kColumns;
-    const bool rounded = tile < share.rounded_end;
-    // The first share has been stored; in order: those before this one are there; to be rounded: all others.
-    if (kv_tile > 0) wait_at_least(relay.done + piece, rounded || relay.in_order ? kv_tile : 1);
-    if (takes_sum(tile)) {
-      mbarrier_arrive_expect_tx(empty, sizeof place);
-      cp_async_bulk(&place, sum, sizeof place, empty);
-    }
-    mbarrier_wait(full, parity);
-    if (rounded) {
-#pragma unroll 1
-      for (int i = 0; i < Br; i += 16)
-#pragma unroll 1
-        for (int panel = 0; panel < kColumns / 64; ++panel)
-          cp_async_bulk_tensor_store(dQ_map, &place[i / 16][panel * 4][0], 64 * panel, tile * Br + i, share.h, share.b);
-    } else if (kv_tile > 0) {
-      cp_reduce_async_bulk_add(sum, &place[0][0][0].x, sizeof place);
-    } else {
-      cp_async_bulk_store(sum, &place[0][0][0].x, sizeof place);
-    }
-    cp_async_bulk_commit();
-    cp_async_bulk_wait_read<0>();
-    if (tile - kPlaces >= first && !takes_sum(tile - kPlaces)) mbarrier_arrive(empty);  // the place has been read
-    if (!rounded) {
+    for (int tile = share.tiles.end - 1; tile >= share.tiles.first; --tile, ++count) {
+      if (count % kPassing != static_cast<unsigned>(warp)) continue;
+      const unsigned stage = count % Tiles::kStages, parity = count / Tiles::kStages & 1;
+      auto& dQ = tiles.dQ[stage];
+      const int piece = share.first_piece + tile * (Br / 64);
+      float* const sum = a.dQ_sum + std::int64_t{piece} * 64 * kColumns;
+      const int kv_tile = share.work.kv_tile;
+      const bool rounded = tile < share.rounded_end;
+      // The first share has been stored; in order: those before this one are there; to be rounded: all others.
+      if (leads && kv_tile > 0) wait_at_least(relay.done + piece, rounded || relay.in_order ? kv_tile : 1);
+      // Behind the tile before, whose warp has seen its place full: no warp misses that, when it is full once more.
+      mbarrier_wait(&tiles.turn[warp], (count / kPassing & 1) ^ (warp == 0));
+      mbarrier_wait(&tiles.dQ_ring.full[stage], parity);
+      __syncwarp();  // nor a lane
+      if (leads) mbarrier_arrive(&tiles.turn[warp == kPassing - 1 ? 0 : warp + 1]);
+      if (rounded) {
+        if (kv_tile > 0) add_and_fetch(dQ, sum, leads);
+        round<T>(dQ, a.scale);
+        if (leads) store(dQ, dQ_map, tile * Br, share);
+      } else if (leads && kv_tile > 0) {
+        cp_reduce_async_bulk_add(sum, &dQ[0][0][0].x, sizeof dQ);
+      } else if (leads) {
+        cp_async_bulk_store(sum, &dQ[0][0][0].x, sizeof dQ);
+      }
+      if (!leads) continue;
+      cp_async_bulk_commit();
+      cp_async_bulk_wait_read<0>();
+      mbarrier_arrive(&tiles.dQ_ring.empty[stage]);
+      if (rounded) continue;
       cp_async_bulk_wait<0>();  // not only read: the share is in dQ_sum
       red_release_add(relay.done + piece, 1);
     }
   }
-}
+  // The last share is added as others are, and the sum comes back.
+  template <class Place>
+  __device__ __forceinline__ void add_and_fetch(Place& dQ, float* sum, bool leads) {
+    std::uint64_t* const full = &tiles.sum_full[warp];
+    if (leads) {
+      cp_reduce_async_bulk_add(sum, &dQ[0][0][0].x, sizeof dQ);
+      cp_async_bulk_commit();
+      cp_async_bulk_wait<0>();
+      mbarrier_arrive_expect_tx(full, sizeof dQ);
+      cp_async_bulk(&dQ, sum, sizeof dQ, full);
+    }
+    mbarrier_wait(full, sum_parity);
+    sum_parity ^= 1;
+  }
+  // dQ, rounded, where its sum was: of each 16 rows D / 64 panels. 32 columns of the sum are as many bytes as a panel.
+  template <class T, int kRows, int kEights>
+  __device__ __forceinline__ static void round(float4 (&dQ)[kRows][kEights][32], float scale) {
+    const int row = threadIdx.x % 16, column = threadIdx.x % 32 / 16 * 8;
+#pragma unroll 1
+    for (auto& rows : dQ)
+#pragma unroll 1
+      for (int n = 0; n < kEights; n += 4) {
+        unsigned packed[8];
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          const float4 x = rows[n + k][threadIdx.x % 32];
+          packed[2 * k] = pack<T>(x.x * scale, x.y * scale), packed[2 * k + 1] = pack<T>(x.z * scale, x.w * scale);
+        }
+        __syncwarp();  // all lanes have read what is overwritten now
+        auto& panels = reinterpret_cast<std::uint16_t(&)[kEights / 8][16][64]>(rows);
+#pragma unroll
+        for (int k = 0; k < 2; ++k)
+          stmatrix_x4(&panels[n / 8][row][swizzled(row, n % 8 * 8 + k * 16 + column)],
+                      reinterpret_cast<unsigned(&)[4]>(packed[4 * k]));
+      }
+    fence_proxy_async();  // TMA is to see what stmatrix wrote
+    __syncwarp();         // in all lanes
+  }
+  template <int kRows, int kEights>
+  __device__ __forceinline__ static void store(const float4 (&dQ)[kRows][kEights][32], const TensorMap* dQ_map,
+                                               int first_row, const Share& share) {
+#pragma unroll 1
+    for (int i = 0; i < kRows; ++i)
+#pragma unroll 1
+      for (int panel = 0; panel < kEights / 8; ++panel)
+        cp_async_bulk_tensor_store(dQ_map, &dQ[i][panel * 4][0], 64 * panel, first_row + i * 16, share.h, share.b);
+  }
+};
 // #endregion
 
 }  // namespace flash::phase24::inline FLASH_MACHINE
