@@ -285,7 +285,7 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
         if (share.tiles.end <= share.tiles.first) load_keys(tiles, share, &K_map, &V_map, a.centre, to.stage);
       }
     } else if (warp > 0) {
-      Passage<Br, Tiles<D, Br, Bc>> passage{tiles, warp - 1};
+      Passage<Br, Tiles<D, Br, Bc>> passage{tiles};
 #pragma unroll 1
       for (;; to.next()) {
         tiles.share_ring.wait_full(to);

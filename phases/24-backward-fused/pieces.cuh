@@ -196,63 +196,64 @@ constexpr int kPassing = 3;
 // place. Nobody waits for that but who wants the place.
 template <int Br, class Tiles>
 struct Passage {
+  static constexpr int kStages = Tiles::kStages, kColumns = sizeof Tiles::dQ / sizeof(float) / kStages / Br;
   Tiles& tiles;
-  const int warp;
-  unsigned count = 0;        // tiles of dQ of the shares before
-  unsigned sum_parity = 0;
+  unsigned count = 0;  // tiles of dQ so far, of all shares
 
+  __device__ static unsigned warp() { return threadIdx.x % 128 / 32 - 1; }
+  __device__ static bool leads() { return threadIdx.x % 32 == 0; }
+  // A lane has few registers, and these numbers lie in shared memory: they are read where they are needed.
+  __device__ int piece(const Share& share, int tile) const { return share.first_piece + tile * (Br / 64); }
+  template <class T>
+  __device__ float* sum(const Backward<T>& a, const Share& share, int tile) const {
+    return a.dQ_sum + std::int64_t{piece(share, tile)} * 64 * kColumns;
+  }
   template <class T>
   __device__ __forceinline__ void pass_on(const Backward<T>& a, const Relay& relay, const TensorMap* dQ_map,
                                           const Share& share) {
-    constexpr int kColumns = sizeof tiles.dQ[0] / sizeof(float) / Br;
-    const bool leads = threadIdx.x % 32 == 0;
 #pragma unroll 1
     for (int tile = share.tiles.end - 1; tile >= share.tiles.first; --tile, ++count) {
-      if (count % kPassing != static_cast<unsigned>(warp)) continue;
-      const unsigned stage = count % Tiles::kStages, parity = count / Tiles::kStages & 1;
+      if (count % kPassing != warp()) continue;
+      const unsigned stage = count % kStages, round_parity = count / kPassing & 1;
       auto& dQ = tiles.dQ[stage];
-      const int piece = share.first_piece + tile * (Br / 64);
-      float* const sum = a.dQ_sum + std::int64_t{piece} * 64 * kColumns;
-      const int kv_tile = share.work.kv_tile;
       const bool rounded = tile < share.rounded_end;
       // The first share has been stored; in order: those before this one are there; to be rounded: all others.
-      if (leads && kv_tile > 0) wait_at_least(relay.done + piece, rounded || relay.in_order ? kv_tile : 1);
+      if (leads() && share.work.kv_tile > 0)
+        wait_at_least(relay.done + piece(share, tile), rounded || relay.in_order ? share.work.kv_tile : 1);
       // Behind the tile before, whose warp has seen its place full: no warp misses that, when it is full once more.
-      mbarrier_wait(&tiles.turn[warp], (count / kPassing & 1) ^ (warp == 0));
-      mbarrier_wait(&tiles.dQ_ring.full[stage], parity);
+      mbarrier_wait(&tiles.turn[warp()], round_parity ^ (warp() == 0));
+      mbarrier_wait(&tiles.dQ_ring.full[stage], count / kStages & 1);
       __syncwarp();  // nor a lane
-      if (leads) mbarrier_arrive(&tiles.turn[warp == kPassing - 1 ? 0 : warp + 1]);
-      if (rounded) {
-        if (kv_tile > 0) add_and_fetch(dQ, sum, leads);
-        round<T>(dQ, a.scale);
-        if (leads) store(dQ, dQ_map, tile * Br, share);
-      } else if (leads && kv_tile > 0) {
-        cp_reduce_async_bulk_add(sum, &dQ[0][0][0].x, sizeof dQ);
-      } else if (leads) {
-        cp_async_bulk_store(sum, &dQ[0][0][0].x, sizeof dQ);
-      }
-      if (!leads) continue;
+      if (leads()) mbarrier_arrive(&tiles.turn[(warp() + 1) % kPassing]);
+      if (leads() && rounded && share.work.kv_tile > 0)
+        add_and_fetch(dQ, sum(a, share, tile));
+      else if (leads())
+        mbarrier_arrive(&tiles.sum_full[warp()]);  // nothing to wait for
+      mbarrier_wait(&tiles.sum_full[warp()], round_parity);
+      if (rounded) round<T>(dQ, a.scale);
+      if (!leads()) continue;
+      if (rounded)
+        store(dQ, dQ_map, tile * Br, share);
+      else if (share.work.kv_tile > 0)
+        cp_reduce_async_bulk_add(sum(a, share, tile), &dQ[0][0][0].x, sizeof dQ);
+      else
+        cp_async_bulk_store(sum(a, share, tile), &dQ[0][0][0].x, sizeof dQ);
       cp_async_bulk_commit();
       cp_async_bulk_wait_read<0>();
       mbarrier_arrive(&tiles.dQ_ring.empty[stage]);
       if (rounded) continue;
       cp_async_bulk_wait<0>();  // not only read: the share is in dQ_sum
-      red_release_add(relay.done + piece, 1);
+      red_release_add(relay.done + piece(share, tile), 1);
     }
   }
   // The last share is added as others are, and the sum comes back.
   template <class Place>
-  __device__ __forceinline__ void add_and_fetch(Place& dQ, float* sum, bool leads) {
-    std::uint64_t* const full = &tiles.sum_full[warp];
-    if (leads) {
-      cp_reduce_async_bulk_add(sum, &dQ[0][0][0].x, sizeof dQ);
-      cp_async_bulk_commit();
-      cp_async_bulk_wait<0>();
-      mbarrier_arrive_expect_tx(full, sizeof dQ);
-      cp_async_bulk(&dQ, sum, sizeof dQ, full);
-    }
-    mbarrier_wait(full, sum_parity);
-    sum_parity ^= 1;
+  __device__ __forceinline__ void add_and_fetch(Place& dQ, float* sum) {
+    cp_reduce_async_bulk_add(sum, &dQ[0][0][0].x, sizeof dQ);
+    cp_async_bulk_commit();
+    cp_async_bulk_wait<0>();
+    mbarrier_arrive_expect_tx(&tiles.sum_full[warp()], sizeof dQ);
+    cp_async_bulk(&dQ, sum, sizeof dQ, &tiles.sum_full[warp()]);
   }
   // dQ, rounded, where its sum was: of each 16 rows D / 64 panels. 32 columns of the sum are as many bytes as a panel.
   template <class T, int kRows, int kEights>
