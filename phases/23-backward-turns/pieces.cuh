@@ -146,20 +146,24 @@ __device__ __forceinline__ void exponentials(float (&s)[N], const RowPiece (&row
   }
 }
 // The same; where a piece is extreme exp2((c · Sᵀ - m) - log2 l), rounded as the forward pass does, with m from HBM.
+// That is rare, and its code lies aside: a jump over it would be as long as the exponentials take.
 template <int kPieces, int N, class T>
 __device__ __forceinline__ void probabilities(float (&s)[N], const RowPiece (&rows)[kPieces], bool extreme,
                                               const Backward<T>& a) {
-  if (!extreme) return exponentials(s, rows, a.scale_log2);
+  float c = a.scale_log2;
+  if (extreme) [[unlikely]] {
 #pragma unroll
-  for (int n = 0; n < N / 4; ++n) {
-    const RowPiece& piece = rows[n / 8];
-    const std::int64_t row = std::int64_t{piece.number} * 64 + n % 8 * 8 + lane_column();
-    const float2 m = piece.extreme ? load_two(a.row_m + row) : make_float2(0, 0);
-    float(&x)[4] = c_fragment(s, n);
+    for (int n = 0; n < N / 4; ++n) {
+      const RowPiece& piece = rows[n / 8];
+      const std::int64_t row = std::int64_t{piece.number} * 64 + n % 8 * 8 + lane_column();
+      const float2 m = piece.extreme ? load_two(a.row_m + row) : make_float2(0, 0);
+      float(&x)[4] = c_fragment(s, n);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) x[i] = x[i] * a.scale_log2 - (i % 2 ? m.y : m.x);
+      for (int i = 0; i < 4; ++i) x[i] = x[i] * c - (i % 2 ? m.y : m.x);
+    }
+    c = 1;
   }
-  exponentials(s, rows, 1.0f);
+  exponentials(s, rows, c);
 }
 // dPᵀ becomes dSᵀ = Pᵀ ∘ (dPᵀ - δ).
 template <int kPieces, int N>

@@ -40,7 +40,7 @@ struct Tiles {
   Ring<2> share_ring;
   Ring<1> K_ring, V_ring;
   Ring<kStages> Q_ring, dO_ring, dS_ring, dQ_ring;
-  std::uint64_t turn[kPassing], sum_full[kPassing];
+  std::uint64_t sum_full[kStages];
 };
 constexpr int kOfConsumers = 4;  // a named barrier, for the end; 1 to 3 are store_tile's
 
@@ -117,7 +117,7 @@ struct Consumer {
     const bool extreme = any_extreme(tiles.rows[at.stage]);  // not before: shared memory is slow beside products
     wgmma_wait<1>(s);  // all but the last: S is there
     probabilities(s, tiles.rows[at.stage], extreme, a);
-    if (masked) hide_queries(s, from);
+    if (masked) [[unlikely]] hide_queries(s, from);
     from[0] += Br, from[1] += Br;
     if (kEarly) {
       round_p<T>(p, s);
@@ -244,12 +244,12 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
   const int warpgroup = uniform(threadIdx.x / 128);
 
   if (threadIdx.x == 0) {
-    tiles.share_ring.init(Bc / 16 + kPassing);                // warps
+    tiles.share_ring.init(Bc / 16 + kStages + 1);             // warps
     tiles.K_ring.init(Bc / 64), tiles.V_ring.init(Bc / 64);
     tiles.Q_ring.init(Bc / 16), tiles.dO_ring.init(Bc / 16);  // warps
     init_handover(tiles.dS_ring, Bc / 16, 4);                 // all write, one warpgroup reads
     init_handover(tiles.dQ_ring, 4, 1);                       // that writes, a warp reads
-    for (int i = 0; i < kPassing; ++i) mbarrier_init(&tiles.turn[i], 1), mbarrier_init(&tiles.sum_full[i], 1);
+    for (auto& barrier : tiles.sum_full) mbarrier_init(&barrier, 1);
     tiles.shares[1].number = blockIdx.x - gridDim.x;
     fence_mbarrier_init();
   }
@@ -284,18 +284,28 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
         }
         if (share.tiles.end <= share.tiles.first) load_keys(tiles, share, &K_map, &V_map, a.centre, to.stage);
       }
-    } else if (warp > 0) {
-      Passage<Br, Tiles<D, Br, Bc>> passage{tiles};
+    } else if (warp == 3) {
+      Rounding<Br, Tiles<D, Br, Bc>> rounding{tiles};
 #pragma unroll 1
       for (;; to.next()) {
         tiles.share_ring.wait_full(to);
         const Share& share = tiles.shares[to.stage];
         if (share.work.head < 0) break;
-        passage.pass_on(a, relay, &dQ_map, share);
+        rounding.template round<T>(a.scale, &dQ_map, share);
         __syncwarp();  // all lanes have read the share
         tiles.share_ring.release(to);
       }
       cp_async_bulk_wait_read<0>();  // shared memory must live until then
+    } else if (warp > 0 && threadIdx.x % 32 == 0) {
+      Passage<Br, Tiles<D, Br, Bc>> passage{tiles, warp - 1, warp - 1};
+#pragma unroll 1
+      for (;; to.next()) {
+        tiles.share_ring.wait_full(to);
+        const Share& share = tiles.shares[to.stage];
+        if (share.work.head < 0) break;
+        passage.pass_on(a, relay, share);
+        tiles.share_ring.release(to);
+      }
     }
     return;
   }

@@ -188,105 +188,96 @@ __global__ void __launch_bounds__(256) row_pieces(Backward<T> a, RowPiece* piece
 }
 // #endregion
 
-// #region pass-on: warps that pass dQ on
-// Three warps do it in turn, each for every third tile of dQ: a share takes longer to get to the L2 cache and be counted
-// than the next one to come.
-constexpr int kPassing = 3;
-// What a warp does: sends the block's share on, and where it is the last one fetches the sum and rounds it, in the same
-// place. Nobody waits for that but who wants the place.
+// #region pass-on: how dQ leaves, and is rounded
+// A lane of a warp for each place: it sends the block's share on. Where that is the last share it fetches the sum, and
+// leaves the place to the warp that rounds. Numbers of the share are read where they are needed: registers are few.
 template <int Br, class Tiles>
 struct Passage {
-  static constexpr int kStages = Tiles::kStages, kColumns = sizeof Tiles::dQ / sizeof(float) / kStages / Br;
+  static constexpr int kPlaces = Tiles::kStages, kColumns = sizeof Tiles::dQ / sizeof(float) / kPlaces / Br;
   Tiles& tiles;
-  unsigned count = 0;  // tiles of dQ so far, of all shares
+  const int place;
+  int skip;  // of the next share's Q tiles, which go through the places in turn
+  unsigned parity = 0;
 
-  __device__ static unsigned warp() { return threadIdx.x % 128 / 32 - 1; }
-  __device__ static bool leads() { return threadIdx.x % 32 == 0; }
-  // A lane has few registers, and these numbers lie in shared memory: they are read where they are needed.
-  __device__ int piece(const Share& share, int tile) const { return share.first_piece + tile * (Br / 64); }
   template <class T>
-  __device__ float* sum(const Backward<T>& a, const Share& share, int tile) const {
-    return a.dQ_sum + std::int64_t{piece(share, tile)} * 64 * kColumns;
-  }
-  template <class T>
-  __device__ __forceinline__ void pass_on(const Backward<T>& a, const Relay& relay, const TensorMap* dQ_map,
-                                          const Share& share) {
+  __device__ __forceinline__ void pass_on(const Backward<T>& a, const Relay& relay, const Share& share) {
+    auto& dQ = tiles.dQ[place];
+    int tile = max(share.tiles.end, share.tiles.first) - 1 - skip;
 #pragma unroll 1
-    for (int tile = share.tiles.end - 1; tile >= share.tiles.first; --tile, ++count) {
-      if (count % kPassing != warp()) continue;
-      const unsigned stage = count % kStages, round_parity = count / kPassing & 1;
-      auto& dQ = tiles.dQ[stage];
+    for (; tile >= share.tiles.first; tile -= kPlaces, parity ^= 1) {
+      unsigned* const done = relay.done + (share.first_piece + tile * (Br / 64));
+      float* const sum = a.dQ_sum + (std::int64_t{share.first_piece} + tile * (Br / 64)) * 64 * kColumns;
       const bool rounded = tile < share.rounded_end;
       // The first share has been stored; in order: those before this one are there; to be rounded: all others.
-      if (leads() && share.work.kv_tile > 0)
-        wait_at_least(relay.done + piece(share, tile), rounded || relay.in_order ? share.work.kv_tile : 1);
-      // Behind the tile before, whose warp has seen its place full: no warp misses that, when it is full once more.
-      mbarrier_wait(&tiles.turn[warp()], round_parity ^ (warp() == 0));
-      mbarrier_wait(&tiles.dQ_ring.full[stage], count / kStages & 1);
-      __syncwarp();  // nor a lane
-      if (leads()) mbarrier_arrive(&tiles.turn[(warp() + 1) % kPassing]);
-      if (leads() && rounded && share.work.kv_tile > 0)
-        add_and_fetch(dQ, sum(a, share, tile));
-      else if (leads())
-        mbarrier_arrive(&tiles.sum_full[warp()]);  // nothing to wait for
-      mbarrier_wait(&tiles.sum_full[warp()], round_parity);
-      if (rounded) round<T>(dQ, a.scale);
-      if (!leads()) continue;
-      if (rounded)
-        store(dQ, dQ_map, tile * Br, share);
-      else if (share.work.kv_tile > 0)
-        cp_reduce_async_bulk_add(sum(a, share, tile), &dQ[0][0][0].x, sizeof dQ);
-      else
-        cp_async_bulk_store(sum(a, share, tile), &dQ[0][0][0].x, sizeof dQ);
+      if (share.work.kv_tile > 0) wait_at_least(done, rounded || relay.in_order ? share.work.kv_tile : 1);
+      mbarrier_wait(&tiles.dQ_ring.full[place], parity);
+      if (share.work.kv_tile > 0)
+        cp_reduce_async_bulk_add(sum, &dQ[0][0][0].x, sizeof dQ);
+      else if (!rounded)
+        cp_async_bulk_store(sum, &dQ[0][0][0].x, sizeof dQ);
       cp_async_bulk_commit();
       cp_async_bulk_wait_read<0>();
-      mbarrier_arrive(&tiles.dQ_ring.empty[stage]);
-      if (rounded) continue;
-      cp_async_bulk_wait<0>();  // not only read: the share is in dQ_sum
-      red_release_add(relay.done + piece(share, tile), 1);
+      if (!rounded) mbarrier_arrive(&tiles.dQ_ring.empty[place]);  // it has been read
+      cp_async_bulk_wait<0>();                                     // and is in dQ_sum
+      if (!rounded) {
+        red_release_add(done, 1);
+      } else if (share.work.kv_tile > 0) {
+        mbarrier_arrive_expect_tx(&tiles.sum_full[place], sizeof dQ);
+        cp_async_bulk(&dQ, sum, sizeof dQ, &tiles.sum_full[place]);
+      } else {
+        mbarrier_arrive(&tiles.sum_full[place]);
+      }
+    }
+    skip = share.tiles.first - 1 - tile;
+  }
+};
+// A warp rounds sums, in their places. Nobody waits for it but who wants the place.
+template <int Br, class Tiles>
+struct Rounding {
+  static constexpr int kPlaces = Tiles::kStages, kEights = sizeof Tiles::dQ / kPlaces / Br * 2 / 64;
+  Tiles& tiles;
+  int place = 0;          // of the next tile
+  unsigned parities = 0;  // of each place's sum, a bit
+
+  template <class T>
+  __device__ __forceinline__ void round(float scale, const TensorMap* dQ_map, const Share& share) {
+#pragma unroll 1
+    for (int tile = share.tiles.end - 1; tile >= share.tiles.first; --tile, place = place == kPlaces - 1 ? 0 : place + 1) {
+      if (tile >= share.rounded_end) continue;
+      mbarrier_wait(&tiles.sum_full[place], parities >> place & 1);
+      parities ^= 1u << place;
+#pragma unroll 1
+      for (int i = 0; i < Br / 16 * kEights; i += 4) round_columns<T>(tiles.dQ[place][i / kEights], i % kEights, scale);
+      fence_proxy_async();  // TMA is to see what stmatrix wrote
+      __syncwarp();         // in all lanes
+      if (threadIdx.x % 32 != 0) continue;
+#pragma unroll 1
+      for (int i = 0; i < Br / 16; ++i)
+#pragma unroll 1
+        for (int panel = 0; panel < kEights / 8; ++panel)
+          cp_async_bulk_tensor_store(dQ_map, &tiles.dQ[place][i][panel * 4][0], 64 * panel, tile * Br + i * 16, share.h,
+                                     share.b);
+      cp_async_bulk_commit();
+      cp_async_bulk_wait_read<0>();
+      mbarrier_arrive(&tiles.dQ_ring.empty[place]);
     }
   }
-  // The last share is added as others are, and the sum comes back.
-  template <class Place>
-  __device__ __forceinline__ void add_and_fetch(Place& dQ, float* sum) {
-    cp_reduce_async_bulk_add(sum, &dQ[0][0][0].x, sizeof dQ);
-    cp_async_bulk_commit();
-    cp_async_bulk_wait<0>();
-    mbarrier_arrive_expect_tx(&tiles.sum_full[warp()], sizeof dQ);
-    cp_async_bulk(&dQ, sum, sizeof dQ, &tiles.sum_full[warp()]);
-  }
-  // dQ, rounded, where its sum was: of each 16 rows D / 64 panels. 32 columns of the sum are as many bytes as a panel.
-  template <class T, int kRows, int kEights>
-  __device__ __forceinline__ static void round(float4 (&dQ)[kRows][kEights][32], float scale) {
-    const int row = threadIdx.x % 16, column = threadIdx.x % 32 / 16 * 8;
-#pragma unroll 1
-    for (auto& rows : dQ)
-#pragma unroll 1
-      for (int n = 0; n < kEights; n += 4) {
-        unsigned packed[8];
+  // 32 columns of 16 rows, from the n-th eight on: as many bytes as a panel of 64 rounded ones, and these go where all
+  // lanes have read.
+  template <class T>
+  __device__ __forceinline__ static void round_columns(float4 (&rows)[kEights][32], int n, float scale) {
+    unsigned packed[2][4];
 #pragma unroll
-        for (int k = 0; k < 4; ++k) {
-          const float4 x = rows[n + k][threadIdx.x % 32];
-          packed[2 * k] = pack<T>(x.x * scale, x.y * scale), packed[2 * k + 1] = pack<T>(x.z * scale, x.w * scale);
-        }
-        __syncwarp();  // all lanes have read what is overwritten now
-        auto& panels = reinterpret_cast<std::uint16_t(&)[kEights / 8][16][64]>(rows);
+    for (int k = 0; k < 4; ++k) {
+      const float4 x = rows[n + k][threadIdx.x % 32];
+      packed[k / 2][k % 2 * 2] = pack<T>(x.x * scale, x.y * scale);
+      packed[k / 2][k % 2 * 2 + 1] = pack<T>(x.z * scale, x.w * scale);
+    }
+    __syncwarp();  // all lanes have read what is overwritten now
+    auto& panels = reinterpret_cast<std::uint16_t(&)[kEights / 8][16][64]>(rows);
+    const int row = threadIdx.x % 16, column = n % 8 * 8 + threadIdx.x % 32 / 16 * 8;
 #pragma unroll
-        for (int k = 0; k < 2; ++k)
-          stmatrix_x4(&panels[n / 8][row][swizzled(row, n % 8 * 8 + k * 16 + column)],
-                      reinterpret_cast<unsigned(&)[4]>(packed[4 * k]));
-      }
-    fence_proxy_async();  // TMA is to see what stmatrix wrote
-    __syncwarp();         // in all lanes
-  }
-  template <int kRows, int kEights>
-  __device__ __forceinline__ static void store(const float4 (&dQ)[kRows][kEights][32], const TensorMap* dQ_map,
-                                               int first_row, const Share& share) {
-#pragma unroll 1
-    for (int i = 0; i < kRows; ++i)
-#pragma unroll 1
-      for (int panel = 0; panel < kEights / 8; ++panel)
-        cp_async_bulk_tensor_store(dQ_map, &dQ[i][panel * 4][0], 64 * panel, first_row + i * 16, share.h, share.b);
+    for (int k = 0; k < 2; ++k) stmatrix_x4(&panels[n / 8][row][swizzled(row, column + k * 16)], packed[k]);
   }
 };
 // #endregion
