@@ -71,15 +71,16 @@ struct Keys {
 // One thread loads K and V of one Q tile after another. The next number may be drawn when it comes to the third tile
 // from the end, or to the first of fewer: a number that is drawn early binds a Q tile to this block, while another may
 // be free for it sooner; the time of two tiles is enough to load Q.
-template <int Br, int Bc, class Tiles, class CursorOfK, class CursorOfV>
+template <int Br, int Bc, class Tiles, class CursorOfK, class CursorOfV, class Variant = Plain>
 __device__ void load_keys_of_all(Tiles& tiles, CursorOfK K, CursorOfV V, const TensorMap* K_map, const TensorMap* V_map,
-                                 const Band<int>& band, int H) {
+                                 const Variant& band, int H) {
   for (unsigned parity = 0;; parity ^= 1) {
     mbarrier_wait(&tiles.mail.full, parity);
     const Work work = tiles.mail.work;
     if (work.head < 0) return;
     const Keys<Br, Bc> keys(work.q_tile * Br, band);
-    load_keys(tiles, K, V, K_map, V_map, keys.tiles, keys.first, work.head % H, work.head / H, [&](int tile) {
+    const Place at = band.keys(work.head, H, keys.first);
+    load_keys(tiles, K, V, K_map, V_map, keys.tiles, at.row, at.h, at.b, [&](int tile) {
       if (tile == min(2, keys.tiles - 1)) mbarrier_arrive(&tiles.mail.empty);
     });
   }
@@ -115,6 +116,12 @@ __device__ void store_tile(const float (&o)[kPanels * 32], const float (&factor)
       cp_async_bulk_tensor_store(O_map, staging[panel], 64 * panel, first_row, h, b);
     cp_async_bulk_commit();
   }
+}
+template <class T, int kPanels>
+__device__ void store_tile(const float (&o)[kPanels * 32], const float (&factor)[2],
+                           std::uint16_t (&staging)[kPanels][64][64], const TensorMap* O_map, Place at,
+                           int warpgroup) {
+  store_tile<T>(o, factor, staging, O_map, at.row, at.h, at.b, warpgroup);
 }
 // The same thread waits in the end: shared memory must live until O has left it.
 __device__ inline void wait_for_stores() {

@@ -263,7 +263,7 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
           tiles.Q_ring[i].fill(tiles.Q[i], at, &Q_map, work.q_tile * Br + i * 64, work.head % H, work.head / H);
       }
     }
-    if (loads) load_keys_of_all<Br, Bc>(tiles, Cursor<L::k_stages>(), Cursor<L::v_stages>(), &K_map, &V_map, band, H);
+    if (loads) load_keys_of_all<Br, Bc>(tiles, Cursor<L::k_stages>(), Cursor<L::v_stages>(), &K_map, &V_map, Plain{band}, H);
     return;
   }
   // #endregion
