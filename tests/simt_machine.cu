@@ -167,6 +167,81 @@ void run_copy_float3(Machine& m) {
   launch(m, copy_float3, 1, 32, in.data(), out.data());
 }
 
+// Structs that go by value to functions that are not inlined: straight from memory, or from variables (kTaken).
+struct Counted {
+  int n;
+  float x;
+};
+struct Nine {  // too large for registers
+  float x[9];
+};
+struct Passed {
+  float4 four;
+  float3 three;
+  Counted counted;
+  Nine nine;
+};
+struct PassedRows {
+  float4 four[32];
+};
+__device__ __noinline__ float of_four(float4 v) {
+  return v.x + v.w;
+}
+__device__ __noinline__ float of_three(int n, float3 v) {
+  return static_cast<float>(n) * v.z;
+}
+__device__ __noinline__ float of_counted(Counted v, float4 w) {
+  return static_cast<float>(v.n) + v.x + w.y;
+}
+__device__ __noinline__ float of_nine(Nine v) {
+  return v.x[0] + v.x[8];
+}
+__device__ __noinline__ float of_itself(float4 v, const float4* rest, int n) {
+  return n == 0 ? v.z : v.x + of_itself(rest[n], rest, n - 1);
+}
+__device__ __noinline__ float of_variables(float4 v, const float4* rest, int n) {
+  if (n == 0) return v.z;
+  const float4 next = rest[n];
+  return v.x + of_variables(next, rest, n - 1);
+}
+
+template <bool kTaken>
+__global__ void pass_by_value(const Passed* in /*[32]*/, const Counted* pairs /*[32]*/, const float4* rows /*[32]*/,
+                              float* out /*[32]*/) {
+  PassedRows& s = shared<PassedRows>();
+  const int t = threadIdx.x;
+  s.four[t] = rows[t];
+  __syncthreads();
+  float (*const called)(float4) = of_four;
+  float sum = 0;
+  const float4 v = rows[t];
+  if constexpr (kTaken) {
+    const float4 w = s.four[31 - t], x = in[t].four, y = t % 2 ? rows[t] : s.four[t], z = rows[0];
+    const float3 three = in[t].three;
+    const Counted counted = pairs[t], inside = in[t].counted;
+    const Nine nine = in[t].nine;
+    sum = of_four(v) + of_three(t, three) + of_counted(counted, w) + of_nine(nine) + called(x) + of_four(y);
+    sum += of_variables(z, rows, 3) + of_counted(inside, v);
+  } else {
+    sum = of_four(v) + of_three(t, in[t].three) + of_counted(pairs[t], s.four[31 - t]);
+    sum += of_nine(in[t].nine) + called(in[t].four) + of_four(t % 2 ? rows[t] : s.four[t]);
+    sum += of_itself(rows[0], rows, 3) + of_counted(in[t].counted, v);
+  }
+  out[t] = sum;
+}
+
+void run_pass_by_value(Machine& m, bool taken) {
+  const std::vector<Passed> zeros(32);
+  const std::vector<float4> rows(32);
+  const std::vector<Counted> pairs(32);
+  const Array<Passed> in = m.upload("in", zeros.data(), zeros.size());
+  const Array<Counted> all_pairs = m.upload("pairs", pairs.data(), pairs.size());
+  const Array<float4> all_rows = m.upload("rows", rows.data(), rows.size());
+  const Array<float> out = m.alloc<float>("out", 32);
+  launch<PassedRows>(m, taken ? pass_by_value<true> : pass_by_value<false>, 1, 32, in.data(), all_pairs.data(),
+                     all_rows.data(), out.data());
+}
+
 __global__ void put_all(int* out) {
   put(out, static_cast<int>(threadIdx.x));
 }

@@ -19,6 +19,7 @@
   std::vector<unsigned> run_sequence(Machine& m, unsigned blocks, unsigned threads); \
   unsigned run_rendezvous(Machine& m);                                               \
   void run_copy_float3(Machine& m);                                                  \
+  void run_pass_by_value(Machine& m, bool taken);                                    \
   void run_put(Machine& m);                                                          \
   void run_bounded(Machine& m, unsigned threads);                                    \
   float run_last_block(Machine& m, bool fence);                                      \

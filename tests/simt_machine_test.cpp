@@ -368,6 +368,22 @@ TEST_CASE("a float3 promises 4-byte alignment: three loads") {
   }
 }
 
+TEST_CASE("structs by value count as they do when they are taken into variables first") {
+  Checked m;
+  run_pass_by_value(m, false);
+  run_pass_by_value(m, true);
+  const flash::Ledger &passed = m.reports()[0].ledger, &taken = m.reports()[1].ledger;
+  for (std::size_t i = 0; i < passed.arrays.size(); ++i) {
+    CAPTURE(passed.arrays[i].name);
+    CHECK(passed.arrays[i].read_bytes == taken.arrays[i].read_bytes);
+    CHECK(passed.arrays[i].read_requests == taken.arrays[i].read_requests);
+    CHECK(passed.arrays[i].read_sectors == taken.arrays[i].read_sectors);
+  }
+  CHECK(passed.shared_read_requests == taken.shared_read_requests);
+  CHECK(passed.shared_wavefronts == taken.shared_wavefronts);
+  CHECK(passed.arrays[0].read_bytes == 32 * (16 + 12 + 8 + 36));
+}
+
 TEST_CASE("findings name a user's file, whatever it is called") {
   Checked m({.keep_going = true});
   run_put(m);

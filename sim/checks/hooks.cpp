@@ -78,6 +78,19 @@ void copied(const void* address, std::size_t bytes, Access access, void* return_
   checker(worker)->range(address, bytes, std::clamp<std::size_t>(widest, 1, 16), access, pc);
 }
 
+// What flash_by_value announces: bytes << 8 | widest piece << 2 | 2 (an offset from the thread pointer) | 1 (a write).
+extern "C" [[gnu::used]] void flash_struct_by_value(std::byte* address, unsigned how, void* return_address) {
+  if (how & 2) address += reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());
+  const Access access = how & 1 ? Access::write : Access::read;
+  Worker* const worker = active_worker;
+  if (!worker) {
+    if (flash::simt::host_accessed) flash::simt::host_accessed(address, how & 1, return_address);
+    return;
+  }
+  const Outside outside;
+  checker(worker)->range(address, how >> 8, how >> 2 & 31, access, reinterpret_cast<std::uintptr_t>(return_address));
+}
+
 }  // namespace
 
 #define FLASH_HOOK(name, bytes, kind)                                    \
@@ -215,6 +228,32 @@ void flash_delete(void* memory) noexcept {
   if (Worker* const worker = outside.worker()) return checker(worker)->release(memory, __builtin_return_address(0));
   ::operator delete(memory);
 }
+
+#if defined(__x86_64__)
+// In the middle of what a caller does for a call (sim/compiler/arguments.cpp): no register may change. The caller has
+// put its %rdi, which has the address, and a number on its stack.
+#if defined(__AVX__)
+#define FLASH_VECTOR(n, from, to) "vmovdqu " from(n, "ymm") ", " to(n, "ymm") "\n"
+#else
+#define FLASH_VECTOR(n, from, to) "movdqu " from(n, "xmm") ", " to(n, "xmm") "\n"
+#endif
+#define FLASH_IN_REGISTER(n, kind) "%" kind #n
+#define FLASH_ON_STACK(n, kind) "32*" #n "(%rsp)"
+#define FLASH_VECTORS(from, to)                                                                                 \
+  FLASH_VECTOR(0, from, to) FLASH_VECTOR(1, from, to) FLASH_VECTOR(2, from, to) FLASH_VECTOR(3, from, to)       \
+  FLASH_VECTOR(4, from, to) FLASH_VECTOR(5, from, to) FLASH_VECTOR(6, from, to) FLASH_VECTOR(7, from, to)       \
+  FLASH_VECTOR(8, from, to) FLASH_VECTOR(9, from, to) FLASH_VECTOR(10, from, to) FLASH_VECTOR(11, from, to)     \
+  FLASH_VECTOR(12, from, to) FLASH_VECTOR(13, from, to) FLASH_VECTOR(14, from, to) FLASH_VECTOR(15, from, to)
+[[gnu::naked]] void flash_by_value() {
+  __asm__("pushq %rbp\n movq %rsp, %rbp\n pushfq\n pushq %rax\n pushq %rcx\n pushq %rdx\n pushq %rsi\n"
+          "pushq %r8\n pushq %r9\n pushq %r10\n pushq %r11\n subq $512, %rsp\n andq $-32, %rsp\n"
+          FLASH_VECTORS(FLASH_IN_REGISTER, FLASH_ON_STACK)
+          "movl 16(%rbp), %esi\n movq 8(%rbp), %rdx\n call flash_struct_by_value\n"
+          FLASH_VECTORS(FLASH_ON_STACK, FLASH_IN_REGISTER)
+          "leaq -72(%rbp), %rsp\n popq %r11\n popq %r10\n popq %r9\n popq %r8\n popq %rsi\n popq %rdx\n"
+          "popq %rcx\n popq %rax\n popfq\n popq %rbp\n ret");
+}
+#endif
 
 FLASH_ATOMICS(8, std::uint8_t)
 FLASH_ATOMICS(16, std::uint16_t)

@@ -123,10 +123,13 @@ int translate(const Command& command, const std::string& text, const std::string
   rewrite_launches(source);
   const Variables variables = rewrite_variables(source);
   write(text, source.rewritten());
-  if (!variables.any_shared && !variables.any_device) return run(command.compile(text, "-c", command.object));
+  const bool any_variables = variables.any_shared || variables.any_device, checked = command.has("-DFLASH_CHECKED");
+  if (!any_variables && !checked) return run(command.compile(text, "-c", command.object));
   const int status = run(command.compile(text, "-S", assembly));
   if (status != 0) return status;
-  write(assembly, with_tables(content(assembly), variables));
+  std::string result = content(assembly);
+  if (checked) result = with_arguments(result);
+  write(assembly, any_variables ? with_tables(result, variables) : result);
   return run(command.assemble(assembly));
 }
 

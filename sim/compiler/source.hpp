@@ -88,6 +88,9 @@ struct Variables {
 // __shared__, __device__, __constant__ and __managed__ become C++; see variables.cpp.
 Variables rewrite_variables(Source& source);
 
+// Hooks for structs that go by value, in g++'s assembly text (arguments.cpp).
+std::string with_arguments(const std::string& assembly);
+
 // Red zones around these variables in g++'s assembly text, and the tables that tell the simulator of them.
 std::string with_tables(const std::string& assembly, const Variables& variables);
 

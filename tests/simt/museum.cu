@@ -86,6 +86,28 @@ __global__ void misaligned_member(const float* in, float* out, int) {
   out[i] = p->x;  //@ misaligned_member:1
 }
 
+// A struct that goes to a function by value is read by the caller.
+__device__ __noinline__ float sum_of(float4 v) {
+  return v.x + v.y + v.z + v.w;
+}
+template <bool Fixed>
+__global__ void by_value_past_end(const float* in, float* out, int n) {
+  const int i = threadIdx.x;                                     // 32 threads, n = 64
+  const auto* rows = reinterpret_cast<const float4*>(in);        // 16
+  if (Fixed ? i < n / 4 : i <= n / 4) out[i] = sum_of(rows[i]);  //@ by_value_past_end:1
+}
+
+// One that a function returns is written by the caller, or by the function where it is too large for registers.
+__device__ __noinline__ float4 four_of(float x) {
+  return make_float4(x, x, x, x);
+}
+template <bool Fixed>
+__global__ void made_past_end(const float* in, float* out, int n) {
+  const int i = threadIdx.x;  // 32 threads, n = 64
+  auto* rows = reinterpret_cast<float4*>(out);
+  if (Fixed ? i < n / 4 : i <= n / 4) new (&rows[i]) float4(four_of(in[i]));  //@ made_past_end:1
+}
+
 template <bool Fixed>
 __global__ void misaligned_shared(const float* in, float* out, int) {
   Row32& s = shared<Row32>();
@@ -141,6 +163,23 @@ __global__ void ragged_tile(const float* in, float* out, int n) {
   if (Fixed && t >= n) s.x[t] = 0.0f;
   __syncthreads();
   if (t < n) out[t] = s.x[63 - t];  //@ ragged_tile:1
+}
+
+struct Rows9 {
+  struct Row {
+    float x[9];
+  } row[64];
+};
+__device__ __noinline__ float ends_of(Rows9::Row row) {
+  return row.x[0] + row.x[8];
+}
+template <bool Fixed>
+__global__ void by_value_unwritten(const float* in, float* out, int) {
+  Rows9& s = shared<Rows9>();
+  const int t = threadIdx.x;
+  for (int i = 0; i < (Fixed || t < 63 ? 9 : 8); ++i) s.row[t].x[i] = in[t];
+  __syncthreads();
+  out[t] = ends_of(s.row[63 - t]);  //@ by_value_unwritten:1
 }
 
 template <bool Fixed>
@@ -517,6 +556,20 @@ __global__ void fence_of_the_block(const float* in, float* partial /*[gridDim.x]
   }
 }
 
+struct Rows4 {
+  float4 row[64];
+};
+template <bool Fixed>
+__global__ void by_value_without_barrier(const float* in, float* out, int) {
+  Rows4& s = shared<Rows4>();
+  const int t = threadIdx.x;
+  s.row[t] = make_float4(0, 0, 0, 0);
+  __syncthreads();
+  s.row[t] = make_float4(in[t], 0, 0, 0);  //@ by_value_without_barrier:2
+  if (Fixed) __syncthreads();
+  out[t] = sum_of(s.row[63 - t]);  //@ by_value_without_barrier:1
+}
+
 template <bool Fixed>
 __global__ void half_overlap(const float* in, __half* out) {
   const int t = threadIdx.x;
@@ -855,6 +908,10 @@ void run_variant(Machine& m, const std::string& name) {
   if (name == "misaligned_member") return show(m, misaligned_member<Fixed>, 64, 8);
   if (name == "kernel_heap") return show(m, kernel_heap<Fixed>, 64, 8);
   if (name == "freed_twice") return show(m, freed_twice<Fixed>, 64, 8);
+  if (name == "by_value_past_end") return show(m, by_value_past_end<Fixed>, 64, 32);
+  if (name == "by_value_unwritten") return show<Rows9>(m, by_value_unwritten<Fixed>);
+  if (name == "by_value_without_barrier") return show<Rows4>(m, by_value_without_barrier<Fixed>);
+  if (name == "made_past_end") return show(m, made_past_end<Fixed>, 64, 32);
   if (name == "straddles_end") return show(m, straddles_end<Fixed>, 41, 32);
   if (name == "misaligned_shared") return show<Row32>(m, misaligned_shared<Fixed>, 64, 32);
   if (name == "barrier_one_line") return show(m, barrier_one_line<Fixed>);

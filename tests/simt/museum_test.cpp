@@ -63,6 +63,14 @@ const Expected expected[] = {
   read  {1}  block (0,0,0) warp 0 lane 20
   remedy: guard the access or fix the index
 )"},
+    {"by_value_past_end", R"(out of bounds: read of in[64] (16 bytes); in has 64 elements
+  read  {1}  block (0,0,0) warp 0 lane 16
+  remedy: guard the access or fix the index
+)"},
+    {"made_past_end", R"(out of bounds: write of out[64] (16 bytes); out has 64 elements
+  write  {1}  block (0,0,0) warp 0 lane 16
+  remedy: guard the access or fix the index
+)"},
     {"misaligned_shared", R"(misaligned: read of 8 bytes at byte 4 of shared Row32
   read  {1}  block (0,0,0) warp 0 lane 1
   remedy: an n-byte access needs an address that is a multiple of n
@@ -75,6 +83,10 @@ const Expected expected[] = {
   read  {1}  block (0,0,0) warp 0 lane 0
   remedy: write it before reading it: fresh memory holds NaN
   seen 24 times
+)"},
+    {"by_value_unwritten", R"(uninitialised: read of shared Rows9+2300 (4 bytes)
+  read  {1}  block (0,0,0) warp 0 lane 0
+  remedy: write it before reading it: fresh memory holds NaN
 )"},
     {"half_written_word", R"(uninitialised: read of out[7] (4 bytes)
   read  {1}  block (0,0,0) warp 0 lane 7
@@ -166,6 +178,17 @@ race: write after write of shared Word+0 (4 bytes)
   write  {3}  block (0,0,0) warp 1 lane 1
   write  {2}  block (0,0,0) warp 0 lane 0
   remedy: put __syncthreads() between the two
+)"},
+    {"by_value_without_barrier", R"(race: write after read of shared Rows4+512 (16 bytes)
+  write  {2}  block (0,0,0) warp 1 lane 0
+  read   {1}  block (0,0,0) warp 0 lane 31
+  remedy: put __syncthreads() between the two
+  seen 32 times
+race: read after write of shared Rows4+496 (16 bytes)
+  read   {1}  block (0,0,0) warp 1 lane 0
+  write  {2}  block (0,0,0) warp 0 lane 31
+  remedy: put __syncthreads() between the two
+  seen 32 times
 )"},
     {"memcpy_unordered", R"(race: read after write of shared Row64+128 (4 bytes)
   read   {1}  block (0,0,0) warp 1 lane 0
