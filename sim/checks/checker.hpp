@@ -48,6 +48,7 @@ class Checker : public Checks {
   void atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site) override;
   void adds(const void* address, std::size_t bytes, unsigned element, Site site) override;
   void after_atomic(const void* address) override;
+  void counts(unsigned added, unsigned least) override;
   void fence(Scope scope) override;
   void matrix_row(const void* row, Site site) override;
   void matrix_row_written(void* row, Site site) override;
@@ -64,6 +65,7 @@ class Checker : public Checks {
   void fence_proxy() override;
 
   void releases(const void* object) override;
+  void releases_reads(const void* object) override;
   void completes(const void* object) override;
   void acquires(const void* object, unsigned thread, bool far) override;
   void learns_all(const void* object, unsigned thread) override;
@@ -110,6 +112,8 @@ class Checker : public Checks {
     View pending, pending_near, released, released_near;
     std::vector<const void*> loaded;  // by volatile loads since the last fence (several workers)
     View fenced;  // of what is known: what the async proxy sees, too, since a proxy fence came behind it
+    // Of the atomic that is to come: what red_release_add adds, what wait_at_least waits for; 0: it is another one.
+    unsigned added = 0, least = 0;
   };
   struct Handover {  // at an mbarrier or a named barrier
     struct Views {
@@ -205,9 +209,12 @@ class Checker : public Checks {
   void add_own(Clocks& known);
   void order_volatile(const void* address, bool writes);
   void publish(const void* address, bool atomic);
-  void acquire(unsigned thread, const void* address, Scope scope);
+  void acquire(unsigned thread, const void* address, Scope scope, unsigned least = 0);
+  void count_up(const void* address, unsigned added);
+  std::size_t seen_of(const std::vector<Published::Count>& counts, unsigned thread, unsigned least) const;
   bool ordered_at(const Cells& cells, std::size_t word, Epoch earlier) const;
   bool ordered_otherwise(Epoch earlier, bool global) const;
+  bool is_over(Epoch earlier, Access before) const;
   bool ordered_by_views(Epoch earlier, unsigned block) const;
   unsigned distance(Epoch a, Epoch b, bool global) const;
   template <int kSpace>

@@ -40,6 +40,10 @@ class View {
   Clocks& of(unsigned block);
   void join(const View& other);
 
+  // Of accesses that are over, reads and copies, more may be known than of stores: it stands beside, as of another block.
+  static constexpr unsigned kReads = 1u << 31;
+  void join_as_reads(const View& other);
+
  private:
   using Blocks = std::map<unsigned, Clocks>;
   Blocks& own();  // not shared any more
@@ -55,6 +59,16 @@ struct Published {
   View far;
   std::map<unsigned, Views> blocks;  // what each gave
   bool own = false;                  // the last atomic was of block scope: there is one block
+  // Additions that wait_at_least may stop at, one after the other: the number behind each, what it hands over, and who
+  // made it when. What all others hand over.
+  struct Count {
+    unsigned number;
+    View view;
+    unsigned block, thread;
+    std::uint64_t clock;
+  };
+  std::vector<Count> counts;
+  View not_counted;
 };
 
 }  // namespace flash::simt

@@ -32,7 +32,7 @@ bool Checker::is_in_cluster(unsigned block) const {
 // Does the running thread know that the block has begun? Whatever it has learned of one of its threads says so.
 bool Checker::knows_of(unsigned block) const {
   const auto& extra = extra_[worker_.current];
-  return extra && extra->known.find(block);
+  return extra && (extra->known.find(block) || extra->known.find(block | View::kReads));
 }
 
 // Is the other block, whose shared memory the running thread is to access, there? If not, that is said. False: it has
@@ -73,8 +73,10 @@ void Checker::look_at_visits() {
   }
   for (const auto& [who, visit] : visits_) {
     const auto knows = [&, block = who.first](const std::unique_ptr<Extra>& extra) {
-      const Clocks* const clocks = extra ? extra->known.find(block) : nullptr;
-      return clocks && clock_of(visit.epoch) < clocks->of(thread_of(visit.epoch));
+      const auto reaches = [&](const Clocks* clocks) {
+        return clocks && clock_of(visit.epoch) < clocks->of(thread_of(visit.epoch));
+      };
+      return extra && (reaches(extra->known.find(block)) || reaches(extra->known.find(block | View::kReads)));
     };
     if (std::none_of(extra_.begin(), extra_.begin() + static_cast<long>(worker_.threads.size()), knows))
       visit.by->no_block_there(visit.epoch, visit.what, visit.address, visit.bytes, true);

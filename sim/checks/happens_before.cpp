@@ -144,9 +144,18 @@ void Checker::add_own(Clocks& known) {
   known.raise(t, now_);
 }
 
+void Checker::counts(unsigned added, unsigned least) {
+  Extra& extra = extra_of(worker_.current);
+  extra.added = added, extra.least = least;
+}
+
 void Checker::after_atomic(const void* address) {
+  Extra* const extra = extra_[worker_.current].get();
+  const unsigned added = extra ? std::exchange(extra->added, 0) : 0, least = extra ? std::exchange(extra->least, 0) : 0;
+  if (added) count_up(address, added);
   if (value_) value_.unlock();
-  acquire(worker_.current, address, scope_);
+  if (added) return;  // nothing comes back
+  acquire(worker_.current, address, scope_, least);
   for (std::size_t at = added_.element; at < added_.bytes; at += added_.element)
     acquire(worker_.current, static_cast<const std::byte*>(address) + at, scope_);
 }
@@ -155,6 +164,7 @@ void Checker::after_atomic(const void* address) {
 void Checker::publish(const void* address, bool atomic) {
   static const Extra nothing;
   const Extra& extra = extra_[worker_.current] ? *extra_[worker_.current] : nothing;
+  if (extra.least) return;  // a load
   const bool in_shared = !global_.memory.contains(address);
   auto& shared_published = home_of(address).published_;
   if (extra.released_near.empty() && (in_shared ? shared_published.empty() : !global_.any_published.load())) return;
@@ -165,15 +175,51 @@ void Checker::publish(const void* address, bool atomic) {
   const bool reads = atomic && (!all.own || all.blocks.contains(block));
   if (!reads) all = {};
   Published::Views& mine = all.blocks[block];
-  mine.far.join(extra.released), mine.near.join(extra.released_near);
+  mine.far.join(extra.released);
+  if (extra.added == 0) mine.near.join(extra.released_near), all.not_counted.join(extra.released);
   all.own = atomic && scope_ == Scope::block;
   if (all.own) {
-    all.far.clear();
+    all.far.clear(), all.not_counted.clear(), all.counts.clear();
     std::erase_if(all.blocks, [&](const auto& entry) { return entry.first != block; });
   } else {
     all.far.join(mine.far);
   }
   if (!in_shared) global_.any_published = true;
+}
+
+// The addition of red_release_add has been made. Where something else has changed the number, what was counted before
+// it counts as seen by all.
+void Checker::count_up(const void* address, unsigned added) {
+  const Extra& extra = *extra_[worker_.current];
+  const bool in_shared = !global_.memory.contains(address);
+  std::unique_lock<std::mutex> lock(global_.mutex, std::defer_lock);
+  if (!in_shared) lock.lock();
+  Published& all = (in_shared ? home_of(address).published_ : global_.published)[address];
+  const unsigned number = __atomic_load_n(static_cast<const unsigned*>(address), __ATOMIC_RELAXED);
+  if (!all.counts.empty() && all.counts.back().number + added != number) {
+    for (const Published::Count& count : all.counts) all.not_counted.join(count.view);
+    all.counts.clear();
+  }
+  all.counts.push_back({number, extra.released, worker_.block, worker_.current, clock_of(running_)});
+}
+
+// Who waits for a number may have seen it as soon as it was large enough, or as late as what the thread knows of already
+// lets it see (coherence): so many of the additions it has surely seen, whatever the number is by now.
+std::size_t Checker::seen_of(const std::vector<Published::Count>& counts, unsigned thread, unsigned least) const {
+  const auto enough = std::ranges::find_if(counts, [=](const auto& count) { return count.number >= least; });
+  if (enough == counts.end()) return counts.size();
+  const auto knows = [&](const Published::Count& count) {
+    if (count.block == worker_.block) {
+      if (count.thread == thread || count.clock < clock_of(barrier_)) return true;
+      if (count.thread / kWarpSize == thread / kWarpSize && count.clock < seen_[thread][count.thread % kWarpSize])
+        return true;
+    }
+    const Clocks* const clocks = extra_[thread]->known.find(count.block);
+    return clocks && count.clock <= clocks->of(count.thread);
+  };
+  std::size_t seen = counts.size();
+  while (seen > static_cast<std::size_t>(enough - counts.begin()) + 1 && !knows(counts[seen - 1])) --seen;
+  return seen;
 }
 
 // A volatile store releases, a volatile load acquires, as an atomic does: together with the thread's fences.
@@ -187,7 +233,7 @@ void Checker::order_volatile(const void* address, bool writes) {
   if (loaded.empty() || loaded.back() != address) loaded.push_back(address);
 }
 
-void Checker::acquire(unsigned thread, const void* address, Scope scope) {
+void Checker::acquire(unsigned thread, const void* address, Scope scope, unsigned least) {
   const bool in_shared = !global_.memory.contains(address);
   const auto& shared_published = home_of(address).published_;
   if (in_shared ? shared_published.empty() : !global_.any_published.load()) return;
@@ -198,9 +244,17 @@ void Checker::acquire(unsigned thread, const void* address, Scope scope) {
   if (found == all.end()) return;
   only_barriers_ = false, point_to_point_ = true, enough_from_ = kNever;  // as the one that published noted
   Extra& extra = extra_of(thread);
-  if (scope == Scope::device) extra.pending.join(found->second.far);
-  const auto near = found->second.blocks.find(worker_.block);
-  if (near != found->second.blocks.end()) extra.pending_near.join(near->second.near);
+  const Published& published = found->second;
+  const auto& counts = published.counts;
+  const std::size_t seen = least ? seen_of(counts, thread, least) : counts.size();
+  if (scope == Scope::device) extra.pending.join(seen < counts.size() ? published.not_counted : published.far);
+  if (scope == Scope::device && seen < counts.size())
+    for (std::size_t i = 0; i < seen; ++i) extra.pending.join(counts[i].view);
+  const auto near = published.blocks.find(worker_.block);
+  if (near != published.blocks.end()) extra.pending_near.join(near->second.near);
+  if (scope == Scope::block)
+    for (const Published::Count& count : counts)
+      if (count.block == worker_.block) extra.pending_near.join(count.view);
 }
 
 // ---- are two accesses in order? -------------------------------------------------------------------------------------
@@ -226,6 +280,14 @@ bool Checker::ordered_by_views(Epoch earlier, unsigned block) const {
   if (!extra) return false;
   const Outside outside;
   const Clocks* clocks = extra->known.find(block);
+  return clocks && clock_of(earlier) < clocks->of(known_as(earlier));
+}
+
+// Is it known of a read or a copy that it is over, though not that what was stored before it is there?
+bool Checker::is_over(Epoch earlier, Access before) const {
+  if (!any_extra_ || (is_write(before) && !is_of_companion(earlier))) return false;
+  const auto& extra = extra_[worker_.current];
+  const Clocks* const clocks = extra ? extra->known.find(global_.block_of(clock_of(earlier)) | View::kReads) : nullptr;
   return clocks && clock_of(earlier) < clocks->of(known_as(earlier));
 }
 

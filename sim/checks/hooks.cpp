@@ -239,11 +239,12 @@ void flash_delete(void* memory) noexcept {
 #endif
 #define FLASH_IN_REGISTER(n, kind) "%" kind #n
 #define FLASH_ON_STACK(n, kind) "32*" #n "(%rsp)"
-#define FLASH_VECTORS(from, to)                                                                                 \
-  FLASH_VECTOR(0, from, to) FLASH_VECTOR(1, from, to) FLASH_VECTOR(2, from, to) FLASH_VECTOR(3, from, to)       \
-  FLASH_VECTOR(4, from, to) FLASH_VECTOR(5, from, to) FLASH_VECTOR(6, from, to) FLASH_VECTOR(7, from, to)       \
-  FLASH_VECTOR(8, from, to) FLASH_VECTOR(9, from, to) FLASH_VECTOR(10, from, to) FLASH_VECTOR(11, from, to)     \
-  FLASH_VECTOR(12, from, to) FLASH_VECTOR(13, from, to) FLASH_VECTOR(14, from, to) FLASH_VECTOR(15, from, to)
+#define FLASH_VECTORS(from, to)                                                                                      \
+  FLASH_VECTOR(0, from, to)                                                                                          \
+  FLASH_VECTOR(1, from, to) FLASH_VECTOR(2, from, to) FLASH_VECTOR(3, from, to) FLASH_VECTOR(4, from, to)            \
+      FLASH_VECTOR(5, from, to) FLASH_VECTOR(6, from, to) FLASH_VECTOR(7, from, to) FLASH_VECTOR(8, from, to)        \
+          FLASH_VECTOR(9, from, to) FLASH_VECTOR(10, from, to) FLASH_VECTOR(11, from, to) FLASH_VECTOR(12, from, to) \
+              FLASH_VECTOR(13, from, to) FLASH_VECTOR(14, from, to) FLASH_VECTOR(15, from, to)
 [[gnu::naked]] void flash_by_value() {
   __asm__("pushq %rbp\n movq %rsp, %rbp\n pushfq\n pushq %rax\n pushq %rcx\n pushq %rdx\n pushq %rsi\n"
           "pushq %r8\n pushq %r9\n pushq %r10\n pushq %r11\n subq $512, %rsp\n andq $-32, %rsp\n"

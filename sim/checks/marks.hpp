@@ -110,6 +110,7 @@ template <int kSpace>
 [[gnu::always_inline]] inline void Checker::check(Epoch earlier, Access before, Epoch mine, Wrong& wrong) const {
   if (!collides<kSpace>(earlier)) [[likely]]
     return;
+  if (is_over(earlier, before)) return;
   const unsigned far = distance(mine, earlier, kSpace != kOwn);
   if (far > wrong.distance) wrong.distance = far, wrong.before = before, wrong.earlier = earlier;
 }
