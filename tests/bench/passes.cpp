@@ -85,11 +85,12 @@ int flash_pass_enqueue(const Request* request, void* const* workspace, void* str
     validate(p, phase);
     const Pass& pass = pass_of(phase, p.direction);
     require(phase.name, pass.features, Where::Gpu);
-    if (!pass.on_stream) throw Error(std::string(phase.name) + " is not linked with its kernels");
+    if (!pass.stream_entries[static_cast<std::size_t>(Where::Gpu)])
+      throw Error(std::string(phase.name) + " is not linked with its kernels");
     Stream given{stream, {}};
     const int pieces = pass.features.workspace(p).size();
     for (int i = 0; i < pieces; ++i) given.workspace[static_cast<std::size_t>(i)] = workspace[i];
-    pass.on_stream(p, &given);
+    pass.on_stream(Where::Gpu, p, &given);
     return 0;
   });
 }
