@@ -29,7 +29,7 @@ std::vector<LargeCase> large_cases() {
     // The forward passes on tensor cores subtract m before they scale, and keep it scaled and rounded: by 2^-24 of
     // 1e6, which is 6 % of P. Their m tells P up to logits of 1e4, or where one key takes all.
     if (large == Large::Offset && size > 1e4f && features_under_test().tensor_cores) continue;
-    Case c = shapes[cases.size() % 3];
+    Case c = shapes[cases.size() % std::size(shapes)];
     c.seed = cases.size() + 1, c.layout = Layout::Mixed;
     cases.push_back({large, size, within(c)});
   }
