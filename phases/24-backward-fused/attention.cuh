@@ -1,5 +1,5 @@
 // Phase 24: dQ goes from block to block. New since 23: of each Q tile the first block stores its share of dQ, others
-// add theirs, and the last one rounds the sum on its way out. Nobody clears dQ_sum, and no kernel comes behind.
+// add theirs, and the last one rounds the sum on its way out. No kernel clears dQ_sum, none comes behind. Blocks stay.
 // Run it: ctest -L phase24     The derivation: docs/backward.md
 #pragma once
 #include "phases/17-persistent/schedule.cuh"  // store_tile, wait_for_stores
@@ -10,9 +10,9 @@
 namespace flash::phase24::inline FLASH_MACHINE {
 
 // #region tiles: shared memory of a block, and its barriers
-constexpr int kStages = 2;  // one Q tile is multiplied while the next one is loaded
 template <int D, int Br, int Bc>
 struct Tiles {
+  static constexpr int kStages = 2;                        // one Q tile is multiplied while the next one is loaded
   alignas(1024) std::uint16_t K[Bc / 64][D / 64][64][64];  // of each warpgroup; in the end dK, on its way out
   alignas(1024) std::uint16_t V[Bc / 64][D / 64][64][64];  // likewise dV
   alignas(1024) std::uint16_t Q[kStages][D / 64][Br][64];
@@ -21,9 +21,14 @@ struct Tiles {
   alignas(1024) float4 dQ[kStages][Br / 16][D / 8][32];      // on its way out, as it lies in dQ_sum, or rounded
   RowPiece rows[kStages][Br / 64];
   alignas(16) float centre[D + 4];  // behind it: does it matter?
-  Share share;                      // what the block does
+  Share shares[2];                  // what the block does, and does next
   // barrier         who arrives                     how many       who waits               for what
-  // K_full, V_full  the loading thread              1, and bytes   consumers, once         K is there, or V; centre: K
+  // share_ring      the loading thread              1              all others              the share is there
+  //   .empty        a lane of each consumer's warp, Bc / 16        the loading thread      nobody reads it any more
+  //                 and the places' threads         + kStages
+  // K_ring.full     the loading thread              1, and bytes   consumers, before S     K is there, and centre
+  // K_ring.empty    a thread of each warpgroup      Bc / 64        the loading thread      dK has left from there
+  // V_ring          as K_ring, but before dP; dV
   // Q_ring.full     the loading thread              1, and bytes   consumers, before S     Q, the numbers of its rows
   // Q_ring.empty    a lane of each consumer's warp  Bc / 16        the loading thread      nobody reads them any more
   // dO_ring         as Q_ring, but before dP
@@ -31,10 +36,11 @@ struct Tiles {
   // dS_ring.empty   a lane of each of its warps     4              consumers, before dS    dQ has been made of it
   // dQ_ring.full    a lane of each of its warps     4              the place's thread      dQ of a tile is there
   // dQ_ring.empty   the place's thread              1, and bytes   whose turn dQ is        it is free; others' dQ there
-  std::uint64_t K_full, V_full;
+  Ring<2> share_ring;
+  Ring<1> K_ring, V_ring;
   Ring<kStages> Q_ring, dO_ring, dS_ring, dQ_ring;
 };
-constexpr int kOfConsumers = 3;  // a named barrier, for the end; 1 and 2 are store_tile's
+constexpr int kOfConsumers = 3;  // a named barrier, for a share's end; 1 and 2 are store_tile's
 
 // Registers per thread: the block is launched with 168 for each; 128 · (2 · 240 + 24) are no more than 384 · 168.
 constexpr int kConsumerRegisters = 240, kProducerRegisters = 24;
@@ -47,27 +53,52 @@ struct Consumer {
   // numbers a lane, has to wait for dV and dK. With 128 queries registers are short in the one place and not in the
   // other.
   static constexpr bool kEarly = Br == 64;
+  static constexpr int kStages = Tiles<D, Br, Bc>::kStages;
 
   Tiles<D, Br, Bc>& tiles;
   const Backward<T>& a;
   const int warpgroup;
+  QueryRange range;  // the share's tiles
+  int first_key;
   int from[2];  // the first queries that see the lane's two keys, counted from the lane's first column of the next tile
 
   float s[Br / 2], dp[Br / 2];             // Sᵀ, then Pᵀ; dPᵀ, then dSᵀ
-  float dv[D / 2] = {}, dk[D / 2] = {};    // 64 keys
+  float dv[D / 2], dk[D / 2];              // 64 keys
   float dq[Br / 64][D / 2];                // all of a tile
   unsigned p[Br / 16][4], ds[Br / 16][4];  // Pᵀ and dSᵀ, rounded, as left operands
   Cursor<kStages> at, turn;                // of Q, dO and dS; of dS and dQ, a tile behind
+  Cursor<2> to;                            // of shares
+  Cursor<1> keys;                          // of K and V
 
-  __device__ Consumer(Tiles<D, Br, Bc>& tiles, const Backward<T>& a, int warpgroup, int first_key,
-                      const Band<int>& band, int last_tile)
-      : tiles(tiles), a(a), warpgroup(warpgroup) {
-    const int my_key = first_key + warpgroup * 64 + threadIdx.x % 128 / 32 * 16 + lane_row();
-    for (int r = 0; r < 2; ++r) from[r] = first_query(my_key + 8 * r, band) - last_tile * Br - lane_column();
+  __device__ Consumer(Tiles<D, Br, Bc>& tiles, const Backward<T>& a, int warpgroup)
+      : tiles(tiles), a(a), warpgroup(warpgroup) {}
+  __device__ __forceinline__ const Share& share() const { return tiles.shares[to.stage]; }
+  // False: there is nothing more to do.
+  __device__ __forceinline__ bool next_share(const Band<int>& band) {
+    tiles.share_ring.wait_full(to);
+    if (uniform(share().work.head < 0)) return false;
+    const QueryRange tiles_of_share = share().tiles;
+    range = {uniform(tiles_of_share.first), uniform(tiles_of_share.full), uniform(tiles_of_share.end)};
+    first_key = uniform(share().work.kv_tile) * Bc + warpgroup * 64;
+    const int my_key = first_key + threadIdx.x % 128 / 32 * 16 + lane_row();
+    for (int r = 0; r < 2; ++r) from[r] = first_query(my_key + 8 * r, band) - (range.end - 1) * Br - lane_column();
+#pragma unroll
+    for (int i = 0; i < D / 2; ++i) dv[i] = dk[i] = 0;
+    tiles.K_ring.wait_full(keys);
+    return true;
+  }
+  __device__ bool any() const {
+    return range.end > range.first;
   }
   // All tiles, but for the way of the last one's dQ.
+  __device__ __forceinline__ void run() {
+    if (any() && tiles.centre[D] != 0)
+      run<true>();
+    else if (any())
+      run<false>();
+  }
   template <bool kCentred>
-  __device__ __forceinline__ void run(const QueryRange& range) {
+  __device__ __forceinline__ void run() {
 #pragma unroll 1
     for (int tile = range.end - 1; tile >= range.first; --tile)
       step<kCentred>(tile, tile == range.end - 1, tile < range.full);
@@ -78,7 +109,7 @@ struct Consumer {
     tiles.Q_ring.wait_full(at);
     begin_scores<T>(s, tiles.K[warpgroup], tiles.Q[at.stage]);
     const bool extreme = any_extreme(tiles.rows[at.stage]);
-    if (first) mbarrier_wait(&tiles.V_full, 0);
+    if (first) tiles.V_ring.wait_full(keys);
     tiles.dO_ring.wait_full(at);
     begin_scores<T>(dp, tiles.V[warpgroup], tiles.dO[at.stage]);
     wgmma_wait<1>(s);  // all but the last: S is there
@@ -116,9 +147,9 @@ struct Consumer {
     __syncwarp();  // all lanes have read the numbers of rows
     tiles.dO_ring.release(at), tiles.Q_ring.release(at), at.next();
   }
-  // Whose turn is dQ of the tile before? Tiles with an even number are warpgroup 1's.
+  // Whose turn is dQ of the tile before? The one's that has the number of this tile's stage.
   __device__ bool my_turn() const {
-    return turn.stage != warpgroup;
+    return at.stage == warpgroup;
   }
   __device__ __forceinline__ void begin_turn() {
     tiles.dS_ring.wait_full(turn);
@@ -133,7 +164,7 @@ struct Consumer {
     for (int i = 0; i < Br / 64; ++i) {
       const phase13::Fragments<64> rows(&tiles, tiles.dS[turn.stage][i], phase13::b_row(), row + phase13::b_column());
       float excess[1][4] = {};
-      if (const float* less = tiles.share.row_excess) {  // the first share: less what the sums are to be
+      if (const float* less = share().row_excess) {  // the first share: less what the sums are to be
         less += tile * Br + i * 64 + row + lane_row();
         excess[0][0] = less[0], excess[0][2] = less[8];
       }
@@ -162,7 +193,7 @@ struct Consumer {
   // dQ of a tile leaves: the block's share, or where it is the last one the sum.
   __device__ __forceinline__ void hand_over(int tile) {
     mbarrier_wait(&tiles.dQ_ring.empty[turn.stage], turn.parity);  // the place is free; others' shares are there
-    if (tile < tiles.share.rounded_end)
+    if (tile < share().rounded_end)
       put_rounded();
     else
       put_share();
@@ -183,7 +214,7 @@ struct Consumer {
   }
   // The sum, rounded, where the others' shares were: D / 64 panels of 16 rows.
   __device__ __forceinline__ void put_rounded() {
-    if (tiles.share.work.kv_tile > 0)
+    if (share().work.kv_tile > 0)
 #pragma unroll
       for (int i = 0; i < Br / 64; ++i)
 #pragma unroll
@@ -207,10 +238,28 @@ struct Consumer {
       }
     }
   }
+  // The last tile's dQ, dV and dK leave; scale, once: dS is the gradient of S = scale · Q Kᵀ.
+  __device__ __forceinline__ void finish(const TensorMap* dK_map, const TensorMap* dV_map) {
+    if (any() && my_turn()) {
+      begin_turn();
+      finish_product<true>(range.first);
+      hand_over(range.first);
+    }
+    const int h = uniform(share().h), b = uniform(share().b);
+    store_tile<T>(dv, {1, 1}, tiles.V[warpgroup], dV_map, first_key, h, b, warpgroup);
+    bar_sync(kOfConsumers, Bc * 2);  // both have read K, in whose place dK goes out
+    store_tile<T>(dk, {a.scale, a.scale}, tiles.K[warpgroup], dK_map, first_key, h, b, warpgroup);
+    if (any()) turn.next();
+    __syncwarp();  // all lanes have read the share
+    tiles.share_ring.release(to), to.next(), keys.next();
+    if (threadIdx.x % 128 != 0) return;
+    cp_async_bulk_wait_read<0>();  // the next share's K and V may come
+    mbarrier_arrive(tiles.V_ring.empty), mbarrier_arrive(tiles.K_ring.empty);
+  }
 };
 // #endregion
 
-// #region setup: whose K/V tile, and the barriers
+// #region setup: the barriers
 template <class T, int D, int Br, int Bc>
 __global__ void __launch_bounds__(Bc * 2 + 128, 1)
     keys_backward(const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap dO_map,
@@ -220,86 +269,37 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
                   const RowPiece* pieces /*[B * H * padded rows / 64]*/, Band<int> band, unsigned section,
                   Relay relay) {
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
+  constexpr int kStages = Tiles<D, Br, Bc>::kStages;
   const int warpgroup = uniform(threadIdx.x / 128);
 
   if (threadIdx.x == 0) {
-    const unsigned number = a.rows > 0 ? atomicAdd(relay.begun, 1u) : blockIdx.x;
-    mbarrier_init(&tiles.K_full, 1), mbarrier_init(&tiles.V_full, 1);
+    tiles.share_ring.init(Bc / 16 + kStages);                 // warps, and threads
+    tiles.K_ring.init(Bc / 64), tiles.V_ring.init(Bc / 64);   // warpgroups
     tiles.Q_ring.init(Bc / 16), tiles.dO_ring.init(Bc / 16);  // warps
     init_handover(tiles.dS_ring, Bc / 16, 4);                 // all write, one warpgroup reads
     init_handover(tiles.dQ_ring, 4, 1);                       // that writes, a thread reads
     fence_mbarrier_init();
-    tiles.share = share_of<Br, Bc>(number, a, section, band);
   }
-  __syncthreads();  // the barriers are there, for TMA too; and what is to be done
+  __syncthreads();  // the barriers are there, for TMA too
   // #endregion
 
-  // #region producer: one thread loads, two pass dQ on
+  // #region producer: one thread draws shares and loads, others pass dQ on
   if (warpgroup == Bc / 64) {
     setmaxnreg_dec<kProducerRegisters>();
-    const int warp = threadIdx.x % 128 / 32;  // a thread of each of the first three: none waits where another does
-    const Share& share = tiles.share;
-    if (threadIdx.x % 32 != 0) return;
-    if (warp == 0 && share.tiles.end > share.tiles.first) {
-      const KeyWork work = share.work;
-      const QueryRange range = share.tiles;
-      const int b = share.b, h = share.h, first_key = work.kv_tile * Bc;
-      const int first_piece = share.first_piece;
-      Cursor<kStages> at;
-      const auto load_keys = [&](auto& keys, const TensorMap* map, std::uint64_t* full, int more) {
-        mbarrier_arrive_expect_tx(full, sizeof keys + more);
-        for (int i = 0; i < Bc / 64; ++i) load_tile(keys[i], map, full, first_key + i * 64, h, b);
-      };
-      load_keys(tiles.K, &K_map, &tiles.K_full, sizeof tiles.centre);
-      cp_async_bulk(tiles.centre, a.centre + work.head * std::int64_t{D + 4}, sizeof tiles.centre, &tiles.K_full);
-#pragma unroll 1
-      for (int tile = range.end - 1; tile >= range.first; --tile, at.next()) {
-        std::uint64_t* const full = &tiles.Q_ring.full[at.stage];
-        tiles.Q_ring.wait_empty(at);
-        mbarrier_arrive_expect_tx(full, sizeof tiles.Q[0] + sizeof tiles.rows[0]);
-        load_tile(tiles.Q[at.stage], &Q_map, full, tile * Br, h, b);
-        cp_async_bulk(tiles.rows[at.stage], pieces + first_piece + tile * (Br / 64), sizeof tiles.rows[0], full);
-        if (tile == range.end - 1) load_keys(tiles.V, &V_map, &tiles.V_full, 0);  // S comes first, which needs Q
-        tiles.dO_ring.fill(tiles.dO, at, &dO_map, tile * Br, h, b);
-      }
-    } else if (warp > 0 && warp <= kStages) {
-      const int place = warp - 1;
-      pass_on<Br>(tiles.dQ[place], &tiles.dQ_ring.full[place], &tiles.dQ_ring.empty[place], a, relay, &dQ_map,
-                  share.tiles.end - 1 - place, share);
-    }
+    const int warp = threadIdx.x % 128 / 32;  // a thread of each: none waits where another does
+    if (threadIdx.x % 32 == 0 && warp == 0)
+      load_shares<Br, Bc>(tiles, &Q_map, &dO_map, &K_map, &V_map, a, pieces, band, section, relay);
+    if (threadIdx.x % 32 == 0 && warp > 0 && warp <= kStages) pass_on<Br>(tiles, warp - 1, a, relay, &dQ_map);
     return;
   }
   // #endregion
 
-  // #region loop: the consumers, over the Q tiles that see the keys, from the last one on
+  // #region loop: the consumers, over shares, and of each over the Q tiles that see the keys, from the last one on
   setmaxnreg_inc<kConsumerRegisters>();
-  const int b = uniform(tiles.share.b), h = uniform(tiles.share.h), first_key = uniform(tiles.share.work.kv_tile) * Bc;
-  const QueryRange range{uniform(tiles.share.tiles.first), uniform(tiles.share.tiles.full),
-                         uniform(tiles.share.tiles.end)};
-  const bool any = range.end > range.first;
-  Consumer<T, D, Br, Bc> consumer(tiles, a, warpgroup, first_key, band, range.end - 1);
-  if (any) mbarrier_wait(&tiles.K_full, 0);
-  const bool last_turn = any && (range.end - range.first) % 2 != warpgroup;  // is the last tile's this one's?
-  if (any && tiles.centre[D] != 0)
-    consumer.template run<true>(range);
-  else if (any)
-    consumer.template run<false>(range);
-  // #endregion
-
-  // #region store: dV and dK; scale, once: dS is the gradient of S = scale · Q Kᵀ
-  const int my_keys = first_key + warpgroup * 64;
-  const auto store = [&] {
-    store_tile<T>(consumer.dv, {1, 1}, tiles.V[warpgroup], &dV_map, my_keys, h, b, warpgroup);
-    bar_sync(kOfConsumers, Bc * 2);  // both have read K, in whose place dK goes out
-    store_tile<T>(consumer.dk, {a.scale, a.scale}, tiles.K[warpgroup], &dK_map, my_keys, h, b, warpgroup);
-  };
-  if (last_turn) {  // the last tile's: others' shares may be late, and dV and dK need not wait for them
-    consumer.begin_turn();
-    consumer.template finish_product<true>(range.first);
-    store();
-    consumer.hand_over(range.first);
-  } else {
-    store();
+  Consumer<T, D, Br, Bc> consumer(tiles, a, warpgroup);
+  while (consumer.next_share(band)) {
+    consumer.run();
+    consumer.finish(&dK_map, &dV_map);
   }
   wait_for_stores();
 }
@@ -332,7 +332,8 @@ struct Gradients {
     allow_shared_memory(kernel, shared_bytes);
     const std::int64_t heads = std::int64_t{p.B} * p.H;
     const unsigned section = phase23::heads_in_cache(heads, p.Q.rows, D, 32 << 20);
-    const auto grid = static_cast<unsigned>((p.K.rows + Bc - 1) / Bc * heads);
+    const auto shares = static_cast<unsigned>((p.K.rows + Bc - 1) / Bc * heads);
+    const unsigned grid = std::min(shares, static_cast<unsigned>(multiprocessors()));  // blocks that stay
     const auto row_blocks = static_cast<unsigned>(heads * a.rows / 64);
     constexpr int threads = Bc * 2 + 128;
     if (row_blocks > 0) row_pieces<T, D, Br><<<row_blocks, 256, sizeof(PieceSums<D>), p.stream>>>(a, pieces, relay);

@@ -5,6 +5,7 @@
 #pragma once
 #include "phases/23-backward-turns/phase.hpp"
 #include "phases/interface/phase.hpp"
+#include "sim/limits.hpp"
 
 namespace flash::phase24 {
 
@@ -15,8 +16,8 @@ constexpr bool has(int D, Blocks blocks) {
   return D > 128 ? blocks == Blocks{64, 128} : phase23::backward_features.has(D, blocks);
 }
 
-// The kernel counts the blocks that have begun, and for each Q tile those that have added their share of dQ. D = 256:
-// phase 23's.
+// The kernel counts the shares that blocks have drawn, and for each Q tile those that have been added. D = 256: phase
+// 23's.
 inline Workspace workspace(const AnyProblem& p) {
   if (p.D() > 128) return phase23::workspace(p);
   const std::int64_t heads = p.B() * p.H(), rows = heads * phase20::padded_rows(p.Sq());
@@ -59,7 +60,7 @@ inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
   std::int64_t written = rows / 64 * (64 * 8 + piece - 8 + 4) + 2 * Sk * row + Sq * row;
   if (Sq > 0) read += std::min<std::int64_t>(phase20::seen_keys(p), 64) * row, written += 4 * (padded + 4);
   for (std::int64_t j0 = 0; j0 < Sk; j0 += blocks.Bc) {
-    if (Sq > 0) read += 4, written += 4;                                 // the block draws its number
+    if (Sq > 0) read += 4, written += 4;                                 // its number is drawn
     if (p.visible(Sq - 1).end > j0 && Sq > 0) read += 4 * (padded + 4);  // the centre
     for (std::int64_t i0 = 0; i0 < Sq; i0 += blocks.Br) {
       const std::int64_t end = std::min(i0 + blocks.Br, Sq), keys = p.visible(end - 1).end;
@@ -72,8 +73,14 @@ inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
       if (last && !first) read += blocks.Br * padded * 4;
     }
   }
+  const std::int64_t kv_tiles = (Sk + blocks.Bc - 1) / blocks.Bc;
   HbmBytes bytes{static_cast<std::uint64_t>(heads * read), static_cast<std::uint64_t>(heads * written)};
-  if (heads * rows > 0) bytes.written += 4;  // the number of blocks that have begun
+  if (heads * rows > 0) bytes.written += 4;  // the number of shares that have begun
+  if (Sq > 0) {
+    const std::int64_t blocks_that_stay = std::min<std::int64_t>(heads * kv_tiles, simulated_multiprocessors);
+    bytes.read += static_cast<std::uint64_t>(4 * blocks_that_stay);  // each draws one too many
+    bytes.written += static_cast<std::uint64_t>(4 * blocks_that_stay);
+  }
   return bytes;
 }
 

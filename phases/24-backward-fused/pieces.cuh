@@ -1,6 +1,6 @@
-// pieces.cuh: words of phase 24: the kernel in front, which no longer clears dQ_sum; K/V tiles by drawn numbers; and
+// pieces.cuh: words of phase 24: the kernel in front, which no longer clears dQ_sum; what a block draws and loads; and
 // the way of dQ from block to block.
-// Use: row_pieces<T, D, Br><<<…>>>(a, pieces, relay);  keys_of_number(number, heads, section);  pass_on(…);
+// Use: row_pieces<T, D, Br><<<…>>>(a, pieces, relay);  one thread: load_shares(…);  others: pass_on(tiles, place, …);
 #pragma once
 #include "phases/23-backward-turns/pieces.cuh"
 #include "phases/24-backward-fused/phase.hpp"
@@ -9,37 +9,43 @@ namespace flash::phase24::inline FLASH_MACHINE {
 
 // #region relay: blocks that pass dQ on
 using phase23::any_extreme, phase23::gradients, phase23::init_handover, phase23::probabilities, phase23::publish;
-// Blocks count: those that have begun, and of each Q tile those whose share of dQ is in dQ_sum.
+// Blocks count: the shares that they have drawn, and of each Q tile those that are in dQ_sum.
 struct Relay {
   unsigned* begun;
   unsigned* done;  // [B, H, padded rows / 64]: of a Q tile its first number
   bool in_order;   // do the shares of a Q tile come in the order of the keys? Sums then have the same bits in every run
 };
-// The K/V tile of the block that has drawn `number`. In sections blocks of a head begin one after another, and the
-// first share of dQ has long been stored when the last one wants the sum. A block waits only for those with smaller
-// numbers, which have begun: they run, or have ended, in whatever order the GPU starts blocks.
-__device__ inline KeyWork keys_of_number(unsigned number, unsigned heads, unsigned section) {
-  return phase23::keys_in_sections(number, gridDim.x / heads, heads, section);
-}
-// What a block does. kv_tile: the number of its share of dQ, too, in Q tiles that see it, 0 for the first.
+// What a block does next. kv_tile: the number of its share of dQ, too, in Q tiles that see it, 0 for the first.
 struct Share {
-  KeyWork work;
+  unsigned number;          // as drawn
+  KeyWork work;             // head < 0: there is no further one
   int h, b, first_piece;    // the head's
   QueryRange tiles;         // that see the keys
   int rounded_end;          // Q tiles before that one see no further K/V tile: its share is the last
   const float* row_excess;  // of the head, in the first share, where rows of dS have other sums than 0
 };
+// The number of a block's next share. A block waits only for shares with smaller numbers. Who has drawn those runs, and
+// does them behind smaller ones only, in whatever order the GPU starts blocks. Where there are no Q tiles nobody waits,
+// and the block's last number but one says enough.
+template <class T>
+__device__ unsigned draw(const Relay& relay, unsigned last_but_one, const Backward<T>& a) {
+  return a.rows > 0 ? atomicAdd(relay.begun, 1u) : last_but_one + 2 * gridDim.x;
+}
+// In sections shares of a head begin one after another, and the first one of dQ has long been stored when the last one
+// wants the sum.
 template <int Br, int Bc, class T>
-__device__ Share share_of(unsigned number, const Backward<T>& a, unsigned section, const Band<int>& band) {
-  const KeyWork work = keys_of_number(number, a.B * a.H, section);
+__device__ void find_share(Share& share, unsigned number, const Backward<T>& a, unsigned section,
+                           const Band<int>& band) {
+  const unsigned heads = a.B * a.H, kv_tiles = (band.Sk + Bc - 1) / Bc;
+  share.number = number, share.work = {-1, 0};
+  if (number >= heads * kv_tiles) return;
+  const KeyWork work = phase23::keys_in_sections(number, kv_tiles, heads, section);
   const int next_key = (work.kv_tile + 1) * Bc;
-  return {work,
-          work.head % a.H,
-          work.head / a.H,
-          work.head * static_cast<int>(a.rows / 64),
-          query_range<Br, Bc>(next_key - Bc, band),
-          next_key < band.Sk ? query_range<Br, Bc>(next_key, band).first : 0x7fffffff,
-          work.kv_tile == 0 && a.dLSE ? a.row_excess + work.head * a.rows : nullptr};
+  share.work = work;
+  share.h = work.head % a.H, share.b = work.head / a.H, share.first_piece = work.head * static_cast<int>(a.rows / 64);
+  share.tiles = query_range<Br, Bc>(next_key - Bc, band);
+  share.rounded_end = next_key < band.Sk ? query_range<Br, Bc>(next_key, band).first : 0x7fffffff;
+  share.row_excess = work.kv_tile == 0 && a.dLSE ? a.row_excess + work.head * a.rows : nullptr;
 }
 // #endregion
 
@@ -162,50 +168,114 @@ __global__ void __launch_bounds__(256) row_pieces(Backward<T> a, RowPiece* piece
 }
 // #endregion
 
-// #region pass-on: one thread for each of the two places that dQ leaves through
-// What the thread does about every other one of the block's Q tiles, from `tile` down: gives the
-// place to the consumers when it is free, with the sum of the others' shares in it where theirs is the last share; and
-// when their numbers are there, sends them on.
-template <int Br, class Place, class T>
-__device__ __forceinline__ void pass_on(Place& place, std::uint64_t* full, std::uint64_t* empty, const Backward<T>& a,
-                                        const Relay& relay, const TensorMap* dQ_map, int tile, const Share& share) {
-  constexpr int kColumns = sizeof place / sizeof(float) / Br;
-  const int kv_tile = share.work.kv_tile;
-  const int first = share.tiles.first;
-  const auto takes_sum = [&](int tile) { return kv_tile > 0 && tile < share.rounded_end; };
-  if (tile >= first && !takes_sum(tile)) mbarrier_arrive(empty);
+// #region load-shares: one thread draws what the block does, and loads it
+// K and V of a share, and the centre; where no Q tile sees the keys, nothing. `parity`: of the number of shares before.
+template <class Tiles>
+__device__ void load_keys(Tiles& tiles, const Share& share, const TensorMap* K_map, const TensorMap* V_map,
+                          const float* centre, int parity) {
+  constexpr unsigned kCentre = sizeof tiles.centre;
+  const auto load = [&](auto& keys, Ring<1>& ring, const TensorMap* map, unsigned more) {
+    ring.wait_empty({0, static_cast<unsigned>(parity)});
+    if (share.tiles.end <= share.tiles.first) return mbarrier_arrive(ring.full);
+    mbarrier_arrive_expect_tx(ring.full, sizeof keys + more);
+    int key = share.work.kv_tile * static_cast<int>(sizeof keys / sizeof keys[0]) * 64;
 #pragma unroll 1
-  for (unsigned parity = 0; tile >= first; tile -= 2, parity ^= 1) {
-    const int piece = share.first_piece + tile * (Br / 64);
-    float* const sum = a.dQ_sum + std::int64_t{piece} * 64 * kColumns;
-    const bool rounded = tile < share.rounded_end;
-    // The first share has been stored; in order: those before this one are there; to be rounded: all others.
-    if (kv_tile > 0) wait_at_least(relay.done + piece, rounded || relay.in_order ? kv_tile : 1);
-    if (takes_sum(tile)) {
-      mbarrier_arrive_expect_tx(empty, sizeof place);
-      cp_async_bulk(&place, sum, sizeof place, empty);
-    }
-    mbarrier_wait(full, parity);
-    if (rounded) {
+    for (auto& of_warpgroup : keys) load_tile(of_warpgroup, map, ring.full, key, share.h, share.b), key += 64;
+  };
+  load(tiles.K, tiles.K_ring, K_map, kCentre);
+  if (share.tiles.end > share.tiles.first)
+    cp_async_bulk(tiles.centre, centre + share.work.head * std::int64_t{kCentre / 4}, kCentre, tiles.K_ring.full);
+  load(tiles.V, tiles.V_ring, V_map, 0);
+}
+// Share after share. While the consumers finish one, the first Q tiles of the next one come; its K and V when dK and dV
+// have left their places.
+template <int Br, int Bc, class Tiles, class T>
+__device__ __forceinline__ void load_shares(Tiles& tiles, const TensorMap* Q_map, const TensorMap* dO_map,
+                                            const TensorMap* K_map, const TensorMap* V_map, const Backward<T>& a,
+                                            const RowPiece* pieces, const Band<int>& band, unsigned section,
+                                            const Relay& relay) {
+  Cursor<Tiles::kStages> at;
+  tiles.shares[0].number = blockIdx.x - 2 * gridDim.x, tiles.shares[1].number = blockIdx.x - gridDim.x;
 #pragma unroll 1
-      for (int i = 0; i < Br; i += 16)
+  for (unsigned count = 0;; ++count) {
+    const Cursor<2> to{static_cast<int>(count % 2), count / 2 % 2};
+    tiles.share_ring.wait_empty(to);
+    Share& share = tiles.shares[to.stage];
+    find_share<Br, Bc>(share, draw(relay, share.number, a), a, section, band);
+    mbarrier_arrive(&tiles.share_ring.full[to.stage]);
+    if (share.work.head < 0) return;
 #pragma unroll 1
-        for (int panel = 0; panel < kColumns / 64; ++panel)
-          cp_async_bulk_tensor_store(dQ_map, &place[i / 16][panel * 4][0], 64 * panel, tile * Br + i, share.h, share.b);
-    } else if (kv_tile > 0) {
-      cp_reduce_async_bulk_add(sum, &place[0][0][0].x, sizeof place);
-    } else {
-      cp_async_bulk_store(sum, &place[0][0][0].x, sizeof place);
+    for (int tile = share.tiles.end - 1; tile >= share.tiles.first; --tile, at.next()) {
+      std::uint64_t* const full = &tiles.Q_ring.full[at.stage];
+      tiles.Q_ring.wait_empty(at);
+      mbarrier_arrive_expect_tx(full, sizeof tiles.Q[0] + sizeof tiles.rows[0]);
+      load_tile(tiles.Q[at.stage], Q_map, full, tile * Br, share.h, share.b);
+      cp_async_bulk(tiles.rows[at.stage], pieces + share.first_piece + tile * (Br / 64), sizeof tiles.rows[0], full);
+      tiles.dO_ring.fill(tiles.dO, at, dO_map, tile * Br, share.h, share.b);
+      if (tile == max(share.tiles.end - Tiles::kStages, share.tiles.first))
+        load_keys(tiles, share, K_map, V_map, a.centre, to.stage);
     }
-    cp_async_bulk_commit();
-    cp_async_bulk_wait_read<0>();
-    if (tile - 2 >= first && !takes_sum(tile - 2)) mbarrier_arrive(empty);  // the place has been read
-    if (!rounded) {
-      cp_async_bulk_wait<0>();  // not only read: the share is in dQ_sum
-      red_release_add(relay.done + piece, 1);
-    }
+    if (share.tiles.end <= share.tiles.first) load_keys(tiles, share, K_map, V_map, a.centre, to.stage);
   }
-  cp_async_bulk_wait<0>();  // shared memory must live until then
+}
+// #endregion
+
+// #region pass-on: one thread for each of the places that dQ leaves through
+// What the thread does about every kPlaces-th tile of dQ, share after share: gives the place to the consumers when it
+// is free, with the sum of the others' shares in it where theirs is the last one; and when their numbers are there,
+// sends them on. A share's numbers are read where they are needed: the thread has few registers.
+template <int Br, class Tiles, class T>
+__device__ __forceinline__ void pass_on(Tiles& tiles, int place, const Backward<T>& a, const Relay& relay,
+                                        const TensorMap* dQ_map) {
+  constexpr int kPlaces = Tiles::kStages, kColumns = sizeof tiles.dQ[0] / sizeof(float) / Br;
+  auto& dQ = tiles.dQ[place];
+  std::uint64_t* const empty = &tiles.dQ_ring.empty[place];
+  int skip = place;  // of the share's Q tiles, which go through the places in turn
+  unsigned parity = 0;
+#pragma unroll 1
+  for (Cursor<2> to;; to.next()) {
+    tiles.share_ring.wait_full(to);
+    const Share& share = tiles.shares[to.stage];
+    if (share.work.head < 0) break;
+    const auto takes_sum = [&](int tile) { return share.work.kv_tile > 0 && tile < share.rounded_end; };
+    int tile = max(share.tiles.end, share.tiles.first) - 1 - skip;
+    if (tile >= share.tiles.first && !takes_sum(tile)) mbarrier_arrive(empty);
+#pragma unroll 1
+    for (; tile >= share.tiles.first; tile -= kPlaces, parity ^= 1) {
+      unsigned* const done = relay.done + (share.first_piece + tile * (Br / 64));
+      float* const sum = a.dQ_sum + (std::int64_t{share.first_piece} + tile * (Br / 64)) * 64 * kColumns;
+      const bool rounded = tile < share.rounded_end;
+      const int kv_tile = share.work.kv_tile;
+      // The first share has been stored; in order: those before this one are there; to be rounded: all others.
+      if (kv_tile > 0) wait_at_least(done, rounded || relay.in_order ? kv_tile : 1);
+      if (takes_sum(tile)) {
+        mbarrier_arrive_expect_tx(empty, sizeof dQ);
+        cp_async_bulk(&dQ, sum, sizeof dQ, empty);
+      }
+      mbarrier_wait(&tiles.dQ_ring.full[place], parity);
+      if (rounded) {
+#pragma unroll 1
+        for (int i = 0; i < Br; i += 16)
+#pragma unroll 1
+          for (int panel = 0; panel < kColumns / 64; ++panel)
+            cp_async_bulk_tensor_store(dQ_map, &dQ[i / 16][panel * 4][0], 64 * panel, tile * Br + i, share.h, share.b);
+      } else if (kv_tile > 0) {
+        cp_reduce_async_bulk_add(sum, &dQ[0][0][0].x, sizeof dQ);
+      } else {
+        cp_async_bulk_store(sum, &dQ[0][0][0].x, sizeof dQ);
+      }
+      cp_async_bulk_commit();
+      cp_async_bulk_wait_read<0>();
+      // The place has been read.
+      if (tile - kPlaces >= share.tiles.first && !takes_sum(tile - kPlaces)) mbarrier_arrive(empty);
+      if (!rounded) {
+        cp_async_bulk_wait<0>();  // not only read: the share is in dQ_sum
+        red_release_add(done, 1);
+      }
+    }
+    skip = share.tiles.first - 1 - tile;
+    tiles.share_ring.release(to);
+  }
 }
 // #endregion
 

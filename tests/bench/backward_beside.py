@@ -35,6 +35,12 @@ ROUNDS = 9
 SOURCE = """
 #include "phases/{folder}/{header}"
 namespace flash {{ [[noreturn]] void refuse_size() {{ throw Error("the sizes are not compiled here"); }} }}
+int flash::FLASH_MACHINE::multiprocessors() {{
+  int device = 0, count = 0;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "number of multiprocessors");
+  return count;
+}}
 extern "C" int flash_backward(int D, int Br, int Bc, int causal, int atomic, int B, int H, long long S, void** t,
                               void** workspace, void* stream) {{
   using namespace flash;
