@@ -8,17 +8,18 @@
 // **Idea.** All blocks of a head add to the same Q tiles. Let each tile go from block to block: the first one *stores*
 // its share of dQ, so nobody has to clear anything. The last one does not add its share. It takes the sum of the others
 // out of the L2 cache, adds its own in registers, rounds, and stores dQ. It must know that the others are there. So
-// shares are counted, and a block waits only for blocks that have begun before it.
+// shares are counted, and a block waits only for shares that have been drawn before its own.
 //
 // **Changed since 23.** Each Q tile has a count of the shares that have come. Two threads instead of one send dQ on,
-// one for each place in shared memory. A block draws its number when it begins. Q tiles are done from the last one
-// to the first. And where each share waits for all before it, the sum has the same bits in every run: the deterministic
-// mode needs no kernel of its own any more.
+// one for each place in shared memory. A block stays and draws one K/V tile after another. Q tiles are done from the
+// last one to the first. And where each share waits for all before it, the sum has the same bits in every run: the
+// deterministic mode needs no kernel of its own any more.
 
 // %% tags=["hide-input"]
 #include "phases/24-backward-fused/phase.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -118,13 +119,28 @@ CELL("Whose share is which") {
 //
 // A share may be added only when the first one has been stored, and rounded only when all others have come. So blocks
 // wait for blocks, and that is dangerous: on a full GPU a block may wait for one that cannot begin before it has ended.
-// Nothing says in which order a GPU starts blocks. Therefore a block draws its number when it *begins*:
+// Nothing says in which order a GPU starts blocks. Therefore the blocks that *run* draw numbers, and a number says
+// which K/V tile is next:
 //
 // ```{region} pieces.cuh relay
 // ```
 //
-// A block waits for shares of smaller keys in its own head alone, and these have smaller numbers. They have begun, so
-// they run or have ended, and they wait in turn only for smaller numbers still. The smallest one waits for nobody.
+// A block waits for shares of smaller keys in its own head alone, and these have smaller numbers. Whoever has drawn
+// such a number runs. It may have to finish another share first, but that one has a smaller number still. The share
+// with the smallest number waits for nobody.
+//
+// ## Blocks that stay
+//
+// A block per K/V tile begins and ends often. It sets up its barriers, draws, and waits for its first tiles. All the
+// while the multiprocessor has nothing to multiply: a block needs all of its shared memory, so no other one is there to
+// fill the gap. So there is one block per multiprocessor, as in phase 17, and it draws share after share. One thread
+// draws the next one as soon as it has loaded the last tile of this one:
+//
+// ```{region} pieces.cuh load-shares
+// ```
+//
+// The first Q tiles of the next share are there when the consumers come to them. Only K and V are late: dK and dV go
+// out through their places.
 //
 // ```{question}
 // Q tiles are done from the last one down. With a causal mask block 0 of a head has all Q tiles, the last block one or
@@ -162,8 +178,12 @@ static std::vector<std::vector<int>> steps_of(bool downwards) {
   }
   return steps;
 }
-// The recorded kernel on such a problem: of each block and Q tile what was done with the share.
-static std::map<std::pair<int, int>, Deed> recorded_deeds() {
+// The recorded kernel on such a problem: how many shares of a Q tile were stored and added, and in how many launches of
+// TMA's stores dQ was written. A block has several K/V tiles, in an order that the blocks' numbers leave open.
+struct Deeds {
+  std::array<int, kTiles> stored{}, added{}, rounded{};
+};
+static Deeds recorded_deeds() {
   constexpr int N = 64 * kTiles, D = 128;
   Lesson<half> lesson(N, D);
   Options options = blocks_of(D);
@@ -171,15 +191,15 @@ static std::map<std::pair<int, int>, Deed> recorded_deeds() {
   lesson.forward(options.mask);
   Recording run;
   backward(phase24::phase, lesson.backward(options), Where::Checked, {.threads = 1, .recording = &run}, Mode::Atomic);
-  std::map<std::pair<int, int>, Deed> deeds;
+  Deeds deeds;
   for (const Recording::Step& step : run.steps)
     for (const Recording::Part& part : step.parts) {
       if (part.kind != Recording::Kind::store || run.launches[step.launch].block[0] != 384) continue;
       const Recording::Place& array = run.arrays[std::size_t(part.source)];
       const bool sum = array.name == "dQ_sum";
       if (!sum && array.name != "dQ") continue;
-      const int block = int(step.block), tile = int(part.from[0].first / (64 * D * (sum ? 4 : 2)));
-      deeds[{block, tile}] = !sum ? (block == 0 ? kAlone : kRounds) : part.adds ? kAdds : kStores;
+      const auto tile = std::size_t(part.from[0].first / (64 * D * (sum ? 4 : 2)));
+      ++(!sum ? deeds.rounded : part.adds ? deeds.added : deeds.stored)[tile];
     }
   return deeds;
 }
@@ -220,9 +240,13 @@ CELL("From which end") {
   expect(waited[1] == kBlocks - 1, "downwards each block but the first waits for one step");
   expect(waited[0] == 3 + 6 + 9, "upwards they wait for 3, 6 and 9 steps");
   if (!counts()) return;
-  const auto deeds = recorded_deeds();
-  bool same = deeds.size() == 8 + 6 + 4 + 2;
-  for (const auto& [key, deed] : deeds) same = same && deed == deed_of(key.first, key.second);
+  const Deeds deeds = recorded_deeds();
+  bool same = true;
+  for (std::size_t tile = 0; tile < kTiles; ++tile) {
+    int of[4] = {};
+    for (int block = 0; block <= int(tile) / 2; ++block) ++of[deed_of(block, int(tile))];
+    same = same && deeds.stored[tile] == of[kStores] && deeds.added[tile] == of[kAdds] && deeds.rounded[tile] > 0;
+  }
   expect(same, "a recorded run: the same shares are stored, added and rounded");
 }
 
@@ -252,11 +276,6 @@ CELL("From which end") {
 // The consumers make dQ as before. Whether a share is stored, added or rounded is decided where it leaves:
 //
 // ```{region} attention.cuh consumer
-// ```
-//
-// The last tile's turn is a case of its own. Others' shares may be late, and dV and dK need not wait for them:
-//
-// ```{region} attention.cuh store
 // ```
 //
 // ## The same order in every run
@@ -408,6 +427,15 @@ CELL("Why pairs of blocks") {
 //   before S is begun, and that wait costs more than the code saves.
 // - Hardly faster: blocks numbered by `blockIdx.x`, without drawing. It gains next to nothing and no longer says why
 //   blocks cannot wait for ever.
+// - Faster, and kept: blocks that stay. They were expected to gain what a block's beginning and end take, which weighs
+//   most where sequences are short, with a mask and without. Without a mask they do. With a causal one they gain
+//   little: there each K/V tile's last share must wait for the others, and the consumers wait with it.
+// - Not kept: the last share is added like the others, the sum fetched back into its place, and a warp rounds it there,
+//   so that no consumer waits. Causal passes at D = 64 gain several percent; without a mask, where one block rounds all
+//   Q tiles of a head, as much is lost.
+// - Not kept: three warpgroups of consumers and 192 keys a block at D = 64. Two thirds of the additions; faster with a
+//   causal mask up to N = 4096, slower otherwise.
+// - No difference: an L2 hint for the sums of dQ; the last tile's dQ made by the other warpgroup.
 // - From N = 4096 on, waiting for shares costs as much as clearing and rounding did. Phase 23 without its sums of rows
 //   would be hardly slower there.
 //
