@@ -247,7 +247,10 @@ __device__ __forceinline__ void pass_on(Tiles& tiles, int place, const Backward<
       const bool rounded = tile < share.rounded_end;
       const int kv_tile = share.work.kv_tile;
       // The first share has been stored; in order: those before this one are there; to be rounded: all others.
-      if (kv_tile > 0) wait_at_least(done, rounded || relay.in_order ? kv_tile : 1);
+      if (kv_tile > 0) {
+        wait_at_least(done, rounded || relay.in_order ? kv_tile : 1);
+        fence_proxy_async_global();  // TMA is to see what TMA has written for other blocks
+      }
       if (takes_sum(tile)) {
         mbarrier_arrive_expect_tx(empty, sizeof dQ);
         cp_async_bulk(&dQ, sum, sizeof dQ, empty);
