@@ -23,6 +23,13 @@ constexpr std::int64_t padded_rows(std::int64_t Sq) {
 constexpr Blocks dq_blocks(int D) {
   return D <= 64 ? Blocks{128, 64} : D <= 128 ? Blocks{128, 32} : Blocks{64, 32};
 }
+
+// Of which keys the mean is taken: of every so-manieth that some row sees. What tensor cores cut off O grows with their
+// number N, and what of it reaches dQ with N^1.5: N² / 4096 of them, but 64 at least and about 2048 at most.
+constexpr std::int64_t centre_step(std::int64_t seen) {
+  const std::int64_t some = seen < 512 ? 64 : seen < 2896 ? seen * seen / 4096 : 2048;
+  return seen > some ? seen / some : 1;
+}
 // #endregion
 
 // Blocks: four warps share a K/V tile's keys, 16 or 32 each; with 32 at D = 256 dK would not fit their registers.
@@ -63,9 +70,12 @@ void for_each_pair(const AnyProblem& p, Blocks blocks, const F& f) {
     for (std::int64_t i0 = 0; i0 < p.Sq(); i0 += blocks.Br)
       if (const std::int64_t end = std::min(i0 + blocks.Br, p.Sq()); p.visible(end - 1).end > j0) f(end - i0);
 }
-// The keys that some row sees.
+// The keys that some row sees; and those of them whose mean is the centre.
 inline std::int64_t seen_keys(const AnyProblem& p) {
   return p.Sq() > 0 ? p.visible(p.Sq() - 1).end : 0;
+}
+inline std::int64_t centre_keys(const AnyProblem& p) {
+  return seen_keys(p) / centre_step(seen_keys(p));
 }
 
 // What moves but for the sums of dS's rows: the first kernel reads O, O_lo, dO and a row's numbers, and clears dQ_sum;
@@ -90,13 +100,13 @@ inline HbmBytes bytes_without_sums(const AnyProblem& p, Blocks blocks) {
   return {static_cast<std::uint64_t>(heads * read), static_cast<std::uint64_t>(heads * written)};
 }
 
-// With the sums: the first kernel reads 64 keys, and writes their mean and a number a row. Deterministic: four lanes a
+// With the sums: the first kernel reads some keys, and writes their mean and a number a row. Deterministic: four lanes a
 // row read that. Atomic: `summed` rows of a pair of tiles are added to it, and two numbers a lane are read for 16 rows.
 // Each warp reads the mean, two of its columns a lane, for 16 rows.
 inline HbmBytes bytes_with_sums(const AnyProblem& p, Blocks blocks, std::int64_t summed) {
   const std::int64_t heads = p.B() * p.H(), Sq = p.Sq(), padded = backward_features.padded(p.D());
   std::int64_t read = 0, written = 4 * padded_rows(Sq), added = 0;
-  if (Sq > 0) read += std::min<std::int64_t>(seen_keys(p), 64) * p.row_bytes(), written += 4 * padded;
+  if (Sq > 0) read += centre_keys(p) * p.row_bytes(), written += 4 * padded;
   if (p.options.mode == BackwardMode::Atomic) {
     for_each_pair(p, blocks, [&](std::int64_t) { added += summed * 4; });
     read += added + (Sq + 15) / 16 * 32 * (padded + 8), written += added;

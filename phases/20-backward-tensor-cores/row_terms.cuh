@@ -24,7 +24,7 @@ struct Backward {
   float *row_m, *row_inverse_l, *row_delta;  // [B, H, padded rows]
   float* dQ_sum;      // [B, H, padded rows / 16, D / 8, 32 lanes, 4]: the one-pass variant adds to it; else null
   float* row_excess;  // [B, H, padded rows]: by how much a row of dS, rounded, misses its sum
-  float* centre;      // [B, H, D], D as padded: a row near the keys' mean
+  float* centre;      // [B, H, D], D as padded: a row near the keys' mean, or zeros
   int* off_centre;    // [B, H], from phase 23 on, else null: is that row another one than zeros?
   float scale, scale_log2;
   Band<std::int64_t> band;  // row i sees the keys 0 … band.end(i) - 1
@@ -48,19 +48,27 @@ Backward<T> arguments_of(const DeviceProblem<T>& p) {
 // #endregion
 
 // #region pieces
+// 8 elements of 16 bits each, as fp32.
+template <class T>
+__device__ __forceinline__ void widen_eight(float (&x)[8], const uint4& bits) {
+  const unsigned pairs[4] = {bits.x, bits.y, bits.z, bits.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float2 both = unpack<T>(pairs[i]);
+    x[2 * i] = both.x, x[2 * i + 1] = both.y;
+  }
+}
+template <class T>
+__device__ __forceinline__ uint4 load_eight_bits(const Head<const T>& from, std::int64_t row, int c) {
+  return load8(reinterpret_cast<const std::uint16_t*>(from.data + row * from.stride + c));
+}
 // 8 elements of a row, from column c on, as fp32: one access of 16 bytes where that may be, zeros beyond the end.
 template <class T>
 __device__ void load_row(float (&x)[8], const Head<const T>& from, std::int64_t row, int c) {
-  const T* data = from.data + row * from.stride + c;
   if (in_pieces_of_8(from)) {
-    const uint4 bits = c < from.cols ? load8(reinterpret_cast<const std::uint16_t*>(data)) : make_uint4(0, 0, 0, 0);
-    const unsigned pairs[4] = {bits.x, bits.y, bits.z, bits.w};
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float2 both = unpack<T>(pairs[i]);
-      x[2 * i] = both.x, x[2 * i + 1] = both.y;
-    }
+    widen_eight<T>(x, c < from.cols ? load_eight_bits(from, row, c) : make_uint4(0, 0, 0, 0));
   } else {
+    const T* data = from.data + row * from.stride + c;
     for (int i = 0; i < 8; ++i) x[i] = c + i < from.cols ? widen(data[i]) : 0.0f;
   }
 }
@@ -82,17 +90,68 @@ __device__ inline void restore_row(float (&o)[8], const Head<std::int16_t>& O_lo
 // #endregion
 
 // #region centre
-// Of the first keys, at most 64, the mean: a row of zeros where no row sees a key.
-template <class T, int D>
-__device__ void find_centre(const Backward<T>& a, int head) {
+// A row near the mean of a head's keys, or zeros where that is not worth it.
+template <int D, int kThreads>
+struct CentreSums {
+  float keys[kThreads / 32][D], squares[kThreads / 32];  // of each warp
+  float lengths[kThreads / 32];
+};
+// A block finds it, from every so-manieth of the keys that some row sees (phase.hpp). Does it matter? A row of dS,
+// rounded, misses its sum by e, and dQ errs by e · mean beside what rounding does anyway, which goes by how the keys
+// differ. Where |mean|² < 1/8 of their variance rows need not be summed: 1.5 floors at most in place of 1.41. A mean
+// of few keys would even harm there, when δ is off. Nor does it matter where a key is infinite or NaN: then zeros keep
+// that from rows that do not see it.
+template <class T, int D, int kThreads>
+__device__ bool find_centre(const Backward<T>& a, int head, CentreSums<D, kThreads>& sums, float* centre /*[D]*/) {
+  constexpr int kLanes = D / 8, kWarps = kThreads / 32;
   const Head<const T> K = a.K.head(head / a.H, head % a.H);
-  const int keys = static_cast<int>(min(a.band.end(a.Q.rows - 1), std::int64_t{64}));
-  for (int c = threadIdx.x; c < D; c += 128) {
-    float sum = 0;
-#pragma unroll 16
-    for (int j = 0; j < keys; ++j) sum += c < K.cols ? widen(K.data[j * K.stride + c]) : 0.0f;
-    a.centre[std::int64_t{head} * D + c] = keys > 0 ? sum / static_cast<float>(keys) : 0.0f;
+  const std::int64_t seen = a.Q.rows > 0 ? a.band.end(a.Q.rows - 1) : 0;
+  const int step = static_cast<int>(centre_step(seen)), keys = static_cast<int>(seen / step);
+  const int lane = threadIdx.x % kLanes, warp = threadIdx.x / 32;
+  float sum[8] = {}, square = 0;
+  const auto add_up = [&](const auto& load) {
+#pragma unroll 8
+    for (int i = threadIdx.x / kLanes; i < keys; i += kThreads / kLanes) {
+      float x[8];
+      load(x, std::int64_t{i} * step);
+#pragma unroll
+      for (int c = 0; c < 8; ++c) sum[c] += x[c], square = fmaf(x[c], x[c], square);
+    }
+  };
+  if (lane * 8 >= K.cols)
+    ;  // zeros
+  else if (in_pieces_of_8(K))
+    add_up([&](float(&x)[8], std::int64_t key) { widen_eight<T>(x, load_eight_bits(K, key, lane * 8)); });
+  else
+    add_up([&](float(&x)[8], std::int64_t key) { load_row(x, K, key, lane * 8); });
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) {
+    square += __shfl_xor_sync(0xffffffffu, square, distance);
+    if (distance >= kLanes)
+#pragma unroll
+      for (float& x : sum) x += __shfl_xor_sync(0xffffffffu, x, distance);
   }
+  if (threadIdx.x % 32 < kLanes)
+#pragma unroll
+    for (int c = 0; c < 8; ++c) sums.keys[warp][lane * 8 + c] = sum[c];
+  if (threadIdx.x % 32 == 0) sums.squares[warp] = square;
+  __syncthreads();  // all warps' sums are there
+  const float each = keys > 0 ? 1 / static_cast<float>(keys) : 0.0f;
+  float length = 0;
+  for (int c = threadIdx.x; c < D; c += kThreads) {
+    float mean = 0;
+    for (int i = 0; i < kWarps; ++i) mean += sums.keys[i][c] * each;
+    sums.keys[0][c] = mean, length = fmaf(mean, mean, length);
+  }
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) length += __shfl_xor_sync(0xffffffffu, length, distance);
+  if (threadIdx.x % 32 == 0) sums.lengths[warp] = length;
+  __syncthreads();  // all warps' lengths are there
+  float all = 0, squares = 0;
+  for (int i = 0; i < kWarps; ++i) all += sums.lengths[i], squares += sums.squares[i] * each;
+  const bool matters = all > 0 && 8 * all >= squares - all;  // NaN: no
+  for (int c = threadIdx.x; c < D; c += kThreads) centre[c] = matters ? sums.keys[0][c] : 0.0f;
+  return matters;
 }
 // dQ is linear in K: moving all keys by the centre moves it by what a row of dS sums to. dQ [rows, D] in the order of a
 // product; a row whose sum is right, as one that sees nothing, is left alone whatever the keys are.
@@ -114,6 +173,8 @@ __device__ __forceinline__ void move_to_centre(float (&dq)[D / 2], const float* 
 // not exist or sees no finite logit is to be 0: its m is +inf. dQ_sum is cleared, too: 8 numbers a lane.
 template <class T, int D>
 __global__ void __launch_bounds__(128) row_terms(Backward<T> a) {
+  if (blockIdx.x < static_cast<unsigned>(a.B * a.H))  // the first blocks, one for each head
+    find_centre<T, D>(a, blockIdx.x, shared<CentreSums<D, 128>>(), a.centre + std::int64_t{blockIdx.x} * D);
   constexpr int kLanes = D / 8;
   const std::int64_t row = std::int64_t{blockIdx.x} * (128 / kLanes) + threadIdx.x / kLanes;  // of all heads' padded
   const int lane = threadIdx.x % kLanes, c = lane * 8;
@@ -129,8 +190,6 @@ __global__ void __launch_bounds__(128) row_terms(Backward<T> a) {
 #pragma unroll
     for (int e = 0; e < 8; ++e) sum = fmaf(dout[e], o[e], sum);
   }
-  if (head < std::int64_t{a.B} * a.H && i < 128 / kLanes)
-    find_centre<T, D>(a, static_cast<int>(head));  // the head's first block
   if (a.dQ_sum && head < std::int64_t{a.B} * a.H) {
     float4* cleared = reinterpret_cast<float4*>(a.dQ_sum + row * D + c);
     cleared[0] = make_float4(0, 0, 0, 0);

@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(128, D <= 128 ? 2 : 1) rows_backward(Backward<
 template <int D, class T>
 void launch_row_terms(const DeviceProblem<T>& p, const Backward<T>& a) {
   const auto blocks = static_cast<unsigned>(std::int64_t{p.B} * p.H * a.rows * (D / 8) / 128);
-  if (a.rows > 0) row_terms<T, D><<<blocks, 128, 0, p.stream>>>(a);
+  if (a.rows > 0) row_terms<T, D><<<blocks, 128, sizeof(CentreSums<D, 128>), p.stream>>>(a);
 }
 template <int D, class T>
 void launch_dq(const DeviceProblem<T>& p, const Backward<T>& a) {

@@ -205,7 +205,7 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
 
   // #region loop: the consumers, over the Q tiles that see the keys
   setmaxnreg_inc<kConsumerRegisters>();
-  const int sums = !kChooses<T> || (kAddQ && count > 0 && uniform(a.off_centre[work.head]));
+  const int sums = kAddQ && count > 0 && uniform(a.off_centre[work.head]);
   Consumer<T, D, Br, Bc, kAddQ> consumer(tiles, a, warpgroup, range.first * Br, first_key, band,
                                          a.row_excess + work.head * a.rows + range.first * Br, sums);
   if (count > 0) mbarrier_wait(&tiles.K_full, 0);
@@ -246,7 +246,7 @@ struct Gradients {
     const auto row_blocks = static_cast<unsigned>(heads * a.rows / 64);
     constexpr int threads = Bc * 2 + 128;
     auto* const pieces = static_cast<RowPiece*>(p.workspace[6]);
-    if (row_blocks > 0) row_pieces<T, D><<<row_blocks, 256, sizeof(PieceSums), p.stream>>>(a, pieces);
+    if (row_blocks > 0) row_pieces<T, D><<<row_blocks, 256, sizeof(PieceSums<D>), p.stream>>>(a, pieces);
     if (grid > 0)
       kernel<<<grid, threads, shared_bytes, p.stream>>>(
           map_of_queries(p, p.Q, Br), map_of_queries(p, p.dO, Br), map_of_seen_keys(p, p.K), map_of_seen_keys(p, p.V),

@@ -9,57 +9,6 @@
 
 namespace flash::phase23::inline FLASH_MACHINE {
 
-// #region centre: of a head's keys, or zeros
-// Are there heads whose rows of dS are not summed? In bf16.
-template <class T>
-inline constexpr bool kChooses = !std::is_same_v<T, __half>;
-struct PieceSums {
-  float delta[64];
-  float keys[256], squares[256];  // of a thread's keys, their sum and that of their squares
-  float2 columns[8];              // of a warp's: the squares of the keys' means, and their variances
-};
-// The head's first block finds its centre, the mean of the first keys, at most 64. Is it worth it that rows of dS are
-// summed for it? In bf16 dQ is √(2 + 2 μ² / σ²) floors off without, for keys of mean μ and variance σ²: where μ² is
-// less than σ² / 16, at most 1.46 in place of √2. Then zeros are the centre. In fp16 the sums also hold what tensor
-// cores cut off O, and are always made (docs/backward.md).
-template <class T, int D>
-__device__ void find_centre(const Backward<T>& a, int head, PieceSums& sums) {
-  constexpr int kGroups = 256 / D;
-  const Head<const T> K = a.K.head(head / a.H, head % a.H);
-  const int keys = static_cast<int>(min(a.band.end(a.Q.rows - 1), std::int64_t{64})), column = threadIdx.x % D;
-  float2 sum = make_float2(0, 0);
-  if (column < K.cols)
-#pragma unroll 16
-    for (int key = threadIdx.x / D; key < keys; key += kGroups) {
-      const float x = widen(K.data[key * K.stride + column]);
-      sum.x += x, sum.y = fmaf(x, x, sum.y);
-    }
-  sums.keys[threadIdx.x] = sum.x, sums.squares[threadIdx.x] = sum.y;
-  __syncthreads();  // all sums are there
-  float mean = 0;
-  if (threadIdx.x < D) {
-#pragma unroll
-    for (int i = 1; i < kGroups; ++i) sum.x += sums.keys[column + i * D], sum.y += sums.squares[column + i * D];
-    mean = keys > 0 ? sum.x / static_cast<float>(keys) : 0.0f;
-    sum = make_float2(mean * mean, keys > 0 ? sum.y / static_cast<float>(keys) - mean * mean : 0.0f);
-#pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2) {
-      sum.x += __shfl_xor_sync(0xffffffffu, sum.x, distance);
-      sum.y += __shfl_xor_sync(0xffffffffu, sum.y, distance);
-    }
-    if (threadIdx.x % 32 == 0) sums.columns[threadIdx.x / 32] = sum;
-  }
-  __syncthreads();  // and those of columns
-  if (threadIdx.x >= D) return;
-  sum = sums.columns[0];
-#pragma unroll
-  for (int i = 1; i < D / 32; ++i) sum.x += sums.columns[i].x, sum.y += sums.columns[i].y;
-  const bool off = !kChooses<T> || !(16 * sum.x < sum.y);
-  a.centre[head * D + threadIdx.x] = off ? mean : 0.0f;
-  if (threadIdx.x == 0) a.off_centre[head] = off;
-}
-// #endregion
-
 // #region row-pieces: m + log2 l in one number
 // 8 neighbours of a row, which TMA's demands let be read at once; zeros where there are none.
 template <class U>
@@ -80,14 +29,23 @@ __device__ __forceinline__ float products(unsigned o, unsigned dout, unsigned lo
 // up to 512, which P in 16 bits does not show, but by any factor where logits are huge (docs/backward.md, "P must be
 // the forward's"). A piece with such an extreme row has log2 l alone, and m is subtracted by itself. A row that does
 // not exist or sees no finite logit has +inf, and so P = exp2(-inf) = 0; it is not extreme.
+template <int D>
+struct PieceSums {
+  float delta[64];
+  phase20::CentreSums<D, 256> centre;
+};
 template <class T, int D>
 __global__ void __launch_bounds__(256) row_pieces(Backward<T> a, RowPiece* pieces) {
   constexpr int kLanes = D / 8, kRowsAtOnce = 256 / kLanes, kRounds = 64 / kRowsAtOnce;
-  PieceSums& sums = shared<PieceSums>();
+  PieceSums<D>& sums = shared<PieceSums<D>>();
   const int pieces_of_head = static_cast<int>(a.rows / 64), head = blockIdx.x / pieces_of_head;
   const std::int64_t first = std::int64_t{blockIdx.x % pieces_of_head} * 64, padded = std::int64_t{blockIdx.x} * 64;
   const int lane = threadIdx.x % kLanes, b = head / a.H, h = head % a.H;
 
+  if (blockIdx.x < static_cast<unsigned>(a.B * a.H)) {  // the first blocks, one for each head
+    const int off = phase20::find_centre<T, D>(a, blockIdx.x, sums.centre, a.centre + std::int64_t{blockIdx.x} * D);
+    if (threadIdx.x == 0) a.off_centre[blockIdx.x] = off;
+  }
   // All loads at once; zeros meanwhile.
   uint4 o[kRounds], dout[kRounds], low[kRounds];
 #pragma unroll
@@ -100,7 +58,6 @@ __global__ void __launch_bounds__(256) row_pieces(Backward<T> a, RowPiece* piece
 #pragma unroll
     for (int i = 0; i < 64 * D; i += 256 * 4)
       *reinterpret_cast<float4*>(a.dQ_sum + padded * D + i + threadIdx.x * 4) = make_float4(0, 0, 0, 0);
-  if (first == 0) find_centre<T, D>(a, head, sums);
   // 64 threads have a row each for m, l and dLSE.
   const std::int64_t my_row = first + threadIdx.x, n = head * a.Q.rows + my_row;  // of the head; of all heads
   const bool exists = threadIdx.x < 64 && my_row < a.Q.rows;

@@ -58,7 +58,7 @@ inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
   const std::int64_t lo = p.o_lo.given() ? 2 * D : 0, dlse = p.dlse.given() ? 4 : 0, ml = p.m.given() ? 8 : 4;
   std::int64_t read = Sq * (2 * row + lo + dlse + ml) + 2 * phase20::seen_keys(p) * row;
   std::int64_t written = rows / 64 * (64 * 8 + piece - 8 + 4) + 2 * Sk * row + Sq * row;
-  if (Sq > 0) read += std::min<std::int64_t>(phase20::seen_keys(p), 64) * row, written += 4 * (padded + 4);
+  if (Sq > 0) read += phase20::centre_keys(p) * row, written += 4 * (padded + 4);
   for (std::int64_t j0 = 0; j0 < Sk; j0 += blocks.Bc) {
     if (Sq > 0) read += 4, written += 4;                                 // its number is drawn
     if (p.visible(Sq - 1).end > j0 && Sq > 0) read += 4 * (padded + 4);  // the centre

@@ -49,78 +49,21 @@ __device__ void find_share(Share& share, unsigned number, const Backward<T>& a, 
 }
 // #endregion
 
-// #region centre: what dQ's keys are counted from
-template <int D>
-struct PieceSums {
-  float delta[64];
-  float keys[8][D], squares[8];  // of each warp
-  float lengths[8];
-};
-// By a head's first block: of the first keys, at most 64, the mean; a row of zeros where no row sees a key. Behind it,
-// 1 where it matters: a row of dS, rounded, misses its sum by e, and dQ errs by e · mean beside what rounding does
-// anyway, which goes by how the keys differ. Where the mean is short beside that, |mean|² < 1/8 of their variance, the
-// rows need not be summed.
-template <class T, int D>
-__device__ void find_centre(const Backward<T>& a, PieceSums<D>& sums, int head) {
-  constexpr int kLanes = D / 8, kRowsAtOnce = 256 / kLanes;
-  const int keys = static_cast<int>(min(a.band.end(a.Q.rows - 1), std::int64_t{64}));
-  const int lane = threadIdx.x % kLanes, warp = threadIdx.x / 32;
-  const Head<const T> K = a.K.head(head / a.H, head % a.H);
-  float sum[8] = {}, square = 0;
-#pragma unroll
-  for (int i = 0; i < 64 / kRowsAtOnce; ++i) {
-    const int key = i * kRowsAtOnce + threadIdx.x / kLanes;
-    const uint4 eight = key < keys ? phase23::load_eight(K, key, lane * 8) : make_uint4(0, 0, 0, 0);
-    const unsigned pairs[4] = {eight.x, eight.y, eight.z, eight.w};
-#pragma unroll
-    for (int c = 0; c < 4; ++c) {
-      const float2 x = unpack<T>(pairs[c]);
-      sum[2 * c] += x.x, sum[2 * c + 1] += x.y;
-      square = fmaf(x.x, x.x, fmaf(x.y, x.y, square));
-    }
-  }
-#pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2) {
-    square += __shfl_xor_sync(0xffffffffu, square, distance);
-    if (distance >= kLanes)
-#pragma unroll
-      for (float& x : sum) x += __shfl_xor_sync(0xffffffffu, x, distance);
-  }
-  if (threadIdx.x % 32 < kLanes)
-#pragma unroll
-    for (int c = 0; c < 8; ++c) sums.keys[warp][lane * 8 + c] = sum[c];
-  if (threadIdx.x % 32 == 0) sums.squares[warp] = square;
-  __syncthreads();  // all warps' sums are there
-  float mean = 0;
-  if (threadIdx.x < D && keys > 0) {
-    for (const auto& of_warp : sums.keys) mean += of_warp[threadIdx.x];
-    mean /= static_cast<float>(keys);
-  }
-  float length = mean * mean;
-#pragma unroll
-  for (int distance = 16; distance > 0; distance /= 2) length += __shfl_xor_sync(0xffffffffu, length, distance);
-  if (threadIdx.x % 32 == 0) sums.lengths[warp] = length;
-  float* const centre = a.centre + head * std::int64_t{D + 4};
-  if (threadIdx.x < D) centre[threadIdx.x] = mean;
-  __syncthreads();  // all warps' lengths are there
-  if (threadIdx.x >= 4) return;
-  float all = 0, squares = 0;
-  for (int i = 0; i < 8; ++i) all += sums.lengths[i], squares += sums.squares[i];
-  const float variance = squares / static_cast<float>(max(keys, 1)) - all;
-  centre[D + threadIdx.x] = all == 0 || 8 * all < variance ? 0.0f : 1.0f;  // NaN: 1
-}
-// #endregion
-
 // #region row-pieces: as in phase 23, without what clears dQ_sum
 // It sets the counts to 0, and dQ of Q tiles that see no key: no block comes to them.
 template <class T, int D, int Br>
 __global__ void __launch_bounds__(256) row_pieces(Backward<T> a, RowPiece* pieces, Relay relay) {
   constexpr int kLanes = D / 8, kRowsAtOnce = 256 / kLanes, kRounds = 64 / kRowsAtOnce;
-  PieceSums<D>& sums = shared<PieceSums<D>>();
+  phase23::PieceSums<D>& sums = shared<phase23::PieceSums<D>>();
   const int pieces_of_head = static_cast<int>(a.rows / 64), head = blockIdx.x / pieces_of_head;
   const std::int64_t first = std::int64_t{blockIdx.x % pieces_of_head} * 64, padded = std::int64_t{blockIdx.x} * 64;
   const int lane = threadIdx.x % kLanes, b = head / a.H, h = head % a.H;
 
+  if (blockIdx.x < static_cast<unsigned>(a.B * a.H)) {  // the first blocks, one for each head; behind the centre: does it matter?
+    float* const centre = a.centre + std::int64_t{blockIdx.x} * (D + 4);
+    const bool off = phase20::find_centre<T, D>(a, blockIdx.x, sums.centre, centre);
+    if (threadIdx.x < 4) centre[D + threadIdx.x] = off;
+  }
   // All loads at once; zeros meanwhile.
   uint4 o[kRounds], dout[kRounds], low[kRounds];
 #pragma unroll
@@ -141,7 +84,6 @@ __global__ void __launch_bounds__(256) row_pieces(Backward<T> a, RowPiece* piece
       if (row < dQ.rows && lane * 8 < dQ.cols) store8(to, make_uint4(0, 0, 0, 0));
     }
   }
-  if (first == 0) find_centre<T, D>(a, sums, head);
   // 64 threads have a row each for m, l and dLSE.
   const std::int64_t my_row = first + threadIdx.x, n = head * a.Q.rows + my_row;  // of the head; of all heads
   const bool exists = threadIdx.x < 64 && my_row < a.Q.rows;

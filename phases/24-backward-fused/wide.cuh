@@ -337,7 +337,8 @@ void launch(const DeviceProblem<T>& p) {
   const unsigned section = p.band.cuts_right() ? phase23::section_of_keys(heads, p.Q.rows, p.K.rows, kD) : 0;
   const auto row_blocks = static_cast<unsigned>(heads * a.rows / 64);
   const auto grid = static_cast<unsigned>((p.K.rows + kBc - 1) / kBc * heads * 2);
-  if (row_blocks > 0) phase23::row_pieces<T, kD><<<row_blocks, 256, sizeof(phase23::PieceSums), p.stream>>>(a, pieces);
+  if (row_blocks > 0)
+    phase23::row_pieces<T, kD><<<row_blocks, 256, sizeof(phase23::PieceSums<kD>), p.stream>>>(a, pieces);
   if (grid > 0)
     kernel<<<grid, 384, sizeof(Tiles), p.stream>>>(
         map_of_queries(p, p.Q, kBr), map_of_queries(p, p.dO, kBr), map_of_seen_keys(p, p.K), map_of_seen_keys(p, p.V),

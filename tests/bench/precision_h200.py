@@ -49,13 +49,15 @@ def main(words):
     parser.add_argument("library", help="libflash-passes.so")
     parser.add_argument("out", help="a file for the figures, JSON")
     parser.add_argument("--phases", type=int, nargs="+", default=PHASES)
+    parser.add_argument("--inputs", nargs="+", choices=INPUTS, default=INPUTS)
+    parser.add_argument("--types", nargs="+", choices=TYPES, default=TYPES)
     parser.add_argument("--shape", type=int, nargs=4, default=(2, 8, 2048, 128), metavar=("B", "H", "S", "D"))
     options = parser.parse_args(words)
     import torch
 
     passes, rows, wrong = Passes(options.library), [], 0
-    for name in INPUTS:
-        for type_name in TYPES:
+    for name in options.inputs:
+        for type_name in options.types:
             given = inputs(torch, name, options.shape, getattr(torch, type_name))
             want = exact_gradients(*given)[1:]
             floor = [relative(x.to(given[0].dtype), x) for x in want]

@@ -3,7 +3,8 @@
 # here; docs/results/tables.py puts what it writes into sanitizer-phases-h200.md. A GPU, python3.
 # tests/bench/sanitizer_phases.sh FLASH_PHASES OUT.json [PHASE…]     by default all
 # tests/bench/sanitizer_phases.sh --gradients …      both modes, and several D, of phases that have a backward pass
-# FLASH_JOBS: so many run at a time, 1 where nothing is said.
+# FLASH_JOBS: so many run at a time, 1 where nothing is said. FLASH_LOGS: a folder for what the tools say, a file a run
+# (a build with -DCMAKE_CUDA_FLAGS=-lineinfo names lines).
 set -eu
 # Rows and keys; of gradients several tiles, since blocks hand dQ on.
 gradients='' rows=100 keys=77
@@ -83,17 +84,19 @@ cases_of() {
 
 # one FOLDER PHASE TOOL D TYPE NAME FLAG…: a run in a new folder; its line of JSON.
 one() {
-  folder=$1 phase=$2 tool=$3 type=$5 name=$6
+  folder=$1 phase=$2 tool=$3 D=$4 type=$5 name=$6
   mkdir "$folder"
-  ln -s "$work/$type-$4/"q.npy "$work/$type-$4/"k.npy "$work/$type-$4/"v.npy "$work/$type-$4/"do.npy "$folder"
+  ln -s "$work/$type-$D/"q.npy "$work/$type-$D/"k.npy "$work/$type-$D/"v.npy "$work/$type-$D/"do.npy "$folder"
   shift 6
   as=
   [ "$type" != bfloat16 ] || as='--type bf16'
   # shellcheck disable=SC2086  # flags are words
   (cd "$folder" && timeout 120 compute-sanitizer --tool "$tool" "$program" run --phase "$phase" $inputs $as "$@") \
     > "$folder/log" 2>&1 || true
+  # The first of these lines: another one may say how many of them were not printed.
   found=$(sed -n -e 's/.*ERROR SUMMARY: \([0-9]*\) error.*/\1/p' \
-    -e 's/.*RACECHECK SUMMARY: \([0-9]*\) hazard.*/\1/p' "$folder/log" | tail -n 1)
+    -e 's/.*RACECHECK SUMMARY: \([0-9]*\) hazard.*/\1/p' "$folder/log" | head -n 1)
+  [ -z "${FLASH_LOGS:-}" ] || cp "$folder/log" "$FLASH_LOGS/$phase-$type-D$D-$name-$tool"
   [ "$name" = - ] || phase="$phase, $(echo "$name" | tr _ ' ')"
   # A run that ended before its end, with nothing found, proves nothing.
   if [ -z "$found" ] || { [ "$found" -eq 0 ] && [ ! -e "$folder/o.npy" ]; }; then
