@@ -85,7 +85,6 @@ struct Consumer {
   template <bool kMakesP>
   __device__ __forceinline__ void run(const QueryRange& range) {
     int masked = range.full - range.first;
-    keep<kMakesP>();
     step<kMakesP, false>(range.first, masked > 0);
 #pragma unroll 1
     for (int tile = range.first + 1; tile < range.end; ++tile) step<kMakesP, kAddQ>(tile, --masked > 0);
@@ -101,7 +100,6 @@ struct Consumer {
 #pragma unroll
     for (int i = 0; i < 8; ++i)
       ldmatrix_x4(kept[i], fragment_of(kMakesP ? tiles.K[2 + i / 4] : tiles.dS[i / 4][0], i % 4 * 16));
-    bar_sync(kOfConsumers, 256);  // P may take the place of V, which has been read
   }
   template <bool kMakesP, bool kTurn>
   __device__ __forceinline__ void step(int tile, bool masked) {
@@ -310,6 +308,8 @@ __global__ void __cluster_dims__(2) __launch_bounds__(384, 1)
   const bool makes_p = warpgroup == 0;
   if (count > 0) {
     mbarrier_wait(&tiles.K_full, 0);
+    makes_p ? consumer.template keep<true>() : consumer.template keep<false>();
+    bar_sync(kOfConsumers, 256);  // P may take the place of V, which has been read
     if (makes_p)
       consumer.template run<true>(range);
     else
