@@ -512,12 +512,22 @@ CELL("What is multiplied, and what moves") {
 // $$dQ_i = \mathrm{scale} \cdot \Big( \sum_j dS_{ij} K_j - \big( \sum_j dS_{ij} - d\mathrm{LSE}_i \big) \bar K \Big)$$
 //
 // Whatever row K̄ is, that is right: with an exact dS nothing is taken away. The nearer it is to the mean, the smaller
-// is what remains. The mean of the first 64 keys is near enough, and each row that sees any key sees their tile.
+// is what remains. Of up to 512 keys the mean of 64 is near enough.
+//
+// **Of longer rows more keys are needed**, because the difference holds something else, too. Tensor cores round sums
+// towards zero. Where P and V have one sign, O is therefore too small, by a share that grows with the number of keys,
+// and δ with it. All dS of the row are then too large, by P_ij times the same number. Of 2,048 keys every other one goes
+// into K̄, of 4,096 each ([how much that is](../../docs/backward.md#a-rounded-row-of-ds-must-keep-its-sum)).
+//
+// Where the mean is short beside what the keys differ by, K̄ is a row of zeros. The mean of some keys is then mostly
+// noise. That would do harm where δ comes from the rounded O and a row misses its sum by much.
 //
 // ```{region} products.cuh add-row-sums
 // ```
 // ```{region} row_terms.cuh centre
 // ```
+//
+// The first blocks of `row_terms` have this to do before their rows, one for each head.
 //
 // ```{question}
 // Add 4 to all keys. By how much does dQ change, in exact arithmetic? How many floors would it be off without the cure?

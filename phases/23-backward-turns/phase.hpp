@@ -38,12 +38,12 @@ constexpr Features with_pieces(Features features) {
 inline constexpr Features backward_features = with_pieces(phase22::backward_features);
 
 // As phase 22's, but for three things. A piece for 64 rows is written once and read as often as they stream by, in
-// place of three numbers a row. Bulk reductions add to dQ_sum, which is neither reading nor writing. And in fp16 a
-// tile's rows are summed once; in bf16 the consumers of a block ask for off_centre, and find 0. (Where they do not, as
-// many sums are added. Of extreme pieces m is read, too.)
+// place of three numbers a row. Bulk reductions add to dQ_sum, which is neither reading nor writing. And the consumers
+// of a block ask for off_centre, and find 0. (Where they do not, a tile's rows are summed once, and as many sums are
+// added. Of extreme pieces m is read, too.)
 inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
-  const bool atomic = p.options.mode == BackwardMode::Atomic, sums = p.type == Type::Float16;
-  HbmBytes bytes = phase20::bytes_with_sums(p, blocks, sums ? blocks.Br : 0);
+  const bool atomic = p.options.mode == BackwardMode::Atomic;
+  HbmBytes bytes = phase20::bytes_with_sums(p, blocks, 0);
   const std::uint64_t heads = static_cast<std::uint64_t>(p.B() * p.H());
   std::int64_t pairs = 0;
   phase20::for_each_pair(p, blocks, [&](std::int64_t) { ++pairs; });
@@ -52,7 +52,7 @@ inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
   };
   const std::int64_t piece = sizeof(RowPiece), added = atomic ? blocks.Br * backward_features.padded(p.D()) * 4 : 0;
   bytes.read += of_pairs(blocks.Br / 64 * piece), bytes.read -= of_pairs(blocks.Br * 12 + added);
-  if (atomic && !sums)
+  if (atomic)
     bytes.read += heads * static_cast<std::uint64_t>((phase20::seen_keys(p) + blocks.Bc - 1) / blocks.Bc * 4 * 256);
   if (p.Sq() > 0) bytes.written += heads * 4;
   const std::int64_t written = piece - 8;  // but for the gap at its end

@@ -331,11 +331,8 @@ CELL("Right, and the same bits") {
 // times the mean off its share, in registers. So no sums of rows go through HBM, and their order is no question.
 //
 // Adding up the rows of dS takes time, though. And where the mean is short beside what the keys differ by, it changes
-// dQ's error by a few percent only. The kernel in front finds out: it looks at 64 keys and says, for each head, whether
-// the rows are to be summed:
-//
-// ```{region} pieces.cuh centre
-// ```
+// dQ's error by a few percent only. The kernel in front looks at some keys, as phase 20's does, and says for each head
+// whether the rows are to be summed.
 
 // %%
 CELL("Where the mean matters") {
