@@ -159,3 +159,36 @@ TEST_CASE("the worst of three errors is NaN if any is") {
   for (const GradientErrors& e : {GradientErrors{nan, small, large}, {small, nan, large}, {small, large, nan}})
     CHECK_FALSE(e.worst_share() <= 1e9);
 }
+
+// One row sees one key, P = 1: the exact dS and with it dQ is dP - δ = 0. Both are Σ dO V, in fp32 by whatever order, and
+// where that cancels what is left is small beside the terms and large beside the sum.
+TEST_CASE("gradients may miss by what the terms of dP and delta are off, and not by more") {
+  constexpr std::int64_t D = 128;
+  constexpr std::array<std::int64_t, 4> shape{1, 1, 1, D};
+  int missed = 0;
+  for (std::uint32_t seed = 0; seed < 100; ++seed) {
+    std::vector<float> q(D), k(D), v(D), dout(D), dq(D), dk(D), dv(D);
+    std::uint32_t stream = 0;
+    for (auto* x : {&q, &k, &v, &dout}) {
+      const Random random(seed, stream++);
+      for (std::size_t i = 0; i < D; ++i) (*x)[i] = random.normal(i);
+    }
+    GradientProblem<float> p;
+    p.q = dense_view<const float>(q.data(), shape), p.k = dense_view<const float>(k.data(), shape);
+    p.v = dense_view<const float>(v.data(), shape), p.dout = dense_view<const float>(dout.data(), shape);
+    p.dq = dense_view(dq.data(), shape), p.dk = dense_view(dk.data(), shape), p.dv = dense_view(dv.data(), shape);
+    float up = 0, down = 0, size = 0;
+    for (std::size_t i = 0; i < D; ++i) {
+      up += dout[i] * v[i], down += dout[D - 1 - i] * v[D - 1 - i];
+      size += std::abs(dout[i] * v[i]);
+      dv[i] = dout[i];
+    }
+    const auto share = [&](float ds) {
+      for (std::size_t i = 0; i < D; ++i) dq[i] = p.scale() * ds * k[i], dk[i] = p.scale() * ds * q[i];
+      return gradient_errors(p, gradient_reference(p), Input::Normal, all).worst_share();
+    };
+    CHECK(share(up - down) <= 1);
+    missed += share(1e-6f * size) > 1;
+  }
+  CHECK(missed == 100);
+}

@@ -26,19 +26,20 @@ GradientReference gradient_reference(const GradientProblem<T>& p, bool keep_step
   r.dv.resize(V.size());
   std::vector<double> Gq(Q.size()), Gk(K.size()), Gv(V.size());
   const auto add_square = [](double& sum, double x) { sum += x * x; };  // rq, rk and rv, until the end
-  std::vector<double> P(static_cast<std::size_t>(Sk)), dP(P.size()), dS(P.size());
+  std::vector<double> P(static_cast<std::size_t>(Sk)), dP(P.size()), dS(P.size()), size_dp(P.size());
   for (std::int64_t head = 0; head < heads; ++head)
     for (std::int64_t i = 0; i < Sq; ++i) {
       const std::int64_t row = (head * Sq + i) * D;
       const auto key = [&](std::int64_t j) { return (head * Sk + j) * D; };
-      double m = -INFINITY, l = 0, delta = 0, dlse = 0;
+      double m = -INFINITY, l = 0, delta = 0, size_delta = 0, dlse = 0;
       for (std::int64_t j = 0; j < Sk; ++j) {
-        P[j] = dP[j] = dS[j] = 0;
+        P[j] = dP[j] = dS[j] = size_dp[j] = 0;
         if (!sees(p.options.mask, i, j, Sq, Sk)) continue;
         double s = 0;
         for (std::int64_t d = 0; d < D; ++d) {
           s += Q[row + d] * K[key(j) + d];
           dP[j] += dO[row + d] * V[key(j) + d];
+          size_dp[j] += std::abs(dO[row + d] * V[key(j) + d]);
         }
         P[j] = scale * s;
         r.max_abs_logit = std::max(r.max_abs_logit, std::abs(P[j]));
@@ -49,13 +50,13 @@ GradientReference gradient_reference(const GradientProblem<T>& p, bool keep_step
       for (std::int64_t j = 0; j < Sk; ++j)
         if (sees(p.options.mask, i, j, Sq, Sk)) {
           P[j] = given ? (*given)[static_cast<std::size_t>((head * Sq + i) * Sk + j)] : P[j] / l;
-          delta += P[j] * dP[j];
+          delta += P[j] * dP[j], size_delta += P[j] * size_dp[j];
         }
       if (p.dlse) dlse = p.dlse[head * Sq + i];
       for (std::int64_t j = 0; j < Sk; ++j) {
         if (!sees(p.options.mask, i, j, Sq, Sk)) continue;
         dS[j] = P[j] * (dP[j] - delta + dlse);
-        const double size = P[j] * (std::abs(dP[j]) + std::abs(delta) + std::abs(dlse));
+        const double size = P[j] * (size_dp[j] + size_delta + std::abs(dlse));
         for (std::int64_t d = 0; d < D; ++d) {
           r.dq[row + d] += scale * dS[j] * K[key(j) + d];
           r.dk[key(j) + d] += scale * dS[j] * Q[row + d];
