@@ -56,10 +56,16 @@ struct PieceSums {
   float keys[8][D], squares[8];  // of each warp
   float lengths[8];
 };
+// m of a row in base 2, of all heads' rows the n-th. One that sees no finite logit has +inf.
+template <class T>
+__device__ float row_maximum(const Backward<T>& a, std::int64_t n) {
+  const float m = a.m ? a.m[n] : a.LSE[n] * 1.4426950408889634f;
+  return m == -INFINITY ? INFINITY : m;
+}
 // By a head's first block: of the first keys, at most 64, the mean; a row of zeros where no row sees a key. Behind it,
 // 1 where it matters: a row of dS, rounded, misses its sum by e, and dQ errs by e · mean beside what rounding does
 // anyway, which goes by how the keys differ. Where the mean is short beside that, |mean|² < 1/8 of their variance, the
-// rows need not be summed.
+// rows need not be summed. Behind that, 1 where a row of the head is extreme: elsewhere no tile need be asked.
 template <class T, int D>
 __device__ void find_centre(const Backward<T>& a, PieceSums<D>& sums, int head) {
   constexpr int kLanes = D / 8, kRowsAtOnce = 256 / kLanes;
@@ -102,12 +108,17 @@ __device__ void find_centre(const Backward<T>& a, PieceSums<D>& sums, int head) 
   if (threadIdx.x % 32 == 0) sums.lengths[warp] = length;
   float* const centre = a.centre + head * std::int64_t{D + 4};
   if (threadIdx.x < D) centre[threadIdx.x] = mean;
-  __syncthreads();  // all warps' lengths are there
+  bool extreme = false;
+#pragma unroll 8
+  for (std::int64_t row = threadIdx.x; row < a.Q.rows; row += 256)
+    extreme |= is_extreme(row_maximum(a, head * a.Q.rows + row));
+  extreme = __syncthreads_or(extreme);  // and all warps' lengths are there
   if (threadIdx.x >= 4) return;
   float all = 0, squares = 0;
   for (int i = 0; i < 8; ++i) all += sums.lengths[i], squares += sums.squares[i];
   const float variance = squares / static_cast<float>(max(keys, 1)) - all;
-  centre[D + threadIdx.x] = all == 0 || 8 * all < variance ? 0.0f : 1.0f;  // NaN: 1
+  const bool matters = !(all == 0 || 8 * all < variance);  // NaN: true
+  centre[D + threadIdx.x] = (threadIdx.x == 0 ? matters : extreme) ? 1.0f : 0.0f;
 }
 // #endregion
 
@@ -146,8 +157,7 @@ __global__ void __launch_bounds__(256) row_pieces(Backward<T> a, RowPiece* piece
   const std::int64_t my_row = first + threadIdx.x, n = head * a.Q.rows + my_row;  // of the head; of all heads
   const bool exists = threadIdx.x < 64 && my_row < a.Q.rows;
   const float l = exists && a.l ? a.l[n] : 1.0f, dlse = exists && a.dLSE ? a.dLSE[n] : 0.0f;
-  float m = !exists ? -INFINITY : a.m ? a.m[n] : a.LSE[n] * 1.4426950408889634f;
-  if (m == -INFINITY) m = INFINITY;
+  const float m = exists ? row_maximum(a, n) : INFINITY;
 
 #pragma unroll
   for (int i = 0; i < kRounds; ++i) {
