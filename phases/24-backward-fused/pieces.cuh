@@ -56,12 +56,6 @@ struct PieceSums {
   float keys[8][D], squares[8];  // of each warp
   float lengths[8];
 };
-// m of a row in base 2, of all heads' rows the n-th. One that sees no finite logit has +inf.
-template <class T>
-__device__ float row_maximum(const Backward<T>& a, std::int64_t n) {
-  const float m = a.m ? a.m[n] : a.LSE[n] * 1.4426950408889634f;
-  return m == -INFINITY ? INFINITY : m;
-}
 // By a head's first block: of the first keys, at most 64, the mean; a row of zeros where no row sees a key. Behind it,
 // 1 where it matters: a row of dS, rounded, misses its sum by e, and dQ errs by e · mean beside what rounding does
 // anyway, which goes by how the keys differ. Where the mean is short beside that, |mean|² < 1/8 of their variance, the
@@ -108,10 +102,12 @@ __device__ void find_centre(const Backward<T>& a, PieceSums<D>& sums, int head) 
   if (threadIdx.x % 32 == 0) sums.lengths[warp] = length;
   float* const centre = a.centre + head * std::int64_t{D + 4};
   if (threadIdx.x < D) centre[threadIdx.x] = mean;
-  bool extreme = false;
+  const float* const m = (a.m ? a.m : a.LSE) + head * a.Q.rows;
+  const float to_base_2 = a.m ? 1.0f : 1.4426950408889634f;
+  const int rows = static_cast<int>(a.Q.rows);
+  bool extreme = false;  // -inf is not: such rows see no finite logit
 #pragma unroll 8
-  for (std::int64_t row = threadIdx.x; row < a.Q.rows; row += 256)
-    extreme |= is_extreme(row_maximum(a, head * a.Q.rows + row));
+  for (int row = threadIdx.x; row < rows; row += 256) extreme |= is_extreme(fabsf(m[row] * to_base_2));
   extreme = __syncthreads_or(extreme);  // and all warps' lengths are there
   if (threadIdx.x >= 4) return;
   float all = 0, squares = 0;
@@ -157,7 +153,8 @@ __global__ void __launch_bounds__(256) row_pieces(Backward<T> a, RowPiece* piece
   const std::int64_t my_row = first + threadIdx.x, n = head * a.Q.rows + my_row;  // of the head; of all heads
   const bool exists = threadIdx.x < 64 && my_row < a.Q.rows;
   const float l = exists && a.l ? a.l[n] : 1.0f, dlse = exists && a.dLSE ? a.dLSE[n] : 0.0f;
-  const float m = exists ? row_maximum(a, n) : INFINITY;
+  float m = !exists ? -INFINITY : a.m ? a.m[n] : a.LSE[n] * 1.4426950408889634f;
+  if (m == -INFINITY) m = INFINITY;
 
 #pragma unroll
   for (int i = 0; i < kRounds; ++i) {
