@@ -20,7 +20,7 @@ struct Tiles {
   alignas(1024) std::uint16_t dS[kStages][Br / 64][Bc][64];  // dSᵀ, rounded: [panel of queries][key][query]
   alignas(1024) float4 dQ[kStages][Br / 16][D / 8][32];      // on its way out, as it lies in dQ_sum, or rounded
   RowPiece rows[kStages][Br / 64];
-  alignas(16) float centre[D + 4];  // behind it: does it matter?
+  alignas(16) float centre[D + 4];  // behind it: does it matter? are any of the head's rows extreme?
   Share shares[2];                  // what the block does, and does next
   // barrier         who arrives                     how many       who waits               for what
   // share_ring      the loading thread              1              all others              the share is there
@@ -68,11 +68,11 @@ struct Consumer {
   unsigned p[Br / 16][4], ds[Br / 16][4];  // Pᵀ and dSᵀ, rounded, as left operands
   Cursor<kStages> at, turn;                // of Q, dO and dS; of dS and dQ, a tile behind
   Cursor<2> to;                            // of shares
-  Cursor<1> keys;                          // of K and V
 
   __device__ Consumer(Tiles<D, Br, Bc>& tiles, const Backward<T>& a, int warpgroup)
       : tiles(tiles), a(a), warpgroup(warpgroup) {}
   __device__ __forceinline__ const Share& share() const { return tiles.shares[to.stage]; }
+  __device__ Cursor<1> keys() const { return {0, static_cast<unsigned>(to.stage)}; }  // of K and V
   // False: there is nothing more to do.
   __device__ __forceinline__ bool next_share(const Band<int>& band) {
     tiles.share_ring.wait_full(to);
@@ -84,32 +84,33 @@ struct Consumer {
     for (int r = 0; r < 2; ++r) from[r] = first_query(my_key + 8 * r, band) - (range.end - 1) * Br - lane_column();
 #pragma unroll
     for (int i = 0; i < D / 2; ++i) dv[i] = dk[i] = 0;
-    tiles.K_ring.wait_full(keys);
+    tiles.K_ring.wait_full(keys());
     return true;
   }
   __device__ bool any() const {
     return range.end > range.first;
   }
-  // All tiles, but for the way of the last one's dQ.
+  // All tiles, but for the way of the last one's dQ. First those that are plain: all rows see all keys, no row of the
+  // head is extreme, and the centre does not matter.
   __device__ __forceinline__ void run() {
-    if (any() && tiles.centre[D] != 0)
-      run<true>();
-    else if (any())
-      run<false>();
+    if (!any()) return;
+    const bool special = tiles.centre[D] != 0 || tiles.centre[D + 1] != 0;
+    const int plain = special ? range.end : max(range.full, range.first);
+    steps<true>(range.end - 1, plain);
+    steps<false>(min(plain, range.end) - 1, range.first);
   }
-  template <bool kCentred>
-  __device__ __forceinline__ void run() {
+  template <bool kPlain>
+  __device__ __forceinline__ void steps(int tile, int last) {
 #pragma unroll 1
-    for (int tile = range.end - 1; tile >= range.first; --tile)
-      step<kCentred>(tile, tile == range.end - 1, tile < range.full);
+    for (; tile >= last; --tile) step<kPlain>(tile, tile == range.end - 1, !kPlain && tile < range.full);
   }
-  template <bool kCentred>
+  template <bool kPlain>
   __device__ __forceinline__ void step(int tile, bool first, bool masked) {
     trace_mark(masked ? "masked" : "full", tile);
     tiles.Q_ring.wait_full(at);
     begin_scores<T>(s, tiles.K[warpgroup], tiles.Q[at.stage]);
-    const bool extreme = any_extreme(tiles.rows[at.stage]);
-    if (first) tiles.V_ring.wait_full(keys);
+    const bool extreme = !kPlain && any_extreme(tiles.rows[at.stage]);
+    if (first) tiles.V_ring.wait_full(keys());
     tiles.dO_ring.wait_full(at);
     begin_scores<T>(dp, tiles.V[warpgroup], tiles.dO[at.stage]);
     wgmma_wait<1>(s);  // all but the last: S is there
@@ -133,7 +134,7 @@ struct Consumer {
       if (kEarly) leave_tile<0>();  // dQ gets the registers of S and dP
       begin_turn();
       if (!kEarly) leave_tile<Br / 64>();  // all but dQ
-      finish_product<kCentred>(tile + 1);
+      finish_product<kPlain>(tile + 1);
       hand_over(tile + 1);
     } else {
       leave_tile<0>();
@@ -183,10 +184,10 @@ struct Consumer {
       }
     }
   }
-  template <bool kCentred>
+  template <bool kPlain>
   __device__ __forceinline__ void finish_product(int tile) {
     wgmma_wait<0>(dq);
-    if (kCentred && tiles.centre[D] != 0) move_to_centre(tile);
+    if (!kPlain && tiles.centre[D] != 0) move_to_centre(tile);
     __syncwarp();  // all lanes have read dS
     tiles.dS_ring.release(turn);
   }
@@ -242,7 +243,7 @@ struct Consumer {
   __device__ __forceinline__ void finish(const TensorMap* dK_map, const TensorMap* dV_map) {
     if (any() && my_turn()) {
       begin_turn();
-      finish_product<true>(range.first);
+      finish_product<false>(range.first);
       hand_over(range.first);
     }
     const int h = uniform(share().h), b = uniform(share().b);
@@ -251,7 +252,7 @@ struct Consumer {
     store_tile<T>(dk, {a.scale, a.scale}, tiles.K[warpgroup], dK_map, first_key, h, b, warpgroup);
     if (any()) turn.next();
     __syncwarp();  // all lanes have read the share
-    tiles.share_ring.release(to), to.next(), keys.next();
+    tiles.share_ring.release(to), to.next();
     if (threadIdx.x % 128 != 0) return;
     cp_async_bulk_wait_read<0>();  // the next share's K and V may come
     mbarrier_arrive(tiles.V_ring.empty), mbarrier_arrive(tiles.K_ring.empty);

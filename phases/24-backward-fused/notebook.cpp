@@ -332,7 +332,10 @@ CELL("Right, and the same bits") {
 //
 // Adding up the rows of dS takes time, though. And where the mean is short beside what the keys differ by, it changes
 // dQ's error by a few percent only. The kernel in front looks at some keys, as phase 20's does, and says for each head
-// whether the rows are to be summed.
+// whether the rows are to be summed:
+//
+// ```{region} pieces.cuh centre
+// ```
 
 // %%
 CELL("Where the mean matters") {
@@ -421,8 +424,10 @@ CELL("Why pairs of blocks") {
 // - The sums of dS's rows take time. They are left out where K's mean does not ask for them.
 // - Slower: blocks of a head begin together, as without sections, up to N = 2048. There the order of the shares cost
 //   more, too.
-// - Slower: code of its own for Q tiles without a mask and without extreme rows. Which code a tile needs must be known
-//   before S is begun, and that wait costs more than the code saves.
+// - Slower: to look before each Q tile whether it has a mask or extreme rows, and to have code of its own for a tile
+//   without. Which code a tile needs must then be known before S is begun, and that wait costs more than the code saves.
+// - Faster, and kept: such code, where no tile has to be looked at. Which tiles a mask concerns follows from the K/V tile.
+//   Whether a head has an extreme row the kernel in front finds out, once for all.
 // - Hardly faster: blocks numbered by `blockIdx.x`, without drawing. It gains next to nothing and no longer says why
 //   blocks cannot wait for ever.
 // - Faster, and kept: blocks that stay. They were expected to gain what a block's beginning and end take, which weighs

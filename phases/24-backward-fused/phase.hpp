@@ -46,17 +46,17 @@ inline HbmBytes wide_bytes(const AnyProblem& p, Blocks blocks) {
   return bytes;
 }
 
-// And up to 128: the first kernel reads O, O_lo, dO, a row's numbers and 64 keys; it writes two numbers a row, the
-// pieces, the centre and the counts. A K/V tile and the centre are read once, Q, dO and pieces as often as they stream
-// by. Of each pair of tiles the first K/V tile stores dQ's share, the last one reads the sum; others add, which is
-// neither. Each looks at the count once, which is an atomic, all but the first; and counts, all but the last. (Where
-// the mean of K matters, the first ones read their rows' dLSE, too.)
+// And up to 128: the first kernel reads O, O_lo, dO, a row's numbers, its m twice, and 64 keys; it writes two numbers
+// a row, the pieces, the centre and the counts. A K/V tile and the centre are read once, Q, dO and pieces as often as
+// they stream by. Of each pair of tiles the first K/V tile stores dQ's share, the last one reads the sum; others add,
+// which is neither. Each looks at the count once, which is an atomic, all but the first; and counts, all but the last.
+// (Where the mean of K matters, the first ones read their rows' dLSE, too.)
 inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
   if (p.D() > 128) return wide_bytes(p, blocks);
   const std::int64_t heads = p.B() * p.H(), Sq = p.Sq(), Sk = p.Sk(), row = p.row_bytes(), D = p.D();
   const std::int64_t padded = p.D() <= 64 ? 64 : 128, rows = phase20::padded_rows(Sq), piece = sizeof(RowPiece);
   const std::int64_t lo = p.o_lo.given() ? 2 * D : 0, dlse = p.dlse.given() ? 4 : 0, ml = p.m.given() ? 8 : 4;
-  std::int64_t read = Sq * (2 * row + lo + dlse + ml) + 2 * phase20::seen_keys(p) * row;
+  std::int64_t read = Sq * (2 * row + lo + dlse + ml + 4) + 2 * phase20::seen_keys(p) * row;
   std::int64_t written = rows / 64 * (64 * 8 + piece - 8 + 4) + 2 * Sk * row + Sq * row;
   if (Sq > 0) read += phase20::centre_keys(p) * row, written += 4 * (padded + 4);
   for (std::int64_t j0 = 0; j0 < Sk; j0 += blocks.Bc) {

@@ -49,6 +49,24 @@ __device__ void find_share(Share& share, unsigned number, const Backward<T>& a, 
 }
 // #endregion
 
+// #region centre: what dQ's keys are counted from, and what is found out about a head beside it
+// Behind the centre: 1 where it matters, so that rows of dS are to be summed. Behind that, 1 where a row of the head is
+// extreme: elsewhere no tile need be asked.
+template <class T, int D>
+__device__ void look_at_head(const Backward<T>& a, phase20::CentreSums<D, 256>& sums, int head) {
+  const float* const m = (a.m ? a.m : a.LSE) + head * a.Q.rows;
+  const float to_base_2 = a.m ? 1.0f : 1.4426950408889634f;
+  const int rows = static_cast<int>(a.Q.rows);
+  bool extreme = false;  // -inf is not: such rows see no finite logit
+#pragma unroll 8
+  for (int row = threadIdx.x; row < rows; row += 256) extreme |= is_extreme(fabsf(m[row] * to_base_2));
+  extreme = __syncthreads_or(extreme);
+  float* const centre = a.centre + head * std::int64_t{D + 4};
+  const bool matters = phase20::find_centre<T, D>(a, head, sums, centre);
+  if (threadIdx.x < 4) centre[D + threadIdx.x] = (threadIdx.x == 0 ? matters : extreme) ? 1.0f : 0.0f;
+}
+// #endregion
+
 // #region row-pieces: as in phase 23, without what clears dQ_sum
 // It sets the counts to 0, and dQ of Q tiles that see no key: no block comes to them.
 template <class T, int D, int Br>
@@ -59,11 +77,8 @@ __global__ void __launch_bounds__(256) row_pieces(Backward<T> a, RowPiece* piece
   const std::int64_t first = std::int64_t{blockIdx.x % pieces_of_head} * 64, padded = std::int64_t{blockIdx.x} * 64;
   const int lane = threadIdx.x % kLanes, b = head / a.H, h = head % a.H;
 
-  if (blockIdx.x < static_cast<unsigned>(a.B * a.H)) {  // the first blocks, one for each head; behind the centre: does it matter?
-    float* const centre = a.centre + std::int64_t{blockIdx.x} * (D + 4);
-    const bool off = phase20::find_centre<T, D>(a, blockIdx.x, sums.centre, centre);
-    if (threadIdx.x < 4) centre[D + threadIdx.x] = off;
-  }
+  if (blockIdx.x < static_cast<unsigned>(a.B * a.H))  // the first blocks, one for each head
+    look_at_head<T, D>(a, sums.centre, blockIdx.x);
   // All loads at once; zeros meanwhile.
   uint4 o[kRounds], dout[kRounds], low[kRounds];
 #pragma unroll

@@ -5,6 +5,7 @@
 # python3 tests/bench/backward_beside.py 20 --tries h200-backward-tries.json
 import argparse
 import concurrent.futures
+import contextlib
 import ctypes
 import itertools
 import pathlib
@@ -82,8 +83,10 @@ class Kernel(typing.NamedTuple):
 
 
 def build(kernel, folder):
-    """The phase's kernels as a library; with a patch, of a copy of the sources."""
-    folder.mkdir(parents=True)
+    """The phase's kernels as a library; with a patch, of a copy of the sources. One that is there already is taken."""
+    if (folder / "libbackward.so").exists():
+        return ctypes.CDLL(str(folder / "libbackward.so"))
+    folder.mkdir(parents=True, exist_ok=True)
     include = ROOT
     if kernel.patch:
         include = folder / "sources"
@@ -107,6 +110,7 @@ def main(words):
     parser.add_argument("--out", help="a file for the figures, JSON")
     parser.add_argument("--tries", help="another one, for those of the variants")
     parser.add_argument("--build-only", action="store_true", help="compile the kernels and end: needs no GPU")
+    parser.add_argument("--libraries", type=pathlib.Path, help="a folder to keep the compiled kernels in, for later runs")
     parser.add_argument("--lengths", type=int, nargs="+", default=list(LENGTHS))
     options = parser.parse_args(words)
     patches = sorted((ROOT / "tests/bench/backward_variants").glob("*.patch")) if options.tries else []
@@ -115,9 +119,10 @@ def main(words):
     wanted |= {f"{name_of(number)}/{pathlib.Path(header).stem}": Kernel(number, sizes, header, launched)
                for number, header, launched, sizes in STEPS if number in options.phases}
     wanted |= {f"{first}-{patch.stem}": Kernel(first, SIZES[first], patch=patch) for patch in patches}
-    with tempfile.TemporaryDirectory() as folder:
+    with contextlib.ExitStack() as stack:
+        folder = options.libraries or pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
         with concurrent.futures.ThreadPoolExecutor() as pool:  # nvcc takes a minute for each
-            built = pool.map(lambda name: build(wanted[name], pathlib.Path(folder) / name), wanted)
+            built = pool.map(lambda name: build(wanted[name], folder.absolute() / name), wanted)
             libraries = dict(zip(wanted, built))
         if options.build_only:
             print("built:", len(libraries))
