@@ -350,11 +350,10 @@ TEST_CASE_TEMPLATE("precision: delta keeps what rounding cuts off" * only_if(bot
     const double most = floors(input, backward_under_test(), true);
     std::ostringstream s;
     s.precision(3);
-    s << type_name<T>() << " " << name(input) << ", K + " << of_k << ", V + " << of_v << ", " << Sk << " keys, D = " << D
-      << ": error over floor of dQ "
-      << ours.dq.relative / ours.dq.floor << ", dK " << ours.dk.relative / ours.dk.floor << ", dV "
-      << ours.dv.relative / ours.dv.floor << " (floor " << ours.dq.floor << "); dQ with δ from the rounded O "
-      << theirs.dq.relative / theirs.dq.floor;
+    s << type_name<T>() << " " << name(input) << ", K + " << of_k << ", V + " << of_v << ", " << Sk
+      << " keys, D = " << D << ": error over floor of dQ " << ours.dq.relative / ours.dq.floor << ", dK "
+      << ours.dk.relative / ours.dk.floor << ", dV " << ours.dv.relative / ours.dv.floor << " (floor " << ours.dq.floor
+      << "); dQ with δ from the rounded O " << theirs.dq.relative / theirs.dq.floor;
     MESSAGE(s.str());
     for (const GradientError& e : {ours.dq, ours.dk, ours.dv}) CHECK(e.relative <= most * e.floor);
     if (input == Input::Uniform) CHECK_FALSE(theirs.dq.relative <= most * theirs.dq.floor);
@@ -515,8 +514,8 @@ TEST_CASE_TEMPLATE("poison stays where it is seen" * only_if(masks().size() > 1)
 // Nor does it by a mean of keys (docs/backward.md, (7)), which rows of other tiles share with those that see it.
 TEST_CASE("a key that is NaN leaves dQ of other tiles alone" * only_if(masks().size() > 1) *
           only_if(both_have_type(Type::Float16))) {
-  const Case c = within({.B = 1, .H = 1, .Sq = 300, .Sk = 300, .D = 64, .input = Input::Uniform,
-                         .mask = Mask::top_left()});
+  const Case c =
+      within({.B = 1, .H = 1, .Sq = 300, .Sk = 300, .D = 64, .input = Input::Uniform, .mask = Mask::top_left()});
   for (const BackwardMode mode : modes()) {
     GradientInputs<half> clean(c), spoilt(c);
     std::fill_n(spoilt.in.k.view.row(0, 0, 299), c.D, from_float<half>(NAN));

@@ -160,8 +160,8 @@ TEST_CASE("the worst of three errors is NaN if any is") {
     CHECK_FALSE(e.worst_share() <= 1e9);
 }
 
-// One row sees one key, P = 1: the exact dS and with it dQ is dP - δ = 0. Both are Σ dO V, in fp32 by whatever order, and
-// where that cancels what is left is small beside the terms and large beside the sum.
+// One row sees one key, P = 1: the exact dS and with it dQ is dP - δ = 0. Both are Σ dO V, in fp32 by whatever order,
+// and where that cancels what is left is small beside the terms and large beside the sum.
 TEST_CASE("gradients may miss by what the terms of dP and delta are off, and not by more") {
   constexpr std::int64_t D = 128;
   constexpr std::array<std::int64_t, 4> shape{1, 1, 1, D};

@@ -22,8 +22,8 @@ double as_double(T x) {
 template <class T>
 std::vector<double> gather64(const View<T>& x);
 
-// The exact gradients of the inputs as stored, and for each the norm of G: the same sums with every term positive, those
-// of dP and δ too. A dot product's error goes by that sum, not by its result, which may cancel (docs/conventions.md).
+// The exact gradients of the inputs as stored, and for each the norm of G: the same sums with every term positive, dP's
+// and δ's too. A dot product's error goes by that sum, not by its result, which may cancel (docs/conventions.md).
 struct GradientReference {
   std::vector<double> dq, dk, dv;  // dense
   double max_abs_logit = 0;        // as in the forward pass's reference

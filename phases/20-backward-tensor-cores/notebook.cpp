@@ -516,8 +516,8 @@ CELL("What is multiplied, and what moves") {
 //
 // **Of longer rows more keys are needed**, because the difference holds something else, too. Tensor cores round sums
 // towards zero. Where P and V have one sign, O is therefore too small, by a share that grows with the number of keys,
-// and δ with it. All dS of the row are then too large, by P_ij times the same number. Of 2,048 keys every other one goes
-// into K̄, of 4,096 each ([how much that is](../../docs/backward.md#a-rounded-row-of-ds-must-keep-its-sum)).
+// and δ with it. All dS of the row are then too large, by P_ij times the same number. Of 2,048 keys every other one
+// goes into K̄, of 4,096 each ([how much that is](../../docs/backward.md#a-rounded-row-of-ds-must-keep-its-sum)).
 //
 // Where the mean is short beside what the keys differ by, K̄ is a row of zeros. The mean of some keys is then mostly
 // noise. That would do harm where δ comes from the rounded O and a row misses its sum by much.

@@ -101,8 +101,8 @@ inline HbmBytes bytes_without_sums(const AnyProblem& p, Blocks blocks) {
 }
 
 // With the sums: the first kernel reads some keys, and writes their mean and a number a row. Deterministic: four lanes
-// a row read that. Atomic: `summed` rows of a pair of tiles are added to it, and two numbers a lane are read for 16 rows.
-// Each warp reads the mean, two of its columns a lane, for 16 rows.
+// a row read that. Atomic: `summed` rows of a pair of tiles are added to it, and two numbers a lane are read for 16
+// rows. Each warp reads the mean, two of its columns a lane, for 16 rows.
 inline HbmBytes bytes_with_sums(const AnyProblem& p, Blocks blocks, std::int64_t summed) {
   const std::int64_t heads = p.B() * p.H(), Sq = p.Sq(), padded = backward_features.padded(p.D());
   std::int64_t read = 0, written = 4 * padded_rows(Sq), added = 0;

@@ -529,8 +529,8 @@ CELL("Right, whenever copies arrive") {
 // Phases 21 and 22 do so for all heads. Here shared memory is what the kernel is short of, and to read all of dS
 // once more costs a tenth of the time and more. Page 20's formula says when that is worth it. With keys of mean μ
 // and variance σ², dQ is √(2 + 2 μ²/σ²) floors off without the sums. Where μ² is less than σ²/8, a head loses at most
-// √(2 + 1/4) = 1.5 in place of √2 = 1.41. There page 20's centre is a row of zeros, and the rows need not be summed. The
-// kernel in front says for each head whether they are. A block asks once, and its turns branch.
+// √(2 + 1/4) = 1.5 in place of √2 = 1.41. There page 20's centre is a row of zeros, and the rows need not be summed.
+// The kernel in front says for each head whether they are. A block asks once, and its turns branch.
 //
 // **Measured** on an H200: where the keys have no mean, all this costs 1 to 2 % of the time, and where they have one,
 // 10 to 20 %. Slower were: the sums in two idle warps of the producer's warpgroup, which wait for shared memory too

@@ -337,8 +337,7 @@ struct Gradients {
     const unsigned grid = std::min(shares, static_cast<unsigned>(multiprocessors()));  // blocks that stay
     const auto row_blocks = static_cast<unsigned>(heads * a.rows / 64);
     constexpr int threads = Bc * 2 + 128;
-    if (row_blocks > 0)
-      row_pieces<T, D, Br><<<row_blocks, 256, sizeof(phase23::PieceSums<D>), p.stream>>>(a, pieces, relay);
+    if (row_blocks > 0) row_pieces<T, D, Br><<<row_blocks, 256, sizeof(PieceSums<D>), p.stream>>>(a, pieces, relay);
     if (grid > 0)
       kernel<<<grid, threads, shared_bytes, p.stream>>>(
           map_of_queries(p, p.Q, Br), map_of_queries(p, p.dO, Br), map_of_seen_keys(p, p.K), map_of_seen_keys(p, p.V),

@@ -8,7 +8,8 @@
 namespace flash::phase24::inline FLASH_MACHINE {
 
 // #region relay: blocks that pass dQ on
-using phase23::any_extreme, phase23::gradients, phase23::init_handover, phase23::probabilities, phase23::publish;
+using phase23::PieceSums, phase23::any_extreme, phase23::gradients, phase23::init_handover, phase23::probabilities,
+    phase23::publish;
 // Blocks count: the shares that they have drawn, and of each Q tile those that are in dQ_sum.
 struct Relay {
   unsigned* begun;
@@ -72,7 +73,7 @@ __device__ void look_at_head(const Backward<T>& a, phase20::CentreSums<D, 256>& 
 template <class T, int D, int Br>
 __global__ void __launch_bounds__(256) row_pieces(Backward<T> a, RowPiece* pieces, Relay relay) {
   constexpr int kLanes = D / 8, kRowsAtOnce = 256 / kLanes, kRounds = 64 / kRowsAtOnce;
-  phase23::PieceSums<D>& sums = shared<phase23::PieceSums<D>>();
+  PieceSums<D>& sums = shared<PieceSums<D>>();
   const int pieces_of_head = static_cast<int>(a.rows / 64), head = blockIdx.x / pieces_of_head;
   const std::int64_t first = std::int64_t{blockIdx.x % pieces_of_head} * 64, padded = std::int64_t{blockIdx.x} * 64;
   const int lane = threadIdx.x % kLanes, b = head / a.H, h = head % a.H;
