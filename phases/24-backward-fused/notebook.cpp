@@ -439,8 +439,8 @@ CELL("Why pairs of blocks") {
 // - Not kept: three warpgroups of consumers and 192 keys a block at D = 64. Two thirds of the additions; faster with a
 //   causal mask up to N = 4096, slower otherwise.
 // - No difference: an L2 hint for the sums of dQ; the last tile's dQ made by the other warpgroup.
-// - From N = 4096 on, waiting for shares costs as much as clearing and rounding did. Phase 23 without its sums of rows
-//   would be hardly slower there.
+// - From N = 4096 on, waiting for shares costs nearly as much as clearing and rounding did. Phase 23 without its sums of
+//   rows would be hardly slower there.
 //
 // **What you saw.** A sum over blocks needs neither a clear before it nor a pass behind it, if the first one knows that
 // it is the first, and the last one that it is the last. An order that is kept by counting costs only the delay from
