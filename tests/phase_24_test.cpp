@@ -18,8 +18,8 @@ TEST_CASE_TEMPLATE("gradients are those of phase 23", T, half, bfloat16) {
 }
 
 // A head's blocks know from one number whether any of its rows is extreme. Here row 330 is, and the mean of the keys
-// does not matter: half of the keys have logits of some 8,000, the others as many below 0. dO is 1 in that row alone, so
-// each column of dV adds up to the row's probabilities: to 1.
+// does not matter: half of the keys have logits of some 8,000, the others as many below 0. dO is 1 in that row alone,
+// so each column of dV adds up to the row's probabilities: to 1.
 TEST_CASE_TEMPLATE("a row with huge logits behind 330 others", T, half, bfloat16) {
   for (const std::int64_t D : {64, 128}) {
     INFO("D = " << D);

@@ -425,9 +425,10 @@ CELL("Why pairs of blocks") {
 // - Slower: blocks of a head begin together, as without sections, up to N = 2048. There the order of the shares cost
 //   more, too.
 // - Slower: to look before each Q tile whether it has a mask or extreme rows, and to have code of its own for a tile
-//   without. Which code a tile needs must then be known before S is begun, and that wait costs more than the code saves.
-// - Faster, and kept: such code, where no tile has to be looked at. Which tiles a mask concerns follows from the K/V tile.
-//   Whether a head has an extreme row the kernel in front finds out, once for all.
+//   without. Which code a tile needs must then be known before S is begun, and that wait costs more than the code
+//   saves.
+// - Faster, and kept: such code, where no tile has to be looked at. Which tiles a mask concerns follows from the K/V
+//   tile. Whether a head has an extreme row the kernel in front finds out, once for all.
 // - Hardly faster: blocks numbered by `blockIdx.x`, without drawing. It gains next to nothing and no longer says why
 //   blocks cannot wait for ever.
 // - Faster, and kept: blocks that stay. They were expected to gain what a block's beginning and end take, which weighs
@@ -439,8 +440,8 @@ CELL("Why pairs of blocks") {
 // - Not kept: three warpgroups of consumers and 192 keys a block at D = 64. Two thirds of the additions; faster with a
 //   causal mask up to N = 4096, slower otherwise.
 // - No difference: an L2 hint for the sums of dQ; the last tile's dQ made by the other warpgroup.
-// - From N = 4096 on, waiting for shares costs as much as clearing and rounding did. Phase 23 without its sums of rows
-//   would be hardly slower there.
+// - From N = 4096 on, waiting for shares costs nearly as much as clearing and rounding did. Phase 23 without its sums
+//   of rows would be hardly slower there.
 //
 // **What you saw.** A sum over blocks needs neither a clear before it nor a pass behind it, if the first one knows that
 // it is the first, and the last one that it is the last. An order that is kept by counting costs only the delay from

@@ -110,7 +110,7 @@ def main(words):
     parser.add_argument("--out", help="a file for the figures, JSON")
     parser.add_argument("--tries", help="another one, for those of the variants")
     parser.add_argument("--build-only", action="store_true", help="compile the kernels and end: needs no GPU")
-    parser.add_argument("--libraries", type=pathlib.Path, help="a folder to keep the compiled kernels in, for later runs")
+    parser.add_argument("--libraries", type=pathlib.Path, help="a folder that keeps the compiled kernels")
     parser.add_argument("--lengths", type=int, nargs="+", default=list(LENGTHS))
     options = parser.parse_args(words)
     patches = sorted((ROOT / "tests/bench/backward_variants").glob("*.patch")) if options.tries else []
