@@ -93,7 +93,7 @@ __device__ inline void restore_row(float (&o)[8], const Head<std::int16_t>& O_lo
 // A row near the mean of a head's keys, or zeros where that is not worth it.
 template <int D, int kThreads>
 struct CentreSums {
-  float keys[kThreads / 32][D], squares[kThreads / 32];  // of each warp
+  float keys[kThreads / 32][D], squares[kThreads / 32];  // of each warp; columns 0, 8 …, then 1, 9 …
   float lengths[kThreads / 32];
 };
 // A block finds it, from every so-manieth of the keys that some row sees (phase.hpp). Does it matter? A row of dS,
@@ -133,24 +133,25 @@ __device__ bool find_centre(const Backward<T>& a, int head, CentreSums<D, kThrea
   }
   if (threadIdx.x % 32 < kLanes)
 #pragma unroll
-    for (int c = 0; c < 8; ++c) sums.keys[warp][lane * 8 + c] = sum[c];
+    for (int c = 0; c < 8; ++c) sums.keys[warp][c * kLanes + lane] = sum[c];
   if (threadIdx.x % 32 == 0) sums.squares[warp] = square;
   __syncthreads();  // all warps' sums are there
   const float each = keys > 0 ? 1 / static_cast<float>(keys) : 0.0f;
   float length = 0;
-  for (int c = threadIdx.x; c < D; c += kThreads) {
+  for (int i = threadIdx.x; i < D; i += kThreads) {
     float mean = 0;
-    for (int i = 0; i < kWarps; ++i) mean += sums.keys[i][c] * each;
-    sums.keys[0][c] = mean, length = fmaf(mean, mean, length);
+    for (int w = 0; w < kWarps; ++w) mean += sums.keys[w][i] * each;
+    sums.keys[0][i] = mean, length = fmaf(mean, mean, length);
   }
 #pragma unroll
   for (int distance = 16; distance > 0; distance /= 2) length += __shfl_xor_sync(0xffffffffu, length, distance);
   if (threadIdx.x % 32 == 0) sums.lengths[warp] = length;
   __syncthreads();  // all warps' lengths are there
   float all = 0, squares = 0;
-  for (int i = 0; i < kWarps; ++i) all += sums.lengths[i], squares += sums.squares[i] * each;
+  for (int w = 0; w < kWarps; ++w) all += sums.lengths[w], squares += sums.squares[w] * each;
   const bool matters = all > 0 && 8 * all >= squares - all;  // NaN: no
-  for (int c = threadIdx.x; c < D; c += kThreads) centre[c] = matters ? sums.keys[0][c] : 0.0f;
+  for (int i = threadIdx.x; i < D; i += kThreads)
+    centre[i % kLanes * 8 + i / kLanes] = matters ? sums.keys[0][i] : 0.0f;
   return matters;
 }
 // dQ is linear in K: moving all keys by the centre moves it by what a row of dS sums to. dQ [rows, D] in the order of a

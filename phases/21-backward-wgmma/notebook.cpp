@@ -290,7 +290,7 @@ CELL("Who writes dSᵀ, and who adds dQ") {
         const int warpgroup = D == 64 ? row / 64 : column / 64, warp = warpgroup * 4 + row % 64 / 16;
         right = right && dq.at(static_cast<std::size_t>(row / 16 * D / 8 + column / 8) * 512) == warp;
       }
-    right = right && run.ledger.barriers == static_cast<std::uint64_t>(2 + 128 / Br);
+    right = right && run.ledger.barriers == static_cast<std::uint64_t>(2 + 2 + 128 / Br);
     std::printf(
         "D = %3d: warp w writes keys 16 w to 16 w + 15 of dSᵀ; warpgroup w adds 64 %s of each tile's dQ; "
         "%d Q tile(s), %d barriers\n",
@@ -299,7 +299,7 @@ CELL("Who writes dSᵀ, and who adds dQ") {
   for (const int D : {64, 128}) std::printf("D = %3d: a place of dSᵀ has %d KiB\n", D, 64 * 128 / D * 128 * 2 / 1024);
   expect(right,
          "each warp writes dSᵀ of its own keys, a warpgroup adds 64 × 64 of a tile's dQ; a barrier for each Q tile, "
-         "and two");
+         "and two; two where the centre is found");
 }
 
 // %% [markdown]
