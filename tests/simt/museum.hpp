@@ -29,6 +29,8 @@ inline constexpr Exhibit exhibits[] = {
      "memcheck"},
     {"misaligned_float4", "a 16-byte load from an address that is a multiple of 4", "row length not a multiple of 4",
      "memcheck"},
+    {"misaligned_by_half", "a 16-byte load from a multiple of 8; the twin's struct is as large and needs no more",
+     "pairs of floats loaded as four", "memcheck"},
     {"misaligned_member", "reads a member through a float4* from an address that is a multiple of 4",
      "the compiler may load the whole, which faults", "memcheck"},
     {"kernel_heap", "writes past the end of what malloc gave in the kernel", "per-thread scratch buffers", "memcheck"},
