@@ -169,6 +169,9 @@ __device__ __forceinline__ void cp_async_bulk_wait_read() {
 __device__ __forceinline__ void fence_proxy_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
+__device__ __forceinline__ void fence_proxy_async_global() {
+  asm volatile("fence.proxy.async.global;" ::: "memory");
+}
 
 // ---- products of a warpgroup (wgmma) ------------------------------------------------------------------------------
 struct MatrixDescriptor {

@@ -239,11 +239,12 @@ CELL("From which end") {
 // ```{region} pieces.cuh pass-on
 // ```
 //
-// Four things stand between a share and who reads it:
+// Five things stand between a share and who reads it:
 //
 // - `cp_async_bulk_wait<0>`: TMA has written, or added. The wait with `_read` would only say that the place is free.
 // - `red_release_add`: counts, and whatever this thread knows goes with it.
 // - `wait_at_least`: sees the count, and knows from then on what those know who have counted.
+// - `fence_proxy_async_global`: what this thread knows, the copies that it begins see, too.
 // - the place's mbarrier: its bytes say that the sum has come, to the lanes that add to it.
 //
 // ```{exercise} 24.1

@@ -180,7 +180,10 @@ __device__ __forceinline__ void pass_on(Place& place, std::uint64_t* full, std::
     float* const sum = a.dQ_sum + std::int64_t{piece} * 64 * kColumns;
     const bool rounded = tile < share.rounded_end;
     // The first share has been stored; in order: those before this one are there; to be rounded: all others.
-    if (kv_tile > 0) wait_at_least(relay.done + piece, rounded || relay.in_order ? kv_tile : 1);
+    if (kv_tile > 0) {
+      wait_at_least(relay.done + piece, rounded || relay.in_order ? kv_tile : 1);
+      fence_proxy_async_global();  // TMA is to see what TMA has written for other blocks
+    }
     if (takes_sum(tile)) {
       mbarrier_arrive_expect_tx(empty, sizeof place);
       cp_async_bulk(&place, sum, sizeof place, empty);

@@ -150,6 +150,9 @@ FLASH_INLINE void cp_async_bulk_wait_read() {
 FLASH_INLINE void fence_proxy_async() {
   flash::simt::fence_proxy_async();
 }
+// The same for global memory: between what tells this thread that others have written there, by stores or by copies of
+// their own, and a copy that reads it or adds to it. The simulator does not ask for it (docs/simulator-limits.md).
+FLASH_INLINE void fence_proxy_async_global() {}
 
 // ---- clusters of blocks: "Cluster of Cooperative Thread Arrays", "barrier.cluster", "mapa" --------------------------
 
