@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <unordered_map>
@@ -48,6 +49,7 @@ class Checker : public Checks {
   void atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site) override;
   void adds(const void* address, std::size_t bytes, unsigned element, Site site) override;
   void after_atomic(const void* address) override;
+  void counts(Counting how, unsigned number) override;
   void fence(Scope scope) override;
   void matrix_row(const void* row, Site site) override;
   void matrix_row_written(void* row, Site site) override;
@@ -111,6 +113,10 @@ class Checker : public Checks {
     std::vector<const void*> loaded;  // by volatile loads since the last fence (several workers)
     View fenced;  // of what is known: what the async proxy sees, too, since a proxy fence came behind it
   };
+    struct {
+      Counting how = Counting::no;
+      unsigned number = 0;
+    } counts;  // what the atomic that is to come is: red_release_add, wait_at_least or another one
   struct Handover {  // at an mbarrier or a named barrier
     struct Views {
       View known, fenced;
@@ -205,7 +211,8 @@ class Checker : public Checks {
   void add_own(Clocks& known);
   void order_volatile(const void* address, bool writes);
   void publish(const void* address, bool atomic);
-  void acquire(unsigned thread, const void* address, Scope scope);
+  void acquire(unsigned thread, const void* address, Scope scope, std::optional<unsigned> least = {});
+  void count_up(const void* address, unsigned added);
   bool ordered_at(const Cells& cells, std::size_t word, Epoch earlier) const;
   bool ordered_otherwise(Epoch earlier, bool global) const;
   bool ordered_by_views(Epoch earlier, unsigned block) const;

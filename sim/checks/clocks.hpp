@@ -58,3 +58,11 @@ struct Published {
 };
 
 }  // namespace flash::simt
+  // Additions of red_release_add. Who waits for a number need not have seen those that have found as much.
+  struct Count {
+    unsigned before;  // the number that it has found
+    unsigned block;   // of the thread that adds
+    View view;        // what it hands over
+  };
+  std::vector<Count> counts;
+  View not_counted;  // what all other atomics hand over

@@ -68,6 +68,7 @@ class Observer {
   // Called after atomic(), before the values change. Asynchronous additions: AsyncOperation::adds.
   virtual void adds(const void* address, std::size_t bytes, unsigned element, Site site) {}
   virtual void after_atomic(const void* address) {}
+  virtual void counts(Counting how, unsigned number) {}  // the next atomic does
   virtual void fence(Scope scope) {}
   virtual void matrix_row(const void* row, Site site) {}    // of ldmatrix
   virtual void matrix_row_written(void* row, Site site) {}  // of stmatrix

@@ -177,6 +177,9 @@ enum class Scope : std::uint8_t { block, device };
 // `reads`: the old value matters, as it does not to atomicExch.
 void before_atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site);
 void after_atomic(const void* address);
+// Which atomic comes next: one that counts up for wait_at_least, or that wait, and by how much or for how much.
+enum class Counting : std::uint8_t { no, adds, waits };
+void counts(Counting how, unsigned number);
 // Called between the two where the atomic adds floating-point numbers, to elements of so many bytes (checked build).
 void adds(const void* address, std::size_t bytes, unsigned element, Site site);
 void fence(Scope scope);

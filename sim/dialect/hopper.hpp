@@ -236,13 +236,15 @@ FLASH_INLINE void red_add_v4(float* global, float4 value, FLASH_SITE) {
 FLASH_INLINE void red_release_add(unsigned* count, unsigned value, FLASH_SITE) {
   __threadfence();
   atomicAdd(count, value, site);
+  flash::simt::counts(flash::simt::Counting::adds, value);
 }
-// Waits until the number is at least that large: one that blocks count up. Knows then what those did that have counted
-// (acquire, device). Counts as one atomic, however often it has to look. Who counts must run: a block may not wait for
-// one that begins after it. "ld"
-FLASH_INLINE void wait_at_least(unsigned* count, unsigned least, FLASH_SITE) {
+// Waits until the number is at least that large: one that blocks count up. Knows then what those did whose additions
+// made it so large (acquire, device); of later ones nothing, as it may have looked before them. Counts as one atomic,
+// however often it has to look. Who counts must run: a block may not wait for one that begins after it. "ld"
+FLASH_INLINE void wait_at_least(const unsigned* count, unsigned least, FLASH_SITE) {
   flash::simt::wait_at_least(count, least, site);
-  atomicAdd(count, 0u, site);
+  flash::simt::counts(flash::simt::Counting::waits, least);
+  atomicAdd(const_cast<unsigned*>(count), 0u, site);
   __threadfence();
 }
 
