@@ -261,6 +261,15 @@ bool Checker::ordered_by_views(Epoch earlier, unsigned block) const {
   return clocks && clock_of(earlier) < clocks->of(known_as(earlier));
 }
 
+// Is it known of a read that it is over, though not that what was stored before it is there? Of a copy's write that is
+// enough for who writes there next.
+bool Checker::is_over(Epoch earlier, Access before, Access access) const {
+  if (!any_extra_ || (is_write(before) && !(is_of_companion(earlier) && is_write(access)))) return false;
+  const auto& extra = extra_[worker_.current];
+  const Clocks* const clocks = extra ? extra->known.find(global_.block_of(clock_of(earlier)) | View::kReads) : nullptr;
+  return clocks && clock_of(earlier) < clocks->of(known_as(earlier));
+}
+
 // How far apart two unordered accesses are: 1 same warp, 2 same block, 3 different blocks.
 unsigned Checker::distance(Epoch a, Epoch b, bool global) const {
   if (global && (b < global_.launch_begin || global_.block_of(clock_of(a)) != global_.block_of(clock_of(b)))) return 3;

@@ -89,6 +89,7 @@ class Observer {
   // What threads hand over at mbarriers, named barriers and the cluster's barrier. The running thread releases;
   // when the object completes, who acquires it (from then until it completes again) knows what was released before.
   virtual void releases(const void* object) {}
+  virtual void releases_reads(const void* object) {}  // what it stored is not handed over
   virtual void completes(const void* object) {}
   // `far`: of an mbarrier, what other blocks' threads have released, too.
   virtual void acquires(const void* object, unsigned thread, bool far = false) {}

@@ -152,7 +152,7 @@ void fence_mbarrier_init();
 void mbarrier_arrive(std::uint64_t* barrier, bool expects, unsigned bytes, Site site);
 void mbarrier_wait(std::uint64_t* barrier, unsigned parity, Site site);
 // The same of the mbarrier of the cluster's block of that rank; a wait that knows of other blocks' arrivals, too.
-void mbarrier_arrive_cluster(std::uint64_t* barrier, unsigned rank, Site site);
+void mbarrier_arrive_cluster(std::uint64_t* barrier, unsigned rank, bool relaxed, Site site);
 void mbarrier_wait_cluster(std::uint64_t* barrier, unsigned parity, Site site);
 bool mbarrier_test_wait(std::uint64_t* barrier, unsigned parity, const char* instruction, Site site);
 void mbarrier_inval(std::uint64_t* barrier, Site site);

@@ -905,6 +905,27 @@ race: write after read of shared Pair+0 of block (1,0,0) (4 bytes)
   remedy: put a barrier of the cluster between the two; or mbarrier_arrive_cluster there, mbarrier_wait_cluster here
   seen 64 times
 )"},
+    {"cluster_relaxed_after_store",
+     R"(race: read after write of shared Pair+0 (4 bytes)
+  read   {1}  block (0,0,0) warp 0 lane 0
+  write  {2}  block (1,0,0) warp 0 lane 0
+  remedy: put a barrier of the cluster between the two; or mbarrier_arrive_cluster there, mbarrier_wait_cluster here
+  seen 128 times
+)"},
+    {"cluster_relaxed_before_read",
+     R"(race: write after read of shared Pair+0 of block (1,0,0) (4 bytes)
+  write  {1}  block (0,0,0) warp 0 lane 0
+  read   {2}  block (1,0,0) warp 1 lane 31
+  remedy: put a barrier of the cluster between the two; or mbarrier_arrive_cluster there, mbarrier_wait_cluster here
+  seen 128 times
+)"},
+    {"cluster_relaxed_after_copy",
+     R"(race: read after cp.async.bulk of shared Pair+0 of block (1,0,0) (4 bytes)
+  read           {1}  block (0,0,0) warp 0 lane 0
+  cp.async.bulk  {2}  block (1,0,0) warp 0 lane 0
+  remedy: put a barrier of the cluster between the two; or mbarrier_arrive_cluster there, mbarrier_wait_cluster here
+  seen 128 times
+)"},
     {"cluster_deadlock",
      R"(deadlock: no thread of the cluster can go on
   64 wait at mbarrier shared Pair+256, parity 0: 1 arrival missing  {1}  block (0,0,0) warp 0 lane 0
