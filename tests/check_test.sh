@@ -109,6 +109,9 @@ __global__ void partition(int* out) {
   out[threadIdx.x] = label.size() * 10000 + label.thread_rank() * 100 + binary.size();
 }
 __global__ void forever(volatile float* x) { for (;;) x[0] = x[0] + 1; }
+struct alignas(16) Row { float x[4]; };
+__device__ float first_of(Row row) { return row.x[0]; }
+__global__ void firsts(const Row* rows, float* out) { out[threadIdx.x] = first_of(rows[threadIdx.x]); }
 
 int main(int argc, char** argv) {
   const char* what = argc > 1 ? argv[1] : "";
@@ -197,6 +200,11 @@ int main(int argc, char** argv) {
     return 0;
   }
   if (std::strcmp(what, "forever") == 0) forever<<<1, 1>>>((volatile float*)x);
+  if (std::strcmp(what, "value") == 0) {  // there are 25 rows
+    float* out;
+    cudaMalloc(&out, 104);
+    firsts<<<1, argc > 2 ? 26 : 25>>>((Row*)x, out);
+  }
   std::printf("%g\n", host[99]);
   cudaFree(x);
   if (std::strcmp(what, "abort") == 0) std::abort();
@@ -225,12 +233,12 @@ run 0 'out of bounds: read of x[100] (4 bytes); x has 100 elements
   read  a program.cu:14' over
 run 0 'out of bounds: read of nobody_knows[100] (4 bytes); nobody_knows has 400 bytes' untyped
 run 0 'call: the launch of scale: block.x is 2048; expected 1 to 1024; use a smaller block and more blocks
-  calls  a program.cu:55' configuration
+  calls  a program.cu:58' configuration
 run 0 'call: cudaMemcpy: x has 400 bytes; the copy reaches byte 404
-  calls  a program.cu:60' copy
+  calls  a program.cu:63' copy
 run 0 'call: cudaMemcpy: cudaMemcpyDeviceToHost, but the source is memory of the host' direction
 run 0 'host access: host code reads x[7], which is device memory
-  reads  a program.cu:64
+  reads  a program.cu:67
   remedy: copy it with cudaMemcpy, or allocate it with cudaMallocManaged' host
 contains err 'host access: host code reads last[0]'
 run 0 'call: cudaMemcpy2D: a row is wider than its pitch' rows
@@ -238,13 +246,19 @@ run 0 '' managed
 [ "$(cat findings)" = 0 ] || { failed=1; echo 'managed memory is not the host'\''s'; }
 run 0 '' memory
 run 0 'call: cudaFree: the pointer is not one that cudaMalloc gave, or was freed before
-  calls  a program.cu:134' twice
+  calls  a program.cu:142' twice
 run 0 '' class
 [ "$(cat out)" = 'alive 1' ] || { failed=1; echo 'copies of an argument are not destroyed once each'; }
 [ "$(cat findings)" = 0 ] || { failed=1; echo 'an argument with a destructor is accused'; }
 run 0 'assertion: `threadIdx.x > 0` is false' assert
 run 0 'row (6 arrays)      load                  24           6           6         1.00' many
 run 0 '' partition
+run 0 'firsts  grid (1,1,1)  block (25,1,1)
+  global memory                requested bytes    requests     sectors  sectors/req
+  x                   load                 400           1          13        13.00' value
+[ "$(cat findings)" = 0 ] || { failed=1; echo 'a struct by value is accused'; }
+run 0 'out of bounds: read of x[100] (16 bytes); x has 100 elements
+  read  a program.cu:47' value over
 FLASH_CHECK='timeout=1' run 0 'no end: a thread still runs when the launch is to end' forever
 FLASH_CHECK='order=forward' run 0 '' last
 contains out 'last 63'

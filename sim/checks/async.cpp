@@ -225,6 +225,17 @@ void Checker::releases(const void* object) {
   add_own(handed.released.known.of(worker_.block));
 }
 
+// The same by a relaxed arrival: of what the thread and those that it knows of have read, and of copies that are over.
+void Checker::releases_reads(const void* object) {
+  not_only_barriers();
+  const Extra& extra = extra_of(worker_.current);
+  Handover& handed = handover(object);
+  const bool far = worker_.cluster && object != worker_.cluster && &home_of(object) != this;
+  View& released = far ? handed.far_released.known : handed.released.known;
+  released.join_as_reads(extra.known);
+  add_own(released.of(worker_.block | View::kReads));
+}
+
 void Checker::completes(const void* object) {
   Handover& handed = handover(object);
   handed.complete = handed.released;

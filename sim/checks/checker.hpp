@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <unordered_map>
@@ -48,6 +49,7 @@ class Checker : public Checks {
   void atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site) override;
   void adds(const void* address, std::size_t bytes, unsigned element, Site site) override;
   void after_atomic(const void* address) override;
+  void counts(Counting how, unsigned number) override;
   void fence(Scope scope) override;
   void matrix_row(const void* row, Site site) override;
   void matrix_row_written(void* row, Site site) override;
@@ -64,6 +66,7 @@ class Checker : public Checks {
   void fence_proxy() override;
 
   void releases(const void* object) override;
+  void releases_reads(const void* object) override;
   void completes(const void* object) override;
   void acquires(const void* object, unsigned thread, bool far) override;
   void learns_all(const void* object, unsigned thread) override;
@@ -110,6 +113,10 @@ class Checker : public Checks {
     View pending, pending_near, released, released_near;
     std::vector<const void*> loaded;  // by volatile loads since the last fence (several workers)
     View fenced;  // of what is known: what the async proxy sees, too, since a proxy fence came behind it
+    struct {
+      Counting how = Counting::no;
+      unsigned number = 0;
+    } counts;  // what the atomic that is to come is: red_release_add, wait_at_least or another one
   };
   struct Handover {  // at an mbarrier or a named barrier
     struct Views {
@@ -167,9 +174,9 @@ class Checker : public Checks {
   template <int kSpace>
   void lockstep(const Marks& marks, bool more, Access before, Access access, Epoch mine, const void* address,
                 std::size_t bytes);
-  template <int kSpace>
+  template <int kSpace, Access kAccess>
   void check(Epoch earlier, Access before, Epoch mine, Wrong& wrong) const;
-  template <int kSpace>
+  template <int kSpace, Access kAccess>
   void check_all(const Marks& marks, bool more, Access before, Epoch mine, Wrong& wrong) const;
   template <int kSpace>
   void overwrite(const Cells::Plane& plane, std::size_t word, std::uint8_t state, Epoch mine, Wrong& wrong);
@@ -205,9 +212,11 @@ class Checker : public Checks {
   void add_own(Clocks& known);
   void order_volatile(const void* address, bool writes);
   void publish(const void* address, bool atomic);
-  void acquire(unsigned thread, const void* address, Scope scope);
+  void acquire(unsigned thread, const void* address, Scope scope, std::optional<unsigned> least = {});
+  void count_up(const void* address, unsigned added);
   bool ordered_at(const Cells& cells, std::size_t word, Epoch earlier) const;
   bool ordered_otherwise(Epoch earlier, bool global) const;
+  bool is_over(Epoch earlier, Access before, Access access) const;
   bool ordered_by_views(Epoch earlier, unsigned block) const;
   unsigned distance(Epoch a, Epoch b, bool global) const;
   template <int kSpace>

@@ -66,6 +66,12 @@ Clocks& View::of(unsigned block) {
   return own()[block];
 }
 
+void View::join_as_reads(const View& other) {
+  if (other.empty()) return;
+  const std::shared_ptr<Blocks> theirs = other.blocks_;  // perhaps our own
+  for (const auto& [block, clocks] : *theirs) own()[block | kReads].join(clocks);
+}
+
 void View::join(const View& other) {
   if (other.empty() || blocks_ == other.blocks_) return;
   // All threads that meet learn the same, one after the other: they are to share what comes of it.

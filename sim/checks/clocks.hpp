@@ -40,6 +40,11 @@ class View {
   Clocks& of(unsigned block);
   void join(const View& other);
 
+  // Of accesses that are over, reads and copies, more may be known than of stores. It stands beside, as of another
+  // block.
+  static constexpr unsigned kReads = 1u << 31;
+  void join_as_reads(const View& other);
+
  private:
   using Blocks = std::map<unsigned, Clocks>;
   Blocks& own();  // not shared any more
@@ -55,6 +60,14 @@ struct Published {
   View far;
   std::map<unsigned, Views> blocks;  // what each gave
   bool own = false;                  // the last atomic was of block scope: there is one block
+  // Additions of red_release_add. Who waits for a number need not have seen those that have found as much.
+  struct Count {
+    unsigned before;  // the number that it has found
+    unsigned block;   // of the thread that adds
+    View view;        // what it hands over
+  };
+  std::vector<Count> counts;
+  View not_counted;  // what all other atomics hand over
 };
 
 }  // namespace flash::simt

@@ -73,8 +73,10 @@ void Checker::look_at_visits() {
   }
   for (const auto& [who, visit] : visits_) {
     const auto knows = [&, block = who.first](const std::unique_ptr<Extra>& extra) {
-      const Clocks* const clocks = extra ? extra->known.find(block) : nullptr;
-      return clocks && clock_of(visit.epoch) < clocks->of(thread_of(visit.epoch));
+      const auto reaches = [&](const Clocks* clocks) {
+        return clocks && clock_of(visit.epoch) < clocks->of(thread_of(visit.epoch));
+      };
+      return extra && (reaches(extra->known.find(block)) || reaches(extra->known.find(block | View::kReads)));
     };
     if (std::none_of(extra_.begin(), extra_.begin() + static_cast<long>(worker_.threads.size()), knows))
       visit.by->no_block_there(visit.epoch, visit.what, visit.address, visit.bytes, true);

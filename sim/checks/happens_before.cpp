@@ -144,9 +144,17 @@ void Checker::add_own(Clocks& known) {
   known.raise(t, now_);
 }
 
+void Checker::counts(Counting how, unsigned number) {
+  extra_of(worker_.current).counts = {how, number};
+}
+
 void Checker::after_atomic(const void* address) {
+  Extra* const extra = extra_[worker_.current].get();
+  const auto [how, number] = extra ? std::exchange(extra->counts, {}) : decltype(extra->counts){};
+  if (how == Counting::adds) count_up(address, number);
   if (value_) value_.unlock();
-  acquire(worker_.current, address, scope_);
+  if (how == Counting::adds) return;  // no value comes back, and so no order
+  acquire(worker_.current, address, scope_, how == Counting::waits ? std::optional(number) : std::nullopt);
   for (std::size_t at = added_.element; at < added_.bytes; at += added_.element)
     acquire(worker_.current, static_cast<const std::byte*>(address) + at, scope_);
 }
@@ -155,6 +163,7 @@ void Checker::after_atomic(const void* address) {
 void Checker::publish(const void* address, bool atomic) {
   static const Extra nothing;
   const Extra& extra = extra_[worker_.current] ? *extra_[worker_.current] : nothing;
+  if (extra.counts.how == Counting::waits) return;  // a load
   const bool in_shared = !global_.memory.contains(address);
   auto& shared_published = home_of(address).published_;
   if (extra.released_near.empty() && (in_shared ? shared_published.empty() : !global_.any_published.load())) return;
@@ -165,15 +174,27 @@ void Checker::publish(const void* address, bool atomic) {
   const bool reads = atomic && (!all.own || all.blocks.contains(block));
   if (!reads) all = {};
   Published::Views& mine = all.blocks[block];
-  mine.far.join(extra.released), mine.near.join(extra.released_near);
+  mine.far.join(extra.released);
+  if (extra.counts.how == Counting::no) mine.near.join(extra.released_near), all.not_counted.join(extra.released);
   all.own = atomic && scope_ == Scope::block;
   if (all.own) {
-    all.far.clear();
+    all.far.clear(), all.not_counted.clear(), all.counts.clear();
     std::erase_if(all.blocks, [&](const auto& entry) { return entry.first != block; });
   } else {
     all.far.join(mine.far);
   }
   if (!in_shared) global_.any_published = true;
+}
+
+// The addition of red_release_add has been made.
+void Checker::count_up(const void* address, unsigned added) {
+  const Extra& extra = *extra_[worker_.current];
+  const bool in_shared = !global_.memory.contains(address);
+  std::unique_lock<std::mutex> lock(global_.mutex, std::defer_lock);
+  if (!in_shared) lock.lock();
+  Published& all = (in_shared ? home_of(address).published_ : global_.published)[address];
+  const unsigned number = __atomic_load_n(static_cast<const unsigned*>(address), __ATOMIC_RELAXED);
+  all.counts.push_back({number - added, worker_.block, extra.released});
 }
 
 // A volatile store releases, a volatile load acquires, as an atomic does: together with the thread's fences.
@@ -187,7 +208,7 @@ void Checker::order_volatile(const void* address, bool writes) {
   if (loaded.empty() || loaded.back() != address) loaded.push_back(address);
 }
 
-void Checker::acquire(unsigned thread, const void* address, Scope scope) {
+void Checker::acquire(unsigned thread, const void* address, Scope scope, std::optional<unsigned> least) {
   const bool in_shared = !global_.memory.contains(address);
   const auto& shared_published = home_of(address).published_;
   if (in_shared ? shared_published.empty() : !global_.any_published.load()) return;
@@ -198,9 +219,20 @@ void Checker::acquire(unsigned thread, const void* address, Scope scope) {
   if (found == all.end()) return;
   only_barriers_ = false, point_to_point_ = true, enough_from_ = kNever;  // as the one that published noted
   Extra& extra = extra_of(thread);
-  if (scope == Scope::device) extra.pending.join(found->second.far);
-  const auto near = found->second.blocks.find(worker_.block);
-  if (near != found->second.blocks.end()) extra.pending_near.join(near->second.near);
+  const Published& published = found->second;
+  // Who waits may have looked when the number was just large enough, whatever it is by now.
+  const auto may_be_late = [&](const Published::Count& count) { return least && count.before >= *least; };
+  const bool all_seen = std::ranges::none_of(published.counts, may_be_late);
+  if (scope == Scope::device) extra.pending.join(all_seen ? published.far : published.not_counted);
+  for (const Published::Count& count : published.counts) {
+    if (may_be_late(count)) continue;
+    if (count.block == worker_.block)
+      extra.pending_near.join(count.view);
+    else if (!all_seen && scope == Scope::device)
+      extra.pending.join(count.view);
+  }
+  const auto near = published.blocks.find(worker_.block);
+  if (near != published.blocks.end()) extra.pending_near.join(near->second.near);
 }
 
 // ---- are two accesses in order? -------------------------------------------------------------------------------------
@@ -226,6 +258,15 @@ bool Checker::ordered_by_views(Epoch earlier, unsigned block) const {
   if (!extra) return false;
   const Outside outside;
   const Clocks* clocks = extra->known.find(block);
+  return clocks && clock_of(earlier) < clocks->of(known_as(earlier));
+}
+
+// Is it known of a read that it is over, though not that what was stored before it is there? Of a copy's write that is
+// enough for who writes there next.
+bool Checker::is_over(Epoch earlier, Access before, Access access) const {
+  if (!any_extra_ || (is_write(before) && !(is_of_companion(earlier) && is_write(access)))) return false;
+  const auto& extra = extra_[worker_.current];
+  const Clocks* const clocks = extra ? extra->known.find(global_.block_of(clock_of(earlier)) | View::kReads) : nullptr;
   return clocks && clock_of(earlier) < clocks->of(known_as(earlier));
 }
 

@@ -106,20 +106,22 @@ void Checker::lockstep(const Marks& marks, bool more, Access before, Access acce
 }
 
 // Is the earlier access unordered with the running one, and farther away than what was found so far?
-template <int kSpace>
+template <int kSpace, Access kAccess>
 [[gnu::always_inline]] inline void Checker::check(Epoch earlier, Access before, Epoch mine, Wrong& wrong) const {
   if (!collides<kSpace>(earlier)) [[likely]]
     return;
+  if (is_over(earlier, before, kAccess)) return;
   const unsigned far = distance(mine, earlier, kSpace != kOwn);
   if (far > wrong.distance) wrong.distance = far, wrong.before = before, wrong.earlier = earlier;
 }
 
-template <int kSpace>
+template <int kSpace, Access kAccess>
 [[gnu::always_inline]] inline void Checker::check_all(const Marks& marks, bool more, Access before, Epoch mine,
                                                       Wrong& wrong) const {
-  check<kSpace>(marks.one, before, mine, wrong), check<kSpace>(marks.other, before, mine, wrong);
+  for (const Epoch earlier : {marks.one, marks.other}) check<kSpace, kAccess>(earlier, before, mine, wrong);
   if (more) [[unlikely]]
-    for (const Epoch earlier : kept(marks, kSpace == kGlobalMemory)) check<kSpace>(earlier, before, mine, wrong);
+    for (const Epoch earlier : kept(marks, kSpace == kGlobalMemory))
+      check<kSpace, kAccess>(earlier, before, mine, wrong);
 }
 
 // A plain write collides with everything. What comes later and collides with what was here collides with it, too.
@@ -136,16 +138,16 @@ template <int kSpace>
   else
     std::swap(before, write);
   if ((readers.one | readers.other) != 0) {
-    check_all<kSpace>(readers, more, Access::read, mine, wrong);
+    check_all<kSpace, Access::write>(readers, more, Access::read, mine, wrong);
     readers = {};
   }
   if (state & Cells::kUnusual) [[unlikely]] {
-    check_all<kSpace>(plane.atomics[word], more, Access::atomic, mine, wrong);
-    check_all<kSpace>(plane.loads[word], more, Access::volatile_read, mine, wrong);
-    check_all<kSpace>(plane.stores[word], more, Access::volatile_write, mine, wrong);
+    check_all<kSpace, Access::write>(plane.atomics[word], more, Access::atomic, mine, wrong);
+    check_all<kSpace, Access::write>(plane.loads[word], more, Access::volatile_read, mine, wrong);
+    check_all<kSpace, Access::write>(plane.stores[word], more, Access::volatile_write, mine, wrong);
     plane.atomics[word] = plane.loads[word] = plane.stores[word] = {};
   }
-  check<kSpace>(before, Access::write, mine, wrong);
+  check<kSpace, Access::write>(before, Access::write, mine, wrong);
   if (more) [[unlikely]]
     drop(plane, word, kGlobal);
 }
@@ -208,11 +210,11 @@ template <int kSpace, Access kAccess>
     if (!unusual) cells.set(word, Cells::kUnusual), unusual = true, home_->any_state_ = true;
     leave_unusual<kSpace, kAccess>(cells, plane, word, more, mine, address, bytes);
   }
-  check<kSpace>(__atomic_load_n(&write, __ATOMIC_RELAXED), Access::write, mine, wrong);
-  if (is_write(kAccess)) check_all<kSpace>(readers, more, Access::read, mine, wrong);
+  check<kSpace, kAccess>(__atomic_load_n(&write, __ATOMIC_RELAXED), Access::write, mine, wrong);
+  if (is_write(kAccess)) check_all<kSpace, kAccess>(readers, more, Access::read, mine, wrong);
   if (kAccess == Access::read && unusual) {
-    check_all<kSpace>(plane.atomics[word], more, Access::atomic, mine, wrong);
-    check_all<kSpace>(plane.stores[word], more, Access::volatile_write, mine, wrong);
+    check_all<kSpace, kAccess>(plane.atomics[word], more, Access::atomic, mine, wrong);
+    check_all<kSpace, kAccess>(plane.stores[word], more, Access::volatile_write, mine, wrong);
   }
 }
 

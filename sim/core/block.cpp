@@ -65,6 +65,10 @@ void after_atomic(const void* address) {
   Entered worker;
   for (Observer* observer : worker->observers) observer->after_atomic(address);
 }
+void counts(Counting how, unsigned number) {
+  Entered worker;
+  for (Observer* observer : worker->observers) observer->counts(how, number);
+}
 bool is_shared(const void* address) {
   return Entered()->in_shared(address);
 }

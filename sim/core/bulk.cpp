@@ -59,8 +59,8 @@ void mbarrier_arrive(std::uint64_t* barrier, bool expects, unsigned bytes, Site 
 void mbarrier_wait(std::uint64_t* barrier, unsigned parity, Site site) {
   Entered()->bulk.wait(barrier, parity, false, site);
 }
-void mbarrier_arrive_cluster(std::uint64_t* barrier, unsigned rank, Site site) {
-  Entered()->bulk.arrive_cluster(barrier, rank, site);
+void mbarrier_arrive_cluster(std::uint64_t* barrier, unsigned rank, bool relaxed, Site site) {
+  Entered()->bulk.arrive_cluster(barrier, rank, relaxed, site);
 }
 void mbarrier_wait_cluster(std::uint64_t* barrier, unsigned parity, Site site) {
   Entered()->bulk.wait(barrier, parity, true, site);
@@ -184,13 +184,13 @@ void Bulk::arrive(std::uint64_t* at, bool expects, unsigned bytes, Site site) {
          site);
 }
 
-void Bulk::arrive_cluster(std::uint64_t* own, unsigned rank, Site site) {
+void Bulk::arrive_cluster(std::uint64_t* own, unsigned rank, bool relaxed, Site site) {
   auto* const at = reinterpret_cast<std::uint64_t*>(worker_.map(own, rank, site));
-  if (at == own) return arrive(own, false, 0, site);
+  if (at == own) return arrive(barrier_at(own, "mbarrier.arrive", site), worker_, false, 0, site, relaxed);
   Worker& other = worker_.cluster->member(rank);
   Thread& thread = worker_.threads[worker_.current];
   thread.atomics_in_a_row = 0;
-  other.bulk.arrive(far_barrier_at(other, at, "mbarrier.arrive", true, site), worker_, false, 0, site);
+  other.bulk.arrive(far_barrier_at(other, at, "mbarrier.arrive", true, site), worker_, false, 0, site, relaxed);
 }
 
 // An mbarrier of another block, which the running thread uses.
@@ -206,7 +206,7 @@ Mbarrier& Bulk::far_barrier_at(Worker& other, std::uint64_t* at, const char* ins
 }
 
 // By a thread of this block, or of another one of the cluster.
-void Bulk::arrive(Mbarrier& barrier, Worker& by, bool expects, unsigned bytes, Site site) {
+void Bulk::arrive(Mbarrier& barrier, Worker& by, bool expects, unsigned bytes, Site site, bool relaxed) {
   const std::byte* const at = barrier.at;
   const Thread& thread = by.threads[by.current];
   maybe_complete();
@@ -223,8 +223,10 @@ void Bulk::arrive(Mbarrier& barrier, Worker& by, bool expects, unsigned bytes, S
   if (!barrier.observed)
     by.bulk.accuse("an arrival at mbarrier " + by.place(at) + " before anybody has waited for its last phase",
                    "wait for each phase before the arrivals of the next one", by.side("arrives", thread));
-  for (Observer* observer : by.observers)
-    observer->releases(at), observer->arrives(at, barrier.phase, expects, bytes, site);
+  for (Observer* observer : by.observers) {
+    relaxed ? observer->releases_reads(at) : observer->releases(at);
+    observer->arrives(at, barrier.phase, expects, bytes, site);
+  }
   if (worker_.launch->trace && &by == &worker_)
     barrier.last_arrival =
         std::max(barrier.last_arrival, worker_.tracer.now(thread.warp, worker_.requests_ahead(thread.warp)));

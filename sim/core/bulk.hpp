@@ -41,7 +41,7 @@ class Bulk {
   void init(std::uint64_t* barrier, unsigned arrivals, Site site);
   void fence_init();
   void arrive(std::uint64_t* barrier, bool expects, unsigned bytes, Site site);
-  void arrive_cluster(std::uint64_t* barrier, unsigned rank, Site site);
+  void arrive_cluster(std::uint64_t* barrier, unsigned rank, bool relaxed, Site site);
   // `far`: it knows of what other blocks of the cluster have released, too.
   void wait(std::uint64_t* barrier, unsigned parity, bool far, Site site);
   bool test_wait(std::uint64_t* barrier, unsigned parity, const char* instruction, Site site);
@@ -113,7 +113,7 @@ class Bulk {
   void complete(std::list<Load>::iterator load);
   void maybe_complete();
   void end_phase_if_done(Mbarrier& barrier);
-  void arrive(Mbarrier& barrier, Worker& by, bool expects, unsigned bytes, Site site);
+  void arrive(Mbarrier& barrier, Worker& by, bool expects, unsigned bytes, Site site, bool relaxed = false);
   void learn(Mbarrier& barrier, unsigned thread, bool far);
   void read(Store& store);
   void write(Store& store);

@@ -15,6 +15,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string_view>
 
 #if __has_include(<backtrace.h>)
 #include <backtrace.h>
@@ -42,6 +44,32 @@ bool is_library(const std::string& path) {
          Path(path).lexically_normal().string().starts_with(root);
 }
 
+// T::T(const T&), T::operator=(T&&) and their like, as the linker names them: the line of a copy is where it is made,
+// not where the struct begins.
+bool is_copy(std::string_view function) {
+  const std::size_t type = std::min(function.rfind('S'), function.size());
+  const std::string_view before = function.substr(0, type);
+  for (const char* sign : {"aSERK", "aSEO", "C1ERK", "C2ERK", "C4ERK", "C1EO", "C2EO", "C4EO"})
+    if (before.ends_with(sign)) return function.ends_with('_');
+  return false;
+}
+
+// Frames of one address, innermost first.
+class Frames {
+ public:
+  explicit Frames(std::vector<CodeLine>& lines) : lines_(lines) {}
+  void add(const std::string& file, unsigned line, std::string_view function) {
+    if (is_simulator(file)) return;
+    if (copies_) lines_.pop_back();
+    lines_.push_back({file, line});
+    copies_ = is_copy(function);
+  }
+
+ private:
+  std::vector<CodeLine>& lines_;
+  bool copies_ = false;  // the last one
+};
+
 #if FLASH_LIBBACKTRACE
 backtrace_state* symbols() {
   // The path that the program was started with; libbacktrace alone would ask /proc, which a bare chroot lacks.
@@ -55,15 +83,16 @@ backtrace_state* symbols() {
 std::vector<std::vector<CodeLine>> looked_up(const std::vector<const void*>& return_addresses) {
   std::vector<std::vector<CodeLine>> all(return_addresses.size());
 #if FLASH_LIBBACKTRACE
-  const auto take = [](void* data, std::uintptr_t, const char* file, int line, const char*) {
-    if (file && !is_simulator(file))
-      static_cast<std::vector<CodeLine>*>(data)->push_back({file, static_cast<unsigned>(line)});
+  const auto take = [](void* data, std::uintptr_t, const char* file, int line, const char* function) {
+    if (file) static_cast<Frames*>(data)->add(file, static_cast<unsigned>(line), function ? function : "");
     return 0;
   };
-  for (std::size_t i = 0; i < all.size(); ++i)
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    Frames frames(all[i]);
     backtrace_pcinfo(
         symbols(), reinterpret_cast<std::uintptr_t>(return_addresses[i]) - 1, take, [](void*, const char*, int) {},
-        &all[i]);
+        &frames);
+  }
 #else
   // A program reads its symbols for as many of them as a command line takes.
   constexpr std::size_t kAtOnce = 1000;
@@ -73,7 +102,7 @@ std::vector<std::vector<CodeLine>> looked_up(const std::vector<const void*>& ret
       ++first;
       continue;
     }
-    std::string command = std::string("addr2line -a -i -e '") + info.dli_fname + "'";
+    std::string command = std::string("addr2line -a -f -i -e '") + info.dli_fname + "'";
     std::size_t end = first;
     for (Dl_info other{}; end < all.size() && end < first + kAtOnce; ++end) {
       if (dladdr(return_addresses[end], &other) == 0 || other.dli_fbase != info.dli_fbase) break;
@@ -85,16 +114,21 @@ std::vector<std::vector<CodeLine>> looked_up(const std::vector<const void*>& ret
     }
     const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen((command + " 2>/dev/null").c_str(), "r"), pclose);
     char line[512];
-    std::size_t at = first - 1;  // the one that lines are of
+    std::size_t next = first;
+    std::optional<Frames> frames;  // of the address before that
+    std::string function;          // its name stands before its line
     while (pipe && std::fgets(line, sizeof line, pipe.get())) {
       if (std::strncmp(line, "0x", 2) == 0) {
-        ++at;
+        frames.reset();
+        if (next < end) frames.emplace(all[next++]);
         continue;
       }
       const std::string text = std::string(line, std::string(line).find_first_of(" \n"));
       const std::size_t colon = text.rfind(':');
-      if (at < end && colon != std::string::npos && !is_simulator(text.substr(0, colon)))
-        all[at].push_back({text.substr(0, colon), static_cast<unsigned>(std::atoi(text.c_str() + colon + 1))});
+      if (colon == std::string::npos)
+        function = text;
+      else if (frames)
+        frames->add(text.substr(0, colon), static_cast<unsigned>(std::atoi(text.c_str() + colon + 1)), function);
     }
     first = end;
   }

@@ -68,6 +68,7 @@ class Observer {
   // Called after atomic(), before the values change. Asynchronous additions: AsyncOperation::adds.
   virtual void adds(const void* address, std::size_t bytes, unsigned element, Site site) {}
   virtual void after_atomic(const void* address) {}
+  virtual void counts(Counting how, unsigned number) {}  // the next atomic does
   virtual void fence(Scope scope) {}
   virtual void matrix_row(const void* row, Site site) {}    // of ldmatrix
   virtual void matrix_row_written(void* row, Site site) {}  // of stmatrix
@@ -88,6 +89,7 @@ class Observer {
   // What threads hand over at mbarriers, named barriers and the cluster's barrier. The running thread releases;
   // when the object completes, who acquires it (from then until it completes again) knows what was released before.
   virtual void releases(const void* object) {}
+  virtual void releases_reads(const void* object) {}  // what it stored is not handed over
   virtual void completes(const void* object) {}
   // `far`: of an mbarrier, what other blocks' threads have released, too.
   virtual void acquires(const void* object, unsigned thread, bool far = false) {}

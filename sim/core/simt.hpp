@@ -152,7 +152,7 @@ void fence_mbarrier_init();
 void mbarrier_arrive(std::uint64_t* barrier, bool expects, unsigned bytes, Site site);
 void mbarrier_wait(std::uint64_t* barrier, unsigned parity, Site site);
 // The same of the mbarrier of the cluster's block of that rank; a wait that knows of other blocks' arrivals, too.
-void mbarrier_arrive_cluster(std::uint64_t* barrier, unsigned rank, Site site);
+void mbarrier_arrive_cluster(std::uint64_t* barrier, unsigned rank, bool relaxed, Site site);
 void mbarrier_wait_cluster(std::uint64_t* barrier, unsigned parity, Site site);
 bool mbarrier_test_wait(std::uint64_t* barrier, unsigned parity, const char* instruction, Site site);
 void mbarrier_inval(std::uint64_t* barrier, Site site);
@@ -177,6 +177,9 @@ enum class Scope : std::uint8_t { block, device };
 // `reads`: the old value matters, as it does not to atomicExch.
 void before_atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site);
 void after_atomic(const void* address);
+// Which atomic comes next: one that counts up for wait_at_least, or that wait, and by how much or for how much.
+enum class Counting : std::uint8_t { no, adds, waits };
+void counts(Counting how, unsigned number);
 // Called between the two where the atomic adds floating-point numbers, to elements of so many bytes (checked build).
 void adds(const void* address, std::size_t bytes, unsigned element, Site site);
 void fence(Scope scope);

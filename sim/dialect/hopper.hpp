@@ -184,12 +184,13 @@ FLASH_INLINE T* mapa(T* shared, unsigned rank, FLASH_SITE) {
 // What this thread did before it is known to who waits there with mbarrier_wait_cluster (release, cluster).
 // The mbarrier is made, published and known: mbarrier_init, fence_mbarrier_init, then a barrier of the cluster.
 FLASH_INLINE void mbarrier_arrive_cluster(std::uint64_t* barrier, unsigned rank, FLASH_SITE) {
-  flash::simt::mbarrier_arrive_cluster(barrier, rank, site);
+  flash::simt::mbarrier_arrive_cluster(barrier, rank, false, site);
 }
-// The same for a thread that has only read: nobody is to see what it wrote. (A release at the cluster's scope makes the
-// GPU wait for all that the thread has written, additions to global memory too. The simulator takes one for the other.)
+// The same for a thread that has only read: who waits may overwrite that, and what copies have brought or read; of what
+// this thread has stored it knows nothing. (A release at the cluster's scope makes the GPU wait for all that the thread
+// has written, additions to global memory too.)
 FLASH_INLINE void mbarrier_arrive_cluster_relaxed(std::uint64_t* barrier, unsigned rank, FLASH_SITE) {
-  flash::simt::mbarrier_arrive_cluster(barrier, rank, site);
+  flash::simt::mbarrier_arrive_cluster(barrier, rank, true, site);
 }
 // mbarrier_wait with the scope of the cluster: knows of other blocks' arrivals what they released (acquire, cluster).
 // mbarrier_wait itself, whose scope is the block, returns as well, but knows of its own block's arrivals only.
@@ -235,14 +236,16 @@ FLASH_INLINE void red_add_v4(float* global, float4 value, FLASH_SITE) {
 // thread did before it, and what it knew of (release). "red"
 FLASH_INLINE void red_release_add(unsigned* count, unsigned value, FLASH_SITE) {
   __threadfence();
+  flash::simt::counts(flash::simt::Counting::adds, value);
   atomicAdd(count, value, site);
 }
-// Waits until the number is at least that large: one that blocks count up. Knows then what those did that have counted
-// (acquire, device). Counts as one atomic, however often it has to look. Who counts must run: a block may not wait for
-// one that begins after it. "ld"
-FLASH_INLINE void wait_at_least(unsigned* count, unsigned least, FLASH_SITE) {
+// Waits until the number is at least that large: one that blocks count up. Knows then what those did whose additions
+// made it so large (acquire, device); of later ones nothing, as it may have looked before them. Counts as one atomic,
+// however often it has to look. Who counts must run: a block may not wait for one that begins after it. "ld"
+FLASH_INLINE void wait_at_least(const unsigned* count, unsigned least, FLASH_SITE) {
   flash::simt::wait_at_least(count, least, site);
-  atomicAdd(count, 0u, site);
+  flash::simt::counts(flash::simt::Counting::waits, least);
+  atomicAdd(const_cast<unsigned*>(count), 0u, site);
   __threadfence();
 }
 

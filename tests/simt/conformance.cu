@@ -1,5 +1,6 @@
 // conformance.cu: one test kernel per family of intrinsics; each writes its results as 32-bit words.
 // The same text runs on every machine, and the words must be the same bits as an H200's (conformance.hpp).
+// Warp reductions and the forms of bfloat16 need compute capability 8.0.
 // Run: simt_conformance_test (against docs/results/conformance-h200.txt); record.cpp makes that file on a GPU.
 #include <cmath>
 

@@ -58,7 +58,9 @@ __global__ void __cluster_dims__(kClusterBlocks) cluster_atomics(unsigned* out /
   out[i * 3] = sums[t], out[i * 3 + 1] = most[t], out[i * 3 + 2] = bits[t];
 }
 
-// A word goes round the cluster, each block changing it, three times. Two stages, full and empty.
+// A word goes round the cluster, each block changing it, three times. Two stages, full and empty. A stage is given back
+// by a thread that has only read it: kRelaxed, by an arrival that releases no more than that.
+template <bool kRelaxed>
 __global__ void __cluster_dims__(kClusterBlocks) cluster_ring(unsigned* out /*[blocks, 64]*/) {
   __shared__ unsigned word[2][kOfBlock];
   __shared__ alignas(8) std::uint64_t full[2], empty[2];
@@ -78,7 +80,11 @@ __global__ void __cluster_dims__(kClusterBlocks) cluster_ring(unsigned* out /*[b
     mbarrier_arrive_cluster(full + stage, next);
     mbarrier_wait_cluster(full + stage, parity);
     mine = mix(word[stage][kOfBlock - 1 - t] + turn);
-    if (turn + 2 < 3 * blocks) mbarrier_arrive_cluster(empty + stage, before);
+    if (turn + 2 >= 3 * blocks) continue;
+    if constexpr (kRelaxed)
+      mbarrier_arrive_cluster_relaxed(empty + stage, before);
+    else
+      mbarrier_arrive_cluster(empty + stage, before);
   }
   out[i] = mine;
   all_of_cluster();
@@ -163,7 +169,8 @@ std::vector<Family> run_cluster_conformance(const MachineOptions& options) {
           collect<unsigned>(m, "no_cluster_ranks", 3 * 2, dim3(3), dim3(32), no_cluster_ranks),
           collect<unsigned>(m, "cluster_map", threads * 2, grid, block, cluster_map),
           collect<unsigned>(m, "cluster_atomics", threads * 3, grid, block, cluster_atomics),
-          collect<unsigned>(m, "cluster_ring", threads, grid, block, cluster_ring),
+          collect<unsigned>(m, "cluster_ring", threads, grid, block, cluster_ring<false>),
+          collect<unsigned>(m, "cluster_ring_relaxed", threads, grid, block, cluster_ring<true>),
           collect_shared<Bytes>(m, "cluster_bytes", grid, block, cluster_bytes),
           collect_shared<Rows8>(m, "cluster_multicast", grid, block, cluster_multicast, map)};
 }

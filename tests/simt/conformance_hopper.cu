@@ -1,6 +1,6 @@
 // conformance_hopper.cu: as conformance.cu for Hopper's copies of bytes, bulk reductions and mbarriers, which need
 // sm_90a: copies of every size up to 1 KiB; additions that round, or of subnormals, infinities, NaN and zeros;
-// what mbarrier_test_wait answers, and an mbarrier that is made anew.
+// what mbarrier_test_wait answers, and an mbarrier that is made anew; blocks that count and wait for counts.
 // Run: simt_conformance_test (against docs/results/conformance-hopper-h200.txt); record.cpp makes that file on a GPU.
 #include "gpu/hopper.cuh"
 #include "tests/simt/conformance.cuh"
@@ -11,6 +11,7 @@ constexpr unsigned kWords = 256;
 struct HopperLine {
   alignas(16) unsigned in[kWords], out[kWords];
   std::uint64_t full;
+  unsigned turn;
 };
 
 // Block b copies 16 (b + 1) bytes, changes them, and copies them back.
@@ -88,6 +89,74 @@ __global__ void mbarrier_answers(unsigned* out /*[32]*/) {
   }
 }
 
+// ---- counts: red_release_add, wait_at_least ---------------------------------------------------------------------
+// In which place this block has begun: it may wait for those before it.
+__device__ inline unsigned turn_of_block(HopperLine& s, unsigned* tickets) {
+  if (threadIdx.x == 0) s.turn = atomicAdd(tickets, 1u);
+  __syncthreads();
+  return s.turn;
+}
+
+// A line goes from block to block. Each waits for its turn, changes what the one before it has left, and counts.
+__global__ void counted_turns(unsigned* counts /*[2]*/, unsigned* line /*[64]*/, unsigned* out /*[blocks][64]*/) {
+  const unsigned t = threadIdx.x, turn = turn_of_block(shared<HopperLine>(), counts);
+  wait_at_least(counts + 1, turn);
+  const unsigned mine = mix(line[t ^ 21] + turn);
+  __syncthreads();  // all have read the line
+  line[t] = out[turn * 64 + t] = mine;
+  __syncthreads();  // all have written it
+  if (t == 0) red_release_add(counts + 1, 1);
+}
+
+// All blocks but the last store a line and count it, each by another number, from `first` on; the last waits for all.
+__global__ void counted_lines(unsigned first, unsigned* counts /*[2]*/, unsigned* out /*[blocks][64]*/) {
+  const unsigned t = threadIdx.x, turn = turn_of_block(shared<HopperLine>(), counts), last = gridDim.x - 1;
+  if (turn < last) {
+    out[turn * 64 + t] = mix(turn * 64 + t);
+    __syncthreads();
+    if (t == 0) red_release_add(counts + 1, turn + 1);
+    return;
+  }
+  if (t == 0) {
+    wait_at_least(counts + 1, first + last * (last + 1) / 2);
+    wait_at_least(counts + 1, first);
+  }
+  __syncthreads();
+  unsigned sum = atomicAdd(counts + 1, 0u);
+  for (unsigned of = 0; of < last; ++of) sum = sum * 31 + out[of * 64 + (t + of) % 64];
+  out[last * 64 + t] = sum;
+}
+
+// Reductions in turn, so that their order, on which the bits depend, is always the same. The last block copies the sum.
+__global__ void counted_reductions(unsigned* counts /*[2]*/, float* sum /*[kWords]*/, unsigned* out /*[kWords]*/) {
+  HopperLine& s = shared<HopperLine>();
+  const unsigned t = threadIdx.x, turn = turn_of_block(s, counts);
+  for (unsigned i = t; i < kWords; i += blockDim.x) s.out[i] = (mix(turn * kWords + i) & 0x83ffffff) | 0x3c000000;
+  fence_proxy_async();
+  if (t == 0) {
+    mbarrier_init(&s.full, 1);
+    fence_mbarrier_init();
+  }
+  __syncthreads();
+  const bool last = turn == gridDim.x - 1;
+  if (t == 0) {
+    wait_at_least(counts + 1, turn);
+    fence_proxy_async_global();
+    cp_reduce_async_bulk_add(sum, reinterpret_cast<float*>(s.out), 4 * kWords);
+    cp_async_bulk_commit();
+    cp_async_bulk_wait<0>();
+    red_release_add(counts + 1, 1);
+    if (last) {
+      fence_proxy_async_global();
+      mbarrier_arrive_expect_tx(&s.full, 4 * kWords);
+      cp_async_bulk(s.in, sum, 4 * kWords, &s.full);
+    }
+  }
+  if (!last) return;
+  mbarrier_wait(&s.full, 0);
+  for (unsigned i = t; i < kWords; i += blockDim.x) out[i] = s.in[i];
+}
+
 std::vector<Family> run_hopper_conformance(const MachineOptions& options) {
   Machine m(options);
   std::vector<Family> all;
@@ -138,6 +207,27 @@ std::vector<Family> run_hopper_conformance(const MachineOptions& options) {
     m.download(family.words.data(), out);
     all.push_back(std::move(family));
   }
+  constexpr unsigned kBlocks = 24;
+  const auto counted = [&](const char* name, std::size_t words, unsigned first, auto&& run) {
+    Family family{name, std::vector<std::uint32_t>(words), 0};
+    const std::vector<unsigned> zeros(kWords), start{0, first};
+    const auto counts = m.upload("counts", start.data(), start.size());
+    const auto line = m.upload("line", zeros.data(), zeros.size());
+    const auto out = m.upload("out", family.words.data(), words);
+    run(counts.data(), line.data(), out.data());
+    m.download(family.words.data(), out);
+    all.push_back(std::move(family));
+  };
+  counted("counted_turns", kBlocks * 64, 0, [&](unsigned* counts, unsigned* line, unsigned* out) {
+    launch<HopperLine>(m, counted_turns, dim3(kBlocks), dim3(64), counts, line, out);
+  });
+  constexpr unsigned kFirst = 0x7ffffff8;  // the count passes 2^31: it has no sign
+  counted("counted_lines", kBlocks * 64, kFirst, [&](unsigned* counts, unsigned*, unsigned* out) {
+    launch<HopperLine>(m, counted_lines, dim3(kBlocks), dim3(64), kFirst, counts, out);
+  });
+  counted("counted_reductions", kWords, 0, [&](unsigned* counts, unsigned* line, unsigned* out) {
+    launch<HopperLine>(m, counted_reductions, dim3(kBlocks), dim3(64), counts, reinterpret_cast<float*>(line), out);
+  });
   return all;
 }
 

@@ -63,6 +63,22 @@ __global__ void misaligned_float4(const float* in, float* out, int) {
   reinterpret_cast<float4*>(out)[i] = v;  // all four are used, or nvcc would load them one by one
 }
 
+// A struct that needs multiples of 8 may be anywhere among them, though it is as large.
+struct Sixteen {
+  double x;
+  int n;
+};
+template <bool Fixed>
+__global__ void misaligned_by_half(const float* in, float* out, int) {
+  const int i = threadIdx.x;  // 8 threads
+  if (Fixed) {
+    const Sixteen v = *reinterpret_cast<const Sixteen*>(in + 4 * i + 2);
+    reinterpret_cast<Sixteen*>(out + 2)[i] = v;
+  } else {
+    reinterpret_cast<float4*>(out)[i] = *reinterpret_cast<const float4*>(in + 4 * i + 2);  //@ misaligned_by_half:1
+  }
+}
+
 template <bool Fixed>
 __global__ void misaligned_member(const float* in, float* out, int) {
   const int i = threadIdx.x;  // 8 threads
@@ -835,6 +851,7 @@ void run_variant(Machine& m, const std::string& name) {
   if (name == "read_before_start") return show(m, read_before_start<Fixed>);
   if (name == "shared_past_end") return show<Row32>(m, shared_past_end<Fixed>, 64, 32);
   if (name == "misaligned_float4") return show(m, misaligned_float4<Fixed>, 64, 8);
+  if (name == "misaligned_by_half") return show(m, misaligned_by_half<Fixed>, 64, 8);
   if (name == "misaligned_member") return show(m, misaligned_member<Fixed>, 64, 8);
   if (name == "kernel_heap") return show(m, kernel_heap<Fixed>, 64, 8);
   if (name == "freed_twice") return show(m, freed_twice<Fixed>, 64, 8);

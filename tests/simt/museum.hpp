@@ -29,6 +29,8 @@ inline constexpr Exhibit exhibits[] = {
      "memcheck"},
     {"misaligned_float4", "a 16-byte load from an address that is a multiple of 4", "row length not a multiple of 4",
      "memcheck"},
+    {"misaligned_by_half", "a 16-byte load from a multiple of 8; the twin's struct is as large and needs no more",
+     "pairs of floats loaded as four", "memcheck"},
     {"misaligned_member", "reads a member through a float4* from an address that is a multiple of 4",
      "the compiler may load the whole, which faults", "memcheck"},
     {"kernel_heap", "writes past the end of what malloc gave in the kernel", "per-thread scratch buffers", "memcheck"},
@@ -295,6 +297,19 @@ inline constexpr Exhibit exhibits[] = {
      "a wait taken for a barrier", "synccheck"},
     {"inval_forgotten", "uses an mbarrier's bytes for numbers, without mbarrier_inval",
      "shared memory that is used twice", ""},
+    {"count_without_release", "counts up by an atomic that releases nothing", "a semaphore without a fence", ""},
+    {"count_without_barrier", "one thread counts before the others of its block are known to have stored",
+     "a barrier forgotten before the signal", ""},
+    {"count_waits_alone", "one thread waits for the count, the others read without a barrier behind it",
+     "a wait by one lane", ""},
+    {"count_of_none", "waits for 0 where one block counts, and reads what that has stored",
+     "a number of blocks that is one too small", ""},
+    {"count_without_wait", "counts, and reads what the block before it has stored", "a counter taken for a barrier",
+     ""},
+    {"count_by_waiting", "stores, fences, and waits for a count, by which nobody behind it learns of the stores",
+     "a block that forgets to count", ""},
+    {"count_too_few", "two blocks count, the third waits for one of them and reads what both have stored",
+     "the last share of dQ, rounded before all others are there", ""},
     {"wgmma_no_fence", "the first product has no wgmma_fence before it", "registers that are written too late", ""},
     {"wgmma_rescaled", "accumulators are multiplied between two products, without a fence behind that",
      "an attention kernel's rescaling of O", ""},
@@ -396,6 +411,13 @@ inline constexpr Exhibit exhibits[] = {
      "mbarrier.try_wait without .cluster", ""},
     {"cluster_tile_refilled", "sends the next tile to the partner before that has read the last one",
      "dS between the two blocks of a backward pass", ""},
+    {"cluster_relaxed_after_store", "stores to the other block, and arrives there by an arrival that releases nothing",
+     "mbarrier.arrive.relaxed taken for a release", ""},
+    {"cluster_relaxed_before_read", "arrives before it has read, by an arrival that releases what was read alone",
+     "a tile released one line too early", ""},
+    {"cluster_relaxed_after_copy",
+     "reads what a copy has brought the other block, behind an arrival that releases nothing; the twin overwrites it",
+     "a tile handed on by the arrival that gives it back", ""},
     {"cluster_deadlock", "each block waits for the other one's arrival before its own", "a release in the wrong place",
      ""},
     {"cluster_half_arrives", "half of a block does not come to the cluster's barrier", "a barrier in a branch", ""},
@@ -444,7 +466,7 @@ inline bool is_of_cluster(const std::string& name) {
 }
 inline bool is_of_bulk(const std::string& name) {
   return name.starts_with("bulk_") || name.starts_with("reduce_") || name.starts_with("poll_") ||
-         name.starts_with("inval_");
+         name.starts_with("inval_") || name.starts_with("count_");
 }
 inline bool is_of_ptx(const std::string& name) {
   return name.starts_with("mma_") || name.starts_with("ldmatrix_") || name.starts_with("cp_async_") ||

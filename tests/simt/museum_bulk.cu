@@ -1,6 +1,6 @@
 // museum_bulk.cu: the museum's exhibits of copies of bytes, bulk reductions, and mbarriers that are asked or
-// invalidated (gpu/hopper.cuh), which need compute capability 9.0. Each has the switch `Fixed` and the marks of
-// museum.cu; its name begins with bulk_, reduce_, poll_ or inval_.
+// invalidated, and of counts (gpu/hopper.cuh), which need compute capability 9.0. Each has the switch `Fixed` and the
+// marks of museum.cu; its name begins with bulk_, reduce_, poll_, inval_ or count_.
 // Run: as museum_ptx.cu, whose run_ptx_exhibit comes here.
 #include "gpu/hopper.cuh"
 #include "sim/error.hpp"
@@ -542,6 +542,121 @@ __global__ void inval_forgotten(const float*, float* out, unsigned*) {
   out[t] = Fixed ? *reinterpret_cast<float*>(&s.full) : 3;
 }
 
+// ---- counts in global memory: red_release_add, wait_at_least ----------------------------------------------------
+
+template <bool Fixed>
+__global__ void count_without_release(const float* in, float* out, unsigned* flags) {
+  Line& s = shared<Line>();
+  const int t = threadIdx.x;
+  if (role_of_block(s, flags) == 0) {
+    out[t] = in[t];  //@ count_without_release:2
+    __syncthreads();
+    if (t > 0) return;
+    if (Fixed)
+      red_release_add(flags + 1, 1);
+    else
+      atomicAdd(flags + 1, 1u);
+  } else {
+    wait_at_least(flags + 1, 1);
+    out[kFloats + t] = out[t];  //@ count_without_release:1
+  }
+}
+
+// The block's other threads may not have stored when the first one counts for them.
+template <bool Fixed>
+__global__ void count_without_barrier(const float* in, float* out, unsigned* flags) {
+  Line& s = shared<Line>();
+  const int t = threadIdx.x;
+  if (role_of_block(s, flags) == 0) {
+    out[t] = in[t];  //@ count_without_barrier:2
+    if (Fixed) __syncthreads();
+    if (t == 0) red_release_add(flags + 1, 1);
+  } else {
+    wait_at_least(flags + 1, 1);
+    out[kFloats + t] = out[t];  //@ count_without_barrier:1
+  }
+}
+
+template <bool Fixed>
+__global__ void count_waits_alone(const float* in, float* out, unsigned* flags) {
+  Line& s = shared<Line>();
+  const int t = threadIdx.x;
+  if (role_of_block(s, flags) == 0) {
+    out[t] = in[t];  //@ count_waits_alone:2
+    __syncthreads();
+    if (t == 0) red_release_add(flags + 1, 1);
+  } else {
+    if (t == 0) wait_at_least(flags + 1, 1);
+    if (Fixed) __syncthreads();
+    out[kFloats + t] = out[t];  //@ count_waits_alone:1
+  }
+}
+
+template <bool Fixed>
+__global__ void count_of_none(const float* in, float* out, unsigned* flags) {
+  Line& s = shared<Line>();
+  const int t = threadIdx.x;
+  const unsigned role = role_of_block(s, flags);
+  if (role == 0) {
+    out[t] = in[t];  //@ count_of_none:2
+    __syncthreads();
+    if (t == 0) red_release_add(flags + 1, 1);
+  } else {
+    wait_at_least(flags + 1, Fixed ? role : role - 1);
+    out[kFloats + t] = out[t];  //@ count_of_none:1
+  }
+}
+
+// To count is not to wait: an addition brings nothing back.
+template <bool Fixed>
+__global__ void count_without_wait(const float* in, float* out, unsigned* flags) {
+  Line& s = shared<Line>();
+  const int t = threadIdx.x, role = static_cast<int>(role_of_block(s, flags));
+  if (t / 32 == role) out[t] = in[t];  //@ count_without_wait:2
+  __syncthreads();
+  if (t == 0) red_release_add(flags + 1, 1);
+  if (Fixed) wait_at_least(flags + 1, static_cast<unsigned>(role) + 1);
+  __syncthreads();
+  if (role == 1 && t < 32) out[kFloats + t] = out[t];  //@ count_without_wait:1
+}
+
+// Nor is to wait to count.
+template <bool Fixed>
+__global__ void count_by_waiting(const float* in, float* out, unsigned* flags) {
+  Line& s = shared<Line>();
+  const int t = threadIdx.x;
+  const unsigned role = role_of_block(s, flags);
+  if (role == 0 && t == 0) red_release_add(flags + 1, 1);
+  if (role == 1) {
+    out[t] = in[t];  //@ count_by_waiting:2
+    __syncthreads();
+    if (t > 0) return;
+    if (Fixed) red_release_add(flags + 1, 1);
+    __threadfence();
+    wait_at_least(flags + 1, 1);
+  }
+  if (role == 2) {
+    wait_at_least(flags + 1, Fixed ? 2 : 1);
+    out[kFloats + t] = out[t];  //@ count_by_waiting:1
+  }
+}
+
+// Two blocks count, the third one waits for the first of them and reads what both have stored.
+template <bool Fixed>
+__global__ void count_too_few(const float* in, float* out, unsigned* flags) {
+  Line& s = shared<Line>();
+  const int t = threadIdx.x;
+  const unsigned role = role_of_block(s, flags);
+  if (role < 2) {
+    if (t / 32 == static_cast<int>(role)) out[t] = in[t];  //@ count_too_few:2
+    __syncthreads();
+    if (t == 0) red_release_add(flags + 1, 2);
+  } else {
+    wait_at_least(flags + 1, Fixed ? 3 : 2);
+    out[kFloats + t] = out[t];  //@ count_too_few:1
+  }
+}
+
 // ---- Host side -------------------------------------------------------------------------------------------------
 
 template <class... More>
@@ -595,6 +710,13 @@ PtxExhibit bulk_variant(Machine& m, const std::string& name) {
   if (name == "inval_used_after") return show(m, 1, inval_used_after<Fixed>);
   if (name == "inval_unordered") return show(m, 1, inval_unordered<Fixed>);
   if (name == "inval_forgotten") return show(m, 1, inval_forgotten<Fixed>);
+  if (name == "count_without_release") return show(m, 2, count_without_release<Fixed>);
+  if (name == "count_without_barrier") return show(m, 2, count_without_barrier<Fixed>);
+  if (name == "count_waits_alone") return show(m, 2, count_waits_alone<Fixed>);
+  if (name == "count_of_none") return show(m, 2, count_of_none<Fixed>);
+  if (name == "count_without_wait") return show(m, 2, count_without_wait<Fixed>);
+  if (name == "count_by_waiting") return show(m, 3, count_by_waiting<Fixed>);
+  if (name == "count_too_few") return show(m, 3, count_too_few<Fixed>);
   refuse("exhibit", name, "a name from museum.hpp", "list them with museum --list");
 }
 

@@ -52,7 +52,7 @@ __global__ void __cluster_dims__(2) cluster_left_before_arrival(const float* in,
   }
   barrier_of_cluster();
   out[i] = in[i];
-  if (t == 0) mbarrier_arrive_cluster(&s.full, cluster_ctarank() ^ 1);  //@ cluster_left_before_arrival:1
+  if (t == 0) mbarrier_arrive_cluster_relaxed(&s.full, cluster_ctarank() ^ 1);  //@ cluster_left_before_arrival:1
   if (Fixed) mbarrier_wait_cluster(&s.full, 0);
 }
 
@@ -179,6 +179,78 @@ __global__ void __cluster_dims__(2) cluster_tile_refilled(const float* in, float
   }
   out[i] = sum;
   barrier_of_cluster();
+}
+
+// A relaxed arrival passes on what the thread has read, so that the other block may overwrite it, not what it has
+// written.
+template <bool Fixed>
+__global__ void __cluster_dims__(2) cluster_relaxed_after_store(const float* in, float* out) {
+  Pair& s = shared<Pair>();
+  const int t = threadIdx.x, i = blockIdx.x * 64 + t;
+  const unsigned other = cluster_ctarank() ^ 1;
+  if (t == 0) {
+    mbarrier_init(&s.full, 64);
+    fence_mbarrier_init();
+  }
+  barrier_of_cluster();
+  mapa(s.row, other)[t] = in[i];  //@ cluster_relaxed_after_store:2
+  if (Fixed)
+    mbarrier_arrive_cluster(&s.full, other);
+  else
+    mbarrier_arrive_cluster_relaxed(&s.full, other);
+  mbarrier_wait_cluster(&s.full, 0);
+  out[i] = s.row[t];  //@ cluster_relaxed_after_store:1
+  barrier_of_cluster();
+}
+template <bool Fixed>
+__global__ void __cluster_dims__(2) cluster_relaxed_before_read(const float* in, float* out) {
+  Pair& s = shared<Pair>();
+  const int t = threadIdx.x, i = blockIdx.x * 64 + t;
+  const unsigned other = cluster_ctarank() ^ 1;
+  if (t == 0) {
+    mbarrier_init(&s.full, 64);
+    mbarrier_init(&s.empty, 64);
+    fence_mbarrier_init();
+  }
+  s.row[t] = in[i];
+  barrier_of_cluster();
+  if (!Fixed) mbarrier_arrive_cluster_relaxed(&s.empty, other);
+  const float first = s.row[63 - t];  //@ cluster_relaxed_before_read:2
+  if (Fixed) mbarrier_arrive_cluster_relaxed(&s.empty, other);
+  mbarrier_wait_cluster(&s.empty, 0);
+  mapa(s.row, other)[t] = first;  //@ cluster_relaxed_before_read:1
+  mbarrier_arrive_cluster(&s.full, other);
+  mbarrier_wait_cluster(&s.full, 0);  //@ cluster_relaxed_before_read:3
+  out[i] = s.row[t];
+  barrier_of_cluster();
+}
+
+// What a copy has brought the other block may overwrite behind a relaxed arrival, but not read.
+template <bool Fixed>
+__global__ void __cluster_dims__(2) cluster_relaxed_after_copy(const float* in, float* out) {
+  Pair& s = shared<Pair>();
+  const int t = threadIdx.x, i = blockIdx.x * 64 + t;
+  const unsigned other = cluster_ctarank() ^ 1;
+  if (t == 0) {
+    mbarrier_init(&s.full, 1);
+    mbarrier_init(&s.empty, 64);
+    fence_mbarrier_init();
+  }
+  barrier_of_cluster();
+  if (t == 0) {
+    mbarrier_arrive_expect_tx(&s.full, sizeof s.row);
+    cp_async_bulk(s.row, in + blockIdx.x * 64, sizeof s.row, &s.full);  //@ cluster_relaxed_after_copy:2
+  }
+  mbarrier_wait(&s.full, 0);
+  mbarrier_arrive_cluster_relaxed(&s.empty, other);
+  mbarrier_wait_cluster(&s.empty, 0);
+  float* const theirs = mapa(s.row, other);
+  if (Fixed)
+    theirs[t] = 1;
+  else
+    out[i] = theirs[t];  //@ cluster_relaxed_after_copy:1
+  barrier_of_cluster();
+  if (Fixed) out[i] = s.row[t];
 }
 
 // Each block waits for the other one's arrival before it arrives there.
@@ -480,6 +552,9 @@ PtxExhibit cluster_variant(Machine& m, const std::string& name) {
   if (name == "cluster_mbarrier_not_known") return show(m, cluster_mbarrier_not_known<Fixed>);
   if (name == "cluster_wait_of_block") return show(m, cluster_wait_of_block<Fixed>);
   if (name == "cluster_tile_refilled") return show(m, cluster_tile_refilled<Fixed>);
+  if (name == "cluster_relaxed_after_store") return show(m, cluster_relaxed_after_store<Fixed>);
+  if (name == "cluster_relaxed_before_read") return show(m, cluster_relaxed_before_read<Fixed>);
+  if (name == "cluster_relaxed_after_copy") return show(m, cluster_relaxed_after_copy<Fixed>);
   if (name == "cluster_deadlock") return show(m, cluster_deadlock<Fixed>);
   if (name == "cluster_half_arrives") return show(m, cluster_half_arrives<Fixed>);
   if (name == "cluster_wait_alone") return show(m, cluster_wait_alone<Fixed>);

@@ -468,6 +468,55 @@ asynchronous copy: read of shared Line+256 (4 bytes) while cp.async.bulk writes 
   write  {1}  block (0,0,0) warp 0 lane 1
   remedy: leave an mbarrier's 8 bytes to the instructions on mbarriers
 )"},
+    {"count_without_release",
+     R"(race: read after write of out[0] (4 bytes)
+  read   {1}  block (1,0,0) warp 0 lane 0
+  write  {2}  block (0,0,0) warp 0 lane 0
+  remedy: if a flag orders the blocks: __threadfence() before it is set and after it is read; else split the kernel
+  seen 64 times
+)"},
+    {"count_without_barrier",
+     R"(race: read after write of out[1] (4 bytes)
+  read   {1}  block (1,0,0) warp 0 lane 1
+  write  {2}  block (0,0,0) warp 0 lane 1
+  remedy: if a flag orders the blocks: __threadfence() before it is set and after it is read; else split the kernel
+  seen 63 times
+)"},
+    {"count_waits_alone",
+     R"(race: read after write of out[1] (4 bytes)
+  read   {1}  block (1,0,0) warp 0 lane 1
+  write  {2}  block (0,0,0) warp 0 lane 1
+  remedy: if a flag orders the blocks: __threadfence() before it is set and after it is read; else split the kernel
+  seen 63 times
+)"},
+    {"count_of_none",
+     R"(race: read after write of out[0] (4 bytes)
+  read   {1}  block (1,0,0) warp 0 lane 0
+  write  {2}  block (0,0,0) warp 0 lane 0
+  remedy: if a flag orders the blocks: __threadfence() before it is set and after it is read; else split the kernel
+  seen 64 times
+)"},
+    {"count_without_wait",
+     R"(race: read after write of out[0] (4 bytes)
+  read   {1}  block (1,0,0) warp 0 lane 0
+  write  {2}  block (0,0,0) warp 0 lane 0
+  remedy: if a flag orders the blocks: __threadfence() before it is set and after it is read; else split the kernel
+  seen 32 times
+)"},
+    {"count_by_waiting",
+     R"(race: read after write of out[0] (4 bytes)
+  read   {1}  block (2,0,0) warp 0 lane 0
+  write  {2}  block (1,0,0) warp 0 lane 0
+  remedy: if a flag orders the blocks: __threadfence() before it is set and after it is read; else split the kernel
+  seen 64 times
+)"},
+    {"count_too_few",
+     R"(race: read after write of out[32] (4 bytes)
+  read   {1}  block (2,0,0) warp 1 lane 0
+  write  {2}  block (1,0,0) warp 1 lane 0
+  remedy: if a flag orders the blocks: __threadfence() before it is set and after it is read; else split the kernel
+  seen 32 times
+)"},
 };
 
 inline constexpr Expected wgmma_expected[] = {
@@ -855,6 +904,27 @@ race: write after read of shared Pair+0 of block (1,0,0) (4 bytes)
   read   {2}  block (1,0,0) warp 1 lane 31
   remedy: put a barrier of the cluster between the two; or mbarrier_arrive_cluster there, mbarrier_wait_cluster here
   seen 64 times
+)"},
+    {"cluster_relaxed_after_store",
+     R"(race: read after write of shared Pair+0 (4 bytes)
+  read   {1}  block (0,0,0) warp 0 lane 0
+  write  {2}  block (1,0,0) warp 0 lane 0
+  remedy: put a barrier of the cluster between the two; or mbarrier_arrive_cluster there, mbarrier_wait_cluster here
+  seen 128 times
+)"},
+    {"cluster_relaxed_before_read",
+     R"(race: write after read of shared Pair+0 of block (1,0,0) (4 bytes)
+  write  {1}  block (0,0,0) warp 0 lane 0
+  read   {2}  block (1,0,0) warp 1 lane 31
+  remedy: put a barrier of the cluster between the two; or mbarrier_arrive_cluster there, mbarrier_wait_cluster here
+  seen 128 times
+)"},
+    {"cluster_relaxed_after_copy",
+     R"(race: read after cp.async.bulk of shared Pair+0 of block (1,0,0) (4 bytes)
+  read           {1}  block (0,0,0) warp 0 lane 0
+  cp.async.bulk  {2}  block (1,0,0) warp 0 lane 0
+  remedy: put a barrier of the cluster between the two; or mbarrier_arrive_cluster there, mbarrier_wait_cluster here
+  seen 128 times
 )"},
     {"cluster_deadlock",
      R"(deadlock: no thread of the cluster can go on

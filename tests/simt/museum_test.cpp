@@ -43,6 +43,10 @@ const Expected expected[] = {
   uses  {1}  block (0,0,0) warp 0 lane 0
   remedy: its type needs an address that is a multiple of 16
 )"},
+    {"misaligned_by_half", R"(misaligned: use of float4 at byte 8 of in
+  uses  {1}  block (0,0,0) warp 0 lane 0
+  remedy: its type needs an address that is a multiple of 16
+)"},
     {"misaligned_member", R"(misaligned: use of float4 at byte 4 of in
   uses  {1}  block (0,0,0) warp 0 lane 0
   remedy: its type needs an address that is a multiple of 16
