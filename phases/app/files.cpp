@@ -1,6 +1,6 @@
 // files.cpp: see files.hpp.
-// An array with fewer axes than its operand has lacks the first ones: what may be shared by all, and B and H where Q is
-// [S, D]. ./flash run --q q.npy … --bias bias.npy --cu-seqlens-q ends.npy
+// One way for all arrays: what differs between them is said by the list of operands.
+// ./flash run --q q.npy … --bias bias.npy --cu-seqlens-q ends.npy
 #include "phases/app/files.hpp"
 
 #include <algorithm>
@@ -44,10 +44,10 @@ const Operand& operand_of(AnyView AnyProblem::*view) {
 }
 
 // The axes that a file of the array has at most: those that are not 1 by the operand's own word.
-std::vector<int> axes_of(const Operand& operand) {
-  std::vector<int> axes;
-  for (int i = 0; i < 4; ++i)
-    if (operand.shape[static_cast<std::size_t>(i)] != Length::One) axes.push_back(i);
+std::vector<std::size_t> axes_of(const Operand& operand) {
+  std::vector<std::size_t> axes;
+  for (std::size_t i = 0; i < 4; ++i)
+    if (operand.shape[i] != Length::One) axes.push_back(i);
   return axes;
 }
 
@@ -55,7 +55,7 @@ std::vector<int> axes_of(const Operand& operand) {
 std::string axes_text(const Operand& operand) {
   constexpr const char* names[] = {"B", "H", "Hk", "Sq", "Sk", "D", "Dv", "1", "N", "N + 1", "Sq/64", "Sk/64"};
   std::string text = "[";
-  for (const int i : axes_of(operand))
+  for (const std::size_t i : axes_of(operand))
     text += (text.size() > 1 ? ", " : "") + std::string(names[static_cast<int>(operand.shape[i])]);
   return text + "]";
 }
@@ -71,25 +71,24 @@ bool is_tensor(const Operand& operand) {
   return operand.shape[3] == Length::D || operand.shape[3] == Length::Dv;
 }
 
+// The shape of an array whose file has this one. What may be left out are the first axes: those that all may share, and
+// B and H where Q is [S, D].
 std::array<std::int64_t, 4> shape_in(const std::vector<std::int64_t>& file, const Operand& operand,
                                      const std::string& path, bool one_head) {
-  const int rank = static_cast<int>(file.size());
-  const std::vector<int> axes = axes_of(operand);
-  const int most = static_cast<int>(axes.size());
-  int least = static_cast<int>(
-      std::count_if(axes.begin(), axes.end(), [&](int i) { return i >= operand.shared && !(one_head && i < 2); }));
+  const std::vector<std::size_t> axes = axes_of(operand);
+  const std::size_t rank = file.size(), most = axes.size();
   if (is_tensor(operand) && rank != 4 && rank != 2)
     refuse(path + "'s rank", rank, "4 ([B, H, S, D]) or 2 ([S, D])", "reshape it");
-  if (is_tensor(operand)) least = 2;
+  std::size_t least = is_tensor(operand) ? 2 : 0;
+  for (const std::size_t i : axes)
+    if (!is_tensor(operand) && static_cast<int>(i) >= operand.shared && !(one_head && i < 2)) ++least;
   if (rank < least || rank > most)
     refuse(path + "'s rank", rank,
            (least < most ? std::to_string(least) + " to " : "") + std::to_string(most) + " (" + axes_text(operand) +
                (least < most ? ", or the last of these axes)" : ")"),
            "reshape it");
   std::array<std::int64_t, 4> shape = {1, 1, 1, 1};
-  for (int i = 0; i < rank; ++i)
-    shape[static_cast<std::size_t>(axes[static_cast<std::size_t>(most - rank + i)])] =
-        file[static_cast<std::size_t>(i)];
+  for (std::size_t i = 0; i < rank; ++i) shape[axes[most - rank + i]] = file[i];
   return shape;
 }
 

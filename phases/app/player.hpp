@@ -13,9 +13,9 @@ inline void describe(Recording& recording, const Phase& phase, const AnyProblem&
   const auto number = [](std::int64_t n) { return std::to_string(n); };
   recording.title = phase.name;
   recording.note = "B " + number(p.B()) + " · H " + number(p.H()) + " · N " + number(p.Sq()) +
-                   (p.Sk() == p.Sq() ? "" : " × " + number(p.Sk())) + " · D " + number(p.D()) + " · " +
-                   name(p.type) + (blocks.Br ? " · Br " + number(blocks.Br) + " · Bc " + number(blocks.Bc) : "") +
-                   " · causal " + name(p.options.mask);
+                   (p.Sk() == p.Sq() ? "" : " × " + number(p.Sk())) + " · D " + number(p.D()) + " · " + name(p.type) +
+                   (blocks.Br ? " · Br " + number(blocks.Br) + " · Bc " + number(blocks.Bc) : "") + " · causal " +
+                   name(p.options.mask);
   // Where all heads lie one behind the other, a row's number tells its head, too.
   const auto all_heads = [&](const Recording::Place& array, std::int64_t rows, bool dense) {
     return dense && p.B() * p.H() > 1 && array.columns > 0 &&

@@ -1,6 +1,6 @@
-"""python_test.py: every field of flashphases_forward_args as Python writes it, on the CPU, against attention that is
+"""python.py: every field of flashphases_forward_args as Python writes it, on the CPU, against attention that is
 written down anew in fp64, one number after another. Needs no package: tensors are ctypes' memory with torch's names.
-    FLASHPHASES_LIBRARY=…/libflashphases.so python3 tests/library/python_test.py
+    FLASHPHASES_LIBRARY=…/libflashphases.so python3 tests/library/python.py
 """
 
 import ctypes
