@@ -137,8 +137,9 @@ function(flash_add_pages)
   endforeach()
 endfunction()
 
-# flash_add_registry(MEASURED <file>…): the list of all phases as a source file, with what they need to run, and how one
-# of them is chosen: by what these files of docs/results say, which a program of the build turns into another source.
+# flash_add_registry(MEASURED <file>…): the list of all phases as a source file, with what they need to run, and the
+# definition (phases/definition), which is taken where none of them can; and how one of them is chosen: by what these
+# files of docs/results say, which a program of the build turns into another source.
 function(flash_add_registry)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "" "MEASURED")
   list(TRANSFORM arg_MEASURED PREPEND "${PROJECT_SOURCE_DIR}/docs/results/")
@@ -167,5 +168,5 @@ function(flash_add_registry)
   add_library(flash_registry INTERFACE)
   target_sources(flash_registry INTERFACE $<TARGET_OBJECTS:flash_registry_list>)
   get_property(objects GLOBAL PROPERTY flash_phases)
-  target_link_libraries(flash_registry INTERFACE ${objects})
+  target_link_libraries(flash_registry INTERFACE ${objects} flash_definition)
 endfunction()

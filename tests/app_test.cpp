@@ -9,8 +9,10 @@
 #include <set>
 
 #include "phases/arrays/tensor.hpp"
+#include "phases/interface/operands.hpp"
 #include "phases/library/json.hpp"
 #include "phases/pages/text.hpp"
+#include "tests/features.hpp"
 #include "tests/gradients.hpp"
 #include "tests/program.hpp"
 #include "tests/reference.hpp"
@@ -395,6 +397,7 @@ TEST_CASE("help: the flags, and a line for each phase with what it can do") {
   CHECK(help.out.find("HBM bytes: 541,065,216 for a head with N = 8192, D = 64\n", kernel) <
         help.out.find("\n  06-", kernel));
   CHECK(contains(help.out, "HBM bytes: those of "));  // a phase whose forward pass is another's
+  CHECK(contains(help.out, "\nwhat no phase can, --phase auto leaves on machine sim to\n  definition "));
 }
 
 TEST_CASE_TEMPLATE("every phase on every machine: O, LSE and the report", T, float, half, bfloat16) {
@@ -650,6 +653,314 @@ TEST_CASE("with --dout the report holds the forward and the backward pass togeth
   CHECK(number(both, "hbm_written_bytes") == written);
 }
 
+// ---- What models ask for --------------------------------------------------------------------------------------------
+
+namespace {
+
+// By which flag an array is given, and which axes its file has; what is passed on between passes has none.
+struct ArrayFile {
+  std::string flag;
+  std::vector<std::size_t> axes;
+};
+const std::map<std::string, ArrayFile> array_files = {
+    {"Q", {"q", {0, 1, 2, 3}}},
+    {"K", {"k", {0, 1, 2, 3}}},
+    {"V", {"v", {0, 1, 2, 3}}},
+    {"O", {"o", {0, 1, 2, 3}}},
+    {"LSE", {"lse", {0, 1, 2}}},
+    {"dO", {"dout", {0, 1, 2, 3}}},
+    {"dLSE", {"dlse", {0, 1, 2}}},
+    {"dQ", {"dq", {0, 1, 2, 3}}},
+    {"dK", {"dk", {0, 1, 2, 3}}},
+    {"dV", {"dv", {0, 1, 2, 3}}},
+    {"slopes", {"alibi", {1}}},
+    {"bias", {"bias", {0, 1, 2, 3}}},
+    {"dbias", {"dbias", {0, 1, 2, 3}}},
+    {"mask", {"mask", {0, 1, 2, 3}}},
+    {"doc_q", {"doc-q", {0, 2}}},
+    {"doc_k", {"doc-k", {0, 2}}},
+    {"block_mask", {"block-mask", {1, 2, 3}}},
+    {"sinks", {"sinks", {1}}},
+    {"dsinks", {"dsinks", {1}}},
+    {"cu_seqlens_q", {"cu-seqlens-q", {2}}},
+    {"cu_seqlens_k", {"cu-seqlens-k", {2}}},
+    {"seqused_q", {"seqused-q", {2}}},
+    {"seqused_k", {"seqused-k", {2}}},
+};
+
+// f(an element's place in memory, its place in a dense file), for all of an array.
+template <class F>
+void for_each_element(const AnyView& view, std::size_t element, const F& f) {
+  std::size_t n = 0;
+  for (std::int64_t b = 0; b < view.B(); ++b)
+    for (std::int64_t h = 0; h < view.H(); ++h)
+      for (std::int64_t s = 0; s < view.S(); ++s)
+        for (std::int64_t d = 0; d < view.D(); ++d, n += element)
+          f(static_cast<std::byte*>(view.data) +
+                (b * view.stride[0] + h * view.stride[1] + s * view.stride[2] + d * view.stride[3]) *
+                    static_cast<std::int64_t>(element),
+            n);
+}
+
+std::vector<std::int64_t> file_shape(const ArrayFile& file, const AnyView& view) {
+  std::vector<std::int64_t> shape;
+  for (const std::size_t axis : file.axes) shape.push_back(view.shape[axis]);
+  return shape;
+}
+
+std::size_t element_bytes(const Operand& operand, const AnyProblem& p) {
+  return static_cast<std::size_t>(bytes_of(type_of_elements(operand.element, p)));
+}
+
+// Writes the inputs of a problem and returns the words that name them and the outputs; its options, too.
+std::vector<std::string> words_of(const Session& s, const AnyProblem& p, const FeatureSet& on) {
+  std::vector<std::string> words;
+  for (const Operand& operand : operands) {
+    const auto file = array_files.find(operand.name);
+    if (file == array_files.end() || !is_given(operand, p)) continue;
+    const std::string name = file->second.flag + ".npy";
+    words = join(words, {"--" + file->second.flag, name});
+    if (operand.forward == Role::Out || operand.backward == Role::Out) continue;
+    const AnyView& view = p.*operand.view;
+    const std::size_t element = element_bytes(operand, p);
+    std::vector<std::byte> dense(static_cast<std::size_t>(view.elements()) * element);
+    for_each_element(view, element, [&](const std::byte* at, std::size_t n) { std::memcpy(&dense[n], at, element); });
+    const Type type = type_of_elements(operand.element, p);
+    const bool blocks = std::string(operand.name) == "block_mask";
+    const char* const descr[] = {"<f4", "<f2", "<V2", "<i2", "<i4", blocks ? "|u1" : "|b1"};
+    write_npy(s / name, descr[static_cast<int>(type)], file_shape(file->second, view), dense.data());
+  }
+  if (p.type == Type::BFloat16) words = join(words, {"--type", "bf16"});
+  if (p.out != p.type) words = join(words, {"--o-type", "float32"});
+  if (on.count(Feature::Causal)) words = join(words, {"--causal", "bottom-right"});
+  if (on.count(Feature::Window)) words = join(words, {"--window", "21,6", "--align", "bottom-right"});
+  if (on.count(Feature::Softcap)) words = join(words, {"--softcap", "1.5"});
+  if (on.count(Feature::Dropout))
+    words = join(words, {"--dropout", "0.17", "--seed", std::to_string(p.options.dropout.seed)});
+  return words;
+}
+
+// Takes what the program has written for what the passes were to write.
+void fetch(const Session& s, const AnyProblem& p) {
+  for (const Operand& operand : operands) {
+    const auto file = array_files.find(operand.name);
+    if (file == array_files.end() || !is_given(operand, p)) continue;
+    if (operand.forward != Role::Out && operand.backward != Role::Out) continue;
+    const AnyView& view = p.*operand.view;
+    const std::size_t element = element_bytes(operand, p);
+    const bool bf16 = type_of_elements(operand.element, p) == Type::BFloat16;
+    const NpyArray got = read_npy(s / (file->second.flag + ".npy"), bf16 ? NpyType::Bfloat16 : NpyType::Named);
+    INFO(operand.name);
+    REQUIRE(got.shape == file_shape(file->second, view));
+    REQUIRE(got.bytes.size() == static_cast<std::size_t>(view.elements()) * element);
+    for_each_element(view, element, [&](std::byte* at, std::size_t n) { std::memcpy(at, &got.bytes[n], element); });
+  }
+}
+
+// Does some phase's line in the help list the demand, in this direction?
+bool listed(const std::string& word, bool gradients) {
+  std::string help = Session().run({"help"}).out;
+  help.resize(help.find("\n\n", help.find("\nphases\n")));
+  for (const std::string& line : lines_of(help))
+    if (line.rfind(gradients ? "      gradients:" : "      forward:", 0) == 0 &&
+        contains(line.substr(std::min(line.size(), line.find("also:"))) + ",", " " + word + ","))
+      return true;
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("what models ask for, from files: O, LSE and gradients", T, float, half, bfloat16) {
+  std::vector<FeatureSet> sets;
+  for (int a = 0; a < features; ++a)
+    for (const int b : {a, (a + 5) % features})
+      if (const FeatureSet set = {static_cast<Feature>(a), static_cast<Feature>(b)}; !is_refused(set))
+        sets.push_back(set);
+  std::uint64_t number = 0;
+  for (const FeatureSet& on : sets) {
+    FeatureInputs<T> in({.on = on,
+                         .Sq = 40,
+                         .D = 24,
+                         .layout = static_cast<Layout>(number % 5),
+                         .seed = number,
+                         .keeps = false,
+                         .sharing = static_cast<int>(number % 8)});
+    ++number;
+    INFO(text(in.c));
+    const Session s;
+    const AnyProblem p = in.gradients();
+    const std::vector<std::string> words = words_of(s, p, on);
+    const Answer r = s.run(join({"run", "--phase", "definition", "--report", "r.json"}, words));
+    CHECK(r.err == "");
+    REQUIRE(r.status == 0);
+    CHECK(contains(r.out, "phase definition on sim: "));
+    CHECK_FALSE(contains(r.out, "checked"));  // which would not count its bytes either
+    fetch(s, p);
+    expect_none(in.complaints());
+    const Json asks = parse_json(get(s / "r.json"), "r.json").at("options").at("asks");
+    const std::map<Feature, std::string> named = {{Feature::GroupedHeads, "grouped heads"},
+                                                  {Feature::OtherDv, "Dv"},
+                                                  {Feature::Causal, "causal"},
+                                                  {Feature::Window, "window"},
+                                                  {Feature::Packed, "lengths"},
+                                                  {Feature::Used, "lengths"},
+                                                  {Feature::Softcap, "softcap"},
+                                                  {Feature::Alibi, "ALiBi"},
+                                                  {Feature::Bias, "bias"},
+                                                  {Feature::BoolMask, "bool mask"},
+                                                  {Feature::Documents, "documents"},
+                                                  {Feature::BlockMask, "block mask"},
+                                                  {Feature::Sinks, "sinks"},
+                                                  {Feature::Dropout, "dropout"}};
+    for (const Feature feature : on)
+      if (named.count(feature))
+        CHECK(std::count_if(asks.items.begin(), asks.items.end(),
+                            [&](const Json& word) { return word.text == named.at(feature); }) == 1);
+  }
+}
+
+TEST_CASE("without --phase: what no phase has is done by the definition, on the CPU, and says so") {
+  int by_definition = 0;
+  for (const auto& [feature, word] : {std::pair(Feature::GroupedHeads, "grouped heads"),
+                                      {Feature::OtherDv, "Dv"},
+                                      {Feature::Window, "window"},
+                                      {Feature::Packed, "lengths"},
+                                      {Feature::Softcap, "softcap"},
+                                      {Feature::Alibi, "ALiBi"},
+                                      {Feature::Bias, "bias"},
+                                      {Feature::BoolMask, "bool mask"},
+                                      {Feature::Documents, "documents"},
+                                      {Feature::BlockMask, "block mask"},
+                                      {Feature::Sinks, "sinks"},
+                                      {Feature::Dropout, "dropout"}})
+    for (const bool gradients : {false, true}) {
+      FeatureInputs<half> in({.on = {feature}, .Sq = 40, .D = 24, .keeps = false});
+      const Session s;
+      const AnyProblem p = gradients ? in.gradients() : in.problem();
+      const std::vector<std::string> words = join({"run", "--report", "r.json"}, words_of(s, p, in.c.on));
+      const Answer r = s.run(words);
+      INFO(std::string(word) << (gradients ? ", gradients" : ""));
+      CHECK(r.err == "");
+      REQUIRE(r.status == 0);
+      const Json report = parse_json(get(s / "r.json"), "r.json");
+      const bool defined = report.at("phase").text == "definition";
+      CHECK(defined == contains(report.at("chosen").text, "auto: no phase has "));
+      if (!listed(word, gradients)) {
+        CHECK(defined);
+        CHECK(report.at("chosen").text == std::string("auto: no phase has ") + word);
+        CHECK(contains(r.out, std::string("phase definition (auto: no phase has ") + word + ") on sim: "));
+        // The other machines have no definition: there a phase refuses it by its name.
+        for (const char* machine : {"checked", "gpu"}) {
+          const Answer other = s.run(join(words, {"--machine", machine}));
+          CHECK(other.status == 2);
+          CHECK(lines_of(other.err).size() == 1);
+          CHECK_FALSE(contains(other.err, "definition"));
+        }
+      }
+      by_definition += defined;
+      fetch(s, p);
+      expect_none(in.complaints(gradients));
+    }
+  CHECK(by_definition > 0);
+}
+
+TEST_CASE("windows: causal ones, ones without a bound, and those that make no sense") {
+  const Session s;
+  Given<float> in(s);
+  const auto output = [&](const std::vector<std::string>& more) {
+    const Answer r = s.run(run_words("definition", more));
+    CHECK(r.err == "");
+    REQUIRE(r.status == 0);
+    return get(s / "o.npy");
+  };
+  const std::string plain = output({}), causal = output({"--causal", "bottom-right"});
+  CHECK(output({"--window", "all,all", "--align", "top-left"}) == plain);
+  CHECK(output({"--window", "all,0", "--align", "bottom-right"}) == causal);
+  CHECK(output({"--window", "all,7", "--causal", "bottom-right"}) == causal);
+  CHECK(output({"--window", "9,all", "--causal", "bottom-right"}) ==
+        output({"--window", "9,0", "--align", "bottom-right"}));
+  CHECK(output({"--window", "9,0", "--align", "top-left"}) != output({"--window", "9,0", "--align", "bottom-right"}));
+  output({"--window", "0,0", "--align", "top-left"});  // O is V's row on the diagonal
+  const NpyArray o = read_npy(s / "o.npy");
+  for (std::int64_t i = 0; i < Sq; ++i)
+    CHECK(std::equal(o.values<float>() + i * D, o.values<float>() + (i + 1) * D, in.v.data() + i * D));
+  for (const char* window : {"3", "", ",", "-1,0", "1,2,3", "3,x", "3, 4", "all,-1", "1.5,2"})
+    refused(s, run_words("definition", {"--window", window, "--align", "top-left"}),
+            std::string("--window is '") + window +
+                "'; expected L,R: keys to the left and to the right, each 0 or more, or all; for example --window "
+                "1023,0");
+  const std::string diagonal = "; expected top-left or bottom-right beside --window; see docs/conventions.md";
+  refused(s, run_words("definition", {"--window", "3,3"}), "--align is missing" + diagonal);
+  refused(s, run_words("definition", {"--window", "3,3", "--align", "left"}), "--align is 'left'" + diagonal);
+  refused(s, run_words("definition", {"--window", "3,3", "--align", "top-left", "--causal", "top-left"}),
+          "--align is given; expected none beside --causal, which names it; omit --align");
+  refused(s, run_words("definition", {"--align", "top-left"}),
+          "--align is given; expected --window with it; omit --align");
+}
+
+TEST_CASE("what models ask for and cannot have is refused") {
+  const Session s;
+  const Given<float> in(s);
+  const std::vector<float> numbers(100000, 0.5f);
+  const auto file = [&](const char* descr, const std::vector<std::int64_t>& shape) {
+    write_npy(s / "x.npy", descr, shape, numbers.data());
+  };
+  const auto refused_by_definition = [&](const std::vector<std::string>& words, const std::string& line) {
+    refused(s, run_words("definition", words), line);
+  };
+  refused_by_definition({"--machine", "checked"},
+                        "machine is checked; expected sim for phase definition, which is a CPU phase; choose a kernel "
+                        "phase: ./flash help");
+  refused_by_definition({"--player", "p.html"},
+                        "--player is given; expected none for phase definition, which counts nothing; choose another "
+                        "phase: ./flash help");
+  refused(s, run_words("08", {"--softcap", "1.5"}),
+          "softcap is 1.500000; expected none in phase 08-lse; choose a phase that has it: ./flash help");
+  refused_by_definition({"--softcap", "-1"}, "softcap is -1; expected more than 0, or 0 for none; omit it");
+  refused_by_definition({"--softcap", "2x"}, "--softcap is '2x'; expected a number; for example --softcap 64");
+  refused_by_definition({"--dropout", "1"}, "dropout is 1; expected 0 to 65535/65536; omit it for none");
+  refused_by_definition({"--seed", "1"}, "--seed is given; expected --dropout with it; add --dropout P or omit it");
+  refused_by_definition({"--o-type", "half"}, "--o-type is 'half'; expected float32; omit it for the type of Q");
+  for (const char* flag : {"dbias", "dsinks"}) {
+    refused_by_definition(
+        {std::string("--") + flag, "d.npy"},
+        std::string("--") + flag + " is given; expected --dout with it; add --dout dO.npy or omit it");
+    refused_by_definition(
+        {std::string("--") + flag, "d.npy", "--dout", "do.npy", "--dq", "dq.npy", "--dk", "dk.npy", "--dv", "dv.npy"},
+        std::string("--") + flag + " is given; expected --" + (flag + 1) + " with it; add it, or omit --" + flag);
+  }
+  file("<f4", {B, H, Sq, Sk});
+  refused_by_definition({"--mask", "x.npy"}, "x.npy: has type '<f4', expected '|b1'; convert it with astype(np.bool_)");
+  refused_by_definition({"--block-mask", "x.npy"},
+                        "x.npy: has type '<f4', expected '|u1'; convert it with astype(np.uint8)");
+  refused_by_definition({"--cu-seqlens-q", "x.npy"},
+                        "x.npy: has type '<f4', expected '<i4'; convert it with astype(np.int32)");
+  refused_by_definition({"--alibi", "x.npy"},
+                        "x.npy's rank is 4; expected 1 to 2 ([B, H], or the last of these axes); reshape it");
+  refused_by_definition({"--sinks", "x.npy"}, "x.npy's rank is 4; expected 1 ([H]); reshape it");
+  refused_by_definition({"--o", "x.npy", "--bias", "x.npy"}, "--o is given twice; expected once; remove one");
+  file("<f4", {H, Sk, Sk});
+  refused_by_definition({"--bias", "x.npy"},
+                        "bias's sequence length S is 150; expected 70 or 1 as in Q; make the shapes agree");
+  file("<f2", {Sq, Sk});
+  refused_by_definition({"--bias", "x.npy"},
+                        "x.npy's type is float16; expected float32; convert it with astype(np.float32)");
+  file("<i4", {Sq});
+  refused_by_definition({"--doc-q", "x.npy"}, "doc_k is null; expected a pointer beside doc_q; pass it, or omit doc_q");
+  refused_by_definition({"--cu-seqlens-q", "x.npy"},
+                        "cu_seqlens_k is null; expected a pointer beside cu_seqlens_q; pass it, or omit cu_seqlens_q");
+  file("|u1", {2, 3});  // 0, 0, 0, 63 (0.5f is 00 00 00 3f)
+  refused_by_definition({"--block-mask", "x.npy"},
+                        "block_mask[0, 0, 1, 0] is 63; expected 0 (none), 1 (ask) or 2 (whole); correct the blocks");
+  refused_by_definition({"--dout", "do.npy", "--dq", "dq.npy", "--dk", "dk.npy", "--dv", "dv.npy", "--mode", "atomic"},
+                        "mode is atomic; expected deterministic in phase definition; choose a phase that has it: "
+                        "./flash help");
+  file("<f4", {H});
+  refused_by_definition({"--sinks", "x.npy", "--dsinks", "./x.npy", "--dout", "do.npy", "--dq", "dq.npy", "--dk",
+                         "dk.npy", "--dv", "dv.npy"},
+                        "--dsinks is ./x.npy; expected a file other than --sinks; choose another output path");
+}
+
 // ---- Files ----------------------------------------------------------------------------------------------------------
 
 TEST_CASE("bfloat16 files of every name: each result has the name of the file that it belongs to") {
@@ -781,7 +1092,7 @@ TEST_CASE("words that make no sense are refused") {
   refused(s, run_words("04", {"o2.npy"}), "argument is 'o2.npy'; expected --flag value; see ./flash run --help");
   const Answer unknown = s.run(run_words("04", {"--fast", "1"}));
   CHECK(unknown.status == 2);
-  CHECK(unknown.err.rfind("flash: flag is --fast; expected one of --block-k --block-q ", 0) == 0);
+  CHECK(unknown.err.rfind("flash: flag is --fast; expected one of --alibi --align --bias --block-k ", 0) == 0);
   CHECK(lines_of(unknown.err).size() == 1);
   refused(s, run_words("07", {"--machine", "tpu"}),
           "--machine is 'tpu'; expected sim, checked or gpu; omit it for sim");
@@ -837,8 +1148,7 @@ TEST_CASE("gradient flags that do not belong together are refused") {
   }
   refused(s, run_words("09", join(all, {"--mode", "fast"})),
           "--mode is 'fast'; expected deterministic or atomic; omit it for deterministic");
-  refused(s, run_words("09", join(all, {"--dlse", "q.npy"})),
-          "--dlse's number of elements is 10080; expected 420 (B·H·Sq); pass [B, H, Sq]");
+  refused(s, run_words("09", join(all, {"--dlse", "q.npy"})), "q.npy's rank is 4; expected 3 ([B, H, Sq]); reshape it");
   const std::vector<std::string> wrong = {"--dout", "k.npy", "--dq", "dq.npy", "--dk", "dk.npy", "--dv", "dv.npy"};
   refused(s, run_words("09", wrong), "dO's sequence length S is 150; expected 70 as in Q; make the shapes agree");
 }

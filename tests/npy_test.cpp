@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <iterator>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "phases/arrays/random.hpp"
@@ -142,6 +143,30 @@ TEST_CASE("type and order that are not ours") {
   header_refused("{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }\n",
                  "is in Fortran order, expected C order; convert it with np.ascontiguousarray");
   header_refused("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2, 3), }\n", malformed);
+}
+
+TEST_CASE("numbers that count or choose are read where they are asked for, and nothing else is then") {
+  const Folder folder;
+  const std::vector<std::tuple<NpyType, std::string, std::string, std::string>> types = {
+      {NpyType::Int32, "<i4", "int32", "int32"},
+      {NpyType::Bool, "|b1", "bool", "bool_"},
+      {NpyType::Uint8, "|u1", "uint8", "uint8"}};
+  for (const auto& [type, descr, name, in_numpy] : types) {
+    const std::size_t size = descr == "<i4" ? 4 : 1;
+    put(folder / "x.npy", npy("{'descr': '" + descr + "', 'fortran_order': False, 'shape': (2, 3), }\n", 6 * size));
+    const NpyArray array = read_npy(folder / "x.npy", type);
+    CHECK(array.dtype == name);
+    CHECK(array.bytes.size() == 6 * size);
+    for (const std::string other : {"<i4", "|b1", "|u1", "<i8", "<f4", "<f2"}) {
+      if (other == descr) continue;
+      put(folder / "x.npy", npy("{'descr': '" + other + "', 'fortran_order': False, 'shape': (2, 3), }\n", 24));
+      CHECK_THROWS_WITH_AS(read_npy(folder / "x.npy", type),
+                           ((folder / "x.npy") + ": has type '" + other + "', expected '" + descr +
+                            "'; convert it with astype(np." + in_numpy + ")")
+                               .c_str(),
+                           Error);
+    }
+  }
 }
 
 TEST_CASE("malformed headers") {

@@ -101,7 +101,8 @@ struct Promise {
 
 inline std::vector<Promise> phases_of(const std::string& help) {
   std::vector<Promise> phases;
-  std::istringstream table(help.substr(std::min(help.size(), help.find("\nphases\n") + 8)));
+  const std::size_t begin = std::min(help.size(), help.find("\nphases\n") + 8), end = help.find("\n\n", begin);
+  std::istringstream table(help.substr(begin, end == std::string::npos ? end : end + 1 - begin));
   for (std::string name, line; table >> name;) {
     Promise p;
     p.name = name;

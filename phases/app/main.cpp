@@ -3,6 +3,7 @@
 #include <exception>
 
 #include "phases/app/commands.hpp"
+#include "phases/definition/phase.hpp"
 #include "phases/interface/demands.hpp"
 #include "phases/interface/phase.hpp"
 #include "phases/pages/text.hpp"
@@ -42,15 +43,18 @@ static void print_bytes(const flash::Phase& phase) {
               flash::grouped(moved.read + moved.written).c_str());
 }
 
+static void print_phase(const flash::Phase& phase) {
+  std::printf("  %-20s %s\n      machines: %s\n", phase.name, phase.change, phase.kernel() ? "sim checked gpu" : "sim");
+  print_bytes(phase);
+  print_pass("forward:  ", phase.forward->features);
+  if (phase.backward) print_pass("gradients:", phase.backward->features);
+}
+
 static int help() {
   std::printf("%s\nphases\n", usage + 1);
-  for (const flash::Phase* phase : flash::all_phases()) {
-    std::printf("  %-20s %s\n      machines: %s\n", phase->name, phase->change,
-                phase->kernel() ? "sim checked gpu" : "sim");
-    print_bytes(*phase);
-    print_pass("forward:  ", phase->forward->features);
-    if (phase->backward) print_pass("gradients:", phase->backward->features);
-  }
+  for (const flash::Phase* phase : flash::all_phases()) print_phase(*phase);
+  std::printf("\nwhat no phase can, --phase auto leaves on machine sim to\n");
+  print_phase(flash::definition::phase);
   return 0;
 }
 

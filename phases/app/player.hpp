@@ -1,5 +1,5 @@
 // player.hpp: what the player says about a run: the phase, the sizes, the rows of Q, K, V and O.
-// Use: Recording recording; forward(phase, p, where, {.recording = &recording}); describe(recording, phase, p);
+// Use: Recording recording; enter(phase, p, where, {.recording = &recording}); describe(recording, phase, p, blocks);
 #pragma once
 #include <string>
 #include <tuple>
@@ -9,14 +9,13 @@
 
 namespace flash {
 
-template <class T>
-void describe(Recording& recording, const Phase& phase, const Problem<T>& p, Blocks blocks) {
+inline void describe(Recording& recording, const Phase& phase, const AnyProblem& p, Blocks blocks) {
   const auto number = [](std::int64_t n) { return std::to_string(n); };
   recording.title = phase.name;
   recording.note = "B " + number(p.B()) + " · H " + number(p.H()) + " · N " + number(p.Sq()) +
-                   (p.Sk() == p.Sq() ? "" : " × " + number(p.Sk())) + " · D " + number(p.D()) + " · " +
-                   name(type_of<T>) + (blocks.Br ? " · Br " + number(blocks.Br) + " · Bc " + number(blocks.Bc) : "") +
-                   " · causal " + name(p.options.mask);
+                   (p.Sk() == p.Sq() ? "" : " × " + number(p.Sk())) + " · D " + number(p.D()) + " · " + name(p.type) +
+                   (blocks.Br ? " · Br " + number(blocks.Br) + " · Bc " + number(blocks.Bc) : "") + " · causal " +
+                   name(p.options.mask);
   // Where all heads lie one behind the other, a row's number tells its head, too.
   const auto all_heads = [&](const Recording::Place& array, std::int64_t rows, bool dense) {
     return dense && p.B() * p.H() > 1 && array.columns > 0 &&

@@ -1,5 +1,5 @@
-// run.cpp: ./flash run, one phase, the one that is named or the fastest that can, on Q, K, V from .npy files; writes O,
-// and LSE and a JSON report if asked.
+// run.cpp: ./flash run, one phase, the one that is named or the fastest that can, on Q, K, V from .npy files and what
+// else bears on a score; writes O, and LSE, gradients and a JSON report if asked.
 // Everything is checked before anything is computed; files appear whole or not at all.
 #include <unistd.h>
 
@@ -8,10 +8,11 @@
 #include <sstream>
 
 #include "phases/app/commands.hpp"
+#include "phases/app/files.hpp"
 #include "phases/app/options.hpp"
 #include "phases/app/player.hpp"
 #include "phases/app/run_backward.hpp"
-#include "phases/arrays/tensor.hpp"
+#include "phases/definition/phase.hpp"
 #include "phases/interface/phase.hpp"
 #include "phases/interface/progress.hpp"
 #include "phases/interface/validate.hpp"
@@ -33,6 +34,53 @@ Mask parse_causal(const std::string& text) {
   if (text == "top-left") return Mask::top_left();
   if (text == "bottom-right") return Mask::bottom_right();
   refuse("--causal", "'" + text + "'", "none, top-left or bottom-right", "see docs/conventions.md");
+}
+
+// "128" or "all".
+std::int64_t parse_distance(const std::string& text, const std::string& whole) {
+  std::int64_t keys = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), keys);
+  if (text == "all") return Mask::all;
+  if (error != std::errc() || end != text.data() + text.size() || keys < 0)
+    refuse("--window", "'" + whole + "'", "L,R: keys to the left and to the right, each 0 or more, or all",
+           "for example --window 1023,0");
+  return std::min(keys, Mask::all);
+}
+
+// --causal, --window, or both: a row sees what both let it see. A window needs a diagonal, which has a name.
+Mask parse_mask(const Arguments& args) {
+  Mask mask = parse_causal(args.text("causal", "none"));
+  const bool causal = mask.is_causal();
+  if (args.has("align") && (causal || !args.has("window")))
+    refuse("--align", "given", causal ? "none beside --causal, which names it" : "--window with it", "omit --align");
+  if (!args.has("window")) return mask;
+  const std::string text = args.text("window");
+  const std::size_t comma = std::min(text.find(','), text.size());
+  mask.left = parse_distance(text.substr(0, comma), text);
+  mask.right = std::min(mask.right, parse_distance(text.substr(std::min(comma + 1, text.size())), text));
+  if (causal) return mask;
+  const std::string align = args.text("align");
+  if (align != "top-left" && align != "bottom-right")
+    refuse("--align", args.has("align") ? "'" + align + "'" : "missing", "top-left or bottom-right beside --window",
+           "see docs/conventions.md");
+  mask.alignment = align == "top-left" ? Alignment::TopLeft : Alignment::BottomRight;
+  return mask;
+}
+
+Options parse_options(const Arguments& args) {
+  Options options;
+  if (args.has("scale")) options.scale = args.number<float>("scale", 0);
+  options.mask = parse_mask(args);
+  options.softcap = args.number<float>("softcap", 0);
+  options.dropout = {args.number<float>("dropout", 0), args.number<std::uint64_t>("seed", 0)};
+  if (args.has("seed") && !args.has("dropout"))
+    refuse("--seed", "given", "--dropout with it", "add --dropout P or omit it");
+  options.block_q = args.number<std::int64_t>("block-q", 0);
+  options.block_k = args.number<std::int64_t>("block-k", 0);
+  options.sram_bytes = args.number<std::int64_t>("sram", options.sram_bytes);
+  options.threads = args.number<int>("threads", 0);
+  if (args.has("dout")) options.mode = backward_mode(args);
+  return options;
 }
 
 // Refuses a path that could not be written later, before the work is done.
@@ -60,22 +108,31 @@ std::string json_list(const std::vector<std::int64_t>& list) {
   return out + "]";
 }
 
-template <class T>
-std::string report_json(const Phase& phase, const std::string& why, const Arguments& args, const Problem<T>& p,
+// What a problem asks for: the words of ./flash help.
+std::string demands_of(const AnyProblem& p) {
+  std::string out = "[";
+  for (const DemandRow& row : demands::rows)
+    if (row.asked(p)) out += (out.size() > 1 ? ", " : "") + json_string(row.word);
+  return out + "]";
+}
+
+std::string report_json(const Phase& phase, const std::string& why, const Arguments& args, const AnyProblem& p,
                         const Run& run) {
-  const auto shape = [](const View<const T>& v) { return json_list({v.shape.begin(), v.shape.end()}); };
+  const auto shape = [](const AnyView& v) { return json_list({v.shape.begin(), v.shape.end()}); };
   // What the machine did not count is null, not 0.
   const auto count = [&](std::uint64_t n) { return run.counted ? std::to_string(n) : "null"; };
   const Ledger& l = run.ledger;
   std::ostringstream out;
   out << "{\n  \"phase\": " << json_string(phase.name) << ",\n  \"chosen\": " << json_string(why)
       << ",\n  \"machine\": " << json_string(args.text("machine", "sim"))
-      << ",\n  \"type\": " << json_string(type_name<T>()) << ",\n  \"shapes\": {\"q\": " << shape(p.q)
+      << ",\n  \"type\": " << json_string(name(p.type)) << ",\n  \"shapes\": {\"q\": " << shape(p.q)
       << ", \"k\": " << shape(p.k) << ", \"v\": " << shape(p.v) << "},\n  \"options\": {\"scale\": " << p.scale()
-      << ", \"causal\": " << json_string(args.text("causal", "none")) << ", \"block_q\": " << p.options.block_q
-      << ", \"block_k\": " << p.options.block_k << ", \"sram\": " << p.options.sram_bytes
-      << ", \"threads\": " << p.options.threads << "},\n  \"seconds\": " << run.milliseconds / 1e3
-      << ",\n  \"hbm_read_bytes\": " << count(l.hbm_read_bytes())
+      << ", \"causal\": " << json_string(args.text("causal", "none"))
+      << ", \"window\": " << json_string(args.text("window", "none")) << ", \"softcap\": " << p.options.softcap
+      << ", \"dropout\": " << p.options.dropout.p << ", \"asks\": " << demands_of(p)
+      << ", \"block_q\": " << p.options.block_q << ", \"block_k\": " << p.options.block_k
+      << ", \"sram\": " << p.options.sram_bytes << ", \"threads\": " << p.options.threads
+      << "},\n  \"seconds\": " << run.milliseconds / 1e3 << ",\n  \"hbm_read_bytes\": " << count(l.hbm_read_bytes())
       << ",\n  \"hbm_written_bytes\": " << count(l.hbm_written_bytes()) << ",\n  \"arrays\": {";
   for (std::size_t i = 0; i < l.arrays.size(); ++i)
     out << (i ? ",\n    " : "\n    ") << json_string(l.arrays[i].name)
@@ -94,52 +151,31 @@ std::string report_json(const Phase& phase, const std::string& why, const Argume
 }
 
 // `named`: the phase that was asked for; null: the fastest.
-template <class T>
-int run_typed(const Phase* named, const Arguments& args, NpyType type, const NpyArray& q_file, const NpyArray& k_file,
-              const NpyArray& v_file) {
-  const Tensor<T> q = to_tensor<T>(q_file, args.text("q")), k = to_tensor<T>(k_file, args.text("k")),
-                  v = to_tensor<T>(v_file, args.text("v"));
-  Tensor<T> o = make_tensor<T>(shape_of(q));
-  std::vector<float> lse;
-  Problem<T> p;
-  p.q = view(q);
-  p.k = view(k);
-  p.v = view(v);
-  p.o = view(o);
-  if (args.has("lse")) {
-    lse.resize(1);  // its size is allowed to be large once the shapes are known to be good
-    p.lse = lse.data();
-  }
-  if (args.has("scale")) p.options.scale = args.number<float>("scale", 0);
-  p.options.mask = parse_causal(args.text("causal", "none"));
-  p.options.block_q = args.number<std::int64_t>("block-q", 0);
-  p.options.block_k = args.number<std::int64_t>("block-k", 0);
-  p.options.sram_bytes = args.number<std::int64_t>("sram", p.options.sram_bytes);
-  p.options.threads = args.number<int>("threads", 0);
-  const Where where = parse_machine(args.text("machine", "sim"));
+int run_phase(const Phase* named, const Arguments& args, Where where, const Options& options, ProblemFiles& files) {
+  const bool training = args.has("dout");
   std::string why = "by --phase";
   if (!named) {
-    AnyProblem asked(p);
-    if (args.has("dout")) asked.direction = Direction::Backward, asked.options.mode = backward_mode(args);
-    const Choice choice = choose_phase(asked, where);
+    const Choice choice =
+        choose_phase(files.problem(training ? Direction::Backward : Direction::Forward, options), where);
     named = choice.phase, why = choice.why();
   }
   const Phase& phase = *named;
   require(phase.name, phase.forward->features, where);
   Recording recording;
-  MachineOptions options;
-  if (args.has("player")) options.recording = &recording;
-  if (options.recording && phase.kernel() && where != Where::Checked)
+  MachineOptions machine;
+  if (args.has("player")) machine.recording = &recording;
+  if (machine.recording && phase.kernel() && where != Where::Checked)
     refuse("--player", std::string("of machine ") + name(where), "one of machine checked, which sees each access",
            "add --machine checked");
-  validate(p, phase);
-  if (p.lse) {
-    lse.resize(static_cast<std::size_t>(p.B() * p.H() * p.Sq()) + 1);  // + 1: never a null pointer
-    p.lse = lse.data();
-  }
+  if (machine.recording && &phase == &definition::phase)
+    refuse("--player", "given", std::string("none for phase ") + phase.name + ", which counts nothing",
+           "choose another phase: ./flash help");
+  validate(files.problem(Direction::Forward, options), phase);
+  if (training) validate(files.problem(Direction::Backward, options), phase);
+  files.allocate();  // not before: a wrong shape may be a large one
+  const AnyProblem p = files.problem(Direction::Forward, options);
 
   Run run;
-  Gradients<T> gradients;
   {
     const ProgressLine progress(isatty(STDERR_FILENO));
     const auto write_player = [&](Blocks blocks) {
@@ -147,22 +183,14 @@ int run_typed(const Phase* named, const Arguments& args, NpyType type, const Npy
       write_file(args.text("player"), player_page({to_json(recording)}));
     };
     try {
-      if (args.has("dout")) {
-        gradients = run_backward(phase, p, args, where, type, options);
-        run = gradients.run;
-      } else {
-        run = forward(phase, p, where, options);
-      }
+      run = training ? run_training(phase, files, options, where, machine) : enter(phase, p, where, machine);
     } catch (const Error&) {
-      if (!recording.finding.empty()) write_player({p.options.block_q, p.options.block_k});  // it plays up to there
+      if (!recording.finding.empty()) write_player({options.block_q, options.block_k});  // it plays up to there
       throw;
     }
-    if (options.recording) write_player(phase.kernel() ? run.blocks : Blocks{p.options.block_q, p.options.block_k});
+    if (machine.recording) write_player(phase.kernel() ? run.blocks : Blocks{options.block_q, options.block_k});
   }
-  std::vector<std::int64_t> lse_shape(q_file.shape.begin(), q_file.shape.end() - 1);
-  write_npy(args.text("o"), q_file.descr, q_file.shape, o.data());
-  if (p.lse) write_npy<float>(args.text("lse"), lse_shape, lse.data());
-  if (args.has("dout")) write_gradients(gradients, args, q_file, k_file, v_file);
+  files.write();
   if (args.has("report")) write_file(args.text("report"), report_json(phase, why, args, p, run));
   std::printf("phase %s%s on %s: %.3f s", phase.name,
               args.text("phase", "auto") == "auto" ? (" (" + why + ")").c_str() : "", name(where),
@@ -170,49 +198,46 @@ int run_typed(const Phase* named, const Arguments& args, NpyType type, const Npy
   if (run.counted)
     std::printf(", HBM %s bytes read, %s written", grouped(run.ledger.hbm_read_bytes()).c_str(),
                 grouped(run.ledger.hbm_written_bytes()).c_str());
-  std::printf(" -> %s%s\n", args.text("o").c_str(), run.counted ? "" : "   (--machine checked counts bytes)");
+  std::printf(" -> %s%s\n", args.text("o").c_str(),
+              run.counted || !phase.kernel() ? "" : "   (--machine checked counts bytes)");
   return 0;
 }
 
 }  // namespace
 
 int run_command(const std::vector<std::string>& words) {
-  const Arguments args(
-      words, {"phase", "q",       "k",      "v",    "o",    "lse", "causal", "scale", "machine", "block-q", "block-k",
-              "sram",  "threads", "report", "dout", "dlse", "dq",  "dk",     "dv",    "mode",    "type",    "player"});
+  const std::vector<std::string> arrays = file_flags();
+  std::set<std::string> flags = {"phase",   "causal", "window",  "align",   "scale",   "softcap",
+                                 "dropout", "seed",   "machine", "block-q", "block-k", "sram",
+                                 "threads", "report", "mode",    "type",    "o-type",  "player"};
+  flags.insert(arrays.begin(), arrays.end());
+  const Arguments args(words, flags);
   if (!args.positional.empty())
     refuse("argument", "'" + args.positional[0] + "'", "--flag value", "see ./flash run --help");
   const std::string wanted = args.text("phase", "auto");
-  const Phase* phase = wanted == "auto" ? nullptr : &find_phase(wanted);
+  const Phase* phase = wanted == "auto"                   ? nullptr
+                       : wanted == definition::phase.name ? &definition::phase
+                                                          : &find_phase(wanted);
   const Where where = parse_machine(args.text("machine", "sim"));
   if (phase) require(phase->name, phase->forward->features, where);
   for (const char* name : {"q", "k", "v", "o"}) args.required(name);
   check_backward(args, phase);
-  for (const char* name : {"o", "lse", "report", "player", "dq", "dk", "dv"}) {
+  std::vector<std::string> outputs = output_flags(), all = arrays;
+  for (const char* page : {"report", "player"}) outputs.push_back(page), all.push_back(page);
+  for (const std::string& name : outputs) {
     check_writable(name, args.text(name));
-    for (const char* other : {"q", "k", "v", "o", "lse", "report", "player", "dout", "dlse", "dq", "dk", "dv"})
-      if (std::string(name) != other && args.has(name) && args.has(other) &&
-          same_file(args.text(name), args.text(other)))
-        refuse(std::string("--") + name, args.text(name), std::string("a file other than --") + other,
-               "choose another output path");
+    for (const std::string& other : all)
+      if (name != other && args.has(name) && args.has(other) && same_file(args.text(name), args.text(other)))
+        refuse("--" + name, args.text(name), "a file other than --" + other, "choose another output path");
   }
 
   if (args.has("type") && args.text("type") != "bf16")
     refuse("--type", "'" + args.text("type") + "'", "bf16", "omit it for float16 and float32, which the files name");
-  const NpyType type = args.has("type") ? NpyType::Bfloat16 : NpyType::Named;
-  const NpyArray q = read_npy(args.text("q"), type), k = read_npy(args.text("k"), type),
-                 v = read_npy(args.text("v"), type);
-  if (q.dtype != k.dtype || q.dtype != v.dtype)
-    refuse("types of q, k, v", q.dtype + ", " + k.dtype + ", " + v.dtype, "one type", "convert with astype");
-  if (q.shape.size() != k.shape.size() || q.shape.size() != v.shape.size())
-    refuse(
-        "ranks of q, k, v",
-        std::to_string(q.shape.size()) + ", " + std::to_string(k.shape.size()) + ", " + std::to_string(v.shape.size()),
-        "one rank", "reshape to [B, H, S, D]");
-  if (q.dtype == "float32") return run_typed<float>(phase, args, type, q, k, v);
-  if (q.dtype == "float16") return run_typed<half>(phase, args, type, q, k, v);
-  if (q.dtype == "bfloat16") return run_typed<bfloat16>(phase, args, type, q, k, v);
-  refuse("type of q, k, v", q.dtype, "float32 or float16", "convert with astype(np.float32)");
+  if (args.has("o-type") && args.text("o-type") != "float32")
+    refuse("--o-type", "'" + args.text("o-type") + "'", "float32", "omit it for the type of Q");
+  const Options options = parse_options(args);
+  ProblemFiles files(args, args.has("type") ? NpyType::Bfloat16 : NpyType::Named, args.has("o-type"));
+  return run_phase(phase, args, where, options, files);
 }
 
 }  // namespace flash

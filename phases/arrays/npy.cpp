@@ -78,12 +78,21 @@ struct Parser {
 // "float32" for '<f4', "" for a type that is not ours.
 std::string type_of(const std::string& descr, NpyType type) {
   if (type == NpyType::Bfloat16) return descr == "|V2" || descr == "<V2" || descr == "<u2" ? "bfloat16" : "";
+  if (type == NpyType::Int32) return descr == "<i4" ? "int32" : "";
+  if (type == NpyType::Bool) return descr == "|b1" ? "bool" : "";
+  if (type == NpyType::Uint8) return descr == "|u1" ? "uint8" : "";
   return descr == "<f2" ? "float16" : descr == "<f4" ? "float32" : descr == "<f8" ? "float64" : "";
 }
 
 [[noreturn]] void refuse_type(const std::string& path, const std::string& descr, NpyType type) {
   if (type == NpyType::Bfloat16)
     fail(path, "has type '" + descr + "', expected '|V2', '<V2' or '<u2' for bfloat16", "omit --type");
+  const auto only = [&](NpyType this_one, const char* its_descr, const char* its_name) {
+    if (type == this_one)
+      fail(path, "has type '" + descr + "', expected '" + its_descr + "'",
+           std::string("convert it with astype(np.") + its_name + ")");
+  };
+  only(NpyType::Int32, "<i4", "int32"), only(NpyType::Bool, "|b1", "bool_"), only(NpyType::Uint8, "|u1", "uint8");
   // (fp64 can be read, too, and run refuses it: nobody is told to convert to it)
   fail(path, "has type '" + descr + "', expected '<f4' or '<f2'",
        type_of(descr, NpyType::Bfloat16).empty() ? "convert it with astype(np.float32)"

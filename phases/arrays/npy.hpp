@@ -1,5 +1,6 @@
 // npy.hpp: strict reading and writing of NumPy's .npy files, format 1.0 and 2.0 (numpy.lib.format documents it).
-// fp16, bf16, fp32 and fp64, little endian, C order. A file that is not exactly that is refused with one line.
+// fp16, bf16, fp32 and fp64; int32, bool and uint8 where they are asked for; little endian, C order. A file that is not
+// exactly that is refused with one line.
 // Use:  NpyArray q = read_npy("q.npy");  q.shape, q.dtype, q.values<half>();  write_npy("o.npy", shape, data);
 #pragma once
 #include <cstddef>
@@ -15,7 +16,7 @@ namespace flash {
 
 struct NpyArray {
   std::string descr;                // the type as the file words it: "<f4"
-  std::string dtype;                // "float16", "bfloat16", "float32" or "float64"
+  std::string dtype;                // "float16", "bfloat16", "float32", "float64", "int32", "bool" or "uint8"
   std::vector<std::int64_t> shape;  // rank 0 … 8
   std::vector<std::byte> bytes;     // elements in C order
 
@@ -30,8 +31,9 @@ struct NpyArray {
 };
 
 // NumPy has no name for bfloat16. A file of it says "|V2" or "<V2", two bytes of something (ml_dtypes' bfloat16), or
-// "<u2" (a torch tensor viewed as uint16), so the caller has to say that bfloat16 is meant.
-enum class NpyType { Named, Bfloat16 };
+// "<u2" (a torch tensor viewed as uint16), so the caller has to say that bfloat16 is meant. So it is with numbers that
+// count or choose.
+enum class NpyType { Named, Bfloat16, Int32, Bool, Uint8 };
 
 // Throws Error: missing, not .npy, unsupported version, type or order, malformed header, truncated or too long, or
 // sizes whose product, zeros left out, is over 2^63 bytes.

@@ -142,6 +142,8 @@ inline void validate(const AnyProblem& p, const Phase& phase) {
   const std::int64_t largest = std::min<std::int64_t>(max_head_dim, can.largest_D());
   if (p.D() < 1 || p.D() > largest)
     refuse("Q's head dimension D", p.D(), "1 to " + std::to_string(largest), "split the head");
+  if (can.meets(Demand::OtherDv) && p.v.D() > largest)
+    refuse("V's head dimension D", p.v.D(), "0 to " + std::to_string(largest), "split the head");
   checks::check_shapes(p, can.meets);
   for (const Operand& operand : operands)
     if (is_written(operand, p)) checks::check_written(operand.name, p.*operand.view);
@@ -152,7 +154,7 @@ inline void validate(const AnyProblem& p, const Phase& phase) {
     refuse(r->argument, r->value, r->expected + in_phase, r->remedy);
 }
 
-// The values of cu_seqlens and seqused, which must be the host's: kernels take them as they are.
+// The values of cu_seqlens, seqused and the block mask, which must be the host's: kernels take them as they are.
 inline void check_lengths(const AnyProblem& p) {
   const auto check = [](const char* name, const AnyView& of, auto least, auto most) {
     for (std::int64_t i = 0; i < of.elements(); ++i)
@@ -172,6 +174,12 @@ inline void check_lengths(const AnyProblem& p) {
   const auto none = [](std::int64_t) { return std::int64_t{0}; };
   check("seqused_q", p.rows_of, none, [&](std::int64_t n) { return whole.sequence(n).rows; });
   check("seqused_k", p.keys_of, none, [&](std::int64_t n) { return whole.sequence(n).keys; });
+  for (std::int64_t b = 0; b < p.blocks.B(); ++b)
+    for (std::int64_t h = 0; h < p.blocks.H(); ++h)
+      for (std::int64_t i = 0; i < p.blocks.S(); ++i)
+        for (std::int64_t j = 0; j < p.blocks.D(); ++j)
+          if (const int is = view_as<const std::uint8_t>(p.blocks).row(b, h, i)[j]; is > 2)
+            refuse("block_mask" + shape_text({b, h, i, j}), is, "0 (none), 1 (ask) or 2 (whole)", "correct the blocks");
 }
 
 }  // namespace flash

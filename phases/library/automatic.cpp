@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <tuple>
 
+#include "phases/definition/phase.hpp"
 #include "phases/interface/demands.hpp"
 
 namespace flash {
@@ -70,11 +71,37 @@ bool lists_blocks(const Features& can, const Options& o) {
   });
 }
 
+bool can_do(const Features& can, const AnyProblem& p) {
+  return can.types.contains(p.type) && !unmet(p, can.meets) && p.D() <= can.largest_D();
+}
+
+// What no phase has of what the problem asks for: "no phase has softcap, bias". Where each is somebody's and nobody has
+// all: "no phase has all of window, sinks, float32, D 64".
+std::string missing_in_all(const AnyProblem& p) {
+  std::string nobodys, asked;
+  const auto add = [](std::string& list, const char* word) { list += (list.empty() ? "" : ", ") + std::string(word); };
+  for (const DemandRow& row : demands::rows) {
+    if (!row.asked(p)) continue;
+    add(asked, row.word);
+    const std::vector<const Phase*>& all = all_phases();
+    if (std::none_of(all.begin(), all.end(), [&](const Phase* phase) {
+          return phase->pass(p.direction) && phase->pass(p.direction)->features.meets(row.demand);
+        }))
+      add(nobodys, row.word);
+  }
+  if (!nobodys.empty()) return "no phase has " + nobodys;
+  return "no phase has all of " + asked + ", " + name(p.type) + ", D " + std::to_string(p.D());
+}
+
 }  // namespace
 
 Choice choose_phase(const AnyProblem& p, Where where, const std::vector<Measured>& figures) {
-  return choose_phase(
+  Choice choice = choose_phase(
       p, [where](const Features& can) { return where != Where::Gpu || available(can, where); }, figures);
+  const Features &can = pass_of(*choice.phase, p.direction).features,
+                 &defined = pass_of(definition::phase, p.direction).features;
+  if (where != Where::Sim || can_do(can, p) || !can_do(defined, p)) return choice;
+  return {&definition::phase, {}, false, missing_in_all(p)};
 }
 
 Choice choose_phase(const AnyProblem& p, const std::function<bool(const Features&)>& runs,
@@ -109,6 +136,7 @@ Choice choose_phase(const AnyProblem& p, const std::function<bool(const Features
 }
 
 std::string Choice::why() const {
+  if (!missing.empty()) return "auto: " + missing;
   if (only) return "auto: no other can";
   if (figure.phase.empty()) return "auto: the newest that can; none of them was measured";
   char text[160];

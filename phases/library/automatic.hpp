@@ -1,6 +1,6 @@
 // automatic.hpp: which phase a call gets that names none: the one that was measured fastest for such a problem.
 // The figures are those of docs/results, which the build turns into a source file (measured.hpp); no phase is known
-// here by name.
+// here by name. What no phase can do, the definition does on the CPU (phases/definition).
 // Use: const Choice chosen = choose_phase(problem, where);  chosen.phase, chosen.why()
 #pragma once
 #include <cstdint>
@@ -28,8 +28,9 @@ struct Choice {
   const Phase* phase = nullptr;  // never null
   Measured figure{};             // what spoke for it; its phase is empty where no figure did
   bool only = false;             // no other phase can do it
+  std::string missing = {};      // what no phase has, in words; then it is the definition
 
-  // "auto: 287 TFLOP/s at B·H 256, N 2048, D 64, float16 on NVIDIA H200"
+  // "auto: 287 TFLOP/s at B·H 256, N 2048, D 64, float16 on NVIDIA H200", "auto: no phase has softcap"
   std::string why() const;
 };
 
@@ -50,7 +51,8 @@ const std::vector<Measured>& measured_figures();
 // A figure of more Q tiles than the problem has counts in proportion: with fewer tiles less of the GPU has work, and a
 // phase that was measured with many alone must not win by that.
 // Of those within 2 % of the highest, which is noise, the newest is taken; where nothing was measured, the newest of
-// all. If none can do it, the answer is one whose validate() or require() says why.
+// all. If none can do it, it is the definition on the machine that has it, the simulator's; elsewhere, or where the
+// definition cannot either, the answer is a phase whose validate() or require() says why.
 Choice choose_phase(const AnyProblem& p, Where where, const std::vector<Measured>& figures = measured_figures());
 // The same of the phases that `runs` says yes to, as for a GPU that is not here.
 Choice choose_phase(const AnyProblem& p, const std::function<bool(const Features&)>& runs,

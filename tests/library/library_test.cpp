@@ -13,7 +13,8 @@
 #include "phases/interface/where.hpp"
 #include "tests/skip.hpp"
 
-static_assert(sizeof(flashphases_tensor) == 32 && sizeof(flashphases_forward_args) == 208,
+static_assert(sizeof(flashphases_tensor) == 32 && offsetof(flashphases_forward_args, machine) == 208 &&
+                  offsetof(flashphases_forward_args, slopes) == 272 && sizeof(flashphases_forward_args) == 512,
               "the layout is an interface: flashphases.py has it too");
 
 namespace {
@@ -85,9 +86,9 @@ TEST_CASE("null pointers and other versions of the struct") {
   CHECK(flashphases_chosen_phase(&args, nullptr) == FLASHPHASES_BAD_ARGUMENT);
   CHECK(flashphases_error() == std::string("phase is null; expected a pointer; pass one"));
   for (const std::uint32_t size : {0u, 207u})
-    refused_if([&](Args& a) { a.struct_size = size; },
-               "struct_size is " + std::to_string(size) +
-                   "; expected 208 or more; set it to sizeof(flashphases_forward_args)");
+    refused_if([&](Args& a) { a.struct_size = size; }, "struct_size is " + std::to_string(size) +
+                                                           "; expected 208, or " + std::to_string(sizeof(Args)) +
+                                                           " or more; set it to sizeof(flashphases_forward_args)");
   // A program of a later version: what it adds is taken as long as it asks for nothing.
   struct {
     Args args = good();
@@ -96,7 +97,7 @@ TEST_CASE("null pointers and other versions of the struct") {
   next.args.struct_size = sizeof next;
   next.args.type = 9;
   refused(&next.args, "type is 9; expected 0 (float32), 1 (float16) or 2 (bfloat16); see enum flashphases_type");
-  for (const auto& [value, byte] : {std::pair(1, "byte 212"), std::pair(256, "byte 213")}) {
+  for (const auto& [value, byte] : {std::pair(1, "byte 516"), std::pair(256, "byte 517")}) {
     next.later[1] = value;
     refused(&next.args, std::string(byte) + " of the arguments is 1; expected 0 for version " + flashphases_version() +
                             "; use a newer libflashphases");
@@ -108,10 +109,11 @@ TEST_CASE("enumerations, scale, phase and blocks") {
     refused_if([&](Args& a) { a.type = type; },
                "type is " + std::to_string(type) +
                    "; expected 0 (float32), 1 (float16) or 2 (bfloat16); see enum flashphases_type");
-  for (const int mask : {-1, 3})
-    refused_if([&](Args& a) { a.mask = mask; },
-               "mask is " + std::to_string(mask) +
-                   "; expected 0 (none), 1 (top-left) or 2 (bottom-right); see enum flashphases_mask");
+  for (const int mask : {-1, 5})
+    refused_if(
+        [&](Args& a) { a.mask = mask; },
+        "mask is " + std::to_string(mask) +
+            "; expected 0 (none), 1 (top-left), 2 (bottom-right) or a window, 3 or 4; see enum flashphases_mask");
   refused_if([](Args& a) { a.has_scale = 2; },
              "has_scale is 2; expected 0 (1/sqrt(D)) or 1 (scale); set it to 1 to give a scale");
   refused_if([](Args& a) { a.scale = 0.5f; },
