@@ -1,6 +1,7 @@
 // launch.cpp: a launch: checks limits, spreads blocks over workers, gathers reports, findings and the trace.
 // Every block runs even when an early one has findings, so that the result does not depend on the number of workers.
 // Use: MachineCore::run (sim/machine.cpp).
+#include <sched.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -111,6 +112,13 @@ void take_options(const MachineOptions& options, Launch& launch) {
 
 // ---- who runs it ---------------------------------------------------------------------------------------------------
 
+// taskset and containers leave a program fewer than there are.
+unsigned cores_to_use() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return static_cast<unsigned>(CPU_COUNT(&set));
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
 // One worker per core, at most one per block; the calling thread is worker 0. Each block of a cluster has a worker;
 // they take turns, so that a team of them keeps one core busy.
 struct Teams {
@@ -119,11 +127,10 @@ struct Teams {
 };
 
 Teams teams_for(const MachineOptions& options, const Launch& launch) {
-  static const unsigned all_cores = std::max(1u, std::thread::hardware_concurrency());  // it opens a file
   const std::size_t in_cluster = launch.cluster_blocks();
   if (launch.cooperative) return {static_cast<std::size_t>(launch.blocks()), in_cluster};
   if (options.recording) return {1, in_cluster};  // blocks are recorded one after another
-  const std::uint64_t cores = options.threads ? static_cast<std::uint64_t>(options.threads) : all_cores;
+  const std::uint64_t cores = options.threads ? static_cast<std::uint64_t>(options.threads) : cores_to_use();
   return {static_cast<std::size_t>(std::min(cores, launch.blocks() / in_cluster)), in_cluster};
 }
 

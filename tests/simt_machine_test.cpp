@@ -4,6 +4,7 @@
 #include "tests/simt_machine.hpp"
 
 #include <doctest/doctest.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <fstream>
@@ -11,6 +12,7 @@
 #include <sstream>
 
 #include "sim/checks/checker.hpp"
+#include "sim/core/stuck.hpp"
 #include "sim/error.hpp"
 #include "sim/machine.hpp"
 #include "sim/report/report.hpp"
@@ -173,6 +175,18 @@ TEST_CASE_TEMPLATE("order, seed and threads decide the schedule", Machine, MACHI
   CHECK_THROWS_WITH_AS(run_rendezvous(one), doctest::Contains("deadlock"), flash::Error);
 }
 
+TEST_CASE_TEMPLATE("as many blocks run at a time as the program has cores", Machine, MACHINES) {
+  cpu_set_t before, one;
+  REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
+  CPU_ZERO(&one);
+  for (std::size_t core = 0; CPU_COUNT(&one) == 0; ++core)
+    if (CPU_ISSET(core, &before)) CPU_SET(core, &one);
+  REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+  Machine m;
+  CHECK_THROWS_WITH_AS(run_rendezvous(m), doctest::Contains("deadlock"), flash::Error);
+  CHECK(sched_setaffinity(0, sizeof before, &before) == 0);
+}
+
 TEST_CASE_TEMPLATE("a thread that spins lets others run", Machine, MACHINES) {
   for (const MachineOptions& options : schedules()) {
     Machine m(options);
@@ -204,6 +218,38 @@ TEST_CASE_TEMPLATE("a deadlock is reported with who waits where", Machine, MACHI
   Machine strict({.threads = 1});
   CHECK_THROWS_WITH_AS(run_crossed(strict), "kernel crossed has 1 finding: deadlock: no thread of the block can go on",
                        flash::Error);
+}
+
+// What workers ask, one after another: an operating system may stop one of them between its look and the others'.
+TEST_CASE("blocks wait in vain when each has looked again since the last that went on") {
+  flash::simt::Stuck stuck(3);
+  flash::simt::Stuck::Look looks[3];
+  for (std::size_t w = 0; w < 3; ++w) looks[w].worker = w;
+  const auto hopeless = [&](std::size_t w) {
+    bool found = false;
+    for (int i = 0; i < 100; ++i) found |= stuck.hopeless(looks[w]);
+    return found;
+  };
+  CHECK_FALSE(hopeless(0));  // the last one runs
+  CHECK_FALSE(hopeless(1));
+  CHECK_FALSE(hopeless(2));  // nobody has looked since it was stuck
+  CHECK_FALSE(hopeless(0));
+  stuck.goes_on(looks[1]);   // and helps the first one
+  CHECK_FALSE(hopeless(2));  // runs again
+  CHECK_FALSE(hopeless(1));
+  CHECK_FALSE(hopeless(2));  // the first one has not looked since
+  CHECK_FALSE(stuck.found());
+  CHECK_FALSE(hopeless(0));
+  CHECK(hopeless(1));
+  CHECK(stuck.found());
+
+  flash::simt::Stuck last(2);
+  looks[0] = {}, looks[1] = {.worker = 1};
+  CHECK_FALSE(last.hopeless(looks[0]));
+  last.done(looks[1]);  // of two, the other one has no more blocks
+  bool found = false;
+  for (int i = 0; i < 100; ++i) found |= last.hopeless(looks[0]);
+  CHECK(found);
 }
 
 TEST_CASE_TEMPLATE("two halves of a warp with masks of their own", Machine, MACHINES) {

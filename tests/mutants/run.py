@@ -3,7 +3,8 @@
 # simulator object. Uses the objects of a built tree (Ninja) and compiles only what a mutant changes.
 #   python3 tests/mutants/run.py BUILD             one of each area, picked by a hash of the sources, kept by that hash
 #   python3 tests/mutants/run.py BUILD all         all of them
-#   python3 tests/mutants/run.py BUILD simulator   those of an area, of a list (phase07), or one: phase07/mask-ignored
+#   python3 tests/mutants/run.py BUILD simulator   those of an area, of a list (phase07), or one: phase07/mask-ignored;
+#                                                  several such words, in their order
 # --jobs N runs N at a time; --json FILE writes the verdicts as a results file (docs/results/mutants.json), anew after
 # each; --seconds N begins no mutant later than that; --but FILE … leaves out what these files have a verdict of.
 #   python3 tests/mutants/run.py --merge FILE … --json docs/results/mutants.json    joins files; the later one counts
@@ -14,6 +15,7 @@ import concurrent.futures
 import datetime
 import functools
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -308,6 +310,13 @@ def tried(build, unchecked, deadline, mutant):
     return mutant, kind, by
 
 
+def take_cores(number):
+    """Of this pool's thread, and of what it starts: two cores, so that programs do not run a thread for each core."""
+    cores = sorted(os.sched_getaffinity(0))
+    first = next(number)
+    os.sched_setaffinity(0, {cores[(first + i) % len(cores)] for i in range(2)})
+
+
 def hash_of_sources():
     digest = hashlib.sha256()
     for folder in ("phases", "sim", "gpu", "tests", "docs/results"):
@@ -320,7 +329,10 @@ def area_of(mutant):
     return mutants.areas()[mutant.program]
 
 
-def chosen(every, word, digest):
+def chosen(every, words, digest):
+    if len(words) > 1:
+        return list({m.full: m for word in words for m in chosen(every, [word], digest)}.values())
+    word = "".join(words)
     if word == "all":
         return every
     if word:
@@ -379,7 +391,7 @@ def run_all(build, wanted, given):
         unchecked = pathlib.Path(work) / "where.o"
         shell(build.compiles(NO_CHECKED, "-DFLASH_NO_CHECKED_KERNELS", unchecked), cwd=build.folder, check=True)
         begin = functools.partial(tried, build, unchecked, time.monotonic() + given.seconds)
-        with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
+        with concurrent.futures.ThreadPoolExecutor(given.jobs, "", take_cores, (itertools.count(),)) as pool:
             for done in concurrent.futures.as_completed([pool.submit(begin, mutant) for mutant in wanted]):
                 mutant, kind, by = results[done.result()[0].full] = done.result()
                 if given.json and kind not in UNJUDGED:
@@ -392,7 +404,7 @@ def run_all(build, wanted, given):
 def main():
     options = argparse.ArgumentParser()
     options.add_argument("build", nargs="?")
-    options.add_argument("which", nargs="?", default="")
+    options.add_argument("which", nargs="*")
     options.add_argument("--jobs", type=int, default=2)
     options.add_argument("--json")
     options.add_argument("--seconds", type=float, default=math.inf)
