@@ -164,7 +164,7 @@ class Library:
         ours = self.flashphases
         rows = ours.Tensor(None, D, D, D)
         args = ours.ForwardArgs(struct_size=ctypes.sizeof(ours.ForwardArgs), phase=number, H=1, Sq=1, Sk=1, D=D, q=rows,
-                                k=rows, v=rows, o=rows, lse=4, type=ours.TYPES["torch." + type],
+                                k=rows, v=rows, o=rows, lse=4, type=ours.TYPES[type],
                                 mask=ours.MASKS["top-left"])
         return ours.library.flashphases_chosen_phase(args, ctypes.c_int32()) in (0, ours.NO_GPU)
 
