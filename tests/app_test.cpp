@@ -386,12 +386,16 @@ TEST_CASE("help: the flags, and a line for each phase with what it can do") {
   std::set<std::string> names;
   for (const auto& folder : std::filesystem::directory_iterator(FLASH_SOURCE_DIR "/phases"))
     if (std::isdigit(folder.path().filename().string()[0])) names.insert(folder.path().filename().string());
+  std::set<std::string> seen;
   for (const Promise& p : phases()) {
-    CHECK(names.erase(p.name) == 1);
+    std::string folder = p.name;
+    if (folder[2] == 'm') folder.erase(2, 1);  // 25m stands in 25's
+    CHECK(names.count(folder) == 1);
+    CHECK(seen.insert(p.name).second);
     CHECK(p.machines[0] == "sim");
     CHECK(p.change.size() > 20);
   }
-  CHECK(names.empty());  // each folder has its line
+  for (const std::string& name : names) CHECK(seen.count(name) == 1);  // each folder has its line
   // By formula: Q and O once, K and V once for each of 128 Q tiles, fp32.
   const std::size_t kernel = help.out.find("\n  05-first-kernel");
   CHECK(help.out.find("HBM bytes: 541,065,216 for a head with N = 8192, D = 64\n", kernel) <
@@ -1076,7 +1080,8 @@ TEST_CASE("words that make no sense are refused") {
   const Session s;
   const Given<float> in(s);
   std::string numbers;
-  for (const Promise& phase : phases()) numbers += (numbers.empty() ? "" : " ") + phase.name.substr(0, 2);
+  for (const Promise& phase : phases())
+    numbers += (numbers.empty() ? "" : " ") + phase.name.substr(0, phase.name.find('-'));
   refused(s, {"walk"}, "command is 'walk'; expected run, tour or help; see ./flash run --help");
   for (const char* phase : {"0", "99", "4x", "04-tiled", "-1", ""})
     refused(s, run_words(phase),

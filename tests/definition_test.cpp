@@ -202,7 +202,7 @@ TEST_CASE("definition: what is refused") {
       {{}, "dropout is 1", [](AnyProblem& p, auto&) { p.options.dropout.p = 1; }},
       {{}, "dropout is nan", [](AnyProblem& p, auto&) { p.options.dropout.p = NAN; }},
       {{Feature::OtherDv},
-       "V's head dimension D is 257; expected 0 to 256",
+       "V's head dimension D is 257; expected 1 to 256",
        [](AnyProblem& p, auto&) { p.v.shape[3] = p.o.shape[3] = p.dout.shape[3] = p.dv.shape[3] = 257; }},
       {{Feature::GroupedHeads},
        "K's number of heads H is 3; expected a divisor of 4",
