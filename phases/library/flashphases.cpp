@@ -189,15 +189,19 @@ AnyProblem problem_of(const Args& a) {
   return p;
 }
 
-// The phase with this number.
+// The phase of this number; of two (25 and 25m) the first that the current device runs.
 const Phase& numbered(std::int32_t number) {
   std::string numbers;
+  const Phase* named = nullptr;
+  int last = 0;
   for (const Phase* phase : all_phases()) {
     if (!phase->kernel()) continue;
     const int mine = std::atoi(phase->name);
-    if (mine == number) return *phase;
-    numbers += " " + std::to_string(mine);
+    const auto runs = [](const Phase& phase) { return available(phase.forward->features, Where::Gpu); };
+    if (mine == number && (!named || (!runs(*named) && runs(*phase)))) named = phase;
+    if (mine != last) numbers += " " + std::to_string(last = mine);
   }
+  if (named) return *named;
   refuse("phase", number, "0 (the fastest measured) or one of" + numbers, "pass 0");
 }
 

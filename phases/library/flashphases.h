@@ -62,7 +62,8 @@ typedef struct flashphases_tensor {
 /* One problem. Zeros ask for the defaults and leave out what models ask for, so begin with: flashphases_forward_args args = {sizeof args}; */
 typedef struct flashphases_forward_args {
   uint32_t struct_size;     /* sizeof(flashphases_forward_args): later versions append fields */
-  int32_t phase;            /* 0: the one that was measured fastest for these sizes; else its number, 5 or more */
+  int32_t phase;            /* 0: the one that was measured fastest for these sizes; else its number, 5 or more; 25 is
+                             * 25m where the GPU has no Hopper instructions */
   int32_t type;             /* enum flashphases_type, of Q, K, V and O */
   int32_t mask;             /* enum flashphases_mask */
   int32_t has_scale;        /* 0: scale is 1/sqrt(D), and the next field must be 0; 1: it is the next field */
