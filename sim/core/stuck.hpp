@@ -16,7 +16,7 @@ class Stuck {
     std::size_t worker = 0;
     bool stuck = false;
     std::uint64_t state = 0;
-    std::vector<std::uint64_t> rounds;  // of all workers, when all were stuck; empty: they were not
+    std::vector<std::uint64_t> rounds = {};  // of all workers, when all were stuck; empty: they were not
   };
   explicit Stuck(std::size_t workers) : active_(workers), rounds_(workers) {}
 
