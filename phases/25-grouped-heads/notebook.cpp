@@ -276,7 +276,7 @@ CELL("What padding costs") {
 
 // %% [markdown]
 // ```{answer}
-// 512 columns in place of 320: 1.6 times as many.
+// 2 · 256 columns in place of 192 + 128: 1.60 times as many.
 // ```
 //
 // ## Gradients: who adds up?
