@@ -24,22 +24,23 @@ if [ $# -gt 0 ]; then
   report "$1" <"$2"
 else
   table=$root/tests/spills.txt
-  # kernels CAPABILITY: those of the phases that declare it, as attention.cu.in has them.
+  # kernels CAPABILITY: those of the phases that CMakeLists.txt compiles for it, as attention.cu.in has them. A feature
+  # is a variant of kernels that are looked at here already.
   kernels() {
-    grep -lF "capability = $1" "$root"/phases/*/phase.hpp | while read -r declaration; do
-      folder=$(dirname "$declaration")
-      number=$(basename "$folder" | cut -c 1-2)
-      if [ -e "$folder/attention.cu" ]; then
-        printf '#include "%s/attention.cu"\n' "$folder"
-        continue
-      fi
-      printf '#include "%s/attention.cuh"\nnamespace flash::phase%s::inline FLASH_MACHINE {\n' "$folder" "$number"
-      echo 'static const Added added = added_pass<features, Attention>(forward_pass);'
-      echo '}  // namespace'
-    done
+    sed -n "/ FEATURE/d; s/^flash_add_phase(\([0-9]*\) \([^ )]*\).* CAPABILITY $1.*/\1 \2/p" "$root/CMakeLists.txt" |
+      while read -r number name; do
+        folder=$root/phases/$number-$name
+        if [ -e "$folder/attention.cu" ]; then
+          printf '#include "%s/attention.cu"\n' "$folder"
+          continue
+        fi
+        printf '#include "%s/attention.cuh"\nnamespace flash::phase%s::inline FLASH_MACHINE {\n' "$folder" "$number"
+        echo 'static const Added added = added_pass<features, Attention>(forward_pass);'
+        echo '}  // namespace'
+      done
   }
-  kernels '{9, 0, true}' | report sm_90a &
-  kernels '{8, 0}' | report sm_80 &
+  kernels 90 | report sm_90a &
+  kernels 80 | report sm_80 &
   wait
 fi
 for failed in "$work"/*.failed; do
