@@ -49,7 +49,7 @@ std::vector<std::int32_t> ends(const std::vector<std::int64_t>& lengths) {
 }
 
 Shape shape_of(const FeatureCase& c) {
-  const std::int64_t Dv = c.has(Feature::OtherDv) ? c.D / 2 + 8 : c.D;
+  const std::int64_t Dv = !c.has(Feature::OtherDv) ? c.D : c.Dv ? c.Dv : c.D / 2 + 8;
   Shape s{c.B, c.H, c.has(Feature::GroupedHeads) ? c.H / 2 : c.H, c.Sq, c.Sk, c.D, Dv};
   if (c.has(Feature::Packed))
     s.B = 1, s.Sq = ends(lengths(c.Sq, false)).back() + 3, s.Sk = ends(lengths(c.Sk, true)).back() + 2, s.N = 5;

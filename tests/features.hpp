@@ -44,6 +44,7 @@ struct FeatureCase {
   std::uint64_t seed = 1;
   bool keeps = true;  // m, l and O's low bits go from the forward pass to the backward pass; else LSE alone
   int sharing = 0;    // of the axes B, H and Sq of bias and mask those that are 1, as bits
+  std::int64_t Dv = 0;  // where V has another D; 0: D / 2 + 8
 
   bool has(Feature feature) const { return on.count(feature) > 0; }
 };

@@ -133,6 +133,18 @@ TEST_CASE("every two features: computed or refused") {
   check_pairs<half>(phase25::phase, Where::Sim, {.B = 1, .H = 2, .D = 256});
 }
 
+TEST_CASE("V wider than Q: the kernel is made for V") {
+  for (const Phase* phase : both)
+    for (const auto& [D, Dv] : {std::pair{40, 128}, std::pair{128, 200}}) {
+      FeatureInputs<bfloat16> in({.on = {Feature::GroupedHeads, Feature::OtherDv}, .D = D, .Dv = Dv});
+      INFO(phase->name << ": " << text(in.c) << ", Dv " << Dv);
+      const bool back = goes_back(*phase, in.c.on, Dv);
+      enter(*phase, in.problem());
+      if (back) enter(*phase, in.gradients());
+      expect_none(in.complaints(back, 2, true));
+    }
+}
+
 TEST_CASE("checked: every two features") {
   for (const Phase* phase : both)
     if (!cannot_run(*phase, Where::Checked))
