@@ -27,12 +27,14 @@ endforeach()
 endfunction()
 
 # flash_add_phase(<number> <name> [GRADIENTS] [CAPABILITY <nn>] [FORWARD <number>] [USES <number>…]
-# [NOTEBOOKS <name>…]): its objects, pages and proof. GRADIENTS: it has a backward pass. CAPABILITY: the lowest that its
-# kernel is compiled for. FORWARD: its forward pass is that of another phase, and is proved there. The phase before is
-# always at hand; USES names further phases that the pages or the proof compare with. NOTEBOOKS: the pages in their
-# order, <name>.cpp; notebook alone where nothing is said.
+# [NOTEBOOKS <name>…] [FEATURE]): its objects, pages and proof. GRADIENTS: it has a backward pass. CAPABILITY: the
+# lowest that its kernel is compiled for. FORWARD: its forward pass is that of another phase, and is proved there. The
+# phase before is always at hand; USES names further phases that the pages or the proof compare with. NOTEBOOKS: the
+# pages in their order, <name>.cpp; notebook alone where nothing is said. FEATURE: it gives a feature to the kernels of
+# earlier phases: without the feature it has their bits, with it it is proved by tests/features.hpp. Its folder has
+# mma.cu, too, the same for all GPUs with mma.sync: phase <number>m, which the lists have before it.
 function(flash_add_phase number name)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "GRADIENTS" "CAPABILITY;FORWARD" "USES;NOTEBOOKS")
+  cmake_parse_arguments(PARSE_ARGV 2 arg "GRADIENTS;FEATURE" "CAPABILITY;FORWARD" "USES;NOTEBOOKS")
   if(NOT arg_NOTEBOOKS)
     set(arg_NOTEBOOKS notebook)
   endif()
@@ -66,16 +68,16 @@ function(flash_add_phase number name)
     set_property(GLOBAL APPEND PROPERTY flash_phase_hosts ${objects}_host)
     target_sources(${objects} INTERFACE $<TARGET_OBJECTS:${objects}_host>)
   endif()
-  set(promises flash_promises)
-  if(arg_GRADIENTS)  # promises.cpp knows whether that is true
-    list(APPEND promises flash_backward_promises)
+  set(promises)
+  if(NOT arg_FORWARD AND NOT arg_FEATURE)
+    list(APPEND promises flash_promises)
   endif()
-  if(arg_FORWARD)
-    list(REMOVE_ITEM promises flash_promises)
+  if(arg_GRADIENTS AND NOT arg_FEATURE)  # promises.cpp knows whether that is true
+    list(APPEND promises flash_backward_promises)
   endif()
   set(capability)
   if(EXISTS "${folder}/attention.cuh")
-    if(NOT arg_FORWARD)
+    if(NOT arg_FORWARD AND NOT arg_FEATURE)
       list(APPEND promises flash_kernel_promises)
     endif()
     if(arg_CAPABILITY)
@@ -93,6 +95,14 @@ function(flash_add_phase number name)
     target_link_libraries(${objects} INTERFACE ${phase}_kernel flash_host)
     set_property(GLOBAL APPEND PROPERTY flash_phase_kernels ${phase}_kernel)
   endif()
+  if(arg_FEATURE)
+    flash_add_kernel(${phase}m_kernel "${folder}/mma.cu" LOWEST_CAPABILITY 80)
+    target_link_libraries(${objects} INTERFACE ${phase}m_kernel)
+    set_property(GLOBAL APPEND PROPERTY flash_phase_kernels ${phase}m_kernel)
+    set_property(GLOBAL APPEND_STRING PROPERTY flash_phase_objects "&${phase}m::phase, ")
+    list(APPEND promises flash_contract)
+  endif()
+  set_property(GLOBAL APPEND_STRING PROPERTY flash_phase_objects "&${phase}::phase, ")
   set_property(GLOBAL APPEND PROPERTY flash_phases ${objects})
   set_property(GLOBAL APPEND PROPERTY flash_phase_folders "${number}-${name}")
   if(NOT FLASHPHASES_BUILD_TESTS)
@@ -153,12 +163,10 @@ function(flash_add_registry)
     DEPENDS flash-measured ${arg_MEASURED} VERBATIM)
 
   get_property(folders GLOBAL PROPERTY flash_phase_folders)
+  get_property(phases GLOBAL PROPERTY flash_phase_objects)
   set(includes)
-  set(phases)
   foreach(folder IN LISTS folders)
-    string(SUBSTRING "${folder}" 0 2 number)
     string(APPEND includes "#include \"phases/${folder}/phase.hpp\"\n")
-    string(APPEND phases "&phase${number}::phase, ")
   endforeach()
   configure_file("${PROJECT_SOURCE_DIR}/cmake/registry.cpp.in" "${CMAKE_CURRENT_BINARY_DIR}/registry.cpp" @ONLY)
   add_library(flash_registry_list OBJECT "${CMAKE_CURRENT_BINARY_DIR}/registry.cpp" "${measured}"

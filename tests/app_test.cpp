@@ -1076,7 +1076,8 @@ TEST_CASE("words that make no sense are refused") {
   const Session s;
   const Given<float> in(s);
   std::string numbers;
-  for (const Promise& phase : phases()) numbers += (numbers.empty() ? "" : " ") + phase.name.substr(0, 2);
+  for (const Promise& phase : phases())
+    numbers += (numbers.empty() ? "" : " ") + phase.name.substr(0, phase.name.find('-'));
   refused(s, {"walk"}, "command is 'walk'; expected run, tour or help; see ./flash run --help");
   for (const char* phase : {"0", "99", "4x", "04-tiled", "-1", ""})
     refused(s, run_words(phase),

@@ -196,8 +196,8 @@ struct Folder {
   std::vector<std::string> pages, files;
 };
 static Folder folder_of(const std::filesystem::path& phase) {
-  static const std::set<std::string> beside = {"phase.hpp", "phase.cpp", "attention.cu", "host.cu",
-                                               "steps.hpp", "naive.hpp", "naive.cpp"};
+  static const std::set<std::string> beside = {"phase.hpp", "phase.cpp", "attention.cu", "mma.cu",
+                                               "host.cu",   "steps.hpp", "naive.hpp",    "naive.cpp"};
   Folder folder;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(phase)) {
     if (!entry.is_regular_file() || beside.count(entry.path().filename().string())) continue;

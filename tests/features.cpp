@@ -193,7 +193,7 @@ AnyProblem FeatureInputs<T>::gradients() {
 }
 
 template <class T>
-Complaints FeatureInputs<T>::complaints(bool backward, double floors) {
+Complaints FeatureInputs<T>::complaints(bool backward, double floors, bool tensor_cores) {
   Complaints wrong;
   const AnyProblem p = gradients();
   // Rows that belong to no sequence are poison in the problem, and 0 in the answer: the reference must not read them.
@@ -203,7 +203,7 @@ Complaints FeatureInputs<T>::complaints(bool backward, double floors) {
       wrong.push_back(text(c) + ": " + what + " is " + std::to_string(is) + " of " + std::to_string(most));
   };
   const std::vector<double> got_o = p.out == p.type ? gather64(o.view) : gather64(o_wide.view);
-  const bool narrow = sizeof(T) == 2 && p.out == p.type;
+  const bool narrow = sizeof(T) == 2 && (p.out == p.type || tensor_cores);
   const Distance d = distance(got_o, want.o, shape.Dv);
   const double floor = rounding_floor<T>(want.o, shape.Dv).relative;
   complain("O's error / bar", d.relative / (narrow ? (want.o.size() < 500 ? 2 : 1.5) * floor + 0x1p-24 : 2e-6), 1);

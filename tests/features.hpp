@@ -65,8 +65,8 @@ struct FeatureInputs {
   AnyProblem problem();    // forward
   AnyProblem gradients();  // backward
   // What is wrong with what the two passes have left, in words. floors: how many rounding floors gradients in fp16 and
-  // bf16 may be away.
-  Complaints complaints(bool backward = true, double floors = 2);
+  // bf16 may be away. tensor_cores: P is rounded before it is multiplied; O in fp32 is no better than O rounded.
+  Complaints complaints(bool backward = true, double floors = 2, bool tensor_cores = false);
   // All that they have written, as bytes.
   std::vector<unsigned char> results();
 

@@ -212,24 +212,6 @@ TEST_CASE("the tour: a section and a row for every phase, bytes as derived, and 
   REQUIRE(s.files().size() == 1);
   const std::string html = s.files().at("flash-tour/report.html");
   CHECK(contains(r.out, "report: " + (s / "flash-tour/report.html")));
-  // Of what the definition's line in the help lists, what no phase's line does.
-  const std::string help = s.run({"help"}).out, defined = help.substr(help.find("\n  definition "));
-  std::vector<std::string> left;
-  std::string forward = defined.substr(defined.find("also: ") + 6);
-  forward.resize(forward.find('\n'));
-  for (std::size_t begin = 0; begin < forward.size();) {
-    const std::size_t end = std::min(forward.find(", ", begin), forward.size());
-    const std::string word = forward.substr(begin, end - begin);
-    begin = end + 2;
-    const std::vector<std::string> lines = lines_of(help.substr(0, help.find("\n  definition ")));
-    if (std::none_of(lines.begin(), lines.end(), [&](const std::string& line) {
-          return line.rfind("      forward:", 0) == 0 && contains(line + ",", " " + word + ",");
-        }))
-      left.push_back(word);
-  }
-  std::string words;
-  for (const std::string& word : left) words += (words.empty() ? "" : ", ") + word;
-  CHECK(contains(r.out, "(./flash run --help): " + words + ".\n") == !words.empty());
   CHECK(well_formed(html));
   CHECK(table_of_html(html) == all_rows);
   CHECK(elements(html, "th").size() == 11);
@@ -271,7 +253,7 @@ TEST_CASE("one phase of the tour: its section and row alone, in the folder that 
   const std::vector<Promise> phases = phases_of(s.run({"help"}).out);
   for (const Promise& phase : phases) {
     INFO(phase.name);
-    const Answer r = s.run({"tour", phase.name.substr(0, 2), "--out", "a/b " + phase.name});
+    const Answer r = s.run({"tour", phase.name.substr(0, phase.name.find('-')), "--out", "a/b " + phase.name});
     CHECK(r.err == "");
     CHECK(r.status == 0);
     CHECK_FALSE(contains(r.out, "<--"));

@@ -28,7 +28,8 @@ PARTS = [("Part 1: the algorithm, on a CPU", "04", "docs/book/part-1.md"),
          ("Part 2: the kernels", "09", "docs/book/part-2.md"),
          ("Part 3: tensor cores", "13", "docs/book/part-3.md"),
          ("Part 4: Hopper", "19", "docs/book/part-4.md"),
-         ("Part 5: the backward pass", "24", "docs/book/part-5.md")]
+         ("Part 5: the backward pass", "24", "docs/book/part-5.md"),
+         ("Part 6: what models use", "29", None)]
 BESIDE = ["docs/book/glossary.md", "docs/book/reading-a-finding.md", "docs/book/player.md"]
 REFERENCE = sorted(f"docs/{p.name}" for p in ROOT.glob("docs/*.md")) + \
             sorted(f"docs/results/{p.name}" for p in ROOT.glob("docs/results/*.md"))
@@ -47,7 +48,7 @@ class Book:
         self.notebooks = []  # (number, file, program)
         for line in (build / "pages").read_text().splitlines():
             self.notebooks.append(tuple(line.split()))
-        self.files = [FRONT] + [n[1] for n in self.notebooks] + [p[2] for p in PARTS] + BESIDE + REFERENCE
+        self.files = [FRONT] + [n[1] for n in self.notebooks] + [p[2] for p in PARTS if p[2]] + BESIDE + REFERENCE
         self.quoted = {}  # files of the repository that a page links: shown as pages of their own
         self.missing = []
         self.hidden = []  # pages without a picture that everybody sees
@@ -226,7 +227,7 @@ class Book:
         text, first = "", "00"
         for caption, last, closing in PARTS:
             own = [name_of(f) for n, f, _ in self.notebooks if first < n <= last]
-            text += tree(caption, own + [name_of(closing)])
+            text += tree(caption, own + ([name_of(closing)] if closing else []))
             first = last
         return text + tree("Beside the pages", [name_of(f) for f in BESIDE]) + \
             tree("Reference", [name_of(f) for f in REFERENCE])

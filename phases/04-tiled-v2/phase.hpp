@@ -13,13 +13,13 @@ namespace flash::phase04 {
 // What FlashAttention-2 moves with given tiles, in the kernels of later phases too: Q, O and LSE once; for each Q tile
 // the K/V tiles that its last row sees.
 inline HbmBytes hbm_bytes_of(const AnyProblem& p, Blocks blocks) {
-  const std::int64_t heads = p.B() * p.H(), row = p.row_bytes();
+  const std::int64_t heads = p.B() * p.H(), row = p.row_bytes(), pair = row + p.v_row_bytes();
   std::int64_t keys = 0;
   for (std::int64_t i = 0; i < p.Sq(); i += blocks.Br) {
     const std::int64_t seen = p.visible(std::min(i + blocks.Br, p.Sq()) - 1).end;
     keys += std::min((seen + blocks.Bc - 1) / blocks.Bc * blocks.Bc, p.Sk());
   }
-  return {static_cast<std::uint64_t>(heads * (p.Sq() * row + 2 * keys * row)), bytes_written(p)};
+  return {static_cast<std::uint64_t>(heads * (p.Sq() * row + keys * pair)), bytes_written(p)};
 }
 
 // #region on-chip-bytes

@@ -13,6 +13,7 @@
 #include "phases/13-instruction-diet/phase.hpp"
 #include "phases/13-instruction-diet/training.cuh"  // Outputs, sum_of
 #include "phases/interface/kernel_phase.cuh"
+#include "phases/interface/variant.cuh"
 
 namespace flash::phase13::inline FLASH_MACHINE {
 
@@ -309,20 +310,19 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
 // #region grid: which block does what
 // The grid. Without a mask x is the Q tile and y the head. With one x counts heads first, then Q tiles, the longest
 // first: if blocks start in the order of their numbers, short ones fill the gaps in the end.
-// kKeeps: what a backward pass needs, or O in fp32.
-template <class T, int D, int Br, int Bc, bool kKeeps>
+// kKeeps: what a backward pass needs, or O in fp32. Variant: a band that says where things lie (phase 25).
+template <class T, int D, int Br, int Bc, bool kKeeps, class Variant>
 __global__ void __launch_bounds__(Layout<D>::threads(Br), Layout<D>::blocks)
     attention(Heads<const T> Q /*[B, H, Sq, D]*/, Heads<const T> K /*[B, H, Sk, D]*/,
-              Heads<const T> V /*[B, H, Sk, D]*/, Outputs<T> out, float scale_log2, Band<std::int64_t> band, int B,
-              int H) {
+              Heads<const T> V /*[B, H, Sk, D]*/, Outputs<T> out, float scale_log2, Variant band, int B, int H) {
   const bool heads_first = band.cuts_right();
   const unsigned heads = B * H;
   const unsigned head = heads_first ? blockIdx.x % heads : blockIdx.z * gridDim.y + blockIdx.y;
   const unsigned q_tile = heads_first ? (gridDim.x - 1 - blockIdx.x) / heads : blockIdx.x;
   if (head >= heads) return;
-  const int b = head / H, h = head % H;
-  attend<T, D, Br, Bc, kKeeps>(Q.head(b, h), K.head(b, h), V.head(b, h), outputs_of_head(out, head, H), scale_log2,
-                               band, q_tile);
+  const auto rows = band.rows(head, H, 0), keys = band.keys(head, H, 0);
+  attend<T, D, Br, Bc, kKeeps>(Q.head(rows.b, rows.h), K.head(keys.b, keys.h), V.head(keys.b, keys.h),
+                               outputs_of_head(out, head, H), scale_log2, band, q_tile);
 }
 // #endregion
 
@@ -332,16 +332,16 @@ struct Attention {
   template <int D, int Br, int Bc>
   using Shared = Tiles<D, Br, Bc>;
 
-  template <class T, int D, int Br, int Bc>
+  template <class T, int D, int Br, int Bc, class Variant = PlainOf<std::int64_t>>
   static void launch(const DeviceProblem<T>& p) {
-    const auto kernel = keeps(p) ? attention<T, D, Br, Bc, true> : attention<T, D, Br, Bc, false>;
+    const auto kernel = keeps(p) ? attention<T, D, Br, Bc, true, Variant> : attention<T, D, Br, Bc, false, Variant>;
     constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
     allow_shared_memory(kernel, shared_bytes);
     const std::int64_t heads = std::int64_t{p.B} * p.H;
     dim3 grid = grid_of(p.Q.rows, Br, heads);
     if (p.band.cuts_right()) grid = dim3(static_cast<unsigned>(grid.x * heads));
-    kernel<<<grid, Layout<D>::threads(Br), shared_bytes, p.stream>>>(p.Q, p.K, p.V, outputs_of(p), p.scale_log2, p.band,
-                                                                     p.B, p.H);
+    kernel<<<grid, Layout<D>::threads(Br), shared_bytes, p.stream>>>(p.Q, p.K, p.V, outputs_of(p), p.scale_log2,
+                                                                     Variant::of(p), p.B, p.H);
   }
 };
 // #endregion

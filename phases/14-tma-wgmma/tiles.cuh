@@ -113,7 +113,7 @@ TensorMap map_of(const Heads<T>& x, int B, int H, int box_rows) {
 template <class T>
 TensorMap map_of_keys(const DeviceProblem<T>& p, Heads<const T> x, int box_rows) {
   x.rows = p.band.end(p.Q.rows - 1);
-  return map_of(x.rows > 0 ? x : p.Q, p.B, p.H, box_rows);  // x has no address where it has no rows
+  return map_of(x.rows > 0 ? x : p.Q, p.B, p.Hk, box_rows);  // x has no address where it has no rows
 }
 // O; where it is not stored by TMA, but in fp32, some map that nobody reads.
 template <class T>

@@ -3,6 +3,7 @@
 // Use: ring.fill(tiles, at, &map, first, h, b), at.next();  readers: ring.wait_full(at); … ring.release(at), at.next();
 #pragma once
 #include "phases/14-tma-wgmma/tiles.cuh"
+#include "phases/interface/variant.cuh"
 
 namespace flash::inline FLASH_MACHINE {
 
@@ -40,6 +41,10 @@ struct Ring {
     wait_empty(at);
     mbarrier_arrive_expect_tx(&full[at.stage], sizeof tiles[0]);
     load_tile(tiles[at.stage], map, &full[at.stage], first, h, b);
+  }
+  template <class Tile>
+  __device__ void fill(Tile& tiles, const Cursor<kStages>& at, const TensorMap* map, Place place) {
+    fill(tiles, at, map, place.row, place.h, place.b);
   }
 };
 // #endregion

@@ -71,18 +71,24 @@ struct Keys {
 // One thread loads K and V of one Q tile after another. The next number may be drawn when it comes to the third tile
 // from the end, or to the first of fewer: a number that is drawn early binds a Q tile to this block, while another may
 // be free for it sooner; the time of two tiles is enough to load Q.
-template <int Br, int Bc, class Tiles, class CursorOfK, class CursorOfV>
+template <int Br, int Bc, class Tiles, class CursorOfK, class CursorOfV, class Variant>
 __device__ void load_keys_of_all(Tiles& tiles, CursorOfK K, CursorOfV V, const TensorMap* K_map, const TensorMap* V_map,
-                                 const Band<int>& band, int H) {
+                                 const Variant& band, int H) {
   for (unsigned parity = 0;; parity ^= 1) {
     mbarrier_wait(&tiles.mail.full, parity);
     const Work work = tiles.mail.work;
     if (work.head < 0) return;
     const Keys<Br, Bc> keys(work.q_tile * Br, band);
-    load_keys(tiles, K, V, K_map, V_map, keys.tiles, keys.first, work.head % H, work.head / H, [&](int tile) {
+    const Place at = band.keys(work.head, H, keys.first);
+    load_keys(tiles, K, V, K_map, V_map, keys.tiles, at.row, at.h, at.b, [&](int tile) {
       if (tile == min(2, keys.tiles - 1)) mbarrier_arrive(&tiles.mail.empty);
     });
   }
+}
+template <int Br, int Bc, class Tiles, class CursorOfK, class CursorOfV>
+__device__ void load_keys_of_all(Tiles& tiles, CursorOfK K, CursorOfV V, const TensorMap* K_map, const TensorMap* V_map,
+                                 const Band<int>& band, int H) {
+  load_keys_of_all<Br, Bc>(tiles, K, V, K_map, V_map, Plain{band}, H);
 }
 // #endregion
 
@@ -116,6 +122,11 @@ __device__ void store_tile(const float (&o)[kPanels * 32], const float (&factor)
     cp_async_bulk_commit();
   }
 }
+template <class T, int kPanels>
+__device__ void store_tile(const float (&o)[kPanels * 32], const float (&factor)[2],
+                           std::uint16_t (&staging)[kPanels][64][64], const TensorMap* O_map, Place at, int warpgroup) {
+  store_tile<T>(o, factor, staging, O_map, at.row, at.h, at.b, warpgroup);
+}
 // The same thread waits in the end: shared memory must live until O has left it.
 __device__ inline void wait_for_stores() {
   if (threadIdx.x % 128 == 0) cp_async_bulk_wait<0>();
@@ -137,8 +148,9 @@ template <int D, int Br, class T>
 Schedule schedule_of(const DeviceProblem<T>& p) {
   const std::int64_t heads = std::int64_t{p.B} * p.H;
   const bool masked = p.band.cuts_right();
+  const auto group = static_cast<unsigned>(p.H / p.Hk);  // heads that share K and V
   return {static_cast<unsigned>(heads), static_cast<unsigned>((p.Q.rows + Br - 1) / Br),
-          masked ? section_of(heads, p.K.rows, D) : 0};
+          masked ? group * section_of(heads / group, p.K.rows, D) : 0};
 }
 // One block per multiprocessor, but none without a Q tile.
 inline unsigned blocks_of(const Schedule& schedule) {

@@ -62,11 +62,11 @@ __device__ void begin_scores(float (&s)[Bc / 2], const unsigned (&q)[kPanels * 4
 // #endregion
 
 // #region consumer: what a thread holds of its warpgroup's 64 rows, and what it does with a K/V tile
-// kKeeps: what a backward pass needs goes out too, or O in fp32.
-template <class T, int D, int Br, int Bc, bool kKeeps>
+// kKeeps: what a backward pass needs goes out too, or O in fp32. Variant: a band that says where things lie (phase 25).
+template <class T, int D, int Br, int Bc, bool kKeeps, class Variant>
 struct Consumer {
   Tiles<D, Br, Bc>& tiles;
-  const Band<int> band;
+  const Variant band;
   const float scale_log2;
   const Outputs<T>& out;
   const TensorMap* O_map;
@@ -85,7 +85,7 @@ struct Consumer {
   Work work;
   Keys<Br, Bc> keys;
 
-  __device__ Consumer(Tiles<D, Br, Bc>& tiles, const Band<int>& band, float scale_log2, const Outputs<T>& out,
+  __device__ Consumer(Tiles<D, Br, Bc>& tiles, const Variant& band, float scale_log2, const Outputs<T>& out,
                       const TensorMap* O_map, int H, int warpgroup)
       : tiles(tiles), band(band), scale_log2(scale_log2), out(out), O_map(O_map), H(H), warpgroup(warpgroup) {}
   __device__ __forceinline__ bool next_work() {
@@ -148,7 +148,7 @@ struct Consumer {
     finish_rows(its, factor, to.LSE, first_row + my_row, band.Sq, c);
     if constexpr (kKeeps) finish_kept(its, o, factor, to, first_row + my_row, c);
     if (!kKeeps || !to.O_wide.data)
-      store_tile<T>(o, factor, tiles.O[warpgroup], O_map, first_row + warpgroup * 64, done.head % H, done.head / H,
+      store_tile<T>(o, factor, tiles.O[warpgroup], O_map, band.rows(done.head, H, first_row + warpgroup * 64),
                     warpgroup);
 #pragma unroll
     for (int i = 0; i < D / 2; ++i) o[i] = 0;
@@ -187,12 +187,12 @@ struct Consumer {
 // #endregion
 
 // #region setup: the barriers
-template <class T, int D, int Br, int Bc, bool kKeeps>
+template <class T, int D, int Br, int Bc, bool kKeeps, class Variant>
 __global__ void __launch_bounds__(Br * 2 + 128, 1)
     attention(const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
               const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map,
               Outputs<T> out /*LSE and more*/, unsigned* counter /*0*/, Schedule schedule, float scale_log2,
-              Band<int> band, int H) {
+              Variant band, int H) {
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
   const int warpgroup = uniform(threadIdx.x / 128);
 
@@ -220,7 +220,7 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
         if (work.head < 0) return;
         // Each warpgroup gets its rows by themselves; the last ones, which see the most keys, first.
         for (int i = Br / 64 - 1; i >= 0; --i)
-          tiles.Q_ring[i].fill(tiles.Q[i], at, &Q_map, work.q_tile * Br + i * 64, work.head % H, work.head / H);
+          tiles.Q_ring[i].fill(tiles.Q[i], at, &Q_map, band.rows(work.head, H, work.q_tile * Br + i * 64));
       }
     }
     if (loads) load_keys_of_all<Br, Bc>(tiles, Cursor<kStagesOfK>(), Cursor<kStagesOfV>(), &K_map, &V_map, band, H);
@@ -230,7 +230,7 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
 
   // #region loop: the consumers
   setmaxnreg_inc<kConsumerRegisters>();
-  Consumer<T, D, Br, Bc, kKeeps> consumer(tiles, band, scale_log2, out, &O_map, H, warpgroup);
+  Consumer<T, D, Br, Bc, kKeeps, Variant> consumer(tiles, band, scale_log2, out, &O_map, H, warpgroup);
   consumer.run();
   wait_for_stores();
 }
@@ -242,15 +242,15 @@ struct Attention {
   using Shared = Tiles<D, Br, Bc>;
   static constexpr bool counts = true;  // DeviceProblem::counter
 
-  template <class T, int D, int Br, int Bc>
+  template <class T, int D, int Br, int Bc, class Variant = Plain>
   static void launch(const DeviceProblem<T>& p) {
-    const auto kernel = keeps(p) ? attention<T, D, Br, Bc, true> : attention<T, D, Br, Bc, false>;
+    const auto kernel = keeps(p) ? attention<T, D, Br, Bc, true, Variant> : attention<T, D, Br, Bc, false, Variant>;
     constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
     allow_shared_memory(kernel, shared_bytes);
     const Schedule schedule = schedule_of<D, Br>(p);
     kernel<<<blocks_of(schedule), Br * 2 + 128, shared_bytes, p.stream>>>(
         map_of(p.Q, p.B, p.H, 64), map_of_keys(p, p.K, Bc), map_of_keys(p, p.V, Bc), map_of_output(p), outputs_of(p),
-        p.counter, schedule, p.scale_log2, narrow(p.band), p.H);
+        p.counter, schedule, p.scale_log2, Variant::of(p), p.H);
   }
 };
 // #endregion

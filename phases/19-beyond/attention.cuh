@@ -77,12 +77,12 @@ __device__ void store_rows(const float (&o)[N], const float (&factor)[2], Head<T
 // #endregion
 
 // #region consumer: what a thread holds of its warpgroup's 64 rows, and what it does with a K/V tile
-// kKeeps: what a backward pass needs goes out too, or O in fp32.
-template <class T, int D, int Br, int Bc, bool kKeeps>
+// kKeeps: what a backward pass needs goes out too, or O in fp32. Variant: a band that says where things lie (phase 25).
+template <class T, int D, int Br, int Bc, bool kKeeps, class Variant>
 struct Consumer {
   using L = Design<D, Br, Bc>;
   Tiles<D, Br, Bc>& tiles;
-  const Band<int> band;
+  const Variant band;
   const float scale_log2;
   const Outputs<T>& out;
   const TensorMap* O_map;
@@ -101,7 +101,7 @@ struct Consumer {
   Work work;
   int my_tiles, unseen;  // K/V tiles that the warpgroup sees; that others see, and it does not
 
-  __device__ Consumer(Tiles<D, Br, Bc>& tiles, const Band<int>& band, float scale_log2, const Outputs<T>& out,
+  __device__ Consumer(Tiles<D, Br, Bc>& tiles, const Variant& band, float scale_log2, const Outputs<T>& out,
                       const TensorMap* O_map, int H, int warpgroup)
       : tiles(tiles), band(band), scale_log2(scale_log2), out(out), O_map(O_map), H(H), warpgroup(warpgroup) {}
   __device__ __forceinline__ bool next_work() {
@@ -179,7 +179,7 @@ struct Consumer {
     if (kKeeps && to.O_wide.data) {
       // O has left, in fp32.
     } else if constexpr (L::staged) {
-      store_tile<T>(o, factor, tiles.O[warpgroup], O_map, first_row + warpgroup * 64, done.head % H, done.head / H,
+      store_tile<T>(o, factor, tiles.O[warpgroup], O_map, band.rows(done.head, H, first_row + warpgroup * 64),
                     warpgroup);
     } else {
       store_rows(o, factor, to.O, first_row + my_row);
@@ -223,11 +223,11 @@ struct Consumer {
 // #endregion
 
 // #region setup: the barriers
-template <class T, int D, int Br, int Bc, bool kKeeps>
+template <class T, int D, int Br, int Bc, bool kKeeps, class Variant>
 __global__ void __launch_bounds__(Br * 2 + 128, 1)
     attention(const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap K_map,
               const __grid_constant__ TensorMap V_map, const __grid_constant__ TensorMap O_map, Outputs<T> out,
-              unsigned* counter /*0*/, Schedule schedule, float scale_log2, Band<int> band, int H) {
+              unsigned* counter /*0*/, Schedule schedule, float scale_log2, Variant band, int H) {
   using L = Design<D, Br, Bc>;
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
   const int warpgroup = uniform(threadIdx.x / 128);
@@ -260,7 +260,7 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
               cp_async_bulk_prefetch_tensor(&Q_map, column, row, work.head % H, work.head / H);
         // Each warpgroup gets its rows by themselves; the last ones, which see the most keys, first.
         for (int i = Br / 64 - 1; i >= 0; --i)
-          tiles.Q_ring[i].fill(tiles.Q[i], at, &Q_map, work.q_tile * Br + i * 64, work.head % H, work.head / H);
+          tiles.Q_ring[i].fill(tiles.Q[i], at, &Q_map, band.rows(work.head, H, work.q_tile * Br + i * 64));
       }
     }
     if (loads) load_keys_of_all<Br, Bc>(tiles, Cursor<L::k_stages>(), Cursor<L::v_stages>(), &K_map, &V_map, band, H);
@@ -270,7 +270,7 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
 
   // #region loop: the consumers
   setmaxnreg_inc<L::consumer_registers>();
-  Consumer<T, D, Br, Bc, kKeeps> consumer(tiles, band, scale_log2, out, &O_map, H, warpgroup);
+  Consumer<T, D, Br, Bc, kKeeps, Variant> consumer(tiles, band, scale_log2, out, &O_map, H, warpgroup);
   consumer.run();
   if (L::staged) wait_for_stores();
 }
@@ -285,28 +285,29 @@ struct Attention {
   // Measured fastest on an H200 (part 4 of the book).
   static Blocks preferred(const AnyProblem& p) {
     const bool causal = p.options.mask.is_causal();
-    if (features.padded(p.D()) == 64) return p.Sk() < (causal ? 4096 : 2048) ? Blocks{256, 64} : Blocks{192, 128};
-    if (features.padded(p.D()) == 128) return {128, 128};
+    const int D = features.padded(p.widest());
+    if (D == 64) return p.Sk() < (causal ? 4096 : 2048) ? Blocks{256, 64} : Blocks{192, 128};
+    if (D == 128) return {128, 128};
     return p.Sk() < 8192 ? Blocks{128, 64} : Blocks{128, 80};
   }
 
-  template <class T, int D, int Br, int Bc>
+  template <class T, int D, int Br, int Bc, class Variant = Plain>
   static void launch(const DeviceProblem<T>& p) {
     if constexpr (D == 128)
-      phase18::Attention::launch<T, D, Br, Bc>(p);
+      phase18::Attention::launch<T, D, Br, Bc, Variant>(p);
     else
-      launch_here<T, D, Br, Bc>(p);
+      launch_here<T, D, Br, Bc, Variant>(p);
   }
 
-  template <class T, int D, int Br, int Bc>
+  template <class T, int D, int Br, int Bc, class Variant>
   static void launch_here(const DeviceProblem<T>& p) {
-    const auto kernel = keeps(p) ? attention<T, D, Br, Bc, true> : attention<T, D, Br, Bc, false>;
+    const auto kernel = keeps(p) ? attention<T, D, Br, Bc, true, Variant> : attention<T, D, Br, Bc, false, Variant>;
     constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
     allow_shared_memory(kernel, shared_bytes);
     const Schedule schedule = schedule_of<D, Br>(p);
     kernel<<<blocks_of(schedule), Br * 2 + 128, shared_bytes, p.stream>>>(
         map_of(p.Q, p.B, p.H, 64), map_of_keys(p, p.K, Bc), map_of_keys(p, p.V, Bc), map_of_output(p), outputs_of(p),
-        p.counter, schedule, p.scale_log2, narrow(p.band), p.H);
+        p.counter, schedule, p.scale_log2, Variant::of(p), p.H);
   }
 };
 // #endregion

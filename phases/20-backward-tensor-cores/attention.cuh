@@ -59,14 +59,14 @@ __device__ void load_rows(Rows& rows, const float* m, const float* inverse_l, co
 // #region warp
 // What a warp does with a Q tile. Products are transposed: their rows are keys, their columns queries. C is Sᵀ, then Pᵀ
 // in the first four warps; dPᵀ, then dSᵀ in the others.
-template <class T, int D, int Br, int Bc, bool kAddQ>
+template <class T, int D, int Br, int Bc, bool kAddQ, class Variant>
 struct Warp {
   using L = Layout<D, Br, Bc>;
   static constexpr int kRowTiles = L::kRowTiles, kStep = L::kStep, kSteps = L::kSteps;
   using Product = float[kRowTiles][kStep / 2];
 
   Tiles<D, Br, Bc>& tiles;
-  const Backward<T>& a;
+  const Backward<T, Variant>& a;
 
   unsigned own[kRowTiles][L::kKeepOwn ? D / 16 : 1][4] = {};  // kKeepOwn: the fragments of the warp's keys
   float sum[kRowTiles][D / 2] = {};                           // dV or dK
@@ -180,10 +180,10 @@ struct Warp {
       }
   }
   // The warp's rectangle of dQ = dS K, added to what other blocks add: dS is read transposed.
-  __device__ void add_dq(float* head_sum, float* head_excess, int tile) {
+  __device__ void add_dq(float* head_sum, float* head_excess, int tile, int stage) {
     constexpr int kRows = L::kRowsOfDQ, kColumns = L::kColumnsOfDQ, kTiles = kRows / 16, kGroups = Br / kRows;
     const int warp = threadIdx.x / 32, row = warp % kGroups * kRows, column = warp / kGroups * kColumns;
-    const Fragments<Tiles<D, Br, Bc>::kPitch> ds_rows(&tiles, tiles.dS[tile % 2], b_row(), row + b_column());
+    const Fragments<Tiles<D, Br, Bc>::kPitch> ds_rows(&tiles, tiles.dS[stage], b_row(), row + b_column());
     const Fragments<D> k_rows(&tiles, tiles.K, a_row(), column + a_column());
     float dq[kTiles][kColumns / 2] = {}, excess[kTiles][4] = {};
 #pragma unroll
@@ -218,8 +218,7 @@ struct Warp {
 
   // #region multiply
   // A Q tile: its share of dV and dK, and dS for dQ. masked: some row may not see all keys.
-  __device__ void multiply(int tile, bool masked) {
-    const int stage = tile % 2;
+  __device__ void multiply(int tile, int stage, bool masked) {
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       Product c = {};
@@ -254,53 +253,61 @@ struct Warp {
 };
 
 // #region keys-backward
-// dK and dV of a K/V tile; with kAddQ its share of dQ, a Q tile later: when dS of all warps is there.
-template <class T, int D, int Br, int Bc, bool kAddQ>
-__global__ void __launch_bounds__(256, 1) keys_backward(Backward<T> a) {
+// dK and dV of a K/V tile; with kAddQ its share of dQ, a Q tile later: when dS of all warps is there. Where several
+// heads of Q meet the keys, the Q tiles of one come behind those of the other, and dK and dV go on (phase 25).
+template <class T, int D, int Br, int Bc, bool kAddQ, class Variant>
+__global__ void __launch_bounds__(256, 1) keys_backward(Backward<T, Variant> a) {
   static_assert(sizeof(Tiles<D, Br, Bc>::Q) >= sizeof(Tiles<D, Br, Bc>::V), "dV goes out through Q");
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
-  const std::int64_t head = std::int64_t{blockIdx.z} * gridDim.y + blockIdx.y, b = head / a.H, h = head % a.H;
+  const std::int64_t key_head = std::int64_t{blockIdx.z} * gridDim.y + blockIdx.y, Hk = a.H / a.band.group;
+  const std::int64_t b = key_head / Hk, h = key_head % Hk;
   if (b >= a.B) return;
-  const Head<const T> Q = a.Q.head(b, h), dO = a.dO.head(b, h);  // [Sq, D]
-  Warp<T, D, Br, Bc, kAddQ> warp{tiles, a};
+  Warp<T, D, Br, Bc, kAddQ, Variant> warp{tiles, a};
   const std::int64_t first_key = warp.first_key();
 
   // Q tiles from the one with the first row that sees the first key; those before `full` are seen in part, and all of
   // them where the K/V tile is not whole.
   const auto tile_of = [](std::int64_t row) { return static_cast<int>(max(row, std::int64_t{0}) / Br); };
   const std::int64_t last_key = first_key + Bc - 1;
-  const int first = tile_of(first_key - a.band.right), end = tile_of(Q.rows + Br - 1);
+  const int first = tile_of(first_key - a.band.right), end = tile_of(a.Q.rows + Br - 1);
   const int full = last_key >= a.K.rows ? end : tile_of(last_key - a.band.right + Br - 1);
-  float* const head_sum = kAddQ ? a.dQ_sum + head * a.rows * D : nullptr;
-  float* const head_excess = a.row_excess + head * a.rows;
-  const auto begin_copies = [&](int tile) {
-    const std::int64_t first_row = std::int64_t{tile} * Br, row = head * a.rows + first_row;
-    load_tile<false, 256>(tiles.Q[tile % 2], Q, first_row, Q.rows);
-    load_tile<false, 256>(tiles.dO[tile % 2], dO, first_row, Q.rows);
-    load_rows<Br>(tiles.rows[tile % 2], a.row_m + row, a.row_inverse_l + row, a.row_delta + row);
+  const int of_head = max(end - first, 0), steps = of_head * a.band.group;  // Q tiles of a head, and of all
+  const auto head_of = [&](int step) { return key_head * a.band.group + (Variant::groups ? step / of_head : 0); };
+  const auto tile_at = [&](int step) { return first + (Variant::groups ? step % of_head : step); };
+  const auto begin_copies = [&](int step) {
+    const std::int64_t head = head_of(step), first_row = std::int64_t{tile_at(step)} * Br,
+                       row = head * a.rows + first_row;
+    load_tile<false, 256>(tiles.Q[step % 2], a.Q.head(head / a.H, head % a.H), first_row, a.Q.rows);
+    load_tile<false, 256>(tiles.dO[step % 2], a.dO.head(head / a.H, head % a.H), first_row, a.Q.rows);
+    load_rows<Br>(tiles.rows[step % 2], a.row_m + row, a.row_inverse_l + row, a.row_delta + row);
     cp_async_commit();
   };
-  const std::int64_t keys = Q.rows > 0 ? a.band.end(Q.rows - 1) : 0;  // that some row sees; the others count as zeros
+  const auto add_dq = [&](int step) {
+    const std::int64_t row = head_of(step) * a.rows;
+    warp.add_dq(a.dQ_sum + row * D, a.row_excess + row, tile_at(step), step % 2);
+  };
+  const std::int64_t keys = a.Q.rows > 0 ? a.band.end(a.Q.rows - 1) : 0;  // that some row sees; others count as zeros
   load_tile<false, 256>(tiles.K, a.K.head(b, h), first_key, keys);
   load_tile<false, 256>(tiles.V, a.V.head(b, h), first_key, keys);
   cp_async_commit();
-  if (first < end) begin_copies(first);
+  if (steps > 0) begin_copies(0);
 
 #pragma unroll 1
-  for (int tile = first; tile < end; ++tile) {
+  for (int step = 0; step < steps; ++step) {
+    const int tile = tile_at(step);
     trace_mark(tile >= full ? "full" : "masked", tile);
     cp_async_wait<0>();
     __syncthreads();  // all threads' copies and dS are there; all have read the other stage, which the next ones fill
-    if (tile + 1 < end) begin_copies(tile + 1);
-    if (tile == first) warp.begin();
+    if (step + 1 < steps) begin_copies(step + 1);
+    if (step == 0) warp.begin();
     // The warps that wait for P begin with dQ, the others end with it.
-    if (kAddQ && tile > first && !warp.makes_p()) warp.add_dq(head_sum, head_excess, tile - 1);
-    warp.multiply(tile, tile < full);
-    if (kAddQ && tile > first && warp.makes_p()) warp.add_dq(head_sum, head_excess, tile - 1);
+    if (kAddQ && step > 0 && !warp.makes_p()) add_dq(step - 1);
+    warp.multiply(tile, step % 2, tile < full);
+    if (kAddQ && step > 0 && warp.makes_p()) add_dq(step - 1);
   }
   cp_async_wait<0>();
   __syncthreads();  // the last dS is there; all have read Q and dO, and no copy of V is under way
-  if (kAddQ && first < end) warp.add_dq(head_sum, head_excess, end - 1);
+  if (kAddQ && steps > 0) add_dq(steps - 1);
 
   // scale, once: dS is the gradient of S = scale · Q Kᵀ.
   if (warp.makes_p())
@@ -316,14 +323,15 @@ struct Gradients {
   template <int D, int Br, int Bc>
   using Shared = std::conditional_t<(sizeof(Tiles<D, Br, Bc>) > sizeof(RowsTiles<D>)), Tiles<D, Br, Bc>, RowsTiles<D>>;
 
-  template <class T, int D, int Br, int Bc>
+  template <class T, int D, int Br, int Bc, class Variant = PlainOf<std::int64_t>>
   static void launch(const DeviceProblem<T>& p) {
-    const Backward<T> a = arguments_of(p);
-    const auto keys_kernel = a.dQ_sum ? keys_backward<T, D, Br, Bc, true> : keys_backward<T, D, Br, Bc, false>;
+    const Backward<T, Variant> a = arguments_of<Variant>(p);
+    const auto keys_kernel =
+        a.dQ_sum ? keys_backward<T, D, Br, Bc, true, Variant> : keys_backward<T, D, Br, Bc, false, Variant>;
     allow_shared_memory(keys_kernel, sizeof(Tiles<D, Br, Bc>));
     launch_row_terms<D>(p, a);
     if (p.K.rows > 0)
-      keys_kernel<<<grid_of(p.K.rows, Bc, std::int64_t{p.B} * p.H), 256, sizeof(Tiles<D, Br, Bc>), p.stream>>>(a);
+      keys_kernel<<<grid_of(p.K.rows, Bc, std::int64_t{p.B} * p.Hk), 256, sizeof(Tiles<D, Br, Bc>), p.stream>>>(a);
     launch_dq<D>(p, a);
   }
 };

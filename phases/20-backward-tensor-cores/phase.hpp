@@ -47,7 +47,7 @@ inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks);
 inline Workspace workspace(const AnyProblem& p) {
   const std::int64_t rows = p.B() * p.H() * padded_rows(p.Sq());
   const bool atomic = p.options.mode == BackwardMode::Atomic;
-  const std::int64_t D = p.D() <= 64 ? 64 : p.D() <= 128 ? 128 : 256;
+  const std::int64_t D = p.widest() <= 64 ? 64 : p.widest() <= 128 ? 128 : 256;
   return {{"row_m", rows},      {"row_inverse_l", rows},      {"row_delta", rows}, {"dQ_sum", atomic ? rows * D : 0},
           {"row_excess", rows}, {"centre", p.B() * p.H() * D}};
 }
@@ -82,29 +82,30 @@ inline std::int64_t centre_keys(const AnyProblem& p) {
 // a K/V tile is read once, Q, dO and three numbers a row as often as they stream by. Deterministic: the other way round
 // for dQ, four lanes a row. Atomic: whole tiles are added to dQ_sum, and 16 rows at a time read from there.
 inline HbmBytes bytes_without_sums(const AnyProblem& p, Blocks blocks) {
-  const std::int64_t heads = p.B() * p.H(), Sq = p.Sq(), Sk = p.Sk(), row = p.row_bytes(), D = p.D();
-  const std::int64_t padded = backward_features.padded(D), all_rows = padded_rows(Sq);
+  const std::int64_t heads = p.B() * p.H(), Sq = p.Sq(), row = p.row_bytes(), v_row = p.v_row_bytes();
+  const std::int64_t padded = backward_features.padded(p.widest()), all_rows = padded_rows(Sq), pair = row + v_row;
   const bool atomic = p.options.mode == BackwardMode::Atomic;
-  const std::int64_t lo = p.o_lo.given() ? 2 * D : 0, dlse = p.dlse.given() ? 4 : 0, ml = p.m.given() ? 8 : 4;
-  std::int64_t read = Sq * (2 * row + lo + dlse + ml) + 2 * seen_keys(p) * row;
-  std::int64_t written = 12 * all_rows + 2 * Sk * row + Sq * row, added = 0;
+  const std::int64_t lo = p.o_lo.given() ? v_row : 0, dlse = p.dlse.given() ? 4 : 0, ml = p.m.given() ? 8 : 4;
+  const std::int64_t of_keys = p.B() * p.shape().Hk * pair;  // a key of each of K's heads, and its value
+  std::int64_t read = Sq * (2 * v_row + lo + dlse + ml), written = 12 * all_rows + Sq * row, added = 0;
   for_each_pair(p, blocks,
-                [&](std::int64_t rows) { read += rows * 2 * row + 12 * blocks.Br, added += blocks.Br * padded * 4; });
+                [&](std::int64_t rows) { read += rows * pair + 12 * blocks.Br, added += blocks.Br * padded * 4; });
   if (atomic) {
     read += added + (Sq + 15) / 16 * 16 * padded * 4, written += added + all_rows * padded * 4;
   } else {
     const Blocks own = dq_blocks(static_cast<int>(padded));
-    read += Sq * (2 * row + 4 * 12);
-    for (std::int64_t i0 = 0; i0 < Sq; i0 += own.Br) read += p.visible(std::min(i0 + own.Br, Sq) - 1).end * 2 * row;
+    read += Sq * (pair + 4 * 12);
+    for (std::int64_t i0 = 0; i0 < Sq; i0 += own.Br) read += p.visible(std::min(i0 + own.Br, Sq) - 1).end * pair;
   }
-  return {static_cast<std::uint64_t>(heads * read), static_cast<std::uint64_t>(heads * written)};
+  return {static_cast<std::uint64_t>(heads * read + seen_keys(p) * of_keys),
+          static_cast<std::uint64_t>(heads * written + p.Sk() * of_keys)};
 }
 
 // With the sums: the first kernel reads some keys, and writes their mean and a number a row. Deterministic: four lanes
 // a row read that. Atomic: `summed` rows of a pair of tiles are added to it, and two numbers a lane are read for 16
 // rows. Each warp reads the mean, two of its columns a lane, for 16 rows.
 inline HbmBytes bytes_with_sums(const AnyProblem& p, Blocks blocks, std::int64_t summed) {
-  const std::int64_t heads = p.B() * p.H(), Sq = p.Sq(), padded = backward_features.padded(p.D());
+  const std::int64_t heads = p.B() * p.H(), Sq = p.Sq(), padded = backward_features.padded(p.widest());
   std::int64_t read = 0, written = 4 * padded_rows(Sq), added = 0;
   if (Sq > 0) read += centre_keys(p) * p.row_bytes(), written += 4 * padded;
   if (p.options.mode == BackwardMode::Atomic) {

@@ -5,19 +5,19 @@
 #include "phases/09-backward/attention.cuh"  // restore
 #include "phases/13-instruction-diet/output.cuh"
 #include "phases/20-backward-tensor-cores/phase.hpp"
-#include "phases/interface/kernel_phase.cuh"
+#include "phases/interface/variant.cuh"
 
 namespace flash::phase20::inline FLASH_MACHINE {
 
 // #region arguments
 // What the kernels are given, for all heads. Numbers of rows have padded_rows(Sq) of them for each head.
-template <class T>
+template <class T, class Variant = PlainOf<std::int64_t>>
 struct Backward {
   Heads<const T> Q;  // [B, H, Sq, D]
   Heads<T> O;        // [B, H, Sq, D], as dO and O_lo: only read
   Heads<const T> dO;
   Heads<std::int16_t> O_lo;                  // its data may be null
-  Heads<const T> K, V;                       // [B, H, Sk, D]
+  Heads<const T> K, V;                       // [B, Hk, Sk, D]
   Heads<T> dQ, dK, dV;                       // as Q, K, V
   const float *LSE, *dLSE;                   // [B, H, Sq], natural log; dLSE may be null
   const float *m, *l;                        // [B, H, Sq], the forward pass's; null: LSE stands in for them
@@ -27,21 +27,21 @@ struct Backward {
   float* centre;      // [B, H, D], D as padded: a row near the keys' mean, or zeros
   int* off_centre;    // [B, H], from phase 23 on, else null: is that row another one than zeros?
   float scale, scale_log2;
-  Band<std::int64_t> band;  // row i sees the keys 0 … band.end(i) - 1
+  Variant band;  // row i sees the keys 0 … band.end(i) - 1
   int B, H;
   std::int64_t rows;  // padded rows of a head
 };
-template <class T>
-Backward<T> arguments_of(const DeviceProblem<T>& p) {
+template <class Variant = PlainOf<std::int64_t>, class T>
+Backward<T, Variant> arguments_of(const DeviceProblem<T>& p) {
   const auto numbers = [&](std::size_t piece) { return static_cast<float*>(p.workspace[piece]); };
-  Backward<T> a{};
+  Backward<T, Variant> a{};
   a.Q = p.Q, a.O = p.O, a.dO = p.dO, a.O_lo = p.O_lo, a.K = p.K, a.V = p.V;
   a.dQ = p.dQ, a.dK = p.dK, a.dV = p.dV;
   a.LSE = p.LSE, a.dLSE = p.dLSE, a.m = p.m, a.l = p.l;
   a.row_m = numbers(0), a.row_inverse_l = numbers(1), a.row_delta = numbers(2);
   a.dQ_sum = p.mode == Mode::Atomic ? numbers(3) : nullptr;
   a.row_excess = numbers(4), a.centre = numbers(5);
-  a.scale = p.scale, a.scale_log2 = p.scale_log2, a.band = p.band;
+  a.scale = p.scale, a.scale_log2 = p.scale_log2, a.band = Variant::of(p);
   a.B = p.B, a.H = p.H, a.rows = padded_rows(p.Q.rows);
   return a;
 }
@@ -101,10 +101,12 @@ struct CentreSums {
 // differ. Where |mean|² < 1/8 of their variance rows need not be summed: 1.5 floors at most in place of 1.41. A mean
 // of few keys would even harm there, when δ is off. Nor does it matter where a key is infinite or NaN: then zeros keep
 // that from rows that do not see it.
-template <class T, int D, int kThreads>
-__device__ bool find_centre(const Backward<T>& a, int head, CentreSums<D, kThreads>& sums, float* centre /*[D]*/) {
+template <class T, int D, int kThreads, class Arguments, class Variant>
+__device__ bool find_centre(const Arguments& a, const Variant& band, int head, CentreSums<D, kThreads>& sums,
+                            float* centre /*[D]*/) {
   constexpr int kLanes = D / 8, kWarps = kThreads / 32;
-  const Head<const T> K = a.K.head(head / a.H, head % a.H);
+  const auto at = band.keys(head, a.H, 0);
+  const Head<const T> K = a.K.head(at.b, at.h);
   const std::int64_t seen = a.Q.rows > 0 ? a.band.end(a.Q.rows - 1) : 0;
   const int step = static_cast<int>(centre_step(seen)), keys = static_cast<int>(seen / step);
   const int lane = threadIdx.x % kLanes, warp = threadIdx.x / 32;
@@ -172,10 +174,10 @@ __device__ __forceinline__ void move_to_centre(float (&dq)[D / 2], const float* 
 // #region row-terms
 // Of each row m, 1 / l and δ = Σ_d dO_d O_d - dLSE, as phase 09 has them: D / 8 lanes share a row. P of a row that does
 // not exist or sees no finite logit is to be 0: its m is +inf. dQ_sum is cleared, too: 8 numbers a lane.
-template <class T, int D>
-__global__ void __launch_bounds__(128) row_terms(Backward<T> a) {
+template <class T, int D, class Variant>
+__global__ void __launch_bounds__(128) row_terms(Backward<T, Variant> a) {
   if (blockIdx.x < static_cast<unsigned>(a.B * a.H))  // the first blocks, one for each head
-    find_centre<T, D>(a, blockIdx.x, shared<CentreSums<D, 128>>(), a.centre + std::int64_t{blockIdx.x} * D);
+    find_centre<T, D>(a, a.band, blockIdx.x, shared<CentreSums<D, 128>>(), a.centre + std::int64_t{blockIdx.x} * D);
   constexpr int kLanes = D / 8;
   const std::int64_t row = std::int64_t{blockIdx.x} * (128 / kLanes) + threadIdx.x / kLanes;  // of all heads' padded
   const int lane = threadIdx.x % kLanes, c = lane * 8;
@@ -245,8 +247,8 @@ template <int D>
 struct FinishTiles {
   alignas(16) std::uint16_t dQ[64][D];
 };
-template <class T, int D>
-__global__ void __launch_bounds__(128) finish_dq(Backward<T> a) {
+template <class T, int D, class Variant>
+__global__ void __launch_bounds__(128) finish_dq(Backward<T, Variant> a) {
   FinishTiles<D>& tiles = shared<FinishTiles<D>>();
   const int warp_row = threadIdx.x / 32 * 16;
   const std::int64_t tiles_of_head = (a.Q.rows + 63) / 64, head = blockIdx.x / tiles_of_head;

@@ -25,14 +25,15 @@ struct RowsTiles {
 
 // #region rows-backward
 // Four warps of 16 or 32 rows each.
-template <class T, int D>
-__global__ void __launch_bounds__(128, D <= 128 ? 2 : 1) rows_backward(Backward<T> a) {
+template <class T, int D, class Variant>
+__global__ void __launch_bounds__(128, D <= 128 ? 2 : 1) rows_backward(Backward<T, Variant> a) {
   using Tiles = RowsTiles<D>;
   constexpr int kRows = Tiles::kRows, kKeys = Tiles::kKeys, kRowTiles = Tiles::kRowTiles;
   Tiles& tiles = shared<Tiles>();
   const std::int64_t head = std::int64_t{blockIdx.z} * gridDim.y + blockIdx.y, b = head / a.H, h = head % a.H;
   if (b >= a.B) return;
-  const Head<const T> K = a.K.head(b, h), V = a.V.head(b, h);  // [Sk, D]
+  const auto keys = a.band.keys(static_cast<int>(head), a.H, 0);
+  const Head<const T> K = a.K.head(keys.b, keys.h), V = a.V.head(keys.b, keys.h);  // [Sk, D]
   const std::int64_t first_row = std::int64_t{blockIdx.x} * kRows;
   const int warp_row = threadIdx.x / 32 * 16 * kRowTiles;
 
@@ -125,22 +126,22 @@ __global__ void __launch_bounds__(128, D <= 128 ? 2 : 1) rows_backward(Backward<
 // #region before-and-behind
 // What the host launches before the kernel of dK and dV, and behind it: the numbers of rows; dQ, which is rounded where
 // that kernel has added it up, and else made by a kernel of its own.
-template <int D, class T>
-void launch_row_terms(const DeviceProblem<T>& p, const Backward<T>& a) {
+template <int D, class T, class Variant>
+void launch_row_terms(const DeviceProblem<T>& p, const Backward<T, Variant>& a) {
   const auto blocks = static_cast<unsigned>(std::int64_t{p.B} * p.H * a.rows * (D / 8) / 128);
-  if (a.rows > 0) row_terms<T, D><<<blocks, 128, sizeof(CentreSums<D, 128>), p.stream>>>(a);
+  if (a.rows > 0) row_terms<T, D, Variant><<<blocks, 128, sizeof(CentreSums<D, 128>), p.stream>>>(a);
 }
-template <int D, class T>
-void launch_dq(const DeviceProblem<T>& p, const Backward<T>& a) {
+template <int D, class T, class Variant>
+void launch_dq(const DeviceProblem<T>& p, const Backward<T, Variant>& a) {
   const std::int64_t heads = std::int64_t{p.B} * p.H;
   if (a.rows == 0) return;
   if (a.dQ_sum) {
     const auto blocks = static_cast<unsigned>(heads * ((p.Q.rows + 63) / 64));
-    const auto kernel = finish_dq<T, D>;
+    const auto kernel = finish_dq<T, D, Variant>;
     allow_shared_memory(kernel, sizeof(FinishTiles<D>));
     kernel<<<blocks, 128, sizeof(FinishTiles<D>), p.stream>>>(a);
   } else {
-    const auto kernel = rows_backward<T, D>;
+    const auto kernel = rows_backward<T, D, Variant>;
     allow_shared_memory(kernel, sizeof(RowsTiles<D>));
     kernel<<<grid_of(p.Q.rows, RowsTiles<D>::kRows, heads), 128, sizeof(RowsTiles<D>), p.stream>>>(a);
   }

@@ -154,7 +154,7 @@ template <class T>
 TensorMap map_of_seen_keys(const DeviceProblem<T>& p, Heads<const T> x) {
   const std::int64_t seen = p.Q.rows > 0 ? p.band.end(p.Q.rows - 1) : 0;
   if (seen > 0) x.rows = seen;
-  return map_of(x, p.B, p.H, 64);
+  return map_of(x, p.B, p.Hk, 64);
 }
 // #endregion
 

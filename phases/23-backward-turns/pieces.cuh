@@ -43,7 +43,8 @@ __global__ void __launch_bounds__(256) row_pieces(Backward<T> a, RowPiece* piece
   const int lane = threadIdx.x % kLanes, b = head / a.H, h = head % a.H;
 
   if (blockIdx.x < static_cast<unsigned>(a.B * a.H)) {  // the first blocks, one for each head
-    const int off = phase20::find_centre<T, D>(a, blockIdx.x, sums.centre, a.centre + std::int64_t{blockIdx.x} * D);
+    const int off = phase20::find_centre<T, D>(a, a.band, blockIdx.x, sums.centre,
+                                                  a.centre + std::int64_t{blockIdx.x} * D);
     if (threadIdx.x == 0) a.off_centre[blockIdx.x] = off;
   }
   // All loads at once; zeros meanwhile.

@@ -47,11 +47,10 @@ constexpr int kConsumerRegisters = 240, kProducerRegisters = 24;
 // #endregion
 
 // #region consumer: what a thread holds of its warpgroup's 64 keys, and what it does with a Q tile
-template <class T, int D, int Br, int Bc>
+template <class T, int D, int Br, int Bc, class Variant>
 struct Consumer {
   // Where S and dP have 64 queries, dV is begun before dS is made, which it hides; and dQ, all of whose columns are 64
-  // numbers a lane, has to wait for dV and dK. With 128 queries registers are short in the one place and not in the
-  // other.
+  // numbers a lane, has to wait for dV and dK. With 128 queries registers are short elsewhere.
   static constexpr bool kEarly = Br == 64;
   static constexpr int kStages = Tiles<D, Br, Bc>::kStages;
 
@@ -72,9 +71,8 @@ struct Consumer {
   __device__ Consumer(Tiles<D, Br, Bc>& tiles, const Backward<T>& a, int warpgroup)
       : tiles(tiles), a(a), warpgroup(warpgroup) {}
   __device__ __forceinline__ const Share& share() const { return tiles.shares[to.stage]; }
-  __device__ Cursor<1> keys() const { return {0, static_cast<unsigned>(to.stage)}; }  // of K and V
-  // False: there is nothing more to do.
-  __device__ __forceinline__ bool next_share(const Band<int>& band) {
+  __device__ Cursor<1> keys() const { return {0, Variant::groups ? share().round : to.stage % 2u}; }  // of K and V
+  __device__ __forceinline__ bool next_share(const Variant& band) {  // false: there is none
     tiles.share_ring.wait_full(to);
     if (uniform(share().work.head < 0)) return false;
     const QueryRange tiles_of_share = share().tiles;
@@ -82,19 +80,20 @@ struct Consumer {
     first_key = uniform(share().work.kv_tile) * Bc + warpgroup * 64;
     const int my_key = first_key + threadIdx.x % 128 / 32 * 16 + lane_row();
     for (int r = 0; r < 2; ++r) from[r] = first_query(my_key + 8 * r, band) - (range.end - 1) * Br - lane_column();
+    if (!Variant::groups || uniform(share().member) == 0)  // else they go on
 #pragma unroll
-    for (int i = 0; i < D / 2; ++i) dv[i] = dk[i] = 0;
+      for (int i = 0; i < D / 2; ++i) dv[i] = dk[i] = 0;
     tiles.K_ring.wait_full(keys());
     return true;
   }
-  __device__ bool any() const {
+  __device__ __forceinline__ bool any() const {
     return range.end > range.first;
   }
   // All tiles, but for the way of the last one's dQ. First those that are plain: all rows see all keys, no row of the
   // head is extreme, and the centre does not matter.
   __device__ __forceinline__ void run() {
     if (!any()) return;
-    const bool special = tiles.centre[D] != 0 || tiles.centre[D + 1] != 0;
+    const bool special = Variant::groups || tiles.centre[D] != 0 || tiles.centre[D + 1] != 0;
     const int plain = special ? range.end : max(range.full, range.first);
     steps<true>(range.end - 1, plain);
     steps<false>(min(plain, range.end) - 1, range.first);
@@ -157,8 +156,7 @@ struct Consumer {
 #pragma unroll
     for (int i = 0; i < Br / 64; ++i) begin_dq<T>(dq[i], tiles.dS[turn.stage][i], tiles.K, 0);
   }
-  // dQ of the block's keys less the centre, by as much as dS's rows miss their sums. A warp has 16 rows of each panel,
-  // lanes of four the same ones.
+  // dQ of the block's keys less the centre, by as much as dS's rows miss their sums. A warp has 16 rows of each panel.
   __device__ __forceinline__ void move_to_centre(int tile) {
     const int row = threadIdx.x % 128 / 32 * 16;
 #pragma unroll
@@ -239,21 +237,24 @@ struct Consumer {
       }
     }
   }
-  // The last tile's dQ, dV and dK leave; scale, once: dS is the gradient of S = scale · Q Kᵀ.
-  __device__ __forceinline__ void finish(const TensorMap* dK_map, const TensorMap* dV_map) {
+  // The last tile's dQ leaves; after the last head that meets the keys dV and dK; scale, once: S = scale · Q Kᵀ.
+  __device__ __forceinline__ void finish(const TensorMap* dK_map, const TensorMap* dV_map, const Variant& band) {
     if (any() && my_turn()) {
       begin_turn();
       finish_product<false>(range.first);
       hand_over(range.first);
     }
-    const int h = uniform(share().h), b = uniform(share().b);
-    store_tile<T>(dv, {1, 1}, tiles.V[warpgroup], dV_map, first_key, h, b, warpgroup);
-    bar_sync(kOfConsumers, Bc * 2);  // both have read K, in whose place dK goes out
-    store_tile<T>(dk, {a.scale, a.scale}, tiles.K[warpgroup], dK_map, first_key, h, b, warpgroup);
+    const bool last = !Variant::groups || uniform(share().member) == band.group - 1;
+    if (last) {
+      const Place place = band.keys(uniform(share().work.head), a.H, first_key);
+      store_tile<T>(dv, {1, 1}, tiles.V[warpgroup], dV_map, place, warpgroup);
+      bar_sync(kOfConsumers, Bc * 2);  // both have read K, in whose place dK goes out
+      store_tile<T>(dk, {a.scale, a.scale}, tiles.K[warpgroup], dK_map, place, warpgroup);
+    }
     if (any()) turn.next();
     __syncwarp();  // all lanes have read the share
     tiles.share_ring.release(to), to.next();
-    if (threadIdx.x % 128 != 0) return;
+    if (!last || threadIdx.x % 128 != 0) return;
     cp_async_bulk_wait_read<0>();  // the next share's K and V may come
     mbarrier_arrive(tiles.V_ring.empty), mbarrier_arrive(tiles.K_ring.empty);
   }
@@ -261,14 +262,13 @@ struct Consumer {
 // #endregion
 
 // #region setup: the barriers
-template <class T, int D, int Br, int Bc>
+template <class T, int D, int Br, int Bc, class Variant>
 __global__ void __launch_bounds__(Bc * 2 + 128, 1)
     keys_backward(const __grid_constant__ TensorMap Q_map, const __grid_constant__ TensorMap dO_map,
                   const __grid_constant__ TensorMap K_map, const __grid_constant__ TensorMap V_map,
                   const __grid_constant__ TensorMap dQ_map, const __grid_constant__ TensorMap dK_map,
                   const __grid_constant__ TensorMap dV_map, Backward<T> a,
-                  const RowPiece* pieces /*[B * H * padded rows / 64]*/, Band<int> band, unsigned section,
-                  Relay relay) {
+                  const RowPiece* pieces /*[B * H * padded rows / 64]*/, Variant band, unsigned section, Relay relay) {
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
   constexpr int kStages = Tiles<D, Br, Bc>::kStages;
   const int warpgroup = uniform(threadIdx.x / 128);
@@ -297,10 +297,10 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
 
   // #region loop: the consumers, over shares, and of each over the Q tiles that see the keys, from the last one on
   setmaxnreg_inc<kConsumerRegisters>();
-  Consumer<T, D, Br, Bc> consumer(tiles, a, warpgroup);
+  Consumer<T, D, Br, Bc, Variant> consumer(tiles, a, warpgroup);
   while (consumer.next_share(band)) {
     consumer.run();
-    consumer.finish(&dK_map, &dV_map);
+    consumer.finish(&dK_map, &dV_map, band);
   }
   wait_for_stores();
 }
@@ -319,7 +319,7 @@ struct Gradients {
     else
       launch_fused<T, D, Br, Bc>(p);
   }
-  template <class T, int D, int Br, int Bc>
+  template <class T, int D, int Br, int Bc, class Variant = Plain>
   static void launch_fused(const DeviceProblem<T>& p) {
     Backward<T> a = phase20::arguments_of(p);
     const auto floats = [&](int piece) { return static_cast<float*>(p.workspace[piece]); };
@@ -328,21 +328,21 @@ struct Gradients {
     auto* const pieces = static_cast<RowPiece*>(p.workspace[2]);
     auto* const counts = static_cast<unsigned*>(p.workspace[5]);
     const Relay relay{counts, counts + 1, p.mode == Mode::Deterministic};
-    const auto kernel = keys_backward<T, D, Br, Bc>;
+    const Variant band = Variant::of(p);
+    const auto kernel = keys_backward<T, D, Br, Bc, Variant>;
     constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
     allow_shared_memory(kernel, shared_bytes);
-    const std::int64_t heads = std::int64_t{p.B} * p.H;
-    const unsigned section = phase23::heads_in_cache(heads, p.Q.rows, D, 32 << 20);
-    const auto shares = static_cast<unsigned>((p.K.rows + Bc - 1) / Bc * heads);
+    const std::int64_t heads = std::int64_t{p.B} * p.H, of_keys = std::int64_t{p.B} * p.Hk;
+    const unsigned section = phase23::heads_in_cache(of_keys, p.Q.rows * (p.H / p.Hk), D, 32 << 20);
+    const auto shares = static_cast<unsigned>((p.K.rows + Bc - 1) / Bc * of_keys);
     const unsigned grid = std::min(shares, static_cast<unsigned>(multiprocessors()));  // blocks that stay
-    const auto row_blocks = static_cast<unsigned>(heads * a.rows / 64);
-    constexpr int threads = Bc * 2 + 128;
-    if (row_blocks > 0) row_pieces<T, D, Br><<<row_blocks, 256, sizeof(PieceSums<D>), p.stream>>>(a, pieces, relay);
+    if (const auto row_blocks = static_cast<unsigned>(heads * a.rows / 64))
+      row_pieces<T, D, Br, Variant><<<row_blocks, 256, sizeof(PieceSums<D>), p.stream>>>(a, pieces, relay, band);
     if (grid > 0)
-      kernel<<<grid, threads, shared_bytes, p.stream>>>(
+      kernel<<<grid, Bc * 2 + 128, shared_bytes, p.stream>>>(
           map_of_queries(p, p.Q, Br), map_of_queries(p, p.dO, Br), map_of_seen_keys(p, p.K), map_of_seen_keys(p, p.V),
-          map_of(p.dQ.rows > 0 ? p.dQ : p.dK, p.B, p.H, 16), map_of(p.dK, p.B, p.H, 64), map_of(p.dV, p.B, p.H, 64), a,
-          pieces, narrow(p.band), section, relay);
+          map_of(p.dQ.rows > 0 ? p.dQ : p.dK, p.B, p.H, 16), map_of(p.dK, p.B, p.Hk, 64), map_of(p.dV, p.B, p.Hk, 64),
+          a, pieces, band, section, relay);
   }
 };
 // #endregion

@@ -19,9 +19,9 @@ constexpr bool has(int D, Blocks blocks) {
 // The kernel counts the shares that blocks have drawn, and for each Q tile those that have been added. D = 256: phase
 // 23's.
 inline Workspace workspace(const AnyProblem& p) {
-  if (p.D() > 128) return phase23::workspace(p);
+  if (p.widest() > 128) return phase23::workspace(p);
   const std::int64_t heads = p.B() * p.H(), rows = heads * phase20::padded_rows(p.Sq());
-  const std::int64_t D = p.D() <= 64 ? 64 : 128;
+  const std::int64_t D = p.widest() <= 64 ? 64 : 128;
   return {{"row_m", rows},
           {"row_excess", rows},
           {"row_pieces", rows / 64 * static_cast<std::int64_t>(sizeof(RowPiece) / 4)},
@@ -52,21 +52,22 @@ inline HbmBytes wide_bytes(const AnyProblem& p, Blocks blocks) {
 // which is neither. Each looks at the count once, which is an atomic, all but the first; and counts, all but the last.
 // (Where the mean of K matters, the first ones read their rows' dLSE, too.)
 inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
-  if (p.D() > 128) return wide_bytes(p, blocks);
-  const std::int64_t heads = p.B() * p.H(), Sq = p.Sq(), Sk = p.Sk(), row = p.row_bytes(), D = p.D();
-  const std::int64_t padded = p.D() <= 64 ? 64 : 128, rows = phase20::padded_rows(Sq), piece = sizeof(RowPiece);
-  const std::int64_t lo = p.o_lo.given() ? 2 * D : 0, dlse = p.dlse.given() ? 4 : 0, ml = p.m.given() ? 8 : 4;
-  std::int64_t read = Sq * (2 * row + lo + dlse + ml + 4) + 2 * phase20::seen_keys(p) * row;
-  std::int64_t written = rows / 64 * (64 * 8 + piece - 8 + 4) + 2 * Sk * row + Sq * row;
+  if (p.widest() > 128) return wide_bytes(p, blocks);
+  const std::int64_t heads = p.B() * p.H(), Sq = p.Sq(), Sk = p.Sk(), row = p.row_bytes(), v_row = p.v_row_bytes();
+  const std::int64_t padded = p.widest() <= 64 ? 64 : 128, rows = phase20::padded_rows(Sq), piece = sizeof(RowPiece);
+  const std::int64_t lo = p.o_lo.given() ? v_row : 0, dlse = p.dlse.given() ? 4 : 0, ml = p.m.given() ? 8 : 4;
+  std::int64_t read = Sq * (2 * v_row + lo + dlse + ml + 4), written = rows / 64 * (64 * 8 + piece - 8 + 4) + Sq * row;
+  const std::int64_t of_keys = p.B() * p.shape().Hk;  // heads of K, for which it draws and has K, V, dK and dV
+  std::int64_t read_of_keys = phase20::seen_keys(p) * (row + v_row), written_of_keys = Sk * (row + v_row);
   if (Sq > 0) read += phase20::centre_keys(p) * row, written += 4 * (padded + 4);
   for (std::int64_t j0 = 0; j0 < Sk; j0 += blocks.Bc) {
-    if (Sq > 0) read += 4, written += 4;                                 // its number is drawn
-    if (p.visible(Sq - 1).end > j0 && Sq > 0) read += 4 * (padded + 4);  // the centre
+    if (Sq > 0) read_of_keys += 4, written_of_keys += 4;                         // its number is drawn
+    if (p.visible(Sq - 1).end > j0 && Sq > 0) read_of_keys += 4 * (padded + 4);  // the centre
     for (std::int64_t i0 = 0; i0 < Sq; i0 += blocks.Br) {
       const std::int64_t end = std::min(i0 + blocks.Br, Sq), keys = p.visible(end - 1).end;
       if (keys <= j0) continue;
       const bool first = j0 == 0, last = keys <= j0 + blocks.Bc;
-      read += (end - i0) * 2 * row + blocks.Br / 64 * piece;
+      read += (end - i0) * (row + v_row) + blocks.Br / 64 * piece;
       if (!first) read += 4, written += 4;
       if (!last) read += 4, written += 4;
       if (first && !last) written += blocks.Br * padded * 4;
@@ -74,10 +75,11 @@ inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
     }
   }
   const std::int64_t kv_tiles = (Sk + blocks.Bc - 1) / blocks.Bc;
-  HbmBytes bytes{static_cast<std::uint64_t>(heads * read), static_cast<std::uint64_t>(heads * written)};
+  HbmBytes bytes{static_cast<std::uint64_t>(heads * read + of_keys * read_of_keys),
+                 static_cast<std::uint64_t>(heads * written + of_keys * written_of_keys)};
   if (heads * rows > 0) bytes.written += 4;  // the number of shares that have begun
   if (Sq > 0) {
-    const std::int64_t blocks_that_stay = std::min<std::int64_t>(heads * kv_tiles, simulated_multiprocessors);
+    const std::int64_t blocks_that_stay = std::min<std::int64_t>(of_keys * kv_tiles, simulated_multiprocessors);
     bytes.read += static_cast<std::uint64_t>(4 * blocks_that_stay);  // each draws one too many
     bytes.written += static_cast<std::uint64_t>(4 * blocks_that_stay);
   }

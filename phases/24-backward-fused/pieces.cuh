@@ -19,6 +19,8 @@ struct Relay {
 // What a block does next. kv_tile: the number of its share of dQ, too, in Q tiles that see it, 0 for the first.
 struct Share {
   unsigned number;          // as drawn
+  int member;               // of the heads of Q that meet the same keys: 0 is the first, which brings K and V
+  unsigned round;           // of K and V, 0 or 1, where there are several
   KeyWork work;             // head < 0: there is no further one
   int h, b, first_piece;    // the head's
   QueryRange tiles;         // that see the keys
@@ -27,20 +29,21 @@ struct Share {
 };
 // The number of a block's next share. A block waits only for shares with smaller numbers. Who has drawn those runs, and
 // does them behind smaller ones only, in whatever order the GPU starts blocks. Where there are no Q tiles nobody waits,
-// and the block's last number but one says enough.
+// and the block's last number says enough.
 template <class T>
-__device__ unsigned draw(const Relay& relay, unsigned last_but_one, const Backward<T>& a) {
-  return a.rows > 0 ? atomicAdd(relay.begun, 1u) : last_but_one + 2 * gridDim.x;
+__device__ unsigned draw(const Relay& relay, unsigned last, const Backward<T>& a) {
+  return a.rows > 0 ? atomicAdd(relay.begun, 1u) : last + gridDim.x;
 }
 // In sections shares of a head begin one after another, and the first one of dQ has long been stored when the last one
 // wants the sum.
-template <int Br, int Bc, class T>
-__device__ void find_share(Share& share, unsigned number, const Backward<T>& a, unsigned section,
-                           const Band<int>& band) {
-  const unsigned heads = a.B * a.H, kv_tiles = (band.Sk + Bc - 1) / Bc;
-  share.number = number, share.work = {-1, 0};
+template <int Br, int Bc, class T, class Variant>
+__device__ void find_share(Share& share, unsigned number, int member, const Backward<T>& a, unsigned section,
+                           const Variant& band) {
+  const unsigned heads = a.B * (a.H / band.group), kv_tiles = (band.Sk + Bc - 1) / Bc;  // of K
+  share.number = number, share.member = member, share.work = {-1, 0};
   if (number >= heads * kv_tiles) return;
-  const KeyWork work = phase23::keys_in_sections(number, kv_tiles, heads, section);
+  KeyWork work = phase23::keys_in_sections(number, kv_tiles, heads, section);
+  work.head = work.head * band.group + member;
   const int next_key = (work.kv_tile + 1) * Bc;
   share.work = work;
   share.h = work.head % a.H, share.b = work.head / a.H, share.first_piece = work.head * static_cast<int>(a.rows / 64);
@@ -53,8 +56,8 @@ __device__ void find_share(Share& share, unsigned number, const Backward<T>& a, 
 // #region centre: what dQ's keys are counted from, and what is found out about a head beside it
 // Behind the centre: 1 where it matters, so that rows of dS are to be summed. Behind that, 1 where a row of the head is
 // extreme: elsewhere no tile need be asked.
-template <class T, int D>
-__device__ void look_at_head(const Backward<T>& a, phase20::CentreSums<D, 256>& sums, int head) {
+template <class T, int D, class Variant>
+__device__ void look_at_head(const Backward<T>& a, const Variant& band, phase20::CentreSums<D, 256>& sums, int head) {
   const float* const m = (a.m ? a.m : a.LSE) + head * a.Q.rows;
   const float to_base_2 = a.m ? 1.0f : 1.4426950408889634f;
   const int rows = static_cast<int>(a.Q.rows);
@@ -63,15 +66,15 @@ __device__ void look_at_head(const Backward<T>& a, phase20::CentreSums<D, 256>& 
   for (int row = threadIdx.x; row < rows; row += 256) extreme |= is_extreme(fabsf(m[row] * to_base_2));
   extreme = __syncthreads_or(extreme);
   float* const centre = a.centre + head * std::int64_t{D + 4};
-  const bool matters = phase20::find_centre<T, D>(a, head, sums, centre);
+  const bool matters = phase20::find_centre<T, D>(a, band, head, sums, centre);
   if (threadIdx.x < 4) centre[D + threadIdx.x] = (threadIdx.x == 0 ? matters : extreme) ? 1.0f : 0.0f;
 }
 // #endregion
 
 // #region row-pieces: as in phase 23, without what clears dQ_sum
 // It sets the counts to 0, and dQ of Q tiles that see no key: no block comes to them.
-template <class T, int D, int Br>
-__global__ void __launch_bounds__(256) row_pieces(Backward<T> a, RowPiece* pieces, Relay relay) {
+template <class T, int D, int Br, class Variant>
+__global__ void __launch_bounds__(256) row_pieces(Backward<T> a, RowPiece* pieces, Relay relay, Variant band) {
   constexpr int kLanes = D / 8, kRowsAtOnce = 256 / kLanes, kRounds = 64 / kRowsAtOnce;
   PieceSums<D>& sums = shared<PieceSums<D>>();
   const int pieces_of_head = static_cast<int>(a.rows / 64), head = blockIdx.x / pieces_of_head;
@@ -79,7 +82,7 @@ __global__ void __launch_bounds__(256) row_pieces(Backward<T> a, RowPiece* piece
   const int lane = threadIdx.x % kLanes, b = head / a.H, h = head % a.H;
 
   if (blockIdx.x < static_cast<unsigned>(a.B * a.H))  // the first blocks, one for each head
-    look_at_head<T, D>(a, sums.centre, blockIdx.x);
+    look_at_head<T, D>(a, band, sums.centre, blockIdx.x);
   // All loads at once; zeros meanwhile.
   uint4 o[kRounds], dout[kRounds], low[kRounds];
 #pragma unroll
@@ -127,18 +130,19 @@ __global__ void __launch_bounds__(256) row_pieces(Backward<T> a, RowPiece* piece
 // #endregion
 
 // #region load-shares: one thread draws what the block does, and loads it
-// K and V of a share, and the centre; where no Q tile sees the keys, nothing. `parity`: of the number of shares before.
+// K and V of a share, from `at` on, and the centre; where no Q tile sees the keys, nothing. `parity`: of their number
+// before.
 template <class Tiles>
-__device__ void load_keys(Tiles& tiles, const Share& share, const TensorMap* K_map, const TensorMap* V_map,
+__device__ void load_keys(Tiles& tiles, const Share& share, Place at, const TensorMap* K_map, const TensorMap* V_map,
                           const float* centre, int parity) {
   constexpr unsigned kCentre = sizeof tiles.centre;
   const auto load = [&](auto& keys, Ring<1>& ring, const TensorMap* map, unsigned more) {
     ring.wait_empty({0, static_cast<unsigned>(parity)});
     if (share.tiles.end <= share.tiles.first) return mbarrier_arrive(ring.full);
     mbarrier_arrive_expect_tx(ring.full, sizeof keys + more);
-    int key = share.work.kv_tile * static_cast<int>(sizeof keys / sizeof keys[0]) * 64;
+    int key = at.row;
 #pragma unroll 1
-    for (auto& of_warpgroup : keys) load_tile(of_warpgroup, map, ring.full, key, share.h, share.b), key += 64;
+    for (auto& of_warpgroup : keys) load_tile(of_warpgroup, map, ring.full, key, at.h, at.b), key += 64;
   };
   load(tiles.K, tiles.K_ring, K_map, kCentre);
   if (share.tiles.end > share.tiles.first)
@@ -146,22 +150,27 @@ __device__ void load_keys(Tiles& tiles, const Share& share, const TensorMap* K_m
   load(tiles.V, tiles.V_ring, V_map, 0);
 }
 // Share after share. While the consumers finish one, the first Q tiles of the next one come; its K and V when dK and dV
-// have left their places.
-template <int Br, int Bc, class Tiles, class T>
+// have left their places. Heads of Q that meet the same keys are done one after the other: shares of one number.
+template <int Br, int Bc, class Tiles, class T, class Variant>
 __device__ __forceinline__ void load_shares(Tiles& tiles, const TensorMap* Q_map, const TensorMap* dO_map,
                                             const TensorMap* K_map, const TensorMap* V_map, const Backward<T>& a,
-                                            const RowPiece* pieces, const Band<int>& band, unsigned section,
+                                            const RowPiece* pieces, const Variant& band, unsigned section,
                                             const Relay& relay) {
   Cursor<Tiles::kStages> at;
-  tiles.shares[0].number = blockIdx.x - 2 * gridDim.x, tiles.shares[1].number = blockIdx.x - gridDim.x;
+  tiles.shares[1].number = blockIdx.x - gridDim.x;
 #pragma unroll 1
   for (unsigned count = 0;; ++count) {
     const Cursor<2> to{static_cast<int>(count % 2), count / 2 % 2};
     tiles.share_ring.wait_empty(to);
     Share& share = tiles.shares[to.stage];
-    find_share<Br, Bc>(share, draw(relay, share.number, a), a, section, band);
+    const int member = Variant::groups ? count % band.group : 0;
+    const unsigned last = tiles.shares[to.stage ^ 1].number;
+    find_share<Br, Bc>(share, member > 0 ? last : draw(relay, last, a), member, a, section, band);
+    const unsigned round = (Variant::groups ? count / band.group : count) % 2;
+    if (Variant::groups) share.round = round;
     mbarrier_arrive(&tiles.share_ring.full[to.stage]);
     if (share.work.head < 0) return;
+    const Place keys = band.keys(share.work.head, a.H, share.work.kv_tile * Bc);
 #pragma unroll 1
     for (int tile = share.tiles.end - 1; tile >= share.tiles.first; --tile, at.next()) {
       std::uint64_t* const full = &tiles.Q_ring.full[at.stage];
@@ -170,10 +179,11 @@ __device__ __forceinline__ void load_shares(Tiles& tiles, const TensorMap* Q_map
       load_tile(tiles.Q[at.stage], Q_map, full, tile * Br, share.h, share.b);
       cp_async_bulk(tiles.rows[at.stage], pieces + share.first_piece + tile * (Br / 64), sizeof tiles.rows[0], full);
       tiles.dO_ring.fill(tiles.dO, at, dO_map, tile * Br, share.h, share.b);
-      if (tile == max(share.tiles.end - Tiles::kStages, share.tiles.first))
-        load_keys(tiles, share, K_map, V_map, a.centre, to.stage);
+      if (member == 0 && tile == max(share.tiles.end - Tiles::kStages, share.tiles.first))
+        load_keys(tiles, share, keys, K_map, V_map, a.centre, round);
     }
-    if (share.tiles.end <= share.tiles.first) load_keys(tiles, share, K_map, V_map, a.centre, to.stage);
+    if (member == 0 && share.tiles.end <= share.tiles.first)
+      load_keys(tiles, share, keys, K_map, V_map, a.centre, round);
   }
 }
 // #endregion

@@ -59,8 +59,9 @@ class Demands {
  public:
   constexpr Demands() = default;  // none; nvcc makes a list of one element of {}
   constexpr Demands(std::initializer_list<Demand> list) {
-    for (const Demand demand : list) bits_ |= 1u << static_cast<unsigned>(demand);
+    for (const Demand demand : list) add(demand);
   }
+  constexpr void add(Demand demand) { bits_ |= 1u << static_cast<unsigned>(demand); }
   constexpr bool operator()(Demand demand) const { return bits_ >> static_cast<unsigned>(demand) & 1; }
 
  private:

@@ -29,7 +29,7 @@ inline void check_cuda(cudaError_t, const char*) {}  // the simulator throws whe
 template <class T>
 struct DeviceProblem {
   Heads<const T> Q, dO;      // [B, H, Sq, D]
-  Heads<const T> K, V;       // [B, H, Sk, D]
+  Heads<const T> K, V;       // [B, Hk, Sk, D]
   Heads<T> O, dQ, dK, dV;    // as Q, Q, K, V; the backward pass reads O
   Heads<float> O_wide;       // in place of O's data where O is wanted in fp32 and T is not
   Heads<std::int16_t> O_lo;  // [B, H, Sq, D] and [B, H, Sq]: what a forward pass for training keeps
@@ -37,7 +37,7 @@ struct DeviceProblem {
   float *LSE, *dLSE;         // [B, H, Sq]
   float scale, scale_log2;   // scale · log2 e: kernels use exp2(x · log2 e) for exp(x)
   Band<std::int64_t> band;   // which keys a row sees
-  int B, H;
+  int B, H, Hk;
   BackwardMode mode;
   cudaStream_t stream = nullptr;     // null: the default one
   std::array<void*, 8> workspace{};  // a pointer for each piece
@@ -182,6 +182,7 @@ DeviceProblem<T> device_problem(const AnyProblem& p, const Stream& stream) {
           .band = p.options.mask.band(p.Sq(), p.Sk()),
           .B = static_cast<int>(p.B()),
           .H = static_cast<int>(p.H()),
+          .Hk = static_cast<int>(p.k.H()),
           .mode = p.options.mode,
           .stream = static_cast<cudaStream_t>(stream.stream),
           .workspace = stream.workspace,
@@ -197,7 +198,8 @@ void launch_pass(const AnyProblem& p, Blocks blocks, const Stream& stream) {
     if constexpr (kCan.types.contains(type_of<T>)) {
       using U = device_t<T>;
       const DeviceProblem<U> problem = device_problem<U>(p, stream);
-      with_sizes<kCan>(p.D(), blocks, [&]<int D, int Br, int Bc>() { Kernel::template launch<U, D, Br, Bc>(problem); });
+      with_sizes<kCan>(p.widest(), blocks,
+                       [&]<int D, int Br, int Bc>() { Kernel::template launch<U, D, Br, Bc>(problem); });
     }
   };
   p.type == Type::Float32   ? launch.template operator()<float>()
@@ -208,7 +210,7 @@ void launch_pass(const AnyProblem& p, Blocks blocks, const Stream& stream) {
 template <const Features& kCan, class Kernel>
 Blocks blocks_of_pass(const AnyProblem& p, const MachineOptions& options) {
   check_heads(p);
-  return choose_blocks<kCan, Kernel::template Shared>(with_preferred_blocks<Kernel>(p), p.D(),
+  return choose_blocks<kCan, Kernel::template Shared>(with_preferred_blocks<Kernel>(p), p.widest(),
                                                       shared_memory_of(options));
 }
 

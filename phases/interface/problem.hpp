@@ -2,6 +2,7 @@
 // Types alone: no refusal (validate.cpp), no Eigen, no xtensor, so that CPU phases and kernels share it.
 // Conventions are those of docs/conventions.md: tensors [B, H, S, D], y = query row i, x = key column j.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -169,7 +170,10 @@ struct AnyProblem {
   std::int64_t Sq() const { return q.S(); }
   std::int64_t Sk() const { return k.S(); }
   std::int64_t D() const { return q.D(); }
-  std::int64_t row_bytes() const { return D() * bytes_of(type); }  // of Q, K, V
+  std::int64_t Dv() const { return v.D(); }
+  std::int64_t widest() const { return std::max(D(), Dv()); }  // what a kernel that has one size for both is made for
+  std::int64_t row_bytes() const { return D() * bytes_of(type); }     // of Q, K
+  std::int64_t v_row_bytes() const { return Dv() * bytes_of(type); }  // of V
   float scale() const {
     return options.scale ? *options.scale : static_cast<float>(1.0 / std::sqrt(static_cast<double>(D())));
   }

@@ -142,8 +142,8 @@ inline void validate(const AnyProblem& p, const Phase& phase) {
   const std::int64_t largest = std::min<std::int64_t>(max_head_dim, can.largest_D());
   if (p.D() < 1 || p.D() > largest)
     refuse("Q's head dimension D", p.D(), "1 to " + std::to_string(largest), "split the head");
-  if (can.meets(Demand::OtherDv) && p.v.D() > largest)
-    refuse("V's head dimension D", p.v.D(), "0 to " + std::to_string(largest), "split the head");
+  if (can.meets(Demand::OtherDv) && (p.Dv() < 1 || p.Dv() > largest))
+    refuse("V's head dimension D", p.Dv(), "1 to " + std::to_string(largest), "split the head");
   checks::check_shapes(p, can.meets);
   for (const Operand& operand : operands)
     if (is_written(operand, p)) checks::check_written(operand.name, p.*operand.view);

@@ -15,7 +15,7 @@ extern "C" int run(const void* q, const void* k, const void* v, void* o, float* 
   flash::DeviceProblem<T> p{};
   p.Q = tensor(static_cast<const T*>(q)), p.K = tensor(static_cast<const T*>(k));
   p.V = tensor(static_cast<const T*>(v)), p.O = tensor(static_cast<T*>(o));
-  p.LSE = lse, p.counter = counter, p.B = B, p.H = H, p.stream = static_cast<cudaStream_t>(stream);
+  p.LSE = lse, p.counter = counter, p.B = B, p.H = p.Hk = H, p.stream = static_cast<cudaStream_t>(stream);
   p.scale_log2 = flash::scale_log2(1 / std::sqrt(static_cast<float>(HEAD_DIM)));
   p.band = (causal ? flash::Mask::top_left() : flash::Mask::none()).band(N, N);
   flash::PHASE::Attention::launch<T, HEAD_DIM, BLOCK_Q, BLOCK_K>(p);

@@ -4,6 +4,7 @@
 // flash-backward-bench [LARGEST_N] [--out results.json]      default 8192, no file
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -88,8 +89,9 @@ int main(int count, char** words) try {
         .mask = c.causal ? Mask::top_left() : Mask::none(), .block_q = blocks.Br, .block_k = blocks.Bc};
     bench::Row row;
     row.at = c, row.work = 2.5;
-    row.kernel = std::string(phase.name).substr(0, 2) + (mode == Mode::Atomic ? " atomic " : " deterministic ") +
-                 std::to_string(blocks.Br) + "x" + std::to_string(blocks.Bc);
+    row.kernel = std::string(phase.name, std::strchr(phase.name, '-')) +
+                 (mode == Mode::Atomic ? " atomic " : " deterministic ") + std::to_string(blocks.Br) + "x" +
+                 std::to_string(blocks.Bc);
     const bool right = verify(phase, options, mode, row);
     std::printf("B%d H%d D%-3d %s N %5d  %-24s error %.1e", int(c.B), int(c.H), int(c.D),
                 c.causal ? "causal" : "full  ", int(c.N), row.kernel.c_str(), row.error);

@@ -56,7 +56,7 @@ extern "C" int flash_backward(int D, int Br, int Bc, int causal, int atomic, int
   p.LSE = static_cast<float*>(t[8]);
   p.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(D))), p.scale_log2 = scale_log2(p.scale);
   p.band = (causal ? Mask::top_left() : Mask::none()).band(S, S);
-  p.B = B, p.H = H, p.mode = atomic ? BackwardMode::Atomic : BackwardMode::Deterministic;
+  p.B = B, p.H = p.Hk = H, p.mode = atomic ? BackwardMode::Atomic : BackwardMode::Deterministic;
   p.stream = static_cast<cudaStream_t>(stream);
   for (int i = 0; i < {pieces}; ++i) p.workspace[i] = workspace[i];
   try {{

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <iostream>
 #include <string>
@@ -188,7 +189,7 @@ int main(int count, char** words) try {
   const int threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   verify(phases, threads);
   std::printf("B1 H8 D64 fp32, %d threads; ms: median time, MiB: peak memory above Q, K, V, O\n%6s", threads, "N");
-  const auto number = [](const Phase& phase) { return std::string(phase.name).substr(0, 2); };
+  const auto number = [](const Phase& phase) { return std::string(phase.name, std::strchr(phase.name, '-')); };
   for (const Phase* phase : phases) std::printf("   %s: ms      MiB", number(*phase).c_str());
   std::printf("   %s : %s\n", number(*phases[0]).c_str(), number(*phases[1]).c_str());
   for (std::int64_t N = 512; N <= 8192; N *= 2) {

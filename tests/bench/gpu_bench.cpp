@@ -153,7 +153,10 @@ int main(int count, char** words) try {
     } else if (word == "--out" && i + 1 < count) {
       out = words[++i];
     } else {
-      std::erase_if(entries, [&](const Measurement& e) { return std::string(e.kernel->name).substr(0, 2) != word; });
+      std::erase_if(entries, [&](const Measurement& e) {
+        const std::string name = e.kernel->name;
+        return name.substr(0, name.find('-')) != word;
+      });
       if (entries.empty())
         refuse("argument", "'" + word + "'", "a kernel phase, --dry-run or --out FILE", "correct it");
     }

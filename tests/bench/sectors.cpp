@@ -2,6 +2,7 @@
 // `launch` runs the cases on the GPU, for ncu_phases.sh to profile; `join` runs them on the checked simulator, writes
 // both counts; without a GPU, `print` shows ours. CASE: 07:1,2,500,300,64,causal,float16 (B,H,Sq,Sk,D), or a list.
 // flash-sectors print|launch|join NCU.csv [CASE…]
+#include <cstring>
 #include <fstream>
 #include <functional>
 #include <iostream>
@@ -44,7 +45,7 @@ std::vector<Setting> shapes() {
   std::vector<Setting> all;
   for (const Phase* kernel : kernels()) {
     if (kernel == &naive::phase) continue;
-    const std::string phase = std::string(kernel->name).substr(0, 2);
+    const std::string phase = std::string(kernel->name, std::strchr(kernel->name, '-'));
     all.push_back({phase, 1, 2, 512, 512, 64, false, "float16"});
     all.push_back({phase, 1, 2, 500, 300, 64, false, "float16"});
     if (kernel->forward->features.types.contains(Type::Float32))

@@ -204,6 +204,26 @@ TEST_CASE("on each kind of GPU gradients get the fastest that it can run") {
         }
 }
 
+// By TMA and wgmma where that may be, else by mma.sync; whatever the figures of phases that do not have it.
+TEST_CASE("grouped heads and a Dv of its own get a phase that has them") {
+  const AnyProblem grouped({2, 8, 2, 512, 512, 64, 64}, half_type, {}, true),
+      other_width({2, 8, 8, 512, 512, 192, 128}, half_type, {}, true);
+  for (const AnyProblem& p : {grouped, other_width}) {
+    const auto on = [&](Capability device) {
+      return choose_phase(p, [device](const Features& can) { return runs_on(can, device); }).phase;
+    };
+    const Features &hopper = on({9, 0})->forward->features, &ampere = on({8, 0})->forward->features;
+    for (const Demand demand : {Demand::FewerHeads, Demand::OtherDv})
+      CHECK((hopper.meets(demand) && ampere.meets(demand)));
+    CHECK(hopper.capability.exactly);
+    CHECK(ampere.capability.major == 8);
+    CHECK(on({10, 0})->forward->features.capability.major == 8);
+    AnyProblem odd = p;
+    odd.k.stride[2] += 1, odd.k.stride[1] += p.Sk(), odd.k.stride[0] += p.Sk() * p.k.H();
+    CHECK(choose_phase(odd, [](const Features& can) { return runs_on(can, {9, 0}); }).phase == on({8, 0}));
+  }
+}
+
 TEST_CASE("figures of the type's size, else of any, and of the very type where two are as near") {
   const std::vector<Measured> figures = {{"06-4d-grid", Type::Float32, false, 64, 512, 6, 30},
                                          {"06-4d-grid", Type::Float16, false, 64, 512, 6, 10},
