@@ -313,8 +313,8 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
 // kKeeps: what a backward pass needs, or O in fp32. Variant: a band that says where things lie (phase 25).
 template <class T, int D, int Br, int Bc, bool kKeeps, class Variant>
 __global__ void __launch_bounds__(Layout<D>::threads(Br), Layout<D>::blocks)
-    attention(Heads<const T> Q /*[B, H, Sq, D]*/, Heads<const T> K /*[B, H, Sk, D]*/,
-              Heads<const T> V /*[B, H, Sk, D]*/, Outputs<T> out, float scale_log2, Variant band, int B, int H) {
+    attention(Heads<const T> Q /*[B, H, Sq, D]*/, Heads<const T> K /*[B, Hk, Sk, D]*/,
+              Heads<const T> V /*[B, Hk, Sk, D]*/, Outputs<T> out, float scale_log2, Variant band, int B, int H) {
   const bool heads_first = band.cuts_right();
   const unsigned heads = B * H;
   const unsigned head = heads_first ? blockIdx.x % heads : blockIdx.z * gridDim.y + blockIdx.y;

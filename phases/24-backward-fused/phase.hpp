@@ -46,7 +46,7 @@ inline HbmBytes wide_bytes(const AnyProblem& p, Blocks blocks) {
   return bytes;
 }
 
-// And up to 128: the first kernel reads O, O_lo, dO, a row's numbers, its m twice, and 64 keys; it writes two numbers
+// And up to 128: the first kernel reads O, O_lo, dO, a row's numbers, its m twice, and some keys; it writes two numbers
 // a row, the pieces, the centre and the counts. A K/V tile and the centre are read once, Q, dO and pieces as often as
 // they stream by. Of each pair of tiles the first K/V tile stores dQ's share, the last one reads the sum; others add,
 // which is neither. Each looks at the count once, which is an atomic, all but the first; and counts, all but the last.
