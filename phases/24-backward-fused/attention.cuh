@@ -56,9 +56,10 @@ struct Consumer {
 
   Tiles<D, Br, Bc>& tiles;
   const Backward<T>& a;
+  const Variant& band;
   const int warpgroup;
-  QueryRange range;          // the share's tiles
-  int first_key, round = 0;  // round: of K and V, where they stay for several shares
+  QueryRange range;  // the share's tiles
+  int first_key;
   int from[2];  // the first queries that see the lane's two keys, counted from the lane's first column of the next tile
 
   float s[Br / 2], dp[Br / 2];             // Sᵀ, then Pᵀ; dPᵀ, then dSᵀ
@@ -68,21 +69,21 @@ struct Consumer {
   Cursor<kStages> at, turn;                // of Q, dO and dS; of dS and dQ, a tile behind
   Cursor<2> to;                            // of shares
 
-  __device__ Consumer(Tiles<D, Br, Bc>& tiles, const Backward<T>& a, int warpgroup)
-      : tiles(tiles), a(a), warpgroup(warpgroup) {}
+  __device__ Consumer(Tiles<D, Br, Bc>& tiles, const Backward<T>& a, const Variant& band, int warpgroup)
+      : tiles(tiles), a(a), band(band), warpgroup(warpgroup) {}
   __device__ __forceinline__ const Share& share() const { return tiles.shares[to.stage]; }
-  __device__ Cursor<1> keys() const { return {0, unsigned(Variant::groups ? round : to.stage)}; }  // of K and V
-  __device__ __forceinline__ bool next_share(const Variant& band) {  // false: there is none
+  __device__ Cursor<1> keys() const { return {0, static_cast<unsigned>(to.stage)}; }  // of K and V, a round a share
+  __device__ __forceinline__ bool next_share() {                                      // false: there is none
     tiles.share_ring.wait_full(to);
     if (uniform(share().work.head < 0)) return false;
     const QueryRange tiles_of_share = share().tiles;
     range = {uniform(tiles_of_share.first), uniform(tiles_of_share.full), uniform(tiles_of_share.end)};
     first_key = uniform(share().work.kv_tile) * Bc + warpgroup * 64;
     const int my_key = first_key + threadIdx.x % 128 / 32 * 16 + lane_row();
-    for (int r = 0; r < 2; ++r) from[r] = first_query(my_key + 8 * r, band) - (range.end - 1) * Br - lane_column();
-    if (!Variant::groups || uniform(share().h) % band.group == 0)  // else they go on
+    const int last_row = band.tile_of(range.end - 1) * Br + lane_column();
+    for (int r = 0; r < 2; ++r) from[r] = first_query(my_key + 8 * r, band) - last_row;
 #pragma unroll
-      for (int i = 0; i < D / 2; ++i) dv[i] = dk[i] = 0;
+    for (int i = 0; i < D / 2; ++i) dv[i] = dk[i] = 0;
     tiles.K_ring.wait_full(keys());
     return true;
   }
@@ -93,7 +94,7 @@ struct Consumer {
   // head is extreme, and the centre does not matter.
   __device__ __forceinline__ void run() {
     if (!any()) return;
-    const bool special = Variant::groups || tiles.centre[D] != 0 || tiles.centre[D + 1] != 0;
+    const bool special = tiles.centre[D] != 0 || tiles.centre[D + 1] != 0;
     const int plain = special ? range.end : max(range.full, range.first);
     steps<true>(range.end - 1, plain);
     steps<false>(min(plain, range.end) - 1, range.first);
@@ -115,7 +116,7 @@ struct Consumer {
     wgmma_wait<1>(s);  // all but the last: S is there
     probabilities(s, tiles.rows[at.stage], extreme, a);
     if (masked) hide_queries(s, from);
-    from[0] += Br, from[1] += Br;
+    if (band.ends_tile(tile)) from[0] += Br, from[1] += Br;
     if (kEarly) {
       round_p<T>(p, s);
       begin_output<T>(dv, p, tiles.dO[at.stage]);
@@ -164,7 +165,7 @@ struct Consumer {
       const phase13::Fragments<64> rows(&tiles, tiles.dS[turn.stage][i], phase13::b_row(), row + phase13::b_column());
       float excess[1][4] = {};
       if (const float* less = share().row_excess) {  // the first share: less what the sums are to be
-        less += tile * Br + i * 64 + row + lane_row();
+        less += band.member_of(tile) * a.rows + band.tile_of(tile) * Br + i * 64 + row + lane_row();
         excess[0][0] = less[0], excess[0][2] = less[8];
       }
 #pragma unroll
@@ -237,24 +238,21 @@ struct Consumer {
       }
     }
   }
-  // The last tile's dQ leaves; after the last head that meets the keys dV and dK; scale, once: S = scale · Q Kᵀ.
-  __device__ __forceinline__ void finish(const TensorMap* dK_map, const TensorMap* dV_map, const Variant& band) {
+  // The last tile's dQ leaves; then dV and dK; scale, once: S = scale · Q Kᵀ.
+  __device__ __forceinline__ void finish(const TensorMap* dK_map, const TensorMap* dV_map) {
     if (any() && my_turn()) {
       begin_turn();
       finish_product<false>(range.first);
       hand_over(range.first);
     }
-    const bool last = !Variant::groups || (uniform(share().h) + 1) % band.group == 0;
-    if (last) {
-      const int h = uniform(share().h) / band.group, b = uniform(share().b);
-      store_tile<T>(dv, {1, 1}, tiles.V[warpgroup], dV_map, first_key, h, b, warpgroup);
-      bar_sync(kOfConsumers, Bc * 2);  // both have read K, in whose place dK goes out
-      store_tile<T>(dk, {a.scale, a.scale}, tiles.K[warpgroup], dK_map, first_key, h, b, warpgroup), round ^= 1;
-    }
+    const int h = uniform(share().h) / band.group, b = uniform(share().b);
+    store_tile<T>(dv, {1, 1}, tiles.V[warpgroup], dV_map, first_key, h, b, warpgroup);
+    bar_sync(kOfConsumers, Bc * 2);  // both have read K, in whose place dK goes out
+    store_tile<T>(dk, {a.scale, a.scale}, tiles.K[warpgroup], dK_map, first_key, h, b, warpgroup);
     if (any()) turn.next();
     __syncwarp();  // all lanes have read the share
     tiles.share_ring.release(to), to.next();
-    if (!last || threadIdx.x % 128 != 0) return;
+    if (threadIdx.x % 128 != 0) return;
     cp_async_bulk_wait_read<0>();  // the next share's K and V may come
     mbarrier_arrive(tiles.V_ring.empty), mbarrier_arrive(tiles.K_ring.empty);
   }
@@ -290,17 +288,17 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
     const int warp = threadIdx.x % 128 / 32;  // a thread of each: none waits where another does
     if (threadIdx.x % 32 == 0 && warp == 0)
       load_shares<Br, Bc>(tiles, &Q_map, &dO_map, &K_map, &V_map, a, pieces, band, section, relay);
-    if (threadIdx.x % 32 == 0 && warp > 0 && warp <= kStages) pass_on<Br>(tiles, warp - 1, a, relay, &dQ_map);
+    if (threadIdx.x % 32 == 0 && warp > 0 && warp <= kStages) pass_on<Br>(tiles, warp - 1, a, band, relay, &dQ_map);
     return;
   }
   // #endregion
 
   // #region loop: the consumers, over shares, and of each over the Q tiles that see the keys, from the last one on
   setmaxnreg_inc<kConsumerRegisters>();
-  Consumer<T, D, Br, Bc, Variant> consumer(tiles, a, warpgroup);
-  while (consumer.next_share(band)) {
+  Consumer<T, D, Br, Bc, Variant> consumer(tiles, a, band, warpgroup);
+  while (consumer.next_share()) {
     consumer.run();
-    consumer.finish(&dK_map, &dV_map, band);
+    consumer.finish(&dK_map, &dV_map);
   }
   wait_for_stores();
 }

@@ -16,12 +16,13 @@ struct Relay {
   unsigned* done;  // [B, H, padded rows / 64]: of a Q tile its first number
   bool in_order;   // do the shares of a Q tile come in the order of the keys? Sums then have the same bits in every run
 };
-// What a block does next. kv_tile: the number of its share of dQ, too, in Q tiles that see it, 0 for the first.
+// What a block does next. kv_tile: the number of its share of dQ, too, in Q tiles that see it, 0 for the first. Q tiles
+// are numbered as the variant says: where several heads meet the keys, those of a tile follow each other.
 struct Share {
   unsigned number;          // as drawn
-  KeyWork work;             // head < 0: there is no further one
+  KeyWork work;             // head < 0: there is no further one; else the first that meets the keys
   int h, b, first_piece;    // the head's
-  QueryRange tiles;         // that see the keys
+  QueryRange tiles;         // that see the keys, of all heads that meet them
   int rounded_end;          // Q tiles before that one see no further K/V tile: its share is the last
   const float* row_excess;  // of the head, in the first share, where rows of dS have other sums than 0
 };
@@ -32,33 +33,38 @@ template <class T>
 __device__ unsigned draw(const Relay& relay, unsigned in_turn, const Backward<T>& a) {
   return a.rows > 0 ? atomicAdd(relay.begun, 1u) : in_turn;
 }
+// Of a Q tile its first piece of all heads' rows. member: which of the heads that meet the keys.
+template <int Br, class T>
+__device__ int first_piece(const Share& share, const Backward<T>& a, int tile, int member) {
+  return share.first_piece + member * static_cast<int>(a.rows / 64) + tile * (Br / 64);
+}
 // In sections shares of a head begin one after another, and the first one of dQ has long been stored when the last one
 // wants the sum.
 template <int Br, int Bc, class T, class Variant>
-__device__ void find_share(Share& share, unsigned number, int member, const Backward<T>& a, unsigned section,
-                           const Variant& band) {
+__device__ void find_share(Share& share, unsigned number, const Backward<T>& a, unsigned section, const Variant& band) {
   const unsigned heads = a.B * (a.H / band.group), kv_tiles = (band.Sk + Bc - 1) / Bc;  // of K
   share.number = number, share.work = {-1, 0};
   if (number >= heads * kv_tiles) return;
   KeyWork work = phase23::keys_in_sections(number, kv_tiles, heads, section);
-  work.head = work.head * band.group + member;
+  work.head *= band.group;
   const int next_key = (work.kv_tile + 1) * Bc;
   share.work = work;
   share.h = work.head % a.H, share.b = work.head / a.H, share.first_piece = work.head * static_cast<int>(a.rows / 64);
-  share.tiles = query_range<Br, Bc>(next_key - Bc, band);
-  share.rounded_end = next_key < band.Sk ? query_range<Br, Bc>(next_key, band).first : 0x7fffffff;
+  const QueryRange tiles = query_range<Br, Bc>(next_key - Bc, band);
+  share.tiles = {tiles.first * band.group, tiles.full * band.group, tiles.end * band.group};
+  share.rounded_end = next_key < band.Sk ? query_range<Br, Bc>(next_key, band).first * band.group : 0x7fffffff;
   share.row_excess = work.kv_tile == 0 && a.dLSE ? a.row_excess + work.head * a.rows : nullptr;
 }
 // #endregion
 
 // #region centre: what dQ's keys are counted from, and what is found out about a head beside it
 // Behind the centre: 1 where it matters, so that rows of dS are to be summed. Behind that, 1 where a row of the head is
-// extreme: elsewhere no tile need be asked.
+// extreme, or of one that meets the same keys: elsewhere no tile need be asked. head: the first of those.
 template <class T, int D, class Variant>
 __device__ void look_at_head(const Backward<T>& a, const Variant& band, phase20::CentreSums<D, 256>& sums, int head) {
   const float* const m = (a.m ? a.m : a.LSE) + head * a.Q.rows;
   const float to_base_2 = a.m ? 1.0f : 1.4426950408889634f;
-  const int rows = static_cast<int>(a.Q.rows);
+  const int rows = static_cast<int>(a.Q.rows) * band.group;
   bool extreme = false;  // -inf is not: such rows see no finite logit
 #pragma unroll 8
   for (int row = threadIdx.x; row < rows; row += 256) extreme |= is_extreme(fabsf(m[row] * to_base_2));
@@ -79,7 +85,7 @@ __global__ void __launch_bounds__(256) row_pieces(Backward<T> a, RowPiece* piece
   const std::int64_t first = std::int64_t{blockIdx.x % pieces_of_head} * 64, padded = std::int64_t{blockIdx.x} * 64;
   const int lane = threadIdx.x % kLanes, b = head / a.H, h = head % a.H;
 
-  if (blockIdx.x < static_cast<unsigned>(a.B * a.H))  // the first blocks, one for each head
+  if (blockIdx.x < static_cast<unsigned>(a.B * a.H) && blockIdx.x % band.group == 0)  // a block for a head of K
     look_at_head<T, D>(a, band, sums.centre, blockIdx.x);
   // All loads at once; zeros meanwhile.
   uint4 o[kRounds], dout[kRounds], low[kRounds];
@@ -151,7 +157,7 @@ __device__ void load_keys(Tiles& tiles, const Share& share, const Variant& band,
   load(tiles.V, tiles.V_ring, V_map, 0);
 }
 // Share after share. While the consumers finish one, the first Q tiles of the next one come; its K and V when dK and dV
-// have left their places. Heads of Q that meet the same keys are done one after the other: shares of one number.
+// have left their places.
 template <int Br, int Bc, class Tiles, class T, class Variant>
 __device__ __forceinline__ void load_shares(Tiles& tiles, const TensorMap* Q_map, const TensorMap* dO_map,
                                             const TensorMap* K_map, const TensorMap* V_map, const Backward<T>& a,
@@ -164,29 +170,22 @@ __device__ __forceinline__ void load_shares(Tiles& tiles, const TensorMap* Q_map
     const Cursor<2> to{static_cast<int>(count % 2), count / 2 % 2};
     tiles.share_ring.wait_empty(to);
     Share& share = tiles.shares[to.stage];
-    int member = 0, round = to.stage;
-    if constexpr (Variant::groups) {
-      const unsigned last = tiles.shares[to.stage ^ 1].number;
-      member = count % band.group, round = count / band.group % 2;
-      find_share<Br, Bc>(share, member > 0 ? last : draw(relay, last + gridDim.x, a), member, a, section, band);
-    } else {
-      find_share<Br, Bc>(share, draw(relay, share.number + 2 * gridDim.x, a), member, a, section, band);
-    }
+    find_share<Br, Bc>(share, draw(relay, share.number + 2 * gridDim.x, a), a, section, band);
     mbarrier_arrive(&tiles.share_ring.full[to.stage]);
     if (share.work.head < 0) return;
 #pragma unroll 1
-    for (int tile = share.tiles.end - 1; tile >= share.tiles.first; --tile, at.next()) {
+    for (int n = share.tiles.end - 1; n >= share.tiles.first; --n, at.next()) {
+      const int tile = band.tile_of(n), member = band.member_of(n);
       std::uint64_t* const full = &tiles.Q_ring.full[at.stage];
       tiles.Q_ring.wait_empty(at);
       mbarrier_arrive_expect_tx(full, sizeof tiles.Q[0] + sizeof tiles.rows[0]);
-      load_tile(tiles.Q[at.stage], Q_map, full, tile * Br, share.h, share.b);
-      cp_async_bulk(tiles.rows[at.stage], pieces + share.first_piece + tile * (Br / 64), sizeof tiles.rows[0], full);
-      tiles.dO_ring.fill(tiles.dO, at, dO_map, tile * Br, share.h, share.b);
-      if (member == 0 && tile == max(share.tiles.end - Tiles::kStages, share.tiles.first))
-        load_keys(tiles, share, band, K_map, V_map, a.centre, round);
+      load_tile(tiles.Q[at.stage], Q_map, full, tile * Br, share.h + member, share.b);
+      cp_async_bulk(tiles.rows[at.stage], pieces + first_piece<Br>(share, a, tile, member), sizeof tiles.rows[0], full);
+      tiles.dO_ring.fill(tiles.dO, at, dO_map, tile * Br, share.h + member, share.b);
+      if (n == max(share.tiles.end - Tiles::kStages, share.tiles.first))
+        load_keys(tiles, share, band, K_map, V_map, a.centre, to.stage);
     }
-    if (member == 0 && share.tiles.end <= share.tiles.first)
-      load_keys(tiles, share, band, K_map, V_map, a.centre, round);
+    if (share.tiles.end <= share.tiles.first) load_keys(tiles, share, band, K_map, V_map, a.centre, to.stage);
   }
 }
 // #endregion
@@ -195,9 +194,9 @@ __device__ __forceinline__ void load_shares(Tiles& tiles, const TensorMap* Q_map
 // What the thread does about every kPlaces-th tile of dQ, share after share: gives the place to the consumers when it
 // is free, with the sum of the others' shares in it where theirs is the last one; and when their numbers are there,
 // sends them on. A share's numbers are read where they are needed: the thread has few registers.
-template <int Br, class Tiles, class T>
-__device__ __forceinline__ void pass_on(Tiles& tiles, int place, const Backward<T>& a, const Relay& relay,
-                                        const TensorMap* dQ_map) {
+template <int Br, class Tiles, class T, class Variant>
+__device__ __forceinline__ void pass_on(Tiles& tiles, int place, const Backward<T>& a, const Variant& band,
+                                        const Relay& relay, const TensorMap* dQ_map) {
   constexpr int kPlaces = Tiles::kStages, kColumns = sizeof tiles.dQ[0] / sizeof(float) / Br;
   auto& dQ = tiles.dQ[place];
   std::uint64_t* const empty = &tiles.dQ_ring.empty[place];
@@ -208,21 +207,22 @@ __device__ __forceinline__ void pass_on(Tiles& tiles, int place, const Backward<
     tiles.share_ring.wait_full(to);
     const Share& share = tiles.shares[to.stage];
     if (share.work.head < 0) break;
-    const auto takes_sum = [&](int tile) { return share.work.kv_tile > 0 && tile < share.rounded_end; };
-    int tile = max(share.tiles.end, share.tiles.first) - 1 - skip;
-    if (tile >= share.tiles.first && !takes_sum(tile)) mbarrier_arrive(empty);
+    const auto takes_sum = [&](int n) { return share.work.kv_tile > 0 && n < share.rounded_end; };
+    int n = max(share.tiles.end, share.tiles.first) - 1 - skip;
+    if (n >= share.tiles.first && !takes_sum(n)) mbarrier_arrive(empty);
 #pragma unroll 1
-    for (; tile >= share.tiles.first; tile -= kPlaces, parity ^= 1) {
-      unsigned* const done = relay.done + (share.first_piece + tile * (Br / 64));
-      float* const sum = a.dQ_sum + (std::int64_t{share.first_piece} + tile * (Br / 64)) * 64 * kColumns;
-      const bool rounded = tile < share.rounded_end;
+    for (; n >= share.tiles.first; n -= kPlaces, parity ^= 1) {
+      const int tile = band.tile_of(n), member = band.member_of(n), piece = first_piece<Br>(share, a, tile, member);
+      unsigned* const done = relay.done + piece;
+      float* const sum = a.dQ_sum + std::int64_t{piece} * 64 * kColumns;
+      const bool rounded = n < share.rounded_end;
       const int kv_tile = share.work.kv_tile;
       // The first share has been stored; in order: those before this one are there; to be rounded: all others.
       if (kv_tile > 0) {
         wait_at_least(done, rounded || relay.in_order ? kv_tile : 1);
         fence_proxy_async_global();  // TMA is to see what TMA has written for other blocks
       }
-      if (takes_sum(tile)) {
+      if (takes_sum(n)) {
         mbarrier_arrive_expect_tx(empty, sizeof dQ);
         cp_async_bulk(&dQ, sum, sizeof dQ, empty);
       }
@@ -232,7 +232,8 @@ __device__ __forceinline__ void pass_on(Tiles& tiles, int place, const Backward<
         for (int i = 0; i < Br; i += 16)
 #pragma unroll 1
           for (int panel = 0; panel < kColumns / 64; ++panel)
-            cp_async_bulk_tensor_store(dQ_map, &dQ[i / 16][panel * 4][0], 64 * panel, tile * Br + i, share.h, share.b);
+            cp_async_bulk_tensor_store(dQ_map, &dQ[i / 16][panel * 4][0], 64 * panel, tile * Br + i, share.h + member,
+                                       share.b);
       } else if (kv_tile > 0) {
         cp_reduce_async_bulk_add(sum, &dQ[0][0][0].x, sizeof dQ);
       } else {
@@ -241,13 +242,13 @@ __device__ __forceinline__ void pass_on(Tiles& tiles, int place, const Backward<
       cp_async_bulk_commit();
       cp_async_bulk_wait_read<0>();
       // The place has been read.
-      if (tile - kPlaces >= share.tiles.first && !takes_sum(tile - kPlaces)) mbarrier_arrive(empty);
+      if (n - kPlaces >= share.tiles.first && !takes_sum(n - kPlaces)) mbarrier_arrive(empty);
       if (!rounded) {
         cp_async_bulk_wait<0>();  // not only read: the share is in dQ_sum
         red_release_add(done, 1);
       }
     }
-    skip = share.tiles.first - 1 - tile;
+    skip = share.tiles.first - 1 - n;
     tiles.share_ring.release(to);
   }
 }

@@ -14,6 +14,9 @@ struct Grouped : PlainOf<Int> {
   int group;
 
   __device__ PlaceOf<Int> keys(int head, int H, Int j) const { return {j, head % H / group, head / H}; }
+  __device__ int tile_of(int number) const { return number / group; }
+  __device__ int member_of(int number) const { return group - 1 - number % group; }
+  __device__ bool ends_tile(int number) const { return number % group == 0; }
 
   template <class T>
   static Grouped of(const DeviceProblem<T>& p) {

@@ -283,8 +283,8 @@ CELL("What padding costs") {
 //
 // A key that four heads of Q meet has a gradient from each of them, and dK is their sum. If each head's block added its
 // share in HBM, the order would be that in which blocks come. But a block of the backward pass owns a K/V tile, and
-// goes through the Q tiles with dK and dV in registers. It simply goes on: through the Q tiles of the group's first
-// head, then through those of the next one. `band.group` tells how many there are, and is 1 in the plain variant:
+// goes through the Q tiles with dK and dV in registers. It simply goes on: in phase 20 through the Q tiles of the
+// group's first head, then through those of the next one. `band.group` tells how many there are, and is 1 in the plain variant:
 //
 // ```{region} ../20-backward-tensor-cores/attention.cuh keys-backward
 // ```
@@ -292,9 +292,16 @@ CELL("What padding costs") {
 // The sum is made in one order, whatever the machine does. And here sharing does save copies: K and V of a tile come
 // once for the whole group, and dK and dV leave once.
 //
-// On Hopper, in phase 24, the thing that a block draws is a *share*: a K/V tile, and the Q tiles of a head. Now the
-// shares of a group's heads come one after the other, of one number. The first one brings K and V, the last one sends
-// dK and dV out:
+// On Hopper that order would cost time. In phase 24 dQ goes from block to block: the *share* of a K/V tile in dQ of a Q
+// tile waits for the shares before it. With a causal mask late K/V tiles have few Q tiles. Their blocks would come to
+// the group's second head while the first K/V tile's block still is at the first one, and wait there. All blocks would
+// take as long as the longest: the mask would save nothing. So a block takes the last Q tile of all heads first, then
+// the one before it. Now all blocks come to a Q tile of any head at the same time, as they do where each head has its
+// own keys. Numbers say this order, and `tile_of` and `member_of` (above, in `Grouped`) which Q tile and which head a
+// number means:
+//
+// ```{region} ../24-backward-fused/pieces.cuh load-shares
+// ```
 //
 // ```{region} ../24-backward-fused/pieces.cuh load-shares
 // ```

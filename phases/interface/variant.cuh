@@ -24,6 +24,12 @@ struct PlainOf : Band<Int> {
   __device__ PlaceOf<Int> rows(int head, int H, Int i) const { return {i, head % H, head / H}; }
   __device__ PlaceOf<Int> keys(int head, int H, Int j) const { return {j, head % H, head / H}; }
 
+  // Q tiles of the heads that meet the same keys have numbers, in which the backward pass comes to them from the last
+  // to the first (phase 24): all heads' last tiles before any head's one before.
+  __device__ int tile_of(int number) const { return number; }
+  __device__ int member_of(int) const { return 0; }      // which of the heads
+  __device__ bool ends_tile(int) const { return true; }  // is it the tile's last one?
+
   template <class T>
   static PlainOf of(const DeviceProblem<T>& p) {
     const auto cut = [](std::int64_t x) { return static_cast<Int>(x); };  // TMA's rows, at most 2^30, fit an int
