@@ -5,6 +5,7 @@
 
 #include "phases/11-swizzle/phase.hpp"
 #include "phases/12-async-copies/phase.hpp"
+#include "phases/12-async-copies/steps/steps.hpp"
 #include "tests/tensor_kernels.hpp"
 
 using namespace flash;
@@ -26,4 +27,16 @@ TEST_CASE_TEMPLATE("counters equal formulas", T, half, bfloat16) {
 
 TEST_CASE_TEMPLATE("copies may arrive at any time", T, half, bfloat16) {
   check_completions<T>();
+}
+
+// The page's loop: four threads read what others have copied.
+TEST_CASE("checked: clean, the page's sum too, with two stages and three") {
+  if (skipped_without(Where::Checked)) return;
+  std::vector<float> x(5 * 512);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 512 + i / 512);
+  for (const phase12::AddTiles add : {phase12::stages_on(Where::Checked).two, phase12::stages_on(Where::Checked).three})
+    for (const Completion completion : {Completion::late, Completion::eager, Completion::random}) {
+      const phase12::Sum sum = add({.order = Order::random, .seed = 12, .completion = completion}, x);
+      for (std::size_t i = 0; i < 512; ++i) REQUIRE(sum.y[i] == 5 * static_cast<float>(511 - i) + 10);
+    }
 }

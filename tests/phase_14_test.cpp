@@ -90,7 +90,7 @@ TEST_CASE("sim: the small kernels") {
   check_small_kernels(Where::Sim);
 }
 
-TEST_CASE("checked: the small kernels are clean, whenever copies and products are done") {
+TEST_CASE("checked: clean, the small kernels too, whenever copies and products are done") {
   if (skipped_without(Where::Checked)) return;
   for (const Completion completion : {Completion::late, Completion::eager, Completion::random})
     check_small_kernels(Where::Checked, {.order = Order::random, .seed = 14, .completion = completion});

@@ -22,7 +22,7 @@ TEST_CASE_TEMPLATE("copies and products may be done at any time", T, half) {
 }
 
 // Its dQ is the same but for the order of additions; it makes four requests where phase 21 makes one.
-TEST_CASE("the step adds number by number") {
+TEST_CASE("checked: clean, the step too, which adds number by number") {
   if (skipped_without(Where::Checked)) return;
   const Case c{.B = 1, .H = 2, .Sq = 150, .Sk = 300, .D = 128, .mask = Mask::bottom_right()};
   GradientInputs<bfloat16> in(c);

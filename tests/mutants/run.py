@@ -232,9 +232,10 @@ class Trial:
             elif " ERROR: " in line:
                 break
         else:
-            if not case:
+            if not case and code >= 0:
                 raise Failed(f"no test case failed, and yet: {text.strip().splitlines()[-1:]}")
-            case = f"the limit of time, after {case}"
+            # Killed at the limit of CPU time, a program leaves unsaid what it had in its buffer.
+            case = f"the limit of time, after {case or 'whatever came before'}"
         finding = re.search(r"race: [a-z ]* of shared [A-Za-z0-9_:]*", text)
         self.by = case + (f": {finding[0]}" if finding else "")
         return True
