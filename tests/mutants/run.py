@@ -194,12 +194,13 @@ class Trial:
 
     def settings_of_check(self, tree, settings):
         """How ./flash check compiles and links, with the mutant's headers, objects and compiler."""
-        library = self.folder / CHECK_LIBRARY  # for the linker: these files, the changed ones first
-        fresh = [name for name in self.build.members(CHECK_LIBRARY) if self.stale(name, "all")]
-        for i, name in enumerate(fresh):
-            self.run(self.compile_command(name, self.folder / f"check{i}.o"))
-        mine = " ".join(str(self.folder / f"check{i}.o") for i in range(len(fresh)))
-        library.write_text(f"INPUT({mine} {self.build.folder / CHECK_LIBRARY})\n")
+        library, objects = self.folder / CHECK_LIBRARY, []
+        for i, name in enumerate(self.build.members(CHECK_LIBRARY)):
+            objects.append(self.build.folder / name)
+            if self.stale(name, "all"):
+                objects[-1] = self.folder / f"check{i}.o"
+                self.run(self.compile_command(name, objects[-1]))
+        self.run(f"ar qcs {library} {' '.join(map(str, objects))}")
         text = settings.read_text()
         settings.unlink()  # a link until here
         changed = {"ROOT": tree, "LIBRARY": library, "LAUNCHES": self.compiler or self.build.folder / COMPILER}
