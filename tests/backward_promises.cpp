@@ -577,7 +577,9 @@ TEST_CASE("backward: checked: clean, and the same bits as the fast simulator") {
     int number = 0;
     const auto check = [&](const Case& c) {
       const Type type = can.types[number % can.types.size()];
-      check_clean(type, within(c), mode, number % 2 == 1, number % 3 != 1,
+      // What is made of LSE alone is the same in every mode: there only the first case asks for it again.
+      const bool from_lse = mode == modes().front() ? number % 3 != 1 : number == 0;
+      check_clean(type, within(c), mode, number % 2 == 1, from_lse,
                   {.order = orders[(number + number / 3) % 3], .seed = 5});
       ++number;
     };
