@@ -162,7 +162,7 @@ bool skipped_backward_without(Where where) {
 // The contract's list, as far as both passes go.
 std::vector<Case> gradient_cases() {
   Domain all;
-  all.batch_heads = {{2, 2}, {3, 2}, {2, 3}}, all.evenly = true;
+  all.evenly = true;
   Domain domain = restrict_to(restrict_to(all, features_under_test()), backward_under_test());
   domain.granule = within({}).granule;
   return pairwise(domain);
@@ -506,15 +506,15 @@ void check_poison(const Case& c, BackwardMode mode, int number) {
 // NaN or Inf in one key, value, row of Q or row of dO reaches only the gradients that see it.
 TEST_CASE_TEMPLATE("poison stays where it is seen" * only_if(masks().size() > 1) * only_if(both_have_type), T, float,
                    half) {
-  for (const BackwardMode mode : modes()) {
-    int number = 0;
-    for (const Mask mask : masks())
-      for (const auto& [Sq, Sk] : {std::pair<std::int64_t, std::int64_t>{40, 40}, {25, 45}, {45, 25}})
-        if (mask != Mask::none())
-          check_poison<T>(
-              within({.B = 1, .H = 2, .Sq = Sq, .Sk = Sk, .D = 32, .mask = mask, .block_q = 16, .block_k = 16}), mode,
-              number++);
-  }
+  std::size_t number = 0;  // modes go round: each mask and each shape meets each of them
+  for (const Mask mask : masks())
+    for (const auto& [Sq, Sk] : {std::pair<std::int64_t, std::int64_t>{40, 40}, {25, 45}, {45, 25}})
+      if (mask != Mask::none()) {
+        const BackwardMode mode = modes()[number % modes().size()];
+        check_poison<T>(
+            within({.B = 1, .H = 2, .Sq = Sq, .Sk = Sk, .D = 32, .mask = mask, .block_q = 16, .block_k = 16}), mode,
+            static_cast<int>(number++ / 2));
+      }
 }
 
 // Nor does it by a mean of keys (docs/backward.md, (7)), which rows of other tiles share with those that see it.
@@ -577,7 +577,9 @@ TEST_CASE("backward: checked: clean, and the same bits as the fast simulator") {
     int number = 0;
     const auto check = [&](const Case& c) {
       const Type type = can.types[number % can.types.size()];
-      check_clean(type, within(c), mode, number % 2 == 1, number % 3 != 1,
+      // What is made of LSE alone is the same in every mode: there only the first case asks for it again.
+      const bool from_lse = mode == modes().front() ? number % 3 != 1 : number == 0;
+      check_clean(type, within(c), mode, number % 2 == 1, from_lse,
                   {.order = orders[(number + number / 3) % 3], .seed = 5});
       ++number;
     };

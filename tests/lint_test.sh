@@ -1,27 +1,24 @@
 #!/bin/sh
-# lint_test.sh: lint.sh finds each kind of offence: one tree per rule with one offence, and a clean tree.
-# A lint that cannot fail would be worth nothing.
+# lint_test.sh: lint.sh finds each kind of offence and nothing else: a tree with one offence in each file, one without
+# any, and one with a single offence. A lint that cannot fail would be worth nothing.
 # sh tests/lint_test.sh
 set -eu
 lint=$(cd "$(dirname "$0")" && pwd)/lint.sh
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=0
+number=0
 
-# offence FILE LINE RULE: a header with LINE in it must be refused by RULE ("" = accepted).
+# offence FILE LINE RULE: a header with LINE in it is to be refused by RULE, and by no other ("" = accepted). Where the
+# file is there already, it has a folder of its own below that one's.
 offence() {
-  rm -rf "$work/tree"
-  mkdir -p "$work/tree/$(dirname "$1")"
-  printf '#pragma once\n%s\n' "$2" >"$work/tree/$1"
-  if out=$(sh "$lint" "$work/tree"); then status=0; else status=1; fi
-  if [ -z "$3" ]; then
-    [ "$status" = 0 ] || { failed=1; printf 'refused without cause: %s\n%s\n' "$1: $2" "$out"; }
-  else
-    case $status$out in
-      1*"$3"*"$1:"* | 1*"$3"*"$1"*) ;;
-      *) failed=1; printf 'not found: %s: %s\n' "$1" "$2" ;;
-    esac
-  fi
+  tree=refused file=$1
+  [ -n "$3" ] || tree=accepted
+  number=$((number + 1))
+  [ ! -e "$work/$tree/$file" ] || file=${file%/*}/$number/${file##*/}
+  mkdir -p "$work/$tree/$(dirname "$file")"
+  printf '#pragma once\n%s\n' "$2" >"$work/$tree/$file"
+  [ -z "$3" ] || printf '%s\t%s\n' "$file" "$3" >>"$work/wanted"
 }
 
 offence phases/arrays/xtensor.hpp '#include <xtensor/xtensor.hpp>' ''
@@ -78,7 +75,22 @@ offence sim/x.hpp '// Tested by tests/x_test.cpp.' 'a comment names no file that
 offence sim/x.sh '# See (docs/y.md).' 'a comment names no file that is not there'
 offence sim/x.hpp '// This file, sim/x.hpp, and tests/phase_NN_test.cpp, which stands for many.' ''
 offence sim/x.hpp 'const char* name = "tests/x_test.cpp";' ''
-rm -rf "$work/tree" && mkdir -p "$work/tree/sim" && echo 'int x;' >"$work/tree/sim/x.hpp"
-if sh "$lint" "$work/tree" >/dev/null; then failed=1; echo 'not found: missing #pragma once'; fi
-[ "$failed" = 0 ] && echo "lint_test: every offence was found"
+
+if out=$(sh "$lint" "$work/accepted"); then status=0; else status=1; fi
+[ "$status" = 0 ] || { failed=1; printf 'refused without cause:\n%s\n' "$out"; }
+
+# The files that were found, each with its rule, which stands above its files; and beside each the rule that was wanted.
+sh "$lint" "$work/refused" >"$work/said" && { failed=1; echo 'lint.sh ends well though there are offences'; }
+awk '/^\.\// { file = substr($0, 3); sub(/:.*/, "", file); print file "\t" rule; next } { rule = $0 }' "$work/said" \
+  >"$work/found"
+awk -F '\t' 'FNR == NR { wanted[$1] = $2; next }
+  !index($2, wanted[$1]) || wanted[$1] == "" { print "not by this rule: " $1 ": " $2; next }
+  { seen[$1] = 1 }
+  END { for (file in wanted) if (!(file in seen)) print "not found: " file ": " wanted[file] }' \
+  "$work/wanted" "$work/found" >"$work/wrong"
+[ ! -s "$work/wrong" ] || { failed=1; cat "$work/wrong"; }
+
+mkdir -p "$work/one/sim" && echo 'int x;' >"$work/one/sim/x.hpp"
+if sh "$lint" "$work/one" >/dev/null; then failed=1; echo 'not found: missing #pragma once'; fi
+[ "$failed" = 0 ] && echo "lint_test: all $number lines were judged as they should be"
 exit "$failed"

@@ -8,8 +8,10 @@
 
 #include <algorithm>
 #include <fstream>
+#include <functional>
 #include <numeric>
 #include <sstream>
+#include <utility>
 
 #include "sim/checks/checker.hpp"
 #include "sim/core/stuck.hpp"
@@ -249,6 +251,34 @@ TEST_CASE("blocks wait in vain when each has looked again since the last that we
   last.done(looks[1]);  // of two, the other one has no more blocks
   bool found = false;
   for (int i = 0; i < 100; ++i) found |= last.hopeless(looks[0]);
+  CHECK(found);
+}
+
+// Worker 0 has seen that the other one is stuck, and is stopped before it sees how often that one has looked.
+TEST_CASE("blocks wait in vain only when nobody has gone on while one counted the others' looks") {
+  std::function<void()> meanwhile;
+  flash::simt::Stuck stuck(2, [&] {
+    if (const auto act = std::exchange(meanwhile, nullptr)) act();
+  });
+  flash::simt::Stuck::Look looks[] = {{.worker = 0}, {.worker = 1}};
+  CHECK_FALSE(stuck.hopeless(looks[1]));
+  for (int i = 0; i < 20; ++i) CHECK_FALSE(stuck.hopeless(looks[0]));  // the other one has not looked since
+  bool found = false;
+  meanwhile = [&] {
+    stuck.goes_on(looks[1]);  // and does what the first one waits for; then it waits again
+    for (int i = 0; i < 20; ++i) found |= stuck.hopeless(looks[1]);
+  };
+  CHECK_FALSE(stuck.hopeless(looks[0]));
+  CHECK_FALSE(meanwhile);
+  meanwhile = [&] {
+    stuck.goes_on(looks[1]);
+    stuck.done(looks[1]);  // it was its last block
+  };
+  CHECK_FALSE(stuck.hopeless(looks[0]));
+  CHECK_FALSE(meanwhile);
+  CHECK_FALSE(found);
+  CHECK_FALSE(stuck.found());
+  for (int i = 0; i < 20; ++i) found |= stuck.hopeless(looks[0]);  // now nobody can help
   CHECK(found);
 }
 

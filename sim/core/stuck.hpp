@@ -4,7 +4,9 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace flash::simt {
@@ -18,13 +20,19 @@ class Stuck {
     std::uint64_t state = 0;
     std::vector<std::uint64_t> rounds = {};  // of all workers, when all were stuck; empty: they were not
   };
-  explicit Stuck(std::size_t workers) : active_(workers), rounds_(workers) {}
+  // let_others_run: gives up the core; a test's own function may do there what other workers do meanwhile.
+  explicit Stuck(std::size_t workers, std::function<void()> let_others_run = std::this_thread::yield)
+      : active_(workers), rounds_(workers), let_others_run_(std::move(let_others_run)) {}
 
   // All threads of this worker's block have spun again.
   bool hopeless(Look& look) {
     if (!look.stuck) look.stuck = true, state_ += kStuck;
     ++rounds_[look.worker];
-    std::this_thread::yield();
+    // First the rounds are read, then the state. It is the one of the worker's old look only if nobody has gone on
+    // since then, so that these rounds were all in vain. The other way round the operating system may stop this worker
+    // between the two, and others go on, help it, and have looked often enough when it runs again.
+    const bool all_looked = looked_since(look);
+    let_others_run_();
     // Were all stuck at this moment, whoever changes memory from here on goes on first, or says so a round later.
     // active_ is read after it: a worker that was not stuck then and runs no more has changed what it could.
     const std::uint64_t state = state_;
@@ -34,8 +42,7 @@ class Stuck {
       look.rounds.assign(rounds_.begin(), rounds_.end());
       return false;
     }
-    for (std::size_t w = 0; w < rounds_.size(); ++w)
-      if (rounds_[w] != kDone && rounds_[w] < look.rounds[w] + kRounds) return false;
+    if (!all_looked) return false;
     return found_ = true;
   }
   // It goes on: a thread saw what it waited for, or the block has ended.
@@ -50,6 +57,14 @@ class Stuck {
   bool found() const { return found_; }
 
  private:
+  // Has every worker that still runs looked at memory often enough since this one's old look?
+  bool looked_since(const Look& look) const {
+    if (look.rounds.empty()) return false;
+    for (std::size_t w = 0; w < rounds_.size(); ++w)
+      if (rounds_[w] != kDone && rounds_[w] < look.rounds[w] + kRounds) return false;
+    return true;
+  }
+
   static constexpr std::uint64_t kDone = ~std::uint64_t{0}, kRounds = 16;       // more than until it says so
   static constexpr std::uint64_t kStuck = 1, kGoneOn = std::uint64_t{1} << 20;  // in state_
   std::atomic<std::size_t> active_;
@@ -58,6 +73,7 @@ class Stuck {
   std::atomic<std::uint64_t> state_{0};
   std::atomic<bool> found_{false};
   std::vector<std::atomic<std::uint64_t>> rounds_;
+  const std::function<void()> let_others_run_;
 };
 
 }  // namespace flash::simt
