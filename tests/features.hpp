@@ -45,6 +45,8 @@ struct FeatureCase {
   bool keeps = true;  // m, l and O's low bits go from the forward pass to the backward pass; else LSE alone
   int sharing = 0;    // of the axes B, H and Sq of bias and mask those that are 1, as bits
   std::int64_t Dv = 0;  // where V has another D; 0: D / 2 + 8
+  std::optional<Mask> mask = {};    // in place of that of `on`
+  std::optional<float> scale = {};  // in place of 1/sqrt(D)
 
   bool has(Feature feature) const { return on.count(feature) > 0; }
 };
