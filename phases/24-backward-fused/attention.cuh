@@ -94,6 +94,8 @@ struct Consumer {
   // All tiles, but for the way of the last one's dQ. First those that are plain: all rows see all keys, no row of the
   // head is extreme, and the centre does not matter.
   __device__ __forceinline__ void run() {
+    if constexpr (Variant::windows)
+      if (!any()) tiles.V_ring.wait_full(keys());  // several shares without a Q tile may follow each other
     if (!any()) return;
     const bool special = Variant::groups || tiles.centre[D] != 0 || tiles.centre[D + 1] != 0;
     const int plain = special ? range.end : max(range.full, range.first);
@@ -216,7 +218,7 @@ struct Consumer {
   }
   // The sum, rounded, where the others' shares were: D / 64 panels of 16 rows.
   __device__ __forceinline__ void put_rounded(int tile) {
-    if (!part.first(share(), tile))
+    if (part.follows(share(), tile))
 #pragma unroll
       for (int i = 0; i < Br / 64; ++i)
 #pragma unroll

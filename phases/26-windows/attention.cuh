@@ -56,7 +56,7 @@ requires(Variant::windows) struct OfShare<Variant> {
   __device__ __forceinline__ void hide(float (&p)[N], const int (&from)[2]) const {
     hide_queries(p, from, width);
   }
-  __device__ bool first(const Share&, int tile) const { return tile >= first_from; }
+  __device__ bool follows(const Share&, int tile) const { return tile < first_from; }
   __device__ const float* excess(const Share& share, int tile) const {
     return tile >= first_from ? share.row_excess : nullptr;
   }
