@@ -2,7 +2,7 @@
 // # 26 · Sliding windows
 //
 // **Question.** In a long text each token sees all tokens before it, and the work goes by N². Many models let most of
-// their layers see only the last 512 or 4096 tokens: a {term}`sliding window`. Then the work should go by N times the
+// their layers see only the last 512 or 4096 tokens: a *sliding window*. Then the work should go by N times the
 // window. What must a kernel do for that?
 //
 // **Idea.** A causal mask made K/V tiles right of the diagonal disappear: nobody loads them (phase 07). A window has an
@@ -194,12 +194,12 @@ CELL("Which tiles a window loads") {
 // %% tags=["hide-input"]
 CELL("What a visible pair costs") {
   if (!counts()) return;
-  constexpr std::int64_t N = 2048, D = 64, Br = 192, Bc = 128;
+  constexpr std::int64_t N = 1920, D = 64, Br = 192, Bc = 128;
   bool same = true, less = true;
   double before = 1e9;
   Lesson<half> lesson(N, D);
   std::printf("keys before   tiles of a Q tile, at most   pairs seen   multiplied for each\n");
-  for (const std::int64_t left : {64, 128, 512, 1024, 2048}) {
+  for (const std::int64_t left : {64, 128, 512, 1024, 1919}) {
     const Mask mask{left, 0};
     const Problem<half> p = lesson.problem({.mask = mask, .block_q = Br, .block_k = Bc});
     const Run run = phase26::forward(p, machine);
@@ -411,8 +411,8 @@ CELL("Shares of dQ") {
 //
 // 1. The first rows see fewer keys, since there are none before key 0. Drawn last they are the short ones in the end.
 //
-// 2. Two as well where the Q tile begins in the first 28 rows of a tile of keys or not: the 164 keys of 64 rows touch
-//    two tiles mostly. Each Q tile would load as much for half of the rows, so K and V would be read twice as often.
+// 2. Two as well: the 164 keys that 64 rows see touch two tiles. Each Q tile would load as much for half of the rows, so
+//    K and V would be read twice as often.
 //
 // 3. The last one, in a square problem. Its O and dQ are 0, its LSE is −∞; and no row sees key 0, whose dK and dV are 0.
 //
