@@ -1,5 +1,5 @@
-// phase_26_test.cpp: proof of phase 26, sliding windows on Hopper and by mma.sync: without a window the bits of phases 25
-// and 25m, with one what fp64 gives; what lies outside is neither read nor heard of; bytes and tiles as predicted.
+// phase_26_test.cpp: proof of phase 26, sliding windows on Hopper and by mma.sync: without a window the bits of phases
+// 25 and 25m, with one what fp64 gives; what lies outside is neither read nor heard of; bytes and tiles as predicted.
 // ctest --test-dir build -L phase26
 #include <doctest/doctest.h>
 
@@ -37,9 +37,24 @@ AnyProblem with_blocks(AnyProblem p, Blocks blocks) {
 std::vector<Mask> windows() {
   constexpr std::int64_t all = Mask::all;
   constexpr Alignment end = Alignment::BottomRight;
-  return {{0, 0},      {21, 6, end},     {64, 0},      {127, 0, end},      {200, 0}, {5, all},      {130, all, end},
-          {-5, 20},    {10, -3, end},    {150, -70},   {-70, 100, end},    {-9, all}, {-80, all, end}, {40, 40, end},
-          {-66, 66},   {5, -7},          {90, 1, Alignment::TopLeft, -200}, {90, 1, Alignment::TopLeft, 150}};
+  return {{0, 0},
+          {21, 6, end},
+          {64, 0},
+          {127, 0, end},
+          {200, 0},
+          {5, all},
+          {130, all, end},
+          {-5, 20},
+          {10, -3, end},
+          {150, -70},
+          {-70, 100, end},
+          {-9, all},
+          {-80, all, end},
+          {40, 40, end},
+          {-66, 66},
+          {5, -7},
+          {90, 1, Alignment::TopLeft, -200},
+          {90, 1, Alignment::TopLeft, 150}};
 }
 
 // ---- Without a window -----------------------------------------------------------------------------------------------
@@ -136,7 +151,8 @@ void poison_keys(FeatureInputs<T>& in, const std::function<bool(std::int64_t)>& 
 // The keys that nobody sees, on either side, are poison: all bits as before.
 template <class T>
 void check_unseen_keys(const Phase& phase, Where where, std::int64_t D) {
-  for (const Mask& mask : {Mask{90, 1, Alignment::TopLeft, 150}, Mask{-70, 133}, Mask{20, -10, Alignment::BottomRight}}) {
+  for (const Mask& mask :
+       {Mask{90, 1, Alignment::TopLeft, 150}, Mask{-70, 133}, Mask{20, -10, Alignment::BottomRight}}) {
     FeatureCase c{.on = {Feature::GroupedHeads}, .B = 1, .H = 2, .Sq = 100, .Sk = 400, .D = D, .mask = mask};
     FeatureInputs<T> clean(c), poisoned(c);
     INFO(phase.name << ": " << text(c) << ", " << mask.left << " and " << mask.right);
@@ -168,7 +184,8 @@ void check_nan(const Phase& phase, Where where, std::int64_t D) {
   const std::int64_t key = 333;
   FeatureCase c{.B = 1, .H = 1, .Sq = 700, .Sk = 700, .D = D, .mask = Mask{100, 20}};
   FeatureInputs<T> clean(c), nan_v(c), nan_k(c);
-  poison_keys(nan_v, [&](std::int64_t j) { return j == key; }, false);
+  poison_keys(
+      nan_v, [&](std::int64_t j) { return j == key; }, false);
   fill_with_poison(nan_k.k.view.row(0, 0, key), static_cast<std::size_t>(D) * sizeof(T));
   Run run;
   for (FeatureInputs<T>* in : {&clean, &nan_v, &nan_k}) run = enter(phase, in->problem(), where);
@@ -339,7 +356,8 @@ TEST_CASE("tiles: whole, cut and skipped, left and right") {
             else
               ++want.masked, want.masked_left += left, want.masked_both += left && right;
           }
-        INFO(phase->name << ": " << text(FeatureCase{.Sq = Sq, .Sk = Sk}) << ", " << mask.left << " and " << mask.right);
+        INFO(phase->name << ": " << text(FeatureCase{.Sq = Sq, .Sk = Sk}) << ", " << mask.left << " and "
+                         << mask.right);
         CHECK(run.tiles.full == want.full);
         CHECK(run.tiles.masked == want.masked);
         CHECK(run.tiles.masked_left == want.masked_left);
@@ -356,8 +374,15 @@ TEST_CASE("bytes equal the formula") {
     std::uint64_t number = 0;
     for (const Mask& mask : windows()) {
       const bool wide = number % 3 == 2;
-      FeatureCase c{.on = {Feature::GroupedHeads}, .B = 1, .H = 2, .Sq = 170, .Sk = 300, .D = wide ? 128 : 48,
-                    .seed = ++number, .keeps = number % 2 > 0, .mask = mask};
+      FeatureCase c{.on = {Feature::GroupedHeads},
+                    .B = 1,
+                    .H = 2,
+                    .Sq = 170,
+                    .Sk = 300,
+                    .D = wide ? 128 : 48,
+                    .seed = ++number,
+                    .keeps = number % 2 > 0,
+                    .mask = mask};
       if (number % 2) std::swap(c.Sq, c.Sk);
       FeatureInputs<half> in(c);
       INFO(phase->name << ": " << text(c) << ", " << mask.left << " and " << mask.right);

@@ -109,8 +109,8 @@ TensorMap map_of(const Heads<T>& x, int B, int H, int box_rows) {
                                                {64, static_cast<std::uint32_t>(box_rows), 1, 1});
 }
 
-// K or V: what some row of Q sees. Other rows are as if they were not there: TMA writes zeros for them (0 · NaN is NaN).
-// Where they are the first ones, with a window, TMA counts from the first that is seen (phase 26).
+// K or V: what some row of Q sees. Other rows are as if they were not there: TMA writes zeros for them (0 · NaN is
+// NaN). Where they are the first ones, with a window, TMA counts from the first that is seen (phase 26).
 template <class T>
 Heads<const T> seen_keys(const DeviceProblem<T>& p, Heads<const T> x) {
   const KeyRange<std::int64_t> seen = p.Q.rows > 0 ? p.band.seen(0, p.Q.rows - 1) : KeyRange<std::int64_t>{};

@@ -28,7 +28,7 @@ template <class Variant>
 struct RowsWindow {
   static constexpr std::int64_t begin = 0;  // the first tile's first key
   __device__ RowsWindow(std::int64_t, std::int64_t, int, const Variant&) {}
-  __device__ std::int64_t keys(std::int64_t end) const { return end; }         // that some row sees
+  __device__ std::int64_t keys(std::int64_t end) const { return end; }   // that some row sees
   __device__ static constexpr bool cuts(std::int64_t) { return false; }  // the tile with that first key, on the left
 };
 

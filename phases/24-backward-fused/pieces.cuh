@@ -34,7 +34,7 @@ struct OfShare {
   __device__ __forceinline__ static void hide(float (&p)[N], const int (&from)[2]) {
     hide_queries(p, from);
   }
-  __device__ static bool follows(const Share& share, int) { return share.work.kv_tile > 0; }  // others of the Q tile's dQ
+  __device__ static bool follows(const Share& share, int) { return share.work.kv_tile > 0; }  // others, of that dQ
   __device__ static const float* excess(const Share& share, int) { return share.row_excess; }
 };
 // The number of a block's next share. A block waits only for shares with smaller numbers. Who has drawn those runs, and

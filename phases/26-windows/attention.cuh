@@ -40,8 +40,8 @@ namespace flash::phase24::inline FLASH_MACHINE {
 // The first share of a Q tile's dQ is that of the first K/V tile which the Q tile sees: it is stored, not added.
 template <class Variant>
 requires(Variant::windows) struct OfShare<Variant> {
-  int width;      // how many queries see a key
-  int cut;        // of Q tiles from that one on not all rows see all keys
+  int width;       // how many queries see a key
+  int cut;         // of Q tiles from that one on not all rows see all keys
   int first_from;  // Q tiles from that one on see no K/V tile before this one
 
   template <int Br, int Bc>

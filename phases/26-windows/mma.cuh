@@ -28,7 +28,8 @@ __device__ void load_tile(std::uint16_t (&tile)[Rows][D], const Head<const T>& f
     if (in_pieces)
       cp_async_16(to, &bits[r * from.stride + c], inside && c < from.cols ? 16 : 0);
     else
-      for (int e = 0; e < 8; ++e) to[e] = inside && c + e < from.cols ? bits[r * from.stride + c + e] : std::uint16_t{0};
+      for (int e = 0; e < 8; ++e)
+        to[e] = inside && c + e < from.cols ? bits[r * from.stride + c + e] : std::uint16_t{0};
   }
 }
 // #endregion
@@ -41,7 +42,8 @@ namespace flash::phase20::inline FLASH_MACHINE {
 template <class Variant>
 requires(Variant::windows) struct RowsWindow<Variant> {
   KeyRange<std::int64_t> seen;
-  std::int64_t begin, cut;  // the first tile's first key; tiles that begin before `cut` are not seen whole by the last row
+  std::int64_t begin,
+      cut;  // the first tile's first key; tiles that begin before `cut` are not seen whole by the last row
 
   __device__ RowsWindow(std::int64_t first_row, std::int64_t last_row, int kKeys, const Variant& band)
       : seen(band.seen(first_row, last_row)),

@@ -54,8 +54,8 @@ struct Lesson {
     forward_training(phase, problem(options), kept);
     const Problem<T> p = problem(options);
     return backward(phase,
-                    GradientProblem<T>{p.q, p.k, p.v, p.o, kept, view(std::as_const(dout)), view(dq), view(dk), view(dv),
-                                       nullptr, nullptr, options},
+                    GradientProblem<T>{p.q, p.k, p.v, p.o, kept, view(std::as_const(dout)), view(dq), view(dk),
+                                       view(dv), nullptr, nullptr, options},
                     where, on, options.mode);
   }
 };
@@ -144,8 +144,11 @@ CELL("Which tiles a window loads") {
     x0 += 186;
   }
   double x = 16;
-  const std::pair<const char*, Fate> legend[] = {
-      {"whole", Full}, {"cut on the left", Left}, {"on the right", Right}, {"on both sides", Both}, {"skipped", Skipped}};
+  const std::pair<const char*, Fate> legend[] = {{"whole", Full},
+                                                 {"cut on the left", Left},
+                                                 {"on the right", Right},
+                                                 {"on both sides", Both},
+                                                 {"skipped", Skipped}};
   for (const auto& [name, fate] : legend) {
     canvas.rect(x, 276, 12, 12, std::string("fill=\"") + colours[fate] + "\"");
     canvas.text(x + 18, 286, name);
@@ -230,15 +233,15 @@ CELL("What a visible pair costs") {
 // ```
 //
 // So no kernel with these tiles can have more than 1025/1152 = 0.89 of the rate that whole tiles have, if the rate goes
-// by visible pairs. Smaller tiles would waste less at the edges, and be slower everywhere. The table is of D = 64, where
-// a warpgroup multiplies only the tiles that its own 64 rows see. There a window of 1024 costs less.
+// by visible pairs. Smaller tiles would waste less at the edges, and be slower everywhere. The table is of D = 64: a
+// warpgroup multiplies only the tiles that its own 64 rows see there.
 //
 // ## Who is drawn first
 //
 // With a causal mask the last rows see the most keys, and blocks draw their Q tiles first (phase 13). With a causal
 // window all Q tiles cost the same, but for the first few, which see fewer keys. They are the last that are drawn, as
-// before, and fill the gaps in the end. Without a bound on the right the first rows see the most; there blocks draw head
-// by head from the first row on, as without a mask.
+// before, and fill the gaps in the end. Without a bound on the right the first rows see the most; there blocks draw
+// head by head from the first row on, as without a mask.
 //
 // Heads are drawn in sections, as many as have K and V in the L2 cache. With a window what must stay there is less: of
 // each head the keys that the Q tiles at work see. So a section has more heads, and its short Q tiles come later:
@@ -308,7 +311,8 @@ CELL("Windows that leave nothing out") {
       Lesson<bfloat16> a(N, D), b(N, D);
       a.gradients(before, Where::Sim, {.mask = mask}), b.gradients(now, Where::Sim, {.mask = window});
       const bool equal = same_bits(a.o, b.o) && same_bits(a.dq, b.dq) && same_bits(a.dk, b.dk) && same_bits(a.dv, b.dv);
-      std::printf("%-12s beside %-17s %-9s %s\n", now.name, before.name, name(mask), equal ? "same bits" : "other bits");
+      std::printf("%-12s beside %-17s %-9s %s\n", now.name, before.name, name(mask),
+                  equal ? "same bits" : "other bits");
       same = same && equal;
     }
   }
@@ -335,13 +339,12 @@ CELL("Windows that leave nothing out") {
 // ```{exercise} 26.2
 // ```
 //
-// Blocks begin with the last Q tile that sees their keys. The one that has the next K/V tile begins with the same Q tile
-// or the next, whose first share is its own or this block's. So neighbours work on a Q tile one behind the other, and
-// wait for each other no longer than with a causal mask.
+// Blocks begin with the last Q tile that sees their keys. The one that has the next K/V tile begins with the same Q
+// tile or a later one. So neighbours work on a Q tile one behind the other, and each finds the share before its own.
 //
 // ```{question}
-// N = 512, D = 64, tiles of 128 rows and 128 keys, row i sees i − 128 to i. Each Q tile but the first has two shares. How
-// many bytes of dQ_sum are written, and how many are read?
+// N = 512, D = 64, tiles of 128 rows and 128 keys, row i sees i − 128 to i. Each Q tile but the first has two shares.
+// How many bytes of dQ_sum are written, and how many are read?
 // ```
 
 // %% tags=["hide-input"]
@@ -356,11 +359,11 @@ CELL("Shares of dQ") {
     kept.m = lesson.m.data(), kept.l = lesson.l.data();
     forward_training(phase26::phase, lesson.problem({.mask = options.mask}), kept);
     const Problem<half> p = lesson.problem(options);
-    const Run run = backward(phase26::phase,
-                             GradientProblem<half>{p.q, p.k, p.v, p.o, kept, view(std::as_const(lesson.dout)),
-                                                   view(lesson.dq), view(lesson.dk), view(lesson.dv), nullptr, nullptr,
-                                                   options},
-                             machine, {}, BackwardMode::Deterministic);
+    const Run run =
+        backward(phase26::phase,
+                 GradientProblem<half>{p.q, p.k, p.v, p.o, kept, view(std::as_const(lesson.dout)), view(lesson.dq),
+                                       view(lesson.dk), view(lesson.dv), nullptr, nullptr, options},
+                 machine, {}, BackwardMode::Deterministic);
     Ledger l = run.ledger;
     std::uint64_t several = 0, shares = 0;
     for (std::int64_t i = 0; i < N; i += Br) {
@@ -392,14 +395,14 @@ CELL("Shares of dQ") {
 // neither reading nor writing.
 // ```
 //
-// Q tiles that see no key at all get a dQ of zeros from the kernel in front; K/V tiles that no row sees get zeros for dK
-// and dV from their block, which finds no Q tile.
+// Q tiles that see no key at all get a dQ of zeros from the kernel in front; K/V tiles that no row sees get zeros for
+// dK and dV from their block, which finds no Q tile.
 //
 // Phase 26m's kernel of dQ goes through the K/V tiles of a Q tile as the forward pass does, from the window's first one
 // on. A mean of K, which corrects dQ (phase 20), is taken of the keys that some row sees.
 //
-// **What you saw.** A window's left edge is treated as its right edge. Two rows of a Q tile tell which tiles are needed,
-// and two which of them are whole; a third loop does those that are cut on the left. Cost goes by the window, and an
+// **What you saw.** A window's left edge is treated as its right edge. Two rows of a Q tile tell which tiles are
+// needed, and two which of them are whole; a third loop does those that are cut on the left. Cost goes by the window, and an
 // edge costs a tile's share: the narrower the window, the more. Who does not load a tile does not hear of it. In the
 // backward pass the sum of dQ begins with the first K/V tile that a Q tile sees.
 //
@@ -411,9 +414,10 @@ CELL("Shares of dQ") {
 //
 // 1. The first rows see fewer keys, since there are none before key 0. Drawn last they are the short ones in the end.
 //
-// 2. Two as well: the 164 keys that 64 rows see touch two tiles. Each Q tile would load as much for half of the rows, so
-//    K and V would be read twice as often.
+// 2. Two as well: the 164 keys that 64 rows see touch two tiles. Each Q tile would load as much for half of the rows,
+//    so K and V would be read twice as often.
 //
-// 3. The last one, in a square problem. Its O and dQ are 0, its LSE is −∞; and no row sees key 0, whose dK and dV are 0.
+// 3. The last one, in a square problem. Its O and dQ are 0, its LSE is −∞. And no row sees key 0, whose dK and dV are
+//    0.
 //
 // </details>

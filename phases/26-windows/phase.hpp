@@ -19,14 +19,15 @@ namespace phase26 {
 inline constexpr Features features = with_windows(phase25::features);
 inline constexpr Features backward_features = with_windows(phase25::backward_features);
 inline constinit Pass forward_pass{features, &phase25::phase}, backward_pass{backward_features, &phase25::phase};
-inline constinit Phase phase{"26-windows", "sliding windows: K/V tiles left of them are never loaded, as those right of them",
+inline constinit Phase phase{"26-windows",
+                             "sliding windows: K/V tiles left of them are never loaded, as those right of them",
                              &forward_pass, &backward_pass};
 // O = softmax(Q Kᵀ · scale) V on the machine that `where` names.
 inline constexpr ForwardOf forward{phase};
 }  // namespace phase26
 
 namespace phase26m {
-// What phase 13 moves: of K and V the keys that some row of a Q tile sees, not whole tiles; Q where there are such keys.
+// What phase 13 moves: of K and V the keys that some row of a Q tile sees, not whole tiles; Q where there are any.
 inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
   return phase14::hbm_bytes_of_tiles(p, {blocks.Br, 1}, false);
 }

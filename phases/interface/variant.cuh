@@ -24,7 +24,8 @@ struct PlainOf : Band<Int> {
 
   __device__ PlaceOf<Int> rows(int head, int H, Int i) const { return {i, head % H, head / H}; }
   __device__ PlaceOf<Int> keys(int head, int H, Int j) const { return {j, head % H, head / H}; }
-  // What is read of the keys for rows first … last: up to one past the last that one of them sees. With windows a range.
+  // What is read of the keys for rows first … last: up to one past the last that one of them sees; with windows a
+  // range.
   __device__ Int keys_for(Int, Int last) const { return this->end(last); }
 
   template <class T>

@@ -15,7 +15,8 @@
 //# hint
 // The first row's first key is first_row - kLeft; there are no keys before key 0. Which tile is that key in?
 //# hint
-// Key k is in tile k / kKeys. The last row sees itself, key first_row + kRows - 1: the tile behind that key's is the end.
+// Key k is in tile k / kKeys. The last row sees itself, key first_row + kRows - 1: the end is the tile behind that
+// key's.
 
 //# because
 // Five blocks read 2, 4, 5, 5 and 5 tiles of 16 numbers of 4 bytes each. From the third block on it is always as many,

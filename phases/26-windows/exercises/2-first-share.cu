@@ -18,8 +18,8 @@
 // The last share's sum is multiplied by kScale before it is stored. Where a Q tile sees a single tile it is both.
 
 //# because
-// The five Q tiles see 2, 4, 5, 5 and 5 K/V tiles. Each share but a Q tile's first one reads 32 numbers of 4 bytes: that
-// is 16 shares. No launch clears sums, and none comes behind.
+// The five Q tiles see 2, 4, 5, 5 and 5 K/V tiles. Each share but a Q tile's first one reads 32 numbers of 4 bytes:
+// that is 16 shares. No launch clears sums, and none comes behind.
 //# next
 // phases/26-windows/attention.cuh: OfShare, which says the same to phase 24's kernel.
 
@@ -62,13 +62,18 @@ __global__ void add_share(const float* x /*[N]*/, float* sums /*[N]*/, int kv) {
 void judge(Trial& t) {
   const Floats X = t.normal("x", N);
   const auto x = t.upload("x", X), sums = t.alloc("sums", N);
-  for (int kv = 0; kv < N / kKeys; ++kv) add_share<<<N / kRows, kRows>>>(x.data(), sums.data(), kv);
+  std::uint64_t read = 0;
+  for (int kv = 0; kv < N / kKeys; ++kv) {
+    add_share<<<N / kRows, kRows>>>(x.data(), sums.data(), kv);
+    read += t.traffic("sums").read_bytes;
+  }
   t.findings({{"uninitialised", "sums holds nothing at first: each Q tile's first share is stored, not added."}});
   // Goes through the shares in the kernel's order; next(sum, share, is first, is last, tile).
   const auto answer = [&](auto next) {
     Doubles want(N);
     for (int row = 0; row < N; ++row) {
-      const int from = row / kRows * kRows, first = std::max(from - kLeft, 0) / kKeys, last = (from + kRows - 1) / kKeys;
+      const int from = row / kRows * kRows;
+      const int first = std::max(from - kLeft, 0) / kKeys, last = (from + kRows - 1) / kKeys;
       for (int kv = first; kv <= last; ++kv) {
         double share = 0;
         for (int key = kv * kKeys; key < (kv + 1) * kKeys; ++key)
@@ -79,7 +84,8 @@ void judge(Trial& t) {
     return want;
   };
   t.answer("sums", t.download(sums),
-           answer([](double sum, double share, bool, bool last, int) { return (sum + share) * (last ? kScale : 1); }), 1,
+           answer([](double sum, double share, bool, bool last, int) { return (sum + share) * (last ? kScale : 1); }),
+           1,
            {{answer([](double sum, double share, bool, bool, int) { return sum + share; }),
              "The sums are right, and never multiplied by kScale."},
             {answer([](double sum, double share, bool, bool, int) { return (sum + share) * kScale; }),
@@ -91,5 +97,5 @@ void judge(Trial& t) {
             {answer([](double, double share, bool, bool last, int) { return share * (last ? kScale : 1); }),
              "A row has only the last share: those before it are gone."}},
            1e-5, "row");
-  t.predicted(t.traffic("sums").read_bytes);
+  t.predicted(read);
 }
