@@ -402,9 +402,9 @@ CELL("Shares of dQ") {
 // on. A mean of K, which corrects dQ (phase 20), is taken of the keys that some row sees.
 //
 // **What you saw.** A window's left edge is treated as its right edge. Two rows of a Q tile tell which tiles are
-// needed, and two which of them are whole; a third loop does those that are cut on the left. Cost goes by the window, and an
-// edge costs a tile's share: the narrower the window, the more. Who does not load a tile does not hear of it. In the
-// backward pass the sum of dQ begins with the first K/V tile that a Q tile sees.
+// needed, and two which of them are whole; a third loop does those that are cut on the left. Cost goes by the window,
+// and an edge costs a tile's share: the narrower the window, the more. Who does not load a tile does not hear of it. In
+// the backward pass the sum of dQ begins with the first K/V tile that a Q tile sees.
 //
 // **To think about.** 1. All Q tiles far from the beginning cost the same. Why is it still right to draw the last rows
 // first? 2. With tiles of 128 × 128 a window of 100 keys loads two tiles for each Q tile. How many would it be with Q
