@@ -222,6 +222,12 @@ CELL("What a visible pair costs") {
     same &= equal(l.hbm_read_bytes(), bytes.read, "  bytes read, by the formula");
     less = less && each < before, before = each;
   }
+  std::printf("128 rows, tiles of 128 keys\n");
+  for (const int left : {128, 1024}) {
+    const int tiles = left / 128 + 1;
+    std::printf("%11d   %26d tiles: %d keys for %d, %.2f\n", left, tiles, tiles * 128, left + 1,
+                double(tiles * 128) / double(left + 1));
+  }
   expect(same, "predicted = counted");
   expect(less, "the wider the window, the less is multiplied in vain");
 }
@@ -291,8 +297,8 @@ CELL("A NaN in V") {
 
 // %% [markdown]
 // ```{answer}
-// 121 rows see it: from 313 to 433. Others of their Q tiles, rows 256 to 511, load the same tile and multiply its row
-// by 0. Phases 01 to 09 have no such rows; phases on tensor cores say so (`Features::tensor_cores`).
+// 121 rows see it. The other rows of their Q tiles load the same tile, and multiply its row by 0. A kernel without
+// tensor cores has no such rows; one with them says so (`Features::tensor_cores`).
 // ```
 //
 // ## Without a window
