@@ -41,8 +41,8 @@ void check_same_as_before() {
 }
 
 // The same bits, and no finding, whenever copies and products complete and in whatever order threads run: each with
-// each for the first of the lengths, each once for others (K/V tiles that no row sees). Modes go round, and keys around 0
-// and around 2: only there kernels add up the rows of dS, since dQ is counted from the keys' mean.
+// each for the first of the lengths, each once for others (K/V tiles that no row sees). Modes go round, and keys around
+// 0 and around 2: only there kernels add up the rows of dS, since dQ is counted from the keys' mean.
 template <class T>
 void check_backward_completions(const std::vector<std::pair<std::int64_t, std::int64_t>>& lengths, Blocks blocks,
                                 std::int64_t D = 64) {

@@ -171,6 +171,8 @@ AnyProblem FeatureInputs<T>::arrays() {
   give(p.rows_of, rows_of, {1, 1, shape.N, 1}), give(p.keys_of, keys_of, {1, 1, shape.N, 1});
   if (c.has(Feature::Causal)) p.options.mask = Mask::bottom_right();
   if (c.has(Feature::Window)) p.options.mask = {.left = 21, .right = 6, .alignment = Alignment::BottomRight};
+  if (c.mask) p.options.mask = *c.mask;
+  p.options.scale = c.scale;
   if (c.has(Feature::Softcap)) p.options.softcap = 1.5f;
   if (c.has(Feature::Dropout)) p.options.dropout = {0.17f, 0x123456789abcdef + c.seed};
   return p;

@@ -42,9 +42,11 @@ struct FeatureCase {
   std::int64_t B = 2, H = 4, Sq = 70, Sk = 90, D = 16;
   Layout layout = Layout::Mixed;
   std::uint64_t seed = 1;
-  bool keeps = true;  // m, l and O's low bits go from the forward pass to the backward pass; else LSE alone
-  int sharing = 0;    // of the axes B, H and Sq of bias and mask those that are 1, as bits
-  std::int64_t Dv = 0;  // where V has another D; 0: D / 2 + 8
+  bool keeps = true;              // m, l and O's low bits go from the forward pass to the backward pass; else LSE alone
+  int sharing = 0;                // of the axes B, H and Sq of bias and mask those that are 1, as bits
+  std::int64_t Dv = 0;            // where V has another D; 0: D / 2 + 8
+  std::optional<Mask> mask = {};  // in place of that of `on`
+  std::optional<float> scale = {};  // in place of 1/sqrt(D)
 
   bool has(Feature feature) const { return on.count(feature) > 0; }
 };

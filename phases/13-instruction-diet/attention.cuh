@@ -45,15 +45,15 @@ struct Tiles {
 // #region warp: what a lane holds
 // What a lane holds of its warp's row tiles of 16 rows, and what the warp does with a K/V tile. Two rows of each are
 // the lane's, 8 apart. There are one or two. S and O are products, in registers as rows.cuh says.
-template <class T, int D, int Br, int Bc, bool kKeeps>
+template <class T, int D, int Br, int Bc, bool kKeeps, class Variant>
 struct Warp {
   static constexpr int kRowTiles = Layout<D>::row_tiles, kRows = 16 * kRowTiles;
   static constexpr bool kKeepQ = Layout<D>::keep_q && !kKeeps;
 
   Tiles<D, Br, Bc>& tiles;
-  const std::int64_t first_row;   // of the Q tile
-  const Band<std::int64_t> band;  // which keys its rows see
-  const float c;                  // P = exp2(c · S - c · m), c > 0
+  const std::int64_t first_row;  // of the Q tile
+  const Variant band;            // which keys its rows see
+  const float c;                 // P = exp2(c · S - c · m), c > 0
   unsigned q[kRowTiles][kKeepQ ? D / 16 : 1][4] = {};
 
   // The state of online softmax (phase 02). m is near the maximum of what was seen; any value will do, as long as P, l
@@ -110,14 +110,16 @@ struct Warp {
   // #endregion
 
   // #region mask: -inf beyond the diagonal and the end
-  // Does any row of the warp see a key from first_key on?
+  // Does any row of the warp see a key of the tile from first_key on?
   __device__ bool sees(std::int64_t first_key) const {
+    if (Variant::windows && band.begin(first_row + warp_row()) >= first_key + Bc) return false;
     return band.end(first_row + warp_row() + kRows - 1) > first_key;
   }
 
   // -inf for keys beyond the row's diagonal or the end, by selection. `diagonal` is that of the warp's first row; both
   // are counted from first_key, and bounded where more would change nothing, so that int holds them.
   __device__ void mask(float (&s)[kRowTiles][Bc / 2], std::int64_t first_key) const {
+    if constexpr (Variant::windows) hide_left(s, band, first_row + warp_row() + lane_row(), first_key);
     const std::int64_t beyond = first_row + warp_row() + 1 + band.right - first_key;
     const int diagonal = static_cast<int>(max(min(beyond, std::int64_t{Bc}), std::int64_t{-kRows}));
     const int end = static_cast<int>(min(band.Sk - first_key, std::int64_t{Bc}));
@@ -261,16 +263,18 @@ struct Warp {
 
 // #region block: copies of a tile while the one after it is multiplied; masked tiles, then whole ones
 // What a block does with Q tile number q_tile of a head.
-template <class T, int D, int Br, int Bc, bool kKeeps>
+template <class T, int D, int Br, int Bc, bool kKeeps, class Variant>
 __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/, Head<const T> V /*[Sk, D]*/,
-                       const OutputsOf<T, Head>& out, float scale_log2 /*scale · log2 e*/, Band<std::int64_t> band,
+                       const OutputsOf<T, Head>& out, float scale_log2 /*scale · log2 e*/, Variant band,
                        std::int64_t q_tile) {
   constexpr int kThreads = Layout<D>::threads(Br);
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
   const std::int64_t first_row = q_tile * Br;
   const float c = fmaxf(fabsf(scale_log2), 1e-30f);  // a scale of 0 becomes tiny, since -inf · 0 is NaN
-  Warp<T, D, Br, Bc, kKeeps> warp{tiles, first_row, band, c};
-  const KeyTiles range = key_tiles<Br, Bc>(first_row, band);
+  Warp<T, D, Br, Bc, kKeeps, Variant> warp{tiles, first_row, band, c};
+  const auto range = key_tiles<Br, Bc>(first_row, band);
+  int first = 0, cut = 0;  // windows: the first tile; tiles before `cut` are masked, too
+  if constexpr (Variant::windows) first = static_cast<int>(range.first), cut = static_cast<int>(range.cut);
 
   const auto begin_copies = [&](auto whole, int tile) {
     load_tile<decltype(whole)::value, kThreads>(tiles.K[tile % 2], K, std::int64_t{tile} * Bc, range.keys);
@@ -280,7 +284,7 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
   const auto wait_for = [&](int tile) {
     cp_async_wait<0>();
     __syncthreads();  // all threads' copies are there; and all have read the other stage, which the next ones fill
-    if (tile > 0) begin_copies(std::true_type(), tile - 1);
+    if (tile > first) begin_copies(std::true_type(), tile - 1);
   };
   int tile = static_cast<int>(range.seen) - 1;  // from the last to the first: only the first copies look for the end
   if (range.seen > 0) {
@@ -291,18 +295,22 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
     warp.begin(scale_log2 < 0);
   }
 
-#pragma unroll 1
-  for (; tile >= range.full; --tile) {
+  const auto masked = [&] {
     trace_mark("masked", tile);
     wait_for(tile);
     if (warp.sees(std::int64_t{tile} * Bc)) warp.template multiply<true>(tile);
-  }
+  };
 #pragma unroll 1
-  for (; tile >= 0; --tile) {
+  for (; tile >= range.full; --tile) masked();
+#pragma unroll 1
+  for (; tile >= cut; --tile) {
     trace_mark("full", tile);
     wait_for(tile);
     warp.template multiply<false>(tile);
   }
+  if constexpr (Variant::windows)
+#pragma unroll 1
+    for (; tile >= first; --tile) masked();
   warp.finish(out);
 }
 // #endregion

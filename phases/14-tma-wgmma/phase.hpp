@@ -8,14 +8,17 @@
 namespace flash::phase14 {
 
 // What is moved by whole tiles: O and LSE once; Q once, or only where its tile sees a key; for each Q tile the K/V
-// tiles that its last row sees, up to the last key that any row of Q sees.
+// tiles that one of its rows sees, from the first key to the last that any row of Q sees.
 inline HbmBytes hbm_bytes_of_tiles(const AnyProblem& p, Blocks blocks, bool all_of_q) {
   const std::int64_t heads = p.B() * p.H(), row = p.row_bytes(), pair = row + p.v_row_bytes();
   std::int64_t keys = 0, q_rows = 0;
+  const KeyRange<std::int64_t> all = p.seen(0, p.Sq() - 1);
   for (std::int64_t i = 0; i < p.Sq(); i += blocks.Br) {
-    const std::int64_t end = std::min(i + blocks.Br, p.Sq()), seen = p.visible(end - 1).end;
-    keys += std::min((seen + blocks.Bc - 1) / blocks.Bc * blocks.Bc, p.visible(p.Sq() - 1).end);
-    q_rows += all_of_q || seen > 0 ? end - i : 0;
+    const std::int64_t end = std::min(i + blocks.Br, p.Sq());
+    const KeyRange<std::int64_t> seen = p.seen(i, end - 1);
+    keys += std::min((seen.end + blocks.Bc - 1) / blocks.Bc * blocks.Bc, all.end);
+    keys -= seen.size() > 0 ? std::max(seen.begin / blocks.Bc * blocks.Bc, all.begin) : 0;
+    q_rows += all_of_q || seen.size() > 0 ? end - i : 0;
   }
   return {static_cast<std::uint64_t>(heads * (q_rows * row + keys * pair)), bytes_written(p)};
 }

@@ -109,11 +109,18 @@ TensorMap map_of(const Heads<T>& x, int B, int H, int box_rows) {
                                                {64, static_cast<std::uint32_t>(box_rows), 1, 1});
 }
 
-// K or V. Rows that no row of Q sees are as if they were not there: TMA writes zeros for them (0 · NaN is NaN).
+// K or V: what some row of Q sees. Other rows are as if they were not there: TMA writes zeros for them (0 · NaN is
+// NaN). Where they are the first ones, with a window, TMA counts from the first that is seen (phase 26).
 template <class T>
-TensorMap map_of_keys(const DeviceProblem<T>& p, Heads<const T> x, int box_rows) {
-  x.rows = p.band.end(p.Q.rows - 1);
-  return map_of(x.rows > 0 ? x : p.Q, p.B, p.Hk, box_rows);  // x has no address where it has no rows
+Heads<const T> seen_keys(const DeviceProblem<T>& p, Heads<const T> x) {
+  const KeyRange<std::int64_t> seen = p.Q.rows > 0 ? p.band.seen(0, p.Q.rows - 1) : KeyRange<std::int64_t>{};
+  x.rows = seen.size(), x.data += seen.begin * x.stride;
+  return x;
+}
+template <class T>
+TensorMap map_of_keys(const DeviceProblem<T>& p, const Heads<const T>& x, int box_rows) {
+  const Heads<const T> seen = seen_keys(p, x);
+  return map_of(seen.rows > 0 ? seen : p.Q, p.B, p.Hk, box_rows);  // no address where there are no rows
 }
 // O; where it is not stored by TMA, but in fp32, some map that nobody reads.
 template <class T>

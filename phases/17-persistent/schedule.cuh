@@ -57,9 +57,10 @@ struct Mail {
 // #region keys: the K/V tiles of a Q tile, and the thread that loads them
 // K/V tiles of Br rows. Rows that see no key have a tile too, of zeros, from beyond the tensor's end: no tensor has as
 // many rows as 0x7fff0000, and a tile's number of rows can be added to it in 32 bits.
-template <int Br, int Bc>
+template <int Br, int Bc, class Variant = Plain>
 struct Keys {
-  int tiles, full, first;  // first: key of tile 0
+  int tiles, full, first;        // first: key of tile 0
+  static constexpr int cut = 0;  // tiles before that one are masked, too: there are some with a window (phase 26)
 
   Keys() = default;
   __device__ Keys(int first_row, const Band<int>& band) {
@@ -78,7 +79,7 @@ __device__ void load_keys_of_all(Tiles& tiles, CursorOfK K, CursorOfV V, const T
     mbarrier_wait(&tiles.mail.full, parity);
     const Work work = tiles.mail.work;
     if (work.head < 0) return;
-    const Keys<Br, Bc> keys(work.q_tile * Br, band);
+    const Keys<Br, Bc, Variant> keys(work.q_tile * Br, band);
     const Place at = band.keys(work.head, H, keys.first);
     load_keys(tiles, K, V, K_map, V_map, keys.tiles, at.row, at.h, at.b, [&](int tile) {
       if (tile == min(2, keys.tiles - 1)) mbarrier_arrive(&tiles.mail.empty);
@@ -144,13 +145,15 @@ inline unsigned section_of(std::int64_t heads, std::int64_t Sk, int D) {
   return static_cast<unsigned>((heads + sections - 1) / sections);
 }
 
+// With a window what must stay in the cache is less: the keys that a Q tile sees.
 template <int D, int Br, class T>
 Schedule schedule_of(const DeviceProblem<T>& p) {
   const std::int64_t heads = std::int64_t{p.B} * p.H;
   const bool masked = p.band.cuts_right();
   const auto group = static_cast<unsigned>(p.H / p.Hk);  // heads that share K and V
+  const std::int64_t keys = p.band.cuts_left() ? std::min(p.K.rows, p.band.left + p.band.right + Br) : p.K.rows;
   return {static_cast<unsigned>(heads), static_cast<unsigned>((p.Q.rows + Br - 1) / Br),
-          masked ? group * section_of(heads / group, p.K.rows, D) : 0};
+          masked ? group * section_of(heads / group, keys, D) : 0};
 }
 // One block per multiprocessor, but none without a Q tile.
 inline unsigned blocks_of(const Schedule& schedule) {

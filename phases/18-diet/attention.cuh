@@ -83,7 +83,7 @@ struct Consumer {
   Cursor<kStagesOfV> V;
   unsigned parity = 0;  // of the mail
   Work work;
-  Keys<Br, Bc> keys;
+  Keys<Br, Bc, Variant> keys;
 
   __device__ Consumer(Tiles<D, Br, Bc>& tiles, const Variant& band, float scale_log2, const Outputs<T>& out,
                       const TensorMap* O_map, int H, int warpgroup)
@@ -91,10 +91,11 @@ struct Consumer {
   __device__ __forceinline__ bool next_work() {
     work = tiles.mail.read(parity);
     if (work.head < 0) return false;
-    keys = Keys<Br, Bc>(work.q_tile * Br, band);
+    keys = Keys<Br, Bc, Variant>(work.q_tile * Br, band);
     row = work.q_tile * Br + my_row;
     masked = scale_log2 < 0 ? 0 : keys.full;  // from this tile on; all where signs must be turned
     seen[0] = band.end(row) - lane % 4 * 2, seen[1] = band.end(row + 8) - lane % 4 * 2;
+    if constexpr (Variant::windows) seen[0] -= keys.first, seen[1] -= keys.first;
     Q.next(), tiles.Q_ring[warpgroup].wait_full(Q);
     load_q(q, tiles.Q[warpgroup][0]);
     parity ^= 1;  // behind the return: else ptxas takes stages for different in each lane (R2UR)
@@ -102,6 +103,8 @@ struct Consumer {
   }
   __device__ __forceinline__ void probabilities(int tile, bool is_masked) {
     if (is_masked) hide(s, {seen[0] - tile * Bc, seen[1] - tile * Bc}, sign);
+    if constexpr (Variant::windows)
+      if (is_masked) hide_left(s, band, work.q_tile * Br + my_row, keys.first + tile * Bc);
     integer_softmax<!kKeeps>(s, rows, alpha, c, [] {});  // registers are short
     trace_value("m", row, rows.m[0]), trace_value("alpha", row, alpha[0]);
     trace_value("m", row + 8, rows.m[1]), trace_value("alpha", row + 8, alpha[1]);
@@ -125,7 +128,7 @@ struct Consumer {
     __syncwarp();         // and so do those of all lanes
     tiles.Q_ring[warpgroup].release(Q);
     rows = CarriedRows();
-    probabilities(keys.tiles - 1, keys.tiles > masked);
+    probabilities(keys.tiles - 1, keys.tiles > masked || (Variant::windows && keys.tiles <= keys.cut));
   }
   template <bool kMasked>
   __device__ __forceinline__ void step(int tile) {
@@ -165,7 +168,10 @@ struct Consumer {
 #pragma unroll 1
       for (; tile >= masked; --tile) step<true>(tile);
 #pragma unroll 1
-      for (; tile >= 0; --tile) step<false>(tile);
+      for (; tile >= keys.cut; --tile) step<false>(tile);
+      if constexpr (Variant::windows)
+#pragma unroll 1
+        for (; tile >= 0; --tile) step<true>(tile);
       const Work done = work;
       const CarriedRows its = rows;
       if (!next_work()) {

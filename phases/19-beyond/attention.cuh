@@ -77,6 +77,11 @@ __device__ void store_rows(const float (&o)[N], const float (&factor)[2], Head<T
 // #endregion
 
 // #region consumer: what a thread holds of its warpgroup's 64 rows, and what it does with a K/V tile
+// Of the K/V tiles that a warpgroup sees, what is the same in all phases without windows.
+template <class Variant>
+struct OfWarpgroup {
+  static constexpr int cut = 0;  // as in Keys
+};
 // kKeeps: what a backward pass needs goes out too, or O in fp32. Variant: a band that says where things lie (phase 25).
 template <class T, int D, int Br, int Bc, bool kKeeps, class Variant>
 struct Consumer {
@@ -100,6 +105,7 @@ struct Consumer {
   unsigned parity = 0;  // of the mail
   Work work;
   int my_tiles, unseen;  // K/V tiles that the warpgroup sees; that others see, and it does not
+  OfWarpgroup<Variant> part;
 
   __device__ Consumer(Tiles<D, Br, Bc>& tiles, const Variant& band, float scale_log2, const Outputs<T>& out,
                       const TensorMap* O_map, int H, int warpgroup)
@@ -107,11 +113,18 @@ struct Consumer {
   __device__ __forceinline__ bool next_work() {
     work = tiles.mail.read(parity);
     if (work.head < 0) return false;
-    const Keys<64, Bc> mine(work.q_tile * Br + warpgroup * 64, band);
-    my_tiles = uniform(mine.tiles), unseen = uniform(Keys<Br, Bc>(work.q_tile * Br, band).tiles - mine.tiles);
+    Keys<64, Bc, Variant> mine(work.q_tile * Br + warpgroup * 64, band);
+    my_tiles = uniform(mine.tiles), unseen = uniform(Keys<Br, Bc, Variant>(work.q_tile * Br, band).tiles - mine.tiles);
+    if constexpr (Variant::windows) {
+      const Keys<Br, Bc, Variant> all(work.q_tile * Br, band);
+      mine.take_part(all, work.q_tile * Br + warpgroup * 64, band);
+      const int left = uniform(mine.first - all.first) / Bc;
+      part.first = uniform(mine.first), part.cut = uniform(mine.cut), unseen += part.behind - left, part.behind = left;
+    }
     row = work.q_tile * Br + my_row;
     masked = uniform(scale_log2 < 0 ? 0 : mine.full);  // from this tile on; all where signs must be turned
     seen[0] = band.end(row) - lane % 4 * 2, seen[1] = band.end(row + 8) - lane % 4 * 2;
+    if constexpr (Variant::windows) seen[0] -= part.first, seen[1] -= part.first;
     Q.next(), tiles.Q_ring[warpgroup].wait_full(Q);
     parity ^= 1;  // behind the return: else ptxas takes stages for different in each lane (R2UR)
     return true;
@@ -121,6 +134,8 @@ struct Consumer {
   template <class F>
   __device__ __forceinline__ void probabilities(int tile, bool is_masked, const F& wait_for_output) {
     if (is_masked) hide(s, {seen[0] - tile * Bc, seen[1] - tile * Bc}, sign);
+    if constexpr (Variant::windows)
+      if (is_masked) hide_left(s, band, work.q_tile * Br + my_row, part.first + tile * Bc);
     integer_softmax<!kKeeps>(s, rows, alpha, c, wait_for_output);
     trace_value("m", row, rows.m[0]), trace_value("alpha", row, alpha[0]);
     trace_value("m", row + 8, rows.m[1]), trace_value("alpha", row + 8, alpha[1]);
@@ -154,7 +169,7 @@ struct Consumer {
     tiles.K_ring.release(K), K.next();
     if (my_tiles == 1) tiles.Q_ring[warpgroup].release(Q);
     rows = CarriedRows();
-    probabilities(my_tiles - 1, my_tiles > masked, [] {});
+    probabilities(my_tiles - 1, my_tiles > masked || (Variant::windows && my_tiles <= part.cut), [] {});
     round_scores();
   }
   template <bool kMasked>
@@ -200,13 +215,17 @@ struct Consumer {
 #pragma unroll 1
       for (; tile >= masked; --tile) step<true>(tile);
 #pragma unroll 1
-      for (; tile >= 0; --tile) step<false>(tile);
+      for (; tile >= part.cut; --tile) step<false>(tile);
+      if constexpr (Variant::windows)
+#pragma unroll 1
+        for (; tile >= 0; --tile) step<true>(tile);
 
       next_output();  // the last PV of this Q tile
       const Work done = work;
       more = next_work();
       if (!more) {
         wait_for_output();
+        if constexpr (Variant::windows) unseen = part.behind, pass_K(), pass_V();
         finish(done);
       } else {
         pass_K();

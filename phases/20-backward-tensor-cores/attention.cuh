@@ -110,6 +110,7 @@ struct Warp {
   // #region elements
   // 0 where the query does not see the key, by selection. Queries are counted from `first_row`, so that int holds them.
   __device__ void mask(Product& c, std::int64_t first_row) const {
+    if constexpr (Variant::windows) hide_later_queries(c, a.band, first_key() + warp_key() + lane_row(), first_row);
 #pragma unroll
     for (int rt = 0; rt < kRowTiles; ++rt) {
       int from[2];  // the first query that sees the key, from the lane's first column on
@@ -269,8 +270,10 @@ __global__ void __launch_bounds__(256, 1) keys_backward(Backward<T, Variant> a) 
   // them where the K/V tile is not whole.
   const auto tile_of = [](std::int64_t row) { return static_cast<int>(max(row, std::int64_t{0}) / Br); };
   const std::int64_t last_key = first_key + Bc - 1;
-  const int first = tile_of(first_key - a.band.right), end = tile_of(a.Q.rows + Br - 1);
+  const int first = tile_of(first_key - a.band.right);
+  int end = tile_of(a.Q.rows + Br - 1);
   const int full = last_key >= a.K.rows ? end : tile_of(last_key - a.band.right + Br - 1);
+  if constexpr (Variant::windows) end = min(end, end_of_queries(a.band, first_key, Br, Bc));
   const int of_head = max(end - first, 0), steps = of_head * a.band.group;  // Q tiles of a head, and of all
   const auto head_of = [&](int step) { return key_head * a.band.group + (Variant::groups ? step / of_head : 0); };
   const auto tile_at = [&](int step) { return first + (Variant::groups ? step % of_head : step); };
@@ -286,7 +289,8 @@ __global__ void __launch_bounds__(256, 1) keys_backward(Backward<T, Variant> a) 
     const std::int64_t row = head_of(step) * a.rows;
     warp.add_dq(a.dQ_sum + row * D, a.row_excess + row, tile_at(step), step % 2);
   };
-  const std::int64_t keys = a.Q.rows > 0 ? a.band.end(a.Q.rows - 1) : 0;  // that some row sees; others count as zeros
+  using Seen = decltype(a.band.keys_for(0, 0));
+  const Seen keys = a.Q.rows > 0 ? a.band.keys_for(0, a.Q.rows - 1) : Seen{};  // that some row sees; others are zeros
   load_tile<false, 256>(tiles.K, a.K.head(b, h), first_key, keys);
   load_tile<false, 256>(tiles.V, a.V.head(b, h), first_key, keys);
   cp_async_commit();
@@ -295,14 +299,16 @@ __global__ void __launch_bounds__(256, 1) keys_backward(Backward<T, Variant> a) 
 #pragma unroll 1
   for (int step = 0; step < steps; ++step) {
     const int tile = tile_at(step);
-    trace_mark(tile >= full ? "full" : "masked", tile);
+    bool masked = tile < full;
+    if constexpr (Variant::windows) masked |= a.band.begin(std::int64_t{tile} * Br + Br - 1) > first_key;
+    trace_mark(masked ? "masked" : "full", tile);
     cp_async_wait<0>();
     __syncthreads();  // all threads' copies and dS are there; all have read the other stage, which the next ones fill
     if (step + 1 < steps) begin_copies(step + 1);
     if (step == 0) warp.begin();
     // The warps that wait for P begin with dQ, the others end with it.
     if (kAddQ && step > 0 && !warp.makes_p()) add_dq(step - 1);
-    warp.multiply(tile, step % 2, tile < full);
+    warp.multiply(tile, step % 2, masked);
     if (kAddQ && step > 0 && warp.makes_p()) add_dq(step - 1);
   }
   cp_async_wait<0>();

@@ -63,16 +63,21 @@ inline constexpr Features backward_features{.kernel = true,
                                             .hbm_bytes = hbm_bytes,
                                             .workspace = workspace};
 
+// Does one of the rows i0 … i1 - 1 see a key of the K/V tile from j0 on?
+inline bool sees(const AnyProblem& p, std::int64_t i0, std::int64_t i1, std::int64_t j0, Blocks blocks) {
+  const KeyRange<std::int64_t> seen = p.seen(i0, i1 - 1);
+  return seen.begin < j0 + blocks.Bc && j0 < seen.end;
+}
 // Calls f(rows of the Q tile) for each pair of tiles that see each other, as the kernel of dK and dV walks over them.
 template <class F>
 void for_each_pair(const AnyProblem& p, Blocks blocks, const F& f) {
   for (std::int64_t j0 = 0; j0 < p.Sk(); j0 += blocks.Bc)
     for (std::int64_t i0 = 0; i0 < p.Sq(); i0 += blocks.Br)
-      if (const std::int64_t end = std::min(i0 + blocks.Br, p.Sq()); p.visible(end - 1).end > j0) f(end - i0);
+      if (const std::int64_t end = std::min(i0 + blocks.Br, p.Sq()); sees(p, i0, end, j0, blocks)) f(end - i0);
 }
 // The keys that some row sees; and those of them whose mean is the centre.
 inline std::int64_t seen_keys(const AnyProblem& p) {
-  return p.Sq() > 0 ? p.visible(p.Sq() - 1).end : 0;
+  return p.Sq() > 0 ? p.seen(0, p.Sq() - 1).size() : 0;
 }
 inline std::int64_t centre_keys(const AnyProblem& p) {
   return seen_keys(p) / centre_step(seen_keys(p));
@@ -95,7 +100,7 @@ inline HbmBytes bytes_without_sums(const AnyProblem& p, Blocks blocks) {
   } else {
     const Blocks own = dq_blocks(static_cast<int>(padded));
     read += Sq * (pair + 4 * 12);
-    for (std::int64_t i0 = 0; i0 < Sq; i0 += own.Br) read += p.visible(std::min(i0 + own.Br, Sq) - 1).end * pair;
+    for (std::int64_t i0 = 0; i0 < Sq; i0 += own.Br) read += p.seen(i0, std::min(i0 + own.Br, Sq) - 1).size() * pair;
   }
   return {static_cast<std::uint64_t>(heads * read + seen_keys(p) * of_keys),
           static_cast<std::uint64_t>(heads * written + p.Sk() * of_keys)};

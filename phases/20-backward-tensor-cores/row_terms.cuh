@@ -107,7 +107,8 @@ __device__ bool find_centre(const Arguments& a, const Variant& band, int head, C
   constexpr int kLanes = D / 8, kWarps = kThreads / 32;
   const auto at = band.keys(head, a.H, 0);
   const Head<const T> K = a.K.head(at.b, at.h);
-  const std::int64_t seen = a.Q.rows > 0 ? a.band.end(a.Q.rows - 1) : 0;
+  std::int64_t seen = a.Q.rows > 0 ? a.band.end(a.Q.rows - 1) : 0, front = 0;
+  if constexpr (Variant::windows) front = band.front(), seen = max(seen - front, std::int64_t{0});
   const int step = static_cast<int>(centre_step(seen)), keys = static_cast<int>(seen / step);
   const int lane = threadIdx.x % kLanes, warp = threadIdx.x / 32;
   float sum[8] = {}, square = 0;
@@ -115,7 +116,7 @@ __device__ bool find_centre(const Arguments& a, const Variant& band, int head, C
 #pragma unroll 8
     for (int i = threadIdx.x / kLanes; i < keys; i += kThreads / kLanes) {
       float x[8];
-      load(x, std::int64_t{i} * step);
+      load(x, front + std::int64_t{i} * step);
 #pragma unroll
       for (int c = 0; c < 8; ++c) sum[c] += x[c], square = fmaf(x[c], x[c], square);
     }

@@ -23,6 +23,15 @@ struct RowsTiles {
 };
 // #endregion
 
+// What a window changes for a Q tile's keys (phase 26): elsewhere they begin with key 0, which all rows see.
+template <class Variant>
+struct RowsWindow {
+  static constexpr std::int64_t begin = 0;  // the first tile's first key
+  __device__ RowsWindow(std::int64_t, std::int64_t, int, const Variant&) {}
+  __device__ std::int64_t keys(std::int64_t end) const { return end; }   // that some row sees
+  __device__ static constexpr bool cuts(std::int64_t) { return false; }  // the tile with that first key, on the left
+};
+
 // #region rows-backward
 // Four warps of 16 or 32 rows each.
 template <class T, int D, class Variant>
@@ -39,15 +48,16 @@ __global__ void __launch_bounds__(128, D <= 128 ? 2 : 1) rows_backward(Backward<
 
   // Keys from `end` on are seen by no row of the tile, keys before `full` by all of them.
   const std::int64_t end = a.band.end(min(first_row + kRows, a.Q.rows) - 1), full = a.band.end(first_row);
+  const RowsWindow<Variant> window(first_row, min(first_row + kRows, a.Q.rows) - 1, kKeys, a.band);
   const auto begin_copies = [&](std::int64_t first_key) {
     const int stage = first_key / kKeys % 2;
-    load_tile<false, 128>(tiles.K[stage], K, first_key, end);
-    load_tile<false, 128>(tiles.V[stage], V, first_key, end);
+    load_tile<false, 128>(tiles.K[stage], K, first_key, window.keys(end));
+    load_tile<false, 128>(tiles.V[stage], V, first_key, window.keys(end));
     cp_async_commit();
   };
   load_tile<false, 128>(tiles.Q, a.Q.head(b, h), first_row, a.Q.rows);
   load_tile<false, 128>(tiles.dO, a.dO.head(b, h), first_row, a.Q.rows);
-  begin_copies(0);
+  begin_copies(window.begin);
 
   // The numbers of the lane's rows.
   float m[kRowTiles][2], inverse_l[kRowTiles][2], delta[kRowTiles][2], excess[kRowTiles][4];
@@ -63,8 +73,8 @@ __global__ void __launch_bounds__(128, D <= 128 ? 2 : 1) rows_backward(Backward<
   }
 
 #pragma unroll 1
-  for (std::int64_t first_key = 0; first_key < end; first_key += kKeys) {
-    trace_mark(first_key + kKeys <= full ? "full" : "masked", first_key / kKeys);
+  for (std::int64_t first_key = window.begin; first_key < end; first_key += kKeys) {
+    trace_mark(first_key + kKeys <= full && !window.cuts(first_key) ? "full" : "masked", first_key / kKeys);
     cp_async_wait<0>();
     __syncthreads();  // all threads' copies are there; and all have read the other stage, which the next ones fill
     if (first_key + kKeys < end) begin_copies(first_key + kKeys);
@@ -86,6 +96,9 @@ __global__ void __launch_bounds__(128, D <= 128 ? 2 : 1) rows_backward(Backward<
         const float p = p_again(s[rt][i], a.scale_log2, m[rt][r], inverse_l[rt][r]);
         s[rt][i] = p * (dp[rt][i] - delta[rt][r]);
       }
+      if constexpr (Variant::windows)
+        if (window.cuts(first_key))
+          hide_left_to_0(s[rt], a.band, first_row + warp_row + 16 * rt + lane_row(), first_key);
       if (first_key + kKeys > full) {
         int seen[2];
         for (int r = 0; r < 2; ++r) {

@@ -12,7 +12,7 @@ namespace flash::phase24::inline FLASH_MACHINE {
 // #region tiles: shared memory of a block, and its barriers
 template <int D, int Br, int Bc>
 struct Tiles {
-  static constexpr int kStages = 2;                        // one Q tile is multiplied while the next one is loaded
+  static constexpr int kStages = 2, kKeys = Bc;            // one Q tile is multiplied while the next one is loaded
   alignas(1024) std::uint16_t K[Bc / 64][D / 64][64][64];  // of each warpgroup; in the end dK, on its way out
   alignas(1024) std::uint16_t V[Bc / 64][D / 64][64][64];  // likewise dV
   alignas(1024) std::uint16_t Q[kStages][D / 64][Br][64];
@@ -40,10 +40,6 @@ struct Tiles {
   Ring<1> K_ring, V_ring;
   Ring<kStages> Q_ring, dO_ring, dS_ring, dQ_ring;
 };
-constexpr int kOfConsumers = 3;  // a named barrier, for a share's end; 1 and 2 are store_tile's
-
-// Registers per thread: the block is launched with 168 for each; 128 · (2 · 240 + 24) are no more than 384 · 168.
-constexpr int kConsumerRegisters = 240, kProducerRegisters = 24;
 // #endregion
 
 // #region consumer: what a thread holds of its warpgroup's 64 keys, and what it does with a Q tile
@@ -61,6 +57,7 @@ struct Consumer {
   QueryRange range;  // the share's tiles
   int first_key;
   int from[2];  // the first queries that see the lane's two keys, counted from the lane's first column of the next tile
+  OfShare<Variant> part;
 
   float s[Br / 2], dp[Br / 2];             // Sᵀ, then Pᵀ; dPᵀ, then dSᵀ
   float dv[D / 2], dk[D / 2];              // 64 keys
@@ -84,6 +81,7 @@ struct Consumer {
     for (int r = 0; r < 2; ++r) from[r] = first_query(my_key + 8 * r, band) - last_row;
 #pragma unroll
     for (int i = 0; i < D / 2; ++i) dv[i] = dk[i] = 0;
+    if constexpr (Variant::windows) part.template enter<Br, Bc>(share().work.kv_tile, band);
     tiles.K_ring.wait_full(keys());
     return true;
   }
@@ -93,6 +91,7 @@ struct Consumer {
   // All tiles, but for the way of the last one's dQ. First those that are plain: all rows see all keys, no row of the
   // head is extreme, and the centre does not matter.
   __device__ __forceinline__ void run() {
+    if (Variant::windows && !any()) tiles.V_ring.wait_full(keys());  // several such shares may follow each other
     if (!any()) return;
     const bool special = tiles.centre[D] != 0 || tiles.centre[D + 1] != 0;
     const int plain = special ? range.end : max(range.full, range.first);
@@ -102,7 +101,8 @@ struct Consumer {
   template <bool kPlain>
   __device__ __forceinline__ void steps(int tile, int last) {
 #pragma unroll 1
-    for (; tile >= last; --tile) step<kPlain>(tile, tile == range.end - 1, !kPlain && tile < range.full);
+    for (; tile >= last; --tile)
+      step<kPlain>(tile, tile == range.end - 1, !kPlain && (tile < range.full || part.cuts(tile)));
   }
   template <bool kPlain>
   __device__ __forceinline__ void step(int tile, bool first, bool masked) {
@@ -115,7 +115,7 @@ struct Consumer {
     begin_scores<T>(dp, tiles.V[warpgroup], tiles.dO[at.stage]);
     wgmma_wait<1>(s);  // all but the last: S is there
     probabilities(s, tiles.rows[at.stage], extreme, a);
-    if (masked) hide_queries(s, from);
+    if (masked) part.hide(s, from);
     if (band.ends_tile(tile)) from[0] += Br, from[1] += Br;
     if (kEarly) {
       round_p<T>(p, s);
@@ -164,7 +164,7 @@ struct Consumer {
     for (int i = 0; i < Br / 64; ++i) {
       const phase13::Fragments<64> rows(&tiles, tiles.dS[turn.stage][i], phase13::b_row(), row + phase13::b_column());
       float excess[1][4] = {};
-      if (const float* less = share().row_excess) {  // the first share: less what the sums are to be
+      if (const float* less = part.excess(share(), tile)) {  // the first share: less what the sums are to be
         less += band.member_of(tile) * a.rows + band.tile_of(tile) * Br + i * 64 + row + lane_row();
         excess[0][0] = less[0], excess[0][2] = less[8];
       }
@@ -194,7 +194,7 @@ struct Consumer {
   __device__ __forceinline__ void hand_over(int tile) {
     mbarrier_wait(&tiles.dQ_ring.empty[turn.stage], turn.parity);  // the place is free; others' shares are there
     if (tile < share().rounded_end)
-      put_rounded();
+      put_rounded(tile);
     else
       put_share();
     publish(tiles.dQ_ring, turn);
@@ -213,8 +213,8 @@ struct Consumer {
       }
   }
   // The sum, rounded, where the others' shares were: D / 64 panels of 16 rows.
-  __device__ __forceinline__ void put_rounded() {
-    if (share().work.kv_tile > 0)
+  __device__ __forceinline__ void put_rounded(int tile) {
+    if (part.follows(share(), tile))
 #pragma unroll
       for (int i = 0; i < Br / 64; ++i)
 #pragma unroll
@@ -331,7 +331,8 @@ struct Gradients {
     constexpr std::size_t shared_bytes = sizeof(Tiles<D, Br, Bc>);
     allow_shared_memory(kernel, shared_bytes);
     const std::int64_t heads = std::int64_t{p.B} * p.H, of_keys = std::int64_t{p.B} * p.Hk;
-    const unsigned section = phase23::heads_in_cache(of_keys, p.Q.rows * (p.H / p.Hk), D, 32 << 20);
+    const std::int64_t rows = p.band.cuts_left() ? std::min(p.Q.rows, p.band.left + p.band.right + Bc) : p.Q.rows;
+    const unsigned section = phase23::heads_in_cache(of_keys, rows * (p.H / p.Hk), D, 32 << 20);
     const auto shares = static_cast<unsigned>((p.K.rows + Bc - 1) / Bc * of_keys);
     const unsigned grid = std::min(shares, static_cast<unsigned>(multiprocessors()));  // blocks that stay
     if (const auto row_blocks = static_cast<unsigned>(heads * a.rows / 64))

@@ -61,12 +61,13 @@ inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
   std::int64_t read_of_keys = phase20::seen_keys(p) * (row + v_row), written_of_keys = Sk * (row + v_row);
   if (Sq > 0) read += phase20::centre_keys(p) * row, written += 4 * (padded + 4);
   for (std::int64_t j0 = 0; j0 < Sk; j0 += blocks.Bc) {
-    if (Sq > 0) read_of_keys += 4, written_of_keys += 4;                         // its number is drawn
-    if (p.visible(Sq - 1).end > j0 && Sq > 0) read_of_keys += 4 * (padded + 4);  // the centre
+    if (Sq > 0) read_of_keys += 4, written_of_keys += 4;                                  // its number is drawn
+    if (Sq > 0 && phase20::sees(p, 0, Sq, j0, blocks)) read_of_keys += 4 * (padded + 4);  // the centre
     for (std::int64_t i0 = 0; i0 < Sq; i0 += blocks.Br) {
-      const std::int64_t end = std::min(i0 + blocks.Br, Sq), keys = p.visible(end - 1).end;
-      if (keys <= j0) continue;
-      const bool first = j0 == 0, last = keys <= j0 + blocks.Bc;
+      const std::int64_t end = std::min(i0 + blocks.Br, Sq);
+      if (!phase20::sees(p, i0, end, j0, blocks)) continue;
+      const KeyRange<std::int64_t> keys = p.seen(i0, end - 1);
+      const bool first = j0 <= keys.begin, last = keys.end <= j0 + blocks.Bc;
       read += (end - i0) * (row + v_row) + blocks.Br / 64 * piece;
       if (!first) read += 4, written += 4;
       if (!last) read += 4, written += 4;

@@ -7,6 +7,12 @@
 
 namespace flash::phase24::inline FLASH_MACHINE {
 
+// #region block: what warpgroups have
+constexpr int kOfConsumers = 3;  // a named barrier, for a share's end; 1 and 2 are store_tile's
+// Registers per thread: the block is launched with 168 for each; 128 · (2 · 240 + 24) are no more than 384 · 168.
+constexpr int kConsumerRegisters = 240, kProducerRegisters = 24;
+// #endregion
+
 // #region relay: blocks that pass dQ on
 using phase23::PieceSums, phase23::any_extreme, phase23::gradients, phase23::init_handover, phase23::probabilities,
     phase23::publish;
@@ -16,8 +22,9 @@ struct Relay {
   unsigned* done;  // [B, H, padded rows / 64]: of a Q tile its first number
   bool in_order;   // do the shares of a Q tile come in the order of the keys? Sums then have the same bits in every run
 };
-// What a block does next. kv_tile: the number of its share of dQ, too, in Q tiles that see it, 0 for the first. Q tiles
-// are numbered as the variant says: where several heads meet the keys, those of a tile follow each other.
+// What a block does next. kv_tile: the number of its share of dQ, too, in Q tiles that see it, 0 for the first. With a
+// window the first is that of the first K/V tile that a Q tile sees (phase 26). Q tiles are numbered as the variant
+// says: where several heads meet the keys, those of a tile follow each other.
 struct Share {
   unsigned number;          // as drawn
   KeyWork work;             // head < 0: there is no further one; else the first that meets the keys
@@ -25,6 +32,17 @@ struct Share {
   QueryRange tiles;         // that see the keys, of all heads that meet them
   int rounded_end;          // Q tiles before that one see no further K/V tile: its share is the last
   const float* row_excess;  // of the head, in the first share, where rows of dS have other sums than 0
+};
+// What consumers ask of a share. With a window there is more to say (phase 26).
+template <class Variant>
+struct OfShare {
+  __device__ static constexpr bool cuts(int) { return false; }  // the Q tile, on the side of later queries?
+  template <int N>
+  __device__ __forceinline__ static void hide(float (&p)[N], const int (&from)[2]) {
+    hide_queries(p, from);
+  }
+  __device__ static bool follows(const Share& share, int) { return share.work.kv_tile > 0; }  // others, of that dQ
+  __device__ static const float* excess(const Share& share, int) { return share.row_excess; }
 };
 // The number of a block's next share. A block waits only for shares with smaller numbers. Who has drawn those runs, and
 // does them behind smaller ones only, in whatever order the GPU starts blocks. Where there are no Q tiles nobody waits,
@@ -53,7 +71,7 @@ __device__ void find_share(Share& share, unsigned number, const Backward<T>& a, 
   const QueryRange tiles = query_range<Br, Bc>(next_key - Bc, band);
   share.tiles = {tiles.first * band.group, tiles.full * band.group, tiles.end * band.group};
   share.rounded_end = next_key < band.Sk ? query_range<Br, Bc>(next_key, band).first * band.group : 0x7fffffff;
-  share.row_excess = work.kv_tile == 0 && a.dLSE ? a.row_excess + work.head * a.rows : nullptr;
+  share.row_excess = (Variant::windows || work.kv_tile == 0) && a.dLSE ? a.row_excess + work.head * a.rows : nullptr;
 }
 // #endregion
 
@@ -99,7 +117,9 @@ __global__ void __launch_bounds__(256) row_pieces(Backward<T> a, RowPiece* piece
   if (threadIdx.x == 0) relay.done[blockIdx.x] = 0;
   if (threadIdx.x == 0 && blockIdx.x == 0) *relay.begun = 0;
   const std::int64_t last_row = min((first / Br + 1) * Br, a.Q.rows) - 1;  // of the Q tile
-  if (a.band.end(last_row) == 0) {
+  bool unseeing = a.band.end(last_row) == 0;
+  if constexpr (Variant::windows) unseeing = a.band.seen(first / Br * Br, last_row).size() == 0;
+  if (unseeing) {
     const Head<T> dQ = a.dQ.head(b, h);
     for (int i = 0; i < kRounds; ++i) {
       const std::int64_t row = first + i * kRowsAtOnce + threadIdx.x / kLanes;
@@ -145,6 +165,7 @@ __device__ void load_keys(Tiles& tiles, const Share& share, const Variant& band,
     if (share.tiles.end <= share.tiles.first) return mbarrier_arrive(ring.full);
     mbarrier_arrive_expect_tx(ring.full, sizeof keys + more);
     int key = share.work.kv_tile * static_cast<int>(sizeof keys / sizeof keys[0]) * 64;
+    if constexpr (Variant::windows) key -= band.front();
 #pragma unroll 1
     for (auto& of_warpgroup : keys) {
       load_tile(of_warpgroup, map, ring.full, key, share.h / band.group, share.b);
@@ -207,7 +228,11 @@ __device__ __forceinline__ void pass_on(Tiles& tiles, int place, const Backward<
     tiles.share_ring.wait_full(to);
     const Share& share = tiles.shares[to.stage];
     if (share.work.head < 0) break;
-    const auto takes_sum = [&](int n) { return share.work.kv_tile > 0 && n < share.rounded_end; };
+    const auto takes_sum = [&](int n) {
+      if constexpr (Variant::windows)
+        if (share.work.kv_tile == band.begin(band.tile_of(n) * Br) / Tiles::kKeys) return false;
+      return share.work.kv_tile > 0 && n < share.rounded_end;
+    };
     int n = max(share.tiles.end, share.tiles.first) - 1 - skip;
     if (n >= share.tiles.first && !takes_sum(n)) mbarrier_arrive(empty);
 #pragma unroll 1
@@ -216,7 +241,8 @@ __device__ __forceinline__ void pass_on(Tiles& tiles, int place, const Backward<
       unsigned* const done = relay.done + piece;
       float* const sum = a.dQ_sum + std::int64_t{piece} * 64 * kColumns;
       const bool rounded = n < share.rounded_end;
-      const int kv_tile = share.work.kv_tile;
+      int kv_tile = share.work.kv_tile;  // with windows: the number of the share
+      if constexpr (Variant::windows) kv_tile -= band.begin(tile * Br) / Tiles::kKeys;
       // The first share has been stored; in order: those before this one are there; to be rounded: all others.
       if (kv_tile > 0) {
         wait_at_least(done, rounded || relay.in_order ? kv_tile : 1);

@@ -284,7 +284,8 @@ CELL("What padding costs") {
 // A key that four heads of Q meet has a gradient from each of them, and dK is their sum. If each head's block added its
 // share in HBM, the order would be that in which blocks come. But a block of the backward pass owns a K/V tile, and
 // goes through the Q tiles with dK and dV in registers. It simply goes on: in phase 20 through the Q tiles of the
-// group's first head, then through those of the next one. `band.group` tells how many there are, and is 1 in the plain variant:
+// group's first head, then through those of the next one. `band.group` tells how many there are, and is 1 in the plain
+// variant:
 //
 // ```{region} ../20-backward-tensor-cores/attention.cuh keys-backward
 // ```

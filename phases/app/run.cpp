@@ -145,7 +145,8 @@ std::string report_json(const Phase& phase, const std::string& why, const Argume
     out << ",\n  \"bank_conflicts\": " << count(l.bank_conflicts()) << ",\n  \"barriers\": " << count(l.barriers);
   if (phase.kernel() && phase.forward->features.meets(Demand::Causal))
     out << ",\n  \"tiles\": {\"full\": " << run.tiles.full << ", \"masked\": " << run.tiles.masked
-        << ", \"skipped\": " << run.tiles.skipped << "}";
+        << ", \"masked_left\": " << run.tiles.masked_left << ", \"masked_both\": " << run.tiles.masked_both
+        << ", \"skipped\": " << run.tiles.skipped << ", \"skipped_left\": " << run.tiles.skipped_left << "}";
   out << "\n}\n";
   return out.str();
 }

@@ -39,14 +39,25 @@ int multiprocessors() {
 #endif
 }
 
-// What becomes of the K/V tiles of all Q tiles, by the mask alone.
+// What becomes of the K/V tiles of all Q tiles, by the mask alone. Tiles first … end - 1 have keys that some row sees.
+// Those before `left` are cut on the left: the last row does not see them whole. Those from `right` on are cut on the
+// right: the first row does not.
 TileCounts count_tiles(const AnyProblem& p, Blocks blocks) {
+  const Band<std::int64_t> band = p.options.mask.band(p.Sq(), p.Sk());
+  const std::int64_t Bc = blocks.Bc, all = (p.Sk() + Bc - 1) / Bc;
   TileCounts counts;
   for (std::int64_t first_row = 0; first_row < p.Sq(); first_row += blocks.Br) {
     const std::int64_t last_row = std::min(first_row + blocks.Br, p.Sq()) - 1;
-    const std::int64_t full = p.visible(first_row).end / blocks.Bc,
-                       seen = (p.visible(last_row).end + blocks.Bc - 1) / blocks.Bc;
-    counts.add(p.B() * p.H(), full, seen, (p.Sk() + blocks.Bc - 1) / blocks.Bc);
+    const KeyRange<std::int64_t> seen = band.seen(first_row, last_row);
+    const std::int64_t first = seen.begin / Bc, end = (seen.end + Bc - 1) / Bc;
+    const auto between = [&](std::int64_t tile) { return std::clamp(tile, first, end); };
+    const std::int64_t left = between((band.begin(last_row) + Bc - 1) / Bc), right = between(band.end(first_row) / Bc);
+    const auto add = [&](std::uint64_t& to, std::int64_t tiles) {
+      to += static_cast<std::uint64_t>(p.B() * p.H() * std::max<std::int64_t>(tiles, 0));
+    };
+    add(counts.full, right - left), add(counts.masked, end - first - std::max<std::int64_t>(right - left, 0));
+    add(counts.masked_left, left - first), add(counts.masked_both, left - right);
+    add(counts.skipped, all - (end - first)), add(counts.skipped_left, band.begin(first_row) < p.Sk() ? first : all);
   }
   return counts;
 }

@@ -29,12 +29,19 @@ struct Band {
     const Int past = i + 1 + right;
     return past <= 0 ? 0 : past < Sk ? past : Sk;
   }
-  constexpr KeyRange<Int> visible(Int i) const {
-    const Int first = i - left, begin = first > 0 ? first : 0;
-    return end(i) > begin ? KeyRange<Int>{begin, end(i)} : KeyRange<Int>{0, 0};
+  // The first key that row i may see, if there is one.
+  constexpr Int begin(Int i) const {
+    const Int first = i - left;
+    return first > 0 ? first : 0;
   }
-  // Is there a key on the right that some row does not see?
+  constexpr KeyRange<Int> visible(Int i) const { return seen(i, i); }
+  // The keys that some of the rows first … last see. Where a row sees a key they have no gaps.
+  constexpr KeyRange<Int> seen(Int first, Int last) const {
+    return end(last) > begin(first) ? KeyRange<Int>{begin(first), end(last)} : KeyRange<Int>{0, 0};
+  }
+  // Is there a key on the right that some row does not see? And one on the left?
   constexpr bool cuts_right() const { return right < Sk - 1; }
+  constexpr bool cuts_left() const { return left < Sq - 1; }
 };
 // #endregion
 
@@ -65,15 +72,18 @@ struct Mask {
   constexpr bool is_causal() const { return right < all; }
   constexpr bool is_window() const { return left < all; }
 
-  // Distances beyond the sequence are cut to its length, so that sums with a row stay in Int.
+  // Distances beyond the sequence are cut to its length, so that sums with a row stay in Int. A window that begins
+  // behind its end has no key: it is far away on both sides, so that no two rows seem to have keys between theirs.
   template <class Int = std::int64_t>
   constexpr Band<Int> band(std::int64_t Sq, std::int64_t Sk) const {
     const std::int64_t diagonal = shift + (alignment == Alignment::BottomRight ? Sk - Sq : 0);
     const auto cut = [](std::int64_t distance, std::int64_t least, std::int64_t most) {
       return static_cast<Int>(distance < least ? least : distance > most ? most : distance);
     };
-    return {cut(left == all ? all : left - diagonal, -Sk, Sq), cut(right == all ? all : right + diagonal, -Sq, Sk - 1),
-            static_cast<Int>(Sq), static_cast<Int>(Sk)};
+    Int before = cut(left == all ? all : left - diagonal, -Sk, Sq),
+        behind = cut(right == all ? all : right + diagonal, -Sq, Sk - 1);
+    if (before + behind < 0) before = cut(-Sk, -Sk, Sq), behind = cut(-Sq, -Sq, Sk - 1);
+    return {before, behind, static_cast<Int>(Sq), static_cast<Int>(Sk)};
   }
   constexpr KeyRange<std::int64_t> visible(std::int64_t i, std::int64_t Sq, std::int64_t Sk) const {
     return band(Sq, Sk).visible(i);

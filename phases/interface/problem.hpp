@@ -178,6 +178,10 @@ struct AnyProblem {
     return options.scale ? *options.scale : static_cast<float>(1.0 / std::sqrt(static_cast<double>(D())));
   }
   KeyRange<std::int64_t> visible(std::int64_t i) const { return options.mask.visible(i, Sq(), Sk()); }
+  // The keys that some of the rows first … last see.
+  KeyRange<std::int64_t> seen(std::int64_t first, std::int64_t last) const {
+    return options.mask.band(Sq(), Sk()).seen(first, last);
+  }
   bool backward() const { return direction == Direction::Backward; }
   // Sequences are batch entries, or pieces of the only one.
   bool packed() const { return first_rows.given(); }

@@ -18,11 +18,15 @@ struct PlaceOf {
 // row i of its Q, and of all that has Q's shape, is at rows(head, H, i), key j at keys(head, H, j).
 template <class Int>
 struct PlainOf : Band<Int> {
-  static constexpr bool groups = false;  // may several heads of Q meet the same keys?
-  static constexpr int group = 1;        // so many, one behind the other
+  static constexpr bool groups = false;   // may several heads of Q meet the same keys?
+  static constexpr int group = 1;         // so many, one behind the other
+  static constexpr bool windows = false;  // may there be keys on the left that a row does not see? (phase 26)
 
   __device__ PlaceOf<Int> rows(int head, int H, Int i) const { return {i, head % H, head / H}; }
   __device__ PlaceOf<Int> keys(int head, int H, Int j) const { return {j, head % H, head / H}; }
+  // What is read of the keys for rows first … last: up to one past the last that one of them sees; with windows a
+  // range.
+  __device__ Int keys_for(Int, Int last) const { return this->end(last); }
 
   // Q tiles of the heads that meet the same keys have numbers, in which the backward pass comes to them from the last
   // to the first (phase 24): all heads' last tiles before any head's one before.

@@ -22,14 +22,12 @@ inline const char* name(Where where) {
 // What became of the K/V tiles of all Q tiles of all heads (phase 07 and later; zeros before).
 struct TileCounts {
   std::uint64_t full = 0, masked = 0, skipped = 0;  // computed without a mask; with one; never loaded
+  // Of these, with a window (phase 26): those left of it that are never loaded; those that it cuts on the left; and of
+  // the latter those that it cuts on the right, too. What is not told here is on the right.
+  std::uint64_t skipped_left = 0, masked_left = 0, masked_both = 0;
 
-  // A Q tile of each of `heads` heads: of its `all` K/V tiles, `full_tiles` are seen
-  // whole and `seen` at least in part.
-  void add(std::int64_t heads, std::int64_t full_tiles, std::int64_t seen, std::int64_t all) {
-    full += static_cast<std::uint64_t>(heads * full_tiles);
-    masked += static_cast<std::uint64_t>(heads * (seen - full_tiles));
-    skipped += static_cast<std::uint64_t>(heads * (all - seen));
-  }
+  std::uint64_t skipped_right() const { return skipped - skipped_left; }
+  std::uint64_t masked_right() const { return masked - masked_left + masked_both; }
   bool operator==(const TileCounts&) const = default;
 };
 

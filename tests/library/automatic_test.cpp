@@ -224,6 +224,21 @@ TEST_CASE("grouped heads and a Dv of its own get a phase that has them") {
   }
 }
 
+TEST_CASE("a window gets a phase that has it") {
+  Options options;
+  options.mask = {127, 0, Alignment::BottomRight};
+  for (const std::int64_t Hk : {8, 2}) {
+    const AnyProblem p({2, 8, Hk, 512, 600, 128, 128}, half_type, options, true);
+    const auto on = [&](Capability device) {
+      return choose_phase(p, [device](const Features& can) { return runs_on(can, device); }).phase;
+    };
+    for (const Capability device : {Capability{9, 0}, Capability{8, 0}, Capability{10, 0}})
+      CHECK(on(device)->forward->features.meets(Demand::Window));
+    CHECK(on({9, 0})->forward->features.capability.exactly);
+    CHECK(on({8, 0})->forward->features.capability.major == 8);
+  }
+}
+
 TEST_CASE("figures of the type's size, else of any, and of the very type where two are as near") {
   const std::vector<Measured> figures = {{"06-4d-grid", Type::Float32, false, 64, 512, 6, 30},
                                          {"06-4d-grid", Type::Float16, false, 64, 512, 6, 10},
