@@ -67,6 +67,7 @@ struct Consumer {
   unsigned p[Br / 16][4], ds[Br / 16][4];  // Pᵀ and dSᵀ, rounded, as left operands
   Cursor<kStages> at, turn;                // of Q, dO and dS; of dS and dQ, a tile behind
   Cursor<2> to;                            // of shares
+  unsigned kept[Br / 64];                  // with dropout (phase 29): which numbers of P are
 
   __device__ Consumer(Tiles<D, Br, Bc>& tiles, const Backward<T>& a, int warpgroup)
       : tiles(tiles), a(a), warpgroup(warpgroup) {}
@@ -91,20 +92,20 @@ struct Consumer {
   }
   // All tiles, but for the way of the last one's dQ. First those that are plain: all rows see all keys, no row of the
   // head is extreme, and the centre does not matter.
-  __device__ __forceinline__ void run() {
+  __device__ __forceinline__ void run(const Variant& band) {
     if (!any()) return;
     const bool special = Variant::groups || tiles.centre[D] != 0 || tiles.centre[D + 1] != 0;
     const int plain = special ? range.end : max(range.full, range.first);
-    steps<true>(range.end - 1, plain);
-    steps<false>(min(plain, range.end) - 1, range.first);
+    steps<true>(range.end - 1, plain, band);
+    steps<false>(min(plain, range.end) - 1, range.first, band);
   }
   template <bool kPlain>
-  __device__ __forceinline__ void steps(int tile, int last) {
+  __device__ __forceinline__ void steps(int tile, int last, const Variant& band) {
 #pragma unroll 1
-    for (; tile >= last; --tile) step<kPlain>(tile, tile == range.end - 1, !kPlain && tile < range.full);
+    for (; tile >= last; --tile) step<kPlain>(tile, tile == range.end - 1, !kPlain && tile < range.full, band);
   }
   template <bool kPlain>
-  __device__ __forceinline__ void step(int tile, bool first, bool masked) {
+  __device__ __forceinline__ void step(int tile, bool first, bool masked, const Variant& band) {
     trace_mark(masked ? "masked" : "full", tile);
     tiles.Q_ring.wait_full(at);
     begin_scores<T>(s, tiles.K[warpgroup], tiles.Q[at.stage]);
@@ -112,17 +113,22 @@ struct Consumer {
     if (first) tiles.V_ring.wait_full(keys());
     tiles.dO_ring.wait_full(at);
     begin_scores<T>(dp, tiles.V[warpgroup], tiles.dO[at.stage]);
+    if constexpr (Variant::drops)
+      band.template flags_of_keys<Br>(kept, share().work.head, a.H, tile * Br, first_key + threadIdx.x % 128 / 32 * 16);
     wgmma_wait<1>(s);  // all but the last: S is there
     probabilities(s, tiles.rows[at.stage], extreme, a);
     if (masked) hide_queries(s, from);
     from[0] += Br, from[1] += Br;
     if (kEarly) {
       round_p<T>(p, s);
+      if constexpr (Variant::drops) band.drop_keys(p, kept);
       begin_output<T>(dv, p, tiles.dO[at.stage]);
     }
     wgmma_wait<kEarly>(dp);
+    if constexpr (Variant::drops) band.drop_gradient(dp, kept);
     gradients(dp, s, tiles.rows[at.stage]);
     if (!kEarly) round_p<T>(p, s);
+    if constexpr (Variant::drops && !kEarly) band.drop_keys(p, kept);
     round_p<T>(ds, dp);
     tiles.dS_ring.wait_empty(at);
     store_ds(tiles.dS[at.stage], ds, warpgroup * 64);
@@ -247,7 +253,7 @@ struct Consumer {
     const bool last = !Variant::groups || (uniform(share().h) + 1) % band.group == 0;
     if (last) {
       const int h = uniform(share().h) / band.group, b = uniform(share().b);
-      store_tile<T>(dv, {1, 1}, tiles.V[warpgroup], dV_map, first_key, h, b, warpgroup);
+      store_tile<T>(dv, {of_kept(band), of_kept(band)}, tiles.V[warpgroup], dV_map, first_key, h, b, warpgroup);
       bar_sync(kOfConsumers, Bc * 2);  // both have read K, in whose place dK goes out
       store_tile<T>(dk, {a.scale, a.scale}, tiles.K[warpgroup], dK_map, first_key, h, b, warpgroup), round ^= 1;
     }
@@ -299,7 +305,7 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
   setmaxnreg_inc<kConsumerRegisters>();
   Consumer<T, D, Br, Bc, Variant> consumer(tiles, a, warpgroup);
   while (consumer.next_share(band)) {
-    consumer.run();
+    consumer.run(band);
     consumer.finish(&dK_map, &dV_map, band);
   }
   wait_for_stores();
