@@ -132,7 +132,8 @@ void check_bits(const Phase& phase, Where where, float p, const FeatureCase& siz
       FeatureCase c = sizes;
       c.on = {Feature::GroupedHeads};
       if (number % 4 > 0) c.on.insert(features[number % 4 - 1]);
-      c.D = D, c.layout = static_cast<Layout>(number % 5), c.seed = number, c.keeps = number % 3 != 2, ++number;
+      c.D = D, c.Dv = 48, c.layout = static_cast<Layout>(number % 5), c.seed = number, c.keeps = number % 3 != 2;
+      ++number;
       FeatureInputs<T> without(c), with(c);
       const auto options = [&](AnyProblem problem, bool here) {
         if (here) problem.options.dropout = {p, 7};

@@ -45,11 +45,13 @@ struct RowFlags {
   template <int kKeys>
   __device__ static __forceinline__ void draw(unsigned (&flags)[(kKeys + 63) / 64], const Keeper& keeper, unsigned h,
                                               unsigned b, unsigned row, unsigned first_key) {
+    // In pairs of calls; or two pairs at once, but phase 18 has no registers for that.
+    constexpr int kAtOnce = kKeys > 64 ? 1 : 2;
     const unsigned octet = first_key / 8 + threadIdx.x % 4;
 #pragma unroll
     for (int w = 0; w < (kKeys + 63) / 64; ++w) {
       unsigned mine = 0;
-#pragma unroll 1  // two calls at once: more would want registers that phase 18 does not have
+#pragma unroll kAtOnce
       for (int c = 0; c < (kKeys - 64 * w > 32 ? 2 : 1); ++c)
 #pragma unroll
         for (int r = 0; r < 2; ++r)
