@@ -46,7 +46,7 @@ struct RowFlags {
   __device__ static __forceinline__ void draw(unsigned (&flags)[(kKeys + 63) / 64], const Keeper& keeper, unsigned h,
                                               unsigned b, unsigned row, unsigned first_key) {
     // In pairs of calls; or two pairs at once, but phase 18 has no registers for that.
-    constexpr int kAtOnce = kKeys > 64 ? 1 : 2;
+    [[maybe_unused]] constexpr int kAtOnce = kKeys > 64 ? 1 : 2;
     const unsigned octet = first_key / 8 + threadIdx.x % 4;
 #pragma unroll
     for (int w = 0; w < (kKeys + 63) / 64; ++w) {
