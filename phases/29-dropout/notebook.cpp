@@ -63,6 +63,9 @@ CELL("What share is kept") {
                 int(dropout.threshold()), share, double(dropout.factor()));
     close = close && std::abs(share - exact) < 4 * std::sqrt(exact * (1 - exact) / all);
   }
+  constexpr int instructions = 9 * 4;
+  std::printf("rounds 2 to 10 are %d instructions: %.1f for a number of P, %d if each had a call of its own\n",
+              instructions, instructions / 8.0, instructions);
   expect(close, "the share that is kept is 1 - p, within four standard deviations");
 }
 
@@ -186,6 +189,7 @@ CELL("What it moves") {
   bool same = equal(run.ledger.hbm_read_bytes(), before.ledger.hbm_read_bytes(), "bytes read, with dropout");
   same &= equal(run.ledger.hbm_written_bytes(), before.ledger.hbm_written_bytes(), "bytes written, with dropout");
   same &= equal(run.ledger.exps, before.ledger.exps, "exps, with dropout");
+  std::printf("a mask in memory, a byte each, would have %s bytes\n", grouped(H * N * N).c_str());
   expect(same, "as many as phase 25 without");
   expect(lse == lesson.lse, "LSE has phase 25's bits: it knows nothing of dropout");
 }

@@ -13,6 +13,8 @@
 //# hint
 // Keys 0 and 1 share word 0, keys 6 and 7 share word 3.
 //# hint
+// So key e's word is e / 2. Which half of it: that is a matter of e % 2.
+//# hint
 // An odd key's bits begin 16 further up: shift them down. An even key's bits have the odd key's above them.
 
 //# because
