@@ -1,5 +1,5 @@
-// phase_29_test.cpp: proof of phase 29, dropout on Hopper and by mma.sync: the generator's published answers; a mask that
-// has the definition's bits, whoever draws it; O, dQ, dK and dV leave out those places and no others; without dropout
+// phase_29_test.cpp: proof of phase 29, dropout on Hopper and by mma.sync: the generator's published answers; a mask
+// with the definition's bits, whoever draws it; O, dQ, dK and dV leave out those places and no others; without dropout
 // the bits of phase 25; every two features together, against fp64 or refused.
 // ctest --test-dir build -L phase29
 #include <doctest/doctest.h>
@@ -233,12 +233,14 @@ TEST_CASE("the mask is drawn without a finding") {
 TEST_CASE("O, dV, dQ and dK leave out the places of the mask") {
   for (const Phase* phase : both)
     for (const float p : {0.1f, 65535 / 65536.0f})
-      check_places<bfloat16>(*phase, Where::Sim, {p, 0xabcdef9876543210}, {.B = 2, .H = 2, .Sq = 70, .Sk = 150, .D = 128});
+      check_places<bfloat16>(*phase, Where::Sim, {p, 0xabcdef9876543210},
+                             {.B = 2, .H = 2, .Sq = 70, .Sk = 150, .D = 128});
 }
 
 TEST_CASE_TEMPLATE("nothing is left out: the bits of the phase before", T, half, bfloat16) {
   for (const Phase* phase : both)
-    check_bits<T>(*phase, Where::Sim, std::is_same_v<T, half> ? 0 : 0.4f / 65536, {.B = 1, .H = 2, .Sq = 70, .Sk = 150});
+    check_bits<T>(*phase, Where::Sim, std::is_same_v<T, half> ? 0 : 0.4f / 65536,
+                  {.B = 1, .H = 2, .Sq = 70, .Sk = 150});
 }
 
 TEST_CASE("all blocks drop") {
@@ -297,7 +299,8 @@ TEST_CASE("gpu: O, dV, dQ and dK leave out the places of the mask") {
   for (const Phase* phase : both) {
     if (cannot_run(*phase, Where::Gpu)) return;
     for (const float p : probabilities)
-      check_places<bfloat16>(*phase, Where::Gpu, {p, 0xabcdef9876543210}, {.B = 2, .H = 3, .Sq = 300, .Sk = 513, .D = 128});
+      check_places<bfloat16>(*phase, Where::Gpu, {p, 0xabcdef9876543210},
+                             {.B = 2, .H = 3, .Sq = 300, .Sk = 513, .D = 128});
   }
 }
 

@@ -1,4 +1,4 @@
-// dropped.cuh: the variant of dropout: P loses elements on its way to V, and so does dP on its way back. What it changes
+// dropped.cuh: the variant of dropout: P loses elements on its way to V, and dP on its way back. What it changes
 // in the kernels of phases 13, 18 to 20 and 24 are the lines behind `Variant::drops`.
 // Use: phase19::Attention::launch<T, D, Br, Bc, Dropped<Grouped<int>>>(p);
 #pragma once

@@ -1,5 +1,5 @@
-// flags.cuh: dropout in the fragments of a product: which lane calls the generator for which keys, how lanes exchange
-// what they have found, and how a lane reads its own elements. The layout of a product: phases/10-tensor-cores/rows.cuh.
+// flags.cuh: dropout in the fragments of a product: which lane calls the generator for which keys, how lanes give
+// each other what they have found, and how a lane reads its own elements. The layout of a product: phases/10-tensor-cores/rows.cuh.
 // Use: by phase 29's variant (dropped.cuh) and by the kernel that writes the mask out.
 #pragma once
 #include "phases/10-tensor-cores/rows.cuh"
@@ -67,7 +67,8 @@ struct RowFlags {
 // lane's: 32 calls, four by each of the eight lanes that share the queries. Lane g calls for its pair of each eighth
 // group of 8 queries.
 struct KeyFlags {
-  static constexpr int shift(int n, int r, int e) { return 4 * r + 2 * e + n % 8 / 4; }  // as above; bit 7 of byte n % 4
+  // As above: to the left, until it is bit 7 of byte n % 4.
+  static constexpr int shift(int n, int r, int e) { return 4 * r + 2 * e + n % 8 / 4; }
 
   __device__ static __forceinline__ unsigned pair(unsigned flags, int n, int r) {
     const unsigned byte = n % 4;
@@ -85,8 +86,7 @@ struct KeyFlags {
     for (int w = 0; w < (kRows + 63) / 64; ++w) {
       unsigned mine = 0;
 #pragma unroll
-      for (int k = 0; k < 4; ++k)
-        mine |= keeper.of_eight(first_key / 8 + k / 2, row + 64 * w + k % 2, h, b) >> 2 * k;
+      for (int k = 0; k < 4; ++k) mine |= keeper.of_eight(first_key / 8 + k / 2, row + 64 * w + k % 2, h, b) >> 2 * k;
       flags[w] = exchange_bits(exchange_bytes(exchange_halves(mine, 8), 4), 16);
     }
   }

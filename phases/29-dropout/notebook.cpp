@@ -90,8 +90,8 @@ CELL("What share is kept") {
 // A product's eight neighbouring columns lie in four lanes, two in each (phase 10). So four lanes need a quarter of
 // each call. Either each of them makes every call, and throws three quarters away; or each makes a quarter of the
 // calls, and they exchange what they have found. What is exchanged should be small. Words would take a shuffle for each
-// two numbers of P. But it is not the words that a lane needs, only the answers: of 16 calls a lane makes four, whose 32
-// answers fit one register. Two shuffles later it has the 32 answers of its own elements:
+// two numbers of P. But a lane needs no words, only the answers: of 16 calls it makes four, whose 32 answers fit one
+// register. Two shuffles later it has the 32 answers of its own elements:
 //
 // ```{region} flags.cuh exchange
 // ```

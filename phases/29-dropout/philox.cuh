@@ -24,7 +24,7 @@ __device__ __forceinline__ void philox(unsigned (&x)[4], unsigned key_0, unsigne
 // Keeps a key whose 16 bits are not less than the threshold. Both halves of a word at once: of x >= t the answer is in
 // the highest bits of x, of x's other bits less t's, and of ~t: what two of the three say.
 struct Keeper {
-  unsigned key[2];     // the seed
+  unsigned key[2];      // the seed
   unsigned low, below;  // of the threshold, in both halves: its lower 15 bits; all ones where its highest bit is 0
 
   static Keeper of(const Dropout& dropout) {

@@ -43,7 +43,7 @@ __global__ void write_kept(float* kept /*[kRows, kKeys]*/, float* calls, unsigne
   for (int e = 0; e < 8; ++e) {
     //# hole The 16 bits of key e of the eight.
     const unsigned bits = word[e / 2] >> e % 2 * 16 & 0xffff;
-    //# skeleton: the first word for all
+    //# skeleton: bits of the first word
     //| const unsigned bits = word[0] & 0xffff;
     //# also two-steps
     //| const unsigned pair = word[e / 2], bits = e % 2 ? pair >> 16 : pair & 0xffff;

@@ -12,7 +12,7 @@
 //# predict 32 How many calls does the warp make?
 
 //# hint
-// __shfl_sync(mask, x, lane) gives the x of that lane. Which x a lane gives is its own matter: it does not know who asks.
+// __shfl_sync(mask, x, lane) gives the x of that lane. Which x a lane gives is its own matter: it knows not who asks.
 //# hint
 // The lanes that ask lane n want four different words of it. Ask four times, for word 0, 1, 2, 3, and keep the one.
 //# hint
@@ -45,7 +45,7 @@ __global__ void exchange(float* words /*[kRows, kGroups, 4]*/, float* calls) {
       const unsigned x = __shfl_sync(0xffffffffu, word[k], lane - t + n);
       if (k == t) mine[n] = x;
     }
-  //# skeleton: every lane makes the first call
+  //# skeleton: those of group 0
   //| unsigned word[4];
   //| generate(word, 0, row, calls);
   //| for (int n = 0; n < kGroups; ++n) mine[n] = word[t];

@@ -1,4 +1,4 @@
-// steps.hpp: the mask of dropout, written out by kernels that draw it as those of attention do, and the generator alone.
+// steps.hpp: the mask of dropout, written out by kernels that draw it as attention does, and the generator alone.
 // Use: const std::vector<std::uint8_t> mask = asked_on(Where::Sim).mask(Fragment::Rows, {0.1f, seed}, {B, H, Sq, Sk});
 #pragma once
 #include <array>
@@ -16,7 +16,8 @@ using Words = std::array<std::uint32_t, 4>;
 
 struct Asked {
   // [B, H, Sq, Sk]: 1 where P is kept.
-  std::vector<std::uint8_t> (*mask)(Fragment fragment, const Dropout& dropout, const std::array<std::int64_t, 4>& shape);
+  std::vector<std::uint8_t> (*mask)(Fragment fragment, const Dropout& dropout,
+                                    const std::array<std::int64_t, 4>& shape);
   Words (*philox)(const Words& counter, const std::array<std::uint32_t, 2>& key);
 };
 
