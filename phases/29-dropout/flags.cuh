@@ -1,5 +1,5 @@
-// flags.cuh: dropout in the fragments of a product: which lane calls the generator for which keys, how lanes give
-// each other what they have found, and how a lane reads its own elements. The layout of a product: phases/10-tensor-cores/rows.cuh.
+// flags.cuh: dropout in the fragments of a product: which lane calls the generator for which keys, how lanes give each
+// other what they have found, and how a lane reads its own elements. The layout: phases/10-tensor-cores/rows.cuh.
 // Use: by phase 29's variant (dropped.cuh) and by the kernel that writes the mask out.
 #pragma once
 #include "phases/10-tensor-cores/rows.cuh"

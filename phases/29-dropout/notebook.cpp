@@ -71,8 +71,7 @@ CELL("What share is kept") {
 
 // %% [markdown]
 // ```{answer}
-// Nine rounds of four are 36 instructions; divided by 8 keys that is 4.5. Alone it would be 36: more than all the rest
-// of softmax.
+// Nine rounds of four are 36 instructions; divided by 8 keys that is 4.5. Alone it would be 36.
 // ```
 //
 // ## Two comparisons at once
@@ -150,11 +149,10 @@ CELL("The mask, drawn by both kinds of fragments") {
 // ```{region} dropped.cuh backward
 // ```
 //
-// The price on Hopper, from the machine code of phase 18's kernel: about 7 instructions a number for the flags, which
-// other warps' products hide in part, and 1.3 for the `and`. Four calls at once are faster than two, since a round waits
-// for the one before; but phase 18 has 232 registers a thread and spilled 36 of them. With two calls at once it spills
-// four, and none inside the loop over K/V tiles. Words in place of flags would have cost 32 shuffles and 64 selections
-// a tile, flags cost four and eight.
+// The price, read off phase 18's machine code: about 7 instructions a number for the flags, beside the tensor cores'
+// work, and 1.3 for the `and`. A round waits for the one before, so several calls should run side by side. But phase 18
+// has 232 registers a thread: with all eight calls of a tile side by side it spilled 36. With two it spills four, and
+// none inside the loop over K/V tiles. Words in place of flags would have cost 32 shuffles a tile; flags cost four.
 //
 // Phase 20 has a warp for P and another one for dS, which gets P through shared memory. P is never negative, so its
 // sign is free. The first warp draws the flags for both, and hands P over with a sign where it is left out:

@@ -99,7 +99,7 @@ void judge(Trial& t) {
            {{answer([](int r, int, int k) { return 100 * r + k; }), "All words are those of group 0."},
             {answer([](int r, int g, int) { return 100 * r + 10 * g + g; }),
              "A lane that gives chooses the word, and it chooses its own number: those that ask want another one."},
-            {answer([](int r, int, int k) { return 100 * r + 10 * k + k; }), "Each lane has words of its own group only."},
+            {answer([](int r, int, int k) { return 100 * r + 10 * k + k; }), "Each lane has words of its own group."},
             {answer([](int, int g, int k) { return 10 * g + k; }), "All lanes ask those of row 0."}},
            1e-5, "row");
   const auto made = static_cast<std::uint64_t>(t.download(calls)[0]);
