@@ -54,15 +54,17 @@ struct Warp {
   const std::int64_t first_row;  // of the Q tile
   const Variant band;            // which keys its rows see
   const float c;                 // P = exp2(c · S - c · m), c > 0
+  const int head, H;
   unsigned q[kRowTiles][kKeepQ ? D / 16 : 1][4] = {};
 
   // The state of online softmax (phase 02). m is near the maximum of what was seen; any value will do, as long as P, l
   // and O use the same.
   float m[2][2] = {{-INFINITY, -INFINITY}, {-INFINITY, -INFINITY}};
   float l[kRowTiles][2] = {}, o[kRowTiles][D / 2] = {};
-  float rounded_l[kRowTiles][2] = {};  // kKeeps: the sum of P as it was rounded
-  float slack = 0;                     // what a maximum may grow by before m follows it
-  bool moderate = false;               // is 0 <= c · m <= 512 for all rows of the warp?
+  float rounded_l[kRowTiles][2] = {};             // kKeeps: the sum of P as it was rounded
+  unsigned kept[kRowTiles][(Bc + 63) / 64] = {};  // with dropout (phase 29): which numbers of P are
+  float slack = 0;                                // what a maximum may grow by before m follows it
+  bool moderate = false;                          // is 0 <= c · m <= 512 for all rows of the warp?
 
   // The warp's first row in the Q tile. A function: as a member, beside arrays, it would cost registers (phase 13).
   static __device__ int warp_row() { return threadIdx.x / 32 * kRows; }
@@ -176,6 +178,14 @@ struct Warp {
   }
   // #endregion
 
+  // With dropout (phase 29): which numbers of P are kept.
+  __device__ void draw_kept(std::int64_t first_key) {
+#pragma unroll
+    for (int rt = 0; rt < kRowTiles; ++rt)
+      if constexpr (Variant::drops)
+        band.template flags_of_rows<Bc>(kept[rt], head, H, first_row + warp_row() + 16 * rt + lane_row(), first_key);
+  }
+
   // #region output-product: O += P V
   // O += P V: 16 keys and 16 columns at a time. P is rounded to T as tensor cores take it; l sums the unrounded, of
   // this lane's columns for now. The exps of 16 keys stand beside the products of the 16 before.
@@ -193,6 +203,7 @@ struct Warp {
         l[rt][r] += left + right;
         p[rt][j % 4] = pack<T>(left, right);
         if (kKeeps) rounded_l[rt][r] += sum_of<T>(p[rt][j % 4]);
+        if constexpr (Variant::drops) p[rt][j % 4] &= band.pair_of_rows(kept[rt], k / 8 + j % 4 / 2, r);
       }
 #pragma unroll
       for (int n = 0; n < D / 8; n += 2) {
@@ -213,6 +224,7 @@ struct Warp {
   template <bool kMasked>
   __device__ void multiply(int tile) {
     float s[kRowTiles][Bc / 2] = {}, top[kRowTiles][2], base[kRowTiles][2];
+    draw_kept(std::int64_t{tile} * Bc);
     scores(s, tiles.K[tile % 2]);
     if (kMasked) mask(s, std::int64_t{tile} * Bc);
     bool grown = false;
@@ -244,7 +256,8 @@ struct Warp {
       if (t == i) row_m = m[i / 2][i % 2], row_l = sum, divisor = rounded;
       trace_value("l", first_row + row + 8 * i, sum);
     }
-    const float inverse = divisor == 0 ? 0.0f : 1 / divisor;
+    float inverse = divisor == 0 ? 0.0f : 1 / divisor;
+    if constexpr (Variant::drops) inverse *= band.factor;
 #pragma unroll
     for (int rt = 0; rt < kRowTiles; ++rt) {
       float factor[2];
@@ -266,12 +279,12 @@ struct Warp {
 template <class T, int D, int Br, int Bc, bool kKeeps, class Variant>
 __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/, Head<const T> V /*[Sk, D]*/,
                        const OutputsOf<T, Head>& out, float scale_log2 /*scale · log2 e*/, Variant band,
-                       std::int64_t q_tile) {
+                       std::int64_t q_tile, int head, int H) {
   constexpr int kThreads = Layout<D>::threads(Br);
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
   const std::int64_t first_row = q_tile * Br;
   const float c = fmaxf(fabsf(scale_log2), 1e-30f);  // a scale of 0 becomes tiny, since -inf · 0 is NaN
-  Warp<T, D, Br, Bc, kKeeps, Variant> warp{tiles, first_row, band, c};
+  Warp<T, D, Br, Bc, kKeeps, Variant> warp{tiles, first_row, band, c, head, H};
   const auto range = key_tiles<Br, Bc>(first_row, band);
   int first = 0, cut = 0;  // windows: the first tile; tiles before `cut` are masked, too
   if constexpr (Variant::windows) first = static_cast<int>(range.first), cut = static_cast<int>(range.cut);
@@ -330,7 +343,7 @@ __global__ void __launch_bounds__(Layout<D>::threads(Br), Layout<D>::blocks)
   if (head >= heads) return;
   const auto rows = band.rows(head, H, 0), keys = band.keys(head, H, 0);
   attend<T, D, Br, Bc, kKeeps>(Q.head(rows.b, rows.h), K.head(keys.b, keys.h), V.head(keys.b, keys.h),
-                               outputs_of_head(out, head, H), scale_log2, band, q_tile);
+                               outputs_of_head(out, head, H), scale_log2, band, q_tile, head, H);
 }
 // #endregion
 

@@ -82,6 +82,7 @@ struct Consumer {
   Cursor<kStagesOfK> K;
   Cursor<kStagesOfV> V;
   unsigned parity = 0;  // of the mail
+  unsigned kept[(Bc + 63) / 64];  // with dropout (phase 29): which numbers of P are
   Work work;
   Keys<Br, Bc, Variant> keys;
 
@@ -112,6 +113,10 @@ struct Consumer {
   __device__ __forceinline__ void round_scores() {
     round_p<T>(p, s);
     if (kKeeps) sum_rounded<T>(rows.rounded_l, p, alpha);
+    if constexpr (Variant::drops) band.drop_rows(p, kept);
+  }
+  __device__ __forceinline__ void draw_kept(int tile) {
+    if constexpr (Variant::drops) band.template flags_of_rows<Bc>(kept, work.head, H, row, tile * Bc);
   }
   __device__ __forceinline__ void next_scores() {
     tiles.K_ring.wait_full(K);
@@ -135,6 +140,7 @@ struct Consumer {
     trace_mark("tile", tile);
     next_scores();     // S of this tile
     next_output();     // PV of the tile before
+    draw_kept(tile);
     wgmma_wait<1>(s);  // all but the last: S is there
     tiles.K_ring.release(K), K.next();
     probabilities(tile, kMasked);
@@ -146,6 +152,7 @@ struct Consumer {
   // O of a Q tile that is done; `its` m and l, since those of the next one have begun.
   __device__ __forceinline__ void finish(Work done, const CarriedRows& its) {
     float factor[2];
+    if constexpr (Variant::drops) rescale(o, {band.factor, band.factor});
     const int first_row = done.q_tile * Br;
     const OutputsOf<T, Head> to = outputs_of_head(out, done.head, H);
     finish_rows(its, factor, to.LSE, first_row + my_row, band.Sq, c);
@@ -160,6 +167,7 @@ struct Consumer {
   __device__ __forceinline__ void run() {
     if (!next_work()) return;
     next_scores();
+    draw_kept(keys.tiles - 1);
     wgmma_wait<0>(s, q);
     first_probabilities();
     round_scores();
@@ -181,6 +189,7 @@ struct Consumer {
       }
       next_scores();  // S of the next Q tile
       next_output();  // the last PV of this one
+      draw_kept(keys.tiles - 1);
       wgmma_wait<1>(s);
       first_probabilities();
       wgmma_wait<0>(o, p, q);

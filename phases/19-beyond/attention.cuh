@@ -103,6 +103,7 @@ struct Consumer {
   Cursor<L::k_stages> K;
   Cursor<L::v_stages> V;
   unsigned parity = 0;  // of the mail
+  unsigned kept[(Bc + 63) / 64];  // with dropout (phase 29): which numbers of P are
   Work work;
   int my_tiles, unseen;  // K/V tiles that the warpgroup sees; that others see, and it does not
   OfWarpgroup<Variant> part;
@@ -143,6 +144,10 @@ struct Consumer {
   __device__ __forceinline__ void round_scores() {
     round_p<T>(p, s);
     if (kKeeps) sum_rounded<T>(rows.rounded_l, p, alpha);
+    if constexpr (Variant::drops) band.drop_rows(p, kept);
+  }
+  __device__ __forceinline__ void draw_kept(int tile) {
+    if constexpr (Variant::drops) band.template flags_of_rows<Bc>(kept, work.head, H, row, tile * Bc);
   }
   __device__ __forceinline__ void next_scores() {
     tiles.K_ring.wait_full(K);
@@ -165,6 +170,7 @@ struct Consumer {
   }
   // Of a Q tile's first K/V tile: nothing has been summed yet.
   __device__ __forceinline__ void first_probabilities() {
+    draw_kept(my_tiles - 1);
     wgmma_wait<0>(s);
     tiles.K_ring.release(K), K.next();
     if (my_tiles == 1) tiles.Q_ring[warpgroup].release(Q);
@@ -177,6 +183,7 @@ struct Consumer {
     trace_mark("tile", tile);
     next_scores();     // S of this tile
     next_output();     // PV of the tile before
+    draw_kept(tile);
     wgmma_wait<1>(s);  // all but the last: S is there
     tiles.K_ring.release(K), K.next();
     if (tile == 0) tiles.Q_ring[warpgroup].release(Q);  // the last product with Q
@@ -187,6 +194,7 @@ struct Consumer {
   // O of a Q tile that is done.
   __device__ __forceinline__ void finish(Work done) {
     float factor[2];
+    if constexpr (Variant::drops) rescale(o, {band.factor, band.factor});
     const int first_row = done.q_tile * Br;
     const OutputsOf<T, Head> to = outputs_of_head(out, done.head, H);
     finish_rows(rows, factor, to.LSE, first_row + my_row, band.Sq, c);

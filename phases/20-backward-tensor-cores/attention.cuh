@@ -70,6 +70,7 @@ struct Warp {
 
   unsigned own[kRowTiles][L::kKeepOwn ? D / 16 : 1][4] = {};  // kKeepOwn: the fragments of the warp's keys
   float sum[kRowTiles][D / 2] = {};                           // dV or dK
+  unsigned kept[kRowTiles][1] = {};                           // with dropout: which numbers of P are
 
   static __device__ bool makes_p() { return threadIdx.x < 128; }
   // Functions, not members: they cost no registers.
@@ -155,7 +156,8 @@ struct Warp {
     bar_sync(barrier(step), 64);  // P is there
     for_each_four(dp, step, [&](float(&x)[4], int query, float4& from) {
       const float2 delta = load_two(&rows.delta[query]);
-      const float4 p = from;
+      float4 p = from;
+      if constexpr (Variant::drops) a.band.drop_marked(x, p);
       x[0] = p.x * (x[0] - delta.x), x[1] = p.y * (x[1] - delta.y);
       x[2] = p.z * (x[2] - delta.x), x[3] = p.w * (x[3] - delta.y);
     });
@@ -165,6 +167,27 @@ struct Warp {
   }
   static __device__ float2 load_two(const float* p) {
     return *reinterpret_cast<const float2*>(p);
+  }
+  // #endregion
+
+  // #region dropout: P goes to the other warp with a sign where it is left out (phase 29)
+  __device__ void draw_kept(std::int64_t first_row, std::int64_t head) {
+#pragma unroll
+    for (int rt = 0; rt < kRowTiles; ++rt)
+      if constexpr (Variant::drops)
+        if (makes_p())
+          a.band.template flags_of_keys<kStep>(kept[rt], head, a.H, first_row, first_key() + warp_key() + 16 * rt);
+  }
+  __device__ void mark_dropped(Product& p) const {
+#pragma unroll
+    for (int rt = 0; rt < kRowTiles; ++rt)
+      if constexpr (Variant::drops)
+        if (makes_p()) a.band.mark(p[rt], kept[rt]);
+  }
+  __device__ void drop(Product& p) const {
+#pragma unroll
+    for (int i = 0; Variant::drops && i < kRowTiles * kStep / 2; ++i)
+      if (float& x = p[i / (kStep / 2)][i % (kStep / 2)]; makes_p() && __float_as_int(x) < 0) x = 0;
   }
   // #endregion
 
@@ -219,18 +242,21 @@ struct Warp {
 
   // #region multiply
   // A Q tile: its share of dV and dK, and dS for dQ. masked: some row may not see all keys.
-  __device__ void multiply(int tile, int stage, bool masked) {
+  __device__ void multiply(int tile, int stage, bool masked, std::int64_t head) {
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       Product c = {};
       unsigned rounded[kRowTiles][kStep / 16][4];
+      draw_kept(std::int64_t{tile} * Br + step * kStep, head);
       product(c, stage, step);
       if (makes_p())
         probabilities(c, stage, step);
       else
         gradients(c, stage, step);
       if (masked) mask(c, std::int64_t{tile} * Br + step * kStep);
+      mark_dropped(c);
       if (makes_p()) hand_over(c, step);
+      drop(c);
 #pragma unroll
       for (int rt = 0; rt < kRowTiles; ++rt) round_p<T>(rounded[rt], c[rt]);
       if (kAddQ && !makes_p()) store_ds(rounded, stage, step);
@@ -308,7 +334,7 @@ __global__ void __launch_bounds__(256, 1) keys_backward(Backward<T, Variant> a) 
     if (step == 0) warp.begin();
     // The warps that wait for P begin with dQ, the others end with it.
     if (kAddQ && step > 0 && !warp.makes_p()) add_dq(step - 1);
-    warp.multiply(tile, step % 2, masked);
+    warp.multiply(tile, step % 2, masked, head_of(step));
     if (kAddQ && step > 0 && warp.makes_p()) add_dq(step - 1);
   }
   cp_async_wait<0>();
@@ -317,7 +343,7 @@ __global__ void __launch_bounds__(256, 1) keys_backward(Backward<T, Variant> a) 
 
   // scale, once: dS is the gradient of S = scale · Q Kᵀ.
   if (warp.makes_p())
-    warp.store(a.dV.head(b, h), 1);
+    warp.store(a.dV.head(b, h), of_kept(a.band));
   else
     warp.store(a.dK.head(b, h), a.scale);
 }

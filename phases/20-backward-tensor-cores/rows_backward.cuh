@@ -90,6 +90,8 @@ __global__ void __launch_bounds__(128, D <= 128 ? 2 : 1) rows_backward(Backward<
     unsigned ds[kRowTiles][kKeys / 16][4];
 #pragma unroll
     for (int rt = 0; rt < kRowTiles; ++rt) {
+      if constexpr (Variant::drops)
+        a.band.drop_gradient(dp[rt], head, a.H, first_row + warp_row + 16 * rt + lane_row(), first_key);
 #pragma unroll
       for (int i = 0; i < kKeys / 2; ++i) {
         const int r = row_of(i);

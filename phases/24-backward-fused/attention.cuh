@@ -65,6 +65,7 @@ struct Consumer {
   unsigned p[Br / 16][4], ds[Br / 16][4];  // Pᵀ and dSᵀ, rounded, as left operands
   Cursor<kStages> at, turn;                // of Q, dO and dS; of dS and dQ, a tile behind
   Cursor<2> to;                            // of shares
+  unsigned kept[Br / 64];                  // with dropout (phase 29): which numbers of P are
 
   __device__ Consumer(Tiles<D, Br, Bc>& tiles, const Backward<T>& a, const Variant& band, int warpgroup)
       : tiles(tiles), a(a), band(band), warpgroup(warpgroup) {}
@@ -113,17 +114,23 @@ struct Consumer {
     if (first) tiles.V_ring.wait_full(keys());
     tiles.dO_ring.wait_full(at);
     begin_scores<T>(dp, tiles.V[warpgroup], tiles.dO[at.stage]);
+    if constexpr (Variant::drops)
+      band.template flags_of_keys<Br>(kept, share().work.head + band.member_of(tile), a.H, band.tile_of(tile) * Br,
+                                      first_key + threadIdx.x % 128 / 32 * 16);
     wgmma_wait<1>(s);  // all but the last: S is there
     probabilities(s, tiles.rows[at.stage], extreme, a);
     if (masked) part.hide(s, from);
     if (band.ends_tile(tile)) from[0] += Br, from[1] += Br;
     if (kEarly) {
       round_p<T>(p, s);
+      if constexpr (Variant::drops) band.drop_keys(p, kept);
       begin_output<T>(dv, p, tiles.dO[at.stage]);
     }
     wgmma_wait<kEarly>(dp);
+    if constexpr (Variant::drops) band.drop_gradient(dp, kept);
     gradients(dp, s, tiles.rows[at.stage]);
     if (!kEarly) round_p<T>(p, s);
+    if constexpr (Variant::drops && !kEarly) band.drop_keys(p, kept);
     round_p<T>(ds, dp);
     tiles.dS_ring.wait_empty(at);
     store_ds(tiles.dS[at.stage], ds, warpgroup * 64);
@@ -246,7 +253,7 @@ struct Consumer {
       hand_over(range.first);
     }
     const int h = uniform(share().h) / band.group, b = uniform(share().b);
-    store_tile<T>(dv, {1, 1}, tiles.V[warpgroup], dV_map, first_key, h, b, warpgroup);
+    store_tile<T>(dv, {of_kept(band), of_kept(band)}, tiles.V[warpgroup], dV_map, first_key, h, b, warpgroup);
     bar_sync(kOfConsumers, Bc * 2);  // both have read K, in whose place dK goes out
     store_tile<T>(dk, {a.scale, a.scale}, tiles.K[warpgroup], dK_map, first_key, h, b, warpgroup);
     if (any()) turn.next();

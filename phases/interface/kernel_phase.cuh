@@ -37,6 +37,7 @@ struct DeviceProblem {
   float *LSE, *dLSE;         // [B, H, Sq]
   float scale, scale_log2;   // scale · log2 e: kernels use exp2(x · log2 e) for exp(x)
   Band<std::int64_t> band;   // which keys a row sees
+  Dropout dropout;           // which numbers of P are left out
   int B, H, Hk;
   BackwardMode mode;
   cudaStream_t stream = nullptr;     // null: the default one
@@ -180,6 +181,7 @@ DeviceProblem<T> device_problem(const AnyProblem& p, const Stream& stream) {
           .scale = p.scale(),
           .scale_log2 = scale_log2(p.scale()),
           .band = p.options.mask.band(p.Sq(), p.Sk()),
+          .dropout = p.options.dropout,
           .B = static_cast<int>(p.B()),
           .H = static_cast<int>(p.H()),
           .Hk = static_cast<int>(p.k.H()),

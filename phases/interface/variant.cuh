@@ -21,6 +21,7 @@ struct PlainOf : Band<Int> {
   static constexpr bool groups = false;   // may several heads of Q meet the same keys?
   static constexpr int group = 1;         // so many, one behind the other
   static constexpr bool windows = false;  // may there be keys on the left that a row does not see? (phase 26)
+  static constexpr bool drops = false;    // are some numbers of P left out? (phase 29)
 
   __device__ PlaceOf<Int> rows(int head, int H, Int i) const { return {i, head % H, head / H}; }
   __device__ PlaceOf<Int> keys(int head, int H, Int j) const { return {j, head % H, head / H}; }
@@ -41,6 +42,13 @@ struct PlainOf : Band<Int> {
   }
 };
 // #endregion
+
+// What P V and Pᵀ dO are multiplied by in the end, so that what is left of P stands for all of it.
+template <class Variant>
+__device__ float of_kept(const Variant& band) {
+  if constexpr (Variant::drops) return band.factor;
+  return 1;
+}
 
 using Place = PlaceOf<int>;  // where TMA copies: it counts rows in 32 bits
 using Plain = PlainOf<int>;

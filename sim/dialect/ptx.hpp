@@ -41,6 +41,18 @@ FLASH_INLINE float ex2_approx_ftz(float x) {
   return y < 0x1p-126f ? 0.0f : y;
 }
 
+// Each byte of the result is chosen among the eight of b:a by four bits of the selector: as by __byte_perm, but where
+// the fourth is 1 all bits of it are the chosen byte's sign.
+FLASH_INLINE unsigned prmt(unsigned a, unsigned b, unsigned selector) {
+  const unsigned bytes = __byte_perm(a, b, selector & 0x7777);
+  unsigned result = 0;
+  for (int i = 0; i < 4; ++i) {
+    const unsigned byte = bytes >> 8 * i & 0xff, sign = byte >> 7 ? 0xff : 0;
+    result |= (selector >> (4 * i + 3) & 1 ? sign : byte) << 8 * i;
+  }
+  return result;
+}
+
 // Begins to copy 16 bytes from global to shared memory, both multiples of 16; only the first `source_bytes` are read,
 // zeros fill the rest. They are there for this thread after cp_async_wait, for others after a barrier behind that.
 FLASH_INLINE void cp_async_16(void* shared, const void* global, unsigned source_bytes = 16, FLASH_SITE) {
