@@ -135,6 +135,11 @@ inline const DemandRow rows[] = {
 
 }  // namespace demands
 
+// What phases from 25 on meet by variants of earlier kernels. A variant costs something where nobody asks for it, too.
+inline constexpr Demands met_by_variants = {
+    Demand::Window, Demand::FewerHeads, Demand::OtherDv,   Demand::Lengths,   Demand::Softcap, Demand::Alibi,
+    Demand::Bias,   Demand::BoolMask,   Demand::Documents, Demand::BlockMask, Demand::Sinks,   Demand::Dropout};
+
 // Of the demands that the problem asks the first that is not met.
 inline std::optional<Refusal> unmet(const AnyProblem& p, const Demands& meets) {
   for (const DemandRow& row : demands::rows)

@@ -118,6 +118,9 @@ Choice choose_phase(const AnyProblem& p, const std::function<bool(const Features
   keep([&](const Features& can) { return can.types.contains(p.type); });
   for (const DemandRow& row : demands::rows)
     if (row.asked(p)) keep([&](const Features& can) { return can.meets(row.demand); });
+  for (const DemandRow& row : demands::rows)
+    if (met_by_variants(row.demand) && !row.asked(p))
+      keep([&](const Features& can) { return !can.meets(row.demand); });
   keep(runs);
   int largest_D = 0;  // a larger one, or 0, is refused by a phase that says this
   for (const Phase* phase : able) largest_D = std::max(largest_D, pass_of(*phase, p.direction).features.largest_D());

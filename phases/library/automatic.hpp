@@ -50,6 +50,7 @@ const std::vector<Measured>& measured_figures();
 //   5. the very type.
 // A figure of more Q tiles than the problem has counts in proportion: with fewer tiles less of the GPU has work, and a
 // phase that was measured with many alone must not win by that.
+// A phase that meets by a variant of its kernels what is not asked (from 25 on) is taken only if no other can do it.
 // Of those within 2 % of the highest, which is noise, the newest is taken; where nothing was measured, the newest of
 // all. If none can do it, it is the definition on the machine that has it, the simulator's; elsewhere, or where the
 // definition cannot either, the answer is a phase whose validate() or require() says why.

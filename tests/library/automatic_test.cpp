@@ -239,6 +239,29 @@ TEST_CASE("a window gets a phase that has it") {
   }
 }
 
+TEST_CASE("a phase that has more than is asked is left to those who ask") {
+  const auto with = [](const auto& ask) {
+    AnyProblem p({1, 8, 8, 2048, 2048, 128, 128}, Type::BFloat16, {});
+    ask(p);
+    return choose_phase(p, Where::Sim).phase->forward->features.meets;
+  };
+  const auto has_more = [](const Demands& meets, const Demands& asked) {
+    return std::any_of(std::begin(demands::rows), std::end(demands::rows), [&](const DemandRow& row) {
+      return met_by_variants(row.demand) && meets(row.demand) && !asked(row.demand);
+    });
+  };
+  CHECK_FALSE(has_more(with([](AnyProblem&) {}), {}));
+  const Demands grouped = {Demand::FewerHeads, Demand::OtherDv};
+  CHECK_FALSE(has_more(with([](AnyProblem& p) {
+                         p = AnyProblem({1, 8, 2, 2048, 2048, 128, 128}, Type::BFloat16, {});
+                       }),
+                       grouped));
+  const Demands windows = {Demand::FewerHeads, Demand::OtherDv, Demand::Window};
+  const Demands window = with([](AnyProblem& p) { p.options.mask = {.left = 100, .right = 0}; });
+  CHECK(window(Demand::Window));
+  CHECK_FALSE(has_more(window, windows));
+}
+
 TEST_CASE("figures of the type's size, else of any, and of the very type where two are as near") {
   const std::vector<Measured> figures = {{"06-4d-grid", Type::Float32, false, 64, 512, 6, 30},
                                          {"06-4d-grid", Type::Float16, false, 64, 512, 6, 10},
