@@ -2,6 +2,7 @@
 // PyTorch's tensors: forward passes that keep what training needs, backward passes. Nothing is promised to other
 // programs: libflashphases is for them.
 // cmake --build build --target flash-passes      called by passes.py
+#include <array>
 #include <cstdio>
 #include <string>
 
@@ -16,25 +17,29 @@ thread_local std::string last_error;
 
 // What passes.py fills in, field by field.
 struct Request {
-  std::int32_t phase, backward, type, causal, atomic;
+  char phase[8];  // its number, as in "25m"
+  std::int32_t backward, type, out, bottom_right, atomic;
   std::int32_t block_q, block_k;  // 0: the phase chooses
-  std::int64_t B, H, Sq, Sk, D;
-  void* arrays[std::size(operands)];  // device memory, dense, in the order of operands.hpp; null: not given
+  std::int64_t left, right;       // Mask's; -1: no bound
+  float softcap, dropout;
+  std::uint64_t seed;
+  std::int64_t shapes[std::size(operands)][4], strides[std::size(operands)][4];  // in elements
+  void* arrays[std::size(operands)];  // device memory, in the order of operands.hpp; null: not given
 };
 
 AnyProblem problem_of(const Request& r) {
-  AnyProblem p({r.B, r.H, r.H, r.Sq, r.Sk, r.D, r.D}, static_cast<Type>(r.type),
-               {.mask = r.causal ? Mask::top_left() : Mask::none(),
-                .block_q = r.block_q,
-                .block_k = r.block_k,
-                .mode = r.atomic ? BackwardMode::Atomic : BackwardMode::Deterministic});
+  AnyProblem p;
   p.direction = r.backward ? Direction::Backward : Direction::Forward;
-  for (std::size_t i = 0; i < std::size(operands); ++i) {
-    if (!r.arrays[i]) continue;
-    std::array<std::int64_t, 4> shape;
-    for (std::size_t axis = 0; axis < 4; ++axis) shape[axis] = length_of(operands[i].shape[axis], p.shape());
-    p.*operands[i].view = {r.arrays[i], shape, dense_strides(shape)};
-  }
+  p.type = static_cast<Type>(r.type), p.out = static_cast<Type>(r.out);
+  const auto distance = [](std::int64_t keys) { return keys < 0 ? Mask::all : keys; };
+  p.options.mask = {.left = distance(r.left),
+                    .right = distance(r.right),
+                    .alignment = r.bottom_right ? Alignment::BottomRight : Alignment::TopLeft};
+  p.options.softcap = r.softcap, p.options.dropout = {r.dropout, r.seed};
+  p.options.block_q = r.block_q, p.options.block_k = r.block_k;
+  p.options.mode = r.atomic ? BackwardMode::Atomic : BackwardMode::Deterministic;
+  for (std::size_t i = 0; i < std::size(operands); ++i)
+    if (r.arrays[i]) p.*operands[i].view = {r.arrays[i], std::to_array(r.shapes[i]), std::to_array(r.strides[i])};
   return p;
 }
 
@@ -70,7 +75,7 @@ const char* flash_pass_error() {
 int flash_pass_workspace(const Request* request, std::int64_t* bytes, std::int32_t* zeroed) {
   return guarded([&] {
     const AnyProblem p = problem_of(*request);
-    const Workspace workspace = pass_of(find_phase(std::to_string(request->phase)), p.direction).features.workspace(p);
+    const Workspace workspace = pass_of(find_phase(request->phase), p.direction).features.workspace(p);
     for (int i = 0; i < workspace.size(); ++i) bytes[i] = workspace[i].count * 4, zeroed[i] = workspace[i].zeroed;
     return workspace.size();
   });
@@ -80,8 +85,7 @@ int flash_pass_workspace(const Request* request, std::int64_t* bytes, std::int32
 int flash_pass_enqueue(const Request* request, void* const* workspace, void* stream) {
   return guarded([&] {
     const AnyProblem p = problem_of(*request);
-    const std::string number = std::to_string(request->phase);
-    const Phase& phase = find_phase(number);
+    const Phase& phase = find_phase(request->phase);
     validate(p, phase);
     const Pass& pass = pass_of(phase, p.direction);
     require(phase.name, pass.features, Where::Gpu);

@@ -24,27 +24,32 @@ class Passes:
 
         class Request(ctypes.Structure):
             """As in passes.cpp, field by field."""
-            _fields_ = [(name, ctypes.c_int32) for name in
-                        ("phase", "backward", "type", "causal", "atomic", "block_q", "block_k")]
-            _fields_ += [(name, ctypes.c_int64) for name in ("B", "H", "Sq", "Sk", "D")]
+            _fields_ = [("phase", ctypes.c_char * 8)]
+            _fields_ += [(name, ctypes.c_int32) for name in
+                         ("backward", "type", "out", "bottom_right", "atomic", "block_q", "block_k")]
+            _fields_ += [("left", ctypes.c_int64), ("right", ctypes.c_int64)]
+            _fields_ += [("softcap", ctypes.c_float), ("dropout", ctypes.c_float), ("seed", ctypes.c_uint64)]
+            _fields_ += [(name, ctypes.c_int64 * 4 * len(names)) for name in ("shapes", "strides")]
             _fields_ += [("arrays", ctypes.c_void_p * len(names))]
 
         self.Request = Request
 
-    def launch(self, phase, backward, tensors, causal=False, atomic=False, blocks=(0, 0)):
-        """A function that enqueues the pass on torch's current stream. tensors: dense ones, by name; those that are
-        missing are not given. Its workspace is allocated here, and is poison where it need not be 0."""
+    def launch(self, phase, backward, tensors, causal=False, atomic=False, blocks=(0, 0), left=-1, right=-1,
+               bottom_right=False, softcap=0, dropout=0, seed=0):
+        """A function that enqueues the pass on torch's current stream. phase: 24, or "25m". tensors: by the names of
+        operands.hpp, with four axes, or with three where the last one would be 1; those that are missing are not given.
+        Its workspace is allocated here, and is poison where it need not be 0."""
         import torch
 
-        q, k = tensors["Q"], tensors["K"]
+        q = tensors["Q"]
+        types = TYPES[str(q.dtype)], TYPES[str(tensors["O"].dtype)]
+        request = self.Request(phase=str(phase).encode(), backward=backward, type=types[0], out=types[1],
+                               bottom_right=bottom_right, atomic=atomic, block_q=blocks[0], block_k=blocks[1],
+                               left=left, right=0 if causal else right, softcap=softcap, dropout=dropout, seed=seed)
         for name, tensor in tensors.items():
-            if not tensor.is_contiguous():
-                raise ValueError(f"{name} has strides {tensor.stride()}; expected a dense tensor; copy it")
-        request = self.Request(phase=phase, backward=backward, type=TYPES[str(q.dtype)], causal=causal, atomic=atomic,
-                               block_q=blocks[0], block_k=blocks[1], B=q.shape[0], H=q.shape[1], Sq=q.shape[2],
-                               Sk=k.shape[2], D=q.shape[3])
-        for name, tensor in tensors.items():
-            request.arrays[self.arrays.index(name)] = tensor.data_ptr()
+            i, whole = self.arrays.index(name), tensor if tensor.dim() == 4 else tensor[..., None]
+            request.arrays[i] = whole.data_ptr()
+            request.shapes[i][:], request.strides[i][:] = whole.shape, whole.stride()
         counts, zeroed = (ctypes.c_int64 * MOST_PIECES)(), (ctypes.c_int32 * MOST_PIECES)()
         pieces = self.library.flash_pass_workspace(ctypes.byref(request), counts, zeroed)
         self.check(pieces)
@@ -66,25 +71,27 @@ class Passes:
 
 
 class Training:
-    """Forward and backward pass of a phase on given q, k, v and dO, with all that they write and keep."""
+    """Forward and backward pass of a phase on given Q, K, V and dO, with all that they write and keep."""
 
-    def __init__(self, passes, phase, q, k, v, dout, causal=False, atomic=True, kept=True, blocks=(0, 0)):
-        """kept: m, l and O's low bits go from one pass to the other; otherwise LSE alone, as libraries have it."""
+    def __init__(self, passes, phase, q, k, v, dout, causal=False, atomic=True, kept=True, blocks=(0, 0), more=(),
+                 **options):
+        """kept: m, l and O's low bits go from one pass to the other; otherwise LSE alone, as libraries have it. more:
+        other arrays that both passes read, by name; options: those of launch."""
         import torch
 
         def rows():
             return torch.full(q.shape[:3], torch.nan, device=q.device)
 
-        self.o, self.dq, self.dk, self.dv = (torch.full_like(x, torch.nan) for x in (q, q, k, v))
+        self.o, self.dq, self.dk, self.dv = (torch.full_like(x, torch.nan) for x in (dout, q, k, v))
         self.lse = rows()
-        arrays = {"Q": q, "K": k, "V": v, "O": self.o, "LSE": self.lse}
+        arrays = dict(more) | {"Q": q, "K": k, "V": v, "O": self.o, "LSE": self.lse}
         if kept:
             arrays |= {"m": rows(), "l": rows()}
             if q.dtype != torch.float32:
-                arrays["O_lo"] = torch.full(q.shape, 0x5a5a, dtype=torch.int16, device=q.device)
-        self.forward = passes.launch(phase, False, arrays, causal)
+                arrays["O_lo"] = torch.full(self.o.shape, 0x5a5a, dtype=torch.int16, device=q.device)
+        self.forward = passes.launch(phase, False, arrays, causal, **options)
         arrays = arrays | {"dO": dout, "dQ": self.dq, "dK": self.dk, "dV": self.dv}
-        self.backward = passes.launch(phase, True, arrays, causal, atomic, blocks)
+        self.backward = passes.launch(phase, True, arrays, causal, atomic, blocks, **options)
 
     def __call__(self):
         self.forward()

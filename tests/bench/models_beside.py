@@ -1,0 +1,207 @@
+# models_beside.py: the attention that models use: phases from 25 on beside the kernels that they are made of (19 and
+# 24), and beside PyTorch where it can say the same: FlexAttention (compiled), cuDNN and FlashAttention-2 by SDPA. One
+# process, in turn, on the same tensors; each is compared with fp64 before it is timed. Rates are of visible pairs.
+# python3 tests/bench/models_beside.py --library build/default/lib/libflash-passes.so --out h200-models.json [FAMILY…]
+import argparse
+import math
+import statistics
+import sys
+
+from passes import Passes, Training
+from results import gpu_environment, write_results
+from torch_side import Turns, relative
+
+D, TOKENS = 128, 16384  # B * N
+WINDOW, DROPPED = 1024, 0.1
+BARS = (1.5, 2, 2, 2)  # O, dQ, dK, dV of phases, in rounding floors; four times as much for PyTorch's
+
+
+class Case:
+    """One kind of attention on given tensors. ours: phases by name, as (number, tensors, options); torchs: functions
+    of q, k, v that give O; pairs: how many (row, key) are seen; exact(S): scores of a head in fp64, masked."""
+
+    def __init__(self, name, q, k, v, pairs, exact=None):
+        self.name, self.q, self.k, self.v, self.pairs, self.exact = name, q, k, v, pairs, exact
+        self.ours, self.torchs, self.base = {}, {}, None
+
+
+def causal_scores(S):
+    import torch
+
+    return S.masked_fill_(torch.ones_like(S, dtype=torch.bool).triu_(1), -math.inf)
+
+
+def band_scores(S):
+    import torch
+
+    return causal_scores(S).masked_fill_(torch.ones_like(S, dtype=torch.bool).tril_(-WINDOW), -math.inf)
+
+
+def causal_pairs(N, window=None):
+    return sum(min(i + 1, window or N) for i in range(N))
+
+
+def flex(torch, case, score=None, mask=None):
+    """FlexAttention compiled for the case; without a mask all keys are seen."""
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    B, H, N, _ = case.q.shape
+    compiled = torch.compile(flex_attention, dynamic=False)
+    blocks = create_block_mask(mask, None, None, N, N, device="cuda") if mask else None
+    grouped = case.k.shape[1] != H
+    return lambda q, k, v: compiled(q, k, v, score_mod=score, block_mask=blocks, enable_gqa=grouped)
+
+
+def sdpa(torch, backend, **options):
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    def run(q, k, v):
+        with sdpa_kernel(getattr(SDPBackend, backend)):
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v, **options)
+    return run
+
+
+def tensors(torch, B, H, Hk, N):
+    torch.manual_seed(0)
+    return [torch.randn(B, h, N, D, device="cuda", dtype=torch.bfloat16) for h in (H, Hk, Hk)]
+
+
+def grouped(torch, N, causal):
+    H, Hk, B = 32, 8, TOKENS // N
+    q, k, v = tensors(torch, B, H, Hk, N)
+    pairs = B * H * (causal_pairs(N) if causal else N * N)
+    case = Case(f"grouped heads, {'causal' if causal else 'full'}", q, k, v, pairs, causal_scores if causal else None)
+    whole = [x.repeat_interleave(H // Hk, 1) for x in (k, v)]
+    case.ours = {"25": ("25", (q, k, v), {"causal": causal}), "25m": ("25m", (q, k, v), {"causal": causal})}
+    case.base = {"equal heads": (q, *whole), "causal": causal}
+    case.torchs = {"cudnn": sdpa(torch, "CUDNN_ATTENTION", is_causal=causal, enable_gqa=True),
+                   "flex": flex(torch, case, mask=(lambda b, h, i, j: i >= j) if causal else None)}
+    return case
+
+
+def one_kind(torch, name, N, phase, exact, pairs, options, torchs, more=None):
+    H, B = 16, TOKENS // N
+    q, k, v = tensors(torch, B, H, H, N)
+    case = Case(name, q, k, v, B * H * pairs, exact)
+    case.ours = {phase: (phase, (q, k, v), {"causal": True, **options, "more": more(B, H) if more else {}})}
+    case.base = {"equal heads": (q, k, v), "causal": True}
+    case.torchs = torchs(case)
+    return case
+
+
+def causal_mask(b, h, i, j):
+    return i >= j
+
+
+def window(torch, N, _):
+    return one_kind(torch, f"window {WINDOW}", N, "26", band_scores, causal_pairs(N, WINDOW), {"left": WINDOW - 1},
+                    lambda case: {"flex": flex(torch, case, mask=lambda b, h, i, j: (i >= j) & (i - j < WINDOW))})
+
+
+def dropout(torch, N, _):
+    # What is dropped is another choice in each library; right is what tests say. Here O has no exact value.
+    return one_kind(torch, f"dropout {DROPPED}", N, "29", None, causal_pairs(N), {"dropout": DROPPED, "seed": 1},
+                    lambda case: {"torch flash": sdpa(torch, "FLASH_ATTENTION", is_causal=True),
+                                  "torch flash, dropout": sdpa(torch, "FLASH_ATTENTION", is_causal=True,
+                                                               dropout_p=DROPPED)})
+
+
+FAMILIES = {"grouped": (grouped, (2048, 8192, 16384), (False, True)), "window": (window, (2048, 16384), (True,)),
+            "dropout": (dropout, (2048, 8192, 16384), (True,))}
+
+
+def exact_head(torch, case, dout):
+    """O, dQ, dK and dV in fp64 of the last head of Q, as the definition says; dK and dV are that head's share."""
+    group = case.q.shape[1] // case.k.shape[1]
+    q, k, v = (x[-1, -1].double() for x in (case.q, case.k, case.v))
+    scale = torch.tensor(1 / math.sqrt(D), dtype=torch.float32).double().item()
+    q.requires_grad_()
+    S = q.detach() @ k.T * scale
+    with torch.enable_grad():
+        S.requires_grad_()
+        P = torch.softmax(case.exact(S.clone()) if case.exact else S, 1)
+        o = P @ v
+        dS, = torch.autograd.grad(o, S, dout[-1, -1].double())
+    return [o.detach(), dS @ k * scale] + ([dS.T @ q.detach() * scale, P.detach().T @ dout[-1, -1].double()]
+                                           if group == 1 else [])
+
+
+def check(name, got, exact, slack=1):
+    for what, bar, x, want in zip(("O", "dQ", "dK", "dV"), BARS, got, exact):
+        error = relative(x[-1, -1], want) / relative(want.to(x.dtype), want)
+        if not error <= bar * slack:
+            sys.exit(f"wrong: {name}: {what} is {error:.2f} rounding floors from fp64; expected at most {bar * slack}")
+
+
+def measure(torch, passes, case, N, turns, rounds):
+    dout = torch.randn_like(case.q)
+    runs, gradients = {}, {}
+    exact = exact_head(torch, case, dout) if case.exact or case.name.startswith("grouped") else None
+    for name, (phase, qkv, options) in case.ours.items():
+        ours = Training(passes, phase, *qkv, dout, kept=False, **options)
+        ours()
+        if exact:
+            check(f"{name}, {case.name}, N {N}", (ours.o, *ours.gradients()), exact)
+        runs[name], gradients[name] = ours.forward, ours.backward
+    base, causal = case.base["equal heads"], case.base["causal"]
+    equal = Training(passes, 24, *base, torch.randn_like(base[0]), causal, kept=False)  # its forward pass is 19's
+    equal()
+    runs["19 plain"], gradients["24 plain"] = equal.forward, equal.backward
+    for name, function in case.torchs.items():
+        inputs = [x.detach().requires_grad_() for x in (case.q, case.k, case.v)]
+        try:
+            out = function(*inputs)
+            grads = torch.autograd.grad(out, inputs, dout, retain_graph=True)
+        except RuntimeError as refused:
+            print(f"{name} refuses {case.name}: {str(refused).splitlines()[0][:150]}")
+            continue
+        if exact:
+            check(f"{name}, {case.name}, N {N}", (out, *grads), exact, 4)
+        runs[name] = lambda function=function: function(case.q, case.k, case.v)
+        gradients[name] = lambda out=out, inputs=inputs: torch.autograd.grad(out, inputs, dout, retain_graph=True)
+    with torch.no_grad():
+        forward = turns.times(runs, rounds)
+    times = {("forward", name): t for name, t in forward.items()}
+    times |= {("backward", name): t for name, t in turns.times(gradients, rounds).items()}
+    B, H, S, _ = base[0].shape
+    plain = B * H * (causal_pairs(S) if causal else S * S)
+    rows = []
+    for (what, name), samples in times.items():
+        pairs = plain if name.endswith(" plain") else case.pairs
+        ms = statistics.median(samples)
+        first = next(iter(case.ours))
+        rows.append({"sweep": f"models {what}", "case": case.name, "N": N, "D": D, "causal": causal, "type": "bfloat16",
+                     "kernel": name, "samples": len(samples), "median_ms": ms,
+                     "tflops": (4 if what == "forward" else 10) * pairs * D / ms * 1e-9,
+                     "ours_over": statistics.median(b / a for a, b in zip(times[what, first], samples)) *
+                     case.pairs / pairs})
+    for what in ("forward", "backward"):
+        print(f"{case.name:32} N {N:5} {what:8} " + "  ".join(
+            f"{row['kernel']} {row['tflops']:.0f} ({row['ours_over']:.3f})" for row in rows
+            if row["sweep"] == f"models {what}"), flush=True)
+    return rows
+
+
+def main(words):
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("families", nargs="*", default=list(FAMILIES), help=" ".join(FAMILIES))
+    parser.add_argument("--library", required=True, help="libflash-passes.so")
+    parser.add_argument("--out", help="a file for the figures, JSON")
+    parser.add_argument("--rounds", type=int, default=9)
+    options = parser.parse_args(words)
+    import torch
+
+    torch._dynamo.config.recompile_limit = 1000  # else FlexAttention falls back to its unfused form, silently
+    passes, turns, rows = Passes(options.library), Turns(), []
+    for family in options.families:
+        make, lengths_of, masks = FAMILIES[family]
+        for causal in masks:
+            for N in lengths_of:
+                rows += measure(torch, passes, make(torch, N, causal), N, turns, options.rounds)
+                torch.cuda.empty_cache()
+                if options.out:
+                    write_results(options.out, gpu_environment(), rows)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
