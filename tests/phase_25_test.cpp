@@ -126,24 +126,33 @@ TEST_CASE_TEMPLATE("groups: the bits of repeated heads", T, half, bfloat16) {
   for (const Phase* phase : both) check_bits<T>(*phase, Where::Sim, {2, 3, 6}, {.H = 6, .Sq = 50, .Sk = 150});
 }
 
-// Rows whose logits are huge have P by a way of their own; a block that comes to the group's other heads must know.
-TEST_CASE("groups: one head has huge logits") {
+// dQ of two heads that share keys is that of two heads with the same keys; `change` is made to the inputs of both.
+template <class F>
+void check_dq_of_two(const FeatureSet& on, const F& change) {
   for (const Phase* phase : both) {
     INFO(phase->name);
-    const FeatureCase c{.B = 1, .H = 2, .Sq = 150, .Sk = 140, .D = 64};
+    const FeatureCase c{.on = on, .B = 1, .H = 2, .Sq = 150, .Sk = 140, .D = 64};
     FeatureInputs<half> repeated(c), shared(c);
-    for (FeatureInputs<half>* in : {&repeated, &shared}) {
-      share_heads(*in, 2);
-      for (std::int64_t s = 0; s < c.Sq; ++s)
-        for (std::int64_t d = 0; d < c.D; ++d) {
-          half& x = in->q.view.row(0, 1, s)[d];
-          x = from_float<half>(to_float(x) * 1024);
-        }
-    }
+    for (FeatureInputs<half>* in : {&repeated, &shared}) change(*in), share_heads(*in, 2);
     enter(*phase->forward->before, repeated.problem()), enter(*phase->backward->before, repeated.gradients());
     enter(*phase, with_groups(shared.problem(), 2)), enter(*phase, with_groups(shared.gradients(), 2));
     CHECK(same_bits(repeated.dq.memory, shared.dq.memory));
   }
+}
+template <class F>
+void change_all(const View<half>& x, std::int64_t h, const F& f) {
+  for (std::int64_t s = 0; s < x.S(); ++s)
+    for (std::int64_t d = 0; d < x.D(); ++d) x.row(0, h, s)[d] = from_float<half>(f(to_float(x.row(0, h, s)[d])));
+}
+
+// Rows whose logits are huge have P by a way of their own; a block that comes to the group's other heads must know.
+TEST_CASE("groups: one head has huge logits") {
+  check_dq_of_two({}, [](auto& in) { change_all(in.q.view, 1, [](float x) { return x * 1024; }); });
+}
+
+// Where keys have a mean, dQ is counted from it, and each head's rows of dS have sums of their own: its part of dLSE.
+TEST_CASE("groups: keys with a mean, and a gradient of LSE") {
+  check_dq_of_two({Feature::LseGradient}, [](auto& in) { change_all(in.k.view, 0, [](float x) { return x + 2; }); });
 }
 
 TEST_CASE("every two features: computed or refused") {
