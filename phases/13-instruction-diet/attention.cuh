@@ -45,15 +45,16 @@ struct Tiles {
 // #region warp: what a lane holds
 // What a lane holds of its warp's row tiles of 16 rows, and what the warp does with a K/V tile. Two rows of each are
 // the lane's, 8 apart. There are one or two. S and O are products, in registers as rows.cuh says.
-template <class T, int D, int Br, int Bc, bool kKeeps>
+template <class T, int D, int Br, int Bc, bool kKeeps, class Variant>
 struct Warp {
   static constexpr int kRowTiles = Layout<D>::row_tiles, kRows = 16 * kRowTiles;
   static constexpr bool kKeepQ = Layout<D>::keep_q && !kKeeps;
 
   Tiles<D, Br, Bc>& tiles;
-  const std::int64_t first_row;   // of the Q tile
-  const Band<std::int64_t> band;  // which keys its rows see
-  const float c;                  // P = exp2(c · S - c · m), c > 0
+  const std::int64_t first_row;  // of the Q tile
+  const Variant band;            // which keys its rows see
+  const float c;                 // P = exp2(c · S - c · m), c > 0
+  const int head, H;
   unsigned q[kRowTiles][kKeepQ ? D / 16 : 1][4] = {};
 
   // The state of online softmax (phase 02). m is near the maximum of what was seen; any value will do, as long as P, l
@@ -212,6 +213,10 @@ struct Warp {
   __device__ void multiply(int tile) {
     float s[kRowTiles][Bc / 2] = {}, top[kRowTiles][2], base[kRowTiles][2];
     scores(s, tiles.K[tile % 2]);
+    if constexpr (Variant::modifies)
+#pragma unroll
+      for (int rt = 0; rt < kRowTiles; ++rt)
+        band.score(s[rt], head, H, first_row + warp_row() + 16 * rt + lane_row(), tile * Bc + lane_column());
     if (kMasked) mask(s, std::int64_t{tile} * Bc);
     bool grown = false;
 #pragma unroll
@@ -261,15 +266,16 @@ struct Warp {
 
 // #region block: copies of a tile while the one after it is multiplied; masked tiles, then whole ones
 // What a block does with Q tile number q_tile of a head.
-template <class T, int D, int Br, int Bc, bool kKeeps>
+template <class T, int D, int Br, int Bc, bool kKeeps, class Variant>
 __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/, Head<const T> V /*[Sk, D]*/,
-                       const OutputsOf<T, Head>& out, float scale_log2 /*scale · log2 e*/, Band<std::int64_t> band,
-                       std::int64_t q_tile) {
+                       const OutputsOf<T, Head>& out, float scale_log2 /*scale · log2 e*/, Variant band,
+                       std::int64_t q_tile, int head, int H) {
   constexpr int kThreads = Layout<D>::threads(Br);
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
   const std::int64_t first_row = q_tile * Br;
   const float c = fmaxf(fabsf(scale_log2), 1e-30f);  // a scale of 0 becomes tiny, since -inf · 0 is NaN
-  Warp<T, D, Br, Bc, kKeeps> warp{tiles, first_row, band, c};
+  Warp<T, D, Br, Bc, kKeeps, Variant> warp{tiles, first_row, band, c, head, H};
+  if constexpr (Variant::modifies) band.begin(warp.m, warp.l, warp.rounded_l, head % H);
   const KeyTiles range = key_tiles<Br, Bc>(first_row, band);
 
   const auto begin_copies = [&](auto whole, int tile) {
@@ -322,7 +328,7 @@ __global__ void __launch_bounds__(Layout<D>::threads(Br), Layout<D>::blocks)
   if (head >= heads) return;
   const auto rows = band.rows(head, H, 0), keys = band.keys(head, H, 0);
   attend<T, D, Br, Bc, kKeeps>(Q.head(rows.b, rows.h), K.head(keys.b, keys.h), V.head(keys.b, keys.h),
-                               outputs_of_head(out, head, H), scale_log2, band, q_tile);
+                               outputs_of_head(out, head, H), scale_log2, band, q_tile, head, H);
 }
 // #endregion
 

@@ -101,6 +101,7 @@ struct Consumer {
     return true;
   }
   __device__ __forceinline__ void probabilities(int tile, bool is_masked) {
+    if constexpr (Variant::modifies) band.score(s, work.head, H, row, tile * Bc + lane % 4 * 2);
     if (is_masked) hide(s, {seen[0] - tile * Bc, seen[1] - tile * Bc}, sign);
     integer_softmax<!kKeeps>(s, rows, alpha, c, [] {});  // registers are short
     trace_value("m", row, rows.m[0]), trace_value("alpha", row, alpha[0]);
@@ -125,6 +126,7 @@ struct Consumer {
     __syncwarp();         // and so do those of all lanes
     tiles.Q_ring[warpgroup].release(Q);
     rows = CarriedRows();
+    if constexpr (Variant::modifies) band.begin(rows, work.head % H, c);
     probabilities(keys.tiles - 1, keys.tiles > masked);
   }
   template <bool kMasked>

@@ -120,6 +120,7 @@ struct Consumer {
   // their shadow.
   template <class F>
   __device__ __forceinline__ void probabilities(int tile, bool is_masked, const F& wait_for_output) {
+    if constexpr (Variant::modifies) band.score(s, work.head, H, row, tile * Bc + lane % 4 * 2);
     if (is_masked) hide(s, {seen[0] - tile * Bc, seen[1] - tile * Bc}, sign);
     integer_softmax<!kKeeps>(s, rows, alpha, c, wait_for_output);
     trace_value("m", row, rows.m[0]), trace_value("alpha", row, alpha[0]);
@@ -154,6 +155,7 @@ struct Consumer {
     tiles.K_ring.release(K), K.next();
     if (my_tiles == 1) tiles.Q_ring[warpgroup].release(Q);
     rows = CarriedRows();
+    if constexpr (Variant::modifies) band.begin(rows, work.head % H, c);
     probabilities(my_tiles - 1, my_tiles > masked, [] {});
     round_scores();
   }

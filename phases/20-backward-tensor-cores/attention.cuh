@@ -218,20 +218,27 @@ struct Warp {
 
   // #region multiply
   // A Q tile: its share of dV and dK, and dS for dQ. masked: some row may not see all keys.
-  __device__ void multiply(int tile, int stage, bool masked) {
+  __device__ void multiply(int tile, int stage, bool masked, std::int64_t head) {
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       Product c = {};
       unsigned rounded[kRowTiles][kStep / 16][4];
       product(c, stage, step);
+      if constexpr (Variant::modifies)
+        if (makes_p())
+          a.band.template scores_again<T>(c, rounded, head, a.H, std::int64_t{tile} * Br + step * kStep,
+                                          first_key() + warp_key());
       if (makes_p())
         probabilities(c, stage, step);
       else
         gradients(c, stage, step);
       if (masked) mask(c, std::int64_t{tile} * Br + step * kStep);
+      if constexpr (Variant::modifies)
+        if (makes_p()) a.band.template round_and_weigh<T>(rounded, c);
       if (makes_p()) hand_over(c, step);
 #pragma unroll
-      for (int rt = 0; rt < kRowTiles; ++rt) round_p<T>(rounded[rt], c[rt]);
+      for (int rt = 0; rt < kRowTiles; ++rt)
+        if (!Variant::modifies || !makes_p()) round_p<T>(rounded[rt], c[rt]);
       if (kAddQ && !makes_p()) store_ds(rounded, stage, step);
       add_gradient(rounded, stage, step);
     }
@@ -302,7 +309,7 @@ __global__ void __launch_bounds__(256, 1) keys_backward(Backward<T, Variant> a) 
     if (step == 0) warp.begin();
     // The warps that wait for P begin with dQ, the others end with it.
     if (kAddQ && step > 0 && !warp.makes_p()) add_dq(step - 1);
-    warp.multiply(tile, step % 2, tile < full);
+    warp.multiply(tile, step % 2, tile < full, head_of(step));
     if (kAddQ && step > 0 && warp.makes_p()) add_dq(step - 1);
   }
   cp_async_wait<0>();

@@ -91,20 +91,20 @@ struct Consumer {
   }
   // All tiles, but for the way of the last one's dQ. First those that are plain: all rows see all keys, no row of the
   // head is extreme, and the centre does not matter.
-  __device__ __forceinline__ void run() {
+  __device__ __forceinline__ void run(const Variant& band) {
     if (!any()) return;
     const bool special = Variant::groups || tiles.centre[D] != 0 || tiles.centre[D + 1] != 0;
     const int plain = special ? range.end : max(range.full, range.first);
-    steps<true>(range.end - 1, plain);
-    steps<false>(min(plain, range.end) - 1, range.first);
+    steps<true>(range.end - 1, plain, band);
+    steps<false>(min(plain, range.end) - 1, range.first, band);
   }
   template <bool kPlain>
-  __device__ __forceinline__ void steps(int tile, int last) {
+  __device__ __forceinline__ void steps(int tile, int last, const Variant& band) {
 #pragma unroll 1
-    for (; tile >= last; --tile) step<kPlain>(tile, tile == range.end - 1, !kPlain && tile < range.full);
+    for (; tile >= last; --tile) step<kPlain>(tile, tile == range.end - 1, !kPlain && tile < range.full, band);
   }
   template <bool kPlain>
-  __device__ __forceinline__ void step(int tile, bool first, bool masked) {
+  __device__ __forceinline__ void step(int tile, bool first, bool masked, const Variant& band) {
     trace_mark(masked ? "masked" : "full", tile);
     tiles.Q_ring.wait_full(at);
     begin_scores<T>(s, tiles.K[warpgroup], tiles.Q[at.stage]);
@@ -113,16 +113,20 @@ struct Consumer {
     tiles.dO_ring.wait_full(at);
     begin_scores<T>(dp, tiles.V[warpgroup], tiles.dO[at.stage]);
     wgmma_wait<1>(s);  // all but the last: S is there
+    if constexpr (Variant::modifies)
+      band.template score_again<T, true>(s, p, share().work.head, a.H, tile * Br + lane_column(),
+                                         first_key + threadIdx.x % 128 / 32 * 16 + lane_row());
     probabilities(s, tiles.rows[at.stage], extreme, a);
     if (masked) hide_queries(s, from);
     from[0] += Br, from[1] += Br;
+    if constexpr (Variant::modifies) band.template round_and_weigh<T>(p, s);
     if (kEarly) {
-      round_p<T>(p, s);
+      if (!Variant::modifies) round_p<T>(p, s);
       begin_output<T>(dv, p, tiles.dO[at.stage]);
     }
     wgmma_wait<kEarly>(dp);
     gradients(dp, s, tiles.rows[at.stage]);
-    if (!kEarly) round_p<T>(p, s);
+    if (!kEarly && !Variant::modifies) round_p<T>(p, s);
     round_p<T>(ds, dp);
     tiles.dS_ring.wait_empty(at);
     store_ds(tiles.dS[at.stage], ds, warpgroup * 64);
@@ -299,7 +303,7 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
   setmaxnreg_inc<kConsumerRegisters>();
   Consumer<T, D, Br, Bc, Variant> consumer(tiles, a, warpgroup);
   while (consumer.next_share(band)) {
-    consumer.run();
+    consumer.run(band);
     consumer.finish(&dK_map, &dV_map, band);
   }
   wait_for_stores();

@@ -18,11 +18,14 @@ struct PlaceOf {
 // row i of its Q, and of all that has Q's shape, is at rows(head, H, i), key j at keys(head, H, j).
 template <class Int>
 struct PlainOf : Band<Int> {
-  static constexpr bool groups = false;  // may several heads of Q meet the same keys?
-  static constexpr int group = 1;        // so many, one behind the other
+  static constexpr bool groups = false;    // may several heads of Q meet the same keys?
+  static constexpr int group = 1;          // so many, one behind the other
+  static constexpr bool modifies = false;  // does anything become of scores but a mask? (phase 28)
 
   __device__ PlaceOf<Int> rows(int head, int H, Int i) const { return {i, head % H, head / H}; }
   __device__ PlaceOf<Int> keys(int head, int H, Int j) const { return {j, head % H, head / H}; }
+  // Is it known what a row of dS sums to? (It is dLSE: phase 20.)
+  __device__ constexpr bool knows_sums() const { return true; }
 
   template <class T>
   static PlainOf of(const DeviceProblem<T>& p) {
