@@ -167,14 +167,16 @@ struct Modified : Base {
 #pragma unroll
     for (int rt = 0; rt < kRowTiles; ++rt) round_and_weigh<T>(p[rt], s[rt]);
   }
-  // #endregion
 };
+// #endregion
 
+// #region natural: the host's side
 // What kernels with a modifier are launched with: their scores are natural ones, and so c is log2 e.
 template <class T>
 DeviceProblem<T> with_natural_scores(DeviceProblem<T> p) {
   p.scale_log2 = scale_log2(1);
   return p;
 }
+// #endregion
 
 }  // namespace flash::inline FLASH_MACHINE

@@ -114,6 +114,9 @@ struct Lesson {
 // scale turns signs. A modifier wants the score itself. So here S is multiplied by scale at once, and the constant of
 // the exponential is log2 e. That is one multiplication an element: the price of being asked at all.
 //
+// ```{region} modified.cuh natural
+// ```
+//
 // ```{question}
 // Softcap is cap · tanh(s / cap), and the GPU has an instruction for tanh. It is off by 2⁻¹¹ of its result. LSE may be
 // off by 2 · 10⁻⁶ of itself, or by as much absolutely where it is below 1. A row sees one key, with s = 1 and cap = 30.
@@ -150,6 +153,35 @@ CELL("Softcap, and the tanh that is needed") {
 // ```{region} modifiers.cuh softcap
 // ```
 //
+// ALiBi needs the distance of query and key as a float, for each element. The instruction that converts runs at an
+// eighth of the rate of an addition; a whole number below 2²² becomes a float by two additions:
+//
+// ```{region} modifiers.cuh alibi
+// ```
+//
+// And there is one modifier for all that may become of a score, whatever is asked together. It asks its members while
+// it runs; all lanes get the same answer:
+//
+// ```{region} modifiers.cuh combined
+// ```
+//
+// Each modifier is a kernel of its own, and takes its time to compile. So only softcap alone and ALiBi alone have one,
+// and only on Hopper at D = 128:
+//
+// ```{region} modifiers.cuh choice
+// ```
+// ```{region} attention.cuh launch
+// ```
+// ```{region} mma.cuh launch-mma
+// ```
+//
+// Where a problem asks for none of that, the phase does what the phase before does:
+//
+// ```{region} phase.hpp features
+// ```
+// ```{region} passes.cuh passes
+// ```
+//
 // ## The way back
 //
 // P comes back from S, so backward kernels call the modifier again. And the gradient of the score that went in is f′(s)
@@ -165,6 +197,8 @@ CELL("Softcap, and the tanh that is needed") {
 // blocks of phase 24 own keys, not pairs; two of them would add to one number. So dbias has a kernel of its own, in
 // which each block owns 64 × 64 numbers of dbias and adds in one order:
 //
+// ```{region} gradients.cuh rows
+// ```
 // ```{region} gradients.cuh dbias
 // ```
 //
@@ -197,6 +231,13 @@ CELL("A sink takes its share") {
 // %% [markdown]
 // ```{answer}
 // O = 0 and LSE = −2. l is 1 in one of the four lanes and 0 in the others: they are added in the end.
+// ```
+//
+// Its gradient is −P δ, summed over the rows of its head: it has a P in each row, and its dP is 0.
+//
+// ```{region} gradients.cuh dsinks
+// ```
+// ```{region} gradients.cuh launch
 // ```
 //
 // ## Which keys a row sees
@@ -247,6 +288,11 @@ CELL("Documents") {
 // computes the same. Run it as it is, then change the struct and the line of the loop that says the same:
 //
 //     ./flash check phases/28-modifiers/own.cu
+//
+// ```{region} own.cu mine
+// ```
+// ```{region} own.cu own-main
+// ```
 //
 // ```{exercise} 28.1
 // ```

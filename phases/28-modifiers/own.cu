@@ -8,9 +8,9 @@
 #include "phases/13-instruction-diet/attention.cuh"
 #include "phases/28-modifiers/modified.cuh"
 
+// #region mine
 using namespace flash;
 
-// #region mine
 // What becomes of s = scale · q·k, of query i and key j of head h of batch entry b. Its members are its parameters.
 struct Mine {
   float slope;
@@ -29,6 +29,7 @@ double meant(double s, int /*b*/, int /*h*/, int i, int j) {
 }
 // #endregion
 
+// #region own-main
 int main() {
   constexpr int H = 2, N = 100, D = 64, kNumbers = H * N * D;
   std::vector<__half> host[3];  // Q, K, V: [1, H, N, D], numbers between -1 and 1
@@ -76,3 +77,4 @@ int main() {
   std::printf("O is off by at most %.1e: %s\n", worst, right ? "the kernel and the loop agree" : "they differ");
   return right ? 0 : 3;
 }
+// #endregion

@@ -7,6 +7,7 @@
 
 namespace flash::inline FLASH_MACHINE {
 
+// #region passes
 template <const Features& kCan, class Kernel, Pass& pass>
 Run run_where_modified(const AnyProblem& p, const MachineOptions& options) {
   if (is_modified(p)) return run_pass<kCan, Kernel>(p, options);
@@ -21,5 +22,6 @@ template <const Features& kCan, class Kernel, Pass& pass>
 Added added_where_modified() {
   return {pass, this_machine, run_where_modified<kCan, Kernel, pass>, enqueue_where_modified<kCan, Kernel, pass>};
 }
+// #endregion
 
 }  // namespace flash::inline FLASH_MACHINE

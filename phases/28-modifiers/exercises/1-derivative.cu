@@ -54,8 +54,9 @@ struct Softcap {
 __global__ void apply(const float* s /*[256]*/, float* changed /*[256]*/, float* derivative /*[256]*/, float cap) {
   const int i = threadIdx.x;
   const Softcap modifier{cap};
-  changed[i] = modifier(s[i], 0, 0, 0, i);
-  derivative[i] = modifier.derivative(s[i], 0, 0, 0, i);
+  const float score = s[i];
+  changed[i] = modifier(score, 0, 0, 0, i);
+  derivative[i] = modifier.derivative(score, 0, 0, 0, i);
 }
 
 //# judge
