@@ -583,7 +583,7 @@ void Bulk::store(const TensorMap* map, const void* tile, const int* coordinates,
   if (before < coordinates + rank)
     worker_.misuse("out of bounds",
                    std::string(kStore) + " to a box that begins at " + std::to_string(*before) + " of " +
-                       "xyzw"[before - coordinates],
+                       "xyzwv"[before - coordinates],
                    "a store's box may end beyond the tensor, but not begin before it (an H200 stops the kernel)",
                    {worker_.side("stores", worker_.threads[worker_.current])});
   begin(box, false, kStore, site);

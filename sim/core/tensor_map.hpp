@@ -8,15 +8,15 @@
 
 namespace flash::simt {
 
-constexpr unsigned kMostDimensions = 4;
+constexpr unsigned kMostDimensions = 5;
 
 struct alignas(64) TensorMap {
   const void* data;                        // of the element whose coordinates are 0
-  std::uint64_t sizes[kMostDimensions];    // elements; x, y, z, w
+  std::uint64_t sizes[kMostDimensions];    // elements; x, y, z, w, v
   std::uint64_t strides[kMostDimensions];  // bytes from one element to the next; of x: its size
   std::uint32_t box[kMostDimensions];      // elements
-  std::uint32_t rank;                      // 2 to 4; of the other dimensions sizes and boxes are 1
-  std::uint32_t reserved[7];
+  std::uint32_t rank;                      // 2 to 5; of the other dimensions sizes and boxes are 1
+  std::uint32_t reserved[4];
 };
 static_assert(sizeof(TensorMap) == 128);
 

@@ -16,14 +16,15 @@
 namespace flash {
 
 struct BoxCase {
-  unsigned rank;  // 2 to 4
-  std::array<std::uint64_t, 4> sizes;
-  std::array<std::uint64_t, 4> strides;  // in elements, of x always 1
-  std::array<std::uint32_t, 4> box;
-  std::array<int, 4> at;  // of the box's first element
-  unsigned blocks = 1;    // thread blocks, each with a box to the right of the last one's
-  bool in_place = false;  // it is stored where it came from
-  bool stores = true;     // it is stored
+  unsigned rank;  // 2 to 5
+  std::array<std::uint64_t, 5> sizes;
+  std::array<std::uint64_t, 5> strides;  // in elements, of x always 1
+  std::array<std::uint32_t, 5> box;
+  std::array<int, 5> at;   // of the box's first element
+  unsigned blocks = 1;     // thread blocks, each with a box to the right of the last one's
+  bool in_place = false;   // it is stored where it came from
+  bool stores = true;      // it is stored
+  std::size_t before = 0;  // so many elements before the memory is the one whose coordinates are 0
 };
 
 struct BoxResult {
@@ -42,7 +43,7 @@ constexpr std::uint64_t whole_pieces(std::uint64_t elements) {
 inline std::size_t extent(const BoxCase& c) {
   std::size_t all = whole_pieces(c.sizes[0]);
   for (unsigned axis = 1; axis < c.rank; ++axis) all += (c.sizes[axis] - 1) * c.strides[axis];
-  return all;
+  return all - c.before;
 }
 
 // For each item i: out[i, half, x] = q[i, x] * the sum over the rows r with r / 4 % 2 = half of k[r, x], modulo 2^16.
