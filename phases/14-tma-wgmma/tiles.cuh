@@ -109,16 +109,37 @@ TensorMap map_of(const Heads<T>& x, int B, int H, int box_rows) {
                                                {64, static_cast<std::uint32_t>(box_rows), 1, 1});
 }
 
+// A tensor whose sequences end within it: the box of a tile is not to reach into the next one. Rows have two axes, of
+// the same stride: row r + a - box_rows is at a in the second one and r in the third. A box that begins at box_rows - n
+// in the second one has n rows of the tensor, and for the others TMA writes zeros or stores nothing (phase 27).
+template <class T>
+TensorMap cut_map_of(const Heads<T>& x, int B, int H, int box_rows) {
+  const auto size = [](std::int64_t n) { return static_cast<std::uint64_t>(n); };
+  const auto bytes = [&](std::int64_t n, std::int64_t stride) { return size(n > 1 ? stride : 8) * sizeof(T); };
+  const std::uint64_t row = size(x.stride) * sizeof(T);
+  return tensor_map<std::remove_const_t<T>, 5>(
+      x.data - box_rows * x.stride, {size(x.cols), size(box_rows), size(x.rows + box_rows), size(H), size(B)},
+      {row, row, bytes(H, x.h_stride), bytes(B, x.b_stride)}, {64, static_cast<std::uint32_t>(box_rows), 1, 1, 1});
+}
+// Rows of a problem's tensor, or keys: cut where the problem says so.
+template <class T, class U>
+TensorMap map_of(const DeviceProblem<T>& p, Heads<U> x, int H, int box_rows) {
+  if (!p.cut_batch) return map_of(x, p.B, H, box_rows);
+  if (!x.data) x.data = const_cast<U*>(p.Q.data ? p.Q.data : p.K.data);  // it has no rows: nothing is copied
+  return cut_map_of(x, p.cut_batch, H, box_rows);
+}
+
 // K or V. Rows that no row of Q sees are as if they were not there: TMA writes zeros for them (0 · NaN is NaN).
 template <class T>
 TensorMap map_of_keys(const DeviceProblem<T>& p, Heads<const T> x, int box_rows) {
+  if (p.cut_batch) return map_of(p, x, p.Hk, box_rows);
   x.rows = p.band.end(p.Q.rows - 1);
   return map_of(x.rows > 0 ? x : p.Q, p.B, p.Hk, box_rows);  // x has no address where it has no rows
 }
 // O; where it is not stored by TMA, but in fp32, some map that nobody reads.
 template <class T>
 TensorMap map_of_output(const DeviceProblem<T>& p) {
-  return p.O.data ? map_of(p.O, p.B, p.H, 64) : map_of(p.Q, p.B, p.H, 64);
+  return p.O.data ? map_of(p, p.O, p.H, 64) : map_of(p, p.Q, p.H, 64);
 }
 // TMA counts rows in 32 bits, and so does the kernel: there are at most 2^30.
 inline Band<int> narrow(const Band<std::int64_t>& band) {

@@ -91,6 +91,7 @@ struct Consumer {
   __device__ __forceinline__ bool next_work() {
     work = tiles.mail.read(parity);
     if (work.head < 0) return false;
+    const auto& band = of_sequence_of_warp(this->band, work.head, H);
     keys = Keys<Br, Bc>(work.q_tile * Br, band);
     row = work.q_tile * Br + my_row;
     masked = scale_log2 < 0 ? 0 : keys.full;  // from this tile on; all where signs must be turned
@@ -144,7 +145,8 @@ struct Consumer {
   __device__ __forceinline__ void finish(Work done, const CarriedRows& its) {
     float factor[2];
     const int first_row = done.q_tile * Br;
-    const OutputsOf<T, Head> to = outputs_of_head(out, done.head, H);
+    const auto& band = of_sequence_of_warp(this->band, done.head, H);
+    const OutputsOf<T, Head> to = outputs_of_head(out, done.head, H, band);
     finish_rows(its, factor, to.LSE, first_row + my_row, band.Sq, c);
     if constexpr (kKeeps) finish_kept(its, o, factor, to, first_row + my_row, c);
     if (!kKeeps || !to.O_wide.data)
@@ -215,7 +217,7 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
       Cursor<1> at;  // of the mail, too
       for (;; at.next(), first = false) {
         mbarrier_wait(&tiles.mail.empty, at.parity ^ 1);
-        const Work work = draw(schedule, counter, first);
+        const Work work = draw(schedule_of(band, schedule), counter, first);
         tiles.mail.post(work);
         if (work.head < 0) return;
         // Each warpgroup gets its rows by themselves; the last ones, which see the most keys, first.
@@ -249,7 +251,7 @@ struct Attention {
     allow_shared_memory(kernel, shared_bytes);
     const Schedule schedule = schedule_of<D, Br>(p);
     kernel<<<blocks_of(schedule), Br * 2 + 128, shared_bytes, p.stream>>>(
-        map_of(p.Q, p.B, p.H, 64), map_of_keys(p, p.K, Bc), map_of_keys(p, p.V, Bc), map_of_output(p), outputs_of(p),
+        map_of(p, p.Q, p.H, 64), map_of_keys(p, p.K, Bc), map_of_keys(p, p.V, Bc), map_of_output(p), outputs_of(p),
         p.counter, schedule, p.scale_log2, Variant::of(p), p.H);
   }
 };

@@ -79,7 +79,8 @@ struct Consumer {
     range = {uniform(tiles_of_share.first), uniform(tiles_of_share.full), uniform(tiles_of_share.end)};
     first_key = uniform(share().work.kv_tile) * Bc + warpgroup * 64;
     const int my_key = first_key + threadIdx.x % 128 / 32 * 16 + lane_row();
-    for (int r = 0; r < 2; ++r) from[r] = first_query(my_key + 8 * r, band) - (range.end - 1) * Br - lane_column();
+    const auto& its = of_sequence(band, share().work.head, a.H);
+    for (int r = 0; r < 2; ++r) from[r] = first_query(my_key + 8 * r, its) - (range.end - 1) * Br - lane_column();
     if (!Variant::groups || uniform(share().h) % band.group == 0)  // else they go on
 #pragma unroll
       for (int i = 0; i < D / 2; ++i) dv[i] = dk[i] = 0;
@@ -246,10 +247,10 @@ struct Consumer {
     }
     const bool last = !Variant::groups || (uniform(share().h) + 1) % band.group == 0;
     if (last) {
-      const int h = uniform(share().h) / band.group, b = uniform(share().b);
-      store_tile<T>(dv, {1, 1}, tiles.V[warpgroup], dV_map, first_key, h, b, warpgroup);
+      const auto at = band.all_keys_at(first_key, uniform(share().h) / band.group, uniform(share().b));
+      store_tile<T>(dv, {1, 1}, tiles.V[warpgroup], dV_map, at, warpgroup);
       bar_sync(kOfConsumers, Bc * 2);  // both have read K, in whose place dK goes out
-      store_tile<T>(dk, {a.scale, a.scale}, tiles.K[warpgroup], dK_map, first_key, h, b, warpgroup), round ^= 1;
+      store_tile<T>(dk, {a.scale, a.scale}, tiles.K[warpgroup], dK_map, at, warpgroup), round ^= 1;
     }
     if (any()) turn.next();
     __syncwarp();  // all lanes have read the share
@@ -290,7 +291,7 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
     const int warp = threadIdx.x % 128 / 32;  // a thread of each: none waits where another does
     if (threadIdx.x % 32 == 0 && warp == 0)
       load_shares<Br, Bc>(tiles, &Q_map, &dO_map, &K_map, &V_map, a, pieces, band, section, relay);
-    if (threadIdx.x % 32 == 0 && warp > 0 && warp <= kStages) pass_on<Br>(tiles, warp - 1, a, relay, &dQ_map);
+    if (threadIdx.x % 32 == 0 && warp > 0 && warp <= kStages) pass_on<Br>(tiles, warp - 1, a, band, relay, &dQ_map);
     return;
   }
   // #endregion
@@ -306,8 +307,7 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
 }
 // #endregion
 
-// #region launch
-// The host's side: the numbers of rows; then all three gradients.
+// #region launch: the host's side: the numbers of rows, then all three gradients
 struct Gradients {
   template <int D, int Br, int Bc>
   using Shared = std::conditional_t<D == 256, wide::Tiles, Tiles<D, Br, Bc>>;
@@ -341,8 +341,8 @@ struct Gradients {
     if (grid > 0)
       kernel<<<grid, Bc * 2 + 128, shared_bytes, p.stream>>>(
           map_of_queries(p, p.Q, Br), map_of_queries(p, p.dO, Br), map_of_seen_keys(p, p.K), map_of_seen_keys(p, p.V),
-          map_of(p.dQ.rows > 0 ? p.dQ : p.dK, p.B, p.H, 16), map_of(p.dK, p.B, p.Hk, 64), map_of(p.dV, p.B, p.Hk, 64),
-          a, pieces, band, section, relay);
+          map_of(p, p.dQ.rows > 0 ? p.dQ : p.dK, p.H, 16), map_of(p, p.dK, p.Hk, 64), map_of(p, p.dV, p.Hk, 64), a,
+          pieces, band, section, relay);
   }
 };
 // #endregion
