@@ -1,0 +1,38 @@
+// boxes.cuh: TMA's part of phase 27: a box ends where its sequence does. The tensor map has one axis more (cut_map_of in
+// phases/14-tma-wgmma/tiles.cuh), and that is where a box begins further on the shorter it is.
+// Use: the words of ring.cuh for a place of lengths.cuh: load_tile(tile, &map, &full, band.rows_at(0, h, n));
+#pragma once
+#include "phases/15-warp-specialised/ring.cuh"
+#include "phases/27-lengths/lengths.cuh"
+
+namespace flash::inline FLASH_MACHINE {
+
+// #region boxes: of a place with an end
+using CutPlace = CutPlaceOf<int>;
+
+// How many of a box's rows there are.
+template <int kRows>
+__device__ int rows_of_box(const CutPlace& at) {
+  return max(min(at.left, kRows), 0);
+}
+template <int kPanels, int kRows>
+__device__ void load_tile(std::uint16_t (&tile)[kPanels][kRows][64], const TensorMap* map, std::uint64_t* full,
+                          const CutPlace& at) {
+  const int rows = rows_of_box<kRows>(at);
+#pragma unroll
+  for (int panel = 0; panel < kPanels; ++panel)
+    cp_async_bulk_tensor(tile[panel], map, full, 64 * panel, kRows - rows, at.row + rows, at.h, at.b);
+}
+template <int kRows>
+__device__ void store_box(const TensorMap* map, const void* box, int column, const CutPlace& at) {
+  const int rows = rows_of_box<kRows>(at);
+  cp_async_bulk_tensor_store(map, box, column, kRows - rows, at.row + rows, at.h, at.b);
+}
+template <int kRows>
+__device__ void prefetch_box(const TensorMap* map, int column, const CutPlace& at) {
+  const int rows = rows_of_box<kRows>(at);
+  cp_async_bulk_prefetch_tensor(map, column, kRows - rows, at.row + rows, at.h, at.b);
+}
+// #endregion
+
+}  // namespace flash::inline FLASH_MACHINE

@@ -1,0 +1,2 @@
+// Page 27.
+#include "phases/pages/cell.hpp"

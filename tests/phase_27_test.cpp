@@ -1,0 +1,260 @@
+// phase_27_test.cpp: proof of phase 27, lengths on Hopper and by mma.sync: without them the bits of phase 25, with them
+// for each sequence the bits that it has alone, whatever lies beside it; every two features together, or refused.
+// ctest --test-dir build -L phase27
+#include <doctest/doctest.h>
+
+#include "phases/27-lengths/phase.hpp"
+#include "tests/features.hpp"
+#include "tests/promises.hpp"
+
+using namespace flash;
+using namespace flash::test;
+
+const Phase& flash::test::phase_under_test() {
+  return phase27::phase;
+}
+
+namespace {
+
+const Phase* const both[] = {&phase27m::phase, &phase27::phase};
+
+bool cannot_run(const Phase& phase, Where where) {
+  return skipped_without(phase.forward->features, where);
+}
+
+// Only the forward pass can leave O in fp32; the backward pass of phase 27 has no kernel for D = 256.
+bool goes_back(const Phase& phase, const FeatureSet& set, std::int64_t D) {
+  return !set.count(Feature::WideOutput) && D <= phase.backward->features.largest_D();
+}
+
+AnyProblem with_blocks(AnyProblem p, const Blocks& blocks) {
+  p.options.block_q = blocks.Br, p.options.block_k = blocks.Bc;
+  return p;
+}
+
+// ---- No lengths -----------------------------------------------------------------------------------------------------
+
+// The bits of phase 25. Sizes, masks, groups and what is wanted go round.
+template <class T>
+void check_bits(const Phase& phase, Where where, const FeatureCase& sizes) {
+  static constexpr std::array<Feature, 3> features = {Feature::Causal, Feature::WideOutput, Feature::Causal};
+  std::uint64_t number = 0;
+  for (const std::int64_t D : {40, 128, 200})
+    for (const Blocks& blocks : blocks_for(phase.forward->features, D)) {
+      FeatureCase c = sizes;
+      if (number % 4 > 0) c.on = {features[number % 4 - 1]};
+      if (number % 2) c.on.insert(Feature::GroupedHeads);
+      c.D = D, c.layout = static_cast<Layout>(number % 5), c.seed = number, c.keeps = number % 3 != 2, ++number;
+      FeatureInputs<T> before(c), now(c);
+      INFO(phase.name << ": " << text(c) << ", " << blocks.Br << " x " << blocks.Bc);
+      enter(*phase.forward->before, with_blocks(before.problem(), blocks), where);
+      enter(phase, with_blocks(now.problem(), blocks), where);
+      if (goes_back(phase, c.on, D)) {
+        enter(*phase.backward->before, before.gradients(), where);
+        enter(phase, now.gradients(), where);
+      }
+      CHECK(before.results() == now.results());
+    }
+}
+
+// ---- Sequences ------------------------------------------------------------------------------------------------------
+
+// Rows and keys of a sequence, as a problem of its own.
+AnyProblem alone(AnyProblem p, std::int64_t n) {
+  const Sequence at = p.sequence(n);
+  for (const Operand& operand : operands) {
+    AnyView& view = p.*operand.view;
+    const bool of_rows = operand.shape[2] == Length::Sq, of_keys = operand.shape[2] == Length::Sk;
+    if (!view.given() || (!of_rows && !of_keys)) continue;
+    const std::int64_t first = at.b * view.stride[0] + (of_rows ? at.first_row : at.first_key) * view.stride[2];
+    view.data = static_cast<char*>(view.data) + first * bytes_of(type_of_elements(operand.element, p));
+    view.shape[0] = 1, view.shape[2] = of_rows ? at.rows : at.keys;
+  }
+  p.first_rows = p.first_keys = p.rows_of = p.keys_of = {};
+  return p;
+}
+
+// What is there for each row, dense: of a sequence alone it lies in another order, so that it has arrays of its own.
+struct Numbers {
+  std::array<std::vector<float>, 4> of_rows;  // LSE, m, l, dLSE
+
+  static constexpr AnyView AnyProblem::*views[] = {&AnyProblem::lse, &AnyProblem::m, &AnyProblem::l, &AnyProblem::dlse};
+  // Gives the problem of a sequence its own; those of the whole one are in `all`.
+  void take(AnyProblem& p, const AnyProblem& all, const Sequence& at) {
+    for (std::size_t i = 0; i < 4; ++i) {
+      AnyView& view = p.*views[i];
+      if (!view.given()) continue;
+      const AnyView& from = all.*views[i];
+      of_rows[i].clear();
+      for (std::int64_t h = 0; h < all.H(); ++h)
+        for (std::int64_t row = 0; row < at.rows; ++row)
+          of_rows[i].push_back(view_as<const float>(from).row(at.b, h, at.first_row + row)[0]);
+      view = any_of(dense_view(of_rows[i].data(), {1, all.H(), at.rows, 1}));
+    }
+  }
+};
+
+// Everything that is written of a sequence, as bytes.
+std::vector<unsigned char> results_of(const AnyProblem& p, const Sequence& at) {
+  std::vector<unsigned char> bytes;
+  for (const Operand& operand : operands) {
+    const AnyView& view = p.*operand.view;
+    const bool of_rows = operand.shape[2] == Length::Sq, of_keys = operand.shape[2] == Length::Sk;
+    const bool written = operand.forward == Role::Out || operand.backward == Role::Out;
+    if (!view.given() || !written || (!of_rows && !of_keys)) continue;
+    const std::int64_t size = bytes_of(type_of_elements(operand.element, p));
+    for (std::int64_t h = 0; h < view.H(); ++h)
+      for (std::int64_t s = 0; s < (of_rows ? at.rows : at.keys); ++s) {
+        const std::int64_t row = (of_rows ? at.first_row : at.first_key) + s;
+        const auto* const begin = static_cast<const unsigned char*>(view.data) +
+                                  (at.b * view.stride[0] + h * view.stride[1] + row * view.stride[2]) * size;
+        bytes.insert(bytes.end(), begin, begin + view.D() * size);
+      }
+  }
+  return bytes;
+}
+
+// Each sequence has the bits that phase 25 gives it alone, empty ones included, forward and backward.
+template <class T>
+void check_sequences(const Phase& phase, Where where, const FeatureCase& c, const Blocks& blocks) {
+  FeatureInputs<T> in(c), by_itself(c);
+  INFO(phase.name << ": " << text(c) << ", " << blocks.Br << " x " << blocks.Bc);
+  const bool back = goes_back(phase, c.on, c.D);
+  enter(phase, with_blocks(in.problem(), blocks), where);
+  if (back) enter(phase, in.gradients(), where);
+  const AnyProblem all = back ? in.gradients() : in.problem();
+  const AnyProblem other = back ? by_itself.gradients() : by_itself.problem();
+  for (std::int64_t n = 0; n < all.sequences(); ++n) {
+    const Sequence at = all.sequence(n);
+    if (at.rows == 0 && at.keys == 0) continue;
+    INFO("sequence " << n << ": " << at.rows << " rows, " << at.keys << " keys");
+    Numbers numbers;
+    AnyProblem one = alone(with_blocks(by_itself.problem(), blocks), n);
+    numbers.take(one, other, at);
+    if (at.rows > 0) enter(*phase.forward->before, one, where);
+    AnyProblem results = one;
+    if (back) {
+      AnyProblem gradients = alone(other, n);
+      Numbers of_backward;
+      of_backward.take(gradients, other, at);
+      gradients.lse = one.lse, gradients.m = one.m, gradients.l = one.l;
+      enter(*phase.backward->before, gradients, where);
+      results = gradients;
+    }
+    CHECK(results_of(all, at) == results_of(results, {0, 0, at.rows, 0, at.keys}));
+  }
+}
+
+// Of sequences that lie side by side every second one becomes NaN, in all that is read: the others keep their bits.
+template <class T>
+void check_neighbours(const Phase& phase, Where where, FeatureCase c) {
+  const bool back = goes_back(phase, c.on, c.D);
+  FeatureInputs<T> in(c);
+  const auto run = [&](FeatureInputs<T>& of) {
+    enter(phase, of.problem(), where);
+    if (back) enter(phase, of.gradients(), where);
+  };
+  run(in);
+  for (const std::int64_t odd : {0, 1}) {
+    FeatureInputs<T> beside(c);
+    const AnyProblem p = beside.gradients();
+    for (std::int64_t n = odd; n < p.sequences(); n += 2) {
+      const Sequence at = p.sequence(n);
+      for (Strided<T>* x : {&beside.q, &beside.k, &beside.v, &beside.dout}) {
+        const bool of_rows = x == &beside.q || x == &beside.dout;
+        for (std::int64_t h = 0; h < x->view.H(); ++h)
+          for (std::int64_t s = 0; s < (of_rows ? at.rows : at.keys); ++s)
+            std::fill_n(x->view.row(at.b, h, (of_rows ? at.first_row : at.first_key) + s), x->view.D(),
+                        from_float<T>(NAN));
+      }
+    }
+    run(beside);
+    INFO(phase.name << ": " << text(c) << ", NaN in " << (odd ? "odd" : "even") << " sequences");
+    for (std::int64_t n = 1 - odd; n < p.sequences(); n += 2)
+      CHECK(results_of(in.gradients(), p.sequence(n)) == results_of(beside.gradients(), p.sequence(n)));
+  }
+}
+
+// ---- Features -------------------------------------------------------------------------------------------------------
+
+bool meets(const FeatureSet& set) {
+  static const FeatureSet met = {Feature::GroupedHeads, Feature::OtherDv,    Feature::Causal,     Feature::Packed,
+                                 Feature::Used,         Feature::WideOutput, Feature::LseGradient};
+  return std::includes(met.begin(), met.end(), set.begin(), set.end());
+}
+
+// Every feature alone and every two: within the bars of the definition, or refused by name.
+template <class T>
+void check_pairs(const Phase& phase, Where where, const FeatureCase& sizes, bool refusals = true) {
+  int computed = 0, refused = 0;
+  for (const FeatureSet& on : singles_and_pairs()) {
+    FeatureCase c = sizes;
+    c.on = on, c.seed = static_cast<std::uint64_t>(computed + refused);
+    INFO(phase.name << ": " << text(c));
+    if (meets(on)) {
+      FeatureInputs<T> in(c);
+      const bool back = goes_back(phase, on, c.D);
+      enter(phase, in.problem(), where);
+      if (back) enter(phase, in.gradients(), where);
+      expect_none(in.complaints(back, 2, true));
+      ++computed;
+    } else if (refusals) {
+      FeatureInputs<T> in(c);
+      const std::vector<unsigned char> before = in.results();
+      CHECK_THROWS_WITH_AS(enter(phase, in.problem(), where),
+                           doctest::Contains("choose a phase that has it: ./flash help"), Error);
+      if (c.D <= phase.backward->features.largest_D())
+        CHECK_THROWS_WITH_AS(enter(phase, in.gradients(), where),
+                             doctest::Contains("choose a phase that has it: ./flash help"), Error);
+      CHECK(in.results() == before);
+      ++refused;
+    }
+  }
+  CHECK(computed == 1 + 7 + 21);  // grouped heads, Dv, causal, packed, used, dLSE, O in fp32
+  if (refusals) CHECK(refused > 70);
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("without lengths: the bits of phase 25", T, half, bfloat16) {
+  for (const Phase* phase : both) check_bits<T>(*phase, Where::Sim, {.B = 1, .H = 2, .Sq = 140, .Sk = 150});
+}
+
+TEST_CASE("each sequence has the bits that it has alone") {
+  for (const Phase* phase : both) {
+    std::uint64_t seed = 0;
+    for (const std::int64_t D : {64, 128, 256})
+      for (const Blocks& blocks : blocks_for(phase->forward->features, D)) {
+        FeatureCase c{.H = 2, .Sq = 150, .Sk = 140, .D = D, .layout = static_cast<Layout>(seed % 5), .seed = seed};
+        c.on = seed % 2 ? FeatureSet{Feature::Used} : FeatureSet{Feature::Packed};
+        if (seed / 2 % 2) c.on.insert(Feature::Causal);
+        if (seed % 3 == 0) c.on.insert(Feature::LseGradient);
+        ++seed;
+        check_sequences<bfloat16>(*phase, Where::Sim, c, blocks);
+      }
+    check_sequences<half>(*phase, Where::Sim, {.on = {Feature::Packed, Feature::Used}, .H = 2, .D = 64},
+                          blocks_for(phase->forward->features, 64)[0]);
+  }
+}
+
+TEST_CASE("NaN beside a sequence stays there") {
+  for (const Phase* phase : both)
+    for (const FeatureSet& on : {FeatureSet{Feature::Packed}, {Feature::Packed, Feature::Used, Feature::Causal}})
+      for (const std::int64_t D : {64, 128, 256}) {
+        if (D == 256 && on.size() > 1) continue;
+        check_neighbours<half>(*phase, Where::Sim, {.on = on, .H = 2, .D = D});
+      }
+}
+
+TEST_CASE("every two features: computed or refused") {
+  check_pairs<half>(phase27m::phase, Where::Sim, {.H = 2, .D = 64});
+  check_pairs<bfloat16>(phase27::phase, Where::Sim, {.H = 2, .D = 64});
+  check_pairs<bfloat16>(phase27m::phase, Where::Sim, {.B = 1, .H = 2, .D = 256}, false);
+  check_pairs<half>(phase27::phase, Where::Sim, {.B = 1, .H = 2, .Sq = 150, .Sk = 140, .D = 128}, false);
+}
+
+TEST_CASE("checked: every two features") {
+  for (const Phase* phase : both)
+    if (!cannot_run(*phase, Where::Checked))
+      check_pairs<bfloat16>(*phase, Where::Checked, {.B = 1, .H = 2, .Sk = 150, .D = 64}, false);
+}
