@@ -258,3 +258,84 @@ TEST_CASE("checked: every two features") {
     if (!cannot_run(*phase, Where::Checked))
       check_pairs<bfloat16>(*phase, Where::Checked, {.B = 1, .H = 2, .Sk = 150, .D = 64}, false);
 }
+
+// A row of Q is read once in each of its heads, and nothing else of Q; a key for each Q tile of its own sequence.
+TEST_CASE("what is read is the sequences', and nothing beside them") {
+  for (const Phase* phase : both) {
+    if (cannot_run(*phase, Where::Checked)) return;
+    for (const FeatureSet& on : {FeatureSet{Feature::Packed}, {Feature::Used}, {Feature::Packed, Feature::Used}}) {
+      FeatureCase c{.on = on, .B = 3, .H = 2, .Sq = 150, .Sk = 140, .D = 64, .keeps = false};
+      FeatureInputs<half> in(c);
+      const AnyProblem p = in.problem();
+      const Run run = enter(*phase, p, Where::Checked);
+      std::uint64_t rows = 0, keys = 0;
+      for (std::int64_t n = 0; n < p.sequences(); ++n) {
+        const Sequence at = p.sequence(n);
+        const std::int64_t q_tiles = (at.rows + run.blocks.Br - 1) / run.blocks.Br;
+        // Phase 13 does not load the rows of a sequence without keys.
+        if (at.keys > 0 || phase == &phase27::phase) rows += static_cast<std::uint64_t>(at.rows);
+        keys += static_cast<std::uint64_t>(q_tiles * at.keys);
+      }
+      INFO(phase->name << ": " << text(c));
+      const std::uint64_t of_all = static_cast<std::uint64_t>(p.H() * p.row_bytes());
+      Ledger ledger = run.ledger;
+      CHECK(ledger.array("Q").read_bytes == rows * of_all);
+      CHECK(ledger.array("K").read_bytes == keys * of_all);
+      CHECK(ledger.array("V").read_bytes == keys * of_all);
+      CHECK(ledger.array("O").written_bytes == static_cast<std::uint64_t>(p.B() * p.Sq()) * of_all);
+    }
+  }
+}
+
+// More sequences than tiles of any kind, most of them empty; and none at all.
+TEST_CASE("a thousand sequences, and none") {
+  for (const Phase* phase : both)
+    for (const int N : {1000, 0}) {
+      FeatureInputs<half> in({.on = {Feature::Packed}, .H = 2, .Sq = 100, .Sk = 90, .D = 64});
+      const auto ends = [&](std::vector<std::int32_t>& all, std::int64_t S) {
+        all.assign(static_cast<std::size_t>(N + 1), 0);
+        for (int n = 1; n <= N; ++n) all[static_cast<std::size_t>(n)] = static_cast<std::int32_t>(n * S / 1000);
+      };
+      ends(in.first_rows, in.shape.Sq), ends(in.first_keys, in.shape.Sk), in.shape.N = N;
+      for (Strided<half>* x : {&in.q, &in.k, &in.v, &in.dout})
+        x->fill(x->view.S(), [](std::uint64_t i, std::int64_t) {
+          return static_cast<float>(static_cast<int>(i * 7 % 23) - 11) / 8;
+        });
+      INFO(phase->name << ": " << N << " sequences");
+      enter(*phase, in.problem());
+      enter(*phase, in.gradients());
+      expect_none(in.complaints(true, 4, true));
+    }
+}
+
+// ---- On a GPU -------------------------------------------------------------------------------------------------------
+
+TEST_CASE_TEMPLATE("gpu: without lengths the bits of phase 25", T, half, bfloat16) {
+  for (const Phase* phase : both)
+    if (!cannot_run(*phase, Where::Gpu)) check_bits<T>(*phase, Where::Gpu, {.H = 6, .Sq = 1030, .Sk = 1200});
+}
+
+TEST_CASE_TEMPLATE("gpu: sequences have the bits that they have alone, whatever is beside them", T, half, bfloat16) {
+  for (const Phase* phase : both) {
+    if (cannot_run(*phase, Where::Gpu)) return;
+    std::uint64_t seed = 0;
+    for (const std::int64_t D : {64, 128, 256})
+      for (const FeatureSet& on : {FeatureSet{Feature::Packed},
+                                   {Feature::Packed, Feature::Used, Feature::Causal},
+                                   {Feature::Used, Feature::LseGradient},
+                                   {Feature::Used, Feature::Causal}}) {
+        const FeatureCase c{.on = on, .H = 4, .Sq = 700, .Sk = 900, .D = D, .seed = ++seed};
+        for (const Blocks& blocks : blocks_for(phase->forward->features, D))
+          check_sequences<T>(*phase, Where::Gpu, c, blocks);
+        check_neighbours<T>(*phase, Where::Gpu, c);
+      }
+  }
+}
+
+TEST_CASE_TEMPLATE("gpu: every two features", T, half, bfloat16) {
+  for (const Phase* phase : both) {
+    if (cannot_run(*phase, Where::Gpu)) return;
+    for (const std::int64_t D : {64, 128, 256})
+      check_pairs<T>(*phase, Where::Gpu, {.Sq = 300, .Sk = 513, .D = D}, false);
+  }
+}

@@ -259,8 +259,8 @@ template <class T, int D, int Br, int Bc, bool kAddQ, class Variant>
 __global__ void __launch_bounds__(256, 1) keys_backward(Backward<T, Variant> a) {
   static_assert(sizeof(Tiles<D, Br, Bc>::Q) >= sizeof(Tiles<D, Br, Bc>::V), "dV goes out through Q");
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
-  const std::int64_t Hk = a.H / a.band.group;
   std::int64_t key_head = std::int64_t{blockIdx.z} * gridDim.y + blockIdx.y;
+  const std::int64_t Hk = a.H / a.band.group;
   if constexpr (Variant::lengths)
     if (!a.band.template enter_keys<D>(a, key_head)) return;
   const std::int64_t b = key_head / Hk, h = key_head % Hk;

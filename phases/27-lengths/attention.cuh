@@ -1,5 +1,5 @@
-// Phase 27: sequences with lengths of their own, on Hopper: the kernels of phases 19 and 24. New since 25: the kernel in
-// front (sequences.cuh), the variant (lengths.cuh) and boxes that end where a sequence does (boxes.cuh).
+// Phase 27: sequences with lengths of their own, on Hopper, by the kernels of phases 19 and 24. New since 25: a kernel
+// in front (sequences.cuh), the variant (lengths.cuh) and boxes that end where a sequence does (boxes.cuh).
 // Run it: ./flash tour 27     Test it: ./flash test 27
 #pragma once
 #include "phases/19-beyond/attention.cuh"

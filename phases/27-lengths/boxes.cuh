@@ -1,5 +1,5 @@
-// boxes.cuh: TMA's part of phase 27: a box ends where its sequence does. The tensor map has one axis more (cut_map_of in
-// phases/14-tma-wgmma/tiles.cuh), and that is where a box begins further on the shorter it is.
+// boxes.cuh: TMA's part of phase 27: a box ends where its sequence does. The tensor map has one axis more (cut_map_of
+// of phases/14-tma-wgmma/tiles.cuh); the shorter a box is the further on it begins there.
 // Use: the words of ring.cuh for a place of lengths.cuh: load_tile(tile, &map, &full, band.rows_at(0, h, n));
 #pragma once
 #include "phases/15-warp-specialised/ring.cuh"

@@ -1,5 +1,5 @@
-// Phase 27m: sequences with lengths of their own by mma.sync: the kernels of phases 13 and 20. attention.cuh is the same
-// for Hopper.
+// Phase 27m: sequences with lengths of their own by mma.sync: the kernels of phases 13 and 20. attention.cuh is the
+// same for Hopper.
 // Run it: ./flash tour 27m     Test it: ./flash test 27
 #pragma once
 #include "phases/13-instruction-diet/attention.cuh"

@@ -1,5 +1,5 @@
-// Phase 27 declares itself twice: sequences with lengths of their own on Hopper, by the kernels of phases 19 and 24, and
-// by mma.sync, by those of 13 and 20. New since 25: cu_seqlens and seqused, and a kernel in front that reads them.
+// Phase 27 declares itself twice: sequences with lengths of their own on Hopper, by the kernels of phases 19 and 24,
+// and by mma.sync, by those of 13 and 20. New since 25: cu_seqlens and seqused, and a kernel in front that reads them.
 // Use: Run run = phase27::forward(problem, Where::Checked);  phase27m::forward(problem, Where::Sim);
 #pragma once
 #include "phases/25-grouped-heads/phase.hpp"

@@ -201,8 +201,8 @@ Found<Int> found_sequences(const DeviceProblem<T>& p, int Br, int Bc, bool backw
   find_sequences<Int><<<grid, 128, sizeof(Before<Int>), p.stream>>>(a);
   return found;
 }
-// Finds them, and calls launch() with the problem that kernels of earlier phases are launched for: of one batch entry, as
-// long as all tiles that there may be. What is more than there are finds nothing to do.
+// Finds them, and calls launch() with the problem that kernels of earlier phases are launched for: of one batch entry,
+// as long as all tiles that there may be. Blocks beyond those that there are find nothing to do.
 template <class Int, class T, class F>
 void with_sequences(DeviceProblem<T> p, int Br, int Bc, bool backward, void* workspace, const F& launch) {
   const Found<Int> found = found_sequences<Int>(p, Br, Bc, backward, workspace);
