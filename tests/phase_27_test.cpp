@@ -246,6 +246,42 @@ TEST_CASE("NaN beside a sequence stays there") {
       }
 }
 
+// Top-left: of a sequence with more keys than rows some are seen by none, and NaN there is as if it were not there.
+TEST_CASE("NaN in keys that no row of a sequence sees") {
+  for (const Phase* phase : both)
+    for (const std::int64_t D : {64, 128}) {
+      const FeatureCase c{.on = {Feature::Used}, .B = 3, .H = 2, .Sq = 70, .Sk = 210, .D = D};
+      FeatureInputs<half> in(c), with_nan(c);
+      const AnyProblem p = in.problem();
+      for (std::int64_t n = 0; n < p.sequences(); ++n)
+        for (Strided<half>* x : {&with_nan.k, &with_nan.v})
+          for (std::int64_t h = 0; h < x->view.H(); ++h)
+            for (std::int64_t key = p.sequence(n).rows; key < p.sequence(n).keys; ++key)
+              std::fill_n(x->view.row(n, h, key), D, from_float<half>(NAN));
+      for (FeatureInputs<half>* of : {&in, &with_nan})
+        for (AnyProblem problem : {of->problem(), of->gradients()}) {
+          problem.options.mask = Mask::top_left();
+          enter(*phase, problem);
+        }
+      INFO(phase->name << ": " << text(c));
+      CHECK(in.results() == with_nan.results());
+    }
+}
+
+TEST_CASE("atomic: the shares of dQ come in any order") {
+  for (const Phase* phase : both)
+    for (const FeatureSet& on : {FeatureSet{Feature::Packed}, {Feature::Packed, Feature::Used, Feature::Causal}})
+      for (const std::int64_t D : {64, 128}) {
+        FeatureInputs<bfloat16> in({.on = on, .H = 2, .Sq = 150, .Sk = 140, .D = D});
+        INFO(phase->name << ": " << text(in.c));
+        AnyProblem gradients = in.gradients();
+        gradients.options.mode = BackwardMode::Atomic;
+        enter(*phase, in.problem());
+        enter(*phase, gradients, cannot_run(*phase, Where::Checked) ? Where::Sim : Where::Checked);
+        expect_none(in.complaints(true, 2, true));
+      }
+}
+
 TEST_CASE("every two features: computed or refused") {
   check_pairs<half>(phase27m::phase, Where::Sim, {.H = 2, .D = 64});
   check_pairs<bfloat16>(phase27::phase, Where::Sim, {.H = 2, .D = 64});

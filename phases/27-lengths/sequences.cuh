@@ -206,6 +206,7 @@ Found<Int> found_sequences(const DeviceProblem<T>& p, int Br, int Bc, bool backw
 template <class Int, class T, class F>
 void with_sequences(DeviceProblem<T> p, int Br, int Bc, bool backward, void* workspace, const F& launch) {
   const Found<Int> found = found_sequences<Int>(p, Br, Bc, backward, workspace);
+  if (p.sequences.N == 0) return;  // all has been cleared
   p.found = &found, p.cut_batch = p.B;
   p.Q.rows = most_tiles(p.B * p.Q.rows, p.sequences.N, Br) * Br;
   p.K.rows = most_tiles(p.B * p.K.rows, p.sequences.N, Bc) * Bc;
