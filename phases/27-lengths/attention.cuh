@@ -15,7 +15,8 @@ using Variant = OfSequences<Grouped<int>>;
 struct Attention : phase19::Attention {
   template <class T, int D, int Br, int Bc>
   static void launch(const DeviceProblem<T>& p) {
-    with_sequences<int>(p, Br, Bc, false, p.workspace[1],
+    // Nobody draws from its list of tiles of keys.
+    with_sequences<int>(p, Br, 128, false, p.workspace[1],
                         [](const DeviceProblem<T>& all) { phase19::Attention::launch<T, D, Br, Bc, Variant>(all); });
   }
 };

@@ -15,7 +15,8 @@ using Variant = OfSequences<Grouped<std::int64_t>>;
 struct Attention : phase13::Attention {
   template <class T, int D, int Br, int Bc>
   static void launch(const DeviceProblem<T>& p) {
-    with_sequences<std::int64_t>(p, Br, Bc, false, p.workspace[0], [](const DeviceProblem<T>& all) {
+    // Nobody draws from its list of tiles of keys.
+    with_sequences<std::int64_t>(p, Br, 128, false, p.workspace[0], [](const DeviceProblem<T>& all) {
       phase13::Attention::launch<T, D, Br, Bc, Variant>(all);
     });
   }
