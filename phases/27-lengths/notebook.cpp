@@ -69,11 +69,11 @@ struct Packed {
 // %% [markdown]
 // ## What a batch is
 //
-// *Packed*: Q is [1, H, total, D], and an array `cu_seqlens` of N + 1 numbers says where each sequence begins. Rows of a
-// head may have any stride, so that memory laid out as [total, H, D] is such a tensor, too. *Padded*: Q is [B, H, S, D],
-// and `seqused` says how many rows of each entry there are. Both may be given: packed, with gaps. Rows and keys have
-// arrays of their own. Lengths are in the GPU's memory, where the host does not look: what it launches must be right for
-// all of them.
+// *Packed*: Q is [1, H, total, D], and an array `cu_seqlens` of N + 1 numbers says where each sequence begins. Rows of
+// a head may have any stride, so that memory laid out as [total, H, D] is such a tensor, too. *Padded*: Q is
+// [B, H, S, D], and `seqused` says how many rows of each entry there are. Both may be given: packed, with gaps. Rows
+// and keys have arrays of their own. Lengths are in the GPU's memory, where the host does not look: what it launches
+// must be right for all of them.
 //
 // Masks count rows and keys within the sequence: `bottom-right` lays the last row on the last key of the sequence, not
 // of the tensor. What belongs to no sequence has O = 0, LSE = −∞ and no gradient.
@@ -179,8 +179,8 @@ CELL("Which block copies which keys") {
 // ## A box that ends where its sequence does
 //
 // Phase 13 copies rows one by one, and stops at the end. TMA copies a box of 64 rows, and knows only where the *tensor*
-// ends. A box on the last rows of a sequence would bring the next one's. Masked keys have P = 0; but 0 · NaN is NaN, and
-// a gradient that is stored by such a box overwrites the neighbour's.
+// ends. A box on the last rows of a sequence would bring the next one's. Masked keys have P = 0; but 0 · NaN is NaN,
+// and a gradient that is stored by such a box overwrites the neighbour's.
 //
 // A map of its own for each sequence would help. But maps are made on the host, which does not know the lengths. The
 // way out is one axis more:
@@ -265,8 +265,8 @@ CELL("NaN next door") {
 // ```{region} lengths.cuh enter
 // ```
 //
-// The backward pass has numbers for each row, and sums of dQ, in whole tiles of 128 rows. Two sequences must not share a
-// tile, and the host must know how much memory that takes. The tiles of sequence n begin at ⌊first / 128⌋ + n:
+// The backward pass has numbers for each row, and sums of dQ, in whole tiles of 128 rows. Two sequences must not share
+// a tile, and the host must know how much memory that takes. The tiles of sequence n begin at ⌊first / 128⌋ + n:
 //
 // ```{region} lengths.cuh padded
 // ```

@@ -1,4 +1,4 @@
-// 27.2 whole-tiles: sequences lie one behind the other: where may whole tiles of each begin, without reading the others?
+// 27.2 whole-tiles: sequences lie one behind the other: where may whole tiles of each begin?
 // An exercise of phase 27; docs/exercises.md tells how these files are read.
 // Try it: ./flash exercise 27.2     Prove it: ./flash exercise --check 27.2
 
