@@ -207,7 +207,8 @@ CELL("What is read of Q") {
   bool same = true;
   const auto count = [&](const AnyProblem& p, std::uint64_t rows, const char* what) {
     Ledger l = enter(phase27::phase, p, machine).ledger;
-    same &= equal(l.array("Q").read_bytes, rows * D * 2, what);
+    std::printf("%s: %d rows of %d bytes\n", what, int(rows), int(D * 2));
+    same &= equal(l.array("Q").read_bytes, rows * D * 2, "  bytes of Q read");
   };
   Packed packed({100, 30, 70}, 1, D), padded({300}, 1, D);
   count(packed.problem(), 200, "packed");
