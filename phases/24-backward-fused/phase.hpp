@@ -59,7 +59,7 @@ inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
   std::int64_t read = Sq * (2 * v_row + lo + dlse + ml + 4), written = rows / 64 * (64 * 8 + piece - 8 + 4) + Sq * row;
   const std::int64_t of_keys = p.B() * p.shape().Hk;  // heads of K, for which it draws and has K, V, dK and dV
   std::int64_t read_of_keys = phase20::seen_keys(p) * (row + v_row), written_of_keys = Sk * (row + v_row);
-  if (Sq > 0) read += phase20::centre_keys(p) * row, written += 4 * (padded + 4);
+  if (Sq > 0) read_of_keys += phase20::centre_keys(p) * row, written_of_keys += 4 * (padded + 4);
   for (std::int64_t j0 = 0; j0 < Sk; j0 += blocks.Bc) {
     if (Sq > 0) read_of_keys += 4, written_of_keys += 4;                                  // its number is drawn
     if (Sq > 0 && phase20::sees(p, 0, Sq, j0, blocks)) read_of_keys += 4 * (padded + 4);  // the centre

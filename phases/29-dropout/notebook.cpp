@@ -160,6 +160,11 @@ CELL("The mask, drawn by both kinds of fragments") {
 // ```{region} dropped.cuh handover
 // ```
 //
+// In the kernel they stand in a group of their own:
+//
+// ```{region} ../20-backward-tensor-cores/attention.cuh dropout
+// ```
+//
 // ```{question}
 // N = 256, D = 64, 2 heads, 16 bits. How many bytes does phase 29 read and write more than phase 25?
 // ```

@@ -27,12 +27,16 @@ std::string chosen(const AnyProblem& p, Type type, const std::vector<Measured>& 
   return choose_phase(of_type(p, type), Where::Sim, figures).phase->name;
 }
 
-// The newest phase that can do it, written down anew.
+// The newest phase that can do it and has nothing that is not asked, written down anew.
 template <class Can>
 std::string newest(const Can& can) {
   std::string name;
   for (const Phase* phase : all_phases())
-    if (phase->kernel() && can(phase->forward->features)) name = phase->name;
+    if (phase->kernel() && can(phase->forward->features) &&
+        std::none_of(std::begin(demands::rows), std::end(demands::rows), [&](const DemandRow& row) {
+          return met_by_variants(row.demand) && phase->forward->features.meets(row.demand);
+        }))
+      name = phase->name;
   return name;
 }
 
