@@ -23,6 +23,7 @@ struct RowsTiles {
 };
 // #endregion
 
+// #region rows-window
 // What a window changes for a Q tile's keys (phase 26): elsewhere they begin with key 0, which all rows see.
 template <class Variant>
 struct RowsWindow {
@@ -31,6 +32,7 @@ struct RowsWindow {
   __device__ std::int64_t keys(std::int64_t end) const { return end; }   // that some row sees
   __device__ static constexpr bool cuts(std::int64_t) { return false; }  // the tile with that first key, on the left
 };
+// #endregion
 
 // #region rows-backward
 // Four warps of 16 or 32 rows each.

@@ -357,6 +357,8 @@ CELL("Where the mean matters") {
 //
 // ```{region} attention.cuh tiles
 // ```
+// ```{region} pieces.cuh block
+// ```
 // ```{region} attention.cuh setup
 // ```
 // ```{region} attention.cuh producer

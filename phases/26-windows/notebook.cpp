@@ -427,3 +427,32 @@ CELL("Shares of dQ") {
 //    0.
 //
 // </details>
+//
+// ## The rest of the code
+//
+// ```{region} windowed.cuh window-tiles
+// ```
+//
+// ```{region} windowed.cuh window-queries
+// ```
+//
+// ```{region} attention.cuh window-query-range
+// ```
+//
+// ```{region} attention.cuh warpgroup
+// ```
+//
+// ```{region} attention.cuh launch
+// ```
+//
+// ```{region} mma.cuh load-seen
+// ```
+//
+// ```{region} ../20-backward-tensor-cores/rows_backward.cuh rows-window
+// ```
+//
+// ```{region} mma.cuh rows-window
+// ```
+//
+// ```{region} mma.cuh launch-mma
+// ```

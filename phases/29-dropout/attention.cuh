@@ -1,6 +1,5 @@
-// Phase 29: dropout, on Hopper: the kernels of phases 19 and 24, which leave out of P what Philox says. New: the
-// generator (philox.cuh), who calls it (flags.cuh), and what is done with it (dropped.cuh). mma.cuh gives it to the
-// kernels of phases 13 and 20, for all GPUs with mma.sync.
+// Phase 29: dropout, on Hopper: kernels of phases 19 and 24, which leave out of P what Philox says. New: the generator
+// (philox.cuh), who calls it (flags.cuh), what is done with it (dropped.cuh). mma.cuh: the same by mma.sync.
 // Run it: ./flash tour 29     Test it: ./flash test 29
 #pragma once
 #include "phases/19-beyond/attention.cuh"

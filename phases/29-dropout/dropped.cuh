@@ -88,7 +88,7 @@ struct Dropped : Base {
       *marked[i] = fabsf(*marked[i]);
     }
   }
-  // #endregion
 };
+// #endregion
 
 }  // namespace flash::inline FLASH_MACHINE

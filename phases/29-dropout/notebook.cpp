@@ -252,3 +252,20 @@ CELL("Other tiles, other kernels, the same places") {
 //    places.
 //
 // </details>
+//
+// ## The rest of the code
+//
+// ```{region} dropped.cuh variant
+// ```
+//
+// ```{region} attention.cuh launch
+// ```
+//
+// ```{region} mma.cuh launch-mma
+// ```
+//
+// ```{region} steps/mask.cuh write-mask
+// ```
+//
+// ```{region} steps/mask.cuh one-call
+// ```
