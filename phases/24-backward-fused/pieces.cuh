@@ -154,8 +154,7 @@ __global__ void __launch_bounds__(256) row_pieces(Backward<T> a, RowPiece* piece
 // #endregion
 
 // #region load-shares: one thread draws what the block does, and loads it
-// K and V of a share, and the centre; where no Q tile sees the keys, nothing. `parity`: of their number
-// before.
+// K and V of a share, and the centre; where no Q tile sees the keys, nothing. `parity`: of the number of shares before.
 template <class Tiles, class Variant>
 __device__ void load_keys(Tiles& tiles, const Share& share, const Variant& band, const TensorMap* K_map,
                           const TensorMap* V_map, const float* centre, int parity) {
