@@ -241,6 +241,51 @@ std::vector<unsigned char> FeatureInputs<T>::results() {
   return bytes;
 }
 
+AnyProblem with_blocks(AnyProblem p, Blocks blocks) {
+  p.options.block_q = blocks.Br, p.options.block_k = blocks.Bc;
+  return p;
+}
+
+bool goes_back(const Phase& phase, const FeatureSet& on, std::int64_t widest) {
+  return !on.count(Feature::WideOutput) && widest <= phase.backward->features.largest_D();
+}
+
+template <class T>
+Pairs check_pairs(const Phase& phase, Where where, const FeatureCase& sizes, const FeatureSet& met,
+                  std::optional<Feature> with, BackwardMode mode) {
+  Pairs pairs = {};
+  for (const FeatureSet& on : singles_and_pairs()) {
+    if (with && !on.count(*with)) continue;
+    FeatureCase c = sizes;
+    c.on = on, c.seed = static_cast<std::uint64_t>(pairs.computed + pairs.refused);
+    FeatureInputs<T> in(c);
+    const std::int64_t widest = std::max(in.shape.D, in.shape.Dv);
+    AnyProblem gradients = in.gradients();
+    gradients.options.mode = mode;
+    INFO(phase.name << ": " << text(c));
+    if (std::includes(met.begin(), met.end(), on.begin(), on.end())) {
+      const bool back = goes_back(phase, on, widest);
+      enter(phase, in.problem(), where);
+      if (back) enter(phase, gradients, where);
+      expect_none(in.complaints(back, 2, true));
+      ++pairs.computed;
+    } else {
+      const std::vector<unsigned char> before = in.results();
+      const doctest::Contains says("choose a phase that has it: ./flash help");
+      CHECK_THROWS_WITH_AS(enter(phase, in.problem(), where), says, Error);
+      if (widest <= phase.backward->features.largest_D())
+        CHECK_THROWS_WITH_AS(enter(phase, gradients, where), says, Error);
+      CHECK(in.results() == before);
+      ++pairs.refused;
+    }
+  }
+  return pairs;
+}
+
+template Pairs check_pairs<half>(const Phase&, Where, const FeatureCase&, const FeatureSet&, std::optional<Feature>,
+                                 BackwardMode);
+template Pairs check_pairs<bfloat16>(const Phase&, Where, const FeatureCase&, const FeatureSet&, std::optional<Feature>,
+                                     BackwardMode);
 template struct FeatureInputs<float>;
 template struct FeatureInputs<half>;
 template struct FeatureInputs<bfloat16>;

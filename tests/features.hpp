@@ -1,9 +1,11 @@
 // features.hpp: problems with any set of the features of docs/conventions.md, in memory with poison around it, and how
-// far their results are from whole.hpp's. Used by the definition's proof and by phases that have such features.
+// far their results are from whole.hpp's. Used by the definition's proof and by phases that have such features, which
+// share the walk through all pairs of them.
 // Use: FeatureInputs<half> in({{Feature::Window, Feature::Sinks}}); …; expect_none(in.complaints());
 #pragma once
 #include <set>
 
+#include "phases/interface/phase.hpp"
 #include "tests/contract.hpp"
 #include "tests/gradients.hpp"
 #include "tests/whole.hpp"
@@ -77,5 +79,21 @@ struct FeatureInputs {
   std::array<std::int64_t, 4> shared_shape() const;
   AnyProblem arrays();
 };
+
+// ---- Phases that have such features, from 25 on ---------------------------------------------------------------------
+
+AnyProblem with_blocks(AnyProblem p, Blocks blocks);
+// Has the phase a backward pass for it? Only the forward pass can leave O in fp32; `widest` is the larger of D and Dv.
+bool goes_back(const Phase& phase, const FeatureSet& on, std::int64_t widest);
+
+// Of singles_and_pairs(), or of those that have `with`, how many a phase computes and how many it refuses.
+struct Pairs {
+  int computed, refused;
+  bool operator==(const Pairs&) const = default;
+};
+// Each of them: computed, within the bars, where all its features are in `met`; else refused by name, nothing written.
+template <class T>
+Pairs check_pairs(const Phase& phase, Where where, const FeatureCase& sizes, const FeatureSet& met,
+                  std::optional<Feature> with = {}, BackwardMode mode = BackwardMode::Deterministic);
 
 }  // namespace flash::test

@@ -21,10 +21,6 @@ namespace {
 
 const Phase* const both[] = {&phase29m::phase, &phase29::phase};
 
-bool cannot_run(const Phase& phase, Where where) {
-  return skipped_without(phase.forward->features, where);
-}
-
 // ---- The generator --------------------------------------------------------------------------------------------------
 
 void check_answers(Where where) {  // Random123, kat_vectors
@@ -116,11 +112,6 @@ void check_places(const Phase& phase, Where where, const Dropout& dropout, Featu
 
 // ---- Bits and bars --------------------------------------------------------------------------------------------------
 
-// Only the forward pass can leave O in fp32; the backward pass of phase 29 has no kernel for D = 256.
-bool goes_back(const Phase& phase, const FeatureSet& set, std::int64_t D) {
-  return !set.count(Feature::WideOutput) && D <= phase.backward->features.largest_D();
-}
-
 // Without dropout: O, LSE, m, l and O's low bits, or O in fp32, and gradients: all bits of the phase before. `p`: one
 // that leaves out nothing.
 template <class T>
@@ -137,8 +128,7 @@ void check_bits(const Phase& phase, Where where, float p, const FeatureCase& siz
       FeatureInputs<T> without(c), with(c);
       const auto options = [&](AnyProblem problem, bool here) {
         if (here) problem.options.dropout = {p, 7};
-        if (!problem.backward()) problem.options.block_q = blocks.Br, problem.options.block_k = blocks.Bc;
-        return problem;
+        return problem.backward() ? problem : with_blocks(problem, blocks);
       };
       INFO(phase.name << ": " << text(c) << ", " << blocks.Br << " x " << blocks.Bc);
       enter(*phase.forward->before, options(without.problem(), false), where);
@@ -151,46 +141,13 @@ void check_bits(const Phase& phase, Where where, float p, const FeatureCase& siz
     }
 }
 
-bool meets(const FeatureSet& set) {
-  return std::all_of(set.begin(), set.end(), [](Feature feature) {
-    return feature == Feature::GroupedHeads || feature == Feature::OtherDv || feature == Feature::Causal ||
-           feature == Feature::WideOutput || feature == Feature::LseGradient || feature == Feature::Dropout;
-  });
-}
-
-// Dropout alone and with every other feature: within the bars of the definition, or refused by name. Pairs without it
-// are those of the phase before.
+// Dropout alone and with every other feature. Pairs without it are those of the phase before.
 template <class T>
-void check_pairs(const Phase& phase, Where where, const FeatureCase& sizes,
-                 BackwardMode mode = BackwardMode::Deterministic) {
-  int computed = 0, refused = 0;
-  for (const FeatureSet& on : singles_and_pairs()) {
-    if (!on.count(Feature::Dropout)) continue;
-    FeatureCase c = sizes;
-    c.on = on, c.seed = static_cast<std::uint64_t>(computed + refused);
-    FeatureInputs<T> in(c);
-    INFO(phase.name << ": " << text(c));
-    if (meets(on)) {
-      const bool back = goes_back(phase, on, std::max(c.D, in.shape.Dv));
-      enter(phase, in.problem(), where);
-      AnyProblem gradients = in.gradients();
-      gradients.options.mode = mode;
-      if (back) enter(phase, gradients, where);
-      expect_none(in.complaints(back, 2, true));
-      ++computed;
-    } else {
-      const std::vector<unsigned char> before = in.results();
-      CHECK_THROWS_WITH_AS(enter(phase, in.problem(), where),
-                           doctest::Contains("choose a phase that has it: ./flash help"), Error);
-      if (c.D <= phase.backward->features.largest_D())
-        CHECK_THROWS_WITH_AS(enter(phase, in.gradients(), where),
-                             doctest::Contains("choose a phase that has it: ./flash help"), Error);
-      CHECK(in.results() == before);
-      ++refused;
-    }
-  }
-  CHECK(computed == 1 + 5);  // alone; with grouped heads, Dv, causal, dLSE, O in fp32
-  CHECK(refused == 10);
+void check_all_pairs(const Phase& phase, Where where, const FeatureCase& sizes,
+                     BackwardMode mode = BackwardMode::Deterministic) {
+  const FeatureSet met = {Feature::GroupedHeads, Feature::OtherDv,     Feature::Causal,
+                          Feature::WideOutput,   Feature::LseGradient, Feature::Dropout};
+  CHECK(check_pairs<T>(phase, where, sizes, met, Feature::Dropout, mode) == Pairs{1 + 5, 10});
 }
 
 // Every block of both directions, with dropout and grouped heads.
@@ -201,13 +158,9 @@ void check_blocks(const Phase& phase, Where where, const FeatureCase& sizes) {
     c.on = {Feature::Dropout, Feature::GroupedHeads}, c.D = D;
     const auto check = [&](bool back, const Blocks& blocks) {
       FeatureInputs<T> in(c);
-      const auto with_blocks = [&](AnyProblem p, bool here) {
-        if (here) p.options.block_q = blocks.Br, p.options.block_k = blocks.Bc;
-        return p;
-      };
       INFO(phase.name << ": " << text(c) << ", " << blocks.Br << " x " << blocks.Bc << (back ? " back" : ""));
-      enter(phase, with_blocks(in.problem(), !back), where);
-      if (back) enter(phase, with_blocks(in.gradients(), true), where);
+      enter(phase, back ? in.problem() : with_blocks(in.problem(), blocks), where);
+      if (back) enter(phase, with_blocks(in.gradients(), blocks), where);
       expect_none(in.complaints(back, 2, true));
     };
     for (const Blocks& blocks : blocks_for(phase.forward->features, D)) check(false, blocks);
@@ -227,7 +180,7 @@ TEST_CASE("the mask has the definition's bits") {
 }
 
 TEST_CASE("the mask is drawn without a finding") {
-  if (!cannot_run(phase29::phase, Where::Checked)) check_mask(Where::Checked, {1, 2, 70, 37});
+  if (!skipped_without(phase29::phase, Where::Checked)) check_mask(Where::Checked, {1, 2, 70, 37});
 }
 
 TEST_CASE("O, dV, dQ and dK leave out the places of the mask") {
@@ -248,20 +201,21 @@ TEST_CASE("all blocks drop") {
 }
 
 TEST_CASE("every other feature beside dropout: computed or refused") {
-  check_pairs<half>(phase29m::phase, Where::Sim, {.H = 2, .D = 64});
-  check_pairs<bfloat16>(phase29::phase, Where::Sim, {.H = 2, .D = 128});
-  check_pairs<bfloat16>(phase29m::phase, Where::Sim, {.H = 2, .D = 128}, BackwardMode::Atomic);
+  check_all_pairs<half>(phase29m::phase, Where::Sim, {.H = 2, .D = 64});
+  check_all_pairs<bfloat16>(phase29::phase, Where::Sim, {.H = 2, .D = 128});
+  check_all_pairs<bfloat16>(phase29m::phase, Where::Sim, {.H = 2, .D = 128}, BackwardMode::Atomic);
 }
 
 TEST_CASE("checked: every other feature beside dropout") {
   for (const Phase* phase : both)
-    if (!cannot_run(*phase, Where::Checked)) check_pairs<bfloat16>(*phase, Where::Checked, {.B = 1, .H = 2, .D = 64});
+    if (!skipped_without(*phase, Where::Checked))
+      check_all_pairs<bfloat16>(*phase, Where::Checked, {.B = 1, .H = 2, .D = 64});
 }
 
 // The generator reads nothing: predicted = counted, and as many bytes as without dropout.
 TEST_CASE("bytes equal the formula") {
   for (const Phase* phase : both) {
-    if (cannot_run(*phase, Where::Checked)) return;
+    if (skipped_without(*phase, Where::Checked)) return;
     FeatureInputs<half> in({.on = {Feature::Dropout}, .B = 1, .H = 2, .Sq = 53, .Sk = 150, .D = 64, .keeps = false});
     const auto check = [&](const Pass& pass, const AnyProblem& p) {
       Run run = enter(*phase, p, Where::Checked);
@@ -290,14 +244,14 @@ TEST_CASE("bad input") {
 // ---- On a GPU -------------------------------------------------------------------------------------------------------
 
 TEST_CASE("gpu: the generator and its mask have the same bits") {
-  if (cannot_run(phase29m::phase, Where::Gpu)) return;
+  if (skipped_without(phase29m::phase, Where::Gpu)) return;
   check_answers(Where::Gpu);
   check_mask(Where::Gpu, {2, 3, 300, 513});
 }
 
 TEST_CASE("gpu: O, dV, dQ and dK leave out the places of the mask") {
   for (const Phase* phase : both) {
-    if (cannot_run(*phase, Where::Gpu)) return;
+    if (skipped_without(*phase, Where::Gpu)) return;
     for (const float p : probabilities)
       check_places<bfloat16>(*phase, Where::Gpu, {p, 0xabcdef9876543210},
                              {.B = 2, .H = 3, .Sq = 300, .Sk = 513, .D = 128});
@@ -306,16 +260,16 @@ TEST_CASE("gpu: O, dV, dQ and dK leave out the places of the mask") {
 
 TEST_CASE_TEMPLATE("gpu: nothing is left out: the bits of the phase before", T, half, bfloat16) {
   for (const Phase* phase : both) {
-    if (cannot_run(*phase, Where::Gpu)) return;
+    if (skipped_without(*phase, Where::Gpu)) return;
     check_bits<T>(*phase, Where::Gpu, 0, {.H = 6, .Sq = 1030, .Sk = 1200});
   }
 }
 
 TEST_CASE_TEMPLATE("gpu: dropout with all blocks, and beside every other feature", T, half, bfloat16) {
   for (const Phase* phase : both) {
-    if (cannot_run(*phase, Where::Gpu)) return;
+    if (skipped_without(*phase, Where::Gpu)) return;
     check_blocks<T>(*phase, Where::Gpu, {.Sq = 300, .Sk = 513});
-    for (const std::int64_t D : {64, 128}) check_pairs<T>(*phase, Where::Gpu, {.Sq = 300, .Sk = 513, .D = D});
-    check_pairs<T>(phase29m::phase, Where::Gpu, {.Sq = 300, .Sk = 513, .D = 128}, BackwardMode::Atomic);
+    for (const std::int64_t D : {64, 128}) check_all_pairs<T>(*phase, Where::Gpu, {.Sq = 300, .Sk = 513, .D = D});
+    check_all_pairs<T>(phase29m::phase, Where::Gpu, {.Sq = 300, .Sk = 513, .D = 128}, BackwardMode::Atomic);
   }
 }

@@ -137,6 +137,9 @@ inline bool phase_before_has_type_too(Type type) {
 
 // A test for a machine that this build or computer lacks says so; CTest shows it as skipped.
 bool skipped_without(const Features& can, Where where);
+inline bool skipped_without(const Phase& phase, Where where) {
+  return skipped_without(phase.forward->features, where);
+}
 inline bool skipped_without(Where where) {
   return skipped_without(features_under_test(), where);
 }
