@@ -134,13 +134,19 @@ void poison_keys(FeatureInputs<T>& in, const std::function<bool(std::int64_t)>& 
           if (where(j)) fill_with_poison(x->view.row(b, h, j), static_cast<std::size_t>(x->view.D()) * sizeof(T));
 }
 
-// The keys that nobody sees, on either side, are poison: all bits as before.
+// The keys that nobody sees, on either side, are poison: all bits as before. Keys lie around 2, so that the backward
+// pass counts them from the mean of those that are seen.
 template <class T>
 void check_unseen_keys(const Phase& phase, Where where, std::int64_t D) {
   for (const Mask& mask :
        {Mask{90, 1, Alignment::TopLeft, 150}, Mask{-70, 133}, Mask{20, -10, Alignment::BottomRight}}) {
     FeatureCase c{.on = {Feature::GroupedHeads}, .B = 1, .H = 2, .Sq = 100, .Sk = 400, .D = D, .mask = mask};
     FeatureInputs<T> clean(c), poisoned(c);
+    for (Strided<T>* k : {&clean.k, &poisoned.k})
+      for (std::int64_t h = 0; h < k->view.H(); ++h)
+        for (std::int64_t j = 0; j < c.Sk; ++j)
+          for (std::int64_t d = 0; d < D; ++d)
+            k->view.row(0, h, j)[d] = from_float<T>(to_float(k->view.row(0, h, j)[d]) + 2);
     INFO(phase.name << ": " << text(c) << ", " << mask.left << " and " << mask.right);
     const KeyRange<std::int64_t> seen = clean.problem().seen(0, c.Sq - 1);
     REQUIRE(seen.begin > 0);
