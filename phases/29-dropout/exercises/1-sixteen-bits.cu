@@ -51,7 +51,7 @@ __global__ void write_kept(float* kept /*[kRows, kKeys]*/, float* calls, unsigne
     //| const unsigned bits = word[e % 4] >> e / 4 * 16 & 0xffff;
     //# wrong halves-turned: the lower 16 bits
     //| const unsigned bits = word[e / 2] >> (1 - e % 2) * 16 & 0xffff;
-    //# wrong whole-word: has the odd key's above them
+    //# wrong whole-word: have the odd key's above them
     //| const unsigned bits = word[e / 2] >> e % 2 * 16;
     //# end
     kept[row * kKeys + octet * 8 + e] = bits >= threshold;
@@ -88,7 +88,7 @@ void judge(Trial& t) {
             {answer([](const unsigned* word, unsigned e) { return word[e / 2] >> (1 - e % 2) * 16 & 0xffff; }),
              "The even key has the lower 16 bits, not the upper ones."},
             {answer([](const unsigned* word, unsigned e) { return word[e / 2] >> e % 2 * 16; }),
-             "An even key's 16 bits has the odd key's above them: these are still there."}},
+             "An even key's 16 bits have the odd key's above them: these are still there."}},
            1e-5, "row");
   t.predicted(static_cast<std::uint64_t>(t.download(calls)[0]));
 }

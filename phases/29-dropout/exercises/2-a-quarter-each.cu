@@ -103,6 +103,6 @@ void judge(Trial& t) {
             {answer([](int, int g, int k) { return 10 * g + k; }), "All lanes ask those of row 0."}},
            1e-5, "row");
   const auto made = static_cast<std::uint64_t>(t.download(calls)[0]);
-  t.count("calls", made, 32, "each lane should make one call, for its own group");
+  t.count("calls", made, 32, "Each lane should make one call, for its own group.");
   t.predicted(made);
 }
