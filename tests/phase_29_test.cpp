@@ -186,8 +186,8 @@ TEST_CASE("the mask is drawn without a finding") {
 TEST_CASE("O, dV, dQ and dK leave out the places of the mask") {
   for (const Phase* phase : both)
     for (const float p : {0.1f, 65535 / 65536.0f})
-      check_places<bfloat16>(*phase, Where::Sim, {p, 0xabcdef9876543210},
-                             {.B = 2, .H = 2, .Sq = 70, .Sk = 150, .D = 128});
+      check_places<bfloat16>(*phase, Where::Sim, {p, 0xabcdef9876543210},  // three K/V tiles
+                             {.B = 2, .H = 2, .Sq = 70, .Sk = 270, .D = 128});
 }
 
 TEST_CASE_TEMPLATE("nothing is left out: the bits of the phase before", T, half, bfloat16) {

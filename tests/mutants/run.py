@@ -285,6 +285,10 @@ class Trial:
         for file in self.files:  # the mutant's copy, where the source file itself is the mutant
             if source and source[1].endswith(f"/{file}"):
                 command = command[:source.start()] + f" -c {self.folder / file}"
+            elif source and f'"{ROOT}/{file}"' in (text := pathlib.Path(source[1]).read_text(errors="replace")):
+                wrapper = self.folder / pathlib.Path(source[1]).name  # a kernel file's, which the build writes
+                wrapper.write_text(text.replace(f"{ROOT}/{file}", str(self.folder / file)))
+                command = command[:source.start()] + f" -c {wrapper}"
             if file.endswith(".html"):
                 command = re.sub(rf'[^\s"\\]*/{re.escape(file)}', str(self.folder / file), command)
         return command.replace(str(self.build.folder / COMPILER), str(self.compiler)) if self.compiler else command
