@@ -98,7 +98,14 @@ struct Command {
   // Of functions of headers, which several files compile, the linker throws all copies but one away, and lets the debug
   // information of each file name that one. Then a finding in another function of the file may lose its line. Without
   // the groups that mark them as copies all of them stay, and each file's lines are its own.
-  Words keep_copies() const { return {"objcopy", "--remove-section=.group", object}; }
+  Words keep_copies() const { return {tool("objcopy"), "--remove-section=.group", object}; }
+
+  // aarch64-linux-gnu-objcopy for aarch64-linux-gnu-g++, else the one of this computer.
+  std::string tool(const std::string& name) const {
+    const std::string& path = compiler.back();
+    const std::size_t file = path.rfind('/') + 1, end = path.rfind("-g++");
+    return end == std::string::npos || end < file ? name : path.substr(0, end + 1) + name;
+  }
 
   bool has(const char* option) const { return std::find(options.begin(), options.end(), option) != options.end(); }
 };
