@@ -141,7 +141,7 @@ function(flash_add_kernel name file)
     target_compile_definitions(${name}_${machine} PRIVATE FLASH_MACHINE=on_${machine} FLASH_KERNEL_FILE="${path}")
     target_compile_options(${name}_${machine} PRIVATE ${FLASH_BOTH_FLAGS})
     set_property(TARGET ${name}_${machine} PROPERTY
-      CXX_COMPILER_LAUNCHER $<TARGET_FILE:flash-launches> ${CMAKE_CXX_COMPILER_LAUNCHER})
+      CXX_COMPILER_LAUNCHER ${FLASH_LAUNCHES} ${CMAKE_CXX_COMPILER_LAUNCHER})
     add_dependencies(${name}_${machine} flash-launches)
     target_sources(${name} INTERFACE $<TARGET_OBJECTS:${name}_${machine}>)
   endforeach()
