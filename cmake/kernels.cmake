@@ -62,6 +62,20 @@ if(TARGET flash_options)
   target_link_libraries(flash-launches PRIVATE flash_options)
 endif()
 
+# A build for another processor (cmake/aarch64.cmake) runs the programs of one for this computer.
+set(FLASH_LAUNCHES $<TARGET_FILE:flash-launches>)
+set(FLASH_MEASURED flash-measured)
+if(CMAKE_CROSSCOMPILING)
+  foreach(program IN ITEMS launches measured)
+    string(TOUPPER ${program} upper)
+    set(FLASH_${upper} "${FLASH_HOST_BUILD}/bin/flash-${program}")
+    if(NOT EXISTS "${FLASH_${upper}}")
+      message(FATAL_ERROR "FLASH_HOST_BUILD is '${FLASH_HOST_BUILD}'; expected a build for this computer with "
+        "bin/flash-${program}; cmake --build FOLDER --target flash-launches flash-measured makes it")
+    endif()
+  endforeach()
+endif()
+
 # g++ cannot combine the address and the thread sanitizer's instrumentation: checked kernels are left out then.
 set(FLASH_CHECKED_KERNELS ON)
 if(FLASH_SANITIZE OR "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${CMAKE_BUILD_TYPE}}" MATCHES "-fsanitize=[a-z,]*address")
@@ -74,6 +88,12 @@ endif()
 # a stack that is too small is noticed (sim/core/faults.cpp).
 set(FLASH_BOTH_FLAGS -ffp-contract=off -fno-strict-aliasing -fno-extern-tls-init -fstack-clash-protection
   -Wno-unknown-pragmas -Wno-psabi ${FLASH_KERNEL_FLAGS})
+# On ARM: char has a sign, as for CUDA on x86-64; variables are not addressed by way of their neighbours, across our red
+# zones; division by zero is noticed (sim/core/faults.cpp), and a stack is touched every 64 KiB (sim/core/fiber.hpp).
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)")
+  list(APPEND FLASH_BOTH_FLAGS -fsigned-char -fno-section-anchors -fsanitize=integer-divide-by-zero
+    --param=stack-clash-protection-guard-size=16)
+endif()
 # -Og keeps accesses as the source has them; the hooks are ours (sim/checks/hooks.cpp), not the sanitizer's. Frame
 # pointers tell by which calls a thread came to a barrier; -fsanitize=alignment tells of a float4* that is no multiple
 # of 16 where only a member is read (nvcc may read the whole).

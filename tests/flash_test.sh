@@ -36,6 +36,7 @@ expect 2 "flag '--fast' is unknown; expected --no-install or --cuda" test --fast
 expect 2 "phase '77' is unknown; expected one of: 01 02 03 04" test 77
 expect 2 "phase 'x/..' is unknown; expected one of: 01" tour x/..
 expect 2 "'02' is one argument too many" test 01 02
+expect 2 "'02' is one argument too many; test --cross takes none" test --cross 02
 expect 2 "phase '99' is unknown; expected one of: 01" book 99
 expect 2 "'03' is one argument too many; --check is about all pages" book --check 03
 expect 2 "'--golden' is one argument too many; expected --run alone" book --run --golden
@@ -219,6 +220,18 @@ for words in 'test --cuda 04' '--cuda test 04' 'test 04 --cuda'; do
   expect 0 '+ ctest --test-dir' $words
   called '-DFLASH_CUDA=ON'
 done
+
+# For another processor: its compiler is missing, which one line says; then this computer's programs are built first,
+# and everything for the other with them.
+expect 1 'missing: g++-aarch64-linux-gnu python3; run as root: apt-get install' --no-install test --cross
+not_called -- # before anything is configured
+cp bin/g++ bin/aarch64-linux-gnu-g++
+expect 0 'ctest --test-dir' test --cross
+grep -v -e ^ctest calls | cut -d ' ' -f 1-5 >order
+for line in "--preset default -S $(dirname "$flash") -B" "--build $FLASH_BUILD/default --target flash-launches" \
+  "--preset aarch64 -S $(dirname "$flash") -B" "--build $FLASH_BUILD/aarch64"; do printf '%s\n' "$line"; done >wanted
+cmp -s order wanted || { failed=1; printf 'test --cross calls cmake in this order: %s\n' "$(cat order)"; }
+called "-DFLASH_CUDA=OFF -DFLASH_HOST_BUILD=$FLASH_BUILD/default"
 
 # The book: the reader of its pages is all that is compiled, unless cells are to run.
 for tool in sphinx-build python3; do printf '#!/bin/sh\n[ "$1" = --version ] || exit 3\n' >"bin/$tool"; done
