@@ -62,6 +62,11 @@ if(TARGET flash_options)
   target_link_libraries(flash-launches PRIVATE flash_options)
 endif()
 
+# Where the build's compiler is clang, it is told to take g++.
+set(FLASH_LAUNCHER)
+if(NOT FLASH_GXX STREQUAL CMAKE_CXX_COMPILER)
+  set(FLASH_LAUNCHER --by "${FLASH_GXX}")
+endif()
 # A build for another processor (cmake/aarch64.cmake) runs the programs of one for this computer.
 set(FLASH_LAUNCHES $<TARGET_FILE:flash-launches>)
 set(FLASH_MEASURED flash-measured)
@@ -88,6 +93,9 @@ endif()
 # a stack that is too small is noticed (sim/core/faults.cpp).
 set(FLASH_BOTH_FLAGS -ffp-contract=off -fno-strict-aliasing -fno-extern-tls-init -fstack-clash-protection
   -Wno-unknown-pragmas -Wno-psabi ${FLASH_KERNEL_FLAGS})
+if(FLASH_LAUNCHER)
+  list(APPEND FLASH_BOTH_FLAGS -Wno-restrict)  # cmake/options.cmake
+endif()
 # On ARM: char has a sign, as for CUDA on x86-64; variables are not addressed by way of their neighbours, across our red
 # zones; division by zero is noticed (sim/core/faults.cpp), and a stack is touched every 64 KiB (sim/core/fiber.hpp).
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)")
@@ -120,7 +128,7 @@ foreach(function IN ITEMS fmaf fma expf exp exp2f exp2 exp10f)
 endforeach()
 set(FLASH_CHECKED_PROGRAM
   "-std=c++20 -g1 ${both} ${checked} ${counted} -DFLASH_CHECKED -DFLASH_MACHINE=on_checked")
-file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/check.settings CONTENT "CXX='${CMAKE_CXX_COMPILER}'
+file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/check.settings CONTENT "CXX='${FLASH_GXX}'
 ROOT='${PROJECT_SOURCE_DIR}'
 LIBRARY='$<TARGET_FILE:flash_simt>'
 LAUNCHES='$<TARGET_FILE:flash-launches>'
@@ -161,7 +169,7 @@ function(flash_add_kernel name file)
     target_compile_definitions(${name}_${machine} PRIVATE FLASH_MACHINE=on_${machine} FLASH_KERNEL_FILE="${path}")
     target_compile_options(${name}_${machine} PRIVATE ${FLASH_BOTH_FLAGS})
     set_property(TARGET ${name}_${machine} PROPERTY
-      CXX_COMPILER_LAUNCHER ${FLASH_LAUNCHES} ${CMAKE_CXX_COMPILER_LAUNCHER})
+      CXX_COMPILER_LAUNCHER ${FLASH_LAUNCHES} ${FLASH_LAUNCHER} ${CMAKE_CXX_COMPILER_LAUNCHER})
     add_dependencies(${name}_${machine} flash-launches)
     target_sources(${name} INTERFACE $<TARGET_OBJECTS:${name}_${machine}>)
   endforeach()

@@ -77,6 +77,12 @@ chmod +x aarch64-linux-gnu-g++ aarch64-linux-gnu-objcopy
 # shellcheck disable=SC2154  # of the settings
 "$LAUNCHES" ./aarch64-linux-gnu-g++ -DFLASH_CHECKED -o kernel.o -c kernel.cpp || failed=1
 
+# The same where the build's compiler is another one, before which something else may stand.
+"$LAUNCHES" --by ./aarch64-linux-gnu-g++ no-clang++ -DFLASH_CHECKED -o kernel.o.by -c kernel.cpp || failed=1
+grep -v '^#' kernel.o >plain
+grep -v '^#' kernel.o.by >by
+cmp plain by || failed=1
+
 # has LINE…: these lines stand in what was assembled, one after the other.
 tab=$(printf '\t')
 has() {
