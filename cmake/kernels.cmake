@@ -19,11 +19,25 @@ if(FLASH_HAS_AVX2_FMA_F16C)
   set(FLASH_KERNEL_FLAGS -mavx2 -mfma -mf16c)
 endif()
 
-set(CMAKE_REQUIRED_LIBRARIES backtrace)
+# g++ has its own folders for libbacktrace, which clang does not look into; the header lies among many that are g++'s.
+set(FLASH_LIBBACKTRACE backtrace)
+if(NOT FLASH_GXX STREQUAL CMAKE_CXX_COMPILER)
+  foreach(file IN ITEMS include libbacktrace.a)
+    execute_process(COMMAND "${FLASH_GXX}" "-print-file-name=${file}"
+      OUTPUT_VARIABLE ${file} OUTPUT_STRIP_TRAILING_WHITESPACE)
+  endforeach()
+  set(FLASH_LIBBACKTRACE "${libbacktrace.a}")
+  if(EXISTS "${include}/backtrace.h")
+    set(CMAKE_REQUIRED_INCLUDES "${PROJECT_BINARY_DIR}/g++")
+    file(COPY "${include}/backtrace.h" "${include}/backtrace-supported.h" DESTINATION "${CMAKE_REQUIRED_INCLUDES}")
+  endif()
+endif()
+set(CMAKE_REQUIRED_LIBRARIES "${FLASH_LIBBACKTRACE}")
 check_cxx_source_compiles("
   #include <backtrace.h>
   int main() { return backtrace_create_state(nullptr, 1, nullptr, nullptr) == nullptr; }" FLASH_HAS_LIBBACKTRACE)
 unset(CMAKE_REQUIRED_LIBRARIES)
+unset(CMAKE_REQUIRED_INCLUDES)
 
 # The simulator itself is always optimised: kernels run inside it. Its own flags follow the build's sanitizers.
 file(GLOB simulator CONFIGURE_DEPENDS ${FLASH_ROOT}/sim/*.cpp ${FLASH_ROOT}/sim/*/*.cpp)
@@ -50,7 +64,11 @@ if(TARGET flash_options)  # warnings, sanitizers
   target_link_libraries(flash_simt PRIVATE flash_options)
 endif()
 if(FLASH_HAS_LIBBACKTRACE)
-  target_link_libraries(flash_simt PUBLIC backtrace)
+  target_link_libraries(flash_simt PUBLIC "${FLASH_LIBBACKTRACE}")
+  if(EXISTS "${PROJECT_BINARY_DIR}/g++/backtrace.h")
+    set_source_files_properties(${FLASH_ROOT}/sim/core/code_names.cpp PROPERTIES
+      INCLUDE_DIRECTORIES "${PROJECT_BINARY_DIR}/g++")
+  endif()
 endif()
 
 # The program that turns CUDA's launches and variables into C++ for g++; it stands before the compiler of kernel files.
