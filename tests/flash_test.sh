@@ -127,7 +127,8 @@ if [ "$1" = --preset ]; then
   cp "$6/bin/flash-phases" "$6/bin/flash-exercise"
   for page in first second; do printf '#!/bin/sh\necho "%s: $*"\n' $page >"$6/bin/$page"; done
   chmod +x "$6/bin/flash-phases" "$6/bin/flash-exercise" "$6/bin/first" "$6/bin/second"
-  printf '%s\n' '01 phases/01-naive/first.cpp bin/first' '01 phases/01-naive/notebook.cpp bin/second' >"$6/pages"
+  printf '%s\n' '01 phases/01-naive/first.cpp bin/first' '01 phases/01-naive/notebook.cpp bin/second' \
+    '08 phases/08-lse/notebook.cpp bin/second' >"$6/pages"
 fi
 END
 printf '#!/bin/sh\nexit 0\n' >bin/ninja
@@ -155,10 +156,11 @@ unset CXX
 
 # Versions are compared number by number.
 for version in 3.9.6 3.25.0; do
-  CMAKE_IS=$version expect 1 "cmake is $version; expected 3.25.1 or newer" tour
+  CMAKE_IS=$version expect 1 \
+    "cmake is $version; expected 3.25.1 or newer (Debian 12, Ubuntu 24.04); run: pip install cmake" tour
   CMAKE_IS=$version expect 1 'CMake              MISSING  3.25.1 or newer' doctor
 done
-GXX_IS=9.5.0 expect 1 'g++ is 9.5.0; expected 12 or newer' tour
+GXX_IS=11.4.0 expect 1 'g++ is 11.4.0; expected 12 or newer (Debian 12, Ubuntu 24.04); run as root: apt-get' tour
 
 CMAKE_IS=3.100.0 GXX_IS=100.1.0 expect 0 'program: run --phase 04' run --phase 04
 called '-DCMAKE_CXX_COMPILER=g++' # not CMake's own choice, c++
@@ -296,6 +298,22 @@ while read -r package; do
   grep -qw -e "$package" "$root/.devcontainer/Dockerfile" || { failed=1; echo "not in the Dockerfile: $package"; }
 done <packages
 [ "$(wc -l <packages)" -ge 12 ] || { failed=1; echo "found too few packages in $flash: $(cat packages)"; }
+
+# The container is for every processor that debian:12 is for.
+if grep -niE 'amd64|arm64|x86_64|aarch64|--platform' "$root/.devcontainer/Dockerfile"; then failed=1; fi
+
+# What the page on other machines, the notebook and GitHub's computers call is a command; the notebook can be read.
+rm -f broken
+for file in docs/machines.md docs/colab.ipynb .github/workflows/arm64.yml; do
+  sed -n -e 's/^ *"!\(.\/flash [^\\"]*\).*/\1/p' -e 's/^    \(.\/flash [^#]*\).*/\1/p' \
+    -e 's/^ *- run: \(.\/flash .*\)/\1/p' "$root/$file" >commands
+  [ -s commands ] || { failed=1; echo "$file calls nothing"; }
+  while read -r _ words; do
+    # shellcheck disable=SC2086  # words
+    expect 0 '' $words
+  done <commands
+done
+if command -v python3 >/dev/null; then python3 -m json.tool "$root/docs/colab.ipynb" >/dev/null || failed=1; fi
 
 [ "$failed" = 0 ] && echo "flash_test: every answer is as promised"
 exit "$failed"
