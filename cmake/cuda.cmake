@@ -5,6 +5,22 @@ set(FLASH_CUDA AUTO CACHE STRING "Compile the kernels for the GPU too: AUTO, ON 
 set_property(CACHE FLASH_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(FLASH_HAVE_CUDA OFF)
 
+# flash_architectures(<result> <lowest>): of the architectures of the build those that have this capability. Where none
+# has, the lowest itself: the kernel runs on no GPU of the build, but what names it must link.
+function(flash_architectures result lowest)
+  set(architectures)
+  foreach(architecture IN LISTS CMAKE_CUDA_ARCHITECTURES)
+    string(REGEX MATCH "^[0-9]+" capability ${architecture})
+    if(NOT capability LESS lowest)
+      list(APPEND architectures ${architecture})
+    endif()
+  endforeach()
+  if(NOT architectures)
+    set(architectures ${lowest})
+  endif()
+  set(${result} "${architectures}" PARENT_SCOPE)
+endfunction()
+
 if(NOT FLASH_CUDA)
   message(STATUS "CUDA: off (FLASH_CUDA=OFF); kernels run on the simulator")
   return()

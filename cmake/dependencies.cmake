@@ -7,18 +7,19 @@ if(NOT TARGET Threads::Threads)
   find_package(Threads REQUIRED GLOBAL)
 endif()
 
-# flash_find(<package> <apt package> <archive> <sha256> <url>): sets <package>_FOUND, or <package>_SOURCE_DIR.
-macro(flash_find package apt archive sha256 url)
+# flash_find(<package> <version> <apt package> <archive> <sha256> <url>): sets <package>_FOUND, or <package>_SOURCE_DIR.
+# One that is older counts as none (Ubuntu 22.04). Eigen's is asked for by "" and looked at below: Eigen 3.4 refuses
+# "3.4...5", and Eigen 5 refuses "3.4".
+macro(flash_find package version apt archive sha256 url)
   string(TOUPPER ${package} upper)
   if(NOT FETCHCONTENT_SOURCE_DIR_${upper})
-    # No version in the request: Eigen 3.4 refuses "3.4...5" and Eigen 5 refuses "3.4".
-    find_package(${package} QUIET CONFIG GLOBAL)
+    find_package(${package} ${version} QUIET CONFIG GLOBAL)
   endif()
   if(NOT ${package}_FOUND)
     # One attempt and one line: FetchContent alone would retry for more than a minute and end in a page of log.
     set(file "${CMAKE_BINARY_DIR}/downloads/${archive}")
     if(NOT FETCHCONTENT_SOURCE_DIR_${upper} AND NOT EXISTS "${file}")
-      message(STATUS "${package}: not installed (${apt}); downloading ${url}")
+      message(STATUS "${package} ${version}: not installed (${apt}), or an older one; downloading ${url}")
       file(DOWNLOAD "${url}" "${file}" STATUS status INACTIVITY_TIMEOUT 20)
       if(NOT status MATCHES "^0;")
         file(REMOVE "${file}")
@@ -37,7 +38,7 @@ endmacro()
 
 # The hashes are those of the upstream archives that Debian 13's source index lists as its .orig files (the same values
 # stand in Homebrew's, Arch's and xmake's recipes); Eigen's and doctest's were checked on the archives' bytes as well.
-flash_find(Eigen3 libeigen3-dev eigen-3.4.0.tar.bz2
+flash_find(Eigen3 "" libeigen3-dev eigen-3.4.0.tar.bz2
   b4c198460eba6f28d34894e3a5710998818515104d6e74e5cc331ce31e46e626
   https://gitlab.com/libeigen/eigen/-/archive/3.4.0/eigen-3.4.0.tar.bz2)
 if(NOT TARGET Eigen3::Eigen)
@@ -50,15 +51,20 @@ if(NOT FLASHPHASES_BUILD_PHASES)
   return()
 endif()
 
-flash_find(doctest doctest-dev doctest-2.4.11.tar.gz
+flash_find(doctest 2.4.9 doctest-dev doctest-2.4.11.tar.gz
   632ed2c05a7f53fa961381497bf8069093f0d6628c5f26286161fbd32a560186
   https://github.com/doctest/doctest/archive/refs/tags/v2.4.11.tar.gz)
-flash_find(xtl xtl-dev xtl-0.7.7.tar.gz
-  44fb99fbf5e56af5c43619fc8c29aa58e5fad18f3ba6e7d9c55c111b62df1fbb
-  https://github.com/xtensor-stack/xtl/archive/refs/tags/0.7.7.tar.gz)
-flash_find(xtensor libxtensor-dev xtensor-0.25.0.tar.gz
+flash_find(xtensor 0.24.3 libxtensor-dev xtensor-0.25.0.tar.gz
   32d5d9fd23998c57e746c375a544edf544b74f0a18ad6bc3c38cbba968d5e6c7
   https://github.com/xtensor-stack/xtensor/archive/refs/tags/0.25.0.tar.gz)
+# A downloaded xtensor needs a newer one than Debian 12's goes with.
+set(xtl 0.7.2)
+if(NOT xtensor_FOUND)
+  set(xtl 0.7.5)
+endif()
+flash_find(xtl "${xtl}" xtl-dev xtl-0.7.7.tar.gz
+  44fb99fbf5e56af5c43619fc8c29aa58e5fad18f3ba6e7d9c55c111b62df1fbb
+  https://github.com/xtensor-stack/xtl/archive/refs/tags/0.7.7.tar.gz)
 
 if(doctest_FOUND)
   include(doctest)

@@ -19,11 +19,25 @@ if(FLASH_HAS_AVX2_FMA_F16C)
   set(FLASH_KERNEL_FLAGS -mavx2 -mfma -mf16c)
 endif()
 
-set(CMAKE_REQUIRED_LIBRARIES backtrace)
+# g++ has its own folders for libbacktrace, which clang does not look into; the header lies among many that are g++'s.
+set(FLASH_LIBBACKTRACE backtrace)
+if(NOT FLASH_GXX STREQUAL CMAKE_CXX_COMPILER)
+  foreach(file IN ITEMS include libbacktrace.a)
+    execute_process(COMMAND "${FLASH_GXX}" "-print-file-name=${file}"
+      OUTPUT_VARIABLE ${file} OUTPUT_STRIP_TRAILING_WHITESPACE)
+  endforeach()
+  set(FLASH_LIBBACKTRACE "${libbacktrace.a}")
+  if(EXISTS "${include}/backtrace.h")
+    set(CMAKE_REQUIRED_INCLUDES "${PROJECT_BINARY_DIR}/g++")
+    file(COPY "${include}/backtrace.h" "${include}/backtrace-supported.h" DESTINATION "${CMAKE_REQUIRED_INCLUDES}")
+  endif()
+endif()
+set(CMAKE_REQUIRED_LIBRARIES "${FLASH_LIBBACKTRACE}")
 check_cxx_source_compiles("
   #include <backtrace.h>
   int main() { return backtrace_create_state(nullptr, 1, nullptr, nullptr) == nullptr; }" FLASH_HAS_LIBBACKTRACE)
 unset(CMAKE_REQUIRED_LIBRARIES)
+unset(CMAKE_REQUIRED_INCLUDES)
 
 # The simulator itself is always optimised: kernels run inside it. Its own flags follow the build's sanitizers.
 file(GLOB simulator CONFIGURE_DEPENDS ${FLASH_ROOT}/sim/*.cpp ${FLASH_ROOT}/sim/*/*.cpp)
@@ -50,7 +64,11 @@ if(TARGET flash_options)  # warnings, sanitizers
   target_link_libraries(flash_simt PRIVATE flash_options)
 endif()
 if(FLASH_HAS_LIBBACKTRACE)
-  target_link_libraries(flash_simt PUBLIC backtrace)
+  target_link_libraries(flash_simt PUBLIC "${FLASH_LIBBACKTRACE}")
+  if(EXISTS "${PROJECT_BINARY_DIR}/g++/backtrace.h")
+    set_source_files_properties(${FLASH_ROOT}/sim/core/code_names.cpp PROPERTIES
+      INCLUDE_DIRECTORIES "${PROJECT_BINARY_DIR}/g++")
+  endif()
 endif()
 
 # The program that turns CUDA's launches and variables into C++ for g++; it stands before the compiler of kernel files.
@@ -60,6 +78,25 @@ target_compile_features(flash-launches PRIVATE cxx_std_20)
 target_compile_options(flash-launches PRIVATE -O2)
 if(TARGET flash_options)
   target_link_libraries(flash-launches PRIVATE flash_options)
+endif()
+
+# Where the build's compiler is clang, it is told to take g++.
+set(FLASH_LAUNCHER)
+if(NOT FLASH_GXX STREQUAL CMAKE_CXX_COMPILER)
+  set(FLASH_LAUNCHER --by "${FLASH_GXX}")
+endif()
+# A build for another processor (cmake/aarch64.cmake) runs the programs of one for this computer.
+set(FLASH_LAUNCHES $<TARGET_FILE:flash-launches>)
+set(FLASH_MEASURED flash-measured)
+if(CMAKE_CROSSCOMPILING)
+  foreach(program IN ITEMS launches measured)
+    string(TOUPPER ${program} upper)
+    set(FLASH_${upper} "${FLASH_HOST_BUILD}/bin/flash-${program}")
+    if(NOT EXISTS "${FLASH_${upper}}")
+      message(FATAL_ERROR "FLASH_HOST_BUILD is '${FLASH_HOST_BUILD}'; expected a build for this computer with "
+        "bin/flash-${program}; cmake --build FOLDER --target flash-launches flash-measured makes it")
+    endif()
+  endforeach()
 endif()
 
 # g++ cannot combine the address and the thread sanitizer's instrumentation: checked kernels are left out then.
@@ -74,6 +111,15 @@ endif()
 # a stack that is too small is noticed (sim/core/faults.cpp).
 set(FLASH_BOTH_FLAGS -ffp-contract=off -fno-strict-aliasing -fno-extern-tls-init -fstack-clash-protection
   -Wno-unknown-pragmas -Wno-psabi ${FLASH_KERNEL_FLAGS})
+if(FLASH_LAUNCHER)
+  list(APPEND FLASH_BOTH_FLAGS -Wno-restrict)  # cmake/options.cmake
+endif()
+# On ARM: char has a sign, as for CUDA on x86-64; variables are not addressed by way of their neighbours, across our red
+# zones; division by zero is noticed (sim/core/faults.cpp), and a stack is touched every 64 KiB (sim/core/fiber.hpp).
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)")
+  list(APPEND FLASH_BOTH_FLAGS -fsigned-char -fno-section-anchors -fsanitize=integer-divide-by-zero
+    --param=stack-clash-protection-guard-size=16)
+endif()
 # -Og keeps accesses as the source has them; the hooks are ours (sim/checks/hooks.cpp), not the sanitizer's. Frame
 # pointers tell by which calls a thread came to a barrier; -fsanitize=alignment tells of a float4* that is no multiple
 # of 16 where only a member is read (nvcc may read the whole).
@@ -100,7 +146,7 @@ foreach(function IN ITEMS fmaf fma expf exp exp2f exp2 exp10f)
 endforeach()
 set(FLASH_CHECKED_PROGRAM
   "-std=c++20 -g1 ${both} ${checked} ${counted} -DFLASH_CHECKED -DFLASH_MACHINE=on_checked")
-file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/check.settings CONTENT "CXX='${CMAKE_CXX_COMPILER}'
+file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/check.settings CONTENT "CXX='${FLASH_GXX}'
 ROOT='${PROJECT_SOURCE_DIR}'
 LIBRARY='$<TARGET_FILE:flash_simt>'
 LAUNCHES='$<TARGET_FILE:flash-launches>'
@@ -141,7 +187,7 @@ function(flash_add_kernel name file)
     target_compile_definitions(${name}_${machine} PRIVATE FLASH_MACHINE=on_${machine} FLASH_KERNEL_FILE="${path}")
     target_compile_options(${name}_${machine} PRIVATE ${FLASH_BOTH_FLAGS})
     set_property(TARGET ${name}_${machine} PROPERTY
-      CXX_COMPILER_LAUNCHER $<TARGET_FILE:flash-launches> ${CMAKE_CXX_COMPILER_LAUNCHER})
+      CXX_COMPILER_LAUNCHER ${FLASH_LAUNCHES} ${FLASH_LAUNCHER} ${CMAKE_CXX_COMPILER_LAUNCHER})
     add_dependencies(${name}_${machine} flash-launches)
     target_sources(${name} INTERFACE $<TARGET_OBJECTS:${name}_${machine}>)
   endforeach()
@@ -160,13 +206,7 @@ function(flash_add_kernel name file)
     if(arg_LOWEST_CAPABILITY EQUAL 90)
       set_target_properties(${name}_gpu PROPERTIES CUDA_ARCHITECTURES 90a)
     elseif(arg_LOWEST_CAPABILITY)
-      set(architectures ${CMAKE_CUDA_ARCHITECTURES})
-      foreach(architecture IN LISTS CMAKE_CUDA_ARCHITECTURES)
-        string(REGEX MATCH "^[0-9]+" capability ${architecture})
-        if(capability LESS arg_LOWEST_CAPABILITY)
-          list(REMOVE_ITEM architectures ${architecture})
-        endif()
-      endforeach()
+      flash_architectures(architectures ${arg_LOWEST_CAPABILITY})
       set_target_properties(${name}_gpu PROPERTIES CUDA_ARCHITECTURES "${architectures}")
     endif()
     flash_for_library(${name}_gpu)

@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <type_traits>
 
-// Where the CPU converts halfs itself, _Float16 does; elsewhere it would call a library function, five times slower
-// than the integer arithmetic below.
-#if defined(__FLT16_MAX__) && (defined(__F16C__) || defined(__aarch64__)) && !defined(__CUDACC__)
-#define FLASH_NATIVE_HALF
+#if defined(__aarch64__) && !defined(__CUDACC__)
+#define FLASH_NATIVE_HALF __fp16  // g++ 12 has no _Float16 there
+#elif defined(__FLT16_MAX__) && defined(__F16C__) && !defined(__CUDACC__)
+#define FLASH_NATIVE_HALF _Float16  // without F16C it calls a function, five times slower than the arithmetic below
 #endif
 
 namespace flash {
@@ -38,7 +38,7 @@ inline float to_float(double x) {
 // binary16 -> binary32, exact; subnormals, infinities and NaN included.
 inline float to_float(half x) {
 #ifdef FLASH_NATIVE_HALF
-  return static_cast<float>(std::bit_cast<_Float16>(x.bits));
+  return static_cast<float>(std::bit_cast<FLASH_NATIVE_HALF>(x.bits));
 #else
   const std::uint32_t sign = (x.bits & 0x8000u) << 16, magnitude = x.bits & 0x7fffu;
   if (magnitude >= 0x7c00u) return std::bit_cast<float>(sign | 0x7f800000u | (magnitude & 0x3ffu) << 13);
@@ -68,7 +68,7 @@ inline double from_float<double>(float x) {
 template <>
 inline half from_float<half>(float x) {
 #ifdef FLASH_NATIVE_HALF
-  return half::of_bits(std::bit_cast<std::uint16_t>(static_cast<_Float16>(x)));
+  return half::of_bits(std::bit_cast<std::uint16_t>(static_cast<FLASH_NATIVE_HALF>(x)));
 #else
   const auto of = [](std::uint32_t bits) { return half::of_bits(static_cast<std::uint16_t>(bits)); };
   const std::uint32_t u = std::bit_cast<std::uint32_t>(x), sign = (u >> 16) & 0x8000u, magnitude = u & 0x7fffffffu;

@@ -36,6 +36,7 @@ expect 2 "flag '--fast' is unknown; expected --no-install or --cuda" test --fast
 expect 2 "phase '77' is unknown; expected one of: 01 02 03 04" test 77
 expect 2 "phase 'x/..' is unknown; expected one of: 01" tour x/..
 expect 2 "'02' is one argument too many" test 01 02
+expect 2 "'02' is one argument too many; test --cross takes none" test --cross 02
 expect 2 "phase '99' is unknown; expected one of: 01" book 99
 expect 2 "'03' is one argument too many; --check is about all pages" book --check 03
 expect 2 "'--golden' is one argument too many; expected --run alone" book --run --golden
@@ -126,7 +127,8 @@ if [ "$1" = --preset ]; then
   cp "$6/bin/flash-phases" "$6/bin/flash-exercise"
   for page in first second; do printf '#!/bin/sh\necho "%s: $*"\n' $page >"$6/bin/$page"; done
   chmod +x "$6/bin/flash-phases" "$6/bin/flash-exercise" "$6/bin/first" "$6/bin/second"
-  printf '%s\n' '01 phases/01-naive/first.cpp bin/first' '01 phases/01-naive/notebook.cpp bin/second' >"$6/pages"
+  printf '%s\n' '01 phases/01-naive/first.cpp bin/first' '01 phases/01-naive/notebook.cpp bin/second' \
+    '08 phases/08-lse/notebook.cpp bin/second' >"$6/pages"
 fi
 END
 printf '#!/bin/sh\nexit 0\n' >bin/ninja
@@ -154,10 +156,11 @@ unset CXX
 
 # Versions are compared number by number.
 for version in 3.9.6 3.25.0; do
-  CMAKE_IS=$version expect 1 "cmake is $version; expected 3.25.1 or newer" tour
+  CMAKE_IS=$version expect 1 \
+    "cmake is $version; expected 3.25.1 or newer (Debian 12, Ubuntu 24.04); run: pip install cmake" tour
   CMAKE_IS=$version expect 1 'CMake              MISSING  3.25.1 or newer' doctor
 done
-GXX_IS=9.5.0 expect 1 'g++ is 9.5.0; expected 12 or newer' tour
+GXX_IS=11.4.0 expect 1 'g++ is 11.4.0; expected 12 or newer (Debian 12, Ubuntu 24.04); run as root: apt-get' tour
 
 CMAKE_IS=3.100.0 GXX_IS=100.1.0 expect 0 'program: run --phase 04' run --phase 04
 called '-DCMAKE_CXX_COMPILER=g++' # not CMake's own choice, c++
@@ -219,6 +222,18 @@ for words in 'test --cuda 04' '--cuda test 04' 'test 04 --cuda'; do
   expect 0 '+ ctest --test-dir' $words
   called '-DFLASH_CUDA=ON'
 done
+
+# For another processor: its compiler is missing, which one line says; then this computer's programs are built first,
+# and everything for the other with them.
+expect 1 'missing: g++-aarch64-linux-gnu python3; run as root: apt-get install' --no-install test --cross
+not_called -- # before anything is configured
+cp bin/g++ bin/aarch64-linux-gnu-g++
+expect 0 'ctest --test-dir' test --cross
+grep -v -e ^ctest calls | cut -d ' ' -f 1-5 >order
+for line in "--preset default -S $(dirname "$flash") -B" "--build $FLASH_BUILD/default --target flash-launches" \
+  "--preset aarch64 -S $(dirname "$flash") -B" "--build $FLASH_BUILD/aarch64"; do printf '%s\n' "$line"; done >wanted
+cmp -s order wanted || { failed=1; printf 'test --cross calls cmake in this order: %s\n' "$(cat order)"; }
+called "-DFLASH_CUDA=OFF -DFLASH_HOST_BUILD=$FLASH_BUILD/default"
 
 # The book: the reader of its pages is all that is compiled, unless cells are to run.
 for tool in sphinx-build python3; do printf '#!/bin/sh\n[ "$1" = --version ] || exit 3\n' >"bin/$tool"; done
@@ -283,6 +298,22 @@ while read -r package; do
   grep -qw -e "$package" "$root/.devcontainer/Dockerfile" || { failed=1; echo "not in the Dockerfile: $package"; }
 done <packages
 [ "$(wc -l <packages)" -ge 12 ] || { failed=1; echo "found too few packages in $flash: $(cat packages)"; }
+
+# The container is for every processor that debian:12 is for.
+if grep -niE 'amd64|arm64|x86_64|aarch64|--platform' "$root/.devcontainer/Dockerfile"; then failed=1; fi
+
+# What the page on other machines, the notebook and GitHub's computers call is a command; the notebook can be read.
+rm -f broken
+for file in docs/machines.md docs/colab.ipynb .github/workflows/arm64.yml; do
+  sed -n -e 's/^ *"!\(.\/flash [^\\"]*\).*/\1/p' -e 's/^    \(.\/flash [^#]*\).*/\1/p' \
+    -e 's/^ *- run: \(.\/flash .*\)/\1/p' "$root/$file" >commands
+  [ -s commands ] || { failed=1; echo "$file calls nothing"; }
+  while read -r _ words; do
+    # shellcheck disable=SC2086  # words
+    expect 0 '' $words
+  done <commands
+done
+if command -v python3 >/dev/null; then python3 -m json.tool "$root/docs/colab.ipynb" >/dev/null || failed=1; fi
 
 [ "$failed" = 0 ] && echo "flash_test: every answer is as promised"
 exit "$failed"

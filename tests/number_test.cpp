@@ -1,5 +1,5 @@
 // number_test.cpp: proof of sim/number.hpp: half and bfloat16 convert as IEEE 754 and CUDA do, bit by bit.
-// Judged by the compiler's _Float16, where it has one, and by a rule of its own in exact fp64 arithmetic.
+// Judged by the compiler's own type, where it has one, and by a rule of its own in exact fp64 arithmetic.
 // ctest -L common
 #include "sim/number.hpp"
 
@@ -91,17 +91,22 @@ TEST_CASE("bfloat16: all 65536 numbers and the hard roundings") {
   check_all<bfloat16>(8, 7);
 }
 
-#ifdef __FLT16_MAX__
-TEST_CASE("half equals the compiler's _Float16") {
+#if defined(__aarch64__)
+using Compilers = __fp16;
+#elif defined(__FLT16_MAX__)
+using Compilers = _Float16;
+#endif
+#if defined(__aarch64__) || defined(__FLT16_MAX__)
+TEST_CASE("half equals the compiler's own") {
   std::int64_t wrong = 0;
   for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
     const half x = half::of_bits(static_cast<std::uint16_t>(bits));
-    const float want = static_cast<float>(std::bit_cast<_Float16>(x.bits));
+    const float want = static_cast<float>(std::bit_cast<Compilers>(x.bits));
     wrong += !same(static_cast<double>(to_float(x)), static_cast<double>(want));
   }
   CHECK(wrong == 0);
   at_hard_floats(5, 10, [&](float x) {
-    if (!std::isnan(x)) wrong += from_float<half>(x).bits != std::bit_cast<std::uint16_t>(static_cast<_Float16>(x));
+    if (!std::isnan(x)) wrong += from_float<half>(x).bits != std::bit_cast<std::uint16_t>(static_cast<Compilers>(x));
   });
   CHECK(wrong == 0);
 }

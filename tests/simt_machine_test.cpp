@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 #include <sched.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <fstream>
@@ -432,6 +433,17 @@ TEST_CASE("all of the device's memory costs nothing until it is written, and is 
   again[places[1]] = std::byte{1};
   memory.clear(again);
   for (const std::size_t at : places) CHECK(again[at] == std::byte{0});
+}
+
+TEST_CASE("39 bits of addresses are too few for the checks, which say so, and enough for the fast machine") {
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_AS, &before) == 0);
+  const rlimit few{std::min(before.rlim_max, rlim_t{1} << 39), before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_AS, &few) == 0);
+  CHECK_THROWS_WITH_AS(Checked(), doctest::Contains("where a system has 39-bit addresses, take the machine sim"),
+                       flash::Error);
+  CHECK_NOTHROW(launch_shape<Sim>(1, 1, 1, 32, 1, 1));
+  setrlimit(RLIMIT_AS, &before);
 }
 
 TEST_CASE("a float3 promises 4-byte alignment: three loads") {

@@ -4,6 +4,9 @@
 #include "sim/checks/cells.hpp"
 
 #include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
 
 #include "sim/error.hpp"
 
@@ -25,7 +28,9 @@ void copy(const Cells::Plane& from, const Cells::Plane& to, std::size_t word, bo
 
 Space::Space(std::size_t bytes) : bytes_(bytes + kTables * kPage) {
   void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) throw Error("cannot reserve address space for the checks; raise the limit (ulimit -v)");
+  if (memory == MAP_FAILED)
+    throw Error("cannot reserve address space for the checks: " + std::to_string(bytes_ >> 30) +
+                " GiB; raise the limit (ulimit -v); where a system has 39-bit addresses, take the machine sim");
   memory_ = static_cast<std::byte*>(memory);
 }
 Space::~Space() {
@@ -40,7 +45,11 @@ void* Space::take(std::size_t bytes) {
 
 template <class T>
 void Table<T>::forgotten(void* memory, std::size_t bytes) {
-  madvise(memory, bytes, MADV_DONTNEED);
+  static const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  if ((reinterpret_cast<std::uintptr_t>(memory) | bytes) % page == 0)
+    madvise(memory, bytes, MADV_DONTNEED);
+  else
+    std::memset(memory, 0, bytes);  // pages of 64 KiB
 }
 template class Table<Epoch>;
 template class Table<Marks>;

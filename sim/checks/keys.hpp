@@ -19,7 +19,7 @@ constexpr std::uintptr_t kPieceBits = std::uintptr_t{0xff} << kPieceShift;
 // Calls f<bytes>() for one of these sizes, known only now.
 template <unsigned... kSizes, class F>
 void for_size(std::size_t bytes, const F& f) {
-  ((bytes == kSizes && (f.template operator()<kSizes>(), true)) || ...);
+  (void)((bytes == kSizes && (f.template operator()<kSizes>(), true)) || ...);
 }
 
 }  // namespace flash::simt

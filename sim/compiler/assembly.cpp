@@ -19,6 +19,12 @@ namespace {
 constexpr const char* kRedZone = "\t.zero\t2048\n";
 constexpr std::string_view kDynamic = "flash_dynamic_shared";  // sim/core/dynamic_shared.cpp
 
+// Where a thread-local variable lies. On ARM no relocation puts that into data; two instructions can hold it.
+std::string thread_offset(const std::string& symbol, bool arm) {
+  if (!arm) return "\t.quad\t" + symbol + "@tpoff\n";
+  return "\tmovz\tx0, #:tprel_g1:" + symbol + "\n\tmovk\tx0, #:tprel_g0_nc:" + symbol + "\n";
+}
+
 bool in_symbol(char c) {
   return in_word(c) || c == '.';
 }
@@ -35,7 +41,8 @@ std::string short_name(const std::string& symbol) {
 
 class Assembly {
  public:
-  Assembly(const std::string& text, const Variables& variables) : text_(text), dynamic_(variables.dynamic) {}
+  Assembly(const std::string& text, const Variables& variables)
+      : text_(text), dynamic_(variables.dynamic), arm_(text.find("\t.arch armv") != std::string::npos) {}
 
   std::string with_tables() {
     read();
@@ -72,6 +79,10 @@ class Assembly {
   static bool is_thread_local(const std::string& section) {
     return section.starts_with("\t.section\t.tbss") || section.starts_with("\t.section\t.tdata");
   }
+  // Behind a symbol: @tpoff or @gottpoff(…), not @PLT.
+  static bool is_offset(std::string_view rest) {
+    return rest.starts_with('@') && rest.find("plt") == rest.npos && rest.find("PLT") == rest.npos;
+  }
   static bool is_device(const std::string& section) {
     return section.starts_with("\t.section\t.bss.flash.") || section.starts_with("\t.section\t.data.flash.");
   }
@@ -92,7 +103,8 @@ class Assembly {
         const std::size_t comma = size.find(',');
         const auto object = objects_.find(size.substr(0, comma));
         if (object != objects_.end()) object->second.bytes = size.substr(comma + 2);
-      } else if (const std::string global = argument("\t.globl\t") + argument("\t.weak\t"); !global.empty()) {
+      } else if (const std::string global = argument(arm_ ? "\t.global\t" : "\t.globl\t") + argument("\t.weak\t");
+                 !global.empty()) {
         globals_.insert(global);
       } else if (const std::string names = argument("\t.set\t"); !names.empty()) {
         // A constructor's second name: a function that does no more than the other.
@@ -120,9 +132,9 @@ class Assembly {
         const bool own = functions_.count(word) || (objects_.count(word) && objects_.at(word).thread_local_);
         if (own) function->mentions.insert(word);
         // The TLS symbol of an extern array, defined nowhere here.
-        if (!own && end < line.size() && line[end] == '@' && dynamic_.count(short_name(word)) &&
-            !objects_.count(word) && line.find("plt", end) == std::string::npos &&
-            line.find("PLT", end) == std::string::npos) {
+        const std::string_view all = line;
+        const bool offset = arm_ ? all.substr(0, i).ends_with(":gottprel:") : is_offset(all.substr(end));
+        if (!own && offset && dynamic_.count(short_name(word)) && !objects_.count(word)) {
           function->mentions.insert(word);
           aliases_.insert(word);
         }
@@ -152,7 +164,7 @@ class Assembly {
     std::string align;
     std::set<std::string> sections;
     for_lines([&](const std::string& line, const std::string& section) {
-      if (line.starts_with("\t.align ")) align = line;
+      if (line.starts_with(arm_ ? "\t.align\t" : "\t.align ")) align = line;
       if (line.ends_with(':') && objects_.count(line.substr(0, line.size() - 1))) {
         // At least 16 bytes: the simulator looks addresses up by 16 bytes.
         out << kRedZone << "\t.balign 16\n" << align << "\n";
@@ -175,8 +187,8 @@ class Assembly {
       if (!globals_.count(name) && function.section.find("comdat") != std::string::npos) continue;
       for (const std::string& array : arrays_of(name)) {
         const bool dynamic = aliases_.count(array) != 0;
-        out << "\t.quad\t" << name << ", " << label(short_name(array)) << "\n\t.quad\t"
-            << (dynamic ? std::string(kDynamic) : array) << "@tpoff\n\t.quad\t"
+        out << "\t.quad\t" << name << ", " << label(short_name(array)) << "\n"
+            << thread_offset(dynamic ? std::string(kDynamic) : array, arm_) << "\t.quad\t"
             << (dynamic ? "-1" : objects_.at(array).bytes) << "\n";
       }
     }
@@ -198,6 +210,7 @@ class Assembly {
 
   const std::string& text_;
   const std::set<std::string>& dynamic_;
+  const bool arm_;
   std::map<std::string, Object> objects_;
   std::map<std::string, Function> functions_;
   std::set<std::string> globals_, aliases_;
@@ -207,9 +220,6 @@ class Assembly {
 }  // namespace
 
 std::string with_tables(const std::string& assembly, const Variables& variables) {
-#if !defined(__x86_64__)
-  throw Malformed("error: __shared__ and __device__ variables are simulated on x86-64 only; use shared<S>()");
-#endif
   return Assembly(assembly, variables).with_tables();
 }
 

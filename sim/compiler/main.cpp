@@ -1,7 +1,7 @@
 // main.cpp: the program flash-launches, through which kernel files are compiled by g++: it turns CUDA into C++.
 // It preprocesses the file, rewrites launches (launches.cpp) and variables (variables.cpp), hands that to the compiler
 // and puts red zones and tables into the assembly (assembly.cpp) where the file has __shared__ or __device__ variables.
-// Use: cmake/kernels.cmake sets it before the compiler: flash-launches [ccache] g++ … -o file.o -c file.cpp
+// Use: cmake/kernels.cmake sets it before the compiler: flash-launches [--by g++] [ccache] g++ … -o file.o -c file.cpp
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -98,7 +98,14 @@ struct Command {
   // Of functions of headers, which several files compile, the linker throws all copies but one away, and lets the debug
   // information of each file name that one. Then a finding in another function of the file may lose its line. Without
   // the groups that mark them as copies all of them stay, and each file's lines are its own.
-  Words keep_copies() const { return {"objcopy", "--remove-section=.group", object}; }
+  Words keep_copies() const { return {tool("objcopy"), "--remove-section=.group", object}; }
+
+  // aarch64-linux-gnu-objcopy for aarch64-linux-gnu-g++, else the one of this computer.
+  std::string tool(const std::string& name) const {
+    const std::string& path = compiler.back();
+    const std::size_t file = path.rfind('/') + 1, end = path.rfind("-g++");
+    return end == std::string::npos || end < file ? name : path.substr(0, end + 1) + name;
+  }
 
   bool has(const char* option) const { return std::find(options.begin(), options.end(), option) != options.end(); }
 };
@@ -142,10 +149,17 @@ int translate(Command& command, const std::string& text, const std::string& asse
 }  // namespace
 
 int main(int argc, char** argv) {
-  const Words words(argv + 1, argv + argc);
+  Words words(argv + 1, argv + argc);
+  // Kernel files are g++'s, also where the rest of the build is another compiler's: the last word before the options.
+  if (words.size() > 3 && words[0] == "--by") {
+    std::size_t i = 2;
+    while (i + 1 < words.size() && words[i + 1][0] != '-') ++i;
+    words[i] = words[1];
+    words.erase(words.begin(), words.begin() + 2);
+  }
   Command command(words);
   if (command.compiler.empty()) {
-    std::cerr << "usage: flash-launches [ccache] g++ [options] -o file.o -c file.cpp\n";
+    std::cerr << "usage: flash-launches [--by g++] [ccache] g++ [options] -o file.o -c file.cpp\n";
     return 2;
   }
   if (command.source.empty() || command.object.empty()) return run(words);  // nothing to compile

@@ -1,7 +1,6 @@
 // dynamic_shared.cpp: the memory behind all extern __shared__ arrays of a program: one per thread of the simulator.
 // As large as the largest GPU allows; a launch uses as much of it as it gives. Red zones stand before and behind it.
 // Use: linked where a kernel has such an array (sim/compiler/assembly.cpp), and only there.
-#if defined(__x86_64__)
 asm(R"(
 .section .tbss.flash_dynamic_shared,"awT",@nobits
 .balign 1024
@@ -13,4 +12,3 @@ flash_dynamic_shared:
 .zero 233472
 .text
 )");
-#endif

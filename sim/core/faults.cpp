@@ -251,7 +251,11 @@ void handler(int signal, siginfo_t* info, void* context) {
   fault.call_count = 0;
   follow_calls();
   pc = static_cast<decltype(pc + 0)>(reinterpret_cast<std::uintptr_t>(&explain));
+#if defined(__x86_64__)
   sp = static_cast<decltype(sp + 0)>(top / 16 * 16 - 8);  // as after a call
+#else
+  sp = top / 16 * 16;
+#endif
 }
 
 // Ctrl-C.
@@ -334,6 +338,14 @@ Watched::~Watched() {
   std::erase(watch.launches, this);
   --running;
 }
+
+#if defined(__aarch64__) && !defined(__SANITIZE_ADDRESS__)
+// What -fsanitize=integer-divide-by-zero calls, since this processor divides by zero without a word: as if it had said
+// so (cmake/kernels.cmake).
+extern "C" void __ubsan_handle_divrem_overflow(void*, void*, void*) {
+  raise(SIGFPE);
+}
+#endif
 
 void Watched::enter() {
   signal_stack.enter();

@@ -110,7 +110,7 @@ constexpr int kSavedWords = 20, kEntryWord = 0, kReturnWord = 11;
 
 namespace flash::simt {
 namespace {
-constexpr std::size_t kPage = kStackGuard, kColourStep = 320;
+constexpr std::size_t kColours = 4096, kColourStep = 320;
 #if defined(__SANITIZE_ADDRESS__)
 constexpr std::size_t kStackBytes = 128 * 1024;  // it marks all of a stack at each use
 #else
@@ -153,10 +153,10 @@ void StackPool::reserve(std::size_t count) {
         mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) throw Error("no memory for the stack of thread " + std::to_string(fibers_.size()));
     // Without its guard page (too many mappings) a stack still works; an overflow is then not caught.
-    (void)mprotect(memory, kPage, PROT_NONE);
+    (void)mprotect(memory, kStackGuard, PROT_NONE);
     Fiber fiber;
-    fiber.stack = static_cast<std::byte*>(memory) + kPage;
-    fiber.stack_bytes = kStackBytes - kPage;
+    fiber.stack = static_cast<std::byte*>(memory) + kStackGuard;
+    fiber.stack_bytes = kStackBytes - kStackGuard;
     fibers_.push_back(fiber);
   }
 }
@@ -166,7 +166,7 @@ void StackPool::prepare(std::size_t i, void (*entry)()) {
 #if defined(__SANITIZE_ADDRESS__)
   __asan_unpoison_memory_region(fiber.stack, fiber.stack_bytes);
 #endif
-  const std::size_t colour = i * kColourStep % kPage;  // a multiple of 16 bytes
+  const std::size_t colour = i * kColourStep % kColours;  // a multiple of 16 bytes
   void** top = reinterpret_cast<void**>(fiber.stack + fiber.stack_bytes - colour) - kSavedWords;
   std::memset(top, 0, kSavedWords * sizeof(void*));
   top[kEntryWord] = reinterpret_cast<void*>(entry);

@@ -8,9 +8,14 @@
 
 namespace flash::simt {
 
-// Below each stack, inaccessible: what runs over is noticed. As wide as a stride of pages that no frame jumps over,
-// since kernels are compiled to touch each page of a large frame (-fstack-clash-protection).
+// Below each stack, inaccessible: what runs over is noticed. As wide as a stride that no frame jumps over: kernels are
+// compiled to touch a large frame at such strides (-fstack-clash-protection). A page; on ARM, whose pages have 4, 16 or
+// 64 KiB, the largest.
+#if defined(__aarch64__)
+constexpr std::size_t kStackGuard = 64 * 1024;
+#else
 constexpr std::size_t kStackGuard = 4096;
+#endif
 
 struct Fiber {
   void* stack_pointer = nullptr;

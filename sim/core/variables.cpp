@@ -54,6 +54,15 @@ void copy_from_variable(void* to, const void* variable, std::size_t offset, std:
   std::memcpy(to, part_of("cudaMemcpyFromSymbol", variable, offset, bytes), bytes);
 }
 
+SharedUse::Place::operator std::ptrdiff_t() const {
+#if defined(__aarch64__)
+  // The operands of movz and movk: 16 bits of each instruction, from its bit 5 on; the first has the upper half.
+  return (word >> 5 & 0xffff) << 16 | (word >> 37 & 0xffff);
+#else
+  return word;
+#endif
+}
+
 SharedLayout::SharedLayout(const Launch& launch) {
   std::vector<SharedUse> uses;
   for (const SharedUse* use = __start_flash_shared; use != __stop_flash_shared; ++use) {

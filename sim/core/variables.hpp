@@ -15,7 +15,10 @@ namespace flash::simt {
 struct SharedUse {
   const void* function;
   const char* name;
-  std::ptrdiff_t at;   // from the thread pointer
+  struct Place {
+    std::int64_t word;  // as the linker wrote it
+    operator std::ptrdiff_t() const;
+  } at;                // from the thread pointer
   std::int64_t bytes;  // -1: an extern array, as large as the launch says
 };
 

@@ -43,7 +43,7 @@ CHECK_LIBRARY = "libflash_simt.a"  # what ./flash check links
 STARTED = {"app": ["flash-phases"], "tour": ["flash-phases", "flash-wrong-prediction"],
            "exercises": ["flash-exercise"], "player": ["flash-phases", "flash-recordings"]}
 UNJUDGED = ("left", "skipped")  # for want of time; for want of what its test needs
-TREE = ["flash", "sim", "gpu", "phases", "tests", "docs", ".devcontainer"]  # what such a script may read
+TREE = ["flash", "cmake", "sim", "gpu", "phases", "tests", "docs", ".devcontainer", ".github"]  # what it may read
 
 
 class Failed(Exception):

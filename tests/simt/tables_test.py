@@ -35,7 +35,7 @@ def relocations(path):
         if head:
             section = head[1]
         row = line.split()
-        if section and len(row) >= 5 and row[2].startswith("R_X86_64_"):
+        if section and len(row) >= 5 and row[2].startswith(("R_X86_64_", "R_AARCH64_")):
             found.append((section, sections.get(section), int(row[0], 16), row[4]))
     return found
 
