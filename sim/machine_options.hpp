@@ -41,7 +41,9 @@ struct UnorderedAdditions {
   std::uint64_t elements = 0;  // so many of them
   std::string first, second;   // two of the additions, as file:line, in the order of these words
 
+#if __cplusplus >= 202002L  // a program of ./flash check may be C++17
   bool operator==(const UnorderedAdditions&) const = default;
+#endif
 };
 
 struct KernelReport {

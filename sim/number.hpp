@@ -8,7 +8,8 @@
 
 // Where the CPU converts halfs itself, _Float16 does; elsewhere it would call a library function, five times slower
 // than the integer arithmetic below.
-#if defined(__FLT16_MAX__) && (defined(__F16C__) || defined(__aarch64__)) && !defined(__CUDACC__)
+#if defined(__FLT16_MAX__) && (defined(__F16C__) || defined(__aarch64__)) && \
+    (!defined(__CUDACC__) || defined(FLASH_PROGRAM))  // ./flash check defines __CUDACC__, too
 #define FLASH_NATIVE_HALF
 #endif
 
