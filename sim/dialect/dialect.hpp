@@ -16,7 +16,9 @@
 #include "sim/dialect/tally.hpp"
 
 #define __global__ __attribute__((noinline))
+#if !defined(FLASH_PROGRAM)  // there sim/compiler/variables.cpp takes it away
 #define __host__
+#endif
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...) flash_launch_bounds(__VA_ARGS__)  // sim/compiler/launches.cpp makes a check of it
 #define __cluster_dims__(...) flash_cluster_dims(__VA_ARGS__)    // the same
