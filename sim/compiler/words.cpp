@@ -44,8 +44,12 @@ void refuse_words(const Source& source) {
                                                    "tex2D",
                                                    "tex3D",
                                                    "surf2Dread"};
+  static constexpr std::string_view kGraphs = "cudaGraphAdd";  // cudaGraphAddKernelNode and its kind
   for (std::size_t i = 0; i < source.size(); ++i) {
     const std::string_view word = source.at(i);
+    if ((word.starts_with(kGraphs) || word == "cudaGraphCreate" || word == "cudaKernelNodeParams") &&
+        !source.of_system(i))
+      throw source.malformed(i, std::string(word) + ": graphs are made by capture here; write cudaStreamBeginCapture");
     if ((word == "asm" || word == "__asm__" || word == "__asm") && !source.of_system(i))
       throw source.malformed(i, "inline assembly is not simulated; write the operation in CUDA C++");
     if (std::find(std::begin(kTextures), std::end(kTextures), word) != std::end(kTextures) && !source.of_system(i))
