@@ -29,7 +29,7 @@ class Program:
     def __init__(self, repository, folder, files, arguments="", expected="clean", says="", options="", name=None):
         self.repository, self.folder, self.files = repository, folder, files.split()
         self.arguments, self.expected, self.says, self.options = arguments.split(), expected, says, options.split()
-        self.name = name or pathlib.Path(folder).name
+        self.name = name or folder.split("/")[-1]
 
     def command(self, clones, settings):
         clone = clones / self.repository.replace("/", "+")
@@ -70,6 +70,24 @@ PROGRAMS = [
     sample("3_CUDA_Features/binaryPartitionCG", "binaryPartitionCG.cu"),
     sample("3_CUDA_Features/cudaTensorCoreGemm", "cudaTensorCoreGemm.cu"),
     sample("6_Performance/transpose", "transpose.cu"),
+    Program("siboehm/SGEMM_CUDA", "src", "ours:sgemm.cu runner.cu", "1 2 3 4 5 6 7 8 9 10", options="-I.",
+            name="kernels 1 to 10"),
+    Program("karpathy/llm.c", "dev/cuda", "ours:llmc_attention.cu", "1 2", options="-I.", name="attention 1, 2"),
+    Program("karpathy/llm.c", "dev/cuda", "ours:llmc_attention.cu", "4", options="-I.", name="attention 3 to 6",
+            expected="refused", says="cuBLAS is not simulated"),
+    Program("karpathy/llm.c", "dev/cuda", "ours:llmc_softmax.cu", "1 2 3 4 5 6 7 8", options="-I.", name="softmax 1 to 8"),
+    Program("karpathy/llm.c", "dev/cuda", "ours:llmc_layernorm.cu", "1 2 3 4 5 6", options="-I.", name="layernorm 1 to 6"),
+    Program("karpathy/llm.c", "dev/cuda", "ours:llmc_matmul.cu", "1 4", options="-I. -Xcompiler -fopenmp",
+            name="matmul 1, 4"),
+    Program("karpathy/llm.c", "dev/cuda", "ours:llmc_matmul.cu", "2", options="-I. -Xcompiler -fopenmp",
+            name="matmul 2, 3", expected="refused", says="cuBLAS is not simulated"),
+    Program("gau-nernst/learn-cuda", "02a_matmul_simt", "ours:learn_matmul.cu matmul.cu"),
+    Program("gau-nernst/learn-cuda", "03_sum", "ours:learn_sum.cu sum.cu"),
+    Program("gau-nernst/learn-cuda", "04_softmax", "ours:learn_softmax.cu softmax.cu"),
+    Program("gau-nernst/learn-cuda", "02b_matmul_sm80", "matmul_v1.cu", expected="refused", says="inline assembly"),
+    Program("gau-nernst/learn-cuda", "05_fp6", "fp6.cu", expected="refused", says="PyTorch"),
+    Program("gau-nernst/learn-cuda", "06_box_blur", "box_blur.cu", expected="refused", says="PyTorch"),
+    Program("gau-nernst/learn-cuda", "07_attention", "attention_v1.cu", expected="refused", says="inline assembly"),
 ]
 
 
