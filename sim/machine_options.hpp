@@ -57,6 +57,11 @@ struct Finding {
   std::string kind;  // "race", "out of bounds", "misaligned", "uninitialised", "barrier divergence", ...
   std::string text;  // the whole report, several lines, without a newline at the end
   std::uint64_t count = 1;
+  // Those of one cause have one mistake behind them: the same places race, in other orders (sim/report/causes.hpp).
+  std::string cause = {};                // "": nobody has looked
+  std::string what = {};                 // "write after read", of a race
+  std::vector<std::string> places = {};  // file:line of each side
+  unsigned distance = 0;                 // of a race: 1 within a warp, 2 within a block, 3 between blocks
 };
 
 // One bar of the trace: a region of a warp, a barrier, a wait for asynchronous copies, or a group of such copies.

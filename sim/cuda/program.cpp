@@ -15,6 +15,7 @@
 #include "sim/core/block.hpp"
 #include "sim/core/code_names.hpp"
 #include "sim/core/device_memory.hpp"
+#include "sim/report/causes.hpp"
 #include "sim/report/json.hpp"
 #include "sim/report/recording.hpp"
 #include "sim/report/report.hpp"
@@ -90,7 +91,9 @@ void Program::run(simt::Launch& launch) {
     }
     ++known->launches;
   }
-  for (const Finding& finding : machine_->findings()) {
+  for (Finding& finding : by_cause(machine_->findings())) {
+    // Of lockstep the kernel is part of the cause, whatever its template arguments are.
+    if (finding.kind == "lockstep assumed") finding.cause += "|" + report.kernel.substr(0, report.kernel.find('<'));
     assertion_failed_ |= finding.kind == "assertion";
     add_finding(finding);
   }
@@ -111,13 +114,16 @@ void Program::host_accessed(const void* address, bool writes, const void* return
 
 void Program::add_finding(const Finding& finding) {
   // The same defect in a later launch, at another place of the array, is no new one.
-  std::string key = finding.kind;
-  std::istringstream lines(finding.text);
-  std::string line;
-  std::getline(lines, line);
-  if (finding.kind == "call") key += line;
-  while (std::getline(lines, line)) key += line.substr(0, line.find("  block"));
-  key.resize(std::min(key.size(), key.find("  seen")));
+  std::string key = finding.cause;
+  if (key.empty()) {
+    key = finding.kind;
+    std::istringstream lines(finding.text);
+    std::string line;
+    std::getline(lines, line);
+    if (finding.kind == "call") key += line;
+    while (std::getline(lines, line)) key += line.substr(0, line.find("  block"));
+    key.resize(std::min(key.size(), key.find("  seen")));
+  }
   if (!seen_.insert(key).second) return;
   findings_.push_back(finding);
   std::cerr << finding.text << "\n" << std::flush;
