@@ -3,8 +3,6 @@
 // Use: see program.hpp.
 #include "sim/cuda/program.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -32,7 +30,7 @@ MachineOptions options() {
   MachineOptions result;
   if (std::getenv("FLASH_CHECK_PLAYER")) result.recording = &recording;
   result.keep_going = true;
-  result.progress = isatty(STDERR_FILENO);
+  result.progress = 10;
   const char* text = std::getenv("FLASH_CHECK");
   std::istringstream words(text ? text : "");
   for (std::string word; words >> word;) {
@@ -49,6 +47,10 @@ MachineOptions options() {
       result.seed = std::strtoull(value.c_str(), nullptr, 10);
     } else if (word.starts_with("threads=")) {
       result.threads = std::atoi(value.c_str());
+    } else if (word.starts_with("sample=")) {
+      result.checked_blocks = std::strtoull(value.c_str(), nullptr, 10);
+    } else if (word.starts_with("progress=")) {
+      result.progress = std::atof(value.c_str());
     } else if (word.starts_with("timeout=")) {
       result.timeout = std::atof(value.c_str());
     } else if (word.starts_with("profile=")) {
@@ -81,6 +83,7 @@ void Program::run(simt::Launch& launch) {
     kernels_.push_back({report, 1});
   } else {
     known->total.ledger.add(report.ledger);
+    known->total.checked_blocks = std::max(known->total.checked_blocks, report.checked_blocks);
     for (const UnorderedAdditions& unordered : report.unordered) {  // of several launches the one with most elements
       const auto array = std::find_if(known->total.unordered.begin(), known->total.unordered.end(),
                                       [&](const UnorderedAdditions& other) { return other.array == unordered.array; });
