@@ -6,8 +6,6 @@
 #include <numbers>
 
 #include "sim/core/mathematics.hpp"
-
-namespace flash::simt::words {
 namespace {
 
 using Wide = long double;
@@ -144,5 +142,3 @@ float normcdff(float x) {
 float normcdfinvf(float x) {
   return static_cast<float>(normcdfinv(x));
 }
-
-}  // namespace flash::simt::words

@@ -1,10 +1,8 @@
 // mathematics.hpp: CUDA's functions that the C library does not have: sinpi, norms, inverses of the error function. The
-// programming guide gives error bounds for them alone; here a float is computed in double precision and rounded, a double
-// in long double.
-// Use: the words of a kernel, through sim/dialect/dialect.hpp. They touch no memory, so that no check misses anything.
+// programming guide gives error bounds for them alone; here a float is computed as a double and rounded, a double as a
+// long double. Global and plain, as the C library's: they touch no memory, so that no check misses anything.
+// Use: the words of a kernel, through sim/dialect/dialect.hpp.
 #pragma once
-
-namespace flash::simt::words {
 
 // 1 over the cube root; 1 over the length.
 float rcbrtf(float x);
@@ -38,5 +36,3 @@ float normcdff(float x);
 double normcdf(double x);
 float normcdfinvf(float x);
 double normcdfinv(double x);
-
-}  // namespace flash::simt::words

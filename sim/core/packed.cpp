@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-
-namespace flash::simt::words {
 namespace {
 
 // Lane i of a word.
@@ -39,13 +37,13 @@ unsigned sum_of_differences(unsigned a, unsigned b) {
 
 }  // namespace
 
-#define FLASH_EACH(name, is_signed, result)                                \
-  unsigned __##name##2(unsigned x, unsigned y) {                           \
-    constexpr int kBits = 16;                                              \
+#define FLASH_EACH(name, is_signed, result)                                   \
+  unsigned __##name##2(unsigned x, unsigned y) {                              \
+    constexpr int kBits = 16;                                                 \
     return each<kBits, is_signed>(x, y, [](int a, int b) { return result; }); \
-  }                                                                        \
-  unsigned __##name##4(unsigned x, unsigned y) {                           \
-    constexpr int kBits = 8;                                               \
+  }                                                                           \
+  unsigned __##name##4(unsigned x, unsigned y) {                              \
+    constexpr int kBits = 8;                                                  \
     return each<kBits, is_signed>(x, y, [](int a, int b) { return result; }); \
   }
 FLASH_EACH(vadd, false, a + b)
@@ -64,7 +62,7 @@ FLASH_EACH(vmaxu, false, std::max(a, b))
 FLASH_EACH(vmins, true, std::min(a, b))
 FLASH_EACH(vminu, false, std::min(a, b))
 // All ones, or one, where it is true.
-#define FLASH_COMPARE(name, is_signed, op)                \
+#define FLASH_COMPARE(name, is_signed, op)             \
   FLASH_EACH(vcmp##name, is_signed, (a op b) ? -1 : 0) \
   FLASH_EACH(vset##name, is_signed, (a op b) ? 1 : 0)
 FLASH_COMPARE(eq, false, ==)
@@ -90,14 +88,14 @@ unsigned __vsadu2(unsigned a, unsigned b) {
 unsigned __vsadu4(unsigned a, unsigned b) {
   return sum_of_differences<8, false>(a, b);
 }
-#define FLASH_OF_ONE(name, result)                                      \
-  unsigned __##name##2(unsigned x) {                                    \
-    constexpr int kBits = 16;                                           \
-    return each<kBits, true>(x, 0, [](int a, int) { return result; });  \
-  }                                                                     \
-  unsigned __##name##4(unsigned x) {                                    \
-    constexpr int kBits = 8;                                            \
-    return each<kBits, true>(x, 0, [](int a, int) { return result; });  \
+#define FLASH_OF_ONE(name, result)                                     \
+  unsigned __##name##2(unsigned x) {                                   \
+    constexpr int kBits = 16;                                          \
+    return each<kBits, true>(x, 0, [](int a, int) { return result; }); \
+  }                                                                    \
+  unsigned __##name##4(unsigned x) {                                   \
+    constexpr int kBits = 8;                                           \
+    return each<kBits, true>(x, 0, [](int a, int) { return result; }); \
   }
 FLASH_OF_ONE(vabs, std::abs(a))
 FLASH_OF_ONE(vabsss, (saturated<kBits, true>(std::abs(a))))
@@ -129,5 +127,3 @@ unsigned __dp2a_lo(unsigned a, unsigned b, unsigned c) {
 unsigned __dp2a_hi(unsigned a, unsigned b, unsigned c) {
   return dp2a<false>(a, b, c, 2);
 }
-
-}  // namespace flash::simt::words

@@ -1,8 +1,7 @@
 // packed.hpp: CUDA's arithmetic on the two halves or four bytes of a word, exact: __vadd2, __vabsdiffu4, __dp2a_lo.
-// Use: the words of a kernel, through sim/dialect/dialect.hpp. They touch no memory, so that no check misses anything.
+// Global and plain, as the C library's functions: they touch no memory, so that no check misses anything.
+// Use: the words of a kernel, through sim/dialect/dialect.hpp.
 #pragma once
-
-namespace flash::simt::words {
 
 // Each for halves (2) and bytes (4); s, u: signed, unsigned; ss, us: the same, saturating.
 #define FLASH_PACKED(X)                                                                                          \
@@ -28,5 +27,3 @@ int __dp2a_lo(int a, int b, int c);
 int __dp2a_hi(int a, int b, int c);
 unsigned __dp2a_lo(unsigned a, unsigned b, unsigned c);
 unsigned __dp2a_hi(unsigned a, unsigned b, unsigned c);
-
-}  // namespace flash::simt::words

@@ -1,6 +1,6 @@
 // api.cpp: errors, launches and the attributes of kernels, on one simulated device.
-// What CUDA answers with an error code is answered so here. Calls that are defects (a launch that no GPU takes) count as
-// findings, too, since many programs ignore the code and go on with wrong data.
+// What CUDA answers with an error code is answered so here. Calls that are defects (a launch that no GPU takes) count
+// as findings, too, since many programs ignore the code and go on with wrong data.
 // Use: through <cuda_runtime.h>. Options and the report's place come from the environment (program.hpp).
 #include "sim/cuda/api.hpp"
 

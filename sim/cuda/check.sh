@@ -20,8 +20,9 @@ docs/check.md says what works, what is refused and what differs.
   --seed N           for --order random and --completion random
   --threads N        threads of the host, 0: one per core; 1: reports repeat exactly
   --profile sm_90    whose limits hold: sm_90 (the default) or sm_80
-  --arch sm_90       gives __CUDA_ARCH__ this value (900), in host code, too; without it, the word is refused
+  --arch sm_90       gives __CUDA_ARCH__ this value (900) in host code, too; without it, in kernels alone
   --player FILE.html a page for a browser that plays the run step by step, up to the first finding
+  --sample N         checks N blocks of each grid, spread over it, and runs the others without checks, which is faster
   --timeout SECONDS  ends a launch that takes longer, and says where it was
   -o PROGRAM         compile only; run PROGRAM yourself, in gdb for instance
   -D -U -I -isystem -include -std -L -l
@@ -47,6 +48,7 @@ seed=0
 profile=sm_90
 threads=0
 timeout=0
+sample=0
 program=
 player=
 architecture=
@@ -98,14 +100,14 @@ while [ $# -gt 0 ]; do
       architecture=-D__CUDA_ARCH__=${2#sm_}0
       shift
       ;;
-    --seed | --threads | --timeout)
+    --seed | --threads | --timeout | --sample)
       value "$1" 'a number' ${2+"$2"}
       case $2 in
         '' | *[!0-9]* | ??????????????????*)
           refuse "$1 is '$2'; expected a number of at most 17 digits; leave it out for 0"
           ;;
       esac
-      case $1 in --seed) seed=$2 ;; --threads) threads=$2 ;; *) timeout=$2 ;; esac
+      case $1 in --seed) seed=$2 ;; --threads) threads=$2 ;; --sample) sample=$2 ;; *) timeout=$2 ;; esac
       shift
       ;;
     -h | --help)
@@ -126,7 +128,7 @@ while [ $# -gt 0 ]; do
       nvcc_option "$@"
       [ "$words" -gt 0 ] ||
         refuse "flag '$1' is unknown; expected --json, --sim, --deterministic, --order, --completion, --seed," \
-          '--threads, --profile, --arch, --timeout, --player, -o or an option of nvcc; see --help and docs/check.md'
+          '--threads, --profile, --arch, --timeout, --sample, --player, -o or an option of nvcc; see --help and docs/check.md'
       shift $((words - 1))
       ;;
     *)
@@ -153,10 +155,30 @@ fi
 # shellcheck disable=SC1090
 . "$settings"
 
-work=$(mktemp -d "${TMPDIR:-/tmp}/flash-check.XXXXXX")
+# What runs left that were killed: their number is in the name, and there is no such process any more.
+for left in "${TMPDIR:-/tmp}"/flash-check.*.*; do
+  owner=${left##*/flash-check.}
+  owner=${owner%%.*}
+  case $owner in '' | *[!0-9]*) continue ;; esac
+  [ -d "/proc/$owner" ] || rm -rf "$left" 2>/dev/null || :
+done
+work=$(mktemp -d "${TMPDIR:-/tmp}/flash-check.$$.XXXXXX")
+child=
 trap 'rm -rf "$work"' EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
+# The program hears Ctrl-C itself, and says where it was; what ends this script alone ends the program, too.
+trap '[ -z "$child" ] || wait "$child" || :; exit 130' INT
+trap '[ -z "$child" ] || { kill "$child" || :; wait "$child" || :; }; exit 143' TERM
+trap '[ -z "$child" ] || { kill "$child" || :; wait "$child" || :; }; exit 129' HUP
+
+# attend PROGRAM [ARGUMENT…]: runs it so that a signal is answered at once and not when it has ended. A program in the
+# background would hear no Ctrl-C and have no input.
+attend() {
+  env --default-signal=INT "$@" <&3 &
+  child=$!
+  status=0
+  wait "$child" || status=$?
+  child=
+}
 
 if [ "$machine" = checked ]; then
   # shellcheck disable=SC2154
@@ -203,21 +225,21 @@ eval "\"\$CXX\" -Wl,-u,__tsan_read4,-u,_Z15cudaDeviceResetv \"\$LIBRARY\" $objec
 [ -z "$program" ] || exit 0
 
 FLASH_CHECK="order=$order completion=$completion seed=$seed profile=$profile threads=$threads timeout=$timeout"
-FLASH_CHECK="$FLASH_CHECK deterministic=$deterministic"
+FLASH_CHECK="$FLASH_CHECK deterministic=$deterministic sample=$sample"
 FLASH_CHECK_STATUS=$work/status
 export FLASH_CHECK FLASH_CHECK_STATUS
 if [ -n "$player" ]; then
   FLASH_CHECK_PLAYER=$work/player.html
   export FLASH_CHECK_PLAYER
 fi
-status=0
+exec 3<&0
 if [ "$json" = yes ]; then
   FLASH_CHECK_JSON=$work/report.json
   export FLASH_CHECK_JSON
-  "$work/program" "$@" 1>&2 || status=$?
+  attend "$work/program" "$@" 1>&2
   [ ! -e "$FLASH_CHECK_JSON" ] || cat "$FLASH_CHECK_JSON"
 else
-  "$work/program" "$@" || status=$?
+  attend "$work/program" "$@"
 fi
 
 if [ -e "$work/player.html" ]; then

@@ -43,7 +43,8 @@
   X(cudaErrorStreamCaptureUnmatched, 903, "capture was not ended in the same stream as it began")         \
   X(cudaErrorStreamCaptureUnjoined, 904, "capturing stream has unjoined work")                            \
   X(cudaErrorStreamCaptureIsolation, 905, "dependency created on uncaptured work in another stream")      \
-  X(cudaErrorStreamCaptureImplicit, 906, "operation would make the legacy stream depend on a capturing blocking stream") \
+  X(cudaErrorStreamCaptureImplicit, 906,                                                                   \
+    "operation would make the legacy stream depend on a capturing blocking stream")                       \
   X(cudaErrorCapturedEvent, 907, "operation not permitted on an event last recorded in a capturing stream") \
   X(cudaErrorUnknown, 999, "unknown error")
 

@@ -28,8 +28,8 @@ template <class... Parameters>
 cudaError_t cudaLaunchCooperativeKernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, void** arguments,
                                         std::size_t shared_bytes = 0, cudaStream_t stream = nullptr,
                                         FLASH_SITE_OF_CALL) {
-  flash::launch_unpacked({{site, stream, true}, "cudaLaunchCooperativeKernel", grid, block, shared_bytes}, kernel, arguments,
-                         std::index_sequence_for<Parameters...>());
+  flash::launch_unpacked({{site, stream, true}, "cudaLaunchCooperativeKernel", grid, block, shared_bytes}, kernel,
+                         arguments, std::index_sequence_for<Parameters...>());
   return cudaPeekAtLastError();
 }
 // With attributes, of which two have a meaning here: the shape of clusters, and a cooperative launch.

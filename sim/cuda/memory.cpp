@@ -22,8 +22,8 @@ struct CUmemPool_st {
 namespace flash::cuda {
 namespace {
 
-std::set<const void*> pinned;                            // by cudaMallocHost, what is not freed yet
-std::map<const std::byte*, std::size_t> registered;      // host memory, and its bytes
+std::set<const void*> pinned;                        // by cudaMallocHost, what is not freed yet
+std::map<const std::byte*, std::size_t> registered;  // host memory, and its bytes
 CUmemPool_st default_pool;
 cudaMemPool_t current_pool = &default_pool;
 std::set<cudaMemPool_t> pools{&default_pool};
@@ -104,8 +104,9 @@ cudaError_t copy(const char* call, const Block& block, cudaMemcpyKind kind, cuda
 
 cudaError_t copy(const char* call, void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                  cudaStream_t stream, simt::Site site) {
-  return copy(call, {static_cast<std::byte*>(to), bytes, bytes, static_cast<const std::byte*>(from), bytes, bytes, bytes, 1, 1},
-              kind, stream, site);
+  return copy(
+      call, {static_cast<std::byte*>(to), bytes, bytes, static_cast<const std::byte*>(from), bytes, bytes, bytes, 1, 1},
+      kind, stream, site);
 }
 
 cudaError_t set(const char* call, cudaPitchedPtr to, std::size_t slice, int value, cudaExtent extent,
@@ -113,8 +114,7 @@ cudaError_t set(const char* call, cudaPitchedPtr to, std::size_t slice, int valu
   if (extent.width == 0 || extent.height == 0 || extent.depth == 0) return cudaSuccess;
   if (!program().machine().array_at(to.ptr))
     return defect(call, site, "the destination is memory of the host", cudaErrorInvalidValue);
-  if (extent.width > to.pitch)
-    return defect(call, site, "a row is wider than its pitch", cudaErrorInvalidValue);
+  if (extent.width > to.pitch) return defect(call, site, "a row is wider than its pitch", cudaErrorInvalidValue);
   const std::size_t reaches = (extent.depth - 1) * slice + (extent.height - 1) * to.pitch + extent.width;
   if (const std::string wrong = beyond(to.ptr, reaches); !wrong.empty())
     return defect(call, site, wrong, cudaErrorInvalidValue);
@@ -309,10 +309,10 @@ cudaError_t cudaMemcpy2D(void* to, std::size_t to_pitch, const void* from, std::
 cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                               std::size_t width, std::size_t height, cudaMemcpyKind kind, cudaStream_t stream,
                               flash::simt::Site site) {
-  return copy("cudaMemcpy2D",
-              {static_cast<std::byte*>(to), to_pitch, 0, static_cast<const std::byte*>(from), from_pitch, 0, width,
-               height, 1},
-              kind, stream, site);
+  return copy(
+      "cudaMemcpy2D",
+      {static_cast<std::byte*>(to), to_pitch, 0, static_cast<const std::byte*>(from), from_pitch, 0, width, height, 1},
+      kind, stream, site);
 }
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes, flash::simt::Site site) {
   return flash::cuda::set("cudaMemset", {to, bytes, bytes, 1}, 0, value, {bytes, 1, 1}, nullptr, site);

@@ -1,5 +1,5 @@
-// memory.hpp: CUDA's calls for memory: allocation, copies, sets, symbols, what a pointer is. A copy is done when its call
-// returns; while its stream is captured, when the graph is launched.
+// memory.hpp: CUDA's calls for memory: allocation, copies, sets, symbols, what a pointer is. A copy is done when its
+// call returns; while its stream is captured, when the graph is launched.
 // Use: through <cuda_runtime.h>. The bodies: sim/cuda/memory.cpp.
 #pragma once
 #include <cstddef>

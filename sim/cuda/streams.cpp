@@ -288,8 +288,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data, flash::simt::Site site) {
   if (!function) return failed(cudaErrorInvalidValue);
-  return flash::cuda::in_stream(stream, "cudaLaunchHostFunc", site,
-                                [=] { return call(function, data), cudaSuccess; });
+  return flash::cuda::in_stream(stream, "cudaLaunchHostFunc", site, [=] { return call(function, data), cudaSuccess; });
 }
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data, unsigned flags,
                                   flash::simt::Site site) {
@@ -344,7 +343,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* 
   if (!stream) return failed(cudaErrorInvalidResourceHandle);
   if (!status) return failed(cudaErrorInvalidValue);
   if (stream == &legacy && blocking_capture()) return failed(cudaErrorStreamCaptureImplicit);
-  *status = !stream->capture          ? cudaStreamCaptureStatusNone
+  *status = !stream->capture           ? cudaStreamCaptureStatusNone
             : stream->capture->invalid ? cudaStreamCaptureStatusInvalidated
                                        : cudaStreamCaptureStatusActive;
   return cudaSuccess;

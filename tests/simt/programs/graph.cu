@@ -1,7 +1,7 @@
 // graph.cu: a graph by capture of two streams: what they are given is recorded, with its arguments, and done again by
 // each launch of the graph, in the order of the capture.
-// ./flash check tests/simt/programs/graph.cu; nvcc -arch=native graph.cu. With an argument: a captured kernel is told of
-// one element too many.
+// ./flash check tests/simt/programs/graph.cu; nvcc -arch=native graph.cu. With an argument: a captured kernel is told
+// of one element too many.
 #include <cuda_runtime.h>
 
 #include <cstdio>

@@ -1,5 +1,5 @@
-// host_calls.cu: calls of CUDA's host interface beside allocation and copies, and their answers to wrong arguments: limits,
-// properties, occupancy, rows and slices, what a pointer is, advice, pools, registered memory, host functions.
+// host_calls.cu: calls of CUDA's host interface beside allocation and copies, and their answers to wrong arguments:
+// limits, properties, occupancy, rows and slices, what a pointer is, advice, pools, registered memory, host functions.
 // ./flash check tests/simt/programs/host_calls.cu; nvcc -arch=native host_calls.cu. With an argument: a kernel is told
 // of one element too many.
 #include <cuda_profiler_api.h>
