@@ -1,7 +1,7 @@
 // headers.cpp: which headers a program of ./flash check may not include, each refused in one line that names it: those
-// of libraries whose functions run on a GPU alone, and all of an installed CUDA, whose words are nvcc's. sim/cuda/include
-// has our own in place of some of them.
-// Use: refuse_headers(source) where the preprocessor has come to an end, refusal_of(its messages) where not; main.cpp.
+// of libraries whose functions run on a GPU alone, and all of an installed CUDA, whose words are nvcc's. Of some of
+// them sim/cuda/include has our own.
+// Use: refuse_headers(source) where the preprocessor has come to an end, refusal_of(its messages) where not: main.cpp.
 #include <filesystem>
 #include <optional>
 #include <sstream>

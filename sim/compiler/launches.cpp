@@ -1,7 +1,7 @@
 // launches.cpp: turns CUDA's launches into C++: kernel<<<grid, block>>>(x) becomes a call of launch.hpp's
-// on_this_machine(grid, block).kernel(…)(x); __launch_bounds__ and __cluster_dims__ checks where the kernel begins; from
-// cudaLaunchKernel((void*)kernel, …) it takes the cast. The text is preprocessed, so launches that macros make are seen
-// too. Use: rewrite_launches(source); main.cpp does.
+// on_this_machine(grid, block).kernel(…)(x); __launch_bounds__ and __cluster_dims__ checks where the kernel begins; the
+// cast of cudaLaunchKernel((void*)kernel, …) goes. The text is preprocessed, so launches that macros make are seen too.
+// Use: rewrite_launches(source); main.cpp does.
 #include <algorithm>
 #include <map>
 #include <optional>

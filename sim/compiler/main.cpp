@@ -169,8 +169,9 @@ void judge_architecture(const Command& command, const Between& between, const So
   const std::string mention = mention_of_architecture(source);
   if (mention.empty()) return;
   if (!command.is_program())
-    throw Malformed(mention + ": error: __CUDA_ARCH__ has no value here: host and device code are compiled as one; "
-                              "leave it out");
+    throw Malformed(mention +
+                    ": error: __CUDA_ARCH__ has no value here: host and device code are compiled as one; "
+                    "leave it out");
   if (run(command.preprocess(between.host_text), between.messages.c_str()) != 0)
     throw Malformed(mention + ": error: without __CUDA_ARCH__, as it is on the host, this does not compile");
   const std::string host_text = content(between.host_text);

@@ -128,7 +128,7 @@ while [ $# -gt 0 ]; do
       nvcc_option "$@"
       [ "$words" -gt 0 ] ||
         refuse "flag '$1' is unknown; expected --json, --sim, --deterministic, --order, --completion, --seed," \
-          '--threads, --profile, --arch, --timeout, --sample, --player, -o or an option of nvcc; see --help and docs/check.md'
+          '--threads, --profile, --arch, --timeout, --sample, --player, -o or an option of nvcc; see --help'
       shift $((words - 1))
       ;;
     *)

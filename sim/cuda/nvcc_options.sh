@@ -1,4 +1,4 @@
-# shellcheck shell=sh
+# shellcheck shell=sh disable=SC2034 # check.sh reads what is set here
 # nvcc_options.sh: the options of nvcc that ./flash check takes, so that the command that compiles a program for a GPU
 # checks it, too. Those that choose code, speed or warnings of the GPU's compiler are read and change nothing here.
 # Use: . nvcc_options.sh, behind the functions refuse and value; nvcc_option "$@" for each word; then pass, link, …
@@ -44,7 +44,7 @@ target_of() {
   [ -z "$number" ] || target=${number}0
 }
 
-# nvcc_option WORD…: takes the option that the words begin with; $words: how many it was, 0 if nvcc has none of that name.
+# nvcc_option WORD…: takes the option that the words begin with; $words: how many it was, 0: nvcc has none of that name.
 nvcc_option() {
   words=1
   case $1 in
@@ -70,12 +70,13 @@ nvcc_option() {
     -std=* | --std=*) standard=${1#*=} ;;
     -Xcompiler=* | --compiler-options=*) host "${1#*=}" ;;
     -fopenmp | -pthread) host "$1" ;;
+    -lineinfo) ;;
     -lcuda | -lcudart | -lcudart_static | -lcudadevrt | -lcublas | -lcublasLt | -lcurand | -lcufft | -lnvToolsExt) ;;
     -L?* | -l?*) link="$link $(quoted "$1")" ;;
     -arch=* | --gpu-architecture=* | -gencode=* | --generate-code=*) target_of "$1" ;;
     -code=* | --gpu-code=* | -maxrregcount=* | --maxrregcount=* | -Xptxas=* | --ptxas-options=* | -ccbin=* | \
-      --compiler-bindir=* | -Xcudafe=* | -diag-suppress=* | --diag-suppress=* | -O | -O[0-3] | --optimize=* | -g | -G | \
-      --debug | --device-debug | -lineinfo | --generate-line-info | -w | -W* | -m64 | -rdc=* | \
+      --compiler-bindir=* | -Xcudafe=* | -diag-suppress=* | --diag-suppress=* | -O | -O[0-3] | --optimize=* | -g | \
+      -G | --debug | --device-debug | --generate-line-info | -w | -W* | -m64 | -rdc=* | \
       --relocatable-device-code=* | -use_fast_math | --use_fast_math | -fmad=* | --fmad=* | -ftz=* | -prec-div=* | \
       -prec-sqrt=* | --expt-* | -expt-* | --extended-lambda | -extended-lambda | -allow-unsupported-compiler | \
       --allow-unsupported-compiler | -v | --verbose | -restrict) ;;

@@ -36,9 +36,9 @@ inline cublasStatus_t cublasLtDestroy(cublasLtHandle_t) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-#define FLASH_NO_CUBLAS(function)         \
-  template <class... Arguments>           \
-  cublasStatus_t function(Arguments&&...) { \
+#define FLASH_NO_CUBLAS(function)             \
+  template <class... Arguments>               \
+  cublasStatus_t function(Arguments&&...) {   \
     return flash::cuda::no_cublas(#function); \
   }
 FLASH_NO_CUBLAS(cublasLtMatmul)

@@ -40,9 +40,9 @@ inline cublasStatus_t cublasSetStream(cublasHandle_t, cudaStream_t) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-#define FLASH_NO_CUBLAS(function)         \
-  template <class... Arguments>           \
-  cublasStatus_t function(Arguments&&...) { \
+#define FLASH_NO_CUBLAS(function)             \
+  template <class... Arguments>               \
+  cublasStatus_t function(Arguments&&...) {   \
     return flash::cuda::no_cublas(#function); \
   }
 FLASH_NO_CUBLAS(cublasSgemm)

@@ -26,8 +26,8 @@ template <class Use, int kM, int kN, int kK, class T, class Layout = void>
 class fragment {
   static_assert(kM == 16 && kN == 16 && kK == 16, "wmma is simulated for 16 x 16 x 16");
   static constexpr bool kAccumulates = ::std::is_same_v<Use, accumulator>;
-  static_assert(::std::is_same_v<T, __half> || (kAccumulates ? ::std::is_same_v<T, float>
-                                                            : ::std::is_same_v<T, __nv_bfloat16>),
+  static_assert(::std::is_same_v<T, __half> ||
+                    (kAccumulates ? ::std::is_same_v<T, float> : ::std::is_same_v<T, __nv_bfloat16>),
                 "wmma is simulated for half and bfloat16, with accumulators of float or half");
 
  public:

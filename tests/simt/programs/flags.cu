@@ -22,7 +22,8 @@ __global__ void message(int* x, bool broken) {
     x[0] = 42;
     flag.store(1, broken ? cuda::std::memory_order_relaxed : cuda::std::memory_order_release);
   } else {
-    while (flag.load(cuda::std::memory_order_acquire) == 0) {}
+    while (flag.load(cuda::std::memory_order_acquire) == 0) {
+    }
     x[1] = x[0] + 1;  //@ race
   }
 }
@@ -38,7 +39,8 @@ __global__ void operations(int* out) {
   bits.fetch_or(1 << i % 8);
   everywhere.fetch_xor(i);
   ++operated, operated += 2, operated--;
-  for (int old = swaps.load(); !swaps.compare_exchange_weak(old, old + 3);) {}
+  for (int old = swaps.load(); !swaps.compare_exchange_weak(old, old + 3);) {
+  }
   __syncthreads();
   if (threadIdx.x == 0) atomicAdd(&out[0], of_block.load());
   if (i == n - 1) out[1] = bits.exchange(0) == 0;

@@ -1,5 +1,5 @@
-// stages.cu: tiles on their way to shared memory while earlier ones are added up: cuda::pipeline of a thread, of a block
-// whose threads all copy and read, and of a block whose first warp copies what the others read.
+// stages.cu: tiles come to shared memory while earlier ones are added up: cuda::pipeline of a thread, of a block whose
+// threads all copy and read, and of a block whose first warp copies what the others read.
 // ./flash check tests/simt/programs/stages.cu; nvcc -arch=native stages.cu (sm_80 or newer). With an argument: the
 // readers release a stage before they have read it, and the next copy overtakes them.
 #include <cooperative_groups.h>
@@ -63,8 +63,8 @@ __global__ void apart(const float* in, float* out, int tiles, bool broken) {
   __shared__ cuda::pipeline_shared_state<cuda::thread_scope_block, kStages> state;
   const auto block = cooperative_groups::this_thread_block();
   const bool copies = threadIdx.x < 32;
-  auto pipe = cuda::make_pipeline(block, &state,
-                                  copies ? cuda::pipeline_role::producer : cuda::pipeline_role::consumer);
+  auto pipe =
+      cuda::make_pipeline(block, &state, copies ? cuda::pipeline_role::producer : cuda::pipeline_role::consumer);
   if (copies) {
     for (int i = 0; i < tiles; ++i) {
       pipe.producer_acquire();

@@ -8,6 +8,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <type_traits>
 #include <vector>
 
 #define CUDA(call)                                                                             \
@@ -19,6 +20,9 @@
 namespace wmma = nvcuda::wmma;
 constexpr int kN = 32;  // all matrices are [kN,kN]; a block of 4 warps
 
+template <class Layout>
+constexpr bool by_rows = std::is_same<Layout, wmma::row_major>::value;
+
 // a and b by rows or by columns, as the layouts say; c by rows. Small whole numbers: every sum is exact.
 template <class T, class LayoutA, class LayoutB, class Sum>
 __global__ void multiply(const T* a, const T* b, Sum* c, bool broken) {
@@ -26,7 +30,7 @@ __global__ void multiply(const T* a, const T* b, Sum* c, bool broken) {
   for (int i = threadIdx.x; i < kN * kN; i += blockDim.x) tile[i] = a[i];
   if (!broken) __syncthreads();
   const int warp = threadIdx.x / 32, row = warp / 2 * 16, column = warp % 2 * 16;
-  const bool a_rows = std::is_same<LayoutA, wmma::row_major>::value, b_rows = std::is_same<LayoutB, wmma::row_major>::value;
+  const bool a_rows = by_rows<LayoutA>, b_rows = by_rows<LayoutB>;
   wmma::fragment<wmma::accumulator, 16, 16, 16, Sum> sum, one;
   wmma::fill_fragment(sum, 0.0f);
   for (int k = 0; k < kN; k += 16) {
@@ -47,7 +51,7 @@ bool wrong = false;
 
 template <class T, class LayoutA, class LayoutB, class Sum>
 void check(bool broken) {
-  const bool a_rows = std::is_same<LayoutA, wmma::row_major>::value, b_rows = std::is_same<LayoutB, wmma::row_major>::value;
+  const bool a_rows = by_rows<LayoutA>, b_rows = by_rows<LayoutB>;
   std::vector<T> a(kN * kN), b(kN * kN);
   std::vector<Sum> c(kN * kN);
   for (int i = 0; i < kN * kN; ++i) a[i] = T(float(i * 7 % 5 - 2)), b[i] = T(float(i * 11 % 7 - 3));

@@ -1,4 +1,4 @@
-// llmc_attention.cu: calls kernels of karpathy/llm.c's attention_forward.cu with 2 sequences of 64 tokens, 2 heads of 32.
+// llmc_attention.cu: calls kernels of karpathy/llm.c's attention_forward.cu: 2 sequences of 64 tokens, 2 heads of 32.
 // Use: flash check -I CLONE/dev/cuda llmc_attention.cu -- 1 2
 #define main their_main
 #include "attention_forward.cu"

@@ -1,4 +1,4 @@
-// llmc_matmul.cu: calls kernels of karpathy/llm.c's matmul_forward.cu: [128,64] by the transpose of [128,64], and a bias.
+// llmc_matmul.cu: calls kernels of karpathy/llm.c's matmul_forward.cu: [128,64] by the transpose of [128,64], and bias.
 // Use: flash check -I CLONE/dev/cuda -Xcompiler -fopenmp llmc_matmul.cu -- 1 4
 #define main their_main
 #include "matmul_forward.cu"

@@ -35,8 +35,9 @@ inline void agrees(const char* what, int kernel, const std::vector<float>& got, 
 }
 
 // C = alpha A B + beta C, row by row: A [m,k], B [k,n], C [m,n].
-inline std::vector<double> product(const std::vector<float>& a, const std::vector<float>& b, const std::vector<float>& c,
-                                   int m, int n, int k, double alpha, double beta) {
+using Floats = std::vector<float>;
+inline std::vector<double> product(const Floats& a, const Floats& b, const Floats& c, int m, int n, int k, double alpha,
+                                   double beta) {
   std::vector<double> result(c.begin(), c.end());
   for (int i = 0; i < m; ++i)
     for (int j = 0; j < n; ++j) {
