@@ -80,7 +80,7 @@ nvcc_option() {
       --relocatable-device-code=* | -use_fast_math | --use_fast_math | -fmad=* | --fmad=* | -ftz=* | -prec-div=* | \
       -prec-sqrt=* | --expt-* | -expt-* | --extended-lambda | -extended-lambda | -allow-unsupported-compiler | \
       --allow-unsupported-compiler | -v | --verbose | -restrict) ;;
-    -c | -dc | -dlink | -lib | -shared | --shared | -ptx | --ptx | -cubin | --cubin | -fatbin | -E | -M*)
+    -c | -dc | -dlink | --lib | -shared | --shared | -ptx | --ptx | -cubin | --cubin | -fatbin | -E | -M*)
       refuse "flag '$1' makes no program; expected all files of one; name them, and leave the flag out"
       ;;
     *) words=0 ;;
