@@ -141,6 +141,10 @@ for line in cub/cub.cuh:CUB curand_kernel.h:cuRAND cufft.h:cuFFT npp.h:NPP cuda/
   case $(head -n 1 err) in *"${line#*:}"*) ;; *) failed=1; echo "$line is not named"; cat err ;; esac
 done
 
+printf '#include <cooperative_groups.h>\n__global__ void k() {\n  __shared__ %s<256> m;\n}\nint main() {}\n' \
+  cooperative_groups::block_tile_memory >library.cu
+refused 'library.cu:3: error: block_tile_memory: tiles of several warps are not simulated' library.cu
+
 # __CUDA_ARCH__ may not decide about host code, which has it not.
 cat >choice.cu <<'END'
 struct Number {

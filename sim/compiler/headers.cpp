@@ -77,10 +77,10 @@ void refuse_headers(const Source& source) {
 }
 
 // g++ says "a.cu:3:10: fatal error: cub/cub.cuh: No such file or directory", and of what is wrong in a header "In file
-// included from b.h:2,\n from a.cu:3:\n".
+// included from b.h:2,\n from a.cu:3:\nc.h:1:2: error: …".
 std::string refusal_of(const std::string& messages) {
   std::istringstream lines(messages);
-  std::string inner;  // the file that the chain of includes has come to
+  std::vector<std::string> from;  // where includes stand, the innermost first
   for (std::string line; std::getline(lines, line);) {
     const std::size_t error = line.find(": fatal error: "), missing = line.find(": No such file or directory");
     if (error != std::string::npos && missing != std::string::npos) {
@@ -90,14 +90,21 @@ std::string refusal_of(const std::string& messages) {
         return place.substr(0, place.rfind(':')) + ": error: " + *why;
       }
     }
-    const std::size_t from = line.find("from ");
-    if (from == std::string::npos || line.empty() || (line.back() != ',' && line.back() != ':')) continue;
-    const std::string place = line.substr(from + 5, line.size() - from - 6);
-    const std::string file = place.substr(0, place.find(':'));
-    const std::optional<std::string> why = inner.empty() ? std::nullopt : refusal_of_file(inner);
-    if (why && cuda_folder(file).empty())
-      return place.substr(0, place.find(':', place.find(':') + 1)) + ": error: " + *why;
-    inner = file;
+    const std::size_t includes = line.find("from ");
+    if (includes != std::string::npos && (line.ends_with(',') || line.ends_with(':'))) {
+      from.push_back(line.substr(includes + 5, line.size() - includes - 6));
+      continue;
+    }
+    std::string file = line.substr(0, line.find(':'));
+    for (const std::string& place : from) {
+      const std::size_t colon = place.find(':');
+      const std::string by = place.substr(0, colon);
+      const std::optional<std::string> why = refusal_of_file(file);
+      if (why && cuda_folder(by).empty())
+        return by + place.substr(colon, place.find(':', colon + 1) - colon) + ": error: " + *why;
+      file = by;
+    }
+    from.clear();
   }
   return {};
 }

@@ -22,7 +22,7 @@ COMMITS = {
     "karpathy/llm.c": "f1e2ace651495b74ae22d45d1723443fd00ecd3a",
     "gau-nernst/learn-cuda": "1454f8b71499a68eacdbf44c08e36a7003d8ab99",
 }
-LIMIT = 300  # seconds for a program: compiling it and running it
+LIMIT = 240  # seconds for a program: compiling it and running it
 
 
 class Program:
@@ -84,7 +84,7 @@ PROGRAMS = [
     sample("2_Concepts_and_Techniques/histogram", "histogram256.cu histogram64.cu histogram_gold.cpp main.cpp",
            options=LARGE),
     sample("2_Concepts_and_Techniques/reduction", "reduction_kernel.cu reduction.cpp", "--n=4096",
-           says="Test passed"),
+           expected="refused", says="tiles of several warps are not simulated"),
     sample("2_Concepts_and_Techniques/scan", "scan.cu main.cpp scan_gold.cpp", options=LARGE),
     sample("2_Concepts_and_Techniques/shfl_scan", "shfl_scan.cu", options=LARGE),
     sample("2_Concepts_and_Techniques/sortingNetworks",
