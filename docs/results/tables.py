@@ -311,7 +311,7 @@ def simulators_table(rows, words):
 def public_table(rows, words):
     """Public programs under ./flash check: what became of them, for each repository; then each with its cause."""
     def counted_by(kind):
-        return lambda row: row[kind] or ""
+        return lambda row: f"{row[kind]}" if row[kind] else ""
     def sums(here):
         of = {kind: sum(row["programs"] for row in here if row["right"] and row["verdict"] == kind)
               for kind in ("clean", "finding", "refused")}

@@ -109,8 +109,9 @@ PROGRAMS = [
     llmc("matmul", "1 4", "matmul 1, 4", programs=2),
     llmc("matmul", "2", "matmul 2, 3", programs=2, **CUBLAS),
     learn("02a_matmul_simt", "ours:learn_matmul.cu matmul.cu", programs=7),
-    *(learn(folder, files, name=folder + "/" + files, **ASSEMBLY) for folder, files in (
-        ("02b_matmul_sm80", "matmul_v1.cu"), ("02c_matmul_sm120", "matmul_v1.cu"), ("07_attention", "attention_v1.cu"))),
+    learn("02b_matmul_sm80", "matmul_v1.cu", name="02b_matmul_sm80/matmul_v1.cu", **ASSEMBLY),
+    learn("02c_matmul_sm120", "matmul_v1.cu", name="02c_matmul_sm120/matmul_v1.cu", **ASSEMBLY),
+    learn("07_attention", "attention_v1.cu", name="07_attention/attention_v1.cu", **ASSEMBLY),
     learn("02e_matmul_sm100", "matmul_v1.cu", name="02e_matmul_sm100/matmul_v1.cu", **TORCH),
     # v4a: the last warp adds in lockstep, without __syncwarp and without volatile.
     learn("03_sum", "ours:learn_sum.cu sum.cu", programs=8, expected="finding", says="sum.cu:161"),
