@@ -2,7 +2,9 @@
 // of libraries whose functions run on a GPU alone, and all of an installed CUDA, whose words are nvcc's. Of some of
 // them sim/cuda/include has our own.
 // Use: refuse_headers(source) where the preprocessor has come to an end, refusal_of(its messages) where not: main.cpp.
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <sstream>
 
@@ -35,6 +37,9 @@ constexpr Thing kThings[] = {{"thrust/", "Thrust"},
                              {"torch/", "PyTorch"},
                              {"ATen/", "PyTorch"},
                              {"cuda_gl_interop", "OpenGL"},
+                             {"cudaTypedefs", "the driver's interface"},
+                             {"nvToolsExt", "NVTX"},
+                             {"nvtx3/", "NVTX"},
                              {"cuda/std/", "this part of libcu++"},
                              {"cuda/", "this part of libcu++"},
                              {"cooperative_groups/", "this part of cooperative groups"}};
@@ -63,8 +68,12 @@ std::optional<std::string> refusal_of_file(const std::filesystem::path& file) {
   if (folder.empty()) return {};
   const std::string header = file.lexically_relative(folder).string();
   if (const std::optional<std::string> known = refusal(header)) return known;
-  const std::filesystem::path system = "/usr/include";  // where Debian puts them, among all others
-  if (folder == system && !header.starts_with("cu") && !header.starts_with("crt/")) return {};
+  // Where a system has put them among all others, by their names.
+  const bool among_others = folder == "/usr/include" || folder == "/usr/local/include";
+  constexpr std::string_view kNames[] = {"cu",      "crt/",     "nv/",      "sm_",      "vector_", "device_",
+                                         "driver_", "texture_", "surface_", "channel_", "host_",   "library_types.h"};
+  const auto begins = [&](std::string_view name) { return header.starts_with(name); };
+  if (among_others && std::none_of(std::begin(kNames), std::end(kNames), begins)) return {};
   return "<" + header + "> is not there: the headers of an installed CUDA are not used; leave it out";
 }
 

@@ -61,6 +61,7 @@ def learn(folder, files, **more):
 LARGE = "--sample 2"
 CUBLAS = {"expected": "refused", "says": "cuBLAS is not simulated"}
 ASSEMBLY = {"expected": "refused", "says": "inline assembly is not simulated"}
+DRIVER = {"expected": "refused", "says": "the driver's interface is not simulated"}
 TORCH = {"expected": "refused", "says": "PyTorch is not simulated"}
 PROGRAMS = [
     sample("0_Introduction/asyncAPI", "asyncAPI.cu"),
@@ -110,7 +111,7 @@ PROGRAMS = [
     llmc("matmul", "2", "matmul 2, 3", programs=2, **CUBLAS),
     learn("02a_matmul_simt", "ours:learn_matmul.cu matmul.cu", programs=7),
     learn("02b_matmul_sm80", "matmul_v1.cu", name="02b_matmul_sm80/matmul_v1.cu", **ASSEMBLY),
-    learn("02c_matmul_sm120", "matmul_v1.cu", name="02c_matmul_sm120/matmul_v1.cu", **ASSEMBLY),
+    learn("02c_matmul_sm120", "matmul_v1.cu", name="02c_matmul_sm120/matmul_v1.cu", **DRIVER),
     learn("07_attention", "attention_v1.cu", name="07_attention/attention_v1.cu", **ASSEMBLY),
     learn("02e_matmul_sm100", "matmul_v1.cu", name="02e_matmul_sm100/matmul_v1.cu", **TORCH),
     # v4a: the last warp adds in lockstep, without __syncwarp and without volatile.
