@@ -72,7 +72,7 @@ PROGRAMS = [
            options=LARGE, says="Shutting down"),
     sample("0_Introduction/simpleAtomicIntrinsics", "simpleAtomicIntrinsics.cu simpleAtomicIntrinsics_cpu.cpp",
            says="returned OK"),
-    sample("0_Introduction/simpleAWBarrier", "simpleAWBarrier.cu", expected="finding",
+    sample("0_Introduction/simpleAWBarrier", "simpleAWBarrier.cu", expected="refused",
            says="blocks of a cooperative launch is 264; expected at most 128"),
     sample("0_Introduction/simpleCooperativeGroups", "simpleCooperativeGroups.cu"),
     sample("0_Introduction/simpleMultiCopy", "simpleMultiCopy.cu", options=LARGE),
@@ -87,7 +87,9 @@ PROGRAMS = [
     sample("2_Concepts_and_Techniques/reduction", "reduction_kernel.cu reduction.cpp", "--n=4096",
            expected="refused", says="tiles of several warps are not simulated"),
     sample("2_Concepts_and_Techniques/scan", "scan.cu main.cpp scan_gold.cpp", options=LARGE),
-    sample("2_Concepts_and_Techniques/shfl_scan", "shfl_scan.cu", options=LARGE),
+    # Lanes read sums of warps that the block does not have; nobody uses what they read.
+    sample("2_Concepts_and_Techniques/shfl_scan", "shfl_scan.cu", options=LARGE, expected="finding",
+           says="shfl_integral_image.cuh:132"),
     sample("2_Concepts_and_Techniques/sortingNetworks",
            "bitonicSort.cu oddEvenMergeSort.cu main.cpp sortingNetworks_validate.cpp", options=LARGE),
     sample("2_Concepts_and_Techniques/threadFenceReduction", "threadFenceReduction.cu", "--n=4096"),
@@ -144,9 +146,10 @@ def run(program, clones, settings):
 def judged(program, status, out, err):
     """Is the verdict right, and the line that gives the cause."""
     says = [line.removeprefix("flash check: ") for line in err.splitlines()]
-    refusal = next((line for line in says if ": error: " in line or "is not simulated" in line), "")
+    refusal = next((line for line in says if ": error: " in line or "is not simulated" in line or
+                    "blocks of a cooperative launch is" in line), "")
     finding = next((line for line in says if re.match(r"[a-z ]+: .* of |call: ", line)), "")
-    kind = {0: "clean", 1: "finding", 2: "refused"}.get(status, "refused" if refusal else "failed")
+    kind = "refused" if refusal else {0: "clean", 1: "finding"}.get(status, "failed")
     cause = {"clean": "", "finding": finding, "refused": refusal}.get(kind, says[-1] if says else "")
     if status == "time":
         kind, cause = "time", f"no end within {LIMIT} s"
