@@ -4,7 +4,7 @@
 // Use: #include "gpu/hopper.cuh", in a phase whose features say .capability = {9, 0, true}: it is compiled for sm_90a.
 #pragma once
 #include "gpu/kernel.cuh"
-#if !defined(__CUDACC__)
+#if !defined(__CUDACC__) || defined(FLASH_PROGRAM)
 #include "sim/dialect/hopper.hpp"
 #else
 #include <cudaTypedefs.h>

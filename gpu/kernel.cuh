@@ -3,7 +3,7 @@
 // Use: docs/simulator.md; a kernel file is built with flash_add_kernel(name file.cu) from cmake/kernels.cmake.
 #pragma once
 
-#if defined(__CUDACC__)
+#if defined(__CUDACC__) && !defined(FLASH_PROGRAM)  // ./flash check defines both
 #define FLASH_MACHINE on_gpu
 #include "gpu/cuda.cuh"
 #include "gpu/ptx.cuh"

@@ -3,6 +3,7 @@
 // Use: MachineCore::run (sim/machine.cpp).
 #include <sched.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -37,15 +38,23 @@ std::string name_of(const Launch& launch) {
   return kernel_name(launch.kernel, launch.kernel_name);
 }
 
-// How many blocks of a launch have run, on one line of a terminal that is written over and over, ten times a second.
+// How many blocks of a launch have run: on a terminal one line that is written over and over, elsewhere a line now and
+// then, so that a log tells of it, too.
 class Progress {
  public:
-  explicit Progress(bool wanted) : wanted_(wanted) {}
-  void show(std::uint64_t blocks, std::uint64_t all) {
+  Progress(double seconds, const Launch& launch)
+      : wanted_(seconds > 0),
+        interval_(isatty(STDERR_FILENO) ? std::chrono::milliseconds(100)
+                                        : std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000))),
+        launch_(launch) {}
+  void show(std::uint64_t blocks) {
     if (!wanted_ || Clock::now() < next_) return;
-    next_ = Clock::now() + kInterval;
-    shown_ = true;
-    std::cerr << "\r" << blocks << " of " << all << " blocks " << std::flush;
+    next_ = Clock::now() + interval_;
+    const bool terminal = isatty(STDERR_FILENO);
+    if (terminal)
+      shown_ = true, std::cerr << "\r" << blocks << " of " << launch_.blocks() << " blocks " << std::flush;
+    else
+      std::cerr << name_of(launch_) << ": " << blocks << " of " << launch_.blocks() << " blocks have run" << std::endl;
   }
   void end() {
     if (std::exchange(shown_, false)) std::cerr << "\r\033[K" << std::flush;
@@ -54,11 +63,20 @@ class Progress {
 
  private:
   using Clock = std::chrono::steady_clock;
-  static constexpr std::chrono::milliseconds kInterval{100};
   const bool wanted_;
+  const std::chrono::milliseconds interval_;
+  const Launch& launch_;
   bool shown_ = false;
-  Clock::time_point next_ = Clock::now() + kInterval;
+  Clock::time_point next_ = Clock::now() + interval_;
 };
+
+// Which cluster a block is in, counted as Launch::block_of counts them.
+std::uint64_t cluster_of(const Launch& launch, std::uint64_t block) {
+  const dim3 &grid = launch.grid, &shape = launch.cluster;
+  const std::uint64_t x = block % grid.x / shape.x, y = block / grid.x % grid.y / shape.y;
+  const std::uint64_t z = block / grid.x / grid.y / shape.z;
+  return x + grid.x / shape.x * (y + grid.y / shape.y * z);
+}
 
 // ---- what may be launched ------------------------------------------------------------------------------------------
 
@@ -163,6 +181,7 @@ class Run {
  private:
   std::vector<Worker*> team(std::size_t number) const;
   std::uint64_t cluster_at(std::uint64_t turn) const;
+  bool is_checked(std::uint64_t cluster) const;
   void work(std::size_t w);
   std::vector<RawFinding> take_findings();
   void keep_trace();
@@ -172,6 +191,7 @@ class Run {
   const Launch& launch_;
   const Teams teams_;
   const std::uint64_t clusters_;
+  const std::uint64_t checked_;  // clusters whose plain accesses are checked
   Stuck stuck_;
   std::optional<LaunchRecorder> recorder_;
   std::vector<std::unique_ptr<Cluster>> in_turns_;  // of each team
@@ -182,15 +202,23 @@ class Run {
   Progress progress_;
 };
 
+// Where all blocks run at a time each waits for the others: then all are checked.
+std::uint64_t sample(const MachineState& machine, const Launch& launch, const Teams& teams) {
+  const std::uint64_t clusters = launch.blocks() / teams.workers_of_each, wanted = machine.options.checked_blocks;
+  if (wanted == 0 || launch.cooperative || !machine.checked) return clusters;
+  return std::clamp<std::uint64_t>(wanted / teams.workers_of_each, 1, clusters);
+}
+
 Run::Run(MachineState& machine, Launch& launch, const Teams& teams)
     : machine_(machine),
       launch_(launch),
       teams_(teams),
       clusters_(launch.blocks() / teams.workers_of_each),
+      checked_(sample(machine, launch, teams)),
       stuck_(teams.count),
       errors_(teams.workers()),
       watched_(machine.options.timeout),
-      progress_(machine.options.progress) {
+      progress_(machine.options.progress, launch) {
   launch.workers = teams.workers();
   launch.stuck = &stuck_;
   if (machine.options.recording && machine.checked)
@@ -216,6 +244,14 @@ std::uint64_t Run::cluster_at(std::uint64_t turn) const {
   return launch_.order == Order::forward   ? turn
          : launch_.order == Order::reverse ? clusters_ - 1 - turn
                                            : shuffled_[turn];
+}
+
+// Spread over all, the first and the last among them.
+bool Run::is_checked(std::uint64_t cluster) const {
+  if (checked_ == clusters_) return true;
+  if (checked_ == 1) return cluster == 0;
+  const std::uint64_t k = (cluster * (checked_ - 1) + clusters_ - 2) / (clusters_ - 1);
+  return k * (clusters_ - 1) / (checked_ - 1) == cluster;
 }
 
 void Run::run_blocks() {
@@ -252,7 +288,8 @@ void Run::work(std::size_t w) {
     if (machine_.checked) machine_.checkers[w]->begin_launch();
   });
   for (std::uint64_t turn; (turn = worker.cluster ? worker.cluster->meet(draw) : draw()) < clusters_;) {
-    if (w == 0) progress_.show(turn * teams_.workers_of_each, launch_.blocks());
+    if (w == 0) progress_.show(turn * teams_.workers_of_each);
+    if (machine_.checked) machine_.checkers[w]->watch(is_checked(cluster_at(turn)));
     attempt([&] { worker.run(launch_, launch_.block_of(cluster_at(turn), worker.rank)); });
   }
   if (worker.rank == 0) stuck_.done(worker.cluster ? worker.cluster->look : worker.look);
@@ -294,6 +331,12 @@ std::vector<RawFinding> Run::take_findings() {
   std::vector<RawFinding> raw;
   for (std::size_t w = 0; w < teams_.workers(); ++w)
     for (RawFinding& finding : machine_.workers[w]->findings.take()) raw.push_back(std::move(finding));
+  // Of blocks that are not checked the core's findings alone mean something.
+  const auto of_checks = {"race", "lockstep assumed", "uninitialised", "asynchronous copy", "proxy fence"};
+  std::erase_if(raw, [&](const RawFinding& finding) {
+    return checked_ < clusters_ && !is_checked(cluster_of(launch_, finding.block)) &&
+           std::find(of_checks.begin(), of_checks.end(), finding.kind) != of_checks.end();
+  });
   const bool stopped_running =
       std::any_of(raw.begin(), raw.end(), [](const RawFinding& finding) { return finding.kind == kNoEnd; });
   if (watched_.over() && !stopped_running)  // the time was over between two blocks
@@ -309,6 +352,7 @@ std::vector<RawFinding> Run::take_findings() {
 
 KernelReport Run::added_up() {
   KernelReport report;
+  if (checked_ < clusters_) report.checked_blocks = checked_ * teams_.workers_of_each;
   report.grid = three(launch_.grid), report.block = three(launch_.block);
   report.ledger.shared_bytes_peak = (launch_.layout ? launch_.layout->static_bytes() : 0) + launch_.shared_bytes;
   for (std::size_t w = 0; w < teams_.workers(); ++w) {

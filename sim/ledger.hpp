@@ -26,7 +26,9 @@ struct ArrayTraffic {
     reduced_bytes += other.reduced_bytes;
     reduce_requests += other.reduce_requests, reduce_sectors += other.reduce_sectors;
   }
+#if __cplusplus >= 202002L  // a program of ./flash check may be C++17
   bool operator==(const ArrayTraffic&) const = default;
+#endif
 };
 
 struct Ledger {
@@ -75,7 +77,9 @@ struct Ledger {
     wgmma_shared_bytes += other.wgmma_shared_bytes;
   }
 
+#if __cplusplus >= 202002L  // a program of ./flash check may be C++17
   bool operator==(const Ledger&) const = default;
+#endif
 
  private:
   std::uint64_t sum(std::uint64_t ArrayTraffic::*field) const {

@@ -27,7 +27,10 @@ struct MachineOptions {
   std::string trace = "";   // "" = none, "memory" = only Machine::trace(), else a path for Chrome/Perfetto JSON
   bool keep_going = false;  // collect findings instead of throwing flash::Error after the launch
   bool deterministic = false;  // checked: additions of floats in no fixed order are a finding
-  bool progress = false;    // the simulator: a launch that takes long says on stderr how far it is; for a terminal
+  // The simulator: a launch that takes longer says on stderr how far it is: on a terminal ten times a second, elsewhere
+  // a line each time so many seconds have passed. 0: never.
+  double progress = 0;
+  std::uint64_t checked_blocks = 0;  // checked: so many blocks of a grid alone, spread over it; 0: all
   double timeout = 0;       // seconds that a launch may take on the simulator, 0: no limit
   bool in_place = false;    // sim: kernels work on the caller's own memory, nothing is copied
   Recording* recording = nullptr;  // checked: every step is written down there, for the player; one worker
@@ -41,7 +44,9 @@ struct UnorderedAdditions {
   std::uint64_t elements = 0;  // so many of them
   std::string first, second;   // two of the additions, as file:line, in the order of these words
 
+#if __cplusplus >= 202002L  // a program of ./flash check may be C++17
   bool operator==(const UnorderedAdditions&) const = default;
+#endif
 };
 
 struct KernelReport {
@@ -49,6 +54,7 @@ struct KernelReport {
   std::array<unsigned, 3> grid{}, block{};
   Ledger ledger;  // checked: every counter; sim: shared_bytes_peak and barriers; gpu: shared_bytes_peak
   std::vector<UnorderedAdditions> unordered;  // checked
+  std::uint64_t checked_blocks = 0;           // of a sample (MachineOptions::checked_blocks); 0: all were checked
 };
 
 // One defect of a kernel, first of its kind (kind and sites), with the number of times that it was seen.
@@ -57,6 +63,11 @@ struct Finding {
   std::string kind;  // "race", "out of bounds", "misaligned", "uninitialised", "barrier divergence", ...
   std::string text;  // the whole report, several lines, without a newline at the end
   std::uint64_t count = 1;
+  // Those of one cause have one mistake behind them: the same places race, in other orders (sim/report/causes.hpp).
+  std::string cause = {};                // "": nobody has looked
+  std::string what = {};                 // "write after read", of a race
+  std::vector<std::string> places = {};  // file:line of each side
+  unsigned distance = 0;                 // of a race: 1 within a warp, 2 within a block, 3 between blocks
 };
 
 // One bar of the trace: a region of a warp, a barrier, a wait for asynchronous copies, or a group of such copies.

@@ -6,10 +6,14 @@
 #include <cstdint>
 #include <type_traits>
 
-#if defined(__aarch64__) && !defined(__CUDACC__)
+// Does the compiler convert halfs by an instruction? Not where it would call a function, which is five times slower than
+// the integer arithmetic below. ./flash check defines __CUDACC__, too.
+#if !defined(__CUDACC__) || defined(FLASH_PROGRAM)
+#if defined(__aarch64__)
 #define FLASH_NATIVE_HALF __fp16  // g++ 12 has no _Float16 there
-#elif defined(__FLT16_MAX__) && defined(__F16C__) && !defined(__CUDACC__)
-#define FLASH_NATIVE_HALF _Float16  // without F16C it calls a function, five times slower than the arithmetic below
+#elif defined(__FLT16_MAX__) && defined(__F16C__)
+#define FLASH_NATIVE_HALF _Float16
+#endif
 #endif
 
 namespace flash {

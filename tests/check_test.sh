@@ -45,7 +45,7 @@ expect 2 "--arch is 'ampere'; expected sm_80, sm_90 or the like" --arch ampere a
 expect 2 "--timeout is 'soon'; expected a number" --timeout soon a.cu
 expect 2 '--player is without a value; expected a file to write' --player
 touch a.cu
-expect 2 "'b.cu' is one file too many" a.cu b.cu
+expect 2 'b.cu is not there' a.cu b.cu
 expect 2 '--player is given with --sim or -o; expected a checked run' --player p.html --sim a.cu
 expect 2 '--player is given with --sim or -o; expected a checked run' --player p.html -o a a.cu
 expect 2 '--player is none/p.html; expected a file in a folder that can be written' --player none/p.html a.cu
@@ -139,7 +139,7 @@ int main(int argc, char** argv) {
     if (cudaMemcpy2D(rows, pitch, host, 40, 40, 10, cudaMemcpyHostToDevice) != cudaSuccess) return 8;
     if (cudaMemcpy2DAsync(back, 40, rows, pitch, 40, 10, cudaMemcpyDeviceToHost) != cudaSuccess) return 8;
     if (std::memcmp(back, host, 400) != 0) return 8;
-    return cudaMemcpy2D(rows, 32, host, 40, 40, 10, cudaMemcpyHostToDevice) == cudaErrorInvalidValue ? 0 : 8;
+    return cudaMemcpy2D(rows, 32, host, 40, 40, 10, cudaMemcpyHostToDevice) == cudaErrorInvalidPitchValue ? 0 : 8;
   }
   if (std::strcmp(what, "managed") == 0) {
     cudaMallocManaged(&x, 8);
@@ -373,6 +373,10 @@ __global__ void __cluster_dims__(2, 1, 1) groups(unsigned (*out)[figures]) {
   out[all][thread_in_grid] = all;
 }
 __global__ void chosen(int* x) { *x = 5; }
+void calls_cuda(void* x) {
+  cudaMemset(x, 1, 4);
+  *static_cast<int*>(x) += cudaDeviceSynchronize() == cudaErrorNotPermitted;
+}
 
 #define EXPECT(what) \
   if (!(what)) std::printf("line %d: %s\n", __LINE__, #what)
@@ -408,6 +412,22 @@ int main(int argc, char**) {
   else (*f)<<<1, 1>>>(y);
   EXPECT(*y == 5);
 
+  // What the host's functions may not do; a stream that is gone; the legacy stream while another is captured.
+  cudaStream_t stream;
+  EXPECT(cudaStreamCreate(&stream) == cudaSuccess);
+  EXPECT(cudaLaunchHostFunc(stream, calls_cuda, y) == cudaSuccess && *y == 6);
+  EXPECT(cudaGetLastError() == cudaErrorNotPermitted);
+  EXPECT(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed) == cudaSuccess);
+  EXPECT(cudaMemset(y, 0, 4) == cudaErrorStreamCaptureImplicit && *y == 6);
+  cudaGraph_t graph;
+  EXPECT(cudaStreamEndCapture(stream, &graph) == cudaErrorStreamCaptureInvalidated);
+  EXPECT(cudaStreamDestroy(stream) == cudaSuccess && cudaStreamDestroy(stream) == cudaErrorInvalidResourceHandle);
+  chosen<<<1, 1, 0, stream>>>(y);
+  EXPECT(cudaGetLastError() == cudaErrorInvalidResourceHandle && *y == 6);
+  int registered = 0, *mapped;
+  EXPECT(cudaHostRegister(&registered, 4, 0) == cudaSuccess);
+  EXPECT(cudaHostGetDevicePointer(&mapped, &registered, 0) == cudaErrorNotSupported);
+
   unsigned (*out)[figures];
   cudaMallocManaged(&out, threads * blocks * sizeof *out);
   groups<<<dim3(2, 2, 2), threads>>>(out);
@@ -424,7 +444,10 @@ int main(int argc, char**) {
 }
 END
 expect 1 'call: cudaFree: the pointer is not one that cudaMalloc gave' calls.cu
-contains err 'flash check: 1 finding'
+contains err 'call: cudaMemset: a host function makes a call of CUDA'
+contains err 'call: the launch of chosen: the stream was destroyed, or never made'
+contains err 'call: cudaHostGetDevicePointer: kernels cannot use memory of cudaHostRegister here'
+contains err 'flash check: 4 findings'
 [ "$(cat out)" = 'all asked' ] || { failed=1; cat out; }
 
 # When asynchronous copies arrive: a wait that is too short reads NaN, or the right value by luck.
@@ -468,13 +491,15 @@ printf '__global__ void k() {\n  undeclared = 1;\n}\nint main() {}\n' >a.cu
 expect 2 'a.cu:2:3: error' a.cu
 contains err 'flash check: a.cu does not compile'
 printf '#if __CUDA_ARCH__ == 900\nint main() {}\n#endif\n' >a.cu
-expect 2 'a.cu:1: error: __CUDA_ARCH__ has no value here' a.cu
-expect 2 'a.cu does not link' --arch sm_80 a.cu
+expect 2 'a.cu:2: error: __CUDA_ARCH__ decides what this is on the host' a.cu
+expect 2 'the program does not link' --arch sm_80 a.cu
 expect 0 'no findings' --arch sm_90 a.cu
 printf 'texture<float> t;\n__global__ void k(float* x, cudaTextureObject_t t) {\n  x[0] = 1;\n}\nint main() {}\n' >a.cu
 expect 2 'a.cu:2: error: cudaTextureObject_t: textures are not simulated; read the array itself' a.cu
+printf 'int main() {\n  cudaGraph_t graph;\n  cudaGraphCreate(&graph, 0);\n}\n' >a.cu
+expect 2 'a.cu:3: error: cudaGraphCreate: graphs are made by capture here; write cudaStreamBeginCapture' a.cu
 printf 'void elsewhere();\nint main() { elsewhere(); }\n' >a.cu
-expect 2 'flash check: a.cu does not link' a.cu
+expect 2 'flash check: the program does not link' a.cu
 
 [ "$failed" = 0 ] && echo 'check_test: every answer is as promised'
 exit "$failed"

@@ -308,6 +308,34 @@ def simulators_table(rows, words):
         words=2)
 
 
+def public_table(rows, words):
+    """Public programs under ./flash check: what became of them, for each repository; then each with its cause."""
+    def counted_by(kind):
+        return lambda row: f"{row[kind]}" if row[kind] else ""
+    def sums(here):
+        of = {kind: sum(row["programs"] for row in here if row["right"] and row["verdict"] == kind)
+              for kind in ("clean", "finding", "refused")}
+        return Row(here[0], **of, all=sum(row["programs"] for row in here),
+                   wrong=sum(row["programs"] for row in here if not row["right"]))
+    def what(row):
+        words = {"clean": "right, no findings", "finding": "finding", "refused": "refused", "time": "no end"}
+        return words.get(row["verdict"], row["verdict"]) + ("" if row["right"] else ", **not as expected**")
+    def cause(row):
+        return f"`{row['cause']}`" if row["cause"] else ""
+    parts = [sums(here) for here in groups(rows, "{repository}").values()]
+    ran = sum(part["clean"] + part["finding"] for part in parts)
+    all_of_them = sum(part["all"] for part in parts)
+    return table(parts, {
+        "repository": "{repository}", "commit": "{commit}", "programs": "{all}",
+        "right, no findings": counted_by("clean"),
+        "right, findings": counted_by("finding"), "refused": counted_by("refused"),
+        "not as expected": counted_by("wrong")}, words=2) + \
+        f"Of {all_of_them} programs {ran} compile and run unchanged, with the right verdict: " \
+        f"{100 * ran / all_of_them:.0f} %.\n\n" + \
+        table(rows, {"program": "{program}", "options and arguments": "{options} {arguments}", "verdict": what,
+                     "cause": cause, "s": "{seconds:.0f}"}, words=4)
+
+
 def speed_table(rows, words):
     """The simulator's own speed: a line per build, a column per number of threads."""
     return grid(rows, filled("GFLOP/s, N = {N}", rows[0]), "{build}",
@@ -407,7 +435,8 @@ def ablations_table(rows, words):
 # What a marker may ask for: functions of the rows that its words choose, and of its words.
 KINDS = {
     "summary": summary_table, "predictions": predictions_table, "gradients": gradients_table, "mutants": mutants_table,
-    "simulators": simulators_table, "speed": speed_table, "cpu": cpu_table, "staircase": steps_table,
+    "public": public_table, "simulators": simulators_table, "speed": speed_table, "cpu": cpu_table,
+    "staircase": steps_table,
     "ceilings": ceilings_table, "ratios": ratios_table, "beside": beside_tables, "fastest": fastest_table,
     "diet": diet_table, "sass": sass_table, "ablations": ablations_table,
     "sectors": lambda rows, words: grid(rows, "phase and shape", "{case}", "{counter}", counted),

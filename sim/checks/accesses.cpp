@@ -27,6 +27,14 @@ void Checker::atomic(const void* address, std::size_t bytes, bool reads, Scope s
   publish(address, true);
 }
 
+// The whole array: nobody keeps books of its elements.
+void Checker::writes_unwatched(const void* address) {
+  DeviceMemory& memory = global_.memory;
+  if (!memory.contains(address)) return;
+  const std::size_t owner = memory.owner(address);
+  if (owner < memory.arrays.size()) __atomic_store_n(&memory.arrays[owner].initialised, true, __ATOMIC_RELAXED);
+}
+
 // The offset of an access that is to shared memory; if it is out of bounds or misaligned, the block ends.
 std::size_t Checker::in_shared(const void* address, std::size_t bytes, Access access_, std::uintptr_t key) {
   const auto offset = static_cast<std::size_t>(static_cast<const std::byte*>(address) - shared_);

@@ -61,7 +61,7 @@ void Checker::begin_block() {
   shared_ = worker_.shared, shared_bytes_ = worker_.shared_bytes, layout_ = worker_.launch->layout;
   others_watch_ = worker_.observers.size() > 1;
   counters.observers = others_watch_ ? &worker_.observers : nullptr;
-  quick_bytes_ = others_watch_ ? 0 : shared_bytes_ / 16 * 16;
+  quick_bytes_ = others_watch_ || !watches_ ? 0 : shared_bytes_ / 16 * 16;
   published_.clear();
   handovers_.clear();
   uses_.clear(), far_uses_.clear();

@@ -33,6 +33,10 @@ class Checker : public Checks {
  public:
   Checker(Worker& worker, GlobalShadow& global);
   void begin_launch();
+  // Whether the plain accesses of the blocks from here on are checked. What others write counts as written.
+  void watch(bool all) { watches_ = all; }
+  bool watches() const { return watches_; }
+  void writes_unwatched(const void* address);
   void end_launch(const Tally& tally) { counters.tally = tally; }
 
   // ---- what the core tells and asks ----
@@ -316,6 +320,7 @@ class Checker : public Checks {
   std::map<std::tuple<std::size_t, unsigned, unsigned>, std::uint64_t> unordered_;
 
   const std::byte* shared_;
+  bool watches_ = true;
   std::size_t shared_bytes_ = 0, quick_bytes_ = 0;  // the latter a multiple of 16
 
   std::uint64_t now_ = 0, chunk_end_ = 0;

@@ -25,11 +25,20 @@ using flash::simt::Worker;
   return static_cast<Checker*>(worker->checks.get());
 }
 
+// A plain access of a block that is not in the sample.
+[[gnu::always_inline]] inline bool is_unwatched(Worker* worker, const void* address, Access access) {
+  Checker* const checks = checker(worker);
+  if (checks->watches() || !is_plain(access)) return false;
+  if (is_write(access)) checks->writes_unwatched(address);
+  return true;
+}
+
 // Out of line, so that the quick path below needs no stack frame. What it keeps books in must not be left half written
 // when the launch is stopped: outside of the kernel nobody stops it.
 template <unsigned kBytes, Access kAccess>
 [[gnu::noinline]] void accessed_slowly(void* address, std::uintptr_t pc) {
   Checker* const checks = checker(active_worker);
+  if (is_unwatched(active_worker, address, kAccess)) return;
   const Outside outside;
   // The compiler takes a struct of 16 bytes that needs a multiple of 8 for a whole, too.
   if (kBytes == 16 && reinterpret_cast<std::uintptr_t>(address) % 16 == 8)
@@ -62,6 +71,7 @@ template <unsigned kBytes, Access kAccess>
 void moved(const void* address, std::size_t bytes, Access access, void* return_address) {
   Worker* const worker = active_worker;
   if (!worker) return;
+  if (is_unwatched(worker, address, access)) return;
   const Outside outside;
   checker(worker)->range(address, bytes, 16, access, reinterpret_cast<std::uintptr_t>(return_address));
 }
@@ -74,6 +84,7 @@ void copied(const void* address, std::size_t bytes, Access access, void* return_
   const auto pc = reinterpret_cast<std::uintptr_t>(return_address);
   const std::size_t divisor = bytes & -bytes, widest = divisor == bytes ? bytes / 2 : divisor;
   if (is_volatile(access)) waits(access, pc);
+  if (is_unwatched(worker, address, access)) return;
   const Outside outside;
   checker(worker)->range(address, bytes, std::clamp<std::size_t>(widest, 1, 16), access, pc);
 }

@@ -1,6 +1,7 @@
 // launches.cpp: turns CUDA's launches into C++: kernel<<<grid, block>>>(x) becomes a call of launch.hpp's
-// on_this_machine(grid, block).kernel(…)(x); __launch_bounds__ and __cluster_dims__ checks where the kernel begins. The
-// text is preprocessed, so launches that macros make are seen too. Use: rewrite_launches(source); main.cpp does.
+// on_this_machine(grid, block).kernel(…)(x); __launch_bounds__ and __cluster_dims__ checks where the kernel begins; the
+// cast of cudaLaunchKernel((void*)kernel, …) goes. The text is preprocessed, so launches that macros make are seen too.
+// Use: rewrite_launches(source); main.cpp does.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -23,6 +24,8 @@ class Launches {
         check_at_begin(i, "check_launch_bounds");
       else if (at(i) == "flash_cluster_dims")
         check_at_begin(i, "check_cluster_dims");
+      else if (at(i) == "cudaLaunchKernel" || at(i) == "cudaLaunchCooperativeKernel")
+        uncast(i + 1);
   }
 
  private:
@@ -157,6 +160,18 @@ class Launches {
       if (at(j) == "(") ++depth;
       if (at(j) == ")") --depth;
     }
+  }
+
+  // ((void*)kernel, …): without the cast the kernel has its parameters' types, which the launch needs.
+  void uncast(std::size_t i) {
+    if (at(i) != "(" || at(i + 1) != "(") return;
+    const std::size_t close = source_.closing(i + 1);
+    bool is_void = false;
+    for (std::size_t j = i + 2; j < close; ++j) {
+      if (at(j) != "void" && at(j) != "const" && at(j) != "*") return;
+      is_void |= at(j) == "void";
+    }
+    for (std::size_t j = i + 1; is_void && j <= close; ++j) source_.replace_token(j, "");
   }
 
   // Tokens first … end - 1, as one would write them: "k<T, 32>".

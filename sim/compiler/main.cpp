@@ -26,14 +26,15 @@ namespace {
 using Words = std::vector<std::string>;
 
 // Runs a command and waits; its exit status, or 128 + the signal that ended it. An interrupt ends the command only, so
-// that we can remove what it left.
-int run(const Words& command) {
+// that we can remove what it left. What it says on stderr goes to the file `messages`, where one is named.
+int run(const Words& command, const char* messages = nullptr) {
   std::vector<char*> arguments;
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   const pid_t child = fork();
   if (child == 0) {
     for (int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, SIG_DFL);
+    if (messages && !std::freopen(messages, "w", stderr)) _exit(127);
     execvp(arguments[0], arguments.data());
     std::cerr << "flash-launches: cannot run " << command[0] << ": " << std::strerror(errno) << "\n";
     _exit(127);
@@ -67,9 +68,10 @@ struct Command {
   }
 
   // From the source to text; writes the list of dependencies too, if it was asked for. Not through ccache.
-  Words preprocess(const std::string& text) const {
+  Words preprocess(const std::string& text, const Words& more = {}) const {
     Words words{compiler.back()};
     words.insert(words.end(), options.begin(), options.end());
+    words.insert(words.end(), more.begin(), more.end());
     words.insert(words.end(), {"-E", "-o", text, source});
     return words;
   }
@@ -108,6 +110,20 @@ struct Command {
   }
 
   bool has(const char* option) const { return std::find(options.begin(), options.end(), option) != options.end(); }
+  // What an option that begins like this says behind it; empty: there is none.
+  std::string value(std::string_view begin) const {
+    for (const std::string& option : options)
+      if (option.starts_with(begin)) return option.substr(begin.size());
+    return {};
+  }
+  // A program of ./flash check; a part of one that is the host's alone.
+  bool is_program() const { return has("-DFLASH_PROGRAM"); }
+  bool is_host() const { return is_program() && !has("-D__CUDACC__"); }
+  // What __CUDA_ARCH__ is in kernels, and nowhere else: -DFLASH_ARCH=900.
+  Words architecture() const {
+    const std::string value = this->value("-DFLASH_ARCH=");
+    return value.empty() ? Words() : Words{"-D__CUDA_ARCH__=" + value};
+  }
 };
 
 std::string content(const std::string& path) {
@@ -125,17 +141,59 @@ void write(const std::string& path, const std::string& text) {
 // function's parameter: f(x[i]) with a float4. With this option it makes a copy first, which is announced. Not where
 // accumulators of wgmma may be: no copy may be made of them.
 bool announces_parameters(const Command& command, const std::string& preprocessed) {
-  return command.has("-DFLASH_CHECKED") && command.has("-DFLASH_PROGRAM") &&
+  return command.has("-DFLASH_CHECKED") && command.is_program() &&
          preprocessed.find("/sim/dialect/hopper.hpp\"") == std::string::npos;
 }
 
-// Compiles what the preprocessor has left in `text`; `assembly`: a file for what lies between.
-int translate(Command& command, const std::string& text, const std::string& assembly) {
+// The names of files for what lies between, which are removed in the end.
+struct Between {
+  std::string text, host_text, messages, assembly;
+
+  explicit Between(const std::string& object)
+      : text(object + ".launches.ii"),
+        host_text(object + ".host.ii"),
+        messages(object + ".messages"),
+        assembly(object + ".launches.s") {}
+  ~Between() {
+    for (const std::string& file : {text, host_text, messages, assembly}) std::remove(file.c_str());
+  }
+};
+
+// Runs the preprocessor, whose messages about headers that are not ours become one line.
+int preprocess(const Command& command, const Between& between) {
+  if (!command.is_program()) return run(command.preprocess(between.text));
+  const int status = run(command.preprocess(between.text, command.architecture()), between.messages.c_str());
+  const std::string messages = content(between.messages);
+  const std::string refusal = status == 0 ? std::string() : refusal_of(messages);
+  if (!refusal.empty()) throw Malformed(refusal);
+  std::cerr << messages;
+  return status;
+}
+
+// __CUDA_ARCH__, where the files mention it: it may decide about device code.
+void judge_architecture(const Command& command, const Between& between, const Source& source) {
+  if (!command.value("-D__CUDA_ARCH__=").empty() || command.is_host()) return;
+  const std::string mention = mention_of_architecture(source);
+  if (mention.empty()) return;
+  if (!command.is_program())
+    throw Malformed(mention +
+                    ": error: __CUDA_ARCH__ has no value here: host and device code are compiled as one; "
+                    "leave it out");
+  if (run(command.preprocess(between.host_text), between.messages.c_str()) != 0)
+    throw Malformed(mention + ": error: without __CUDA_ARCH__, as it is on the host, this does not compile");
+  const std::string host_text = content(between.host_text);
+  refuse_choices(source, Source(host_text));
+}
+
+// Compiles what the preprocessor has left.
+int translate(Command& command, const Between& between) {
+  const std::string &text = between.text, &assembly = between.assembly;
   const std::string preprocessed = content(text);
   if (announces_parameters(command, preprocessed)) command.options.push_back("-fno-elide-constructors");
   Source source(preprocessed);
-  const auto gives_arch = [](const std::string& option) { return option.starts_with("-D__CUDA_ARCH__="); };
-  refuse_words(source, std::any_of(command.options.begin(), command.options.end(), gives_arch));
+  if (command.is_program()) refuse_headers(source);
+  judge_architecture(command, between, source);
+  if (!command.is_host()) refuse_words(source);
   rewrite_launches(source);
   const Variables variables = rewrite_variables(source);
   write(text, source.rewritten());
@@ -165,16 +223,15 @@ int main(int argc, char** argv) {
   if (command.source.empty() || command.object.empty()) return run(words);  // nothing to compile
 
   for (int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, SIG_IGN);
-  const std::string text = command.object + ".launches.ii", assembly = command.object + ".launches.s";
-  int status = run(command.preprocess(text));
+  const Between between(command.object);
+  int status = 0;
   try {
-    if (status == 0) status = translate(command, text, assembly);
+    status = preprocess(command, between);
+    if (status == 0) status = translate(command, between);
     if (status == 0 && command.has("-DFLASH_CHECKED")) status = run(command.keep_copies());
   } catch (const Malformed& error) {
     std::cerr << error.what() << "\n";
     status = 1;
   }
-  std::remove(text.c_str());
-  std::remove(assembly.c_str());
   return status;
 }

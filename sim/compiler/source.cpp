@@ -120,17 +120,20 @@ std::size_t Source::newlines(std::size_t begin, std::size_t end) const {
 
 namespace {
 
-// Of a line marker, # 12 "file" 3: the file, the line, and whether it is one of the system's headers (3).
+// Of a line marker, # 12 "file" 1 3: the file, the line, whether an include leads there (1) or has led from there (2),
+// and whether it is one of the system's headers (3).
 struct Marker {
   std::string file;
   long line = 0;
-  bool system = false;
+  bool enters = false, leaves = false, system = false;
 
   explicit Marker(const std::string& text) {
     char name[4096];
     int end = 0;
     if (std::sscanf(text.c_str(), "# %ld \"%4095[^\"]\"%n", &line, name, &end) != 2) return;
     file = name;
+    enters = text.find(" 1", static_cast<std::size_t>(end)) != std::string::npos;
+    leaves = text.find(" 2", static_cast<std::size_t>(end)) != std::string::npos;
     system = text.find(" 3", static_cast<std::size_t>(end)) != std::string::npos;
   }
 };
@@ -148,6 +151,22 @@ Malformed Source::malformed(std::size_t token, const std::string& what) const {
   }
   line += static_cast<long>(newlines(since, tokens_[token].begin));
   return Malformed(file + ":" + std::to_string(line) + ": error: " + what);
+}
+
+std::vector<Source::Entry> Source::entries() const {
+  std::vector<Entry> result;
+  std::vector<std::size_t> open;  // those that are not left yet: # 4 "a.cu" 2 leaves one that stands on line 3
+  for (const Directive& directive : directives_) {
+    const Marker marker(std::string(text_.substr(directive.begin, directive.end - directive.begin)));
+    if (marker.enters) {
+      open.push_back(result.size());
+      result.push_back({marker.file, "?"});
+    } else if (marker.leaves && !open.empty()) {
+      result[open.back()].from = marker.file + ":" + std::to_string(marker.line - 1);
+      open.pop_back();
+    }
+  }
+  return result;
 }
 
 bool Source::of_system(std::size_t token) const {

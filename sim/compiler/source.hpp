@@ -60,6 +60,11 @@ class Source {
   bool of_system(std::size_t token) const;
   // The files that the text was made of, without those.
   std::set<std::string> files() const;
+  // Each include: the file that it led to, and where it stands, "file:line".
+  struct Entry {
+    std::string file, from;
+  };
+  std::vector<Entry> entries() const;
 
  private:
   struct Edit {
@@ -74,11 +79,20 @@ class Source {
   std::map<std::size_t, Edit> edits_;  // by where they begin
 };
 
+// Refuses the headers of CUDA and its libraries that are not ours (headers.cpp).
+void refuse_headers(const Source& source);
+// The line that refuses one, made of what the preprocessor says when it fails; empty: it failed for another cause.
+std::string refusal_of(const std::string& messages);
+
 // kernel<<<grid, block>>>(x) becomes a call of launch.hpp's on_this_machine(grid, block).kernel(…)(x).
 void rewrite_launches(Source& source);
 
-// Refuses what would compile and mean something else than in CUDA: inline assembly, __CUDA_ARCH__ (words.cpp).
-void refuse_words(const Source& source, bool has_arch);
+// Refuses what would compile and mean something else than in CUDA: inline assembly, textures (words.cpp).
+void refuse_words(const Source& source);
+// "file:line" of the first __CUDA_ARCH__ in the files that the text was made of; empty: they do not mention it.
+std::string mention_of_architecture(const Source& source);
+// Refuses host code that __CUDA_ARCH__ decides about: the text with it and without it (architecture.cpp).
+void refuse_choices(const Source& device, const Source& host);
 
 // What the rest of the translation must know of the variables that a file declares.
 struct Variables {

@@ -34,6 +34,8 @@ class Rewriter {
       if (word == "__noinline__" && i > 0 && at(i - 1) != "(" &&
           at(i - 1) != ",") {  // not __attribute__((__noinline__))
         source_.replace_token(i, "__attribute__((__noinline__))");
+      } else if (word == "__host__") {
+        source_.replace_token(i, "");
       } else if (word == "__shared__") {
         shared(i);
       } else if (word == "__device__" || word == "__constant__" || word == "__managed__") {

@@ -1,7 +1,7 @@
 // words.cpp: refuses what g++ would compile although it means something else than in CUDA, each with its remedy.
-// Inline assembly would be the host's; without --arch __CUDA_ARCH__ has no value, so that #if would silently choose the
-// host's branch. Textures are not there: one line instead of the compiler's many.
-// Use: refuse_words(source, has_arch); main.cpp does.
+// Inline assembly would be the host's; textures are not there: one line instead of the compiler's many. And it finds
+// __CUDA_ARCH__, which the preprocessor leaves no trace of.
+// Use: refuse_words(source), mention_of_architecture(source); main.cpp does.
 #include <algorithm>
 #include <fstream>
 #include <iterator>
@@ -34,7 +34,7 @@ long line_of(const std::string& text, std::string_view word) {
 
 }  // namespace
 
-void refuse_words(const Source& source, bool has_arch) {
+void refuse_words(const Source& source) {
   static constexpr std::string_view kTextures[] = {"cudaTextureObject_t",
                                                    "cudaSurfaceObject_t",
                                                    "cudaArray_t",
@@ -44,22 +44,28 @@ void refuse_words(const Source& source, bool has_arch) {
                                                    "tex2D",
                                                    "tex3D",
                                                    "surf2Dread"};
+  static constexpr std::string_view kGraphs = "cudaGraphAdd";  // cudaGraphAddKernelNode and its kind
   for (std::size_t i = 0; i < source.size(); ++i) {
     const std::string_view word = source.at(i);
+    if ((word.starts_with(kGraphs) || word == "cudaGraphCreate" || word == "cudaKernelNodeParams") &&
+        !source.of_system(i))
+      throw source.malformed(i, std::string(word) + ": graphs are made by capture here; write cudaStreamBeginCapture");
     if ((word == "asm" || word == "__asm__" || word == "__asm") && !source.of_system(i))
       throw source.malformed(i, "inline assembly is not simulated; write the operation in CUDA C++");
+    if (word == "block_tile_memory" && !source.of_system(i))
+      throw source.malformed(i, "block_tile_memory: tiles of several warps are not simulated; make tiles of 32");
     if (std::find(std::begin(kTextures), std::end(kTextures), word) != std::end(kTextures) && !source.of_system(i))
       throw source.malformed(i, std::string(word) + ": textures are not simulated; read the array itself");
   }
-  if (has_arch) return;
+}
+
+std::string mention_of_architecture(const Source& source) {
   for (const std::string& file : source.files()) {
     std::ifstream in(file, std::ios::binary);
     const long line = line_of({std::istreambuf_iterator<char>(in), {}}, "__CUDA_ARCH__");
-    if (line > 0)
-      throw Malformed(file + ":" + std::to_string(line) +
-                      ": error: __CUDA_ARCH__ has no value here: host and device code are compiled as one; leave it "
-                      "out, or see --arch");
+    if (line > 0) return file + ":" + std::to_string(line);
   }
+  return {};
 }
 
 }  // namespace flash::compiler

@@ -97,6 +97,11 @@ void cp_async_commit() {
 void cp_async_wait(unsigned pending, Site site) {
   Entered()->cp_async_wait(pending, site);
 }
+void cp_async_for_mbarrier() {
+  const Entered worker;
+  worker->cp_async_commit();
+  worker->copies.wait_by_arrival(worker->current);
+}
 void mark(const char* label, long value) {
   Entered()->mark(label, value);
 }

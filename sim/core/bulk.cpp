@@ -54,7 +54,12 @@ void fence_mbarrier_init() {
   Entered()->bulk.fence_init();
 }
 void mbarrier_arrive(std::uint64_t* barrier, bool expects, unsigned bytes, Site site) {
-  Entered()->bulk.arrive(barrier, expects, bytes, site);
+  const Entered worker;
+  if (worker->copies.waits_by_arrival(worker->current)) worker->cp_async_wait(0, site);
+  worker->bulk.arrive(barrier, expects, bytes, site);
+}
+unsigned mbarrier_parity(const std::uint64_t* barrier) {
+  return Entered()->bulk.parity(barrier);
 }
 void mbarrier_wait(std::uint64_t* barrier, unsigned parity, Site site) {
   Entered()->bulk.wait(barrier, parity, false, site);
@@ -182,6 +187,13 @@ void Bulk::accuse(const std::string& what, const std::string& remedy, FindingSid
 void Bulk::arrive(std::uint64_t* at, bool expects, unsigned bytes, Site site) {
   arrive(barrier_at(at, expects ? "mbarrier.arrive.expect_tx" : "mbarrier.arrive", site), worker_, expects, bytes,
          site);
+}
+
+// Nobody is accused here: of an arrival at what is no mbarrier the finding comes right behind.
+unsigned Bulk::parity(const std::uint64_t* at) {
+  maybe_complete();
+  const auto found = at_.find(const_cast<std::uint64_t*>(at));
+  return found == at_.end() ? 0 : static_cast<unsigned>(found->second->phase & 1);
 }
 
 void Bulk::arrive_cluster(std::uint64_t* own, unsigned rank, bool relaxed, Site site) {

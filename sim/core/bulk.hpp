@@ -43,6 +43,7 @@ class Bulk {
   void arrive(std::uint64_t* barrier, bool expects, unsigned bytes, Site site);
   void arrive_cluster(std::uint64_t* barrier, unsigned rank, bool relaxed, Site site);
   // `far`: it knows of what other blocks of the cluster have released, too.
+  unsigned parity(const std::uint64_t* barrier);
   void wait(std::uint64_t* barrier, unsigned parity, bool far, Site site);
   bool test_wait(std::uint64_t* barrier, unsigned parity, const char* instruction, Site site);
   void invalidate(std::uint64_t* barrier, Site site);

@@ -9,7 +9,10 @@ namespace flash::simt {
 
 void Copies::begin_block(std::size_t threads, Completion completion, std::uint64_t seed) {
   threads_.resize(threads);
-  for (OfThread& thread : threads_) thread.copies.clear(), thread.committed = thread.bytes = thread.most_bytes = 0;
+  for (OfThread& thread : threads_) {
+    thread.copies.clear(), thread.committed = thread.bytes = thread.most_bytes = 0;
+    thread.waits_by_arrival = false;
+  }
   under_way_ = 0;
   completion_ = completion;
   if (completion == Completion::random) random_.seed(seed);

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "sim/core/simt.hpp"
@@ -29,6 +30,10 @@ class Copies {
   // The destination holds NaN from here on (or its new bytes, with Completion::eager).
   void issue(Copy copy, unsigned thread);
   void commit(unsigned thread) { ++threads_[thread].committed; }
+  // The thread waits for them by its next arrival at an mbarrier.
+  void wait_by_arrival(unsigned thread) { threads_[thread].waits_by_arrival = true; }
+  // Does it? Asked by that arrival.
+  bool waits_by_arrival(unsigned thread) { return std::exchange(threads_[thread].waits_by_arrival, false); }
   // The thread's copies but those of its last `pending` groups are done: calls ended(copy) for each, in order of issue.
   template <class Ended>
   void wait(unsigned thread, std::uint64_t pending, const Ended& ended);
@@ -45,6 +50,7 @@ class Copies {
   struct OfThread {
     std::vector<Copy> copies;  // under way, in order of issue
     std::uint64_t committed = 0, bytes = 0, most_bytes = 0;
+    bool waits_by_arrival = false;
   };
   static void arrive(Copy& copy);
   void maybe_arrive();

@@ -144,6 +144,8 @@ std::uint64_t matrix_descriptor(const void* tile, unsigned leading_bytes, unsign
 void cp_async(void* shared, const void* global, unsigned bytes, unsigned source_bytes, Site site);
 void cp_async_commit();
 void cp_async_wait(unsigned pending, Site site);
+// Commits this thread's copies: they are done when it next arrives at an mbarrier (cp.async.mbarrier.arrive).
+void cp_async_for_mbarrier();
 
 // Mbarriers and copies of tiles (TMA); sim/core/mbarrier.hpp, bulk.hpp. `expects`: so many bytes, besides arriving.
 struct TensorMap;
@@ -154,6 +156,7 @@ void mbarrier_wait(std::uint64_t* barrier, unsigned parity, Site site);
 // The same of the mbarrier of the cluster's block of that rank; a wait that knows of other blocks' arrivals, too.
 void mbarrier_arrive_cluster(std::uint64_t* barrier, unsigned rank, bool relaxed, Site site);
 void mbarrier_wait_cluster(std::uint64_t* barrier, unsigned parity, Site site);
+unsigned mbarrier_parity(const std::uint64_t* barrier);  // of its current phase
 bool mbarrier_test_wait(std::uint64_t* barrier, unsigned parity, const char* instruction, Site site);
 void mbarrier_inval(std::uint64_t* barrier, Site site);
 void bulk_load(void* shared, const void* global, unsigned bytes, std::uint64_t* barrier, Site site);

@@ -19,16 +19,17 @@ void launch_unpacked(const Launching& launching, void (*kernel)(Parameters...), 
 
 template <class... Parameters>
 cudaError_t cudaLaunchKernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, void** arguments,
-                             std::size_t shared_bytes = 0, cudaStream_t = nullptr, FLASH_SITE_OF_CALL) {
-  flash::launch_unpacked({{site}, "cudaLaunchKernel", grid, block, shared_bytes}, kernel, arguments,
+                             std::size_t shared_bytes = 0, cudaStream_t stream = nullptr, FLASH_SITE_OF_CALL) {
+  flash::launch_unpacked({{site, stream}, "cudaLaunchKernel", grid, block, shared_bytes}, kernel, arguments,
                          std::index_sequence_for<Parameters...>());
   return cudaPeekAtLastError();
 }
 template <class... Parameters>
 cudaError_t cudaLaunchCooperativeKernel(void (*kernel)(Parameters...), dim3 grid, dim3 block, void** arguments,
-                                        std::size_t shared_bytes = 0, cudaStream_t = nullptr, FLASH_SITE_OF_CALL) {
-  flash::launch_unpacked({{site, true}, "cudaLaunchCooperativeKernel", grid, block, shared_bytes}, kernel, arguments,
-                         std::index_sequence_for<Parameters...>());
+                                        std::size_t shared_bytes = 0, cudaStream_t stream = nullptr,
+                                        FLASH_SITE_OF_CALL) {
+  flash::launch_unpacked({{site, stream, true}, "cudaLaunchCooperativeKernel", grid, block, shared_bytes}, kernel,
+                         arguments, std::index_sequence_for<Parameters...>());
   return cudaPeekAtLastError();
 }
 // With attributes, of which two have a meaning here: the shape of clusters, and a cooperative launch.
@@ -65,7 +66,7 @@ namespace flash::cuda {
 template <class... Parameters, class... Arguments>
 cudaError_t launch_kernel_ex(simt::Site site, const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                              Arguments&&... arguments) {
-  Target target{site};
+  Target target{site, config->stream};
   for (unsigned i = 0; i < config->numAttrs; ++i) {
     const cudaLaunchAttribute& attribute = config->attrs[i];
     const auto& cluster = attribute.val.clusterDim;
@@ -85,24 +86,35 @@ FLASH_NO_TYPES cudaError_t cudaLaunchKernel(const void* kernel, dim3, dim3, void
                                             cudaStream_t = nullptr);
 FLASH_NO_TYPES cudaError_t cudaLaunchCooperativeKernel(const void* kernel, dim3, dim3, void**, std::size_t = 0,
                                                        cudaStream_t = nullptr);
-FLASH_NO_TYPES cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int);
 
-// As threads and shared memory allow: the simulator knows no registers.
+// ---- occupancy: as threads and shared memory allow; the simulator knows no registers --------------------------------
+
+constexpr unsigned cudaOccupancyDefault = 0, cudaOccupancyDisableCachingOverride = 1;
 template <class Kernel>
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel, int threads, std::size_t shared_bytes) {
-  cudaDeviceProp p;
-  cudaGetDeviceProperties(&p, 0);
-  const int by_threads = p.maxThreadsPerMultiProcessor / (threads > 0 ? threads : 1);
-  const int by_shared = static_cast<int>(p.sharedMemPerMultiprocessor / (shared_bytes + 1024));
-  *blocks = by_threads < by_shared ? by_threads : by_shared;
-  if (*blocks > p.maxBlocksPerMultiProcessor) *blocks = p.maxBlocksPerMultiProcessor;
-  return cudaSuccess;
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel* kernel, int threads,
+                                                          std::size_t shared_bytes) {
+  return flash::cuda::blocks_of_multiprocessor(blocks, reinterpret_cast<const void*>(kernel), threads, shared_bytes);
 }
 template <class Kernel>
-cudaError_t cudaOccupancyMaxPotentialBlockSize(int* grid, int* block, Kernel, std::size_t = 0, int limit = 0) {
-  cudaDeviceProp p;
-  cudaGetDeviceProperties(&p, 0);
-  *block = limit > 0 && limit < p.maxThreadsPerBlock ? limit : p.maxThreadsPerBlock;
-  *grid = p.multiProcessorCount * (p.maxThreadsPerMultiProcessor / *block);
-  return cudaSuccess;
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, Kernel* kernel, int threads,
+                                                                   std::size_t shared_bytes, unsigned) {
+  return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, kernel, threads, shared_bytes);
+}
+template <class Bytes, class Kernel>
+cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMem(int* grid, int* block, Kernel* kernel, Bytes bytes,
+                                                           int limit = 0) {
+  const auto call = [](const void* of, int threads) {
+    return static_cast<std::size_t>((*static_cast<const Bytes*>(of))(threads));
+  };
+  return flash::cuda::best_block(grid, block, reinterpret_cast<const void*>(kernel), call, &bytes, limit);
+}
+template <class Kernel>
+cudaError_t cudaOccupancyMaxPotentialBlockSize(int* grid, int* block, Kernel* kernel, std::size_t shared_bytes = 0,
+                                               int limit = 0) {
+  return cudaOccupancyMaxPotentialBlockSizeVariableSMem(grid, block, kernel, [=](int) { return shared_bytes; }, limit);
+}
+template <class Kernel>
+cudaError_t cudaOccupancyMaxPotentialBlockSizeWithFlags(int* grid, int* block, Kernel* kernel,
+                                                        std::size_t shared_bytes = 0, int limit = 0, unsigned = 0) {
+  return cudaOccupancyMaxPotentialBlockSize(grid, block, kernel, shared_bytes, limit);
 }

@@ -3,8 +3,6 @@
 // Use: see program.hpp.
 #include "sim/cuda/program.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -15,6 +13,7 @@
 #include "sim/core/block.hpp"
 #include "sim/core/code_names.hpp"
 #include "sim/core/device_memory.hpp"
+#include "sim/report/causes.hpp"
 #include "sim/report/json.hpp"
 #include "sim/report/recording.hpp"
 #include "sim/report/report.hpp"
@@ -31,7 +30,7 @@ MachineOptions options() {
   MachineOptions result;
   if (std::getenv("FLASH_CHECK_PLAYER")) result.recording = &recording;
   result.keep_going = true;
-  result.progress = isatty(STDERR_FILENO);
+  result.progress = 10;
   const char* text = std::getenv("FLASH_CHECK");
   std::istringstream words(text ? text : "");
   for (std::string word; words >> word;) {
@@ -48,6 +47,10 @@ MachineOptions options() {
       result.seed = std::strtoull(value.c_str(), nullptr, 10);
     } else if (word.starts_with("threads=")) {
       result.threads = std::atoi(value.c_str());
+    } else if (word.starts_with("sample=")) {
+      result.checked_blocks = std::strtoull(value.c_str(), nullptr, 10);
+    } else if (word.starts_with("progress=")) {
+      result.progress = std::atof(value.c_str());
     } else if (word.starts_with("timeout=")) {
       result.timeout = std::atof(value.c_str());
     } else if (word.starts_with("profile=")) {
@@ -80,6 +83,7 @@ void Program::run(simt::Launch& launch) {
     kernels_.push_back({report, 1});
   } else {
     known->total.ledger.add(report.ledger);
+    known->total.checked_blocks = std::max(known->total.checked_blocks, report.checked_blocks);
     for (const UnorderedAdditions& unordered : report.unordered) {  // of several launches the one with most elements
       const auto array = std::find_if(known->total.unordered.begin(), known->total.unordered.end(),
                                       [&](const UnorderedAdditions& other) { return other.array == unordered.array; });
@@ -90,7 +94,9 @@ void Program::run(simt::Launch& launch) {
     }
     ++known->launches;
   }
-  for (const Finding& finding : machine_->findings()) {
+  for (Finding& finding : by_cause(machine_->findings())) {
+    // Of lockstep the kernel is part of the cause, whatever its template arguments are.
+    if (finding.kind == "lockstep assumed") finding.cause += "|" + report.kernel.substr(0, report.kernel.find('<'));
     assertion_failed_ |= finding.kind == "assertion";
     add_finding(finding);
   }
@@ -111,13 +117,16 @@ void Program::host_accessed(const void* address, bool writes, const void* return
 
 void Program::add_finding(const Finding& finding) {
   // The same defect in a later launch, at another place of the array, is no new one.
-  std::string key = finding.kind;
-  std::istringstream lines(finding.text);
-  std::string line;
-  std::getline(lines, line);
-  if (finding.kind == "call") key += line;
-  while (std::getline(lines, line)) key += line.substr(0, line.find("  block"));
-  key.resize(std::min(key.size(), key.find("  seen")));
+  std::string key = finding.cause;
+  if (key.empty()) {
+    key = finding.kind;
+    std::istringstream lines(finding.text);
+    std::string line;
+    std::getline(lines, line);
+    if (finding.kind == "call") key += line;
+    while (std::getline(lines, line)) key += line.substr(0, line.find("  block"));
+    key.resize(std::min(key.size(), key.find("  seen")));
+  }
   if (!seen_.insert(key).second) return;
   findings_.push_back(finding);
   std::cerr << finding.text << "\n" << std::flush;

@@ -9,6 +9,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "sim/core/mathematics.hpp"
+#include "sim/core/packed.hpp"
 #include "sim/core/padding.hpp"
 #include "sim/core/simt.hpp"
 #include "sim/dialect/dialect_memory.hpp"
@@ -16,7 +18,9 @@
 #include "sim/dialect/tally.hpp"
 
 #define __global__ __attribute__((noinline))
+#if !defined(FLASH_PROGRAM)  // there sim/compiler/variables.cpp takes it away
 #define __host__
+#endif
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...) flash_launch_bounds(__VA_ARGS__)  // sim/compiler/launches.cpp makes a check of it
 #define __cluster_dims__(...) flash_cluster_dims(__VA_ARGS__)    // the same
@@ -142,7 +146,21 @@ FLASH_INLINE float __tanf(float x) { return __builtin_tanf(x); }
 FLASH_INLINE float __powf(float x, float y) { return __builtin_powf(x, y); }
 FLASH_INLINE void __sincosf(float x, float* sine, float* cosine) { *sine = __sinf(x), *cosine = __cosf(x); }
 FLASH_INLINE double rsqrt(double x) { return 1.0 / __builtin_sqrt(x); }
-FLASH_INLINE float normcdff(float x) { return 0.5f * __builtin_erfcf(-0.70710678f * x); }
+FLASH_INLINE float fdividef(float a, float b) { return a / b; }
+FLASH_INLINE void sincospif(float x, float* sine, float* cosine) { *sine = sinpif(x), *cosine = cospif(x); }
+FLASH_INLINE void sincospi(double x, double* sine, double* cosine) { *sine = sinpi(x), *cosine = cospi(x); }
+// Lengths of vectors in memory, and 1 over them.
+#define FLASH_NORM(T, Wide, name, result)                                                                       \
+  FLASH_INLINE T name(int dimensions, const T* p) {                                                             \
+    Wide sum = 0;                                                                                               \
+    for (int i = 0; i < dimensions; ++i) sum += static_cast<Wide>(p[i]) * p[i];                                 \
+    return static_cast<T>(result);                                                                              \
+  }
+FLASH_NORM(float, double, normf, __builtin_sqrt(sum))
+FLASH_NORM(float, double, rnormf, 1 / __builtin_sqrt(sum))
+FLASH_NORM(double, long double, norm, __builtin_sqrtl(sum))
+FLASH_NORM(double, long double, rnorm, 1 / __builtin_sqrtl(sum))
+#undef FLASH_NORM
 FLASH_INLINE float __saturatef(float x) { return flash::smaller(flash::larger(x, 0.0f), 1.0f); }
 #define FLASH_MIN_MAX(T)                                                                                        \
   FLASH_INLINE T min(T a, T b) { return b < a ? b : a; }                                                        \
@@ -168,6 +186,12 @@ FLASH_MIN_MAX(long, unsigned long, unsigned long)
 FLASH_MIN_MAX(long long, unsigned long long, unsigned long long)
 FLASH_MIN_MAX(float, double, double)
 #undef FLASH_MIN_MAX
+FLASH_INLINE unsigned umin(unsigned a, unsigned b) { return min(a, b); }
+FLASH_INLINE unsigned umax(unsigned a, unsigned b) { return max(a, b); }
+FLASH_INLINE long long llmin(long long a, long long b) { return min(a, b); }
+FLASH_INLINE long long llmax(long long a, long long b) { return max(a, b); }
+FLASH_INLINE unsigned long long ullmin(unsigned long long a, unsigned long long b) { return min(a, b); }
+FLASH_INLINE unsigned long long ullmax(unsigned long long a, unsigned long long b) { return max(a, b); }
 // Loads and stores with hints to the caches, which are not modelled.
 #define FLASH_LOAD(name)                                                                                        \
   template <class T>                                                                                            \
@@ -239,6 +263,7 @@ FLASH_INLINE dim3 __clusterRelativeBlockIdx() {
 FLASH_INLINE void __trap(FLASH_SITE) { flash::simt::trap(site); }
 // The host's cycles: they go on, and say nothing of a GPU's.
 FLASH_INLINE long long clock64() { return flash::simt::cycles(); }
+FLASH_INLINE void __prof_trigger(int) {}  // for a profiler
 FLASH_INLINE void __nanosleep(unsigned, FLASH_SITE) { flash::simt::pause(site); }
 
 // ---- warp operations ----------------------------------------------------------------------------------------------

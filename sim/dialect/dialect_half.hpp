@@ -246,9 +246,6 @@ FLASH_INLINE __half2 make_half2(__half x, __half y) { return {x, y}; }
 FLASH_INLINE __nv_bfloat162 make_bfloat162(__nv_bfloat16 x, __nv_bfloat16 y) { return {x, y}; }
 FLASH_INLINE __half __double2half(double x) { return narrow<__half>(to_odd(x)); }
 FLASH_INLINE __nv_bfloat16 __double2bfloat16(double x) { return narrow<__nv_bfloat16>(to_odd(x)); }
-FLASH_INLINE __half __int2half_rn(int x) { return __double2half(x); }
-FLASH_INLINE int __half2int_rn(__half x) { return to_integer<int>(half_to_float(x), Rounding::nearest); }
-FLASH_INLINE int __half2int_rz(__half x) { return to_integer<int>(half_to_float(x), Rounding::to_zero); }
 FLASH_INLINE unsigned short __half_as_ushort(__half x) { return x.bits; }
 FLASH_INLINE __half __ushort_as_half(unsigned short x) { return half_of<__half>(x); }
 FLASH_INLINE unsigned short __bfloat16_as_ushort(__nv_bfloat16 x) { return x.bits; }
@@ -262,7 +259,7 @@ using flash::__bfloat162bfloat162, flash::__float22bfloat162_rn, flash::__float2
 using flash::__float2bfloat16_rn, flash::__floats2bfloat162_rn, flash::__ushort_as_bfloat16;
 using flash::__float22half2_rn, flash::__float2half, flash::__float2half2_rn, flash::__float2half_rn;
 using flash::__floats2half2_rn, flash::__ushort_as_half;
-using flash::__double2bfloat16, flash::__double2half, flash::__int2half_rn;
+using flash::__double2bfloat16, flash::__double2half;
 using flash::make_bfloat162, flash::make_half2;
 #endif
 // Within namespace flash `half` is the host's type, here as under nvcc.

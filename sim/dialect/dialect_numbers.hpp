@@ -241,6 +241,15 @@ FLASH_INLINE int __dp4a(char4 a, char4 b, int c) { return c + a.x * b.x + a.y * 
 FLASH_INLINE unsigned __dp4a(uchar4 a, uchar4 b, unsigned c) {
   return c + static_cast<unsigned>(a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w);
 }
+using ::__dp2a_hi, ::__dp2a_lo;  // of words: sim/core/packed.hpp
+FLASH_INLINE int __dp2a_lo(short2 a, char4 b, int c) { return c + a.x * b.x + a.y * b.y; }
+FLASH_INLINE int __dp2a_hi(short2 a, char4 b, int c) { return c + a.x * b.z + a.y * b.w; }
+FLASH_INLINE unsigned __dp2a_lo(ushort2 a, uchar4 b, unsigned c) {
+  return c + static_cast<unsigned>(a.x * b.x + a.y * b.y);
+}
+FLASH_INLINE unsigned __dp2a_hi(ushort2 a, uchar4 b, unsigned c) {
+  return c + static_cast<unsigned>(a.x * b.z + a.y * b.w);
+}
 FLASH_INLINE unsigned long long __brevll(unsigned long long x) {
   return std::uint64_t{__brev(static_cast<unsigned>(x))} << 32 | __brev(static_cast<unsigned>(x >> 32));
 }

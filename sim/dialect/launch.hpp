@@ -62,19 +62,22 @@ inline cudaError_t copy_symbol(void* variable, const void* host, void* into_host
 #if defined(FLASH_PROGRAM)
 struct Target {
   simt::Site site;
+  cudaStream_t stream = nullptr;
   bool cooperative = false;
   simt::dim3 cluster{};  // of cudaLaunchKernelEx
   void run(simt::Launch& spec) const {
     spec.cooperative = cooperative, spec.cluster = cluster;
-    cuda::launch(spec, site);
+    cuda::launch(spec, stream, site);
   }
-  static Target current(const char*, simt::Site site) { return {site}; }
+  static Target current(const char*, cudaStream_t stream, simt::Site site) { return {site, stream}; }
 };
 #else
 struct Target {
   simt::MachineCore& machine;
   void run(simt::Launch& spec) const { machine.run(spec); }
-  static Target current(const char* kernel, simt::Site) { return {Machine::current("the launch of ", kernel)}; }
+  static Target current(const char* kernel, cudaStream_t, simt::Site) {
+    return {Machine::current("the launch of ", kernel)};
+  }
 };
 #endif
 
@@ -176,11 +179,12 @@ struct TheFunction {
 struct Configuration {
   simt::dim3 grid, block;
   std::size_t shared_bytes;
+  cudaStream_t stream;
   simt::Site site;
 
   template <class Use, class Call>
   auto kernel(const char* name, Use use, Call call) const {
-    const Launching launching{Target::current(name, site), name, grid, block, shared_bytes};
+    const Launching launching{Target::current(name, stream, site), name, grid, block, shared_bytes};
     if constexpr (std::is_invocable_v<Use, TheFunction>)
       return launch_of(launching, call, use(TheFunction{}));
     else
@@ -199,8 +203,8 @@ struct Configuration {
 //   on_this_machine(grid, block, bytes, stream)
 //       .kernel("k<T>", [&](auto use) -> decltype(use(k<T>)) { return use(k<T>); }, [&](auto... a) { k<T>(a...); })(x)
 inline Configuration on_this_machine(simt::dim3 grid, simt::dim3 block, std::size_t shared_bytes = 0,
-                                     cudaStream_t = nullptr, simt::Site site = simt::Site::current()) {
-  return {grid, block, shared_bytes, site};
+                                     cudaStream_t stream = nullptr, simt::Site site = simt::Site::current()) {
+  return {grid, block, shared_bytes, stream, site};
 }
 
 #if !defined(FLASH_PROGRAM)

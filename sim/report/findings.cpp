@@ -40,6 +40,19 @@ std::string text_of(const RawFinding& finding, const std::vector<std::string>& s
   return text;
 }
 
+// What the races and lockstep findings of one mistake have in common: the array, and of a race its two places. Who relies
+// on lockstep does so all along a row of statements.
+std::string cause_of(const RawFinding& finding, std::vector<std::string> sites) {
+  const bool lockstep = finding.kind == "lockstep assumed";
+  const std::size_t of = finding.what.find(" of ");
+  if ((finding.kind != "race" && !lockstep) || of == std::string::npos) return "";
+  std::string cause = finding.kind + finding.what.substr(of, finding.what.find_last_of("[+") - of);
+  if (lockstep) return cause;
+  std::sort(sites.begin(), sites.end());
+  for (const std::string& site : sites) cause += "|" + site;
+  return cause;
+}
+
 }  // namespace
 
 std::vector<Finding> worded(std::vector<RawFinding> raw, const std::array<unsigned, 3>& grid) {
@@ -70,7 +83,9 @@ std::vector<Finding> worded(std::vector<RawFinding> raw, const std::array<unsign
     first.count = std::max(first.count, finding.count), first.same_value &= finding.same_value;
   }
   std::vector<Finding> findings;
-  for (const Merged& m : all) findings.push_back({m.finding.kind, text_of(m.finding, m.sites, grid), m.finding.count});
+  for (const Merged& m : all)
+    findings.push_back({m.finding.kind, text_of(m.finding, m.sites, grid), m.finding.count, cause_of(m.finding, m.sites),
+                        m.finding.what.substr(0, m.finding.what.find(" of ")), m.sites, m.finding.distance});
   return findings;
 }
 

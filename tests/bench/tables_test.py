@@ -372,6 +372,21 @@ class Tables(Case):
                        {"build": "b", "N": 64, "threads": 8, "gflops": 0.5}),
             "| GFLOP/s, N = 64 | 1 thread | 8 threads |\n|---|---:|---:|\n| a | 2.00 |  |\n| b |  | 0.500 |\n\n")
 
+    def test_public_programs_are_counted_and_each_has_its_cause(self):
+        one = {"repository": "a/b", "commit": "12", "program": "p", "programs": 3, "options": "", "arguments": "7",
+               "verdict": "clean", "right": True, "cause": "", "seconds": 2.4}
+        self.assertEqual(
+            self.shown("public", one, {**one, "program": "q", "programs": 1, "verdict": "refused", "cause": "no asm"},
+                       {**one, "repository": "c/d", "program": "r", "programs": 4, "verdict": "time", "right": False},
+                       {**one, "repository": "c/d", "program": "s", "programs": 2, "verdict": "finding",
+                        "cause": "race: x"}),
+            "| repository | commit | programs | right, no findings | right, findings | refused | not as expected |\n"
+            "|---|---|---:|---:|---:|---:|---:|\n| a/b | 12 | 4 | 3 |  | 1 |  |\n| c/d | 12 | 6 |  | 2 |  | 4 |\n\n"
+            "Of 10 programs 5 compile and run unchanged, with the right verdict: 50 %.\n\n"
+            "| program | options and arguments | verdict | cause | s |\n|---|---|---|---|---:|\n"
+            "| p |  7 | right, no findings |  | 2 |\n| q |  7 | refused | `no asm` | 2 |\n"
+            "| r |  7 | no end, **not as expected** |  | 2 |\n| s |  7 | finding | `race: x` | 2 |\n\n")
+
     def test_the_cpu_beside_another_library(self):
         self.assertEqual(
             self.shown("cpu", {"D": 64, "N": 8, "causal": False, "ratio": 0.876, "ours_mib": 1, "torch_mib": 3},

@@ -31,6 +31,7 @@ std::vector<Family> run_ptx_conformance(const MachineOptions& options);  // conf
 std::vector<Family> run_wgmma_conformance(const MachineOptions& options);  // conformance_wgmma.cu, not among them
 std::vector<Family> run_hopper_conformance(const MachineOptions& options);  // conformance_hopper.cu, nor these
 std::vector<Family> run_cluster_conformance(const MachineOptions& options);  // conformance_cluster.cu, nor these
+std::vector<Family> run_words_conformance(const MachineOptions& options);  // conformance_words.cu, nor these
 }
 namespace on_checked {
 std::vector<Family> run_conformance(const MachineOptions& options);      // all of them
@@ -38,6 +39,7 @@ std::vector<Family> run_ptx_conformance(const MachineOptions& options);  // conf
 std::vector<Family> run_wgmma_conformance(const MachineOptions& options);  // conformance_wgmma.cu, not among them
 std::vector<Family> run_hopper_conformance(const MachineOptions& options);  // conformance_hopper.cu, nor these
 std::vector<Family> run_cluster_conformance(const MachineOptions& options);  // conformance_cluster.cu, nor these
+std::vector<Family> run_words_conformance(const MachineOptions& options);  // conformance_words.cu, nor these
 }
 namespace on_gpu {
 std::vector<Family> run_conformance(const MachineOptions& options);      // all of them
@@ -45,6 +47,7 @@ std::vector<Family> run_ptx_conformance(const MachineOptions& options);  // conf
 std::vector<Family> run_wgmma_conformance(const MachineOptions& options);  // conformance_wgmma.cu, not among them
 std::vector<Family> run_hopper_conformance(const MachineOptions& options);  // conformance_hopper.cu, nor these
 std::vector<Family> run_cluster_conformance(const MachineOptions& options);  // conformance_cluster.cu, nor these
+std::vector<Family> run_words_conformance(const MachineOptions& options);  // conformance_words.cu, nor these
 }
 
 }  // namespace flash

@@ -18,13 +18,13 @@ for name in conformance:record counters:counters_main museum:museum_main; do
   # shellcheck disable=SC2086  # flags are words
   nvcc $flags "$here/${name%%:*}"*.cu "$here/${name##*:}.cpp" -o "$build/${name%%:*}" &
 done
-for part in wgmma hopper cluster; do
+for part in wgmma hopper cluster words; do
   # shellcheck disable=SC2086
   nvcc $flags -DFLASH_RECORD=run_${part}_conformance "$here/conformance_$part.cu" \
     "$here/record.cpp" -o "$build/conformance_$part" &
 done
 wait
-for name in conformance conformance_wgmma conformance_hopper conformance_cluster counters museum; do
+for name in conformance conformance_wgmma conformance_hopper conformance_cluster conformance_words counters museum; do
   test -x "$build/$name" || { echo "h200.sh: nvcc did not build $name" >&2; exit 1; }
 done
 
@@ -37,6 +37,7 @@ echo "$note"
 "$build/conformance_wgmma" "$note" > "$out/conformance-wgmma-h200.txt"
 "$build/conformance_hopper" "$note" > "$out/conformance-hopper-h200.txt"
 "$build/conformance_cluster" "$note" > "$out/conformance-cluster-h200.txt"
+"$build/conformance_words" "$note" > "$out/conformance-words-h200.txt"
 gzip -c "$build/words.bin" > "$out/conformance-words.bin.gz" # not for the repository: finds the place of a difference
 "$here/ncu_counters.sh" "$build/counters" "$out" "$note" || echo "h200.sh: no hardware counters" >&2
 "$here/sanitizer_table.sh" "$build/museum" "$out" "$note" || echo "h200.sh: no sanitizer table" >&2

@@ -444,7 +444,7 @@ TEST_CASE("a long launch says how far it is, where it is asked to, and takes tha
   std::ostringstream said;
   std::streambuf* const before = std::cerr.rdbuf(said.rdbuf());
   for (const bool asked : {false, true}) {
-    flash::on_checked::Machine machine({.threads = 1, .progress = asked});
+    flash::on_checked::Machine machine({.threads = 1, .progress = asked ? 10.0 : 0.0});
     take_tickets(machine, 800'000, 1);  // half a second; it speaks after a tenth
     CHECK((said.str().find(" of 800000 blocks") != std::string::npos) == asked);
   }

@@ -24,10 +24,27 @@ __device__ inline thread_block this_thread_block() {
   return {};
 }
 
+// A value of up to 32 bytes through shuffles of words: each(word) is the shuffle of one.
+template <class T, class Shuffle>
+__device__ T flash_shuffled(const T& value, const Shuffle& each) {
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 32, "groups exchange values of at most 32 bytes");
+  if constexpr (sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8) {
+    return each(value);
+  } else {
+    unsigned words[(sizeof(T) + 3) / 4] = {};
+    __builtin_memcpy(words, &value, sizeof(T));
+    for (unsigned& word : words) word = each(word);
+    T result;
+    __builtin_memcpy(&result, words, sizeof(T));
+    return result;
+  }
+}
+
 // Lanes of a warp that are named by a mask, counted from its lowest bit.
 class flash_lanes {
  public:
-  __device__ flash_lanes(unsigned mask, unsigned rank, unsigned size) : mask_(mask), rank_(rank), size_(size) {}
+  __device__ flash_lanes(unsigned mask, unsigned rank, unsigned size, unsigned number = 0, unsigned count = 1)
+      : mask_(mask), rank_(rank), size_(size), number_(number), count_(count) {}
   __device__ void sync(FLASH_SITE) const { __syncwarp(mask_, site); }
   __device__ unsigned thread_rank() const { return rank_; }
   __device__ unsigned size() const { return size_; }
@@ -35,9 +52,19 @@ class flash_lanes {
   __device__ unsigned mask() const { return mask_; }  // not CUDA's: for thread_group
   __device__ int any(int predicate, FLASH_SITE) const { return __any_sync(mask_, predicate, site); }
   __device__ int all(int predicate, FLASH_SITE) const { return __all_sync(mask_, predicate, site); }
+  // Which part this is of what was divided, and of how many.
+  __device__ unsigned meta_group_rank() const { return number_; }
+  __device__ unsigned meta_group_size() const { return count_; }
 
  protected:
-  unsigned mask_, rank_, size_;
+  // The lanes of a mask of the warp's, as this group's ranks.
+  __device__ unsigned packed(unsigned lanes) const {
+    unsigned result = 0, rank = 0;
+    for (unsigned left = mask_; left != 0; left &= left - 1, ++rank)
+      result |= (lanes >> (__ffs(static_cast<int>(left)) - 1) & 1) << rank;
+    return result;
+  }
+  unsigned mask_, rank_, size_, number_, count_;
 };
 
 template <unsigned N, class Parent = void>
@@ -45,35 +72,29 @@ class thread_block_tile : public flash_lanes {
   static_assert(N == 1 || N == 2 || N == 4 || N == 8 || N == 16 || N == 32, "a tile has 1, 2, 4, 8, 16 or 32 threads");
 
  public:
-  // Of the block's thread `rank`.
-  __device__ thread_block_tile(unsigned rank, unsigned threads)
-      : flash_lanes((N == 32 ? ~0u : (1u << N % 32) - 1) << rank / N * N % 32, rank % N, N),
-        number_(rank / N),
-        count_((threads + N - 1) / N) {}
+  // The part that the thread `rank` of the block is in; number and count: of what was divided.
+  __device__ thread_block_tile(unsigned rank, unsigned number, unsigned count)
+      : flash_lanes((N == 32 ? ~0u : (1u << N % 32) - 1) << rank / N * N % 32, rank % N, N, number, count) {}
   template <class Other>
   __device__ thread_block_tile(const thread_block_tile<N, Other>& tile)
-      : flash_lanes(tile.mask(), tile.thread_rank(), N),
-        number_(tile.meta_group_rank()),
-        count_(tile.meta_group_size()) {}
+      : flash_lanes(tile.mask(), tile.thread_rank(), N, tile.meta_group_rank(), tile.meta_group_size()) {}
   static constexpr unsigned size() { return N; }
   static constexpr unsigned num_threads() { return N; }
-  __device__ unsigned meta_group_rank() const { return number_; }
-  __device__ unsigned meta_group_size() const { return count_; }
   template <class T>
   __device__ T shfl(T value, int lane, FLASH_SITE) const {
-    return __shfl_sync(mask_, value, lane, N, site);
+    return flash_shuffled(value, [=, this](auto word) { return __shfl_sync(mask_, word, lane, N, site); });
   }
   template <class T>
   __device__ T shfl_up(T value, unsigned distance, FLASH_SITE) const {
-    return __shfl_up_sync(mask_, value, distance, N, site);
+    return flash_shuffled(value, [=, this](auto word) { return __shfl_up_sync(mask_, word, distance, N, site); });
   }
   template <class T>
   __device__ T shfl_down(T value, unsigned distance, FLASH_SITE) const {
-    return __shfl_down_sync(mask_, value, distance, N, site);
+    return flash_shuffled(value, [=, this](auto word) { return __shfl_down_sync(mask_, word, distance, N, site); });
   }
   template <class T>
   __device__ T shfl_xor(T value, int bits, FLASH_SITE) const {
-    return __shfl_xor_sync(mask_, value, bits, N, site);
+    return flash_shuffled(value, [=, this](auto word) { return __shfl_xor_sync(mask_, word, bits, N, site); });
   }
   __device__ unsigned ballot(int predicate, FLASH_SITE) const {
     return (__ballot_sync(mask_, predicate, site) & mask_) >> __ffs(static_cast<int>(mask_)) - 1;
@@ -82,30 +103,30 @@ class thread_block_tile : public flash_lanes {
   __device__ unsigned match_any(T value, FLASH_SITE) const {
     return __match_any_sync(mask_, value, site) >> __ffs(static_cast<int>(mask_)) - 1;
   }
-
- private:
-  unsigned number_, count_;
+  template <class T>
+  __device__ unsigned match_all(T value, int& all, FLASH_SITE) const {
+    return __match_all_sync(mask_, value, &all, site) >> __ffs(static_cast<int>(mask_)) - 1;
+  }
 };
 
 template <unsigned N>
 __device__ thread_block_tile<N, thread_block> tiled_partition(const thread_block& block) {
-  return {block.thread_rank(), block.size()};
+  return {block.thread_rank(), block.thread_rank() / N, (block.size() + N - 1) / N};
 }
 template <unsigned N, unsigned M, class Parent>
-__device__ thread_block_tile<N> tiled_partition(const thread_block_tile<M, Parent>& tile) {
+__device__ thread_block_tile<N, thread_block_tile<M, Parent>> tiled_partition(
+    const thread_block_tile<M, Parent>& tile) {
   static_assert(N <= M, "a part is no larger than the whole");
-  const thread_block block = this_thread_block();
-  (void)tile;
-  return {block.thread_rank(), block.size()};
+  return {this_thread_block().thread_rank(), tile.thread_rank() / N, M / N};
 }
 
-// Any group, for functions that take each: a block or a tile.
+// Any group, for functions that take each: a block, a tile, coalesced threads.
 class thread_group {
  public:
   __device__ thread_group(const thread_block& block) : rank_(block.thread_rank()), size_(block.size()) {}
-  template <unsigned N, class Parent>
-  __device__ thread_group(const thread_block_tile<N, Parent>& tile)
-      : mask_(tile.mask()), rank_(tile.thread_rank()), size_(N) {}
+  __device__ thread_group(const flash_lanes& lanes)
+      : mask_(lanes.mask()), rank_(lanes.thread_rank()), size_(lanes.size()) {}
+  __device__ unsigned mask() const { return mask_; }  // not CUDA's: for tiled_partition
   __device__ void sync(FLASH_SITE) const {
     if (mask_ == 0)
       __syncthreads(site);
@@ -123,14 +144,39 @@ class thread_group {
 // The lanes that are at this place together.
 class coalesced_group : public flash_lanes {
  public:
-  __device__ explicit coalesced_group(unsigned mask)
+  __device__ explicit coalesced_group(unsigned mask, unsigned number = 0, unsigned count = 1)
       : flash_lanes(mask, static_cast<unsigned>(__popc(mask & ((1u << this_thread_block().thread_rank() % 32) - 1))),
-                    static_cast<unsigned>(__popc(mask))) {}
+                    static_cast<unsigned>(__popc(mask)), number, count) {}
   template <class T>
   __device__ T shfl(T value, unsigned rank, FLASH_SITE) const {
+    return from(value, rank % size_, site);
+  }
+  // Who has nobody so far away keeps its own value.
+  template <class T>
+  __device__ T shfl_up(T value, unsigned distance, FLASH_SITE) const {
+    return from(value, rank_ < distance ? rank_ : rank_ - distance, site);
+  }
+  template <class T>
+  __device__ T shfl_down(T value, unsigned distance, FLASH_SITE) const {
+    return from(value, rank_ + distance < size_ ? rank_ + distance : rank_, site);
+  }
+  __device__ unsigned ballot(int predicate, FLASH_SITE) const { return packed(__ballot_sync(mask_, predicate, site)); }
+  template <class T>
+  __device__ unsigned match_any(T value, FLASH_SITE) const {
+    return packed(__match_any_sync(mask_, value, site));
+  }
+  template <class T>
+  __device__ unsigned match_all(T value, int& all, FLASH_SITE) const {
+    return packed(__match_all_sync(mask_, value, &all, site));
+  }
+
+ private:
+  template <class T>
+  __device__ T from(T value, unsigned rank, flash::simt::Site site) const {
     unsigned lanes = mask_;
     for (; rank > 0; --rank) lanes &= lanes - 1;
-    return __shfl_sync(mask_, value, __ffs(static_cast<int>(lanes)) - 1, 32, site);
+    const int lane = __ffs(static_cast<int>(lanes)) - 1;
+    return flash_shuffled(value, [=, this](auto word) { return __shfl_sync(mask_, word, lane, 32, site); });
   }
 };
 __device__ inline coalesced_group coalesced_threads(FLASH_SITE) {
@@ -144,6 +190,34 @@ __device__ coalesced_group labeled_partition(const flash_lanes& group, Label lab
 __device__ inline coalesced_group binary_partition(const flash_lanes& group, bool predicate, FLASH_SITE) {
   const unsigned yes = __ballot_sync(group.mask(), predicate, site);
   return coalesced_group(predicate ? yes : group.mask() & ~yes);
+}
+// Parts of `size` threads (a power of two) of any group, by rank.
+__device__ inline coalesced_group tiled_partition(const coalesced_group& group, unsigned size) {
+  unsigned mask = 0, rank = 0, part = group.thread_rank() / size;
+  for (unsigned left = group.mask(); left != 0; left &= left - 1, ++rank)
+    if (rank / size == part) mask |= left & -left;
+  return coalesced_group(mask, part, (group.size() + size - 1) / size);
+}
+template <unsigned N>
+__device__ coalesced_group tiled_partition(const coalesced_group& group) {
+  return tiled_partition(group, N);
+}
+__device__ inline thread_group tiled_partition(const thread_group& group, unsigned size) {
+  if (group.mask() != 0) return tiled_partition(coalesced_group(group.mask()), size);
+  const unsigned rank = group.thread_rank(), lanes = size == 32 ? ~0u : (1u << size) - 1;
+  return flash_lanes(lanes << rank / size * size % 32, rank % size, size);
+}
+
+// f(arguments…) by one thread of the group; the second gives its result to all of them.
+template <class Group, class F, class... Arguments>
+__device__ void invoke_one(const Group& group, F&& f, Arguments&&... arguments) {
+  if (group.thread_rank() == 0) f(static_cast<Arguments&&>(arguments)...);
+}
+template <class Group, class F, class... Arguments>
+__device__ auto invoke_one_broadcast(const Group& group, F&& f, Arguments&&... arguments) {
+  decltype(f(static_cast<Arguments&&>(arguments)...)) result{};
+  if (group.thread_rank() == 0) result = f(static_cast<Arguments&&>(arguments)...);
+  return group.shfl(result, 0);
 }
 
 // ---- clusters -----------------------------------------------------------------------------------------------------
@@ -236,27 +310,6 @@ __device__ inline grid_group this_grid() {
 template <class Group>
 __device__ void sync(const Group& group, FLASH_SITE) {
   group.sync(site);
-}
-
-// ---- reductions: cooperative_groups/reduce.h ------------------------------------------------------------------------
-
-template <class T>
-struct plus {
-  __device__ T operator()(T a, T b) const { return a + b; }
-};
-template <class T>
-struct less {
-  __device__ T operator()(T a, T b) const { return b < a ? b : a; }
-};
-template <class T>
-struct greater {
-  __device__ T operator()(T a, T b) const { return a < b ? b : a; }
-};
-template <unsigned N, class Parent, class T, class Operation>
-__device__ T reduce(const thread_block_tile<N, Parent>& tile, T value, Operation operation, FLASH_SITE) {
-  for (unsigned bits = N / 2; bits > 0; bits /= 2)
-    value = operation(value, tile.shfl_xor(value, static_cast<int>(bits), site));
-  return value;
 }
 
 }  // namespace cooperative_groups

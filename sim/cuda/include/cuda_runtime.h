@@ -2,6 +2,9 @@
 // (sim/dialect), launches, and the host's interface (sim/cuda/api.hpp), all at global scope, as in CUDA.
 // Use: #include <cuda_runtime.h>, or not at all: it is included before the program's first line, as nvcc does.
 #pragma once
+// By these of its guards programs (NVIDIA's helper_cuda.h) ask whether CUDA's run-time is there.
+#define __CUDA_RUNTIME_H__
+#define __DRIVER_TYPES_H__
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,6 +14,8 @@
 
 #include <cmath>
 #include <cstdlib>
+
+#include "sim/cuda/cxx17.hpp"
 
 #include "sim/cuda/api.hpp"
 #include "sim/cuda/launch_api.hpp"

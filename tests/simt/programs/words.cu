@@ -75,6 +75,49 @@ __device__ void integers(Results& r) {
   EXPECT(min(3, 4u), 3);
   EXPECT(max(-1, 1u), 0xffffffffu);
   EXPECT(min(-5ll, 3ll), -5);
+  EXPECT(umin(3u, 0xffffffffu), 3);
+  EXPECT(umax(3u, 0xffffffffu), 0xffffffffu);
+  EXPECT(llmin(-5ll, 3ll), -5);
+  EXPECT(ullmax(1ull << 40, 3ull), 0x1p40);
+}
+
+__device__ void packed(Results& r) {
+  EXPECT(__vadd2(0x0001ffffu, 0x00010001u), 0x00020000u);
+  EXPECT(__vadd4(0x01ff7f80u, 0x01010101u), 0x02008081u);
+  EXPECT(__vaddss2(0x7fff8000u, 0x0001ffffu), 0x7fff8000u);
+  EXPECT(__vaddus4(0xff01fe80u, 0x01010180u), 0xff02ffffu);
+  EXPECT(__vabsdiffu4(0x10ff0003u, 0x2000ff01u), 0x10ffff02u);
+  EXPECT(__vmaxs2(0xffff0005u, 0x00010003u), 0x00010005u);
+  EXPECT(__vminu4(0x01020304u, 0x04030201u), 0x01020201u);
+  EXPECT(__vcmpgts4(0x7f80ff00u, 0x00000000u), 0xff000000u);
+  EXPECT(__vseteq2(0x12345678u, 0x12340000u), 0x00010000u);
+  EXPECT(__vavgs2(0xfffd0003u, 0u), 0xfffe0002u);
+  EXPECT(__vsads4(0xff00017fu, 0x01000080u), 2 + 1 + 255);
+  EXPECT(__vneg2(0x00018000u), 0xffff8000u);
+  EXPECT(__vabsss4(0x80ff0102u), 0x7f010102u);
+  EXPECT(__dp2a_lo(0x0002ffff, 0x00000305, 1), 1 + 6 - 5);
+  EXPECT(__dp2a_hi(0x00020003u, 0x05040302u, 1u), 1 + 12 + 10);
+}
+
+__device__ void mathematics(Results& r, float one) {
+  float sine, cosine;
+  EXPECT(sinpif(1.5f * one), -1);
+  EXPECT(cospif(2.5f * one), 0);
+  EXPECT(sinpi(1e15 * one), 0);
+  sincospif(0.5f * one, &sine, &cosine);
+  EXPECT(sine, 1);
+  EXPECT(cosine, 0);
+  EXPECT(rcbrtf(0.125f * one), 2);
+  EXPECT(norm3df(one, 2, 2), 3);
+  EXPECT(norm4d(one, 3, 5, 1), 6);
+  EXPECT(rnorm3d(0, 3 * one, 4), 0.2);
+  EXPECT(rhypotf(6 * one, 8), 0.1f);
+  EXPECT(erfinvf(0 * one), 0);
+  EXPECT(isinf(erfinvf(one)) && isnan(erfinvf(2 * one)), true);
+  EXPECT(erfcinvf(one), 0);
+  EXPECT(erfcxf(0 * one), 1);
+  EXPECT(normcdff(0 * one), 0.5);
+  EXPECT(fdividef(6 * one, 3), 2);
 }
 
 __device__ void roundings(Results& r, float one) {
@@ -152,6 +195,18 @@ __device__ void halfs(Results& r, float one) {
   EXPECT(__low2float(b), 2);
   EXPECT(__high2float(b), 12);
   EXPECT(static_cast<float>(__float2bfloat16(1.00390625f * one)), 1);  // half an ulp: to even
+  EXPECT(__half2float(__float2half_rz(1e6f * one)), 65504);
+  EXPECT(__half2float(__float2half_ru(one + FLT_EPSILON)), 1 + 0x1p-10);
+  EXPECT(__half2float(__float2half_rd(-1e-9f * one)), -0x1p-24);
+  EXPECT(static_cast<float>(__float2bfloat16_rz(3.999f * one)), 3.984375);
+  EXPECT(__half2float(__int2half_rn(2049)), 2048);
+  EXPECT(__half2int_rz(__float2half(-2.7f * one)), -2);
+  EXPECT(__half2float(__hadd_sat(h, two)), 1);
+  EXPECT(__half2float(__hfma_relu(-h, two, h)), 0);
+  EXPECT(__low2float(__hgt2(v, __float2half2_rn(3 * one))), 0);
+  EXPECT(__high2float(__hgt2(v, __float2half2_rn(3 * one))), 1);
+  EXPECT(__high2float(h2floor(v + __float2half2_rn(0.5f))), 6);
+  EXPECT(isnan(__half2float(__hmax_nan(h, __float2half(NAN * one)))), true);
 }
 
 struct Cells {
@@ -191,6 +246,8 @@ __global__ void words(const __grid_constant__ Parameters p, Result* results, Cel
   __stcs(&cells->hinted, 7.0f);
   EXPECT(__ldcg(&cells->hinted) + __ldcs(&cells->hinted) + __ldca(&cells->hinted), 21);
   integers(r);
+  packed(r);
+  mathematics(r, p.one);
   roundings(r, p.one);
   conversions(r, p.one);
   halfs(r, p.one);
@@ -218,7 +275,7 @@ int main(int argc, char**) {
   };
   for (const Result& result : results)
     if (result.line != 0) expect(result.line, result.got, result.expected);
-  if (lines != 90) std::printf("%d lines were tried\n", lines), ++wrong;
+  if (lines != 137) std::printf("%d lines were tried\n", lines), ++wrong;
   expect(__LINE__, cells.pair.x + cells.pair.y, 96);
   expect(__LINE__, cells.four.x + cells.four.y + cells.four.z + cells.four.w, 320);
   expect(__LINE__, __low2float(cells.halfs) + __high2float(cells.halfs), 96);

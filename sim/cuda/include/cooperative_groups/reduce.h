@@ -1,5 +1,42 @@
-// reduce.h: in place of CUDA's cooperative_groups/reduce.h, for programs that ./flash check compiles:
-// all of it is in cooperative_groups.h here.
+// reduce.h: in place of CUDA's cooperative_groups/reduce.h, for programs that ./flash check compiles: reductions of tiles
+// and of coalesced threads. Of a tile each step adds the value of the lane whose number differs in one bit.
 // Use: #include <cooperative_groups/reduce.h>, as with nvcc.
 #pragma once
 #include <cooperative_groups.h>
+
+#include <limits>
+
+namespace cooperative_groups {
+
+// Operations, each with the value that changes nothing.
+#define FLASH_OPERATION(name, result, none)                       \
+  template <class T>                                              \
+  struct name {                                                   \
+    __device__ T operator()(T a, T b) const { return result; }    \
+    __device__ static T nothing() { return none; }                \
+  };
+FLASH_OPERATION(plus, a + b, T{})
+FLASH_OPERATION(less, b < a ? b : a, std::numeric_limits<T>::max())
+FLASH_OPERATION(greater, a < b ? b : a, std::numeric_limits<T>::lowest())
+FLASH_OPERATION(bit_and, a & b, static_cast<T>(~T{}))
+FLASH_OPERATION(bit_or, a | b, T{})
+FLASH_OPERATION(bit_xor, a ^ b, T{})
+#undef FLASH_OPERATION
+
+template <unsigned N, class Parent, class T, class Operation>
+__device__ T reduce(const thread_block_tile<N, Parent>& tile, T value, Operation operation, FLASH_SITE) {
+  for (unsigned bits = N / 2; bits > 0; bits /= 2)
+    value = operation(value, tile.shfl_xor(value, static_cast<int>(bits), site));
+  return value;
+}
+template <class T, class Operation>
+__device__ T reduce(const coalesced_group& group, T value, Operation operation, FLASH_SITE) {
+  for (unsigned distance = 1; distance < group.size(); distance *= 2) {
+    const T other = group.shfl_down(value, distance, site);
+    if (group.thread_rank() % (2 * distance) == 0 && group.thread_rank() + distance < group.size())
+      value = operation(value, other);
+  }
+  return group.shfl(value, 0, site);
+}
+
+}  // namespace cooperative_groups
