@@ -51,6 +51,8 @@ std::string cause_of(const RawFinding& finding, std::vector<std::string> sites) 
   if (lockstep) return cause;
   std::sort(sites.begin(), sites.end());
   for (const std::string& site : sites) cause += "|" + site;
+  for (const FindingSide& side : finding.sides)
+    if (side.grid.x) cause += "|between launches";
   return cause;
 }
 
