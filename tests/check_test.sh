@@ -476,8 +476,7 @@ int main(int argc, char**) {
   cudaMalloc(&x, 128);
   for (int i = 0; i < 3; ++i) {
     set<<<2, 32>>>(x, i);  // both blocks: another race
-    set<<<1, 32, 0, blocking>>>(x, i);
-    if (argc > 1) set<<<1, 32, 0, free>>>(x, i);  // waits for nobody
+    set<<<1, 32, 0, argc > 1 ? free : blocking>>>(x, i + 1);  // the one waits for nobody, the other for the first
     cudaDeviceSynchronize();
   }
 }
@@ -514,7 +513,7 @@ __global__ void write(float* x, const float* unwritten, int wrong) {
   __syncthreads();
   x[blockIdx.x] = blockIdx.x == wrong ? unwritten[threadIdx.x] : x[64 + blockIdx.x];
 }
-__global__ void read(const float* x, float* y) { y[blockIdx.x] = x[63 - blockIdx.x]; }
+__global__ void read(const float* x, float* y) { y[blockIdx.x] = x[(blockIdx.x + 1) % 64]; }
 int main(int argc, char** argv) {
   float *x, *y, *z;
   cudaMalloc(&x, 128 * sizeof *x);
