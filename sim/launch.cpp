@@ -411,7 +411,7 @@ void run_launch(MachineState& machine, Launch& launch) {
 
   const Teams teams = teams_for(machine.options, launch);
   provide_workers(machine, teams.workers());
-  if (machine.shadow) machine.shadow->begin_launch(teams.count);
+  if (machine.shadow) machine.shadow->begin_launch(teams.count, launch);
   Run run(machine, launch, teams);
   run.run_blocks();
   if (const std::optional<dim3> needed = run.needed_cluster()) {  // its first statement said so: nothing was done

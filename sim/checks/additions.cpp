@@ -53,7 +53,7 @@ void Checker::adds_one(const std::byte* at, unsigned bytes, Epoch mine) {
     if (earlier) no_order(earlier, mine, at, bytes);
   };
   if (global_.memory.contains(at))
-    return judge.operator()<kGlobalMemory>(global_.additions, global_.memory.offset(at), global_.launch_begin);
+    return judge.operator()<kGlobalMemory>(global_.additions, global_.memory.offset(at), global_.own_begin);
   Checker& home = home_of(at);
   const auto offset = static_cast<std::size_t>(at - home.shared_);
   if (offset >= shared_bytes_) return;

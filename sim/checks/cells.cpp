@@ -8,6 +8,8 @@
 
 #include <cstring>
 
+#include <cstring>
+
 #include "sim/error.hpp"
 
 namespace flash::simt {
@@ -15,13 +17,19 @@ namespace {
 
 constexpr std::size_t kPage = 4096, kTables = 32;  // at most: each may end in a page that is not full
 
+// A page that is only looked at takes no memory: most marks are zero on both sides.
+template <class T>
+void assign(T& to, const T& from) {
+  if (std::memcmp(&to, &from, sizeof to) != 0) to = from;
+}
+
 void copy(const Cells::Plane& from, const Cells::Plane& to, std::size_t word, bool unusual) {
-  to.write[word] = from.write[word];
-  to.readers[word] = from.readers[word];
+  assign(to.write[word], from.write[word]);
+  assign(to.readers[word], from.readers[word]);
   if (!unusual) return;
-  to.atomics[word] = from.atomics[word];
-  to.loads[word] = from.loads[word];
-  to.stores[word] = from.stores[word];
+  assign(to.atomics[word], from.atomics[word]);
+  assign(to.loads[word], from.loads[word]);
+  assign(to.stores[word], from.stores[word]);
 }
 
 }  // namespace

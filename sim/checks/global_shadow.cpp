@@ -3,6 +3,8 @@
 // Use: see global_shadow.hpp.
 #include "sim/checks/global_shadow.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "sim/checks/checker.hpp"
@@ -35,17 +37,36 @@ void GlobalShadow::forget(const void* begin) {
   std::erase_if(carried, [=](const auto& entry) { return entry.first - first < words; });
 }
 
-void GlobalShadow::begin_launch(std::size_t workers) {
+void GlobalShadow::begin_launch(std::size_t workers, const Launch& launch) {
   parallel = workers > 1;
   memory.make_room();
+  const auto begin_of = [](std::uint64_t chunk) { return Epoch{chunk * kChunk} << kClockShift; };
+  launch_begin = own_begin = begin_of(next_chunk_);
+  beside_.assign(launch.beside, launch.beside + launch.beside_count);
+  published.clear();
+  any_published = false;
+  if (!launch.all_over && !launches_.empty()) {
+    launches_.push_back({next_chunk_, launch.number, launch.grid});
+    for (std::size_t i = 0; !beside_.empty() && i < launches_.size(); ++i)
+      if (std::binary_search(beside_.begin(), beside_.end(), launches_[i].number))
+        launch_begin = std::min(launch_begin, begin_of(launches_[i].first_chunk));
+    return;
+  }
   first_chunk_ = next_chunk_;
-  launch_begin = Epoch{first_chunk_ * kChunk} << kClockShift;
+  launches_ = {{first_chunk_, launch.number, launch.grid}};
   sites_.assign(1, 0);
   site_indices_.clear();
   async_sites.clear();
-  published.clear();
-  any_published = false;
   more.clear();
+}
+
+const GlobalShadow::Launched& GlobalShadow::launch_at(std::uint64_t clock) const {
+  const auto after = [](std::uint64_t chunk, const Launched& launch) { return chunk < launch.first_chunk; };
+  return *std::prev(std::upper_bound(launches_.begin(), launches_.end(), clock / kChunk, after));
+}
+
+bool GlobalShadow::beside(std::uint64_t clock) const {
+  return std::binary_search(beside_.begin(), beside_.end(), launch_at(clock).number);
 }
 
 void GlobalShadow::end_launch(const std::vector<Checker*>& checkers, KernelReport& report) {

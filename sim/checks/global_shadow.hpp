@@ -16,6 +16,7 @@
 #include "sim/checks/cells.hpp"
 #include "sim/checks/clocks.hpp"
 #include "sim/core/device_memory.hpp"
+#include "sim/core/simt.hpp"
 #include "sim/machine_options.hpp"
 
 namespace flash::simt {
@@ -34,7 +35,7 @@ class GlobalShadow {
  public:
   explicit GlobalShadow(DeviceMemory& memory);
   void forget(const void* begin);  // an array is freed
-  void begin_launch(std::size_t workers);
+  void begin_launch(std::size_t workers, const Launch& launch);
   void end_launch(const std::vector<Checker*>& checkers, KernelReport& report);
 
   // The first clock of a new chunk, which from now on belongs to the block.
@@ -59,7 +60,11 @@ class GlobalShadow {
  public:
   Cells cells;
   Additions additions;
-  Epoch launch_begin = 0;
+  // Before the first of these nothing collides: this launch's begin, or that of one that may run beside it.
+  Epoch launch_begin = 0, own_begin = 0;
+  // Of an earlier access at this clock: may its launch run beside this one? And that launch's grid.
+  bool beside(std::uint64_t clock) const;
+  dim3 grid_of(std::uint64_t clock) const { return launch_at(clock).grid; }
   bool parallel = false;  // several workers: cells are then exchanged atomically
 
   std::unordered_map<unsigned, AsyncSite> async_sites;  // by index of the site, of all workers
@@ -81,6 +86,14 @@ class GlobalShadow {
   std::array<std::mutex, 256> atomics;
 
  private:
+  // The launches since which chunks and sites are kept: the host has waited for all earlier ones.
+  struct Launched {
+    std::uint64_t first_chunk, number;
+    dim3 grid;
+  };
+  const Launched& launch_at(std::uint64_t clock) const;
+  std::vector<Launched> launches_;
+  std::vector<std::uint64_t> beside_;  // numbers of those that may run beside this one, the earliest first
   std::atomic<std::uint64_t> next_chunk_{1};
   std::uint64_t first_chunk_ = 1;
   Table<unsigned> owners_;         // per chunk of this launch: its block

@@ -4,7 +4,7 @@
 // Time. Each block counts its own synchronisations; a clock value belongs to one block (clocks are dealt out in chunks,
 // increasing, machine-wide). A thread's accesses carry its clock; each synchronisation gives its participants a new
 // one. An earlier access by thread u at clock c happened before the running thread t when one of these holds:
-// - it belongs to an earlier launch;
+// - it belongs to an earlier launch that is over when this one begins (of streams: sim/cuda/order.hpp);
 // - same block, and c is before the last __syncthreads;
 // - same warp, and t and u met in a __syncwarp at a clock after c (or through others: `seen_` rows are joined);
 // - u released and t acquired: fence, atomic or volatile write, the same read, fence or barrier (`View`);
@@ -244,6 +244,8 @@ bool Checker::ordered_at(const Cells& cells, std::size_t word, Epoch earlier) co
 }
 
 bool Checker::ordered_otherwise(Epoch earlier, bool global) const {
+  // What flags say between two launches is not looked at: nothing promises that both run.
+  if (global && earlier < global_.own_begin) return !global_.beside(clock_of(earlier));
   const unsigned block = global ? global_.block_of(clock_of(earlier)) : worker_.block;
   if (block == worker_.block) {
     const unsigned u = thread_of(earlier), t = worker_.current;
@@ -272,7 +274,9 @@ bool Checker::is_over(Epoch earlier, Access before, Access access) const {
 
 // How far apart two unordered accesses are: 1 same warp, 2 same block, 3 different blocks.
 unsigned Checker::distance(Epoch a, Epoch b, bool global) const {
-  if (global && (b < global_.launch_begin || global_.block_of(clock_of(a)) != global_.block_of(clock_of(b)))) return 3;
+  if (global &&
+      (std::min(a, b) < global_.own_begin || global_.block_of(clock_of(a)) != global_.block_of(clock_of(b))))
+    return 3;
   return thread_of(a) / kWarpSize == thread_of(b) / kWarpSize ? 1 : 2;
 }
 

@@ -73,18 +73,27 @@ void Checker::race(const Wrong& wrong, Access access_, Epoch mine, const void* a
   const bool copied = is_of_copy(wrong.earlier);
   const char* const before = named(wrong.earlier, wrong.before);
   const char* const now = named(mine, access_);
-  const std::uintptr_t kinds = static_cast<std::uintptr_t>(wrong.before) << 8 | static_cast<std::uintptr_t>(access_);
+  const bool of_launch = !global_.memory.contains(address) || wrong.earlier >= global_.own_begin;
+  const std::uintptr_t kinds = static_cast<std::uintptr_t>(wrong.before) << 8 | static_cast<std::uintptr_t>(access_) |
+                               std::uintptr_t{of_launch} << 16;
   const std::uintptr_t sites = std::uintptr_t{site_index_of(mine)} << 16 | site_index_of(wrong.earlier);
   RawFinding* finding = worker_.findings.repeated("race", sites, kinds, worker_.block);
   if (!finding || wrong.distance > finding->distance) {
     FindingSide later_side = side(now, mine), earlier_side = side(before, wrong.earlier);
     if (global_.memory.contains(address) || worker_.cluster)
       earlier_side.block = global_.block_of(clock_of(wrong.earlier));
+    if (!of_launch) {
+      earlier_side.grid = global_.grid_of(clock_of(wrong.earlier));
+      earlier_side.what += " of an earlier launch";
+    }
     const bool flag = asked_ && (is_plain(wrong.before) || is_of_companion(wrong.earlier)) && is_plain(access_);
     RawFinding found{
         "race",
         std::string(now) + " after " + before + " of " + element(address, bytes) + " (" + counted(bytes) + ")",
-        is_of_companion(wrong.earlier) && wrong.distance < 3
+        !of_launch
+            ? "the launches are in streams without order: record an event behind the earlier one and let the later "
+              "one's stream wait for it (cudaStreamWaitEvent), or wait for its stream"
+        : is_of_companion(wrong.earlier) && wrong.distance < 3
             ? std::string(async_site(site_index_of(wrong.earlier)).remedy) + " before this " + now
         : is_of_companion(mine) && wrong.distance < 3 ? "put __syncthreads() or an mbarrier between the two; a "
                                                         "lane that arrives for its warp needs __syncwarp() first"

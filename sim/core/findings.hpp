@@ -21,6 +21,7 @@ struct FindingSide {
   Site site{};
   bool has_site = true;
   unsigned block = 0, thread = 0;  // linear indices
+  dim3 grid{0, 0, 0};              // of another launch; 0: of this one
 };
 
 struct RawFinding {

@@ -259,6 +259,12 @@ struct Launch {
   const SharedLayout* layout;  // of the kernel's __shared__ variables; null: it has none
   bool deterministic = false;  // atomic additions of floating-point numbers are to have a fixed order
   dim3 cluster;                // blocks of a cluster
+  // Of a program with streams: its number, and those of earlier launches that need not be over; whether all earlier
+  // ones are, for whoever comes later, too.
+  std::uint64_t number = 0;
+  const std::uint64_t* beside = nullptr;
+  std::size_t beside_count = 0;
+  bool all_over = true;
 
   unsigned threads() const { return block.x * block.y * block.z; }
   std::uint64_t blocks() const { return std::uint64_t{grid.x} * grid.y * grid.z; }

@@ -61,7 +61,9 @@ cudaError_t launch(simt::Launch& launch, cudaStream_t stream, simt::Site site) {
     throw Error("a kernel launches another: dynamic parallelism is not simulated");
   }
   const std::string call = std::string("the launch of ") + launch.kernel_name;
-  if (!is_captured(stream)) return in_stream(stream, call.c_str(), site, [&] { return run(launch, site); });
+  if (!is_captured(stream))
+    return in_stream(
+        stream, call.c_str(), site, [&] { return run(launch, site); }, In::launches);
   return in_stream(stream, call.c_str(), site, [launch, site, bits = kept(launch)]() mutable {
     launch.arguments = bits.get();
     return run(launch, site);

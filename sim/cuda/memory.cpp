@@ -36,6 +36,19 @@ std::string variable_name(std::string text) {
   return text.empty() ? "array" : text;
 }
 
+const std::byte* registered_at(const void* pointer) {
+  const auto* at = static_cast<const std::byte*>(pointer);
+  auto next = registered.upper_bound(at);
+  if (next == registered.begin()) return nullptr;
+  --next;
+  return at < next->first + next->second ? next->first : nullptr;
+}
+
+bool pinned_at(const void* pointer) {
+  const simt::DeviceArray* array = program().machine().array_at(pointer);
+  return array && pinned.contains(array->begin);
+}
+
 // One side of a copy: "" when these bytes are the host's or lie in one array, else what is wrong.
 std::string beyond(const void* begin, std::size_t bytes) {
   const simt::DeviceArray* array = program().machine().array_at(begin);
@@ -96,17 +109,36 @@ void move(const Block& b) {
     }
 }
 
-cudaError_t copy(const char* call, const Block& block, cudaMemcpyKind kind, cudaStream_t stream, simt::Site site) {
+// Where a copy is made, and whether the call is one of the Async forms.
+struct Where {
+  cudaStream_t stream = nullptr;
+  bool asynchronous = false;
+};
+
+cudaError_t copy(const char* call, const Block& block, cudaMemcpyKind kind, Where where, simt::Site site) {
   if (block.width == 0 || block.height == 0 || block.depth == 0) return cudaSuccess;
   if (const cudaError_t error = judge(call, block, kind, site); error != cudaSuccess) return error;
-  return in_stream(stream, call, site, [=] { return move(block), cudaSuccess; });
+  // The host waits for copies from and to its own memory; of the Async forms for those to memory that is not pinned.
+  const simt::MachineCore& machine = program().machine();
+  const bool from_host = !machine.array_at(block.from), to_host = !machine.array_at(block.to);
+  const bool to_pinned = pinned_at(block.to) || registered_at(block.to);
+  const bool waits = where.asynchronous ? to_host && !to_pinned : from_host || to_host || to_pinned;
+  const auto work = [=] { return move(block), cudaSuccess; };
+  return in_stream(where.stream, call, site, work, waits ? In::waits : In::works);
 }
 
-cudaError_t copy(const char* call, void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
-                 cudaStream_t stream, simt::Site site) {
-  return copy(
-      call, {static_cast<std::byte*>(to), bytes, bytes, static_cast<const std::byte*>(from), bytes, bytes, bytes, 1, 1},
-      kind, stream, site);
+cudaError_t copy(const char* call, void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, Where where,
+                 simt::Site site) {
+  const Block block{
+      static_cast<std::byte*>(to), bytes, bytes, static_cast<const std::byte*>(from), bytes, bytes, bytes, 1, 1};
+  return copy(call, block, kind, where, site);
+}
+
+cudaError_t copy_2d(const char* call, void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
+                    std::size_t width, std::size_t height, cudaMemcpyKind kind, Where where, simt::Site site) {
+  const Block block{
+      static_cast<std::byte*>(to), to_pitch, 0, static_cast<const std::byte*>(from), from_pitch, 0, width, height, 1};
+  return copy(call, block, kind, where, site);
 }
 
 cudaError_t set(const char* call, cudaPitchedPtr to, std::size_t slice, int value, cudaExtent extent,
@@ -127,7 +159,7 @@ cudaError_t set(const char* call, cudaPitchedPtr to, std::size_t slice, int valu
   });
 }
 
-cudaError_t copy_3d(const char* call, const cudaMemcpy3DParms* p, cudaStream_t stream, simt::Site site) {
+cudaError_t copy_3d(const char* call, const cudaMemcpy3DParms* p, Where where, simt::Site site) {
   if (!p) return failed(cudaErrorInvalidValue);
   if (p->srcArray || p->dstArray)
     return defect(call, site, "a cudaArray: textures are not simulated", cudaErrorNotSupported);
@@ -138,21 +170,13 @@ cudaError_t copy_3d(const char* call, const cudaMemcpy3DParms* p, cudaStream_t s
   return copy(call,
               {begin(to, p->dstPos), to.pitch, to.pitch * to.ysize, begin(from, p->srcPos), from.pitch,
                from.pitch * from.ysize, p->extent.width, p->extent.height, p->extent.depth},
-              p->kind, stream, site);
+              p->kind, where, site);
 }
 
 std::optional<simt::DeviceVariable> variable_at(const void* begin) {
   for (const simt::DeviceVariable& v : simt::device_variables())
     if (v.begin == begin) return v;
   return {};
-}
-
-const std::byte* registered_at(const void* pointer) {
-  const auto* at = static_cast<const std::byte*>(pointer);
-  auto next = registered.upper_bound(at);
-  if (next == registered.begin()) return nullptr;
-  --next;
-  return at < next->first + next->second ? next->first : nullptr;
 }
 
 // Advice is for managed memory, and for nothing else.
@@ -200,6 +224,7 @@ cudaError_t copy_symbol(void* variable, const void* host, void* into_host, std::
       simt::copy_to_variable(variable, offset, host, bytes);
     else
       simt::copy_from_variable(into_host, variable, offset, bytes);
+    host_waits_for(nullptr);
     return cudaSuccess;
   } catch (const Error& error) {
     return defect(host ? "cudaMemcpyToSymbol" : "cudaMemcpyFromSymbol", site, error.what(), cudaErrorInvalidSymbol);
@@ -216,22 +241,31 @@ cudaError_t symbol_size(std::size_t* bytes, const void* variable, simt::Site sit
 
 }  // namespace flash::cuda
 
-using flash::cuda::copy, flash::cuda::copy_3d, flash::cuda::defect, flash::cuda::failed, flash::cuda::program;
+using flash::cuda::copy, flash::cuda::copy_2d, flash::cuda::copy_3d, flash::cuda::defect, flash::cuda::failed,
+    flash::cuda::program;
 
 // ---- allocation ---------------------------------------------------------------------------------------------------
 
-cudaError_t cudaFree(void* pointer, flash::simt::Site site) {
+namespace {
+cudaError_t release(void* pointer, const char* call, flash::simt::Site site) {
   if (!pointer) return cudaSuccess;
   const flash::simt::DeviceArray* array = program().machine().array_at(pointer);
   if (!array || array->begin != pointer || array->variable || !array->live)
-    return defect("cudaFree", site, "the pointer is not one that cudaMalloc gave, or was freed before",
+    return defect(call, site, "the pointer is not one that cudaMalloc gave, or was freed before",
                   cudaErrorInvalidValue);
   flash::cuda::pinned.erase(pointer);
   program().machine().release(pointer);
   return cudaSuccess;
 }
+}  // namespace
+
+// It waits for all work of the device.
+cudaError_t cudaFree(void* pointer, flash::simt::Site site) {
+  flash::cuda::host_waits_for_all();
+  return release(pointer, "cudaFree", site);
+}
 cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream, flash::simt::Site site) {
-  return flash::cuda::in_stream(stream, "cudaFreeAsync", site, [=] { return cudaFree(pointer, site); });
+  return flash::cuda::in_stream(stream, "cudaFreeAsync", site, [=] { return release(pointer, "cudaFreeAsync", site); });
 }
 cudaError_t cudaFreeHost(void* pointer, flash::simt::Site site) {
   return cudaFree(pointer, site);
@@ -287,11 +321,11 @@ cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, std::size_t) {
 // ---- copies and sets ------------------------------------------------------------------------------------------------
 
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, flash::simt::Site site) {
-  return copy("cudaMemcpy", to, from, bytes, kind, nullptr, site);
+  return copy("cudaMemcpy", to, from, bytes, kind, {}, site);
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream,
                             flash::simt::Site site) {
-  return copy("cudaMemcpyAsync", to, from, bytes, kind, stream, site);
+  return copy("cudaMemcpyAsync", to, from, bytes, kind, {stream, true}, site);
 }
 cudaError_t cudaMemcpyPeer(void* to, int to_device, const void* from, int from_device, std::size_t bytes,
                            flash::simt::Site site) {
@@ -300,19 +334,16 @@ cudaError_t cudaMemcpyPeer(void* to, int to_device, const void* from, int from_d
 cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device, std::size_t bytes,
                                 cudaStream_t stream, flash::simt::Site site) {
   if (to_device != 0 || from_device != 0) return failed(cudaErrorInvalidDevice);
-  return copy("cudaMemcpyPeer", to, from, bytes, cudaMemcpyDeviceToDevice, stream, site);
+  return copy("cudaMemcpyPeer", to, from, bytes, cudaMemcpyDeviceToDevice, {stream, true}, site);
 }
 cudaError_t cudaMemcpy2D(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t width,
                          std::size_t height, cudaMemcpyKind kind, flash::simt::Site site) {
-  return cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, kind, nullptr, site);
+  return copy_2d("cudaMemcpy2D", to, to_pitch, from, from_pitch, width, height, kind, {}, site);
 }
 cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                               std::size_t width, std::size_t height, cudaMemcpyKind kind, cudaStream_t stream,
                               flash::simt::Site site) {
-  return copy(
-      "cudaMemcpy2D",
-      {static_cast<std::byte*>(to), to_pitch, 0, static_cast<const std::byte*>(from), from_pitch, 0, width, height, 1},
-      kind, stream, site);
+  return copy_2d("cudaMemcpy2DAsync", to, to_pitch, from, from_pitch, width, height, kind, {stream, true}, site);
 }
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes, flash::simt::Site site) {
   return flash::cuda::set("cudaMemset", {to, bytes, bytes, 1}, 0, value, {bytes, 1, 1}, nullptr, site);
@@ -329,10 +360,10 @@ cudaError_t cudaMemset2DAsync(void* to, std::size_t pitch, int value, std::size_
   return flash::cuda::set("cudaMemset2D", {to, pitch, width, height}, 0, value, {width, height, 1}, stream, site);
 }
 cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms* parameters, flash::simt::Site site) {
-  return copy_3d("cudaMemcpy3D", parameters, nullptr, site);
+  return copy_3d("cudaMemcpy3D", parameters, {}, site);
 }
 cudaError_t cudaMemcpy3DAsync(const cudaMemcpy3DParms* parameters, cudaStream_t stream, flash::simt::Site site) {
-  return copy_3d("cudaMemcpy3DAsync", parameters, stream, site);
+  return copy_3d("cudaMemcpy3DAsync", parameters, {stream, true}, site);
 }
 cudaError_t cudaMemset3D(cudaPitchedPtr to, int value, cudaExtent extent, flash::simt::Site site) {
   return cudaMemset3DAsync(to, value, extent, nullptr, site);

@@ -1,6 +1,6 @@
 // order.hpp: which launches in streams are in order. Each stream, each event and the host know of every stream the last
-// operation that is over for them: vector clocks. An operation in a stream comes after what its stream and the host know;
-// one in the legacy stream after all blocking streams, and one in a blocking stream after the legacy stream.
+// operation that is over for them: vector clocks. An operation in a stream comes after what its stream and the host
+// know; one in the legacy stream after all blocking streams, and one in a blocking stream after the legacy stream.
 // Use: streams.cpp; Program::run asks for the launches that the running one has no order with.
 #pragma once
 #include <cstdint>

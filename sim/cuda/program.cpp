@@ -13,6 +13,7 @@
 #include "sim/core/block.hpp"
 #include "sim/core/code_names.hpp"
 #include "sim/core/device_memory.hpp"
+#include "sim/cuda/order.hpp"
 #include "sim/report/causes.hpp"
 #include "sim/report/json.hpp"
 #include "sim/report/recording.hpp"
@@ -72,6 +73,8 @@ Program::Program() : machine_(flash_program_is_checked ? make<true>() : make<fal
 
 void Program::run(simt::Launch& launch) {
   const std::lock_guard lock(mutex_);
+  launch.number = turn().operation, launch.all_over = turn().all_over;
+  launch.beside = turn().beside.data(), launch.beside_count = turn().beside.size();
   machine_->run(launch);
   const KernelReport& report = machine_->reports().back();
   const auto same = [&](const Kernel& kernel) {

@@ -1,7 +1,7 @@
 // program.hpp: a CUDA program that runs on the simulator by itself: its one machine, and what is reported at its end.
 // The environment says how (./flash check sets it): FLASH_CHECK="order=reverse completion=eager seed=7 profile=sm_80
-// threads=1 timeout=60 sample=16 progress=10", FLASH_CHECK_JSON=file for the report, FLASH_CHECK_PLAYER=file for the player,
-// FLASH_CHECK_STATUS=file for the number of findings.
+// threads=1 timeout=60 sample=16 progress=10", FLASH_CHECK_JSON=file for the report, FLASH_CHECK_PLAYER=file for the
+// player, FLASH_CHECK_STATUS=file for the number of findings.
 // Use: program().run(launch);
 #pragma once
 #include <map>

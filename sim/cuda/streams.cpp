@@ -13,9 +13,10 @@
 #include <vector>
 
 #include "sim/cuda/calls.hpp"
+#include "sim/cuda/order.hpp"
 #include "sim/cuda/program.hpp"
 
-using flash::cuda::defect, flash::cuda::failed, flash::cuda::program;
+using flash::cuda::defect, flash::cuda::failed, flash::cuda::Known, flash::cuda::program;
 
 namespace {
 
@@ -37,7 +38,9 @@ struct Capture {
 struct CUstream_st {
   unsigned flags = cudaStreamDefault;
   int priority = 0;
+  unsigned number = 0;
   std::shared_ptr<Capture> capture = nullptr;
+  Known known = {};  // what its next operation comes after
 };
 struct CUevent_st {
   unsigned flags = cudaEventDefault;
@@ -45,6 +48,7 @@ struct CUevent_st {
   bool recorded = false;
   std::shared_ptr<Capture> capture = nullptr;  // recorded in a captured stream,
   std::set<cudaStream_t> behind{};             // behind the work of these
+  Known known = {};                            // what is over when it is
 };
 struct CUgraph_st {
   Operations operations;
@@ -62,8 +66,14 @@ std::set<cudaStream_t> streams;
 std::set<cudaEvent_t> events;
 std::set<cudaGraph_t> graphs;
 std::set<cudaGraphExec_t> execs;
-CUstream_st legacy, per_thread;
+CUstream_st legacy, per_thread{.number = 1};
+unsigned streams_made = 1;
 bool in_host_function = false;
+std::uint64_t operations = 0;
+Known host;       // what the host has waited for
+Known destroyed;  // what streams did that are gone
+flash::cuda::Launches launches;
+thread_local flash::cuda::Turn now;  // of the calling thread of the host
 
 // The stream; null: there is none of this handle.
 cudaStream_t found(cudaStream_t stream) {
@@ -85,6 +95,34 @@ bool blocking_capture() {
   return per_thread.capture != nullptr && (per_thread.capture->invalid = true);
 }
 
+// What an operation in this stream comes after.
+Known before(cudaStream_t stream) {
+  Known known = stream->known;
+  known.join(host);
+  if (stream->flags & cudaStreamNonBlocking) return known;
+  if (stream != &legacy) {
+    known.join(legacy.known);
+    return known;
+  }
+  known.join(per_thread.known);
+  for (const cudaStream_t other : streams)
+    if (!(other->flags & cudaStreamNonBlocking)) known.join(other->known);
+  return known;
+}
+
+void begin_operation(cudaStream_t stream) {
+  stream->known = before(stream);
+  now.operation = ++operations;
+  now.beside = launches.beside(stream->known);
+  now.all_over = launches.empty();
+  stream->known.learn(stream->number, now.operation);
+}
+
+void host_waits(const Known& known) {
+  host.join(known);
+  launches.forget(host);
+}
+
 void call(cudaHostFn_t function, void* data) {
   in_host_function = true;
   function(data);
@@ -100,7 +138,42 @@ void leave_capture(Capture& capture) {
 
 namespace flash::cuda {
 
-cudaError_t in_stream(cudaStream_t handle, const char* call, simt::Site site, std::function<cudaError_t()> work) {
+const Turn& turn() {
+  return now;
+}
+
+std::vector<std::uint64_t> Launches::beside(const Known& known) const {
+  std::vector<std::uint64_t> result;
+  for (const auto& [stream, operations_of] : of_)
+    for (auto last = operations_of.rbegin(); last != operations_of.rend() && *last > known.of(stream); ++last)
+      result.push_back(*last);
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
+void Launches::forget(const Known& known) {
+  for (auto of = of_.begin(); of != of_.end();) {
+    auto& [stream, all] = *of;
+    all.erase(all.begin(), std::upper_bound(all.begin(), all.end(), known.of(stream)));
+    of = all.empty() ? of_.erase(of) : std::next(of);
+  }
+}
+
+void host_waits_for(cudaStream_t handle) {
+  const std::lock_guard lock(mutex);
+  if (const cudaStream_t stream = found(handle)) host_waits(before(stream));
+}
+
+void host_waits_for_all() {
+  const std::lock_guard lock(mutex);
+  for (const cudaStream_t stream : streams) host.join(stream->known);
+  host.join(per_thread.known);
+  host.join(destroyed);
+  host_waits(legacy.known);
+}
+
+cudaError_t in_stream(cudaStream_t handle, const char* call, simt::Site site, std::function<cudaError_t()> work,
+                      In how) {
   if (in_host_function) return defect(call, site, "a host function makes a call of CUDA", cudaErrorNotPermitted);
   {
     const std::lock_guard lock(mutex);
@@ -113,8 +186,12 @@ cudaError_t in_stream(cudaStream_t handle, const char* call, simt::Site site, st
       if (stream != capture->origin) capture->unjoined.insert(stream);
       return cudaSuccess;
     }
+    begin_operation(stream);
+    if (how == In::launches) launches.add(stream->number, now.operation);
   }
-  return work();
+  const cudaError_t error = work();
+  if (how == In::waits) host_waits_for(handle);
+  return error;
 }
 
 bool is_captured(cudaStream_t handle) {
@@ -133,6 +210,7 @@ cudaError_t wait_for(cudaStream_t handle) {
     return failed(cudaErrorStreamCaptureUnsupported);
   }
   if (stream == &legacy && blocking_capture()) return failed(cudaErrorStreamCaptureImplicit);
+  host_waits_for(handle);
   // Every launch is over when its call returns. A failed assert ends a GPU's context: from then on this is the answer.
   return program().assertion_failed() ? failed(cudaErrorAssert) : cudaSuccess;
 }
@@ -144,11 +222,13 @@ cudaError_t wait_for_all() {
       if (stream->capture) stream->capture->invalid = true;
     return failed(cudaErrorStreamCaptureUnsupported);
   }
+  host_waits_for_all();
   return wait_for(nullptr);
 }
 
 void reset_streams() {
   const std::lock_guard lock(mutex);
+  host_waits_for_all();
   for (const cudaStream_t stream : streams) delete stream;
   for (const cudaEvent_t event : events) delete event;
   streams.clear(), events.clear();
@@ -167,13 +247,15 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
   if (!stream || flags > cudaStreamNonBlocking) return failed(cudaErrorInvalidValue);
   const std::lock_guard lock(mutex);
-  *stream = new CUstream_st{flags, std::clamp(priority, kGreatestPriority, 0)};
+  *stream = new CUstream_st{flags, std::clamp(priority, kGreatestPriority, 0), ++streams_made};
   streams.insert(*stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   const std::lock_guard lock(mutex);
   if (streams.erase(stream) == 0) return failed(cudaErrorInvalidResourceHandle);
+  destroyed.join(stream->known);
+  if (!(stream->flags & cudaStreamNonBlocking)) legacy.known.join(stream->known);
   delete stream;
   return cudaSuccess;
 }
@@ -234,6 +316,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
     event->behind = {stream};
     return cudaSuccess;
   }
+  begin_operation(stream);
+  event->known = stream->known;
   event->time = std::chrono::steady_clock::now(), event->recorded = true;
   return cudaSuccess;
 }
@@ -246,7 +330,10 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
   if (!stream || !events.contains(event)) return failed(cudaErrorInvalidResourceHandle);
   if (flags > 1) return failed(cudaErrorInvalidValue);
   if (!event->capture) {
-    if (!stream->capture) return cudaSuccess;
+    if (!stream->capture) {
+      stream->known.join(event->known);
+      return cudaSuccess;
+    }
     stream->capture->invalid = true;
     return failed(cudaErrorStreamCaptureIsolation);
   }
@@ -270,6 +357,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     event->capture->invalid = true;
     return failed(cudaErrorCapturedEvent);
   }
+  host_waits(event->known);
   return program().assertion_failed() ? failed(cudaErrorAssert) : cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
@@ -373,11 +461,14 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream, flash::si
     const std::lock_guard lock(mutex);
     if (!execs.contains(exec)) return failed(cudaErrorInvalidValue);
   }
-  return flash::cuda::in_stream(stream, "cudaGraphLaunch", site, [operations = exec->operations] {
-    for (const Work& work : operations)
-      if (const cudaError_t error = work(); error != cudaSuccess) return error;
-    return cudaSuccess;
-  });
+  return flash::cuda::in_stream(
+      stream, "cudaGraphLaunch", site,
+      [operations = exec->operations] {
+        for (const Work& work : operations)
+          if (const cudaError_t error = work(); error != cudaSuccess) return error;
+        return cudaSuccess;
+      },
+      flash::cuda::In::launches);
 }
 cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t) {
   const std::lock_guard lock(mutex);

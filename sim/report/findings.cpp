@@ -29,8 +29,9 @@ std::string text_of(const RawFinding& finding, const std::vector<std::string>& s
     const FindingSide& side = finding.sides[i];
     text += "  " + side.what + std::string(wide - side.what.size() + 2, ' ');
     if (wide_site > 0) text += sites[i] + std::string(wide_site - sites[i].size() + 2, ' ');
-    text += "block " + coordinates(side.block, grid) + " warp " + std::to_string(side.thread / 32) + " lane " +
-            std::to_string(side.thread % 32) + "\n";
+    const std::array<unsigned, 3> other{side.grid.x, side.grid.y, side.grid.z};
+    text += "block " + coordinates(side.block, side.grid.x ? other : grid) + " warp " +
+            std::to_string(side.thread / 32) + " lane " + std::to_string(side.thread % 32) + "\n";
   }
   text += "  remedy: ";
   text += finding.same_value ? "all store the same value: harmless on today's GPUs, but undefined; let one thread "
@@ -40,8 +41,8 @@ std::string text_of(const RawFinding& finding, const std::vector<std::string>& s
   return text;
 }
 
-// What the races and lockstep findings of one mistake have in common: the array, and of a race its two places. Who relies
-// on lockstep does so all along a row of statements.
+// What the races and lockstep findings of one mistake have in common: the array, and of a race its two places. Who
+// relies on lockstep does so all along a row of statements.
 std::string cause_of(const RawFinding& finding, std::vector<std::string> sites) {
   const bool lockstep = finding.kind == "lockstep assumed";
   const std::size_t of = finding.what.find(" of ");
@@ -50,6 +51,8 @@ std::string cause_of(const RawFinding& finding, std::vector<std::string> sites) 
   if (lockstep) return cause;
   std::sort(sites.begin(), sites.end());
   for (const std::string& site : sites) cause += "|" + site;
+  for (const FindingSide& side : finding.sides)
+    if (side.grid.x) cause += "|between launches";
   return cause;
 }
 
@@ -84,8 +87,9 @@ std::vector<Finding> worded(std::vector<RawFinding> raw, const std::array<unsign
   }
   std::vector<Finding> findings;
   for (const Merged& m : all)
-    findings.push_back({m.finding.kind, text_of(m.finding, m.sites, grid), m.finding.count, cause_of(m.finding, m.sites),
-                        m.finding.what.substr(0, m.finding.what.find(" of ")), m.sites, m.finding.distance});
+    findings.push_back({m.finding.kind, text_of(m.finding, m.sites, grid), m.finding.count,
+                        cause_of(m.finding, m.sites), m.finding.what.substr(0, m.finding.what.find(" of ")), m.sites,
+                        m.finding.distance});
   return findings;
 }
 

@@ -31,6 +31,7 @@
 //     are stores and none changed the value: "all store the same value: harmless on today's GPUs, but undefined; let
 //     one thread store it, or use an atomic". After cp.async: "put __syncthreads() between the copying thread's
 //     cp_async_wait and this read".
+//     Of two launches in streams without order the earlier side is "write of an earlier launch", the remedy an event.
 //   "out of bounds": "<read|write|atomic> of in[1024] (4 bytes); in has 1024 elements", for an array whose type nobody
 //     told "of in[1024] (4 bytes); in has 4096 bytes", counted in units of the access, for shared memory
 //     "read of shared Smem+4096 (4 bytes); Smem has 4096 bytes" (", the block 8192" when the launch gives more than the

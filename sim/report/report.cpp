@@ -53,7 +53,8 @@ void print_report(std::ostream& out, const KernelReport& report) {
   text << std::fixed << std::setprecision(2);
   text << report.kernel << "  grid " << shape(report.grid) << "  block " << shape(report.block) << "\n";
   if (report.checked_blocks)
-    text << "  a sample: " << report.checked_blocks << " blocks were checked, and their loads and stores counted; races "
+    text << "  a sample: " << report.checked_blocks
+         << " blocks were checked, and their loads and stores counted; races "
          << "with other blocks are not seen\n";
   text << "  " << std::left << std::setw(20) << "global memory" << std::right << std::setw(8) << "" << std::setw(16)
        << "requested bytes" << std::setw(12) << "requests" << std::setw(12) << "sectors" << std::setw(13)
@@ -102,9 +103,9 @@ std::string to_json(const std::vector<KernelReport>& reports) {
     out << separator << "  {\"kernel\": " << json_string(r.kernel) << ", \"grid\": " << list(r.grid)
         << ", \"block\": " << list(r.block);
     if (r.checked_blocks) out << ", \"checked_blocks\": " << r.checked_blocks;
-    out << ",\n   \"flops\": " << l.flops
-        << ", \"tensor_flops\": " << l.tensor_flops << ", \"exps\": " << l.exps << ", \"barriers\": " << l.barriers
-        << ", \"shared_bytes_peak\": " << l.shared_bytes_peak << ", \"async_bytes_peak\": " << l.async_bytes_peak
+    out << ",\n   \"flops\": " << l.flops << ", \"tensor_flops\": " << l.tensor_flops << ", \"exps\": " << l.exps
+        << ", \"barriers\": " << l.barriers << ", \"shared_bytes_peak\": " << l.shared_bytes_peak
+        << ", \"async_bytes_peak\": " << l.async_bytes_peak
         << ",\n   \"shared_read_requests\": " << l.shared_read_requests
         << ", \"shared_write_requests\": " << l.shared_write_requests
         << ", \"shared_wavefronts\": " << l.shared_wavefronts << ", \"bank_conflicts\": " << l.bank_conflicts()

@@ -82,19 +82,19 @@ class thread_block_tile : public flash_lanes {
   static constexpr unsigned num_threads() { return N; }
   template <class T>
   __device__ T shfl(T value, int lane, FLASH_SITE) const {
-    return flash_shuffled(value, [=, this](auto word) { return __shfl_sync(mask_, word, lane, N, site); });
+    return flash_shuffled(value, [&](auto word) { return __shfl_sync(mask_, word, lane, N, site); });
   }
   template <class T>
   __device__ T shfl_up(T value, unsigned distance, FLASH_SITE) const {
-    return flash_shuffled(value, [=, this](auto word) { return __shfl_up_sync(mask_, word, distance, N, site); });
+    return flash_shuffled(value, [&](auto word) { return __shfl_up_sync(mask_, word, distance, N, site); });
   }
   template <class T>
   __device__ T shfl_down(T value, unsigned distance, FLASH_SITE) const {
-    return flash_shuffled(value, [=, this](auto word) { return __shfl_down_sync(mask_, word, distance, N, site); });
+    return flash_shuffled(value, [&](auto word) { return __shfl_down_sync(mask_, word, distance, N, site); });
   }
   template <class T>
   __device__ T shfl_xor(T value, int bits, FLASH_SITE) const {
-    return flash_shuffled(value, [=, this](auto word) { return __shfl_xor_sync(mask_, word, bits, N, site); });
+    return flash_shuffled(value, [&](auto word) { return __shfl_xor_sync(mask_, word, bits, N, site); });
   }
   __device__ unsigned ballot(int predicate, FLASH_SITE) const {
     return (__ballot_sync(mask_, predicate, site) & mask_) >> __ffs(static_cast<int>(mask_)) - 1;
@@ -176,7 +176,7 @@ class coalesced_group : public flash_lanes {
     unsigned lanes = mask_;
     for (; rank > 0; --rank) lanes &= lanes - 1;
     const int lane = __ffs(static_cast<int>(lanes)) - 1;
-    return flash_shuffled(value, [=, this](auto word) { return __shfl_sync(mask_, word, lane, 32, site); });
+    return flash_shuffled(value, [&](auto word) { return __shfl_sync(mask_, word, lane, 32, site); });
   }
 };
 __device__ inline coalesced_group coalesced_threads(FLASH_SITE) {

@@ -19,7 +19,7 @@ struct Triple {
 };
 
 struct Results {
-  int inclusive, exclusive, most, smallest_before, of_coalesced, scan_of_coalesced, first_of_coalesced, votes;
+  int inclusive, exclusive, most, smallest_before, of_coalesced, scan_of_coalesced, two_below, votes;
   int part_rank, part_count, inner_rank, inner_count, of_dynamic, chosen;
   Triple given;
 };
@@ -42,12 +42,12 @@ __global__ void groups(Results* out) {
   r.inner_rank = inner.meta_group_rank(), r.inner_count = inner.meta_group_size();
   const Triple mine{t, t / 8.0};
   r.given = tile.shfl(mine, 5);
-  r.of_coalesced = r.scan_of_coalesced = r.first_of_coalesced = r.votes = r.of_dynamic = -1;
+  r.of_coalesced = r.scan_of_coalesced = r.two_below = r.votes = r.of_dynamic = -1;
   if (t % 3 != 0) {
     const cg::coalesced_group active = cg::coalesced_threads();
     r.of_coalesced = cg::reduce(active, value(t), cg::plus<int>());
     r.scan_of_coalesced = cg::inclusive_scan(active, value(t));
-    r.first_of_coalesced = active.shfl_up(t, 1);
+    r.two_below = active.shfl_up(t, 2);
     r.votes = static_cast<int>(active.ballot(t % 2));
     r.of_dynamic = static_cast<int>(cg::tiled_partition(active, 4).thread_rank());
   }
@@ -95,15 +95,15 @@ int main(int argc, char**) {
     EXPECT(r.given.index == t / 16 * 16 + 5 && r.given.weight == r.given.index / 8.0);
     EXPECT(r.chosen == t / 16 * 16 + 1);
     if (t % 3 == 0) continue;
-    int all = 0, up_to = 0, votes = 0, rank = 0, before = t;
+    int all = 0, up_to = 0, votes = 0, rank = 0, below[2] = {t, t};
     for (int i = t / 32 * 32, n = 0; i < t / 32 * 32 + 32; ++i) {
       if (i % 3 == 0) continue;
       all += host_value(i), votes |= (i % 2) << n, ++n;
       if (i <= t) up_to += host_value(i);
-      if (i < t) ++rank, before = i;
+      if (i < t) ++rank, below[1] = below[0], below[0] = i;
     }
     EXPECT(r.of_coalesced == all && r.scan_of_coalesced == up_to && r.votes == votes);
-    EXPECT(r.first_of_coalesced == before && r.of_dynamic == rank % 4);
+    EXPECT(r.two_below == (rank < 2 ? t : below[1]) && r.of_dynamic == rank % 4);
   }
   if (argc == 1)
     for (int t = 0, sum = 0; t < 32; ++t) EXPECT(hand[t] == (sum += host_value(t)));
