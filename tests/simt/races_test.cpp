@@ -358,6 +358,27 @@ TEST_CASE("findings come block by block in each order, and those of a launch are
   }
 }
 
+TEST_CASE("words that many threads have read are looked at again when one has written them") {
+  for (const bool in_shared : {true, false}) {
+    CAPTURE(in_shared);
+    Program program{.in_shared = in_shared, .blocks = in_shared ? 1u : 4u, .length = 9, .operations = {}};
+    const unsigned writer = in_shared ? 40 : 2 * program.threads + 40, all = program.blocks * program.threads;
+    for (unsigned t = 0; t < all; ++t) {
+      program.operations.resize(std::size_t{t} * 9, {});
+      program.operations.resize(std::size_t{t} * 9 + 8, {Do::read, 0});
+      if (t == writer) program.operations.push_back({Do::write, 0});
+    }
+    program.operations.resize(std::size_t{all} * 9);
+    flash::on_checked::Machine machine({.threads = 1, .keep_going = true});
+    run_program(machine, program);
+    std::uint64_t reads = 0, writes = 0;
+    for (const flash::Finding& f : machine.findings())
+      (f.text.find("read after write") != std::string::npos ? reads : writes) += f.count;
+    CHECK(writes == 1);
+    CHECK(reads == 8 * (all - writer - 1));  // of all that come later
+  }
+}
+
 TEST_CASE("random programs: each race is found, and no other") {
   const unsigned long programs = from_environment("FLASH_PROGRAMS", 6'000), seed = from_environment("FLASH_SEED", 1);
   std::mt19937_64 random(seed);
