@@ -10,6 +10,12 @@
 
 namespace flash::simt {
 
+namespace {
+SiteCache no_sites;
+}  // namespace
+
+constinit thread_local SiteCache* running_sites = &no_sites;
+
 Checker::Checker(Worker& worker, GlobalShadow& global)
     : worker_(worker),
       global_(global),
@@ -23,7 +29,7 @@ Checker::Checker(Worker& worker, GlobalShadow& global)
       fenced_(kMaxThreads) {}
 
 void Checker::begin_launch() {
-  site_cache_.fill({});
+  site_cache_.clear();
   async_sites_.clear();
   unordered_.clear();
   counters.begin_launch(global_.memory.arrays.size());
@@ -40,7 +46,6 @@ void Checker::begin_block() {
   block_begin_ = barrier_ = Epoch{now_} << kClockShift;
   // Of a cluster all blocks begin before a thread runs, the block of rank 0 first.
   if (worker_.rank > 0) block_begin_ = of(worker_.cluster->member(0)).block_begin_;
-  written_before_ = barrier_ - block_begin_;
   home_ = this, ended_ = false;
   visits_.clear();
   for (unsigned t = 0; t < worker_.threads.size(); ++t) set_clock(t, now_);
@@ -58,6 +63,8 @@ void Checker::begin_block() {
   more_.clear(), overtaken_.clear(), carried_.clear();
   copying_ = false;
   ways_.clear();
+  settled_.forget_all();
+  settles_ = !worker_.cluster && reinterpret_cast<std::uintptr_t>(worker_.shared) % 16 == 0;
   shared_ = worker_.shared, shared_bytes_ = worker_.shared_bytes, layout_ = worker_.launch->layout;
   others_watch_ = worker_.observers.size() > 1;
   counters.observers = others_watch_ ? &worker_.observers : nullptr;
@@ -71,14 +78,39 @@ void Checker::begin_block() {
 }
 
 void Checker::switched() {
+  forget_foreseen();
+  running_sites = &site_cache_;
   if (stored_.finding) see_what_was_stored();
+  settled_.select(worker_.current / kWarpSize);
   running_ = epochs_[worker_.current];
   counters.select(worker_.current);
+}
+
+// Another thread runs from here on, or something else than accesses comes.
+void Checker::forget_foreseen() {
+  for (std::size_t i = 0; i < foreseen_count_; ++i) {
+    if (foreseen_[i]->left > 0) give_back(*foreseen_[i]);
+    foreseen_[i]->listed = false;
+  }
+  foreseen_count_ = 0;
+}
+
+// Reads that were expected and did not come: fewer are looked at the next time.
+void Checker::give_back(CachedSite& cached) {
+  counters.give_back(cached.index, cached.left);
+  cached.left = 0, cached.most = 0;
+}
+
+void Checker::forget_settled() {
+  forget_foreseen();
+  settled_.forget_all();
 }
 
 void Checker::end_block(bool regularly) {
   see_what_was_stored();
   ended_ = regularly;
+  forget_foreseen();
+  running_sites = &no_sites;
   if (regularly && worker_.cluster) look_at_visits();
   if (value_) value_.unlock();                                      // the block ended in an atomic: its time was up
   for (unsigned w = 0; w < worker_.warps.size(); ++w) converge(w);  // what a stopped block left

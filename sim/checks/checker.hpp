@@ -21,6 +21,7 @@
 #include "sim/checks/clocks.hpp"
 #include "sim/checks/global_shadow.hpp"
 #include "sim/checks/registers.hpp"
+#include "sim/checks/settled.hpp"
 #include "sim/core/block.hpp"
 #include "sim/core/variables.hpp"
 #include "sim/counters/counters.hpp"
@@ -28,6 +29,28 @@
 namespace flash::simt {
 
 const char* name_of(Access access);  // "read", "volatile write"
+
+// What is known of a place in the program, by its program counter: its index, and which reads the running thread is
+// expected to make there next. Those are known to be in order and counted in advance (Checker::foresee).
+struct CachedSite {
+  std::uintptr_t key;
+  std::uintptr_t expected;  // the next one's address
+  std::int32_t step;        // from one to the next
+  std::uint32_t left;       // how many
+  unsigned index;
+  std::uint16_t most;  // to be looked at at a time, so far
+  bool listed;         // in Checker::foreseen_
+};
+class SiteCache {
+ public:
+  CachedSite& operator[](std::uintptr_t key) { return sites_[key % 1024]; }
+  void clear() { sites_.fill({}); }
+
+ private:
+  std::array<CachedSite, 1024> sites_{};
+};
+// Of the block whose thread runs; elsewhere an empty one.
+extern constinit thread_local SiteCache* running_sites;
 
 class Checker : public Checks {
  public:
@@ -48,7 +71,7 @@ class Checker : public Checks {
   void thread_ends() override;
   void warp_sync(unsigned warp, unsigned lanes) override;
   void converge(unsigned warp) override;
-  std::size_t pending(unsigned warp) const override { return counters.pending(warp); }
+  std::size_t pending(unsigned warp) override;
 
   void atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site) override;
   void adds(const void* address, std::size_t bytes, unsigned element, Site site) override;
@@ -91,7 +114,8 @@ class Checker : public Checks {
   // Findings that would make the access itself harmful stop the block.
   template <unsigned kBytes, Access kAccess>
   void access(void* address, std::uintptr_t site_key);
-  // The same for the most frequent case: shared memory, nothing remarkable. False, and nothing done, in any other.
+  // The same for the most frequent case: shared memory or settled words, nothing remarkable. False, and nothing done,
+  // in any other.
   template <unsigned kBytes, Access kAccess>
   bool quick(void* address, std::uintptr_t site_key);
   // The same for shared memory of another block of the cluster. False: it is none.
@@ -153,10 +177,6 @@ class Checker : public Checks {
     const std::byte* begin;
     std::size_t bytes;
   };
-  struct CachedSite {
-    std::uintptr_t key;
-    unsigned index;
-  };
   static constexpr Epoch kNever = ~Epoch{0};  // later than any
   // Whose cells are looked at, as the first argument of the templates below: the own block's shared memory (false),
   // global memory (true), shared memory that several blocks of the cluster access.
@@ -171,6 +191,7 @@ class Checker : public Checks {
   bool enough(const Marks& marks) const;
   template <int kSpace, Access kAccess>
   void remember(Cells& cells, std::size_t word, Marks& marks, Epoch mine);
+  void remember_in_block(Marks& marks, Epoch mine) const;
   template <int kSpace>
   void remember_one_more(Cells& cells, std::size_t word, Marks& marks, Epoch mine, bool all);
   template <int kSpace>
@@ -195,6 +216,15 @@ class Checker : public Checks {
 
   // ---- accesses.hpp, accesses.cpp ----
 
+  template <unsigned kBytes>
+  void foresee(CachedSite& cached, bool shared);
+  void give_back(CachedSite& cached);
+  void forget_foreseen();
+  void forget_settled();
+  void unsettle(std::uintptr_t address, unsigned bytes, bool shared);
+  bool read_by_others(std::size_t word, bool initialised) const;
+  template <unsigned kBytes>
+  bool settle(const DeviceArray& array, const std::byte* at, unsigned space);
   unsigned site(std::uintptr_t key);
   template <Access kAccess>
   Epoch flags() const;
@@ -325,7 +355,6 @@ class Checker : public Checks {
 
   std::uint64_t now_ = 0, chunk_end_ = 0;
   Epoch block_begin_ = 0, barrier_ = 0;                     // everything of this block before barrier_ is ordered
-  Epoch written_before_ = 0;                                // barrier_ - block_begin_
   Epoch enough_from_ = 0;                                   // barrier_; or never, where two marks are not enough
   Epoch running_ = 0;                                       // epochs_ of the running thread
   std::vector<Epoch> epochs_;                               // per thread: its clock and number, site 0
@@ -385,7 +414,11 @@ class Checker : public Checks {
 
   const SharedLayout* layout_ = nullptr;  // of the kernel's __shared__ variables; null: no gaps
   std::array<BuiltIn, 5> built_ins_{};    // this OS thread's threadIdx and companions
-  std::array<CachedSite, 1024> site_cache_;
+  SiteCache site_cache_;
+  Settled settled_;
+  bool settles_ = false;                    // the block's shared memory lies as settled_ wants it
+  std::array<CachedSite*, 64> foreseen_{};  // sites that expect reads of the running thread
+  std::size_t foreseen_count_ = 0;
 };
 
 }  // namespace flash::simt

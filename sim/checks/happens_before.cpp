@@ -47,11 +47,11 @@ void Checker::block_barrier(bool some_exited, Site site_) {
   }
   advance();
   barrier_ = Epoch{now_} << kClockShift;
-  written_before_ = barrier_ - block_begin_;
   enough_from_ = point_to_point_ ? kNever : barrier_;
   const auto n = static_cast<unsigned>(worker_.threads.size());
   for (unsigned t = 0; t < n; ++t) set_clock(t, now_);
   only_barriers_ = !any_extra_ && !point_to_point_;
+  settled_.forget_shared();
   if (!any_extra_) return;
   std::fill(fenced_.begin(), fenced_.end(), false);
   std::vector<unsigned> all(n);
@@ -62,6 +62,7 @@ void Checker::block_barrier(bool some_exited, Site site_) {
 void Checker::warp_sync(unsigned warp, unsigned lanes) {
   advance();
   only_barriers_ = false;
+  forget_settled();
   const Warp& w = worker_.warps[warp];
   if (lanes != (w.exists & ~w.ended)) not_only_barriers();
   std::array<std::uint64_t, kWarpSize> joined{};
@@ -97,6 +98,7 @@ void Checker::meet(const std::vector<unsigned>& threads) {
 
 // Two marks of a kind are not enough any more: a third thread may be the one that has no order.
 void Checker::not_only_barriers() {
+  forget_settled();
   only_barriers_ = false;
   enough_from_ = kNever;
   if (std::exchange(point_to_point_, true)) return;
@@ -217,6 +219,7 @@ void Checker::acquire(unsigned thread, const void* address, Scope scope, std::op
   const auto& all = in_shared ? shared_published : global_.published;
   const auto found = all.find(address);
   if (found == all.end()) return;
+  forget_settled();
   only_barriers_ = false, point_to_point_ = true, enough_from_ = kNever;  // as the one that published noted
   Extra& extra = extra_of(thread);
   const Published& published = found->second;

@@ -55,17 +55,33 @@ void waits(Access access, std::uintptr_t pc) {
 }
 
 template <unsigned kBytes, Access kAccess>
-[[gnu::always_inline]] inline void accessed(void* address, void* return_address) {
+[[gnu::always_inline]] inline void accessed(void* address, std::uintptr_t pc) {
   Worker* const worker = active_worker;
   if (!worker) {
-    if (flash::simt::host_accessed) flash::simt::host_accessed(address, flash::simt::is_write(kAccess), return_address);
+    if (flash::simt::host_accessed)
+      flash::simt::host_accessed(address, flash::simt::is_write(kAccess), reinterpret_cast<const void*>(pc));
     return;
   }
-  const auto pc = reinterpret_cast<std::uintptr_t>(return_address);
   if constexpr (is_volatile(kAccess)) waits(kAccess, pc);
   if (checker(worker)->quick<kBytes, kAccess>(address, pc)) return;
   if (is_plain(kAccess) && checker(worker)->quick_on_stack(address, kBytes, kAccess, pc)) return;
   accessed_slowly<kBytes, kAccess>(address, pc);
+}
+
+template <unsigned kBytes>
+[[gnu::noinline]] void read_unexpected(void* address, std::uintptr_t pc) {
+  accessed<kBytes, Access::read>(address, pc);
+}
+
+// A read that was expected has been counted, and there is nothing to find (Checker::foresee).
+template <unsigned kBytes, Access kAccess>
+[[gnu::always_inline]] inline void hook(void* address, std::uintptr_t pc) {
+  if constexpr (kAccess != Access::read) return accessed<kBytes, kAccess>(address, pc);
+  flash::simt::CachedSite& site = (*flash::simt::running_sites)[pc];
+  if (site.key != pc || site.expected != reinterpret_cast<std::uintptr_t>(address) || site.left == 0) [[unlikely]]
+    return read_unexpected<kBytes>(address, pc);
+  site.expected += static_cast<std::uintptr_t>(std::int64_t{site.step});
+  --site.left;
 }
 
 void moved(const void* address, std::size_t bytes, Access access, void* return_address) {
@@ -91,9 +107,9 @@ void copied(const void* address, std::size_t bytes, Access access, void* return_
 
 }  // namespace
 
-#define FLASH_HOOK(name, bytes, kind)                                    \
-  void __tsan_##name##bytes(void* address) {                             \
-    accessed<bytes, Access::kind>(address, __builtin_return_address(0)); \
+#define FLASH_HOOK(name, bytes, kind)                                                                  \
+  void __tsan_##name##bytes(void* address) {                                                           \
+    hook<bytes, Access::kind>(address, reinterpret_cast<std::uintptr_t>(__builtin_return_address(0))); \
   }
 // "Unaligned" means that the type promises less than the size: a small struct.
 #define FLASH_PIECES(name, bytes, kind)                                \

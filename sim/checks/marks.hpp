@@ -47,6 +47,16 @@ template <int kSpace, Access kAccess>
     remember_one_more<kSpace>(cells, word, marks, mine, is_volatile(kAccess) || point_to_point_);
 }
 
+// The same in the own shared memory where threads meet at barriers alone, so that other threads' marks all collide.
+[[gnu::always_inline]] inline void Checker::remember_in_block(Marks& marks, Epoch mine) const {
+  const auto takes = [&](Epoch mark) { return mark < barrier_ || thread_of(mark) == thread_of(mine); };
+  const auto same_warp = [](Epoch a, Epoch b) { return thread_of(a) / kWarpSize == thread_of(b) / kWarpSize; };
+  if (takes(marks.one))
+    marks.one = mine;
+  else if (takes(marks.other) || (same_warp(marks.one, marks.other) && !same_warp(marks.one, mine)))
+    marks.other = mine;
+}
+
 template <int kSpace>
 void Checker::remember_one_more(Cells& cells, std::size_t word, Marks& marks, Epoch mine, bool all) {
   constexpr bool kGlobal = kSpace == kGlobalMemory, kFar = kSpace != kOwn;
@@ -218,11 +228,17 @@ template <int kSpace, Access kAccess>
   }
 }
 
+inline void Checker::unsettle(std::uintptr_t address, unsigned bytes, bool shared) {
+  if (settled_.remove(address, bytes, shared)) forget_foreseen();
+}
+
 template <int kSpace, unsigned kBytes, Access kAccess>
 [[gnu::always_inline]] inline void Checker::touch_all(Cells& cells, std::size_t offset, Epoch mine, bool initialised,
                                                       const void* address) {
   Wrong wrong;
   std::size_t word = offset / 4;
+  if constexpr (kAccess != Access::read)
+    unsettle(reinterpret_cast<std::uintptr_t>(address), kBytes, kSpace != kGlobalMemory);
   const auto touch_one = [&](unsigned plane) {
     touch<kSpace, kAccess>(cells, cells.planes[plane], word, mine, initialised, wrong, address, kBytes);
   };

@@ -8,7 +8,13 @@
 
 namespace flash::simt {
 
+std::size_t Checker::pending(unsigned warp) {
+  forget_foreseen();
+  return counters.pending(warp);
+}
+
 void Checker::converge(unsigned warp) {
+  forget_foreseen();
   const Warp& w = worker_.warps[warp];
   const auto reached = [this](unsigned site) {
     Passed& passed = way_of(site);
@@ -22,6 +28,7 @@ void Checker::converge(unsigned warp) {
 // A thread may exit while others wait at barriers to come. If what it did last is what the others do only after such a
 // barrier, it went around it.
 void Checker::thread_ends() {
+  forget_foreseen();
   const unsigned t = worker_.current;
   counters.for_each_site(t / kWarpSize, 1u << t % kWarpSize, [&](unsigned site) {
     Passed& passed = way_of(site);

@@ -120,6 +120,7 @@ void Checker::race(const Wrong& wrong, Access access_, Epoch mine, const void* a
     finding = finding ? &(*finding = std::move(found)) : &worker_.findings.add(std::move(found));
   }
   if (!finding->same_value) return;
+  forget_settled();
   stored_ = {finding, address, bytes, {}, false};
   std::memcpy(stored_.before.data(), address, bytes);
 }

@@ -142,7 +142,7 @@ using Observers = std::vector<Observer*>;
 class Checks : public Observer {
  public:
   // Requests of the warp since it last met.
-  virtual std::size_t pending(unsigned warp) const = 0;
+  virtual std::size_t pending(unsigned warp) = 0;
 
   // An asynchronous operation (sim/core/async.hpp): the running thread has issued it; its pieces are judged as that
   // thread's accesses. Then somebody may know that it is complete: it is an access of the thread's companion that has

@@ -17,15 +17,17 @@ namespace flash::simt {
 // Instead of an array's index: shared memory, that of another block of the cluster.
 constexpr unsigned kSharedSpace = ~0u, kClusterSpace = kSharedSpace - 1;
 
-// One instruction of one warp. Most requests are affine in the lane (also with stride 0: a broadcast). Irregular ones,
-// marked by a bit that no address has, are those with one lane so far (its address is the base) and those that keep
-// each lane's address in a table (the stride is the index + 1).
-struct Request {
-  std::uintptr_t base;  // address of lane 0
-  std::int32_t stride;  // bytes from lane to lane
-  std::uint32_t lanes;  // mask
+// Requests that follow one another at a site, most often all of a loop, each a `step` behind the one before. Most often
+// the lanes are a `stride` apart (0: a broadcast); else a table has their addresses in the first request. Which lanes
+// take part follows from how far each has come.
+struct RequestRun {
+  std::uintptr_t base;         // address of lane 0 in the first request
+  std::int32_t stride, step;   // bytes
+  std::uint32_t first, count;  // the first request's number
+  std::uint32_t next;          // run; kNone: it is the last
+  std::uint32_t table;         // kNone: by base and stride
 };
-constexpr std::uintptr_t kIrregular = std::uintptr_t{1} << 63;
+constexpr std::uint32_t kNone = ~0u;
 
 class Counters {
  public:
@@ -34,8 +36,19 @@ class Counters {
   // The thread that runs from here on.
   void select(unsigned thread);
   void log(unsigned site, std::uintptr_t address, unsigned bytes, Access access, unsigned space);
-  // The same where the lane joins a regular request that others have begun; false, and nothing done, otherwise.
+  // The same where the lane joins a request that others have begun, or begins one more of a run; false, and nothing
+  // counted, otherwise.
   bool join(unsigned site, std::uintptr_t address, unsigned space);
+  // After join(): the lane's next accesses at the site, if it goes on as others did. take() counts so many of them in
+  // advance, give_back() those that it has not made.
+  struct Ahead {
+    std::uintptr_t address;
+    std::int32_t step;
+    std::uint32_t count;
+  };
+  Ahead ahead(unsigned site) const;
+  void take(unsigned site, std::uint32_t accesses) { sites_[site].lanes[lane_].reached += accesses; }
+  void give_back(unsigned site, std::uint32_t accesses) { sites_[site].lanes[lane_].reached -= accesses; }
   // Counts and forgets the warp's requests; returns how many there were. Calls use(site) for what these lanes reached.
   template <class Use>
   std::size_t flush(unsigned warp, unsigned lanes, const Use& use);
@@ -58,15 +71,21 @@ class Counters {
     std::uint32_t space = 0;
   };
   using Addresses = std::array<LaneAddress, kLanes>;
+  struct Lane {
+    std::uint32_t reached = 0;  // in how many requests it takes part
+    std::uint32_t run = 0;      // where the next one is, or a run before that
+  };
   struct alignas(64) Site {
-    std::vector<Request> requests;  // in order of occurrence
-    Request* first = nullptr;       // its data() and size(), at hand
-    std::uint32_t count = 0;
-    std::uint32_t space = 0;  // of the first request; others are irregular
+    std::vector<RequestRun> runs;           // beginning with the first, in whatever order behind it
+    const RequestRun* at_hand = &kNothing;  // its data()
+    std::uint32_t requests = 0;
+    std::uint32_t last = 0;   // run
+    std::uint32_t space = 0;  // of the first request; others are in tables
     std::uint8_t bytes = 0;
     Access access{};
-    std::array<std::uint32_t, kLanes> reached{};  // per lane: how many of them it takes part in
+    std::array<Lane, kLanes> lanes{};
   };
+  static constexpr RequestRun kNothing{0, 0, 0, 0, 0, kNone, kNone};
   struct Warp {
     std::vector<Site> sites;
     std::vector<unsigned> touched;
@@ -74,11 +93,22 @@ class Counters {
   };
   std::size_t flush(unsigned warp);
   void more_sites(unsigned site);
+  static LaneAddress place(const Warp& warp, const Site& at, const RequestRun& run, unsigned lane,
+                           std::uint32_t request);
+  [[gnu::noinline]] static bool next_run(const Site& at, Lane& lane);
+  [[gnu::noinline]] void log_otherwise(unsigned site, std::uintptr_t address, unsigned bytes, Access access,
+                                       unsigned space);
+  [[gnu::noinline]] bool extend(Site& at, Lane& lane, std::uintptr_t address, unsigned space);
   void begin_request(unsigned site, std::uintptr_t address, unsigned bytes, Access access, unsigned space);
-  void irregular(Site& at, Request& request, std::uintptr_t address, unsigned space);
-  void count(const Warp& warp, const Site& at, const Request& request);
-  void tell(unsigned warp, const Site& at, const Request& request);
-  void count(const Site& at, const Addresses& addresses, unsigned lanes, unsigned space);
+  void differ(Site& at, Lane& lane, std::uintptr_t address, unsigned space);
+  std::uint32_t split(Site& at, std::uint32_t run, std::uint32_t requests);
+  std::uint32_t table_of(const Site& at, const RequestRun& run, std::uint32_t request, unsigned lanes);
+  static unsigned lanes_beyond(const Site& at, std::uint32_t request);
+  void count(const Warp& warp, const Site& at);
+  void count(const Warp& warp, const Site& at, const RequestRun& run, std::uint32_t from, std::uint32_t requests,
+             unsigned lanes);
+  void count(const Site& at, const Addresses& addresses, unsigned lanes, unsigned space, std::uint64_t times);
+  void tell(unsigned warp, const Site& at);
   std::vector<Warp> warps_;
   // Of the running thread:
   Warp* warp_ = nullptr;
@@ -90,7 +120,7 @@ template <class Use>
 void Counters::for_each_site(unsigned warp, unsigned lanes, const Use& use) const {
   for (unsigned site : warps_[warp].touched)
     for (unsigned m = lanes; m; m &= m - 1)
-      if (warps_[warp].sites[site].reached[static_cast<std::size_t>(std::countr_zero(m))] > 0) {
+      if (warps_[warp].sites[site].lanes[static_cast<std::size_t>(std::countr_zero(m))].reached > 0) {
         use(site);
         break;
       }
@@ -102,33 +132,38 @@ std::size_t Counters::flush(unsigned warp, unsigned lanes, const Use& use) {
   return flush(warp);
 }
 
+// Where a lane is in a request of the run.
+[[gnu::always_inline]] inline Counters::LaneAddress Counters::place(const Warp& warp, const Site& at,
+                                                                    const RequestRun& run, unsigned lane,
+                                                                    std::uint32_t request) {
+  LaneAddress at_first{run.base + static_cast<std::uintptr_t>(std::int64_t{run.stride} * lane), at.space};
+  if (run.table != kNone) at_first = warp.scattered[run.table][lane];
+  return {at_first.address + static_cast<std::uintptr_t>(std::int64_t{run.step} * request), at_first.space};
+}
+
 [[gnu::always_inline]] inline void Counters::log(unsigned site, std::uintptr_t address, unsigned bytes, Access access,
                                                  unsigned space) {
-  if (site >= site_count_) [[unlikely]]
-    more_sites(site);
-  Site& at = sites_[site];
-  const std::uint32_t n = at.reached[lane_]++;
-  if (n >= at.requests.size()) [[unlikely]] {
-    begin_request(site, address, bytes, access, space);
-    return;
-  }
-  Request& request = at.requests[n];
-  if (at.space != space || request.base + static_cast<std::uintptr_t>(std::int64_t{request.stride} * lane_) != address)
-      [[unlikely]]
-    irregular(at, request, address, space);
-  request.lanes |= lane_bit_;
+  if (!join(site, address, space)) log_otherwise(site, address, bytes, access, space);
 }
 
 [[gnu::always_inline]] inline bool Counters::join(unsigned site, std::uintptr_t address, unsigned space) {
   if (site >= site_count_) return false;
   Site& at = sites_[site];
-  std::uint32_t& reached = at.reached[lane_];
-  if (reached >= at.count || at.space != space) return false;
-  Request& request = at.first[reached];
-  if (request.base + static_cast<std::uintptr_t>(std::int64_t{request.stride} * lane_) != address) return false;
-  ++reached;
-  request.lanes |= lane_bit_;
+  Lane& lane = at.lanes[lane_];
+  if (lane.reached - at.at_hand[lane.run].first >= at.at_hand[lane.run].count && !next_run(at, lane))
+    return extend(at, lane, address, space);
+  const RequestRun& run = at.at_hand[lane.run];
+  const LaneAddress expected = place(*warp_, at, run, lane_, lane.reached - run.first);
+  if (expected.address != address || expected.space != space) return false;
+  ++lane.reached;
   return true;
+}
+
+[[gnu::always_inline]] inline Counters::Ahead Counters::ahead(unsigned site) const {
+  const Site& at = sites_[site];
+  const RequestRun& run = at.at_hand[at.lanes[lane_].run];
+  const std::uint32_t request = at.lanes[lane_].reached - run.first;
+  return {place(*warp_, at, run, lane_, request).address, run.step, run.count - request};
 }
 
 }  // namespace flash::simt

@@ -359,6 +359,46 @@ TEST_CASE("findings come block by block in each order, and those of a launch are
   }
 }
 
+TEST_CASE("words that many threads have read are looked at again when one has written them") {
+  for (const bool in_shared : {true, false}) {
+    CAPTURE(in_shared);
+    Program program{.in_shared = in_shared, .blocks = in_shared ? 1u : 4u, .length = 11, .operations = {}};
+    const unsigned writer = in_shared ? 40 : 2 * program.threads + 40, all = program.blocks * program.threads;
+    for (unsigned t = 0; t < all; ++t) {
+      std::vector<Operation> list(8, {Do::read, 0});
+      if (in_shared) list.insert(list.begin(), {Do::barrier});
+      if (in_shared && t == 0) list.insert(list.begin(), {Do::write, 0});  // as a whole, not byte by byte
+      if (t == writer) list.push_back({Do::write, 0});
+      list.resize(program.length);
+      program.operations.insert(program.operations.end(), list.begin(), list.end());
+    }
+    flash::on_checked::Machine machine({.threads = 1, .keep_going = true});
+    run_program(machine, program);
+    std::uint64_t reads = 0, writes = 0;
+    for (const flash::Finding& f : machine.findings())
+      (f.text.find("read after write") != std::string::npos ? reads : writes) += f.count;
+    CHECK(writes == 1);
+    CHECK(reads == 8 * (all - writer - 1));  // of all that come later
+  }
+}
+
+// After the second barrier thread 0 reads, waits so long that thread 1 reads, too, and writes.
+TEST_CASE("what a warp has read before a barrier is read anew behind it") {
+  std::vector<Operation> reads{{Do::barrier}, {Do::read, 0}, {Do::barrier}, {Do::read, 0}}, writes{{Do::write, 0}};
+  writes.insert(writes.end(), reads.begin(), reads.end());
+  writes.insert(writes.end(), 100, {Do::atomic_add, 4});
+  writes.push_back({Do::write, 0});
+  Program program{.in_shared = true, .length = static_cast<unsigned>(writes.size()), .operations = writes};
+  reads.resize(writes.size());
+  program.operations.insert(program.operations.end(), reads.begin(), reads.end());
+  program.operations.resize(program.threads * writes.size());
+  flash::on_checked::Machine machine({.threads = 1, .keep_going = true});
+  const std::vector<unsigned> order = run_program(machine, program);
+  REQUIRE(order.back() == 0);
+  REQUIRE(machine.findings().size() == 1);
+  CHECK(machine.findings()[0].text.find("write after read") != std::string::npos);
+}
+
 TEST_CASE("random programs: each race is found, and no other") {
   const unsigned long programs = from_environment("FLASH_PROGRAMS", 6'000), seed = from_environment("FLASH_SEED", 1);
   std::mt19937_64 random(seed);

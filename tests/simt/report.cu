@@ -42,6 +42,16 @@ __global__ void sparse(float4* out /*[8]*/) {
   if (t % 4 == 0) out[t / 4] = s.quad[t / 4];
 }
 
+// Lane t reads 32 - t elements, the first 20 of them the same ones as all lanes, the others its own. Then the warp
+// reads eight rows of 32 that begin one element apart.
+__global__ void ragged(const float* in /*[32]*/, const float* rows /*[40]*/, float* out /*[blocks, 32]*/) {
+  const int t = threadIdx.x;
+  float sum = 0;
+  for (int i = 0; i < 32 - t; ++i) sum += in[i < 20 ? i : i + t];
+  for (int i = 0; i < 8; ++i) sum += rows[i + t];
+  out[blockIdx.x * 32 + t] = sum;
+}
+
 // Three blocks add to each of `sums`, two to each of `pairs`, which are 0.
 __global__ void added(float* sums /*[32]*/, float* pairs /*[32]*/, unsigned* counts /*[32]*/) {
   const int t = threadIdx.x;
@@ -78,6 +88,15 @@ std::vector<KernelReport> run_sparse(const MachineOptions& options) {
   Machine m(options);
   const auto out = m.alloc<float4>("out", 8);
   launch<Quads>(m, sparse, dim3(1), dim3(32), out.data());
+  return m.reports();
+}
+
+std::vector<KernelReport> run_ragged(const MachineOptions& options) {
+  Machine m(options);
+  const std::vector<float> zeros(40);
+  const auto in = m.upload("in", zeros.data(), 32), rows = m.upload("rows", zeros.data(), 40);
+  const auto out = m.alloc<float>("out", 4 * 32);
+  launch(m, ragged, dim3(4), dim3(32), in.data(), rows.data(), out.data());
   return m.reports();
 }
 

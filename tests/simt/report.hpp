@@ -17,6 +17,7 @@ struct Traced {
   std::vector<KernelReport> run_uneven(const MachineOptions& options);      \
   std::vector<KernelReport> run_interleaved(const MachineOptions& options); \
   std::vector<KernelReport> run_sparse(const MachineOptions& options);      \
+  std::vector<KernelReport> run_ragged(const MachineOptions& options);      \
   std::vector<KernelReport> run_added(const MachineOptions& options);       \
   std::vector<KernelReport> run_freed(const MachineOptions& options);       \
   std::vector<KernelReport> run_typed(const MachineOptions& options);       \

@@ -215,6 +215,20 @@ TEST_CASE("lanes that take no part do not divide a wide load") {
   CHECK(l.arrays[0].written_bytes == 8 * 16);
 }
 
+// Of the 32 requests of a block's loop, 20 are of one sector. Request i of the others has the words from i to 31. Bytes
+// are asked for by 32 + 31 + … + 1 lanes. Of eight rows the first begins with a sector.
+TEST_CASE("lanes that leave a loop early, and part on the way, count where they were") {
+  for (const flash::Order order : {flash::Order::forward, flash::Order::reverse}) {
+    CAPTURE(static_cast<int>(order));
+    const Ledger l = flash::on_checked::run_ragged({.order = order})[0].ledger;
+    CHECK(l.arrays[0].read_requests == 4 * 32);
+    CHECK(l.arrays[0].read_sectors == 4 * (20 + 4 * 2 + 8));
+    CHECK(l.arrays[0].read_bytes == 4 * 4 * (32 * 33 / 2));
+    CHECK(l.arrays[1].read_requests == 4 * 8);
+    CHECK(l.arrays[1].read_sectors == 4 * (4 + 7 * 5));
+  }
+}
+
 TEST_CASE("an array that is gone is not reported") {
   const Ledger l = flash::on_checked::run_freed({})[0].ledger;
   REQUIRE(l.arrays.size() == 2);
