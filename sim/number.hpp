@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <type_traits>
 
-// Does the compiler convert halfs by an instruction? Not where it would call a function, which is five times slower than
-// the integer arithmetic below. ./flash check defines __CUDACC__, too.
+// Does the compiler convert halfs by an instruction? Not where it would call a function, which is five times slower
+// than the integer arithmetic below. ./flash check defines __CUDACC__, too.
 #if !defined(__CUDACC__) || defined(FLASH_PROGRAM)
 #if defined(__aarch64__)
 #define FLASH_NATIVE_HALF __fp16  // g++ 12 has no _Float16 there
