@@ -146,7 +146,7 @@ foreach(function IN ITEMS fmaf fma expf exp exp2f exp2 exp10f)
 endforeach()
 # -fconcepts: programs are C++17 unless they say otherwise, the simulator's headers are not (sim/cuda/cxx17.hpp).
 set(FLASH_CHECKED_PROGRAM
-  "-fconcepts -g1 ${both} ${checked} ${counted} -DFLASH_CHECKED -DFLASH_MACHINE=on_checked")
+  "-std=c++20 -fconcepts -g1 ${both} ${checked} ${counted} -DFLASH_CHECKED -DFLASH_MACHINE=on_checked")
 file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/check.settings CONTENT "CXX='${FLASH_GXX}'
 ROOT='${PROJECT_SOURCE_DIR}'
 LIBRARY='$<TARGET_FILE:flash_simt>'
