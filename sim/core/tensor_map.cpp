@@ -12,7 +12,7 @@
 namespace flash::simt {
 namespace {
 
-constexpr const char* kAxes[] = {"x", "y", "z", "w"};
+constexpr const char* kAxes[] = {"x", "y", "z", "w", "v"};
 constexpr std::size_t kElementBytes = 2;
 
 [[noreturn]] void refuse_map(const std::string& what, std::uint64_t value, const std::string& limit) {
@@ -23,7 +23,7 @@ constexpr std::size_t kElementBytes = 2;
 
 TensorMap make_tensor_map(const void* data, unsigned rank, const std::uint64_t* sizes, const std::uint64_t* strides,
                           const std::uint32_t* box) {
-  TensorMap map{data, {1, 1, 1, 1}, {kElementBytes}, {1, 1, 1, 1}, rank, {}};
+  TensorMap map{data, {1, 1, 1, 1, 1}, {kElementBytes}, {1, 1, 1, 1, 1}, rank, {}};
   if (reinterpret_cast<std::uintptr_t>(data) % 16 != 0)
     refuse_map("the address of the data", reinterpret_cast<std::uintptr_t>(data),
                "a multiple of 16; begin the tensor at an aligned element");
