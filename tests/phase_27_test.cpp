@@ -3,6 +3,8 @@
 // ctest --test-dir build -L phase27
 #include <doctest/doctest.h>
 
+#include <functional>
+
 #include "phases/27-lengths/phase.hpp"
 #include "tests/features.hpp"
 #include "tests/promises.hpp"
@@ -127,9 +129,11 @@ std::vector<unsigned char> results_of(const AnyProblem& p, const Sequence& at) {
 
 // Each sequence has the bits that phase 26 gives it alone, empty ones included, forward and backward.
 template <class T>
-void check_sequences(const Phase& phase, Where where, const FeatureCase& sizes, const Blocks& blocks) {
+void check_sequences(const Phase& phase, Where where, const FeatureCase& sizes, const Blocks& blocks,
+                     const std::function<void(FeatureInputs<T>&)>& change = {}) {
   const FeatureCase c = fit(phase, sizes);
   FeatureInputs<T> in(c), by_itself(c);
+  if (change) change(in), change(by_itself);
   INFO(phase.name << ": " << text(c) << ", " << blocks.Br << " x " << blocks.Bc);
   const bool back = goes_back(phase, c.on, c.D);
   enter(phase, with_blocks(in.problem(), blocks), where);
@@ -249,6 +253,24 @@ TEST_CASE("each sequence has the bits that it has alone") {
     check_sequences<half>(*phase, Where::Sim, {.on = {Feature::Packed, Feature::Used}, .H = 2, .D = 64},
                           blocks_for(phase->forward->features, 64)[0]);
   }
+}
+
+// A block of the backward pass knows from one number whether a row is extreme in any head that meets its keys.
+TEST_CASE("extreme rows in the last head of a group") {
+  const FeatureCase c{.on = {Feature::Packed, Feature::GroupedHeads}, .H = 4, .Sq = 150, .Sk = 140, .D = 64};
+  const auto change = [](FeatureInputs<half>& in) {
+    const AnyProblem p = in.problem();
+    for (std::int64_t n = 0; n < p.sequences(); ++n) {
+      const Sequence at = p.sequence(n);
+      if (at.rows == 0 || at.keys == 0) continue;
+      for (std::int64_t h = 0; h < in.k.view.H(); ++h)
+        std::fill_n(in.k.view.row(0, h, at.first_key), 64, from_float<half>(8));
+      const std::int64_t last = p.H() / in.k.view.H() - 1;
+      std::fill_n(in.q.view.row(0, last, at.first_row + at.rows - 1), 64, from_float<half>(60));
+    }
+  };
+  for (const Phase* phase : both)
+    check_sequences<half>(*phase, Where::Sim, c, blocks_for(phase->forward->features, 64)[0], change);
 }
 
 TEST_CASE("NaN beside a sequence stays there") {

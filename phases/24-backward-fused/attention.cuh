@@ -95,7 +95,8 @@ struct Consumer {
   __device__ __forceinline__ void run() {
     if (Variant::windows && !any()) tiles.V_ring.wait_full(keys());  // several such shares may follow each other
     if (!any()) return;
-    const bool special = Variant::windows || tiles.centre[D] != 0 || tiles.centre[D + 1] != 0;
+    const bool cut = Variant::windows && (!Variant::lengths || part.cuts(range.end - 1));
+    const bool special = cut || tiles.centre[D] != 0 || tiles.centre[D + 1] != 0;
     const int plain = special ? range.end : max(range.full, range.first);
     steps<true>(range.end - 1, plain);
     steps<false>(min(plain, range.end) - 1, range.first);

@@ -8,7 +8,7 @@
 // head: number n · H + h. Its rows lie further on in the tensor, its mask knows its own lengths, and its tiles end
 // where it ends. What is left to do is to say which tiles there are, and that a small kernel in front can do.
 //
-// **Changed since 25.** A kernel in front, which reads the lengths; a variant that knows sequences; and boxes of TMA
+// **Changed since 26.** A kernel in front, which reads the lengths; a variant that knows sequences; and boxes of TMA
 // that end where a sequence does. The kernels of 13, 19, 20 and 24 ask the variant a few things more.
 
 // %% tags=["hide-input"]
@@ -78,6 +78,9 @@ struct Packed {
 // Masks count rows and keys within the sequence: `bottom-right` lays the last row on the last key of the sequence, not
 // of the tensor. What belongs to no sequence has O = 0, LSE = −∞ and no gradient.
 //
+// A window, too, is each sequence's own. Keys at the front that none of its rows sees are left out, as if the sequence
+// began behind them: their gradients are 0, and whatever is in them reaches nobody.
+//
 // ## The kernel in front
 //
 // A block for each sequence. It writes down what the others need to know of it:
@@ -109,8 +112,9 @@ struct Packed {
 //
 // ## A variant that knows sequences
 //
-// Head n · H + h is head h of sequence n. The variant of phase 25 had no memory of its own; this one has a pointer to
-// what was found. `of()` gives a kernel the variant of one sequence, whose band is the sequence's own:
+// Head n · H + h is head h of sequence n. The variants of phases 25 and 26 had no memory of their own; this one stands
+// on them, and has a pointer to what was found. `of()` gives a kernel the variant of one sequence, whose band is the
+// sequence's own:
 //
 // ```{region} lengths.cuh place
 // ```
@@ -183,17 +187,29 @@ CELL("Which block copies which keys") {
 // and a gradient that is stored by such a box overwrites the neighbour's.
 //
 // A map of its own for each sequence would help. But maps are made on the host, which does not know the lengths. The
-// way out is one axis more:
+// way out is two axes more, five in all:
 //
 // ```{region} ../14-tma-wgmma/tiles.cuh maps
 // ```
 // ```{region} boxes.cuh boxes
 // ```
 //
-// Two axes of the map have the stride of a row, a and r, so that (a, r) is row r + a − box. Axis a is as long as the
-// box. A box that begins at a = box − n has n rows in it, and the others are *outside of the tensor*: TMA writes zeros
-// for them, or stores nothing.
+// Two axes have the stride of a row, a and r. Axis a is 2³⁰ rows long. A box that begins at a = 2³⁰ − n has n rows in
+// it, and the others are *outside of the tensor*: TMA writes zeros for them, or stores nothing. Where is it? Row r + a
+// of the axes' common origin; with r = the sequence's end that is 2³⁰ rows too far. The last axis takes them back. Its
+// stride is 2³⁴ bytes less a row, and all boxes are at 2³⁰ there: 2³⁰ · 2³⁴ = 2⁶⁴, which to an address is 0, and 2³⁰
+// rows are subtracted.
 //
+// Could the map not begin 2³⁰ rows, or a box, before the tensor? To a store it could. But for what a load fills with
+// zeros TMA may read where the map begins, and there must be memory then. An earlier version of this phase had such
+// maps: the simulator found nothing, and on an H200 the backward pass ended in an illegal address. Since then the
+// simulator refuses a load by a map that begins in no array, if its box is partly outside.
+//
+// Five axes are all that a map can have: none is left for the batch. So batch entries are rows of one long tensor, and
+// where they are not, the phase refuses them by name. 27m takes any layout.
+//
+// ```{region} phase.hpp entries
+// ```
 // ```{question}
 // Sequences of 100, 30 and 70 tokens, one head, D = 64, 16 bits. How many bytes of Q does the kernel read if they are
 // packed? If they are padded to 100 tokens, with their lengths? And padded, without?
@@ -339,15 +355,15 @@ CELL("Whole tiles for each") {
 // its map ends there. Each sequence has the bits that it has alone, and nothing of its neighbours reaches it.
 //
 // **To think about.** 1. The list has one entry for each tile, not one for each tile of each head. Why is that enough?
-// 2. Why must the base of the map lie a box before the tensor? 3. Sequences are sorted, and not their tiles. When would
+// 2. Where must a sequence end if the last axis were left out? 3. Sequences are sorted, and not their tiles. When would
 // it matter?
 //
 // <details><summary>Answers</summary>
 //
 // 1. A tile has as many numbers as there are heads, one behind the other, and a division tells which head it is.
 //
-// 2. A box with n rows begins at a = box − n. Its first row is then row r + box − n of the axes' common origin. If that
-//    were the tensor's first row, the box could not begin with it unless r were negative, which is outside.
+// 2. With an axis a as long as a box, n rows that end at row e of the tensor begin at a = box − n and r = e − box. Where
+//    e < box that is negative, and so outside: no sequence could end within the tensor's first box.
 //
 // 3. With a causal mask a sequence's first Q tiles see few keys, and come before the next sequence's longest ones. In
 //    the end, where it counts, the sequences are short, and so are all of their tiles.
