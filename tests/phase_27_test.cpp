@@ -405,16 +405,17 @@ TEST_CASE("what is read is the sequences', and nothing beside them") {
   }
 }
 
-// More sequences than tiles of any kind, most of them empty; and none at all.
+// More sequences than tiles of any kind, most of them empty; keys alone; and none at all.
 TEST_CASE("a thousand sequences, and none") {
   for (const Phase* phase : both)
-    for (const int N : {1000, 0}) {
+    for (const std::pair<int, bool>& kind : {std::pair{1000, true}, {1000, false}, {0, false}}) {
+      const int N = kind.first;
       FeatureInputs<half> in({.on = {Feature::Packed}, .H = 2, .Sq = 100, .Sk = 90, .D = 64});
       const auto ends = [&](std::vector<std::int32_t>& all, std::int64_t S) {
         all.assign(static_cast<std::size_t>(N + 1), 0);
         for (int n = 1; n <= N; ++n) all[static_cast<std::size_t>(n)] = static_cast<std::int32_t>(n * S / 1000);
       };
-      ends(in.first_rows, in.shape.Sq), ends(in.first_keys, in.shape.Sk), in.shape.N = N;
+      ends(in.first_rows, kind.second ? in.shape.Sq : 0), ends(in.first_keys, in.shape.Sk), in.shape.N = N;
       for (Strided<half>* x : {&in.q, &in.k, &in.v, &in.dout})
         x->fill(x->view.S(), [](std::uint64_t i, std::int64_t) {
           return static_cast<float>(static_cast<int>(i * 7 % 23) - 11) / 8;

@@ -119,7 +119,8 @@ constexpr int cut_rows = 1 << 30;
 template <class T>
 TensorMap cut_map_of(const Heads<T>& x, std::int64_t rows, int H, int box_rows) {
   const auto size = [](std::int64_t n) { return static_cast<std::uint64_t>(n); };
-  const std::uint64_t row = size(x.stride) * sizeof(T), head = H > 1 ? size(x.h_stride) * sizeof(T) : 16;
+  const auto bytes = [&](std::int64_t n, std::int64_t stride) { return size(n > 1 ? stride : 8) * sizeof(T); };
+  const std::uint64_t row = bytes(rows, x.stride), head = bytes(H, x.h_stride);
   return tensor_map<std::remove_const_t<T>, 5>(
       x.data, {size(x.cols), size(cut_rows), size(rows + 1), size(H), size(cut_rows) + 1},
       {row, row, head, (std::uint64_t{1} << 34) - row}, {64, static_cast<std::uint32_t>(box_rows), 1, 1, 1});
@@ -128,8 +129,14 @@ TensorMap cut_map_of(const Heads<T>& x, std::int64_t rows, int H, int box_rows) 
 template <class T, class U>
 TensorMap map_of(const DeviceProblem<T>& p, Heads<U> x, int H, int box_rows) {
   if (!p.cut_batch) return map_of(x, p.B, H, box_rows);
-  if (x.data && x.rows > 0) return cut_map_of(x, (p.cut_batch - 1) * entry_of(x, p.cut_batch) + x.rows, H, box_rows);
-  return map_of(p.K.data ? p.K : p.Q, 1, 1, box_rows);  // it has no rows: nothing is copied
+  if (!x.data) return cut_map_of(p.K.data ? p.K : p.Q, 0, 1, box_rows);  // it has no rows: all are zeros
+  // Q and K are said to have rows for all tiles (phase 27): O and V have as many as there are.
+  const void *const data = x.data, *const Q = p.Q.data, *const K = p.K.data;
+  const std::int64_t rows = data == Q && data == K ? std::max(p.O.rows, p.V.rows)
+                            : data == Q            ? p.O.rows
+                            : data == K            ? p.V.rows
+                                                   : x.rows;
+  return cut_map_of(x, (p.cut_batch - 1) * entry_of(x, p.cut_batch) + rows, H, box_rows);
 }
 
 // K or V: what some row of Q sees. Other rows are as if they were not there: TMA writes zeros for them (0 · NaN is

@@ -120,7 +120,7 @@ __global__ void __launch_bounds__(256) row_pieces(Backward<T> a, RowPiece* piece
   if (blockIdx.x < static_cast<unsigned>(a.B * a.H) && blockIdx.x % band.group == 0)  // a block for a head of K
     look_at_head<T, D>(alone<D>(a, band, blockIdx.x), of_sequence(band, blockIdx.x, a.H), sums.centre, blockIdx.x);
   if constexpr (Variant::lengths)
-    if (!band.template enter_piece<D>(a, head, b, first, padded, number)) return;
+    if (!band.template enter_piece<D>(a, head, b, first, padded, number, relay.begun)) return;
   // All loads at once; zeros meanwhile.
   uint4 o[kRounds], dout[kRounds], low[kRounds];
 #pragma unroll

@@ -200,10 +200,11 @@ struct OfSequences : Base {
     return true;
   }
   __device__ int kv_tile() const { return my_tile; }
-  // Phase 24's: 64 rows. `number`: of the piece among all.
+  // Phase 24's: 64 rows. `number`: of the piece among all. Where no sequence has rows blocks draw shares all the same.
   template <int D, class Arguments>
   __device__ bool enter_piece(Arguments& a, int& head, int& b, std::int64_t& first, std::int64_t& padded,
-                              unsigned& number) const {
+                              unsigned& number, unsigned* begun) const {
+    if (threadIdx.x == 0 && blockIdx.x == 0) *begun = 0;
     if (first / kTile >= found.counts[0]) return false;
     const Tile tile = found.row_tiles[first / kTile];
     b = tile.sequence, head += b * a.H, first = tile.number * std::int64_t{kTile} + first % kTile;

@@ -41,7 +41,7 @@ inline void check_entries(const AnyProblem& p) {
     const bool copied = (width == Length::D || width == Length::Dv) && operand.element != Element::Int16;
     if (p.B() <= 1 || !copied || !is_given(operand, p) || view.elements() == 0) continue;
     const AnyView& first = rows == Length::Sq ? p.q : p.k;
-    const std::int64_t entry = first.stride[0] / first.stride[2];
+    const std::int64_t entry = first.stride[2] > 0 ? first.stride[0] / first.stride[2] : 0;
     if (view.stride[0] == entry * view.stride[2] && p.B() * entry < std::int64_t{1} << 30) continue;
     refuse(std::string(operand.name) + "'s stride of B", std::to_string(view.stride[0]),
            "as many of its rows as in " + std::string(rows == Length::Sq ? "Q" : "K") + ", " + std::to_string(entry) +
