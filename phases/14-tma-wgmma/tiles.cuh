@@ -110,11 +110,10 @@ TensorMap map_of(const Heads<T>& x, int B, int H, int box_rows) {
 }
 
 // A tensor in which sequences end, which the box of a tile is not to cross (phase 27). Rows have two axes, of the same
-// stride: `cut_rows` of them are before a sequence's end in the first one, and in the second one the end counts from the
-// tensor's begin. A box that begins n before the end has n rows of the sequence; for the others TMA writes zeros, or
-// stores nothing. The last axis takes cut_rows back, since addresses are numbers modulo 2^64. So coordinates 0 are in
-// the tensor: TMA may touch memory there for what it fills with zeros (an H200 stopped a kernel whose maps began before
-// the memory). Batch entries are rows, `entry` of them each.
+// stride: the first one ends behind `cut_rows` of them, where a sequence does, and the second one says where that is. A
+// box that begins n before the end has n rows of the sequence; for the others TMA writes zeros, or stores nothing. The
+// last axis takes cut_rows back, since addresses are numbers modulo 2^64. So coordinates 0 are in the tensor, as they
+// must be: a load may read there for what it fills with zeros. Batch entries are rows of it (entry_of).
 constexpr int cut_rows = 1 << 30;
 template <class T>
 TensorMap cut_map_of(const Heads<T>& x, std::int64_t rows, int H, int box_rows) {

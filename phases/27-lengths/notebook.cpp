@@ -362,8 +362,8 @@ CELL("Whole tiles for each") {
 //
 // 1. A tile has as many numbers as there are heads, one behind the other, and a division tells which head it is.
 //
-// 2. With an axis a as long as a box, n rows that end at row e of the tensor begin at a = box − n and r = e − box. Where
-//    e < box that is negative, and so outside: no sequence could end within the tensor's first box.
+// 2. With an axis a as long as a box, n rows that end at row e of the tensor begin at a = box − n and r = e − box.
+//    Where e < box that is negative, and so outside: no sequence could end within the tensor's first box.
 //
 // 3. With a causal mask a sequence's first Q tiles see few keys, and come before the next sequence's longest ones. In
 //    the end, where it counts, the sequences are short, and so are all of their tiles.
