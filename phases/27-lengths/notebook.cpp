@@ -200,10 +200,10 @@ CELL("Which block copies which keys") {
 // stride is 2³⁴ bytes less a row, and all boxes are at 2³⁰ there: 2³⁰ · 2³⁴ = 2⁶⁴, which to an address is 0, and 2³⁰
 // rows are subtracted.
 //
-// Could the map not begin 2³⁰ rows, or a box, before the tensor? To a store it could. But for what a load fills with
-// zeros TMA may read where the map begins, and there must be memory then. An earlier version of this phase had such
-// maps: the simulator found nothing, and on an H200 the backward pass ended in an illegal address. Since then the
-// simulator refuses a load by a map that begins in no array, if its box is partly outside.
+// Could the map not begin 2³⁰ rows, or a box, before the tensor? For what a load fills with zeros TMA may read where the
+// map begins, and then there must be memory. An earlier version of this phase had such maps: the simulator found
+// nothing, and on an H200 the backward pass ended in an illegal address. Since then the simulator refuses a load by a
+// map that begins in no array, if its box is partly outside.
 //
 // Five axes are all that a map can have: none is left for the batch. So batch entries are rows of one long tensor, and
 // where they are not, the phase refuses them by name. 27m takes any layout.
