@@ -200,8 +200,8 @@ CELL("Which block copies which keys") {
 // stride is 2³⁴ bytes less a row, and all boxes are at 2³⁰ there: 2³⁰ · 2³⁴ = 2⁶⁴, which to an address is 0, and 2³⁰
 // rows are subtracted.
 //
-// Could the map not begin 2³⁰ rows, or a box, before the tensor? For what a load fills with zeros TMA may read where the
-// map begins, and then there must be memory. An earlier version of this phase had such maps: the simulator found
+// Could the map not begin 2³⁰ rows, or a box, before the tensor? For what a load fills with zeros TMA may read where
+// the map begins, and then there must be memory. An earlier version of this phase had such maps: the simulator found
 // nothing, and on an H200 the backward pass ended in an illegal address. Since then the simulator refuses a load by a
 // map that begins in no array, if its box is partly outside.
 //
