@@ -43,6 +43,7 @@ struct DeviceProblem {
   cudaStream_t stream = nullptr;     // null: the default one
   std::array<void*, 8> workspace{};  // a pointer for each piece
   unsigned* counter = nullptr;       // [1] of a persistent grid: 0 before and after the launch
+  const AnyProblem* all = nullptr;   // with what few phases ask for; its arrays are device memory
 };
 
 // ---- Sizes: which instantiation -------------------------------------------------------------------------------------
@@ -188,7 +189,8 @@ DeviceProblem<T> device_problem(const AnyProblem& p, const Stream& stream) {
           .mode = p.options.mode,
           .stream = static_cast<cudaStream_t>(stream.stream),
           .workspace = stream.workspace,
-          .counter = static_cast<unsigned*>(stream.workspace[0])};
+          .counter = static_cast<unsigned*>(stream.workspace[0]),
+          .all = &p};
 }
 
 // Launches a pass. `Kernel` has the template Shared<D, Br, Bc>, its kernel's shared struct, and

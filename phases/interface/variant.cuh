@@ -21,10 +21,13 @@ struct PlainOf : Band<Int> {
   static constexpr bool groups = false;   // may several heads of Q meet the same keys?
   static constexpr int group = 1;         // so many, one behind the other
   static constexpr bool windows = false;  // may there be keys on the left that a row does not see? (phase 26)
+  static constexpr bool modifies = false;  // does anything become of scores but a mask? (phase 28)
   static constexpr bool drops = false;    // are some numbers of P left out? (phase 29)
 
   __device__ PlaceOf<Int> rows(int head, int H, Int i) const { return {i, head % H, head / H}; }
   __device__ PlaceOf<Int> keys(int head, int H, Int j) const { return {j, head % H, head / H}; }
+  // Is it known what a row of dS sums to? (It is dLSE: phase 20.)
+  __device__ constexpr bool knows_sums() const { return true; }
   // What is read of the keys for rows first … last: up to one past the last that one of them sees; with windows a
   // range.
   __device__ Int keys_for(Int, Int last) const { return this->end(last); }
