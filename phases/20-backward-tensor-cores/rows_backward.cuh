@@ -93,8 +93,8 @@ __global__ void __launch_bounds__(128, D <= 128 ? 2 : 1) rows_backward(Backward<
 #pragma unroll
     for (int rt = 0; rt < kRowTiles; ++rt) {
       if constexpr (Variant::modifies)
-        a.band.template score_again<T>(s[rt], ds[rt], head / a.H, head % a.H, first_row + warp_row + 16 * rt + lane_row(),
-                                       first_key + lane_column());
+        a.band.template score_again<T>(s[rt], ds[rt], head / a.H, head % a.H,
+                                       first_row + warp_row + 16 * rt + lane_row(), first_key + lane_column());
       if constexpr (Variant::drops)
         a.band.drop_gradient(dp[rt], head, a.H, first_row + warp_row + 16 * rt + lane_row(), first_key);
 #pragma unroll

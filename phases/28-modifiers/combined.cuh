@@ -1,5 +1,5 @@
-// combined.cuh: the modifier for all that docs/conventions.md lets become of a score, which asks when it runs; and which
-// modifier a problem gets.
+// combined.cuh: the modifier for all that docs/conventions.md lets become of a score, which asks when it runs; and
+// which modifier a problem gets.
 // Use: with_modifier<D>(p, [&]<class Modifier>(const DeviceProblem<T>& scored) { … });
 #pragma once
 #include "phases/28-modifiers/modifiers.cuh"

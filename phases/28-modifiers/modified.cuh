@@ -74,7 +74,7 @@ struct Modified : Base {
     return {Base::of(p), Modifier::of(p), p.scale};
   }
 
-  // S becomes what the softmax is of. `note` gets the derivatives, two neighbours at a time. m: the modifier of the head.
+  // S becomes what the softmax is of. `note` gets the derivatives, two neighbours at a time. m: the head's modifier.
   template <bool kTransposed = false, int N, class Note>
   __device__ __forceinline__ void change(const Modifier& m, float (&s)[N], const Note& note, int b, int h, int i,
                                          int j) const {

@@ -1,5 +1,5 @@
-// modifiers.cuh: softcap and ALiBi, as fast as they can be: what a reader would write in five lines (own.cu) is done for
-// all of a lane's scores at once. The modifier for all that may be asked together is in combined.cuh.
+// modifiers.cuh: softcap and ALiBi, as fast as they can be: what a reader would write in five lines (own.cu) is done
+// for all of a lane's scores at once. The modifier for all that may be asked together is in combined.cuh.
 // Use: phase19::Attention::launch<T, D, Br, Bc, Modified<Grouped<int>, Softcap>>(with_scores_of<Softcap>(p));
 #pragma once
 #include "phases/28-modifiers/modified.cuh"
@@ -7,16 +7,14 @@
 namespace flash::inline FLASH_MACHINE {
 
 // #region tanh
-// tanh(x) = x · (1 + z · (a + z · (b + z · c))) with z = x², whose coefficients are minimax fits: off by 7.1e-7 of it up
-// to 0.5; without c by 5.5e-7 up to 0.25. Beyond it comes from exp. The instruction tanh.approx is off by 2^-11.
+// tanh(x) = x · (1 + z · (a + z · (b + z · c))) with z = x², whose coefficients are minimax fits: off by 7.1e-7 of it
+// up to 0.5; without c by 5.5e-7 up to 0.25. Beyond it comes from exp. The instruction tanh.approx is off by 2^-11.
 // LSE may be off by 2e-6.
 inline constexpr float kNear = 0.5f, kNearA = -3.33281606e-1f, kNearB = 1.32053599e-1f, kNearC = -4.47506458e-2f;
 inline constexpr float kNearer = 0.25f, kNearerA = -3.33245724e-1f, kNearerB = 1.28764212e-1f;
-__device__ __forceinline__ float tanh_of(float x) {
-  const float z = x * x, near = x * fmaf(fmaf(fmaf(kNearC, z, kNearB), z, kNearA), z, 1.0f);
+__device__ __forceinline__ float tanh_by_exp(float x) {
   const float e = ex2_approx_ftz(fminf(fabsf(x), 20.0f) * 2.88539008f);  // 2 log2 e
-  const float far = 1 - __fdividef(2.0f, 1 + e);
-  return fabsf(x) > kNear ? copysignf(far, x) : near;  // NaN stays
+  return copysignf(1 - __fdividef(2.0f, 1 + e), x);
 }
 // #endregion
 
@@ -58,13 +56,16 @@ struct Softcap {
     int top[2];
     unsigned low;
     integer_extremes(s, top, low);
+    const auto near = [&](float x) {
+      const float z = x * x;
+      return x * fmaf(fmaf(fmaf(c, z, b), z, a), z, inverse);
+    };
+    // What is near has the same bits either way, and NaN stays.
     if (__all_sync(0xffffffffu, max(top[0], top[1]) <= near_top && low <= static_cast<unsigned>(near_low)))
-      apply_by(s, note, [&](float x) {
-        const float z = x * x;
-        return x * fmaf(fmaf(fmaf(c, z, b), z, a), z, inverse);
-      });
+      apply_by(s, note, near);
     else
-      apply_by(s, note, [&](float x) { return tanh_of(x * inverse); });
+      apply_by(s, note,
+               [&](float x) { return fabsf(x) > __int_as_float(near_top) ? tanh_by_exp(x * inverse) : near(x); });
   }
   template <int N, class Note, class F>
   __device__ __forceinline__ static void apply_by(float (&s)[N], const Note& note, const F& f) {
@@ -106,8 +107,8 @@ __device__ __forceinline__ float quick_float(int number) {
   return __int_as_float(number + 0x4b400000) - 12582912.0f;  // 1.5 · 2^23 and its bits
 }
 
-// s becomes s - slope · |i + Sk - Sq - j|; a slope for each head, and batch entry. In a tile on one side of the diagonal
-// that is a number for each column, known when the kernel is compiled but for the slope, and one for each row.
+// s becomes s - slope · |i + Sk - Sq - j|; a slope for each head, and batch entry. In a tile on one side of the
+// diagonal that is a number for each column, known when the kernel is compiled but for the slope, and one for each row.
 struct Alibi {
   const float* slopes;  // [B|1, H]
   std::int64_t b_stride, h_stride;

@@ -148,10 +148,10 @@ CELL("Softcap, and the tanh that is needed") {
 // No: 0.000488 is 244 times the bar of 0.000002.
 // ```
 //
-// The kernels make tanh themselves. Beyond 0.5 it comes from exp, as 1 − 2 / (1 + exp(2x)): two instructions of the unit
-// that is slowest here, and half of its time is exp's already. Up to 0.5 a polynomial with three coefficients is good
-// enough, and up to 0.25 one with two. That is 7.5 of a score where the cap is 30, 12.5 where it is 50; the lanes of a
-// warp vote whether a tile has more.
+// The kernels make tanh themselves. Beyond 0.5 it comes from exp, as 1 − 2 / (1 + exp(2x)): two instructions of the
+// unit that is slowest here, and half of its time is exp's already. Up to 0.5 a polynomial with three coefficients is
+// good enough, and up to 0.25 one with two. That is 7.5 of a score where the cap is 30, 12.5 where it is 50; the lanes
+// of a warp vote whether a tile has more.
 //
 // ```{region} modifiers.cuh tanh
 // ```
@@ -160,15 +160,18 @@ CELL("Softcap, and the tanh that is needed") {
 //
 // ## What an instruction costs
 //
-// Phase 19's loop at D = 128 has 592 instructions for 64 scores of a lane, as nvcc 13 compiles it. Each instruction more
-// for each score adds a ninth to that. Tensor cores work meanwhile; but they have little more to do than the loop, so most of it shows. A
-// softcap by five lines takes nine: by scale, by 1 / cap, a comparison, five for tanh, by cap. Where can they go?
+// Phase 19's loop at D = 128 has 592 instructions for 64 scores of a lane, as nvcc 13 compiles it. Each instruction
+// more for each score adds a ninth to that. Tensor cores work meanwhile; but they have little more to do than the loop,
+// so most of it shows. A softcap by five lines takes nine: by scale, by 1 / cap, a comparison, five for tanh, by cap.
+// Where can they go?
 //
 // - The factors go into the coefficients: tanh(k x) is a polynomial in x, too.
 // - The cap goes into the exponential's constant, as scale does.
 // - The last product goes into the exponential's multiply-add: x · p(x²) − c · m. For that m must be known, and what
-//   grows with x has its maximum where x has it. So the maximum is that of q·k, and tanh is made of it once for each row.
-// - The comparison is for all at once: the largest number of a lane and the smallest, by integers, two scores at a time.
+//   grows with x has its maximum where x has it. So the maximum is that of q·k, and tanh is made of it once for each
+//   row.
+// - The comparison is for all at once: the largest number of a lane and the smallest, by integers, two scores at a
+//   time.
 //
 // What is left is x², two multiply-adds, and half of an instruction for the smallest number.
 //
@@ -176,10 +179,11 @@ CELL("Softcap, and the tanh that is needed") {
 // ```
 //
 // ALiBi needs the distance of query and key as a float, for each element. The instruction that converts runs at an
-// eighth of the rate of an addition; a whole number below 2²² becomes a float by two additions. But in a tile on one side
-// of the diagonal the distance is a number for the column, known when the kernel is compiled, and one for the row. The
-// first is a multiply-add, `lean`; the second is the same for all scores of a row, and goes into c · m. One instruction
-// is left. The column that is nearest to the diagonal has 0, so that what is rounded most has the least weight.
+// eighth of the rate of an addition; a whole number below 2²² becomes a float by two additions. But in a tile on one
+// side of the diagonal the distance is a number for the column, known when the kernel is compiled, and one for the row.
+// The first is a multiply-add, `lean`; the second is the same for all scores of a row, and goes into c · m. One
+// instruction is left. The column that is nearest to the diagonal has 0, so that what is rounded most has the least
+// weight.
 //
 // ```{region} modifiers.cuh alibi
 // ```
@@ -310,8 +314,8 @@ CELL("Documents") {
 
 // %% [markdown]
 // A *block mask* says of 64 × 64 pairs at a time that none is seen, that all are, or that mask and documents are to be
-// asked. Phase 28 obeys it, but loads and multiplies every tile all the same: it could skip what is light here, and does
-// not yet.
+// asked. Phase 28 obeys it, but loads and multiplies every tile all the same: it could skip what is light here, and
+// does not yet.
 //
 // ```{region} combined.cuh kinds
 // ```
