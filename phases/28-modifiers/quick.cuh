@@ -54,7 +54,7 @@ __device__ __forceinline__ bool quick_softmax(float (&s)[N], CarriedRows& rows, 
   }
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    m[r] = fmaxf(rows.m[r], modifier.bent(row_max(most[r])) + offset[r]), base[r] = c * m[r];
+    m[r] = fmaxf(rows.m[r], row_max(modifier.bent(most[r]) + offset[r])), base[r] = c * m[r];
     quick &= !is_extreme(base[r]);
   }
   if (!__all_sync(0xffffffffu, quick)) {
