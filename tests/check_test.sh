@@ -3,27 +3,8 @@
 # The programs of tests/programs have a test of their own: programs_test.sh.
 # sh tests/check_test.sh SETTINGS, which the build writes
 set -eu
-settings=$1
-check=$(cd "$(dirname "$0")/.." && pwd)/sim/cuda/check.sh
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-failed=0
-
-# expect STATUS TEXT ARGUMENT…: check ARGUMENT… exits with STATUS and prints TEXT (on stdout or stderr).
-expect() {
-  want=$1 text=$2 status=0
-  shift 2
-  sh "$check" "$settings" "$@" >out 2>err </dev/null || status=$?
-  case $status:$(cat out err) in
-    "$want":*"$text"*) ;;
-    *)
-      failed=1
-      printf 'check %s: exit %s, want %s and "%s":\n' "$*" "$status" "$want" "$text"
-      cat out err
-      ;;
-  esac
-}
+# shellcheck source=tests/check_lib.sh
+. "$(dirname "$0")/check_lib.sh"
 
 # contains FILE TEXT: the last call has written it there.
 contains() {
@@ -52,7 +33,7 @@ expect 2 '--player is none/p.html; expected a file in a folder that can be writt
 expect 0 'usage: ./flash check' --help
 
 # The book's page on findings quotes a program and what is found in it.
-book=$(dirname "$check")/../../docs/book
+book=$root/docs/book
 expect 1 'flash check: 2 findings' "$book/reverse.cu"
 # quoted LANGUAGE: the page's block of code in that language, without its fences.
 quoted() { sed -n "/^\`\`\`$1\$/,/^\`\`\`\$/{/^\`\`\`/!p;}" "$book/reading-a-finding.md"; }
@@ -451,7 +432,7 @@ contains err 'flash check: 4 findings'
 [ "$(cat out)" = 'all asked' ] || { failed=1; cat out; }
 
 # When asynchronous copies arrive: a wait that is too short reads NaN, or the right value by luck.
-programs=$(dirname "$check")/../../tests/simt/programs
+programs=$root/tests/simt/programs
 pipeline=$programs/pipeline.cu
 expect 1 'pipeline: right' --completion eager "$pipeline" -- defect
 expect 1 'pipeline: WRONG' --completion late "$pipeline" -- defect

@@ -3,27 +3,9 @@
 # them, __CUDA_ARCH__; what is not there is refused in one line. Each idiom is one that public programs have.
 # sh tests/nvcc_test.sh SETTINGS, which the build writes
 set -eu
-settings=$1
-root=$(cd "$(dirname "$0")/.." && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-failed=0
+# shellcheck source=tests/check_lib.sh
+. "$(dirname "$0")/check_lib.sh"
 
-# expect STATUS TEXT ARGUMENT…: check ARGUMENT… exits with STATUS and prints TEXT (on stdout or stderr).
-expect() {
-  want=$1 text=$2 status=0
-  shift 2
-  sh "$root/sim/cuda/check.sh" "$settings" "$@" >out 2>err </dev/null || status=$?
-  case $status:$(cat out err) in
-    "$want":*"$text"*) ;;
-    *)
-      failed=1
-      printf 'check %s: exit %s, want %s and "%s":\n' "$*" "$status" "$want" "$text"
-      cat out err
-      ;;
-  esac
-}
 # refused TEXT ARGUMENT…: in one line, and the line of check itself.
 refused() {
   expect 2 "$@"

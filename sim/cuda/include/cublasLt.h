@@ -36,11 +36,6 @@ inline cublasStatus_t cublasLtDestroy(cublasLtHandle_t) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-#define FLASH_NO_CUBLAS(function)             \
-  template <class... Arguments>               \
-  cublasStatus_t function(Arguments&&...) {   \
-    return flash::cuda::no_cublas(#function); \
-  }
 FLASH_NO_CUBLAS(cublasLtMatmul)
 FLASH_NO_CUBLAS(cublasLtMatmulAlgoGetHeuristic)
 FLASH_NO_CUBLAS(cublasLtMatmulDescCreate)
@@ -51,4 +46,3 @@ FLASH_NO_CUBLAS(cublasLtMatmulPreferenceDestroy)
 FLASH_NO_CUBLAS(cublasLtMatmulPreferenceSetAttribute)
 FLASH_NO_CUBLAS(cublasLtMatrixLayoutCreate)
 FLASH_NO_CUBLAS(cublasLtMatrixLayoutDestroy)
-#undef FLASH_NO_CUBLAS

@@ -40,6 +40,7 @@ inline cublasStatus_t cublasSetStream(cublasHandle_t, cudaStream_t) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
+// cublasLt.h uses it, too.
 #define FLASH_NO_CUBLAS(function)             \
   template <class... Arguments>               \
   cublasStatus_t function(Arguments&&...) {   \
@@ -55,4 +56,3 @@ FLASH_NO_CUBLAS(cublasSdot)
 FLASH_NO_CUBLAS(cublasGemmEx)
 FLASH_NO_CUBLAS(cublasSgemmStridedBatched)
 FLASH_NO_CUBLAS(cublasGemmStridedBatchedEx)
-#undef FLASH_NO_CUBLAS
