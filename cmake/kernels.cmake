@@ -154,7 +154,7 @@ LAUNCHES='$<TARGET_FILE:flash-launches>'
 LIBRARIES='${libraries}'
 WRAPPED='${wrapped}'
 FLAGS_checked='${FLASH_CHECKED_PROGRAM}'
-FLAGS_sim='-fconcepts -g1 ${both} -O2 -DFLASH_MACHINE=on_sim'
+FLAGS_sim='-std=c++20 -fconcepts -g1 ${both} -O2 -DFLASH_MACHINE=on_sim'
 ")
 add_custom_target(flash-check DEPENDS flash_simt flash-launches)
 
