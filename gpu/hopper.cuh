@@ -86,7 +86,7 @@ using TensorMap = CUtensorMap;
 template <class T, std::size_t kRank>
 TensorMap tensor_map(const T* data, const std::array<std::uint64_t, kRank>& sizes,
                      const std::array<std::uint64_t, kRank - 1>& strides, const std::array<std::uint32_t, kRank>& box) {
-  static_assert(kRank >= 2 && kRank <= 4 && sizeof(T) == 2, "tensor_map: 2 to 4 dimensions of 16-bit floats");
+  static_assert(kRank >= 2 && kRank <= 5 && sizeof(T) == 2, "tensor_map: 2 to 5 dimensions of 16-bit floats");
   constexpr auto type = std::is_same_v<T, __half> ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
   static const auto encode = [] {
     void* function = nullptr;
@@ -130,9 +130,22 @@ __device__ __forceinline__ void cp_async_bulk_tensor(void* shared, const TensorM
       "l"(map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z), "r"(w)
       : "memory");
 }
+__device__ __forceinline__ void cp_async_bulk_tensor(void* shared, const TensorMap* map, std::uint64_t* barrier, int x,
+                                                     int y, int z, int w, int v) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], "
+      "[%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(shared_address(shared)),
+      "l"(map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z), "r"(w), "r"(v)
+      : "memory");
+}
 __device__ __forceinline__ void cp_async_bulk_prefetch_tensor(const TensorMap* map, int x, int y, int z, int w) {
   asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global [%0, {%1, %2, %3, %4}];" ::"l"(map), "r"(x), "r"(y), "r"(z),
                "r"(w)
+               : "memory");
+}
+__device__ __forceinline__ void cp_async_bulk_prefetch_tensor(const TensorMap* map, int x, int y, int z, int w, int v) {
+  asm volatile("cp.async.bulk.prefetch.tensor.5d.L2.global [%0, {%1, %2, %3, %4, %5}];" ::"l"(map), "r"(x), "r"(y),
+               "r"(z), "r"(w), "r"(v)
                : "memory");
 }
 __device__ __forceinline__ void cp_async_bulk_tensor_store(const TensorMap* map, const void* shared, int x, int y) {
@@ -153,6 +166,13 @@ __device__ __forceinline__ void cp_async_bulk_tensor_store(const TensorMap* map,
   asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%1, {%2, %3, %4, %5}], [%0];" ::"r"(
                    shared_address(shared)),
                "l"(map), "r"(x), "r"(y), "r"(z), "r"(w)
+               : "memory");
+}
+__device__ __forceinline__ void cp_async_bulk_tensor_store(const TensorMap* map, const void* shared, int x, int y,
+                                                           int z, int w, int v) {
+  asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%1, {%2, %3, %4, %5, %6}], [%0];" ::"r"(
+                   shared_address(shared)),
+               "l"(map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(v)
                : "memory");
 }
 __device__ __forceinline__ void cp_async_bulk_commit() {

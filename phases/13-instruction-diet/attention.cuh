@@ -338,9 +338,11 @@ __global__ void __launch_bounds__(Layout<D>::threads(Br), Layout<D>::blocks)
               Heads<const T> V /*[B, Hk, Sk, D]*/, Outputs<T> out, float scale_log2, Variant band, int B, int H) {
   const bool heads_first = band.cuts_right();
   const unsigned heads = B * H;
-  const unsigned head = heads_first ? blockIdx.x % heads : blockIdx.z * gridDim.y + blockIdx.y;
-  const unsigned q_tile = heads_first ? (gridDim.x - 1 - blockIdx.x) / heads : blockIdx.x;
+  unsigned head = heads_first ? blockIdx.x % heads : blockIdx.z * gridDim.y + blockIdx.y;
+  unsigned q_tile = heads_first ? (gridDim.x - 1 - blockIdx.x) / heads : blockIdx.x;
   if (head >= heads) return;
+  if constexpr (Variant::lengths)
+    if (!band.enter_rows(Q, K, V, out, head, q_tile, H)) return;
   const auto rows = band.rows(head, H, 0), keys = band.keys(head, H, 0);
   attend<T, D, Br, Bc, kKeeps>(Q.head(rows.b, rows.h), K.head(keys.b, keys.h), V.head(keys.b, keys.h),
                                outputs_of_head(out, head, H), scale_log2, band, q_tile, head, H);
@@ -348,7 +350,6 @@ __global__ void __launch_bounds__(Layout<D>::threads(Br), Layout<D>::blocks)
 // #endregion
 
 // #region launch: the host's side
-// The host's side: the shared struct, the grid, the launch.
 struct Attention {
   template <int D, int Br, int Bc>
   using Shared = Tiles<D, Br, Bc>;

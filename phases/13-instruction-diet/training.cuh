@@ -30,6 +30,15 @@ __device__ OutputsOf<T, Head> outputs_of_head(const Outputs<T>& all, int head, i
           rows(all.m),
           rows(all.l)};
 }
+// The rows of the head's sequence, where sequences have lengths of their own (phase 27).
+template <class T, class Variant>
+__device__ __forceinline__ OutputsOf<T, Head> outputs_of_head(const Outputs<T>& all, int head, int H,
+                                                              const Variant& band) {
+  if constexpr (Variant::lengths)
+    return outputs_of_head(band.outputs_alone(all, head, H), head, H);
+  else
+    return outputs_of_head(all, head, H);
+}
 // #endregion
 
 // #region training: sums of what was rounded, and what rounding took

@@ -109,10 +109,40 @@ TensorMap map_of(const Heads<T>& x, int B, int H, int box_rows) {
                                                {64, static_cast<std::uint32_t>(box_rows), 1, 1});
 }
 
+// A tensor in which sequences end, which the box of a tile is not to cross (phase 27). Rows have two axes, of the same
+// stride: the first one ends behind `cut_rows` of them, where a sequence does, and the second one says where that is. A
+// box that begins n before the end has n rows of the sequence; for the others TMA writes zeros, or stores nothing. The
+// last axis takes cut_rows back, since addresses are numbers modulo 2^64. So coordinates 0 are in the tensor, as they
+// must be: a load may read there for what it fills with zeros. Batch entries are rows of it (entry_of).
+constexpr int cut_rows = 1 << 30;
+template <class T>
+TensorMap cut_map_of(const Heads<T>& x, std::int64_t rows, int H, int box_rows) {
+  const auto size = [](std::int64_t n) { return static_cast<std::uint64_t>(n); };
+  const auto bytes = [&](std::int64_t n, std::int64_t stride) { return size(n > 1 ? stride : 8) * sizeof(T); };
+  const std::uint64_t row = bytes(rows, x.stride), head = bytes(H, x.h_stride);
+  return tensor_map<std::remove_const_t<T>, 5>(
+      x.data, {size(x.cols), size(cut_rows), size(rows + 1), size(H), size(cut_rows) + 1},
+      {row, row, head, (std::uint64_t{1} << 34) - row}, {64, static_cast<std::uint32_t>(box_rows), 1, 1, 1});
+}
+// Rows of a problem's tensor, or keys: cut where the problem says so.
+template <class T, class U>
+TensorMap map_of(const DeviceProblem<T>& p, Heads<U> x, int H, int box_rows) {
+  if (!p.cut_batch) return map_of(x, p.B, H, box_rows);
+  if (!x.data) return cut_map_of(p.K.data ? p.K : p.Q, 0, 1, box_rows);  // it has no rows: all are zeros
+  // Q and K are said to have rows for all tiles (phase 27): O and V have as many as there are.
+  const void *const data = x.data, *const Q = p.Q.data, *const K = p.K.data;
+  const std::int64_t rows = data == Q && data == K ? std::max(p.O.rows, p.V.rows)
+                            : data == Q            ? p.O.rows
+                            : data == K            ? p.V.rows
+                                                   : x.rows;
+  return cut_map_of(x, (p.cut_batch - 1) * entry_of(x, p.cut_batch) + rows, H, box_rows);
+}
+
 // K or V: what some row of Q sees. Other rows are as if they were not there: TMA writes zeros for them (0 · NaN is
 // NaN). Where they are the first ones, with a window, TMA counts from the first that is seen (phase 26).
 template <class T>
 Heads<const T> seen_keys(const DeviceProblem<T>& p, Heads<const T> x) {
+  if (p.cut_batch) return x;  // each sequence has its own
   const KeyRange<std::int64_t> seen = p.Q.rows > 0 ? p.band.seen(0, p.Q.rows - 1) : KeyRange<std::int64_t>{};
   x.rows = seen.size(), x.data += seen.begin * x.stride;
   return x;
@@ -120,12 +150,12 @@ Heads<const T> seen_keys(const DeviceProblem<T>& p, Heads<const T> x) {
 template <class T>
 TensorMap map_of_keys(const DeviceProblem<T>& p, const Heads<const T>& x, int box_rows) {
   const Heads<const T> seen = seen_keys(p, x);
-  return map_of(seen.rows > 0 ? seen : p.Q, p.B, p.Hk, box_rows);  // no address where there are no rows
+  return map_of(p, seen.rows > 0 ? seen : p.Q, p.Hk, box_rows);  // no address where there are no rows
 }
 // O; where it is not stored by TMA, but in fp32, some map that nobody reads.
 template <class T>
 TensorMap map_of_output(const DeviceProblem<T>& p) {
-  return p.O.data ? map_of(p.O, p.B, p.H, 64) : map_of(p.Q, p.B, p.H, 64);
+  return p.O.data ? map_of(p, p.O, p.H, 64) : map_of(p, p.Q, p.H, 64);
 }
 // TMA counts rows in 32 bits, and so does the kernel: there are at most 2^30.
 inline Band<int> narrow(const Band<std::int64_t>& band) {

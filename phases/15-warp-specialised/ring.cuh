@@ -18,6 +18,21 @@ struct Cursor {
   }
 };
 
+// A tile of the rows from `at` on; a box on its way out, or to the L2 cache.
+template <int kPanels, int kRows>
+__device__ void load_tile(std::uint16_t (&tile)[kPanels][kRows][64], const TensorMap* map, std::uint64_t* full,
+                          Place at) {
+  load_tile(tile, map, full, at.row, at.h, at.b);
+}
+template <int kRows>
+__device__ void store_box(const TensorMap* map, const void* box, int column, Place at) {
+  cp_async_bulk_tensor_store(map, box, column, at.row, at.h, at.b);
+}
+template <int kRows>
+__device__ void prefetch_box(const TensorMap* map, int column, Place at) {
+  cp_async_bulk_prefetch_tensor(map, column, at.row, at.h, at.b);
+}
+
 template <int kStages>
 struct Ring {
   std::uint64_t full[kStages];   // mbarrier: the filling thread arrives, and the bytes; readers wait: the tile is there
@@ -46,22 +61,33 @@ struct Ring {
   __device__ void fill(Tile& tiles, const Cursor<kStages>& at, const TensorMap* map, Place place) {
     fill(tiles, at, map, place.row, place.h, place.b);
   }
+  template <class Tile, class PlaceOfTile>
+  __device__ void fill(Tile& tiles, const Cursor<kStages>& at, const TensorMap* map, const PlaceOfTile& place) {
+    wait_empty(at);
+    mbarrier_arrive_expect_tx(&full[at.stage], sizeof tiles[0]);
+    load_tile(tiles[at.stage], map, &full[at.stage], place);
+  }
 };
 // #endregion
 
 // #region load-keys: the order of use, from phase 16 on
 // One thread loads tiles count - 1 … 0 of K and of V as they are used: S runs one tile ahead of PV. Tile 0 begins with
-// key `first`. before(tile) is called before V of a tile is loaded, and K of the next one.
+// the key at `first`. before(tile) is called before V of a tile is loaded, and K of the next one.
+template <class Tiles, class CursorOfK, class CursorOfV, class PlaceOfTile, class F>
+__device__ void load_keys(Tiles& tiles, CursorOfK& K, CursorOfV& V, const TensorMap* K_map, const TensorMap* V_map,
+                          int count, const PlaceOfTile& first, const F& before) {
+  constexpr int Bc = sizeof tiles.K[0][0] / sizeof tiles.K[0][0][0];
+  tiles.K_ring.fill(tiles.K, K, K_map, first + (count - 1) * Bc), K.next();
+  for (int tile = count - 1; tile >= 0; --tile) {
+    before(tile);
+    if (tile > 0) tiles.K_ring.fill(tiles.K, K, K_map, first + (tile - 1) * Bc), K.next();
+    tiles.V_ring.fill(tiles.V, V, V_map, first + tile * Bc), V.next();
+  }
+}
 template <class Tiles, class CursorOfK, class CursorOfV, class F>
 __device__ void load_keys(Tiles& tiles, CursorOfK& K, CursorOfV& V, const TensorMap* K_map, const TensorMap* V_map,
                           int count, int first, int h, int b, const F& before) {
-  constexpr int Bc = sizeof tiles.K[0][0] / sizeof tiles.K[0][0][0];
-  tiles.K_ring.fill(tiles.K, K, K_map, first + (count - 1) * Bc, h, b), K.next();
-  for (int tile = count - 1; tile >= 0; --tile) {
-    before(tile);
-    if (tile > 0) tiles.K_ring.fill(tiles.K, K, K_map, first + (tile - 1) * Bc, h, b), K.next();
-    tiles.V_ring.fill(tiles.V, V, V_map, first + tile * Bc, h, b), V.next();
-  }
+  load_keys(tiles, K, V, K_map, V_map, count, Place{first, h, b}, before);
 }
 // #endregion
 

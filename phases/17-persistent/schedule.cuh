@@ -25,11 +25,32 @@ struct Schedule {
 // Draws a number; head < 0: nothing more. A block's first is its own, and the counter gives out those from gridDim.x
 // on. Each block draws one too many, and whoever draws the last of all leaves the counter as it was, 0, for the next
 // launch.
+template <class Schedule>
 __device__ inline Work draw(const Schedule& schedule, unsigned* counter, bool first) {
   const unsigned tile = first ? blockIdx.x : gridDim.x + atomicAdd(counter, 1u);
   if (tile < schedule.tiles()) return schedule.at(tile);
   if (tile == schedule.tiles() + gridDim.x - 1) *counter = 0;
   return {-1, 0};
+}
+
+// What a variant's blocks draw from: the schedule, or the tiles of sequences of their own lengths (phase 27).
+template <class Variant>
+__device__ __forceinline__ decltype(auto) schedule_of(const Variant& band, const Schedule& schedule) {
+  if constexpr (Variant::lengths)
+    return band.template row_tiles_of<Work>(schedule.heads);
+  else
+    return (schedule);
+}
+// of_sequence() for whole warps: the same in all lanes, and the compiler knows it.
+template <class Variant>
+__device__ __forceinline__ decltype(auto) of_sequence_of_warp(const Variant& band, int head, int H) {
+  if constexpr (Variant::lengths) {
+    Variant its = band.of(head, H);
+    its.left = uniform(its.left), its.right = uniform(its.right), its.Sq = uniform(its.Sq), its.Sk = uniform(its.Sk);
+    return its;
+  } else {
+    return (band);
+  }
 }
 
 // What was drawn, on its way from the thread that draws to the other threads of the block.
@@ -79,9 +100,9 @@ __device__ void load_keys_of_all(Tiles& tiles, CursorOfK K, CursorOfV V, const T
     mbarrier_wait(&tiles.mail.full, parity);
     const Work work = tiles.mail.work;
     if (work.head < 0) return;
-    const Keys<Br, Bc, Variant> keys(work.q_tile * Br, band);
-    const Place at = band.keys(work.head, H, keys.first);
-    load_keys(tiles, K, V, K_map, V_map, keys.tiles, at.row, at.h, at.b, [&](int tile) {
+    const Keys<Br, Bc, Variant> keys(work.q_tile * Br, of_sequence(band, work.head, H));
+    const auto at = band.keys(work.head, H, keys.first);
+    load_keys(tiles, K, V, K_map, V_map, keys.tiles, at, [&](int tile) {
       if (tile == min(2, keys.tiles - 1)) mbarrier_arrive(&tiles.mail.empty);
     });
   }
@@ -96,10 +117,10 @@ __device__ void load_keys_of_all(Tiles& tiles, CursorOfK K, CursorOfV V, const T
 // #region output: O leaves through shared memory
 // O of a warpgroup, 64 rows: registers -> shared memory (stmatrix: four 8 x 8 matrices of a warp at a time) -> HBM.
 // bar_sync's barrier 0 is that of __syncthreads, and each warpgroup has one of the next.
-template <class T, int kPanels>
+template <class T, int kPanels, class PlaceOfTile>
 __device__ void store_tile(const float (&o)[kPanels * 32], const float (&factor)[2],
-                           std::uint16_t (&staging)[kPanels][64][64], const TensorMap* O_map, int first_row, int h,
-                           int b, int warpgroup) {
+                           std::uint16_t (&staging)[kPanels][64][64], const TensorMap* O_map, const PlaceOfTile& at,
+                           int warpgroup) {
   const bool stores = threadIdx.x % 128 == 0;  // one thread of the warpgroup
   if (stores) cp_async_bulk_wait_read<0>();
   bar_sync(1 + warpgroup, 128);  // the store before has read the staging rows
@@ -118,15 +139,15 @@ __device__ void store_tile(const float (&o)[kPanels * 32], const float (&factor)
   bar_sync(1 + warpgroup, 128);  // of all four warps
   if (stores) {
 #pragma unroll
-    for (int panel = 0; panel < kPanels; ++panel)
-      cp_async_bulk_tensor_store(O_map, staging[panel], 64 * panel, first_row, h, b);
+    for (int panel = 0; panel < kPanels; ++panel) store_box<64>(O_map, staging[panel], 64 * panel, at);
     cp_async_bulk_commit();
   }
 }
 template <class T, int kPanels>
 __device__ void store_tile(const float (&o)[kPanels * 32], const float (&factor)[2],
-                           std::uint16_t (&staging)[kPanels][64][64], const TensorMap* O_map, Place at, int warpgroup) {
-  store_tile<T>(o, factor, staging, O_map, at.row, at.h, at.b, warpgroup);
+                           std::uint16_t (&staging)[kPanels][64][64], const TensorMap* O_map, int first_row, int h,
+                           int b, int warpgroup) {
+  store_tile<T>(o, factor, staging, O_map, Place{first_row, h, b}, warpgroup);
 }
 // The same thread waits in the end: shared memory must live until O has left it.
 __device__ inline void wait_for_stores() {

@@ -81,7 +81,7 @@ struct Consumer {
   Cursor<1> Q{0, 1};                         // next() begins with {0, 0}
   Cursor<kStagesOfK> K;
   Cursor<kStagesOfV> V;
-  unsigned parity = 0;  // of the mail
+  unsigned parity = 0;            // of the mail
   unsigned kept[(Bc + 63) / 64];  // with dropout (phase 29): which numbers of P are
   Work work;
   Keys<Br, Bc, Variant> keys;
@@ -92,6 +92,7 @@ struct Consumer {
   __device__ __forceinline__ bool next_work() {
     work = tiles.mail.read(parity);
     if (work.head < 0) return false;
+    const auto& band = of_sequence_of_warp(this->band, work.head, H);
     keys = Keys<Br, Bc, Variant>(work.q_tile * Br, band);
     row = work.q_tile * Br + my_row;
     masked = scale_log2 < 0 ? 0 : keys.full;  // from this tile on; all where signs must be turned
@@ -105,7 +106,7 @@ struct Consumer {
   __device__ __forceinline__ void probabilities(int tile, bool is_masked) {
     if (is_masked) hide(s, {seen[0] - tile * Bc, seen[1] - tile * Bc}, sign);
     if constexpr (Variant::windows)
-      if (is_masked) hide_left(s, band, work.q_tile * Br + my_row, keys.first + tile * Bc);
+      if (is_masked) hide_left(s, of_sequence(band, work.head, H), work.q_tile * Br + my_row, keys.first + tile * Bc);
     integer_softmax<!kKeeps>(s, rows, alpha, c, [] {});  // registers are short
     trace_value("m", row, rows.m[0]), trace_value("alpha", row, alpha[0]);
     trace_value("m", row + 8, rows.m[1]), trace_value("alpha", row + 8, alpha[1]);
@@ -138,8 +139,8 @@ struct Consumer {
   template <bool kMasked>
   __device__ __forceinline__ void step(int tile) {
     trace_mark("tile", tile);
-    next_scores();     // S of this tile
-    next_output();     // PV of the tile before
+    next_scores();  // S of this tile
+    next_output();  // PV of the tile before
     draw_kept(tile);
     wgmma_wait<1>(s);  // all but the last: S is there
     tiles.K_ring.release(K), K.next();
@@ -154,7 +155,8 @@ struct Consumer {
     float factor[2];
     if constexpr (Variant::drops) rescale(o, {band.factor, band.factor});
     const int first_row = done.q_tile * Br;
-    const OutputsOf<T, Head> to = outputs_of_head(out, done.head, H);
+    const auto& band = of_sequence_of_warp(this->band, done.head, H);
+    const OutputsOf<T, Head> to = outputs_of_head(out, done.head, H, band);
     finish_rows(its, factor, to.LSE, first_row + my_row, band.Sq, c);
     if constexpr (kKeeps) finish_kept(its, o, factor, to, first_row + my_row, c);
     if (!kKeeps || !to.O_wide.data)
@@ -230,7 +232,7 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
       Cursor<1> at;  // of the mail, too
       for (;; at.next(), first = false) {
         mbarrier_wait(&tiles.mail.empty, at.parity ^ 1);
-        const Work work = draw(schedule, counter, first);
+        const Work work = draw(schedule_of(band, schedule), counter, first);
         tiles.mail.post(work);
         if (work.head < 0) return;
         // Each warpgroup gets its rows by themselves; the last ones, which see the most keys, first.
@@ -264,7 +266,7 @@ struct Attention {
     allow_shared_memory(kernel, shared_bytes);
     const Schedule schedule = schedule_of<D, Br>(p);
     kernel<<<blocks_of(schedule), Br * 2 + 128, shared_bytes, p.stream>>>(
-        map_of(p.Q, p.B, p.H, 64), map_of_keys(p, p.K, Bc), map_of_keys(p, p.V, Bc), map_of_output(p), outputs_of(p),
+        map_of(p, p.Q, p.H, 64), map_of_keys(p, p.K, Bc), map_of_keys(p, p.V, Bc), map_of_output(p), outputs_of(p),
         p.counter, schedule, p.scale_log2, Variant::of(p), p.H);
   }
 };

@@ -102,7 +102,7 @@ struct Consumer {
   Cursor<L::q_buffers> Q{L::q_buffers - 1, 1};  // next() begins with {0, 0}
   Cursor<L::k_stages> K;
   Cursor<L::v_stages> V;
-  unsigned parity = 0;  // of the mail
+  unsigned parity = 0;            // of the mail
   unsigned kept[(Bc + 63) / 64];  // with dropout (phase 29): which numbers of P are
   Work work;
   int my_tiles, unseen;  // K/V tiles that the warpgroup sees; that others see, and it does not
@@ -114,6 +114,7 @@ struct Consumer {
   __device__ __forceinline__ bool next_work() {
     work = tiles.mail.read(parity);
     if (work.head < 0) return false;
+    const auto& band = of_sequence_of_warp(this->band, work.head, H);
     Keys<64, Bc, Variant> mine(work.q_tile * Br + warpgroup * 64, band);
     my_tiles = uniform(mine.tiles), unseen = uniform(Keys<Br, Bc, Variant>(work.q_tile * Br, band).tiles - mine.tiles);
     if constexpr (Variant::windows) {
@@ -136,7 +137,7 @@ struct Consumer {
   __device__ __forceinline__ void probabilities(int tile, bool is_masked, const F& wait_for_output) {
     if (is_masked) hide(s, {seen[0] - tile * Bc, seen[1] - tile * Bc}, sign);
     if constexpr (Variant::windows)
-      if (is_masked) hide_left(s, band, work.q_tile * Br + my_row, part.first + tile * Bc);
+      if (is_masked) hide_left(s, of_sequence(band, work.head, H), work.q_tile * Br + my_row, part.first + tile * Bc);
     integer_softmax<!kKeeps>(s, rows, alpha, c, wait_for_output);
     trace_value("m", row, rows.m[0]), trace_value("alpha", row, alpha[0]);
     trace_value("m", row + 8, rows.m[1]), trace_value("alpha", row + 8, alpha[1]);
@@ -181,8 +182,8 @@ struct Consumer {
   template <bool kMasked>
   __device__ __forceinline__ void step(int tile) {
     trace_mark("tile", tile);
-    next_scores();     // S of this tile
-    next_output();     // PV of the tile before
+    next_scores();  // S of this tile
+    next_output();  // PV of the tile before
     draw_kept(tile);
     wgmma_wait<1>(s);  // all but the last: S is there
     tiles.K_ring.release(K), K.next();
@@ -196,7 +197,8 @@ struct Consumer {
     float factor[2];
     if constexpr (Variant::drops) rescale(o, {band.factor, band.factor});
     const int first_row = done.q_tile * Br;
-    const OutputsOf<T, Head> to = outputs_of_head(out, done.head, H);
+    const auto& band = of_sequence_of_warp(this->band, done.head, H);
+    const OutputsOf<T, Head> to = outputs_of_head(out, done.head, H, band);
     finish_rows(rows, factor, to.LSE, first_row + my_row, band.Sq, c);
     if constexpr (kKeeps) finish_kept(rows, o, factor, to, first_row + my_row, c);
     if (kKeeps && to.O_wide.data) {
@@ -278,13 +280,13 @@ __global__ void __launch_bounds__(Br * 2 + 128, 1)
       Cursor<L::q_buffers> at;
       for (unsigned parity = 0;; parity ^= 1, at.next(), first = false) {
         mbarrier_wait(&tiles.mail.empty, parity ^ 1);
-        const Work work = draw(schedule, counter, first);
+        const Work work = draw(schedule_of(band, schedule), counter, first);
         tiles.mail.post(work);
         if (work.head < 0) return;
         if constexpr (L::q_buffers == 1)  // no room for it yet, but in the L2 cache there is
           for (int row = work.q_tile * Br; row < work.q_tile * Br + Br; row += 64)
             for (int column = 0; column < D; column += 64)
-              cp_async_bulk_prefetch_tensor(&Q_map, column, row, work.head % H, work.head / H);
+              prefetch_box<64>(&Q_map, column, band.rows(work.head, H, row));
         // Each warpgroup gets its rows by themselves; the last ones, which see the most keys, first.
         for (int i = Br / 64 - 1; i >= 0; --i)
           tiles.Q_ring[i].fill(tiles.Q[i], at, &Q_map, band.rows(work.head, H, work.q_tile * Br + i * 64));
@@ -333,7 +335,7 @@ struct Attention {
     allow_shared_memory(kernel, shared_bytes);
     const Schedule schedule = schedule_of<D, Br>(p);
     kernel<<<blocks_of(schedule), Br * 2 + 128, shared_bytes, p.stream>>>(
-        map_of(p.Q, p.B, p.H, 64), map_of_keys(p, p.K, Bc), map_of_keys(p, p.V, Bc), map_of_output(p), outputs_of(p),
+        map_of(p, p.Q, p.H, 64), map_of_keys(p, p.K, Bc), map_of_keys(p, p.V, Bc), map_of_output(p), outputs_of(p),
         p.counter, schedule, p.scale_log2, Variant::of(p), p.H);
   }
 };

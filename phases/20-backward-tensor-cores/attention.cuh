@@ -74,7 +74,7 @@ struct Warp {
 
   static __device__ bool makes_p() { return threadIdx.x < 128; }
   // Functions, not members: they cost no registers.
-  static __device__ std::int64_t first_key() { return std::int64_t{blockIdx.x} * Bc; }  // of the K/V tile
+  __device__ std::int64_t first_key() const { return std::int64_t{a.band.kv_tile()} * Bc; }  // of the K/V tile
   static __device__ int pair() { return threadIdx.x / 32 % 4; }
   static __device__ int warp_key() { return pair() * L::kKeys; }
   // #endregion
@@ -286,7 +286,10 @@ template <class T, int D, int Br, int Bc, bool kAddQ, class Variant>
 __global__ void __launch_bounds__(256, 1) keys_backward(Backward<T, Variant> a) {
   static_assert(sizeof(Tiles<D, Br, Bc>::Q) >= sizeof(Tiles<D, Br, Bc>::V), "dV goes out through Q");
   Tiles<D, Br, Bc>& tiles = shared<Tiles<D, Br, Bc>>();
-  const std::int64_t key_head = std::int64_t{blockIdx.z} * gridDim.y + blockIdx.y, Hk = a.H / a.band.group;
+  std::int64_t key_head = std::int64_t{blockIdx.z} * gridDim.y + blockIdx.y;
+  const std::int64_t Hk = a.H / a.band.group;
+  if constexpr (Variant::lengths)
+    if (!a.band.template enter_keys<D>(a, key_head)) return;
   const std::int64_t b = key_head / Hk, h = key_head % Hk;
   if (b >= a.B) return;
   Warp<T, D, Br, Bc, kAddQ, Variant> warp{tiles, a};

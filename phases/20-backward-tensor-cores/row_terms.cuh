@@ -42,7 +42,7 @@ Backward<T, Variant> arguments_of(const DeviceProblem<T>& p) {
   a.dQ_sum = p.mode == Mode::Atomic ? numbers(3) : nullptr;
   a.row_excess = numbers(4), a.centre = numbers(5);
   a.scale = p.scale, a.scale_log2 = p.scale_log2, a.band = Variant::of(p);
-  a.B = p.B, a.H = p.H, a.rows = padded_rows(p.Q.rows);
+  a.B = p.cut_batch ? static_cast<int>(p.sequences.N) : p.B, a.H = p.H, a.rows = padded_rows(p.Q.rows);
   return a;
 }
 // #endregion
@@ -177,12 +177,19 @@ __device__ __forceinline__ void move_to_centre(float (&dq)[D / 2], const float* 
 // not exist or sees no finite logit is to be 0: its m is +inf. dQ_sum is cleared, too: 8 numbers a lane.
 template <class T, int D, class Variant>
 __global__ void __launch_bounds__(128) row_terms(Backward<T, Variant> a) {
-  if (blockIdx.x < static_cast<unsigned>(a.B * a.H))  // the first blocks, one for each head
-    find_centre<T, D>(a, a.band, blockIdx.x, shared<CentreSums<D, 128>>(), a.centre + std::int64_t{blockIdx.x} * D);
+  if (blockIdx.x < static_cast<unsigned>(a.B * a.H)) {  // the first blocks, one for each head
+    const auto& its = alone<D>(a, a.band, blockIdx.x);
+    find_centre<T, D>(its, its.band, blockIdx.x, shared<CentreSums<D, 128>>(), a.centre + std::int64_t{blockIdx.x} * D);
+  }
   constexpr int kLanes = D / 8;
-  const std::int64_t row = std::int64_t{blockIdx.x} * (128 / kLanes) + threadIdx.x / kLanes;  // of all heads' padded
+  std::int64_t row = std::int64_t{blockIdx.x} * (128 / kLanes) + threadIdx.x / kLanes;  // of all heads' padded
   const int lane = threadIdx.x % kLanes, c = lane * 8;
-  const std::int64_t head = row / a.rows, i = row % a.rows, b = head / a.H, h = head % a.H;
+  std::int64_t head = row / a.rows, i = row % a.rows;
+  if constexpr (Variant::lengths) {
+    if (!a.band.template enter_rows<D>(a, head, i)) return;
+    row = head * a.rows + i;
+  }
+  const std::int64_t b = head / a.H, h = head % a.H;
   const bool exists = head < std::int64_t{a.B} * a.H && i < a.Q.rows;
   float sum = 0;
   if (exists) {
@@ -252,8 +259,10 @@ template <class T, int D, class Variant>
 __global__ void __launch_bounds__(128) finish_dq(Backward<T, Variant> a) {
   FinishTiles<D>& tiles = shared<FinishTiles<D>>();
   const int warp_row = threadIdx.x / 32 * 16;
-  const std::int64_t tiles_of_head = (a.Q.rows + 63) / 64, head = blockIdx.x / tiles_of_head;
-  const std::int64_t first_row = blockIdx.x % tiles_of_head * 64;
+  const std::int64_t tiles_of_head = (a.Q.rows + 63) / 64;
+  std::int64_t head = blockIdx.x / tiles_of_head, first_row = blockIdx.x % tiles_of_head * 64;
+  if constexpr (Variant::lengths)
+    if (!a.band.template enter_rows<D>(a, head, first_row)) return;
   if (first_row + warp_row >= a.Q.rows) return;
   float dq[1][D / 2];
 #pragma unroll

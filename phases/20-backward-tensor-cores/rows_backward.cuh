@@ -41,11 +41,14 @@ __global__ void __launch_bounds__(128, D <= 128 ? 2 : 1) rows_backward(Backward<
   using Tiles = RowsTiles<D>;
   constexpr int kRows = Tiles::kRows, kKeys = Tiles::kKeys, kRowTiles = Tiles::kRowTiles;
   Tiles& tiles = shared<Tiles>();
-  const std::int64_t head = std::int64_t{blockIdx.z} * gridDim.y + blockIdx.y, b = head / a.H, h = head % a.H;
+  std::int64_t head = std::int64_t{blockIdx.z} * gridDim.y + blockIdx.y, listed = std::int64_t{blockIdx.x} * kRows;
+  if constexpr (Variant::lengths)
+    if (!a.band.template enter_rows<D>(a, head, listed)) return;
+  const std::int64_t b = head / a.H, h = head % a.H;
   if (b >= a.B) return;
   const auto keys = a.band.keys(static_cast<int>(head), a.H, 0);
   const Head<const T> K = a.K.head(keys.b, keys.h), V = a.V.head(keys.b, keys.h);  // [Sk, D]
-  const std::int64_t first_row = std::int64_t{blockIdx.x} * kRows;
+  const std::int64_t first_row = Variant::lengths ? listed : std::int64_t{blockIdx.x} * kRows;
   const int warp_row = threadIdx.x / 32 * 16 * kRowTiles;
 
   // Keys from `end` on are seen by no row of the tile, keys before `full` by all of them.

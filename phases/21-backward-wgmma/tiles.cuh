@@ -146,14 +146,14 @@ __device__ __forceinline__ void add_excess(float* excess /*[16]*/, const std::ui
 // Q or dO, in boxes of a Q tile's rows; K instead where they have no rows, and nothing is copied.
 template <class T>
 TensorMap map_of_queries(const DeviceProblem<T>& p, const Heads<const T>& x, int box_rows) {
-  return map_of(x.rows > 0 ? x : p.K, p.B, p.H, box_rows);
+  return map_of(p, x.rows > 0 ? x : p.K, p.H, box_rows);
 }
 // K or V, of which a warpgroup has 64 rows. Rows that no query sees are as if they were not there (seen_keys); where
 // that is all of them nothing is copied.
 template <class T>
 TensorMap map_of_seen_keys(const DeviceProblem<T>& p, const Heads<const T>& x) {
   const Heads<const T> seen = seen_keys(p, x);
-  return map_of(seen.rows > 0 ? seen : x, p.B, p.Hk, 64);
+  return map_of(p, seen.rows > 0 ? seen : x, p.Hk, 64);
 }
 // #endregion
 

@@ -79,10 +79,11 @@ struct Consumer {
     first_key = uniform(share().work.kv_tile) * Bc + warpgroup * 64;
     const int my_key = first_key + threadIdx.x % 128 / 32 * 16 + lane_row();
     const int last_row = band.tile_of(range.end - 1) * Br + lane_column();
-    for (int r = 0; r < 2; ++r) from[r] = first_query(my_key + 8 * r, band) - last_row;
+    const auto& its = of_sequence(band, share().work.head, a.H);
+    for (int r = 0; r < 2; ++r) from[r] = first_query(my_key + 8 * r, its) - last_row;
 #pragma unroll
     for (int i = 0; i < D / 2; ++i) dv[i] = dk[i] = 0;
-    if constexpr (Variant::windows) part.template enter<Br, Bc>(share().work.kv_tile, band);
+    if constexpr (Variant::windows) part.template enter<Br, Bc>(share().work.kv_tile, its);
     tiles.K_ring.wait_full(keys());
     return true;
   }
@@ -94,7 +95,8 @@ struct Consumer {
   __device__ __forceinline__ void run() {
     if (Variant::windows && !any()) tiles.V_ring.wait_full(keys());  // several such shares may follow each other
     if (!any()) return;
-    const bool special = Variant::windows || tiles.centre[D] != 0 || tiles.centre[D + 1] != 0;
+    const bool cut = Variant::windows && (!Variant::lengths || part.cuts(range.end - 1));
+    const bool special = cut || tiles.centre[D] != 0 || tiles.centre[D + 1] != 0;
     const int plain = special ? range.end : max(range.full, range.first);
     steps<true>(range.end - 1, plain);
     steps<false>(min(plain, range.end) - 1, range.first);
@@ -252,10 +254,10 @@ struct Consumer {
       finish_product<false>(range.first);
       hand_over(range.first);
     }
-    const int h = uniform(share().h) / band.group, b = uniform(share().b);
-    store_tile<T>(dv, {of_kept(band), of_kept(band)}, tiles.V[warpgroup], dV_map, first_key, h, b, warpgroup);
+    const auto at = band.all_keys_at(first_key, uniform(share().h) / band.group, uniform(share().b));
+    store_tile<T>(dv, {of_kept(band), of_kept(band)}, tiles.V[warpgroup], dV_map, at, warpgroup);
     bar_sync(kOfConsumers, Bc * 2);  // both have read K, in whose place dK goes out
-    store_tile<T>(dk, {a.scale, a.scale}, tiles.K[warpgroup], dK_map, first_key, h, b, warpgroup);
+    store_tile<T>(dk, {a.scale, a.scale}, tiles.K[warpgroup], dK_map, at, warpgroup);
     if (any()) turn.next();
     __syncwarp();  // all lanes have read the share
     tiles.share_ring.release(to), to.next();
@@ -311,8 +313,7 @@ __global__ void __launch_bounds__(Bc * 2 + 128, 1)
 }
 // #endregion
 
-// #region launch
-// The host's side: the numbers of rows; then all three gradients.
+// #region launch: the host's side: the numbers of rows, then all three gradients
 struct Gradients {
   template <int D, int Br, int Bc>
   using Shared = std::conditional_t<D == 256, wide::Tiles, Tiles<D, Br, Bc>>;
@@ -347,8 +348,8 @@ struct Gradients {
     if (grid > 0)
       kernel<<<grid, Bc * 2 + 128, shared_bytes, p.stream>>>(
           map_of_queries(p, p.Q, Br), map_of_queries(p, p.dO, Br), map_of_seen_keys(p, p.K), map_of_seen_keys(p, p.V),
-          map_of(p.dQ.rows > 0 ? p.dQ : p.dK, p.B, p.H, 16), map_of(p.dK, p.B, p.Hk, 64), map_of(p.dV, p.B, p.Hk, 64),
-          a, pieces, band, section, relay);
+          map_of(p, p.dQ.rows > 0 ? p.dQ : p.dK, p.H, 16), map_of(p, p.dK, p.Hk, 64), map_of(p, p.dV, p.Hk, 64), a,
+          pieces, band, section, relay);
   }
 };
 // #endregion

@@ -57,21 +57,33 @@ __device__ int first_piece(const Share& share, const Backward<T>& a, int tile, i
   return share.first_piece + member * static_cast<int>(a.rows / 64) + tile * (Br / 64);
 }
 // In sections shares of a head begin one after another, and the first one of dQ has long been stored when the last one
-// wants the sum.
-template <int Br, int Bc, class T, class Variant>
-__device__ void find_share(Share& share, unsigned number, const Backward<T>& a, unsigned section, const Variant& band) {
+// wants the sum. Is there a share of that number? Then it is about these keys.
+template <int Bc, class T, class Variant>
+__device__ bool find_keys(KeyWork& work, unsigned number, const Backward<T>& a, unsigned section, const Variant& band) {
+  if constexpr (Variant::lengths) return band.find_kv_tile(work, number, a.H / band.group);
   const unsigned heads = a.B * (a.H / band.group), kv_tiles = (band.Sk + Bc - 1) / Bc;  // of K
+  if (number >= heads * kv_tiles) return false;
+  work = phase23::keys_in_sections(number, kv_tiles, heads, section);
+  return true;
+}
+template <int Br, int Bc, class T, class Variant>
+__device__ void find_share(Share& share, unsigned number, const Backward<T>& a, unsigned section,
+                           const Variant& of_all) {
   share.number = number, share.work = {-1, 0};
-  if (number >= heads * kv_tiles) return;
-  KeyWork work = phase23::keys_in_sections(number, kv_tiles, heads, section);
-  work.head *= band.group;
+  KeyWork work;
+  if (!find_keys<Bc>(work, number, a, section, of_all)) return;
+  work.head *= of_all.group;
+  const auto& band = of_sequence(of_all, work.head, a.H);
   const int next_key = (work.kv_tile + 1) * Bc;
   share.work = work;
-  share.h = work.head % a.H, share.b = work.head / a.H, share.first_piece = work.head * static_cast<int>(a.rows / 64);
+  share.h = work.head % a.H, share.b = work.head / a.H;
+  share.first_piece = band.first_padded(work.head, a.H, static_cast<int>(a.rows / 64), 64);
   const QueryRange tiles = query_range<Br, Bc>(next_key - Bc, band);
   share.tiles = {tiles.first * band.group, tiles.full * band.group, tiles.end * band.group};
   share.rounded_end = next_key < band.Sk ? query_range<Br, Bc>(next_key, band).first * band.group : 0x7fffffff;
-  share.row_excess = (Variant::windows || work.kv_tile == 0) && a.dLSE ? a.row_excess + work.head * a.rows : nullptr;
+  share.row_excess = (Variant::windows || work.kv_tile == 0) && a.dLSE
+                         ? a.row_excess + band.first_padded(work.head, a.H, a.rows, 1)
+                         : nullptr;
 }
 // #endregion
 
@@ -85,7 +97,7 @@ __device__ void look_at_head(const Backward<T>& a, const Variant& band, phase20:
   const int rows = static_cast<int>(a.Q.rows) * band.group;
   bool extreme = false;  // -inf is not: such rows see no finite logit
 #pragma unroll 8
-  for (int row = threadIdx.x; row < rows; row += 256) extreme |= is_extreme(fabsf(m[row] * to_base_2));
+  for (int row = threadIdx.x; row < rows; row += 256) extreme |= is_extreme(fabsf(m[band.row_among(row)] * to_base_2));
   extreme = __syncthreads_or(extreme);
   float* const centre = a.centre + head * std::int64_t{D + 4};
   const bool matters = phase20::find_centre<T, D>(a, band, head, sums, centre);
@@ -99,12 +111,16 @@ template <class T, int D, int Br, class Variant>
 __global__ void __launch_bounds__(256) row_pieces(Backward<T> a, RowPiece* pieces, Relay relay, Variant band) {
   constexpr int kLanes = D / 8, kRowsAtOnce = 256 / kLanes, kRounds = 64 / kRowsAtOnce;
   PieceSums<D>& sums = shared<PieceSums<D>>();
-  const int pieces_of_head = static_cast<int>(a.rows / 64), head = blockIdx.x / pieces_of_head;
-  const std::int64_t first = std::int64_t{blockIdx.x % pieces_of_head} * 64, padded = std::int64_t{blockIdx.x} * 64;
-  const int lane = threadIdx.x % kLanes, b = head / a.H, h = head % a.H;
+  const int pieces_of_head = static_cast<int>(a.rows / 64);
+  int head = blockIdx.x / pieces_of_head;
+  std::int64_t first = std::int64_t{blockIdx.x % pieces_of_head} * 64, padded = std::int64_t{blockIdx.x} * 64;
+  int lane = threadIdx.x % kLanes, b = head / a.H, h = head % a.H;
+  unsigned number = blockIdx.x;
 
   if (blockIdx.x < static_cast<unsigned>(a.B * a.H) && blockIdx.x % band.group == 0)  // a block for a head of K
-    look_at_head<T, D>(a, band, sums.centre, blockIdx.x);
+    look_at_head<T, D>(alone<D>(a, band, blockIdx.x), of_sequence(band, blockIdx.x, a.H), sums.centre, blockIdx.x);
+  if constexpr (Variant::lengths)
+    if (!band.template enter_piece<D>(a, head, b, first, padded, number, relay.begun)) return;
   // All loads at once; zeros meanwhile.
   uint4 o[kRounds], dout[kRounds], low[kRounds];
 #pragma unroll
@@ -114,7 +130,7 @@ __global__ void __launch_bounds__(256) row_pieces(Backward<T> a, RowPiece* piece
     dout[i] = phase23::load_eight(a.dO.head(b, h), row, lane * 8);
     low[i] = a.O_lo.data ? phase23::load_eight(a.O_lo.head(b, h), row, lane * 8) : make_uint4(0, 0, 0, 0);
   }
-  if (threadIdx.x == 0) relay.done[blockIdx.x] = 0;
+  if (threadIdx.x == 0) relay.done[number] = 0;
   if (threadIdx.x == 0 && blockIdx.x == 0) *relay.begun = 0;
   const std::int64_t last_row = min((first / Br + 1) * Br, a.Q.rows) - 1;  // of the Q tile
   bool unseeing = a.band.end(last_row) == 0;
@@ -144,10 +160,10 @@ __global__ void __launch_bounds__(256) row_pieces(Backward<T> a, RowPiece* piece
   }
   const bool extreme = __syncthreads_or(is_extreme(m));  // and the sums are there
   if (threadIdx.x >= 64) return;
-  RowPiece& piece = pieces[blockIdx.x];
+  RowPiece& piece = pieces[number];
   piece.base[threadIdx.x] = m == INFINITY ? m : (extreme ? 0.0f : m) + log2f(l);
   piece.delta[threadIdx.x] = sums.delta[threadIdx.x] - dlse;
-  if (threadIdx.x == 0) piece.extreme = extreme, piece.number = static_cast<int>(blockIdx.x);
+  if (threadIdx.x == 0) piece.extreme = extreme, piece.number = static_cast<int>(number);
   a.row_m[padded + threadIdx.x] = m;
   a.row_excess[padded + threadIdx.x] = m == INFINITY ? 0.0f : -dlse;
 }
@@ -164,10 +180,9 @@ __device__ void load_keys(Tiles& tiles, const Share& share, const Variant& band,
     if (share.tiles.end <= share.tiles.first) return mbarrier_arrive(ring.full);
     mbarrier_arrive_expect_tx(ring.full, sizeof keys + more);
     int key = share.work.kv_tile * static_cast<int>(sizeof keys / sizeof keys[0]) * 64;
-    if constexpr (Variant::windows) key -= band.front();
 #pragma unroll 1
     for (auto& of_warpgroup : keys) {
-      load_tile(of_warpgroup, map, ring.full, key, share.h / band.group, share.b);
+      load_tile(of_warpgroup, map, ring.full, band.keys_at(key, share.h / band.group, share.b));
       key += 64;
     }
   };
@@ -199,9 +214,9 @@ __device__ __forceinline__ void load_shares(Tiles& tiles, const TensorMap* Q_map
       std::uint64_t* const full = &tiles.Q_ring.full[at.stage];
       tiles.Q_ring.wait_empty(at);
       mbarrier_arrive_expect_tx(full, sizeof tiles.Q[0] + sizeof tiles.rows[0]);
-      load_tile(tiles.Q[at.stage], Q_map, full, tile * Br, share.h + member, share.b);
+      load_tile(tiles.Q[at.stage], Q_map, full, band.rows_at(tile * Br, share.h + member, share.b));
       cp_async_bulk(tiles.rows[at.stage], pieces + first_piece<Br>(share, a, tile, member), sizeof tiles.rows[0], full);
-      tiles.dO_ring.fill(tiles.dO, at, dO_map, tile * Br, share.h + member, share.b);
+      tiles.dO_ring.fill(tiles.dO, at, dO_map, band.rows_at(tile * Br, share.h + member, share.b));
       if (n == max(share.tiles.end - Tiles::kStages, share.tiles.first))
         load_keys(tiles, share, band, K_map, V_map, a.centre, to.stage);
     }
@@ -227,9 +242,10 @@ __device__ __forceinline__ void pass_on(Tiles& tiles, int place, const Backward<
     tiles.share_ring.wait_full(to);
     const Share& share = tiles.shares[to.stage];
     if (share.work.head < 0) break;
+    const auto its = [&]() -> decltype(auto) { return of_sequence(band, share.work.head, a.H); };
     const auto takes_sum = [&](int n) {
       if constexpr (Variant::windows)
-        if (share.work.kv_tile == band.begin(band.tile_of(n) * Br) / Tiles::kKeys) return false;
+        if (share.work.kv_tile == its().begin(band.tile_of(n) * Br) / Tiles::kKeys) return false;
       return share.work.kv_tile > 0 && n < share.rounded_end;
     };
     int n = max(share.tiles.end, share.tiles.first) - 1 - skip;
@@ -241,7 +257,7 @@ __device__ __forceinline__ void pass_on(Tiles& tiles, int place, const Backward<
       float* const sum = a.dQ_sum + std::int64_t{piece} * 64 * kColumns;
       const bool rounded = n < share.rounded_end;
       int kv_tile = share.work.kv_tile;  // with windows: the number of the share
-      if constexpr (Variant::windows) kv_tile -= band.begin(tile * Br) / Tiles::kKeys;
+      if constexpr (Variant::windows) kv_tile -= its().begin(tile * Br) / Tiles::kKeys;
       // The first share has been stored; in order: those before this one are there; to be rounded: all others.
       if (kv_tile > 0) {
         wait_at_least(done, rounded || relay.in_order ? kv_tile : 1);
@@ -257,8 +273,8 @@ __device__ __forceinline__ void pass_on(Tiles& tiles, int place, const Backward<
         for (int i = 0; i < Br; i += 16)
 #pragma unroll 1
           for (int panel = 0; panel < kColumns / 64; ++panel)
-            cp_async_bulk_tensor_store(dQ_map, &dQ[i / 16][panel * 4][0], 64 * panel, tile * Br + i, share.h + member,
-                                       share.b);
+            store_box<16>(dQ_map, &dQ[i / 16][panel * 4][0], 64 * panel,
+                          band.rows_at(tile * Br + i, share.h + member, share.b));
       } else if (kv_tile > 0) {
         cp_reduce_async_bulk_add(sum, &dQ[0][0][0].x, sizeof dQ);
       } else {

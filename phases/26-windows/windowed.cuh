@@ -17,6 +17,7 @@ struct Windowed : Base {
 
   __device__ Int front() const { return this->begin(0); }  // so many keys at the front no row sees
   __device__ PlaceOf<Int> keys(int head, int H, Int j) const { return Base::keys(head, H, j - front()); }
+  __device__ PlaceOf<Int> keys_at(Int j, int h, int b) const { return Base::keys_at(j - front(), h, b); }
   __device__ KeyRange<Int> keys_for(Int first, Int last) const { return this->seen(first, last); }
 
   template <class T>

@@ -15,8 +15,9 @@ class Few {
  public:
   constexpr Few() = default;  // nvcc makes a list of one element of {}
   constexpr Few(std::initializer_list<T> values) {
-    for (const T& value : values) values_[count_++] = value;
+    for (const T& value : values) add(value);
   }
+  constexpr void add(const T& value) { values_[count_++] = value; }
   constexpr const T* begin() const { return values_; }
   constexpr const T* end() const { return values_ + count_; }
   constexpr int size() const { return count_; }

@@ -25,6 +25,13 @@ inline constexpr Where this_machine = Where::Sim;
 inline void check_cuda(cudaError_t, const char*) {}  // the simulator throws where CUDA returns an error
 #endif
 
+// What a problem says of its sequences (phase 27); null where it does not.
+struct SequenceArrays {
+  const std::int32_t *first_rows, *first_keys;  // [N + 1]
+  const std::int32_t *rows_of, *keys_of;        // [N]
+  std::int64_t N;
+};
+
 // What a launch is given; T is the kernel's element type. Arrays that the problem does not have are null.
 template <class T>
 struct DeviceProblem {
@@ -43,6 +50,10 @@ struct DeviceProblem {
   cudaStream_t stream = nullptr;     // null: the default one
   std::array<void*, 8> workspace{};  // a pointer for each piece
   unsigned* counter = nullptr;       // [1] of a persistent grid: 0 before and after the launch
+  Mask mask = {};                    // whose band it is
+  SequenceArrays sequences = {};
+  const void* found = nullptr;  // where those lie
+  int cut_batch = 0;  // not 0: TMA's boxes end where their sequences do, and the tensors have so many batch entries
 };
 
 // ---- Sizes: which instantiation -------------------------------------------------------------------------------------
@@ -152,6 +163,12 @@ Heads<T> heads_of(const AnyView& view) {
           static_cast<int>(view.D())};
 }
 
+// Rows from one batch entry to the next, where those are rows of one tensor (phase 27).
+template <class T>
+std::int64_t entry_of(const Heads<T>& x, std::int64_t B) {
+  return B > 1 && x.stride > 0 ? x.b_stride / x.stride : 0;
+}
+
 inline void check_heads(const AnyProblem& p) {
   std::int64_t heads = 0;  // 0 too where B or H is, whatever the other
   if (__builtin_mul_overflow(p.B(), p.H(), &heads) || std::max({p.B(), p.H(), heads}) > INT32_MAX)
@@ -162,6 +179,7 @@ inline void check_heads(const AnyProblem& p) {
 template <class T>
 DeviceProblem<T> device_problem(const AnyProblem& p, const Stream& stream) {
   const auto row_array = [](const AnyView& view) { return static_cast<float*>(view.data); };
+  const auto numbers = [](const AnyView& view) { return static_cast<const std::int32_t*>(view.data); };
   AnyView O = p.o, O_wide;
   if (p.out != p.type) O_wide = p.o, O.data = nullptr;
   return {.Q = heads_of<const T>(p.q),
@@ -188,7 +206,10 @@ DeviceProblem<T> device_problem(const AnyProblem& p, const Stream& stream) {
           .mode = p.options.mode,
           .stream = static_cast<cudaStream_t>(stream.stream),
           .workspace = stream.workspace,
-          .counter = static_cast<unsigned*>(stream.workspace[0])};
+          .counter = static_cast<unsigned*>(stream.workspace[0]),
+          .mask = p.options.mask,
+          .sequences = {numbers(p.first_rows), numbers(p.first_keys), numbers(p.rows_of), numbers(p.keys_of),
+                        p.sequences()}};
 }
 
 // Launches a pass. `Kernel` has the template Shared<D, Br, Bc>, its kernel's shared struct, and
@@ -212,6 +233,7 @@ void launch_pass(const AnyProblem& p, Blocks blocks, const Stream& stream) {
 template <const Features& kCan, class Kernel>
 Blocks blocks_of_pass(const AnyProblem& p, const MachineOptions& options) {
   check_heads(p);
+  if constexpr (requires { Kernel::check(p); }) Kernel::check(p);
   return choose_blocks<kCan, Kernel::template Shared>(with_preferred_blocks<Kernel>(p), p.widest(),
                                                       shared_memory_of(options));
 }

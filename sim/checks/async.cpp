@@ -86,6 +86,14 @@ std::uint64_t Checker::async_begins(const AsyncOperation& operation) {
   return now_;
 }
 
+bool Checker::in_array(const void* address) const {
+  if (!global_.memory.contains(address)) return false;
+  const std::size_t owner = global_.memory.owner(address);
+  if (owner >= global_.memory.arrays.size()) return false;
+  const DeviceArray& array = global_.memory.arrays[owner];
+  return array.live && static_cast<std::size_t>(static_cast<const std::byte*>(address) - array.begin) < array.bytes;
+}
+
 // A run of elements of a global array: judged, and counted as one instruction's traffic.
 void Checker::global_piece(const AsyncOperation& operation, const AsyncPiece& piece, Access access_, Epoch mine,
                            std::uintptr_t key) {

@@ -85,6 +85,7 @@ class Checker : public Checks {
 
   std::uint64_t async_begins(const AsyncOperation& operation) override;
   std::uint64_t async_ends(const AsyncOperation& operation) override;
+  bool in_array(const void* address) const override;
   bool read_unwritten() const override { return read_unwritten_; }
   void carries(const AsyncOperation& copy, const std::byte* to, const std::byte* from, std::size_t bytes) override;
   void async_known(unsigned first, unsigned threads, unsigned issuer, std::uint64_t clock, bool in_order) override;

@@ -422,6 +422,10 @@ TensorBox Bulk::box_at(const TensorMap* map, const void* tile, const int* coordi
     worker_.misuse("misaligned",
                    std::string(name) + " of a box that begins at " + std::to_string(coordinates[0]) + " of x",
                    "x is a multiple of 8, which are 16 bytes (an H200 stops the kernel)", {worker_.side(verb, thread)});
+  if (name != kStore && worker_.checks && !worker_.checks->in_array(map->data) && box.is_cut())
+    worker_.misuse(
+        "out of bounds", std::string(name) + " of a box that is partly outside a tensor which begins in no array",
+        "begin the map in an array: TMA may read there for what it fills with zeros", {worker_.side(verb, thread)});
   return box;
 }
 
@@ -595,7 +599,7 @@ void Bulk::store(const TensorMap* map, const void* tile, const int* coordinates,
   if (before < coordinates + rank)
     worker_.misuse("out of bounds",
                    std::string(kStore) + " to a box that begins at " + std::to_string(*before) + " of " +
-                       "xyzw"[before - coordinates],
+                       "xyzwv"[before - coordinates],
                    "a store's box may end beyond the tensor, but not begin before it (an H200 stops the kernel)",
                    {worker_.side("stores", worker_.threads[worker_.current])});
   begin(box, false, kStore, site);

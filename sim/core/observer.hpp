@@ -159,6 +159,8 @@ class Checks : public Observer {
   // operation reads must be in order with it, too.
   virtual void async_shared(const AsyncOperation& operation) = 0;
 
+  // Does it lie in an array of the device?
+  virtual bool in_array(const void* address) const = 0;
   // Has the operation that began last read memory that nobody had written? Then the one that writes begins, too, and
   // for each run of bytes this says where they come from.
   virtual bool read_unwritten() const = 0;

@@ -12,7 +12,7 @@
 namespace flash::simt {
 namespace {
 
-constexpr const char* kAxes[] = {"x", "y", "z", "w"};
+constexpr const char* kAxes[] = {"x", "y", "z", "w", "v"};
 constexpr std::size_t kElementBytes = 2;
 
 [[noreturn]] void refuse_map(const std::string& what, std::uint64_t value, const std::string& limit) {
@@ -23,7 +23,7 @@ constexpr std::size_t kElementBytes = 2;
 
 TensorMap make_tensor_map(const void* data, unsigned rank, const std::uint64_t* sizes, const std::uint64_t* strides,
                           const std::uint32_t* box) {
-  TensorMap map{data, {1, 1, 1, 1}, {kElementBytes}, {1, 1, 1, 1}, rank, {}};
+  TensorMap map{data, {1, 1, 1, 1, 1}, {kElementBytes}, {1, 1, 1, 1, 1}, rank, {}};
   if (reinterpret_cast<std::uintptr_t>(data) % 16 != 0)
     refuse_map("the address of the data", reinterpret_cast<std::uintptr_t>(data),
                "a multiple of 16; begin the tensor at an aligned element");
@@ -57,7 +57,7 @@ TensorBox::TensorBox(const void* global, std::byte* shared, std::size_t bytes)
 
 TensorBox::Run TensorBox::run_of(std::size_t row) const {
   if (line_) return {line_ + row * row_bytes_, 0, row_bytes_};
-  const auto* base = static_cast<const std::byte*>(map_.data);
+  auto base = reinterpret_cast<std::uintptr_t>(map_.data);  // of the row; a number, since it may go round
   for (unsigned axis = 1; axis < map_.rank; ++axis) {
     const std::int64_t at = coordinates_[axis] + static_cast<std::int64_t>(row % map_.box[axis]);
     row /= map_.box[axis];
@@ -68,7 +68,7 @@ TensorBox::Run TensorBox::run_of(std::size_t row) const {
   const std::int64_t end =
       std::min(coordinates_[0] + static_cast<std::int64_t>(map_.box[0]), static_cast<std::int64_t>(map_.sizes[0]));
   if (first >= end) return {};
-  return {const_cast<std::byte*>(base) + static_cast<std::size_t>(first) * kElementBytes,
+  return {reinterpret_cast<std::byte*>(base) + static_cast<std::size_t>(first) * kElementBytes,
           static_cast<std::size_t>(first - coordinates_[0]) * kElementBytes,
           static_cast<std::size_t>(end - first) * kElementBytes};
 }

@@ -8,15 +8,15 @@
 
 namespace flash::simt {
 
-constexpr unsigned kMostDimensions = 4;
+constexpr unsigned kMostDimensions = 5;
 
 struct alignas(64) TensorMap {
   const void* data;                        // of the element whose coordinates are 0
-  std::uint64_t sizes[kMostDimensions];    // elements; x, y, z, w
+  std::uint64_t sizes[kMostDimensions];    // elements; x, y, z, w, v
   std::uint64_t strides[kMostDimensions];  // bytes from one element to the next; of x: its size
   std::uint32_t box[kMostDimensions];      // elements
-  std::uint32_t rank;                      // 2 to 4; of the other dimensions sizes and boxes are 1
-  std::uint32_t reserved[7];
+  std::uint32_t rank;                      // 2 to 5; of the other dimensions sizes and boxes are 1
+  std::uint32_t reserved[4];
 };
 static_assert(sizeof(TensorMap) == 128);
 
@@ -48,6 +48,12 @@ class TensorBox {
     if (line_) return use(line_, bytes());
     for (std::size_t row = 0; row < rows_; ++row)
       if (const Run run = run_of(row); run.bytes > 0) use(run.global, run.bytes);
+  }
+  // Does some of it lie outside the tensor?
+  bool is_cut() const {
+    std::size_t inside = 0;
+    for_each_run([&](const std::byte*, std::size_t bytes) { inside += bytes; });
+    return inside < bytes();
   }
   // The same for each 16 bytes of the tile: calls use(begin). Where `inside`: for those alone that hold such elements.
   template <class Use>

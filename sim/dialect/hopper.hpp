@@ -78,7 +78,7 @@ FLASH_INLINE void cp_reduce_async_bulk_add(float* global, const float* shared, u
 
 // ---- copies of tiles (TMA): "Data Movement and Conversion: cp.async.bulk.tensor" -----------------------------------
 
-// A tensor of 2 to 4 dimensions in global memory, and the box of it that one copy moves: `sizes` and `box` in elements,
+// A tensor of 2 to 5 dimensions in global memory, and the box of it that one copy moves: `sizes` and `box` in elements,
 // x first; `strides` of y and so on in bytes. In shared memory a box is a tile: rows of box[0] elements one after the
 // other, the 16 bytes at address a moved to a ^ (a >> 3 & 0x70), the 128-byte swizzle. A kernel takes the map as
 // `const __grid_constant__ TensorMap map` and passes &map on.
@@ -88,7 +88,7 @@ using TensorMap = flash::simt::TensorMap;
 template <class T, std::size_t kRank>
 TensorMap tensor_map(const T* data, const std::array<std::uint64_t, kRank>& sizes,
                      const std::array<std::uint64_t, kRank - 1>& strides, const std::array<std::uint32_t, kRank>& box) {
-  static_assert(kRank >= 2 && kRank <= 4 && sizeof(T) == 2, "tensor_map: 2 to 4 dimensions of 16-bit floats");
+  static_assert(kRank >= 2 && kRank <= 5 && sizeof(T) == 2, "tensor_map: 2 to 5 dimensions of 16-bit floats");
   return flash::simt::make_tensor_map(data, kRank, sizes.data(), strides.data(), box.data());
 }
 
@@ -110,10 +110,18 @@ FLASH_INLINE void cp_async_bulk_tensor(void* shared, const TensorMap* map, std::
   const int coordinates[] = {x, y, z, w};
   flash::simt::tensor_load(shared, map, barrier, coordinates, 4, site);
 }
+FLASH_INLINE void cp_async_bulk_tensor(void* shared, const TensorMap* map, std::uint64_t* barrier, int x, int y, int z,
+                                       int w, int v, FLASH_SITE) {
+  const int coordinates[] = {x, y, z, w, v};
+  flash::simt::tensor_load(shared, map, barrier, coordinates, 5, site);
+}
 // Begins to fetch the box into the L2 cache, where a later copy finds it. Nobody can tell but by the clock: nothing
 // waits for it, and it brings no bytes to the multiprocessor.
 FLASH_INLINE void cp_async_bulk_prefetch_tensor(const TensorMap* map, int, int, int, int, FLASH_SITE) {
   flash::simt::tensor_prefetch(map, 4, site);
+}
+FLASH_INLINE void cp_async_bulk_prefetch_tensor(const TensorMap* map, int, int, int, int, int, FLASH_SITE) {
+  flash::simt::tensor_prefetch(map, 5, site);
 }
 // Begins to copy a tile to the box at these coordinates, none of them negative; what lies outside the tensor is left
 // out. The tile's ordinary stores need fence_proxy_async by the threads that made them, and a barrier, before this.
@@ -130,6 +138,11 @@ FLASH_INLINE void cp_async_bulk_tensor_store(const TensorMap* map, const void* s
                                              FLASH_SITE) {
   const int coordinates[] = {x, y, z, w};
   flash::simt::tensor_store(map, shared, coordinates, 4, site);
+}
+FLASH_INLINE void cp_async_bulk_tensor_store(const TensorMap* map, const void* shared, int x, int y, int z, int w,
+                                             int v, FLASH_SITE) {
+  const int coordinates[] = {x, y, z, w, v};
+  flash::simt::tensor_store(map, shared, coordinates, 5, site);
 }
 // The stores and reductions that this thread began since its last group become a group (perhaps an empty one).
 FLASH_INLINE void cp_async_bulk_commit() {

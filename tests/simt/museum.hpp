@@ -194,6 +194,8 @@ inline constexpr Exhibit exhibits[] = {
     {"tma_rank", "three coordinates for a map of two dimensions", "a map made for another layout", "memcheck"},
     {"tma_map_too_large", "the map says one row more than the array has", "a padded length taken for the true one",
      "memcheck"},
+    {"tma_map_before", "the map begins before its array, and a box is partly outside the tensor",
+     "phase 27's boxes, while a map began a box before its sequences", ""},
     {"tma_one_too_many", "the last turn of a loop loads a tile ahead that nobody waits for",
      "the tile after the last one", ""},
     {"tma_no_proxy_fence", "a bulk store of a tile that ordinary stores wrote, without a proxy fence",
@@ -470,8 +472,7 @@ inline bool is_of_bulk(const std::string& name) {
 }
 inline bool is_of_ptx(const std::string& name) {
   return name.starts_with("mma_") || name.starts_with("ldmatrix_") || name.starts_with("cp_async_") ||
-         is_of_tma(name) || is_of_wgmma(name) || is_of_bulk(name) ||
-         is_of_cluster(name);
+         is_of_tma(name) || is_of_wgmma(name) || is_of_bulk(name) || is_of_cluster(name);
 }
 
 // Runs one exhibit on a fresh machine and returns what the machine has to say (nothing on `on_sim` and `on_gpu`).

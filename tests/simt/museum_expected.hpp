@@ -96,6 +96,11 @@ asynchronous copy: read of shared TwoBoxes+1024 (2 bytes) while cp.async.bulk.te
   cp.async.bulk.tensor  {1}  block (0,0,0) warp 0 lane 0
   remedy: guard the access or fix the index
 )"},
+    {"tma_map_before",
+     R"(out of bounds: cp.async.bulk.tensor of a box that is partly outside a tensor which begins in no array
+  loads  {1}  block (0,0,0) warp 0 lane 0
+  remedy: begin the map in an array: TMA may read there for what it fills with zeros
+)"},
     {"tma_one_too_many",
      R"(asynchronous copy: the block ends and no thread has waited for a load
   cp.async.bulk.tensor  {1}  block (0,0,0) warp 0 lane 0

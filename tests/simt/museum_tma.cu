@@ -237,6 +237,20 @@ __global__ void tma_map_too_large(const __grid_constant__ TensorMap in, const __
   out[t] = s.tile[0][t];
 }
 
+// The host's map begins 8 rows before the array (bug), or with it (twin). The box ends 4 rows behind the array.
+template <bool Fixed>
+__global__ void tma_map_before(const __grid_constant__ TensorMap in, const __grid_constant__ TensorMap, float* out) {
+  Box& s = shared<Box>();
+  const int t = threadIdx.x;
+  make_for_all(&s.full, 1);
+  if (t == 0) {
+    mbarrier_arrive_expect_tx(&s.full, kBoxBytes);
+    cp_async_bulk_tensor(s.tile, &in, &s.full, 0, Fixed ? 60 : 68);  //@ tma_map_before:1
+  }
+  mbarrier_wait(&s.full, 0);
+  out[t] = s.tile[0][t];
+}
+
 // The last turn loads a box ahead that nobody will use.
 template <bool Fixed>
 __global__ void tma_one_too_many(const __grid_constant__ TensorMap in, const __grid_constant__ TensorMap, float* out) {
@@ -767,7 +781,8 @@ TensorMap map_of(const unsigned short* data, std::uint64_t rows) {
 }
 
 template <class Shared, class... More>
-PtxExhibit show(Machine& m, void (*kernel)(TensorMap, TensorMap, float*, More...), std::uint64_t rows = 64) {
+PtxExhibit show(Machine& m, void (*kernel)(TensorMap, TensorMap, float*, More...), std::uint64_t rows = 64,
+                int before = 0) {
   PtxExhibit shown;
   shown.out.resize(64);
   std::vector<std::uint16_t> numbers(kElements);
@@ -776,7 +791,8 @@ PtxExhibit show(Machine& m, void (*kernel)(TensorMap, TensorMap, float*, More...
   const auto to = m.upload("to", numbers.data(), kElements);
   const auto out = m.upload("out", shown.out.data(), 64);
   if constexpr (sizeof...(More) == 0)
-    launch<Shared>(m, kernel, dim3(1), dim3(64), map_of(in.data(), rows), map_of(to.data(), 64), out.data());
+    launch<Shared>(m, kernel, dim3(1), dim3(64), map_of(in.data() - before * 64, rows), map_of(to.data(), 64),
+                   out.data());
   else
     launch<Shared>(m, kernel, dim3(1), dim3(64), map_of(in.data(), rows), map_of(to.data(), 64), out.data(), to.data());
   m.download(shown.out.data(), out);
@@ -819,6 +835,7 @@ PtxExhibit tma_variant(Machine& m, const std::string& name) {
   if (name == "tma_past_end") return show<TwoBoxes>(m, tma_past_end<Fixed>);
   if (name == "tma_rank") return show<Box>(m, tma_rank<Fixed>);
   if (name == "tma_map_too_large") return show<Box>(m, tma_map_too_large<Fixed>, Fixed ? 64 : 65);
+  if (name == "tma_map_before") return show<Box>(m, tma_map_before<Fixed>, Fixed ? 64 : 72, Fixed ? 0 : 8);
   if (name == "tma_one_too_many") return show<TwoBoxes>(m, tma_one_too_many<Fixed>);
   if (name == "tma_no_proxy_fence") return show<Box>(m, tma_no_proxy_fence<Fixed>);
   if (name == "tma_store_no_barrier") return show<Box>(m, tma_store_no_barrier<Fixed>);

@@ -20,7 +20,7 @@ __device__ inline int swizzled_index(int i) {
 }
 
 template <int kRank>
-__global__ void copy_box(const __grid_constant__ TensorMap from, const __grid_constant__ TensorMap to, int4 at,
+__global__ void copy_box(const __grid_constant__ TensorMap from, const __grid_constant__ TensorMap to, int4 at, int v,
                          unsigned short* seen /*[blocks, elements]*/, int elements, int width, bool stores) {
   Tiles& s = shared<Tiles>();
   const int t = threadIdx.x;
@@ -33,10 +33,12 @@ __global__ void copy_box(const __grid_constant__ TensorMap from, const __grid_co
   __syncthreads();
   if (t == 0) {
     if constexpr (kRank == 4) cp_async_bulk_prefetch_tensor(&from, at.x, at.y, at.z, at.w);  // changes nothing
+    if constexpr (kRank == 5) cp_async_bulk_prefetch_tensor(&from, at.x, at.y, at.z, at.w, v);
     mbarrier_arrive_expect_tx(&s.full, elements * 2);
     if constexpr (kRank == 2) cp_async_bulk_tensor(s.in, &from, &s.full, at.x, at.y);
     if constexpr (kRank == 3) cp_async_bulk_tensor(s.in, &from, &s.full, at.x, at.y, at.z);
     if constexpr (kRank == 4) cp_async_bulk_tensor(s.in, &from, &s.full, at.x, at.y, at.z, at.w);
+    if constexpr (kRank == 5) cp_async_bulk_tensor(s.in, &from, &s.full, at.x, at.y, at.z, at.w, v);
   }
   mbarrier_wait(&s.full, 0);
   for (int i = t; i < elements; i += blockDim.x) {
@@ -49,6 +51,7 @@ __global__ void copy_box(const __grid_constant__ TensorMap from, const __grid_co
     if constexpr (kRank == 2) cp_async_bulk_tensor_store(&to, s.out, at.x, at.y);
     if constexpr (kRank == 3) cp_async_bulk_tensor_store(&to, s.out, at.x, at.y, at.z);
     if constexpr (kRank == 4) cp_async_bulk_tensor_store(&to, s.out, at.x, at.y, at.z, at.w);
+    if constexpr (kRank == 5) cp_async_bulk_tensor_store(&to, s.out, at.x, at.y, at.z, at.w, v);
     cp_async_bulk_commit();
     cp_async_bulk_wait<0>();
   }
@@ -70,8 +73,8 @@ template <std::size_t kRank>
 void run(Machine& m, const BoxCase& c, const unsigned short* in, unsigned short* out, unsigned short* seen,
          int elements) {
   launch<Tiles>(m, copy_box<kRank>, dim3(c.blocks), dim3(96), map_of<kRank>(in, c),
-                map_of<kRank>(c.in_place ? in : out, c), make_int4(c.at[0], c.at[1], c.at[2], c.at[3]), seen, elements,
-                static_cast<int>(c.box[0]), c.stores);
+                map_of<kRank>(c.in_place ? in : out, c), make_int4(c.at[0], c.at[1], c.at[2], c.at[3]), c.at[4], seen,
+                elements, static_cast<int>(c.box[0]), c.stores);
 }
 
 BoxResult run_box(const MachineOptions& options, const BoxCase& c) {
@@ -90,6 +93,7 @@ BoxResult run_box(const MachineOptions& options, const BoxCase& c) {
   if (c.rank == 2) run<2>(m, c, in.data(), out.data(), seen.data(), n);
   if (c.rank == 3) run<3>(m, c, in.data(), out.data(), seen.data(), n);
   if (c.rank == 4) run<4>(m, c, in.data(), out.data(), seen.data(), n);
+  if (c.rank == 5) run<5>(m, c, in.data(), out.data(), seen.data(), n);
   m.download(result.seen.data(), seen);
   m.download(result.out.data(), out);
   result.findings = m.findings(), result.ledger = m.reports().back().ledger;

@@ -15,15 +15,19 @@
 
 namespace flash {
 
+// Addresses in bytes are numbers modulo 2^64, of elements modulo 2^63.
+constexpr std::size_t kLargestIndex = ~std::size_t{0} >> 1;
+
 struct BoxCase {
-  unsigned rank;  // 2 to 4
-  std::array<std::uint64_t, 4> sizes;
-  std::array<std::uint64_t, 4> strides;  // in elements, of x always 1
-  std::array<std::uint32_t, 4> box;
-  std::array<int, 4> at;  // of the box's first element
-  unsigned blocks = 1;    // thread blocks, each with a box to the right of the last one's
-  bool in_place = false;  // it is stored where it came from
-  bool stores = true;     // it is stored
+  unsigned rank;  // 2 to 5
+  std::array<std::uint64_t, 5> sizes;
+  std::array<std::uint64_t, 5> strides;  // in elements, of x always 1
+  std::array<std::uint32_t, 5> box;
+  std::array<int, 5> at;     // of the box's first element
+  unsigned blocks = 1;       // thread blocks, each with a box to the right of the last one's
+  bool in_place = false;     // it is stored where it came from
+  bool stores = true;        // it is stored
+  std::size_t elements = 0;  // in memory; 0: from coordinates 0 to the last ones
 };
 
 struct BoxResult {
@@ -40,6 +44,7 @@ constexpr std::uint64_t whole_pieces(std::uint64_t elements) {
   return (elements + 7) / 8 * 8;
 }
 inline std::size_t extent(const BoxCase& c) {
+  if (c.elements > 0) return c.elements;
   std::size_t all = whole_pieces(c.sizes[0]);
   for (unsigned axis = 1; axis < c.rank; ++axis) all += (c.sizes[axis] - 1) * c.strides[axis];
   return all;

@@ -25,23 +25,20 @@ using flash::BoxCase, flash::BoxResult, flash::RingResult, flash::Completion, fl
 template <class Use>
 void for_each_element(const BoxCase& c, const Use& use) {
   std::size_t i = 0;
-  std::array<std::uint32_t, 4> box{1, 1, 1, 1};
-  std::copy_n(c.box.begin(), c.rank, box.begin());
-  for (std::uint32_t w = 0; w < box[3]; ++w)
-    for (std::uint32_t z = 0; z < box[2]; ++z)
-      for (std::uint32_t y = 0; y < box[1]; ++y)
-        for (std::uint32_t x = 0; x < box[0]; ++x) {
-          const std::array<std::int64_t, 4> at{c.at[0] + std::int64_t{x}, c.at[1] + std::int64_t{y},
-                                               c.at[2] + std::int64_t{z}, c.at[3] + std::int64_t{w}};
-          bool reached = true;
-          std::size_t index = 0;
-          for (unsigned axis = 0; axis < c.rank; ++axis) {
-            const std::uint64_t size = axis == 0 ? flash::whole_pieces(c.sizes[0]) : c.sizes[axis];
-            reached = reached && at[axis] >= 0 && at[axis] < static_cast<std::int64_t>(size);
-            index += static_cast<std::size_t>(at[axis]) * c.strides[axis];
-          }
-          use(i++, reached && at[0] < static_cast<std::int64_t>(c.sizes[0]), reached, index);
-        }
+  std::size_t elements = 1;
+  for (unsigned axis = 0; axis < c.rank; ++axis) elements *= c.box[axis];
+  for (; i < elements; ++i) {
+    bool reached = true;
+    std::size_t index = 0, rest = i;
+    const std::int64_t x = c.at[0] + static_cast<std::int64_t>(i % c.box[0]);
+    for (unsigned axis = 0; axis < c.rank; rest /= c.box[axis], ++axis) {
+      const std::int64_t at = c.at[axis] + static_cast<std::int64_t>(rest % c.box[axis]);
+      const std::uint64_t size = axis == 0 ? flash::whole_pieces(c.sizes[0]) : c.sizes[axis];
+      reached = reached && at >= 0 && at < static_cast<std::int64_t>(size);
+      index += static_cast<std::size_t>(at) * c.strides[axis];
+    }
+    use(i, reached && x < static_cast<std::int64_t>(c.sizes[0]), reached, index & flash::kLargestIndex);
+  }
 }
 
 std::vector<BoxCase> cases() {
@@ -61,16 +58,30 @@ std::vector<BoxCase> cases() {
       {2, {32, 40, 1, 1}, {1, 32, 0, 0}, {32, 24, 1, 1}, {0, 20, 0, 0}},        // rows of 64 bytes
       {2, {8, 40, 1, 1}, {1, 8, 0, 0}, {8, 24, 1, 1}, {0, 20, 0, 0}},           // of 16
       {3, {64, 4, 4, 1}, {1, 0, 64, 0}, {64, 4, 2, 1}, {0, 0, 1, 0}},           // a stride of 0: rows repeat
+      {5, {64, 9, 3, 2, 2}, {1, 64, 576, 1728, 3456}, {64, 4, 2, 1, 2}, {0, 7, 2, 1, 0}},
   };
+  // Two axes of one stride: a box that begins n before the end of the first has n rows of two heads of 20, from `row`
+  // on. The last axis takes the first one's 2^30 rows back: addresses are numbers modulo 2^64.
+  for (const auto& [row, n] : {std::pair{0, 16}, {0, 5}, {7, 13}, {19, 1}, {3, 0}})
+    for (int h = 0; h < 2; ++h)
+      all.push_back({5,
+                     {64, 1 << 30, 21, 2, (1 << 30) + 1},
+                     {1, 64, 64, 1280, (std::uint64_t{1} << 33) - 64},
+                     {64, 16, 1, 1, 1},
+                     {0, (1 << 30) - n, row + n, h, 1 << 30},
+                     1,
+                     false,
+                     true,
+                     2560});
   std::mt19937 random(1);
   const auto upto = [&random](unsigned n) { return static_cast<unsigned>(random() % n); };
   for (int i = 0; i < 40; ++i) {
-    BoxCase c{2 + upto(3), {1 + upto(80), 1 + upto(20), 1 + upto(5), 1 + upto(3)}, {}, {}, {}};
-    c.box = {8 * (1 + upto(8)), 1 + upto(8), 1 + upto(3), 1 + upto(2)};
+    BoxCase c{2 + upto(4), {1 + upto(80), 1 + upto(20), 1 + upto(5), 1 + upto(3), 1 + upto(2)}, {}, {}, {}};
+    c.box = {8 * (1 + upto(8)), 1 + upto(8), 1 + upto(3), 1 + upto(2), 1};
     c.strides[0] = 1;
     std::uint64_t stride = (c.sizes[0] + 7) / 8 * 8 + 8 * upto(3);
-    for (unsigned axis = 1; axis < 4; ++axis) c.strides[axis] = stride, stride *= c.sizes[axis];
-    for (unsigned axis = 0; axis < 4; ++axis)
+    for (unsigned axis = 1; axis < 5; ++axis) c.strides[axis] = stride, stride *= c.sizes[axis];
+    for (unsigned axis = 0; axis < 5; ++axis)
       c.at[axis] = static_cast<int>(upto(static_cast<unsigned>(c.sizes[axis]) + 20)) - 10;
     c.at[0] = c.at[0] / 8 * 8;
     all.push_back(c);
