@@ -210,11 +210,11 @@ Whole::Whole(const WideInputs& in) {
         }
         const double dlse = in.dlse.empty() ? 0 : in.dlse[head.row(i)];
         const double least = std::abs(delta) + std::abs(dlse);
-        if (!in.sinks.empty())
-          add(dsinks, Gsinks, size_sinks, h, sink_share[i] * (dlse - delta), sink_share[i] * least);
+        double squares = 0;  // of dS: what the rounding of P leaves in delta
         for (std::int64_t j = 0; j < head.keys; ++j) {
           if (S[at(i, j)] == -INFINITY) continue;
           const double p = P[at(i, j)], dS = p * (dP[at(i, j)] - delta + dlse);
+          squares += p * (dP[at(i, j)] - delta) * p * (dP[at(i, j)] - delta);
           const double positive = p * (std::abs(dP[at(i, j)]) + least), factor = in.scale * derivative[at(i, j)];
           if (!in.bias.empty()) add(dbias, Gbias, size_bias, place(in.bias_shape, {n, h, i, j}), dS, positive);
           for (std::int64_t d = 0; d < s.D; ++d) {
@@ -227,6 +227,10 @@ Whole::Whole(const WideInputs& in) {
             add(dv, Gv, size_v, head.key(j, s.Dv) + d, term, std::abs(term));
           }
         }
+        if (in.sinks.empty()) continue;
+        // No product with P is in it but delta, so its R is of what delta is off by: docs/conventions.md.
+        dsinks[h] += sink_share[i] * (dlse - delta), Gsinks[h] += sink_share[i] * least;
+        size_sinks.r += sink_share[i] * sink_share[i] * squares;
       }
     }
   const auto finish = [](Size& size, const Matrix& G) {

@@ -52,7 +52,7 @@ struct Warp {
 
   Tiles<D, Br, Bc>& tiles;
   const std::int64_t first_row;  // of the Q tile
-  const Variant band;            // which keys its rows see
+  Variant band;                  // which keys its rows see
   const float c;                 // P = exp2(c · S - c · m), c > 0
   const int head, H;
   unsigned q[kRowTiles][kKeepQ ? D / 16 : 1][4] = {};
@@ -226,6 +226,10 @@ struct Warp {
     float s[kRowTiles][Bc / 2] = {}, top[kRowTiles][2], base[kRowTiles][2];
     draw_kept(std::int64_t{tile} * Bc);
     scores(s, tiles.K[tile % 2]);
+    if constexpr (Variant::modifies)
+#pragma unroll
+      for (int rt = 0; rt < kRowTiles; ++rt)
+        band.score(s[rt], head, H, first_row + warp_row() + 16 * rt + lane_row(), tile * Bc + lane_column());
     if (kMasked) mask(s, std::int64_t{tile} * Bc);
     bool grown = false;
 #pragma unroll
@@ -285,6 +289,7 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
   const std::int64_t first_row = q_tile * Br;
   const float c = fmaxf(fabsf(scale_log2), 1e-30f);  // a scale of 0 becomes tiny, since -inf · 0 is NaN
   Warp<T, D, Br, Bc, kKeeps, Variant> warp{tiles, first_row, band, c, head, H};
+  if constexpr (Variant::modifies) warp.band.begin_rows(warp.m, warp.l, warp.rounded_l, head, H);
   const auto range = key_tiles<Br, Bc>(first_row, band);
   int first = 0, cut = 0;  // windows: the first tile; tiles before `cut` are masked, too
   if constexpr (Variant::windows) first = static_cast<int>(range.first), cut = static_cast<int>(range.cut);

@@ -66,7 +66,7 @@ __device__ void begin_scores(float (&s)[Bc / 2], const unsigned (&q)[kPanels * 4
 template <class T, int D, int Br, int Bc, bool kKeeps, class Variant>
 struct Consumer {
   Tiles<D, Br, Bc>& tiles;
-  const Variant band;
+  Variant band;
   const float scale_log2;
   const Outputs<T>& out;
   const TensorMap* O_map;
@@ -104,6 +104,12 @@ struct Consumer {
     return true;
   }
   __device__ __forceinline__ void probabilities(int tile, bool is_masked) {
+    if constexpr (Variant::modifies) {
+      if (Variant::waits) wgmma_wait<0>(o, p, q);  // registers are short
+      if (band.template softmax<!kKeeps>(s, rows, alpha, c, work.head, H, row, tile * Bc + lane % 4 * 2, !is_masked,
+                                         [] {}))
+        return;
+    }
     if (is_masked) hide(s, {seen[0] - tile * Bc, seen[1] - tile * Bc}, sign);
     if constexpr (Variant::windows)
       if (is_masked) hide_left(s, of_sequence(band, work.head, H), work.q_tile * Br + my_row, keys.first + tile * Bc);
@@ -134,6 +140,7 @@ struct Consumer {
     __syncwarp();         // and so do those of all lanes
     tiles.Q_ring[warpgroup].release(Q);
     rows = CarriedRows();
+    if constexpr (Variant::modifies) band.begin_rows(rows, work.head, H, c);
     probabilities(keys.tiles - 1, keys.tiles > masked || (Variant::windows && keys.tiles <= keys.cut));
   }
   template <bool kMasked>

@@ -87,7 +87,7 @@ template <class T, int D, int Br, int Bc, bool kKeeps, class Variant>
 struct Consumer {
   using L = Design<D, Br, Bc>;
   Tiles<D, Br, Bc>& tiles;
-  const Variant band;
+  Variant band;
   const float scale_log2;
   const Outputs<T>& out;
   const TensorMap* O_map;
@@ -135,6 +135,12 @@ struct Consumer {
   // their shadow.
   template <class F>
   __device__ __forceinline__ void probabilities(int tile, bool is_masked, const F& wait_for_output) {
+    if constexpr (Variant::modifies) {
+      if (Variant::waits) wgmma_wait<0>(o, p);  // registers are short
+      if (band.template softmax<!kKeeps>(s, rows, alpha, c, work.head, H, row, tile * Bc + lane % 4 * 2, !is_masked,
+                                         wait_for_output))
+        return;
+    }
     if (is_masked) hide(s, {seen[0] - tile * Bc, seen[1] - tile * Bc}, sign);
     if constexpr (Variant::windows)
       if (is_masked) hide_left(s, of_sequence(band, work.head, H), work.q_tile * Br + my_row, part.first + tile * Bc);
@@ -176,6 +182,7 @@ struct Consumer {
     tiles.K_ring.release(K), K.next();
     if (my_tiles == 1) tiles.Q_ring[warpgroup].release(Q);
     rows = CarriedRows();
+    if constexpr (Variant::modifies) band.begin_rows(rows, work.head, H, c);
     probabilities(my_tiles - 1, my_tiles > masked || (Variant::windows && my_tiles <= part.cut), [] {});
     round_scores();
   }

@@ -249,16 +249,23 @@ struct Warp {
       unsigned rounded[kRowTiles][kStep / 16][4];
       draw_kept(std::int64_t{tile} * Br + step * kStep, head);
       product(c, stage, step);
+      if constexpr (Variant::modifies)
+        if (makes_p())
+          a.band.template scores_again<T>(c, rounded, head / a.H, head % a.H, std::int64_t{tile} * Br + step * kStep,
+                                          first_key() + warp_key());
       if (makes_p())
         probabilities(c, stage, step);
       else
         gradients(c, stage, step);
       if (masked) mask(c, std::int64_t{tile} * Br + step * kStep);
+      if constexpr (Variant::modifies)
+        if (makes_p()) a.band.template round_and_weigh<T>(rounded, c);
       mark_dropped(c);
       if (makes_p()) hand_over(c, step);
       drop(c);
 #pragma unroll
-      for (int rt = 0; rt < kRowTiles; ++rt) round_p<T>(rounded[rt], c[rt]);
+      for (int rt = 0; rt < kRowTiles; ++rt)
+        if (!Variant::modifies || !makes_p()) round_p<T>(rounded[rt], c[rt]);
       if (kAddQ && !makes_p()) store_ds(rounded, stage, step);
       add_gradient(rounded, stage, step);
     }

@@ -152,7 +152,7 @@ __device__ bool find_centre(const Arguments& a, const Variant& band, int head, C
   __syncthreads();  // all warps' lengths are there
   float all = 0, squares = 0;
   for (int w = 0; w < kWarps; ++w) all += sums.lengths[w], squares += sums.squares[w] * each;
-  const bool matters = all > 0 && 8 * all >= squares - all;  // NaN: no
+  const bool matters = band.knows_sums() && all > 0 && 8 * all >= squares - all;  // NaN: no
   for (int i = threadIdx.x; i < D; i += kThreads)
     centre[i % kLanes * 8 + i / kLanes] = matters ? sums.keys[0][i] : 0.0f;
   return matters;

@@ -95,6 +95,9 @@ __global__ void __launch_bounds__(128, D <= 128 ? 2 : 1) rows_backward(Backward<
     unsigned ds[kRowTiles][kKeys / 16][4];
 #pragma unroll
     for (int rt = 0; rt < kRowTiles; ++rt) {
+      if constexpr (Variant::modifies)
+        a.band.template score_again<T>(s[rt], ds[rt], head / a.H, head % a.H,
+                                       first_row + warp_row + 16 * rt + lane_row(), first_key + lane_column());
       if constexpr (Variant::drops)
         a.band.drop_gradient(dp[rt], head, a.H, first_row + warp_row + 16 * rt + lane_row(), first_key);
 #pragma unroll
@@ -115,6 +118,7 @@ __global__ void __launch_bounds__(128, D <= 128 ? 2 : 1) rows_backward(Backward<
 #pragma unroll
         for (int i = 0; i < kKeys / 2; ++i) s[rt][i] = column_of(i) < seen[row_of(i)] ? s[rt][i] : 0.0f;
       }
+      if constexpr (Variant::modifies) a.band.template weigh<T>(s[rt], ds[rt]);
       round_p<T>(ds[rt], s[rt]);
     }
 

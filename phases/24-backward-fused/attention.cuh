@@ -120,18 +120,23 @@ struct Consumer {
       band.template flags_of_keys<Br>(kept, share().work.head + band.member_of(tile), a.H, band.tile_of(tile) * Br,
                                       first_key + threadIdx.x % 128 / 32 * 16);
     wgmma_wait<1>(s);  // all but the last: S is there
+    if constexpr (Variant::modifies)
+      band.template score_again<T, true>(s, p, share().b, share().h + band.member_of(tile),
+                                         band.tile_of(tile) * Br + lane_column(),
+                                         first_key + threadIdx.x % 128 / 32 * 16 + lane_row());
     probabilities(s, tiles.rows[at.stage], extreme, a);
     if (masked) part.hide(s, from);
     if (band.ends_tile(tile)) from[0] += Br, from[1] += Br;
+    if constexpr (Variant::modifies) band.template round_and_weigh<T>(p, s);
     if (kEarly) {
-      round_p<T>(p, s);
+      if (!Variant::modifies) round_p<T>(p, s);
       if constexpr (Variant::drops) band.drop_keys(p, kept);
       begin_output<T>(dv, p, tiles.dO[at.stage]);
     }
     wgmma_wait<kEarly>(dp);
     if constexpr (Variant::drops) band.drop_gradient(dp, kept);
     gradients(dp, s, tiles.rows[at.stage]);
-    if (!kEarly) round_p<T>(p, s);
+    if (!kEarly && !Variant::modifies) round_p<T>(p, s);
     if constexpr (Variant::drops && !kEarly) band.drop_keys(p, kept);
     round_p<T>(ds, dp);
     tiles.dS_ring.wait_empty(at);

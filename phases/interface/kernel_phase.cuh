@@ -54,6 +54,7 @@ struct DeviceProblem {
   SequenceArrays sequences = {};
   const void* found = nullptr;  // where those lie
   int cut_batch = 0;  // not 0: TMA's boxes end where their sequences do, and the tensors have so many batch entries
+  const AnyProblem* all = nullptr;   // with what few phases ask for; its arrays are device memory
 };
 
 // ---- Sizes: which instantiation -------------------------------------------------------------------------------------
@@ -209,7 +210,8 @@ DeviceProblem<T> device_problem(const AnyProblem& p, const Stream& stream) {
           .counter = static_cast<unsigned*>(stream.workspace[0]),
           .mask = p.options.mask,
           .sequences = {numbers(p.first_rows), numbers(p.first_keys), numbers(p.rows_of), numbers(p.keys_of),
-                        p.sequences()}};
+                        p.sequences()},
+          .all = &p};
 }
 
 // Launches a pass. `Kernel` has the template Shared<D, Br, Bc>, its kernel's shared struct, and

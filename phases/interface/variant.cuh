@@ -23,6 +23,7 @@ struct PlainOf : Band<Int> {
   static constexpr int group = 1;         // so many, one behind the other
   static constexpr bool windows = false;  // may there be keys on the left that a row does not see? (phase 26)
   static constexpr bool lengths = false;  // are there sequences with lengths of their own? (phase 27)
+  static constexpr bool modifies = false;  // does anything become of scores but a mask? (phase 28)
   static constexpr bool drops = false;    // are some numbers of P left out? (phase 29)
 
   __device__ PlaceOf<Int> rows(int head, int H, Int i) const { return {i, head % H, head / H}; }
@@ -39,6 +40,8 @@ struct PlainOf : Band<Int> {
   }
   // Of the same numbers without padding: of the rows of heads that meet the same keys, from the first head's on.
   __device__ int row_among(int row) const { return row; }
+  // Is it known what a row of dS sums to? (It is dLSE: phase 20.)
+  __device__ constexpr bool knows_sums() const { return true; }
   // What is read of the keys for rows first … last: up to one past the last that one of them sees; with windows a
   // range.
   __device__ Int keys_for(Int, Int last) const { return this->end(last); }

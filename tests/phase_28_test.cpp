@@ -1,0 +1,218 @@
+// phase_28_test.cpp: proof of phase 28, modified scores on Hopper and by mma.sync: without a modifier the bits of the
+// phase before, with them fp64's answers within the contract; every two features together, or refused.
+// ctest --test-dir build -L phase28
+#include <doctest/doctest.h>
+
+#include "phases/28-modifiers/phase.hpp"
+#include "tests/features.hpp"
+#include "tests/promises.hpp"
+
+using namespace flash;
+using namespace flash::test;
+
+const Phase& flash::test::phase_under_test() {
+  return phase28::phase;
+}
+
+namespace {
+
+const Phase* const both[] = {&phase28m::phase, &phase28::phase};
+
+bool cannot_run(const Phase& phase, Where where) {
+  return skipped_without(phase.forward->features, where);
+}
+
+// Small problems of any features.
+FeatureCase small(const FeatureSet& on, std::int64_t D, std::uint64_t seed = 1) {
+  return {.on = on, .B = 2, .H = 2, .Sq = 70, .Sk = 150, .D = D, .seed = seed};
+}
+
+// Only the forward pass can leave O in fp32; phase 28's backward pass has no kernel for D = 256.
+bool goes_back(const Phase& phase, const FeatureCase& c) {
+  return !c.has(Feature::WideOutput) && std::max(c.D, c.Dv) <= phase.backward->features.largest_D();
+}
+
+bool meets(const FeatureSet& set) {
+  return std::all_of(set.begin(), set.end(), [](Feature feature) {
+    return feature != Feature::Window && feature != Feature::Packed && feature != Feature::Used &&
+           feature != Feature::Dropout;
+  });
+}
+
+// Both passes, within the bars of the definition.
+template <class T>
+void check_case(const Phase& phase, Where where, const FeatureCase& c, const MachineOptions& options = {}) {
+  FeatureInputs<T> in(c);
+  INFO(phase.name << ": " << text(c));
+  const bool back = goes_back(phase, c);
+  enter(phase, in.problem(), where, options);
+  if (back) enter(phase, in.gradients(), where, options);
+  expect_none(in.complaints(back, 2, true));
+}
+
+// Every feature alone and every two: within the bars, or refused by name.
+template <class T>
+void check_pairs(const Phase& phase, Where where, const FeatureCase& sizes) {
+  int computed = 0, refused = 0;
+  for (const FeatureSet& on : singles_and_pairs()) {
+    FeatureCase c = sizes;
+    c.on = on, c.seed = static_cast<std::uint64_t>(computed + refused), c.sharing = (computed + refused) % 8;
+    c.keeps = (computed + refused) % 3 != 2;
+    if (meets(on)) {
+      check_case<T>(phase, where, c);
+      ++computed;
+      continue;
+    }
+    FeatureInputs<T> in(c);
+    INFO(phase.name << ": " << text(c));
+    const std::vector<unsigned char> before = in.results();
+    CHECK_THROWS_WITH_AS(enter(phase, in.problem(), where),
+                         doctest::Contains("choose a phase that has it: ./flash help"), Error);
+    CHECK(in.results() == before);
+    ++refused;
+  }
+  CHECK(computed == 1 + 12 + 66);
+  CHECK(refused > 40);
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("without a modifier: the bits of the phase before", T, half, bfloat16) {
+  for (const Phase* phase : both) {
+    FeatureInputs<T> before(small({Feature::Causal}, 128)), after(small({Feature::Causal}, 128));
+    enter(*phase->forward->before, before.problem()), enter(*phase->backward->before, before.gradients());
+    enter(*phase, after.problem()), enter(*phase, after.gradients());
+    CHECK(before.results() == after.results());
+  }
+}
+
+TEST_CASE("every two features: computed or refused") {
+  check_pairs<half>(phase28m::phase, Where::Sim, small({}, 64));
+  check_pairs<bfloat16>(phase28::phase, Where::Sim, small({}, 64));
+}
+
+// Softcap and ALiBi have kernels of their own where D is 128. cap: with 1.5 most scores are far, with 30 none.
+TEST_CASE("checked: each modifier at D = 128") {
+  for (const Phase* phase : both) {
+    if (cannot_run(*phase, Where::Checked)) continue;
+    for (const Feature feature : {Feature::Softcap, Feature::Alibi, Feature::Bias, Feature::BoolMask,
+                                  Feature::Documents, Feature::BlockMask, Feature::Sinks})
+      check_case<bfloat16>(*phase, Where::Checked, small({feature}, 128));
+    for (const Feature feature : {Feature::Softcap, Feature::Alibi})
+      check_case<half>(*phase, Where::Checked, small({feature, Feature::GroupedHeads, Feature::Causal}, 128, 2));
+  }
+}
+
+// A tile before the diagonal, tiles on it, and tiles behind it.
+TEST_CASE("checked: ALiBi on both sides of the diagonal") {
+  for (const Phase* phase : both)
+    if (!cannot_run(*phase, Where::Checked))
+      check_case<half>(*phase, Where::Checked,
+                       {.on = {Feature::Alibi}, .B = 1, .H = 2, .Sq = 420, .Sk = 300, .D = 128});
+}
+
+TEST_CASE("checked: clean with all modifiers together") {
+  const FeatureSet all = {Feature::Softcap,   Feature::Alibi,       Feature::Bias,     Feature::BoolMask,
+                          Feature::Documents, Feature::Causal,      Feature::Sinks,    Feature::GroupedHeads,
+                          Feature::OtherDv,   Feature::LseGradient, Feature::BlockMask};
+  for (const Phase* phase : both) {
+    if (cannot_run(*phase, Where::Checked)) continue;
+    FeatureCase c = small(all, 64);
+    for (c.sharing = 0; c.sharing < 8; c.sharing += 7) check_case<half>(*phase, Where::Checked, c);
+  }
+}
+
+TEST_CASE("D = 256: forward on Hopper, both ways by mma.sync") {
+  for (const Phase* phase : both)
+    check_case<bfloat16>(*phase, Where::Sim, small({Feature::Softcap, Feature::Bias}, 256));
+}
+
+// A cap that no score comes near: tanh goes by its polynomial alone. LSE's bar is what tanh.approx would miss.
+TEST_CASE("softcap of 30") {
+  for (const Phase* phase : both) {
+    FeatureInputs<half> in(small({Feature::Softcap}, 128));
+    const auto capped = [](AnyProblem p) {
+      p.options.softcap = 30;
+      return p;
+    };
+    enter(*phase, capped(in.problem())), enter(*phase, capped(in.gradients()));
+    const Whole want(capped(in.gradients()));
+    for (std::size_t i = 0; i < in.lse.size(); ++i) CHECK(std::abs(in.lse[i] - want.lse[i]) <= lse_bar(want.lse[i]));
+    const double floor = rounding_floor<half>(want.o, 128).relative;
+    CHECK(distance(gather64(in.o.view), want.o, 128).relative <= 1.5 * floor + 0x1p-24);
+    CHECK(gradient_error<half>(gather64(in.dq.view), want.dq, want.size_q.g, 5e-6, 2).share <= 1);
+    CHECK(gradient_error<half>(gather64(in.dk.view), want.dk, want.size_k.g, 5e-6, 2).share <= 1);
+  }
+}
+
+// All scores are about -3, twice the cap: a maximum below zero, of which integers have the order turned.
+TEST_CASE("scores far below zero") {
+  for (const Phase* phase : both) {
+    FeatureInputs<half> in(small({Feature::Softcap}, 128));
+    const Random random(28, 11);
+    in.q.fill(70, [&](std::uint64_t i, std::int64_t) { return 0.5 + 0.1 * random.normal(i); });
+    in.k.fill(150, [&](std::uint64_t i, std::int64_t) { return -0.5 + 0.1 * random.normal(i); });
+    enter(*phase, in.problem()), enter(*phase, in.gradients());
+    INFO(phase->name);
+    expect_none(in.complaints(true, 10, true));
+  }
+}
+
+// A score that is NaN, or infinite, is what it was behind a softcap, and nobody else's.
+TEST_CASE("softcap of NaN") {
+  for (const Phase* phase : both) {
+    FeatureInputs<half> in(small({Feature::Softcap}, 128));
+    std::fill_n(in.q.view.row(1, 1, 5), 128, from_float<half>(NAN));
+    enter(*phase, in.problem());
+    for (std::int64_t i = 0; i < 70; ++i) CHECK(std::isnan(to_float(*in.o.view.row(1, 1, i))) == (i == 5));
+  }
+}
+
+TEST_CASE("NaN in keys that a mask or a bias hides") {
+  for (const Phase* phase : both)
+    for (const Feature feature : {Feature::BoolMask, Feature::Bias}) {
+      FeatureInputs<half> with(small({feature}, 64)), without(small({feature}, 64));
+      for (FeatureInputs<half>* in : {&with, &without})
+        for (std::int64_t n = 0; n < 2 * 2 * 70; ++n)
+          for (const std::int64_t j : {3, 140}) {
+            if (feature == Feature::Bias) in->bias[n * 150 + j] = from_float<half>(-INFINITY);
+            if (feature == Feature::BoolMask) in->allowed[n * 150 + j] = 0;
+          }
+      for (int b = 0; b < 2; ++b)
+        for (const std::int64_t j : {3, 140}) std::fill_n(with.k.view.row(b, 1, j), 64, from_float<half>(NAN));
+      enter(*phase, with.problem()), enter(*phase, without.problem());
+      CHECK(with.results() == without.results());
+    }
+}
+
+// Where a sink is far above all logits O is nearly 0; where it is far below it is as if it were not there.
+TEST_CASE("sinks far above and far below") {
+  for (const Phase* phase : both) {
+    FeatureInputs<bfloat16> in(small({Feature::Sinks, Feature::LseGradient}, 64));
+    in.sinks = {40, -40};
+    enter(*phase, in.problem()), enter(*phase, in.gradients());
+    expect_none(in.complaints(true, 2, true));
+  }
+}
+
+// Where keys have a mean, rounded rows of dS are set right by it, if their sums are known: phase 20. Here they are not.
+TEST_CASE("keys with a mean") {
+  for (const Phase* phase : both)
+    for (const Feature feature : {Feature::Softcap, Feature::Sinks}) {
+      FeatureInputs<bfloat16> in(small({feature}, 64));
+      const Random random(28, 9);
+      in.k.fill(150, [&](std::uint64_t i, std::int64_t) { return random.normal(i) + 1; });
+      enter(*phase, in.problem()), enter(*phase, in.gradients());
+      INFO(phase->name << ": " << name(feature));
+      expect_none(in.complaints(true, 10, true));
+    }
+}
+
+// ---- On a GPU -------------------------------------------------------------------------------------------------------
+
+TEST_CASE_TEMPLATE("gpu: every two features", T, half, bfloat16) {
+  for (const Phase* phase : both) {
+    if (cannot_run(*phase, Where::Gpu)) return;
+    for (const std::int64_t D : {64, 128}) check_pairs<T>(*phase, Where::Gpu, {.Sq = 300, .Sk = 513, .D = D});
+  }
+}
