@@ -208,6 +208,6 @@ TEST_CASE_TEMPLATE("gpu: the bits of the phase before, and of repeated heads", T
 TEST_CASE_TEMPLATE("gpu: every two features", T, half, bfloat16) {
   for (const Phase* phase : both) {
     if (skipped_without(*phase, Where::Gpu)) return;
-    for (const std::int64_t D : {64, 128, 256}) check_all_pairs<T>(*phase, Where::Gpu, {.Sq = 300, .Sk = 513, .D = D});
+    for (const std::int64_t D : {64, 128, 256}) check_all_pairs<T>(*phase, Where::Gpu, {.Sq = 200, .Sk = 330, .D = D});
   }
 }

@@ -395,7 +395,7 @@ TEST_CASE_TEMPLATE("gpu: what is outside, and every two features", T, half, bflo
     for (const std::int64_t D : {64, 128, 256}) {
       check_unseen_keys<T>(*phase, Where::Gpu, D);
       check_nan<T>(*phase, Where::Gpu, D);
-      check_all_pairs<T>(*phase, Where::Gpu, {.Sq = 300, .Sk = 513, .D = D});
+      check_all_pairs<T>(*phase, Where::Gpu, {.Sq = 200, .Sk = 330, .D = D});
     }
   }
 }

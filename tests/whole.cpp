@@ -42,6 +42,35 @@ std::size_t place(const std::array<std::int64_t, 4>& shape, std::array<std::int6
   return static_cast<std::size_t>(place);
 }
 
+// Of rows of n numbers; that no two of them overlap lets the compiler take several numbers at once.
+double dot(const double* __restrict x, const double* __restrict y, std::int64_t n) {
+  double sums[4] = {};
+  std::int64_t d = 0;
+  for (; d + 4 <= n; d += 4)
+    for (int i = 0; i < 4; ++i) sums[i] += x[d + i] * y[d + i];
+  for (; d < n; ++d) sums[0] += x[d] * y[d];
+  return sums[0] + sums[1] + (sums[2] + sums[3]);
+}
+void add(double* __restrict to, double factor, const double* __restrict x, std::int64_t n) {
+  for (std::int64_t d = 0; d < n; ++d) to[d] += factor * x[d];
+}
+// The same, and the same sum of positive terms; gives the sum of the terms' squares.
+double add(double* __restrict to, double* __restrict positive, double factor, double largest,
+           const double* __restrict x, std::int64_t n) {
+  double squares[4] = {};
+  std::int64_t d = 0;
+  for (; d + 4 <= n; d += 4)
+    for (int i = 0; i < 4; ++i) {
+      const double term = factor * x[d + i];
+      to[d + i] += term, positive[d + i] += std::abs(largest * x[d + i]), squares[i] += term * term;
+    }
+  for (; d < n; ++d) {
+    const double term = factor * x[d];
+    to[d] += term, positive[d] += std::abs(largest * x[d]), squares[0] += term * term;
+  }
+  return squares[0] + squares[1] + (squares[2] + squares[3]);
+}
+
 // One head of one sequence, and where its rows and keys are in the dense tensors.
 struct OfHead {
   const WideInputs& in;
@@ -76,9 +105,7 @@ struct OfHead {
   }
   // The logit of a pair, and its derivative by scale · q·k.
   std::pair<double, double> logit(std::int64_t i, std::int64_t j) const {
-    double s = 0, derivative = 1;
-    for (std::int64_t d = 0; d < in.shape.D; ++d) s += in.q[row(i, in.shape.D) + d] * in.k[key(j, in.shape.D) + d];
-    s *= in.scale;
+    double s = dot(&in.q[row(i, in.shape.D)], &in.k[key(j, in.shape.D)], in.shape.D) * in.scale, derivative = 1;
     if (const auto cap = static_cast<double>(in.options.softcap); cap != 0) {
       derivative = 1 / (std::cosh(s / cap) * std::cosh(s / cap));
       s = cap * std::tanh(s / cap);
@@ -160,10 +187,10 @@ Whole::Whole(const WideInputs& in) {
     dbias.resize(in.bias.size()), dsinks.resize(in.sinks.size());
     Gq = dq, Gk = dk, Gv = dv, Gbias = dbias, Gsinks = dsinks;
   }
-  // A term of a sum, added to its gradient, to the same sum of positive terms and to the squares.
-  const auto add = [](Matrix& to, Matrix& G, Size& size, std::size_t at, double term, double positive) {
-    to[at] += term, G[at] += positive, size.r += term * term;
-  };
+  // `n` terms factor · x[d], from place `at` on, added to a gradient, to the same sum of positive terms and to the squares.
+  const auto add_terms = [](Matrix& to, Matrix& G, Size& size, std::size_t at, double factor, double positive,
+                            const double* x,
+                            std::int64_t n) { size.r += add(&to[at], &G[at], factor, positive, x, n); };
   for (std::int64_t n = 0; n < s.N; ++n)
     for (std::int64_t h = 0; h < s.H; ++h) {
       const OfHead head(in, n, h);
@@ -195,8 +222,8 @@ Whole::Whole(const WideInputs& in) {
       }
       for (std::int64_t i = 0; i < head.rows; ++i)
         for (std::int64_t j = 0; j < head.keys; ++j)
-          for (std::int64_t d = 0; S[at(i, j)] > -INFINITY && share[at(i, j)] > 0 && d < s.Dv; ++d)
-            o[head.row(i, s.Dv) + d] += share[at(i, j)] * P[at(i, j)] * in.v[head.key(j, s.Dv) + d];
+          if (S[at(i, j)] > -INFINITY && share[at(i, j)] > 0)
+            add(&o[head.row(i, s.Dv)], share[at(i, j)] * P[at(i, j)], &in.v[head.key(j, s.Dv)], s.Dv);
       if (!gradients) continue;
 
       for (std::int64_t i = 0; i < head.rows; ++i) {
@@ -204,8 +231,7 @@ Whole::Whole(const WideInputs& in) {
         double delta = 0;
         for (std::int64_t j = 0; j < head.keys; ++j) {
           if (S[at(i, j)] == -INFINITY) continue;
-          for (std::int64_t d = 0; d < s.Dv; ++d)
-            dP[at(i, j)] += share[at(i, j)] * dout[d] * in.v[head.key(j, s.Dv) + d];
+          dP[at(i, j)] = share[at(i, j)] * dot(dout, &in.v[head.key(j, s.Dv)], s.Dv);
           delta += P[at(i, j)] * dP[at(i, j)];
         }
         const double dlse = in.dlse.empty() ? 0 : in.dlse[head.row(i)];
@@ -216,16 +242,15 @@ Whole::Whole(const WideInputs& in) {
           const double p = P[at(i, j)], dS = p * (dP[at(i, j)] - delta + dlse);
           squares += p * (dP[at(i, j)] - delta) * p * (dP[at(i, j)] - delta);
           const double positive = p * (std::abs(dP[at(i, j)]) + least), factor = in.scale * derivative[at(i, j)];
-          if (!in.bias.empty()) add(dbias, Gbias, size_bias, place(in.bias_shape, {n, h, i, j}), dS, positive);
-          for (std::int64_t d = 0; d < s.D; ++d) {
-            const std::size_t q = head.row(i, s.D) + d, k = head.key(j, s.D) + d;
-            add(dq, Gq, size_q, q, factor * dS * in.k[k], std::abs(factor * positive * in.k[k]));
-            add(dk, Gk, size_k, k, factor * dS * in.q[q], std::abs(factor * positive * in.q[q]));
+          if (!in.bias.empty()) {
+            const std::size_t bias = place(in.bias_shape, {n, h, i, j});
+            dbias[bias] += dS, Gbias[bias] += positive, size_bias.r += dS * dS;
           }
-          for (std::int64_t d = 0; d < s.Dv; ++d) {
-            const double term = share[at(i, j)] * p * dout[d];
-            add(dv, Gv, size_v, head.key(j, s.Dv) + d, term, std::abs(term));
-          }
+          const std::size_t q = head.row(i, s.D), k = head.key(j, s.D);
+          add_terms(dq, Gq, size_q, q, factor * dS, factor * positive, &in.k[k], s.D);
+          add_terms(dk, Gk, size_k, k, factor * dS, factor * positive, &in.q[q], s.D);
+          const double kept = share[at(i, j)] * p;
+          add_terms(dv, Gv, size_v, head.key(j, s.Dv), kept, kept, dout, s.Dv);
         }
         if (in.sinks.empty()) continue;
         // No product with P is in it but delta, so its R is of what delta is off by: docs/conventions.md.
