@@ -336,6 +336,15 @@ def public_table(rows, words):
                      "cause": cause, "s": "{seconds:.0f}"}, words=4)
 
 
+def models_tables(rows, words):
+    """Attention that models use, a table for each family: TFLOP/s per visible pair, and in brackets how many times as
+    fast per visible pair the first kernel of its line is."""
+    def cell(row):
+        return short(row["tflops"]) + ("" if row["ours_over"] == 1 else f" ({number(row['ours_over']):.2f})")
+    title = "TFLOP/s (the first column is so many times as fast)"
+    return "".join(grid(here, title, "{case}, N = {N}", "{kernel}", cell) for here in groups(rows, "{family}").values())
+
+
 def speed_table(rows, words):
     """The simulator's own speed: a line per build, a column per number of threads."""
     return grid(rows, filled("GFLOP/s, N = {N}", rows[0]), "{build}",
@@ -436,7 +445,7 @@ def ablations_table(rows, words):
 KINDS = {
     "summary": summary_table, "predictions": predictions_table, "gradients": gradients_table, "mutants": mutants_table,
     "public": public_table, "simulators": simulators_table, "speed": speed_table, "cpu": cpu_table,
-    "staircase": steps_table,
+    "staircase": steps_table, "models": models_tables,
     "ceilings": ceilings_table, "ratios": ratios_table, "beside": beside_tables, "fastest": fastest_table,
     "diet": diet_table, "sass": sass_table, "ablations": ablations_table,
     "sectors": lambda rows, words: grid(rows, "phase and shape", "{case}", "{counter}", counted),

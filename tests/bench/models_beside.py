@@ -133,7 +133,7 @@ def check(name, got, exact, slack=1):
             sys.exit(f"wrong: {name}: {what} is {error:.2f} rounding floors from fp64; expected at most {bar * slack}")
 
 
-def measure(torch, passes, case, N, turns, rounds):
+def measure(torch, passes, family, case, N, turns, rounds):
     dout = torch.randn_like(case.q)
     runs, gradients = {}, {}
     exact = exact_head(torch, case, dout) if case.exact or case.name.startswith("grouped") else None
@@ -170,15 +170,15 @@ def measure(torch, passes, case, N, turns, rounds):
         pairs = plain if name.endswith(" plain") else case.pairs
         ms = statistics.median(samples)
         first = next(iter(case.ours))
-        rows.append({"sweep": f"models {what}", "case": case.name, "N": N, "D": D, "causal": causal, "type": "bfloat16",
-                     "kernel": name, "samples": len(samples), "median_ms": ms,
+        rows.append({"sweep": f"{case.name}, {what}", "pass": what, "family": family, "case": case.name,
+                     "N": N, "D": D, "causal": causal, "type": "bfloat16", "kernel": name, "samples": len(samples), "median_ms": ms,
                      "tflops": (4 if what == "forward" else 10) * pairs * D / ms * 1e-9,
                      "ours_over": statistics.median(b / a for a, b in zip(times[what, first], samples)) *
                      case.pairs / pairs})
     for what in ("forward", "backward"):
         print(f"{case.name:32} N {N:5} {what:8} " + "  ".join(
             f"{row['kernel']} {row['tflops']:.0f} ({row['ours_over']:.3f})" for row in rows
-            if row["sweep"] == f"models {what}"), flush=True)
+            if row["pass"] == what), flush=True)
     return rows
 
 
@@ -197,7 +197,7 @@ def main(words):
         make, lengths_of, masks = FAMILIES[family]
         for causal in masks:
             for N in lengths_of:
-                rows += measure(torch, passes, make(torch, N, causal), N, turns, options.rounds)
+                rows += measure(torch, passes, family, make(torch, N, causal), N, turns, options.rounds)
                 torch.cuda.empty_cache()
                 if options.out:
                     write_results(options.out, gpu_environment(), rows)

@@ -410,6 +410,18 @@ class Tables(Case):
                        {"case": "y", "counter": "b", "simulator": None, "gpu": 7}),
             "| phase and shape | a | b |\n|---|---:|---:|\n| x | 1,000 | **1,000 / 2** |\n| y |  | 7 |\n\n")
 
+    def test_attention_of_models_has_a_table_for_each_family(self):
+        def row(family, case, kernel, tflops, over, what="forward"):
+            return timed(kernel, tflops=tflops, family=family, case=case, ours_over=over, sweep=f"{case}, {what}",
+                         **{"pass": what})
+        rows = [row("heads", "full", "25", 600, 1), row("heads", "full", "flex", 300, 2.004),
+                row("heads", "causal", "25", 500, 1), row("masks", "window", "26", 400, 1),
+                row("masks", "window", "26", 99, 1, "backward")]
+        title = "| TFLOP/s (the first column is so many times as fast) |"
+        self.assertEqual(self.shown("models pass=forward", *rows),
+                         f"{title} 25 | flex |\n|---|---:|---:|\n| full, N = 512 | 600 | 300 (2.00) |\n"
+                         f"| causal, N = 512 | 500 |  |\n\n{title} 26 |\n|---|---:|\n| window, N = 512 | 400 |\n\n")
+
     def test_steps_that_were_predicted(self):
         def step(kernel, **more):
             return {"kernel": kernel, "N": 512, "causal": False, **more}
