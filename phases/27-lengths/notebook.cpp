@@ -24,6 +24,7 @@
 #include "phases/arrays/tensor.hpp"
 #include "phases/pages/cell.hpp"
 #include "phases/pages/counted.hpp"
+#include "phases/pages/pairs.hpp"
 #include "phases/pages/svg.hpp"
 #include "sim/report/recording.hpp"
 
@@ -349,6 +350,21 @@ CELL("Whole tiles for each") {
 // ```{region} phase.hpp features
 // ```
 //
+// ## With what else
+//
+// What phases 25 and 26 have goes together with lengths, two by two; what nobody had before is refused by its name. The
+// last sign of a line is about its feature alone, those before are about it and each feature above: + is computed, - is
+// refused. The phase's tests compute every + and compare it with fp64, and try every -.
+
+// %% tags=["hide-input"]
+CELL("Every two features") {
+  const Pairs pairs = print_pairs({&phase27::phase, &phase27m::phase});
+  std::printf("\nthe last refusal: %s\n", pairs.refusal.c_str());
+  expect(pairs.alike, "both phases, and both passes, answer alike");
+  expect(pairs.computed == 8 + 27, "8 features alone, and 27 pairs of them: causal and window are one mask");
+}
+
+// %% [markdown]
 // **What you saw.** Lengths are one more answer to *where*. A kernel in front turns them into a list of tiles, longest
 // sequences first, so that the host need not know them. A box of TMA ends where a sequence does, because one axis of
 // its map ends there. Each sequence has the bits that it has alone, and nothing of its neighbours reaches it.
