@@ -159,7 +159,8 @@ CELL("Which block copies which keys") {
   std::map<std::uint64_t, std::set<int>> keys_of;
   for (const Recording::Step& step : run.steps)
     for (const Recording::Part& part : step.parts) {
-      if (part.kind != Recording::Kind::copy || run.arrays[std::size_t(part.source)].name != "K") continue;
+      if (part.kind != Recording::Kind::copy || part.source < 0) continue;  // zeros behind the end come from nowhere
+      if (run.arrays[std::size_t(part.source)].name != "K") continue;
       for (const Recording::Span& span : part.from)
         for (std::uint64_t at = span.first; at < span.end; at += D * 2) keys_of[step.block].insert(int(at / (D * 2)));
     }
