@@ -3,7 +3,7 @@
 // Use: Run run = phase27::forward(problem, Where::Checked);  phase27m::forward(problem, Where::Sim);
 #pragma once
 #include "phases/26-windows/phase.hpp"
-#include "phases/interface/operands.hpp"
+#include "phases/interface/demands.hpp"
 #include "phases/interface/phase.hpp"
 
 namespace flash {
@@ -32,22 +32,10 @@ inline Workspace with_sequences(Workspace (*of)(const AnyProblem& p), const AnyP
 }
 // #endregion
 
-// #region entries: of a batch, whose sequences TMA's boxes end in
-// To TMA batch entries are rows of one tensor (cut_map_of), so many each, all that have rows and all that have keys.
+// #region entries: boxes end in sequences without lengths, too
 inline void check_entries(const AnyProblem& p) {
-  for (const Operand& operand : operands) {
-    const AnyView& view = p.*operand.view;
-    const Length rows = operand.shape[2], width = operand.shape[3];
-    const bool copied = (width == Length::D || width == Length::Dv) && operand.element != Element::Int16;
-    if (p.B() <= 1 || !copied || !is_given(operand, p) || view.elements() == 0) continue;
-    const AnyView& first = rows == Length::Sq ? p.q : p.k;
-    const std::int64_t entry = first.stride[2] > 0 ? first.stride[0] / first.stride[2] : 0;
-    if (view.stride[0] == entry * view.stride[2] && p.B() * entry < std::int64_t{1} << 30) continue;
-    refuse(std::string(operand.name) + "'s stride of B", std::to_string(view.stride[0]),
-           "as many of its rows as in " + std::string(rows == Length::Sq ? "Q" : "K") + ", " + std::to_string(entry) +
-               ", for TMA",
-           "choose a phase that copies without it: ./flash help");
-  }
+  if (const std::optional<Refusal> r = demands::entries_obstacle(p))
+    refuse(r->argument, r->value, r->expected, r->remedy);
 }
 // #endregion
 }  // namespace phase27

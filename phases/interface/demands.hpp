@@ -43,23 +43,42 @@ std::optional<Refusal> array_given(const AnyProblem& p) {
   return {};
 }
 
+inline Refusal no_tma(const std::string& what, std::int64_t value, const std::string& expected) {
+  return {what, std::to_string(value), expected + " for TMA", "choose a phase that copies without it: ./flash help"};
+}
+
+// #region entries: of a batch, whose sequences TMA's boxes end in
+// To such boxes batch entries are rows of one tensor, so many each, all that have rows and all that have keys.
+inline std::optional<Refusal> entries_obstacle(const AnyProblem& p) {
+  for (const Operand& operand : operands) {
+    const AnyView& view = p.*operand.view;
+    const Length rows = operand.shape[2], width = operand.shape[3];
+    const bool copied = (width == Length::D || width == Length::Dv) && operand.element != Element::Int16;
+    if (p.B() <= 1 || !copied || !is_given(operand, p) || view.elements() == 0) continue;
+    const AnyView& first = rows == Length::Sq ? p.q : p.k;
+    const std::int64_t entry = first.stride[2] > 0 ? first.stride[0] / first.stride[2] : 0;
+    if (view.stride[0] == entry * view.stride[2] && p.B() * entry < std::int64_t{1} << 30) continue;
+    return no_tma(std::string(operand.name) + "'s stride of B", view.stride[0],
+                  "as many of its rows as in " + std::string(rows == Length::Sq ? "Q" : "K") + ", " +
+                      std::to_string(entry) + ",");
+  }
+  return {};
+}
+// #endregion
+
 // The first thing that keeps TMA from copying the tensors: it wants bases, strides and rows in multiples of 16 bytes,
-// and counts rows in 32 bits.
+// and counts rows in 32 bits. Where sequences have lengths of their own it wants batch entries as above.
 inline std::optional<Refusal> tma_obstacle(const AnyProblem& p) {
   constexpr std::int64_t most_rows = std::int64_t{1} << 30;
-  const auto refusal = [](const std::string& what, std::int64_t value, const char* expected) {
-    return Refusal{what, std::to_string(value), std::string(expected) + " for TMA",
-                   "choose a phase that copies without it: ./flash help"};
-  };
   for (const Operand& operand : operands) {
     const AnyView& view = p.*operand.view;
     const bool copied = operand.shape[3] == Length::D || operand.shape[3] == Length::Dv;
     if (!is_given(operand, p) || !copied || view.elements() == 0) continue;
     const std::string name = operand.name;
     const std::int64_t element = bytes_of(type_of_elements(operand.element, p));
-    if (view.S() > most_rows) return refusal(name + "'s sequence length S", view.S(), "at most 2^30");
+    if (view.S() > most_rows) return no_tma(name + "'s sequence length S", view.S(), "at most 2^30");
     const auto odd = [&](const std::string& what, std::int64_t bytes) {
-      return refusal(name + what, bytes, "a multiple of 16");
+      return no_tma(name + what, bytes, "a multiple of 16");
     };
     if (view.D() * element % 16) return odd("'s bytes in a row", view.D() * element);
     for (int i = 0; i < 3; ++i)
@@ -68,7 +87,7 @@ inline std::optional<Refusal> tma_obstacle(const AnyProblem& p) {
     const auto address = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(view.data));
     if (address % 16) return odd("'s address", address);
   }
-  return {};
+  return p.rows_of.given() || p.keys_of.given() ? entries_obstacle(p) : std::nullopt;
 }
 
 inline const DemandRow rows[] = {

@@ -1,9 +1,12 @@
 # models_beside.py: the attention that models use: phases from 25 on beside the kernels that they are made of (19 and
-# 24), and beside PyTorch where it can say the same: FlexAttention (compiled), cuDNN and FlashAttention-2 by SDPA. One
-# process, in turn, on the same tensors; each is compared with fp64 before it is timed. Rates are of visible pairs.
+# 24), and beside PyTorch where it can say the same: FlexAttention (compiled), cuDNN and FlashAttention-2 by SDPA, and
+# varlen_attn. One process, in turn, on the same tensors; each is compared with fp64 before it is timed. Rates are of
+# visible pairs.
 # python3 tests/bench/models_beside.py --library build/default/lib/libflash-passes.so --out h200-models.json [FAMILY…]
 import argparse
+import inspect
 import math
+import random
 import statistics
 import sys
 
@@ -12,17 +15,19 @@ from results import gpu_environment, write_results
 from torch_side import Turns, relative
 
 D, TOKENS = 128, 16384  # B * N
+PACKED = 65536  # tokens of all sequences of a mix
 WINDOW, DROPPED = 1024, 0.1
 BARS = (1.5, 2, 2, 2)  # O, dQ, dK, dV of phases, in rounding floors; four times as much for PyTorch's
 
 
 class Case:
     """One kind of attention on given tensors. ours: phases by name, as (number, tensors, options); torchs: functions
-    of q, k, v that give O; pairs: how many (row, key) are seen; exact(S): scores of a head in fp64, masked."""
+    of q, k, v that give O; pairs: how many (row, key) are seen; exact(S): scores of a head in fp64, masked, of each of
+    `sequences`, (first, end), by itself."""
 
     def __init__(self, name, q, k, v, pairs, exact=None):
         self.name, self.q, self.k, self.v, self.pairs, self.exact = name, q, k, v, pairs, exact
-        self.ours, self.torchs, self.base = {}, {}, None
+        self.ours, self.torchs, self.base, self.sequences = {}, {}, None, [(0, q.shape[2])]
 
 
 def causal_scores(S):
@@ -106,24 +111,70 @@ def dropout(torch, N, _):
                                                                dropout_p=DROPPED)})
 
 
+def mix(mean):
+    """Log-normal lengths, PACKED tokens in all, always the same ones."""
+    draw, of = random.Random(0), []
+    while sum(of) < PACKED:
+        length = max(1, round(draw.lognormvariate(math.log(mean) - 0.5, 1)))  # of which the mean is e^(mu + 1/2)
+        of.append(min(length, PACKED - sum(of)))
+    return of
+
+
+def one_length(of):
+    """The length in whole tiles of 128 of which as many tokens, masked, see about as many pairs."""
+    return round(2 * sum(map(causal_pairs, of)) / sum(of) / 128) * 128
+
+
+def lengths(torch, mean, _):
+    from torch.nn.attention.varlen import varlen_attn
+
+    H, of = 16, mix(mean)
+    ends = [sum(of[:n]) for n in range(len(of) + 1)]
+    torch.manual_seed(0)
+    packed = [torch.randn(PACKED, H, D, device="cuda", dtype=torch.bfloat16) for _ in "QKV"]
+    q, k, v = (x.transpose(0, 1)[None] for x in packed)  # [1, H, total, D] of memory [total, H, D]
+    case = Case(f"{len(of)} sequences, {min(of)} to {max(of)}", q, k, v, H * sum(map(causal_pairs, of)), causal_scores)
+    case.sequences = list(zip(ends, ends[1:]))
+    begins = torch.tensor(ends, dtype=torch.int32, device="cuda")
+    more = {name: begins[None, None] for name in ("cu_seqlens_q", "cu_seqlens_k")}
+    case.ours = {"27": ("27", (q, k, v), {"causal": True, "more": more})}
+    # The same memory, as sequences of one length.
+    N = one_length(of)
+    B = PACKED // N
+    equal = (x[:B * N].unflatten(0, (B, N)).transpose(1, 2) for x in packed)
+    case.base = {"equal heads": tuple(equal), "causal": True}
+    number = torch.repeat_interleave(torch.arange(len(of), device="cuda"), torch.tensor(of, device="cuda"))
+    masked = {"window_size": (-1, 0)} if "window_size" in inspect.signature(varlen_attn).parameters else {
+        "is_causal": True}
+
+    def varlen(q, k, v):
+        rows = (x[0].transpose(0, 1) for x in (q, k, v))
+        return varlen_attn(*rows, begins, begins, max(of), max(of), **masked).transpose(0, 1)[None]
+
+    case.torchs = {"varlen": varlen,
+                   "flex": flex(torch, case, mask=lambda b, h, i, j: (i >= j) & (number[i] == number[j]))}
+    return case
+
+
 FAMILIES = {"grouped": (grouped, (2048, 8192, 16384), (False, True)), "window": (window, (2048, 16384), (True,)),
-            "dropout": (dropout, (2048, 8192, 16384), (True,))}
+            "lengths": (lengths, (512, 2048), (True,)), "dropout": (dropout, (2048, 8192, 16384), (True,))}
 
 
 def exact_head(torch, case, dout):
     """O, dQ, dK and dV in fp64 of the last head of Q, as the definition says; dK and dV are that head's share."""
     group = case.q.shape[1] // case.k.shape[1]
-    q, k, v = (x[-1, -1].double() for x in (case.q, case.k, case.v))
     scale = torch.tensor(1 / math.sqrt(D), dtype=torch.float32).double().item()
-    q.requires_grad_()
-    S = q.detach() @ k.T * scale
-    with torch.enable_grad():
-        S.requires_grad_()
-        P = torch.softmax(case.exact(S.clone()) if case.exact else S, 1)
-        o = P @ v
-        dS, = torch.autograd.grad(o, S, dout[-1, -1].double())
-    return [o.detach(), dS @ k * scale] + ([dS.T @ q.detach() * scale, P.detach().T @ dout[-1, -1].double()]
-                                           if group == 1 else [])
+    parts = []
+    for first, end in case.sequences:
+        q, k, v, do = (x[-1, -1, first:end].double() for x in (case.q, case.k, case.v, dout))
+        S = q @ k.T * scale
+        with torch.enable_grad():
+            S.requires_grad_()
+            P = torch.softmax(case.exact(S.clone()) if case.exact else S, 1)
+            o = P @ v
+            dS, = torch.autograd.grad(o, S, do)
+        parts.append([o.detach(), dS @ k * scale] + ([dS.T @ q * scale, P.detach().T @ do] if group == 1 else []))
+    return [torch.cat(x) for x in zip(*parts)]
 
 
 def check(name, got, exact, slack=1):

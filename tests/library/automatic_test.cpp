@@ -243,6 +243,36 @@ TEST_CASE("a window gets a phase that has it") {
   }
 }
 
+// Boxes of TMA count batch entries in rows of one tensor; who copies without it takes any layout.
+TEST_CASE("sequences of their own lengths get a phase that has them") {
+  std::int32_t numbers[5] = {};
+  const auto lengths = [&](std::int64_t count) { return any_of(dense_view(numbers, {1, 1, count, 1})); };
+  AnyProblem padded({4, 8, 8, 512, 600, 64, 64}, half_type, {}, true),
+      packed({1, 8, 8, 512, 600, 64, 64}, half_type, {});
+  padded.rows_of = padded.keys_of = lengths(4), packed.first_rows = packed.first_keys = lengths(5);
+  const auto on = [](AnyProblem p, Direction direction, Capability device) {
+    p.direction = direction;
+    return choose_phase(p, [device](const Features& can) { return runs_on(can, device); }).phase;
+  };
+  for (const Direction direction : {Direction::Forward, Direction::Backward}) {
+    const auto can = [&](const AnyProblem& p, Capability device) {
+      return pass_of(*on(p, direction, device), direction).features;
+    };
+    for (const AnyProblem& p : {padded, packed}) {
+      for (const Capability device : {Capability{9, 0}, Capability{8, 0}, Capability{10, 0}})
+        CHECK(can(p, device).meets(Demand::Lengths));
+      CHECK(can(p, {9, 0}).capability.exactly);
+      CHECK(can(p, {8, 0}).capability.major == 8);
+    }
+    AnyProblem apart = padded, other = padded;
+    for (AnyView* view : {&apart.k, &apart.v, &other.v}) view->stride[0] += 2 * view->stride[2];
+    CHECK(can(apart, {9, 0}).capability.exactly);
+    CHECK(on(other, direction, {9, 0}) == on(padded, direction, {8, 0}));
+    other.rows_of = other.keys_of = {};
+    CHECK(can(other, {9, 0}).capability.exactly);
+  }
+}
+
 TEST_CASE("a phase that has more than is asked is left to those who ask") {
   const auto with = [](const auto& ask) {
     AnyProblem p({1, 8, 8, 2048, 2048, 128, 128}, Type::BFloat16, {});
@@ -264,6 +294,11 @@ TEST_CASE("a phase that has more than is asked is left to those who ask") {
   const Demands window = with([](AnyProblem& p) { p.options.mask = {.left = 100, .right = 0}; });
   CHECK(window(Demand::Window));
   CHECK_FALSE(has_more(window, windows));
+  const Demands sequences = {Demand::FewerHeads, Demand::OtherDv, Demand::Window, Demand::Lengths};
+  std::int32_t rows = 0;
+  const Demands lengths = with([&](AnyProblem& p) { p.rows_of = any_of(dense_view(&rows, {1, 1, 1, 1})); });
+  CHECK(lengths(Demand::Lengths));
+  CHECK_FALSE(has_more(lengths, sequences));
 }
 
 TEST_CASE("figures of the type's size, else of any, and of the very type where two are as near") {
