@@ -77,6 +77,10 @@ template <class T>
 std::array<std::int64_t, 4> FeatureInputs<T>::shared_shape() const {
   return {c.sharing & 1 ? 1 : shape.B, c.sharing & 2 ? 1 : shape.H, c.sharing & 4 ? 1 : shape.Sq, shape.Sk};
 }
+template <class T>
+std::array<std::int64_t, 4> FeatureInputs<T>::shape_of_blocks() const {
+  return {c.sharing & 1 ? 1 : shape.B, c.sharing & 2 ? 1 : shape.H, (shape.Sq + 63) / 64, (shape.Sk + 63) / 64};
+}
 
 template <class T>
 FeatureInputs<T>::FeatureInputs(const FeatureCase& c_)
@@ -120,8 +124,7 @@ FeatureInputs<T>::FeatureInputs(const FeatureCase& c_)
     for (std::int64_t i = 0; i < shape.Sq; ++i) document_q.push_back(static_cast<std::int32_t>(i / (23 - 5 * b)));
     for (std::int64_t j = 0; j < shape.Sk; ++j) document_k.push_back(static_cast<std::int32_t>(j / (31 - 5 * b) + b));
   }
-  const std::int64_t block_count = ((shape.Sq + 63) / 64) * ((shape.Sk + 63) / 64);
-  for (std::int64_t i = 0; i < shape.H * block_count && c.has(Feature::BlockMask); ++i)
+  for (std::int64_t i = 0; i < size(shape_of_blocks()) && c.has(Feature::BlockMask); ++i)
     blocks.push_back(static_cast<std::uint8_t>((i * 7 + 5) % 11 % 3));
   if (c.has(Feature::Packed)) first_rows = ends(lengths(c.Sq, false)), first_keys = ends(lengths(c.Sk, true));
   if (c.has(Feature::Used)) {
@@ -166,7 +169,7 @@ AnyProblem FeatureInputs<T>::arrays() {
   give(p.slopes, slopes, {1, shape.H, 1, 1}), give(p.sinks, sinks, {1, shape.H, 1, 1});
   give(p.bias, bias, shared_shape()), give(p.allowed, allowed, shared_shape());
   give(p.document_q, document_q, {shape.B, 1, shape.Sq, 1}), give(p.document_k, document_k, {shape.B, 1, shape.Sk, 1});
-  give(p.blocks, blocks, {1, shape.H, (shape.Sq + 63) / 64, (shape.Sk + 63) / 64});
+  give(p.blocks, blocks, shape_of_blocks());
   give(p.first_rows, first_rows, {1, 1, shape.N + 1, 1}), give(p.first_keys, first_keys, {1, 1, shape.N + 1, 1});
   give(p.rows_of, rows_of, {1, 1, shape.N, 1}), give(p.keys_of, keys_of, {1, 1, shape.N, 1});
   if (c.has(Feature::Causal)) p.options.mask = Mask::bottom_right();

@@ -45,7 +45,7 @@ struct FeatureCase {
   Layout layout = Layout::Mixed;
   std::uint64_t seed = 1;
   bool keeps = true;              // m, l and O's low bits go from the forward pass to the backward pass; else LSE alone
-  int sharing = 0;                // of the axes B, H and Sq of bias and mask those that are 1, as bits
+  int sharing = 0;                // of the axes B, H and Sq of bias and masks those that are 1, as bits
   std::int64_t Dv = 0;            // where V has another D; 0: D / 2 + 8
   std::optional<Mask> mask = {};  // in place of that of `on`
   std::optional<float> scale = {};  // in place of 1/sqrt(D)
@@ -77,6 +77,7 @@ struct FeatureInputs {
 
  private:
   std::array<std::int64_t, 4> shared_shape() const;
+  std::array<std::int64_t, 4> shape_of_blocks() const;
   AnyProblem arrays();
 };
 

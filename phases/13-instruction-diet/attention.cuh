@@ -220,12 +220,12 @@ struct Warp {
   // #endregion
 
   // #region multiply: a K/V tile, from S to O
-  // A K/V tile. kMasked: some row may not see all of it.
+  // A K/V tile, in one of two stages. kMasked: some row may not see all of it.
   template <bool kMasked>
-  __device__ void multiply(int tile) {
+  __device__ void multiply(int tile, int stage) {
     float s[kRowTiles][Bc / 2] = {}, top[kRowTiles][2], base[kRowTiles][2];
     draw_kept(std::int64_t{tile} * Bc);
-    scores(s, tiles.K[tile % 2]);
+    scores(s, tiles.K[stage]);
     if constexpr (Variant::modifies)
 #pragma unroll
       for (int rt = 0; rt < kRowTiles; ++rt)
@@ -243,7 +243,7 @@ struct Warp {
     }
 #pragma unroll
     for (int rt = 0; rt < kRowTiles; ++rt) subtract(rt, base[rt], s[rt]);
-    add_output(s, base, tiles.V[tile % 2]);
+    add_output(s, base, tiles.V[stage]);
   }
   // #endregion
 
@@ -290,13 +290,20 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
   const float c = fmaxf(fabsf(scale_log2), 1e-30f);  // a scale of 0 becomes tiny, since -inf · 0 is NaN
   Warp<T, D, Br, Bc, kKeeps, Variant> warp{tiles, first_row, band, c, head, H};
   if constexpr (Variant::modifies) warp.band.begin_rows(warp.m, warp.l, warp.rounded_l, head, H);
-  const auto range = key_tiles<Br, Bc>(first_row, band);
+  auto range = key_tiles<Br, Bc>(first_row, band);
   int first = 0, cut = 0;  // windows: the first tile; tiles before `cut` are masked, too
   if constexpr (Variant::windows) first = static_cast<int>(range.first), cut = static_cast<int>(range.cut);
+  const int* list = nullptr;  // skips: the tiles that there are
+  if constexpr (Variant::skips) {
+    list = band.list_of_rows(head / H, head % H, static_cast<int>(q_tile));
+    range.seen = list[0], range.full = list[1];
+  }
+  const auto listed = [&](int tile) { return Variant::skips ? list[2 + tile] : tile; };
 
   const auto begin_copies = [&](auto whole, int tile) {
-    load_tile<decltype(whole)::value, kThreads>(tiles.K[tile % 2], K, std::int64_t{tile} * Bc, range.keys);
-    load_tile<decltype(whole)::value, kThreads>(tiles.V[tile % 2], V, std::int64_t{tile} * Bc, range.keys);
+    const std::int64_t first_key = std::int64_t{listed(tile)} * Bc;
+    load_tile<decltype(whole)::value, kThreads>(tiles.K[tile % 2], K, first_key, range.keys);
+    load_tile<decltype(whole)::value, kThreads>(tiles.V[tile % 2], V, first_key, range.keys);
     cp_async_commit();
   };
   const auto wait_for = [&](int tile) {
@@ -316,7 +323,7 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
   const auto masked = [&] {
     trace_mark("masked", tile);
     wait_for(tile);
-    if (warp.sees(std::int64_t{tile} * Bc)) warp.template multiply<true>(tile);
+    if (warp.sees(std::int64_t{listed(tile)} * Bc)) warp.template multiply<true>(listed(tile), tile % 2);
   };
 #pragma unroll 1
   for (; tile >= range.full; --tile) masked();
@@ -324,7 +331,7 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
   for (; tile >= cut; --tile) {
     trace_mark("full", tile);
     wait_for(tile);
-    warp.template multiply<false>(tile);
+    warp.template multiply<false>(listed(tile), tile % 2);
   }
   if constexpr (Variant::windows)
 #pragma unroll 1

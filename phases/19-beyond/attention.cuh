@@ -77,10 +77,11 @@ __device__ void store_rows(const float (&o)[N], const float (&factor)[2], Head<T
 // #endregion
 
 // #region consumer: what a thread holds of its warpgroup's 64 rows, and what it does with a K/V tile
-// Of the K/V tiles that a warpgroup sees, what is the same in all phases without windows.
+// Of the K/V tiles that a warpgroup sees, what is the same in all phases without windows and lists.
 template <class Variant>
 struct OfWarpgroup {
   static constexpr int cut = 0;  // as in Keys
+  __device__ static int number(int tile) { return tile; }
 };
 // kKeeps: what a backward pass needs goes out too, or O in fp32. Variant: a band that says where things lie (phase 25).
 template <class T, int D, int Br, int Bc, bool kKeeps, class Variant>
@@ -123,6 +124,10 @@ struct Consumer {
       const int left = uniform(mine.first - all.first) / Bc;
       part.first = uniform(mine.first), part.cut = uniform(mine.cut), unseen += part.behind - left, part.behind = left;
     }
+    if constexpr (Variant::skips) {  // all warpgroups have the same tiles
+      part.list = band.list_of_rows(work.head / H, work.head % H, work.q_tile);
+      my_tiles = uniform(max(part.list[0], 1)), mine.full = uniform(part.list[1]), unseen = 0;
+    }
     row = work.q_tile * Br + my_row;
     masked = uniform(scale_log2 < 0 ? 0 : mine.full);  // from this tile on; all where signs must be turned
     seen[0] = band.end(row) - lane % 4 * 2, seen[1] = band.end(row + 8) - lane % 4 * 2;
@@ -131,8 +136,8 @@ struct Consumer {
     parity ^= 1;  // behind the return: else ptxas takes stages for different in each lane (R2UR)
     return true;
   }
-  // Softmax of a tile. PV of the one before is waited for ahead of the exponentials, so that what follows it runs in
-  // their shadow.
+  // Softmax of the tile with that number. PV of the one before is waited for ahead of the exponentials, so that what
+  // follows it runs in their shadow.
   template <class F>
   __device__ __forceinline__ void probabilities(int tile, bool is_masked, const F& wait_for_output) {
     if constexpr (Variant::modifies) {
@@ -183,19 +188,20 @@ struct Consumer {
     if (my_tiles == 1) tiles.Q_ring[warpgroup].release(Q);
     rows = CarriedRows();
     if constexpr (Variant::modifies) band.begin_rows(rows, work.head, H, c);
-    probabilities(my_tiles - 1, my_tiles > masked || (Variant::windows && my_tiles <= part.cut), [] {});
+    probabilities(part.number(my_tiles - 1), my_tiles > masked || (Variant::windows && my_tiles <= part.cut), [] {});
     round_scores();
   }
   template <bool kMasked>
   __device__ __forceinline__ void step(int tile) {
-    trace_mark("tile", tile);
+    const int number = part.number(tile);
+    trace_mark("tile", number);
     next_scores();  // S of this tile
     next_output();  // PV of the tile before
     draw_kept(tile);
     wgmma_wait<1>(s);  // all but the last: S is there
     tiles.K_ring.release(K), K.next();
     if (tile == 0) tiles.Q_ring[warpgroup].release(Q);  // the last product with Q
-    probabilities(tile, kMasked, [&] { wait_for_output(); });
+    probabilities(number, kMasked, [&] { wait_for_output(); });
     rescale(o, alpha);
     round_scores();
   }

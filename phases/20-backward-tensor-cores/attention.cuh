@@ -310,9 +310,19 @@ __global__ void __launch_bounds__(256, 1) keys_backward(Backward<T, Variant> a) 
   int end = tile_of(a.Q.rows + Br - 1);
   const int full = last_key >= a.K.rows ? end : tile_of(last_key - a.band.right + Br - 1);
   if constexpr (Variant::windows) end = min(end, end_of_queries(a.band, first_key, Br, Bc));
-  const int of_head = max(end - first, 0), steps = of_head * a.band.group;  // Q tiles of a head, and of all
-  const auto head_of = [&](int step) { return key_head * a.band.group + (Variant::groups ? step / of_head : 0); };
-  const auto tile_at = [&](int step) { return first + (Variant::groups ? step % of_head : step); };
+  const int of_head = max(end - first, 0);  // Q tiles of a head
+  int steps = of_head * a.band.group;       // and of all
+  const int* list = nullptr;                // skips: those that there are
+  if constexpr (Variant::skips)
+    list = a.band.list_of_keys(static_cast<int>(b), static_cast<int>(h), a.band.kv_tile()), steps = list[0];
+  const auto head_of = [&](int step) {
+    if (Variant::skips) return key_head * a.band.group + a.band.member_of(list[2 + 2 * step]);
+    return key_head * a.band.group + (Variant::groups ? step / of_head : 0);
+  };
+  const auto tile_at = [&](int step) {
+    if (Variant::skips) return a.band.tile_of(list[2 + 2 * step]);
+    return first + (Variant::groups ? step % of_head : step);
+  };
   const auto begin_copies = [&](int step) {
     const std::int64_t head = head_of(step), first_row = std::int64_t{tile_at(step)} * Br,
                        row = head * a.rows + first_row;

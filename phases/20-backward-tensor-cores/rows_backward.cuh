@@ -24,7 +24,8 @@ struct RowsTiles {
 // #endregion
 
 // #region rows-window
-// What a window changes for a Q tile's keys (phase 26): elsewhere they begin with key 0, which all rows see.
+// Which keys a Q tile has: from key 0 on, which all rows see, one tile after the other. A window changes that (phase
+// 26), and so do lists of tiles (phase 28).
 template <class Variant>
 struct RowsWindow {
   static constexpr std::int64_t begin = 0;  // the first tile's first key
@@ -54,15 +55,24 @@ __global__ void __launch_bounds__(128, D <= 128 ? 2 : 1) rows_backward(Backward<
   // Keys from `end` on are seen by no row of the tile, keys before `full` by all of them.
   const std::int64_t end = a.band.end(min(first_row + kRows, a.Q.rows) - 1), full = a.band.end(first_row);
   const RowsWindow<Variant> window(first_row, min(first_row + kRows, a.Q.rows) - 1, kKeys, a.band);
-  const auto begin_copies = [&](std::int64_t first_key) {
-    const int stage = first_key / kKeys % 2;
+  const int* list = nullptr;  // skips: the tiles that there are
+  std::int64_t begin = window.begin, stop = end;
+  if constexpr (Variant::skips)
+    list = a.band.list_of_rows(static_cast<int>(b), static_cast<int>(h), blockIdx.x), begin = 0,
+    stop = std::int64_t{list[0]} * kKeys;
+  const auto key_at = [&](std::int64_t place) {  // keys count as their tiles come
+    return Variant::skips ? list[2 + place / kKeys] * std::int64_t{kKeys} : place;
+  };
+  const auto begin_copies = [&](std::int64_t place) {
+    const int stage = place / kKeys % 2;
+    const std::int64_t first_key = key_at(place);
     load_tile<false, 128>(tiles.K[stage], K, first_key, window.keys(end));
     load_tile<false, 128>(tiles.V[stage], V, first_key, window.keys(end));
     cp_async_commit();
   };
   load_tile<false, 128>(tiles.Q, a.Q.head(b, h), first_row, a.Q.rows);
   load_tile<false, 128>(tiles.dO, a.dO.head(b, h), first_row, a.Q.rows);
-  begin_copies(window.begin);
+  if (!Variant::skips || stop > 0) begin_copies(begin);
 
   // The numbers of the lane's rows.
   float m[kRowTiles][2], inverse_l[kRowTiles][2], delta[kRowTiles][2], excess[kRowTiles][4];
@@ -78,13 +88,14 @@ __global__ void __launch_bounds__(128, D <= 128 ? 2 : 1) rows_backward(Backward<
   }
 
 #pragma unroll 1
-  for (std::int64_t first_key = window.begin; first_key < end; first_key += kKeys) {
+  for (std::int64_t place = begin; place < stop; place += kKeys) {
+    const std::int64_t first_key = key_at(place);
     trace_mark(first_key + kKeys <= full && !window.cuts(first_key) ? "full" : "masked", first_key / kKeys);
     cp_async_wait<0>();
     __syncthreads();  // all threads' copies are there; and all have read the other stage, which the next ones fill
-    if (first_key + kKeys < end) begin_copies(first_key + kKeys);
+    if (place + kKeys < stop) begin_copies(place + kKeys);
     if (a.band.end(first_row + warp_row + 16 * kRowTiles - 1) <= first_key) continue;  // no row of the warp sees it
-    const int stage = first_key / kKeys % 2;
+    const int stage = place / kKeys % 2;
 
     // S = Q Kᵀ and dP = dO Vᵀ, then dS = P ∘ (dP - δ), 0 by selection where the row does not see the key.
     float s[kRowTiles][kKeys / 2] = {}, dp[kRowTiles][kKeys / 2] = {};

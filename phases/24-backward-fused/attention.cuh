@@ -78,14 +78,17 @@ struct Consumer {
     range = {uniform(tiles_of_share.first), uniform(tiles_of_share.full), uniform(tiles_of_share.end)};
     first_key = uniform(share().work.kv_tile) * Bc + warpgroup * 64;
     const int my_key = first_key + threadIdx.x % 128 / 32 * 16 + lane_row();
-    const int last_row = band.tile_of(range.end - 1) * Br + lane_column();
     const auto& its = of_sequence(band, share().work.head, a.H);
-    for (int r = 0; r < 2; ++r) from[r] = first_query(my_key + 8 * r, its) - last_row;
+    find_from(my_key, band.tile_of(range.end - 1), its);
 #pragma unroll
     for (int i = 0; i < D / 2; ++i) dv[i] = dk[i] = 0;
     if constexpr (Variant::windows) part.template enter<Br, Bc>(share().work.kv_tile, its);
+    if constexpr (Variant::skips) part.list = list_of(share(), band);
     tiles.K_ring.wait_full(keys());
     return true;
+  }
+  __device__ __forceinline__ void find_from(int my_key, int tile, const Band<int>& its) {
+    for (int r = 0; r < 2; ++r) from[r] = first_query(my_key + 8 * r, its) - (tile * Br + lane_column());
   }
   __device__ __forceinline__ bool any() const {
     return range.end > range.first;
@@ -93,7 +96,8 @@ struct Consumer {
   // All tiles, but for the way of the last one's dQ. First those that are plain: all rows see all keys, no row of the
   // head is extreme, and the centre does not matter.
   __device__ __forceinline__ void run() {
-    if (Variant::windows && !any()) tiles.V_ring.wait_full(keys());  // several such shares may follow each other
+    constexpr bool kGaps = Variant::windows || Variant::skips;
+    if (kGaps && !any()) tiles.V_ring.wait_full(keys());  // several such shares may follow each other
     if (!any()) return;
     const bool cut = Variant::windows && (!Variant::lengths || part.cuts(range.end - 1));
     const bool special = cut || tiles.centre[D] != 0 || tiles.centre[D + 1] != 0;
@@ -109,7 +113,8 @@ struct Consumer {
   }
   template <bool kPlain>
   __device__ __forceinline__ void step(int tile, bool first, bool masked) {
-    trace_mark(masked ? "masked" : "full", tile);
+    const int number = part.number(tile);
+    trace_mark(masked ? "masked" : "full", number);
     tiles.Q_ring.wait_full(at);
     begin_scores<T>(s, tiles.K[warpgroup], tiles.Q[at.stage]);
     const bool extreme = !kPlain && any_extreme(tiles.rows[at.stage]);
@@ -117,16 +122,18 @@ struct Consumer {
     tiles.dO_ring.wait_full(at);
     begin_scores<T>(dp, tiles.V[warpgroup], tiles.dO[at.stage]);
     if constexpr (Variant::drops)
-      band.template flags_of_keys<Br>(kept, share().work.head + band.member_of(tile), a.H, band.tile_of(tile) * Br,
+      band.template flags_of_keys<Br>(kept, share().work.head + band.member_of(number), a.H, band.tile_of(number) * Br,
                                       first_key + threadIdx.x % 128 / 32 * 16);
     wgmma_wait<1>(s);  // all but the last: S is there
     if constexpr (Variant::modifies)
-      band.template score_again<T, true>(s, p, share().b, share().h + band.member_of(tile),
-                                         band.tile_of(tile) * Br + lane_column(),
+      band.template score_again<T, true>(s, p, share().b, share().h + band.member_of(number),
+                                         band.tile_of(number) * Br + lane_column(),
                                          first_key + threadIdx.x % 128 / 32 * 16 + lane_row());
     probabilities(s, tiles.rows[at.stage], extreme, a);
+    if constexpr (Variant::skips)
+      if (masked) find_from(first_key + threadIdx.x % 128 / 32 * 16 + lane_row(), band.tile_of(number), band);
     if (masked) part.hide(s, from);
-    if (band.ends_tile(tile)) from[0] += Br, from[1] += Br;
+    if (band.ends_tile(number)) from[0] += Br, from[1] += Br;
     if constexpr (Variant::modifies) band.template round_and_weigh<T>(p, s);
     if (kEarly) {
       if (!Variant::modifies) round_p<T>(p, s);
@@ -179,7 +186,8 @@ struct Consumer {
       const phase13::Fragments<64> rows(&tiles, tiles.dS[turn.stage][i], phase13::b_row(), row + phase13::b_column());
       float excess[1][4] = {};
       if (const float* less = part.excess(share(), tile)) {  // the first share: less what the sums are to be
-        less += band.member_of(tile) * a.rows + band.tile_of(tile) * Br + i * 64 + row + lane_row();
+        const int number = part.number(tile);
+        less += band.member_of(number) * a.rows + band.tile_of(number) * Br + i * 64 + row + lane_row();
         excess[0][0] = less[0], excess[0][2] = less[8];
       }
 #pragma unroll
@@ -207,7 +215,7 @@ struct Consumer {
   // dQ of a tile leaves: the block's share, or where it is the last one the sum.
   __device__ __forceinline__ void hand_over(int tile) {
     mbarrier_wait(&tiles.dQ_ring.empty[turn.stage], turn.parity);  // the place is free; others' shares are there
-    if (tile < share().rounded_end)
+    if (part.ends(share(), tile))
       put_rounded(tile);
     else
       put_share();

@@ -41,9 +41,26 @@ struct OfShare {
   __device__ __forceinline__ static void hide(float (&p)[N], const int (&from)[2]) {
     hide_queries(p, from);
   }
-  __device__ static bool follows(const Share& share, int) { return share.work.kv_tile > 0; }  // others, of that dQ
+  __device__ static int number(int tile) { return tile; }  // the Q tile's: the share may have a list (phase 28)
+  __device__ static bool follows(const Share& share, int) { return share.work.kv_tile > 0; }      // others, of that dQ
+  __device__ static bool ends(const Share& share, int tile) { return tile < share.rounded_end; }  // is it the last one?
   __device__ static const float* excess(const Share& share, int) { return share.row_excess; }
 };
+// A variant with lists (phase 28) has one of Q tiles for each K/V tile. Elsewhere a Q tile's number is its place.
+template <class Variant>
+__device__ __forceinline__ const int* list_of(const Share& share, const Variant& band) {
+  return band.list_of_keys(share.b, share.h / band.group, share.work.kv_tile);
+}
+template <class Variant>
+__device__ __forceinline__ int number_at(const Share& share, const Variant& band, int place) {
+  if constexpr (Variant::skips) return list_of(share, band)[2 + 2 * place];
+  return place;
+}
+// Twice the number of the share of that Q tile's dQ, 1 more for the last one.
+template <class Variant>
+__device__ __forceinline__ int rank_at(const Share& share, const Variant& band, int place) {
+  return list_of(share, band)[3 + 2 * place];
+}
 // The number of a block's next share. A block waits only for shares with smaller numbers. Who has drawn those runs, and
 // does them behind smaller ones only, in whatever order the GPU starts blocks. Where there are no Q tiles nobody waits,
 // and the block's numbers before say enough: `in_turn` is the next one then.
@@ -78,10 +95,15 @@ __device__ void find_share(Share& share, unsigned number, const Backward<T>& a, 
   share.work = work;
   share.h = work.head % a.H, share.b = work.head / a.H;
   share.first_piece = band.first_padded(work.head, a.H, static_cast<int>(a.rows / 64), 64);
-  const QueryRange tiles = query_range<Br, Bc>(next_key - Bc, band);
-  share.tiles = {tiles.first * band.group, tiles.full * band.group, tiles.end * band.group};
-  share.rounded_end = next_key < band.Sk ? query_range<Br, Bc>(next_key, band).first * band.group : 0x7fffffff;
-  share.row_excess = (Variant::windows || work.kv_tile == 0) && a.dLSE
+  if constexpr (Variant::skips) {
+    const int* const list = list_of(share, band);
+    share.tiles = {0, list[1], list[0]};
+  } else {
+    const QueryRange tiles = query_range<Br, Bc>(next_key - Bc, band);
+    share.tiles = {tiles.first * band.group, tiles.full * band.group, tiles.end * band.group};
+    share.rounded_end = next_key < band.Sk ? query_range<Br, Bc>(next_key, band).first * band.group : 0x7fffffff;
+  }
+  share.row_excess = (Variant::windows || Variant::skips || work.kv_tile == 0) && a.dLSE
                          ? a.row_excess + band.first_padded(work.head, a.H, a.rows, 1)
                          : nullptr;
 }
@@ -135,6 +157,7 @@ __global__ void __launch_bounds__(256) row_pieces(Backward<T> a, RowPiece* piece
   const std::int64_t last_row = min((first / Br + 1) * Br, a.Q.rows) - 1;  // of the Q tile
   bool unseeing = a.band.end(last_row) == 0;
   if constexpr (Variant::windows) unseeing = a.band.seen(first / Br * Br, last_row).size() == 0;
+  if constexpr (Variant::skips) unseeing = band.list_of_rows(b, h, static_cast<int>(first / Br))[0] == 0;
   if (unseeing) {
     const Head<T> dQ = a.dQ.head(b, h);
     for (int i = 0; i < kRounds; ++i) {
@@ -210,7 +233,7 @@ __device__ __forceinline__ void load_shares(Tiles& tiles, const TensorMap* Q_map
     if (share.work.head < 0) return;
 #pragma unroll 1
     for (int n = share.tiles.end - 1; n >= share.tiles.first; --n, at.next()) {
-      const int tile = band.tile_of(n), member = band.member_of(n);
+      const int number = number_at(share, band, n), tile = band.tile_of(number), member = band.member_of(number);
       std::uint64_t* const full = &tiles.Q_ring.full[at.stage];
       tiles.Q_ring.wait_empty(at);
       mbarrier_arrive_expect_tx(full, sizeof tiles.Q[0] + sizeof tiles.rows[0]);
@@ -246,18 +269,23 @@ __device__ __forceinline__ void pass_on(Tiles& tiles, int place, const Backward<
     const auto takes_sum = [&](int n) {
       if constexpr (Variant::windows)
         if (share.work.kv_tile == its().begin(band.tile_of(n) * Br) / Tiles::kKeys) return false;
-      return share.work.kv_tile > 0 && n < share.rounded_end;
+      if constexpr (Variant::skips)
+        return rank_at(share, band, n) % 2 == 1 && rank_at(share, band, n) > 1;
+      else
+        return share.work.kv_tile > 0 && n < share.rounded_end;
     };
     int n = max(share.tiles.end, share.tiles.first) - 1 - skip;
     if (n >= share.tiles.first && !takes_sum(n)) mbarrier_arrive(empty);
 #pragma unroll 1
     for (; n >= share.tiles.first; n -= kPlaces, parity ^= 1) {
-      const int tile = band.tile_of(n), member = band.member_of(n), piece = first_piece<Br>(share, a, tile, member);
+      const int number = number_at(share, band, n), tile = band.tile_of(number), member = band.member_of(number);
+      const int piece = first_piece<Br>(share, a, tile, member);
       unsigned* const done = relay.done + piece;
       float* const sum = a.dQ_sum + std::int64_t{piece} * 64 * kColumns;
-      const bool rounded = n < share.rounded_end;
-      int kv_tile = share.work.kv_tile;  // with windows: the number of the share
+      bool rounded = n < share.rounded_end;
+      int kv_tile = share.work.kv_tile;  // with windows or lists: the number of the share
       if constexpr (Variant::windows) kv_tile -= its().begin(tile * Br) / Tiles::kKeys;
+      if constexpr (Variant::skips) kv_tile = rank_at(share, band, n) / 2, rounded = rank_at(share, band, n) % 2 == 1;
       // The first share has been stored; in order: those before this one are there; to be rounded: all others.
       if (kv_tile > 0) {
         wait_at_least(done, rounded || relay.in_order ? kv_tile : 1);

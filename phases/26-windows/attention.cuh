@@ -29,6 +29,7 @@ namespace flash::phase19::inline FLASH_MACHINE {
 template <class Variant>
 requires(Variant::windows) struct OfWarpgroup<Variant> {
   int first, cut, behind = 0;
+  __device__ static int number(int tile) { return tile; }
 };
 // #endregion
 
@@ -56,7 +57,9 @@ requires(Variant::windows) struct OfShare<Variant> {
   __device__ __forceinline__ void hide(float (&p)[N], const int (&from)[2]) const {
     hide_queries(p, from, width);
   }
+  __device__ static int number(int tile) { return tile; }
   __device__ bool follows(const Share&, int tile) const { return tile < first_from; }
+  __device__ static bool ends(const Share& share, int tile) { return tile < share.rounded_end; }
   __device__ const float* excess(const Share& share, int tile) const {
     return tile >= first_from ? share.row_excess : nullptr;
   }

@@ -80,8 +80,9 @@ __global__ void __launch_bounds__(128)
       const auto at = band.keys(head, H, 0);
       for (std::int64_t first = all_rows ? 0 : std::int64_t{blockIdx.y} * 64; first < Q.rows; first += 64) {
         const std::int64_t last = min(first + 64, Q.rows) - 1;
-        if (band.end(last) > first_key) {  // the same for all threads
-          __syncthreads();                 // all have read the tiles before
+        const bool hidden = band.modifier.hides_block(b, h, first / 64, blockIdx.x);
+        if (band.end(last) > first_key && !hidden) {  // the same for all threads
+          __syncthreads();                            // all have read the tiles before
           load_tile<false, 128>(tiles.Q, Q.head(b, h), first, Q.rows);
           load_tile<false, 128>(tiles.dO, dO.head(b, h), first, Q.rows);
           load_tile<false, 128>(tiles.K, K.head(at.b, at.h), first_key, K.rows);
@@ -105,8 +106,8 @@ __global__ void __launch_bounds__(128)
 #pragma unroll
               for (int x = e; x < e + 2; ++x) {
                 const float p = ex2_approx_ftz(s[0][x] * c - my_rows[r].m) * my_rows[r].inverse_l;
-                const bool hidden = !seen.contains(key + column_of(x)) || s[0][x] == -INFINITY;
-                sum[x] += hidden ? 0.0f : p * (dp[0][x] - my_rows[r].delta);
+                const bool unseen = !seen.contains(key + column_of(x)) || s[0][x] == -INFINITY;
+                sum[x] += unseen ? 0.0f : p * (dp[0][x] - my_rows[r].delta);
               }
           }
         }

@@ -35,6 +35,7 @@ constexpr int key_of(int element) {
 //                                                           of them is to be multiplied by that
 //   enter(b, h)                                             comes first, once a Q tile: what a head's scores share
 //   lean(s, offset, i, j)                                   a softmax of its own (quick.cuh)
+//   waits                                                   false: it has registers enough while PV goes on
 struct NoNote {
   __device__ void operator()(int, float, float) const {}
 };
@@ -62,10 +63,17 @@ template <class M>
 concept HasSink = requires(const M& m) {
   m.sink(0);
 };
+template <class M>
+constexpr bool must_wait() {
+  if constexpr (requires { M::waits; })
+    return M::waits;
+  else
+    return !HasLean<M>;
+}
 template <class Base, class Modifier>
 struct Modified : Base {
   static constexpr bool modifies = true;
-  static constexpr bool waits = !HasLean<Modifier>;  // must PV be there before scores change? It has registers then
+  static constexpr bool waits = must_wait<Modifier>();  // must PV be there before scores change? It has registers then
   Modifier modifier;
   float scale;
 

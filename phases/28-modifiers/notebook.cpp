@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <functional>
 
 #include "phases/arrays/tensor.hpp"
 #include "phases/pages/cell.hpp"
@@ -194,13 +195,11 @@ CELL("Softcap, and the tanh that is needed") {
 // And there is one modifier for all that may become of a score, whatever is asked together. It asks its members while
 // it runs; all lanes get the same answer:
 //
-// ```{region} combined.cuh pairs
-// ```
 // ```{region} combined.cuh combined
 // ```
 //
-// Each modifier is a kernel of its own, and takes its time to compile. So only softcap alone and ALiBi alone have one,
-// and only on Hopper at D = 128:
+// Each modifier is a kernel of its own, and takes its time to compile. So only softcap alone, ALiBi alone and masks
+// alone have one, and only on Hopper at D = 128:
 //
 // ```{region} combined.cuh choice
 // ```
@@ -277,7 +276,7 @@ CELL("A sink takes its share") {
 // ## Which keys a row sees
 //
 // A mask that is an array, documents and a bias of −∞ hide element by element: every tile is loaded and multiplied,
-// whatever they say. Here 96 keys in three documents, whose rows see their own document alone. Light cells were
+// whatever they say. Here 96 keys in three documents, whose rows see their own document alone. Light cells are
 // multiplied for nothing.
 
 // %% tags=["hide-input"]
@@ -314,12 +313,168 @@ CELL("Documents") {
 
 // %% [markdown]
 // A *block mask* says of 64 × 64 pairs at a time that none is seen, that all are, or that mask and documents are to be
-// asked. Phase 28 obeys it, but loads and multiplies every tile all the same: it could skip what is light here, and
-// does not yet.
+// asked. Where all are, no pair of the block is asked; where a tile has no block with a pair that is seen, the tile
+// should not even be loaded.
 //
-// ```{region} combined.cuh kinds
+// ```{region} masks.cuh pairs
+// ```
+// ```{region} masks.cuh kinds
+// ```
+// ```{region} masks.cuh masks
 // ```
 //
+// Who makes a block mask? A program that knows what its mask looks like can do it on the host. Or a kernel does, from a
+// function of five lines: it asks for every pair, once, and the block mask then serves all layers.
+//
+// ```{region} kinds.cuh predicate
+// ```
+// ```{region} kinds.cuh find-kinds
+// ```
+//
+// ### Tiles by lists
+//
+// With a causal mask a Q tile's K/V tiles are 0 … n − 1, and each warp knows n. Here they are any set. So a kernel in
+// front writes it down: for each Q tile the list of its K/V tiles. Blocks of 64 × 64 are put together to the tiles of
+// whatever kernel comes, 128 × 128 or 128 × 80. A warp makes a list. It looks at 32 tiles at a time; each lane votes
+// whether its own is seen, and the votes in front of it say where its number goes.
+//
+// ```{region} lists.cuh lists
+// ```
+// ```{region} lists.cuh seen
+// ```
+// ```{region} lists.cuh list-keys
+// ```
+//
+// In the backward pass a block owns a K/V tile, so it wants the list of Q tiles:
+//
+// ```{region} lists.cuh list-rows
+// ```
+// ```{region} lists.cuh with-lists
+// ```
+//
+// The kernels of 13 and 20 count places of the list where they counted tiles, and ask it where they need the tile's
+// number. In phase 19 the thread that loads and the warpgroups that multiply walk down the same list:
+//
+// ```{region} attention.cuh load-listed
+// ```
+// ```{region} attention.cuh warpgroup-listed
+// ```
+//
+// Phase 24 asks for more. Blocks pass dQ of a Q tile on from K/V tile to K/V tile: the first stores its share, the last
+// one rounds the sum, and each must know how many come before it. With a causal mask that is the K/V tile's number.
+// Here it is a rank among the tiles of the list, and lies beside the number of the Q tile.
+//
+// ```{region} attention.cuh share-listed
+// ```
+//
+// Lists are memory, in the workspace of the pass:
+//
+// ```{region} phase.hpp workspace
+// ```
+//
+// ```{question}
+// 512 rows and 512 keys, in four documents of 128, and tiles of 128 × 64. How many keys does a head load, with the
+// block mask and without it?
+// ```
+
+// %% tags=["hide-input"]
+CELL("Keys that are loaded") {
+  constexpr std::int64_t N = 512, kBlocks = N / 64;
+  Lesson lesson(1, N, 64);
+  std::vector<std::int32_t> document(N);
+  std::vector<std::uint8_t> kinds(kBlocks * kBlocks);
+  for (std::int64_t i = 0; i < N; ++i) document[std::size_t(i)] = static_cast<std::int32_t>(i / 128);
+  for (std::int64_t i = 0; i < kBlocks * kBlocks; ++i)
+    kinds[std::size_t(i)] = i / kBlocks / 2 == i % kBlocks / 2 ? 2 : 0;
+  lesson.p.document_q = any_of(dense_view<const std::int32_t>(document.data(), {1, 1, N, 1}));
+  lesson.p.document_k = lesson.p.document_q;
+  const auto loaded = [&] {
+    Run run = enter(phase28m::phase, lesson.p, Where::Checked);
+    return int(run.ledger.array("K").read_bytes / (64 * sizeof(half)));
+  };
+  const int all = loaded();
+  const std::vector<half> before(lesson.o.data(), lesson.o.data() + N * 64);
+  lesson.p.blocks = any_of(dense_view<const std::uint8_t>(kinds.data(), {1, 1, kBlocks, kBlocks}));
+  const int by_blocks = loaded();
+  bool same = true;
+  for (std::int64_t i = 0; i < N * 64; ++i)
+    same = same && to_float(lesson.o.data()[i]) == to_float(before[std::size_t(i)]);
+  std::printf("documents alone: %d keys; with the block mask: %d; O is %s\n", all, by_blocks,
+              same ? "the same, bit for bit" : "another one");
+  expect(all == 2048 && by_blocks == 512 && same, "what is skipped was of no account");
+}
+
+// %% [markdown]
+// ```{answer}
+// Each of 4 Q tiles loads all 512 keys without it: 2048. With it each loads the 128 of its own document: 512.
+// ```
+//
+// ## What goes together
+//
+// Each of these can be asked for beside each other one. What the phase does not do it refuses by name, before anything
+// has been written: windows, lengths and dropout have phases of their own, whose kernels ask no modifier.
+
+// %% tags=["hide-input"]
+CELL("Every pair: computed (x) or refused (.)") {
+  constexpr std::int64_t H = 2, N = 70;
+  const Lesson lesson(H, N, 64);
+  const Tensor<half> few_k = random_tensor<half>({1, 1, N, 64}, 28, 4), bias = random_tensor<half>({1, 1, N, N}, 28, 5);
+  const std::vector<float> numbers = {0.5f, 0.25f};
+  const std::vector<std::uint8_t> bytes(N * N, 1);
+  const std::vector<std::int32_t> integers(N, 60);
+  const auto per_head = any_of(dense_view<const float>(numbers.data(), {1, H, 1, 1}));
+  struct Named {
+    const char* name;
+    std::function<void(AnyProblem&)> ask;
+  };
+  const Named all[] = {
+      {"grouped heads", [&](AnyProblem& p) { p.k = p.v = any_of(view(few_k)); }},
+      {"causal", [](AnyProblem& p) { p.options.mask.right = 0; }},
+      {"softcap", [](AnyProblem& p) { p.options.softcap = 20; }},
+      {"ALiBi", [&](AnyProblem& p) { p.slopes = per_head; }},
+      {"bias", [&](AnyProblem& p) { p.bias = any_of(view(bias)); }},
+      {"mask",
+       [&](AnyProblem& p) {
+         p.allowed = any_of(dense_view<const std::uint8_t>(bytes.data(), {1, 1, N, N}));
+       }},
+      {"documents",
+       [&](AnyProblem& p) {
+         p.document_q = p.document_k = any_of(dense_view<const std::int32_t>(integers.data(), {1, 1, N, 1}));
+       }},
+      {"block mask",
+       [&](AnyProblem& p) {
+         p.blocks = any_of(dense_view<const std::uint8_t>(bytes.data(), {1, 1, 2, 2}));
+       }},
+      {"sinks", [&](AnyProblem& p) { p.sinks = per_head; }},
+      {"window", [](AnyProblem& p) { p.options.mask.left = 9; }},
+      {"lengths",
+       [&](AnyProblem& p) {
+         p.keys_of = any_of(dense_view<const std::int32_t>(integers.data(), {1, 1, 1, 1}));
+       }},
+      {"dropout", [](AnyProblem& p) { p.options.dropout.p = 0.1f; }}};
+  int computed = 0, refused = 0;
+  for (const Named& row : all) {
+    std::printf("%-14s", row.name);
+    for (const Named& column : all) {
+      if (&column > &row) break;
+      AnyProblem p = lesson.p;
+      row.ask(p), column.ask(p);
+      bool runs = true;
+      try {
+        enter(phase28m::phase, p);
+      } catch (const Error&) {
+        runs = false;
+      }
+      ++(runs ? computed : refused);
+      std::printf(" %c", runs ? 'x' : '.');
+    }
+    std::printf("\n");
+  }
+  std::printf("columns in the order of rows; on the diagonal: alone\n");
+  expect(computed == 45 && refused == 33, "nine that go together, and three that are refused beside any");
+}
+
+// %% [markdown]
 // ## Write your own
 //
 // `phases/28-modifiers/own.cu` is a program of its own: a modifier, phase 13's kernel, and a loop on the CPU that

@@ -27,10 +27,33 @@ inline bool is_modified(const AnyProblem& p) {
 }
 // #endregion
 
+// #region workspace: lists of the tiles that a block mask leaves (lists.cuh)
+// For tiles of 64 rows and `keys` keys, or larger ones; of each head and batch entry with a mask of its own.
+inline Piece lists_piece(const AnyProblem& p, std::int64_t keys) {
+  if (!is_modified(p)) return {"tile lists", 0};
+  const AnyView& blocks = p.blocks;
+  const std::int64_t group = p.H() / std::max<std::int64_t>(p.shape().Hk, 1);
+  const std::int64_t heads = blocks.given() ? blocks.B() * std::max(blocks.H(), group) : group;
+  const std::int64_t q_tiles = (p.Sq() + 63) / 64, kv_tiles = (p.Sk() + keys - 1) / keys;
+  const std::int64_t of_rows = q_tiles * (kv_tiles + 3), of_keys = kv_tiles * (2 * q_tiles + 4);
+  return {"tile lists", heads * (p.backward() ? of_rows + of_keys + kv_tiles * (q_tiles + 3) : of_rows)};
+}
+template <const Features& earlier, std::int64_t keys>
+constexpr Features with_lists_of() {
+  Features features = with_modifiers(earlier);
+  features.workspace = [](const AnyProblem& p) {
+    Workspace all = earlier.workspace(p);
+    all.add(lists_piece(p, keys));
+    return all;
+  };
+  return features;
+}
+// #endregion
+
 namespace phase28 {
-inline constexpr Features features =
-    with_modifiers(with_blocks(phase25::features, {{192, 128}, {128, 128}, {128, 80}}));
-inline constexpr Features backward_features = with_modifiers(phase25::backward_features);
+inline constexpr Features sized = with_blocks(phase25::features, {{192, 128}, {128, 128}, {128, 80}});
+inline constexpr Features features = with_lists_of<sized, 64>();
+inline constexpr Features backward_features = with_lists_of<phase25::backward_features, 64>();
 inline constinit Pass forward_pass{features, &phase25::phase}, backward_pass{backward_features, &phase25::phase};
 inline constinit Phase phase{"28-modifiers", "what becomes of a score is a struct: softcap, ALiBi, bias, masks, sinks",
                              &forward_pass, &backward_pass};
@@ -39,9 +62,10 @@ inline constexpr ForwardOf forward{phase};
 }  // namespace phase28
 
 namespace phase28m {
-inline constexpr Features features = with_modifiers(with_blocks(phase25m::features, {{128, 64}}));
-inline constexpr Features backward_features =
-    with_modifiers(with_blocks(phase25m::backward_features, {{128, 128}, {64, 128}, {64, 64}}));
+inline constexpr Features sized = with_blocks(phase25m::features, {{128, 64}});
+inline constexpr Features sized_backward = with_blocks(phase25m::backward_features, {{128, 128}, {64, 128}, {64, 64}});
+inline constexpr Features features = with_lists_of<sized, 64>();
+inline constexpr Features backward_features = with_lists_of<sized_backward, 32>();
 inline constinit Pass forward_pass{features, &phase25m::phase}, backward_pass{backward_features, &phase25m::phase};
 inline constinit Phase phase{"28m-modifiers", "the same without Hopper's instructions: modified scores by mma.sync",
                              &forward_pass, &backward_pass};

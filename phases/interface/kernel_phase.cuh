@@ -52,9 +52,9 @@ struct DeviceProblem {
   unsigned* counter = nullptr;       // [1] of a persistent grid: 0 before and after the launch
   Mask mask = {};                    // whose band it is
   SequenceArrays sequences = {};
-  const void* found = nullptr;  // where those lie
+  const void* found = nullptr;  // where those lie, or which tiles there are: what a kernel in front finds
   int cut_batch = 0;  // not 0: TMA's boxes end where their sequences do, and the tensors have so many batch entries
-  const AnyProblem* all = nullptr;   // with what few phases ask for; its arrays are device memory
+  const AnyProblem* all = nullptr;  // with what few phases ask for; its arrays are device memory
 };
 
 // ---- Sizes: which instantiation -------------------------------------------------------------------------------------

@@ -19,12 +19,13 @@ struct PlaceOf {
 // row i of its Q, and of all that has Q's shape, is at rows(head, H, i), key j at keys(head, H, j).
 template <class Int>
 struct PlainOf : Band<Int> {
-  static constexpr bool groups = false;   // may several heads of Q meet the same keys?
-  static constexpr int group = 1;         // so many, one behind the other
-  static constexpr bool windows = false;  // may there be keys on the left that a row does not see? (phase 26)
-  static constexpr bool lengths = false;  // are there sequences with lengths of their own? (phase 27)
+  static constexpr bool groups = false;    // may several heads of Q meet the same keys?
+  static constexpr int group = 1;          // so many, one behind the other
+  static constexpr bool windows = false;   // may there be keys on the left that a row does not see? (phase 26)
+  static constexpr bool lengths = false;   // are there sequences with lengths of their own? (phase 27)
   static constexpr bool modifies = false;  // does anything become of scores but a mask? (phase 28)
-  static constexpr bool drops = false;    // are some numbers of P left out? (phase 29)
+  static constexpr bool skips = false;     // do tiles come by lists, which leave some out? (phase 28)
+  static constexpr bool drops = false;     // are some numbers of P left out? (phase 29)
 
   __device__ PlaceOf<Int> rows(int head, int H, Int i) const { return {i, head % H, head / H}; }
   __device__ PlaceOf<Int> keys(int head, int H, Int j) const { return {j, head % H, head / H}; }

@@ -16,7 +16,7 @@ from torch_side import Turns, relative
 
 D, TOKENS = 128, 16384  # B * N
 PACKED = 65536  # tokens of all sequences of a mix
-WINDOW, DROPPED = 1024, 0.1
+WINDOW, DROPPED, CAP = 1024, 0.1, 30
 BARS = (1.5, 2, 2, 2)  # O, dQ, dK, dV of phases, in rounding floors; four times as much for PyTorch's
 
 
@@ -28,6 +28,7 @@ class Case:
     def __init__(self, name, q, k, v, pairs, exact=None):
         self.name, self.q, self.k, self.v, self.pairs, self.exact = name, q, k, v, pairs, exact
         self.ours, self.torchs, self.base, self.sequences = {}, {}, None, [(0, q.shape[2])]
+        self.wanted = []  # whose gradients PyTorch makes beside those of q, k and v
 
 
 def causal_scores(S):
@@ -46,13 +47,13 @@ def causal_pairs(N, window=None):
     return sum(min(i + 1, window or N) for i in range(N))
 
 
-def flex(torch, case, score=None, mask=None):
-    """FlexAttention compiled for the case; without a mask all keys are seen."""
+def flex(torch, case, score=None, mask=None, of_entries=False):
+    """FlexAttention compiled for the case; without a mask all keys are seen. of_entries: each has a mask of its own."""
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
     B, H, N, _ = case.q.shape
     compiled = torch.compile(flex_attention, dynamic=False)
-    blocks = create_block_mask(mask, None, None, N, N, device="cuda") if mask else None
+    blocks = create_block_mask(mask, B if of_entries else None, None, N, N, device="cuda") if mask else None
     grouped = case.k.shape[1] != H
     return lambda q, k, v: compiled(q, k, v, score_mod=score, block_mask=blocks, enable_gqa=grouped)
 
@@ -84,12 +85,13 @@ def grouped(torch, N, causal):
     return case
 
 
-def one_kind(torch, name, N, phase, exact, pairs, options, torchs, more=None):
+def one_kind(torch, name, N, phase, exact, pairs, options, torchs, more=None, causal=True):
+    """pairs: of a head, on average over the batch entries."""
     H, B = 16, TOKENS // N
     q, k, v = tensors(torch, B, H, H, N)
     case = Case(name, q, k, v, B * H * pairs, exact)
-    case.ours = {phase: (phase, (q, k, v), {"causal": True, **options, "more": more(B, H) if more else {}})}
-    case.base = {"equal heads": (q, k, v), "causal": True}
+    case.ours = {phase: (phase, (q, k, v), {"causal": causal, **options, "more": more(B, H) if more else {}})}
+    case.base = {"equal heads": (q, k, v), "causal": causal}
     case.torchs = torchs(case)
     return case
 
@@ -156,8 +158,77 @@ def lengths(torch, mean, _):
     return case
 
 
+def softcap(torch, N, causal):
+    def capped(s):
+        return CAP * torch.tanh(s / CAP)
+    return one_kind(torch, f"softcap {CAP}", N, "28", lambda S: causal_scores(capped(S)), causal_pairs(N),
+                    {"softcap": CAP}, causal=causal, torchs=lambda case: {
+                        "flex": flex(torch, case, lambda s, b, h, i, j: capped(s), causal_mask)})
+
+
+def alibi(torch, N, causal):
+    slopes = 2 ** (-0.5 * torch.arange(1, 17, device="cuda", dtype=torch.float32))  # 2^(-8 h / H)
+    place = torch.arange(N, device="cuda")
+
+    def exact(S):  # of the last head
+        return causal_scores(S - slopes[-1].double() * (place[:, None] - place).abs())
+    return one_kind(torch, "ALiBi", N, "28", exact, causal_pairs(N), {}, causal=causal,
+                    more=lambda B, H: {"slopes": slopes.view(1, H, 1)}, torchs=lambda case: {
+                        "flex": flex(torch, case, lambda s, b, h, i, j: s - slopes[h] * (i - j), causal_mask)})
+
+
+def bias(torch, N, with_gradient):
+    """An additive bias of each head, for all batch entries; with its gradient or without. All keys are seen."""
+    added = torch.randn(1, 16, N, N, device="cuda", dtype=torch.bfloat16).requires_grad_(with_gradient)
+    more = {"bias": added.detach()}
+    if with_gradient:
+        more["dbias"] = torch.full(added.shape, torch.nan, device="cuda")
+    # PyTorch makes the bias's gradient only where it is asked for it: measure() asks for what case.wanted names.
+    case = one_kind(torch, f"bias{', its gradient too' if with_gradient else ''}", N, "28",
+                    lambda S: S + added[0, -1].detach().double(), N * N, {}, causal=False,
+                    more=lambda B, H: more, torchs=lambda case: {
+                        "flex": flex(torch, case, lambda s, b, h, i, j: s + added[0, h, i, j])})
+    if with_gradient:
+        case.wanted = [added]
+    else:
+        case.torchs["cudnn"] = sdpa(torch, "CUDNN_ATTENTION", attn_mask=added)
+    return case
+
+
+def documents(torch, N, causal):
+    """Documents one behind the other, of log-normal lengths; a block mask says which tiles have pairs of one."""
+    B = TOKENS // N
+    lengths = torch.exp(torch.randn(64, generator=torch.Generator().manual_seed(5)) * 0.5 + math.log(N / 3))
+    ends = lengths.long().clamp(min=1).cumsum(0).view(-1)
+    token = torch.arange(TOKENS)  # of all entries, on end: one document ends where an entry does
+    ids = (torch.bucketize(token, ends, right=True) + token // N * 64).view(B, N).int().cuda()
+    counts = [torch.unique(row, return_counts=True)[1] for row in ids]
+    pairs = sum(sum(causal_pairs(int(n)) if causal else int(n) ** 2 for n in count) for count in counts) / B
+    least, most = (getattr(ids.view(B, -1, 64), end)(2).values for end in ("min", "max"))
+
+    def kinds():  # 0: no pair, 1: some, 2: all; numbers grow
+        q_least, q_most, k_least, k_most = least[:, :, None], most[:, :, None], least[:, None], most[:, None]
+        some = (q_least <= k_most) & (k_least <= q_most)
+        return (some.byte() + (some & (q_least == q_most) & (k_least == k_most)).byte())[:, None].contiguous()
+
+    def exact(S):  # of the last entry
+        hidden = ids[-1][:, None] != ids[-1]
+        return (causal_scores(S) if causal else S).masked_fill_(hidden, -math.inf)
+
+    def seen(b, h, i, j):
+        return (ids[b, i] == ids[b, j]) & (i >= j if causal else True)
+    places = ids.view(B, 1, N)
+    return one_kind(torch, f"documents, {'causal' if causal else 'full'}", N, "28", exact, pairs, {}, causal=causal,
+                    more=lambda B, H: {"doc_q": places, "doc_k": places, "block_mask": kinds()},
+                    torchs=lambda case: {"flex": flex(torch, case, mask=seen, of_entries=True)})
+
+
 FAMILIES = {"grouped": (grouped, (2048, 8192, 16384), (False, True)), "window": (window, (2048, 16384), (True,)),
-            "lengths": (lengths, (512, 2048), (True,)), "dropout": (dropout, (2048, 8192, 16384), (True,))}
+            "lengths": (lengths, (512, 2048), (True,)), "dropout": (dropout, (2048, 8192, 16384), (True,)),
+            "softcap": (softcap, (2048, 16384), (True,)),
+            "alibi": (alibi, (2048, 16384), (True,)),
+            "bias": (bias, (2048, 8192), (False, True)),
+            "documents": (documents, (2048, 16384), (False, True))}
 
 
 def exact_head(torch, case, dout):
@@ -202,14 +273,15 @@ def measure(torch, passes, family, case, N, turns, rounds):
         inputs = [x.detach().requires_grad_() for x in (case.q, case.k, case.v)]
         try:
             out = function(*inputs)
-            grads = torch.autograd.grad(out, inputs, dout, retain_graph=True)
+            wanted = inputs + case.wanted
+            grads = torch.autograd.grad(out, wanted, dout, retain_graph=True)
         except RuntimeError as refused:
             print(f"{name} refuses {case.name}: {str(refused).splitlines()[0][:150]}")
             continue
         if exact:
             check(f"{name}, {case.name}, N {N}", (out, *grads), exact, 4)
         runs[name] = lambda function=function: function(case.q, case.k, case.v)
-        gradients[name] = lambda out=out, inputs=inputs: torch.autograd.grad(out, inputs, dout, retain_graph=True)
+        gradients[name] = lambda out=out, wanted=wanted: torch.autograd.grad(out, wanted, dout, retain_graph=True)
     with torch.no_grad():
         forward = turns.times(runs, rounds)
     times = {("forward", name): t for name, t in forward.items()}
@@ -222,7 +294,8 @@ def measure(torch, passes, family, case, N, turns, rounds):
         ms = statistics.median(samples)
         first = next(iter(case.ours))
         rows.append({"sweep": f"{case.name}, {what}", "pass": what, "family": family, "case": case.name,
-                     "N": N, "D": D, "causal": causal, "type": "bfloat16", "kernel": name, "samples": len(samples), "median_ms": ms,
+                     "N": N, "D": D, "causal": causal, "type": "bfloat16", "kernel": name,
+                     "samples": len(samples), "median_ms": ms,
                      "tflops": (4 if what == "forward" else 10) * pairs * D / ms * 1e-9,
                      "ours_over": statistics.median(b / a for a, b in zip(times[what, first], samples)) *
                      case.pairs / pairs})
