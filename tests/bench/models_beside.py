@@ -109,7 +109,7 @@ def dropout(torch, N, _):
     # What is dropped is another choice in each library; right is what tests say. Here O has no exact value.
     return one_kind(torch, f"dropout {DROPPED}", N, "29", None, causal_pairs(N), {"dropout": DROPPED, "seed": 1},
                     lambda case: {"torch flash": sdpa(torch, "FLASH_ATTENTION", is_causal=True),
-                                  "torch flash, dropout": sdpa(torch, "FLASH_ATTENTION", is_causal=True,
+                                  "torch flash with dropout": sdpa(torch, "FLASH_ATTENTION", is_causal=True,
                                                                dropout_p=DROPPED)})
 
 
