@@ -135,7 +135,7 @@ CELL("Five products, and where their operands are") {
 // fragments. Instead each warp has 32 keys and *one* of the two: warp w makes P and dV, warp w + 4 has the same keys
 // and makes dS and dK. A fragment that `ldmatrix` has loaded is multiplied by twice as many rows, as in phase 13.
 //
-// ```{region} attention.cuh layout
+// ```{region} tiles.cuh layout
 // ```
 //
 // The price: dS = P ∘ (dP − δ) needs P, and another warp has it. It is handed over in fp32, in the order of the
@@ -319,7 +319,7 @@ CELL("A tile of two warps, in units of mma") {
 // With a tile of Q and dO come m, 1 / l and δ of its rows. They are copied in the same group, so that one wait covers
 // everything:
 //
-// ```{region} attention.cuh copies
+// ```{region} tiles.cuh copies
 // ```
 //
 // And the kernel, from a block's first Q tile to its last:

@@ -355,7 +355,7 @@ CELL("Where the mean matters") {
 // %% [markdown]
 // ## The rest of the kernel
 //
-// ```{region} attention.cuh tiles
+// ```{region} tiles.cuh tiles
 // ```
 // ```{region} pieces.cuh block
 // ```

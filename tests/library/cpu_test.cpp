@@ -226,6 +226,23 @@ TEST_CASE("on a GPU what no kernel has is refused by its name") {
   }
 }
 
+// By its number, and as the phase that is chosen: nothing but the GPU is missing.
+TEST_CASE("on a GPU sequences of their own lengths are taken") {
+  for (const Feature lengths : {Feature::Packed, Feature::Used})
+    for (const int phase : {0, 27}) {
+      FeatureInputs<half> in({.on = {lengths}, .keeps = false});
+      Args a = args_of(in.problem());
+      a.machine = FLASHPHASES_GPU, a.phase = phase;
+      std::size_t bytes = 0;
+      const int status = flashphases_workspace(&a, &bytes);
+      INFO(said());
+      if (!was_built(Where::Gpu)) CHECK(status == FLASHPHASES_NO_GPU);
+      if (status == FLASHPHASES_BAD_ARGUMENT)
+        CHECK(said().find("memory is the host's; expected device memory") != std::string::npos);
+      if (status == FLASHPHASES_OK) CHECK(bytes > 0);
+    }
+}
+
 TEST_CASE("a program that knows the first fields alone gets what it always got") {
   FeatureInputs<float> in({.keeps = false});
   Args a = args_of(in.problem());
