@@ -127,19 +127,19 @@ TEST_CASE("checked: clean with all modifiers together") {
 // Of 128 x 128 pairs two in three are hidden, another third in each head and batch entry; the third 128 rows see
 // nothing in head 0, and nobody sees keys 128 to 255 in head 1. What is left is asked, or seen whole.
 template <class T>
-FeatureInputs<T> sparse(const FeatureCase& c) {
-  FeatureInputs<T> in(c);
-  const AnyView blocks = in.problem().blocks;
-  std::size_t n = 0;
-  for (std::int64_t b = 0; b < blocks.B(); ++b)
-    for (std::int64_t h = 0; h < blocks.H(); ++h)
-      for (std::int64_t i = 0; i < blocks.S(); ++i)
-        for (std::int64_t j = 0; j < blocks.D(); ++j) {
-          const bool hidden = (i / 2 + j / 2 + h + b) % 3 > 0 || (h == 0 && i / 2 == 2) || (h == 1 && j / 2 == 1);
-          in.blocks[n++] = static_cast<std::uint8_t>(hidden ? 0 : 1 + (i + j) % 2);
-        }
-  return in;
-}
+struct Sparse : FeatureInputs<T> {
+  explicit Sparse(const FeatureCase& c) : FeatureInputs<T>(c) {
+    const AnyView blocks = this->problem().blocks;
+    std::size_t n = 0;
+    for (std::int64_t b = 0; b < blocks.B(); ++b)
+      for (std::int64_t h = 0; h < blocks.H(); ++h)
+        for (std::int64_t i = 0; i < blocks.S(); ++i)
+          for (std::int64_t j = 0; j < blocks.D(); ++j) {
+            const bool hidden = (i / 2 + j / 2 + h + b) % 3 > 0 || (h == 0 && i / 2 == 2) || (h == 1 && j / 2 == 1);
+            this->blocks[n++] = static_cast<std::uint8_t>(hidden ? 0 : 1 + (i + j) % 2);
+          }
+  }
+};
 
 TEST_CASE("checked: tiles by lists") {
   for (const Phase* phase : both) {
@@ -148,7 +148,7 @@ TEST_CASE("checked: tiles by lists") {
       FeatureSet on = {Feature::BlockMask, Feature::BoolMask, Feature::LseGradient};
       if (sharing % 2 == 0) on.insert(Feature::Causal);
       if (sharing > 0) on.insert(Feature::GroupedHeads);
-      FeatureInputs<bfloat16> in = sparse<bfloat16>(
+      Sparse<bfloat16> in(
           {.on = on, .B = 2, .H = 2, .Sq = 330, .Sk = 400, .D = sharing == 1 ? 128 : 64, .sharing = sharing});
       INFO(phase->name << ": " << text(in.c));
       AnyProblem gradients = in.gradients();
@@ -162,7 +162,7 @@ TEST_CASE("checked: tiles by lists") {
 // Rows of dS are summed where keys have a mean: by the share of dQ that comes first, whichever that is.
 TEST_CASE("tiles by lists, keys with a mean") {
   for (const Phase* phase : both) {
-    FeatureInputs<bfloat16> in = sparse<bfloat16>(
+    Sparse<bfloat16> in(
         {.on = {Feature::BlockMask, Feature::LseGradient}, .B = 1, .H = 2, .Sq = 330, .Sk = 400, .D = 64});
     const Random random(28, 9);
     in.k.fill(400, [&](std::uint64_t i, std::int64_t) { return random.normal(i) + 1; });
@@ -176,7 +176,7 @@ TEST_CASE("tiles by lists, keys with a mean") {
 TEST_CASE("tiles that nobody sees are not loaded") {
   for (const Phase* phase : both) {
     if (cannot_run(*phase, Where::Checked)) continue;
-    FeatureInputs<half> in = sparse<half>({.on = {Feature::BlockMask}, .B = 2, .H = 2, .Sq = 330, .Sk = 400, .D = 64});
+    Sparse<half> in({.on = {Feature::BlockMask}, .B = 2, .H = 2, .Sq = 330, .Sk = 400, .D = 64});
     const AnyProblem p = in.problem();
     // Sums up over all tiles that are seen what `of` says of their rows and keys.
     const auto sum = [&](Blocks tile, const auto& of) {

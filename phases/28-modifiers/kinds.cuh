@@ -3,6 +3,7 @@
 #pragma once
 #include "phases/interface/device.cuh"
 #include "phases/interface/problem.hpp"
+#include "sim/error.hpp"
 
 namespace flash::inline FLASH_MACHINE {
 
