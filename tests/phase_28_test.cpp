@@ -127,43 +127,49 @@ TEST_CASE("checked: clean with all modifiers together") {
 // Of 128 x 128 pairs two in three are hidden, another third in each head and batch entry; the third 128 rows see
 // nothing in head 0, and nobody sees keys 128 to 255 in head 1. What is left is asked, or seen whole.
 template <class T>
-void hide_tiles(FeatureInputs<T>& in) {
-  const AnyView blocks = in.problem().blocks;
-  std::size_t n = 0;
-  for (std::int64_t b = 0; b < blocks.B(); ++b)
-    for (std::int64_t h = 0; h < blocks.H(); ++h)
-      for (std::int64_t i = 0; i < blocks.S(); ++i)
-        for (std::int64_t j = 0; j < blocks.D(); ++j) {
-          const bool hidden = (i / 2 + j / 2 + h + b) % 3 > 0 || (h == 0 && i / 2 == 2) || (h == 1 && j / 2 == 1);
-          in.blocks[n++] = static_cast<std::uint8_t>(hidden ? 0 : 1 + (i + j) % 2);
-        }
+struct Sparse : FeatureInputs<T> {
+  explicit Sparse(const FeatureCase& c) : FeatureInputs<T>(c) {
+    const AnyView blocks = this->problem().blocks;
+    std::size_t n = 0;
+    for (std::int64_t b = 0; b < blocks.B(); ++b)
+      for (std::int64_t h = 0; h < blocks.H(); ++h)
+        for (std::int64_t i = 0; i < blocks.S(); ++i)
+          for (std::int64_t j = 0; j < blocks.D(); ++j) {
+            const bool hidden = (i / 2 + j / 2 + h + b) % 3 > 0 || (h == 0 && i / 2 == 2) || (h == 1 && j / 2 == 1);
+            this->blocks[n++] = static_cast<std::uint8_t>(hidden ? 0 : 1 + (i + j) % 2);
+          }
+  }
+};
+
+// sharing: which of the axes B and H of the masks are 1. With 1 heads share K, and the masks are theirs alone.
+void check_lists(const Phase& phase, Where where, int sharing, std::int64_t D) {
+  FeatureSet on = {Feature::BlockMask, Feature::BoolMask, Feature::LseGradient};
+  if (sharing % 2 == 0) on.insert(Feature::Causal);
+  if (sharing > 0) on.insert(Feature::GroupedHeads);
+  Sparse<bfloat16> in({.on = on, .B = 2, .H = 2, .Sq = 330, .Sk = 400, .D = D, .sharing = sharing});
+  INFO(phase.name << ": " << text(in.c));
+  AnyProblem gradients = in.gradients();
+  if (sharing == 3) gradients.options.mode = BackwardMode::Atomic;
+  enter(phase, in.problem(), where), enter(phase, gradients, where);
+  expect_none(in.complaints(true, 2, true));
+}
+
+TEST_CASE("tiles by lists") {
+  for (const Phase* phase : both)
+    for (int sharing = 0; sharing < 4; ++sharing) check_lists(*phase, Where::Sim, sharing, sharing % 2 == 1 ? 128 : 64);
 }
 
 TEST_CASE("checked: tiles by lists") {
-  for (const Phase* phase : both) {
-    if (cannot_run(*phase, Where::Checked)) continue;
-    for (int sharing = 0; sharing < 4; ++sharing) {
-      FeatureSet on = {Feature::BlockMask, Feature::BoolMask, Feature::LseGradient};
-      if (sharing % 2 == 0) on.insert(Feature::Causal);
-      if (sharing > 0) on.insert(Feature::GroupedHeads);
-      FeatureInputs<bfloat16> in(
-          {.on = on, .B = 2, .H = 2, .Sq = 330, .Sk = 400, .D = sharing == 1 ? 128 : 64, .sharing = sharing});
-      hide_tiles(in);
-      INFO(phase->name << ": " << text(in.c));
-      AnyProblem gradients = in.gradients();
-      if (sharing == 3) gradients.options.mode = BackwardMode::Atomic;
-      enter(*phase, in.problem(), Where::Checked), enter(*phase, gradients, Where::Checked);
-      expect_none(in.complaints(true, 2, true));
-    }
-  }
+  for (const Phase* phase : both)
+    if (!cannot_run(*phase, Where::Checked))
+      for (const int sharing : {0, 3}) check_lists(*phase, Where::Checked, sharing, 64);
 }
 
 // Rows of dS are summed where keys have a mean: by the share of dQ that comes first, whichever that is.
 TEST_CASE("tiles by lists, keys with a mean") {
   for (const Phase* phase : both) {
-    FeatureInputs<bfloat16> in(
+    Sparse<bfloat16> in(
         {.on = {Feature::BlockMask, Feature::LseGradient}, .B = 1, .H = 2, .Sq = 330, .Sk = 400, .D = 64});
-    hide_tiles(in);
     const Random random(28, 9);
     in.k.fill(400, [&](std::uint64_t i, std::int64_t) { return random.normal(i) + 1; });
     enter(*phase, in.problem()), enter(*phase, in.gradients());
@@ -176,8 +182,7 @@ TEST_CASE("tiles by lists, keys with a mean") {
 TEST_CASE("tiles that nobody sees are not loaded") {
   for (const Phase* phase : both) {
     if (cannot_run(*phase, Where::Checked)) continue;
-    FeatureInputs<half> in({.on = {Feature::BlockMask}, .B = 2, .H = 2, .Sq = 330, .Sk = 400, .D = 64});
-    hide_tiles(in);
+    Sparse<half> in({.on = {Feature::BlockMask}, .B = 2, .H = 2, .Sq = 330, .Sk = 400, .D = 64});
     const AnyProblem p = in.problem();
     // Sums up over all tiles that are seen what `of` says of their rows and keys.
     const auto sum = [&](Blocks tile, const auto& of) {

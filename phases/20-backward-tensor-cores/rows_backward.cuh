@@ -72,7 +72,10 @@ __global__ void __launch_bounds__(128, D <= 128 ? 2 : 1) rows_backward(Backward<
   };
   load_tile<false, 128>(tiles.Q, a.Q.head(b, h), first_row, a.Q.rows);
   load_tile<false, 128>(tiles.dO, a.dO.head(b, h), first_row, a.Q.rows);
-  if (!Variant::skips || stop > 0) begin_copies(begin);
+  if (!Variant::skips || stop > 0)
+    begin_copies(begin);
+  else
+    cp_async_commit();  // Q and dO, in whose place dQ goes out
 
   // The numbers of the lane's rows.
   float m[kRowTiles][2], inverse_l[kRowTiles][2], delta[kRowTiles][2], excess[kRowTiles][4];

@@ -269,10 +269,11 @@ __device__ __forceinline__ void pass_on(Tiles& tiles, int place, const Backward<
     const auto takes_sum = [&](int n) {
       if constexpr (Variant::windows)
         if (share.work.kv_tile == its().begin(band.tile_of(n) * Br) / Tiles::kKeys) return false;
-      if constexpr (Variant::skips)
-        return rank_at(share, band, n) % 2 == 1 && rank_at(share, band, n) > 1;
-      else
-        return share.work.kv_tile > 0 && n < share.rounded_end;
+      if constexpr (Variant::skips) {
+        const int rank = rank_at(share, band, n);
+        return rank % 2 == 1 && rank > 1;
+      }
+      return share.work.kv_tile > 0 && n < share.rounded_end;
     };
     int n = max(share.tiles.end, share.tiles.first) - 1 - skip;
     if (n >= share.tiles.first && !takes_sum(n)) mbarrier_arrive(empty);
@@ -285,7 +286,10 @@ __device__ __forceinline__ void pass_on(Tiles& tiles, int place, const Backward<
       bool rounded = n < share.rounded_end;
       int kv_tile = share.work.kv_tile;  // with windows or lists: the number of the share
       if constexpr (Variant::windows) kv_tile -= its().begin(tile * Br) / Tiles::kKeys;
-      if constexpr (Variant::skips) kv_tile = rank_at(share, band, n) / 2, rounded = rank_at(share, band, n) % 2 == 1;
+      if constexpr (Variant::skips) {
+        const int rank = rank_at(share, band, n);
+        kv_tile = rank / 2, rounded = rank % 2 == 1;
+      }
       // The first share has been stored; in order: those before this one are there; to be rounded: all others.
       if (kv_tile > 0) {
         wait_at_least(done, rounded || relay.in_order ? kv_tile : 1);

@@ -3,6 +3,7 @@
 #pragma once
 #include "phases/interface/device.cuh"
 #include "phases/interface/problem.hpp"
+#include "sim/error.hpp"
 
 namespace flash::inline FLASH_MACHINE {
 
@@ -35,8 +36,8 @@ __global__ void __launch_bounds__(256)
     kinds[number] = static_cast<std::uint8_t>(!any ? BlockKind::None : all ? BlockKind::Whole : BlockKind::Ask);
 }
 
-// `kinds`: device memory for all of them, dense. H is 1 where heads share the mask, B where batch entries do. In a block
-// that is seen in part attention asks the mask or the documents: those must say what the predicate says.
+// `kinds`: device memory for all of them, dense. H is 1 where heads share the mask, B where entries do. In a block that
+// is seen in part attention asks the mask or the documents: those must say what the predicate says.
 template <class Sees>
 void make_block_mask(const Sees& sees, std::uint8_t* kinds, std::int64_t B, std::int64_t H, std::int64_t Sq,
                      std::int64_t Sk, cudaStream_t stream = nullptr) {

@@ -1,4 +1,4 @@
-// masks.cuh: what masks that are arrays hide: a bool mask, documents, a block mask; and the modifier that does that alone.
+// masks.cuh: what masks that are arrays hide: a bool mask, documents, a block mask; and the modifier that does that.
 // Use: phase19::Attention::launch_here<T, D, Br, Bc, Modified<Grouped<int>, Masks>>(with_scores_of<Masks>(p));
 #pragma once
 #include "phases/28-modifiers/modified.cuh"
@@ -75,7 +75,7 @@ struct Kinds {
 // #endregion
 
 // #region masks
-// Hides what one of them hides. As a modifier it takes q·k as it is, and costs a tile that is seen whole next to nothing.
+// Hides what one of them hides. As a modifier it takes q·k as it is; a tile that is seen whole costs next to nothing.
 struct Masks {
   static constexpr bool waits = false;          // Modified: a tile that is seen whole has no use for registers
   PairArray<std::uint8_t> allowed, blocks;      // blocks: a BlockKind for 64 x 64 pairs

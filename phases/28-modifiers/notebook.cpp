@@ -307,7 +307,7 @@ CELL("Documents") {
   }
   canvas.text(60, 326, "A row is a query, a column is a key. Dark: it was seen.", "fill=\"#666\"");
   picture("28-documents", canvas.str());
-  std::printf("%d of %d pairs are seen; all are multiplied\n", seen, int(N * N));
+  std::printf("%d of %d pairs are seen; without a block mask all are multiplied\n", seen, int(N * N));
   expect(as_told, "a row sees the keys of its document, and no others");
 }
 
@@ -480,7 +480,7 @@ CELL("Every pair: computed (x) or refused (.)") {
 // `phases/28-modifiers/own.cu` is a program of its own: a modifier, phase 13's kernel, and a loop on the CPU that
 // computes the same. Run it as it is, then change the struct and the line of the loop that says the same:
 //
-//     ./flash check phases/28-modifiers/own.cu
+//     ./flash check -std=c++20 phases/28-modifiers/own.cu
 //
 // ```{region} own.cu mine
 // ```
@@ -496,7 +496,8 @@ CELL("Every pair: computed (x) or refused (.)") {
 // **What you saw.** A modifier is a function of a score and its place. The kernels of five phases call it in a line
 // each, and without it their machine code is as before. Its derivative waits, 16 bits an element, where rounded P will
 // be. tanh must be better than the instruction, and most of what it costs goes into multiply-adds that are there
-// already. A sink is a key without a value.
+// already. A sink is a key without a value. Tiles that a block mask hides are never loaded: a kernel in front lists the
+// others.
 //
 // **To think about.** 1. Softcap stands before the mask. What would go wrong behind it? 2. Why may a modifier's own
 // parameters, a slope or the cap, have no gradient here, while a bias has one? 3. dS is multiplied by f′, but dbias is

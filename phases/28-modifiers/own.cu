@@ -1,6 +1,6 @@
 // own.cu: write your own attention: a modifier, phase 13's kernel that calls it, a loop on the CPU that says the same.
 // Change Mine and `meant`; nothing else need change. Needs no GPU, and goes through nvcc unchanged.
-// Run it: ./flash check phases/28-modifiers/own.cu
+// Run it: ./flash check -std=c++20 phases/28-modifiers/own.cu
 #include <cmath>
 #include <cstdio>
 #include <vector>

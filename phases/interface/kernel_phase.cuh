@@ -13,7 +13,7 @@
 
 namespace flash::inline FLASH_MACHINE {
 
-#if defined(__CUDACC__)
+#if defined(__CUDACC__) && !defined(FLASH_PROGRAM)  // as in gpu/kernel.cuh
 inline constexpr Where this_machine = Where::Gpu;
 #elif defined(FLASH_CHECKED)
 inline constexpr Where this_machine = Where::Checked;
@@ -21,7 +21,7 @@ inline constexpr Where this_machine = Where::Checked;
 inline constexpr Where this_machine = Where::Sim;
 #endif
 
-#ifndef __CUDACC__
+#if !defined(__CUDACC__) || defined(FLASH_PROGRAM)
 inline void check_cuda(cudaError_t, const char*) {}  // the simulator throws where CUDA returns an error
 #endif
 
