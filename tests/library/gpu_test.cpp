@@ -47,7 +47,7 @@ class Twin {
     for (const auto& array : host_) device_.push_back(allocate(array.size() * sizeof(T)));
     device_lse_ = static_cast<float*>(allocate(lse_.size() * sizeof(float)));
     workspace_ = allocate(workspace_bytes);
-    check(cudaMemset(workspace_, 0, workspace_bytes));
+    check(cudaMemset(workspace_, 0x77, workspace_bytes));  // the library clears what must be 0
     check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     fill(seed);
   }
@@ -136,7 +136,7 @@ class Twin {
   void* workspace(std::ptrdiff_t offset) const { return static_cast<char*>(workspace_) + offset; }
 
   cudaStream_t stream = nullptr;
-  static constexpr std::size_t workspace_bytes = 16;  // more than any phase wants; zeroed once
+  static constexpr std::size_t workspace_bytes = 16;  // more than any forward pass wants
 
  private:
   static void* allocate(std::size_t bytes) {
@@ -315,6 +315,11 @@ TEST_CASE("gpu: a phase that draws its work wants a workspace, and leaves it as 
     CHECK(twin.o_is_untouched());
     for (int round = 0; round < 20; ++round) check_ok(twin.enqueue(args));  // one after the other, on one counter
     CHECK(twin.same_as(*phase));
+    flashphases_forward_args promised = args;  // each call has left it 0
+    promised.workspace_is_zero = 1;
+    twin.fill(5);
+    for (int round = 0; round < 20; ++round) check_ok(twin.enqueue(promised));
+    CHECK(twin.same_as(*phase));
   }
 }
 
@@ -364,7 +369,7 @@ TEST_CASE("gpu: what is refused or fails leaves the stream, and the program's ow
   args.k.stride_s = -1;
   refused(args, FLASHPHASES_BAD_ARGUMENT, "K's stride of sequence length S is -1");
   args = twin.args();
-  args.v.data = static_cast<char*>(args.v.data) + 1;
+  args.v.data = static_cast<const char*>(args.v.data) + 1;
   refused(args, FLASHPHASES_BAD_ARGUMENT, "V's address modulo 2 is 1");
   if (!reads_host_memory()) {
     std::vector<half> host(2 * 3 * 100 * 72);
