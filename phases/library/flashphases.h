@@ -199,7 +199,7 @@ typedef struct flashphases_phase {
   uint32_t struct_size; /* sizeof(flashphases_phase); the rest is written */
   int32_t number;
   int32_t next;  /* the next phase's number, so that all can be listed from FLASHPHASES_DEFINITION on; 0: the last */
-  char name[32]; /* "19-beyond" */
+  char name[32]; /* its number and its idea */
   flashphases_pass forward, backward;
 } flashphases_phase;
 
