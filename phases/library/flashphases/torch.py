@@ -194,14 +194,13 @@ def _(q, k, v, bias, sinks, mask, slopes, doc_q, doc_k, block_mask, cu_seqlens_q
     return _results(_readable(q), v, keep, wide)
 
 
-@torch.library.custom_op("flashphases::backward", mutates_args=())
-def backward(dout: Tensor, dlse: Optional[Tensor], q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, m: Tensor,
-             l: Tensor, o_lo: Tensor, bias: Optional[Tensor], sinks: Optional[Tensor], mask: Optional[Tensor],
-             slopes: Optional[Tensor], doc_q: Optional[Tensor], doc_k: Optional[Tensor], block_mask: Optional[Tensor],
-             cu_seqlens_q: Optional[Tensor], cu_seqlens_k: Optional[Tensor], seqused_q: Optional[Tensor],
-             seqused_k: Optional[Tensor], seed: Optional[Tensor], kind: int, left: int, right: int, shift: int,
-             scale: float, softcap: float, dropout: float, atomic: bool, bias_wanted: bool, sinks_wanted: bool,
-             names: str) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+def _backward(dout: Tensor, dlse: Optional[Tensor], q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, m: Tensor,
+              l: Tensor, o_lo: Tensor, bias: Optional[Tensor], sinks: Optional[Tensor], mask: Optional[Tensor],
+              slopes: Optional[Tensor], doc_q: Optional[Tensor], doc_k: Optional[Tensor], block_mask: Optional[Tensor],
+              cu_seqlens_q: Optional[Tensor], cu_seqlens_k: Optional[Tensor], seqused_q: Optional[Tensor],
+              seqused_k: Optional[Tensor], seed: Optional[Tensor], kind: int, left: int, right: int, shift: int,
+              scale: float, softcap: float, dropout: float, atomic: bool, bias_wanted: bool, sinks_wanted: bool,
+              names: str) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     dq, dk, dv, dbias, dsinks = gradients = _gradients(q, k, v, bias, sinks, bias_wanted, sinks_wanted)
     q, k, v, dout = _readable(q), _readable(k), _readable(v), _readable(dout)
     if dout.dtype != q.dtype:
@@ -233,6 +232,9 @@ def _gradients(q, k, v, bias, sinks, bias_wanted, sinks_wanted):
             q.new_empty(sinks.shape if sinks_wanted else none, dtype=torch.float32))
 
 
+backward = torch.library.custom_op("flashphases::backward", _backward, mutates_args=())
+
+
 @backward.register_fake
 def _(dout, dlse, q, k, v, o, lse, m, l, o_lo, bias, sinks, mask, slopes, doc_q, doc_k, block_mask, cu_seqlens_q,
       cu_seqlens_k, seqused_q, seqused_k, seed, kind, left, right, shift, scale, softcap, dropout, atomic, bias_wanted,
@@ -257,12 +259,28 @@ def _gradient(ctx, dout, dlse, *_):
     if dout is None:
         dout = torch.zeros_like(o, dtype=q.dtype)
     bias_wanted, sinks_wanted = ctx.needs_input_grad[3], ctx.needs_input_grad[4]
-    dq, dk, dv, dbias, dsinks = backward(dout, dlse, q, k, v, o, lse, m, l, o_lo, bias, sinks, *others, *ctx.scalars,
-                                         ctx.atomic, bias_wanted, sinks_wanted, ctx.names)
+    # Who wants gradients of these gets the op, which refuses it.
+    run = _backward if not torch.is_grad_enabled() and _unwatched(q, k, v) else backward
+    dq, dk, dv, dbias, dsinks = run(dout, dlse, q, k, v, o, lse, m, l, o_lo, bias, sinks, *others, *ctx.scalars,
+                                    ctx.atomic, bias_wanted, sinks_wanted, ctx.names)
     return (dq, dk, dv, dbias if bias_wanted else None, dsinks if sinks_wanted else None, *[None] * 22)
 
 
 forward.register_autograd(_gradient, setup_context=_save)
+
+
+class _Plain(torch.autograd.Function):
+    """The op's two functions without the op, whose way through torch costs a millisecond with so many arguments."""
+
+    @staticmethod
+    def forward(ctx, *inputs):
+        output = _forward(*inputs)
+        _save(ctx, inputs, output)
+        return output
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        return _gradient(ctx, *gradients)
 
 
 def _no_second(ctx, *_):
@@ -323,7 +341,7 @@ def attention(q, k, v, causal=None, scale=None, with_lse=False, *, window=None, 
         deterministic = torch.are_deterministic_algorithms_enabled()
     atomic = q.device.type == "cuda" and not deterministic
     scale = 1 / math.sqrt(max(q.shape[3], 1)) if scale is None else float(scale)
-    run = _forward if not keep and _unwatched(q, k, v) else forward
+    run = forward if not _unwatched(q, k, v) else _Plain.apply if keep else _forward
     o, lse, *_ = run(q, k, v, *tensors.values(), seed, kind, left, right, shift, scale, float(softcap), float(dropout),
                      phase, keep, wide_output, atomic, names)
     return (o, lse) if with_lse else o
@@ -366,15 +384,22 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     if min(query.dim(), key.dim(), value.dim()) < 2:
         _abi.refuse("shapes of query, key, value", [list(t.shape) for t in (query, key, value)], "two axes or more")
     most = max(query.dim(), key.dim(), value.dim(), 4)
-    q, k, v = (t.reshape((1,) * (most - t.dim()) + tuple(t.shape)) for t in (query, key, value))
-    lead = torch.broadcast_shapes(q.shape[:-3], k.shape[:-3], v.shape[:-3])
+    q, k, v = query, key, value
+    # Each view is one more step of the backward pass, so who has four axes and one batch size gets none.
+    alike = q.dim() == k.dim() == v.dim() == 4 and q.shape[0] == k.shape[0] == v.shape[0]
+    if not alike:
+        q, k, v = (t.reshape((1,) * (most - t.dim()) + tuple(t.shape)) for t in (q, k, v))
+    lead = q.shape[:1] if alike else torch.broadcast_shapes(q.shape[:-3], k.shape[:-3], v.shape[:-3])
     H, Hk = q.shape[-3], k.shape[-3]
     if not enable_gqa and not H == Hk == v.shape[-3]:
         _abi.refuse("number of heads of query, key, value", [H, Hk, v.shape[-3]], "one number, or enable_gqa=True")
     mask, bias = _mask_and_bias(attn_mask, query, (*lead, H, q.shape[-2], k.shape[-2]))
-    q, k, v = (t.expand(*lead, *t.shape[-3:]).reshape(-1, *t.shape[-3:]) for t in (q, k, v))
+    if not alike:
+        q, k, v = (t.expand(*lead, *t.shape[-3:]).reshape(-1, *t.shape[-3:]) for t in (q, k, v))
     o = attention(q, k, v, "top-left" if is_causal else None, scale, mask=mask, bias=bias, dropout=dropout_p,
                   names="sdpa")
+    if alike:
+        return o
     dims = max(query.dim(), key.dim(), value.dim())
     return o.reshape((*lead, *o.shape[1:])[max(most - dims, 0):] if dims < 4 else (*lead, *o.shape[1:]))
 
