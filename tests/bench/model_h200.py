@@ -89,7 +89,8 @@ def train(torch, options, name, attend):
     step = statistics.median(steps[len(steps) // 4:])
     return {"sweep": "model", "kernel": name, "parameters": sum(p.numel() for p in model.parameters()),
             "layers": options.layers, "H": options.heads, "N": options.length, "B": options.batch,
-            "D": options.width // options.heads, "losses": [round(x, 5) for x in losses], "step_ms": step * 1e3,
+            "D": options.width // options.heads, "causal": True, "type": "bfloat16",
+            "losses": [round(x, 5) for x in losses], "step_ms": step * 1e3,
             "tokens_per_second": options.batch * options.length / step,
             "peak_bytes": torch.cuda.max_memory_allocated() if options.device == "cuda" else None}
 
@@ -130,8 +131,9 @@ def attention(torch, options):
         runs = {name: (lambda run=run: run(*given)) for name, run in ways(torch)}
         for name, times in turns.times(runs, options.rounds).items():
             ms = statistics.median(times)
-            rows.append({"sweep": "model attention", "kernel": name, "B": B, "H": H, "N": N, "D": D, "median_ms": ms,
-                         "samples": len(times), "tflops": 14 * B * H * N * (N + 1) // 2 * D / ms * 1e-9})
+            rows.append({"sweep": "model attention", "kernel": name, "B": B, "H": H, "N": N, "D": D, "causal": True,
+                         "type": "bfloat16", "median_ms": ms, "samples": len(times),
+                         "tflops": 14 * B * H * N * (N + 1) // 2 * D / ms * 1e-9})
     return rows
 
 
@@ -161,8 +163,8 @@ def small(torch, options):
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=stream):
             run(*given)
-        rows.append({"sweep": "model small", "kernel": name, "B": 1, "H": 16, "N": 1024, "D": 64, "eager_us": eager,
-                     "graph_us": time_of(graph.replay)})
+        rows.append({"sweep": "model small", "kernel": name, "B": 1, "H": 16, "N": 1024, "D": 64, "causal": True,
+                     "type": "bfloat16", "eager_us": eager, "graph_us": time_of(graph.replay)})
     return rows
 
 
