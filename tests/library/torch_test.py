@@ -12,7 +12,8 @@ import sys
 import tempfile
 import warnings
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "phases/library"))
+if "--installed" not in sys.argv:  # that of pip
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "phases/library"))
 
 SKIPPED = 77
 try:
@@ -607,6 +608,7 @@ def main():
     global DEVICE
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--installed", action="store_true", help="the package that is installed, not the sources'")
     parser.add_argument("names", nargs="*", help="tests whose name has one of these words")
     options = parser.parse_args()
     DEVICE = options.device

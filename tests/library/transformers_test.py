@@ -9,7 +9,8 @@ import copy
 import pathlib
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "phases/library"))
+if "--installed" not in sys.argv:  # that of pip
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "phases/library"))
 
 SKIPPED = 77
 try:
@@ -80,6 +81,7 @@ def compare(name, config, device):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--installed", action="store_true", help="the package that is installed, not the sources'")
     device = parser.parse_args().device
     if device == "cuda" and not torch.cuda.is_available():
         print("skipped: no GPU")

@@ -34,8 +34,9 @@ def _check(names, q, k, v, **others):
                     "[B, H, Sq, D], [B, Hk, Sk, D], [B, Hk, Sk, Dv]")
     if k.shape[1] != q.shape[1] and (k.shape[1] == 0 or q.shape[1] % k.shape[1] != 0):
         _abi.refuse(f"number of heads of {say['K']}", k.shape[1], f"a divisor of {q.shape[1]}, {say['Q']}'s")
+    device = q.device
     for name, t in {**all_three, **others}.items():
-        if t is not None and t.device != q.device:
+        if t is not None and t.device != device:
             _abi.refuse(f"{name}'s device", t.device, f"{q.device}, {say['Q']}'s; move it")
 
 
@@ -79,9 +80,9 @@ def _arguments(q, k, v, o, lse, m, l, o_lo, bias, mask, slopes, sinks, doc_q, do
         1 if B * H * Sq * Sk < 1 << 16 else torch.get_num_threads(), Hk, v.shape[3], left, right, o.dtype != q.dtype,
         softcap, dropout)
     a.mask_shift = shift
-    if m.numel():
+    if m is not None and m.numel():
         a.m, a.l = m.data_ptr(), l.data_ptr()
-    if o_lo.numel():
+    if o_lo is not None and o_lo.numel():
         a.o_lo = _tensor(o_lo)
     if dropout:
         a.dropout_seed = seed.item() & (1 << 64) - 1
@@ -173,15 +174,22 @@ def _forward(q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor], sinks: Opt
              right: int, shift: int, scale: float, softcap: float, dropout: float, phase: int, keep: bool, wide: bool,
              atomic: bool, names: str) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     _check(names, q, k, v)
+    results = _results(_readable(q), v, keep, wide)
+    _fill(results, q, k, v, bias, sinks, mask, slopes, doc_q, doc_k, block_mask, cu_seqlens_q, cu_seqlens_k, seqused_q,
+          seqused_k, seed, kind, left, right, shift, scale, softcap, dropout, phase, keep, names)
+    return results
+
+
+def _fill(results, q, k, v, bias, sinks, mask, slopes, doc_q, doc_k, block_mask, cu_seqlens_q, cu_seqlens_k, seqused_q,
+          seqused_k, seed, kind, left, right, shift, scale, softcap, dropout, phase, keep, names):
+    """The forward pass, into results: o, lse, and m, l, o_lo or None."""
     q, k, v = _readable(q), _readable(k), _readable(v)
-    results = _results(q, v, keep, wide)
     args = _arguments(q, k, v, *results, bias, mask, slopes, sinks, doc_q, doc_k, block_mask, cu_seqlens_q,
                       cu_seqlens_k, seqused_q, seqused_k, seed, kind, left, right, shift, scale, softcap, dropout,
                       phase)
-    given = (keep, *(t is None for t in (bias, sinks, mask, slopes, doc_q, block_mask, cu_seqlens_q, seqused_q,
-                                         seqused_k)))
+    given = (keep, bias is None, sinks is None, mask is None, slopes is None, doc_q is None, block_mask is None,
+             cu_seqlens_q is None, seqused_q is None, seqused_k is None)
     _call("flashphases_forward", args, q.device, names, given)
-    return results
 
 
 forward = torch.library.custom_op("flashphases::forward", _forward, mutates_args=())
@@ -217,8 +225,8 @@ def _backward(dout: Tensor, dlse: Optional[Tensor], q: Tensor, k: Tensor, v: Ten
         args.dbias = _abi.shared("dbias", dbias, (q.shape[0], q.shape[1], q.shape[2], k.shape[2]), ["float32"])
     if sinks_wanted:
         args.dsinks = dsinks.data_ptr()
-    given = (m.numel() > 0, dlse is None, *(t is None for t in (bias, sinks, mask, slopes, doc_q, block_mask,
-                                                                cu_seqlens_q, seqused_q, seqused_k)))
+    given = (m.numel() > 0, dlse is None, bias is None, sinks is None, mask is None, slopes is None, doc_q is None,
+             block_mask is None, cu_seqlens_q is None, seqused_q is None, seqused_k is None)
     _call("flashphases_backward", args, q.device, names, given, forward_args)
     if bias_wanted and bias.dtype != torch.float32:
         return dq, dk, dv, dbias.to(bias.dtype), dsinks
@@ -341,9 +349,15 @@ def attention(q, k, v, causal=None, scale=None, with_lse=False, *, window=None, 
         deterministic = torch.are_deterministic_algorithms_enabled()
     atomic = q.device.type == "cuda" and not deterministic
     scale = 1 / math.sqrt(max(q.shape[3], 1)) if scale is None else float(scale)
-    run = forward if not _unwatched(q, k, v) else _Plain.apply if keep else _forward
-    o, lse, *_ = run(q, k, v, *tensors.values(), seed, kind, left, right, shift, scale, float(softcap), float(dropout),
-                     phase, keep, wide_output, atomic, names)
+    rest = seed, kind, left, right, shift, scale, float(softcap), float(dropout), phase, keep
+    unwatched = _unwatched(q, k, v)
+    if unwatched and not keep:
+        o = _like(_readable(q), v.shape[3], torch.float32 if wide_output else q.dtype)
+        lse = q.new_empty(q.shape[:3], dtype=torch.float32)
+        _fill((o, lse, None, None, None), q, k, v, *tensors.values(), *rest, names)
+    else:
+        run = _Plain.apply if unwatched else forward
+        o, lse, *_ = run(q, k, v, *tensors.values(), *rest, wide_output, atomic, names)
     return (o, lse) if with_lse else o
 
 
@@ -352,8 +366,6 @@ def attention(q, k, v, causal=None, scale=None, with_lse=False, *, window=None, 
 
 def _mask_and_bias(attn_mask, query, shape):
     """(bool mask, bias), broadcast to `shape` with axes of 1 left as they are; the keys' axis is whole."""
-    if attn_mask is None:
-        return None, None
     if attn_mask.dtype not in (torch.bool, torch.float32, query.dtype):
         _abi.refuse("attn_mask's type", attn_mask.dtype, f"torch.bool, torch.float32 or {query.dtype}, query's")
     if attn_mask.dtype == torch.float32:
@@ -383,25 +395,25 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
         _abi.refuse("attn_mask", "given", "None beside is_causal=True")
     if min(query.dim(), key.dim(), value.dim()) < 2:
         _abi.refuse("shapes of query, key, value", [list(t.shape) for t in (query, key, value)], "two axes or more")
-    most = max(query.dim(), key.dim(), value.dim(), 4)
+    dims = max(query.dim(), key.dim(), value.dim())
     q, k, v = query, key, value
-    # Each view is one more step of the backward pass, so who has four axes and one batch size gets none.
-    alike = q.dim() == k.dim() == v.dim() == 4 and q.shape[0] == k.shape[0] == v.shape[0]
-    if not alike:
-        q, k, v = (t.reshape((1,) * (most - t.dim()) + tuple(t.shape)) for t in (q, k, v))
-    lead = q.shape[:1] if alike else torch.broadcast_shapes(q.shape[:-3], k.shape[:-3], v.shape[:-3])
+    plain = query.dim() == key.dim() == value.dim() == 4 and query.shape[0] == key.shape[0] == value.shape[0]
+    if not plain:
+        q, k, v = (t.reshape((1,) * (max(dims, 4) - t.dim()) + tuple(t.shape)) for t in (query, key, value))
+    lead = q.shape[:1] if plain else torch.broadcast_shapes(q.shape[:-3], k.shape[:-3], v.shape[:-3])
     H, Hk = q.shape[-3], k.shape[-3]
     if not enable_gqa and not H == Hk == v.shape[-3]:
         _abi.refuse("number of heads of query, key, value", [H, Hk, v.shape[-3]], "one number, or enable_gqa=True")
-    mask, bias = _mask_and_bias(attn_mask, query, (*lead, H, q.shape[-2], k.shape[-2]))
-    if not alike:
+    mask = bias = None
+    if attn_mask is not None:
+        mask, bias = _mask_and_bias(attn_mask, query, (*lead, H, q.shape[-2], k.shape[-2]))
+    if not plain:
         q, k, v = (t.expand(*lead, *t.shape[-3:]).reshape(-1, *t.shape[-3:]) for t in (q, k, v))
     o = attention(q, k, v, "top-left" if is_causal else None, scale, mask=mask, bias=bias, dropout=dropout_p,
                   names="sdpa")
-    if alike:
+    if plain:
         return o
-    dims = max(query.dim(), key.dim(), value.dim())
-    return o.reshape((*lead, *o.shape[1:])[max(most - dims, 0):] if dims < 4 else (*lead, *o.shape[1:]))
+    return o.reshape((*lead, *o.shape[1:])[max(4 - dims, 0):])
 
 
 @contextlib.contextmanager

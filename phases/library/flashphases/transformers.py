@@ -21,9 +21,9 @@ def attention_forward(module, query, key, value, attention_mask, dropout=0.0, sc
     or added; s_aux [H]: sinks. Returns (o [B, Sq, H, D], None). sliding_window and the like are in the mask."""
     B, H, Sq, _ = query.shape
     shape = (B, H, Sq, key.shape[2])
+    mask = bias = None
     if attention_mask is not None:
-        attention_mask = attention_mask[..., :shape[3]]
-    mask, bias = _mask_and_bias(attention_mask, query, shape)
+        mask, bias = _mask_and_bias(attention_mask[..., :shape[3]], query, shape)
     if position_bias is not None:
         if bias is not None:
             position_bias = position_bias + bias
