@@ -29,7 +29,11 @@ endif()
 # Every RTX card, A100 and H100. Not "native", which is a configure error on a machine without a GPU, and set before
 # the language is enabled, because CMake would choose 52 or 75 alone.
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  set(CMAKE_CUDA_ARCHITECTURES "75;80;90" CACHE STRING "Compute capabilities to compile for")
+  set(architectures "75;80;90")
+  if(SKBUILD)  # a wheel is for all of them, and for later ones by the PTX of 80
+    set(architectures "75-real;80;90-real")
+  endif()
+  set(CMAKE_CUDA_ARCHITECTURES "${architectures}" CACHE STRING "Compute capabilities to compile for")
 endif()
 if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
   find_program(FLASH_NVCC nvcc HINTS ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES bin)

@@ -1,7 +1,7 @@
 # pictures.py: the pictures of phases as SVG, out of the rows of docs/results/*.json, libraries beside them: all phases,
 # with the bytes that each moves and, of kernels, the speed that was measured; the tensor-core phases with what was
 # predicted of them; the last of these over N.
-# tables.py writes them: staircase.svg, tensor-cores.svg and hopper.svg.
+# tables.py writes them: staircase.svg, tensor-cores.svg and hopper.svg; and training.svg, a model's losses.
 import math
 
 from rows import Wrong, is_ours, number, short
@@ -204,4 +204,33 @@ def speed_lines(first, rows):
         for y, label, colour in sorted(ends, key=lambda end: end[0]):  # from the top down, a line of text apart
             lowest = max(lowest + 14, y)
             canvas.text(left + panel + 4, lowest + 4, label, f'font-weight="bold" fill="{colour}"')
+    return str(canvas)
+
+
+def training_curves(rows):
+    """The losses of one model over the steps of its training, by whose attention it has: `rows` with `losses`. Ours is
+    drawn last; what is beneath it, dashed and wide, is seen where the curves part."""
+    curves = [(row["kernel"], [number(x) for x in row["losses"]]) for row in rows if "losses" in row]
+    if len(curves) < 2 or len({len(losses) for _, losses in curves}) != 1 or len(curves[0][1]) < 2:
+        raise Wrong("expected two rows or more with as many losses each")
+    left, top, width, height, steps = 50, 66, 480, 230, len(curves[0][1])
+    every = [x for _, losses in curves for x in losses]
+    low, high = math.floor(2 * min(every)) / 2, math.ceil(2 * max(every)) / 2
+    canvas = Canvas(720, top + height + 46, "A model learns with either attention")
+    canvas.text(16, 46, f"Loss of {number(rows[0]['parameters']) / 1e6:.0f} M parameters, bf16, on an H200")
+
+    def y_of(loss):
+        return top + height * (high - loss) / (high - low)
+    for half in range(round(2 * low), round(2 * high) + 1):
+        canvas.line(left, y_of(half / 2), left + width, y_of(half / 2), 'stroke="#ddd"')
+        canvas.text(left - 6, y_of(half / 2) + 4, f"{half / 2:.1f}", 'text-anchor="end" fill="#666"')
+    for step in range(0, steps + 1, max(steps // 4, 1)):
+        canvas.text(left + width * step / steps, top + height + 18, num(step), 'text-anchor="middle" fill="#666"')
+    canvas.text(left + width / 2, top + height + 38, "step", 'text-anchor="middle"')
+    for n, (name, losses) in enumerate(sorted(curves, key=lambda curve: curve[0].startswith("flashphases"))):
+        ours = name.startswith("flashphases")
+        colour = OURS[2] if ours else ("#999", "#e0b000")[n % 2]
+        canvas.path("".join(f"{num(left + width * i / (steps - 1))},{num(y_of(x))} " for i, x in enumerate(losses)),
+                    f'stroke="{colour}" stroke-width="{1.5 if ours else 4}"')
+        canvas.text(left + width + 10, top + 20 + 18 * n, name, f'font-weight="bold" fill="{colour}"')
     return str(canvas)

@@ -571,6 +571,8 @@ def drawn(results, phases):
     if beside := rows("h200-beside.json"):
         files["tensor-cores.svg"] = pictures.tensor_core_staircase(rows("predictions-tensor-cores.json") + beside)
         files["hopper.svg"] = pictures.speed_lines("13", beside)
+    if model := rows("h200-model.json"):
+        files["training.svg"] = pictures.training_curves(model)
     return {results / name: text for name, text in files.items()}
 
 

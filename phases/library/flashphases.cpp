@@ -14,6 +14,7 @@
 #endif
 
 #include "phases/definition/phase.hpp"
+#include "phases/interface/capability.hpp"
 #include "phases/interface/operands.hpp"
 #include "phases/interface/validate.hpp"
 #include "phases/library/automatic.hpp"
@@ -25,8 +26,7 @@ namespace flash {
 namespace {
 
 using Args = flashphases_forward_args;
-constexpr std::uint32_t first_size = 208;  // of the struct without later fields
-static_assert(offsetof(Args, machine) == first_size);
+using BackwardArgs = flashphases_backward_args;
 
 struct NoGpu : Error {
   using Error::Error;
@@ -61,20 +61,35 @@ void check_pointer(const char* name, const void* pointer) {
   if (!pointer) refuse(name, "null", "a pointer", "pass one");
 }
 
+// Sizes of a struct in the programs of earlier versions; no struct of a later one is larger than 4096.
+template <class T>
+constexpr std::initializer_list<std::uint32_t> earlier_sizes = {};
+template <>
+constexpr std::initializer_list<std::uint32_t> earlier_sizes<Args> = {offsetof(Args, machine),
+                                                                      offsetof(Args, mask_shift)};
+static_assert(offsetof(Args, machine) == 208 && offsetof(Args, mask_shift) == 512);
+constexpr std::uint32_t largest_size = 4096;
+
 // The caller's struct in this version's layout; what an earlier one lacks is 0. A later version's is taken if what it
 // knows more is 0.
-Args read(const Args* args) {
-  check_pointer("args", args);
+template <class T>
+T read(const T* args, const char* name, const char* type) {
+  check_pointer(name, args);
   const std::uint32_t size = args->struct_size;
-  if (size != first_size && size < sizeof(Args))
-    refuse("struct_size", size, std::to_string(first_size) + ", or " + std::to_string(sizeof(Args)) + " or more",
-           "set it to sizeof(flashphases_forward_args)");
+  std::string sizes;
+  bool known = sizeof(T) <= size && size <= largest_size;
+  for (const std::uint32_t earlier : earlier_sizes<T>)
+    known |= size == earlier, sizes += std::to_string(earlier) + ", ";
+  if (!known)
+    refuse("struct_size", size,
+           sizes + (sizes.empty() ? "" : "or ") + std::to_string(sizeof(T)) + " to " + std::to_string(largest_size),
+           std::string("set it to sizeof(") + type + ")");
   const auto* bytes = reinterpret_cast<const unsigned char*>(args);
-  for (std::uint32_t i = sizeof(Args); i < size; ++i)
+  for (std::uint32_t i = sizeof(T); i < size; ++i)
     if (bytes[i])
       refuse("byte " + std::to_string(i) + " of the arguments", static_cast<int>(bytes[i]),
              std::string("0 for version ") + FLASH_VERSION, "use a newer libflashphases");
-  Args whole{};
+  T whole{};
   std::memcpy(&whole, args, std::min<std::size_t>(size, sizeof whole));
   return whole;
 }
@@ -125,6 +140,11 @@ Options options_of(const Args& a) {
   if (a.mask < FLASHPHASES_WINDOW_TOP_LEFT && (a.window_left != 0 || a.window_right != 0))
     refuse(a.window_left ? "window_left" : "window_right", a.window_left ? a.window_left : a.window_right,
            "0 where mask is no window", "set mask to 3 or 4");
+  if (a.mask == FLASHPHASES_MASK_NONE && a.mask_shift != 0)
+    refuse("mask_shift", a.mask_shift, "0 where there is no mask", "set mask");
+  if (a.mask_shift <= -Mask::all || a.mask_shift >= Mask::all)
+    refuse("mask_shift", a.mask_shift, "less than 2^60, either way", "correct it");
+  options.mask = options.mask.shifted(a.mask_shift);
   if (a.has_scale != 0 && a.has_scale != 1)
     refuse("has_scale", a.has_scale, "0 (1/sqrt(D)) or 1 (scale)", "set it to 1 to give a scale");
   if (a.has_scale == 0 && a.scale != 0)
@@ -138,15 +158,26 @@ Options options_of(const Args& a) {
   return options;
 }
 
+// Tensors that are read and those that are written are one to a problem, which knows by its direction which is which.
+flashphases_tensor as_tensor(const flashphases_input& t) {
+  return {const_cast<void*>(t.data), t.stride_b, t.stride_h, t.stride_s};
+}
 AnyView view_of(const flashphases_tensor& t, std::int64_t B, std::int64_t H, std::int64_t S, std::int64_t D) {
   return {t.data, {B, H, S, D}, {t.stride_b, t.stride_h, t.stride_s, 1}};
 }
+AnyView view_of(const flashphases_input& t, std::int64_t B, std::int64_t H, std::int64_t S, std::int64_t D) {
+  return view_of(as_tensor(t), B, H, S, D);
+}
 
-// An array that may be left out. Where its stride is 0, all share what is there, so that this axis is 1.
-AnyView optional_view(const char* name, const flashphases_tensor& t, std::array<std::int64_t, 4> shape) {
+// Is it there? Strides alone are refused.
+bool is_there(const char* name, const flashphases_tensor& t) {
   if (!t.data && (t.stride_b || t.stride_h || t.stride_s))
     refuse(std::string(name) + "'s data", "null", "a pointer beside its strides", "pass it, or set them to 0");
-  if (!t.data) return {};
+  return t.data;
+}
+// An array that may be left out. Where its stride is 0, all share what is there, so that this axis is 1.
+AnyView optional_view(const char* name, const flashphases_tensor& t, std::array<std::int64_t, 4> shape) {
+  if (!is_there(name, t)) return {};
   const std::array<std::int64_t, 3> strides = {t.stride_b, t.stride_h, t.stride_s};
   AnyView view{t.data, shape, dense_strides(shape)};
   for (std::size_t i = 0; i < 3; ++i) {
@@ -154,6 +185,9 @@ AnyView optional_view(const char* name, const flashphases_tensor& t, std::array<
     if (strides[i] != 0) view.stride[i] = strides[i];
   }
   return view;
+}
+AnyView optional_view(const char* name, const flashphases_input& t, std::array<std::int64_t, 4> shape) {
+  return optional_view(name, as_tensor(t), shape);
 }
 template <class T>
 AnyView optional_view(const T* data, const std::array<std::int64_t, 4>& shape) {
@@ -171,7 +205,8 @@ AnyProblem problem_of(const Args& a) {
   p.options = options_of(a);
   p.q = view_of(a.q, a.B, a.H, a.Sq, a.D), p.k = view_of(a.k, a.B, Hk, a.Sk, a.D);
   p.v = view_of(a.v, a.B, Hk, a.Sk, Dv), p.o = view_of(a.o, a.B, a.H, a.Sq, Dv);
-  p.lse = row_view(a.lse, p.q);
+  p.lse = row_view(a.lse, p.q), p.m = row_view(a.m, p.q), p.l = row_view(a.l, p.q);
+  if (is_there("O_lo", a.o_lo)) p.o_lo = view_of(a.o_lo, a.B, a.H, a.Sq, Dv);
   p.slopes = optional_view("slopes", a.slopes, {a.B, a.H, 1, 1});
   p.bias = optional_view("bias", a.bias, {a.B, a.H, a.Sq, a.Sk});
   p.allowed = optional_view("mask", a.bool_mask, {a.B, a.H, a.Sq, a.Sk});
@@ -189,20 +224,85 @@ AnyProblem problem_of(const Args& a) {
   return p;
 }
 
-// The phase of this number; of two (25 and 25m) the first that the current device runs.
-const Phase& numbered(std::int32_t number) {
+// What one call asks for.
+struct Asked {
+  AnyProblem problem;
+  std::int32_t machine, phase, spare;
+  bool workspace_is_zero;
+};
+
+bool is_set(const char* name, std::int32_t value) {
+  if (value != 0 && value != 1) refuse(name, value, "0 or 1", "correct it");
+  return value;
+}
+
+Asked asked(const Args* args) {
+  const Args a = read(args, "args", "flashphases_forward_args");
+  return {problem_of(a), a.machine, a.phase, a.spare_multiprocessors, is_set("workspace_is_zero", a.workspace_is_zero)};
+}
+
+Asked asked(const BackwardArgs* args) {
+  const BackwardArgs a = read(args, "args", "flashphases_backward_args");
+  const Args f = read(a.forward, "forward", "flashphases_forward_args");
+  Asked asked{problem_of(f), f.machine, a.phase, f.spare_multiprocessors,
+              is_set("workspace_is_zero", a.workspace_is_zero)};
+  AnyProblem& p = asked.problem;
+  p.direction = Direction::Backward;
+  if (a.mode != FLASHPHASES_DETERMINISTIC && a.mode != FLASHPHASES_ATOMIC)
+    refuse("mode", a.mode, "0 (deterministic) or 1 (atomic)", "see enum flashphases_mode");
+  p.options.mode = a.mode == FLASHPHASES_ATOMIC ? BackwardMode::Atomic : BackwardMode::Deterministic;
+  p.options.block_q = a.block_q, p.options.block_k = a.block_k;
+  const Shape s = p.shape();
+  p.dout = view_of(a.dout, s.B, s.H, s.Sq, s.Dv), p.dlse = row_view(a.dlse, p.q);
+  p.dq = view_of(a.dq, s.B, s.H, s.Sq, s.D);
+  p.dk = view_of(a.dk, s.B, s.Hk, s.Sk, s.D), p.dv = view_of(a.dv, s.B, s.Hk, s.Sk, s.Dv);
+  p.dbias = optional_view("dbias", a.dbias, {s.B, s.H, s.Sq, s.Sk});
+  p.dsinks = optional_view(a.dsinks, {1, s.H, 1, 1});
+  return asked;
+}
+
+// The calling thread's device, of which what never changes is asked once; number -1: there is none.
+struct Gpu {
+  int number = -1;
+  Capability capability{0, 0};
+  bool reads_host_memory = false;  // do kernels reach any memory of the host?
+};
+Gpu current_gpu() {
+#ifdef FLASH_HAVE_CUDA
+  thread_local Gpu last;
+  int number = -1, reads = 0;
+  if (cudaGetDevice(&number) == cudaSuccess && number == last.number) return last;
+  Gpu gpu{number};
+  if (number >= 0 &&
+      cudaDeviceGetAttribute(&gpu.capability.major, cudaDevAttrComputeCapabilityMajor, number) == cudaSuccess &&
+      cudaDeviceGetAttribute(&gpu.capability.minor, cudaDevAttrComputeCapabilityMinor, number) == cudaSuccess &&
+      cudaDeviceGetAttribute(&reads, cudaDevAttrPageableMemoryAccess, number) == cudaSuccess) {
+    gpu.reads_host_memory = reads;
+    return last = gpu;
+  }
+  cudaGetLastError();  // not an error of the next launch
+#endif
+  return {};
+}
+bool runs_on(const Features& can, const Gpu& gpu) {
+  return gpu.number >= 0 && runs_on(can, gpu.capability);
+}
+
+// The kernel phase of this number that has the direction; of two (25 and 25m) the first that the device runs.
+const Phase& numbered(std::int32_t number, Direction direction, const Gpu& gpu) {
   std::string numbers;
   const Phase* named = nullptr;
   int last = 0;
   for (const Phase* phase : all_phases()) {
-    if (!phase->kernel()) continue;
+    if (!phase->kernel() || !phase->pass(direction)) continue;
     const int mine = std::atoi(phase->name);
-    const auto runs = [](const Phase& phase) { return available(phase.forward->features, Where::Gpu); };
+    const auto runs = [&](const Phase& phase) { return runs_on(phase.pass(direction)->features, gpu); };
     if (mine == number && (!named || (!runs(*named) && runs(*phase)))) named = phase;
     if (mine != last) numbers += " " + std::to_string(last = mine);
   }
   if (named) return *named;
-  refuse("phase", number, "0 (the fastest measured) or one of" + numbers, "pass 0");
+  refuse(direction == Direction::Forward ? "phase" : "phase of the backward pass", number,
+         "0 (the fastest measured) or one of" + numbers, "pass 0");
 }
 
 // Of an array that has elements.
@@ -213,21 +313,18 @@ void check_alignment(const char* name, const void* data, std::size_t element) {
            "align it to its elements");
 }
 
-// Can kernels of the current device reach it?
-void check_memory([[maybe_unused]] const char* name, [[maybe_unused]] const void* data) {
+// Can kernels of the device reach it?
+void check_memory([[maybe_unused]] const char* name, [[maybe_unused]] const void* data,
+                  [[maybe_unused]] const Gpu& gpu) {
 #ifdef FLASH_HAVE_CUDA
-  int device = 0, reads_host_memory = 0;
   cudaPointerAttributes memory{};
-  if (cudaGetDevice(&device) != cudaSuccess || cudaPointerGetAttributes(&memory, data) != cudaSuccess)
+  if (cudaPointerGetAttributes(&memory, data) != cudaSuccess)
     throw MachineError(std::string(name) + "'s memory: " + cudaGetErrorString(cudaGetLastError()));
-  if (memory.type == cudaMemoryTypeDevice && memory.device != device)
-    refuse(std::string(name) + "'s device", memory.device, std::to_string(device) + ", the current one",
+  if (memory.type == cudaMemoryTypeDevice && memory.device != gpu.number)
+    refuse(std::string(name) + "'s device", memory.device, std::to_string(gpu.number) + ", the current one",
            "call cudaSetDevice, or move the tensor");
-  if (memory.type == cudaMemoryTypeUnregistered) {
-    cudaDeviceGetAttribute(&reads_host_memory, cudaDevAttrPageableMemoryAccess, device);
-    if (!reads_host_memory)
-      refuse(std::string(name) + "'s memory", "the host's", "device memory", "copy it with cudaMemcpy");
-  }
+  if (memory.type == cudaMemoryTypeUnregistered && !gpu.reads_host_memory)
+    refuse(std::string(name) + "'s memory", "the host's", "device memory", "copy it with cudaMemcpy");
 #endif
 }
 
@@ -242,12 +339,13 @@ void check_host_memory([[maybe_unused]] const char* name, [[maybe_unused]] const
 #endif
 }
 
-void require_gpu(const Phase& phase) {
+void require_gpu(const Phase& phase, const Features& can, const Gpu& gpu) {
   if (!was_built(Where::Gpu))
     throw NoGpu("the library is built without CUDA; expected one with it; configure it with -DFLASH_CUDA=ON");
-  if (!available(Where::Gpu)) throw NoGpu("the GPU is missing; expected a CUDA device; look at nvidia-smi");
+  if (gpu.number < 0) throw NoGpu("the GPU is missing; expected a CUDA device; look at nvidia-smi");
+  if (runs_on(can, gpu)) return;
   try {
-    require(phase.name, phase.forward->features, Where::Gpu);
+    require(phase.name, can, Where::Gpu);
   } catch (const Error& e) {
     throw NoGpu(e.what());
   }
@@ -269,21 +367,35 @@ std::size_t after(std::size_t begin, const Piece& piece) {
   return (begin + static_cast<std::size_t>(piece.count) * 4 + 255) / 256 * 256;
 }
 
+// What must be 0 before a launch, where the caller has not said that it is.
+void clear([[maybe_unused]] void* data, [[maybe_unused]] std::size_t bytes, [[maybe_unused]] void* stream) {
+#ifdef FLASH_HAVE_CUDA
+  if (const cudaError_t status = cudaMemsetAsync(data, 0, bytes, static_cast<cudaStream_t>(stream)))
+    throw MachineError(std::string("workspace: ") + cudaGetErrorString(status));
+#endif
+}
+
 // The definition on the CPU: no phase but this one, no workspace, no stream.
-const Phase& on_cpu(const Args& a) {
-  if (a.phase != 0) refuse("phase", a.phase, "0 on the CPU, where the definition is the only one", "pass 0");
+const Phase& on_cpu(const Asked& asked) {
+  if (asked.phase != 0) refuse("phase", asked.phase, "0 on the CPU, where the definition is the only one", "pass 0");
   return definition::phase;
 }
 
+const Phase& on_gpu(const Asked& asked, const Gpu& gpu) {
+  if (asked.phase) return numbered(asked.phase, asked.problem.direction, gpu);
+  return *choose_phase(asked.problem, [&](const Features& can) { return runs_on(can, gpu); }).phase;
+}
+
 // Checks everything; launches too if that is asked for, with a workspace that is large enough.
-Taken call(const Args* given, const Launch* launch) {
-  const Args a = read(given);
-  const AnyProblem p = problem_of(a);
-  if (a.machine != FLASHPHASES_GPU && a.machine != FLASHPHASES_CPU)
-    refuse("machine", a.machine, "0 (GPU) or 1 (CPU)", "see enum flashphases_machine");
-  const bool cpu = a.machine == FLASHPHASES_CPU;
-  const Phase& phase = cpu ? on_cpu(a) : a.phase ? numbered(a.phase) : *choose_phase(p, Where::Gpu).phase;
+Taken call(const Asked& asked, const Launch* launch) {
+  const AnyProblem& p = asked.problem;
+  if (asked.machine != FLASHPHASES_GPU && asked.machine != FLASHPHASES_CPU)
+    refuse("machine", asked.machine, "0 (GPU) or 1 (CPU)", "see enum flashphases_machine");
+  const bool cpu = asked.machine == FLASHPHASES_CPU;
+  const Gpu gpu = cpu ? Gpu() : current_gpu();
+  const Phase& phase = cpu ? on_cpu(asked) : on_gpu(asked, gpu);
   validate(p, phase);
+  if (asked.spare != 0) refuse("spare_multiprocessors", asked.spare, std::string("0 in phase ") + phase.name, "pass 0");
   const auto each_array = [&](const auto& check) {
     for (const Operand& operand : operands)
       if (is_given(operand, p) && (p.*operand.view).elements() > 0)
@@ -297,10 +409,10 @@ Taken call(const Args* given, const Launch* launch) {
     if (launch) enter(phase, p);
     return {&phase, 0};
   }
-  require_gpu(phase);
-  each_array([](const char* name, const void* data, std::size_t) { check_memory(name, data); });
+  const Pass& pass = pass_of(phase, p.direction);
+  require_gpu(phase, pass.features, gpu);
+  each_array([&](const char* name, const void* data, std::size_t) { check_memory(name, data, gpu); });
 
-  const Pass& pass = *phase.forward;
   const Workspace workspace = pass.features.workspace(p);
   std::size_t bytes = 0;  // the last piece needs no room behind it
   for (const Piece& piece : workspace)
@@ -311,16 +423,92 @@ Taken call(const Args* given, const Launch* launch) {
   if (bytes > 0) {
     if (launch->workspace_bytes < bytes)
       refuse("workspace_bytes", launch->workspace_bytes, std::to_string(bytes) + " or more",
-             "ask flashphases_workspace");
+             p.backward() ? "ask flashphases_backward_workspace" : "ask flashphases_workspace");
     check_pointer("workspace", launch->workspace);
-    check_alignment("workspace", launch->workspace, sizeof(unsigned));
-    check_memory("workspace", launch->workspace);
+    check_alignment("workspace", launch->workspace, p.backward() ? 256 : sizeof(unsigned));
+    check_memory("workspace", launch->workspace, gpu);
     std::size_t begin = 0;
-    for (int i = 0; i < workspace.size(); begin = after(begin, workspace[i++]))
-      stream.workspace[static_cast<std::size_t>(i)] = static_cast<char*>(launch->workspace) + begin;
+    for (int i = 0; i < workspace.size(); begin = after(begin, workspace[i++])) {
+      void* const piece = static_cast<char*>(launch->workspace) + begin;
+      stream.workspace[static_cast<std::size_t>(i)] = piece;
+      if (workspace[i].zeroed && !asked.workspace_is_zero)
+        clear(piece, static_cast<std::size_t>(workspace[i].count) * 4, launch->stream);
+    }
   }
   pass.on_stream(Where::Gpu, p, &stream);
   return {&phase, bytes};
+}
+
+// The three calls of a direction.
+template <class A>
+int workspace(const A* args, std::size_t* bytes) {
+  return guarded([&] {
+    check_pointer("bytes", bytes);
+    *bytes = call(asked(args), nullptr).workspace_bytes;
+  });
+}
+template <class A>
+int enqueue(const A* args, const Launch& launch) {
+  return guarded([&] { call(asked(args), &launch); });
+}
+template <class A>
+int chosen_phase(const A* args, std::int32_t* number) {
+  return guarded([&] {
+    check_pointer("phase", number);
+    const Phase* const taken = call(asked(args), nullptr).phase;
+    *number = taken == &definition::phase ? FLASHPHASES_DEFINITION : std::atoi(taken->name);
+  });
+}
+
+// ---- What a phase can do --------------------------------------------------------------------------------------------
+
+flashphases_pass described(const Pass* pass) {
+  if (!pass) return {};
+  constexpr std::pair<Demand, flashphases_can> names[] = {{Demand::Causal, FLASHPHASES_CAN_CAUSAL},
+                                                          {Demand::Window, FLASHPHASES_CAN_WINDOW},
+                                                          {Demand::Lse, FLASHPHASES_CAN_LSE},
+                                                          {Demand::Kept, FLASHPHASES_CAN_KEEP},
+                                                          {Demand::WideOutput, FLASHPHASES_CAN_WIDE_OUTPUT},
+                                                          {Demand::FewerHeads, FLASHPHASES_CAN_HK},
+                                                          {Demand::OtherDv, FLASHPHASES_CAN_DV},
+                                                          {Demand::Lengths, FLASHPHASES_CAN_LENGTHS},
+                                                          {Demand::Softcap, FLASHPHASES_CAN_SOFTCAP},
+                                                          {Demand::Alibi, FLASHPHASES_CAN_SLOPES},
+                                                          {Demand::Bias, FLASHPHASES_CAN_BIAS},
+                                                          {Demand::BoolMask, FLASHPHASES_CAN_BOOL_MASK},
+                                                          {Demand::Documents, FLASHPHASES_CAN_DOCUMENTS},
+                                                          {Demand::BlockMask, FLASHPHASES_CAN_BLOCK_MASK},
+                                                          {Demand::Sinks, FLASHPHASES_CAN_SINKS},
+                                                          {Demand::Dropout, FLASHPHASES_CAN_DROPOUT},
+                                                          {Demand::AnyStride, FLASHPHASES_CAN_ANY_STRIDE},
+                                                          {Demand::Atomic, FLASHPHASES_CAN_ATOMIC}};
+  static_assert(std::size(names) == std::size(demands::rows), "a demand without a name in flashphases.h");
+  const Features& can = pass->features;
+  flashphases_pass info{};
+  for (const Type type : can.types) info.types |= 1u << static_cast<unsigned>(type);
+  for (const auto& [demand, bit] : names)
+    if (can.meets(demand)) info.can |= bit;
+  info.largest_D = can.largest_D();
+  if (can.kernel) {
+    info.capability = can.capability.major * 10 + can.capability.minor;
+    info.this_capability_alone = can.capability.exactly;
+  }
+  return info;
+}
+
+void describe(std::int32_t number, flashphases_phase* to) {
+  const std::uint32_t size = read(to, "phase", "flashphases_phase").struct_size;
+  const Phase& phase =
+      number == FLASHPHASES_DEFINITION ? definition::phase : numbered(number, Direction::Forward, current_gpu());
+  flashphases_phase info{};
+  info.struct_size = size, info.number = number;
+  for (const Phase* other : all_phases())
+    if (const int next = std::atoi(other->name);
+        other->kernel() && next > number && (info.next == 0 || next < info.next))
+      info.next = next;
+  std::snprintf(info.name, sizeof info.name, "%s", phase.name);
+  info.forward = described(phase.forward), info.backward = described(phase.backward);
+  std::memcpy(to, &info, sizeof info);
 }
 
 }  // namespace
@@ -329,23 +517,27 @@ Taken call(const Args* given, const Launch* launch) {
 extern "C" {
 
 int flashphases_workspace(const flashphases_forward_args* args, size_t* bytes) {
-  return flash::guarded([&] {
-    flash::check_pointer("bytes", bytes);
-    *bytes = flash::call(args, nullptr).workspace_bytes;
-  });
+  return flash::workspace(args, bytes);
 }
-
 int flashphases_forward(const flashphases_forward_args* args, void* workspace, size_t workspace_bytes, void* stream) {
-  const flash::Launch launch{workspace, workspace_bytes, stream};
-  return flash::guarded([&] { flash::call(args, &launch); });
+  return flash::enqueue(args, {workspace, workspace_bytes, stream});
+}
+int flashphases_chosen_phase(const flashphases_forward_args* args, int32_t* phase) {
+  return flash::chosen_phase(args, phase);
 }
 
-int flashphases_chosen_phase(const flashphases_forward_args* args, int32_t* phase) {
-  return flash::guarded([&] {
-    flash::check_pointer("phase", phase);
-    const flash::Phase* const taken = flash::call(args, nullptr).phase;
-    *phase = taken == &flash::definition::phase ? FLASHPHASES_DEFINITION : std::atoi(taken->name);
-  });
+int flashphases_backward_workspace(const flashphases_backward_args* args, size_t* bytes) {
+  return flash::workspace(args, bytes);
+}
+int flashphases_backward(const flashphases_backward_args* args, void* workspace, size_t workspace_bytes, void* stream) {
+  return flash::enqueue(args, {workspace, workspace_bytes, stream});
+}
+int flashphases_backward_chosen_phase(const flashphases_backward_args* args, int32_t* phase) {
+  return flash::chosen_phase(args, phase);
+}
+
+int flashphases_phase_info(int32_t number, flashphases_phase* phase) {
+  return flash::guarded([&] { flash::describe(number, phase); });
 }
 
 const char* flashphases_error(void) {

@@ -150,7 +150,7 @@ def arguments(words):
     return parser, options
 
 
-# ---- Our kernels: phases/library/flashphases.py ---------------------------------------------------------------------
+# ---- Our kernels: phases/library/flashphases ------------------------------------------------------------------------
 
 
 class Library:

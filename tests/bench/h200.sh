@@ -2,8 +2,8 @@
 # h200.sh: what this folder measures on a GPU, in one go: builds, verifies, times, reads the hardware's counters. Some
 # seven minutes on an H200 with 16 cores: two to build, two for `phases`, about one for each other part.
 # tests/bench/h200.sh OUTPUT_DIRECTORY [ARCHITECTURE [PART…]]   then copy the *.json into docs/results, and write the
-# tables: docs/results/tables.py --write. Parts: backward beside ceilings diet few gradients hopper long phases sectors
-# steps summary torch training.
+# tables: docs/results/tables.py --write. Parts: backward beside ceilings diet few gradients hopper long model phases
+# sectors steps summary torch training.
 # Where Eigen, doctest and xtensor are not installed, CMAKE_PREFIX_PATH says where they are.
 set -eu
 [ $# -gt 0 ] || { sed -n '2,7s/^# //p' "$0" >&2; exit 2; }
@@ -11,7 +11,7 @@ out=$1 architecture=${2:-90}
 [ $# -lt 2 ] || shift
 shift
 [ $# -gt 0 ] ||
-  set -- ceilings backward beside diet few gradients hopper long sectors phases summary torch training steps
+  set -- ceilings backward beside diet few gradients hopper long model sectors phases summary torch training steps
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 cd "$(dirname "$0")/../.."
@@ -23,7 +23,7 @@ for part; do
   case $part in
     ceilings) targets="$targets flash-ceilings" ;;
     backward) targets="$targets flash-backward-bench" ;;
-    beside | few | long | summary) targets="$targets flash_library" ;;
+    beside | few | long | model | summary) targets="$targets flash_library" ;;
     diet) targets="$targets flash-diet-bench" ;;
     hopper) targets="$targets flash-hopper-steps-bench" ;;
     sectors) targets="$targets flash-sectors" ;;
@@ -34,8 +34,8 @@ for part; do
     torch) ;;
     *)
       echo "h200.sh: part '$part' is unknown;" \
-        "expected ceilings, backward, beside, diet, few, gradients, hopper, long, sectors, phases, summary, torch," \
-        "training or steps" >&2
+        "expected ceilings, backward, beside, diet, few, gradients, hopper, long, model, sectors, phases, summary," \
+        "torch, training or steps" >&2
       exit 2
       ;;
   esac
@@ -78,6 +78,13 @@ for part; do
       ;;
     long)
       run long python3 tests/bench/long_h200.py "$(find "$build" -name libflashphases.so | head -n 1)" "$out"
+      ;;
+    model)
+      FLASHPHASES_LIBRARY=$(find "$build" -name libflashphases.so | head -n 1)
+      export FLASHPHASES_LIBRARY
+      run torch-tests python3 tests/library/torch_test.py --device cuda
+      run transformers-tests python3 tests/library/transformers_test.py --device cuda
+      run model python3 tests/bench/model_h200.py "$out/h200-model.json"
       ;;
     diet) run diet "$build/bin/flash-diet-bench" "$out/h200-diet-steps.json" ;;
     sectors) run sectors sh tests/bench/ncu_phases.sh "$build/bin/flash-sectors" "$out" ;;

@@ -504,6 +504,18 @@ class Pictures(Case):
         self.assertEqual(drawing.count("stroke-dasharray"), 4)  # two libraries, with a mask and without
         self.refused("no row of a phase from 15 on", pictures.speed_lines, "15", self.read(timed("13-diet")))
 
+    def test_training_has_a_curve_for_each_attention(self):
+        def curve(kernel, *losses):
+            return {"sweep": "model", "kernel": kernel, "parameters": 51e6, "losses": losses}
+        drawing = pictures.training_curves(self.read(curve("flashphases", 5, 4, 3.5), curve("torch sdpa", 5, 4, 3)))
+        self.assertIn("Loss of 51 M parameters", drawing)
+        # 5 and 3 are the ends of the axis, 230 pixels apart; three steps, 480 pixels. Ours is on top.
+        self.assertIn('points="50,66 290,181 530,238.5 "', drawing)
+        self.assertLess(drawing.index('points="50,66 290,181 530,296 "'), drawing.index("530,238.5"))
+        self.refused("as many losses each", pictures.training_curves,
+                     self.read(curve("a", 1, 2), curve("b", 1)))
+        self.refused("two rows or more", pictures.training_curves, self.read(curve("a", 1, 2), timed("b")))
+
     def test_text_is_escaped(self):
         canvas = pictures.Canvas(10, 10, 'a <b> & "c"')
         self.assertIn("<title>a &lt;b&gt; &amp; &quot;c&quot;</title>", str(canvas))

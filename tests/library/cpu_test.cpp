@@ -1,5 +1,5 @@
-// cpu_test.cpp: libflashphases on the CPU: each field of the struct alone and each two, against fp64 (tests/whole.hpp);
-// what is refused there; and structs of programs that know fewer fields.
+// cpu_test.cpp: libflashphases on the CPU: each field of the struct alone and each two, both directions, against fp64
+// (tests/whole.hpp); what is refused there; and structs of programs that know fewer fields.
 // ctest -L library -R "^library_cpu\."
 #include <doctest/doctest.h>
 #include <flashphases.h>
@@ -26,6 +26,14 @@ flashphases_tensor tensor_of(const AnyView& view, const Shape& s, Length rows = 
   };
   return {view.data, stride(0, s.B), stride(1, s.H), stride(2, length_of(rows, s))};
 }
+flashphases_input input_of(const AnyView& view, const Shape& s, Length rows = Length::Sq) {
+  const flashphases_tensor t = tensor_of(view, s, rows);
+  return {t.data, t.stride_b, t.stride_h, t.stride_s};
+}
+// All strides as they are.
+flashphases_tensor whole(const AnyView& view) {
+  return {view.data, view.stride[0], view.stride[1], view.stride[2]};
+}
 
 // The problem as a C program would write it down.
 Args args_of(const AnyProblem& p) {
@@ -40,20 +48,23 @@ Args args_of(const AnyProblem& p) {
   const bool window = mask.is_window();
   a.mask = (mask.alignment == Alignment::BottomRight ? FLASHPHASES_CAUSAL_BOTTOM_RIGHT : FLASHPHASES_CAUSAL_TOP_LEFT) +
            (window ? 2 : 0);
-  if (mask == Mask::none()) a.mask = FLASHPHASES_MASK_NONE;
+  if (!mask.is_causal() && !window) a.mask = FLASHPHASES_MASK_NONE;
   if (window) a.window_left = mask.left, a.window_right = mask.right;
   a.B = s.B, a.H = s.H, a.Sq = s.Sq, a.Sk = s.Sk, a.D = s.D;
   if (s.Hk != s.H) a.Hk = s.Hk;
   if (s.Dv != s.D) a.Dv = s.Dv;
-  a.q = tensor_of(p.q, s), a.o = tensor_of(p.o, s);
+  a.q = input_of(p.q, s), a.o = tensor_of(p.o, s);
   for (const auto& [to, from] : {std::pair(&a.k, &p.k), {&a.v, &p.v}})
     *to = {from->data, from->stride[0], from->stride[1], from->stride[2]};
   a.lse = static_cast<float*>(p.lse.data);
+  a.m = static_cast<float*>(p.m.data), a.l = static_cast<float*>(p.l.data);
+  a.o_lo = whole(p.o_lo);
+  a.mask_shift = mask.shift;
   a.softcap = p.options.softcap;
   a.dropout = p.options.dropout.p, a.dropout_seed = p.options.dropout.seed;
-  a.slopes = tensor_of(p.slopes, s, Length::One), a.bias = tensor_of(p.bias, s), a.bool_mask = tensor_of(p.allowed, s);
-  a.doc_q = tensor_of(p.document_q, s), a.doc_k = tensor_of(p.document_k, s, Length::Sk);
-  a.block_mask = tensor_of(p.blocks, s, Length::RowBlocks);
+  a.slopes = input_of(p.slopes, s, Length::One), a.bias = input_of(p.bias, s), a.bool_mask = input_of(p.allowed, s);
+  a.doc_q = input_of(p.document_q, s), a.doc_k = input_of(p.document_k, s, Length::Sk);
+  a.block_mask = input_of(p.blocks, s, Length::RowBlocks);
   a.sinks = static_cast<const float*>(p.sinks.data);
   if (p.packed()) a.N = s.N;
   a.cu_seqlens_q = static_cast<const std::int32_t*>(p.first_rows.data);
@@ -63,6 +74,22 @@ Args args_of(const AnyProblem& p) {
   return a;
 }
 
+flashphases_backward_args gradients_of(const AnyProblem& p, const Args& forward) {
+  flashphases_backward_args g{};
+  g.struct_size = sizeof g;
+  g.forward = &forward;
+  const flashphases_tensor dout = whole(p.dout);
+  g.dout = {dout.data, dout.stride_b, dout.stride_h, dout.stride_s};
+  g.dlse = static_cast<const float*>(p.dlse.data);
+  g.dq = whole(p.dq), g.dk = whole(p.dk), g.dv = whole(p.dv);
+  g.dbias = tensor_of(p.dbias, p.shape());
+  g.dsinks = static_cast<float*>(p.dsinks.data);
+  return g;
+}
+
+int backward(const flashphases_backward_args& g) {
+  return flashphases_backward(&g, nullptr, 0, nullptr);
+}
 int forward(const Args& a) {
   return flashphases_forward(&a, nullptr, 0, nullptr);
 }
@@ -77,21 +104,25 @@ TEST_CASE_TEMPLATE("on the CPU every field alone and every two", T, float, half,
   int cases = 0;
   for (const FeatureSet& on : singles_and_pairs()) {
     const auto number = static_cast<std::uint64_t>(cases++);
+    // dbias and dsinks are in fp32, and as precise as O is known (docs/backward.md).
+    const bool needs_kept = sizeof(T) == 2 && (on.count(Feature::Bias) || on.count(Feature::Sinks));
     const FeatureCase c{.on = on,
                         .Sq = 40,
                         .Sk = 70,
                         .D = 24,
                         .layout = static_cast<Layout>(number % 5),
                         .seed = number,
-                        .keeps = false,
+                        .keeps = needs_kept || number % 2 == 0,
                         .sharing = static_cast<int>(number * 3 % 8)};
     FeatureInputs<T> in(c);
     const Args a = args_of(in.problem());
-    if (const int status = forward(a); status != FLASHPHASES_OK) {
+    int status = forward(a);
+    if (status == FLASHPHASES_OK) status = backward(gradients_of(in.gradients(), a));
+    if (status != FLASHPHASES_OK) {
       FAIL_CHECK(text(c) << ": " << status << ", " << said());
       continue;
     }
-    expect_none(in.complaints(false));
+    expect_none(in.complaints());
   }
   CHECK(cases > 100);
 }
@@ -115,6 +146,160 @@ TEST_CASE("on the CPU the definition is chosen, and needs no workspace") {
     REQUIRE(forward(a) == FLASHPHASES_OK);
     CHECK(in.results() == one);
   }
+}
+
+TEST_CASE("the backward pass on the CPU: chosen, without a workspace, and it writes gradients alone") {
+  FeatureInputs<half> in({.on = {Feature::GroupedHeads, Feature::LseGradient}});
+  const Args a = args_of(in.problem());
+  const flashphases_backward_args g = gradients_of(in.gradients(), a);
+  REQUIRE(forward(a) == FLASHPHASES_OK);
+  const std::vector<unsigned char> before = in.results();
+  std::int32_t phase = 0;
+  std::size_t bytes = 1;
+  CHECK(flashphases_backward_chosen_phase(&g, &phase) == FLASHPHASES_OK);
+  CHECK(phase == FLASHPHASES_DEFINITION);
+  CHECK(flashphases_backward_workspace(&g, &bytes) == FLASHPHASES_OK);
+  CHECK(bytes == 0);
+  CHECK(in.results() == before);
+  const std::vector<half> o = in.o.memory;
+  const std::vector<float> m = in.m;
+  REQUIRE(backward(g) == FLASHPHASES_OK);
+  CHECK(std::memcmp(o.data(), in.o.memory.data(), o.size() * sizeof(half)) == 0);
+  CHECK(m == in.m);
+  CHECK(in.results() != before);
+}
+
+TEST_CASE("rows further down: a shifted mask is that of a longer sequence") {
+  for (const std::int64_t shift : {-31, -1, 1, 25}) {
+    const Mask top_left = Mask::top_left().shifted(shift),
+               window{.left = 9, .right = 4, .alignment = Alignment::BottomRight, .shift = shift};
+    for (const Mask& mask : {top_left, window}) {
+      FeatureInputs<float> in({.Sq = 30, .Sk = 50, .mask = mask});
+      const Args a = args_of(in.problem());
+      CHECK(a.mask_shift == shift);
+      REQUIRE(forward(a) == FLASHPHASES_OK);
+      REQUIRE(backward(gradients_of(in.gradients(), a)) == FLASHPHASES_OK);
+      expect_none(in.complaints());
+    }
+  }
+}
+
+TEST_CASE("what a phase can do is said of each, and of the definition all") {
+  flashphases_phase info{};
+  info.struct_size = sizeof info;
+  REQUIRE(flashphases_phase_info(FLASHPHASES_DEFINITION, &info) == FLASHPHASES_OK);
+  CHECK(info.name == std::string("definition"));
+  CHECK(info.forward.types == 7);
+  CHECK(info.forward.can == (FLASHPHASES_CAN_ATOMIC - 1));
+  CHECK(info.backward.can == info.forward.can);
+  CHECK(info.forward.largest_D == 256);
+  CHECK(info.forward.capability == 0);
+  std::vector<std::int32_t> numbers;
+  while (info.next) {
+    numbers.push_back(info.next);
+    REQUIRE(flashphases_phase_info(info.next, &info) == FLASHPHASES_OK);
+    CHECK(info.number == numbers.back());
+    CHECK(std::atoi(info.name) == info.number);
+    CHECK(info.forward.capability >= 75);
+    if (info.number == 8) {
+      CHECK(info.name == std::string("08-lse"));
+      CHECK(info.forward.types == 7);
+      CHECK(info.forward.can == (FLASHPHASES_CAN_CAUSAL | FLASHPHASES_CAN_LSE | FLASHPHASES_CAN_ANY_STRIDE));
+      CHECK(info.backward.largest_D == 0);
+      CHECK(info.backward.can == 0);
+    }
+    if (info.number == 24) {
+      CHECK(info.backward.types == (1u << FLASHPHASES_FLOAT16 | 1u << FLASHPHASES_BFLOAT16));
+      CHECK((info.backward.can & FLASHPHASES_CAN_ATOMIC) != 0);
+      CHECK((info.backward.can & FLASHPHASES_CAN_ANY_STRIDE) == 0);
+      CHECK(info.backward.capability == 90);
+      CHECK(info.backward.this_capability_alone == 1);
+    }
+  }
+  CHECK(numbers.size() > 20);
+  CHECK(numbers.front() == 5);
+  CHECK(std::is_sorted(numbers.begin(), numbers.end()));
+  CHECK(std::adjacent_find(numbers.begin(), numbers.end()) == numbers.end());
+  CHECK(flashphases_phase_info(4, &info) == FLASHPHASES_BAD_ARGUMENT);
+  CHECK(said().rfind("phase is 4; expected 0 (the fastest measured) or one of 5 6", 0) == 0);
+  info.struct_size = 83;
+  CHECK(flashphases_phase_info(8, &info) == FLASHPHASES_BAD_ARGUMENT);
+  CHECK(said() == "struct_size is 83; expected 84 to 4096; set it to sizeof(flashphases_phase)");
+  CHECK(flashphases_phase_info(8, nullptr) == FLASHPHASES_BAD_ARGUMENT);
+}
+
+TEST_CASE("gradients: what is refused, by each call, before anything is written") {
+  using Gradients = flashphases_backward_args;
+  struct Refused {
+    FeatureSet on;
+    std::string message;
+    std::function<void(Gradients&, Args&)> break_it;
+  };
+  const std::vector<Refused> all = {
+      {{}, "forward is null; expected a pointer", [](Gradients& g, Args&) { g.forward = nullptr; }},
+      {{},
+       "struct_size is 200; expected 208 to 4096; set it to sizeof(flashphases_backward_args)",
+       [](Gradients& g, Args&) { g.struct_size = 200; }},
+      {{}, "struct_size is 3; expected 208, 512, or 576", [](Gradients&, Args& a) { a.struct_size = 3; }},
+      {{}, "mode is 2; expected 0 (deterministic) or 1", [](Gradients& g, Args&) { g.mode = 2; }},
+      {{}, "mode is atomic; expected deterministic in phase definition", [](Gradients& g, Args&) { g.mode = 1; }},
+      {{}, "phase is 24; expected 0 on the CPU", [](Gradients& g, Args&) { g.phase = 24; }},
+      {{}, "workspace_is_zero is 2; expected 0 or 1", [](Gradients& g, Args&) { g.workspace_is_zero = 2; }},
+      {{},
+       "spare_multiprocessors is 8; expected 0 in phase definition",
+       [](Gradients&, Args& a) { a.spare_multiprocessors = 8; }},
+      {{}, "mask_shift is 3; expected 0 where there is no mask", [](Gradients&, Args& a) { a.mask_shift = 3; }},
+      {{Feature::Causal}, "mask_shift is ", [](Gradients&, Args& a) { a.mask_shift = INT64_MIN; }},
+      {{}, "block_q is -3; expected 0 (automatic)", [](Gradients& g, Args&) { g.block_q = -3; }},
+      {{}, "dO's data is null; expected a pointer", [](Gradients& g, Args&) { g.dout.data = nullptr; }},
+      {{}, "dQ's data is null; expected a pointer", [](Gradients& g, Args&) { g.dq.data = nullptr; }},
+      {{}, "dK's stride of sequence length S is 0", [](Gradients& g, Args&) { g.dk.stride_s = 0; }},
+      {{}, "dV's address modulo 2 is 1", [](Gradients& g, Args&) { g.dv.data = static_cast<char*>(g.dv.data) + 1; }},
+      {{}, "l is null; expected a pointer beside m", [](Gradients&, Args& a) { a.l = nullptr; }},
+      {{}, "O_lo's data is null; expected a pointer beside", [](Gradients&, Args& a) { a.o_lo.data = nullptr; }},
+      {{Feature::WideOutput},
+       "O_lo is given; expected none for float32",
+       [](Gradients&, Args& a) {
+         a.o_lo = {a.o.data, a.o.stride_b, a.o.stride_h, a.o.stride_s};
+       }},
+      {{},
+       "LSE's data is null; expected a pointer",
+       [](Gradients&, Args& a) { a.lse = a.m = a.l = nullptr, a.o_lo = {}; }},
+      {{Feature::Bias}, "bias is null; expected a pointer beside dbias", [](Gradients&, Args& a) { a.bias = {}; }},
+      {{Feature::Sinks}, "sinks is null; expected a pointer beside", [](Gradients&, Args& a) { a.sinks = nullptr; }},
+  };
+  for (const Refused& refused : all) {
+    FeatureInputs<half> in({.on = refused.on});
+    Args a = args_of(in.problem());
+    REQUIRE(forward(a) == FLASHPHASES_OK);
+    Gradients g = gradients_of(in.gradients(), a);
+    refused.break_it(g, a);
+    const std::vector<unsigned char> before = in.results();
+    std::size_t bytes = 0;
+    std::int32_t phase = 0;
+    for (const std::function<int()>& call : std::initializer_list<std::function<int()>>{
+             [&] { return backward(g); }, [&] { return flashphases_backward_workspace(&g, &bytes); },
+             [&] { return flashphases_backward_chosen_phase(&g, &phase); }}) {
+      CHECK(call() == FLASHPHASES_BAD_ARGUMENT);
+      CHECK(said().rfind(refused.message, 0) == 0);
+      if (said().rfind(refused.message, 0) != 0) MESSAGE(said());
+    }
+    CHECK(in.results() == before);
+  }
+}
+
+TEST_CASE("on a GPU gradients are a phase's that has them, and what it cannot is refused by its name") {
+  FeatureInputs<half> in({.on = {Feature::Softcap}});
+  Args a = args_of(in.problem());
+  flashphases_backward_args g = gradients_of(in.gradients(), a);
+  a.machine = FLASHPHASES_GPU;
+  g.phase = 9;
+  CHECK(backward(g) == FLASHPHASES_BAD_ARGUMENT);
+  CHECK(said().rfind("softcap is 1.5", 0) == 0);
+  CHECK(said().find("; expected none in phase 09-backward; choose a phase") != std::string::npos);
+  g.phase = 8;
+  CHECK(backward(g) == FLASHPHASES_BAD_ARGUMENT);
+  CHECK(said().rfind("phase of the backward pass is 8; expected 0 (the fastest measured) or one of 9 20 ", 0) == 0);
 }
 
 TEST_CASE("windows without a bound, and one of the row's own key") {
@@ -150,6 +335,9 @@ TEST_CASE("on the CPU: what is refused, by each call, before anything is written
   const std::vector<Refused> all = {
       {{}, "machine is 2; expected 0 (GPU) or 1 (CPU); see enum", [](Args& a, auto&) { a.machine = 2; }},
       {{}, "phase is 8; expected 0 on the CPU", [](Args& a, auto&) { a.phase = 8; }},
+      {{}, "workspace_is_zero is -1; expected 0 or 1", [](Args& a, auto&) { a.workspace_is_zero = -1; }},
+      {{}, "spare_multiprocessors is 4; expected 0 in phase def", [](Args& a, auto&) { a.spare_multiprocessors = 4; }},
+      {{}, "mask_shift is -2; expected 0 where there is no", [](Args& a, auto&) { a.mask_shift = -2; }},
       {{}, "threads is -1; expected 0 (all cores) or more", [](Args& a, auto&) { a.threads = -1; }},
       {{}, "wide_output is 2; expected 0 (of the type of Q) or 1", [](Args& a, auto&) { a.wide_output = 2; }},
       {{}, "softcap is -1; expected more than 0", [](Args& a, auto&) { a.softcap = -1; }},
@@ -176,7 +364,7 @@ TEST_CASE("on the CPU: what is refused, by each call, before anything is written
        [](Args& a, auto&) { a.bias.data = nullptr; }},
       {{Feature::Bias},
        "bias's address modulo 4 is 1; expected 0",
-       [](Args& a, auto&) { a.bias.data = static_cast<char*>(a.bias.data) + 1; }},
+       [](Args& a, auto&) { a.bias.data = static_cast<const char*>(a.bias.data) + 1; }},
       {{Feature::Alibi},
        "slopes's strides is [4, 2, 1, 1]; expected those of",
        [](Args& a, auto&) { a.slopes.stride_h = 2; }},
@@ -257,7 +445,15 @@ TEST_CASE("a program that knows the first fields alone gets what it always got")
   for (const std::size_t size : {std::size_t{209}, std::size_t{216}, sizeof a - 1}) {
     a.struct_size = static_cast<std::uint32_t>(size);
     CHECK(forward(a) == FLASHPHASES_BAD_ARGUMENT);
-    CHECK(said() == "struct_size is " + std::to_string(size) + "; expected 208, or " + std::to_string(sizeof a) +
-                        " or more; set it to sizeof(flashphases_forward_args)");
+    CHECK(said() == "struct_size is " + std::to_string(size) +
+                        "; expected 208, 512, or 576 to 4096; set it to sizeof(flashphases_forward_args)");
   }
+  // One that knows all up to seqused_k: what follows is somebody else's memory.
+  a = args_of(in.problem());
+  REQUIRE(forward(a) == FLASHPHASES_OK);
+  const std::vector<unsigned char> computed = in.results();
+  a.struct_size = 512;
+  a.mask_shift = a.spare_multiprocessors = a.workspace_is_zero = 77, a.m = reinterpret_cast<float*>(1);
+  CHECK(forward(a) == FLASHPHASES_OK);
+  CHECK(in.results() == computed);
 }

@@ -47,7 +47,7 @@ class Twin {
     for (const auto& array : host_) device_.push_back(allocate(array.size() * sizeof(T)));
     device_lse_ = static_cast<float*>(allocate(lse_.size() * sizeof(float)));
     workspace_ = allocate(workspace_bytes);
-    check(cudaMemset(workspace_, 0, workspace_bytes));
+    check(cudaMemset(workspace_, 0x77, workspace_bytes));  // the library clears what must be 0
     check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     fill(seed);
   }
@@ -136,7 +136,7 @@ class Twin {
   void* workspace(std::ptrdiff_t offset) const { return static_cast<char*>(workspace_) + offset; }
 
   cudaStream_t stream = nullptr;
-  static constexpr std::size_t workspace_bytes = 16;  // more than any phase wants; zeroed once
+  static constexpr std::size_t workspace_bytes = 16;  // more than any forward pass wants
 
  private:
   static void* allocate(std::size_t bytes) {
@@ -315,7 +315,94 @@ TEST_CASE("gpu: a phase that draws its work wants a workspace, and leaves it as 
     CHECK(twin.o_is_untouched());
     for (int round = 0; round < 20; ++round) check_ok(twin.enqueue(args));  // one after the other, on one counter
     CHECK(twin.same_as(*phase));
+    flashphases_forward_args promised = args;  // each call has left it 0
+    promised.workspace_is_zero = 1;
+    twin.fill(5);
+    for (int round = 0; round < 20; ++round) check_ok(twin.enqueue(promised));
+    CHECK(twin.same_as(*phase));
   }
+}
+
+TEST_CASE_TEMPLATE("gpu: gradients are the bits of the phase's own, whatever the workspace held", T, half, bfloat16) {
+  if (skipped()) return;
+  const std::int64_t B = 2, H = 3, Sq = 150, Sk = 210, D = 64, rows = B * H * Sq, of_q = rows * D,
+                     of_k = B * H * Sk * D;
+  const auto size = [](std::int64_t n) { return static_cast<std::size_t>(n); };
+  // Q, K, V, dO are drawn; O, O_lo, m, l are what the forward pass of phase 09 leaves.
+  std::vector<std::vector<T>> in;
+  for (const std::int64_t n : {of_q, of_k, of_k, of_q}) {
+    const Random random(11, static_cast<std::uint32_t>(in.size()));
+    in.emplace_back(size(n));
+    for (std::size_t e = 0; e < in.back().size(); ++e) in.back()[e] = from_float<T>(random.normal(e));
+  }
+  std::vector<T> o(size(of_q)), dq(size(of_q)), dk(size(of_k)), dv(size(of_k));
+  std::vector<std::int16_t> o_lo(size(of_q));
+  std::vector<float> m(size(rows)), l(size(rows));
+  GradientProblem<T> p;
+  const std::array<std::int64_t, 4> q_shape = {B, H, Sq, D}, k_shape = {B, H, Sk, D};
+  p.q = dense_view(std::as_const(in[0]).data(), q_shape), p.k = dense_view(std::as_const(in[1]).data(), k_shape);
+  p.v = dense_view(std::as_const(in[2]).data(), k_shape), p.dout = dense_view(std::as_const(in[3]).data(), q_shape);
+  p.o = dense_view(std::as_const(o).data(), q_shape);
+  p.kept = {dense_view(o_lo.data(), q_shape), m.data(), l.data()};
+  p.dq = dense_view(dq.data(), q_shape), p.dk = dense_view(dk.data(), k_shape), p.dv = dense_view(dv.data(), k_shape);
+  p.options.mask = Mask::bottom_right();
+  flash::forward_training(find_phase("09"),
+                          Problem<T>{p.q, p.k, p.v, dense_view(o.data(), q_shape), nullptr, p.options}, p.kept,
+                          Where::Gpu);
+
+  std::vector<void*> allocated;
+  const auto on_device = [&](const void* data, std::size_t bytes) {
+    void* memory = nullptr;
+    Twin<T>::check(cudaMalloc(&memory, bytes));
+    Twin<T>::check(data ? cudaMemcpy(memory, data, bytes, cudaMemcpyHostToDevice) : cudaMemset(memory, 0x77, bytes));
+    return allocated.emplace_back(memory);
+  };
+  const auto copied = [&](const auto& array) { return on_device(array.data(), array.size() * sizeof array[0]); };
+  const auto input = [&](void* data, std::int64_t S) { return flashphases_input{data, H * S * D, S * D, D}; };
+  const auto output = [&](void* data, std::int64_t S) { return flashphases_tensor{data, H * S * D, S * D, D}; };
+  flashphases_forward_args args{};
+  args.struct_size = sizeof args;
+  args.type = static_cast<int>(type_of<T>), args.mask = FLASHPHASES_CAUSAL_BOTTOM_RIGHT;
+  args.B = B, args.H = H, args.Sq = Sq, args.Sk = Sk, args.D = D;
+  args.q = input(copied(in[0]), Sq), args.k = input(copied(in[1]), Sk), args.v = input(copied(in[2]), Sk);
+  args.o = output(copied(o), Sq), args.o_lo = output(copied(o_lo), Sq);
+  args.m = static_cast<float*>(copied(m)), args.l = static_cast<float*>(copied(l));
+  flashphases_backward_args grad{};
+  grad.struct_size = sizeof grad, grad.forward = &args;
+  grad.dout = input(copied(in[3]), Sq);
+  grad.dq = output(on_device(nullptr, dq.size() * sizeof(T)), Sq);
+  grad.dk = output(on_device(nullptr, dk.size() * sizeof(T)), Sk);
+  grad.dv = output(on_device(nullptr, dv.size() * sizeof(T)), Sk);
+
+  const auto same = [&](const std::vector<T>& here, const flashphases_tensor& there) {
+    std::vector<T> got(here.size());
+    Twin<T>::check(cudaMemcpy(got.data(), there.data, got.size() * sizeof(T), cudaMemcpyDeviceToHost));
+    return std::memcmp(got.data(), here.data(), got.size() * sizeof(T)) == 0;
+  };
+  int tried = 0;
+  for (const Phase* phase : all_phases()) {
+    if (!phase->kernel() || !phase->backward || !available(phase->backward->features, Where::Gpu)) continue;
+    if (!phase->backward->features.types.contains(type_of<T>) || !is_named(*phase)) continue;
+    INFO(phase->name);
+    grad.phase = number_of(*phase);
+    std::int32_t chosen = 0;
+    std::size_t bytes = 0;
+    check_ok(flashphases_backward_chosen_phase(&grad, &chosen));
+    CHECK(chosen == grad.phase);
+    check_ok(flashphases_backward_workspace(&grad, &bytes));
+    CHECK(bytes > 0);
+    void* const workspace = on_device(nullptr, bytes);
+    CHECK(flashphases_backward(&grad, workspace, bytes - 1, nullptr) == FLASHPHASES_BAD_ARGUMENT);
+    for (int round = 0; round < 3; ++round) check_ok(flashphases_backward(&grad, workspace, bytes, nullptr));
+    Twin<T>::check(cudaDeviceSynchronize());
+    flash::backward(*phase, p, Where::Gpu);
+    CHECK(same(dq, grad.dq));
+    CHECK(same(dk, grad.dk));
+    CHECK(same(dv, grad.dv));
+    ++tried;
+  }
+  CHECK(tried >= 1);
+  for (void* memory : allocated) cudaFree(memory);
 }
 
 TEST_CASE("gpu: a captured graph, launched again on other inputs, and refusals do not end the capture") {
@@ -364,7 +451,7 @@ TEST_CASE("gpu: what is refused or fails leaves the stream, and the program's ow
   args.k.stride_s = -1;
   refused(args, FLASHPHASES_BAD_ARGUMENT, "K's stride of sequence length S is -1");
   args = twin.args();
-  args.v.data = static_cast<char*>(args.v.data) + 1;
+  args.v.data = static_cast<const char*>(args.v.data) + 1;
   refused(args, FLASHPHASES_BAD_ARGUMENT, "V's address modulo 2 is 1");
   if (!reads_host_memory()) {
     std::vector<half> host(2 * 3 * 100 * 72);

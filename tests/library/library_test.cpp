@@ -14,8 +14,11 @@
 #include "tests/skip.hpp"
 
 static_assert(sizeof(flashphases_tensor) == 32 && offsetof(flashphases_forward_args, machine) == 208 &&
-                  offsetof(flashphases_forward_args, slopes) == 272 && sizeof(flashphases_forward_args) == 512,
-              "the layout is an interface: flashphases.py has it too");
+                  offsetof(flashphases_forward_args, slopes) == 272 &&
+                  offsetof(flashphases_forward_args, mask_shift) == 512 && sizeof(flashphases_forward_args) == 576 &&
+                  sizeof(flashphases_input) == 32 && offsetof(flashphases_backward_args, forward) == 24 &&
+                  sizeof(flashphases_backward_args) == 208 && sizeof(flashphases_phase) == 84,
+              "the layout is an interface: the Python package has it too");
 
 namespace {
 
@@ -27,7 +30,8 @@ flashphases_forward_args good() {
   args.struct_size = sizeof args;
   args.type = FLASHPHASES_FLOAT16;
   args.B = 2, args.H = 3, args.Sq = 5, args.Sk = 7, args.D = 64;
-  args.q = args.o = {memory, 3 * 5 * 64, 5 * 64, 64};
+  args.q = {memory, 3 * 5 * 64, 5 * 64, 64};
+  args.o = {memory, 3 * 5 * 64, 5 * 64, 64};
   args.k = args.v = {memory, 3 * 7 * 64, 7 * 64, 64};
   return args;
 }
@@ -85,10 +89,10 @@ TEST_CASE("null pointers and other versions of the struct") {
   CHECK(flashphases_error() == std::string("bytes is null; expected a pointer; pass one"));
   CHECK(flashphases_chosen_phase(&args, nullptr) == FLASHPHASES_BAD_ARGUMENT);
   CHECK(flashphases_error() == std::string("phase is null; expected a pointer; pass one"));
-  for (const std::uint32_t size : {0u, 207u})
-    refused_if([&](Args& a) { a.struct_size = size; }, "struct_size is " + std::to_string(size) +
-                                                           "; expected 208, or " + std::to_string(sizeof(Args)) +
-                                                           " or more; set it to sizeof(flashphases_forward_args)");
+  for (const std::uint32_t size : {0u, 207u, 511u, 513u, 4097u, 4294967295u})
+    refused_if([&](Args& a) { a.struct_size = size; },
+               "struct_size is " + std::to_string(size) +
+                   "; expected 208, 512, or 576 to 4096; set it to sizeof(flashphases_forward_args)");
   // A program of a later version: what it adds is taken as long as it asks for nothing.
   struct {
     Args args = good();
@@ -97,7 +101,7 @@ TEST_CASE("null pointers and other versions of the struct") {
   next.args.struct_size = sizeof next;
   next.args.type = 9;
   refused(&next.args, "type is 9; expected 0 (float32), 1 (float16) or 2 (bfloat16); see enum flashphases_type");
-  for (const auto& [value, byte] : {std::pair(1, "byte 516"), std::pair(256, "byte 517")}) {
+  for (const auto& [value, byte] : {std::pair(1, "byte 580"), std::pair(256, "byte 581")}) {
     next.later[1] = value;
     refused(&next.args, std::string(byte) + " of the arguments is 1; expected 0 for version " + flashphases_version() +
                             "; use a newer libflashphases");
@@ -156,7 +160,8 @@ TEST_CASE("sizes, strides and pointers") {
     refused_if(
         [&](Args& a) {
           a.D = D;
-          for (flashphases_tensor* t : {&a.q, &a.k, &a.v, &a.o}) *t = {memory, 100000, 10000, 1000};
+          a.q = a.k = a.v = {memory, 100000, 10000, 1000};
+          a.o = {memory, 100000, 10000, 1000};
         },
         "Q's head dimension D is " + std::to_string(D) + "; expected 1 to 256; split the head");
   refused_if([](Args& a) { a.B = std::int64_t{1} << 62; },

@@ -1,5 +1,5 @@
-"""python.py: every field of flashphases_forward_args as Python writes it, on the CPU, against attention that is
-written down anew in fp64, one number after another. Needs no package: tensors are ctypes' memory with torch's names.
+"""python.py: every field of the structs as Python writes it, on the CPU, against attention that is written down anew in
+fp64, one number after another. Needs no package but flashphases: tensors are ctypes' memory with torch's names.
     FLASHPHASES_LIBRARY=…/libflashphases.so python3 tests/library/python.py
 """
 
@@ -9,7 +9,8 @@ import pathlib
 import random
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "phases/library"))
+if "--installed" not in sys.argv:  # wheel_test.py has another one
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "phases/library"))
 import flashphases  # noqa: E402
 
 B, H, HK, SQ, SK, D, DV = 2, 4, 2, 5, 70, 8, 3
@@ -17,7 +18,7 @@ CTYPES = {"float32": ctypes.c_float, "int32": ctypes.c_int32, "bool": ctypes.c_b
 
 
 class Array:
-    """What flashphases.py asks of a tensor: dense memory."""
+    """What the package asks of a tensor: dense memory."""
 
     def __init__(self, shape, value, dtype="float32"):
         self.shape, self.dtype = tuple(shape), "torch." + dtype
@@ -95,6 +96,48 @@ def compare(name, tensors, features, reference):
     return list(o.values)
 
 
+def gradients():
+    """All that a backward pass writes, by central differences of the reference, one number after another."""
+    shapes = {"q": (2, 4, 3, 4), "k": (2, 2, 5, 4), "v": (2, 2, 5, 3), "bias": (2, 1, 3, 5), "sinks": (4,)}
+    arrays = {name: Array(shape, normal(20 + n)) for n, (name, shape) in enumerate(shapes.items())}
+    dout, dlse = Array((2, 4, 3, 3), normal(30)), Array((2, 4, 3), normal(31))
+
+    def loss():
+        o, lse = expected(arrays["q"], arrays["k"], arrays["v"], bias=arrays["bias"], sinks=arrays["sinks"],
+                          softcap=1.5, sees=window(99, 0, True))
+        return sum(dout[(*at, d)] * x for at, row in o.items() for d, x in enumerate(row)) + sum(
+            dlse[at] * x for at, x in lse.items())
+    o, lse, m, l = (Array(shape, lambda _: 7) for shape in (dout.shape, *[dlse.shape] * 3))
+    forward = flashphases.forward_args(arrays["q"], arrays["k"], arrays["v"], o, lse, "bottom-right", m=m, l=l,
+                                       machine=flashphases.CPU, bias=arrays["bias"], sinks=arrays["sinks"], softcap=1.5)
+    flashphases.check(flashphases.library.flashphases_forward(forward, None, 0, None))
+    written = {"d" + name: Array(shape, lambda _: 7) for name, shape in shapes.items()}
+    backward = flashphases.backward_args(forward, dout, dlse=dlse, **written)
+    if flashphases.chosen_phase(backward) != -1:
+        sys.exit("gradients on the CPU are not the definition's")
+    flashphases.check(flashphases.library.flashphases_backward(backward, None, 0, None))
+    step = 2.0**-8
+    for name, array in arrays.items():
+        for at, x in enumerate(array.values):
+            around = []
+            for moved in (x + step, x - step):
+                array.values[at] = moved
+                around.append(loss())
+            array.values[at] = x
+            off = distance(written["d" + name].values[at], (around[0] - around[1]) / (2 * step))
+            if not off <= 2e-4:
+                sys.exit(f"d{name}[{at}] is wrong by {off:.1e}")
+        print(f"d{name}: {len(array.values)} numbers agree")
+    for text, change in {"dq's shape is [2, 4, 3, 3]; expected [2, 4, 3, 4]": {"dq": o},
+                         "dlse is float32 [2, 4, 3, 3]; expected float32 [2, 4, 3], dense": {"dlse": o}}.items():
+        try:
+            flashphases.backward_args(forward, dout, **{**written, "dlse": dlse, **change})
+            sys.exit(f"taken, not refused: {text}")
+        except ValueError as error:
+            if str(error) != text:
+                sys.exit(f"refused as '{error}', not as '{text}'")
+
+
 def window(left, right, bottom_right):
     return lambda i, j, rows, keys: -left <= j - i - (keys - rows if bottom_right else 0) <= right
 
@@ -148,6 +191,18 @@ def main():
         return list(o.values)
     if len({tuple(dropped(seed)) for seed in (0, 1, 1 << 32)}) != 3 or dropped(5) != dropped(5):
         sys.exit("dropout does not go by its seed, all 64 bits of it")
+    gradients()
+    refused = flashphases.forward_args(q, k, v, Array(q.shape, lambda _: 7))
+    refused.Sk = -7
+    try:
+        flashphases.check(flashphases.library.flashphases_workspace(refused, ctypes.c_size_t()))
+        sys.exit("a negative length was taken")
+    except flashphases.Refused as error:
+        if str(error) != "k's sequence length S is -7; expected 0 or more; correct the shape" or error.status != 1:
+            sys.exit(f"a negative length was refused as: {error}")
+    phases = {phase.number: phase for phase in flashphases.phases()}
+    if phases[-1].name != b"definition" or phases[8].name != b"08-lse" or phases[8].forward.capability != 75:
+        sys.exit("the phases are described wrongly")
     refusals = {
         "bias's shape is [1, 1, 5, 69]; expected [2, 4, 5, 70], of which the first 3 may be 1":
             {"bias": Array((SQ, SK - 1), normal(1))},
