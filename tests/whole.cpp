@@ -187,7 +187,7 @@ Whole::Whole(const WideInputs& in) {
     dbias.resize(in.bias.size()), dsinks.resize(in.sinks.size());
     Gq = dq, Gk = dk, Gv = dv, Gbias = dbias, Gsinks = dsinks;
   }
-  // `n` terms factor · x[d], from place `at` on, added to a gradient, to the same sum of positive terms and to the squares.
+  // n terms factor · x[d] from a place on: added to a gradient, to the same sum of positive terms, and their squares.
   const auto add_terms = [](Matrix& to, Matrix& G, Size& size, std::size_t at, double factor, double positive,
                             const double* x,
                             std::int64_t n) { size.r += add(&to[at], &G[at], factor, positive, x, n); };

@@ -1,5 +1,5 @@
-// tiles.cuh: how phase 20's kernel for dK and dV divides its work, what a block has in shared memory, and how the numbers
-// of a Q tile's rows come there.
+// tiles.cuh: how phase 20's kernel for dK and dV divides its work, what a block has in shared memory, and how the
+// numbers of a Q tile's rows come there.
 // Use: auto& tiles = shared<Tiles<D, Br, Bc>>();  load_rows<Br>(tiles.rows[stage], m, inverse_l, delta);
 #pragma once
 #include "phases/13-instruction-diet/copies.cuh"

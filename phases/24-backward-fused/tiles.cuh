@@ -1,4 +1,4 @@
-// tiles.cuh: what a block of phase 24's kernel has in shared memory, and who waits for whom there; D = 256 has its own in
+// tiles.cuh: what a block of phase 24's kernel has in shared memory, and who waits for whom; D = 256 has its own in
 // wide.cuh.
 // Use: auto& tiles = shared<Tiles<D, Br, Bc>>();
 #pragma once
