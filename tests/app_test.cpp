@@ -916,7 +916,7 @@ TEST_CASE("what models ask for and cannot have is refused") {
                         "machine is checked; expected sim for phase definition, which is a CPU phase; choose a kernel "
                         "phase: ./flash help");
   refused_by_definition({"--player", "p.html"},
-                        "--player is given; expected none for phase definition, which counts nothing; choose another "
+                        "--player is given; expected none for phase definition, which writes down no steps; choose another "
                         "phase: ./flash help");
   refused(s, run_words("08", {"--softcap", "1.5"}),
           "softcap is 1.500000; expected none in phase 08-lse; choose a phase that has it: ./flash help");
