@@ -916,8 +916,8 @@ TEST_CASE("what models ask for and cannot have is refused") {
                         "machine is checked; expected sim for phase definition, which is a CPU phase; choose a kernel "
                         "phase: ./flash help");
   refused_by_definition({"--player", "p.html"},
-                        "--player is given; expected none for phase definition, which writes down no steps; choose another "
-                        "phase: ./flash help");
+                        "--player is given; expected none for phase definition, which writes down no steps; choose "
+                        "another phase: ./flash help");
   refused(s, run_words("08", {"--softcap", "1.5"}),
           "softcap is 1.500000; expected none in phase 08-lse; choose a phase that has it: ./flash help");
   refused_by_definition({"--softcap", "-1"}, "softcap is -1; expected more than 0, or 0 for none; omit it");
