@@ -94,7 +94,7 @@ struct Dropout {
   constexpr float factor() const { return 65536.0f / static_cast<float>(65536 - threshold()); }  // of what is left
 };
 
-// How a sequence lies on the ranks of phase 30: in one piece each; in a piece from the front and one from the back; each
+// How a sequence lies on the ranks of a ring: in one piece each; in a piece from the front and one from the back; each
 // n-th token.
 enum class RingLayout : std::uint8_t { Contiguous, ZigZag, Striped };
 inline const char* name(RingLayout layout) {

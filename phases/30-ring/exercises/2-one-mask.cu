@@ -4,8 +4,8 @@
 
 //# question
 // Striped: rank r of n holds the tokens r, r + n, r + 2 n, … as its rows and keys 0, 1, 2, … The mask is causal: token t
-// sees the tokens up to t. Row i of rank `rank` meets the keys of rank `from`, of which there are more than enough. How
-// many of them does it see?
+// sees the tokens up to t. Row i of rank `rank` meets the keys of rank `from`, of which there are more than enough.
+// How many of them does it see?
 // This is plain C++; one thread of the simulator runs it for each row.
 
 //# predict 10 Rank 1 of 4 has 5 rows. How many pairs do they make with the keys of rank 3?
