@@ -3,8 +3,8 @@
 // Try it: ./flash exercise 30.2     Prove it: ./flash exercise --check 30.2
 
 //# question
-// Striped: rank r of n holds the tokens r, r + n, r + 2 n, … as its rows and keys 0, 1, 2, … The mask is causal:
-// token t sees the tokens up to t. Row i of rank `rank` meets the keys of rank `from`, of which there are more than enough.
+// Striped: rank r of n holds the tokens r, r + n, r + 2 n, … as its rows and keys 0, 1, 2, … The mask is causal: token
+// t sees the tokens up to t. Row i of rank `rank` meets the keys of rank `from`, of which there are more than enough.
 // How many of them does it see?
 // This is plain C++; one thread of the simulator runs it for each row.
 
