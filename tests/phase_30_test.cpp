@@ -284,7 +284,7 @@ namespace {
 template <class Fault>
 std::string message_of(int ranks, const Fault& fault) {
   try {
-    on_threads(ranks, 2, [&](Comm& comm) {
+    on_threads(ranks, 3, [&](Comm& comm) {
       std::vector<std::byte> here(64), coming(64);
       const Withdraws at_an_error{comm};
       for (int step = 0; step < 3; ++step) {
@@ -305,10 +305,10 @@ TEST_CASE("a rank that does not come is named by one of its neighbours") {
   CHECK(message_of(4, [](Comm&, int) { return false; }).empty());
   const std::string line = message_of(4, [](Comm& comm, int step) { return comm.rank == 2 && step == 1; });
   const std::string left =
-      "rank 1 has waited 2 s in step 1: received from rank 0, not taken by rank 2; expected both; see what rank 2 "
+      "rank 1 has waited 3 s in step 1: received from rank 0, not taken by rank 2; expected both; see what rank 2 "
       "does";
   const std::string right =
-      "rank 3 has waited 2 s in step 1: nothing from rank 2, sent to rank 0; expected both; see what rank 2 does";
+      "rank 3 has waited 3 s in step 1: nothing from rank 2, sent to rank 0; expected both; see what rank 2 does";
   INFO(line);
   CHECK((line == left || line == right));
 }

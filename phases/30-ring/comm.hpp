@@ -32,30 +32,24 @@ class Comm {
   // One message to a rank and one from a rank, either may be empty; their lengths are known to both sides. Until wait()
   // has returned `send` may be read and `receive` may not be touched. One exchange at a time.
   void begin(int to, std::span<const std::byte> send, int from, std::span<std::byte> receive) {
-    to_ = to, from_ = from;
+    to_ = to, from_ = from, ++exchanges_;
     if (to != rank) bytes_sent += send.size();
     start(send, receive);
   }
   // Lets the exchange go on. Is it over?
   bool poll() { return progress(); }
-  // Throws RankLost when it is not over within the limit; `step` is for the message.
+  // Throws RankLost when it is not over within the limit; `step` is for the message. Whoever is further on waits a
+  // little longer, up to half the limit: it waits for one that waits, and a neighbour of the lost rank shall be first.
   void wait(const std::string& step) {
     const auto begin = std::chrono::steady_clock::now();
     for (int polls = 0; !poll(); ++polls) {
       const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
-      if (waited.count() > limit_) lost(step);
+      if (waited.count() > limit_ + limit_ / 2 * exchanges_ / (exchanges_ + 8)) lost(step);
       polls < 100 ? std::this_thread::yield() : std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
   }
   // Neither half of the exchange happens any more: their memory is about to go.
   virtual void withdraw() {}
-  // All ranks are here. Each round goes twice as far as the one before.
-  void barrier(const std::string& step) {
-    for (int far = 1; far < size; far *= 2) {
-      begin((rank + far) % size, {}, (rank + size - far) % size, {});
-      wait(step);
-    }
-  }
 
  protected:
   int to_ = 0, from_ = 0;  // of the exchange
@@ -77,7 +71,7 @@ class Comm {
                    "; expected both; see what rank " + std::to_string(received ? to_ : from_) + " does");
   }
 
-  double limit_;
+  double limit_, exchanges_ = 0;
 };
 
 // Stands behind the memory of an exchange: when an error ends the step, the exchange ends before the memory does.

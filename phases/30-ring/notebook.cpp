@@ -151,6 +151,7 @@ CELL("Pairs of a row and a key, by rank") {
     for (const std::int64_t pairs : table.back()) std::printf(" %6d", int(pairs));
     std::printf("\n");
   }
+  std::printf("a triangle of 34 rows: 34 · 35 / 2 = %d pairs; a block: 34 · 34 = %d\n", 34 * 35 / 2, 34 * 34);
   expect(table[0][0] == 34 * 35 / 2 && table[0][3] == 34 * 35 / 2 + 3 * 34 * 34,
          "contiguous: the first rank has its own triangle, the last has three whole blocks more");
   expect(table[1][0] == table[1][3], "zig-zag: all the same");
@@ -330,7 +331,7 @@ CELL("Bytes: predicted and sent") {
 CELL("Who is missing") {
   bool named = false;
   try {
-    on_threads(4, 2, [](Comm& comm) {
+    on_threads(4, 3, [](Comm& comm) {
       std::vector<std::byte> here(64), coming(64);
       const Withdraws at_an_error{comm};
       for (int step = 0; step < 3; ++step) {
