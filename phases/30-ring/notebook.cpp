@@ -261,7 +261,7 @@ CELL("Whose keys are where, and what comes out") {
 // ```
 //
 // ```{question}
-// Does a causal mask save bytes, since half of all pairs are hidden? And if K and V have a quarter of Q's heads?
+// Does a causal mask save bytes, since half of all pairs are hidden? And if K and V have half of Q's heads?
 // ```
 
 // %% tags=["hide-input"]
@@ -361,9 +361,9 @@ CELL("Who is missing") {
 //
 // Each rank reads its own rows of the files, and writes its own rows of the results, which get their names when all
 // are there. Before the work the ranks tell each other what they were asked to do: another file, another option or
-// another version is one line and exit status 2. A rank that hangs is named by its neighbours within the limit, and the
-// job ends with exit status 3. The bits are those of as many threads. Under Slurm `srun --mpi=pmix -n 4 flash-ring …`
-// should do the same; that has not been tried.
+// another version is one line and exit status 2. A rank that hangs is named by a neighbour soon after the limit, and
+// the job ends with exit status 3. A rank that dies is named by `mpirun`. The bits are those of as many threads. Under
+// Slurm `srun --mpi=pmix -n 4 flash-ring …` should do the same; that has not been tried.
 
 // %% [markdown]
 // ## What you saw
