@@ -9,16 +9,12 @@ namespace flash::phase30 {
 
 inline constexpr int default_ranks = 4, most_ranks = 64;
 
-// Of this phase alone: what the messages move, out of the sender's memory and into the receiver's.
-HbmBytes hbm_bytes(const AnyProblem& p, Blocks);
-
 // What pieces of a mask, merged by LSE, can do. Arrays with a number for each pair of a row and a key are not cut.
 inline constexpr Features features{
     .meets = {Demand::Causal, Demand::Window, Demand::Lse, Demand::Kept, Demand::WideOutput, Demand::FewerHeads,
               Demand::OtherDv, Demand::Softcap, Demand::AnyStride, Demand::Ranks},
     .records = false,
-    .tiles = false,
-    .hbm_bytes = hbm_bytes};
+    .tiles = false};
 
 inline constinit Pass forward_pass{features, &definition::phase}, backward_pass{features, &definition::phase};
 inline constinit Phase phase{"30-ring", "a sequence spread over ranks: K and V travel round a ring, O is merged by LSE",
