@@ -52,12 +52,12 @@ function(flash_add_phase number name)
   endforeach()
 
   # What of it runs on the host, and its kernel once per machine: all that a program must
-  # link to run it.
+  # link to run it. A CPU phase whose entry points are its own has them in phase.cpp.
   file(GLOB host CONFIGURE_DEPENDS "${folder}/*.cpp")
   foreach(page IN LISTS arg_NOTEBOOKS)
     list(REMOVE_ITEM host "${folder}/${page}.cpp")
   endforeach()
-  if(NOT EXISTS "${folder}/attention.cuh")
+  if(NOT EXISTS "${folder}/attention.cuh" AND NOT EXISTS "${folder}/phase.cpp")
     set(entry "${CMAKE_CURRENT_BINARY_DIR}/${phase}/attention.cpp")
     configure_file("${PROJECT_SOURCE_DIR}/cmake/attention.cpp.in" "${entry}" @ONLY)
     list(APPEND host "${entry}")

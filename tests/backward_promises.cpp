@@ -241,7 +241,9 @@ TEST_CASE_TEMPLATE("gradient check: against finite differences in fp64" * only_i
 }
 
 // Each is within its bar of fp64, and so within both bars of every other.
-TEST_CASE_TEMPLATE("block sizes and the one-pass variant agree" * only_if(both_have_type), T, float, half, bfloat16) {
+TEST_CASE_TEMPLATE("block sizes and the one-pass variant agree" * only_if(both_have_type) *
+                       only_if(backward_under_test().kernel),
+                   T, float, half, bfloat16) {
   Case c = within({.B = 1, .H = 2, .Sq = 130, .Sk = 97, .D = 48, .mask = Mask::top_left()});
   for (const Blocks& blocks : blocks_for(backward_under_test(), c.D))
     for (const BackwardMode mode : modes()) {
@@ -283,7 +285,7 @@ TEST_CASE_TEMPLATE("a row whose logits are all -inf has gradient 0" * only_if(bo
 
 // CUDA's grid.y ends at 65,535: more heads than that, each with gradients of its own. Phases that copy by TMA number
 // their blocks in x alone, or draw them from a counter.
-TEST_CASE("backward: 65,792 heads" * only_if(both_have_type(Type::Float16)) *
+TEST_CASE("backward: 65,792 heads" * only_if(both_have_type(Type::Float16)) * only_if(backward_under_test().kernel) *
           only_if(!features_under_test().tensor_maps() && !backward_under_test().tensor_maps())) {
   // On tensor cores a head is whole tiles, however small it is: ten minutes for the simulator.
   const Where where = backward_under_test().tensor_cores ? Where::Gpu : Where::Sim;
@@ -298,7 +300,8 @@ TEST_CASE("backward: 65,792 heads" * only_if(both_have_type(Type::Float16)) *
   }
 }
 
-TEST_CASE_TEMPLATE("backward: gpu" * only_if(both_have_type), T, float, half, bfloat16) {
+TEST_CASE_TEMPLATE("backward: gpu" * only_if(both_have_type) * only_if(backward_under_test().kernel), T, float, half,
+                   bfloat16) {
   if (skipped_backward_without(Where::Gpu)) return;
   check_gradients<T>(Where::Gpu);
   const Case c = within({.B = 2, .H = 3, .Sq = 300, .Sk = 200, .D = 64, .mask = Mask::bottom_right()});
@@ -391,7 +394,8 @@ TEST_CASE_TEMPLATE("forward: O and O_lo together hold the fp32 result" * only_if
 }
 
 // What the backward pass is spared costs the forward pass 2·D + 8 bytes per row; what nobody wants costs nothing.
-TEST_CASE("forward: bytes of what is kept" * only_if(both_have_type(Type::Float16)) * only_if(keeps())) {
+TEST_CASE("forward: bytes of what is kept" * only_if(both_have_type(Type::Float16)) * only_if(keeps()) *
+          only_if(backward_under_test().kernel)) {
   if (skipped_backward_without(Where::Checked)) return;
   const Case c = within({.B = 2, .H = 3, .Sq = 37, .Sk = 20, .D = 24, .layout = Layout::Padded});
   GradientInputs<half> in(c);
@@ -569,7 +573,7 @@ void check_clean(Type type, const Case& c, BackwardMode mode, bool with_dlse, bo
 }  // namespace
 
 // Types and orders go round.
-TEST_CASE("backward: checked: clean, and the same bits as the fast simulator") {
+TEST_CASE("backward: checked: clean, and the same bits as the fast simulator" * only_if(backward_under_test().kernel)) {
   if (skipped_backward_without(Where::Checked)) return;
   const Features& can = backward_under_test();
   constexpr Order orders[] = {Order::forward, Order::reverse, Order::random};
@@ -647,10 +651,11 @@ TEST_CASE_TEMPLATE("deterministic: the same bits in every run, order, company an
 // O, m and l, and dLSE are there and are not.
 TEST_CASE("backward: bytes equal the formula" * only_if(backward_under_test().hbm_bytes != nullptr) *
           only_if(both_have_type(Type::Float16))) {
-  if (skipped_backward_without(Where::Checked)) return;
   const Features& can = backward_under_test();
+  const Where where = can.kernel ? Where::Checked : Where::Sim;
+  if (skipped_backward_without(where)) return;
   constexpr std::pair<std::int64_t, std::int64_t> shapes[] = {{53, 100}, {100, 53}, {64, 64}, {20, 0}, {0, 20}};
-  const std::vector<Blocks> listed = blocks_for(can, 40);
+  const std::vector<Blocks> listed = can.kernel ? blocks_for(can, 40) : std::vector<Blocks>{{0, 0}};
   int number = 0;
   const auto check = [&](const Blocks& blocks, std::pair<std::int64_t, std::int64_t> shape, Mask mask) {
     for (const BackwardMode mode : modes()) {
@@ -671,7 +676,7 @@ TEST_CASE("backward: bytes equal the formula" * only_if(backward_under_test().hb
       if ((number + number / 4) % 4 == 0) p.kept.m = p.kept.l = nullptr;
       INFO(text(c) << " " << std::string(name(mode)) << ", number " << number);
       ++number;
-      const Run run = run_backward(p, Where::Checked, mode);
+      const Run run = run_backward(p, where, mode);
       const HbmBytes predicted = can.hbm_bytes(p, run.blocks);
       CHECK(predicted.read == run.ledger.hbm_read_bytes());
       CHECK(predicted.written == run.ledger.hbm_written_bytes());
@@ -687,7 +692,8 @@ TEST_CASE("backward: bytes equal the formula" * only_if(backward_under_test().hb
 
 // The backward pass needs more shared memory than the forward one. Without a wish the first blocks that fit are taken;
 // where listed ones do not fit, they are refused with the bytes.
-TEST_CASE("backward: blocks fall back to what fits" * only_if(both_have_type(Type::Float16))) {
+TEST_CASE("backward: blocks fall back to what fits" * only_if(both_have_type(Type::Float16)) *
+          only_if(backward_under_test().kernel)) {
   const Features& can = backward_under_test();
   const Case c = within({.B = 1, .H = 1, .Sq = 20, .Sk = 30, .D = can.largest_D()});
   const bool hopper = std::max(can.capability.major, features_under_test().capability.major) >= 9;
@@ -735,17 +741,22 @@ TEST_CASE("bad input is refused with one line, and nothing is written" * only_if
   for (int i = 0; i < 4; ++i) {
     const std::string axis = axis_names[i];
     const std::string q = std::array{"2", "3", "4", "8"}[i], k = std::array{"2", "3", "5", "8"}[i];
-    refused("dO's " + axis + " is 1; expected " + q + " as in Q; make the shapes agree",
+    const std::string of_o = i == 3 && backward_under_test().meets(Demand::OtherDv) ? "V" : "Q";
+    refused("dO's " + axis + " is 1; expected " + q + " as in " + of_o + "; make the shapes agree",
             [i](P& p) { p.dout.shape[i] = 1; });
     refused("dQ's " + axis + " is 1; expected " + q + " as in Q; make the shapes agree",
             [i](P& p) { p.dq.shape[i] = 1; });
-    const std::string who = std::array{"Q", "Q", "K", "Q"}[i];  // says how long the axis is
-    refused("dK's " + axis + " is 1; expected " + k + " as in " + who + "; make the shapes agree",
+    // Who says how long the axis is.
+    const std::string heads = backward_under_test().meets(Demand::FewerHeads) ? "K" : "Q";
+    const std::string wide = backward_under_test().meets(Demand::OtherDv) ? "V" : "Q";
+    refused("dK's " + axis + " is 1; expected " + k + " as in " + std::array<std::string, 4>{"Q", heads, "K", "Q"}[i] +
+                "; make the shapes agree",
             [i](P& p) { p.dk.shape[i] = 1; });
-    refused("dV's " + axis + " is 1; expected " + k + " as in " + who + "; make the shapes agree",
+    refused("dV's " + axis + " is 1; expected " + k + " as in " + std::array<std::string, 4>{"Q", heads, "K", wide}[i] +
+                "; make the shapes agree",
             [i](P& p) { p.dv.shape[i] = 1; });
     if (keeps())
-      refused("O_lo's " + axis + " is 1; expected " + q + " as in Q; make the shapes agree",
+      refused("O_lo's " + axis + " is 1; expected " + q + " as in " + of_o + "; make the shapes agree",
               [i](P& p) { p.kept.o_lo.shape[i] = 1; });
   }
   refused("dO's data is null; expected a pointer; allocate it", [](P& p) { p.dout.data = nullptr; });
@@ -761,9 +772,10 @@ TEST_CASE("bad input is refused with one line, and nothing is written" * only_if
   refused("dV's stride of sequence length S is 7; expected at least 8; give each row its own memory",
           [](P& p) { p.dv.stride[2] = 7; });
   refused("scale is nan; expected a finite number; omit it for 1/sqrt(D)", [](P& p) { p.options.scale = NAN; });
-  refused("block size is 48xany; expected one of " + text(blocks_for(backward_under_test(), c.D)) +
-              "; omit --block-q and --block-k",
-          [](P& p) { p.options.block_q = 48; });
+  if (backward_under_test().kernel)
+    refused("block size is 48xany; expected one of " + text(blocks_for(backward_under_test(), c.D)) +
+                "; omit --block-q and --block-k",
+            [](P& p) { p.options.block_q = 48; });
   // A feature that the pass lacks: refused by name.
   const std::int64_t largest = backward_under_test().largest_D();
   if (largest < 256)
@@ -798,7 +810,8 @@ TEST_CASE("bad input for what is kept is refused with one line, and nothing is w
   };
   for (int i = 0; i < 4; ++i)
     refused("O_lo's " + std::string(axis_names[i]) + " is 1; expected " + std::array{"2", "3", "4", "8"}[i] +
-                " as in Q; make the shapes agree",
+                " as in " + (i == 3 && features_under_test().meets(Demand::OtherDv) ? "V" : "Q") +
+                "; make the shapes agree",
             [i](Kept& kept) { kept.o_lo.shape[i] = 1; });
   refused("O_lo's stride of sequence length S is 7; expected at least 8; give each row its own memory",
           [](Kept& kept) { kept.o_lo.stride[2] = 7; });

@@ -94,7 +94,7 @@ struct Promise {
   std::string name, change;  // "04-tiled-v2"
   std::vector<std::string> machines, types;
   std::vector<std::array<std::int64_t, 2>> blocks;  // {Br, Bc}; none: any
-  bool causal = false, lse = false, gradients = false;
+  bool causal = false, lse = false, gradients = false, counts = false;  // counts: bytes, and so predicts them
 
   bool kernel() const { return machines.size() > 1; }
 };
@@ -112,6 +112,7 @@ inline std::vector<Promise> phases_of(const std::string& help) {
       std::istringstream words(line);
       for (std::string word; words >> word;) {
         if (word.back() == ';' || word.back() == ',') word.pop_back();
+        if (word == "bytes:") p.counts = true;
         if (word == "forward:" || word == "gradients:")
           direction = word;
         else if (word.back() == ':')

@@ -254,14 +254,29 @@ void check_refusals(const Forward<T>& forward, const Features& can) {
   refused("K's batch size B is 1; expected 2 as in Q; make the shapes agree", [](P& p) { p.k.shape[0] = 1; });
   refused("V's batch size B is 1; expected 2 as in Q; make the shapes agree", [](P& p) { p.v.shape[0] = 1; });
   refused("O's batch size B is 1; expected 2 as in Q; make the shapes agree", [](P& p) { p.o.shape[0] = 1; });
-  refused("K's number of heads H is 1; expected 3 as in Q; make the shapes agree", [](P& p) { p.k.shape[1] = 1; });
-  refused("V's number of heads H is 2; expected 3 as in Q; make the shapes agree", [](P& p) { p.v.shape[1] = 2; });
+  // With grouped heads K says how many V has, and with Dv V says how wide O is.
+  const bool grouped = can.meets(Demand::FewerHeads), other_Dv = can.meets(Demand::OtherDv);
+  refused(std::string(grouped ? "V's number of heads H is 3; expected 1 as in K"
+                              : "K's number of heads H is 1; expected 3 as in Q") +
+              "; make the shapes agree",
+          [](P& p) { p.k.shape[1] = 1; });
+  refused(
+      "V's number of heads H is 2; expected 3 as in " + std::string(grouped ? "K" : "Q") + "; make the shapes agree",
+      [](P& p) { p.v.shape[1] = 2; });
+  if (grouped)
+    refused("K's number of heads H is 2; expected a divisor of 3, Q's; repeat heads",
+            [](P& p) { p.k.shape[1] = p.v.shape[1] = 2; });
   refused("O's number of heads H is 1; expected 3 as in Q; make the shapes agree", [](P& p) { p.o.shape[1] = 1; });
   refused("V's sequence length S is 4; expected 5 as in K; make the shapes agree", [](P& p) { p.v.shape[2] = 4; });
   refused("O's sequence length S is 3; expected 4 as in Q; make the shapes agree", [](P& p) { p.o.shape[2] = 3; });
   refused("K's head dimension D is 7; expected 8 as in Q; make the shapes agree", [](P& p) { p.k.shape[3] = 7; });
-  refused("V's head dimension D is 7; expected 8 as in Q; make the shapes agree", [](P& p) { p.v.shape[3] = 7; });
-  refused("O's head dimension D is 7; expected 8 as in Q; make the shapes agree", [](P& p) { p.o.shape[3] = 7; });
+  refused(std::string(other_Dv ? "O's head dimension D is 8; expected 7 as in V"
+                               : "V's head dimension D is 7; expected 8 as in Q") +
+              "; make the shapes agree",
+          [](P& p) { p.v.shape[3] = 7; });
+  refused(
+      "O's head dimension D is 7; expected 8 as in " + std::string(other_Dv ? "V" : "Q") + "; make the shapes agree",
+      [](P& p) { p.o.shape[3] = 7; });
   refused("Q's sequence length S is -1; expected 0 or more; correct the shape", [](P& p) { p.q.shape[2] = -1; });
   const auto set_d = [](P& p, std::int64_t D) {
     for (auto* shape : {&p.q.shape, &p.k.shape, &p.v.shape, &p.o.shape}) (*shape)[3] = D;
@@ -473,9 +488,11 @@ TEST_CASE("what the phase does not meet is refused by name") {
           break;
         case Demand::FewerHeads:
           p.k = dense(2, 2, 6, 8), p.v = dense(2, 2, 6, 8);
+          if (p.backward()) p.dk = dense(2, 2, 6, 8), p.dv = dense(2, 2, 6, 8);
           break;
         case Demand::OtherDv:
           p.v = dense(2, 4, 6, 16), p.o = dense(2, 4, 5, 16);
+          if (p.backward()) p.dv = dense(2, 4, 6, 16), p.dout = dense(2, 4, 5, 16);
           break;
         case Demand::Lengths:
           p.keys_of = dense(1, 1, 2, 1);
@@ -509,6 +526,9 @@ TEST_CASE("what the phase does not meet is refused by name") {
           break;
         case Demand::Atomic:
           p.options.mode = BackwardMode::Atomic;
+          break;
+        case Demand::Ranks:
+          p.options.ring.ranks = 3;
           break;
       }
       INFO(phase.name << ": " << row.word << (p.backward() ? ", backward" : ""));
@@ -570,7 +590,8 @@ TEST_CASE_TEMPLATE("equals the phase before" * only_if(phase_before_has_type_too
 
 // Predicted = counted, read and written, as integers: each block size or budget, ragged and not, each mask; each of
 // these with LSE and without.
-TEST_CASE_TEMPLATE("bytes equal the formula" * only_if(has_type), T, float, half, bfloat16) {
+TEST_CASE_TEMPLATE("bytes equal the formula" * only_if(has_type) * only_if(features_under_test().hbm_bytes != nullptr),
+                   T, float, half, bfloat16) {
   const Features& can = features_under_test();
   const Where where = can.kernel ? Where::Checked : Where::Sim;
   if (skipped_without(where)) return;

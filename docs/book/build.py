@@ -29,7 +29,8 @@ PARTS = [("Part 1: the algorithm, on a CPU", "04", "docs/book/part-1.md"),
          ("Part 3: tensor cores", "13", "docs/book/part-3.md"),
          ("Part 4: Hopper", "19", "docs/book/part-4.md"),
          ("Part 5: the backward pass", "24", "docs/book/part-5.md"),
-         ("Part 6: what models use", "29", "docs/book/part-6.md")]
+         ("Part 6: what models use", "29", "docs/book/part-6.md"),
+         ("Part 7: several machines", "30", None)]
 BESIDE = ["docs/book/glossary.md", "docs/book/reading-a-finding.md", "docs/book/player.md"]
 REFERENCE = sorted(f"docs/{p.name}" for p in ROOT.glob("docs/*.md")) + \
             sorted(f"docs/results/{p.name}" for p in ROOT.glob("docs/results/*.md"))

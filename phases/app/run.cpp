@@ -11,6 +11,7 @@
 #include "phases/app/files.hpp"
 #include "phases/app/options.hpp"
 #include "phases/app/player.hpp"
+#include "phases/app/problem_options.hpp"
 #include "phases/app/run_backward.hpp"
 #include "phases/definition/phase.hpp"
 #include "phases/interface/phase.hpp"
@@ -29,44 +30,6 @@ Where parse_machine(const std::string& text) {
   refuse("--machine", "'" + text + "'", "sim, checked or gpu", "omit it for sim");
 }
 
-Mask parse_causal(const std::string& text) {
-  if (text == "none") return Mask::none();
-  if (text == "top-left") return Mask::top_left();
-  if (text == "bottom-right") return Mask::bottom_right();
-  refuse("--causal", "'" + text + "'", "none, top-left or bottom-right", "see docs/conventions.md");
-}
-
-// "128" or "all".
-std::int64_t parse_distance(const std::string& text, const std::string& whole) {
-  std::int64_t keys = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), keys);
-  if (text == "all") return Mask::all;
-  if (error != std::errc() || end != text.data() + text.size() || keys < 0)
-    refuse("--window", "'" + whole + "'", "L,R: keys to the left and to the right, each 0 or more, or all",
-           "for example --window 1023,0");
-  return std::min(keys, Mask::all);
-}
-
-// --causal, --window, or both: a row sees what both let it see. A window needs a diagonal, which has a name.
-Mask parse_mask(const Arguments& args) {
-  Mask mask = parse_causal(args.text("causal", "none"));
-  const bool causal = mask.is_causal();
-  if (args.has("align") && (causal || !args.has("window")))
-    refuse("--align", "given", causal ? "none beside --causal, which names it" : "--window with it", "omit --align");
-  if (!args.has("window")) return mask;
-  const std::string text = args.text("window");
-  const std::size_t comma = std::min(text.find(','), text.size());
-  mask.left = parse_distance(text.substr(0, comma), text);
-  mask.right = std::min(mask.right, parse_distance(text.substr(std::min(comma + 1, text.size())), text));
-  if (causal) return mask;
-  const std::string align = args.text("align");
-  if (align != "top-left" && align != "bottom-right")
-    refuse("--align", args.has("align") ? "'" + align + "'" : "missing", "top-left or bottom-right beside --window",
-           "see docs/conventions.md");
-  mask.alignment = align == "top-left" ? Alignment::TopLeft : Alignment::BottomRight;
-  return mask;
-}
-
 Options parse_options(const Arguments& args) {
   Options options;
   if (args.has("scale")) options.scale = args.number<float>("scale", 0);
@@ -80,6 +43,7 @@ Options parse_options(const Arguments& args) {
   options.sram_bytes = args.number<std::int64_t>("sram", options.sram_bytes);
   options.threads = args.number<int>("threads", 0);
   if (args.has("dout")) options.mode = backward_mode(args);
+  options.ring = parse_ring(args);
   return options;
 }
 
@@ -168,8 +132,8 @@ int run_phase(const Phase* named, const Arguments& args, Where where, const Opti
   if (machine.recording && phase.kernel() && where != Where::Checked)
     refuse("--player", std::string("of machine ") + name(where), "one of machine checked, which sees each access",
            "add --machine checked");
-  if (machine.recording && &phase == &definition::phase)
-    refuse("--player", "given", std::string("none for phase ") + phase.name + ", which counts nothing",
+  if (machine.recording && !phase.forward->features.records)
+    refuse("--player", "given", std::string("none for phase ") + phase.name + ", which writes down no steps",
            "choose another phase: ./flash help");
   validate(files.problem(Direction::Forward, options), phase);
   if (training) validate(files.problem(Direction::Backward, options), phase);
@@ -208,9 +172,9 @@ int run_phase(const Phase* named, const Arguments& args, Where where, const Opti
 
 int run_command(const std::vector<std::string>& words) {
   const std::vector<std::string> arrays = file_flags();
-  std::set<std::string> flags = {"phase",   "causal", "window",  "align",   "scale",   "softcap",
-                                 "dropout", "seed",   "machine", "block-q", "block-k", "sram",
-                                 "threads", "report", "mode",    "type",    "o-type",  "player"};
+  std::set<std::string> flags = {"phase", "causal",  "window",  "align",   "scale", "softcap", "dropout",
+                                 "seed",  "machine", "block-q", "block-k", "sram",  "threads", "report",
+                                 "mode",  "type",    "o-type",  "player",  "ranks", "layout"};
   flags.insert(arrays.begin(), arrays.end());
   const Arguments args(words, flags);
   if (!args.positional.empty())

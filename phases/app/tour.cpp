@@ -63,24 +63,30 @@ void print_step(const Step& s, std::size_t number) {
   std::printf("\nPhase %s  (%zu of %zu)\n  %s.\n", s.phase->name, number, all_phases().size(), s.phase->change);
   if (s.type != Type::Float32)
     std::printf("  input       as %s, which holds it exactly; this phase takes no float32\n", name(s.type));
-  const std::string predicted = s.predicted ? "predicted " + grouped(s.predicted) + ", " : "";
-  std::printf("  HBM bytes   %scounted %s (%s read, %s written)%s\n", predicted.c_str(), grouped(l.hbm_bytes()).c_str(),
-              grouped(l.hbm_read_bytes()).c_str(), grouped(l.hbm_written_bytes()).c_str(),
-              !s.run.counted                 ? " (not counted in this build)"
-              : !s.predicted                 ? " (no formula: they go by the sequences' lengths)"
-              : l.hbm_bytes() == s.predicted ? ""
-                                             : "  <-- THEY DIFFER");
-  for (const ArrayTraffic& a : l.arrays)
-    if (a.read_bytes + a.written_bytes)
-      std::printf("    %-4s %12s read %12s written\n", a.name.c_str(), grouped(a.read_bytes).c_str(),
-                  grouped(a.written_bytes).c_str());
-  std::printf("  on chip     %s bytes at most\n", grouped(l.shared_bytes_peak).c_str());
-  std::printf("  arithmetic  %s FLOPs, %s exps", grouped(flops(l)).c_str(), grouped(l.exps).c_str());
-  if (l.tensor_flops) std::printf("; %s of the FLOPs on tensor cores", grouped(l.tensor_flops).c_str());
-  if (can.kernel)
-    std::printf("; %s bank conflicts, %s barriers\n", grouped(l.bank_conflicts()).c_str(), grouped(l.barriers).c_str());
-  else
-    std::printf(" and %s rescales of a row, both as declared\n", grouped(l.rescales).c_str());
+  if (!can.hbm_bytes && !can.kernel) {
+    std::printf("  HBM bytes   and arithmetic are not counted in this phase\n");
+  } else {
+    const std::string predicted = s.predicted ? "predicted " + grouped(s.predicted) + ", " : "";
+    std::printf("  HBM bytes   %scounted %s (%s read, %s written)%s\n", predicted.c_str(),
+                grouped(l.hbm_bytes()).c_str(), grouped(l.hbm_read_bytes()).c_str(),
+                grouped(l.hbm_written_bytes()).c_str(),
+                !s.run.counted                 ? " (not counted in this build)"
+                : !s.predicted                 ? " (no formula: they go by the sequences' lengths)"
+                : l.hbm_bytes() == s.predicted ? ""
+                                               : "  <-- THEY DIFFER");
+    for (const ArrayTraffic& a : l.arrays)
+      if (a.read_bytes + a.written_bytes)
+        std::printf("    %-4s %12s read %12s written\n", a.name.c_str(), grouped(a.read_bytes).c_str(),
+                    grouped(a.written_bytes).c_str());
+    std::printf("  on chip     %s bytes at most\n", grouped(l.shared_bytes_peak).c_str());
+    std::printf("  arithmetic  %s FLOPs, %s exps", grouped(flops(l)).c_str(), grouped(l.exps).c_str());
+    if (l.tensor_flops) std::printf("; %s of the FLOPs on tensor cores", grouped(l.tensor_flops).c_str());
+    if (can.kernel)
+      std::printf("; %s bank conflicts, %s barriers\n", grouped(l.bank_conflicts()).c_str(),
+                  grouped(l.barriers).c_str());
+    else
+      std::printf(" and %s rescales of a row, both as declared\n", grouped(l.rescales).c_str());
+  }
   std::printf("  error       %.1e relative to fp64", s.error);
   if (!(s.error <= s.bar)) std::printf("  <-- OVER THE BAR OF %.0e", s.bar);
   if (number > 1) std::printf(", %.1e at most from the phase before", s.previous);

@@ -3,6 +3,8 @@
 // Only that dictionary is accepted, its keys in any order; nothing in it is evaluated.
 #include "phases/arrays/npy.hpp"
 
+#include "phases/arrays/npy_rows.hpp"
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -131,12 +133,17 @@ std::int64_t NpyArray::elements() const {
   return n;
 }
 
-NpyArray read_npy(const std::string& path, NpyType type) {
+namespace {
+
+std::ifstream open_npy(const std::string& path) {
   if (std::filesystem::is_directory(path)) fail(path, "is a directory", "pass a .npy file");
   std::ifstream file(path, std::ios::binary);
   if (!file) fail(path, std::string("cannot be opened (") + std::strerror(errno) + ")", "check the path");
-  const std::vector<char> raw{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  return file;
+}
 
+// What a file of `size` bytes says of itself; `raw`: these bytes, or its first ones, the whole header among them.
+NpyHeader parse_header(const std::string& path, const std::vector<char>& raw, std::size_t size, NpyType type) {
   // Magic, version, header length.
   if (raw.size() < 10 || std::memcmp(raw.data(), "\x93NUMPY", 6) != 0)
     fail(path, "is not a .npy file", "save it with numpy.save");
@@ -152,7 +159,8 @@ NpyArray read_npy(const std::string& path, NpyType type) {
   // The dictionary: three keys, each once.
   const std::string text(raw.data() + start, length);
   Parser in{path, text};
-  NpyArray array;
+  NpyHeader header{{}, start + length};
+  NpyArray& array = header.array;
   bool has_order = false, has_shape = false;
   in.expect("{");
   while (!in.accept("}")) {
@@ -182,7 +190,7 @@ NpyArray read_npy(const std::string& path, NpyType type) {
   if (array.dtype.empty() || !has_order || !has_shape || in.at != text.size()) in.bad();
 
   // Exactly the elements that the shape promises.
-  const std::size_t have = raw.size() - start - length;
+  const std::size_t have = size - start - length;
   // Zeros are left out of the product, as NumPy leaves them out: the strides of [0, 2^62, 2^62] would overflow too.
   std::int64_t want = element_size(array.descr);
   bool empty = false;
@@ -195,9 +203,30 @@ NpyArray read_npy(const std::string& path, NpyType type) {
   if (have != static_cast<std::size_t>(want))
     fail(path, "holds " + std::to_string(have) + " bytes of data, its header promises " + std::to_string(want),
          have < static_cast<std::size_t>(want) ? "it is truncated: copy it again" : "cut it or save it again");
-  array.bytes.resize(have);
-  if (have) std::memcpy(array.bytes.data(), raw.data() + start + length, have);
-  return array;
+  return header;
+}
+
+}  // namespace
+
+NpyArray read_npy(const std::string& path, NpyType type) {
+  std::ifstream file = open_npy(path);
+  const std::vector<char> raw{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  NpyHeader header = parse_header(path, raw, raw.size(), type);
+  header.array.bytes.resize(raw.size() - header.data_at);
+  if (raw.size() > header.data_at)
+    std::memcpy(header.array.bytes.data(), raw.data() + header.data_at, raw.size() - header.data_at);
+  return std::move(header.array);
+}
+
+NpyHeader read_npy_header(const std::string& path, NpyType type) {
+  std::ifstream file = open_npy(path);
+  std::vector<char> raw(std::size_t{1} << 16);  // a header of eight dimensions has less than a thousand bytes
+  raw.resize(static_cast<std::size_t>(file.read(raw.data(), static_cast<std::streamsize>(raw.size())).gcount()));
+  return parse_header(path, raw, std::filesystem::file_size(path), type);
+}
+
+std::string unfinished_name(const std::string& path) {
+  return unfinished(target_of(path));
 }
 
 void write_file(const std::string& path, const std::string& text) {
@@ -225,21 +254,24 @@ std::string why_not_writable(const std::string& path) {
   return "";
 }
 
-void write_npy(const std::string& path, const std::string& descr, const std::vector<std::int64_t>& shape,
-               const void* data) {
+std::string npy_header(const std::string& descr, const std::vector<std::int64_t>& shape) {
   std::string tuple;
-  std::int64_t bytes = element_size(descr);
-  for (const std::int64_t& s : shape) {
+  for (const std::int64_t& s : shape)
     tuple += std::to_string(s) + (shape.size() == 1 ? "," : &s == &shape.back() ? "" : ", ");
-    bytes *= s;
-  }
   std::string header = "{'descr': '" + descr + "', 'fortran_order': False, 'shape': (" + tuple + "), }";
   header.append(64 - (10 + header.size() + 1) % 64, ' ');  // data starts at a multiple of 64 bytes
   header += '\n';
   std::string text = std::string("\x93NUMPY\x01\x00", 8);
   text += static_cast<char>(header.size() & 0xff);
   text += static_cast<char>(header.size() >> 8);
-  text += header;
+  return text + header;
+}
+
+void write_npy(const std::string& path, const std::string& descr, const std::vector<std::int64_t>& shape,
+               const void* data) {
+  std::int64_t bytes = element_size(descr);
+  for (const std::int64_t s : shape) bytes *= s;
+  std::string text = npy_header(descr, shape);
   text.append(static_cast<const char*>(data), static_cast<std::size_t>(bytes));
   write_file(path, text);
 }

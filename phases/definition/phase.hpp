@@ -10,6 +10,7 @@ inline constexpr Features features{
     .meets = {Demand::Causal, Demand::Window, Demand::Lse, Demand::Kept, Demand::WideOutput, Demand::FewerHeads,
               Demand::OtherDv, Demand::Lengths, Demand::Softcap, Demand::Alibi, Demand::Bias, Demand::BoolMask,
               Demand::Documents, Demand::BlockMask, Demand::Sinks, Demand::Dropout, Demand::AnyStride},
+    .records = false,
     .tiles = false};
 
 inline constinit Pass forward_pass{features}, backward_pass{features};

@@ -1,5 +1,5 @@
 // scores.hpp: what the definition does in both directions: numbers in fp32 out of any type, products of small tiles,
-// and what becomes of a score: scale, softcap, bias, masks. Included by forward.cpp and backward.cpp alone.
+// and what becomes of a score: scale, softcap, bias, masks. Included by forward.cpp and backward.cpp, and by phase 30.
 // Use: load_tile(…); multiply(s, q, kt, rows, D); finish_scores(head, i, first_key, s[r], nullptr);
 #pragma once
 #include <algorithm>

@@ -150,6 +150,10 @@ inline const DemandRow rows[] = {
        return when(p.backward() && p.options.mode == BackwardMode::Atomic,
                    {"mode", "atomic", "deterministic", another});
      }},
+    {Demand::Ranks, "ranks",
+     [](const AnyProblem& p) {
+       return when(p.options.ring.ranks != 0, {"ranks", std::to_string(p.options.ring.ranks), "none", another});
+     }},
 };
 
 }  // namespace demands

@@ -52,7 +52,8 @@ enum class Demand : std::uint8_t {
   Sinks,
   Dropout,
   AnyStride,
-  Atomic
+  Atomic,
+  Ranks
 };
 
 // A set of demands.
@@ -106,6 +107,7 @@ inline Workspace no_workspace(const AnyProblem&) {
 struct Features {
   bool kernel = false;     // CUDA C++, for the simulator and the GPU; else C++ for the CPU with the two-level memory
   Demands meets = {};      // what a problem may ask of it
+  bool records = true;     // can the player show what it does?
   bool tiles = true;       // does it go by tiles that the caller can choose (--block-q, --block-k)?
   bool same_bits = false;  // as the phase before, wherever both can run
   // The products are made by mma. It rounds towards zero, once per 16 columns (LSE's bar is wider by that), and it

@@ -94,6 +94,18 @@ struct Dropout {
   constexpr float factor() const { return 65536.0f / static_cast<float>(65536 - threshold()); }  // of what is left
 };
 
+// How a sequence lies on the ranks of a ring: in one piece each; in a piece from the front and one from the back; each
+// n-th token.
+enum class RingLayout : std::uint8_t { Contiguous, ZigZag, Striped };
+inline const char* name(RingLayout layout) {
+  static constexpr const char* names[] = {"contiguous", "zig-zag", "striped"};
+  return names[static_cast<int>(layout)];
+}
+struct Ring {
+  int ranks = 0;  // 0: the phase chooses
+  RingLayout layout = RingLayout::Striped;
+};
+
 struct Options {
   std::optional<float> scale = {};  // default 1/sqrt(D); any finite number
   Mask mask = {};
@@ -104,6 +116,7 @@ struct Options {
   std::int64_t sram_bytes = 192 * 1024;  // on-chip memory of the two-level model (an A100's L1)
   int threads = 1;                       // CPU phases that run in parallel; 0: all cores
   BackwardMode mode = BackwardMode::Deterministic;
+  Ring ring = {};  // over how many ranks the sequence is spread
 };
 
 // Hk: heads of K and V; Dv: columns of V and O; N: sequences.

@@ -1,0 +1,375 @@
+// %% [markdown]
+// # 30 · The ring
+//
+// **Question.** A sequence is longer than one GPU's memory, or one GPU is too slow for it. Several can hold a piece
+// each. But every row of Q wants to see every key, wherever it lies. What must travel, and who then does how much?
+//
+// **Idea.** Q and O stay where they are. K and V go round a ring of {term}`ranks <rank>`: each rank computes attention
+// with the keys that it has, while it sends them to the next rank and gets others from the one before. After n steps
+// each row has met each key. What it has then is O of n sets of keys, and phase 02 has the rule by which such results
+// are merged. (Liu, Zaharia, Abbeel, arXiv:2310.01889.)
+//
+// **Changed.** No kernel. A step is one ordinary call of a phase, with a mask that earlier phases have. New are three
+// things around it: which rows lie where, a merge in fp32, and messages. Here the ranks are threads of one process, so
+// that everybody can run them; `flash-ring` has the same algorithm for processes of many machines.
+
+// %% tags=["hide-input"]
+#include "phases/30-ring/phase.hpp"
+
+#include <cstdio>
+#include <cstring>
+
+#include "phases/30-ring/ring.hpp"
+#include "phases/30-ring/ulysses.hpp"
+#include "phases/arrays/tensor.hpp"
+#include "phases/pages/cell.hpp"
+#include "phases/pages/exact.hpp"
+#include "phases/pages/example.hpp"
+#include "phases/pages/svg.hpp"
+#include "phases/ring/local.hpp"
+#include "phases/ring/threads.hpp"
+
+using namespace flash;
+using namespace flash::phase30;
+
+static constexpr RingLayout layouts[] = {RingLayout::Contiguous, RingLayout::ZigZag, RingLayout::Striped};
+static constexpr const char* colours[] = {"#0072b2", "#e69f00", "#009e73", "#cc79a7"};  // of ranks
+
+// Random numbers for a problem, and the gradients.
+struct Sequence4 {
+  Tensor<float> q, k, v, dout, o, dq, dk, dv, lse;
+
+  Sequence4(std::int64_t H, std::int64_t Hk, std::int64_t S, std::int64_t D)
+      : q(random_tensor<float>({1, H, S, D}, 30, 0)),
+        k(random_tensor<float>({1, Hk, S, D}, 30, 1)),
+        v(random_tensor<float>({1, Hk, S, D}, 30, 2)),
+        dout(random_tensor<float>({1, H, S, D}, 30, 3)),
+        o(make_tensor<float>({1, H, S, D})),
+        dq(o),
+        dk(make_tensor<float>({1, Hk, S, D})),
+        dv(dk),
+        lse(make_tensor<float>({1, H, S, 1})) {}
+  AnyProblem problem(const Mask& mask, bool backward = false) {
+    AnyProblem p;
+    p.options.mask = mask;
+    p.q = any_of(view(q)), p.k = any_of(view(k)), p.v = any_of(view(v)), p.o = any_of(view(o));
+    p.lse = any_of(view(lse));
+    if (!backward) return p;
+    p.direction = Direction::Backward;
+    p.dout = any_of(view(dout)), p.dq = any_of(view(dq)), p.dk = any_of(view(dk)), p.dv = any_of(view(dv));
+    return p;
+  }
+};
+
+// On threads; what all ranks have sent, in bytes.
+template <class Way>
+static std::uint64_t on_ranks(AnyProblem p, RingLayout layout, int ranks, const Way& way) {
+  p.options.ring = {ranks, layout};
+  const Split split(p, ranks);
+  std::vector<Local> local;
+  local.reserve(static_cast<std::size_t>(ranks));
+  for (int rank = 0; rank < ranks; ++rank) local.emplace_back(p, split, rank);
+  const std::uint64_t sent = on_threads(ranks, 60, [&](Comm& comm) {
+    way(comm, split, local[static_cast<std::size_t>(comm.rank)].problem(), Call{definition::phase});
+  });
+  for (Local& mine : local) mine.put_back(p);
+  return sent;
+}
+
+// The largest distance of any two numbers, as a share of the largest number.
+static double apart(const Tensor<float>& a, const Tensor<float>& b) {
+  double most = 0, size = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    most = std::max(most, std::abs(double(a.data()[i]) - double(b.data()[i])));
+    size = std::max(size, std::abs(double(b.data()[i])));
+  }
+  return most / size;
+}
+
+// %% [markdown]
+// ## Who holds what
+//
+// With a {term}`causal` mask row i sees the keys up to i, so a late row has more work than an early one. In contiguous
+// pieces the last rank gets all the late rows. Two other layouts give everybody early and late ones: zig-zag, a piece
+// from the front and one from the back; and striped, each n-th token.
+//
+// ```{region} shares.hpp share
+// ```
+// ```{region} shares.hpp layouts
+// ```
+//
+// The picture shows S of 16 tokens on four ranks. A cell has the colour of the rank that computes it: the one that has
+// the row. White cells are hidden by the mask.
+//
+// ```{question}
+// Four ranks have 34 rows each, with a causal mask. How many pairs of a row and a key has the first rank in contiguous
+// pieces, and how many has the last?
+// ```
+
+// %% tags=["hide-input"]
+CELL("Pairs of a row and a key, by rank") {
+  constexpr int n = 4, S = 16, cell = 11, left = 10, top = 62, between = 40;
+  svg::Canvas canvas(3 * (S * cell + between) + left, top + S * cell + 60, "Which rank computes which pair");
+  int x = left;
+  bool all_seen = true;
+  for (const RingLayout layout : layouts) {
+    const Split split(layout, n, S, S, Mask::top_left());
+    canvas.text(x, 50, name(layout), "font-size=\"14\"");
+    std::int64_t pairs = 0;
+    for (int rank = 0; rank < n; ++rank) {
+      const Share rows = split.rows(rank);
+      for (int from = 0; from < n; ++from) {
+        const Share keys = split.keys(from);
+        const Section p = split.section(rank, from);
+        for (std::int64_t i = 0; i < p.rows; ++i)
+          for (std::int64_t j = p.mask.visible(i, p.rows, p.keys).begin; j < p.mask.visible(i, p.rows, p.keys).end; ++j)
+            canvas.rect(double(x + keys[p.k0 + j] * cell), double(top + rows[p.q0 + i] * cell), cell - 1, cell - 1,
+                        std::string("fill=\"") + colours[rank] + "\""),
+                ++pairs;
+      }
+    }
+    all_seen = all_seen && pairs == S * (S + 1) / 2;
+    canvas.text(x, top + S * cell + 20, "key j (x), query i (y)", "font-size=\"12\"");
+    x += S * cell + between;
+  }
+  for (int rank = 0; rank < n; ++rank) {
+    canvas.rect(left + rank * 90, top + S * cell + 34, 12, 12, std::string("fill=\"") + colours[rank] + "\"");
+    canvas.text(left + rank * 90 + 18, top + S * cell + 45, "rank " + std::to_string(rank), "font-size=\"12\"");
+  }
+  picture("30-pairs", canvas.str());
+  expect(all_seen, "each visible pair belongs to one rank");
+
+  std::vector<std::vector<std::int64_t>> table;
+  for (const RingLayout layout : layouts) {
+    const Split split(layout, n, 136, 136, Mask::top_left());
+    table.emplace_back();
+    for (int rank = 0; rank < n; ++rank) {
+      table.back().push_back(0);
+      for (int from = 0; from < n; ++from) table.back().back() += split.section(rank, from).pairs();
+    }
+    std::printf("%-11s", name(layout));
+    for (const std::int64_t pairs : table.back()) std::printf(" %6d", int(pairs));
+    std::printf("\n");
+  }
+  std::printf("a triangle of 34 rows: 34 · 35 / 2 = %d pairs; a block: 34 · 34 = %d\n", 34 * 35 / 2, 34 * 34);
+  expect(table[0][0] == 34 * 35 / 2 && table[0][3] == 34 * 35 / 2 + 3 * 34 * 34,
+         "contiguous: the first rank has its own triangle, the last has three whole blocks more");
+  expect(table[1][0] == table[1][3], "zig-zag: all the same");
+  expect(table[2][3] - table[2][0] == 3 * 34, "striped: a rank has 34 pairs more than the one before");
+}
+
+// %% [markdown]
+// ```{answer}
+// The first has the triangle of its own rows and keys, 34 · 35 / 2 = 595. The last has such a triangle and three whole
+// blocks of 34 · 34: 4063, nearly seven times as many. All wait for it.
+// ```
+//
+// Zig-zag is even to the pair. Striped is not quite, but what a rank has more than the one before is one pair a row.
+//
+// ```{exercise} 30.1
+// ```
+//
+// ## One mask for each pair of ranks
+//
+// Whatever two ranks hold, what the rows of one see of the keys of the other must be a mask that an ordinary call has.
+// Rows and keys are put on one axis, so that a row lies where its own key does; with the {term}`bottom-right` mask and
+// fewer rows than keys the rows lie at the end.
+//
+// ```{region} shares.hpp split
+// ```
+// ```{region} shares.hpp section
+// ```
+//
+// In contiguous pieces a piece of a band is a band, shifted by how far the rows are from the keys. Striped, row i is
+// token n i + r of all and key j is token n j + f: the same band again, n times narrower. So both have windows, too.
+// Zig-zag has two pieces, but a causal mask cuts one of them alone, and only on a rank's own keys; elsewhere a piece is
+// seen whole or not at all. A window would cut both pieces, each in its own place: that is refused.
+//
+// ```{exercise} 30.2
+// ```
+//
+// ## Merged
+//
+// ```{region} ring.hpp call
+// ```
+//
+// A call leaves O in fp32, though K and V may have 16 bits. Rounded to 16 bits before it is merged, O would be rounded
+// twice: once for each set of keys, and once in the end.
+//
+// ```{region} ring.hpp merge
+// ```
+//
+// ## Round the ring
+//
+// Each step begins an exchange, computes, and waits. A message is on its way while the block that it copies is in use:
+// it is read by both. Two blocks are all the memory that this takes, however many ranks there are.
+//
+// ```{region} ring.hpp block
+// ```
+// ```{region} ring.hpp forward
+// ```
+
+// %% tags=["hide-input"]
+CELL("Whose keys are where, and what comes out") {
+  constexpr int n = 4;
+  svg::Canvas canvas(430, 250, "Whose keys a rank has in each step");
+  for (int step = 0; step < n; ++step)
+    canvas.text(110 + step * 76, 48, "step " + std::to_string(step), "font-size=\"12\"");
+  for (int rank = 0; rank < n; ++rank) {
+    canvas.text(16, 78 + rank * 44, "rank " + std::to_string(rank), "font-size=\"13\"");
+    for (int step = 0; step < n; ++step) {
+      const int whose = (rank - step + n) % n;
+      canvas.rect(100 + step * 76, 56 + rank * 44, 62, 34, std::string("rx=\"4\" fill=\"") + colours[whose] + "\"");
+      canvas.text(110 + step * 76, 78 + rank * 44, "K, V of " + std::to_string(whose),
+                  "font-size=\"11\" fill=\"#000000\"");
+      if (step + 1 < n)
+        canvas.arrow(162 + step * 76, 73 + rank * 44, 176 + step * 76, 73 + ((rank + 1) % n) * 44, "#777777", 1);
+    }
+  }
+  picture("30-round", canvas.str());
+
+  Example e = sentence();
+  const double exact_error = [&] {
+    phase30::forward(e.problem({.ring = {1}}));
+    return worst_head(e);
+  }();
+  bool all_close = true;
+  std::printf("relative error against fp64; one call: %.1e\n", exact_error);
+  for (const RingLayout layout : layouts)
+    for (const int ranks : {2, 3, 4}) {
+      e.o.fill(0.0f);
+      phase30::forward(e.problem({.ring = {ranks, layout}}));
+      all_close = all_close && worst_head(e) <= 2e-6;
+    }
+  expect(all_close, "2, 3 and 4 ranks, three layouts, 50 tokens that they cannot share evenly: within 2e-6");
+}
+
+// %% [markdown]
+// ## Back again
+//
+// The backward pass needs P, and P needs the LSE of a whole row; δ needs its whole O. Both are there when the forward
+// pass is over. So a call for a block of keys is an ordinary backward call with the final O and LSE, and its dQ, dK and
+// dV are summands. dQ stays with its rows. dK and dV belong to the keys, so they travel with them, and after n steps
+// they are one hop from home.
+//
+// ```{region} ring.hpp backward
+// ```
+//
+// ## What travels
+//
+// ```{region} ring.hpp bytes
+// ```
+//
+// ```{question}
+// Does a causal mask save bytes, since half of all pairs are hidden? And if K and V have half of Q's heads?
+// ```
+
+// %% tags=["hide-input"]
+CELL("Bytes: predicted and sent") {
+  constexpr std::int64_t H = 8, S = 96, D = 32;
+  const auto forth = [](Comm& c, const Split& s, const AnyProblem& m, const Call& f) { ring_forward(c, s, m, f); };
+  const auto back = [](Comm& c, const Split& s, const AnyProblem& m, const Call& f) { ring_backward(c, s, m, f); };
+  bool equal = true, close = true;
+  std::printf("ranks  K's heads  mask     forward      backward     all-to-all\n");
+  for (const int ranks : {2, 4})
+    for (const std::int64_t Hk : {8, 4})
+      for (const Mask& mask : {Mask::none(), Mask::top_left()}) {
+        Sequence4 one(H, Hk, S, D), many(H, Hk, S, D);
+        enter(definition::phase, one.problem(mask)), enter(definition::phase, one.problem(mask, true));
+        const AnyProblem there = many.problem(mask), again = many.problem(mask, true);
+        const std::uint64_t a = on_ranks(there, RingLayout::Striped, ranks, forth),
+                            b = on_ranks(again, RingLayout::Striped, ranks, back);
+        close = close && apart(many.o, one.o) < 1e-6 && apart(many.dq, one.dq) < 1e-5 &&
+                apart(many.dk, one.dk) < 1e-5 && apart(many.dv, one.dv) < 1e-5;
+        const std::uint64_t c = on_ranks(there, RingLayout::Contiguous, ranks, ulysses);
+        equal = equal && a == bytes_sent(there, ranks) && b == bytes_sent(again, ranks) &&
+                c == ulysses_bytes_sent(there, ranks) &&
+                std::memcmp(many.o.data(), one.o.data(), 4 * one.o.size()) == 0;
+        std::printf("%5d %10d  %-8s %8s %13s %14s\n", ranks, int(Hk), name(mask), grouped(a).c_str(),
+                    grouped(b).c_str(), grouped(c).c_str());
+      }
+  expect(close, "O, dQ, dK and dV are those of one process");
+  expect(equal, "what is sent is the formula, to the byte; and all-to-all has the bits of one call");
+}
+
+// %% [markdown]
+// ```{answer}
+// A mask saves nothing: each block goes round, whoever uses how much of it. Half the heads are half the bytes, because
+// only K and V travel: that is why grouped heads and a ring go well together.
+// ```
+//
+// ## The other way: all to all
+//
+// Attention needs all keys of a row, but only of one head. So the ranks can change what they have by rows into what
+// they have by heads, call attention once, and change O back. That is DeepSpeed's Ulysses (arXiv:2309.14509). Nothing
+// is merged, and any mask is as good as another.
+//
+// ```{region} ulysses.hpp all-to-all
+// ```
+// ```{region} ulysses.hpp ulysses
+// ```
+// ```{region} ulysses.hpp ulysses-bytes
+// ```
+//
+// Of each array (n - 1) / n moves, so all ranks together send about as much with 8 ranks as with 4, while the ring's
+// bytes grow with n - 1. But nothing can be computed until all is there, Q and O travel, too, and there can be no more
+// ranks than K has heads. The ring's messages travel beside the work, and it has no such limit.
+//
+// ## A lost exchange
+//
+// An engine has three things to offer: an exchange is begun, it is polled, and there are a rank and a size. Waiting is
+// polling with a limit. A program that waits for ever for a rank that has died is the most expensive kind of all.
+//
+// ```{region} comm.hpp communicator
+// ```
+//
+// ```{question}
+// Rank 2 of four never begins its second exchange. Which ranks wait for it, and what does each of them know?
+// ```
+
+// %% tags=["hide-input"]
+CELL("Who is missing") {
+  bool named = false;
+  try {
+    on_threads(4, 3, [](Comm& comm) {
+      std::vector<std::byte> here(64), coming(64);
+      const Withdraws at_an_error{comm};
+      for (int step = 0; step < 3; ++step) {
+        if (comm.rank == 2 && step == 1) return;
+        comm.begin((comm.rank + 1) % 4, here, (comm.rank + 3) % 4, coming);
+        comm.wait("step " + std::to_string(step));
+      }
+    });
+  } catch (const RankLost& lost) {
+    const std::string line = lost.what();
+    named = line.find("see what rank 2 does") != std::string::npos;
+    std::printf("%s\n", named ? "... see what rank 2 does" : line.c_str());
+  }
+  expect(named, "a neighbour names it, whichever is first");
+}
+
+// %% [markdown]
+// ```{answer}
+// Rank 3 gets nothing, and rank 1's message is not taken. Both have done the other half of their exchange, and so each
+// can name rank 2. Rank 0 has both halves of this exchange, and would wait in the next one.
+// ```
+//
+// ## On many machines
+//
+//     apt-get install libopenmpi-dev openmpi-bin
+//     mpirun -n 4 flash-ring --q q.npy --k k.npy --v v.npy --o o.npy --causal bottom-right --timeout 60
+//
+// Each rank reads its own rows of the files, and writes its own rows of the results, which get their names when all
+// are there. Before the work the ranks tell each other what they were asked to do: another file, another option or
+// another version is one line and exit status 2. A rank that hangs is named by a neighbour soon after the limit, and
+// the job ends with exit status 3. A rank that dies is named by `mpirun`. The bits are those of as many threads. Under
+// Slurm `srun --mpi=pmix -n 4 flash-ring …` should do the same; that has not been tried.
+
+// %% [markdown]
+// ## What you saw
+//
+// - K and V travel, Q and O stay; each step is one ordinary call.
+// - Which rows lie where decides how evenly the work is spread; zig-zag and striped are even.
+// - Results are merged in fp32 by m and l, with one division.
+// - dK and dV travel with their keys, and one hop further.
+// - Bytes: the ring's grow with the ranks and with K's heads; all-to-all moves each array once.

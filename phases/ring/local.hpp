@@ -1,0 +1,57 @@
+// Phase 30: what one rank holds of a problem, taken out of the whole and put back.
+// It walks the list of operands: an array that has a row for each query or key is cut there, and nothing else is cut.
+// Use: Local mine(whole, split, rank);  ring_forward(comm, split, mine.problem(), call);  mine.put_back(whole);
+#pragma once
+#include <cstring>
+#include <vector>
+
+#include "phases/interface/operands.hpp"
+#include "phases/ring/rows.hpp"
+
+namespace flash::phase30 {
+
+class Local {
+ public:
+  // Copies what is read, and makes room for what is written.
+  Local(const AnyProblem& whole, const Split& split, int rank) : rows_(split.rows(rank)), keys_(split.keys(rank)) {
+    problem_ = whole;
+    for (const Operand& operand : operands) {
+      if (!is_given(operand, whole)) continue;
+      std::array<std::int64_t, 4> shape = (whole.*operand.view).shape;
+      shape[2] = share(operand).size();
+      arrays_.push_back({&operand, Array(type_of_elements(operand.element, whole), shape)});
+      problem_.*operand.view = arrays_.back().array.view();
+      if (!is_written(operand, whole)) move(whole, arrays_.back(), false);
+    }
+  }
+  const AnyProblem& problem() const { return problem_; }
+  void put_back(const AnyProblem& whole) {
+    for (Held& held : arrays_)
+      if (is_written(*held.operand, whole)) move(whole, held, true);
+  }
+
+ private:
+  struct Held {
+    const Operand* operand;
+    Array array;
+  };
+  const Share& share(const Operand& operand) const { return operand.shape[2] == Length::Sq ? rows_ : keys_; }
+  void move(const AnyProblem& whole, Held& held, bool back) {
+    const AnyView &from = whole.*held.operand->view, mine = held.array.view();
+    const std::int64_t element = bytes_of(held.array.type);
+    for_each_row(mine, [&](std::int64_t b, std::int64_t h, std::int64_t s) {
+      const std::int64_t token = share(*held.operand)[s];
+      const auto at = [&](const AnyView& v, std::int64_t row) {
+        return static_cast<std::byte*>(v.data) + (b * v.stride[0] + h * v.stride[1] + row * v.stride[2]) * element;
+      };
+      std::byte *theirs = at(from, token), *ours = at(mine, s);
+      std::memcpy(back ? theirs : ours, back ? ours : theirs, static_cast<std::size_t>(mine.D() * element));
+    });
+  }
+
+  Share rows_, keys_;
+  std::vector<Held> arrays_;
+  AnyProblem problem_;
+};
+
+}  // namespace flash::phase30

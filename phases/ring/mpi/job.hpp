@@ -1,0 +1,194 @@
+// Phase 30: what flash-ring is asked to do, as one rank sees it: the whole problem's shapes from the files' headers,
+// and this rank's rows of each array.
+// Use: Job job(words, rank, ranks);  job.compute(comm);  job.create();  job.write();  job.publish();
+#pragma once
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "phases/30-ring/phase.hpp"
+#include "phases/30-ring/ring.hpp"
+#include "phases/app/problem_options.hpp"
+#include "phases/definition/phase.hpp"
+#include "phases/interface/validate.hpp"
+#include "phases/ring/local.hpp"
+#include "phases/ring/mpi/files.hpp"
+
+namespace flash::phase30 {
+
+class Job {
+ public:
+  static std::set<std::string> flags() {
+    return {"q",      "k",      "v",     "o",     "lse",     "dout",   "dlse", "dq",     "dk",      "dv",
+            "causal", "window", "align", "scale", "softcap", "layout", "type", "o-type", "timeout", "threads"};
+  }
+
+  // Reads headers and this rank's rows. Everything that can be refused is refused here.
+  Job(const std::vector<std::string>& words, int rank, int ranks) : args_(words, flags()), rank_(rank), ranks_(ranks) {
+    if (!args_.positional.empty())
+      refuse("argument", "'" + args_.positional[0] + "'", "--flag value", "see flash-ring --help");
+    for (const char* flag : {"q", "k", "v", "o"}) args_.required(flag);
+    backward_ = args_.has("dout");
+    for (const char* flag : {"dq", "dk", "dv"}) {
+      if (backward_) args_.required(flag);
+      if (!backward_ && args_.has(flag))
+        refuse(std::string("--") + flag, "given", "--dout with it", "add --dout dO.npy or omit it");
+    }
+    if (args_.has("type") && args_.text("type") != "bf16")
+      refuse("--type", "'" + args_.text("type") + "'", "bf16", "omit it for float16 and float32, which the files name");
+    if (args_.has("o-type") && args_.text("o-type") != "float32")
+      refuse("--o-type", "'" + args_.text("o-type") + "'", "float32", "omit it for the type of Q");
+    Options options;
+    if (args_.has("scale")) options.scale = args_.number<float>("scale", 0);
+    options.mask = parse_mask(args_), options.softcap = args_.number<float>("softcap", 0);
+    options.threads = args_.number<int>("threads", 1);
+    options.ring = {ranks, parse_layout(args_)};
+
+    there_.options = options, back_.direction = Direction::Backward;
+    for (const Operand& operand : operands) open(operand);
+    there_.type = type_, there_.out = out_;
+    back_.type = type_, back_.out = out_, back_.options = options;
+    validate(there_, phase);
+    if (backward_) validate(back_, phase);
+    split_ = std::make_unique<Split>(there_, ranks);
+    for (auto& [operand, file] : files_) hold(*operand, file);
+  }
+
+  // The job in words, the same on all ranks.
+  std::string text() const {
+    std::string out = std::string(FLASHPHASES_VERSION) + " " + name(type_) + " " + shape_text(there_.q.shape) + " " +
+                      shape_text(there_.k.shape) + " " + shape_text(there_.v.shape);
+    const Options& o = there_.options;
+    const Mask& m = o.mask;
+    for (const std::int64_t number : {m.left, m.right, static_cast<std::int64_t>(m.alignment)})
+      out += " " + (number == Mask::all ? "all" : std::to_string(number));
+    return out + " " + std::to_string(there_.scale()) + " " + std::to_string(o.softcap) + " " + name(o.ring.layout) +
+           (backward_ ? " backward" : "");
+  }
+  std::uint64_t bytes_sent() const { return sent_; }
+  std::string output() const { return args_.text("o"); }
+
+  void compute(Comm& comm) {
+    const std::uint64_t before = comm.bytes_sent;
+    const Call call{definition::phase};
+    ring_forward(comm, *split_, local(there_), call);
+    if (backward_) ring_backward(comm, *split_, local(back_), call);
+    sent_ = comm.bytes_sent - before;
+  }
+
+  void create() const {
+    for (const auto& [operand, file] : files_)
+      if (file.result) file.result->create(elements(file.shape) * bytes_of(file.array.type));
+  }
+  void write() const {
+    for (const auto& [operand, file] : files_)
+      if (file.result) file.result->write(file.shape[2], share(*operand), file.array);
+  }
+  void publish() const {
+    for (const auto& [operand, file] : files_)
+      if (file.result) file.result->publish();
+  }
+  void remove() const {
+    for (const auto& [operand, file] : files_)
+      if (file.result) file.result->remove();
+  }
+
+ private:
+  struct File {
+    std::string path;                     // "": kept from the forward pass to the backward pass
+    NpyHeader header;                     // of what is read
+    std::array<std::int64_t, 4> shape{};  // of the whole
+    std::optional<Result> result = {};    // of what is written
+    Array array = {};                     // this rank's rows
+  };
+
+  static std::int64_t elements(const std::array<std::int64_t, 4>& s) { return s[0] * s[1] * s[2] * s[3]; }
+  static std::string flag_of(const Operand& operand) {
+    if (operand.view == &AnyProblem::dout) return "dout";
+    std::string flag;
+    for (const char* c = operand.name; *c; ++c) flag += static_cast<char>(std::tolower(static_cast<unsigned char>(*c)));
+    return flag;
+  }
+  // An array's file, its shape in the whole, and its place in both problems.
+  void open(const Operand& operand) {
+    const bool given = flags().count(flag_of(operand)) && args_.has(flag_of(operand));
+    const bool kept =
+        backward_ && (operand.view == &AnyProblem::lse || operand.view == &AnyProblem::m ||
+                      operand.view == &AnyProblem::l || (operand.view == &AnyProblem::o_lo && out_ != Type::Float32));
+    if (!given && !kept) return;
+    if ((operand.forward == Role::None) && !backward_)
+      refuse("--" + flag_of(operand), "given", "--dout with it", "add --dout dO.npy or omit it");
+    File file{given ? args_.text(flag_of(operand)) : "", {}, {}};
+    const bool is_read = operand.forward == Role::In || (operand.forward == Role::None && operand.backward == Role::In);
+    if (is_read) {
+      const NpyType as = args_.has("type") && operand.element == Element::Input ? NpyType::Bfloat16 : NpyType::Named;
+      file.header = read_npy_header(file.path, as);
+      std::vector<std::int64_t> shape = file.header.array.shape;
+      if (operand.shape[3] == Length::One) shape.push_back(1);
+      if (shape.size() != 4)
+        refuse(file.path + "'s rank", file.header.array.shape.size(),
+               operand.shape[3] == Length::One ? "3 ([B, H, S])" : "4 ([B, H, S, D])", "reshape it");
+      std::copy(shape.begin(), shape.end(), file.shape.begin());
+      const std::string& dtype = file.header.array.dtype;
+      if (operand.view == &AnyProblem::q) {
+        if (dtype == "float64") refuse("type of q", dtype, "float32 or float16", "convert with astype(np.float32)");
+        type_ = dtype == "float32" ? Type::Float32 : dtype == "float16" ? Type::Float16 : Type::BFloat16;
+        out_ = args_.has("o-type") ? Type::Float32 : type_;
+        descr_ = file.header.array.descr;
+      }
+      AnyProblem of_type;
+      of_type.type = type_, of_type.out = out_;
+      if (const Type want = type_of_elements(operand.element, of_type); dtype != name(want))
+        refuse(file.path + "'s type", dtype, name(want), std::string("convert it with astype(np.") + name(want) + ")");
+    } else {
+      const Shape s = there_.shape();
+      for (int i = 0; i < 4; ++i) file.shape[i] = length_of(operand.shape[i], s);
+    }
+    const AnyView view{this, file.shape, dense_strides(file.shape)};  // only asked about shapes
+    if (operand.forward != Role::None) there_.*operand.view = view;
+    if (backward_ && operand.backward != Role::None) back_.*operand.view = view;
+    files_.emplace(&operand, std::move(file));
+  }
+
+  // Room for this rank's rows; those that are read are read.
+  void hold(const Operand& operand, File& file) {
+    std::array<std::int64_t, 4> shape = file.shape;
+    shape[2] = share(operand).size();
+    const bool is_read = operand.forward == Role::In || operand.forward == Role::None;
+    file.array = Array(type_of_elements(operand.element, there_), shape);
+    if (is_read && operand.backward != Role::Out)
+      load(file.path, file.header, file.shape[2], share(operand), file.array);
+    else if (!file.path.empty()) {
+      std::vector<std::int64_t> written(file.shape.begin(), file.shape.end());
+      if (operand.shape[3] == Length::One) written.pop_back();
+      const bool narrow = file.array.type != Type::Float32;
+      file.result.emplace(file.path, narrow ? descr_ : descr_of<float>(), written);
+      if (const std::string why = why_not_writable(file.path); rank_ == 0 && !why.empty())
+        refuse("--" + flag_of(operand), file.path, "a path that can be written (" + why + ")",
+               "choose another output path");
+    }
+  }
+  Share share(const Operand& operand) const {
+    return operand.shape[2] == Length::Sq ? split_->rows(rank_) : split_->keys(rank_);
+  }
+  // This rank's arrays in place of the whole's.
+  AnyProblem local(const AnyProblem& whole) {
+    AnyProblem mine = whole;
+    for (auto& [operand, file] : files_)
+      if ((whole.*operand->view).given()) mine.*operand->view = file.array.view();
+    return mine;
+  }
+
+  Arguments args_;
+  int rank_, ranks_;
+  bool backward_ = false;
+  Type type_ = Type::Float32, out_ = Type::Float32;
+  std::string descr_;
+  AnyProblem there_, back_;
+  std::unique_ptr<Split> split_;
+  std::map<const Operand*, File> files_;
+  std::uint64_t sent_ = 0;
+};
+
+}  // namespace flash::phase30

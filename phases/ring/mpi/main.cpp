@@ -1,0 +1,143 @@
+// flash-ring: attention over a sequence that is spread over MPI processes; each reads its rows of the files and writes
+// its rows of the results. The algorithm is ring.hpp's, the calls are the definition's.
+// mpirun -n 4 flash-ring --q q.npy --k k.npy --v v.npy --o o.npy [--lse lse.npy] [--causal bottom-right] …
+#include <cinttypes>
+#include <cstdio>
+#include <new>
+
+#include "phases/ring/mpi/comm.hpp"
+#include "phases/ring/mpi/job.hpp"
+
+namespace flash::phase30 {
+namespace {
+
+constexpr const char* usage =
+    "usage: mpirun -n N flash-ring --q Q.npy --k K.npy --v V.npy --o O.npy [--lse LSE.npy]\n"
+    "         [--causal none|top-left|bottom-right] [--window L,R [--align top-left|bottom-right]]\n"
+    "         [--layout contiguous|zig-zag|striped] [--scale X] [--softcap X] [--type bf16] [--o-type float32]\n"
+    "         [--dout dO.npy --dq dQ.npy --dk dK.npy --dv dV.npy [--dlse dLSE.npy]]\n"
+    "         [--timeout SECONDS] [--threads N]\n"
+    "  all ranks see the same files; --timeout (60): how long a rank waits for another, and then ends the job, status "
+    "3\n";
+
+// What each rank says before the work: 0 and its job in words, or 2 and what is wrong. Everybody learns of everybody.
+struct Word {
+  int status = 0;
+  char text[1020] = {};
+};
+std::vector<Word> gather(Comm& comm, int status, const std::string& text, const std::string& step) {
+  std::vector<Word> words(static_cast<std::size_t>(comm.size));
+  Word mine{status, {}};
+  std::snprintf(mine.text, sizeof mine.text, "%s", text.c_str());
+  words[static_cast<std::size_t>(comm.rank)] = mine;
+  for (int far = 1; far < comm.size; ++far) {
+    const int to = (comm.rank + far) % comm.size, from = (comm.rank + comm.size - far) % comm.size;
+    comm.begin(to, std::as_bytes(std::span(&mine, 1)), from,
+               std::as_writable_bytes(std::span(&words[static_cast<std::size_t>(from)], 1)));
+    comm.wait(step);
+  }
+  return words;
+}
+
+// The same verdict on all ranks: the first that failed, or whose job is another than rank 0's.
+void agree(Comm& comm, int status, const std::string& text, const std::string& step) {
+  const std::vector<Word> words = gather(comm, status, text, step);
+  for (std::size_t rank = 0; rank < words.size(); ++rank) {
+    if (words[rank].status)
+      throw Error((comm.size > 1 ? "rank " + std::to_string(rank) + ": " : "") + words[rank].text);
+    if (std::strcmp(words[rank].text, words[0].text) != 0)
+      throw Error("rank " + std::to_string(rank) + "'s job is '" + words[rank].text + "'; expected '" + words[0].text +
+                  "' as in rank 0; give all ranks the same words, files and program");
+  }
+}
+
+// What is wrong on this rank alone is told to all before anybody goes on.
+template <class F>
+void together(Comm& comm, const std::string& step, const F& f) {
+  std::string text;
+  int status = 0;
+  try {
+    text = f();
+  } catch (const Error& e) {
+    text = e.what(), status = 2;
+  } catch (const std::bad_alloc&) {
+    text = "is out of memory; expected room for its rows; use more ranks or hosts", status = 1;
+  }
+  agree(comm, status, text, step);
+}
+
+int run(const std::vector<std::string>& words, Comm& comm) {
+  std::unique_ptr<Job> job;
+  together(comm, "reading the files", [&] {
+    job = std::make_unique<Job>(words, comm.rank, comm.size);
+    return job->text();
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  std::string failed;
+  try {
+    job->compute(comm);
+  } catch (const std::bad_alloc&) {  // the others wait for this rank: they cannot be told by messages
+    throw RankLost("rank " + std::to_string(comm.rank) +
+                   " is out of memory; expected room for its rows and two blocks of keys; use more ranks or hosts");
+  }
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  const auto nothing = [](auto f) { return [f] { return f(), std::string(); }; };
+  try {
+    together(comm, "making the files", nothing([&] {
+               if (comm.rank == 0) job->create();
+             }));
+    together(comm, "writing the files", nothing([&] { job->write(); }));
+  } catch (...) {
+    if (comm.rank == 0) job->remove();
+    throw;
+  }
+  if (comm.rank == 0) {
+    job->publish();
+    std::printf("phase 30-ring on %d ranks, %s: %.3f s, rank 0 has sent %" PRIu64 " bytes -> %s\n", comm.size,
+                job->text().c_str(), seconds.count(), job->bytes_sent(), job->output().c_str());
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace flash::phase30
+
+int main(int count, char** arguments) {
+  using namespace flash::phase30;
+  const std::vector<std::string> words(arguments + 1, arguments + count);
+  if (words.empty() || words[0] == "--help") return std::printf("%s", usage), 0;
+  double limit = 60;
+  try {
+    limit = flash::Arguments(words, Job::flags()).number<double>("timeout", limit);
+    if (!(limit > 0 && limit < 1e9)) flash::refuse("--timeout", limit, "seconds, more than 0", "omit it for 60");
+  } catch (const flash::Error& e) {
+    const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+    if (!rank || rank[0] == '0') std::fprintf(stderr, "flash-ring: %s\n", e.what());
+    return 2;
+  }
+  {
+    Watchdog watchdog(limit, "MPI_Init");
+    MPI_Init(nullptr, nullptr);
+  }
+  int status = 0;
+  try {
+    MpiComm comm(limit);
+    try {
+      status = run(words, comm);
+    } catch (const RankLost& e) {
+      std::fprintf(stderr, "flash-ring: %s\n", e.what());
+      std::fflush(stderr);
+      MPI_Abort(MPI_COMM_WORLD, kLost);
+    } catch (const flash::Error& e) {  // all ranks know it
+      if (comm.rank == 0) std::fprintf(stderr, "flash-ring: %s\n", e.what());
+      status = 2;
+    }
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "flash-ring: %s\n", e.what());
+    std::fflush(stderr);
+    MPI_Abort(MPI_COMM_WORLD, kLost);
+  }
+  Watchdog watchdog(limit, "MPI_Finalize");
+  MPI_Finalize();
+  return status;
+}

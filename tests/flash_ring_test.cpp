@@ -1,0 +1,196 @@
+// flash_ring_test.cpp: flash-ring, run by mpirun as a user does: the bits of the ring on threads, on 1 to 4 ranks in
+// every layout; bad input; ranks that hang, die, disagree or have no memory: the others end, no file is half written.
+// ctest --test-dir build -R flash_ring; without MPI it says so and is skipped.
+#include <doctest/doctest.h>
+
+#include <chrono>
+
+#include "phases/30-ring/phase.hpp"
+#include "phases/arrays/npy_rows.hpp"
+#include "phases/arrays/tensor.hpp"
+#include "tests/program.hpp"
+#include "tests/skip.hpp"
+
+using namespace flash;
+using namespace flash::test;
+
+namespace {
+
+constexpr const char* no_mpi = "no MPI here (apt-get install libopenmpi-dev openmpi-bin)";
+bool without_mpi() {
+  if (std::string(FLASH_RING_FILE).empty()) skip(no_mpi);
+  return std::string(FLASH_RING_FILE).empty();
+}
+
+// A shell's word.
+std::string quoted(const std::string& text) {
+  return "'" + text + "'";
+}
+
+// In the session's folder. `rank_2`: what rank 2's shell does before it becomes flash-ring.
+Answer ring(const Session& session, int ranks, const std::string& words, const std::string& rank_2 = ":") {
+  // As root, on fewer cores than ranks, in a container.
+  const std::string machine =
+      "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 "
+      "OMPI_MCA_btl_vader_single_copy_mechanism=none; ";
+  const std::string shell = "if [ \"$OMPI_COMM_WORLD_RANK\" = 2 ]; then " + rank_2 + "; fi; exec \"$0\" " + words;
+  return session.run({"-c", machine + "exec " + quoted(FLASH_MPIEXEC) + " -n " + std::to_string(ranks) + " sh -c " +
+                                quoted(shell) + " " + quoted(FLASH_RING_FILE)});
+}
+
+// The lines that flash-ring itself has written.
+std::vector<std::string> said(const Answer& answer) {
+  std::vector<std::string> lines;
+  for (const std::string& line : lines_of(answer.err))
+    if (line.rfind("flash-ring: ", 0) == 0) lines.push_back(line.substr(12));
+  return lines;
+}
+
+struct Small {
+  std::array<std::int64_t, 4> rows{2, 4, 37, 16}, keys{2, 2, 50, 16}, values{2, 2, 50, 8}, out{2, 4, 37, 8};
+  Tensor<float> q = random_tensor<float>(rows, 30, 0), k = random_tensor<float>(keys, 30, 1),
+                v = random_tensor<float>(values, 30, 2), dout = random_tensor<float>(out, 30, 3),
+                o = make_tensor<float>(out), dq = make_tensor<float>(rows), dk = make_tensor<float>(keys),
+                dv = make_tensor<float>(values), lse = make_tensor<float>({2, 4, 37, 1}), m = lse, l = lse;
+
+  explicit Small(const Session& session) {
+    save(session / "q.npy", q), save(session / "k.npy", k), save(session / "v.npy", v), save(session / "do.npy", dout);
+  }
+  static void save(const std::string& path, const Tensor<float>& x) {
+    const auto shape = shape_of(x);
+    write_npy(path, {shape.begin(), shape.end()}, x.data());
+  }
+  AnyProblem problem(const Options& options, Direction direction) {
+    AnyProblem p;
+    p.direction = direction, p.options = options;
+    p.q = any_of(view(q)), p.k = any_of(view(k)), p.v = any_of(view(v)), p.o = any_of(view(o));
+    p.lse = any_of(view(lse)), p.m = any_of(view(m)), p.l = any_of(view(l));
+    if (direction == Direction::Forward) return p;
+    p.dout = any_of(view(dout)), p.dq = any_of(view(dq)), p.dk = any_of(view(dk)), p.dv = any_of(view(dv));
+    return p;
+  }
+};
+
+bool same(const std::string& path, const Tensor<float>& x, std::size_t rank = 4) {
+  const NpyArray file = read_npy(path);
+  return file.shape.size() == rank && file.bytes.size() == x.size() * sizeof(float) &&
+         std::memcmp(file.bytes.data(), x.data(), file.bytes.size()) == 0;
+}
+
+const std::string inputs = "--q q.npy --k k.npy --v v.npy --o o.npy ";
+
+// Large enough to be stopped in the middle: seconds.
+void save_large(const Session& session) {
+  for (const std::uint32_t stream : {0u, 1u, 2u})
+    Small::save(session / (std::string(1, "qkv"[stream]) + ".npy"), random_tensor<float>({1, 4, 4000, 64}, 31, stream));
+}
+
+}  // namespace
+
+TEST_CASE("flash-ring: the bits of threads, forward and backward") {
+  if (without_mpi()) return;
+  struct Asked {
+    const char* words;
+    Mask mask;
+  };
+  const Asked masks[] = {{"", Mask::none()},
+                         {"--causal bottom-right", Mask::bottom_right()},
+                         {"--window 9,3 --align top-left", {.left = 9, .right = 3}}};
+  int number = 0;
+  for (const RingLayout layout : {RingLayout::Contiguous, RingLayout::ZigZag, RingLayout::Striped})
+    for (int ranks = 1; ranks <= 4; ++ranks) {
+      Asked asked = masks[number++ % 3];
+      if (layout == RingLayout::ZigZag && asked.mask.is_window()) asked = masks[1];
+      Session session;
+      Small x(session);
+      const Answer answer = ring(session, ranks,
+                                 inputs + asked.words + " --layout " + name(layout) +
+                                     " --lse lse.npy --dout do.npy --dq dq.npy --dk dk.npy --dv dv.npy");
+      INFO(answer.err);
+      REQUIRE(answer.status == 0);
+      const Options options{.mask = asked.mask, .ring = {ranks, layout}};
+      enter(phase30::phase, x.problem(options, Direction::Forward));
+      enter(phase30::phase, x.problem(options, Direction::Backward));
+      CHECK(same(session / "o.npy", x.o));
+      CHECK(same(session / "lse.npy", x.lse, 3));
+      CHECK(same(session / "dq.npy", x.dq));
+      CHECK(same(session / "dk.npy", x.dk));
+      CHECK(same(session / "dv.npy", x.dv));
+      CHECK(session.files().size() == 9);  // nothing else is left
+    }
+}
+
+TEST_CASE("flash-ring: bad input is one line and status 2, and nothing is written") {
+  if (without_mpi()) return;
+  Session session;
+  Small x(session);
+  const auto refused = [&](int ranks, const std::string& words, const std::string& line,
+                           const std::string& rank_2 = ":") {
+    const Answer answer = ring(session, ranks, words, rank_2);
+    INFO(answer.err);
+    CHECK(answer.status == 2);
+    REQUIRE(said(answer).size() == 1);
+    CHECK(said(answer)[0] == line);
+    CHECK(session.files().size() == 4);
+  };
+  refused(1, "--q q.npy --k k.npy --v v.npy", "--o is missing; expected --o VALUE; add it");
+  refused(3, "--q q.npy --k none.npy --v v.npy --o o.npy",
+          "rank 0: none.npy: cannot be opened (No such file or directory); check the path");
+  refused(3, inputs + "--layout zig-zag --window 3,0 --align top-left",
+          "rank 0: layout is zig-zag; expected contiguous or striped with a window; pass --layout striped");
+  refused(3, inputs + "--dq dq.npy", "rank 0: --dq is given; expected --dout with it; add --dout dO.npy or omit it");
+  refused(3, inputs + "--timeout 0", "--timeout is 0; expected seconds, more than 0; omit it for 60");
+  // Rank 2 alone.
+  refused(4, "--q q.npy --k k.npy --v ${v:-v}.npy --o o.npy",
+          "rank 2: V's number of heads H is 4; expected 2 as in K; make the shapes agree", "v=q");
+}
+
+TEST_CASE("flash-ring: ranks that disagree are named, and end with status 2") {
+  if (without_mpi()) return;
+  Session session;
+  Small x(session);
+  const Answer answer = ring(session, 4, inputs + "--scale ${s:-1}", "s=2");
+  INFO(answer.err);
+  CHECK(answer.status == 2);
+  REQUIRE(said(answer).size() == 1);
+  CHECK(said(answer)[0].rfind("rank 2's job is '", 0) == 0);
+  CHECK(contains(said(answer)[0], "as in rank 0; give all ranks the same words, files and program"));
+  CHECK(session.files().size() == 4);
+}
+
+TEST_CASE("flash-ring: a rank that hangs or dies ends the others in time, and no file appears") {
+  if (without_mpi()) return;
+  Session session;
+  save_large(session);
+  const auto ends = [&](const std::string& fault, int status, const std::string& names) {
+    const auto begin = std::chrono::steady_clock::now();
+    const Answer answer = ring(session, 4, inputs + "--timeout 2", fault);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    INFO(fault << ": " << answer.err);
+    CHECK(answer.status == status);
+    CHECK(contains(answer.err, names));
+    CHECK(seconds.count() < 40);  // 2 s are asked for; the machine may be busy
+    CHECK(session.files().size() == 3);
+  };
+  ends("kill -STOP $$", 3, "has waited 2 s in MPI_Init; expected all ranks there");
+  ends("{ (sleep 1; kill -STOP $$) & }", 3, "see what rank 2 does");
+  ends("{ (sleep 1; kill -KILL $$) & }", 128 + SIGKILL, "process rank 2 ");  // mpirun's own words
+}
+
+// Files of zeros, which take no room: a rank's share of them, and two blocks of keys, are more than it may have.
+TEST_CASE("flash-ring: a rank with less memory says so, and ends the others") {
+  if (without_mpi()) return;
+  Session session;
+  const std::vector<std::int64_t> shape = {1, 4, 60000, 64};
+  for (const char* name : {"q.npy", "k.npy", "v.npy"}) {
+    put(session / name, npy_header("<f4", shape));
+    std::filesystem::resize_file(session / name, npy_header("<f4", shape).size() + 4 * 60000 * 64 * 4);
+  }
+  const Answer answer = ring(session, 4, inputs + "--timeout 20", "ulimit -v 150000");
+  INFO(answer.err);
+  CHECK((answer.status == 2 || answer.status == 3));  // by how far it came
+  REQUIRE(said(answer).size() == 1);
+  CHECK(said(answer)[0].rfind("rank 2", 0) == 0);
+  CHECK(contains(said(answer)[0], "is out of memory; expected room for its rows"));
+  CHECK_FALSE(std::filesystem::exists(session / "o.npy"));
+}

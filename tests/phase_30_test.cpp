@@ -1,0 +1,339 @@
+// phase_30_test.cpp: proof of phase 30: pieces of all ranks are the mask, each pair once; the contract on 1 to 4 ranks
+// in every layout, forward and backward; one rank has one call's bits; bytes by formula; ranks that die, hang, differ.
+// ctest --test-dir build -L phase30
+#include <doctest/doctest.h>
+
+#include "phases/04-tiled-v2/phase.hpp"
+#include "phases/08-lse/phase.hpp"
+#include "phases/09-backward/phase.hpp"
+#include "phases/30-ring/phase.hpp"
+#include "phases/30-ring/ring.hpp"
+#include "phases/30-ring/ulysses.hpp"
+#include "phases/ring/local.hpp"
+#include "phases/ring/threads.hpp"
+#include "tests/backward_promises.hpp"
+#include "tests/features.hpp"
+#include "tests/promises.hpp"
+
+using namespace flash;
+using namespace flash::test;
+using namespace flash::phase30;
+
+const Phase& flash::test::phase_under_test() {
+  return phase30::phase;
+}
+
+namespace {
+
+constexpr RingLayout all_layouts[] = {RingLayout::Contiguous, RingLayout::ZigZag, RingLayout::Striped};
+
+template <class AProblem>
+AProblem on_ring(AProblem p, RingLayout layout, int ranks) {
+  p.options.ring = {ranks, layout};
+  return p;
+}
+
+// The ring, or the other way, with any phase at its calls. Returns the bytes that were sent.
+using Way = void (*)(Comm&, const Split&, const AnyProblem&, const Call&);
+void the_ring(Comm& comm, const Split& split, const AnyProblem& mine, const Call& call) {
+  mine.backward() ? ring_backward(comm, split, mine, call) : ring_forward(comm, split, mine, call);
+}
+std::uint64_t run_with(const AnyProblem& whole, int ranks, const Call& call, Way way = the_ring) {
+  const Split split(whole, ranks);
+  std::vector<Local> local;
+  local.reserve(static_cast<std::size_t>(ranks));
+  for (int rank = 0; rank < ranks; ++rank) local.emplace_back(whole, split, rank);
+  const std::uint64_t sent = on_threads(
+      ranks, 60, [&](Comm& comm) { way(comm, split, local[static_cast<std::size_t>(comm.rank)].problem(), call); });
+  for (Local& mine : local) mine.put_back(whole);
+  return sent;
+}
+
+}  // namespace
+
+// ---- Layouts --------------------------------------------------------------------------------------------------------
+
+TEST_CASE("pieces of all ranks together are the mask, each pair once") {
+  using enum Alignment;
+  const Mask masks[] = {Mask::none(),
+                        Mask::top_left(),
+                        Mask::bottom_right(),
+                        Mask::top_left().shifted(3),
+                        Mask::bottom_right().shifted(-4),
+                        Mask::top_left().shifted(100),
+                        Mask::top_left().shifted(-100),
+                        {.right = 2},
+                        {.left = 3, .right = 0},
+                        {.left = 2, .right = 1, .alignment = BottomRight},
+                        {.left = 4},
+                        {.left = 0, .right = 0, .alignment = BottomRight},
+                        {.left = -2, .right = 4},
+                        {.left = 5, .right = -2}};
+  std::int64_t splits = 0, wrong = 0;
+  for (const RingLayout layout : all_layouts)
+    for (const Mask& mask : masks)
+      for (std::int64_t Sq = 0; Sq < 17; ++Sq)
+        for (std::int64_t Sk = 0; Sk < 17; ++Sk)
+          for (int n = 1; n <= 5; ++n) {
+            if (layout == RingLayout::ZigZag && mask.is_window()) continue;
+            const Split split(layout, n, Sq, Sk, mask);
+            std::vector<int> seen(static_cast<std::size_t>(Sq * Sk)), rows(static_cast<std::size_t>(Sq)),
+                keys(static_cast<std::size_t>(Sk));
+            for (int rank = 0; rank < n; ++rank) {
+              const Share q = split.rows(rank), own = split.keys(rank);
+              for (std::int64_t i = 0; i < q.size(); ++i) ++rows.at(static_cast<std::size_t>(q[i]));
+              for (std::int64_t j = 0; j < own.size(); ++j) ++keys.at(static_cast<std::size_t>(own[j]));
+              for (int from = 0; from < n; ++from) {
+                const Share k = split.keys(from);
+                const Section p = split.section(rank, from);
+                for (std::int64_t i = 0; i < p.rows; ++i) {
+                  const KeyRange<std::int64_t> range = p.mask.visible(i, p.rows, p.keys);
+                  for (std::int64_t j = range.begin; j < range.end; ++j)
+                    ++seen.at(static_cast<std::size_t>(q[p.q0 + i] * Sk + k[p.k0 + j]));
+                }
+              }
+            }
+            for (const int x : rows) wrong += x != 1;
+            for (const int x : keys) wrong += x != 1;
+            for (std::int64_t i = 0; i < Sq; ++i)
+              for (std::int64_t j = 0; j < Sk; ++j)
+                wrong += seen[static_cast<std::size_t>(i * Sk + j)] != sees(mask, i, j, Sq, Sk);
+            ++splits;
+          }
+  CHECK(wrong == 0);
+  CHECK(splits == 17 * 17 * 5 * (14 + 8 + 14));
+}
+
+// 4 ranks, 34 rows each, causal: the pairs that each calculates.
+TEST_CASE("contiguous pieces are unbalanced, the other layouts are not") {
+  const auto pairs = [](RingLayout layout) {
+    const Split split(layout, 4, 136, 136, Mask::top_left());
+    std::vector<std::int64_t> out;
+    for (int rank = 0; rank < 4; ++rank) {
+      out.push_back(0);
+      for (int from = 0; from < 4; ++from) out.back() += split.section(rank, from).pairs();
+    }
+    return out;
+  };
+  CHECK(pairs(RingLayout::Contiguous) == std::vector<std::int64_t>{595, 1751, 2907, 4063});
+  CHECK(pairs(RingLayout::ZigZag) == std::vector<std::int64_t>{2329, 2329, 2329, 2329});
+  CHECK(pairs(RingLayout::Striped) == std::vector<std::int64_t>{2278, 2312, 2346, 2380});
+}
+
+TEST_CASE("what cannot be split is refused by name") {
+  Inputs<float> in({.mask = {.left = 3, .right = 0}});
+  const auto refused = [&](Ring ring, const char* message) {
+    Problem<float> p = in.problem(false);
+    p.options.ring = ring;
+    CHECK_THROWS_WITH_AS(phase30::forward(p), message, Error);
+    CHECK(is_poison(in.o.memory.data(), in.o.memory.size() * sizeof(float)));
+  };
+  refused({4, RingLayout::ZigZag},
+          "layout is zig-zag; expected contiguous or striped with a window; pass --layout striped");
+  refused({-1}, "ranks is -1; expected 1 to 64; omit --ranks for 4");
+  refused({65}, "ranks is 65; expected 1 to 64; omit --ranks for 4");
+}
+
+// ---- Against fp64 ---------------------------------------------------------------------------------------------------
+
+TEST_CASE_TEMPLATE("the contract's list on 1 to 4 ranks, in every layout", T, float, half, bfloat16) {
+  Figures figures;
+  int number = 0;
+  for (Case c : pairwise(restrict_to({}, phase30::features))) {
+    c.twice = false;
+    const RingLayout layout = all_layouts[number % 3];
+    const int ranks = 1 + number / 3 % 4;
+    ++number;
+    INFO(std::string(name(layout)) << " on " << ranks << " ranks");
+    expect_none(examine<T>(
+        c, [&](const Problem<T>& p) { phase30::forward(on_ring(p, layout, ranks)); }, phase30::features, &figures));
+  }
+  MESSAGE(std::string(type_name<T>()) << ": " << text(figures));
+}
+
+// Forward and backward with what models use, alone and by two: odd lengths, more ranks than some have rows.
+TEST_CASE_TEMPLATE("features: alone and in pairs, forward and backward", T, float, half, bfloat16) {
+  using enum Feature;
+  const FeatureSet can = {GroupedHeads, OtherDv, Causal, Window, Softcap, LseGradient, WideOutput};
+  int number = 0, tried = 0, zig_zag = 0;
+  for (const FeatureSet& on : singles_and_pairs()) {
+    if (!std::includes(can.begin(), can.end(), on.begin(), on.end())) continue;
+    const RingLayout layout = all_layouts[number % 3];
+    const int ranks = 2 + number / 3 % 3;
+    ++number;
+    const FeatureCase c{.on = on,
+                        .Sq = number % 4 ? 37 : 3,
+                        .Sk = number % 5 ? 50 : 2,
+                        .seed = static_cast<std::uint64_t>(number),
+                        .keeps = sizeof(T) == 2 || number % 2 == 0};
+    INFO(text(c) << ", " << std::string(name(layout)) << " on " << ranks << " ranks");
+    FeatureInputs<T> in(c);
+    const AnyProblem there = on_ring(in.problem(), layout, ranks), back = on_ring(in.gradients(), layout, ranks);
+    if (layout == RingLayout::ZigZag && c.has(Window)) {
+      CHECK_THROWS_AS(enter(phase30::phase, there), Error);
+      ++zig_zag;
+      continue;
+    }
+    enter(phase30::phase, there);
+    enter(phase30::phase, back);
+    expect_none(in.complaints());
+    ++tried;
+  }
+  CHECK(tried + zig_zag == 1 + 7 + 20);  // a causal mask and a window are one window
+  CHECK(zig_zag > 0);
+}
+
+TEST_CASE_TEMPLATE("gradients on 1 to 4 ranks, in every layout", T, float, half, bfloat16) {
+  for (const RingLayout layout : all_layouts)
+    for (int ranks = 1; ranks <= 4; ++ranks)
+      for (const Mask mask : {Mask::none(), Mask::top_left(), Mask::bottom_right()})
+        for (const auto& [Sq, Sk] : {std::pair<std::int64_t, std::int64_t>{45, 45}, {29, 70}, {70, 29}}) {
+          const Case c{.B = 1, .Sq = Sq, .Sk = Sk, .D = 24, .mask = mask};
+          INFO(text(c) << ", " << std::string(name(layout)) << " on " << ranks << " ranks");
+          GradientInputs<T> in(c);
+          Problem<T> there = on_ring(in.forward(), layout, ranks);
+          flash::forward_training(phase30::phase, there, in.kept());
+          flash::backward(phase30::phase, on_ring(in.problem(true), layout, ranks));
+          expect_none(examine_gradients(in, true));
+        }
+}
+
+TEST_CASE_TEMPLATE("one rank has the bits of one call", T, float, half) {
+  for (const Mask mask : {Mask::none(), Mask::bottom_right()}) {
+    FeatureInputs<T> ring({.on = {Feature::GroupedHeads}, .mask = mask}),
+        call({.on = {Feature::GroupedHeads}, .mask = mask});
+    enter(phase30::phase, on_ring(ring.problem(), RingLayout::Striped, 1));
+    enter(definition::phase, call.problem());
+    CHECK(same_bits(ring.o.memory, call.o.memory));
+    CHECK(same_bits(ring.m, call.m));
+    CHECK(same_bits(ring.l, call.l));
+  }
+}
+
+// ---- Other phases at the calls --------------------------------------------------------------------------------------
+
+TEST_CASE("any phase computes the pieces: 04, and 08 and 09 on both simulators") {
+  for (const RingLayout layout : all_layouts)
+    for (const Mask mask : {Mask::none(), Mask::top_left(), Mask::bottom_right()}) {
+      const Case c{.B = 1, .Sq = 37, .Sk = 43, .mask = mask};
+      INFO(text(c) << ", " << std::string(name(layout)));
+      const auto check = [&](const Call& call) {
+        if (skipped_without(call.phase, call.where)) return;
+        GradientInputs<float> in(c);
+        Problem<float> p = on_ring(in.forward(), layout, 3);
+        p.kept = in.kept();
+        run_with(p, 3, call);
+        expect_none(examine<float>(
+            c, [&](const Problem<float>& q) { run_with(on_ring(q, layout, 3), 3, call); }, phase30::features));
+        if (!call.phase.backward) return;
+        run_with(on_ring(in.problem(false), layout, 3), 3, call);
+        expect_none(examine_gradients(in, false));
+      };
+      check({phase04::phase});
+      check({phase08::phase});
+      check({phase08::phase, Where::Checked});
+      check({phase09::phase});
+      if (layout == RingLayout::Striped) check({phase09::phase, Where::Checked});
+    }
+}
+
+// ---- Bytes ----------------------------------------------------------------------------------------------------------
+
+TEST_CASE("bytes: what is sent is the formula, and does not depend on layout or mask") {
+  for (const RingLayout layout : all_layouts)
+    for (const Mask mask : {Mask::none(), Mask::top_left()})
+      for (int ranks = 1; ranks <= 5; ++ranks) {
+        FeatureInputs<half> in({.on = {Feature::GroupedHeads, Feature::OtherDv}, .Sq = 33, .Sk = 47, .mask = mask});
+        const Shape s = in.problem().shape();
+        const auto numbers = static_cast<std::uint64_t>(s.B * s.Hk * s.Sk * (s.D + s.Dv)), n = std::uint64_t(ranks);
+        const auto sent = [&](const AnyProblem& p) {
+          return enter(phase30::phase, on_ring(p, layout, ranks)).ledger.array("messages").written_bytes;
+        };
+        CHECK(sent(in.problem()) == (n - 1) * 2 * numbers);
+        CHECK(sent(in.gradients()) == (n - 1) * 6 * numbers + (n > 1 ? 4 * numbers : 0));
+      }
+}
+
+TEST_CASE_TEMPLATE("Ulysses: the bits of one call, forward and backward, and bytes by formula", T, float, half) {
+  for (const int ranks : {1, 2, 4})
+    for (const Feature feature : {Feature::Causal, Feature::Window, Feature::Softcap, Feature::OtherDv}) {
+      const FeatureCase c{.on = {feature}, .Sq = 45, .Sk = 50};
+      INFO(text(c) << " on " << ranks << " ranks");
+      FeatureInputs<T> in(c), call(c);
+      for (const bool backward : {false, true}) {
+        const AnyProblem p = on_ring(backward ? in.gradients() : in.problem(), RingLayout::Contiguous, ranks);
+        CHECK(run_with(p, ranks, {definition::phase}, ulysses) == ulysses_bytes_sent(p, ranks));
+        enter(definition::phase, backward ? call.gradients() : call.problem());
+      }
+      CHECK(in.results() == call.results());
+    }
+}
+
+TEST_CASE("Ulysses: heads that cannot be spread are refused by name") {
+  FeatureInputs<float> in({.on = {Feature::GroupedHeads}, .H = 4});
+  const AnyProblem p = on_ring(in.problem(), RingLayout::Contiguous, 4);
+  CHECK_THROWS_WITH_AS(run_with(p, 4, {definition::phase}, ulysses),
+                       "K's number of heads H is 2; expected a multiple of the 4 ranks; use the ring", Error);
+}
+
+// ---- Ranks that fail ------------------------------------------------------------------------------------------------
+
+namespace {
+
+// A step of a ring by hand; `fault` is called where the rank should begin its exchange.
+template <class Fault>
+std::string message_of(int ranks, const Fault& fault) {
+  try {
+    on_threads(ranks, 3, [&](Comm& comm) {
+      std::vector<std::byte> here(64), coming(64);
+      const Withdraws at_an_error{comm};
+      for (int step = 0; step < 3; ++step) {
+        if (fault(comm, step)) return;
+        comm.begin((comm.rank + 1) % ranks, here, (comm.rank + ranks - 1) % ranks, coming);
+        comm.wait("step " + std::to_string(step));
+      }
+    });
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("a rank that does not come is named by one of its neighbours") {
+  CHECK(message_of(4, [](Comm&, int) { return false; }).empty());
+  const std::string line = message_of(4, [](Comm& comm, int step) { return comm.rank == 2 && step == 1; });
+  const std::string left =
+      "rank 1 has waited 3 s in step 1: received from rank 0, not taken by rank 2; expected both; see what rank 2 "
+      "does";
+  const std::string right =
+      "rank 3 has waited 3 s in step 1: nothing from rank 2, sent to rank 0; expected both; see what rank 2 does";
+  INFO(line);
+  CHECK((line == left || line == right));
+}
+
+TEST_CASE("a rank that throws ends the others at once, with its own words") {
+  CHECK(message_of(4, [](Comm& comm, int step) -> bool {
+          if (comm.rank == 1 && step == 2) throw std::runtime_error("rank 1 has no memory");
+          return false;
+        }) == "rank 1 has no memory");
+}
+
+TEST_CASE("ranks with other sizes disagree in one line") {
+  const std::string line = [] {
+    try {
+      on_threads(2, 5, [](Comm& comm) {
+        std::vector<std::byte> here(comm.rank ? 60 : 64), coming(here.size());
+        const Withdraws at_an_error{comm};
+        comm.begin(1 - comm.rank, here, 1 - comm.rank, coming);
+        comm.wait("step 0");
+      });
+    } catch (const Error& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  }();
+  CHECK((line == "the message of rank 0 is 64 bytes; expected 60 in rank 1; give all ranks the same problem" ||
+         line == "the message of rank 1 is 60 bytes; expected 64 in rank 0; give all ranks the same problem"));
+}
