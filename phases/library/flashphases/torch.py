@@ -128,7 +128,7 @@ def _mask(struct):
 
 
 _masks = {struct: _mask(struct) for struct in (_abi.ForwardArgs, _abi.BackwardArgs)}
-_plans = {}  # phase and bytes of workspace by what decides them
+_plans = {}  # phase, bytes of workspace and the backward pass's mode by what decides them
 
 
 def _key(args, given):
@@ -150,12 +150,18 @@ def _call(prefix, args, device, names, given, forward=None):
         if plan is None:
             stem = "flashphases_backward" if forward else "flashphases"
             phase, bytes_wanted = ctypes.c_int32(), ctypes.c_size_t()
-            _abi.check(getattr(library, stem + "_chosen_phase")(args, phase), names)
+            status = getattr(library, stem + "_chosen_phase")(args, phase)
+            if status and forward and args.mode:  # what no phase adds atomically, one may add in order
+                args.mode = 0
+                status = getattr(library, stem + "_chosen_phase")(args, phase)
+            _abi.check(status, names)
             _abi.check(getattr(library, stem + "_workspace")(args, bytes_wanted), names)
             if len(_plans) >= 4096:
                 _plans.clear()
-            plan = _plans[key] = (phase.value, bytes_wanted.value)
+            plan = _plans[key] = (phase.value, bytes_wanted.value, forward and args.mode)
         args.phase = plan[0]
+        if forward:
+            args.mode = plan[2]
         workspace = torch.empty(plan[1], dtype=torch.uint8, device=device) if plan[1] else None
         stream = torch.cuda.current_stream().cuda_stream
         _abi.check(call(args, workspace.data_ptr() if plan[1] else None, plan[1], stream), names)
