@@ -334,7 +334,7 @@ TEST_CASE("ranks with other sizes disagree in one line") {
   const std::string line = [] {
     try {
       on_threads(2, 5, [](Comm& comm) {
-        std::vector<std::byte> here(comm.rank ? 60 : 64), coming(here.size());
+        std::vector<std::byte> here(64), coming(comm.rank ? 60 : 64);
         const Withdraws at_an_error{comm};
         comm.begin(1 - comm.rank, here, 1 - comm.rank, coming);
         comm.wait("step 0");
@@ -344,6 +344,5 @@ TEST_CASE("ranks with other sizes disagree in one line") {
     }
     return std::string();
   }();
-  CHECK((line == "the message of rank 0 is 64 bytes; expected 60 in rank 1; give all ranks the same problem" ||
-         line == "the message of rank 1 is 60 bytes; expected 64 in rank 0; give all ranks the same problem"));
+  CHECK(line == "the message of rank 0 is 64 bytes; expected 60 in rank 1; give all ranks the same problem");
 }
