@@ -1,7 +1,6 @@
-// Phase 30: which rows and keys of a long sequence each rank holds, and what it sees of another rank's keys.
-// Contiguous pieces, zig-zag (a piece from the front and one from the back), striped (each n-th token). Whatever two
-// ranks hold, what the one's rows see of the other's keys is one mask again: a step of the ring is one ordinary call.
-// Use: const Split split(p, 4);  split.rows(1)[0];  const Section piece = split.section(1, 0 /*whose keys*/);
+// Phase 30: which rows and keys of a long sequence each rank holds, and what it sees of another rank's keys. Whatever
+// two ranks hold, what the one's rows see of the other's keys is one mask again: a step is one ordinary call.
+// Use: const Split split(p, 4);  split.rows(1)[0];  const Section part = split.section(1, 0 /*whose keys*/);
 #pragma once
 #include "phases/interface/problem.hpp"
 #include "sim/error.hpp"

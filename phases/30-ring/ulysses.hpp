@@ -1,7 +1,6 @@
 // Phase 30: the other way to spread a sequence (Jacobs et al., "DeepSpeed Ulysses", arXiv:2309.14509): an exchange of
-// all with all gives each rank all rows of some heads; one call; and the same exchange back. H and K's H must be
-// multiples of the number of ranks. Both directions: it walks the list of operands.
-// Use: ulysses(comm, split, mine, call);  split is contiguous
+// all with all gives each rank all rows of some heads; then one call, and the same exchange back. Both directions.
+// Use: ulysses(comm, split, mine, call);  split is contiguous; H and Hk are multiples of the number of ranks
 #pragma once
 #include <vector>
 

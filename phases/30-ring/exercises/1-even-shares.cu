@@ -5,7 +5,8 @@
 //# question
 // Row i of a causal mask sees i + 1 keys, so in contiguous pieces the last rank has the most work by far. Zig-zag cuts
 // the S tokens into 2 n pieces of the same length; each of n ranks holds two of them, one from the front and one from
-// the back, such that all have the same number of pairs of a row and a key. Write the rank of a token. 2 n divides S.
+// the back, such that all have the same number of pairs of a row and a key. Piece r in front is rank r's. Write the
+// rank of a token. 2 n divides S.
 // This is plain C++; one thread of the simulator runs it for each token.
 
 //# predict 34 How many pairs does each of 4 ranks have, with 16 tokens?
@@ -76,7 +77,7 @@ void judge(Trial& t) {
         {rule([n = n](int piece) { return piece % n; }),
          "The second pieces come in the same order as the first: a later rank has more work twice."},
         {rule([n = n](int piece) { return piece < n ? n - 1 - piece : piece - n; }),
-         "Even, but numbered from the back: rank 0 holds the first and the last piece."}};
+         "Even, but numbered from the back: it is rank 0 that holds the first and the last piece."}};
     t.answer("rank", got, rule([n = n](int piece) { return piece < n ? piece : 2 * n - 1 - piece; }),
              static_cast<std::size_t>(S), n > 1 ? mistakes : std::vector<Mistake>{}, 1e-5, "list");
     if (n == 4) pairs_of_4 = pairs[0];
