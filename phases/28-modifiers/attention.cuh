@@ -1,6 +1,5 @@
 // Phase 28: modified scores, on Hopper: the kernels of phases 19 and 24, which hand S to a modifier. New: the hook, in
-// modified.cuh; what is given, in modifiers.cuh, quick.cuh and combined.cuh; gradients of bias and sinks, in
-// gradients.cuh. mma.cuh gives all that to the kernels of phases 13 and 20.
+// modified.cuh; modifiers; gradients of bias and sinks; lists of tiles. mma.cuh: the same for phases 13 and 20.
 // Run it: ./flash tour 28     Test it: ./flash test 28
 #pragma once
 #include "phases/19-beyond/attention.cuh"
