@@ -49,7 +49,8 @@ requires(Variant::windows) struct OfShare<Variant> {
   __device__ __forceinline__ void enter(int kv_tile, const Variant& band) {
     const int first_key = kv_tile * Bc;
     width = band.left + band.right + 1;
-    cut = max(first_key + band.left + 1, 0) / Br * band.group;
+    const int row = max(first_key + band.left + 1, 0);  // the first that does not see the first key
+    cut = row < band.Sq ? row / Br * band.group : 0x7fffffff;
     first_from = kv_tile > 0 ? end_of_queries(band, first_key - Bc, Br, Bc) * band.group : 0;
   }
   __device__ bool cuts(int tile) const { return tile >= cut; }
