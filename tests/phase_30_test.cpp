@@ -124,7 +124,7 @@ TEST_CASE("contiguous pieces are unbalanced, the other layouts are not") {
 
 TEST_CASE("what cannot be split is refused by name") {
   Inputs<float> in({.mask = {.left = 3, .right = 0}});
-  const auto refused = [&](Ring ring, const char* message) {
+  const auto refused = [&](RingOptions ring, const char* message) {
     Problem<float> p = in.problem(false);
     p.options.ring = ring;
     CHECK_THROWS_WITH_AS(phase30::forward(p), message, Error);

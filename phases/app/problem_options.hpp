@@ -49,12 +49,12 @@ inline Mask parse_mask(const Arguments& args) {
 }
 
 inline RingLayout parse_layout(const Arguments& args) {
-  const std::string text = args.text("layout", name(Ring{}.layout));
+  const std::string text = args.text("layout", name(RingOptions{}.layout));
   for (const RingLayout layout : {RingLayout::Contiguous, RingLayout::ZigZag, RingLayout::Striped})
     if (text == name(layout)) return layout;
   refuse("--layout", "'" + text + "'", "contiguous, zig-zag or striped", "omit it for striped");
 }
-inline Ring parse_ring(const Arguments& args) {
+inline RingOptions parse_ring(const Arguments& args) {
   if (args.has("layout") && !args.has("ranks"))
     refuse("--layout", "given", "--ranks with it", "add --ranks N or omit it");
   const int ranks = args.number<int>("ranks", 0);

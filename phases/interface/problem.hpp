@@ -101,7 +101,7 @@ inline const char* name(RingLayout layout) {
   static constexpr const char* names[] = {"contiguous", "zig-zag", "striped"};
   return names[static_cast<int>(layout)];
 }
-struct Ring {
+struct RingOptions {
   int ranks = 0;  // 0: the phase chooses
   RingLayout layout = RingLayout::Striped;
 };
@@ -116,7 +116,7 @@ struct Options {
   std::int64_t sram_bytes = 192 * 1024;  // on-chip memory of the two-level model (an A100's L1)
   int threads = 1;                       // CPU phases that run in parallel; 0: all cores
   BackwardMode mode = BackwardMode::Deterministic;
-  Ring ring = {};  // over how many ranks the sequence is spread
+  RingOptions ring = {};  // over how many ranks the sequence is spread
 };
 
 // Hk: heads of K and V; Dv: columns of V and O; N: sequences.
