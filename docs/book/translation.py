@@ -55,6 +55,7 @@ WORDS = {"zh_CN": {
     "in numbers": "具体数字",
     "Answers": "答案",
     "The table": "表格",
+    "The backward pass": "反向传播",
     "The tables": "两张表格",
     "This page is not translated yet.": "本页尚未译完，未译的段落保留英文原文。",
     " to ": " 到 ",
