@@ -685,7 +685,7 @@ const std::map<std::string, ArrayFile> array_files = {
     {"mask", {"mask", {0, 1, 2, 3}}},
     {"doc_q", {"doc-q", {0, 2}}},
     {"doc_k", {"doc-k", {0, 2}}},
-    {"block_mask", {"block-mask", {1, 2, 3}}},
+    {"block_mask", {"block-mask", {0, 1, 2, 3}}},
     {"sinks", {"sinks", {1}}},
     {"dsinks", {"dsinks", {1}}},
     {"cu_seqlens_q", {"cu-seqlens-q", {2}}},
@@ -826,21 +826,24 @@ TEST_CASE_TEMPLATE("what models ask for, from files: O, LSE and gradients", T, f
 }
 
 TEST_CASE("without --phase: what no phase has is done by the definition, on the CPU, and says so") {
+  using Set = FeatureSet;
   int by_definition = 0;
-  for (const auto& [feature, word] : {std::pair(Feature::GroupedHeads, "grouped heads"),
-                                      {Feature::OtherDv, "Dv"},
-                                      {Feature::Window, "window"},
-                                      {Feature::Packed, "lengths"},
-                                      {Feature::Softcap, "softcap"},
-                                      {Feature::Alibi, "ALiBi"},
-                                      {Feature::Bias, "bias"},
-                                      {Feature::BoolMask, "bool mask"},
-                                      {Feature::Documents, "documents"},
-                                      {Feature::BlockMask, "block mask"},
-                                      {Feature::Sinks, "sinks"},
-                                      {Feature::Dropout, "dropout"}})
+  // The last two have phases each, but none has both.
+  for (const auto& [on, word] : {std::pair(Set{Feature::GroupedHeads}, "grouped heads"),
+                                 {Set{Feature::OtherDv}, "Dv"},
+                                 {Set{Feature::Window}, "window"},
+                                 {Set{Feature::Packed}, "lengths"},
+                                 {Set{Feature::Softcap}, "softcap"},
+                                 {Set{Feature::Alibi}, "ALiBi"},
+                                 {Set{Feature::Bias}, "bias"},
+                                 {Set{Feature::BoolMask}, "bool mask"},
+                                 {Set{Feature::Documents}, "documents"},
+                                 {Set{Feature::BlockMask}, "block mask"},
+                                 {Set{Feature::Sinks}, "sinks"},
+                                 {Set{Feature::Dropout}, "dropout"},
+                                 {Set{Feature::Window, Feature::Softcap}, ""}})
     for (const bool gradients : {false, true}) {
-      FeatureInputs<half> in({.on = {feature}, .Sq = 40, .D = 24, .keeps = false});
+      FeatureInputs<half> in({.on = on, .Sq = 40, .D = 24, .keeps = false});
       const Session s;
       const AnyProblem p = gradients ? in.gradients() : in.problem();
       const std::vector<std::string> words = join({"run", "--report", "r.json"}, words_of(s, p, in.c.on));
@@ -851,7 +854,8 @@ TEST_CASE("without --phase: what no phase has is done by the definition, on the 
       const Json report = parse_json(get(s / "r.json"), "r.json");
       const bool defined = report.at("phase").text == "definition";
       CHECK(defined == contains(report.at("chosen").text, "auto: no phase has "));
-      if (!listed(word, gradients)) {
+      if (*word == 0) CHECK(defined);
+      if (*word != 0 && !listed(word, gradients)) {
         CHECK(defined);
         CHECK(report.at("chosen").text == std::string("auto: no phase has ") + word);
         CHECK(contains(r.out, std::string("phase definition (auto: no phase has ") + word + ") on sim: "));
@@ -865,7 +869,8 @@ TEST_CASE("without --phase: what no phase has is done by the definition, on the 
       }
       by_definition += defined;
       fetch(s, p);
-      expect_none(in.complaints(gradients));
+      // On tensor cores O has the rounding of P in it.
+      expect_none(defined ? in.complaints(gradients) : in.complaints(gradients, 2, true));
     }
   CHECK(by_definition > 0);
 }
