@@ -494,6 +494,7 @@ TEST_CASE("O on its way out: stmatrix writes the tile, TMA reads it, rows beyond
 TEST_CASE(
     "source lines: each step that does something stands at lines of its phase, which hold what they are said to") {
   for (const Phase* phase : forward_phases()) {
+    if (!phase->forward->features.records) continue;
     CAPTURE(phase->name);
     const Recording r = record(*phase, rows_of(*phase)).recording;
     // A phase from 25 on gives another one's kernel a variant.

@@ -547,9 +547,8 @@ def phases_of(program):
     """Of flash-phases: each phase's name, what is new in it, whether it is a kernel, and the bytes that its forward
     pass moves, None where that is another phase's, or where it counts none."""
     text = subprocess.run([program, "help"], capture_output=True, text=True).stdout
-    found = re.findall(r"^  (\d\d-\S+) +(\S.*)\n      machines: (sim.*)"
-                       r"(?:\n      HBM bytes: (?:those of \S+|([\d,]+) for a head with N = 8192, D = 64))?$", text,
-                       re.M)
+    found = re.findall(r"^  (\d\d-\S+) +(\S.*)\n      machines: (sim.*)(?:(?!\n      HBM bytes)|"
+                       r"\n      HBM bytes: (?:those of \S+|([\d,]+) for a head with N = 8192, D = 64))$", text, re.M)
     if [name for name, *_ in found] != sorted(path.name for path in ROOT.glob("phases/[0-9][0-9]-*")):
         raise Wrong(f"'{program} help' does not name the folders of phases in their order; build it anew")
     return [(name, change, machines != "sim", int(moved.replace(",", "")) if moved else None)
