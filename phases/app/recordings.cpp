@@ -58,6 +58,8 @@ int main(int count, char** words) {
     for (const Phase* phase : forward_phases()) {
       const Features& can = phase->forward->features;
       if (can.kernel && !available(can, Where::Checked)) continue;
+      // Nobody asks for lengths or modifiers here: phases that have them would run as those before them.
+      if (!can.records || can.meets(Demand::Lengths) || can.meets(Demand::Softcap)) continue;
       // Without tiles a row is a step of its own: few rows.
       std::vector<Blocks> blocks = {{0, 0}};
       std::vector<std::int64_t> lengths = {16, 20};
