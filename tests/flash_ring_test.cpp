@@ -158,7 +158,7 @@ TEST_CASE("flash-ring: ranks that disagree are named, and end with status 2") {
   CHECK(session.files().size() == 4);
 }
 
-TEST_CASE("flash-ring: a rank that hangs or dies ends the others in time, and no file appears") {
+TEST_CASE("flash-ring: a rank that hangs or dies ends the others in time, and no output appears") {
   if (without_mpi()) return;
   Session session;
   save_large(session);
@@ -170,7 +170,7 @@ TEST_CASE("flash-ring: a rank that hangs or dies ends the others in time, and no
     CHECK(answer.status == status);
     CHECK(contains(answer.err, names));
     CHECK(seconds.count() < 40);  // 2 s are asked for; the machine may be busy
-    CHECK(session.files().size() == 3);
+    CHECK(session.files().count("o.npy") == 0);  // what was unfinished has another name, and may be left
   };
   ends("kill -STOP $$", 3, "has waited 2 s in MPI_Init; expected all ranks there");
   ends("{ (sleep 1; kill -STOP $$) & }", 3, "see what rank 2 does");
