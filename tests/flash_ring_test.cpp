@@ -169,7 +169,7 @@ TEST_CASE("flash-ring: a rank that hangs or dies ends the others in time, and no
     INFO(fault << ": " << answer.err);
     CHECK(answer.status == status);
     CHECK(contains(answer.err, names));
-    CHECK(seconds.count() < 40);  // 2 s are asked for; the machine may be busy
+    CHECK(seconds.count() < 40);                 // 2 s are asked for; the machine may be busy
     CHECK(session.files().count("o.npy") == 0);  // what was unfinished has another name, and may be left
   };
   ends("kill -STOP $$", 3, "has waited 2 s in MPI_Init; expected all ranks there");
