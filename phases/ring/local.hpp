@@ -38,14 +38,11 @@ class Local {
   const Share& share(const Operand& operand) const { return operand.shape[2] == Length::Sq ? rows_ : keys_; }
   void move(const AnyProblem& whole, Held& held, bool back) {
     const AnyView &from = whole.*held.operand->view, mine = held.array.view();
-    const std::int64_t element = bytes_of(held.array.type);
+    const Type type = held.array.type;
     for_each_row(mine, [&](std::int64_t b, std::int64_t h, std::int64_t s) {
-      const std::int64_t token = share(*held.operand)[s];
-      const auto at = [&](const AnyView& v, std::int64_t row) {
-        return static_cast<std::byte*>(v.data) + (b * v.stride[0] + h * v.stride[1] + row * v.stride[2]) * element;
-      };
-      std::byte *theirs = at(from, token), *ours = at(mine, s);
-      std::memcpy(back ? theirs : ours, back ? ours : theirs, static_cast<std::size_t>(mine.D() * element));
+      std::byte* theirs = row_at(from, type, b, h, share(*held.operand)[s]);
+      std::byte* ours = row_at(mine, type, b, h, s);
+      std::memcpy(back ? theirs : ours, back ? ours : theirs, static_cast<std::size_t>(mine.D() * bytes_of(type)));
     });
   }
 

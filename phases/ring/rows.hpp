@@ -19,6 +19,12 @@ inline AnyView rows_of(AnyView view, Type type, std::int64_t first, std::int64_t
   return view;
 }
 
+// Where row s of head (b, h) begins.
+inline std::byte* row_at(const AnyView& view, Type type, std::int64_t b, std::int64_t h, std::int64_t s) {
+  return static_cast<std::byte*>(view.data) +
+         (b * view.stride[0] + h * view.stride[1] + s * view.stride[2]) * bytes_of(type);
+}
+
 template <class F>
 void for_each_row(const AnyView& view, const F& f) {
   for (std::int64_t b = 0; b < view.B(); ++b)
@@ -30,10 +36,8 @@ void for_each_row(const AnyView& view, const F& f) {
 inline void copy(const AnyView& from, Type type, const AnyView& to, Type to_type, const AnyView& low = {}) {
   for_each_row(to, [&](std::int64_t b, std::int64_t h, std::int64_t s) {
     if (type == to_type && !low.given()) {  // bits, whatever they mean
-      const auto at = [&](const AnyView& v) {
-        return static_cast<std::byte*>(v.data) + (b * v.stride[0] + h * v.stride[1] + s * v.stride[2]) * bytes_of(type);
-      };
-      std::memcpy(at(to), at(from), static_cast<std::size_t>(to.D() * bytes_of(type)));
+      std::memcpy(row_at(to, type, b, h, s), row_at(from, type, b, h, s),
+                  static_cast<std::size_t>(to.D() * bytes_of(type)));
       return;
     }
     float row[definition::kWidth], rounded[definition::kWidth];
