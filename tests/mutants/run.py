@@ -114,6 +114,16 @@ class Build:
                 found += [name for name in self.members(word) if "/sim/cuda/" not in name]  # ./flash check alone has it
         return sorted({name for name in found if "_gpu.dir/" not in name})  # judged on the simulators alone
 
+    def reach(self, mutant):
+        """How many objects of a mutant's test are made from the files that it changes."""
+        if mutants.is_script(mutant.program):
+            return 0
+        files = {file for file, _ in mutant.edits}
+        compiler = any(file.startswith("sim/compiler/") for file in files)
+        return sum(compiler and COMPILER in self.command(name) or
+                   any(path.endswith(f"/{file}") for path in self.depends.get(name, ()) for file in files)
+                   for name in self.objects(f"bin/{mutant.program}_test"))
+
     def compiles(self, target, flags, output):
         """The command that compiles an object, with more flags and into another file."""
         return re.sub(r" -MD -MT \S+ -MF \S+ -o \S+", f" {flags} -o {output}", self.command(target))
@@ -335,9 +345,13 @@ def area_of(mutant):
     return mutants.areas()[mutant.program]
 
 
-def chosen(every, words, digest):
+# Of each area one runs with all tests: whichever comes first by the hash of the sources and is soon compiled.
+FEW_OBJECTS = 4
+
+
+def chosen(build, every, words, digest):
     if len(words) > 1:
-        return list({m.full: m for word in words for m in chosen(every, [word], digest)}.values())
+        return list({m.full: m for word in words for m in chosen(build, every, [word], digest)}.values())
     word = "".join(words)
     if word == "all":
         return every
@@ -350,8 +364,9 @@ def chosen(every, words, digest):
         return wanted
     one = {}
     for m in sorted(every, key=lambda m: hashlib.sha256((digest + m.full).encode()).digest()):
-        if not m.program.endswith("_gpu"):  # on a computer without a GPU it would be skipped
-            one.setdefault(area_of(m), m)
+        # On a computer without a GPU it would be skipped.
+        if area_of(m) not in one and not m.program.endswith("_gpu") and build.reach(m) <= FEW_OBJECTS:
+            one[area_of(m)] = m
     return list(one.values())
 
 
@@ -436,7 +451,7 @@ def main():
         print(kept.read_text(), end="")
         return
     before, _ = verdicts_of(given.but)
-    results = run_all(build, [m for m in chosen(every, given.which, digest) if key_of(m) not in before], given)
+    results = run_all(build, [m for m in chosen(build, every, given.which, digest) if key_of(m) not in before], given)
     kinds = collections.Counter(kind for _, kind, _ in results)
     judged = len(results) - sum(kinds[kind] for kind in UNJUDGED)
     score = f"mutants: {kinds['caught']} of {judged} caught (hash of the sources {digest})" + "".join(
