@@ -95,9 +95,7 @@ Problem<T> Inputs<T>::problem(bool want_lse) {
   return p;
 }
 
-// The first `count` numbers of a stream. Tests would spend most of their time drawing: each is drawn once per program,
-// from four seeds that the cases take in turn.
-static const std::vector<float>& drawn(std::uint64_t seed, std::uint32_t stream, Distribution d, std::int64_t count) {
+const std::vector<float>& drawn(std::uint64_t seed, std::uint32_t stream, Distribution d, std::int64_t count) {
   static std::map<std::tuple<std::uint64_t, std::uint32_t, Distribution>, std::vector<float>> all;
   std::vector<float>& numbers = all[{seed % 4, stream, d}];
   const Random random(seed % 4, stream);

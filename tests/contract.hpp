@@ -123,6 +123,10 @@ struct Strided {
   bool gaps_intact() const;
 };
 
+// The first `count` numbers of a stream. Tests would spend most of their time drawing: each is drawn once per program,
+// from four seeds that the cases take in turn.
+const std::vector<float>& drawn(std::uint64_t seed, std::uint32_t stream, Distribution d, std::int64_t count);
+
 template <class T>
 bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);

@@ -87,14 +87,15 @@ AnyProblem with_blocks(AnyProblem p, Blocks blocks);
 // Has the phase a backward pass for it? Only the forward pass can leave O in fp32; `widest` is the larger of D and Dv.
 bool goes_back(const Phase& phase, const FeatureSet& on, std::int64_t widest);
 
-// Of singles_and_pairs(), or of those that have `with`, how many a phase computes and how many it refuses.
+// Of singles_and_pairs(), how many a phase computes and how many it refuses.
 struct Pairs {
   int computed, refused;
   bool operator==(const Pairs&) const = default;
 };
 // Each of them: computed, within the bars, where all its features are in `met`; else refused by name, nothing written.
+// With `fresh`, what the phase adds, those without any of it are left out: there it has the bits of the phase before.
 template <class T>
 Pairs check_pairs(const Phase& phase, Where where, const FeatureCase& sizes, const FeatureSet& met,
-                  std::optional<Feature> with = {}, BackwardMode mode = BackwardMode::Deterministic);
+                  const FeatureSet& fresh = {}, BackwardMode mode = BackwardMode::Deterministic);
 
 }  // namespace flash::test

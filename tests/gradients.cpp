@@ -98,7 +98,8 @@ GradientError gradient_error(const std::vector<double>& got, const std::vector<d
     size += want[i] * want[i];
   }
   GradientError e;
-  const double unit = std::is_same_v<T, half> ? 0x1p-12 : 0x1p-9, often = want.size() < 500 ? 2 : 1.5;
+  const double unit = std::is_same_v<T, half> ? 0x1p-12 : 0x1p-9;
+  const double often = want.size() < 16 ? 4 : want.size() < 500 ? 2 : 1.5;
   const double narrow = std::max(floors * std::sqrt(rounding), std::hypot(std::sqrt(rounding), often * unit * rounded));
   const double allowed =
       (sizeof(T) == 2 ? narrow : bar_fp32 * std::sqrt(size)) + more * std::sqrt(size) + 4 * 0x1p-24 * g;

@@ -2,7 +2,9 @@
 # ptxas.sh: fails where ptxas says that it serialised wgmma, put in a wait or ignored setmaxnreg in a kernel of the
 # tensor-core phases, and where registers are spilled other than tests/spills.txt says; loops.py looks into the loops.
 # Each instantiation is compiled once, for the lowest GPU that runs it. Needs nvcc, no GPU.
-# sh tests/ptxas.sh [ARCHITECTURE FILE.cu TABLE]
+# sh tests/ptxas.sh            all phases: six minutes of a core
+# sh tests/ptxas.sh 19 24      these alone
+# sh tests/ptxas.sh ARCHITECTURE FILE.cu TABLE
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 nvcc=$(command -v nvcc || command -v /usr/local/cuda/bin/nvcc || true)
@@ -19,16 +21,20 @@ report() {
   "$nvcc" -std=c++20 -O3 -DNDEBUG -arch="$1" -fmad=false --expt-relaxed-constexpr -I"$root" -Xptxas -v \
     -cubin -o "$work/$1.cubin" "$work/$1.cu" >"$work/$1.log" 2>&1 || touch "$work/$1.failed"
 }
-if [ $# -gt 0 ]; then
+case ${1-} in
+sm_*)
   table=$3
   report "$1" <"$2"
-else
+  ;;
+*)
   table=$root/tests/spills.txt
+  only=$(echo "$*" | tr ' ' '|')
   # kernels CAPABILITY: those of the phases that CMakeLists.txt compiles for it, as attention.cu.in has them. A feature
   # is a variant of kernels that are looked at here already.
   kernels() {
     sed -n "/ FEATURE/d; s/^flash_add_phase(\([0-9]*\) \([^ )]*\).* CAPABILITY $1.*/\1 \2/p" "$root/CMakeLists.txt" |
       while read -r number name; do
+        echo "$number" | grep -qxE "${only:-.*}" || continue
         folder=$root/phases/$number-$name
         if [ -e "$folder/attention.cu" ]; then
           printf '#include "%s/attention.cu"\n' "$folder"
@@ -42,7 +48,8 @@ else
   kernels 90 | report sm_90a &
   kernels 80 | report sm_80 &
   wait
-fi
+  ;;
+esac
 for failed in "$work"/*.failed; do
   [ ! -e "$failed" ] || { cat "${failed%.failed}.log"; echo "nvcc failed"; exit 1; }
 done
@@ -57,7 +64,7 @@ fi
 
 # The table beside the report; bytes are those of one release of nvcc.
 release=$("$nvcc" --version | sed -n 's/.*release \([0-9.]*\).*/\1/p')
-awk -v release="$release" -v table="$table" '
+awk -v release="$release" -v table="$table" -v only="${only-}" '
   function say(text) { print text; bad = 1 }
   FILENAME == table && /^#/ { if (match($0, /CUDA [0-9.]+[0-9]/)) of = substr($0, RSTART + 5, RLENGTH - 5); next }
   FILENAME == table { bytes = $(NF - 1) " " $NF; sub(/ [0-9]+ [0-9]+$/, ""); allowed[$0] = bytes; next }
@@ -72,7 +79,7 @@ awk -v release="$release" -v table="$table" '
   }
   END {
     if (!kernels) say("ptxas reported no kernel")
-    for (kernel in allowed) if (!(kernel in found)) say(kernel ": is not compiled; remove its line from " table)
+    for (kernel in allowed) if (only == "" && !(kernel in found)) say(kernel ": is not compiled; remove its line from " table)
     for (kernel in found) {
       split(found[kernel], is)
       split(kernel in allowed ? allowed[kernel] : "0 0", may)

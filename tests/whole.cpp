@@ -140,6 +140,7 @@ WideInputs::WideInputs(const AnyProblem& p)
       scale(p.options.scale ? static_cast<double>(*p.options.scale)
                             : static_cast<float>(1 / std::sqrt(static_cast<double>(p.q.D())))),
       packed(p.first_rows.given()),
+      rounds_o(p.backward() && p.type != Type::Float32 && !p.o_lo.given()),
       q(numbers(p.q, p.type)),
       k(numbers(p.k, p.type)),
       v(numbers(p.v, p.type)),
@@ -236,7 +237,7 @@ Whole::Whole(const WideInputs& in) {
         }
         const double dlse = in.dlse.empty() ? 0 : in.dlse[head.row(i)];
         const double least = std::abs(delta) + std::abs(dlse);
-        double squares = 0;  // of dS: what the rounding of P leaves in delta
+        double squares = 0;  // of dS: what the rounding of P leaves in delta, and of O
         for (std::int64_t j = 0; j < head.keys; ++j) {
           if (S[at(i, j)] == -INFINITY) continue;
           const double p = P[at(i, j)], dS = p * (dP[at(i, j)] - delta + dlse);
@@ -255,6 +256,10 @@ Whole::Whole(const WideInputs& in) {
         if (in.sinks.empty()) continue;
         // No product with P is in it but delta, so its R is of what delta is off by: docs/conventions.md.
         dsinks[h] += sink_share[i] * (dlse - delta), Gsinks[h] += sink_share[i] * least;
+        for (std::int64_t d = 0; in.rounds_o && d < s.Dv; ++d) {
+          const double term = o[head.row(i, s.Dv) + static_cast<std::size_t>(d)] * dout[d];
+          squares += term * term;
+        }
         size_sinks.r += sink_share[i] * sink_share[i] * squares;
       }
     }

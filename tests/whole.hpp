@@ -14,6 +14,7 @@ struct WideInputs {
   Options options;
   double scale;
   bool packed;
+  bool rounds_o;  // a backward pass gets O without its low bits
   std::vector<double> q, k, v, dout, dlse, slopes, bias, sinks;  // what is not given is empty
   std::vector<double> allowed, document_q, document_k, blocks;
   std::array<std::int64_t, 4> slopes_shape, bias_shape, allowed_shape, documents_shape, blocks_shape;

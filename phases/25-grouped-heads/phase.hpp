@@ -36,8 +36,15 @@ inline constexpr ForwardOf forward{phase};
 }  // namespace phase25
 
 namespace phase25m {
-inline constexpr Features features = with_grouped_heads(phase13::features);
-inline constexpr Features backward_features = with_grouped_heads(phase20::backward_features);
+// Blocks of 32 rows, which show many tiles of few rows, are there for D = 64 alone: each is a kernel more to compile.
+template <const Features& earlier>
+constexpr Features large_beyond_64() {
+  Features features = earlier;
+  features.has = [](int D, Blocks blocks) { return (D == 64 || blocks.Br > 32) && earlier.has(D, blocks); };
+  return features;
+}
+inline constexpr Features features = with_grouped_heads(large_beyond_64<phase13::features>());
+inline constexpr Features backward_features = with_grouped_heads(large_beyond_64<phase20::backward_features>());
 inline constinit Pass forward_pass{features, &phase13::phase}, backward_pass{backward_features, &phase20::phase};
 inline constinit Phase phase{"25m-grouped-heads", "the same without Hopper's instructions: grouped heads by mma.sync",
                              &forward_pass, &backward_pass};
