@@ -79,7 +79,8 @@ awk -v release="$release" -v table="$table" -v only="${only-}" '
   }
   END {
     if (!kernels) say("ptxas reported no kernel")
-    for (kernel in allowed) if (only == "" && !(kernel in found)) say(kernel ": is not compiled; remove its line from " table)
+    for (kernel in allowed) if (only == "" && !(kernel in found))
+      say(kernel ": is not compiled; remove its line from " table)
     for (kernel in found) {
       split(found[kernel], is)
       split(kernel in allowed ? allowed[kernel] : "0 0", may)

@@ -199,6 +199,9 @@ CELL("Pairs of a row and a key, by rank") {
 // ```{region} ring.hpp merge
 // ```
 //
+// ```{exercise} 30.3
+// ```
+//
 // ## Round the ring
 //
 // Each step begins an exchange, computes, and waits. A message is on its way while the block that it copies is in use:
@@ -352,6 +355,9 @@ CELL("Who is missing") {
 // ```{answer}
 // Rank 3 gets nothing, and rank 1's message is not taken. Both have done the other half of their exchange, and so each
 // can name rank 2. Rank 0 has both halves of this exchange, and would wait in the next one.
+// ```
+//
+// ```{exercise} 30.4
 // ```
 //
 // ## On many machines
