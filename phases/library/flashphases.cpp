@@ -7,7 +7,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <new>
+#include <type_traits>
 
 #ifdef FLASH_HAVE_CUDA
 #include <cuda_runtime_api.h>
@@ -236,14 +238,23 @@ bool is_set(const char* name, std::int32_t value) {
   return value;
 }
 
-Asked asked(const Args* args) {
-  const Args a = read(args, "args", "flashphases_forward_args");
-  return {problem_of(a), a.machine, a.phase, a.spare_multiprocessors, is_set("workspace_is_zero", a.workspace_is_zero)};
+// The structs of a call, in this version's layout; of a forward pass the second one is zeros.
+struct Call {
+  Args forward;
+  BackwardArgs backward;
+};
+Call read_call(const Args* args) {
+  return {read(args, "args", "flashphases_forward_args"), {}};
+}
+Call read_call(const BackwardArgs* args) {
+  const BackwardArgs a = read(args, "args", "flashphases_backward_args");
+  return {read(a.forward, "forward", "flashphases_forward_args"), a};
 }
 
-Asked asked(const BackwardArgs* args) {
-  const BackwardArgs a = read(args, "args", "flashphases_backward_args");
-  const Args f = read(a.forward, "forward", "flashphases_forward_args");
+Asked asked_of(const Args& f) {
+  return {problem_of(f), f.machine, f.phase, f.spare_multiprocessors, is_set("workspace_is_zero", f.workspace_is_zero)};
+}
+Asked asked_of(const Args& f, const BackwardArgs& a) {
   Asked asked{problem_of(f), f.machine, a.phase, f.spare_multiprocessors,
               is_set("workspace_is_zero", a.workspace_is_zero)};
   AnyProblem& p = asked.problem;
@@ -259,6 +270,9 @@ Asked asked(const BackwardArgs* args) {
   p.dbias = optional_view("dbias", a.dbias, {s.B, s.H, s.Sq, s.Sk});
   p.dsinks = optional_view(a.dsinks, {1, s.H, 1, 1});
   return asked;
+}
+Asked asked_of(const Call& call) {
+  return call.backward.struct_size ? asked_of(call.forward, call.backward) : asked_of(call.forward);
 }
 
 // The calling thread's device, of which what never changes is asked once; number -1: there is none.
@@ -359,7 +373,8 @@ struct Launch {
 };
 struct Taken {
   const Phase* phase;
-  std::size_t workspace_bytes;  // that it needs
+  Workspace workspace;          // that it needs, piece by piece,
+  std::size_t workspace_bytes;  // and in one block
 };
 
 // Where a piece begins in the caller's workspace, which is one block: each at a multiple of 256 bytes.
@@ -386,57 +401,135 @@ const Phase& on_gpu(const Asked& asked, const Gpu& gpu) {
   return *choose_phase(asked.problem, [&](const Features& can) { return runs_on(can, gpu); }).phase;
 }
 
+// Calls check(name, data, bytes of an element) for each array that has elements.
+template <class F>
+void each_array(const AnyProblem& p, const F& check) {
+  for (const Operand& operand : operands)
+    if (is_given(operand, p) && (p.*operand.view).elements() > 0)
+      check(operand.name, (p.*operand.view).data,
+            static_cast<std::size_t>(bytes_of(type_of_elements(operand.element, p))));
+}
+
+// Of a phase that has been chosen, what does not depend on where arrays lie.
+void check_call(const Asked& asked, const Phase& phase) {
+  validate(asked.problem, phase);
+  if (asked.spare != 0) refuse("spare_multiprocessors", asked.spare, std::string("0 in phase ") + phase.name, "pass 0");
+  each_array(asked.problem, check_alignment);
+}
+
+Taken taken_on_gpu(const Asked& asked, const Gpu& gpu) {
+  const Phase& phase = on_gpu(asked, gpu);
+  check_call(asked, phase);
+  const Pass& pass = pass_of(phase, asked.problem.direction);
+  require_gpu(phase, pass.features, gpu);
+  Taken taken{&phase, pass.features.workspace(asked.problem), 0};
+  const Workspace& pieces = taken.workspace;
+  for (const Piece& piece : pieces)  // the last one needs no room behind it
+    taken.workspace_bytes = &piece == pieces.end() - 1
+                                ? taken.workspace_bytes + static_cast<std::size_t>(piece.count) * 4
+                                : after(taken.workspace_bytes, piece);
+  pass.on_stream(Where::Gpu, asked.problem, nullptr);
+  return taken;
+}
+
+// ---- What was taken before ------------------------------------------------------------------------------------------
+// Choosing and checking take longer than launching, and most calls are like one before.
+
+// A call's bits that decide what is taken. Of an address: is there one, and how far from a multiple of 16? Of the seed
+// and of what is in the workspace nothing; nor of the bytes between fields.
+using Signature = std::array<std::uint64_t, sizeof(Call) / 8>;
+Signature signature_of(Call call) {
+  const auto reduce = [](auto*& address) {
+    using Pointer = std::remove_reference_t<decltype(address)>;
+    if (address) address = reinterpret_cast<Pointer>(16 | reinterpret_cast<std::uintptr_t>(address) % 16);
+  };
+  Args& f = call.forward;
+  for (flashphases_input* t :
+       {&f.q, &f.k, &f.v, &f.slopes, &f.bias, &f.bool_mask, &f.doc_q, &f.doc_k, &f.block_mask, &call.backward.dout})
+    reduce(t->data);
+  BackwardArgs& b = call.backward;
+  for (flashphases_tensor* t : {&f.o, &f.o_lo, &b.dq, &b.dk, &b.dv, &b.dbias}) reduce(t->data);
+  for (float** rows : {&f.lse, &f.m, &f.l, &b.dsinks}) reduce(*rows);
+  for (const float** rows : {&f.sinks, &b.dlse}) reduce(*rows);
+  for (const std::int32_t** lengths : {&f.cu_seqlens_q, &f.cu_seqlens_k, &f.seqused_q, &f.seqused_k}) reduce(*lengths);
+  f.dropout_seed = 0, b.forward = nullptr;
+  f.workspace_is_zero = b.workspace_is_zero = 0;
+  Signature words;
+  static_assert(sizeof words == sizeof call && offsetof(Args, dropout_seed) - offsetof(Args, dropout) == 8);
+  std::memcpy(words.data(), &call, sizeof call);
+  std::memset(reinterpret_cast<char*>(words.data()) + offsetof(Args, dropout) + 4, 0, 4);
+  return words;
+}
+
+// Where a thread remembers such a call, among 64.
+std::size_t place_of(const Signature& signature) {
+  std::uint64_t sum = 0, factor = 0x9e3779b97f4a7c15u;
+  for (const std::uint64_t word : signature) sum += word * factor, factor += 0x7f4a7c159e3779b8u;  // it stays odd
+  return sum >> 58;
+}
+
+// The same as taken_on_gpu(), and at once where this thread has had it on this device.
+const Taken& remembered(const Call& call, const Asked& asked, const Gpu& gpu) {
+  struct Memory {
+    int device = -1;
+    Signature signature{};
+    Taken taken{};
+  };
+  thread_local std::unique_ptr<std::array<Memory, 64>> memories = std::make_unique<std::array<Memory, 64>>();
+  const Signature signature = signature_of(call);
+  Memory& memory = (*memories)[place_of(signature)];
+  if (memory.device != gpu.number || memory.signature != signature) {
+    memory.device = -1;  // until it is known
+    memory.taken = taken_on_gpu(asked, gpu);
+    memory.signature = signature, memory.device = gpu.number;
+  }
+  return memory.taken;
+}
+
+// ---- A call ---------------------------------------------------------------------------------------------------------
+
+// The caller's workspace, piece by piece; cleared where it must be 0.
+Stream stream_of(const Asked& asked, const Taken& taken, const Launch& launch, const Gpu& gpu) {
+  Stream stream{launch.stream, {}};
+  if (taken.workspace_bytes == 0) return stream;
+  if (launch.workspace_bytes < taken.workspace_bytes)
+    refuse("workspace_bytes", launch.workspace_bytes, std::to_string(taken.workspace_bytes) + " or more",
+           asked.problem.backward() ? "ask flashphases_backward_workspace" : "ask flashphases_workspace");
+  check_pointer("workspace", launch.workspace);
+  check_alignment("workspace", launch.workspace, asked.problem.backward() ? 256 : sizeof(unsigned));
+  check_memory("workspace", launch.workspace, gpu);
+  std::size_t begin = 0;
+  for (int i = 0; i < taken.workspace.size(); begin = after(begin, taken.workspace[i++])) {
+    void* const piece = static_cast<char*>(launch.workspace) + begin;
+    stream.workspace[static_cast<std::size_t>(i)] = piece;
+    if (taken.workspace[i].zeroed && !asked.workspace_is_zero)
+      clear(piece, static_cast<std::size_t>(taken.workspace[i].count) * 4, launch.stream);
+  }
+  return stream;
+}
+
 // Checks everything; launches too if that is asked for, with a workspace that is large enough.
-Taken call(const Asked& asked, const Launch* launch) {
+Taken call(const Call& call, const Launch* launch) {
+  const Asked asked = asked_of(call);
   const AnyProblem& p = asked.problem;
   if (asked.machine != FLASHPHASES_GPU && asked.machine != FLASHPHASES_CPU)
     refuse("machine", asked.machine, "0 (GPU) or 1 (CPU)", "see enum flashphases_machine");
-  const bool cpu = asked.machine == FLASHPHASES_CPU;
-  const Gpu gpu = cpu ? Gpu() : current_gpu();
-  const Phase& phase = cpu ? on_cpu(asked) : on_gpu(asked, gpu);
-  validate(p, phase);
-  if (asked.spare != 0) refuse("spare_multiprocessors", asked.spare, std::string("0 in phase ") + phase.name, "pass 0");
-  const auto each_array = [&](const auto& check) {
-    for (const Operand& operand : operands)
-      if (is_given(operand, p) && (p.*operand.view).elements() > 0)
-        check(operand.name, (p.*operand.view).data,
-              static_cast<std::size_t>(bytes_of(type_of_elements(operand.element, p))));
-  };
-  each_array([](const char* name, const void* data, std::size_t element) { check_alignment(name, data, element); });
-  if (cpu) {
-    each_array([](const char* name, const void* data, std::size_t) { check_host_memory(name, data); });
+  if (asked.machine == FLASHPHASES_CPU) {
+    const Phase& phase = on_cpu(asked);
+    check_call(asked, phase);
+    each_array(p, [](const char* name, const void* data, std::size_t) { check_host_memory(name, data); });
     check_lengths(p);
     if (launch) enter(phase, p);
-    return {&phase, 0};
+    return {&phase, {}, 0};
   }
-  const Pass& pass = pass_of(phase, p.direction);
-  require_gpu(phase, pass.features, gpu);
-  each_array([&](const char* name, const void* data, std::size_t) { check_memory(name, data, gpu); });
-
-  const Workspace workspace = pass.features.workspace(p);
-  std::size_t bytes = 0;  // the last piece needs no room behind it
-  for (const Piece& piece : workspace)
-    bytes = &piece == workspace.end() - 1 ? bytes + static_cast<std::size_t>(piece.count) * 4 : after(bytes, piece);
-  pass.on_stream(Where::Gpu, p, nullptr);
-  if (!launch) return {&phase, bytes};
-  Stream stream{launch->stream, {}};
-  if (bytes > 0) {
-    if (launch->workspace_bytes < bytes)
-      refuse("workspace_bytes", launch->workspace_bytes, std::to_string(bytes) + " or more",
-             p.backward() ? "ask flashphases_backward_workspace" : "ask flashphases_workspace");
-    check_pointer("workspace", launch->workspace);
-    check_alignment("workspace", launch->workspace, p.backward() ? 256 : sizeof(unsigned));
-    check_memory("workspace", launch->workspace, gpu);
-    std::size_t begin = 0;
-    for (int i = 0; i < workspace.size(); begin = after(begin, workspace[i++])) {
-      void* const piece = static_cast<char*>(launch->workspace) + begin;
-      stream.workspace[static_cast<std::size_t>(i)] = piece;
-      if (workspace[i].zeroed && !asked.workspace_is_zero)
-        clear(piece, static_cast<std::size_t>(workspace[i].count) * 4, launch->stream);
-    }
+  const Gpu gpu = current_gpu();
+  const Taken& taken = remembered(call, asked, gpu);
+  each_array(p, [&](const char* name, const void* data, std::size_t) { check_memory(name, data, gpu); });
+  if (launch) {
+    const Stream stream = stream_of(asked, taken, *launch, gpu);
+    pass_of(*taken.phase, p.direction).on_stream(Where::Gpu, p, &stream);
   }
-  pass.on_stream(Where::Gpu, p, &stream);
-  return {&phase, bytes};
+  return taken;
 }
 
 // The three calls of a direction.
@@ -444,18 +537,18 @@ template <class A>
 int workspace(const A* args, std::size_t* bytes) {
   return guarded([&] {
     check_pointer("bytes", bytes);
-    *bytes = call(asked(args), nullptr).workspace_bytes;
+    *bytes = call(read_call(args), nullptr).workspace_bytes;
   });
 }
 template <class A>
 int enqueue(const A* args, const Launch& launch) {
-  return guarded([&] { call(asked(args), &launch); });
+  return guarded([&] { call(read_call(args), &launch); });
 }
 template <class A>
 int chosen_phase(const A* args, std::int32_t* number) {
   return guarded([&] {
     check_pointer("phase", number);
-    const Phase* const taken = call(asked(args), nullptr).phase;
+    const Phase* const taken = call(read_call(args), nullptr).phase;
     *number = taken == &definition::phase ? FLASHPHASES_DEFINITION : std::atoi(taken->name);
   });
 }
