@@ -5,6 +5,7 @@ Exits with 77 and its reason where torch is absent, or too old.
 """
 
 import argparse
+import concurrent.futures
 import contextlib
 import os
 import pathlib
@@ -212,6 +213,44 @@ def test_fused_projection_is_not_copied():
     assert fp.attention(q, k, v).transpose(1, 2).is_contiguous()  # as q lies, so does o
     odd = draw(2, 4, 16, 9).transpose(2, 3)  # D is not contiguous: a copy is
     expect_o(fp.attention(odd, odd, odd), exact(odd, odd, odd)[0])
+
+
+def test_a_call_like_one_before_is_looked_at_once():
+    looked = []
+    check, fp._check = fp._check, lambda *args, **others: looked.append(1) or check(*args, **others)
+    try:
+        fp._prepared.clear()
+        dtypes = TYPES[1:] if on_gpu() else TYPES
+        for turn in range(3):  # interleaved, each time with other numbers at other addresses
+            for n, dtype in enumerate(dtypes):
+                q, k, v = (draw(2, 4, S, 32, dtype=dtype, seed=10 * turn + i) for i, S in enumerate((9, 13, 13)))
+                rows = q.transpose(1, 2).contiguous().transpose(1, 2)  # the same numbers, heads inside rows
+                longer = torch.cat([q[..., :1], q], 3)[..., 1:]  # and not at a multiple of 16
+                for like, causal in ((q, None), (q, "bottom-right"), (rows, None), (longer, None)):
+                    o, lse = fp.attention(like, k, v, causal, with_lse=True)
+                    want, want_lse = exact(q, k, v, causal)
+                    expect_o(o, want)
+                    expect_lse(lse, want_lse)
+                    assert o.transpose(1, 2).is_contiguous() == (like is rows)
+                expect_o(fp.attention(q, k, v, window=[3, 1], align="top-left", softcap=0.5 + n),
+                         exact(q, k, v, window=(3, 1), align="top-left", softcap=0.5 + n)[0])
+                assert fp.attention(q, k, v, wide_output=True).dtype == torch.float32
+            assert len(looked) == 6 * len(dtypes), "looked at anew, or others' calls taken for one's own"
+        with refused(ValueError, "shapes of q, k, v"):
+            fp.attention(q, k, v[:, :, :-1])
+        with torch.autocast(DEVICE, torch.bfloat16):
+            assert fp.attention(q.float(), k.float(), v.float()).dtype == torch.bfloat16
+        grad = q.clone().requires_grad_()
+        assert fp.attention(grad, k, v).requires_grad
+    finally:
+        fp._check = check
+
+    def thread(seed):
+        for turn in range(20):
+            q = draw(1, 2, 5, 16, dtype=torch.float16, seed=100 * seed + turn)
+            expect_o(fp.attention(q, q, q), exact(q, q, q)[0])
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(thread, range(4)))
 
 
 def test_no_rows_and_no_keys():
