@@ -302,16 +302,18 @@ bool runs_on(const Features& can, const Gpu& gpu) {
   return gpu.number >= 0 && runs_on(can, gpu.capability);
 }
 
-// The kernel phase of this number that has the direction; of two (25 and 25m) the first that the device runs.
-const Phase& numbered(std::int32_t number, Direction direction, const Gpu& gpu) {
+// The kernel phase of this number that has the direction. Of two (25 and 25m) one that the device runs, of these one
+// that can do the problem, if there is one; of these the later in the list, which has Hopper's instructions.
+const Phase& numbered(std::int32_t number, Direction direction, const Gpu& gpu, const AnyProblem* p = nullptr) {
   std::string numbers;
   const Phase* named = nullptr;
-  int last = 0;
+  int last = 0, best = 0;
   for (const Phase* phase : all_phases()) {
     if (!phase->kernel() || !phase->pass(direction)) continue;
-    const int mine = std::atoi(phase->name);
-    const auto runs = [&](const Phase& phase) { return runs_on(phase.pass(direction)->features, gpu); };
-    if (mine == number && (!named || (!runs(*named) && runs(*phase)))) named = phase;
+    const Features& can = phase->pass(direction)->features;
+    const bool does = p && can.types.contains(p->type) && !unmet(*p, can.meets) && p->widest() <= can.largest_D();
+    const int mine = std::atoi(phase->name), good = 2 * runs_on(can, gpu) + does;
+    if (mine == number && (!named || good >= best)) named = phase, best = good;
     if (mine != last) numbers += " " + std::to_string(last = mine);
   }
   if (named) return *named;
@@ -397,7 +399,7 @@ const Phase& on_cpu(const Asked& asked) {
 }
 
 const Phase& on_gpu(const Asked& asked, const Gpu& gpu) {
-  if (asked.phase) return numbered(asked.phase, asked.problem.direction, gpu);
+  if (asked.phase) return numbered(asked.phase, asked.problem.direction, gpu, &asked.problem);
   return *choose_phase(asked.problem, [&](const Features& can) { return runs_on(can, gpu); }).phase;
 }
 

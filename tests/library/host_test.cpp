@@ -23,6 +23,8 @@ Counts counts;
 int device = 0;
 const void* of_the_host = nullptr;  // this address; all others are the current device's
 const void* launched_data = nullptr;
+std::string launched_phase;
+int capability = 9;
 
 }  // namespace
 
@@ -32,7 +34,7 @@ cudaError_t cudaGetDevice(int* number) {
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   ++counts.attribute;
-  return *value = attribute == cudaDevAttrComputeCapabilityMajor ? 9 : 0, cudaSuccess;
+  return *value = attribute == cudaDevAttrComputeCapabilityMajor ? capability : 0, cudaSuccess;
 }
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
   ++counts.pointer;
@@ -54,15 +56,18 @@ namespace {
 using Args = flashphases_forward_args;
 alignas(256) char memory[4096];  // never read or written
 
+template <bool kHopper>
 void entry(const flash::AnyProblem& p, const flash::Stream* stream) {
   ++(stream ? counts.launched : counts.planned);
-  if (stream) launched_data = p.q.data;
+  if (stream) launched_data = p.q.data, launched_phase = kHopper ? "Hopper's" : "for all";
 }
-// Every phase has a stream entry that only counts.
+// Every pass has a stream entry that only counts, and tells whether its kernel has Hopper's instructions.
 void give_entries() {
   for (const flash::Phase* phase : flash::all_phases())
     for (flash::Pass* pass : {phase->forward, phase->backward})
-      if (pass) pass->stream_entries[static_cast<std::size_t>(flash::Where::Gpu)] = entry;
+      if (pass)
+        pass->stream_entries[static_cast<std::size_t>(flash::Where::Gpu)] =
+            pass->features.capability.major == 9 ? entry<true> : entry<false>;
 }
 
 Args good() {
@@ -165,4 +170,23 @@ TEST_CASE("after a good call a bad one is refused as ever, and a good one taken"
           "Q's address is " + std::to_string(reinterpret_cast<std::uintptr_t>(memory + 2)) +
               "; expected a multiple of 16 for TMA in phase 19-beyond; choose a phase that copies without it: "
               "./flash help");
+}
+
+TEST_CASE("a number that two phases have names that with Hopper's instructions where it runs and can do it") {
+  Args args = good();
+  args.phase = 25, args.Hk = 4;
+  args.k = args.v = {memory, 4 * 1024 * 128, 1024 * 128, 128};
+  REQUIRE(forward(args) == FLASHPHASES_OK);
+  CHECK(launched_phase == "Hopper's");
+  args.phase = 0;
+  REQUIRE(forward(args) == FLASHPHASES_OK);
+  CHECK(launched_phase == "Hopper's");
+  args.phase = 25, args.q.stride_s = 130, args.q.stride_h = 1024 * 130, args.q.stride_b = 16 * 1024 * 130;
+  REQUIRE(forward(args) == FLASHPHASES_OK);  // TMA cannot copy that
+  CHECK(launched_phase == "for all");
+  device = 2, capability = 8;
+  args = good(), args.phase = 25;
+  REQUIRE(forward(args) == FLASHPHASES_OK);
+  CHECK(launched_phase == "for all");
+  device = 0, capability = 9;
 }

@@ -115,7 +115,7 @@ def _arguments(q, k, v, o, lse, m, l, o_lo, bias, mask, slopes, sinks, doc_q, do
 
 
 def _mask(kind_of_args):
-    """The bits of a struct that decide its phase and workspace: of an address what a multiple of 16 lacks, of the seed
+    """The bits of a struct that decide its workspace: of an address what a multiple of 16 lacks, of the seed
     nothing."""
     mask = 0
     for name, kind in kind_of_args._fields_:
@@ -129,7 +129,7 @@ def _mask(kind_of_args):
 
 
 _masks = {kind: _mask(kind) for kind in (_abi.ForwardArgs, _abi.BackwardArgs)}
-_plans = {}  # phase, bytes of workspace and the backward pass's mode by what decides them
+_plans = {}  # bytes of workspace and the backward pass's mode by what decides them
 
 
 def _key(args, given):
@@ -151,23 +151,22 @@ def _call(prefix, args, device, names, given, forward=None):
         plan = _plans.get(key)
         if plan is None:
             stem = "flashphases_backward" if forward else "flashphases"
-            phase, bytes_wanted = ctypes.c_int32(), ctypes.c_size_t()
-            status = getattr(library, stem + "_chosen_phase")(args, phase)
+            bytes_wanted = ctypes.c_size_t()
+            status = getattr(library, stem + "_workspace")(args, bytes_wanted)
             if status and forward and args.mode:  # what no phase adds atomically, one may add in order
                 args.mode = 0
-                status = getattr(library, stem + "_chosen_phase")(args, phase)
+                status = getattr(library, stem + "_workspace")(args, bytes_wanted)
             _abi.check(status, names)
-            _abi.check(getattr(library, stem + "_workspace")(args, bytes_wanted), names)
             if len(_plans) >= 4096:
                 _plans.clear()
-            plan = _plans[key] = (phase.value, bytes_wanted.value, forward and args.mode)
-        args.phase = plan[0]
+            plan = _plans[key] = (bytes_wanted.value, forward and args.mode)
+        bytes_wanted, mode = plan
         if forward:
-            args.mode = plan[2]
-        workspace = torch.empty(plan[1], dtype=torch.uint8, device=device) if plan[1] else None
+            args.mode = mode
+        workspace = torch.empty(bytes_wanted, dtype=torch.uint8, device=device) if bytes_wanted else None
         stream = torch._C._cuda_getCurrentRawStream(device.index)
-        _abi.check(call(args, workspace.data_ptr() if plan[1] else None, plan[1], stream), names)
-        return plan[1]
+        _abi.check(call(args, workspace.data_ptr() if bytes_wanted else None, bytes_wanted, stream), names)
+        return bytes_wanted
 
 
 _nothing = contextlib.nullcontext()
