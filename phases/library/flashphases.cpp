@@ -1,5 +1,6 @@
 // flashphases.cpp: see flashphases.h. Checks the arguments as the phases do, chooses the phase, enqueues its kernels.
-// No exception leaves a call: it becomes a status and a line of text. Without FLASH_HAVE_CUDA only the CPU computes.
+// No exception leaves a call: it becomes a status and a line of text. Without FLASH_HAVE_CUDA no GPU computes; with the
+// kernels for the simulator that does.
 // Use: libflashphases.so, which CMakeLists.txt builds and installs.
 #include "phases/library/flashphases.h"
 
@@ -7,9 +8,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <new>
 #include <type_traits>
+#include <utility>
 
 #ifdef FLASH_HAVE_CUDA
 #include <cuda_runtime_api.h>
@@ -20,6 +23,7 @@
 #include "phases/interface/operands.hpp"
 #include "phases/interface/validate.hpp"
 #include "phases/library/automatic.hpp"
+#include "sim/report/found.hpp"
 
 static_assert(FLASHPHASES_VERSION_MAJOR == FLASH_VERSION_MAJOR && FLASHPHASES_VERSION_MINOR == FLASH_VERSION_MINOR,
               "flashphases.h and CMakeLists.txt say different versions");
@@ -34,10 +38,16 @@ struct NoGpu : Error {
   using Error::Error;
 };
 
-thread_local char last_error[1024] = "";
+thread_local std::string last_error;
 
-int failed(flashphases_status status, const char* text) {
-  std::snprintf(last_error, sizeof last_error, "%s", text);
+// What the simulator has found follows with its whole text.
+int failed(flashphases_status status, const char* text, const std::vector<Finding>& findings = {}) noexcept {
+  try {
+    last_error = text;
+    for (const Finding& finding : findings) last_error += "\n" + finding.text;
+  } catch (const std::bad_alloc&) {
+    last_error.clear();
+  }
   return status;
 }
 
@@ -48,6 +58,8 @@ int guarded(const F& call) noexcept {
     return FLASHPHASES_OK;
   } catch (const NoGpu& e) {
     return failed(FLASHPHASES_NO_GPU, e.what());
+  } catch (const Found& e) {
+    return failed(FLASHPHASES_FINDING, e.what(), e.findings);
   } catch (const MachineError& e) {
     return failed(FLASHPHASES_CUDA_ERROR, e.what());
   } catch (const Error& e) {
@@ -302,17 +314,34 @@ bool runs_on(const Features& can, const Gpu& gpu) {
   return gpu.number >= 0 && runs_on(can, gpu.capability);
 }
 
-// The kernel phase of this number that has the direction. Of two (25 and 25m) one that the device runs, of these one
-// that can do the problem, if there is one; of these the later in the list, which has Hopper's instructions.
-const Phase& numbered(std::int32_t number, Direction direction, const Gpu& gpu, const AnyProblem* p = nullptr) {
+// Does this library hold the kernel for the simulator?
+bool is_held(const Features& can, Where where) {
+  for (const Phase* phase : all_phases())
+    for (const Pass* pass : {phase->forward, phase->backward})
+      if (pass && &pass->features == &can && can.kernel && pass->entries[static_cast<std::size_t>(where)]) return true;
+  return false;
+}
+bool holds_simulator(Where where) {
+  const auto holds = [where](const Phase* phase) { return is_held(phase->forward->features, where); };
+  return std::any_of(all_phases().begin(), all_phases().end(), holds);
+}
+
+bool meets_all(const Features& can, const AnyProblem& p) {
+  return !unmet(p, can.meets) && p.widest() <= can.largest_D();
+}
+
+// The kernel phase of this number that has the direction. Of two (25 and 25m) one that runs here, of these one that can
+// do the problem, if there is one; of these the later in the list, which has Hopper's instructions.
+using Runs = std::function<bool(const Features&)>;
+const Phase& numbered(std::int32_t number, Direction direction, const Runs& runs, const AnyProblem* p = nullptr) {
   std::string numbers;
   const Phase* named = nullptr;
   int last = 0, best = 0;
   for (const Phase* phase : all_phases()) {
     if (!phase->kernel() || !phase->pass(direction)) continue;
     const Features& can = phase->pass(direction)->features;
-    const bool does = p && can.types.contains(p->type) && !unmet(*p, can.meets) && p->widest() <= can.largest_D();
-    const int mine = std::atoi(phase->name), good = 2 * runs_on(can, gpu) + does;
+    const bool does = p && can.types.contains(p->type) && meets_all(can, *p);
+    const int mine = std::atoi(phase->name), good = 2 * runs(can) + does;
     if (mine == number && (!named || good >= best)) named = phase, best = good;
     if (mine != last) numbers += " " + std::to_string(last = mine);
   }
@@ -398,9 +427,10 @@ const Phase& on_cpu(const Asked& asked) {
   return definition::phase;
 }
 
-const Phase& on_gpu(const Asked& asked, const Gpu& gpu) {
-  if (asked.phase) return numbered(asked.phase, asked.problem.direction, gpu, &asked.problem);
-  return *choose_phase(asked.problem, [&](const Features& can) { return runs_on(can, gpu); }).phase;
+// The phase of the number that was asked for, or the one that was measured fastest of those that run here.
+const Phase& wanted(const Asked& asked, const Runs& runs) {
+  if (asked.phase) return numbered(asked.phase, asked.problem.direction, runs, &asked.problem);
+  return *choose_phase(asked.problem, runs).phase;
 }
 
 // Calls check(name, data, bytes of an element) for each array that has elements.
@@ -420,7 +450,7 @@ void check_call(const Asked& asked, const Phase& phase) {
 }
 
 Taken taken_on_gpu(const Asked& asked, const Gpu& gpu) {
-  const Phase& phase = on_gpu(asked, gpu);
+  const Phase& phase = wanted(asked, [&](const Features& can) { return runs_on(can, gpu); });
   check_call(asked, phase);
   const Pass& pass = pass_of(phase, asked.problem.direction);
   require_gpu(phase, pass.features, gpu);
@@ -510,20 +540,50 @@ Stream stream_of(const Asked& asked, const Taken& taken, const Launch& launch, c
   return stream;
 }
 
+// On the CPU or the simulator: where the host's memory is, and no workspace.
+Taken call_on_host(const Asked& asked, const Phase& phase, Where where, bool launch) {
+  const AnyProblem& p = asked.problem;
+  check_call(asked, phase);
+  each_array(p, [](const char* name, const void* data, std::size_t) { check_host_memory(name, data); });
+  check_lengths(p);
+  MachineOptions options;
+  options.threads = p.options.threads;
+  const Pass& pass = pass_of(phase, p.direction);
+  if (launch)
+    enter(phase, p, where, options);
+  else if (pass.features.kernel)
+    pass.on_stream(where, p, nullptr);
+  return {&phase, {}, 0};
+}
+
+Taken call_on_simulator(const Asked& asked, Where where, bool launch) {
+  if (!holds_simulator(where))
+    refuse("machine", std::to_string(asked.machine) + " (" + name(where) + ")",
+           "0 (GPU) or 1 (CPU): this library holds no simulator", "use libflashphases-simulated.so (docs/library.md)");
+  const Phase& phase = wanted(asked, [where](const Features& can) { return is_held(can, where); });
+  if (const Pass* pass = phase.pass(asked.problem.direction); pass && !is_held(pass->features, where))
+    refuse("phase", phase.name, "one that this library holds for the simulator",
+           "build it with -DFLASHPHASES_SIMULATED= for all");
+  return call_on_host(asked, phase, where, launch);
+}
+
 // Checks everything; launches too if that is asked for, with a workspace that is large enough.
 Taken call(const Call& call, const Launch* launch) {
   const Asked asked = asked_of(call);
-  const AnyProblem& p = asked.problem;
-  if (asked.machine != FLASHPHASES_GPU && asked.machine != FLASHPHASES_CPU)
-    refuse("machine", asked.machine, "0 (GPU) or 1 (CPU)", "see enum flashphases_machine");
-  if (asked.machine == FLASHPHASES_CPU) {
-    const Phase& phase = on_cpu(asked);
-    check_call(asked, phase);
-    each_array(p, [](const char* name, const void* data, std::size_t) { check_host_memory(name, data); });
-    check_lengths(p);
-    if (launch) enter(phase, p);
-    return {&phase, {}, 0};
+  switch (asked.machine) {
+    case FLASHPHASES_GPU:
+      break;
+    case FLASHPHASES_CPU:
+      return call_on_host(asked, on_cpu(asked), Where::Sim, launch);
+    case FLASHPHASES_SIM:
+      return call_on_simulator(asked, Where::Sim, launch);
+    case FLASHPHASES_CHECKED:
+      return call_on_simulator(asked, Where::Checked, launch);
+    default:
+      refuse("machine", asked.machine, "0 (GPU), 1 (CPU), 2 (simulator) or 3 (checked simulator)",
+             "see enum flashphases_machine");
   }
+  const AnyProblem& p = asked.problem;
   const Gpu gpu = current_gpu();
   const Taken& taken = remembered(call, asked, gpu);
   each_array(p, [&](const char* name, const void* data, std::size_t) { check_memory(name, data, gpu); });
@@ -594,8 +654,9 @@ flashphases_pass described(const Pass* pass) {
 
 void describe(std::int32_t number, flashphases_phase* to) {
   const std::uint32_t size = read(to, "phase", "flashphases_phase").struct_size;
+  const auto runs = [gpu = current_gpu()](const Features& can) { return runs_on(can, gpu); };
   const Phase& phase =
-      number == FLASHPHASES_DEFINITION ? definition::phase : numbered(number, Direction::Forward, current_gpu());
+      number == FLASHPHASES_DEFINITION ? definition::phase : numbered(number, Direction::Forward, runs);
   flashphases_phase info{};
   info.struct_size = size, info.number = number;
   for (const Phase* other : all_phases())
@@ -637,7 +698,7 @@ int flashphases_phase_info(int32_t number, flashphases_phase* phase) {
 }
 
 const char* flashphases_error(void) {
-  return flash::last_error;
+  return flash::last_error.c_str();
 }
 
 const char* flashphases_version(void) {

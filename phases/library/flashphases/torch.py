@@ -77,7 +77,8 @@ def _arguments(q, k, v, o, lse, m, l, o_lo, bias, mask, slopes, sinks, doc_q, do
     (B, H, Sq, D), (_, Hk, Sk, _) = q.shape, k.shape
     a = _abi.ForwardArgs(
         ctypes.sizeof(_abi.ForwardArgs), phase, TYPES[q.dtype], kind, 1, scale, 0, 0, B, H, Sq, Sk, D, _tensor(q),
-        _tensor(k), _tensor(v), _tensor(o), None if lse is None else lse.data_ptr(), _abi.GPU if q.is_cuda else _abi.CPU,
+        _tensor(k), _tensor(v), _tensor(o), None if lse is None else lse.data_ptr(),
+        _abi.GPU if q.is_cuda else _abi.HOST,
         1 if B * H * Sq * Sk < 1 << 16 else torch.get_num_threads(), Hk, v.shape[3], left, right, o.dtype != q.dtype,
         softcap, dropout)
     a.mask_shift = shift
@@ -247,14 +248,14 @@ def _forward(q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor], sinks: Opt
 
 def _fill(results, q, k, v, bias, sinks, mask, slopes, doc_q, doc_k, block_mask, cu_seqlens_q, cu_seqlens_k, seqused_q,
           seqused_k, seed, kind, left, right, shift, scale, softcap, dropout, phase, keep, names):
-    """The forward pass, into results: o, lse or None, and m, l, o_lo or None. Returns its arguments and the bytes of its
-    workspace."""
+    """The forward pass, into results: o, lse or None, and m, l, o_lo or None. Returns its arguments and how many bytes
+    of workspace it took."""
     q, k, v = _readable(q), _readable(k), _readable(v)
     args = _arguments(q, k, v, *results, bias, mask, slopes, sinks, doc_q, doc_k, block_mask, cu_seqlens_q,
                       cu_seqlens_k, seqused_q, seqused_k, seed, kind, left, right, shift, scale, softcap, dropout,
                       phase)
-    given = (keep, results[1] is None, bias is None, sinks is None, mask is None, slopes is None, doc_q is None, block_mask is None,
-             cu_seqlens_q is None, seqused_q is None, seqused_k is None)
+    given = (keep, results[1] is None, bias is None, sinks is None, mask is None, slopes is None, doc_q is None,
+             block_mask is None, cu_seqlens_q is None, seqused_q is None, seqused_k is None)
     return args, _call("flashphases_forward", args, q.device, names, given)
 
 
