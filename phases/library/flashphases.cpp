@@ -330,6 +330,26 @@ bool meets_all(const Features& can, const AnyProblem& p) {
   return !unmet(p, can.meets) && p.widest() <= can.largest_D();
 }
 
+// No phase has all that is asked for in this type, and some have it in another: then it is the type that is refused.
+void check_type(const AnyProblem& p) {
+  std::string types, words;
+  const auto add = [](std::string& list, const char* between, const char* word) {
+    list += (list.empty() ? "" : between) + std::string(word);
+  };
+  for (const Type type : {Type::Float32, Type::Float16, Type::BFloat16}) {
+    const bool has = std::any_of(all_phases().begin(), all_phases().end(), [&](const Phase* phase) {
+      const Pass* const pass = phase->pass(p.direction);
+      return pass && pass->features.kernel && pass->features.types.contains(type) && meets_all(pass->features, p);
+    });
+    if (has && type == p.type) return;
+    if (has) add(types, " or ", name(type));
+  }
+  if (types.empty()) return;
+  for (const DemandRow& row : demands::rows)
+    if (met_by_variants(row.demand) && row.asked(p)) add(words, ", ", row.word);
+  refuse("type", name(p.type), types + (words.empty() ? "" : " with " + words), "convert Q, K and V");
+}
+
 // The kernel phase of this number that has the direction. Of two (25 and 25m) one that runs here, of these one that can
 // do the problem, if there is one; of these the later in the list, which has Hopper's instructions.
 using Runs = std::function<bool(const Features&)>;
@@ -430,7 +450,11 @@ const Phase& on_cpu(const Asked& asked) {
 // The phase of the number that was asked for, or the one that was measured fastest of those that run here.
 const Phase& wanted(const Asked& asked, const Runs& runs) {
   if (asked.phase) return numbered(asked.phase, asked.problem.direction, runs, &asked.problem);
-  return *choose_phase(asked.problem, runs).phase;
+  const Phase& phase = *choose_phase(asked.problem, runs).phase;
+  if (const Features& can = pass_of(phase, asked.problem.direction).features;
+      !can.types.contains(asked.problem.type) || !meets_all(can, asked.problem))
+    check_type(asked.problem);
+  return phase;
 }
 
 // Calls check(name, data, bytes of an element) for each array that has elements.

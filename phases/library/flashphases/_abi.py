@@ -134,7 +134,8 @@ def check(status, names="attention"):
     first = re.match(r"\w+", text)
     if first and first[0] in NAMES[names]:
         text = NAMES[names][first[0]] + text[first.end():]
-    unsupported = status == NO_GPU or "choose a phase" in text or "choose another phase" in text
+    unsupported = status == NO_GPU or any(
+        words in text for words in ("choose a phase", "choose another phase", "convert Q, K and V"))
     error = (Finding if status == FINDING else Error if status not in (BAD_ARGUMENT, NO_GPU) else
              Unsupported if unsupported else Refused)(text)
     error.status = status
