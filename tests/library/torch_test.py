@@ -428,6 +428,98 @@ def test_checkpoint_and_distributed_data_parallel():
         assert torch.allclose(p.grad, g, atol=1e-6)
 
 
+def train(rank, folder, wrap, attends, results):
+    """Of a process of two: five steps of a small module, whose parameters then go to results[rank]."""
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/{wrap}-{attends}", rank=rank,
+                                         world_size=2)
+
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.qkv, self.out = torch.nn.Linear(32, 96), torch.nn.Linear(32, 32)
+
+        def forward(self, x):
+            q, k, v = self.qkv(x).unflatten(2, (3, 4, 8)).permute(2, 0, 3, 1, 4)
+            sdpa = (fp if attends == "ours" else torch.nn.functional).scaled_dot_product_attention
+            return self.out(sdpa(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
+    torch.manual_seed(0)
+    block = Block()
+    if wrap == "DDP":
+        whole = torch.nn.parallel.DistributedDataParallel(block)
+    else:
+        from torch.distributed.fsdp import fully_shard
+        mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (2,))
+        whole = fully_shard(block, mesh=mesh)
+    optimizer = torch.optim.SGD(whole.parameters(), lr=0.5)
+    for step in range(5):
+        x = draw(3, 9, 32, seed=2 * step + rank)  # each process has numbers of its own
+        optimizer.zero_grad()
+        (whole(x) - x.roll(1, 1)).square().mean().backward()
+        optimizer.step()
+    full = [p.full_tensor() if hasattr(p, "full_tensor") else p for p in block.parameters()]
+    torch.save([p.detach() for p in full], f"{results}/{wrap}-{attends}-{rank}")
+    torch.distributed.destroy_process_group()
+
+
+def test_two_processes_train_as_with_torchs_own():
+    if on_gpu():
+        raise NotRun("two processes of a CPU")
+    wraps = ["DDP"]
+    try:
+        from torch.distributed.fsdp import fully_shard  # noqa: F401
+        wraps.append("FSDP")
+    except ImportError:
+        print("    FSDP left out: torch", torch.__version__, "has no fully_shard for a CPU")
+    with tempfile.TemporaryDirectory() as folder:
+        for wrap in wraps:
+            for attends in ("ours", "torch's"):
+                torch.multiprocessing.spawn(train, (folder, wrap, attends, folder), nprocs=2)
+            ours, torchs, others = (torch.load(f"{folder}/{wrap}-{name}", weights_only=True)
+                                    for name in ("ours-0", "torch's-0", "ours-1"))
+            torch.manual_seed(0)
+            begin = torch.nn.Linear(32, 96).weight
+            assert not torch.allclose(ours[0], begin, atol=1e-3), "it has learned nothing"
+            for a, b, other in zip(ours, torchs, others):
+                assert torch.equal(a, other), f"{wrap}: the processes differ"
+                assert torch.allclose(a, b, atol=1e-6, rtol=1e-5), f"{wrap}: {(a - b).abs().max()}"
+
+
+def test_an_autograd_function_of_ones_own():
+    """As courses have it: [batch, rows, D], and LSE among what forward has saved."""
+    class Attention(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, q, k, v, is_causal=False):
+            ctx.causal = "top-left" if is_causal else None
+            o, lse = fp.attention(*(t.unsqueeze(1) for t in (q, k, v)), ctx.causal, with_lse=True)
+            ctx.save_for_backward(q, k, v, o.squeeze(1), lse.squeeze(1))
+            return o.squeeze(1)
+
+        @staticmethod
+        def backward(ctx, dout):
+            return *(t.squeeze(1) for t in fp.gradients(*(t.unsqueeze(1) for t in (*ctx.saved_tensors, dout)),
+                                                        causal=ctx.causal)), None
+
+    for causal in (False, True):
+        q, k, v = (draw(4, 128, 64, seed=n, grad=True) for n in range(3))
+        dout = draw(4, 128, 64, seed=3)
+        o = Attention.apply(q, k, v, causal)
+        four = [t.detach().double().unsqueeze(1).requires_grad_() for t in (q, k, v)]
+        want, want_lse = exact(*four, "top-left" if causal else None)
+        saved = [t for t in o.grad_fn.saved_tensors if t.shape == (4, 128)]
+        assert len(saved) == 1
+        expect_lse(saved[0], want_lse[:, 0])
+        expect_o(o, want[:, 0])
+        o.backward(dout)
+        wanted = torch.autograd.grad(want, four, dout.double().unsqueeze(1))
+        for name, t, exactly in zip(("dq", "dk", "dv"), (q, k, v), wanted):
+            expect_gradient(name, t.grad, exactly[:, 0], t.dtype)
+    four = [t.detach().unsqueeze(1) for t in (q, k, v, o, dout)]
+    with refused(ValueError, "lse's shape is [4, 1, 127]; expected [4, 1, 128]"):
+        fp.gradients(*four[:4], want_lse[..., :127].float(), four[4])
+    with refused(ValueError, "lse's type is torch.float64; expected torch.float32"):
+        fp.gradients(*four[:4], want_lse, four[4])
+
+
 # ---- Drop-ins -------------------------------------------------------------------------------------------------------
 
 

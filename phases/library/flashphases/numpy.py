@@ -1,5 +1,5 @@
-"""numpy.py: attention of NumPy arrays [B, H, S, D] by the definition, on the CPU, and its gradients; or, as the variable
-FLASHPHASES_MACHINE says, by a phase's kernel on the simulator.
+"""numpy.py: attention of NumPy arrays [B, H, S, D] by the definition, on the CPU, and its gradients; with the variable
+FLASHPHASES_MACHINE by a phase's kernel on the simulator.
 float32, float16, and bfloat16 as ml_dtypes has it; strides as they are, D contiguous; nothing is copied.
 Use: o, lse = attention(q, k, v, causal="top-left", with_lse=True)
 """

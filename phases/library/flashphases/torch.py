@@ -444,6 +444,31 @@ def attention(q, k, v, causal=None, scale=None, with_lse=False, *, window=None, 
     return (o, lse) if with_lse else o
 
 
+def gradients(q, k, v, o, lse, dout, dlse=None, causal=None, scale=None, *, window=None, align=None, softcap=0.0,
+              deterministic=None, names="attention"):
+    """dq, dk, dv of a call of attention(), for an autograd function of one's own that has kept o and lse.
+
+    o [B, H, Sq, Dv], lse [B, H, Sq]: what attention(…, with_lse=True) has returned for the same arguments; dout, dlse:
+    the gradients with respect to them. attention() itself keeps more, for more precise gradients (docs/backward.md).
+    """
+    kind, left, right = _abi.mask_of(causal, window, align)
+    _check(names, q, k, v, o=o, lse=lse, dout=dout, dlse=dlse)
+    for name, t, shape in (("o", o, (*q.shape[:3], v.shape[3])), ("dout", dout, (*q.shape[:3], v.shape[3])),
+                           ("lse", lse, tuple(q.shape[:3])), ("dlse", dlse, tuple(q.shape[:3]))):
+        if t is not None and tuple(t.shape) != shape:
+            _abi.refuse(f"{name}'s shape", list(t.shape), list(shape))
+    if lse.dtype != torch.float32:
+        _abi.refuse("lse's type", lse.dtype, torch.float32)
+    if o.dtype not in (q.dtype, torch.float32):
+        _abi.refuse("o's type", o.dtype, f"{q.dtype} or torch.float32")
+    if deterministic is None:
+        deterministic = torch.are_deterministic_algorithms_enabled()
+    none, scale = q.new_empty((0,), dtype=torch.float32), 1 / math.sqrt(max(q.shape[3], 1)) if scale is None else scale
+    return _backward(dout, dlse, q, k, v, _readable(o), lse.contiguous(), none, none, none, *[None] * 12, kind, left,
+                     right, 0, float(scale), float(softcap), 0.0, q.is_cuda and not deterministic, False, False,
+                     names)[:3]
+
+
 # ---- As torch has it ------------------------------------------------------------------------------------------------
 
 
