@@ -39,11 +39,18 @@ check_cxx_source_compiles("
 unset(CMAKE_REQUIRED_LIBRARIES)
 unset(CMAKE_REQUIRED_INCLUDES)
 
+# Objects that become part of libflashphases too (phases/library).
+function(flash_for_library target)
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON
+    CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+endfunction()
+
 # The simulator itself is always optimised: kernels run inside it. Its own flags follow the build's sanitizers.
 file(GLOB simulator CONFIGURE_DEPENDS ${FLASH_ROOT}/sim/*.cpp ${FLASH_ROOT}/sim/*/*.cpp)
 file(GLOB FLASH_LAUNCHES_SOURCE CONFIGURE_DEPENDS ${FLASH_ROOT}/sim/compiler/*.cpp)
 list(REMOVE_ITEM simulator ${FLASH_LAUNCHES_SOURCE})
 add_library(flash_simt STATIC ${simulator})
+flash_for_library(flash_simt)
 target_include_directories(flash_simt PUBLIC ${FLASH_ROOT})
 target_compile_features(flash_simt PUBLIC cxx_std_20)
 # Findings and gdb name lines by -g1, and gdb can print threadIdx by -g in the file that has it. The rest of debug
@@ -158,12 +165,6 @@ FLAGS_sim='-std=c++20 -fconcepts -g1 ${both} -O2 -DFLASH_MACHINE=on_sim'
 ")
 add_custom_target(flash-check DEPENDS flash_simt flash-launches)
 
-# Objects that become part of libflashphases too (phases/library).
-function(flash_for_library target)
-  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON
-    CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
-endfunction()
-
 # One kernel file as object libraries <name>_sim, <name>_checked and (with CUDA) <name>_gpu, and <name> for all of them.
 # LOWEST_CAPABILITY 80: its instructions need that; for the GPU it is compiled for those architectures that have it.
 # 90: it uses gpu/hopper.cuh, whose instructions sm_90a alone has, whatever else the build is for.
@@ -184,6 +185,7 @@ function(flash_add_kernel name file)
     file(CONFIGURE OUTPUT ${source} CONTENT "#include \"${path}\"\n" @ONLY)
     set_property(SOURCE ${source} APPEND PROPERTY OBJECT_DEPENDS ${path} ${FLASH_LAUNCHES_SOURCE})
     add_library(${name}_${machine} OBJECT ${source})
+    flash_for_library(${name}_${machine})
     target_link_libraries(${name}_${machine} PUBLIC flash_simt)
     target_compile_definitions(${name}_${machine} PRIVATE FLASH_MACHINE=on_${machine} FLASH_KERNEL_FILE="${path}")
     target_compile_options(${name}_${machine} PRIVATE ${FLASH_BOTH_FLAGS})

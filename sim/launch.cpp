@@ -21,6 +21,7 @@
 #include "sim/limits.hpp"
 #include "sim/machine_state.hpp"
 #include "sim/report/findings.hpp"
+#include "sim/report/found.hpp"
 #include "sim/report/recorder.hpp"
 
 namespace flash::simt {
@@ -392,9 +393,10 @@ void tell(MachineState& machine, const std::vector<Finding>& found, bool interru
   }
   if (found.empty() || machine.options.keep_going) return;
   print();
-  throw Error("kernel " + machine.named_reports().back().kernel + " has " + std::to_string(found.size()) +
-              (found.size() == 1 ? " finding: " : " findings, the first: ") +
-              found[0].text.substr(0, found[0].text.find('\n')));
+  throw Found("kernel " + machine.named_reports().back().kernel + " has " + std::to_string(found.size()) +
+                  (found.size() == 1 ? " finding: " : " findings, the first: ") +
+                  found[0].text.substr(0, found[0].text.find('\n')),
+              found);
 }
 
 }  // namespace

@@ -3,7 +3,9 @@
 // Use: linked with every kernel phase (cmake/phases.cmake).
 #include <chrono>
 #include <cstring>
+#include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "phases/interface/kernel_phase.cuh"
@@ -14,28 +16,59 @@
 
 namespace flash::inline FLASH_MACHINE {
 
+#ifdef __CUDACC__
+namespace {
+
+int current_device() {
+  int device = 0;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  return device;
+}
+
+// Of the current device. It never changes: each thread asks once, and again where it changes devices.
+template <cudaDeviceAttr kAttribute>
+int of_device(const char* what) {
+  thread_local int device = -1, value = 0;
+  if (const int current = current_device(); current != device) {
+    check_cuda(cudaDeviceGetAttribute(&value, kAttribute, current), what);
+    device = current;
+  }
+  return value;
+}
+
+}  // namespace
+#endif
+
 // Shared memory that a block may have, in bytes.
 std::int64_t shared_memory_of(const MachineOptions& options) {
+  const auto limit = static_cast<std::int64_t>(shared_memory_limit(options.profile));
 #ifdef __CUDACC__
-  int device = 0, bytes = 0;
-  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
-  check_cuda(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
-             "shared memory per block");
-  return std::min<std::int64_t>(bytes, static_cast<std::int64_t>(shared_memory_limit(options.profile)));
+  return std::min<std::int64_t>(of_device<cudaDevAttrMaxSharedMemoryPerBlockOptin>("shared memory per block"), limit);
 #else
-  return static_cast<std::int64_t>(shared_memory_limit(options.profile));
+  return limit;
 #endif
 }
 
 // Multiprocessors of the current device.
 int multiprocessors() {
 #ifdef __CUDACC__
-  int device = 0, count = 0;
-  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
-  check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "number of multiprocessors");
-  return count;
+  return of_device<cudaDevAttrMultiProcessorCount>("number of multiprocessors");
 #else
   return simulated_multiprocessors;
+#endif
+}
+
+// A kernel keeps this as long as the device its context: each thread asks once for each device.
+void allow_shared_memory(const void* kernel, std::size_t bytes) {
+#ifdef __CUDACC__
+  thread_local std::map<std::pair<const void*, int>, std::size_t> allowed;
+  std::size_t& known = allowed[{kernel, current_device()}];
+  if (known == bytes) return;
+#endif
+  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
+             "shared memory opt-in");
+#ifdef __CUDACC__
+  known = bytes;
 #endif
 }
 

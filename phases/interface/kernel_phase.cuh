@@ -100,19 +100,20 @@ Blocks choose_blocks(const Options& options, std::int64_t D, std::int64_t availa
     with_sizes<kCan>(D, blocks, [&]<int kD, int Br, int Bc>() { size = sizeof(Tiles<kD, Br, Bc>); });
     return size;
   };
-  const auto text = [](std::int64_t Br, std::int64_t Bc) {
-    return (Br ? std::to_string(Br) : "any") + "x" + (Bc ? std::to_string(Bc) : "any");
-  };
   const Blocks* listed = nullptr;
-  std::string list;
   for (const Blocks& blocks : kCan.blocks) {
     if (!kCan.has(kCan.padded(D), blocks)) continue;
-    list += (list.empty() ? "" : ", ") + text(blocks.Br, blocks.Bc);
     if (options.block_q && options.block_q != blocks.Br) continue;
     if (options.block_k && options.block_k != blocks.Bc) continue;
     if (bytes(blocks) <= available) return blocks;
     if (!listed) listed = &blocks;
   }
+  const auto text = [](std::int64_t Br, std::int64_t Bc) {
+    return (Br ? std::to_string(Br) : "any") + "x" + (Bc ? std::to_string(Bc) : "any");
+  };
+  std::string list;
+  for (const Blocks& blocks : kCan.blocks)
+    if (kCan.has(kCan.padded(D), blocks)) list += (list.empty() ? "" : ", ") + text(blocks.Br, blocks.Bc);
   if (!listed)
     refuse("block size", text(options.block_q, options.block_k), "one of " + list, "omit --block-q and --block-k");
   refuse("shared memory for blocks " + text(listed->Br, listed->Bc) + " at D = " + std::to_string(D),
@@ -131,10 +132,10 @@ inline dim3 grid_of(std::int64_t length, int tile, std::int64_t heads) {
 }
 
 // A block with more than 48 KiB of dynamic shared memory must ask for it.
+void allow_shared_memory(const void* kernel, std::size_t bytes);
 template <class Kernel>
 void allow_shared_memory(Kernel* kernel, std::size_t bytes) {
-  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
-             "shared memory opt-in");
+  allow_shared_memory(reinterpret_cast<const void*>(kernel), bytes);
 }
 
 inline float scale_log2(float scale) {

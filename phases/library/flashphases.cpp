@@ -1,5 +1,6 @@
 // flashphases.cpp: see flashphases.h. Checks the arguments as the phases do, chooses the phase, enqueues its kernels.
-// No exception leaves a call: it becomes a status and a line of text. Without FLASH_HAVE_CUDA only the CPU computes.
+// No exception leaves a call: it becomes a status and a line of text. Without FLASH_HAVE_CUDA no GPU computes; with the
+// kernels for the simulator that does.
 // Use: libflashphases.so, which CMakeLists.txt builds and installs.
 #include "phases/library/flashphases.h"
 
@@ -7,7 +8,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <memory>
 #include <new>
+#include <type_traits>
+#include <utility>
 
 #ifdef FLASH_HAVE_CUDA
 #include <cuda_runtime_api.h>
@@ -18,6 +23,7 @@
 #include "phases/interface/operands.hpp"
 #include "phases/interface/validate.hpp"
 #include "phases/library/automatic.hpp"
+#include "sim/report/found.hpp"
 
 static_assert(FLASHPHASES_VERSION_MAJOR == FLASH_VERSION_MAJOR && FLASHPHASES_VERSION_MINOR == FLASH_VERSION_MINOR,
               "flashphases.h and CMakeLists.txt say different versions");
@@ -32,10 +38,16 @@ struct NoGpu : Error {
   using Error::Error;
 };
 
-thread_local char last_error[1024] = "";
+thread_local std::string last_error;
 
-int failed(flashphases_status status, const char* text) {
-  std::snprintf(last_error, sizeof last_error, "%s", text);
+// What the simulator has found follows with its whole text.
+int failed(flashphases_status status, const char* text, const std::vector<Finding>& findings = {}) noexcept {
+  try {
+    last_error = text;
+    for (const Finding& finding : findings) last_error += "\n" + finding.text;
+  } catch (const std::bad_alloc&) {
+    last_error.clear();
+  }
   return status;
 }
 
@@ -46,6 +58,8 @@ int guarded(const F& call) noexcept {
     return FLASHPHASES_OK;
   } catch (const NoGpu& e) {
     return failed(FLASHPHASES_NO_GPU, e.what());
+  } catch (const Found& e) {
+    return failed(FLASHPHASES_FINDING, e.what(), e.findings);
   } catch (const MachineError& e) {
     return failed(FLASHPHASES_CUDA_ERROR, e.what());
   } catch (const Error& e) {
@@ -236,14 +250,23 @@ bool is_set(const char* name, std::int32_t value) {
   return value;
 }
 
-Asked asked(const Args* args) {
-  const Args a = read(args, "args", "flashphases_forward_args");
-  return {problem_of(a), a.machine, a.phase, a.spare_multiprocessors, is_set("workspace_is_zero", a.workspace_is_zero)};
+// The structs of a call, in this version's layout; of a forward pass the second one is zeros.
+struct Call {
+  Args forward;
+  BackwardArgs backward;
+};
+Call read_call(const Args* args) {
+  return {read(args, "args", "flashphases_forward_args"), {}};
+}
+Call read_call(const BackwardArgs* args) {
+  const BackwardArgs a = read(args, "args", "flashphases_backward_args");
+  return {read(a.forward, "forward", "flashphases_forward_args"), a};
 }
 
-Asked asked(const BackwardArgs* args) {
-  const BackwardArgs a = read(args, "args", "flashphases_backward_args");
-  const Args f = read(a.forward, "forward", "flashphases_forward_args");
+Asked asked_of(const Args& f) {
+  return {problem_of(f), f.machine, f.phase, f.spare_multiprocessors, is_set("workspace_is_zero", f.workspace_is_zero)};
+}
+Asked asked_of(const Args& f, const BackwardArgs& a) {
   Asked asked{problem_of(f), f.machine, a.phase, f.spare_multiprocessors,
               is_set("workspace_is_zero", a.workspace_is_zero)};
   AnyProblem& p = asked.problem;
@@ -259,6 +282,9 @@ Asked asked(const BackwardArgs* args) {
   p.dbias = optional_view("dbias", a.dbias, {s.B, s.H, s.Sq, s.Sk});
   p.dsinks = optional_view(a.dsinks, {1, s.H, 1, 1});
   return asked;
+}
+Asked asked_of(const Call& call) {
+  return call.backward.struct_size ? asked_of(call.forward, call.backward) : asked_of(call.forward);
 }
 
 // The calling thread's device, of which what never changes is asked once; number -1: there is none.
@@ -288,16 +314,55 @@ bool runs_on(const Features& can, const Gpu& gpu) {
   return gpu.number >= 0 && runs_on(can, gpu.capability);
 }
 
-// The kernel phase of this number that has the direction; of two (25 and 25m) the first that the device runs.
-const Phase& numbered(std::int32_t number, Direction direction, const Gpu& gpu) {
+// Does this library hold the kernel for the simulator?
+bool is_held(const Features& can, Where where) {
+  for (const Phase* phase : all_phases())
+    for (const Pass* pass : {phase->forward, phase->backward})
+      if (pass && &pass->features == &can && can.kernel && pass->entries[static_cast<std::size_t>(where)]) return true;
+  return false;
+}
+bool holds_simulator(Where where) {
+  const auto holds = [where](const Phase* phase) { return is_held(phase->forward->features, where); };
+  return std::any_of(all_phases().begin(), all_phases().end(), holds);
+}
+
+bool meets_all(const Features& can, const AnyProblem& p) {
+  return !unmet(p, can.meets) && p.widest() <= can.largest_D();
+}
+
+// No phase has all that is asked for in this type, and some have it in another: then it is the type that is refused.
+void check_type(const AnyProblem& p) {
+  std::string types, words;
+  const auto add = [](std::string& list, const char* between, const char* word) {
+    list += (list.empty() ? "" : between) + std::string(word);
+  };
+  for (const Type type : {Type::Float32, Type::Float16, Type::BFloat16}) {
+    const bool has = std::any_of(all_phases().begin(), all_phases().end(), [&](const Phase* phase) {
+      const Pass* const pass = phase->pass(p.direction);
+      return pass && pass->features.kernel && pass->features.types.contains(type) && meets_all(pass->features, p);
+    });
+    if (has && type == p.type) return;
+    if (has) add(types, " or ", name(type));
+  }
+  if (types.empty()) return;
+  for (const DemandRow& row : demands::rows)
+    if (met_by_variants(row.demand) && row.asked(p)) add(words, ", ", row.word);
+  refuse("type", name(p.type), types + (words.empty() ? "" : " with " + words), "convert Q, K and V");
+}
+
+// The kernel phase of this number that has the direction. Of two (25 and 25m) one that runs here, of these one that can
+// do the problem, if there is one; of these the later in the list, which has Hopper's instructions.
+using Runs = std::function<bool(const Features&)>;
+const Phase& numbered(std::int32_t number, Direction direction, const Runs& runs, const AnyProblem* p = nullptr) {
   std::string numbers;
   const Phase* named = nullptr;
-  int last = 0;
+  int last = 0, best = 0;
   for (const Phase* phase : all_phases()) {
     if (!phase->kernel() || !phase->pass(direction)) continue;
-    const int mine = std::atoi(phase->name);
-    const auto runs = [&](const Phase& phase) { return runs_on(phase.pass(direction)->features, gpu); };
-    if (mine == number && (!named || (!runs(*named) && runs(*phase)))) named = phase;
+    const Features& can = phase->pass(direction)->features;
+    const bool does = p && can.types.contains(p->type) && meets_all(can, *p);
+    const int mine = std::atoi(phase->name), good = 2 * runs(can) + does;
+    if (mine == number && (!named || good >= best)) named = phase, best = good;
     if (mine != last) numbers += " " + std::to_string(last = mine);
   }
   if (named) return *named;
@@ -359,7 +424,8 @@ struct Launch {
 };
 struct Taken {
   const Phase* phase;
-  std::size_t workspace_bytes;  // that it needs
+  Workspace workspace;          // that it needs, piece by piece,
+  std::size_t workspace_bytes;  // and in one block
 };
 
 // Where a piece begins in the caller's workspace, which is one block: each at a multiple of 256 bytes.
@@ -381,62 +447,175 @@ const Phase& on_cpu(const Asked& asked) {
   return definition::phase;
 }
 
-const Phase& on_gpu(const Asked& asked, const Gpu& gpu) {
-  if (asked.phase) return numbered(asked.phase, asked.problem.direction, gpu);
-  return *choose_phase(asked.problem, [&](const Features& can) { return runs_on(can, gpu); }).phase;
+// The phase of the number that was asked for, or the one that was measured fastest of those that run here.
+const Phase& wanted(const Asked& asked, const Runs& runs) {
+  if (asked.phase) return numbered(asked.phase, asked.problem.direction, runs, &asked.problem);
+  const Phase& phase = *choose_phase(asked.problem, runs).phase;
+  if (const Features& can = pass_of(phase, asked.problem.direction).features;
+      !can.types.contains(asked.problem.type) || !meets_all(can, asked.problem))
+    check_type(asked.problem);
+  return phase;
+}
+
+// Calls check(name, data, bytes of an element) for each array that has elements.
+template <class F>
+void each_array(const AnyProblem& p, const F& check) {
+  for (const Operand& operand : operands)
+    if (is_given(operand, p) && (p.*operand.view).elements() > 0)
+      check(operand.name, (p.*operand.view).data,
+            static_cast<std::size_t>(bytes_of(type_of_elements(operand.element, p))));
+}
+
+// Of a phase that has been chosen, what does not depend on where arrays lie.
+void check_call(const Asked& asked, const Phase& phase) {
+  validate(asked.problem, phase);
+  if (asked.spare != 0) refuse("spare_multiprocessors", asked.spare, std::string("0 in phase ") + phase.name, "pass 0");
+  each_array(asked.problem, check_alignment);
+}
+
+Taken taken_on_gpu(const Asked& asked, const Gpu& gpu) {
+  const Phase& phase = wanted(asked, [&](const Features& can) { return runs_on(can, gpu); });
+  check_call(asked, phase);
+  const Pass& pass = pass_of(phase, asked.problem.direction);
+  require_gpu(phase, pass.features, gpu);
+  Taken taken{&phase, pass.features.workspace(asked.problem), 0};
+  const Workspace& pieces = taken.workspace;
+  for (const Piece& piece : pieces)  // the last one needs no room behind it
+    taken.workspace_bytes = &piece == pieces.end() - 1
+                                ? taken.workspace_bytes + static_cast<std::size_t>(piece.count) * 4
+                                : after(taken.workspace_bytes, piece);
+  pass.on_stream(Where::Gpu, asked.problem, nullptr);
+  return taken;
+}
+
+// ---- What was taken before ------------------------------------------------------------------------------------------
+// Choosing and checking take longer than launching, and most calls are like one before.
+
+// A call's bits that decide what is taken. Of an address: is there one, and how far from a multiple of 16? Of the seed
+// and of what is in the workspace nothing; nor of the bytes between fields.
+using Signature = std::array<std::uint64_t, sizeof(Call) / 8>;
+Signature signature_of(Call call) {
+  const auto reduce = [](auto*& address) {
+    using Pointer = std::remove_reference_t<decltype(address)>;
+    if (address) address = reinterpret_cast<Pointer>(16 | reinterpret_cast<std::uintptr_t>(address) % 16);
+  };
+  Args& f = call.forward;
+  for (flashphases_input* t :
+       {&f.q, &f.k, &f.v, &f.slopes, &f.bias, &f.bool_mask, &f.doc_q, &f.doc_k, &f.block_mask, &call.backward.dout})
+    reduce(t->data);
+  BackwardArgs& b = call.backward;
+  for (flashphases_tensor* t : {&f.o, &f.o_lo, &b.dq, &b.dk, &b.dv, &b.dbias}) reduce(t->data);
+  for (float** rows : {&f.lse, &f.m, &f.l, &b.dsinks}) reduce(*rows);
+  for (const float** rows : {&f.sinks, &b.dlse}) reduce(*rows);
+  for (const std::int32_t** lengths : {&f.cu_seqlens_q, &f.cu_seqlens_k, &f.seqused_q, &f.seqused_k}) reduce(*lengths);
+  f.dropout_seed = 0, b.forward = nullptr;
+  f.workspace_is_zero = b.workspace_is_zero = 0;
+  Signature words;
+  static_assert(sizeof words == sizeof call && offsetof(Args, dropout_seed) - offsetof(Args, dropout) == 8);
+  std::memcpy(words.data(), &call, sizeof call);
+  std::memset(reinterpret_cast<char*>(words.data()) + offsetof(Args, dropout) + 4, 0, 4);
+  return words;
+}
+
+// Where a thread remembers such a call, among 64.
+std::size_t place_of(const Signature& signature) {
+  std::uint64_t sum = 0, factor = 0x9e3779b97f4a7c15u;
+  for (const std::uint64_t word : signature) sum += word * factor, factor += 0x7f4a7c159e3779b8u;  // it stays odd
+  return sum >> 58;
+}
+
+// The same as taken_on_gpu(), and at once where this thread has had it on this device.
+const Taken& remembered(const Call& call, const Asked& asked, const Gpu& gpu) {
+  struct Memory {
+    int device = -1;
+    Signature signature{};
+    Taken taken{};
+  };
+  thread_local std::unique_ptr<std::array<Memory, 64>> memories = std::make_unique<std::array<Memory, 64>>();
+  const Signature signature = signature_of(call);
+  Memory& memory = (*memories)[place_of(signature)];
+  if (memory.device != gpu.number || memory.signature != signature) {
+    memory.device = -1;  // until it is known
+    memory.taken = taken_on_gpu(asked, gpu);
+    memory.signature = signature, memory.device = gpu.number;
+  }
+  return memory.taken;
+}
+
+// ---- A call ---------------------------------------------------------------------------------------------------------
+
+// The caller's workspace, piece by piece; cleared where it must be 0.
+Stream stream_of(const Asked& asked, const Taken& taken, const Launch& launch, const Gpu& gpu) {
+  Stream stream{launch.stream, {}};
+  if (taken.workspace_bytes == 0) return stream;
+  if (launch.workspace_bytes < taken.workspace_bytes)
+    refuse("workspace_bytes", launch.workspace_bytes, std::to_string(taken.workspace_bytes) + " or more",
+           asked.problem.backward() ? "ask flashphases_backward_workspace" : "ask flashphases_workspace");
+  check_pointer("workspace", launch.workspace);
+  check_alignment("workspace", launch.workspace, asked.problem.backward() ? 256 : sizeof(unsigned));
+  check_memory("workspace", launch.workspace, gpu);
+  std::size_t begin = 0;
+  for (int i = 0; i < taken.workspace.size(); begin = after(begin, taken.workspace[i++])) {
+    void* const piece = static_cast<char*>(launch.workspace) + begin;
+    stream.workspace[static_cast<std::size_t>(i)] = piece;
+    if (taken.workspace[i].zeroed && !asked.workspace_is_zero)
+      clear(piece, static_cast<std::size_t>(taken.workspace[i].count) * 4, launch.stream);
+  }
+  return stream;
+}
+
+// On the CPU or the simulator: where the host's memory is, and no workspace.
+Taken call_on_host(const Asked& asked, const Phase& phase, Where where, bool launch) {
+  const AnyProblem& p = asked.problem;
+  check_call(asked, phase);
+  each_array(p, [](const char* name, const void* data, std::size_t) { check_host_memory(name, data); });
+  check_lengths(p);
+  MachineOptions options;
+  options.threads = p.options.threads;
+  const Pass& pass = pass_of(phase, p.direction);
+  if (launch)
+    enter(phase, p, where, options);
+  else if (pass.features.kernel)
+    pass.on_stream(where, p, nullptr);
+  return {&phase, {}, 0};
+}
+
+Taken call_on_simulator(const Asked& asked, Where where, bool launch) {
+  if (!holds_simulator(where))
+    refuse("machine", std::to_string(asked.machine) + " (" + name(where) + ")",
+           "0 (GPU) or 1 (CPU): this library holds no simulator", "use libflashphases-simulated.so (docs/library.md)");
+  const Phase& phase = wanted(asked, [where](const Features& can) { return is_held(can, where); });
+  if (const Pass* pass = phase.pass(asked.problem.direction); pass && !is_held(pass->features, where))
+    refuse("phase", phase.name, "one that this library holds for the simulator",
+           "build it with -DFLASHPHASES_SIMULATED= for all");
+  return call_on_host(asked, phase, where, launch);
 }
 
 // Checks everything; launches too if that is asked for, with a workspace that is large enough.
-Taken call(const Asked& asked, const Launch* launch) {
+Taken call(const Call& call, const Launch* launch) {
+  const Asked asked = asked_of(call);
+  switch (asked.machine) {
+    case FLASHPHASES_GPU:
+      break;
+    case FLASHPHASES_CPU:
+      return call_on_host(asked, on_cpu(asked), Where::Sim, launch);
+    case FLASHPHASES_SIM:
+      return call_on_simulator(asked, Where::Sim, launch);
+    case FLASHPHASES_CHECKED:
+      return call_on_simulator(asked, Where::Checked, launch);
+    default:
+      refuse("machine", asked.machine, "0 (GPU), 1 (CPU), 2 (simulator) or 3 (checked simulator)",
+             "see enum flashphases_machine");
+  }
   const AnyProblem& p = asked.problem;
-  if (asked.machine != FLASHPHASES_GPU && asked.machine != FLASHPHASES_CPU)
-    refuse("machine", asked.machine, "0 (GPU) or 1 (CPU)", "see enum flashphases_machine");
-  const bool cpu = asked.machine == FLASHPHASES_CPU;
-  const Gpu gpu = cpu ? Gpu() : current_gpu();
-  const Phase& phase = cpu ? on_cpu(asked) : on_gpu(asked, gpu);
-  validate(p, phase);
-  if (asked.spare != 0) refuse("spare_multiprocessors", asked.spare, std::string("0 in phase ") + phase.name, "pass 0");
-  const auto each_array = [&](const auto& check) {
-    for (const Operand& operand : operands)
-      if (is_given(operand, p) && (p.*operand.view).elements() > 0)
-        check(operand.name, (p.*operand.view).data,
-              static_cast<std::size_t>(bytes_of(type_of_elements(operand.element, p))));
-  };
-  each_array([](const char* name, const void* data, std::size_t element) { check_alignment(name, data, element); });
-  if (cpu) {
-    each_array([](const char* name, const void* data, std::size_t) { check_host_memory(name, data); });
-    check_lengths(p);
-    if (launch) enter(phase, p);
-    return {&phase, 0};
+  const Gpu gpu = current_gpu();
+  const Taken& taken = remembered(call, asked, gpu);
+  each_array(p, [&](const char* name, const void* data, std::size_t) { check_memory(name, data, gpu); });
+  if (launch) {
+    const Stream stream = stream_of(asked, taken, *launch, gpu);
+    pass_of(*taken.phase, p.direction).on_stream(Where::Gpu, p, &stream);
   }
-  const Pass& pass = pass_of(phase, p.direction);
-  require_gpu(phase, pass.features, gpu);
-  each_array([&](const char* name, const void* data, std::size_t) { check_memory(name, data, gpu); });
-
-  const Workspace workspace = pass.features.workspace(p);
-  std::size_t bytes = 0;  // the last piece needs no room behind it
-  for (const Piece& piece : workspace)
-    bytes = &piece == workspace.end() - 1 ? bytes + static_cast<std::size_t>(piece.count) * 4 : after(bytes, piece);
-  pass.on_stream(Where::Gpu, p, nullptr);
-  if (!launch) return {&phase, bytes};
-  Stream stream{launch->stream, {}};
-  if (bytes > 0) {
-    if (launch->workspace_bytes < bytes)
-      refuse("workspace_bytes", launch->workspace_bytes, std::to_string(bytes) + " or more",
-             p.backward() ? "ask flashphases_backward_workspace" : "ask flashphases_workspace");
-    check_pointer("workspace", launch->workspace);
-    check_alignment("workspace", launch->workspace, p.backward() ? 256 : sizeof(unsigned));
-    check_memory("workspace", launch->workspace, gpu);
-    std::size_t begin = 0;
-    for (int i = 0; i < workspace.size(); begin = after(begin, workspace[i++])) {
-      void* const piece = static_cast<char*>(launch->workspace) + begin;
-      stream.workspace[static_cast<std::size_t>(i)] = piece;
-      if (workspace[i].zeroed && !asked.workspace_is_zero)
-        clear(piece, static_cast<std::size_t>(workspace[i].count) * 4, launch->stream);
-    }
-  }
-  pass.on_stream(Where::Gpu, p, &stream);
-  return {&phase, bytes};
+  return taken;
 }
 
 // The three calls of a direction.
@@ -444,18 +623,18 @@ template <class A>
 int workspace(const A* args, std::size_t* bytes) {
   return guarded([&] {
     check_pointer("bytes", bytes);
-    *bytes = call(asked(args), nullptr).workspace_bytes;
+    *bytes = call(read_call(args), nullptr).workspace_bytes;
   });
 }
 template <class A>
 int enqueue(const A* args, const Launch& launch) {
-  return guarded([&] { call(asked(args), &launch); });
+  return guarded([&] { call(read_call(args), &launch); });
 }
 template <class A>
 int chosen_phase(const A* args, std::int32_t* number) {
   return guarded([&] {
     check_pointer("phase", number);
-    const Phase* const taken = call(asked(args), nullptr).phase;
+    const Phase* const taken = call(read_call(args), nullptr).phase;
     *number = taken == &definition::phase ? FLASHPHASES_DEFINITION : std::atoi(taken->name);
   });
 }
@@ -499,8 +678,9 @@ flashphases_pass described(const Pass* pass) {
 
 void describe(std::int32_t number, flashphases_phase* to) {
   const std::uint32_t size = read(to, "phase", "flashphases_phase").struct_size;
+  const auto runs = [gpu = current_gpu()](const Features& can) { return runs_on(can, gpu); };
   const Phase& phase =
-      number == FLASHPHASES_DEFINITION ? definition::phase : numbered(number, Direction::Forward, current_gpu());
+      number == FLASHPHASES_DEFINITION ? definition::phase : numbered(number, Direction::Forward, runs);
   flashphases_phase info{};
   info.struct_size = size, info.number = number;
   for (const Phase* other : all_phases())
@@ -542,7 +722,7 @@ int flashphases_phase_info(int32_t number, flashphases_phase* phase) {
 }
 
 const char* flashphases_error(void) {
-  return flash::last_error;
+  return flash::last_error.c_str();
 }
 
 const char* flashphases_version(void) {

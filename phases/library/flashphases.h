@@ -30,7 +30,8 @@ enum flashphases_status {
   FLASHPHASES_BAD_ARGUMENT = 1, /* also: what no phase, or not the phase that was asked for, supports */
   FLASHPHASES_NO_GPU = 2,       /* built without CUDA, no device, or one that cannot run the phase */
   FLASHPHASES_CUDA_ERROR = 3,   /* the launch, or a query before it, failed */
-  FLASHPHASES_OUT_OF_MEMORY = 4 /* of the host */
+  FLASHPHASES_OUT_OF_MEMORY = 4, /* of the host */
+  FLASHPHASES_FINDING = 5        /* the checked simulator has found something: flashphases_error() has its whole text */
 };
 
 enum flashphases_type { FLASHPHASES_FLOAT32 = 0, FLASHPHASES_FLOAT16 = 1, FLASHPHASES_BFLOAT16 = 2 };
@@ -47,7 +48,11 @@ enum flashphases_mask {
 /* Where it is done. */
 enum flashphases_machine {
   FLASHPHASES_GPU = 0, /* by a phase's kernel, on the current device */
-  FLASHPHASES_CPU = 1  /* by the definition, before the call returns; pointers are the host's */
+  FLASHPHASES_CPU = 1, /* by the definition, before the call returns; pointers are the host's */
+  /* By a phase's kernel on the simulator, before the call returns; pointers are the host's, there is no workspace, and
+   * no stream is looked at. In libflashphases-simulated.so; the library without it refuses these. */
+  FLASHPHASES_SIM = 2,
+  FLASHPHASES_CHECKED = 3 /* and every access is checked: what is found is FLASHPHASES_FINDING, once per launch */
 };
 /* What flashphases_chosen_phase says of the definition. */
 #define FLASHPHASES_DEFINITION (-1)
@@ -94,7 +99,7 @@ typedef struct flashphases_forward_args {
   /* Later fields: a program that knows only what stands above has a struct_size of 208. What they mean to the bit:
    * docs/conventions.md. Kernels that cannot do it refuse it by name; the CPU can do it all. */
   int32_t machine;                   /* enum flashphases_machine */
-  int32_t threads;                   /* on the CPU; 0: one for each core */
+  int32_t threads;                   /* on the CPU and the simulator; 0: one for each core */
   int64_t Hk, Dv;                    /* heads of K and V, a divisor of H; columns of V and O; 0: H, D */
   int64_t window_left, window_right; /* of the masks that are windows: 0 or more, or -1 for all keys of that side */
   int32_t wide_output;               /* 1: O is float32, whatever type is */
@@ -141,15 +146,15 @@ typedef struct flashphases_backward_args {
 } flashphases_backward_args;
 
 /* Bytes of device memory that flashphases_forward needs beside the tensors: a counter for the phases that draw their
- * work from one, 0 for the others and on the CPU. Nobody need fill it. Calls that may run at a time (on different
- * streams) need one each. Arguments are checked as for the call itself. */
+ * work from one, 0 for the others, on the CPU and on the simulator. Nobody need fill it. Calls that may run at a time
+ * (on different streams) need one each. Arguments are checked as for the call itself. */
 FLASHPHASES_API int flashphases_workspace(const flashphases_forward_args* args, size_t* bytes);
 
 /* Enqueues the kernels on `stream` (a cudaStream_t; NULL: the default stream) of the current device and returns; it
- * neither waits nor allocates, so it may be captured into a graph. On the CPU it returns when O is there, and stream is
- * not looked at. args may go once it has returned. `workspace` is
- * device memory of at least the bytes that were asked for, or NULL where that is 0. A row that sees no key gets O = 0
- * and LSE = -infinity. Threads may call it at once. */
+ * neither waits nor allocates, so it may be captured into a graph. On the CPU and the simulator it returns when O is
+ * there, and stream is not looked at. args may go once it has returned. `workspace` is device memory of at least the
+ * bytes that were asked for, or NULL where that is 0. A row that sees no key gets O = 0 and LSE = -infinity. Threads
+ * may call it at once. */
 FLASHPHASES_API int flashphases_forward(const flashphases_forward_args* args, void* workspace, size_t workspace_bytes,
                                         void* stream);
 
@@ -206,7 +211,8 @@ typedef struct flashphases_phase {
 /* Describes the phase of this number, FLASHPHASES_DEFINITION too; of two (25 and 25m) that which the device runs. */
 FLASHPHASES_API int flashphases_phase_info(int32_t number, flashphases_phase* phase);
 
-/* One line about the calling thread's last call that did not return FLASHPHASES_OK: argument, value, limit, remedy.
+/* One line about the calling thread's last call that did not return FLASHPHASES_OK: argument, value, limit, remedy; of
+ * findings all their lines.
  * "" before the first. Valid until the thread's next such call. */
 FLASHPHASES_API const char* flashphases_error(void);
 

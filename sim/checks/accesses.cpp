@@ -11,7 +11,8 @@
 #include "sim/core/code_names.hpp"
 #include "sim/core/outside.hpp"
 
-extern "C" const char __executable_start, _end;  // the linker's: the program's own constants lie between them
+// The linker's: between them lie the constants of the program, or of the library that holds the kernels.
+extern "C" __attribute__((visibility("hidden"))) const char __ehdr_start, _end;
 
 namespace flash::simt {
 
@@ -113,7 +114,7 @@ bool Checker::elsewhere(const void* address, Access access_) const {
   if (is_write(access_)) return false;
   const auto* arguments = static_cast<const std::byte*>(worker_.launch->arguments);
   if (at >= arguments && at < arguments + worker_.launch->argument_bytes) return true;
-  return static_cast<const void*>(at) >= &__executable_start && static_cast<const void*>(at) < &_end;
+  return static_cast<const void*>(at) >= &__ehdr_start && static_cast<const void*>(at) < &_end;
 }
 
 void* Checker::allocate(std::size_t bytes, const void* pc) {

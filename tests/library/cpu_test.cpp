@@ -333,7 +333,10 @@ TEST_CASE("on the CPU: what is refused, by each call, before anything is written
     std::function<void(Args&, FeatureInputs<float>&)> break_it;
   };
   const std::vector<Refused> all = {
-      {{}, "machine is 2; expected 0 (GPU) or 1 (CPU); see enum", [](Args& a, auto&) { a.machine = 2; }},
+      {{}, "machine is 4; expected 0 (GPU), 1 (CPU), 2 (simulator) or 3 (checked simulator); see enum",
+       [](Args& a, auto&) { a.machine = 4; }},
+      {{}, "machine is 3 (checked); expected 0 (GPU) or 1 (CPU): this library holds no simulator; use libflashphases-",
+       [](Args& a, auto&) { a.machine = FLASHPHASES_CHECKED; }},
       {{}, "phase is 8; expected 0 on the CPU", [](Args& a, auto&) { a.phase = 8; }},
       {{}, "workspace_is_zero is -1; expected 0 or 1", [](Args& a, auto&) { a.workspace_is_zero = -1; }},
       {{}, "spare_multiprocessors is 4; expected 0 in phase def", [](Args& a, auto&) { a.spare_multiprocessors = 4; }},

@@ -170,12 +170,13 @@ void check_ok(int status) {
 int number_of(const Phase& phase) {
   return std::atoi(phase.name);
 }
-// Does its number name this one? Of 25 and 25m it names the first that this GPU runs.
+// Does its number name this one? Of 25 and 25m it names the last that this GPU runs.
 bool is_named(const Phase& phase) {
+  const Phase* named = nullptr;
   for (const Phase* other : all_phases())
     if (other->kernel() && number_of(*other) == number_of(phase) && available(other->forward->features, Where::Gpu))
-      return other == &phase;
-  return false;
+      named = other;
+  return named == &phase;
 }
 
 // Do this GPU's kernels reach the host's memory? Then none of it is refused.

@@ -150,6 +150,19 @@ TEST_CASE("enumerations, scale, phase and blocks") {
       "./flash help");
 }
 
+TEST_CASE("what no phase has in float32 is refused as the type, with what it was asked for") {
+  const auto grouped = [](Args& a) {
+    a.Hk = 1, a.type = FLASHPHASES_FLOAT32;
+    a.k = a.v = {memory, 7 * 64, 7 * 64, 64};
+  };
+  refused_if(grouped, "type is float32; expected float16 or bfloat16 with grouped heads; convert Q, K and V");
+  refused_if([&](Args& a) { grouped(a), a.softcap = 2; },
+             "type is float32; expected float16 or bfloat16 with grouped heads, softcap; convert Q, K and V");
+  // A phase that is named answers for itself.
+  refused_if([&](Args& a) { grouped(a), a.phase = 9; },
+             "K's number of heads H is 1; expected 3 as in Q; make the shapes agree");
+}
+
 TEST_CASE("sizes, strides and pointers") {
   const std::string shape = "; expected 0 or more; correct the shape";
   refused_if([](Args& a) { a.B = -1; }, "Q's batch size B is -1" + shape);

@@ -5,6 +5,7 @@ Exits with 77 and its reason where torch is absent, or too old.
 """
 
 import argparse
+import concurrent.futures
 import contextlib
 import os
 import pathlib
@@ -214,6 +215,44 @@ def test_fused_projection_is_not_copied():
     expect_o(fp.attention(odd, odd, odd), exact(odd, odd, odd)[0])
 
 
+def test_a_call_like_one_before_is_looked_at_once():
+    looked = []
+    check, fp._check = fp._check, lambda *args, **others: looked.append(1) or check(*args, **others)
+    try:
+        fp._prepared.clear()
+        dtypes = TYPES[1:] if on_gpu() else TYPES
+        for turn in range(3):  # interleaved, each time with other numbers at other addresses
+            for n, dtype in enumerate(dtypes):
+                q, k, v = (draw(2, 4, S, 32, dtype=dtype, seed=10 * turn + i) for i, S in enumerate((9, 13, 13)))
+                rows = q.transpose(1, 2).contiguous().transpose(1, 2)  # the same numbers, heads inside rows
+                longer = torch.cat([q[..., :1], q], 3)[..., 1:]  # and not at a multiple of 16
+                for like, causal in ((q, None), (q, "bottom-right"), (rows, None), (longer, None)):
+                    o, lse = fp.attention(like, k, v, causal, with_lse=True)
+                    want, want_lse = exact(q, k, v, causal)
+                    expect_o(o, want)
+                    expect_lse(lse, want_lse)
+                    assert o.transpose(1, 2).is_contiguous() == (like is rows)
+                expect_o(fp.attention(q, k, v, window=[3, 1], align="top-left", softcap=0.5 + n),
+                         exact(q, k, v, window=(3, 1), align="top-left", softcap=0.5 + n)[0])
+                assert fp.attention(q, k, v, wide_output=True).dtype == torch.float32
+            assert len(looked) == 6 * len(dtypes), "looked at anew, or others' calls taken for one's own"
+        with refused(ValueError, "shapes of q, k, v"):
+            fp.attention(q, k, v[:, :, :-1])
+        with torch.autocast(DEVICE, torch.bfloat16):
+            assert fp.attention(q.float(), k.float(), v.float()).dtype == torch.bfloat16
+        grad = q.clone().requires_grad_()
+        assert fp.attention(grad, k, v).requires_grad
+    finally:
+        fp._check = check
+
+    def thread(seed):
+        for turn in range(20):
+            q = draw(1, 2, 5, 16, dtype=torch.float16, seed=100 * seed + turn)
+            expect_o(fp.attention(q, q, q), exact(q, q, q)[0])
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(thread, range(4)))
+
+
 def test_no_rows_and_no_keys():
     q = draw(1, 2, 3, 16, grad=True)
     k = draw(1, 2, 0, 16, grad=True)
@@ -387,6 +426,98 @@ def test_checkpoint_and_distributed_data_parallel():
             torch.distributed.destroy_process_group()
     for p, g in zip(block.parameters(), want):
         assert torch.allclose(p.grad, g, atol=1e-6)
+
+
+def train(rank, folder, wrap, attends, results):
+    """Of a process of two: five steps of a small module, whose parameters then go to results[rank]."""
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/{wrap}-{attends}", rank=rank,
+                                         world_size=2)
+
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.qkv, self.out = torch.nn.Linear(32, 96), torch.nn.Linear(32, 32)
+
+        def forward(self, x):
+            q, k, v = self.qkv(x).unflatten(2, (3, 4, 8)).permute(2, 0, 3, 1, 4)
+            sdpa = (fp if attends == "ours" else torch.nn.functional).scaled_dot_product_attention
+            return self.out(sdpa(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
+    torch.manual_seed(0)
+    block = Block()
+    if wrap == "DDP":
+        whole = torch.nn.parallel.DistributedDataParallel(block)
+    else:
+        from torch.distributed.fsdp import fully_shard
+        mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (2,))
+        whole = fully_shard(block, mesh=mesh)
+    optimizer = torch.optim.SGD(whole.parameters(), lr=0.5)
+    for step in range(5):
+        x = draw(3, 9, 32, seed=2 * step + rank)  # each process has numbers of its own
+        optimizer.zero_grad()
+        (whole(x) - x.roll(1, 1)).square().mean().backward()
+        optimizer.step()
+    full = [p.full_tensor() if hasattr(p, "full_tensor") else p for p in block.parameters()]
+    torch.save([p.detach() for p in full], f"{results}/{wrap}-{attends}-{rank}")
+    torch.distributed.destroy_process_group()
+
+
+def test_two_processes_train_as_with_torchs_own():
+    if on_gpu():
+        raise NotRun("two processes of a CPU")
+    wraps = ["DDP"]
+    try:
+        from torch.distributed.fsdp import fully_shard  # noqa: F401
+        wraps.append("FSDP")
+    except ImportError:
+        print("    FSDP left out: torch", torch.__version__, "has no fully_shard for a CPU")
+    with tempfile.TemporaryDirectory() as folder:
+        for wrap in wraps:
+            for attends in ("ours", "torch's"):
+                torch.multiprocessing.spawn(train, (folder, wrap, attends, folder), nprocs=2)
+            ours, torchs, others = (torch.load(f"{folder}/{wrap}-{name}", weights_only=True)
+                                    for name in ("ours-0", "torch's-0", "ours-1"))
+            torch.manual_seed(0)
+            begin = torch.nn.Linear(32, 96).weight
+            assert not torch.allclose(ours[0], begin, atol=1e-3), "it has learned nothing"
+            for a, b, other in zip(ours, torchs, others):
+                assert torch.equal(a, other), f"{wrap}: the processes differ"
+                assert torch.allclose(a, b, atol=1e-6, rtol=1e-5), f"{wrap}: {(a - b).abs().max()}"
+
+
+def test_an_autograd_function_of_ones_own():
+    """As courses have it: [batch, rows, D], and LSE among what forward has saved."""
+    class Attention(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, q, k, v, is_causal=False):
+            ctx.causal = "top-left" if is_causal else None
+            o, lse = fp.attention(*(t.unsqueeze(1) for t in (q, k, v)), ctx.causal, with_lse=True)
+            ctx.save_for_backward(q, k, v, o.squeeze(1), lse.squeeze(1))
+            return o.squeeze(1)
+
+        @staticmethod
+        def backward(ctx, dout):
+            return *(t.squeeze(1) for t in fp.gradients(*(t.unsqueeze(1) for t in (*ctx.saved_tensors, dout)),
+                                                        causal=ctx.causal)), None
+
+    for causal in (False, True):
+        q, k, v = (draw(4, 128, 64, seed=n, grad=True) for n in range(3))
+        dout = draw(4, 128, 64, seed=3)
+        o = Attention.apply(q, k, v, causal)
+        four = [t.detach().double().unsqueeze(1).requires_grad_() for t in (q, k, v)]
+        want, want_lse = exact(*four, "top-left" if causal else None)
+        saved = [t for t in o.grad_fn.saved_tensors if t.shape == (4, 128)]
+        assert len(saved) == 1
+        expect_lse(saved[0], want_lse[:, 0])
+        expect_o(o, want[:, 0])
+        o.backward(dout)
+        wanted = torch.autograd.grad(want, four, dout.double().unsqueeze(1))
+        for name, t, exactly in zip(("dq", "dk", "dv"), (q, k, v), wanted):
+            expect_gradient(name, t.grad, exactly[:, 0], t.dtype)
+    four = [t.detach().unsqueeze(1) for t in (q, k, v, o, dout)]
+    with refused(ValueError, "lse's shape is [4, 1, 127]; expected [4, 1, 128]"):
+        fp.gradients(*four[:4], want_lse[..., :127].float(), four[4])
+    with refused(ValueError, "lse's type is torch.float64; expected torch.float32"):
+        fp.gradients(*four[:4], want_lse, four[4])
 
 
 # ---- Drop-ins -------------------------------------------------------------------------------------------------------

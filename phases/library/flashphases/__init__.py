@@ -7,13 +7,13 @@ Importing it imports none of them and loads nothing.
     import flashphases.transformers                            # attn_implementation="phases"
 """
 
-from ._abi import (BackwardArgs, CAN, CPU, DEFINITION, Error, ForwardArgs, GPU, MASKS, NO_GPU, Refused, TYPES, Tensor,
-                   Unsupported, backward_args, check, chosen_phase, forward_args, phases)
+from ._abi import (BackwardArgs, CAN, CHECKED, CPU, DEFINITION, Error, Finding, ForwardArgs, GPU, MASKS, NO_GPU,
+                   Refused, SIM, TYPES, Tensor, Unsupported, backward_args, check, chosen_phase, forward_args, phases)
 
 __version__ = "0.2.0"
-__all__ = ["BackwardArgs", "CAN", "CPU", "DEFINITION", "Error", "ForwardArgs", "GPU", "MASKS", "NO_GPU", "Refused",
-           "TYPES", "Tensor", "Unsupported", "attention", "backward_args", "check", "chosen_phase", "forward_args",
-           "library", "phases"]
+__all__ = ["BackwardArgs", "CAN", "CHECKED", "CPU", "DEFINITION", "Error", "Finding", "ForwardArgs", "GPU", "MASKS",
+           "NO_GPU", "Refused", "SIM", "TYPES", "Tensor", "Unsupported", "attention", "backward_args", "check",
+           "chosen_phase", "forward_args", "library", "phases"]
 
 
 def attention(q, k, v, **options):

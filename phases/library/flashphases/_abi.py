@@ -11,9 +11,9 @@ from ctypes import POINTER, c_char, c_float, c_int32, c_int64, c_size_t, c_uint3
 
 TYPES = {"float32": 0, "float16": 1, "bfloat16": 2}
 MASKS = {None: 0, "top-left": 1, "bottom-right": 2}
-GPU, CPU = 0, 1
+GPU, CPU, SIM, CHECKED = range(4)
 DEFINITION = -1  # as a phase's number
-BAD_ARGUMENT, NO_GPU = 1, 2
+BAD_ARGUMENT, NO_GPU, FINDING = 1, 2, 5
 CAN = ("causal", "window", "lse", "keep", "wide output", "hk", "dv", "lengths", "softcap", "slopes", "bias", "mask",
        "documents", "block mask", "sinks", "dropout", "any stride", "atomic")  # bits of Pass.can
 
@@ -69,11 +69,25 @@ class Refused(Error, ValueError):
     """An argument's value is wrong."""
 
 
+class Finding(Error):
+    """The checked simulator has found something in a kernel: its whole text."""
+
+
 class Unsupported(Error, NotImplementedError):
     """What was asked for no phase, or not the phase that was asked for, can do here."""
 
 
 _library = None
+_machines = {"cpu": CPU, "sim": SIM, "checked": CHECKED}
+
+
+def _host_machine():
+    """What computes arrays of the host: FLASHPHASES_MACHINE in the environment when this package is imported. cpu, the
+    definition, if it is not set; sim: a phase's kernel on the simulator; checked: there with every access checked."""
+    name = os.environ.get("FLASHPHASES_MACHINE") or "cpu"
+    if name not in _machines:
+        raise Refused(f"FLASHPHASES_MACHINE is {name!r}; expected one of {', '.join(_machines)}")
+    return _machines[name]
 
 
 def library():
@@ -81,8 +95,10 @@ def library():
     loader looks."""
     global _library
     if _library is None:
-        beside = pathlib.Path(__file__).with_name("libflashphases.so")
-        name = os.environ.get("FLASHPHASES_LIBRARY") or (str(beside) if beside.exists() else "libflashphases.so.0.1")
+        file, loaders = (("libflashphases.so", "libflashphases.so.0.1") if HOST == CPU else
+                         ("libflashphases-simulated.so",) * 2)
+        beside = pathlib.Path(__file__).with_name(file)
+        name = os.environ.get("FLASHPHASES_LIBRARY") or (str(beside) if beside.exists() else loaders)
         loaded = ctypes.CDLL(name)
         loaded.flashphases_error.restype = loaded.flashphases_version.restype = ctypes.c_char_p
         version = loaded.flashphases_version().decode()
@@ -97,6 +113,8 @@ def library():
         _library = loaded
     return _library
 
+
+HOST = _host_machine()
 
 # The library's names of arguments: as this package has them, and as the functions have them that it stands in for.
 NAMES = {
@@ -116,8 +134,10 @@ def check(status, names="attention"):
     first = re.match(r"\w+", text)
     if first and first[0] in NAMES[names]:
         text = NAMES[names][first[0]] + text[first.end():]
-    unsupported = status == NO_GPU or "choose a phase" in text or "choose another phase" in text
-    error = (Error if status not in (BAD_ARGUMENT, NO_GPU) else Unsupported if unsupported else Refused)(text)
+    unsupported = status == NO_GPU or any(
+        words in text for words in ("choose a phase", "choose another phase", "convert Q, K and V"))
+    error = (Finding if status == FINDING else Error if status not in (BAD_ARGUMENT, NO_GPU) else
+             Unsupported if unsupported else Refused)(text)
     error.status = status
     raise error
 

@@ -1,11 +1,12 @@
-"""numpy.py: attention of NumPy arrays [B, H, S, D] by the definition, on the CPU, and its gradients.
+"""numpy.py: attention of NumPy arrays [B, H, S, D] by the definition, on the CPU, and its gradients; with the variable
+FLASHPHASES_MACHINE by a phase's kernel on the simulator.
 float32, float16, and bfloat16 as ml_dtypes has it; strides as they are, D contiguous; nothing is copied.
 Use: o, lse = attention(q, k, v, causal="top-left", with_lse=True)
 """
 
 import numpy
 
-from ._abi import CPU, backward_args, check, forward_args, library
+from ._abi import HOST, backward_args, check, forward_args, library
 
 
 def attention(q, k, v, causal=None, scale=None, with_lse=False, **features):
@@ -17,7 +18,7 @@ def attention(q, k, v, causal=None, scale=None, with_lse=False, **features):
     """
     o = numpy.empty((*q.shape[:3], v.shape[3]), q.dtype)
     lse = numpy.empty(q.shape[:3], numpy.float32) if with_lse else None
-    args = forward_args(q, k, v, o, lse, causal, scale, machine=CPU, **features)
+    args = forward_args(q, k, v, o, lse, causal, scale, machine=HOST, **features)
     check(library().flashphases_forward(args, None, 0, None))
     return (o, lse) if with_lse else o
 
@@ -30,6 +31,6 @@ def gradients(q, k, v, o, lse, dout, dlse=None, causal=None, scale=None, **featu
     for name in ("bias", "sinks"):
         if features.get(name) is not None:
             grads["d" + name] = numpy.empty(features[name].shape, numpy.float32)
-    forward = forward_args(q, k, v, o, lse, causal, scale, machine=CPU, **features)
+    forward = forward_args(q, k, v, o, lse, causal, scale, machine=HOST, **features)
     check(library().flashphases_backward(backward_args(forward, dout, dlse=dlse, **grads), None, 0, None))
     return grads

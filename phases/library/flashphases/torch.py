@@ -6,6 +6,7 @@ Use: o = attention(q, k, v, causal="top-left");  with sdpa(): model(x)    torch 
 import contextlib
 import ctypes
 import math
+import struct
 from typing import Optional, Tuple
 
 import torch
@@ -76,7 +77,8 @@ def _arguments(q, k, v, o, lse, m, l, o_lo, bias, mask, slopes, sinks, doc_q, do
     (B, H, Sq, D), (_, Hk, Sk, _) = q.shape, k.shape
     a = _abi.ForwardArgs(
         ctypes.sizeof(_abi.ForwardArgs), phase, TYPES[q.dtype], kind, 1, scale, 0, 0, B, H, Sq, Sk, D, _tensor(q),
-        _tensor(k), _tensor(v), _tensor(o), lse.data_ptr(), _abi.GPU if q.is_cuda else _abi.CPU,
+        _tensor(k), _tensor(v), _tensor(o), None if lse is None else lse.data_ptr(),
+        _abi.GPU if q.is_cuda else _abi.HOST,
         1 if B * H * Sq * Sk < 1 << 16 else torch.get_num_threads(), Hk, v.shape[3], left, right, o.dtype != q.dtype,
         softcap, dropout)
     a.mask_shift = shift
@@ -113,12 +115,12 @@ def _arguments(q, k, v, o, lse, m, l, o_lo, bias, mask, slopes, sinks, doc_q, do
     return a
 
 
-def _mask(struct):
-    """The bits of a struct that decide its phase and workspace: of an address what a multiple of 16 lacks, of the seed
+def _mask(kind_of_args):
+    """The bits of a struct that decide its workspace: of an address what a multiple of 16 lacks, of the seed
     nothing."""
     mask = 0
-    for name, kind in struct._fields_:
-        field = getattr(struct, name)
+    for name, kind in kind_of_args._fields_:
+        field = getattr(kind_of_args, name)
         address = kind in (_abi.Tensor, ctypes.c_void_p) or name == "forward"
         bits = 15 if address and name != "forward" else 0 if name in ("dropout_seed", "forward") else (1 << 64) - 1
         if kind is _abi.Tensor:
@@ -127,8 +129,8 @@ def _mask(struct):
     return mask
 
 
-_masks = {struct: _mask(struct) for struct in (_abi.ForwardArgs, _abi.BackwardArgs)}
-_plans = {}  # phase, bytes of workspace and the backward pass's mode by what decides them
+_masks = {kind: _mask(kind) for kind in (_abi.ForwardArgs, _abi.BackwardArgs)}
+_plans = {}  # bytes of workspace and the backward pass's mode by what decides them
 
 
 def _key(args, given):
@@ -137,34 +139,92 @@ def _key(args, given):
 
 def _call(prefix, args, device, names, given, forward=None):
     """On the CPU at once; on a GPU on torch's current stream of the device, with a workspace from torch. given: which
-    of the arrays that may be left out are there."""
+    of the arrays that may be left out are there. Returns the bytes of workspace."""
     library = _abi.library()
     call = getattr(library, prefix)
     if device.type == "cpu":
-        return _abi.check(call(args, None, 0, None), names)
+        _abi.check(call(args, None, 0, None), names)
+        return 0
     if device.type != "cuda":
         raise _abi.Unsupported(f"the device is {device}; expected a CUDA device or the CPU; move the tensors")
-    with torch.cuda.device(device):
+    with _current(device):
         key = (device.index, _key(args, given), forward and _key(forward, None))
         plan = _plans.get(key)
         if plan is None:
             stem = "flashphases_backward" if forward else "flashphases"
-            phase, bytes_wanted = ctypes.c_int32(), ctypes.c_size_t()
-            status = getattr(library, stem + "_chosen_phase")(args, phase)
+            bytes_wanted = ctypes.c_size_t()
+            status = getattr(library, stem + "_workspace")(args, bytes_wanted)
             if status and forward and args.mode:  # what no phase adds atomically, one may add in order
                 args.mode = 0
-                status = getattr(library, stem + "_chosen_phase")(args, phase)
+                status = getattr(library, stem + "_workspace")(args, bytes_wanted)
             _abi.check(status, names)
-            _abi.check(getattr(library, stem + "_workspace")(args, bytes_wanted), names)
             if len(_plans) >= 4096:
                 _plans.clear()
-            plan = _plans[key] = (phase.value, bytes_wanted.value, forward and args.mode)
-        args.phase = plan[0]
+            plan = _plans[key] = (bytes_wanted.value, forward and args.mode)
+        bytes_wanted, mode = plan
         if forward:
-            args.mode = plan[2]
-        workspace = torch.empty(plan[1], dtype=torch.uint8, device=device) if plan[1] else None
-        stream = torch.cuda.current_stream().cuda_stream
-        _abi.check(call(args, workspace.data_ptr() if plan[1] else None, plan[1], stream), names)
+            args.mode = mode
+        workspace = torch.empty(bytes_wanted, dtype=torch.uint8, device=device) if bytes_wanted else None
+        stream = torch._C._cuda_getCurrentRawStream(device.index)
+        _abi.check(call(args, workspace.data_ptr() if bytes_wanted else None, bytes_wanted, stream), names)
+        return bytes_wanted
+
+
+_nothing = contextlib.nullcontext()
+
+
+def _current(device):
+    """The context in which this GPU is the current one; it is nearly always."""
+    return _nothing if torch._C._cuda_getDevice() == device.index else torch.cuda.device(device)
+
+
+# ---- A call like one before: q, k and v alone, without gradients ----------------------------------------------------
+# Python looks at tensors for longer than a launch takes. What is known of them but for their addresses is a key; to it
+# belongs a call that was checked, and all that is done again is to allocate, to fill in addresses and to call.
+
+_ADDRESSES = struct.Struct("=17Q")  # q, k, v, o, each before its strides, and lse, which stand in a row
+assert _abi.ForwardArgs.lse.offset == _abi.ForwardArgs.q.offset + 16 * 8
+_prepared = {}
+
+
+class _Prepared:
+    def __init__(self, args, q, k, v, o, with_lse, workspace_bytes):
+        args.workspace_is_zero = 0 < workspace_bytes <= 256
+        self.args, self.with_lse, self.workspace_bytes = bytes(args), with_lse, workspace_bytes
+        self.strides = [t.stride()[:3] for t in (q, k, v, o)]
+        self.shape, self.o_strides, self.o_type = o.shape, o.stride(), o.dtype
+        self.like_q = o.shape == q.shape and torch.empty_like(q).stride() == o.stride()  # the fastest way to o
+        self.counters = {}  # by stream: a workspace that is 0, which each call leaves so
+
+    def __call__(self, q, k, v, names):
+        o = (torch.empty_like(q, dtype=self.o_type) if self.like_q else
+             q.new_empty_strided(self.shape, self.o_strides, dtype=self.o_type))
+        lse = q.new_empty(self.shape[:3], dtype=torch.float32) if self.with_lse else None
+        args = _abi.ForwardArgs.from_buffer_copy(self.args)  # other threads have theirs
+        of_q, of_k, of_v, of_o = self.strides
+        _ADDRESSES.pack_into(args, _abi.ForwardArgs.q.offset, q.data_ptr(), *of_q, k.data_ptr(), *of_k, v.data_ptr(),
+                             *of_v, o.data_ptr(), *of_o, 0 if lse is None else lse.data_ptr())
+        if not q.is_cuda:
+            _abi.check(_abi.library().flashphases_forward(args, None, 0, None), names)
+            return o, lse
+        with _current(q.device):
+            stream = torch._C._cuda_getCurrentRawStream(q.get_device())
+            workspace = self.workspace(stream, q.device, args)
+            _abi.check(_abi.library().flashphases_forward(
+                args, workspace.data_ptr() if self.workspace_bytes else None, self.workspace_bytes, stream), names)
+        return o, lse
+
+    def workspace(self, stream, device, args):
+        """A few counters are kept, one set for each stream. Others are the call's own, and so are those of a captured
+        graph, which may be replayed beside anything."""
+        if args.workspace_is_zero:
+            if not torch._C._cuda_isCurrentStreamCapturing():
+                kept = self.counters.get(stream)
+                if kept is None:
+                    kept = self.counters[stream] = torch.zeros(self.workspace_bytes, dtype=torch.uint8, device=device)
+                return kept
+            args.workspace_is_zero = 0
+        return torch.empty(self.workspace_bytes, dtype=torch.uint8, device=device) if self.workspace_bytes else None
 
 
 # ---- The two ops ----------------------------------------------------------------------------------------------------
@@ -188,14 +248,15 @@ def _forward(q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor], sinks: Opt
 
 def _fill(results, q, k, v, bias, sinks, mask, slopes, doc_q, doc_k, block_mask, cu_seqlens_q, cu_seqlens_k, seqused_q,
           seqused_k, seed, kind, left, right, shift, scale, softcap, dropout, phase, keep, names):
-    """The forward pass, into results: o, lse, and m, l, o_lo or None."""
+    """The forward pass, into results: o, lse or None, and m, l, o_lo or None. Returns its arguments and how many bytes
+    of workspace it took."""
     q, k, v = _readable(q), _readable(k), _readable(v)
     args = _arguments(q, k, v, *results, bias, mask, slopes, sinks, doc_q, doc_k, block_mask, cu_seqlens_q,
                       cu_seqlens_k, seqused_q, seqused_k, seed, kind, left, right, shift, scale, softcap, dropout,
                       phase)
-    given = (keep, bias is None, sinks is None, mask is None, slopes is None, doc_q is None, block_mask is None,
-             cu_seqlens_q is None, seqused_q is None, seqused_k is None)
-    _call("flashphases_forward", args, q.device, names, given)
+    given = (keep, results[1] is None, bias is None, sinks is None, mask is None, slopes is None, doc_q is None,
+             block_mask is None, cu_seqlens_q is None, seqused_q is None, seqused_k is None)
+    return args, _call("flashphases_forward", args, q.device, names, given)
 
 
 forward = torch.library.custom_op("flashphases::forward", _forward, mutates_args=())
@@ -337,8 +398,21 @@ def attention(q, k, v, causal=None, scale=None, with_lse=False, *, window=None, 
     wide_output: o in float32. deterministic: same input, same gradients' bits; None: as torch is set, and on a CPU.
     phase: a number in place of the fastest forward pass. Refusals are ValueError and NotImplementedError.
     """
+    unwatched = _unwatched(q, k, v)
+    autocast = torch.is_autocast_enabled(q.device.type)
+    key = None
+    if (unwatched and not autocast and bias is mask is slopes is sinks is doc_q is block_mask is cu_seqlens_q is
+            seqused_q is seqused_k is doc_k is cu_seqlens_k is None and not dropout and
+            not (torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad))):
+        key = (q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.dtype, k.dtype, v.dtype, q.device,
+               k.device, v.device, (q.data_ptr() | k.data_ptr() | v.data_ptr()) & 15, causal, scale, with_lse, align,
+               window and tuple(window), shift, softcap, wide_output, phase, torch.get_num_threads())
+        prepared = _prepared.get(key)
+        if prepared is not None:
+            o, lse = prepared(q, k, v, names)
+            return (o, lse) if with_lse else o
     kind, left, right = _abi.mask_of(causal, window, align)
-    if torch.is_autocast_enabled(q.device.type):
+    if autocast:
         to = torch.get_autocast_dtype(q.device.type)
         q, k, v = q.to(to), k.to(to), v.to(to)
         bias = None if bias is None else bias.to(to)
@@ -356,15 +430,43 @@ def attention(q, k, v, causal=None, scale=None, with_lse=False, *, window=None, 
     atomic = q.device.type == "cuda" and not deterministic
     scale = 1 / math.sqrt(max(q.shape[3], 1)) if scale is None else float(scale)
     rest = seed, kind, left, right, shift, scale, float(softcap), float(dropout), phase, keep
-    unwatched = _unwatched(q, k, v)
     if unwatched and not keep:
         o = _like(_readable(q), v.shape[3], torch.float32 if wide_output else q.dtype)
-        lse = q.new_empty(q.shape[:3], dtype=torch.float32)
-        _fill((o, lse, None, None, None), q, k, v, *tensors.values(), *rest, names)
+        lse = q.new_empty(q.shape[:3], dtype=torch.float32) if with_lse else None
+        args, workspace_bytes = _fill((o, lse, None, None, None), q, k, v, *tensors.values(), *rest, names)
+        if key is not None and all(t is _readable(t) for t in (q, k, v)):
+            if len(_prepared) >= 4096:
+                _prepared.clear()
+            _prepared[key] = _Prepared(args, q, k, v, o, with_lse, workspace_bytes)
     else:
         run = _Plain.apply if unwatched else forward
         o, lse, *_ = run(q, k, v, *tensors.values(), *rest, wide_output, atomic, names)
     return (o, lse) if with_lse else o
+
+
+def gradients(q, k, v, o, lse, dout, dlse=None, causal=None, scale=None, *, window=None, align=None, softcap=0.0,
+              deterministic=None, names="attention"):
+    """dq, dk, dv of a call of attention(), for an autograd function of one's own that has kept o and lse.
+
+    o [B, H, Sq, Dv], lse [B, H, Sq]: what attention(…, with_lse=True) has returned for the same arguments; dout, dlse:
+    the gradients with respect to them. attention() itself keeps more, for more precise gradients (docs/backward.md).
+    """
+    kind, left, right = _abi.mask_of(causal, window, align)
+    _check(names, q, k, v, o=o, lse=lse, dout=dout, dlse=dlse)
+    for name, t, shape in (("o", o, (*q.shape[:3], v.shape[3])), ("dout", dout, (*q.shape[:3], v.shape[3])),
+                           ("lse", lse, tuple(q.shape[:3])), ("dlse", dlse, tuple(q.shape[:3]))):
+        if t is not None and tuple(t.shape) != shape:
+            _abi.refuse(f"{name}'s shape", list(t.shape), list(shape))
+    if lse.dtype != torch.float32:
+        _abi.refuse("lse's type", lse.dtype, torch.float32)
+    if o.dtype not in (q.dtype, torch.float32):
+        _abi.refuse("o's type", o.dtype, f"{q.dtype} or torch.float32")
+    if deterministic is None:
+        deterministic = torch.are_deterministic_algorithms_enabled()
+    none, scale = q.new_empty((0,), dtype=torch.float32), 1 / math.sqrt(max(q.shape[3], 1)) if scale is None else scale
+    return _backward(dout, dlse, q, k, v, _readable(o), lse.contiguous(), none, none, none, *[None] * 12, kind, left,
+                     right, 0, float(scale), float(softcap), 0.0, q.is_cuda and not deterministic, False, False,
+                     names)[:3]
 
 
 # ---- As torch has it ------------------------------------------------------------------------------------------------
