@@ -514,6 +514,31 @@ expect 1 'uninitialised: read of z[0]' sample.cu -- 41
 expect 1 '"checked_blocks": 4' --sample 4 --json sample.cu -- 0
 expect 2 "--sample is 'all'; expected a number" --sample all sample.cu
 
+# What waits for another thread in a block outside of the sample: through a flag of shared memory, and of global memory.
+cat >waits.cu <<'END'
+__global__ void pass_on(volatile int* turn, int* sum) {
+  __shared__ volatile int flag;
+  if (threadIdx.x == 0) flag = 0;
+  __syncthreads();
+  if (threadIdx.x == 32) flag = 1;
+  while (threadIdx.x == 0 && flag == 0) {}
+  if (threadIdx.x != 0) return;
+  while (*turn != blockIdx.x) {}
+  atomicAdd(sum, blockIdx.x);
+  __threadfence();
+  *turn = blockIdx.x + 1;
+}
+int main() {
+  int *turn, *sum, result = 0;
+  cudaMalloc(&turn, sizeof *turn), cudaMalloc(&sum, sizeof *sum);
+  cudaMemset(turn, 0, sizeof *turn), cudaMemset(sum, 0, sizeof *sum);
+  pass_on<<<16, 64>>>(turn, sum);
+  cudaMemcpy(&result, sum, sizeof result, cudaMemcpyDeviceToHost);
+  return result != 120;
+}
+END
+expect 0 'flash check: no findings' --sample 2 waits.cu
+
 # A signal ends the program, too, and nothing is left; what a run left that was killed, the next one sweeps.
 TMPDIR="$work/tmp"
 export TMPDIR
