@@ -539,6 +539,33 @@ int main() {
 END
 expect 0 'flash check: no findings' --sample 2 waits.cu
 
+# A cooperative launch has as many blocks as the occupancy and the multiprocessors say, and not one more.
+cat >together.cu <<'END'
+#include <cooperative_groups.h>
+__global__ void meet(int* arrived, int* seen) {
+  extern __shared__ char much[];
+  if (threadIdx.x == 0) atomicAdd(arrived, 1);
+  cooperative_groups::this_grid().sync();
+  if (threadIdx.x == 0 && blockIdx.x == 0) *seen = *arrived;
+}
+int main(int argc, char**) {
+  const int bytes = 150 * 1024;
+  int blocks, processors, result = 0, *arrived, *seen;
+  cudaFuncSetAttribute(meet, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, meet, 32, bytes);
+  cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0);
+  cudaMalloc(&arrived, sizeof *arrived), cudaMalloc(&seen, sizeof *seen);
+  cudaMemset(arrived, 0, sizeof *arrived);
+  void* arguments[] = {&arrived, &seen};
+  cudaLaunchCooperativeKernel(meet, blocks * processors + argc - 1, 32, arguments, bytes, nullptr);
+  cudaMemcpy(&result, seen, sizeof result, cudaMemcpyDeviceToHost);
+  return result != blocks * processors;
+}
+END
+expect 0 'flash check: no findings' together.cu
+expect 0 'flash check: no findings' --profile sm_80 together.cu
+expect 1 'blocks of a cooperative launch is 133; expected at most the 132 that fit at a time' together.cu -- more
+
 # A signal ends the program, too, and nothing is left; what a run left that was killed, the next one sweeps.
 TMPDIR="$work/tmp"
 export TMPDIR
