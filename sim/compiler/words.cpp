@@ -52,8 +52,6 @@ void refuse_words(const Source& source) {
       throw source.malformed(i, std::string(word) + ": graphs are made by capture here; write cudaStreamBeginCapture");
     if ((word == "asm" || word == "__asm__" || word == "__asm") && !source.of_system(i))
       throw source.malformed(i, "inline assembly is not simulated; write the operation in CUDA C++");
-    if (word == "block_tile_memory" && !source.of_system(i))
-      throw source.malformed(i, "block_tile_memory: tiles of several warps are not simulated; make tiles of 32");
     if (std::find(std::begin(kTextures), std::end(kTextures), word) != std::end(kTextures) && !source.of_system(i))
       throw source.malformed(i, std::string(word) + ": textures are not simulated; read the array itself");
   }
