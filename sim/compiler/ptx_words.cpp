@@ -78,11 +78,19 @@ constexpr Pair kOthers[] = {
     {"membar.cta", "__threadfence_block"},
     {"membar.gl", "__threadfence"},
     {"membar.sys", "__threadfence_system"},
-    {"ex2.approx.f32", "ex2"},
-    {"lg2.approx.f32", "lg2"},
-    {"rcp.approx.f32", "rcp"},
-    {"sqrt.approx.f32", "sqrt"},
-    {"rsqrt.approx.f32", "rsqrt"},
+    {"fence.acq_rel.cta", "__threadfence_block"},
+    {"fence.acq_rel.gpu", "__threadfence"},
+    {"fence.acq_rel.sys", "__threadfence_system"},
+    {"ex2.approx.f32", "ex2<false>"},
+    {"ex2.approx.ftz.f32", "ex2<true>"},
+    {"lg2.approx.f32", "lg2<false>"},
+    {"lg2.approx.ftz.f32", "lg2<true>"},
+    {"rcp.approx.f32", "rcp<false>"},
+    {"rcp.approx.ftz.f32", "rcp<true>"},
+    {"sqrt.approx.f32", "sqrt<false>"},
+    {"sqrt.approx.ftz.f32", "sqrt<true>"},
+    {"rsqrt.approx.f32", "rsqrt<false>"},
+    {"rsqrt.approx.ftz.f32", "rsqrt<true>"},
     {"cvt.rn.f16x2.f32", "cvt_f16x2"},
     {"cvt.rn.bf16x2.f32", "cvt_bf16x2"},
     {"prmt.b32", "prmt"},
@@ -128,10 +136,10 @@ constexpr Pair kSpecial[] = {{"laneid", "lane()"},
 
 // Words of an opcode that change nothing here: hints to caches, what all lanes of a warp do in any case, scopes of what
 // is the block's.
-constexpr Text kHints[] = {".aligned",     "::cta",    "::cluster", ".L2::64B",     ".L2::128B",
-                           ".L2::256B",    ".ftz",     ".nc",       ".release.cta", ".acquire.cta",
-                           ".relaxed.cta", ".cluster", ".ca",       ".cg",          ".cs",
-                           ".wb",          ".v2",      ".v4",       ".uni",         ".L1::no_allocate"};
+constexpr Text kHints[] = {
+    ".aligned",     "::cta",        "::cluster",       ".L2::64B", ".L2::128B", ".L2::256B", ".nc", ".release.cta",
+    ".acquire.cta", ".relaxed.cta", ".cluster",        ".ca",      ".cg",       ".cs",       ".wb", ".v2",
+    ".v4",          ".uni",         ".L1::no_allocate"};
 
 template <std::size_t kCount>
 std::optional<std::string> look_up(const Pair (&table)[kCount], Text name) {

@@ -140,8 +140,8 @@ using Wrapping = typename std::conditional_t<std::is_integral_v<T> && !std::is_s
     p = as<T>(x) operation as<T>(y);                \
   }
 FLASH_UNARY(mov, a)
-FLASH_UNARY(neg, Wrapping<T>{} - static_cast<Wrapping<T>>(a))
-FLASH_UNARY(bit_not, ~a)
+FLASH_UNARY(neg, -static_cast<Wrapping<T>>(a))
+FLASH_UNARY(bit_not, (std::is_same_v<T, bool> ? a == T{} : ~a))
 FLASH_BINARY(add, a + b)
 FLASH_BINARY(sub, a - b)
 FLASH_BINARY(mul, a* b)
@@ -149,7 +149,6 @@ FLASH_BINARY(bit_and, a& b)
 FLASH_BINARY(bit_or, a | b)
 FLASH_BINARY(bit_xor, a ^ b)
 FLASH_COMPARISON(setp_eq, ==)
-FLASH_COMPARISON(setp_ne, !=)
 FLASH_COMPARISON(setp_lt, <)
 FLASH_COMPARISON(setp_le, <=)
 FLASH_COMPARISON(setp_gt, >)
@@ -157,11 +156,18 @@ FLASH_COMPARISON(setp_ge, >=)
 #undef FLASH_UNARY
 #undef FLASH_BINARY
 #undef FLASH_COMPARISON
+// False where one is NaN, as all comparisons but setp.neu and its kind.
+template <class T>
+FLASH_INLINE void setp_ne(bool& p, auto x, auto y) {
+  p = as<T>(x) < as<T>(y) || as<T>(y) < as<T>(x);
+}
 // Of a number and NaN the number.
 template <class T>
 FLASH_INLINE void min(auto& d, auto x, auto y) {
   if constexpr (std::is_same_v<T, float>)
     set(d, flash::smaller(as<T>(x), as<T>(y)));
+  else if constexpr (std::is_same_v<T, double>)
+    set(d, __builtin_fmin(as<T>(x), as<T>(y)));
   else
     set(d, as<T>(y) < as<T>(x) ? as<T>(y) : as<T>(x));
 }
@@ -169,6 +175,8 @@ template <class T>
 FLASH_INLINE void max(auto& d, auto x, auto y) {
   if constexpr (std::is_same_v<T, float>)
     set(d, flash::larger(as<T>(x), as<T>(y)));
+  else if constexpr (std::is_same_v<T, double>)
+    set(d, __builtin_fmax(as<T>(x), as<T>(y)));
   else
     set(d, as<T>(x) < as<T>(y) ? as<T>(y) : as<T>(x));
 }
@@ -227,22 +235,23 @@ FLASH_INLINE void bfind(auto& d, auto x) {
 FLASH_INLINE void prmt(auto& d, auto x, auto y, auto selector) {
   set(d, flash::prmt(as<unsigned>(x), as<unsigned>(y), as<unsigned>(selector)));
 }
-// The approximations of a GPU are correctly rounded here. Subnormal results of ex2 are 0, as by .ftz.
-FLASH_INLINE void ex2(auto& d, auto x) {
-  set(d, flash::ex2_approx_ftz(as<float>(x)));
+// The approximations of a GPU are correctly rounded here. kFlush: .ftz, subnormal operands and results are zeros.
+template <bool kFlush>
+FLASH_INLINE float flushed(float x) {
+  return kFlush && __builtin_fabsf(x) < 0x1p-126f ? __builtin_copysignf(0, x) : x;
 }
-FLASH_INLINE void lg2(auto& d, auto x) {
-  set(d, __builtin_log2f(as<float>(x)));
-}
-FLASH_INLINE void rcp(auto& d, auto x) {
-  set(d, 1.0f / as<float>(x));
-}
-FLASH_INLINE void sqrt(auto& d, auto x) {
-  set(d, __builtin_sqrtf(as<float>(x)));
-}
-FLASH_INLINE void rsqrt(auto& d, auto x) {
-  set(d, 1.0f / __builtin_sqrtf(as<float>(x)));
-}
+#define FLASH_APPROXIMATION(name, result)                \
+  template <bool kFlush>                                 \
+  FLASH_INLINE void name(auto& d, auto operand) {        \
+    const float x = flushed<kFlush>(as<float>(operand)); \
+    set(d, flushed<kFlush>(result));                     \
+  }
+FLASH_APPROXIMATION(ex2, ::exp2f(x))
+FLASH_APPROXIMATION(lg2, __builtin_log2f(x))
+FLASH_APPROXIMATION(rcp, 1.0f / x)
+FLASH_APPROXIMATION(sqrt, __builtin_sqrtf(x))
+FLASH_APPROXIMATION(rsqrt, 1.0f / __builtin_sqrtf(x))
+#undef FLASH_APPROXIMATION
 // Two floats become two halfs of a register, the first one the upper.
 FLASH_INLINE void cvt_f16x2(auto& d, auto upper, auto lower) {
   set(d, std::bit_cast<unsigned>(flash::__floats2half2_rn(as<float>(lower), as<float>(upper))));
@@ -422,6 +431,11 @@ FLASH_INLINE void mbarrier_inval(auto barrier, FLASH_SITE) {
 FLASH_INLINE void mbarrier_arrive(auto& state, auto barrier, FLASH_SITE) {
   set(state, std::uint64_t{flash::simt::mbarrier_parity(pointer<std::uint64_t>(barrier))});
   flash::simt::mbarrier_arrive(pointer<std::uint64_t>(barrier), false, 0, site);
+}
+FLASH_INLINE void mbarrier_arrive(auto& state, auto barrier, auto arrivals, FLASH_SITE) {
+  mbarrier_arrive(state, barrier, site);
+  for (unsigned i = 1; i < as<unsigned>(arrivals); ++i)
+    flash::simt::mbarrier_arrive(pointer<std::uint64_t>(barrier), false, 0, site);
 }
 FLASH_INLINE void mbarrier_arrive_expect_tx(auto& state, auto barrier, auto bytes, FLASH_SITE) {
   set(state, std::uint64_t{flash::simt::mbarrier_parity(pointer<std::uint64_t>(barrier))});

@@ -190,6 +190,8 @@ template <unsigned N, class Parent>
 class thread_block_tile<N, Parent> : public flash_warps<N> {
  public:
   using flash_warps<N>::flash_warps;
+  template <class Other>
+  __device__ thread_block_tile(const thread_block_tile<N, Other>& tile) : flash_warps<N>(tile) {}
 };
 
 template <unsigned N>

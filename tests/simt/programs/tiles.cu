@@ -24,7 +24,7 @@ __global__ void tiles(Results* out, bool broken) {
   __shared__ cg::block_tile_memory<kThreads> memory;
   __shared__ int s[kThreads];
   const cg::thread_block block = cg::this_thread_block(memory);
-  const auto tile = cg::tiled_partition<kTile>(block);
+  const cg::thread_block_tile<kTile> tile = cg::tiled_partition<kTile>(block);
   const auto part = cg::tiled_partition<64>(tile);
   const auto warp = cg::tiled_partition<32>(part);
   const int t = static_cast<int>(block.thread_rank());
