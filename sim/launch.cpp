@@ -103,10 +103,12 @@ void check_shared_memory(const MachineState& machine, const Launch& launch, cons
          launch.kernel ? ask : "write its template arguments at the launch, and " + ask);
 }
 
-void check_cooperative(const MachineOptions& options, const Launch& launch) {
+void check_cooperative(const MachineOptions& options, const Launch& launch, std::size_t shared_bytes) {
   if (!launch.cooperative) return;
-  if (launch.blocks() > kCooperativeBlocks)
-    refuse("blocks of a cooperative launch", launch.blocks(), "at most " + std::to_string(kCooperativeBlocks),
+  const std::size_t fit = cooperative_blocks(options.profile, static_cast<int>(launch.threads()), shared_bytes);
+  if (launch.blocks() > fit)
+    refuse("blocks of a cooperative launch", launch.blocks(),
+           "at most the " + std::to_string(fit) + " that fit at a time",
            "use fewer blocks, each with a loop over its share of the work");
   if (launch.cluster_blocks() > 1)
     refuse("a cooperative launch in clusters of", launch.cluster_blocks(), "1 block", "launch it without clusters");
@@ -121,7 +123,7 @@ void check(const MachineState& machine, const Launch& launch, const SharedLayout
   check_shared_memory(machine, launch, layout);
   if (launch.blocks() > 0xffffffffu)
     refuse("blocks in a grid", launch.blocks(), "at most 4294967295", "split the launch");
-  check_cooperative(machine.options, launch);
+  check_cooperative(machine.options, launch, layout.static_bytes() + launch.shared_bytes);
 }
 
 void take_options(const MachineOptions& options, Launch& launch) {

@@ -2,6 +2,7 @@
 // Used by every machine before a launch; a violation is refused with the number, the limit and a remedy.
 // Numbers: CUDA Programming Guide, "Technical Specifications per Compute Capability".
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -19,8 +20,26 @@ constexpr std::size_t shared_memory_limit(Profile profile) {
 // The same without cudaFuncSetAttribute.
 constexpr std::size_t kSharedWithoutAsking = 48 * 1024;
 
-// Blocks of a cooperative launch, each a thread of the host here. On a GPU all of them must fit at a time.
-constexpr std::size_t kCooperativeBlocks = 128;
+// What the chip has: multiprocessors of an H200 or an A100, and what one of them holds at a time.
+constexpr int multiprocessors(Profile profile) {
+  return profile == Profile::sm_80 ? 108 : 132;
+}
+constexpr int kThreadsOfMultiprocessor = 2048, kBlocksOfMultiprocessor = 32;
+constexpr std::size_t kReservedShared = 1024;  // of each block
+
+// Blocks of so many threads and so much shared memory that a multiprocessor has room for. Registers are not known here.
+constexpr int blocks_of_multiprocessor(Profile profile, int threads, std::size_t shared_bytes) {
+  if (threads < 1 || threads > 1024) return 0;
+  const int by_threads = kThreadsOfMultiprocessor / ((threads + 31) / 32 * 32);
+  const auto by_shared =
+      static_cast<int>((shared_memory_limit(profile) + kReservedShared) / (shared_bytes + kReservedShared));
+  return std::min({by_threads, by_shared, kBlocksOfMultiprocessor});
+}
+
+// Blocks of a cooperative launch: all of them must fit at a time. Each is a thread of the host here.
+constexpr std::size_t cooperative_blocks(Profile profile, int threads, std::size_t shared_bytes) {
+  return static_cast<std::size_t>(multiprocessors(profile) * blocks_of_multiprocessor(profile, threads, shared_bytes));
+}
 
 // A grid or block with an axis of 0 is refused, as CUDA refuses it (cudaErrorInvalidConfiguration).
 inline void check_launch(Profile profile, const std::array<unsigned, 3>& grid, const std::array<unsigned, 3>& block,

@@ -114,6 +114,10 @@ void MachineCore::copy_out(void* to, const void* from, std::size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
+const DeviceMemory& MachineCore::memory() const {
+  return state_->memory;
+}
+
 const DeviceArray* MachineCore::array_at(const void* address) const {
   const DeviceMemory& memory = state_->memory;
   if (!memory.contains(address)) return nullptr;

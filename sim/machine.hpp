@@ -16,6 +16,7 @@
 namespace flash::simt {
 
 struct DeviceArray;
+class DeviceMemory;
 struct Launch;
 struct MachineState;
 
@@ -48,6 +49,7 @@ class MachineCore {
   void run(Launch& launch);
   // The array whose memory or red zone an address is in, freed ones included; null: it is the host's.
   const DeviceArray* array_at(const void* address) const;
+  const DeviceMemory& memory() const;
   std::size_t used_memory() const;
   // Of an array that begins there: the host uses it, too, without a call that tells. It is zero and counts as written.
   void manage(const void* begin);

@@ -514,6 +514,58 @@ expect 1 'uninitialised: read of z[0]' sample.cu -- 41
 expect 1 '"checked_blocks": 4' --sample 4 --json sample.cu -- 0
 expect 2 "--sample is 'all'; expected a number" --sample all sample.cu
 
+# What waits for another thread in a block outside of the sample: through a flag of shared memory, and of global memory.
+cat >waits.cu <<'END'
+__global__ void pass_on(volatile int* turn, int* sum) {
+  __shared__ volatile int flag;
+  if (threadIdx.x == 0) flag = 0;
+  __syncthreads();
+  if (threadIdx.x == 32) flag = 1;
+  while (threadIdx.x == 0 && flag == 0) {}
+  if (threadIdx.x != 0) return;
+  while (*turn != blockIdx.x) {}
+  atomicAdd(sum, blockIdx.x);
+  __threadfence();
+  *turn = blockIdx.x + 1;
+}
+int main() {
+  int *turn, *sum, result = 0;
+  cudaMalloc(&turn, sizeof *turn), cudaMalloc(&sum, sizeof *sum);
+  cudaMemset(turn, 0, sizeof *turn), cudaMemset(sum, 0, sizeof *sum);
+  pass_on<<<16, 64>>>(turn, sum);
+  cudaMemcpy(&result, sum, sizeof result, cudaMemcpyDeviceToHost);
+  return result != 120;
+}
+END
+expect 0 'flash check: no findings' --sample 2 waits.cu
+
+# A cooperative launch has as many blocks as the occupancy and the multiprocessors say, and not one more.
+cat >together.cu <<'END'
+#include <cooperative_groups.h>
+__global__ void meet(int* arrived, int* seen) {
+  extern __shared__ char much[];
+  if (threadIdx.x == 0) atomicAdd(arrived, 1);
+  cooperative_groups::this_grid().sync();
+  if (threadIdx.x == 0 && blockIdx.x == 0) *seen = *arrived;
+}
+int main(int argc, char**) {
+  const int bytes = 150 * 1024;
+  int blocks, processors, result = 0, *arrived, *seen;
+  cudaFuncSetAttribute(meet, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, meet, 32, bytes);
+  cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0);
+  cudaMalloc(&arrived, sizeof *arrived), cudaMalloc(&seen, sizeof *seen);
+  cudaMemset(arrived, 0, sizeof *arrived);
+  void* arguments[] = {&arrived, &seen};
+  cudaLaunchCooperativeKernel(meet, blocks * processors + argc - 1, 32, arguments, bytes, nullptr);
+  cudaMemcpy(&result, seen, sizeof result, cudaMemcpyDeviceToHost);
+  return result != blocks * processors;
+}
+END
+expect 0 'flash check: no findings' together.cu
+expect 0 'flash check: no findings' --profile sm_80 together.cu
+expect 1 'blocks of a cooperative launch is 133; expected at most the 132 that fit at a time' together.cu -- more
+
 # A signal ends the program, too, and nothing is left; what a run left that was killed, the next one sweeps.
 TMPDIR="$work/tmp"
 export TMPDIR

@@ -123,9 +123,19 @@ for line in cub/cub.cuh:CUB curand_kernel.h:cuRAND cufft.h:cuFFT npp.h:NPP cuda/
   case $(head -n 1 err) in *"${line#*:}"*) ;; *) failed=1; echo "$line is not named"; cat err ;; esac
 done
 
-printf '#include <cooperative_groups.h>\n__global__ void k() {\n  __shared__ %s<256> m;\n}\nint main() {}\n' \
-  cooperative_groups::block_tile_memory >library.cu
-refused 'library.cu:3: error: block_tile_memory: tiles of several warps are not simulated' library.cu
+# Inline assembly: what is not known is refused by its name, an operand too; host code's is its own business.
+unknown() {
+  printf '__global__ void k(int* x) {\n  asm volatile(%s);\n}\nint main() {}\n' "$1" >assembly.cu
+  refused "assembly.cu:2: error: inline assembly: $2 is not simulated; write the operation in CUDA C++" assembly.cu
+}
+unknown '"tanh.approx.f32 %0, %1;" : "=f"(x[0]) : "f"(x[1])' tanh.approx.f32
+unknown '"mov.u32 %0, 1;\n sad.u32 %0, %0, %0, %0;" : "+r"(*x)' sad.u32
+unknown '"mov.u32 %0, %%smid;" : "=r"(*x)' 'the operand %%smid'
+unknown '"mov.u32 %0, %2;" : "=r"(*x) : "r"(1)' 'the operand %2'
+unknown '"mov.u32 %0, lost;" : "=r"(*x)' 'the operand lost'
+unknown '"mov.u32 %0, %1;" : "=r"(*x) : "m"(*x)' 'the operand "m"'
+unknown '"{ .reg .b128 wide; }"' '.reg .b128 wide'
+unknown '"{ .reg .b32 many<4>; }"' '.reg .b32 many<4>'
 
 # __CUDA_ARCH__ may not decide about host code, which has it not.
 cat >choice.cu <<'END'

@@ -28,12 +28,14 @@ void Checker::atomic(const void* address, std::size_t bytes, bool reads, Scope s
   publish(address, true);
 }
 
-// The whole array: nobody keeps books of its elements.
+// The whole array: nobody keeps books of its elements. Most know it already, and workers share the line of the mark.
 void Checker::writes_unwatched(const void* address) {
   DeviceMemory& memory = global_.memory;
   if (!memory.contains(address)) return;
   const std::size_t owner = memory.owner(address);
-  if (owner < memory.arrays.size()) __atomic_store_n(&memory.arrays[owner].initialised, true, __ATOMIC_RELAXED);
+  if (owner >= memory.arrays.size()) return;
+  bool* const mark = &memory.arrays[owner].initialised;
+  if (!__atomic_load_n(mark, __ATOMIC_RELAXED)) __atomic_store_n(mark, true, __ATOMIC_RELAXED);
 }
 
 // The offset of an access that is to shared memory; if it is out of bounds or misaligned, the block ends.

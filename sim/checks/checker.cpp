@@ -15,6 +15,7 @@ SiteCache no_sites;
 }  // namespace
 
 constinit thread_local SiteCache* running_sites = &no_sites;
+constinit thread_local bool block_is_unwatched = false;
 
 Checker::Checker(Worker& worker, GlobalShadow& global)
     : worker_(worker),
@@ -69,6 +70,7 @@ void Checker::begin_block() {
   others_watch_ = worker_.observers.size() > 1;
   counters.observers = others_watch_ ? &worker_.observers : nullptr;
   quick_bytes_ = others_watch_ || !watches_ ? 0 : shared_bytes_ / 16 * 16;
+  block_is_unwatched = !watches_;
   published_.clear();
   handovers_.clear();
   uses_.clear(), far_uses_.clear();
@@ -111,6 +113,7 @@ void Checker::end_block(bool regularly) {
   ended_ = regularly;
   forget_foreseen();
   running_sites = &no_sites;
+  block_is_unwatched = false;
   if (regularly && worker_.cluster) look_at_visits();
   if (value_) value_.unlock();                                      // the block ended in an atomic: its time was up
   for (unsigned w = 0; w < worker_.warps.size(); ++w) converge(w);  // what a stopped block left

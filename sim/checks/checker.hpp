@@ -51,6 +51,8 @@ class SiteCache {
 };
 // Of the block whose thread runs; elsewhere an empty one.
 extern constinit thread_local SiteCache* running_sites;
+// Whether it is a block that is not in the sample.
+extern constinit thread_local bool block_is_unwatched;
 
 class Checker : public Checks {
  public:
@@ -58,7 +60,6 @@ class Checker : public Checks {
   void begin_launch();
   // Whether the plain accesses of the blocks from here on are checked. What others write counts as written.
   void watch(bool all) { watches_ = all; }
-  bool watches() const { return watches_; }
   void writes_unwatched(const void* address);
   void end_launch(const Tally& tally) { counters.tally = tally; }
 

@@ -25,11 +25,11 @@ using flash::simt::Worker;
   return static_cast<Checker*>(worker->checks.get());
 }
 
-// A plain access of a block that is not in the sample.
+// An access of a block that is not in the sample: a plain one, or one to its own shared memory, which nobody else sees.
 [[gnu::always_inline]] inline bool is_unwatched(Worker* worker, const void* address, Access access) {
-  Checker* const checks = checker(worker);
-  if (checks->watches() || !is_plain(access)) return false;
-  if (is_write(access)) checks->writes_unwatched(address);
+  if (!flash::simt::block_is_unwatched) return false;
+  if (!is_plain(access)) return worker->in_shared(address);
+  if (is_write(access)) checker(worker)->writes_unwatched(address);
   return true;
 }
 
@@ -38,7 +38,6 @@ using flash::simt::Worker;
 template <unsigned kBytes, Access kAccess>
 [[gnu::noinline]] void accessed_slowly(void* address, std::uintptr_t pc) {
   Checker* const checks = checker(active_worker);
-  if (is_unwatched(active_worker, address, kAccess)) return;
   const Outside outside;
   // The compiler takes a struct of 16 bytes that needs a multiple of 8 for a whole, too.
   if (kBytes == 16 && reinterpret_cast<std::uintptr_t>(address) % 16 == 8)
@@ -58,11 +57,13 @@ template <unsigned kBytes, Access kAccess>
 [[gnu::always_inline]] inline void accessed(void* address, std::uintptr_t pc) {
   Worker* const worker = active_worker;
   if (!worker) {
-    if (flash::simt::host_accessed)
+    const flash::simt::DeviceMemory* const memory = flash::simt::host_watched;
+    if (memory && memory->contains(address)) [[unlikely]]
       flash::simt::host_accessed(address, flash::simt::is_write(kAccess), reinterpret_cast<const void*>(pc));
     return;
   }
   if constexpr (is_volatile(kAccess)) waits(kAccess, pc);
+  if (is_unwatched(worker, address, kAccess)) return;
   if (checker(worker)->quick<kBytes, kAccess>(address, pc)) return;
   if (is_plain(kAccess) && checker(worker)->quick_on_stack(address, kBytes, kAccess, pc)) return;
   accessed_slowly<kBytes, kAccess>(address, pc);

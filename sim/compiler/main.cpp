@@ -1,5 +1,6 @@
 // main.cpp: the program flash-launches, through which kernel files are compiled by g++: it turns CUDA into C++.
-// It preprocesses the file, rewrites launches (launches.cpp) and variables (variables.cpp), hands that to the compiler
+// It preprocesses the file, rewrites launches (launches.cpp), variables (variables.cpp) and, in programs, inline assembly
+// (inline_ptx.cpp), hands that to the compiler
 // and puts red zones and tables into the assembly (assembly.cpp) where the file has __shared__ or __device__ variables.
 // Use: cmake/kernels.cmake sets it before the compiler: flash-launches [--by g++] [ccache] g++ … -o file.o -c file.cpp
 #include <sys/wait.h>
@@ -193,7 +194,7 @@ int translate(Command& command, const Between& between) {
   Source source(preprocessed);
   if (command.is_program()) refuse_headers(source);
   judge_architecture(command, between, source);
-  if (!command.is_host()) refuse_words(source);
+  if (!command.is_host()) refuse_words(source), rewrite_assembly(source, command.is_program());
   rewrite_launches(source);
   const Variables variables = rewrite_variables(source);
   write(text, source.rewritten());

@@ -87,7 +87,11 @@ std::string refusal_of(const std::string& messages);
 // kernel<<<grid, block>>>(x) becomes a call of launch.hpp's on_this_machine(grid, block).kernel(…)(x).
 void rewrite_launches(Source& source);
 
-// Refuses what would compile and mean something else than in CUDA: inline assembly, textures (words.cpp).
+// asm("…") becomes calls of sim/cuda/inline_ptx.hpp, where the file is of a program; else it is refused
+// (inline_ptx.cpp).
+void rewrite_assembly(Source& source, bool simulated);
+
+// Refuses what would compile and mean something else than in CUDA: textures (words.cpp).
 void refuse_words(const Source& source);
 // "file:line" of the first __CUDA_ARCH__ in the files that the text was made of; empty: they do not mention it.
 std::string mention_of_architecture(const Source& source);

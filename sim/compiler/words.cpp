@@ -1,5 +1,5 @@
 // words.cpp: refuses what g++ would compile although it means something else than in CUDA, each with its remedy.
-// Inline assembly would be the host's; textures are not there: one line instead of the compiler's many. And it finds
+// Textures are not there: one line instead of the compiler's many. And it finds
 // __CUDA_ARCH__, which the preprocessor leaves no trace of.
 // Use: refuse_words(source), mention_of_architecture(source); main.cpp does.
 #include <algorithm>
@@ -50,10 +50,6 @@ void refuse_words(const Source& source) {
     if ((word.starts_with(kGraphs) || word == "cudaGraphCreate" || word == "cudaKernelNodeParams") &&
         !source.of_system(i))
       throw source.malformed(i, std::string(word) + ": graphs are made by capture here; write cudaStreamBeginCapture");
-    if ((word == "asm" || word == "__asm__" || word == "__asm") && !source.of_system(i))
-      throw source.malformed(i, "inline assembly is not simulated; write the operation in CUDA C++");
-    if (word == "block_tile_memory" && !source.of_system(i))
-      throw source.malformed(i, "block_tile_memory: tiles of several warps are not simulated; make tiles of 32");
     if (std::find(std::begin(kTextures), std::end(kTextures), word) != std::end(kTextures) && !source.of_system(i))
       throw source.malformed(i, std::string(word) + ": textures are not simulated; read the array itself");
   }

@@ -21,11 +21,13 @@ constinit thread_local dim3 blockDim{}, gridDim{};
 constinit thread_local Tally tally{};
 constinit thread_local bool memory_changed = false;
 constinit thread_local Worker* active_worker = nullptr;
+const DeviceMemory* host_watched = nullptr;
 void (*host_accessed)(const void*, bool, const void*) = nullptr;
 constinit thread_local Worker* running_worker = nullptr;
 
 bool same_site(const Site& a, const Site& b) {
-  return a.line() == b.line() && a.column() == b.column() && std::strcmp(a.file_name(), b.file_name()) == 0;
+  const char *const of_a = a.file_name(), *const of_b = b.file_name();
+  return a.line() == b.line() && a.column() == b.column() && (of_a == of_b || std::strcmp(of_a, of_b) == 0);
 }
 
 Entered::Entered() {

@@ -38,6 +38,8 @@ constexpr std::size_t kSharedRegion = 512 * 1024, kSharedBefore = 128 * 1024;
 constexpr std::size_t kSharedSpan = 8 * 1024 * 1024;
 constexpr unsigned kWarpSize = 32, kMaxThreads = 1024;
 
+class DeviceMemory;
+
 // The threads that could run, as a set of bits; choosing the next one is the schedule.
 class ReadySet {
  public:
@@ -267,7 +269,8 @@ class Worker {
   std::exception_ptr error_;
 };
 
-// Told of the accesses of instrumented host code; null: nobody wants to know.
+// Told of the accesses of instrumented host code to this memory; null: nobody wants to know.
+extern const DeviceMemory* host_watched;
 extern void (*host_accessed)(const void* address, bool writes, const void* return_address);
 
 const char* name_of(WarpOp op);

@@ -1,9 +1,11 @@
-// named_barriers.hpp: the 16 barriers of a block that bar.sync and bar.arrive name, of as many threads as they say, and
-// the registers that setmaxnreg gives and takes. PTX ISA, "bar", "setmaxnreg".
+// named_barriers.hpp: the 16 barriers of a block that bar.sync and bar.arrive name, of as many threads as they say, those
+// of tiles of several warps, and the registers that setmaxnreg gives and takes. PTX ISA, "bar", "setmaxnreg".
 // Use: Worker calls them when all lanes of a warp (all warps of a warpgroup) have come; sim/core/warpgroup_ops.cpp.
 #pragma once
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <string>
 #include <vector>
 
 #include "sim/core/simt.hpp"
@@ -16,7 +18,23 @@ struct NamedBarrier {
   Site site;                          // where it did
   std::vector<unsigned> waiting;      // warps
 };
-using NamedBarriers = std::array<NamedBarrier, 16>;
+// Tiles of 64, 128, 256 and 512 threads that a block is divided in (sim/cuda/include/cooperative_groups.h) have barriers
+// of their own, behind the 16: the tile t of N threads says kTileBarrier + t, and N.
+constexpr int kNamedBarriers = 16, kTileBarrier = 1 << 20;
+using NamedBarriers = std::array<NamedBarrier, 48>;
+inline bool is_of_tile(const NamedBarrierOperands& said) {
+  return said.barrier >= kTileBarrier && said.barrier < kTileBarrier + 1024 / said.threads;
+}
+inline std::size_t place_of(const NamedBarrierOperands& said) {
+  if (!is_of_tile(said)) return static_cast<std::size_t>(said.barrier) % kNamedBarriers;
+  return static_cast<std::size_t>(48 - 2048 / said.threads + said.barrier - kTileBarrier);
+}
+// "bar.sync 1, 64"
+inline std::string described(const NamedBarrierOperands& said, const char* instruction) {
+  const std::string threads = std::to_string(said.threads);
+  if (!is_of_tile(said)) return instruction + (" " + std::to_string(said.barrier)) + ", " + threads;
+  return "sync of tile " + std::to_string(said.barrier - kTileBarrier) + " of " + threads + " threads";
+}
 
 // How many registers a thread of each warpgroup may have. What the kernel needs is the compiler's business.
 struct RegisterBudget {

@@ -252,14 +252,14 @@ void Worker::come_to_barrier(unsigned warp, const OpenOp& op) {
   const Thread& thread = threads[first];
   const auto said = *reinterpret_cast<const NamedBarrierOperands*>(thread.value);
   const char* const name = name_of(op.op);
-  const auto here = [&] { return name + (" " + std::to_string(said.barrier)) + ", " + std::to_string(said.threads); };
+  const auto here = [&] { return described(said, name); };
   for (unsigned t = first; t < first + kWarpSize; ++t) {
     const auto& other = *reinterpret_cast<const NamedBarrierOperands*>(threads[t].value);
     if (other.barrier != said.barrier || other.threads != said.threads)
       misuse("named barrier", std::string(name) + ": the lanes of a warp give different barriers or numbers of threads",
              "a warp comes to a named barrier as one", {side("calls", threads[t]), side("calls", thread)});
   }
-  if (said.barrier < 0 || said.barrier > 15)
+  if ((said.barrier < 0 || said.barrier >= kNamedBarriers) && !(said.threads >= 64 && is_of_tile(said)))
     misuse("named barrier", here() + ": there is no such barrier", "name one of 0 to 15", {side("calls", thread)});
   if (said.threads <= 0 || said.threads % 32 != 0 || said.threads > static_cast<int>(threads.size()))
     misuse("named barrier", here() + ": no number of threads for a block of " + std::to_string(threads.size()),
@@ -268,7 +268,7 @@ void Worker::come_to_barrier(unsigned warp, const OpenOp& op) {
     used_zero_ = op.site;
     if (used_barrier_.line()) barrier_zero();
   }
-  NamedBarrier& barrier = named_barriers_[static_cast<std::size_t>(said.barrier)];
+  NamedBarrier& barrier = named_barriers_[flash::simt::place_of(said)];
   if (barrier.arrived == 0) {
     barrier.threads = static_cast<unsigned>(said.threads);
     barrier.first_thread = first, barrier.site = op.site;
@@ -367,9 +367,10 @@ std::string Worker::place_of(const Thread& thread) const {
   const std::string name = name_of(thread.op);
   if (thread.op == WarpOp::bar_sync) {
     const auto& said = *reinterpret_cast<const NamedBarrierOperands*>(thread.value);
-    const NamedBarrier& barrier = named_barriers_[static_cast<std::size_t>(said.barrier & 15)];
-    return name + " " + std::to_string(said.barrier) + ", where " + std::to_string(barrier.arrived) + " of " +
-           std::to_string(said.threads) + " threads have come";
+    const NamedBarrier& barrier = named_barriers_[flash::simt::place_of(said)];
+    const std::string what = is_of_tile(said) ? described(said, "") : name + " " + std::to_string(said.barrier);
+    return what + ", where " + std::to_string(barrier.arrived) + " of " + std::to_string(said.threads) +
+           " threads have come";
   }
   if (thread.op == WarpOp::setmaxnreg) {
     const unsigned wanted = reinterpret_cast<const RegisterCount*>(thread.value)->registers;

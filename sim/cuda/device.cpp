@@ -65,7 +65,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   p->totalGlobalMem = flash::simt::DeviceMemory::kTotal;
   p->sharedMemPerBlock = flash::kSharedWithoutAsking;
   p->sharedMemPerBlockOptin = flash::shared_memory_limit(profile);
-  p->reservedSharedMemPerBlock = 1024;
+  p->reservedSharedMemPerBlock = flash::kReservedShared;
   p->sharedMemPerMultiprocessor = p->sharedMemPerBlockOptin + p->reservedSharedMemPerBlock;
   p->totalConstMem = 65536;
   p->warpSize = 32, p->maxThreadsPerBlock = 1024;
@@ -78,8 +78,9 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   p->clusterLaunch = hopper;
   // The chip's.
   p->regsPerBlock = p->regsPerMultiprocessor = 65536;
-  p->multiProcessorCount = hopper ? 132 : 108;
-  p->maxThreadsPerMultiProcessor = 2048, p->maxBlocksPerMultiProcessor = 32;
+  p->multiProcessorCount = flash::multiprocessors(profile);
+  p->maxThreadsPerMultiProcessor = flash::kThreadsOfMultiprocessor;
+  p->maxBlocksPerMultiProcessor = flash::kBlocksOfMultiprocessor;
   p->l2CacheSize = (hopper ? 60 : 40) * 1024 * 1024, p->memoryBusWidth = hopper ? 6144 : 5120;
   p->clockRate = hopper ? 1980000 : 1410000, p->memoryClockRate = hopper ? 3201000 : 1215000;
   p->asyncEngineCount = 3, p->ECCEnabled = 1, p->singleToDoublePrecisionPerfRatio = 2;
@@ -182,13 +183,8 @@ cudaError_t blocks_of_multiprocessor(int* blocks, const void* kernel, int thread
   cudaFuncAttributes of_kernel;
   if (!blocks || threads < 1) return failed(cudaErrorInvalidValue);
   if (const cudaError_t error = get_attributes(&of_kernel, kernel); error != cudaSuccess) return error;
-  cudaDeviceProp p;
-  cudaGetDeviceProperties(&p, 0);
-  const std::size_t shared = shared_bytes + of_kernel.sharedSizeBytes;
-  const int warps = (threads + p.warpSize - 1) / p.warpSize;
-  const int by_threads = p.maxThreadsPerMultiProcessor / (warps * p.warpSize);
-  const int by_shared = static_cast<int>(p.sharedMemPerMultiprocessor / (shared + p.reservedSharedMemPerBlock));
-  *blocks = threads > p.maxThreadsPerBlock ? 0 : std::min({by_threads, by_shared, p.maxBlocksPerMultiProcessor});
+  *blocks = flash::blocks_of_multiprocessor(program().machine().options().profile, threads,
+                                            shared_bytes + of_kernel.sharedSizeBytes);
   return cudaSuccess;
 }
 

@@ -170,14 +170,15 @@ Program& program() {
   static Program* const the_program = [] {
     auto* made = new Program;
     std::atexit([] {
-      simt::host_accessed = nullptr;
+      simt::host_watched = nullptr;
       program().finish();
     });
     simt::host_accessed = [](const void* address, bool writes, const void* return_address) {
-      const auto watch = std::exchange(simt::host_accessed, nullptr);  // what follows is no program's access
+      const auto watched = std::exchange(simt::host_watched, nullptr);  // what follows is no program's access
       program().host_accessed(address, writes, return_address);
-      simt::host_accessed = watch;
+      simt::host_watched = watched;
     };
+    simt::host_watched = &made->machine().memory();
     return made;
   }();
   return *the_program;

@@ -4,6 +4,8 @@
 #pragma once
 #include <cuda_runtime.h>
 
+#include "sim/core/named_barriers.hpp"
+
 namespace cooperative_groups {
 
 class thread_block {
@@ -107,6 +109,89 @@ class thread_block_tile : public flash_lanes {
   __device__ unsigned match_all(T value, int& all, FLASH_SITE) const {
     return __match_all_sync(mask_, value, &all, site) >> __ffs(static_cast<int>(mask_)) - 1;
   }
+};
+
+// ---- tiles of several warps ---------------------------------------------------------------------------------------
+
+// What a GPU without memory of its own for it needs of the program: this_thread_block(memory). Here it is not used.
+template <unsigned kMostThreads = 1024>
+struct block_tile_memory {
+  unsigned long long of_warps[kMostThreads / 32];
+};
+template <unsigned kMostThreads>
+__device__ thread_block this_thread_block(block_tile_memory<kMostThreads>&) {
+  __syncthreads();
+  return {};
+}
+
+// Where the warps of a block's tiles of N threads leave values for one another. Each N has its own: tiles of one size wait
+// for one another, and not for those of another size.
+template <class T, unsigned N>
+__device__ T* flash_values_of_warps() {
+  __shared__ T values[32];
+  return values;
+}
+
+// A part of a block, of 64 to 512 threads. Its barrier is one of its own; a value goes from warp to warp through shared
+// memory, behind one barrier and before another one.
+template <unsigned N>
+class flash_warps {
+  static_assert(N == 64 || N == 128 || N == 256 || N == 512, "a tile of several warps has 64, 128, 256 or 512 threads");
+
+ public:
+  __device__ flash_warps(unsigned rank, unsigned number, unsigned count)
+      : in_block_(rank / N), rank_(rank % N), number_(number), count_(count) {}
+  __device__ void sync(FLASH_SITE) const {
+    const flash::simt::NamedBarrierOperands said{flash::simt::kTileBarrier + static_cast<int>(in_block_), N};
+    flash::simt::warp_op(flash::simt::WarpOp::bar_sync, ~0u, reinterpret_cast<std::uintptr_t>(&said), site);
+  }
+  __device__ unsigned thread_rank() const { return rank_; }
+  static constexpr unsigned size() { return N; }
+  static constexpr unsigned num_threads() { return N; }
+  __device__ unsigned meta_group_rank() const { return number_; }
+  __device__ unsigned meta_group_size() const { return count_; }
+  __device__ int any(int predicate, FLASH_SITE) const { return combined(__any_sync(~0u, predicate, site), Or{}, site); }
+  __device__ int all(int predicate, FLASH_SITE) const {
+    return combined(__all_sync(~0u, predicate, site), And{}, site);
+  }
+  template <class T>
+  __device__ T shfl(T value, unsigned rank, FLASH_SITE) const {
+    T* const values = flash_values_of_warps<T, N>() + first_warp();
+    if (rank_ == rank) values[0] = value;
+    sync(site);
+    const T result = values[0];
+    sync(site);
+    return result;
+  }
+  // Not CUDA's by this name: operation(values of the warps), from the first one on; each is the same in all of its lanes.
+  template <class T, class Operation>
+  __device__ T combined(T of_warp, Operation operation, flash::simt::Site site) const {
+    T* const values = flash_values_of_warps<T, N>() + first_warp();
+    if (rank_ % 32 == 0) values[rank_ / 32] = of_warp;
+    sync(site);
+    T result = values[0];
+    for (unsigned warp = 1; warp < N / 32; ++warp) result = operation(result, values[warp]);
+    sync(site);
+    return result;
+  }
+
+ private:
+  struct Or {
+    __device__ int operator()(int a, int b) const { return a | b; }
+  };
+  struct And {
+    __device__ int operator()(int a, int b) const { return a & b; }
+  };
+  __device__ unsigned first_warp() const { return in_block_ * (N / 32); }
+  unsigned in_block_, rank_, number_, count_;
+};
+template <unsigned N, class Parent>
+  requires(N > 32)
+class thread_block_tile<N, Parent> : public flash_warps<N> {
+ public:
+  using flash_warps<N>::flash_warps;
+  template <class Other>
+  __device__ thread_block_tile(const thread_block_tile<N, Other>& tile) : flash_warps<N>(tile) {}
 };
 
 template <unsigned N>

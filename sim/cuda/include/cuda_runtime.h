@@ -19,6 +19,7 @@
 
 #include "sim/cuda/api.hpp"
 #include "sim/cuda/launch_api.hpp"
+#include "sim/cuda/inline_ptx.hpp"
 #include "sim/dialect/dialect.hpp"
 
 #if defined(FLASH_CHECKED)

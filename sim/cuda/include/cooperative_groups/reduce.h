@@ -24,10 +24,17 @@ FLASH_OPERATION(bit_xor, a ^ b, T{})
 #undef FLASH_OPERATION
 
 template <unsigned N, class Parent, class T, class Operation>
+  requires(N <= 32)
 __device__ T reduce(const thread_block_tile<N, Parent>& tile, T value, Operation operation, FLASH_SITE) {
   for (unsigned bits = N / 2; bits > 0; bits /= 2)
     value = operation(value, tile.shfl_xor(value, static_cast<int>(bits), site));
   return value;
+}
+// Of a tile of several warps: each warp's result, then these from the first one on.
+template <unsigned N, class T, class Operation>
+__device__ T reduce(const flash_warps<N>& tile, T value, Operation operation, FLASH_SITE) {
+  const thread_block_tile<32> warp(this_thread_block().thread_rank(), 0, 1);
+  return tile.combined(reduce(warp, value, operation, site), operation, site);
 }
 template <class T, class Operation>
 __device__ T reduce(const coalesced_group& group, T value, Operation operation, FLASH_SITE) {
