@@ -1,7 +1,7 @@
 // main.cpp: the program flash-launches, through which kernel files are compiled by g++: it turns CUDA into C++.
-// It preprocesses the file, rewrites launches (launches.cpp), variables (variables.cpp) and, in programs, inline assembly
-// (inline_ptx.cpp), hands that to the compiler
-// and puts red zones and tables into the assembly (assembly.cpp) where the file has __shared__ or __device__ variables.
+// It preprocesses the file, rewrites launches (launches.cpp), variables (variables.cpp) and, in programs, inline
+// assembly (inline_ptx.cpp), hands that to the compiler, and puts red zones and tables into what it makes
+// (assembly.cpp) where the file has __shared__ or __device__ variables.
 // Use: cmake/kernels.cmake sets it before the compiler: flash-launches [--by g++] [ccache] g++ … -o file.o -c file.cpp
 #include <sys/wait.h>
 #include <unistd.h>

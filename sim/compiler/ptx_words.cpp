@@ -1,5 +1,5 @@
-// ptx_words.cpp: which words of PTX inline assembly may have: instructions, types, special registers, and what each is in
-// C++ (sim/cuda/inline_ptx.hpp). Use: see ptx_words.hpp.
+// ptx_words.cpp: which words of PTX inline assembly may have: instructions, types, special registers, and what each is
+// in C++ (sim/cuda/inline_ptx.hpp). Use: see ptx_words.hpp.
 #include "sim/compiler/ptx_words.hpp"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// named_barriers.hpp: the 16 barriers of a block that bar.sync and bar.arrive name, of as many threads as they say, those
-// of tiles of several warps, and the registers that setmaxnreg gives and takes. PTX ISA, "bar", "setmaxnreg".
+// named_barriers.hpp: the 16 barriers of a block that bar.sync and bar.arrive name, of as many threads as they say,
+// those of tiles of several warps, and the registers that setmaxnreg gives and takes. PTX ISA, "bar", "setmaxnreg".
 // Use: Worker calls them when all lanes of a warp (all warps of a warpgroup) have come; sim/core/warpgroup_ops.cpp.
 #pragma once
 #include <algorithm>
@@ -18,8 +18,8 @@ struct NamedBarrier {
   Site site;                          // where it did
   std::vector<unsigned> waiting;      // warps
 };
-// Tiles of 64, 128, 256 and 512 threads that a block is divided in (sim/cuda/include/cooperative_groups.h) have barriers
-// of their own, behind the 16: the tile t of N threads says kTileBarrier + t, and N.
+// Tiles of 64, 128, 256 and 512 threads that a block is divided into (sim/cuda/include/cooperative_groups.h) have
+// barriers of their own, behind the 16: the tile t of N threads says kTileBarrier + t, and N.
 constexpr int kNamedBarriers = 16, kTileBarrier = 1 << 20;
 using NamedBarriers = std::array<NamedBarrier, 48>;
 inline bool is_of_tile(const NamedBarrierOperands& said) {

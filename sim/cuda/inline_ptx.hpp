@@ -369,8 +369,8 @@ FLASH_INLINE void mma_f16(auto& d0, auto& d1, auto a0, auto a1, auto a2, auto a3
   cvt_f16x2(d1, d[3], d[2]);
 }
 
-// Products of bytes with sign, 32 to a sum: of the halfs that have their values, which is exact. A register's bytes 0 and
-// 1 go to one product, 2 and 3 to the other; which k of the 32 they are is the same in A and B.
+// Products of bytes with sign, 32 to a sum: of the halfs that have their values, which is exact. A register's bytes 0
+// and 1 go to one product, 2 and 3 to the other; which k of the 32 they are is the same in A and B.
 FLASH_INLINE unsigned halfs_of_bytes(unsigned word, int first) {
   unsigned halfs;
   cvt_f16x2(halfs, static_cast<float>(static_cast<signed char>(word >> 8 * (first + 1))),

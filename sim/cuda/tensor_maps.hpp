@@ -1,5 +1,5 @@
-// tensor_maps.hpp: of the driver's interface what makes tensor maps, of which TMA's copies take one: of 16-bit elements and
-// of bytes, with the 128-byte swizzle. Names, numbers and meaning: CUDA Driver API, "Tensor Map Object Management".
+// tensor_maps.hpp: of the driver's interface what makes tensor maps, of which TMA's copies take one: of 16-bit elements
+// and bytes, with the 128-byte swizzle. Names, numbers and meaning: CUDA Driver API, "Tensor Map Object Management".
 // Use: through <cuda.h>.
 #pragma once
 #include <cstdint>

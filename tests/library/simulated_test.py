@@ -154,7 +154,8 @@ except flashphases.Finding as error:
     says = subprocess.run([sys.executable, "-c", text], env={**os.environ, "FLASHPHASES_LIBRARY": BROKEN}, text=True,
                           stdout=subprocess.PIPE).stdout
     for words in ("racing<float> has 1 finding: race: write after write of shared ",
-                  "Mail+0 (4 bytes)\n  write  broken.cu:", "  block (0,0,0) warp 0 lane 1\n", "\n  remedy: put __syncwarp() between the two\n"):
+                  "Mail+0 (4 bytes)\n  write  broken.cu:", "  block (0,0,0) warp 0 lane 1\n",
+                  "\n  remedy: put __syncwarp() between the two\n"):
         if words not in says:
             sys.exit(f"the race was told as '{says}'; expected '{words}' in it")
     print("a race raises:", says.splitlines()[0])

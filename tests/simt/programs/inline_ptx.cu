@@ -1,7 +1,7 @@
-// inline_ptx.cu: inline assembly as kernels have it: a product of half matrices on the tensor cores by cp.async, ldmatrix
-// and mma.sync, and common instructions, registers, predicates and a loop. Each figure against the host's own.
-// ./flash check tests/simt/programs/inline_ptx.cu; nvcc -arch=sm_80 inline_ptx.cu. With an argument: the product does not
-// wait for its copies.
+// inline_ptx.cu: inline assembly as kernels have it: a product of half matrices on the tensor cores by cp.async,
+// ldmatrix and mma.sync, and common instructions, registers, predicates and a loop. Each figure against the host's own.
+// ./flash check tests/simt/programs/inline_ptx.cu; nvcc -arch=sm_80 inline_ptx.cu. With an argument: the product does
+// not wait for its copies.
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 

@@ -1,5 +1,5 @@
-// tiles.cu: tiles of several warps of cooperative groups: their barrier, which the rest of the block need not reach, sums,
-// votes and values of one thread, tiles of tiles. Each figure against the host's own.
+// tiles.cu: tiles of several warps of cooperative groups: their barrier, which the rest of the block need not reach,
+// sums, votes and values of one thread, tiles of tiles. Each figure against the host's own.
 // ./flash check tests/simt/programs/tiles.cu; nvcc -arch=native tiles.cu. With an argument: the halves of a tile do not
 // wait for each other.
 #include <cooperative_groups.h>

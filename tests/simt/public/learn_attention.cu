@@ -1,5 +1,5 @@
-// learn_attention.cu: calls the attention kernels of gau-nernst/learn-cuda's 07_attention: one head of 128, 128 queries,
-// 256 keys.
+// learn_attention.cu: calls the attention kernels of gau-nernst/learn-cuda's 07_attention: one head of 128, 128
+// queries, 256 keys.
 // Use: flash check learn_attention.cu CLONE/07_attention/attention_v*.cu -- 1 2 3 4 5
 #include "bfloat16.hpp"
 

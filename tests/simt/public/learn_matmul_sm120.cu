@@ -1,5 +1,5 @@
-// learn_matmul_sm120.cu: calls the products of gau-nernst/learn-cuda's 02c_matmul_sm120, of bfloat16 and of bytes: 256 x 128
-// elements, sums of 256, B by columns. Which: the numbers of the command line.
+// learn_matmul_sm120.cu: calls the products of gau-nernst/learn-cuda's 02c_matmul_sm120, of bfloat16 and of bytes: 256
+// x 128 elements, sums of 256, B by columns. Which: the numbers of the command line.
 // Use: flash check learn_matmul_sm120.cu CLONE/02c_matmul_sm120/matmul_v*.cu -- 0 1 2
 #include <cstdint>
 
