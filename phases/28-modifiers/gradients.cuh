@@ -33,6 +33,10 @@ struct RowsOfScores {
 // A sink has a P in each row, and its dP is 0: dsink = -Σ P δ, over all rows of all batch entries. A block for each
 // head.
 template <int kThreads>
+struct SinkSums {
+  float of_warp[kThreads / 32];
+};
+template <int kThreads>
 __global__ void __launch_bounds__(kThreads)
     sinks_gradient(const float* sinks /*[H]*/, float* dsinks /*[H]*/, RowsOfScores rows, float c, int B) {
   const int h = blockIdx.x, H = gridDim.x;
@@ -43,13 +47,13 @@ __global__ void __launch_bounds__(kThreads)
       const RowsOfScores::Row row = rows.row(std::int64_t{b} * H + h, i);
       sum -= ex2_approx_ftz(sink - row.m) * row.inverse_l * row.delta;
     }
-  __shared__ float sums[kThreads / 32];
+  SinkSums<kThreads>& sums = shared<SinkSums<kThreads>>();
 #pragma unroll
   for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-  if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
+  if (threadIdx.x % 32 == 0) sums.of_warp[threadIdx.x / 32] = sum;
   __syncthreads();  // the sums of all warps are there
   if (threadIdx.x > 0) return;
-  for (int warp = 1; warp < kThreads / 32; ++warp) sum += sums[warp];
+  for (int warp = 1; warp < kThreads / 32; ++warp) sum += sums.of_warp[warp];
   dsinks[h] = sum;
 }
 // #endregion
@@ -151,7 +155,7 @@ void launch_score_gradients(const DeviceProblem<T>& p, const float* delta, int p
   const AnyProblem& all = *p.all;
   const RowsOfScores rows{p.m, p.l, p.LSE, delta, p.Q.rows, phase20::padded_rows(p.Q.rows), piece};
   if (all.dsinks.given())
-    sinks_gradient<256><<<static_cast<unsigned>(p.H), 256, 0, p.stream>>>(
+    sinks_gradient<256><<<static_cast<unsigned>(p.H), 256, sizeof(SinkSums<256>), p.stream>>>(
         static_cast<const float*>(all.sinks.data), static_cast<float*>(all.dsinks.data), rows, p.scale_log2, p.B);
   const AnyView& dbias = all.dbias;
   if (!dbias.given() || dbias.elements() == 0) return;
