@@ -3,9 +3,7 @@
 // Use: linked with every kernel phase (cmake/phases.cmake).
 #include <chrono>
 #include <cstring>
-#include <map>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "phases/interface/kernel_phase.cuh"
@@ -55,20 +53,6 @@ int multiprocessors() {
   return of_device<cudaDevAttrMultiProcessorCount>("number of multiprocessors");
 #else
   return simulated_multiprocessors;
-#endif
-}
-
-// A kernel keeps this as long as the device its context: each thread asks once for each device.
-void allow_shared_memory(const void* kernel, std::size_t bytes) {
-#ifdef __CUDACC__
-  thread_local std::map<std::pair<const void*, int>, std::size_t> allowed;
-  std::size_t& known = allowed[{kernel, current_device()}];
-  if (known == bytes) return;
-#endif
-  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
-             "shared memory opt-in");
-#ifdef __CUDACC__
-  known = bytes;
 #endif
 }
 

@@ -10,6 +10,9 @@
 #include "phases/interface/device.cuh"
 #include "phases/interface/phase.hpp"
 #include "sim/limits.hpp"
+#ifdef __CUDACC__
+#include <map>
+#endif
 
 namespace flash::inline FLASH_MACHINE {
 
@@ -131,11 +134,22 @@ inline dim3 grid_of(std::int64_t length, int tile, std::int64_t heads) {
               static_cast<unsigned>((heads + 65534) / 65535));
 }
 
-// A block with more than 48 KiB of dynamic shared memory must ask for it.
-void allow_shared_memory(const void* kernel, std::size_t bytes);
+// A block with more than 48 KiB of dynamic shared memory must ask for it. A kernel keeps this as long as the device its
+// context: each thread asks once for each device.
 template <class Kernel>
 void allow_shared_memory(Kernel* kernel, std::size_t bytes) {
-  allow_shared_memory(reinterpret_cast<const void*>(kernel), bytes);
+#ifdef __CUDACC__
+  thread_local std::map<std::pair<Kernel*, int>, std::size_t> allowed;
+  int device = 0;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  std::size_t& known = allowed[{kernel, device}];
+  if (known == bytes) return;
+#endif
+  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
+             "shared memory opt-in");
+#ifdef __CUDACC__
+  known = bytes;
+#endif
 }
 
 inline float scale_log2(float scale) {
