@@ -288,7 +288,7 @@ CELL("Documents") {
   lesson.p.document_q = any_of(dense_view<const std::int32_t>(document.data(), {1, 1, N, 1}));
   lesson.p.document_k = lesson.p.document_q;
   // Keys are found out one by one: V is 1 for one key at a time, and 0 for the others.
-  svg::Canvas canvas(420, 330, "Which keys the rows see: three documents of 20, 44 and 32 rows");
+  svg::Canvas canvas(560, 330, "Which keys the rows see: three documents of 20, 44 and 32 rows");
   bool as_told = true;
   int seen = 0;
   for (std::int64_t first = 0; first < N; first += 48) {
