@@ -17,12 +17,6 @@ namespace flash::inline FLASH_MACHINE {
 #ifdef __CUDACC__
 namespace {
 
-int current_device() {
-  int device = 0;
-  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
-  return device;
-}
-
 // Of the current device. It never changes: each thread asks once, and again where it changes devices.
 template <cudaDeviceAttr kAttribute>
 int of_device(const char* what) {

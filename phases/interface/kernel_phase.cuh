@@ -134,15 +134,21 @@ inline dim3 grid_of(std::int64_t length, int tile, std::int64_t heads) {
               static_cast<unsigned>((heads + 65534) / 65535));
 }
 
+#ifdef __CUDACC__
+inline int current_device() {
+  int device = 0;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  return device;
+}
+#endif
+
 // A block with more than 48 KiB of dynamic shared memory must ask for it. A kernel keeps this as long as the device its
 // context: each thread asks once for each device.
 template <class Kernel>
 void allow_shared_memory(Kernel* kernel, std::size_t bytes) {
 #ifdef __CUDACC__
   thread_local std::map<std::pair<Kernel*, int>, std::size_t> allowed;
-  int device = 0;
-  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
-  std::size_t& known = allowed[{kernel, device}];
+  std::size_t& known = allowed[{kernel, current_device()}];
   if (known == bytes) return;
 #endif
   check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
