@@ -288,7 +288,7 @@ CELL("Documents") {
   lesson.p.document_q = any_of(dense_view<const std::int32_t>(document.data(), {1, 1, N, 1}));
   lesson.p.document_k = lesson.p.document_q;
   // Keys are found out one by one: V is 1 for one key at a time, and 0 for the others.
-  svg::Canvas canvas(560, 330, "Which keys the rows see: three documents of 20, 44 and 32 rows");
+  svg::Canvas canvas(420, 350, "Three documents of 20, 44 and 32 rows");
   bool as_told = true;
   int seen = 0;
   for (std::int64_t first = 0; first < N; first += 48) {
@@ -301,11 +301,11 @@ CELL("Documents") {
         const bool sees = to_float(lesson.o.data()[i * 64 + j - first]) > 0;
         as_told = as_told && sees == (document[std::size_t(i)] == document[std::size_t(j)]), seen += sees;
         if (sees || (i % 4 == 0 && j % 4 == 0))
-          canvas.rect(60 + 3.0 * double(j), 24 + 3.0 * double(i), sees ? 3 : 12, sees ? 3 : 12,
+          canvas.rect(60 + 3.0 * double(j), 40 + 3.0 * double(i), sees ? 3 : 12, sees ? 3 : 12,
                       sees ? "fill=\"#2f6f9f\"" : "fill=\"#eeeeee\"");
       }
   }
-  canvas.text(60, 326, "A row is a query, a column is a key. Dark: it was seen.", "fill=\"#666\"");
+  canvas.text(60, 344, "A row is a query, a column is a key. Dark: it was seen.", "fill=\"#666\"");
   picture("28-documents", canvas.str());
   std::printf("%d of %d pairs are seen; without a block mask all are multiplied\n", seen, int(N * N));
   expect(as_told, "a row sees the keys of its document, and no others");
