@@ -36,17 +36,17 @@ AProblem on_ring(AProblem p, RingLayout layout, int ranks) {
 }
 
 // The ring, or the other way, with any phase at its calls. Returns the bytes that were sent.
-using Way = void (*)(Comm&, const Split&, const AnyProblem&, const Call&);
-void the_ring(Comm& comm, const Split& split, const AnyProblem& mine, const Call& call) {
-  mine.backward() ? ring_backward(comm, split, mine, call) : ring_forward(comm, split, mine, call);
+using Way = void (*)(Comm&, const Split&, const AnyProblem&, const Worker&);
+void the_ring(Comm& comm, const Split& split, const AnyProblem& mine, const Worker& worker) {
+  mine.backward() ? ring_backward(comm, split, mine, worker) : ring_forward(comm, split, mine, worker);
 }
-std::uint64_t run_with(const AnyProblem& whole, int ranks, const Call& call, Way way = the_ring) {
+std::uint64_t run_with(const AnyProblem& whole, int ranks, const Worker& worker, Way way = the_ring) {
   const Split split(whole, ranks);
   std::vector<Local> local;
   local.reserve(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) local.emplace_back(whole, split, rank);
   const std::uint64_t sent = on_threads(
-      ranks, 60, [&](Comm& comm) { way(comm, split, local[static_cast<std::size_t>(comm.rank)].problem(), call); });
+      ranks, 60, [&](Comm& comm) { way(comm, split, local[static_cast<std::size_t>(comm.rank)].problem(), worker); });
   for (Local& mine : local) mine.put_back(whole);
   return sent;
 }
@@ -219,23 +219,23 @@ TEST_CASE("any phase computes the pieces: 04, and 08 and 09 on both simulators")
     for (const Mask mask : {Mask::none(), Mask::top_left(), Mask::bottom_right()}) {
       const Case c{.B = 1, .Sq = 37, .Sk = 43, .mask = mask};
       INFO(text(c) << ", " << std::string(name(layout)));
-      const auto check = [&](const Call& call) {
-        if (skipped_without(call.phase, call.where)) return;
+      const auto check = [&](const HostWorker& worker) {
+        if (skipped_without(worker.phase, worker.where)) return;
         GradientInputs<float> in(c);
         Problem<float> p = on_ring(in.forward(), layout, 3);
         p.kept = in.kept();
-        run_with(p, 3, call);
+        run_with(p, 3, worker);
         expect_none(examine<float>(
-            c, [&](const Problem<float>& q) { run_with(on_ring(q, layout, 3), 3, call); }, phase30::features));
-        if (!call.phase.backward) return;
-        run_with(on_ring(in.problem(false), layout, 3), 3, call);
+            c, [&](const Problem<float>& q) { run_with(on_ring(q, layout, 3), 3, worker); }, phase30::features));
+        if (!worker.phase.backward) return;
+        run_with(on_ring(in.problem(false), layout, 3), 3, worker);
         expect_none(examine_gradients(in, false));
       };
-      check({phase04::phase});
-      check({phase08::phase});
-      check({phase08::phase, Where::Checked});
-      check({phase09::phase});
-      if (layout == RingLayout::Striped) check({phase09::phase, Where::Checked});
+      check(HostWorker{phase04::phase});
+      check(HostWorker{phase08::phase});
+      check(HostWorker{phase08::phase, Where::Checked});
+      check(HostWorker{phase09::phase});
+      if (layout == RingLayout::Striped) check(HostWorker{phase09::phase, Where::Checked});
     }
 }
 
@@ -264,7 +264,7 @@ TEST_CASE_TEMPLATE("Ulysses: the bits of one call, forward and backward, and byt
       FeatureInputs<T> in(c), call(c);
       for (const bool backward : {false, true}) {
         const AnyProblem p = on_ring(backward ? in.gradients() : in.problem(), RingLayout::Contiguous, ranks);
-        CHECK(run_with(p, ranks, {definition::phase}, ulysses) == ulysses_bytes_sent(p, ranks));
+        CHECK(run_with(p, ranks, HostWorker{definition::phase}, ulysses) == ulysses_bytes_sent(p, ranks));
         enter(definition::phase, backward ? call.gradients() : call.problem());
       }
       CHECK(in.results() == call.results());
@@ -274,7 +274,7 @@ TEST_CASE_TEMPLATE("Ulysses: the bits of one call, forward and backward, and byt
 TEST_CASE("Ulysses: heads that cannot be spread are refused by name") {
   FeatureInputs<float> in({.on = {Feature::GroupedHeads}, .H = 4});
   const AnyProblem p = on_ring(in.problem(), RingLayout::Contiguous, 4);
-  CHECK_THROWS_WITH_AS(run_with(p, 4, {definition::phase}, ulysses),
+  CHECK_THROWS_WITH_AS(run_with(p, 4, HostWorker{definition::phase}, ulysses),
                        "K's number of heads H is 2; expected a multiple of the 4 ranks; use the ring", Error);
 }
 

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "sim/error.hpp"
 
@@ -20,6 +21,9 @@ struct RankLost : Error {
   using Error::Error;
 };
 
+using Bytes = std::span<const std::byte>;
+using Room = std::span<std::byte>;
+
 class Comm {
  public:
   const int rank, size;
@@ -29,13 +33,15 @@ class Comm {
   virtual ~Comm() = default;
   Comm(const Comm&) = delete;
 
-  // One message to a rank and one from a rank, either may be empty; their lengths are known to both sides. Until wait()
-  // has returned `send` may be read and `receive` may not be touched. One exchange at a time.
-  void begin(int to, std::span<const std::byte> send, int from, std::span<std::byte> receive) {
+  // One message to a rank and one from a rank, each in pieces; their lengths are known to both sides. Until wait() has
+  // returned `send` may be read and `receive` may not be touched. One exchange at a time.
+  void begin(int to, const std::vector<Bytes>& send, int from, const std::vector<Room>& receive) {
     to_ = to, from_ = from, ++exchanges_;
-    if (to != rank) bytes_sent += send.size();
+    for (const Bytes& piece : send)
+      if (to != rank) bytes_sent += piece.size();
     start(send, receive);
   }
+  void begin(int to, Bytes send, int from, Room receive) { begin(to, std::vector{send}, from, std::vector{receive}); }
   // Lets the exchange go on. Is it over?
   bool poll() { return progress(); }
   // Throws RankLost when it is not over within the limit; `step` is for the message. Whoever is further on waits a
@@ -54,7 +60,7 @@ class Comm {
  protected:
   int to_ = 0, from_ = 0;  // of the exchange
 
-  virtual void start(std::span<const std::byte> send, std::span<std::byte> receive) = 0;
+  virtual void start(const std::vector<Bytes>& send, const std::vector<Room>& receive) = 0;
   virtual bool progress() = 0;
   // Which halves of the exchange are over, for a message.
   virtual bool has_sent() = 0;

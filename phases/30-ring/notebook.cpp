@@ -70,7 +70,7 @@ static std::uint64_t on_ranks(AnyProblem p, RingLayout layout, int ranks, const 
   local.reserve(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) local.emplace_back(p, split, rank);
   const std::uint64_t sent = on_threads(ranks, 60, [&](Comm& comm) {
-    way(comm, split, local[static_cast<std::size_t>(comm.rank)].problem(), Call{definition::phase});
+    way(comm, split, local[static_cast<std::size_t>(comm.rank)].problem(), HostWorker{definition::phase});
   });
   for (Local& mine : local) mine.put_back(p);
   return sent;
@@ -270,8 +270,8 @@ CELL("Whose keys are where, and what comes out") {
 // %% tags=["hide-input"]
 CELL("Bytes: predicted and sent") {
   constexpr std::int64_t H = 8, S = 96, D = 32;
-  const auto forth = [](Comm& c, const Split& s, const AnyProblem& m, const Call& f) { ring_forward(c, s, m, f); };
-  const auto back = [](Comm& c, const Split& s, const AnyProblem& m, const Call& f) { ring_backward(c, s, m, f); };
+  const auto forth = [](Comm& c, const Split& s, const AnyProblem& m, const Worker& w) { ring_forward(c, s, m, w); };
+  const auto back = [](Comm& c, const Split& s, const AnyProblem& m, const Worker& w) { ring_backward(c, s, m, w); };
   bool equal = true, close = true;
   std::printf("ranks  K's heads  mask     forward      backward     all-to-all\n");
   for (const int ranks : {2, 4})

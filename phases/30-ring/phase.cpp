@@ -25,10 +25,10 @@ static Run run(const AnyProblem& p, const MachineOptions&) {
   std::vector<Local> local;
   local.reserve(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) local.emplace_back(p, split, rank);
-  const Call call{definition::phase};
+  const HostWorker worker{definition::phase};
   const std::uint64_t sent = on_threads(ranks, std::numeric_limits<double>::infinity(), [&](Comm& comm) {
     const AnyProblem& mine = local[static_cast<std::size_t>(comm.rank)].problem();
-    p.backward() ? ring_backward(comm, split, mine, call) : ring_forward(comm, split, mine, call);
+    p.backward() ? ring_backward(comm, split, mine, worker) : ring_forward(comm, split, mine, worker);
   });
   for (Local& mine : local) mine.put_back(p);
   Run run;

@@ -1,200 +1,212 @@
 // Phase 30: attention over a sequence that lies on several ranks (Liu, Zaharia, Abbeel, "Ring Attention with Blockwise
 // Transformers", arXiv:2310.01889). Q and O stay, K and V go round the ring, and each step is one ordinary call.
-// Use: ring_forward(comm, split, mine, call);  ring_backward(comm, split, mine, call);  on each rank
+// Use: ring_forward(comm, split, mine, worker);  ring_backward(comm, split, mine, worker);  on each rank
 #pragma once
+#include <optional>
+
 #include "phases/30-ring/comm.hpp"
-#include "phases/interface/phase.hpp"
-#include "phases/ring/rows.hpp"
+#include "phases/ring/worker.hpp"
 
 namespace flash::phase30 {
 
-// #region call
-// What computes a piece: any phase on any machine. It leaves O in fp32: nothing is rounded before it is merged.
-struct Call {
-  const Phase& phase;
-  Where where = Where::Sim;
-  MachineOptions machine = {};
-
-  void operator()(const AnyProblem& p) const { enter(phase, p, where, machine); }
-};
-// #endregion
-
-// #region merge
-// Rows whose keys come a set at a time (phase 02's rule): each set leaves O, and m and l in base 2, or LSE, which is m
-// of a set whose l is 1. Its O has the weight l · 2^(m - top). The division comes at the end, once. Weights are counted
-// in l of the row's first set that counts, so that sets of equal weight, and a set alone, lose nothing.
-struct Merged {
-  Array o;                            // [B, H, rows, Dv], fp32: Σ weight · O
-  std::vector<float> top, sum, unit;  // [B, H, rows]: the largest m so far; Σ weight; l of that set
-
-  explicit Merged(const Shape& s)
-      : o(Type::Float32, {s.B, s.H, s.Sq, s.Dv}),
-        top(static_cast<std::size_t>(s.B * s.H * s.Sq), -definition::infinity),
-        sum(top.size()),
-        unit(top.size()) {}
-
-  void add(std::int64_t number, float m, float l, const float* part) {
-    if (l == 0) return;  // it saw none of these keys
-    const auto row = static_cast<std::size_t>(number);
-    const float m_new = std::max(top[row], m), keep = std::exp2(top[row] - m_new);
-    if (keep * sum[row] == 0) unit[row] = l;  // nothing is left of the sets before
-    const float weight = l / unit[row] * std::exp2(m - m_new);
-    float* acc = o.numbers() + number * o.shape[3];
-    for (std::int64_t d = 0; d < o.shape[3]; ++d) acc[d] = keep * acc[d] + weight * part[d];
-    top[row] = m_new, sum[row] = keep * sum[row] + weight;
-  }
-  // O, LSE and what a backward pass needs, into the arrays of `mine`. A row that saw nothing: O = 0, LSE = -inf.
-  void finish(const AnyProblem& mine) {
-    for (std::size_t row = 0; row < top.size(); ++row) {
-      float* acc = o.numbers() + static_cast<std::int64_t>(row) * o.shape[3];
-      for (std::int64_t d = 0; d < o.shape[3] && sum[row] != 0; ++d) acc[d] /= sum[row];
-      const float l = sum[row] * unit[row];
-      if (mine.lse.given())
-        static_cast<float*>(mine.lse.data)[row] =
-            l == 0 ? -definition::infinity : top[row] * 0.693147181f + std::log(l);
-      if (mine.m.given()) static_cast<float*>(mine.m.data)[row] = top[row], static_cast<float*>(mine.l.data)[row] = l;
-    }
-    copy(o.view(), Type::Float32, mine.o, mine.out, mine.o_lo);
-  }
-};
-// #endregion
-
 // #region block
-// What travels: the keys of one rank, in their own type, and in the backward pass what was summed for them so far.
-struct Block {
-  std::array<std::int64_t, 4> k_shape{}, v_shape{};
-  Type type = Type::Float32;
-  std::size_t gradients = 0;  // bytes of dK and dV, fp32, which lie before K and V
-  std::vector<std::byte> bytes;
+// K and V of one rank, dense, in the memory of whoever has them now; a rank's own may be where they lie.
+struct Keys {
+  AnyView k, v;
+  std::array<Dense, 2> memory;
 
-  Block() = default;
-  Block(const AnyProblem& mine, std::int64_t keys, bool with_gradients)
-      : k_shape{mine.B(), mine.k.H(), keys, mine.D()}, v_shape{mine.B(), mine.k.H(), keys, mine.Dv()}, type(mine.type) {
-    const auto numbers = static_cast<std::size_t>(elements(k_shape) + elements(v_shape));
-    gradients = with_gradients ? numbers * 4 : 0;
-    bytes.resize(gradients + numbers * static_cast<std::size_t>(bytes_of(type)));
+  // This rank's own; copied where they are not dense.
+  Keys(const Worker& worker, const AnyProblem& mine) : k(mine.k), v(mine.v) {
+    for (AnyView* view : {&k, &v}) {
+      if (view->data && view->stride == dense_strides(view->shape)) continue;
+      const Dense& copy = memory[view == &v] = worker.dense(mine.type, view->shape);
+      worker.copy(*view, mine.type, copy.view(), mine.type);
+      *view = copy.view();
+    }
   }
-  AnyView k() { return at(gradients, k_shape); }
-  AnyView v() { return at(gradients + static_cast<std::size_t>(elements(k_shape) * bytes_of(type)), v_shape); }
-  AnyView dk() { return at(0, k_shape); }
-  AnyView dv() { return at(static_cast<std::size_t>(elements(k_shape)) * 4, v_shape); }
-  std::span<std::byte> all() { return bytes; }
-  std::span<std::byte> sums() { return all().first(gradients); }
+  // Room for so many that come.
+  Keys(const Worker& worker, const AnyProblem& mine, std::int64_t count)
+      : memory{worker.dense(mine.type, {mine.B(), mine.k.H(), count, mine.D()}),
+               worker.dense(mine.type, {mine.B(), mine.k.H(), count, mine.Dv()})} {
+    k = memory[0].view(), v = memory[1].view();
+  }
+};
+
+// dK and dV of one rank's keys, fp32, as far as they are summed.
+struct Sums {
+  Dense dk, dv;
+
+  Sums(const Worker& worker, const AnyProblem& mine, std::int64_t count)
+      : dk(worker.dense(Type::Float32, {mine.B(), mine.k.H(), count, mine.D()})),
+        dv(worker.dense(Type::Float32, {mine.B(), mine.k.H(), count, mine.Dv()})) {}
+};
+
+// What goes to the next rank in a step, and what comes from the one before, piece by piece.
+struct Exchange {
+  std::vector<Bytes> out;
+  std::vector<Room> in;
+
+  void add(const AnyView& from, const AnyView& to, Type type) {
+    out.push_back(bytes(from, type)), in.push_back(bytes(to, type));
+  }
+  void add(const Keys& from, const Keys& to, Type type) { add(from.k, to.k, type), add(from.v, to.v, type); }
+  void add(const Sums& from, const Sums& to) {
+    add(from.dk.view(), to.dk.view(), Type::Float32), add(from.dv.view(), to.dv.view(), Type::Float32);
+  }
+  void begin(Comm& comm) const {
+    comm.begin((comm.rank + 1) % comm.size, out, (comm.rank + comm.size - 1) % comm.size, in);
+  }
 
  private:
-  static std::int64_t elements(const std::array<std::int64_t, 4>& s) { return s[0] * s[1] * s[2] * s[3]; }
-  AnyView at(std::size_t offset, const std::array<std::int64_t, 4>& shape) {
-    return any_of(dense_view(static_cast<void*>(bytes.data() + offset), shape));
+  static Room bytes(const AnyView& dense, Type type) {
+    return {static_cast<std::byte*>(dense.data), static_cast<std::size_t>(dense.elements() * bytes_of(type))};
   }
 };
 // #endregion
 
 // #region forward
 // O and LSE of this rank's rows. `mine`: its rows of Q, O, LSE, m, l and O_lo, its keys of K and V, and the options.
-inline void ring_forward(Comm& comm, const Split& split, const AnyProblem& mine, const Call& call) {
-  const int n = comm.size, next = (comm.rank + 1) % n, before = (comm.rank + n - 1) % n;
+inline void ring_forward(Comm& comm, const Split& split, const AnyProblem& mine, const Worker& worker) {
+  const int n = comm.size;
   const Shape s = mine.shape();
-  Merged merged(s);
-  Block here(mine, s.Sk, false), coming;
+  const Merged merged = worker.nothing(s);
+  std::optional<Keys> here(std::in_place, worker, mine), coming;
   const Withdraws at_an_error{comm};
-  copy(mine.k, mine.type, here.k(), mine.type), copy(mine.v, mine.type, here.v(), mine.type);
   for (int step = 0; step < n; ++step) {
     const int whose = (comm.rank - step + n) % n;
-    if (step + 1 < n) {  // the next block travels while this one is used
-      coming = Block(mine, split.keys((whose + n - 1) % n).size(), false);
-      comm.begin(next, here.all(), before, coming.all());
+    if (step + 1 < n) {  // the next keys travel while these are used
+      coming.emplace(worker, mine, split.keys((whose + n - 1) % n).size());
+      Exchange exchange;
+      exchange.add(*here, *coming, mine.type);
+      exchange.begin(comm);
     }
     if (const Section p = split.section(comm.rank, whose); !p.empty()) {
       const std::array<std::int64_t, 4> numbers = {s.B, s.H, p.rows, 1};
-      Array o(Type::Float32, {s.B, s.H, p.rows, s.Dv}), m(Type::Float32, numbers), l(m), lse(m);
+      const bool kept = worker.phase.forward->features.meets(Demand::Kept);
+      Set set{.first = p.q0};
+      set.o = step == 0 && p.rows == s.Sq ? merged.o : worker.dense(Type::Float32, {s.B, s.H, p.rows, s.Dv});
       AnyProblem part;
       part.type = mine.type, part.options = mine.options;
       part.options.mask = p.mask, part.options.ring = {}, part.options.scale = mine.scale();
       part.q = rows_of(mine.q, mine.type, p.q0, p.rows);
-      part.k = rows_of(here.k(), mine.type, p.k0, p.keys), part.v = rows_of(here.v(), mine.type, p.k0, p.keys);
-      part.o = o.view(), part.out = Type::Float32;
-      const bool kept = call.phase.forward->features.meets(Demand::Kept);
-      if (kept)
-        part.m = m.view(), part.l = l.view();
-      else
-        part.lse = lse.view();
-      call(part);
-      for (std::int64_t r = 0; r < s.B * s.H * p.rows; ++r) {
-        const float top = kept ? m.numbers()[r] : lse.numbers()[r] * definition::log2_e;
-        const float sum = kept ? l.numbers()[r] : top != -definition::infinity;
-        merged.add(r / p.rows * s.Sq + p.q0 + r % p.rows, top, sum, o.numbers() + r * s.Dv);
+      part.k = rows_of(here->k, mine.type, p.k0, p.keys), part.v = rows_of(here->v, mine.type, p.k0, p.keys);
+      part.o = set.o.view(), part.out = Type::Float32;
+      if (kept) {
+        set.m = worker.dense(Type::Float32, numbers), set.l = worker.dense(Type::Float32, numbers);
+        part.m = set.m.view(), part.l = set.l.view();
+      } else {
+        set.lse = worker.dense(Type::Float32, numbers);
+        part.lse = set.lse.view();
       }
+      worker.call(part);
+      worker.merge(merged, set);
     }
     if (step + 1 == n) break;
     comm.wait("step " + std::to_string(step));
     std::swap(here, coming);
   }
-  merged.finish(mine);
+  worker.finish(merged, mine);
 }
 // #endregion
 
 // #region backward
 // dQ of this rank's rows, dK and dV of its keys. Each call gets the final O and LSE, so that its P and its δ are those
-// of the whole row. dK and dV travel with their keys, in fp32, and one hop further, home. A phase that takes fp32 gets
-// all in fp32: what it leaves is not rounded before it is added.
-inline void ring_backward(Comm& comm, const Split& split, const AnyProblem& mine, const Call& call) {
-  const int n = comm.size, next = (comm.rank + 1) % n, before = (comm.rank + n - 1) % n;
+// of the whole row. dK and dV go round behind their keys, a step later, in fp32, and one hop further, home: so K and V,
+// and what was summed in the step before, travel while this step computes. A phase that takes fp32 gets all in fp32:
+// what it leaves is not rounded before it is added.
+inline void ring_backward(Comm& comm, const Split& split, const AnyProblem& mine, const Worker& worker) {
+  const int n = comm.size;
   const Shape s = mine.shape();
-  const bool wide = pass_of(call.phase, Direction::Backward).features.types.contains(Type::Float32);
+  const bool wide = pass_of(worker.phase, Direction::Backward).features.types.contains(Type::Float32);
   const Type type = wide ? Type::Float32 : mine.type;
-  Array q(mine.q, mine.type, type), dout(mine.dout, mine.type, type), dq(Type::Float32, mine.q.shape), o;
-  if (wide) o = Array(mine.o, mine.out, type, mine.o_lo);
-  Block here(mine, s.Sk, true), coming;
+  // An array in the calls' type.
+  std::vector<Dense> converted;
+  const auto in_type = [&](const AnyView& view) {
+    if (type == mine.type || !view.given()) return view;
+    worker.copy(view, mine.type, converted.emplace_back(worker.dense(type, view.shape)).view(), type);
+    return converted.back().view();
+  };
+  const AnyView q = in_type(mine.q), dout = in_type(mine.dout);
+  AnyView o = mine.o;
+  if (wide && (mine.out != type || mine.o_lo.given())) {
+    worker.restore(mine.o, mine.out, mine.o_lo, converted.emplace_back(worker.dense(type, mine.o.shape)));
+    o = converted.back().view();
+  }
+  const Type o_type = wide ? type : mine.out;
+  const Dense dq = worker.dense(Type::Float32, mine.q.shape);
+  std::optional<Keys> here(std::in_place, worker, mine), coming;
+  std::optional<Sums> sums, behind;  // of the keys of the step before, and of these
   const Withdraws at_an_error{comm};
-  copy(mine.k, mine.type, here.k(), mine.type), copy(mine.v, mine.type, here.v(), mine.type);
   for (int step = 0; step < n; ++step) {
     const int whose = (comm.rank - step + n) % n;
-    if (const Section p = split.section(comm.rank, whose); !p.empty()) {
-      const auto rows = [&](const AnyView& view, Type of) { return rows_of(view, of, p.q0, p.rows); };
-      Array k(rows_of(here.k(), mine.type, p.k0, p.keys), mine.type, type);
-      Array v(rows_of(here.v(), mine.type, p.k0, p.keys), mine.type, type);
-      Array part_q(type, {s.B, s.H, p.rows, s.D}), part_k(type, k.shape), part_v(type, v.shape);
-      AnyProblem part;
-      part.direction = Direction::Backward, part.type = type, part.out = wide ? type : mine.out;
+    Exchange exchange;
+    if (step + 1 < n) {
+      coming.emplace(worker, mine, split.keys((whose + n - 1) % n).size());
+      exchange.add(*here, *coming, mine.type);
+    }
+    behind.emplace(worker, mine, here->k.S());
+    if (step > 0) exchange.add(*sums, *behind);
+    if (n > 1) exchange.begin(comm);
+
+    const Section p = split.section(comm.rank, whose);
+    const auto rows = [&](const AnyView& view, Type of) { return rows_of(view, of, p.q0, p.rows); };
+    const auto keys = [&](const AnyView& view, Type of) { return rows_of(view, of, p.k0, p.keys); };
+    AnyProblem part;
+    std::vector<Dense> numbers;
+    Dense part_q, part_k, part_v;
+    if (!p.empty()) {
+      part.direction = Direction::Backward, part.type = type, part.out = o_type;
       part.options = mine.options;
       part.options.mask = p.mask, part.options.ring = {}, part.options.scale = mine.scale();
-      part.q = rows(q.view(), type), part.dout = rows(dout.view(), type), part.k = k.view(), part.v = v.view();
-      part.o = wide ? rows(o.view(), type) : rows(mine.o, mine.out);
+      part.q = rows(q, type), part.dout = rows(dout, type), part.o = rows(o, o_type);
       if (!wide && mine.o_lo.given()) part.o_lo = rows(mine.o_lo, Type::Int16);
+      part.k = in_type(keys(here->k, mine.type)), part.v = in_type(keys(here->v, mine.type));
       // A number for each row: dense, as a call wants it.
-      std::vector<Array> numbers;
       for (const auto array : {&AnyProblem::lse, &AnyProblem::m, &AnyProblem::l, &AnyProblem::dlse}) {
         if (!(mine.*array).given()) continue;
-        numbers.emplace_back(rows(mine.*array, Type::Float32), Type::Float32, Type::Float32);
-        part.*array = numbers.back().view();
+        part.*array = mine.*array;
+        if (p.rows == s.Sq) continue;
+        const Dense& some = numbers.emplace_back(worker.dense(Type::Float32, {s.B, s.H, p.rows, 1}));
+        worker.copy(rows(mine.*array, Type::Float32), Type::Float32, some.view(), Type::Float32);
+        part.*array = some.view();
       }
+      part_q = worker.dense(type, part.q.shape), part_k = worker.dense(type, part.k.shape);
+      part_v = worker.dense(type, part.v.shape);
       part.dq = part_q.view(), part.dk = part_k.view(), part.dv = part_v.view();
-      call(part);
-      add(part_q, rows(dq.view(), Type::Float32));
-      add(part_k, rows_of(here.dk(), Type::Float32, p.k0, p.keys));
-      add(part_v, rows_of(here.dv(), Type::Float32, p.k0, p.keys));
+      worker.call(part);
     }
-    if (n == 1) break;
-    const bool home = step + 1 == n;
-    coming = Block(mine, split.keys((whose + n - 1) % n).size(), true);
-    comm.begin(next, home ? here.sums() : here.all(), before, home ? coming.sums() : coming.all());
-    comm.wait("step " + std::to_string(step) + " of the backward pass");
+    if (n > 1) comm.wait("step " + std::to_string(step) + " of the backward pass");
+    sums.swap(behind);
+    if (step == 0) worker.zero(dq), worker.zero(sums->dk), worker.zero(sums->dv);
+    if (!p.empty()) {
+      worker.add(part_q, rows(dq.view(), Type::Float32));
+      worker.add(part_k, keys(sums->dk.view(), Type::Float32));
+      worker.add(part_v, keys(sums->dv.view(), Type::Float32));
+    }
     std::swap(here, coming);
   }
-  copy(dq.view(), Type::Float32, mine.dq, mine.type);
-  copy(here.dk(), Type::Float32, mine.dk, mine.type), copy(here.dv(), Type::Float32, mine.dv, mine.type);
+  if (n > 1) {
+    behind.emplace(worker, mine, mine.Sk());
+    Exchange home;
+    home.add(*sums, *behind);
+    home.begin(comm);
+    comm.wait("the last step of the backward pass");
+    sums.swap(behind);
+  }
+  worker.copy(dq.view(), Type::Float32, mine.dq, mine.type);
+  worker.copy(sums->dk.view(), Type::Float32, mine.dk, mine.type);
+  worker.copy(sums->dv.view(), Type::Float32, mine.dv, mine.type);
 }
 // #endregion
 
 // #region bytes
-// What all ranks together send: each block of keys makes n - 1 hops. In the backward pass dK and dV are with it, in
-// fp32, and go home alone.
+// What all ranks together send: each rank's keys make n - 1 hops. In the backward pass dK and dV follow them, in fp32,
+// and go home.
 inline std::uint64_t bytes_sent(const AnyProblem& whole, int ranks) {
   const Shape s = whole.shape();
   const std::int64_t numbers = s.B * s.Hk * s.Sk * (s.D + s.Dv), hops = ranks - 1;
-  const std::int64_t home = ranks > 1 ? 4 * numbers : 0;
-  return static_cast<std::uint64_t>(numbers * hops * (bytes_of(whole.type) + (whole.backward() ? 4 : 0)) +
-                                    (whole.backward() ? home : 0));
+  const std::int64_t back = whole.backward() && ranks > 1 ? 4 * numbers * ranks : 0;
+  return static_cast<std::uint64_t>(numbers * hops * bytes_of(whole.type) + back);
 }
 // #endregion
 

@@ -1,6 +1,6 @@
 // Phase 30: the other way to spread a sequence (Jacobs et al., "DeepSpeed Ulysses", arXiv:2309.14509): an exchange of
 // all with all gives each rank all rows of some heads; then one call, and the same exchange back. Both directions.
-// Use: ulysses(comm, split, mine, call);  split is contiguous; H and Hk are multiples of the number of ranks
+// Use: ulysses(comm, split, mine, worker);  split is contiguous; H and Hk are multiples of the number of ranks
 #pragma once
 #include <vector>
 
@@ -19,7 +19,7 @@ inline AnyView heads_of(AnyView view, Type type, std::int64_t first, std::int64_
 // An array of this rank's rows and all heads, [B, H, rows, D], and one of all rows and this rank's heads,
 // [B, H/n, S, D]: each rank's part of the one becomes its part of the other.
 inline void exchange(Comm& comm, const Split& split, const Operand& operand, const AnyView& by_rows,
-                     const AnyView& by_heads, Type type, bool to_heads) {
+                     const AnyView& by_heads, Type type, bool to_heads, const Worker& worker) {
   const std::int64_t heads = by_heads.H();
   const auto share = [&](int rank) { return operand.shape[2] == Length::Sq ? split.rows(rank) : split.keys(rank); };
   for (int far = 0; far < comm.size; ++far) {
@@ -27,19 +27,19 @@ inline void exchange(Comm& comm, const Split& split, const Operand& operand, con
     // The heads of a rank among these rows, and the rows of a rank among these heads.
     const auto heads_at = [&](int rank) { return heads_of(by_rows, type, rank * heads, heads); };
     const auto rows_at = [&](int rank) { return rows_of(by_heads, type, share(rank).first, share(rank).size()); };
-    Array going(to_heads ? heads_at(to) : rows_at(to), type, type);
-    const AnyView target = to_heads ? rows_at(from) : heads_at(from);
-    Array coming(type, target.shape);
+    const AnyView source = to_heads ? heads_at(to) : rows_at(to), target = to_heads ? rows_at(from) : heads_at(from);
+    const Dense going = worker.dense(type, source.shape), coming = worker.dense(type, target.shape);
     const Withdraws at_an_error{comm};
-    comm.begin(to, going.used(), from, coming.used());
+    worker.copy(source, type, going.view(), type);
+    comm.begin(to, going.sent(), from, coming.received());
     comm.wait("exchange " + std::to_string(far) + " of " + operand.name);
-    copy(coming.view(), type, target, type);
+    worker.copy(coming.view(), type, target, type);
   }
 }
 // #endregion
 
 // #region ulysses
-inline void ulysses(Comm& comm, const Split& split, const AnyProblem& mine, const Call& call) {
+inline void ulysses(Comm& comm, const Split& split, const AnyProblem& mine, const Worker& worker) {
   const Shape s = mine.shape();
   for (const auto& [name, heads] : {std::pair{"Q's", s.H}, {"K's", s.Hk}})
     if (heads % comm.size != 0)
@@ -47,20 +47,20 @@ inline void ulysses(Comm& comm, const Split& split, const AnyProblem& mine, cons
              "a multiple of the " + std::to_string(comm.size) + " ranks", "use the ring");
   AnyProblem part = mine;
   part.options.ring = {}, part.options.scale = mine.scale();
-  std::vector<std::pair<const Operand*, Array>> arrays;
+  std::vector<std::pair<const Operand*, Dense>> arrays;
   for (const Operand& operand : operands) {
     if (!is_given(operand, mine)) continue;
     const AnyView& rows = mine.*operand.view;
     const Type type = type_of_elements(operand.element, mine);
     const std::int64_t S = operand.shape[2] == Length::Sq ? split.Sq() : split.Sk();
-    arrays.emplace_back(&operand, Array(type, {rows.B(), rows.H() / comm.size, S, rows.D()}));
+    arrays.emplace_back(&operand, worker.dense(type, {rows.B(), rows.H() / comm.size, S, rows.D()}));
     part.*operand.view = arrays.back().second.view();
-    if (!is_written(operand, mine)) exchange(comm, split, operand, rows, part.*operand.view, type, true);
+    if (!is_written(operand, mine)) exchange(comm, split, operand, rows, part.*operand.view, type, true, worker);
   }
-  call(part);
+  worker.call(part);
   for (const auto& [operand, array] : arrays)
     if (is_written(*operand, mine))
-      exchange(comm, split, *operand, mine.*operand->view, part.*operand->view, array.type, false);
+      exchange(comm, split, *operand, mine.*operand->view, part.*operand->view, array.type, false, worker);
 }
 // #endregion
 

@@ -61,27 +61,23 @@ struct Array {
       : type(type),
         shape(shape),
         bytes(static_cast<std::size_t>(shape[0] * shape[1] * shape[2] * shape[3] * bytes_of(type)) + 16) {}
-  // A copy of a view's numbers, in this type; of O with what rounding took from it.
-  Array(const AnyView& from, Type from_type, Type type, const AnyView& low = {}) : Array(type, from.shape) {
-    copy(from, from_type, view(), type);
-    if (low.given())
-      for_each_row(from, [&](std::int64_t b, std::int64_t h, std::int64_t s) {
-        float* row = view_as<float>(view()).row(b, h, s);
-        for (std::int64_t d = 0; d < from.D(); ++d)
-          row[d] = definition::restored(row[d], view_as<std::int16_t>(low).row(b, h, s)[d]);
-      });
-  }
   AnyView view() { return any_of(dense_view(static_cast<void*>(bytes.data()), shape)); }
-  // What belongs to elements.
-  std::span<std::byte> used() { return std::span(bytes).first(bytes.size() - 16); }
-  float* numbers() { return reinterpret_cast<float*>(bytes.data()); }  // of one in fp32
 };
 
+// Adds to O in fp32 what rounding took from it.
+inline void restore(const AnyView& o, const AnyView& low) {
+  for_each_row(o, [&](std::int64_t b, std::int64_t h, std::int64_t s) {
+    float* row = view_as<float>(o).row(b, h, s);
+    for (std::int64_t d = 0; d < o.D(); ++d)
+      row[d] = definition::restored(row[d], view_as<std::int16_t>(low).row(b, h, s)[d]);
+  });
+}
+
 // Adds what a call has left to rows of a sum in fp32.
-inline void add(Array& part, const AnyView& sum) {
+inline void add(const AnyView& part, Type type, const AnyView& sum) {
   for_each_row(sum, [&](std::int64_t b, std::int64_t h, std::int64_t s) {
     float row[definition::kWidth];
-    definition::load_row(row, part.view(), part.type, b, h, s);
+    definition::load_row(row, part, type, b, h, s);
     for (std::int64_t d = 0; d < sum.D(); ++d) view_as<float>(sum).row(b, h, s)[d] += row[d];
   });
 }

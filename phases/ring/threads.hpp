@@ -15,7 +15,7 @@ namespace flash::phase30 {
 // What the ranks share: a place for a message from each to each.
 struct Meeting {
   struct Message {
-    std::span<const std::byte> bytes;
+    std::vector<Bytes> pieces;
     enum { None, Sent, Taken } state = None;
   };
   std::mutex mutex;
@@ -37,7 +37,7 @@ class ThreadComm : public Comm {
   }
 
  protected:
-  void start(std::span<const std::byte> send, std::span<std::byte> receive) override {
+  void start(const std::vector<Bytes>& send, const std::vector<Room>& receive) override {
     const std::lock_guard lock(meeting_.mutex);
     receive_ = receive, sent_ = received_ = false;
     message(to_, rank) = {send, Meeting::Message::Sent};
@@ -48,10 +48,11 @@ class ThreadComm : public Comm {
     using Message = Meeting::Message;
     Message &coming = message(rank, from_), &going = message(to_, rank);
     if (!received_ && coming.state == Message::Sent) {
-      if (coming.bytes.size() != receive_.size())
-        refuse("the message of rank " + std::to_string(from_), std::to_string(coming.bytes.size()) + " bytes",
-               std::to_string(receive_.size()) + " in rank " + std::to_string(rank), "give all ranks the same problem");
-      if (!receive_.empty()) std::memcpy(receive_.data(), coming.bytes.data(), receive_.size());
+      if (sizes(coming.pieces) != sizes(receive_))
+        refuse("the message of rank " + std::to_string(from_), sizes(coming.pieces) + " bytes",
+               sizes(receive_) + " in rank " + std::to_string(rank), "give all ranks the same problem");
+      for (std::size_t i = 0; i < receive_.size(); ++i)
+        if (!receive_[i].empty()) std::memcpy(receive_[i].data(), coming.pieces[i].data(), receive_[i].size());
       coming.state = Message::Taken, received_ = true;
     }
     if (!sent_ && going.state == Message::Taken) going.state = Message::None, sent_ = true;
@@ -61,10 +62,16 @@ class ThreadComm : public Comm {
   bool has_received() override { return received_; }
 
  private:
+  template <class Piece>
+  static std::string sizes(const std::vector<Piece>& pieces) {
+    std::string text;
+    for (const Piece& piece : pieces) text += (text.empty() ? "" : " + ") + std::to_string(piece.size());
+    return text;
+  }
   Meeting::Message& message(int to, int from) { return meeting_.messages[static_cast<std::size_t>(to * size + from)]; }
 
   Meeting& meeting_;
-  std::span<std::byte> receive_;
+  std::vector<Room> receive_;
   bool sent_ = true, received_ = true;
 };
 

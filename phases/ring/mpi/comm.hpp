@@ -67,17 +67,19 @@ class MpiComm : public Comm {
 
  protected:
   // MPI counts in int: a long message goes in parts.
-  void start(std::span<const std::byte> send, std::span<std::byte> receive) override {
+  void start(const std::vector<Bytes>& send, const std::vector<Room>& receive) override {
     sends_.clear(), receives_.clear(), expected_.clear();
     sent_ = received_ = false;
-    for_each_part(receive.size(), [&](std::size_t at, int bytes) {
-      expected_.push_back(bytes);
-      check(MPI_Irecv(receive.data() + at, bytes, MPI_BYTE, from_, 0, MPI_COMM_WORLD, &receives_.emplace_back()),
-            from_);
-    });
-    for_each_part(send.size(), [&](std::size_t at, int bytes) {
-      check(MPI_Isend(send.data() + at, bytes, MPI_BYTE, to_, 0, MPI_COMM_WORLD, &sends_.emplace_back()), to_);
-    });
+    for (const Room& piece : receive)
+      for_each_part(piece.size(), [&](std::size_t at, int bytes) {
+        expected_.push_back(bytes);
+        check(MPI_Irecv(piece.data() + at, bytes, MPI_BYTE, from_, 0, MPI_COMM_WORLD, &receives_.emplace_back()),
+              from_);
+      });
+    for (const Bytes& piece : send)
+      for_each_part(piece.size(), [&](std::size_t at, int bytes) {
+        check(MPI_Isend(piece.data() + at, bytes, MPI_BYTE, to_, 0, MPI_COMM_WORLD, &sends_.emplace_back()), to_);
+      });
   }
   bool progress() override {
     int done = 1;
@@ -103,7 +105,7 @@ class MpiComm : public Comm {
   bool has_received() override { return received_; }
 
  private:
-  // At least one part, so that an empty message is one, too.
+  // At least one part, so that an empty piece is one, too.
   template <class F>
   static void for_each_part(std::size_t bytes, const F& f) {
     constexpr std::size_t most = std::size_t{1} << 30;

@@ -71,9 +71,9 @@ class Job {
 
   void compute(Comm& comm) {
     const std::uint64_t before = comm.bytes_sent;
-    const Call call{definition::phase};
-    ring_forward(comm, *split_, local(there_), call);
-    if (backward_) ring_backward(comm, *split_, local(back_), call);
+    const HostWorker worker{definition::phase};
+    ring_forward(comm, *split_, local(there_), worker);
+    if (backward_) ring_backward(comm, *split_, local(back_), worker);
     sent_ = comm.bytes_sent - before;
   }
 
