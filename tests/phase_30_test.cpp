@@ -8,9 +8,11 @@
 #include "phases/04-tiled-v2/phase.hpp"
 #include "phases/08-lse/phase.hpp"
 #include "phases/09-backward/phase.hpp"
+#include "phases/20-backward-tensor-cores/phase.hpp"
 #include "phases/30-ring/phase.hpp"
 #include "phases/30-ring/ring.hpp"
 #include "phases/30-ring/ulysses.hpp"
+#include "phases/ring/gpu.hpp"
 #include "phases/ring/local.hpp"
 #include "phases/ring/threads.hpp"
 #include "tests/backward_promises.hpp"
@@ -237,6 +239,75 @@ TEST_CASE("any phase computes the pieces: 04, and 08 and 09 on both simulators")
       check(HostWorker{phase09::phase});
       if (layout == RingLayout::Striped) check(HostWorker{phase09::phase, Where::Checked});
     }
+}
+
+// Each rank has a GPU of its own, here a simulator. Returns what the checked one has found.
+using MakeWorker = std::unique_ptr<GpuWorker> (*)(const Phase&, const MachineOptions&);
+std::string run_on_gpus(const AnyProblem& whole, int ranks, const Phase& phase, MakeWorker make, Way way = the_ring) {
+  const Split split(whole, ranks);
+  std::vector<Local> local;
+  local.reserve(static_cast<std::size_t>(ranks));
+  for (int rank = 0; rank < ranks; ++rank) local.emplace_back(whole, split, rank);
+  std::mutex mutex;
+  std::string found;
+  on_threads(ranks, 60, [&](Comm& comm) {
+    const std::unique_ptr<GpuWorker> worker = make(phase, {});
+    const Uploaded mine(*worker, local[static_cast<std::size_t>(comm.rank)].problem());
+    way(comm, split, mine.problem(), *worker);
+    mine.download();
+    const std::lock_guard lock(mutex);
+    for (const Finding& finding : worker->findings()) found += finding.text + "\n";
+  });
+  for (Local& mine : local) mine.put_back(whole);
+  return found;
+}
+
+TEST_CASE_TEMPLATE("a GPU's worker, on the simulator: the host's bits, forward and backward", T, half, bfloat16) {
+  for (const RingLayout layout : all_layouts)
+    for (const Mask mask : {Mask::none(), Mask::top_left(), Mask::bottom_right()})
+      for (const int ranks : {1, 3}) {
+        const Case c{.B = 1, .Sq = 37, .Sk = 70, .D = ranks == 3 ? 36 : 64, .mask = mask};
+        INFO(text(c) << ", " << std::string(name(layout)) << " on " << ranks << " ranks");
+        GradientInputs<T> gpu(c), host(c);
+        const auto results = [&](GradientInputs<T>& in, const auto& run) {
+          Problem<T> p = on_ring(in.forward(), layout, ranks);
+          p.kept = in.kept();
+          run(AnyProblem(p));
+          run(AnyProblem(on_ring(in.problem(true), layout, ranks)));
+          expect_none(examine_gradients(in, true));
+        };
+        results(gpu, [&](const AnyProblem& p) { run_on_gpus(p, ranks, phase20::phase, on_sim::gpu_worker); });
+        results(host, [&](const AnyProblem& p) { run_with(p, ranks, HostWorker{phase20::phase}); });
+        CHECK(same_bits(gpu.in.o.memory, host.in.o.memory));
+        CHECK(same_bits(gpu.dq.memory, host.dq.memory));
+        CHECK(same_bits(gpu.dk.memory, host.dk.memory));
+        CHECK(same_bits(gpu.dv.memory, host.dv.memory));
+      }
+}
+
+// With all that a rank can be asked to keep, and rows that see no key of a rank.
+TEST_CASE("a GPU's worker: checked: clean, and the same bits") {
+  if (skipped_without(phase20::phase, Where::Checked)) return;
+  for (const RingLayout layout : all_layouts) {
+    const Case c{.B = 1, .H = 1, .Sq = 21, .Sk = 35, .D = 20, .mask = Mask::top_left()};
+    INFO(text(c) << ", " << std::string(name(layout)));
+    GradientInputs<half> fast(c), checked(c);
+    const auto results = [&](GradientInputs<half>& in, MakeWorker make) {
+      Problem<half> p = on_ring(in.forward(), layout, 2);
+      p.kept = in.kept();
+      const std::string there = run_on_gpus(p, 2, phase20::phase, make);
+      return there + run_on_gpus(on_ring(in.problem(true), layout, 2), 2, phase20::phase, make);
+    };
+    CHECK(results(fast, on_sim::gpu_worker).empty());
+    CHECK(results(checked, on_checked::gpu_worker) == "");
+    CHECK(same_bits(fast.in.o.memory, checked.in.o.memory));
+    CHECK(same_bits(fast.o_lo.memory, checked.o_lo.memory));
+    CHECK(same_bits(fast.in.lse, checked.in.lse));
+    CHECK(same_bits(fast.m, checked.m));
+    CHECK(same_bits(fast.dq.memory, checked.dq.memory));
+    CHECK(same_bits(fast.dk.memory, checked.dk.memory));
+    CHECK(same_bits(fast.dv.memory, checked.dv.memory));
+  }
 }
 
 // ---- Bytes ----------------------------------------------------------------------------------------------------------

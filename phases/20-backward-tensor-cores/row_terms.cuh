@@ -30,6 +30,7 @@ struct Backward {
   Variant band;  // row i sees the keys 0 … band.end(i) - 1
   int B, H;
   std::int64_t rows;  // padded rows of a head
+  bool all_keys;      // does a row of dS sum to dLSE? Not if its other keys are elsewhere (phase 30)
 };
 template <class Variant = PlainOf<std::int64_t>, class T>
 Backward<T, Variant> arguments_of(const DeviceProblem<T>& p) {
@@ -43,6 +44,7 @@ Backward<T, Variant> arguments_of(const DeviceProblem<T>& p) {
   a.row_excess = numbers(4), a.centre = numbers(5);
   a.scale = p.scale, a.scale_log2 = p.scale_log2, a.band = Variant::of(p);
   a.B = p.cut_batch ? static_cast<int>(p.sequences.N) : p.B, a.H = p.H, a.rows = padded_rows(p.Q.rows);
+  a.all_keys = !p.all || p.all->options.all_keys;
   return a;
 }
 // #endregion
@@ -152,7 +154,7 @@ __device__ bool find_centre(const Arguments& a, const Variant& band, int head, C
   __syncthreads();  // all warps' lengths are there
   float all = 0, squares = 0;
   for (int w = 0; w < kWarps; ++w) all += sums.lengths[w], squares += sums.squares[w] * each;
-  const bool matters = band.knows_sums() && all > 0 && 8 * all >= squares - all;  // NaN: no
+  const bool matters = a.all_keys && band.knows_sums() && all > 0 && 8 * all >= squares - all;  // NaN: no
   for (int i = threadIdx.x; i < D; i += kThreads)
     centre[i % kLanes * 8 + i / kLanes] = matters ? sums.keys[0][i] : 0.0f;
   return matters;

@@ -2,10 +2,8 @@
 // Transformers", arXiv:2310.01889). Q and O stay, K and V go round the ring, and each step is one ordinary call.
 // Use: ring_forward(comm, split, mine, worker);  ring_backward(comm, split, mine, worker);  on each rank
 #pragma once
-#include <optional>
-
 #include "phases/30-ring/comm.hpp"
-#include "phases/ring/worker.hpp"
+#include "phases/ring/host.hpp"
 
 namespace flash::phase30 {
 
@@ -56,6 +54,10 @@ struct Exchange {
   void begin(Comm& comm) const {
     comm.begin((comm.rank + 1) % comm.size, out, (comm.rank + comm.size - 1) % comm.size, in);
   }
+  void wait(Comm& comm, const std::string& step, const Worker& worker) const {
+    comm.wait(step);
+    for (const Room& room : in) worker.arrived(room);
+  }
 
  private:
   static Room bytes(const AnyView& dense, Type type) {
@@ -71,47 +73,50 @@ inline void ring_forward(Comm& comm, const Split& split, const AnyProblem& mine,
   const Shape s = mine.shape();
   const Merged merged = worker.nothing(s);
   std::optional<Keys> here(std::in_place, worker, mine), coming;
+  std::optional<Set> set;
   const Withdraws at_an_error{comm};
   for (int step = 0; step < n; ++step) {
     const int whose = (comm.rank - step + n) % n;
+    set.reset();
+    Exchange exchange;
     if (step + 1 < n) {  // the next keys travel while these are used
       coming.emplace(worker, mine, split.keys((whose + n - 1) % n).size());
-      Exchange exchange;
       exchange.add(*here, *coming, mine.type);
       exchange.begin(comm);
     }
     if (const Section p = split.section(comm.rank, whose); !p.empty()) {
       const std::array<std::int64_t, 4> numbers = {s.B, s.H, p.rows, 1};
       const bool kept = worker.phase.forward->features.meets(Demand::Kept);
-      Set set{.first = p.q0};
-      set.o = step == 0 && p.rows == s.Sq ? merged.o : worker.dense(Type::Float32, {s.B, s.H, p.rows, s.Dv});
+      set.emplace().first = p.q0;
+      set->o = step == 0 && p.rows == s.Sq ? merged.o : worker.dense(Type::Float32, {s.B, s.H, p.rows, s.Dv});
       AnyProblem part;
       part.type = mine.type, part.options = mine.options;
       part.options.mask = p.mask, part.options.ring = {}, part.options.scale = mine.scale();
       part.q = rows_of(mine.q, mine.type, p.q0, p.rows);
       part.k = rows_of(here->k, mine.type, p.k0, p.keys), part.v = rows_of(here->v, mine.type, p.k0, p.keys);
-      part.o = set.o.view(), part.out = Type::Float32;
+      part.o = set->o.view(), part.out = Type::Float32;
       if (kept) {
-        set.m = worker.dense(Type::Float32, numbers), set.l = worker.dense(Type::Float32, numbers);
-        part.m = set.m.view(), part.l = set.l.view();
+        set->m = worker.dense(Type::Float32, numbers), set->l = worker.dense(Type::Float32, numbers);
+        part.m = set->m.view(), part.l = set->l.view();
       } else {
-        set.lse = worker.dense(Type::Float32, numbers);
-        part.lse = set.lse.view();
+        set->lse = worker.dense(Type::Float32, numbers);
+        part.lse = set->lse.view();
       }
       worker.call(part);
-      worker.merge(merged, set);
     }
     if (step + 1 == n) break;
-    comm.wait("step " + std::to_string(step));
+    if (set) worker.merge(merged, *set);
+    exchange.wait(comm, "step " + std::to_string(step), worker);
     std::swap(here, coming);
   }
-  worker.finish(merged, mine);
+  worker.finish(merged, set, mine);
 }
 // #endregion
 
 // #region backward
 // dQ of this rank's rows, dK and dV of its keys. Each call gets the final O and LSE, so that its P and its δ are those
-// of the whole row. dK and dV go round behind their keys, a step later, in fp32, and one hop further, home: so K and V,
+// of the whole row; it is told that these are not all keys (phase 20 takes dQ's from their mean, where rows of dS sum to
+// 0). dK and dV go round behind their keys, a step later, in fp32, and one hop further, home: so K and V,
 // and what was summed in the step before, travel while this step computes. A phase that takes fp32 gets all in fp32:
 // what it leaves is not rounded before it is added.
 inline void ring_backward(Comm& comm, const Split& split, const AnyProblem& mine, const Worker& worker) {
@@ -156,7 +161,7 @@ inline void ring_backward(Comm& comm, const Split& split, const AnyProblem& mine
     Dense part_q, part_k, part_v;
     if (!p.empty()) {
       part.direction = Direction::Backward, part.type = type, part.out = o_type;
-      part.options = mine.options;
+      part.options = mine.options, part.options.all_keys = n == 1;
       part.options.mask = p.mask, part.options.ring = {}, part.options.scale = mine.scale();
       part.q = rows(q, type), part.dout = rows(dout, type), part.o = rows(o, o_type);
       if (!wide && mine.o_lo.given()) part.o_lo = rows(mine.o_lo, Type::Int16);
@@ -175,7 +180,7 @@ inline void ring_backward(Comm& comm, const Split& split, const AnyProblem& mine
       part.dq = part_q.view(), part.dk = part_k.view(), part.dv = part_v.view();
       worker.call(part);
     }
-    if (n > 1) comm.wait("step " + std::to_string(step) + " of the backward pass");
+    if (n > 1) exchange.wait(comm, "step " + std::to_string(step) + " of the backward pass", worker);
     sums.swap(behind);
     if (step == 0) worker.zero(dq), worker.zero(sums->dk), worker.zero(sums->dv);
     if (!p.empty()) {
@@ -190,7 +195,7 @@ inline void ring_backward(Comm& comm, const Split& split, const AnyProblem& mine
     Exchange home;
     home.add(*sums, *behind);
     home.begin(comm);
-    comm.wait("the last step of the backward pass");
+    home.wait(comm, "the last step of the backward pass", worker);
     sums.swap(behind);
   }
   worker.copy(dq.view(), Type::Float32, mine.dq, mine.type);

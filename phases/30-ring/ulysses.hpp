@@ -33,6 +33,7 @@ inline void exchange(Comm& comm, const Split& split, const Operand& operand, con
     worker.copy(source, type, going.view(), type);
     comm.begin(to, going.sent(), from, coming.received());
     comm.wait("exchange " + std::to_string(far) + " of " + operand.name);
+    worker.arrived(coming.received());
     worker.copy(coming.view(), type, target, type);
   }
 }

@@ -117,6 +117,7 @@ struct Options {
   int threads = 1;                       // CPU phases that run in parallel; 0: all cores
   BackwardMode mode = BackwardMode::Deterministic;
   RingOptions ring = {};  // over how many ranks the sequence is spread
+  bool all_keys = true;   // of the rows; false: they see others in other calls, and a row of dS sums to anything
 };
 
 // Hk: heads of K and V; Dv: columns of V and O; N: sequences.

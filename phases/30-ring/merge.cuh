@@ -1,0 +1,110 @@
+// Phase 30: the merge on a GPU: merge.hpp's rule, a warp for each row. The last set of keys is merged and divided in one
+// kernel, so that O is written once more than it must be for each set but the first, whose O is the sum itself.
+// Use: merge_sets<<<…>>>(sums, set, S, rows);  finish_rows<T><<<…>>>(…);  phases/ring/gpu.cu
+#pragma once
+#include "phases/09-backward/forward.cuh"
+#include "phases/interface/device.cuh"
+
+namespace flash::phase30::inline FLASH_MACHINE {
+
+inline constexpr int kMergeWarps = 4;  // of a block
+
+struct MergedRows {
+  float *O, *top, *sum, *unit;  // [B·H·S, Dv], [B·H·S]
+  std::int64_t S;
+  int Dv;
+};
+// What a call has left of a set of keys, for rows first … first + rows - 1 of each head. Without l: m is LSE.
+struct SetRows {
+  const float *O, *m, *l;  // [B·H·rows, Dv], [B·H·rows]; O null: there is no set
+  std::int64_t first, rows;
+};
+
+// #region merge
+struct RowSum {
+  float top, sum, unit;
+
+  // How much of O so far is kept, and how much of the set's comes in.
+  __device__ bool add(float m, float l, float& keep, float& weight) {
+    if (l == 0) return false;
+    const float m_new = fmaxf(top, m);
+    keep = exp2f(top - m_new);
+    if (keep * sum == 0) unit = l;
+    weight = __fmul_rn(l / unit, exp2f(m - m_new));
+    top = m_new, sum = __fadd_rn(__fmul_rn(keep, sum), weight);
+    return true;
+  }
+};
+
+// The sums of row `number` with those of the set's row r; O = keep · O + weight · O of the set is left to the caller.
+__device__ inline RowSum merged_row(const MergedRows& to, const SetRows& set, std::int64_t number, std::int64_t r,
+                                    float& keep, float& weight) {
+  RowSum row = {to.top[number], to.sum[number], to.unit[number]};
+  const bool is_first = row.sum == 0;
+  if (is_first) row.top = -INFINITY;
+  const float m = set.l ? set.m[r] : set.m[r] * 1.44269504f, l = set.l ? set.l[r] : float(m != -INFINITY);
+  keep = 1, weight = 0;
+  row.add(m, l, keep, weight);
+  if (is_first) keep = 0;
+  return row;
+}
+__device__ inline float merged_number(float keep, const float* o, float weight, const float* part) {
+  const float before = keep == 0 ? 0 : __fmul_rn(keep, *o);  // what was never written is not read
+  return weight == 0 ? before : __fadd_rn(before, __fmul_rn(weight, *part));
+}
+// #endregion
+
+// A warp merges one row of the set. Where the set's O is the sum's own memory there is nothing to add.
+__global__ void __launch_bounds__(32 * kMergeWarps) merge_sets(MergedRows to, SetRows set, std::int64_t heads) {
+  const std::int64_t r = blockIdx.x * std::int64_t{kMergeWarps} + threadIdx.x / 32;
+  if (r >= heads * set.rows) return;
+  const std::int64_t number = r / set.rows * to.S + set.first + r % set.rows;
+  const int lane = threadIdx.x % 32;
+  float keep, weight;
+  const RowSum row = merged_row(to, set, number, r, keep, weight);
+  __syncwarp();  // all lanes have read the row's sums
+  if (lane == 0) to.top[number] = row.top, to.sum[number] = row.sum, to.unit[number] = row.unit;
+  if (set.O == to.O) return;
+  float* o = to.O + number * to.Dv;
+  const float* part = set.O + r * to.Dv;
+  for (int d = lane; d < to.Dv; d += 32) o[d] = merged_number(keep, o + d, weight, part + d);
+}
+
+// What the call on this rank was asked for; null where it was not.
+template <class T>
+struct RowResults {
+  Heads<T> O;
+  Heads<std::int16_t> O_lo;
+  float *LSE, *m, *l;  // [B·H·S]
+};
+
+// A warp for each row: with the last set, if there is one, divided, rounded and written.
+template <class T>
+__global__ void __launch_bounds__(32 * kMergeWarps)
+    finish_rows(MergedRows from, SetRows set, RowResults<T> to, std::int64_t heads, int H) {
+  const std::int64_t number = blockIdx.x * std::int64_t{kMergeWarps} + threadIdx.x / 32;
+  if (number >= heads * from.S) return;
+  const std::int64_t head = number / from.S, s = number % from.S, i = s - set.first;
+  const int lane = threadIdx.x % 32;
+  float keep = 1, weight = 0;
+  RowSum row = {from.top[number], from.sum[number], from.unit[number]};
+  const std::int64_t r = head * set.rows + i;
+  const bool in_set = set.O && i >= 0 && i < set.rows;
+  if (in_set) row = merged_row(from, set, number, r, keep, weight);
+  const float *o = from.O + number * from.Dv, *part = set.O + r * from.Dv;
+  const bool own = set.O == from.O;  // the only set: its O is there already
+  T* O = to.O.head(head / H, head % H).data + s * to.O.stride;
+  std::int16_t* O_lo = to.O_lo.data ? to.O_lo.head(head / H, head % H).data + s * to.O_lo.stride : nullptr;
+  for (int d = lane; d < from.Dv; d += 32) {
+    float x = own ? o[d] : in_set ? merged_number(keep, o + d, weight, part + d) : row.sum == 0 ? 0 : o[d];
+    x = row.sum == 0 ? 0 : x / row.sum;
+    O[d] = round_to<T>(x);
+    if (O_lo) O_lo[d] = phase09::low_bits(x, widen(O[d]));
+  }
+  if (lane != 0) return;
+  const float l = row.sum * row.unit;
+  if (to.LSE) to.LSE[number] = l == 0 ? -INFINITY : __fadd_rn(__fmul_rn(row.top, 0.693147181f), logf(l));
+  if (to.m) to.m[number] = l == 0 ? -INFINITY : row.top, to.l[number] = l;
+}
+
+}  // namespace flash::phase30::inline FLASH_MACHINE
