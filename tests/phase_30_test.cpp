@@ -310,6 +310,25 @@ TEST_CASE("a GPU's worker: checked: clean, and the same bits") {
   }
 }
 
+TEST_CASE("groups of heads one after the other: the same bits, and the same bytes") {
+  for (const std::int64_t group : {1, 2}) {
+    FeatureInputs<half> all({.on = {Feature::GroupedHeads}, .H = 6}), some({.on = {Feature::GroupedHeads}, .H = 6});
+    for (const bool backward : {false, true}) {
+      const auto p = [&](FeatureInputs<half>& in) {
+        return on_ring(backward ? in.gradients() : in.problem(), RingLayout::ZigZag, 3);
+      };
+      static std::int64_t heads;
+      heads = group;
+      const Way by_groups = [](Comm& comm, const Split& split, const AnyProblem& mine, const Worker& worker) {
+        in_groups(comm, split, mine, worker, heads, the_ring);
+      };
+      const HostWorker worker{definition::phase};
+      CHECK(run_with(p(all), 3, worker) == run_with(p(some), 3, worker, by_groups));
+    }
+    CHECK(all.results() == some.results());
+  }
+}
+
 // ---- Bytes ----------------------------------------------------------------------------------------------------------
 
 TEST_CASE("bytes: what is sent is the formula, and does not depend on layout or mask") {

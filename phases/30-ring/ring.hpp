@@ -3,6 +3,7 @@
 // Use: ring_forward(comm, split, mine, worker);  ring_backward(comm, split, mine, worker);  on each rank
 #pragma once
 #include "phases/30-ring/comm.hpp"
+#include "phases/interface/operands.hpp"
 #include "phases/ring/host.hpp"
 
 namespace flash::phase30 {
@@ -201,6 +202,31 @@ inline void ring_backward(Comm& comm, const Split& split, const AnyProblem& mine
   worker.copy(dq.view(), Type::Float32, mine.dq, mine.type);
   worker.copy(sums->dk.view(), Type::Float32, mine.dk, mine.type);
   worker.copy(sums->dv.view(), Type::Float32, mine.dv, mine.type);
+}
+// #endregion
+
+// #region groups
+// The ring over a batch entry and so many heads of K at a time, with their heads of Q. A rank needs room for K, V and O
+// in fp32 once more and for what comes: of a group alone. Ring: ring_forward or ring_backward.
+template <class Ring>
+void in_groups(Comm& comm, const Split& split, const AnyProblem& mine, const Worker& worker, std::int64_t heads_of_k,
+               const Ring& ring) {
+  const Shape s = mine.shape();
+  for (std::int64_t b = 0; b < s.B; ++b)
+    for (std::int64_t first = 0; first < s.Hk; first += heads_of_k) {
+      AnyProblem group = mine;
+      for (const Operand& operand : operands) {
+        if (!is_given(operand, mine)) continue;
+        AnyView& view = group.*operand.view;
+        const std::int64_t each = view.H() / s.Hk;  // 1 of K and V
+        const Type type = type_of_elements(operand.element, mine);
+        view.data = static_cast<std::byte*>(view.data) +
+                    (b * view.stride[0] + first * each * view.stride[1]) * bytes_of(type);
+        view.shape[0] = 1, view.shape[1] = std::min(heads_of_k, s.Hk - first) * each;
+        view.stride[0] = view.shape[1] * view.stride[1];  // of one batch entry: dense where its heads are
+      }
+      ring(comm, split, group, worker);
+    }
 }
 // #endregion
 
