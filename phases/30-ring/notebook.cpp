@@ -190,13 +190,15 @@ CELL("Pairs of a row and a key, by rank") {
 //
 // ## Merged
 //
-// ```{region} ring.hpp call
+// Who computes a call, and in whose memory, is left open: the host, with any phase on any machine, or a GPU.
+//
+// ```{region} ../ring/worker.hpp worker
 // ```
 //
 // A call leaves O in fp32, though K and V may have 16 bits. Rounded to 16 bits before it is merged, O would be rounded
 // twice: once for each set of keys, and once in the end.
 //
-// ```{region} ring.hpp merge
+// ```{region} merge.hpp merge
 // ```
 //
 // ```{exercise} 30.3
@@ -252,8 +254,13 @@ CELL("Whose keys are where, and what comes out") {
 //
 // The backward pass needs P, and P needs the LSE of a whole row; δ needs its whole O. Both are there when the forward
 // pass is over. So a call for a block of keys is an ordinary backward call with the final O and LSE, and its dQ, dK and
-// dV are summands. dQ stays with its rows. dK and dV belong to the keys, so they travel with them, and after n steps
-// they are one hop from home.
+// dV are summands. dQ stays with its rows. dK and dV belong to the keys, so they go round, too, and after n steps they
+// are one hop from home. They follow their keys a step later: what was summed in the step before travels while this one
+// computes. If they went with their keys, each message would have to wait for the step's own sums.
+//
+// One thing is no longer true. The dS of a row sums to 0 over all its keys, and phase 20 counts dQ's keys from their
+// mean because of it. Over the keys of one rank it sums to anything: there dQ was wrong by a tenth before the calls were
+// told (`all_keys`).
 //
 // ```{region} ring.hpp backward
 // ```
@@ -358,6 +365,47 @@ CELL("Who is missing") {
 // ```
 //
 // ```{exercise} 30.4
+// ```
+//
+// ## On GPUs
+//
+// A worker on a GPU asks for kernels and goes on: calls, merges and copies follow each other on one stream, messages
+// have another, by NCCL. A rank waits for the message alone, and by then the GPU has its next call. The first set of keys
+// leaves its O where the sum is to be, and the last is merged and divided in one kernel.
+//
+// ```{region} merge.cuh merge
+// ```
+//
+// On the simulator such a worker has the bits of the host's, and the checked one finds nothing. On GPUs it has not run
+// yet, and how fast it is has not been measured.
+//
+// ```{question}
+// Q, K, V and O have 2 bytes a number. The ring wants O in fp32 twice, the sum and the new set, and room for the K and V
+// that come. How much longer can a sequence be on two GPUs than on one?
+// ```
+
+// %% tags=["hide-input"]
+CELL("Room on a rank, in bytes for each token and column of a head") {
+  constexpr double own = 4 * 2, more = 2 * 4 + 2 * 2;
+  bool longer = true;
+  std::printf("heads at a time   one GPU   a rank of two   longer by\n");
+  for (const int parts : {1, 4, 16, 64}) {
+    const double rank = (own + more / parts) / 2;
+    std::printf("%15s %9.1f %15.2f %10.2fx\n", parts == 1 ? "all" : ("1/" + std::to_string(parts)).c_str(), own, rank,
+                own / rank);
+    longer = longer && (parts == 1) == (own / rank < 1);
+  }
+  expect(longer, "with all heads at a time one GPU holds more than two; with a quarter of them two hold more");
+}
+
+// %% [markdown]
+// ```{answer}
+// It must be shorter: a rank has half of the tokens, but two and a half times the bytes for each. The ring that was to
+// make room takes more than it makes. So heads are done a group at a time: what the ring wants beside is then wanted for
+// one group alone. Sixteen groups make 1.83 times of one GPU's length.
+// ```
+//
+// ```{region} ring.hpp groups
 // ```
 //
 // ## On many machines

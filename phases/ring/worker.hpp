@@ -34,6 +34,7 @@ struct Merged {
   Dense o, top, sum, unit;
 };
 
+// #region worker
 class Worker {
  public:
   explicit Worker(const Phase& phase) : phase(phase) {}
@@ -67,5 +68,6 @@ class Worker {
  protected:
   virtual std::shared_ptr<void> allocate(std::size_t bytes) const = 0;
 };
+// #endregion
 
 }  // namespace flash::phase30
