@@ -129,7 +129,8 @@ typedef struct flashphases_forward_args {
 } flashphases_forward_args;
 
 /* The gradients of one forward call. With m, l and (of 16-bit types) o_lo they are precise to the bit that was rounded;
- * with LSE alone they are what other libraries have (docs/backward.md). */
+ * with LSE alone they are what other libraries have (docs/backward.md). K and V are all keys that the rows see: with the
+ * LSE of more keys than these dQ would be wrong. */
 typedef struct flashphases_backward_args {
   uint32_t struct_size;                    /* sizeof(flashphases_backward_args) */
   int32_t phase;                           /* 0: the one that was measured fastest; else its number; not forward's */
