@@ -105,7 +105,9 @@ class Device : public GpuWorker {
       stream.workspace[pieces.size() - 1] = pieces.back().memory.get();
       if (piece.zeroed) zero(pieces.back());
     }
+    mark(stream_, "attention");
     pass.on_stream(this_machine, part, &stream);
+    mark(stream_, "");
   }
 
   Merged nothing(const Shape& s) const override {
@@ -118,14 +120,17 @@ class Device : public GpuWorker {
   void merge(const Merged& to, const Set& set) const override {
     const std::int64_t heads = set.o.shape[0] * set.o.shape[1], rows = heads * set.o.shape[2];
     if (rows == 0) return;
+    mark(stream_, "merge");
     merge_sets<<<blocks_of(rows), 32 * kMergeWarps, 0, stream_>>>(rows_of(to), rows_of(set), heads);
     check_cuda(cudaGetLastError(), "merge");
+    mark(stream_, "");
   }
   void finish(const Merged& from, const std::optional<Set>& last, const AnyProblem& mine) const override {
     const std::int64_t heads = mine.B() * mine.H(), rows = heads * mine.Sq();
     if (rows == 0) return;
     const SetRows set = last ? rows_of(*last) : SetRows{nullptr, nullptr, nullptr, 0, 0};
     const auto numbers = [](const AnyView& view) { return static_cast<float*>(view.data); };
+    mark(stream_, "merge");
     with_element(mine.out, [&]<class T>() {
       finish_rows<T><<<blocks_of(rows), 32 * kMergeWarps, 0, stream_>>>(
           rows_of(from), set,
@@ -134,6 +139,7 @@ class Device : public GpuWorker {
           heads, static_cast<int>(mine.H()));
     });
     check_cuda(cudaGetLastError(), "finish");
+    mark(stream_, "");
   }
 
  protected:
@@ -181,11 +187,13 @@ class Device : public GpuWorker {
       const auto first = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(view.data) / element);
       return (view.D() | view.stride[0] | view.stride[1] | view.stride[2] | first) % 4 == 0;
     };
+    mark(stream_, kAdd ? "sum" : "copy");
     if (by_four(from, sizeof(From)) && by_four(to, sizeof(To)))
       launch.template operator()<4>();
     else
       launch.template operator()<1>();
     check_cuda(cudaGetLastError(), "move");
+    mark(stream_, "");
   }
 
   mutable Machine machine_;

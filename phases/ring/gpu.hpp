@@ -2,6 +2,7 @@
 // On the simulator it is the same, for tests. Each thread has its own.
 // Use: const auto worker = on_gpu::gpu_worker(phase19::phase);  Dense q = worker->dense(…);  worker->upload(q, data);
 #pragma once
+#include <functional>
 #include <memory>
 
 #include "phases/interface/operands.hpp"
@@ -17,6 +18,9 @@ class GpuWorker : public Worker {
   virtual void download(void* to, const Dense& from) const = 0;  // waits for all that was asked before
   virtual void* stream() const = 0;                              // a cudaStream_t, of low priority
   virtual const std::vector<Finding>& findings() const = 0;      // of the checked simulator
+
+  // Called on the host before what is enqueued on a stream, with its name, and behind it, with "".
+  std::function<void(void* stream, const char* what)> mark = [](void*, const char*) {};
 };
 
 // A rank's arrays, dense in the host's memory, in a worker's memory: what is read is copied, what is written comes back

@@ -1,7 +1,7 @@
 // ring_bench.cu: phase 30 on the GPUs of this host, by NCCL, beside one GPU that has the whole sequence: both directions,
 // checked against each other and then timed in turns, on the GPUs' own clocks. Ranks are threads, each with a GPU.
 // Run: ring_bench --gpus 2 --rows 65536 --heads 16 --layout zig-zag [--backward 1] [--rounds 11] [--phase 24]
-//      a line of JSON on standard output
+//      a line of JSON on standard output; --trace FILE: what each stream did in one more turn, in ns of the GPUs' clocks
 //      ring_bench --what one --rows 500000 --heads 256 --rounds 1: has one GPU room for it? --what ring --group 8: two?
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
@@ -10,6 +10,7 @@
 #include <atomic>
 #include <barrier>
 #include <cmath>
+#include <fstream>
 #include <map>
 
 #include "phases/20-backward-tensor-cores/phase.hpp"
@@ -63,7 +64,7 @@ struct Settings {
   std::map<std::string, std::string> words = {
       {"gpus", "2"},         {"rows", "65536"}, {"heads", "16"},   {"heads-k", "0"}, {"dim", "128"},
       {"layout", "zig-zag"}, {"causal", "1"},   {"backward", "0"}, {"rounds", "11"}, {"group", "0"},
-      {"phase", "24"},       {"what", "both"},  {"timeout", "60"}};
+      {"phase", "24"},       {"what", "both"},  {"timeout", "60"}, {"trace", ""}};
   Settings(int count, char** arguments) {
     for (int i = 1; i < count; i += 2) {
       const std::string flag = arguments[i];
@@ -109,6 +110,37 @@ struct Events {
   cudaEvent_t begin = nullptr, end = nullptr;
   Events() { check(cudaEventCreate(&begin), "event"), check(cudaEventCreate(&end), "event"); }
   ~Events() { cudaEventDestroy(begin), cudaEventDestroy(end); }
+};
+
+// What the streams of a GPU did, by its clock (ns, the same for all GPUs of a host up to microseconds).
+__global__ void read_clock(unsigned long long* to) {
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(*to));
+}
+struct Trace {
+  static constexpr std::size_t kMost = 4096;
+  unsigned long long* times = nullptr;
+  std::vector<std::pair<void*, std::string>> marks;
+
+  void operator()(void* stream, const char* what) {
+    if (!times) check(cudaMallocHost(&times, kMost * sizeof *times), "cudaMallocHost");
+    if (marks.size() == kMost) return;
+    read_clock<<<1, 1, 0, static_cast<cudaStream_t>(stream)>>>(times + marks.size());
+    marks.emplace_back(stream, what);
+  }
+  // Lines of {"gpu", "stream", "what", "begin", "end"}, when all is done.
+  std::string lines(int gpu, const void* compute) const {
+    std::string text;
+    for (std::size_t i = 0; i < marks.size(); ++i) {
+      if (marks[i].second.empty()) continue;
+      std::size_t end = i + 1;
+      while (end < marks.size() && marks[end].first != marks[i].first) ++end;
+      if (end == marks.size()) continue;
+      text += "{\"gpu\": " + std::to_string(gpu) + ", \"stream\": \"" +
+              (marks[i].first == compute ? "compute" : "transfer") + "\", \"what\": \"" + marks[i].second +
+              "\", \"begin\": " + std::to_string(times[i]) + ", \"end\": " + std::to_string(times[end]) + "}\n";
+    }
+    return text;
+  }
 };
 
 double median(std::vector<double> x) {
@@ -192,6 +224,18 @@ void bench(const Settings& s) {
       meet.arrive_and_wait();
       if (rank == 0 && together) ring_ms.push_back(*std::max_element(last.begin(), last.end()));
       if (all && together) ratios.push_back(one_ms.back() / ring_ms.back());
+    }
+    if (s.words.at("trace").empty() || !together) return;
+    Trace trace;
+    worker->mark = comm->mark = [&](void* on, const char* what) { trace(on, what); };
+    meet.arrive_and_wait();
+    timed(turn);
+    check(cudaDeviceSynchronize(), "kernels");
+    worker->mark = comm->mark = [](void*, const char*) {};
+    for (int turn_of = 0; turn_of < n; ++turn_of) {
+      meet.arrive_and_wait();
+      if (turn_of == rank)
+        std::ofstream(s.words.at("trace"), rank ? std::ios::app : std::ios::trunc) << trace.lines(rank, stream);
     }
   };
   std::vector<std::thread> threads;

@@ -6,6 +6,7 @@
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
+#include <functional>
 #include <utility>
 
 #include "phases/30-ring/comm.hpp"
@@ -32,6 +33,9 @@ class NcclComm : public Comm {
     cudaEventDestroy(ready_), cudaEventDestroy(done_), cudaStreamDestroy(transfer_);
   }
 
+  // As GpuWorker's.
+  std::function<void(void* stream, const char* what)> mark = [](void*, const char*) {};
+
   void withdraw() override {
     if (over_ || !comm_) return;
     ncclCommAbort(std::exchange(comm_, nullptr));  // ends the kernel that waits for a peer
@@ -43,6 +47,7 @@ class NcclComm : public Comm {
     check(cudaEventRecord(ready_, compute_), "event");
     check(cudaStreamWaitEvent(transfer_, ready_, 0), "wait for the kernels");
     over_ = false;
+    mark(transfer_, "exchange");
     check(ncclGroupStart(), "ncclGroupStart");
     for (const Bytes& piece : send)
       if (!piece.empty()) check(ncclSend(piece.data(), piece.size(), ncclUint8, to_, comm_, transfer_), "ncclSend");
@@ -50,6 +55,7 @@ class NcclComm : public Comm {
       if (!piece.empty()) check(ncclRecv(piece.data(), piece.size(), ncclUint8, from_, comm_, transfer_), "ncclRecv");
     check(ncclGroupEnd(), "ncclGroupEnd");
     settle("the beginning of an exchange");
+    mark(transfer_, "");
     check(cudaEventRecord(done_, transfer_), "event");
   }
   bool progress() override {
