@@ -36,21 +36,25 @@ struct RowSum {
   }
 };
 
-// The sums of row `number` with those of the set's row r; O = keep · O + weight · O of the set is left to the caller.
+// How O of a row and of the set become one: keep · O + weight · O of the set.
+struct Join {
+  float keep = 1, weight = 0;
+  bool first, seen;  // nothing was there before, not even in memory; the set has something for the row
+
+  __device__ float operator()(const float* o, const float* part) const {
+    if (!seen) return first ? 0.0f : *o;
+    return __fadd_rn(first ? 0.0f : __fmul_rn(keep, *o), __fmul_rn(weight, *part));
+  }
+};
+// The sums of row `number` with those of the set's row r.
 __device__ inline RowSum merged_row(const MergedRows& to, const SetRows& set, std::int64_t number, std::int64_t r,
-                                    float& keep, float& weight) {
+                                    Join& join) {
   RowSum row = {to.top[number], to.sum[number], to.unit[number]};
-  const bool is_first = row.sum == 0;
-  if (is_first) row.top = -INFINITY;
+  join.first = row.sum == 0;
+  if (join.first) row.top = -INFINITY;
   const float m = set.l ? set.m[r] : set.m[r] * 1.44269504f, l = set.l ? set.l[r] : float(m != -INFINITY);
-  keep = 1, weight = 0;
-  row.add(m, l, keep, weight);
-  if (is_first) keep = 0;
+  join.seen = row.add(m, l, join.keep, join.weight);
   return row;
-}
-__device__ inline float merged_number(float keep, const float* o, float weight, const float* part) {
-  const float before = keep == 0 ? 0 : __fmul_rn(keep, *o);  // what was never written is not read
-  return weight == 0 ? before : __fadd_rn(before, __fmul_rn(weight, *part));
 }
 // #endregion
 
@@ -60,14 +64,14 @@ __global__ void __launch_bounds__(32 * kMergeWarps) merge_sets(MergedRows to, Se
   if (r >= heads * set.rows) return;
   const std::int64_t number = r / set.rows * to.S + set.first + r % set.rows;
   const int lane = threadIdx.x % 32;
-  float keep, weight;
-  const RowSum row = merged_row(to, set, number, r, keep, weight);
+  Join join;
+  const RowSum row = merged_row(to, set, number, r, join);
   __syncwarp();  // all lanes have read the row's sums
   if (lane == 0) to.top[number] = row.top, to.sum[number] = row.sum, to.unit[number] = row.unit;
   if (set.O == to.O) return;
   float* o = to.O + number * to.Dv;
   const float* part = set.O + r * to.Dv;
-  for (int d = lane; d < to.Dv; d += 32) o[d] = merged_number(keep, o + d, weight, part + d);
+  for (int d = lane; d < to.Dv; d += 32) o[d] = join(o + d, part + d);
 }
 
 // What the call on this rank was asked for; null where it was not.
@@ -86,18 +90,17 @@ __global__ void __launch_bounds__(32 * kMergeWarps)
   if (number >= heads * from.S) return;
   const std::int64_t head = number / from.S, s = number % from.S, i = s - set.first;
   const int lane = threadIdx.x % 32;
-  float keep = 1, weight = 0;
   RowSum row = {from.top[number], from.sum[number], from.unit[number]};
+  Join join{.first = row.sum == 0, .seen = false};
   const std::int64_t r = head * set.rows + i;
   const bool in_set = set.O && i >= 0 && i < set.rows;
-  if (in_set) row = merged_row(from, set, number, r, keep, weight);
+  if (in_set) row = merged_row(from, set, number, r, join);
   const float *o = from.O + number * from.Dv, *part = set.O + r * from.Dv;
   const bool own = set.O == from.O;  // the only set: its O is there already
   T* O = to.O.head(head / H, head % H).data + s * to.O.stride;
   std::int16_t* O_lo = to.O_lo.data ? to.O_lo.head(head / H, head % H).data + s * to.O_lo.stride : nullptr;
   for (int d = lane; d < from.Dv; d += 32) {
-    float x = own ? o[d] : in_set ? merged_number(keep, o + d, weight, part + d) : row.sum == 0 ? 0 : o[d];
-    x = row.sum == 0 ? 0 : x / row.sum;
+    const float x = row.sum == 0 ? 0 : (own ? o[d] : join(o + d, part + d)) / row.sum;
     O[d] = round_to<T>(x);
     if (O_lo) O_lo[d] = phase09::low_bits(x, widen(O[d]));
   }
