@@ -77,6 +77,9 @@ bool same(const std::string& path, const Tensor<float>& x, std::size_t rank = 4)
          std::memcmp(file.bytes.data(), x.data(), file.bytes.size()) == 0;
 }
 
+constexpr RingLayout all_layouts[] = {RingLayout::Contiguous, RingLayout::ZigZag, RingLayout::Striped,
+                                      RingLayout::Ulysses};
+
 const std::string inputs = "--q q.npy --k k.npy --v v.npy --o o.npy ";
 
 // Large enough to be stopped in the middle: seconds.
@@ -97,8 +100,9 @@ TEST_CASE("flash-ring: the bits of threads, forward and backward") {
                          {"--causal bottom-right", Mask::bottom_right()},
                          {"--window 9,3 --align top-left", {.left = 9, .right = 3}}};
   int number = 0;
-  for (const RingLayout layout : {RingLayout::Contiguous, RingLayout::ZigZag, RingLayout::Striped})
+  for (const RingLayout layout : all_layouts)
     for (int ranks = 1; ranks <= 4; ++ranks) {
+      if (layout == RingLayout::Ulysses && ranks > 2) continue;  // K has two heads
       Asked asked = masks[number++ % 3];
       if (layout == RingLayout::ZigZag && asked.mask.is_window()) asked = masks[1];
       Session session;
@@ -138,6 +142,9 @@ TEST_CASE("flash-ring: bad input is one line and status 2, and nothing is writte
           "rank 0: none.npy: cannot be opened (No such file or directory); check the path");
   refused(3, inputs + "--layout zig-zag --window 3,0 --align top-left",
           "rank 0: layout is zig-zag; expected contiguous or striped with a window; pass --layout striped");
+  refused(3, inputs + "--layout ulysses",
+          "rank 0: Q's number of heads H is 4; expected a multiple of the 3 ranks in layout ulysses; pass --layout "
+          "striped");
   refused(3, inputs + "--dq dq.npy", "rank 0: --dq is given; expected --dout with it; add --dout dO.npy or omit it");
   refused(3, inputs + "--timeout 0", "--timeout is 0; expected seconds, more than 0; omit it for 60");
   // Rank 2 alone.

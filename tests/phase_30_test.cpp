@@ -27,7 +27,7 @@ const Phase& flash::test::phase_under_test() {
 
 namespace {
 
-constexpr RingLayout all_layouts[] = {RingLayout::Contiguous, RingLayout::ZigZag, RingLayout::Striped};
+constexpr RingLayout all_layouts[] = {RingLayout::Contiguous, RingLayout::ZigZag, RingLayout::Striped};  // of a ring
 
 template <class AProblem>
 AProblem on_ring(AProblem p, RingLayout layout, int ranks) {
@@ -35,18 +35,14 @@ AProblem on_ring(AProblem p, RingLayout layout, int ranks) {
   return p;
 }
 
-// The ring, or the other way, with any phase at its calls. Returns the bytes that were sent.
-using Way = void (*)(Comm&, const Split&, const AnyProblem&, const Call&);
-void the_ring(Comm& comm, const Split& split, const AnyProblem& mine, const Call& call) {
-  mine.backward() ? ring_backward(comm, split, mine, call) : ring_forward(comm, split, mine, call);
-}
-std::uint64_t run_with(const AnyProblem& whole, int ranks, const Call& call, Way way = the_ring) {
+// With any phase at the ranks' calls. Returns the bytes that were sent.
+std::uint64_t run_with(const AnyProblem& whole, int ranks, const Call& call) {
   const Split split(whole, ranks);
   std::vector<Local> local;
   local.reserve(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) local.emplace_back(whole, split, rank);
   const std::uint64_t sent = on_threads(
-      ranks, 60, [&](Comm& comm) { way(comm, split, local[static_cast<std::size_t>(comm.rank)].problem(), call); });
+      ranks, 60, [&](Comm& comm) { on_rank(comm, split, local[static_cast<std::size_t>(comm.rank)].problem(), call); });
   for (Local& mine : local) mine.put_back(whole);
   return sent;
 }
@@ -263,8 +259,9 @@ TEST_CASE_TEMPLATE("Ulysses: the bits of one call, forward and backward, and byt
       INFO(text(c) << " on " << ranks << " ranks");
       FeatureInputs<T> in(c), call(c);
       for (const bool backward : {false, true}) {
-        const AnyProblem p = on_ring(backward ? in.gradients() : in.problem(), RingLayout::Contiguous, ranks);
-        CHECK(run_with(p, ranks, {definition::phase}, ulysses) == ulysses_bytes_sent(p, ranks));
+        const AnyProblem p = on_ring(backward ? in.gradients() : in.problem(), RingLayout::Ulysses, ranks);
+        const auto sent = enter(phase30::phase, p).ledger.array("messages").written_bytes;
+        CHECK(sent == ulysses_bytes_sent(p, ranks));
         enter(definition::phase, backward ? call.gradients() : call.problem());
       }
       CHECK(in.results() == call.results());
@@ -273,9 +270,12 @@ TEST_CASE_TEMPLATE("Ulysses: the bits of one call, forward and backward, and byt
 
 TEST_CASE("Ulysses: heads that cannot be spread are refused by name") {
   FeatureInputs<float> in({.on = {Feature::GroupedHeads}, .H = 4});
-  const AnyProblem p = on_ring(in.problem(), RingLayout::Contiguous, 4);
-  CHECK_THROWS_WITH_AS(run_with(p, 4, {definition::phase}, ulysses),
-                       "K's number of heads H is 2; expected a multiple of the 4 ranks; use the ring", Error);
+  const auto refused = [&](int ranks, const char* message) {
+    CHECK_THROWS_WITH_AS(enter(phase30::phase, on_ring(in.problem(), RingLayout::Ulysses, ranks)), message, Error);
+  };
+  refused(4, "K's number of heads H is 2; expected a multiple of the 4 ranks in layout ulysses; pass --layout striped");
+  refused(3, "Q's number of heads H is 4; expected a multiple of the 3 ranks in layout ulysses; pass --layout striped");
+  CHECK(in.results() == FeatureInputs<float>({.on = {Feature::GroupedHeads}, .H = 4}).results());  // as it was
 }
 
 // ---- Ranks that fail ------------------------------------------------------------------------------------------------

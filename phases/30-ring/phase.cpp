@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "phases/30-ring/phase.hpp"
-#include "phases/30-ring/ring.hpp"
+#include "phases/30-ring/ulysses.hpp"
 #include "phases/ring/local.hpp"
 #include "phases/ring/threads.hpp"
 
@@ -27,8 +27,7 @@ static Run run(const AnyProblem& p, const MachineOptions&) {
   for (int rank = 0; rank < ranks; ++rank) local.emplace_back(p, split, rank);
   const Call call{definition::phase};
   const std::uint64_t sent = on_threads(ranks, std::numeric_limits<double>::infinity(), [&](Comm& comm) {
-    const AnyProblem& mine = local[static_cast<std::size_t>(comm.rank)].problem();
-    p.backward() ? ring_backward(comm, split, mine, call) : ring_forward(comm, split, mine, call);
+    on_rank(comm, split, local[static_cast<std::size_t>(comm.rank)].problem(), call);
   });
   for (Local& mine : local) mine.put_back(p);
   Run run;

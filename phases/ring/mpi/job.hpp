@@ -8,7 +8,7 @@
 #include <set>
 
 #include "phases/30-ring/phase.hpp"
-#include "phases/30-ring/ring.hpp"
+#include "phases/30-ring/ulysses.hpp"
 #include "phases/app/problem_options.hpp"
 #include "phases/definition/phase.hpp"
 #include "phases/interface/validate.hpp"
@@ -51,6 +51,7 @@ class Job {
     back_.type = type_, back_.out = out_, back_.options = options;
     validate(there_, phase);
     if (backward_) validate(back_, phase);
+    if (options.ring.layout == RingLayout::Ulysses) check_heads(there_, ranks);
     split_ = std::make_unique<Split>(there_, ranks);
     for (auto& [operand, file] : files_) hold(*operand, file);
   }
@@ -72,8 +73,8 @@ class Job {
   void compute(Comm& comm) {
     const std::uint64_t before = comm.bytes_sent;
     const Call call{definition::phase};
-    ring_forward(comm, *split_, local(there_), call);
-    if (backward_) ring_backward(comm, *split_, local(back_), call);
+    on_rank(comm, *split_, local(there_), call);
+    if (backward_) on_rank(comm, *split_, local(back_), call);
     sent_ = comm.bytes_sent - before;
   }
 

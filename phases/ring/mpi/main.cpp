@@ -1,5 +1,5 @@
 // flash-ring: attention over a sequence that is spread over MPI processes; each reads its rows of the files and writes
-// its rows of the results. The algorithm is ring.hpp's, the calls are the definition's.
+// its rows of the results. The algorithm is ring.hpp's or ulysses.hpp's, the calls are the definition's.
 // mpirun -n 4 flash-ring --q q.npy --k k.npy --v v.npy --o o.npy [--lse lse.npy] [--causal bottom-right] …
 #include <cinttypes>
 #include <cstdio>
@@ -14,7 +14,8 @@ namespace {
 constexpr const char* usage =
     "usage: mpirun -n N flash-ring --q Q.npy --k K.npy --v V.npy --o O.npy [--lse LSE.npy]\n"
     "         [--causal none|top-left|bottom-right] [--window L,R [--align top-left|bottom-right]]\n"
-    "         [--layout contiguous|zig-zag|striped] [--scale X] [--softcap X] [--type bf16] [--o-type float32]\n"
+    "         [--layout contiguous|zig-zag|striped|ulysses] [--scale X] [--softcap X] [--type bf16]\n"
+    "         [--o-type float32]\n"
     "         [--dout dO.npy --dq dQ.npy --dk dK.npy --dv dV.npy [--dlse dLSE.npy]]\n"
     "         [--timeout SECONDS] [--threads N]\n"
     "  all ranks see the same files; --timeout (60): how long a rank waits for another, and then ends the job, status "
