@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "phases/30-ring/phase.hpp"
+#include "phases/30-ring/shares.hpp"
 #include "phases/arrays/npy_rows.hpp"
 #include "phases/arrays/tensor.hpp"
 #include "tests/program.hpp"
@@ -80,6 +81,22 @@ bool same(const std::string& path, const Tensor<float>& x, std::size_t rank = 4)
 constexpr RingLayout all_layouts[] = {RingLayout::Contiguous, RingLayout::ZigZag, RingLayout::Striped,
                                       RingLayout::Ulysses};
 
+// Some rows of x, as a rank's own file has them.
+std::vector<float> rows_of(const Tensor<float>& x, const phase30::Share& share) {
+  const auto shape = shape_of(x);
+  std::vector<float> out;
+  for (std::int64_t head = 0; head < shape[0] * shape[1]; ++head)
+    for (std::int64_t i = 0; i < share.size(); ++i) {
+      const float* row = x.data() + (head * shape[2] + share[i]) * shape[3];
+      out.insert(out.end(), row, row + shape[3]);
+    }
+  return out;
+}
+void save_rows(const std::string& path, const Tensor<float>& x, const phase30::Share& share) {
+  const auto shape = shape_of(x);
+  write_npy(path, {shape[0], shape[1], share.size(), shape[3]}, rows_of(x, share).data());
+}
+
 const std::string inputs = "--q q.npy --k k.npy --v v.npy --o o.npy ";
 
 // Large enough to be stopped in the middle: seconds.
@@ -122,6 +139,87 @@ TEST_CASE("flash-ring: the bits of threads, forward and backward") {
       CHECK(same(session / "dv.npy", x.dv));
       CHECK(session.files().size() == 9);  // nothing else is left
     }
+}
+
+TEST_CASE("flash-ring: a rank's own files hold its rows alone, in the order of the layout") {
+  if (without_mpi()) return;
+  for (const RingLayout layout : all_layouts) {
+    INFO(std::string(name(layout)));
+    const int ranks = layout == RingLayout::Ulysses ? 2 : 3;
+    Session session;
+    Small x(session);
+    const Options options{.mask = Mask::bottom_right(), .ring = {ranks, layout}};
+    const phase30::Split split(x.problem(options, Direction::Forward), ranks);
+    const auto file = [&](const char* array, int rank) {
+      return session / (std::string(array) + "." + std::to_string(rank) + ".npy");
+    };
+    for (int rank = 0; rank < ranks; ++rank) {
+      save_rows(file("q", rank), x.q, split.rows(rank)), save_rows(file("do", rank), x.dout, split.rows(rank));
+      save_rows(file("k", rank), x.k, split.keys(rank)), save_rows(file("v", rank), x.v, split.keys(rank));
+    }
+    // What a job leaves whose keepers, too, were killed.
+    put(session / "o.1.npy.flash-unfinished", "?"), put(session / "o.npy.flash-unfinished", "?");
+    const std::string asked = "--causal bottom-right --layout " + std::string(name(layout));
+    const Answer own = ring(session, ranks,
+                            "--q q.%r.npy --k k.%r.npy --v v.%r.npy --o o.%r.npy --lse lse.%r.npy --dout do.%r.npy "
+                            "--dq dq.%r.npy --dk dk.%r.npy --dv dv.%r.npy " +
+                                asked);
+    INFO(own.err);
+    REQUIRE(own.status == 0);
+    const Answer mixed = ring(session, ranks, "--q q.npy --k k.%r.npy --v v.npy --o o.npy " + asked);
+    INFO(mixed.err);
+    REQUIRE(mixed.status == 0);
+    enter(phase30::phase, x.problem(options, Direction::Forward));
+    enter(phase30::phase, x.problem(options, Direction::Backward));
+    CHECK(same(session / "o.npy", x.o));
+    for (int rank = 0; rank < ranks; ++rank) {
+      const auto holds = [&](const char* array, const Tensor<float>& all, const phase30::Share& share) {
+        const std::vector<float> rows = rows_of(all, share);
+        const NpyArray found = read_npy(file(array, rank));
+        CHECK(found.shape.size() == (shape_of(all)[3] == 1 ? 3 : 4));
+        CHECK(found.shape[2] == share.size());
+        CHECK(found.bytes.size() == rows.size() * sizeof(float));
+        CHECK(std::memcmp(found.bytes.data(), rows.data(), found.bytes.size()) == 0);
+      };
+      holds("o", x.o, split.rows(rank)), holds("lse", x.lse, split.rows(rank)), holds("dq", x.dq, split.rows(rank));
+      holds("dk", x.dk, split.keys(rank)), holds("dv", x.dv, split.keys(rank));
+    }
+    CHECK(session.files().size() == 5 + static_cast<std::size_t>(9 * ranks));  // nothing unfinished
+  }
+}
+
+TEST_CASE("flash-ring: a rank's own file that is not its part is refused") {
+  if (without_mpi()) return;
+  Session session;
+  Small x(session);
+  const phase30::Split split(RingLayout::Contiguous, 3, 37, 50, Mask::none());  // 13, 12, 12 and 17, 17, 16
+  for (const int rank : {0, 1, 2}) {
+    const std::string end = "." + std::to_string(rank) + ".npy";
+    save_rows(session / ("q" + end), x.q, split.rows(2 - rank));  // the last piece first
+    save_rows(session / ("k" + end), x.k, split.keys(rank));
+    save_rows(session / ("v" + end), x.v, split.keys(rank / 2));
+  }
+  const auto refused = [&](const std::string& words, const std::string& line, const std::string& rank_2 = ":") {
+    const std::size_t before = session.files().size();
+    const Answer answer = ring(session, 3, words + " --o o.%r.npy --layout contiguous", rank_2);
+    INFO(answer.err);
+    CHECK(answer.status == 2);
+    REQUIRE(said(answer).size() == 1);
+    CHECK(said(answer)[0] == line);
+    CHECK(session.files().size() == before);
+  };
+  refused("--q q.%r.npy --k k.npy --v v.npy",
+          "rank 0: number of rows S of q.0.npy is 12; expected 13, rank 0's of the 37 of all ranks in layout "
+          "contiguous; cut the array as the layout does");
+  refused("--q q.npy --k k.%r.npy --v v.%r.npy",
+          "rank 0: V's sequence length S is 51; expected 50 as in K; make the shapes agree");
+  refused("--q q.npy --k q.1%r.npy --v v.npy",
+          "rank 0: q.10.npy: cannot be opened (No such file or directory); check the path");
+  const std::string version = FLASHPHASES_VERSION;
+  refused("--q q.npy --k ${k:-k.%r.npy} --v v.npy",
+          "rank 2's job is '" + version + ", files of each rank: --o'; expected '" + version +
+              ", files of each rank: --k --o' as in rank 0; give all ranks the same words, files and program",
+          "k=k.npy");
 }
 
 TEST_CASE("flash-ring: bad input is one line and status 2, and nothing is written") {

@@ -1,5 +1,5 @@
-// Phase 30: a rank's rows of .npy files. Each rank reads its own rows of a file that all see, and writes its own rows
-// of the results, which get their names when all rows of all ranks are there.
+// Phase 30: a rank's rows of .npy files. A file holds the rows of all ranks, and all of them see it; or those of one.
+// The results get their names when all rows of all ranks are there.
 // Use: load(path, header, share, array);  Results results;  results.create(…);  results.write(…);  results.publish();
 #pragma once
 #include <unistd.h>
@@ -63,12 +63,13 @@ class Result {
     });
     if (!file.flush()) fail();
   }
-  // By one rank, when all have written.
+  // By the rank that made it, when all have written.
   void publish() const {
     std::error_code failed;
     std::filesystem::rename(unfinished_, std::filesystem::weakly_canonical(path_), failed);
     if (failed) errno = failed.value(), fail();
   }
+
   void remove() const {
     std::error_code ignored;
     std::filesystem::remove(unfinished_, ignored);
