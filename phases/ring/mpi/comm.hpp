@@ -6,16 +6,14 @@
 
 #include <condition_variable>
 #include <cstdio>
-#include <cstdlib>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 #include "phases/30-ring/comm.hpp"
+#include "phases/ring/mpi/keeper.hpp"
 
 namespace flash::phase30 {
-
-inline constexpr int kLost = 3;  // exit status: a rank did not do its part
 
 // Ends the process, with one line, unless it is stopped within the limit.
 class Watchdog {
@@ -24,10 +22,9 @@ class Watchdog {
       : thread_([this, limit_seconds, where] {
           std::unique_lock lock(mutex_);
           if (wake_.wait_for(lock, std::chrono::duration<double>(limit_seconds), [this] { return stopped_; })) return;
-          const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
           std::fprintf(stderr,
                        "flash-ring: rank %s has waited %g s in %s; expected all ranks there; see which is not\n",
-                       rank ? rank : "?", limit_seconds, where.c_str());
+                       rank_name(), limit_seconds, where.c_str());
           std::fflush(stderr);
           std::_Exit(kLost);
         }) {}

@@ -123,10 +123,6 @@ class Job {
     for (const auto& [operand, file] : files_)
       if (is_made_here(file)) file.result->publish();
   }
-  void remove() const {
-    for (const auto& [operand, file] : files_)
-      if (is_made_here(file)) file.result->remove();
-  }
 
  private:
   struct File {

@@ -91,14 +91,9 @@ int run(const std::vector<std::string>& words, Comm& comm) {
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   const auto nothing = [](auto f) { return [f] { return f(), std::string(); }; };
-  try {
-    together(comm, "making the files", nothing([&] { job->create(); }));
-    together(comm, "writing the files", nothing([&] { job->write(); }));
-    together(comm, "naming the files", nothing([&] { job->publish(); }));
-  } catch (...) {
-    job->remove();
-    throw;
-  }
+  together(comm, "making the files", nothing([&] { job->create(); }));
+  together(comm, "writing the files", nothing([&] { job->write(); }));
+  together(comm, "naming the files", nothing([&] { job->publish(); }));
   if (comm.rank == 0)
     std::printf("phase 30-ring on %d ranks, %s: %.3f s, rank 0 has sent %" PRIu64 " bytes -> %s\n", comm.size,
                 job->text().c_str(), seconds.count(), job->bytes_sent(), job->output().c_str());
@@ -117,10 +112,11 @@ int main(int count, char** arguments) {
     limit = flash::Arguments(words, Job::flags()).number<double>("timeout", limit);
     if (!(limit > 0 && limit < 1e9)) flash::refuse("--timeout", limit, "seconds, more than 0", "omit it for 60");
   } catch (const flash::Error& e) {
-    const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
-    if (!rank || rank[0] == '0') std::fprintf(stderr, "flash-ring: %s\n", e.what());
+    if (const std::string rank = rank_name(); rank == "0" || rank == "?")
+      std::fprintf(stderr, "flash-ring: %s\n", e.what());
     return 2;
   }
+  Keeper::begin();
   {
     Watchdog watchdog(limit, "MPI_Init");
     MPI_Init(nullptr, nullptr);
