@@ -339,6 +339,22 @@ TEST_CASE("flash-ring: a job that is told to end, or has no room for a file, lea
   CHECK(session.files().size() == 3);
 }
 
+TEST_CASE("flash-ring: a terminal shows the step, anything else nothing") {
+  if (without_mpi()) return;
+  Shell session;
+  if (session.run({"-c", "command -v script"}).status != 0) return skip("no script (apt-get install bsdutils)");
+  save_large(session);
+  put(session / "job.sh", machine + command(2, inputs + "--layout contiguous --window 999,0 --align top-left"));
+  const Answer terminal = session.run({"-c", "exec script -qec 'sh job.sh' /dev/null"});
+  INFO(terminal.out);
+  CHECK(terminal.status == 0);
+  CHECK(contains(terminal.out, "\rstep 1 of 2, "));
+  const Answer file = session.run({"-c", "exec script -qec 'sh job.sh 2>err.txt' /dev/null"});
+  CHECK(file.status == 0);
+  CHECK_FALSE(contains(file.out, "step"));
+  CHECK(session.files()["err.txt"].empty());
+}
+
 // A rank's share of these files, and two blocks of keys, are more than it may have.
 TEST_CASE("flash-ring: a rank with less memory says so, and ends the others") {
   if (without_mpi()) return;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "phases/30-ring/comm.hpp"
+#include "phases/interface/progress.hpp"
 #include "phases/ring/mpi/keeper.hpp"
 
 namespace flash::phase30 {
@@ -77,6 +78,7 @@ class MpiComm : public Comm {
     });
   }
   bool progress() override {
+    const bool was_over = sent_ && received_;
     int done = 1;
     if (!received_) {
       std::vector<MPI_Status> status(receives_.size());
@@ -94,6 +96,7 @@ class MpiComm : public Comm {
       check(MPI_Testall(static_cast<int>(sends_.size()), sends_.data(), &done, MPI_STATUSES_IGNORE), to_);
       sent_ = done;
     }
+    if (sent_ && received_ && !was_over) ++steps_done;
     return sent_ && received_;
   }
   bool has_sent() override { return sent_; }

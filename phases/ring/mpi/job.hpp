@@ -11,6 +11,7 @@
 #include "phases/30-ring/ulysses.hpp"
 #include "phases/app/problem_options.hpp"
 #include "phases/definition/phase.hpp"
+#include "phases/interface/progress.hpp"
 #include "phases/interface/validate.hpp"
 #include "phases/ring/local.hpp"
 #include "phases/ring/mpi/files.hpp"
@@ -106,7 +107,11 @@ class Job {
   void compute(Comm& comm) {
     const std::uint64_t before = comm.bytes_sent;
     const Call call{definition::phase};
+    // For who looks on: the ring has a step for each rank, there and back; the other way is one step.
+    const bool ring = there_.options.ring.layout != RingLayout::Ulysses;
+    steps_done = 0, steps_total = ring ? (backward_ ? 2 : 1) * ranks_ : 0;
     on_rank(comm, *split_, local(there_), call);
+    steps_done = ranks_;
     if (backward_) on_rank(comm, *split_, local(back_), call);
     sent_ = comm.bytes_sent - before;
   }

@@ -71,7 +71,17 @@ void together(Comm& comm, const std::string& step, const F& f) {
   agree(comm, status, text, step);
 }
 
-int run(const std::vector<std::string>& words, Comm& comm) {
+// Does somebody look on? Under mpirun a rank's stderr is a pipe to mpirun, which writes on: then it is mpirun's that
+// must be a terminal. To be asked before the rank has a keeper between itself and mpirun.
+bool on_terminal() {
+  if (isatty(STDERR_FILENO)) return true;
+  const int file = open(("/proc/" + std::to_string(getppid()) + "/fd/2").c_str(), O_WRONLY | O_NOCTTY | O_NONBLOCK);
+  const bool terminal = file >= 0 && isatty(file);
+  if (file >= 0) close(file);
+  return terminal;
+}
+
+int run(const std::vector<std::string>& words, Comm& comm, bool terminal) {
   std::unique_ptr<Job> job;
   together(comm, "opening the files", [&] {
     job = std::make_unique<Job>(words, comm.rank, comm.size);
@@ -84,6 +94,7 @@ int run(const std::vector<std::string>& words, Comm& comm) {
   });
   const auto begin = std::chrono::steady_clock::now();
   try {
+    const ProgressLine progress(terminal && comm.rank == 0);
     job->compute(comm);
   } catch (const std::bad_alloc&) {  // the others wait for this rank: they cannot be told by messages
     throw RankLost("rank " + std::to_string(comm.rank) +
@@ -116,6 +127,7 @@ int main(int count, char** arguments) {
       std::fprintf(stderr, "flash-ring: %s\n", e.what());
     return 2;
   }
+  const bool terminal = on_terminal();
   Keeper::begin();
   {
     Watchdog watchdog(limit, "MPI_Init");
@@ -125,7 +137,7 @@ int main(int count, char** arguments) {
   try {
     MpiComm comm(limit);
     try {
-      status = run(words, comm);
+      status = run(words, comm, terminal);
     } catch (const RankLost& e) {
       std::fprintf(stderr, "flash-ring: %s\n", e.what());
       std::fflush(stderr);
