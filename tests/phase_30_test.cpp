@@ -29,7 +29,7 @@ const Phase& flash::test::phase_under_test() {
 
 namespace {
 
-constexpr RingLayout all_layouts[] = {RingLayout::Contiguous, RingLayout::ZigZag, RingLayout::Striped};
+constexpr RingLayout all_layouts[] = {RingLayout::Contiguous, RingLayout::ZigZag, RingLayout::Striped};  // of a ring
 
 template <class AProblem>
 AProblem on_ring(AProblem p, RingLayout layout, int ranks) {
@@ -37,12 +37,9 @@ AProblem on_ring(AProblem p, RingLayout layout, int ranks) {
   return p;
 }
 
-// The ring, or the other way, with any phase at its calls. Returns the bytes that were sent.
+// With any phase at the ranks' calls. Returns the bytes that were sent.
 using Way = void (*)(Comm&, const Split&, const AnyProblem&, const Worker&);
-void the_ring(Comm& comm, const Split& split, const AnyProblem& mine, const Worker& worker) {
-  mine.backward() ? ring_backward(comm, split, mine, worker) : ring_forward(comm, split, mine, worker);
-}
-std::uint64_t run_with(const AnyProblem& whole, int ranks, const Worker& worker, Way way = the_ring) {
+std::uint64_t run_with(const AnyProblem& whole, int ranks, const Worker& worker, Way way = on_rank) {
   const Split split(whole, ranks);
   std::vector<Local> local;
   local.reserve(static_cast<std::size_t>(ranks));
@@ -243,7 +240,7 @@ TEST_CASE("any phase computes the pieces: 04, and 08 and 09 on both simulators")
 
 // Each rank has a GPU of its own, here a simulator. Returns what the checked one has found.
 using MakeWorker = std::unique_ptr<GpuWorker> (*)(const Phase&, const MachineOptions&);
-std::string run_on_gpus(const AnyProblem& whole, int ranks, const Phase& phase, MakeWorker make, Way way = the_ring) {
+std::string run_on_gpus(const AnyProblem& whole, int ranks, const Phase& phase, MakeWorker make) {
   const Split split(whole, ranks);
   std::vector<Local> local;
   local.reserve(static_cast<std::size_t>(ranks));
@@ -253,7 +250,7 @@ std::string run_on_gpus(const AnyProblem& whole, int ranks, const Phase& phase, 
   on_threads(ranks, 60, [&](Comm& comm) {
     const std::unique_ptr<GpuWorker> worker = make(phase, {});
     const Uploaded mine(*worker, local[static_cast<std::size_t>(comm.rank)].problem());
-    way(comm, split, mine.problem(), *worker);
+    on_rank(comm, split, mine.problem(), *worker);
     mine.download();
     const std::lock_guard lock(mutex);
     for (const Finding& finding : worker->findings()) found += finding.text + "\n";
@@ -288,8 +285,9 @@ TEST_CASE_TEMPLATE("a GPU's worker, on the simulator: the host's bits, forward a
 // With all that a rank can be asked to keep, and rows that see no key of a rank.
 TEST_CASE("a GPU's worker: checked: clean, and the same bits") {
   if (skipped_without(phase20::phase, Where::Checked)) return;
-  for (const RingLayout layout : all_layouts) {
-    const Case c{.B = 1, .H = 1, .Sq = 21, .Sk = 35, .D = 20, .mask = Mask::top_left()};
+  for (const RingLayout layout :
+       {RingLayout::Contiguous, RingLayout::ZigZag, RingLayout::Striped, RingLayout::Ulysses}) {
+    const Case c{.B = 1, .H = 2, .Sq = 21, .Sk = 35, .D = 20, .mask = Mask::top_left()};
     INFO(text(c) << ", " << std::string(name(layout)));
     GradientInputs<half> fast(c), checked(c);
     const auto results = [&](GradientInputs<half>& in, MakeWorker make) {
@@ -320,7 +318,7 @@ TEST_CASE("groups of heads one after the other: the same bits, and the same byte
       static std::int64_t heads;
       heads = group;
       const Way by_groups = [](Comm& comm, const Split& split, const AnyProblem& mine, const Worker& worker) {
-        in_groups(comm, split, mine, worker, heads, the_ring);
+        in_groups(comm, split, mine, worker, heads, on_rank);
       };
       const HostWorker worker{definition::phase};
       CHECK(run_with(p(all), 3, worker) == run_with(p(some), 3, worker, by_groups));
@@ -353,8 +351,9 @@ TEST_CASE_TEMPLATE("Ulysses: the bits of one call, forward and backward, and byt
       INFO(text(c) << " on " << ranks << " ranks");
       FeatureInputs<T> in(c), call(c);
       for (const bool backward : {false, true}) {
-        const AnyProblem p = on_ring(backward ? in.gradients() : in.problem(), RingLayout::Contiguous, ranks);
-        CHECK(run_with(p, ranks, HostWorker{definition::phase}, ulysses) == ulysses_bytes_sent(p, ranks));
+        const AnyProblem p = on_ring(backward ? in.gradients() : in.problem(), RingLayout::Ulysses, ranks);
+        const auto sent = enter(phase30::phase, p).ledger.array("messages").written_bytes;
+        CHECK(sent == ulysses_bytes_sent(p, ranks));
         enter(definition::phase, backward ? call.gradients() : call.problem());
       }
       CHECK(in.results() == call.results());
@@ -363,9 +362,12 @@ TEST_CASE_TEMPLATE("Ulysses: the bits of one call, forward and backward, and byt
 
 TEST_CASE("Ulysses: heads that cannot be spread are refused by name") {
   FeatureInputs<float> in({.on = {Feature::GroupedHeads}, .H = 4});
-  const AnyProblem p = on_ring(in.problem(), RingLayout::Contiguous, 4);
-  CHECK_THROWS_WITH_AS(run_with(p, 4, HostWorker{definition::phase}, ulysses),
-                       "K's number of heads H is 2; expected a multiple of the 4 ranks; use the ring", Error);
+  const auto refused = [&](int ranks, const char* message) {
+    CHECK_THROWS_WITH_AS(enter(phase30::phase, on_ring(in.problem(), RingLayout::Ulysses, ranks)), message, Error);
+  };
+  refused(4, "K's number of heads H is 2; expected a multiple of the 4 ranks in layout ulysses; pass --layout striped");
+  refused(3, "Q's number of heads H is 4; expected a multiple of the 3 ranks in layout ulysses; pass --layout striped");
+  CHECK(in.results() == FeatureInputs<float>({.on = {Feature::GroupedHeads}, .H = 4}).results());  // as it was
 }
 
 // ---- Ranks that fail ------------------------------------------------------------------------------------------------

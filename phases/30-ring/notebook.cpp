@@ -312,7 +312,8 @@ CELL("Bytes: predicted and sent") {
 //
 // Attention needs all keys of a row, but only of one head. So the ranks can change what they have by rows into what
 // they have by heads, call attention once, and change O back. That is DeepSpeed's Ulysses (arXiv:2309.14509). Nothing
-// is merged, and any mask is as good as another.
+// is merged, and any mask is as good as another. `--layout ulysses` asks for it: rows lie in one piece each, as they do
+// in the contiguous layout.
 //
 // ```{region} ulysses.hpp all-to-all
 // ```
@@ -415,9 +416,31 @@ CELL("Room on a rank, in bytes for each token and column of a head") {
 //
 // Each rank reads its own rows of the files, and writes its own rows of the results, which get their names when all
 // are there. Before the work the ranks tell each other what they were asked to do: another file, another option or
-// another version is one line and exit status 2. A rank that hangs is named by a neighbour soon after the limit, and
-// the job ends with exit status 3. A rank that dies is named by `mpirun`. The bits are those of as many threads. Under
-// Slurm `srun --mpi=pmix -n 4 flash-ring …` should do the same; that has not been tried.
+// another version is one line and exit status 2. The bits are those of as many threads. A terminal shows in which step
+// rank 0 is.
+//
+// Hosts that do not see the same files give each rank its own. Where a path has `%r`, each rank puts its number there:
+//
+//     mpirun --hostfile hosts -n 4 flash-ring --q q.%r.npy --k k.%r.npy --v v.%r.npy --o o.%r.npy --lse lse.%r.npy
+//
+// Rank 2 reads `q.2.npy` and writes `o.2.npy`. Such a file holds that rank's rows alone, in the order of the layout.
+// All files of Q together are the whole Q; a number of rows that is not the rank's share is refused by name. With as
+// many rows as keys, rank r of n has these:
+//
+//     contiguous = ulysses = np.array_split(q, n, axis=2)[r]
+//     striped = q[:, :, r::n]
+//     pieces = np.array_split(q, 2 * n, axis=2)
+//     zig_zag = np.concatenate([pieces[r], pieces[2 * n - 1 - r]], axis=2)
+//
+// Otherwise rows and keys are put on one axis first, as above.
+//
+// A rank that hangs is named by a neighbour soon after the limit, and the job ends with exit status 3. A rank that is
+// killed can say nothing. Open MPI 4.1 then ends the job with status 137; told to recover, it ends with status 0. So
+// `mpirun` starts a keeper, and the keeper starts the rank and waits for it. When the rank is killed, its keeper names
+// the rank and the signal, removes the files that the rank had not finished, and ends with status 3. Where keepers are
+// killed, too, the next job with the same outputs removes what is left.
+//
+// Under Slurm `srun --mpi=pmix -n 4 flash-ring …` should do the same; that has not been tried.
 
 // %% [markdown]
 // ## What you saw

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "phases/30-ring/phase.hpp"
-#include "phases/30-ring/ring.hpp"
+#include "phases/30-ring/ulysses.hpp"
 #include "phases/ring/local.hpp"
 #include "phases/ring/threads.hpp"
 
@@ -27,8 +27,7 @@ static Run run(const AnyProblem& p, const MachineOptions&) {
   for (int rank = 0; rank < ranks; ++rank) local.emplace_back(p, split, rank);
   const HostWorker worker{definition::phase};
   const std::uint64_t sent = on_threads(ranks, std::numeric_limits<double>::infinity(), [&](Comm& comm) {
-    const AnyProblem& mine = local[static_cast<std::size_t>(comm.rank)].problem();
-    p.backward() ? ring_backward(comm, split, mine, worker) : ring_forward(comm, split, mine, worker);
+    on_rank(comm, split, local[static_cast<std::size_t>(comm.rank)].problem(), worker);
   });
   for (Local& mine : local) mine.put_back(p);
   Run run;

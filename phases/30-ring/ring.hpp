@@ -220,8 +220,8 @@ void in_groups(Comm& comm, const Split& split, const AnyProblem& mine, const Wor
         AnyView& view = group.*operand.view;
         const std::int64_t each = view.H() / s.Hk;  // 1 of K and V
         const Type type = type_of_elements(operand.element, mine);
-        view.data = static_cast<std::byte*>(view.data) +
-                    (b * view.stride[0] + first * each * view.stride[1]) * bytes_of(type);
+        view.data =
+            static_cast<std::byte*>(view.data) + (b * view.stride[0] + first * each * view.stride[1]) * bytes_of(type);
         view.shape[0] = 1, view.shape[1] = std::min(heads_of_k, s.Hk - first) * each;
         view.stride[0] = view.shape[1] * view.stride[1];  // of one batch entry: dense where its heads are
       }

@@ -64,6 +64,7 @@ class Split {
     Section p{0, q.size(), 0, k.size(), Mask::none()};
     if (mask_ != Mask::none()) {
       switch (layout_) {
+        case RingLayout::Ulysses:
         case RingLayout::Contiguous:  // the same band, seen from row q.first and key k.first
           p.mask = moved(mask_.left, mask_.right, place(q, true) - place(k, false));
           break;
@@ -121,6 +122,7 @@ class Split {
       return std::pair(token(bound(c, pieces, length)), token(bound(c + 1, pieces, length)));
     };
     switch (layout_) {
+      case RingLayout::Ulysses:
       case RingLayout::Contiguous: {  // rows and keys, each in n pieces
         const std::int64_t first = bound(rank, n_, S);
         return {first, bound(rank + 1, n_, S) - first};

@@ -1,6 +1,6 @@
 // Phase 30: the other way to spread a sequence (Jacobs et al., "DeepSpeed Ulysses", arXiv:2309.14509): an exchange of
 // all with all gives each rank all rows of some heads; then one call, and the same exchange back. Both directions.
-// Use: ulysses(comm, split, mine, worker);  split is contiguous; H and Hk are multiples of the number of ranks
+// Use: ulysses(comm, split, mine, worker);  on_rank(comm, split, mine, worker): this or the ring, by the problem's layout
 #pragma once
 #include <vector>
 
@@ -40,12 +40,17 @@ inline void exchange(Comm& comm, const Split& split, const Operand& operand, con
 // #endregion
 
 // #region ulysses
-inline void ulysses(Comm& comm, const Split& split, const AnyProblem& mine, const Worker& worker) {
-  const Shape s = mine.shape();
-  for (const auto& [name, heads] : {std::pair{"Q's", s.H}, {"K's", s.Hk}})
-    if (heads % comm.size != 0)
+// Each rank needs as many heads of Q, and of K, as the others.
+inline void check_heads(const AnyProblem& p, int ranks) {
+  for (const auto& [name, heads] : {std::pair{"Q's", p.shape().H}, {"K's", p.shape().Hk}})
+    if (heads % ranks != 0)
       refuse(std::string(name) + " number of heads H", heads,
-             "a multiple of the " + std::to_string(comm.size) + " ranks", "use the ring");
+             "a multiple of the " + std::to_string(ranks) + " ranks in layout ulysses", "pass --layout striped");
+}
+
+// The rows lie in one piece each. `mine` as the ring has it.
+inline void ulysses(Comm& comm, const Split& split, const AnyProblem& mine, const Worker& worker) {
+  check_heads(mine, comm.size);
   AnyProblem part = mine;
   part.options.ring = {}, part.options.scale = mine.scale();
   std::vector<std::pair<const Operand*, Dense>> arrays;
@@ -62,6 +67,12 @@ inline void ulysses(Comm& comm, const Split& split, const AnyProblem& mine, cons
   for (const auto& [operand, array] : arrays)
     if (is_written(*operand, mine))
       exchange(comm, split, *operand, mine.*operand->view, part.*operand->view, array.type, false, worker);
+}
+
+// A rank's part of a problem, by its layout: the ring or the other way.
+inline void on_rank(Comm& comm, const Split& split, const AnyProblem& mine, const Worker& worker) {
+  if (mine.options.ring.layout == RingLayout::Ulysses) return ulysses(comm, split, mine, worker);
+  mine.backward() ? ring_backward(comm, split, mine, worker) : ring_forward(comm, split, mine, worker);
 }
 // #endregion
 

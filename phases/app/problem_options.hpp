@@ -50,9 +50,10 @@ inline Mask parse_mask(const Arguments& args) {
 
 inline RingLayout parse_layout(const Arguments& args) {
   const std::string text = args.text("layout", name(RingOptions{}.layout));
-  for (const RingLayout layout : {RingLayout::Contiguous, RingLayout::ZigZag, RingLayout::Striped})
+  using enum RingLayout;
+  for (const RingLayout layout : {Contiguous, ZigZag, Striped, Ulysses})
     if (text == name(layout)) return layout;
-  refuse("--layout", "'" + text + "'", "contiguous, zig-zag or striped", "omit it for striped");
+  refuse("--layout", "'" + text + "'", "contiguous, zig-zag, striped or ulysses", "omit it for striped");
 }
 inline RingOptions parse_ring(const Arguments& args) {
   if (args.has("layout") && !args.has("ranks"))

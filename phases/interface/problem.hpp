@@ -95,10 +95,10 @@ struct Dropout {
 };
 
 // How a sequence lies on the ranks of a ring: in one piece each; in a piece from the front and one from the back; each
-// n-th token.
-enum class RingLayout : std::uint8_t { Contiguous, ZigZag, Striped };
+// n-th token. Ulysses is no ring: in one piece each, too, and the ranks change rows for heads.
+enum class RingLayout : std::uint8_t { Contiguous, ZigZag, Striped, Ulysses };
 inline const char* name(RingLayout layout) {
-  static constexpr const char* names[] = {"contiguous", "zig-zag", "striped"};
+  static constexpr const char* names[] = {"contiguous", "zig-zag", "striped", "ulysses"};
   return names[static_cast<int>(layout)];
 }
 struct RingOptions {

@@ -41,7 +41,8 @@ COMPILER = "bin/flash-launches"  # stands before g++ where kernel files are comp
 CHECK_LIBRARY = "libflash_simt.a"  # what ./flash check links
 # Which programs a test starts, beside its own. Of a list that is named after a script, the script is the test.
 STARTED = {"app": ["flash-phases"], "tour": ["flash-phases", "flash-wrong-prediction"],
-           "exercises": ["flash-exercise"], "player": ["flash-phases", "flash-recordings"]}
+           "exercises": ["flash-exercise"], "player": ["flash-phases", "flash-recordings"],
+           "flash_ring": ["flash-ring"]}
 UNJUDGED = ("left", "skipped")  # for want of time; for want of what its test needs
 TREE = ["flash", "cmake", "sim", "gpu", "phases", "tests", "docs", ".devcontainer", ".github"]  # what it may read
 
@@ -160,7 +161,8 @@ class Trial:
             if machine == "sim" and not fresh:
                 continue  # the fast simulator has no part in it
             for started in STARTED.get(program, []):
-                self.relink(f"bin/{started}", self.folder / started, machine)
+                if (self.build.folder / "bin" / started).exists():  # flash-ring is made where there is MPI
+                    self.relink(f"bin/{started}", self.folder / started, machine)
             for library in re.findall(r" (\S+\.so[.\d]*)(?= |$)", self.build.link(f"bin/{program}_test")):
                 self.environment["LD_PRELOAD"] = str(self.folder / "library.so")  # of two of a name the first counts
                 self.relink(library, self.folder / "library.so", machine)

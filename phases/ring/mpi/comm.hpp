@@ -6,16 +6,15 @@
 
 #include <condition_variable>
 #include <cstdio>
-#include <cstdlib>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 #include "phases/30-ring/comm.hpp"
+#include "phases/interface/progress.hpp"
+#include "phases/ring/mpi/keeper.hpp"
 
 namespace flash::phase30 {
-
-inline constexpr int kLost = 3;  // exit status: a rank did not do its part
 
 // Ends the process, with one line, unless it is stopped within the limit.
 class Watchdog {
@@ -24,10 +23,9 @@ class Watchdog {
       : thread_([this, limit_seconds, where] {
           std::unique_lock lock(mutex_);
           if (wake_.wait_for(lock, std::chrono::duration<double>(limit_seconds), [this] { return stopped_; })) return;
-          const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
           std::fprintf(stderr,
                        "flash-ring: rank %s has waited %g s in %s; expected all ranks there; see which is not\n",
-                       rank ? rank : "?", limit_seconds, where.c_str());
+                       rank_name(), limit_seconds, where.c_str());
           std::fflush(stderr);
           std::_Exit(kLost);
         }) {}
@@ -82,6 +80,7 @@ class MpiComm : public Comm {
       });
   }
   bool progress() override {
+    const bool was_over = sent_ && received_;
     int done = 1;
     if (!received_) {
       std::vector<MPI_Status> status(receives_.size());
@@ -99,6 +98,7 @@ class MpiComm : public Comm {
       check(MPI_Testall(static_cast<int>(sends_.size()), sends_.data(), &done, MPI_STATUSES_IGNORE), to_);
       sent_ = done;
     }
+    if (sent_ && received_ && !was_over) ++steps_done;
     return sent_ && received_;
   }
   bool has_sent() override { return sent_; }

@@ -1,5 +1,5 @@
-// Phase 30: a rank's rows of .npy files. Each rank reads its own rows of a file that all see, and writes its own rows
-// of the results, which get their names when all rows of all ranks are there.
+// Phase 30: a rank's rows of .npy files. A file holds the rows of all ranks, and all of them see it; or those of one.
+// The results get their names when all rows of all ranks are there.
 // Use: load(path, header, share, array);  Results results;  results.create(…);  results.write(…);  results.publish();
 #pragma once
 #include <unistd.h>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "phases/arrays/npy_rows.hpp"
+#include "phases/ring/mpi/keeper.hpp"
 #include "phases/ring/rows.hpp"
 
 namespace flash::phase30 {
@@ -45,8 +46,10 @@ class Result {
   Result(const std::string& path, const std::string& descr, const std::vector<std::int64_t>& shape)
       : path_(path), unfinished_(unfinished_name(path)), header_(npy_header(descr, shape)) {}
 
-  // By one rank. The file has its full length at once: a disk that is too small says so now or when rows are written.
+  // By one rank, which then ends with a file that has its name, or none. The file has its full length at once: a disk
+  // that is too small says so now or when rows are written.
   void create(std::int64_t bytes) const {
+    Keeper::unfinished(unfinished_);
     std::ofstream file(unfinished_, std::ios::binary | std::ios::trunc);
     if (!(file << header_ << std::flush)) fail();
     file.close();
@@ -63,15 +66,11 @@ class Result {
     });
     if (!file.flush()) fail();
   }
-  // By one rank, when all have written.
+  // By the rank that made it, when all have written.
   void publish() const {
     std::error_code failed;
     std::filesystem::rename(unfinished_, std::filesystem::weakly_canonical(path_), failed);
     if (failed) errno = failed.value(), fail();
-  }
-  void remove() const {
-    std::error_code ignored;
-    std::filesystem::remove(unfinished_, ignored);
   }
 
  private:

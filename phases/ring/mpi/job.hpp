@@ -1,6 +1,6 @@
 // Phase 30: what flash-ring is asked to do, as one rank sees it: the whole problem's shapes from the files' headers,
-// and this rank's rows of each array.
-// Use: Job job(words, rank, ranks);  job.compute(comm);  job.create();  job.write();  job.publish();
+// and this rank's rows of each array. A path with %r in it is one of each rank, and %r its number.
+// Use: Job job(words, rank, ranks);  job.read(lengths of all ranks);  job.compute(comm);  job.create();  job.write(); …
 #pragma once
 #include <deque>
 #include <map>
@@ -8,14 +8,18 @@
 #include <set>
 
 #include "phases/30-ring/phase.hpp"
-#include "phases/30-ring/ring.hpp"
+#include "phases/30-ring/ulysses.hpp"
 #include "phases/app/problem_options.hpp"
 #include "phases/definition/phase.hpp"
+#include "phases/interface/progress.hpp"
 #include "phases/interface/validate.hpp"
 #include "phases/ring/local.hpp"
 #include "phases/ring/mpi/files.hpp"
 
 namespace flash::phase30 {
+
+// Of each operand: how many rows its file of this rank has, 0 where all ranks have one file.
+using Lengths = std::array<std::int64_t, std::size(operands)>;
 
 class Job {
  public:
@@ -24,7 +28,7 @@ class Job {
             "causal", "window", "align", "scale", "softcap", "layout", "type", "o-type", "timeout", "threads"};
   }
 
-  // Reads headers and this rank's rows. Everything that can be refused is refused here.
+  // Reads words and headers. Throws Error where they are wrong; what all ranks must know first is for read().
   Job(const std::vector<std::string>& words, int rank, int ranks) : args_(words, flags()), rank_(rank), ranks_(ranks) {
     if (!args_.positional.empty())
       refuse("argument", "'" + args_.positional[0] + "'", "--flag value", "see flash-ring --help");
@@ -49,9 +53,40 @@ class Job {
     for (const Operand& operand : operands) open(operand);
     there_.type = type_, there_.out = out_;
     back_.type = type_, back_.out = out_, back_.options = options;
+  }
+
+  // Which files are a rank's own, the same on all ranks.
+  std::string own_files() const {
+    std::string out = std::string(FLASHPHASES_VERSION) + ", files of each rank:";
+    for (const auto& [operand, file] : files_)
+      if (file.own) out += " --" + flag_of(*operand);
+    return out;
+  }
+  Lengths lengths() const {
+    Lengths all{};
+    for (const auto& [operand, file] : files_)
+      if (file.own && file.is_read) all[static_cast<std::size_t>(operand - operands)] = file.shape[2];
+    return all;
+  }
+  // What all ranks' files together are, and this rank's rows of them. Everything else that can be refused is refused
+  // here.
+  void read(const std::vector<Lengths>& of_ranks) {
+    for (auto& [operand, file] : files_) {
+      if (!file.is_read) {
+        const Shape s = there_.shape();
+        for (int i = 0; i < 4; ++i) file.shape[i] = length_of(operand->shape[i], s);
+      } else if (file.own) {
+        file.shape[2] = 0;
+        for (const Lengths& rank : of_ranks) file.shape[2] += rank[static_cast<std::size_t>(operand - operands)];
+      }
+      const AnyView view{this, file.shape, dense_strides(file.shape)};  // only asked about shapes
+      if (operand->forward != Role::None) there_.*operand->view = view;
+      if (backward_ && operand->backward != Role::None) back_.*operand->view = view;
+    }
     validate(there_, phase);
     if (backward_) validate(back_, phase);
-    split_ = std::make_unique<Split>(there_, ranks);
+    if (there_.options.ring.layout == RingLayout::Ulysses) check_heads(there_, ranks_);
+    split_ = std::make_unique<Split>(there_, ranks_);
     for (auto& [operand, file] : files_) hold(*operand, file);
   }
 
@@ -72,33 +107,34 @@ class Job {
   void compute(Comm& comm) {
     const std::uint64_t before = comm.bytes_sent;
     const HostWorker worker{definition::phase};
-    ring_forward(comm, *split_, local(there_), worker);
-    if (backward_) ring_backward(comm, *split_, local(back_), worker);
+    // For who looks on: the ring has a step for each rank, there and back; the other way is one step.
+    const bool ring = there_.options.ring.layout != RingLayout::Ulysses;
+    steps_done = 0, steps_total = ring ? (backward_ ? 2 : 1) * ranks_ : 0;
+    on_rank(comm, *split_, local(there_), worker);
+    steps_done = ranks_;
+    if (backward_) on_rank(comm, *split_, local(back_), worker);
     sent_ = comm.bytes_sent - before;
   }
 
   void create() const {
     for (const auto& [operand, file] : files_)
-      if (file.result) file.result->create(elements(file.shape) * bytes_of(file.array.type));
+      if (is_made_here(file)) file.result->create(elements(shape_of(file)) * bytes_of(file.array.type));
   }
   void write() const {
     for (const auto& [operand, file] : files_)
-      if (file.result) file.result->write(file.shape[2], share(*operand), file.array);
+      if (file.result) file.result->write(shape_of(file)[2], share_of(*operand, file), file.array);
   }
   void publish() const {
     for (const auto& [operand, file] : files_)
-      if (file.result) file.result->publish();
-  }
-  void remove() const {
-    for (const auto& [operand, file] : files_)
-      if (file.result) file.result->remove();
+      if (is_made_here(file)) file.result->publish();
   }
 
  private:
   struct File {
     std::string path;                     // "": kept from the forward pass to the backward pass
+    bool own, is_read;                    // own: it has this rank's rows alone
     NpyHeader header;                     // of what is read
-    std::array<std::int64_t, 4> shape{};  // of the whole
+    std::array<std::int64_t, 4> shape{};  // of the whole; before read() of the file
     std::optional<Result> result = {};    // of what is written
     Array array = {};                     // this rank's rows
   };
@@ -110,7 +146,13 @@ class Job {
     for (const char* c = operand.name; *c; ++c) flag += static_cast<char>(std::tolower(static_cast<unsigned char>(*c)));
     return flag;
   }
-  // An array's file, its shape in the whole, and its place in both problems.
+  // A path that is given, with the rank's number for %r.
+  std::string path_of(const std::string& flag) const {
+    std::string path = args_.text(flag);
+    for (std::size_t at; (at = path.find("%r")) != std::string::npos;) path.replace(at, 2, std::to_string(rank_));
+    return path;
+  }
+  // An array's file, and what its header says.
   void open(const Operand& operand) {
     const bool given = flags().count(flag_of(operand)) && args_.has(flag_of(operand));
     const bool kept =
@@ -119,8 +161,9 @@ class Job {
     if (!given && !kept) return;
     if ((operand.forward == Role::None) && !backward_)
       refuse("--" + flag_of(operand), "given", "--dout with it", "add --dout dO.npy or omit it");
-    File file{given ? args_.text(flag_of(operand)) : "", {}, {}};
     const bool is_read = operand.forward == Role::In || (operand.forward == Role::None && operand.backward == Role::In);
+    const bool own = given && args_.text(flag_of(operand)).find("%r") != std::string::npos;
+    File file{given ? path_of(flag_of(operand)) : "", own, is_read, {}};
     if (is_read) {
       const NpyType as = args_.has("type") && operand.element == Element::Input ? NpyType::Bfloat16 : NpyType::Named;
       file.header = read_npy_header(file.path, as);
@@ -141,13 +184,7 @@ class Job {
       of_type.type = type_, of_type.out = out_;
       if (const Type want = type_of_elements(operand.element, of_type); dtype != name(want))
         refuse(file.path + "'s type", dtype, name(want), std::string("convert it with astype(np.") + name(want) + ")");
-    } else {
-      const Shape s = there_.shape();
-      for (int i = 0; i < 4; ++i) file.shape[i] = length_of(operand.shape[i], s);
     }
-    const AnyView view{this, file.shape, dense_strides(file.shape)};  // only asked about shapes
-    if (operand.forward != Role::None) there_.*operand.view = view;
-    if (backward_ && operand.backward != Role::None) back_.*operand.view = view;
     files_.emplace(&operand, std::move(file));
   }
 
@@ -155,20 +192,35 @@ class Job {
   void hold(const Operand& operand, File& file) {
     std::array<std::int64_t, 4> shape = file.shape;
     shape[2] = share(operand).size();
-    const bool is_read = operand.forward == Role::In || operand.forward == Role::None;
+    if (file.is_read && file.own && file.header.array.shape[2] != shape[2])
+      refuse("number of rows S of " + file.path, file.header.array.shape[2],
+             std::to_string(shape[2]) + ", rank " + std::to_string(rank_) + "'s of the " +
+                 std::to_string(file.shape[2]) + " of all ranks in layout " + name(there_.options.ring.layout),
+             "cut the array as the layout does");
     file.array = Array(type_of_elements(operand.element, there_), shape);
-    if (is_read && operand.backward != Role::Out)
-      load(file.path, file.header, file.shape[2], share(operand), file.array);
-    else if (!file.path.empty()) {
-      std::vector<std::int64_t> written(file.shape.begin(), file.shape.end());
+    if (file.is_read) {
+      load(file.path, file.header, shape_of(file)[2], share_of(operand, file), file.array);
+    } else if (!file.path.empty()) {
+      const std::array<std::int64_t, 4> all = shape_of(file);
+      std::vector<std::int64_t> written(all.begin(), all.end());
       if (operand.shape[3] == Length::One) written.pop_back();
       const bool narrow = file.array.type != Type::Float32;
       file.result.emplace(file.path, narrow ? descr_ : descr_of<float>(), written);
-      if (const std::string why = why_not_writable(file.path); rank_ == 0 && !why.empty())
+      if (!is_made_here(file)) return;
+      if (const std::string why = why_not_writable(file.path); !why.empty())
         refuse("--" + flag_of(operand), file.path, "a path that can be written (" + why + ")",
                "choose another output path");
     }
   }
+  // Of what the file holds; which of its rows are this rank's; and whether this rank makes it.
+  static const std::array<std::int64_t, 4>& shape_of(const File& file) {
+    return file.own ? file.array.shape : file.shape;
+  }
+  Share share_of(const Operand& operand, const File& file) const {
+    return file.own ? Share{.count = file.array.shape[2]} : share(operand);
+  }
+  bool is_made_here(const File& file) const { return file.result && (file.own || rank_ == 0); }
+
   Share share(const Operand& operand) const {
     return operand.shape[2] == Length::Sq ? split_->rows(rank_) : split_->keys(rank_);
   }

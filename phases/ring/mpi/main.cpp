@@ -1,5 +1,5 @@
 // flash-ring: attention over a sequence that is spread over MPI processes; each reads its rows of the files and writes
-// its rows of the results. The algorithm is ring.hpp's, the calls are the definition's.
+// its rows of the results. The algorithm is ring.hpp's or ulysses.hpp's, the calls are the definition's.
 // mpirun -n 4 flash-ring --q q.npy --k k.npy --v v.npy --o o.npy [--lse lse.npy] [--causal bottom-right] …
 #include <cinttypes>
 #include <cstdio>
@@ -14,34 +14,39 @@ namespace {
 constexpr const char* usage =
     "usage: mpirun -n N flash-ring --q Q.npy --k K.npy --v V.npy --o O.npy [--lse LSE.npy]\n"
     "         [--causal none|top-left|bottom-right] [--window L,R [--align top-left|bottom-right]]\n"
-    "         [--layout contiguous|zig-zag|striped] [--scale X] [--softcap X] [--type bf16] [--o-type float32]\n"
+    "         [--layout contiguous|zig-zag|striped|ulysses] [--scale X] [--softcap X] [--type bf16]\n"
+    "         [--o-type float32]\n"
     "         [--dout dO.npy --dq dQ.npy --dk dK.npy --dv dV.npy [--dlse dLSE.npy]]\n"
     "         [--timeout SECONDS] [--threads N]\n"
-    "  all ranks see the same files; --timeout (60): how long a rank waits for another, and then ends the job, status "
-    "3\n";
+    "  all ranks see the same files, or each has its own: with --q q.%r.npy rank 0 reads q.0.npy, which holds its\n"
+    "  rows alone, in the order of the layout; with --o o.%r.npy it writes such a file\n"
+    "  --timeout (60): how long a rank waits for another, and then ends the job, status 3\n";
 
-// What each rank says before the work: 0 and its job in words, or 2 and what is wrong. Everybody learns of everybody.
+// What each rank says, by rank: everybody learns of everybody.
+template <class T>
+std::vector<T> gather(Comm& comm, const T& mine, const std::string& step) {
+  std::vector<T> all(static_cast<std::size_t>(comm.size));
+  all[static_cast<std::size_t>(comm.rank)] = mine;
+  for (int far = 1; far < comm.size; ++far) {
+    const int to = (comm.rank + far) % comm.size, from = (comm.rank + comm.size - far) % comm.size;
+    comm.begin(to, std::as_bytes(std::span(&mine, 1)), from,
+               std::as_writable_bytes(std::span(&all[static_cast<std::size_t>(from)], 1)));
+    comm.wait(step);
+  }
+  return all;
+}
+
+// 0 and a rank's job in words, or 2 and what is wrong.
 struct Word {
   int status = 0;
   char text[1020] = {};
 };
-std::vector<Word> gather(Comm& comm, int status, const std::string& text, const std::string& step) {
-  std::vector<Word> words(static_cast<std::size_t>(comm.size));
-  Word mine{status, {}};
-  std::snprintf(mine.text, sizeof mine.text, "%s", text.c_str());
-  words[static_cast<std::size_t>(comm.rank)] = mine;
-  for (int far = 1; far < comm.size; ++far) {
-    const int to = (comm.rank + far) % comm.size, from = (comm.rank + comm.size - far) % comm.size;
-    comm.begin(to, std::as_bytes(std::span(&mine, 1)), from,
-               std::as_writable_bytes(std::span(&words[static_cast<std::size_t>(from)], 1)));
-    comm.wait(step);
-  }
-  return words;
-}
 
 // The same verdict on all ranks: the first that failed, or whose job is another than rank 0's.
 void agree(Comm& comm, int status, const std::string& text, const std::string& step) {
-  const std::vector<Word> words = gather(comm, status, text, step);
+  Word mine{status, {}};
+  std::snprintf(mine.text, sizeof mine.text, "%s", text.c_str());
+  const std::vector<Word> words = gather(comm, mine, step);
   for (std::size_t rank = 0; rank < words.size(); ++rank) {
     if (words[rank].status)
       throw Error((comm.size > 1 ? "rank " + std::to_string(rank) + ": " : "") + words[rank].text);
@@ -66,15 +71,30 @@ void together(Comm& comm, const std::string& step, const F& f) {
   agree(comm, status, text, step);
 }
 
-int run(const std::vector<std::string>& words, Comm& comm) {
+// Does somebody look on? Under mpirun a rank's stderr is a pipe to mpirun, which writes on: then it is mpirun's that
+// must be a terminal. To be asked before the rank has a keeper between itself and mpirun.
+bool on_terminal() {
+  if (isatty(STDERR_FILENO)) return true;
+  const int file = open(("/proc/" + std::to_string(getppid()) + "/fd/2").c_str(), O_WRONLY | O_NOCTTY | O_NONBLOCK);
+  const bool terminal = file >= 0 && isatty(file);
+  if (file >= 0) close(file);
+  return terminal;
+}
+
+int run(const std::vector<std::string>& words, Comm& comm, bool terminal) {
   std::unique_ptr<Job> job;
-  together(comm, "reading the files", [&] {
+  together(comm, "opening the files", [&] {
     job = std::make_unique<Job>(words, comm.rank, comm.size);
+    return job->own_files();
+  });
+  const std::vector<Lengths> lengths = gather(comm, job->lengths(), "adding up the files' rows");
+  together(comm, "reading the files", [&] {
+    job->read(lengths);
     return job->text();
   });
   const auto begin = std::chrono::steady_clock::now();
-  std::string failed;
   try {
+    const ProgressLine progress(terminal && comm.rank == 0);
     job->compute(comm);
   } catch (const std::bad_alloc&) {  // the others wait for this rank: they cannot be told by messages
     throw RankLost("rank " + std::to_string(comm.rank) +
@@ -82,20 +102,12 @@ int run(const std::vector<std::string>& words, Comm& comm) {
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   const auto nothing = [](auto f) { return [f] { return f(), std::string(); }; };
-  try {
-    together(comm, "making the files", nothing([&] {
-               if (comm.rank == 0) job->create();
-             }));
-    together(comm, "writing the files", nothing([&] { job->write(); }));
-  } catch (...) {
-    if (comm.rank == 0) job->remove();
-    throw;
-  }
-  if (comm.rank == 0) {
-    job->publish();
+  together(comm, "making the files", nothing([&] { job->create(); }));
+  together(comm, "writing the files", nothing([&] { job->write(); }));
+  together(comm, "naming the files", nothing([&] { job->publish(); }));
+  if (comm.rank == 0)
     std::printf("phase 30-ring on %d ranks, %s: %.3f s, rank 0 has sent %" PRIu64 " bytes -> %s\n", comm.size,
                 job->text().c_str(), seconds.count(), job->bytes_sent(), job->output().c_str());
-  }
   return 0;
 }
 
@@ -111,10 +123,12 @@ int main(int count, char** arguments) {
     limit = flash::Arguments(words, Job::flags()).number<double>("timeout", limit);
     if (!(limit > 0 && limit < 1e9)) flash::refuse("--timeout", limit, "seconds, more than 0", "omit it for 60");
   } catch (const flash::Error& e) {
-    const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
-    if (!rank || rank[0] == '0') std::fprintf(stderr, "flash-ring: %s\n", e.what());
+    if (const std::string rank = rank_name(); rank == "0" || rank == "?")
+      std::fprintf(stderr, "flash-ring: %s\n", e.what());
     return 2;
   }
+  const bool terminal = on_terminal();
+  Keeper::begin();
   {
     Watchdog watchdog(limit, "MPI_Init");
     MPI_Init(nullptr, nullptr);
@@ -123,7 +137,7 @@ int main(int count, char** arguments) {
   try {
     MpiComm comm(limit);
     try {
-      status = run(words, comm);
+      status = run(words, comm, terminal);
     } catch (const RankLost& e) {
       std::fprintf(stderr, "flash-ring: %s\n", e.what());
       std::fflush(stderr);
