@@ -344,7 +344,7 @@ TEST_CASE("flash-ring: a terminal shows the step, anything else nothing") {
   Shell session;
   if (session.run({"-c", "command -v script"}).status != 0) return skip("no script (apt-get install bsdutils)");
   save_large(session);
-  put(session / "job.sh", machine + command(2, inputs + "--layout contiguous --window 999,0 --align top-left"));
+  put(session / "job.sh", machine + command(2, inputs + "--layout contiguous"));  // seconds
   const Answer terminal = session.run({"-c", "exec script -qec 'sh job.sh' /dev/null"});
   INFO(terminal.out);
   CHECK(terminal.status == 0);
