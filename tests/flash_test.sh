@@ -58,7 +58,7 @@ unset CXX
 expect 1 'missing: cmake ninja-build g++' --no-install test
 expect 1 'run as root: apt-get install -y --no-install-recommends cmake ninja-build g++' test --no-install
 expect 1 "install them with this system's package manager" tour
-expect 1 'C++ compiler       MISSING  g++ 12 or newer: apt-get install g++' doctor
+expect 1 'C++ compiler       MISSING  g++ 11 or newer: apt-get install g++' doctor
 printf '#!/bin/sh\nexit 0\n' >bin/apt-get
 printf '#!/bin/sh\necho 1000\n' >fake-id
 chmod +x bin/apt-get fake-id
@@ -149,8 +149,8 @@ not_called() {
 # clang, by whatever name: one line that says what is needed.
 for name in clang++ "$work/bin/clang++"; do
   export CXX="$name"
-  expect 1 "$name is clang; expected g++ 12 or newer (Debian 12, Ubuntu 24.04); unset CXX or set it to one" tour
-  expect 1 'C++ compiler       MISSING  g++ 12 or newer' doctor
+  expect 1 "$name is clang; expected g++ 11 or newer (Debian 12, Ubuntu 22.04); unset CXX or set it to one" tour
+  expect 1 'C++ compiler       MISSING  g++ 11 or newer' doctor
 done
 unset CXX
 
@@ -160,7 +160,7 @@ for version in 3.9.6 3.25.0; do
     "cmake is $version; expected 3.25.1 or newer (Debian 12, Ubuntu 24.04); run: pip install cmake" tour
   CMAKE_IS=$version expect 1 'CMake              MISSING  3.25.1 or newer' doctor
 done
-GXX_IS=11.4.0 expect 1 'g++ is 11.4.0; expected 12 or newer (Debian 12, Ubuntu 24.04); run as root: apt-get' tour
+GXX_IS=10.2.1 expect 1 'g++ is 10.2.1; expected 11 or newer (Debian 12, Ubuntu 22.04); run as root: apt-get' tour
 
 CMAKE_IS=3.100.0 GXX_IS=100.1.0 expect 0 'program: run --phase 04' run --phase 04
 called '-DCMAKE_CXX_COMPILER=g++' # not CMake's own choice, c++

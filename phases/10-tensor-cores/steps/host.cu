@@ -1,6 +1,8 @@
 // host.cu: launches the kernel of fragments.cuh with one warp and unpacks what it wrote. Compiled once per machine.
 // Two 16-bit floats in a register, the first in its lower half.
 // Use: steps.hpp declares what is here.
+#include <span>
+
 #include "phases/10-tensor-cores/steps/fragments.cuh"
 #include "phases/10-tensor-cores/steps/steps.hpp"
 
@@ -15,7 +17,7 @@ static Held ask_a_warp() {
   std::array<unsigned, 64> b, bt;
   std::array<float, 128> c;
   m.download(a.data(), A), m.download(b.data(), B), m.download(bt.data(), Bt), m.download(c.data(), C);
-  const auto element = [](const auto& registers, std::size_t i) {
+  const auto element = [](std::span<const unsigned> registers, std::size_t i) {
     return static_cast<int>(to_float(half::of_bits(static_cast<std::uint16_t>(registers[i / 2] >> 16 * (i % 2)))));
   };
   Held held;
