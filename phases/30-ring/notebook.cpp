@@ -392,7 +392,7 @@ CELL("Room on a rank, in bytes for each token and column of a head") {
   std::printf("heads at a time   one GPU   a rank of two   longer by\n");
   for (const int parts : {1, 4, 16, 64}) {
     const double rank = (own + more / parts) / 2;
-    std::printf("%15s %9.1f %15.2f %10.2fx\n", parts == 1 ? "all" : ("1/" + std::to_string(parts)).c_str(), own, rank,
+    std::printf("%15s %9.1f %15.2f %11.2f\n", parts == 1 ? "all" : ("1/" + std::to_string(parts)).c_str(), own, rank,
                 own / rank);
     longer = longer && (parts == 1) == (own / rank < 1);
   }
