@@ -1,5 +1,5 @@
-// Phase 30: the merge on a GPU: merge.hpp's rule, a warp for each row. The last set of keys is merged and divided in one
-// kernel, so that O is written once more than it must be for each set but the first, whose O is the sum itself.
+// Phase 30: the merge on a GPU: merge.hpp's rule, a warp for each row. The last set of keys is merged and divided in
+// one kernel, and the first leaves its O where the sum is to be: two sets cost two reads of O in fp32 and no write.
 // Use: merge_sets<<<…>>>(sums, set, S, rows);  finish_rows<T><<<…>>>(…);  phases/ring/gpu.cu
 #pragma once
 #include "phases/09-backward/forward.cuh"

@@ -1,5 +1,5 @@
 // Phase 30: a row whose keys come a set at a time (phase 02's rule): how its sums take one more set.
-// Use: RowSum row; float keep = 0, weight = 0;  if (row.add(m, l, keep, weight)) acc = keep * acc + weight * O of the set
+// Use: RowSum row; float keep = 0, weight = 0;  if (row.add(m, l, keep, weight)) o = keep * o + weight * o_of_the_set;
 #pragma once
 #include <algorithm>
 #include <cmath>

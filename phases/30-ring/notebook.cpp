@@ -259,8 +259,8 @@ CELL("Whose keys are where, and what comes out") {
 // computes. If they went with their keys, each message would have to wait for the step's own sums.
 //
 // One thing is no longer true. The dS of a row sums to 0 over all its keys, and phase 20 counts dQ's keys from their
-// mean because of it. Over the keys of one rank it sums to anything: there dQ was wrong by a tenth before the calls were
-// told (`all_keys`).
+// mean because of it. Over the keys of one rank it sums to anything: there dQ was wrong by a tenth before the calls
+// were told (`all_keys`).
 //
 // ```{region} ring.hpp backward
 // ```
@@ -371,8 +371,8 @@ CELL("Who is missing") {
 // ## On GPUs
 //
 // A worker on a GPU asks for kernels and goes on: calls, merges and copies follow each other on one stream, messages
-// have another, by NCCL. A rank waits for the message alone, and by then the GPU has its next call. The first set of keys
-// leaves its O where the sum is to be, and the last is merged and divided in one kernel.
+// have another, by NCCL. A rank waits for the message alone, and by then the GPU has its next call. The first set of
+// keys leaves its O where the sum is to be, and the last is merged and divided in one kernel.
 //
 // ```{region} merge.cuh merge
 // ```
@@ -381,8 +381,8 @@ CELL("Who is missing") {
 // yet, and how fast it is has not been measured.
 //
 // ```{question}
-// Q, K, V and O have 2 bytes a number. The ring wants O in fp32 twice, the sum and the new set, and room for the K and V
-// that come. How much longer can a sequence be on two GPUs than on one?
+// Q, K, V and O have 2 bytes a number. The ring wants O in fp32 twice, the sum and the new set, and room for the K and
+// V that come. How much longer can a sequence be on two GPUs than on one?
 // ```
 
 // %% tags=["hide-input"]
@@ -402,8 +402,8 @@ CELL("Room on a rank, in bytes for each token and column of a head") {
 // %% [markdown]
 // ```{answer}
 // It must be shorter: a rank has half of the tokens, but two and a half times the bytes for each. The ring that was to
-// make room takes more than it makes. So heads are done a group at a time: what the ring wants beside is then wanted for
-// one group alone. Sixteen groups make 1.83 times of one GPU's length.
+// make room takes more than it makes. So heads are done a group at a time: what the ring wants beside is then wanted
+// for one group alone. Sixteen groups make 1.83 times of one GPU's length.
 // ```
 //
 // ```{region} ring.hpp groups

@@ -116,9 +116,9 @@ inline void ring_forward(Comm& comm, const Split& split, const AnyProblem& mine,
 
 // #region backward
 // dQ of this rank's rows, dK and dV of its keys. Each call gets the final O and LSE, so that its P and its δ are those
-// of the whole row; it is told that these are not all keys (phase 20 takes dQ's from their mean, where rows of dS sum to
-// 0). dK and dV go round behind their keys, a step later, in fp32, and one hop further, home: so K and V,
-// and what was summed in the step before, travel while this step computes. A phase that takes fp32 gets all in fp32:
+// of the whole row; it is told that these are not all keys (phase 20 counts dQ's keys from their mean, where rows of dS
+// sum to 0). dK and dV go round behind their keys, a step later, in fp32, and one hop further, home: so K and V, and
+// what was summed in the step before, travel while this step computes. A phase that takes fp32 gets all in fp32:
 // what it leaves is not rounded before it is added.
 inline void ring_backward(Comm& comm, const Split& split, const AnyProblem& mine, const Worker& worker) {
   const int n = comm.size;

@@ -1,6 +1,6 @@
 // Phase 30: the other way to spread a sequence (Jacobs et al., "DeepSpeed Ulysses", arXiv:2309.14509): an exchange of
 // all with all gives each rank all rows of some heads; then one call, and the same exchange back. Both directions.
-// Use: ulysses(comm, split, mine, worker);  on_rank(comm, split, mine, worker): this or the ring, by the problem's layout
+// Use: on_rank(comm, split, mine, worker);  this or the ring, by the problem's layout
 #pragma once
 #include <vector>
 

@@ -61,8 +61,8 @@ class Worker {
   virtual Merged nothing(const Shape& mine) const = 0;
   // The set's O may be the sum's own memory, where it is the first and has all rows.
   virtual void merge(const Merged& to, const Set& set) const = 0;
-  // With the last set, if there is one: O, LSE and what a backward pass needs, into the arrays of `mine`. A row that saw
-  // nothing: O = 0, LSE = -inf.
+  // With the last set, if there is one: O, LSE and what a backward pass needs, into the arrays of `mine`. A row that
+  // saw nothing: O = 0, LSE = -inf.
   virtual void finish(const Merged& from, const std::optional<Set>& last, const AnyProblem& mine) const = 0;
 
  protected:

@@ -1,4 +1,4 @@
-# ring_h200.py: phase 30 on the GPUs of this host beside one of them: ratios, bytes and the longest sequence, by ring_bench.
+# ring_h200.py: phase 30 on the GPUs of this host beside one of them: ratios and the longest sequence, by ring_bench.
 # python3 tests/bench/ring_h200.py BUILD/bin/ring_bench OUT.json [--trace FILE]      needs two GPUs and NCCL; minutes
 import argparse
 import json

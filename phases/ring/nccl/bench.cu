@@ -1,7 +1,7 @@
-// ring_bench.cu: phase 30 on the GPUs of this host, by NCCL, beside one GPU that has the whole sequence: both directions,
+// ring_bench: phase 30 on the GPUs of this host, by NCCL, beside one that has the whole sequence: both directions,
 // checked against each other and then timed in turns, on the GPUs' own clocks. Ranks are threads, each with a GPU.
 // Run: ring_bench --gpus 2 --rows 65536 --heads 16 --layout zig-zag [--backward 1] [--rounds 11] [--phase 24]
-//      a line of JSON on standard output; --trace FILE: what each stream did in one more turn, in ns of the GPUs' clocks
+//      a line of JSON; --trace FILE: what each stream did in one more turn, in ns of the GPUs' clocks
 //      ring_bench --what one --rows 500000 --heads 256 --rounds 1: has one GPU room for it? --what ring --group 8: two?
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
@@ -69,7 +69,7 @@ struct Settings {
     for (int i = 1; i < count; i += 2) {
       const std::string flag = arguments[i];
       if (flag.rfind("--", 0) != 0 || !words.count(flag.substr(2)) || i + 1 == count)
-        refuse("argument", "'" + flag + "'", "--flag value", "see the head of tests/bench/ring_bench.cu");
+        refuse("argument", "'" + flag + "'", "--flag value", "see the head of phases/ring/nccl/bench.cu");
       words[flag.substr(2)] = arguments[i + 1];
     }
   }
