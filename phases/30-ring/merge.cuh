@@ -7,6 +7,7 @@
 
 namespace flash::phase30::inline FLASH_MACHINE {
 
+// #region merge
 inline constexpr int kMergeWarps = 4;  // of a block
 
 struct MergedRows {
@@ -20,7 +21,6 @@ struct SetRows {
   std::int64_t first, rows;
 };
 
-// #region merge
 struct RowSum {
   float top, sum, unit;
 
@@ -58,6 +58,7 @@ __device__ inline RowSum merged_row(const MergedRows& to, const SetRows& set, st
 }
 // #endregion
 
+// #region kernels
 // A warp merges one row of the set. Where the set's O is the sum's own memory there is nothing to add.
 __global__ void __launch_bounds__(32 * kMergeWarps) merge_sets(MergedRows to, SetRows set, std::int64_t heads) {
   const std::int64_t r = blockIdx.x * std::int64_t{kMergeWarps} + threadIdx.x / 32;
@@ -109,5 +110,6 @@ __global__ void __launch_bounds__(32 * kMergeWarps)
   if (to.LSE) to.LSE[number] = l == 0 ? -INFINITY : __fadd_rn(__fmul_rn(row.top, 0.693147181f), logf(l));
   if (to.m) to.m[number] = l == 0 ? -INFINITY : row.top, to.l[number] = l;
 }
+// #endregion
 
 }  // namespace flash::phase30::inline FLASH_MACHINE

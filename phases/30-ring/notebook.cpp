@@ -376,6 +376,8 @@ CELL("Who is missing") {
 //
 // ```{region} merge.cuh merge
 // ```
+// ```{region} merge.cuh kernels
+// ```
 //
 // On the simulator such a worker has the bits of the host's, and the checked one finds nothing. On GPUs it has not run
 // yet, and how fast it is has not been measured.
