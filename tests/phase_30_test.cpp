@@ -287,7 +287,7 @@ TEST_CASE("a GPU's worker: checked: clean, and the same bits") {
   if (skipped_without(phase20::phase, Where::Checked)) return;
   for (const RingLayout layout :
        {RingLayout::Contiguous, RingLayout::ZigZag, RingLayout::Striped, RingLayout::Ulysses}) {
-    const Case c{.B = 1, .H = 2, .Sq = 21, .Sk = 35, .D = 20, .mask = Mask::top_left()};
+    const Case c{.B = 1, .H = 2, .Sq = 21, .Sk = 35, .D = 21, .mask = Mask::top_left()};
     INFO(text(c) << ", " << std::string(name(layout)));
     GradientInputs<half> fast(c), checked(c);
     const auto results = [&](GradientInputs<half>& in, MakeWorker make) {
