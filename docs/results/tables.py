@@ -14,6 +14,7 @@ import re
 import statistics
 import subprocess
 import sys
+import textwrap
 
 sys.dont_write_bytecode = True  # the book lists this folder
 import pictures  # noqa: E402
@@ -516,7 +517,7 @@ def environment_line(file):
                 known("torch ", "torch")]
     more = "; ".join(filter(None, [clock, known("", "note"), known("commit ", "commit")]))
     lines = [", ".join(filter(None, computer)), ", ".join(filter(None, [more, known("", "date")]))]
-    return ";\n".join(filter(None, lines))
+    return ";\n".join(textwrap.fill(line, 105) for line in lines if line)  # a page's lines have 120 characters
 
 
 def renewed(page, begin, close, end, write):
