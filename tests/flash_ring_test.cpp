@@ -320,7 +320,7 @@ TEST_CASE("flash-ring: a rank that hangs or is killed ends the others in time, w
 TEST_CASE("flash-ring: a job that is told to end, or has no room for a file, leaves nothing unfinished") {
   if (without_mpi()) return;
   Shell session;
-  save_zeros(session, 100000, 16);
+  save_zeros(session, 400000, 16);
   // A row sees its own key alone: most of the time goes into writing rows, one by one. mpirun takes a second of it.
   const std::string words = "--q q.npy --k k.npy --v v.npy --window 0,0 --align top-left ";
   const Answer told = session.run(
