@@ -110,13 +110,6 @@ class Device : public GpuWorker {
     mark(stream_, "");
   }
 
-  Merged nothing(const Shape& s) const override {
-    const std::array<std::int64_t, 4> rows = {s.B, s.H, s.Sq, 1};
-    Merged none{dense(Type::Float32, {s.B, s.H, s.Sq, s.Dv}), dense(Type::Float32, rows), dense(Type::Float32, rows),
-                dense(Type::Float32, rows)};
-    zero(none.top), zero(none.sum), zero(none.unit);  // of a sum of 0 the kernels read no top
-    return none;
-  }
   void merge(const Merged& to, const Set& set) const override {
     const std::int64_t heads = set.o.shape[0] * set.o.shape[1], rows = heads * set.o.shape[2];
     if (rows == 0) return;

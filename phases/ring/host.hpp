@@ -25,13 +25,6 @@ class HostWorker : public Worker {
   void add(const Dense& part, const AnyView& sum) const override { phase30::add(part.view(), part.type, sum); }
   void call(const AnyProblem& part) const override { enter(phase, part, where, machine); }
 
-  Merged nothing(const Shape& s) const override {
-    const std::array<std::int64_t, 4> rows = {s.B, s.H, s.Sq, 1};
-    Merged none{dense(Type::Float32, {s.B, s.H, s.Sq, s.Dv}), dense(Type::Float32, rows), dense(Type::Float32, rows),
-                dense(Type::Float32, rows)};
-    for (std::int64_t row = 0; row < s.B * s.H * s.Sq; ++row) put(none, row, {});
-    return none;
-  }
   void merge(const Merged& to, const Set& set) const override {
     const std::int64_t rows = set.o.shape[2], S = to.o.shape[2], Dv = to.o.shape[3];
     for (std::int64_t r = 0; r < set.o.shape[0] * set.o.shape[1] * rows; ++r) {
@@ -73,7 +66,8 @@ class HostWorker : public Worker {
  private:
   static float* numbers(const Dense& array) { return static_cast<float*>(array.memory.get()); }
   static RowSum get(const Merged& of, std::int64_t row) {
-    return {numbers(of.top)[row], numbers(of.sum)[row], numbers(of.unit)[row]};
+    const float sum = numbers(of.sum)[row];
+    return sum == 0 ? RowSum{} : RowSum{numbers(of.top)[row], sum, numbers(of.unit)[row]};
   }
   static void put(const Merged& to, std::int64_t row, const RowSum& x) {
     numbers(to.top)[row] = x.top, numbers(to.sum)[row] = x.sum, numbers(to.unit)[row] = x.unit;

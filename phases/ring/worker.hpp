@@ -58,7 +58,14 @@ class Worker {
   virtual void add(const Dense& part, const AnyView& sum) const = 0;
   // One call of the phase. O may be wanted in fp32: nothing is rounded before it is merged.
   virtual void call(const AnyProblem& part) const = 0;
-  virtual Merged nothing(const Shape& mine) const = 0;
+  // Rows that have seen nothing yet: where the sum is 0 the other numbers are not looked at.
+  Merged nothing(const Shape& s) const {
+    const std::array<std::int64_t, 4> rows = {s.B, s.H, s.Sq, 1};
+    const Merged none{dense(Type::Float32, {s.B, s.H, s.Sq, s.Dv}), dense(Type::Float32, rows),
+                      dense(Type::Float32, rows), dense(Type::Float32, rows)};
+    zero(none.top), zero(none.sum), zero(none.unit);
+    return none;
+  }
   // The set's O may be the sum's own memory, where it is the first and has all rows.
   virtual void merge(const Merged& to, const Set& set) const = 0;
   // With the last set, if there is one: O, LSE and what a backward pass needs, into the arrays of `mine`. A row that

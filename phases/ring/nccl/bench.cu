@@ -7,7 +7,6 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
-#include <atomic>
 #include <barrier>
 #include <cmath>
 #include <fstream>
@@ -18,7 +17,6 @@
 #include "phases/30-ring/ring.hpp"
 #include "phases/ring/gpu.hpp"
 #include "phases/ring/nccl/comm.hpp"
-#include "phases/ring/threads.hpp"
 
 namespace {
 
@@ -33,13 +31,17 @@ void check(cudaError_t status, const char* what) {
 // Numbers in [-1.7, 1.7) by their place in the whole sequence, whichever rank has them.
 struct Place {
   std::int64_t first, count, second, step, S, rows;  // Share, of S tokens a head
+
+  // Which number of the whole is the rank's i-th.
+  __device__ std::int64_t operator()(std::int64_t i, int D) const {
+    const std::int64_t row = i / D % rows, head = i / D / rows;
+    return (head * S + (row < count ? first + row * step : second + (row - count) * step)) * D + i % D;
+  }
 };
 __global__ void fill(bf16* data, Place at, std::int64_t heads, int D, unsigned seed) {
   const std::int64_t n = heads * at.rows * D;
   for (std::int64_t i = blockIdx.x * std::int64_t{256} + threadIdx.x; i < n; i += std::int64_t{gridDim.x} * 256) {
-    const std::int64_t row = i / D % at.rows, head = i / D / at.rows;
-    const std::int64_t token = row < at.count ? at.first + row * at.step : at.second + (row - at.count) * at.step;
-    const std::int64_t number = (head * at.S + token) * D + i % D;
+    const std::int64_t number = at(i, D);
     unsigned x = static_cast<unsigned>(number) * 0x9E3779B9u + static_cast<unsigned>(number >> 32) + seed * 0x85EBCA6Bu;
     x = (x ^ x >> 16) * 0x7FEB352Du, x = (x ^ x >> 15) * 0x846CA68Bu, x ^= x >> 16;
     data[i] = __float2bfloat16((static_cast<float>(x >> 8) * 0x1p-24f - 0.5f) * 3.4f);
@@ -51,10 +53,8 @@ __global__ void compare(const T* mine, const T* whole, Place at, std::int64_t he
   double off = 0, norm = 0;
   const std::int64_t n = heads * at.rows * D;
   for (std::int64_t i = blockIdx.x * std::int64_t{256} + threadIdx.x; i < n; i += std::int64_t{gridDim.x} * 256) {
-    const std::int64_t row = i / D % at.rows, head = i / D / at.rows;
-    const std::int64_t token = row < at.count ? at.first + row * at.step : at.second + (row - at.count) * at.step;
     const double x = static_cast<double>(static_cast<float>(mine[i])),
-                 y = static_cast<double>(static_cast<float>(whole[(head * at.S + token) * D + i % D]));
+                 y = static_cast<double>(static_cast<float>(whole[at(i, D)]));
     off += (x - y) * (x - y), norm += y * y;
   }
   atomicAdd(&sums[0], off), atomicAdd(&sums[1], norm);
