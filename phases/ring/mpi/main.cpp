@@ -66,7 +66,7 @@ void together(Comm& comm, const std::string& step, const F& f) {
   } catch (const Error& e) {
     text = e.what(), status = 2;
   } catch (const std::bad_alloc&) {
-    text = "is out of memory; expected room for its rows; use more ranks or hosts", status = 1;
+    text = "out of memory; expected room for its rows; use more ranks or hosts", status = 1;
   }
   agree(comm, status, text, step);
 }
