@@ -393,6 +393,19 @@ TEST_CASE_TEMPLATE("forward: O and O_lo together hold the fp32 result" * only_if
   }
 }
 
+// As in the forward pass.
+TEST_CASE("backward: spare multiprocessors" *
+          only_if(both_have_type(Type::BFloat16) && backward_under_test().meets(Demand::SpareMultiprocessors))) {
+  const Case c = within({.B = 1, .H = 2, .Sq = 150, .Sk = 300, .D = 64, .mask = Mask::top_left()});
+  GradientInputs<bfloat16> all(c), fewer(c);
+  const Run of_all = run_both(all, Where::Sim);
+  run_training(fewer, Where::Sim);
+  GradientProblem<bfloat16> p = fewer.problem();
+  p.options.spare_multiprocessors = 1;
+  check_fewer_blocks(of_all, run_backward(p, Where::Sim));
+  check_same_gradients(all, fewer);
+}
+
 // What the backward pass is spared costs the forward pass 2·D + 8 bytes per row; what nobody wants costs nothing.
 TEST_CASE("forward: bytes of what is kept" * only_if(both_have_type(Type::Float16)) * only_if(keeps()) *
           only_if(backward_under_test().kernel)) {

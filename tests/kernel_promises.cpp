@@ -64,6 +64,21 @@ TEST_CASE_TEMPLATE("checked: clean" * only_if(has_type), T, float, half, bfloat1
   check_empty<T>(Where::Checked);  // Sk = 0: a block without any tile
 }
 
+// What is left to others: the blocks that stay are fewer, one at least, and the bits are the same.
+TEST_CASE("spare multiprocessors" * only_if(features_under_test().meets(Demand::SpareMultiprocessors))) {
+  const Case c{.B = 1, .H = 2, .Sq = 300, .Sk = 150, .D = 64, .mask = Mask::bottom_right()};
+  Inputs<bfloat16> all(c);
+  const Run of_all = run(all.problem(true), Where::Sim);
+  for (const int spare : {1, 1000}) {
+    Inputs<bfloat16> fewer(c);
+    Problem<bfloat16> p = fewer.problem(true);
+    p.options.spare_multiprocessors = spare;
+    check_fewer_blocks(of_all, run(p, Where::Sim));
+    CHECK(same_bits(all.o.memory, fewer.o.memory));
+    CHECK(same_bits(all.lse, fewer.lse));
+  }
+}
+
 // sim = checked, any order, any number of worker threads: each two of these meet.
 TEST_CASE_TEMPLATE("any schedule gives the same bits" * only_if(has_type), T, float, half, bfloat16) {
   if (skipped_without(Where::Checked)) return;

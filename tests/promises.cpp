@@ -527,6 +527,9 @@ TEST_CASE("what the phase does not meet is refused by name") {
         case Demand::Atomic:
           p.options.mode = BackwardMode::Atomic;
           break;
+        case Demand::SpareMultiprocessors:
+          p.options.spare_multiprocessors = 1;
+          break;
         case Demand::Ranks:
           p.options.ring.ranks = 3;
           break;

@@ -160,4 +160,17 @@ void check_empty(Where where);
 template <class T>
 bool check_range_of_v(Where where);
 
+// Of the launches one has one block where it had two: the simulator has two multiprocessors.
+inline void check_fewer_blocks(const Run& all, const Run& fewer) {
+  REQUIRE(all.kernels.size() == fewer.kernels.size());
+  int with_fewer = 0;
+  for (std::size_t i = 0; i < all.kernels.size(); ++i) {
+    if (all.kernels[i].grid == fewer.kernels[i].grid) continue;
+    ++with_fewer;
+    CHECK(all.kernels[i].grid[0] == 2);
+    CHECK(fewer.kernels[i].grid[0] == 1);
+  }
+  CHECK(with_fewer == 1);
+}
+
 }  // namespace flash::test

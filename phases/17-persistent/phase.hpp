@@ -24,7 +24,7 @@ inline Workspace counter(const AnyProblem&) {
 }
 
 inline constexpr Features features{.kernel = true,
-                                   .meets = {Demand::Causal, Demand::Lse},
+                                   .meets = {Demand::Causal, Demand::Lse, Demand::SpareMultiprocessors},
                                    .tensor_cores = true,
                                    .types = {Type::Float16, Type::BFloat16},
                                    .head_dims = {64, 128},

@@ -7,15 +7,16 @@
 
 namespace flash::phase18 {
 
-inline constexpr Features features{.kernel = true,
-                                   .meets = {Demand::Causal, Demand::Lse, Demand::Kept, Demand::WideOutput},
-                                   .tensor_cores = true,
-                                   .types = {Type::Float16, Type::BFloat16},
-                                   .head_dims = {64, 128},
-                                   .blocks = {{128, 128}, {128, 64}},
-                                   .capability = {9, 0, true},
-                                   .hbm_bytes = phase17::hbm_bytes,
-                                   .workspace = phase17::counter};
+inline constexpr Features features{
+    .kernel = true,
+    .meets = {Demand::Causal, Demand::Lse, Demand::Kept, Demand::WideOutput, Demand::SpareMultiprocessors},
+    .tensor_cores = true,
+    .types = {Type::Float16, Type::BFloat16},
+    .head_dims = {64, 128},
+    .blocks = {{128, 128}, {128, 64}},
+    .capability = {9, 0, true},
+    .hbm_bytes = phase17::hbm_bytes,
+    .workspace = phase17::counter};
 
 inline constinit Pass forward_pass{features, &phase17::phase};
 inline constinit Phase phase{

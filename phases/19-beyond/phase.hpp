@@ -14,16 +14,17 @@ constexpr bool has(int D, Blocks blocks) {
   return D == 128 ? blocks.Bc == 128 && blocks.Br == 128 : blocks.Br == 128 && blocks.Bc < 128;
 }
 
-inline constexpr Features features{.kernel = true,
-                                   .meets = {Demand::Causal, Demand::Lse, Demand::Kept, Demand::WideOutput},
-                                   .tensor_cores = true,
-                                   .types = {Type::Float16, Type::BFloat16},
-                                   .head_dims = {64, 128, 256},
-                                   .blocks = {{256, 64}, {192, 128}, {128, 128}, {128, 64}, {128, 80}},
-                                   .has = has,
-                                   .capability = {9, 0, true},
-                                   .hbm_bytes = phase17::hbm_bytes,
-                                   .workspace = phase17::counter};
+inline constexpr Features features{
+    .kernel = true,
+    .meets = {Demand::Causal, Demand::Lse, Demand::Kept, Demand::WideOutput, Demand::SpareMultiprocessors},
+    .tensor_cores = true,
+    .types = {Type::Float16, Type::BFloat16},
+    .head_dims = {64, 128, 256},
+    .blocks = {{256, 64}, {192, 128}, {128, 128}, {128, 64}, {128, 80}},
+    .has = has,
+    .capability = {9, 0, true},
+    .hbm_bytes = phase17::hbm_bytes,
+    .workspace = phase17::counter};
 
 inline constinit Pass forward_pass{features, &phase18::phase};
 inline constinit Phase phase{

@@ -90,6 +90,7 @@ inline HbmBytes hbm_bytes(const AnyProblem& p, Blocks blocks) {
 constexpr Features fused(Features features) {
   features.head_dims = {64, 128, 256}, features.has = has;
   features.hbm_bytes = hbm_bytes, features.workspace = workspace;
+  features.meets.add(Demand::SpareMultiprocessors);
   return features;
 }
 inline constexpr Features backward_features = fused(phase23::backward_features);

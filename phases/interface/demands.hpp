@@ -150,6 +150,11 @@ inline const DemandRow rows[] = {
        return when(p.backward() && p.options.mode == BackwardMode::Atomic,
                    {"mode", "atomic", "deterministic", another});
      }},
+    {Demand::SpareMultiprocessors, "spare multiprocessors",
+     [](const AnyProblem& p) {
+       const int spare = p.options.spare_multiprocessors;
+       return when(spare != 0, {"spare_multiprocessors", std::to_string(spare), "0", another});
+     }},
     {Demand::Ranks, "ranks",
      [](const AnyProblem& p) {
        return when(p.options.ring.ranks != 0, {"ranks", std::to_string(p.options.ring.ranks), "none", another});
@@ -159,9 +164,9 @@ inline const DemandRow rows[] = {
 }  // namespace demands
 
 // What phases from 25 on meet by variants of earlier kernels. A variant costs something where nobody asks for it, too.
-inline constexpr Demands met_by_variants = {
-    Demand::Window, Demand::FewerHeads, Demand::OtherDv,   Demand::Lengths,   Demand::Softcap, Demand::Alibi,
-    Demand::Bias,   Demand::BoolMask,   Demand::Documents, Demand::BlockMask, Demand::Sinks,   Demand::Dropout};
+inline constexpr Demands met_by_variants = {Demand::Window,    Demand::FewerHeads, Demand::OtherDv, Demand::Lengths,
+                                            Demand::Softcap,   Demand::Alibi,      Demand::Bias,    Demand::BoolMask,
+                                            Demand::Documents, Demand::BlockMask,  Demand::Sinks,   Demand::Dropout};
 
 // Of the demands that the problem asks the first that is not met.
 inline std::optional<Refusal> unmet(const AnyProblem& p, const Demands& meets) {

@@ -53,6 +53,7 @@ enum class Demand : std::uint8_t {
   Dropout,
   AnyStride,
   Atomic,
+  SpareMultiprocessors,
   Ranks
 };
 

@@ -41,13 +41,24 @@ std::int64_t shared_memory_of(const MachineOptions& options) {
 #endif
 }
 
-// Multiprocessors of the current device.
+namespace {
+thread_local int spare_multiprocessors = 0;
+}
+SpareMultiprocessors::SpareMultiprocessors(int count) {
+  spare_multiprocessors = count;
+}
+SpareMultiprocessors::~SpareMultiprocessors() {
+  spare_multiprocessors = 0;
+}
+
+// Multiprocessors for this thread's launch: one at least.
 int multiprocessors() {
 #ifdef __CUDACC__
-  return of_device<cudaDevAttrMultiProcessorCount>("number of multiprocessors");
+  const int all = of_device<cudaDevAttrMultiProcessorCount>("number of multiprocessors");
 #else
-  return simulated_multiprocessors;
+  const int all = simulated_multiprocessors;
 #endif
+  return std::max(all - spare_multiprocessors, 1);
 }
 
 // What becomes of the K/V tiles of all Q tiles, by the mask alone. Tiles first … end - 1 have keys that some row sees.

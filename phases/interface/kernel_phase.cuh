@@ -125,7 +125,14 @@ Blocks choose_blocks(const Options& options, std::int64_t D, std::int64_t availa
 }
 
 std::int64_t shared_memory_of(const MachineOptions& options);  // that a block may have, in bytes
-int multiprocessors();                                         // of the current device
+int multiprocessors();  // of the current device, without those that this thread's launch leaves to others
+
+// For the launches in its scope.
+class SpareMultiprocessors {
+ public:
+  explicit SpareMultiprocessors(int count);
+  ~SpareMultiprocessors();
+};
 
 // A grid of (tile, head): y ends at 65,535, more heads go on in z.
 inline dim3 grid_of(std::int64_t length, int tile, std::int64_t heads) {
@@ -240,6 +247,7 @@ DeviceProblem<T> device_problem(const AnyProblem& p, const Stream& stream) {
 template <const Features& kCan, class Kernel>
 void launch_pass(const AnyProblem& p, Blocks blocks, const Stream& stream) {
   if (p.B() == 0 || p.H() == 0 || (p.Sq() == 0 && !p.backward())) return;  // no row, no block
+  const SpareMultiprocessors spare(p.options.spare_multiprocessors);
   const auto launch = [&]<class T>() {
     if constexpr (kCan.types.contains(type_of<T>)) {
       using U = device_t<T>;

@@ -116,8 +116,9 @@ struct Options {
   std::int64_t sram_bytes = 192 * 1024;  // on-chip memory of the two-level model (an A100's L1)
   int threads = 1;                       // CPU phases that run in parallel; 0: all cores
   BackwardMode mode = BackwardMode::Deterministic;
-  RingOptions ring = {};  // over how many ranks the sequence is spread
-  bool all_keys = true;   // of the rows; false: they see others in other calls, and a row of dS sums to anything
+  RingOptions ring = {};          // over how many ranks the sequence is spread
+  int spare_multiprocessors = 0;  // that blocks which stay leave to others
+  bool all_keys = true;  // of the rows; false: they see others in other calls, and a row of dS sums to anything
 };
 
 // Hk: heads of K and V; Dv: columns of V and O; N: sequences.

@@ -58,6 +58,8 @@ inline void check_options(const Options& options) {
     refuse("block_k", options.block_k, "0 (automatic) to " + std::to_string(max_block), "omit --block-k");
   if (options.sram_bytes < 1) refuse("sram", options.sram_bytes, "at least 1 byte", "pass --sram 196608");
   if (options.threads < 0) refuse("threads", options.threads, "0 (all cores) or more", "omit --threads");
+  if (options.spare_multiprocessors < 0)
+    refuse("spare_multiprocessors", options.spare_multiprocessors, "0 or more", "pass 0");
   if (!(options.softcap >= 0 && std::isfinite(options.softcap)))
     refuse("softcap", options.softcap, "more than 0, or 0 for none", "omit it");
   if (!(options.dropout.p >= 0 && options.dropout.p < 1 && options.dropout.threshold() < 65536))

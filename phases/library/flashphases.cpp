@@ -166,7 +166,7 @@ Options options_of(const Args& a) {
   if (a.has_scale) options.scale = a.scale;
   options.block_q = a.block_q;
   options.block_k = a.block_k;
-  options.softcap = a.softcap;
+  options.softcap = a.softcap, options.spare_multiprocessors = a.spare_multiprocessors;
   options.dropout = {a.dropout, a.dropout_seed};
   options.threads = a.threads;
   return options;
@@ -241,7 +241,7 @@ AnyProblem problem_of(const Args& a) {
 // What one call asks for.
 struct Asked {
   AnyProblem problem;
-  std::int32_t machine, phase, spare;
+  std::int32_t machine, phase;
   bool workspace_is_zero;
 };
 
@@ -264,11 +264,10 @@ Call read_call(const BackwardArgs* args) {
 }
 
 Asked asked_of(const Args& f) {
-  return {problem_of(f), f.machine, f.phase, f.spare_multiprocessors, is_set("workspace_is_zero", f.workspace_is_zero)};
+  return {problem_of(f), f.machine, f.phase, is_set("workspace_is_zero", f.workspace_is_zero)};
 }
 Asked asked_of(const Args& f, const BackwardArgs& a) {
-  Asked asked{problem_of(f), f.machine, a.phase, f.spare_multiprocessors,
-              is_set("workspace_is_zero", a.workspace_is_zero)};
+  Asked asked{problem_of(f), f.machine, a.phase, is_set("workspace_is_zero", a.workspace_is_zero)};
   AnyProblem& p = asked.problem;
   p.direction = Direction::Backward;
   if (a.mode != FLASHPHASES_DETERMINISTIC && a.mode != FLASHPHASES_ATOMIC)
@@ -469,7 +468,6 @@ void each_array(const AnyProblem& p, const F& check) {
 // Of a phase that has been chosen, what does not depend on where arrays lie.
 void check_call(const Asked& asked, const Phase& phase) {
   validate(asked.problem, phase);
-  if (asked.spare != 0) refuse("spare_multiprocessors", asked.spare, std::string("0 in phase ") + phase.name, "pass 0");
   each_array(asked.problem, check_alignment);
 }
 
@@ -660,7 +658,8 @@ flashphases_pass described(const Pass* pass) {
                                                           {Demand::Sinks, FLASHPHASES_CAN_SINKS},
                                                           {Demand::Dropout, FLASHPHASES_CAN_DROPOUT},
                                                           {Demand::AnyStride, FLASHPHASES_CAN_ANY_STRIDE},
-                                                          {Demand::Atomic, FLASHPHASES_CAN_ATOMIC}};
+                                                          {Demand::Atomic, FLASHPHASES_CAN_ATOMIC},
+                                                          {Demand::SpareMultiprocessors, FLASHPHASES_CAN_SPARE}};
   // All but ranks, which nobody can ask for here.
   static_assert(std::size(names) + 1 == std::size(demands::rows), "a demand without a name in flashphases.h");
   const Features& can = pass->features;

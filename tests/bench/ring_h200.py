@@ -8,10 +8,13 @@ import time
 
 from results import gpu_environment, write_results
 
-SHAPES = [  # rows, layout, backward
-    (4096, "zig-zag", 0), (16384, "zig-zag", 0), (65536, "zig-zag", 0), (16384, "striped", 0), (65536, "striped", 0),
-    (65536, "contiguous", 0), (16384, "zig-zag", 1), (65536, "zig-zag", 1), (65536, "striped", 1)]
-STEP = 16384  # rows, between which the longest sequence is told
+SHAPES = [  # rows, layout, backward, multiprocessors to spare
+    *((rows, layout, 0, 0) for rows in (4096, 16384, 65536) for layout in ("zig-zag", "striped", "ulysses")),
+    (65536, "contiguous", 0, 0),
+    *((rows, layout, 1, 0) for rows in (16384, 65536) for layout in ("zig-zag", "striped", "ulysses")),
+    *((rows, "zig-zag", backward, spare) for rows, backward in ((16384, 0), (65536, 0), (65536, 1))
+      for spare in (4, 8, 16))]
+HEADS, DIM, STEP = 256, 128, 16384  # of the longest sequence; rows between which it is told
 
 
 def bench(program, seconds=120, **flags):
@@ -29,18 +32,23 @@ def bench(program, seconds=120, **flags):
 
 
 def longest(program, what, group):
-    """The most rows, in steps, that a forward pass of 256 heads has room for; and how long that pass takes, in ms."""
-    best, ms, above, rows = 0, None, None, 20 * STEP
-    while above is None or above - best > STEP:
-        line = bench(program, what=what, rows=rows, heads=256, group=group, rounds=1, timeout=60)
+    """The most rows, in steps, that a forward pass has room for; and how long that pass takes, in ms."""
+    memory = int(subprocess.run(["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"], text=True,
+                                capture_output=True).stdout.split()[0]) * 2**20
+    # Q, K, V, O take 8 bytes a token and column; of the heads that are on their way the sum in fp32, and K and V that
+    # come, and what a call leaves, 12 more (docs: phase 30). LSE and others are a number for each row and head.
+    on_their_way = 0 if what == "one" else (group or HEADS) / HEADS
+    bytes_a_row = HEADS * DIM * (8 + 12 * on_their_way) / (1 if what == "one" else 2)
+    rows = int((memory - 2**31) / bytes_a_row) // STEP * STEP
+    best, ms, above = 0, None, None
+    while rows and (above is None or rows < above) and rows > best:
+        line = bench(program, what=what, rows=rows, heads=HEADS, group=group, rounds=0)
         if line:
             best, ms = rows, line["one_ms"] if what == "one" else line["ring_ms"]
         else:
             above = rows
-        rows = best * 3 // 2 // STEP * STEP if above is None else (best + above) // 2 // STEP * STEP
-        if rows in (best, above):
-            break
-    return {"what": what, "heads": 256, "group": group, "rows": best, "ms": ms}
+        rows += STEP if line else -STEP
+    return {"what": what, "heads": HEADS, "group": group, "rows": best, "ms": ms}
 
 
 def main():
@@ -50,14 +58,15 @@ def main():
     parser.add_argument("--trace", default="")
     asked = parser.parse_args()
     rows, long = [], []
-    for S, layout, backward in SHAPES:
+    for S, layout, backward, spare in SHAPES:
         begin = time.time()
-        line = bench(asked.program, rows=S, layout=layout, backward=backward,
-                     trace=asked.trace if (S, layout, backward) == (16384, "zig-zag", 0) else "")
+        traced = (S, layout, backward, spare) == (16384, "zig-zag", 0, 0)
+        line = bench(asked.program, rows=S, layout=layout, backward=backward, spare=spare,
+                     trace=asked.trace if traced else "")
         if line:
             rows.append(line)
-            print(S, layout, "both" if backward else "forward", line["ratio"], line["apart"],
-                  f"{time.time() - begin:.0f} s", flush=True)
+            print(S, layout, "both" if backward else "forward", spare, line["one_ms"], line["ring_ms"], line["ratio"],
+                  line["apart"], f"{time.time() - begin:.0f} s", flush=True)
     for what, group in (("one", 0), ("ring", 0), ("ring", 16)):
         long.append(longest(asked.program, what, group))
         print(long[-1], flush=True)

@@ -15,7 +15,8 @@ GPU, CPU, SIM, CHECKED = range(4)
 DEFINITION = -1  # as a phase's number
 BAD_ARGUMENT, NO_GPU, FINDING = 1, 2, 5
 CAN = ("causal", "window", "lse", "keep", "wide output", "hk", "dv", "lengths", "softcap", "slopes", "bias", "mask",
-       "documents", "block mask", "sinks", "dropout", "any stride", "atomic")  # bits of Pass.can
+       "documents", "block mask", "sinks", "dropout", "any stride", "atomic",
+       "spare multiprocessors")  # bits of Pass.can
 
 
 class Tensor(ctypes.Structure):

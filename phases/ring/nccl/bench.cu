@@ -1,8 +1,9 @@
 // ring_bench: phase 30 on the GPUs of this host, by NCCL, beside one that has the whole sequence: both directions,
 // checked against each other and then timed in turns, on the GPUs' own clocks. Ranks are threads, each with a GPU.
 // Run: ring_bench --gpus 2 --rows 65536 --heads 16 --layout zig-zag [--backward 1] [--rounds 11] [--phase 24]
-//      a line of JSON; --trace FILE: what each stream did in one more turn, in ns of the GPUs' clocks
-//      ring_bench --what one --rows 500000 --heads 256 --rounds 1: has one GPU room for it? --what ring --group 8: two?
+//      a line of JSON; --spare 8: multiprocessors that kernels leave to NCCL
+//      --trace FILE: what each stream did in one more turn, in ns of the GPUs' clocks
+//      ring_bench --what one --rows 500000 --heads 256 --rounds 0: has one GPU room for it? --what ring --group 8: two?
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
@@ -14,7 +15,7 @@
 
 #include "phases/20-backward-tensor-cores/phase.hpp"
 #include "phases/24-backward-fused/phase.hpp"
-#include "phases/30-ring/ring.hpp"
+#include "phases/30-ring/ulysses.hpp"
 #include "phases/ring/gpu.hpp"
 #include "phases/ring/nccl/comm.hpp"
 
@@ -64,7 +65,7 @@ struct Settings {
   std::map<std::string, std::string> words = {
       {"gpus", "2"},         {"rows", "65536"}, {"heads", "16"},   {"heads-k", "0"}, {"dim", "128"},
       {"layout", "zig-zag"}, {"causal", "1"},   {"backward", "0"}, {"rounds", "11"}, {"group", "0"},
-      {"phase", "24"},       {"what", "both"},  {"timeout", "60"}, {"trace", ""}};
+      {"phase", "24"},       {"what", "both"},  {"timeout", "60"}, {"trace", ""},    {"spare", "0"}};
   Settings(int count, char** arguments) {
     for (int i = 1; i < count; i += 2) {
       const std::string flag = arguments[i];
@@ -75,9 +76,10 @@ struct Settings {
   }
   std::int64_t number(const std::string& flag) const { return std::stoll(words.at(flag)); }
   RingLayout layout() const {
-    for (const RingLayout layout : {RingLayout::Contiguous, RingLayout::ZigZag, RingLayout::Striped})
+    for (const RingLayout layout :
+         {RingLayout::Contiguous, RingLayout::ZigZag, RingLayout::Striped, RingLayout::Ulysses})
       if (words.at("layout") == name(layout)) return layout;
-    refuse("--layout", words.at("layout"), "contiguous, zig-zag or striped", "omit it for zig-zag");
+    refuse("--layout", words.at("layout"), "contiguous, zig-zag, striped or ulysses", "omit it for zig-zag");
   }
 };
 
@@ -159,6 +161,7 @@ void bench(const Settings& s) {
   const Phase& phase = hopper ? phase24::phase : phase20::phase;
   Options options;
   options.mask = s.number("causal") ? Mask::top_left() : Mask::none();
+  options.ring.layout = s.layout();
   const Split split(s.layout(), n, S, S, options.mask);
   ncclUniqueId id{};
   if (together && ncclGetUniqueId(&id) != ncclSuccess) throw MachineError("ncclGetUniqueId failed");
@@ -167,7 +170,7 @@ void bench(const Settings& s) {
   std::vector<double> one_ms, ring_ms, ratios, errors;
   std::vector<double> last(static_cast<std::size_t>(n));
   std::uint64_t sent = 0;
-  const auto on_rank = [&](int rank) {
+  const auto one_gpu = [&](int rank) {
     check(cudaSetDevice(rank), "cudaSetDevice");
     const auto worker = on_gpu::gpu_worker(phase);
     const auto stream = static_cast<cudaStream_t>(worker->stream());
@@ -175,6 +178,9 @@ void bench(const Settings& s) {
     std::optional<Arrays> mine, all;
     if (together) comm.emplace(id, rank, n, static_cast<double>(s.number("timeout")), stream);
     if (together) mine.emplace(*worker, s, split.rows(rank), options);
+    if (together && n > 1)  // a call that stands beside an exchange
+      for (AnyProblem* p : {&mine->there, &mine->back})
+        p->options.spare_multiprocessors = static_cast<int>(s.number("spare"));
     if (alone && rank == 0) all.emplace(*worker, s, Share{0, S}, options);
     const Events events;
     const auto timed = [&](const auto& body) {
@@ -187,18 +193,20 @@ void bench(const Settings& s) {
       return static_cast<double>(ms);
     };
     const auto turn = [&] {
-      const auto way = [&](const AnyProblem& p, const auto& ring) {
-        group ? in_groups(*comm, split, p, *worker, group, ring) : ring(*comm, split, p, *worker);
-      };
-      way(mine->there, ring_forward);
-      if (back) way(mine->back, ring_backward);
+      for (const AnyProblem* p : {&mine->there, &mine->back})
+        if (p == &mine->there || back)
+          group ? in_groups(*comm, split, *p, *worker, group, on_rank) : on_rank(*comm, split, *p, *worker);
     };
     const auto whole = [&] {
       worker->call(all->there);
       if (back) worker->call(all->back);
     };
-    if (together) timed(turn), sent = rank == 0 ? comm->bytes_sent : sent;
-    if (all) timed(whole);
+    // The first of each is timed where there is no other.
+    if (together) last[static_cast<std::size_t>(rank)] = timed(turn), sent = rank == 0 ? comm->bytes_sent : sent;
+    const double first = all ? timed(whole) : 0;
+    meet.arrive_and_wait();
+    if (rank == 0 && rounds == 0)
+      one_ms.push_back(first), ring_ms.push_back(*std::max_element(last.begin(), last.end()));
     if (all && together) {  // equal before they are timed
       const Dense sums = worker->dense(Type::Float32, {1, 1, 1, 4});
       const auto apart = [&]<class T>(const AnyView& x, const AnyView& y) {
@@ -242,7 +250,7 @@ void bench(const Settings& s) {
   for (int rank = 0; rank < n; ++rank)
     threads.emplace_back([&, rank] {
       try {
-        on_rank(rank);
+        one_gpu(rank);
       } catch (const std::exception& e) {
         std::fprintf(stderr, "ring_bench: GPU %d: %s\n", rank, e.what());
         std::fflush(stderr);
