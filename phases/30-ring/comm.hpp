@@ -1,5 +1,5 @@
 // Phase 30: what the ring needs of an engine: begin an exchange, poll it, rank and size. Waiting is polling with a
-// limit, so that a rank that hangs is named and the others end. Engines: threads and MPI (phases/ring).
+// limit, so that a rank that hangs is named and the others end. Engines: threads, MPI and NCCL (phases/ring).
 // Use: comm.begin(next, send, before, receive); …; comm.wait("step 2");
 #pragma once
 #include <chrono>
@@ -23,6 +23,15 @@ struct RankLost : Error {
 
 using Bytes = std::span<const std::byte>;
 using Room = std::span<std::byte>;
+// A message in pieces, to a rank or from one; both know their lengths.
+struct Outgoing {
+  int to;
+  std::vector<Bytes> pieces;
+};
+struct Incoming {
+  int from;
+  std::vector<Room> pieces;
+};
 
 class Comm {
  public:
@@ -33,48 +42,55 @@ class Comm {
   virtual ~Comm() = default;
   Comm(const Comm&) = delete;
 
-  // One message to a rank and one from a rank, each in pieces; their lengths are known to both sides. Until wait() has
-  // returned `send` may be read and `receive` may not be touched. One exchange at a time.
-  void begin(int to, const std::vector<Bytes>& send, int from, const std::vector<Room>& receive) {
-    to_ = to, from_ = from, ++exchanges_;
-    for (const Bytes& piece : send)
-      if (to != rank) bytes_sent += piece.size();
-    start(send, receive);
+  // At most one message to each rank and one from each. Until wait() has returned what is sent may be read, and where it
+  // is received may not be touched. One exchange at a time.
+  void begin(const std::vector<Outgoing>& send, const std::vector<Incoming>& receive) {
+    send_ = send, receive_ = receive, ++exchanges_;
+    for (const Outgoing& message : send)
+      for (const Bytes& piece : message.pieces)
+        if (message.to != rank) bytes_sent += piece.size();
+    start();
   }
-  void begin(int to, Bytes send, int from, Room receive) { begin(to, std::vector{send}, from, std::vector{receive}); }
+  void begin(int to, Bytes send, int from, Room receive) { begin({{to, {send}}}, {{from, {receive}}}); }
   // Lets the exchange go on. Is it over?
   bool poll() { return progress(); }
   // Throws RankLost when it is not over within the limit; `step` is for the message. Whoever is further on waits a
   // little longer, up to half the limit: it waits for one that waits, and a neighbour of the lost rank shall be first.
   void wait(const std::string& step) {
-    const auto begin = std::chrono::steady_clock::now();
-    for (int polls = 0; !poll(); ++polls) {
+    for (const auto begin = std::chrono::steady_clock::now(); !poll();) {
       const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
       if (waited.count() > limit_ + limit_ / 2 * exchanges_ / (exchanges_ + 8)) lost(step);
-      polls < 100 ? std::this_thread::yield() : std::this_thread::sleep_for(std::chrono::microseconds(100));
+      waited.count() < 0.002 ? std::this_thread::yield() : std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
   }
-  // Neither half of the exchange happens any more: their memory is about to go.
+  // Nothing of the exchange happens any more: its memory is about to go.
   virtual void withdraw() {}
 
  protected:
-  int to_ = 0, from_ = 0;  // of the exchange
+  std::vector<Outgoing> send_;  // of the exchange
+  std::vector<Incoming> receive_;
 
-  virtual void start(const std::vector<Bytes>& send, const std::vector<Room>& receive) = 0;
+  virtual void start() = 0;
   virtual bool progress() = 0;
-  // Which halves of the exchange are over, for a message.
-  virtual bool has_sent() = 0;
-  virtual bool has_received() = 0;
+  // Which of its messages are over, by their place in send_ and receive_.
+  virtual bool has_sent(std::size_t i) = 0;
+  virtual bool has_received(std::size_t i) = 0;
 
  private:
   [[noreturn]] void lost(const std::string& step) {
     char limit[32];
     std::snprintf(limit, sizeof limit, "%g s", limit_);
-    const bool sent = has_sent(), received = has_received();
+    std::size_t in = 0, out = 0;  // the first of each that is not over, or the first
+    for (std::size_t i = receive_.size(); i-- > 0;)
+      if (!has_received(i)) in = i;
+    for (std::size_t i = send_.size(); i-- > 0;)
+      if (!has_sent(i)) out = i;
+    const bool received = has_received(in), sent = has_sent(out);
+    const std::string from = std::to_string(receive_[in].from), to = std::to_string(send_[out].to);
     throw RankLost("rank " + std::to_string(rank) + " has waited " + limit + " in " + step + ": " +
-                   (received ? "received from rank " : "nothing from rank ") + std::to_string(from_) +
-                   (sent ? ", sent to rank " : ", not taken by rank ") + std::to_string(to_) +
-                   "; expected both; see what rank " + std::to_string(received ? to_ : from_) + " does");
+                   (received ? "received from rank " : "nothing from rank ") + from +
+                   (sent ? ", sent to rank " : ", not taken by rank ") + to + "; expected both; see what rank " +
+                   (received ? to : from) + " does");
   }
 
   double limit_, exchanges_ = 0;

@@ -292,8 +292,8 @@ CELL("Bytes: predicted and sent") {
         close = close && apart(many.o, one.o) < 1e-6 && apart(many.dq, one.dq) < 1e-5 &&
                 apart(many.dk, one.dk) < 1e-5 && apart(many.dv, one.dv) < 1e-5;
         const std::uint64_t c = on_ranks(there, RingLayout::Contiguous, ranks, ulysses);
-        equal = equal && a == bytes_sent(there, ranks) && b == bytes_sent(again, ranks) &&
-                c == ulysses_bytes_sent(there, ranks) &&
+        equal = equal && a == bytes_sent(there, RingLayout::Striped, ranks) &&
+                b == bytes_sent(again, RingLayout::Striped, ranks) && c == ulysses_bytes_sent(there, ranks) &&
                 std::memcmp(many.o.data(), one.o.data(), 4 * one.o.size()) == 0;
         std::printf("%5d %10d  %-8s %8s %13s %14s\n", ranks, int(Hk), name(mask), grouped(a).c_str(),
                     grouped(b).c_str(), grouped(c).c_str());

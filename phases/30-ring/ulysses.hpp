@@ -17,25 +17,45 @@ inline AnyView heads_of(AnyView view, Type type, std::int64_t first, std::int64_
 }
 
 // An array of this rank's rows and all heads, [B, H, rows, D], and one of all rows and this rank's heads,
-// [B, H/n, S, D]: each rank's part of the one becomes its part of the other.
-inline void exchange(Comm& comm, const Split& split, const Operand& operand, const AnyView& by_rows,
-                     const AnyView& by_heads, Type type, bool to_heads, const Worker& worker) {
-  const std::int64_t heads = by_heads.H();
-  const auto share = [&](int rank) { return operand.shape[2] == Length::Sq ? split.rows(rank) : split.keys(rank); };
+// [B, H/n, S, D].
+struct Turned {
+  const Operand* operand;
+  Type type;
+  AnyView by_rows, by_heads;
+};
+
+// Each rank's part of the one becomes its part of the other, for all ranks and arrays at once.
+inline void all_to_all(Comm& comm, const Split& split, const std::vector<Turned>& arrays, bool to_heads,
+                       const Worker& worker) {
+  std::vector<Dense> going;
+  std::vector<std::pair<Dense, const Turned*>> coming;
+  std::vector<AnyView> targets;
+  Exchange exchange;
+  const Withdraws at_an_error{comm};
   for (int far = 0; far < comm.size; ++far) {
     const int to = (comm.rank + far) % comm.size, from = (comm.rank + comm.size - far) % comm.size;
-    // The heads of a rank among these rows, and the rows of a rank among these heads.
-    const auto heads_at = [&](int rank) { return heads_of(by_rows, type, rank * heads, heads); };
-    const auto rows_at = [&](int rank) { return rows_of(by_heads, type, share(rank).first, share(rank).size()); };
-    const AnyView source = to_heads ? heads_at(to) : rows_at(to), target = to_heads ? rows_at(from) : heads_at(from);
-    const Dense going = worker.dense(type, source.shape), coming = worker.dense(type, target.shape);
-    const Withdraws at_an_error{comm};
-    worker.copy(source, type, going.view(), type);
-    comm.begin(to, going.sent(), from, coming.received());
-    comm.wait("exchange " + std::to_string(far) + " of " + operand.name);
-    worker.arrived(coming.received());
-    worker.copy(coming.view(), type, target, type);
+    for (const Turned& x : arrays) {
+      const std::int64_t heads = x.by_heads.H();
+      // The heads of a rank among these rows, and the rows of a rank among these heads.
+      const auto heads_at = [&](int rank) { return heads_of(x.by_rows, x.type, rank * heads, heads); };
+      const auto rows_at = [&](int rank) {
+        const Share share = x.operand->shape[2] == Length::Sq ? split.rows(rank) : split.keys(rank);
+        return rows_of(x.by_heads, x.type, share.first, share.size());
+      };
+      const AnyView source = to_heads ? heads_at(to) : rows_at(to), target = to_heads ? rows_at(from) : heads_at(from);
+      if (far == 0) {
+        worker.copy(source, x.type, target, x.type);
+        continue;
+      }
+      worker.copy(source, x.type, going.emplace_back(worker.dense(x.type, source.shape)).view(), x.type);
+      coming.emplace_back(worker.dense(x.type, target.shape), &x), targets.push_back(target);
+      exchange.send(to, going.back().view(), x.type), exchange.receive(from, coming.back().first.view(), x.type);
+    }
   }
+  exchange.begin(comm);
+  exchange.wait(comm, to_heads ? "the exchange of rows for heads" : "the exchange of heads for rows", worker);
+  for (std::size_t i = 0; i < targets.size(); ++i)
+    worker.copy(coming[i].first.view(), coming[i].second->type, targets[i], coming[i].second->type);
 }
 // #endregion
 
@@ -53,20 +73,20 @@ inline void ulysses(Comm& comm, const Split& split, const AnyProblem& mine, cons
   check_heads(mine, comm.size);
   AnyProblem part = mine;
   part.options.ring = {}, part.options.scale = mine.scale();
-  std::vector<std::pair<const Operand*, Dense>> arrays;
+  std::vector<Dense> memory;
+  std::vector<Turned> read, written;
   for (const Operand& operand : operands) {
     if (!is_given(operand, mine)) continue;
     const AnyView& rows = mine.*operand.view;
     const Type type = type_of_elements(operand.element, mine);
     const std::int64_t S = operand.shape[2] == Length::Sq ? split.Sq() : split.Sk();
-    arrays.emplace_back(&operand, worker.dense(type, {rows.B(), rows.H() / comm.size, S, rows.D()}));
-    part.*operand.view = arrays.back().second.view();
-    if (!is_written(operand, mine)) exchange(comm, split, operand, rows, part.*operand.view, type, true, worker);
+    memory.push_back(worker.dense(type, {rows.B(), rows.H() / comm.size, S, rows.D()}));
+    part.*operand.view = memory.back().view();
+    (is_written(operand, mine) ? written : read).push_back({&operand, type, rows, part.*operand.view});
   }
+  all_to_all(comm, split, read, true, worker);
   worker.call(part);
-  for (const auto& [operand, array] : arrays)
-    if (is_written(*operand, mine))
-      exchange(comm, split, *operand, mine.*operand->view, part.*operand->view, array.type, false, worker);
+  all_to_all(comm, split, written, false, worker);
 }
 
 // A rank's part of a problem, by its layout: the ring or the other way.

@@ -114,7 +114,12 @@ class Device : public GpuWorker {
     const std::int64_t heads = set.o.shape[0] * set.o.shape[1], rows = heads * set.o.shape[2];
     if (rows == 0) return;
     mark(stream_, "merge");
-    merge_sets<<<blocks_of(rows), 32 * kMergeWarps, 0, stream_>>>(rows_of(to), rows_of(set), heads);
+    if (set.o.memory == to.o.memory)
+      begin_rows<<<static_cast<unsigned>((rows + 255) / 256), 256, 0, stream_>>>(rows_of(to), rows_of(set), rows);
+    else
+      with_width(to.o.shape[3] % 4 == 0, [&]<int kWidth>() {
+        merge_rows<kWidth><<<blocks_of(rows), 32 * kMergeWarps, 0, stream_>>>(rows_of(to), rows_of(set), heads);
+      });
     check_cuda(cudaGetLastError(), "merge");
     mark(stream_, "");
   }
@@ -125,11 +130,13 @@ class Device : public GpuWorker {
     const auto numbers = [](const AnyView& view) { return static_cast<float*>(view.data); };
     mark(stream_, "merge");
     with_element(mine.out, [&]<class T>() {
-      finish_rows<T><<<blocks_of(rows), 32 * kMergeWarps, 0, stream_>>>(
-          rows_of(from), set,
-          RowResults<T>{heads_of<T>(mine.o), heads_of<std::int16_t>(mine.o_lo), numbers(mine.lse), numbers(mine.m),
-                        numbers(mine.l)},
-          heads, static_cast<int>(mine.H()));
+      with_width(starts_by_four<T>(mine.o) && starts_by_four<std::int16_t>(mine.o_lo), [&]<int kWidth>() {
+        finish_rows<T, kWidth><<<blocks_of(rows), 32 * kMergeWarps, 0, stream_>>>(
+            rows_of(from), set,
+            RowResults<T>{heads_of<T>(mine.o), heads_of<std::int16_t>(mine.o_lo), numbers(mine.lse), numbers(mine.m),
+                          numbers(mine.l)},
+            heads, static_cast<int>(mine.H()));
+      });
     });
     check_cuda(cudaGetLastError(), "finish");
     mark(stream_, "");
@@ -167,24 +174,27 @@ class Device : public GpuWorker {
   static SetRows rows_of(const Set& x) {
     return {numbers(x.o), numbers(x.m.memory ? x.m : x.lse), numbers(x.l), x.first, x.o.shape[2]};
   }
-  // Rows of all heads; four numbers at a time where both views allow it.
+  // Does every row begin at, and have, a multiple of four numbers?
+  template <class T>
+  static bool starts_by_four(const AnyView& view) {
+    const auto first = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(view.data) / sizeof(T));
+    return (view.D() | view.stride[0] | view.stride[1] | view.stride[2] | first) % 4 == 0;
+  }
+  // Calls f.template operator()<numbers at a time>().
+  template <class F>
+  static void with_width(bool by_four, const F& f) {
+    by_four ? f.template operator()<4>() : f.template operator()<1>();
+  }
+  // Rows of all heads.
   template <class From, class To, bool kAdd = false>
   void move(const AnyView& from, const AnyView& to) const {
     if (to.elements() == 0) return;
-    const auto launch = [&]<int kWidth>() {
+    mark(stream_, kAdd ? "sum" : "copy");
+    with_width(starts_by_four<From>(from) && starts_by_four<To>(to), [&]<int kWidth>() {
       const std::int64_t heads = to.B() * to.H(), threads = to.S() * (to.D() / kWidth);
       move_rows<From, To, kAdd, kWidth><<<grid_of(threads, 256, heads), 256, 0, stream_>>>(
           heads_of<const From>(from), heads_of<To>(to), heads, static_cast<int>(to.H()));
-    };
-    const auto by_four = [](const AnyView& view, std::size_t element) {
-      const auto first = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(view.data) / element);
-      return (view.D() | view.stride[0] | view.stride[1] | view.stride[2] | first) % 4 == 0;
-    };
-    mark(stream_, kAdd ? "sum" : "copy");
-    if (by_four(from, sizeof(From)) && by_four(to, sizeof(To)))
-      launch.template operator()<4>();
-    else
-      launch.template operator()<1>();
+    });
     check_cuda(cudaGetLastError(), "move");
     mark(stream_, "");
   }

@@ -32,36 +32,48 @@ class ThreadComm : public Comm {
 
   void withdraw() override {
     const std::lock_guard lock(meeting_.mutex);
-    if (!sent_) message(to_, rank).state = Meeting::Message::None;
-    sent_ = received_ = true;
+    for (std::size_t i = 0; i < send_.size(); ++i)
+      if (!sent_[i]) message(send_[i].to, rank).state = Meeting::Message::None;
+    sent_.assign(send_.size(), true), received_.assign(receive_.size(), true);
   }
 
  protected:
-  void start(const std::vector<Bytes>& send, const std::vector<Room>& receive) override {
+  void start() override {
     const std::lock_guard lock(meeting_.mutex);
-    receive_ = receive, sent_ = received_ = false;
-    message(to_, rank) = {send, Meeting::Message::Sent};
+    sent_.assign(send_.size(), false), received_.assign(receive_.size(), false);
+    for (const Outgoing& out : send_) message(out.to, rank) = {out.pieces, Meeting::Message::Sent};
   }
   bool progress() override {
     const std::lock_guard lock(meeting_.mutex);
     if (meeting_.failure) throw OtherFailed();
-    using Message = Meeting::Message;
-    Message &coming = message(rank, from_), &going = message(to_, rank);
-    if (!received_ && coming.state == Message::Sent) {
-      if (sizes(coming.pieces) != sizes(receive_))
-        refuse("the message of rank " + std::to_string(from_), sizes(coming.pieces) + " bytes",
-               sizes(receive_) + " in rank " + std::to_string(rank), "give all ranks the same problem");
-      for (std::size_t i = 0; i < receive_.size(); ++i)
-        if (!receive_[i].empty()) std::memcpy(receive_[i].data(), coming.pieces[i].data(), receive_[i].size());
-      coming.state = Message::Taken, received_ = true;
+    bool over = true;
+    for (std::size_t i = 0; i < receive_.size(); ++i) {
+      if (!received_[i]) received_[i] = take(receive_[i]);
+      over = over && received_[i];
     }
-    if (!sent_ && going.state == Message::Taken) going.state = Message::None, sent_ = true;
-    return sent_ && received_;
+    for (std::size_t i = 0; i < send_.size(); ++i) {
+      Meeting::Message& going = message(send_[i].to, rank);
+      if (!sent_[i] && going.state == Meeting::Message::Taken) going.state = Meeting::Message::None, sent_[i] = true;
+      over = over && sent_[i];
+    }
+    return over;
   }
-  bool has_sent() override { return sent_; }
-  bool has_received() override { return received_; }
+  bool has_sent(std::size_t i) override { return sent_[i]; }
+  bool has_received(std::size_t i) override { return received_[i]; }
 
  private:
+  // False: it has not been sent.
+  bool take(const Incoming& in) {
+    Meeting::Message& coming = message(rank, in.from);
+    if (coming.state != Meeting::Message::Sent) return false;
+    if (sizes(coming.pieces) != sizes(in.pieces))
+      refuse("the message of rank " + std::to_string(in.from), sizes(coming.pieces) + " bytes",
+             sizes(in.pieces) + " in rank " + std::to_string(rank), "give all ranks the same problem");
+    for (std::size_t i = 0; i < in.pieces.size(); ++i)
+      if (!in.pieces[i].empty()) std::memcpy(in.pieces[i].data(), coming.pieces[i].data(), in.pieces[i].size());
+    coming.state = Meeting::Message::Taken;
+    return true;
+  }
   template <class Piece>
   static std::string sizes(const std::vector<Piece>& pieces) {
     std::string text;
@@ -71,8 +83,7 @@ class ThreadComm : public Comm {
   Meeting::Message& message(int to, int from) { return meeting_.messages[static_cast<std::size_t>(to * size + from)]; }
 
   Meeting& meeting_;
-  std::vector<Room> receive_;
-  bool sent_ = true, received_ = true;
+  std::vector<char> sent_, received_;  // of the exchange's messages
 };
 
 // body(comm) on each rank; rethrows what the first rank threw that failed. Returns what all ranks have sent, in bytes.

@@ -1,50 +1,17 @@
 // Phase 30: ranks that are MPI processes. Only calls that return at once are used, and a clock runs beside those that
 // cannot be (MPI_Init, MPI_Finalize): a rank that hangs keeps nobody for ever.
-// Use: Watchdog watchdog(30, "MPI_Init"); MPI_Init(…); watchdog.stop();  MpiComm comm(30);
+// Use: MpiComm comm(30);
 #pragma once
 #include <mpi.h>
 
-#include <condition_variable>
-#include <cstdio>
-#include <mutex>
-#include <thread>
 #include <vector>
 
 #include "phases/30-ring/comm.hpp"
 #include "phases/interface/progress.hpp"
 #include "phases/ring/mpi/keeper.hpp"
+#include "phases/ring/watchdog.hpp"
 
 namespace flash::phase30 {
-
-// Ends the process, with one line, unless it is stopped within the limit.
-class Watchdog {
- public:
-  Watchdog(double limit_seconds, const std::string& where)
-      : thread_([this, limit_seconds, where] {
-          std::unique_lock lock(mutex_);
-          if (wake_.wait_for(lock, std::chrono::duration<double>(limit_seconds), [this] { return stopped_; })) return;
-          std::fprintf(stderr,
-                       "flash-ring: rank %s has waited %g s in %s; expected all ranks there; see which is not\n",
-                       rank_name(), limit_seconds, where.c_str());
-          std::fflush(stderr);
-          std::_Exit(kLost);
-        }) {}
-  ~Watchdog() { stop(); }
-  void stop() {
-    {
-      const std::lock_guard lock(mutex_);
-      stopped_ = true;
-    }
-    wake_.notify_one();
-    if (thread_.joinable()) thread_.join();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool stopped_ = false;
-  std::thread thread_;  // last: it uses the others
-};
 
 inline int rank_of_this() {
   int rank = 0;
@@ -65,46 +32,56 @@ class MpiComm : public Comm {
 
  protected:
   // MPI counts in int: a long message goes in parts.
-  void start(const std::vector<Bytes>& send, const std::vector<Room>& receive) override {
-    sends_.clear(), receives_.clear(), expected_.clear();
-    sent_ = received_ = false;
-    for (const Room& piece : receive)
-      for_each_part(piece.size(), [&](std::size_t at, int bytes) {
-        expected_.push_back(bytes);
-        check(MPI_Irecv(piece.data() + at, bytes, MPI_BYTE, from_, 0, MPI_COMM_WORLD, &receives_.emplace_back()),
-              from_);
-      });
-    for (const Bytes& piece : send)
-      for_each_part(piece.size(), [&](std::size_t at, int bytes) {
-        check(MPI_Isend(piece.data() + at, bytes, MPI_BYTE, to_, 0, MPI_COMM_WORLD, &sends_.emplace_back()), to_);
-      });
+  void start() override {
+    receives_.assign(receive_.size(), {}), sends_.assign(send_.size(), {}), is_over_ = false;
+    for (std::size_t i = 0; i < receive_.size(); ++i)
+      for (const Room& piece : receive_[i].pieces)
+        for_each_part(piece.size(), [&](std::size_t at, int bytes) {
+          receives_[i].bytes.push_back(bytes);
+          check(MPI_Irecv(piece.data() + at, bytes, MPI_BYTE, receive_[i].from, 0, MPI_COMM_WORLD,
+                          &receives_[i].parts.emplace_back()),
+                receive_[i].from);
+        });
+    for (std::size_t i = 0; i < send_.size(); ++i)
+      for (const Bytes& piece : send_[i].pieces)
+        for_each_part(piece.size(), [&](std::size_t at, int bytes) {
+          check(MPI_Isend(piece.data() + at, bytes, MPI_BYTE, send_[i].to, 0, MPI_COMM_WORLD,
+                          &sends_[i].parts.emplace_back()),
+                send_[i].to);
+        });
   }
   bool progress() override {
-    const bool was_over = sent_ && received_;
-    int done = 1;
-    if (!received_) {
-      std::vector<MPI_Status> status(receives_.size());
-      check(MPI_Testall(static_cast<int>(receives_.size()), receives_.data(), &done, status.data()), from_);
-      for (std::size_t i = 0; done && i < status.size(); ++i) {
-        int bytes = 0;
-        MPI_Get_count(&status[i], MPI_BYTE, &bytes);
-        if (bytes != expected_[i])
-          refuse("the message of rank " + std::to_string(from_), std::to_string(bytes) + " bytes",
-                 std::to_string(expected_[i]) + " in rank " + std::to_string(rank), "give all ranks the same problem");
-      }
-      received_ = done;
-    }
-    if (!sent_) {
-      check(MPI_Testall(static_cast<int>(sends_.size()), sends_.data(), &done, MPI_STATUSES_IGNORE), to_);
-      sent_ = done;
-    }
-    if (sent_ && received_ && !was_over) ++steps_done;
-    return sent_ && received_;
+    if (is_over_) return true;
+    bool over = true;
+    for (std::size_t i = 0; i < receives_.size(); ++i) over = test(receives_[i], receive_[i].from) && over;
+    for (std::size_t i = 0; i < sends_.size(); ++i) over = test(sends_[i], send_[i].to) && over;
+    if (over) is_over_ = true, ++steps_done;
+    return over;
   }
-  bool has_sent() override { return sent_; }
-  bool has_received() override { return received_; }
+  bool has_sent(std::size_t i) override { return sends_[i].over; }
+  bool has_received(std::size_t i) override { return receives_[i].over; }
 
  private:
+  struct Message {
+    std::vector<MPI_Request> parts;
+    std::vector<int> bytes;  // of each that is received
+    bool over = false;
+  };
+  bool test(Message& message, int peer) {
+    if (message.over) return true;
+    int done = 1;
+    std::vector<MPI_Status> status(message.parts.size());
+    check(MPI_Testall(static_cast<int>(message.parts.size()), message.parts.data(), &done, status.data()), peer);
+    for (std::size_t i = 0; done && i < message.bytes.size(); ++i) {
+      int bytes = 0;
+      MPI_Get_count(&status[i], MPI_BYTE, &bytes);
+      if (bytes != message.bytes[i])
+        refuse("the message of rank " + std::to_string(peer), std::to_string(bytes) + " bytes",
+               std::to_string(message.bytes[i]) + " in rank " + std::to_string(rank),
+               "give all ranks the same problem");
+    }
+    return message.over = done;
+  }
   // At least one part, so that an empty piece is one, too.
   template <class F>
   static void for_each_part(std::size_t bytes, const F& f) {
@@ -125,9 +102,8 @@ class MpiComm : public Comm {
                    "; expected success; see what rank " + std::to_string(peer) + " does");
   }
 
-  std::vector<MPI_Request> sends_, receives_;
-  std::vector<int> expected_;  // bytes of each part
-  bool sent_ = true, received_ = true;
+  std::vector<Message> sends_, receives_;
+  bool is_over_ = true;
 };
 
 }  // namespace flash::phase30

@@ -14,11 +14,10 @@
 #include <cstring>
 #include <string>
 
+#include "phases/ring/watchdog.hpp"
 #include "sim/error.hpp"
 
 namespace flash::phase30 {
-
-inline constexpr int kLost = 3;  // exit status: a rank did not do its part
 
 // This rank's number as the program that started it says it, or "?": before MPI_Init nobody else does.
 inline const char* rank_name() {

@@ -130,7 +130,7 @@ int main(int count, char** arguments) {
   const bool terminal = on_terminal();
   Keeper::begin();
   {
-    Watchdog watchdog(limit, "MPI_Init");
+    Watchdog watchdog(limit, rank_name(), "MPI_Init");
     MPI_Init(nullptr, nullptr);
   }
   int status = 0;
@@ -151,7 +151,7 @@ int main(int count, char** arguments) {
     std::fflush(stderr);
     MPI_Abort(MPI_COMM_WORLD, kLost);
   }
-  Watchdog watchdog(limit, "MPI_Finalize");
+  Watchdog watchdog(limit, rank_name(), "MPI_Finalize");
   MPI_Finalize();
   return status;
 }

@@ -8,7 +8,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
-#include <barrier>
+#include <atomic>
 #include <cmath>
 #include <fstream>
 #include <map>
@@ -114,40 +114,87 @@ struct Events {
   ~Events() { cudaEventDestroy(begin), cudaEventDestroy(end); }
 };
 
-// What the streams of a GPU did, by its clock (ns, the same for all GPUs of a host up to microseconds).
+// What the streams of a GPU did, by events. Its clock (ns, the same for all GPUs of a host up to microseconds) says
+// when the first of them was.
 __global__ void read_clock(unsigned long long* to) {
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(*to));
 }
-struct Trace {
-  static constexpr std::size_t kMost = 4096;
-  unsigned long long* times = nullptr;
-  std::vector<std::pair<void*, std::string>> marks;
-
+class Trace {
+ public:
+  explicit Trace(cudaStream_t compute) : compute_(compute) {
+    unsigned long long* clock = nullptr;
+    check(cudaMallocHost(&clock, sizeof *clock), "cudaMallocHost");
+    read_clock<<<1, 1, 0, compute>>>(clock);
+    (*this)(compute, "");
+    check(cudaStreamSynchronize(compute), "kernels");
+    begin_ = *clock;
+    check(cudaFreeHost(clock), "cudaFreeHost");
+  }
   void operator()(void* stream, const char* what) {
-    if (!times) check(cudaMallocHost(&times, kMost * sizeof *times), "cudaMallocHost");
-    if (marks.size() == kMost) return;
-    read_clock<<<1, 1, 0, static_cast<cudaStream_t>(stream)>>>(times + marks.size());
-    marks.emplace_back(stream, what);
+    cudaEvent_t event = nullptr;
+    check(cudaEventCreate(&event), "event");
+    check(cudaEventRecord(event, static_cast<cudaStream_t>(stream)), "event");
+    marks_.push_back({stream, what, event});
   }
   // Lines of {"gpu", "stream", "what", "begin", "end"}, when all is done.
-  std::string lines(int gpu, const void* compute) const {
+  std::string lines(int gpu) const {
+    const auto time = [&](const Mark& mark) {
+      float ms = 0;
+      check(cudaEventElapsedTime(&ms, marks_[0].event, mark.event), "time");
+      return std::to_string(begin_ + static_cast<unsigned long long>(ms * 1e6));
+    };
     std::string text;
-    for (std::size_t i = 0; i < marks.size(); ++i) {
-      if (marks[i].second.empty()) continue;
+    for (std::size_t i = 0; i < marks_.size(); ++i) {
+      if (marks_[i].what.empty()) continue;
       std::size_t end = i + 1;
-      while (end < marks.size() && marks[end].first != marks[i].first) ++end;
-      if (end == marks.size()) continue;
+      while (end < marks_.size() && marks_[end].stream != marks_[i].stream) ++end;
+      if (end == marks_.size()) continue;
       text += "{\"gpu\": " + std::to_string(gpu) + ", \"stream\": \"" +
-              (marks[i].first == compute ? "compute" : "transfer") + "\", \"what\": \"" + marks[i].second +
-              "\", \"begin\": " + std::to_string(times[i]) + ", \"end\": " + std::to_string(times[end]) + "}\n";
+              (marks_[i].stream == compute_ ? "compute" : "transfer") + "\", \"what\": \"" + marks_[i].what +
+              "\", \"begin\": " + time(marks_[i]) + ", \"end\": " + time(marks_[end]) + "}\n";
     }
     return text;
   }
+
+ private:
+  struct Mark {
+    void* stream;
+    std::string what;
+    cudaEvent_t event;
+  };
+  cudaStream_t compute_;
+  unsigned long long begin_ = 0;
+  std::vector<Mark> marks_;
+};
+
+// Where all ranks meet: they are there at the same time up to less than a microsecond.
+class Meeting {
+ public:
+  explicit Meeting(int ranks) : ranks_(ranks) {}
+  void operator()() {
+    const std::int64_t all = (came_++ / ranks_ + 1) * ranks_;
+    while (came_ < all) std::this_thread::yield();
+  }
+
+ private:
+  const std::int64_t ranks_;
+  std::atomic<std::int64_t> came_ = 0;
 };
 
 double median(std::vector<double> x) {
   std::sort(x.begin(), x.end());
   return x.empty() ? 0 : x[x.size() / 2];
+}
+
+// What all ranks send in a turn, by the ring's formula; 0: Ulysses, which has another.
+std::uint64_t bytes_of_turn(const Settings& s, const Mask& mask, int ranks) {
+  if (s.layout() == RingLayout::Ulysses) return 0;
+  const std::int64_t H = s.number("heads"), Hk = s.number("heads-k") ? s.number("heads-k") : H, D = s.number("dim");
+  AnyProblem p({1, H, Hk, s.number("rows"), s.number("rows"), D, D}, Type::BFloat16, {.mask = mask});
+  std::uint64_t bytes = bytes_sent(p, s.layout(), ranks);
+  p.direction = Direction::Backward;
+  if (s.number("backward")) bytes += bytes_sent(p, s.layout(), ranks, Type::BFloat16);
+  return bytes;
 }
 
 void bench(const Settings& s) {
@@ -166,10 +213,10 @@ void bench(const Settings& s) {
   ncclUniqueId id{};
   if (together && ncclGetUniqueId(&id) != ncclSuccess) throw MachineError("ncclGetUniqueId failed");
 
-  std::barrier meet(n);
+  Meeting meet(n);
   std::vector<double> one_ms, ring_ms, ratios, errors;
   std::vector<double> last(static_cast<std::size_t>(n));
-  std::uint64_t sent = 0;
+  std::atomic<std::uint64_t> sent = 0;  // by all, in a turn
   const auto one_gpu = [&](int rank) {
     check(cudaSetDevice(rank), "cudaSetDevice");
     const auto worker = on_gpu::gpu_worker(phase);
@@ -202,9 +249,9 @@ void bench(const Settings& s) {
       if (back) worker->call(all->back);
     };
     // The first of each is timed where there is no other.
-    if (together) last[static_cast<std::size_t>(rank)] = timed(turn), sent = rank == 0 ? comm->bytes_sent : sent;
+    if (together) last[static_cast<std::size_t>(rank)] = timed(turn), sent += comm->bytes_sent;
     const double first = all ? timed(whole) : 0;
-    meet.arrive_and_wait();
+    meet();
     if (rank == 0 && rounds == 0)
       one_ms.push_back(first), ring_ms.push_back(*std::max_element(last.begin(), last.end()));
     if (all && together) {  // equal before they are timed
@@ -225,25 +272,25 @@ void bench(const Settings& s) {
         if (!(error < 0.01)) throw MachineError("the ring and one call are " + std::to_string(error) + " apart");
     }
     for (std::int64_t round = 0; round < rounds; ++round) {
-      meet.arrive_and_wait();
+      meet();
       if (all) one_ms.push_back(timed(whole));
-      meet.arrive_and_wait();
+      meet();
       if (together) last[static_cast<std::size_t>(rank)] = timed(turn);
-      meet.arrive_and_wait();
+      meet();
       if (rank == 0 && together) ring_ms.push_back(*std::max_element(last.begin(), last.end()));
       if (all && together) ratios.push_back(one_ms.back() / ring_ms.back());
     }
     if (s.words.at("trace").empty() || !together) return;
-    Trace trace;
+    Trace trace(stream);
     worker->mark = comm->mark = [&](void* on, const char* what) { trace(on, what); };
-    meet.arrive_and_wait();
+    meet();
     timed(turn);
     check(cudaDeviceSynchronize(), "kernels");
     worker->mark = comm->mark = [](void*, const char*) {};
     for (int turn_of = 0; turn_of < n; ++turn_of) {
-      meet.arrive_and_wait();
+      meet();
       if (turn_of == rank)
-        std::ofstream(s.words.at("trace"), rank ? std::ios::app : std::ios::trunc) << trace.lines(rank, stream);
+        std::ofstream(s.words.at("trace"), rank ? std::ios::app : std::ios::trunc) << trace.lines(rank);
     }
   };
   std::vector<std::thread> threads;
@@ -258,11 +305,15 @@ void bench(const Settings& s) {
       }
     });
   for (std::thread& thread : threads) thread.join();
+  const std::uint64_t formula = together ? bytes_of_turn(s, options.mask, n) : 0;
+  if (formula && sent != formula)
+    throw MachineError("the ranks have sent " + std::to_string(sent) + " bytes; the formula says " +
+                       std::to_string(formula));
 
   std::printf("{");
   for (const auto& [flag, value] : s.words) std::printf("\"%s\": \"%s\", ", flag.c_str(), value.c_str());
-  std::printf("\"one_ms\": %.4f, \"ring_ms\": %.4f, \"ratio\": %.3f, \"sent_by_rank_0\": %llu, \"apart\": [",
-              median(one_ms), median(ring_ms), median(ratios), static_cast<unsigned long long>(sent));
+  std::printf("\"one_ms\": %.4f, \"ring_ms\": %.4f, \"ratio\": %.3f, \"sent\": %llu, \"apart\": [", median(one_ms),
+              median(ring_ms), median(ratios), static_cast<unsigned long long>(sent.load()));
   for (std::size_t i = 0; i < errors.size(); ++i) std::printf("%s%.2e", i ? ", " : "", errors[i]);
   std::printf("]}\n");
 }

@@ -1,15 +1,20 @@
 // Phase 30: ranks that are GPUs, by NCCL: messages travel on a stream of their own, of higher priority than kernels,
-// whose few blocks must find room beside a kernel that fills the GPU. Nothing waits for ever: calls return at once, and
-// the communicator is aborted where an exchange is not over in time.
+// whose few blocks must find room beside a kernel that fills the GPU. Nothing waits for ever: where NCCL waits for other
+// ranks, in its beginning and in the first exchange with each, a clock runs beside it; later calls return at once, and
+// the communicator is aborted where an exchange is not over in time. (A communicator that does not block would start a
+// thread for each exchange.)
 // Use: NcclComm comm(id, rank, size, 60, worker.stream());  id: of ncclGetUniqueId, the same on all ranks
 #pragma once
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
 #include <functional>
+#include <optional>
+#include <set>
 #include <utility>
 
 #include "phases/30-ring/comm.hpp"
+#include "phases/ring/watchdog.hpp"
 
 namespace flash::phase30 {
 
@@ -23,10 +28,8 @@ class NcclComm : public Comm {
     check(cudaStreamCreateWithPriority(&transfer_, cudaStreamNonBlocking, greatest), "stream");
     for (cudaEvent_t* event : {&ready_, &done_})
       check(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "event");
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
-    check(ncclCommInitRankConfig(&comm_, size, id, rank, &config), "ncclCommInitRankConfig");
-    settle("the beginning of NCCL");
+    Watchdog watchdog(limit_, std::to_string(rank), "the beginning of NCCL");
+    check(ncclCommInitRank(&comm_, size, id, rank), "ncclCommInitRank");
   }
   ~NcclComm() override {
     if (comm_) ncclCommAbort(comm_);
@@ -43,18 +46,23 @@ class NcclComm : public Comm {
   }
 
  protected:
-  void start(const std::vector<Bytes>& send, const std::vector<Room>& receive) override {
+  void start() override {
     check(cudaEventRecord(ready_, compute_), "event");
     check(cudaStreamWaitEvent(transfer_, ready_, 0), "wait for the kernels");
     over_ = false;
     mark(transfer_, "exchange");
+    std::optional<Watchdog> watchdog;
+    if (has_new_peers()) watchdog.emplace(limit_, std::to_string(rank), "the first exchange with a rank");
     check(ncclGroupStart(), "ncclGroupStart");
-    for (const Bytes& piece : send)
-      if (!piece.empty()) check(ncclSend(piece.data(), piece.size(), ncclUint8, to_, comm_, transfer_), "ncclSend");
-    for (const Room& piece : receive)
-      if (!piece.empty()) check(ncclRecv(piece.data(), piece.size(), ncclUint8, from_, comm_, transfer_), "ncclRecv");
+    for (const Outgoing& message : send_)
+      for (const Bytes& piece : message.pieces)
+        if (!piece.empty())
+          check(ncclSend(piece.data(), piece.size(), ncclUint8, message.to, comm_, transfer_), "ncclSend");
+    for (const Incoming& message : receive_)
+      for (const Room& piece : message.pieces)
+        if (!piece.empty())
+          check(ncclRecv(piece.data(), piece.size(), ncclUint8, message.from, comm_, transfer_), "ncclRecv");
     check(ncclGroupEnd(), "ncclGroupEnd");
-    settle("the beginning of an exchange");
     mark(transfer_, "");
     check(cudaEventRecord(done_, transfer_), "event");
   }
@@ -66,39 +74,31 @@ class NcclComm : public Comm {
     if (status != cudaErrorNotReady) check(status, "an exchange");
     return over_ = status == cudaSuccess;
   }
-  // NCCL does not tell one half from the other.
-  bool has_sent() override { return over_; }
-  bool has_received() override { return over_; }
+  // NCCL does not tell one message from another.
+  bool has_sent(std::size_t) override { return over_; }
+  bool has_received(std::size_t) override { return over_; }
 
  private:
   static void check(cudaError_t status, const char* what) {
     if (status != cudaSuccess) throw MachineError(std::string(what) + ": " + cudaGetErrorString(status));
   }
   void check(ncclResult_t status, const char* what) const {
-    if (status == ncclSuccess || status == ncclInProgress) return;
+    if (status == ncclSuccess) return;
     throw RankLost("rank " + std::to_string(rank) + " cannot go on in " + what + ": " + ncclGetErrorString(status) +
                    "; expected success; see what the other ranks do");
   }
-  // A communicator that does not block knows by its state when a call is done, and wants no other before.
-  void settle(const char* what) {
-    const auto begin = std::chrono::steady_clock::now();
-    for (ncclResult_t state = ncclInProgress; state == ncclInProgress;) {
-      check(ncclCommGetAsyncError(comm_, &state), what);
-      check(state, what);
-      const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
-      if (waited.count() <= limit_) continue;
-      ncclCommAbort(std::exchange(comm_, nullptr));
-      char limit[32];
-      std::snprintf(limit, sizeof limit, "%g s", limit_);
-      throw RankLost("rank " + std::to_string(rank) + " has waited " + limit + " in " + what +
-                     "; expected all ranks there; see which is not");
-    }
+  bool has_new_peers() {
+    const std::size_t before = peers_.size();
+    for (const Outgoing& message : send_) peers_.insert(message.to);
+    for (const Incoming& message : receive_) peers_.insert(message.from);
+    return peers_.size() > before;
   }
 
   cudaStream_t compute_, transfer_ = nullptr;
   cudaEvent_t ready_ = nullptr, done_ = nullptr;
   ncclComm_t comm_ = nullptr;
   double limit_;
+  std::set<int> peers_;  // with whom there was an exchange
   bool over_ = true;
 };
 
