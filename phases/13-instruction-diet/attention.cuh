@@ -343,7 +343,7 @@ __device__ void attend(Head<const T> Q /*[Sq, D]*/, Head<const T> K /*[Sk, D]*/,
 // #region grid: which block does what
 // The grid. Without a mask x is the Q tile and y the head. With one x counts heads first, then Q tiles, the longest
 // first: if blocks start in the order of their numbers, short ones fill the gaps in the end.
-// kKeeps: what a backward pass needs, or O in fp32. Variant: a band that says where things lie (phase 25).
+// kKeeps: what a backward pass needs. Variant: a band that says where things lie (phase 25).
 template <class T, int D, int Br, int Bc, bool kKeeps, class Variant>
 __global__ void __launch_bounds__(Layout<D>::threads(Br), Layout<D>::blocks)
     attention(Heads<const T> Q /*[B, H, Sq, D]*/, Heads<const T> K /*[B, Hk, Sk, D]*/,

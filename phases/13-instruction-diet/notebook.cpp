@@ -368,9 +368,9 @@ CELL("What the rounding of c · m does to P") {
 // ## For a backward pass, or in fp32
 //
 // A backward pass like phase 09's needs more ([docs/backward.md](../../docs/backward.md)): m and l of each row, where l
-// sums P as P·V does, rounded; and what rounding to 16 bits takes from O, stored the same way as O. Partial results
-// that are still to be added up need O in fp32. A kernel of its own, `kKeeps`, serves both: where neither is asked for,
-// no instruction is added. LSE is the same in both, from the sum of P before it is rounded.
+// sums P as P·V does, rounded; and what rounding to 16 bits takes from O, stored the same way as O. That is a kernel of
+// its own, `kKeeps`, so that nobody else pays for the second sum. LSE is the same in both, from the sum of P before it
+// is rounded. Partial results that are still to be added up need O in fp32: either kernel stores it so.
 //
 // ```{region} training.cuh outputs
 // ```

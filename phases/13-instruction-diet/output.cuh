@@ -45,7 +45,7 @@ __device__ void put_rows(const float (&o)[kRowTiles][D / 2], std::uint16_t (&til
 template <bool kKeeps, class T, int D, int Br, int kRowTiles>
 __device__ void store_output(const float (&o)[kRowTiles][D / 2], const OutputsOf<T, Head>& out,
                              std::uint16_t (&tile)[Br][D], int row, std::int64_t first_row) {
-  if (kKeeps && out.O_wide.data) {
+  if (out.O_wide.data) {
 #pragma unroll
     for (int rt = 0; rt < kRowTiles; ++rt)
       store_wide(o[rt], {1, 1}, out.O_wide, first_row + row + 16 * rt + lane_row());

@@ -97,7 +97,7 @@ __device__ void sum_rounded(float (&l)[2], const unsigned (&p)[N][4], const floa
   for (int r = 0; r < 2; ++r) l[r] = fmaf(l[r], alpha[r], sum[r]);
 }
 
-// A lane's part of 16 rows: m and l go out, O in fp32 and what rounding takes from O. `factor` becomes what O must be
+// A lane's part of 16 rows: m and l go out, and what rounding takes from O. `factor` becomes what O must be
 // multiplied by. All columns are there or none of two neighbours: TMA wants rows of 16 bytes and multiples.
 template <class T, int N, class Rows>
 __device__ void finish_kept(const Rows& rows, const float (&o)[N], float (&factor)[2], const OutputsOf<T, Head>& out,
@@ -109,7 +109,6 @@ __device__ void finish_kept(const Rows& rows, const float (&o)[N], float (&facto
     const int mine = row + 8 * r;
     if (out.m && threadIdx.x % 4 == 0 && mine < out.O.rows) out.m[mine] = rows.m[r] * c, out.l[mine] = l;
   }
-  if (out.O_wide.data) store_wide(o, factor, out.O_wide, row);
   if (!out.O_lo.data) return;
 #pragma unroll
   for (int i = 0; i < N; i += 2) {
@@ -121,10 +120,10 @@ __device__ void finish_kept(const Rows& rows, const float (&o)[N], float (&facto
 // #endregion
 
 // #region keeps: the host's side
-// Is anything wanted beside O, rounded, and LSE? That is a kernel of its own, so that others are as fast as before.
+// Is anything wanted beside O and LSE? That is a kernel of its own, so that others are as fast as before.
 template <class T>
 bool keeps(const DeviceProblem<T>& p) {
-  return p.m || p.O_lo.data || p.O_wide.data;
+  return p.m || p.O_lo.data;
 }
 template <class T>
 Outputs<T> outputs_of(const DeviceProblem<T>& p) {

@@ -62,7 +62,7 @@ __device__ void begin_scores(float (&s)[Bc / 2], const unsigned (&q)[kPanels * 4
 // #endregion
 
 // #region consumer: what a thread holds of its warpgroup's 64 rows, and what it does with a K/V tile
-// kKeeps: what a backward pass needs goes out too, or O in fp32. Variant: a band that says where things lie (phase 25).
+// kKeeps: what a backward pass needs goes out too. Variant: a band that says where things lie (phase 25).
 template <class T, int D, int Br, int Bc, bool kKeeps, class Variant>
 struct Consumer {
   Tiles<D, Br, Bc>& tiles;
@@ -166,7 +166,9 @@ struct Consumer {
     const OutputsOf<T, Head> to = outputs_of_head(out, done.head, H, band);
     finish_rows(its, factor, to.LSE, first_row + my_row, band.Sq, c);
     if constexpr (kKeeps) finish_kept(its, o, factor, to, first_row + my_row, c);
-    if (!kKeeps || !to.O_wide.data)
+    if (to.O_wide.data)
+      store_wide(o, factor, to.O_wide, first_row + my_row);
+    else
       store_tile<T>(o, factor, tiles.O[warpgroup], O_map, band.rows(done.head, H, first_row + warpgroup * 64),
                     warpgroup);
 #pragma unroll

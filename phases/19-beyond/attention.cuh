@@ -83,7 +83,7 @@ struct OfWarpgroup {
   static constexpr int cut = 0;  // as in Keys
   __device__ static int number(int tile) { return tile; }
 };
-// kKeeps: what a backward pass needs goes out too, or O in fp32. Variant: a band that says where things lie (phase 25).
+// kKeeps: what a backward pass needs goes out too. Variant: a band that says where things lie (phase 25).
 template <class T, int D, int Br, int Bc, bool kKeeps, class Variant>
 struct Consumer {
   using L = Design<D, Br, Bc>;
@@ -214,8 +214,8 @@ struct Consumer {
     const OutputsOf<T, Head> to = outputs_of_head(out, done.head, H, band);
     finish_rows(rows, factor, to.LSE, first_row + my_row, band.Sq, c);
     if constexpr (kKeeps) finish_kept(rows, o, factor, to, first_row + my_row, c);
-    if (kKeeps && to.O_wide.data) {
-      // O has left, in fp32.
+    if (to.O_wide.data) {
+      store_wide(o, factor, to.O_wide, first_row + my_row);
     } else if constexpr (L::staged) {
       store_tile<T>(o, factor, tiles.O[warpgroup], O_map, band.rows(done.head, H, first_row + warpgroup * 64),
                     warpgroup);
