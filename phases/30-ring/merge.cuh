@@ -1,4 +1,4 @@
-// Phase 30: the merge on a GPU: merge.hpp's rule, a warp for each row. The last set of keys is merged and divided in
+// Phase 30: the merge on a GPU: merge.hpp's rule, a warp for a few rows. The last set of keys is merged and divided in
 // one kernel, and the first leaves its O where the sum is to be: two sets cost two reads of O in fp32 and no write.
 // Use: merge_rows<4><<<…>>>(sums, set, heads);  finish_rows<T, 4><<<…>>>(…);  phases/ring/gpu.cu
 #pragma once
@@ -87,21 +87,49 @@ __global__ void __launch_bounds__(256) begin_rows(MergedRows to, SetRows set, st
   to.top[r] = row.top, to.sum[r] = row.sum, to.unit[r] = row.unit;
 }
 
-// A warp merges one row of the set.
+inline constexpr int kMergeRows = 4;  // of a warp, so that many bytes are on their way at once
+struct RowJoin {
+  std::int64_t number;  // of the row, among all heads'; -1: there is none
+  RowSum row;
+  Join join;
+  const float *o, *part;
+};
+// Calls store(its, d, what becomes of its O from column d on) for each row.
+template <int kWidth, class Store>
+__device__ __forceinline__ void join_rows(const RowJoin (&all)[kMergeRows], int Dv, const Store& store) {
+  for (int d = threadIdx.x % 32 * kWidth; d < Dv; d += 32 * kWidth) {
+    Several<kWidth> x[kMergeRows];
+#pragma unroll
+    for (int i = 0; i < kMergeRows; ++i)
+      if (all[i].number >= 0) x[i] = all[i].join.template join<kWidth>(all[i].o + d, all[i].part + d);
+#pragma unroll
+    for (int i = 0; i < kMergeRows; ++i)
+      if (all[i].number >= 0) store(all[i], d, x[i]);
+  }
+}
+
+// A warp merges rows of the set.
 template <int kWidth>
 __global__ void __launch_bounds__(32 * kMergeWarps) merge_rows(MergedRows to, SetRows set, std::int64_t heads) {
-  const std::int64_t r = blockIdx.x * std::int64_t{kMergeWarps} + threadIdx.x / 32;
-  if (r >= heads * set.rows) return;
-  const std::int64_t number = r / set.rows * to.S + set.first + r % set.rows;
-  const int lane = threadIdx.x % 32;
-  Join join;
-  const RowSum row = merged_row(to, set, number, r, join);
-  __syncwarp();  // all lanes have read the row's sums
-  if (lane == 0) to.top[number] = row.top, to.sum[number] = row.sum, to.unit[number] = row.unit;
-  float* o = to.O + number * to.Dv;
-  const float* part = set.O + r * to.Dv;
-  for (int d = lane * kWidth; d < to.Dv; d += 32 * kWidth)
-    *reinterpret_cast<Several<kWidth>*>(o + d) = join.join<kWidth>(o + d, part + d);
+  const std::int64_t first = (blockIdx.x * std::int64_t{kMergeWarps} + threadIdx.x / 32) * kMergeRows;
+  RowJoin all[kMergeRows];
+#pragma unroll
+  for (int i = 0; i < kMergeRows; ++i) {
+    const std::int64_t r = first + i;
+    RowJoin& its = all[i];
+    its.number = r < heads * set.rows ? r / set.rows * to.S + set.first + r % set.rows : -1;
+    if (its.number < 0) continue;
+    its.row = merged_row(to, set, its.number, r, its.join);
+    its.o = to.O + its.number * to.Dv, its.part = set.O + r * to.Dv;
+  }
+  __syncwarp();  // all lanes have read the rows' sums
+  if (threadIdx.x % 32 == 0)
+    for (const RowJoin& its : all)
+      if (its.number >= 0)
+        to.top[its.number] = its.row.top, to.sum[its.number] = its.row.sum, to.unit[its.number] = its.row.unit;
+  join_rows<kWidth>(all, to.Dv, [&](const RowJoin& its, int d, Several<kWidth> x) {
+    *reinterpret_cast<Several<kWidth>*>(to.O + its.number * to.Dv + d) = x;
+  });
 }
 
 // What the call on this rank was asked for; null where it was not.
@@ -123,41 +151,46 @@ __device__ __forceinline__ void store(T* to, const T (&numbers)[kWidth]) {
   }
 }
 
-// A warp for each row: with the last set, if there is one, divided, rounded and written.
+// A warp's rows: with the last set, if there is one, divided, rounded and written.
 template <class T, int kWidth>
 __global__ void __launch_bounds__(32 * kMergeWarps)
     finish_rows(MergedRows from, SetRows set, RowResults<T> to, std::int64_t heads, int H) {
-  const std::int64_t number = blockIdx.x * std::int64_t{kMergeWarps} + threadIdx.x / 32;
-  if (number >= heads * from.S) return;
-  const std::int64_t head = number / from.S, s = number % from.S, i = s - set.first;
-  const int lane = threadIdx.x % 32;
-  RowSum row = {from.top[number], from.sum[number], from.unit[number]};
-  Join join{.first = row.sum == 0, .seen = false};
-  const std::int64_t r = head * set.rows + i;
-  const bool in_set = set.O && i >= 0 && i < set.rows;
-  if (in_set) row = merged_row(from, set, number, r, join);
-  const float *o = from.O + number * from.Dv, *part = set.O + r * from.Dv;
-  const bool own = set.O == from.O;  // the only set: its O is there already
-  T* O = to.O.head(head / H, head % H).data + s * to.O.stride;
-  std::int16_t* O_lo = to.O_lo.data ? to.O_lo.head(head / H, head % H).data + s * to.O_lo.stride : nullptr;
-  for (int d = lane * kWidth; d < from.Dv; d += 32 * kWidth) {
-    Several<kWidth> x{};
-    if (row.sum != 0) x = own ? *reinterpret_cast<const Several<kWidth>*>(o + d) : join.join<kWidth>(o + d, part + d);
+  const std::int64_t first = (blockIdx.x * std::int64_t{kMergeWarps} + threadIdx.x / 32) * kMergeRows;
+  RowJoin all[kMergeRows];
+#pragma unroll
+  for (int i = 0; i < kMergeRows; ++i) {
+    RowJoin& its = all[i];
+    its.number = first + i < heads * from.S ? first + i : -1;
+    if (its.number < 0) continue;
+    const std::int64_t in_set = its.number % from.S - set.first, r = its.number / from.S * set.rows + in_set;
+    its.o = from.O + its.number * from.Dv, its.part = set.O + r * from.Dv;
+    if (set.O && in_set >= 0 && in_set < set.rows) {
+      its.row = merged_row(from, set, its.number, r, its.join);
+    } else {
+      its.row = {from.top[its.number], from.sum[its.number], from.unit[its.number]};
+      its.join = {.first = its.row.sum == 0, .seen = false};
+    }
+  }
+  join_rows<kWidth>(all, from.Dv, [&](const RowJoin& its, int d, Several<kWidth> x) {
+    const int head = static_cast<int>(its.number / from.S), s = static_cast<int>(its.number % from.S);
     alignas(16) T rounded[kWidth];
     alignas(8) std::int16_t low[kWidth];
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) {
-      const float divided = row.sum == 0 ? 0 : nth<kWidth>(x, i) / row.sum;
+      const float divided = its.row.sum == 0 ? 0 : nth<kWidth>(x, i) / its.row.sum;
       rounded[i] = round_to<T>(divided);
       low[i] = phase09::low_bits(divided, widen(rounded[i]));
     }
-    store<kWidth>(O + d, rounded);
-    if (O_lo) store<kWidth>(O_lo + d, low);
+    store<kWidth>(to.O.head(head / H, head % H).data + s * to.O.stride + d, rounded);
+    if (to.O_lo.data) store<kWidth>(to.O_lo.head(head / H, head % H).data + s * to.O_lo.stride + d, low);
+  });
+  if (threadIdx.x % 32 != 0) return;
+  for (const RowJoin& its : all) {
+    if (its.number < 0) continue;
+    const float l = its.row.sum * its.row.unit;
+    if (to.LSE) to.LSE[its.number] = l == 0 ? -INFINITY : __fadd_rn(__fmul_rn(its.row.top, 0.693147181f), logf(l));
+    if (to.m) to.m[its.number] = l == 0 ? -INFINITY : its.row.top, to.l[its.number] = l;
   }
-  if (lane != 0) return;
-  const float l = row.sum * row.unit;
-  if (to.LSE) to.LSE[number] = l == 0 ? -INFINITY : __fadd_rn(__fmul_rn(row.top, 0.693147181f), logf(l));
-  if (to.m) to.m[number] = l == 0 ? -INFINITY : row.top, to.l[number] = l;
 }
 // #endregion
 

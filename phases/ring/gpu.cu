@@ -162,7 +162,8 @@ class Device : public GpuWorker {
 
  private:
   static unsigned blocks_of(std::int64_t rows) {
-    return static_cast<unsigned>((rows + kMergeWarps - 1) / kMergeWarps);
+    constexpr int of_block = kMergeWarps * kMergeRows;
+    return static_cast<unsigned>((rows + of_block - 1) / of_block);
   }
   static float* numbers(const Dense& array) {
     return static_cast<float*>(array.memory.get());
