@@ -1,4 +1,4 @@
-// Phase 30: the merge on a GPU: merge.hpp's rule, a warp for a few rows. The last set of keys is merged and divided in
+// Phase 30: the merge on a GPU: merge.hpp's rule, a lane for a row's numbers and a warp for its O. The last set of keys is merged and divided in
 // one kernel, and the first leaves its O where the sum is to be: two sets cost two reads of O in fp32 and no write.
 // Use: merge_rows<4><<<…>>>(sums, set, heads);  finish_rows<T, 4><<<…>>>(…);  phases/ring/gpu.cu
 #pragma once
@@ -48,31 +48,19 @@ __device__ __forceinline__ float& nth(Several<kWidth>& several, int i) {
 
 // How O of a row and of the set become one: keep · O + weight · O of the set.
 struct Join {
-  float keep = 1, weight = 0;
-  bool first, seen;  // nothing was there before, not even in memory; the set has something for the row
-
-  template <int kWidth>
-  __device__ Several<kWidth> join(const float* o, const float* part) const {
-    Several<kWidth> sum{}, more{};
-    if (!first) sum = *reinterpret_cast<const Several<kWidth>*>(o);
-    if (!seen) return sum;
-    more = *reinterpret_cast<const Several<kWidth>*>(part);
-#pragma unroll
-    for (int i = 0; i < kWidth; ++i) {
-      const float kept = first ? 0.0f : __fmul_rn(keep, nth<kWidth>(sum, i));
-      nth<kWidth>(sum, i) = __fadd_rn(kept, __fmul_rn(weight, nth<kWidth>(more, i)));
-    }
-    return sum;
-  }
+  std::int64_t number = -1, r = 0;  // of the row among all heads', or there is none; in the set
+  float keep = 1, weight = 0, sum = 0;
+  bool first = true, seen = false;  // nothing was there before, not even in memory; the set has something for the row
 };
 // The sums of row `number` with those of the set's row r.
 __device__ inline RowSum merged_row(const MergedRows& to, const SetRows& set, std::int64_t number, std::int64_t r,
                                     Join& join) {
   RowSum row = {to.top[number], to.sum[number], to.unit[number]};
-  join.first = row.sum == 0;
+  join.number = number, join.r = r, join.first = row.sum == 0;
   if (join.first) row.top = -INFINITY;
   const float m = set.l ? set.m[r] : set.m[r] * 1.44269504f, l = set.l ? set.l[r] : float(m != -INFINITY);
   join.seen = row.add(m, l, join.keep, join.weight);
+  join.sum = row.sum;
   return row;
 }
 // #endregion
@@ -87,47 +75,60 @@ __global__ void __launch_bounds__(256) begin_rows(MergedRows to, SetRows set, st
   to.top[r] = row.top, to.sum[r] = row.sum, to.unit[r] = row.unit;
 }
 
-inline constexpr int kMergeRows = 4;  // of a warp, so that many bytes are on their way at once
-struct RowJoin {
-  std::int64_t number;  // of the row, among all heads'; -1: there is none
-  RowSum row;
-  Join join;
-  const float *o, *part;
-};
-// Calls store(its, d, what becomes of its O from column d on) for each row.
+__device__ inline Join of_lane(const Join& mine, int lane) {
+  const int flags = __shfl_sync(0xffffffffu, mine.first + 2 * mine.seen, lane);
+  return {__shfl_sync(0xffffffffu, mine.number, lane),
+          __shfl_sync(0xffffffffu, mine.r, lane),
+          __shfl_sync(0xffffffffu, mine.keep, lane),
+          __shfl_sync(0xffffffffu, mine.weight, lane),
+          __shfl_sync(0xffffffffu, mine.sum, lane),
+          (flags & 1) != 0,
+          (flags & 2) != 0};
+}
+// Calls store(its, d, what becomes of its O from column d on) for the row of each lane; a few rows at once, so that many
+// bytes are on their way.
 template <int kWidth, class Store>
-__device__ __forceinline__ void join_rows(const RowJoin (&all)[kMergeRows], int Dv, const Store& store) {
-  for (int d = threadIdx.x % 32 * kWidth; d < Dv; d += 32 * kWidth) {
-    Several<kWidth> x[kMergeRows];
+__device__ __forceinline__ void join_rows(const Join& mine, const float* O, const float* part, int Dv,
+                                          const Store& store) {
+  constexpr int kRows = 4;
+  for (int lane = 0; lane < 32; lane += kRows) {
+    Join its[kRows];
 #pragma unroll
-    for (int i = 0; i < kMergeRows; ++i)
-      if (all[i].number >= 0) x[i] = all[i].join.template join<kWidth>(all[i].o + d, all[i].part + d);
+    for (int i = 0; i < kRows; ++i) its[i] = of_lane(mine, lane + i);
+    for (int d = threadIdx.x % 32 * kWidth; d < Dv; d += 32 * kWidth) {
+      Several<kWidth> x[kRows], more[kRows];
 #pragma unroll
-    for (int i = 0; i < kMergeRows; ++i)
-      if (all[i].number >= 0) store(all[i], d, x[i]);
+      for (int i = 0; i < kRows; ++i) {
+        x[i] = more[i] = {};
+        if (!its[i].first) x[i] = *reinterpret_cast<const Several<kWidth>*>(O + its[i].number * Dv + d);
+        if (its[i].seen) more[i] = *reinterpret_cast<const Several<kWidth>*>(part + its[i].r * Dv + d);
+      }
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+        if (its[i].number < 0) continue;
+#pragma unroll
+        for (int k = 0; k < kWidth; ++k) {
+          float& o = nth<kWidth>(x[i], k);
+          const float kept = its[i].first ? 0.0f : __fmul_rn(its[i].keep, o);
+          o = its[i].seen ? __fadd_rn(kept, __fmul_rn(its[i].weight, nth<kWidth>(more[i], k))) : kept;
+        }
+        store(its[i], d, x[i]);
+      }
+    }
   }
 }
 
-// A warp merges rows of the set.
+// A warp merges 32 rows of the set.
 template <int kWidth>
 __global__ void __launch_bounds__(32 * kMergeWarps) merge_rows(MergedRows to, SetRows set, std::int64_t heads) {
-  const std::int64_t first = (blockIdx.x * std::int64_t{kMergeWarps} + threadIdx.x / 32) * kMergeRows;
-  RowJoin all[kMergeRows];
-#pragma unroll
-  for (int i = 0; i < kMergeRows; ++i) {
-    const std::int64_t r = first + i;
-    RowJoin& its = all[i];
-    its.number = r < heads * set.rows ? r / set.rows * to.S + set.first + r % set.rows : -1;
-    if (its.number < 0) continue;
-    its.row = merged_row(to, set, its.number, r, its.join);
-    its.o = to.O + its.number * to.Dv, its.part = set.O + r * to.Dv;
+  const std::int64_t r = blockIdx.x * std::int64_t{32 * kMergeWarps} + threadIdx.x;
+  Join join;
+  if (r < heads * set.rows) {
+    const std::int64_t number = r / set.rows * to.S + set.first + r % set.rows;
+    const RowSum row = merged_row(to, set, number, r, join);
+    to.top[number] = row.top, to.sum[number] = row.sum, to.unit[number] = row.unit;
   }
-  __syncwarp();  // all lanes have read the rows' sums
-  if (threadIdx.x % 32 == 0)
-    for (const RowJoin& its : all)
-      if (its.number >= 0)
-        to.top[its.number] = its.row.top, to.sum[its.number] = its.row.sum, to.unit[its.number] = its.row.unit;
-  join_rows<kWidth>(all, to.Dv, [&](const RowJoin& its, int d, Several<kWidth> x) {
+  join_rows<kWidth>(join, to.O, set.O, to.Dv, [&](const Join& its, int d, Several<kWidth> x) {
     *reinterpret_cast<Several<kWidth>*>(to.O + its.number * to.Dv + d) = x;
   });
 }
@@ -151,46 +152,36 @@ __device__ __forceinline__ void store(T* to, const T (&numbers)[kWidth]) {
   }
 }
 
-// A warp's rows: with the last set, if there is one, divided, rounded and written.
+// A warp's 32 rows: with the last set, if there is one, divided, rounded and written.
 template <class T, int kWidth>
 __global__ void __launch_bounds__(32 * kMergeWarps)
     finish_rows(MergedRows from, SetRows set, RowResults<T> to, std::int64_t heads, int H) {
-  const std::int64_t first = (blockIdx.x * std::int64_t{kMergeWarps} + threadIdx.x / 32) * kMergeRows;
-  RowJoin all[kMergeRows];
-#pragma unroll
-  for (int i = 0; i < kMergeRows; ++i) {
-    RowJoin& its = all[i];
-    its.number = first + i < heads * from.S ? first + i : -1;
-    if (its.number < 0) continue;
-    const std::int64_t in_set = its.number % from.S - set.first, r = its.number / from.S * set.rows + in_set;
-    its.o = from.O + its.number * from.Dv, its.part = set.O + r * from.Dv;
-    if (set.O && in_set >= 0 && in_set < set.rows) {
-      its.row = merged_row(from, set, its.number, r, its.join);
-    } else {
-      its.row = {from.top[its.number], from.sum[its.number], from.unit[its.number]};
-      its.join = {.first = its.row.sum == 0, .seen = false};
-    }
+  const std::int64_t number = blockIdx.x * std::int64_t{32 * kMergeWarps} + threadIdx.x;
+  Join join;
+  if (number < heads * from.S) {
+    const std::int64_t in_set = number % from.S - set.first;
+    RowSum row = {from.top[number], from.sum[number], from.unit[number]};
+    if (set.O && in_set >= 0 && in_set < set.rows)
+      row = merged_row(from, set, number, number / from.S * set.rows + in_set, join);
+    else
+      join.number = number, join.first = row.sum == 0, join.sum = row.sum;
+    const float l = row.sum * row.unit;
+    if (to.LSE) to.LSE[number] = l == 0 ? -INFINITY : __fadd_rn(__fmul_rn(row.top, 0.693147181f), logf(l));
+    if (to.m) to.m[number] = l == 0 ? -INFINITY : row.top, to.l[number] = l;
   }
-  join_rows<kWidth>(all, from.Dv, [&](const RowJoin& its, int d, Several<kWidth> x) {
+  join_rows<kWidth>(join, from.O, set.O, from.Dv, [&](const Join& its, int d, Several<kWidth> x) {
     const int head = static_cast<int>(its.number / from.S), s = static_cast<int>(its.number % from.S);
     alignas(16) T rounded[kWidth];
     alignas(8) std::int16_t low[kWidth];
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) {
-      const float divided = its.row.sum == 0 ? 0 : nth<kWidth>(x, i) / its.row.sum;
+      const float divided = its.sum == 0 ? 0 : nth<kWidth>(x, i) / its.sum;
       rounded[i] = round_to<T>(divided);
       low[i] = phase09::low_bits(divided, widen(rounded[i]));
     }
     store<kWidth>(to.O.head(head / H, head % H).data + s * to.O.stride + d, rounded);
     if (to.O_lo.data) store<kWidth>(to.O_lo.head(head / H, head % H).data + s * to.O_lo.stride + d, low);
   });
-  if (threadIdx.x % 32 != 0) return;
-  for (const RowJoin& its : all) {
-    if (its.number < 0) continue;
-    const float l = its.row.sum * its.row.unit;
-    if (to.LSE) to.LSE[its.number] = l == 0 ? -INFINITY : __fadd_rn(__fmul_rn(its.row.top, 0.693147181f), logf(l));
-    if (to.m) to.m[its.number] = l == 0 ? -INFINITY : its.row.top, to.l[its.number] = l;
-  }
 }
 // #endregion
 

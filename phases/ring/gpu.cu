@@ -162,7 +162,7 @@ class Device : public GpuWorker {
 
  private:
   static unsigned blocks_of(std::int64_t rows) {
-    constexpr int of_block = kMergeWarps * kMergeRows;
+    constexpr int of_block = kMergeWarps * 32;
     return static_cast<unsigned>((rows + of_block - 1) / of_block);
   }
   static float* numbers(const Dense& array) {

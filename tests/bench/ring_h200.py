@@ -8,12 +8,13 @@ import time
 
 from results import gpu_environment, write_results
 
-SHAPES = [  # rows, layout, backward, multiprocessors to spare
-    *((rows, layout, 0, 0) for rows in (4096, 16384, 65536) for layout in ("zig-zag", "striped", "ulysses")),
-    (65536, "contiguous", 0, 0),
-    *((rows, layout, 1, 0) for rows in (16384, 65536) for layout in ("zig-zag", "striped", "ulysses")),
-    *((rows, "zig-zag", backward, spare) for rows, backward in ((16384, 0), (65536, 0), (65536, 1))
-      for spare in (4, 8, 16))]
+SHAPES = [  # rows, layout, backward, multiprocessors to spare, ms of rest before each turn
+    *((rows, layout, 0, 0, 0) for rows in (4096, 16384, 65536) for layout in ("zig-zag", "striped", "ulysses")),
+    (65536, "contiguous", 0, 0, 0),
+    *((rows, layout, 1, 0, 0) for rows in (16384, 65536) for layout in ("zig-zag", "striped", "ulysses")),
+    *((rows, "zig-zag", backward, spare, 0) for rows, backward in ((16384, 0), (65536, 0), (65536, 1))
+      for spare in (4, 8, 16)),
+    *((rows, "zig-zag", backward, 0, 100) for rows in (16384, 65536) for backward in (0, 1))]
 HEADS, DIM, STEP = 256, 128, 16384  # of the longest sequence; rows between which it is told
 
 
@@ -58,14 +59,14 @@ def main():
     parser.add_argument("--trace", default="")
     asked = parser.parse_args()
     rows, long = [], []
-    for S, layout, backward, spare in SHAPES:
+    for S, layout, backward, spare, rest in SHAPES:
         begin = time.time()
-        traced = (S, layout, backward, spare) == (16384, "zig-zag", 0, 0)
-        line = bench(asked.program, rows=S, layout=layout, backward=backward, spare=spare,
+        traced = (S, layout, backward, rest) == (16384, "zig-zag", 1, 100)
+        line = bench(asked.program, rows=S, layout=layout, backward=backward, spare=spare, rest=rest,
                      trace=asked.trace if traced else "")
         if line:
             rows.append(line)
-            print(S, layout, "both" if backward else "forward", spare, line["one_ms"], line["ring_ms"], line["ratio"],
+            print(S, layout, "both" if backward else "forward", spare, rest, line["one_ms"], line["ring_ms"], line["ratio"],
                   line["apart"], f"{time.time() - begin:.0f} s", flush=True)
     for what, group in (("one", 0), ("ring", 0), ("ring", 16)):
         long.append(longest(asked.program, what, group))

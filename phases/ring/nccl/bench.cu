@@ -1,7 +1,8 @@
 // ring_bench: phase 30 on the GPUs of this host, by NCCL, beside one that has the whole sequence: both directions,
 // checked against each other and then timed in turns, on the GPUs' own clocks. Ranks are threads, each with a GPU.
 // Run: ring_bench --gpus 2 --rows 65536 --heads 16 --layout zig-zag [--backward 1] [--rounds 11] [--phase 24]
-//      a line of JSON; --spare 8: multiprocessors that kernels leave to NCCL
+//      a line of JSON; --spare 8: multiprocessors that kernels leave to NCCL; --rest 100: ms before each turn, in which
+//      the GPUs cool down: without it the one that has the whole sequence never rests
 //      --trace FILE: what each stream did in one more turn, in ns of the GPUs' clocks
 //      ring_bench --what one --rows 500000 --heads 256 --rounds 0: has one GPU room for it? --what ring --group 8: two?
 #include <cuda_bf16.h>
@@ -63,9 +64,9 @@ __global__ void compare(const T* mine, const T* whole, Place at, std::int64_t he
 
 struct Settings {
   std::map<std::string, std::string> words = {
-      {"gpus", "2"},         {"rows", "65536"}, {"heads", "16"},   {"heads-k", "0"}, {"dim", "128"},
-      {"layout", "zig-zag"}, {"causal", "1"},   {"backward", "0"}, {"rounds", "11"}, {"group", "0"},
-      {"phase", "24"},       {"what", "both"},  {"timeout", "60"}, {"trace", ""},    {"spare", "0"}};
+      {"gpus", "2"},     {"rows", "65536"}, {"heads", "16"},  {"heads-k", "0"}, {"dim", "128"},  {"layout", "zig-zag"},
+      {"causal", "1"},   {"backward", "0"}, {"rounds", "11"}, {"group", "0"},   {"phase", "24"}, {"what", "both"},
+      {"timeout", "60"}, {"trace", ""},     {"spare", "0"},   {"rest", "0"}};
   Settings(int count, char** arguments) {
     for (int i = 1; i < count; i += 2) {
       const std::string flag = arguments[i];
@@ -271,10 +272,14 @@ void bench(const Settings& s) {
       for (const double error : errors)
         if (!(error < 0.01)) throw MachineError("the ring and one call are " + std::to_string(error) + " apart");
     }
+    const auto rest = [&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(s.number("rest")));
+      meet();
+    };
     for (std::int64_t round = 0; round < rounds; ++round) {
-      meet();
+      rest();
       if (all) one_ms.push_back(timed(whole));
-      meet();
+      rest();
       if (together) last[static_cast<std::size_t>(rank)] = timed(turn);
       meet();
       if (rank == 0 && together) ring_ms.push_back(*std::max_element(last.begin(), last.end()));
