@@ -19,7 +19,9 @@ for file in "$folder"/*.cu; do
   status=pass
   (
     # Of an architecture whose name ends in an a, -arch=native has not all: such a file says so in its head.
-    case $(sed -n '/^#include/q;p' "$file") in *-arch=sm_90a*) set -- -arch=sm_90a ;; esac
+    head=$(sed -n '/^#include/q;p' "$file")
+    case $head in *-arch=sm_90a*) set -- -arch=sm_90a ;; esac
+    case $head in *-lcublas*) set -- "$@" -lcublas ;; esac
     "$nvcc" -std=c++20 "$@" -o "$work/$name" "$file" >"$work/out" 2>&1
   ) || status='FAIL: does not compile'
   if [ "$status" = pass ] && [ "$run" = yes ]; then "$work/$name" >"$work/out" 2>&1 || status=FAIL; fi
