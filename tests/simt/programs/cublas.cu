@@ -1,5 +1,5 @@
-// cublas.cu: cuBLAS's products of matrices between kernels of one's own: transposed and not, batches, a part of C that is
-// kept, halfs; on a stream. Each element against the host's own.
+// cublas.cu: cuBLAS's products of matrices between kernels of one's own: transposed and not, batches, a part of C that
+// is kept, halfs; on a stream. Each element against the host's own.
 // ./flash check tests/simt/programs/cublas.cu; nvcc -arch=native cublas.cu -lcublas. With an argument: the product runs
 // on another stream than the kernel that makes its operand, and does not wait for it.
 #include <cublas_v2.h>
