@@ -182,18 +182,18 @@ int main() {
 END
 expect 0 'cudaSuccess 9 3' helpers.cu
 
-# cuBLAS has its names, so that what stands beside it in a file runs; a product says what it is.
+# Of cuBLAS what is no product of matrices has its name, so that what stands beside it in a file runs.
 cat >library.cu <<'END'
 #include <cublas_v2.h>
 int main(int argc, char**) {
   cublasHandle_t handle;
   if (cublasCreate(&handle) != CUBLAS_STATUS_SUCCESS) return 1;
-  const float one = 1;
-  return argc > 1 && cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_T, 1, 1, 1, &one, &one, 1, &one, 1, &one, nullptr, 1);
+  float x = 1;
+  return argc > 1 && cublasSdot(handle, 1, &x, 1, &x, 1, &x) != CUBLAS_STATUS_SUCCESS;
 }
 END
 expect 0 'no findings' library.cu
-expect 3 'flash check: cublasSgemm: cuBLAS is not simulated; call a kernel of your own' library.cu -- product
+expect 3 'flash check: cublasSdot of cuBLAS is not simulated; call a kernel of your own' library.cu -- dot
 
 [ "$failed" = 0 ] && echo 'nvcc_test: what nvcc takes is taken'
 exit "$failed"

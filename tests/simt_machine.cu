@@ -396,6 +396,39 @@ std::vector<int> run_allowed(Machine& m) {
   return host;
 }
 
+// ---- what the checks take ------------------------------------------------------------------------------------------
+
+// Each element of x [n] is read by threads of two blocks. (A sum that large does not come up.)
+template <class T>
+__global__ void read_elements(const T* x, int n, float* out) {
+  const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  const float sum = static_cast<float>(x[i]) + static_cast<float>(x[n - 1 - i]);
+  if (sum > 1e4f) *out = sum;
+}
+template <class T>
+__global__ void write_elements(T* x) {
+  x[blockIdx.x * blockDim.x + threadIdx.x] = static_cast<T>(1.0f);
+}
+
+template <class T>
+double grown(Machine& m, bool writes, double (*measure)()) {
+  const int n = 1 << 20, threads = 256;
+  const std::vector<T> ones(n, T(1.0f));
+  Array<T> x = m.upload("x", ones.data(), n);
+  Array<float> out = m.alloc<float>("out", 1);
+  const double before = measure();
+  if (writes)
+    launch(m, write_elements<T>, n / threads, threads, x.data());
+  else
+    launch(m, read_elements<T>, n / threads, threads, x.data(), n, out.data());
+  return (measure() - before) / (n * sizeof(T));
+}
+
+// By how much what `measure` says grows for each byte of an array of floats or halfs that a launch reads or writes.
+double run_elements(Machine& m, bool halves, bool writes, double (*measure)()) {
+  return halves ? grown<__half>(m, writes, measure) : grown<float>(m, writes, measure);
+}
+
 // ---- trace ---------------------------------------------------------------------------------------------------------
 
 struct Row {

@@ -26,6 +26,7 @@
   std::vector<int> run_half_warps(Machine& m);                                       \
   std::vector<unsigned> run_halves(Machine& m, float x, double y, int n);            \
   std::vector<int> run_allowed(Machine& m);                                          \
+  double run_elements(Machine& m, bool halves, bool writes, double (*measure)());    \
   void run_marked(Machine& m);
 
 namespace flash {

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 #include <sched.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -369,6 +370,24 @@ TEST_CASE("the last block may read what others released") {
 }
 
 #ifndef FLASH_NO_CHECKED_KERNELS
+TEST_CASE("what the checks keep of each byte of global memory") {
+  const auto resident = [] {  // bytes of this process that are in memory
+    double size = 0, pages = 0;
+    std::ifstream("/proc/self/statm") >> size >> pages;
+    return pages * static_cast<double>(sysconf(_SC_PAGESIZE));
+  };
+  const auto bytes = [&](bool halves, bool writes) {
+    Checked m({.threads = 1});
+    return run_elements(m, halves, writes, resident);
+  };
+  bytes(false, false);  // what a first launch takes besides
+  // A quarter more where a word has several cells.
+  CHECK(bytes(false, false) == doctest::Approx(4).epsilon(0.05));
+  CHECK(bytes(false, true) == doctest::Approx(2).epsilon(0.1));
+  CHECK(bytes(true, false) == doctest::Approx(8.25).epsilon(0.05));
+  CHECK(bytes(true, true) == doctest::Approx(4.25).epsilon(0.1));
+}
+
 TEST_CASE("a freed array leaves nothing behind for the next one at its address") {
   flash::simt::DeviceMemory memory;
   flash::simt::GlobalShadow shadow(memory);

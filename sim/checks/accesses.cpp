@@ -17,6 +17,7 @@ extern "C" __attribute__((visibility("hidden"))) const char __ehdr_start, _end;
 namespace flash::simt {
 
 void Checker::atomic(const void* address, std::size_t bytes, bool reads, Scope scope, Site site_) {
+  if (unwatched_memory && worker_.in_shared(address)) return;  // nobody else sees it
   scope_ = scope, asked_ = true;
   const auto key = spot(site_) | std::uintptr_t{bytes} << kPieceShift;
   void* at = const_cast<void*>(address);
@@ -28,10 +29,8 @@ void Checker::atomic(const void* address, std::size_t bytes, bool reads, Scope s
   publish(address, true);
 }
 
-// The whole array: nobody keeps books of its elements. Most know it already, and workers share the line of the mark.
-void Checker::writes_unwatched(const void* address) {
-  DeviceMemory& memory = global_.memory;
-  if (!memory.contains(address)) return;
+// Nobody keeps books of its elements. Most know it already, and workers share the line of the mark.
+void writes_unwatched(DeviceMemory& memory, const void* address) {
   const std::size_t owner = memory.owner(address);
   if (owner >= memory.arrays.size()) return;
   bool* const mark = &memory.arrays[owner].initialised;

@@ -8,8 +8,6 @@
 
 #include <cstring>
 
-#include <cstring>
-
 #include "sim/error.hpp"
 
 namespace flash::simt {

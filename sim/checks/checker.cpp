@@ -10,12 +10,8 @@
 
 namespace flash::simt {
 
-namespace {
-SiteCache no_sites;
-}  // namespace
-
-constinit thread_local SiteCache* running_sites = &no_sites;
-constinit thread_local bool block_is_unwatched = false;
+constinit thread_local SiteCache* running_sites = nullptr;
+constinit thread_local DeviceMemory* unwatched_memory = nullptr;
 
 Checker::Checker(Worker& worker, GlobalShadow& global)
     : worker_(worker),
@@ -70,7 +66,7 @@ void Checker::begin_block() {
   others_watch_ = worker_.observers.size() > 1;
   counters.observers = others_watch_ ? &worker_.observers : nullptr;
   quick_bytes_ = others_watch_ || !watches_ ? 0 : shared_bytes_ / 16 * 16;
-  block_is_unwatched = !watches_;
+  unwatched_memory = watches_ ? nullptr : &global_.memory;
   published_.clear();
   handovers_.clear();
   uses_.clear(), far_uses_.clear();
@@ -81,7 +77,7 @@ void Checker::begin_block() {
 
 void Checker::switched() {
   forget_foreseen();
-  running_sites = &site_cache_;
+  running_sites = unwatched_memory ? nullptr : &site_cache_;
   if (stored_.finding) see_what_was_stored();
   settled_.select(worker_.current / kWarpSize);
   running_ = epochs_[worker_.current];
@@ -112,8 +108,8 @@ void Checker::end_block(bool regularly) {
   see_what_was_stored();
   ended_ = regularly;
   forget_foreseen();
-  running_sites = &no_sites;
-  block_is_unwatched = false;
+  running_sites = nullptr;
+  unwatched_memory = nullptr;
   if (regularly && worker_.cluster) look_at_visits();
   if (value_) value_.unlock();                                      // the block ended in an atomic: its time was up
   for (unsigned w = 0; w < worker_.warps.size(); ++w) converge(w);  // what a stopped block left

@@ -49,10 +49,12 @@ class SiteCache {
  private:
   std::array<CachedSite, 1024> sites_{};
 };
-// Of the block whose thread runs; elsewhere an empty one.
+// Of the block whose thread runs, if it is in the sample; elsewhere null.
 extern constinit thread_local SiteCache* running_sites;
-// Whether it is a block that is not in the sample.
-extern constinit thread_local bool block_is_unwatched;
+// The device's memory, if it is a block that is not in the sample; elsewhere null.
+extern constinit thread_local DeviceMemory* unwatched_memory;
+// Such a block writes there: the whole array counts as written.
+void writes_unwatched(DeviceMemory& memory, const void* address);
 
 class Checker : public Checks {
  public:
@@ -60,7 +62,6 @@ class Checker : public Checks {
   void begin_launch();
   // Whether the plain accesses of the blocks from here on are checked. What others write counts as written.
   void watch(bool all) { watches_ = all; }
-  void writes_unwatched(const void* address);
   void end_launch(const Tally& tally) { counters.tally = tally; }
 
   // ---- what the core tells and asks ----

@@ -152,6 +152,7 @@ void Checker::counts(Counting how, unsigned number) {
 
 void Checker::after_atomic(const void* address) {
   Extra* const extra = extra_[worker_.current].get();
+  if (!extra && unwatched_memory && worker_.in_shared(address)) return;  // as in atomic()
   const auto [how, number] = extra ? std::exchange(extra->counts, {}) : decltype(extra->counts){};
   if (how == Counting::adds) count_up(address, number);
   if (value_) value_.unlock();
@@ -277,8 +278,7 @@ bool Checker::is_over(Epoch earlier, Access before, Access access) const {
 
 // How far apart two unordered accesses are: 1 same warp, 2 same block, 3 different blocks.
 unsigned Checker::distance(Epoch a, Epoch b, bool global) const {
-  if (global &&
-      (std::min(a, b) < global_.own_begin || global_.block_of(clock_of(a)) != global_.block_of(clock_of(b))))
+  if (global && (std::min(a, b) < global_.own_begin || global_.block_of(clock_of(a)) != global_.block_of(clock_of(b))))
     return 3;
   return thread_of(a) / kWarpSize == thread_of(b) / kWarpSize ? 1 : 2;
 }

@@ -27,9 +27,10 @@ using flash::simt::Worker;
 
 // An access of a block that is not in the sample: a plain one, or one to its own shared memory, which nobody else sees.
 [[gnu::always_inline]] inline bool is_unwatched(Worker* worker, const void* address, Access access) {
-  if (!flash::simt::block_is_unwatched) return false;
+  flash::simt::DeviceMemory* const memory = flash::simt::unwatched_memory;
+  if (!memory) return false;
   if (!is_plain(access)) return worker->in_shared(address);
-  if (is_write(access)) checker(worker)->writes_unwatched(address);
+  if (is_write(access) && memory->contains(address)) flash::simt::writes_unwatched(*memory, address);
   return true;
 }
 
@@ -53,15 +54,16 @@ void waits(Access access, std::uintptr_t pc) {
   outside.worker()->before_volatile_read(reinterpret_cast<const void*>(pc));
 }
 
+[[gnu::always_inline]] inline void accessed_by_host(const void* address, Access access, std::uintptr_t pc) {
+  const flash::simt::DeviceMemory* const memory = flash::simt::host_watched;
+  if (memory && memory->contains(address)) [[unlikely]]
+    flash::simt::host_accessed(address, flash::simt::is_write(access), reinterpret_cast<const void*>(pc));
+}
+
 template <unsigned kBytes, Access kAccess>
 [[gnu::always_inline]] inline void accessed(void* address, std::uintptr_t pc) {
   Worker* const worker = active_worker;
-  if (!worker) {
-    const flash::simt::DeviceMemory* const memory = flash::simt::host_watched;
-    if (memory && memory->contains(address)) [[unlikely]]
-      flash::simt::host_accessed(address, flash::simt::is_write(kAccess), reinterpret_cast<const void*>(pc));
-    return;
-  }
+  if (!worker) return accessed_by_host(address, kAccess, pc);
   if constexpr (is_volatile(kAccess)) waits(kAccess, pc);
   if (is_unwatched(worker, address, kAccess)) return;
   if (checker(worker)->quick<kBytes, kAccess>(address, pc)) return;
@@ -78,7 +80,13 @@ template <unsigned kBytes>
 template <unsigned kBytes, Access kAccess>
 [[gnu::always_inline]] inline void hook(void* address, std::uintptr_t pc) {
   if constexpr (kAccess != Access::read) return accessed<kBytes, kAccess>(address, pc);
-  flash::simt::CachedSite& site = (*flash::simt::running_sites)[pc];
+  flash::simt::SiteCache* const sites = flash::simt::running_sites;
+  if (!sites)
+      [[unlikely]] {  // frequent in programs whose host computes, and where a sample is checked: so, no more calls
+    if (flash::simt::unwatched_memory) return;
+    return active_worker ? read_unexpected<kBytes>(address, pc) : accessed_by_host(address, kAccess, pc);
+  }
+  flash::simt::CachedSite& site = (*sites)[pc];
   if (site.key != pc || site.expected != reinterpret_cast<std::uintptr_t>(address) || site.left == 0) [[unlikely]]
     return read_unexpected<kBytes>(address, pc);
   site.expected += static_cast<std::uintptr_t>(std::int64_t{site.step});

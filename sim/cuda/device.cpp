@@ -133,13 +133,13 @@ cudaError_t cudaDriverGetVersion(int* version) {
 
 // They are kept and told; the simulator has limits of its own.
 cudaError_t cudaDeviceSetLimit(cudaLimit limit, std::size_t value) {
-  if (!has(limit)) return failed(cudaErrorUnsupportedLimit);
+  if (!has(limit)) return failed(cudaErrorInvalidValue);
   limits[static_cast<std::size_t>(limit)] = value;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetLimit(std::size_t* value, cudaLimit limit) {
   if (!value) return failed(cudaErrorInvalidValue);
-  if (!has(limit)) return failed(cudaErrorUnsupportedLimit);
+  if (!has(limit)) return failed(cudaErrorInvalidValue);
   *value = limits[static_cast<std::size_t>(limit)];
   return cudaSuccess;
 }
@@ -165,8 +165,8 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
   *can = 0;
   return cudaSuccess;
 }
-cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
-  return failed(cudaErrorInvalidDevice);
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
+  return failed(peer == 0 ? cudaErrorPeerAccessUnsupported : cudaErrorInvalidDevice);
 }
 cudaError_t cudaDeviceDisablePeerAccess(int peer) {
   return failed(peer == 0 ? cudaErrorPeerAccessNotEnabled : cudaErrorInvalidDevice);

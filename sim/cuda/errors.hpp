@@ -20,6 +20,7 @@
   X(cudaErrorInvalidDevice, 101, "invalid device ordinal")                                                \
   X(cudaErrorNoKernelImageForDevice, 209, "no kernel image is available for execution on the device")     \
   X(cudaErrorUnsupportedLimit, 215, "limit is not supported on this architecture")                        \
+  X(cudaErrorPeerAccessUnsupported, 217, "peer access is not supported between these two devices")        \
   X(cudaErrorInvalidResourceHandle, 400, "invalid resource handle")                                       \
   X(cudaErrorIllegalState, 401, "the operation cannot be performed in the present state")               \
   X(cudaErrorSymbolNotFound, 500, "named symbol not found")                                               \

@@ -196,6 +196,8 @@ class Trial:
                                  cwd=self.build.folder, check=True).stdout)["tests"]
         command = [word.replace(str(self.build.folder), str(build)).replace(f"{ROOT}/tests", f"{tree}/tests")
                    for word in max(tests, key=lambda test: len(test["name"]))["command"]]
+        if self.mutant.program == "programs":  # of all of them the one that is to notice
+            command.append(f"{tree}/tests/simt/programs/{self.mutant.noticed.split(':')[0]}.cu")
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=WALL_SECONDS)
         if done.returncode in (0, SKIPPED):
             return ("SURVIVED", "") if done.returncode == 0 else ("skipped", self.mutant.noticed)

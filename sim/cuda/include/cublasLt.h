@@ -1,5 +1,5 @@
-// cublasLt.h: in place of cuBLASLt's header of this name, for programs that ./flash check compiles: the names alone; a
-// product returns CUBLAS_STATUS_NOT_SUPPORTED.
+// cublasLt.h: in place of cuBLASLt's header of this name, for programs that ./flash check compiles: the names alone;
+// a call says that it is not simulated, and returns CUBLAS_STATUS_NOT_SUPPORTED.
 // Use: #include <cublasLt.h>, as with nvcc.
 #pragma once
 #include <cublas_v2.h>

@@ -60,9 +60,9 @@ void device() {
   OK(cudaDeviceSetLimit(cudaLimitMallocHeapSize, 64 << 20));
   OK(cudaDeviceGetLimit(&bytes, cudaLimitMallocHeapSize));
   EXPECT(bytes == 64 << 20);
-  EXPECT(cudaDeviceGetLimit(&bytes, static_cast<cudaLimit>(77)) == cudaErrorUnsupportedLimit);
+  EXPECT(cudaDeviceGetLimit(&bytes, static_cast<cudaLimit>(77)) == cudaErrorInvalidValue);
   EXPECT(cudaDeviceCanAccessPeer(&value, 0, 99) == cudaErrorInvalidDevice);
-  EXPECT(cudaDeviceEnablePeerAccess(0, 0) == cudaErrorInvalidDevice);
+  EXPECT(cudaDeviceEnablePeerAccess(0, 0) == cudaErrorPeerAccessUnsupported);
   OK(cudaProfilerStart());
   OK(cudaProfilerStop());
 }

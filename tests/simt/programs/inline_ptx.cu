@@ -72,7 +72,7 @@ enum Word {
   two_halfs,
   fourth,
   wraps,
-  named,
+  before,
   reversed,
   kWords
 };
@@ -115,7 +115,7 @@ __global__ void words(const uint4* in, uint32_t* out, uint32_t* total) {
   asm("{\n\t.reg .pred p;\n\tmov.u32 %0, 0;\nNEXT:\n\tadd.u32 %0, %0, 3;\n\tsetp.lt.u32 p, %0, %1;\n\t@p bra NEXT;\n\t}"
       : "=&r"(w[wraps])
       : "r"(t));
-  asm("sub.u32 %[to], %[from], 1;" : [to] "=r"(w[named]) : [from] "r"(t));
+  asm("sub.u32 %0, %1, 1;" : "=r"(w[before]) : "r"(t));
   asm("brev.b32 %0, %1;" : "=r"(w[reversed]) : "r"(x));
   asm volatile("red.global.add.u32 [%0], %1;" ::"l"(total), "r"(t) : "memory");
   for (int i = 0; i < kWords; ++i) out[t * kWords + i] = w[i];
@@ -189,7 +189,7 @@ int main(int argc, char**) {
     expect("cvt", t, w[two_halfs], 0x40003c00u);
     expect("ld", t, w[fourth], in[t].w);
     expect("bra", t, w[wraps], t < 3 ? 3 : (t + 2) / 3 * 3);
-    expect("sub", t, w[named], t - 1u);
+    expect("sub", t, w[before], t - 1u);
     expect("brev", t, w[reversed], reversed_x);
   }
   std::printf("inline_ptx: %s\n", wrong ? "WRONG" : "right");

@@ -15,6 +15,7 @@ int main(int argc, char** argv) {
   float *d_out, *d_stats, *d_vaccum, *d_qkvr, *d_preatt, *d_att;
   cudaMalloc(&d_out, out.size() * 4), cudaMalloc(&d_stats, B * NH * T * 4), cudaMalloc(&d_vaccum, out.size() * 4);
   cudaMalloc(&d_qkvr, inp.size() * 4), cudaMalloc(&d_preatt, squares * 4), cudaMalloc(&d_att, squares * 4);
+  cublasCreate(&cublas_handle);
   for (int i = 1; i < argc; ++i) {
     const int kernel = std::atoi(argv[i]);
     attention_forward(kernel, d_out, d_stats, d_vaccum, d_qkvr, d_preatt, d_att, const_cast<float*>(d_inp), B, T, C, NH,

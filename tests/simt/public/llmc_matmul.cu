@@ -14,6 +14,7 @@ int main(int argc, char** argv) {
   const float *d_inp = uploaded(inp), *d_weight = uploaded(weight), *d_bias = uploaded(bias);
   float* d_out;
   cudaMalloc(&d_out, out.size() * sizeof(float));
+  cublasCreate(&cublas_handle);
   for (int i = 1; i < argc; ++i) {
     const int kernel = std::atoi(argv[i]);
     matmul_forward(kernel, d_out, d_inp, d_weight, d_bias, B, T, C, OC, 16);

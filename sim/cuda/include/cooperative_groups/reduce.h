@@ -4,23 +4,19 @@
 #pragma once
 #include <cooperative_groups.h>
 
-#include <limits>
-
 namespace cooperative_groups {
 
-// Operations, each with the value that changes nothing.
-#define FLASH_OPERATION(name, result, none)                       \
-  template <class T>                                              \
-  struct name {                                                   \
-    __device__ T operator()(T a, T b) const { return result; }    \
-    __device__ static T nothing() { return none; }                \
+#define FLASH_OPERATION(name, result)                          \
+  template <class T>                                           \
+  struct name {                                                \
+    __device__ T operator()(T a, T b) const { return result; } \
   };
-FLASH_OPERATION(plus, a + b, T{})
-FLASH_OPERATION(less, b < a ? b : a, std::numeric_limits<T>::max())
-FLASH_OPERATION(greater, a < b ? b : a, std::numeric_limits<T>::lowest())
-FLASH_OPERATION(bit_and, a & b, static_cast<T>(~T{}))
-FLASH_OPERATION(bit_or, a | b, T{})
-FLASH_OPERATION(bit_xor, a ^ b, T{})
+FLASH_OPERATION(plus, a + b)
+FLASH_OPERATION(less, b < a ? b : a)
+FLASH_OPERATION(greater, a < b ? b : a)
+FLASH_OPERATION(bit_and, a & b)
+FLASH_OPERATION(bit_or, a | b)
+FLASH_OPERATION(bit_xor, a ^ b)
 #undef FLASH_OPERATION
 
 template <unsigned N, class Parent, class T, class Operation>

@@ -14,14 +14,11 @@ __device__ T inclusive_scan(const Group& group, T value, Operation operation = {
   }
   return value;
 }
+// The first thread gets T{}, whatever the operation.
 template <class Group, class T, class Operation = plus<T>>
 __device__ T exclusive_scan(const Group& group, T value, Operation operation = {}, FLASH_SITE) {
   const T before = group.shfl_up(inclusive_scan(group, value, operation, site), 1, site);
-  if (group.thread_rank() > 0) return before;
-  if constexpr (requires { Operation::nothing(); })
-    return Operation::nothing();
-  else
-    return T{};
+  return group.thread_rank() > 0 ? before : T{};
 }
 
 }  // namespace cooperative_groups
