@@ -1,7 +1,8 @@
 # pictures.py: the pictures of phases as SVG, out of the rows of docs/results/*.json, libraries beside them: all phases,
 # with the bytes that each moves and, of kernels, the speed that was measured; the tensor-core phases with what was
 # predicted of them; the last of these over N.
-# tables.py writes them: staircase.svg, tensor-cores.svg and hopper.svg; and training.svg, a model's losses.
+# tables.py writes them: staircase.svg, tensor-cores.svg and hopper.svg; training.svg, a model's losses; and ring.svg,
+# what the streams of two GPUs did in a ring.
 import math
 
 from rows import Wrong, is_ours, number, short
@@ -233,4 +234,44 @@ def training_curves(rows):
         canvas.path("".join(f"{num(left + width * i / (steps - 1))},{num(y_of(x))} " for i, x in enumerate(losses)),
                     f'stroke="{colour}" stroke-width="{1.5 if ours else 4}"')
         canvas.text(left + width + 10, top + 20 + 18 * n, name, f'font-weight="bold" fill="{colour}"')
+    return str(canvas)
+
+
+def time_line(rows):
+    """What each stream of each GPU did in one turn of a ring: `rows` of the kind trace, ns of a GPU's own clock. The
+    clocks are set by the first exchange, which ends at the same time for both of its sides."""
+    events = [dict(row) for row in rows if row.get("kind") == "trace"]
+    colours = {"attention": "#0072b2", "exchange": "#e69f00", "merge": "#009e73", "copy": "#56b4e9", "sum": "#cc79a7"}
+    if not events or {event["what"] for event in events} - set(colours):
+        raise Wrong(f"expected traces of {', '.join(colours)}")
+    for gpu in {event["gpu"] for event in events}:
+        own = [event for event in events if event["gpu"] == gpu]
+        zero = min(event["end"] for event in own if event["what"] == "exchange")
+        for event in own:
+            event["begin"], event["end"] = ((event[side] - zero) / 1e3 for side in ("begin", "end"))
+    first = min(event["begin"] for event in events)
+    last = max(event["end"] for event in events)
+    lanes = sorted({(event["gpu"], event["stream"]) for event in events})
+    left, top, width = 118, 84, 620
+    canvas = Canvas(760, top + 34 * len(lanes) + 50, "Two GPUs in a ring, forward and backward")
+    x = 16
+    for what, colour in colours.items():
+        canvas.rect(x, 46, 12, 12, f'fill="{colour}"')
+        canvas.text(x + 17, 56, what)
+        x += 95
+    for n, (gpu, stream) in enumerate(lanes):
+        y = top + 34 * n
+        canvas.text(16, y + 17, f"GPU {gpu}, {'kernels' if stream == 'compute' else 'transfer'}", 'font-size="11"')
+        for event in events:
+            if (event["gpu"], event["stream"]) == (gpu, stream):
+                begin = left + width * (event["begin"] - first) / (last - first)
+                canvas.rect(begin, y, max(width * (event["end"] - event["begin"]) / (last - first), 1), 24,
+                            f'fill="{colours[event["what"]]}"')
+    bottom = top + 34 * len(lanes)
+    for ms in range(0, int((last - first) / 1e3) + 1):
+        x = left + width * 1e3 * ms / (last - first)
+        canvas.line(x, top - 6, x, bottom, 'stroke="#000" stroke-opacity="0.15"')
+        canvas.text(x, bottom + 14, num(ms), 'text-anchor="middle" fill="#666" font-size="11"')
+    canvas.text(left + width / 2, bottom + 34, "ms: two attention calls and a merge forward, two calls backward",
+                'text-anchor="middle"')
     return str(canvas)

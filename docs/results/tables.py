@@ -443,6 +443,19 @@ def ablations_table(rows, words):
 
 
 # What a marker may ask for: functions of the rows that its words choose, and of its words.
+def passes_of(row):
+    """Of a ring's row: which passes were timed."""
+    return "forward and backward" if row["backward"] else "forward"
+
+
+def spare_table(rows):
+    """Of shapes that were timed with some to spare: how many times as fast as one GPU, by how many."""
+    tried = {(row["rows"], row["backward"]) for row in rows if row["spare"]}
+    return grid([row for row in rows if (row["rows"], row["backward"]) in tried], "multiprocessors to spare",
+                lambda row: f"{row['rows']} rows, {passes_of(row)}", "{spare}",
+                lambda row: f"{number(row['ratio']):.2f}")
+
+
 KINDS = {
     "summary": summary_table, "predictions": predictions_table, "gradients": gradients_table, "mutants": mutants_table,
     "public": public_table, "simulators": simulators_table, "speed": speed_table, "cpu": cpu_table,
@@ -459,6 +472,14 @@ KINDS = {
     "sanitizer": lambda rows, words: grid(rows, "phase | type", "{phase} | {type}", "{tool}", "{found:d}", "not run"),
     "hot": lambda rows, words: grid(rows, "back to back", "D {D}, {mask}, N = {N}", "{kernel}",
                                     lambda row: hot_cell(row["tflops"], row["nvml_mhz"], row["power_w"])),
+    "ring": lambda rows, words: grid(rows, "rows, layout", "{rows}, {layout}", passes_of,
+                                     lambda row: f"{number(row['ratio']):.2f} ({number(row['ring_ms']):.2f} ms)"),
+    "spare": lambda rows, words: spare_table(rows),
+    "longest": lambda rows, words: table(rows, {
+        "on": lambda row: {"one": "one GPU", "ring": "two, "}[row["what"]] +
+                          ("" if row["what"] == "one" else f"{row['group']} heads at a time" if row["group"] else
+                           "all heads at once"),
+        "rows": lambda row: f"{row['rows']:,}", "forward pass, s": lambda row: f"{number(row['ms']) / 1e3:.1f}"}),
     "picture": lambda rows, words: f"![{one_of(words, 'alt')}]({one_of(words, 'link')})\n\n"}
 # Words that these read themselves; all others choose rows.
 READ = {"kernel", "over", "about", "wrong", "link", "alt", "of", "show"}
@@ -574,6 +595,8 @@ def drawn(results, phases):
         files["hopper.svg"] = pictures.speed_lines("13", beside)
     if model := rows("h200-model.json"):
         files["training.svg"] = pictures.training_curves(model)
+    if ring := rows("h200-ring.json"):
+        files["ring.svg"] = pictures.time_line(ring)
     return {results / name: text for name, text in files.items()}
 
 

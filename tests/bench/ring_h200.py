@@ -1,10 +1,10 @@
 # ring_h200.py: phase 30 on the GPUs of this host beside one of them: ratios and the longest sequence, by ring_bench.
-# python3 tests/bench/ring_h200.py BUILD/bin/ring_bench OUT.json [--trace FILE]      needs two GPUs and NCCL; minutes
+# python3 tests/bench/ring_h200.py BUILD/bin/ring_bench OUT.json      needs two GPUs and NCCL; five minutes
 import argparse
 import json
 import os
 import subprocess
-import time
+import tempfile
 
 from results import gpu_environment, write_results
 
@@ -29,7 +29,8 @@ def bench(program, seconds=120, **flags):
     if done.returncode != 0:
         print(done.stderr.strip().splitlines()[-1:], flush=True)
         return None
-    return json.loads(done.stdout)
+    line = {name: int(x) if isinstance(x, str) and x.isdigit() else x for name, x in json.loads(done.stdout).items()}
+    return {name: x for name, x in line.items() if name not in ("causal", "timeout", "trace", "what")}
 
 
 def longest(program, what, group):
@@ -56,23 +57,22 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
     parser.add_argument("out")
-    parser.add_argument("--trace", default="")
     asked = parser.parse_args()
-    rows, long = [], []
+    rows = []
     for S, layout, backward, spare, rest in SHAPES:
-        begin = time.time()
-        traced = (S, layout, backward, rest) == (16384, "zig-zag", 1, 100)
-        line = bench(asked.program, rows=S, layout=layout, backward=backward, spare=spare, rest=rest,
-                     trace=asked.trace if traced else "")
+        line = bench(asked.program, rows=S, layout=layout, backward=backward, spare=spare, rest=rest)
         if line:
-            rows.append(line)
-            print(S, layout, "both" if backward else "forward", spare, rest, line["one_ms"], line["ring_ms"], line["ratio"],
-                  line["apart"], f"{time.time() - begin:.0f} s", flush=True)
+            rows.append({"kind": "ring", **line})
+            print(S, layout, "both" if backward else "forward", spare, rest, line["one_ms"], line["ring_ms"],
+                  line["ratio"], line["apart"], flush=True)
     for what, group in (("one", 0), ("ring", 0), ("ring", 16)):
-        long.append(longest(asked.program, what, group))
-        print(long[-1], flush=True)
-    write_results(asked.out, gpu_environment(), [{"kind": "ring", **row} for row in rows] +
-                  [{"kind": "longest", **row} for row in long])
+        rows.append({"kind": "longest", **longest(asked.program, what, group)})
+        print(rows[-1], flush=True)
+    with tempfile.TemporaryDirectory() as folder:  # what each stream did in one turn
+        bench(asked.program, rows=16384, backward=1, rest=100, trace=f"{folder}/trace")
+        with open(f"{folder}/trace", encoding="utf-8") as trace:
+            rows += [{"kind": "trace", **json.loads(line)} for line in trace]
+    write_results(asked.out, gpu_environment(), rows)
 
 
 if __name__ == "__main__":
