@@ -348,7 +348,7 @@ static std::uint64_t keys_that_go_home(const Split& split, RingLayout layout, in
   return static_cast<std::uint64_t>(keys);
 }
 
-TEST_CASE("bytes: what is sent is the formula; the mask saves dK and dV that nobody makes") {
+TEST_CASE("bytes: what is sent is the formula, and a mask saves dK and dV that nobody makes") {
   for (const RingLayout layout : all_layouts)
     for (const Mask mask : {Mask::none(), Mask::top_left()})
       for (int ranks = 1; ranks <= 5; ++ranks) {

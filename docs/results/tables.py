@@ -474,6 +474,9 @@ KINDS = {
                                     lambda row: hot_cell(row["tflops"], row["nvml_mhz"], row["power_w"])),
     "ring": lambda rows, words: grid(rows, "rows, layout", "{rows}, {layout}", passes_of,
                                      lambda row: f"{number(row['ratio']):.2f} ({number(row['ring_ms']):.2f} ms)"),
+    "calls": lambda rows, words: table([row for row in rows if "eager_us" in row], {
+        "B 1, H 16, N 1024, D 64, us": "{kernel}", "CUDA graph": lambda row: f"{number(row['graph_us']):.0f}",
+        "eager": lambda row: f"{number(row['eager_us']):.0f}"}),
     "spare": lambda rows, words: spare_table(rows),
     "longest": lambda rows, words: table(rows, {
         "on": lambda row: {"one": "one GPU", "ring": "two, "}[row["what"]] +

@@ -359,8 +359,8 @@ CELL("From one Q tile to the next") {
 //
 // ## 7 · What a backward pass needs
 //
-// For a backward pass phase 18 can keep m, l and what rounding took from O. A second kernel does that, `kKeeps`. It uses
-// functions of [phase 13](../13-instruction-diet/notebook.cpp) and two more for warpgroups.
+// For a backward pass phase 18 can keep m, l and what rounding took from O. A second kernel does that, `kKeeps`. It
+// uses functions of [phase 13](../13-instruction-diet/notebook.cpp) and two more for warpgroups.
 //
 // ```{region} ../13-instruction-diet/training.cuh hopper
 // ```

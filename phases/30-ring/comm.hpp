@@ -42,8 +42,8 @@ class Comm {
   virtual ~Comm() = default;
   Comm(const Comm&) = delete;
 
-  // At most one message to each rank and one from each. Until wait() has returned what is sent may be read, and where it
-  // is received may not be touched. One exchange at a time.
+  // At most one message to each rank and one from each. Until wait() has returned, what is sent may be read, and where
+  // it is received may not be touched. One exchange at a time.
   void begin(const std::vector<Outgoing>& send, const std::vector<Incoming>& receive) {
     send_ = send, receive_ = receive, ++exchanges_;
     for (const Outgoing& message : send)

@@ -1,5 +1,6 @@
-// Phase 30: the merge on a GPU: merge.hpp's rule, a lane for a row's numbers and a warp for its O. The last set of keys is merged and divided in
-// one kernel, and the first leaves its O where the sum is to be: two sets cost two reads of O in fp32 and no write.
+// Phase 30: the merge on a GPU: merge.hpp's rule, a lane for a row's numbers and a warp for its O. The last set of keys
+// is merged and divided in one kernel, and the first leaves its O where the sum is to be: two sets cost two reads of O
+// in fp32 and no write.
 // Use: merge_rows<4><<<…>>>(sums, set, heads);  finish_rows<T, 4><<<…>>>(…);  phases/ring/gpu.cu
 #pragma once
 #include <type_traits>
@@ -85,8 +86,8 @@ __device__ inline Join of_lane(const Join& mine, int lane) {
           (flags & 1) != 0,
           (flags & 2) != 0};
 }
-// Calls store(its, d, what becomes of its O from column d on) for the row of each lane; a few rows at once, so that many
-// bytes are on their way.
+// Calls store(its, d, what becomes of its O from column d on) for the row of each lane; a few rows at once, so that
+// many bytes are on their way.
 template <int kWidth, class Store>
 __device__ __forceinline__ void join_rows(const Join& mine, const float* O, const float* part, int Dv,
                                           const Store& store) {

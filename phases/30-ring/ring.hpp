@@ -133,7 +133,8 @@ struct KeyGradients {
 // dQ of this rank's rows, dK and dV of its keys. Each call gets the final O and LSE, so that its P and its δ are those
 // of the whole row; it is told that these are not all keys (phase 20 counts dQ's keys from their mean, where rows of dS
 // sum to 0). What a call has left for the keys of another rank goes home in the next step, and is added there: in fp32,
-// in the order of the steps. A phase that takes fp32 gets all in fp32: what it leaves is not rounded before it is added.
+// in the order of the steps. A phase that takes fp32 gets all in fp32: what it leaves is not rounded before it is
+// added.
 inline void ring_backward(Comm& comm, const Split& split, const AnyProblem& mine, const Worker& worker) {
   const int n = comm.size;
   const Shape s = mine.shape();

@@ -422,6 +422,23 @@ class Tables(Case):
                          f"{title} 25 | flex |\n|---|---:|---:|\n| full, N = 512 | 600 | 300 (2.00) |\n"
                          f"| causal, N = 512 | 500 |  |\n\n{title} 26 |\n|---|---:|\n| window, N = 512 | 400 |\n\n")
 
+    def test_a_ring_beside_one_gpu(self):
+        def row(rows, spare, ratio, backward=0):
+            return {"rows": rows, "layout": "striped", "backward": backward, "spare": spare, "ratio": ratio,
+                    "ring_ms": 2}
+        self.assertEqual(self.shown("ring", row(8, 0, 1.234), row(8, 0, 2, 1)),
+                         "| rows, layout | forward | forward and backward |\n|---|---:|---:|\n"
+                         "| 8, striped | 1.23 (2.00 ms) | 2.00 (2.00 ms) |\n\n")
+        self.assertEqual(self.shown("spare", row(8, 0, 1.2), row(8, 4, 1.1), row(9, 0, 1)),  # 9 was not tried with any
+                         "| multiprocessors to spare | 0 | 4 |\n|---|---:|---:|\n| 8 rows, forward | 1.20 | 1.10 |\n\n")
+        self.assertEqual(self.shown("longest", {"what": "one", "group": 0, "rows": 1000, "ms": 1500},
+                                    {"what": "ring", "group": 0, "rows": 800, "ms": 100},
+                                    {"what": "ring", "group": 16, "rows": 1800, "ms": 2049}),
+                         "| on | rows | forward pass, s |\n|---|---:|---:|\n| one GPU | 1,000 | 1.5 |\n"
+                         "| two, all heads at once | 800 | 0.1 |\n| two, 16 heads at a time | 1,800 | 2.0 |\n\n")
+        self.assertEqual(self.shown("calls", {"kernel": "a", "eager_us": 9.6, "graph_us": 5}, {"host_us": 3}),
+                         "| B 1, H 16, N 1024, D 64, us | CUDA graph | eager |\n|---|---:|---:|\n| a | 5 | 10 |\n\n")
+
     def test_steps_that_were_predicted(self):
         def step(kernel, **more):
             return {"kernel": kernel, "N": 512, "causal": False, **more}
@@ -515,6 +532,20 @@ class Pictures(Case):
         self.refused("as many losses each", pictures.training_curves,
                      self.read(curve("a", 1, 2), curve("b", 1)))
         self.refused("two rows or more", pictures.training_curves, self.read(curve("a", 1, 2), timed("b")))
+
+    def test_a_time_line_is_set_by_the_first_exchange(self):
+        def event(gpu, stream, what, begin, end):
+            return {"kind": "trace", "gpu": gpu, "stream": stream, "what": what, "begin": begin, "end": end}
+        drawing = pictures.time_line(self.read(
+            event(0, "transfer", "exchange", 0, 1e6), event(0, "compute", "attention", 0, 4e6),
+            event(1, "transfer", "exchange", 700e6, 701e6), event(1, "compute", "attention", 700e6, 702e6), timed("b")))
+        # Whatever the clocks say, both begin together: 620 pixels are 4 ms.
+        self.assertEqual(drawing.count('x="118" y="118" width="155"'), 1)
+        self.assertEqual(drawing.count('x="118" y="186" width="155"'), 1)
+        self.assertIn('x="118" y="84" width="620"', drawing)
+        self.assertIn('x="118" y="152" width="310"', drawing)
+        self.refused("expected traces of attention", pictures.time_line, self.read(timed("b")))
+        self.refused("expected traces of attention", pictures.time_line, self.read(event(0, "transfer", "sleep", 0, 1)))
 
     def test_text_is_escaped(self):
         canvas = pictures.Canvas(10, 10, 'a <b> & "c"')

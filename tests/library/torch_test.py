@@ -253,6 +253,38 @@ def test_a_call_like_one_before_is_looked_at_once():
         list(pool.map(thread, range(4)))
 
 
+def test_a_training_step_like_one_before():
+    looked = []
+    check, fp._check = fp._check, lambda *args, **others: looked.append(1) or check(*args, **others)
+    try:
+        fp._prepared.clear()
+        dtypes = TYPES[1:] if on_gpu() else TYPES
+        for turn in range(3):  # interleaved, each time with other numbers at other addresses
+            for dtype in dtypes:
+                q, k, v = (draw(2, 4, S, 32, dtype=dtype, seed=10 * turn + i) for i, S in enumerate((9, 13, 13)))
+                rows = q.transpose(1, 2).contiguous().transpose(1, 2)  # the same numbers, heads inside rows
+                for like, causal in ((q, None), (q, "bottom-right"), (rows, None)):
+                    leaves = [t.detach().requires_grad_() for t in (like, k, v)]
+                    twins = [t.detach().double().requires_grad_() for t in leaves]
+                    o, lse = fp.attention(*leaves, causal, with_lse=True)
+                    want_o, want_lse = exact(*twins, causal)
+                    expect_o(o, want_o.detach())
+                    expect_lse(lse, want_lse.detach())
+                    do = draw(*o.shape, dtype=dtype, seed=10 * turn + 7)
+                    inside = do.transpose(1, 2).contiguous().transpose(1, 2)
+                    dlse = draw(*lse.shape, seed=10 * turn + 8)
+                    want = torch.autograd.grad(want_o, twins, do.double(), retain_graph=True)
+                    and_lse = torch.autograd.grad((want_o, want_lse), twins, (do.double(), dlse.double()))
+                    for wanted, *given in ((want, o, do), (want, o, inside), (and_lse, (o, lse), (do, dlse))):
+                        got = torch.autograd.grad(given[0], leaves, given[1], retain_graph=True)
+                        for name, a, b in zip("qkv", got, wanted):
+                            expect_gradient("d" + name, a, b, dtype)
+                        assert all(a.stride() == t.stride() for a, t in zip(got, leaves)), "gradients lie otherwise"
+        assert len(looked) == 3 * len(dtypes), "looked at anew, or others' calls taken for one's own"
+    finally:
+        fp._check = check
+
+
 def test_no_rows_and_no_keys():
     q = draw(1, 2, 3, 16, grad=True)
     k = draw(1, 2, 0, 16, grad=True)

@@ -151,16 +151,9 @@ def _call(prefix, args, device, names, given, forward=None):
         key = (device.index, _key(args, given), forward and _key(forward, None))
         plan = _plans.get(key)
         if plan is None:
-            stem = "flashphases_backward" if forward else "flashphases"
-            bytes_wanted = ctypes.c_size_t()
-            status = getattr(library, stem + "_workspace")(args, bytes_wanted)
-            if status and forward and args.mode:  # what no phase adds atomically, one may add in order
-                args.mode = 0
-                status = getattr(library, stem + "_workspace")(args, bytes_wanted)
-            _abi.check(status, names)
             if len(_plans) >= 4096:
                 _plans.clear()
-            plan = _plans[key] = (bytes_wanted.value, forward and args.mode)
+            plan = _plans[key] = _workspace_and_mode(args, names, forward)
         bytes_wanted, mode = plan
         if forward:
             args.mode = mode
@@ -168,6 +161,18 @@ def _call(prefix, args, device, names, given, forward=None):
         stream = torch._C._cuda_getCurrentRawStream(device.index)
         _abi.check(call(args, workspace.data_ptr() if bytes_wanted else None, bytes_wanted, stream), names)
         return bytes_wanted
+
+
+def _workspace_and_mode(args, names, forward):
+    """Bytes of workspace on the current device, and of a backward pass the mode, which becomes the struct's."""
+    wanted = getattr(_abi.library(), "flashphases_backward_workspace" if forward else "flashphases_workspace")
+    bytes_wanted = ctypes.c_size_t()
+    status = wanted(args, bytes_wanted)
+    if status and forward and args.mode:  # what no phase adds atomically, one may add in order
+        args.mode = 0
+        status = wanted(args, bytes_wanted)
+    _abi.check(status, names)
+    return bytes_wanted.value, forward and args.mode
 
 
 _nothing = contextlib.nullcontext()
@@ -178,16 +183,28 @@ def _current(device):
     return _nothing if torch._C._cuda_getDevice() == device.index else torch.cuda.device(device)
 
 
-# ---- A call like one before: q, k and v alone, without gradients ----------------------------------------------------
+# ---- A call like one before: q, k and v alone -----------------------------------------------------------------------
 # Python looks at tensors for longer than a launch takes. What is known of them but for their addresses is a key; to it
 # belongs a call that was checked, and all that is done again is to allocate, to fill in addresses and to call.
 
 _ADDRESSES = struct.Struct("=17Q")  # q, k, v, o, each before its strides, and lse, which stand in a row
 assert _abi.ForwardArgs.lse.offset == _abi.ForwardArgs.q.offset + 16 * 8
+_KEPT = struct.Struct("=6Q")  # m, l, o_lo and its strides, likewise
+assert _abi.ForwardArgs.o_lo.offset == _abi.ForwardArgs.m.offset + 2 * 8
+_GRADIENTS = struct.Struct("=17Q")  # dout and its strides, dlse, and dq, dk, dv
+assert _abi.BackwardArgs.dv.offset == _abi.BackwardArgs.dout.offset + 13 * 8
 _prepared = {}
 
 
+def _prepare(key, prepared):
+    if len(_prepared) >= 4096:
+        _prepared.clear()
+    _prepared[key] = prepared
+
+
 class _Prepared:
+    """Without gradients."""
+
     def __init__(self, args, q, k, v, o, with_lse, workspace_bytes):
         args.workspace_is_zero = 0 < workspace_bytes <= 256
         self.args, self.with_lse, self.workspace_bytes = bytes(args), with_lse, workspace_bytes
@@ -225,6 +242,105 @@ class _Prepared:
                 return kept
             args.workspace_is_zero = 0
         return torch.empty(self.workspace_bytes, dtype=torch.uint8, device=device) if self.workspace_bytes else None
+
+
+class _Layout:
+    """How to make a tensor like this one."""
+
+    def __init__(self, t):
+        self.shape, self.strides, self.dtype = t.shape, t.stride(), t.dtype
+
+    def made(self, q):
+        return q.new_empty_strided(self.shape, self.strides, dtype=self.dtype)
+
+
+class _PreparedTraining:
+    """Forward and backward. What a forward pass keeps: o, lse, m and l as one, and o_lo."""
+
+    def __init__(self, args, q, k, v, kept, workspace_bytes, atomic, scalars):
+        self.args, self.workspace_bytes, self.atomic, self.scalars = bytes(args), workspace_bytes, atomic, scalars
+        self.strides = [t.stride()[:3] for t in (q, k, v, kept[0])]
+        self.kept = [_Layout(t) for t in kept]
+        self.rows_bytes = kept[1].numel() * 4
+        self.low_strides = kept[3].stride()[:3] if kept[3].numel() else None
+        self.backwards = {}  # by what is known of dout: a struct, its workspace, and dq, dk, dv
+
+    def __call__(self, q, k, v, names):
+        return _Trained.apply(q, k, v, self, None, names)
+
+    def arguments(self, q, k, v, kept):
+        o, lse, m_and_l, o_lo = kept
+        args = _abi.ForwardArgs.from_buffer_copy(self.args)
+        of_q, of_k, of_v, of_o = self.strides
+        _ADDRESSES.pack_into(args, _abi.ForwardArgs.q.offset, q.data_ptr(), *of_q, k.data_ptr(), *of_k, v.data_ptr(),
+                             *of_v, o.data_ptr(), *of_o, lse.data_ptr())
+        m = m_and_l.data_ptr()
+        low = (o_lo.data_ptr(), *self.low_strides) if self.low_strides else (0, 0, 0, 0)
+        _KEPT.pack_into(args, _abi.ForwardArgs.m.offset, m, m + self.rows_bytes, *low)
+        return args
+
+    def forward(self, q, k, v, names):
+        kept = [layout.made(q) for layout in self.kept]
+        _run(_abi.library().flashphases_forward, self.arguments(q, k, v, kept), q, self.workspace_bytes, names)
+        return kept
+
+    def backward(self, dout, q, k, v, kept, names):
+        """dq, dk, dv."""
+        forward_args = self.arguments(q, k, v, kept)
+        what = dout.stride(), dout.data_ptr() & 15
+        if what not in self.backwards:
+            gradients = [_like(t, t.shape[3], t.dtype) for t in (q, k, v)]
+            args = _abi.BackwardArgs(ctypes.sizeof(_abi.BackwardArgs), 0, self.atomic, 0, 0, 0,
+                                     ctypes.pointer(forward_args), _tensor(dout), None, *map(_tensor, gradients))
+            workspace_bytes = 0
+            if q.is_cuda:
+                with _current(q.device):
+                    workspace_bytes, _ = _workspace_and_mode(args, names, forward_args)
+            self.backwards[what] = (bytes(args), workspace_bytes, [_Layout(t) for t in gradients])
+        known, workspace_bytes, layouts = self.backwards[what]
+        gradients = [layout.made(q) for layout in layouts]
+        args = _abi.BackwardArgs.from_buffer_copy(known)
+        args.forward = ctypes.pointer(forward_args)
+        dq, dk, dv = ((t.data_ptr(), *layout.strides[:3]) for t, layout in zip(gradients, layouts))
+        _GRADIENTS.pack_into(args, _abi.BackwardArgs.dout.offset, dout.data_ptr(), *what[0][:3], 0, *dq, *dk, *dv)
+        _run(_abi.library().flashphases_backward, args, q, workspace_bytes, names)
+        return gradients
+
+
+def _run(call, args, q, workspace_bytes, names):
+    if not q.is_cuda:
+        return _abi.check(call(args, None, 0, None), names)
+    with _current(q.device):
+        workspace = torch.empty(workspace_bytes, dtype=torch.uint8, device=q.device) if workspace_bytes else None
+        _abi.check(call(args, workspace.data_ptr() if workspace_bytes else None, workspace_bytes,
+                        torch._C._cuda_getCurrentRawStream(q.get_device())), names)
+
+
+class _Trained(torch.autograd.Function):
+    """A prepared call under autograd. made: what it keeps where it was made already."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, prepared, made, names):
+        kept = made or prepared.forward(q, k, v, names)
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(q, k, v, *kept)
+        ctx.prepared, ctx.names = prepared, names
+        return kept[0], kept[1]
+
+    @staticmethod
+    def backward(ctx, dout, dlse):
+        q, k, v, *kept = ctx.saved_tensors
+        prepared = ctx.prepared
+        plain = dout is not None and dlse is None and not torch.is_grad_enabled() and _unwatched(q, k, v)
+        if plain and type(dout) is Tensor and dout.dtype == q.dtype and _readable(dout) is dout:
+            return (*prepared.backward(dout, q, k, v, kept, ctx.names), None, None, None)
+        o, lse, m_and_l, o_lo = kept
+        if dout is None:
+            dout = torch.zeros_like(o, dtype=q.dtype)
+        run = _backward if plain else backward  # who wants gradients of these gets the op, which refuses it
+        gradients = run(dout, dlse, q, k, v, o, lse, *m_and_l.unbind(), o_lo, *[None] * 12, *prepared.scalars,
+                        prepared.atomic, False, False, ctx.names)[:3]
+        return (*gradients, None, None, None)
 
 
 # ---- The two ops ----------------------------------------------------------------------------------------------------
@@ -400,13 +516,16 @@ def attention(q, k, v, causal=None, scale=None, with_lse=False, *, window=None, 
     """
     unwatched = _unwatched(q, k, v)
     autocast = torch.is_autocast_enabled(q.device.type)
+    if deterministic is None:
+        deterministic = torch.are_deterministic_algorithms_enabled()
     key = None
     if (unwatched and not autocast and bias is mask is slopes is sinks is doc_q is block_mask is cu_seqlens_q is
-            seqused_q is seqused_k is doc_k is cu_seqlens_k is None and not dropout and
-            not (torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad))):
+            seqused_q is seqused_k is doc_k is cu_seqlens_k is None and not dropout):
+        keep = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
         key = (q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.dtype, k.dtype, v.dtype, q.device,
                k.device, v.device, (q.data_ptr() | k.data_ptr() | v.data_ptr()) & 15, causal, scale, with_lse, align,
-               window and tuple(window), shift, softcap, wide_output, phase, torch.get_num_threads())
+               window and tuple(window), shift, softcap, wide_output, phase, torch.get_num_threads(), keep,
+               deterministic)
         prepared = _prepared.get(key)
         if prepared is not None:
             o, lse = prepared(q, k, v, names)
@@ -425,19 +544,22 @@ def attention(q, k, v, causal=None, scale=None, with_lse=False, *, window=None, 
         seed = torch.tensor(seed, dtype=torch.int64)
     keep = torch.is_grad_enabled() and any(
         t is not None and t.requires_grad for t in (q, k, v, bias, sinks))
-    if deterministic is None:
-        deterministic = torch.are_deterministic_algorithms_enabled()
     atomic = q.device.type == "cuda" and not deterministic
     scale = 1 / math.sqrt(max(q.shape[3], 1)) if scale is None else float(scale)
     rest = seed, kind, left, right, shift, scale, float(softcap), float(dropout), phase, keep
-    if unwatched and not keep:
+    if key is not None and keep and all(t is _readable(t) for t in (q, k, v)):
+        o, lse, none, _, o_lo = _results(q, v, True, wide_output)
+        kept = o, lse, none.new_empty((2, *none.shape)), o_lo
+        args, workspace_bytes = _fill((o, lse, *kept[2].unbind(), o_lo), q, k, v, *tensors.values(), *rest, names)
+        prepared = _PreparedTraining(args, q, k, v, kept, workspace_bytes, atomic, rest[1:8])
+        _prepare(key, prepared)
+        o, lse = _Trained.apply(q, k, v, prepared, kept, names)
+    elif unwatched and not keep:
         o = _like(_readable(q), v.shape[3], torch.float32 if wide_output else q.dtype)
         lse = q.new_empty(q.shape[:3], dtype=torch.float32) if with_lse else None
         args, workspace_bytes = _fill((o, lse, None, None, None), q, k, v, *tensors.values(), *rest, names)
         if key is not None and all(t is _readable(t) for t in (q, k, v)):
-            if len(_prepared) >= 4096:
-                _prepared.clear()
-            _prepared[key] = _Prepared(args, q, k, v, o, with_lse, workspace_bytes)
+            _prepare(key, _Prepared(args, q, k, v, o, with_lse, workspace_bytes))
     else:
         run = _Plain.apply if unwatched else forward
         o, lse, *_ = run(q, k, v, *tensors.values(), *rest, wide_output, atomic, names)

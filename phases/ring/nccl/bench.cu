@@ -115,8 +115,8 @@ struct Events {
   ~Events() { cudaEventDestroy(begin), cudaEventDestroy(end); }
 };
 
-// What the streams of a GPU did, by events. Its clock says when the first of them was, in ns; the clocks of two GPUs of a
-// host were found up to half a millisecond apart.
+// What the streams of a GPU did, by events. Its clock says when the first of them was, in ns; the clocks of two GPUs of
+// a host were found up to half a millisecond apart.
 __global__ void read_clock(unsigned long long* to) {
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(*to));
 }

@@ -1,8 +1,8 @@
 // Phase 30: ranks that are GPUs, by NCCL: messages travel on a stream of their own, of higher priority than kernels,
-// whose few blocks must find room beside a kernel that fills the GPU. Nothing waits for ever: where NCCL waits for other
-// ranks, in its beginning and in the first exchange with each, a clock runs beside it; later calls return at once, and
-// the communicator is aborted where an exchange is not over in time. (A communicator that does not block would start a
-// thread for each exchange.)
+// whose few blocks must find room beside a kernel that fills the GPU. Nothing waits for ever: where NCCL waits for
+// others, in its beginning and in the first exchange with each rank, a clock runs beside it; later calls return at
+// once, and the communicator is aborted where an exchange is not over in time. (A communicator that does not block
+// would start a thread for each exchange.)
 // Use: NcclComm comm(id, rank, size, 60, worker.stream());  id: of ncclGetUniqueId, the same on all ranks
 #pragma once
 #include <cuda_runtime_api.h>
