@@ -19,6 +19,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "phases/30-ring/cost.hpp"
 #include "phases/30-ring/ring.hpp"
 #include "phases/30-ring/ulysses.hpp"
 #include "phases/arrays/tensor.hpp"
@@ -214,23 +215,78 @@ CELL("Pairs of a row and a key, by rank") {
 // ```{region} ring.hpp forward
 // ```
 
+// The picture is a recording of four threads with 16 tokens, zig-zag, {term}`causal`. Each number of K and Q is the
+// number of its token; whenever a rank calls attention, its worker writes down which tokens it was given. The colour
+// says whose keys they are. Where they are not a rank's own, a call has half of the keys, or half of the rows.
+
 // %% tags=["hide-input"]
-CELL("Whose keys are where, and what comes out") {
-  constexpr int n = 4;
-  svg::Canvas canvas(430, 250, "Whose keys a rank has in each step");
-  for (int step = 0; step < n; ++step)
-    canvas.text(110 + step * 76, 48, "step " + std::to_string(step), "font-size=\"12\"");
-  for (int rank = 0; rank < n; ++rank) {
-    canvas.text(16, 78 + rank * 44, "rank " + std::to_string(rank), "font-size=\"13\"");
-    for (int step = 0; step < n; ++step) {
-      const int whose = (rank - step + n) % n;
-      canvas.rect(100 + step * 76, 56 + rank * 44, 62, 34, std::string("rx=\"4\" fill=\"") + colours[whose] + "\"");
-      canvas.text(110 + step * 76, 78 + rank * 44, "K, V of " + std::to_string(whose),
-                  "font-size=\"11\" fill=\"#000000\"");
-      if (step + 1 < n)
-        canvas.arrow(162 + step * 76, 73 + rank * 44, 176 + step * 76, 73 + ((rank + 1) % n) * 44, "#777777", 1);
-    }
+// The tokens of a call's rows and keys.
+struct Held {
+  int rank, step;
+  std::vector<int> rows, keys;
+};
+class Recorder : public HostWorker {
+ public:
+  Recorder(int rank) : HostWorker(definition::phase), rank_(rank) {}
+  void call(const AnyProblem& part) const override {
+    const auto tokens = [](const AnyView& view) {
+      std::vector<int> all;
+      for (std::int64_t i = 0; i < view.S(); ++i)
+        all.push_back(int(static_cast<const float*>(view.data)[i * view.stride[2]]));
+      return all;
+    };
+    held.push_back({rank_, int(held.size()), tokens(part.q), tokens(part.k)});
+    HostWorker::call(part);
   }
+  mutable std::vector<Held> held;
+
+ private:
+  int rank_;
+};
+static std::vector<Held> who_holds_what(int n, std::int64_t S) {
+  Sequence4 tokens(1, 1, S, 1);
+  for (std::int64_t i = 0; i < S; ++i) tokens.q.data()[i] = tokens.k.data()[i] = float(i);
+  AnyProblem p = tokens.problem(Mask::top_left());
+  p.options.ring = {n, RingLayout::ZigZag};
+  const Split split(p, n);
+  std::vector<std::vector<Held>> held(static_cast<std::size_t>(n));
+  on_threads(n, 60, [&](Comm& comm) {
+    Local mine(p, split, comm.rank);
+    const Recorder worker(comm.rank);
+    ring_forward(comm, split, mine.problem(), worker);
+    held[static_cast<std::size_t>(comm.rank)] = worker.held;
+  });
+  std::vector<Held> all;
+  for (const std::vector<Held>& rank : held) all.insert(all.end(), rank.begin(), rank.end());
+  return all;
+}
+
+CELL("Whose keys are where, and what comes out") {
+  constexpr int n = 4, S = 16, width = 128, left = 76;
+  const std::vector<Held> held = who_holds_what(n, S);
+  svg::Canvas canvas(left + n * (width + 18), 300, "Who holds what in each step, as it was recorded");
+  const Split split(RingLayout::ZigZag, n, S, S, Mask::top_left());
+  const auto text = [](const std::vector<int>& tokens) {
+    std::string list;
+    for (const int token : tokens) list += (list.empty() ? "" : " ") + std::to_string(token);
+    return list;
+  };
+  bool in_turn = held.size() == n * n;
+  for (int step = 0; step < n; ++step)
+    canvas.text(left + step * (width + 18), 48, "step " + std::to_string(step), "font-size=\"12\"");
+  for (int rank = 0; rank < n; ++rank)
+    canvas.text(12, 80 + rank * 60, "rank " + std::to_string(rank), "font-size=\"13\"");
+  for (const Held& it : held) {
+    int whose = 0;  // whose keys the first of them is
+    while (split.keys(whose)[0] != it.keys[0]) ++whose;
+    const int x = left + it.step * (width + 18), y = 56 + it.rank * 60;
+    in_turn = in_turn && whose == (it.rank - it.step + n) % n;
+    canvas.rect(x, y, width, 42, std::string("rx=\"4\" fill=\"") + colours[whose] + "\"");
+    canvas.text(x + 8, y + 18, "rows " + text(it.rows), "font-size=\"11\" fill=\"#000000\"");
+    canvas.text(x + 8, y + 34, "keys " + text(it.keys), "font-size=\"11\" fill=\"#000000\"");
+    if (it.step + 1 < n) canvas.arrow(x + width, y + 21, x + width + 16, 77 + ((it.rank + 1) % n) * 60, "#777777", 1);
+  }
+  expect(in_turn, "a step later a rank has the keys that the one before had");
   picture("30-round", canvas.str());
 
   Example e = sentence();
@@ -391,10 +447,10 @@ CELL("Who is missing") {
 CELL("Room on a rank, in bytes for each token and column of a head") {
   constexpr double own = 4 * 2, more = 2 * 4 + 2 * 2;
   bool longer = true;
-  std::printf("heads at a time   one GPU   a rank of two   longer by\n");
+  std::printf("heads at a time   one GPU   a rank of two   times as long\n");
   for (const int parts : {1, 4, 16, 64}) {
     const double rank = (own + more / parts) / 2;
-    std::printf("%15s %9.1f %15.2f %11.2f\n", parts == 1 ? "all" : ("1/" + std::to_string(parts)).c_str(), own, rank,
+    std::printf("%15s %9.1f %15.2f %15.2f\n", parts == 1 ? "all" : ("1/" + std::to_string(parts)).c_str(), own, rank,
                 own / rank);
     longer = longer && (parts == 1) == (own / rank < 1);
   }
@@ -410,6 +466,135 @@ CELL("Room on a rank, in bytes for each token and column of a head") {
 //
 // ```{region} ring.hpp groups
 // ```
+//
+// ## 8 to 1,024 GPUs, on paper
+//
+// Few have a thousand GPUs to try it. But a step of the ring is a call and a message that begin together, and how long
+// each takes on its own has been measured. So a formula can say how long all takes. What it assumes stands beside each
+// number: two of them are of the network between hosts, which has not been measured. That a message slows the kernel
+// beside it is left out, and so is how much memory a GPU has.
+//
+// ```{region} cost.hpp machine
+// ```
+//
+// The busiest rank of each step counts, because the others wait for it. Where one message of a step goes over the
+// network, all wait for that one.
+//
+// ```{region} cost.hpp paper
+// ```
+// ```{region} cost.hpp paper-ring
+// ```
+//
+// All-to-all has no call to hide behind. And when there is more than one host, most of its messages leave the host.
+//
+// ```{region} cost.hpp paper-all-to-all
+// ```
+//
+// Both together: all-to-all among the GPUs of a host, which have fast links, and a ring across hosts, whose slow
+// messages have a long call to hide behind. (Fang and Zhao, "USP", arXiv:2405.07719.)
+//
+// ```{region} cost.hpp paper-2d
+// ```
+//
+// The bytes of the formula are those that threads send, and `ring_cost_test` says how far its seconds are from those
+// of two GPUs.
+//
+// ```{question}
+// 1 Mi rows lie on 64 GPUs of eight hosts; Q and K have 64 heads of 128 columns. Does the ring hide its messages? Does
+// it when K has 8 heads? And both together, with 64?
+// ```
+
+// %% tags=["hide-input"]
+CELL("A step of 64 GPUs: computed and sent") {
+  std::printf("                       rows of a call   computes     sends\n");
+  bool hidden[3];
+  for (const int i : {0, 1, 2}) {
+    OnPaper p{.S = 1 << 20, .H = 64, .Hk = i == 1 ? 8 : 64, .D = 128};
+    const bool both = i == 2;
+    const int ranks = both ? 8 : 64;
+    if (both) p.H /= 8, p.Hk /= 8;
+    const double call = call_seconds(p, two_h200, p.H, busiest_pairs(p, p.S / ranks, 1), false);
+    const double message = seconds_of(two_h200.between, double(2 * p.S / ranks * p.Hk * p.D * std::int64_t{p.bytes}));
+    std::printf("%-22s %14s %7.1f ms %6.1f ms\n",
+                both ? "both, 64 heads of K"
+                : i  ? "ring,  8 heads of K"
+                     : "ring, 64 heads of K",
+                grouped(std::uint64_t(p.S / ranks)).c_str(), call * 1e3, message * 1e3);
+    hidden[i] = message < call;
+  }
+  const OnPaper p{.S = 1 << 20, .H = 64, .Hk = 64, .D = 128};
+  std::printf("all of it, 64 heads of K: ring %.0f ms, all-to-all %.0f ms, both %.0f ms\n",
+              cost_of_ring(p, two_h200, 64).seconds * 1e3, cost_of_ulysses(p, two_h200, 64)->seconds * 1e3,
+              cost_of_2d(p, two_h200, 64)->seconds * 1e3);
+  expect(!hidden[0] && hidden[1] && hidden[2], "the ring waits for 64 heads of K, and for 8 it does not; both do not");
+}
+
+// %% [markdown]
+// ```{answer}
+// Not with 64 heads: a step computes for 6.1 ms and its message takes 12.0 ms. With 8 heads of K the message has an
+// eighth of the bytes, and is hidden. Both together send as many bytes in a step, but compute for 47.9 ms beside them.
+// ```
+//
+// The picture has the fastest way for each length and number of GPUs, forward and causal, with 64 heads of Q. The
+// figure is the speed of n GPUs as a share of n times the speed of one. A way that is within one of the best counts as
+// the best, and of several the ring first, then all-to-all: they are simpler.
+
+// %% tags=["hide-input"]
+CELL("Which way, on how many GPUs") {
+  constexpr const char* ways[] = {"ring", "all-to-all", "both"};
+  constexpr const char* fills[] = {"#56b4e9", "#f0e442", "#e69f00"};
+  constexpr int cell = 46, height = 30, left = 78, top = 76, panel = 8 * cell + 96;
+  svg::Canvas canvas(2 * panel + 10, top + 6 * height + 76, "Fastest way on paper, and its share of n times one GPU");
+  int wins[2][3] = {};
+  bool ulysses_within_a_host = true, both_far = true;
+  for (const int side : {0, 1}) {
+    const std::int64_t Hk = side ? 8 : 64;
+    const int x0 = left + side * panel;
+    canvas.text(x0, 50, "K has " + std::to_string(Hk) + " heads", "font-size=\"14\"");
+    for (int row = 0; row < 6; ++row) {
+      const std::int64_t S = std::int64_t{1} << (24 - 2 * row);
+      canvas.text(x0 - 62, top + row * height + 20, svg::short_number(double(S)), "font-size=\"12\"");
+      for (int column = 0; column < 8; ++column) {
+        const int gpus = 8 << column;
+        const OnPaper p{.S = S, .H = 64, .Hk = Hk, .D = 128};
+        const std::optional<Cost> costs[] = {cost_of_ring(p, two_h200, gpus), cost_of_ulysses(p, two_h200, gpus),
+                                             cost_of_2d(p, two_h200, gpus)};
+        double share[3], best = 0;
+        for (const int way : {0, 1, 2}) {
+          share[way] = costs[way] ? 100 * seconds_on_one(p, two_h200) / gpus / costs[way]->seconds : 0;
+          best = std::max(best, share[way]);
+        }
+        int way = 0;
+        while (share[way] < best - 1) ++way;
+        ++wins[side][way];
+        ulysses_within_a_host = ulysses_within_a_host && (way != 1 || gpus == 8);
+        both_far = both_far && (gpus < 128 || best - share[2] < 1);
+        canvas.rect(x0 + column * cell, top + row * height, cell - 2, height - 2,
+                    std::string("fill=\"") + fills[way] + "\" fill-opacity=\"" + (best < 50 ? "0.3" : "1") + "\"");
+        canvas.text(x0 + column * cell + cell / 2 - 1, top + row * height + 19, svg::num(best, 0),
+                    "font-size=\"12\" text-anchor=\"middle\" fill=\"#000000\"");
+      }
+    }
+    for (int column = 0; column < 8; ++column)
+      canvas.text(x0 + column * cell + cell / 2 - 1, top - 8, std::to_string(8 << column),
+                  "font-size=\"12\" text-anchor=\"middle\"");
+    canvas.text(x0, top + 6 * height + 20, "GPUs (x), rows S (y); pale: less than half", "font-size=\"12\"");
+    std::printf("K has %2d heads: of 48 cases ring %d, all-to-all %d, both %d\n", int(Hk), wins[side][0], wins[side][1],
+                wins[side][2]);
+  }
+  for (const int way : {0, 1, 2}) {
+    canvas.rect(left + way * 120, top + 6 * height + 40, 12, 12, std::string("fill=\"") + fills[way] + "\"");
+    canvas.text(left + way * 120 + 18, top + 6 * height + 51, ways[way], "font-size=\"12\"");
+  }
+  picture("30-paper", canvas.str());
+  expect(ulysses_within_a_host, "all-to-all alone is the best way on one host at most");
+  expect(both_far, "from 128 GPUs on nothing is better than both by more than one");
+}
+
+// %% [markdown]
+// On one host the ring and all-to-all are as good as each other. Across hosts the ring does where each GPU has enough
+// rows: a step's work grows with their square, its bytes with their number. From there on it takes both. And no way
+// helps when a GPU has a few thousand rows of 1,024 GPUs' sequence.
 //
 // ## On many machines
 //
@@ -439,8 +624,8 @@ CELL("Room on a rank, in bytes for each token and column of a head") {
 // A rank that hangs is named by a neighbour soon after the limit, and the job ends with exit status 3. A rank that is
 // killed can say nothing. Open MPI 4.1 then ends the job with status 137; told to recover, it ends with status 0. So
 // `mpirun` starts a keeper, and the keeper starts the rank and waits for it. When the rank is killed, its keeper names
-// the rank and the signal, removes the files that the rank had not finished, and ends with status 3. Where keepers are
-// killed, too, the next job with the same outputs removes what is left.
+// the rank and the signal, removes the files that the rank had not finished, and ends with status 3. Where a keeper is
+// killed, too, the status is 137 again, and the next job with the same outputs removes what is left.
 //
 // Under Slurm `srun --mpi=pmix -n 4 flash-ring …` should do the same; that has not been tried.
 
