@@ -25,14 +25,14 @@ struct Machine {
   int host;                  // GPUs of a host
 };
 
-// From two H200s of one host, B 1, H 16, D 128, bf16, causal.
+// From two H200s of one host, B 1, H 16, D 128, bf16, causal, in turns without a rest (docs/results/ring-h200.md).
 inline constexpr Machine two_h200 = {
-    .forward = 735e12,         // measured: a line through 16 Ki and 64 Ki rows on one GPU (690 and 728 TFLOP/s) …
-    .backward = 675e12,        // measured: phase 24, 16 Ki rows without a mask
-    .call = 80e-6,             // … and where that line begins
-    .memory = 3.84e12,         // assumed: 0.8 of the declared 4.8 TB/s
-    .inside = {373e9, 20e-6},  // measured: 67.1 MB by NCCL on NVLink took 0.18 ms; latency assumed
-    .between = {45e9, 30e-6},  // assumed: 0.9 of the declared 400 Gbit/s of a card; latency assumed
+    .forward = 676e12,         // measured: 64 Ki rows on one GPU
+    .backward = 578e12,        // measured: the same, both passes less the forward pass
+    .call = 30e-6,             // measured: what 4 Ki rows take beside the FLOPs, at the speed of 16 Ki rows
+    .memory = 2.8e12,          // measured: the merge of 8 Ki rows of 16 heads
+    .inside = {234e9, 53e-6},  // measured: a line through 67 MB and 268 MB by NCCL on NVLink, 340 and 1,200 us
+    .between = {45e9, 60e-6},  // assumed: 0.9 of the declared 400 Gbit/s of a card; latency assumed
     .host = 8,
 };
 // #endregion
@@ -76,33 +76,42 @@ inline double seconds_of(const Link& link, double bytes) {
 // #endregion
 
 // #region paper-ring
+// Of the keys of all ranks those whose dK and dV go home from another rank: those that its rows see.
+inline std::int64_t keys_going_home(const OnPaper& p, std::int64_t m, int ranks) {
+  const std::int64_t pairs_of_ranks = std::int64_t{ranks} * (ranks - 1);
+  if (!p.causal || p.layout == RingLayout::Striped) return pairs_of_ranks * m;
+  return pairs_of_ranks / 2 * (p.layout == RingLayout::ZigZag ? m + m / 2 : m);  // of an earlier rank half of the keys
+}
 // The ring among `ranks`, each with m rows of all the heads in `p`. A step's message and its call begin together and
 // the step is over when both are. What a merge or a sum moves in memory, in bytes a number: ring.hpp.
 inline Cost ring_on(const OnPaper& p, const Machine& machine, const Link& link, int ranks) {
   const std::int64_t m = p.S / ranks, rows = m * p.H * p.D, keys = 2 * m * p.Hk * p.D;
-  double seconds = 0, sent = 0;
-  for (const bool back : {false, true}) {
-    if (back && !p.backward) break;
-    for (int step = 0; step < ranks; ++step) {
-      double moved = 0;  // by the kernels behind the call
-      if (ranks == 1)
-        moved = 0;  // it is the call alone
-      else if (back)
-        moved = static_cast<double>((rows + keys) * (p.bytes + 8));  // a part is read, a sum is read and written
-      else if (step + 1 == ranks)
-        moved = static_cast<double>(rows * (8 + p.bytes));  // the sum and the last set are read, O is written
-      else if (step > 0)
-        moved = static_cast<double>(rows * 12);  // the first set is where the sum is to be
-      double message = step + 1 < ranks ? static_cast<double>(keys * p.bytes) : 0;
-      if (back && step > 0) message += static_cast<double>(4 * keys);  // dK and dV follow their keys
-      const double call = call_seconds(p, machine, p.H, busiest_pairs(p, m, step), back);
-      seconds += std::max(call + moved / machine.memory, seconds_of(link, message)), sent += message;
-    }
-    if (!back || ranks == 1) continue;
-    seconds += seconds_of(link, static_cast<double>(4 * keys)), sent += static_cast<double>(4 * keys);  // home
-    seconds += static_cast<double>((rows + keys) * (4 + p.bytes)) / machine.memory;                     // rounded
+  const auto in_memory = [&](std::int64_t numbers, int bytes) {
+    return static_cast<double>(numbers * bytes) / machine.memory;
+  };
+  const auto call = [&](int step, bool back) { return call_seconds(p, machine, p.H, busiest_pairs(p, m, step), back); };
+  const auto passed_on = [&](int step) { return step + 1 < ranks ? static_cast<double>(keys * p.bytes) : 0.0; };
+  Cost cost;
+  for (int step = 0; step < ranks; ++step) {
+    double merge = 0;  // the first set is where the sum is to be
+    if (step > 0) merge = in_memory(rows, step + 1 < ranks ? 12 : 8 + p.bytes);
+    cost.seconds += std::max(call(step, false) + merge, seconds_of(link, passed_on(step)));
   }
-  return {seconds, static_cast<std::uint64_t>(sent) * static_cast<std::uint64_t>(ranks)};
+  const std::int64_t hops = std::int64_t{ranks} * (ranks - 1);
+  cost.bytes = static_cast<std::uint64_t>(hops * keys * p.bytes);
+  if (!p.backward) return cost;
+  cost.bytes += cost.bytes + static_cast<std::uint64_t>(2 * keys_going_home(p, m, ranks) * p.Hk * p.D * p.bytes);
+  if (ranks == 1) return cost.seconds += call(0, true), cost;
+  for (int step = 0; step <= ranks; ++step) {  // what was left in a step goes home beside the next call
+    const double home = step > 1 ? static_cast<double>(keys * p.bytes) : 0;
+    double work = 0;
+    if (step == 0) work = call(step, true) + in_memory(rows + keys, p.bytes + 4);  // the sums begin
+    if (step > 0 && step < ranks) work = call(step, true) + in_memory(rows, p.bytes + 8);
+    cost.seconds += std::max(work, seconds_of(link, passed_on(step) + home));
+    if (step > 1) cost.seconds += in_memory(keys, p.bytes + 8);
+  }
+  cost.seconds += in_memory(rows + keys, 4 + p.bytes);  // rounded
+  return cost;
 }
 inline Cost cost_of_ring(const OnPaper& p, const Machine& machine, int gpus) {
   return ring_on(p, machine, gpus <= machine.host ? machine.inside : machine.between, gpus);
@@ -110,22 +119,21 @@ inline Cost cost_of_ring(const OnPaper& p, const Machine& machine, int gpus) {
 // #endregion
 
 // #region paper-all-to-all
-// What a rank's arrays take to change between rows and heads, and back: an array has n - 1 messages, one after the
-// other, each of an n-th part, and is packed and unpacked by a copy. Passed are Q, K, V, O and LSE; in the backward
-// pass these again, dO, dQ, dK and dV. `heads`, `heads_k`: of all the `ranks`.
+// What a rank's arrays take to change between rows and heads, and back: those that a call reads at once, those that it
+// writes at once, each packed and unpacked by a copy. `heads`, `heads_k`: of all the `ranks`.
 inline Cost exchanges(const OnPaper& p, const Machine& machine, int ranks) {
-  const std::int64_t m = p.S / ranks;
+  const std::int64_t m = p.S / ranks, rows = m * p.H * p.D * p.bytes, keys = m * p.Hk * p.D * p.bytes,
+                     lse = m * p.H * 4;
   const int near = std::min(ranks, machine.host) - 1, far = ranks - 1 - near;
   Cost cost;
-  const auto array = [&](std::int64_t bytes, int times) {
+  const auto all_to_all = [&](std::int64_t bytes) {  // of a rank; an n-th goes to each
     const double part = static_cast<double>(bytes / ranks);
-    cost.seconds += times * (near * seconds_of(machine.inside, part) + far * seconds_of(machine.between, part) +
-                             4 * static_cast<double>(bytes) / machine.memory);
-    cost.bytes += static_cast<std::uint64_t>(times * (bytes / ranks) * (ranks - 1) * ranks);
+    cost.seconds += std::max(seconds_of(machine.inside, near * part), seconds_of(machine.between, far * part)) +
+                    4 * static_cast<double>(bytes) / machine.memory;
+    cost.bytes += static_cast<std::uint64_t>(bytes / ranks * (ranks - 1) * ranks);
   };
-  array(m * p.H * p.D * p.bytes, p.backward ? 2 + 4 : 2);
-  array(m * p.Hk * p.D * p.bytes, p.backward ? 2 + 4 : 2);
-  array(m * p.H * 4, p.backward ? 2 : 1);
+  all_to_all(rows + 2 * keys), all_to_all(rows + lse);  // Q, K, V; O, LSE
+  if (p.backward) all_to_all(3 * rows + 2 * keys + lse), all_to_all(rows + 2 * keys);
   return cost;
 }
 // Nothing where K's heads cannot be spread.
